@@ -1,0 +1,186 @@
+package feed
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// AppendText appends a value as text: a string without its quotes and escapes,
+// anything else as it was written.
+func AppendText(dst, value []byte, k Kind) []byte {
+	if k == String {
+		return AppendUnquoted(dst, value[1:len(value)-1])
+	}
+	return append(dst, value...)
+}
+
+// Text is AppendText without the copy where the value has no escapes: the
+// result may point into value or into scratch.
+func Text(scratch, value []byte, k Kind) []byte {
+	if k != String {
+		return value
+	}
+	s := value[1 : len(value)-1]
+	if bytes.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	return AppendUnquoted(scratch[:0], s)
+}
+
+// AppendUnquoted appends the inside of a scanned string with its escapes
+// resolved.
+func AppendUnquoted(dst, s []byte) []byte {
+	for {
+		i := bytes.IndexByte(s, '\\')
+		if i < 0 {
+			return append(dst, s...)
+		}
+		dst = append(dst, s[:i]...)
+		c := s[i+1]
+		s = s[i+2:]
+		switch c {
+		case 'b':
+			dst = append(dst, '\b')
+		case 'f':
+			dst = append(dst, '\f')
+		case 'n':
+			dst = append(dst, '\n')
+		case 'r':
+			dst = append(dst, '\r')
+		case 't':
+			dst = append(dst, '\t')
+		case 'u':
+			r, _ := hex4(s, 0)
+			s = s[4:]
+			if utf16.IsSurrogate(r) {
+				lo, _ := hex4(s, 2)
+				r = utf16.DecodeRune(r, lo)
+				s = s[6:]
+			}
+			dst = utf8.AppendRune(dst, r)
+		default:
+			dst = append(dst, c)
+		}
+	}
+}
+
+// KindOf tells the form of a raw value that was scanned before.
+func KindOf(value []byte) Kind {
+	switch value[0] {
+	case 'n':
+		return Null
+	case 't', 'f':
+		return Bool
+	case '"':
+		return String
+	case '{', '[':
+		return JSON
+	}
+	if bytes.IndexAny(value, ".eE") >= 0 {
+		return Number
+	}
+	return Int
+}
+
+// IsNumber reports whether text is written as a JSON number of at most 4096
+// characters, and whether as an integer.
+func IsNumber(text []byte) (Kind, bool) {
+	if len(text) == 0 || text[0] != '-' && !isDigit(text[0]) {
+		return Null, false
+	}
+	s := Scanner{line: text}
+	end, k, err := s.number(0)
+	return k, err == nil && end == len(text)
+}
+
+// ParseInt reads an integer: digits, or a number that stands for a whole one
+// (1.0, 1e3). ok is false past 64 bits and for fractions; "-0" is no integer,
+// for its sign would be lost.
+func ParseInt(number []byte, k Kind) (n int64, ok bool) {
+	if k == Int {
+		return parseDigits(number)
+	}
+	f, err := strconv.ParseFloat(string(number), 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 || f == 0 && math.Signbit(f) {
+		return 0, false
+	}
+	return int64(f), exactly(number, f)
+}
+
+func parseDigits(b []byte) (n int64, ok bool) {
+	neg := b[0] == '-'
+	if neg {
+		b = b[1:]
+	}
+	if len(b) > 19 {
+		return 0, false
+	}
+	var u uint64
+	for _, c := range b {
+		u = u*10 + uint64(c-'0')
+	}
+	switch {
+	case neg && u == 0:
+		return 0, false
+	case neg:
+		return -int64(u), u <= 1<<63
+	}
+	return int64(u), u < 1<<63
+}
+
+// ParseReal reads a number as the nearest double. ok is false where it is past
+// a double's range, at either end; exact tells whether the double still prints
+// as this number, so that no digit is lost.
+func ParseReal(number []byte) (f float64, exact, ok bool) {
+	f, err := strconv.ParseFloat(string(number), 64)
+	if err != nil || f == 0 && bytes.ContainsAny(mantissa(number), "123456789") {
+		return 0, false, false
+	}
+	// Fifteen digits survive a double and back (DBL_DIG), if its exponent is
+	// not extreme.
+	if len(number) <= 15 && math.Abs(f) > 1e-300 {
+		return f, true, true
+	}
+	return f, exactly(number, f), true
+}
+
+func mantissa(number []byte) []byte {
+	if i := bytes.IndexAny(number, "eE"); i >= 0 {
+		return number[:i]
+	}
+	return number
+}
+
+// exactly reports whether f, printed with as few digits as tell it from its
+// neighbours, is the same decimal as number.
+func exactly(number []byte, f float64) bool {
+	var buf [32]byte
+	ad, ae := decimal(number)
+	bd, be := decimal(strconv.AppendFloat(buf[:0], f, 'e', -1, 64))
+	return ae == be && bytes.Equal(ad, bd)
+}
+
+// decimal returns the digits of a number without zeros at either end, and the
+// power of ten of the point before the first of them.
+func decimal(number []byte) (digits []byte, exp int) {
+	m := mantissa(number)
+	if len(m) < len(number) {
+		exp, _ = strconv.Atoi(string(bytes.TrimPrefix(number[len(m)+1:], []byte("+"))))
+	}
+	m = bytes.TrimPrefix(m, []byte("-"))
+	whole, frac, _ := bytes.Cut(m, []byte("."))
+	digits = append(append(make([]byte, 0, len(m)), whole...), frac...)
+	exp += len(whole)
+	for len(digits) > 0 && digits[0] == '0' {
+		digits = digits[1:]
+		exp--
+	}
+	digits = bytes.TrimRight(digits, "0")
+	if len(digits) == 0 {
+		exp = 0
+	}
+	return digits, exp
+}

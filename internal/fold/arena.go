@@ -1,0 +1,91 @@
+package fold
+
+import "encoding/binary"
+
+const (
+	chunkSize = 1 << 20 // bytes
+	align     = 8       // a ref counts in these, so that 32 bits reach 32 GiB
+	perChunk  = chunkSize / align
+)
+
+// ref is the address of a value in an arena; 0 is none.
+type ref uint32
+
+// An arena holds values, each behind a 4-byte length. Its chunks are kept over
+// a reset; values larger than a chunk have memory of their own, which is not.
+type arena struct {
+	chunks [][]byte
+	next   int // bytes used of all chunks; the first 8 stay free, for ref 0
+}
+
+func (a *arena) reset() {
+	for i, c := range a.chunks {
+		if len(c) != chunkSize {
+			a.chunks = a.chunks[:i] // large values are rare: forget all behind the first
+			break
+		}
+		poison(c)
+	}
+	a.next = align
+}
+
+// bytes returns what the arena's values take.
+func (a *arena) bytes() int { return a.next }
+
+func room(n int) int { return (4 + n + align - 1) &^ (align - 1) }
+
+// put copies v into the arena.
+func (a *arena) put(v []byte) ref {
+	n := room(len(v))
+	if len(a.chunks) == 0 {
+		a.grow(0, chunkSize)
+		a.next = align
+	}
+	if off := a.next % chunkSize; off+n > chunkSize && off > 0 {
+		a.next += chunkSize - off
+	}
+	at := a.next / chunkSize
+	if at >= len(a.chunks) || len(a.chunks[at])-a.next%chunkSize < n {
+		a.grow(at, n)
+	}
+	r := ref(a.next / align)
+	m := a.chunks[at][a.next%chunkSize:]
+	binary.LittleEndian.PutUint32(m, uint32(len(v)))
+	copy(m[4:], v)
+	a.next += n
+	return r
+}
+
+// grow makes room for n bytes from chunk at on. A large value spans several
+// chunks of one piece of memory, so that its address stays a simple sum.
+func (a *arena) grow(at, n int) {
+	a.chunks = a.chunks[:at]
+	size := (n + chunkSize - 1) / chunkSize * chunkSize
+	piece := make([]byte, size)
+	for ; len(piece) > chunkSize; piece = piece[chunkSize:] {
+		a.chunks = append(a.chunks, piece)
+	}
+	a.chunks = append(a.chunks, piece)
+}
+
+// get returns the value at r; it is good until the arena is reset.
+func (a *arena) get(r ref) []byte {
+	m := a.chunks[r/perChunk][r%perChunk*align:]
+	n := binary.LittleEndian.Uint32(m)
+	return m[4 : 4+n : 4+n]
+}
+
+// set replaces the value at r and returns where the new one is: in the old
+// one's place where it fits.
+func (a *arena) set(r ref, v []byte) ref {
+	if r == 0 {
+		return a.put(v)
+	}
+	m := a.chunks[r/perChunk][r%perChunk*align:]
+	if room(len(v)) > room(int(binary.LittleEndian.Uint32(m))) {
+		return a.put(v)
+	}
+	binary.LittleEndian.PutUint32(m, uint32(len(v)))
+	copy(m[4:], v)
+	return r
+}

@@ -1,0 +1,227 @@
+// Package fold merges the messages of a feed into batches: one row per key,
+// with the last value that any message named for each column.
+package fold
+
+import (
+	"bytes"
+	"hash/maphash"
+	"slices"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// A Batch is what one transaction writes. One goroutine owns it at a time.
+type Batch struct {
+	// Table is the table as the batch's rows need it, with the columns and
+	// types that it must have before they are written.
+	Table   schema.Table
+	Rejects []Reject
+	First   time.Time // when the first line came in
+
+	FillOnly bool // values go only where the row has NULL
+
+	// Messages counts the messages folded; Rows() of them became rows.
+	Messages int64
+
+	arena arena
+	rows  []Row
+	index []int32 // open addressing by hash; row number + 1, 0 is empty
+	slab  []ref   // what rows take their cells from
+	cells int     // refs given out
+	log   []logged
+	extra int // bytes of rejects
+}
+
+// A Row is what a batch does to the row of one key.
+type Row struct {
+	// Key holds the key's columns in a form that is equal where the database
+	// calls keys equal.
+	Key []byte
+	// Replaces is set where a message deleted the row before: nothing of what
+	// the database has comes back.
+	Replaces bool
+	// Deleted is set where nothing followed the delete.
+	Deleted bool
+
+	hash  uint64
+	cells []ref // by column
+}
+
+// A Reject is a line that could not be written, and why.
+type Reject struct {
+	Place
+	Reason feed.Reason
+	Detail string
+	Text   []byte // the line, or its first 64 KiB
+}
+
+// A Place is where a line stands in its source.
+type Place struct {
+	Line   int64 // from 1
+	Offset int64 // bytes before it in the decompressed stream
+}
+
+// logged is a message as it came, kept for tables whose rules only the database
+// can judge.
+type logged struct {
+	Place
+	row    int32
+	delete bool
+	text   ref
+	cells  []cell
+}
+
+type cell struct {
+	col int32
+	val ref
+}
+
+const maxRejectText = 64 << 10 // bytes; SPEC 7: "first 64 KiB"
+
+var seed = maphash.MakeSeed() // so that no feed can choose ids that collide
+
+// Rows returns the number of rows.
+func (b *Batch) Rows() int { return len(b.rows) }
+
+// Empty tells that there is nothing to write.
+func (b *Batch) Empty() bool { return len(b.rows) == 0 && len(b.Rejects) == 0 }
+
+// Bytes returns the memory that the batch holds its content in.
+func (b *Batch) Bytes() int {
+	const perRow, perLogged = 64, 56
+	return b.arena.bytes() + 4*b.cells + 4*len(b.index) + perRow*cap(b.rows) + perLogged*len(b.log) + b.extra
+}
+
+// Reset empties the batch and keeps its memory. What was read from it is void.
+func (b *Batch) Reset() {
+	b.arena.reset()
+	clear(b.index)
+	clear(b.rows) // so that they hold no old slab
+	*b = Batch{arena: b.arena, rows: b.rows[:0], index: b.index, log: b.log[:0], Rejects: b.Rejects[:0]}
+}
+
+// Reject keeps a line that cannot be a message.
+func (b *Batch) Reject(at Place, err *feed.Error, text []byte) {
+	if len(text) > maxRejectText {
+		text = text[:maxRejectText]
+	}
+	b.Rejects = append(b.Rejects, Reject{at, err.Reason, err.Detail, bytes.Clone(text)})
+	b.extra += len(text) + len(err.Detail) + 100
+}
+
+// row returns the number of the key's row, which it makes where there is none.
+func (b *Batch) row(key []byte) (n int, made bool) {
+	if 2*len(b.rows) >= len(b.index) {
+		b.rehash(max(1024, 2*len(b.index)))
+	}
+	h := maphash.Bytes(seed, key)
+	mask := uint64(len(b.index) - 1)
+	for i := h & mask; ; i = (i + 1) & mask {
+		n := int(b.index[i]) - 1
+		if n < 0 {
+			b.rows = append(b.rows, Row{Key: b.arena.get(b.arena.put(key)), hash: h})
+			b.index[i] = int32(len(b.rows))
+			return len(b.rows) - 1, true
+		}
+		if r := &b.rows[n]; r.hash == h && bytes.Equal(r.Key, key) {
+			return n, false
+		}
+	}
+}
+
+func (b *Batch) rehash(size int) {
+	if size == len(b.index) {
+		clear(b.index)
+	} else {
+		b.index = make([]int32, size)
+	}
+	mask := uint64(size - 1)
+	for n := range b.rows {
+		i := b.rows[n].hash & mask
+		for b.index[i] != 0 {
+			i = (i + 1) & mask
+		}
+		b.index[i] = int32(n + 1)
+	}
+}
+
+// cell returns the place of a row's column, for a table of width columns.
+func (b *Batch) cell(r *Row, col int32, width int) *ref {
+	if int(col) >= len(r.cells) {
+		if len(b.slab) < width {
+			b.slab = make([]ref, max(width, 64<<10/4))
+		}
+		wide := b.slab[:width:width]
+		b.slab = b.slab[width:]
+		b.cells += width
+		copy(wide, r.cells)
+		r.cells = wide
+	}
+	return &r.cells[col]
+}
+
+// Value returns the raw value that the row sets in a column, or nil where no
+// message named it. It is good until the batch is reset.
+func (b *Batch) Value(r *Row, col int) []byte {
+	if col >= len(r.cells) || r.cells[col] == 0 {
+		return nil
+	}
+	return b.arena.get(r.cells[col])
+}
+
+// Sorted returns the rows in the order of their keys, which is the same for
+// every writer: neighbours in the database are written together, and two
+// writers that lock rows in one order cannot deadlock.
+func (b *Batch) Sorted() []*Row {
+	rows := make([]*Row, len(b.rows))
+	for i := range b.rows {
+		rows[i] = &b.rows[i]
+	}
+	compare := func(x, y *Row) int { return bytes.Compare(x.Key, y.Key) }
+	if len(b.Table.Key) == 1 && b.Table.Columns[b.Table.Key[0]].Type == schema.Int {
+		// Fewer digits are the smaller number.
+		compare = func(x, y *Row) int {
+			if len(x.Key) != len(y.Key) {
+				return len(x.Key) - len(y.Key)
+			}
+			return bytes.Compare(x.Key, y.Key)
+		}
+	}
+	slices.SortFunc(rows, compare)
+	return rows
+}
+
+// Single is one message of a batch, apart from the others.
+type Single struct {
+	Place
+	Row  Row
+	Text []byte // the line, or its first 64 KiB
+}
+
+// Singles yields, in the order of the feed, the messages that made the given
+// rows, each as a row of its own. It is only for a batch whose table is Judged.
+func (b *Batch) Singles(rows []*Row) func(yield func(*Single) bool) {
+	wanted := make(map[int32]bool, len(rows))
+	for _, r := range rows {
+		n, _ := b.row(r.Key)
+		wanted[int32(n)] = true
+	}
+	return func(yield func(*Single) bool) {
+		for i := range b.log {
+			m := &b.log[i]
+			if !wanted[m.row] {
+				continue
+			}
+			s := &Single{Place: m.Place, Row: Row{Key: b.rows[m.row].Key, Replaces: m.delete, Deleted: m.delete},
+				Text: b.arena.get(m.text)}
+			for _, c := range m.cells {
+				*b.cell(&s.Row, c.col, len(b.Table.Columns)) = c.val
+			}
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}

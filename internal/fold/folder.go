@@ -1,0 +1,398 @@
+package fold
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// What becomes of a field that the table has no column for.
+const (
+	AddColumns    = "add"
+	IgnoreColumns = "ignore"
+	RejectColumns = "reject"
+)
+
+// Options are the rules of a fold.
+type Options struct {
+	Key         []string // the fields of the key, one at least
+	DeleteField string   // "" for none
+	DeleteValue string   // the text of the field in a message that deletes
+	KeepNull    bool     // null is the same as absent
+	FillOnly    bool     // values go only where the row has NULL
+	Columns     string   // AddColumns, …
+	MaxColumns  int      // columns that weir adds at most
+	Warn        func(format string, args ...any)
+}
+
+// A Folder folds lines into batches for one table. It is not safe for
+// concurrent use.
+type Folder struct {
+	opt   Options
+	table schema.Table
+	added int // columns of the table that weir made
+
+	scan   feed.Scanner
+	fields []field          // by the order in which they were first seen
+	byName map[string]int32 // index into fields
+	folded map[string]int32 // the same, where names differ in case alone
+	next   []int32          // the field that last followed this one, or -1; at 0: that came first
+	hits   []int32          // the fields of the line at hand
+	keys   []int32          // where in the line each part of the key is
+	key    []byte
+	text   []byte
+	full   bool // the limit on columns was reached and said
+}
+
+type field struct {
+	name    string
+	col     int32 // -1: ignored
+	key     int32 // which part of the key, -1: none
+	deletes bool
+	ignored int64
+}
+
+const (
+	none      = int32(-1)
+	maxFields = 10000 // past so many names, those that are ignored share one field
+
+	otherNames = "\x00other names" // no field has a NUL in its name
+)
+
+// A NamesError ends a run: the table cannot have both names.
+type NamesError struct{ First, Second string }
+
+func (e *NamesError) Error() string {
+	return fmt.Sprintf("the feed has the fields %q and %q, which are one column name to the database: rename one in the feed", e.First, e.Second)
+}
+
+// NewFolder starts a fold for a table as the database has it; where it does not
+// exist it needs only its name.
+func NewFolder(t schema.Table, o Options) *Folder {
+	f := &Folder{opt: o, table: t.Clone(), byName: map[string]int32{}, folded: map[string]int32{},
+		next: []int32{none}, keys: make([]int32, len(o.Key))}
+	for i := range f.table.Columns {
+		c := &f.table.Columns[i]
+		if c.Fixed = !t.Made; !c.Fixed {
+			c.Settle()
+			if !c.Key {
+				f.added++
+			}
+		}
+	}
+	if !t.Exists {
+		f.table.Made = true
+		f.table.Key = f.table.Key[:0]
+		for i, k := range o.Key {
+			f.table.Columns = append(f.table.Columns, schema.New(k, true))
+			f.table.Key = append(f.table.Key, i)
+		}
+	}
+	return f
+}
+
+// Table returns the table as the lines so far need it.
+func (f *Folder) Table() schema.Table { return f.table.Clone() }
+
+// Seal gives the batch the table that its rows need; the batch is then ready to
+// be written.
+func (f *Folder) Seal(b *Batch) {
+	for i := range f.table.Columns {
+		if c := &f.table.Columns[i]; f.table.Untyped && c.Type == schema.Number {
+			c.Type = schema.Any
+		}
+	}
+	b.Table, b.FillOnly = f.table.Clone(), f.opt.FillOnly
+	for i := range f.table.Columns {
+		if c := &f.table.Columns[i]; !c.Fixed {
+			c.Settle()
+			c.Fixed = !f.table.Made
+		}
+	}
+	f.table.Exists = true
+}
+
+// Ignored returns how many values each field had that found no column.
+func (f *Folder) Ignored() map[string]int64 {
+	m := map[string]int64{}
+	for i := range f.fields {
+		if n := f.fields[i].ignored; n > 0 {
+			m[strings.TrimPrefix(f.fields[i].name, "\x00")] = n
+		}
+	}
+	return m
+}
+
+// Fold merges a line, without its newline, into the batch. An error of type
+// [*feed.Error] means that the line is no message for this table and that the
+// batch is as it was; any other error ends the run.
+func (f *Folder) Fold(b *Batch, line []byte, at Place) error {
+	fields, err := f.scan.Scan(line)
+	if err != nil {
+		return err
+	}
+	known, columns := len(f.fields), len(f.table.Columns)
+	deletes, err := f.admit(fields)
+	if (err != nil || deletes) && len(f.fields) > known {
+		// What the line alone brought leaves with it: a line without values
+		// makes no column.
+		f.forget(known, columns)
+	}
+	if err != nil {
+		return err
+	}
+	f.merge(b, fields, line, at, deletes)
+	return nil
+}
+
+// admit decides whether the line at hand is a message for the table, and whether
+// one that deletes. It widens columns only when nothing can reject the line any
+// more.
+func (f *Folder) admit(fields []feed.Field) (deletes bool, err error) {
+	if err := f.resolve(fields); err != nil {
+		return false, err
+	}
+	if err := f.findKey(fields); err != nil {
+		return false, err
+	}
+	if f.opt.DeleteField != "" {
+		for i, h := range f.hits {
+			if f.fields[h].deletes {
+				deletes = string(feed.Text(f.text, fields[i].Value, fields[i].Kind)) == f.opt.DeleteValue
+			}
+		}
+	}
+	for _, fixed := range [...]bool{true, false} {
+		if fixed && f.table.Made {
+			continue
+		}
+		for i, h := range f.hits {
+			fd := &f.fields[h]
+			if fd.col < 0 || deletes && fd.key < 0 {
+				continue
+			}
+			if c := &f.table.Columns[fd.col]; c.Fixed == fixed {
+				if err := c.Admit(fields[i].Value, fields[i].Kind); err != nil {
+					return false, err
+				}
+			}
+		}
+	}
+	f.makeKey(fields)
+	return deletes, nil
+}
+
+// forget takes back the fields and columns past the given numbers.
+func (f *Folder) forget(fields, columns int) {
+	for _, fd := range f.fields[fields:] {
+		delete(f.byName, fd.name)
+		if fd.col >= 0 {
+			delete(f.folded, f.table.FoldName(fd.name))
+		}
+	}
+	f.added -= len(f.table.Columns) - columns
+	f.fields, f.table.Columns, f.next = f.fields[:fields], f.table.Columns[:columns], f.next[:fields+1]
+	for i, h := range f.next {
+		if int(h) >= fields {
+			f.next[i] = none
+		}
+	}
+}
+
+// resolve finds the field of each name. In most feeds a name is followed by the
+// one that followed it last time, so that one comparison finds it.
+func (f *Folder) resolve(fields []feed.Field) error {
+	f.hits = f.hits[:0]
+	prev, columns := int32(0), len(f.table.Columns)
+	for i := range fields {
+		name := fields[i].Name
+		h := f.next[prev]
+		if h < 0 || fields[i].Escaped || string(name) != f.fields[h].name {
+			if fields[i].Escaped {
+				f.text = feed.AppendUnquoted(f.text[:0], name)
+				name = f.text
+			}
+			var known bool
+			if h, known = f.byName[string(name)]; !known {
+				var err error
+				if h, err = f.discover(string(name), len(f.table.Columns)-columns); err != nil {
+					return err
+				}
+			}
+			f.next[prev] = h
+		}
+		prev = h + 1
+		f.hits = append(f.hits, h)
+	}
+	return nil
+}
+
+// discover decides what becomes of a field that was not seen before.
+func (f *Folder) discover(name string, fresh int) (int32, error) {
+	switch {
+	case name == "":
+		return 0, feed.Errorf(feed.BadName, "a field has an empty name")
+	case strings.IndexByte(name, 0) >= 0:
+		return 0, feed.Errorf(feed.BadName, "the field name %q holds a NUL", name)
+	}
+	fd := field{name: name, col: none, key: none, deletes: name == f.opt.DeleteField}
+	for i, k := range f.opt.Key {
+		if k == name {
+			fd.key = int32(i)
+		}
+	}
+	alias := f.table.FoldName(name)
+	for i := range f.table.Columns {
+		c := &f.table.Columns[i]
+		if f.table.FoldName(c.Name) != alias {
+			continue
+		}
+		if other, taken := f.folded[alias]; taken {
+			return 0, &NamesError{f.fields[other].name, name}
+		}
+		if fd.col = int32(i); c.Generated {
+			fd.col = none
+			f.opt.Warn("the field %q is ignored: the database computes this column", name)
+		}
+		return f.remember(fd, alias), nil
+	}
+	switch {
+	case f.opt.Columns == RejectColumns:
+		return 0, feed.Errorf(feed.BadColumn, "the table has no column %q (--columns reject)", name)
+	case f.opt.Columns == IgnoreColumns:
+	case f.added < f.opt.MaxColumns:
+		fd.col = int32(len(f.table.Columns))
+		f.table.Columns = append(f.table.Columns, schema.New(name, false))
+		f.added++
+	case fresh >= f.opt.MaxColumns:
+		return 0, feed.Errorf(feed.BadColumn, "more than %d new fields in one line (--max-columns)", f.opt.MaxColumns)
+	case !f.full:
+		f.full = true
+		f.opt.Warn("no more columns are added after %d (--max-columns); further fields, %q the first, are ignored", f.opt.MaxColumns, name)
+	}
+	return f.remember(fd, alias), nil
+}
+
+func (f *Folder) remember(fd field, alias string) int32 {
+	if len(f.fields) >= maxFields && fd.col < 0 && fd.key < 0 && !fd.deletes {
+		fd.name = otherNames
+		if n, ok := f.byName[fd.name]; ok {
+			return n
+		}
+	}
+	n := int32(len(f.fields))
+	f.fields = append(f.fields, fd)
+	f.next = append(f.next, none)
+	f.byName[fd.name] = n
+	if fd.col >= 0 {
+		f.folded[alias] = n
+	}
+	return n
+}
+
+// findKey finds the parts of the key in the line at hand.
+func (f *Folder) findKey(fields []feed.Field) error {
+	for i := range f.keys {
+		f.keys[i] = none
+	}
+	for i, h := range f.hits {
+		if k := f.fields[h].key; k >= 0 {
+			f.keys[k] = int32(i) // of two equal names the last
+		}
+	}
+	for part, at := range f.keys {
+		name := f.opt.Key[part]
+		if at < 0 {
+			return feed.Errorf(feed.BadKey, "the key field %q is missing", name)
+		}
+		switch fd := &fields[at]; {
+		case fd.Kind == feed.Null || fd.Kind == feed.JSON:
+			return feed.Errorf(feed.BadKey, "the key field %q is %s", name, fd.Kind)
+		case string(fd.Value) == `""`:
+			return feed.Errorf(feed.BadKey, "the key field %q is empty", name)
+		}
+	}
+	return nil
+}
+
+// makeKey builds the key of the line at hand.
+func (f *Folder) makeKey(fields []feed.Field) {
+	f.key = f.key[:0]
+	for part, at := range f.keys {
+		from := len(f.key)
+		c := &f.table.Columns[f.table.Key[part]]
+		f.key = c.AppendKey(f.key, fields[at].Value, fields[at].Kind)
+		if len(f.keys) > 1 {
+			// A part ends with its length, so that no two keys run together.
+			n := len(f.key) - from
+			f.key = append(f.key, 0, byte(n), byte(n>>8), byte(n>>16))
+		}
+	}
+}
+
+// merge puts an admitted line into its row.
+func (f *Folder) merge(b *Batch, fields []feed.Field, line []byte, at Place, deletes bool) {
+	width := len(f.table.Columns)
+	n, made := b.row(f.key)
+	r := &b.rows[n]
+	b.Messages++
+	switch {
+	case deletes:
+		clear(r.cells)
+		r.Replaces, r.Deleted = true, true
+	case r.Deleted:
+		r.Deleted = false
+	}
+	if made || deletes {
+		for part, i := range f.keys {
+			c := b.cell(r, int32(f.table.Key[part]), width)
+			*c = b.arena.put(fields[i].Value)
+		}
+	}
+	if !deletes {
+		for i, h := range f.hits {
+			fd := &f.fields[h]
+			if fd.col < 0 {
+				fd.ignored++
+				continue
+			}
+			null := fields[i].Kind == feed.Null
+			if fd.key >= 0 || null && (f.opt.KeepNull || f.opt.FillOnly) {
+				continue
+			}
+			if c := b.cell(r, fd.col, width); *c == 0 || !f.opt.FillOnly {
+				*c = b.arena.set(*c, fields[i].Value)
+			}
+		}
+	}
+	if f.table.Judged {
+		f.log(b, n, fields, line, at, deletes)
+	}
+}
+
+// log keeps the message as it came.
+func (f *Folder) log(b *Batch, row int, fields []feed.Field, line []byte, at Place, deletes bool) {
+	m := logged{Place: at, row: int32(row), delete: deletes, text: b.arena.put(line[:min(len(line), maxRejectText)])}
+	for part, i := range f.keys {
+		m.cells = append(m.cells, cell{int32(f.table.Key[part]), b.arena.put(fields[i].Value)})
+	}
+	for i, h := range f.hits {
+		if deletes {
+			break
+		}
+		fd := &f.fields[h]
+		null := fields[i].Kind == feed.Null
+		if fd.col < 0 || fd.key >= 0 || null && (f.opt.KeepNull || f.opt.FillOnly) {
+			continue
+		}
+		m.cells = append(m.cells, cell{fd.col, b.arena.put(fields[i].Value)})
+	}
+	b.extra += 8 * len(m.cells)
+	b.log = append(b.log, m)
+}
+
+// Blank reports whether a line holds nothing but white space.
+func Blank(line []byte) bool { return len(bytes.TrimLeft(line, " \t\r\n")) == 0 }

@@ -1,0 +1,273 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// feeding is one source on its way into the table.
+type feeding struct {
+	*run
+	stream *source.Stream
+	job    string
+	period time.Duration
+
+	batch *fold.Batch
+	full  chan work
+	free  chan *fold.Batch
+
+	seq  int64           // of the last batch handed over
+	sent source.Position // of that batch
+	pos  source.Position // after the last line that was folded
+	line int64           // lines read, the one at hand included
+	head opening
+}
+
+// work is a batch on its way to the sink.
+type work struct {
+	batch *fold.Batch
+	cp    sink.Checkpoint
+}
+
+// sync reads, folds and flushes until the source or ctx ends.
+func (f *feeding) sync(ctx context.Context) error {
+	f.full, f.free = make(chan work), make(chan *fold.Batch, len(f.batches))
+	for i := range f.batches {
+		f.batches[i].Reset()
+		f.free <- &f.batches[i]
+	}
+	// What was read is written even when reading was stopped, so flushing ends
+	// only with an error; that ends reading too.
+	g, flushing := errgroup.WithContext(context.WithoutCancel(ctx))
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(flushing, cancel)()
+	g.Go(func() error { return f.flush(flushing) })
+	g.Go(func() error {
+		defer close(f.full)
+		return f.fill(reading, flushing)
+	})
+	err := g.Wait()
+	f.p.Buffer.Store(0)
+	return err
+}
+
+// fill reads blocks and folds their lines until there are no more.
+func (f *feeding) fill(reading, flushing context.Context) error {
+	f.batch = <-f.free
+	for {
+		b, err := f.next(reading, flushing)
+		if err == nil {
+			err = f.fold(flushing, b)
+			f.stream.Release(b)
+			f.p.Buffer.Store(int64(f.batch.Bytes()))
+		}
+		switch {
+		case err == nil:
+		case flushing.Err() != nil:
+			return nil // the flusher has the error
+		case reading.Err() != nil:
+			return f.hand(flushing)
+		case errors.Is(err, context.DeadlineExceeded): // the batch is due
+		case err == io.EOF || err == errTorn:
+			if err := f.head.ended(); err != nil {
+				return err
+			}
+			return f.hand(flushing)
+		default:
+			// What was read before it went wrong is good.
+			return errors.Join(err, f.hand(flushing))
+		}
+	}
+}
+
+// next waits for a block, but not past the time at which the batch is due.
+func (f *feeding) next(reading, flushing context.Context) (*source.Block, error) {
+	if f.period == 0 || f.batch.First.IsZero() {
+		return f.stream.Next(reading)
+	}
+	wait := time.Until(f.batch.First.Add(f.period))
+	if wait <= 0 && len(f.free) > 0 {
+		if err := f.hand(flushing); err != nil {
+			return nil, err
+		}
+		return f.stream.Next(reading)
+	}
+	// While the sink is busy the batch goes on filling.
+	ctx, cancel := context.WithTimeout(reading, max(wait, f.period/16))
+	defer cancel()
+	return f.stream.Next(ctx)
+}
+
+// errTorn is returned for a torn last line that is left for the next run.
+var errTorn = errors.New("the last line has no end yet")
+
+// fold folds the lines of a block.
+func (f *feeding) fold(flushing context.Context, b *source.Block) (err error) {
+	if b.Restart {
+		f.line, f.head = 0, opening{on: true}
+	}
+	before, at := f.line, 0
+	if b.Oversize > 0 {
+		f.line++
+		at = len(b.Data)
+		err = f.reject(fold.Place{Line: f.line, Offset: b.Offset}, b.Data,
+			feed.Errorf(feed.TooLong, "a line of %d bytes: at most %d (--max-line)", b.Oversize-1, f.Source.MaxLine))
+		f.p.Bytes.Add(b.Oversize - int64(at))
+	} else {
+		at, err = f.lines(flushing, b)
+	}
+	f.p.Lines.Add(f.line - before)
+	f.p.Bytes.Add(int64(at))
+	if at > 0 {
+		f.pos = b.PositionAfter(at, f.line)
+	}
+	return err
+}
+
+// lines folds the lines of a block and returns the index after the last one that
+// counts.
+func (f *feeding) lines(flushing context.Context, b *source.Block) (at int, err error) {
+	for at < len(b.Data) {
+		n := bytes.IndexByte(b.Data[at:], '\n')
+		next := at + n + 1
+		if n < 0 {
+			n, next = len(b.Data)-at, len(b.Data)
+		}
+		line := b.Data[at : at+n]
+		place := fold.Place{Line: f.line + 1, Offset: b.Offset + int64(at)}
+		if !fold.Blank(line) {
+			if counts, err := f.message(line, place, b.Tail && next == len(b.Data)); err != nil {
+				if counts {
+					at, f.line = next, f.line+1
+				}
+				return at, err
+			}
+		}
+		at, f.line = next, f.line+1
+		if f.batch.Rows() >= f.BatchRows || int64(f.batch.Bytes()) >= f.Buffer/2 {
+			f.pos = b.PositionAfter(at, f.line)
+			if err := f.hand(flushing); err != nil {
+				return at, err
+			}
+		}
+	}
+	return at, nil
+}
+
+// message folds or rejects a line. Where it returns an error, which ends the
+// source, counts tells whether the line was dealt with.
+func (f *feeding) message(line []byte, at fold.Place, tail bool) (counts bool, err error) {
+	if f.batch.First.IsZero() {
+		f.batch.First = time.Now()
+	}
+	f.head.see(line)
+	switch err := f.folder.Fold(f.batch, line, at).(type) {
+	case nil:
+		f.head.on = false
+		return true, nil
+	case *feed.Error:
+		if tail && err.Reason == feed.Truncated && f.stream.Name() != source.StdinName {
+			f.Warn("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", f.stream.Name(), at.Line, at.Offset)
+			return false, errTorn
+		}
+		if hint := f.head.bad(err); hint != nil {
+			f.batch.Reset()
+			f.pos = f.sent
+			return false, fmt.Errorf("%s: %w", f.stream.Name(), hint)
+		}
+		err2 := f.reject(at, line, err)
+		return !errors.Is(err2, ErrRejected), err2
+	default:
+		return false, fmt.Errorf("%s line %d: %w", f.stream.Name(), at.Line, err)
+	}
+}
+
+// reject deals with a line that is no message.
+func (f *feeding) reject(at fold.Place, line []byte, why *feed.Error) error {
+	if f.batch.First.IsZero() {
+		f.batch.First = time.Now()
+	}
+	f.p.Rejected(why.Reason).Add(1)
+	switch f.Rejects.mode {
+	case discard:
+	case fail:
+		return fmt.Errorf("%w: %s line %d (byte %d): %s", ErrRejected, f.stream.Name(), at.Line, at.Offset, why.Detail)
+	default:
+		f.batch.Reject(at, why, line)
+	}
+	return f.tooMany(why.Detail)
+}
+
+// tooMany ends a run whose feed is mostly bad.
+func (f *feeding) tooMany(last string) error {
+	if n := f.p.RejectedTotal(); n > f.MaxRejects {
+		return fmt.Errorf("%d lines were rejected, more than --max-rejects %d; the last: %s", n, f.MaxRejects, last)
+	}
+	return nil
+}
+
+// hand gives the batch to the flusher, and takes an empty one. It does nothing
+// where there is nothing to write.
+func (f *feeding) hand(flushing context.Context) error {
+	if f.batch.Empty() && (f.job == "" || f.pos == f.sent) {
+		f.batch.First = time.Time{}
+		return nil
+	}
+	mark, err := json.Marshal(f.pos)
+	if err != nil {
+		return err
+	}
+	f.seq++
+	f.folder.Seal(f.batch)
+	w := work{f.batch, sink.Checkpoint{Seq: f.seq, Line: f.pos.Line, Offset: f.pos.Offset, Mark: string(mark)}}
+	select {
+	case f.full <- w:
+	case <-flushing.Done():
+		return flushing.Err()
+	}
+	f.sent = f.pos
+	select {
+	case f.batch = <-f.free:
+		return nil
+	case <-flushing.Done():
+		return flushing.Err()
+	}
+}
+
+// flush writes batches until there are no more.
+func (f *feeding) flush(ctx context.Context) error {
+	for w := range f.full {
+		start := time.Now()
+		flush := &sink.Flush{Batch: w.batch, Job: f.job, Source: f.stream.Name(), Checkpoint: w.cp, Run: f.id, KeepRejects: f.Rejects.mode == keep}
+		flush.BeforeCommit = func(rejects []fold.Reject, cp *sink.Checkpoint) error {
+			return f.Rejects.write(flush, rejects, cp)
+		}
+		res, err := f.db.Flush(ctx, flush)
+		if err != nil {
+			return err
+		}
+		f.Rejects.committed()
+		f.p.flushed(w.batch, res, time.Since(start))
+		w.batch.Reset()
+		f.free <- w.batch
+		if n := len(res.Refused); n > 0 {
+			if err := f.tooMany(res.Refused[n-1].Detail); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

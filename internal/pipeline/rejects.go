@@ -1,0 +1,141 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// Rejects says where bad lines go.
+type Rejects struct {
+	mode rejectMode
+	path string
+	file *os.File
+	size int64 // of the file, as far as its lines count
+	next int64 // the same after the flush at hand
+}
+
+type rejectMode int
+
+const (
+	keep    rejectMode = iota // in weir_rejects
+	discard                   // nowhere, counted
+	fail                      // the run ends
+	toFile
+)
+
+// ParseRejects reads the value of --rejects.
+func ParseRejects(s string) (Rejects, error) {
+	switch {
+	case s == "table":
+		return Rejects{mode: keep}, nil
+	case s == "discard":
+		return Rejects{mode: discard}, nil
+	case s == "fail":
+		return Rejects{mode: fail}, nil
+	case strings.HasPrefix(s, "file:") && len(s) > len("file:"):
+		path, err := filepath.Abs(s[len("file:"):])
+		return Rejects{mode: toFile, path: path}, err
+	}
+	return Rejects{}, fmt.Errorf("%q is none of table, file:PATH, fail and discard", s)
+}
+
+// rejectLine is a line of the file of rejects.
+type rejectLine struct {
+	Job    string    `json:"job,omitempty"`
+	Source string    `json:"source"`
+	Line   int64     `json:"line"`
+	Offset int64     `json:"offset"`
+	Reason string    `json:"reason"`
+	Raw    string    `json:"raw"`
+	Time   time.Time `json:"time"`
+}
+
+// rejectMark is what a checkpoint says of the file of rejects: what lies past
+// the size was written by a flush that did not commit.
+type rejectMark struct {
+	Path string `json:"path"`
+	Size int64  `json:"size"`
+}
+
+func (r *Rejects) open() (err error) {
+	if r.mode != toFile {
+		return nil
+	}
+	// The lines may hold anything that the feed does.
+	if r.file, err = os.OpenFile(r.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return fmt.Errorf("the file for rejects: %w", err)
+	}
+	r.size, err = r.file.Seek(0, io.SeekEnd)
+	r.next = r.size
+	return err
+}
+
+// resume takes the state of the job that was claimed.
+func (r *Rejects) resume(mark string) error {
+	if r.mode != toFile || mark == "" {
+		return nil
+	}
+	var m rejectMark
+	if err := json.Unmarshal([]byte(mark), &m); err != nil {
+		return fmt.Errorf("the checkpoint's file of rejects: %w", err)
+	}
+	if m.Path != r.path || m.Size >= r.size {
+		return nil
+	}
+	r.size, r.next = m.Size, m.Size
+	return r.file.Truncate(r.size)
+}
+
+// write is called inside the flush's transaction, perhaps more than once.
+func (r *Rejects) write(f *sink.Flush, rejects []fold.Reject, cp *sink.Checkpoint) error {
+	switch {
+	case r.mode == fail && len(rejects) > 0:
+		return fmt.Errorf("%w: %s line %d (byte %d): %s", ErrRejected, f.Source, rejects[0].Line, rejects[0].Offset, rejects[0].Detail)
+	case r.mode != toFile:
+		return nil
+	}
+	var lines []byte
+	for i := range rejects {
+		line, err := json.Marshal(rejectLine{f.Job, f.Source, rejects[i].Line, rejects[i].Offset,
+			string(rejects[i].Reason) + ": " + rejects[i].Detail, string(rejects[i].Text), time.Now().UTC()})
+		if err != nil {
+			return err
+		}
+		lines = append(append(lines, line...), '\n')
+	}
+	if len(lines) > 0 {
+		// Each try begins at the same place, so that nothing is there twice.
+		err := r.file.Truncate(r.size)
+		if err == nil {
+			_, err = r.file.WriteAt(lines, r.size)
+		}
+		if err == nil {
+			err = r.file.Sync()
+		}
+		if err != nil {
+			return fmt.Errorf("writing rejects: %w", err)
+		}
+	}
+	r.next = r.size + int64(len(lines))
+	mark, err := json.Marshal(rejectMark{r.path, r.next})
+	cp.Rejects = string(mark)
+	return err
+}
+
+// committed makes the lines of a flush final.
+func (r *Rejects) committed() { r.size = r.next }
+
+func (r *Rejects) close() error {
+	if r.file == nil {
+		return nil
+	}
+	return r.file.Close()
+}

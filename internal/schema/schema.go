@@ -1,0 +1,308 @@
+// Package schema knows tables: their columns and types, which values a column
+// takes, how a type is inferred and widened, and what makes two keys one.
+//
+// It knows no database. A driver fills a [Table] from what its database says,
+// and turns the types of new and widened columns into declarations.
+package schema
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/weirsync/weir/internal/feed"
+)
+
+// Type is what a column takes.
+type Type uint8
+
+const (
+	Any    Type = iota // every value, each kept as it came
+	Bool               // true and false
+	Int                // whole numbers of 64 bits
+	Real               // doubles
+	Number             // numbers with every digit
+	Text               // every value, as text
+	JSON               // objects and arrays
+	Affine             // every value, but text that looks like a number becomes one: SQLite's NUMERIC affinity
+)
+
+func (t Type) String() string {
+	return [...]string{"any", "boolean", "integer", "real", "number", "text", "json", "numeric"}[t]
+}
+
+// A Table is one table of a database, as a batch needs it.
+type Table struct {
+	Name    string
+	Columns []Column
+	Key     []int // indexes into Columns, in the order of --key
+
+	Exists bool
+	// Made tells that weir made the table: it may widen its columns.
+	Made bool
+	// Judged tells that the table has rules that only the database can judge
+	// (CHECK, triggers, foreign keys, other unique indexes, …): a batch for it
+	// keeps its lines, so that a row that is refused can be tried message by
+	// message.
+	Judged bool
+	// Untyped tells that the database has columns without a type: numbers that
+	// need every digit go there.
+	Untyped bool
+	// FoldCase tells that the database takes names that differ only in the case
+	// of ASCII letters for one name.
+	FoldCase bool
+}
+
+// Clone returns a copy that shares nothing that changes.
+func (t *Table) Clone() Table {
+	c := *t
+	c.Columns = append([]Column(nil), t.Columns...)
+	return c
+}
+
+// FoldName returns the form in which two names are the same name.
+func (t *Table) FoldName(name string) string {
+	if !t.FoldCase {
+		return name
+	}
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, name)
+}
+
+// A Column is one column of a table.
+type Column struct {
+	Name      string
+	Type      Type
+	Decl      string // the type as the database declares it
+	Collation string // of the key's index: "" or BINARY, NOCASE, RTRIM
+	Key       bool
+	NotNull   bool
+	Default   bool // has a default other than NULL
+	Generated bool // computed by the database, never written
+	New       bool // not in the database yet
+	Fixed     bool // in a table that weir did not make: never widened
+
+	seen class // of a column that may be widened: what it has to hold
+}
+
+// class is a set of kinds of values, fine enough to choose a type by.
+type class uint8
+
+const (
+	bools    class = 1 << iota
+	smallInt       // whole and exact in a double
+	bigInt         // whole, 64 bits
+	reals          // printed again as they came by a double
+	numbers        // any other number
+	strs
+	jsons
+	all = bools | smallInt | bigInt | reals | numbers | strs | jsons
+)
+
+// holds is what a column of the type takes without being widened.
+var holds = [...]class{Any: all, Bool: bools, Int: smallInt | bigInt, Real: smallInt | reals,
+	Number: smallInt | bigInt | reals | numbers, Text: all, JSON: jsons, Affine: all}
+
+func infer(seen class) Type {
+	if seen == 0 {
+		return Any
+	}
+	// JSON and Number are the wide ends of their kinds; a mixture of kinds is
+	// text.
+	for _, t := range []Type{Bool, Int, Real, Number, JSON} {
+		if seen&^holds[t] == 0 {
+			return t
+		}
+	}
+	return Text
+}
+
+func classify(value []byte, k feed.Kind) class {
+	switch k {
+	case feed.Bool:
+		return bools
+	case feed.String:
+		return strs
+	case feed.JSON:
+		return jsons
+	case feed.Int:
+		if len(value) <= 15 && string(value) != "-0" {
+			return smallInt
+		}
+		if n, ok := feed.ParseInt(value, k); ok {
+			if -1<<53 <= n && n <= 1<<53 {
+				return smallInt
+			}
+			return bigInt
+		}
+	}
+	if _, exact, ok := feed.ParseReal(value); ok && exact {
+		return reals
+	}
+	return numbers
+}
+
+// Settle tells a column that the database now has it with its present type.
+func (c *Column) Settle() {
+	c.New = false
+	c.seen = holds[c.Type]
+}
+
+// Admit decides whether the column takes a value, before anything is folded, so
+// that the answer does not depend on where a batch ends. A column of a table
+// that weir made is widened until it does.
+func (c *Column) Admit(value []byte, k feed.Kind) *feed.Error {
+	if k == feed.Null {
+		return nil
+	}
+	if !c.Fixed {
+		if c.seen == all || k == feed.String && c.seen&strs != 0 {
+			return nil
+		}
+		if s := classify(value, k); s&^c.seen != 0 && !c.wholeKey(value, k) {
+			c.widen(s)
+		}
+		return nil
+	}
+	if c.takes(value, k) {
+		return nil
+	}
+	if len(value) > 100 {
+		value = append(value[:97:97], "..."...)
+	}
+	return feed.Errorf(feed.BadValue, "column %q is %s and cannot take %s %q as it is", c.Name, c.decl(), k, value)
+}
+
+func (c *Column) decl() string {
+	if c.Decl == "" {
+		return c.Type.String()
+	}
+	return c.Decl
+}
+
+func (c *Column) widen(s class) {
+	c.seen |= s
+	c.Type = infer(c.seen)
+	if c.Key && c.Type != Int {
+		c.Type = Text
+	}
+}
+
+// wholeKey reports whether value is the text of a whole number in a key of whole
+// numbers: 1 and "1" are one key.
+func (c *Column) wholeKey(value []byte, k feed.Kind) bool {
+	return c.Key && c.Type == Int && c.seen != 0 && k == feed.String && canonicalInt(value[1:len(value)-1])
+}
+
+// takes is the rule of a column that weir must take as it is: a value has to
+// survive the column's conversion, or the column's type has to ask for it.
+func (c *Column) takes(value []byte, k feed.Kind) bool {
+	number, isNumber := value, k == feed.Int || k == feed.Number
+	switch c.Type {
+	case Bool:
+		return k == feed.Bool || string(value) == "0" || string(value) == "1"
+	case Int:
+		if k == feed.String {
+			return canonicalInt(value[1 : len(value)-1])
+		}
+		_, ok := feed.ParseInt(number, k)
+		return isNumber && ok
+	case Real, Number:
+		if k == feed.String {
+			number = value[1 : len(value)-1]
+			k, isNumber = feed.IsNumber(number)
+		}
+		if !isNumber || c.Type == Number {
+			return isNumber
+		}
+		_, _, ok := feed.ParseReal(number)
+		return ok
+	case JSON:
+		return true
+	case Affine:
+		if isNumber {
+			return classify(value, k)&(smallInt|bigInt|reals) != 0
+		}
+		return k != feed.String || !bends(value[1:len(value)-1])
+	}
+	return true
+}
+
+// bends reports whether NUMERIC affinity would change a text: it looks like a
+// number, and the number would print otherwise.
+func bends(s []byte) bool {
+	t := bytes.TrimSpace(s)
+	if f, err := strconv.ParseFloat(string(t), 64); err != nil && f == 0 || bytes.ContainsAny(t, "xXpP_nN") {
+		return false // no number to SQLite: words, hex, Inf and NaN
+	}
+	return !canonicalInt(s)
+}
+
+func canonicalInt(s []byte) bool {
+	n, err := strconv.ParseInt(string(s), 10, 64)
+	return err == nil && strconv.FormatInt(n, 10) == string(s)
+}
+
+// AppendKey appends the form of a key's value in which two values are equal
+// exactly where the database would say so. The value was admitted before.
+func (c *Column) AppendKey(dst, value []byte, k feed.Kind) []byte {
+	if c.Type != Text {
+		switch {
+		case k == feed.Bool && value[0] == 't':
+			return append(dst, '1')
+		case k == feed.Bool:
+			return append(dst, '0')
+		case k == feed.String && c.Type == Any && c.Fixed:
+			dst = append(dst, '\'') // without a type, '1' is not 1
+		default:
+			if dst, ok := appendNumber(dst, feed.Text(nil, value, k)); ok {
+				return dst
+			}
+		}
+	}
+	from := len(dst)
+	dst = feed.AppendText(dst, value, k)
+	switch strings.ToUpper(c.Collation) {
+	case "NOCASE":
+		for i, b := range dst[from:] {
+			if 'A' <= b && b <= 'Z' {
+				dst[from+i] = b + 'a' - 'A'
+			}
+		}
+	case "RTRIM":
+		dst = append(dst[:from], bytes.TrimRight(dst[from:], " ")...)
+	}
+	return dst
+}
+
+// appendNumber appends one spelling for all texts of a number.
+func appendNumber(dst, text []byte) (_ []byte, ok bool) {
+	k, ok := feed.IsNumber(text)
+	if !ok {
+		return dst, false
+	}
+	if n, ok := feed.ParseInt(text, k); ok {
+		return strconv.AppendInt(dst, n, 10), true
+	}
+	f, _ := strconv.ParseFloat(string(text), 64)
+	return strconv.AppendFloat(dst, f, 'g', -1, 64), true
+}
+
+// New returns the column of a field that the database does not have yet.
+func New(name string, key bool) Column {
+	return Column{Name: name, Key: key, NotNull: key, New: true}
+}
+
+// KeyNames returns the names of the key's columns, quoted for people.
+func (t *Table) KeyNames() string {
+	names := make([]string, len(t.Key))
+	for i, k := range t.Key {
+		names[i] = fmt.Sprintf("%q", t.Columns[k].Name)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,65 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// Waits between tries: the first, and the most.
+const (
+	minWait = 5 * time.Millisecond
+	maxWait = 5 * time.Second
+)
+
+// Retry returns s with its calls repeated, after growing waits with jitter, for
+// as long as their errors say that it may help, and at most for patience.
+// onRetry hears of each failure that is followed by another try.
+func Retry(s Sink, patience time.Duration, onRetry func(err *Error)) Sink {
+	return &retry{s, patience, onRetry}
+}
+
+type retry struct {
+	Sink
+	patience time.Duration
+	onRetry  func(*Error)
+}
+
+func (r *retry) Claim(ctx context.Context, job, source string) (cp Checkpoint, err error) {
+	err = r.do(ctx, func() error { cp, err = r.Sink.Claim(ctx, job, source); return err })
+	return cp, err
+}
+
+func (r *retry) Table(ctx context.Context, name string, key []string) (t schema.Table, err error) {
+	err = r.do(ctx, func() error { t, err = r.Sink.Table(ctx, name, key); return err })
+	return t, err
+}
+
+func (r *retry) Flush(ctx context.Context, f *Flush) (res Result, err error) {
+	err = r.do(ctx, func() error { res, err = r.Sink.Flush(ctx, f); return err })
+	return res, err
+}
+
+func (r *retry) do(ctx context.Context, call func() error) error {
+	start := time.Now()
+	for wait := minWait; ; wait = min(2*wait, maxWait) {
+		err := call()
+		var e *Error
+		if !errors.As(err, &e) || e.Class == Permanent {
+			return err
+		}
+		if waited := time.Since(start); waited+wait > r.patience {
+			return fmt.Errorf("%w (tried for %v; --retry-for says how long)", err, waited.Round(time.Millisecond))
+		}
+		r.onRetry(e)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w (stopped while it was tried again)", err)
+		case <-time.After(wait/2 + rand.N(wait/2+1)):
+		}
+	}
+}

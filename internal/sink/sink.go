@@ -1,0 +1,145 @@
+// Package sink is the seam between weir and the databases that it keeps true:
+// the interface that a driver implements, what a flush carries, and the classes
+// of errors that decide what follows one.
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// A Sink keeps tables in one database. Its methods are called by one goroutine
+// at a time.
+type Sink interface {
+	// Caps tells what the database can hold.
+	Caps() Caps
+	// Claim takes a job for this run, instead of the one that it held, and
+	// returns the job's checkpoint for a source: the zero one where there is
+	// none. It writes nothing. The error is [ErrBusy] where another run holds
+	// the job. The empty job is this run's alone.
+	Claim(ctx context.Context, job, source string) (Checkpoint, error)
+	// Table reads a table. Where there is none, Exists is false in the answer;
+	// where the table cannot be kept by that key, the error says what would
+	// make it so.
+	Table(ctx context.Context, name string, key []string) (schema.Table, error)
+	// Flush writes a batch, its rejects and its checkpoint in one transaction,
+	// after it has made or widened the table as the batch needs it. A flush
+	// that was sent before, whatever came of it, may be sent again as it is:
+	// it happens once.
+	Flush(ctx context.Context, f *Flush) (Result, error)
+	// Close releases the job and the database. It is safe to call it twice.
+	Close() error
+}
+
+// Caps is what a database can hold.
+type Caps struct {
+	Name    string // for people
+	Columns int    // in one table at most
+}
+
+// A Checkpoint is how far a job has come in one source.
+type Checkpoint struct {
+	Seq     int64  // flushes of the job, over all its runs; the next one is Seq+1
+	Line    int64  // lines of the source that were read
+	Offset  int64  // bytes of the source that were read
+	Mark    string // what else the source needs to go on from there
+	Rejects string // what the run needs to go on with a file of rejects
+}
+
+// A Flush is one transaction.
+type Flush struct {
+	Batch *fold.Batch
+	// Job and Source are what the checkpoint is kept under.
+	Job, Source string
+	Checkpoint  Checkpoint
+	Run         string // names the run; no other has the same
+	// KeepRejects has the batch's rejects written to weir_rejects.
+	KeepRejects bool
+	// BeforeCommit is called in the transaction when everything but the
+	// checkpoint is written, with all rejects of the batch; it may change the
+	// checkpoint. An error ends the flush and nothing is written. It may be
+	// called again when the flush is. nil is none.
+	BeforeCommit func(rejects []fold.Reject, cp *Checkpoint) error
+}
+
+// A Result counts what a flush did to the table's rows, and names the messages
+// that the database refused.
+type Result struct {
+	Inserted, Updated, Unchanged, Deleted int64
+	// Refused are messages that only the database could judge. They are among
+	// the rejects that were kept.
+	Refused []fold.Reject
+}
+
+// Status is what a database says of the jobs that wrote to it.
+type Status struct {
+	Jobs    []JobStatus
+	Rejects []RejectCount
+}
+
+// JobStatus is one job's progress in one source.
+type JobStatus struct {
+	Job, Table, Source string
+	Line, Offset       int64
+	Flushes            int64
+	Updated            time.Time
+}
+
+// RejectCount counts the rejects kept of one job, by reason.
+type RejectCount struct {
+	Job, Reason string
+	Count       int64
+}
+
+// Kept is a rejected line as the database keeps it.
+type Kept struct {
+	Job, Source  string
+	Line, Offset int64
+	Reason       string
+	Text         []byte
+	Time         time.Time
+}
+
+// Class tells what may be done about an error.
+type Class int
+
+const (
+	Permanent Class = iota // nothing
+	Transient              // wait and try again
+	Unknown                // the same, and the flush may have happened
+)
+
+// An Error is a failure of a database with its class.
+type Error struct {
+	Class  Class
+	Reason string // a word for metrics: busy, io, …
+	Err    error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+var (
+	// ErrBusy says that another run holds the job.
+	ErrBusy = errors.New("another run holds this job")
+	// ErrFenced says that another run has taken the job over meanwhile.
+	ErrFenced = errors.New("another run has written this job's checkpoint meanwhile")
+)
+
+// ErrBehind says that the database went back to an earlier state under the run.
+type ErrBehind struct{ Found, Want int64 }
+
+func (e ErrBehind) Error() string {
+	return fmt.Sprintf("the database went back: it holds flush %d of this job, this run had committed %d; run weir again and it goes on from there", e.Found, e.Want)
+}
+
+// A Planner can tell what it would do.
+type Planner interface {
+	// Plan returns the statements that would make a table what want is.
+	Plan(want *schema.Table) []string
+}

@@ -1,0 +1,288 @@
+package sqlite
+
+import (
+	"fmt"
+	"unsafe"
+
+	"modernc.org/libc"
+	lib "modernc.org/sqlite/lib"
+)
+
+// This file is the C interface of SQLite as weir uses it. database/sql copies
+// and boxes every value: rows go in 2 to 3 times as fast without it, and what a
+// flush must know (autocommit, extended codes) has no place in it.
+
+// conn is one connection. One goroutine uses it at a time.
+type conn struct {
+	tls   *libc.TLS
+	db    uintptr
+	stmts map[string]*stmt // by SQL, for statements used again
+}
+
+// stmt is a prepared statement. What is bound must stay unchanged until the
+// statement is reset.
+type stmt struct {
+	c *conn
+	p uintptr
+}
+
+// Error is a failure with SQLite's extended result code.
+type Error struct {
+	Code  int32
+	Msg   string // SQLite's own words
+	Doing string
+}
+
+func (e *Error) Error() string {
+	if e.Doing == "" {
+		return e.Msg
+	}
+	return e.Doing + ": " + e.Msg
+}
+
+// primary is the code without its extension.
+func (e *Error) primary() int32 { return e.Code & 0xff }
+
+const slot = 8 // bytes; what libc lays an argument or a pointer out in
+
+// open opens the file at path, which is taken to the letter. flags are SQLite's.
+func openConn(path string, flags int32) (*conn, error) {
+	c := &conn{tls: libc.NewTLS(), stmts: map[string]*stmt{}}
+	name, err := libc.CString(path)
+	if err != nil {
+		return nil, err
+	}
+	defer libc.Xfree(c.tls, name)
+	out := libc.Xcalloc(c.tls, 1, slot)
+	defer libc.Xfree(c.tls, out)
+	rc := lib.Xsqlite3_open_v2(c.tls, name, out, flags|lib.SQLITE_OPEN_NOMUTEX|lib.SQLITE_OPEN_EXRESCODE, 0)
+	c.db = *(*uintptr)(pointer(out))
+	if rc != lib.SQLITE_OK {
+		err := c.fail(rc, "")
+		c.close()
+		return nil, err
+	}
+	// A mistyped column in double quotes is an error, not a string; and no
+	// statement may write to the schema table.
+	for op, on := range map[int32]int32{lib.SQLITE_DBCONFIG_DQS_DML: 0, lib.SQLITE_DBCONFIG_DQS_DDL: 0, lib.SQLITE_DBCONFIG_DEFENSIVE: 1} {
+		va := libc.Xcalloc(c.tls, 2, slot)
+		rc := lib.Xsqlite3_db_config(c.tls, c.db, op, libc.VaList(va, on, uintptr(0)))
+		libc.Xfree(c.tls, va)
+		if rc != lib.SQLITE_OK {
+			err := c.fail(rc, "configuring the connection")
+			c.close()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// pointer makes an address that C gave usable; no such address is in Go's heap.
+func pointer(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
+
+// close releases the connection and its statements.
+func (c *conn) close() {
+	if c.tls == nil {
+		return
+	}
+	for _, s := range c.stmts {
+		s.finalize()
+	}
+	if c.db != 0 {
+		lib.Xsqlite3_close_v2(c.tls, c.db)
+	}
+	c.tls.Close()
+	c.tls, c.db, c.stmts = nil, 0, nil
+}
+
+func (c *conn) fail(rc int32, doing string) error {
+	e := &Error{Code: rc, Doing: doing}
+	if c.db != 0 {
+		e.Msg = libc.GoString(lib.Xsqlite3_errmsg(c.tls, c.db))
+	}
+	if e.Msg == "" || e.Msg == "not an error" {
+		e.Msg = libc.GoString(lib.Xsqlite3_errstr(c.tls, rc))
+	}
+	return e
+}
+
+// autocommit reports whether no transaction is open: some errors end one.
+func (c *conn) autocommit() bool { return lib.Xsqlite3_get_autocommit(c.tls, c.db) != 0 }
+
+// changes returns the rows that the last statement changed.
+func (c *conn) changes() int64 { return int64(lib.Xsqlite3_changes64(c.tls, c.db)) }
+
+// deferredKeys reports whether a deferred foreign key is violated at this point
+// of the transaction.
+func (c *conn) deferredKeys() bool {
+	out := libc.Xcalloc(c.tls, 2, slot)
+	defer libc.Xfree(c.tls, out)
+	lib.Xsqlite3_db_status(c.tls, c.db, lib.SQLITE_DBSTATUS_DEFERRED_FKS, out, out+slot, 0)
+	return *(*int32)(pointer(out)) != 0
+}
+
+func (c *conn) prepareNew(sql string) (*stmt, error) {
+	text, err := libc.CString(sql)
+	if err != nil {
+		return nil, &Error{Code: lib.SQLITE_NOMEM, Msg: err.Error()}
+	}
+	defer libc.Xfree(c.tls, text)
+	out := libc.Xcalloc(c.tls, 1, slot)
+	defer libc.Xfree(c.tls, out)
+	if rc := lib.Xsqlite3_prepare_v3(c.tls, c.db, text, -1, 0, out, 0); rc != lib.SQLITE_OK {
+		return nil, c.fail(rc, "")
+	}
+	return &stmt{c, *(*uintptr)(pointer(out))}, nil
+}
+
+// maxStmts bounds the statements that are kept: each takes some kilobytes, and a
+// feed can name its columns in very many combinations.
+const maxStmts = 200
+
+// prepare returns the statement for sql, prepared once.
+func (c *conn) prepare(sql string) (*stmt, error) {
+	if s, ok := c.stmts[sql]; ok {
+		return s, nil
+	}
+	s, err := c.prepareNew(sql)
+	if err != nil {
+		err.(*Error).Doing = "preparing a statement" // so that no row is blamed
+		return nil, err
+	}
+	if len(c.stmts) >= maxStmts {
+		for old, s := range c.stmts {
+			s.finalize()
+			delete(c.stmts, old)
+			break
+		}
+	}
+	c.stmts[sql] = s
+	return s, nil
+}
+
+// do runs a statement that is used again and has neither arguments nor rows.
+func (c *conn) do(sql string) error {
+	s, err := c.prepare(sql)
+	if err != nil {
+		return err
+	}
+	return s.run()
+}
+
+// exec runs one statement to its end. Arguments are as for bind.
+func (c *conn) exec(sql string, args ...any) error {
+	return c.query(sql, func(*stmt) error { return nil }, args...)
+}
+
+// query runs one statement and calls row for each row.
+func (c *conn) query(sql string, row func(*stmt) error, args ...any) error {
+	s, err := c.prepareNew(sql)
+	if err != nil {
+		return err
+	}
+	defer s.finalize()
+	for i, a := range args {
+		if err := s.bind(i+1, a); err != nil {
+			return err
+		}
+	}
+	for {
+		more, err := s.step()
+		if err != nil || !more {
+			return err
+		}
+		if err := row(s); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *stmt) finalize() { lib.Xsqlite3_finalize(s.c.tls, s.p) }
+
+// step runs the statement to its next row and reports whether there is one. A
+// statement that failed is reset.
+func (s *stmt) step() (bool, error) {
+	switch rc := lib.Xsqlite3_step(s.c.tls, s.p); rc {
+	case lib.SQLITE_ROW:
+		return true, nil
+	case lib.SQLITE_DONE:
+		return false, nil
+	default:
+		err := s.c.fail(rc, "")
+		s.reset()
+		return false, err
+	}
+}
+
+// run steps a statement that has no rows, and resets it.
+func (s *stmt) run() error {
+	if _, err := s.step(); err != nil {
+		return err
+	}
+	s.reset()
+	return nil
+}
+
+func (s *stmt) reset() { lib.Xsqlite3_reset(s.c.tls, s.p) }
+
+// bind binds nil, an int64, a float64, a string (copied), or a []byte as text
+// (not copied: the caller keeps it as it is until the reset).
+func (s *stmt) bind(i int, v any) error {
+	var rc int32
+	switch v := v.(type) {
+	case nil:
+		rc = lib.Xsqlite3_bind_null(s.c.tls, s.p, int32(i))
+	case int64:
+		rc = lib.Xsqlite3_bind_int64(s.c.tls, s.p, int32(i), v)
+	case float64:
+		rc = lib.Xsqlite3_bind_double(s.c.tls, s.p, int32(i), v)
+	case string:
+		rc = s.bindBytes(i, unsafe.Slice(unsafe.StringData(v), len(v)), lib.SQLITE_TRANSIENT)
+	case []byte:
+		rc = s.bindBytes(i, v, lib.SQLITE_STATIC)
+	default:
+		panic(fmt.Sprintf("sqlite: cannot bind %T", v))
+	}
+	if rc != lib.SQLITE_OK {
+		return s.c.fail(rc, "")
+	}
+	return nil
+}
+
+var empty = [1]byte{} // a null pointer would be bound as NULL
+
+func (s *stmt) bindBytes(i int, b []byte, lifetime uintptr) int32 {
+	p := unsafe.Pointer(unsafe.SliceData(b))
+	if len(b) == 0 {
+		p = unsafe.Pointer(&empty)
+	}
+	return lib.Xsqlite3_bind_text(s.c.tls, s.p, int32(i), uintptr(p), int32(len(b)), lifetime)
+}
+
+// bindFrom binds what column col of another statement's row holds.
+func (s *stmt) bindFrom(i int, from *stmt, col int) error {
+	v := lib.Xsqlite3_column_value(s.c.tls, from.p, int32(col))
+	if rc := lib.Xsqlite3_bind_value(s.c.tls, s.p, int32(i), v); rc != lib.SQLITE_OK {
+		return s.c.fail(rc, "")
+	}
+	return nil
+}
+
+func (s *stmt) null(col int) bool { return s.kind(col) == lib.SQLITE_NULL }
+
+func (s *stmt) kind(col int) int32 { return lib.Xsqlite3_column_type(s.c.tls, s.p, int32(col)) }
+
+func (s *stmt) int(col int) int64 {
+	return int64(lib.Xsqlite3_column_int64(s.c.tls, s.p, int32(col)))
+}
+
+func (s *stmt) real(col int) float64 { return lib.Xsqlite3_column_double(s.c.tls, s.p, int32(col)) }
+
+// bytes returns a column's text or blob; it is good until the next step.
+func (s *stmt) bytes(col int) []byte {
+	p := lib.Xsqlite3_column_text(s.c.tls, s.p, int32(col))
+	n := lib.Xsqlite3_column_bytes(s.c.tls, s.p, int32(col))
+	return unsafe.Slice((*byte)(pointer(p)), n)
+}
+
+func (s *stmt) text(col int) string { return string(s.bytes(col)) }

@@ -1,0 +1,250 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+	"unicode/utf8"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// weirTables are made in the first flush's transaction. The format of these
+// tables is in weir_meta; see the constant format.
+var weirTables = []string{
+	`CREATE TABLE IF NOT EXISTS weir_meta (
+  name TEXT PRIMARY KEY NOT NULL,
+  value TEXT
+)`,
+	`CREATE TABLE IF NOT EXISTS weir_jobs (
+  job TEXT PRIMARY KEY NOT NULL,
+  tbl TEXT,
+  seq INTEGER NOT NULL,
+  run TEXT NOT NULL,
+  rejects TEXT,
+  updated TEXT
+)`,
+	`CREATE TABLE IF NOT EXISTS weir_checkpoints (
+  job TEXT NOT NULL,
+  source TEXT NOT NULL,
+  line INTEGER NOT NULL,
+  offset INTEGER NOT NULL,
+  mark TEXT,
+  updated TEXT,
+  PRIMARY KEY (job, source)
+)`,
+	`CREATE TABLE IF NOT EXISTS weir_rejects (
+  id INTEGER PRIMARY KEY,
+  job TEXT,
+  source TEXT,
+  line INTEGER,
+  offset INTEGER,
+  reason TEXT,
+  raw TEXT,
+  time TEXT
+)`,
+	fmt.Sprintf(`INSERT OR IGNORE INTO weir_meta (name, value) VALUES ('format', '%d')`, format),
+}
+
+// forgotten is when the row of a run without a job is taken away.
+const forgotten = 24 * time.Hour
+
+const timeFormat = "2006-01-02T15:04:05.000Z"
+
+// Flush implements [sink.Sink].
+func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
+	if err := d.usable(); err != nil {
+		return sink.Result{}, err
+	}
+	if wait := d.opt.Pause - time.Since(d.released); wait > 0 {
+		time.Sleep(wait)
+	}
+	if err := d.polling(func() error { return d.c.exec("BEGIN IMMEDIATE") }); err != nil {
+		return sink.Result{}, d.explain(err)
+	}
+	d.wrote = true
+	res, done, err := d.write(ctx, f)
+	switch {
+	case err != nil || done:
+		if !d.c.autocommit() {
+			err = errors.Join(err, d.c.exec("ROLLBACK"))
+		}
+	default:
+		d.last = res // what counts if the answer is lost and the commit is not
+		err = d.commit()
+	}
+	d.released = time.Now()
+	err = d.explain(err)
+	if e := (*sink.Error)(nil); errors.As(err, &e) && e.Class == sink.Unknown {
+		// Whatever this connection says from now on may be untrue, and the
+		// COMMIT may have happened: the next try asks the file.
+		d.c.close()
+		d.c = nil
+	}
+	if err == nil {
+		d.trim()
+	}
+	return res, err
+}
+
+// usable makes sure that the connection is open and still that of the file at
+// the path: SQLite goes on writing into a file that was deleted or replaced, and
+// says that all is well.
+func (d *DB) usable() error {
+	if d.c == nil {
+		if err := d.open(lib.SQLITE_OPEN_READWRITE); err != nil {
+			return err
+		}
+		if t := d.table; t.Name != "" {
+			if _, err := d.Table(context.Background(), t.Name, d.key); err != nil {
+				return err
+			}
+		}
+	}
+	now, err := os.Stat(d.path)
+	if err != nil {
+		return fmt.Errorf("the database file went away under the run: %w", err)
+	}
+	if !os.SameFile(now, d.id) {
+		return fmt.Errorf("the database file %s was replaced by another under the run; what this run had committed since went with the old one", d.path)
+	}
+	return nil
+}
+
+// commit ends the transaction. Without a WAL readers can hold it up; the
+// transaction stays open then.
+func (d *DB) commit() error {
+	err := d.polling(func() error { return d.c.exec("COMMIT") })
+	var e *Error
+	if errors.As(err, &e) {
+		e.Doing = "committing"
+		if e.primary() == lib.SQLITE_BUSY {
+			return errors.Join(err, d.c.exec("ROLLBACK"))
+		}
+	}
+	return err
+}
+
+// write does all of a flush between BEGIN and COMMIT. done tells that it was
+// committed before.
+func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, done bool, err error) {
+	for _, sql := range weirTables {
+		if err := d.c.exec(sql); err != nil {
+			return res, false, err
+		}
+	}
+	if done, err := d.fence(f); done || err != nil {
+		return d.last, done, err
+	}
+	cp := f.Checkpoint
+	if f.Batch.Rows() > 0 {
+		table, err := d.fit(&f.Batch.Table)
+		if err != nil {
+			return res, false, err
+		}
+		w := &writer{c: d.c, b: f.Batch, table: table, exact: table.Judged || d.indexed}
+		if err := w.batch(ctx); err != nil {
+			return res, false, err
+		}
+		res = w.res
+		d.table = table
+	}
+	rejects := append(f.Batch.Rejects[:len(f.Batch.Rejects):len(f.Batch.Rejects)], res.Refused...)
+	if f.KeepRejects {
+		if err := d.keep(f, rejects); err != nil {
+			return res, false, err
+		}
+	}
+	if f.BeforeCommit != nil {
+		if err := f.BeforeCommit(rejects, &cp); err != nil {
+			return res, false, err
+		}
+	}
+	return res, false, d.checkpoint(f, cp)
+}
+
+// fence demands that the job stand where this flush begins.
+func (d *DB) fence(f *sink.Flush) (done bool, err error) {
+	var seq int64
+	var run string
+	err = d.c.query("SELECT seq, run FROM weir_jobs WHERE job = ?", func(s *stmt) error {
+		seq, run = s.int(0), s.text(1)
+		return nil
+	}, d.jobName(f))
+	switch want := f.Checkpoint.Seq - 1; {
+	case err != nil || seq == want:
+		return false, err
+	case seq == f.Checkpoint.Seq && run == f.Run:
+		return true, nil
+	case seq < want:
+		return false, sink.ErrBehind{Found: seq, Want: want}
+	default:
+		return false, sink.ErrFenced
+	}
+}
+
+// jobName is what the job's row is kept under; a run without a job has a row of
+// its own, so that a commit whose answer was lost is known again.
+func (d *DB) jobName(f *sink.Flush) string {
+	if f.Job == "" {
+		return "run " + f.Run
+	}
+	return f.Job
+}
+
+func (d *DB) checkpoint(f *sink.Flush, cp sink.Checkpoint) error {
+	now := time.Now().UTC().Format(timeFormat)
+	job := d.jobName(f)
+	err := d.c.exec("INSERT INTO weir_jobs (job, tbl, seq, run, rejects, updated) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"+
+		" ON CONFLICT (job) DO UPDATE SET tbl = ?2, seq = ?3, run = ?4, rejects = ?5, updated = ?6",
+		job, f.Batch.Table.Name, cp.Seq, f.Run, cp.Rejects, now)
+	if err != nil {
+		return err
+	}
+	if f.Job == "" {
+		if cp.Seq > 1 {
+			return nil
+		}
+		return d.c.exec("DELETE FROM weir_jobs WHERE job LIKE 'run %' AND updated < ?", time.Now().Add(-forgotten).UTC().Format(timeFormat))
+	}
+	return d.c.exec("INSERT INTO weir_checkpoints (job, source, line, offset, mark, updated) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"+
+		" ON CONFLICT (job, source) DO UPDATE SET line = ?3, offset = ?4, mark = ?5, updated = ?6",
+		job, f.Source, cp.Line, cp.Offset, cp.Mark, now)
+}
+
+// keep writes rejected lines.
+func (d *DB) keep(f *sink.Flush, rejects []fold.Reject) error {
+	now := time.Now().UTC().Format(timeFormat)
+	for i := range rejects {
+		r := &rejects[i]
+		raw := "?5"
+		if !utf8.Valid(r.Text) {
+			raw = "CAST(?5 AS BLOB)" // text that is none would not come back as it is
+		}
+		err := d.c.exec("INSERT INTO weir_rejects (job, source, line, offset, reason, raw, time) VALUES (?1, ?2, ?3, ?4, ?6, "+raw+", ?7)",
+			f.Job, f.Source, r.Line, r.Offset, r.Text, string(r.Reason)+": "+r.Detail, now)
+		if err != nil {
+			return fmt.Errorf("keeping a rejected line: %w", err)
+		}
+	}
+	return nil
+}
+
+// trim cuts the log back when it has grown: a reader that stays keeps it from
+// being used again.
+func (d *DB) trim() {
+	size := d.WALBytes()
+	if size < walLimit || size < d.warnedAt {
+		return
+	}
+	_ = d.pragma("wal_checkpoint(TRUNCATE)") // a reader's lock is no failure here
+	if size = d.WALBytes(); size > walWarning {
+		d.opt.Warn("the log %s-wal has grown to %d MiB: another program holds an old snapshot of the database open", d.path, size>>20)
+		d.warnedAt = 2 * size
+	}
+}

@@ -1,0 +1,353 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// A writer writes the rows of one batch.
+type writer struct {
+	c     *conn
+	b     *fold.Batch
+	table schema.Table // as the database has it
+	// exact has statements name only the columns that change, for tables where
+	// naming more would show: triggers, defaults, indexes. Elsewhere one
+	// statement for all rows saves preparing many.
+	exact bool
+	res   sink.Result
+
+	cols  []int32 // of the table's columns, by those of the batch; -1: none
+	names []string
+	sel   *stmt
+	vals  []value // of the row at hand, by the batch's columns; kind 0: not named
+	set   []int   // the columns that a statement names
+	sql   strings.Builder
+}
+
+// batch writes the rows, in the order of their keys. Rows that the database
+// refuses are tried again when all others are written, for a value may have
+// moved between rows of the batch; then message by message.
+func (w *writer) batch(ctx context.Context) error {
+	if err := w.prepare(); err != nil {
+		return err
+	}
+	var refused []*fold.Row
+	for i, r := range w.b.Sorted() {
+		if i%1024 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := w.try(r); isRefusal(err) {
+			refused = append(refused, r)
+		} else if err != nil {
+			return err
+		}
+	}
+	for before := len(refused) + 1; len(refused) > 0 && len(refused) < before; {
+		before = len(refused)
+		var still []*fold.Row
+		for _, r := range refused {
+			if err := w.try(r); isRefusal(err) {
+				still = append(still, r)
+			} else if err != nil {
+				return err
+			}
+		}
+		refused = still
+	}
+	if len(refused) == 0 {
+		return nil
+	}
+	if !w.table.Judged {
+		return w.try(refused[0])
+	}
+	for m := range w.b.Singles(refused) {
+		if err := w.try(&m.Row); isRefusal(err) {
+			w.res.Refused = append(w.res.Refused, fold.Reject{Place: m.Place, Reason: feed.Database, Detail: err.Error(), Text: slices.Clone(m.Text)})
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isRefusal reports whether an error is about the row alone: a constraint, a
+// trigger's RAISE, a type of a STRICT table, a value too big.
+func isRefusal(err error) bool {
+	var e *Error
+	if !errors.As(err, &e) || e.Doing != "" {
+		return false
+	}
+	switch e.primary() {
+	case lib.SQLITE_CONSTRAINT, lib.SQLITE_MISMATCH, lib.SQLITE_TOOBIG, lib.SQLITE_ERROR:
+		return true
+	}
+	return false
+}
+
+func (w *writer) prepare() error {
+	t := &w.b.Table
+	w.vals = make([]value, len(t.Columns))
+	w.cols = make([]int32, len(t.Columns))
+	w.names = make([]string, len(t.Columns))
+	list := make([]string, len(t.Columns))
+	for i := range t.Columns {
+		at := slices.IndexFunc(w.table.Columns, func(c schema.Column) bool { return strings.EqualFold(c.Name, t.Columns[i].Name) })
+		w.cols[i], list[i] = int32(at), "NULL"
+		if at >= 0 && !w.table.Columns[at].Generated {
+			w.names[i] = quote(w.table.Columns[at].Name)
+			list[i] = w.names[i]
+		}
+	}
+	var err error
+	w.sel, err = w.c.prepare("SELECT " + strings.Join(list, ", ") + " FROM " + quote(w.table.Name) + w.where(0))
+	return err
+}
+
+// where is the condition on the key, with parameters from number n+1 on.
+func (w *writer) where(n int) string {
+	var b strings.Builder
+	for i, k := range w.b.Table.Key {
+		b.WriteString([]string{" WHERE ", " AND "}[min(i, 1)])
+		b.WriteString(w.names[k])
+		b.WriteString(" = ?")
+		writeInt(&b, n+i+1)
+	}
+	return b.String()
+}
+
+// try writes a row or leaves no trace of it.
+func (w *writer) try(r *fold.Row) error {
+	// A delete and an insert are two statements; a deferred foreign key shows
+	// only when all is written. Otherwise a statement undoes itself.
+	guarded := w.table.Judged
+	if guarded {
+		if err := w.c.do("SAVEPOINT weir"); err != nil {
+			return err
+		}
+	}
+	before := w.res
+	err := w.row(r)
+	if err == nil && guarded && w.c.deferredKeys() {
+		err = &Error{Code: lib.SQLITE_CONSTRAINT_FOREIGNKEY, Msg: "FOREIGN KEY constraint failed"}
+	}
+	if err != nil {
+		w.res = before
+		w.sel.reset()
+	}
+	if !guarded {
+		return err
+	}
+	if w.c.autocommit() {
+		// RAISE(ROLLBACK) or ON CONFLICT ROLLBACK took the whole transaction.
+		return fmt.Errorf("a rule of table %q rolls back whole transactions, and weir cannot keep such a table: %v", w.table.Name, err)
+	}
+	if err != nil {
+		if undo := w.c.do("ROLLBACK TO weir"); undo != nil {
+			return undo
+		}
+	}
+	if release := w.c.do("RELEASE weir"); release != nil {
+		return release
+	}
+	return err
+}
+
+// row brings one row of the table up to date.
+func (w *writer) row(r *fold.Row) error {
+	t := &w.b.Table
+	for i := range t.Columns {
+		w.vals[i].kind = 0
+		if raw := w.b.Value(r, i); raw != nil && w.cols[i] >= 0 {
+			w.vals[i] = convert(raw, w.table.Columns[w.cols[i]].Type)
+		}
+	}
+	for i, k := range t.Key {
+		if err := w.sel.bindValue(i+1, &w.vals[k]); err != nil {
+			return err
+		}
+	}
+	exists, err := w.sel.step()
+	if err != nil {
+		return err
+	}
+	switch {
+	case r.Deleted && !exists:
+		w.res.Unchanged++
+	case r.Deleted:
+		err = w.delete()
+		w.res.Deleted++
+	case !exists:
+		err = w.insert()
+		w.res.Inserted++
+	case r.Replaces:
+		if w.replaced() {
+			w.res.Unchanged++
+			break
+		}
+		if err = w.delete(); err == nil {
+			err = w.insert()
+		}
+		w.res.Updated++
+	default:
+		if w.differing(); len(w.set) == 0 {
+			w.res.Unchanged++
+			break
+		}
+		err = w.update()
+		w.res.Updated++
+	}
+	w.sel.reset()
+	return err
+}
+
+// differing collects the columns that the row names and that the table has
+// otherwise.
+func (w *writer) differing() {
+	w.set = w.set[:0]
+	for i := range w.vals {
+		if w.vals[i].kind == 0 || w.b.Table.Columns[i].Key {
+			continue
+		}
+		if w.b.FillOnly && !w.sel.null(i) || w.sel.holds(i, &w.vals[i]) {
+			continue
+		}
+		w.set = append(w.set, i)
+	}
+}
+
+// replaced reports whether the table's row is what a delete and an insert would
+// make it.
+func (w *writer) replaced() bool {
+	if w.exact {
+		return false // defaults would show
+	}
+	for i := range w.vals {
+		if w.vals[i].kind == 0 && w.cols[i] >= 0 {
+			if !w.sel.null(i) {
+				return false
+			}
+		} else if w.cols[i] >= 0 && !w.b.Table.Columns[i].Key && !w.sel.holds(i, &w.vals[i]) {
+			return false
+		}
+	}
+	return len(w.table.Columns) == len(w.vals)
+}
+
+func (w *writer) delete() error {
+	w.sel.reset()
+	s, err := w.c.prepare("DELETE FROM " + quote(w.table.Name) + w.where(0))
+	if err != nil {
+		return err
+	}
+	for i, k := range w.b.Table.Key {
+		if err := s.bindValue(i+1, &w.vals[k]); err != nil {
+			return err
+		}
+	}
+	return s.run()
+}
+
+// writable reports whether column i of the batch is one that the table takes.
+func (w *writer) writable(i int) bool { return w.names[i] != "" }
+
+func (w *writer) insert() error {
+	w.sel.reset()
+	w.set = w.set[:0]
+	for i := range w.vals {
+		if w.writable(i) && (w.vals[i].kind != 0 || !w.exact) {
+			w.set = append(w.set, i)
+		}
+	}
+	w.sql.Reset()
+	w.sql.WriteString("INSERT INTO ")
+	w.sql.WriteString(quote(w.table.Name))
+	for n, i := range w.set {
+		w.sql.WriteString([]string{" (", ", "}[min(n, 1)])
+		w.sql.WriteString(w.names[i])
+	}
+	w.sql.WriteString(") VALUES (?")
+	for range len(w.set) - 1 {
+		w.sql.WriteString(", ?")
+	}
+	w.sql.WriteByte(')')
+	s, err := w.c.prepare(w.sql.String())
+	if err != nil {
+		return err
+	}
+	for n, i := range w.set {
+		v := w.vals[i]
+		if v.kind == 0 {
+			v.kind = lib.SQLITE_NULL
+		}
+		if err := s.bindValue(n+1, &v); err != nil {
+			return err
+		}
+	}
+	return s.run()
+}
+
+// update sets the columns that differ; see exact.
+func (w *writer) update() error {
+	if !w.exact {
+		w.set = w.set[:0]
+		for i := range w.vals {
+			if w.writable(i) && !w.b.Table.Columns[i].Key {
+				w.set = append(w.set, i)
+			}
+		}
+	}
+	w.sql.Reset()
+	w.sql.WriteString("UPDATE ")
+	w.sql.WriteString(quote(w.table.Name))
+	for n, i := range w.set {
+		w.sql.WriteString([]string{" SET ", ", "}[min(n, 1)])
+		w.sql.WriteString(w.names[i])
+		w.sql.WriteString(" = ?")
+		writeInt(&w.sql, n+1)
+	}
+	w.sql.WriteString(w.where(len(w.set)))
+	s, err := w.c.prepare(w.sql.String())
+	if err != nil {
+		return err
+	}
+	for n, i := range w.set {
+		if v := &w.vals[i]; v.kind == 0 || w.b.FillOnly && !w.sel.null(i) {
+			err = s.bindFrom(n+1, w.sel, i)
+		} else {
+			err = s.bindValue(n+1, v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for i, k := range w.b.Table.Key {
+		if err := s.bindValue(len(w.set)+i+1, &w.vals[k]); err != nil {
+			return err
+		}
+	}
+	w.sel.reset()
+	return s.run()
+}
+
+func writeInt(b *strings.Builder, n int) {
+	var buf [8]byte
+	i := len(buf)
+	for {
+		i--
+		buf[i] = byte('0' + n%10)
+		if n /= 10; n == 0 {
+			break
+		}
+	}
+	b.Write(buf[i:])
+}

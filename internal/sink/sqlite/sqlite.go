@@ -1,0 +1,307 @@
+// Package sqlite is the driver for SQLite files.
+//
+// It reads each row of a batch, compares, and writes what differs, all inside
+// one transaction that began as a writer, so that nobody can come between. That
+// is what an upsert does in one statement, but it also leaves unnamed columns to
+// their defaults, fires only the triggers of columns that change, and writes
+// nothing for a row that stays the same.
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// Version is the version of SQLite that is built in.
+const Version = lib.SQLITE_VERSION
+
+// The levels of Options.Synchronous.
+const (
+	Off    = "off"
+	Normal = "normal"
+	Full   = "full"
+	Extra  = "extra"
+)
+
+// Options are the settings of one database.
+type Options struct {
+	Synchronous string // Off, …
+	// ReadOnly opens a file that must be there, and writes nothing.
+	ReadOnly bool
+	// Warn tells the user something that does not stop the run.
+	Warn func(format string, args ...any)
+	// Pause is how long the lock is let go between two flushes, so that other
+	// writers get on: SQLite's lock is not fair, and a writer without pauses
+	// starves the others.
+	Pause time.Duration
+}
+
+// DB is a [sink.Sink] for one file.
+type DB struct {
+	path string
+	opt  Options
+	c    *conn
+	id   os.FileInfo // of the file that was opened
+	wal  bool
+	lock *jobLock
+
+	// Of the last flush.
+	table    schema.Table // as the database has it
+	key      []string     // of table, by the names that the feed uses
+	indexed  bool         // the table has indexes beside the key's
+	version  int64        // the schema's version when table was read
+	last     sink.Result
+	wrote    bool
+	released time.Time // when the lock was let go
+	warnedAt int64     // size of the WAL that was warned of
+}
+
+var _ sink.Sink = (*DB)(nil)
+
+const (
+	format     = 1        // of weir's own tables
+	busyWait   = 10       // ms; how long SQLite itself waits for a lock, for it waits in steps that grow
+	patience   = 1000     // ms of own, short polls before a lock counts as a failure
+	walLimit   = 64 << 20 // bytes; a WAL longer than this is cut back
+	walWarning = 256 << 20
+	maxColumns = 2000 // SQLITE_MAX_COLUMN
+)
+
+// ofd keeps the locks of an open database when other code of the process closes
+// another descriptor of the same file (POSIX locks would go). Where the system
+// has none, nothing is lost: weir never opens the file itself.
+var _, _ = sqlite.OFDLocking(true)
+
+// Open opens the file at path, or makes it.
+func Open(ctx context.Context, path string, o Options) (*DB, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	// Two names of one file would be two WALs.
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		abs = real
+	} else if real, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
+		abs = filepath.Join(real, filepath.Base(abs))
+	}
+	d := &DB{path: abs, opt: o}
+	flags := int32(lib.SQLITE_OPEN_READWRITE | lib.SQLITE_OPEN_CREATE)
+	if o.ReadOnly {
+		flags = lib.SQLITE_OPEN_READONLY
+	}
+	if err := d.open(flags); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *DB) open(flags int32) error {
+	before, statErr := os.Stat(d.path)
+	if statErr == nil && before.IsDir() {
+		return fmt.Errorf("%s is a directory, not a database file", d.path)
+	}
+	if errors.Is(statErr, fs.ErrNotExist) {
+		if _, err := os.Stat(filepath.Dir(d.path)); err != nil {
+			return fmt.Errorf("the database's folder: %w", err)
+		}
+	}
+	c, err := openConn(d.path, flags)
+	if err != nil {
+		return d.explain(err)
+	}
+	d.c = c
+	if err := d.configure(statErr != nil || before.Size() == 0, flags); err != nil {
+		d.c.close()
+		d.c = nil
+		return d.explain(err)
+	}
+	if d.id, err = os.Stat(d.path); err != nil {
+		d.c.close()
+		d.c = nil
+		return err
+	}
+	return nil
+}
+
+// configure sets what lasts as long as the connection, and checks that the file
+// is one that weir can write.
+func (d *DB) configure(fresh bool, flags int32) error {
+	if err := d.pragma(fmt.Sprintf("busy_timeout=%d", busyWait)); err != nil {
+		return err
+	}
+	if fresh && flags&lib.SQLITE_OPEN_CREATE != 0 {
+		// Only in a file that weir makes: the mode stays with the file.
+		if err := d.polling(func() error { return d.pragma("journal_mode=WAL") }); err != nil {
+			return err
+		}
+	}
+	var mode string
+	if err := d.polling(func() error { return d.scalar("PRAGMA journal_mode", &mode) }); err != nil {
+		return err
+	}
+	d.wal = mode == "wal"
+	for _, p := range []string{
+		"trusted_schema=OFF", "foreign_keys=ON", "cache_size=-65536", fmt.Sprintf("journal_size_limit=%d", walLimit),
+		"synchronous=" + d.level(),
+	} {
+		if err := d.pragma(p); err != nil {
+			return err
+		}
+	}
+	if runtime.GOOS == "darwin" && (d.opt.Synchronous == Full || d.opt.Synchronous == Extra) {
+		// There an fsync does not reach the platter without.
+		if err := errors.Join(d.pragma("fullfsync=1"), d.pragma("checkpoint_fullfsync=1")); err != nil {
+			return err
+		}
+	}
+	known, err := d.hasTable("weir_meta")
+	if err != nil || !known {
+		return err
+	}
+	var made int64
+	if err := d.scalar("SELECT CAST(value AS INTEGER) FROM weir_meta WHERE name = 'format'", &made); err != nil {
+		return err
+	}
+	if made > format {
+		return fmt.Errorf("weir's tables in %s were made by a newer version of weir (format %d, this one knows %d)", d.path, made, format)
+	}
+	return nil
+}
+
+// level is SQLite's name for the promised durability. Without a WAL, FULL does
+// not sync the journal's removal, so that the last commit can be undone.
+func (d *DB) level() string {
+	if d.opt.Synchronous == Full && !d.wal {
+		return "EXTRA"
+	}
+	return strings.ToUpper(d.opt.Synchronous)
+}
+
+func (d *DB) pragma(p string) error { return d.c.exec("PRAGMA " + p) }
+
+// scalar reads the first column of the first row into an *int64 or *string, and
+// leaves it as it is where there is no row.
+func (d *DB) scalar(sql string, into any, args ...any) error {
+	return d.c.query(sql, func(s *stmt) error {
+		switch p := into.(type) {
+		case *int64:
+			*p = s.int(0)
+		case *string:
+			*p = s.text(0)
+		}
+		return nil
+	}, args...)
+}
+
+func (d *DB) hasTable(name string) (bool, error) {
+	var n int64
+	err := d.polling(func() error {
+		return d.scalar("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?", &n, name)
+	})
+	return n > 0, err
+}
+
+// polling calls f again, after short waits, while the database is locked.
+// SQLite's own waiting grows to 100 ms a step, and loses against a busy writer.
+func (d *DB) polling(f func() error) error {
+	for end := time.Now().Add(patience * time.Millisecond); ; {
+		err := f()
+		var e *Error
+		if !errors.As(err, &e) || (e.primary() != lib.SQLITE_BUSY && e.primary() != lib.SQLITE_LOCKED) || time.Now().After(end) {
+			return err
+		}
+		time.Sleep(2*time.Millisecond + rand.N(8*time.Millisecond))
+	}
+}
+
+// Caps implements [sink.Sink].
+func (d *DB) Caps() sink.Caps { return sink.Caps{Name: "SQLite " + Version, Columns: maxColumns} }
+
+// Path returns the file's path with links resolved.
+func (d *DB) Path() string { return d.path }
+
+// WALBytes returns the size of the write-ahead log.
+func (d *DB) WALBytes() int64 {
+	if fi, err := os.Stat(d.path + "-wal"); err == nil {
+		return fi.Size()
+	}
+	return 0
+}
+
+// Close implements [sink.Sink]. In a file at level normal it first syncs what
+// was committed.
+func (d *DB) Close() error {
+	var err error
+	if d.c != nil {
+		if d.wal && d.wrote {
+			err = d.checkpointAll()
+		}
+		d.c.close()
+		d.c = nil
+	}
+	if d.lock != nil {
+		d.lock.release()
+		d.lock = nil
+	}
+	return err
+}
+
+// checkpointAll moves the log into the database, which syncs both. A reader can
+// keep it from all of it, but not from the sync.
+func (d *DB) checkpointAll() error {
+	err := d.polling(func() error { return d.pragma("wal_checkpoint(TRUNCATE)") })
+	var e *Error
+	if errors.As(err, &e) && e.primary() == lib.SQLITE_BUSY {
+		return nil
+	}
+	return d.explain(err)
+}
+
+// explain gives an error of SQLite's its class, and words for people.
+func (d *DB) explain(err error) error {
+	var e *Error
+	if err == nil || !errors.As(err, &e) {
+		return err
+	}
+	out := &sink.Error{Reason: "error"}
+	hint := ""
+	switch e.primary() {
+	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_PROTOCOL:
+		out.Class, out.Reason = sink.Transient, "locked"
+		hint = "another program is writing to it"
+	case lib.SQLITE_IOERR:
+		out.Class, out.Reason = sink.Unknown, "io"
+	case lib.SQLITE_FULL:
+		out.Reason, hint = "full", "free some space and run weir again: it goes on where it stopped"
+	case lib.SQLITE_READONLY:
+		out.Reason, hint = "readonly", "weir needs to write the file and its folder"
+	case lib.SQLITE_NOTADB:
+		out.Reason, hint = "notadb", "is it the right file? weir makes a new one where there is none"
+	case lib.SQLITE_CORRUPT:
+		out.Reason, hint = "corrupt", "the file is damaged: sqlite3 FILE .recover saves what can be read"
+	case lib.SQLITE_CANTOPEN:
+		out.Reason, hint = "cantopen", "is there such a folder, and may weir write to it?"
+	}
+	if hint != "" {
+		hint = " (" + hint + ")"
+	}
+	out.Err = fmt.Errorf("%s: %w%s", d.path, err, hint)
+	return out
+}
+
+// quote makes a name an identifier of SQL.
+func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

@@ -1,0 +1,383 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// Table implements [sink.Sink].
+func (d *DB) Table(_ context.Context, name string, key []string) (t schema.Table, err error) {
+	if l := strings.ToLower(name); strings.HasPrefix(l, "sqlite_") || strings.HasPrefix(l, "weir_") {
+		return t, fmt.Errorf("a table cannot be named %q: names that begin so belong to SQLite and to weir", name)
+	}
+	err = d.polling(func() error {
+		t, err = d.readTable(name, key)
+		return err
+	})
+	if err != nil {
+		return t, d.explain(err)
+	}
+	d.table, d.key = t, key
+	return t, nil
+}
+
+// readTable reads a table from the schema.
+func (d *DB) readTable(name string, key []string) (schema.Table, error) {
+	t := schema.Table{Name: name, FoldCase: true, Untyped: true}
+	if err := d.scalar("PRAGMA schema_version", &d.version); err != nil {
+		return t, err
+	}
+	kind, sql, strict := "", "", int64(0)
+	err := d.c.query("SELECT l.type, l.strict, l.name, s.sql FROM pragma_table_list l LEFT JOIN sqlite_schema s ON s.name = l.name WHERE l.schema = 'main' AND l.name = ? COLLATE NOCASE",
+		func(s *stmt) error {
+			kind, strict, t.Name, sql = s.text(0), s.int(1), s.text(2), s.text(3)
+			return nil
+		}, name)
+	if err != nil || kind == "" {
+		return t, err
+	}
+	if kind != "table" {
+		return t, fmt.Errorf("%q is a %s, not a table: weir keeps tables", t.Name, kind)
+	}
+	t.Exists = true
+	defaults := false
+	err = d.c.query("SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?)", func(s *stmt) error {
+		c := schema.Column{Name: s.text(0), Decl: s.text(1), NotNull: s.int(2) != 0,
+			Default: !s.null(3) && !strings.EqualFold(s.text(3), "NULL"), Generated: s.int(5) == 2 || s.int(5) == 3}
+		c.Type = affinity(c.Decl, strict != 0)
+		defaults = defaults || c.Default
+		t.Columns = append(t.Columns, c)
+		return nil
+	}, t.Name)
+	if err != nil {
+		return t, err
+	}
+	if known, err := d.hasTable("weir_meta"); err != nil {
+		return t, err
+	} else if known {
+		var made int64
+		if err := d.scalar("SELECT count(*) FROM weir_meta WHERE name = ?", &made, madeMark(t.Name)); err != nil {
+			return t, err
+		}
+		// The mark outlives a table; what weir wrote begins as it writes.
+		t.Made = made > 0 && strings.HasPrefix(sql, "CREATE TABLE "+quote(t.Name)+" (\n  ")
+	}
+	if t.Key, err = findKey(&t, key); err != nil {
+		return t, err
+	}
+	judged, err := d.readKey(&t)
+	if err != nil {
+		return t, err
+	}
+	var rules int64
+	err = d.scalar("SELECT (SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE) + (SELECT count(*) FROM pragma_foreign_key_list(?1))"+
+		" + (SELECT count(*) FROM pragma_table_list l, pragma_foreign_key_list(l.name) f WHERE f.\"table\" = ?1 COLLATE NOCASE)", &rules, t.Name)
+	// The word may stand in a name: then lines are kept for nothing.
+	ruled := rules > 0 || strict != 0 || defaults || strings.Contains(strings.ToUpper(sql), "CHECK") ||
+		slices.ContainsFunc(t.Columns, func(c schema.Column) bool { return c.Generated || c.NotNull && !c.Key })
+	t.Judged = ruled || judged
+	// With rules of its own a table is no longer only weir's: it is taken as it is.
+	t.Made = t.Made && !ruled
+	return t, err
+}
+
+func madeMark(table string) string { return "made " + strings.ToLower(table) }
+
+// readKey marks the key's columns, demands that the database hold their values
+// unique, and reports whether another index can refuse a row.
+func (d *DB) readKey(t *schema.Table) (judged bool, err error) {
+	// A rowid's alias has no index of its own.
+	var pk []int
+	err = d.c.query("SELECT cid, pk FROM pragma_table_xinfo(?) WHERE pk > 0", func(s *stmt) error {
+		pk = append(pk, int(s.int(0)))
+		return nil
+	}, t.Name)
+	if err != nil {
+		return false, err
+	}
+	unique := sameSet(pk, t.Key)
+	d.indexed = false
+	type index struct {
+		name             string
+		unique, complete bool
+	}
+	var indexes []index
+	err = d.c.query("SELECT name, \"unique\", partial FROM pragma_index_list(?)", func(s *stmt) error {
+		indexes = append(indexes, index{s.text(0), s.int(1) != 0, s.int(2) == 0})
+		return nil
+	}, t.Name)
+	if err != nil {
+		return false, err
+	}
+	for _, ix := range indexes {
+		var cols []int
+		collations := map[int]string{}
+		err := d.c.query("SELECT cid, coll FROM pragma_index_xinfo(?) WHERE key = 1", func(s *stmt) error {
+			cols = append(cols, int(s.int(0)))
+			collations[int(s.int(0))] = s.text(1)
+			return nil
+		}, ix.name)
+		if err != nil {
+			return false, err
+		}
+		if !ix.unique || !ix.complete || !sameSet(cols, t.Key) {
+			d.indexed = true
+			judged = judged || ix.unique || !ix.complete || slices.Contains(cols, expression)
+			continue
+		}
+		unique = true
+		for i, coll := range collations {
+			if coll = strings.ToUpper(coll); coll != "BINARY" {
+				t.Columns[i].Collation = coll
+			}
+		}
+	}
+	for _, i := range t.Key {
+		c := &t.Columns[i]
+		c.Key = true
+		switch c.Collation {
+		case "", "NOCASE", "RTRIM":
+		default:
+			return false, fmt.Errorf("the key column %q of table %q has the collation %s, which weir does not know: it could not tell which keys are equal", c.Name, t.Name, c.Collation)
+		}
+		if c.Generated {
+			return false, fmt.Errorf("the key column %q of table %q is computed by the database: choose another --key", c.Name, t.Name)
+		}
+	}
+	if !unique {
+		cols := make([]string, len(t.Key))
+		for i, k := range t.Key {
+			cols[i] = quote(t.Columns[k].Name)
+		}
+		return false, fmt.Errorf("table %q has no primary key or unique index over exactly %s, so that it could hold a key twice; this makes one:\n    CREATE UNIQUE INDEX %s ON %s (%s);",
+			t.Name, t.KeyNames(), quote(t.Name+"_key"), quote(t.Name), strings.Join(cols, ", "))
+	}
+	return judged, nil
+}
+
+const expression = -2 // the column number of an expression in an index
+
+func sameSet(a, b []int) bool {
+	a, b = slices.Clone(a), slices.Clone(b)
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(a, b)
+}
+
+// affinity is the type that a declaration gives a column, by the rules of
+// https://www.sqlite.org/datatype3.html, section 3.1.
+func affinity(decl string, strict bool) schema.Type {
+	u := strings.ToUpper(decl)
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(u, w) })
+	}
+	switch {
+	case has("INT"):
+		return schema.Int
+	case has("CHAR", "CLOB", "TEXT"):
+		return schema.Text
+	case u == "" || has("BLOB") || strict && u == "ANY":
+		return schema.Any
+	case has("REAL", "FLOA", "DOUB"):
+		return schema.Real
+	case u == "BOOL" || u == "BOOLEAN":
+		return schema.Bool
+	}
+	return schema.Affine
+}
+
+// declare is the inverse for columns that weir makes. JSON is TEXT because a
+// column declared JSON would turn text like a number into one.
+func declare(c *schema.Column) string {
+	switch c.Type {
+	case schema.Bool:
+		return "BOOLEAN"
+	case schema.Int:
+		return "INTEGER"
+	case schema.Real:
+		return "REAL"
+	case schema.Text, schema.JSON:
+		return "TEXT"
+	}
+	return ""
+}
+
+func definition(c *schema.Column, decl string) string {
+	s := quote(c.Name)
+	if decl != "" {
+		s += " " + decl
+	}
+	if c.NotNull {
+		s += " NOT NULL"
+	}
+	return s
+}
+
+// Create returns the statement that makes a table, as weir would make it.
+func Create(t *schema.Table) string {
+	decls := make([]string, len(t.Columns))
+	for i := range t.Columns {
+		decls[i] = declare(&t.Columns[i])
+	}
+	return create(t.Name, t.Columns, t.Key, decls)
+}
+
+func create(name string, cols []schema.Column, key []int, decls []string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "CREATE TABLE %s (\n", quote(name))
+	for i := range cols {
+		fmt.Fprintf(&b, "  %s,\n", definition(&cols[i], decls[i]))
+	}
+	names := make([]string, len(key))
+	for i, k := range key {
+		names[i] = quote(cols[k].Name)
+	}
+	fmt.Fprintf(&b, "  PRIMARY KEY (%s)\n)", strings.Join(names, ", "))
+	return b.String()
+}
+
+// fit makes the database's table what a batch needs, inside the flush's
+// transaction, and returns it as it then is. The database has the last word: it
+// may have been changed by others since the batch began.
+func (d *DB) fit(want *schema.Table) (schema.Table, error) {
+	var version int64
+	if err := d.scalar("PRAGMA schema_version", &version); err != nil {
+		return d.table, err
+	}
+	have := d.table
+	if version != d.version {
+		var err error
+		if have, err = d.readTable(want.Name, d.key); err != nil {
+			return have, err
+		}
+	}
+	if !have.Exists {
+		if !want.Made || want.Exists && slices.ContainsFunc(want.Columns, func(c schema.Column) bool { return !c.New }) {
+			return have, fmt.Errorf("table %q was dropped while weir wrote to it", want.Name)
+		}
+		if err := d.c.exec(Create(want)); err != nil {
+			return have, err
+		}
+		if err := d.c.exec("INSERT OR REPLACE INTO weir_meta (name, value) VALUES (?, 'weir')", madeMark(want.Name)); err != nil {
+			return have, err
+		}
+		return d.readTable(want.Name, d.key)
+	}
+	widen := map[int]string{} // by column of have
+	changed := false
+	for i := range want.Columns {
+		c := &want.Columns[i]
+		at := slices.IndexFunc(have.Columns, func(h schema.Column) bool { return strings.EqualFold(h.Name, c.Name) })
+		switch {
+		case c.Generated:
+		case at < 0 && !c.New:
+			return have, fmt.Errorf("column %q of table %q was dropped while weir wrote to it", c.Name, want.Name)
+		case at < 0:
+			if err := d.c.exec("ALTER TABLE " + quote(have.Name) + " ADD COLUMN " + definition(c, declare(c))); err != nil {
+				return have, fmt.Errorf("adding column %q: %w", c.Name, err)
+			}
+			changed = true
+		case have.Made && !c.Fixed:
+			if decl := declare(c); wider(have.Columns[at].Type, c.Type) {
+				widen[at] = decl
+			}
+		}
+	}
+	if len(widen) > 0 {
+		if err := d.rebuild(&have, widen); err != nil {
+			return have, fmt.Errorf("widening columns of %q: %w", have.Name, err)
+		}
+		changed = true
+	}
+	if changed {
+		return d.readTable(want.Name, d.key)
+	}
+	return have, nil
+}
+
+// wider reports whether a column that is there has to become what a batch needs.
+func wider(have, want schema.Type) bool {
+	if have == schema.Any || have == schema.Text {
+		return false
+	}
+	return declare(&schema.Column{Type: have}) != declare(&schema.Column{Type: want})
+}
+
+// rebuild gives columns of a table that weir made other types. SQLite cannot
+// alter a column, so the rows are copied, as https://www.sqlite.org/lang_altertable.html
+// tells in section 7; it happens at most twice in a column's life.
+func (d *DB) rebuild(t *schema.Table, widen map[int]string) error {
+	var again []string // indexes that were added
+	err := d.c.query("SELECT sql FROM sqlite_schema WHERE tbl_name = ? COLLATE NOCASE AND type = 'index' AND sql IS NOT NULL",
+		func(s *stmt) error { again = append(again, s.text(0)); return nil }, t.Name)
+	if err != nil {
+		return err
+	}
+	decls := make([]string, len(t.Columns))
+	from := make([]string, len(t.Columns))
+	for i := range t.Columns {
+		decls[i], from[i] = t.Columns[i].Decl, quote(t.Columns[i].Name)
+		if decl, ok := widen[i]; ok {
+			decls[i] = decl
+			if decl == "TEXT" {
+				from[i] = asText(from[i], t.Columns[i].Type)
+			}
+		}
+	}
+	temp := "weir_new_" + t.Name
+	for _, sql := range append([]string{
+		create(temp, t.Columns, t.Key, decls),
+		fmt.Sprintf("INSERT INTO %s SELECT %s FROM %s", quote(temp), strings.Join(from, ", "), quote(t.Name)),
+		"DROP TABLE " + quote(t.Name),
+		"PRAGMA legacy_alter_table=ON", // leaves views as they are
+		fmt.Sprintf("ALTER TABLE %s RENAME TO %s", quote(temp), quote(t.Name)),
+		"PRAGMA legacy_alter_table=OFF",
+	}, again...) {
+		if err := d.c.exec(sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// asText is SQL for a column's value as the feed wrote it.
+func asText(col string, t schema.Type) string {
+	if t == schema.Bool {
+		return "CASE " + col + " WHEN 1 THEN 'true' WHEN 0 THEN 'false' END"
+	}
+	return "CASE typeof(" + col + ") WHEN 'real' THEN " + shortest(col) + " ELSE CAST(" + col + " AS TEXT) END"
+}
+
+// Plan returns the statements that a batch's table would need, for people.
+func (d *DB) Plan(want *schema.Table) []string {
+	if !want.Exists {
+		return []string{Create(want) + ";"}
+	}
+	var plan []string
+	for i := range want.Columns {
+		c := &want.Columns[i]
+		if c.New {
+			plan = append(plan, "ALTER TABLE "+quote(want.Name)+" ADD COLUMN "+definition(c, declare(c))+";")
+		}
+	}
+	return plan
+}
+
+var _ sink.Planner = (*DB)(nil)
+
+// findKey finds the columns of the key.
+func findKey(t *schema.Table, key []string) ([]int, error) {
+	found := make([]int, len(key))
+	for i, k := range key {
+		found[i] = slices.IndexFunc(t.Columns, func(c schema.Column) bool { return t.FoldName(c.Name) == t.FoldName(k) })
+		if found[i] < 0 {
+			return nil, fmt.Errorf("table %q has no column %q for the key: name its key with --key", t.Name, k)
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,110 @@
+package sqlite
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// value is a feed's value as SQLite is given it.
+type value struct {
+	kind int32 // SQLITE_NULL, SQLITE_INTEGER, SQLITE_FLOAT, SQLITE_TEXT
+	int  int64
+	real float64
+	text []byte // of the batch, or its own where escapes were resolved
+}
+
+// convert makes a value for a column. The column admitted it before.
+func convert(raw []byte, t schema.Type) value {
+	k := feed.KindOf(raw)
+	if k == feed.Null {
+		return value{kind: lib.SQLITE_NULL}
+	}
+	text := feed.Text(nil, raw, k)
+	if t == schema.Text {
+		return value{kind: lib.SQLITE_TEXT, text: text}
+	}
+	number := k
+	if k == feed.String && (t == schema.Int || t == schema.Real) {
+		number, _ = feed.IsNumber(text)
+	}
+	switch {
+	case k == feed.Bool && raw[0] == 't':
+		return value{kind: lib.SQLITE_INTEGER, int: 1}
+	case k == feed.Bool:
+		return value{kind: lib.SQLITE_INTEGER, int: 0}
+	case number != feed.Int && number != feed.Number:
+	case t == schema.Real:
+		f, _, _ := feed.ParseReal(text)
+		return value{kind: lib.SQLITE_FLOAT, real: f}
+	default:
+		if number == feed.Int || t == schema.Int {
+			if n, ok := feed.ParseInt(text, number); ok {
+				return value{kind: lib.SQLITE_INTEGER, int: n}
+			}
+		}
+		// What no number of SQLite's holds to the last digit stays text.
+		if f, exact, ok := feed.ParseReal(text); ok && exact {
+			return value{kind: lib.SQLITE_FLOAT, real: f}
+		}
+	}
+	return value{kind: lib.SQLITE_TEXT, text: text}
+}
+
+func (s *stmt) bindValue(i int, v *value) error {
+	var rc int32
+	switch v.kind {
+	case lib.SQLITE_NULL:
+		rc = lib.Xsqlite3_bind_null(s.c.tls, s.p, int32(i))
+	case lib.SQLITE_INTEGER:
+		rc = lib.Xsqlite3_bind_int64(s.c.tls, s.p, int32(i), v.int)
+	case lib.SQLITE_FLOAT:
+		rc = lib.Xsqlite3_bind_double(s.c.tls, s.p, int32(i), v.real)
+	default:
+		rc = s.bindBytes(i, v.text, lib.SQLITE_STATIC)
+	}
+	if rc != lib.SQLITE_OK {
+		return s.c.fail(rc, "")
+	}
+	return nil
+}
+
+// holds reports whether a column of the statement's row has the value already,
+// as the column would keep it.
+func (s *stmt) holds(col int, v *value) bool {
+	kind := s.kind(col)
+	if kind == lib.SQLITE_BLOB {
+		return false
+	}
+	switch {
+	case kind == lib.SQLITE_NULL || v.kind == lib.SQLITE_NULL:
+		return kind == v.kind
+	case v.kind == lib.SQLITE_TEXT:
+		return bytes.Equal(s.bytes(col), v.text)
+	case kind == lib.SQLITE_TEXT:
+		return false
+	case kind == lib.SQLITE_INTEGER && v.kind == lib.SQLITE_INTEGER:
+		return s.int(col) == v.int
+	case kind == lib.SQLITE_INTEGER:
+		return float64(s.int(col)) == v.real && math.Abs(v.real) < 1<<53 && !(v.real == 0 && math.Signbit(v.real))
+	case v.kind == lib.SQLITE_INTEGER:
+		return s.real(col) == float64(v.int) && -1<<53 < v.int && v.int < 1<<53
+	}
+	return math.Float64bits(s.real(col)) == math.Float64bits(v.real)
+}
+
+// shortest is SQL for the text of the number in a column: the fewest digits that
+// SQLite reads back as the same number.
+func shortest(col string) string {
+	sql := "WHEN abs(" + col + ") < 1e15 AND CAST(" + col + " AS INTEGER) = " + col + " THEN CAST(CAST(" + col + " AS INTEGER) AS TEXT) "
+	for digits := 15; digits <= 16; digits++ {
+		p := "printf('%!." + strconv.Itoa(digits) + "g', " + col + ")"
+		sql += "WHEN CAST(" + p + " AS REAL) = " + col + " THEN " + p + " "
+	}
+	return "CASE " + sql + "ELSE printf('%!.17g', " + col + ") END"
+}

@@ -1,0 +1,38 @@
+package source_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"testing"
+
+	"github.com/weirsync/weir/internal/source"
+)
+
+func BenchmarkNext(b *testing.B) {
+	data := bytes.Repeat(feed(10_000), 64<<20/len(feed(10_000))+1)[:64<<20]
+	for _, c := range []struct {
+		name string
+		file []byte
+	}{{"plain", data}, {"gzip", gz(b, data)}, {"zstd", zst(b, data)}} {
+		b.Run(c.name, func(b *testing.B) {
+			path := tempFile(b, c.file)
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				s := open(b, path, source.Options{}, source.Position{})
+				for {
+					block, err := s.Next(context.Background())
+					if err == io.EOF {
+						break
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+					s.Release(block)
+				}
+				s.Close()
+			}
+		})
+	}
+}

@@ -1,0 +1,167 @@
+package source
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// maxWindow bounds the memory of a zstd stream in bytes: what `zstd --ultra`
+// may ask for without --long.
+const maxWindow = 128 << 20
+
+const (
+	gzipMagic = "\x1f\x8b"
+	zstdMagic = "\x28\xb5\x2f\xfd"
+	skipMagic = "\x2a\x4d\x18" // of a skippable zstd frame, after one byte of 50 to 5f
+)
+
+var compressionMagics = func() []string {
+	magics := []string{gzipMagic, zstdMagic}
+	for c := byte(0x50); c <= 0x5f; c++ {
+		magics = append(magics, string(c)+skipMagic)
+	}
+	return magics
+}()
+
+var errTrailing = errors.New("data after the last gzip member that is not gzip")
+
+// sniff tells the compression of a stream by its first bytes.
+func sniff(br *bufio.Reader) string {
+	switch magic := prefix(br, compressionMagics...); magic {
+	case "":
+		return None
+	case gzipMagic:
+		return Gzip
+	default:
+		return Zstd
+	}
+}
+
+// prefix returns the one of magics that the stream begins with, else "". It
+// waits for no more bytes than it takes to tell. A stream that ends within a
+// magic counts as one that begins with it, unless what is there may be text.
+func prefix(br *bufio.Reader, magics ...string) string {
+	for n := 1; ; n++ {
+		p, err := br.Peek(n)
+		if len(p) == 0 {
+			return ""
+		}
+		ended := err != nil && slices.ContainsFunc(p, func(c byte) bool { return c < ' ' || c > '~' })
+		open := false
+		for _, m := range magics {
+			if strings.HasPrefix(m, string(p)) {
+				if len(m) == len(p) || ended {
+					return m
+				}
+				open = true
+			}
+		}
+		if err != nil || !open {
+			return ""
+		}
+	}
+}
+
+// decompress returns a reader of what format's stream in br holds.
+func decompress(br *bufio.Reader, format string) (io.Reader, error) {
+	switch format {
+	case Gzip:
+		return &latch{r: &gzipReader{br: br}}, nil
+	case Zstd:
+		// With a concurrency of one it has no goroutines, so nothing is to be closed.
+		z, err := zstd.NewReader(br, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		return &latch{r: z}, err
+	default:
+		return br, nil
+	}
+}
+
+// latch repeats a reader's error, which bufio forgets after a Peek.
+type latch struct {
+	r   io.Reader
+	err error
+}
+
+func (l *latch) Read(p []byte) (n int, err error) {
+	if l.err == nil {
+		n, l.err = l.r.Read(p)
+	}
+	return n, l.err
+}
+
+// gzipReader reads members up to the end. It does what gzip(1) does and the
+// library does not: it passes over zero bytes after a member, tells garbage
+// there from a bad member, and takes an end within a header for an error.
+type gzipReader struct {
+	br     *bufio.Reader
+	member gzip.Reader
+	inside bool // the member is not read to its end
+	later  bool // a member was read before
+}
+
+func (g *gzipReader) Read(p []byte) (int, error) {
+	for {
+		if !g.inside {
+			if err := g.next(); err != nil {
+				return 0, err
+			}
+		}
+		n, err := g.member.Read(p)
+		if err != io.EOF {
+			return n, err
+		}
+		g.inside = false
+		if n > 0 {
+			return n, nil
+		}
+	}
+}
+
+// next opens the next member; io.EOF if there is none.
+func (g *gzipReader) next() error {
+	for g.later {
+		c, err := g.br.ReadByte()
+		if err != nil {
+			return err
+		}
+		if c != 0 {
+			g.br.UnreadByte()
+			break
+		}
+	}
+	if _, err := g.br.Peek(1); err != nil {
+		return err
+	}
+	if magic, _ := g.br.Peek(len(gzipMagic)); g.later && !strings.HasPrefix(gzipMagic, string(magic)) {
+		return errTrailing
+	}
+	err := g.member.Reset(g.br)
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	g.member.Multistream(false)
+	g.inside, g.later = true, true
+	return err
+}
+
+// fault says in two words what is wrong with a compressed stream.
+func fault(err error) string {
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "truncated"
+	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, zstd.ErrCRCMismatch):
+		return "bad checksum"
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		return "corrupt, or needs a window of more than 128 MiB"
+	case errors.Is(err, errTrailing):
+		return "trailing garbage"
+	default:
+		return "corrupt"
+	}
+}

@@ -1,0 +1,127 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	tcpScheme = "tcp://"
+	StdinName = "stdin" // no clash: the names of files are absolute
+)
+
+// NotFoundError tells of a path that is not there, or of a glob without a match.
+type NotFoundError struct {
+	Spec string
+}
+
+func (e *NotFoundError) Error() string {
+	if isGlob(e.Spec) {
+		return e.Spec + ": no file matches"
+	}
+	return e.Spec + ": no such file"
+}
+
+// ExitCode is that of a wrong usage.
+func (e *NotFoundError) ExitCode() int { return 2 }
+
+// Expand resolves the SOURCE arguments of a command line to specs for Open, in
+// order and without doubles. No argument and "-" are stdin, tcp://host:port
+// stays, a path that is not there is taken as a glob. Matches are sorted, and
+// directories among them passed over; a directory named outright is an error.
+// The error is a *NotFoundError where nothing was found.
+func Expand(args []string) ([]string, error) {
+	if len(args) == 0 {
+		args = []string{"-"}
+	}
+	var specs []string
+	seen := make(map[string]bool)
+	for _, arg := range args {
+		found, err := expand(arg)
+		if err != nil {
+			return nil, err
+		}
+		for _, spec := range found {
+			name, err := Name(spec)
+			if err != nil {
+				return nil, err
+			}
+			if !seen[name] {
+				seen[name] = true
+				specs = append(specs, spec)
+			}
+		}
+	}
+	return specs, nil
+}
+
+func expand(arg string) ([]string, error) {
+	if isStdin(arg) {
+		return []string{"-"}, nil
+	}
+	if addr, ok := strings.CutPrefix(arg, tcpScheme); ok {
+		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
+			return nil, fmt.Errorf("%s: not of the form tcp://host:port", arg)
+		}
+		return []string{arg}, nil
+	}
+	info, err := os.Stat(arg)
+	switch {
+	case err == nil && info.IsDir():
+		return nil, directoryError(arg)
+	case err == nil:
+		return []string{arg}, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	case strings.Contains(arg, "://"):
+		return nil, fmt.Errorf("%s: unknown kind of source; there are -, paths and tcp://host:port", arg)
+	}
+	return glob(arg)
+}
+
+func glob(pattern string) ([]string, error) {
+	matches, err := filepath.Glob(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", pattern, err)
+	}
+	var files []string
+	for _, path := range matches {
+		if info, err := os.Stat(path); err != nil || !info.IsDir() {
+			files = append(files, path) // an error is told when the file is opened
+		}
+	}
+	if len(files) == 0 {
+		return nil, &NotFoundError{pattern}
+	}
+	return files, nil
+}
+
+func isGlob(path string) bool { return strings.ContainsAny(path, "*?[") }
+
+// isStdin also knows /dev/stdin: opened by that name, a redirected file would
+// get a checkpoint that the next run's stdin is taken for.
+func isStdin(spec string) bool { return spec == "-" || spec == "/dev/stdin" }
+
+// Name returns what a checkpoint of spec is kept under.
+func Name(spec string) (string, error) {
+	switch {
+	case isStdin(spec):
+		return StdinName, nil
+	case strings.HasPrefix(spec, tcpScheme):
+		return spec, nil
+	}
+	path, err := filepath.Abs(spec)
+	if err != nil {
+		return "", fmt.Errorf("absolute path of %s: %w", spec, err)
+	}
+	return path, nil
+}
+
+func directoryError(path string) error {
+	return fmt.Errorf("%s: is a directory; name its files: %s", path, filepath.Join(path, "*"))
+}

@@ -1,0 +1,66 @@
+//go:build unix
+
+package source_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/weirsync/weir/internal/source"
+)
+
+func TestFIFO_IsAStream(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go os.WriteFile(path, []byte("a\nb"), 0o600)
+	s := open(t, path, source.Options{}, source.Position{Offset: 7})
+	got, err := drain(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkLines(t, got, reference([]byte("a\nb"), 100))
+	if !s.Live() || s.Name() != path || s.Size() != 0 {
+		t.Errorf("live %v, name %s, size %d", s.Live(), s.Name(), s.Size())
+	}
+}
+
+func TestFIFO_WaitForAWriterEndsWithContext(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := source.Open(ctx, path, source.Options{}, source.Position{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	os.WriteFile(path, nil, 0o600) // frees the open that was left behind
+}
+
+func TestFIFO_CloseEndsAReadThatWaits(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writer := make(chan *os.File)
+	go func() {
+		w, _ := os.OpenFile(path, os.O_WRONLY, 0)
+		writer <- w
+	}()
+	s := open(t, path, source.Options{}, source.Position{})
+	w := <-writer
+	defer w.Close()
+	w.WriteString("a\n")
+	if _, err := s.Next(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

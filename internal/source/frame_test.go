@@ -1,0 +1,300 @@
+package source_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/weirsync/weir/internal/source"
+)
+
+// reference cuts a stream into lines in the plainest way.
+func reference(data []byte, maxLine int) []line {
+	lines := []line{}
+	off := 0
+	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
+		off = 3
+	}
+	for off < len(data) {
+		end, tail := len(data), true
+		if i := bytes.IndexByte(data[off:], '\n'); i >= 0 {
+			end, tail = off+i+1, false
+		}
+		l := line{text: string(data[off:end]), off: int64(off), tail: tail}
+		size := end - off
+		if !tail {
+			size--
+		}
+		if size > maxLine {
+			l.oversize = int64(end - off)
+			l.text = l.text[:min(len(l.text), 64<<10)]
+		}
+		lines = append(lines, l)
+		off = end
+	}
+	return lines
+}
+
+func checkLines(t *testing.T, got, want []line) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d lines, want %d", len(got), len(want))
+	}
+	for i := range got {
+		g := got[i]
+		end := g.off + int64(len(g.text))
+		if g.oversize > 0 {
+			end = g.off + g.oversize
+		}
+		if g.after.Offset != end || g.after.Line != int64(i+1) {
+			t.Errorf("line %d: position after it %+v, want offset %d", i+1, g.after, end)
+		}
+		g.after = source.Position{}
+		if g != want[i] {
+			t.Fatalf("line %d: %.80v, want %.80v", i+1, g, want[i])
+		}
+	}
+}
+
+// chunks gives data in reads of random sizes, empty ones too.
+type chunks struct {
+	data []byte
+	rng  *rand.Rand
+}
+
+func (c *chunks) Read(p []byte) (int, error) {
+	if len(c.data) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, c.data[:min(len(c.data), c.rng.IntN(9))])
+	c.data = c.data[n:]
+	return n, nil
+}
+
+func FuzzFrame(f *testing.F) {
+	f.Add([]byte("{\"id\":1}\n{\"id\":2}\r\n\n{\"id\":3}"), uint64(1), 10)
+	f.Add([]byte("\xef\xbb\xbfa\nb\n"), uint64(2), 1)
+	f.Add([]byte("\xef\xbb"), uint64(3), 1)
+	f.Add([]byte("\xff\xfea\x00\n\x00"), uint64(4), 1)
+	f.Add([]byte(strings.Repeat("x", 3000)+"\n\nyy"), uint64(5), 100)
+	f.Add([]byte("\n\n\n"), uint64(6), 2)
+	f.Fuzz(func(t *testing.T, data []byte, seed uint64, maxLine int) {
+		if maxLine < 1 || maxLine > 1<<20 {
+			maxLine = 1 + int(seed%64)
+		}
+		if len(data) < 3 && bytes.ContainsAny(data, "\xef\xff\xfe") {
+			return // a part of a byte order mark
+		}
+		o := source.Options{MaxLine: maxLine, Compression: source.None}
+		want := reference(data, maxLine)
+		check := func(got []line, err error) {
+			t.Helper()
+			if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
+				wantError(t, err, "is UTF-16")
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkLines(t, got, want)
+		}
+		check(readStdin(&chunks{data, rand.New(rand.NewPCG(seed, 0))}, o))
+		check(readAll(tempFile(t, data), o, source.Position{}))
+	})
+}
+
+func TestNext_ReadsMayBeSplitInAnyWay(t *testing.T) {
+	data := append(feed(200), "no newline"...)
+	o := source.Options{MaxLine: 100}
+	want := reference(data, 100)
+	readers := map[string]func(io.Reader) io.Reader{
+		"whole":    func(r io.Reader) io.Reader { return r },
+		"one byte": iotest.OneByteReader,
+		"half":     iotest.HalfReader,
+		"data+eof": iotest.DataErrReader,
+	}
+	for name, wrap := range readers {
+		got, err := readStdin(wrap(bytes.NewReader(data)), o)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		checkLines(t, got, want)
+		for at := 0; name == "whole" && at <= len(data); at += 13 {
+			got, err := readStdin(io.MultiReader(bytes.NewReader(data[:at]), bytes.NewReader(data[at:])), o)
+			if err != nil {
+				t.Fatalf("cut at %d: %v", at, err)
+			}
+			checkLines(t, got, want)
+		}
+	}
+}
+
+func TestNext_FileLargerThanBlock(t *testing.T) {
+	data := feed(30_000)
+	for _, tail := range []string{"", "{}", strings.Repeat("y", 700<<10), strings.Repeat("z", 700<<10) + "\n"} {
+		data := append(slices.Clone(data), tail...)
+		got, err := readAll(tempFile(t, data), source.Options{}, source.Position{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkLines(t, got, reference(data, source.DefaultMaxLine))
+	}
+}
+
+// The last block must know the end of the file even where it is full to the
+// last byte.
+func TestPositionAfter_EndOfFileIsKnownAtAnySize(t *testing.T) {
+	const block = 256 << 10
+	for _, size := range []int{1, 100, block - 1, block, block + 1, 2 * block} {
+		data := bytes.Repeat([]byte("123456789abcdef\n"), size/16+1)[:size]
+		data[size-1] = '\n'
+		for name, data := range map[string][]byte{"plain": data, "gzip": gz(t, data), "zstd": zst(t, data)} {
+			lines, err := readAll(tempFile(t, data), source.Options{}, source.Position{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p := lines[len(lines)-1].after; p.FileSize != int64(len(data)) || p.FileTime == 0 {
+				t.Errorf("%s of %d bytes: position at the end %+v", name, size, p)
+			}
+			if len(lines) > 1 && lines[0].after.FileSize != 0 {
+				t.Errorf("%s of %d bytes: the first line is taken for the end", name, size)
+			}
+		}
+	}
+}
+
+func TestNext_LineLimitIsExact(t *testing.T) {
+	for _, max := range []int{1, 5, 64<<10 - 1, 256<<10 - 1, 256 << 10, 300 << 10} {
+		for _, size := range []int{max - 1, max, max + 1, max + 2} {
+			for _, end := range []string{"", "\n", "\nnext\n"} {
+				data := []byte("a\n" + strings.Repeat("x", size) + end)
+				o := source.Options{MaxLine: max}
+				want := reference(data, max)
+				for _, from := range []string{"stream", "file"} {
+					var got []line
+					var err error
+					if from == "file" {
+						got, err = readAll(tempFile(t, data), o, source.Position{})
+					} else {
+						got, err = readStdin(bytes.NewReader(data), o)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					checkLines(t, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestNext_UTF16IsAnError(t *testing.T) {
+	for _, mark := range []string{"\xff\xfe", "\xfe\xff"} {
+		for _, data := range [][]byte{[]byte(mark + "{\x00}\x00"), gz(t, []byte(mark+"{\x00}\x00"))} {
+			path := tempFile(t, data)
+			_, err := readAll(path, source.Options{}, source.Position{})
+			wantError(t, err, path, "is UTF-16", "iconv -f UTF-16 -t UTF-8")
+		}
+	}
+}
+
+func TestNext_ByteOrderMarkAloneIsNoLine(t *testing.T) {
+	for _, data := range []string{"", "\xef\xbb\xbf"} {
+		got, err := readStdin(strings.NewReader(data), source.Options{})
+		if len(got) != 0 || err != nil {
+			t.Errorf("%q: %v, %v", data, got, err)
+		}
+	}
+}
+
+func TestNext_ReadErrorComesAfterTheWholeLines(t *testing.T) {
+	r := io.MultiReader(strings.NewReader("a\nb\nto"), iotest.ErrReader(os.ErrDeadlineExceeded))
+	got, err := readStdin(r, source.Options{})
+	wantError(t, err, "read stdin: ", os.ErrDeadlineExceeded.Error())
+	checkLines(t, got, reference([]byte("a\nb\n"), 100))
+}
+
+func TestNext_ReaderWithoutProgressIsGivenUp(t *testing.T) {
+	_, err := readStdin(stuck{}, source.Options{})
+	wantError(t, err, "read stdin", io.ErrNoProgress.Error())
+}
+
+type stuck struct{}
+
+func (stuck) Read([]byte) (int, error) { return 0, nil }
+
+// allocated returns the bytes that f allocates.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// endless gives n times the byte c.
+type endless struct {
+	n int64
+	c byte
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	if e.n == 0 {
+		return 0, io.EOF
+	}
+	p = p[:min(int64(len(p)), e.n)]
+	for i := range p {
+		p[i] = e.c
+	}
+	e.n -= int64(len(p))
+	return len(p), nil
+}
+
+func TestNext_MemoryIsFlat(t *testing.T) {
+	const size = 1 << 30
+	member := func(compress func(testing.TB, []byte) []byte) io.Reader {
+		const parts = 32
+		bomb := compress(t, bytes.Repeat([]byte{'x'}, size/parts))
+		var all []io.Reader
+		for range parts {
+			all = append(all, bytes.NewReader(bomb))
+		}
+		return io.MultiReader(all...)
+	}
+	long := map[string]io.Reader{"plain": &endless{size, 'x'}, "gzip": member(gz), "zstd": member(zst)}
+	for name, r := range long {
+		var got []line
+		var err error
+		bytes := allocated(func() { got, err = readStdin(r, source.Options{MaxLine: 1 << 20}) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != 1 || got[0].oversize != size || !got[0].tail || len(got[0].text) != 64<<10 {
+			t.Errorf("%s: %d lines", name, len(got))
+		}
+		if bytes > 48<<20 {
+			t.Errorf("%s: a line of 1 GiB takes %d MiB", name, bytes>>20)
+		}
+	}
+
+	s := open(t, "-", source.Options{Stdin: &endless{256 << 20, '\n'}}, source.Position{})
+	bytes := allocated(func() {
+		for {
+			b, err := s.Next(context.Background())
+			if err != nil {
+				break
+			}
+			s.Release(b)
+		}
+	})
+	if bytes > 8<<20 {
+		t.Errorf("256 MiB of short lines take %d MiB", bytes>>20)
+	}
+}

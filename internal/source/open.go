@@ -1,0 +1,272 @@
+package source
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"time"
+)
+
+const dialTimeout = 10 * time.Second
+
+// keepAlive ends a connection whose other end is gone after 150 s.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 9}
+
+// Open opens spec, one of those that Expand returns, and goes to from; the
+// zero Position is the start. ctx bounds the opening alone: a dial, the wait
+// for a FIFO's writer, and decompressing what lies before from.
+//
+// A *NotFoundError tells of a file that is not there, a *ChangedError of one
+// that no longer matches from. Stdin is read up to from by the first Next,
+// which returns the *ChangedError then. TCP, FIFOs and devices begin anew,
+// whatever from is; see Start.
+func Open(ctx context.Context, spec string, o Options, from Position) (*Stream, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	name, err := Name(spec)
+	if err != nil {
+		return nil, err
+	}
+	s := newStream(name, o, from)
+	stop := context.AfterFunc(ctx, s.cancel)
+	err = s.open(ctx)
+	if !stop() {
+		err = ctx.Err()
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func newStream(name string, o Options, from Position) *Stream {
+	s := &Stream{
+		name:   name,
+		opts:   o,
+		from:   from,
+		blocks: make(chan *Block),
+		free:   make(chan *Block, 4),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.raw.ctx = s.ctx
+	return s
+}
+
+func (s *Stream) open(ctx context.Context) error {
+	switch {
+	case s.name == StdinName:
+		s.attach(s.opts.Stdin, !isRegular(s.opts.Stdin))
+		return nil
+	case strings.HasPrefix(s.name, tcpScheme):
+		return s.dial(ctx)
+	}
+	info, err := os.Stat(s.name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &NotFoundError{s.name}
+	case err != nil:
+		return err
+	case info.IsDir():
+		return directoryError(s.name)
+	case !info.Mode().IsRegular():
+		f, err := openWaiting(ctx, s.name)
+		if err != nil {
+			return err
+		}
+		s.from = Position{}
+		s.attach(f, true)
+		return nil
+	}
+	if s.file, err = os.Open(s.name); err != nil {
+		return err
+	}
+	s.attach(s.file, s.opts.Follow)
+	return s.openFile()
+}
+
+func (s *Stream) attach(r io.Reader, live bool) {
+	s.in, s.raw.r, s.live = r, r, live
+	s.frame.maxLine, s.frame.live, s.frame.free = s.opts.MaxLine, live, s.free
+	s.frame.tail = !strings.HasPrefix(s.name, tcpScheme)
+}
+
+func (s *Stream) dial(ctx context.Context) error {
+	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
+	conn, err := d.DialContext(ctx, "tcp", strings.TrimPrefix(s.name, tcpScheme))
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", s.name, bare(err))
+	}
+	s.from = Position{}
+	s.attach(conn, true)
+	return nil
+}
+
+// openFile begins to read a regular file, unless it is done.
+func (s *Stream) openFile() error {
+	info, err := s.file.Stat()
+	if err != nil {
+		return err
+	}
+	size, from := info.Size(), s.from
+	if !s.opts.Follow && from.FileSize > 0 && from.FileSize == size && from.FileTime == info.ModTime().UnixNano() {
+		s.done = true
+		return nil
+	}
+	if err := s.begin(); err != nil {
+		return err
+	}
+	if s.format != None {
+		if s.opts.Follow {
+			return fmt.Errorf("follow %s: it is compressed (%s); only plain files can be followed", s.name, s.format)
+		}
+		return nil
+	}
+	if s.opts.Follow {
+		s.follow = &follower{ctx: s.ctx, path: s.name, file: s.file, poll: s.opts.Poll, warn: s.opts.Warn}
+		s.raw.r = s.follow
+		return nil
+	}
+	s.done = from.Offset > 0 && from.Offset == size
+	return nil
+}
+
+// begin finds out the compression and goes to s.from.
+func (s *Stream) begin() error {
+	br := bufio.NewReaderSize(&s.raw, readSize)
+	if s.format = s.opts.Compression; s.format == Auto {
+		s.format = sniff(br)
+	}
+	src, err := decompress(br, s.format)
+	if err != nil {
+		return fmt.Errorf("decompress %s: %w", s.name, err)
+	}
+	if s.format == None {
+		s.frame.reset(br)
+	} else {
+		s.frame.reset(bufio.NewReaderSize(src, readSize))
+	}
+	if s.file != nil && s.format == None {
+		return s.seek(br)
+	}
+	return s.skip()
+}
+
+// seek goes to s.from in a plain file. br holds what was read to tell so.
+func (s *Stream) seek(br *bufio.Reader) error {
+	info, err := s.file.Stat()
+	if err != nil {
+		return err
+	}
+	from := s.from
+	if info.Size() < from.Offset {
+		return shrank(s.name, info.Size(), from)
+	}
+	head, err := s.readAt(0, min(headMax, from.Offset))
+	if err != nil {
+		return err
+	}
+	lastLen := min(lastMax, from.Offset)
+	last, err := s.readAt(from.Offset-lastLen, lastLen)
+	if err != nil {
+		return err
+	}
+	if _, err := s.file.Seek(from.Offset, io.SeekStart); err != nil {
+		return fmt.Errorf("read %s: %w", s.name, bare(err))
+	}
+	s.raw.n.Store(from.Offset)
+	br.Reset(&s.raw)
+	return s.resume(head, last)
+}
+
+func (s *Stream) readAt(off, n int64) ([]byte, error) {
+	p := make([]byte, n)
+	if _, err := s.file.ReadAt(p, off); err != nil {
+		return nil, fmt.Errorf("read %s: %w", s.name, bare(err))
+	}
+	return p, nil
+}
+
+// skip reads up to s.from.
+func (s *Stream) skip() error {
+	var past passed
+	n, err := io.CopyN(&past, s.frame.src, s.from.Offset)
+	switch {
+	case s.raw.err == nil && (err == io.EOF || err == io.ErrUnexpectedEOF):
+		return shrank(s.name, n, s.from)
+	case err != nil:
+		s.frame.off = n // where it failed
+		return s.failure(err)
+	}
+	return s.resume(past.head, past.last.bytes())
+}
+
+// resume checks that the stream is the one that s.from was kept of, and lets
+// the framer begin there. head and last are the bytes at the stream's start
+// and before s.from, headMax and lastMax of them if there are so many.
+func (s *Stream) resume(head, last []byte) error {
+	f, from := &s.frame, s.from
+	if from.Offset == 0 {
+		return nil
+	}
+	if err := from.check(s.name, head, last); err != nil {
+		return err
+	}
+	f.off, f.head = from.Offset, extend(f.head, head)
+	f.afterTail = last[len(last)-1] != '\n'
+	return nil
+}
+
+// passed takes what is skipped and keeps both ends of it.
+type passed struct {
+	head []byte
+	last window
+}
+
+func (p *passed) Write(b []byte) (int, error) {
+	p.head = extend(p.head, b)
+	p.last.add(b)
+	return len(b), nil
+}
+
+// openWaiting opens a FIFO or device. A FIFO waits for its writer, and where
+// ctx ends first, the waiting open is left behind.
+func openWaiting(ctx context.Context, path string) (*os.File, error) {
+	type result struct {
+		f   *os.File
+		err error
+	}
+	opened := make(chan result)
+	go func() {
+		f, err := os.Open(path)
+		select {
+		case opened <- result{f, err}:
+		case <-ctx.Done():
+			f.Close()
+		}
+	}()
+	select {
+	case r := <-opened:
+		return r.f, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// isRegular reports whether r is a regular file, as in `weir sync < feed`.
+func isRegular(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode().IsRegular()
+}

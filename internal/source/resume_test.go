@@ -1,0 +1,215 @@
+package source_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/source"
+)
+
+func TestOpen_ResumesAfterEveryLine(t *testing.T) {
+	data := slices.Concat([]byte("\xef\xbb\xbf"), feed(120), []byte(strings.Repeat("long", 30<<10)+"\n"), feed(20), []byte("{}"))
+	o := source.Options{MaxLine: 100 << 10}
+	for name, in := range map[string][]byte{"plain": data, "gzip": gz(t, data), "zstd": zst(t, data)} {
+		path := tempFile(t, in)
+		all, err := readAll(path, o, source.Position{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, l := range all {
+			rest, err := readAll(path, o, l.after)
+			if err != nil {
+				t.Fatalf("%s after line %d: %v", name, i+1, err)
+			}
+			if !slices.Equal(rest, all[i+1:]) {
+				t.Fatalf("%s after line %d: the rest differs", name, i+1)
+			}
+		}
+	}
+}
+
+func TestOpen_ResumesStdinByPassingOver(t *testing.T) {
+	data := feed(30)
+	for name, in := range map[string][]byte{"plain": data, "gzip": gz(t, data)} {
+		all, err := readStdin(bytes.NewReader(in), source.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, l := range all {
+			rest, err := readAll("-", source.Options{Stdin: bytes.NewReader(in)}, l.after)
+			if err != nil || !slices.Equal(rest, all[i+1:]) {
+				t.Fatalf("%s after line %d: %d lines, %v", name, i+1, len(rest), err)
+			}
+		}
+		other := bytes.Replace(in, in[len(in)/2:len(in)/2+3], []byte("abc"), 1)
+		if name == "plain" {
+			_, err = readAll("-", source.Options{Stdin: bytes.NewReader(other)}, all[len(all)-1].after)
+			wantChanged(t, err, "stdin is not the file that was read before")
+		}
+		_, err = readAll("-", source.Options{Stdin: bytes.NewReader(data[:40])}, all[len(all)-1].after)
+		wantChanged(t, err, "stdin shrank below the checkpoint")
+	}
+}
+
+func TestOpen_AcceptsTheNewlineOfATailThatWasConsumed(t *testing.T) {
+	for name, compress := range map[string]func([]byte) []byte{
+		"plain": func(p []byte) []byte { return p },
+		"gzip":  func(p []byte) []byte { return gz(t, p) },
+	} {
+		path := tempFile(t, compress([]byte("{\"id\":1}\n{\"id\":2}")))
+		lines, err := readAll(path, source.Options{}, source.Position{})
+		if err != nil || !lines[1].tail {
+			t.Fatal(lines, err)
+		}
+		write(t, path, compress([]byte("{\"id\":1}\n{\"id\":2}\n\n{\"id\":3}\n")))
+		rest, err := readAll(path, source.Options{}, lines[1].after)
+		if err != nil || text(rest) != "\n{\"id\":3}\n" || rest[0].off != 18 {
+			t.Errorf("%s: %v, %v", name, rest, err)
+		}
+	}
+}
+
+func wantChanged(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if !errors.As(err, new(*source.ChangedError)) {
+		t.Fatalf("%v (%T) is no ChangedError", err, err)
+	}
+	wantError(t, err, parts...)
+	if !strings.HasSuffix(err.Error(), "--from-start") {
+		t.Errorf("%q does not end with the way out", err)
+	}
+}
+
+func TestOpen_TellsChangedFiles(t *testing.T) {
+	data := feed(400)
+	same := func(p []byte) []byte { return p }
+	for _, compress := range []func([]byte) []byte{same, func(p []byte) []byte { return gz(t, p) }} {
+		path := tempFile(t, compress(data))
+		lines, err := readAll(path, source.Options{}, source.Position{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := lines[300].after
+		reopen := func(data []byte) error {
+			write(t, path, compress(data))
+			_, err := readAll(path, source.Options{}, at)
+			return err
+		}
+		change := func(i int64) []byte {
+			d := slices.Clone(data)
+			d[i]++
+			return d
+		}
+		wantChanged(t, reopen(data[:at.Offset-1]), path, "shrank below the checkpoint")
+		wantChanged(t, reopen(nil), path, "shrank below the checkpoint")
+		wantChanged(t, reopen(change(1)), path, "is not the file that was read before", "first 4096 bytes")
+		wantChanged(t, reopen(change(at.Offset-2)), path, "is not the file that was read before")
+		if err := reopen(change(at.Offset + 1)); err != nil {
+			t.Errorf("a change after the checkpoint: %v", err)
+		}
+		if err := reopen(data[:at.Offset]); err != nil {
+			t.Errorf("cut at the checkpoint: %v", err)
+		}
+	}
+}
+
+func TestDone_OnlyWhileTheFileIsTheSame(t *testing.T) {
+	data := feed(40)
+	g := gz(t, data)
+	for name, in := range map[string][]byte{"plain": data, "gzip": g} {
+		path := tempFile(t, in)
+		lines, err := readAll(path, source.Options{}, source.Position{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := lines[len(lines)-1].after
+		check := func(from source.Position, done bool, rest int) {
+			t.Helper()
+			s := open(t, path, source.Options{}, from)
+			got, err := drain(s)
+			if s.Done() != done || len(got) != rest || err != nil {
+				t.Errorf("%s: done %v, %d lines, %v", name, s.Done(), len(got), err)
+			}
+		}
+		check(source.Position{}, false, 40)
+		check(lines[38].after, false, 1)
+		check(end, true, 0)
+		if err := os.Chtimes(path, time.Time{}, time.Unix(1, 0)); err != nil {
+			t.Fatal(err)
+		}
+		check(end, name == "plain", 0) // gzip: read once more to be sure
+		write(t, path, slices.Concat(in, in))
+		check(end, false, 40)
+	}
+}
+
+func TestDone_FollowedFileNeverIs(t *testing.T) {
+	path := tempFile(t, []byte("a\n"))
+	lines, err := readAll(path, source.Options{}, source.Position{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := open(t, path, source.Options{Follow: true}, lines[0].after); s.Done() || !s.Live() {
+		t.Errorf("done %v, live %v", s.Done(), s.Live())
+	}
+}
+
+func TestStream_Properties(t *testing.T) {
+	data := feed(40)
+	path := tempFile(t, gz(t, data))
+	s := open(t, path, source.Options{}, source.Position{})
+	if _, err := drain(s); err != nil {
+		t.Fatal(err)
+	}
+	if size := int64(len(gz(t, data))); s.Size() != size || s.RawOffset() != size {
+		t.Errorf("size %d, raw offset %d, want %d", s.Size(), s.RawOffset(), size)
+	}
+	if s.Name() != path || s.Live() {
+		t.Errorf("name %s, live %v", s.Name(), s.Live())
+	}
+
+	t.Chdir(filepath.Dir(path))
+	if s := open(t, "./feed", source.Options{}, source.Position{}); s.Name() != path {
+		t.Errorf("name %s, want %s", s.Name(), path)
+	}
+
+	in, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	s = open(t, "-", source.Options{Stdin: in}, source.Position{})
+	if s.Live() || s.Name() != "stdin" || s.Size() != 0 {
+		t.Errorf("redirected stdin: live %v, name %s, size %d", s.Live(), s.Name(), s.Size())
+	}
+}
+
+func TestNext_AfterTheEndAndAfterClose(t *testing.T) {
+	s := open(t, tempFile(t, []byte("a\n")), source.Options{}, source.Position{})
+	drain(s)
+	for range 3 {
+		if _, err := s.Next(context.Background()); err != io.EOF {
+			t.Errorf("after the end: %v", err)
+		}
+	}
+	for _, readFirst := range []bool{false, true} {
+		s := open(t, tempFile(t, feed(100_000)), source.Options{}, source.Position{})
+		if readFirst {
+			s.Next(context.Background())
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Next(context.Background()); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	}
+}

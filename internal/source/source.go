@@ -1,0 +1,65 @@
+// Package source reads the bytes of a feed: from stdin, files and TCP. It
+// decompresses them, cuts them into blocks of whole lines and keeps positions
+// to resume from. It does not look into the lines.
+package source
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+const (
+	// DefaultMaxLine is the longest line in bytes unless Options say otherwise.
+	DefaultMaxLine = 16 << 20
+	// LimitMaxLine is the highest Options.MaxLine. Consumers keep offsets
+	// within a line in 28 bits.
+	LimitMaxLine = 1<<28 - 1
+	// DefaultPoll is how often a followed file is looked at.
+	DefaultPoll = 250 * time.Millisecond
+)
+
+// The values of Options.Compression.
+const (
+	Auto = "auto" // told by the first bytes, never by the name
+	None = "none"
+	Gzip = "gzip"
+	Zstd = "zstd"
+)
+
+// Options of Open. The zero value is ready to use.
+type Options struct {
+	MaxLine     int           // bytes of a line without its newline, 1 to LimitMaxLine; 0: DefaultMaxLine
+	Follow      bool          // go on with a growing plain file; streams wait anyway
+	Poll        time.Duration // interval between looks at a followed file; 0: DefaultPoll
+	Compression string        // Auto, None, Gzip or Zstd; "": Auto
+	Stdin       io.Reader     // what "-" reads, never closed; nil: os.Stdin
+	Warn        func(string)  // gets warnings, from another goroutine than Next's; nil: dropped
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.MaxLine == 0 {
+		o.MaxLine = DefaultMaxLine
+	}
+	if o.MaxLine < 1 || o.MaxLine > LimitMaxLine {
+		return o, fmt.Errorf("max line: %d is not between 1 and %d bytes", o.MaxLine, LimitMaxLine)
+	}
+	switch o.Compression {
+	case "":
+		o.Compression = Auto
+	case Auto, None, Gzip, Zstd:
+	default:
+		return o, fmt.Errorf("compression: %q is not one of auto, none, gzip, zstd", o.Compression)
+	}
+	if o.Poll <= 0 {
+		o.Poll = DefaultPoll
+	}
+	if o.Stdin == nil {
+		o.Stdin = os.Stdin
+	}
+	if o.Warn == nil {
+		o.Warn = func(string) {}
+	}
+	return o, nil
+}
