@@ -39,12 +39,12 @@ func (s *Scanner) Scan(line []byte) ([]Field, error) {
 		if i >= len(line) || line[i] != '"' {
 			return nil, s.unexpected(i, "a field name")
 		}
-		start := i + 1
-		i, escaped, err := s.string(i)
-		if err != nil {
+		start, err := i+1, error(nil)
+		var f Field
+		if i, f.Escaped, err = s.string(i); err != nil {
 			return nil, err
 		}
-		f := Field{Name: line[start : i-1 : i-1], Escaped: escaped}
+		f.Name = line[start : i-1 : i-1]
 		// Most feeds have neither white space here: two compares, no call.
 		if i < len(line) && line[i] != ':' {
 			i = s.space(i)

@@ -8,7 +8,6 @@
 package pipeline
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -16,9 +15,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
@@ -43,7 +39,6 @@ type Config struct {
 	MaxRejects int64
 	FromStart  bool
 
-	// Table says what the target is like, for the default of Fold.Columns.
 	Warn func(format string, args ...any)
 	Info func(format string, args ...any)
 }

@@ -137,9 +137,3 @@ type ErrBehind struct{ Found, Want int64 }
 func (e ErrBehind) Error() string {
 	return fmt.Sprintf("the database went back: it holds flush %d of this job, this run had committed %d; run weir again and it goes on from there", e.Found, e.Want)
 }
-
-// A Planner can tell what it would do.
-type Planner interface {
-	// Plan returns the statements that would make a table what want is.
-	Plan(want *schema.Table) []string
-}

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -127,6 +130,39 @@ func TestNext_StreamsGiveLinesAtOnce(t *testing.T) {
 	if _, err := s.Next(deadline(t)); err != io.EOF {
 		t.Error(err)
 	}
+}
+
+func TestNext_CompressedStreamsGiveLinesWhenFlushed(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	zw, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type flusher interface {
+		io.WriteCloser
+		Flush() error
+	}
+	for _, c := range []struct {
+		flusher
+		in *os.File
+	}{{zw, r}, {gzip.NewWriter(w), r}} {
+		s := open(t, "-", source.Options{Stdin: c.in}, source.Position{})
+		for _, want := range []string{"a\n", "b\nc\n"} {
+			io.WriteString(c, want)
+			c.Flush()
+			b, err := s.Next(deadline(t))
+			if err != nil || string(b.Data) != want {
+				t.Fatalf("%v, %v", b, err)
+			}
+			s.Release(b)
+		}
+		s.Close()
+	}
+	w.Close()
 }
 
 // serve sends data to the first connection, and then ends it with how.

@@ -1,7 +1,11 @@
 package sqlite
 
 import (
+	"encoding/json"
+	"strings"
 	"time"
+
+	lib "modernc.org/sqlite/lib"
 
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -39,6 +43,44 @@ func (d *DB) Rejects(job string, each func(sink.Kept) error) error {
 		return each(sink.Kept{Job: s.text(0), Source: s.text(1), Line: s.int(2), Offset: s.int(3),
 			Reason: s.text(4), Text: append([]byte(nil), s.bytes(5)...), Time: parseTime(s.text(6))})
 	}, job))
+}
+
+// Sample returns the number of rows of a table, and some of them as JSON objects
+// without their NULLs.
+func (d *DB) Sample(table string, n int) (rows []string, total int64, err error) {
+	if err := d.scalar("SELECT count(*) FROM "+quote(table), &total); err != nil {
+		return nil, 0, d.explain(err)
+	}
+	var cols []string
+	err = d.c.query("SELECT name FROM pragma_table_info(?)", func(s *stmt) error { cols = append(cols, s.text(0)); return nil }, table)
+	if err != nil {
+		return nil, 0, d.explain(err)
+	}
+	err = d.c.query("SELECT * FROM "+quote(table)+" LIMIT ?", func(s *stmt) error {
+		var b strings.Builder
+		for i, c := range cols {
+			var v any
+			switch s.kind(i) {
+			case lib.SQLITE_NULL:
+				continue
+			case lib.SQLITE_INTEGER:
+				v = s.int(i)
+			case lib.SQLITE_FLOAT:
+				v = s.real(i)
+			default:
+				v = s.text(i)
+			}
+			value, err := json.Marshal(map[string]any{c: v})
+			if err != nil {
+				return err
+			}
+			b.WriteString([]string{"{", ","}[min(b.Len(), 1)])
+			b.Write(value[1 : len(value)-1])
+		}
+		rows = append(rows, b.String()+"}")
+		return nil
+	}, int64(n))
+	return rows, total, d.explain(err)
 }
 
 func parseTime(s string) time.Time {

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/schema"
-	"github.com/weirsync/weir/internal/sink"
 )
 
 // Table implements [sink.Sink].
@@ -28,7 +27,7 @@ func (d *DB) Table(_ context.Context, name string, key []string) (t schema.Table
 
 // readTable reads a table from the schema.
 func (d *DB) readTable(name string, key []string) (schema.Table, error) {
-	t := schema.Table{Name: name, FoldCase: true, Untyped: true}
+	t := NewTable(name)
 	if err := d.scalar("PRAGMA schema_version", &d.version); err != nil {
 		return t, err
 	}
@@ -353,8 +352,14 @@ func asText(col string, t schema.Type) string {
 	return "CASE typeof(" + col + ") WHEN 'real' THEN " + shortest(col) + " ELSE CAST(" + col + " AS TEXT) END"
 }
 
-// Plan returns the statements that a batch's table would need, for people.
-func (d *DB) Plan(want *schema.Table) []string {
+// NewTable is a table that is not there yet, in a file that is not either.
+func NewTable(name string) schema.Table {
+	return schema.Table{Name: name, FoldCase: true, Untyped: true}
+}
+
+// Plan returns the statements that would make a table what a batch needs, for
+// people.
+func Plan(want *schema.Table) []string {
 	if !want.Exists {
 		return []string{Create(want) + ";"}
 	}
@@ -367,8 +372,6 @@ func (d *DB) Plan(want *schema.Table) []string {
 	}
 	return plan
 }
-
-var _ sink.Planner = (*DB)(nil)
 
 // findKey finds the columns of the key.
 func findKey(t *schema.Table, key []string) ([]int, error) {

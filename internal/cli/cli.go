@@ -1,0 +1,206 @@
+// Package cli is weir's command line: commands, flags, what people read, and
+// exit codes.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// Set by the linker: see the Makefile.
+var (
+	version = "dev"
+	commit  = "unknown"
+)
+
+// Exit codes.
+const (
+	exitOK       = 0
+	exitFailed   = 1
+	exitUsage    = 2
+	exitRejected = 3 // done, but lines were rejected
+	exitBusy     = 4 // another run holds the job
+	exitSignal   = 128
+)
+
+const exitHelp = `Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done but lines were rejected,
+4 another run holds this job, 130 or 143 stopped by a signal after a clean flush.`
+
+// usageError is a fault of the command line.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// codeError ends the program with a code and no further words.
+type codeError int
+
+func (c codeError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+// world is what a command sees of its surroundings.
+type world struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	terminal       func(fd int) bool
+	env            func(string) (string, bool)
+	// stopped returns the signal that ended the context, or nil.
+	stopped func() os.Signal
+}
+
+// Main runs the program and returns its exit code.
+func Main() int {
+	// A closed pipe behind stdout or stderr is an error of the write that met
+	// it, not the end of a run.
+	signal.Ignore(syscall.SIGPIPE)
+	w := &world{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal, env: os.LookupEnv}
+	ctx, done := w.untilSignal()
+	defer done()
+	return w.run(ctx, os.Args[1:])
+}
+
+// untilSignal returns a context that the first signal ends; the second ends the
+// program.
+func (w *world) untilSignal() (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if w.terminal(int(os.Stderr.Fd())) {
+		signals = append(signals, syscall.SIGHUP)
+	} else {
+		signal.Ignore(syscall.SIGHUP)
+	}
+	c := make(chan os.Signal, 2)
+	signal.Notify(c, signals...)
+	first := make(chan os.Signal, 1)
+	go func() {
+		s := <-c
+		first <- s
+		cancel()
+		s = <-c
+		os.Exit(code(s))
+	}()
+	w.stopped = func() os.Signal {
+		select {
+		case s := <-first:
+			return s
+		default:
+			return nil
+		}
+	}
+	return ctx, cancel
+}
+
+func code(s os.Signal) int {
+	n, _ := s.(syscall.Signal)
+	return exitSignal + int(n)
+}
+
+// run runs a command line and returns the exit code.
+func (w *world) run(ctx context.Context, args []string) int {
+	root := w.root()
+	root.SetArgs(args)
+	root.SetIn(w.stdin)
+	root.SetOut(w.stdout)
+	root.SetErr(w.stderr)
+	err := root.ExecuteContext(ctx)
+	var c codeError
+	if err == nil || errors.As(err, &c) {
+		return int(c)
+	}
+	fmt.Fprintf(w.stderr, "weir: %s\n", printable(err.Error()))
+	var usage usageError
+	var missing *source.NotFoundError
+	switch {
+	case errors.As(err, &usage):
+		fmt.Fprintln(w.stderr, "See 'weir help' and 'weir help sync'.")
+		return exitUsage
+	case errors.As(err, &missing):
+		return exitUsage
+	case errors.Is(err, sink.ErrBusy):
+		fmt.Fprintln(w.stderr, "Wait for it, or give this run a name of its own: --job NAME")
+		return exitBusy
+	case errors.Is(err, sink.ErrFenced):
+		return exitBusy
+	}
+	return exitFailed
+}
+
+func (w *world) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "weir",
+		Short: "Keep a database table true to a feed",
+		Long: `weir keeps a database table true to a feed of JSON lines.
+
+Each line names the columns that changed in one row. weir folds the lines of each
+row together in memory and writes them in batches, one transaction each, together
+with a checkpoint: after a crash the next run goes on where the last batch ended.
+
+  weir sync flights.jsonl.gz --to flights.db       a captured feed into SQLite
+  tail -F feed.log | weir sync --table flights --to flights.db
+  weir sync tcp://localhost:4000 --table flights --to flights.db
+  weir status --to flights.db                      checkpoints and rejected lines
+
+` + exitHelp,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       version,
+		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetVersionTemplate(w.versionText())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(w.syncCommand(), w.statusCommand(), w.configCommand(), w.manCommand(), &cobra.Command{
+		Use:   "version",
+		Short: "Print the version and what is built in",
+		Args:  cobra.NoArgs,
+		Run:   func(*cobra.Command, []string) { fmt.Fprint(w.stdout, w.versionText()) },
+	})
+	for _, c := range root.Commands() {
+		wrapArgs(c)
+	}
+	root.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usagef("there is no command %q", args[0])
+		}
+		return nil
+	}
+	return root
+}
+
+// wrapArgs makes wrong arguments a fault of the command line.
+func wrapArgs(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		}
+	}
+}
+
+func (w *world) versionText() string {
+	return fmt.Sprintf("weir %s (commit %s, %s, %s/%s, SQLite %s)\n", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH, sqlite.Version)
+}
+
+// printable keeps what came from a feed or a database from steering a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || 0x80 <= r && r < 0xa0 {
+			return '�'
+		}
+		return r
+	}, s)
+}

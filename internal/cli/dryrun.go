@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sqlite"
+)
+
+// dry is a sink that writes nothing: it keeps what a dry run is to print.
+type dry struct {
+	*sqlite.DB // nil where there is no database yet
+	table      schema.Table
+	rows       int
+	rejects    []fold.Reject
+}
+
+// someRejects are shown.
+const someRejects = 10
+
+func (d *dry) Caps() sink.Caps { return (*sqlite.DB)(nil).Caps() }
+
+func (d *dry) Claim(context.Context, string, string) (sink.Checkpoint, error) {
+	return sink.Checkpoint{}, nil
+}
+
+func (d *dry) Table(ctx context.Context, name string, key []string) (t schema.Table, err error) {
+	if d.DB != nil {
+		t, err = d.DB.Table(ctx, name, key)
+	} else {
+		t = sqlite.NewTable(name)
+	}
+	d.table = t
+	return t, err
+}
+
+func (d *dry) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) {
+	d.table = f.Batch.Table
+	d.rows += f.Batch.Rows()
+	for _, r := range f.Batch.Rejects {
+		if len(d.rejects) < someRejects {
+			d.rejects = append(d.rejects, r)
+		}
+	}
+	return sink.Result{}, nil
+}
+
+// dryRun reads and folds all of the sources and prints what would be written.
+func (w *world) dryRun(ctx context.Context, path string, c pipeline.Config, p *pipeline.Progress, out *printer) error {
+	d := &dry{}
+	_, err := os.Stat(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		if d.DB, err = sqlite.Open(ctx, path, sqlite.Options{ReadOnly: true, Synchronous: sqlite.Full, Warn: out.warn}); err != nil {
+			return err
+		}
+		defer d.DB.Close()
+	}
+	runErr := pipeline.Run(ctx, c, d, p)
+	out.close()
+	if runErr != nil {
+		return runErr
+	}
+	fmt.Fprintf(w.stdout, "-- %s lines: %s messages, %s rows of table %q", grouped(p.Lines.Load()), grouped(p.Messages.Load()), grouped(int64(d.rows)), d.table.Name)
+	if n := p.Batches.Load(); n > 1 {
+		fmt.Fprintf(w.stdout, " at most (%s batches)", grouped(n))
+	}
+	fmt.Fprintf(w.stdout, "; %s lines rejected\n", grouped(p.RejectedTotal()))
+	for _, r := range d.rejects {
+		fmt.Fprintf(w.stdout, "-- line %d: %s\n", r.Line, printable(r.Detail))
+	}
+	if d.rows == 0 && len(d.table.Columns) == 0 {
+		fmt.Fprintln(w.stdout, "-- no table would be made")
+		return nil
+	}
+	for _, sql := range sqlite.Plan(&d.table) {
+		fmt.Fprintln(w.stdout, printable(sql))
+	}
+	if p.RejectedTotal() > 0 {
+		return codeError(exitRejected)
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sqlite"
+)
+
+func (w *world) statusCommand() *cobra.Command {
+	var to, job string
+	var asJSON, rejects bool
+	var sample int
+	c := &cobra.Command{
+		Use:   "status --to DEST",
+		Short: "Show the checkpoints and the rejected lines of a database",
+		Long: `Show how far each job has come in each source, and how many lines were rejected
+and why. It only reads, and may run beside a sync.
+
+With --rejects, print the rejected lines as they came, to be mended and sent
+again:
+
+  weir status --to flights.db --rejects | sed … | weir sync - --to flights.db --table flights`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			path, err := w.destination(to)
+			if err != nil {
+				return err
+			}
+			if _, err := os.Stat(path); err != nil {
+				return fmt.Errorf("there is no database: %w", err)
+			}
+			db, err := sqlite.Open(c.Context(), path, sqlite.Options{ReadOnly: true, Synchronous: sqlite.Full})
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			if rejects {
+				return db.Rejects(job, func(k sink.Kept) error { return w.reject(k, asJSON) })
+			}
+			st, err := db.Status()
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(w.stdout).Encode(st)
+			}
+			if err := w.printStatus(st); err != nil || sample == 0 {
+				return err
+			}
+			return w.sample(db, st, sample)
+		},
+	}
+	c.Flags().StringVar(&to, "to", "", "the database: a path, or sqlite:PATH")
+	c.Flags().BoolVar(&rejects, "rejects", false, "print the rejected lines")
+	c.Flags().StringVar(&job, "job", "", "with --rejects: those of one job")
+	c.Flags().IntVar(&sample, "sample", 0, "print so many rows of each table, too")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON; with --rejects one object a line, with place and reason")
+	return c
+}
+
+// reject prints a rejected line: as it came, or with all that is known of it.
+func (w *world) reject(k sink.Kept, asJSON bool) error {
+	if !asJSON {
+		_, err := fmt.Fprintf(w.stdout, "%s\n", k.Text)
+		return err
+	}
+	return json.NewEncoder(w.stdout).Encode(map[string]any{"job": k.Job, "source": k.Source, "line": k.Line, "offset": k.Offset,
+		"reason": k.Reason, "raw": string(k.Text), "time": k.Time})
+}
+
+func (w *world) printStatus(st sink.Status) error {
+	if len(st.Jobs) == 0 {
+		_, err := fmt.Fprintln(w.stdout, "weir has not written to this database.")
+		return err
+	}
+	t := tabwriter.NewWriter(w.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "TABLE\tSOURCE\tLINE\tBYTE\tBATCHES\tUPDATED\tJOB")
+	for _, j := range st.Jobs {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", printable(j.Table), printable(j.Source), grouped(j.Line), grouped(j.Offset), j.Flushes,
+			j.Updated.Local().Format("2006-01-02 15:04:05"), printable(j.Job))
+	}
+	if len(st.Rejects) > 0 {
+		fmt.Fprintln(t, "\nREJECTED\tREASON\tJOB")
+	}
+	for _, r := range st.Rejects {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", grouped(r.Count), printable(r.Reason), printable(r.Job))
+	}
+	return t.Flush()
+}
+
+// sample prints some rows of each table that a job writes to.
+func (w *world) sample(db *sqlite.DB, st sink.Status, n int) error {
+	seen := map[string]bool{}
+	for _, j := range st.Jobs {
+		if seen[j.Table] {
+			continue
+		}
+		seen[j.Table] = true
+		rows, total, err := db.Sample(j.Table, n)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w.stdout, "\n%s: %s rows, such as\n", printable(j.Table), grouped(total))
+		for _, r := range rows {
+			fmt.Fprintln(w.stdout, printable(r))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirsync/weir/internal/pipeline"
+)
+
+// summary is what --summary json prints.
+type summary struct {
+	Table     string           `json:"table"`
+	Sources   []string         `json:"sources"`
+	Lines     int64            `json:"lines"`
+	Bytes     int64            `json:"bytes"`
+	Messages  int64            `json:"messages"`
+	Coalesced int64            `json:"coalesced"`
+	Inserted  int64            `json:"inserted"`
+	Updated   int64            `json:"updated"`
+	Unchanged int64            `json:"unchanged"`
+	Deleted   int64            `json:"deleted"`
+	Rejected  int64            `json:"rejected"`
+	Ignored   map[string]int64 `json:"ignored,omitempty"` // values of fields that have no column
+	Batches   int64            `json:"batches"`
+	Seconds   float64          `json:"seconds"`
+	Rate      float64          `json:"lines_per_second"`
+	Error     string           `json:"error,omitempty"`
+}
+
+// summarize says what a run did.
+func (w *world) summarize(o *syncOptions, c pipeline.Config, p *pipeline.Progress, out *printer, err error) {
+	s := summary{
+		Table: c.Table, Sources: c.Sources, Lines: p.Lines.Load(), Bytes: p.Bytes.Load(), Messages: p.Messages.Load(), Coalesced: p.Coalesced.Load(),
+		Inserted: p.Inserted.Load(), Updated: p.Updated.Load(), Unchanged: p.Unchanged.Load(), Deleted: p.Deleted.Load(),
+		Rejected: p.RejectedTotal(), Ignored: p.Ignored(), Batches: p.Batches.Load(), Seconds: time.Since(p.Start).Seconds(),
+	}
+	s.Rate = float64(s.Lines) / s.Seconds
+	if err != nil {
+		s.Error = err.Error()
+	}
+	if o.summary == "json" {
+		line, _ := json.Marshal(s) // a plain struct
+		fmt.Fprintf(w.stdout, "%s\n", line)
+		return
+	}
+	out.info("%s", s.words())
+	if len(s.Ignored) > 0 {
+		names := slices.Sorted(maps.Keys(s.Ignored))
+		for i, n := range names {
+			names[i] = fmt.Sprintf("%q (%s)", n, grouped(s.Ignored[n]))
+		}
+		if len(names) > 20 {
+			names = append(names[:20], fmt.Sprintf("and %d more", len(names)-20))
+		}
+		out.info("ignored, for want of a column: %s; --columns add makes them", strings.Join(names, ", "))
+	}
+	if s.Rejected > 0 {
+		where := map[bool]string{true: "weir status --rejects prints them", false: "--rejects " + o.rejects}[o.rejects == "table"]
+		out.warn("%s of %s lines were rejected (%s)", grouped(s.Rejected), grouped(s.Lines), where)
+	}
+}
+
+func (s *summary) words() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s lines (%s) in %s, %s/s", s.Table, grouped(s.Lines), bytesText(s.Bytes),
+		time.Duration(s.Seconds*float64(time.Second)).Round(10*time.Millisecond), grouped(int64(s.Rate)))
+	fmt.Fprintf(&b, "; rows: %s inserted, %s updated, %s unchanged, %s deleted", grouped(s.Inserted), grouped(s.Updated), grouped(s.Unchanged), grouped(s.Deleted))
+	fmt.Fprintf(&b, "; %s rejected; %s batches", grouped(s.Rejected), grouped(s.Batches))
+	if s.Messages > 0 {
+		fmt.Fprintf(&b, ", %.0f %% of the messages folded", 100*float64(s.Coalesced)/float64(s.Messages))
+	}
+	return b.String()
+}
+
+func bytesText(n int64) string {
+	switch {
+	case n >= 1e9:
+		return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	case n >= 1e3:
+		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

@@ -1,0 +1,343 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/metrics"
+	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// syncOptions are the flags of sync.
+type syncOptions struct {
+	to, table  string
+	key        []string
+	deleteWhen string
+	null       string
+	fillOnly   bool
+	columns    string
+	maxColumns int
+
+	batchPeriod time.Duration
+	batchRows   int
+	buffer      config.Size
+	synchronous string
+	retryFor    time.Duration
+
+	job         string
+	fromStart   bool
+	follow      bool
+	compression string
+	maxLine     config.Size
+
+	rejects    string
+	maxRejects int64
+
+	metricsAddr, metricsFile string
+
+	dryRun    bool
+	progress  string
+	summary   string
+	logFormat string
+	verbose   bool
+	quiet     bool
+	config    string
+
+	sources []string // from the config file, where the command line has none
+}
+
+// The defaults of the flags; SPEC 2 says why.
+const (
+	defaultBatchRows  = 100_000
+	defaultBuffer     = 256 << 20 // bytes
+	defaultMaxColumns = 500
+	defaultMaxRejects = 10_000
+	defaultRetryFor   = 5 * time.Minute
+	// yield lets other writers of the file get on: SQLite's lock is not fair.
+	yield = 20 * time.Millisecond
+)
+
+func (o *syncOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.to, "to", "", "the database: a path, or sqlite:PATH")
+	f.StringVar(&o.table, "table", "", "the table (default the name of the source's file)")
+	f.StringSliceVar(&o.key, "key", []string{"id"}, "the field or fields that name a row")
+	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: such a message removes its row")
+	f.StringVar(&o.null, "null", "clear", "clear: null sets NULL; keep: null is the same as absent")
+	f.BoolVar(&o.fillOnly, "fill-only", false, "write only where the table has NULL")
+	f.StringVar(&o.columns, "columns", "", "new fields: add, ignore or reject (default add in a table that weir made, else ignore)")
+	f.IntVar(&o.maxColumns, "max-columns", defaultMaxColumns, "columns that weir adds to a table at most")
+
+	f.DurationVar(&o.batchPeriod, "batch-period", 0, "write a line at the latest after this time (default 1s; files when a batch is full)")
+	f.IntVar(&o.batchRows, "batch-rows", defaultBatchRows, "rows in a batch at most")
+	o.buffer = defaultBuffer
+	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading waits")
+	f.StringVar(&o.synchronous, "synchronous", sqlite.Full, "what a power cut may take: off, normal, full or extra; see docs/durability.md")
+	f.DurationVar(&o.retryFor, "retry-for", defaultRetryFor, "how long a locked database is tried again")
+
+	f.StringVar(&o.job, "job", "", "the name that the checkpoint is kept under (default source and table; none for stdin)")
+	f.BoolVar(&o.fromStart, "from-start", false, "ignore the checkpoint")
+	f.BoolVar(&o.follow, "follow", false, "go on with a growing file, over rotation and truncation")
+	f.StringVar(&o.compression, "compression", source.Auto, "of the sources: auto, none, gzip or zstd")
+	o.maxLine = source.DefaultMaxLine
+	f.Var(&o.maxLine, "max-line", "longest line that is taken")
+
+	f.StringVar(&o.rejects, "rejects", "table", "bad lines go to: table (weir_rejects), file:PATH, fail (the run ends), discard")
+	f.Int64Var(&o.maxRejects, "max-rejects", defaultMaxRejects, "the run ends past so many bad lines")
+
+	f.StringVar(&o.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz at this address, such as :9090 (default off)")
+	f.StringVar(&o.metricsFile, "metrics-file", "", "write the final metrics to this file, for node_exporter's textfile collector")
+
+	f.BoolVar(&o.dryRun, "dry-run", false, "read and fold, print the table that would be made; write nothing")
+	f.StringVar(&o.progress, "progress", "auto", "the status line: auto, always or never")
+	f.StringVar(&o.summary, "summary", "text", "at the end: text on stderr, or json on stdout")
+	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "say more")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "say only what is wrong")
+	f.StringVar(&o.config, "config", "", "a YAML file with these settings: batch_rows: 1000")
+}
+
+func (w *world) syncCommand() *cobra.Command {
+	o := &syncOptions{}
+	c := &cobra.Command{
+		Use:   "sync [SOURCE...] --to DEST",
+		Short: "Read a feed and keep a table true to it",
+		Long: `Read JSON lines from each SOURCE and keep a table true to their fold.
+
+A SOURCE is a file or a glob (plain, gzip or zstd, told by its content), - for
+stdin, or tcp://host:port. DEST is an SQLite file, which is made where there is
+none. The table is made from the feed, or taken as it is.
+
+A message sets the columns that it names and leaves the others alone; null sets
+NULL; the last message wins. Each batch is one transaction, with the checkpoint
+of its source and its rejected lines in it.
+
+` + exitHelp,
+		Example: `  weir sync flights.jsonl.gz --to flights.db
+  weir sync 'captures/*.jsonl.zst' --to flights.db --table flights --job backfill
+  weir sync feed.jsonl --follow --to flights.db --key carrier,flight
+  nc feed.example 4000 | weir sync --to flights.db --table flights --delete-when op=delete`,
+		RunE: func(c *cobra.Command, args []string) error {
+			settings, err := w.resolve(c.Flags(), o)
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				args = o.sources
+			}
+			return w.sync(c.Context(), o, args, settings)
+		},
+	}
+	o.flags(c.Flags())
+	c.Flags().SortFlags = false
+	return c
+}
+
+// resolve gives the flags that were not on the command line their values from
+// the environment and the config file.
+func (w *world) resolve(f *pflag.FlagSet, o *syncOptions) ([]*config.Setting, error) {
+	var settings []*config.Setting
+	f.VisitAll(func(fl *pflag.Flag) {
+		if fl.Name == "help" {
+			return
+		}
+		s := &config.Setting{Name: fl.Name, Value: fl.Value.String, Set: func(v string) error { return f.Set(fl.Name, v) }}
+		if fl.Changed {
+			s.Origin = "flag --" + fl.Name
+		}
+		settings = append(settings, s)
+	})
+	settings = append(settings, &config.Setting{Name: "sources",
+		Value: func() string { return strings.Join(o.sources, ",") },
+		Set:   func(v string) error { o.sources = strings.Split(v, ","); return nil }})
+	if file, ok := w.env(config.Env("config")); ok && o.config == "" {
+		o.config = file
+	}
+	if err := config.Resolve(settings, w.env, o.config); err != nil {
+		return nil, usageError{err}
+	}
+	return settings, nil
+}
+
+// plan checks the options, all of them at once, and turns them into what a run
+// needs.
+func (w *world) plan(o *syncOptions, args []string) (path string, c pipeline.Config, err error) {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	oneOf := func(flag, value string, allowed ...string) {
+		if !slices.Contains(allowed, value) {
+			fault("--%s %q is none of %s", flag, value, strings.Join(allowed, ", "))
+		}
+	}
+	oneOf("null", o.null, "clear", "keep")
+	oneOf("synchronous", o.synchronous, sqlite.Off, sqlite.Normal, sqlite.Full, sqlite.Extra)
+	oneOf("progress", o.progress, "auto", "always", "never")
+	oneOf("summary", o.summary, "text", "json")
+	oneOf("log-format", o.logFormat, "text", "json")
+	oneOf("compression", o.compression, source.Auto, source.None, source.Gzip, source.Zstd)
+	if o.columns != "" {
+		oneOf("columns", o.columns, fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns)
+	}
+	if o.batchRows < 1 {
+		fault("--batch-rows %d: at least 1", o.batchRows)
+	}
+	if o.buffer < 1<<20 || o.buffer > 32<<30 {
+		fault("--buffer %s: between 1MiB and 32GiB", o.buffer)
+	}
+	if o.batchPeriod < 0 || o.retryFor < 0 || o.maxColumns < 0 || o.maxRejects < 0 {
+		fault("--batch-period, --retry-for, --max-columns and --max-rejects cannot be negative")
+	}
+	if o.maxLine < 1 || o.maxLine > source.LimitMaxLine {
+		fault("--max-line %s: between 1B and %dB", o.maxLine, source.LimitMaxLine)
+	}
+	keys := map[string]bool{}
+	for _, k := range o.key {
+		if k == "" || keys[strings.ToLower(k)] {
+			fault("--key %s: names must be there and differ", strings.Join(o.key, ","))
+		}
+		keys[strings.ToLower(k)] = true
+	}
+	deleteField, deleteValue, ok := strings.Cut(o.deleteWhen, "=")
+	if o.deleteWhen != "" && (!ok || deleteField == "") {
+		fault("--delete-when %q: FIELD=VALUE is wanted, such as op=delete", o.deleteWhen)
+	}
+	if o.deleteWhen != "" && o.fillOnly {
+		fault("--fill-only never removes a row: leave --delete-when out")
+	}
+	rejects, err := pipeline.ParseRejects(o.rejects)
+	if err != nil {
+		fault("--rejects: %w", err)
+	}
+	if len(args) == 0 && w.terminal(int(os.Stdin.Fd())) && w.stdin == os.Stdin {
+		fault("no source is named and stdin is a terminal: weir sync feed.jsonl --to flights.db")
+	}
+	path, err = w.destination(o.to)
+	if err != nil {
+		faults = append(faults, err)
+	}
+	if len(faults) > 0 {
+		return "", c, usageError{errors.Join(faults...)}
+	}
+	sources, err := source.Expand(args)
+	if err != nil {
+		return "", c, err
+	}
+	table := o.table
+	if table == "" {
+		if table, err = stem(sources); err != nil {
+			return "", c, err
+		}
+	}
+	if o.follow && len(sources) > 1 {
+		return "", c, usagef("--follow goes on with one file for ever: name one")
+	}
+	return path, pipeline.Config{
+		Sources: sources,
+		Source:  source.Options{MaxLine: int(o.maxLine), Follow: o.follow, Compression: o.compression, Stdin: w.stdin},
+		Job:     o.job, Table: table,
+		Fold: fold.Options{Key: o.key, DeleteField: deleteField, DeleteValue: deleteValue, KeepNull: o.null == "keep",
+			FillOnly: o.fillOnly, Columns: o.columns, MaxColumns: o.maxColumns},
+		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, Buffer: int64(o.buffer),
+		Rejects: rejects, MaxRejects: o.maxRejects, FromStart: o.fromStart,
+	}, nil
+}
+
+// stem is the table that the sources' names suggest.
+func stem(sources []string) (string, error) {
+	name := ""
+	for _, s := range sources {
+		if s == "-" || strings.Contains(s, "://") {
+			return "", usagef("%s has no name to call the table by: --table NAME", s)
+		}
+		n := filepath.Base(s)
+		for _, ext := range []string{".gz", ".zst", ".zstd", ".jsonl", ".ndjson", ".json", ".log"} {
+			n = strings.TrimSuffix(n, ext)
+		}
+		if name != "" && n != name {
+			return "", usagef("the sources suggest the tables %q and %q: --table NAME", name, n)
+		}
+		name = n
+	}
+	return name, nil
+}
+
+// sync runs the pipeline with all that surrounds it.
+func (w *world) sync(ctx context.Context, o *syncOptions, args []string, settings []*config.Setting) (err error) {
+	path, c, err := w.plan(o, args)
+	if err != nil {
+		return err
+	}
+	p := pipeline.NewProgress()
+	out := newPrinter(w, o, p)
+	defer out.close()
+	for _, s := range settings {
+		out.debug("%s = %s (%s)", s.Name, s.Value(), s.Origin)
+	}
+	c.Warn, c.Info = out.warn, out.info
+	c.Source.Warn = func(s string) { out.warn("%s", s) }
+	if o.dryRun {
+		return w.dryRun(ctx, path, c, p, out)
+	}
+
+	db, err := sqlite.Open(ctx, path, sqlite.Options{Synchronous: o.synchronous, Warn: out.warn, Pause: yield})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	reg := metrics.New(metrics.Run{Job: c.Job, Table: c.Table, Progress: p, BufferLimit: c.Buffer, WALBytes: db.WALBytes, Version: version, Commit: commit})
+	if o.metricsFile != "" {
+		defer func() {
+			if werr := reg.WriteFile(o.metricsFile); werr != nil {
+				err = errors.Join(err, fmt.Errorf("the metrics' file: %w", werr))
+			}
+		}()
+	}
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	if o.metricsAddr != "" {
+		l, err := metrics.Listen(o.metricsAddr)
+		if err != nil {
+			return err
+		}
+		out.info("metrics at http://%s/metrics", l.Addr())
+		served := make(chan error, 1)
+		go func() {
+			served <- reg.Serve(serving, l, func() bool { name, _, _ := p.Source(); return name != "" })
+		}()
+		defer func() {
+			stop()
+			if serr := <-served; serr != nil {
+				out.warn("%v", serr)
+			}
+		}()
+	}
+	patient := sink.Retry(db, o.retryFor, func(e *sink.Error) {
+		p.Retries(e.Reason).Add(1)
+		out.retry(e)
+	})
+	err = pipeline.Run(ctx, c, patient, p)
+	out.close()
+	w.summarize(o, c, p, out, err)
+	switch sig := w.stopped(); {
+	case err != nil:
+		return err
+	case sig != nil:
+		return codeError(code(sig))
+	case p.RejectedTotal() > 0:
+		return codeError(exitRejected)
+	}
+	return nil
+}
