@@ -67,8 +67,6 @@ const (
 	defaultMaxColumns = 500
 	defaultMaxRejects = 10_000
 	defaultRetryFor   = 5 * time.Minute
-	// yield lets other writers of the file get on: SQLite's lock is not fair.
-	yield = 20 * time.Millisecond
 )
 
 func (o *syncOptions) flags(f *pflag.FlagSet) {
@@ -292,7 +290,7 @@ func (w *world) sync(ctx context.Context, o *syncOptions, args []string, setting
 		return w.dryRun(ctx, path, c, p, out)
 	}
 
-	db, err := sqlite.Open(ctx, path, sqlite.Options{Synchronous: o.synchronous, Warn: out.warn, Pause: yield})
+	db, err := sqlite.Open(ctx, path, sqlite.Options{Synchronous: o.synchronous, Warn: out.warn, Yield: true})
 	if err != nil {
 		return err
 	}

@@ -61,9 +61,7 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	if err := d.usable(); err != nil {
 		return sink.Result{}, err
 	}
-	if wait := d.opt.Pause - time.Since(d.released); wait > 0 {
-		time.Sleep(wait)
-	}
+	d.yield()
 	if err := d.polling(func() error { return d.c.exec("BEGIN IMMEDIATE") }); err != nil {
 		return sink.Result{}, d.explain(err)
 	}

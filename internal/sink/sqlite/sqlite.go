@@ -44,10 +44,10 @@ type Options struct {
 	ReadOnly bool
 	// Warn tells the user something that does not stop the run.
 	Warn func(format string, args ...any)
-	// Pause is how long the lock is let go between two flushes, so that other
-	// writers get on: SQLite's lock is not fair, and a writer without pauses
-	// starves the others.
-	Pause time.Duration
+	// Yield has the lock let go for a while now and then, so that other writers
+	// get on: SQLite's lock is not fair, and a writer without pauses starves the
+	// others.
+	Yield bool
 }
 
 // DB is a [sink.Sink] for one file.
@@ -67,15 +67,18 @@ type DB struct {
 	last     sink.Result
 	wrote    bool
 	released time.Time // when the lock was let go
+	yielded  time.Time // when it was last let go for long enough
 	warnedAt int64     // size of the WAL that was warned of
 }
 
 var _ sink.Sink = (*DB)(nil)
 
 const (
-	format     = 1        // of weir's own tables
-	busyWait   = 10       // ms; how long SQLite itself waits for a lock, for it waits in steps that grow
-	patience   = 1000     // ms of own, short polls before a lock counts as a failure
+	format     = 1                     // of weir's own tables
+	busyWait   = 10                    // ms; how long SQLite itself waits for a lock, for it waits in steps that grow
+	patience   = 1000                  // ms of own, short polls before a lock counts as a failure
+	yieldFor   = 20 * time.Millisecond // twice the longest wait between polls, see polling
+	yieldEvery = 200 * time.Millisecond
 	walLimit   = 64 << 20 // bytes; a WAL longer than this is cut back
 	walWarning = 256 << 20
 	maxColumns = 2000 // SQLITE_MAX_COLUMN
@@ -225,6 +228,18 @@ func (d *DB) polling(f func() error) error {
 			return err
 		}
 		time.Sleep(2*time.Millisecond + rand.N(8*time.Millisecond))
+	}
+}
+
+// yield lets other writers in, unless the lock was free for long enough lately.
+func (d *DB) yield() {
+	idle := time.Since(d.released)
+	if d.opt.Yield && idle < yieldFor && time.Since(d.yielded) > yieldEvery {
+		time.Sleep(yieldFor - idle)
+		idle = yieldFor
+	}
+	if idle >= yieldFor {
+		d.yielded = time.Now()
 	}
 }
 

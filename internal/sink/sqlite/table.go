@@ -287,16 +287,19 @@ func (d *DB) fit(want *schema.Table) (schema.Table, error) {
 			}
 		}
 	}
-	if len(widen) > 0 {
-		if err := d.rebuild(&have, widen); err != nil {
-			return have, fmt.Errorf("widening columns of %q: %w", have.Name, err)
-		}
-		changed = true
-	}
 	if changed {
-		return d.readTable(want.Name, d.key)
+		var err error
+		if have, err = d.readTable(want.Name, d.key); err != nil {
+			return have, err
+		}
 	}
-	return have, nil
+	if len(widen) == 0 {
+		return have, nil
+	}
+	if err := d.rebuild(&have, widen); err != nil {
+		return have, fmt.Errorf("widening columns of %q: %w", have.Name, err)
+	}
+	return d.readTable(want.Name, d.key)
 }
 
 // wider reports whether a column that is there has to become what a batch needs.
