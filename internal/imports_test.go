@@ -1,0 +1,72 @@
+// Package internal holds the rules of the tree.
+package internal
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/weirsync/weir/"
+
+// allowed is what each package may import of the module and of other modules.
+// Arrows point downwards only.
+var allowed = map[string][]string{
+	"cmd/weir": {"internal/cli"},
+	"internal/cli": {"internal/config", "internal/fold", "internal/metrics", "internal/pipeline", "internal/schema", "internal/sink",
+		"internal/sink/sqlite", "internal/source", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/term"},
+	"internal/config": {"go.yaml.in/yaml/v3"},
+	"internal/metrics": {"internal/feed", "internal/pipeline", "github.com/prometheus/client_golang/prometheus",
+		"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp"},
+	"internal/pipeline":      {"internal/feed", "internal/fold", "internal/sink", "internal/source", "golang.org/x/sync/errgroup"},
+	"internal/sink/sinktest": {"internal/feed", "internal/fold", "internal/schema", "internal/sink"},
+	"internal/sink/sqlite": {"internal/feed", "internal/fold", "internal/schema", "internal/sink",
+		"modernc.org/sqlite", "modernc.org/sqlite/lib", "modernc.org/libc", "golang.org/x/sys/windows"},
+	"internal/sink":      {"internal/fold", "internal/schema"},
+	"internal/fold":      {"internal/feed", "internal/schema"},
+	"internal/schema":    {"internal/feed"},
+	"internal/feed":      {},
+	"internal/source":    {"github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zstd"},
+	"internal/bench":     {},
+	"internal/bench/gen": {"internal/bench"},
+	"internal":           {},
+}
+
+func TestImportsRunDownwards(t *testing.T) {
+	for _, line := range list(t, "-f", `{{.ImportPath}} {{join .Imports " "}}`, "../...") {
+		pkg, imports, _ := strings.Cut(strings.TrimPrefix(line, module), " ")
+		rules, known := allowed[pkg]
+		if !known {
+			t.Errorf("%s is not in the table: what may it import?", pkg)
+		}
+		for _, i := range strings.Fields(imports) {
+			if i = strings.TrimPrefix(i, module); strings.Contains(i, ".") || strings.HasPrefix(i, "internal/") {
+				if strings.HasPrefix(i, "vendor/") || i == "unsafe" || slices.Contains(rules, i) {
+					continue
+				}
+				t.Errorf("%s imports %s, which the table does not allow", pkg, i)
+			}
+		}
+	}
+}
+
+// TestProgramHasNoTestLibrary keeps helpers of tests out of what users run.
+func TestProgramHasNoTestLibrary(t *testing.T) {
+	for _, dep := range list(t, "-deps", "../cmd/weir") {
+		for _, banned := range []string{"testing", "testscript", "goleak", "rapid", "go-cmp", "go-json-experiment", "sinktest", "internal/bench"} {
+			if strings.Contains(dep, banned) && !strings.Contains(dep, "internal/testlog") {
+				t.Errorf("cmd/weir depends on %s", dep)
+			}
+		}
+	}
+}
+
+func list(t *testing.T, args ...string) []string {
+	t.Helper()
+	out, err := exec.Command("go", append([]string{"list"}, args...)...).Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
