@@ -79,8 +79,12 @@ func (w *world) dryRun(ctx context.Context, path string, c pipeline.Config, p *p
 		fmt.Fprintln(w.stdout, "-- no table would be made")
 		return nil
 	}
-	for _, sql := range sqlite.Plan(&d.table) {
+	plan := sqlite.Plan(&d.table)
+	for _, sql := range plan {
 		fmt.Fprintln(w.stdout, printable(sql))
+	}
+	if len(plan) == 0 {
+		fmt.Fprintln(w.stdout, "-- the table stays as it is")
 	}
 	if p.RejectedTotal() > 0 {
 		return codeError(exitRejected)

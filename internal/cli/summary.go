@@ -47,6 +47,9 @@ func (w *world) summarize(o *syncOptions, c pipeline.Config, p *pipeline.Progres
 		fmt.Fprintf(w.stdout, "%s\n", line)
 		return
 	}
+	if err != nil && s.Lines == 0 {
+		return
+	}
 	out.info("%s", s.words())
 	if len(s.Ignored) > 0 {
 		names := slices.Sorted(maps.Keys(s.Ignored))

@@ -245,15 +245,11 @@ func (f *Folder) discover(name string, fresh int) (int32, error) {
 		}
 	}
 	alias := f.table.FoldName(name)
-	for i := range f.table.Columns {
-		c := &f.table.Columns[i]
-		if f.table.FoldName(c.Name) != alias {
-			continue
-		}
+	if i := f.table.Find(name, len(f.table.Columns)); i >= 0 {
 		if other, taken := f.folded[alias]; taken {
 			return 0, &NamesError{f.fields[other].name, name}
 		}
-		if fd.col = int32(i); c.Generated {
+		if fd.col = int32(i); f.table.Columns[i].Generated {
 			fd.col = none
 			f.opt.Warn("the field %q is ignored: the database computes this column", name)
 		}

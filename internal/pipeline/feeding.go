@@ -82,8 +82,8 @@ func (f *feeding) fill(reading, flushing context.Context) error {
 			return f.hand(flushing)
 		case errors.Is(err, context.DeadlineExceeded): // the batch is due
 		case err == io.EOF || err == errTorn:
-			if err := f.head.ended(); err != nil {
-				return err
+			if hint := f.head.ended(); hint != nil {
+				return fmt.Errorf("%s: %w", f.stream.Name(), hint)
 			}
 			return f.hand(flushing)
 		default:

@@ -74,6 +74,20 @@ func (t *Table) FoldName(name string) string {
 	}, name)
 }
 
+// Find returns the index of the column of that name, or -1. hint is where it is
+// likely to be.
+func (t *Table) Find(name string, hint int) int {
+	if hint < len(t.Columns) && t.Columns[hint].Name == name {
+		return hint
+	}
+	for i := range t.Columns {
+		if t.FoldName(t.Columns[i].Name) == t.FoldName(name) {
+			return i
+		}
+	}
+	return -1
+}
+
 // A Column is one column of a table.
 type Column struct {
 	Name      string

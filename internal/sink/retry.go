@@ -16,6 +16,8 @@ const (
 	maxWait = 5 * time.Second
 )
 
+const maxUnknown = 3 // tries after failures that may have been none
+
 // Retry returns s with its calls repeated, after growing waits with jitter, for
 // as long as their errors say that it may help, and at most for patience.
 // onRetry hears of each failure that is followed by another try.
@@ -45,12 +47,19 @@ func (r *retry) Flush(ctx context.Context, f *Flush) (res Result, err error) {
 }
 
 func (r *retry) do(ctx context.Context, call func() error) error {
-	start := time.Now()
+	start, unknown := time.Now(), 0
 	for wait := minWait; ; wait = min(2*wait, maxWait) {
 		err := call()
 		var e *Error
 		if !errors.As(err, &e) || e.Class == Permanent {
 			return err
+		}
+		if e.Class == Unknown {
+			// To ask whether it happened takes one try more; a disk that goes
+			// on failing is not waited for.
+			if unknown++; unknown > maxUnknown {
+				return err
+			}
 		}
 		if waited := time.Since(start); waited+wait > r.patience {
 			return fmt.Errorf("%w (tried for %v; --retry-for says how long)", err, waited.Round(time.Millisecond))

@@ -271,7 +271,7 @@ func (d *DB) fit(want *schema.Table) (schema.Table, error) {
 	changed := false
 	for i := range want.Columns {
 		c := &want.Columns[i]
-		at := slices.IndexFunc(have.Columns, func(h schema.Column) bool { return strings.EqualFold(h.Name, c.Name) })
+		at := have.Find(c.Name, i)
 		switch {
 		case c.Generated:
 		case at < 0 && !c.New:
@@ -380,8 +380,7 @@ func Plan(want *schema.Table) []string {
 func findKey(t *schema.Table, key []string) ([]int, error) {
 	found := make([]int, len(key))
 	for i, k := range key {
-		found[i] = slices.IndexFunc(t.Columns, func(c schema.Column) bool { return t.FoldName(c.Name) == t.FoldName(k) })
-		if found[i] < 0 {
+		if found[i] = t.Find(k, i); found[i] < 0 {
 			return nil, fmt.Errorf("table %q has no column %q for the key: name its key with --key", t.Name, k)
 		}
 	}
