@@ -1,0 +1,62 @@
+# The version that a build carries; git may be missing.
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT  := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X github.com/weirsync/weir/internal/cli.version=$(VERSION) -X github.com/weirsync/weir/internal/cli.commit=$(COMMIT)
+
+GOLANGCI := .bin/golangci-lint
+GOLANGCI_VERSION := v2.15.0
+
+FUZZTIME ?= 30s
+BENCHTIME ?= 1s
+
+.PHONY: help build demo test race lint fuzz bench cover feed docs clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-8s %s\n", $$1, $$2}'
+
+build: ## build bin/weir, static
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/weir ./cmd/weir
+
+demo: build ## sync the shipped feed into flights.db and show the result
+	bin/weir sync testdata/flights.jsonl.gz --to flights.db
+	bin/weir status --to flights.db --sample 3
+
+test: ## run the tests
+	go test ./...
+
+race: ## run the tests under the race detector; needs a C compiler
+	CGO_ENABLED=1 go test -race ./...
+
+lint: $(GOLANGCI) ## formatting, vet, linters, go.mod
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run gofmt -w on these'; exit 1; }
+	go vet ./...
+	$(GOLANGCI) run
+	go mod tidy -diff
+	@want=$$(awk '$$1 == "modernc.org/libc" {print $$2}' "$$(go list -m -f '{{.GoMod}}' modernc.org/sqlite)"); \
+	 have=$$(go list -m -f '{{.Version}}' modernc.org/libc); \
+	 test "$$want" = "$$have" || { echo "modernc.org/libc is $$have; modernc.org/sqlite wants exactly $$want"; exit 1; }
+
+$(GOLANGCI):
+	GOBIN=$(CURDIR)/.bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+
+fuzz: ## run each fuzz target for FUZZTIME
+	@set -e; for f in $$(grep -rlE '^func Fuzz' --include='*_test.go' .); do \
+	  for t in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*).*/\1/p' $$f); do \
+	    echo "$$t in $$(dirname $$f)"; go test -run='^$$' -fuzz="^$$t$$" -fuzztime=$(FUZZTIME) $$(dirname $$f); \
+	  done; done
+
+bench: ## run the benchmarks
+	go test -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./...
+
+cover: ## show the tests' coverage by function
+	go test -coverpkg=./... -coverprofile=coverage.out ./...
+	go tool cover -func=coverage.out
+
+feed: ## write the shipped feed anew
+	go run ./internal/bench/gen -o testdata/flights.jsonl.gz
+
+docs: ## write docs/cli anew
+	go test ./internal/cli -run Docs -update
+
+clean: ## remove what was built
+	rm -rf bin .bin dist man coverage.out flights.db flights.db-*
