@@ -60,7 +60,7 @@ func (w *world) dryRun(ctx context.Context, path string, c pipeline.Config, p *p
 		if d.DB, err = sqlite.Open(ctx, path, sqlite.Options{ReadOnly: true, Synchronous: sqlite.Full, Warn: out.warn}); err != nil {
 			return err
 		}
-		defer d.DB.Close()
+		defer d.Close()
 	}
 	runErr := pipeline.Run(ctx, c, d, p)
 	out.close()

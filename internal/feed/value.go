@@ -79,7 +79,7 @@ func KindOf(value []byte) Kind {
 	case '{', '[':
 		return JSON
 	}
-	if bytes.IndexAny(value, ".eE") >= 0 {
+	if bytes.ContainsAny(value, ".eE") {
 		return Number
 	}
 	return Int

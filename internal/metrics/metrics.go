@@ -117,7 +117,7 @@ func (r *Registry) Serve(ctx context.Context, l net.Listener, ready func() bool)
 		fmt.Fprintln(w, "ok")
 	})
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
-	defer context.AfterFunc(ctx, func() { s.Close() })()
+	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving metrics: %w", err)
 	}

@@ -98,12 +98,12 @@ type run struct {
 }
 
 // source syncs one source to its end.
-func (r *run) source(ctx context.Context, spec string) error {
+func (r *run) source(ctx context.Context, spec string) (err error) {
 	stream, cp, job, err := r.open(ctx, spec)
 	if err != nil {
 		return err
 	}
-	defer stream.Close()
+	defer func() { err = errors.Join(err, stream.Close()) }()
 	f := &feeding{run: r, stream: stream, job: job, seq: cp.Seq, pos: stream.Start(), period: r.BatchPeriod}
 	f.sent, f.line = f.pos, f.pos.Line
 	f.head.on = f.pos.Offset == 0

@@ -35,7 +35,6 @@ type Progress struct {
 
 	mu      sync.Mutex
 	stream  *source.Stream
-	read    int64 // raw bytes of the sources before this one
 	ignored map[string]int64
 }
 

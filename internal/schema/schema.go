@@ -17,6 +17,7 @@ import (
 // Type is what a column takes.
 type Type uint8
 
+// The types of columns.
 const (
 	Any    Type = iota // every value, each kept as it came
 	Bool               // true and false
@@ -229,7 +230,7 @@ func (c *Column) takes(value []byte, k feed.Kind) bool {
 	case Real, Number:
 		if k == feed.String {
 			number = value[1 : len(value)-1]
-			k, isNumber = feed.IsNumber(number)
+			_, isNumber = feed.IsNumber(number)
 		}
 		if !isNumber || c.Type == Number {
 			return isNumber

@@ -108,6 +108,7 @@ type Kept struct {
 // Class tells what may be done about an error.
 type Class int
 
+// The classes of errors.
 const (
 	Permanent Class = iota // nothing
 	Transient              // wait and try again

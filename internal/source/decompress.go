@@ -131,7 +131,7 @@ func (g *gzipReader) next() error {
 			return err
 		}
 		if c != 0 {
-			g.br.UnreadByte()
+			_ = g.br.UnreadByte() // the byte was read just now
 			break
 		}
 	}

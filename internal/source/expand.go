@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-const (
-	tcpScheme = "tcp://"
-	StdinName = "stdin" // no clash: the names of files are absolute
-)
+// StdinName is the name of stdin; the names of files are absolute.
+const StdinName = "stdin"
+
+const tcpScheme = "tcp://"
 
 // NotFoundError tells of a path that is not there, or of a glob without a match.
 type NotFoundError struct {

@@ -131,7 +131,7 @@ func (f *framer) begin() {
 	p, _ := f.src.Peek(skip)
 	f.head = extend(f.head, p)
 	f.off += int64(len(p))
-	f.src.Discard(len(p))
+	_, _ = f.src.Discard(len(p)) // p was peeked
 }
 
 // read reads once, and again only if nothing came.

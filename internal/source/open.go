@@ -42,7 +42,7 @@ func Open(ctx context.Context, spec string, o Options, from Position) (*Stream, 
 		err = ctx.Err()
 	}
 	if err != nil {
-		s.Close()
+		_ = s.Close()
 		return nil, err
 	}
 	return s, nil

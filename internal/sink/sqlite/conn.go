@@ -109,9 +109,6 @@ func (c *conn) fail(rc int32, doing string) error {
 // autocommit reports whether no transaction is open: some errors end one.
 func (c *conn) autocommit() bool { return lib.Xsqlite3_get_autocommit(c.tls, c.db) != 0 }
 
-// changes returns the rows that the last statement changed.
-func (c *conn) changes() int64 { return int64(lib.Xsqlite3_changes64(c.tls, c.db)) }
-
 // deferredKeys reports whether a deferred foreign key is violated at this point
 // of the transaction.
 func (c *conn) deferredKeys() bool {
@@ -273,7 +270,7 @@ func (s *stmt) null(col int) bool { return s.kind(col) == lib.SQLITE_NULL }
 func (s *stmt) kind(col int) int32 { return lib.Xsqlite3_column_type(s.c.tls, s.p, int32(col)) }
 
 func (s *stmt) int(col int) int64 {
-	return int64(lib.Xsqlite3_column_int64(s.c.tls, s.p, int32(col)))
+	return lib.Xsqlite3_column_int64(s.c.tls, s.p, int32(col))
 }
 
 func (s *stmt) real(col int) float64 { return lib.Xsqlite3_column_double(s.c.tls, s.p, int32(col)) }
