@@ -154,6 +154,8 @@ func classify(value []byte, k feed.Kind) class {
 				return smallInt
 			}
 			return bigInt
+		} else if string(value) != "-0" {
+			return numbers // past 64 bits a whole number stays whole: as text
 		}
 	}
 	if _, exact, ok := feed.ParseReal(value); ok && exact {

@@ -46,6 +46,8 @@ func convert(raw []byte, t schema.Type) value {
 		if number == feed.Int || t == schema.Int {
 			if n, ok := feed.ParseInt(text, number); ok {
 				return value{kind: lib.SQLITE_INTEGER, int: n}
+			} else if number == feed.Int && string(text) != "-0" {
+				break
 			}
 		}
 		// What no number of SQLite's holds to the last digit stays text.
