@@ -1,0 +1,266 @@
+package feed_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/big"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/weirsync/weir/internal/feed"
+)
+
+const flight = `{"pitr":"1795180486","type":"position","id":"SAS2004-1795180966-schedule-0373","lat":50.68949,"lon":-8.10804,"alt":37000,"gs":484,"heading":357,"gate_dest":"D24","terminal_dest":"3","route":"MERIT HFD PUT TUSKY DOGAL BEXET","reg":"N547WR","aircrafttype":"B738","orig":"SBGR","dest":"LEMD","diverted":false,"estimated_in":"1795185902"}`
+
+// adversarial are the lines that parsers disagree on.
+var adversarial = []string{
+	flight, `{}`, ` { } `, `{"a":1}`, "{\"a\":1}\r", `{"a":1,"a":2}`, `{"a":{"b":[1,{"c":null}]},"d":[]}`,
+	`{"a":"é😀\u00e9\ud83d\ude00\"\\\/\b\f\n\r\t"}`, `{"\u0061":"x"}`, `{"":1}`, `{"a":"\u0000"}`,
+	`{"a":-0}`, `{"a":-0.0}`, `{"a":1e400}`, `{"a":1E+2}`, `{"a":0.1e-7}`, `{"a":9223372036854775808}`,
+	`{"a":01}`, `{"a":+1}`, `{"a":.5}`, `{"a":1.}`, `{"a":1e}`, `{"a":-}`, `{"a":0x1}`, `{"a":NaN}`, `{"a":Infinity}`, `{"a":TRUE}`, `{"a":nul}`,
+	`{'a':1}`, `{a:1}`, `{"a":1,}`, `{,"a":1}`, `{"a" 1}`, `{"a":}`, `{"a":1 "b":2}`, `{"a":[1,]}`, `{"a":[,1]}`, `{"a":[1 2]}`, `{"a":{"b":1]}`, `{"a":[1}}`,
+	`{"a":1}{}`, `{"a":1} x`, `{"a":1}}`, `[1]`, `[]`, `"s"`, `1`, `null`, `true`, ``, ` `, `{`, `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":"`, `{"a":"\`, `{"a":"\u`, `{"a":"\u12`,
+	"{\"a\":\"\x01\"}", "{\"a\":\"\t\"}", "{\"a\":\"\x7f\"}", "{\"a\":\"\xff\"}", "{\"a\":\"\xc0\x80\"}", "{\"a\":\"\xed\xa0\x80\"}", "{\"a\":\"\xf5\x80\x80\x80\"}", "{\"a\xff\":1}", "{\"a\":1\xff}",
+	`{"a":"\ud800"}`, `{"a":"\udc00"}`, `{"a":"\ud800\ud800"}`, `{"a":"\ude00\ud83d"}`, `{"a":"\ud83dx"}`, `{"a":"\ud83d\n"}`, `{"a":"\x"}`, `{"a":"\u00g0"}`,
+	"\ufeff{}", `{"a":1}//c`, `/*c*/{}`, "{\"a\":\u00a01}", "{\"a\":1\x00}", `{"a":"` + strings.Repeat("x", 7) + `"}`, `{"a":"` + strings.Repeat("x", 8) + `é"}`, `{"a":"` + strings.Repeat("x", 9) + `\n"}`,
+}
+
+// FuzzScan holds the scanner against a strict parser: the same lines are taken,
+// with the same names, values and kinds.
+func FuzzScan(f *testing.F) {
+	for _, line := range adversarial {
+		f.Add([]byte(line))
+	}
+	f.Add([]byte(`{"a":` + strings.Repeat("[", 999) + strings.Repeat("]", 999) + `}`))
+	f.Add([]byte(`{"a":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		if bytes.IndexByte(line, '\n') >= 0 {
+			return // no line holds one
+		}
+		before := bytes.Clone(line)
+		var s feed.Scanner
+		fields, err := s.Scan(line)
+		if !bytes.Equal(before, line) {
+			t.Fatal("the line was changed")
+		}
+		want, wantErr := strict(line)
+		if err != nil {
+			var e *feed.Error
+			if !errors.As(err, &e) || e.Detail == "" {
+				t.Fatalf("%T %v", err, err)
+			}
+			if wantErr == nil && e.Reason != feed.TooLong && e.Reason != feed.TooDeep {
+				t.Fatalf("%q: %v; the strict parser takes it", line, err)
+			}
+			return
+		}
+		if wantErr != nil {
+			t.Fatalf("%q was taken; the strict parser says %v", line, wantErr)
+		}
+		if len(fields) != len(want) {
+			t.Fatalf("%q: %d fields, want %d", line, len(fields), len(want))
+		}
+		for i, f := range fields {
+			name := string(feed.AppendUnquoted(nil, f.Name))
+			if f.Escaped != bytes.Contains(f.Name, []byte(`\`)) || name != want[i].name {
+				t.Fatalf("%q: field %d is named %q (escaped %v), want %q", line, i, name, f.Escaped, want[i].name)
+			}
+			if string(f.Value) != want[i].raw || f.Kind != want[i].kind || feed.KindOf(f.Value) != want[i].kind {
+				t.Fatalf("%q: field %q is %s %q, want %s %q", line, name, f.Kind, f.Value, want[i].kind, want[i].raw)
+			}
+			if text := string(feed.AppendText(nil, f.Value, f.Kind)); text != want[i].text {
+				t.Fatalf("%q: field %q reads %q, want %q", line, name, text, want[i].text)
+			}
+		}
+	})
+}
+
+type member struct {
+	name, raw, text string
+	kind            feed.Kind
+}
+
+// strict reads one object with a parser of others.
+func strict(line []byte) ([]member, error) {
+	d := jsontext.NewDecoder(bytes.NewReader(line), jsontext.AllowDuplicateNames(true))
+	if tok, err := d.ReadToken(); err != nil {
+		return nil, err
+	} else if tok.Kind() != '{' {
+		return nil, errors.New("no object")
+	}
+	var members []member
+	for d.PeekKind() != '}' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		m := member{name: name.String()}
+		v, err := d.ReadValue()
+		if err != nil {
+			return nil, err
+		}
+		m.raw, m.text = string(v), string(v)
+		switch v.Kind() {
+		case 'n':
+			m.kind = feed.Null
+		case 't', 'f':
+			m.kind = feed.Bool
+		case '"':
+			m.kind = feed.String
+			text, err := jsontext.AppendUnquote(nil, v)
+			if err != nil {
+				return nil, err
+			}
+			m.text = string(text)
+		case '0':
+			m.kind = feed.Int
+			if strings.ContainsAny(m.raw, ".eE") {
+				m.kind = feed.Number
+			}
+		default:
+			m.kind = feed.JSON
+		}
+		members = append(members, m)
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return nil, err
+	}
+	if _, err := d.ReadToken(); err != io.EOF {
+		return nil, errors.New("trailing data")
+	}
+	return members, nil
+}
+
+func reason(t *testing.T, line string) feed.Reason {
+	t.Helper()
+	var s feed.Scanner
+	_, err := s.Scan([]byte(line))
+	var e *feed.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("%q was taken", line)
+	}
+	return e.Reason
+}
+
+func TestScan_SaysWhyAndWhere(t *testing.T) {
+	f := func(line string, want feed.Reason, words string) {
+		t.Helper()
+		var s feed.Scanner
+		_, err := s.Scan([]byte(line))
+		var e *feed.Error
+		if !errors.As(err, &e) || e.Reason != want || !strings.Contains(e.Detail, words) {
+			t.Errorf("%.50q: %v, want %s with %q", line, err, want, words)
+		}
+	}
+	f(`not json`, feed.NotJSON, "byte 1")
+	f(`{"a":01}`, feed.NotJSON, "byte 6")
+	f(`{"a":NaN}`, feed.NotJSON, "byte 5")
+	f(`{"a":1,}`, feed.NotJSON, "byte 7")
+	f(`{"a":1}{"a":2}`, feed.TrailingData, "byte 7")
+	f(`{"a":1} {"a":2}`, feed.TrailingData, "jq -c")
+	f(`[1]`, feed.NotObject, "an array")
+	f(`null`, feed.NotObject, "null")
+	f(`"x"`, feed.NotObject, "a string")
+	f(`12`, feed.NotObject, "a number")
+	f("{\"a\":\"x\xffy\"}", feed.InvalidUTF8, "byte 7")
+	f(`{"a":"\ud800"}`, feed.Surrogate, "byte 6")
+	f(`{"a":`+strings.Repeat("[", 1000), feed.TooDeep, "1000")
+	f(`{"a":`+strings.Repeat("[", 1e6), feed.TooDeep, "1000")
+	f(`{"a":`+strings.Repeat("1", 4097)+`}`, feed.TooLong, "4096")
+}
+
+// TestScan_EveryTornLineIsTruncated is what leaving a torn last line rests on.
+func TestScan_EveryTornLineIsTruncated(t *testing.T) {
+	for _, line := range []string{flight, `{"ä":"é😀\u00e9\ud83d\ude00\n","n":[-1.5e+3,{"x":true}],"z":null}`} {
+		for i := 1; i < len(line); i++ {
+			if r := reason(t, line[:i]); r != feed.Truncated {
+				t.Errorf("%q is %s", line[:i], r)
+			}
+		}
+	}
+}
+
+func TestParseInt_TakesWholeNumbersOf64Bits(t *testing.T) {
+	f := func(in string, want int64, ok bool) {
+		t.Helper()
+		k, _ := feed.IsNumber([]byte(in))
+		if n, got := feed.ParseInt([]byte(in), k); got != ok || ok && n != want {
+			t.Errorf("%s: %d, %v", in, n, got)
+		}
+	}
+	f("0", 0, true)
+	f("-0", 0, false)
+	f("7", 7, true)
+	f("-9223372036854775808", -1<<63, true)
+	f("9223372036854775807", 1<<63-1, true)
+	f("9223372036854775808", 0, false)
+	f("-9223372036854775809", 0, false)
+	f("99999999999999999999", 0, false)
+	f("1.0", 1, true)
+	f("1e3", 1000, true)
+	f("1.5", 0, false)
+	f("-0.0", 0, false)
+	f("9007199254740993.0", 0, false)
+}
+
+// TestParseReal_ExactMeansNoDigitIsLost compares with arithmetic that loses none.
+func TestParseReal_ExactMeansNoDigitIsLost(t *testing.T) {
+	for _, in := range []string{"0", "-0", "0.1", "1.50", "37.61894", "1e300", "1e-300", "5e-324", "4.9e-324", "123456789012345", "12345678901234567", "0.30000000000000004",
+		"0.300000000000000044", "9007199254740993", "1e22", "1e23", "100000000000000000000", "1.7976931348623157e308", "00", "2.2250738585072014e-308"} {
+		if _, ok := feed.IsNumber([]byte(in)); !ok {
+			continue
+		}
+		f, exact, ok := feed.ParseReal([]byte(in))
+		if !ok {
+			t.Errorf("%s is in range", in)
+		}
+		a, _ := new(big.Rat).SetString(in)
+		b, _ := new(big.Rat).SetString(strconv.FormatFloat(f, 'g', -1, 64))
+		if exact != (a.Cmp(b) == 0) {
+			t.Errorf("%s: exact is %v, the double prints as %v", in, exact, f)
+		}
+	}
+	for _, in := range []string{"1e400", "-1e400", "1e-400"} {
+		if _, _, ok := feed.ParseReal([]byte(in)); ok {
+			t.Errorf("%s is in range", in)
+		}
+	}
+}
+
+func TestText_ResolvesEscapesOnlyWhereThereAreSome(t *testing.T) {
+	f := func(raw, want string) {
+		t.Helper()
+		if got := string(feed.Text(nil, []byte(raw), feed.KindOf([]byte(raw)))); got != want || !utf8.ValidString(got) {
+			t.Errorf("%s reads %q, want %q", raw, got, want)
+		}
+	}
+	f(`"plain"`, "plain")
+	f(`""`, "")
+	f(`"\"\\\/\b\f\n\r\t"`, "\"\\/\b\f\n\r\t")
+	f(`"\u00e9\ud83d\ude00\u0000"`, "é😀\x00")
+	f(`12.50`, "12.50")
+	f(`{"a": 1}`, `{"a": 1}`)
+}
+
+func BenchmarkScan(b *testing.B) {
+	bench := func(name, line string) {
+		b.Run(name, func(b *testing.B) {
+			var s feed.Scanner
+			b.SetBytes(int64(len(line)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Scan([]byte(line)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	bench("flight", flight)
+	bench("unicode", `{"id":"Zürich 日本 😀","text":"`+strings.Repeat("é日\\n", 40)+`"}`)
+	bench("nested", `{"id":1,"way":[`+strings.Repeat(`{"lat":1.5,"lon":2},`, 15)+`{}]}`)
+}
