@@ -1,0 +1,252 @@
+package cli_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"database/sql"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/rogpeppe/go-internal/testscript"
+	_ "modernc.org/sqlite"
+
+	"github.com/weirsync/weir/internal/cli"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"weir": func() { os.Exit(cli.Main()) },
+	})
+}
+
+// TestScripts runs the command line as users do: each script in testdata/script
+// is a story with the real program in it. Beside testscript's own commands there
+// are
+//
+//	exits N weir …          run the program and demand its exit code
+//	sqlite DB SQL           run SQL; rows go to stdout, cells apart by |
+//	until DB SQL WANT       wait for the SQL's answer to be WANT
+//	compress gzip|zstd FILE write FILE.gz or FILE.zst
+//	bytes FILE TEXT…        append TEXT, with Go's escapes, to FILE
+//	repeat FILE N TEXT      append TEXT N times; %d in it is the number
+//	serve FILE              serve FILE once over TCP; its address is $FEED
+//	scrape FILE             fetch the metrics whose address FILE names; to stdout
+//	cut FILE N              keep the first N bytes
+//
+// and the condition [root], for what needs a file system of its own.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "../../testdata/script",
+		Setup: func(e *testscript.Env) error {
+			repo, err := os.Getwd()
+			e.Setenv("REPO", repo+"/../..")
+			e.Setenv("HOME", e.WorkDir)
+			return err
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "sqlite": sqlite, "until": until, "compress": compress, "bytes": appendBytes,
+			"repeat": repeat, "serve": serve, "scrape": scrape, "cut": cut,
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "root" {
+				return os.Geteuid() == 0, nil
+			}
+			return false, fmt.Errorf("there is no condition %q", cond)
+		},
+	})
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND…")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	if e := (*exec.ExitError)(nil); err != nil {
+		var ok bool
+		if e, ok = err.(*exec.ExitError); !ok {
+			ts.Fatalf("%v", err)
+		}
+		code = e.ExitCode()
+	}
+	if fmt.Sprint(code) != args[0] {
+		ts.Fatalf("exit code %d, want %s", code, args[0])
+	}
+}
+
+func open(ts *testscript.TestScript, path string) *sql.DB {
+	db, err := sql.Open("sqlite", "file:"+strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(ts.MkAbs(path))+"?_pragma=busy_timeout(5000)")
+	ts.Check(err)
+	return db
+}
+
+func ask(db *sql.DB, query string) (string, error) {
+	rows, err := db.Query(query)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	cols, err := rows.Columns()
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for rows.Next() {
+		cells, into := make([]any, len(cols)), make([]any, len(cols))
+		for i := range cells {
+			into[i] = &cells[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return "", err
+		}
+		for i, c := range cells {
+			if i > 0 {
+				b.WriteByte('|')
+			}
+			switch c := c.(type) {
+			case nil:
+				b.WriteString("NULL")
+			case []byte:
+				fmt.Fprintf(&b, "x'%x'", c)
+			case float64:
+				b.WriteString(strconv.FormatFloat(c, 'g', -1, 64))
+			default:
+				fmt.Fprint(&b, c)
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String(), rows.Err()
+}
+
+func sqlite(ts *testscript.TestScript, neg bool, args []string) {
+	db := open(ts, args[0])
+	defer db.Close()
+	out, err := ask(db, args[1])
+	if (err != nil) != neg {
+		ts.Fatalf("%s: %v", args[1], err)
+	}
+	_, err = io.WriteString(ts.Stdout(), out)
+	ts.Check(err)
+}
+
+func until(ts *testscript.TestScript, _ bool, args []string) {
+	var last string
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(ts.MkAbs(args[0])); err != nil {
+			continue
+		}
+		db := open(ts, args[0])
+		out, err := ask(db, args[1])
+		db.Close()
+		if last = strings.TrimSpace(out); err == nil && last == args[2] {
+			return
+		}
+	}
+	ts.Fatalf("%s is %q, not %q, after 20 s", args[1], last, args[2])
+}
+
+func compress(ts *testscript.TestScript, _ bool, args []string) {
+	data, err := os.ReadFile(ts.MkAbs(args[1]))
+	ts.Check(err)
+	var out bytes.Buffer
+	var w io.WriteCloser = gzip.NewWriter(&out)
+	ext := ".gz"
+	if args[0] == "zstd" {
+		ext = ".zst"
+		w, err = zstd.NewWriter(&out)
+		ts.Check(err)
+	}
+	_, err = w.Write(data)
+	ts.Check(err)
+	ts.Check(w.Close())
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]+ext), out.Bytes(), 0o644))
+}
+
+func appendTo(ts *testscript.TestScript, file string, data []byte) {
+	f, err := os.OpenFile(ts.MkAbs(file), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	ts.Check(err)
+	_, err = f.Write(data)
+	ts.Check(err)
+	ts.Check(f.Close())
+}
+
+func appendBytes(ts *testscript.TestScript, _ bool, args []string) {
+	for _, a := range args[1:] {
+		text, err := strconv.Unquote(`"` + strings.ReplaceAll(a, `"`, `\"`) + `"`)
+		ts.Check(err)
+		appendTo(ts, args[0], []byte(text))
+	}
+}
+
+func repeat(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	var b bytes.Buffer
+	for i := range n {
+		b.WriteString(strings.ReplaceAll(args[2], "%d", strconv.Itoa(i)))
+	}
+	text := strings.ReplaceAll(b.String(), `\n`, "\n")
+	appendTo(ts, args[0], []byte(text))
+}
+
+func serve(ts *testscript.TestScript, _ bool, args []string) {
+	data, err := os.ReadFile(ts.MkAbs(args[0]))
+	ts.Check(err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Setenv("FEED", "tcp://"+l.Addr().String())
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		if c, err := l.Accept(); err == nil {
+			_, _ = c.Write(data)
+			c.Close()
+		}
+	}()
+	ts.Defer(func() { l.Close(); <-done })
+}
+
+var metricsURL = regexp.MustCompile(`http://\S+/metrics`)
+
+func scrape(ts *testscript.TestScript, _ bool, args []string) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		log, err := os.ReadFile(ts.MkAbs(args[0]))
+		if err != nil || metricsURL.Find(log) == nil {
+			continue
+		}
+		base := strings.TrimSuffix(string(metricsURL.Find(log)), "/metrics")
+		for _, path := range append([]string{"/metrics"}, args[1:]...) {
+			res, err := http.Get(base + path)
+			ts.Check(err)
+			body, err := io.ReadAll(res.Body)
+			res.Body.Close()
+			ts.Check(err)
+			fmt.Fprintf(ts.Stdout(), "%s %d\n%s", path, res.StatusCode, body)
+		}
+		return
+	}
+	ts.Fatalf("%s names no address of metrics", args[0])
+}
+
+func cut(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.ParseInt(args[1], 10, 64)
+	ts.Check(err)
+	path := ts.MkAbs(args[0])
+	if n < 0 {
+		fi, err := os.Stat(path)
+		ts.Check(err)
+		n += fi.Size()
+	}
+	ts.Check(os.Truncate(path, n))
+}
