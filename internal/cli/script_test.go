@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -40,7 +42,10 @@ func TestMain(m *testing.M) {
 //	bytes FILE TEXT…        append TEXT, with Go's escapes, to FILE
 //	repeat FILE N TEXT      append TEXT N times; %d in it is the number
 //	serve FILE              serve FILE once over TCP; its address is $FEED
-//	scrape FILE             fetch the metrics whose address FILE names; to stdout
+//	start NAME weir …       run the program beside the script; its stderr goes to NAME.log
+//	signal NAME SIGNAL CODE send it a signal and demand its exit code
+//	hold FIFO FILE          write FILE into a FIFO, which stays open to the end
+//	scrape FILE PATH…       fetch the metrics whose address FILE names, and PATHs; to stdout
 //	cut FILE N              keep the first N bytes
 //
 // and the condition [root], for what needs a file system of its own.
@@ -55,7 +60,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "sqlite": sqlite, "until": until, "compress": compress, "bytes": appendBytes,
-			"repeat": repeat, "serve": serve, "scrape": scrape, "cut": cut,
+			"repeat": repeat, "serve": serve, "scrape": scrape, "cut": cut, "start": start, "signal": sendSignal, "hold": hold,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {
@@ -215,6 +220,50 @@ func serve(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	}()
 	ts.Defer(func() { l.Close(); <-done })
+}
+
+func start(ts *testscript.TestScript, _ bool, args []string) {
+	path, err := exec.LookPath(args[1])
+	ts.Check(err)
+	log, err := os.Create(ts.MkAbs(args[0] + ".log"))
+	ts.Check(err)
+	defer log.Close()
+	c := exec.Command(path, args[2:]...)
+	c.Dir, c.Stderr = ts.MkAbs("."), log
+	c.Env = append(os.Environ(), "HOME="+c.Dir)
+	ts.Check(c.Start())
+	running.Store(ts.MkAbs(args[0]), c)
+	ts.Defer(func() {
+		if c.ProcessState == nil {
+			_ = c.Process.Kill()
+			_ = c.Wait()
+		}
+	})
+}
+
+// running are the programs that start has started, by script and name.
+var running sync.Map
+
+func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
+	v, _ := running.Load(ts.MkAbs(args[0]))
+	c := v.(*exec.Cmd)
+	ts.Check(c.Process.Signal(map[string]os.Signal{"INT": os.Interrupt, "TERM": syscall.SIGTERM, "KILL": os.Kill}[args[1]]))
+	_ = c.Wait()
+	if code := fmt.Sprint(c.ProcessState.ExitCode()); code != args[2] {
+		log, _ := os.ReadFile(ts.MkAbs(args[0] + ".log"))
+		ts.Fatalf("%s ended with %s, want %s:\n%s", args[0], code, args[2], log)
+	}
+}
+
+func hold(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(syscall.Mkfifo(ts.MkAbs(args[0]), 0o600))
+	f, err := os.OpenFile(ts.MkAbs(args[0]), os.O_RDWR, 0)
+	ts.Check(err)
+	ts.Defer(func() { f.Close() })
+	data, err := os.ReadFile(ts.MkAbs(args[1]))
+	ts.Check(err)
+	_, err = f.Write(data)
+	ts.Check(err)
 }
 
 var metricsURL = regexp.MustCompile(`http://\S+/metrics`)

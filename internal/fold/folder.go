@@ -206,7 +206,7 @@ func (f *Folder) forget(fields, columns int) {
 // one that followed it last time, so that one comparison finds it.
 func (f *Folder) resolve(fields []feed.Field) error {
 	f.hits = f.hits[:0]
-	prev, columns := int32(0), len(f.table.Columns)
+	prev, fresh := int32(0), 0
 	for i := range fields {
 		name := fields[i].Name
 		h := f.next[prev]
@@ -218,8 +218,14 @@ func (f *Folder) resolve(fields []feed.Field) error {
 			var known bool
 			if h, known = f.byName[string(name)]; !known {
 				var err error
-				if h, err = f.discover(string(name), len(f.table.Columns)-columns); err != nil {
+				if h, err = f.discover(string(name)); err != nil {
 					return err
+				}
+				if c := f.fields[h].col; c < 0 || f.table.Columns[c].New {
+					fresh++
+				}
+				if fresh > f.opt.MaxColumns && f.opt.MaxColumns > 0 && f.opt.Columns == AddColumns {
+					return feed.Errorf(feed.BadColumn, "more than %d new fields in one line (--max-columns)", f.opt.MaxColumns)
 				}
 			}
 			f.next[prev] = h
@@ -231,7 +237,7 @@ func (f *Folder) resolve(fields []feed.Field) error {
 }
 
 // discover decides what becomes of a field that was not seen before.
-func (f *Folder) discover(name string, fresh int) (int32, error) {
+func (f *Folder) discover(name string) (int32, error) {
 	switch {
 	case name == "":
 		return 0, feed.Errorf(feed.BadName, "a field has an empty name")
@@ -263,8 +269,6 @@ func (f *Folder) discover(name string, fresh int) (int32, error) {
 		fd.col = int32(len(f.table.Columns))
 		f.table.Columns = append(f.table.Columns, schema.New(name, false))
 		f.added++
-	case fresh >= f.opt.MaxColumns:
-		return 0, feed.Errorf(feed.BadColumn, "more than %d new fields in one line (--max-columns)", f.opt.MaxColumns)
 	case !f.full:
 		f.full = true
 		f.opt.Warn("no more columns are added after %d (--max-columns); further fields, %q the first, are ignored", f.opt.MaxColumns, name)

@@ -33,6 +33,8 @@ type feeding struct {
 	pos  source.Position // after the last line that was folded
 	line int64           // lines read, the one at hand included
 	head opening
+
+	failed error // of reading
 }
 
 // work is a batch on its way to the sink.
@@ -61,7 +63,7 @@ func (f *feeding) sync(ctx context.Context) error {
 	})
 	err := g.Wait()
 	f.p.Buffer.Store(0)
-	return err
+	return errors.Join(f.failed, err)
 }
 
 // fill reads blocks and folds their lines until there are no more.
@@ -87,8 +89,10 @@ func (f *feeding) fill(reading, flushing context.Context) error {
 			}
 			return f.hand(flushing)
 		default:
-			// What was read before it went wrong is good.
-			return errors.Join(err, f.hand(flushing))
+			// What was read before it went wrong is good, and is written: so the
+			// error must not end the flusher.
+			f.failed = err
+			return f.hand(flushing)
 		}
 	}
 }
