@@ -221,7 +221,7 @@ func (f *Folder) resolve(fields []feed.Field) error {
 				if h, err = f.discover(string(name)); err != nil {
 					return err
 				}
-				if c := f.fields[h].col; c < 0 || f.table.Columns[c].New {
+				if fd := &f.fields[h]; fd.key < 0 && (fd.col < 0 || f.table.Columns[fd.col].New) {
 					fresh++
 				}
 				if fresh > f.opt.MaxColumns && f.opt.MaxColumns > 0 && f.opt.Columns == AddColumns {

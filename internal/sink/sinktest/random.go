@@ -1,0 +1,137 @@
+package sinktest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// SeedVariable names the environment variable that has the random tests run
+// with one seed alone.
+const SeedVariable = "WEIR_TEST_SEED"
+
+// Seeds runs f with n seeds, or with the one in [SeedVariable].
+func Seeds(t *testing.T, n uint64, f func(t *testing.T, rnd *rand.Rand)) {
+	first := uint64(1)
+	if s := os.Getenv(SeedVariable); s != "" {
+		var err error
+		if first, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+		n = 1
+	}
+	for seed := first; seed < first+n; seed++ {
+		t.Run(fmt.Sprintf("%s=%d", SeedVariable, seed), func(t *testing.T) { f(t, rand.New(rand.NewPCG(seed, 1))) })
+	}
+}
+
+// randomTests: random feeds in random batches, with answers that get lost and
+// runs that end, against the fold in its plainest form.
+var randomTests = []test{
+	{"EqualsThePlainFold", func(t *testing.T, db Database) {
+		Seeds(t, 20, func(t *testing.T, rnd *rand.Rand) {
+			lines, want := randomFeed(rnd, 50+rnd.IntN(400))
+			r := begin(t, db)
+			start, lost, ends := r.cp.Line, 0, 0
+			for rest := lines; len(rest) > 0; {
+				n := min(1+rnd.IntN(1+rnd.IntN(60)), len(rest))
+				r.fold(rest[:n]...)
+				rest = rest[n:]
+				f := r.seal()
+				switch rnd.IntN(6) {
+				case 0: // the commit did not happen, and is tried again
+					f.BeforeCommit = func([]fold.Reject, *sink.Checkpoint) error { return errStop }
+					if _, err := r.sink.Flush(t.Context(), f); err == nil {
+						t.Fatal("the flush ended well")
+					}
+					f.BeforeCommit = nil
+				case 1: // it happened, and is sent again
+					if _, err := r.sink.Flush(t.Context(), f); err != nil {
+						t.Fatal(err)
+					}
+					lost++
+				}
+				if _, err := r.send(f); err != nil {
+					t.Fatal(err)
+				}
+				if rnd.IntN(10) == 0 { // the run ends, the next one goes on
+					r.end()
+					r = begin(t, db)
+					rest = lines[r.cp.Line-start:]
+					ends++
+				}
+			}
+			if len(lines) > 200 && lost+ends == 0 {
+				t.Error("did not exercise: no answer was lost and no run ended")
+			}
+			expect(t, db, "SELECT id, text, whole, real, flag, late FROM t ORDER BY id", want...)
+			expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+			r.end()
+			db.Exec(t, "DROP TABLE t")
+		})
+	}},
+}
+
+// randomFeed makes messages, and the rows that they fold into.
+func randomFeed(rnd *rand.Rand, n int) (lines, rows []string) {
+	names := []string{"text", "whole", "real", "flag", "late"}
+	texts := []string{"", "a", "007", "1.50", " 7", "Zürich", "日本", "😀", "'", "null", "true", "-0", "1e5", "%s", `\N`, `\.`}
+	table := map[int][]string{}
+	ids := 1 + rnd.IntN(n/4)
+	for i := range n {
+		id := 1000 + rnd.IntN(ids)
+		var b strings.Builder
+		b.WriteString([]string{`{"id":%d`, `{"id":"%d"`, `{"\u0069d":%d`}[rnd.IntN(3)])
+		line := fmt.Sprintf(b.String(), id)
+		if i > 0 && rnd.IntN(8) == 0 {
+			delete(table, id)
+			lines = append(lines, line+`,"op":"delete"}`)
+			continue
+		}
+		row := table[id]
+		if row == nil {
+			row = []string{strconv.Itoa(id), "NULL", "NULL", "NULL", "NULL", "NULL"}
+			table[id] = row
+		}
+		for c, name := range names {
+			if i > 0 && rnd.IntN(2) == 0 || name == "late" && i < n/2 {
+				continue
+			}
+			var value, shown string
+			switch k := rnd.IntN(10); {
+			case k == 0 && i > 0:
+				value, shown = "null", "NULL"
+			case name == "whole":
+				value = strconv.Itoa(rnd.IntN(3) - 1)
+				shown = value
+			case name == "real":
+				value = fmt.Sprintf("%d.25", rnd.IntN(3))
+				shown = value
+			case name == "flag":
+				value = strconv.FormatBool(rnd.IntN(2) == 0)
+				shown = value
+			default:
+				shown = texts[rnd.IntN(len(texts))]
+				value = `"` + strings.ReplaceAll(shown, `\`, `\\`) + `"`
+			}
+			line += fmt.Sprintf(`,%q:%s`, name, value)
+			row[c+1] = shown
+		}
+		lines = append(lines, line+"}")
+	}
+	// One message more, so that every column is there.
+	lines = append(lines, `{"id":999,"text":"end","whole":1,"real":0.5,"flag":true,"late":"end"}`)
+	rows = append(rows, "999|end|1|0.5|true|end")
+	for id := 1000; id < 1000+ids; id++ {
+		if row := table[id]; row != nil {
+			rows = append(rows, strings.Join(row, "|"))
+		}
+	}
+	return lines, rows
+}

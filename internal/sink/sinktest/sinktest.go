@@ -1,0 +1,226 @@
+// Package sinktest is the suite that every driver must pass. It drives a driver
+// through [sink.Sink] alone, with batches that the real fold made of JSON lines,
+// and looks at the database only as another program would: by SQL.
+package sinktest
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// A Harness makes databases for the suite.
+type Harness struct {
+	// New makes an empty database, which goes with the test.
+	New func(t *testing.T) Database
+}
+
+// A Database is one database, seen from outside and by way of its driver.
+type Database interface {
+	// Open opens the database with the driver, as a further run of weir does.
+	// The test closes what it opens; a close more does no harm.
+	Open(t *testing.T) sink.Sink
+	// Exec runs one statement of SQL.
+	Exec(t *testing.T, sql string)
+	// Query returns the rows of a query; each cell is nil, an int64, a float64,
+	// a bool or a string.
+	Query(t *testing.T, sql string) [][]any
+	// Logged returns the bytes that the database has written to its log since
+	// the last call.
+	Logged(t *testing.T) int64
+}
+
+// Run has a driver pass the suite. The SQL of the suite is what all databases
+// understand.
+func Run(t *testing.T, h Harness) {
+	for _, group := range []struct {
+		name  string
+		tests []test
+	}{
+		{"Fold", foldTests},
+		{"Columns", columnTests},
+		{"Table", tableTests},
+		{"Refused", refusedTests},
+		{"Transaction", transactionTests},
+		{"Fence", fenceTests},
+		{"Claim", claimTests},
+		{"Unchanged", unchangedTests},
+		{"Random", randomTests},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			for _, test := range group.tests {
+				t.Run(test.name, func(t *testing.T) { test.run(t, h.New(t)) })
+			}
+		})
+	}
+}
+
+type test struct {
+	name string
+	run  func(t *testing.T, db Database)
+}
+
+// The table, job and source of the suite's runs.
+const (
+	table = "t"
+	job   = "feed.jsonl > t"
+	from  = "feed.jsonl"
+)
+
+// run is one run of weir, in as few lines as show what the pipeline does.
+type run struct {
+	t      *testing.T
+	sink   sink.Sink
+	id     string
+	job    string
+	cp     sink.Checkpoint
+	folder *fold.Folder
+	batch  fold.Batch
+	keep   bool // rejects go to weir_rejects
+}
+
+var runs int // names runs; the tests of a package run one after the other
+
+// begin opens the database, claims the job and reads the table. Options are
+// those of a feed whose key is id and whose messages delete by op=delete.
+func begin(t *testing.T, db Database, change ...func(*fold.Options)) *run {
+	t.Helper()
+	r, err := tryBegin(t, db, change...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func tryBegin(t *testing.T, db Database, change ...func(*fold.Options)) (*run, error) {
+	t.Helper()
+	runs++
+	r := &run{t: t, sink: db.Open(t), id: fmt.Sprintf("run-%d", runs), job: job, keep: true}
+	t.Cleanup(r.end)
+	var err error
+	if r.cp, err = r.sink.Claim(t.Context(), job, from); err != nil {
+		return r, err
+	}
+	return r, r.read(change...)
+}
+
+// read reads the table and starts a fold for it.
+func (r *run) read(change ...func(*fold.Options)) error {
+	o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500, Warn: r.t.Logf}
+	for _, c := range change {
+		c(&o)
+	}
+	t, err := r.sink.Table(r.t.Context(), table, o.Key)
+	if err != nil {
+		return err
+	}
+	if o.Columns == "" {
+		o.Columns = fold.IgnoreColumns
+		if t.Made || !t.Exists {
+			o.Columns = fold.AddColumns
+		}
+	}
+	r.folder = fold.NewFolder(t, o)
+	return nil
+}
+
+// key names the fields of the key.
+func key(fields ...string) func(*fold.Options) {
+	return func(o *fold.Options) { o.Key = fields }
+}
+
+// fold folds lines into the batch at hand, and rejects those that are no
+// messages.
+func (r *run) fold(lines ...string) {
+	r.t.Helper()
+	for _, line := range lines {
+		at := fold.Place{Line: r.cp.Line + 1, Offset: r.cp.Offset}
+		err := r.folder.Fold(&r.batch, []byte(line), at)
+		var bad *feed.Error
+		if errors.As(err, &bad) {
+			r.batch.Reject(at, bad, []byte(line))
+		} else if err != nil {
+			r.t.Fatal(err)
+		}
+		r.cp.Line++
+		r.cp.Offset += int64(len(line)) + 1
+	}
+}
+
+// seal makes a flush of the batch at hand.
+func (r *run) seal() *sink.Flush {
+	r.folder.Seal(&r.batch)
+	r.cp.Seq++
+	return &sink.Flush{Batch: &r.batch, Job: r.job, Source: from, Checkpoint: r.cp, Run: r.id, KeepRejects: r.keep}
+}
+
+// flush writes the lines in one transaction of their own.
+func (r *run) flush(lines ...string) sink.Result {
+	r.t.Helper()
+	res, err := r.tryFlush(lines...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return res
+}
+
+func (r *run) tryFlush(lines ...string) (sink.Result, error) {
+	r.t.Helper()
+	r.fold(lines...)
+	return r.send(r.seal())
+}
+
+// send writes a flush and empties the batch.
+func (r *run) send(f *sink.Flush) (sink.Result, error) {
+	defer r.batch.Reset()
+	return r.sink.Flush(r.t.Context(), f)
+}
+
+// end closes the run; it may be called again.
+func (r *run) end() {
+	if err := r.sink.Close(); err != nil {
+		r.t.Errorf("closing: %v", err)
+	}
+}
+
+// expect compares the rows of a query with lines as psql -At prints them: cells
+// divided by |, NULL where there is none.
+func expect(t *testing.T, db Database, query string, want ...string) {
+	t.Helper()
+	var got []string
+	for _, row := range db.Query(t, query) {
+		cells := make([]string, len(row))
+		for i, v := range row {
+			cells[i] = show(v)
+		}
+		got = append(got, strings.Join(cells, "|"))
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("%s\n got:\n  %s\n want:\n  %s", query, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+func show(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "NULL"
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	}
+	return fmt.Sprint(v)
+}
+
+// counts compares what a flush says it did.
+func counts(t *testing.T, res sink.Result, inserted, updated, unchanged, deleted int64) {
+	t.Helper()
+	if res.Inserted != inserted || res.Updated != updated || res.Unchanged != unchanged || res.Deleted != deleted {
+		t.Errorf("the flush counts %d inserted, %d updated, %d unchanged, %d deleted; want %d, %d, %d, %d",
+			res.Inserted, res.Updated, res.Unchanged, res.Deleted, inserted, updated, unchanged, deleted)
+	}
+}
