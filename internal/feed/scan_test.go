@@ -251,10 +251,11 @@ func BenchmarkScan(b *testing.B) {
 	bench := func(name, line string) {
 		b.Run(name, func(b *testing.B) {
 			var s feed.Scanner
-			b.SetBytes(int64(len(line)))
+			l := []byte(line)
+			b.SetBytes(int64(len(l)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := s.Scan([]byte(line)); err != nil {
+				if _, err := s.Scan(l); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -126,12 +126,11 @@ func randomFeed(rnd *rand.Rand, n int) (lines, rows []string) {
 		lines = append(lines, line+"}")
 	}
 	// One message more, so that every column is there.
-	lines = append(lines, `{"id":999,"text":"end","whole":1,"real":0.5,"flag":true,"late":"end"}`)
-	rows = append(rows, "999|end|1|0.5|true|end")
+	lines = append(lines, `{"id":9999,"text":"end","whole":1,"real":0.5,"flag":true,"late":"end"}`)
 	for id := 1000; id < 1000+ids; id++ {
 		if row := table[id]; row != nil {
 			rows = append(rows, strings.Join(row, "|"))
 		}
 	}
-	return lines, rows
+	return lines, append(rows, "9999|end|1|0.5|true|end")
 }

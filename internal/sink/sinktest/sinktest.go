@@ -98,12 +98,17 @@ func begin(t *testing.T, db Database, change ...func(*fold.Options)) *run {
 	return r
 }
 
-func tryBegin(t *testing.T, db Database, change ...func(*fold.Options)) (*run, error) {
+// tryBegin is begin where a fault is expected, after which the run is over.
+func tryBegin(t *testing.T, db Database, change ...func(*fold.Options)) (_ *run, err error) {
 	t.Helper()
 	runs++
 	r := &run{t: t, sink: db.Open(t), id: fmt.Sprintf("run-%d", runs), job: job, keep: true}
 	t.Cleanup(r.end)
-	var err error
+	defer func() {
+		if err != nil {
+			r.end()
+		}
+	}()
 	if r.cp, err = r.sink.Claim(t.Context(), job, from); err != nil {
 		return r, err
 	}

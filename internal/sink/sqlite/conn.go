@@ -16,7 +16,8 @@ import (
 type conn struct {
 	tls   *libc.TLS
 	db    uintptr
-	stmts map[string]*stmt // by SQL, for statements used again
+	stmts map[string]*stmt // by SQL; see prepare
+	many  map[string]*stmt // see prepareOne
 }
 
 // stmt is a prepared statement. What is bound must stay unchanged until the
@@ -47,7 +48,7 @@ const slot = 8 // bytes; what libc lays an argument or a pointer out in
 
 // open opens the file at path, which is taken to the letter. flags are SQLite's.
 func openConn(path string, flags int32) (*conn, error) {
-	c := &conn{tls: libc.NewTLS(), stmts: map[string]*stmt{}}
+	c := &conn{tls: libc.NewTLS(), stmts: map[string]*stmt{}, many: map[string]*stmt{}}
 	name, err := libc.CString(path)
 	if err != nil {
 		return nil, err
@@ -85,14 +86,16 @@ func (c *conn) close() {
 	if c.tls == nil {
 		return
 	}
-	for _, s := range c.stmts {
-		s.finalize()
+	for _, set := range []map[string]*stmt{c.stmts, c.many} {
+		for _, s := range set {
+			s.finalize()
+		}
 	}
 	if c.db != 0 {
 		lib.Xsqlite3_close_v2(c.tls, c.db)
 	}
 	c.tls.Close()
-	c.tls, c.db, c.stmts = nil, 0, nil
+	c.tls, c.db, c.stmts, c.many = nil, 0, nil, nil
 }
 
 func (c *conn) fail(rc int32, doing string) error {
@@ -132,13 +135,28 @@ func (c *conn) prepareNew(sql string) (*stmt, error) {
 	return &stmt{c, *(*uintptr)(pointer(out))}, nil
 }
 
-// maxStmts bounds the statements that are kept: each takes some kilobytes, and a
-// feed can name its columns in very many combinations.
+// maxStmts bounds each of the two sets of statements that are kept: one takes
+// some kilobytes, and a feed can name its columns in very many combinations.
 const maxStmts = 200
 
-// prepare returns the statement for sql, prepared once.
-func (c *conn) prepare(sql string) (*stmt, error) {
-	if s, ok := c.stmts[sql]; ok {
+// prepare returns the statement for sql, prepared once. It stays until tidy.
+func (c *conn) prepare(sql string) (*stmt, error) { return c.cached(c.stmts, sql) }
+
+// prepareOne is prepare for a statement of many like it: it stays only until the
+// next one is prepared.
+func (c *conn) prepareOne(sql string) (*stmt, error) {
+	if _, ok := c.many[sql]; !ok && len(c.many) >= maxStmts {
+		for old, s := range c.many { // any one
+			s.finalize()
+			delete(c.many, old)
+			break
+		}
+	}
+	return c.cached(c.many, sql)
+}
+
+func (c *conn) cached(in map[string]*stmt, sql string) (*stmt, error) {
+	if s, ok := in[sql]; ok {
 		return s, nil
 	}
 	s, err := c.prepareNew(sql)
@@ -146,15 +164,20 @@ func (c *conn) prepare(sql string) (*stmt, error) {
 		err.(*Error).Doing = "preparing a statement" // so that no row is blamed
 		return nil, err
 	}
-	if len(c.stmts) >= maxStmts {
-		for old, s := range c.stmts {
-			s.finalize()
-			delete(c.stmts, old)
-			break
-		}
-	}
-	c.stmts[sql] = s
+	in[sql] = s
 	return s, nil
+}
+
+// tidy lets the statements go when they have become many, as where a table grew
+// by a column often.
+func (c *conn) tidy() {
+	if len(c.stmts) < maxStmts {
+		return
+	}
+	for _, s := range c.stmts {
+		s.finalize()
+	}
+	clear(c.stmts)
 }
 
 // do runs a statement that is used again and has neither arguments nor rows.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	lib "modernc.org/sqlite/lib"
@@ -29,9 +30,12 @@ type writer struct {
 	cols  []int32 // of the table's columns, by those of the batch; -1: none
 	names []string
 	sel   *stmt
+	del   *stmt
+	ins   *stmt   // of all columns, unless exact
+	upd   *stmt   // the same
 	vals  []value // of the row at hand, by the batch's columns; kind 0: not named
-	set   []int   // the columns that a statement names
-	sql   strings.Builder
+	all   []int   // the columns that upd sets
+	set   []int   // the columns that a statement for the row at hand names
 }
 
 // batch writes the rows, in the order of their keys. Rows that the database
@@ -108,8 +112,27 @@ func (w *writer) prepare() error {
 			list[i] = w.names[i]
 		}
 	}
+	w.c.tidy()
 	var err error
-	w.sel, err = w.c.prepare("SELECT " + strings.Join(list, ", ") + " FROM " + quote(w.table.Name) + w.where(0))
+	if w.sel, err = w.c.prepare("SELECT " + strings.Join(list, ", ") + " FROM " + quote(w.table.Name) + w.where(0)); err != nil {
+		return err
+	}
+	if w.del, err = w.c.prepare("DELETE FROM " + quote(w.table.Name) + w.where(0)); err != nil || w.exact {
+		return err
+	}
+	for i := range w.vals {
+		if w.writable(i) {
+			w.set = append(w.set, i)
+		}
+	}
+	if w.ins, err = w.c.prepare(w.insertSQL(w.set)); err != nil {
+		return err
+	}
+	w.set = slices.DeleteFunc(w.set, func(i int) bool { return t.Columns[i].Key })
+	w.all = w.set
+	if w.set = nil; len(w.all) > 0 {
+		w.upd, err = w.c.prepare(w.updateSQL(w.all))
+	}
 	return err
 }
 
@@ -120,7 +143,7 @@ func (w *writer) where(n int) string {
 		b.WriteString([]string{" WHERE ", " AND "}[min(i, 1)])
 		b.WriteString(w.names[k])
 		b.WriteString(" = ?")
-		writeInt(&b, n+i+1)
+		b.WriteString(strconv.Itoa(n + i + 1))
 	}
 	return b.String()
 }
@@ -245,82 +268,66 @@ func (w *writer) replaced() bool {
 
 func (w *writer) delete() error {
 	w.sel.reset()
-	s, err := w.c.prepare("DELETE FROM " + quote(w.table.Name) + w.where(0))
-	if err != nil {
-		return err
-	}
 	for i, k := range w.b.Table.Key {
-		if err := s.bindValue(i+1, &w.vals[k]); err != nil {
+		if err := w.del.bindValue(i+1, &w.vals[k]); err != nil {
 			return err
 		}
 	}
-	return s.run()
+	return w.del.run()
 }
 
 // writable reports whether column i of the batch is one that the table takes.
 func (w *writer) writable(i int) bool { return w.names[i] != "" }
 
-func (w *writer) insert() error {
+func (w *writer) insert() (err error) {
 	w.sel.reset()
+	s := w.ins
 	w.set = w.set[:0]
 	for i := range w.vals {
 		if w.writable(i) && (w.vals[i].kind != 0 || !w.exact) {
 			w.set = append(w.set, i)
 		}
 	}
-	w.sql.Reset()
-	w.sql.WriteString("INSERT INTO ")
-	w.sql.WriteString(quote(w.table.Name))
-	for n, i := range w.set {
-		w.sql.WriteString([]string{" (", ", "}[min(n, 1)])
-		w.sql.WriteString(w.names[i])
-	}
-	w.sql.WriteString(") VALUES (?")
-	for range len(w.set) - 1 {
-		w.sql.WriteString(", ?")
-	}
-	w.sql.WriteByte(')')
-	s, err := w.c.prepare(w.sql.String())
-	if err != nil {
-		return err
-	}
-	for n, i := range w.set {
-		v := w.vals[i]
-		if v.kind == 0 {
-			v.kind = lib.SQLITE_NULL
+	if w.exact {
+		if s, err = w.c.prepareOne(w.insertSQL(w.set)); err != nil {
+			return err
 		}
-		if err := s.bindValue(n+1, &v); err != nil {
+	}
+	for n, i := range w.set {
+		v := &w.vals[i]
+		if v.kind == 0 {
+			v = &null
+		}
+		if err := s.bindValue(n+1, v); err != nil {
 			return err
 		}
 	}
 	return s.run()
 }
 
+var null = value{kind: lib.SQLITE_NULL}
+
+func (w *writer) insertSQL(set []int) string {
+	var b strings.Builder
+	b.WriteString("INSERT INTO " + quote(w.table.Name))
+	for n, i := range set {
+		b.WriteString([]string{" (", ", "}[min(n, 1)])
+		b.WriteString(w.names[i])
+	}
+	b.WriteString(") VALUES (?" + strings.Repeat(", ?", len(set)-1) + ")")
+	return b.String()
+}
+
 // update sets the columns that differ; see exact.
-func (w *writer) update() error {
-	if !w.exact {
-		w.set = w.set[:0]
-		for i := range w.vals {
-			if w.writable(i) && !w.b.Table.Columns[i].Key {
-				w.set = append(w.set, i)
-			}
+func (w *writer) update() (err error) {
+	s, set := w.upd, w.all
+	if w.exact {
+		set = w.set
+		if s, err = w.c.prepareOne(w.updateSQL(set)); err != nil {
+			return err
 		}
 	}
-	w.sql.Reset()
-	w.sql.WriteString("UPDATE ")
-	w.sql.WriteString(quote(w.table.Name))
-	for n, i := range w.set {
-		w.sql.WriteString([]string{" SET ", ", "}[min(n, 1)])
-		w.sql.WriteString(w.names[i])
-		w.sql.WriteString(" = ?")
-		writeInt(&w.sql, n+1)
-	}
-	w.sql.WriteString(w.where(len(w.set)))
-	s, err := w.c.prepare(w.sql.String())
-	if err != nil {
-		return err
-	}
-	for n, i := range w.set {
+	for n, i := range set {
 		if v := &w.vals[i]; v.kind == 0 || w.b.FillOnly && !w.sel.null(i) {
 			err = s.bindFrom(n+1, w.sel, i)
 		} else {
@@ -331,7 +338,7 @@ func (w *writer) update() error {
 		}
 	}
 	for i, k := range w.b.Table.Key {
-		if err := s.bindValue(len(w.set)+i+1, &w.vals[k]); err != nil {
+		if err := s.bindValue(len(set)+i+1, &w.vals[k]); err != nil {
 			return err
 		}
 	}
@@ -339,15 +346,13 @@ func (w *writer) update() error {
 	return s.run()
 }
 
-func writeInt(b *strings.Builder, n int) {
-	var buf [8]byte
-	i := len(buf)
-	for {
-		i--
-		buf[i] = byte('0' + n%10)
-		if n /= 10; n == 0 {
-			break
-		}
+func (w *writer) updateSQL(set []int) string {
+	var b strings.Builder
+	b.WriteString("UPDATE " + quote(w.table.Name))
+	for n, i := range set {
+		b.WriteString([]string{" SET ", ", "}[min(n, 1)])
+		b.WriteString(w.names[i])
+		b.WriteString(" = ?" + strconv.Itoa(n+1))
 	}
-	b.Write(buf[i:])
+	return b.String() + w.where(len(set))
 }

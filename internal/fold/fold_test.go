@@ -1,0 +1,195 @@
+package fold_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weirsync/weir/internal/bench"
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+func newFolder(t testing.TB, change func(*fold.Options)) *fold.Folder {
+	o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Columns: fold.AddColumns, MaxColumns: 500, Warn: t.Logf}
+	if change != nil {
+		change(&o)
+	}
+	return fold.NewFolder(schema.Table{Name: "t", FoldCase: true, Untyped: true}, o)
+}
+
+// rows folds lines and returns the batch's rows as text, in the order of keys.
+func rows(t testing.TB, f *fold.Folder, b *fold.Batch, lines ...string) string {
+	t.Helper()
+	for i, l := range lines {
+		if err := f.Fold(b, []byte(l), fold.Place{Line: int64(i + 1)}); err != nil {
+			t.Fatalf("%s: %v", l, err)
+		}
+	}
+	f.Seal(b)
+	return dump(b)
+}
+
+func dump(b *fold.Batch) string {
+	var out strings.Builder
+	for _, r := range b.Sorted() {
+		fmt.Fprintf(&out, "%q", r.Key)
+		if r.Replaces {
+			out.WriteString(" replaces")
+		}
+		if r.Deleted {
+			out.WriteString(" deleted")
+		}
+		for i, c := range b.Table.Columns {
+			if v := b.Value(r, i); v != nil && !c.Key {
+				fmt.Fprintf(&out, " %s=%s", c.Name, v)
+			}
+		}
+		out.WriteByte('\n')
+	}
+	return out.String()
+}
+
+func TestFold_MergesByKey(t *testing.T) {
+	f := func(change func(*fold.Options), want string, lines ...string) {
+		t.Helper()
+		if got := rows(t, newFolder(t, change), &fold.Batch{}, lines...); got != want {
+			t.Errorf("%q\ngive\n%swant\n%s", lines, got, want)
+		}
+	}
+	f(nil, "\"x\" a=2 b=1\n", `{"id":"x","a":1,"b":1}`, `{"id":"\u0078","a":2}`)
+	f(nil, "\"1\" a=1 b=null\n", `{"id":1,"a":1}`, `{"id":"1","b":null}`)
+	f(nil, "\"x\" a=2\n", `{"id":"y","a":1,"id":"x","a":2}`)
+	f(nil, "\"x\" replaces b=2\n", `{"id":"x","a":1}`, `{"id":"x","op":"delete","a":5}`, `{"id":"x","b":2}`)
+	f(nil, "\"x\" replaces deleted\n", `{"id":"x","a":1}`, `{"id":"x","op":"delete"}`)
+	f(func(o *fold.Options) { o.KeepNull = true }, "\"x\" a=1\n", `{"id":"x","a":1}`, `{"id":"x","a":null,"b":null}`)
+	f(func(o *fold.Options) { o.FillOnly = true }, "\"x\" a=1 b=2\n", `{"id":"x","a":1,"b":null}`, `{"id":"x","a":3,"b":2}`)
+	f(func(o *fold.Options) { o.Key = []string{"a", "b"} }, "\"1\\x00\\x01\\x00\\x0023\\x00\\x02\\x00\\x00\" n=2\n\"12\\x00\\x02\\x00\\x003\\x00\\x01\\x00\\x00\" n=1\n", `{"a":"12","b":"3","n":1}`, `{"a":"1","b":"23","n":2}`)
+}
+
+// TestFold_RejectedLineLeavesNoTrace folds lines that bring new columns and are no
+// messages.
+func TestFold_RejectedLineLeavesNoTrace(t *testing.T) {
+	f, b := newFolder(t, nil), &fold.Batch{}
+	rows(t, f, b, `{"id":"x","a":1}`)
+	for _, l := range []string{`{"new":1}`, `{"new":1,"id":null}`, `{"id":"x","new":1,"":2}`, `{"id":"x","new":1,"n\u0000":2}`} {
+		var bad *feed.Error
+		if err := f.Fold(b, []byte(l), fold.Place{}); !errors.As(err, &bad) {
+			t.Errorf("%s: %v", l, err)
+		}
+	}
+	if err := f.Fold(b, []byte(`{"id":"x","op":"delete","why":1}`), fold.Place{}); err != nil {
+		t.Error(err)
+	}
+	if n := len(f.Table().Columns); n != 2 {
+		t.Errorf("%d columns: %+v", n, f.Table().Columns)
+	}
+	if got := rows(t, f, b, `{"a":2,"id":"x","new":3}`); got != "\"x\" replaces a=2 new=3\n" {
+		t.Error(got)
+	}
+}
+
+// TestFold_NamesThatAreOneColumn ends the run.
+func TestFold_NamesThatAreOneColumn(t *testing.T) {
+	f, b := newFolder(t, nil), &fold.Batch{}
+	rows(t, f, b, `{"id":"x","alt":1}`)
+	var names *fold.NamesError
+	if err := f.Fold(b, []byte(`{"id":"x","Alt":1}`), fold.Place{}); !errors.As(err, &names) || names.First != "alt" || names.Second != "Alt" {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestBatch_ValuesOfAllSizes overwrites values by longer and shorter ones, past the
+// size of the arena's chunks, and uses the batch again.
+func TestBatch_ValuesOfAllSizes(t *testing.T) {
+	f, b := newFolder(t, nil), &fold.Batch{}
+	for round := range 3 {
+		want := map[string]string{}
+		for i, n := range []int{0, 5, 3 << 20, 1, 1 << 20, 100, 1<<20 - 12, 7, 300 << 10, 300 << 10, 300 << 10, 300 << 10, 2 << 20} {
+			id := fmt.Sprint(i % 3)
+			v := strings.Repeat(string(rune('a'+i)), n+round)
+			want[id] = fmt.Sprintf("%q", v)
+			if err := f.Fold(b, fmt.Appendf(nil, `{"id":%q,"v":%q}`, id, v), fold.Place{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.Seal(b)
+		for _, r := range b.Sorted() {
+			if got := b.Value(r, 1); string(got) != want[string(r.Key)] {
+				t.Errorf("round %d row %s: %d bytes, want %d", round, r.Key, len(got), len(want[string(r.Key)]))
+			}
+		}
+		b.Reset()
+		if b.Rows() != 0 || !b.Empty() {
+			t.Error("a batch that was reset has rows")
+		}
+	}
+}
+
+// TestBatch_SinglesAreTheMessagesOfARow takes a judged batch apart again.
+func TestBatch_SinglesAreTheMessagesOfARow(t *testing.T) {
+	table := schema.Table{Name: "t", Exists: true, Judged: true, Key: []int{0}, Columns: []schema.Column{
+		{Name: "id", Type: schema.Text, Key: true}, {Name: "a", Type: schema.Any}, {Name: "b", Type: schema.Any}}}
+	f := fold.NewFolder(table, fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Warn: t.Logf})
+	b := &fold.Batch{}
+	rows(t, f, b, `{"id":"x","a":1}`, `{"id":"y","a":2}`, `{"id":"x","b":3}`)
+	var got []string
+	for s := range b.Singles(b.Sorted()[:1]) {
+		got = append(got, fmt.Sprintf("%d %s %s %s %s", s.Line, s.Text, s.Row.Key, b.Value(&s.Row, 1), b.Value(&s.Row, 2)))
+	}
+	if want := "[1 {\"id\":\"x\",\"a\":1} x 1  3 {\"id\":\"x\",\"b\":3} x  3]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+}
+
+// flights are the lines of the shipped feed.
+func flights(tb testing.TB) [][]byte {
+	var buf bytes.Buffer
+	if err := bench.Flights(&buf, bench.ShippedFlights, bench.ShippedSeed); err != nil {
+		tb.Fatal(err)
+	}
+	return bytes.Split(bytes.TrimSpace(buf.Bytes()), []byte("\n"))
+}
+
+func TestFold_KnownRowAllocatesNothing(t *testing.T) {
+	lines := flights(t)
+	f, b := newFolder(t, nil), &fold.Batch{}
+	all := func() {
+		for _, l := range lines {
+			if err := f.Fold(b, l, fold.Place{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	all()
+	all() // values have found their room
+	if n := testing.AllocsPerRun(3, all); n > float64(len(lines))/1000 {
+		t.Errorf("%v allocations for %d messages", n, len(lines))
+	}
+}
+
+// BenchmarkFold scans and folds the shipped feed into rows that the batch has.
+func BenchmarkFold(b *testing.B) {
+	lines := flights(b)
+	f, batch := newFolder(b, nil), &fold.Batch{}
+	for _, l := range lines {
+		if err := f.Fold(batch, l, fold.Place{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	bytes := 0
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		l := lines[i%len(lines)]
+		if err := f.Fold(batch, l, fold.Place{}); err != nil {
+			b.Fatal(err)
+		}
+		bytes += len(l)
+		i++
+	}
+	b.SetBytes(int64(bytes / max(i, 1)))
+}

@@ -1,0 +1,255 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	driver "modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sqlite"
+)
+
+// steps is the run of a feed whose state is easy to tell from outside: batch k
+// sets n to k in every row and rejects one line, so that at any time
+//
+//	min(n) = max(n) = flushes of the job = lines rejected.
+type steps struct {
+	sink   sink.Sink
+	folder *fold.Folder
+	batch  fold.Batch
+	cp     sink.Checkpoint
+	rows   int
+	run    string
+	before func() error // called before each commit
+}
+
+const stepsJob = "steps"
+
+func newSteps(ctx context.Context, s sink.Sink, rows int) (*steps, error) {
+	st := &steps{sink: s, rows: rows, run: fmt.Sprintf("run-%d-%d", os.Getpid(), time.Now().UnixNano())}
+	var err error
+	if st.cp, err = s.Claim(ctx, stepsJob, "steps.jsonl"); err != nil {
+		return nil, err
+	}
+	t, err := s.Table(ctx, "t", []string{"id"})
+	if err != nil {
+		return nil, err
+	}
+	st.folder = fold.NewFolder(t, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Warn: func(string, ...any) {}})
+	return st, nil
+}
+
+// next writes the next batch.
+func (s *steps) next(ctx context.Context) (sink.Result, error) {
+	s.cp.Seq++
+	for id := range s.rows {
+		line := fmt.Sprintf(`{"id":%d,"n":%d,"fill":"%050d"}`, id, s.cp.Seq, s.cp.Seq)
+		s.cp.Line++
+		if err := s.folder.Fold(&s.batch, []byte(line), fold.Place{Line: s.cp.Line}); err != nil {
+			return sink.Result{}, err
+		}
+	}
+	s.cp.Line++
+	s.batch.Reject(fold.Place{Line: s.cp.Line}, feed.Errorf(feed.NotJSON, "bad"), []byte("bad"))
+	s.folder.Seal(&s.batch)
+	defer s.batch.Reset()
+	return s.sink.Flush(ctx, &sink.Flush{Batch: &s.batch, Job: stepsJob, Source: "steps.jsonl", Checkpoint: s.cp, Run: s.run, KeepRejects: true,
+		BeforeCommit: func([]fold.Reject, *sink.Checkpoint) error {
+			if s.before != nil {
+				return s.before()
+			}
+			return nil
+		}})
+}
+
+// mustNext writes n batches.
+func (s *steps) mustNext(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		if _, err := s.next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func mustSteps(t *testing.T, s sink.Sink, rows int) *steps {
+	t.Helper()
+	st, err := newSteps(t.Context(), s, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// checkSteps demands that the file hold the work of whole batches, each once,
+// and returns how many.
+func checkSteps(t *testing.T, f *file) int64 {
+	t.Helper()
+	if s := f.one(t, "PRAGMA integrity_check"); s != "ok" {
+		t.Fatalf("integrity_check: %s", s)
+	}
+	if f.one(t, "SELECT count(*) FROM sqlite_schema WHERE name = 't'") == "0" {
+		if f.one(t, "SELECT count(*) FROM sqlite_schema") != "0" {
+			t.Error("there are weir's tables without the first batch")
+		}
+		return 0
+	}
+	row := f.Query(t, "SELECT (SELECT seq FROM weir_jobs), min(n), max(n), (SELECT count(*) FROM weir_rejects), (SELECT count(DISTINCT line) FROM weir_rejects) FROM t")[0]
+	for _, v := range row[1:] {
+		if v != row[0] {
+			t.Fatalf("flushes, min(n), max(n), rejects and distinct rejects are %v, and not all the same", row)
+		}
+	}
+	return row[0].(int64)
+}
+
+// childMain is the test binary as another program.
+func childMain(name string, args []string) int {
+	err := fmt.Errorf("no such child: %s", name)
+	switch name {
+	case "steps":
+		err = stepsChild(args[0], args[1], args[2])
+	case "lock":
+		err = lockChild(args[0])
+	}
+	if err != nil {
+		fmt.Println("error", strings.ReplaceAll(err.Error(), "\n", " "))
+		return 1
+	}
+	return 0
+}
+
+// stepsChild writes batches up to the number given, and tells on stdout what
+// happens: "acked 7 …", "retry io", "again 7" where a commit is made anew.
+func stepsChild(path, level, upTo string) error {
+	runtime.LockOSThread() // strace counts calls by thread
+	last, err := strconv.ParseInt(upTo, 10, 64)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	db, err := sqlite.Open(ctx, path, sqlite.Options{Synchronous: level, Warn: func(string, ...any) {}})
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	s, err := newSteps(ctx, sink.Retry(db, 10*time.Second, func(e *sink.Error) { fmt.Println("retry", e.Reason) }), 100)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	for s.cp.Seq < last {
+		calls := 0
+		s.before = func() error {
+			if calls++; calls > 1 {
+				fmt.Println("again", s.cp.Seq)
+			}
+			return nil
+		}
+		res, err := s.next(ctx)
+		if err != nil {
+			return fmt.Errorf("flush %d: %w", s.cp.Seq, err)
+		}
+		fmt.Println("acked", s.cp.Seq, res.Inserted+res.Updated)
+	}
+	if err := db.Close(); err != nil {
+		return fmt.Errorf("close: %w", err)
+	}
+	return nil
+}
+
+// command is the test binary as another program; wrap is what it runs under.
+func command(t *testing.T, child string, wrap []string, args ...string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv := append(append(wrap[:len(wrap):len(wrap)], exe), args...)
+	c := exec.Command(argv[0], argv[1:]...)
+	c.Env = append(os.Environ(), childVariable+"="+child)
+	return c
+}
+
+// output runs a command to its end.
+func output(t *testing.T, c *exec.Cmd) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	err := c.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), c.ProcessState.ExitCode()
+}
+
+// weir runs the program.
+func weir(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	return output(t, command(t, "weir", nil, args...))
+}
+
+// strace returns the command line that runs a program under strace with some
+// faults, with the trace in a file.
+func strace(t *testing.T, log string, options ...string) []string {
+	t.Helper()
+	if out, err := exec.Command("strace", "-f", "-qq", "-o", os.DevNull, "true").CombinedOutput(); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("CI is set, and strace does not work: %v: %s", err, out)
+		}
+		t.Skipf("NOT TESTED: this needs strace (apt install strace), to make system calls fail: %v: %s", err, out)
+	}
+	return append([]string{"strace", "-f", "-qq", "-o", log}, options...)
+}
+
+// lines returns the lines that begin with a word.
+func lines(s, word string) (found []string) {
+	for l := range strings.Lines(s) {
+		if strings.HasPrefix(l, word+" ") {
+			found = append(found, strings.TrimSpace(l))
+		}
+	}
+	return found
+}
+
+func write(t *testing.T, path, content string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// lockChild tries to begin a transaction that writes, and says "free" or
+// "locked".
+func lockChild(path string) error {
+	db, err := sql.Open("sqlite", dsn(path)+"?_pragma=busy_timeout(0)")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	_, err = db.Exec("BEGIN IMMEDIATE; CREATE TABLE intruder (a); ROLLBACK")
+	var locked *driver.Error
+	switch {
+	case err == nil:
+		fmt.Println("free")
+	case errors.As(err, &locked) && locked.Code()&0xff == lib.SQLITE_BUSY:
+		fmt.Println("locked")
+	default:
+		return err
+	}
+	return nil
+}

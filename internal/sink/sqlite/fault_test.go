@@ -1,0 +1,229 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/weirsync/weir/internal/sink/sqlite"
+)
+
+// fault runs the steps child under strace with the nth of some calls failing,
+// and returns what the child said; happened tells whether the fault did.
+func fault(t *testing.T, f *file, upTo int, calls, inject string) (out string, code int, happened bool) {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), "strace")
+	wrap := strace(t, log, "-e", "trace="+calls, "-e", "inject="+calls+":"+inject)
+	out, errs, code := output(t, command(t, "steps", wrap, f.path, sqlite.Full, fmt.Sprint(upTo)))
+	if errs != "" {
+		t.Errorf("the child said: %s", errs)
+	}
+	trace, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out, code, strings.Contains(string(trace), "(INJECTED)") || strings.Contains(string(trace), "killed by SIGKILL")
+}
+
+// resume lets the child finish without faults.
+func resume(t *testing.T, f *file, upTo int) {
+	t.Helper()
+	if out, errs, code := output(t, command(t, "steps", nil, f.path, sqlite.Full, fmt.Sprint(upTo))); code != 0 {
+		t.Fatalf("the run after the fault ended with %d: %s%s", code, out, errs)
+	}
+	if n := checkSteps(t, f); n != int64(upTo) {
+		t.Fatalf("%d flushes are in the file, want %d", n, upTo)
+	}
+}
+
+func acked(out string) (n int64) {
+	for _, l := range lines(out, "acked") {
+		fmt.Sscanf(l, "acked %d", &n)
+	}
+	return n
+}
+
+// TestFlush_CommitThatFailedAndYetHappened has the nth fsync fail, for every n of
+// a short run. SQLite then calls the COMMIT failed, and has made it: the file is
+// opened anew and asked, and the flush happens once (RELIABILITY 0.4).
+func TestFlush_CommitThatFailedAndYetHappened(t *testing.T) {
+	const flushes = 6
+	yet := 0
+	for n := 1; ; n++ {
+		if n > 60 {
+			t.Fatal("the calls have no end")
+		}
+		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+		out, code, happened := fault(t, f, flushes, "fsync,fdatasync", fmt.Sprintf("error=EIO:when=%d", n))
+		if !happened {
+			if n < flushes {
+				t.Fatalf("did not exercise: only %d calls in %d flushes", n-1, flushes)
+			}
+			break
+		}
+		found := checkSteps(t, f)
+		if a := acked(out); found < a {
+			t.Errorf("fsync %d: %d flushes were acked, %d are in the file\n%s", n, a, found, out)
+		}
+		retries, again := len(lines(out, "retry")), len(lines(out, "again"))
+		if retries > 0 && code != 0 {
+			t.Errorf("fsync %d: one failure ended the run:\n%s", n, out)
+		}
+		if retries > 0 && again == 0 {
+			yet++
+		}
+		for _, l := range lines(out, "acked") {
+			if !strings.HasSuffix(l, " 100") {
+				t.Errorf("fsync %d: the counts are not those of the flush that happened: %s", n, l)
+			}
+		}
+		resume(t, f, flushes)
+	}
+	if yet == 0 {
+		t.Error("did not exercise: no COMMIT failed and yet happened")
+	}
+	t.Logf("%d COMMITs failed and yet happened", yet)
+}
+
+// TestFlush_DiskThatGoesOnFailing ends the run after a few tries, long before
+// --retry-for.
+func TestFlush_DiskThatGoesOnFailing(t *testing.T) {
+	for _, n := range []int{5, 8, 11} {
+		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+		out, code, happened := fault(t, f, 1000, "fsync,fdatasync", fmt.Sprintf("error=EIO:when=%d+", n))
+		if !happened || code != 1 {
+			t.Errorf("from fsync %d on: happened %v, exit %d\n%s", n, happened, code, out)
+		}
+		found := checkSteps(t, f)
+		if a := acked(out); found < a {
+			t.Errorf("from fsync %d on: %d flushes were acked, %d are in the file", n, a, found)
+		}
+		resume(t, f, int(found)+2)
+	}
+}
+
+// TestFlush_DiskFull: nothing is half-written, the error says what to do, and the
+// next run goes on (SPEC 6).
+func TestFlush_DiskFull(t *testing.T) {
+	const flushes = 4
+	inFlush := 0
+	for n := 1; n < 200; n += 7 {
+		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+		out, code, happened := fault(t, f, flushes, "pwrite64,ftruncate", fmt.Sprintf("error=ENOSPC:when=%d+", n))
+		if !happened {
+			break
+		}
+		if code != 1 {
+			t.Errorf("write %d: exit %d\n%s", n, code, out)
+		}
+		if strings.Contains(out, "flush ") {
+			inFlush++
+			if !strings.Contains(out, "free some space") || strings.Contains(out, "retry") {
+				t.Errorf("write %d: %s", n, out)
+			}
+		}
+		if a, found := acked(out), checkSteps(t, f); found != a {
+			t.Errorf("write %d: %d flushes were acked, %d are in the file\n%s", n, a, found, out)
+		}
+		resume(t, f, flushes)
+	}
+	if inFlush == 0 {
+		t.Error("did not exercise: no flush met the full disk")
+	}
+}
+
+// TestFlush_KilledAtEveryCall kills the process at its nth write or fsync: each
+// batch is there as a whole or not at all.
+func TestFlush_KilledAtEveryCall(t *testing.T) {
+	const flushes = 4
+	kills, partly := 0, 0
+	for n := 1; ; n += 2 {
+		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+		out, _, happened := fault(t, f, flushes, "pwrite64,fsync,fdatasync", fmt.Sprintf("signal=KILL:when=%d", n))
+		if !happened {
+			break
+		}
+		kills++
+		a, found := acked(out), checkSteps(t, f)
+		if found < a || found > a+1 {
+			t.Errorf("call %d: %d flushes were acked, %d are in the file", n, a, found)
+		}
+		if a > 0 && a < flushes {
+			partly++
+		}
+		resume(t, f, flushes)
+	}
+	if kills < 20 || partly < 5 {
+		t.Errorf("did not exercise: %d kills, %d of them between the first flush and the last", kills, partly)
+	}
+	t.Logf("%d kills, %d of them between the first flush and the last", kills, partly)
+}
+
+// TestSync_FileIsOpenedBySQLiteAlone: whoever opens the file beside SQLite drops
+// the locks of the process when it closes it (RELIABILITY 0.5).
+func TestSync_FileIsOpenedBySQLiteAlone(t *testing.T) {
+	dir := t.TempDir()
+	db, feed := filepath.Join(dir, "t.db"), write(t, filepath.Join(dir, "t.jsonl"), strings.Repeat("{\"id\":1,\"a\":\"x\"}\nbad\n", 50))
+	opens := regexp.MustCompile(`open(?:at2?)?\(.*"` + regexp.QuoteMeta(db) + `".*`)
+	for _, args := range [][]string{
+		{"sync", feed, "--to", db, "--batch-rows", "1"},
+		{"sync", feed, "--to", db, "--from-start"},
+		{"sync", feed, "--to", db, "--dry-run"},
+		{"status", "--to", db},
+		{"status", "--to", db, "--rejects"},
+		{"status", "--to", db, "--sample", "3"},
+	} {
+		log := filepath.Join(dir, "strace")
+		wrap := strace(t, log, "-e", "trace=open,openat,openat2")
+		if _, errs, code := output(t, command(t, "weir", wrap, args...)); code != 0 && code != 3 {
+			t.Fatalf("%v ended with %d: %s", args, code, errs)
+		}
+		trace, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := opens.FindAllString(string(trace), -1)
+		if len(found) != 1 {
+			t.Errorf("%v opens the file %d times, want once:\n%s", args, len(found), strings.Join(found, "\n"))
+		}
+		for _, call := range found {
+			if !strings.Contains(call, "O_NOFOLLOW") { // as SQLite does, and Go does not
+				t.Errorf("%v: not SQLite's: %s", args, call)
+			}
+		}
+	}
+}
+
+// TestFlush_LocksSurviveAnotherOpenOfTheFile has something else in the process
+// open and close the file in the middle of a transaction, and another process
+// try to write.
+func TestFlush_LocksSurviveAnotherOpenOfTheFile(t *testing.T) {
+	for _, mode := range []string{"wal", "delete"} {
+		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+		f.Exec(t, "PRAGMA journal_mode="+mode)
+		f.Exec(t, "CREATE TABLE theirs (a)")
+		s := mustSteps(t, open(t, f.path, sqlite.Options{}), 10)
+		s.mustNext(t, 1)
+		tried := ""
+		s.before = func() error {
+			for _, suffix := range []string{""} {
+				if _, err := os.ReadFile(f.path + suffix); err != nil && !os.IsNotExist(err) {
+					t.Error(err)
+				}
+			}
+			tried, _, _ = output(t, command(t, "lock", nil, f.path))
+			return nil
+		}
+		s.mustNext(t, 1)
+		if strings.TrimSpace(tried) != "locked" {
+			t.Errorf("%s: another process wrote into our transaction: %q", mode, tried)
+		}
+		if tried, _, _ = output(t, command(t, "lock", nil, f.path)); strings.TrimSpace(tried) != "free" {
+			t.Errorf("%s: the lock was not let go: %q", mode, tried)
+		}
+		checkSteps(t, f)
+	}
+}

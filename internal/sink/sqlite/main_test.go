@@ -1,0 +1,164 @@
+package sqlite_test
+
+import (
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/weirsync/weir/internal/cli"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/sink/sqlite"
+)
+
+// childVariable has the test binary be another program: a run of weir, or one of
+// the helpers in childMain.
+const childVariable = "WEIR_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	switch child := os.Getenv(childVariable); child {
+	case "":
+		goleak.VerifyTestMain(m)
+	case "weir":
+		os.Exit(cli.Main())
+	default:
+		os.Exit(childMain(child, os.Args[1:]))
+	}
+}
+
+// TestSuite has the driver pass the suite of all drivers.
+func TestSuite(t *testing.T) {
+	sinktest.Run(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
+		return newFile(t, filepath.Join(t.TempDir(), "t.db"))
+	}})
+}
+
+// TestSuite_WithoutAWAL is the suite on a file that is not in WAL mode.
+func TestSuite_WithoutAWAL(t *testing.T) {
+	sinktest.Run(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
+		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+		f.Exec(t, "CREATE TABLE theirs (a)") // weir sets the mode of new files only
+		f.rollback = true
+		return f
+	}})
+}
+
+// file is a database file as another program sees it.
+type file struct {
+	path     string
+	db       *sql.DB
+	rollback bool // not in WAL mode: Logged cannot measure
+}
+
+// newFile opens a file, or makes it with the first statement.
+func newFile(t *testing.T, path string) *file {
+	t.Helper()
+	db, err := sql.Open("sqlite", dsn(path)+"?_pragma=busy_timeout(10000)&_txlock=immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return &file{path: path, db: db}
+}
+
+func dsn(path string) string { return "file:" + (&url.URL{Path: path}).EscapedPath() }
+
+// Open opens the file as weir does.
+func (f *file) Open(t *testing.T) sink.Sink {
+	t.Helper()
+	return open(t, f.path, sqlite.Options{Synchronous: sqlite.Off})
+}
+
+func open(t *testing.T, path string, o sqlite.Options) *sqlite.DB {
+	t.Helper()
+	if o.Synchronous == "" {
+		o.Synchronous = sqlite.Full
+	}
+	o.Warn = t.Logf
+	d, err := sqlite.Open(t.Context(), path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// Exec runs SQL as another program.
+func (f *file) Exec(t *testing.T, statement string) {
+	t.Helper()
+	if _, err := f.db.ExecContext(t.Context(), statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// Query returns the rows of a query.
+func (f *file) Query(t *testing.T, query string) [][]any {
+	t.Helper()
+	rows, err := f.db.QueryContext(t.Context(), query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	defer rows.Close()
+	cols, err := rows.ColumnTypes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all [][]any
+	for rows.Next() {
+		row, into := make([]any, len(cols)), make([]any, len(cols))
+		for i := range row {
+			into[i] = &row[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range row {
+			switch v := v.(type) {
+			case []byte:
+				row[i] = string(v)
+			case int64: // SQLite has no booleans; their columns are declared
+				if cols[i].DatabaseTypeName() == "BOOLEAN" {
+					row[i] = v != 0
+				}
+			}
+		}
+		all = append(all, row)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return all
+}
+
+// Logged returns what the write-ahead log holds, and empties it.
+func (f *file) Logged(t *testing.T) int64 {
+	t.Helper()
+	if f.rollback {
+		t.Skip("a rollback journal is gone when the transaction is")
+	}
+	fi, err := os.Stat(f.path + "-wal")
+	if os.IsNotExist(err) {
+		return 0
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if row := f.Query(t, "PRAGMA wal_checkpoint(TRUNCATE)")[0]; row[0] != int64(0) {
+		t.Fatalf("the log was not emptied: %v", row)
+	}
+	return fi.Size()
+}
+
+// one returns the one cell of a query, as text.
+func (f *file) one(t *testing.T, query string) string {
+	t.Helper()
+	rows := f.Query(t, query)
+	if len(rows) != 1 || len(rows[0]) != 1 {
+		t.Fatalf("%s: %v", query, rows)
+	}
+	return fmt.Sprint(rows[0][0])
+}
