@@ -290,7 +290,15 @@ func (w *world) sync(ctx context.Context, o *syncOptions, args []string, setting
 		return w.dryRun(ctx, path, c, p, out)
 	}
 
-	db, err := sqlite.Open(ctx, path, sqlite.Options{Synchronous: o.synchronous, Warn: out.warn, Yield: true})
+	onRetry := func(e *sink.Error) {
+		p.Retries(e.Reason).Add(1)
+		out.retry(e)
+	}
+	var db *sqlite.DB
+	err = sink.Patiently(ctx, o.retryFor, onRetry, func() error {
+		db, err = sqlite.Open(ctx, path, sqlite.Options{Synchronous: o.synchronous, Warn: out.warn, Yield: true})
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -322,11 +330,7 @@ func (w *world) sync(ctx context.Context, o *syncOptions, args []string, setting
 			}
 		}()
 	}
-	patient := sink.Retry(db, o.retryFor, func(e *sink.Error) {
-		p.Retries(e.Reason).Add(1)
-		out.retry(e)
-	})
-	err = pipeline.Run(ctx, c, patient, p)
+	err = pipeline.Run(ctx, c, sink.Retry(db, o.retryFor, onRetry), p)
 	out.close()
 	w.summarize(o, c, p, out, err)
 	switch sig := w.stopped(); {

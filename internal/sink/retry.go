@@ -25,6 +25,11 @@ func Retry(s Sink, patience time.Duration, onRetry func(err *Error)) Sink {
 	return &retry{s, patience, onRetry}
 }
 
+// Patiently calls again as [Retry] does.
+func Patiently(ctx context.Context, patience time.Duration, onRetry func(err *Error), call func() error) error {
+	return (&retry{nil, patience, onRetry}).do(ctx, call)
+}
+
 type retry struct {
 	Sink
 	patience time.Duration

@@ -98,6 +98,13 @@ func (d *DB) usable() error {
 		if err := d.open(lib.SQLITE_OPEN_READWRITE); err != nil {
 			return err
 		}
+		// After an fsync that failed, what the file says may stand in memory
+		// alone: moving the log into the database writes and syncs it anew.
+		if err := d.checkpointAll(); err != nil {
+			d.c.close()
+			d.c = nil
+			return err
+		}
 		if t := d.table; t.Name != "" {
 			if _, err := d.Table(context.Background(), t.Name, d.key); err != nil {
 				return err

@@ -262,7 +262,7 @@ func (d *DB) WALBytes() int64 {
 func (d *DB) Close() error {
 	var err error
 	if d.c != nil {
-		if d.wal && d.wrote {
+		if d.wrote {
 			err = d.checkpointAll()
 		}
 		d.c.close()
@@ -278,6 +278,9 @@ func (d *DB) Close() error {
 // checkpointAll moves the log into the database, which syncs both. A reader can
 // keep it from all of it, but not from the sync.
 func (d *DB) checkpointAll() error {
+	if !d.wal {
+		return nil
+	}
 	err := d.polling(func() error { return d.pragma("wal_checkpoint(TRUNCATE)") })
 	var e *Error
 	if errors.As(err, &e) && e.primary() == lib.SQLITE_BUSY {
