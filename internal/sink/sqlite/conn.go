@@ -18,10 +18,38 @@ type conn struct {
 	db    uintptr
 	stmts map[string]*stmt // by SQL; see prepare
 	many  map[string]*stmt // see prepareOne
+
+	mem     uintptr // C's memory for values that are bound, see hold
+	size    int     // bytes of it
+	used    int
+	retired []uintptr // mem as it was before it grew
 }
 
-// stmt is a prepared statement. What is bound must stay unchanged until the
-// statement is reset.
+// hold copies b to memory of C's, where it stays until release. Memory of Go's
+// must not be bound: only C's view of it would keep it, and a stack may move.
+func (c *conn) hold(b []byte) uintptr {
+	if c.mem == 0 || c.used+len(b) > c.size {
+		if c.mem != 0 {
+			c.retired = append(c.retired, c.mem)
+		}
+		c.size, c.used = max(64<<10, 2*c.size, 2*len(b)), 0
+		c.mem = libc.Xmalloc(c.tls, libc.Tsize_t(c.size))
+	}
+	p := c.mem + uintptr(c.used)
+	copy(unsafe.Slice((*byte)(pointer(p)), len(b)), b)
+	c.used += len(b)
+	return p
+}
+
+// release makes the memory of values that were bound free for others.
+func (c *conn) release() {
+	for _, p := range c.retired {
+		libc.Xfree(c.tls, p)
+	}
+	c.retired, c.used = c.retired[:0], 0
+}
+
+// stmt is a prepared statement.
 type stmt struct {
 	c *conn
 	p uintptr
@@ -94,6 +122,9 @@ func (c *conn) close() {
 	if c.db != 0 {
 		lib.Xsqlite3_close_v2(c.tls, c.db)
 	}
+	c.release()
+	libc.Xfree(c.tls, c.mem)
+	c.mem, c.size = 0, 0
 	c.tls.Close()
 	c.tls, c.db, c.stmts, c.many = nil, 0, nil, nil
 }
@@ -201,6 +232,7 @@ func (c *conn) query(sql string, row func(*stmt) error, args ...any) error {
 		return err
 	}
 	defer s.finalize()
+	defer c.release()
 	for i, a := range args {
 		if err := s.bind(i+1, a); err != nil {
 			return err
@@ -245,8 +277,7 @@ func (s *stmt) run() error {
 
 func (s *stmt) reset() { lib.Xsqlite3_reset(s.c.tls, s.p) }
 
-// bind binds nil, an int64, a float64, a string (copied), or a []byte as text
-// (not copied: the caller keeps it as it is until the reset).
+// bind binds nil, an int64, a float64, a string, or a []byte as text.
 func (s *stmt) bind(i int, v any) error {
 	var rc int32
 	switch v := v.(type) {
@@ -257,9 +288,9 @@ func (s *stmt) bind(i int, v any) error {
 	case float64:
 		rc = lib.Xsqlite3_bind_double(s.c.tls, s.p, int32(i), v)
 	case string:
-		rc = s.bindBytes(i, unsafe.Slice(unsafe.StringData(v), len(v)), lib.SQLITE_TRANSIENT)
+		rc = s.bindText(i, []byte(v))
 	case []byte:
-		rc = s.bindBytes(i, v, lib.SQLITE_STATIC)
+		rc = s.bindText(i, v)
 	default:
 		panic(fmt.Sprintf("sqlite: cannot bind %T", v))
 	}
@@ -269,14 +300,9 @@ func (s *stmt) bind(i int, v any) error {
 	return nil
 }
 
-var empty = [1]byte{} // a null pointer would be bound as NULL
-
-func (s *stmt) bindBytes(i int, b []byte, lifetime uintptr) int32 {
-	p := unsafe.Pointer(unsafe.SliceData(b))
-	if len(b) == 0 {
-		p = unsafe.Pointer(&empty)
-	}
-	return lib.Xsqlite3_bind_text(s.c.tls, s.p, int32(i), uintptr(p), int32(len(b)), lifetime)
+// bindText binds text, which is good until the connection's release.
+func (s *stmt) bindText(i int, b []byte) int32 {
+	return lib.Xsqlite3_bind_text(s.c.tls, s.p, int32(i), s.c.hold(b), int32(len(b)), lib.SQLITE_STATIC)
 }
 
 // bindFrom binds what column col of another statement's row holds.

@@ -188,6 +188,7 @@ func (w *writer) try(r *fold.Row) error {
 // row brings one row of the table up to date.
 func (w *writer) row(r *fold.Row) error {
 	t := &w.b.Table
+	w.c.release()
 	for i := range t.Columns {
 		w.vals[i].kind = 0
 		if raw := w.b.Value(r, i); raw != nil && w.cols[i] >= 0 {

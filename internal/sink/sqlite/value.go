@@ -68,7 +68,7 @@ func (s *stmt) bindValue(i int, v *value) error {
 	case lib.SQLITE_FLOAT:
 		rc = lib.Xsqlite3_bind_double(s.c.tls, s.p, int32(i), v.real)
 	default:
-		rc = s.bindBytes(i, v.text, lib.SQLITE_STATIC)
+		rc = s.bindText(i, v.text)
 	}
 	if rc != lib.SQLITE_OK {
 		return s.c.fail(rc, "")
