@@ -24,7 +24,7 @@ func (a *arena) reset() {
 			a.chunks = a.chunks[:i] // large values are rare: forget all behind the first
 			break
 		}
-		poison(c)
+		poison(c[:min(len(c), max(0, a.next-i*chunkSize))])
 	}
 	a.next = align
 }
