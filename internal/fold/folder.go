@@ -106,6 +106,9 @@ func (f *Folder) Seal(b *Batch) {
 		}
 	}
 	b.Table, b.FillOnly = f.table.Clone(), f.opt.FillOnly
+	if b.Rows() == 0 {
+		return // rejects alone make no table
+	}
 	for i := range f.table.Columns {
 		if c := &f.table.Columns[i]; !c.Fixed {
 			c.Settle()

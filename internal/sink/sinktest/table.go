@@ -72,6 +72,27 @@ var columnTests = []test{
 		}
 		expect(t, db, "SELECT line, raw FROM weir_rejects ORDER BY line", `1|{"a":1}`, "2|not json")
 	}},
+	{"RejectedLinesComeFirst", func(t *testing.T, db Database) {
+		// A batch of rejects alone, or of nothing, makes no table; the next one
+		// does.
+		for _, first := range [][]string{{`not json`}, {`{"a":1}`}, {}} {
+			r := begin(t, db)
+			r.flush(first...)
+			r.flush(`{"id":1,"a":"x"}`)
+			r.flush(`{"id":1,"b":"y"}`)
+			expect(t, db, "SELECT id, a, b FROM t", "1|x|y")
+			r.end()
+			db.Exec(t, "DROP TABLE t")
+		}
+	}},
+	{"DeleteComesFirst", func(t *testing.T, db Database) {
+		r := begin(t, db)
+		r.flush(`{"id":1,"op":"delete"}`)
+		r.flush(`{"id":1,"a":"x"}`)
+		r.flush(`{"id":"B","op":"delete"}`)
+		r.flush(`{"id":"B","a":1.5}`)
+		expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|x", "B|1.5")
+	}},
 }
 
 // tableTests: a table that is there is taken as it is (SPEC 3).

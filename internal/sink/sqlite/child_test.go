@@ -33,16 +33,19 @@ type steps struct {
 	batch  fold.Batch
 	cp     sink.Checkpoint
 	rows   int
+	job    string
 	run    string
 	before func() error // called before each commit
 }
 
-const stepsJob = "steps"
-
 func newSteps(ctx context.Context, s sink.Sink, rows int) (*steps, error) {
-	st := &steps{sink: s, rows: rows, run: fmt.Sprintf("run-%d-%d", os.Getpid(), time.Now().UnixNano())}
+	return newStepsOf(ctx, s, "steps", rows)
+}
+
+func newStepsOf(ctx context.Context, s sink.Sink, job string, rows int) (*steps, error) {
+	st := &steps{sink: s, rows: rows, job: job, run: fmt.Sprintf("run-%d-%d", os.Getpid(), time.Now().UnixNano())}
 	var err error
-	if st.cp, err = s.Claim(ctx, stepsJob, "steps.jsonl"); err != nil {
+	if st.cp, err = s.Claim(ctx, job, "steps.jsonl"); err != nil {
 		return nil, err
 	}
 	t, err := s.Table(ctx, "t", []string{"id"})
@@ -67,7 +70,7 @@ func (s *steps) next(ctx context.Context) (sink.Result, error) {
 	s.batch.Reject(fold.Place{Line: s.cp.Line}, feed.Errorf(feed.NotJSON, "bad"), []byte("bad"))
 	s.folder.Seal(&s.batch)
 	defer s.batch.Reset()
-	return s.sink.Flush(ctx, &sink.Flush{Batch: &s.batch, Job: stepsJob, Source: "steps.jsonl", Checkpoint: s.cp, Run: s.run, KeepRejects: true,
+	return s.sink.Flush(ctx, &sink.Flush{Batch: &s.batch, Job: s.job, Source: "steps.jsonl", Checkpoint: s.cp, Run: s.run, KeepRejects: true,
 		BeforeCommit: func([]fold.Reject, *sink.Checkpoint) error {
 			if s.before != nil {
 				return s.before()

@@ -1,0 +1,356 @@
+package sqlite_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sqlite"
+)
+
+// TestExplain_Classes: errors are classed by their codes (STYLE: one table a
+// driver).
+func TestExplain_Classes(t *testing.T) {
+	d := open(t, filepath.Join(t.TempDir(), "t.db"), sqlite.Options{})
+	for _, test := range []struct {
+		code   int32
+		class  sink.Class
+		reason string
+	}{
+		{lib.SQLITE_BUSY, sink.Transient, "locked"},
+		{lib.SQLITE_BUSY_RECOVERY, sink.Transient, "locked"},
+		{lib.SQLITE_BUSY_SNAPSHOT, sink.Transient, "locked"},
+		{lib.SQLITE_LOCKED, sink.Transient, "locked"},
+		{lib.SQLITE_LOCKED_SHAREDCACHE, sink.Transient, "locked"},
+		{lib.SQLITE_PROTOCOL, sink.Transient, "locked"},
+		{lib.SQLITE_IOERR, sink.Unknown, "io"},
+		{lib.SQLITE_IOERR_FSYNC, sink.Unknown, "io"},
+		{lib.SQLITE_IOERR_DIR_FSYNC, sink.Unknown, "io"},
+		{lib.SQLITE_IOERR_WRITE, sink.Unknown, "io"},
+		{lib.SQLITE_IOERR_READ, sink.Unknown, "io"},
+		{lib.SQLITE_IOERR_SHMMAP, sink.Unknown, "io"},
+		{lib.SQLITE_FULL, sink.Permanent, "full"},
+		{lib.SQLITE_READONLY, sink.Permanent, "readonly"},
+		{lib.SQLITE_READONLY_DBMOVED, sink.Permanent, "readonly"},
+		{lib.SQLITE_READONLY_DIRECTORY, sink.Permanent, "readonly"},
+		{lib.SQLITE_NOTADB, sink.Permanent, "notadb"},
+		{lib.SQLITE_CORRUPT, sink.Permanent, "corrupt"},
+		{lib.SQLITE_CORRUPT_INDEX, sink.Permanent, "corrupt"},
+		{lib.SQLITE_CANTOPEN, sink.Permanent, "cantopen"},
+		{lib.SQLITE_ERROR, sink.Permanent, "error"},
+		{lib.SQLITE_CONSTRAINT_CHECK, sink.Permanent, "error"},
+	} {
+		inner := &sqlite.Error{Code: test.code, Msg: "its own words"}
+		err := d.Explain(fmt.Errorf("while testing: %w", inner))
+		var e *sink.Error
+		if !errors.As(err, &e) || e.Class != test.class || e.Reason != test.reason {
+			t.Errorf("code %d is %+v, want class %d and reason %s", test.code, e, test.class, test.reason)
+		}
+		if !errors.Is(err, inner) || !strings.Contains(err.Error(), "its own words") || !strings.Contains(err.Error(), d.Path()) {
+			t.Errorf("code %d lost its words: %v", test.code, err)
+		}
+	}
+	if err := d.Explain(os.ErrClosed); err != os.ErrClosed {
+		t.Errorf("an error of others became %v", err)
+	}
+	if d.Explain(nil) != nil {
+		t.Error("nil became an error")
+	}
+}
+
+// TestOpen_PathsToTheLetter: no character of a path means anything (RELIABILITY
+// 0.17).
+func TestOpen_PathsToTheLetter(t *testing.T) {
+	for _, name := range []string{"we?ird.db", "we%20ird%2F.db", "we#ird.db", "a b.db", "日本 é.db", "x.db?mode=ro", "file:x.db", ":memory:", "semi;colon&and=equals.db", "-dash", "new\nline.db", "%", "sqlite:x"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, name)
+			d := open(t, path, sqlite.Options{})
+			mustSteps(t, d, 3).mustNext(t, 2)
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+			entries, err := os.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				if !slices.Contains([]string{name, name + "-wal", name + "-shm", name + "-weir"}, e.Name()) {
+					t.Errorf("there is also %q", e.Name())
+				}
+			}
+			if n := checkSteps(t, newFile(t, path)); n != 2 {
+				t.Errorf("%d flushes are in the file, want 2", n)
+			}
+		})
+	}
+}
+
+// TestSync_PathsToTheLetter is the same from the command line, with paths
+// relative to the working directory.
+func TestSync_PathsToTheLetter(t *testing.T) {
+	for _, name := range []string{"we?ird.db", "100%.db", "a#b.db", "ü b.db", ":memory:"} {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "t.jsonl"), "{\"id\":1,\"a\":\"x\"}\n")
+		c := command(t, "weir", nil, "sync", "t.jsonl", "--to", "./"+name)
+		c.Dir = dir
+		if _, errs, code := output(t, c); code != 0 {
+			t.Errorf("%s: exit %d: %s", name, code, errs)
+			continue
+		}
+		if got := newFile(t, filepath.Join(dir, name)).one(t, "SELECT a FROM t"); got != "x" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// TestFlush_FileWentAway: SQLite goes on writing into a file that is gone and
+// says that all is well; weir does not (RELIABILITY 0.6).
+func TestFlush_FileWentAway(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(t *testing.T, path string) error
+	}{
+		{"deleted", func(t *testing.T, path string) error { return os.Remove(path) }},
+		{"moved", func(t *testing.T, path string) error { return os.Rename(path, path+".moved") }},
+		{"replaced by a copy", func(t *testing.T, path string) error {
+			content, err := os.ReadFile(path)
+			return errors.Join(err, os.WriteFile(path+".copy", content, 0o644), os.Rename(path+".copy", path))
+		}},
+		{"replaced by an empty file", func(t *testing.T, path string) error {
+			return errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o644))
+		}},
+	} {
+		for _, mode := range []string{"wal", "delete"} {
+			t.Run(test.name+" "+mode, func(t *testing.T) {
+				dir := t.TempDir()
+				path := filepath.Join(dir, "t.db")
+				if mode == "delete" {
+					f := newFile(t, path)
+					f.Exec(t, "CREATE TABLE theirs (a)")
+					f.db.Close()
+				}
+				retries := 0
+				s := mustSteps(t, sink.Retry(open(t, path, sqlite.Options{}), time.Hour, func(*sink.Error) { retries++ }), 10)
+				s.mustNext(t, 3)
+				if err := test.change(t, path); err != nil {
+					t.Fatal(err)
+				}
+				before, statErr := os.Stat(path)
+				for range 2 { // and it stays so
+					_, err := s.next(t.Context())
+					if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "under the run") {
+						t.Errorf("the flush into a file that is not there any more ended with %v", err)
+					}
+				}
+				if retries > 0 {
+					t.Errorf("it was tried again %d times", retries)
+				}
+				after, err := os.Stat(path)
+				if (err == nil) != (statErr == nil) || err == nil && (!os.SameFile(before, after) || before.Size() != after.Size()) {
+					t.Errorf("the file at the path was touched: %v, %v", after, err)
+				}
+			})
+		}
+	}
+}
+
+// TestOpen_JournalModeAndSynchronous: weir sets WAL in files that it makes, keeps
+// the mode of others, and keeps the promise of each level in both (SPEC 5).
+func TestOpen_JournalModeAndSynchronous(t *testing.T) {
+	const off, normal, full, extra = 0, 1, 2, 3
+	for _, test := range []struct {
+		mode, level string
+		want        int64
+	}{
+		{"new", sqlite.Off, off}, {"new", sqlite.Normal, normal}, {"new", sqlite.Full, full}, {"new", sqlite.Extra, extra},
+		{"wal", sqlite.Off, off}, {"wal", sqlite.Normal, normal}, {"wal", sqlite.Full, full}, {"wal", sqlite.Extra, extra},
+		{"delete", sqlite.Off, off}, {"delete", sqlite.Normal, normal}, {"delete", sqlite.Full, extra}, {"delete", sqlite.Extra, extra},
+	} {
+		path := filepath.Join(t.TempDir(), "t.db")
+		f := newFile(t, path)
+		want := "wal"
+		if test.mode != "new" {
+			f.Exec(t, "PRAGMA journal_mode="+test.mode)
+			f.Exec(t, "CREATE TABLE theirs (a)")
+			want = test.mode
+		}
+		d := open(t, path, sqlite.Options{Synchronous: test.level})
+		s := mustSteps(t, d, 3)
+		s.mustNext(t, 2)
+		if n, err := d.Pragma("synchronous"); n != test.want || err != nil {
+			t.Errorf("%s, %s: synchronous is %d, want %d (%v)", test.mode, test.level, n, test.want, err)
+		}
+		if n, err := d.Pragma("foreign_keys"); n != 1 || err != nil {
+			t.Errorf("foreign_keys is %d, %v", n, err)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		if got := f.one(t, "PRAGMA journal_mode"); got != want {
+			t.Errorf("%s: the file is in mode %s", test.mode, got)
+		}
+	}
+}
+
+// TestOpen_EmptyFileIsUsed: a file of 0 bytes is a new database.
+func TestOpen_EmptyFileIsUsed(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "t.db"), "")
+	mustSteps(t, open(t, path, sqlite.Options{}), 3).mustNext(t, 1)
+	f := newFile(t, path)
+	checkSteps(t, f)
+	if got := f.one(t, "PRAGMA journal_mode"); got != "wal" {
+		t.Errorf("mode %s", got)
+	}
+}
+
+// TestOpen_NotADatabase stops, says so, and leaves the file as it was.
+func TestOpen_NotADatabase(t *testing.T) {
+	for name, content := range map[string]string{"text": strings.Repeat("This is a letter. ", 100), "short": "xy", "feed": "{\"id\":1}\n"} {
+		path := write(t, filepath.Join(t.TempDir(), name), content)
+		_, err := sqlite.Open(t.Context(), path, sqlite.Options{Synchronous: sqlite.Full})
+		var e *sink.Error
+		if !errors.As(err, &e) || e.Reason != "notadb" || e.Class != sink.Permanent || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != content {
+			t.Errorf("%s was changed: %v", name, err)
+		}
+	}
+	if _, err := sqlite.Open(t.Context(), t.TempDir(), sqlite.Options{Synchronous: sqlite.Full}); err == nil || !strings.Contains(err.Error(), "directory") {
+		t.Errorf("a directory: %v", err)
+	}
+	gone := filepath.Join(t.TempDir(), "no", "such", "t.db")
+	if _, err := sqlite.Open(t.Context(), gone, sqlite.Options{Synchronous: sqlite.Full}); err == nil || !strings.Contains(err.Error(), filepath.Dir(gone)) {
+		t.Errorf("a folder that is not there: %v", err)
+	}
+}
+
+// TestOpen_NewerFormatIsRefused.
+func TestOpen_NewerFormatIsRefused(t *testing.T) {
+	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+	d := open(t, f.path, sqlite.Options{})
+	mustSteps(t, d, 3).mustNext(t, 1)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.Exec(t, "UPDATE weir_meta SET value = '999' WHERE name = 'format'")
+	for _, readOnly := range []bool{false, true} {
+		if _, err := sqlite.Open(t.Context(), f.path, sqlite.Options{Synchronous: sqlite.Full, ReadOnly: readOnly}); err == nil || !strings.Contains(err.Error(), "newer") {
+			t.Errorf("a file of format 999 was opened: %v", err)
+		}
+	}
+	checkSteps(t, f)
+}
+
+// TestSync_UTF16 keeps every text in a file that is encoded so.
+func TestSync_UTF16(t *testing.T) {
+	for _, encoding := range []string{"UTF-16le", "UTF-16be"} {
+		dir := t.TempDir()
+		f := newFile(t, filepath.Join(dir, "t.db"))
+		f.db.SetMaxOpenConns(1)
+		f.Exec(t, "PRAGMA encoding='"+encoding+"'")
+		f.Exec(t, "CREATE TABLE theirs (a)")
+		feed := write(t, filepath.Join(dir, "t.jsonl"), `{"id":"日本","a":"Zürich 😀","j":{"ü":["é"]},"n":1}
+{"id":"x","a":""}
+{"id":"日本","b":"\ud83d\ude00","n":"two"}
+`)
+		for range 2 {
+			out, errs, code := weir(t, "sync", feed, "--to", f.path, "--batch-rows", "1", "--from-start", "--summary", "json")
+			if code != 0 {
+				t.Fatalf("%s: exit %d: %s%s", encoding, code, out, errs)
+			}
+		}
+		if got := fmt.Sprint(f.Query(t, "SELECT id, a, j, n, b FROM t ORDER BY id")); got != `[[x  <nil> <nil> <nil>] [日本 Zürich 😀 {"ü":["é"]} two 😀]]` {
+			t.Errorf("%s: %s", encoding, got)
+		}
+		if got := f.one(t, "PRAGMA encoding"); got != encoding {
+			t.Errorf("the encoding is %s", got)
+		}
+	}
+}
+
+// TestFlush_RebuildKeepsWhatOthersAdded: widening copies the table; its indexes,
+// columns and values are there afterwards, and views still work.
+func TestFlush_RebuildKeepsWhatOthersAdded(t *testing.T) {
+	dir := t.TempDir()
+	f := newFile(t, filepath.Join(dir, "t.db"))
+	var lines strings.Builder
+	for i := range 500 {
+		fmt.Fprintf(&lines, `{"id":%d,"n":%d,"r":%d.5,"b":%v,"s":"s%d"}`+"\n", i, i, i, i%2 == 0, i)
+	}
+	first := write(t, filepath.Join(dir, "1.jsonl"), lines.String())
+	if _, errs, code := weir(t, "sync", first, "--to", f.path, "--table", "t"); code != 0 {
+		t.Fatal(errs)
+	}
+	f.Exec(t, "CREATE INDEX by_n ON t (n)")
+	f.Exec(t, `CREATE INDEX "odd ""name" ON t (s, n DESC) WHERE n > 10`)
+	f.Exec(t, "CREATE INDEX by_expression ON t (lower(s))")
+	f.Exec(t, "CREATE VIEW v AS SELECT id, n FROM t WHERE n IS NOT NULL")
+	f.Exec(t, "ALTER TABLE t ADD COLUMN theirs TEXT")
+	f.Exec(t, "UPDATE t SET theirs = 'x' || id")
+	f.Exec(t, "DELETE FROM t WHERE id BETWEEN 100 AND 199") // so that rowids are not what they were
+	indexes := "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL ORDER BY name"
+	before := fmt.Sprint(f.Query(t, indexes))
+	second := write(t, filepath.Join(dir, "2.jsonl"), `{"id":0,"n":"text","r":"text","b":"text"}`+"\n"+`{"id":100,"n":9223372036854775808}`+"\n")
+	if _, errs, code := weir(t, "sync", second, "--to", f.path, "--table", "t"); code != 0 {
+		t.Fatal(errs)
+	}
+	if after := fmt.Sprint(f.Query(t, indexes)); after != before {
+		t.Errorf("the indexes were\n%s\nand are\n%s", before, after)
+	}
+	if got := f.one(t, `SELECT count(*) FROM t WHERE n = CAST(id AS TEXT) AND r = id || '.5' AND b = CASE id % 2 WHEN 0 THEN 'true' ELSE 'false' END AND s = 's' || id AND theirs = 'x' || id`); got != "399" {
+		t.Errorf("%s rows are as they were, want 399", got)
+	}
+	if got := fmt.Sprint(f.Query(t, "SELECT id, n, r, b, s, theirs FROM t WHERE id IN (0, 100) ORDER BY id")); got != "[[0 text text text s0 x0] [100 9223372036854775808 <nil> <nil> <nil> <nil>]]" {
+		t.Error(got)
+	}
+	if got := f.one(t, "SELECT count(*) FROM v"); got != "401" {
+		t.Errorf("the view has %s rows", got)
+	}
+	if got := f.one(t, "PRAGMA integrity_check"); got != "ok" {
+		t.Error(got)
+	}
+	if got := f.one(t, "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'weir_new%'"); got != "0" {
+		t.Error("the copy is still there")
+	}
+}
+
+// TestSync_FeedOnceMoreWritesNoRows: the same feed, synced from the start again,
+// leaves the log as short as its checkpoints are (SPEC 1.7).
+func TestSync_FeedOnceMoreWritesNoRows(t *testing.T) {
+	dir := t.TempDir()
+	f := newFile(t, filepath.Join(dir, "t.db"))
+	var lines strings.Builder
+	for i := range 20000 {
+		fmt.Fprintf(&lines, `{"id":%d,"n":%d,"s":"%0100d"}`+"\n", i%10000, i%10000, i%10000)
+	}
+	feed := write(t, filepath.Join(dir, "t.jsonl"), lines.String())
+	// A reader that stays keeps the log from being emptied when the run ends.
+	f.Exec(t, "PRAGMA journal_mode=wal")
+	var sizes []int64
+	for range 3 {
+		release := f.hold(t, "BEGIN; SELECT count(*) FROM sqlite_schema")
+		if _, errs, code := weir(t, "sync", feed, "--to", f.path, "--from-start", "--batch-rows", "1000"); code != 0 {
+			t.Fatal(errs)
+		}
+		release()
+		sizes = append(sizes, f.Logged(t))
+	}
+	if sizes[0] < 1<<20 {
+		t.Fatalf("did not exercise: the first run logged %d bytes", sizes[0])
+	}
+	for _, n := range sizes[1:] {
+		if n > 1<<20 { // 20 checkpoints of a few pages each
+			t.Errorf("the runs logged %d bytes", sizes)
+		}
+	}
+}

@@ -1,0 +1,328 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sqlite"
+)
+
+// hold takes a lock on a file as another program does, and returns what lets it
+// go.
+func (f *file) hold(t *testing.T, begin string) (release func()) {
+	t.Helper()
+	c, err := f.db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.ExecContext(t.Context(), begin); err != nil {
+		t.Fatal(err)
+	}
+	held := true
+	release = func() {
+		if held {
+			held = false
+			_, err := c.ExecContext(context.Background(), "ROLLBACK")
+			if err = errors.Join(err, c.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	t.Cleanup(release)
+	return release
+}
+
+// TestFlush_LockedForLong waits as long as --retry-for says, and then says what
+// is the matter (RELIABILITY 0.8).
+func TestFlush_LockedForLong(t *testing.T) {
+	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+	retries := 0
+	const patience = 2500 * time.Millisecond
+	s := mustSteps(t, sink.Retry(open(t, f.path, sqlite.Options{}), patience, func(*sink.Error) { retries++ }), 10)
+	s.mustNext(t, 1)
+	release := f.hold(t, "BEGIN IMMEDIATE")
+	start := time.Now()
+	_, err := s.next(t.Context())
+	took := time.Since(start)
+	var e *sink.Error
+	if !errors.As(err, &e) || e.Class != sink.Transient || e.Reason != "locked" {
+		t.Fatalf("the flush ended with %v", err)
+	}
+	for _, words := range []string{f.path, "locked", "--retry-for"} {
+		if !strings.Contains(err.Error(), words) {
+			t.Errorf("the error does not say %q: %v", words, err)
+		}
+	}
+	if took < time.Second || took > 4*patience || retries == 0 {
+		t.Errorf("it waited %v with %d retries, for a patience of %v", took, retries, patience)
+	}
+	release()
+	s.cp.Seq-- // it was not written
+	s.cp.Line -= int64(s.rows) + 1
+	s.mustNext(t, 1)
+	if n := checkSteps(t, f); n != 2 {
+		t.Errorf("%d flushes are in the file, want 2", n)
+	}
+}
+
+// TestFlush_LockedForAWhile survives a lock that goes.
+func TestFlush_LockedForAWhile(t *testing.T) {
+	for _, begin := range []string{"BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"} {
+		for _, mode := range []string{"wal", "delete"} {
+			f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+			f.Exec(t, "PRAGMA journal_mode="+mode)
+			f.Exec(t, "CREATE TABLE theirs (a)")
+			var release func()
+			retried := false
+			s := mustSteps(t, sink.Retry(open(t, f.path, sqlite.Options{}), time.Minute, func(*sink.Error) { retried = true; release() }), 10)
+			s.mustNext(t, 1)
+			release = f.hold(t, begin)
+			s.mustNext(t, 1)
+			if !retried {
+				t.Errorf("%s, %s: did not exercise: the lock was in nobody's way", mode, begin)
+			}
+			checkSteps(t, f)
+		}
+	}
+}
+
+// TestFlush_ReaderHoldsUpCommit: without a WAL a reader keeps a COMMIT from
+// ending; the flush is made anew.
+func TestFlush_ReaderHoldsUpCommit(t *testing.T) {
+	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+	f.Exec(t, "CREATE TABLE theirs (a)")
+	var release func()
+	s := mustSteps(t, sink.Retry(open(t, f.path, sqlite.Options{}), time.Minute, func(*sink.Error) { release() }), 10)
+	s.mustNext(t, 1)
+	release = f.hold(t, "BEGIN; SELECT * FROM t")
+	s.mustNext(t, 2)
+	if n := checkSteps(t, f); n != 3 {
+		t.Errorf("%d flushes are in the file, want 3", n)
+	}
+}
+
+// TestSync_LockedFile is the same by the command line, from the start of a run
+// on: the run waits for --retry-for, and then exits with 1 and names the file.
+func TestSync_LockedFile(t *testing.T) {
+	for _, test := range []struct{ mode, begin string }{{"wal", "BEGIN IMMEDIATE"}, {"delete", "BEGIN IMMEDIATE"}, {"delete", "BEGIN EXCLUSIVE"}} {
+		t.Run(test.mode+" "+test.begin, func(t *testing.T) {
+			dir := t.TempDir()
+			f := newFile(t, filepath.Join(dir, "t.db"))
+			f.Exec(t, "PRAGMA journal_mode="+test.mode)
+			f.Exec(t, "CREATE TABLE theirs (a)")
+			feed := write(t, filepath.Join(dir, "t.jsonl"), `{"id":1}`+"\n")
+			f.hold(t, test.begin)
+			start := time.Now()
+			_, errs, code := weir(t, "sync", feed, "--to", f.path, "--retry-for", "3s")
+			if took := time.Since(start); took < 2*time.Second || took > 20*time.Second {
+				t.Errorf("it gave up after %v, with --retry-for 3s", took)
+			}
+			if code != 1 || !strings.Contains(errs, f.path) || !strings.Contains(errs, "locked") {
+				t.Errorf("exit %d: %s", code, errs)
+			}
+		})
+	}
+}
+
+// TestFlush_OtherWritersGetOn: a backfill without a pause lets others write, and
+// is not starved by one that has no pauses either (RELIABILITY 0.7).
+func TestFlush_OtherWritersGetOn(t *testing.T) {
+	const want, limit = 25, 120 * time.Second
+	type writer struct {
+		name  string
+		write func(ctx context.Context) error
+	}
+	plain := func(t *testing.T, f *file) writer {
+		// What a program with the customary timeout does.
+		db, err := sql.Open("sqlite", dsn(f.path)+"?_pragma=busy_timeout(30000)")
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.SetMaxOpenConns(1)
+		t.Cleanup(func() { db.Close() })
+		if _, err := db.Exec("CREATE TABLE IF NOT EXISTS theirs (a)"); err != nil {
+			t.Fatal(err)
+		}
+		return writer{"plain", func(ctx context.Context) error {
+			_, err := db.ExecContext(ctx, "BEGIN IMMEDIATE; INSERT INTO theirs VALUES (1); COMMIT")
+			return err
+		}}
+	}
+	weir := func(t *testing.T, f *file, job string) writer {
+		d := open(t, f.path, sqlite.Options{Yield: true})
+		s := sink.Retry(d, limit, func(*sink.Error) {})
+		cp, err := s.Claim(t.Context(), job, "t.jsonl")
+		if err != nil {
+			t.Fatal(err)
+		}
+		table, err := s.Table(t.Context(), "t", []string{"id"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Two batches that were folded before and undo each other: nothing is
+		// done between two flushes.
+		var batches [2]fold.Batch
+		folder := fold.NewFolder(table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Warn: t.Logf})
+		for i := range batches {
+			for id := range 5000 {
+				if err := folder.Fold(&batches[i], fmt.Appendf(nil, `{"id":%d,"n":%d,"fill":"%050d"}`, id, i, i), fold.Place{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			folder.Seal(&batches[i])
+		}
+		return writer{"weir " + job, func(ctx context.Context) error {
+			cp.Seq++
+			_, err := s.Flush(ctx, &sink.Flush{Batch: &batches[(cp.Seq-1)%2], Job: job, Source: "t.jsonl", Checkpoint: cp, Run: job})
+			return err
+		}}
+	}
+	race := func(t *testing.T, f *file, a, b writer) {
+		// The first is at it when the second comes; both write without a pause
+		// until both have written enough.
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		var start time.Time // of the second
+		type done struct {
+			w    writer
+			n    int
+			took time.Duration // until there were enough
+			err  error
+		}
+		enough, ended := make(chan string, 2), make(chan done, 2)
+		stop, atIt := make(chan struct{}), make(chan struct{})
+		for i, w := range []writer{a, b} {
+			go func() {
+				d := done{w: w}
+				if i == 1 {
+					<-atIt
+					start = time.Now()
+				}
+				for {
+					select {
+					case <-stop:
+						ended <- d
+						return
+					default:
+					}
+					d.err = w.write(ctx)
+					if i == 0 && (d.n == 3 || d.err != nil) {
+						close(atIt)
+					}
+					if d.err != nil {
+						enough <- w.name
+						ended <- d
+						return
+					}
+					if d.n++; d.n == want {
+						if i == 1 {
+							d.took = time.Since(start)
+						}
+						enough <- w.name
+					}
+				}
+			}()
+		}
+		<-enough
+		select {
+		case <-enough:
+		case <-ctx.Done():
+		}
+		close(stop)
+		var first int
+		var took time.Duration
+		for range 2 {
+			d := <-ended
+			if d.n < want || d.err != nil {
+				t.Errorf("%s: %d transactions in %v, want %d: %v", d.w.name, d.n, limit, want, d.err)
+			}
+			if d.w.name == a.name {
+				first = d.n
+			} else {
+				took = d.took
+			}
+		}
+		t.Logf("the second writer made %d transactions in %v, the first one %d", want, took, first)
+		// Without pauses it takes 15 to 25 s and the time of 500 to 800 batches;
+		// with them less than a second (on two cores).
+		if took > 10*time.Second && first > 300 {
+			t.Error("the second writer is starved")
+		}
+		if s := f.one(t, "PRAGMA integrity_check"); s != "ok" {
+			t.Error(s)
+		}
+	}
+	t.Run("a backfill and a plain writer", func(t *testing.T) {
+		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+		race(t, f, weir(t, f, "a"), plain(t, f))
+	})
+	t.Run("two backfills", func(t *testing.T) {
+		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+		w := weir(t, f, "a")
+		if err := w.write(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		race(t, f, w, weir(t, f, "b"))
+	})
+}
+
+// TestFlush_ReadersSeeWholeBatches reads without a pause while batches are
+// written: rows, rejects and checkpoint are always of one batch.
+func TestFlush_ReadersSeeWholeBatches(t *testing.T) {
+	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+	s := mustSteps(t, open(t, f.path, sqlite.Options{Synchronous: sqlite.Off}), 300)
+	s.mustNext(t, 1)
+	seen := make(chan int64) // each state that is new to the reader
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	go func() {
+		defer close(seen)
+		for last := int64(0); ctx.Err() == nil; {
+			if n := checkSteps(t, f); n != last {
+				if n < last {
+					t.Errorf("batch %d was seen after %d", n, last)
+				}
+				last = n
+				select {
+				case seen <- n:
+				case <-ctx.Done():
+				}
+			}
+		}
+	}()
+	for states := 0; states < 30 && ctx.Err() == nil; {
+		s.mustNext(t, 1)
+		select {
+		case <-seen:
+			states++
+		default:
+		}
+	}
+	if ctx.Err() != nil {
+		t.Error("did not exercise: the reader saw fewer than 30 states")
+	}
+	cancel()
+	for range seen { // until the reader has ended
+	}
+}
+
+// TestFlush_ContextEndsTheWait: nobody waits for a lock after the run was given
+// up.
+func TestFlush_ContextEndsTheWait(t *testing.T) {
+	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+	ctx, cancel := context.WithCancel(t.Context())
+	s := mustSteps(t, sink.Retry(open(t, f.path, sqlite.Options{}), time.Hour, func(*sink.Error) { cancel() }), 10)
+	s.mustNext(t, 1)
+	f.hold(t, "BEGIN IMMEDIATE")
+	start := time.Now()
+	if _, err := s.next(ctx); err == nil || time.Since(start) > 10*time.Second {
+		t.Errorf("after %v: %v", time.Since(start), err)
+	}
+}
