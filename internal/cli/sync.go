@@ -60,7 +60,7 @@ type syncOptions struct {
 	sources []string // from the config file, where the command line has none
 }
 
-// The defaults of the flags; SPEC 2 says why.
+// The defaults of the flags.
 const (
 	defaultBatchRows  = 100_000
 	defaultBuffer     = 256 << 20 // bytes

@@ -9,7 +9,7 @@ package feed
 import "fmt"
 
 const (
-	maxDepth  = 1000 // levels of nesting; SPEC: "nesting over 1000"
+	maxDepth  = 1000 // levels of nesting
 	maxNumber = 4096 // characters; keeps a number from being a denial of service for whoever converts it
 )
 

@@ -78,7 +78,7 @@ type cell struct {
 	val ref
 }
 
-const maxRejectText = 64 << 10 // bytes; SPEC 7: "first 64 KiB"
+const maxRejectText = 64 << 10 // bytes
 
 var seed = maphash.MakeSeed() // so that no feed can choose ids that collide
 

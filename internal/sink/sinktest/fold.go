@@ -7,8 +7,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// foldTests: the table is the fold of the feed, whatever the batches (SPEC 1.1
-// to 1.4).
+// foldTests: the table is the fold of the feed, whatever the batches.
 var foldTests = []test{
 	{"MessageSetsWhatItNames", func(t *testing.T, db Database) {
 		inAnyBatches(t, db, []string{

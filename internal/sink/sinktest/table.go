@@ -7,7 +7,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// columnTests: a table that weir made grows with its feed (SPEC 3).
+// columnTests: a table that weir made grows with its feed.
 var columnTests = []test{
 	{"NewFieldBecomesAColumn", func(t *testing.T, db Database) {
 		r := begin(t, db)
@@ -95,7 +95,7 @@ var columnTests = []test{
 	}},
 }
 
-// tableTests: a table that is there is taken as it is (SPEC 3).
+// tableTests: a table that is there is taken as it is.
 var tableTests = []test{
 	{"RowsOfOthersStay", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (b TEXT, id INTEGER PRIMARY KEY, a TEXT)")

@@ -14,7 +14,7 @@ import (
 )
 
 // refusedTests: what only the database can judge rejects the messages of a row
-// one by one, in order, and nothing else (SPEC 1.8, 6).
+// one by one, in order, and nothing else.
 var refusedTests = []test{
 	{"OneBadMessageOfARow", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT)")
@@ -147,8 +147,7 @@ var refusedTests = []test{
 
 var errStop = errors.New("stop here")
 
-// transactionTests: rows, rejects and checkpoint stand or fall together (SPEC
-// 1.6).
+// transactionTests: rows, rejects and checkpoint stand or fall together.
 var transactionTests = []test{
 	{"CheckpointIsWhatTheNextRunGets", func(t *testing.T, db Database) {
 		r := begin(t, db)
@@ -308,7 +307,7 @@ var transactionTests = []test{
 	}},
 }
 
-// fenceTests: each flush demands its predecessor (SPEC 1.6, RELIABILITY 0.3).
+// fenceTests: each flush demands its predecessor.
 var fenceTests = []test{
 	{"SameFlushTwiceHappensOnce", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT)")
@@ -417,7 +416,7 @@ var fenceTests = []test{
 	}},
 }
 
-// claimTests: one run at a time has a job (SPEC 6).
+// claimTests: one run at a time has a job.
 var claimTests = []test{
 	{"SecondRunOfAJobIsTurnedAway", func(t *testing.T, db Database) {
 		first, second := db.Open(t), db.Open(t)
@@ -468,7 +467,7 @@ var claimTests = []test{
 	}},
 }
 
-// unchangedTests: a message that changes nothing writes nothing (SPEC 1.7).
+// unchangedTests: a message that changes nothing writes nothing.
 var unchangedTests = []test{
 	{"RowsThatStayAreNotWritten", func(t *testing.T, db Database) {
 		r := begin(t, db)

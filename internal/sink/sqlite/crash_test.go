@@ -147,7 +147,7 @@ func checkFold(t *testing.T, f *file, messages []message) int {
 
 // TestSync_KilledAtRandomMoments kills weir with SIGKILL again and again, at any
 // level of durability. After each kill the table is the fold of the lines before
-// the checkpoint, and the next run goes on from there (SPEC 1.6).
+// the checkpoint, and the next run goes on from there.
 func TestSync_KilledAtRandomMoments(t *testing.T) {
 	const kills = 24
 	sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {

@@ -48,7 +48,7 @@ func acked(out string) (n int64) {
 
 // TestFlush_CommitThatFailedAndYetHappened has the nth fsync fail, for every n of
 // a short run. SQLite then calls the COMMIT failed, and may have made it: the
-// file is opened anew and asked, and the flush happens once (RELIABILITY 0.4).
+// file is opened anew and asked, and the flush happens once.
 //
 // Without a WAL it has happened where the journal is gone and only its folder
 // could not be synced. With one it has where the fsync of closing fails as well;
@@ -108,7 +108,7 @@ func failedCommits(t *testing.T, mode string, inARow int) {
 
 // TestFlush_DiskThatGoesOnFailing: where no fsync works any more, nothing is
 // acked as committed for long; the run ends after a few tries, long before
-// --retry-for (SPEC 5: full loses nothing committed).
+// --retry-for.
 func TestFlush_DiskThatGoesOnFailing(t *testing.T) {
 	const flushes = 40
 	for _, n := range []int{5, 8, 9, 11, 12} {
@@ -131,7 +131,7 @@ func TestFlush_DiskThatGoesOnFailing(t *testing.T) {
 }
 
 // TestFlush_DiskFull: nothing is half-written, the error says what to do, and the
-// next run goes on (SPEC 6).
+// next run goes on.
 func TestFlush_DiskFull(t *testing.T) {
 	const flushes = 4
 	inFlush := 0
@@ -188,7 +188,7 @@ func TestFlush_KilledAtEveryCall(t *testing.T) {
 }
 
 // TestSync_FileIsOpenedBySQLiteAlone: whoever opens the file beside SQLite drops
-// the locks of the process when it closes it (RELIABILITY 0.5).
+// the locks of the process when it closes it.
 func TestSync_FileIsOpenedBySQLiteAlone(t *testing.T) {
 	dir := t.TempDir()
 	db, feed := filepath.Join(dir, "t.db"), write(t, filepath.Join(dir, "t.jsonl"), strings.Repeat("{\"id\":1,\"a\":\"x\"}\nbad\n", 50))

@@ -66,8 +66,7 @@ func TestExplain_Classes(t *testing.T) {
 	}
 }
 
-// TestOpen_PathsToTheLetter: no character of a path means anything (RELIABILITY
-// 0.17).
+// TestOpen_PathsToTheLetter: no character of a path means anything.
 func TestOpen_PathsToTheLetter(t *testing.T) {
 	for _, name := range []string{"we?ird.db", "we%20ird%2F.db", "we#ird.db", "a b.db", "日本 é.db", "x.db?mode=ro", "file:x.db", ":memory:", "semi;colon&and=equals.db", "-dash", "new\nline.db", "%", "sqlite:x"} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +112,7 @@ func TestSync_PathsToTheLetter(t *testing.T) {
 }
 
 // TestFlush_FileWentAway: SQLite goes on writing into a file that is gone and
-// says that all is well; weir does not (RELIABILITY 0.6).
+// says that all is well; weir does not.
 func TestFlush_FileWentAway(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -164,7 +163,7 @@ func TestFlush_FileWentAway(t *testing.T) {
 }
 
 // TestOpen_JournalModeAndSynchronous: weir sets WAL in files that it makes, keeps
-// the mode of others, and keeps the promise of each level in both (SPEC 5).
+// the mode of others, and keeps the promise of each level in both.
 func TestOpen_JournalModeAndSynchronous(t *testing.T) {
 	const off, normal, full, extra = 0, 1, 2, 3
 	for _, test := range []struct {
@@ -325,7 +324,7 @@ func TestFlush_RebuildKeepsWhatOthersAdded(t *testing.T) {
 }
 
 // TestSync_FeedOnceMoreWritesNoRows: the same feed, synced from the start again,
-// leaves the log as short as its checkpoints are (SPEC 1.7).
+// leaves the log as short as its checkpoints are.
 func TestSync_FeedOnceMoreWritesNoRows(t *testing.T) {
 	dir := t.TempDir()
 	f := newFile(t, filepath.Join(dir, "t.db"))

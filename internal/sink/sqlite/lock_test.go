@@ -41,7 +41,7 @@ func (f *file) hold(t *testing.T, begin string) (release func()) {
 }
 
 // TestFlush_LockedForLong waits as long as --retry-for says, and then says what
-// is the matter (RELIABILITY 0.8).
+// is the matter.
 func TestFlush_LockedForLong(t *testing.T) {
 	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
 	retries := 0
@@ -133,7 +133,7 @@ func TestSync_LockedFile(t *testing.T) {
 }
 
 // TestFlush_OtherWritersGetOn: a backfill without a pause lets others write, and
-// is not starved by one that has no pauses either (RELIABILITY 0.7).
+// is not starved by one that has no pauses either.
 func TestFlush_OtherWritersGetOn(t *testing.T) {
 	const want, limit = 25, 120 * time.Second
 	type writer struct {

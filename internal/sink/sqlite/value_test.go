@@ -27,7 +27,7 @@ var awkward = []string{
 
 // TestFlush_ColumnsThatAreThereKeepOrReject holds every declared type against
 // every value: what is in the table afterwards is the value, or the line was
-// rejected (RELIABILITY 0.9, SPEC 3).
+// rejected.
 func TestFlush_ColumnsThatAreThereKeepOrReject(t *testing.T) {
 	for _, decl := range []string{"", "TEXT", "VARCHAR(20)", "CLOB", "INTEGER", "INT", "BIGINT", "BLOB", "REAL", "DOUBLE PRECISION", "FLOAT",
 		"NUMERIC", "DECIMAL(10,2)", "BOOLEAN", "DATE", "DATETIME", "TIMESTAMP", "JSON", "STRING", "UUID", "POINT", "JSONB"} {
