@@ -28,6 +28,9 @@ type program struct {
 
 // newProgram writes a feed of lines in which every line's n is its own number.
 func newProgram(t *testing.T, lines, ids int) *program {
+	if testing.Short() {
+		t.Skip("the program is killed and broken without -short: under the race detector SQLite takes 20 times as long")
+	}
 	p := &program{t: t, dir: t.TempDir(), want: map[string]int{}}
 	self, err := os.Executable()
 	p.check(err)

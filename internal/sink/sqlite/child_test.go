@@ -176,6 +176,9 @@ func stepsChild(path, level, upTo string) error {
 // command is the test binary as another program; wrap is what it runs under.
 func command(t *testing.T, child string, wrap []string, args ...string) *exec.Cmd {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("processes are killed and broken without -short: under the race detector SQLite takes 20 times as long")
+	}
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
