@@ -281,8 +281,8 @@ func TestFault_FileReplacedUnderTheRun(t *testing.T) {
 // TestFault_OtherWritersGetOn writes beside a backfill that never pauses by
 // itself.
 func TestFault_OtherWritersGetOn(t *testing.T) {
-	p := newProgram(t, 60_000, 60_000)
-	c := p.command(nil, "--batch-rows", "300", "-q")
+	p := newProgram(t, 200_000, 200_000)
+	c := p.command(nil, "--batch-rows", "300", "-q", "--rejects", "discard")
 	p.check(c.Start())
 	p.until("SELECT count(*) > 0 FROM feed", "1")
 	db := p.open()
@@ -304,13 +304,15 @@ func TestFault_OtherWritersGetOn(t *testing.T) {
 		slowest = max(slowest, time.Since(start))
 	}
 	t.Logf("%d transactions beside the backfill, the slowest took %v", others, slowest)
-	if others < 20 {
+	if others < 4 { // one that is starved gets one in, at the end
 		t.Errorf("another writer got %d transactions in", others)
 	}
 	if code := c.ProcessState.ExitCode(); code != 3 {
 		t.Errorf("exit code %d", code)
 	}
-	p.isFold()
+	if got, want := p.ask("SELECT count(*), max(n) FROM feed"), fmt.Sprintf("%d|200000", len(p.want)); got != want {
+		t.Errorf("the table has %s rows and last line, want %s", got, want)
+	}
 }
 
 // TestFault_ReadersSeeWholeBatches reads while batches are written.
