@@ -3,8 +3,8 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X github.com/weirsync/weir/internal/cli.version=$(VERSION) -X github.com/weirsync/weir/internal/cli.commit=$(COMMIT)
 
-GOLANGCI := .bin/golangci-lint
 GOLANGCI_VERSION := v2.15.0
+GOLANGCI := .bin/golangci-lint-$(GOLANGCI_VERSION)
 
 FUZZTIME ?= 30s
 BENCHTIME ?= 1s
@@ -38,6 +38,7 @@ lint: $(GOLANGCI) ## formatting, vet, linters, go.mod
 
 $(GOLANGCI):
 	GOBIN=$(CURDIR)/.bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv .bin/golangci-lint $@
 
 fuzz: ## run each fuzz target for FUZZTIME
 	@set -e; for f in $$(grep -rlE '^func Fuzz' --include='*_test.go' .); do \
