@@ -1,26 +1,145 @@
 package cli
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"regexp"
 	"strings"
+
+	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/postgres"
+	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
-// destination reads --to. The answer is the path of an SQLite file.
-func (w *world) destination(to string) (string, error) {
-	if to == "" {
-		to, _ = w.env("DATABASE_URL")
+// database is what the commands need of a driver.
+type database interface {
+	sink.Sink
+	Status(ctx context.Context) (sink.Status, error)
+	Rejects(ctx context.Context, job string, each func(sink.Kept) error) error
+	Sample(ctx context.Context, table string, n int) (rows []string, total int64, err error)
+}
+
+// destination is the database that --to names: the path of an SQLite file, or a
+// connection string for Postgres.
+type destination struct {
+	path     string
+	dsn      string
+	postgres bool
+}
+
+// openOptions are what the drivers are told.
+type openOptions struct {
+	synchronous string
+	readOnly    bool
+	warn, debug func(format string, args ...any)
+}
+
+// The levels of --synchronous.
+var levels = []string{sqlite.Off, sqlite.Normal, sqlite.Full, sqlite.Extra}
+
+// destination reads --to. Where it is empty, WEIR_TO and then DATABASE_URL
+// stand for it.
+func (w *world) destination(to string) (d destination, err error) {
+	for _, name := range []string{config.Env("to"), "DATABASE_URL"} {
+		if to == "" {
+			to, _ = w.env(name)
+		}
 	}
-	switch path, isSQLite := strings.CutPrefix(to, "sqlite:"); {
+	path, isSQLite := strings.CutPrefix(to, "sqlite:")
+	dsn, isPostgres := strings.CutPrefix(to, "postgres:")
+	switch {
 	case to == "":
-		return "", usagef("where to? Name the database: --to flights.db")
+		return d, usagef("where to? Name the database: --to flights.db, or --to postgres://…")
 	case isSQLite:
 		path = strings.TrimPrefix(path, "//")
 		if path == "" {
-			return "", usagef("--to %s names no file: --to sqlite:flights.db", to)
+			return d, usagef("--to %s names no file: --to sqlite:flights.db", to)
 		}
-		return path, nil
+		return destination{path: path}, nil
+	case isPostgres || strings.HasPrefix(to, "postgresql:") || keywords.MatchString(to):
+		if !isPostgres || strings.HasPrefix(dsn, "//") {
+			dsn = to
+		}
+		if _, err := postgres.Parse(dsn); err != nil {
+			return d, usageError{fmt.Errorf("--to: %w", err)}
+		}
+		return destination{dsn: dsn, postgres: true}, nil
 	case strings.Contains(to, "://"):
 		scheme, _, _ := strings.Cut(to, "://")
-		return "", usagef("--to: weir does not write to %s; it takes the path of an SQLite file, or sqlite:PATH", scheme)
+		return d, usagef("--to: weir does not write to %s; it takes the path of an SQLite file, sqlite:PATH or postgres://…", scheme)
 	}
-	return to, nil
+	return destination{path: to}, nil
+}
+
+// keywords is how a connection string of keywords and values begins.
+var keywords = regexp.MustCompile(`^\s*(host|hostaddr|port|dbname|user|password|passfile|service|sslmode|target_session_attrs|application_name)\s*=`)
+
+// exists tells whether there is a database, as far as can be told without
+// opening it.
+func (d destination) exists() error {
+	if d.postgres {
+		return nil
+	}
+	if _, err := os.Stat(d.path); err != nil {
+		return fmt.Errorf("there is no database: %w", err)
+	}
+	return nil
+}
+
+// open opens the database.
+func (d destination) open(ctx context.Context, o openOptions) (database, error) {
+	if d.postgres {
+		commit := map[string]string{sqlite.Off: "off", sqlite.Normal: "off", sqlite.Full: "on", sqlite.Extra: "remote_apply"}[o.synchronous]
+		return opened(postgres.Open(ctx, d.dsn, postgres.Options{Synchronous: commit, SyncAtEnd: o.synchronous == sqlite.Normal,
+			ReadOnly: o.readOnly, Warn: o.warn, Debug: o.debug}))
+	}
+	return opened(sqlite.Open(ctx, d.path, sqlite.Options{Synchronous: o.synchronous, ReadOnly: o.readOnly, Warn: o.warn, Yield: true}))
+}
+
+// opened keeps a driver's nil from becoming a database that is not nil.
+func opened[D database](db D, err error) (database, error) {
+	if err != nil {
+		return nil, err
+	}
+	return db, nil
+}
+
+// openToRead opens a database that is there; the answer is nil where there is
+// none.
+func (d destination) openToRead(ctx context.Context, warn func(string, ...any)) (database, error) {
+	if errors.Is(d.exists(), fs.ErrNotExist) {
+		return nil, nil
+	}
+	return d.open(ctx, openOptions{synchronous: sqlite.Full, readOnly: true, warn: warn, debug: func(string, ...any) {}})
+}
+
+// newTable is a table in a database that is not there yet.
+func (d destination) newTable(name string) schema.Table { return sqlite.NewTable(name) }
+
+// plan returns the statements that would make a table what a batch needs.
+func (d destination) plan(t *schema.Table) []string {
+	if d.postgres {
+		return postgres.Plan(t)
+	}
+	return sqlite.Plan(t)
+}
+
+var password = regexp.MustCompile(`(?i)(\bpassword\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s'&]+)`)
+
+// redacted is a connection string without its password.
+func redacted(to string) string {
+	if u, err := url.Parse(to); err == nil && u.Scheme != "" {
+		to = u.Redacted()
+	} else if scheme, rest, ok := strings.Cut(to, "://"); ok {
+		if at := strings.LastIndexByte(rest, '@'); at >= 0 { // no URL, but somebody's secret
+			to = scheme + "://xxxxx" + rest[at:]
+		}
+	}
+	return password.ReplaceAllString(to, "${1}xxxxx")
 }

@@ -2,10 +2,7 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/pipeline"
@@ -16,26 +13,32 @@ import (
 
 // dry is a sink that writes nothing: it keeps what a dry run is to print.
 type dry struct {
-	*sqlite.DB // nil where there is no database yet
-	table      schema.Table
-	rows       int
-	rejects    []fold.Reject
+	database // nil where there is none yet
+	to       destination
+	table    schema.Table
+	rows     int
+	rejects  []fold.Reject
 }
 
 // someRejects are shown.
 const someRejects = 10
 
-func (d *dry) Caps() sink.Caps { return (*sqlite.DB)(nil).Caps() }
+func (d *dry) Caps() sink.Caps {
+	if d.database == nil {
+		return (*sqlite.DB)(nil).Caps()
+	}
+	return d.database.Caps()
+}
 
 func (d *dry) Claim(context.Context, string, string) (sink.Checkpoint, error) {
 	return sink.Checkpoint{}, nil
 }
 
 func (d *dry) Table(ctx context.Context, name string, key []string) (t schema.Table, err error) {
-	if d.DB != nil {
-		t, err = d.DB.Table(ctx, name, key)
+	if d.database != nil {
+		t, err = d.database.Table(ctx, name, key)
 	} else {
-		t = sqlite.NewTable(name)
+		t = d.to.newTable(name)
 	}
 	d.table = t
 	return t, err
@@ -53,13 +56,12 @@ func (d *dry) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) {
 }
 
 // dryRun reads and folds all of the sources and prints what would be written.
-func (w *world) dryRun(ctx context.Context, path string, c pipeline.Config, p *pipeline.Progress, out *printer) error {
-	d := &dry{}
-	_, err := os.Stat(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		if d.DB, err = sqlite.Open(ctx, path, sqlite.Options{ReadOnly: true, Synchronous: sqlite.Full, Warn: out.warn}); err != nil {
-			return err
-		}
+func (w *world) dryRun(ctx context.Context, to destination, c pipeline.Config, p *pipeline.Progress, out *printer) (err error) {
+	d := &dry{to: to}
+	if d.database, err = to.openToRead(ctx, out.warn); err != nil {
+		return err
+	}
+	if d.database != nil {
 		defer d.Close()
 	}
 	runErr := pipeline.Run(ctx, c, d, p)
@@ -79,7 +81,7 @@ func (w *world) dryRun(ctx context.Context, path string, c pipeline.Config, p *p
 		fmt.Fprintln(w.stdout, "-- no table would be made")
 		return nil
 	}
-	plan := sqlite.Plan(&d.table)
+	plan := to.plan(&d.table)
 	for _, sql := range plan {
 		fmt.Fprintln(w.stdout, printable(sql))
 	}

@@ -112,6 +112,9 @@ func (o *printer) status() string {
 	if n := o.p.RejectedTotal(); n > 0 {
 		parts = append(parts, grouped(n)+" rejected")
 	}
+	if e := o.p.Trouble(); e != nil {
+		parts = append(parts, "waiting for the database ("+e.Reason+")")
+	}
 	if took := o.p.LastFlush.Load(); took > 0 {
 		parts = append(parts, "flush "+time.Duration(took).Round(time.Millisecond).String())
 	}
@@ -166,7 +169,7 @@ func (o *printer) retry(e *sink.Error) {
 		o.said[e.Reason] = time.Now()
 	}
 	o.mu.Unlock()
-	if due || o.verbose || e.Class == sink.Unknown {
+	if due || o.verbose || e.Class == sink.Unknown || !again && e.Reason == "connection" {
 		o.warn("%v; trying again", e)
 	}
 }

@@ -1,15 +1,14 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
 func (w *world) statusCommand() *cobra.Command {
@@ -28,22 +27,22 @@ again:
   weir status --to flights.db --rejects | sed … | weir sync - --to flights.db --table flights`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			path, err := w.destination(to)
+			dest, err := w.destination(to)
 			if err != nil {
 				return err
 			}
-			if _, err := os.Stat(path); err != nil {
-				return fmt.Errorf("there is no database: %w", err)
+			if err := dest.exists(); err != nil {
+				return err
 			}
-			db, err := sqlite.Open(c.Context(), path, sqlite.Options{ReadOnly: true, Synchronous: sqlite.Full})
+			db, err := dest.openToRead(c.Context(), func(format string, args ...any) { fmt.Fprintf(w.stderr, format+"\n", args...) })
 			if err != nil {
 				return err
 			}
 			defer db.Close()
 			if rejects {
-				return db.Rejects(job, func(k sink.Kept) error { return w.reject(k, asJSON) })
+				return db.Rejects(c.Context(), job, func(k sink.Kept) error { return w.reject(k, asJSON) })
 			}
-			st, err := db.Status()
+			st, err := db.Status(c.Context())
 			if err != nil {
 				return err
 			}
@@ -53,10 +52,10 @@ again:
 			if err := w.printStatus(st); err != nil || sample == 0 {
 				return err
 			}
-			return w.sample(db, st, sample)
+			return w.sample(c.Context(), db, st, sample)
 		},
 	}
-	c.Flags().StringVar(&to, "to", "", "the database: a path, or sqlite:PATH")
+	c.Flags().StringVar(&to, "to", "", toHelp)
 	c.Flags().BoolVar(&rejects, "rejects", false, "print the rejected lines")
 	c.Flags().StringVar(&job, "job", "", "with --rejects: those of one job")
 	c.Flags().IntVar(&sample, "sample", 0, "print so many rows of each table, too")
@@ -95,14 +94,14 @@ func (w *world) printStatus(st sink.Status) error {
 }
 
 // sample prints some rows of each table that a job writes to.
-func (w *world) sample(db *sqlite.DB, st sink.Status, n int) error {
+func (w *world) sample(ctx context.Context, db database, st sink.Status, n int) error {
 	seen := map[string]bool{}
 	for _, j := range st.Jobs {
 		if seen[j.Table] {
 			continue
 		}
 		seen[j.Table] = true
-		rows, total, err := db.Sample(j.Table, n)
+		rows, total, err := db.Sample(ctx, j.Table, n)
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,6 @@ import (
 	"github.com/weirsync/weir/internal/metrics"
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -60,17 +59,20 @@ type syncOptions struct {
 	sources []string // from the config file, where the command line has none
 }
 
+const toHelp = "the database: the path of an SQLite file, sqlite:PATH, postgres://… or postgres: (all from PG* variables)"
+
 // The defaults of the flags.
 const (
-	defaultBatchRows  = 100_000
-	defaultBuffer     = 256 << 20 // bytes
-	defaultMaxColumns = 500
-	defaultMaxRejects = 10_000
-	defaultRetryFor   = 5 * time.Minute
+	defaultBatchRows   = 100_000
+	defaultSynchronous = "full"
+	defaultBuffer      = 256 << 20 // bytes
+	defaultMaxColumns  = 500
+	defaultMaxRejects  = 10_000
+	defaultRetryFor    = 5 * time.Minute
 )
 
 func (o *syncOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.to, "to", "", "the database: a path, or sqlite:PATH")
+	f.StringVar(&o.to, "to", "", toHelp)
 	f.StringVar(&o.table, "table", "", "the table (default the name of the source's file)")
 	f.StringSliceVar(&o.key, "key", []string{"id"}, "the field or fields that name a row")
 	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: such a message removes its row")
@@ -83,8 +85,8 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.batchRows, "batch-rows", defaultBatchRows, "rows in a batch at most")
 	o.buffer = defaultBuffer
 	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading waits")
-	f.StringVar(&o.synchronous, "synchronous", sqlite.Full, "what a power cut may take: off, normal, full or extra; see docs/durability.md")
-	f.DurationVar(&o.retryFor, "retry-for", defaultRetryFor, "how long a locked database is tried again")
+	f.StringVar(&o.synchronous, "synchronous", defaultSynchronous, "what a power cut may take: off, normal, full or extra; see docs/durability.md")
+	f.DurationVar(&o.retryFor, "retry-for", defaultRetryFor, "how long a locked or lost database is tried again")
 
 	f.StringVar(&o.job, "job", "", "the name that the checkpoint is kept under (default source and table; none for stdin)")
 	f.BoolVar(&o.fromStart, "from-start", false, "ignore the checkpoint")
@@ -117,7 +119,9 @@ func (w *world) syncCommand() *cobra.Command {
 
 A SOURCE is a file or a glob (plain, gzip or zstd, told by its content), - for
 stdin, or tcp://host:port. DEST is an SQLite file, which is made where there is
-none. The table is made from the feed, or taken as it is.
+none, or a Postgres database: a URL, or keywords and values as psql takes them;
+what it leaves open comes from PG* variables, .pgpass and service files. The
+table is made from the feed, or taken as it is.
 
 A message sets the columns that it names and leaves the others alone; null sets
 NULL; the last message wins. Each batch is one transaction, with the checkpoint
@@ -127,6 +131,7 @@ of its source and its rejected lines in it.
 		Example: `  weir sync flights.jsonl.gz --to flights.db
   weir sync 'captures/*.jsonl.zst' --to flights.db --table flights --job backfill
   weir sync feed.jsonl --follow --to flights.db --key carrier,flight
+  weir sync flights.jsonl.gz --to postgres://weir@db.example/air --table feeds.flights
   nc feed.example 4000 | weir sync --to flights.db --table flights --delete-when op=delete`,
 		RunE: func(c *cobra.Command, args []string) error {
 			settings, err := w.resolve(c.Flags(), o)
@@ -172,7 +177,7 @@ func (w *world) resolve(f *pflag.FlagSet, o *syncOptions) ([]*config.Setting, er
 
 // plan checks the options, all of them at once, and turns them into what a run
 // needs.
-func (w *world) plan(o *syncOptions, args []string) (path string, c pipeline.Config, err error) {
+func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.Config, err error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	oneOf := func(flag, value string, allowed ...string) {
@@ -181,7 +186,7 @@ func (w *world) plan(o *syncOptions, args []string) (path string, c pipeline.Con
 		}
 	}
 	oneOf("null", o.null, "clear", "keep")
-	oneOf("synchronous", o.synchronous, sqlite.Off, sqlite.Normal, sqlite.Full, sqlite.Extra)
+	oneOf("synchronous", o.synchronous, levels...)
 	oneOf("progress", o.progress, "auto", "always", "never")
 	oneOf("summary", o.summary, "text", "json")
 	oneOf("log-format", o.logFormat, "text", "json")
@@ -222,27 +227,27 @@ func (w *world) plan(o *syncOptions, args []string) (path string, c pipeline.Con
 	if len(args) == 0 && w.terminal(int(os.Stdin.Fd())) && w.stdin == os.Stdin {
 		fault("no source is named and stdin is a terminal: weir sync feed.jsonl --to flights.db")
 	}
-	path, err = w.destination(o.to)
+	to, err = w.destination(o.to)
 	if err != nil {
 		faults = append(faults, err)
 	}
 	if len(faults) > 0 {
-		return "", c, usageError{errors.Join(faults...)}
+		return to, c, usageError{errors.Join(faults...)}
 	}
 	sources, err := source.Expand(args)
 	if err != nil {
-		return "", c, err
+		return to, c, err
 	}
 	table := o.table
 	if table == "" {
 		if table, err = stem(sources); err != nil {
-			return "", c, err
+			return to, c, err
 		}
 	}
 	if o.follow && len(sources) > 1 {
-		return "", c, usagef("--follow goes on with one file for ever: name one")
+		return to, c, usagef("--follow goes on with one file for ever: name one")
 	}
-	return path, pipeline.Config{
+	return to, pipeline.Config{
 		Sources: sources,
 		Source:  source.Options{MaxLine: int(o.maxLine), Follow: o.follow, Compression: o.compression, Stdin: w.stdin},
 		Job:     o.job, Table: table,
@@ -274,7 +279,7 @@ func stem(sources []string) (string, error) {
 
 // sync runs the pipeline with all that surrounds it.
 func (w *world) sync(ctx context.Context, o *syncOptions, args []string, settings []*config.Setting) (err error) {
-	path, c, err := w.plan(o, args)
+	to, c, err := w.plan(o, args)
 	if err != nil {
 		return err
 	}
@@ -287,23 +292,27 @@ func (w *world) sync(ctx context.Context, o *syncOptions, args []string, setting
 	c.Warn, c.Info = out.warn, out.info
 	c.Source.Warn = func(s string) { out.warn("%s", s) }
 	if o.dryRun {
-		return w.dryRun(ctx, path, c, p, out)
+		return w.dryRun(ctx, to, c, p, out)
 	}
 
 	onRetry := func(e *sink.Error) {
-		p.Retries(e.Reason).Add(1)
+		p.Retry(e)
 		out.retry(e)
 	}
-	var db *sqlite.DB
+	var db database
 	err = sink.Patiently(ctx, o.retryFor, onRetry, func() error {
-		db, err = sqlite.Open(ctx, path, sqlite.Options{Synchronous: o.synchronous, Warn: out.warn, Yield: true})
+		db, err = to.open(ctx, openOptions{synchronous: o.synchronous, warn: out.warn, debug: out.debug})
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	reg := metrics.New(metrics.Run{Job: c.Job, Table: c.Table, Progress: p, BufferLimit: c.Buffer, WALBytes: db.WALBytes, Version: version, Commit: commit})
+	run := metrics.Run{Job: c.Job, Table: c.Table, Progress: p, BufferLimit: c.Buffer, Version: version, Commit: commit}
+	if file, ok := db.(interface{ WALBytes() int64 }); ok {
+		run.WALBytes = file.WALBytes
+	}
+	reg := metrics.New(run)
 	if o.metricsFile != "" {
 		defer func() {
 			if werr := reg.WriteFile(o.metricsFile); werr != nil {

@@ -184,3 +184,16 @@ func decimal(number []byte) (digits []byte, exp int) {
 	}
 	return digits, exp
 }
+
+// AppendDecimal appends one spelling for all those of a number's value.
+func AppendDecimal(dst, number []byte) []byte {
+	digits, exp := decimal(number)
+	if len(digits) == 0 {
+		return append(dst, '0')
+	}
+	if number[0] == '-' {
+		dst = append(dst, '-')
+	}
+	dst = append(append(dst, digits...), 'e')
+	return strconv.AppendInt(dst, int64(exp), 10)
+}

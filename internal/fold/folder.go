@@ -110,7 +110,9 @@ func (f *Folder) Seal(b *Batch) {
 		return // rejects alone make no table
 	}
 	for i := range f.table.Columns {
-		if c := &f.table.Columns[i]; !c.Fixed {
+		if c := &f.table.Columns[i]; !c.Fixed && !f.table.Untyped && c.New && c.Type == schema.Any {
+			continue // nulls alone: it waits for a value to have a type
+		} else if !c.Fixed {
 			c.Settle()
 			c.Fixed = !f.table.Made
 		}
@@ -138,7 +140,7 @@ func (f *Folder) Fold(b *Batch, line []byte, at Place) error {
 		return err
 	}
 	known, columns := len(f.fields), len(f.table.Columns)
-	deletes, err := f.admit(fields)
+	deletes, err := f.admit(fields, line)
 	if (err != nil || deletes) && len(f.fields) > known {
 		// What the line alone brought leaves with it: a line without values
 		// makes no column.
@@ -151,10 +153,32 @@ func (f *Folder) Fold(b *Batch, line []byte, at Place) error {
 	return nil
 }
 
+var escapedNUL = []byte(`\u0000`)
+
+// hasNUL reports whether a value holds the character NUL, which JSON can only
+// write as an escape.
+func hasNUL(value []byte) bool {
+	for i := 0; ; {
+		at := bytes.Index(value[i:], escapedNUL)
+		if at < 0 {
+			return false
+		}
+		at += i
+		slashes := 0
+		for at-slashes > 0 && value[at-slashes-1] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return true
+		}
+		i = at + 1
+	}
+}
+
 // admit decides whether the line at hand is a message for the table, and whether
 // one that deletes. It widens columns only when nothing can reject the line any
 // more.
-func (f *Folder) admit(fields []feed.Field) (deletes bool, err error) {
+func (f *Folder) admit(fields []feed.Field, line []byte) (deletes bool, err error) {
 	if err := f.resolve(fields); err != nil {
 		return false, err
 	}
@@ -165,6 +189,13 @@ func (f *Folder) admit(fields []feed.Field) (deletes bool, err error) {
 		for i, h := range f.hits {
 			if f.fields[h].deletes {
 				deletes = string(feed.Text(f.text, fields[i].Value, fields[i].Kind)) == f.opt.DeleteValue
+			}
+		}
+	}
+	if f.table.NoNUL && bytes.Contains(line, escapedNUL) {
+		for i, h := range f.hits {
+			if fd := &f.fields[h]; fd.col >= 0 && hasNUL(fields[i].Value) {
+				return false, feed.Errorf(feed.BadValue, "the value of %q holds a NUL, which the database's text cannot", fd.name)
 			}
 		}
 	}
@@ -268,6 +299,8 @@ func (f *Folder) discover(name string) (int32, error) {
 	case f.opt.Columns == RejectColumns:
 		return 0, feed.Errorf(feed.BadColumn, "the table has no column %q (--columns reject)", name)
 	case f.opt.Columns == IgnoreColumns:
+	case f.table.MaxName > 0 && len(name) > f.table.MaxName:
+		return 0, feed.Errorf(feed.BadName, "the field name %q has %d bytes: the database takes %d", name[:min(len(name), 100)], len(name), f.table.MaxName)
 	case f.added < f.opt.MaxColumns:
 		fd.col = int32(len(f.table.Columns))
 		f.table.Columns = append(f.table.Columns, schema.New(name, false))
@@ -306,6 +339,7 @@ func (f *Folder) findKey(fields []feed.Field) error {
 			f.keys[k] = int32(i) // of two equal names the last
 		}
 	}
+	size := 0
 	for part, at := range f.keys {
 		name := f.opt.Key[part]
 		if at < 0 {
@@ -317,6 +351,10 @@ func (f *Folder) findKey(fields []feed.Field) error {
 		case string(fd.Value) == `""`:
 			return feed.Errorf(feed.BadKey, "the key field %q is empty", name)
 		}
+		size += len(fields[at].Value)
+	}
+	if size > f.table.MaxKey && f.table.MaxKey > 0 {
+		return feed.Errorf(feed.BadKey, "the key has %d bytes: the database can index %d", size, f.table.MaxKey)
 	}
 	return nil
 }

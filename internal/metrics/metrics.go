@@ -17,6 +17,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 // Run is what the metrics of one run are labelled with and read from.
@@ -24,7 +25,7 @@ type Run struct {
 	Job, Table  string
 	Progress    *pipeline.Progress
 	BufferLimit int64        // bytes
-	WALBytes    func() int64 // of the database, in bytes
+	WALBytes    func() int64 // of an SQLite file, in bytes; nil where there is none
 	Version     string
 	Commit      string
 }
@@ -59,14 +60,16 @@ func New(r Run) *Registry {
 		"unchanged": p.Unchanged.Load, "deleted": p.Deleted.Load} {
 		counter("weir_rows_total", "Rows of flushed batches, by what became of them.", with("result", result), c)
 	}
-	for _, reason := range pipeline.RetryReasons {
+	for _, reason := range sink.RetryReasons {
 		counter("weir_retries_total", "Calls of the database that were tried again.", with("reason", reason), p.Retries(reason).Load)
 	}
 	counter("weir_coalesced_messages_total", "Messages folded into a row that another message of the batch had begun.", labels, p.Coalesced.Load)
 	gauge("weir_buffer_bytes", "Memory that the filling batch holds.", func() float64 { return float64(p.Buffer.Load()) })
 	gauge("weir_buffer_limit_bytes", "Memory for batches.", func() float64 { return float64(r.BufferLimit) })
 	gauge("weir_last_commit_timestamp_seconds", "When the last batch was committed, 0 before the first.", func() float64 { return float64(p.LastCommit.Load()) / 1e9 })
-	gauge("weir_sqlite_wal_bytes", "Size of the database's write-ahead log.", func() float64 { return float64(r.WALBytes()) })
+	if r.WALBytes != nil {
+		gauge("weir_sqlite_wal_bytes", "Size of the database's write-ahead log.", func() float64 { return float64(r.WALBytes()) })
+	}
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_build_info", Help: "1, labelled with what was built.",
 		ConstLabels: prometheus.Labels{"version": r.Version, "commit": r.Commit, "goversion": runtime.Version()}}, func() float64 { return 1 }))
 

@@ -253,6 +253,7 @@ func (f *feeding) hand(flushing context.Context) error {
 
 // flush writes batches until there are no more.
 func (f *feeding) flush(ctx context.Context) error {
+	var lines []int64 // after each flush
 	for w := range f.full {
 		start := time.Now()
 		flush := &sink.Flush{Batch: w.batch, Job: f.job, Source: f.stream.Name(), Checkpoint: w.cp, Run: f.id, KeepRejects: f.Rejects.mode == keep}
@@ -261,8 +262,15 @@ func (f *feeding) flush(ctx context.Context) error {
 		}
 		res, err := f.db.Flush(ctx, flush)
 		if err != nil {
+			var behind sink.ErrBehind
+			if errors.As(err, &behind) {
+				if n := len(lines) - int(behind.Want-behind.Found); n > 0 {
+					f.safe = lines[n-1]
+				}
+			}
 			return err
 		}
+		lines = append(lines, w.cp.Line)
 		f.Rejects.committed()
 		f.p.flushed(w.batch, res, time.Since(start))
 		w.batch.Reset()

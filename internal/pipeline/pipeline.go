@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -52,20 +53,10 @@ var ErrRejected = errors.New("a line was rejected")
 // true to them. When ctx ends, it stops reading, writes what it has and returns
 // nil. p counts what happens.
 func Run(ctx context.Context, c Config, db sink.Sink, p *Progress) (err error) {
-	table, err := db.Table(ctx, c.Table, c.Fold.Key)
-	if err != nil {
+	r := &run{Config: c, db: db, p: p, id: rand.Text()}
+	if err := r.begin(ctx); err != nil {
 		return err
 	}
-	c.Table = table.Name
-	if c.Fold.Columns == "" {
-		c.Fold.Columns = fold.IgnoreColumns
-		if table.Made || !table.Exists {
-			c.Fold.Columns = fold.AddColumns
-		}
-	}
-	c.Fold.MaxColumns = min(c.Fold.MaxColumns, max(0, db.Caps().Columns-len(table.Columns)-len(c.Fold.Key)))
-	c.Fold.Warn = c.Warn
-	r := &run{Config: c, db: db, p: p, id: rand.Text(), folder: fold.NewFolder(table, c.Fold)}
 	defer func() {
 		err = errors.Join(err, r.Rejects.close())
 		p.setIgnored(r.folder.Ignored())
@@ -73,15 +64,63 @@ func Run(ctx context.Context, c Config, db sink.Sink, p *Progress) (err error) {
 	if err := r.Rejects.open(); err != nil {
 		return err
 	}
-	for _, spec := range c.Sources {
-		if ctx.Err() != nil {
-			break
+	for i := 0; i < len(c.Sources) && ctx.Err() == nil; i++ {
+		err := r.source(ctx, c.Sources[i])
+		if err == nil {
+			continue
 		}
-		if err := r.source(ctx, spec); err != nil {
+		if err := r.rewind(ctx, c.Sources[i], err); err != nil {
 			return err
 		}
+		// What went back may have been of a source that was done: each one's
+		// checkpoint says.
+		i = -1
 	}
 	return nil
+}
+
+// begin reads the table and starts a fold for it.
+func (r *run) begin(ctx context.Context) error {
+	table, err := r.db.Table(ctx, r.Table, r.Fold.Key)
+	if err != nil {
+		return err
+	}
+	r.Table = table.Name
+	table.Judged = table.Judged || r.judged
+	o := r.Fold
+	if o.Columns == "" {
+		o.Columns = fold.IgnoreColumns
+		if table.Made || !table.Exists {
+			o.Columns = fold.AddColumns
+		}
+	}
+	o.MaxColumns = min(o.MaxColumns, max(0, r.db.Caps().Columns-len(table.Columns)-len(o.Key)))
+	o.Warn = r.Warn
+	r.folder = fold.NewFolder(table, o)
+	return nil
+}
+
+// maxRewinds is how often a run reads again; a server that goes back more often
+// is none to rely on.
+const maxRewinds = 10
+
+// rewind has the run go on from the database's checkpoints, where an error says
+// that this mends it; other errors it returns.
+func (r *run) rewind(ctx context.Context, spec string, err error) error {
+	var behind sink.ErrBehind
+	var unlogged sink.ErrUnlogged
+	switch {
+	case !errors.As(err, &behind) && !errors.As(err, &unlogged):
+		return err
+	case spec == "-" || strings.Contains(spec, "://"):
+		return fmt.Errorf("%w; %s cannot be read again: lines %d to %d may be lost", err, spec, r.safe+1, r.p.Lines.Load())
+	case r.rewinds == maxRewinds:
+		return fmt.Errorf("%w (for the %dth time)", err, r.rewinds+1)
+	}
+	r.rewinds++
+	r.judged = r.judged || unlogged.Err != nil
+	r.Warn("%v; reading again from the database's checkpoint", err)
+	return r.begin(ctx)
 }
 
 // run is the state that lasts over all sources of a run.
@@ -94,6 +133,9 @@ type run struct {
 	// seq is that of the job's last flush; anonymous jobs of one run share
 	// theirs.
 	seq     int64
+	safe    int64 // lines before those of batches that may be lost
+	judged  bool  // the table has refused a row
+	rewinds int
 	batches [2]fold.Batch
 }
 

@@ -30,6 +30,7 @@ type Progress struct {
 	// OnFlush, where it is set, hears of each batch that was written.
 	OnFlush func(rows int, took time.Duration)
 
+	trouble  atomic.Pointer[sink.Error]
 	rejected map[feed.Reason]*atomic.Int64
 	retries  map[string]*atomic.Int64
 
@@ -38,16 +39,13 @@ type Progress struct {
 	ignored map[string]int64
 }
 
-// RetryReasons are the reasons for which a flush is tried again.
-var RetryReasons = []string{"locked", "io"}
-
 // NewProgress returns counters at zero.
 func NewProgress() *Progress {
 	p := &Progress{Start: time.Now(), rejected: map[feed.Reason]*atomic.Int64{}, retries: map[string]*atomic.Int64{}}
 	for _, r := range feed.Reasons {
 		p.rejected[r] = new(atomic.Int64)
 	}
-	for _, r := range RetryReasons {
+	for _, r := range sink.RetryReasons {
 		p.retries[r] = new(atomic.Int64)
 	}
 	return p
@@ -63,6 +61,17 @@ func (p *Progress) RejectedTotal() (n int64) {
 	}
 	return n
 }
+
+// Retry counts a call of the database that is tried again.
+func (p *Progress) Retry(e *sink.Error) {
+	if n := p.retries[e.Reason]; n != nil {
+		n.Add(1)
+	}
+	p.trouble.Store(e)
+}
+
+// Trouble returns why the database is waited for, nil where it is not.
+func (p *Progress) Trouble() *sink.Error { return p.trouble.Load() }
 
 // Retries returns the counter of flushes tried again for a reason.
 func (p *Progress) Retries(reason string) *atomic.Int64 { return p.retries[reason] }
@@ -115,6 +124,7 @@ func (p *Progress) flushed(b *fold.Batch, res sink.Result, took time.Duration) {
 		p.Rejected(res.Refused[i].Reason).Add(1)
 	}
 	p.LastFlush.Store(int64(took))
+	p.trouble.Store(nil)
 	p.LastCommit.Store(time.Now().UnixNano())
 	if p.OnFlush != nil {
 		p.OnFlush(b.Rows(), took)

@@ -8,8 +8,10 @@ package schema
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/weirsync/weir/internal/feed"
 )
@@ -27,10 +29,20 @@ const (
 	Text               // every value, as text
 	JSON               // objects and arrays
 	Affine             // every value, but text that looks like a number becomes one: SQLite's NUMERIC affinity
+
+	// Types of tables that others made, in a database that reads a value of any
+	// type from its text.
+	UUID     // a UUID in any of its spellings
+	Enum     // one of Column.Labels
+	Day      // a date
+	Instant  // a point in time
+	Array    // arrays, from a JSON array or the database's own notation
+	External // anything else: the database judges
 )
 
 func (t Type) String() string {
-	return [...]string{"any", "boolean", "integer", "real", "number", "text", "json", "numeric"}[t]
+	return [...]string{"any", "boolean", "integer", "real", "number", "text", "json", "numeric",
+		"uuid", "enum", "date", "time", "array", "external"}[t]
 }
 
 // A Table is one table of a database, as a batch needs it.
@@ -53,6 +65,11 @@ type Table struct {
 	// FoldCase tells that the database takes names that differ only in the case
 	// of ASCII letters for one name.
 	FoldCase bool
+	// NoNUL tells that the database's text cannot hold the character NUL.
+	NoNUL bool
+	// MaxName and MaxKey are how many bytes the database takes for a column's
+	// name and for a key; 0 is no limit.
+	MaxName, MaxKey int
 }
 
 // Clone returns a copy that shares nothing that changes.
@@ -101,6 +118,10 @@ type Column struct {
 	Generated bool // computed by the database, never written
 	New       bool // not in the database yet
 	Fixed     bool // in a table that weir did not make: never widened
+	// Size is the bytes of an Int or a Real, 0 meaning 8, and the characters
+	// that a Text takes at most, 0 meaning any.
+	Size   int
+	Labels []string // of an Enum; for a Bool the strings that it takes
 
 	seen class // of a column that may be widened: what it has to hold
 }
@@ -113,15 +134,15 @@ const (
 	smallInt       // whole and exact in a double
 	bigInt         // whole, 64 bits
 	reals          // printed again as they came by a double
-	numbers        // any other number
-	strs
+	numbers        // any other number with at most so many digits as Postgres' numeric takes
+	strs           // strings, and what is past any type of numbers
 	jsons
 	all = bools | smallInt | bigInt | reals | numbers | strs | jsons
 )
 
 // holds is what a column of the type takes without being widened.
 var holds = [...]class{Any: all, Bool: bools, Int: smallInt | bigInt, Real: smallInt | reals,
-	Number: smallInt | bigInt | reals | numbers, Text: all, JSON: jsons, Affine: all}
+	Number: smallInt | bigInt | reals | numbers, Text: all, JSON: jsons, Affine: all, External: all}
 
 func infer(seen class) Type {
 	if seen == 0 {
@@ -144,6 +165,9 @@ func classify(value []byte, k feed.Kind) class {
 	case feed.String:
 		return strs
 	case feed.JSON:
+		if hasHuge(value) {
+			return strs
+		}
 		return jsons
 	case feed.Int:
 		if len(value) <= 15 && string(value) != "-0" {
@@ -160,6 +184,9 @@ func classify(value []byte, k feed.Kind) class {
 	}
 	if _, exact, ok := feed.ParseReal(value); ok && exact {
 		return reals
+	}
+	if huge(value) {
+		return strs
 	}
 	return numbers
 }
@@ -222,25 +249,46 @@ func (c *Column) takes(value []byte, k feed.Kind) bool {
 	number, isNumber := value, k == feed.Int || k == feed.Number
 	switch c.Type {
 	case Bool:
-		return k == feed.Bool || string(value) == "0" || string(value) == "1"
+		return k == feed.Bool || string(value) == "0" || string(value) == "1" || k == feed.String && slices.Contains(c.Labels, string(value[1:len(value)-1]))
 	case Int:
 		if k == feed.String {
-			return canonicalInt(value[1 : len(value)-1])
+			number, k = value[1:len(value)-1], feed.Int
+			isNumber = canonicalInt(number)
 		}
-		_, ok := feed.ParseInt(number, k)
-		return isNumber && ok
+		if !isNumber {
+			return false
+		}
+		n, ok := feed.ParseInt(number, k)
+		bits := c.Size * 8
+		return ok && (bits == 0 || n>>(bits-1) == n>>63)
 	case Real, Number:
 		if k == feed.String {
 			number = value[1 : len(value)-1]
 			_, isNumber = feed.IsNumber(number)
 		}
 		if !isNumber || c.Type == Number {
-			return isNumber
+			return isNumber && !huge(number)
+		}
+		if c.Size == 4 {
+			f, err := strconv.ParseFloat(string(number), 32)
+			return err == nil && (f != 0 || zero(number))
 		}
 		_, _, ok := feed.ParseReal(number)
 		return ok
+	case Text:
+		return c.Size == 0 || len(value) <= c.Size || utf8.RuneCount(feed.Text(nil, value, k)) <= c.Size
 	case JSON:
-		return true
+		return k != feed.JSON || !hasHuge(value)
+	case UUID:
+		_, ok := appendUUID(nil, feed.Text(nil, value, k))
+		return ok
+	case Enum:
+		return slices.Contains(c.Labels, string(feed.Text(nil, value, k)))
+	case Day, Instant:
+		// The database reads many spellings of a date; of a key's, weir must know
+		// which are equal.
+		_, ok := c.appendTime(nil, feed.Text(nil, value, k))
+		return ok || !c.Key
 	case Affine:
 		if isNumber {
 			return classify(value, k)&(smallInt|bigInt|reals) != 0
@@ -268,16 +316,26 @@ func canonicalInt(s []byte) bool {
 // AppendKey appends the form of a key's value in which two values are equal
 // exactly where the database would say so. The value was admitted before.
 func (c *Column) AppendKey(dst, value []byte, k feed.Kind) []byte {
-	if c.Type != Text {
+	switch c.Type {
+	case UUID:
+		dst, _ = appendUUID(dst, feed.Text(nil, value, k))
+		return dst
+	case Day, Instant:
+		dst, _ = c.appendTime(dst, feed.Text(nil, value, k))
+		return dst
+	case Text, Enum:
+	default:
 		switch {
-		case k == feed.Bool && value[0] == 't':
+		case k == feed.Bool && value[0] == 't' || c.Type == Bool && string(value) == `"true"`:
 			return append(dst, '1')
+		case c.Type == Bool && string(value) == `"false"`:
+			return append(dst, '0')
 		case k == feed.Bool:
 			return append(dst, '0')
 		case k == feed.String && c.Type == Any && c.Fixed:
 			dst = append(dst, '\'') // without a type, '1' is not 1
 		default:
-			if dst, ok := appendNumber(dst, feed.Text(nil, value, k)); ok {
+			if dst, ok := c.appendNumber(dst, feed.Text(nil, value, k)); ok {
 				return dst
 			}
 		}
@@ -298,13 +356,16 @@ func (c *Column) AppendKey(dst, value []byte, k feed.Kind) []byte {
 }
 
 // appendNumber appends one spelling for all texts of a number.
-func appendNumber(dst, text []byte) (_ []byte, ok bool) {
+func (c *Column) appendNumber(dst, text []byte) (_ []byte, ok bool) {
 	k, ok := feed.IsNumber(text)
 	if !ok {
 		return dst, false
 	}
 	if n, ok := feed.ParseInt(text, k); ok {
 		return strconv.AppendInt(dst, n, 10), true
+	}
+	if c.Type == Number {
+		return feed.AppendDecimal(dst, text), true
 	}
 	f, _ := strconv.ParseFloat(string(text), 64)
 	return strconv.AppendFloat(dst, f, 'g', -1, 64), true

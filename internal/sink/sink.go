@@ -118,9 +118,12 @@ const (
 // An Error is a failure of a database with its class.
 type Error struct {
 	Class  Class
-	Reason string // a word for metrics: busy, io, …
+	Reason string // a word for metrics: one of RetryReasons, if it can be retried
 	Err    error
 }
+
+// RetryReasons are the reasons for which a call is tried again.
+var RetryReasons = []string{"locked", "io", "connection", "connections", "deadlock", "serialization", "timeout", "readonly", "resources"}
 
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
@@ -132,9 +135,18 @@ var (
 	ErrFenced = errors.New("another run has written this job's checkpoint meanwhile")
 )
 
-// ErrBehind says that the database went back to an earlier state under the run.
+// ErrBehind says that the database went back to an earlier state under the run:
+// the source has to be read again from the checkpoint that is there.
 type ErrBehind struct{ Found, Want int64 }
 
 func (e ErrBehind) Error() string {
-	return fmt.Sprintf("the database went back: it holds flush %d of this job, this run had committed %d; run weir again and it goes on from there", e.Found, e.Want)
+	return fmt.Sprintf("the database went back: it holds flush %d of this job, this run had committed %d", e.Found, e.Want)
 }
+
+// ErrUnlogged says that the database refused a row of a table that has no rules,
+// so that the batch did not keep the row's messages: the source has to be read
+// again with the table Judged.
+type ErrUnlogged struct{ Err error }
+
+func (e ErrUnlogged) Error() string { return "a table without rules refused a row: " + e.Err.Error() }
+func (e ErrUnlogged) Unwrap() error { return e.Err }

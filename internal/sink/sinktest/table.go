@@ -173,7 +173,7 @@ var tableTests = []test{
 		expect(t, db, "SELECT pk, carrier, flight, a FROM t", "100|AB|12|ours")
 	}},
 	{"WithoutAUniqueKeyTheErrorMakesOne", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (pk INTEGER PRIMARY KEY, id INTEGER, kind TEXT)")
+		db.Exec(t, "CREATE TABLE t (pk INTEGER UNIQUE, id INTEGER, kind TEXT)")
 		db.Exec(t, "CREATE INDEX t_plain ON t (id)")
 		db.Exec(t, "CREATE UNIQUE INDEX t_wider ON t (id, kind)")
 		db.Exec(t, "CREATE UNIQUE INDEX t_partial ON t (id) WHERE kind = 'x'")

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"time"
@@ -11,7 +12,7 @@ import (
 )
 
 // Status reads what the database knows of jobs and rejects.
-func (d *DB) Status() (st sink.Status, err error) {
+func (d *DB) Status(context.Context) (st sink.Status, err error) {
 	known, err := d.hasTable("weir_jobs")
 	if err != nil || !known {
 		return st, d.explain(err)
@@ -34,7 +35,7 @@ func (d *DB) Status() (st sink.Status, err error) {
 
 // Rejects calls each with every rejected line that is kept, in the order in
 // which they were rejected; of one job alone where job is not empty.
-func (d *DB) Rejects(job string, each func(sink.Kept) error) error {
+func (d *DB) Rejects(_ context.Context, job string, each func(sink.Kept) error) error {
 	known, err := d.hasTable("weir_rejects")
 	if err != nil || !known {
 		return d.explain(err)
@@ -47,7 +48,7 @@ func (d *DB) Rejects(job string, each func(sink.Kept) error) error {
 
 // Sample returns the number of rows of a table, and some of them as JSON objects
 // without their NULLs.
-func (d *DB) Sample(table string, n int) (rows []string, total int64, err error) {
+func (d *DB) Sample(_ context.Context, table string, n int) (rows []string, total int64, err error) {
 	if err := d.scalar("SELECT count(*) FROM "+quote(table), &total); err != nil {
 		return nil, 0, d.explain(err)
 	}

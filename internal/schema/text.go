@@ -1,0 +1,91 @@
+package schema
+
+import (
+	"bytes"
+	"strconv"
+	"time"
+)
+
+// What Postgres' numeric takes: digits before the point and after it
+// (https://www.postgresql.org/docs/current/datatype-numeric.html).
+const (
+	maxWhole    = 131072
+	maxFraction = 16383
+)
+
+// huge reports whether a number has more digits than any type of numbers takes.
+// A number is at most 4096 characters long, so it takes an exponent.
+func huge(number []byte) bool {
+	i := bytes.IndexAny(number, "eE")
+	if i < 0 || len(number)-i < 5 {
+		return false
+	}
+	exp, err := strconv.Atoi(string(bytes.TrimPrefix(number[i+1:], []byte("+"))))
+	return err != nil || exp > maxWhole-len(number) || exp < len(number)-maxFraction
+}
+
+// hasHuge reports whether an object or array holds such a number.
+func hasHuge(json []byte) bool {
+	for i := 0; i < len(json); i++ {
+		switch c := json[i]; {
+		case c == '"':
+			for i++; json[i] != '"'; i++ {
+				if json[i] == '\\' {
+					i++
+				}
+			}
+		case c == '-' || '0' <= c && c <= '9':
+			from := i
+			for i < len(json) && bytes.IndexByte([]byte("+-.eE0123456789"), json[i]) >= 0 {
+				i++
+			}
+			if huge(json[from:i]) {
+				return true
+			}
+			i--
+		}
+	}
+	return false
+}
+
+// zero reports whether a number is written as a zero.
+func zero(number []byte) bool {
+	if i := bytes.IndexAny(number, "eE"); i >= 0 {
+		number = number[:i]
+	}
+	return !bytes.ContainsAny(number, "123456789")
+}
+
+// appendUUID appends the digits of a UUID in lower case, from any spelling that
+// Postgres reads (https://www.postgresql.org/docs/current/datatype-uuid.html):
+// in braces or not, with a hyphen after any group of four digits.
+func appendUUID(dst, text []byte) (_ []byte, ok bool) {
+	if n := len(text); n > 2 && text[0] == '{' && text[n-1] == '}' {
+		text = text[1 : n-1]
+	}
+	from := len(dst)
+	for i, c := range text {
+		digits := len(dst) - from
+		switch {
+		case '0' <= c && c <= '9' || 'a' <= c && c <= 'f':
+			dst = append(dst, c)
+		case 'A' <= c && c <= 'F':
+			dst = append(dst, c+'a'-'A')
+		case c == '-' && digits > 0 && digits%4 == 0 && digits < 32 && text[i-1] != '-':
+		default:
+			return dst[:from], false
+		}
+	}
+	return dst, len(dst)-from == 32
+}
+
+// appendTime appends one spelling for all those of a date or a point in time
+// that a key may have: the ones of RFC 3339.
+func (c *Column) appendTime(dst, text []byte) (_ []byte, ok bool) {
+	if c.Type == Day {
+		t, err := time.Parse(time.DateOnly, string(text))
+		return t.AppendFormat(dst, time.DateOnly), err == nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, string(text))
+	return strconv.AppendInt(dst, t.Round(time.Microsecond).UnixMicro(), 10), err == nil
+}

@@ -1,0 +1,132 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/postgres"
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+func TestMain(m *testing.M) { os.Exit(testpg.Main(m.Run)) }
+
+// TestSuite has the driver pass the suite of all drivers.
+func TestSuite(t *testing.T) {
+	sinktest.Run(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database { return connect(t, testpg.New(t)) }})
+}
+
+// database is a database as another program sees it.
+type database struct {
+	url  string
+	conn *pgx.Conn
+	opt  postgres.Options
+	wal  string // where the log was when it was last looked at
+}
+
+func connect(t *testing.T, url string) *database {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(context.Background()) })
+	return &database{url: url, conn: c}
+}
+
+// Open opens the database as weir does.
+func (d *database) Open(t *testing.T) sink.Sink {
+	t.Helper()
+	return d.open(t, d.url)
+}
+
+func (d *database) open(t *testing.T, url string) *postgres.DB {
+	t.Helper()
+	o := d.opt
+	if o.Synchronous == "" {
+		o.Synchronous = "on"
+	}
+	o.Warn, o.Debug = t.Logf, func(string, ...any) {}
+	db, err := postgres.Open(t.Context(), url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// Exec runs SQL as another program.
+func (d *database) Exec(t *testing.T, statement string) {
+	t.Helper()
+	if _, err := d.conn.Exec(t.Context(), statement, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// Query returns the rows of a query.
+func (d *database) Query(t *testing.T, query string) [][]any {
+	t.Helper()
+	r := d.conn.PgConn().ExecParams(t.Context(), query, nil, nil, nil, nil)
+	var all [][]any
+	for r.NextRow() {
+		row := make([]any, len(r.Values()))
+		for i, v := range r.Values() {
+			if v != nil {
+				row[i] = value(r.FieldDescriptions()[i], string(v))
+			}
+		}
+		all = append(all, row)
+	}
+	if _, err := r.Close(); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return all
+}
+
+// The types that do not come as text; see pg_type.
+const (
+	oidBool, oidInt8, oidInt4, oidInt2 = 16, 20, 23, 21
+	oidFloat4, oidFloat8, oidNumeric   = 700, 701, 1700
+)
+
+func value(f pgconn.FieldDescription, text string) any {
+	switch f.DataTypeOID {
+	case oidBool:
+		return text == "t"
+	case oidInt2, oidInt4, oidInt8:
+		n, _ := strconv.ParseInt(text, 10, 64)
+		return n
+	case oidFloat4, oidFloat8:
+		n, _ := strconv.ParseFloat(text, 64)
+		return n
+	}
+	return text
+}
+
+// Logged returns the bytes that went into the write-ahead log.
+func (d *database) Logged(t *testing.T) int64 {
+	t.Helper()
+	if d.wal == "" {
+		d.wal = "0/0"
+	}
+	row := d.Query(t, fmt.Sprintf("SELECT pg_current_wal_insert_lsn(), (pg_current_wal_insert_lsn() - '%s')::bigint", d.wal))[0]
+	d.wal = row[0].(string)
+	return row[1].(int64)
+}
+
+// one returns the one cell of a query, as text.
+func (d *database) one(t *testing.T, query string) string {
+	t.Helper()
+	rows := d.Query(t, query)
+	if len(rows) != 1 || len(rows[0]) != 1 {
+		t.Fatalf("%s: %v", query, rows)
+	}
+	return fmt.Sprint(rows[0][0])
+}

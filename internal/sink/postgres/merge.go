@@ -1,0 +1,448 @@
+package postgres
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// A stage is the table that a batch is copied into before it is merged. The
+// server decides which kind it is.
+type stage struct {
+	kind  stageKind
+	made  bool
+	types []string // by column of the table; "" where it has none
+}
+
+type stageKind int
+
+const (
+	// session: a temporary table, made once and emptied at each commit.
+	session stageKind = iota
+	// perFlush: one that is made for each flush, because the next one may be on
+	// another session of a pooler.
+	perFlush
+	// unlogged: a table that is not temporary, where the user may make none.
+	unlogged
+)
+
+func (k stageKind) String() string {
+	return [...]string{"temporary, kept", "temporary, one a flush", "unlogged"}[k]
+}
+
+func (d *DB) staging() stageKind {
+	switch {
+	case !d.temp:
+		return unlogged
+	case d.pooled:
+		return perFlush
+	}
+	return session
+}
+
+func (d *DB) stageName() string {
+	if d.staging() != unlogged {
+		return "pg_temp.weir_stage"
+	}
+	h := fnv.New32a()
+	h.Write([]byte(d.job + "\x00" + d.table.ident))
+	return fmt.Sprintf("%s.weir_stage_%08x", d.schema, h.Sum32())
+}
+
+// A merge brings a table up to date with rows of a batch.
+type merge struct {
+	d     *DB
+	b     *fold.Batch
+	table relation
+	name  string // of the staging table
+
+	used     []staged
+	bits     int  // columns with an explicit null among the rows
+	deletes  bool // rows are deleted
+	replaces bool // rows are replaced
+	scratch  []byte
+}
+
+// staged is a column that some row of the batch names.
+type staged struct {
+	at   int // in the table
+	from int // in the batch
+	bit  int // among the explicit nulls; -1: none has one
+}
+
+func (d *DB) newMerge(b *fold.Batch, table relation, rows []*fold.Row) *merge {
+	m := &merge{d: d, b: b, table: table, name: d.stageName()}
+	at := make([]int, len(b.Table.Columns))
+	names, nulls := make([]bool, len(at)), make([]bool, len(at))
+	for i := range at {
+		at[i] = table.Find(b.Table.Columns[i].Name, i)
+	}
+	for _, r := range rows {
+		m.deletes = m.deletes || r.Deleted
+		m.replaces = m.replaces || r.Replaces && !r.Deleted
+		for i := range at {
+			if v := b.Value(r, i); v != nil {
+				names[i] = true
+				nulls[i] = nulls[i] || v[0] == 'n'
+			}
+		}
+	}
+	for i := range at {
+		if names[i] && at[i] >= 0 && !table.Columns[at[i]].Generated {
+			s := staged{at: at[i], from: i, bit: -1}
+			if nulls[i] {
+				s.bit = m.bits
+				m.bits++
+			}
+			m.used = append(m.used, s)
+		}
+	}
+	return m
+}
+
+// prepare returns the statements that make the staging table, where the one that
+// is there does not serve, and empty it.
+func (m *merge) prepare() (sql []string, now stage) {
+	now = stage{kind: m.d.staging(), made: true, types: make([]string, len(m.table.cols))}
+	old := m.d.stage
+	copy(now.types, old.types)
+	serves := old.made && old.kind == now.kind && old.kind != perFlush
+	for _, u := range m.used {
+		if t := m.table.cols[u.at].staged; now.types[u.at] != t {
+			now.types[u.at], serves = t, false
+		}
+	}
+	if !serves {
+		var b strings.Builder
+		for i, t := range now.types {
+			if t != "" {
+				fmt.Fprintf(&b, ", c%d %s", i, t)
+			}
+		}
+		kind, end := "TEMP", "ON COMMIT DELETE ROWS"
+		switch now.kind {
+		case perFlush:
+			end = "ON COMMIT DROP"
+		case unlogged:
+			kind, end = "UNLOGGED", ""
+		}
+		name := strings.TrimPrefix(m.name, "pg_temp.")
+		if now.kind != perFlush {
+			sql = append(sql, "DROP TABLE IF EXISTS "+m.name)
+		}
+		sql = append(sql, fmt.Sprintf(`CREATE %s TABLE %s (n integer, op "char", nulls varbit%s) %s`, kind, name, b.String(), end))
+	} else if now.kind == unlogged {
+		sql = append(sql, "TRUNCATE "+m.name)
+	}
+	return sql, now
+}
+
+// copySQL is the COPY that takes what encode writes.
+func (m *merge) copySQL() string {
+	cols := []string{"n"}
+	if m.deletes || m.replaces {
+		cols = append(cols, "op")
+	}
+	if m.bits > 0 {
+		cols = append(cols, "nulls")
+	}
+	for _, u := range m.used {
+		cols = append(cols, "c"+strconv.Itoa(u.at))
+	}
+	return fmt.Sprintf("COPY %s (%s) FROM STDIN", m.name, strings.Join(cols, ", "))
+}
+
+// encode writes the rows as the lines of a COPY.
+func (m *merge) encode(rows []*fold.Row) copier {
+	return func(w *copyWriter) error {
+		nulls := make([]byte, m.bits)
+		for n, r := range rows {
+			buf := strconv.AppendInt(w.line(), int64(n), 10)
+			if m.deletes || m.replaces {
+				switch {
+				case r.Deleted:
+					buf = append(buf, '\t', 'd')
+				case r.Replaces:
+					buf = append(buf, '\t', 'r')
+				default:
+					buf = append(buf, '\t', '\\', 'N')
+				}
+			}
+			if m.bits > 0 {
+				buf = append(buf, '\t')
+				if m.nulls(r, nulls) {
+					buf = append(buf, nulls...)
+				} else {
+					buf = append(buf, '\\', 'N')
+				}
+			}
+			for i := range m.used {
+				u := &m.used[i]
+				buf = append(buf, '\t')
+				raw := m.b.Value(r, u.from)
+				if raw == nil || raw[0] == 'n' {
+					buf = append(buf, '\\', 'N')
+				} else {
+					buf = m.value(buf, raw, m.table.Columns[u.at].Type)
+				}
+			}
+			if err := w.done(append(buf, '\n')); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// nulls writes the digits of the columns that the row sets to NULL, and reports
+// whether there are any.
+func (m *merge) nulls(r *fold.Row, digits []byte) (any bool) {
+	for i := range m.used {
+		if u := &m.used[i]; u.bit >= 0 {
+			digits[u.bit] = '0'
+			if raw := m.b.Value(r, u.from); raw != nil && raw[0] == 'n' {
+				digits[u.bit], any = '1', true
+			}
+		}
+	}
+	return any
+}
+
+// value appends a value for a column, which admitted it before.
+func (m *merge) value(dst, raw []byte, t schema.Type) []byte {
+	switch c := raw[0]; {
+	case c == '"' && t != schema.JSON:
+		text := feed.Text(m.scratch, raw, feed.String)
+		if len(text) == len(raw)-2 { // it has no escapes, and so nothing to escape
+			return append(dst, text...)
+		}
+		m.scratch = text
+		return appendCopyText(dst, text)
+	case c == '[' && t == schema.Array:
+		m.scratch, _ = appendArray(m.scratch[:0], raw)
+		return appendCopyText(dst, m.scratch)
+	case c == '"' || c == '{' || c == '[':
+		return appendCopyText(dst, raw)
+	case t == schema.Int:
+		if k := feed.KindOf(raw); k != feed.Int {
+			n, _ := feed.ParseInt(raw, k)
+			return strconv.AppendInt(dst, n, 10)
+		}
+	}
+	return append(dst, raw...)
+}
+
+// appendArray appends a JSON array as Postgres writes arrays, and returns what
+// follows it. Objects in it become texts.
+func appendArray(dst, json []byte) (_, rest []byte) {
+	dst = append(dst, '{')
+	for json = skip(json[1:]); json[0] != ']'; json = skip(json) {
+		if json[0] == ',' {
+			dst = append(dst, ',')
+			json = skip(json[1:])
+		}
+		if json[0] == '[' {
+			dst, json = appendArray(dst, json)
+			continue
+		}
+		end := valueEnd(json)
+		switch v := json[:end]; {
+		case v[0] == 'n':
+			dst = append(dst, "NULL"...)
+		case v[0] == '"' || v[0] == '{':
+			if v[0] == '"' {
+				v = feed.Text(nil, v, feed.String)
+			}
+			dst = append(dst, '"')
+			for _, c := range v {
+				if c == '"' || c == '\\' {
+					dst = append(dst, '\\')
+				}
+				dst = append(dst, c)
+			}
+			dst = append(dst, '"')
+		default:
+			dst = append(dst, v...)
+		}
+		json = json[end:]
+	}
+	return append(dst, '}'), json[1:]
+}
+
+func skip(json []byte) []byte {
+	for json[0] == ' ' || json[0] == '\t' || json[0] == '\r' {
+		json = json[1:]
+	}
+	return json
+}
+
+// valueEnd returns the end of the value that valid JSON begins with.
+func valueEnd(json []byte) int {
+	depth := 0
+	for i := 0; ; i++ {
+		switch json[i] {
+		case '"':
+			for i++; json[i] != '"'; i++ {
+				if json[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			depth++
+			continue
+		case '}', ']':
+			depth--
+			if depth < 0 {
+				return i
+			}
+		case ',', ' ', '\t', '\r':
+			if depth == 0 {
+				return i
+			}
+			continue
+		default:
+			continue
+		}
+		if depth == 0 {
+			return i + 1
+		}
+	}
+}
+
+// tags are the numbers of a merge's statements in its script.
+type tags struct{ copy, insert, update, delete int }
+
+// statements adds what brings the table up to date. New rows come first, in the
+// order of their keys: who waits there for another writer's row holds no lock on
+// a row that is there. Then the rows that are there are locked in that order and
+// changed. So writers that all do this cannot wait for each other in a circle.
+func (m *merge) statements(s *script) (t tags) {
+	t = tags{-1, -1, -1, -1}
+	t.copy = s.add("%s", m.copySQL())
+	t.insert = s.add("%s", m.insertSQL())
+	set, differs := m.assignments()
+	if m.deletes {
+		where := "s.op = 'd'"
+		if differs != "" {
+			where += " OR " + differs
+		}
+		s.add("SELECT count(*) FROM (SELECT FROM %s s JOIN %s t ON %s WHERE %s ORDER BY s.n FOR UPDATE OF t) x", m.name, m.table.ident, m.on("s"), where)
+	}
+	if set != "" {
+		if m.deletes {
+			differs = "s.op IS DISTINCT FROM 'd' AND (" + differs + ")"
+		}
+		t.update = s.add("UPDATE %s t SET %s FROM (SELECT s.* FROM %s s JOIN %s t ON %s WHERE %s ORDER BY s.n FOR NO KEY UPDATE OF t) s WHERE %s",
+			m.table.ident, set, m.name, m.table.ident, m.on("s"), differs, m.on("s"))
+	}
+	if m.deletes {
+		t.delete = s.add("DELETE FROM %s t USING %s s WHERE %s AND s.op = 'd'", m.table.ident, m.name, m.on("s"))
+	}
+	return t
+}
+
+// on is the condition that a staged row and one of the table have the same key.
+func (m *merge) on(s string) string {
+	parts := make([]string, len(m.table.Key))
+	for i, k := range m.table.Key {
+		parts[i] = fmt.Sprintf("t.%s = %s.c%d", ident(m.table.Columns[k].Name), s, k)
+	}
+	return strings.Join(parts, " AND ")
+}
+
+// absent is the condition that a staged row does not name a column, where its
+// staged value is NULL.
+func (m *merge) absent(u *staged) string {
+	if u.bit < 0 {
+		return "true"
+	}
+	return fmt.Sprintf("get_bit(s.nulls, %d) IS DISTINCT FROM 1", u.bit)
+}
+
+func (m *merge) insertSQL() string {
+	var into, from []string
+	for i := range m.used {
+		u := &m.used[i]
+		into = append(into, ident(m.table.Columns[u.at].Name))
+		v := fmt.Sprintf("s.c%d", u.at)
+		if initial := m.table.cols[u.at].initial; initial != "NULL" {
+			v = fmt.Sprintf("CASE WHEN %s IS NULL AND %s THEN %s ELSE %[1]s END", v, m.absent(u), initial)
+		}
+		from = append(from, v)
+	}
+	key := make([]string, len(m.table.Key))
+	for i, k := range m.table.Key {
+		key[i] = ident(m.table.Columns[k].Name)
+	}
+	lives := ""
+	if m.deletes {
+		lives = "s.op IS DISTINCT FROM 'd' AND "
+	}
+	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s s WHERE %sNOT EXISTS (SELECT FROM %s t WHERE %s) ORDER BY s.n ON CONFLICT (%s) DO NOTHING",
+		m.table.ident, strings.Join(into, ", "), strings.Join(from, ", "), m.name, lives, m.table.ident, m.on("s"), strings.Join(key, ", "))
+}
+
+// assignments returns the SET list of the UPDATE, and the condition that it
+// changes a row. Both are empty where no row of the batch names a column beside
+// its key.
+func (m *merge) assignments() (set, differs string) {
+	var sets, conditions []string
+	add := func(at int, value, differs string) {
+		sets = append(sets, ident(m.table.Columns[at].Name)+" = "+value)
+		conditions = append(conditions, differs)
+	}
+	for i := range m.used {
+		u := &m.used[i]
+		c := &m.table.Columns[u.at]
+		if c.Key {
+			continue
+		}
+		was, is := "t."+ident(c.Name), fmt.Sprintf("s.c%d", u.at)
+		switch image := m.table.cols[u.at].image; {
+		case m.b.FillOnly:
+			add(u.at, "coalesce("+was+", "+is+")", was+" IS NULL AND "+is+" IS NOT NULL")
+		case u.bit < 0 && !m.replaces:
+			add(u.at, "coalesce("+is+", "+was+")", is+" IS NOT NULL AND "+distinct(image, is, was))
+		default:
+			value := fmt.Sprintf("CASE WHEN %s IS NULL AND %s THEN %s ELSE %[1]s END", is, m.absent(u), m.unnamed(u.at))
+			add(u.at, value, distinct(image, value, was))
+		}
+	}
+	if m.replaces {
+		for at := range m.table.Columns {
+			c := &m.table.Columns[at]
+			if !c.Key && !c.Generated && !slices.ContainsFunc(m.used, func(u staged) bool { return u.at == at }) {
+				add(at, m.unnamed(at), distinct(m.table.cols[at].image, m.unnamed(at), "t."+ident(c.Name)))
+			}
+		}
+		if slices.ContainsFunc(m.table.Columns, func(c schema.Column) bool { return c.Default }) {
+			// A default may be another one each time that it is asked for.
+			conditions = append(conditions[:0], "s.op = 'r'", "("+strings.Join(conditions, " OR ")+")")
+			return strings.Join(sets, ", "), "(" + strings.Join(conditions, " OR ") + ")"
+		}
+	}
+	if len(sets) == 0 {
+		return "", ""
+	}
+	return strings.Join(sets, ", "), "(" + strings.Join(conditions, " OR ") + ")"
+}
+
+// unnamed is the value of a column that a row does not name: what the table has,
+// or the default where the row begins anew.
+func (m *merge) unnamed(at int) string {
+	was := "t." + ident(m.table.Columns[at].Name)
+	if !m.replaces {
+		return was
+	}
+	return fmt.Sprintf("CASE WHEN s.op = 'r' THEN %s ELSE %s END", m.table.cols[at].initial, was)
+}
+
+func distinct(image, a, b string) string {
+	return fmt.Sprintf(image, a) + " IS DISTINCT FROM " + fmt.Sprintf(image, b)
+}

@@ -1,0 +1,404 @@
+// Package postgres is the driver for Postgres.
+//
+// A batch goes to the server as one string of statements with the rows behind
+// it, and is answered at the COMMIT: one round trip, whatever its size. The
+// string begins with the fence, copies the rows into a staging table, and brings
+// the table up to date from there with one INSERT and one UPDATE that leave
+// alone what does not change.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// Options are the settings of one database.
+type Options struct {
+	// Synchronous is Postgres' synchronous_commit for each flush: off, on, …
+	Synchronous string
+	// SyncAtEnd has Close wait until all that was committed is on disk.
+	SyncAtEnd bool
+	// ReadOnly writes nothing, and demands no server that can.
+	ReadOnly bool
+	// Warn tells the user something that does not stop the run.
+	Warn func(format string, args ...any)
+	// Debug tells what only those who look for it want to know.
+	Debug func(format string, args ...any)
+}
+
+// DB is a [sink.Sink] for one database.
+type DB struct {
+	config *pgconn.Config
+	opt    Options
+	conn   *pgconn.PgConn // nil after it broke
+	open   bool           // a transaction is
+	job    string         // that was claimed
+
+	// Of the server, asked at each connection.
+	version int    // 150018
+	schema  string // where weir's own tables are, as an identifier
+	unicode bool   // its encoding holds every character
+	pooled  bool   // a pooler may give each transaction another session
+	temp    bool   // it lets us make temporary tables
+	ready   bool   // weir's tables are there
+
+	// Of the table that is kept.
+	table  relation
+	key    []string // by the names that the feed uses
+	stage  stage
+	last   sink.Result
+	wrote  int64 // the sequence number of the last flush that is known to be committed
+	wroter string
+}
+
+var _ sink.Sink = (*DB)(nil)
+
+const (
+	format     = 1 // of weir's own tables
+	maxColumns = 1590
+	maxName    = 63   // bytes, NAMEDATALEN - 1
+	maxKey     = 2600 // bytes; an index takes 2704 with all that is around them
+
+	connectTimeout = 10 * time.Second
+	closeTimeout   = 10 * time.Second
+)
+
+// Parse reads a connection string, which may be a URL or keywords and values;
+// what it leaves open comes from PG* variables, .pgpass and service files, as
+// pgconn reads them. The error does not hold the password.
+func Parse(dsn string) (*pgconn.Config, error) {
+	c, err := pgconn.ParseConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	// Of pgx, not of the server. Here every query goes by the simple protocol,
+	// which all poolers let pass.
+	for _, p := range []string{"default_query_exec_mode", "statement_cache_capacity", "description_cache_capacity"} {
+		delete(c.RuntimeParams, p)
+	}
+	if c.ConnectTimeout == 0 || c.ConnectTimeout > connectTimeout {
+		c.ConnectTimeout = connectTimeout
+	}
+	// A peer that is gone without a word is noticed in half a minute.
+	dialer := &net.Dialer{Timeout: c.ConnectTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
+	c.DialFunc = dialer.DialContext
+	c.RuntimeParams["client_encoding"] = "UTF8"
+	if c.RuntimeParams["application_name"] == "" {
+		c.RuntimeParams["application_name"] = "weir"
+	}
+	return c, nil
+}
+
+// Open connects to a database.
+func Open(ctx context.Context, dsn string, o Options) (*DB, error) {
+	c, err := Parse(dsn)
+	if err != nil {
+		return nil, err
+	}
+	d := &DB{config: c, opt: o}
+	return d, d.connect(ctx)
+}
+
+// connect makes a connection where there is none, and asks the server what it
+// is.
+func (d *DB) connect(ctx context.Context) (err error) {
+	if d.conn != nil {
+		return nil
+	}
+	if d.conn, err = pgconn.ConnectConfig(ctx, d.config); err != nil {
+		d.conn = nil
+		return d.explain(err)
+	}
+	d.stage, d.open, d.unicode = stage{}, false, true
+	r, err := d.query(ctx,
+		"SELECT pg_backend_pid(), current_setting('server_version_num'), current_setting('server_encoding'), current_schema(), current_database(), pg_is_in_recovery(),"+
+			" has_database_privilege(current_database(), 'TEMP')",
+		"SELECT to_regclass(quote_ident(current_schema()) || '.weir_meta') IS NOT NULL")
+	if err != nil {
+		return d.explain(err)
+	}
+	row := r[0].rows[0]
+	pid, version := string(row[0]), string(row[1])
+	if _, err := fmt.Sscan(version, &d.version); err != nil {
+		return fmt.Errorf("the server's version %q: %w", version, err)
+	}
+	d.pooled = pid != fmt.Sprint(d.conn.PID())
+	d.unicode = string(row[2]) == "UTF8" || string(row[2]) == "SQL_ASCII"
+	d.temp = string(row[6]) == "t"
+	if row[3] == nil {
+		return fmt.Errorf("database %s has none of the schemas in search_path: CREATE SCHEMA, or set search_path in the connection string", row[4])
+	}
+	d.schema = ident(string(row[3]))
+	d.ready = string(r[1].rows[0][0]) == "t"
+	if string(row[5]) == "t" && !d.opt.ReadOnly {
+		d.drop()
+		return &sink.Error{Class: sink.Transient, Reason: "readonly",
+			Err: errors.New("the server is a standby, which takes no writes: name the primary, or all of them with target_session_attrs=read-write")}
+	}
+	d.opt.Debug("Postgres %s at %s; staging table: %s", version, d.where(), d.staging())
+	if d.ready {
+		if err := d.checkFormat(ctx); err != nil {
+			return err
+		}
+	}
+	// After a broken connection the lock may still be that session's; who writes
+	// next is told by the fence.
+	if err := d.hold(ctx); !errors.Is(err, sink.ErrBusy) {
+		return err
+	}
+	d.opt.Debug("the lock of job %q is still held by another session", d.job)
+	return nil
+}
+
+func (d *DB) checkFormat(ctx context.Context) error {
+	r, err := d.query(ctx, "SELECT value::int FROM "+d.schema+".weir_meta WHERE name = 'format'")
+	if err != nil {
+		return d.explain(err)
+	}
+	made := 0
+	if len(r[0].rows) > 0 {
+		fmt.Sscan(string(r[0].rows[0][0]), &made)
+	}
+	if made > format {
+		return fmt.Errorf("weir's tables in schema %s were made by a newer version of weir (format %d, this one knows %d)", d.schema, made, format)
+	}
+	return nil
+}
+
+// where names the server, without secrets.
+func (d *DB) where() string {
+	c := d.config
+	return fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database)
+}
+
+// status takes a setting that the server reports.
+func (d *DB) status(string, string) {}
+
+// drop gives the connection up.
+func (d *DB) drop() {
+	if d.conn == nil {
+		return
+	}
+	_ = d.conn.Conn().Close()
+	d.conn, d.open = nil, false
+}
+
+// Caps implements [sink.Sink].
+func (d *DB) Caps() sink.Caps { return sink.Caps{Name: "Postgres", Columns: maxColumns} }
+
+// Close implements [sink.Sink].
+func (d *DB) Close() error {
+	if d.conn == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	var err error
+	if d.opt.SyncAtEnd && d.wrote > 0 {
+		// A commit that waits for the disk takes all before it along.
+		_, err = d.query(ctx, "BEGIN", "SET LOCAL synchronous_commit = on", "UPDATE "+d.schema+".weir_meta SET value = value WHERE name = 'format'", "COMMIT")
+	}
+	if d.stage.kind == unlogged && d.stage.made && d.conn != nil {
+		_, _ = d.query(ctx, "DROP TABLE IF EXISTS "+d.stageName())
+	}
+	if d.conn != nil {
+		_ = d.conn.Close(ctx)
+		d.conn = nil
+	}
+	return d.explain(err)
+}
+
+// Claim implements [sink.Sink]. A job is held by an advisory lock of the
+// session. Behind a pooler sessions are shared, and only the fence tells two
+// runs apart.
+func (d *DB) Claim(ctx context.Context, job, source string) (cp sink.Checkpoint, err error) {
+	if err := d.connect(ctx); err != nil {
+		return cp, err
+	}
+	if job != d.job {
+		if err := d.release(ctx); err != nil {
+			return cp, err
+		}
+		d.job = job
+		if err := d.hold(ctx); err != nil {
+			d.job = ""
+			return cp, err
+		}
+	}
+	if job == "" || !d.ready {
+		return cp, nil
+	}
+	r, err := d.query(ctx, fmt.Sprintf(`SELECT j.seq, coalesce(j.rejects, ''), coalesce(c.line, 0), coalesce(c."offset", 0), coalesce(c.mark, '')`+
+		" FROM %s.weir_jobs j LEFT JOIN %[1]s.weir_checkpoints c ON c.job = j.job AND c.source = %s WHERE j.job = %s", d.schema, d.literal(source), d.literal(job)))
+	if err != nil {
+		return cp, d.explain(err)
+	}
+	for _, row := range r[0].rows {
+		cp.Seq, cp.Rejects, cp.Line, cp.Offset, cp.Mark = number(row[0]), string(row[1]), number(row[2]), number(row[3]), string(row[4])
+	}
+	return cp, nil
+}
+
+// hold takes the lock of the job that was claimed, if there is one.
+func (d *DB) hold(ctx context.Context) error {
+	if d.job == "" || d.pooled {
+		return nil
+	}
+	r, err := d.query(ctx, "SET application_name = "+d.literal("weir/"+d.job), fmt.Sprintf("SELECT pg_try_advisory_lock(%d)", d.lockKey()))
+	switch {
+	case err != nil:
+		return d.explain(err)
+	case string(r[1].rows[0][0]) != "t":
+		return sink.ErrBusy
+	}
+	return nil
+}
+
+func (d *DB) release(ctx context.Context) error {
+	if d.job == "" || d.pooled {
+		return nil
+	}
+	_, err := d.query(ctx, fmt.Sprintf("SELECT pg_advisory_unlock(%d)", d.lockKey()))
+	d.job = ""
+	return d.explain(err)
+}
+
+// lockKey is the number that the job's lock has in its database.
+func (d *DB) lockKey() int64 {
+	h := fnv.New64a()
+	h.Write([]byte("weir\x00" + d.schema + "\x00" + d.job))
+	return int64(h.Sum64())
+}
+
+func number(b []byte) (n int64) {
+	fmt.Sscan(string(b), &n)
+	return n
+}
+
+// explain gives an error of the server's, or of the way to it, its class and
+// words for people.
+func (d *DB) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	var known *sink.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	e := pgError(err)
+	if e == nil {
+		var connect *pgconn.ConnectError
+		var lost *lostError
+		if errors.As(err, &connect) || errors.As(err, &lost) {
+			return &sink.Error{Class: sink.Transient, Reason: "connection", Err: err}
+		}
+		return err
+	}
+	class, reason, hint := classify(e)
+	if hint != "" {
+		hint = " (" + hint + ")"
+	}
+	text := e.Message
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	if e.Severity == "FATAL" || class == sink.Transient && reason == "readonly" {
+		d.drop()
+	}
+	return &sink.Error{Class: class, Reason: reason, Err: fmt.Errorf("%s: %s (SQLSTATE %s)%s", d.where(), text, e.Code, hint)}
+}
+
+// classify tells what may be done about an error of the server's
+// (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+func classify(e *pgconn.PgError) (class sink.Class, reason, hint string) {
+	switch e.Code {
+	case "25006":
+		return sink.Transient, "readonly", "the server takes no writes; after a failover name all servers, with target_session_attrs=read-write"
+	case "40P01":
+		return sink.Transient, "deadlock", ""
+	case "40001", "40003":
+		return sink.Transient, "serialization", ""
+	case "55P03":
+		return sink.Transient, "locked", "another session holds a lock on the table"
+	case "57014":
+		return sink.Transient, "timeout", "the server's statement_timeout, or somebody's cancel; a smaller --batch-rows takes less time"
+	case "53300":
+		return sink.Transient, "connections", ""
+	case "53100":
+		return sink.Permanent, "full", "free some space and run weir again: it goes on where it stopped"
+	case "55000", "57P04":
+		return sink.Permanent, "error", ""
+	case "42501":
+		return sink.Permanent, "permission", grant(e)
+	case "28P01", "28000":
+		return sink.Permanent, "login", "the password may stand in PGPASSWORD or ~/.pgpass"
+	}
+	switch e.Code[:2] {
+	case "08", "57":
+		return sink.Transient, "connection", ""
+	case "53":
+		return sink.Transient, "resources", ""
+	case "58":
+		return sink.Unknown, "io", ""
+	}
+	return sink.Permanent, "error", ""
+}
+
+// grant is the statement that gives what was missing.
+func grant(e *pgconn.PgError) string {
+	_, thing, _ := strings.Cut(e.Message, "permission denied for ")
+	kind, name, ok := strings.Cut(thing, " ")
+	switch {
+	case !ok:
+		return "GRANT what is missing"
+	case kind == "schema":
+		return "GRANT USAGE, CREATE ON SCHEMA " + name + " TO the user that weir connects as"
+	case kind == "table":
+		return "GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE " + name + " TO the user that weir connects as"
+	case kind == "sequence":
+		return "GRANT USAGE ON SEQUENCE " + name + " TO the user that weir connects as"
+	case kind == "database":
+		return "GRANT TEMP ON DATABASE " + name + " TO the user that weir connects as"
+	}
+	return "GRANT what is missing on " + thing
+}
+
+// isRefusal reports whether an error is about rows: a constraint, a value that
+// its type does not take, a trigger's RAISE, a row too big.
+func isRefusal(e *pgconn.PgError) bool {
+	if e == nil {
+		return false
+	}
+	switch e.Code[:2] {
+	case "22", "23", "44", "54", "P0", "38", "39", "09", "21", "27":
+		return true
+	}
+	return e.Code == "428C9"
+}
+
+// isStale reports whether an error says that the table is not what weir knows.
+func isStale(e *pgconn.PgError) bool {
+	if e == nil {
+		return false
+	}
+	switch e.Code {
+	case "42P01", "42703", "42804", "42883", "42P10", "42P07", "42701", "26000", "0A000", "XX000", "3F000":
+		return true
+	}
+	return e.Code == "23505" && strings.HasPrefix(e.ConstraintName, "pg_")
+}
+
+// NewTable is a table that is not there yet.
+func NewTable(name string) schema.Table {
+	return schema.Table{Name: name, NoNUL: true, MaxName: maxName, MaxKey: maxKey}
+}

@@ -1,0 +1,465 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// A relation is a table as the database has it.
+type relation struct {
+	schema.Table
+	oid   string
+	ident string   // its name in SQL, with its schema
+	cols  []column // what there is to know beside Table.Columns, in their order
+}
+
+// A column's facts that only SQL needs.
+type column struct {
+	staged  string // its type in the staging table, a domain's being what it is based on
+	image   string // a format for an expression whose equality is that of every digit and letter
+	initial string // the expression for its default
+}
+
+// splitName reads the name of a table: NAME, SCHEMA.NAME, each part perhaps in
+// double quotes.
+func splitName(name string) (schemaName, table string, err error) {
+	var parts []string
+	for rest := name; ; {
+		var part strings.Builder
+		quoted := strings.HasPrefix(rest, `"`)
+		if quoted {
+			rest = rest[1:]
+			for {
+				at := strings.IndexByte(rest, '"')
+				if at < 0 {
+					return "", "", fmt.Errorf("the table's name %s has a quote without an end", name)
+				}
+				part.WriteString(rest[:at])
+				rest = rest[at+1:]
+				if !strings.HasPrefix(rest, `"`) {
+					break
+				}
+				part.WriteByte('"')
+				rest = rest[1:]
+			}
+		} else {
+			at := strings.IndexByte(rest, '.')
+			if at < 0 {
+				at = len(rest)
+			}
+			part.WriteString(rest[:at])
+			rest = rest[at:]
+		}
+		parts = append(parts, part.String())
+		if rest == "" {
+			break
+		}
+		if rest[0] != '.' {
+			return "", "", fmt.Errorf("the table's name %s goes on behind a quote", name)
+		}
+		rest = rest[1:]
+	}
+	for _, p := range parts {
+		if p == "" || strings.IndexByte(p, 0) >= 0 {
+			return "", "", fmt.Errorf("the table's name %q has an empty part or a NUL; write TABLE or SCHEMA.TABLE", name)
+		}
+		if len(p) > maxName {
+			return "", "", fmt.Errorf("the name %q has %d bytes: Postgres takes %d, and would cut it off", p, len(p), maxName)
+		}
+	}
+	switch len(parts) {
+	case 1:
+		return "", parts[0], nil
+	case 2:
+		return parts[0], parts[1], nil
+	}
+	return "", "", fmt.Errorf("the table's name %q has %d parts: TABLE or SCHEMA.TABLE is wanted, a part with a dot in it in double quotes", name, len(parts))
+}
+
+// identOf is a table's name in SQL, as the user gave it.
+func identOf(schemaName, table string) string {
+	if schemaName == "" {
+		return ident(table)
+	}
+	return ident(schemaName) + "." + ident(table)
+}
+
+// Table implements [sink.Sink].
+func (d *DB) Table(ctx context.Context, name string, key []string) (schema.Table, error) {
+	if err := d.connect(ctx); err != nil {
+		return schema.Table{}, err
+	}
+	t, err := d.readTable(ctx, name, key)
+	if err != nil {
+		return t.Table, d.explain(err)
+	}
+	d.table, d.key = t, key
+	return t.Table.Clone(), nil
+}
+
+// readTable reads a table from the catalogs.
+func (d *DB) readTable(ctx context.Context, name string, key []string) (relation, error) {
+	t := relation{Table: NewTable(name)}
+	schemaName, rel, err := splitName(name)
+	if err != nil {
+		return t, err
+	}
+	if strings.HasPrefix(rel, "weir_") {
+		return t, fmt.Errorf("a table cannot be named %q: names that begin so belong to weir", rel)
+	}
+	t.ident = identOf(schemaName, rel)
+	is := "to_regclass(" + d.literal(t.ident) + ")"
+	r, err := d.query(ctx,
+		"SELECT c.oid, c.relkind, n.nspname, c.relrowsecurity,"+
+			" (SELECT count(*) FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)"+
+			" + (SELECT count(*) FROM pg_constraint WHERE conrelid = c.oid AND contype IN ('c', 'f', 'x') OR confrelid = c.oid)"+
+			" + (SELECT count(*) FROM pg_rewrite WHERE ev_class = c.oid)"+
+			" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = "+is,
+		columnsSQL+is+" AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+		"SELECT i.indisunique AND i.indisvalid AND i.indimmediate, i.indpred IS NULL AND i.indexprs IS NULL,"+
+			" (SELECT string_agg(a.attname, E'\\x01' ORDER BY a.attname) FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]))"+
+			" FROM pg_index i WHERE i.indrelid = "+is+" ORDER BY i.indexrelid",
+		"SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = coalesce("+nullable(d, schemaName)+", current_schema()))")
+	if err != nil {
+		return t, err
+	}
+	if len(r[0].rows) == 0 {
+		if string(r[3].rows[0][0]) != "t" {
+			return t, fmt.Errorf("there is no schema %q: CREATE SCHEMA %s; a table whose name has a dot in it is written in double quotes", schemaName, ident(schemaName))
+		}
+		return t, nil
+	}
+	head := r[0].rows[0]
+	t.oid = string(head[0])
+	if n := string(head[2]); n == "pg_catalog" || n == "information_schema" || strings.HasPrefix(n, "pg_toast") {
+		return t, fmt.Errorf("%q is a table of Postgres' own", name)
+	}
+	t.ident = ident(string(head[2])) + "." + ident(rel)
+	switch kind := string(head[1]); kind {
+	case "r", "p":
+	default:
+		kinds := map[string]string{"v": "view", "m": "materialized view", "f": "foreign table", "S": "sequence", "i": "index", "c": "composite type"}
+		return t, fmt.Errorf("%q is a %s, not a table: weir keeps tables", name, kinds[kind])
+	}
+	t.Exists = true
+	ruled := string(head[4]) != "0" || string(head[1]) == "p" || string(head[3]) == "t"
+	judged := ruled || !d.unicode
+	for _, row := range r[1].rows {
+		c, more, odd := d.readColumn(row)
+		t.Columns, t.cols = append(t.Columns, c), append(t.cols, more)
+		judged = judged || odd
+	}
+	if t.Key, err = findKey(&t.Table, key); err != nil {
+		return t, err
+	}
+	other, err := t.readIndexes(r[2])
+	if err != nil {
+		return t, err
+	}
+	for _, c := range t.Columns {
+		if c.Default || c.Generated || c.NotNull && !c.Key {
+			ruled = true
+		}
+	}
+	t.Judged = judged || ruled || other
+	if d.ready {
+		r, err := d.query(ctx, "SELECT count(*) FROM "+d.schema+".weir_meta WHERE name = 'made "+t.oid+"'")
+		if err != nil {
+			return t, err
+		}
+		// With rules of its own a table is no longer only weir's: it is taken as
+		// it is.
+		t.Made = string(r[0].rows[0][0]) != "0" && !ruled
+	}
+	return t, nil
+}
+
+func nullable(d *DB, s string) string {
+	if s == "" {
+		return "NULL"
+	}
+	return d.literal(s)
+}
+
+// columnsSQL reads a table's columns; a domain's are those of the type that it
+// is based on.
+const columnsSQL = `SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity, a.attgenerated,
+ pg_get_expr(f.adbin, f.adrelid), t.typtype,
+ CASE WHEN b.oid IS NULL THEN format_type(t.oid, a.atttypmod) ELSE format_type(b.oid, t.typtypmod) END,
+ CASE WHEN n.nspname = 'pg_catalog' THEN coalesce(b.typname, t.typname) END, coalesce(b.typcategory, t.typcategory),
+ CASE WHEN b.oid IS NULL THEN a.atttypmod ELSE t.typtypmod END,
+ l.collname, quote_ident(ln.nspname) || '.' || quote_ident(l.collname), l.collisdeterministic,
+ (SELECT string_agg(e.enumlabel, E'\x01' ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = coalesce(b.oid, t.oid)),
+ CASE WHEN a.attidentity = 'd' THEN pg_get_serial_sequence(a.attrelid::regclass::text, a.attname) END
+ FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+ LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
+ JOIN pg_namespace n ON n.oid = coalesce(b.typnamespace, t.typnamespace)
+ LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
+ LEFT JOIN pg_collation l ON l.oid = a.attcollation LEFT JOIN pg_namespace ln ON ln.oid = l.collnamespace
+ WHERE a.attrelid = `
+
+// readColumn turns a row of columnsSQL into a column. odd tells that only the
+// database can judge its values.
+func (d *DB) readColumn(row [][]byte) (c schema.Column, more column, odd bool) {
+	s := make([]string, len(row))
+	for i := range row {
+		s[i] = string(row[i])
+	}
+	c = schema.Column{Name: s[0], Decl: s[1], NotNull: s[2] == "t", Default: row[5] != nil || s[3] == "d", Generated: s[3] == "a" || s[4] != ""}
+	more = column{staged: s[7], image: "%s", initial: s[5]}
+	if more.initial == "" {
+		more.initial = "NULL"
+	}
+	if s[3] == "d" {
+		more.initial = "nextval(" + d.literal(s[15]) + "::regclass)"
+	}
+	if s[11] != "" && s[11] != "default" {
+		more.staged += " COLLATE " + s[12]
+	}
+	odd = s[6] == "d" // a domain may have a CHECK
+	text := func() {
+		c.Type = schema.Text
+		if s[13] == "f" { // equal is not the same
+			c.Collation, more.image = s[11], `(%s COLLATE "C")`
+		}
+	}
+	switch mod := number(row[10]); s[8] {
+	case "bool":
+		c.Type, c.Labels = schema.Bool, []string{"true", "false"}
+	case "int2", "int4", "int8":
+		c.Type, c.Size = schema.Int, int(s[8][3]-'0')
+	case "float4", "float8":
+		c.Type, c.Size = schema.Real, int(s[8][5]-'0')
+		more.image = "pg_catalog." + s[8] + "send(%s)"
+	case "numeric":
+		c.Type, more.image = schema.Number, "pg_catalog.numeric_send(%s)"
+		odd = odd || mod >= 0
+	case "text", "name":
+		text()
+	case "varchar":
+		if text(); mod > 4 {
+			c.Size = int(mod - 4)
+		}
+	case "bpchar":
+		// Its blanks at the end do not count, so that a text may be longer than
+		// it has characters.
+		text()
+		c.Collation, odd = "RTRIM", true
+	case "json", "jsonb":
+		c.Type, more.image = schema.JSON, "(%s)::text"
+	case "uuid":
+		c.Type = schema.UUID
+	case "date":
+		c.Type, odd = schema.Day, true
+	case "timestamptz":
+		c.Type, odd = schema.Instant, true
+	default:
+		more.image = "(%s)::text"
+		switch {
+		case row[14] != nil:
+			c.Type, c.Labels, more.image = schema.Enum, strings.Split(s[14], "\x01"), "%s"
+		case s[9] == "A":
+			c.Type, odd = schema.Array, true
+		default:
+			c.Type, odd = schema.External, true
+		}
+	}
+	return c, more, odd
+}
+
+// readIndexes marks the key's columns, demands that the database hold their
+// values unique, and reports whether another index can refuse a row.
+func (t *relation) readIndexes(indexes result) (other bool, err error) {
+	names := make([]string, len(t.Key))
+	for i, k := range t.Key {
+		names[i] = t.Columns[k].Name
+	}
+	sorted := slices.Sorted(slices.Values(names))
+	unique := false
+	for _, row := range indexes.rows {
+		if string(row[0]) == "t" && string(row[1]) == "t" && string(row[2]) == strings.Join(sorted, "\x01") {
+			unique = true
+		} else {
+			other = other || string(row[0]) == "t" || string(row[1]) == "f"
+		}
+	}
+	for _, k := range t.Key {
+		c := &t.Columns[k]
+		c.Key = true
+		switch {
+		case c.Generated:
+			return false, fmt.Errorf("the key column %q of table %q is computed by the database: choose another --key", c.Name, t.Name)
+		case c.Type == schema.External || c.Type == schema.Array || c.Type == schema.JSON:
+			return false, fmt.Errorf("the key column %q of table %q is %s: weir could not tell which of its values are equal; choose another --key", c.Name, t.Name, c.Decl)
+		case c.Collation != "" && c.Collation != "RTRIM":
+			return false, fmt.Errorf("the key column %q of table %q has the collation %s, which calls different texts equal: weir could not tell which", c.Name, t.Name, c.Collation)
+		}
+	}
+	if !unique {
+		for i := range names {
+			names[i] = ident(names[i])
+		}
+		_, rel, _ := splitName(t.Name)
+		return false, fmt.Errorf("table %q has no primary key or unique index over exactly %s, so that it could hold a key twice; this makes one:\n    CREATE UNIQUE INDEX %s ON %s (%s);",
+			t.Name, t.KeyNames(), ident(cut(rel, maxName-4)+"_key"), t.ident, strings.Join(names, ", "))
+	}
+	return other, nil
+}
+
+func cut(s string, n int) string { return s[:min(len(s), n)] }
+
+// findKey finds the columns of the key.
+func findKey(t *schema.Table, key []string) ([]int, error) {
+	found := make([]int, len(key))
+	for i, k := range key {
+		if found[i] = t.Find(k, i); found[i] < 0 {
+			return nil, fmt.Errorf("table %q has no column %q for the key: name its key with --key", t.Name, k)
+		}
+	}
+	return found, nil
+}
+
+// declare is the type of a column that weir makes.
+func declare(t schema.Type) string {
+	switch t {
+	case schema.Bool:
+		return "boolean"
+	case schema.Int:
+		return "bigint"
+	case schema.Real:
+		return "double precision"
+	case schema.Number:
+		return "numeric"
+	case schema.JSON:
+		return "jsonb"
+	}
+	return "text"
+}
+
+// made is what weir's columns of a type are to the driver.
+func made(t schema.Type) column {
+	c := column{staged: declare(t), image: "%s", initial: "NULL"}
+	switch t {
+	case schema.Real:
+		c.image = "pg_catalog.float8send(%s)"
+	case schema.Number:
+		c.image = "pg_catalog.numeric_send(%s)"
+	case schema.JSON:
+		c.image = "(%s)::text"
+	}
+	return c
+}
+
+// waits tells that a column has no type yet, because nothing but nulls came.
+func waits(c *schema.Column) bool { return c.New && c.Type == schema.Any }
+
+// fillFactor leaves room in a page for new versions of its rows, which then need
+// no new entries in the indexes.
+const fillFactor = 90
+
+// Create returns the statement that makes a table, as weir would make it.
+func Create(t *schema.Table) string {
+	schemaName, rel, _ := splitName(t.Name)
+	var b strings.Builder
+	fmt.Fprintf(&b, "CREATE TABLE %s (\n", identOf(schemaName, rel))
+	for i := range t.Columns {
+		if c := &t.Columns[i]; !waits(c) {
+			fmt.Fprintf(&b, "  %s %s,\n", ident(c.Name), declare(c.Type))
+		}
+	}
+	names := make([]string, len(t.Key))
+	for i, k := range t.Key {
+		names[i] = ident(t.Columns[k].Name)
+	}
+	fmt.Fprintf(&b, "  PRIMARY KEY (%s)\n) WITH (fillfactor = %d)", strings.Join(names, ", "), fillFactor)
+	return b.String()
+}
+
+// Plan returns the statements that would make a table what a batch needs, for
+// people.
+func Plan(want *schema.Table) []string {
+	if !want.Exists {
+		return []string{Create(want) + ";"}
+	}
+	schemaName, rel, _ := splitName(want.Name)
+	var plan []string
+	for i := range want.Columns {
+		if c := &want.Columns[i]; c.New && !waits(c) {
+			plan = append(plan, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s;", identOf(schemaName, rel), ident(c.Name), declare(c.Type)))
+		}
+	}
+	return plan
+}
+
+// fit returns the statements that make the database's table what a batch needs,
+// and the table as it then is.
+func (d *DB) fit(want *schema.Table) (ddl []string, _ relation, err error) {
+	have := d.table
+	if !have.Exists {
+		if !want.Made || want.Exists && slices.ContainsFunc(want.Columns, func(c schema.Column) bool { return !c.New }) {
+			return nil, have, fmt.Errorf("table %q was dropped while weir wrote to it", want.Name)
+		}
+		have.Table, have.cols = want.Clone(), nil
+		have.Columns = slices.DeleteFunc(have.Columns, func(c schema.Column) bool { return waits(&c) })
+		for i := range have.Columns {
+			c := &have.Columns[i]
+			c.Type, c.NotNull = stored(c.Type), c.Key
+			have.cols = append(have.cols, made(c.Type))
+		}
+		if have.Key, err = findKey(&have.Table, d.key); err != nil {
+			return nil, have, err
+		}
+		have.Exists, have.Made = true, true
+		return []string{
+			Create(want),
+			fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES ('made ' || %s::regclass::oid, 'weir') ON CONFLICT DO NOTHING", d.schema, d.literal(have.ident)),
+		}, have, nil
+	}
+	have.Columns, have.cols = slices.Clone(have.Columns), slices.Clone(have.cols)
+	for i := range want.Columns {
+		c := &want.Columns[i]
+		at := have.Find(c.Name, i)
+		switch {
+		case c.Generated || waits(c):
+		case at < 0 && !c.New:
+			return nil, have, fmt.Errorf("column %q of table %q was dropped while weir wrote to it", c.Name, want.Name)
+		case at < 0:
+			n := *c
+			n.Type = stored(c.Type)
+			ddl = append(ddl, fmt.Sprintf("ALTER TABLE %s ADD COLUMN IF NOT EXISTS %s %s", have.ident, ident(c.Name), declare(n.Type)))
+			have.Columns, have.cols = append(have.Columns, n), append(have.cols, made(n.Type))
+		case have.Made && !c.Fixed && wider(have.Columns[at].Type, stored(c.Type)):
+			old := &have.Columns[at]
+			ddl = append(ddl, fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s TYPE %s USING %s", have.ident, ident(old.Name), declare(c.Type), widened(ident(old.Name), old.Type, c.Type)))
+			old.Type, have.cols[at] = stored(c.Type), made(stored(c.Type))
+		}
+	}
+	return ddl, have, nil
+}
+
+// stored is the type that a column of weir's is kept as.
+func stored(t schema.Type) schema.Type {
+	switch t {
+	case schema.Bool, schema.Int, schema.Real, schema.Number, schema.JSON:
+		return t
+	}
+	return schema.Text
+}
+
+// wider reports whether a column that is there has to become what a batch needs.
+func wider(have, want schema.Type) bool {
+	return have != want && have != schema.Text && !(have == schema.Number && (want == schema.Int || want == schema.Real))
+}
+
+// widened is SQL for a column's values as another type. A double's digits are
+// those that Postgres prints: its cast to numeric keeps 15 of them.
+func widened(col string, from, to schema.Type) string {
+	if from == schema.Real && to == schema.Number {
+		return col + "::text::numeric"
+	}
+	return col + "::" + declare(to)
+}

@@ -1,0 +1,204 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// A script is a string of statements that goes to the server in one message of
+// the simple query protocol, and is answered as one: a round trip however many
+// statements it has.
+type script struct {
+	sql  strings.Builder
+	n    int    // statements so far
+	copy copier // what a COPY ... FROM STDIN among them is fed
+}
+
+// copier writes the lines of a COPY in text form.
+type copier func(w *copyWriter) error
+
+// add appends a statement and returns its number, by which its result is found.
+func (s *script) add(format string, args ...any) int {
+	if len(args) == 0 {
+		s.sql.WriteString(format)
+	} else {
+		fmt.Fprintf(&s.sql, format, args...)
+	}
+	s.sql.WriteString(";\n")
+	s.n++
+	return s.n - 1
+}
+
+// result is what one statement brought back: its tag, such as "INSERT 0 5", and
+// its rows as text; a cell that is nil is NULL.
+type result struct {
+	tag  pgconn.CommandTag
+	rows [][][]byte
+}
+
+// lostError says that the connection broke, so that nobody knows what became of
+// the statements.
+type lostError struct{ err error }
+
+func (e *lostError) Error() string { return "the connection broke: " + e.err.Error() }
+func (e *lostError) Unwrap() error { return e.err }
+
+// run sends a script and waits for the answer. The results are those of the
+// statements that were done, also where the error is not nil; it is a
+// [*pgconn.PgError], or a [*lostError], after which the connection is closed.
+//
+// This is not pgconn's CopyFrom, for that keeps the tag of the last statement
+// alone, and reports a COMMIT whose answer was lost as safe to send again.
+func (d *DB) run(ctx context.Context, s *script) ([]result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	conn, front := d.conn.Conn(), d.conn.Frontend()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer func() {
+		if !stop() {
+			// The deadline may hit the next script, whose time has not come.
+			d.drop()
+		}
+	}()
+	front.SendQuery(&pgproto3.Query{String: s.sql.String()})
+	err := front.Flush()
+	if err == nil && s.copy != nil {
+		w := &copyWriter{write: func(b []byte) error { _, err := conn.Write(b); return err }}
+		if err = s.copy(w); err == nil {
+			err = w.close()
+		}
+	}
+	if err != nil {
+		// The server may have said why.
+		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+	}
+	results, answer := d.receive(front)
+	if answer != nil {
+		return results, answer
+	}
+	if err != nil { // the feed of a COPY that could not be made
+		d.drop()
+		return results, &lostError{err}
+	}
+	return results, nil
+}
+
+// receive reads the answer to a script.
+func (d *DB) receive(front *pgproto3.Frontend) (results []result, err error) {
+	var refused *pgconn.PgError
+	var now result
+	for {
+		m, err := front.Receive()
+		if err != nil {
+			d.drop()
+			if refused != nil {
+				return results, refused
+			}
+			return results, &lostError{err}
+		}
+		switch m := m.(type) {
+		case *pgproto3.DataRow:
+			row := make([][]byte, len(m.Values))
+			for i, v := range m.Values {
+				if v != nil {
+					row[i] = append([]byte{}, v...)
+				}
+			}
+			now.rows = append(now.rows, row)
+		case *pgproto3.CommandComplete:
+			now.tag = pgconn.NewCommandTag(string(m.CommandTag))
+			results, now = append(results, now), result{}
+		case *pgproto3.ErrorResponse:
+			refused = pgconn.ErrorResponseToPgError(m)
+		case *pgproto3.NoticeResponse:
+			if m.SeverityUnlocalized == "WARNING" {
+				d.opt.Warn("%s", printable((*pgproto3.ErrorResponse)(m)))
+			}
+		case *pgproto3.ParameterStatus:
+			d.status(m.Name, m.Value)
+		case *pgproto3.ReadyForQuery:
+			d.open = m.TxStatus != 'I'
+			if refused != nil {
+				return results, refused
+			}
+			return results, nil
+		}
+	}
+}
+
+func printable(e *pgproto3.ErrorResponse) string {
+	s := "Postgres warns: " + e.Message
+	if e.Detail != "" {
+		s += " (" + e.Detail + ")"
+	}
+	return s
+}
+
+// query runs statements that return rows, and returns those of each.
+func (d *DB) query(ctx context.Context, statements ...string) ([]result, error) {
+	s := &script{}
+	for _, q := range statements {
+		s.add("%s", q)
+	}
+	return d.run(ctx, s)
+}
+
+// copyWriter frames the lines of a COPY.
+type copyWriter struct {
+	write func([]byte) error
+	buf   []byte
+}
+
+const (
+	copyHeader = 5 // a message's letter and length
+	copyChunk  = 64 << 10
+)
+
+// line returns the buffer to append a line to; the caller gives it back to
+// done.
+func (w *copyWriter) line() []byte {
+	if len(w.buf) == 0 {
+		w.buf = append(w.buf, 'd', 0, 0, 0, 0)
+	}
+	return w.buf
+}
+
+func (w *copyWriter) done(buf []byte) error {
+	w.buf = buf
+	if len(w.buf) < copyChunk {
+		return nil
+	}
+	return w.flush()
+}
+
+func (w *copyWriter) flush() error {
+	if len(w.buf) <= copyHeader {
+		return nil
+	}
+	binary.BigEndian.PutUint32(w.buf[1:], uint32(len(w.buf)-1))
+	err := w.write(w.buf)
+	w.buf = w.buf[:0]
+	return err
+}
+
+func (w *copyWriter) close() error {
+	if err := w.flush(); err != nil {
+		return err
+	}
+	return w.write([]byte{'c', 0, 0, 0, 4})
+}
+
+// pgError returns the server's error in err, or nil.
+func pgError(err error) *pgconn.PgError {
+	var e *pgconn.PgError
+	errors.As(err, &e)
+	return e
+}

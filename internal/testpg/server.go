@@ -1,0 +1,389 @@
+//go:build unix
+
+// Package testpg runs private Postgres servers for tests, from the binaries that
+// the machine has, and a proxy that breaks connections to them.
+package testpg
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	neturl "net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A Server is one running Postgres. Its data lies in a folder of its own, which
+// goes with it.
+type Server struct {
+	Port int
+	dir  string
+	bin  string
+	args []string
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the postmaster has ended
+	log  *lockedBuffer
+}
+
+var shared struct {
+	sync.Once
+	server *Server
+	err    error
+}
+
+// Main runs tests and then stops the server that they shared, for TestMain.
+func Main(run func() int) int {
+	code := run()
+	if shared.server != nil {
+		shared.server.Stop()
+		os.RemoveAll(shared.server.dir)
+	}
+	return code
+}
+
+// New returns the connection string of a fresh database, on the server that all
+// tests of a test binary share, or on that of TEST_POSTGRES_URL. It goes with
+// the test.
+func New(t testing.TB) string {
+	t.Helper()
+	if url := os.Getenv("TEST_POSTGRES_URL"); url != "" {
+		return create(t, url, "")
+	}
+	shared.Do(func() {
+		if err := missing(); err == nil {
+			shared.server, shared.err = start(nil)
+		} else {
+			shared.err = err
+		}
+	})
+	if shared.err != nil {
+		without(t, shared.err)
+	}
+	return shared.server.Database(t)
+}
+
+// Start runs a server of the test's own. Settings such as "fsync=on" are added
+// to those that make tests fast.
+func Start(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	if err := missing(); err != nil {
+		without(t, err)
+	}
+	s, err := start(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Stop()
+		os.RemoveAll(s.dir)
+	})
+	return s
+}
+
+// without ends a test that has no Postgres: in CI it fails.
+func without(t testing.TB, err error) {
+	t.Helper()
+	if os.Getenv("CI") != "" || os.Getenv("REQUIRE_POSTGRES") != "" || !errors.Is(err, errMissing) {
+		t.Fatal(err)
+	}
+	t.Skip(err)
+}
+
+var errMissing = errors.New("no Postgres server is installed: name its bin folder in PG_BIN, or a server in TEST_POSTGRES_URL (Debian: apt install postgresql)")
+
+func missing() error {
+	if binaries() == "" {
+		return errMissing
+	}
+	return nil
+}
+
+// binaries returns the folder that holds initdb and postgres, "" where there is
+// none.
+func binaries() string {
+	folders := []string{os.Getenv("PG_BIN")}
+	if path, err := exec.LookPath("postgres"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			folders = append(folders, filepath.Dir(path))
+		}
+	}
+	versions, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	number := func(path string) int { n, _ := strconv.Atoi(filepath.Base(filepath.Dir(path))); return n }
+	slices.SortFunc(versions, func(a, b string) int { return number(b) - number(a) })
+	for _, f := range append(folders, versions...) {
+		if f == "" {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(f, "initdb")); err != nil {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(f, "postgres")); err == nil {
+			return f
+		}
+	}
+	return ""
+}
+
+// prefix begins the names of the folders. They lie under /tmp, for the path of a
+// socket is 107 bytes long at most.
+const prefix = "weir-pg-"
+
+func start(settings []string) (_ *Server, err error) {
+	sweep()
+	dir, err := os.MkdirTemp("/tmp", prefix)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: dir, bin: binaries(), log: &lockedBuffer{}}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(dir)
+		}
+	}()
+	// Postgres refuses to run as root, so another user owns and enters these.
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(s.data(), 0o700), os.Mkdir(s.sockets(), 0o755)); err != nil {
+		return nil, err
+	}
+	if owner := unprivileged(); owner != nil {
+		if err := errors.Join(os.Chown(s.data(), int(owner.Uid), int(owner.Gid)), os.Chown(s.sockets(), int(owner.Uid), int(owner.Gid))); err != nil {
+			return nil, err
+		}
+	}
+	out, err := s.command("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync").CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	s.args = []string{"-D", s.data(), "-k", s.sockets(), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "shared_buffers=32MB",
+		"-c", "max_connections=50", "-c", "autovacuum=off", "-c", "logging_collector=off"}
+	for _, set := range settings {
+		s.args = append(s.args, "-c", set)
+	}
+	for range 5 { // somebody may take the port before the server does
+		if s.Port, err = freePort(); err != nil {
+			return nil, err
+		}
+		if err = s.up(); err == nil {
+			return s, nil
+		}
+	}
+	return nil, err
+}
+
+// sweep removes the folders of servers whose tests were killed.
+func sweep() {
+	old, _ := filepath.Glob("/tmp/" + prefix + "*")
+	for _, dir := range old {
+		fi, err := os.Stat(dir)
+		if err != nil || time.Since(fi.ModTime()) < time.Minute {
+			continue // it may be about to start
+		}
+		if pid := postmaster(filepath.Join(dir, "data")); pid == 0 || syscall.Kill(pid, 0) == syscall.ESRCH {
+			os.RemoveAll(dir)
+		}
+	}
+}
+
+func postmaster(data string) int {
+	text, _ := os.ReadFile(filepath.Join(data, "postmaster.pid"))
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	pid, _ := strconv.Atoi(string(line))
+	return pid
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+func (s *Server) data() string    { return filepath.Join(s.dir, "data") }
+func (s *Server) sockets() string { return filepath.Join(s.dir, "s") }
+
+// unprivileged is who the server runs as where the tests run as root.
+func unprivileged() *syscall.Credential {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		if u, err := user.Lookup(name); err == nil {
+			uid, _ := strconv.Atoi(u.Uid)
+			gid, _ := strconv.Atoi(u.Gid)
+			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		}
+	}
+	return nil
+}
+
+func (s *Server) command(name string, args ...string) *exec.Cmd {
+	c := exec.Command(filepath.Join(s.bin, name), args...)
+	c.Dir = s.sockets()
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "HOME=" + s.sockets(), "TZ=UTC"}
+	c.SysProcAttr = attributes(unprivileged())
+	return c
+}
+
+// up starts the server and waits until it answers.
+func (s *Server) up() error {
+	s.cmd = s.command("postgres", append(s.args, "-p", strconv.Itoa(s.Port))...)
+	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
+	s.done = make(chan struct{})
+	started := make(chan error)
+	go func() {
+		// The server dies with the thread that started it, so this one stays.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := s.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = s.cmd.Wait()
+		}
+		close(s.done)
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		c, err := pgconn.Connect(ctx, s.URL("postgres"))
+		cancel()
+		if err == nil {
+			return c.Close(context.Background())
+		}
+		select {
+		case <-s.done:
+			return fmt.Errorf("the server ended: %w\n%s", err, s.Log())
+		default:
+		}
+		if time.Now().After(end) {
+			s.Kill()
+			return fmt.Errorf("the server does not answer: %w\n%s", err, s.Log())
+		}
+	}
+}
+
+// Stop ends the server as its administrator would.
+func (s *Server) Stop() {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL} {
+		_ = s.cmd.Process.Signal(sig)
+		select {
+		case <-s.done:
+			return
+		case <-time.After(5 * time.Second):
+		}
+	}
+}
+
+// Kill ends the server as a crash of the machine would, for all that its
+// processes know, and waits until they are gone.
+func (s *Server) Kill() {
+	_ = s.cmd.Process.Kill()
+	<-s.done
+	// Its children end when they see that it is gone.
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if !s.attached() {
+			return
+		}
+	}
+}
+
+// attached reports whether a process still uses the server's shared memory,
+// which is when a new one refuses to start.
+func (s *Server) attached() bool {
+	proc, _ := filepath.Glob("/proc/[0-9]*/cwd")
+	for _, p := range proc {
+		if to, err := os.Readlink(p); err == nil && to == s.data() {
+			return true
+		}
+	}
+	return false
+}
+
+// Restart starts the server again on its data and its port.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	if err := s.up(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Log returns what the server has logged.
+func (s *Server) Log() string { return s.log.String() }
+
+// URL is the connection string of one of the server's databases.
+func (s *Server) URL(database string) string {
+	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", s.Port, database)
+}
+
+// Database makes a database, which goes with the test, and returns its
+// connection string. Options are those of CREATE DATABASE.
+func (s *Server) Database(t testing.TB, options ...string) string {
+	t.Helper()
+	return create(t, s.URL("postgres"), strings.Join(options, " "))
+}
+
+// create makes a database on the server at url.
+func create(t testing.TB, url, options string) string {
+	t.Helper()
+	config, err := pgconn.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "weir_" + strings.ToLower(rand.Text()[:12])
+	admin := func(sql string) error {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		c, err := pgconn.ConnectConfig(ctx, config)
+		if err != nil {
+			return err
+		}
+		defer c.Close(ctx)
+		_, err = c.Exec(ctx, sql).ReadAll()
+		return err
+	}
+	if err := admin("CREATE DATABASE " + name + " TEMPLATE template0 " + options); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = admin("DROP DATABASE " + name + " WITH (FORCE)") }) // the server may be down
+	u, err := neturl.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+// lockedBuffer is a buffer that may be read while it is written.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
