@@ -2,83 +2,153 @@ package pipeline_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/weirsync/weir/internal/bench"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/testpg"
 )
 
 const benchRows = 50_000
 
-// BenchmarkFlush writes batches of 50,000 rows of 38 text columns.
-func BenchmarkFlush(b *testing.B) {
-	batch := func(seed uint64) *fold.Batch {
-		var feed bytes.Buffer
-		if err := bench.Distinct(&feed, benchRows, seed); err != nil {
+// distinct folds benchRows messages of as many ids, with 38 text columns.
+func distinct(b *testing.B, seed uint64) *fold.Batch {
+	var feed bytes.Buffer
+	if err := bench.Distinct(&feed, benchRows, seed); err != nil {
+		b.Fatal(err)
+	}
+	f := fold.NewFolder(schema.Table{Name: "t", FoldCase: true, Untyped: true}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 100, Warn: b.Logf})
+	batch := &fold.Batch{}
+	for line := range bytes.Lines(feed.Bytes()) {
+		if err := f.Fold(batch, line, fold.Place{}); err != nil {
 			b.Fatal(err)
 		}
-		f := fold.NewFolder(schema.Table{Name: "t", FoldCase: true, Untyped: true}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 100, Warn: b.Logf})
-		batch := &fold.Batch{}
-		for line := range bytes.Lines(feed.Bytes()) {
-			if err := f.Fold(batch, line, fold.Place{}); err != nil {
+	}
+	f.Seal(batch)
+	return batch
+}
+
+// drivers open a database of their kind, which is empty.
+var drivers = map[string]func(b *testing.B) sink.Sink{
+	"sqlite": func(b *testing.B) sink.Sink {
+		db, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "t.db"), sqlite.Options{Synchronous: sqlite.Normal, Warn: b.Logf})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return db
+	},
+	"postgres": func(b *testing.B) sink.Sink {
+		db, err := postgres.Open(b.Context(), testpg.New(b), postgres.Options{Synchronous: "on", Warn: b.Logf, Debug: func(string, ...any) {}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return db
+	},
+}
+
+// BenchmarkFlush writes batches of 50,000 rows of 38 text columns. The limit of
+// Postgres is a bare COPY of the same rows into an empty table.
+func BenchmarkFlush(b *testing.B) {
+	batches := [2]*fold.Batch{distinct(b, 1), distinct(b, 2)}
+	b.Run("postgres/copy", func(b *testing.B) { benchmarkCopy(b, batches[0]) })
+	for _, driver := range []string{"sqlite", "postgres"} {
+		for _, kind := range []string{"insert", "update", "unchanged"} {
+			b.Run(driver+"/"+kind, func(b *testing.B) { benchmarkFlush(b, batches, drivers[driver], kind) })
+		}
+	}
+}
+
+func benchmarkFlush(b *testing.B, batches [2]*fold.Batch, open func(b *testing.B) sink.Sink, kind string) {
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		b.StopTimer()
+		db := open(b)
+		flush := func(f *fold.Batch, seq int64) sink.Result {
+			res, err := db.Flush(b.Context(), &sink.Flush{Batch: f, Job: "j", Run: "r", Checkpoint: sink.Checkpoint{Seq: seq}})
+			if err != nil {
 				b.Fatal(err)
 			}
+			return res
 		}
-		f.Seal(batch)
-		return batch
+		if _, err := db.Table(b.Context(), "t", []string{"id"}); err != nil {
+			b.Fatal(err)
+		}
+		next, seq := batches[0], int64(1)
+		if kind != "insert" { // what is measured is not the first of its kind
+			flush(batches[0], 1)
+			flush(batches[1], 2)
+			seq = 3
+		}
+		if kind == "unchanged" {
+			next = batches[1]
+		}
+		b.StartTimer()
+		res := flush(next, seq)
+		b.StopTimer()
+		if got := map[string]int64{"insert": res.Inserted, "update": res.Updated, "unchanged": res.Unchanged}[kind]; got != benchRows {
+			b.Fatalf("%+v", res)
+		}
+		if err := db.Close(); err != nil {
+			b.Fatal(err)
+		}
+		n += benchRows
+		b.StartTimer()
 	}
-	batches := [2]*fold.Batch{batch(1), batch(2)}
-	for _, kind := range []string{"insert", "update", "unchanged"} {
-		b.Run(kind, func(b *testing.B) {
-			b.ReportAllocs()
-			n := 0
-			for b.Loop() {
-				b.StopTimer()
-				db, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "t.db"), sqlite.Options{Synchronous: sqlite.Normal, Warn: b.Logf})
-				if err != nil {
-					b.Fatal(err)
-				}
-				flush := func(f *fold.Batch, seq int64) sink.Result {
-					res, err := db.Flush(b.Context(), &sink.Flush{Batch: f, Job: "j", Run: "r", Checkpoint: sink.Checkpoint{Seq: seq}})
-					if err != nil {
-						b.Fatal(err)
-					}
-					return res
-				}
-				if _, err := db.Table(b.Context(), "t", []string{"id"}); err != nil {
-					b.Fatal(err)
-				}
-				next, seq := batches[0], int64(1)
-				if kind != "insert" {
-					flush(batches[0], 1)
-					seq = 2
-				}
-				if kind == "update" {
-					next = batches[1]
-				}
-				b.StartTimer()
-				res := flush(next, seq)
-				b.StopTimer()
-				if got := map[string]int64{"insert": res.Inserted, "update": res.Updated, "unchanged": res.Unchanged}[kind]; got != benchRows {
-					b.Fatalf("%+v", res)
-				}
-				if err := db.Close(); err != nil {
-					b.Fatal(err)
-				}
-				n += benchRows
-				b.StartTimer()
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "rows/s")
+}
+
+// benchmarkCopy copies the batch's rows, encoded beforehand, into a table with
+// the key that weir would give it.
+func benchmarkCopy(b *testing.B, batch *fold.Batch) {
+	var lines bytes.Buffer
+	for _, r := range batch.Sorted() {
+		for i := range batch.Table.Columns {
+			if i > 0 {
+				lines.WriteByte('\t')
 			}
-			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "rows/s")
-		})
+			if v := batch.Value(r, i); v == nil {
+				lines.WriteString(`\N`)
+			} else {
+				lines.Write(bytes.Trim(v, `"`)) // the feed has no escapes
+			}
+		}
+		lines.WriteByte('\n')
 	}
+	conn, err := pgconn.Connect(b.Context(), testpg.New(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	exec := func(sql string) {
+		if _, err := conn.Exec(b.Context(), sql).ReadAll(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	n := 0
+	for b.Loop() {
+		b.StopTimer()
+		exec("DROP TABLE IF EXISTS t")
+		exec(postgres.Create(&batch.Table))
+		b.StartTimer()
+		if _, err := conn.CopyFrom(b.Context(), bytes.NewReader(lines.Bytes()), "COPY t FROM STDIN"); err != nil {
+			b.Fatal(err)
+		}
+		n += benchRows
+	}
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "rows/s")
 }
 
 // BenchmarkSync is the whole way of a file into a new database.

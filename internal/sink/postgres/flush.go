@@ -114,15 +114,20 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 		d.change(s, ddl)
 		rows = f.Batch.Sorted()
 		m = d.newMerge(f.Batch, table, rows)
+		m.altered = len(ddl) > 0
 	}
 	d.fence(s, f)
 	if m != nil {
-		var sql []string
-		sql, now = m.prepare()
-		for _, q := range sql {
-			s.add("%s", q)
+		if d.fresh = (d.fresh || !d.table.Exists) && m.direct(); d.fresh {
+			at = m.copyAll(s)
+		} else {
+			var sql []string
+			sql, now = m.prepare()
+			for _, q := range sql {
+				s.add("%s", q)
+			}
+			at = m.statements(s)
 		}
-		at = m.statements(s)
 		s.copy = m.encode(rows)
 	}
 	cp := f.Checkpoint
@@ -138,8 +143,11 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 		m.count(&res, r, at, len(rows))
 	}
 	if err == nil {
+		d.fresh = m == nil && d.fresh || m != nil && res.Inserted == int64(len(rows))
 		return res, d.committed(r, table, now)
 	}
+	direct := d.fresh
+	d.fresh = false
 	d.last = res // what counts where the answer is lost and the commit is not
 	refused := pgError(err)
 	if refused == nil || d.conn == nil {
@@ -151,6 +159,8 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 	switch {
 	case isFence(refused):
 		return res, errFenced
+	case direct && refused.Code == "23505":
+		return d.write(ctx, f) // not all rows were new
 	case m != nil && isRefusal(refused) && !f.Batch.Table.Judged:
 		return res, sink.ErrUnlogged{Err: d.explain(err)}
 	case m != nil && (isRefusal(refused) || refused.Code == "57014" && len(rows) > 1):
@@ -308,7 +318,7 @@ func (m *merge) count(res *sink.Result, r []result, at tags, rows int) {
 		}
 		return r[i].tag.RowsAffected()
 	}
-	if len(r) <= max(at.insert, at.update, at.delete) {
+	if len(r) <= max(at.insert, at.update, at.delete) || rows == 0 {
 		return // it did not get so far
 	}
 	inserted, updated, deleted := affected(at.insert), affected(at.update), affected(at.delete)
@@ -332,7 +342,7 @@ func (d *DB) carefully(ctx context.Context, f *sink.Flush, table relation, rows 
 	if _, err := d.run(ctx, s); err != nil {
 		return res, d.abandon(ctx, err)
 	}
-	p := &pieces{d: d, ctx: ctx, b: f.Batch, table: table}
+	p := &pieces{d: d, ctx: ctx, b: f.Batch, table: table, altered: len(ddl) > 0}
 	if err := p.batch(rows); err != nil {
 		return res, d.abandon(ctx, err)
 	}
@@ -375,9 +385,10 @@ type pieces struct {
 	ctx   context.Context
 	b     *fold.Batch
 	table relation
-	res   sink.Result
-	bad   []refusal
-	tries int // for tests
+	// altered tells that the transaction has rewritten the table.
+	altered bool
+	res     sink.Result
+	bad     []refusal
 }
 
 type refusal struct {
@@ -491,10 +502,10 @@ func copyLine(e *pgconn.PgError) (at int, ok bool) {
 
 // try writes rows or leaves no trace of them.
 func (p *pieces) try(rows []*fold.Row) error {
-	p.tries++
 	d := p.d
 	s := &script{}
 	m := d.newMerge(p.b, p.table, rows)
+	m.altered = p.altered
 	s.add("SAVEPOINT weir")
 	sql, now := m.prepare()
 	if len(sql) == 0 {

@@ -66,6 +66,8 @@ type merge struct {
 	bits     int  // columns with an explicit null among the rows
 	deletes  bool // rows are deleted
 	replaces bool // rows are replaced
+	altered  bool // the transaction has rewritten the table, so that all of it looks new
+	plain    bool // the COPY takes the columns of the table alone
 	scratch  []byte
 }
 
@@ -163,28 +165,32 @@ func (m *merge) encode(rows []*fold.Row) copier {
 	return func(w *copyWriter) error {
 		nulls := make([]byte, m.bits)
 		for n, r := range rows {
-			buf := strconv.AppendInt(w.line(), int64(n), 10)
-			if m.deletes || m.replaces {
+			buf := w.line()
+			if !m.plain {
+				buf = append(strconv.AppendInt(buf, int64(n), 10), '\t')
+			}
+			if !m.plain && (m.deletes || m.replaces) {
 				switch {
 				case r.Deleted:
-					buf = append(buf, '\t', 'd')
+					buf = append(buf, 'd', '\t')
 				case r.Replaces:
-					buf = append(buf, '\t', 'r')
+					buf = append(buf, 'r', '\t')
 				default:
-					buf = append(buf, '\t', '\\', 'N')
+					buf = append(buf, '\\', 'N', '\t')
 				}
 			}
-			if m.bits > 0 {
-				buf = append(buf, '\t')
+			if !m.plain && m.bits > 0 {
 				if m.nulls(r, nulls) {
-					buf = append(buf, nulls...)
+					buf = append(append(buf, nulls...), '\t')
 				} else {
-					buf = append(buf, '\\', 'N')
+					buf = append(buf, '\\', 'N', '\t')
 				}
 			}
 			for i := range m.used {
 				u := &m.used[i]
-				buf = append(buf, '\t')
+				if i > 0 {
+					buf = append(buf, '\t')
+				}
 				raw := m.b.Value(r, u.from)
 				if raw == nil || raw[0] == 'n' {
 					buf = append(buf, '\\', 'N')
@@ -315,43 +321,76 @@ func valueEnd(json []byte) int {
 	}
 }
 
-// tags are the numbers of a merge's statements in its script.
+// tags are the numbers of a merge's statements in its script; -1 is none.
 type tags struct{ copy, insert, update, delete int }
+
+// direct reports whether the rows can be copied into the table itself, for they
+// are all new, it seems: that takes a third of the time. Where one is not, the
+// database refuses it, and the flush begins again.
+func (m *merge) direct() bool {
+	return !m.deletes && !slices.ContainsFunc(m.used, func(u staged) bool { return m.table.cols[u.at].initial != "NULL" })
+}
+
+// copyAll adds what copies rows into the table that are not in it.
+func (m *merge) copyAll(s *script) tags {
+	into := make([]string, len(m.used))
+	for i, u := range m.used {
+		into[i] = ident(m.table.Columns[u.at].Name)
+	}
+	m.plain = true
+	n := s.add("COPY %s (%s) FROM STDIN", m.table.ident, strings.Join(into, ", "))
+	return tags{copy: n, insert: n, update: -1, delete: -1}
+}
 
 // statements adds what brings the table up to date. New rows come first, in the
 // order of their keys: who waits there for another writer's row holds no lock on
-// a row that is there. Then the rows that are there are locked in that order and
-// changed. So writers that all do this cannot wait for each other in a circle.
+// a row that is there. Then the rows that are to change are locked in that order.
+// So writers that all do this cannot wait for each other in a circle.
 func (m *merge) statements(s *script) (t tags) {
 	t = tags{-1, -1, -1, -1}
 	t.copy = s.add("%s", m.copySQL())
 	t.insert = s.add("%s", m.insertSQL())
 	set, differs := m.assignments()
-	if m.deletes {
-		where := "s.op = 'd'"
-		if differs != "" {
-			where += " OR " + differs
-		}
-		s.add("SELECT count(*) FROM (SELECT FROM %s s JOIN %s t ON %s WHERE %s ORDER BY s.n FOR UPDATE OF t) x", m.name, m.table.ident, m.on("s"), where)
-	}
+	var touched []string
 	if set != "" {
+		lives := ""
 		if m.deletes {
-			differs = "s.op IS DISTINCT FROM 'd' AND (" + differs + ")"
+			lives = "s.op IS DISTINCT FROM 'd' AND "
 		}
-		t.update = s.add("UPDATE %s t SET %s FROM (SELECT s.* FROM %s s JOIN %s t ON %s WHERE %s ORDER BY s.n FOR NO KEY UPDATE OF t) s WHERE %s",
-			m.table.ident, set, m.name, m.table.ident, m.on("s"), differs, m.on("s"))
+		if !m.altered { // rows that were just inserted are as they should be
+			lives += "t.xmin <> pg_current_xact_id()::xid AND "
+		}
+		differs = "(" + lives + differs + ")"
+		touched = append(touched, differs)
 	}
 	if m.deletes {
-		t.delete = s.add("DELETE FROM %s t USING %s s WHERE %s AND s.op = 'd'", m.table.ident, m.name, m.on("s"))
+		touched = append(touched, "s.op = 'd'")
+	}
+	if len(touched) == 0 {
+		return t
+	}
+	strength := "NO KEY UPDATE"
+	if m.deletes {
+		strength = "UPDATE"
+	}
+	s.add("SELECT set_config('weir.touched', count(*)::text, true) FROM (SELECT FROM %s s JOIN %s t ON %s WHERE %s ORDER BY s.n FOR %s OF t) x",
+		m.name, m.table.ident, m.on(), strings.Join(touched, " OR "), strength)
+	// Where nothing was locked, the rest is not even looked at.
+	const any = "current_setting('weir.touched') <> '0'"
+	if set != "" {
+		t.update = s.add("UPDATE %s t SET %s FROM %s s WHERE %s AND %s AND %s", m.table.ident, set, m.name, any, m.on(), differs)
+	}
+	if m.deletes {
+		t.delete = s.add("DELETE FROM %s t USING %s s WHERE %s AND %s AND s.op = 'd'", m.table.ident, m.name, any, m.on())
 	}
 	return t
 }
 
 // on is the condition that a staged row and one of the table have the same key.
-func (m *merge) on(s string) string {
+func (m *merge) on() string {
 	parts := make([]string, len(m.table.Key))
 	for i, k := range m.table.Key {
-		parts[i] = fmt.Sprintf("t.%s = %s.c%d", ident(m.table.Columns[k].Name), s, k)
+		parts[i] = fmt.Sprintf("t.%s = s.c%d", ident(m.table.Columns[k].Name), k)
 	}
 	return strings.Join(parts, " AND ")
 }
@@ -385,7 +424,7 @@ func (m *merge) insertSQL() string {
 		lives = "s.op IS DISTINCT FROM 'd' AND "
 	}
 	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s s WHERE %sNOT EXISTS (SELECT FROM %s t WHERE %s) ORDER BY s.n ON CONFLICT (%s) DO NOTHING",
-		m.table.ident, strings.Join(into, ", "), strings.Join(from, ", "), m.name, lives, m.table.ident, m.on("s"), strings.Join(key, ", "))
+		m.table.ident, strings.Join(into, ", "), strings.Join(from, ", "), m.name, lives, m.table.ident, m.on(), strings.Join(key, ", "))
 }
 
 // assignments returns the SET list of the UPDATE, and the condition that it

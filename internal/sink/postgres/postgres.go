@@ -56,6 +56,7 @@ type DB struct {
 	table  relation
 	key    []string // by the names that the feed uses
 	stage  stage
+	fresh  bool // the last batch's rows were all new, so that the next one's may be
 	last   sink.Result
 	wrote  int64 // the sequence number of the last flush that is known to be committed
 	wroter string
@@ -212,6 +213,10 @@ func (d *DB) Close() error {
 		_, _ = d.query(ctx, "DROP TABLE IF EXISTS "+d.stageName())
 	}
 	if d.conn != nil {
+		// The session ends some time after this returns; its lock ends now.
+		err = errors.Join(err, d.release(ctx))
+	}
+	if d.conn != nil {
 		_ = d.conn.Close(ctx)
 		d.conn = nil
 	}
@@ -230,7 +235,13 @@ func (d *DB) Claim(ctx context.Context, job, source string) (cp sink.Checkpoint,
 			return cp, err
 		}
 		d.job = job
-		if err := d.hold(ctx); err != nil {
+		err := d.hold(ctx)
+		// The server may not have seen yet that a run was killed.
+		for tries := 0; errors.Is(err, sink.ErrBusy) && tries < 5; tries++ {
+			time.Sleep(100 * time.Millisecond)
+			err = d.hold(ctx)
+		}
+		if err != nil {
 			d.job = ""
 			return cp, err
 		}
