@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/weirsync/weir/internal/bench"
 	"github.com/weirsync/weir/internal/fold"
@@ -61,7 +61,7 @@ var drivers = map[string]func(b *testing.B) sink.Sink{
 // BenchmarkFlush writes batches of 50,000 rows of 38 text columns. The limit of
 // Postgres is a bare COPY of the same rows into an empty table.
 func BenchmarkFlush(b *testing.B) {
-	batches := [2]*fold.Batch{distinct(b, 1), distinct(b, 2)}
+	batches := [3]*fold.Batch{distinct(b, 1), distinct(b, 2), distinct(b, 3)}
 	b.Run("postgres/copy", func(b *testing.B) { benchmarkCopy(b, batches[0]) })
 	for _, driver := range []string{"sqlite", "postgres"} {
 		for _, kind := range []string{"insert", "update", "unchanged"} {
@@ -70,7 +70,7 @@ func BenchmarkFlush(b *testing.B) {
 	}
 }
 
-func benchmarkFlush(b *testing.B, batches [2]*fold.Batch, open func(b *testing.B) sink.Sink, kind string) {
+func benchmarkFlush(b *testing.B, batches [3]*fold.Batch, open func(b *testing.B) sink.Sink, kind string) {
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
@@ -92,7 +92,10 @@ func benchmarkFlush(b *testing.B, batches [2]*fold.Batch, open func(b *testing.B
 			flush(batches[1], 2)
 			seq = 3
 		}
-		if kind == "unchanged" {
+		switch kind {
+		case "update":
+			next = batches[2]
+		case "unchanged":
 			next = batches[1]
 		}
 		b.StartTimer()
@@ -110,45 +113,68 @@ func benchmarkFlush(b *testing.B, batches [2]*fold.Batch, open func(b *testing.B
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "rows/s")
 }
 
-// benchmarkCopy copies the batch's rows, encoded beforehand, into a table with
-// the key that weir would give it.
+// benchmarkCopy copies the batch's rows into a table with the key that weir would
+// give it: encoded beforehand, and as values by pgx.
 func benchmarkCopy(b *testing.B, batch *fold.Batch) {
 	var lines bytes.Buffer
+	var names []string
+	for i := range batch.Table.Columns {
+		names = append(names, batch.Table.Columns[i].Name)
+	}
+	var values [][]any
 	for _, r := range batch.Sorted() {
-		for i := range batch.Table.Columns {
+		row := make([]any, len(names))
+		for i := range row {
 			if i > 0 {
 				lines.WriteByte('\t')
 			}
 			if v := batch.Value(r, i); v == nil {
 				lines.WriteString(`\N`)
 			} else {
-				lines.Write(bytes.Trim(v, `"`)) // the feed has no escapes
+				text := bytes.Trim(v, `"`) // the feed has no escapes
+				lines.Write(text)
+				row[i] = string(text)
 			}
 		}
 		lines.WriteByte('\n')
+		values = append(values, row)
 	}
-	conn, err := pgconn.Connect(b.Context(), testpg.New(b))
+	conn, err := pgx.Connect(b.Context(), testpg.New(b))
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer conn.Close(context.Background())
 	exec := func(sql string) {
-		if _, err := conn.Exec(b.Context(), sql).ReadAll(); err != nil {
+		if _, err := conn.Exec(b.Context(), sql); err != nil {
 			b.Fatal(err)
 		}
 	}
-	n := 0
-	for b.Loop() {
-		b.StopTimer()
-		exec("DROP TABLE IF EXISTS t")
-		exec(postgres.Create(&batch.Table))
-		b.StartTimer()
-		if _, err := conn.CopyFrom(b.Context(), bytes.NewReader(lines.Bytes()), "COPY t FROM STDIN"); err != nil {
-			b.Fatal(err)
-		}
-		n += benchRows
+	copies := map[string]func() error{
+		"encoded": func() error {
+			_, err := conn.PgConn().CopyFrom(b.Context(), bytes.NewReader(lines.Bytes()), "COPY t FROM STDIN")
+			return err
+		},
+		"values": func() error {
+			_, err := conn.CopyFrom(b.Context(), pgx.Identifier{"t"}, names, pgx.CopyFromRows(values))
+			return err
+		},
 	}
-	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "rows/s")
+	for _, kind := range []string{"encoded", "values"} {
+		b.Run(kind, func(b *testing.B) {
+			n := 0
+			for b.Loop() {
+				b.StopTimer()
+				exec("DROP TABLE IF EXISTS t")
+				exec(postgres.Create(&batch.Table))
+				b.StartTimer()
+				if err := copies[kind](); err != nil {
+					b.Fatal(err)
+				}
+				n += benchRows
+			}
+			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
 }
 
 // BenchmarkSync is the whole way of a file into a new database.

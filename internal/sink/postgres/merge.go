@@ -360,8 +360,10 @@ func (m *merge) statements(s *script) (t tags) {
 		if !m.altered { // rows that were just inserted are as they should be
 			lives += "t.xmin <> pg_current_xact_id()::xid AND "
 		}
-		differs = "(" + lives + differs + ")"
-		touched = append(touched, differs)
+		touched = append(touched, lives+differs)
+		// A row that was just locked shows it, unless others share the lock: that
+		// saves comparing it a second time.
+		differs = lives + "(t.xmax = pg_current_xact_id()::xid OR " + differs + ")"
 	}
 	if m.deletes {
 		touched = append(touched, "s.op = 'd'")
