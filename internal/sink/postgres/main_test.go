@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { os.Exit(testpg.Main(m.Run)) }
 
 // TestSuite has the driver pass the suite of all drivers.
 func TestSuite(t *testing.T) {
-	sinktest.Run(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database { return connect(t, testpg.New(t)) }})
+	sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database { return connect(t, testpg.New(t)) }})
 }
 
 // database is a database as another program sees it.

@@ -26,13 +26,13 @@ var foldTests = []test{
 	}},
 	{"NullIsAbsentWhereAsked", func(t *testing.T, db Database) {
 		for _, size := range []int{1, 4} {
-			r := begin(t, db, func(o *fold.Options) { o.KeepNull = true })
+			r := Begin(t, db, func(o *fold.Options) { o.KeepNull = true })
 			lines := []string{`{"id":1,"a":"x"}`, `{"id":1,"a":null}`, `{"id":2,"a":null}`, `{"id":3,"a":"y"}`}
 			for i := 0; i < len(lines); i += size {
-				r.flush(lines[i : i+size]...)
+				r.Flush(lines[i : i+size]...)
 			}
-			expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|x", "2|NULL", "3|y")
-			r.end()
+			Expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|x", "2|NULL", "3|y")
+			r.End()
 			db.Exec(t, "DROP TABLE t")
 		}
 	}},
@@ -78,32 +78,32 @@ var foldTests = []test{
 		}, "SELECT s, u, q, e, i, r, b, CAST(big AS TEXT) FROM t", "007|Zürich 日本 😀 é|' \" \\ \n \t %s ; --||-9223372036854775808|1.5|true|123456789012345678901234567890")
 	}},
 	{"FillOnlyWritesOnlyWhereThereIsNull", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		counts(t, r.flush(`{"id":1,"a":"live"}`, `{"id":2,"a":"live","b":"live"}`), 2, 0, 0, 0)
-		r.end()
-		r = begin(t, db, func(o *fold.Options) { o.FillOnly = true })
-		counts(t, r.flush(
+		r := Begin(t, db)
+		Counts(t, r.Flush(`{"id":1,"a":"live"}`, `{"id":2,"a":"live","b":"live"}`), 2, 0, 0, 0)
+		r.End()
+		r = Begin(t, db, func(o *fold.Options) { o.FillOnly = true })
+		Counts(t, r.Flush(
 			`{"id":1,"a":"old","b":"old"}`, // fills b
 			`{"id":1,"b":"older","c":"old"}`,
 			`{"id":2,"a":"old","b":"old"}`, // finds no place
 			`{"id":3,"a":"old"}`,
 			`{"id":3,"a":"older","b":"old"}`,
 		), 1, 1, 1, 0)
-		expect(t, db, "SELECT id, a, b, c FROM t ORDER BY id", "1|live|old|old", "2|live|live|NULL", "3|old|old|NULL")
-		counts(t, r.flush(`{"id":1,"a":"again","b":"again"}`, `{"id":2,"c":"old"}`, `{"id":3,"b":null}`), 0, 1, 2, 0)
-		expect(t, db, "SELECT id, a, b, c FROM t ORDER BY id", "1|live|old|old", "2|live|live|old", "3|old|old|NULL")
+		Expect(t, db, "SELECT id, a, b, c FROM t ORDER BY id", "1|live|old|old", "2|live|live|NULL", "3|old|old|NULL")
+		Counts(t, r.Flush(`{"id":1,"a":"again","b":"again"}`, `{"id":2,"c":"old"}`, `{"id":3,"b":null}`), 0, 1, 2, 0)
+		Expect(t, db, "SELECT id, a, b, c FROM t ORDER BY id", "1|live|old|old", "2|live|live|old", "3|old|old|NULL")
 	}},
 	{"CountsAreOfRows", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		counts(t, r.flush(`{"id":1,"a":"x"}`, `{"id":1,"a":"y"}`, `{"id":2,"a":"x"}`, `{"id":3,"a":"x"}`), 3, 0, 0, 0)
-		counts(t, r.flush(
+		r := Begin(t, db)
+		Counts(t, r.Flush(`{"id":1,"a":"x"}`, `{"id":1,"a":"y"}`, `{"id":2,"a":"x"}`, `{"id":3,"a":"x"}`), 3, 0, 0, 0)
+		Counts(t, r.Flush(
 			`{"id":1,"a":"z"}`,                           // another value
 			`{"id":2,"a":"x"}`,                           // the same one
 			`{"id":3,"op":"delete"}`,                     // a row that is there
 			`{"id":4,"op":"delete"}`,                     // one that is not
 			`{"id":5,"a":"x"}`, `{"id":5,"op":"delete"}`, // and one that never was
 		), 0, 1, 3, 1)
-		counts(t, r.flush(`{"id":1,"op":"delete"}`, `{"id":1,"a":"z"}`), 0, 0, 1, 0) // goes and comes back as it was
+		Counts(t, r.Flush(`{"id":1,"op":"delete"}`, `{"id":1,"a":"z"}`), 0, 0, 1, 0) // goes and comes back as it was
 	}},
 }
 
@@ -118,15 +118,15 @@ func inAnyBatchesBy(t *testing.T, db Database, keys, lines []string, query strin
 	t.Helper()
 	for size := 1; size <= len(lines); size++ {
 		t.Run(fmt.Sprintf("lines=%d", size), func(t *testing.T) {
-			r := begin(t, db, key(keys...))
+			r := Begin(t, db, key(keys...))
 			for rest := lines; len(rest) > 0; {
 				n := min(size, len(rest))
-				r.flush(rest[:n]...)
+				r.Flush(rest[:n]...)
 				rest = rest[n:]
 			}
-			expect(t, db, query, want...)
-			expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
-			r.end()
+			Expect(t, db, query, want...)
+			Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+			r.End()
 			db.Exec(t, "DROP TABLE t")
 		})
 	}

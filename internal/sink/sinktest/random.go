@@ -37,32 +37,32 @@ var randomTests = []test{
 	{"EqualsThePlainFold", func(t *testing.T, db Database) {
 		Seeds(t, 20, func(t *testing.T, rnd *rand.Rand) {
 			lines, want := randomFeed(rnd, 50+rnd.IntN(400))
-			r := begin(t, db)
+			r := Begin(t, db)
 			start, lost, ends := r.cp.Line, 0, 0
 			for rest := lines; len(rest) > 0; {
 				n := min(1+rnd.IntN(1+rnd.IntN(60)), len(rest))
-				r.fold(rest[:n]...)
+				r.Fold(rest[:n]...)
 				rest = rest[n:]
-				f := r.seal()
+				f := r.Seal()
 				switch rnd.IntN(6) {
 				case 0: // the commit did not happen, and is tried again
 					f.BeforeCommit = func([]fold.Reject, *sink.Checkpoint) error { return errStop }
-					if _, err := r.sink.Flush(t.Context(), f); err == nil {
+					if _, err := r.Sink.Flush(t.Context(), f); err == nil {
 						t.Fatal("the flush ended well")
 					}
 					f.BeforeCommit = nil
 				case 1: // it happened, and is sent again
-					if _, err := r.sink.Flush(t.Context(), f); err != nil {
+					if _, err := r.Sink.Flush(t.Context(), f); err != nil {
 						t.Fatal(err)
 					}
 					lost++
 				}
-				if _, err := r.send(f); err != nil {
+				if _, err := r.Send(f); err != nil {
 					t.Fatal(err)
 				}
 				if rnd.IntN(10) == 0 { // the run ends, the next one goes on
-					r.end()
-					r = begin(t, db)
+					r.End()
+					r = Begin(t, db)
 					rest = lines[r.cp.Line-start:]
 					ends++
 				}
@@ -70,9 +70,9 @@ var randomTests = []test{
 			if len(lines) > 200 && lost+ends == 0 {
 				t.Error("did not exercise: no answer was lost and no run ended")
 			}
-			expect(t, db, "SELECT id, text, whole, real, flag, late FROM t ORDER BY id", want...)
-			expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
-			r.end()
+			Expect(t, db, "SELECT id, text, whole, real, flag, late FROM t ORDER BY id", want...)
+			Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+			r.End()
 			db.Exec(t, "DROP TABLE t")
 		})
 	}},

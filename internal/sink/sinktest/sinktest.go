@@ -36,9 +36,9 @@ type Database interface {
 	Logged(t *testing.T) int64
 }
 
-// Run has a driver pass the suite. The SQL of the suite is what all databases
+// Test has a driver pass the suite. The SQL of the suite is what all databases
 // understand.
-func Run(t *testing.T, h Harness) {
+func Test(t *testing.T, h Harness) {
 	for _, group := range []struct {
 		name  string
 		tests []test
@@ -73,10 +73,10 @@ const (
 	from  = "feed.jsonl"
 )
 
-// run is one run of weir, in as few lines as show what the pipeline does.
-type run struct {
+// A Run is one run of weir, in as few lines as show what the pipeline does.
+type Run struct {
 	t      *testing.T
-	sink   sink.Sink
+	Sink   sink.Sink
 	id     string
 	job    string
 	cp     sink.Checkpoint
@@ -87,41 +87,41 @@ type run struct {
 
 var runs int // names runs; the tests of a package run one after the other
 
-// begin opens the database, claims the job and reads the table. Options are
+// Begin opens the database, claims the job and reads the table. Options are
 // those of a feed whose key is id and whose messages delete by op=delete.
-func begin(t *testing.T, db Database, change ...func(*fold.Options)) *run {
+func Begin(t *testing.T, db Database, change ...func(*fold.Options)) *Run {
 	t.Helper()
-	r, err := tryBegin(t, db, change...)
+	r, err := TryBegin(t, db, change...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-// tryBegin is begin where a fault is expected, after which the run is over.
-func tryBegin(t *testing.T, db Database, change ...func(*fold.Options)) (_ *run, err error) {
+// TryBegin is Begin where a fault is expected, after which the run is over.
+func TryBegin(t *testing.T, db Database, change ...func(*fold.Options)) (_ *Run, err error) {
 	t.Helper()
 	runs++
-	r := &run{t: t, sink: db.Open(t), id: fmt.Sprintf("run-%d", runs), job: job, keep: true}
-	t.Cleanup(r.end)
+	r := &Run{t: t, Sink: db.Open(t), id: fmt.Sprintf("run-%d", runs), job: job, keep: true}
+	t.Cleanup(r.End)
 	defer func() {
 		if err != nil {
-			r.end()
+			r.End()
 		}
 	}()
-	if r.cp, err = r.sink.Claim(t.Context(), job, from); err != nil {
+	if r.cp, err = r.Sink.Claim(t.Context(), job, from); err != nil {
 		return r, err
 	}
 	return r, r.read(change...)
 }
 
 // read reads the table and starts a fold for it.
-func (r *run) read(change ...func(*fold.Options)) error {
+func (r *Run) read(change ...func(*fold.Options)) error {
 	o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500, Warn: r.t.Logf}
 	for _, c := range change {
 		c(&o)
 	}
-	t, err := r.sink.Table(r.t.Context(), table, o.Key)
+	t, err := r.Sink.Table(r.t.Context(), table, o.Key)
 	if err != nil {
 		return err
 	}
@@ -140,9 +140,9 @@ func key(fields ...string) func(*fold.Options) {
 	return func(o *fold.Options) { o.Key = fields }
 }
 
-// fold folds lines into the batch at hand, and rejects those that are no
+// Fold folds lines into the batch at hand, and rejects those that are no
 // messages.
-func (r *run) fold(lines ...string) {
+func (r *Run) Fold(lines ...string) {
 	r.t.Helper()
 	for _, line := range lines {
 		at := fold.Place{Line: r.cp.Line + 1, Offset: r.cp.Offset}
@@ -158,45 +158,45 @@ func (r *run) fold(lines ...string) {
 	}
 }
 
-// seal makes a flush of the batch at hand.
-func (r *run) seal() *sink.Flush {
+// Seal makes a flush of the batch at hand.
+func (r *Run) Seal() *sink.Flush {
 	r.folder.Seal(&r.batch)
 	r.cp.Seq++
 	return &sink.Flush{Batch: &r.batch, Job: r.job, Source: from, Checkpoint: r.cp, Run: r.id, KeepRejects: r.keep}
 }
 
-// flush writes the lines in one transaction of their own.
-func (r *run) flush(lines ...string) sink.Result {
+// Flush writes the lines in one transaction of their own.
+func (r *Run) Flush(lines ...string) sink.Result {
 	r.t.Helper()
-	res, err := r.tryFlush(lines...)
+	res, err := r.TryFlush(lines...)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return res
 }
 
-func (r *run) tryFlush(lines ...string) (sink.Result, error) {
+func (r *Run) TryFlush(lines ...string) (sink.Result, error) {
 	r.t.Helper()
-	r.fold(lines...)
-	return r.send(r.seal())
+	r.Fold(lines...)
+	return r.Send(r.Seal())
 }
 
-// send writes a flush and empties the batch.
-func (r *run) send(f *sink.Flush) (sink.Result, error) {
+// Send writes a flush and empties the batch.
+func (r *Run) Send(f *sink.Flush) (sink.Result, error) {
 	defer r.batch.Reset()
-	return r.sink.Flush(r.t.Context(), f)
+	return r.Sink.Flush(r.t.Context(), f)
 }
 
-// end closes the run; it may be called again.
-func (r *run) end() {
-	if err := r.sink.Close(); err != nil {
+// End closes the run; it may be called again.
+func (r *Run) End() {
+	if err := r.Sink.Close(); err != nil {
 		r.t.Errorf("closing: %v", err)
 	}
 }
 
-// expect compares the rows of a query with lines as psql -At prints them: cells
+// Expect compares the rows of a query with lines as psql -At prints them: cells
 // divided by |, NULL where there is none.
-func expect(t *testing.T, db Database, query string, want ...string) {
+func Expect(t *testing.T, db Database, query string, want ...string) {
 	t.Helper()
 	var got []string
 	for _, row := range db.Query(t, query) {
@@ -221,8 +221,8 @@ func show(v any) string {
 	return fmt.Sprint(v)
 }
 
-// counts compares what a flush says it did.
-func counts(t *testing.T, res sink.Result, inserted, updated, unchanged, deleted int64) {
+// Counts compares what a flush says it did.
+func Counts(t *testing.T, res sink.Result, inserted, updated, unchanged, deleted int64) {
 	t.Helper()
 	if res.Inserted != inserted || res.Updated != updated || res.Unchanged != unchanged || res.Deleted != deleted {
 		t.Errorf("the flush counts %d inserted, %d updated, %d unchanged, %d deleted; want %d, %d, %d, %d",

@@ -10,88 +10,88 @@ import (
 // columnTests: a table that weir made grows with its feed.
 var columnTests = []test{
 	{"NewFieldBecomesAColumn", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		r.flush(`{"id":1,"a":"x"}`)
-		r.flush(`{"id":2,"b":1}`, `{"id":1,"c":true,"b":2}`)
-		r.flush(`{"id":3,"d":"y"}`)
-		expect(t, db, "SELECT id, a, b, c, d FROM t ORDER BY id", "1|x|2|true|NULL", "2|NULL|1|NULL|NULL", "3|NULL|NULL|NULL|y")
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":"x"}`)
+		r.Flush(`{"id":2,"b":1}`, `{"id":1,"c":true,"b":2}`)
+		r.Flush(`{"id":3,"d":"y"}`)
+		Expect(t, db, "SELECT id, a, b, c, d FROM t ORDER BY id", "1|x|2|true|NULL", "2|NULL|1|NULL|NULL", "3|NULL|NULL|NULL|y")
 	}},
 	{"NewFieldIsFoundByTheNextRun", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		r.flush(`{"id":1,"a":"x"}`)
-		r.end()
-		r = begin(t, db)
-		r.flush(`{"id":1,"b":"y"}`)
-		r.end()
-		r = begin(t, db)
-		counts(t, r.flush(`{"id":1,"a":"x","b":"y"}`), 0, 0, 1, 0)
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":"x"}`)
+		r.End()
+		r = Begin(t, db)
+		r.Flush(`{"id":1,"b":"y"}`)
+		r.End()
+		r = Begin(t, db)
+		Counts(t, r.Flush(`{"id":1,"a":"x","b":"y"}`), 0, 0, 1, 0)
 	}},
 	{"FieldOfNullsAloneIsTypedLater", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		r.flush(`{"id":1,"a":null}`)
-		r.flush(`{"id":2,"a":"007"}`)
-		r.flush(`{"id":3,"a":null}`)
-		expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|NULL", "2|007", "3|NULL")
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":null}`)
+		r.Flush(`{"id":2,"a":"007"}`)
+		r.Flush(`{"id":3,"a":null}`)
+		Expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|NULL", "2|007", "3|NULL")
 	}},
 	{"ValueThatDoesNotFitWidens", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		r.flush(`{"id":1,"a":1,"b":true,"c":1.5,"d":12,"e":9007199254740993}`)
-		r.flush(`{"id":2,"a":2.5,"b":"no","c":"x","d":{"k":[1]},"e":"big"}`)
-		r.flush(`{"id":3,"a":"007","b":7,"c":false,"d":null,"e":1}`)
-		expect(t, db, "SELECT id, a, b, c, d, e FROM t ORDER BY id",
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":1,"b":true,"c":1.5,"d":12,"e":9007199254740993}`)
+		r.Flush(`{"id":2,"a":2.5,"b":"no","c":"x","d":{"k":[1]},"e":"big"}`)
+		r.Flush(`{"id":3,"a":"007","b":7,"c":false,"d":null,"e":1}`)
+		Expect(t, db, "SELECT id, a, b, c, d, e FROM t ORDER BY id",
 			`1|1|true|1.5|12|9007199254740993`,
 			`2|2.5|no|x|{"k":[1]}|big`,
 			`3|007|7|false|NULL|1`)
 	}},
 	{"NumbersKeepEveryDigit", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		r.flush(`{"id":1,"n":1}`)
-		r.flush(`{"id":2,"n":0.5}`)
-		r.flush(`{"id":3,"n":9223372036854775808}`)
-		r.flush(`{"id":4,"n":0.1234567890123456789}`, `{"id":5,"n":9007199254740993}`)
-		expect(t, db, "SELECT id, CAST(n AS TEXT) FROM t ORDER BY id", "1|1", "2|0.5", "3|9223372036854775808", "4|0.1234567890123456789", "5|9007199254740993")
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"n":1}`)
+		r.Flush(`{"id":2,"n":0.5}`)
+		r.Flush(`{"id":3,"n":9223372036854775808}`)
+		r.Flush(`{"id":4,"n":0.1234567890123456789}`, `{"id":5,"n":9007199254740993}`)
+		Expect(t, db, "SELECT id, CAST(n AS TEXT) FROM t ORDER BY id", "1|1", "2|0.5", "3|9223372036854775808", "4|0.1234567890123456789", "5|9007199254740993")
 	}},
 	{"KeyWidens", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		r.flush(`{"id":1,"a":"x"}`, `{"id":"2","a":"y"}`)
-		r.flush(`{"id":"B","a":"z"}`, `{"id":"1","b":"w"}`)
-		r.flush(`{"id":2,"b":"v"}`, `{"id":"002","a":"u"}`)
-		expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "002|u|NULL", "1|x|w", "2|y|v", "B|z|NULL")
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":"x"}`, `{"id":"2","a":"y"}`)
+		r.Flush(`{"id":"B","a":"z"}`, `{"id":"1","b":"w"}`)
+		r.Flush(`{"id":2,"b":"v"}`, `{"id":"002","a":"u"}`)
+		Expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "002|u|NULL", "1|x|w", "2|y|v", "B|z|NULL")
 	}},
 	{"NamesComeQuotedAsTheyAre", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		r.flush(`{"id":1,"select":"a","a b":"b","we\"ird":"c","drop table t; --":"d","ünï":"e","100%":"f","back\\slash":"g"}`)
-		r.flush(`{"id":1,"select":"A","we\"ird":"C","order":"h"}`)
-		expect(t, db, `SELECT "select", "a b", "we""ird", "drop table t; --", "ünï", "100%", "back\slash", "order" FROM t`, "A|b|C|d|e|f|g|h")
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"select":"a","a b":"b","we\"ird":"c","drop table t; --":"d","ünï":"e","100%":"f","back\\slash":"g"}`)
+		r.Flush(`{"id":1,"select":"A","we\"ird":"C","order":"h"}`)
+		Expect(t, db, `SELECT "select", "a b", "we""ird", "drop table t; --", "ünï", "100%", "back\slash", "order" FROM t`, "A|b|C|d|e|f|g|h")
 	}},
 	{"RejectedLineMakesNoTable", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		r.flush(`{"a":1}`, `not json`)
-		if got, err := r.sink.Table(t.Context(), table, []string{"id"}); err != nil || got.Exists {
+		r := Begin(t, db)
+		r.Flush(`{"a":1}`, `not json`)
+		if got, err := r.Sink.Table(t.Context(), table, []string{"id"}); err != nil || got.Exists {
 			t.Errorf("the table is there: %v, %v", got.Exists, err)
 		}
-		expect(t, db, "SELECT line, raw FROM weir_rejects ORDER BY line", `1|{"a":1}`, "2|not json")
+		Expect(t, db, "SELECT line, raw FROM weir_rejects ORDER BY line", `1|{"a":1}`, "2|not json")
 	}},
 	{"RejectedLinesComeFirst", func(t *testing.T, db Database) {
 		// A batch of rejects alone, or of nothing, makes no table; the next one
 		// does.
 		for _, first := range [][]string{{`not json`}, {`{"a":1}`}, {}} {
-			r := begin(t, db)
-			r.flush(first...)
-			r.flush(`{"id":1,"a":"x"}`)
-			r.flush(`{"id":1,"b":"y"}`)
-			expect(t, db, "SELECT id, a, b FROM t", "1|x|y")
-			r.end()
+			r := Begin(t, db)
+			r.Flush(first...)
+			r.Flush(`{"id":1,"a":"x"}`)
+			r.Flush(`{"id":1,"b":"y"}`)
+			Expect(t, db, "SELECT id, a, b FROM t", "1|x|y")
+			r.End()
 			db.Exec(t, "DROP TABLE t")
 		}
 	}},
 	{"DeleteComesFirst", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		r.flush(`{"id":1,"op":"delete"}`)
-		r.flush(`{"id":1,"a":"x"}`)
-		r.flush(`{"id":"B","op":"delete"}`)
-		r.flush(`{"id":"B","a":1.5}`)
-		expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|x", "B|1.5")
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"op":"delete"}`)
+		r.Flush(`{"id":1,"a":"x"}`)
+		r.Flush(`{"id":"B","op":"delete"}`)
+		r.Flush(`{"id":"B","a":1.5}`)
+		Expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|x", "B|1.5")
 	}},
 }
 
@@ -100,15 +100,15 @@ var tableTests = []test{
 	{"RowsOfOthersStay", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (b TEXT, id INTEGER PRIMARY KEY, a TEXT)")
 		db.Exec(t, "INSERT INTO t (id, a, b) VALUES (1, 'theirs', 'theirs'), (2, 'theirs', 'theirs')")
-		r := begin(t, db)
-		counts(t, r.flush(`{"id":1,"a":"ours"}`, `{"id":3,"a":"ours"}`), 1, 1, 0, 0)
-		expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "1|ours|theirs", "2|theirs|theirs", "3|ours|NULL")
+		r := Begin(t, db)
+		Counts(t, r.Flush(`{"id":1,"a":"ours"}`, `{"id":3,"a":"ours"}`), 1, 1, 0, 0)
+		Expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "1|ours|theirs", "2|theirs|theirs", "3|ours|NULL")
 	}},
 	{"NewFieldsAreIgnored", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT)")
-		r := begin(t, db)
-		r.flush(`{"id":1,"a":"x","new":1}`, `{"id":2,"new":2}`)
-		expect(t, db, "SELECT * FROM t ORDER BY id", "1|x", "2|NULL")
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":"x","new":1}`, `{"id":2,"new":2}`)
+		Expect(t, db, "SELECT * FROM t ORDER BY id", "1|x", "2|NULL")
 		if got := r.folder.Ignored()["new"]; got != 2 {
 			t.Errorf("%d values were counted as ignored, want 2", got)
 		}
@@ -116,16 +116,16 @@ var tableTests = []test{
 	{"NewFieldsAreAddedWhereAsked", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT)")
 		db.Exec(t, "INSERT INTO t (id, a) VALUES (7, 'theirs')")
-		r := begin(t, db, func(o *fold.Options) { o.Columns = fold.AddColumns })
-		r.flush(`{"id":1,"a":"x","new":1}`)
-		expect(t, db, "SELECT id, a, new FROM t ORDER BY id", "1|x|1", "7|theirs|NULL")
+		r := Begin(t, db, func(o *fold.Options) { o.Columns = fold.AddColumns })
+		r.Flush(`{"id":1,"a":"x","new":1}`)
+		Expect(t, db, "SELECT id, a, new FROM t ORDER BY id", "1|x|1", "7|theirs|NULL")
 	}},
 	{"ColumnsAreNotWidened", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER, a TEXT)")
-		r := begin(t, db)
-		r.flush(`{"id":1,"n":1,"a":"x"}`, `{"id":1,"n":"abc","a":"bad"}`, `{"id":1,"n":1.5}`, `{"id":2,"n":9223372036854775808}`, `{"id":3,"n":"7"}`, `{"id":1,"n":2.0}`)
-		expect(t, db, "SELECT id, n, a FROM t ORDER BY id", "1|2|x", "3|7|NULL")
-		expect(t, db, "SELECT line, substr(reason, 1, 6) FROM weir_rejects ORDER BY line", "2|value:", "3|value:", "4|value:")
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"n":1,"a":"x"}`, `{"id":1,"n":"abc","a":"bad"}`, `{"id":1,"n":1.5}`, `{"id":2,"n":9223372036854775808}`, `{"id":3,"n":"7"}`, `{"id":1,"n":2.0}`)
+		Expect(t, db, "SELECT id, n, a FROM t ORDER BY id", "1|2|x", "3|7|NULL")
+		Expect(t, db, "SELECT line, substr(reason, 1, 6) FROM weir_rejects ORDER BY line", "2|value:", "3|value:", "4|value:")
 	}},
 	{"WhetherAValueFitsDoesNotDependOnTheBatch", func(t *testing.T, db Database) {
 		// A bad value that a later message would cover is rejected all the same,
@@ -133,51 +133,51 @@ var tableTests = []test{
 		lines := []string{`{"id":1,"n":1,"a":"one"}`, `{"id":1,"n":"abc","a":"two"}`, `{"id":1,"n":3}`, `{"id":2,"n":true}`, `{"id":2,"a":"x"}`, `{"id":1,"b":"y"}`}
 		for size := 1; size <= len(lines); size++ {
 			db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER, a TEXT, b TEXT)")
-			r := begin(t, db)
+			r := Begin(t, db)
 			for rest := lines; len(rest) > 0; {
 				n := min(size, len(rest))
-				r.flush(rest[:n]...)
+				r.Flush(rest[:n]...)
 				rest = rest[n:]
 			}
 			from := r.cp.Line - int64(len(lines))
-			expect(t, db, "SELECT id, n, a, b FROM t ORDER BY id", "1|3|one|y", "2|NULL|x|NULL")
-			expect(t, db, "SELECT line - "+show(from)+", raw FROM weir_rejects ORDER BY line", "2|"+lines[1], "4|"+lines[3])
-			r.end()
+			Expect(t, db, "SELECT id, n, a, b FROM t ORDER BY id", "1|3|one|y", "2|NULL|x|NULL")
+			Expect(t, db, "SELECT line - "+show(from)+", raw FROM weir_rejects ORDER BY line", "2|"+lines[1], "4|"+lines[3])
+			r.End()
 			db.Exec(t, "DROP TABLE t")
 			db.Exec(t, "DELETE FROM weir_rejects")
 		}
 	}},
 	{"DefaultsStandWhereNothingIsNamed", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT DEFAULT 'unknown', n INTEGER NOT NULL DEFAULT 5)")
-		r := begin(t, db)
-		r.flush(`{"id":1}`, `{"id":2,"a":"x"}`, `{"id":3,"a":null,"n":6}`)
-		r.flush(`{"id":2,"n":7}`)
-		expect(t, db, "SELECT id, a, n FROM t ORDER BY id", "1|unknown|5", "2|x|7", "3|NULL|6")
-		r.flush(`{"id":3,"op":"delete"}`, `{"id":3,"a":"new"}`) // starts from nothing
-		expect(t, db, "SELECT id, a, n FROM t WHERE id = 3", "3|new|5")
+		r := Begin(t, db)
+		r.Flush(`{"id":1}`, `{"id":2,"a":"x"}`, `{"id":3,"a":null,"n":6}`)
+		r.Flush(`{"id":2,"n":7}`)
+		Expect(t, db, "SELECT id, a, n FROM t ORDER BY id", "1|unknown|5", "2|x|7", "3|NULL|6")
+		r.Flush(`{"id":3,"op":"delete"}`, `{"id":3,"a":"new"}`) // starts from nothing
+		Expect(t, db, "SELECT id, a, n FROM t WHERE id = 3", "3|new|5")
 	}},
 	{"ComputedColumnsAreLeftToTheDatabase", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER, twice INTEGER GENERATED ALWAYS AS (n * 2) STORED)")
-		r := begin(t, db)
-		r.flush(`{"id":1,"n":2,"twice":99}`, `{"id":2,"n":3}`)
-		r.flush(`{"id":1,"n":5,"twice":98}`)
-		expect(t, db, "SELECT id, n, twice FROM t ORDER BY id", "1|5|10", "2|3|6")
-		expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"n":2,"twice":99}`, `{"id":2,"n":3}`)
+		r.Flush(`{"id":1,"n":5,"twice":98}`)
+		Expect(t, db, "SELECT id, n, twice FROM t ORDER BY id", "1|5|10", "2|3|6")
+		Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
 	}},
 	{"UniqueIndexServesAsKey", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (pk INTEGER PRIMARY KEY, carrier TEXT, flight TEXT, a TEXT)")
 		db.Exec(t, "CREATE UNIQUE INDEX t_key ON t (flight, carrier)")
 		db.Exec(t, "INSERT INTO t (pk, carrier, flight, a) VALUES (100, 'AB', '12', 'theirs')")
-		r := begin(t, db, key("carrier", "flight"))
-		r.flush(`{"carrier":"AB","flight":12,"a":"ours"}`)
-		expect(t, db, "SELECT pk, carrier, flight, a FROM t", "100|AB|12|ours")
+		r := Begin(t, db, key("carrier", "flight"))
+		r.Flush(`{"carrier":"AB","flight":12,"a":"ours"}`)
+		Expect(t, db, "SELECT pk, carrier, flight, a FROM t", "100|AB|12|ours")
 	}},
 	{"WithoutAUniqueKeyTheErrorMakesOne", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (pk INTEGER UNIQUE, id INTEGER, kind TEXT)")
 		db.Exec(t, "CREATE INDEX t_plain ON t (id)")
 		db.Exec(t, "CREATE UNIQUE INDEX t_wider ON t (id, kind)")
 		db.Exec(t, "CREATE UNIQUE INDEX t_partial ON t (id) WHERE kind = 'x'")
-		_, err := tryBegin(t, db)
+		_, err := TryBegin(t, db)
 		if err == nil {
 			t.Fatal("a table that can hold a key twice was taken")
 		}
@@ -186,20 +186,20 @@ var tableTests = []test{
 			t.Fatalf("no way out is in the error: %v", err)
 		}
 		db.Exec(t, "CREATE UNIQUE INDEX"+strings.TrimSuffix(strings.TrimSpace(statement), ";"))
-		r := begin(t, db, func(o *fold.Options) { o.Columns = fold.IgnoreColumns })
-		r.flush(`{"id":1,"kind":"a"}`, `{"id":1,"kind":"b"}`)
-		expect(t, db, "SELECT id, kind FROM t", "1|b")
+		r := Begin(t, db, func(o *fold.Options) { o.Columns = fold.IgnoreColumns })
+		r.Flush(`{"id":1,"kind":"a"}`, `{"id":1,"kind":"b"}`)
+		Expect(t, db, "SELECT id, kind FROM t", "1|b")
 	}},
 	{"KeyColumnMissing", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (pk INTEGER PRIMARY KEY)")
-		if _, err := tryBegin(t, db); err == nil || !strings.Contains(err.Error(), `"id"`) {
+		if _, err := TryBegin(t, db); err == nil || !strings.Contains(err.Error(), `"id"`) {
 			t.Errorf("the error does not name the column: %v", err)
 		}
 	}},
 	{"ViewIsNoTable", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE other (id INTEGER PRIMARY KEY)")
 		db.Exec(t, "CREATE VIEW t AS SELECT id FROM other")
-		if _, err := tryBegin(t, db); err == nil || !strings.Contains(err.Error(), "view") {
+		if _, err := TryBegin(t, db); err == nil || !strings.Contains(err.Error(), "view") {
 			t.Errorf("a view was taken for a table: %v", err)
 		}
 	}},
@@ -215,40 +215,40 @@ var tableTests = []test{
 		db.Exec(t, "CREATE TABLE child (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES t (id))")
 		db.Exec(t, "INSERT INTO t (id, a) VALUES (1, 'x'), (2, 'y')")
 		db.Exec(t, "INSERT INTO child (id, parent) VALUES (10, 1)")
-		r := begin(t, db)
-		res := r.flush(`{"id":1,"a":"new"}`, `{"id":1,"op":"delete"}`, `{"id":2,"op":"delete"}`)
-		expect(t, db, "SELECT id, a FROM t", "1|new")
+		r := Begin(t, db)
+		res := r.Flush(`{"id":1,"a":"new"}`, `{"id":1,"op":"delete"}`, `{"id":2,"op":"delete"}`)
+		Expect(t, db, "SELECT id, a FROM t", "1|new")
 		if len(res.Refused) != 1 || res.Refused[0].Line != 2 {
 			t.Errorf("refused: %v", res.Refused)
 		}
 	}},
 	{"TableDroppedMeanwhile", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT)")
-		r := begin(t, db)
-		r.flush(`{"id":1,"a":"x"}`)
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":"x"}`)
 		db.Exec(t, "DROP TABLE t")
-		if _, err := r.tryFlush(`{"id":2,"a":"y"}`); err == nil || !strings.Contains(err.Error(), "dropped") {
+		if _, err := r.TryFlush(`{"id":2,"a":"y"}`); err == nil || !strings.Contains(err.Error(), "dropped") {
 			t.Errorf("nobody said that the table was dropped: %v", err)
 		}
-		expect(t, db, "SELECT seq FROM weir_jobs", "1") // the checkpoint is where it was
+		Expect(t, db, "SELECT seq FROM weir_jobs", "1") // the checkpoint is where it was
 	}},
 	{"ColumnDroppedMeanwhile", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, b TEXT)")
-		r := begin(t, db)
-		r.flush(`{"id":1,"a":"x"}`)
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":"x"}`)
 		db.Exec(t, "ALTER TABLE t DROP COLUMN b")
-		if _, err := r.tryFlush(`{"id":2,"a":"y","b":"z"}`); err == nil || !strings.Contains(err.Error(), `"b"`) {
+		if _, err := r.TryFlush(`{"id":2,"a":"y","b":"z"}`); err == nil || !strings.Contains(err.Error(), `"b"`) {
 			t.Errorf("nobody named the column that was dropped: %v", err)
 		}
-		expect(t, db, "SELECT id FROM t", "1")
-		expect(t, db, "SELECT seq FROM weir_jobs", "1")
+		Expect(t, db, "SELECT id FROM t", "1")
+		Expect(t, db, "SELECT seq FROM weir_jobs", "1")
 	}},
 	{"ColumnAddedMeanwhile", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		r.flush(`{"id":1,"a":"x"}`)
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":"x"}`)
 		db.Exec(t, "ALTER TABLE t ADD COLUMN theirs TEXT")
 		db.Exec(t, "UPDATE t SET theirs = 'kept'")
-		r.flush(`{"id":1,"a":"y","b":"z"}`)
-		expect(t, db, "SELECT id, a, b, theirs FROM t", "1|y|z|kept")
+		r.Flush(`{"id":1,"a":"y","b":"z"}`)
+		Expect(t, db, "SELECT id, a, b, theirs FROM t", "1|y|z|kept")
 	}},
 }

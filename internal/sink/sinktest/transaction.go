@@ -18,12 +18,12 @@ import (
 var refusedTests = []test{
 	{"OneBadMessageOfARow", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT)")
-		r := begin(t, db)
+		r := Begin(t, db)
 		bad := `{"id":2,"n":-1,"a":"lost"}`
-		res := r.flush(`{"id":1,"n":1}`, `{"id":2,"n":5}`, `{"id":2,"a":"x"}`, `{"id":3,"n":3}`, bad)
-		counts(t, res, 3, 1, 0, 0) // the row of id 2 came in by two messages
-		expect(t, db, "SELECT id, n, a FROM t ORDER BY id", "1|1|NULL", "2|5|x", "3|3|NULL")
-		expect(t, db, "SELECT job, source, line, \"offset\", raw FROM weir_rejects", fmt.Sprintf("%s|%s|5|%d|%s", job, from, 15+15+17+15, bad))
+		res := r.Flush(`{"id":1,"n":1}`, `{"id":2,"n":5}`, `{"id":2,"a":"x"}`, `{"id":3,"n":3}`, bad)
+		Counts(t, res, 3, 1, 0, 0) // the row of id 2 came in by two messages
+		Expect(t, db, "SELECT id, n, a FROM t ORDER BY id", "1|1|NULL", "2|5|x", "3|3|NULL")
+		Expect(t, db, "SELECT job, source, line, \"offset\", raw FROM weir_rejects", fmt.Sprintf("%s|%s|5|%d|%s", job, from, 15+15+17+15, bad))
 		if len(res.Refused) != 1 {
 			t.Fatalf("refused: %v", res.Refused)
 		}
@@ -33,10 +33,10 @@ var refusedTests = []test{
 	}},
 	{"AllMessagesOfARow", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0))")
-		r := begin(t, db)
-		res := r.flush(`{"id":1,"n":-1}`, `{"id":1,"n":-2}`, `{"id":2,"n":1}`)
-		expect(t, db, "SELECT id, n FROM t", "2|1")
-		expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "1", "2")
+		r := Begin(t, db)
+		res := r.Flush(`{"id":1,"n":-1}`, `{"id":1,"n":-2}`, `{"id":2,"n":1}`)
+		Expect(t, db, "SELECT id, n FROM t", "2|1")
+		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "1", "2")
 		if len(res.Refused) != 2 {
 			t.Errorf("%d messages were refused, want 2", len(res.Refused))
 		}
@@ -45,47 +45,47 @@ var refusedTests = []test{
 		lines := []string{`{"id":1,"n":1}`, `{"id":2,"n":2}`, `{"id":1,"a":"x"}`, `{"id":1,"n":-1,"a":"lost"}`, `{"id":2,"n":-2}`, `{"id":3,"n":-3}`, `{"id":3,"a":"y"}`}
 		for size := 1; size <= len(lines); size++ {
 			db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT)")
-			r := begin(t, db)
+			r := Begin(t, db)
 			from := r.cp.Line
 			for rest := lines; len(rest) > 0; {
 				n := min(size, len(rest))
-				r.flush(rest[:n]...)
+				r.Flush(rest[:n]...)
 				rest = rest[n:]
 			}
-			expect(t, db, "SELECT id, n, a FROM t ORDER BY id", "1|1|x", "2|2|NULL", "3|NULL|y")
-			expect(t, db, fmt.Sprintf("SELECT line - %d FROM weir_rejects ORDER BY line", from), "4", "5", "6")
-			r.end()
+			Expect(t, db, "SELECT id, n, a FROM t ORDER BY id", "1|1|x", "2|2|NULL", "3|NULL|y")
+			Expect(t, db, fmt.Sprintf("SELECT line - %d FROM weir_rejects ORDER BY line", from), "4", "5", "6")
+			r.End()
 			db.Exec(t, "DROP TABLE t")
 			db.Exec(t, "DELETE FROM weir_rejects")
 		}
 	}},
 	{"NotNullIsJudgedByTheDatabase", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT NOT NULL, b TEXT)")
-		r := begin(t, db)
-		r.flush(`{"id":1,"b":"no a"}`, `{"id":1,"a":"x"}`, `{"id":2,"b":"no a"}`, `{"id":3,"a":"y"}`, `{"id":3,"a":null}`)
-		expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "3", "5")
-		expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "1|x|no a", "3|y|NULL")
-		r.flush(`{"id":3,"b":"sparse"}`) // names no a, and the row has one
-		expect(t, db, "SELECT id, a, b FROM t WHERE id = 3", "3|y|sparse")
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"b":"no a"}`, `{"id":1,"a":"x"}`, `{"id":2,"b":"no a"}`, `{"id":3,"a":"y"}`, `{"id":3,"a":null}`)
+		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "3", "5")
+		Expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "1|x|no a", "3|y|NULL")
+		r.Flush(`{"id":3,"b":"sparse"}`) // names no a, and the row has one
+		Expect(t, db, "SELECT id, a, b FROM t WHERE id = 3", "3|y|sparse")
 	}},
 	{"DeletesAmongTheMessages", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT)")
-		r := begin(t, db)
-		r.flush(`{"id":1,"n":1,"a":"old"}`)
-		r.flush(`{"id":1,"op":"delete"}`, `{"id":1,"n":2}`, `{"id":1,"n":-1}`)
-		expect(t, db, "SELECT id, n, a FROM t", "1|2|NULL")
-		expect(t, db, "SELECT line FROM weir_rejects", "4")
-		r.flush(`{"id":1,"n":-5,"a":"lost"}`, `{"id":1,"op":"delete"}`)
-		expect(t, db, "SELECT count(*) FROM t", "0")
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"n":1,"a":"old"}`)
+		r.Flush(`{"id":1,"op":"delete"}`, `{"id":1,"n":2}`, `{"id":1,"n":-1}`)
+		Expect(t, db, "SELECT id, n, a FROM t", "1|2|NULL")
+		Expect(t, db, "SELECT line FROM weir_rejects", "4")
+		r.Flush(`{"id":1,"n":-5,"a":"lost"}`, `{"id":1,"op":"delete"}`)
+		Expect(t, db, "SELECT count(*) FROM t", "0")
 	}},
 	{"ReasonIsTheDatabasesOwnWords", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CONSTRAINT never_negative CHECK (n >= 0))")
-		r := begin(t, db)
-		res := r.flush(`{"id":1,"n":-1}`)
+		r := Begin(t, db)
+		res := r.Flush(`{"id":1,"n":-1}`)
 		if len(res.Refused) != 1 || !strings.Contains(res.Refused[0].Detail, "never_negative") {
 			t.Errorf("refused: %v", res.Refused)
 		}
-		expect(t, db, "SELECT count(*) FROM weir_rejects WHERE reason LIKE 'database: %never_negative%'", "1")
+		Expect(t, db, "SELECT count(*) FROM weir_rejects WHERE reason LIKE 'database: %never_negative%'", "1")
 	}},
 	{"SecondUniqueIndex_ValueMoves", func(t *testing.T, db Database) {
 		// Legal message by message, so legal in a batch, in whichever order the
@@ -97,51 +97,51 @@ var refusedTests = []test{
 			{`{"id":2,"gate":null}`, `{"id":1,"gate":"B"}`, `{"id":3,"gate":"A"}`},
 		} {
 			db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, gate TEXT UNIQUE)")
-			r := begin(t, db)
-			r.flush(`{"id":1,"gate":"A"}`, `{"id":2,"gate":"B"}`)
-			if res := r.flush(move...); len(res.Refused) > 0 {
+			r := Begin(t, db)
+			r.Flush(`{"id":1,"gate":"A"}`, `{"id":2,"gate":"B"}`)
+			if res := r.Flush(move...); len(res.Refused) > 0 {
 				t.Errorf("%s: refused %v", move, res.Refused)
 			}
-			expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
-			r.end()
+			Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+			r.End()
 			db.Exec(t, "DROP TABLE t")
 		}
 	}},
 	{"SecondUniqueIndex_ChainOfMoves", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, gate INTEGER UNIQUE)")
-		r := begin(t, db)
+		r := Begin(t, db)
 		const n = 50
 		var first, then []string
 		for i := range n {
 			first = append(first, fmt.Sprintf(`{"id":%d,"gate":%d}`, i, i))
 			then = append(then, fmt.Sprintf(`{"id":%d,"gate":%d}`, i, i+1))
 		}
-		r.flush(first...)
+		r.Flush(first...)
 		slices.Reverse(then) // the last one moves first
-		if res := r.flush(then...); len(res.Refused) > 0 {
+		if res := r.Flush(then...); len(res.Refused) > 0 {
 			t.Errorf("refused %v", res.Refused)
 		}
-		expect(t, db, "SELECT count(*), min(gate - id), max(gate - id) FROM t", "50|1|1")
+		Expect(t, db, "SELECT count(*), min(gate - id), max(gate - id) FROM t", "50|1|1")
 	}},
 	{"SecondUniqueIndex_ClashIsRejected", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, gate TEXT UNIQUE, a TEXT)")
-		r := begin(t, db)
-		r.flush(`{"id":1,"gate":"A"}`)
-		res := r.flush(`{"id":2,"a":"x"}`, `{"id":2,"gate":"A","a":"lost"}`, `{"id":3,"gate":"C"}`)
-		expect(t, db, "SELECT id, gate, a FROM t ORDER BY id", "1|A|NULL", "2|NULL|x", "3|C|NULL")
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"gate":"A"}`)
+		res := r.Flush(`{"id":2,"a":"x"}`, `{"id":2,"gate":"A","a":"lost"}`, `{"id":3,"gate":"C"}`)
+		Expect(t, db, "SELECT id, gate, a FROM t ORDER BY id", "1|A|NULL", "2|NULL|x", "3|C|NULL")
 		if len(res.Refused) != 1 || res.Refused[0].Line != 3 {
 			t.Errorf("refused: %v", res.Refused)
 		}
 	}},
 	{"OneOfManyRows", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n <> 777))")
-		r := begin(t, db)
+		r := Begin(t, db)
 		var lines []string
 		for i := range 1000 {
 			lines = append(lines, fmt.Sprintf(`{"id":%d,"n":%d}`, i, i))
 		}
-		counts(t, r.flush(lines...), 999, 0, 0, 0)
-		expect(t, db, "SELECT line FROM weir_rejects", "778")
+		Counts(t, r.Flush(lines...), 999, 0, 0, 0)
+		Expect(t, db, "SELECT line FROM weir_rejects", "778")
 	}},
 }
 
@@ -150,18 +150,18 @@ var errStop = errors.New("stop here")
 // transactionTests: rows, rejects and checkpoint stand or fall together.
 var transactionTests = []test{
 	{"CheckpointIsWhatTheNextRunGets", func(t *testing.T, db Database) {
-		r := begin(t, db)
+		r := Begin(t, db)
 		if r.cp != (sink.Checkpoint{}) {
 			t.Errorf("a new job has the checkpoint %+v", r.cp)
 		}
-		r.fold(`{"id":1,"a":"x"}`, `bad`)
-		f := r.seal()
+		r.Fold(`{"id":1,"a":"x"}`, `bad`)
+		f := r.Seal()
 		f.Checkpoint.Mark, f.Checkpoint.Rejects = `{"m":1}`, "rejects so far"
 		want := f.Checkpoint
-		if _, err := r.send(f); err != nil {
+		if _, err := r.Send(f); err != nil {
 			t.Fatal(err)
 		}
-		r.end()
+		r.End()
 		s := db.Open(t)
 		defer s.Close()
 		if got, err := s.Claim(t.Context(), job, from); err != nil || got != want {
@@ -177,65 +177,65 @@ var transactionTests = []test{
 		}
 	}},
 	{"ErrorBeforeCommitLeavesNothing", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		r.flush(`{"id":1,"a":"x"}`)
-		r.fold(`{"id":1,"a":"y"}`, `{"id":2,"a":"z","new":1}`, `bad`)
-		f := r.seal()
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":"x"}`)
+		r.Fold(`{"id":1,"a":"y"}`, `{"id":2,"a":"z","new":1}`, `bad`)
+		f := r.Seal()
 		f.BeforeCommit = func([]fold.Reject, *sink.Checkpoint) error { return errStop }
-		if _, err := r.sink.Flush(t.Context(), f); !errors.Is(err, errStop) {
+		if _, err := r.Sink.Flush(t.Context(), f); !errors.Is(err, errStop) {
 			t.Fatalf("the flush ended with %v", err)
 		}
-		expect(t, db, "SELECT * FROM t", "1|x")
-		expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
-		expect(t, db, "SELECT seq FROM weir_jobs", "1")
-		expect(t, db, "SELECT line FROM weir_checkpoints", "1")
+		Expect(t, db, "SELECT * FROM t", "1|x")
+		Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+		Expect(t, db, "SELECT seq FROM weir_jobs", "1")
+		Expect(t, db, "SELECT line FROM weir_checkpoints", "1")
 		// The same flush may be sent again.
 		f.BeforeCommit = nil
-		if _, err := r.send(f); err != nil {
+		if _, err := r.Send(f); err != nil {
 			t.Fatal(err)
 		}
-		expect(t, db, "SELECT id, a, new FROM t ORDER BY id", "1|y|NULL", "2|z|1")
-		expect(t, db, "SELECT line FROM weir_rejects", "4")
+		Expect(t, db, "SELECT id, a, new FROM t ORDER BY id", "1|y|NULL", "2|z|1")
+		Expect(t, db, "SELECT line FROM weir_rejects", "4")
 	}},
 	{"ErrorInTheFirstFlushMakesNoTable", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		r.fold(`{"id":1,"a":"x"}`)
-		f := r.seal()
+		r := Begin(t, db)
+		r.Fold(`{"id":1,"a":"x"}`)
+		f := r.Seal()
 		f.BeforeCommit = func([]fold.Reject, *sink.Checkpoint) error { return errStop }
-		if _, err := r.sink.Flush(t.Context(), f); !errors.Is(err, errStop) {
+		if _, err := r.Sink.Flush(t.Context(), f); !errors.Is(err, errStop) {
 			t.Fatalf("the flush ended with %v", err)
 		}
-		if got, err := r.sink.Table(t.Context(), table, []string{"id"}); err != nil || got.Exists {
+		if got, err := r.Sink.Table(t.Context(), table, []string{"id"}); err != nil || got.Exists {
 			t.Errorf("the table is there: %v, %v", got.Exists, err)
 		}
 		f.BeforeCommit = nil
-		if _, err := r.send(f); err != nil {
+		if _, err := r.Send(f); err != nil {
 			t.Fatal(err)
 		}
-		r.flush(`{"id":1,"a":12}`, `{"id":2,"b":1.5}`)
-		expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "1|12|NULL", "2|NULL|1.5")
+		r.Flush(`{"id":1,"a":12}`, `{"id":2,"b":1.5}`)
+		Expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "1|12|NULL", "2|NULL|1.5")
 	}},
 	{"ErrorWhileWideningLeavesTheColumn", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		r.flush(`{"id":1,"a":1}`)
-		r.fold(`{"id":2,"a":"text"}`)
-		f := r.seal()
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":1}`)
+		r.Fold(`{"id":2,"a":"text"}`)
+		f := r.Seal()
 		f.BeforeCommit = func([]fold.Reject, *sink.Checkpoint) error { return errStop }
-		if _, err := r.sink.Flush(t.Context(), f); !errors.Is(err, errStop) {
+		if _, err := r.Sink.Flush(t.Context(), f); !errors.Is(err, errStop) {
 			t.Fatalf("the flush ended with %v", err)
 		}
-		expect(t, db, "SELECT id, a + 1 FROM t", "1|2")
+		Expect(t, db, "SELECT id, a + 1 FROM t", "1|2")
 		f.BeforeCommit = nil
-		if _, err := r.send(f); err != nil {
+		if _, err := r.Send(f); err != nil {
 			t.Fatal(err)
 		}
-		expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|1", "2|text")
+		Expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|1", "2|text")
 	}},
 	{"BeforeCommitSeesAllRejectsAndSetsTheCheckpoint", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0))")
-		r := begin(t, db)
-		r.fold(`{"id":1,"n":-1}`, `bad`, `{"id":2,"n":"x"}`, `{"id":3,"n":3}`)
-		f := r.seal()
+		r := Begin(t, db)
+		r.Fold(`{"id":1,"n":-1}`, `bad`, `{"id":2,"n":"x"}`, `{"id":3,"n":3}`)
+		f := r.Seal()
 		var seen []int64
 		f.BeforeCommit = func(rejects []fold.Reject, cp *sink.Checkpoint) error {
 			seen = seen[:0]
@@ -245,65 +245,65 @@ var transactionTests = []test{
 			cp.Rejects = "set"
 			return nil
 		}
-		if _, err := r.send(f); err != nil {
+		if _, err := r.Send(f); err != nil {
 			t.Fatal(err)
 		}
 		if slices.Sort(seen); !slices.Equal(seen, []int64{1, 2, 3}) {
 			t.Errorf("BeforeCommit was told of the rejected lines %v, want 1, 2 and 3", seen)
 		}
-		r.end()
-		if r = begin(t, db); r.cp.Rejects != "set" {
+		r.End()
+		if r = Begin(t, db); r.cp.Rejects != "set" {
 			t.Errorf("the checkpoint has %q", r.cp.Rejects)
 		}
 	}},
 	{"RejectsAreKeptOnlyWhereAsked", func(t *testing.T, db Database) {
-		r := begin(t, db)
+		r := Begin(t, db)
 		r.keep = false
-		r.flush(`bad`, `{"id":1}`)
-		expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+		r.Flush(`bad`, `{"id":1}`)
+		Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
 		r.keep = true
-		r.flush("\xff\xfe not text", `{"id":2,`)
-		expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "3", "4")
+		r.Flush("\xff\xfe not text", `{"id":2,`)
+		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "3", "4")
 	}},
 	{"FlushWithoutRowsMovesTheCheckpoint", func(t *testing.T, db Database) {
-		r := begin(t, db)
+		r := Begin(t, db)
 		r.cp.Line, r.cp.Offset = 5, 50 // blank lines
-		r.flush()
-		r.end()
-		if r = begin(t, db); r.cp.Line != 5 || r.cp.Offset != 50 || r.cp.Seq != 1 {
+		r.Flush()
+		r.End()
+		if r = Begin(t, db); r.cp.Line != 5 || r.cp.Offset != 50 || r.cp.Seq != 1 {
 			t.Errorf("the next run gets %+v", r.cp)
 		}
 	}},
 	{"CancelledFlushLeavesNothing", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		r.flush(`{"id":1,"a":"x"}`)
-		r.fold(`{"id":1,"a":"y"}`)
-		f := r.seal()
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":"x"}`)
+		r.Fold(`{"id":1,"a":"y"}`)
+		f := r.Seal()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := r.sink.Flush(ctx, f); err == nil {
+		if _, err := r.Sink.Flush(ctx, f); err == nil {
 			t.Skip("the driver writes small batches whatever the context says")
 		}
-		expect(t, db, "SELECT id, a FROM t", "1|x")
-		if _, err := r.send(f); err != nil {
+		Expect(t, db, "SELECT id, a FROM t", "1|x")
+		if _, err := r.Send(f); err != nil {
 			t.Fatal(err)
 		}
-		expect(t, db, "SELECT id, a FROM t", "1|y")
+		Expect(t, db, "SELECT id, a FROM t", "1|y")
 	}},
 	{"JobWithoutANameHasNoCheckpoint", func(t *testing.T, db Database) {
-		r := begin(t, db)
+		r := Begin(t, db)
 		r.job = ""
-		if _, err := r.sink.Claim(t.Context(), "", "-"); err != nil {
+		if _, err := r.Sink.Claim(t.Context(), "", "-"); err != nil {
 			t.Fatal(err)
 		}
-		r.flush(`{"id":1,"a":"x"}`)
-		r.flush(`{"id":2,"a":"x"}`)
-		r.end()
-		r = begin(t, db)
+		r.Flush(`{"id":1,"a":"x"}`)
+		r.Flush(`{"id":2,"a":"x"}`)
+		r.End()
+		r = Begin(t, db)
 		r.job, r.cp = "", sink.Checkpoint{}
-		r.flush(`{"id":3,"a":"x"}`)
-		expect(t, db, "SELECT count(*) FROM t", "3")
-		expect(t, db, "SELECT count(*) FROM weir_checkpoints", "0")
+		r.Flush(`{"id":3,"a":"x"}`)
+		Expect(t, db, "SELECT count(*) FROM t", "3")
+		Expect(t, db, "SELECT count(*) FROM weir_checkpoints", "0")
 	}},
 }
 
@@ -311,108 +311,108 @@ var transactionTests = []test{
 var fenceTests = []test{
 	{"SameFlushTwiceHappensOnce", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT)")
-		r := begin(t, db)
-		r.flush(`{"id":1,"a":"x"}`, `{"id":2,"a":"x"}`, `{"id":3,"a":"x"}`)
-		r.fold(`{"id":1,"a":"y"}`, `{"id":2,"op":"delete"}`, `{"id":3,"a":"x"}`, `{"id":4,"a":"z"}`, `bad`, `{"id":5,"n":-1}`)
-		f := r.seal()
-		first, err := r.sink.Flush(t.Context(), f)
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":"x"}`, `{"id":2,"a":"x"}`, `{"id":3,"a":"x"}`)
+		r.Fold(`{"id":1,"a":"y"}`, `{"id":2,"op":"delete"}`, `{"id":3,"a":"x"}`, `{"id":4,"a":"z"}`, `bad`, `{"id":5,"n":-1}`)
+		f := r.Seal()
+		first, err := r.Sink.Flush(t.Context(), f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		counts(t, first, 1, 1, 1, 1)
+		Counts(t, first, 1, 1, 1, 1)
 		calls := 0
 		f.BeforeCommit = func([]fold.Reject, *sink.Checkpoint) error { calls++; return nil }
-		again, err := r.send(f)
+		again, err := r.Send(f)
 		if err != nil {
 			t.Fatalf("the same flush, sent again: %v", err)
 		}
-		counts(t, again, 1, 1, 1, 1)
+		Counts(t, again, 1, 1, 1, 1)
 		if len(again.Refused) != 1 || len(first.Refused) != 1 {
 			t.Errorf("refused first %v, then %v", first.Refused, again.Refused)
 		}
 		if calls != 0 {
 			t.Error("BeforeCommit was called for a flush that had happened")
 		}
-		expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|y", "3|x", "4|z")
-		expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "8", "9")
-		expect(t, db, "SELECT seq FROM weir_jobs", "2")
-		r.flush(`{"id":9,"a":"on"}`) // and it goes on
+		Expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|y", "3|x", "4|z")
+		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "8", "9")
+		Expect(t, db, "SELECT seq FROM weir_jobs", "2")
+		r.Flush(`{"id":9,"a":"on"}`) // and it goes on
 	}},
 	{"SameFlushTwiceOverAForeignWrite", func(t *testing.T, db Database) {
 		// Sent again, it must not undo what another program wrote since.
-		r := begin(t, db)
-		r.fold(`{"id":1,"a":"ours"}`)
-		f := r.seal()
-		if _, err := r.sink.Flush(t.Context(), f); err != nil {
+		r := Begin(t, db)
+		r.Fold(`{"id":1,"a":"ours"}`)
+		f := r.Seal()
+		if _, err := r.Sink.Flush(t.Context(), f); err != nil {
 			t.Fatal(err)
 		}
 		db.Exec(t, "UPDATE t SET a = 'theirs'")
-		if _, err := r.send(f); err != nil {
+		if _, err := r.Send(f); err != nil {
 			t.Fatal(err)
 		}
-		expect(t, db, "SELECT id, a FROM t", "1|theirs")
+		Expect(t, db, "SELECT id, a FROM t", "1|theirs")
 	}},
 	{"FirstFlushWithoutAJobTwice", func(t *testing.T, db Database) {
-		r := begin(t, db)
+		r := Begin(t, db)
 		r.job = ""
-		r.fold(`bad`, `{"id":1,"a":"x"}`)
-		f := r.seal()
+		r.Fold(`bad`, `{"id":1,"a":"x"}`)
+		f := r.Seal()
 		for range 2 {
-			if _, err := r.sink.Flush(t.Context(), f); err != nil {
+			if _, err := r.Sink.Flush(t.Context(), f); err != nil {
 				t.Fatal(err)
 			}
 		}
 		r.batch.Reset()
-		expect(t, db, "SELECT count(*) FROM weir_rejects", "1")
+		Expect(t, db, "SELECT count(*) FROM weir_rejects", "1")
 	}},
 	{"StaleRunIsFenced", func(t *testing.T, db Database) {
 		// The old run was stopped (a laptop's lid) and its claim got lost; the
 		// new one has written meanwhile.
-		old := begin(t, db)
-		old.flush(`{"id":1,"a":"old"}`)
-		newer := &run{t: t, sink: db.Open(t), id: "newer", job: job, cp: old.cp}
-		defer newer.end()
+		old := Begin(t, db)
+		old.Flush(`{"id":1,"a":"old"}`)
+		newer := &Run{t: t, Sink: db.Open(t), id: "newer", job: job, cp: old.cp}
+		defer newer.End()
 		if err := newer.read(); err != nil {
 			t.Fatal(err)
 		}
-		newer.flush(`{"id":1,"a":"newer"}`)
-		if _, err := old.tryFlush(`{"id":1,"a":"stale"}`, `bad`); !errors.Is(err, sink.ErrFenced) {
+		newer.Flush(`{"id":1,"a":"newer"}`)
+		if _, err := old.TryFlush(`{"id":1,"a":"stale"}`, `bad`); !errors.Is(err, sink.ErrFenced) {
 			t.Errorf("the stale flush ended with %v, want %v", err, sink.ErrFenced)
 		}
-		expect(t, db, "SELECT a FROM t", "newer")
-		expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
-		newer.flush(`{"id":1,"a":"newest"}`)
-		if _, err := old.tryFlush(`{"id":1,"a":"stale"}`); !errors.Is(err, sink.ErrFenced) {
+		Expect(t, db, "SELECT a FROM t", "newer")
+		Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+		newer.Flush(`{"id":1,"a":"newest"}`)
+		if _, err := old.TryFlush(`{"id":1,"a":"stale"}`); !errors.Is(err, sink.ErrFenced) {
 			t.Errorf("the next stale flush ended with %v, want %v", err, sink.ErrFenced)
 		}
 	}},
 	{"DatabaseWentBack", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		r.flush(`{"id":1,"a":"x"}`)
-		r.flush(`{"id":1,"a":"y"}`)
-		r.flush(`{"id":1,"a":"z"}`)
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":"x"}`)
+		r.Flush(`{"id":1,"a":"y"}`)
+		r.Flush(`{"id":1,"a":"z"}`)
 		// As a restored backup would have it.
 		db.Exec(t, "UPDATE weir_jobs SET seq = 1")
 		db.Exec(t, "UPDATE t SET a = 'x'")
-		_, err := r.tryFlush(`{"id":1,"b":"w"}`)
+		_, err := r.TryFlush(`{"id":1,"b":"w"}`)
 		var behind sink.ErrBehind
 		if !errors.As(err, &behind) || behind.Found != 1 || behind.Want != 3 {
 			t.Errorf("the flush ended with %v; want that 1 was found and 3 wanted", err)
 		}
-		expect(t, db, "SELECT a FROM t", "x")
-		expect(t, db, "SELECT seq FROM weir_jobs", "1")
+		Expect(t, db, "SELECT a FROM t", "x")
+		Expect(t, db, "SELECT seq FROM weir_jobs", "1")
 	}},
 	{"DatabaseWentBackToNothing", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		r.flush(`{"id":1,"a":"x"}`)
-		r.flush(`{"id":1,"a":"y"}`)
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":"x"}`)
+		r.Flush(`{"id":1,"a":"y"}`)
 		db.Exec(t, "DELETE FROM weir_jobs")
 		db.Exec(t, "DELETE FROM weir_checkpoints")
-		_, err := r.tryFlush(`{"id":1,"a":"w"}`)
+		_, err := r.TryFlush(`{"id":1,"a":"w"}`)
 		if behind := (sink.ErrBehind{}); !errors.As(err, &behind) || behind.Found != 0 || behind.Want != 2 {
 			t.Errorf("the flush ended with %v; want that 0 was found and 2 wanted", err)
 		}
-		expect(t, db, "SELECT a FROM t", "y")
+		Expect(t, db, "SELECT a FROM t", "y")
 	}},
 }
 
@@ -452,9 +452,9 @@ var claimTests = []test{
 		want(claim(third, "a"), sink.ErrBusy) // the second close took nothing from the second
 	}},
 	{"ClaimWritesNothing", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		r.flush(`{"id":1}`)
-		r.end()
+		r := Begin(t, db)
+		r.Flush(`{"id":1}`)
+		r.End()
 		s := db.Open(t)
 		defer s.Close()
 		db.Logged(t)
@@ -470,7 +470,7 @@ var claimTests = []test{
 // unchangedTests: a message that changes nothing writes nothing.
 var unchangedTests = []test{
 	{"RowsThatStayAreNotWritten", func(t *testing.T, db Database) {
-		r := begin(t, db)
+		r := Begin(t, db)
 		const rows = 5000
 		line := func(id int, last string) string {
 			return fmt.Sprintf(`{"id":%d,"s":"%0200d","n":%d,"r":%d.5,"b":true,"j":{"a":[1,2]},"z":null,"big":12345678901234567890,"last":%q}`, id, id, id, id, last)
@@ -480,12 +480,12 @@ var unchangedTests = []test{
 			feed[i] = line(i, "x")
 		}
 		db.Logged(t)
-		counts(t, r.flush(feed...), rows, 0, 0, 0)
+		Counts(t, r.Flush(feed...), rows, 0, 0, 0)
 		if all := db.Logged(t); all < rows*200 {
 			t.Fatalf("%d new rows were %d bytes of log: the harness does not measure", rows, all)
 		}
 		for range 3 {
-			counts(t, r.flush(feed...), 0, 0, rows, 0)
+			Counts(t, r.Flush(feed...), 0, 0, rows, 0)
 			// The checkpoint takes some pages, whatever the rows.
 			if n := db.Logged(t); n > 128<<10 {
 				t.Errorf("%d rows that stay as they are were %d bytes of log", rows, n)
@@ -494,36 +494,36 @@ var unchangedTests = []test{
 		for i := range feed {
 			feed[i] = fmt.Sprintf(`{"last":"x","id":"%d"}`, i) // sparse, in another order and spelling
 		}
-		counts(t, r.flush(feed...), 0, 0, rows, 0)
+		Counts(t, r.Flush(feed...), 0, 0, rows, 0)
 		if n := db.Logged(t); n > 128<<10 {
 			t.Errorf("%d rows that stay as they are were %d bytes of log", rows, n)
 		}
 		feed[17] = line(17, "y")
-		counts(t, r.flush(feed...), 0, 1, rows-1, 0)
-		expect(t, db, "SELECT id FROM t WHERE last = 'y'", "17")
+		Counts(t, r.Flush(feed...), 0, 1, rows-1, 0)
+		Expect(t, db, "SELECT id FROM t WHERE last = 'y'", "17")
 	}},
 	{"ValuesOfEveryKindAreKnownAgain", func(t *testing.T, db Database) {
 		for _, v := range []string{`0`, `-1`, `9223372036854775807`, `-9223372036854775808`, `9223372036854775808`, `1.5`, `-0.25`, `1e300`, `5e-324`, `0.1`,
 			`1.0`, `1e2`, `123456789012345678`, `9007199254740993`, `0.1234567890123456789`, `1e400`, `-0`, `-0.0`, `true`, `false`, `null`,
 			`""`, `"a"`, `"007"`, `"1.50"`, `"日本"`, `"\u0041"`, `{}`, `[1, 2]`, `{"a": null}`} {
-			r := begin(t, db)
+			r := Begin(t, db)
 			line := `{"id":1,"v":` + v + `}`
-			r.flush(line)
-			counts(t, r.flush(line), 0, 0, 1, 0)
-			r.end()
-			r = begin(t, db)
-			if res := r.flush(line); res.Unchanged != 1 {
+			r.Flush(line)
+			Counts(t, r.Flush(line), 0, 0, 1, 0)
+			r.End()
+			r = Begin(t, db)
+			if res := r.Flush(line); res.Unchanged != 1 {
 				t.Errorf("%s is not known again: %+v", v, res)
 			}
-			r.end()
+			r.End()
 			db.Exec(t, "DROP TABLE t")
 		}
 	}},
 	{"DeletedRowThatComesBackAsItWas", func(t *testing.T, db Database) {
-		r := begin(t, db)
-		r.flush(`{"id":1,"a":"x","b":null}`)
-		counts(t, r.flush(`{"id":1,"op":"delete"}`, `{"id":1,"a":"x"}`), 0, 0, 1, 0)
-		counts(t, r.flush(`{"id":1,"op":"delete"}`, `{"id":1,"b":"y"}`), 0, 1, 0, 0)
-		expect(t, db, "SELECT id, a, b FROM t", "1|NULL|y")
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":"x","b":null}`)
+		Counts(t, r.Flush(`{"id":1,"op":"delete"}`, `{"id":1,"a":"x"}`), 0, 0, 1, 0)
+		Counts(t, r.Flush(`{"id":1,"op":"delete"}`, `{"id":1,"b":"y"}`), 0, 1, 0, 0)
+		Expect(t, db, "SELECT id, a, b FROM t", "1|NULL|y")
 	}},
 }

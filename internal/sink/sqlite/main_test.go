@@ -33,14 +33,14 @@ func TestMain(m *testing.M) {
 
 // TestSuite has the driver pass the suite of all drivers.
 func TestSuite(t *testing.T) {
-	sinktest.Run(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
+	sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
 		return newFile(t, filepath.Join(t.TempDir(), "t.db"))
 	}})
 }
 
 // TestSuite_WithoutAWAL is the suite on a file that is not in WAL mode.
 func TestSuite_WithoutAWAL(t *testing.T) {
-	sinktest.Run(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
+	sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
 		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
 		f.Exec(t, "CREATE TABLE theirs (a)") // weir sets the mode of new files only
 		f.rollback = true

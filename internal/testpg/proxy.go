@@ -1,0 +1,284 @@
+//go:build unix
+
+package testpg
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+	"net"
+	neturl "net/url"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A Proxy stands between a client and a server, understands where the messages
+// of Postgres' protocol begin and end, counts them, delays them, and cuts
+// connections between any two.
+type Proxy struct {
+	target, url string
+	listener    net.Listener
+	wg          sync.WaitGroup
+
+	mu     sync.Mutex
+	delay  time.Duration
+	refuse bool
+	half   bool // a cut leaves the server's side open
+	cut    func(m Message) bool
+	cuts   int
+	count  Count
+	last   bool // the direction of the last message: from the client
+	conns  map[net.Conn]bool
+}
+
+// A Message is one of the protocol.
+type Message struct {
+	FromClient bool
+	Type       byte // 0 is the client's first
+	Number     int  // of its direction, from 0, since the proxy's Cut
+}
+
+// Count is what went through a proxy.
+type Count struct {
+	Client, Server int // messages
+	// Turns is how often the client sent something after an answer: the round
+	// trips that it waited for.
+	Turns int
+	Bytes int64
+}
+
+// NewProxy listens for connections to the server of a connection string.
+func NewProxy(t testing.TB, url string) *Proxy {
+	t.Helper()
+	u, err := neturl.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{target: u.Host, conns: map[net.Conn]bool{}}
+	if p.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	u.Host = p.listener.Addr().String()
+	p.url = u.String()
+	p.wg.Add(1)
+	go p.accept()
+	t.Cleanup(p.close)
+	return p
+}
+
+// URL is the connection string that leads through the proxy.
+func (p *Proxy) URL() string { return p.url }
+
+// Delay has everything take so long each way.
+func (p *Proxy) Delay(d time.Duration) { p.set(func() { p.delay = d }) }
+
+// Refuse has new connections closed at once, or no longer.
+func (p *Proxy) Refuse(on bool) { p.set(func() { p.refuse = on }) }
+
+// Half has a cut close only the client's side: the server does not hear of it.
+func (p *Proxy) Half(on bool) { p.set(func() { p.half = on }) }
+
+// Cut closes the connection in place of passing on the first message that cut
+// tells it to; nil ends that. It happens once.
+func (p *Proxy) Cut(cut func(m Message) bool) {
+	p.set(func() { p.cut, p.count, p.last = cut, Count{}, false })
+}
+
+// Cuts returns how many connections were cut.
+func (p *Proxy) Cuts() (n int) {
+	p.set(func() { n = p.cuts })
+	return n
+}
+
+// Count returns what went through since the last Cut.
+func (p *Proxy) Count() (c Count) {
+	p.set(func() { c = p.count })
+	return c
+}
+
+func (p *Proxy) set(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
+}
+
+func (p *Proxy) close() {
+	p.listener.Close()
+	p.set(func() {
+		for c := range p.conns {
+			c.Close()
+		}
+		p.conns = nil
+	})
+	p.wg.Wait()
+}
+
+// keep remembers a connection, which ends with the proxy; false says that the
+// proxy has ended.
+func (p *Proxy) keep(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conns == nil {
+		c.Close()
+		return false
+	}
+	p.conns[c] = true
+	return true
+}
+
+func (p *Proxy) accept() {
+	defer p.wg.Done()
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		refuse := false
+		p.set(func() { refuse = p.refuse })
+		if refuse {
+			client.Close()
+			continue
+		}
+		server, err := net.Dial("tcp", p.target)
+		if err != nil {
+			client.Close()
+			continue
+		}
+		if !p.keep(client) || !p.keep(server) {
+			client.Close()
+			server.Close()
+			return
+		}
+		p.wg.Add(2)
+		go p.pass(client, server, true)
+		go p.pass(server, client, false)
+	}
+}
+
+// pass passes messages on in one direction until the connection ends.
+func (p *Proxy) pass(from, to net.Conn, fromClient bool) {
+	defer p.wg.Done()
+	line := newDelayLine(to)
+	defer line.close()
+	r := bufio.NewReaderSize(from, 64<<10)
+	for first := fromClient; ; first = false {
+		m, err := readMessage(r, first)
+		if err != nil {
+			break
+		}
+		kind := m[0]
+		if first {
+			kind = 0
+		}
+		cut, half, delay := p.see(fromClient, kind, len(m))
+		if cut {
+			client, server := to, from
+			if fromClient {
+				client, server = from, to
+			}
+			client.Close()
+			if !half {
+				line.flush() // what was passed on before arrives
+				server.Close()
+			}
+			return
+		}
+		line.send(m, delay)
+	}
+	line.flush()
+	half := false
+	p.set(func() { half = p.half })
+	if !half || !fromClient {
+		to.Close()
+	}
+}
+
+// see counts a message and says what becomes of it.
+func (p *Proxy) see(fromClient bool, kind byte, size int) (cut, half bool, delay time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := Message{FromClient: fromClient, Type: kind, Number: p.count.Server}
+	if fromClient {
+		m.Number = p.count.Client
+		p.count.Client++
+		if !p.last && p.count.Server > 0 {
+			p.count.Turns++
+		}
+	} else {
+		p.count.Server++
+	}
+	p.last = fromClient
+	p.count.Bytes += int64(size)
+	if p.cut != nil && p.cut(m) {
+		p.cut = nil
+		p.cuts++
+		return true, p.half, 0
+	}
+	return false, false, p.delay
+}
+
+// readMessage reads a message; the client's first has no type.
+func readMessage(r *bufio.Reader, first bool) ([]byte, error) {
+	head := 5
+	if first {
+		head = 4
+	}
+	m := make([]byte, head)
+	if _, err := io.ReadFull(r, m); err != nil {
+		return nil, err
+	}
+	size := int(binary.BigEndian.Uint32(m[head-4:])) - 4
+	m = append(m, make([]byte, size)...)
+	_, err := io.ReadFull(r, m[head:])
+	return m, err
+}
+
+// A delayLine writes what it is sent after a time, in order; what is under way
+// does not hold up what comes behind it.
+type delayLine struct {
+	to   net.Conn
+	ch   chan delayed
+	done chan struct{}
+}
+
+type delayed struct {
+	due   time.Time
+	data  []byte
+	after chan struct{}
+}
+
+func newDelayLine(to net.Conn) *delayLine {
+	l := &delayLine{to: to, ch: make(chan delayed, 4096), done: make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		for d := range l.ch {
+			if wait := time.Until(d.due); wait > 0 {
+				time.Sleep(wait)
+			}
+			if d.data != nil {
+				_, _ = l.to.Write(d.data) // the other direction sees that it is closed
+			}
+			if d.after != nil {
+				close(d.after)
+			}
+		}
+	}()
+	return l
+}
+
+func (l *delayLine) send(m []byte, delay time.Duration) {
+	l.ch <- delayed{due: time.Now().Add(delay), data: m}
+}
+
+// flush waits until all that was sent is written.
+func (l *delayLine) flush() {
+	done := make(chan struct{})
+	l.ch <- delayed{after: done}
+	<-done
+}
+
+func (l *delayLine) close() {
+	close(l.ch)
+	<-l.done
+}
