@@ -28,8 +28,8 @@ type Proxy struct {
 	cut    func(m Message) bool
 	cuts   int
 	count  Count
-	last   bool // the direction of the last message: from the client
-	conns  map[net.Conn]bool
+	last   bool              // the direction of the last message: from the client
+	conns  map[net.Conn]bool // true: to the server
 }
 
 // A Message is one of the protocol.
@@ -85,6 +85,18 @@ func (p *Proxy) Cut(cut func(m Message) bool) {
 	p.set(func() { p.cut, p.count, p.last = cut, Count{}, false })
 }
 
+// Break closes all connections now.
+func (p *Proxy) Break() {
+	p.set(func() {
+		for c, server := range p.conns {
+			if !server || !p.half {
+				c.Close()
+			}
+		}
+		p.cuts++
+	})
+}
+
 // Cuts returns how many connections were cut.
 func (p *Proxy) Cuts() (n int) {
 	p.set(func() { n = p.cuts })
@@ -116,14 +128,14 @@ func (p *Proxy) close() {
 
 // keep remembers a connection, which ends with the proxy; false says that the
 // proxy has ended.
-func (p *Proxy) keep(c net.Conn) bool {
+func (p *Proxy) keep(c net.Conn, server bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.conns == nil {
 		c.Close()
 		return false
 	}
-	p.conns[c] = true
+	p.conns[c] = server
 	return true
 }
 
@@ -145,7 +157,7 @@ func (p *Proxy) accept() {
 			client.Close()
 			continue
 		}
-		if !p.keep(client) || !p.keep(server) {
+		if !p.keep(client, false) || !p.keep(server, true) {
 			client.Close()
 			server.Close()
 			return

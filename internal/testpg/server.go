@@ -37,7 +37,6 @@ type Server struct {
 	args []string
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the postmaster has ended
-	log  *lockedBuffer
 }
 
 var shared struct {
@@ -149,7 +148,7 @@ func start(settings []string) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, bin: binaries(), log: &lockedBuffer{}}
+	s := &Server{dir: dir, bin: binaries()}
 	defer func() {
 		if err != nil {
 			os.RemoveAll(dir)
@@ -215,6 +214,7 @@ func freePort() (int, error) {
 }
 
 func (s *Server) data() string    { return filepath.Join(s.dir, "data") }
+func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
 func (s *Server) sockets() string { return filepath.Join(s.dir, "s") }
 
 // unprivileged is who the server runs as where the tests run as root.
@@ -243,7 +243,13 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 // up starts the server and waits until it answers.
 func (s *Server) up() error {
 	s.cmd = s.command("postgres", append(s.args, "-p", strconv.Itoa(s.Port))...)
-	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
+	// Not a pipe, which would live as long as the last of its children.
+	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	s.cmd.Stdout, s.cmd.Stderr = log, log
 	s.done = make(chan struct{})
 	started := make(chan error)
 	go func() {
@@ -291,29 +297,52 @@ func (s *Server) Stop() {
 	}
 }
 
-// Kill ends the server as a crash of the machine would, for all that its
-// processes know, and waits until they are gone.
+// Kill ends all of the server's processes at once, and waits until they are gone.
 func (s *Server) Kill() {
-	_ = s.cmd.Process.Kill()
+	// Stopped first, so that none sees another one end, and tidies up.
+	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		for _, pid := range append([]int{s.cmd.Process.Pid}, s.processes("")...) {
+			_ = syscall.Kill(pid, sig)
+		}
+	}
 	<-s.done
-	// Its children end when they see that it is gone.
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if !s.attached() {
+		children := s.processes("")
+		if len(children) == 0 {
 			return
+		}
+		for _, pid := range children {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
 }
 
-// attached reports whether a process still uses the server's shared memory,
-// which is when a new one refuses to start.
-func (s *Server) attached() bool {
-	proc, _ := filepath.Glob("/proc/[0-9]*/cwd")
-	for _, p := range proc {
-		if to, err := os.Readlink(p); err == nil && to == s.data() {
-			return true
+// Freeze stops the server's processes of a kind, such as "walwriter", until they
+// are killed.
+func (s *Server) Freeze(t testing.TB, kind string) {
+	t.Helper()
+	pids := s.processes(kind)
+	if len(pids) == 0 {
+		t.Fatalf("the server has no process %q", kind)
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
 		}
 	}
-	return false
+}
+
+// processes returns the server's processes whose title holds a word.
+func (s *Server) processes(kind string) (pids []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range all {
+		title, _ := os.ReadFile(filepath.Join(p, "cmdline"))
+		if to, err := os.Readlink(filepath.Join(p, "cwd")); err == nil && to == s.data() && strings.Contains(string(title), kind) {
+			pid, _ := strconv.Atoi(filepath.Base(p))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // Restart starts the server again on its data and its port.
@@ -324,8 +353,34 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
+// Folder makes a folder that the server can reach and write.
+func (s *Server) Folder(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(s.dir, "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Own(t, dir)
+	return dir
+}
+
+// Own gives a folder to the user that the server runs as.
+func (s *Server) Own(t testing.TB, dir string) {
+	t.Helper()
+	err := os.Chmod(dir, 0o700)
+	if owner := unprivileged(); owner != nil {
+		err = errors.Join(err, os.Chown(dir, int(owner.Uid), int(owner.Gid)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Log returns what the server has logged.
-func (s *Server) Log() string { return s.log.String() }
+func (s *Server) Log() string {
+	text, _ := os.ReadFile(s.logFile())
+	return string(text)
+}
 
 // URL is the connection string of one of the server's databases.
 func (s *Server) URL(database string) string {
@@ -368,22 +423,4 @@ func create(t testing.TB, url, options string) string {
 	}
 	u.Path = "/" + name
 	return u.String()
-}
-
-// lockedBuffer is a buffer that may be read while it is written.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -26,6 +27,7 @@ func TestSuite(t *testing.T) {
 // database is a database as another program sees it.
 type database struct {
 	url  string
+	weir string // where weir connects, if it is somewhere else
 	conn *pgx.Conn
 	opt  postgres.Options
 	wal  string // where the log was when it was last looked at
@@ -44,6 +46,9 @@ func connect(t *testing.T, url string) *database {
 // Open opens the database as weir does.
 func (d *database) Open(t *testing.T) sink.Sink {
 	t.Helper()
+	if d.weir != "" {
+		return d.open(t, d.weir)
+	}
 	return d.open(t, d.url)
 }
 
@@ -53,13 +58,27 @@ func (d *database) open(t *testing.T, url string) *postgres.DB {
 	if o.Synchronous == "" {
 		o.Synchronous = "on"
 	}
-	o.Warn, o.Debug = t.Logf, func(string, ...any) {}
+	o.Warn = t.Logf
+	if o.Debug == nil {
+		o.Debug = func(string, ...any) {}
+	}
 	db, err := postgres.Open(t.Context(), url, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
 	return db
+}
+
+// as has weir connect as a user who may make tables, and no more.
+func (d *database) as(t *testing.T, role string) {
+	t.Helper()
+	d.Exec(t, "DO $$ BEGIN CREATE ROLE "+role+" LOGIN; EXCEPTION WHEN duplicate_object THEN END $$")
+	d.Exec(t, "GRANT CREATE ON SCHEMA public TO "+role)
+	if d.weir == "" {
+		d.weir = d.url
+	}
+	d.weir = strings.Replace(d.weir, "//postgres@", "//"+role+"@", 1)
 }
 
 // Exec runs SQL as another program.

@@ -51,6 +51,8 @@ type DB struct {
 	pooled  bool   // a pooler may give each transaction another session
 	temp    bool   // it lets us make temporary tables
 	ready   bool   // weir's tables are there
+	backend string // the process at the other end, and when it began
+	started string
 
 	// Of the table that is kept.
 	table  relation
@@ -123,7 +125,7 @@ func (d *DB) connect(ctx context.Context) (err error) {
 	d.stage, d.open, d.unicode = stage{}, false, true
 	r, err := d.query(ctx,
 		"SELECT pg_backend_pid(), current_setting('server_version_num'), current_setting('server_encoding'), current_schema(), current_database(), pg_is_in_recovery(),"+
-			" has_database_privilege(current_database(), 'TEMP')",
+			" has_database_privilege(current_database(), 'TEMP'), (SELECT extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid())",
 		"SELECT to_regclass(quote_ident(current_schema()) || '.weir_meta') IS NOT NULL")
 	if err != nil {
 		return d.explain(err)
@@ -136,6 +138,13 @@ func (d *DB) connect(ctx context.Context) (err error) {
 	d.pooled = pid != fmt.Sprint(d.conn.PID())
 	d.unicode = string(row[2]) == "UTF8" || string(row[2]) == "SQL_ASCII"
 	d.temp = string(row[6]) == "t"
+	if !d.pooled {
+		d.bury(ctx)
+		d.backend, d.started = pid, string(row[7])
+		if err := d.watch(ctx); err != nil {
+			return err
+		}
+	}
 	if row[3] == nil {
 		return fmt.Errorf("database %s has none of the schemas in search_path: CREATE SCHEMA, or set search_path in the connection string", row[4])
 	}
@@ -176,6 +185,29 @@ func (d *DB) checkFormat(ctx context.Context) error {
 	return nil
 }
 
+// bury ends the session of a connection that broke, which may not know it yet,
+// and holds the locks of its last flush. That it was just committing does no
+// harm: the fence tells. Where it may not be ended, the fence waits for it.
+func (d *DB) bury(ctx context.Context) {
+	if d.backend != "" {
+		_, _ = d.query(ctx, fmt.Sprintf("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %s AND extract(epoch FROM backend_start) = %s", d.backend, d.started))
+	}
+}
+
+// watch has the server notice by itself when this side is gone.
+func (d *DB) watch(ctx context.Context) error {
+	settings := []string{"SET tcp_keepalives_idle = 30", "SET tcp_keepalives_interval = 10", "SET tcp_keepalives_count = 3"}
+	if d.version >= 140000 {
+		settings = append(settings, "SET client_connection_check_interval = '10s'")
+	}
+	_, err := d.query(ctx, settings...)
+	if e := pgError(err); e != nil { // not every system has them
+		d.opt.Debug("%s", e.Message)
+		return nil
+	}
+	return d.explain(err)
+}
+
 // where names the server, without secrets.
 func (d *DB) where() string {
 	c := d.config
@@ -213,8 +245,9 @@ func (d *DB) Close() error {
 		_, _ = d.query(ctx, "DROP TABLE IF EXISTS "+d.stageName())
 	}
 	if d.conn != nil {
-		// The session ends some time after this returns; its lock ends now.
-		err = errors.Join(err, d.release(ctx))
+		// The session ends some time after this returns; its lock ends now, or
+		// with a session that is gone already.
+		_ = d.release(ctx)
 	}
 	if d.conn != nil {
 		_ = d.conn.Close(ctx)

@@ -98,6 +98,26 @@ func Begin(t *testing.T, db Database, change ...func(*fold.Options)) *Run {
 	return r
 }
 
+// BeginJob is Begin for a job of another name.
+func BeginJob(t *testing.T, db Database, name string) *Run {
+	t.Helper()
+	runs++
+	r := &Run{t: t, Sink: db.Open(t), id: fmt.Sprintf("run-%d", runs), job: name, keep: true}
+	t.Cleanup(r.End)
+	if err := r.claim(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// claim claims the job and reads the table.
+func (r *Run) claim(change ...func(*fold.Options)) (err error) {
+	if r.cp, err = r.Sink.Claim(r.t.Context(), r.job, from); err != nil {
+		return err
+	}
+	return r.read(change...)
+}
+
 // TryBegin is Begin where a fault is expected, after which the run is over.
 func TryBegin(t *testing.T, db Database, change ...func(*fold.Options)) (_ *Run, err error) {
 	t.Helper()
@@ -109,10 +129,7 @@ func TryBegin(t *testing.T, db Database, change ...func(*fold.Options)) (_ *Run,
 			r.End()
 		}
 	}()
-	if r.cp, err = r.Sink.Claim(t.Context(), job, from); err != nil {
-		return r, err
-	}
-	return r, r.read(change...)
+	return r, r.claim(change...)
 }
 
 // read reads the table and starts a fold for it.
@@ -186,6 +203,9 @@ func (r *Run) Send(f *sink.Flush) (sink.Result, error) {
 	defer r.batch.Reset()
 	return r.Sink.Flush(r.t.Context(), f)
 }
+
+// Reset empties the batch, whose flush was sent by other means than Send.
+func (r *Run) Reset() { r.batch.Reset() }
 
 // End closes the run; it may be called again.
 func (r *Run) End() {

@@ -1,0 +1,478 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/postgres"
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+// retries collects why calls were tried again.
+type retries struct {
+	mu      sync.Mutex
+	reasons []string
+}
+
+func (r *retries) add(e *sink.Error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reasons = append(r.reasons, e.Reason)
+}
+
+// patient flushes what was folded, again and again where it may help.
+func patient(t *testing.T, r *sinktest.Run) (sink.Result, []string) {
+	t.Helper()
+	var again retries
+	res, err := sink.Retry(r.Sink, 30*time.Second, again.add).Flush(t.Context(), r.Seal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Reset()
+	return res, again.reasons
+}
+
+// slow has each row written to table t take a while.
+func slow(t *testing.T, db *database, seconds string) {
+	t.Helper()
+	db.Exec(t, "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep("+seconds+"); RETURN NEW; END $$")
+	db.Exec(t, "CREATE TRIGGER slow BEFORE INSERT OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION slow()")
+}
+
+// throughProxy is a database that weir reaches through a proxy, and the test
+// does not.
+func throughProxy(t *testing.T, url string) (*database, *testpg.Proxy) {
+	t.Helper()
+	p := testpg.NewProxy(t, url)
+	db := connect(t, url)
+	db.weir = p.URL()
+	return db, p
+}
+
+func TestFlush_IsOneRoundTrip(t *testing.T) {
+	db, p := throughProxy(t, testpg.New(t))
+	r := sinktest.Begin(t, db)
+	lines := func(value string) (all []string) {
+		for i := range 1000 {
+			all = append(all, fmt.Sprintf(`{"id":%d,"a":%q,"b":%d}`, i, value, i))
+		}
+		return append(all, "bad")
+	}
+	r.Flush(lines("first")...)
+	r.Flush(lines("second")...) // the staging table is made
+	for _, rows := range [][]string{lines("third"), lines("third"), {`{"id":5000,"a":"new"}`}, {`{"id":1,"op":"delete"}`}, {"bad"}, {}} {
+		p.Cut(nil)
+		r.Flush(rows...)
+		if c := p.Count(); c.Turns != 0 {
+			t.Errorf("a flush of %d lines waited for %d answers before its last: %+v", len(rows), c.Turns, c)
+		}
+	}
+	const oneWay = 50 * time.Millisecond
+	p.Delay(oneWay)
+	start := time.Now()
+	r.Flush(lines("fourth")...)
+	if took := time.Since(start); took < 2*oneWay || took > 3*oneWay+oneWay/2 {
+		t.Errorf("with %v each way a flush of 1,000 rows took %v", oneWay, took)
+	}
+}
+
+// TestFlush_CutAnywhere cuts the connection before each message of a flush, in
+// both directions, whether the server hears of it or not.
+func TestFlush_CutAnywhere(t *testing.T) {
+	for _, fromClient := range []bool{true, false} {
+		for _, half := range []bool{false, true} {
+			t.Run(fmt.Sprintf("client=%v,half=%v", fromClient, half), func(t *testing.T) {
+				db, p := throughProxy(t, testpg.New(t))
+				p.Half(half)
+				r := sinktest.Begin(t, db)
+				r.Flush(`{"id":1,"a":"x"}`)
+				r.Flush(`{"id":1,"a":"y"}`)
+				flushes, committed := 2, 0
+				for n := 0; ; n++ {
+					r.Fold(fmt.Sprintf(`{"id":1,"a":"%d"}`, n), fmt.Sprintf(`{"id":%d,"a":"new"}`, 1000+n), fmt.Sprintf("bad %d", n))
+					cuts := p.Cuts()
+					p.Cut(func(m testpg.Message) bool { return m.FromClient == fromClient && m.Number == n })
+					refuse := time.AfterFunc(0, func() {})
+					if n%2 == 1 { // and nobody gets in for a while
+						p.Refuse(true)
+						refuse = time.AfterFunc(20*time.Millisecond, func() { p.Refuse(false) })
+					}
+					res, _ := patient(t, r)
+					refuse.Stop()
+					p.Refuse(false)
+					p.Cut(nil)
+					flushes++
+					if res.Inserted+res.Updated == 0 {
+						committed++ // before the answer was lost
+					}
+					sinktest.Expect(t, db, fmt.Sprintf("SELECT count(*), max(a) FILTER (WHERE id = 1), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_jobs) FROM t"),
+						fmt.Sprintf("%d|%d|%d|%d", 2+n, n, n+1, flushes))
+					if p.Cuts() == cuts { // there is no such message any more
+						if n < 3 {
+							t.Fatalf("only %d cuts", n)
+						}
+						t.Logf("%d cuts; %d flushes had been committed before", n, committed)
+						return
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestFlush_LateCommit: the connection breaks, the transaction goes on, and the
+// flush that is sent again comes while it does.
+func TestFlush_LateCommit(t *testing.T) {
+	db, p := throughProxy(t, testpg.New(t))
+	db.as(t, "app")
+	db.Exec(t, "REVOKE EXECUTE ON FUNCTION pg_terminate_backend(integer, bigint) FROM PUBLIC") // else the first try would be ended
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text, n integer DEFAULT 0)")
+	db.Exec(t, "GRANT ALL ON t TO app")
+	db.Exec(t, "CREATE FUNCTION counts() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.5); NEW.n = OLD.n + 1; RETURN NEW; END $$")
+	db.Exec(t, "CREATE TRIGGER counts BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION counts()")
+	var said []string
+	db.opt.Debug = func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	p.Half(true)
+	r.Fold(`{"id":1,"a":"y"}`, "bad")
+	start := time.Now()
+	time.AfterFunc(100*time.Millisecond, p.Break)
+	_, again := patient(t, r)
+	if p.Cuts() != 1 || !slices.Contains(again, "connection") {
+		t.Fatalf("did not exercise: %d cuts, tried again for %v", p.Cuts(), again)
+	}
+	if took := time.Since(start); took < 400*time.Millisecond {
+		t.Errorf("the second try did not wait for the first: it took %v", took)
+	}
+	if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, "had been committed") }) {
+		t.Errorf("the first try is not what was committed: %q", said)
+	}
+	sinktest.Expect(t, db, "SELECT a, n FROM t", "y|1") // not 2
+	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "1")
+}
+
+func TestFlush_BackendTerminated(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	slow(t, db, "0.3")
+	r.Fold(`{"id":1,"a":"y"}`, `{"id":2,"a":"y"}`)
+	killed := make(chan struct{})
+	time.AfterFunc(100*time.Millisecond, func() {
+		defer close(killed)
+		db.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'weir/%'")
+	})
+	_, again := patient(t, r)
+	if <-killed; len(again) == 0 {
+		t.Error("did not exercise: nothing was tried again")
+	}
+	sinktest.Expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|y", "2|y")
+}
+
+// TestServer_Killed kills the server in the middle of flushes.
+func TestServer_Killed(t *testing.T) {
+	s := testpg.Start(t, "fsync=on")
+	db := connect(t, s.Database(t))
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":0,"a":"x"}`)
+	tried := 0
+	for n := 1; n <= 3; n++ {
+		var lines []string
+		for i := range 20_000 {
+			lines = append(lines, fmt.Sprintf(`{"id":%d,"a":"%d"}`, n*100_000+i, n))
+		}
+		r.Fold(append(lines, "bad")...)
+		back := make(chan struct{})
+		time.AfterFunc(time.Duration(5+rand.IntN(60))*time.Millisecond, func() {
+			defer close(back)
+			s.Kill()
+			s.Restart(t)
+		})
+		_, again := patient(t, r)
+		tried += len(again)
+		<-back
+		db = connect(t, db.url)
+		sinktest.Expect(t, db, "SELECT count(*), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_jobs) FROM t", fmt.Sprintf("%d|%d|%d", 1+n*20_000, n, n+1))
+	}
+	if tried == 0 {
+		t.Error("did not exercise: no flush was tried again")
+	}
+}
+
+// TestServer_WentBack: what was committed without waiting for the disk is gone
+// after a crash, and the next flush says so.
+func TestServer_WentBack(t *testing.T) {
+	s := testpg.Start(t, "fsync=on")
+	db := connect(t, s.Database(t))
+	db.opt.Synchronous = "off"
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	db.Exec(t, "SET synchronous_commit = on")
+	db.Exec(t, "CREATE TABLE theirs ()") // what was committed so far is on disk
+	s.Freeze(t, "walwriter")
+	r.Flush(`{"id":1,"a":"y"}`)
+	r.Flush(`{"id":1,"a":"z"}`)
+	s.Kill()
+	s.Restart(t)
+	r.Fold(`{"id":1,"b":"w"}`)
+	f := r.Seal()
+	_, err := sink.Retry(r.Sink, 10*time.Second, func(*sink.Error) {}).Flush(t.Context(), f)
+	var behind sink.ErrBehind
+	if !errors.As(err, &behind) || behind.Want != 3 || behind.Found >= 3 {
+		t.Fatalf("the flush after the crash ended with %v", err)
+	}
+	sinktest.Expect(t, connect(t, db.url), "SELECT a FROM t", map[int64]string{1: "x", 2: "y"}[behind.Found])
+}
+
+func TestServer_NotThereYet(t *testing.T) {
+	s := testpg.Start(t)
+	db := connect(t, s.Database(t))
+	s.Kill()
+	_, err := postgres.Open(t.Context(), db.url, postgres.Options{Synchronous: "on", Warn: t.Logf, Debug: t.Logf})
+	var e *sink.Error
+	if !errors.As(err, &e) || e.Class != sink.Transient || e.Reason != "connection" {
+		t.Fatalf("without a server opening ended with %v", err)
+	}
+	time.AfterFunc(200*time.Millisecond, func() { s.Restart(t) })
+	err = sink.Patiently(t.Context(), 30*time.Second, func(*sink.Error) {}, func() error {
+		d, err := postgres.Open(t.Context(), db.url, postgres.Options{Synchronous: "on", Warn: t.Logf, Debug: t.Logf})
+		if err == nil {
+			d.Close()
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFlush_TriedAgain: what the server says no to for now.
+func TestFlush_TriedAgain(t *testing.T) {
+	setting := func(s string) func(t *testing.T, db *database) func() {
+		return func(t *testing.T, db *database) func() {
+			name := db.one(t, "SELECT current_database()")
+			key, value, _ := strings.Cut(s, "=")
+			db.Exec(t, fmt.Sprintf("ALTER DATABASE %s SET %s = %s", name, key, value))
+			db.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'weir/%'")
+			return func() { db.Exec(t, fmt.Sprintf("ALTER DATABASE %s RESET %s", name, key)) }
+		}
+	}
+	for _, c := range []struct {
+		reason string
+		fault  func(t *testing.T, db *database) (undo func())
+	}{
+		{"readonly", setting("default_transaction_read_only=on")},
+		{"connections", func(t *testing.T, db *database) func() {
+			name := db.one(t, "SELECT current_database()")
+			db.Exec(t, "ALTER ROLE app CONNECTION LIMIT 0")
+			db.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'weir/%' AND datname = '"+name+"'")
+			return func() { db.Exec(t, "ALTER ROLE app CONNECTION LIMIT -1") }
+		}},
+		{"locked", func(t *testing.T, db *database) func() {
+			undo := setting("lock_timeout='50ms'")(t, db)
+			db.Exec(t, "BEGIN")
+			db.Exec(t, "LOCK TABLE t")
+			return func() { db.Exec(t, "COMMIT"); undo() }
+		}},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			db := connect(t, testpg.New(t))
+			if c.reason == "connections" { // of a superuser there is no limit
+				db.as(t, "app")
+			}
+			r := sinktest.Begin(t, db)
+			r.Flush(`{"id":1,"a":"x"}`)
+			undo := c.fault(t, db)
+			undone := make(chan struct{})
+			time.AfterFunc(300*time.Millisecond, func() { defer close(undone); undo() })
+			r.Fold(`{"id":1,"a":"y"}`, "bad")
+			_, again := patient(t, r)
+			if <-undone; !slices.Contains(again, c.reason) {
+				t.Errorf("tried again for %v", again)
+			}
+			sinktest.Expect(t, db, "SELECT a FROM t", "y")
+			sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "1")
+		})
+	}
+}
+
+// TestFlush_WaitsForNoLongReader: a change of the table behind a long reader
+// would hold up everybody else.
+func TestFlush_WaitsForNoLongReader(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	db.Exec(t, "BEGIN")
+	db.Exec(t, "SELECT * FROM t")
+	r.Fold(`{"id":1,"b":"new"}`)
+	time.AfterFunc(3*time.Second, func() { db.Exec(t, "COMMIT") })
+	start := time.Now()
+	other := connect(t, db.url)
+	reads := make(chan time.Duration, 1)
+	time.AfterFunc(500*time.Millisecond, func() {
+		start := time.Now()
+		_, _ = other.conn.Exec(context.Background(), "SELECT * FROM t")
+		reads <- time.Since(start)
+	})
+	_, again := patient(t, r)
+	if !slices.Contains(again, "locked") || time.Since(start) < 2*time.Second {
+		t.Errorf("did not exercise: tried again for %v", again)
+	}
+	if waited := <-reads; waited > 2500*time.Millisecond {
+		t.Errorf("a reader waited for %v behind weir", waited)
+	}
+	sinktest.Expect(t, db, "SELECT b FROM t", "new")
+}
+
+// TestFlush_StatementTimeout: a batch that takes too long in one is written in
+// pieces.
+func TestFlush_StatementTimeout(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
+	slow(t, db, "0.002")
+	db.Exec(t, "ALTER DATABASE "+db.one(t, "SELECT current_database()")+" SET statement_timeout = '400ms'")
+	r := sinktest.Begin(t, db)
+	var lines []string
+	for i := range 300 {
+		lines = append(lines, fmt.Sprintf(`{"id":%d,"a":"x"}`, i))
+	}
+	sinktest.Counts(t, r.Flush(lines...), 300, 0, 0, 0)
+	sinktest.Expect(t, db, "SELECT count(*), (SELECT seq FROM weir_jobs) FROM t", "300|1")
+}
+
+// TestTwoWriters has two runs write the same keys at once, in their own orders,
+// with rows that come and go.
+func TestTwoWriters(t *testing.T) {
+	for _, level := range []string{"read committed", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			db := connect(t, testpg.New(t))
+			db.Exec(t, "ALTER DATABASE "+db.one(t, "SELECT current_database()")+" SET default_transaction_isolation = '"+level+"'")
+			first := sinktest.Begin(t, db)
+			first.Flush(`{"id":"k","a":"x","b":"x"}`)
+			first.End()
+			var again retries
+			var wg sync.WaitGroup
+			for w := range 2 {
+				r := sinktest.BeginJob(t, db, fmt.Sprint("job ", w))
+				wg.Go(func() {
+					rnd := rand.New(rand.NewPCG(uint64(w), 1))
+					s := sink.Retry(r.Sink, time.Minute, again.add)
+					for n := range 60 {
+						for range 300 {
+							k := rnd.IntN(400)
+							switch rnd.IntN(8) {
+							case 0:
+								r.Fold(fmt.Sprintf(`{"id":"k%d","op":"delete"}`, k))
+							default:
+								r.Fold(fmt.Sprintf(`{"id":"k%d","%c":"%d"}`, k, "ab"[w], n))
+							}
+						}
+						if _, err := s.Flush(t.Context(), r.Seal()); err != nil {
+							t.Error(err)
+							return
+						}
+						r.Reset()
+					}
+				})
+			}
+			wg.Wait()
+			if n := db.one(t, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); n != "0" || slices.Contains(again.reasons, "deadlock") {
+				t.Errorf("%s deadlocks; tried again for %v", n, again.reasons)
+			}
+			if level == "serializable" && !slices.Contains(again.reasons, "serialization") {
+				t.Error("did not exercise: nothing was tried again")
+			}
+			sinktest.Expect(t, db, "SELECT count(*) FROM weir_jobs WHERE job LIKE 'job %' AND seq = 60", "2")
+		})
+	}
+}
+
+// TestFlush_DiskFull has the table on a disk of 8 MB.
+func TestFlush_DiskFull(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("NOT TESTED: a small file system takes root to mount")
+	}
+	s := testpg.Start(t)
+	dir := s.Folder(t)
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=8m,mode=0777", "tmpfs", dir).CombinedOutput(); err != nil {
+		t.Skipf("NOT TESTED: no tmpfs can be mounted here: %s", out)
+	}
+	t.Cleanup(func() { _ = exec.Command("umount", "-l", dir).Run() })
+	s.Own(t, filepath.Join(dir))
+	db := connect(t, s.Database(t))
+	db.Exec(t, "CREATE TABLESPACE small LOCATION '"+dir+"'")
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text) TABLESPACE small")
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	var lines []string
+	for i := range 20_000 {
+		lines = append(lines, fmt.Sprintf(`{"id":%d,"a":"%01000d"}`, i, i))
+	}
+	_, err := r.TryFlush(append(lines, "bad")...)
+	var e *sink.Error
+	if !errors.As(err, &e) || e.Class != sink.Permanent || e.Reason != "full" || !strings.Contains(err.Error(), "free some space") {
+		t.Errorf("a full disk ended the flush with %v", err)
+	}
+	sinktest.Expect(t, db, "SELECT count(*), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_jobs) FROM t", "1|0|1")
+	r.End()
+	r = sinktest.Begin(t, db)
+	r.Flush(`{"id":2,"a":"fits"}`)
+	sinktest.Expect(t, db, "SELECT count(*), (SELECT seq FROM weir_jobs) FROM t", "2|2")
+}
+
+func TestFlush_PermissionDenied(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.as(t, "nobody_much")
+	db.Exec(t, "REVOKE CREATE ON SCHEMA public FROM nobody_much")
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
+	for _, step := range []struct{ want, grant string }{
+		{"GRANT USAGE, CREATE ON SCHEMA public", "GRANT CREATE ON SCHEMA public TO nobody_much"},
+		{"GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE t", "GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE t TO nobody_much"},
+	} {
+		r := sinktest.Begin(t, db)
+		_, err := r.TryFlush(`{"id":1,"a":"x"}`)
+		if err == nil || !strings.Contains(err.Error(), step.want) {
+			t.Errorf("without the right the flush ended with %v, want it to say %q", err, step.want)
+		}
+		r.End()
+		db.Exec(t, step.grant)
+	}
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	sinktest.Expect(t, db, "SELECT a FROM t", "x")
+}
+
+func TestTable_ChangedMeanwhile(t *testing.T) {
+	for name, change := range map[string]string{
+		"type":         "ALTER TABLE t ALTER COLUMN a TYPE varchar(100)",
+		"to a number":  "ALTER TABLE t ALTER COLUMN n TYPE numeric",
+		"new trigger":  "ALTER TABLE t ADD CHECK (n <> 7)",
+		"made anew":    "DROP TABLE t; CREATE TABLE t (a text, n integer, id integer PRIMARY KEY)",
+		"other column": "ALTER TABLE t ADD COLUMN z text DEFAULT 'z'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := connect(t, testpg.New(t))
+			db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text, n integer)")
+			r := sinktest.Begin(t, db)
+			r.Flush(`{"id":1,"a":"x","n":1}`)
+			r.Flush(`{"id":1,"a":"y","n":1}`)
+			db.Exec(t, change)
+			r.Flush(`{"id":1,"a":"z","n":2}`, `{"id":2,"a":"w"}`)
+			sinktest.Expect(t, db, "SELECT id, a, n FROM t ORDER BY id", "1|z|2", "2|w|NULL")
+		})
+	}
+}
