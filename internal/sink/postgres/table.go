@@ -104,6 +104,7 @@ func (d *DB) Table(ctx context.Context, name string, key []string) (schema.Table
 // readTable reads a table from the catalogs.
 func (d *DB) readTable(ctx context.Context, name string, key []string) (relation, error) {
 	t := relation{Table: NewTable(name)}
+	t.Judged = !d.unicode // only the server knows which characters it has
 	schemaName, rel, err := splitName(name)
 	if err != nil {
 		return t, err

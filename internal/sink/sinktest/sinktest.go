@@ -79,6 +79,7 @@ type Run struct {
 	Sink   sink.Sink
 	id     string
 	job    string
+	table  string
 	cp     sink.Checkpoint
 	folder *fold.Folder
 	batch  fold.Batch
@@ -102,13 +103,28 @@ func Begin(t *testing.T, db Database, change ...func(*fold.Options)) *Run {
 func BeginJob(t *testing.T, db Database, name string) *Run {
 	t.Helper()
 	runs++
-	r := &Run{t: t, Sink: db.Open(t), id: fmt.Sprintf("run-%d", runs), job: name, keep: true}
+	r := &Run{t: t, Sink: db.Open(t), id: fmt.Sprintf("run-%d", runs), job: name, table: table, keep: true}
 	t.Cleanup(r.End)
 	if err := r.claim(); err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
+
+// BeginTable is Begin for another table and its key.
+func BeginTable(t *testing.T, db Database, name string, keys ...string) *Run {
+	t.Helper()
+	runs++
+	r := &Run{t: t, Sink: db.Open(t), id: fmt.Sprintf("run-%d", runs), job: "feed > " + name, table: name, keep: true}
+	t.Cleanup(r.End)
+	if err := r.claim(key(keys...)); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Checkpoint is what the run has come to.
+func (r *Run) Checkpoint() sink.Checkpoint { return r.cp }
 
 // claim claims the job and reads the table.
 func (r *Run) claim(change ...func(*fold.Options)) (err error) {
@@ -122,7 +138,7 @@ func (r *Run) claim(change ...func(*fold.Options)) (err error) {
 func TryBegin(t *testing.T, db Database, change ...func(*fold.Options)) (_ *Run, err error) {
 	t.Helper()
 	runs++
-	r := &Run{t: t, Sink: db.Open(t), id: fmt.Sprintf("run-%d", runs), job: job, keep: true}
+	r := &Run{t: t, Sink: db.Open(t), id: fmt.Sprintf("run-%d", runs), job: job, table: table, keep: true}
 	t.Cleanup(r.End)
 	defer func() {
 		if err != nil {
@@ -138,7 +154,7 @@ func (r *Run) read(change ...func(*fold.Options)) error {
 	for _, c := range change {
 		c(&o)
 	}
-	t, err := r.Sink.Table(r.t.Context(), table, o.Key)
+	t, err := r.Sink.Table(r.t.Context(), r.table, o.Key)
 	if err != nil {
 		return err
 	}

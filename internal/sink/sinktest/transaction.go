@@ -370,7 +370,7 @@ var fenceTests = []test{
 		// new one has written meanwhile.
 		old := Begin(t, db)
 		old.Flush(`{"id":1,"a":"old"}`)
-		newer := &Run{t: t, Sink: db.Open(t), id: "newer", job: job, cp: old.cp}
+		newer := &Run{t: t, Sink: db.Open(t), id: "newer", job: job, table: table, cp: old.cp}
 		defer newer.End()
 		if err := newer.read(); err != nil {
 			t.Fatal(err)

@@ -1,0 +1,363 @@
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+// TestTable_TypesOfOthers: a column of any type takes what its text input does;
+// what it does not take is rejected, in Postgres' own words where only Postgres
+// can know.
+func TestTable_TypesOfOthers(t *testing.T) {
+	for _, c := range []struct {
+		decl        string
+		good, stand []string // values, and how they stand in the column
+		bad         []string
+	}{
+		{"boolean", []string{`true`, `0`, `"false"`}, []string{"true", "false", "false"}, []string{`"maybe"`, `2`, `1.5`}},
+		{"smallint", []string{`1`, `"-32768"`, `1e3`}, []string{"1", "-32768", "1000"}, []string{`32768`, `1.5`, `"x"`, `true`}},
+		{"integer", []string{`2147483647`, `2.0`}, []string{"2147483647", "2"}, []string{`2147483648`, `"1.0"`}},
+		{"bigint", []string{`9223372036854775807`}, []string{"9223372036854775807"}, []string{`9223372036854775808`}},
+		{"numeric", []string{`1.50`, `"7.000"`, `123456789012345678901234567890`}, []string{"1.50", "7.000", "123456789012345678901234567890"}, []string{`"NaN "`, `1e200000`}},
+		{"numeric(6,2)", []string{`1.5`, `1234.567`}, []string{"1.50", "1234.57"}, []string{`12345`}},
+		{"real", []string{`1.5`}, []string{"1.5"}, []string{`1e39`, `1e-50`, `"x"`}},
+		{"double precision", []string{`1e308`, `-0.0`, `"2.5"`}, []string{"1e+308", "-0", "2.5"}, []string{`1e309`, `1e-400`}},
+		{"text", []string{`"a\\b\tc\nd\re"`, `"\\."`, `"\\N"`, `7`, `true`, `{"a": 1}`}, []string{"a\\b\tc\nd\re", `\.`, `\N`, "7", "true", `{"a": 1}`}, []string{`"a\u0000b"`}},
+		{"varchar(3)", []string{`"日本語"`, `123`}, []string{"日本語", "123"}, []string{`"abcd"`, `"日本語!"`}},
+		{"char(3)", []string{`"ab"`}, []string{"ab"}, []string{`"abcd"`}},
+		{"jsonb", []string{`{"a":[1,"x",null]}`, `"text"`, `1.50`}, []string{`{"a": [1, "x", null]}`, `"text"`, `1.50`}, []string{`{"a":"\u0000"}`, `[1e200000]`}},
+		{"json", []string{`{"a":1,  "a":2}`}, []string{`{"a":1,  "a":2}`}, []string{`"\u0000"`}},
+		{"uuid", []string{`"A0EEBC999C0B4EF8BB6D6BB9BD380A11"`, `"{a0eebc99-9c0b4ef8-bb6d6bb9-bd380a12}"`}, []string{"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a12"}, []string{`"a0ee"`, `7`}},
+		{"mood", []string{`"it's"`, `"so\\so"`}, []string{"it's", `so\so`}, []string{`"bad"`}},
+		{"date", []string{`"2024-02-29"`, `"March 1, 2024"`}, []string{"2024-02-29", "2024-03-01"}, []string{`"2023-02-29"`, `7.5`}},
+		{"timestamptz", []string{`"2024-01-01T12:00:00+02:00"`}, []string{"2024-01-01 10:00:00+00"}, []string{`"yesterdayish"`}},
+		{"interval", []string{`"90 minutes"`}, []string{"01:30:00"}, []string{`"x"`}},
+		{"inet", []string{`"10.0.0.1/8"`}, []string{"10.0.0.1/8"}, []string{`"10.0.0.256"`}},
+		{"bytea", []string{`"\\x00ff"`}, []string{`\x00ff`}, []string{`"\\xf"`}},
+		{"integer[]", []string{`[1, 2,null]`, `"{3,4}"`, `[[1],[2]]`, `[]`}, []string{"{1,2,NULL}", "{3,4}", "{{1},{2}}", "{}"}, []string{`["x"]`, `7`}},
+		{"text[]", []string{`["a\"b\\c", "", "null", true, {"k": "v"}]`}, []string{`{"a\"b\\c","","null",true,"{\"k\": \"v\"}"}`}, []string{`"a"`}},
+		{"positive", []string{`5`}, []string{"5"}, []string{`0`, `"x"`}},
+		{"point", []string{`"(1,2)"`}, []string{"(1,2)"}, []string{`"(1)"`}},
+		{"xml", []string{`"<a/>"`}, []string{"<a/>"}, []string{`"<a>"`}},
+	} {
+		t.Run(c.decl, func(t *testing.T) {
+			db := connect(t, testpg.New(t))
+			db.Exec(t, `CREATE TYPE mood AS ENUM ('it''s', 'so\so')`)
+			db.Exec(t, "CREATE DOMAIN positive AS integer CHECK (VALUE > 0)")
+			db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, v "+c.decl+", w text)")
+			db.Exec(t, "SET timezone = UTC")
+			r := sinktest.Begin(t, db)
+			var lines, want []string
+			for i, v := range c.good {
+				lines = append(lines, fmt.Sprintf(`{"id":%d,"v":%s}`, i, v))
+				want = append(want, fmt.Sprintf("%d|%s", i, c.stand[i]))
+			}
+			for i, v := range c.bad {
+				lines = append(lines, fmt.Sprintf(`{"id":%d,"v":%s}`, 100+i, v))
+			}
+			res := r.Flush(lines...)
+			if res.Inserted != int64(len(c.good)) {
+				t.Errorf("%+v", res)
+			}
+			sinktest.Expect(t, db, "SELECT id, v::text FROM t ORDER BY id", want...)
+			rejects := db.Query(t, "SELECT reason FROM weir_rejects")
+			if len(rejects) != len(c.bad) {
+				t.Errorf("%d lines were rejected, want %d: %v", len(rejects), len(c.bad), rejects)
+			}
+			for _, row := range rejects {
+				if reason := row[0].(string); strings.HasPrefix(reason, "database:") && !strings.Contains(reason, "(SQLSTATE ") {
+					t.Errorf("no SQLSTATE in %q", reason)
+				}
+			}
+			sinktest.Counts(t, r.Flush(lines[:len(c.good)]...), 0, 0, int64(len(c.good)), 0)
+			r.Flush(`{"id":0,"w":"sparse"}`, `{"id":1,"v":null}`)
+			sinktest.Expect(t, db, "SELECT v::text, w FROM t WHERE id = 0", c.stand[0]+"|sparse")
+		})
+	}
+}
+
+// TestTable_KeysOfManySpellings: two spellings of one key are one row, in one
+// batch too.
+func TestTable_KeysOfManySpellings(t *testing.T) {
+	for decl, spellings := range map[string][]string{
+		"uuid":        {`"A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"`, `"a0eebc999c0b4ef8bb6d6bb9bd380a11"`},
+		"timestamptz": {`"2024-01-01T12:00:00Z"`, `"2024-01-01T14:00:00.000+02:00"`},
+		"numeric":     {`1`, `1.0`, `"1.00"`, `10e-1`},
+		"bigint":      {`1`, `"1"`, `1.0`},
+		"char(5)":     {`"ab"`, `"ab  "`},
+		"boolean":     {`true`, `1`, `"true"`},
+	} {
+		t.Run(decl, func(t *testing.T) {
+			db := connect(t, testpg.New(t))
+			db.Exec(t, "CREATE TABLE t (id "+decl+" PRIMARY KEY, n integer, m integer)")
+			r := sinktest.Begin(t, db)
+			var lines []string
+			for i, s := range spellings {
+				lines = append(lines, fmt.Sprintf(`{"id":%s,"%s":%d}`, s, []string{"n", "m"}[i%2], i))
+			}
+			sinktest.Counts(t, r.Flush(lines...), 1, 0, 0, 0)
+			sinktest.Counts(t, r.Flush(lines...), 0, 0, 1, 0)
+			sinktest.Expect(t, db, "SELECT count(*), (SELECT count(*) FROM weir_rejects) FROM t", "1|0")
+		})
+	}
+	for _, decl := range []string{"inet", "integer[]", "jsonb", "text COLLATE nocase"} {
+		db := connect(t, testpg.New(t))
+		db.Exec(t, "CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+		db.Exec(t, "CREATE TABLE t (id "+decl+" PRIMARY KEY)")
+		if _, err := sinktest.TryBegin(t, db); err == nil || !strings.Contains(err.Error(), "could not tell which") {
+			t.Errorf("a key that is %s was taken: %v", decl, err)
+		}
+	}
+}
+
+func TestTable_IdentityDefaultsAndTriggers(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, `CREATE TABLE t (n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, m bigint GENERATED BY DEFAULT AS IDENTITY, id text NOT NULL UNIQUE,
+		a text DEFAULT 'none', s serial, twice text GENERATED ALWAYS AS (a || a) STORED, seen integer DEFAULT 0)`)
+	db.Exec(t, "CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.seen = OLD.seen + 1; RETURN NEW; END $$")
+	db.Exec(t, "CREATE TRIGGER see BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION see()")
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":"x","n":99}`, `{"id":"y","a":"b","m":7}`)
+	r.Flush(`{"id":"x","a":"c"}`, `{"id":"y","a":"b"}`) // y stays: no trigger, no number is used up
+	r.Flush(`{"id":"z"}`)
+	sinktest.Expect(t, db, "SELECT id, n, m, a, s, twice, seen FROM t ORDER BY id", "x|1|1|c|1|cc|1", "y|2|7|b|2|bb|0", "z|3|2|none|3|nonenone|0")
+}
+
+func TestTable_SchemasPartitionsAndNames(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, `CREATE SCHEMA "Feeds of ""mine"""`)
+	db.Exec(t, `CREATE TABLE "Feeds of ""mine"""."a.b" (id integer, day date, v text, PRIMARY KEY (id, day)) PARTITION BY RANGE (day)`)
+	db.Exec(t, `CREATE TABLE p1 PARTITION OF "Feeds of ""mine"""."a.b" FOR VALUES FROM ('2024-01-01') TO ('2025-01-01')`)
+	db.Exec(t, `CREATE TABLE p2 PARTITION OF "Feeds of ""mine"""."a.b" FOR VALUES FROM ('2025-01-01') TO ('2026-01-01')`)
+	r := sinktest.BeginTable(t, db, `"Feeds of ""mine""".`+`"a.b"`, "id", "day")
+	sinktest.Counts(t, r.Flush(`{"id":1,"day":"2024-05-05","v":"x"}`, `{"id":1,"day":"2025-05-05","v":"y"}`, `{"id":1,"day":"2030-01-01","v":"no partition"}`), 2, 0, 0, 0)
+	sinktest.Counts(t, r.Flush(`{"id":1,"day":"2024-05-05","v":"x"}`, `{"id":1,"day":"2025-05-05","v":"z"}`), 0, 1, 1, 0)
+	sinktest.Expect(t, db, `SELECT id, day, v FROM "Feeds of ""mine"""."a.b" ORDER BY day`, "1|2024-05-05|x", "1|2025-05-05|z")
+	sinktest.Expect(t, db, "SELECT line, substr(reason, 1, 28) FROM weir_rejects", `3|database: no partition of re`)
+	r.End()
+
+	r = sinktest.BeginTable(t, db, `"Feeds of ""mine""".made`, "id")
+	r.Flush(`{"id":1,"v":"x"}`)
+	sinktest.Expect(t, db, `SELECT id, v FROM "Feeds of ""mine""".made`, "1|x")
+	r.End()
+
+	long := strings.Repeat("é", 32) // 64 bytes
+	for name, word := range map[string]string{long: "63", "no.such": "CREATE SCHEMA", "a.b.c": "3 parts", `"a`: "without an end", "pg_class": "Postgres' own", "weir_x": "belong to weir"} {
+		s := db.Open(t)
+		if _, err := s.Table(t.Context(), name, []string{"id"}); err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("the table %q was answered with %v", name, err)
+		}
+		s.Close()
+	}
+	r = sinktest.Begin(t, db)
+	r.Flush(fmt.Sprintf(`{"id":1,%q:1}`, long), fmt.Sprintf(`{"id":2,%q:1}`, long[:62]), fmt.Sprintf(`{"id":%q}`, strings.Repeat("k", 3000)))
+	sinktest.Expect(t, db, "SELECT id FROM t", "2")
+	sinktest.Expect(t, db, "SELECT line, split_part(reason, ':', 1) FROM weir_rejects WHERE line IN (1, 3) AND reason !~ 'partition' ORDER BY 1", "1|name", "3|key")
+}
+
+// TestFlush_Synchronous reads the level back inside the transactions.
+func TestFlush_Synchronous(t *testing.T) {
+	for _, level := range []string{"off", "on", "remote_apply"} {
+		db := connect(t, testpg.New(t))
+		db.opt.Synchronous = level
+		db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, level text)")
+		db.Exec(t, "CREATE FUNCTION level() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.level = current_setting('synchronous_commit'); RETURN NEW; END $$")
+		db.Exec(t, "CREATE TRIGGER level BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION level()")
+		r := sinktest.Begin(t, db)
+		r.Flush(`{"id":1}`)
+		sinktest.Expect(t, db, "SELECT level FROM t", level)
+	}
+}
+
+// TestFlush_LeavesRowsThatStay looks at what Postgres counts.
+func TestFlush_LeavesRowsThatStay(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	r := sinktest.Begin(t, db)
+	line := func(id int, value string) string {
+		return fmt.Sprintf(`{"id":%d,"a":%q,"r":%d.25,"j":{"k":[%d]},"n":%d0000000000000000000.5}`, id, value, id, id, id+1)
+	}
+	var lines []string
+	for i := range 2000 {
+		lines = append(lines, line(i, "x"))
+	}
+	r.Flush(lines...)
+	r.Flush(lines...) // the staging table is made
+	r.End()
+	db.Exec(t, "VACUUM ANALYZE t")
+	r = sinktest.Begin(t, db)
+	r.Flush(lines[0])
+	stats := func() string {
+		db.Exec(t, "SELECT pg_stat_clear_snapshot()")
+		row := db.Query(t, "SELECT n_tup_upd, n_dead_tup, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 't'")[0]
+		return fmt.Sprint(row, db.one(t, "SELECT count(*) FROM t WHERE xmax <> 0"))
+	}
+	before := stats()
+	db.Logged(t)
+	sinktest.Counts(t, r.Flush(lines...), 0, 0, 2000, 0)
+	sinktest.Counts(t, r.Flush(lines...), 0, 0, 2000, 0)
+	if n := db.Logged(t); n > 64<<10 {
+		t.Errorf("rows that stay were %d bytes of log", n)
+	}
+	r.Sink.Close() // its session reports what it did at the latest now
+	if after := stats(); after != before {
+		t.Errorf("rows that stay: updated, dead, hot and locked were %s and are %s", before, after)
+	}
+	r = sinktest.Begin(t, db)
+	var some []string
+	for i := range 2000 {
+		if i%20 == 0 {
+			some = append(some, line(i, "y"))
+		}
+	}
+	sinktest.Counts(t, r.Flush(some...), 0, 100, 0, 0)
+	r.Sink.Close()
+	hot := ""
+	for end := time.Now().Add(10 * time.Second); hot != "100|100" && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		db.Exec(t, "SELECT pg_stat_clear_snapshot()")
+		hot = db.one(t, "SELECT n_tup_upd || '|' || n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 't'")
+	}
+	if hot != "100|100" {
+		t.Errorf("updates, and those that were HOT: %s", hot)
+	}
+}
+
+// TestRefused_FewOfMany: rows that only the database can judge cost a few tries
+// each, however many there are beside them.
+func TestRefused_FewOfMany(t *testing.T) {
+	rows := 1_000_000
+	if testing.Short() {
+		rows = 20_000
+	}
+	db, p := throughProxy(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, n integer CONSTRAINT no_sevens CHECK (n <> 7))")
+	r := sinktest.Begin(t, db)
+	bad := map[int]bool{rows / 3: true, rows / 2: true, rows - 1: true}
+	for i := range rows {
+		n := 1
+		if bad[i] {
+			n = 7
+		}
+		r.Fold(fmt.Sprintf(`{"id":%d,"n":%d}`, i, n))
+	}
+	queries := 0
+	p.Cut(func(m testpg.Message) bool {
+		if m.FromClient && m.Type == 'Q' {
+			queries++
+		}
+		return false
+	})
+	f := r.Seal()
+	res, err := r.Sink.Flush(t.Context(), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sinktest.Counts(t, res, int64(rows-3), 0, 0, 0)
+	p.Cut(nil)
+	sinktest.Expect(t, db, "SELECT id - 1 FROM (SELECT line AS id FROM weir_rejects WHERE reason LIKE '%no_sevens%(SQLSTATE 23514)' ORDER BY 1) x",
+		fmt.Sprint(rows/3), fmt.Sprint(rows/2), fmt.Sprint(rows-1))
+	// Each level of halving is two tries, one of which fails and is rolled back.
+	if limit := 3*3*bits.Len(uint(rows)) + 30; queries > limit {
+		t.Errorf("%d queries for 3 rows of %d, more than %d", queries, rows, limit)
+	}
+	t.Logf("%d queries for 3 rows of %d", queries, rows)
+}
+
+// TestRefused_ManyThatCannotBeRead: a COPY names the line that it cannot read.
+func TestRefused_ManyThatCannotBeRead(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, d date)")
+	r := sinktest.Begin(t, db)
+	const rows = 3000
+	for i := range rows {
+		d := "2024-01-01"
+		if i%10 == 0 {
+			d = "2024-99-99"
+		}
+		r.Fold(fmt.Sprintf(`{"id":%d,"d":%q}`, i, d))
+	}
+	res, err := r.Sink.Flush(t.Context(), r.Seal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sinktest.Counts(t, res, rows-rows/10, 0, 0, 0)
+	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects WHERE reason LIKE '%(SQLSTATE 22008)'", fmt.Sprint(rows/10))
+}
+
+func TestRefused_Rules(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE parent (id integer PRIMARY KEY)")
+	db.Exec(t, "INSERT INTO parent VALUES (1)")
+	db.Exec(t, `CREATE TABLE t (id integer PRIMARY KEY, a integer CHECK (a > 0), b integer NOT NULL, c integer UNIQUE,
+		d integer REFERENCES parent, e integer REFERENCES parent DEFERRABLE INITIALLY DEFERRED, f text)`)
+	db.Exec(t, "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.f = 'no' THEN RAISE 'I say no'; END IF; RETURN NEW; END $$")
+	db.Exec(t, "CREATE TRIGGER no BEFORE INSERT OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION no()")
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":1,"b":1,"c":1,"d":1,"e":1,"f":"yes"}`)
+	r.Flush(`{"id":2,"b":1,"a":0}`, `{"id":3,"a":1}`, `{"id":4,"b":1,"c":1}`, `{"id":5,"b":1,"d":9}`, `{"id":6,"b":1,"e":9}`, `{"id":7,"b":1,"f":"no"}`, `{"id":8,"b":1}`, `{"id":1,"f":"still"}`)
+	sinktest.Expect(t, db, "SELECT id, f FROM t ORDER BY id", "1|still", "8|NULL")
+	sinktest.Expect(t, db, "SELECT line, substring(reason FROM 'SQLSTATE (.....)') FROM weir_rejects ORDER BY line", "2|23514", "3|23502", "4|23505", "5|23503", "6|23503", "7|P0001")
+}
+
+// TestRefused_WithoutRules: a table that weir made refuses a row all the same;
+// then the source is to be read again with its lines kept.
+func TestRefused_WithoutRules(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	r := sinktest.Begin(t, db)
+	var fields []string
+	for i := range 490 {
+		fields = append(fields, fmt.Sprintf(`"c%d":"%020d"`, i, i)) // together more than a page, each too short to lie elsewhere
+	}
+	_, err := r.TryFlush(`{"id":1,"c1":"x"}`, `{"id":2,`+strings.Join(fields, ",")+`}`)
+	var unlogged sink.ErrUnlogged
+	if !errors.As(err, &unlogged) || !strings.Contains(err.Error(), "54000") {
+		t.Fatalf("the flush ended with %v", err)
+	}
+	sinktest.Expect(t, db, "SELECT to_regclass('t') IS NULL", "true")
+}
+
+// TestEncodings: servers that do not keep Unicode.
+func TestEncodings(t *testing.T) {
+	for _, c := range []struct{ encoding, rows, rejects string }{
+		{"LATIN1", "1|Zürich", "1"},
+		{"SQL_ASCII", "1|Zürich,2|日本", "0"},
+	} {
+		t.Run(c.encoding, func(t *testing.T) {
+			s := testpg.Start(t)
+			db := connect(t, s.Database(t, "ENCODING '"+c.encoding+"' LOCALE 'C'"))
+			db.Exec(t, "SET client_encoding = "+map[string]string{"LATIN1": "UTF8", "SQL_ASCII": "SQL_ASCII"}[c.encoding])
+			r := sinktest.BeginJob(t, db, "日本 😀")
+			r.Flush(`{"id":1,"a":"Zürich"}`)
+			r.Flush(`{"id":2,"a":"日本"}`, "bad 日本")
+			sinktest.Expect(t, db, "SELECT id, a FROM t ORDER BY id", strings.Split(c.rows, ",")...)
+			sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects WHERE reason LIKE 'database%'", c.rejects)
+			r.End()
+			if again := sinktest.BeginJob(t, db, "日本 😀"); again.Checkpoint().Line != 3 {
+				t.Errorf("the next run gets %+v", again.Checkpoint())
+			}
+		})
+	}
+}
+
+// TestFlush_WithoutTemporaryTables: the user may make none.
+func TestFlush_WithoutTemporaryTables(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.as(t, "app")
+	db.Exec(t, "REVOKE TEMP ON DATABASE "+db.one(t, "SELECT current_database()")+" FROM PUBLIC")
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	r.Flush(`{"id":1,"a":"y"}`, `{"id":2,"a":"y","b":1}`)
+	r.Flush(`{"id":1,"op":"delete"}`, `{"id":2,"c":7,"b":null}`)
+	sinktest.Expect(t, db, "SELECT id, a, b, c FROM t", "2|y|NULL|7")
+	sinktest.Expect(t, db, "SELECT relpersistence FROM pg_class WHERE relname LIKE 'weir_stage%'", "u")
+	r.End()
+	sinktest.Expect(t, db, "SELECT count(*) FROM pg_class WHERE relname LIKE 'weir_stage%'", "0")
+}
+

@@ -1,0 +1,93 @@
+//go:build unix
+
+package testpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	neturl "net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+var errNoPooler = fmt.Errorf("%w; neither is pgbouncer (Debian: apt install pgbouncer)", errMissing)
+
+// Pool runs a pgbouncer in transaction mode in front of the server of a
+// connection string, with two sessions for all clients, and returns the
+// connection string that leads through it. Everybody becomes the user postgres.
+func Pool(t testing.TB, url string) string {
+	t.Helper()
+	bin, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		if _, err := os.Stat("/usr/sbin/pgbouncer"); err != nil {
+			without(t, errNoPooler)
+		}
+		bin = "/usr/sbin/pgbouncer"
+	}
+	u, err := neturl.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("/tmp", prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	ini := filepath.Join(dir, "pgbouncer.ini")
+	text := fmt.Sprintf("[databases]\n* = host=%s port=%s user=postgres\n[pgbouncer]\nlisten_addr=127.0.0.1\nlisten_port=%d\nunix_socket_dir=\nauth_type=any\npool_mode=transaction\ndefault_pool_size=2\nmax_client_conn=50\n",
+		u.Hostname(), u.Port(), port)
+	if err := errors.Join(os.WriteFile(ini, []byte(text), 0o644), os.Chmod(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(bin, ini)
+	c.Dir = dir
+	c.SysProcAttr = attributes(unprivileged())
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stdout, c.Stderr = log, log
+	started, done := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // see Server.up
+		defer runtime.UnlockOSThread()
+		defer close(done)
+		err := c.Start()
+		started <- err
+		if err == nil {
+			_ = c.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Signal(syscall.SIGKILL)
+		<-done
+		log.Close()
+	})
+	u.Host = fmt.Sprintf("127.0.0.1:%d", port)
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		p, err := pgconn.Connect(context.Background(), u.String())
+		if err == nil {
+			_ = p.Close(context.Background())
+			return u.String()
+		}
+		if time.Now().After(end) {
+			said, _ := os.ReadFile(log.Name())
+			t.Fatalf("pgbouncer: %v\n%s", err, said)
+		}
+	}
+}
