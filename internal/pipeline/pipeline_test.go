@@ -16,17 +16,64 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/jackc/pgx/v5/stdlib"
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/testpg"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(mainFunc(func() int { return testpg.Main(m.Run) }))
+}
+
+type mainFunc func() int
+
+func (f mainFunc) Run() int { return f() }
+
+// destinations are new, empty databases of each kind.
+func destinations(t *testing.T) map[string]string {
+	t.Helper()
+	return map[string]string{"sqlite": filepath.Join(t.TempDir(), "t.db"), "postgres": testpg.New(t)}
+}
+
+func isPostgres(dest string) bool { return strings.HasPrefix(dest, "postgres://") }
+
+// openSink opens a database as weir does.
+func openSink(t *testing.T, dest string) sink.Sink {
+	t.Helper()
+	var db sink.Sink
+	var err error
+	if isPostgres(dest) {
+		db, err = postgres.Open(t.Context(), dest, postgres.Options{Synchronous: "off", Warn: t.Logf, Debug: func(string, ...any) {}})
+	} else {
+		db, err = sqlite.Open(t.Context(), dest, sqlite.Options{Synchronous: sqlite.Off, Warn: t.Logf})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// openSQL opens a database as another program does, to read.
+func openSQL(t *testing.T, dest string) *sql.DB {
+	t.Helper()
+	driver := "pgx"
+	if !isPostgres(dest) {
+		driver, dest = "sqlite", "file:"+dest+"?mode=ro"
+	}
+	db, err := sql.Open(driver, dest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
 
 var oneSeed = flag.Uint64("seed", 0, "run the random tests with this seed alone")
 
@@ -165,12 +212,9 @@ func (c *crash) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	return res, err
 }
 
-func run(t *testing.T, dbPath, feed string, s settings) (*pipeline.Progress, error) {
+func run(t *testing.T, dest, feed string, s settings) (*pipeline.Progress, error) {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), dbPath, sqlite.Options{Synchronous: sqlite.Off, Warn: t.Logf})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := openSink(t, dest)
 	defer db.Close()
 	rejects, err := pipeline.ParseRejects("table")
 	if err != nil {
@@ -191,12 +235,9 @@ func run(t *testing.T, dbPath, feed string, s settings) (*pipeline.Progress, err
 }
 
 // compare checks the table against the model, cell by cell.
-func compare(t *testing.T, dbPath string, want model) {
+func compare(t *testing.T, dest string, want model) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+dbPath+"?mode=ro")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := openSQL(t, dest)
 	defer db.Close()
 	rows, err := db.Query("SELECT * FROM t")
 	if err != nil {
@@ -227,7 +268,8 @@ func compare(t *testing.T, dbPath string, want model) {
 			continue
 		}
 		for c := range row {
-			if _, there := got[c]; !there {
+			// Postgres makes a column when a value gives it a type.
+			if _, there := got[c]; !there && (row[c] != nil || !isPostgres(dest)) {
 				t.Errorf("row %q: no column %q", key, c)
 			}
 		}
@@ -254,17 +296,27 @@ func same(want, got any) bool {
 		f, err := strconv.ParseFloat(fmt.Sprint(got), 64)
 		return err == nil && f == w
 	case json.RawMessage:
-		return got == string(w)
+		if b, ok := got.([]byte); ok {
+			got = string(b)
+		}
+		return got == string(w) || canonical(fmt.Sprint(got)) == canonical(string(w))
 	}
 	return fmt.Sprint(got) == fmt.Sprint(want)
 }
 
-func query(t *testing.T, dbPath, q string) string {
-	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+dbPath+"?mode=ro")
-	if err != nil {
-		t.Fatal(err)
+// canonical is JSON as jsonb has it: without the blanks and the order of names.
+func canonical(text string) string {
+	var v any
+	if json.Unmarshal([]byte(text), &v) != nil {
+		return text
 	}
+	b, _ := json.Marshal(v)
+	return string(b)
+}
+
+func query(t *testing.T, dest, q string) string {
+	t.Helper()
+	db := openSQL(t, dest)
 	defer db.Close()
 	var s sql.NullString
 	if err := db.QueryRow(q).Scan(&s); err != nil {
@@ -295,70 +347,140 @@ func TestSync_AnySettingsGiveTheFold(t *testing.T) {
 			}
 		}
 		for _, rows := range []int{1, 7, 1000} {
-			dir := t.TempDir()
-			path, dbPath := filepath.Join(dir, "feed.jsonl"), filepath.Join(dir, "t.db")
-			write(t, path, feed)
-			crashes := 0
-			for {
-				s := settings{batchRows: rows, buffer: 1 << (14 + r.IntN(10)), stopAfter: 1 + r.IntN(40), stop: []string{"before", "after"}[r.IntN(2)]}
-				_, err := run(t, dbPath, path, s)
-				if err == nil {
-					break
-				}
-				if !strings.Contains(err.Error(), "crash") {
-					t.Fatal(err)
-				}
-				crashes++
-			}
-			if rows == 1 && crashes == 0 {
-				t.Error("no run crashed")
-			}
-			compare(t, dbPath, want)
-			if n := query(t, dbPath, "SELECT count(*) FROM weir_rejects"); n != fmt.Sprint(bad) {
-				t.Errorf("batch rows %d: %s lines were rejected, %d are bad", rows, n, bad)
-			}
-			if n := query(t, dbPath, "SELECT count(*) - count(DISTINCT line) FROM weir_rejects"); n != "0" {
-				t.Errorf("batch rows %d: lines were rejected twice", rows)
-			}
-			if got := query(t, dbPath, "SELECT line FROM weir_checkpoints"); got != fmt.Sprint(len(feed)) {
-				t.Errorf("the checkpoint is at line %s of %d", got, len(feed))
+			for kind, dest := range destinations(t) {
+				t.Run(fmt.Sprint(kind, rows), func(t *testing.T) { anySettings(t, r, feed, want, bad, rows, dest) })
 			}
 		}
 	})
+}
+
+// anySettings syncs a feed with crashes.
+func anySettings(t *testing.T, r *rand.Rand, feed []message, want model, bad, rows int, dest string) {
+	path := filepath.Join(t.TempDir(), "feed.jsonl")
+	write(t, path, feed)
+	crashes := 0
+	for {
+		s := settings{batchRows: rows, buffer: 1 << (14 + r.IntN(10)), stopAfter: 1 + r.IntN(40), stop: []string{"before", "after"}[r.IntN(2)]}
+		_, err := run(t, dest, path, s)
+		if err == nil {
+			break
+		}
+		if !strings.Contains(err.Error(), "crash") {
+			t.Fatal(err)
+		}
+		crashes++
+	}
+	if rows == 1 && crashes == 0 {
+		t.Error("no run crashed")
+	}
+	compare(t, dest, want)
+	if n := query(t, dest, "SELECT count(*) FROM weir_rejects"); n != fmt.Sprint(bad) {
+		t.Errorf("batch rows %d: %s lines were rejected, %d are bad", rows, n, bad)
+	}
+	if n := query(t, dest, "SELECT count(*) - count(DISTINCT line) FROM weir_rejects"); n != "0" {
+		t.Errorf("batch rows %d: lines were rejected twice", rows)
+	}
+	if got := query(t, dest, "SELECT line FROM weir_checkpoints"); got != fmt.Sprint(len(feed)) {
+		t.Errorf("the checkpoint is at line %s of %d", got, len(feed))
+	}
 }
 
 // TestSync_AgainChangesNothing folds the whole feed on top of itself.
 func TestSync_AgainChangesNothing(t *testing.T) {
 	seeds(t, 10, func(t *testing.T, r *rand.Rand) {
-		feed := randomFeed(r, 300)
-		dir := t.TempDir()
-		path, dbPath := filepath.Join(dir, "feed.jsonl"), filepath.Join(dir, "t.db")
-		write(t, path, feed)
-		if _, err := run(t, dbPath, path, settings{batchRows: 1000, buffer: 1 << 24}); err != nil {
-			t.Fatal(err)
-		}
-		p, err := run(t, dbPath, path, settings{batchRows: 1000, buffer: 1 << 24, fromStart: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := p.Inserted.Load() + p.Updated.Load() + p.Deleted.Load(); n != 0 {
-			t.Errorf("%d rows were written again", n)
-		}
-		p, err = run(t, dbPath, path, settings{batchRows: 1000, buffer: 1 << 24})
-		if err != nil || p.Lines.Load() != 0 {
-			t.Errorf("a file that is done was read again: %d lines, %v", p.Lines.Load(), err)
+		path := filepath.Join(t.TempDir(), "feed.jsonl")
+		write(t, path, randomFeed(r, 300))
+		for kind, dest := range destinations(t) {
+			t.Run(kind, func(t *testing.T) { again(t, path, dest) })
 		}
 	})
+}
+
+func again(t *testing.T, path, dest string) {
+	if _, err := run(t, dest, path, settings{batchRows: 1000, buffer: 1 << 24}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := run(t, dest, path, settings{batchRows: 1000, buffer: 1 << 24, fromStart: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := p.Inserted.Load() + p.Updated.Load() + p.Deleted.Load(); n != 0 {
+		t.Errorf("%d rows were written again", n)
+	}
+	p, err = run(t, dest, path, settings{batchRows: 1000, buffer: 1 << 24})
+	if err != nil || p.Lines.Load() != 0 {
+		t.Errorf("a file that is done was read again: %d lines, %v", p.Lines.Load(), err)
+	}
+}
+
+// TestSync_ServerGoesBack: a server that does not wait for its disk is killed
+// again and again, and what it had acknowledged is read again.
+func TestSync_ServerGoesBack(t *testing.T) {
+	s := testpg.Start(t, "fsync=on")
+	dest := s.Database(t)
+	feed := randomFeed(rand.New(rand.NewPCG(1, 0)), 3000)
+	path := filepath.Join(t.TempDir(), "feed.jsonl")
+	write(t, path, feed)
+	want, bad := model{}, 0
+	for _, m := range feed {
+		want.apply(m)
+		if m.bad {
+			bad++
+		}
+	}
+	db := openSink(t, dest)
+	defer db.Close()
+	target := &goesBack{Sink: sink.Retry(db, time.Minute, func(*sink.Error) {}), t: t, server: s}
+	rejects, _ := pipeline.ParseRejects("table")
+	behind := 0
+	err := pipeline.Run(t.Context(), pipeline.Config{
+		Sources: []string{path}, Table: "t", BatchRows: 30, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30, Source: source.Options{Warn: func(string) {}},
+		Fold: fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500},
+		Warn: func(format string, args ...any) {
+			if strings.Contains(fmt.Sprintf(format, args...), "went back") {
+				behind++
+			}
+		}, Info: t.Logf}, target, pipeline.NewProgress())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if behind == 0 {
+		t.Error("did not exercise: the server never went back")
+	}
+	t.Logf("the server was killed %d times and went back %d times", target.kills, behind)
+	compare(t, dest, want)
+	if n := query(t, dest, "SELECT count(*) || ' ' || count(DISTINCT line) FROM weir_rejects"); n != fmt.Sprint(bad, " ", bad) {
+		t.Errorf("rejected lines, and different ones: %s, want %d", n, bad)
+	}
+}
+
+// goesBack is a sink whose server is killed after some of its flushes.
+type goesBack struct {
+	sink.Sink
+	t              *testing.T
+	server         *testpg.Server
+	flushes, kills int
+}
+
+func (g *goesBack) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
+	res, err := g.Sink.Flush(ctx, f)
+	if g.flushes++; err == nil {
+		switch {
+		case g.kills < 4 && g.flushes%12 == 6:
+			g.server.Freeze(g.t, "walwriter") // it would write what nobody waits for
+		case g.kills < 4 && g.flushes%12 == 0:
+			g.server.Kill()
+			g.server.Restart(g.t)
+			g.kills++
+		}
+	}
+	return res, err
 }
 
 // TestSync_PeriodWritesASlowPipe sends lines through a pipe that stays open, and
 // expects them in the table before it is closed.
 func TestSync_PeriodWritesASlowPipe(t *testing.T) {
-	dbPath := filepath.Join(t.TempDir(), "t.db")
-	db, err := sqlite.Open(t.Context(), dbPath, sqlite.Options{Synchronous: sqlite.Off, Warn: t.Logf})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := openSink(t, filepath.Join(t.TempDir(), "t.db"))
 	defer db.Close()
 	r, w := io.Pipe()
 	flushed := make(chan int, 10)
