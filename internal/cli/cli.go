@@ -66,6 +66,7 @@ func Main() int {
 	// it, not the end of a run.
 	signal.Ignore(syscall.SIGPIPE)
 	w := &world{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal, env: os.LookupEnv}
+	hideSecrets(os.Args)
 	ctx, done := w.untilSignal()
 	defer done()
 	return w.run(ctx, os.Args[1:])
@@ -150,6 +151,7 @@ with a checkpoint: after a crash the next run goes on where the last batch ended
   weir sync flights.jsonl.gz --to flights.db       a captured feed into SQLite
   tail -F feed.log | weir sync --table flights --to flights.db
   weir sync tcp://localhost:4000 --table flights --to flights.db
+  weir sync flights.jsonl.gz --to postgres://weir@db.example/air
   weir status --to flights.db                      checkpoints and rejected lines
 
 ` + exitHelp,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -128,18 +127,4 @@ func (d destination) plan(t *schema.Table) []string {
 		return postgres.Plan(t)
 	}
 	return sqlite.Plan(t)
-}
-
-var password = regexp.MustCompile(`(?i)(\bpassword\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s'&]+)`)
-
-// redacted is a connection string without its password.
-func redacted(to string) string {
-	if u, err := url.Parse(to); err == nil && u.Scheme != "" {
-		to = u.Redacted()
-	} else if scheme, rest, ok := strings.Cut(to, "://"); ok {
-		if at := strings.LastIndexByte(rest, '@'); at >= 0 { // no URL, but somebody's secret
-			to = scheme + "://xxxxx" + rest[at:]
-		}
-	}
-	return password.ReplaceAllString(to, "${1}xxxxx")
 }

@@ -18,18 +18,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/klauspost/compress/zstd"
 	"github.com/rogpeppe/go-internal/testscript"
 	_ "modernc.org/sqlite"
 
 	"github.com/weirsync/weir/internal/cli"
+	"github.com/weirsync/weir/internal/testpg"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
+	testscript.Main(mainFunc(func() int { return testpg.Main(m.Run) }), map[string]func(){
 		"weir": func() { os.Exit(cli.Main()) },
 	})
 }
+
+type mainFunc func() int
+
+func (f mainFunc) Run() int { return f() }
 
 // TestScripts runs the command line as users do: each script in testdata/script
 // is a story with the real program in it. Beside testscript's own commands there
@@ -37,6 +44,7 @@ func TestMain(m *testing.M) {
 //
 //	exits N weir …          run the program and demand its exit code
 //	sqlite DB SQL           run SQL; rows go to stdout, cells apart by |
+//	postgres URL SQL        the same
 //	until DB SQL WANT       wait for the SQL's answer to be WANT
 //	compress gzip|zstd FILE write FILE.gz or FILE.zst
 //	bytes FILE TEXT…        append TEXT, with Go's escapes, to FILE
@@ -49,17 +57,39 @@ func TestMain(m *testing.M) {
 //	cut FILE N              keep the first N bytes
 //
 // and the condition [root], for what needs a file system of its own.
-func TestScripts(t *testing.T) {
+func TestScripts(t *testing.T) { scripts(t, "../../testdata/script", nil) }
+
+// TestScripts_Postgres runs those in testdata/script/postgres, each with an empty
+// database whose connection string is $PG, and its parts $PGHOST and so on, as
+// libpq knows them.
+func TestScripts_Postgres(t *testing.T) {
+	scripts(t, "../../testdata/script/postgres", func(e *testscript.Env) error {
+		url := testpg.New(t)
+		c, err := pgconn.ParseConfig(url)
+		if err != nil {
+			return err
+		}
+		for name, value := range map[string]string{"PG": url, "PGHOST": c.Host, "PGPORT": fmt.Sprint(c.Port), "PGDATABASE": c.Database, "PGUSER": c.User, "PGPASSWORD": c.Password} {
+			e.Setenv(name, value)
+		}
+		return nil
+	})
+}
+
+func scripts(t *testing.T, dir string, setup func(*testscript.Env) error) {
 	testscript.Run(t, testscript.Params{
-		Dir: "../../testdata/script",
+		Dir: dir,
 		Setup: func(e *testscript.Env) error {
 			repo, err := os.Getwd()
 			e.Setenv("REPO", repo+"/../..")
 			e.Setenv("HOME", e.WorkDir)
+			if setup != nil && err == nil {
+				err = setup(e)
+			}
 			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "sqlite": sqlite, "until": until, "compress": compress, "bytes": appendBytes,
+			"exits": exits, "sqlite": query, "postgres": query, "until": until, "compress": compress, "bytes": appendBytes,
 			"repeat": repeat, "serve": serve, "scrape": scrape, "cut": cut, "start": start, "signal": sendSignal, "hold": hold,
 		},
 		Condition: func(cond string) (bool, error) {
@@ -90,6 +120,11 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func open(ts *testscript.TestScript, path string) *sql.DB {
+	if strings.Contains(path, "://") {
+		db, err := sql.Open("pgx", path)
+		ts.Check(err)
+		return db
+	}
 	db, err := sql.Open("sqlite", "file:"+strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(ts.MkAbs(path))+"?_pragma=busy_timeout(5000)")
 	ts.Check(err)
 	return db
@@ -134,7 +169,7 @@ func ask(db *sql.DB, query string) (string, error) {
 	return b.String(), rows.Err()
 }
 
-func sqlite(ts *testscript.TestScript, neg bool, args []string) {
+func query(ts *testscript.TestScript, neg bool, args []string) {
 	db := open(ts, args[0])
 	defer db.Close()
 	out, err := ask(db, args[1])
@@ -148,7 +183,7 @@ func sqlite(ts *testscript.TestScript, neg bool, args []string) {
 func until(ts *testscript.TestScript, _ bool, args []string) {
 	var last string
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if _, err := os.Stat(ts.MkAbs(args[0])); err != nil {
+		if _, err := os.Stat(ts.MkAbs(args[0])); err != nil && !strings.Contains(args[0], "://") {
 			continue
 		}
 		db := open(ts, args[0])

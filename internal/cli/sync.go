@@ -157,7 +157,7 @@ func (w *world) resolve(f *pflag.FlagSet, o *syncOptions) ([]*config.Setting, er
 		if fl.Name == "help" {
 			return
 		}
-		s := &config.Setting{Name: fl.Name, Value: fl.Value.String, Set: func(v string) error { return f.Set(fl.Name, v) }}
+		s := &config.Setting{Name: fl.Name, Value: func() string { return redacted(fl.Value.String()) }, Set: func(v string) error { return f.Set(fl.Name, v) }}
 		if fl.Changed {
 			s.Origin = "flag --" + fl.Name
 		}

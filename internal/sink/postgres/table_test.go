@@ -360,4 +360,3 @@ func TestFlush_WithoutTemporaryTables(t *testing.T) {
 	r.End()
 	sinktest.Expect(t, db, "SELECT count(*) FROM pg_class WHERE relname LIKE 'weir_stage%'", "0")
 }
-
