@@ -42,10 +42,8 @@ type Message struct {
 // Count is what went through a proxy.
 type Count struct {
 	Client, Server int // messages
-	// Turns is how often the client sent something after an answer: the round
-	// trips that it waited for.
-	Turns int
-	Bytes int64
+	Answers        int // of the server to a query, to its end
+	Bytes          int64
 }
 
 // NewProxy listens for connections to the server of a connection string.
@@ -82,7 +80,7 @@ func (p *Proxy) Half(on bool) { p.set(func() { p.half = on }) }
 // Cut closes the connection in place of passing on the first message that cut
 // tells it to; nil ends that. It happens once.
 func (p *Proxy) Cut(cut func(m Message) bool) {
-	p.set(func() { p.cut, p.count, p.last = cut, Count{}, false })
+	p.set(func() { p.cut, p.count = cut, Count{} })
 }
 
 // Break closes all connections now.
@@ -214,13 +212,12 @@ func (p *Proxy) see(fromClient bool, kind byte, size int) (cut, half bool, delay
 	if fromClient {
 		m.Number = p.count.Client
 		p.count.Client++
-		if !p.last && p.count.Server > 0 {
-			p.count.Turns++
-		}
 	} else {
 		p.count.Server++
+		if kind == 'Z' { // ReadyForQuery
+			p.count.Answers++
+		}
 	}
-	p.last = fromClient
 	p.count.Bytes += int64(size)
 	if p.cut != nil && p.cut(m) {
 		p.cut = nil

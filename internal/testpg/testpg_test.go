@@ -64,12 +64,12 @@ func TestProxy(t *testing.T) {
 	c := connect(t, p.URL())
 	p.Cut(nil)
 	exec(t, c, "SELECT 1")
-	if n := p.Count(); n.Client != 1 || n.Server != 4 || n.Turns != 0 {
+	if n := p.Count(); n.Client != 1 || n.Server != 4 || n.Answers != 1 {
 		t.Errorf("one query was %+v", n)
 	}
 	exec(t, c, "SELECT 1")
-	if n := p.Count(); n.Turns != 1 {
-		t.Errorf("the second query was %+v", n)
+	if n := p.Count(); n.Answers != 2 {
+		t.Errorf("two queries were %+v", n)
 	}
 	p.Delay(20 * time.Millisecond)
 	start := time.Now()

@@ -75,16 +75,22 @@ func TestFlush_IsOneRoundTrip(t *testing.T) {
 	for _, rows := range [][]string{lines("third"), lines("third"), {`{"id":5000,"a":"new"}`}, {`{"id":1,"op":"delete"}`}, {"bad"}, {}} {
 		p.Cut(nil)
 		r.Flush(rows...)
-		if c := p.Count(); c.Turns != 0 {
-			t.Errorf("a flush of %d lines waited for %d answers before its last: %+v", len(rows), c.Turns, c)
+		if c := p.Count(); c.Answers != 1 {
+			t.Errorf("a flush of %d lines was answered %d times: %+v", len(rows), c.Answers, c)
 		}
 	}
+	// That it does not wait within the one query either, time shows.
+	took := map[time.Duration]time.Duration{}
+	for i, oneWay := range []time.Duration{0, 3 * time.Millisecond, 50 * time.Millisecond} {
+		p.Delay(oneWay)
+		start := time.Now()
+		r.Flush(lines(fmt.Sprint("again ", i))...)
+		took[oneWay] = time.Since(start)
+		t.Logf("with %v each way a flush of 1,000 rows took %v", oneWay, took[oneWay])
+	}
 	const oneWay = 50 * time.Millisecond
-	p.Delay(oneWay)
-	start := time.Now()
-	r.Flush(lines("fourth")...)
-	if took := time.Since(start); took < 2*oneWay || took > 3*oneWay+oneWay/2 {
-		t.Errorf("with %v each way a flush of 1,000 rows took %v", oneWay, took)
+	if took[oneWay] < 2*oneWay || took[oneWay] > 3*oneWay+oneWay/2 {
+		t.Errorf("with %v each way a flush of 1,000 rows took %v", oneWay, took[oneWay])
 	}
 }
 
@@ -432,6 +438,62 @@ func TestFlush_DiskFull(t *testing.T) {
 	r = sinktest.Begin(t, db)
 	r.Flush(`{"id":2,"a":"fits"}`)
 	sinktest.Expect(t, db, "SELECT count(*), (SELECT seq FROM weir_jobs) FROM t", "2|2")
+}
+
+// TestFlush_Deadlock: another program takes the rows in its own order.
+func TestFlush_Deadlock(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
+	db.Exec(t, "ALTER DATABASE "+db.one(t, "SELECT current_database()")+" SET deadlock_timeout = '50ms'")
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	r.Flush(`{"id":1,"a":"z"}`)
+	slow(t, db, "0.4")
+	db.Exec(t, "SET deadlock_timeout = '1min'") // so that weir, which waits last, is who sees it
+	db.Exec(t, "BEGIN")
+	db.Exec(t, "SELECT FROM t WHERE id = 1 FOR UPDATE")
+	done := make(chan struct{})
+	time.AfterFunc(200*time.Millisecond, func() {
+		defer close(done)
+		db.Exec(t, "UPDATE weir_jobs SET updated = NULL") // which weir's flush holds by now
+		db.Exec(t, "COMMIT")
+	})
+	r.Fold(`{"id":1,"a":"y"}`, `{"id":2,"a":"y"}`, "bad") // the new row takes a while
+	_, again := patient(t, r)
+	if <-done; !slices.Contains(again, "deadlock") {
+		t.Errorf("did not exercise: tried again for %v", again)
+	}
+	sinktest.Expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|y", "2|y")
+	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "1")
+}
+
+// TestFlush_FourMakeOneTable: runs that begin at once make and widen one table.
+func TestFlush_FourMakeOneTable(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	var again retries
+	var wg sync.WaitGroup
+	for w := range 4 {
+		r := sinktest.BeginJob(t, db, fmt.Sprint("job ", w))
+		wg.Go(func() {
+			s := sink.Retry(r.Sink, time.Minute, again.add)
+			for n := range 10 {
+				r.Fold(fmt.Sprintf(`{"id":%d,"all":%d,"own%d":%d,"new%d":"x"}`, w, n, w, n, n))
+				if n == 5 {
+					r.Fold(fmt.Sprintf(`{"id":%d,"all":1.5}`, w+10))
+				}
+				if _, err := s.Flush(t.Context(), r.Seal()); err != nil {
+					t.Error(err)
+					return
+				}
+				r.Reset()
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("tried again for %v", again.reasons)
+	sinktest.Expect(t, db, "SELECT id, \"all\", new0, new9, coalesce(own0, own1, own2, own3) FROM t ORDER BY id",
+		"0|9|x|x|9", "1|9|x|x|9", "2|9|x|x|9", "3|9|x|x|9",
+		"10|1.5|NULL|NULL|NULL", "11|1.5|NULL|NULL|NULL", "12|1.5|NULL|NULL|NULL", "13|1.5|NULL|NULL|NULL")
 }
 
 func TestFlush_PermissionDenied(t *testing.T) {

@@ -84,7 +84,7 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 
 // reread reads the table and what weir has in the database anew.
 func (d *DB) reread(ctx context.Context) error {
-	r, err := d.query(ctx, "SELECT to_regclass("+d.literal(d.schema+".weir_meta")+") IS NOT NULL")
+	r, err := d.query(ctx, "SELECT "+d.readySQL())
 	if err != nil {
 		return d.explain(err)
 	}
@@ -229,13 +229,15 @@ func isFence(e *pgconn.PgError) bool {
 
 // judge finds out why the fence did not let a flush pass.
 func (d *DB) judge(ctx context.Context, f *sink.Flush) (res sink.Result, err error) {
-	r, err := d.query(ctx, "SELECT seq, run FROM "+d.schema+".weir_jobs WHERE job = "+d.literal(d.jobName(f)))
-	if err != nil {
-		return res, err
-	}
 	seq, run := int64(0), ""
-	for _, row := range r[0].rows {
-		seq, run = number(row[0]), string(row[1])
+	if d.ready { // else the database went back to before weir first wrote
+		r, err := d.query(ctx, "SELECT seq, run FROM "+d.schema+".weir_jobs WHERE job = "+d.literal(d.jobName(f)))
+		if err != nil {
+			return res, err
+		}
+		for _, row := range r[0].rows {
+			seq, run = number(row[0]), string(row[1])
+		}
 	}
 	switch want := f.Checkpoint.Seq - 1; {
 	case seq == f.Checkpoint.Seq && run == f.Run:

@@ -170,6 +170,11 @@ func (d *DB) connect(ctx context.Context) (err error) {
 	return nil
 }
 
+// readySQL is whether weir's tables are there.
+func (d *DB) readySQL() string {
+	return "to_regclass(" + d.literal(d.schema+".weir_meta") + ") IS NOT NULL"
+}
+
 func (d *DB) checkFormat(ctx context.Context) error {
 	r, err := d.query(ctx, "SELECT value::int FROM "+d.schema+".weir_meta WHERE name = 'format'")
 	if err != nil {
@@ -436,7 +441,7 @@ func isStale(e *pgconn.PgError) bool {
 		return false
 	}
 	switch e.Code {
-	case "42P01", "42703", "42804", "42883", "42P10", "42P07", "42701", "26000", "0A000", "XX000", "3F000":
+	case "42P01", "42703", "42804", "42883", "42P10", "42P07", "42701", "42710", "26000", "0A000", "XX000", "3F000":
 		return true
 	}
 	return e.Code == "23505" && strings.HasPrefix(e.ConstraintName, "pg_")

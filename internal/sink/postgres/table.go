@@ -124,10 +124,11 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 		"SELECT i.indisunique AND i.indisvalid AND i.indimmediate, i.indpred IS NULL AND i.indexprs IS NULL,"+
 			" (SELECT string_agg(a.attname, E'\\x01' ORDER BY a.attname) FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]))"+
 			" FROM pg_index i WHERE i.indrelid = "+is+" ORDER BY i.indexrelid",
-		"SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = coalesce("+nullable(d, schemaName)+", current_schema()))")
+		"SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = coalesce("+nullable(d, schemaName)+", current_schema())), "+d.readySQL())
 	if err != nil {
 		return t, err
 	}
+	d.ready = string(r[3].rows[0][1]) == "t"
 	if len(r[0].rows) == 0 {
 		if string(r[3].rows[0][0]) != "t" {
 			return t, fmt.Errorf("there is no schema %q: CREATE SCHEMA %s; a table whose name has a dot in it is written in double quotes", schemaName, ident(schemaName))
