@@ -353,6 +353,88 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
+// Standby starts a server that follows s and takes no writes.
+func (s *Server) Standby(t testing.TB) *Server {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Server{dir: dir, bin: s.bin}
+	t.Cleanup(func() {
+		if b.cmd != nil {
+			b.Stop()
+		}
+		os.RemoveAll(dir)
+	})
+	if b.Port, err = freePort(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(b.sockets(), 0o755), os.Mkdir(b.data(), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	b.Own(t, b.sockets())
+	b.Own(t, b.data())
+	if out, err := b.command("pg_basebackup", "-D", b.data(), "-d", s.URL("postgres"), "-R", "-c", "fast").CombinedOutput(); err != nil {
+		t.Skipf("NOT TESTED: pg_basebackup: %v\n%s", err, out)
+	}
+	for _, a := range s.args {
+		b.args = append(b.args, strings.ReplaceAll(a, s.dir, b.dir))
+	}
+	if err := b.up(); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// CatchUp waits until a standby has all that s has.
+func (s *Server) CatchUp(t testing.TB, primary *Server) {
+	t.Helper()
+	at := primary.ask(t, "SELECT pg_current_wal_lsn()")
+	for end := time.Now().Add(10 * time.Second); s.ask(t, "SELECT pg_last_wal_replay_lsn() >= '"+at+"'") != "t"; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the standby does not catch up")
+		}
+	}
+}
+
+// Promote makes a standby a primary.
+func (s *Server) Promote(t testing.TB) {
+	t.Helper()
+	if s.ask(t, "SELECT pg_promote()") != "t" {
+		t.Fatal("the standby was not promoted")
+	}
+}
+
+// ask returns the one cell of a query.
+func (s *Server) ask(t testing.TB, sql string) string {
+	t.Helper()
+	c, err := pgconn.Connect(t.Context(), s.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	r, err := c.Exec(t.Context(), sql).ReadAll()
+	if err != nil || len(r[0].Rows) != 1 {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return string(r[0].Rows[0][0])
+}
+
+// Configure writes a file into the server's data, such as pg_hba.conf, and has
+// the server read its configuration again.
+func (s *Server) Configure(t testing.TB, file string, content []byte) {
+	t.Helper()
+	path := filepath.Join(s.data(), file)
+	err := os.WriteFile(path, content, 0o600)
+	if owner := unprivileged(); owner != nil {
+		err = errors.Join(err, os.Chown(path, int(owner.Uid), int(owner.Gid)))
+	}
+	if err = errors.Join(err, s.cmd.Process.Signal(syscall.SIGHUP)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Folder makes a folder that the server can reach and write.
 func (s *Server) Folder(t testing.TB) string {
 	t.Helper()
