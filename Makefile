@@ -21,7 +21,8 @@ demo: build ## sync the shipped feed into flights.db and show the result
 	bin/weir sync testdata/flights.jsonl.gz --to flights.db
 	bin/weir status --to flights.db --sample 3
 
-test: ## run the tests
+test: ## run the tests, against SQLite and private Postgres servers
+	.ci/needs
 	go test ./...
 
 race: ## run the tests under the race detector, but those that break whole processes; needs a C compiler

@@ -220,7 +220,7 @@ func run(t *testing.T, dest, feed string, s settings) (*pipeline.Progress, error
 	if err != nil {
 		t.Fatal(err)
 	}
-	var target sink.Sink = db
+	target := db
 	if s.stopAfter > 0 {
 		target = &crash{db, s.stopAfter, s.stop == "after"}
 	}

@@ -28,7 +28,6 @@ type Proxy struct {
 	cut    func(m Message) bool
 	cuts   int
 	count  Count
-	last   bool              // the direction of the last message: from the client
 	conns  map[net.Conn]bool // true: to the server
 }
 

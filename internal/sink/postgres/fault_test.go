@@ -123,7 +123,7 @@ func TestFlush_CutAnywhere(t *testing.T) {
 					if res.Inserted+res.Updated == 0 {
 						committed++ // before the answer was lost
 					}
-					sinktest.Expect(t, db, fmt.Sprintf("SELECT count(*), max(a) FILTER (WHERE id = 1), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_jobs) FROM t"),
+					sinktest.Expect(t, db, "SELECT count(*), max(a) FILTER (WHERE id = 1), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_jobs) FROM t",
 						fmt.Sprintf("%d|%d|%d|%d", 2+n, n, n+1, flushes))
 					if p.Cuts() == cuts { // there is no such message any more
 						if n < 3 {

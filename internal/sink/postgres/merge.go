@@ -258,10 +258,10 @@ func appendArray(dst, json []byte) (_, rest []byte) {
 			continue
 		}
 		end := valueEnd(json)
-		switch v := json[:end]; {
-		case v[0] == 'n':
+		switch v := json[:end]; v[0] {
+		case 'n':
 			dst = append(dst, "NULL"...)
-		case v[0] == '"' || v[0] == '{':
+		case '"', '{':
 			if v[0] == '"' {
 				v = feed.Text(nil, v, feed.String)
 			}

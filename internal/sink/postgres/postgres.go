@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,7 +46,7 @@ type DB struct {
 	job    string         // that was claimed
 
 	// Of the server, asked at each connection.
-	version int    // 150018
+	version int64  // 150018
 	schema  string // where weir's own tables are, as an identifier
 	unicode bool   // its encoding holds every character
 	pooled  bool   // a pooler may give each transaction another session
@@ -68,6 +69,7 @@ var _ sink.Sink = (*DB)(nil)
 
 const (
 	format     = 1 // of weir's own tables
+	minVersion = 130000
 	maxColumns = 1590
 	maxName    = 63   // bytes, NAMEDATALEN - 1
 	maxKey     = 2600 // bytes; an index takes 2704 with all that is around them
@@ -131,9 +133,10 @@ func (d *DB) connect(ctx context.Context) (err error) {
 		return d.explain(err)
 	}
 	row := r[0].rows[0]
-	pid, version := string(row[0]), string(row[1])
-	if _, err := fmt.Sscan(version, &d.version); err != nil {
-		return fmt.Errorf("the server's version %q: %w", version, err)
+	pid := string(row[0])
+	if d.version = number(row[1]); d.version < minVersion {
+		d.drop()
+		return fmt.Errorf("the server at %s is Postgres %d; weir needs %d or later", d.where(), d.version/10000, minVersion/10000)
 	}
 	d.pooled = pid != fmt.Sprint(d.conn.PID())
 	d.unicode = string(row[2]) == "UTF8" || string(row[2]) == "SQL_ASCII"
@@ -155,7 +158,7 @@ func (d *DB) connect(ctx context.Context) (err error) {
 		return &sink.Error{Class: sink.Transient, Reason: "readonly",
 			Err: errors.New("the server is a standby, which takes no writes: name the primary, or all of them with target_session_attrs=read-write")}
 	}
-	d.opt.Debug("Postgres %s at %s; staging table: %s", version, d.where(), d.staging())
+	d.opt.Debug("Postgres %d at %s; staging table: %s", d.version/10000, d.where(), d.staging())
 	if d.ready {
 		if err := d.checkFormat(ctx); err != nil {
 			return err
@@ -180,9 +183,9 @@ func (d *DB) checkFormat(ctx context.Context) error {
 	if err != nil {
 		return d.explain(err)
 	}
-	made := 0
+	made := int64(0)
 	if len(r[0].rows) > 0 {
-		fmt.Sscan(string(r[0].rows[0][0]), &made)
+		made = number(r[0].rows[0][0])
 	}
 	if made > format {
 		return fmt.Errorf("weir's tables in schema %s were made by a newer version of weir (format %d, this one knows %d)", d.schema, made, format)
@@ -218,9 +221,6 @@ func (d *DB) where() string {
 	c := d.config
 	return fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database)
 }
-
-// status takes a setting that the server reports.
-func (d *DB) status(string, string) {}
 
 // drop gives the connection up.
 func (d *DB) drop() {
@@ -329,8 +329,9 @@ func (d *DB) lockKey() int64 {
 	return int64(h.Sum64())
 }
 
-func number(b []byte) (n int64) {
-	fmt.Sscan(string(b), &n)
+// number reads an integer of the server's; anything else is 0.
+func number(b []byte) int64 {
+	n, _ := strconv.ParseInt(string(b), 10, 64)
 	return n
 }
 

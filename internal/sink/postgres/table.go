@@ -98,7 +98,7 @@ func (d *DB) Table(ctx context.Context, name string, key []string) (schema.Table
 		return t.Table, d.explain(err)
 	}
 	d.table, d.key = t, key
-	return t.Table.Clone(), nil
+	return t.Clone(), nil
 }
 
 // readTable reads a table from the catalogs.

@@ -122,8 +122,6 @@ func (d *DB) receive(front *pgproto3.Frontend) (results []result, err error) {
 			if m.SeverityUnlocalized == "WARNING" {
 				d.opt.Warn("%s", printable((*pgproto3.ErrorResponse)(m)))
 			}
-		case *pgproto3.ParameterStatus:
-			d.status(m.Name, m.Value)
 		case *pgproto3.ReadyForQuery:
 			d.open = m.TxStatus != 'I'
 			if refused != nil {
