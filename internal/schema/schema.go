@@ -106,6 +106,17 @@ func (t *Table) Find(name string, hint int) int {
 	return -1
 }
 
+// FindKey returns the columns of the key's fields.
+func (t *Table) FindKey(fields []string) ([]int, error) {
+	found := make([]int, len(fields))
+	for i, k := range fields {
+		if found[i] = t.Find(k, i); found[i] < 0 {
+			return nil, fmt.Errorf("table %q has no column %q for the key: name its key with --key", t.Name, k)
+		}
+	}
+	return found, nil
+}
+
 // A Column is one column of a table.
 type Column struct {
 	Name      string

@@ -67,6 +67,15 @@ type Flush struct {
 	BeforeCommit func(rejects []fold.Reject, cp *Checkpoint) error
 }
 
+// JobName is what a database keeps the job's row under; a run without a job has a
+// row of its own, so that a commit whose answer was lost is known again.
+func (f *Flush) JobName() string {
+	if f.Job == "" {
+		return "run " + f.Run
+	}
+	return f.Job
+}
+
 // A Result counts what a flush did to the table's rows, and names the messages
 // that the database refused.
 type Result struct {

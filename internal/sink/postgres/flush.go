@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -62,7 +61,7 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	if err := d.connect(ctx); err != nil {
 		return sink.Result{}, err
 	}
-	if d.wrote == f.Checkpoint.Seq && d.wroter == d.jobName(f)+"\x00"+f.Run {
+	if d.wrote == f.Checkpoint.Seq && d.wroter == f.JobName()+"\x00"+f.Run {
 		return d.last, nil
 	}
 	res, err := d.write(ctx, f)
@@ -77,7 +76,7 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		res, err = d.judge(ctx, f)
 	}
 	if err == nil {
-		d.wrote, d.wroter, d.last = f.Checkpoint.Seq, d.jobName(f)+"\x00"+f.Run, res
+		d.wrote, d.wroter, d.last = f.Checkpoint.Seq, f.JobName()+"\x00"+f.Run, res
 	}
 	return res, d.explain(err)
 }
@@ -197,22 +196,13 @@ func (d *DB) change(s *script, ddl []string) {
 	}
 }
 
-// jobName is what the job's row is kept under; a run without a job has a row of
-// its own, so that a commit whose answer was lost is known again.
-func (d *DB) jobName(f *sink.Flush) string {
-	if f.Job == "" {
-		return "run " + f.Run
-	}
-	return f.Job
-}
-
 const fenceWord = "weir: the job has moved"
 
 // fence adds what demands that the job stand where this flush begins, and takes
 // it on. It comes before all rows: a commit whose answer was lost may still be
 // under way, and then this waits for it.
 func (d *DB) fence(s *script, f *sink.Flush) {
-	job, seq, run := d.literal(d.jobName(f)), f.Checkpoint.Seq, d.literal(f.Run)
+	job, seq, run := d.literal(f.JobName()), f.Checkpoint.Seq, d.literal(f.Run)
 	if seq == 1 {
 		s.add("INSERT INTO %s.weir_jobs (job, seq, run) VALUES (%s, 1, %s)", d.schema, job, run)
 		return
@@ -231,7 +221,7 @@ func isFence(e *pgconn.PgError) bool {
 func (d *DB) judge(ctx context.Context, f *sink.Flush) (res sink.Result, err error) {
 	seq, run := int64(0), ""
 	if d.ready { // else the database went back to before weir first wrote
-		r, err := d.query(ctx, "SELECT seq, run FROM "+d.schema+".weir_jobs WHERE job = "+d.literal(d.jobName(f)))
+		r, err := d.query(ctx, "SELECT seq, run FROM "+d.schema+".weir_jobs WHERE job = "+d.literal(f.JobName()))
 		if err != nil {
 			return res, err
 		}
@@ -256,7 +246,7 @@ func (d *DB) end(s *script, f *sink.Flush, rejects []fold.Reject, cp sink.Checkp
 	if f.KeepRejects {
 		d.keep(s, f, rejects)
 	}
-	job := d.literal(d.jobName(f))
+	job := d.literal(f.JobName())
 	s.add("UPDATE %s.weir_jobs SET tbl = %s, rejects = %s, updated = now() WHERE job = %s", d.schema, d.literal(f.Batch.Table.Name), d.literal(cp.Rejects), job)
 	if f.Job != "" {
 		s.add(`INSERT INTO %s.weir_checkpoints (job, source, line, "offset", mark, updated) VALUES (%s, %s, %d, %d, %s, now())`+
@@ -328,211 +318,4 @@ func (m *merge) count(res *sink.Result, r []result, at tags, rows int) {
 	res.Updated += updated
 	res.Deleted += deleted
 	res.Unchanged += int64(rows) - inserted - updated - deleted
-}
-
-// carefully writes a batch some of whose rows the database refuses, in one
-// transaction too, but piece by piece.
-func (d *DB) carefully(ctx context.Context, f *sink.Flush, table relation, rows []*fold.Row) (res sink.Result, err error) {
-	s := &script{}
-	d.begin(s, true)
-	ddl, _, err := d.fit(&f.Batch.Table)
-	if err != nil {
-		return res, err
-	}
-	d.change(s, ddl)
-	d.fence(s, f)
-	if _, err := d.run(ctx, s); err != nil {
-		return res, d.abandon(ctx, err)
-	}
-	p := &pieces{d: d, ctx: ctx, b: f.Batch, table: table, altered: len(ddl) > 0}
-	if err := p.batch(rows); err != nil {
-		return res, d.abandon(ctx, err)
-	}
-	res = p.res
-	cp := f.Checkpoint
-	rejects := append(f.Batch.Rejects[:len(f.Batch.Rejects):len(f.Batch.Rejects)], res.Refused...)
-	if f.BeforeCommit != nil {
-		if err := f.BeforeCommit(rejects, &cp); err != nil {
-			return res, d.abandon(ctx, err)
-		}
-	}
-	s = &script{}
-	d.end(s, f, rejects, cp)
-	d.last = res
-	r, err := d.run(ctx, s)
-	if err != nil {
-		return res, d.abandon(ctx, err)
-	}
-	return res, d.committed(r, table, stage{})
-}
-
-// abandon rolls back what failed, and returns why it did.
-func (d *DB) abandon(ctx context.Context, err error) error {
-	if e := pgError(err); isFence(e) {
-		err = errFenced
-	}
-	d.stage = stage{}
-	if d.conn != nil {
-		if undo := d.rollback(ctx); undo != nil {
-			return undo
-		}
-	}
-	return err
-}
-
-// pieces writes rows in pieces, each undone by itself where the database refuses
-// it, until the rows that are refused stand alone.
-type pieces struct {
-	d     *DB
-	ctx   context.Context
-	b     *fold.Batch
-	table relation
-	// altered tells that the transaction has rewritten the table.
-	altered bool
-	res     sink.Result
-	bad     []refusal
-}
-
-type refusal struct {
-	row *fold.Row
-	why *pgconn.PgError
-}
-
-// batch writes all rows. Those that are refused are tried again when the others
-// are written, for a value may have moved between rows of the batch; then
-// message by message.
-func (p *pieces) batch(rows []*fold.Row) error {
-	if err := p.write(rows, false); err != nil {
-		return err
-	}
-	for before := len(rows) + 1; len(p.bad) > 0 && len(p.bad) < before; {
-		before = len(p.bad)
-		again := p.bad
-		p.bad = nil
-		slices.Reverse(again) // a chain of moves is undone from its end
-		for _, r := range again {
-			if err := p.write([]*fold.Row{r.row}, false); err != nil {
-				return err
-			}
-		}
-	}
-	if len(p.bad) == 0 {
-		return nil
-	}
-	rows = rows[:0:0]
-	for _, r := range p.bad {
-		rows = append(rows, r.row)
-	}
-	p.bad = nil
-	for m := range p.b.Singles(rows) {
-		if err := p.write([]*fold.Row{&m.Row}, false); err != nil {
-			return err
-		}
-		for _, r := range p.bad {
-			p.res.Refused = append(p.res.Refused, fold.Reject{Place: m.Place, Reason: feed.Database, Detail: words(r.why), Text: slices.Clone(m.Text)})
-		}
-		p.bad = nil
-	}
-	return nil
-}
-
-// words are the database's own for a refusal.
-func words(e *pgconn.PgError) string {
-	s := e.Message
-	if e.Detail != "" {
-		s += ": " + e.Detail
-	}
-	return fmt.Sprintf("%s (SQLSTATE %s)", s, e.Code)
-}
-
-// write writes rows, and halves them where they are refused. refused says that
-// they are known to be.
-func (p *pieces) write(rows []*fold.Row, refused bool) error {
-	if !refused || len(rows) == 1 {
-		err := p.try(rows)
-		e := pgError(err)
-		switch {
-		case err == nil:
-			return nil
-		case e != nil && e.Code == "57014" && len(rows) > 1:
-		case !isRefusal(e):
-			return err
-		case len(rows) == 1:
-			p.bad = append(p.bad, refusal{rows[0], e})
-			return nil
-		default:
-			if at, ok := copyLine(e); ok && at < len(rows) {
-				return p.around(rows, at)
-			}
-			refused = true
-		}
-	}
-	half, before := len(rows)/2, len(p.bad)
-	if err := p.write(rows[:half], false); err != nil {
-		return err
-	}
-	// Where the first half was good, the second is what was refused.
-	return p.write(rows[half:], refused && len(p.bad) == before)
-}
-
-// around writes the rows about one that the COPY could not read.
-func (p *pieces) around(rows []*fold.Row, at int) error {
-	for _, part := range [][]*fold.Row{rows[:at], rows[at : at+1], rows[at+1:]} {
-		// Where one value is bad, more may be: the pieces stay small, so that
-		// not all of the rest is sent for each.
-		for chunk := range slices.Chunk(part, 4096) {
-			if err := p.write(chunk, false); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// copyLine returns which line of a COPY the server could not read, from 0.
-func copyLine(e *pgconn.PgError) (at int, ok bool) {
-	_, rest, found := strings.Cut(e.Where, "COPY weir_stage")
-	if !found {
-		return 0, false
-	}
-	if _, rest, found = strings.Cut(rest, "line "); !found {
-		return 0, false
-	}
-	_, err := fmt.Sscan(rest, &at)
-	return at - 1, err == nil && at > 0
-}
-
-// try writes rows or leaves no trace of them.
-func (p *pieces) try(rows []*fold.Row) error {
-	d := p.d
-	s := &script{}
-	m := d.newMerge(p.b, p.table, rows)
-	m.altered = p.altered
-	s.add("SAVEPOINT weir")
-	sql, now := m.prepare()
-	if len(sql) == 0 {
-		sql = []string{"TRUNCATE " + m.name}
-	}
-	if d.stage.made && now.kind == perFlush {
-		sql = append([]string{"DROP TABLE IF EXISTS " + m.name}, sql...)
-	}
-	for _, q := range sql {
-		s.add("%s", q)
-	}
-	at := m.statements(s)
-	s.copy = m.encode(rows)
-	s.add("RELEASE weir")
-	r, err := d.run(p.ctx, s)
-	if err == nil {
-		m.count(&p.res, r, at, len(rows))
-		d.stage = now
-		return nil
-	}
-	if d.conn == nil {
-		return err
-	}
-	if _, undo := d.query(p.ctx, "ROLLBACK TO weir", "RELEASE weir"); undo != nil {
-		return undo
-	}
-	return err
 }

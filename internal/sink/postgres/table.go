@@ -155,7 +155,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 		t.Columns, t.cols = append(t.Columns, c), append(t.cols, more)
 		judged = judged || odd
 	}
-	if t.Key, err = findKey(&t.Table, key); err != nil {
+	if t.Key, err = t.FindKey(key); err != nil {
 		return t, err
 	}
 	other, err := t.readIndexes(r[2])
@@ -314,17 +314,6 @@ func (t *relation) readIndexes(indexes result) (other bool, err error) {
 
 func cut(s string, n int) string { return s[:min(len(s), n)] }
 
-// findKey finds the columns of the key.
-func findKey(t *schema.Table, key []string) ([]int, error) {
-	found := make([]int, len(key))
-	for i, k := range key {
-		if found[i] = t.Find(k, i); found[i] < 0 {
-			return nil, fmt.Errorf("table %q has no column %q for the key: name its key with --key", t.Name, k)
-		}
-	}
-	return found, nil
-}
-
 // declare is the type of a column that weir makes.
 func declare(t schema.Type) string {
 	switch t {
@@ -412,7 +401,7 @@ func (d *DB) fit(want *schema.Table) (ddl []string, _ relation, err error) {
 			c.Type, c.NotNull = stored(c.Type), c.Key
 			have.cols = append(have.cols, made(c.Type))
 		}
-		if have.Key, err = findKey(&have.Table, d.key); err != nil {
+		if have.Key, err = have.FindKey(d.key); err != nil {
 			return nil, have, err
 		}
 		have.Exists, have.Made = true, true

@@ -180,7 +180,7 @@ func (d *DB) fence(f *sink.Flush) (done bool, err error) {
 	err = d.c.query("SELECT seq, run FROM weir_jobs WHERE job = ?", func(s *stmt) error {
 		seq, run = s.int(0), s.text(1)
 		return nil
-	}, d.jobName(f))
+	}, f.JobName())
 	switch want := f.Checkpoint.Seq - 1; {
 	case err != nil || seq == want:
 		return false, err
@@ -193,18 +193,9 @@ func (d *DB) fence(f *sink.Flush) (done bool, err error) {
 	}
 }
 
-// jobName is what the job's row is kept under; a run without a job has a row of
-// its own, so that a commit whose answer was lost is known again.
-func (d *DB) jobName(f *sink.Flush) string {
-	if f.Job == "" {
-		return "run " + f.Run
-	}
-	return f.Job
-}
-
 func (d *DB) checkpoint(f *sink.Flush, cp sink.Checkpoint) error {
 	now := time.Now().UTC().Format(timeFormat)
-	job := d.jobName(f)
+	job := f.JobName()
 	err := d.c.exec("INSERT INTO weir_jobs (job, tbl, seq, run, rejects, updated) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"+
 		" ON CONFLICT (job) DO UPDATE SET tbl = ?2, seq = ?3, run = ?4, rejects = ?5, updated = ?6",
 		job, f.Batch.Table.Name, cp.Seq, f.Run, cp.Rejects, now)

@@ -66,7 +66,7 @@ func (d *DB) readTable(name string, key []string) (schema.Table, error) {
 		// The mark outlives a table; what weir wrote begins as it writes.
 		t.Made = made > 0 && strings.HasPrefix(sql, "CREATE TABLE "+quote(t.Name)+" (\n  ")
 	}
-	if t.Key, err = findKey(&t, key); err != nil {
+	if t.Key, err = t.FindKey(key); err != nil {
 		return t, err
 	}
 	judged, err := d.readKey(&t)
@@ -374,15 +374,4 @@ func Plan(want *schema.Table) []string {
 		}
 	}
 	return plan
-}
-
-// findKey finds the columns of the key.
-func findKey(t *schema.Table, key []string) ([]int, error) {
-	found := make([]int, len(key))
-	for i, k := range key {
-		if found[i] = t.Find(k, i); found[i] < 0 {
-			return nil, fmt.Errorf("table %q has no column %q for the key: name its key with --key", t.Name, k)
-		}
-	}
-	return found, nil
 }
