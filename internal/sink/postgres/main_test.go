@@ -24,6 +24,37 @@ func TestSuite(t *testing.T) {
 	sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database { return connect(t, testpg.New(t)) }})
 }
 
+// TestSuite_Forms is the suite where the staging table is another one: that of a
+// user who may make no temporary tables, and that behind a pooler.
+func TestSuite_Forms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite once is enough with -short")
+	}
+	t.Run("unlogged", func(t *testing.T) {
+		sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
+			db := connect(t, testpg.New(t))
+			db.as(t, "app")
+			db.Exec(t, "REVOKE TEMP ON DATABASE "+db.one(t, "SELECT current_database()")+" FROM PUBLIC")
+			// The suite's tables are its owner's, weir's are weir's.
+			db.Exec(t, "ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO app")
+			db.Exec(t, "GRANT app TO postgres")
+			db.Exec(t, "SET ROLE app")
+			return db
+		}})
+	})
+	t.Run("pooled", func(t *testing.T) {
+		url := testpg.New(t)
+		pool := testpg.Pool(t, url)
+		sinktest.Test(t, sinktest.Harness{Unclaimed: true, New: func(t *testing.T) sinktest.Database {
+			db := connect(t, url)
+			db.weir = pool
+			db.Exec(t, "DROP SCHEMA public CASCADE")
+			db.Exec(t, "CREATE SCHEMA public")
+			return db
+		}})
+	})
+}
+
 // database is a database as another program sees it.
 type database struct {
 	url  string
