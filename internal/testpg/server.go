@@ -317,6 +317,12 @@ func (s *Server) Kill() {
 	}
 }
 
+// Settle has the server write all that was committed so far to its disk.
+func (s *Server) Settle(t testing.TB) {
+	t.Helper()
+	s.ask(t, "SELECT pg_logical_emit_message(true, 'weir', 'settled')")
+}
+
 // Freeze stops the server's processes of a kind, such as "walwriter", until they
 // are killed.
 func (s *Server) Freeze(t testing.TB, kind string) {

@@ -104,7 +104,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 	var at tags
 	var rows []*fold.Row
 	table, now := d.table, d.stage
-	d.begin(s, false)
+	d.begin(s, f)
 	if f.Batch.Rows() > 0 {
 		var ddl []string
 		if ddl, table, err = d.fit(&f.Batch.Table); err != nil {
@@ -113,10 +113,6 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 		d.change(s, ddl)
 		rows = f.Batch.Sorted()
 		m = d.newMerge(f.Batch, table, rows)
-		m.altered = len(ddl) > 0
-	}
-	d.fence(s, f)
-	if m != nil {
 		if d.fresh = (d.fresh || !d.table.Exists) && m.direct(); d.fresh {
 			at = m.copyAll(s)
 		} else {
@@ -147,10 +143,10 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 	}
 	direct := d.fresh
 	d.fresh = false
-	d.last = res // what counts where the answer is lost and the commit is not
 	refused := pgError(err)
 	if refused == nil || d.conn == nil {
-		return res, err // it was not sent, or the connection broke
+		d.last = res // what counts where the answer is lost and the commit is not
+		return res, err
 	}
 	if err := d.rollback(ctx); err != nil {
 		return res, err
@@ -168,19 +164,21 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 	return res, err
 }
 
-// begin starts a transaction that is as durable as the user asked for.
-func (d *DB) begin(s *script, immediate bool) {
+// begin starts a flush's transaction, which is as durable as the user asked for.
+// The fence comes before all else: a commit whose answer was lost may still be
+// under way, and then this waits for it.
+func (d *DB) begin(s *script, f *sink.Flush) {
 	s.add("BEGIN")
 	s.add("SET LOCAL synchronous_commit = %s", d.opt.Synchronous)
-	s.add("SET LOCAL work_mem = '64MB'") // the batch is sorted
-	if immediate {
-		s.add("SET CONSTRAINTS ALL IMMEDIATE")
-	}
+	s.add("SET LOCAL work_mem = '64MB'") // keys and places of the batch are sorted
+	s.add("SET LOCAL jit = off")         // compiling a statement of many columns takes longer than running it
+	s.add("SET LOCAL client_min_messages = warning")
 	if !d.ready {
 		for _, q := range weirTables {
 			s.add(q, d.schema)
 		}
 	}
+	d.fence(s, f)
 }
 
 // change adds statements that change the table. Behind one that waits for a long
@@ -199,8 +197,7 @@ func (d *DB) change(s *script, ddl []string) {
 const fenceWord = "weir: the job has moved"
 
 // fence adds what demands that the job stand where this flush begins, and takes
-// it on. It comes before all rows: a commit whose answer was lost may still be
-// under way, and then this waits for it.
+// it on.
 func (d *DB) fence(s *script, f *sink.Flush) {
 	job, seq, run := d.literal(f.JobName()), f.Checkpoint.Seq, d.literal(f.Run)
 	if seq == 1 {
@@ -234,6 +231,7 @@ func (d *DB) judge(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 		d.opt.Debug("flush %d had been committed, though its answer was lost", seq)
 		return d.last, nil
 	case seq < want:
+		d.wrote = 0
 		return res, sink.ErrBehind{Found: seq, Want: want}
 	case seq == want:
 		return res, &sink.Error{Class: sink.Transient, Reason: "serialization", Err: errFenced}
@@ -282,9 +280,6 @@ func (d *DB) keep(s *script, f *sink.Flush, rejects []fold.Reject) {
 func (d *DB) committed(r []result, table relation, now stage) error {
 	if tag := r[len(r)-1].tag.String(); tag != "COMMIT" {
 		return fmt.Errorf("the server answered COMMIT with %s", tag)
-	}
-	if table.oid == "" && table.Exists { // it was made
-		table.oid = "new"
 	}
 	d.table, d.stage, d.ready = table, now, true
 	if now.kind == perFlush {

@@ -66,7 +66,6 @@ type merge struct {
 	bits     int  // columns with an explicit null among the rows
 	deletes  bool // rows are deleted
 	replaces bool // rows are replaced
-	altered  bool // the transaction has rewritten the table, so that all of it looks new
 	plain    bool // the COPY takes the columns of the table alone
 	scratch  []byte
 }
@@ -356,9 +355,6 @@ func (m *merge) statements(s *script) (t tags) {
 		lives := ""
 		if m.deletes {
 			lives = "s.op IS DISTINCT FROM 'd' AND "
-		}
-		if !m.altered { // rows that were just inserted are as they should be
-			lives += "t.xmin <> pg_current_xact_id()::xid AND "
 		}
 		touched = append(touched, lives+differs)
 		// A row that was just locked shows it, unless others share the lock: that

@@ -47,7 +47,8 @@ type DB struct {
 
 	// Of the server, asked at each connection.
 	version int64  // 150018
-	schema  string // where weir's own tables are, as an identifier
+	current string // the schema that tables are made in
+	schema  string // the same as an identifier; weir's own tables are there
 	unicode bool   // its encoding holds every character
 	pooled  bool   // a pooler may give each transaction another session
 	temp    bool   // it lets us make temporary tables
@@ -61,8 +62,9 @@ type DB struct {
 	stage  stage
 	fresh  bool // the last batch's rows were all new, so that the next one's may be
 	last   sink.Result
-	wrote  int64 // the sequence number of the last flush that is known to be committed
+	wrote  int64 // the sequence number of the last flush that is known to be committed, 0 for none
 	wroter string
+	warned string // what the server warned of last
 }
 
 var _ sink.Sink = (*DB)(nil)
@@ -151,7 +153,8 @@ func (d *DB) connect(ctx context.Context) (err error) {
 	if row[3] == nil {
 		return fmt.Errorf("database %s has none of the schemas in search_path: CREATE SCHEMA, or set search_path in the connection string", row[4])
 	}
-	d.schema = ident(string(row[3]))
+	d.current = string(row[3])
+	d.schema = ident(d.current)
 	d.ready = string(r[1].rows[0][0]) == "t"
 	if string(row[5]) == "t" && !d.opt.ReadOnly {
 		d.drop()
@@ -265,6 +268,7 @@ func (d *DB) Close() error {
 // session. Behind a pooler sessions are shared, and only the fence tells two
 // runs apart.
 func (d *DB) Claim(ctx context.Context, job, source string) (cp sink.Checkpoint, err error) {
+	d.wrote = 0
 	if err := d.connect(ctx); err != nil {
 		return cp, err
 	}

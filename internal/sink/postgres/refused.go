@@ -17,17 +17,17 @@ import (
 // transaction too, but piece by piece.
 func (d *DB) carefully(ctx context.Context, f *sink.Flush, table relation, rows []*fold.Row) (res sink.Result, err error) {
 	s := &script{}
-	d.begin(s, true)
+	d.begin(s, f)
+	s.add("SET CONSTRAINTS ALL IMMEDIATE") // else they would speak at the COMMIT
 	ddl, _, err := d.fit(&f.Batch.Table)
 	if err != nil {
 		return res, err
 	}
 	d.change(s, ddl)
-	d.fence(s, f)
 	if _, err := d.run(ctx, s); err != nil {
 		return res, d.abandon(ctx, err)
 	}
-	p := &pieces{d: d, ctx: ctx, b: f.Batch, table: table, altered: len(ddl) > 0}
+	p := &pieces{d: d, ctx: ctx, b: f.Batch, table: table}
 	if err := p.batch(rows); err != nil {
 		return res, d.abandon(ctx, err)
 	}
@@ -70,10 +70,8 @@ type pieces struct {
 	ctx   context.Context
 	b     *fold.Batch
 	table relation
-	// altered tells that the transaction has rewritten the table.
-	altered bool
-	res     sink.Result
-	bad     []refusal
+	res   sink.Result
+	bad   []refusal
 }
 
 type refusal struct {
@@ -101,6 +99,9 @@ func (p *pieces) batch(rows []*fold.Row) error {
 	}
 	if len(p.bad) == 0 {
 		return nil
+	}
+	if !p.b.Table.Judged {
+		return sink.ErrUnlogged{Err: p.d.explain(p.bad[0].why)}
 	}
 	rows = rows[:0:0]
 	for _, r := range p.bad {
@@ -190,7 +191,6 @@ func (p *pieces) try(rows []*fold.Row) error {
 	d := p.d
 	s := &script{}
 	m := d.newMerge(p.b, p.table, rows)
-	m.altered = p.altered
 	s.add("SAVEPOINT weir")
 	sql, now := m.prepare()
 	if len(sql) == 0 {

@@ -12,7 +12,6 @@ import (
 // A relation is a table as the database has it.
 type relation struct {
 	schema.Table
-	oid   string
 	ident string   // its name in SQL, with its schema
 	cols  []column // what there is to know beside Table.Columns, in their order
 }
@@ -80,6 +79,15 @@ func splitName(name string) (schemaName, table string, err error) {
 	return "", "", fmt.Errorf("the table's name %q has %d parts: TABLE or SCHEMA.TABLE is wanted, a part with a dot in it in double quotes", name, len(parts))
 }
 
+// schemaOf returns the schema that a table is made in, and its name there.
+func (d *DB) schemaOf(name string) (schemaName, table string) {
+	schemaName, table, _ = splitName(name)
+	if schemaName == "" {
+		schemaName = d.current
+	}
+	return schemaName, table
+}
+
 // identOf is a table's name in SQL, as the user gave it.
 func identOf(schemaName, table string) string {
 	if schemaName == "" {
@@ -115,7 +123,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 	t.ident = identOf(schemaName, rel)
 	is := "to_regclass(" + d.literal(t.ident) + ")"
 	r, err := d.query(ctx,
-		"SELECT c.oid, c.relkind, n.nspname, c.relrowsecurity,"+
+		"SELECT coalesce(array_to_string(c.reloptions, ','), ''), c.relkind, n.nspname, c.relrowsecurity,"+
 			" (SELECT count(*) FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)"+
 			" + (SELECT count(*) FROM pg_constraint WHERE conrelid = c.oid AND contype IN ('c', 'f', 'x') OR confrelid = c.oid)"+
 			" + (SELECT count(*) FROM pg_rewrite WHERE ev_class = c.oid)"+
@@ -136,7 +144,6 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 		return t, nil
 	}
 	head := r[0].rows[0]
-	t.oid = string(head[0])
 	if n := string(head[2]); n == "pg_catalog" || n == "information_schema" || strings.HasPrefix(n, "pg_toast") {
 		return t, fmt.Errorf("%q is a table of Postgres' own", name)
 	}
@@ -169,16 +176,20 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 	}
 	t.Judged = judged || ruled || other
 	if d.ready {
-		r, err := d.query(ctx, "SELECT count(*) FROM "+d.schema+".weir_meta WHERE name = 'made "+t.oid+"'")
+		r, err := d.query(ctx, "SELECT count(*) FROM "+d.schema+".weir_meta WHERE name = "+d.literal(madeMark(string(head[2]), rel)))
 		if err != nil {
 			return t, err
 		}
-		// With rules of its own a table is no longer only weir's: it is taken as
-		// it is.
-		t.Made = string(r[0].rows[0][0]) != "0" && !ruled
+		// The mark outlives a table, and goes with it where it is dumped and
+		// restored; so does the fill factor. With rules of its own a table is no
+		// longer only weir's: it is taken as it is.
+		t.Made = string(r[0].rows[0][0]) != "0" && strings.Contains(string(head[0]), fmt.Sprintf("fillfactor=%d", fillFactor)) && !ruled
 	}
 	return t, nil
 }
+
+// madeMark is the name under which weir_meta knows a table that weir made.
+func madeMark(schemaName, table string) string { return "made " + identOf(schemaName, table) }
 
 func nullable(d *DB, s string) string {
 	if s == "" {
@@ -407,7 +418,7 @@ func (d *DB) fit(want *schema.Table) (ddl []string, _ relation, err error) {
 		have.Exists, have.Made = true, true
 		return []string{
 			Create(want),
-			fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES ('made ' || %s::regclass::oid, 'weir') ON CONFLICT DO NOTHING", d.schema, d.literal(have.ident)),
+			fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, 'weir') ON CONFLICT DO NOTHING", d.schema, d.literal(madeMark(d.schemaOf(want.Name)))),
 		}, have, nil
 	}
 	have.Columns, have.cols = slices.Clone(have.Columns), slices.Clone(have.cols)

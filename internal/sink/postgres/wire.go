@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -69,26 +70,32 @@ func (d *DB) run(ctx context.Context, s *script) ([]result, error) {
 		}
 	}()
 	front.SendQuery(&pgproto3.Query{String: s.sql.String()})
-	err := front.Flush()
-	if err == nil && s.copy != nil {
-		w := &copyWriter{write: func(b []byte) error { _, err := conn.Write(b); return err }}
-		if err = s.copy(w); err == nil {
-			err = w.close()
+	// The server may have so much to say while it is sent rows (a trigger's
+	// warnings) that it stops to read, if nobody listens.
+	sent := make(chan error, 1)
+	go func() { sent <- s.send(front, conn) }()
+	results, err := d.receive(front)
+	if failed := <-sent; failed != nil && d.conn != nil {
+		d.drop()
+		if err == nil {
+			err = &lostError{failed}
 		}
 	}
-	if err != nil {
-		// The server may have said why.
-		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+	return results, err
+}
+
+// send sends the statements and, without waiting for the server to ask for it,
+// what a COPY among them is fed. What follows an error of the server's, it passes
+// over.
+func (s *script) send(front *pgproto3.Frontend, conn io.Writer) error {
+	if err := front.Flush(); err != nil || s.copy == nil {
+		return err
 	}
-	results, answer := d.receive(front)
-	if answer != nil {
-		return results, answer
+	w := &copyWriter{to: conn}
+	if err := s.copy(w); err != nil {
+		return err
 	}
-	if err != nil { // the feed of a COPY that could not be made
-		d.drop()
-		return results, &lostError{err}
-	}
-	return results, nil
+	return w.close()
 }
 
 // receive reads the answer to a script.
@@ -119,8 +126,9 @@ func (d *DB) receive(front *pgproto3.Frontend) (results []result, err error) {
 		case *pgproto3.ErrorResponse:
 			refused = pgconn.ErrorResponseToPgError(m)
 		case *pgproto3.NoticeResponse:
-			if m.SeverityUnlocalized == "WARNING" {
-				d.opt.Warn("%s", printable((*pgproto3.ErrorResponse)(m)))
+			if m.SeverityUnlocalized == "WARNING" && m.Message != d.warned {
+				d.warned = m.Message // a trigger may say it for every row
+				d.opt.Warn("Postgres warns: %s", m.Message)
 			}
 		case *pgproto3.ReadyForQuery:
 			d.open = m.TxStatus != 'I'
@@ -130,14 +138,6 @@ func (d *DB) receive(front *pgproto3.Frontend) (results []result, err error) {
 			return results, nil
 		}
 	}
-}
-
-func printable(e *pgproto3.ErrorResponse) string {
-	s := "Postgres warns: " + e.Message
-	if e.Detail != "" {
-		s += " (" + e.Detail + ")"
-	}
-	return s
 }
 
 // query runs statements that return rows, and returns those of each.
@@ -151,8 +151,8 @@ func (d *DB) query(ctx context.Context, statements ...string) ([]result, error) 
 
 // copyWriter frames the lines of a COPY.
 type copyWriter struct {
-	write func([]byte) error
-	buf   []byte
+	to  io.Writer
+	buf []byte
 }
 
 const (
@@ -182,7 +182,7 @@ func (w *copyWriter) flush() error {
 		return nil
 	}
 	binary.BigEndian.PutUint32(w.buf[1:], uint32(len(w.buf)-1))
-	err := w.write(w.buf)
+	_, err := w.to.Write(w.buf)
 	w.buf = w.buf[:0]
 	return err
 }
@@ -191,7 +191,8 @@ func (w *copyWriter) close() error {
 	if err := w.flush(); err != nil {
 		return err
 	}
-	return w.write([]byte{'c', 0, 0, 0, 4})
+	_, err := w.to.Write([]byte{'c', 0, 0, 0, 4})
+	return err
 }
 
 // pgError returns the server's error in err, or nil.
