@@ -325,7 +325,8 @@ func TestFlush_WaitsForNoLongReader(t *testing.T) {
 	db.Exec(t, "BEGIN")
 	db.Exec(t, "SELECT * FROM t")
 	r.Fold(`{"id":1,"b":"new"}`)
-	time.AfterFunc(3*time.Second, func() { db.Exec(t, "COMMIT") })
+	ended := make(chan struct{})
+	time.AfterFunc(3*time.Second, func() { defer close(ended); db.Exec(t, "COMMIT") })
 	start := time.Now()
 	other := connect(t, db.url)
 	reads := make(chan time.Duration, 1)
@@ -338,6 +339,7 @@ func TestFlush_WaitsForNoLongReader(t *testing.T) {
 	if !slices.Contains(again, "locked") || time.Since(start) < 2*time.Second {
 		t.Errorf("did not exercise: tried again for %v", again)
 	}
+	<-ended
 	if waited := <-reads; waited > 2500*time.Millisecond {
 		t.Errorf("a reader waited for %v behind weir", waited)
 	}
@@ -360,31 +362,39 @@ func TestFlush_StatementTimeout(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*), (SELECT seq FROM weir_jobs) FROM t", "300|1")
 }
 
-// TestTwoWriters has two runs write the same keys at once, in their own orders,
+// TestWriters has runs write the same keys at once, in their own orders,
 // with rows that come and go.
-func TestTwoWriters(t *testing.T) {
-	for _, level := range []string{"read committed", "serializable"} {
-		t.Run(level, func(t *testing.T) {
+func TestWriters(t *testing.T) {
+	const writers, flushes = 4, 15
+	for _, c := range []struct {
+		level         string
+		keys, deletes int // one in so many messages deletes
+	}{{"read committed", 6000, 1 << 30}, {"read committed", 3000, 50}, {"serializable", 300, 50}} {
+		level, keys := c.level, c.keys
+		t.Run(fmt.Sprint(level, keys), func(t *testing.T) {
 			db := connect(t, testpg.New(t))
 			db.Exec(t, "ALTER DATABASE "+db.one(t, "SELECT current_database()")+" SET default_transaction_isolation = '"+level+"'")
 			first := sinktest.Begin(t, db)
-			first.Flush(`{"id":"k","a":"x","b":"x"}`)
+			for k := range keys {
+				first.Fold(fmt.Sprintf(`{"id":"k%d","a":"x","b":"x","c":"x","d":"x"}`, k))
+			}
+			first.Flush()
 			first.End()
 			var again retries
 			var wg sync.WaitGroup
-			for w := range 2 {
+			for w := range writers {
 				r := sinktest.BeginJob(t, db, fmt.Sprint("job ", w))
 				wg.Go(func() {
 					rnd := rand.New(rand.NewPCG(uint64(w), 1))
 					s := sink.Retry(r.Sink, time.Minute, again.add)
-					for n := range 60 {
-						for range 300 {
-							k := rnd.IntN(400)
-							switch rnd.IntN(8) {
-							case 0:
+					for n := range flushes {
+						for range keys {
+							k := rnd.IntN(keys)
+							switch rnd.IntN(c.deletes) {
+							case 1:
 								r.Fold(fmt.Sprintf(`{"id":"k%d","op":"delete"}`, k))
 							default:
-								r.Fold(fmt.Sprintf(`{"id":"k%d","%c":"%d"}`, k, "ab"[w], n))
+								r.Fold(fmt.Sprintf(`{"id":"k%d","%c":"%d"}`, k, "abcd"[w], n))
 							}
 						}
 						if _, err := s.Flush(t.Context(), r.Seal()); err != nil {
@@ -402,7 +412,7 @@ func TestTwoWriters(t *testing.T) {
 			if level == "serializable" && !slices.Contains(again.reasons, "serialization") {
 				t.Error("did not exercise: nothing was tried again")
 			}
-			sinktest.Expect(t, db, "SELECT count(*) FROM weir_jobs WHERE job LIKE 'job %' AND seq = 60", "2")
+			sinktest.Expect(t, db, "SELECT count(*) FROM weir_jobs WHERE job LIKE 'job %' AND seq = 15", "4")
 		})
 	}
 }

@@ -217,7 +217,14 @@ func isFence(e *pgconn.PgError) bool {
 // judge finds out why the fence did not let a flush pass.
 func (d *DB) judge(ctx context.Context, f *sink.Flush) (res sink.Result, err error) {
 	seq, run := int64(0), ""
-	if d.ready { // else the database went back to before weir first wrote
+	if !d.ready { // another run may have made weir's tables; or the database went back to before them
+		r, err := d.query(ctx, "SELECT "+d.readySQL())
+		if err != nil {
+			return res, err
+		}
+		d.ready = string(r[0].rows[0][0]) == "t"
+	}
+	if d.ready {
 		r, err := d.query(ctx, "SELECT seq, run FROM "+d.schema+".weir_jobs WHERE job = "+d.literal(f.JobName()))
 		if err != nil {
 			return res, err

@@ -47,6 +47,10 @@ var foldTests = []test{
 		inAnyBatches(t, db, []string{`{"id":1,"a":"old","b":"old"}`, `{"id":1,"op":"delete"}`, `{"id":1,"b":"new"}`},
 			"SELECT id, a, b FROM t", "1|NULL|new")
 	}},
+	{"DeleteThenSparseInsertOfARowThatIsThere", func(t *testing.T, db Database) {
+		inAnyBatches(t, db, []string{`{"id":1,"a":"old","b":"old"}`, `{"id":2,"a":"y"}`, `{"id":1,"op":"delete"}`, `{"id":1,"b":"new"}`},
+			"SELECT id, a, b FROM t ORDER BY id", "1|NULL|new", "2|y|NULL")
+	}},
 	{"DeleteThenInsertThenDelete", func(t *testing.T, db Database) {
 		inAnyBatches(t, db, []string{`{"id":1,"a":"x"}`, `{"id":1,"op":"delete"}`, `{"id":1,"a":"y"}`, `{"id":1,"op":"delete"}`, `{"id":2,"a":"z"}`},
 			"SELECT id, a FROM t", "2|z")

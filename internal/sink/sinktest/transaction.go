@@ -386,6 +386,18 @@ var fenceTests = []test{
 			t.Errorf("the next stale flush ended with %v, want %v", err, sink.ErrFenced)
 		}
 	}},
+	{"TwoFirstFlushes", func(t *testing.T, db Database) {
+		first, second := Begin(t, db), &Run{t: t, Sink: db.Open(t), id: "second", job: job, table: table}
+		defer second.End()
+		if err := second.read(); err != nil {
+			t.Fatal(err)
+		}
+		first.Flush(`{"id":1,"a":"first"}`)
+		if _, err := second.TryFlush(`{"id":1,"a":"second"}`); !errors.Is(err, sink.ErrFenced) {
+			t.Errorf("the other run's first flush ended with %v, want %v", err, sink.ErrFenced)
+		}
+		Expect(t, db, "SELECT a FROM t", "first")
+	}},
 	{"DatabaseWentBack", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"a":"x"}`)
