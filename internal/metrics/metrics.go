@@ -31,13 +31,16 @@ type Run struct {
 }
 
 // A Registry holds the metrics of one run.
-type Registry struct{ reg *prometheus.Registry }
+type Registry struct {
+	run     *prometheus.Registry
+	process *prometheus.Registry // of Go and the process, which are no news when it has ended
+}
 
 // New registers the metrics of a run, each at its present value. It sets the
 // progress's OnFlush.
 func New(r Run) *Registry {
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reg, process := prometheus.NewRegistry(), prometheus.NewRegistry()
+	process.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	labels := prometheus.Labels{"job": r.Job, "table": r.Table}
 	with := func(name, value string) prometheus.Labels {
 		return prometheus.Labels{"job": r.Job, "table": r.Table, name: value}
@@ -66,7 +69,7 @@ func New(r Run) *Registry {
 	counter("weir_coalesced_messages_total", "Messages folded into a row that another message of the batch had begun.", labels, p.Coalesced.Load)
 	gauge("weir_buffer_bytes", "Memory that the filling batch holds.", func() float64 { return float64(p.Buffer.Load()) })
 	gauge("weir_buffer_limit_bytes", "Memory for batches.", func() float64 { return float64(r.BufferLimit) })
-	gauge("weir_last_commit_timestamp_seconds", "When the last batch was committed, 0 before the first.", func() float64 { return float64(p.LastCommit.Load()) / 1e9 })
+	gauge("weir_last_commit_timestamp_seconds", "When the last batch was committed, by this run or one before; 0 for never.", func() float64 { return float64(p.LastCommit.Load()) / 1e9 })
 	if r.WALBytes != nil {
 		gauge("weir_sqlite_wal_bytes", "Size of the database's write-ahead log.", func() float64 { return float64(r.WALBytes()) })
 	}
@@ -82,12 +85,12 @@ func New(r Run) *Registry {
 		took.Observe(d.Seconds())
 		rows.Observe(float64(n))
 	}
-	return &Registry{reg}
+	return &Registry{reg, process}
 }
 
 // WriteFile writes the metrics for node_exporter's textfile collector; the file
 // appears whole or not at all.
-func (r *Registry) WriteFile(path string) error { return prometheus.WriteToTextfile(path, r.reg) }
+func (r *Registry) WriteFile(path string) error { return prometheus.WriteToTextfile(path, r.run) }
 
 // Listen opens the port, so that a bad address is an error at once. An address
 // without a host is one of the loopback interface.
@@ -110,7 +113,7 @@ func Listen(addr string) (net.Listener, error) {
 // whether the run has begun to read.
 func (r *Registry) Serve(ctx context.Context, l net.Listener, ready func() bool) error {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(r.reg, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{r.run, r.process}, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !ready() {

@@ -183,6 +183,10 @@ func (r *run) open(ctx context.Context, spec string) (*source.Stream, sink.Check
 	if job == "" {
 		cp.Seq = r.seq // this run's own
 	}
+	if at := cp.Committed; at.After(time.Unix(0, r.p.LastCommit.Load())) {
+		r.p.LastCommit.Store(at.UnixNano())
+	}
+	cp.Committed = time.Time{}
 	var from source.Position
 	if !r.FromStart && cp.Mark != "" {
 		if err := json.Unmarshal([]byte(cp.Mark), &from); err != nil {

@@ -25,7 +25,7 @@ type Progress struct {
 	Unchanged    atomic.Int64
 	Deleted      atomic.Int64
 	LastFlush    atomic.Int64 // ns that it took
-	LastCommit   atomic.Int64 // ns since 1970, 0 for none yet
+	LastCommit   atomic.Int64 // ns since 1970, by this run or one before; 0 for none
 
 	// OnFlush, where it is set, hears of each batch that was written.
 	OnFlush func(rows int, took time.Duration)

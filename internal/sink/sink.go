@@ -49,6 +49,8 @@ type Checkpoint struct {
 	Offset  int64  // bytes of the source that were read
 	Mark    string // what else the source needs to go on from there
 	Rejects string // what the run needs to go on with a file of rejects
+	// Committed is when the source's last flush was; Claim alone sets it.
+	Committed time.Time
 }
 
 // A Flush is one transaction.

@@ -129,7 +129,8 @@ func (d *DB) connect(ctx context.Context) (err error) {
 	d.stage, d.open, d.unicode = stage{}, false, true
 	r, err := d.query(ctx,
 		"SELECT pg_backend_pid(), current_setting('server_version_num'), current_setting('server_encoding'), current_schema(), current_database(), pg_is_in_recovery(),"+
-			" has_database_privilege(current_database(), 'TEMP'), (SELECT extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid())",
+			" has_database_privilege(current_database(), 'TEMP'), (SELECT extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid()),"+
+			" current_setting('synchronous_standby_names')",
 		"SELECT to_regclass(quote_ident(current_schema()) || '.weir_meta') IS NOT NULL")
 	if err != nil {
 		return d.explain(err)
@@ -162,6 +163,9 @@ func (d *DB) connect(ctx context.Context) (err error) {
 			Err: errors.New("the server is a standby, which takes no writes: name the primary, or all of them with target_session_attrs=read-write")}
 	}
 	d.opt.Debug("Postgres %d at %s; staging table: %s", d.version/10000, d.where(), d.staging())
+	if d.opt.Synchronous == "remote_apply" && len(row[8]) == 0 {
+		d.opt.Debug("the server has no synchronous standby: --synchronous extra waits for its own disk alone, as full does")
+	}
 	if d.ready {
 		if err := d.checkFormat(ctx); err != nil {
 			return err
@@ -291,13 +295,16 @@ func (d *DB) Claim(ctx context.Context, job, source string) (cp sink.Checkpoint,
 	if job == "" || !d.ready {
 		return cp, nil
 	}
-	r, err := d.query(ctx, fmt.Sprintf(`SELECT j.seq, coalesce(j.rejects, ''), coalesce(c.line, 0), coalesce(c."offset", 0), coalesce(c.mark, '')`+
+	r, err := d.query(ctx, fmt.Sprintf(`SELECT j.seq, coalesce(j.rejects, ''), coalesce(c.line, 0), coalesce(c."offset", 0), coalesce(c.mark, ''), `+micros("c.updated")+
 		" FROM %s.weir_jobs j LEFT JOIN %[1]s.weir_checkpoints c ON c.job = j.job AND c.source = %s WHERE j.job = %s", d.schema, d.literal(source), d.literal(job)))
 	if err != nil {
 		return cp, d.explain(err)
 	}
 	for _, row := range r[0].rows {
 		cp.Seq, cp.Rejects, cp.Line, cp.Offset, cp.Mark = number(row[0]), string(row[1]), number(row[2]), number(row[3]), string(row[4])
+		if row[5] != nil {
+			cp.Committed = time.UnixMicro(number(row[5])).UTC()
+		}
 	}
 	return cp, nil
 }

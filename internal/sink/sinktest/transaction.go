@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -164,11 +165,15 @@ var transactionTests = []test{
 		r.End()
 		s := db.Open(t)
 		defer s.Close()
-		if got, err := s.Claim(t.Context(), job, from); err != nil || got != want {
+		got, err := s.Claim(t.Context(), job, from)
+		if ago := time.Since(got.Committed); ago < -time.Minute || ago > time.Minute {
+			t.Errorf("the last commit was at %v", got.Committed)
+		}
+		if got.Committed = want.Committed; err != nil || got != want {
 			t.Errorf("the next run gets %+v, %v; want %+v", got, err, want)
 		}
 		// Another source of the job begins at its own start, but counts on.
-		got, err := s.Claim(t.Context(), job, "other.jsonl")
+		got, err = s.Claim(t.Context(), job, "other.jsonl")
 		if err != nil || got.Seq != want.Seq || got.Line != 0 || got.Offset != 0 || got.Mark != "" {
 			t.Errorf("another source of the job gets %+v, %v", got, err)
 		}

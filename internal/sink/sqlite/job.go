@@ -32,9 +32,9 @@ func (d *DB) Claim(_ context.Context, job, source string) (cp sink.Checkpoint, e
 		return cp, d.explain(err)
 	}
 	err = d.polling(func() error {
-		return d.c.query("SELECT j.seq, j.rejects, c.line, c.offset, c.mark FROM weir_jobs j LEFT JOIN weir_checkpoints c ON c.job = j.job AND c.source = ? WHERE j.job = ?",
+		return d.c.query("SELECT j.seq, j.rejects, c.line, c.offset, c.mark, c.updated FROM weir_jobs j LEFT JOIN weir_checkpoints c ON c.job = j.job AND c.source = ? WHERE j.job = ?",
 			func(s *stmt) error {
-				cp = sink.Checkpoint{Seq: s.int(0), Rejects: s.text(1), Line: s.int(2), Offset: s.int(3), Mark: s.text(4)}
+				cp = sink.Checkpoint{Seq: s.int(0), Rejects: s.text(1), Line: s.int(2), Offset: s.int(3), Mark: s.text(4), Committed: parseTime(s.text(5))}
 				return nil
 			}, source, job)
 	})
