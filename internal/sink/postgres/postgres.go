@@ -126,6 +126,11 @@ func (d *DB) connect(ctx context.Context) (err error) {
 		d.conn = nil
 		return d.explain(err)
 	}
+	defer func() {
+		if err != nil {
+			d.drop()
+		}
+	}()
 	d.stage, d.open, d.unicode = stage{}, false, true
 	r, err := d.query(ctx,
 		"SELECT pg_backend_pid(), current_setting('server_version_num'), current_setting('server_encoding'), current_schema(), current_database(), pg_is_in_recovery(),"+
@@ -138,7 +143,6 @@ func (d *DB) connect(ctx context.Context) (err error) {
 	row := r[0].rows[0]
 	pid := string(row[0])
 	if d.version = number(row[1]); d.version < minVersion {
-		d.drop()
 		return fmt.Errorf("the server at %s is Postgres %d; weir needs %d or later", d.where(), d.version/10000, minVersion/10000)
 	}
 	d.pooled = pid != fmt.Sprint(d.conn.PID())
@@ -158,7 +162,6 @@ func (d *DB) connect(ctx context.Context) (err error) {
 	d.schema = ident(d.current)
 	d.ready = string(r[1].rows[0][0]) == "t"
 	if string(row[5]) == "t" && !d.opt.ReadOnly {
-		d.drop()
 		return &sink.Error{Class: sink.Transient, Reason: "readonly",
 			Err: errors.New("the server is a standby, which takes no writes: name the primary, or all of them with target_session_attrs=read-write")}
 	}
