@@ -308,6 +308,8 @@ func (t *relation) readIndexes(indexes result) (other bool, err error) {
 			return false, fmt.Errorf("the key column %q of table %q is computed by the database: choose another --key", c.Name, t.Name)
 		case c.Type == schema.External || c.Type == schema.Array || c.Type == schema.JSON:
 			return false, fmt.Errorf("the key column %q of table %q is %s: weir could not tell which of its values are equal; choose another --key", c.Name, t.Name, c.Decl)
+		case (c.Type == schema.Number || c.Type == schema.Instant) && strings.Contains(c.Decl, "(") || c.Type == schema.Real && c.Size == 4:
+			return false, fmt.Errorf("the key column %q of table %q is %s, which rounds: weir could not tell which of its values become equal; choose another --key", c.Name, t.Name, c.Decl)
 		case c.Collation != "" && c.Collation != "RTRIM":
 			return false, fmt.Errorf("the key column %q of table %q has the collation %s, which calls different texts equal: weir could not tell which", c.Name, t.Name, c.Collation)
 		}

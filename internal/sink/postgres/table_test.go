@@ -1,9 +1,11 @@
 package postgres_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/bits"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -108,7 +110,7 @@ func TestTable_KeysOfManySpellings(t *testing.T) {
 			sinktest.Expect(t, db, "SELECT count(*), (SELECT count(*) FROM weir_rejects) FROM t", "1|0")
 		})
 	}
-	for _, decl := range []string{"inet", "integer[]", "jsonb", "text COLLATE nocase"} {
+	for _, decl := range []string{"inet", "integer[]", "jsonb", "text COLLATE nocase", "numeric(5,2)", "real", "timestamptz(0)"} {
 		db := connect(t, testpg.New(t))
 		db.Exec(t, "CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
 		db.Exec(t, "CREATE TABLE t (id "+decl+" PRIMARY KEY)")
@@ -359,4 +361,42 @@ func TestFlush_WithoutTemporaryTables(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT relpersistence FROM pg_class WHERE relname LIKE 'weir_stage%'", "u")
 	r.End()
 	sinktest.Expect(t, db, "SELECT count(*) FROM pg_class WHERE relname LIKE 'weir_stage%'", "0")
+}
+
+// TestValues_ComeBack: texts of every kind of character, alone, in arrays and in
+// JSON, are the same when they are read.
+func TestValues_ComeBack(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, s text, a text[], j jsonb)")
+	rnd := rand.New(rand.NewPCG(1, 1))
+	alphabet := []rune("aZ09 \\\"'{},.;:$%N\n\r\t\b\f\x01\x1f\x7f/é日😀\u2028\uFFFE\uFFFD")
+	r := sinktest.Begin(t, db)
+	var texts []string
+	for i := range 3000 {
+		n := rnd.IntN(8)
+		text := make([]rune, n)
+		for k := range text {
+			text[k] = alphabet[rnd.IntN(len(alphabet))]
+		}
+		texts = append(texts, string(text))
+		s, err := json.Marshal(string(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Fold(fmt.Sprintf(`{"id":%d,"s":%s,"a":[%[2]s, [%[2]s]],"j":{"k":%[2]s}}`, i, s))
+		if i%2 == 0 { // arrays of one depth
+			r.Fold(fmt.Sprintf(`{"id":%d,"a":[%s, %[2]s ]}`, i, s))
+		} else {
+			r.Fold(fmt.Sprintf(`{"id":%d,"a":[[%s],[%[2]s]]}`, i, s))
+		}
+	}
+	r.Flush()
+	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+	for i, row := range db.Query(t, "SELECT s, coalesce(a[1], a[1][1]), coalesce(a[2], a[2][1]), j ->> 'k' FROM t ORDER BY id") {
+		for _, got := range row {
+			if got != texts[i] {
+				t.Errorf("row %d: %q came back as %q", i, texts[i], got)
+			}
+		}
+	}
 }

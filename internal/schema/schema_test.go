@@ -1,0 +1,126 @@
+package schema
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/weirsync/weir/internal/feed"
+)
+
+// admits reports whether a column takes a value, given as JSON.
+func admits(c *Column, value string) bool {
+	return c.Admit([]byte(value), feed.KindOf([]byte(value))) == nil
+}
+
+func TestColumn_Takes(t *testing.T) {
+	for _, c := range []struct {
+		column    Column
+		good, bad []string
+	}{
+		{Column{Type: Bool}, []string{`true`, `0`, `null`}, []string{`"true"`, `2`}},
+		{Column{Type: Bool, Labels: []string{"true"}}, []string{`"true"`}, []string{`"yes"`}},
+		{Column{Type: Int}, []string{`9223372036854775807`, `1.0`, `1e3`, `"7"`, `"-7"`}, []string{`9223372036854775808`, `1.5`, `"07"`, `"7.0"`, `" 7"`, `-0`, `true`, `{}`}},
+		{Column{Type: Int, Size: 2}, []string{`32767`, `-32768`, `"5"`}, []string{`32768`, `-32769`, `"40000"`}},
+		{Column{Type: Int, Size: 4}, []string{`-2147483648`}, []string{`-2147483649`, `1e10`}},
+		{Column{Type: Real}, []string{`1e308`, `"1.50"`, `0`}, []string{`1e309`, `1e-400`, `"x"`, `""`}},
+		{Column{Type: Real, Size: 4}, []string{`1e38`, `0.0`, `-0e5`}, []string{`1e39`, `1e-60`}},
+		{Column{Type: Number}, []string{`123456789012345678901234567890.5`, `"7"`, `1e400`}, []string{`1e200000`, `1e-20000`, `"seven"`}},
+		{Column{Type: Text}, []string{`"x"`, `7`, `{"a":1}`}, nil},
+		{Column{Type: Text, Size: 3}, []string{`"日本語"`, `"\u0041bc"`, `123`}, []string{`"abcd"`, `"日本語x"`}},
+		{Column{Type: JSON}, []string{`{"a":[1e5]}`, `"x"`, `{"1e200000":"1e200000"}`}, []string{`[1,-1e200000]`, `{"a\"":{"b":1E+999999999999999999999}}`}},
+		{Column{Type: Enum, Labels: []string{"a", `b\c`}}, []string{`"a"`, `"b\\c"`}, []string{`"A"`, `""`}},
+		{Column{Type: UUID}, []string{`"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"`, `"{A0EEBC99-9C0B4EF8BB6D6BB9BD380A11}"`}, []string{`"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a1"`, `"a0-eebc999c0b4ef8bb6d6bb9bd380a11"`, `"a0eebc99--9c0b4ef8bb6d6bb9bd380a11"`, `7`}},
+		{Column{Type: Day}, []string{`"any text"`}, nil},
+		{Column{Type: Day, Key: true}, []string{`"2024-02-29"`}, []string{`"2023-02-29"`, `"2024-2-29"`}},
+		{Column{Type: Instant, Key: true}, []string{`"2024-02-29T10:00:00.5+02:00"`}, []string{`"2024-02-29 10:00:00"`, `17`}},
+	} {
+		c.column.Fixed, c.column.Name = true, "c"
+		for _, v := range c.good {
+			if !admits(&c.column, v) {
+				t.Errorf("a column of %s, %d bytes, does not take %s", c.column.Type, c.column.Size, v)
+			}
+		}
+		for _, v := range c.bad {
+			if admits(&c.column, v) {
+				t.Errorf("a column of %s, %d bytes, takes %s", c.column.Type, c.column.Size, v)
+			}
+		}
+	}
+}
+
+// TestColumn_Widens: the type holds all values so far, whatever their order.
+func TestColumn_Widens(t *testing.T) {
+	for values, want := range map[string]Type{
+		`null`:                             Any,
+		`true false null`:                  Bool,
+		`1 -7 9223372036854775807`:         Int,
+		`1 1.5`:                            Real,
+		`9007199254740993 1.5`:             Number,
+		`9223372036854775808`:              Number,
+		`0.1234567890123456789 1`:          Number,
+		`1e400`:                            Number,
+		`1e200000 1`:                       Text,
+		`"x" 1`:                            Text,
+		`true 1`:                           Text,
+		`{"a":1} [2]`:                      JSON,
+		`{"a":1e200000}`:                   Text,
+		`{"a":1} "x"`:                      Text,
+		`[1] 1`:                            Text,
+		`1.5 9007199254740992 null "007"`:  Text,
+		`-0`:                               Real,
+		`1.0 100 5e-324`:                   Real,
+		`12345678901234567890123 0.5 true`: Text,
+	} {
+		fields := strings.Fields(values)
+		for range 2 {
+			c := New("c", false)
+			for _, v := range fields {
+				if !admits(&c, v) {
+					t.Errorf("%s was rejected", v)
+				}
+			}
+			if c.Type != want {
+				t.Errorf("%v made a column of %s, want %s", fields, c.Type, want)
+			}
+			for i, j := 0, len(fields)-1; i < j; i, j = i+1, j-1 {
+				fields[i], fields[j] = fields[j], fields[i]
+			}
+		}
+	}
+}
+
+// TestColumn_AppendKey: the spellings in one group are one key, and no two groups
+// are.
+func TestColumn_AppendKey(t *testing.T) {
+	for _, c := range []struct {
+		column Column
+		groups [][]string
+	}{
+		{Column{Type: Text}, [][]string{{`"A"`, `"\u0041"`}, {`"a"`}, {`1`, `"1"`}, {`"01"`}, {`1.0`, `"1.0"`}}},
+		{Column{Type: Text, Collation: "NOCASE"}, [][]string{{`"A"`, `"a"`}, {`"É"`}, {`"é"`}}},
+		{Column{Type: Text, Collation: "RTRIM"}, [][]string{{`"a"`, `"a "`}, {`" a"`}}},
+		{Column{Type: Int}, [][]string{{`1`, `"1"`, `1.0`, `10e-1`}, {`-1`}, {`10`}}},
+		{Column{Type: Real}, [][]string{{`0.5`, `5e-1`, `"0.50"`}, {`0.25`}}},
+		{Column{Type: Number}, [][]string{{`1`, `1.0`, `"1.00"`, `10e-1`}, {`1180591620717411303424`, `"1180591620717411303424.0"`}, {`1180591620717411303425`},
+			{`0.1234567890123456789`}, {`0.1234567890123456788`}, {`0`, `0.0`, `-0`}, {`-1.50`, `-15e-1`}}},
+		{Column{Type: Bool}, [][]string{{`true`, `1`, `"true"`}, {`false`, `0`, `"false"`}}},
+		{Column{Type: UUID}, [][]string{{`"A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"`, `"a0eebc999c0b4ef8bb6d6bb9bd380a11"`}, {`"a0eebc999c0b4ef8bb6d6bb9bd380a12"`}}},
+		{Column{Type: Instant}, [][]string{{`"2024-01-01T12:00:00Z"`, `"2024-01-01T14:00:00.000000+02:00"`}, {`"2024-01-01T12:00:00.000001Z"`}}},
+		{Column{Type: Day}, [][]string{{`"2024-01-01"`}, {`"2024-01-02"`}}},
+	} {
+		c.column.Fixed, c.column.Key = true, true
+		seen := map[string]int{}
+		for i, group := range c.groups {
+			for n, v := range group {
+				key := string(c.column.AppendKey(nil, []byte(v), feed.KindOf([]byte(v))))
+				switch at, known := seen[key]; {
+				case known && at != i:
+					t.Errorf("a key of %s: %s is %s too", c.column.Type, v, c.groups[at][0])
+				case !known && n > 0:
+					t.Errorf("a key of %s: %s is not %s", c.column.Type, v, group[0])
+				}
+				seen[key] = i
+			}
+		}
+	}
+}
