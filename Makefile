@@ -9,10 +9,10 @@ GOLANGCI := .bin/golangci-lint-$(GOLANGCI_VERSION)
 FUZZTIME ?= 30s
 BENCHTIME ?= 1s
 
-.PHONY: help build demo test race lint fuzz bench cover feed docs clean
+.PHONY: help build demo test race lint fuzz bench bench-reference cover feed docs clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
 
 build: ## build bin/weir, static
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/weir ./cmd/weir
@@ -49,6 +49,10 @@ fuzz: ## run each fuzz target for FUZZTIME
 
 bench: ## run the benchmarks
 	go test -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./...
+
+bench-reference: build ## time weir against a C program that does the least; needs a C compiler and libsqlite3's headers
+	$(CC) -O3 -march=native -o bin/reference bench/reference/reference.c -lsqlite3
+	bench/compare
 
 cover: ## show the tests' coverage by function
 	go test -coverpkg=./... -coverprofile=coverage.out ./...
