@@ -17,10 +17,21 @@ type Scanner struct {
 // names included. The result is good until the next call and points into line.
 // An error is always an [*Error].
 func (s *Scanner) Scan(line []byte) ([]Field, error) {
-	s.line, s.fields = line, s.fields[:0]
+	fields, err := s.Append(s.fields[:0], line)
+	if err != nil {
+		return nil, err
+	}
+	s.fields = fields
+	return fields, nil
+}
+
+// Append is [Scanner.Scan] into memory of the caller's: it appends the line's
+// fields to dst. After an error there may be some of them behind dst's end.
+func (s *Scanner) Append(dst []Field, line []byte) ([]Field, error) {
+	s.line = line
 	i := s.space(0)
 	if i == len(line) {
-		return nil, Errorf(Truncated, "truncated: the line is empty")
+		return dst, Errorf(Truncated, "truncated: the line is empty")
 	}
 	if line[i] != '{' {
 		j, _, err := s.value(i)
@@ -29,20 +40,20 @@ func (s *Scanner) Scan(line []byte) ([]Field, error) {
 		} else if err == nil {
 			err = s.trailing(s.space(j))
 		}
-		return nil, err
+		return dst, err
 	}
 	i = s.space(i + 1)
 	if i < len(line) && line[i] == '}' {
-		return s.fields, s.end(i + 1)
+		return dst, s.end(i + 1)
 	}
 	for {
 		if i >= len(line) || line[i] != '"' {
-			return nil, s.unexpected(i, "a field name")
+			return dst, s.unexpected(i, "a field name")
 		}
 		start, err := i+1, error(nil)
 		var f Field
 		if i, f.Escaped, err = s.string(i); err != nil {
-			return nil, err
+			return dst, err
 		}
 		f.Name = line[start : i-1 : i-1]
 		// Most feeds have neither white space here: two compares, no call.
@@ -50,7 +61,7 @@ func (s *Scanner) Scan(line []byte) ([]Field, error) {
 			i = s.space(i)
 		}
 		if i >= len(line) || line[i] != ':' {
-			return nil, s.unexpected(i, "':'")
+			return dst, s.unexpected(i, "':'")
 		}
 		i++
 		if i < len(line) && line[i] <= ' ' {
@@ -58,18 +69,18 @@ func (s *Scanner) Scan(line []byte) ([]Field, error) {
 		}
 		start = i
 		if i, f.Kind, err = s.value(i); err != nil {
-			return nil, err
+			return dst, err
 		}
 		f.Value = line[start:i:i]
-		s.fields = append(s.fields, f)
+		dst = append(dst, f)
 		if i < len(line) && line[i] <= ' ' {
 			i = s.space(i)
 		}
 		if i < len(line) && line[i] == '}' {
-			return s.fields, s.end(i + 1)
+			return dst, s.end(i + 1)
 		}
 		if i >= len(line) || line[i] != ',' {
-			return nil, s.unexpected(i, "',' or '}'")
+			return dst, s.unexpected(i, "',' or '}'")
 		}
 		i++
 		if i < len(line) && line[i] <= ' ' {

@@ -139,6 +139,11 @@ func (f *Folder) Fold(b *Batch, line []byte, at Place) error {
 	if err != nil {
 		return err
 	}
+	return f.FoldFields(b, fields, line, at)
+}
+
+// FoldFields is [Folder.Fold] of a line that was scanned already.
+func (f *Folder) FoldFields(b *Batch, fields []feed.Field, line []byte, at Place) error {
 	known, columns := len(f.fields), len(f.table.Columns)
 	deletes, err := f.admit(fields, line)
 	if (err != nil || deletes) && len(f.fields) > known {

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +20,7 @@ import (
 type feeding struct {
 	*run
 	stream *source.Stream
+	ahead  *ahead
 	job    string
 	period time.Duration
 
@@ -56,8 +56,11 @@ func (f *feeding) sync(ctx context.Context) error {
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(flushing, cancel)()
+	f.ahead = newAhead(f.stream)
 	g.Go(func() error { return f.flush(flushing) })
+	g.Go(func() error { f.ahead.run(reading); return nil })
 	g.Go(func() error {
+		defer cancel() // whatever ends the fold ends the scan
 		defer close(f.full)
 		return f.fill(reading, flushing)
 	})
@@ -66,23 +69,22 @@ func (f *feeding) sync(ctx context.Context) error {
 	return errors.Join(f.failed, err)
 }
 
-// fill reads blocks and folds their lines until there are no more.
+// fill folds the lines of blocks until there are no more.
 func (f *feeding) fill(reading, flushing context.Context) error {
 	f.batch = <-f.free
 	for {
 		b, err := f.next(reading, flushing)
 		if err == nil {
 			err = f.fold(flushing, b)
-			f.stream.Release(b)
+			f.ahead.release(b)
 			f.p.Buffer.Store(int64(f.batch.Bytes()))
 		}
 		switch {
-		case err == nil:
+		case err == nil || err == errDue:
 		case flushing.Err() != nil:
 			return nil // the flusher has the error
 		case reading.Err() != nil:
 			return f.hand(flushing)
-		case errors.Is(err, context.DeadlineExceeded): // the batch is due
 		case err == io.EOF || err == errTorn:
 			if hint := f.head.ended(); hint != nil {
 				return fmt.Errorf("%s: %w", f.stream.Name(), hint)
@@ -97,29 +99,45 @@ func (f *feeding) fill(reading, flushing context.Context) error {
 	}
 }
 
+// errDue says that the batch at hand has waited for long enough.
+var errDue = errors.New("the batch is due")
+
 // next waits for a block, but not past the time at which the batch is due.
-func (f *feeding) next(reading, flushing context.Context) (*source.Block, error) {
-	if f.period == 0 || f.batch.First.IsZero() {
-		return f.stream.Next(reading)
-	}
-	wait := time.Until(f.batch.First.Add(f.period))
-	if wait <= 0 && len(f.free) > 0 {
-		if err := f.hand(flushing); err != nil {
-			return nil, err
+func (f *feeding) next(reading, flushing context.Context) (*scanned, error) {
+	var due <-chan time.Time
+	if f.period > 0 && !f.batch.First.IsZero() {
+		wait := time.Until(f.batch.First.Add(f.period))
+		if wait <= 0 && len(f.free) > 0 {
+			if err := f.hand(flushing); err != nil {
+				return nil, err
+			}
+		} else { // while the sink is busy the batch goes on filling
+			timer := time.NewTimer(max(wait, f.period/16))
+			defer timer.Stop()
+			due = timer.C
 		}
-		return f.stream.Next(reading)
 	}
-	// While the sink is busy the batch goes on filling.
-	ctx, cancel := context.WithTimeout(reading, max(wait, f.period/16))
-	defer cancel()
-	return f.stream.Next(ctx)
+	if err := reading.Err(); err != nil {
+		return nil, err
+	}
+	select {
+	case b, ok := <-f.ahead.blocks:
+		if !ok {
+			return nil, f.ahead.err
+		}
+		return b, nil
+	case <-due:
+		return nil, errDue
+	case <-reading.Done():
+		return nil, reading.Err()
+	}
 }
 
 // errTorn is returned for a torn last line that is left for the next run.
 var errTorn = errors.New("the last line has no end yet")
 
 // fold folds the lines of a block.
-func (f *feeding) fold(flushing context.Context, b *source.Block) (err error) {
+func (f *feeding) fold(flushing context.Context, b *scanned) (err error) {
 	if b.Restart {
 		f.line, f.head = 0, opening{on: true}
 	}
@@ -143,24 +161,20 @@ func (f *feeding) fold(flushing context.Context, b *source.Block) (err error) {
 
 // lines folds the lines of a block and returns the index after the last one that
 // counts.
-func (f *feeding) lines(flushing context.Context, b *source.Block) (at int, err error) {
-	for at < len(b.Data) {
-		n := bytes.IndexByte(b.Data[at:], '\n')
-		next := at + n + 1
-		if n < 0 {
-			n, next = len(b.Data)-at, len(b.Data)
-		}
-		line := b.Data[at : at+n]
-		place := fold.Place{Line: f.line + 1, Offset: b.Offset + int64(at)}
-		if !fold.Blank(line) {
-			if counts, err := f.message(line, place, b.Tail && next == len(b.Data)); err != nil {
+func (f *feeding) lines(flushing context.Context, b *scanned) (at int, err error) {
+	fields := 0
+	for i := range b.lines {
+		l := &b.lines[i]
+		if !l.blank {
+			line, place := b.Data[at:l.end], fold.Place{Line: f.line + 1, Offset: b.Offset + int64(at)}
+			if counts, err := f.message(line, b.fields[fields:l.fields], l.err, place, b.Tail && l.next == len(b.Data)); err != nil {
 				if counts {
-					at, f.line = next, f.line+1
+					at, f.line = l.next, f.line+1
 				}
 				return at, err
 			}
 		}
-		at, f.line = next, f.line+1
+		at, f.line, fields = l.next, f.line+1, l.fields
 		if f.batch.Rows() >= f.BatchRows || int64(f.batch.Bytes()) >= f.Buffer/2 {
 			f.pos = b.PositionAfter(at, f.line)
 			if err := f.hand(flushing); err != nil {
@@ -171,14 +185,18 @@ func (f *feeding) lines(flushing context.Context, b *source.Block) (at int, err 
 	return at, nil
 }
 
-// message folds or rejects a line. Where it returns an error, which ends the
+// message folds or rejects a line, of which bad says what is wrong with it as a
+// text. Where it returns an error, which ends the
 // source, counts tells whether the line was dealt with.
-func (f *feeding) message(line []byte, at fold.Place, tail bool) (counts bool, err error) {
+func (f *feeding) message(line []byte, fields []feed.Field, bad error, at fold.Place, tail bool) (counts bool, err error) {
 	if f.batch.First.IsZero() {
 		f.batch.First = time.Now()
 	}
 	f.head.see(line)
-	switch err := f.folder.Fold(f.batch, line, at).(type) {
+	if bad == nil {
+		bad = f.folder.FoldFields(f.batch, fields, line, at)
+	}
+	switch err := bad.(type) {
 	case nil:
 		f.head.on = false
 		return true, nil

@@ -2,9 +2,9 @@
 // folded, decides when a batch is due, and has batches written with their
 // checkpoint while the next one fills.
 //
-// Two goroutines do the work: one reads and folds, the other flushes. Between
-// them go two batches; a batch has one owner at a time, and when both are full
-// reading waits.
+// Three goroutines do the work: one scans lines, one folds them, one flushes.
+// Between the latter two go two batches; a batch has one owner at a time, and
+// when both are full reading waits.
 package pipeline
 
 import (
