@@ -327,7 +327,7 @@ type tags struct{ copy, insert, update, delete int }
 // are all new, it seems: that takes a third of the time. Where one is not, the
 // database refuses it, and the flush begins again.
 func (m *merge) direct() bool {
-	return !m.deletes && !slices.ContainsFunc(m.used, func(u staged) bool { return m.table.cols[u.at].initial != "NULL" })
+	return !m.deletes && !m.table.policed && !slices.ContainsFunc(m.used, func(u staged) bool { return m.table.cols[u.at].initial != "NULL" })
 }
 
 // copyAll adds what copies rows into the table that are not in it.

@@ -447,7 +447,7 @@ func isRefusal(e *pgconn.PgError) bool {
 	case "22", "23", "44", "54", "P0", "38", "39", "09", "21", "27":
 		return true
 	}
-	return e.Code == "428C9"
+	return e.Code == "428C9" || e.Code == "42501" && e.Routine == "ExecWithCheckOptions" // a policy
 }
 
 // isStale reports whether an error says that the table is not what weir knows.

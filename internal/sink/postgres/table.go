@@ -14,6 +14,9 @@ type relation struct {
 	schema.Table
 	ident string   // its name in SQL, with its schema
 	cols  []column // what there is to know beside Table.Columns, in their order
+	// policed tells that the table has rules or row-level security, which a COPY
+	// passes by or may not pass.
+	policed bool
 }
 
 // A column's facts that only SQL needs.
@@ -123,10 +126,9 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 	t.ident = identOf(schemaName, rel)
 	is := "to_regclass(" + d.literal(t.ident) + ")"
 	r, err := d.query(ctx,
-		"SELECT coalesce(array_to_string(c.reloptions, ','), ''), c.relkind, n.nspname, c.relrowsecurity,"+
+		"SELECT coalesce(array_to_string(c.reloptions, ','), ''), c.relkind, n.nspname, c.relrowsecurity OR EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid),"+
 			" (SELECT count(*) FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)"+
 			" + (SELECT count(*) FROM pg_constraint WHERE conrelid = c.oid AND contype IN ('c', 'f', 'x') OR confrelid = c.oid)"+
-			" + (SELECT count(*) FROM pg_rewrite WHERE ev_class = c.oid)"+
 			" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = "+is,
 		columnsSQL+is+" AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
 		"SELECT i.indisunique AND i.indisvalid AND i.indimmediate, i.indpred IS NULL AND i.indexprs IS NULL,"+
@@ -155,7 +157,8 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 		return t, fmt.Errorf("%q is a %s, not a table: weir keeps tables", name, kinds[kind])
 	}
 	t.Exists = true
-	ruled := string(head[4]) != "0" || string(head[1]) == "p" || string(head[3]) == "t"
+	t.policed = string(head[3]) == "t"
+	ruled := string(head[4]) != "0" || string(head[1]) == "p" || t.policed
 	judged := ruled || !d.unicode
 	for _, row := range r[1].rows {
 		c, more, odd := d.readColumn(row)

@@ -308,6 +308,22 @@ func TestRefused_Rules(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT line, substring(reason FROM 'SQLSTATE (.....)') FROM weir_rejects ORDER BY line", "2|23514", "3|23502", "4|23505", "5|23503", "6|23503", "7|P0001")
 }
 
+// TestRefused_Policy: row-level security takes no COPY, and speaks row by row.
+func TestRefused_Policy(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.as(t, "app")
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, n integer)")
+	db.Exec(t, "GRANT ALL ON t TO app")
+	db.Exec(t, "ALTER TABLE t ENABLE ROW LEVEL SECURITY")
+	db.Exec(t, "CREATE POLICY small ON t USING (true) WITH CHECK (n < 10)")
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"n":1}`)
+	r.Flush(`{"id":2,"n":2}`, `{"id":3,"n":30}`, `{"id":1,"n":11}`)
+	r.Flush(`{"id":4,"n":4}`)
+	sinktest.Expect(t, db, "SELECT id, n FROM t ORDER BY id", "1|1", "2|2", "4|4")
+	sinktest.Expect(t, db, "SELECT line, substring(reason FROM 'SQLSTATE (.....)') FROM weir_rejects ORDER BY line", "3|42501", "4|42501")
+}
+
 // TestRefused_WithoutRules: a table that weir made refuses a row all the same;
 // then the source is to be read again with its lines kept.
 func TestRefused_WithoutRules(t *testing.T) {
