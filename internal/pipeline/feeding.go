@@ -280,11 +280,10 @@ func (f *feeding) flush(ctx context.Context) error {
 		}
 		res, err := f.db.Flush(ctx, flush)
 		if err != nil {
-			var behind sink.ErrBehind
-			if errors.As(err, &behind) {
-				if n := len(lines) - int(behind.Want-behind.Found); n > 0 {
-					f.safe = lines[n-1]
-				}
+			var behind sink.ErrBehind // else nothing that was committed is lost
+			errors.As(err, &behind)
+			if n := len(lines) - int(behind.Want-behind.Found); n > 0 {
+				f.safe = lines[n-1]
 			}
 			return err
 		}
