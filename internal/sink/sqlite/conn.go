@@ -143,6 +143,9 @@ func (c *conn) fail(rc int32, doing string) error {
 // autocommit reports whether no transaction is open: some errors end one.
 func (c *conn) autocommit() bool { return lib.Xsqlite3_get_autocommit(c.tls, c.db) != 0 }
 
+// changes is how many rows the last statement that writes wrote.
+func (c *conn) changes() int32 { return lib.Xsqlite3_changes(c.tls, c.db) }
+
 // deferredKeys reports whether a deferred foreign key is violated at this point
 // of the transaction.
 func (c *conn) deferredKeys() bool {

@@ -55,9 +55,11 @@ type DB struct {
 	path string
 	opt  Options
 	c    *conn
-	id   os.FileInfo // of the file that was opened
-	wal  bool
-	lock *jobLock
+	// mover is a second connection for the log, made when first needed; see moveLog.
+	mover *conn
+	id    os.FileInfo // of the file that was opened
+	wal   bool
+	lock  *jobLock
 
 	// Of the last flush.
 	table    schema.Table // as the database has it
@@ -128,16 +130,23 @@ func (d *DB) open(flags int32) error {
 	}
 	d.c = c
 	if err := d.configure(statErr != nil || before.Size() == 0, flags); err != nil {
-		d.c.close()
-		d.c = nil
+		d.disconnect()
 		return d.explain(err)
 	}
 	if d.id, err = os.Stat(d.path); err != nil {
-		d.c.close()
-		d.c = nil
+		d.disconnect()
 		return err
 	}
 	return nil
+}
+
+func (d *DB) disconnect() {
+	if d.mover != nil {
+		d.mover.close()
+		d.mover = nil
+	}
+	d.c.close()
+	d.c = nil
 }
 
 // configure sets what lasts as long as the connection, and checks that the file
@@ -158,7 +167,7 @@ func (d *DB) configure(fresh bool, flags int32) error {
 	}
 	d.wal = mode == "wal"
 	for _, p := range []string{
-		"trusted_schema=OFF", "foreign_keys=ON", "cache_size=-65536", fmt.Sprintf("journal_size_limit=%d", walLimit),
+		"trusted_schema=OFF", "foreign_keys=ON", "cache_size=-65536", fmt.Sprintf("journal_size_limit=%d", walLimit), "wal_autocheckpoint=0",
 		"synchronous=" + d.level(),
 	} {
 		if err := d.pragma(p); err != nil {
@@ -265,8 +274,7 @@ func (d *DB) Close() error {
 		if d.wrote {
 			err = d.checkpointAll()
 		}
-		d.c.close()
-		d.c = nil
+		d.disconnect()
 	}
 	if d.lock != nil {
 		d.lock.release()
