@@ -13,14 +13,23 @@ const (
 	maxNumber = 4096 // characters; keeps a number from being a denial of service for whoever converts it
 )
 
-// A Field is one member of a message's object. Both slices point into the
-// scanned line.
+// A Field is one member of a message's object: where it is in its line, of at
+// most 4 GiB. Offsets and not slices, for it is written by one core and read by
+// another: at 24 bytes in place of 56 a hot feed takes a tenth less time.
 type Field struct {
-	Name    []byte // between its quotes; see Escaped
-	Value   []byte // raw JSON without white space around it
+	nameAt, nameEnd, valueAt, valueEnd uint32
+
+	ID      int32 // of the name in the scanner's [Names], or Unnumbered
 	Kind    Kind
-	Escaped bool // Name holds escapes: resolve with [AppendUnquoted]
+	Escaped bool // the name holds escapes: resolve with [AppendUnquoted]
 }
+
+// Name is what is between the quotes of the name, in the line that was scanned.
+func (f *Field) Name(line []byte) []byte { return line[f.nameAt:f.nameEnd:f.nameEnd] }
+
+// Value is the raw JSON without white space around it, in the line that was
+// scanned.
+func (f *Field) Value(line []byte) []byte { return line[f.valueAt:f.valueEnd:f.valueEnd] }
 
 // Kind is the form of a value.
 type Kind uint8

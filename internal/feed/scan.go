@@ -6,15 +6,23 @@ import (
 	"unicode/utf8"
 )
 
-// A Scanner cuts lines. The zero value is ready; it is not safe for concurrent
-// use.
+// A Scanner cuts lines. It is not safe for concurrent use.
 type Scanner struct {
 	line   []byte
 	fields []Field
+
+	names  *Names
+	met    []follower // 0 is the beginning of a line
+	byName map[string]int32
+}
+
+// NewScanner returns a scanner that numbers names as n does.
+func NewScanner(n *Names) *Scanner {
+	return &Scanner{names: n, met: []follower{{id: Unnumbered}}, byName: map[string]int32{}}
 }
 
 // Scan returns the fields of one line (without its newline) in order, equal
-// names included. The result is good until the next call and points into line.
+// names included. The result is good until the next call.
 // An error is always an [*Error].
 func (s *Scanner) Scan(line []byte) ([]Field, error) {
 	fields, err := s.Append(s.fields[:0], line)
@@ -46,32 +54,43 @@ func (s *Scanner) Append(dst []Field, line []byte) ([]Field, error) {
 	if i < len(line) && line[i] == '}' {
 		return dst, s.end(i + 1)
 	}
+	prev := int32(0)
 	for {
-		if i >= len(line) || line[i] != '"' {
-			return dst, s.unexpected(i, "a field name")
-		}
-		start, err := i+1, error(nil)
 		var f Field
-		if i, f.Escaped, err = s.string(i); err != nil {
-			return dst, err
-		}
-		f.Name = line[start : i-1 : i-1]
-		// Most feeds have neither white space here: two compares, no call.
-		if i < len(line) && line[i] != ':' {
+		var err error
+		at := s.met[prev].next
+		if e := &s.met[at]; at > 0 && i+len(e.quoted) <= len(line) && string(line[i:i+len(e.quoted)]) == e.quoted {
+			f.nameAt = uint32(i + 1)
+			i += len(e.quoted)
+			f.nameEnd, f.ID, f.Escaped = uint32(i-2), e.id, e.escaped
+		} else {
+			if i >= len(line) || line[i] != '"' {
+				return dst, s.unexpected(i, "a field name")
+			}
+			start := i + 1
+			if i, f.Escaped, err = s.string(i); err != nil {
+				return dst, err
+			}
+			f.nameAt, f.nameEnd = uint32(start), uint32(i-1)
 			i = s.space(i)
+			if i >= len(line) || line[i] != ':' {
+				return dst, s.unexpected(i, "':'")
+			}
+			i++
+			at = s.meet(f.Name(line), f.Escaped)
+			f.ID = s.met[at].id
+			s.met[prev].next = at
 		}
-		if i >= len(line) || line[i] != ':' {
-			return dst, s.unexpected(i, "':'")
-		}
-		i++
+		prev = at
+		// Most feeds have no white space here: a compare, no call.
 		if i < len(line) && line[i] <= ' ' {
 			i = s.space(i)
 		}
-		start = i
+		start := i
 		if i, f.Kind, err = s.value(i); err != nil {
 			return dst, err
 		}
-		f.Value = line[start:i:i]
+		f.valueAt, f.valueEnd = uint32(start), uint32(i)
 		dst = append(dst, f)
 		if i < len(line) && line[i] <= ' ' {
 			i = s.space(i)

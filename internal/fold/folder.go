@@ -35,11 +35,12 @@ type Folder struct {
 	table schema.Table
 	added int // columns of the table that weir made
 
-	scan   feed.Scanner
+	names  feed.Names
+	scan   *feed.Scanner
 	fields []field          // by the order in which they were first seen
 	byName map[string]int32 // index into fields
 	folded map[string]int32 // the same, where names differ in case alone
-	next   []int32          // the field that last followed this one, or -1; at 0: that came first
+	byID   []int32          // index into fields by the number of the name, or -1
 	hits   []int32          // the fields of the line at hand
 	keys   []int32          // where in the line each part of the key is
 	key    []byte
@@ -72,8 +73,8 @@ func (e *NamesError) Error() string {
 // NewFolder starts a fold for a table as the database has it; where it does not
 // exist it needs only its name.
 func NewFolder(t schema.Table, o Options) *Folder {
-	f := &Folder{opt: o, table: t.Clone(), byName: map[string]int32{}, folded: map[string]int32{},
-		next: []int32{none}, keys: make([]int32, len(o.Key))}
+	f := &Folder{opt: o, table: t.Clone(), byName: map[string]int32{}, folded: map[string]int32{}, keys: make([]int32, len(o.Key))}
+	f.scan = f.NewScanner()
 	for i := range f.table.Columns {
 		c := &f.table.Columns[i]
 		if c.Fixed = !t.Made; !c.Fixed {
@@ -142,7 +143,12 @@ func (f *Folder) Fold(b *Batch, line []byte, at Place) error {
 	return f.FoldFields(b, fields, line, at)
 }
 
-// FoldFields is [Folder.Fold] of a line that was scanned already.
+// NewScanner returns a scanner for [Folder.FoldFields]. It may be used while the
+// folder is.
+func (f *Folder) NewScanner() *feed.Scanner { return feed.NewScanner(&f.names) }
+
+// FoldFields is [Folder.Fold] of a line that a scanner of the folder's has
+// scanned.
 func (f *Folder) FoldFields(b *Batch, fields []feed.Field, line []byte, at Place) error {
 	known, columns := len(f.fields), len(f.table.Columns)
 	deletes, err := f.admit(fields, line)
@@ -184,22 +190,22 @@ func hasNUL(value []byte) bool {
 // one that deletes. It widens columns only when nothing can reject the line any
 // more.
 func (f *Folder) admit(fields []feed.Field, line []byte) (deletes bool, err error) {
-	if err := f.resolve(fields); err != nil {
+	if err := f.resolve(fields, line); err != nil {
 		return false, err
 	}
-	if err := f.findKey(fields); err != nil {
+	if err := f.findKey(fields, line); err != nil {
 		return false, err
 	}
 	if f.opt.DeleteField != "" {
 		for i, h := range f.hits {
 			if f.fields[h].deletes {
-				deletes = string(feed.Text(f.text, fields[i].Value, fields[i].Kind)) == f.opt.DeleteValue
+				deletes = string(feed.Text(f.text, fields[i].Value(line), fields[i].Kind)) == f.opt.DeleteValue
 			}
 		}
 	}
 	if f.table.NoNUL && bytes.Contains(line, escapedNUL) {
 		for i, h := range f.hits {
-			if fd := &f.fields[h]; fd.col >= 0 && hasNUL(fields[i].Value) {
+			if fd := &f.fields[h]; fd.col >= 0 && hasNUL(fields[i].Value(line)) {
 				return false, feed.Errorf(feed.BadValue, "the value of %q holds a NUL, which the database's text cannot", fd.name)
 			}
 		}
@@ -214,13 +220,13 @@ func (f *Folder) admit(fields []feed.Field, line []byte) (deletes bool, err erro
 				continue
 			}
 			if c := &f.table.Columns[fd.col]; c.Fixed == fixed {
-				if err := c.Admit(fields[i].Value, fields[i].Kind); err != nil {
+				if err := c.Admit(fields[i].Value(line), fields[i].Kind); err != nil {
 					return false, err
 				}
 			}
 		}
 	}
-	f.makeKey(fields)
+	f.makeKey(fields, line)
 	return deletes, nil
 }
 
@@ -233,23 +239,25 @@ func (f *Folder) forget(fields, columns int) {
 		}
 	}
 	f.added -= len(f.table.Columns) - columns
-	f.fields, f.table.Columns, f.next = f.fields[:fields], f.table.Columns[:columns], f.next[:fields+1]
-	for i, h := range f.next {
+	f.fields, f.table.Columns = f.fields[:fields], f.table.Columns[:columns]
+	for i, h := range f.byID {
 		if int(h) >= fields {
-			f.next[i] = none
+			f.byID[i] = none
 		}
 	}
 }
 
-// resolve finds the field of each name. In most feeds a name is followed by the
-// one that followed it last time, so that one comparison finds it.
-func (f *Folder) resolve(fields []feed.Field) error {
+// resolve finds the field of each name.
+func (f *Folder) resolve(fields []feed.Field, line []byte) error {
 	f.hits = f.hits[:0]
-	prev, fresh := int32(0), 0
+	fresh := 0
 	for i := range fields {
-		name := fields[i].Name
-		h := f.next[prev]
-		if h < 0 || fields[i].Escaped || string(name) != f.fields[h].name {
+		h, id := none, fields[i].ID
+		if uint(id) < uint(len(f.byID)) {
+			h = f.byID[id]
+		}
+		if h < 0 {
+			name := fields[i].Name(line)
 			if fields[i].Escaped {
 				f.text = feed.AppendUnquoted(f.text[:0], name)
 				name = f.text
@@ -267,9 +275,13 @@ func (f *Folder) resolve(fields []feed.Field) error {
 					return feed.Errorf(feed.BadColumn, "more than %d new fields in one line (--max-columns)", f.opt.MaxColumns)
 				}
 			}
-			f.next[prev] = h
+			for id >= int32(len(f.byID)) {
+				f.byID = append(f.byID, none)
+			}
+			if id != feed.Unnumbered {
+				f.byID[id] = h
+			}
 		}
-		prev = h + 1
 		f.hits = append(f.hits, h)
 	}
 	return nil
@@ -326,7 +338,6 @@ func (f *Folder) remember(fd field, alias string) int32 {
 	}
 	n := int32(len(f.fields))
 	f.fields = append(f.fields, fd)
-	f.next = append(f.next, none)
 	f.byName[fd.name] = n
 	if fd.col >= 0 {
 		f.folded[alias] = n
@@ -335,7 +346,7 @@ func (f *Folder) remember(fd field, alias string) int32 {
 }
 
 // findKey finds the parts of the key in the line at hand.
-func (f *Folder) findKey(fields []feed.Field) error {
+func (f *Folder) findKey(fields []feed.Field, line []byte) error {
 	for i := range f.keys {
 		f.keys[i] = none
 	}
@@ -353,10 +364,10 @@ func (f *Folder) findKey(fields []feed.Field) error {
 		switch fd := &fields[at]; {
 		case fd.Kind == feed.Null || fd.Kind == feed.JSON:
 			return feed.Errorf(feed.BadKey, "the key field %q is %s", name, fd.Kind)
-		case string(fd.Value) == `""`:
+		case string(fd.Value(line)) == `""`:
 			return feed.Errorf(feed.BadKey, "the key field %q is empty", name)
 		}
-		size += len(fields[at].Value)
+		size += len(fields[at].Value(line))
 	}
 	if size > f.table.MaxKey && f.table.MaxKey > 0 {
 		return feed.Errorf(feed.BadKey, "the key has %d bytes: the database can index %d", size, f.table.MaxKey)
@@ -365,12 +376,12 @@ func (f *Folder) findKey(fields []feed.Field) error {
 }
 
 // makeKey builds the key of the line at hand.
-func (f *Folder) makeKey(fields []feed.Field) {
+func (f *Folder) makeKey(fields []feed.Field, line []byte) {
 	f.key = f.key[:0]
 	for part, at := range f.keys {
 		from := len(f.key)
 		c := &f.table.Columns[f.table.Key[part]]
-		f.key = c.AppendKey(f.key, fields[at].Value, fields[at].Kind)
+		f.key = c.AppendKey(f.key, fields[at].Value(line), fields[at].Kind)
 		if len(f.keys) > 1 {
 			// A part ends with its length, so that no two keys run together.
 			n := len(f.key) - from
@@ -395,7 +406,7 @@ func (f *Folder) merge(b *Batch, fields []feed.Field, line []byte, at Place, del
 	if made || deletes {
 		for part, i := range f.keys {
 			c := b.cell(r, int32(f.table.Key[part]), width)
-			*c = b.arena.put(fields[i].Value)
+			*c = b.arena.put(fields[i].Value(line))
 		}
 	}
 	if !deletes {
@@ -410,7 +421,7 @@ func (f *Folder) merge(b *Batch, fields []feed.Field, line []byte, at Place, del
 				continue
 			}
 			if c := b.cell(r, fd.col, width); *c == 0 || !f.opt.FillOnly {
-				*c = b.arena.set(*c, fields[i].Value)
+				*c = b.arena.set(*c, fields[i].Value(line))
 			}
 		}
 	}
@@ -423,7 +434,7 @@ func (f *Folder) merge(b *Batch, fields []feed.Field, line []byte, at Place, del
 func (f *Folder) log(b *Batch, row int, fields []feed.Field, line []byte, at Place, deletes bool) {
 	m := logged{Place: at, row: int32(row), delete: deletes, text: b.arena.put(line[:min(len(line), maxRejectText)])}
 	for part, i := range f.keys {
-		m.cells = append(m.cells, cell{int32(f.table.Key[part]), b.arena.put(fields[i].Value)})
+		m.cells = append(m.cells, cell{int32(f.table.Key[part]), b.arena.put(fields[i].Value(line))})
 	}
 	for i, h := range f.hits {
 		if deletes {
@@ -434,7 +445,7 @@ func (f *Folder) log(b *Batch, row int, fields []feed.Field, line []byte, at Pla
 		if fd.col < 0 || fd.key >= 0 || null && (f.opt.KeepNull || f.opt.FillOnly) {
 			continue
 		}
-		m.cells = append(m.cells, cell{fd.col, b.arena.put(fields[i].Value)})
+		m.cells = append(m.cells, cell{fd.col, b.arena.put(fields[i].Value(line))})
 	}
 	b.extra += 8 * len(m.cells)
 	b.log = append(b.log, m)

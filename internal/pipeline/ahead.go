@@ -3,18 +3,20 @@ package pipeline
 import (
 	"bytes"
 	"context"
+	"runtime"
+	"sync"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/source"
 )
 
-// scanned is a block whose lines were cut and scanned on a goroutine of their
-// own, ahead of the fold: on two cores that takes a third off a hot feed.
+// scanned is a block whose lines are cut and scanned ahead of the fold.
 type scanned struct {
 	*source.Block
 	lines  []scannedLine
 	fields []feed.Field
+	ready  chan struct{} // takes one value when the block is scanned
 }
 
 // A scannedLine is one line of a block.
@@ -25,41 +27,61 @@ type scannedLine struct {
 	err       error // of the scan
 }
 
-// scannedAhead is how many blocks wait for the fold.
-const scannedAhead = 2
+// maxScanners is how many blocks are scanned at a time at most. One core folds
+// what two or three can scan.
+const maxScanners = 4
 
-// ahead is the stage between a source and the fold.
+// ahead is the stage between a source and the fold: blocks are scanned on cores of
+// their own, and folded in the order of the source. On two cores that takes a
+// third off a hot feed.
 type ahead struct {
-	stream *source.Stream
-	blocks chan *scanned // closed after err is set
-	err    error
-	free   chan *scanned
+	stream   *source.Stream
+	scanners []*feed.Scanner
+	blocks   chan *scanned // closed after err is set
+	err      error
+	free     chan *scanned
 }
 
-func newAhead(stream *source.Stream) *ahead {
-	return &ahead{stream: stream, blocks: make(chan *scanned, scannedAhead), free: make(chan *scanned, scannedAhead+2)}
+func newAhead(stream *source.Stream, folder *fold.Folder) *ahead {
+	n := min(runtime.GOMAXPROCS(0), maxScanners)
+	a := &ahead{stream: stream, blocks: make(chan *scanned, n), free: make(chan *scanned, n+2)}
+	for range n {
+		a.scanners = append(a.scanners, folder.NewScanner())
+	}
+	return a
 }
 
-// run scans blocks until the source or ctx ends.
+// run hands blocks to the scanners until the source or ctx ends.
 func (a *ahead) run(ctx context.Context) {
-	defer close(a.blocks)
-	var scan feed.Scanner
+	work := make(chan *scanned)
+	var scanning sync.WaitGroup
+	for _, scan := range a.scanners {
+		scanning.Go(func() {
+			for s := range work {
+				s.scan(scan)
+				s.ready <- struct{}{}
+			}
+		})
+	}
+	a.err = a.read(ctx, work)
+	close(work)
+	scanning.Wait()
+	close(a.blocks)
+}
+
+func (a *ahead) read(ctx context.Context, work chan<- *scanned) error {
 	for {
 		b, err := a.stream.Next(ctx)
 		if err != nil {
-			a.err = err
-			return
+			return err
 		}
 		s := a.spare()
 		s.Block = b
-		if b.Oversize == 0 {
-			s.scan(&scan)
-		}
 		select {
 		case a.blocks <- s:
+			work <- s
 		case <-ctx.Done():
-			a.err = ctx.Err()
-			return
+			return ctx.Err()
 		}
 	}
 }
@@ -69,7 +91,7 @@ func (a *ahead) spare() *scanned {
 	case s := <-a.free:
 		return s
 	default:
-		return &scanned{}
+		return &scanned{ready: make(chan struct{}, 1)}
 	}
 }
 
@@ -85,6 +107,9 @@ func (a *ahead) release(s *scanned) {
 
 // scan cuts the block into lines and scans each.
 func (s *scanned) scan(scan *feed.Scanner) {
+	if s.Oversize > 0 {
+		return
+	}
 	for at := 0; at < len(s.Data); {
 		l := scannedLine{end: len(s.Data), next: len(s.Data)}
 		if n := bytes.IndexByte(s.Data[at:], '\n'); n >= 0 {

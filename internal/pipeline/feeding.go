@@ -56,7 +56,7 @@ func (f *feeding) sync(ctx context.Context) error {
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(flushing, cancel)()
-	f.ahead = newAhead(f.stream)
+	f.ahead = newAhead(f.stream, f.folder)
 	g.Go(func() error { return f.flush(flushing) })
 	g.Go(func() error { f.ahead.run(reading); return nil })
 	g.Go(func() error {
@@ -125,6 +125,7 @@ func (f *feeding) next(reading, flushing context.Context) (*scanned, error) {
 		if !ok {
 			return nil, f.ahead.err
 		}
+		<-b.ready
 		return b, nil
 	case <-due:
 		return nil, errDue
