@@ -68,6 +68,9 @@ func (a *arena) grow(at, n int) {
 	a.chunks = append(a.chunks, piece)
 }
 
+// at returns where r is.
+func (a *arena) at(r ref) *byte { return &a.chunks[r/perChunk][r%perChunk*align] }
+
 // get returns the value at r; it is good until the arena is reset.
 func (a *arena) get(r ref) []byte {
 	m := a.chunks[r/perChunk][r%perChunk*align:]

@@ -35,17 +35,18 @@ type Folder struct {
 	table schema.Table
 	added int // columns of the table that weir made
 
-	names  feed.Names
-	scan   *feed.Scanner
-	fields []field          // by the order in which they were first seen
-	byName map[string]int32 // index into fields
-	folded map[string]int32 // the same, where names differ in case alone
-	byID   []int32          // index into fields by the number of the name, or -1
-	hits   []int32          // the fields of the line at hand
-	keys   []int32          // where in the line each part of the key is
-	key    []byte
-	text   []byte
-	full   bool // the limit on columns was reached and said
+	names   feed.Names
+	scan    *feed.Scanner // of Fold
+	scanned []feed.Field
+	fields  []field          // by the order in which they were first seen
+	byName  map[string]int32 // index into fields
+	folded  map[string]int32 // the same, where names differ in case alone
+	byID    []int32          // index into fields by the number of the name, or -1
+	hits    []int32          // the fields of the line at hand
+	keys    []int32          // where in the line each part of the key is
+	key     []byte
+	text    []byte
+	full    bool // the limit on columns was reached and said
 }
 
 type field struct {
@@ -132,26 +133,45 @@ func (f *Folder) Ignored() map[string]int64 {
 	return m
 }
 
+// A Line is a line of a feed as a scanner left it.
+type Line struct {
+	Text   []byte // without its newline
+	Fields []feed.Field
+	Err    error // of the scan
+	Blank  bool  // it holds nothing but white space, and is to be passed over
+}
+
+// Scan makes l hold the line text, whose fields it appends to fields.
+func (l *Line) Scan(s *feed.Scanner, fields []feed.Field, text []byte) []feed.Field {
+	all, err := s.Append(fields, text)
+	if *l = (Line{Text: text, Err: err}); err != nil {
+		l.Blank = len(bytes.TrimLeft(text, " \t\r\n")) == 0
+		return fields
+	}
+	l.Fields = all[len(fields):]
+	return all
+}
+
+// NewScanner returns a scanner for the lines that are given to the folder. It may
+// be used while the folder is.
+func (f *Folder) NewScanner() *feed.Scanner { return feed.NewScanner(&f.names) }
+
 // Fold merges a line, without its newline, into the batch. An error of type
 // [*feed.Error] means that the line is no message for this table and that the
 // batch is as it was; any other error ends the run.
-func (f *Folder) Fold(b *Batch, line []byte, at Place) error {
-	fields, err := f.scan.Scan(line)
-	if err != nil {
-		return err
-	}
-	return f.FoldFields(b, fields, line, at)
+func (f *Folder) Fold(b *Batch, text []byte, at Place) error {
+	var l Line
+	f.scanned = l.Scan(f.scan, f.scanned[:0], text)
+	return f.FoldLine(b, &l, at)
 }
 
-// NewScanner returns a scanner for [Folder.FoldFields]. It may be used while the
-// folder is.
-func (f *Folder) NewScanner() *feed.Scanner { return feed.NewScanner(&f.names) }
-
-// FoldFields is [Folder.Fold] of a line that a scanner of the folder's has
-// scanned.
-func (f *Folder) FoldFields(b *Batch, fields []feed.Field, line []byte, at Place) error {
+// FoldLine is [Folder.Fold] of a line that a scanner of the folder's has scanned.
+func (f *Folder) FoldLine(b *Batch, l *Line, at Place) error {
+	if l.Err != nil {
+		return l.Err
+	}
 	known, columns := len(f.fields), len(f.table.Columns)
-	deletes, err := f.admit(fields, line)
+	deletes, err := f.admit(l.Fields, l.Text)
 	if (err != nil || deletes) && len(f.fields) > known {
 		// What the line alone brought leaves with it: a line without values
 		// makes no column.
@@ -160,7 +180,7 @@ func (f *Folder) FoldFields(b *Batch, fields []feed.Field, line []byte, at Place
 	if err != nil {
 		return err
 	}
-	f.merge(b, fields, line, at, deletes)
+	f.merge(b, l.Fields, l.Text, at, deletes)
 	return nil
 }
 
@@ -450,6 +470,3 @@ func (f *Folder) log(b *Batch, row int, fields []feed.Field, line []byte, at Pla
 	b.extra += 8 * len(m.cells)
 	b.log = append(b.log, m)
 }
-
-// Blank reports whether a line holds nothing but white space.
-func Blank(line []byte) bool { return len(bytes.TrimLeft(line, " \t\r\n")) == 0 }

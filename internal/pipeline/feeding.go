@@ -163,19 +163,22 @@ func (f *feeding) fold(flushing context.Context, b *scanned) (err error) {
 // lines folds the lines of a block and returns the index after the last one that
 // counts.
 func (f *feeding) lines(flushing context.Context, b *scanned) (at int, err error) {
-	fields := 0
 	for i := range b.lines {
+		if i%fold.Ahead == 0 {
+			f.folder.Prefetch(f.batch, b.lines[i:min(i+fold.Ahead, len(b.lines))])
+		}
 		l := &b.lines[i]
-		if !l.blank {
-			line, place := b.Data[at:l.end], fold.Place{Line: f.line + 1, Offset: b.Offset + int64(at)}
-			if counts, err := f.message(line, b.fields[fields:l.fields], l.err, place, b.Tail && l.next == len(b.Data)); err != nil {
+		next := min(at+len(l.Text)+1, len(b.Data))
+		if !l.Blank {
+			place := fold.Place{Line: f.line + 1, Offset: b.Offset + int64(at)}
+			if counts, err := f.message(l, place, b.Tail && next == len(b.Data)); err != nil {
 				if counts {
-					at, f.line = l.next, f.line+1
+					at, f.line = next, f.line+1
 				}
 				return at, err
 			}
 		}
-		at, f.line, fields = l.next, f.line+1, l.fields
+		at, f.line = next, f.line+1
 		if f.batch.Rows() >= f.BatchRows || int64(f.batch.Bytes()) >= f.Buffer/2 {
 			f.pos = b.PositionAfter(at, f.line)
 			if err := f.hand(flushing); err != nil {
@@ -186,18 +189,14 @@ func (f *feeding) lines(flushing context.Context, b *scanned) (at int, err error
 	return at, nil
 }
 
-// message folds or rejects a line, of which bad says what is wrong with it as a
-// text. Where it returns an error, which ends the
+// message folds or rejects a line. Where it returns an error, which ends the
 // source, counts tells whether the line was dealt with.
-func (f *feeding) message(line []byte, fields []feed.Field, bad error, at fold.Place, tail bool) (counts bool, err error) {
+func (f *feeding) message(l *fold.Line, at fold.Place, tail bool) (counts bool, err error) {
 	if f.batch.First.IsZero() {
 		f.batch.First = time.Now()
 	}
-	f.head.see(line)
-	if bad == nil {
-		bad = f.folder.FoldFields(f.batch, fields, line, at)
-	}
-	switch err := bad.(type) {
+	f.head.see(l.Text)
+	switch err := f.folder.FoldLine(f.batch, l, at).(type) {
 	case nil:
 		f.head.on = false
 		return true, nil
@@ -211,7 +210,7 @@ func (f *feeding) message(line []byte, fields []feed.Field, bad error, at fold.P
 			f.pos = f.sent
 			return false, fmt.Errorf("%s: %w", f.stream.Name(), hint)
 		}
-		err2 := f.reject(at, line, err)
+		err2 := f.reject(at, l.Text, err)
 		return !errors.Is(err2, ErrRejected), err2
 	default:
 		return false, fmt.Errorf("%s line %d: %w", f.stream.Name(), at.Line, err)
