@@ -9,7 +9,7 @@ GOLANGCI := .bin/golangci-lint-$(GOLANGCI_VERSION)
 FUZZTIME ?= 30s
 BENCHTIME ?= 1s
 
-.PHONY: help build demo test race lint fuzz bench bench-reference cover feed docs clean
+.PHONY: help build demo test race lint fuzz bench bench-reference pgo cover feed docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -53,6 +53,9 @@ bench: ## run the benchmarks
 bench-reference: build ## time weir against a C program that does the least; needs a C compiler and libsqlite3's headers
 	$(CC) -O3 -march=native -o bin/reference bench/reference/reference.c -lsqlite3
 	bench/compare
+
+pgo: ## profile the whole way of a file anew; builds of weir are optimized by it
+	go test -run='^$$' -bench=Sync -benchtime=5x -o /dev/null -cpuprofile=cmd/weir/default.pgo ./internal/pipeline
 
 cover: ## show the tests' coverage by function
 	go test -coverpkg=./... -coverprofile=coverage.out ./...
