@@ -213,7 +213,7 @@ func (f *Folder) admit(fields []feed.Field, line []byte) (deletes bool, err erro
 	if err := f.resolve(fields, line); err != nil {
 		return false, err
 	}
-	if err := f.findKey(fields, line); err != nil {
+	if err := f.checkKey(fields, line); err != nil {
 		return false, err
 	}
 	if f.opt.DeleteField != "" {
@@ -239,7 +239,7 @@ func (f *Folder) admit(fields []feed.Field, line []byte) (deletes bool, err erro
 			if fd.col < 0 || deletes && fd.key < 0 {
 				continue
 			}
-			if c := &f.table.Columns[fd.col]; c.Fixed == fixed {
+			if c := &f.table.Columns[fd.col]; c.Fixed == fixed && !c.Holds(fields[i].Kind) {
 				if err := c.Admit(fields[i].Value(line), fields[i].Kind); err != nil {
 					return false, err
 				}
@@ -267,9 +267,12 @@ func (f *Folder) forget(fields, columns int) {
 	}
 }
 
-// resolve finds the field of each name.
+// resolve finds the field of each name, and the parts of the key.
 func (f *Folder) resolve(fields []feed.Field, line []byte) error {
 	f.hits = f.hits[:0]
+	for part := range f.keys {
+		f.keys[part] = none
+	}
 	fresh := 0
 	for i := range fields {
 		h, id := none, fields[i].ID
@@ -303,6 +306,9 @@ func (f *Folder) resolve(fields []feed.Field, line []byte) error {
 			}
 		}
 		f.hits = append(f.hits, h)
+		if part := f.fields[h].key; part >= 0 {
+			f.keys[part] = int32(i) // of two equal names the last
+		}
 	}
 	return nil
 }
@@ -365,16 +371,8 @@ func (f *Folder) remember(fd field, alias string) int32 {
 	return n
 }
 
-// findKey finds the parts of the key in the line at hand.
-func (f *Folder) findKey(fields []feed.Field, line []byte) error {
-	for i := range f.keys {
-		f.keys[i] = none
-	}
-	for i, h := range f.hits {
-		if k := f.fields[h].key; k >= 0 {
-			f.keys[k] = int32(i) // of two equal names the last
-		}
-	}
+// checkKey reports what is wrong with the key of the line at hand.
+func (f *Folder) checkKey(fields []feed.Field, line []byte) error {
 	size := 0
 	for part, at := range f.keys {
 		name := f.opt.Key[part]

@@ -208,6 +208,12 @@ func (c *Column) Settle() {
 	c.seen = holds[c.Type]
 }
 
+// Holds reports whether [Column.Admit] has nothing to do for values of the kind:
+// so it is with most, and this is cheaper to call.
+func (c *Column) Holds(k feed.Kind) bool {
+	return k == feed.Null || !c.Fixed && (c.seen == all || k == feed.String && c.seen&strs != 0)
+}
+
 // Admit decides whether the column takes a value, before anything is folded, so
 // that the answer does not depend on where a batch ends. A column of a table
 // that weir made is widened until it does.
@@ -216,9 +222,6 @@ func (c *Column) Admit(value []byte, k feed.Kind) *feed.Error {
 		return nil
 	}
 	if !c.Fixed {
-		if c.seen == all || k == feed.String && c.seen&strs != 0 {
-			return nil
-		}
 		if s := classify(value, k); s&^c.seen != 0 && !c.wholeKey(value, k) {
 			c.widen(s)
 		}
