@@ -36,6 +36,7 @@ type destination struct {
 type openOptions struct {
 	synchronous string
 	readOnly    bool
+	cache       int // bytes, of SQLite's pages; 0: the driver's default
 	warn, debug func(format string, args ...any)
 }
 
@@ -98,7 +99,7 @@ func (d destination) open(ctx context.Context, o openOptions) (database, error) 
 		return opened(postgres.Open(ctx, d.dsn, postgres.Options{Synchronous: commit, SyncAtEnd: o.synchronous == sqlite.Normal,
 			ReadOnly: o.readOnly, Warn: o.warn, Debug: o.debug}))
 	}
-	return opened(sqlite.Open(ctx, d.path, sqlite.Options{Synchronous: o.synchronous, ReadOnly: o.readOnly, Warn: o.warn, Yield: true}))
+	return opened(sqlite.Open(ctx, d.path, sqlite.Options{Synchronous: o.synchronous, Cache: o.cache, ReadOnly: o.readOnly, Warn: o.warn, Yield: true}))
 }
 
 // opened keeps a driver's nil from becoming a database that is not nil.

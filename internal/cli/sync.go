@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -258,6 +259,19 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	}, nil
 }
 
+// pageCache is what SQLite keeps of its file in memory, for a run whose batches
+// have the given room. Both are in bytes.
+func pageCache(buffer int64) int { return int(min(max(buffer/4, 8<<20), 64<<20)) }
+
+// limitMemory has the garbage collected before the run takes more memory than it
+// promises: one and a half times the buffer and 64 MiB, SQLite's pages and the
+// program itself included.
+func limitMemory(buffer int64) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(buffer*5/4 + 32<<20)
+	}
+}
+
 // stem is the table that the sources' names suggest.
 func stem(sources []string) (string, error) {
 	name := ""
@@ -295,13 +309,14 @@ func (w *world) sync(ctx context.Context, o *syncOptions, args []string, setting
 		return w.dryRun(ctx, to, c, p, out)
 	}
 
+	limitMemory(c.Buffer)
 	onRetry := func(e *sink.Error) {
 		p.Retry(e)
 		out.retry(e)
 	}
 	var db database
 	err = sink.Patiently(ctx, o.retryFor, onRetry, func() error {
-		db, err = to.open(ctx, openOptions{synchronous: o.synchronous, warn: out.warn, debug: out.debug})
+		db, err = to.open(ctx, openOptions{synchronous: o.synchronous, cache: pageCache(c.Buffer), warn: out.warn, debug: out.debug})
 		return err
 	})
 	if err != nil {

@@ -28,7 +28,9 @@ type Batch struct {
 	arena arena
 	rows  []Row
 	index []int32 // open addressing by hash; row number + 1, 0 is empty
-	slab  []ref   // what rows take their cells from
+	slabs [][]ref // what rows take their cells from
+	begun int     // of slabs
+	slab  []ref   // what is left of the last that was begun
 	cells int     // refs given out
 	log   []logged
 	extra int // bytes of rejects
@@ -98,8 +100,8 @@ func (b *Batch) Bytes() int {
 func (b *Batch) Reset() {
 	b.arena.reset()
 	clear(b.index)
-	clear(b.rows) // so that they hold no old slab
-	*b = Batch{arena: b.arena, rows: b.rows[:0], index: b.index, log: b.log[:0], Rejects: b.Rejects[:0]}
+	clear(b.rows)
+	*b = Batch{arena: b.arena, rows: b.rows[:0], index: b.index, slabs: b.slabs, log: b.log[:0], Rejects: b.Rejects[:0]}
 }
 
 // Reject keeps a line that cannot be a message.
@@ -151,7 +153,7 @@ func (b *Batch) rehash(size int) {
 func (b *Batch) cell(r *Row, col int32, width int) *ref {
 	if int(col) >= len(r.cells) {
 		if len(b.slab) < width {
-			b.slab = make([]ref, max(width, 64<<10/4))
+			b.beginSlab(width)
 		}
 		wide := b.slab[:width:width]
 		b.slab = b.slab[width:]
@@ -160,6 +162,16 @@ func (b *Batch) cell(r *Row, col int32, width int) *ref {
 		r.cells = wide
 	}
 	return &r.cells[col]
+}
+
+func (b *Batch) beginSlab(width int) {
+	if b.begun < len(b.slabs) && len(b.slabs[b.begun]) >= width {
+		clear(b.slabs[b.begun])
+	} else {
+		b.slabs = append(b.slabs[:b.begun], make([]ref, max(width, 64<<10/4)))
+	}
+	b.slab = b.slabs[b.begun]
+	b.begun++
 }
 
 // Value returns the raw value that the row sets in a column, or nil where no

@@ -8,6 +8,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ const (
 // Options are the settings of one database.
 type Options struct {
 	Synchronous string // Off, …
+	Cache       int    // bytes of pages that are kept in memory; 0: 64 MiB
 	// ReadOnly opens a file that must be there, and writes nothing.
 	ReadOnly bool
 	// Warn tells the user something that does not stop the run.
@@ -76,14 +78,15 @@ type DB struct {
 var _ sink.Sink = (*DB)(nil)
 
 const (
-	format     = 1                     // of weir's own tables
-	busyWait   = 10                    // ms; how long SQLite itself waits for a lock, for it waits in steps that grow
-	patience   = 1000                  // ms of own, short polls before a lock counts as a failure
-	yieldFor   = 20 * time.Millisecond // twice the longest wait between polls, see polling
-	yieldEvery = 200 * time.Millisecond
-	walLimit   = 64 << 20 // bytes; a WAL longer than this is cut back
-	walWarning = 256 << 20
-	maxColumns = 2000 // SQLITE_MAX_COLUMN
+	format       = 1                     // of weir's own tables
+	busyWait     = 10                    // ms; how long SQLite itself waits for a lock, for it waits in steps that grow
+	patience     = 1000                  // ms of own, short polls before a lock counts as a failure
+	yieldFor     = 20 * time.Millisecond // twice the longest wait between polls, see polling
+	yieldEvery   = 200 * time.Millisecond
+	defaultCache = 64 << 20 // bytes
+	walLimit     = 64 << 20 // bytes; a WAL longer than this is cut back
+	walWarning   = 256 << 20
+	maxColumns   = 2000 // SQLITE_MAX_COLUMN
 )
 
 // ofd keeps the locks of an open database when other code of the process closes
@@ -167,7 +170,7 @@ func (d *DB) configure(fresh bool, flags int32) error {
 	}
 	d.wal = mode == "wal"
 	for _, p := range []string{
-		"trusted_schema=OFF", "foreign_keys=ON", "cache_size=-65536", fmt.Sprintf("journal_size_limit=%d", walLimit), "wal_autocheckpoint=0",
+		"trusted_schema=OFF", "foreign_keys=ON", fmt.Sprintf("cache_size=-%d", cmp.Or(d.opt.Cache, defaultCache)>>10), fmt.Sprintf("journal_size_limit=%d", walLimit), "wal_autocheckpoint=0",
 		"synchronous=" + d.level(),
 	} {
 		if err := d.pragma(p); err != nil {
