@@ -74,17 +74,25 @@ func (e *Error) primary() int32 { return e.Code & 0xff }
 
 const slot = 8 // bytes; what libc lays an argument or a pointer out in
 
-// open opens the file at path, which is taken to the letter. flags are SQLite's.
-func openConn(path string, flags int32) (*conn, error) {
+// openConn opens the file at path, which is taken to the letter, through the named
+// file system of SQLite's, or the default one. flags are SQLite's.
+func openConn(path string, flags int32, vfs string) (*conn, error) {
 	c := &conn{tls: libc.NewTLS(), stmts: map[string]*stmt{}, many: map[string]*stmt{}}
 	name, err := libc.CString(path)
 	if err != nil {
 		return nil, err
 	}
 	defer libc.Xfree(c.tls, name)
+	system := uintptr(0)
+	if vfs != "" {
+		if system, err = libc.CString(vfs); err != nil {
+			return nil, err
+		}
+		defer libc.Xfree(c.tls, system)
+	}
 	out := libc.Xcalloc(c.tls, 1, slot)
 	defer libc.Xfree(c.tls, out)
-	rc := lib.Xsqlite3_open_v2(c.tls, name, out, flags|lib.SQLITE_OPEN_NOMUTEX|lib.SQLITE_OPEN_EXRESCODE, 0)
+	rc := lib.Xsqlite3_open_v2(c.tls, name, out, flags|lib.SQLITE_OPEN_NOMUTEX|lib.SQLITE_OPEN_EXRESCODE, system)
 	c.db = *(*uintptr)(pointer(out))
 	if rc != lib.SQLITE_OK {
 		err := c.fail(rc, "")

@@ -243,7 +243,7 @@ func (d *DB) moveLog() <-chan error {
 	done := make(chan error, 1)
 	pages, err := d.logPages()
 	if err == nil && pages >= movePages && d.mover == nil {
-		d.mover, err = openConn(d.path, lib.SQLITE_OPEN_READWRITE)
+		d.mover, err = openConn(d.path, lib.SQLITE_OPEN_READWRITE, d.opt.VFS)
 		if err == nil {
 			err = d.mover.exec("PRAGMA synchronous=" + d.level())
 		}

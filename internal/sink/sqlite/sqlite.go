@@ -42,6 +42,7 @@ const (
 type Options struct {
 	Synchronous string // Off, …
 	Cache       int    // bytes of pages that are kept in memory; 0: 64 MiB
+	VFS         string // of SQLite's file systems: "" or CountingVFS
 	// ReadOnly opens a file that must be there, and writes nothing.
 	ReadOnly bool
 	// Warn tells the user something that does not stop the run.
@@ -127,7 +128,7 @@ func (d *DB) open(flags int32) error {
 			return fmt.Errorf("the database's folder: %w", err)
 		}
 	}
-	c, err := openConn(d.path, flags)
+	c, err := openConn(d.path, flags, d.opt.VFS)
 	if err != nil {
 		return d.explain(err)
 	}

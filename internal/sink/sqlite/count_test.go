@@ -1,0 +1,45 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sqlite"
+)
+
+// TestCountIO_SeesSyncsAndBytes holds the counts against what each level promises.
+func TestCountIO_SeesSyncsAndBytes(t *testing.T) {
+	const commits = 10
+	cost := func(level string) sqlite.IO {
+		sqlite.CountIO()
+		db := open(t, filepath.Join(t.TempDir(), "t.db"), sqlite.Options{Synchronous: level, VFS: sqlite.CountingVFS})
+		table, err := db.Table(t.Context(), "t", []string{"id"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder := fold.NewFolder(table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Warn: t.Logf})
+		before := sqlite.CountIO()
+		for i := range commits {
+			var b fold.Batch
+			if err := folder.Fold(&b, fmt.Appendf(nil, `{"id":1,"n":%d}`, i), fold.Place{}); err != nil {
+				t.Fatal(err)
+			}
+			folder.Seal(&b)
+			if _, err := db.Flush(t.Context(), &sink.Flush{Batch: &b, Job: "j", Run: "r", Checkpoint: sink.Checkpoint{Seq: int64(i + 1)}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		after := sqlite.CountIO()
+		return sqlite.IO{Syncs: after.Syncs - before.Syncs, Written: after.Written - before.Written}
+	}
+	full, normal, off := cost(sqlite.Full), cost(sqlite.Normal), cost(sqlite.Off)
+	if full.Syncs < commits || normal.Syncs >= commits || off.Syncs != 0 {
+		t.Errorf("%d commits took %d syncs at full, %d at normal, %d at off", commits, full.Syncs, normal.Syncs, off.Syncs)
+	}
+	if full.Written < commits*4096 {
+		t.Errorf("%d commits wrote %d bytes", commits, full.Written)
+	}
+}
