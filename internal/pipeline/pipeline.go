@@ -2,7 +2,8 @@
 // folded, decides when a batch is due, and has batches written with their
 // checkpoint while the next one fills.
 //
-// Three goroutines do the work: one scans lines, one folds them, one flushes.
+// Goroutines do the work: some scan blocks of lines, one folds them in order, one
+// flushes.
 // Between the latter two go two batches; a batch has one owner at a time, and
 // when both are full reading waits.
 package pipeline

@@ -64,8 +64,7 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	d.yield()
 	moved := d.moveLog()
 	if err := d.polling(func() error { return d.c.exec("BEGIN IMMEDIATE") }); err != nil {
-		<-moved
-		return sink.Result{}, d.explain(err)
+		return sink.Result{}, d.explain(errors.Join(err, <-moved))
 	}
 	d.wrote = true
 	res, done, err := d.write(ctx, f)

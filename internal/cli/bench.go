@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirsync/weir/internal/ladder"
+)
+
+func (w *world) benchCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure on your own disk, database and data",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(w.ladderCommand())
+	return c
+}
+
+func (w *world) ladderCommand() *cobra.Command {
+	var to, html string
+	var asJSON bool
+	o := ladder.Config{}
+	c := &cobra.Command{
+		Use:   "ladder FEED --to DEST",
+		Short: "Show what each lesson of batching is worth, and which settings to take",
+		Long: `Write the beginning of FEED into DEST in seven ways: a look-up and a write for
+each message in a transaction of its own, as most programs begin, up to weir. Then
+sync it with several batch periods and levels of --synchronous, and name the
+settings that keep to the lag and the safety that are wanted.
+
+Your tables are left alone: SQLite gets a file of its own beside DEST, Postgres a
+schema of its own, and both are removed at the end. SQLite is in WAL mode
+throughout. Syncs are fsyncs of the database; written is what went to SQLite's
+files, or to Postgres' log. Each figure is of one run: on a busy machine, run it
+again before you believe it.`,
+		Example: `  weir bench ladder flights.jsonl.gz --to flights.db
+  weir bench ladder flights.jsonl.gz --to postgres://weir@db.example/air --html ladder.html
+  weir bench ladder flights.jsonl.gz --to flights.db --lag 500ms --safe`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			d, err := w.destination(to)
+			if err != nil {
+				return err
+			}
+			if o.Messages < 1 || o.For <= 0 || o.Lag <= 0 {
+				return usagef("--messages, --for and --lag must be more than 0")
+			}
+			o.Source = args[0]
+			o.Say = func(format string, args ...any) { fmt.Fprintf(w.stderr, format+"\n", args...) }
+			db := ladder.SQLite(d.path)
+			if d.postgres {
+				db = ladder.Postgres(d.dsn)
+			}
+			r, err := ladder.Run(c.Context(), o, db)
+			if err != nil {
+				return err
+			}
+			if html != "" {
+				if err := writeHTML(html, r); err != nil {
+					return err
+				}
+			}
+			if asJSON {
+				return json.NewEncoder(w.stdout).Encode(r)
+			}
+			return w.printLadder(r)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&to, "to", "", toHelp)
+	f.StringVar(&o.Key, "key", "id", "the field that names the row")
+	f.IntVar(&o.Messages, "messages", 1_000_000, "messages taken of the feed at most")
+	f.DurationVar(&o.For, "for", 10*time.Second, "how long each of the first six ways may take")
+	f.DurationVar(&o.Lag, "lag", 2*time.Second, "how far the table may be behind the feed")
+	f.BoolVar(&o.Safe, "safe", false, "a power cut must take nothing that was committed")
+	f.StringVar(&html, "html", "", "write a page with plots to this file")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	f.SortFlags = false
+	return c
+}
+
+func writeHTML(path string, r *ladder.Result) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.HTML(f), f.Close())
+}
+
+func (w *world) printLadder(r *ladder.Result) error {
+	fmt.Fprintf(w.stdout, "%s\n%s messages of %s: %s ids, %d columns\n\n", r.Database, grouped(int64(r.Messages)), r.Feed, grouped(int64(r.IDs)), r.Columns)
+	t := tabwriter.NewWriter(w.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "WAY\tMESSAGES/S\tSPEED-UP\tMESSAGES\tSYNCS\tWRITTEN\tA POWER CUT TAKES")
+	for i := range r.Rungs {
+		g := &r.Rungs[i]
+		fmt.Fprintf(t, "%d %s\t%s\t%.1f\t%s\t%s\t%s\t%s\n", i+1, g.Name, grouped(int64(g.Rate)), g.Speedup, grouped(int64(g.Messages)), g.SyncsText(), g.WrittenText(), g.Lost)
+	}
+	fmt.Fprintln(t, "\nSYNCHRONOUS\tBATCH PERIOD\tMESSAGES/S\tFLUSHES\tSYNCS\tWRITTEN\tLAG AT MOST\tA POWER CUT TAKES")
+	for i := range r.Sweep {
+		s := &r.Sweep[i]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", s.Level, s.Period, grouped(int64(s.Rate)), s.Flushes, s.SyncsText(), s.WrittenText(), s.Lag.Round(time.Millisecond), s.Lost)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w.stdout, "\n%s\n", r.AdviceText())
+	return err
+}

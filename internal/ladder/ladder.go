@@ -1,0 +1,276 @@
+// Package ladder measures what each lesson of batching is worth on the user's own
+// disk, database and data: the same messages written in seven ways, from a
+// transaction for each message to weir, and weir under several settings.
+package ladder
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// Config is what is measured.
+type Config struct {
+	Source   string // as source.Open takes it
+	Key      string // the field that names the row
+	Messages int    // taken of the feed at most
+	// For is how long each rung that writes message by message runs at most.
+	For time.Duration
+	// Lag is how old the table may be at most, for the advice.
+	Lag time.Duration
+	// Safe demands for the advice that a power cut takes nothing that was committed.
+	Safe bool
+	// Say hears what is measured next.
+	Say func(format string, args ...any)
+}
+
+// A Result is what was measured.
+type Result struct {
+	Database string    `json:"database"`
+	Feed     string    `json:"feed"`
+	Messages int       `json:"messages"`
+	IDs      int       `json:"ids"`
+	Columns  int       `json:"columns"`
+	Rungs    []Rung    `json:"rungs"`
+	Sweep    []Setting `json:"sweep"`
+	Advice   *Setting  `json:"advice"` // nil where no setting keeps to what is wanted
+	Wanted   string    `json:"wanted"`
+}
+
+// A Cost is what writing some messages took.
+type Cost struct {
+	Messages int           `json:"messages"`
+	Took     time.Duration `json:"took_ns"`
+	Rate     float64       `json:"messages_per_second"`
+	Syncs    int64         `json:"syncs"`         // -1: the server does not tell
+	Written  int64         `json:"written_bytes"` // to files; of Postgres, to its log
+}
+
+func (c *Cost) end(n int, took time.Duration, before, after usage) {
+	c.Messages, c.Took, c.Rate = n, took, float64(n)/took.Seconds()
+	c.Syncs, c.Written = after.syncs-before.syncs, after.written-before.written
+	if before.syncs < 0 || after.syncs < 0 {
+		c.Syncs = -1
+	}
+}
+
+// A Rung is one way to write the messages.
+type Rung struct {
+	Name    string  `json:"name"`
+	Level   string  `json:"synchronous"`
+	Lost    string  `json:"lost_in_a_power_cut"`
+	Speedup float64 `json:"speedup"` // over the first
+	Cost
+}
+
+// A Setting is weir with one batch period and one level.
+type Setting struct {
+	Level   string        `json:"synchronous"`
+	Period  time.Duration `json:"batch_period_ns"`
+	Flushes int           `json:"flushes"`
+	Longest time.Duration `json:"longest_flush_ns"`
+	Lag     time.Duration `json:"lag_ns"` // at most: a period, and the flush after it
+	Lost    string        `json:"lost_in_a_power_cut"`
+	Cost
+}
+
+// Run climbs the ladder in db, which it leaves as it was.
+func Run(ctx context.Context, c Config, db Database) (r *Result, err error) {
+	dir, err := os.MkdirTemp("", "weir-ladder-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	s, err := c.sample(ctx, filepath.Join(dir, "feed.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	if err := db.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.end(context.WithoutCancel(ctx))) }()
+	r = &Result{Database: db.name(), Feed: c.Source, Messages: s.messages, IDs: s.ids, Columns: len(s.names), Wanted: c.wanted()}
+	for _, way := range ways {
+		c.Say("%s", way.name)
+		rung := Rung{Name: way.name, Level: way.level, Lost: way.lost}
+		if !way.all {
+			rung.Lost += db.lost(way.level)
+		}
+		if rung.Cost, err = c.measure(ctx, db, s, way); err != nil {
+			return nil, fmt.Errorf("%s: %w", way.name, err)
+		}
+		r.Rungs = append(r.Rungs, rung)
+	}
+	weir, err := c.weir(ctx, db, s, "normal", 0)
+	if err != nil {
+		return nil, err
+	}
+	r.Rungs = append(r.Rungs, Rung{Name: "weir", Level: weir.Level, Lost: weir.Lost, Cost: weir.Cost})
+	for i := range r.Rungs {
+		r.Rungs[i].Speedup = r.Rungs[i].Rate / r.Rungs[0].Rate
+	}
+	for _, level := range levels {
+		for _, period := range periods {
+			set, err := c.weir(ctx, db, s, level, period)
+			if err != nil {
+				return nil, err
+			}
+			r.Sweep = append(r.Sweep, set)
+		}
+	}
+	r.Advice = c.advise(r.Sweep)
+	return r, nil
+}
+
+var (
+	levels  = []string{"off", "normal", "full"}
+	periods = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second, 5 * time.Second}
+)
+
+func (c *Config) wanted() string {
+	s := "a lag of at most " + c.Lag.String()
+	if c.Safe {
+		s += ", and that a power cut takes nothing that was committed"
+	}
+	return s
+}
+
+// near is how much slower a safer setting may be to be preferred.
+const near = 0.9
+
+// advise picks the fastest setting that keeps to what is wanted; of those that are
+// about as fast the one with the strictest level and then the shortest period.
+func (c *Config) advise(sweep []Setting) *Setting {
+	fits := func(s *Setting) bool { return s.Lag <= c.Lag && (!c.Safe || s.Level == "full") && s.Level != "off" }
+	best := 0.0
+	for i := range sweep {
+		if fits(&sweep[i]) {
+			best = max(best, sweep[i].Rate)
+		}
+	}
+	for l := len(levels) - 1; l >= 0; l-- {
+		for i := range sweep {
+			if s := &sweep[i]; s.Level == levels[l] && fits(s) && s.Rate >= near*best {
+				return s
+			}
+		}
+	}
+	return nil
+}
+
+// A sample is the part of the feed that is written, as a file.
+type sample struct {
+	path     string
+	messages int
+	ids      int
+	names    []string // of the fields; the key is the first
+	numbers  *feed.Names
+}
+
+// sample copies the beginning of the feed to a file, without the lines that are no
+// messages with a key.
+func (c *Config) sample(ctx context.Context, path string) (s *sample, err error) {
+	stream, err := source.Open(ctx, c.Source, source.Options{Warn: func(w string) { c.Say("%s", w) }}, source.Position{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, stream.Close()) }()
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	w := bufio.NewWriterSize(f, 1<<20)
+	s = &sample{path: path, names: []string{c.Key}, numbers: &feed.Names{}}
+	p := newParser(s, c.Key)
+	ids := map[string]bool{}
+	for s.messages < c.Messages {
+		b, err := stream.Next(ctx)
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+		for line := range bytes.Lines(b.Data) {
+			if s.messages == c.Messages || b.Oversize > 0 || !p.parse(bytes.TrimSuffix(line, []byte{'\n'})) {
+				continue
+			}
+			s.messages++
+			ids[p.id] = true
+			if _, err := w.Write(line); err != nil {
+				return nil, err
+			}
+		}
+		stream.Release(b)
+	}
+	if s.messages == 0 {
+		return nil, fmt.Errorf("%s has no message with the key field %q (--key)", c.Source, c.Key)
+	}
+	s.ids = len(ids)
+	return s, w.Flush()
+}
+
+// A parser cuts lines into what a simple program works with: an id and the texts
+// of the columns.
+type parser struct {
+	s      *sample
+	scan   *feed.Scanner
+	key    string
+	byName map[string]int
+	fields []feed.Field
+
+	id  string
+	set []cell // without the key
+}
+
+type cell struct {
+	col  int
+	text sql.NullString
+}
+
+func newParser(s *sample, key string) *parser {
+	p := &parser{s: s, scan: feed.NewScanner(s.numbers), key: key, byName: map[string]int{}}
+	for i, n := range s.names {
+		p.byName[n] = i
+	}
+	return p
+}
+
+// parse reads a line and reports whether it is a message. Columns that it is the
+// first to name are added to the sample's.
+func (p *parser) parse(line []byte) bool {
+	fields, err := p.scan.Append(p.fields[:0], line)
+	if p.fields = fields; err != nil {
+		return false
+	}
+	p.id, p.set = "", p.set[:0]
+	for i := range fields {
+		f := &fields[i]
+		name := string(feed.AppendUnquoted(nil, f.Name(line)))
+		text := string(feed.AppendText(nil, f.Value(line), f.Kind))
+		if name == p.key {
+			if f.Kind != feed.Null && f.Kind != feed.JSON {
+				p.id = text
+			}
+			continue
+		}
+		col, ok := p.byName[name]
+		if !ok {
+			col = len(p.s.names)
+			p.s.names = append(p.s.names, name)
+			p.byName[name] = col
+		}
+		p.set = append(p.set, cell{col, sql.NullString{String: text, Valid: f.Kind != feed.Null}})
+	}
+	return p.id != ""
+}

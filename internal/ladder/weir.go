@@ -1,0 +1,49 @@
+package ladder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/pipeline"
+)
+
+// weir syncs the sample.
+func (c *Config) weir(ctx context.Context, db Database, s *sample, level string, period time.Duration) (set Setting, err error) {
+	set = Setting{Level: level, Period: period, Lost: db.lost(level)}
+	if set.Lost != nothing && level != "off" {
+		set.Lost += ", which the next run reads again"
+	}
+	c.Say("weir, synchronous %s, batch period %s", level, period)
+	before, err := db.usage(ctx)
+	if err != nil {
+		return set, err
+	}
+	rejects, err := pipeline.ParseRejects("discard")
+	if err != nil {
+		return set, err
+	}
+	start := time.Now()
+	sink, err := db.sink(ctx, level)
+	if err != nil {
+		return set, err
+	}
+	p := pipeline.NewProgress()
+	p.OnFlush = func(_ int, took time.Duration) {
+		set.Flushes++
+		set.Longest = max(set.Longest, took)
+	}
+	err = pipeline.Run(ctx, pipeline.Config{Sources: []string{s.path}, Table: "t", BatchRows: 100_000, BatchPeriod: period, Buffer: 256 << 20,
+		Rejects: rejects, MaxRejects: int64(s.messages), Fold: fold.Options{Key: []string{c.Key}, MaxColumns: len(s.names)},
+		Warn: c.Say, Info: func(string, ...any) {}}, sink, p)
+	if err = errors.Join(err, sink.Close()); err != nil {
+		return set, fmt.Errorf("weir at %s: %w", level, err)
+	}
+	took := time.Since(start)
+	set.Lag = period + set.Longest
+	after, err := db.usage(ctx)
+	set.end(int(p.Messages.Load()), took, before, after)
+	return set, errors.Join(err, db.wipe(ctx))
+}
