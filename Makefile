@@ -8,8 +8,9 @@ GOLANGCI := .bin/golangci-lint-$(GOLANGCI_VERSION)
 
 FUZZTIME ?= 30s
 BENCHTIME ?= 1s
+ONLY ?= .
 
-.PHONY: help build demo test race lint fuzz bench bench-reference pgo cover feed docs clean
+.PHONY: help build demo test race lint fuzz benchmarks bench bench-reference bench-peers pgo cover feed docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -47,12 +48,19 @@ fuzz: ## run each fuzz target for FUZZTIME
 	    echo "$$t in $$(dirname $$f)"; go test -run='^$$' -fuzz="^$$t$$" -fuzztime=$(FUZZTIME) $$(dirname $$f); \
 	  done; done
 
-bench: ## run the benchmarks
+benchmarks: ## run the benchmarks of the packages
 	go test -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./...
 
-bench-reference: build ## time weir against a C program that does the least; needs a C compiler and libsqlite3's headers
+bench: build ## time the whole command and print ratios; ONLY=reference for one section, BENCH="-postgres URL" for more
+	go run ./internal/bench/table -only '$(ONLY)' $(BENCH)
+
+bench-reference: ## build the C program that weir is held against, and compare; needs libsqlite3's headers
+	mkdir -p bin
 	$(CC) -O3 -march=native -o bin/reference bench/reference/reference.c -lsqlite3
-	bench/compare
+	$(MAKE) bench ONLY=reference
+
+bench-peers: build ## time the peers from public package registries, and check what they wrote; PEERS_POSTGRES=URL for those of Postgres
+	bench/peers
 
 pgo: ## profile the whole way of a file anew; builds of weir are optimized by it
 	go test -run='^$$' -bench=Sync -benchtime=5x -o /dev/null -cpuprofile=cmd/weir/default.pgo ./internal/pipeline
