@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
@@ -21,6 +22,7 @@ type database interface {
 	sink.Sink
 	Status(ctx context.Context) (sink.Status, error)
 	Rejects(ctx context.Context, job string, each func(sink.Kept) error) error
+	Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error
 	Sample(ctx context.Context, table string, n int) (rows []string, total int64, err error)
 }
 

@@ -36,6 +36,7 @@ type syncOptions struct {
 	batchRows   int
 	buffer      config.Size
 	synchronous string
+	readAhead   string
 	retryFor    time.Duration
 
 	job         string
@@ -87,6 +88,7 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	o.buffer = defaultBuffer
 	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading waits")
 	f.StringVar(&o.synchronous, "synchronous", defaultSynchronous, "what a power cut may take: off, normal, full or extra; see docs/durability.md")
+	f.StringVar(&o.readAhead, "read-ahead", pipeline.ReadAheadAuto, "look a batch's rows up on 8 more connections before it is written: auto (where flushes wait for a disk), on or off")
 	f.DurationVar(&o.retryFor, "retry-for", defaultRetryFor, "how long a locked or lost database is tried again")
 
 	f.StringVar(&o.job, "job", "", "the name that the checkpoint is kept under (default source and table; none for stdin)")
@@ -195,6 +197,7 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	if o.columns != "" {
 		oneOf("columns", o.columns, fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns)
 	}
+	oneOf("read-ahead", o.readAhead, pipeline.ReadAheadAuto, pipeline.ReadAheadOn, pipeline.ReadAheadOff)
 	if o.batchRows < 1 {
 		fault("--batch-rows %d: at least 1", o.batchRows)
 	}
@@ -254,7 +257,7 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 		Job:     o.job, Table: table,
 		Fold: fold.Options{Key: o.key, DeleteField: deleteField, DeleteValue: deleteValue, KeepNull: o.null == "keep",
 			FillOnly: o.fillOnly, Columns: o.columns, MaxColumns: o.maxColumns},
-		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, Buffer: int64(o.buffer),
+		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, Buffer: int64(o.buffer), ReadAhead: o.readAhead,
 		Rejects: rejects, MaxRejects: o.maxRejects, FromStart: o.fromStart,
 	}, nil
 }
@@ -262,6 +265,10 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 // pageCache is what SQLite keeps of its file in memory, for a run whose batches
 // have the given room. Both are in bytes.
 func pageCache(buffer int64) int { return int(min(max(buffer/4, 8<<20), 64<<20)) }
+
+// readerCache is the same for each connection that reads ahead: the system's memory
+// is what it fills.
+const readerCache = 1 << 20 // bytes
 
 // limitMemory has the garbage collected before the run takes more memory than it
 // promises: one and a half times the buffer and 64 MiB, SQLite's pages and the
@@ -323,6 +330,9 @@ func (w *world) sync(ctx context.Context, o *syncOptions, args []string, setting
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	c.OpenReader = func(ctx context.Context) (pipeline.Reader, error) {
+		return to.open(ctx, openOptions{synchronous: defaultSynchronous, readOnly: true, cache: readerCache, warn: out.debug, debug: out.debug})
+	}
 	run := metrics.Run{Job: c.Job, Table: c.Table, Progress: p, BufferLimit: c.Buffer, Version: version, Commit: commit}
 	if file, ok := db.(interface{ WALBytes() int64 }); ok {
 		run.WALBytes = file.WALBytes

@@ -41,6 +41,9 @@ type feeding struct {
 type work struct {
 	batch *fold.Batch
 	cp    sink.Checkpoint
+
+	readsDominate bool
+	stopReading   func() // waits until nobody reads the batch's rows ahead
 }
 
 // sync reads, folds and flushes until the source or ctx ends.
@@ -57,7 +60,9 @@ func (f *feeding) sync(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(flushing, cancel)()
 	f.ahead = newAhead(f.stream, f.folder)
-	g.Go(func() error { return f.flush(flushing) })
+	ready := make(chan work)
+	g.Go(func() error { return f.flush(flushing, ready) })
+	g.Go(func() error { f.pass(flushing, ready); return nil })
 	g.Go(func() error { f.ahead.run(reading); return nil })
 	g.Go(func() error {
 		defer cancel() // whatever ends the fold ends the scan
@@ -254,7 +259,7 @@ func (f *feeding) hand(flushing context.Context) error {
 	}
 	f.seq++
 	f.folder.Seal(f.batch)
-	w := work{f.batch, sink.Checkpoint{Seq: f.seq, Line: f.pos.Line, Offset: f.pos.Offset, Mark: string(mark)}}
+	w := work{batch: f.batch, cp: sink.Checkpoint{Seq: f.seq, Line: f.pos.Line, Offset: f.pos.Offset, Mark: string(mark)}}
 	select {
 	case f.full <- w:
 	case <-flushing.Done():
@@ -270,15 +275,16 @@ func (f *feeding) hand(flushing context.Context) error {
 }
 
 // flush writes batches until there are no more.
-func (f *feeding) flush(ctx context.Context) error {
+func (f *feeding) flush(ctx context.Context, ready <-chan work) error {
 	var lines []int64 // after each flush
-	for w := range f.full {
+	for w := range ready {
 		start := time.Now()
-		flush := &sink.Flush{Batch: w.batch, Job: f.job, Source: f.stream.Name(), Checkpoint: w.cp, Run: f.id, KeepRejects: f.Rejects.mode == keep}
+		flush := &sink.Flush{Batch: w.batch, Job: f.job, Source: f.stream.Name(), Checkpoint: w.cp, Run: f.id, KeepRejects: f.Rejects.mode == keep, ReadsDominate: w.readsDominate}
 		flush.BeforeCommit = func(rejects []fold.Reject, cp *sink.Checkpoint) error {
 			return f.Rejects.write(flush, rejects, cp)
 		}
 		res, err := f.db.Flush(ctx, flush)
+		w.stopReading()
 		if err != nil {
 			var behind sink.ErrBehind // else nothing that was committed is lost
 			errors.As(err, &behind)
@@ -289,7 +295,9 @@ func (f *feeding) flush(ctx context.Context) error {
 		}
 		lines = append(lines, w.cp.Line)
 		f.Rejects.committed()
-		f.p.flushed(w.batch, res, time.Since(start))
+		took := time.Since(start)
+		f.p.flushed(w.batch, res, took)
+		f.readAhead.flushed(w.batch.Rows(), took)
 		w.batch.Reset()
 		f.free <- w.batch
 		if n := len(res.Refused); n > 0 {

@@ -37,6 +37,11 @@ type Config struct {
 	BatchPeriod time.Duration
 	Buffer      int64 // bytes of memory for both batches
 
+	// ReadAhead is ReadAheadAuto, …; OpenReader opens one of its connections. nil
+	// is none.
+	ReadAhead  string
+	OpenReader func(context.Context) (Reader, error)
+
 	Rejects    Rejects
 	MaxRejects int64
 	FromStart  bool
@@ -54,7 +59,8 @@ var ErrRejected = errors.New("a line was rejected")
 // true to them. When ctx ends, it stops reading, writes what it has and returns
 // nil. p counts what happens.
 func Run(ctx context.Context, c Config, db sink.Sink, p *Progress) (err error) {
-	r := &run{Config: c, db: db, p: p, id: rand.Text()}
+	r := &run{Config: c, db: db, p: p, id: rand.Text(), readAhead: &readAhead{mode: c.ReadAhead, open: c.OpenReader}}
+	defer func() { err = errors.Join(err, r.readAhead.close()) }()
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
@@ -138,6 +144,8 @@ type run struct {
 	judged  bool  // the table has refused a row
 	rewinds int
 	batches [2]fold.Batch
+
+	readAhead *readAhead
 }
 
 // source syncs one source to its end.

@@ -190,6 +190,7 @@ type settings struct {
 	// stopAfter ends the run after so many flushes, in the way that stop says.
 	stopAfter int
 	stop      string
+	readAhead string
 }
 
 // crash is a sink whose process dies before or after a flush.
@@ -230,6 +231,7 @@ func run(t *testing.T, dest, feed string, s settings) (*pipeline.Progress, error
 		Source: source.Options{Warn: func(string) {}},
 		Fold:   fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500},
 		Warn:   t.Logf, Info: func(string, ...any) {},
+		ReadAhead: s.readAhead, OpenReader: func(context.Context) (pipeline.Reader, error) { return openSink(t, dest).(pipeline.Reader), nil },
 	}, target, p)
 	return p, err
 }
@@ -360,7 +362,8 @@ func anySettings(t *testing.T, r *rand.Rand, feed []message, want model, bad, ro
 	write(t, path, feed)
 	crashes := 0
 	for {
-		s := settings{batchRows: rows, buffer: 1 << (14 + r.IntN(10)), stopAfter: 1 + r.IntN(40), stop: []string{"before", "after"}[r.IntN(2)]}
+		s := settings{batchRows: rows, buffer: 1 << (14 + r.IntN(10)), stopAfter: 1 + r.IntN(40), stop: []string{"before", "after"}[r.IntN(2)],
+			readAhead: []string{pipeline.ReadAheadOff, pipeline.ReadAheadOn}[r.IntN(2)]}
 		_, err := run(t, dest, path, s)
 		if err == nil {
 			break

@@ -390,6 +390,15 @@ func New(name string, key bool) Column {
 	return Column{Name: name, Key: key, NotNull: key, New: true}
 }
 
+// KeyColumns returns the names of the key's columns.
+func (t *Table) KeyColumns() []string {
+	names := make([]string, len(t.Key))
+	for i, k := range t.Key {
+		names[i] = t.Columns[k].Name
+	}
+	return names
+}
+
 // KeyNames returns the names of the key's columns, quoted for people.
 func (t *Table) KeyNames() string {
 	names := make([]string, len(t.Key))

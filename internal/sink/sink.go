@@ -62,6 +62,8 @@ type Flush struct {
 	Run         string // names the run; no other has the same
 	// KeepRejects has the batch's rejects written to weir_rejects.
 	KeepRejects bool
+	// ReadsDominate tells that flushes wait for rows to be read from a disk.
+	ReadsDominate bool
 	// BeforeCommit is called in the transaction when everything but the
 	// checkpoint is written, with all rejects of the batch; it may change the
 	// checkpoint. An error ends the flush and nothing is written. It may be

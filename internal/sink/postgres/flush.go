@@ -96,6 +96,13 @@ func (d *DB) reread(ctx context.Context) error {
 	return err
 }
 
+// How a batch is cut where reads dominate: a slice has sliceRows at least, and there
+// are mostSlices at most, for each looks through the staging table.
+const (
+	sliceRows  = 500
+	mostSlices = 40
+)
+
 // write sends a flush in one string of statements. Where the database refuses
 // rows of a table whose messages it may judge, it goes on piece by piece.
 func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err error) {
@@ -121,7 +128,11 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 			for _, q := range sql {
 				s.add("%s", q)
 			}
-			at = m.statements(s)
+			slice := len(rows)
+			if f.ReadsDominate {
+				slice = max(sliceRows, len(rows)/mostSlices)
+			}
+			at = m.statements(s, slice)
 		}
 		s.copy = m.encode(rows)
 	}
@@ -306,16 +317,16 @@ func (d *DB) rollback(ctx context.Context) error {
 
 // count adds what a merge's statements did.
 func (m *merge) count(res *sink.Result, r []result, at tags, rows int) {
-	affected := func(i int) int64 {
-		if i < 0 {
-			return 0
+	affected := func(statements ...int) (n int64) {
+		for _, i := range statements {
+			n += r[i].tag.RowsAffected()
 		}
-		return r[i].tag.RowsAffected()
+		return n
 	}
-	if len(r) <= max(at.insert, at.update, at.delete) || rows == 0 {
+	if len(r) <= slices.Max(slices.Concat([]int{at.insert}, at.update, at.delete)) || rows == 0 {
 		return // it did not get so far
 	}
-	inserted, updated, deleted := affected(at.insert), affected(at.update), affected(at.delete)
+	inserted, updated, deleted := affected(at.insert), affected(at.update...), affected(at.delete...)
 	res.Inserted += inserted
 	res.Updated += updated
 	res.Deleted += deleted

@@ -62,6 +62,7 @@ type merge struct {
 	table relation
 	name  string // of the staging table
 
+	rows     int
 	used     []staged
 	bits     int  // columns with an explicit null among the rows
 	deletes  bool // rows are deleted
@@ -78,7 +79,7 @@ type staged struct {
 }
 
 func (d *DB) newMerge(b *fold.Batch, table relation, rows []*fold.Row) *merge {
-	m := &merge{d: d, b: b, table: table, name: d.stageName()}
+	m := &merge{d: d, b: b, table: table, name: d.stageName(), rows: len(rows)}
 	at := make([]int, len(b.Table.Columns))
 	names, nulls := make([]bool, len(at)), make([]bool, len(at))
 	for i := range at {
@@ -320,8 +321,12 @@ func valueEnd(json []byte) int {
 	}
 }
 
-// tags are the numbers of a merge's statements in its script; -1 is none.
-type tags struct{ copy, insert, update, delete int }
+// tags are the numbers of a merge's statements in its script. copy and insert are
+// -1 where there is none.
+type tags struct {
+	copy, insert   int
+	update, delete []int
+}
 
 // direct reports whether the rows can be copied into the table itself, for they
 // are all new, it seems: that takes a third of the time. Where one is not, the
@@ -338,15 +343,17 @@ func (m *merge) copyAll(s *script) tags {
 	}
 	m.plain = true
 	n := s.add("COPY %s (%s) FROM STDIN", m.table.ident, strings.Join(into, ", "))
-	return tags{copy: n, insert: n, update: -1, delete: -1}
+	return tags{copy: n, insert: n}
 }
 
 // statements adds what brings the table up to date. New rows come first, in the
 // order of their keys: who waits there for another writer's row holds no lock on
 // a row that is there. Then the rows that are to change are locked in that order.
 // So writers that all do this cannot wait for each other in a circle.
-func (m *merge) statements(s *script) (t tags) {
-	t = tags{-1, -1, -1, -1}
+//
+// Rows are locked and changed in slices of so many: where the table is larger than
+// the memory, the pages that were read to lock a row are gone when all are locked.
+func (m *merge) statements(s *script, slice int) (t tags) {
 	t.copy = s.add("%s", m.copySQL())
 	t.insert = s.add("%s", m.insertSQL())
 	set, differs := m.assignments()
@@ -371,15 +378,21 @@ func (m *merge) statements(s *script) (t tags) {
 	if m.deletes {
 		strength = "UPDATE"
 	}
-	s.add("SELECT set_config('weir.touched', count(*)::text, true) FROM (SELECT FROM %s s JOIN %s t ON %s WHERE %s ORDER BY s.n FOR %s OF t) x",
-		m.name, m.table.ident, m.on(), strings.Join(touched, " OR "), strength)
-	// Where nothing was locked, the rest is not even looked at.
-	const any = "current_setting('weir.touched') <> '0'"
-	if set != "" {
-		t.update = s.add("UPDATE %s t SET %s FROM %s s WHERE %s AND %s AND %s", m.table.ident, set, m.name, any, m.on(), differs)
-	}
-	if m.deletes {
-		t.delete = s.add("DELETE FROM %s t USING %s s WHERE %s AND %s AND s.op = 'd'", m.table.ident, m.name, any, m.on())
+	for from := 0; from < m.rows; from += slice {
+		in := ""
+		if slice < m.rows {
+			in = fmt.Sprintf("s.n >= %d AND s.n < %d AND ", from, from+slice)
+		}
+		s.add("SELECT set_config('weir.touched', count(*)::text, true) FROM (SELECT FROM %s s JOIN %s t ON %s WHERE %s(%s) ORDER BY s.n FOR %s OF t) x",
+			m.name, m.table.ident, m.on(), in, strings.Join(touched, " OR "), strength)
+		// Where nothing was locked, the rest is not even looked at.
+		in += "current_setting('weir.touched') <> '0' AND "
+		if set != "" {
+			t.update = append(t.update, s.add("UPDATE %s t SET %s FROM %s s WHERE %s%s AND %s", m.table.ident, set, m.name, in, m.on(), differs))
+		}
+		if m.deletes {
+			t.delete = append(t.delete, s.add("DELETE FROM %s t USING %s s WHERE %s%s AND s.op = 'd'", m.table.ident, m.name, in, m.on()))
+		}
 	}
 	return t
 }

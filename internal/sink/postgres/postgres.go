@@ -132,6 +132,7 @@ func (d *DB) connect(ctx context.Context) (err error) {
 		}
 	}()
 	d.stage, d.open, d.unicode = stage{}, false, true
+	session := fmt.Sprint(d.conn.PID())
 	r, err := d.query(ctx,
 		"SELECT pg_backend_pid(), current_setting('server_version_num'), current_setting('server_encoding'), current_schema(), current_database(), pg_is_in_recovery(),"+
 			" has_database_privilege(current_database(), 'TEMP'), (SELECT extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid()),"+
@@ -145,7 +146,7 @@ func (d *DB) connect(ctx context.Context) (err error) {
 	if d.version = number(row[1]); d.version < minVersion {
 		return fmt.Errorf("the server at %s is Postgres %d; weir needs %d or later", d.where(), d.version/10000, minVersion/10000)
 	}
-	d.pooled = pid != fmt.Sprint(d.conn.PID())
+	d.pooled = pid != session
 	d.unicode = string(row[2]) == "UTF8" || string(row[2]) == "SQL_ASCII"
 	d.temp = string(row[6]) == "t"
 	if !d.pooled {

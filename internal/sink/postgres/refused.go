@@ -202,7 +202,7 @@ func (p *pieces) try(rows []*fold.Row) error {
 	for _, q := range sql {
 		s.add("%s", q)
 	}
-	at := m.statements(s)
+	at := m.statements(s, len(rows))
 	s.copy = m.encode(rows)
 	s.add("RELEASE weir")
 	r, err := d.run(p.ctx, s)

@@ -191,15 +191,31 @@ func (w *writer) try(r *fold.Row) error {
 	return err
 }
 
+// take reads what the row sets in column i.
+func (w *writer) take(r *fold.Row, i int) {
+	w.vals[i].kind = 0
+	if raw := w.b.Value(r, i); raw != nil && w.cols[i] >= 0 {
+		w.vals[i] = convert(raw, w.table.Columns[w.cols[i]].Type)
+	}
+}
+
+// lookUp steps w.sel to the row of the key that was taken, and reports whether
+// there is one.
+func (w *writer) lookUp() (bool, error) {
+	for i, k := range w.b.Table.Key {
+		if err := w.sel.bindValue(i+1, &w.vals[k]); err != nil {
+			return false, err
+		}
+	}
+	return w.sel.step()
+}
+
 // row brings one row of the table up to date.
 func (w *writer) row(r *fold.Row) error {
 	t := &w.b.Table
 	w.c.release()
 	for i := range t.Columns {
-		w.vals[i].kind = 0
-		if raw := w.b.Value(r, i); raw != nil && w.cols[i] >= 0 {
-			w.vals[i] = convert(raw, w.table.Columns[w.cols[i]].Type)
-		}
+		w.take(r, i)
 	}
 	if w.fresh >= manyFresh && !w.exact && !r.Deleted {
 		if done, err := w.insert(); err != nil {
@@ -209,12 +225,7 @@ func (w *writer) row(r *fold.Row) error {
 			return nil
 		}
 	}
-	for i, k := range t.Key {
-		if err := w.sel.bindValue(i+1, &w.vals[k]); err != nil {
-			return err
-		}
-	}
-	exists, err := w.sel.step()
+	exists, err := w.lookUp()
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,42 @@
+package pipeline
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// TestReadAhead_TurnsOnWhereFlushesAreSlow and off again where it does not help.
+func TestReadAhead_TurnsOnWhereFlushesAreSlow(t *testing.T) {
+	a := &readAhead{mode: ReadAheadAuto, open: func(context.Context) (Reader, error) { return nil, nil }}
+	flush := func(rows int, perRow time.Duration) { a.flushed(rows, time.Duration(rows)*perRow) }
+	expect := func(on bool, when string) {
+		t.Helper()
+		if a.wanted() != on {
+			t.Errorf("%s: reading ahead is %v", when, !on)
+		}
+	}
+	flush(judgedRows, slowRow/2)
+	expect(false, "a fast flush")
+	flush(judgedRows-1, 2*slowRow)
+	expect(false, "a slow flush of few rows")
+	flush(judgedRows, 2*slowRow)
+	expect(true, "a slow flush")
+	for range 10 {
+		flush(judgedRows, slowRow/2)
+	}
+	expect(true, "as it helps")
+	for range patientFor {
+		flush(judgedRows, 2*slowRow)
+	}
+	expect(false, "as it does not help")
+	for range leftFor {
+		flush(judgedRows, 2*slowRow)
+	}
+	expect(false, "soon after")
+	flush(judgedRows, 2*slowRow)
+	expect(true, "when it is tried again")
+
+	a.mode = ReadAheadOff
+	expect(false, "off")
+}

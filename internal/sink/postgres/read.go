@@ -1,0 +1,44 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+)
+
+// Read looks the rows up, so that their pages are in the server's memory when
+// another connection writes them.
+func (d *DB) Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error {
+	if err := d.connect(ctx); err != nil {
+		return err
+	}
+	t := &b.Table
+	if !d.table.Exists {
+		if known, err := d.Table(ctx, t.Name, t.KeyColumns()); err != nil || !known.Exists {
+			return err
+		}
+	}
+	columns := d.table.KeyColumns()
+	for i := range columns {
+		columns[i] = ident(columns[i])
+	}
+	var tuples []string
+	for _, r := range rows {
+		var tuple []string
+		for _, k := range t.Key {
+			raw := b.Value(r, k)
+			tuple = append(tuple, d.literal(string(feed.Text(nil, raw, feed.KindOf(raw)))))
+		}
+		tuples = append(tuples, "("+strings.Join(tuple, ", ")+")")
+	}
+	// A whole row is asked for, or an index that has the key would do.
+	_, err := d.query(ctx, "BEGIN READ ONLY", "SET LOCAL enable_seqscan = off",
+		"SELECT count(t.*) FROM "+d.table.ident+" t WHERE ("+strings.Join(columns, ", ")+") IN ("+strings.Join(tuples, ", ")+")", "COMMIT")
+	if err != nil && d.conn != nil {
+		err = errors.Join(err, d.rollback(ctx))
+	}
+	return d.explain(err)
+}

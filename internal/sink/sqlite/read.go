@@ -1,0 +1,35 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+
+	"github.com/weirsync/weir/internal/fold"
+)
+
+// Read looks the rows up, so that their pages are in the system's memory when
+// another connection writes them.
+func (d *DB) Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error {
+	t := &b.Table
+	if !d.table.Exists {
+		if known, err := d.Table(ctx, t.Name, t.KeyColumns()); err != nil || !known.Exists {
+			return err
+		}
+	}
+	w := &writer{c: d.c, b: b, table: d.table, exact: true}
+	if err := w.prepare(); err != nil {
+		return d.explain(err)
+	}
+	for _, r := range rows {
+		d.c.release()
+		for _, k := range t.Key {
+			w.take(r, k)
+		}
+		_, err := w.lookUp()
+		w.sel.reset()
+		if err != nil || ctx.Err() != nil {
+			return errors.Join(d.explain(err), ctx.Err())
+		}
+	}
+	return nil
+}
