@@ -171,25 +171,44 @@ func TestFold_KnownRowAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkFold scans and folds the shipped feed into rows that the batch has.
+// BenchmarkFold scans and folds into rows that the batch has: the shipped feed, and
+// a hot one whose rows are more than the core's cache holds.
 func BenchmarkFold(b *testing.B) {
-	lines := flights(b)
+	var hot bytes.Buffer
+	if err := bench.Hot(&hot, 200_000, 50_000, 1); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("flights", func(b *testing.B) { benchmarkFold(b, flights(b)) })
+	b.Run("hot", func(b *testing.B) { benchmarkFold(b, bytes.Split(bytes.TrimSpace(hot.Bytes()), []byte("\n"))) })
+}
+
+func benchmarkFold(b *testing.B, lines [][]byte) {
 	f, batch := newFolder(b, nil), &fold.Batch{}
-	for _, l := range lines {
-		if err := f.Fold(batch, l, fold.Place{}); err != nil {
-			b.Fatal(err)
+	scan, ahead, fields := f.NewScanner(), make([]fold.Line, fold.Ahead), []feed.Field(nil)
+	size, n := 0, 0
+	next := func() {
+		fields = fields[:0]
+		for i := range ahead {
+			text := lines[n%len(lines)]
+			fields = ahead[i].Scan(scan, fields, text)
+			size += len(text)
+			n++
+		}
+		f.Prefetch(batch, ahead)
+		for i := range ahead {
+			if err := f.FoldLine(batch, &ahead[i], fold.Place{}); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
-	bytes := 0
+	for n < len(lines) {
+		next()
+	}
+	size, n = 0, 0
 	b.ReportAllocs()
-	i := 0
 	for b.Loop() {
-		l := lines[i%len(lines)]
-		if err := f.Fold(batch, l, fold.Place{}); err != nil {
-			b.Fatal(err)
-		}
-		bytes += len(l)
-		i++
+		next()
 	}
-	b.SetBytes(int64(bytes / max(i, 1)))
+	b.SetBytes(int64(size / b.N))
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "msg/s")
 }

@@ -290,7 +290,8 @@ func (d *DB) readColumn(row [][]byte) (c schema.Column, more column, odd bool) {
 // readIndexes marks the key's columns, demands that the database hold their
 // values unique, and reports whether another index can refuse a row.
 func (t *relation) readIndexes(indexes result) (other bool, err error) {
-	sorted := slices.Sorted(slices.Values(t.KeyColumns()))
+	names := t.KeyColumns()
+	sorted := slices.Sorted(slices.Values(names))
 	unique := false
 	for _, row := range indexes.rows {
 		if string(row[0]) == "t" && string(row[1]) == "t" && string(row[2]) == strings.Join(sorted, "\x01") {
