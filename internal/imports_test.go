@@ -14,10 +14,11 @@ const module = "github.com/weirsync/weir/"
 // Arrows point downwards only.
 var allowed = map[string][]string{
 	"cmd/weir": {"internal/cli"},
-	"internal/cli": {"internal/config", "internal/fold", "internal/ladder", "internal/metrics", "internal/pipeline", "internal/schema", "internal/sink",
+	"internal/cli": {"internal/config", "internal/fold", "internal/ladder", "internal/metrics", "internal/pipeline", "internal/replay", "internal/schema", "internal/sink",
 		"internal/sink/postgres", "internal/sink/sqlite", "internal/source", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/term"},
 	"internal/ladder": {"internal/feed", "internal/fold", "internal/pipeline", "internal/sink", "internal/sink/postgres", "internal/sink/sqlite", "internal/source",
 		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/stdlib"},
+	"internal/replay": {"internal/feed", "internal/source", "github.com/klauspost/compress/flate", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zlib"},
 	"internal/config": {"go.yaml.in/yaml/v3"},
 	"internal/metrics": {"internal/feed", "internal/pipeline", "internal/sink", "github.com/prometheus/client_golang/prometheus",
 		"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp"},
@@ -32,7 +33,7 @@ var allowed = map[string][]string{
 	"internal/fold":        {"internal/feed", "internal/schema"},
 	"internal/schema":      {"internal/feed"},
 	"internal/feed":        {},
-	"internal/source":      {"github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zstd"},
+	"internal/source":      {"github.com/klauspost/compress/flate", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zlib", "github.com/klauspost/compress/zstd"},
 	"internal/bench":       {},
 	"internal/bench/gen":   {"internal/bench"},
 	"internal/bench/table": {"internal/bench"},

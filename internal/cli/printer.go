@@ -35,6 +35,7 @@ type printer struct {
 type counts struct {
 	at    time.Time
 	lines int64
+	feed  int64 // the feed's own time, as in Progress.FeedTime
 }
 
 const (
@@ -102,8 +103,10 @@ func (o *printer) line() {
 
 // status is one line on how the run is doing.
 func (o *printer) status() string {
-	now := counts{time.Now(), o.p.Lines.Load()}
-	rate := float64(now.lines-o.before.lines) / now.at.Sub(o.before.at).Seconds()
+	now := counts{time.Now(), o.p.Lines.Load(), o.p.FeedTime.Load()}
+	before := o.before
+	elapsed := now.at.Sub(before.at)
+	rate := float64(now.lines-before.lines) / elapsed.Seconds()
 	o.before = now
 	parts := []string{fmt.Sprintf("%s lines", grouped(now.lines)), grouped(int64(rate)) + "/s", grouped(o.p.Rows()) + " rows"}
 	if m := o.p.Messages.Load(); m > 0 {
@@ -114,6 +117,13 @@ func (o *printer) status() string {
 	}
 	if e := o.p.Trouble(); e != nil {
 		parts = append(parts, "waiting for the database ("+e.Reason+")")
+	}
+	if lag := o.p.Lag(); lag != 0 {
+		parts = append(parts, "lag "+lag.Round(100*time.Millisecond).String())
+		if lag > time.Second && before.feed != 0 && now.feed > before.feed {
+			// Seconds of the feed in a second: past 1 it catches up.
+			parts = append(parts, fmt.Sprintf("catching up at %.1fx", float64(now.feed-before.feed)/float64(elapsed)))
+		}
 	}
 	if took := o.p.LastFlush.Load(); took > 0 {
 		parts = append(parts, "flush "+time.Duration(took).Round(time.Millisecond).String())

@@ -3,9 +3,15 @@ package cli_test
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"database/sql"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -51,6 +57,8 @@ func (f mainFunc) Run() int { return f() }
 //	repeat FILE N TEXT      append TEXT N times; %d in it is the number
 //	serve FILE              serve FILE once over TCP; its address is $FEED
 //	start NAME weir …       run the program beside the script; its stderr goes to NAME.log
+//	served NAME VAR         wait for NAME to serve, and put its address into $VAR
+//	certificate             write cert.pem and key.pem, for localhost
 //	signal NAME SIGNAL CODE send it a signal and demand its exit code
 //	hold FIFO FILE          write FILE into a FIFO, which stays open to the end
 //	scrape FILE PATH…       fetch the metrics whose address FILE names, and PATHs; to stdout
@@ -91,6 +99,7 @@ func scripts(t *testing.T, dir string, setup func(*testscript.Env) error) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "sqlite": query, "postgres": query, "until": until, "compress": compress, "bytes": appendBytes,
 			"repeat": repeat, "serve": serve, "scrape": scrape, "cut": cut, "start": start, "signal": sendSignal, "hold": hold,
+			"served": served, "certificate": certificate,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {
@@ -265,7 +274,7 @@ func start(ts *testscript.TestScript, _ bool, args []string) {
 	defer log.Close()
 	c := exec.Command(path, args[2:]...)
 	c.Dir, c.Stderr = ts.MkAbs("."), log
-	c.Env = append(os.Environ(), "HOME="+c.Dir)
+	c.Env = append(os.Environ(), "HOME="+c.Dir, "FH_USERNAME="+ts.Getenv("FH_USERNAME"), "FH_APIKEY="+ts.Getenv("FH_APIKEY"))
 	ts.Check(c.Start())
 	running.Store(ts.MkAbs(args[0]), c)
 	ts.Defer(func() {
@@ -287,6 +296,34 @@ func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
 	if code := fmt.Sprint(c.ProcessState.ExitCode()); code != args[2] {
 		log, _ := os.ReadFile(ts.MkAbs(args[0] + ".log"))
 		ts.Fatalf("%s ended with %s, want %s:\n%s", args[0], code, args[2], log)
+	}
+}
+
+var servedAt = regexp.MustCompile(`serving at (\S+)`)
+
+func served(ts *testscript.TestScript, _ bool, args []string) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		log, err := os.ReadFile(ts.MkAbs(args[0] + ".log"))
+		ts.Check(err)
+		if m := servedAt.FindSubmatch(log); m != nil {
+			ts.Setenv(args[1], string(m[1]))
+			return
+		}
+	}
+	ts.Fatalf("%s serves nothing", args[0])
+}
+
+func certificate(ts *testscript.TestScript, _ bool, _ []string) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ts.Check(err)
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	ts.Check(err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	ts.Check(err)
+	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "PRIVATE KEY", Bytes: private}} {
+		ts.Check(os.WriteFile(ts.MkAbs(name), pem.EncodeToMemory(block), 0o600))
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-var password = regexp.MustCompile(`(?i)(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s'&]+)`)
+var password = regexp.MustCompile(`(?i)(password(?:\s*=\s*|\s+))('(?:[^'\\]|\\.)*'|[^\s'&]+)`)
 
 // redacted is a connection string without its password.
 func redacted(to string) string {

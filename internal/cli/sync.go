@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -37,13 +38,14 @@ type syncOptions struct {
 	buffer      config.Size
 	synchronous string
 	readAhead   string
-	retryFor    time.Duration
+	retryFor    patience
 
 	job         string
 	fromStart   bool
 	follow      bool
 	compression string
-	maxLine     config.Size
+	feedOptions
+	maxLine config.Size
 
 	rejects    string
 	maxRejects int64
@@ -89,14 +91,16 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading waits")
 	f.StringVar(&o.synchronous, "synchronous", defaultSynchronous, "what a power cut may take: off, normal, full or extra; see docs/durability.md")
 	f.StringVar(&o.readAhead, "read-ahead", pipeline.ReadAheadAuto, "look a batch's rows up on 8 more connections before it is written: auto (where flushes wait for a disk), on or off")
-	f.DurationVar(&o.retryFor, "retry-for", defaultRetryFor, "how long a locked or lost database is tried again")
+	f.Var(&o.retryFor, "retry-for", "how long a locked or lost database, or a lost feed, is tried again, or forever (default 5m; forever for tcp:// and tls://)")
 
 	f.StringVar(&o.job, "job", "", "the name that the checkpoint is kept under (default source and table; none for stdin)")
 	f.BoolVar(&o.fromStart, "from-start", false, "ignore the checkpoint")
 	f.BoolVar(&o.follow, "follow", false, "go on with a growing file, over rotation and truncation")
-	f.StringVar(&o.compression, "compression", source.Auto, "of the sources: auto, none, gzip or zstd")
+	f.StringVar(&o.compression, "compression", source.Auto, "of the sources: auto, none, gzip, zstd, zlib or deflate (raw); auto tells gzip and zstd")
 	o.maxLine = source.DefaultMaxLine
 	f.Var(&o.maxLine, "max-line", "longest line that is taken")
+
+	o.feedOptions.flags(f)
 
 	f.StringVar(&o.rejects, "rejects", "table", "bad lines go to: table (weir_rejects), file:PATH, fail (the run ends), discard")
 	f.Int64Var(&o.maxRejects, "max-rejects", defaultMaxRejects, "the run ends past so many bad lines")
@@ -193,7 +197,7 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	oneOf("progress", o.progress, "auto", "always", "never")
 	oneOf("summary", o.summary, "text", "json")
 	oneOf("log-format", o.logFormat, "text", "json")
-	oneOf("compression", o.compression, source.Auto, source.None, source.Gzip, source.Zstd)
+	oneOf("compression", o.compression, source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate)
 	if o.columns != "" {
 		oneOf("columns", o.columns, fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns)
 	}
@@ -204,7 +208,7 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	if o.buffer < 1<<20 || o.buffer > 32<<30 {
 		fault("--buffer %s: between 1MiB and 32GiB", o.buffer)
 	}
-	if o.batchPeriod < 0 || o.retryFor < 0 || o.maxColumns < 0 || o.maxRejects < 0 {
+	if o.batchPeriod < 0 || o.retryFor.Duration < 0 || o.maxColumns < 0 || o.maxRejects < 0 {
 		fault("--batch-period, --retry-for, --max-columns and --max-rejects cannot be negative")
 	}
 	if o.maxLine < 1 || o.maxLine > source.LimitMaxLine {
@@ -238,6 +242,9 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	if len(faults) > 0 {
 		return to, c, usageError{errors.Join(faults...)}
 	}
+	if err := o.preset(args, o.compression); err != nil {
+		return to, c, usageError{err}
+	}
 	sources, err := source.Expand(args)
 	if err != nil {
 		return to, c, err
@@ -251,10 +258,25 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	if o.follow && len(sources) > 1 {
 		return to, c, usagef("--follow goes on with one file for ever: name one")
 	}
+	src := source.Options{MaxLine: int(o.maxLine), Follow: o.follow, Compression: o.compression, Stdin: w.stdin}
+	feed, err := o.settings(w.env, &src)
+	if err != nil {
+		return to, c, usageError{err}
+	}
+	live := slices.ContainsFunc(sources, source.IsConnection)
+	if live && len(sources) > 1 {
+		return to, c, usagef("a connection is read for ever: name one source")
+	}
+	if !o.retryFor.said {
+		if o.retryFor.Duration = defaultRetryFor; live {
+			o.retryFor.Duration = math.MaxInt64
+		}
+	}
+	src.RetryFor = o.retryFor.Duration
 	return to, pipeline.Config{
 		Sources: sources,
-		Source:  source.Options{MaxLine: int(o.maxLine), Follow: o.follow, Compression: o.compression, Stdin: w.stdin},
-		Job:     o.job, Table: table,
+		Source:  src, Feed: feed,
+		Job: o.job, Table: table,
 		Fold: fold.Options{Key: o.key, DeleteField: deleteField, DeleteValue: deleteValue, KeepNull: o.null == "keep",
 			FillOnly: o.fillOnly, Columns: o.columns, MaxColumns: o.maxColumns},
 		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, Buffer: int64(o.buffer), ReadAhead: o.readAhead,
@@ -311,7 +333,6 @@ func (w *world) sync(ctx context.Context, o *syncOptions, args []string, setting
 		out.debug("%s = %s (%s)", s.Name, s.Value(), s.Origin)
 	}
 	c.Warn, c.Info = out.warn, out.info
-	c.Source.Warn = func(s string) { out.warn("%s", s) }
 	if o.dryRun {
 		return w.dryRun(ctx, to, c, p, out)
 	}
@@ -322,7 +343,7 @@ func (w *world) sync(ctx context.Context, o *syncOptions, args []string, setting
 		out.retry(e)
 	}
 	var db database
-	err = sink.Patiently(ctx, o.retryFor, onRetry, func() error {
+	err = sink.Patiently(ctx, o.retryFor.Duration, onRetry, func() error {
 		db, err = to.open(ctx, openOptions{synchronous: o.synchronous, cache: pageCache(c.Buffer), warn: out.warn, debug: out.debug})
 		return err
 	})
@@ -364,7 +385,7 @@ func (w *world) sync(ctx context.Context, o *syncOptions, args []string, setting
 			}
 		}()
 	}
-	err = pipeline.Run(ctx, c, sink.Retry(db, o.retryFor, onRetry), p)
+	err = pipeline.Run(ctx, c, sink.Retry(db, o.retryFor.Duration, onRetry), p)
 	out.close()
 	w.summarize(o, c, p, out, err)
 	switch sig := w.stopped(); {

@@ -27,6 +27,9 @@ type Field struct {
 // Name is what is between the quotes of the name, in the line that was scanned.
 func (f *Field) Name(line []byte) []byte { return line[f.nameAt:f.nameEnd:f.nameEnd] }
 
+// Span is where Value is in the line.
+func (f *Field) Span() (from, to int) { return int(f.valueAt), int(f.valueEnd) }
+
 // Value is the raw JSON without white space around it, in the line that was
 // scanned.
 func (f *Field) Value(line []byte) []byte { return line[f.valueAt:f.valueEnd:f.valueEnd] }

@@ -152,6 +152,22 @@ func (l *Line) Scan(s *feed.Scanner, fields []feed.Field, text []byte) []feed.Fi
 	return all
 }
 
+// Get returns the text of a field, which may point into the line; ok is false where
+// it is absent, null, an object or an array.
+func (l *Line) Get(name string) (text []byte, ok bool) {
+	for i := len(l.Fields) - 1; i >= 0; i-- {
+		f := &l.Fields[i]
+		if n := f.Name(l.Text); string(n) != name && (!f.Escaped || string(feed.AppendUnquoted(nil, n)) != name) {
+			continue
+		}
+		if f.Kind == feed.Null || f.Kind == feed.JSON {
+			return nil, false
+		}
+		return feed.Text(nil, f.Value(l.Text), f.Kind), true
+	}
+	return nil, false
+}
+
 // NewScanner returns a scanner for the lines that are given to the folder. It may
 // be used while the folder is.
 func (f *Folder) NewScanner() *feed.Scanner { return feed.NewScanner(&f.names) }

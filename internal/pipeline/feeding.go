@@ -28,11 +28,12 @@ type feeding struct {
 	full  chan work
 	free  chan *fold.Batch
 
-	seq  int64           // of the last batch handed over
-	sent source.Position // of that batch
-	pos  source.Position // after the last line that was folded
-	line int64           // lines read, the one at hand included
-	head opening
+	seq   int64           // of the last batch handed over
+	sent  source.Position // of that batch
+	pos   source.Position // after the last line that was folded
+	line  int64           // lines read, the one at hand included
+	heard heeding
+	head  opening
 
 	failed error // of reading
 }
@@ -42,6 +43,7 @@ type work struct {
 	batch *fold.Batch
 	cp    sink.Checkpoint
 
+	resume        string // of the checkpoint
 	readsDominate bool
 	stopReading   func() // waits until nobody reads the batch's rows ahead
 }
@@ -157,12 +159,23 @@ func (f *feeding) fold(flushing context.Context, b *scanned) (err error) {
 	} else {
 		at, err = f.lines(flushing, b)
 	}
+	if n := len(b.lines); n > 0 && f.Feed.TimeField != "" {
+		if t := feedTime(&b.lines[n-1], f.Feed.TimeField); !t.IsZero() {
+			f.p.FeedTime.Store(t.UnixNano())
+		}
+	}
 	f.p.Lines.Add(f.line - before)
 	f.p.Bytes.Add(int64(at))
 	if at > 0 {
-		f.pos = b.PositionAfter(at, f.line)
+		f.moveTo(b, at)
 	}
 	return err
+}
+
+// moveTo notes that the lines of the block up to an index are folded.
+func (f *feeding) moveTo(b *scanned, at int) {
+	f.pos = b.PositionAfter(at, f.line)
+	f.pos.Resume = f.heard.resume
 }
 
 // lines folds the lines of a block and returns the index after the last one that
@@ -185,7 +198,7 @@ func (f *feeding) lines(flushing context.Context, b *scanned) (at int, err error
 		}
 		at, f.line = next, f.line+1
 		if f.batch.Rows() >= f.BatchRows || int64(f.batch.Bytes()) >= f.Buffer/2 {
-			f.pos = b.PositionAfter(at, f.line)
+			f.moveTo(b, at)
 			if err := f.hand(flushing); err != nil {
 				return at, err
 			}
@@ -201,6 +214,13 @@ func (f *feeding) message(l *fold.Line, at fold.Place, tail bool) (counts bool, 
 		f.batch.First = time.Now()
 	}
 	f.head.see(l.Text)
+	if f.Feed.heeded() && l.Err == nil {
+		if pass, err := f.heed(l); err != nil {
+			return true, fmt.Errorf("%s: %w", f.stream.Name(), err)
+		} else if pass {
+			return true, nil
+		}
+	}
 	switch err := f.folder.FoldLine(f.batch, l, at).(type) {
 	case nil:
 		f.head.on = false
@@ -259,7 +279,7 @@ func (f *feeding) hand(flushing context.Context) error {
 	}
 	f.seq++
 	f.folder.Seal(f.batch)
-	w := work{batch: f.batch, cp: sink.Checkpoint{Seq: f.seq, Line: f.pos.Line, Offset: f.pos.Offset, Mark: string(mark)}}
+	w := work{batch: f.batch, resume: f.pos.Resume, cp: sink.Checkpoint{Seq: f.seq, Line: f.pos.Line, Offset: f.pos.Offset, Mark: string(mark)}}
 	select {
 	case f.full <- w:
 	case <-flushing.Done():
@@ -293,6 +313,7 @@ func (f *feeding) flush(ctx context.Context, ready <-chan work) error {
 			}
 			return err
 		}
+		f.resumeFrom(w.resume)
 		lines = append(lines, w.cp.Line)
 		f.Rejects.committed()
 		took := time.Since(start)

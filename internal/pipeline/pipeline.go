@@ -14,7 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -24,8 +24,9 @@ import (
 
 // Config is what a run does.
 type Config struct {
-	Sources []string // as source.Expand returns them
-	Source  source.Options
+	Sources []string       // as source.Expand returns them
+	Source  source.Options // but Hello, Warn and Reconnects
+	Feed    Feed
 	Job     string // "": each source has one of its own, stdin none
 	Table   string
 	Fold    fold.Options
@@ -119,7 +120,7 @@ func (r *run) rewind(ctx context.Context, spec string, err error) error {
 	switch {
 	case !errors.As(err, &behind) && !errors.As(err, &unlogged):
 		return err
-	case spec == "-" || strings.Contains(spec, "://"):
+	case spec == "-" || source.IsConnection(spec) && r.Feed.ResumeField == "":
 		return fmt.Errorf("%w; %s cannot be read again: lines %d to %d may be lost", err, spec, r.safe+1, r.p.Lines.Load())
 	case r.rewinds == maxRewinds:
 		return fmt.Errorf("%w (for the %dth time)", err, r.rewinds+1)
@@ -146,7 +147,12 @@ type run struct {
 	batches [2]fold.Batch
 
 	readAhead *readAhead
+	committed atomic.Pointer[string] // the source's Position.Resume in the database
 }
+
+// resumeFrom has a connection that is made from now on begin at a value that is
+// committed: what was only read goes with the program.
+func (r *run) resumeFrom(value string) { r.committed.Store(&value) }
 
 // source syncs one source to its end.
 func (r *run) source(ctx context.Context, spec string) (err error) {
@@ -156,13 +162,15 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 	}
 	defer func() { err = errors.Join(err, stream.Close()) }()
 	f := &feeding{run: r, stream: stream, job: job, seq: cp.Seq, pos: stream.Start(), period: r.BatchPeriod}
-	f.sent, f.line = f.pos, f.pos.Line
+	f.sent, f.line, f.heard.resume = f.pos, f.pos.Line, f.pos.Resume
 	f.head.on = f.pos.Offset == 0
 	r.p.begin(stream)
 	switch {
 	case stream.Done():
 		r.Info("%s was read to its end before and has not changed: nothing to do", stream.Name())
 		return nil
+	case f.pos.Resume != "":
+		r.Info("%s: going on from %s %s", stream.Name(), r.Feed.ResumeField, f.pos.Resume)
 	case f.pos.Offset > 0:
 		r.Info("%s: going on after line %d (byte %d)", stream.Name(), f.pos.Line, f.pos.Offset)
 	}
@@ -205,6 +213,13 @@ func (r *run) open(ctx context.Context, spec string) (*source.Stream, sink.Check
 	if err := r.Rejects.resume(cp.Rejects); err != nil {
 		return nil, cp, "", err
 	}
-	stream, err := source.Open(ctx, spec, r.Source, from)
+	r.resumeFrom(from.Resume)
+	o := r.Source
+	o.Warn = func(s string) { r.Warn("%s", s) }
+	o.Reconnects = func() { r.p.Reconnects.Add(1) }
+	if r.Feed.Hello != nil {
+		o.Hello = func() ([]byte, error) { return r.Feed.Hello(*r.committed.Load()) }
+	}
+	stream, err := source.Open(ctx, spec, o, from)
 	return stream, cp, job, err
 }

@@ -24,6 +24,8 @@ type Progress struct {
 	Updated      atomic.Int64
 	Unchanged    atomic.Int64
 	Deleted      atomic.Int64
+	Reconnects   atomic.Int64 // of sources
+	FeedTime     atomic.Int64 // ns since 1970, of the last message that named one; 0 for none
 	LastFlush    atomic.Int64 // ns that it took
 	LastCommit   atomic.Int64 // ns since 1970, by this run or one before; 0 for none
 
@@ -75,6 +77,15 @@ func (p *Progress) Trouble() *sink.Error { return p.trouble.Load() }
 
 // Retries returns the counter of flushes tried again for a reason.
 func (p *Progress) Retries(reason string) *atomic.Int64 { return p.retries[reason] }
+
+// Lag returns how old the last message read is, by its own time; 0 where none named
+// one.
+func (p *Progress) Lag() time.Duration {
+	if at := p.FeedTime.Load(); at != 0 {
+		return time.Since(time.Unix(0, at))
+	}
+	return 0
+}
 
 // Rows returns the number of rows written or found unchanged.
 func (p *Progress) Rows() int64 {

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -77,6 +79,11 @@ func decompress(br *bufio.Reader, format string) (io.Reader, error) {
 		// With a concurrency of one it has no goroutines, so nothing is to be closed.
 		z, err := zstd.NewReader(br, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 		return &latch{r: z}, err
+	case Zlib:
+		z, err := zlib.NewReader(br)
+		return &latch{r: z}, err
+	case Deflate:
+		return &latch{r: flate.NewReader(br)}, nil
 	default:
 		return br, nil
 	}

@@ -13,7 +13,10 @@ import (
 // StdinName is the name of stdin; the names of files are absolute.
 const StdinName = "stdin"
 
-const tcpScheme = "tcp://"
+const (
+	tcpScheme = "tcp://"
+	tlsScheme = "tls://"
+)
 
 // NotFoundError tells of a path that is not there, or of a glob without a match.
 type NotFoundError struct {
@@ -32,7 +35,7 @@ func (e *NotFoundError) ExitCode() int { return 2 }
 
 // Expand resolves the SOURCE arguments of a command line to specs for Open, in
 // order and without doubles. No argument and "-" are stdin, tcp://host:port
-// stays, a path that is not there is taken as a glob. Matches are sorted, and
+// and tls://host:port stay, a path that is not there is taken as a glob. Matches are sorted, and
 // directories among them passed over; a directory named outright is an error.
 // The error is a *NotFoundError where nothing was found.
 func Expand(args []string) ([]string, error) {
@@ -64,9 +67,10 @@ func expand(arg string) ([]string, error) {
 	if isStdin(arg) {
 		return []string{"-"}, nil
 	}
-	if addr, ok := strings.CutPrefix(arg, tcpScheme); ok {
+	if IsConnection(arg) {
+		scheme, addr, _ := strings.Cut(arg, "://")
 		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
-			return nil, fmt.Errorf("%s: not of the form tcp://host:port", arg)
+			return nil, fmt.Errorf("%s: not of the form %s://host:port", arg, scheme)
 		}
 		return []string{arg}, nil
 	}
@@ -79,7 +83,7 @@ func expand(arg string) ([]string, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case strings.Contains(arg, "://"):
-		return nil, fmt.Errorf("%s: unknown kind of source; there are -, paths and tcp://host:port", arg)
+		return nil, fmt.Errorf("%s: unknown kind of source; there are -, paths, tcp://host:port and tls://host:port", arg)
 	}
 	return glob(arg)
 }
@@ -112,7 +116,7 @@ func Name(spec string) (string, error) {
 	switch {
 	case isStdin(spec):
 		return StdinName, nil
-	case strings.HasPrefix(spec, tcpScheme):
+	case IsConnection(spec):
 		return spec, nil
 	}
 	path, err := filepath.Abs(spec)

@@ -7,25 +7,17 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
-	"strings"
-	"time"
 )
 
-const dialTimeout = 10 * time.Second
-
-// keepAlive ends a connection whose other end is gone after 150 s.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 9}
-
 // Open opens spec, one of those that Expand returns, and goes to from; the
-// zero Position is the start. ctx bounds the opening alone: a dial, the wait
-// for a FIFO's writer, and decompressing what lies before from.
+// zero Position is the start. ctx bounds the opening alone: the wait for a
+// FIFO's writer, and decompressing what lies before from.
 //
 // A *NotFoundError tells of a file that is not there, a *ChangedError of one
 // that no longer matches from. Stdin is read up to from by the first Next,
-// which returns the *ChangedError then. TCP, FIFOs and devices begin anew,
-// whatever from is; see Start.
+// which returns the *ChangedError then. FIFOs, devices and connections begin
+// anew, whatever from is; see Start. A connection is made by the first Next.
 func Open(ctx context.Context, spec string, o Options, from Position) (*Stream, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -66,8 +58,11 @@ func (s *Stream) open(ctx context.Context) error {
 	case s.name == StdinName:
 		s.attach(s.opts.Stdin, !isRegular(s.opts.Stdin))
 		return nil
-	case strings.HasPrefix(s.name, tcpScheme):
-		return s.dial(ctx)
+	case IsConnection(s.name):
+		s.from = Position{Resume: s.from.Resume}
+		s.dialer = &dialer{name: s.name, opts: &s.opts}
+		s.attach(s.dialer, true)
+		return nil
 	}
 	info, err := os.Stat(s.name)
 	switch {
@@ -96,18 +91,7 @@ func (s *Stream) open(ctx context.Context) error {
 func (s *Stream) attach(r io.Reader, live bool) {
 	s.in, s.raw.r, s.live = r, r, live
 	s.frame.maxLine, s.frame.live, s.frame.free = s.opts.MaxLine, live, s.free
-	s.frame.tail = !strings.HasPrefix(s.name, tcpScheme)
-}
-
-func (s *Stream) dial(ctx context.Context) error {
-	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
-	conn, err := d.DialContext(ctx, "tcp", strings.TrimPrefix(s.name, tcpScheme))
-	if err != nil {
-		return fmt.Errorf("connect to %s: %w", s.name, bare(err))
-	}
-	s.from = Position{}
-	s.attach(conn, true)
-	return nil
+	s.frame.tail = !IsConnection(s.name)
 }
 
 // openFile begins to read a regular file, unless it is done.

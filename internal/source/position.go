@@ -24,6 +24,9 @@ type Position struct {
 
 	FileSize int64 // raw bytes of the file if its end was reached and everything consumed, else 0
 	FileTime int64 // its modification time then, ns since 1970
+
+	// Resume is what a feed that is dialled goes on from, in its own words.
+	Resume string `json:",omitempty"`
 }
 
 // ChangedError tells of a source that no longer matches the position that it

@@ -1,9 +1,10 @@
-// Package source reads the bytes of a feed: from stdin, files and TCP. It
+// Package source reads the bytes of a feed: from stdin, files and connections. It
 // decompresses them, cuts them into blocks of whole lines and keeps positions
 // to resume from. It does not look into the lines.
 package source
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"os"
@@ -26,6 +27,9 @@ const (
 	None = "none"
 	Gzip = "gzip"
 	Zstd = "zstd"
+	// Auto does not tell these.
+	Zlib    = "zlib"
+	Deflate = "deflate" // raw
 )
 
 // Options of Open. The zero value is ready to use.
@@ -35,7 +39,14 @@ type Options struct {
 	Poll        time.Duration // interval between looks at a followed file; 0: DefaultPoll
 	Compression string        // Auto, None, Gzip or Zstd; "": Auto
 	Stdin       io.Reader     // what "-" reads, never closed; nil: os.Stdin
-	Warn        func(string)  // gets warnings, from another goroutine than Next's; nil: dropped
+	// Of tcp:// and tls://:
+	TLS        *tls.Config            // of tls://; nil: the system's authorities, TLS 1.2 at least
+	Hello      func() ([]byte, error) // what is sent when a connection is made; nil: nothing
+	Idle       time.Duration          // a connection on which nothing comes for so long is made anew; 0: never
+	RetryFor   time.Duration          // how long a connection that is lost or not to be had is tried again; 0: not at all
+	Reconnects func()                 // hears when that begins, from another goroutine than Next's; nil: nobody
+
+	Warn func(string) // gets warnings, from another goroutine than Next's; nil: dropped
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -48,15 +59,18 @@ func (o Options) withDefaults() (Options, error) {
 	switch o.Compression {
 	case "":
 		o.Compression = Auto
-	case Auto, None, Gzip, Zstd:
+	case Auto, None, Gzip, Zstd, Zlib, Deflate:
 	default:
-		return o, fmt.Errorf("compression: %q is not one of auto, none, gzip, zstd", o.Compression)
+		return o, fmt.Errorf("compression: %q is not one of auto, none, gzip, zstd, zlib, deflate", o.Compression)
 	}
 	if o.Poll <= 0 {
 		o.Poll = DefaultPoll
 	}
 	if o.Stdin == nil {
 		o.Stdin = os.Stdin
+	}
+	if o.Reconnects == nil {
+		o.Reconnects = func() {}
 	}
 	if o.Warn == nil {
 		o.Warn = func(string) {}

@@ -27,6 +27,7 @@ type Stream struct {
 	in     io.Reader // stdin, a connection, or what file is
 	file   *os.File  // a regular file that was opened by its path, else nil
 	follow *follower // nil unless file is followed
+	dialer *dialer   // nil unless weir makes the connection
 
 	raw    raw
 	format string // of compression, once it is told
@@ -45,7 +46,8 @@ type Stream struct {
 func (s *Stream) Name() string { return s.name }
 
 // Start is where reading begins: the position that Open was given, or zero
-// for a source that cannot go back (TCP, a FIFO, a device).
+// for a source that cannot go back (a FIFO, a device); of a connection it has
+// Resume alone.
 func (s *Stream) Start() Position { return s.from }
 
 // Live reports whether the source may make its reader wait: all but regular
@@ -129,6 +131,10 @@ func (s *Stream) Close() error {
 
 // interrupt makes a read return that waits, and reports whether it will.
 func (s *Stream) interrupt() bool {
+	if s.dialer != nil {
+		_ = s.dialer.Close()
+		return true
+	}
 	return s.in == nil || s.file != nil || s.deadline(time.Now())
 }
 
@@ -148,14 +154,21 @@ func (s *Stream) run() {
 }
 
 func (s *Stream) produce() error {
-	if s.done {
+	switch {
+	case s.done:
 		return io.EOF
-	}
-	if s.file == nil {
+	case s.dialer != nil:
+		return s.produceDialed()
+	case s.file == nil:
 		if err := s.begin(); err != nil { // not in Open, because it may wait
 			return err
 		}
 	}
+	return s.deliver()
+}
+
+// deliver hands out blocks until the stream ends.
+func (s *Stream) deliver() error {
 	for {
 		b, err := s.frame.next()
 		switch {

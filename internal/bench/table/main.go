@@ -34,7 +34,7 @@ func main() {
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "weir-bench-")
 	check(err)
-	defer os.RemoveAll(dir)
+	defer func() { check(os.RemoveAll(dir)) }()
 	b := &table{dir: dir}
 	for _, s := range []struct {
 		name string

@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// feedOptions are the flags of sync for feeds that it dials.
+type feedOptions struct {
+	feed      string
+	events    string
+	init      string
+	resume    string
+	idle      time.Duration
+	keepalive string
+	stale     int
+	failure   string
+	timeField string
+
+	ca, cert, key, serverName string
+}
+
+// Firehose is FlightAware's feed; see its documentation for the words of the first
+// line and of its messages.
+const (
+	firehose     = "firehose"
+	firehosePort = "1501"
+	// firehoseIdle is its keepalive interval, and what it may be late.
+	firehoseKeepalive = 60 * time.Second
+	firehoseIdle      = firehoseKeepalive + 10*time.Second
+)
+
+func (o *feedOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.feed, "feed", "", "a feed that weir knows: firehose (FlightAware's; reads FH_USERNAME and FH_APIKEY)")
+	f.StringVar(&o.events, "feed-events", "", "of --feed firehose: the events to ask for, such as 'position flightplan'")
+	f.StringVar(&o.init, "init", "", "what a connection begins with, or @FILE: a template with {{.resume}}, {{env \"NAME\"}} and {{file \"PATH\"}}")
+	f.StringVar(&o.resume, "resume-field", "", "the field whose last committed value is {{.resume}} when a connection is made")
+	f.DurationVar(&o.idle, "idle-timeout", 0, "a connection on which nothing comes for so long is made anew (default never)")
+	f.StringVar(&o.keepalive, "keepalive-when", "", "FIELD=VALUE: such a message only says that the feed lives")
+	f.IntVar(&o.stale, "stale-keepalives", 5, "so many keepalives in succession with one resume value: the connection is made anew; 0 never")
+	f.StringVar(&o.failure, "error-when", "", "FIELD=VALUE: such a message ends the run, with its error_msg")
+	f.StringVar(&o.timeField, "time-field", "", "the field with a message's time (seconds since 1970, or RFC 3339), for the lag")
+	f.StringVar(&o.ca, "tls-ca", "", "of tls://: a PEM file of the authorities to trust (default the system's)")
+	f.StringVar(&o.cert, "tls-cert", "", "of tls://: a PEM file with the certificate to show")
+	f.StringVar(&o.key, "tls-key", "", "of tls://: a PEM file with its key")
+	f.StringVar(&o.serverName, "tls-server-name", "", "of tls://: the name that the certificate must be for (default the host)")
+}
+
+// preset fills in what the named feed is known for, where the user says nothing
+// else, and gives its sources their port.
+func (o *feedOptions) preset(sources []string, compression string) error {
+	switch o.feed {
+	case "":
+		return nil
+	case firehose:
+	default:
+		return fmt.Errorf("--feed %s: weir knows firehose", o.feed)
+	}
+	for i, s := range sources {
+		scheme, addr, ok := strings.Cut(s, "://")
+		if _, _, err := net.SplitHostPort(addr); ok && err != nil {
+			sources[i] = scheme + "://" + net.JoinHostPort(addr, firehosePort)
+		}
+	}
+	or := func(s *string, preset string) {
+		if *s == "" {
+			*s = preset
+		}
+	}
+	line := `{{if .resume}}pitr {{.resume}}{{else}}live{{end}} username {{env "FH_USERNAME"}} password {{env "FH_APIKEY"}}`
+	switch compression {
+	case source.Gzip:
+		line += " compression gzip"
+	case source.Zlib:
+		line += " compression compress"
+	case source.Deflate:
+		line += " compression deflate"
+	}
+	line += fmt.Sprintf(" keepalive %.0f", firehoseKeepalive.Seconds())
+	if o.events != "" {
+		line += fmt.Sprintf(" events %q", o.events)
+	}
+	or(&o.init, line)
+	or(&o.resume, "pitr")
+	or(&o.timeField, "pitr")
+	or(&o.keepalive, "type=keepalive")
+	or(&o.failure, "type=error")
+	if o.idle == 0 {
+		o.idle = firehoseIdle
+	}
+	return nil
+}
+
+// settings are what the pipeline and the source are told. env looks a variable up.
+func (o *feedOptions) settings(env func(string) (string, bool), src *source.Options) (f pipeline.Feed, err error) {
+	match := func(flag, s string) (m pipeline.Match) {
+		field, value, ok := strings.Cut(s, "=")
+		if s != "" && (!ok || field == "") {
+			err = errors.Join(err, fmt.Errorf("--%s %q: FIELD=VALUE is wanted, such as type=keepalive", flag, s))
+		}
+		return pipeline.Match{Field: field, Value: value}
+	}
+	f = pipeline.Feed{ResumeField: o.resume, Keepalive: match("keepalive-when", o.keepalive), StaleAfter: o.stale,
+		Failure: match("error-when", o.failure), Words: "error_msg", TimeField: o.timeField}
+	if o.idle < 0 || o.stale < 0 {
+		err = errors.Join(err, errors.New("--idle-timeout and --stale-keepalives cannot be negative"))
+	}
+	src.Idle = o.idle
+	if o.init != "" {
+		hello, terr := o.template(env)
+		err = errors.Join(err, terr)
+		f.Hello = hello
+	}
+	var terr error
+	src.TLS, terr = o.tls()
+	return f, errors.Join(err, terr)
+}
+
+// template is what a connection begins with. It is tried once, so that a variable
+// that is not set is a fault of the command line.
+func (o *feedOptions) template(env func(string) (string, bool)) (func(string) ([]byte, error), error) {
+	text := o.init
+	if path, ok := strings.CutPrefix(text, "@"); ok {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("--init: %w", err)
+		}
+		text = string(b)
+	}
+	t, err := template.New("init").Option("missingkey=error").Funcs(template.FuncMap{
+		"env": func(name string) (string, error) {
+			v, ok := env(name)
+			if !ok {
+				return "", fmt.Errorf("the variable %s is not set", name)
+			}
+			return v, nil
+		},
+		"file": func(path string) (string, error) {
+			b, err := os.ReadFile(path)
+			return strings.TrimSpace(string(b)), err
+		},
+	}).Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("--init: %w", err)
+	}
+	render := func(resume string) ([]byte, error) {
+		var b bytes.Buffer
+		if err := t.Execute(&b, map[string]string{"resume": resume}); err != nil {
+			if inner := errors.Unwrap(err); inner != nil {
+				err = inner
+			}
+			return nil, fmt.Errorf("--init: %w", err)
+		}
+		return append(bytes.TrimRight(b.Bytes(), "\r\n"), '\n'), nil
+	}
+	_, err = render("")
+	return render, err
+}
+
+func (o *feedOptions) tls() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.serverName}
+	if o.ca != "" {
+		pem, err := os.ReadFile(o.ca)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-ca: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--tls-ca: %s has no certificate in PEM", o.ca)
+		}
+	}
+	if (o.cert == "") != (o.key == "") {
+		return nil, errors.New("--tls-cert and --tls-key go together")
+	}
+	if o.cert != "" {
+		pair, err := tls.LoadX509KeyPair(o.cert, o.key)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-cert: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// patience is how long something is tried again: a duration, or forever. The zero
+// value is the user's saying nothing.
+type patience struct {
+	time.Duration
+	said bool
+}
+
+const forEver = "forever"
+
+func (p *patience) String() string {
+	switch {
+	case !p.said:
+		return ""
+	case p.Duration == math.MaxInt64:
+		return forEver
+	}
+	return p.Duration.String()
+}
+
+func (p *patience) Set(s string) (err error) {
+	if p.said = true; s == forEver {
+		p.Duration = math.MaxInt64
+		return nil
+	}
+	p.Duration, err = time.ParseDuration(s)
+	return err
+}
+
+func (p *patience) Type() string { return "duration" }

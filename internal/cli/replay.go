@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"math"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirsync/weir/internal/replay"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// firehoseInit is what a client of FlightAware's feed begins with.
+const firehoseInit = `^(?:live|pitr (?P<resume>[0-9]+)|range [0-9]+ [0-9]+) username \S+ password \S+(?: compression (?P<compression>gzip|compress|deflate))?(?: keepalive [0-9]+)?(?: events ".*")?$`
+
+func (w *world) replayCommand() *cobra.Command {
+	var to, speed, rate, feed, init, cert, key string
+	var s replay.Server
+	c := &cobra.Command{
+		Use:   "replay FILE... [--to OUT]",
+		Short: "Serve captured feeds as if they were live",
+		Long: `Send the lines of captured files (plain, gzip, zstd) to stdout, or to each client
+that connects to OUT: tcp-listen://host:port, or tls-listen://host:port with
+--tls-cert and --tls-key. With --time-field they go out as far apart as they were
+recorded, --speed times as fast; or at a --rate; or as fast as they are taken.
+
+A client may begin with a line that --init checks: a regular expression whose groups
+"resume" and "compression" say from where (--resume-field) and how to send. A slow
+client holds up only itself. --drop-after, --stall-after and --garbage make a bad
+feed, to test what reads it.`,
+		Example: `  weir replay flights.jsonl.gz --time-field pitr --speed 10x
+  weir replay flights.jsonl.gz --rate 150/s --to tcp-listen://127.0.0.1:4000
+  weir replay flights.jsonl.gz --feed firehose --speed 20x --loop --to tls-listen://:1501 --tls-cert cert.pem --tls-key key.pem`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			if feed == firehose {
+				for flag, preset := range map[*string]string{&s.TimeField: "pitr", &s.ResumeField: "pitr", &init: firehoseInit} {
+					if *flag == "" {
+						*flag = preset
+					}
+				}
+			} else if feed != "" {
+				return usagef("--feed %s: weir knows firehose", feed)
+			}
+			if s.Files, err = source.Expand(args); err != nil {
+				return err
+			}
+			if s.Speed, err = readSpeed(speed); err != nil {
+				return usageError{err}
+			}
+			if s.Rate, err = readRate(rate); err != nil {
+				return usageError{err}
+			}
+			if s.Loop && s.TimeField == "" && s.Rate == 0 {
+				return usagef("--loop needs --time-field or --rate")
+			}
+			if init != "" {
+				if s.Init, err = regexp.Compile(init); err != nil {
+					return usagef("--init: %v", err)
+				}
+			}
+			s.Log = func(format string, args ...any) { fmt.Fprintf(w.stderr, "weir: "+format+"\n", args...) }
+			if to == "-" {
+				return stopped(c.Context(), replay.Play(c.Context(), s.Config, bufio.NewWriterSize(w.stdout, 64<<10), ""))
+			}
+			l, err := listen(c.Context(), to, cert, key)
+			if err != nil {
+				return err
+			}
+			s.Log("serving at %s", l.Addr())
+			return s.Serve(c.Context(), l)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&to, "to", "-", "stdout (-), tcp-listen://host:port or tls-listen://host:port; port 0 is any that is free")
+	f.StringVar(&s.TimeField, "time-field", "", "the field with a line's time: seconds since 1970, or RFC 3339")
+	f.StringVar(&speed, "speed", "1x", "how many times as fast as recorded, or max")
+	f.StringVar(&rate, "rate", "", "lines a second in place of the recorded pace, such as 150/s")
+	f.BoolVar(&s.Loop, "loop", false, "begin again at the end, with the time field moved forward")
+	f.StringVar(&s.ResumeField, "resume-field", "", "the field that a client resumes from")
+	f.DurationVar(&s.Keepalive, "keepalive", 0, "send a keepalive after so long without a line (default never)")
+	f.StringVar(&init, "init", "", "a regular expression for the line that a client begins with")
+	f.StringVar(&feed, "feed", "", "play a feed that weir knows: firehose")
+	f.StringVar(&s.Compression, "compression", "", "gzip, zlib or deflate")
+	f.StringVar(&cert, "tls-cert", "", "of tls-listen://: a PEM file with the certificate")
+	f.StringVar(&key, "tls-key", "", "of tls-listen://: a PEM file with its key")
+	f.DurationVar(&s.DropAfter, "drop-after", 0, "close each connection after this time, within a line")
+	f.DurationVar(&s.StallAfter, "stall-after", 0, "send nothing more on a connection after this time")
+	f.IntVar(&s.Garbage, "garbage", 0, "make each so manieth line garbage")
+	f.SortFlags = false
+	return c
+}
+
+// stopped takes the end by a signal for a good one.
+func stopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func listen(ctx context.Context, to, cert, key string) (net.Listener, error) {
+	scheme, addr, _ := strings.Cut(to, "://")
+	if scheme != "tcp-listen" && scheme != "tls-listen" {
+		return nil, usagef("--to %s: -, tcp-listen://host:port or tls-listen://host:port is wanted", to)
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil || scheme == "tcp-listen" {
+		return l, err
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		_ = l.Close()
+		return nil, fmt.Errorf("--tls-cert and --tls-key: %w", err)
+	}
+	return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}), nil
+}
+
+func readSpeed(s string) (float64, error) {
+	if s == "max" {
+		return math.Inf(1), nil
+	}
+	x, err := strconv.ParseFloat(strings.TrimSuffix(s, "x"), 64)
+	if err != nil || x <= 0 || math.IsNaN(x) {
+		return 0, fmt.Errorf("--speed %s: 10x or max is wanted", s)
+	}
+	return x, nil
+}
+
+// readRate reads 150/s, or 9000/m.
+func readRate(s string) (float64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	n, per, _ := strings.Cut(s, "/")
+	x, err := strconv.ParseFloat(n, 64)
+	unit := map[string]time.Duration{"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour}[per]
+	if err != nil || x <= 0 || math.IsNaN(x) || unit == 0 {
+		return 0, fmt.Errorf("--rate %s: such as 150/s is wanted", s)
+	}
+	return x / unit.Seconds(), nil
+}

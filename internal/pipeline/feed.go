@@ -1,0 +1,99 @@
+package pipeline
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+)
+
+// A Feed is what is known of a feed beside the columns of its messages. The zero
+// value knows nothing.
+type Feed struct {
+	// Hello is what a connection begins with, to go on from a value of
+	// ResumeField; "" is the beginning. nil is nothing.
+	Hello       func(resume string) ([]byte, error)
+	ResumeField string
+	// Keepalive tells the messages that only say that the feed lives. After
+	// StaleAfter of them in succession with one value of ResumeField the connection
+	// is made anew; 0 is never.
+	Keepalive  Match
+	StaleAfter int
+	// Failure tells a message by which the feed ends the run, and Words the field
+	// that says why.
+	Failure Match
+	Words   string
+	// TimeField has the time of a message: seconds since 1970, or RFC 3339.
+	TimeField string
+}
+
+// heeded reports whether messages are to be looked at for more than their columns.
+func (f *Feed) heeded() bool {
+	return f.ResumeField != "" || f.Keepalive.Field != "" || f.Failure.Field != ""
+}
+
+// A Match is a field's text in messages of a kind; the zero value matches none.
+type Match struct{ Field, Value string }
+
+func (m *Match) matches(l *fold.Line) bool {
+	if m.Field == "" {
+		return false
+	}
+	text, ok := l.Get(m.Field)
+	return ok && string(text) == m.Value
+}
+
+// heeding is how a feed's own words have been taken so far.
+type heeding struct {
+	resume  string // of the last message
+	stale   string // of the last keepalive
+	repeats int    // keepalives in succession with that
+}
+
+// heed takes what a message says about the feed itself, and reports whether that
+// is all that it says.
+func (f *feeding) heed(l *fold.Line) (pass bool, err error) {
+	if f.Feed.ResumeField != "" {
+		if v, ok := l.Get(f.Feed.ResumeField); ok && string(v) != f.heard.resume {
+			f.heard.resume = string(v)
+		}
+	}
+	if f.Feed.Failure.matches(l) {
+		words, ok := l.Get(f.Feed.Words)
+		if !ok {
+			words = l.Text
+		}
+		return true, fmt.Errorf("the feed says: %s", bytes.TrimSpace(words))
+	}
+	if !f.Feed.Keepalive.matches(l) {
+		f.heard.repeats = 0
+		return false, nil
+	}
+	h := &f.heard
+	if h.resume != h.stale {
+		h.stale, h.repeats = h.resume, 0
+	}
+	if h.repeats++; f.Feed.StaleAfter > 0 && h.repeats >= f.Feed.StaleAfter {
+		h.repeats = 0
+		f.stream.Reconnect(fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", f.stream.Name(), f.Feed.StaleAfter, f.Feed.ResumeField, h.resume))
+	}
+	return true, nil
+}
+
+// feedTime is the time that a message names, or zero.
+func feedTime(l *fold.Line, field string) time.Time {
+	text, ok := l.Get(field)
+	if !ok {
+		return time.Time{}
+	}
+	if s, err := strconv.ParseFloat(string(text), 64); err == nil {
+		return time.UnixMicro(int64(s * 1e6))
+	}
+	t, err := time.Parse(time.RFC3339, string(text))
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}

@@ -1,0 +1,297 @@
+// Package replay is the other end of a feed: it sends captured lines at their
+// recorded pace, faster, or at a rate, to any number of clients, each from where it
+// wants to go on; and it misbehaves on request, for tests need a nasty peer.
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// Config is what is sent, and how.
+type Config struct {
+	Files []string // as source.Open takes them; sent in this order
+
+	// TimeField has the time of a line, in seconds since 1970 or RFC 3339. With it
+	// lines go out as far apart as they are in the files, Speed times as fast.
+	TimeField string
+	Speed     float64 // 1 is as recorded; +Inf as fast as it goes
+	Rate      float64 // lines a second in place of the recorded pace; 0: not
+	// Loop begins again at the end, with TimeField moved forward by what the files
+	// span.
+	Loop bool
+
+	// ResumeField is compared with what a client resumes from: lines before the
+	// first whose value is not less are left out.
+	ResumeField string
+	Keepalive   time.Duration // after so long without a line a keepalive is sent; 0: never
+
+	// What a bad feed does to each connection.
+	DropAfter  time.Duration // closes it, in the middle of a line
+	StallAfter time.Duration // sends nothing more
+	Garbage    int           // each so manieth line is none
+}
+
+// errDropped ends a connection as DropAfter asks.
+var errDropped = errors.New("dropped on purpose")
+
+// A player sends the lines to one client.
+type player struct {
+	Config
+	out    flusher
+	scan   *feed.Scanner
+	resume string // lines before this are left out
+
+	start time.Time // of the pace
+	first float64   // time of the first line that was sent, in seconds
+	shift float64   // added to each time; grows as it loops
+	lines int64     // sent
+	last  string    // the resume value last sent
+	fresh time.Time // when a line was last sent
+	buf   []byte
+}
+
+// A flusher is where lines go; Flush sends what was written.
+type flusher interface {
+	io.Writer
+	Flush() error
+}
+
+// Play sends the lines to out from a resume value on, "" for the first. It returns
+// nil at the end of the files.
+func Play(ctx context.Context, c Config, out flusher, resume string) error {
+	p := &player{Config: c, out: out, scan: feed.NewScanner(&feed.Names{}), resume: resume, start: time.Now(), first: math.NaN(), fresh: time.Now()}
+	for {
+		span, err := p.once(ctx)
+		if err != nil || !c.Loop {
+			return errors.Join(err, out.Flush())
+		}
+		if p.lines == 0 {
+			return errors.New("there is nothing to send in a loop")
+		}
+		p.shift += span
+		p.resume = ""
+	}
+}
+
+// once sends the files, and returns the seconds that they span, and one more.
+func (p *player) once(ctx context.Context) (span float64, err error) {
+	from, to := math.NaN(), math.NaN()
+	for _, file := range p.Files {
+		err := p.file(ctx, file, func(at float64) {
+			if math.IsNaN(from) {
+				from = at
+			}
+			to = at
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	if span = to - from + 1; math.IsNaN(span) {
+		span = 0
+	}
+	return span, nil
+}
+
+func (p *player) file(ctx context.Context, file string, timed func(float64)) (err error) {
+	s, err := source.Open(ctx, file, source.Options{}, source.Position{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	for {
+		b, err := s.Next(ctx)
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		for data := b.Data; len(data) > 0 && b.Oversize == 0; {
+			n := lineEnd(data)
+			if err := p.line(ctx, data[:n], timed); err != nil {
+				return err
+			}
+			data = data[min(n+1, len(data)):]
+		}
+		s.Release(b)
+	}
+}
+
+func lineEnd(data []byte) int {
+	for i, c := range data {
+		if c == '\n' {
+			return i
+		}
+	}
+	return len(data)
+}
+
+// line sends one line when its time has come.
+func (p *player) line(ctx context.Context, line []byte, timed func(float64)) error {
+	fields, err := p.scan.Scan(line)
+	if err != nil {
+		fields = nil // it is sent as it is
+	}
+	at := math.NaN()
+	p.buf = append(p.buf[:0], line...)
+	for i := range fields {
+		f := &fields[i]
+		name := string(f.Name(line))
+		text := string(feed.AppendText(nil, f.Value(line), f.Kind))
+		if name == p.TimeField {
+			if at = seconds(text); !math.IsNaN(at) {
+				timed(at)
+				at += p.shift
+			}
+		}
+		if name == p.ResumeField {
+			if p.resume != "" && less(text, p.resume) {
+				return nil
+			}
+			p.last = text
+		}
+		if p.shift != 0 && name == p.TimeField && !math.IsNaN(at) {
+			p.buf = shifted(p.buf[:0], line, f, text, at)
+			if name == p.ResumeField {
+				p.last = stamp(text, at)
+			}
+		}
+	}
+	if p.resume != "" && p.last == "" {
+		return nil // before the first line that has a value
+	}
+	p.resume = ""
+	if err := p.pace(ctx, at); err != nil {
+		return err
+	}
+	p.lines++
+	if p.Garbage > 0 && p.lines%int64(p.Garbage) == 0 {
+		p.buf = append(p.buf[:0], "\x00garbage {"...)
+	}
+	_, err = p.out.Write(append(p.buf, '\n'))
+	p.fresh = time.Now()
+	return err
+}
+
+// less compares resume values: as numbers where both are.
+func less(a, b string) bool {
+	x, err1 := strconv.ParseFloat(a, 64)
+	y, err2 := strconv.ParseFloat(b, 64)
+	if err1 == nil && err2 == nil {
+		return x < y
+	}
+	return a < b
+}
+
+// seconds reads a time; NaN is none.
+func seconds(text string) float64 {
+	if s, err := strconv.ParseFloat(text, 64); err == nil {
+		return s
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return float64(t.UnixNano()) / 1e9
+	}
+	return math.NaN()
+}
+
+// stamp writes a time as the text before it was written.
+func stamp(like string, at float64) string {
+	if _, err := strconv.ParseInt(like, 10, 64); err == nil {
+		return strconv.FormatInt(int64(at), 10)
+	}
+	if _, err := strconv.ParseFloat(like, 64); err == nil {
+		return strconv.FormatFloat(at, 'f', -1, 64)
+	}
+	return time.Unix(0, int64(at*1e9)).UTC().Format(time.RFC3339Nano)
+}
+
+// shifted appends a line with another time in it.
+func shifted(dst, line []byte, f *feed.Field, text string, at float64) []byte {
+	from, to := f.Span()
+	dst = append(dst, line[:from]...)
+	if f.Kind == feed.String {
+		dst = append(append(append(dst, '"'), stamp(text, at)...), '"')
+	} else {
+		dst = append(dst, stamp(text, at)...)
+	}
+	return append(dst, line[to:]...)
+}
+
+// pace waits until a line of the given time is due.
+func (p *player) pace(ctx context.Context, at float64) error {
+	due := p.start
+	switch {
+	case p.Rate > 0:
+		due = due.Add(time.Duration(float64(p.lines) / p.Rate * float64(time.Second)))
+	case p.TimeField != "" && !math.IsNaN(at) && !math.IsInf(p.Speed, 1):
+		if math.IsNaN(p.first) {
+			p.first = at
+		}
+		due = due.Add(time.Duration((at - p.first) / p.Speed * float64(time.Second)))
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		now := time.Now()
+		if p.StallAfter > 0 && now.Sub(p.start) >= p.StallAfter {
+			if err := p.out.Flush(); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		if p.DropAfter > 0 && now.Sub(p.start) >= p.DropAfter {
+			_, err := p.out.Write(p.buf[:len(p.buf)/2])
+			return errors.Join(errDropped, err, p.out.Flush())
+		}
+		wait := due.Sub(now)
+		if wait <= 0 {
+			return nil
+		}
+		if err := p.out.Flush(); err != nil {
+			return err
+		}
+		if p.Keepalive > 0 {
+			idle := p.Keepalive - now.Sub(p.fresh)
+			if idle <= 0 {
+				if err := p.keepalive(); err != nil {
+					return err
+				}
+				continue
+			}
+			wait = min(wait, idle)
+		}
+		for _, limit := range []time.Duration{p.StallAfter, p.DropAfter} {
+			if limit > 0 {
+				wait = min(wait, max(0, limit-now.Sub(p.start)))
+			}
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (p *player) keepalive() error {
+	p.fresh = time.Now()
+	line := fmt.Sprintf(`{"type":"keepalive","serverTime":"%d"}`+"\n", p.fresh.Unix())
+	if p.ResumeField != "" && p.last != "" {
+		line = fmt.Sprintf(`{%q:%q,"type":"keepalive","serverTime":"%d"}`+"\n", p.ResumeField, p.last, p.fresh.Unix())
+	}
+	if _, err := io.WriteString(p.out, line); err != nil {
+		return err
+	}
+	return p.out.Flush()
+}

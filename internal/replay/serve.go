@@ -1,0 +1,158 @@
+package replay
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
+)
+
+// A Server plays to each client that connects.
+type Server struct {
+	Config
+	// Init is what the first line of a client must match; its groups "resume" and
+	// "compression" say from where, and how (gzip, zlib or compress, deflate). nil
+	// takes none.
+	Init        *regexp.Regexp
+	Compression string // where Init does not say: "", gzip, zlib or deflate
+	// Log hears of clients that come and go.
+	Log func(format string, args ...any)
+}
+
+const (
+	initTimeout = 10 * time.Second
+	maxInit     = 64 << 10 // bytes
+	sendBuffer  = 64 << 10 // bytes
+)
+
+// Serve takes clients from l until ctx ends. It closes l.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		clients.Go(func() {
+			client, end := context.WithCancel(ctx)
+			defer end()
+			// A client that reads nothing holds up only itself, and not the end.
+			defer context.AfterFunc(client, func() { _ = conn.Close() })()
+			s.Log("%s connected", conn.RemoteAddr())
+			err := s.client(client, conn)
+			_ = conn.Close()
+			if err == nil {
+				err = errors.New("all was sent")
+			}
+			s.Log("%s: %v", conn.RemoteAddr(), err)
+		})
+	}
+}
+
+func (s *Server) client(ctx context.Context, conn net.Conn) error {
+	resume, compression := "", s.Compression
+	if s.Init != nil {
+		line, err := readLine(conn)
+		if err != nil {
+			return fmt.Errorf("reading what it begins with: %w", err)
+		}
+		match := s.Init.FindStringSubmatch(line)
+		if match == nil {
+			_, err := io.WriteString(conn, `{"type":"error","error_msg":"the first line is not as it should be"}`+"\n")
+			return errors.Join(errors.New("its first line is not as it should be"), err)
+		}
+		for i, name := range s.Init.SubexpNames() {
+			switch {
+			case name == "resume":
+				resume = match[i]
+			case name == "compression" && match[i] != "":
+				compression = match[i]
+			}
+		}
+	}
+	out, err := compressed(conn, compression)
+	if err != nil {
+		return err
+	}
+	if err := Play(ctx, s.Config, out, resume); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+// readLine reads a line byte by byte, so that nothing behind it is taken.
+func readLine(conn net.Conn) (string, error) {
+	if err := conn.SetReadDeadline(time.Now().Add(initTimeout)); err != nil {
+		return "", err
+	}
+	var line strings.Builder
+	for b := make([]byte, 1); line.Len() < maxInit; line.WriteByte(b[0]) {
+		if _, err := io.ReadFull(conn, b); err != nil {
+			return "", err
+		}
+		if b[0] == '\n' {
+			return strings.TrimSuffix(line.String(), "\r"), conn.SetReadDeadline(time.Time{})
+		}
+	}
+	return "", errors.New("it is too long")
+}
+
+// sender buffers lines before they are compressed and sent.
+type sender struct {
+	*bufio.Writer
+	z interface { // nil where nothing is compressed
+		flusher
+		io.Closer
+	}
+}
+
+// Close ends what is compressed.
+func (s *sender) Close() error {
+	err := s.Flush()
+	if s.z != nil {
+		err = errors.Join(err, s.z.Close())
+	}
+	return err
+}
+
+func (s *sender) Flush() error {
+	err := s.Writer.Flush()
+	if err == nil && s.z != nil {
+		err = s.z.Flush()
+	}
+	return err
+}
+
+func compressed(w io.Writer, how string) (*sender, error) {
+	switch how {
+	case "", "none":
+		return &sender{Writer: bufio.NewWriterSize(w, sendBuffer)}, nil
+	case "gzip":
+		z := gzip.NewWriter(w)
+		return &sender{bufio.NewWriterSize(z, sendBuffer), z}, nil
+	case "zlib", "compress":
+		z := zlib.NewWriter(w)
+		return &sender{bufio.NewWriterSize(z, sendBuffer), z}, nil
+	case "deflate":
+		z, err := flate.NewWriter(w, flate.DefaultCompression)
+		return &sender{bufio.NewWriterSize(z, sendBuffer), z}, err
+	}
+	return nil, fmt.Errorf("there is no compression %q", how)
+}

@@ -1,0 +1,195 @@
+package source
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	dialTimeout = 10 * time.Second
+	// Waits before a lost connection is made again: the first, and the most.
+	minRedial = 500 * time.Millisecond
+	maxRedial = 30 * time.Second
+	// useful is how many bytes a connection has to bring for the next wait to be
+	// short: more than what a feed says that has nothing to say.
+	useful = 4 << 10
+)
+
+// keepAlive ends a connection whose other end is gone after 150 s.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 9}
+
+// IsConnection reports whether a spec is a connection that weir makes.
+func IsConnection(spec string) bool {
+	return strings.HasPrefix(spec, tcpScheme) || strings.HasPrefix(spec, tlsScheme)
+}
+
+// A dialer is a connection that can be made again. It is read by one goroutine;
+// Close and drop may come from any.
+type dialer struct {
+	name string
+	opts *Options
+
+	mu     sync.Mutex
+	conn   net.Conn // nil before the first
+	closed bool
+	why    error // why the connection was dropped from this side
+}
+
+// connect makes a connection and says what the feed wants to hear.
+func (d *dialer) connect(ctx context.Context) error {
+	network, addr, _ := strings.Cut(d.name, "://")
+	nd := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
+	var conn net.Conn
+	var err error
+	if network == "tls" {
+		conn, err = (&tls.Dialer{NetDialer: nd, Config: d.opts.TLS}).DialContext(ctx, "tcp", addr)
+	} else {
+		conn, err = nd.DialContext(ctx, "tcp", addr)
+	}
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", d.name, bare(err))
+	}
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return errors.Join(net.ErrClosed, conn.Close())
+	}
+	d.conn, d.why = conn, nil
+	d.mu.Unlock()
+	if d.opts.Hello == nil {
+		return nil
+	}
+	hello, err := d.opts.Hello()
+	if err != nil {
+		return &fatalError{fmt.Errorf("what is sent to %s first: %w", d.name, err)}
+	}
+	_ = conn.SetWriteDeadline(time.Now().Add(dialTimeout))
+	if _, err := conn.Write(hello); err != nil {
+		return fmt.Errorf("write to %s: %w", d.name, bare(err))
+	}
+	return nil
+}
+
+// Read implements io.Reader. A feed that is silent for too long is lost.
+func (d *dialer) Read(p []byte) (int, error) {
+	if d.opts.Idle > 0 {
+		_ = d.conn.SetReadDeadline(time.Now().Add(d.opts.Idle))
+	}
+	n, err := d.conn.Read(p)
+	if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() && d.opts.Idle > 0 {
+		err = fmt.Errorf("nothing came for %s", d.opts.Idle)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil && d.why != nil {
+		err = d.why
+	}
+	return n, err
+}
+
+// drop ends the connection, which is then made anew.
+func (d *dialer) drop(why error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.conn != nil && d.why == nil {
+		d.why = why
+		_ = d.conn.Close()
+	}
+}
+
+// Close ends the connection for good.
+func (d *dialer) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	if d.conn == nil {
+		return nil
+	}
+	err := d.conn.Close()
+	if errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	return err
+}
+
+// A fatalError is not mended by another connection.
+type fatalError struct{ error }
+
+func (e *fatalError) Unwrap() error { return e.error }
+
+// isFatal reports whether to connect again is no use.
+func isFatal(err error) bool {
+	var fatal *fatalError
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &fatal) || errors.As(err, &certificate) || errors.Is(err, errUTF16)
+}
+
+// Reconnect has a connection given up and made anew, for a reason that is told.
+// Elsewhere it does nothing.
+func (s *Stream) Reconnect(why error) {
+	if s.dialer != nil {
+		s.dialer.drop(why)
+	}
+}
+
+// produceDialed hands out blocks of one connection after the other.
+func (s *Stream) produceDialed() error {
+	lost := time.Now()
+	for wait := minRedial; ; wait = min(2*wait, maxRedial) {
+		err := s.dialer.connect(s.ctx)
+		if err == nil {
+			if err = s.restart(); err == nil {
+				err = s.deliver()
+			}
+			_ = s.dialer.conn.Close()
+			if s.frame.pos() > 0 {
+				lost = time.Now()
+			}
+			if s.frame.pos() >= useful {
+				wait = minRedial
+			}
+		}
+		limit := s.opts.RetryFor
+		switch {
+		case s.ctx.Err() != nil:
+			return s.ctx.Err()
+		case limit == 0 || isFatal(err):
+			return err
+		case time.Since(lost)+wait > limit:
+			if err == io.EOF {
+				err = fmt.Errorf("%s: the feed ended", s.name)
+			}
+			return fmt.Errorf("%w (tried for %s; --retry-for says how long)", err, limit)
+		}
+		if err == io.EOF {
+			err = fmt.Errorf("%s: the feed ended", s.name)
+		}
+		pause := wait/2 + rand.N(wait/2+1)
+		s.opts.Warn(fmt.Sprintf("%v; connecting again in %s", err, pause.Round(10*time.Millisecond)))
+		s.opts.Reconnects()
+		select {
+		case <-time.After(pause):
+		case <-s.ctx.Done():
+			return s.ctx.Err()
+		}
+	}
+}
+
+// restart begins to read what a new connection sends.
+func (s *Stream) restart() error {
+	again := s.frame.src != nil
+	s.raw.err = nil
+	if err := s.begin(); err != nil {
+		return s.failure(err)
+	}
+	s.frame.restart = again
+	return nil
+}
