@@ -58,6 +58,7 @@ func (f mainFunc) Run() int { return f() }
 //	serve FILE              serve FILE once over TCP; its address is $FEED
 //	start NAME weir …       run the program beside the script; its stderr goes to NAME.log
 //	served NAME VAR         wait for NAME to serve, and put its address into $VAR
+//	waitlog NAME REGEXP     wait for NAME to say something
 //	certificate             write cert.pem and key.pem, for localhost
 //	signal NAME SIGNAL CODE send it a signal and demand its exit code
 //	hold FIFO FILE          write FILE into a FIFO, which stays open to the end
@@ -99,7 +100,7 @@ func scripts(t *testing.T, dir string, setup func(*testscript.Env) error) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "sqlite": query, "postgres": query, "until": until, "compress": compress, "bytes": appendBytes,
 			"repeat": repeat, "serve": serve, "scrape": scrape, "cut": cut, "start": start, "signal": sendSignal, "hold": hold,
-			"served": served, "certificate": certificate,
+			"served": served, "waitlog": waitlog, "certificate": certificate,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {
@@ -299,18 +300,25 @@ func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-var servedAt = regexp.MustCompile(`serving at (\S+)`)
-
 func served(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Setenv(args[1], said(ts, args[0], `serving at (\S+)`)[1])
+}
+
+func waitlog(ts *testscript.TestScript, _ bool, args []string) { said(ts, args[0], args[1]) }
+
+// said waits for a program that start has started to say something.
+func said(ts *testscript.TestScript, name, what string) []string {
+	re, log := regexp.MustCompile(what), []byte(nil)
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		log, err := os.ReadFile(ts.MkAbs(args[0] + ".log"))
+		var err error
+		log, err = os.ReadFile(ts.MkAbs(name + ".log"))
 		ts.Check(err)
-		if m := servedAt.FindSubmatch(log); m != nil {
-			ts.Setenv(args[1], string(m[1]))
-			return
+		if m := re.FindStringSubmatch(string(log)); m != nil {
+			return m
 		}
 	}
-	ts.Fatalf("%s serves nothing", args[0])
+	ts.Fatalf("%s does not say %s, but:\n%s", name, what, log)
+	return nil
 }
 
 func certificate(ts *testscript.TestScript, _ bool, _ []string) {
