@@ -214,19 +214,9 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	if o.maxLine < 1 || o.maxLine > source.LimitMaxLine {
 		fault("--max-line %s: between 1B and %dB", o.maxLine, source.LimitMaxLine)
 	}
-	keys := map[string]bool{}
-	for _, k := range o.key {
-		if k == "" || keys[strings.ToLower(k)] {
-			fault("--key %s: names must be there and differ", strings.Join(o.key, ","))
-		}
-		keys[strings.ToLower(k)] = true
-	}
-	deleteField, deleteValue, ok := strings.Cut(o.deleteWhen, "=")
-	if o.deleteWhen != "" && (!ok || deleteField == "") {
-		fault("--delete-when %q: FIELD=VALUE is wanted, such as op=delete", o.deleteWhen)
-	}
-	if o.deleteWhen != "" && o.fillOnly {
-		fault("--fill-only never removes a row: leave --delete-when out")
+	folding, err := o.fold()
+	if err != nil {
+		faults = append(faults, err)
 	}
 	rejects, err := pipeline.ParseRejects(o.rejects)
 	if err != nil {
@@ -277,11 +267,31 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 		Sources: sources,
 		Source:  src, Feed: feed,
 		Job: o.job, Table: table,
-		Fold: fold.Options{Key: o.key, DeleteField: deleteField, DeleteValue: deleteValue, KeepNull: o.null == "keep",
-			FillOnly: o.fillOnly, Columns: o.columns, MaxColumns: o.maxColumns},
+		Fold:      folding,
 		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, Buffer: int64(o.buffer), ReadAhead: o.readAhead,
 		Rejects: rejects, MaxRejects: o.maxRejects, FromStart: o.fromStart,
 	}, nil
+}
+
+// fold are the rules of the fold.
+func (o *syncOptions) fold() (f fold.Options, err error) {
+	fault := func(format string, args ...any) { err = errors.Join(err, fmt.Errorf(format, args...)) }
+	keys := map[string]bool{}
+	for _, k := range o.key {
+		if k == "" || keys[strings.ToLower(k)] {
+			fault("--key %s: names must be there and differ", strings.Join(o.key, ","))
+		}
+		keys[strings.ToLower(k)] = true
+	}
+	field, value, ok := strings.Cut(o.deleteWhen, "=")
+	if o.deleteWhen != "" && (!ok || field == "") {
+		fault("--delete-when %q: FIELD=VALUE is wanted, such as op=delete", o.deleteWhen)
+	}
+	if o.deleteWhen != "" && o.fillOnly {
+		fault("--fill-only never removes a row: leave --delete-when out")
+	}
+	return fold.Options{Key: o.key, DeleteField: field, DeleteValue: value, KeepNull: o.null == "keep",
+		FillOnly: o.fillOnly, Columns: o.columns, MaxColumns: o.maxColumns}, err
 }
 
 // pageCache is what SQLite keeps of its file in memory, for a run whose batches

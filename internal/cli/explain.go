@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/source"
+)
+
+func (w *world) explainCommand() *cobra.Command {
+	var asJSON bool
+	o := &syncOptions{}
+	c := &cobra.Command{
+		Use:   "explain ID FILE...",
+		Short: "Name the line that made each column of a row",
+		Long: `Read captured files, in the order in which they are named, and print the row of one
+id as they make it: each column, its value, and the file and line that it is from.
+No database is read or written.
+
+The id of a key of several fields has as many parts, with commas between.`,
+		Example: `  weir explain BAW117-1795180966 flights.jsonl.gz
+  weir explain BA,117 'captures/*.jsonl.zst' --key carrier,flight --delete-when op=delete`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return w.explain(c.Context(), o, args[0], args[1:], asJSON)
+		},
+	}
+	f := c.Flags()
+	f.StringSliceVar(&o.key, "key", []string{"id"}, "the field or fields that name a row")
+	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: such a message removes its row")
+	f.StringVar(&o.null, "null", "clear", "clear: null sets NULL; keep: null is the same as absent")
+	f.BoolVar(&o.fillOnly, "fill-only", false, "the first value of a column stays")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	f.SortFlags = false
+	return c
+}
+
+// An origin is where the value of a column comes from.
+type origin struct {
+	Column string          `json:"column"`
+	Value  json.RawMessage `json:"value"`
+	File   string          `json:"file"`
+	Line   int64           `json:"line"`
+}
+
+// explaining is a sink that follows one row and writes nothing.
+type explaining struct {
+	key     []byte // of the row, as the fold has it
+	fill    bool
+	origins []origin // by column of the table; without a value where none is set
+	lines   int      // that made or removed the row
+	exists  bool
+	removed origin // by what it was removed last
+}
+
+func (e *explaining) Caps() sink.Caps { return (*sqlite.DB)(nil).Caps() }
+func (e *explaining) Close() error    { return nil }
+
+func (e *explaining) Claim(context.Context, string, string) (sink.Checkpoint, error) {
+	return sink.Checkpoint{}, nil
+}
+
+// Table implements [sink.Sink]. The batches of a table whose messages the database
+// may judge keep them one by one.
+func (e *explaining) Table(_ context.Context, name string, _ []string) (schema.Table, error) {
+	t := sqlite.NewTable(name)
+	t.Judged = true
+	return t, nil
+}
+
+func (e *explaining) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) {
+	b := f.Batch
+	for _, r := range b.Sorted() {
+		if string(r.Key) != string(e.key) {
+			continue
+		}
+		for m := range b.Singles([]*fold.Row{r}) {
+			e.take(f.Source, b, m)
+		}
+	}
+	return sink.Result{}, nil
+}
+
+// take follows one message of the row.
+func (e *explaining) take(file string, b *fold.Batch, m *fold.Single) {
+	e.lines++
+	for len(e.origins) < len(b.Table.Columns) {
+		e.origins = append(e.origins, origin{Column: b.Table.Columns[len(e.origins)].Name})
+	}
+	if e.exists = !m.Row.Deleted; !e.exists {
+		for i := range e.origins {
+			e.origins[i] = origin{Column: e.origins[i].Column}
+		}
+		e.removed = origin{File: file, Line: m.Line}
+		return
+	}
+	for i := range e.origins {
+		o := &e.origins[i]
+		if v := b.Value(&m.Row, i); v != nil && (o.Value == nil || !e.fill && !b.Table.Columns[i].Key) {
+			*o = origin{o.Column, append(json.RawMessage{}, v...), file, m.Line}
+		}
+	}
+}
+
+func (w *world) explain(ctx context.Context, o *syncOptions, id string, args []string, asJSON bool) error {
+	opt, err := o.fold()
+	if err != nil {
+		return usageError{err}
+	}
+	sources, err := source.Expand(args)
+	if err != nil {
+		return err
+	}
+	parts := []string{id}
+	if len(o.key) > 1 {
+		if parts = strings.Split(id, ","); len(parts) != len(o.key) {
+			return usagef("the key has %d fields, and %q %d parts", len(o.key), id, len(parts))
+		}
+	}
+	p := pipeline.NewProgress()
+	e := &explaining{fill: o.fillOnly}
+	if e.key, err = keyOf(o.key, parts); err != nil {
+		return usageError{err}
+	}
+	rejects, err := pipeline.ParseRejects("discard")
+	if err != nil {
+		return err
+	}
+	warn := func(format string, args ...any) { fmt.Fprintf(w.stderr, "weir: "+format+"\n", args...) }
+	opt.Columns, opt.MaxColumns = fold.AddColumns, e.Caps().Columns
+	err = pipeline.Run(ctx, pipeline.Config{Sources: sources, Table: "explained", Fold: opt, BatchRows: defaultBatchRows, Buffer: defaultBuffer,
+		Rejects: rejects, MaxRejects: 1 << 62, Warn: warn, Info: func(string, ...any) {}}, e, p)
+	if err != nil {
+		return err
+	}
+	switch {
+	case e.lines == 0:
+		return fmt.Errorf("no line of %d names the row %s", p.Lines.Load(), id)
+	case !e.exists:
+		return fmt.Errorf("the row %s was removed by %s line %d, and nothing came after it", id, e.removed.File, e.removed.Line)
+	}
+	var made []origin
+	for _, o := range e.origins {
+		if o.Value != nil {
+			made = append(made, o)
+		}
+	}
+	if asJSON {
+		return json.NewEncoder(w.stdout).Encode(made)
+	}
+	t := tabwriter.NewWriter(w.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "COLUMN\tVALUE\tFROM")
+	for _, o := range made {
+		fmt.Fprintf(t, "%s\t%s\t%s:%d\n", printable(o.Column), printable(string(o.Value)), o.File, o.Line)
+	}
+	return t.Flush()
+}
+
+// keyOf is what the fold calls the row whose key has the given texts.
+func keyOf(names, parts []string) ([]byte, error) {
+	message := map[string]string{}
+	for i, n := range names {
+		message[n] = parts[i]
+	}
+	line, err := json.Marshal(message)
+	if err != nil {
+		return nil, err
+	}
+	table := sqlite.NewTable("explained")
+	f := fold.NewFolder(table, fold.Options{Key: names, Columns: fold.AddColumns, Warn: func(string, ...any) {}})
+	var b fold.Batch
+	if err := f.Fold(&b, line, fold.Place{}); err != nil {
+		return nil, errors.Join(errors.New("that is no id"), err)
+	}
+	f.Seal(&b)
+	return b.Sorted()[0].Key, nil
+}
