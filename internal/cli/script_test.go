@@ -59,6 +59,7 @@ func (f mainFunc) Run() int { return f() }
 //	start NAME weir …       run the program beside the script; its stderr goes to NAME.log
 //	served NAME VAR         wait for NAME to serve, and put its address into $VAR
 //	waitlog NAME REGEXP     wait for NAME to say something
+//	send ADDR FILE          connect to ADDR and send FILE
 //	certificate             write cert.pem and key.pem, for localhost
 //	signal NAME SIGNAL CODE send it a signal and demand its exit code
 //	hold FIFO FILE          write FILE into a FIFO, which stays open to the end
@@ -100,7 +101,7 @@ func scripts(t *testing.T, dir string, setup func(*testscript.Env) error) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "sqlite": query, "postgres": query, "until": until, "compress": compress, "bytes": appendBytes,
 			"repeat": repeat, "serve": serve, "scrape": scrape, "cut": cut, "start": start, "signal": sendSignal, "hold": hold,
-			"served": served, "waitlog": waitlog, "certificate": certificate,
+			"served": served, "waitlog": waitlog, "send": send, "certificate": certificate,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {
@@ -301,7 +302,17 @@ func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func served(ts *testscript.TestScript, _ bool, args []string) {
-	ts.Setenv(args[1], said(ts, args[0], `serving at (\S+)`)[1])
+	ts.Setenv(args[1], said(ts, args[0], `(?:serving at|senders connect to) (\S+)`)[1])
+}
+
+func send(ts *testscript.TestScript, _ bool, args []string) {
+	data, err := os.ReadFile(ts.MkAbs(args[1]))
+	ts.Check(err)
+	c, err := net.Dial("tcp", args[0])
+	ts.Check(err)
+	_, err = c.Write(data)
+	ts.Check(err)
+	ts.Check(c.Close())
 }
 
 func waitlog(ts *testscript.TestScript, _ bool, args []string) { said(ts, args[0], args[1]) }

@@ -91,7 +91,7 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading waits")
 	f.StringVar(&o.synchronous, "synchronous", defaultSynchronous, "what a power cut may take: off, normal, full or extra; see docs/durability.md")
 	f.StringVar(&o.readAhead, "read-ahead", pipeline.ReadAheadAuto, "look a batch's rows up on 8 more connections before it is written: auto (where flushes wait for a disk), on or off")
-	f.Var(&o.retryFor, "retry-for", "how long a locked or lost database, or a lost feed, is tried again, or forever (default 5m; forever for tcp:// and tls://)")
+	f.Var(&o.retryFor, "retry-for", "how long a locked or lost database, or a lost feed, is tried again, or forever (default 5m; forever for a connection)")
 
 	f.StringVar(&o.job, "job", "", "the name that the checkpoint is kept under (default source and table; none for stdin)")
 	f.BoolVar(&o.fromStart, "from-start", false, "ignore the checkpoint")
@@ -125,7 +125,8 @@ func (w *world) syncCommand() *cobra.Command {
 		Long: `Read JSON lines from each SOURCE and keep a table true to their fold.
 
 A SOURCE is a file or a glob (plain, gzip or zstd, told by its content), - for
-stdin, or tcp://host:port. DEST is an SQLite file, which is made where there is
+stdin, tcp://host:port or tls://host:port to dial a feed, or tcp-listen://host:port
+(tls-listen://) to take senders. DEST is an SQLite file, which is made where there is
 none, or a Postgres database: a URL, or keywords and values as psql takes them;
 what it leaves open comes from PG* variables, .pgpass and service files. The
 table is made from the feed, or taken as it is.
@@ -253,7 +254,7 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	if err != nil {
 		return to, c, usageError{err}
 	}
-	live := slices.ContainsFunc(sources, source.IsConnection)
+	live := slices.ContainsFunc(sources, func(s string) bool { return source.IsConnection(s) || source.Listens(s) })
 	if live && len(sources) > 1 {
 		return to, c, usagef("a connection is read for ever: name one source")
 	}

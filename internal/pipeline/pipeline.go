@@ -120,7 +120,7 @@ func (r *run) rewind(ctx context.Context, spec string, err error) error {
 	switch {
 	case !errors.As(err, &behind) && !errors.As(err, &unlogged):
 		return err
-	case spec == "-" || source.IsConnection(spec) && r.Feed.ResumeField == "":
+	case spec == "-" || source.Listens(spec), source.IsConnection(spec) && r.Feed.ResumeField == "":
 		return fmt.Errorf("%w; %s cannot be read again: lines %d to %d may be lost", err, spec, r.safe+1, r.p.Lines.Load())
 	case r.rewinds == maxRewinds:
 		return fmt.Errorf("%w (for the %dth time)", err, r.rewinds+1)
@@ -173,6 +173,9 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 		r.Info("%s: going on from %s %s", stream.Name(), r.Feed.ResumeField, f.pos.Resume)
 	case f.pos.Offset > 0:
 		r.Info("%s: going on after line %d (byte %d)", stream.Name(), f.pos.Line, f.pos.Offset)
+	}
+	if at := stream.Addr(); at != nil {
+		r.Info("%s: senders connect to %s", stream.Name(), at)
 	}
 	if f.period == 0 && stream.Live() {
 		f.period = livePeriod

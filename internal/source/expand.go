@@ -34,8 +34,8 @@ func (e *NotFoundError) Error() string {
 func (e *NotFoundError) ExitCode() int { return 2 }
 
 // Expand resolves the SOURCE arguments of a command line to specs for Open, in
-// order and without doubles. No argument and "-" are stdin, tcp://host:port
-// and tls://host:port stay, a path that is not there is taken as a glob. Matches are sorted, and
+// order and without doubles. No argument and "-" are stdin,
+// connections (tcp://host:port, …) stay, a path that is not there is taken as a glob. Matches are sorted, and
 // directories among them passed over; a directory named outright is an error.
 // The error is a *NotFoundError where nothing was found.
 func Expand(args []string) ([]string, error) {
@@ -67,9 +67,9 @@ func expand(arg string) ([]string, error) {
 	if isStdin(arg) {
 		return []string{"-"}, nil
 	}
-	if IsConnection(arg) {
+	if IsConnection(arg) || Listens(arg) {
 		scheme, addr, _ := strings.Cut(arg, "://")
-		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
+		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" && IsConnection(arg) || port == "" {
 			return nil, fmt.Errorf("%s: not of the form %s://host:port", arg, scheme)
 		}
 		return []string{arg}, nil
@@ -83,7 +83,7 @@ func expand(arg string) ([]string, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case strings.Contains(arg, "://"):
-		return nil, fmt.Errorf("%s: unknown kind of source; there are -, paths, tcp://host:port and tls://host:port", arg)
+		return nil, fmt.Errorf("%s: unknown kind of source; there are -, paths, tcp://, tls://, tcp-listen:// and tls-listen://host:port", arg)
 	}
 	return glob(arg)
 }
@@ -116,7 +116,7 @@ func Name(spec string) (string, error) {
 	switch {
 	case isStdin(spec):
 		return StdinName, nil
-	case IsConnection(spec):
+	case IsConnection(spec), Listens(spec):
 		return spec, nil
 	}
 	path, err := filepath.Abs(spec)

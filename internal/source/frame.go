@@ -3,6 +3,7 @@ package source
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 )
@@ -52,8 +53,11 @@ type framer struct {
 	src     *bufio.Reader
 	free    chan *Block
 	maxLine int
-	live    bool // whole lines go out after each read
-	tail    bool // a last line without newline counts
+	size    int           // of a block; 0: blockSize
+	long    chan struct{} // takes a token from who is in a line over longLine; nil: nobody asks
+	isLong  bool          // this one has put one in
+	live    bool          // whole lines go out after each read
+	tail    bool          // a last line without newline counts
 
 	off       int64  // of the block that is being filled
 	head      []byte // first bytes of the stream
@@ -72,7 +76,7 @@ type framer struct {
 // reset makes f begin a new stream.
 func (f *framer) reset(src *bufio.Reader) {
 	*f = framer{
-		src: src, free: f.free, maxLine: f.maxLine, live: f.live, tail: f.tail,
+		src: src, free: f.free, maxLine: f.maxLine, size: f.size, long: f.long, live: f.live, tail: f.tail,
 		head: make([]byte, 0, headMax),
 	}
 }
@@ -167,6 +171,10 @@ func (f *framer) grow() bool {
 		return false
 	}
 	f.limit = limit
+	if limit > longLine && f.long != nil && !f.isLong {
+		f.long <- struct{}{}
+		f.isLong = true
+	}
 	if limit > len(f.blk.buf) {
 		buf := make([]byte, limit)
 		copy(buf, f.blk.buf[:f.n])
@@ -175,18 +183,27 @@ func (f *framer) grow() bool {
 	return true
 }
 
+// forgo lets another sender have a long line.
+func (f *framer) forgo() {
+	if f.isLong {
+		<-f.long
+		f.isLong = false
+	}
+}
+
 // refill starts a block with what is left of the one before.
 func (f *framer) refill(rest []byte) {
+	size := cmp.Or(f.size, blockSize)
 	select {
 	case f.blk = <-f.free:
 	default:
-		f.blk = &Block{buf: make([]byte, blockSize)}
+		f.blk = &Block{buf: make([]byte, size)}
 	}
 	if len(rest) > len(f.blk.buf) {
 		f.blk.buf = make([]byte, len(rest))
 	}
 	f.n, f.cut = copy(f.blk.buf, rest), 0
-	f.limit = max(min(blockSize, f.maxLine+1), f.n)
+	f.limit = max(min(size, len(f.blk.buf), f.maxLine+1), f.n)
 }
 
 // emit hands out the first end bytes.
@@ -196,6 +213,7 @@ func (f *framer) emit(end int) *Block {
 	b.Restart, f.restart = f.restart, false
 	f.off += int64(end)
 	f.blk, f.n, f.cut = nil, 0, 0
+	f.forgo()
 	if end < n {
 		f.refill(b.buf[end:n])
 	}

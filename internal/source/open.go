@@ -63,6 +63,11 @@ func (s *Stream) open(ctx context.Context) error {
 		s.dialer = &dialer{name: s.name, opts: &s.opts}
 		s.attach(s.dialer, true)
 		return nil
+	case Listens(s.name):
+		s.from, s.live = Position{}, true
+		var err error
+		s.listener, err = listen(ctx, s.name, &s.opts)
+		return err
 	}
 	info, err := os.Stat(s.name)
 	switch {

@@ -29,6 +29,8 @@ type Stream struct {
 	follow *follower // nil unless file is followed
 	dialer *dialer   // nil unless weir makes the connection
 
+	listener *listener // nil unless others connect
+
 	raw    raw
 	format string // of compression, once it is told
 	frame  framer
@@ -131,8 +133,12 @@ func (s *Stream) Close() error {
 
 // interrupt makes a read return that waits, and reports whether it will.
 func (s *Stream) interrupt() bool {
-	if s.dialer != nil {
+	switch {
+	case s.dialer != nil:
 		_ = s.dialer.Close()
+		return true
+	case s.listener != nil:
+		_ = s.listener.Close()
 		return true
 	}
 	return s.in == nil || s.file != nil || s.deadline(time.Now())
@@ -159,6 +165,8 @@ func (s *Stream) produce() error {
 		return io.EOF
 	case s.dialer != nil:
 		return s.produceDialed()
+	case s.listener != nil:
+		return s.produceSent()
 	case s.file == nil:
 		if err := s.begin(); err != nil { // not in Open, because it may wait
 			return err

@@ -1,0 +1,85 @@
+package source_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/source"
+)
+
+// TestListen_BadSendersHarmNobody has a thousand that say nothing, one that never
+// ends a line, one that is too slow to finish one, and one that sends.
+func TestListen_BadSendersHarmNobody(t *testing.T) {
+	const idle = 990
+	warned := make(chan string, idle)
+	s, err := source.Open(t.Context(), "tcp-listen://127.0.0.1:0", source.Options{MaxLine: 8 << 20, Warn: func(w string) { warned <- w }}, source.Position{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", s.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	done := make(chan map[string]int)
+	go func() {
+		got := map[string]int{}
+		for got["good"] < 1000 || got["long"] < 1 {
+			b, err := s.Next(t.Context())
+			if err != nil {
+				t.Errorf("%v", err)
+				break
+			}
+			if b.Oversize > 0 {
+				got["long"]++
+			}
+			got["good"] += bytes.Count(b.Data, []byte("good"))
+			s.Release(b)
+		}
+		done <- got
+	}()
+	for range idle {
+		dial()
+	}
+	if _, err := io.WriteString(dial(), `{"id":`); err != nil {
+		t.Fatal(err)
+	}
+	endless := dial()
+	go func() {
+		for chunk := []byte(strings.Repeat("x", 1<<16)); ; {
+			if _, err := endless.Write(chunk); err != nil {
+				return
+			}
+		}
+	}()
+	good := dial()
+	go func() {
+		for i := range 1000 {
+			fmt.Fprintf(good, "{\"id\":%d,\"good\":1}\n", i)
+		}
+		time.Sleep(200 * time.Millisecond) // the endless line grows past the limit meanwhile
+		_, _ = io.WriteString(endless, "\n")
+	}()
+	got := <-done
+	if got["good"] != 1000 {
+		t.Errorf("%d lines came", got["good"])
+	}
+	runtime.ReadMemStats(&after)
+	if used := int64(after.HeapInuse) - int64(before.HeapInuse); used > 64<<20 {
+		t.Errorf("the senders take %d MiB", used>>20)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
