@@ -71,8 +71,11 @@ func Play(ctx context.Context, c Config, out flusher, resume string) error {
 	p := &player{Config: c, out: out, scan: feed.NewScanner(&feed.Names{}), resume: resume, start: time.Now(), first: math.NaN(), fresh: time.Now()}
 	for {
 		span, err := p.once(ctx)
-		if err != nil || !c.Loop {
-			return errors.Join(err, out.Flush())
+		if err != nil {
+			return err
+		}
+		if !c.Loop {
+			return out.Flush()
 		}
 		if p.lines == 0 {
 			return errors.New("there is nothing to send in a loop")
