@@ -163,7 +163,7 @@ with a checkpoint: after a crash the next run goes on where the last batch ended
 	}
 	root.SetVersionTemplate(w.versionText())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(w.syncCommand(), w.replayCommand(), w.statusCommand(), w.explainCommand(), w.configCommand(), w.benchCommand(), w.manCommand(), &cobra.Command{
+	root.AddCommand(w.syncCommand(), w.replayCommand(), w.statusCommand(), w.explainCommand(), w.verifyCommand(), w.configCommand(), w.benchCommand(), w.manCommand(), &cobra.Command{
 		Use:   "version",
 		Short: "Print the version and what is built in",
 		Args:  cobra.NoArgs,

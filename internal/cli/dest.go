@@ -22,6 +22,7 @@ type database interface {
 	sink.Sink
 	Status(ctx context.Context) (sink.Status, error)
 	Rejects(ctx context.Context, job string, each func(sink.Kept) error) error
+	sink.Comparer
 	Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error
 	Sample(ctx context.Context, table string, n int) (rows []string, total int64, err error)
 }

@@ -85,6 +85,7 @@ feed, to test what reads it.`,
 	f.StringVar(&speed, "speed", "1x", "how many times as fast as recorded, or max")
 	f.StringVar(&rate, "rate", "", "lines a second in place of the recorded pace, such as 150/s")
 	f.BoolVar(&s.Loop, "loop", false, "begin again at the end, with the time field moved forward")
+	f.BoolVar(&s.Stamp, "stamp", false, "set the time field to the time at which a line is sent, to measure a lag")
 	f.StringVar(&s.ResumeField, "resume-field", "", "the field that a client resumes from")
 	f.DurationVar(&s.Keepalive, "keepalive", 0, "send a keepalive after so long without a line (default never)")
 	f.StringVar(&init, "init", "", "a regular expression for the line that a client begins with")

@@ -29,6 +29,9 @@ type Config struct {
 	// span.
 	Loop bool
 
+	// Stamp has each line's TimeField set to the time at which it is sent.
+	Stamp bool
+
 	// ResumeField is compared with what a client resumes from: lines before the
 	// first whose value is not less are left out.
 	ResumeField string
@@ -145,6 +148,7 @@ func (p *player) line(ctx context.Context, line []byte, timed func(float64)) err
 		fields = nil // it is sent as it is
 	}
 	at := math.NaN()
+	var stamped *feed.Field
 	p.buf = append(p.buf[:0], line...)
 	for i := range fields {
 		f := &fields[i]
@@ -154,6 +158,7 @@ func (p *player) line(ctx context.Context, line []byte, timed func(float64)) err
 			if at = seconds(text); !math.IsNaN(at) {
 				timed(at)
 				at += p.shift
+				stamped = f
 			}
 		}
 		if name == p.ResumeField {
@@ -175,6 +180,10 @@ func (p *player) line(ctx context.Context, line []byte, timed func(float64)) err
 	p.resume = ""
 	if err := p.pace(ctx, at); err != nil {
 		return err
+	}
+	if p.Stamp && stamped != nil {
+		text := string(feed.AppendText(nil, stamped.Value(line), stamped.Kind))
+		p.buf = shifted(p.buf[:0], line, stamped, text, float64(time.Now().UnixNano())/1e9)
 	}
 	p.lines++
 	if p.Garbage > 0 && p.lines%int64(p.Garbage) == 0 {

@@ -89,6 +89,32 @@ type Result struct {
 	Refused []fold.Reject
 }
 
+// A Comparer compares a table with a fold.
+type Comparer interface {
+	// Compare looks up the rows of a batch, which hold all that their messages make,
+	// and calls differs for each that the table has otherwise, until it returns
+	// false. It writes nothing.
+	Compare(ctx context.Context, b *fold.Batch, differs func(Difference) bool) error
+}
+
+// Kind is how a row differs.
+type Kind int
+
+// How a row differs.
+const (
+	Differs Kind = iota
+	Missing      // the table lacks it
+	Extra        // the table has it, and the fold has removed it
+)
+
+// A Difference is a row that a table has otherwise than a fold.
+type Difference struct {
+	Row    *fold.Row
+	Kind   Kind
+	Column int    // of the batch's, the first that differs
+	Have   string // what the table has in it, as text; NULL too
+}
+
 // Status is what a database says of the jobs that wrote to it.
 type Status struct {
 	Jobs    []JobStatus

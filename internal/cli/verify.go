@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
+)
+
+func (w *world) verifyCommand() *cobra.Command {
+	o := &syncOptions{}
+	show := 0
+	c := &cobra.Command{
+		Use:   "verify FILE... --to DEST",
+		Short: "Compare a table with the fold of captured files",
+		Long: `Fold captured files, in the order in which they are named, and compare the table
+with what they make. It only reads. The first differences are printed, and the exit
+code is 1 where there are any.
+
+The whole fold is held in memory: about as much as the table has bytes. Columns that
+no message names are not looked at, and one that none of a row's messages names has
+to be NULL, unless it has a default.`,
+		Example: `  weir verify flights.jsonl.gz --to flights.db
+  weir verify 'captures/*.jsonl.zst' --to postgres://weir@db.example/air --table flights --delete-when op=delete`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return w.verify(c.Context(), o, args, show) },
+	}
+	f := c.Flags()
+	f.StringVar(&o.to, "to", "", toHelp)
+	f.StringVar(&o.table, "table", "", "the table (default the name of the source's file)")
+	f.StringSliceVar(&o.key, "key", []string{"id"}, "the field or fields that name a row")
+	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: such a message removes its row")
+	f.StringVar(&o.null, "null", "clear", "clear: null sets NULL; keep: null is the same as absent")
+	f.IntVar(&show, "show", 10, "differences that are printed at most")
+	f.SortFlags = false
+	return c
+}
+
+// verifying is a sink that compares and writes nothing.
+type verifying struct {
+	database
+	w     *world
+	show  int
+	table schema.Table
+
+	rows, live int
+	different  int
+}
+
+func (v *verifying) Claim(context.Context, string, string) (sink.Checkpoint, error) {
+	return sink.Checkpoint{}, nil
+}
+
+func (v *verifying) Table(ctx context.Context, name string, key []string) (schema.Table, error) {
+	t, err := v.database.Table(ctx, name, key)
+	if err == nil && !t.Exists {
+		err = fmt.Errorf("there is no table %q", name)
+	}
+	v.table = t
+	return t, err
+}
+
+func (v *verifying) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
+	v.rows = f.Batch.Rows()
+	for i := range f.Batch.Table.Columns {
+		if name := f.Batch.Table.Columns[i].Name; v.table.Find(name, i) < 0 {
+			v.different++
+			fmt.Fprintf(v.w.stdout, "the table lacks the column %s\n", printable(name))
+		}
+	}
+	for _, r := range f.Batch.Sorted() {
+		if !r.Deleted {
+			v.live++
+		}
+	}
+	return sink.Result{}, v.Compare(ctx, f.Batch, func(d sink.Difference) bool {
+		if v.different++; v.different <= v.show {
+			v.say(f.Batch, &d)
+		}
+		return true
+	})
+}
+
+// say prints a difference.
+func (v *verifying) say(b *fold.Batch, d *sink.Difference) {
+	key := ""
+	for i, k := range b.Table.Key {
+		raw := b.Value(d.Row, k)
+		key += []string{"", ","}[min(i, 1)] + string(feed.Text(nil, raw, feed.KindOf(raw)))
+	}
+	switch d.Kind {
+	case sink.Missing:
+		fmt.Fprintf(v.w.stdout, "%s: the table lacks the row\n", printable(key))
+	case sink.Extra:
+		fmt.Fprintf(v.w.stdout, "%s: the table has the row, which was removed\n", printable(key))
+	default:
+		want := "NULL"
+		if raw := b.Value(d.Row, d.Column); raw != nil && raw[0] != 'n' {
+			want = string(raw)
+		}
+		fmt.Fprintf(v.w.stdout, "%s: %s is %s, and should be %s\n", printable(key), printable(b.Table.Columns[d.Column].Name), printable(d.Have), printable(want))
+	}
+}
+
+// one is the files as one stream of lines, so that they are folded into one batch.
+type one struct {
+	ctx   context.Context //nolint:containedctx // an io.Reader has no other way to be stopped
+	files []string
+	now   *source.Stream
+	block *source.Block
+	rest  []byte
+	torn  bool // the last line had no newline
+}
+
+func (s *one) Read(p []byte) (int, error) {
+	for len(s.rest) == 0 {
+		if s.torn {
+			s.torn = false
+			p[0] = '\n'
+			return 1, nil
+		}
+		if err := s.next(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+func (s *one) next() (err error) {
+	if s.block != nil {
+		s.now.Release(s.block)
+		s.block = nil
+	}
+	if s.now == nil {
+		if len(s.files) == 0 {
+			return io.EOF
+		}
+		if s.now, err = source.Open(s.ctx, s.files[0], source.Options{}, source.Position{}); err != nil {
+			return err
+		}
+		s.files = s.files[1:]
+	}
+	b, err := s.now.Next(s.ctx)
+	if err == io.EOF {
+		err = s.now.Close()
+		s.now = nil
+		return err
+	}
+	if err == nil {
+		s.block, s.rest, s.torn = b, b.Data, b.Tail
+	}
+	return err
+}
+
+func (s *one) Close() error {
+	if s.now == nil {
+		return nil
+	}
+	return s.now.Close()
+}
+
+func (w *world) verify(ctx context.Context, o *syncOptions, args []string, show int) (err error) {
+	opt, err := o.fold()
+	if err != nil {
+		return usageError{err}
+	}
+	to, err := w.destination(o.to)
+	if err != nil {
+		return err
+	}
+	files, err := source.Expand(args)
+	if err != nil {
+		return err
+	}
+	if o.table == "" {
+		if o.table, err = stem(files); err != nil {
+			return err
+		}
+	}
+	warn := func(format string, args ...any) { fmt.Fprintf(w.stderr, "weir: "+format+"\n", args...) }
+	if err := to.exists(); err != nil {
+		return err
+	}
+	db, err := to.openToRead(ctx, warn)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	rejects, err := pipeline.ParseRejects("discard")
+	if err != nil {
+		return err
+	}
+	lines := &one{ctx: ctx, files: files}
+	defer func() { err = errors.Join(err, lines.Close()) }()
+	opt.MaxColumns = db.Caps().Columns
+	v := &verifying{database: db, w: w, show: show}
+	p := pipeline.NewProgress()
+	err = pipeline.Run(ctx, pipeline.Config{Sources: []string{"-"}, Source: source.Options{Stdin: lines, Compression: source.None}, Table: o.table, Fold: opt,
+		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Warn: warn, Info: func(string, ...any) {}}, v, p)
+	if err != nil {
+		return err
+	}
+	_, total, err := db.Sample(ctx, v.table.Name, 0)
+	if err != nil {
+		return err
+	}
+	summary, err := json.Marshal(v.table.Name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case v.different > 0:
+		return fmt.Errorf("%s differences in %s rows from the fold of %s lines", grouped(int64(v.different)), grouped(int64(v.rows)), grouped(p.Lines.Load()))
+	case total > int64(v.live):
+		return fmt.Errorf("the %s rows of the fold are in the table, and %s others", grouped(int64(v.live)), grouped(total-int64(v.live)))
+	}
+	_, err = fmt.Fprintf(w.stdout, "%s rows of table %s are the fold of %s lines\n", grouped(int64(v.live)), summary, grouped(p.Lines.Load()))
+	return err
+}

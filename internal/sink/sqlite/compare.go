@@ -1,0 +1,83 @@
+package sqlite
+
+import (
+	"context"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// Compare implements [sink.Comparer].
+func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Difference) bool) error {
+	table, err := d.Table(ctx, b.Table.Name, b.Table.KeyColumns())
+	if err != nil {
+		return err
+	}
+	w := &writer{c: d.c, b: b, table: table, exact: true}
+	if err := w.prepare(); err != nil {
+		return d.explain(err)
+	}
+	rows := b.Sorted()
+	named := make([]bool, len(b.Table.Columns))
+	for _, r := range rows {
+		for i := range named {
+			named[i] = named[i] || b.Value(r, i) != nil
+		}
+	}
+	for _, r := range rows {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		diff, err := w.compare(r, named)
+		w.sel.reset()
+		if err != nil {
+			return d.explain(err)
+		}
+		if diff != nil && !differs(*diff) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// compare returns the first difference of a row in the columns that some message
+// named, or nil.
+func (w *writer) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
+	w.c.release()
+	for i := range w.vals {
+		w.take(r, i)
+	}
+	exists, err := w.lookUp()
+	switch {
+	case err != nil:
+		return nil, err
+	case r.Deleted && exists:
+		return &sink.Difference{Row: r, Kind: sink.Extra}, nil
+	case r.Deleted:
+		return nil, nil
+	case !exists:
+		return &sink.Difference{Row: r, Kind: sink.Missing}, nil
+	}
+	for i := range w.vals {
+		c, v := &w.b.Table.Columns[i], &w.vals[i]
+		if !w.writable(i) || !named[i] || c.Key {
+			continue
+		}
+		if v.kind == 0 { // no message named it
+			if w.table.Columns[w.cols[i]].Default {
+				continue
+			}
+			v = &null
+		}
+		if !w.sel.holds(i, v) {
+			have := "NULL"
+			if w.sel.kind(i) != lib.SQLITE_NULL {
+				have = w.sel.text(i)
+			}
+			return &sink.Difference{Row: r, Kind: sink.Differs, Column: i, Have: have}, nil
+		}
+	}
+	return nil, nil
+}
