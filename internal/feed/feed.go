@@ -14,8 +14,7 @@ const (
 )
 
 // A Field is one member of a message's object: where it is in its line, of at
-// most 4 GiB. Offsets and not slices, for it is written by one core and read by
-// another: at 24 bytes in place of 56 a hot feed takes a tenth less time.
+// most 4 GiB. Offsets take less than half of the memory that slices would.
 type Field struct {
 	nameAt, nameEnd, valueAt, valueEnd uint32
 

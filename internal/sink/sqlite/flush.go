@@ -62,13 +62,11 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		return sink.Result{}, err
 	}
 	d.yield()
-	moved := d.moveLog()
 	if err := d.polling(func() error { return d.c.exec("BEGIN IMMEDIATE") }); err != nil {
-		return sink.Result{}, d.explain(errors.Join(err, <-moved))
+		return sink.Result{}, d.explain(err)
 	}
 	d.wrote = true
 	res, done, err := d.write(ctx, f)
-	err = errors.Join(err, <-moved)
 	switch {
 	case err != nil || done:
 		if !d.c.autocommit() {
@@ -231,43 +229,8 @@ func (d *DB) keep(f *sink.Flush, rejects []fold.Reject) error {
 	return nil
 }
 
-// movePages is how long the log is at least, in pages, when it is moved into the
-// database; SQLite's own default.
-const movePages = 1000
-
-// moveLog has what earlier flushes left in the log moved into the database on a
-// connection of its own, while the flush at hand fills its pages: a first load
-// takes a seventh less. The channel says when that is done.
-func (d *DB) moveLog() <-chan error {
-	done := make(chan error, 1)
-	pages, err := d.logPages()
-	if err == nil && pages >= movePages && d.mover == nil {
-		d.mover, err = openConn(d.path, lib.SQLITE_OPEN_READWRITE, d.opt.VFS)
-		if err == nil {
-			err = d.mover.exec("PRAGMA synchronous=" + d.level())
-		}
-	}
-	if err != nil || pages < movePages {
-		done <- err
-		return done
-	}
-	go func() { done <- d.mover.exec("PRAGMA wal_checkpoint(PASSIVE)") }()
-	return done
-}
-
-// logPages is how many pages of the log are not in the database yet.
-func (d *DB) logPages() (n int64, err error) {
-	if d.wal {
-		err = d.c.query("PRAGMA wal_checkpoint(NOOP)", func(s *stmt) error {
-			n = s.int(1) - s.int(2)
-			return nil
-		})
-	}
-	return n, err
-}
-
-// trim cuts the log back when it has grown, for it begins anew only when all of
-// it was moved; a reader that stays keeps it from that.
+// trim cuts the log back when it has grown: a reader that stays keeps it from
+// being used again.
 func (d *DB) trim() {
 	size := d.WALBytes()
 	if size < walLimit || size < d.warnedAt {

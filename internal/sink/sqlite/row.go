@@ -40,7 +40,7 @@ type writer struct {
 }
 
 // manyFresh rows that were not there make it likely that the next is not either:
-// it is inserted without a look, which takes a sixth off a table's first load.
+// it is inserted without a look, which takes an eighth off a table's first load.
 // BenchmarkFlush/insert would show the loss.
 const manyFresh = 8
 

@@ -58,11 +58,9 @@ type DB struct {
 	path string
 	opt  Options
 	c    *conn
-	// mover is a second connection for the log, made when first needed; see moveLog.
-	mover *conn
-	id    os.FileInfo // of the file that was opened
-	wal   bool
-	lock  *jobLock
+	id   os.FileInfo // of the file that was opened
+	wal  bool
+	lock *jobLock
 
 	// Of the last flush.
 	table    schema.Table // as the database has it
@@ -144,11 +142,8 @@ func (d *DB) open(flags int32) error {
 	return nil
 }
 
+// disconnect closes the connection; the next flush opens another.
 func (d *DB) disconnect() {
-	if d.mover != nil {
-		d.mover.close()
-		d.mover = nil
-	}
 	d.c.close()
 	d.c = nil
 }
@@ -171,7 +166,7 @@ func (d *DB) configure(fresh bool, flags int32) error {
 	}
 	d.wal = mode == "wal"
 	for _, p := range []string{
-		"trusted_schema=OFF", "foreign_keys=ON", fmt.Sprintf("cache_size=-%d", cmp.Or(d.opt.Cache, defaultCache)>>10), fmt.Sprintf("journal_size_limit=%d", walLimit), "wal_autocheckpoint=0",
+		"trusted_schema=OFF", "foreign_keys=ON", fmt.Sprintf("cache_size=-%d", cmp.Or(d.opt.Cache, defaultCache)>>10), fmt.Sprintf("journal_size_limit=%d", walLimit),
 		"synchronous=" + d.level(),
 	} {
 		if err := d.pragma(p); err != nil {
