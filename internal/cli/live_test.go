@@ -1,0 +1,177 @@
+package cli_test
+
+import (
+	"bytes"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+// live is a folder with the program in it, and a replay of the shipped feed.
+type live struct {
+	t    *testing.T
+	dir  string
+	feed string
+	addr string
+	to   string
+}
+
+func (l *live) check(err error) {
+	l.t.Helper()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// start starts the program; its stderr goes to NAME.log.
+func (l *live) start(name string, args ...string) *exec.Cmd {
+	l.t.Helper()
+	log, err := os.OpenFile(filepath.Join(l.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	l.check(err)
+	defer log.Close()
+	c := exec.Command(filepath.Join(l.dir, "weir"), args...)
+	c.Dir, c.Stderr = l.dir, log
+	c.Env = append(os.Environ(), "FH_USERNAME=somebody", "FH_APIKEY=s3cret")
+	l.check(c.Start())
+	l.t.Cleanup(func() { l.kill(c) })
+	return c
+}
+
+func (l *live) kill(c *exec.Cmd) {
+	if c.ProcessState == nil {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	}
+}
+
+func (l *live) log(name string) string {
+	b, _ := os.ReadFile(filepath.Join(l.dir, name+".log"))
+	return string(b)
+}
+
+func (l *live) sync() *exec.Cmd {
+	return l.start("sync", "sync", "tls://"+l.addr, "--feed", "firehose", "--compression", "gzip", "--tls-ca", "cert.pem", "--table", "flights", "--to", l.to,
+		"--batch-period", "100ms", "--idle-timeout", "500ms", "-q")
+}
+
+// ask returns the answer to a query, or why there is none.
+func (l *live) ask(query string) string {
+	driver, dsn := "pgx", l.to
+	if !strings.Contains(l.to, "://") {
+		driver, dsn = "sqlite", "file:"+filepath.Join(l.dir, l.to)+"?mode=ro&_pragma=busy_timeout(5000)"
+	}
+	db, err := sql.Open(driver, dsn)
+	l.check(err)
+	defer db.Close()
+	out, err := ask(db, query)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(out)
+}
+
+// until waits for something, and for the pipes of what runs meanwhile.
+func (l *live) until(what string, ready func() bool) {
+	l.t.Helper()
+	for end := time.Now().Add(60 * time.Second); !ready(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			l.t.Fatalf("%s: not after a minute\nsync:\n%s\nreplay:\n%s", what, l.log("sync"), l.log("replay"))
+		}
+	}
+}
+
+// TestLive_NothingIsLost reads a feed over TLS with gzip, at 2,000 times its pace,
+// whose connection breaks every second. weir is killed three times, the feed stalls
+// and the database is stopped; the table is the fold of the feed's files.
+func TestLive_NothingIsLost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the program is killed without -short")
+	}
+	for _, kind := range []string{"sqlite", "postgres"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			feed, err := filepath.Abs("../../testdata/flights.jsonl.gz")
+			l := &live{t: t, dir: t.TempDir(), feed: feed, to: "live.db"}
+			l.check(err)
+			self, err := os.Executable()
+			l.check(err)
+			l.check(os.Symlink(self, filepath.Join(l.dir, "weir")))
+			l.check(writeCertificate(l.dir))
+			var server *testpg.Server
+			if kind == "postgres" {
+				server = testpg.Start(t)
+				l.to = server.Database(t)
+			}
+			l.run(server)
+		})
+	}
+}
+
+func (l *live) run(server *testpg.Server) {
+	replay := l.start("replay", "replay", l.feed, "--feed", "firehose", "--speed", "2000x", "--drop-after", "1s",
+		"--to", "tls-listen://127.0.0.1:0", "--tls-cert", "cert.pem", "--tls-key", "key.pem")
+	serving := regexp.MustCompile(`serving at (\S+)`)
+	l.until("the replay", func() bool { return serving.MatchString(l.log("replay")) })
+	l.addr = serving.FindStringSubmatch(l.log("replay"))[1]
+
+	for range 3 {
+		c := l.sync()
+		time.Sleep(time.Second + rand.N(time.Second))
+		l.kill(c)
+	}
+	c := l.sync()
+	time.Sleep(time.Second)
+	l.check(replay.Process.Signal(syscall.SIGSTOP))
+	l.until("a stall is noticed", func() bool { return strings.Contains(l.log("sync"), "nothing came for 500ms") })
+	l.check(replay.Process.Signal(syscall.SIGCONT))
+	if server != nil {
+		time.Sleep(500 * time.Millisecond)
+		server.Stop()
+		time.Sleep(10 * time.Second)
+		server.Restart(l.t)
+	}
+	l.until("all is read", func() bool {
+		return l.ask("SELECT count(*) FROM weir_checkpoints WHERE mark LIKE '%\"Resume\":\"1795204153\"%'") == "1"
+	})
+	l.check(c.Process.Signal(os.Interrupt))
+	if err := c.Wait(); c.ProcessState.ExitCode() != 130 {
+		l.t.Errorf("the run ended with %v\n%s", err, l.log("sync"))
+	}
+	if strings.Contains(l.log("sync")+l.log("replay"), "s3cret") {
+		l.t.Error("the password was logged")
+	}
+
+	// Files give the same table, and nothing was rejected.
+	verify := exec.Command(filepath.Join(l.dir, "weir"), "verify", l.feed, "--table", "flights", "--to", l.to)
+	verify.Dir = l.dir
+	if out, err := verify.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("are the fold of 27,907 lines")) {
+		l.t.Errorf("%v\n%s", err, out)
+	}
+	if n := l.ask("SELECT count(*) FROM weir_rejects"); n != "0" {
+		l.t.Errorf("%s lines were rejected", n)
+	}
+	if server != nil {
+		return
+	}
+	once := exec.Command(filepath.Join(l.dir, "weir"), "sync", l.feed, "--to", "once.db", "--table", "flights", "-q")
+	once.Dir = l.dir
+	if out, err := once.CombinedOutput(); err != nil {
+		l.t.Fatalf("%v\n%s", err, out)
+	}
+	const rows = "SELECT * FROM flights ORDER BY id"
+	got := l.ask(rows)
+	l.to = "once.db"
+	if want := l.ask(rows); got != want || len(want) < 100_000 {
+		l.t.Error(errors.New("the table is not that of the files"))
+	}
+}
