@@ -56,7 +56,7 @@ feed, to test what reads it.`,
 			if s.Speed, err = readSpeed(speed); err != nil {
 				return usageError{err}
 			}
-			if s.Rate, err = readRate(rate); err != nil {
+			if s.Rate, err = readRate("rate", rate); err != nil {
 				return usageError{err}
 			}
 			if s.Loop && s.TimeField == "" && s.Rate == 0 {
@@ -95,7 +95,7 @@ feed, to test what reads it.`,
 	f.StringVar(&key, "tls-key", "", "of tls-listen://: a PEM file with its key")
 	f.DurationVar(&s.DropAfter, "drop-after", 0, "close each connection after this time, within a line")
 	f.DurationVar(&s.StallAfter, "stall-after", 0, "send nothing more on a connection after this time")
-	f.IntVar(&s.Garbage, "garbage", 0, "make each so manieth line garbage")
+	f.IntVar(&s.Garbage, "garbage", 0, "make every Nth line garbage")
 	f.SortFlags = false
 	return c
 }
@@ -136,8 +136,8 @@ func readSpeed(s string) (float64, error) {
 	return x, nil
 }
 
-// readRate reads 150/s, or 9000/m.
-func readRate(s string) (float64, error) {
+// readRate reads the value of a flag, 150/s or 9000/m, as one a second; "" is 0.
+func readRate(flag, s string) (float64, error) {
 	if s == "" {
 		return 0, nil
 	}
@@ -145,7 +145,7 @@ func readRate(s string) (float64, error) {
 	x, err := strconv.ParseFloat(n, 64)
 	unit := map[string]time.Duration{"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour}[per]
 	if err != nil || x <= 0 || math.IsNaN(x) || unit == 0 {
-		return 0, fmt.Errorf("--rate %s: such as 150/s is wanted", s)
+		return 0, fmt.Errorf("--%s %s: such as 150/s is wanted", flag, s)
 	}
 	return x / unit.Seconds(), nil
 }

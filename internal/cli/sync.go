@@ -35,6 +35,7 @@ type syncOptions struct {
 
 	batchPeriod time.Duration
 	batchRows   int
+	maxRate     string
 	buffer      config.Size
 	synchronous string
 	readAhead   string
@@ -87,6 +88,7 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 
 	f.DurationVar(&o.batchPeriod, "batch-period", 0, "write a line at the latest after this time (default 1s; files when a batch is full)")
 	f.IntVar(&o.batchRows, "batch-rows", defaultBatchRows, "rows in a batch at most")
+	f.StringVar(&o.maxRate, "max-rate", "", "lines that are read at most, such as 5000/s, so that a backfill leaves room for others (default no limit)")
 	o.buffer = defaultBuffer
 	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading waits")
 	f.StringVar(&o.synchronous, "synchronous", defaultSynchronous, "what a power cut may take: off, normal, full or extra; see docs/durability.md")
@@ -219,6 +221,10 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	if err != nil {
 		faults = append(faults, err)
 	}
+	rate, err := readRate("max-rate", o.maxRate)
+	if err != nil {
+		faults = append(faults, err)
+	}
 	rejects, err := pipeline.ParseRejects(o.rejects)
 	if err != nil {
 		fault("--rejects: %w", err)
@@ -269,7 +275,7 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 		Source:  src, Feed: feed,
 		Job: o.job, Table: table,
 		Fold:      folding,
-		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, Buffer: int64(o.buffer), ReadAhead: o.readAhead,
+		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: int64(o.buffer), ReadAhead: o.readAhead,
 		Rejects: rejects, MaxRejects: o.maxRejects, FromStart: o.fromStart,
 	}, nil
 }

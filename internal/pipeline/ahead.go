@@ -5,6 +5,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -32,11 +33,15 @@ type ahead struct {
 	blocks   chan *scanned // closed after err is set
 	err      error
 	free     chan *scanned
+
+	rate  float64 // lines a second at most; 0 is no limit
+	start time.Time
+	lines int // read since start
 }
 
-func newAhead(stream *source.Stream, folder *fold.Folder) *ahead {
+func newAhead(stream *source.Stream, folder *fold.Folder, rate float64) *ahead {
 	n := min(runtime.GOMAXPROCS(0), maxScanners)
-	a := &ahead{stream: stream, blocks: make(chan *scanned, n), free: make(chan *scanned, n+2)}
+	a := &ahead{stream: stream, rate: rate, start: time.Now(), blocks: make(chan *scanned, n), free: make(chan *scanned, n+2)}
 	for range n {
 		a.scanners = append(a.scanners, folder.NewScanner())
 	}
@@ -69,12 +74,30 @@ func (a *ahead) read(ctx context.Context, work chan<- *scanned) error {
 		}
 		s := a.spare()
 		s.Block = b
+		if err := a.pace(ctx, b); err != nil {
+			return err
+		}
 		select {
 		case a.blocks <- s:
 			work <- s
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+// pace waits until the lines before a block have had their time.
+func (a *ahead) pace(ctx context.Context, b *source.Block) error {
+	if a.rate == 0 {
+		return nil
+	}
+	due := a.start.Add(time.Duration(float64(a.lines) / a.rate * float64(time.Second)))
+	a.lines += bytes.Count(b.Data, newline)
+	select {
+	case <-time.After(time.Until(due)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -61,7 +61,7 @@ func (f *feeding) sync(ctx context.Context) error {
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(flushing, cancel)()
-	f.ahead = newAhead(f.stream, f.folder)
+	f.ahead = newAhead(f.stream, f.folder, f.MaxRate)
 	ready := make(chan work)
 	g.Go(func() error { return f.flush(flushing, ready) })
 	g.Go(func() error { f.pass(flushing, ready); return nil })

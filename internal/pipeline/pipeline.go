@@ -33,10 +33,11 @@ type Config struct {
 
 	BatchRows int
 	// BatchPeriod is how long a line waits at most before it is written; 0
-	// means 1s for a source that can make its reader wait, and no limit for a
-	// file.
+	// means 1s for a source that can make its reader wait or that is held to a
+	// rate, and no limit for another file.
 	BatchPeriod time.Duration
-	Buffer      int64 // bytes of memory for both batches
+	MaxRate     float64 // lines a second at most, a block at a time; 0 is no limit
+	Buffer      int64   // bytes of memory for both batches
 
 	// ReadAhead is ReadAheadAuto, …; OpenReader opens one of its connections. nil
 	// is none.
@@ -177,7 +178,7 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 	if at := stream.Addr(); at != nil {
 		r.Info("%s: senders connect to %s", stream.Name(), at)
 	}
-	if f.period == 0 && stream.Live() {
+	if f.period == 0 && (stream.Live() || r.MaxRate > 0) {
 		f.period = livePeriod
 	}
 	err = f.sync(ctx)

@@ -40,7 +40,7 @@ type Config struct {
 	// What a bad feed does to each connection.
 	DropAfter  time.Duration // closes it, in the middle of a line
 	StallAfter time.Duration // sends nothing more
-	Garbage    int           // each so manieth line is none
+	Garbage    int           // makes every Garbage-th line no message
 }
 
 // errDropped ends a connection as DropAfter asks.
