@@ -121,6 +121,13 @@ func (a *readAhead) read(ctx context.Context, b *fold.Batch) error {
 	return g.Wait()
 }
 
+// stop has no further batch read ahead.
+func (a *readAhead) stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mode = ReadAheadOff
+}
+
 // close ends the connections.
 func (a *readAhead) close() error {
 	var err error
@@ -142,7 +149,8 @@ func (f *feeding) pass(ctx context.Context, out chan<- work) {
 			var done sync.WaitGroup
 			done.Go(func() {
 				if err := f.readAhead.read(reading, w.batch); err != nil && reading.Err() == nil {
-					f.Info("reading ahead: %v", err)
+					f.Warn("rows are no longer read ahead: %v", err)
+					f.readAhead.stop()
 				}
 			})
 			w.stopReading = func() { cancel(); done.Wait() }
