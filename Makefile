@@ -9,8 +9,10 @@ GOLANGCI := .bin/golangci-lint-$(GOLANGCI_VERSION)
 FUZZTIME ?= 30s
 BENCHTIME ?= 1s
 ONLY ?= .
+SOAK ?= 600
+RATE ?= 1500
 
-.PHONY: help build demo test race lint fuzz benchmarks bench bench-reference bench-peers pgo cover feed docs clean
+.PHONY: help build demo test race lint fuzz benchmarks bench bench-reference bench-peers soak pgo cover feed docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -61,6 +63,9 @@ bench-reference: ## build the C program that weir is held against, and compare; 
 
 bench-peers: build ## time the peers from public package registries, and check what they wrote; PEERS_POSTGRES=URL for those of Postgres
 	bench/peers
+
+soak: build ## sync a replay for SOAK seconds at RATE lines a second, and see that nothing grows
+	SECONDS_=$(SOAK) RATE=$(RATE) bench/soak
 
 pgo: ## profile the whole way of a file anew; builds of weir are optimized by it
 	go test -run='^$$' -bench=Sync -benchtime=5x -o /dev/null -cpuprofile=cmd/weir/default.pgo ./internal/pipeline

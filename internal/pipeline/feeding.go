@@ -294,9 +294,13 @@ func (f *feeding) hand(flushing context.Context) error {
 	}
 }
 
+// rememberedFlushes is how far a database can go back, at least, for the lines that
+// are lost to be named.
+const rememberedFlushes = 1000
+
 // flush writes batches until there are no more.
 func (f *feeding) flush(ctx context.Context, ready <-chan work) error {
-	var lines []int64 // after each flush
+	var lines []int64 // after each of the last flushes
 	for w := range ready {
 		start := time.Now()
 		flush := &sink.Flush{Batch: w.batch, Job: f.job, Source: f.stream.Name(), Checkpoint: w.cp, Run: f.id, KeepRejects: f.Rejects.mode == keep, ReadsDominate: w.readsDominate}
@@ -314,7 +318,9 @@ func (f *feeding) flush(ctx context.Context, ready <-chan work) error {
 			return err
 		}
 		f.resumeFrom(w.resume)
-		lines = append(lines, w.cp.Line)
+		if lines = append(lines, w.cp.Line); len(lines) == 2*rememberedFlushes {
+			lines = append(lines[:0], lines[rememberedFlushes:]...)
+		}
 		f.Rejects.committed()
 		took := time.Since(start)
 		f.p.flushed(w.batch, res, took)
