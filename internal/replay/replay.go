@@ -147,7 +147,7 @@ func (p *player) line(ctx context.Context, line []byte, timed func(float64)) err
 	if err != nil {
 		fields = nil // it is sent as it is
 	}
-	at := math.NaN()
+	at, value := math.NaN(), p.last // of the resume field
 	var stamped *feed.Field
 	p.buf = append(p.buf[:0], line...)
 	for i := range fields {
@@ -165,16 +165,16 @@ func (p *player) line(ctx context.Context, line []byte, timed func(float64)) err
 			if p.resume != "" && less(text, p.resume) {
 				return nil
 			}
-			p.last = text
+			value = text
 		}
 		if p.shift != 0 && name == p.TimeField && !math.IsNaN(at) {
 			p.buf = shifted(p.buf[:0], line, f, text, at)
 			if name == p.ResumeField {
-				p.last = stamp(text, at)
+				value = stamp(text, at)
 			}
 		}
 	}
-	if p.resume != "" && p.last == "" {
+	if p.resume != "" && value == "" {
 		return nil // before the first line that has a value
 	}
 	p.resume = ""
@@ -190,7 +190,8 @@ func (p *player) line(ctx context.Context, line []byte, timed func(float64)) err
 		p.buf = append(p.buf[:0], "\x00garbage {"...)
 	}
 	_, err = p.out.Write(append(p.buf, '\n'))
-	p.fresh = time.Now()
+	// Not before: a keepalive says that all up to its value was sent.
+	p.last, p.fresh = value, time.Now()
 	return err
 }
 
