@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/schema"
@@ -41,6 +42,7 @@ The id of a key of several fields has as many parts, with commas between.`,
 	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: such a message removes its row")
 	f.StringVar(&o.null, "null", "clear", "clear: null sets NULL; keep: null is the same as absent")
 	f.BoolVar(&o.fillOnly, "fill-only", false, "the first value of a column stays")
+	o.versionFlags(f)
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.SortFlags = false
 	return c
@@ -62,6 +64,9 @@ type explaining struct {
 	lines   int      // that made or removed the row
 	exists  bool
 	removed origin // by what it was removed last
+
+	names          []string // of the columns that have versions
+	state, version []byte   // what a database would keep of them
 }
 
 func (e *explaining) Caps() sink.Caps { return (*sqlite.DB)(nil).Caps() }
@@ -85,16 +90,45 @@ func (e *explaining) Flush(_ context.Context, f *sink.Flush) (sink.Result, error
 		if string(r.Key) != string(e.key) {
 			continue
 		}
+		var resolver *fold.Resolver
+		if b.Versioned() {
+			resolver = fold.NewResolver(b, e.names, &b.Table)
+			e.names = resolver.Names()
+		}
 		for m := range b.Singles([]*fold.Row{r}) {
+			e.lines++
+			if resolver != nil {
+				if old, err := e.resolve(resolver, b, m); err != nil {
+					return sink.Result{}, err
+				} else if old {
+					continue
+				}
+			}
 			e.take(f.Source, b, m)
 		}
 	}
 	return sink.Result{}, nil
 }
 
+// resolve leaves of a message what is newer than what came before it; old tells that
+// this is nothing.
+func (e *explaining) resolve(resolver *fold.Resolver, b *fold.Batch, m *fold.Single) (old bool, err error) {
+	res, err := resolver.Resolve(&m.Row, fold.Stored{Exists: e.exists, State: e.state, Version: e.version})
+	if err != nil {
+		return false, err
+	}
+	if res.State != nil {
+		e.state = res.State
+	}
+	m.Row = res.Row
+	if raw := b.Value(&m.Row, b.Version); b.Version >= 0 && raw != nil {
+		e.version = feed.AppendText(nil, raw, feed.KindOf(raw))
+	}
+	return res.Idle, nil
+}
+
 // take follows one message of the row.
 func (e *explaining) take(file string, b *fold.Batch, m *fold.Single) {
-	e.lines++
 	for len(e.origins) < len(b.Table.Columns) {
 		e.origins = append(e.origins, origin{Column: b.Table.Columns[len(e.origins)].Name})
 	}

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"text/template"
 	"time"
@@ -220,8 +221,36 @@ func (p *patience) Set(s string) (err error) {
 		p.Duration = math.MaxInt64
 		return nil
 	}
-	p.Duration, err = time.ParseDuration(s)
+	p.Duration, err = parseSpan(s)
 	return err
 }
 
 func (p *patience) Type() string { return "duration" }
+
+// span is a duration that may be in days.
+type span time.Duration
+
+const day = 24 * time.Hour
+
+func (s *span) String() string {
+	if d := time.Duration(*s); d > 0 && d%day == 0 {
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
+	return time.Duration(*s).String()
+}
+
+func (s *span) Set(text string) error {
+	d, err := parseSpan(text)
+	*s = span(d)
+	return err
+}
+
+func (s *span) Type() string { return "duration" }
+
+func parseSpan(s string) (time.Duration, error) {
+	days, ok := strings.CutSuffix(s, "d")
+	if n, err := strconv.ParseUint(days, 10, 16); ok && err == nil {
+		return time.Duration(n) * day, nil
+	}
+	return time.ParseDuration(s)
+}

@@ -30,6 +30,9 @@ type syncOptions struct {
 	deleteWhen string
 	null       string
 	fillOnly   bool
+	version    string
+	scope      string
+	tombstones span
 	columns    string
 	maxColumns int
 
@@ -74,6 +77,7 @@ const (
 	defaultMaxColumns  = 500
 	defaultMaxRejects  = 10_000
 	defaultRetryFor    = 5 * time.Minute
+	defaultTombstones  = 7 * 24 * time.Hour
 )
 
 func (o *syncOptions) flags(f *pflag.FlagSet) {
@@ -83,6 +87,9 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: such a message removes its row")
 	f.StringVar(&o.null, "null", "clear", "clear: null sets NULL; keep: null is the same as absent")
 	f.BoolVar(&o.fillOnly, "fill-only", false, "write only where the table has NULL")
+	o.versionFlags(f)
+	o.tombstones = span(defaultTombstones)
+	f.Var(&o.tombstones, "tombstones", "how long a delete is remembered, so that an older message does not bring its row back")
 	f.StringVar(&o.columns, "columns", "", "new fields: add, ignore or reject (default add in a table that weir made, else ignore)")
 	f.IntVar(&o.maxColumns, "max-columns", defaultMaxColumns, "columns that weir adds to a table at most")
 
@@ -117,6 +124,12 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "say more")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "say only what is wrong")
 	f.StringVar(&o.config, "config", "", "a YAML file with these settings: batch_rows: 1000")
+}
+
+// versionFlags are those of the commands that fold.
+func (o *syncOptions) versionFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.version, "version", "", "the field with a message's version: each column keeps the value of the newest message that named it, in whatever order they come")
+	f.StringVar(&o.scope, "version-scope", fold.ColumnScope, "column, or row: a message that is older than its row changes nothing")
 }
 
 func (w *world) syncCommand() *cobra.Command {
@@ -211,8 +224,8 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	if o.buffer < 1<<20 || o.buffer > 32<<30 {
 		fault("--buffer %s: between 1MiB and 32GiB", o.buffer)
 	}
-	if o.batchPeriod < 0 || o.retryFor.Duration < 0 || o.maxColumns < 0 || o.maxRejects < 0 {
-		fault("--batch-period, --retry-for, --max-columns and --max-rejects cannot be negative")
+	if o.tombstones < 0 || o.batchPeriod < 0 || o.retryFor.Duration < 0 || o.maxColumns < 0 || o.maxRejects < 0 {
+		fault("--tombstones, --batch-period, --retry-for, --max-columns and --max-rejects cannot be negative")
 	}
 	if o.maxLine < 1 || o.maxLine > source.LimitMaxLine {
 		fault("--max-line %s: between 1B and %dB", o.maxLine, source.LimitMaxLine)
@@ -275,7 +288,7 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 		Source:  src, Feed: feed,
 		Job: o.job, Table: table,
 		Fold:      folding,
-		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: int64(o.buffer), ReadAhead: o.readAhead,
+		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: int64(o.buffer), ReadAhead: o.readAhead, Tombstones: time.Duration(o.tombstones),
 		Rejects: rejects, MaxRejects: o.maxRejects, FromStart: o.fromStart,
 	}, nil
 }
@@ -297,8 +310,17 @@ func (o *syncOptions) fold() (f fold.Options, err error) {
 	if o.deleteWhen != "" && o.fillOnly {
 		fault("--fill-only never removes a row: leave --delete-when out")
 	}
+	if o.version != "" && o.fillOnly {
+		fault("--fill-only needs no version: leave one of --version and --fill-only out")
+	}
+	if o.scope != fold.ColumnScope && o.scope != fold.RowScope {
+		fault("--version-scope %q is none of %s, %s", o.scope, fold.ColumnScope, fold.RowScope)
+	}
+	if o.scope == fold.RowScope && o.version == "" {
+		fault("--version-scope row: name the field with --version")
+	}
 	return fold.Options{Key: o.key, DeleteField: field, DeleteValue: value, KeepNull: o.null == "keep",
-		FillOnly: o.fillOnly, Columns: o.columns, MaxColumns: o.maxColumns}, err
+		FillOnly: o.fillOnly, Version: o.version, Scope: o.scope, Columns: o.columns, MaxColumns: o.maxColumns}, err
 }
 
 // pageCache is what SQLite keeps of its file in memory, for a run whose batches

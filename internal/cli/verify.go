@@ -42,6 +42,7 @@ to be NULL, unless it has a default.`,
 	f.StringSliceVar(&o.key, "key", []string{"id"}, "the field or fields that name a row")
 	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: such a message removes its row")
 	f.StringVar(&o.null, "null", "clear", "clear: null sets NULL; keep: null is the same as absent")
+	o.versionFlags(f)
 	f.IntVar(&show, "show", 10, "differences that are printed at most")
 	f.SortFlags = false
 	return c

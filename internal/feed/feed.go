@@ -68,12 +68,13 @@ const (
 	BadName      Reason = "name"
 	BadValue     Reason = "value"
 	BadColumn    Reason = "column"
+	BadVersion   Reason = "version"
 	Database     Reason = "database"
 )
 
 // Reasons lists every reason, for metrics that start at zero.
 var Reasons = []Reason{NotJSON, Truncated, TrailingData, NotObject, InvalidUTF8, Surrogate,
-	TooDeep, TooLong, BadKey, BadName, BadValue, BadColumn, Database}
+	TooDeep, TooLong, BadKey, BadName, BadValue, BadColumn, BadVersion, Database}
 
 // An Error tells why a line cannot become a message.
 type Error struct {

@@ -20,7 +20,9 @@ type Batch struct {
 	Rejects []Reject
 	First   time.Time // when the first line came in
 
-	FillOnly bool // values go only where the row has NULL
+	FillOnly bool   // values go only where the row has NULL
+	Scope    string // of the messages' versions: ColumnScope, RowScope; "" where they have none
+	Version  int    // the column of Table that holds the version, or -1
 
 	// Messages counts the messages folded; Rows() of them became rows.
 	Messages int64
@@ -34,6 +36,9 @@ type Batch struct {
 	cells int     // refs given out
 	log   []logged
 	extra int // bytes of rejects
+
+	versions []versions // by Row.versions - 1
+	version  ref        // the last that was put into the arena
 }
 
 // A Row is what a batch does to the row of one key.
@@ -47,8 +52,9 @@ type Row struct {
 	// Deleted is set where nothing followed the delete.
 	Deleted bool
 
-	hash  uint64
-	cells []ref // by column
+	versions int32 // number of the row's versions in the batch, from 1; 0 is none
+	hash     uint64
+	cells    []ref // by column
 }
 
 // A Reject is a line that could not be written, and why.
@@ -69,10 +75,11 @@ type Place struct {
 // can judge.
 type logged struct {
 	Place
-	row    int32
-	delete bool
-	text   ref
-	cells  []cell
+	row     int32
+	delete  bool
+	text    ref
+	version ref
+	cells   []cell
 }
 
 type cell struct {
@@ -92,8 +99,8 @@ func (b *Batch) Empty() bool { return len(b.rows) == 0 && len(b.Rejects) == 0 }
 
 // Bytes returns the memory that the batch holds its content in.
 func (b *Batch) Bytes() int {
-	const perRow, perLogged = 64, 56
-	return b.arena.bytes() + 4*b.cells + 4*len(b.index) + perRow*cap(b.rows) + perLogged*len(b.log) + b.extra
+	const perRow, perLogged, perVersions = 64, 64, 32
+	return b.arena.bytes() + 4*b.cells + 4*len(b.index) + perRow*cap(b.rows) + perLogged*len(b.log) + perVersions*cap(b.versions) + b.extra
 }
 
 // Reset empties the batch and keeps its memory. What was read from it is void.
@@ -101,7 +108,8 @@ func (b *Batch) Reset() {
 	b.arena.reset()
 	clear(b.index)
 	clear(b.rows)
-	*b = Batch{arena: b.arena, rows: b.rows[:0], index: b.index, slabs: b.slabs, log: b.log[:0], Rejects: b.Rejects[:0]}
+	clear(b.versions)
+	*b = Batch{versions: b.versions[:0], arena: b.arena, rows: b.rows[:0], index: b.index, slabs: b.slabs, log: b.log[:0], Rejects: b.Rejects[:0]}
 }
 
 // Reject keeps a line that cannot be a message.
@@ -150,18 +158,22 @@ func (b *Batch) rehash(size int) {
 }
 
 // cell returns the place of a row's column, for a table of width columns.
-func (b *Batch) cell(r *Row, col int32, width int) *ref {
-	if int(col) >= len(r.cells) {
+func (b *Batch) cell(r *Row, col int32, width int) *ref { return b.wide(&r.cells, col, width) }
+
+// wide returns the place of a column, among cells that it makes width wide where they
+// do not reach so far.
+func (b *Batch) wide(cells *[]ref, col int32, width int) *ref {
+	if int(col) >= len(*cells) {
 		if len(b.slab) < width {
 			b.beginSlab(width)
 		}
 		wide := b.slab[:width:width]
 		b.slab = b.slab[width:]
 		b.cells += width
-		copy(wide, r.cells)
-		r.cells = wide
+		copy(wide, *cells)
+		*cells = wide
 	}
-	return &r.cells[col]
+	return &(*cells)[col]
 }
 
 func (b *Batch) beginSlab(width int) {
@@ -230,6 +242,9 @@ func (b *Batch) Singles(rows []*Row) func(yield func(*Single) bool) {
 				Text: b.arena.get(m.text)}
 			for _, c := range m.cells {
 				*b.cell(&s.Row, c.col, len(b.Table.Columns)) = c.val
+			}
+			if b.Versioned() {
+				b.versionSingle(&s.Row, m)
 			}
 			if !yield(s) {
 				return

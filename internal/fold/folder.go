@@ -23,6 +23,8 @@ type Options struct {
 	DeleteValue string   // the text of the field in a message that deletes
 	KeepNull    bool     // null is the same as absent
 	FillOnly    bool     // values go only where the row has NULL
+	Version     string   // the field with a message's version, "" for none
+	Scope       string   // what has a version, where there is one: ColumnScope or RowScope
 	Columns     string   // AddColumns, …
 	MaxColumns  int      // columns that weir adds at most
 	Warn        func(format string, args ...any)
@@ -46,7 +48,8 @@ type Folder struct {
 	keys    []int32          // where in the line each part of the key is
 	key     []byte
 	text    []byte
-	full    bool // the limit on columns was reached and said
+	version []byte // of the line at hand
+	full    bool   // the limit on columns was reached and said
 }
 
 type field struct {
@@ -54,6 +57,7 @@ type field struct {
 	col     int32 // -1: ignored
 	key     int32 // which part of the key, -1: none
 	deletes bool
+	version bool
 	ignored int64
 }
 
@@ -108,6 +112,9 @@ func (f *Folder) Seal(b *Batch) {
 		}
 	}
 	b.Table, b.FillOnly = f.table.Clone(), f.opt.FillOnly
+	if f.opt.Version != "" {
+		b.Scope, b.Version = f.opt.Scope, f.table.Find(f.opt.Version, 0)
+	}
 	if b.Rows() == 0 {
 		return // rejects alone make no table
 	}
@@ -196,7 +203,11 @@ func (f *Folder) FoldLine(b *Batch, l *Line, at Place) error {
 	if err != nil {
 		return err
 	}
-	f.merge(b, l.Fields, l.Text, at, deletes)
+	if f.opt.Version != "" {
+		f.mergeVersioned(b, l.Fields, l.Text, at, deletes)
+	} else {
+		f.merge(b, l.Fields, l.Text, at, deletes)
+	}
 	return nil
 }
 
@@ -231,6 +242,11 @@ func (f *Folder) admit(fields []feed.Field, line []byte) (deletes bool, err erro
 	}
 	if err := f.checkKey(fields, line); err != nil {
 		return false, err
+	}
+	if f.opt.Version != "" {
+		if err := f.readVersion(fields, line); err != nil {
+			return false, err
+		}
 	}
 	if f.opt.DeleteField != "" {
 		for i, h := range f.hits {
@@ -337,7 +353,7 @@ func (f *Folder) discover(name string) (int32, error) {
 	case strings.IndexByte(name, 0) >= 0:
 		return 0, feed.Errorf(feed.BadName, "the field name %q holds a NUL", name)
 	}
-	fd := field{name: name, col: none, key: none, deletes: name == f.opt.DeleteField}
+	fd := field{name: name, col: none, key: none, deletes: name == f.opt.DeleteField, version: name == f.opt.Version}
 	for i, k := range f.opt.Key {
 		if k == name {
 			fd.key = int32(i)
@@ -372,7 +388,7 @@ func (f *Folder) discover(name string) (int32, error) {
 }
 
 func (f *Folder) remember(fd field, alias string) int32 {
-	if len(f.fields) >= maxFields && fd.col < 0 && fd.key < 0 && !fd.deletes {
+	if len(f.fields) >= maxFields && fd.col < 0 && fd.key < 0 && !fd.deletes && !fd.version {
 		fd.name = otherNames
 		if n, ok := f.byName[fd.name]; ok {
 			return n
@@ -467,6 +483,9 @@ func (f *Folder) merge(b *Batch, fields []feed.Field, line []byte, at Place, del
 // log keeps the message as it came.
 func (f *Folder) log(b *Batch, row int, fields []feed.Field, line []byte, at Place, deletes bool) {
 	m := logged{Place: at, row: int32(row), delete: deletes, text: b.arena.put(line[:min(len(line), maxRejectText)])}
+	if f.opt.Version != "" {
+		m.version = b.putVersion(f.version)
+	}
 	for part, i := range f.keys {
 		m.cells = append(m.cells, cell{int32(f.table.Key[part]), b.arena.put(fields[i].Value(line))})
 	}

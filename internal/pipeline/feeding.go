@@ -303,7 +303,7 @@ func (f *feeding) flush(ctx context.Context, ready <-chan work) error {
 	var lines []int64 // after each of the last flushes
 	for w := range ready {
 		start := time.Now()
-		flush := &sink.Flush{Batch: w.batch, Job: f.job, Source: f.stream.Name(), Checkpoint: w.cp, Run: f.id, KeepRejects: f.Rejects.mode == keep, ReadsDominate: w.readsDominate}
+		flush := &sink.Flush{Batch: w.batch, Job: f.job, Source: f.stream.Name(), Checkpoint: w.cp, Run: f.id, KeepRejects: f.Rejects.mode == keep, Tombstones: f.Tombstones, ReadsDominate: w.readsDominate}
 		flush.BeforeCommit = func(rejects []fold.Reject, cp *sink.Checkpoint) error {
 			return f.Rejects.write(flush, rejects, cp)
 		}

@@ -38,6 +38,8 @@ type Config struct {
 	BatchPeriod time.Duration
 	MaxRate     float64 // lines a second at most, a block at a time; 0 is no limit
 	Buffer      int64   // bytes of memory for both batches
+	// Tombstones is how long the version of a delete is remembered.
+	Tombstones time.Duration
 
 	// ReadAhead is ReadAheadAuto, …; OpenReader opens one of its connections. nil
 	// is none.
@@ -97,6 +99,9 @@ func (r *run) begin(ctx context.Context) error {
 	r.Table = table.Name
 	table.Judged = table.Judged || r.judged
 	o := r.Fold
+	if err := fold.CheckVersion(&table, o); err != nil {
+		return err
+	}
 	if o.Columns == "" {
 		o.Columns = fold.IgnoreColumns
 		if table.Made || !table.Exists {

@@ -62,6 +62,9 @@ type Flush struct {
 	Run         string // names the run; no other has the same
 	// KeepRejects has the batch's rejects written to weir_rejects.
 	KeepRejects bool
+	// Tombstones is how long the version of a delete is remembered at least, where the
+	// batch has versions.
+	Tombstones time.Duration
 	// ReadsDominate tells that flushes wait for rows to be read from a disk.
 	ReadsDominate bool
 	// BeforeCommit is called in the transaction when everything but the

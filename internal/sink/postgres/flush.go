@@ -65,7 +65,7 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		return d.last, nil
 	}
 	res, err := d.write(ctx, f)
-	for tries := 0; isStale(pgError(err)) && tries < 2 && d.conn != nil; tries++ {
+	for tries := 0; (isStale(pgError(err)) || errors.Is(err, errStaleTable)) && tries < 2 && d.conn != nil; tries++ {
 		// Others changed the table since it was read.
 		if err := d.reread(ctx); err != nil {
 			return sink.Result{}, err
@@ -88,7 +88,7 @@ func (d *DB) reread(ctx context.Context) error {
 		return d.explain(err)
 	}
 	d.ready = string(r[0].rows[0][0]) == "t"
-	d.stage = stage{}
+	d.stage, d.versions = stage{}, false
 	if d.table.Name == "" {
 		return nil
 	}
@@ -117,30 +117,47 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 		if ddl, table, err = d.fit(&f.Batch.Table); err != nil {
 			return res, err
 		}
+		if f.Batch.Versioned() {
+			d.lockVersions(s, f.Batch, &table)
+		}
 		d.change(s, ddl)
 		rows = f.Batch.Sorted()
-		m = d.newMerge(f.Batch, table, rows)
+		changing := rows
+		var sql []string
+		if f.Batch.Versioned() {
+			if m, changing, err = d.resolve(ctx, s, f, table, rows); err != nil {
+				return d.failed(ctx, f, m, rows, table, res, err)
+			}
+			s = &script{}
+			sql, now = m.again()
+		} else {
+			m = d.newMerge(f.Batch, table, rows)
+		}
 		if d.fresh = (d.fresh || !d.table.Exists) && m.direct(); d.fresh {
 			at = m.copyAll(s)
 		} else {
-			var sql []string
-			sql, now = m.prepare()
+			if m.versions == nil {
+				sql, now = m.prepare()
+			}
 			for _, q := range sql {
 				s.add("%s", q)
 			}
-			slice := len(rows)
+			slice := len(changing)
 			if f.ReadsDominate {
-				slice = max(sliceRows, len(rows)/mostSlices)
+				slice = max(sliceRows, len(changing)/mostSlices)
 			}
 			at = m.statements(s, slice)
 		}
-		s.copy = m.encode(rows)
+		s.copy = m.encode(changing)
+		if m.versions != nil {
+			m.versions.keep(s, m, f)
+		}
 	}
 	cp := f.Checkpoint
 	rejects := f.Batch.Rejects
 	if f.BeforeCommit != nil {
 		if err := f.BeforeCommit(rejects, &cp); err != nil {
-			return res, err
+			return res, d.abandon(ctx, err)
 		}
 	}
 	d.end(s, f, rejects, cp)
@@ -152,12 +169,21 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 		d.fresh = m == nil && d.fresh || m != nil && res.Inserted == int64(len(rows))
 		return res, d.committed(r, table, now)
 	}
+	return d.failed(ctx, f, m, rows, table, res, err)
+}
+
+// failed ends a flush that did not go through at once, or finds the rows that the
+// database refuses. m is nil where there were no rows.
+func (d *DB) failed(ctx context.Context, f *sink.Flush, m *merge, rows []*fold.Row, table relation, res sink.Result, err error) (sink.Result, error) {
 	direct := d.fresh
 	d.fresh = false
 	refused := pgError(err)
-	if refused == nil || d.conn == nil {
+	if d.conn == nil || refused == nil && !d.open {
 		d.last = res // what counts where the answer is lost and the commit is not
 		return res, err
+	}
+	if m != nil && m.versions != nil {
+		d.stage = stage{} // it was made in the transaction
 	}
 	if err := d.rollback(ctx); err != nil {
 		return res, err
@@ -165,11 +191,11 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 	switch {
 	case isFence(refused):
 		return res, errFenced
-	case direct && refused.Code == "23505":
+	case direct && refused != nil && refused.Code == "23505":
 		return d.write(ctx, f) // not all rows were new
 	case m != nil && isRefusal(refused) && !f.Batch.Table.Judged:
 		return res, sink.ErrUnlogged{Err: d.explain(err)}
-	case m != nil && (isRefusal(refused) || refused.Code == "57014" && len(rows) > 1):
+	case m != nil && (isRefusal(refused) || refused != nil && refused.Code == "57014" && len(rows) > 1):
 		return d.carefully(ctx, f, table, rows)
 	}
 	return res, err
@@ -300,6 +326,7 @@ func (d *DB) committed(r []result, table relation, now stage) error {
 		return fmt.Errorf("the server answered COMMIT with %s", tag)
 	}
 	d.table, d.stage, d.ready = table, now, true
+	d.versions = d.versions || now.versions
 	if now.kind == perFlush {
 		d.stage = stage{}
 	}
@@ -319,7 +346,9 @@ func (d *DB) rollback(ctx context.Context) error {
 func (m *merge) count(res *sink.Result, r []result, at tags, rows int) {
 	affected := func(statements ...int) (n int64) {
 		for _, i := range statements {
-			n += r[i].tag.RowsAffected()
+			if i >= 0 {
+				n += r[i].tag.RowsAffected()
+			}
 		}
 		return n
 	}

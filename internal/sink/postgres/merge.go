@@ -18,6 +18,8 @@ type stage struct {
 	kind  stageKind
 	made  bool
 	types []string // by column of the table; "" where it has none
+	// versions tells that it has columns for what is kept beside a row.
+	versions bool
 }
 
 type stageKind int
@@ -64,10 +66,11 @@ type merge struct {
 
 	rows     int
 	used     []staged
-	bits     int  // columns with an explicit null among the rows
-	deletes  bool // rows are deleted
-	replaces bool // rows are replaced
-	plain    bool // the COPY takes the columns of the table alone
+	bits     int        // columns with an explicit null among the rows
+	deletes  bool       // rows are deleted
+	replaces bool       // rows are replaced
+	plain    bool       // the COPY takes the columns of the table alone
+	versions *versioned // nil where the batch has none
 	scratch  []byte
 }
 
@@ -111,10 +114,10 @@ func (d *DB) newMerge(b *fold.Batch, table relation, rows []*fold.Row) *merge {
 // prepare returns the statements that make the staging table, where the one that
 // is there does not serve, and empty it.
 func (m *merge) prepare() (sql []string, now stage) {
-	now = stage{kind: m.d.staging(), made: true, types: make([]string, len(m.table.cols))}
 	old := m.d.stage
+	now = stage{kind: m.d.staging(), made: true, types: make([]string, len(m.table.cols)), versions: old.versions || m.versions != nil}
 	copy(now.types, old.types)
-	serves := old.made && old.kind == now.kind && old.kind != perFlush
+	serves := old.made && old.kind == now.kind && old.kind != perFlush && old.versions == now.versions
 	for _, u := range m.used {
 		if t := m.table.cols[u.at].staged; now.types[u.at] != t {
 			now.types[u.at], serves = t, false
@@ -126,6 +129,9 @@ func (m *merge) prepare() (sql []string, now stage) {
 			if t != "" {
 				fmt.Fprintf(&b, ", c%d %s", i, t)
 			}
+		}
+		if now.versions {
+			b.WriteString(", key bytea, state bytea")
 		}
 		kind, end := "TEMP", "ON COMMIT DELETE ROWS"
 		switch now.kind {
@@ -153,6 +159,9 @@ func (m *merge) copySQL() string {
 	}
 	if m.bits > 0 {
 		cols = append(cols, "nulls")
+	}
+	if m.versions != nil {
+		cols = append(cols, "key", "state")
 	}
 	for _, u := range m.used {
 		cols = append(cols, "c"+strconv.Itoa(u.at))
@@ -184,6 +193,14 @@ func (m *merge) encode(rows []*fold.Row) copier {
 					buf = append(append(buf, nulls...), '\t')
 				} else {
 					buf = append(buf, '\\', 'N', '\t')
+				}
+			}
+			if m.versions != nil {
+				buf = append(appendHex(buf, r.Key), '\t')
+				if m.versions.looking || m.versions.states[n] == nil {
+					buf = append(buf, '\\', 'N', '\t')
+				} else {
+					buf = append(appendHex(buf, m.versions.states[n]), '\t')
 				}
 			}
 			for i := range m.used {
@@ -332,7 +349,7 @@ type tags struct {
 // are all new, it seems: that takes a third of the time. Where one is not, the
 // database refuses it, and the flush begins again.
 func (m *merge) direct() bool {
-	return !m.deletes && !m.table.policed && !slices.ContainsFunc(m.used, func(u staged) bool { return m.table.cols[u.at].initial != "NULL" })
+	return !m.deletes && m.versions == nil && !m.table.policed && !slices.ContainsFunc(m.used, func(u staged) bool { return m.table.cols[u.at].initial != "NULL" })
 }
 
 // copyAll adds what copies rows into the table that are not in it.
@@ -354,6 +371,10 @@ func (m *merge) copyAll(s *script) tags {
 // Rows are locked and changed in slices of so many: where the table is larger than
 // the memory, the pages that were read to lock a row are gone when all are locked.
 func (m *merge) statements(s *script, slice int) (t tags) {
+	t.copy, t.insert = -1, -1
+	if m.rows == 0 {
+		return t // nothing is newer than what is there
+	}
 	t.copy = s.add("%s", m.copySQL())
 	t.insert = s.add("%s", m.insertSQL())
 	set, differs := m.assignments()

@@ -46,15 +46,16 @@ type DB struct {
 	job    string         // that was claimed
 
 	// Of the server, asked at each connection.
-	version int64  // 150018
-	current string // the schema that tables are made in
-	schema  string // the same as an identifier; weir's own tables are there
-	unicode bool   // its encoding holds every character
-	pooled  bool   // a pooler may give each transaction another session
-	temp    bool   // it lets us make temporary tables
-	ready   bool   // weir's tables are there
-	backend string // the process at the other end, and when it began
-	started string
+	version  int64  // 150018
+	current  string // the schema that tables are made in
+	schema   string // the same as an identifier; weir's own tables are there
+	unicode  bool   // its encoding holds every character
+	pooled   bool   // a pooler may give each transaction another session
+	temp     bool   // it lets us make temporary tables
+	ready    bool   // weir's tables are there
+	versions bool   // so is that of versions
+	backend  string // the process at the other end, and when it began
+	started  string
 
 	// Of the table that is kept.
 	table  relation
@@ -338,9 +339,11 @@ func (d *DB) release(ctx context.Context) error {
 }
 
 // lockKey is the number that the job's lock has in its database.
-func (d *DB) lockKey() int64 {
+func (d *DB) lockKey() int64 { return lockNumber(d.schema, d.job) }
+
+func lockNumber(of ...string) int64 {
 	h := fnv.New64a()
-	h.Write([]byte("weir\x00" + d.schema + "\x00" + d.job))
+	h.Write([]byte("weir\x00" + strings.Join(of, "\x00")))
 	return int64(h.Sum64())
 }
 

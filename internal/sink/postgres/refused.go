@@ -24,10 +24,13 @@ func (d *DB) carefully(ctx context.Context, f *sink.Flush, table relation, rows 
 		return res, err
 	}
 	d.change(s, ddl)
+	if f.Batch.Versioned() {
+		d.lockVersions(s, f.Batch, &table)
+	}
 	if _, err := d.run(ctx, s); err != nil {
 		return res, d.abandon(ctx, err)
 	}
-	p := &pieces{d: d, ctx: ctx, b: f.Batch, table: table}
+	p := &pieces{d: d, ctx: ctx, f: f, table: table}
 	if err := p.batch(rows); err != nil {
 		return res, d.abandon(ctx, err)
 	}
@@ -68,7 +71,7 @@ func (d *DB) abandon(ctx context.Context, err error) error {
 type pieces struct {
 	d     *DB
 	ctx   context.Context
-	b     *fold.Batch
+	f     *sink.Flush
 	table relation
 	res   sink.Result
 	bad   []refusal
@@ -100,7 +103,7 @@ func (p *pieces) batch(rows []*fold.Row) error {
 	if len(p.bad) == 0 {
 		return nil
 	}
-	if !p.b.Table.Judged {
+	if !p.f.Batch.Table.Judged {
 		return sink.ErrUnlogged{Err: p.d.explain(p.bad[0].why)}
 	}
 	rows = rows[:0:0]
@@ -108,7 +111,7 @@ func (p *pieces) batch(rows []*fold.Row) error {
 		rows = append(rows, r.row)
 	}
 	p.bad = nil
-	for m := range p.b.Singles(rows) {
+	for m := range p.f.Batch.Singles(rows) {
 		if err := p.write([]*fold.Row{&m.Row}, false); err != nil {
 			return err
 		}
@@ -189,31 +192,36 @@ func copyLine(e *pgconn.PgError) (at int, ok bool) {
 // try writes rows or leaves no trace of them.
 func (p *pieces) try(rows []*fold.Row) error {
 	d := p.d
-	s := &script{}
-	m := d.newMerge(p.b, p.table, rows)
+	s, before := &script{}, d.stage
 	s.add("SAVEPOINT weir")
-	sql, now := m.prepare()
-	if len(sql) == 0 {
-		sql = []string{"TRUNCATE " + m.name}
+	m, changing, err := d.newMerge(p.f.Batch, p.table, rows), rows, error(nil)
+	if p.f.Batch.Versioned() {
+		if m, changing, err = d.resolve(p.ctx, s, p.f, p.table, rows); err == nil {
+			s = &script{}
+		}
 	}
-	if d.stage.made && now.kind == perFlush {
-		sql = append([]string{"DROP TABLE IF EXISTS " + m.name}, sql...)
-	}
-	for _, q := range sql {
-		s.add("%s", q)
-	}
-	at := m.statements(s, len(rows))
-	s.copy = m.encode(rows)
-	s.add("RELEASE weir")
-	r, err := d.run(p.ctx, s)
 	if err == nil {
-		m.count(&p.res, r, at, len(rows))
-		d.stage = now
-		return nil
+		sql, now := m.again()
+		for _, q := range sql {
+			s.add("%s", q)
+		}
+		at := m.statements(s, len(rows))
+		s.copy = m.encode(changing)
+		if m.versions != nil {
+			m.versions.keep(s, m, p.f)
+		}
+		s.add("RELEASE weir")
+		var r []result
+		if r, err = d.run(p.ctx, s); err == nil {
+			m.count(&p.res, r, at, len(rows))
+			d.stage = now
+			return nil
+		}
 	}
 	if d.conn == nil {
 		return err
 	}
+	d.stage = before
 	if _, undo := d.query(p.ctx, "ROLLBACK TO weir", "RELEASE weir"); undo != nil {
 		return undo
 	}

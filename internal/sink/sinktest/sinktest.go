@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -54,6 +55,7 @@ func Test(t *testing.T, h Harness) {
 		{"Fence", fenceTests},
 		{"Claim", claimTests},
 		{"Unchanged", unchangedTests},
+		{"Version", versionTests},
 		{"Random", randomTests},
 	} {
 		if group.name == "Claim" && h.Unclaimed {
@@ -106,12 +108,12 @@ func Begin(t *testing.T, db Database, change ...func(*fold.Options)) *Run {
 }
 
 // BeginJob is Begin for a job of another name.
-func BeginJob(t *testing.T, db Database, name string) *Run {
+func BeginJob(t *testing.T, db Database, name string, change ...func(*fold.Options)) *Run {
 	t.Helper()
 	runs++
 	r := &Run{t: t, Sink: db.Open(t), id: fmt.Sprintf("run-%d", runs), job: name, table: table, keep: true}
 	t.Cleanup(r.End)
-	if err := r.claim(); err != nil {
+	if err := r.claim(change...); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -201,7 +203,7 @@ func (r *Run) Fold(lines ...string) {
 func (r *Run) Seal() *sink.Flush {
 	r.folder.Seal(&r.batch)
 	r.cp.Seq++
-	return &sink.Flush{Batch: &r.batch, Job: r.job, Source: from, Checkpoint: r.cp, Run: r.id, KeepRejects: r.keep}
+	return &sink.Flush{Batch: &r.batch, Job: r.job, Source: from, Checkpoint: r.cp, Run: r.id, KeepRejects: r.keep, Tombstones: time.Hour}
 }
 
 // Flush writes the lines in one transaction of their own.

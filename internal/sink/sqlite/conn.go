@@ -316,6 +316,20 @@ func (s *stmt) bindText(i int, b []byte) int32 {
 	return lib.Xsqlite3_bind_text(s.c.tls, s.p, int32(i), s.c.hold(b), int32(len(b)), lib.SQLITE_STATIC)
 }
 
+// bindBytes binds text or a blob, which is good until the connection's release.
+func (s *stmt) bindBytes(i int, b []byte, text bool) error {
+	var rc int32
+	if text {
+		rc = s.bindText(i, b)
+	} else {
+		rc = lib.Xsqlite3_bind_blob(s.c.tls, s.p, int32(i), s.c.hold(b), int32(len(b)), lib.SQLITE_STATIC)
+	}
+	if rc != lib.SQLITE_OK {
+		return s.c.fail(rc, "")
+	}
+	return nil
+}
+
 // bindFrom binds what column col of another statement's row holds.
 func (s *stmt) bindFrom(i int, from *stmt, col int) error {
 	v := lib.Xsqlite3_column_value(s.c.tls, from.p, int32(col))

@@ -151,7 +151,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, done bo
 			return res, false, err
 		}
 		w := &writer{c: d.c, b: f.Batch, table: table, exact: table.Judged || d.indexed}
-		if err := w.batch(ctx); err != nil {
+		if err := w.batch(ctx, f); err != nil {
 			return res, false, err
 		}
 		res = w.res

@@ -37,6 +37,8 @@ type writer struct {
 	all   []int   // the columns that upd sets
 	set   []int   // the columns that a statement for the row at hand names
 	fresh int     // how many rows in succession were not there
+
+	versions *versioned // nil where messages have none
 }
 
 // manyFresh rows that were not there make it likely that the next is not either:
@@ -47,10 +49,23 @@ const manyFresh = 8
 // batch writes the rows, in the order of their keys. Rows that the database
 // refuses are tried again when all others are written, for a value may have
 // moved between rows of the batch; then message by message.
-func (w *writer) batch(ctx context.Context) error {
+func (w *writer) batch(ctx context.Context, f *sink.Flush) error {
+	if w.b.Versioned() {
+		if err := w.prepareVersions(f); err != nil {
+			return err
+		}
+	}
 	if err := w.prepare(); err != nil {
 		return err
 	}
+	if err := w.rows(ctx); err != nil || w.versions == nil {
+		return err
+	}
+	return w.endVersions()
+}
+
+// rows writes the rows of the batch.
+func (w *writer) rows(ctx context.Context) error {
 	var refused []*fold.Row
 	for i, r := range w.b.Sorted() {
 		if i%1024 == 0 && ctx.Err() != nil {
@@ -165,7 +180,12 @@ func (w *writer) try(r *fold.Row) error {
 		}
 	}
 	before := w.res
-	err := w.row(r)
+	var err error
+	if w.versions != nil {
+		err = w.newer(r)
+	} else {
+		err = w.row(r)
+	}
 	if err == nil && guarded && w.c.deferredKeys() {
 		err = &Error{Code: lib.SQLITE_CONSTRAINT_FOREIGNKEY, Msg: "FOREIGN KEY constraint failed"}
 	}

@@ -265,6 +265,14 @@ func (d *DB) fit(want *schema.Table) (schema.Table, error) {
 		if err := d.c.exec("INSERT OR REPLACE INTO weir_meta (name, value) VALUES (?, 'weir')", madeMark(want.Name)); err != nil {
 			return have, err
 		}
+		// Another table of that name may have left them.
+		if known, err := d.hasTable("weir_versions"); err != nil {
+			return have, err
+		} else if known {
+			if err := d.c.exec("DELETE FROM weir_versions WHERE tbl = ?", strings.ToLower(want.Name)); err != nil {
+				return have, err
+			}
+		}
 		return d.readTable(want.Name, d.key)
 	}
 	widen := map[int]string{} // by column of have

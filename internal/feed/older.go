@@ -1,0 +1,78 @@
+package feed
+
+import (
+	"bytes"
+	"cmp"
+)
+
+// Older reports whether the version a is before b: as numbers where both are,
+// whatever their spelling, else as text, byte by byte.
+func Older(a, b []byte) bool {
+	if isCount(a) && isCount(b) {
+		if len(a) != len(b) {
+			return len(a) < len(b)
+		}
+		return bytes.Compare(a, b) < 0
+	}
+	x, xok := spelled(a)
+	y, yok := spelled(b)
+	if !xok || !yok {
+		return bytes.Compare(a, b) < 0
+	}
+	return compareDecimals(x, y) < 0
+}
+
+// isCount reports whether text is nothing but digits, and no more than it needs.
+func isCount(text []byte) bool {
+	for _, c := range text {
+		if !isDigit(c) {
+			return false
+		}
+	}
+	return len(text) == 1 || len(text) > 1 && text[0] != '0'
+}
+
+// spelled returns a number as JSON would have it, which allows neither a plus sign
+// nor zeros in front.
+func spelled(text []byte) (number []byte, ok bool) {
+	number = bytes.TrimPrefix(text, []byte("+"))
+	sign := number[:0]
+	if len(number) > 0 && number[0] == '-' && len(number) == len(text) {
+		sign, number = number[:1], number[1:]
+	}
+	for len(number) > 1 && number[0] == '0' && isDigit(number[1]) {
+		number = number[1:]
+	}
+	if len(number) == 0 || !isDigit(number[0]) {
+		return nil, false
+	}
+	if len(sign) > 0 {
+		number = append([]byte("-"), number...)
+	}
+	_, ok = IsNumber(number)
+	return number, ok
+}
+
+func compareDecimals(a, b []byte) int {
+	ad, ae := decimal(a)
+	bd, be := decimal(b)
+	as, bs := sign(a, ad), sign(b, bd)
+	if as != bs || as == 0 {
+		return cmp.Compare(as, bs)
+	}
+	if c := cmp.Compare(ae, be); c != 0 {
+		return as * c
+	}
+	return as * bytes.Compare(ad, bd)
+}
+
+// sign returns that of a number with such digits.
+func sign(number, digits []byte) int {
+	switch {
+	case len(digits) == 0:
+		return 0
+	case number[0] == '-':
+		return -1
+	}
+	return 1
+}

@@ -1,0 +1,454 @@
+package fold
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// What has a version: each column of a row, or the row as a whole.
+const (
+	ColumnScope = "column"
+	RowScope    = "row"
+)
+
+// maxVersion is the longest version, in bytes: each row keeps some.
+const maxVersion = 256
+
+// versions are those of a row's messages in a batch.
+type versions struct {
+	live  ref   // the newest of the messages that set columns; 0 where none lives on
+	tomb  ref   // the newest of those that delete; 0 is none
+	cells []ref // by column, as the row's cells
+}
+
+// Versioned reports whether the batch's rows have to be resolved against what the
+// database has before they are written.
+func (b *Batch) Versioned() bool { return b.Scope != "" }
+
+// readVersion finds the version of the line at hand.
+func (f *Folder) readVersion(fields []feed.Field, line []byte) error {
+	at := -1
+	for i, h := range f.hits {
+		if f.fields[h].version {
+			at = i
+		}
+	}
+	if at < 0 {
+		return feed.Errorf(feed.BadVersion, "the version field %q is missing", f.opt.Version)
+	}
+	fd := &fields[at]
+	if fd.Kind == feed.Null || fd.Kind == feed.JSON {
+		return feed.Errorf(feed.BadVersion, "the version field %q is %s", f.opt.Version, fd.Kind)
+	}
+	f.version = feed.AppendText(f.version[:0], fd.Value(line), fd.Kind)
+	switch {
+	case len(f.version) == 0:
+		return feed.Errorf(feed.BadVersion, "the version field %q is empty", f.opt.Version)
+	case len(f.version) > maxVersion:
+		return feed.Errorf(feed.BadVersion, "the version has %d bytes: at most %d", len(f.version), maxVersion)
+	}
+	return nil
+}
+
+// putVersion copies the version of the line at hand into the batch.
+func (b *Batch) putVersion(v []byte) ref {
+	if b.version == 0 || !bytes.Equal(b.arena.get(b.version), v) {
+		b.version = b.arena.put(v)
+	}
+	return b.version
+}
+
+// older reports whether version v is before the one at r; what is not there is
+// before all.
+func (b *Batch) older(v []byte, r ref) bool { return r != 0 && feed.Older(v, b.arena.get(r)) }
+
+// versionsOf returns the versions of a row, which it makes for one without.
+func (b *Batch) versionsOf(r *Row) *versions {
+	if r.versions == 0 {
+		b.versions = append(b.versions, versions{})
+		r.versions = int32(len(b.versions))
+	}
+	return &b.versions[r.versions-1]
+}
+
+// mergeVersioned puts an admitted line into its row where it is not too old.
+//
+// What a batch makes of the messages of a row does not depend on what came before
+// them: with that, Resolve gives what message after message would have.
+func (f *Folder) mergeVersioned(b *Batch, fields []feed.Field, line []byte, at Place, deletes bool) {
+	width := len(f.table.Columns)
+	n, made := b.row(f.key)
+	r := &b.rows[n]
+	vs := b.versionsOf(r)
+	b.Messages++
+	if made {
+		for part, i := range f.keys {
+			c := b.cell(r, int32(f.table.Key[part]), width)
+			*c = b.arena.put(fields[i].Value(line))
+		}
+	}
+	if f.table.Judged {
+		f.log(b, n, fields, line, at, deletes)
+	}
+	row := f.opt.Scope == RowScope
+	switch {
+	case row && b.older(f.version, vs.live), !row && b.older(f.version, vs.tomb):
+		return
+	case deletes:
+		for i := range r.cells {
+			if !f.table.Columns[i].Key && (row || i < len(vs.cells) && !b.older(f.version, vs.cells[i])) {
+				r.cells[i] = 0
+				if i < len(vs.cells) {
+					vs.cells[i] = 0
+				}
+			}
+		}
+		v := b.putVersion(f.version)
+		if row || !b.older(f.version, vs.live) {
+			vs.live = 0
+		}
+		if !b.older(f.version, vs.tomb) {
+			vs.tomb = v
+		}
+	default:
+		v := b.putVersion(f.version)
+		newest := !b.older(f.version, vs.live) // then no column's is newer
+		if newest {
+			vs.live = v
+		}
+		for i, h := range f.hits {
+			fd := &f.fields[h]
+			if fd.col < 0 {
+				fd.ignored++
+				continue
+			}
+			if fd.key >= 0 || f.opt.KeepNull && fields[i].Kind == feed.Null {
+				continue
+			}
+			if c := b.wide(&vs.cells, fd.col, width); newest || !b.older(f.version, *c) {
+				*c = v
+				cell := b.cell(r, fd.col, width)
+				*cell = b.arena.set(*cell, fields[i].Value(line))
+			}
+		}
+	}
+	r.Deleted, r.Replaces = vs.live == 0, vs.tomb != 0
+}
+
+// versionSingle gives the row of one message its version.
+func (b *Batch) versionSingle(r *Row, m *logged) {
+	vs := b.versionsOf(r)
+	if m.delete {
+		vs.tomb = m.version
+		return
+	}
+	vs.live = m.version
+	for _, c := range m.cells {
+		if !b.Table.Columns[c.col].Key {
+			*b.wide(&vs.cells, c.col, len(b.Table.Columns)) = m.version
+		}
+	}
+}
+
+// CheckVersion reports why a table cannot be kept by the options' version.
+func CheckVersion(t *schema.Table, o Options) error {
+	if o.Version == "" || o.Scope != RowScope || !t.Exists {
+		return nil
+	}
+	at := t.Find(o.Version, 0)
+	switch {
+	case at < 0 && (o.Columns == AddColumns || o.Columns == "" && t.Made):
+		return nil
+	case at < 0:
+		return fmt.Errorf("table %q has no column %q, which a version of the whole row is kept in: add it, or leave --version-scope row out", t.Name, o.Version)
+	}
+	switch c := &t.Columns[at]; c.Type {
+	case schema.Int, schema.Real, schema.Number, schema.Text, schema.Any:
+		return nil
+	default:
+		return fmt.Errorf("the column %q of table %q is %s, which the database writes otherwise than the feed: a version of the whole row is kept as a number or text", c.Name, t.Name, c.Decl)
+	}
+}
+
+// Stored is what a database has of a row.
+type Stored struct {
+	Exists  bool   // the row is there; it need not be looked up where State is nil
+	State   []byte // kept beside it, nil where nothing is; for ColumnScope
+	Version []byte // the text in its version's column, nil for NULL; for RowScope
+}
+
+// Resolved is what becomes of a row.
+type Resolved struct {
+	Row   Row    // what is to be written
+	Idle  bool   // nothing is
+	State []byte // what is to be kept beside the row from now on; nil where that is as it was
+}
+
+// A Resolver tells which values of a batch's rows are newer than what a database
+// has. It is not safe for concurrent use.
+type Resolver struct {
+	b       *Batch
+	names   []string // of the columns that have versions, by their number
+	columns []int32  // the number of each column of the batch's table
+	now     state
+	cleared []int32
+	null    ref
+}
+
+// NewResolver starts to resolve the rows of a batch. names is what Names returned
+// when the rows' states were last written; table is the table as the database has
+// it: those of its columns that the batch did not know are added to the batch's.
+func NewResolver(b *Batch, names []string, table *schema.Table) *Resolver {
+	v := &Resolver{b: b, names: slices.Clone(names)}
+	number := map[string]int32{}
+	for i, name := range v.names {
+		number[table.FoldName(name)] = int32(i)
+		if at := table.Find(name, i); at >= 0 && b.Table.Find(name, i) < 0 {
+			b.Table.Columns = append(b.Table.Columns, table.Columns[at])
+		}
+	}
+	for i := range b.Table.Columns {
+		name := b.Table.Columns[i].Name
+		n, known := number[table.FoldName(name)]
+		if !known {
+			n = int32(len(v.names))
+			v.names = append(v.names, name)
+		}
+		v.columns = append(v.columns, n)
+	}
+	return v
+}
+
+// Names returns the names of all columns that have versions. They are to be kept
+// with the states.
+func (v *Resolver) Names() []string { return v.names }
+
+// Resolve tells what becomes of a row of the batch. The row's memory is the batch's
+// and, like the state's, stays good when others are resolved.
+func (v *Resolver) Resolve(r *Row, was Stored) (Resolved, error) {
+	vs := &v.b.versions[r.versions-1]
+	out := Row{Key: r.Key, hash: r.hash, cells: r.cells, versions: r.versions}
+	if v.b.Scope == RowScope {
+		return v.row(out, vs, was), nil
+	}
+	return v.column(out, vs, was)
+}
+
+// row resolves a row whose version is that of its newest message.
+func (v *Resolver) row(out Row, vs *versions, was Stored) Resolved {
+	b := v.b
+	if !was.Exists || was.Version == nil || vs.tomb != 0 && !feed.Older(b.arena.get(vs.tomb), was.Version) {
+		out.Deleted, out.Replaces = vs.live == 0, vs.tomb != 0
+		return Resolved{Row: out, Idle: out.Deleted && !was.Exists}
+	}
+	some := v.drop(&out, vs, func(_ int, version []byte) bool { return feed.Older(version, was.Version) })
+	return Resolved{Row: out, Idle: !some}
+}
+
+// drop takes the values out of a row whose versions are too old, and reports
+// whether any is left.
+func (v *Resolver) drop(out *Row, vs *versions, old func(column int, version []byte) bool) (some bool) {
+	own := false
+	for c, ver := range vs.cells {
+		if ver == 0 {
+			continue
+		}
+		if !old(c, v.b.arena.get(ver)) {
+			some = true
+			continue
+		}
+		if !own {
+			out.cells, own = slices.Clone(out.cells), true
+		}
+		out.cells[c] = 0
+	}
+	return some
+}
+
+// column resolves a row each of whose columns has a version.
+func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err error) {
+	b, now := v.b, &v.now
+	if err := now.decode(was.State, len(v.names)); err != nil {
+		return res, err
+	}
+	if !was.Exists { // by whatever hand it was removed: nothing of it is left that could be newer
+		now.live = nil
+		clear(now.columns)
+	}
+	v.cleared = v.cleared[:0]
+	buried := now.tomb
+	if vs.tomb != 0 && (now.tomb == nil || !feed.Older(b.arena.get(vs.tomb), now.tomb)) {
+		now.tomb, buried = b.arena.get(vs.tomb), nil // the batch's messages are those that outlived it
+		for n, version := range now.columns {
+			if version != nil && !feed.Older(now.tomb, version) {
+				now.columns[n] = nil
+				v.cleared = append(v.cleared, int32(n))
+			}
+		}
+		if now.live == nil || !feed.Older(now.tomb, now.live) {
+			now.live, out.Replaces = nil, true
+		}
+	}
+	if vs.live != 0 {
+		if live := b.arena.get(vs.live); (buried == nil || !feed.Older(live, buried)) && (now.live == nil || !feed.Older(live, now.live)) {
+			now.live = live
+		}
+	}
+	some := v.drop(&out, vs, func(c int, version []byte) bool {
+		n := v.columns[c]
+		if buried != nil && feed.Older(version, buried) || now.columns[n] != nil && feed.Older(version, now.columns[n]) {
+			return true
+		}
+		now.columns[n] = version
+		return false
+	})
+	if !out.Replaces && v.clear(&out) {
+		some = true
+	}
+	out.Deleted = now.live == nil
+	idle := !some
+	switch {
+	case was.State == nil: // nobody looked whether it exists
+		idle = false
+	case !was.Exists:
+		idle = out.Deleted
+	case out.Replaces:
+		idle = false
+	}
+	state := now.encode()
+	if bytes.Equal(state, was.State) {
+		state = nil
+	}
+	return Resolved{Row: out, Idle: idle, State: state}, nil
+}
+
+// clear sets the columns NULL whose values a delete took from a row that lives on,
+// and reports whether there are any.
+func (v *Resolver) clear(out *Row) (some bool) {
+	for _, n := range v.cleared {
+		c := slices.Index(v.columns, n)
+		if v.now.columns[n] != nil || c < 0 {
+			continue
+		}
+		if v.null == 0 {
+			v.null = v.b.arena.put([]byte("null"))
+		}
+		if !some {
+			out.cells = append(slices.Clone(out.cells), make([]ref, max(0, len(v.columns)-len(out.cells)))...)
+		}
+		out.cells[c], some = v.null, true
+	}
+	return some
+}
+
+// state is what a database keeps beside a row: the newest message that the row
+// lives by, the newest delete, and each column's version. nil is none.
+//
+// It is written as the number of versions and each with its length, in the order in
+// which the rest names them; the numbers, from 1, of that of the row and of the
+// delete, or 0; and the numbers of the columns', each behind how many columns in
+// succession have it.
+type state struct {
+	live, tomb []byte
+	columns    [][]byte
+
+	texts [][]byte
+	coded []uint64
+}
+
+var errState = errors.New("the versions that are kept beside a row in weir_versions are damaged")
+
+// decode reads a state for so many columns. What it holds points into raw.
+func (s *state) decode(raw []byte, columns int) error {
+	s.live, s.tomb, s.columns = nil, nil, slices.Grow(s.columns[:0], columns)[:columns]
+	clear(s.columns)
+	if len(raw) == 0 {
+		return nil
+	}
+	ok := true
+	next := func() int {
+		n, size := binary.Uvarint(raw)
+		if size <= 0 || n > 1<<20 {
+			ok = false
+			return 0
+		}
+		raw = raw[size:]
+		return int(n)
+	}
+	s.texts = append(s.texts[:0], nil)
+	for n := next(); n > 0 && ok; n-- {
+		size := next()
+		if size == 0 || size > len(raw) {
+			return errState
+		}
+		s.texts = append(s.texts, raw[:size:size])
+		raw = raw[size:]
+	}
+	text := func() []byte {
+		n := next()
+		if n >= len(s.texts) {
+			ok = false
+			return nil
+		}
+		return s.texts[n]
+	}
+	s.live, s.tomb = text(), text()
+	for at := 0; len(raw) > 0 && ok; {
+		n, version := next(), text()
+		if n == 0 || n > columns-at {
+			return errState
+		}
+		for ; n > 0; n-- {
+			s.columns[at] = version
+			at++
+		}
+	}
+	if !ok {
+		return errState
+	}
+	return nil
+}
+
+// encode writes the state.
+func (s *state) encode() []byte {
+	s.texts, s.coded = append(s.texts[:0], nil), s.coded[:0]
+	size := 0
+	number := func(version []byte) uint64 {
+		if version == nil {
+			return 0
+		}
+		for i := len(s.texts) - 1; i > 0; i-- {
+			if bytes.Equal(s.texts[i], version) {
+				return uint64(i)
+			}
+		}
+		s.texts = append(s.texts, version)
+		size += len(version) + 2
+		return uint64(len(s.texts) - 1)
+	}
+	s.coded = append(s.coded, number(s.live), number(s.tomb))
+	for at := 0; at < len(s.columns); {
+		n, of := 1, number(s.columns[at])
+		for at+n < len(s.columns) && bytes.Equal(s.columns[at+n], s.columns[at]) {
+			n++
+		}
+		if at += n; at < len(s.columns) || of != 0 {
+			s.coded = append(s.coded, uint64(n), of)
+		}
+	}
+	out := make([]byte, 0, size+3*len(s.coded)+2)
+	out = binary.AppendUvarint(out, uint64(len(s.texts)-1))
+	for _, t := range s.texts[1:] {
+		out = append(binary.AppendUvarint(out, uint64(len(t))), t...)
+	}
+	for _, n := range s.coded {
+		out = binary.AppendUvarint(out, n)
+	}
+	return out
+}

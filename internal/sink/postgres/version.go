@@ -1,0 +1,174 @@
+package postgres
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// weirVersions holds what tells, for each row of a table that is kept by versions,
+// which of its values are how new; see [fold.Resolved]. gone is when the row was
+// deleted.
+var weirVersions = []string{
+	`CREATE TABLE IF NOT EXISTS %s.weir_versions (
+  tbl text,
+  key bytea,
+  state bytea NOT NULL,
+  gone timestamptz,
+  PRIMARY KEY (tbl, key)
+) WITH (fillfactor = 80)`,
+	`CREATE INDEX IF NOT EXISTS weir_versions_gone ON %s.weir_versions (tbl, gone) WHERE gone IS NOT NULL`,
+}
+
+// errStaleTable says that another run has added columns to the table.
+var errStaleTable = errors.New("the table has other columns than were read")
+
+// versioned is what a merge needs of a batch that has versions.
+type versioned struct {
+	table   string // in weir_versions
+	looking bool   // for what the database has: no state is staged yet
+	states  [][]byte
+	names   []string // of the columns, by their number in the states
+	changed bool     // the names are others than those that are kept
+}
+
+func (d *DB) fullName(t *relation) string { return identOf(d.schemaOf(t.ident)) }
+
+// lockVersions adds what has the other writers of the table's versions wait, and
+// makes the table of the versions.
+func (d *DB) lockVersions(s *script, b *fold.Batch, table *relation) {
+	s.add("SELECT pg_advisory_xact_lock(%d)", lockNumber("versions", d.schema, d.fullName(table)))
+	if !d.versions && b.Scope == fold.ColumnScope {
+		for _, q := range weirVersions {
+			s.add(q, d.schema)
+		}
+	}
+	if b.Scope == fold.ColumnScope && !d.table.Exists { // another table of that name may have left them
+		s.add("DELETE FROM %s.weir_versions WHERE tbl = %s", d.schema, d.literal(d.fullName(table)))
+	}
+}
+
+// resolve reads what the database has of a batch's rows, and returns a merge of
+// those of them that are newer, with the rows that it writes. s holds what goes
+// before; it is sent.
+func (d *DB) resolve(ctx context.Context, s *script, f *sink.Flush, table relation, all []*fold.Row) (*merge, []*fold.Row, error) {
+	b := f.Batch
+	v := &versioned{table: d.fullName(&table), looking: true}
+	m := d.newMerge(b, table, all)
+	m.versions = v
+	sql, now := m.again()
+	for _, q := range sql {
+		s.add("%s", q)
+	}
+	m.used = slices.DeleteFunc(m.used, func(u staged) bool { return !table.Columns[u.at].Key })
+	m.bits, m.deletes, m.replaces = 0, false, false
+	s.add("%s", m.copySQL())
+	s.copy = m.encode(all)
+	width := s.add("SELECT count(*) FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped", d.literal(table.ident))
+	names, found := -1, 0
+	if b.Scope == fold.ColumnScope {
+		names = s.add("SELECT value FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(versionsMark(v.table)))
+		found = s.add("SELECT s.n, t.ctid IS NOT NULL, encode(v.state, 'hex') FROM %s s JOIN %s.weir_versions v ON v.tbl = %s AND v.key = s.key LEFT JOIN %s t ON %s",
+			m.name, d.schema, d.literal(v.table), table.ident, m.on())
+	} else {
+		version := "NULL"
+		if b.Version >= 0 {
+			version = "t." + ident(b.Table.Columns[b.Version].Name)
+		}
+		found = s.add("SELECT s.n, true, %s::text FROM %s s JOIN %s t ON %s", version, m.name, table.ident, m.on())
+	}
+	r, err := d.run(ctx, s)
+	if err != nil {
+		return m, nil, err
+	}
+	d.stage = now // as long as the transaction lives
+	if number(r[width].rows[0][0]) != int64(len(table.Columns)) {
+		return m, nil, errStaleTable
+	}
+	if names >= 0 && len(r[names].rows) > 0 {
+		if err := json.Unmarshal(r[names].rows[0][0], &v.names); err != nil {
+			return m, nil, err
+		}
+	}
+	rows, err := v.read(b, &table.Table, all, r[found].rows)
+	m = d.newMerge(b, table, rows)
+	m.versions = v
+	v.looking = false
+	return m, rows, err
+}
+
+func versionsMark(table string) string { return "versions " + table }
+
+// read resolves the rows against what was found of them: their numbers, whether
+// the table has them, and their state or version.
+func (v *versioned) read(b *fold.Batch, table *schema.Table, all []*fold.Row, found [][][]byte) (rows []*fold.Row, err error) {
+	was := make([]fold.Stored, len(all))
+	for _, row := range found {
+		at := &was[number(row[0])]
+		at.Exists = string(row[1]) == "t"
+		if b.Scope == fold.RowScope {
+			at.Version = row[2]
+			continue
+		}
+		at.State = row[2][:hex.DecodedLen(len(row[2]))]
+		if _, err := hex.Decode(at.State, row[2]); err != nil {
+			return nil, err
+		}
+	}
+	known := len(v.names)
+	resolver := fold.NewResolver(b, v.names, table)
+	v.names = resolver.Names()
+	v.changed = len(v.names) > known && b.Scope == fold.ColumnScope
+	for i, r := range all {
+		res, err := resolver.Resolve(r, was[i])
+		if err != nil {
+			return nil, err
+		}
+		if !res.Idle || res.State != nil {
+			rows = append(rows, &res.Row)
+			v.states = append(v.states, res.State)
+		}
+	}
+	return rows, nil
+}
+
+// again returns what makes the staging table ready for further rows of a
+// transaction.
+func (m *merge) again() (sql []string, now stage) {
+	sql, now = m.prepare()
+	if len(sql) == 0 {
+		return []string{"TRUNCATE " + m.name}, now
+	}
+	if m.d.stage.made && now.kind == perFlush {
+		sql = append([]string{"DROP TABLE IF EXISTS " + m.name}, sql...)
+	}
+	return sql, now
+}
+
+// keep adds what keeps the versions of the rows that were staged, and forgets
+// deletes that are old.
+func (v *versioned) keep(s *script, m *merge, f *sink.Flush) {
+	if f.Batch.Scope != fold.ColumnScope {
+		return
+	}
+	d := m.d
+	s.add("INSERT INTO %s.weir_versions (tbl, key, state, gone) SELECT %s, s.key, s.state, CASE WHEN s.op = 'd' THEN now() END FROM %s s WHERE s.state IS NOT NULL ORDER BY s.key"+
+		" ON CONFLICT (tbl, key) DO UPDATE SET state = excluded.state, gone = excluded.gone", d.schema, d.literal(v.table), m.name)
+	s.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND gone < now() - interval '%d seconds'", d.schema, d.literal(v.table), int64(f.Tombstones.Seconds()))
+	if v.changed {
+		names, _ := json.Marshal(v.names) // strings alone
+		s.add("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+			d.schema, d.literal(versionsMark(v.table)), d.literal(string(names)))
+	}
+}
+
+// appendHex appends bytes as a COPY takes a bytea.
+func appendHex(dst, b []byte) []byte {
+	return hex.AppendEncode(append(dst, `\\x`...), b)
+}

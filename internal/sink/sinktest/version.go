@@ -1,0 +1,297 @@
+package sinktest
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/weirsync/weir/internal/fold"
+)
+
+func byColumn(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }
+func byRow(o *fold.Options)    { o.Version, o.Scope = "v", fold.RowScope }
+
+// versionTests: each column holds the value of the newest message that named it, in
+// whatever order messages come.
+var versionTests = []test{
+	{"AnOldMessageThatAloneNamedAColumnIsNotLost", func(t *testing.T, db Database) {
+		inAnyOrder(t, db, byColumn, []string{
+			`{"id":1,"v":10,"a":"old","b":"old"}`,
+			`{"id":1,"v":20,"a":"new"}`,
+			`{"id":1,"v":"15","c":null,"a":"between"}`,
+			`{"id":2,"v":9,"a":"y"}`,
+		}, "SELECT id, v, a, b, c FROM t ORDER BY id", "1|20|new|old|NULL", "2|9|y|NULL|NULL")
+	}},
+	{"AnExplicitNullIsAValue", func(t *testing.T, db Database) {
+		inAnyOrder(t, db, byColumn, []string{`{"id":1,"v":1,"a":"x"}`, `{"id":1,"v":3,"a":null}`, `{"id":1,"v":2,"a":"y","b":1}`},
+			"SELECT id, a, b FROM t", "1|NULL|1")
+	}},
+	{"DeleteTakesWhatIsNotNewer", func(t *testing.T, db Database) {
+		inAnyOrder(t, db, byColumn, []string{
+			`{"id":1,"v":1,"a":"x","b":"x"}`, `{"id":1,"v":2,"op":"delete"}`, `{"id":1,"v":3,"b":"z"}`,
+			`{"id":2,"v":1,"a":"x"}`, `{"id":2,"v":2,"op":"delete"}`,
+			`{"id":3,"v":5,"a":"stays","b":"stays"}`, `{"id":3,"v":2,"op":"delete"}`,
+		}, "SELECT id, a, b FROM t ORDER BY id", "1|NULL|z", "3|stays|stays")
+	}},
+	{"EqualVersionsTheLaterMessage", func(t *testing.T, db Database) {
+		inAnyBatchesOf(t, db, byColumn, []string{`{"id":1,"v":1,"a":"x"}`, `{"id":1,"v":1.0,"a":"y"}`, `{"id":2,"v":1,"a":"x"}`, `{"id":2,"v":"1","op":"delete"}`, `{"id":3,"v":1,"op":"delete"}`, `{"id":3,"v":1,"a":"z"}`},
+			"SELECT id, a FROM t ORDER BY id", "1|y", "3|z")
+	}},
+	{"ARowOfOldNamesOnlyItsKey", func(t *testing.T, db Database) {
+		inAnyOrder(t, db, byColumn, []string{`{"id":1,"v":1}`, `{"id":1,"v":2,"op":"delete"}`, `{"id":1,"v":3}`},
+			"SELECT id FROM t", "1")
+	}},
+	{"WhatWasThereBeforeIsOlderThanAll", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"v":99,"a":"x","b":"x"}`, `{"id":2,"v":99,"a":"x"}`, `{"id":3,"v":99,"a":"x","b":"x"}`)
+		r.End()
+		r = Begin(t, db, byColumn)
+		Counts(t, r.Flush(`{"id":1,"v":1,"a":"y"}`, `{"id":2,"v":1,"op":"delete"}`, `{"id":3,"v":1,"op":"delete"}`, `{"id":3,"v":2,"b":"z"}`), 0, 2, 0, 1)
+		Expect(t, db, "SELECT id, v, a, b FROM t ORDER BY id", "1|1|y|x", "3|2|NULL|z")
+	}},
+	{"ARowThatWasRemovedByHandBeginsAnew", func(t *testing.T, db Database) {
+		r := Begin(t, db, byColumn)
+		r.Flush(`{"id":1,"v":9,"a":"x","b":"x"}`, `{"id":2,"v":9,"a":"x"}`)
+		db.Exec(t, "DELETE FROM t WHERE id = 1")
+		Counts(t, r.Flush(`{"id":1,"v":5,"a":"y"}`), 1, 0, 0, 0)
+		Expect(t, db, "SELECT id, v, a, b FROM t ORDER BY id", "1|5|y|NULL", "2|9|x|NULL")
+		r.End()
+		db.Exec(t, "DROP TABLE t")
+		r = Begin(t, db, byColumn)
+		r.Flush(`{"id":2,"v":5,"a":"y"}`)
+		Expect(t, db, "SELECT id, v, a FROM t", "2|5|y")
+	}},
+	{"OldAndRepeatedMessagesChangeNothing", func(t *testing.T, db Database) {
+		lines := []string{`{"id":1,"v":5,"a":"x","b":"x"}`, `{"id":2,"v":5,"a":"x"}`, `{"id":2,"v":6,"op":"delete"}`}
+		r := Begin(t, db, byColumn)
+		Counts(t, r.Flush(lines...), 1, 0, 1, 0)
+		Counts(t, r.Flush(lines...), 0, 0, 2, 0)
+		Counts(t, r.Flush(`{"id":1,"v":4,"a":"y"}`, `{"id":2,"v":5.5,"a":"y"}`), 0, 0, 2, 0)
+		Expect(t, db, "SELECT id, v, a, b FROM t", "1|5|x|x")
+	}},
+	{"TombstonesAreForgotten", func(t *testing.T, db Database) {
+		r := Begin(t, db, byColumn)
+		r.Flush(`{"id":1,"v":5,"a":"x"}`, `{"id":1,"v":6,"op":"delete"}`, `{"id":2,"v":1,"a":"x"}`)
+		Expect(t, db, "SELECT count(*) FROM weir_versions WHERE gone IS NOT NULL", "1")
+		r.Flush(`{"id":1,"v":5,"a":"again"}`)
+		Expect(t, db, "SELECT id FROM t", "2")
+		r.Fold(`{"id":3,"v":1,"a":"x"}`)
+		f := r.Seal()
+		f.Tombstones = -1e9 * 10 // as if ten seconds had gone by
+		if _, err := r.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		Expect(t, db, "SELECT count(*) FROM weir_versions WHERE gone IS NOT NULL", "0")
+		r.Flush(`{"id":1,"v":5,"a":"again"}`)
+		Expect(t, db, "SELECT id FROM t ORDER BY id", "1", "2", "3")
+	}},
+	{"AMessageWithoutAVersionIsRejected", func(t *testing.T, db Database) {
+		r := Begin(t, db, byColumn)
+		r.Flush(`{"id":1,"a":"x"}`, `{"id":1,"v":null,"a":"x"}`, `{"id":1,"v":"","a":"x"}`, `{"id":1,"v":[1],"a":"x"}`, `{"id":1,"v":1,"a":"y"}`)
+		Expect(t, db, "SELECT line, reason FROM weir_rejects ORDER BY line", `1|version: the version field "v" is missing`, `2|version: the version field "v" is null`,
+			`3|version: the version field "v" is empty`, `4|version: the version field "v" is object or array`)
+		Expect(t, db, "SELECT id, a FROM t", "1|y")
+	}},
+	{"WithoutVersionsNothingIsKept", func(t *testing.T, db Database) {
+		Begin(t, db).Flush(`{"id":1,"v":1}`)
+		Expect(t, db, "SELECT count(*) FROM weir_meta WHERE name LIKE 'versions%'", "0")
+	}},
+	{"OfARowAnOlderMessageChangesNothing", func(t *testing.T, db Database) {
+		inAnyBatchesOf(t, db, byRow, []string{
+			`{"id":1,"v":10,"a":"x"}`, `{"id":1,"v":9,"b":"lost"}`, `{"id":1,"v":11,"c":"z"}`,
+			`{"id":2,"v":10,"a":"x"}`, `{"id":2,"v":9,"op":"delete"}`,
+			`{"id":3,"v":10,"a":"x"}`, `{"id":3,"v":10,"op":"delete"}`,
+			`{"id":4,"v":10,"a":"x"}`, `{"id":4,"v":11,"op":"delete"}`, `{"id":4,"v":2,"b":"back"}`,
+		}, "SELECT id, v, a, b, c FROM t ORDER BY id", "1|11|x|NULL|z", "2|10|x|NULL|NULL", "4|2|NULL|back|NULL")
+	}},
+	{"RefusedMessagesLeaveNoVersion", func(t *testing.T, db Database) {
+		db.Exec(t, "CREATE TABLE t (id bigint PRIMARY KEY, v bigint, a bigint CHECK (a < 100), b bigint)")
+		r := Begin(t, db, byColumn)
+		r.Flush(`{"id":1,"v":1,"a":1,"b":1}`, `{"id":1,"v":5,"a":500,"b":5}`, `{"id":1,"v":3,"a":3}`, `{"id":2,"v":1,"a":7}`)
+		Expect(t, db, "SELECT id, v, a, b FROM t ORDER BY id", "1|3|3|1", "2|1|7|NULL")
+		Expect(t, db, "SELECT line FROM weir_rejects", "2")
+		r.Flush(`{"id":1,"v":2,"a":2,"b":2}`)
+		Expect(t, db, "SELECT id, v, a, b FROM t ORDER BY id", "1|3|3|2", "2|1|7|NULL")
+	}},
+	{"TwoRunsInAnyOrderEqualThePlainFold", func(t *testing.T, db Database) {
+		Seeds(t, 8, func(t *testing.T, rnd *rand.Rand) { inTwoRuns(t, db, rnd, byColumn) })
+	}},
+	{"RowScopeEqualsThePlainFold", func(t *testing.T, db Database) {
+		Seeds(t, 8, func(t *testing.T, rnd *rand.Rand) {
+			lines := versionedFeed(rnd, 20+rnd.IntN(200))
+			r := Begin(t, db, byRow)
+			for rest := lines; len(rest) > 0; {
+				n := min(1+rnd.IntN(40), len(rest))
+				r.Flush(rest[:n]...)
+				rest = rest[n:]
+			}
+			r.End()
+			Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id", plainRowFold(t, lines)...)
+			db.Exec(t, "DROP TABLE t")
+		})
+	}},
+}
+
+// inAnyOrder writes the lines in each of many orders, in batches of any size, each
+// into an empty table, and expects the same rows.
+func inAnyOrder(t *testing.T, db Database, option func(*fold.Options), lines []string, query string, want ...string) {
+	t.Helper()
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for range 8 {
+		inBatches(t, db, option, 1+rnd.IntN(len(lines)), lines, query, want...)
+		rnd.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
+	}
+}
+
+func inAnyBatchesOf(t *testing.T, db Database, option func(*fold.Options), lines []string, query string, want ...string) {
+	t.Helper()
+	for size := 1; size <= len(lines); size++ {
+		inBatches(t, db, option, size, lines, query, want...)
+	}
+}
+
+func inBatches(t *testing.T, db Database, option func(*fold.Options), size int, lines []string, query string, want ...string) {
+	t.Helper()
+	r := Begin(t, db, option)
+	r.Flush(`{"id":0,"v":0,"a":"","b":"","c":""}`) // every column is there
+	for chunk := range slices.Chunk(lines, size) {
+		r.Flush(chunk...)
+	}
+	r.Flush(`{"id":0,"v":0,"op":"delete"}`)
+	Expect(t, db, query, want...)
+	Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+	r.End()
+	if t.Failed() {
+		t.Fatalf("in batches of %d:\n%s", size, strings.Join(lines, "\n"))
+	}
+	db.Exec(t, "DROP TABLE t")
+}
+
+// versionedFeed makes messages no two of which have the same version.
+func versionedFeed(rnd *rand.Rand, n int) (lines []string) {
+	ids := 1 + rnd.IntN(8)
+	for _, v := range rnd.Perm(n) {
+		line := fmt.Sprintf(`{"id":%d,"v":%s`, rnd.IntN(ids), []string{"%d", `"%d"`, "%d.0"}[rnd.IntN(3)])
+		line = fmt.Sprintf(line, v+1)
+		if rnd.IntN(6) == 0 {
+			lines = append(lines, line+`,"op":"delete"}`)
+			continue
+		}
+		for _, c := range []string{"a", "b", "c"} {
+			switch rnd.IntN(5) {
+			case 0:
+				line += fmt.Sprintf(`,%q:null`, c)
+			case 1, 2:
+				line += fmt.Sprintf(`,%q:"%s%d"`, c, c, v+1)
+			}
+		}
+		lines = append(lines, line+"}")
+	}
+	return append(lines, fmt.Sprintf(`{"id":1000,"v":"%d.0","a":"a","b":"b","c":"c"}`, n+1)) // every column is there
+}
+
+type message struct {
+	id, v   int
+	deletes bool
+	cells   map[string]string // "NULL" where it is
+}
+
+func parse(t *testing.T, line string) message {
+	t.Helper()
+	var m map[string]any
+	if err := json.Unmarshal([]byte(line), &m); err != nil {
+		t.Fatal(err)
+	}
+	v, err := strconv.ParseFloat(fmt.Sprint(m["v"]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := message{id: int(m["id"].(float64)), v: int(v), deletes: m["op"] == "delete", cells: map[string]string{}}
+	for _, c := range []string{"a", "b", "c"} {
+		if value, named := m[c]; named {
+			out.cells[c] = show(value)
+		}
+	}
+	return out
+}
+
+// plainFold is the fold of messages that all have versions of their own: message
+// after message in the order of these.
+func plainFold(t *testing.T, lines []string) (rows []string) {
+	t.Helper()
+	var all []message
+	for _, l := range lines {
+		all = append(all, parse(t, l))
+	}
+	slices.SortFunc(all, func(a, b message) int { return a.v - b.v })
+	return foldInOrder(all, func(map[string]string, message) bool { return false })
+}
+
+func plainRowFold(t *testing.T, lines []string) (rows []string) {
+	t.Helper()
+	var all []message
+	for _, l := range lines {
+		all = append(all, parse(t, l))
+	}
+	return foldInOrder(all, func(row map[string]string, m message) bool {
+		v, _ := strconv.Atoi(row["v"])
+		return m.v < v
+	})
+}
+
+func foldInOrder(all []message, old func(row map[string]string, m message) bool) (rows []string) {
+	table := map[int]map[string]string{}
+	for _, m := range all {
+		row := table[m.id]
+		switch {
+		case row != nil && old(row, m):
+			continue
+		case m.deletes:
+			delete(table, m.id)
+			continue
+		case row == nil:
+			row = map[string]string{"a": "NULL", "b": "NULL", "c": "NULL"}
+			table[m.id] = row
+		}
+		row["v"] = strconv.Itoa(m.v)
+		for c, value := range m.cells {
+			row[c] = value
+		}
+	}
+	var ids []int
+	for id := range table {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		r := table[id]
+		rows = append(rows, fmt.Sprintf("%d|%s|%s|%s|%s", id, r["v"], r["a"], r["b"], r["c"]))
+	}
+	return rows
+}
+
+// inTwoRuns has two runs of different jobs write the messages of a feed, each some of
+// them, in turn.
+func inTwoRuns(t *testing.T, db Database, rnd *rand.Rand, option func(*fold.Options)) {
+	lines := versionedFeed(rnd, 20+rnd.IntN(200))
+	rnd.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
+	runs := []*Run{Begin(t, db, option), BeginJob(t, db, "backfill", option)}
+	for rest := lines; len(rest) > 0; {
+		n := min(1+rnd.IntN(40), len(rest))
+		r := runs[rnd.IntN(2)]
+		r.Flush(rest[:n]...)
+		rest = rest[n:]
+	}
+	for _, r := range runs {
+		r.End()
+	}
+	Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id", plainFold(t, lines)...)
+	if t.Failed() {
+		t.Log(strings.Join(lines, "\n"))
+	}
+	db.Exec(t, "DROP TABLE t")
+}

@@ -1,0 +1,161 @@
+package sqlite
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// weirVersions holds what tells, for each row of a table that is kept by versions,
+// which of its values are how new; see [fold.Resolved]. gone is when the row was
+// deleted.
+var weirVersions = []string{
+	`CREATE TABLE IF NOT EXISTS weir_versions (
+  tbl TEXT NOT NULL,
+  key BLOB NOT NULL,
+  state BLOB NOT NULL,
+  gone TEXT,
+  PRIMARY KEY (tbl, key)
+) WITHOUT ROWID`,
+	"CREATE INDEX IF NOT EXISTS weir_versions_gone ON weir_versions (tbl, gone) WHERE gone IS NOT NULL",
+}
+
+// versioned writes the rows of a batch that has versions.
+type versioned struct {
+	resolver *fold.Resolver
+	table    string // in weir_versions
+	names    string // JSON of those of the columns, as weir_meta has them
+	now      string
+	find     *stmt
+	put      *stmt
+	stored   []byte
+}
+
+func versionsMark(table string) string { return "versions " + strings.ToLower(table) }
+
+// prepareVersions makes the writer one of a batch that has versions, and forgets
+// deletes that are old.
+func (w *writer) prepareVersions(f *sink.Flush) error {
+	v := &versioned{table: strings.ToLower(w.table.Name), now: time.Now().UTC().Format(timeFormat)}
+	var names []string
+	if w.b.Scope == fold.ColumnScope {
+		for _, sql := range weirVersions {
+			if err := w.c.exec(sql); err != nil {
+				return err
+			}
+		}
+		err := w.c.query("SELECT value FROM weir_meta WHERE name = ?", func(s *stmt) error {
+			v.names = s.text(0)
+			return json.Unmarshal([]byte(v.names), &names)
+		}, versionsMark(w.table.Name))
+		if err != nil {
+			return err
+		}
+		before := time.Now().Add(-f.Tombstones).UTC().Format(timeFormat)
+		if err := w.c.exec("DELETE FROM weir_versions WHERE tbl = ? AND gone < ?", v.table, before); err != nil {
+			return err
+		}
+		if v.find, err = w.c.prepare("SELECT state FROM weir_versions WHERE tbl = ?1 AND key = ?2"); err != nil {
+			return err
+		}
+		if v.put, err = w.c.prepare("INSERT INTO weir_versions (tbl, key, state, gone) VALUES (?1, ?2, ?3, ?4)" +
+			" ON CONFLICT DO UPDATE SET state = excluded.state, gone = excluded.gone"); err != nil {
+			return err
+		}
+	}
+	v.resolver = fold.NewResolver(w.b, names, &w.table)
+	w.versions = v
+	return nil
+}
+
+// endVersions keeps the names of the columns that have versions.
+func (w *writer) endVersions() error {
+	if w.b.Scope != fold.ColumnScope {
+		return nil
+	}
+	names, err := json.Marshal(w.versions.resolver.Names())
+	if err != nil || string(names) == w.versions.names {
+		return err
+	}
+	return w.c.exec("INSERT OR REPLACE INTO weir_meta (name, value) VALUES (?, ?)", versionsMark(w.table.Name), string(names))
+}
+
+// newer brings a row of the table up to date with what is newer of a row.
+func (w *writer) newer(r *fold.Row) error {
+	was, err := w.stored(r)
+	if err != nil {
+		return err
+	}
+	res, err := w.versions.resolver.Resolve(r, was)
+	if err != nil {
+		return fmt.Errorf("table %q: %w", w.table.Name, err)
+	}
+	if res.Idle {
+		w.res.Unchanged++
+	} else if err := w.row(&res.Row); err != nil {
+		return err
+	}
+	if res.State == nil {
+		return nil
+	}
+	v := w.versions
+	for i, b := range [][]byte{[]byte(v.table), r.Key, res.State} {
+		if err := v.put.bindBytes(i+1, b, i == 0); err != nil {
+			return err
+		}
+	}
+	var gone any
+	if res.Row.Deleted {
+		gone = v.now
+	}
+	if err := v.put.bind(4, gone); err != nil {
+		return err
+	}
+	return v.put.run()
+}
+
+// stored looks up what the database has of a row.
+func (w *writer) stored(r *fold.Row) (was fold.Stored, err error) {
+	v := w.versions
+	w.c.release()
+	if v.find != nil {
+		if err := v.find.bindBytes(1, []byte(v.table), true); err != nil {
+			return was, err
+		}
+		if err := v.find.bindBytes(2, r.Key, false); err != nil {
+			return was, err
+		}
+		known, err := v.find.step()
+		if known {
+			v.stored = append(v.stored[:0], v.find.bytes(0)...)
+			was.State = v.stored
+		}
+		v.find.reset()
+		if err != nil || !known {
+			return was, err
+		}
+	}
+	for _, k := range w.b.Table.Key {
+		w.take(r, k)
+	}
+	was.Exists, err = w.lookUp()
+	if at := w.b.Version; was.Exists && v.find == nil && at >= 0 {
+		switch w.sel.kind(at) {
+		case lib.SQLITE_NULL:
+		case lib.SQLITE_FLOAT: // SQLite's own text has 15 digits
+			was.Version = strconv.AppendFloat(nil, w.sel.real(at), 'g', -1, 64)
+		default:
+			was.Version = bytes.Clone(w.sel.bytes(at))
+		}
+	}
+	w.sel.reset()
+	return was, err
+}
