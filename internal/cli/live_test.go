@@ -24,6 +24,7 @@ type live struct {
 	feed string
 	addr string
 	to   string
+	more []string // flags of the sync
 }
 
 func (l *live) check(err error) {
@@ -60,8 +61,8 @@ func (l *live) log(name string) string {
 }
 
 func (l *live) sync() *exec.Cmd {
-	return l.start("sync", "sync", "tls://"+l.addr, "--feed", "firehose", "--compression", "gzip", "--tls-ca", "cert.pem", "--table", "flights", "--to", l.to,
-		"--batch-period", "100ms", "--idle-timeout", "500ms", "-q")
+	return l.start("sync", append([]string{"sync", "tls://" + l.addr, "--feed", "firehose", "--compression", "gzip", "--tls-ca", "cert.pem", "--table", "flights", "--to", l.to,
+		"--batch-period", "100ms", "--idle-timeout", "500ms", "-q"}, l.more...)...)
 }
 
 // ask returns the answer to a query, or why there is none.
@@ -97,12 +98,16 @@ func TestLive_NothingIsLost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the program is killed without -short")
 	}
-	for _, kind := range []string{"sqlite", "postgres"} {
+	for _, kind := range []string{"sqlite", "postgres", "sqlite, spool", "postgres, spool"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
+			kind, _, spool := strings.Cut(kind, ", ")
 			feed, err := filepath.Abs("../../testdata/flights.jsonl.gz")
 			l := &live{t: t, dir: t.TempDir(), feed: feed, to: "live.db"}
 			l.check(err)
+			if spool {
+				l.more = []string{"--spool", "spool", "--capture", "captures"}
+			}
 			self, err := os.Executable()
 			l.check(err)
 			l.check(os.Symlink(self, filepath.Join(l.dir, "weir")))
@@ -138,6 +143,9 @@ func (l *live) run(server *testpg.Server) {
 		time.Sleep(500 * time.Millisecond)
 		server.Stop()
 		time.Sleep(10 * time.Second)
+		if left, _ := filepath.Glob(filepath.Join(l.dir, "spool", "*.jsonl")); len(l.more) > 0 && len(left) == 0 {
+			l.t.Error("the spool is empty while the database is away")
+		}
 		server.Restart(l.t)
 	}
 	l.until("all is read", func() bool {
@@ -151,11 +159,20 @@ func (l *live) run(server *testpg.Server) {
 		l.t.Error("the password was logged")
 	}
 
-	// Files give the same table, and nothing was rejected.
-	verify := exec.Command(filepath.Join(l.dir, "weir"), "verify", l.feed, "--table", "flights", "--to", l.to)
-	verify.Dir = l.dir
-	if out, err := verify.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("are the fold of 27,907 lines")) {
-		l.t.Errorf("%v\n%s", err, out)
+	// Files give the same table, and so does what was captured; nothing was rejected.
+	verify := func(files, lines string) {
+		c := exec.Command(filepath.Join(l.dir, "weir"), "verify", files, "--table", "flights", "--to", l.to)
+		c.Dir = l.dir
+		if out, err := c.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("are the fold of "+lines)) {
+			l.t.Errorf("%v\n%s", err, out)
+		}
+	}
+	verify(l.feed, "27,907 lines")
+	if len(l.more) > 0 {
+		verify("captures/*.zst", "")
+		if left, _ := filepath.Glob(filepath.Join(l.dir, "spool", "*.jsonl")); len(left) > 0 {
+			l.t.Errorf("all is committed, and the spool holds %v", left)
+		}
 	}
 	if n := l.ask("SELECT count(*) FROM weir_rejects"); n != "0" {
 		l.t.Errorf("%s lines were rejected", n)

@@ -118,6 +118,9 @@ func (o *printer) status() string {
 	if e := o.p.Trouble(); e != nil {
 		parts = append(parts, "waiting for the database ("+e.Reason+")")
 	}
+	if n := o.p.Spool.Load(); n > 1e6 {
+		parts = append(parts, "spool "+bytesText(n))
+	}
 	if lag := o.p.Lag(); lag != 0 {
 		parts = append(parts, "lag "+lag.Round(100*time.Millisecond).String())
 		if lag > time.Second && before.feed != 0 && now.feed > before.feed {

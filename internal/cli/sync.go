@@ -49,7 +49,10 @@ type syncOptions struct {
 	follow      bool
 	compression string
 	feedOptions
-	maxLine config.Size
+	spool    string
+	spoolMax config.Size
+	capture  string
+	maxLine  config.Size
 
 	rejects    string
 	maxRejects int64
@@ -74,6 +77,7 @@ const (
 	defaultBatchRows   = 100_000
 	defaultSynchronous = "full"
 	defaultBuffer      = 256 << 20 // bytes
+	defaultSpoolMax    = 10 << 30  // bytes
 	defaultMaxColumns  = 500
 	defaultMaxRejects  = 10_000
 	defaultRetryFor    = 5 * time.Minute
@@ -110,6 +114,10 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	f.Var(&o.maxLine, "max-line", "longest line that is taken")
 
 	o.feedOptions.flags(f)
+	f.StringVar(&o.spool, "spool", "", "a folder in which a connection's lines lie until they are committed, so that it is read on while the database is away")
+	o.spoolMax = defaultSpoolMax
+	f.Var(&o.spoolMax, "spool-max", "bytes in the spool at most; when it is full, reading waits")
+	f.StringVar(&o.capture, "capture", "", "a folder that keeps all lines of a connection or of stdin, as files that sync and replay read")
 
 	f.StringVar(&o.rejects, "rejects", "table", "bad lines go to: table (weir_rejects), file:PATH, fail (the run ends), discard")
 	f.Int64Var(&o.maxRejects, "max-rejects", defaultMaxRejects, "the run ends past so many bad lines")
@@ -277,6 +285,14 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	if live && len(sources) > 1 {
 		return to, c, usagef("a connection is read for ever: name one source")
 	}
+	switch {
+	case o.spool != "" && !live:
+		return to, c, usagef("--spool is for a connection: a file waits for whoever reads it, and stdin cannot be asked again")
+	case o.capture != "" && !live && !slices.Equal(sources, []string{"-"}):
+		return to, c, usagef("--capture is for a connection or stdin: a file is one")
+	case o.spool != "" && o.spoolMax < 1<<20:
+		return to, c, usagef("--spool-max %s: at least 1MiB", o.spoolMax)
+	}
 	if !o.retryFor.said {
 		if o.retryFor.Duration = defaultRetryFor; live {
 			o.retryFor.Duration = math.MaxInt64
@@ -289,6 +305,7 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 		Job: o.job, Table: table,
 		Fold:      folding,
 		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: int64(o.buffer), ReadAhead: o.readAhead, Tombstones: time.Duration(o.tombstones),
+		Spool:   pipeline.Spool{Dir: o.spool, Max: int64(o.spoolMax), Capture: o.capture},
 		Rejects: rejects, MaxRejects: o.maxRejects, FromStart: o.fromStart,
 	}, nil
 }

@@ -67,6 +67,7 @@ func New(r Run) *Registry {
 		counter("weir_retries_total", "Calls of the database that were tried again.", with("reason", reason), p.Retries(reason).Load)
 	}
 	counter("weir_reconnects_total", "Connections to a feed that were lost and made anew.", labels, p.Reconnects.Load)
+	gauge("weir_spool_bytes", "Bytes of lines in the spool that are not committed.", func() float64 { return float64(p.Spool.Load()) })
 	gauge("weir_source_lag_seconds", "How old the last message read is, by its --time-field; 0 where none has a time.", func() float64 { return p.Lag().Seconds() })
 	counter("weir_coalesced_messages_total", "Messages folded into a row that another message of the batch had begun.", labels, p.Coalesced.Load)
 	gauge("weir_buffer_bytes", "Memory that the filling batch holds.", func() float64 { return float64(p.Buffer.Load()) })

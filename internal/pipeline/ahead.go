@@ -28,7 +28,7 @@ const maxScanners = 4
 // their own, and folded in the order of the source. Two cores take a fifth less
 // time for a hot feed than one; BenchmarkSync/hot with -cpu 1,2 shows it.
 type ahead struct {
-	stream   *source.Stream
+	stream   blocks
 	scanners []*feed.Scanner
 	blocks   chan *scanned // closed after err is set
 	err      error
@@ -39,7 +39,13 @@ type ahead struct {
 	lines int // read since start
 }
 
-func newAhead(stream *source.Stream, folder *fold.Folder, rate float64) *ahead {
+// blocks is where lines come from: a stream, or its spool.
+type blocks interface {
+	Next(ctx context.Context) (*source.Block, error)
+	Release(b *source.Block)
+}
+
+func newAhead(stream blocks, folder *fold.Folder, rate float64) *ahead {
 	n := min(runtime.GOMAXPROCS(0), maxScanners)
 	a := &ahead{stream: stream, rate: rate, start: time.Now(), blocks: make(chan *scanned, n), free: make(chan *scanned, n+2)}
 	for range n {

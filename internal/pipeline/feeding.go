@@ -44,6 +44,7 @@ type work struct {
 	cp    sink.Checkpoint
 
 	resume        string // of the checkpoint
+	spoolAt       int64  // the same
 	readsDominate bool
 	stopReading   func() // waits until nobody reads the batch's rows ahead
 }
@@ -61,7 +62,12 @@ func (f *feeding) sync(ctx context.Context) error {
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(flushing, cancel)()
-	f.ahead = newAhead(f.stream, f.folder, f.MaxRate)
+	var from blocks = f.stream
+	if f.spool != nil {
+		from = f.spool
+		g.Go(func() error { f.spool.run(reading); return nil })
+	}
+	f.ahead = newAhead(from, f.folder, f.MaxRate)
 	ready := make(chan work)
 	g.Go(func() error { return f.flush(flushing, ready) })
 	g.Go(func() error { f.pass(flushing, ready); return nil })
@@ -73,6 +79,9 @@ func (f *feeding) sync(ctx context.Context) error {
 	})
 	err := g.Wait()
 	f.p.Buffer.Store(0)
+	if f.spool != nil {
+		f.spool.sayLeft()
+	}
 	return errors.Join(f.failed, err)
 }
 
@@ -176,6 +185,12 @@ func (f *feeding) fold(flushing context.Context, b *scanned) (err error) {
 func (f *feeding) moveTo(b *scanned, at int) {
 	f.pos = b.PositionAfter(at, f.line)
 	f.pos.Resume = f.heard.resume
+	if s := f.spool; s != nil && s.max > 0 {
+		f.pos.SpoolID, f.pos.SpoolAt = s.log.Meta().ID, b.Spool
+		if b.Oversize == 0 {
+			f.pos.SpoolAt += int64(at)
+		}
+	}
 }
 
 // lines folds the lines of a block and returns the index after the last one that
@@ -279,7 +294,7 @@ func (f *feeding) hand(flushing context.Context) error {
 	}
 	f.seq++
 	f.folder.Seal(f.batch)
-	w := work{batch: f.batch, resume: f.pos.Resume, cp: sink.Checkpoint{Seq: f.seq, Line: f.pos.Line, Offset: f.pos.Offset, Mark: string(mark)}}
+	w := work{batch: f.batch, resume: f.pos.Resume, spoolAt: f.pos.SpoolAt, cp: sink.Checkpoint{Seq: f.seq, Line: f.pos.Line, Offset: f.pos.Offset, Mark: string(mark)}}
 	select {
 	case f.full <- w:
 	case <-flushing.Done():
@@ -318,6 +333,9 @@ func (f *feeding) flush(ctx context.Context, ready <-chan work) error {
 			return err
 		}
 		f.resumeFrom(w.resume)
+		if f.spool != nil {
+			f.spool.committed(w.spoolAt)
+		}
 		if lines = append(lines, w.cp.Line); len(lines) == 2*rememberedFlushes {
 			lines = append(lines[:0], lines[rememberedFlushes:]...)
 		}

@@ -38,6 +38,7 @@ type Config struct {
 	BatchPeriod time.Duration
 	MaxRate     float64 // lines a second at most, a block at a time; 0 is no limit
 	Buffer      int64   // bytes of memory for both batches
+	Spool       Spool
 	// Tombstones is how long the version of a delete is remembered.
 	Tombstones time.Duration
 
@@ -154,6 +155,7 @@ type run struct {
 
 	readAhead *readAhead
 	committed atomic.Pointer[string] // the source's Position.Resume in the database
+	spool     *spooling              // nil where there is none
 }
 
 // resumeFrom has a connection that is made from now on begin at a value that is
@@ -166,8 +168,17 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stream.Close()) }()
+	defer func() {
+		err = errors.Join(err, stream.Close())
+		if r.spool != nil {
+			err = errors.Join(err, r.spool.close())
+			r.spool = nil
+		}
+	}()
 	f := &feeding{run: r, stream: stream, job: job, seq: cp.Seq, pos: stream.Start(), period: r.BatchPeriod}
+	if s := r.spool; s != nil && s.max > 0 {
+		f.pos.SpoolID, f.pos.SpoolAt = s.log.Meta().ID, s.next
+	}
 	f.sent, f.line, f.heard.resume = f.pos, f.pos.Line, f.pos.Resume
 	f.head.on = f.pos.Offset == 0
 	r.p.begin(stream)
@@ -227,8 +238,19 @@ func (r *run) open(ctx context.Context, spec string) (*source.Stream, sink.Check
 	o.Warn = func(s string) { r.Warn("%s", s) }
 	o.Reconnects = func() { r.p.Reconnects.Add(1) }
 	if r.Feed.Hello != nil {
-		o.Hello = func() ([]byte, error) { return r.Feed.Hello(*r.committed.Load()) }
+		o.Hello = func() ([]byte, error) {
+			if s := r.spool; s != nil && s.max > 0 {
+				return r.Feed.Hello(s.log.Resume()) // what is on disk need not come again
+			}
+			return r.Feed.Hello(*r.committed.Load())
+		}
 	}
 	stream, err := source.Open(ctx, spec, o, from)
+	if err == nil && (r.Spool.Dir != "" || r.Spool.Capture != "") {
+		if r.spool, err = r.openSpool(stream, cp, from, job); err != nil {
+			r.spool = nil
+			err = errors.Join(err, stream.Close())
+		}
+	}
 	return stream, cp, job, err
 }

@@ -25,6 +25,7 @@ type Progress struct {
 	Unchanged    atomic.Int64
 	Deleted      atomic.Int64
 	Reconnects   atomic.Int64 // of sources
+	Spool        atomic.Int64 // bytes in the spool that are not committed
 	FeedTime     atomic.Int64 // ns since 1970, of the last message that named one; 0 for none
 	LastFlush    atomic.Int64 // ns that it took
 	LastCommit   atomic.Int64 // ns since 1970, by this run or one before; 0 for none

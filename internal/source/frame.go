@@ -40,6 +40,8 @@ type Block struct {
 	// Restart tells that a followed file was rotated or truncated: offsets and
 	// lines begin again at 0 with this block.
 	Restart bool
+	// Spool is the offset of Data[0] in a spool; it is for who has one.
+	Spool int64
 
 	buf                []byte // Data's memory
 	head               []byte // of the stream, as far as it was read

@@ -27,6 +27,11 @@ type Position struct {
 
 	// Resume is what a feed that is dialled goes on from, in its own words.
 	Resume string `json:",omitempty"`
+
+	// SpoolID names the spool that the lines went through, "" for none, and SpoolAt is
+	// the offset in it.
+	SpoolID string `json:",omitempty"`
+	SpoolAt int64  `json:",omitempty"`
 }
 
 // ChangedError tells of a source that no longer matches the position that it

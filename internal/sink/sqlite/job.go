@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/weirsync/weir/internal/lockfile"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -59,15 +60,17 @@ func lockJob(path, job string) (*jobLock, error) {
 	if l.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666); err == nil {
 		h := fnv.New64a()
 		h.Write([]byte(job))
-		if err = lockByte(l.file, int64(h.Sum64()>>2)); err == nil {
+		var busy bool
+		if busy, err = lockfile.Lock(l.file, int64(h.Sum64()>>2)); err == nil && !busy {
 			return l, nil
 		}
 		l.file.Close()
+		if busy {
+			held.Delete(l.key)
+			return nil, sink.ErrBusy
+		}
 	}
 	held.Delete(l.key)
-	if err == sink.ErrBusy {
-		return nil, err
-	}
 	return nil, fmt.Errorf("taking the job's lock: %w", err)
 }
 

@@ -1,0 +1,206 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// away is a database that comes back, or breaks.
+type away struct {
+	sink.Sink
+	back   chan struct{} // closed when it is
+	broken chan struct{}
+}
+
+var errBroken = errors.New("the database broke")
+
+func (a *away) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
+	select {
+	case <-a.back:
+		return a.Sink.Flush(ctx, f)
+	case <-a.broken:
+		return sink.Result{}, errBroken
+	}
+}
+
+// spooled is a run that takes senders, with a spool.
+type spooled struct {
+	t    *testing.T
+	p    *pipeline.Progress
+	db   *away
+	addr chan string
+	said chan string
+	stop context.CancelFunc
+	end  chan error
+}
+
+// start starts a run, whose database is away, in a folder.
+func startSpooled(t *testing.T, dir string, max int64) *spooled {
+	t.Helper()
+	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "t.db"), sqlite.Options{Synchronous: sqlite.Off, Warn: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &spooled{t: t, p: pipeline.NewProgress(), db: &away{db, make(chan struct{}), make(chan struct{})},
+		addr: make(chan string, 1), said: make(chan string, 10000), end: make(chan error, 1)}
+	say := func(format string, args ...any) {
+		text := fmt.Sprintf(format, args...)
+		t.Log(text)
+		if _, addr, ok := strings.Cut(text, "senders connect to "); ok {
+			s.addr <- addr
+		}
+		s.said <- text
+	}
+	rejects, _ := pipeline.ParseRejects("fail")
+	var ctx context.Context
+	ctx, s.stop = context.WithCancel(t.Context())
+	go func() {
+		err := pipeline.Run(ctx, pipeline.Config{Sources: []string{"tcp-listen://127.0.0.1:0"}, Source: source.Options{MaxLine: 1 << 20}, Table: "t",
+			Fold:      fold.Options{Key: []string{"id"}, MaxColumns: 500},
+			BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20, MaxRejects: 10, Rejects: rejects,
+			Spool: pipeline.Spool{Dir: filepath.Join(dir, "spool"), Max: max, Capture: filepath.Join(dir, "captures")}, Warn: say, Info: say}, s.db, s.p)
+		s.end <- errors.Join(err, s.db.Close())
+	}()
+	return s
+}
+
+// finish stops the run, and returns how it ended.
+func (s *spooled) finish() error {
+	s.stop()
+	return <-s.end
+}
+
+// waitFor waits until the run says something.
+func (s *spooled) waitFor(what string) {
+	s.t.Helper()
+	for {
+		select {
+		case text := <-s.said:
+			if strings.Contains(text, what) {
+				return
+			}
+		case <-time.After(30 * time.Second):
+			s.t.Fatalf("the run never said %q", what)
+		}
+	}
+}
+
+func (s *spooled) until(what string, ready func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ready(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// feedOf is so many lines, two for each id.
+func feedOf(lines int) []byte {
+	var b []byte
+	for n := range lines {
+		b = fmt.Appendf(b, `{"id":%d,"n":%d,"text":"%0200d"}`+"\n", n%(lines/2), n, n)
+	}
+	return b
+}
+
+func send(addr string, feed []byte) error {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Write(feed)
+	return errors.Join(err, conn.Close())
+}
+
+func sizeOf(t *testing.T, pattern string) (size int64) {
+	t.Helper()
+	files, _ := filepath.Glob(pattern)
+	for _, f := range files {
+		if info, err := os.Stat(f); err == nil {
+			size += info.Size()
+		}
+	}
+	return size
+}
+
+const isFold = "SELECT count(*) || ' ' || min(n) || ' ' || sum(n - id) FROM t"
+
+func TestSpool_FullOneStopsReading(t *testing.T) {
+	const lines, most = 100_000, 1 << 20
+	dir := t.TempDir()
+	s := startSpooled(t, dir, most)
+	sent := make(chan error, 1)
+	addr := <-s.addr
+	go func() { sent <- send(addr, feedOf(lines)) }()
+	s.waitFor("the spool is full")
+	time.Sleep(200 * time.Millisecond)
+	select {
+	case <-sent:
+		t.Error("a full spool went on reading")
+	default:
+	}
+	if size := sizeOf(t, filepath.Join(dir, "spool", "*.jsonl")); size > most || size < most/2 {
+		t.Errorf("the full spool has %d bytes", size)
+	}
+	if s.p.Spool.Load() < most/2 {
+		t.Errorf("the gauge says %d", s.p.Spool.Load())
+	}
+	close(s.db.back)
+	s.waitFor("has room again")
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	s.until("all is committed", func() bool { return s.p.Lines.Load() == lines && s.p.Spool.Load() == 0 })
+	if err := s.finish(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := query(t, filepath.Join(dir, "t.db"), isFold), fmt.Sprintf("%d %d %d", lines/2, lines/2, lines/2*(lines/2)); got != want {
+		t.Errorf("the table has %s, want %s", got, want)
+	}
+	if left := sizeOf(t, filepath.Join(dir, "spool", "*.jsonl")); left > 0 {
+		t.Errorf("%d bytes are left", left)
+	}
+	if sizeOf(t, filepath.Join(dir, "captures", "*.jsonl.zst")) == 0 {
+		t.Error("nothing was captured")
+	}
+}
+
+func TestSpool_TheNextRunDrainsItFirst(t *testing.T) {
+	const lines = 5000
+	dir, feed := t.TempDir(), feedOf(lines)
+	for range 2 { // the second run breaks too, before it has committed anything
+		s := startSpooled(t, dir, 1<<30)
+		if addr := <-s.addr; s.p.Lines.Load() == 0 && sizeOf(t, filepath.Join(dir, "spool", "*.jsonl")) == 0 {
+			if err := send(addr, feed); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.until("all is on disk", func() bool { return sizeOf(t, filepath.Join(dir, "spool", "*.jsonl")) == int64(len(feed)) })
+		close(s.db.broken)
+		if err := s.finish(); err != nil && !errors.Is(err, errBroken) {
+			t.Fatal(err)
+		}
+	}
+	s := startSpooled(t, dir, 1<<30)
+	close(s.db.back)
+	s.until("the lines are committed", func() bool { return s.p.Lines.Load() == lines && s.p.Spool.Load() == 0 })
+	if err := s.finish(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := query(t, filepath.Join(dir, "t.db"), isFold), fmt.Sprintf("%d %d %d", lines/2, lines/2, lines/2*(lines/2)); got != want {
+		t.Errorf("the table has %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,483 @@
+// Package spool keeps lines on disk: a log of segments, which are plain files of
+// lines, each with a small index beside it.
+//
+// A segment's name is the log's offset at which it begins, and when: so names sort in
+// the order of the lines. Its index has a line for each run of lines that was
+// appended: where in the segment it ends, the CRC of its bytes and of the rest of the
+// index's line, and the last resume value among its lines. After a crash the log ends
+// behind the last run whose CRC is right.
+package spool
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Log is a sequence of lines of which the end is appended to and the beginning
+// forgotten. Its methods may be called from any goroutine.
+type Log struct {
+	fs      FS
+	segment int64 // bytes of a segment, at least, unless it is old
+	age     time.Duration
+
+	mu       sync.Mutex
+	meta     Meta
+	segments []*segment // the last one is appended to; none where the log is empty and was not begun
+	end      int64      // offset behind the last line
+	resume   string
+	lost     int64 // bytes that Open cut off
+}
+
+// Meta is what a log knows of itself.
+type Meta struct {
+	Format int    `json:"format"`
+	ID     string `json:"id"` // no other log has the same
+	Job    string `json:"job"`
+	Source string `json:"source"`
+	Seq    int64  `json:"seq"` // of the job's last flush before the log was begun
+}
+
+const (
+	format   = 1
+	metaName = "spool.json"
+	dataExt  = ".jsonl"
+	indexExt = ".index"
+	partExt  = ".part" // of a file that is being written, which a crash leaves
+
+	timeFormat = "20060102T150405.000Z"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// A segment is a file of lines and its index.
+type segment struct {
+	base  int64 // offset of its first byte in the log
+	size  int64
+	began time.Time
+	data  File
+	index File
+	wrote int64 // bytes of the index
+	dirty bool
+}
+
+func (s *segment) name() string {
+	return fmt.Sprintf("%020d-%s", s.base, s.began.UTC().Format(timeFormat))
+}
+
+// Open reads what is in a folder. A segment has at least so many bytes, or is of that
+// age, before the next one is begun.
+func Open(fs FS, bytes int64, age time.Duration) (l *Log, err error) {
+	l = &Log{fs: fs, segment: bytes, age: age}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}()
+	names, err := fs.Names()
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		switch stem, isData := strings.CutSuffix(name, dataExt); {
+		case name == metaName:
+			if err := l.readMeta(); err != nil {
+				return nil, err
+			}
+		case strings.HasSuffix(name, partExt):
+			if err := fs.Remove(name); err != nil {
+				return nil, err
+			}
+		case isData:
+			s := &segment{}
+			var at string
+			if _, err := fmt.Sscanf(stem, "%020d-%s", &s.base, &at); err != nil {
+				continue // not ours
+			}
+			if s.began, err = time.Parse(timeFormat, at); err != nil {
+				continue
+			}
+			if err := l.openSegment(s); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return l, l.recover()
+}
+
+func (l *Log) readMeta() (err error) {
+	f, err := l.fs.Open(metaName)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	if err := json.NewDecoder(io.NewSectionReader(f, 0, size)).Decode(&l.meta); err != nil {
+		return fmt.Errorf("%s: %w", metaName, err)
+	}
+	if l.meta.Format > format {
+		return fmt.Errorf("%s was made by a newer version of weir (format %d, this one knows %d)", metaName, l.meta.Format, format)
+	}
+	return nil
+}
+
+func (l *Log) openSegment(s *segment) (err error) {
+	if s.data, err = l.fs.Open(s.name() + dataExt); err != nil {
+		return err
+	}
+	l.segments = append(l.segments, s)
+	if s.index, err = l.fs.Open(s.name() + indexExt); err != nil {
+		return err
+	}
+	s.size, err = s.data.Size()
+	return err
+}
+
+// recover finds the end of the log. All segments but the last were synced before the
+// next was begun, so that a crash can have torn the last alone; where the disk lost
+// more, the log ends before that.
+func (l *Log) recover() (err error) {
+	for i, s := range l.segments {
+		last := i == len(l.segments)-1
+		if !last && s.base+s.size == l.segments[i+1].base {
+			continue
+		}
+		size := s.size
+		if err := s.recover(); err != nil {
+			return err
+		}
+		l.lost += size - s.size
+		for _, later := range l.segments[i+1:] {
+			l.lost += later.size
+			if err := l.remove(later); err != nil {
+				return err
+			}
+		}
+		l.segments = l.segments[:i+1]
+		break
+	}
+	if n := len(l.segments); n > 0 {
+		s := l.segments[n-1]
+		l.end = s.base + s.size
+		_, l.resume, err = s.scan()
+	}
+	return err
+}
+
+// recover cuts off what does not match the index.
+func (s *segment) recover() error {
+	good, _, err := s.scan()
+	if err == nil {
+		err = errors.Join(s.data.Truncate(good), s.index.Truncate(s.wrote))
+	}
+	s.size, s.dirty = good, true
+	return err
+}
+
+// scan returns the end of the last run of lines that is whole, and its resume value,
+// and leaves in s.wrote where the index of them ends.
+func (s *segment) scan() (end int64, resume string, err error) {
+	size, err := s.index.Size()
+	if err != nil {
+		return 0, "", err
+	}
+	index := bufio.NewReader(io.NewSectionReader(s.index, 0, size))
+	data := bufio.NewReaderSize(io.NewSectionReader(s.data, 0, s.size), 1<<20)
+	for s.wrote = 0; ; {
+		line, err := index.ReadString('\n')
+		if err == io.EOF {
+			return end, resume, nil
+		} else if err != nil {
+			return 0, "", err
+		}
+		to, sum, value, ok := parseEntry(line)
+		if !ok || to < end || to > s.size {
+			return end, resume, nil
+		}
+		crc := crc32.New(castagnoli)
+		if _, err := io.CopyN(crc, data, to-end); err != nil {
+			return 0, "", err
+		}
+		if entrySum(crc.Sum32(), to, value) != sum {
+			return end, resume, nil
+		}
+		end, resume = to, value
+		s.wrote += int64(len(line))
+	}
+}
+
+// entry is a line of an index: the end of a run of lines in its segment, the CRC and
+// the resume value.
+func entry(data uint32, end int64, resume string) []byte {
+	quoted, _ := json.Marshal(resume) // a string
+	return fmt.Appendf(nil, "%d %08x %s\n", end, entrySum(data, end, resume), quoted)
+}
+
+func entrySum(data uint32, end int64, resume string) uint32 {
+	return crc32.Update(data, castagnoli, fmt.Appendf(nil, "%d %s", end, resume))
+}
+
+func parseEntry(line string) (end int64, sum uint32, resume string, ok bool) {
+	head, quoted, found := strings.Cut(line, ` "`)
+	if !found {
+		return 0, 0, "", false
+	}
+	if n, err := fmt.Sscanf(head, "%d %08x", &end, &sum); n != 2 || err != nil {
+		return 0, 0, "", false
+	}
+	return end, sum, resume, json.Unmarshal([]byte(`"`+quoted), &resume) == nil
+}
+
+// Meta returns what Begin was given last; the zero value where the folder was empty.
+func (l *Log) Meta() Meta { return l.meta }
+
+// Lost returns how many bytes Open cut off, for they were not whole.
+func (l *Log) Lost() int64 { return l.lost }
+
+// Bounds returns the offsets of the first line and behind the last.
+func (l *Log) Bounds() (begin, end int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.begin(), l.end
+}
+
+func (l *Log) begin() int64 {
+	if len(l.segments) == 0 {
+		return l.end
+	}
+	return l.segments[0].base
+}
+
+// Size returns the bytes of lines that are on disk.
+func (l *Log) Size() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.end - l.begin()
+}
+
+// Resume returns the last resume value that was appended.
+func (l *Log) Resume() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.resume
+}
+
+// Begin empties the log, which goes on at an offset and a resume value.
+func (l *Log) Begin(m Meta, at int64, resume string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.segments) > 0 {
+		n := len(l.segments) - 1 // from the end: what is left is in order
+		if err := l.remove(l.segments[n]); err != nil {
+			return err
+		}
+		l.segments = l.segments[:n]
+	}
+	l.end, l.resume = at, resume
+	m.Format = format
+	if l.meta = m; m.ID == "" {
+		return nil
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return write(l.fs, metaName, func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
+}
+
+// write makes a file that appears whole or not at all.
+func write(fs FS, name string, content func(io.Writer) error) error {
+	f, err := fs.Open(name + partExt)
+	if err != nil {
+		return err
+	}
+	err = f.Truncate(0)
+	if err == nil {
+		err = content(io.NewOffsetWriter(f, 0))
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, fs.Remove(name+partExt))
+	}
+	if err := fs.Rename(name+partExt, name); err != nil {
+		return err
+	}
+	return fs.Sync()
+}
+
+// Append appends whole lines, whose last resume value is given; "" is none. It
+// returns the offset of the first. Where it fails the log is as it was, and it may be
+// called again.
+func (l *Log) Append(lines []byte, resume string) (at int64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if resume == "" {
+		resume = l.resume
+	}
+	s, err := l.active()
+	if err != nil {
+		return 0, err
+	}
+	if _, err := s.data.WriteAt(lines, s.size); err != nil {
+		return 0, err // what it wrote is written over, or cut off after a crash
+	}
+	e := entry(crc32.Checksum(lines, castagnoli), s.size+int64(len(lines)), resume)
+	if _, err := s.index.WriteAt(e, s.wrote); err != nil {
+		return 0, err
+	}
+	at = l.end
+	s.size += int64(len(lines))
+	s.wrote += int64(len(e))
+	s.dirty = true
+	l.end, l.resume = at+int64(len(lines)), resume
+	return at, nil
+}
+
+// active returns the segment to append to.
+func (l *Log) active() (*segment, error) {
+	n := len(l.segments)
+	if n > 0 && !l.full(l.segments[n-1]) {
+		return l.segments[n-1], nil
+	}
+	if n > 0 {
+		if err := l.segments[n-1].sync(); err != nil {
+			return nil, err
+		}
+	}
+	s := &segment{base: l.end, began: time.Now()}
+	if err := l.openSegment(s); err != nil {
+		l.segments = l.segments[:n]
+		return nil, errors.Join(err, s.close())
+	}
+	// The value goes on from segment to segment.
+	e := entry(0, 0, l.resume)
+	if _, err := s.index.WriteAt(e, 0); err != nil {
+		l.segments = l.segments[:n]
+		return nil, errors.Join(err, s.close())
+	}
+	s.wrote, s.dirty = int64(len(e)), true
+	return s, l.fs.Sync()
+}
+
+func (l *Log) full(s *segment) bool {
+	return s.size >= l.segment || s.size > 0 && l.age > 0 && time.Since(s.began) >= l.age
+}
+
+// Sync makes what was appended outlast a power cut.
+func (l *Log) Sync() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.segments); n > 0 {
+		return l.segments[n-1].sync()
+	}
+	return nil
+}
+
+func (s *segment) sync() error {
+	if !s.dirty {
+		return nil
+	}
+	if err := errors.Join(s.data.Sync(), s.index.Sync()); err != nil {
+		return err
+	}
+	s.dirty = false
+	return nil
+}
+
+// ReadLines fills p with whole lines from an offset on, and returns how many bytes
+// these are: 0 where p is too small for one line.
+func (l *Log) ReadLines(p []byte, at int64) (int, error) {
+	l.mu.Lock()
+	i := len(l.segments) - 1
+	for i >= 0 && l.segments[i].base > at {
+		i--
+	}
+	if i < 0 || at >= l.end {
+		l.mu.Unlock()
+		return 0, fmt.Errorf("the spool has no lines at %d", at)
+	}
+	s := l.segments[i]
+	rest := s.base + s.size - at
+	l.mu.Unlock()
+	p = p[:min(int64(len(p)), rest)]
+	if n, err := s.data.ReadAt(p, at-s.base); n < len(p) {
+		return 0, fmt.Errorf("reading the spool: %w", err)
+	}
+	return bytes.LastIndexByte(p, '\n') + 1, nil
+}
+
+// Forget removes the segments whose lines all lie before an offset. keep, where it is
+// not nil, gets each one's content first, with the time at which it was begun. The
+// last one goes only where final says that nothing will be appended to it.
+func (l *Log) Forget(before int64, final bool, keep func(name string, content io.Reader) error) error {
+	for {
+		l.mu.Lock()
+		var s *segment
+		if len(l.segments) > 1 || final && len(l.segments) == 1 {
+			s = l.segments[0]
+		}
+		if s == nil || s.base+s.size > before {
+			l.mu.Unlock()
+			return nil
+		}
+		l.mu.Unlock()
+		if keep != nil && s.size > 0 {
+			if err := keep(s.began.UTC().Format(timeFormat)+dataExt, io.NewSectionReader(s.data, 0, s.size)); err != nil {
+				return err
+			}
+		}
+		l.mu.Lock()
+		l.segments = l.segments[1:]
+		err := l.remove(s)
+		l.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// remove takes a segment from the disk. Its index goes last: without it the lines
+// would count as torn.
+func (l *Log) remove(s *segment) error {
+	return errors.Join(s.close(), l.fs.Remove(s.name()+dataExt), l.fs.Remove(s.name()+indexExt))
+}
+
+func (s *segment) close() error {
+	var err error
+	if s.data != nil {
+		err = s.data.Close()
+	}
+	if s.index != nil {
+		err = errors.Join(err, s.index.Close())
+	}
+	return err
+}
+
+// Close syncs and closes the files.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var err error
+	for _, s := range l.segments {
+		err = errors.Join(err, s.sync(), s.close())
+	}
+	l.segments = nil
+	return err
+}
