@@ -39,6 +39,7 @@ var allowed = map[string][]string{
 	"internal/bench":       {},
 	"internal/bench/gen":   {"internal/bench"},
 	"internal/bench/table": {"internal/bench"},
+	"internal/torture":     {},
 	"internal":             {},
 }
 

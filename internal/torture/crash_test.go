@@ -1,0 +1,115 @@
+package torture
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+// TestCrash kills weir with SIGKILL at random instants, again and again until the feed
+// is done: at every level of durability, into both databases, from each kind of source.
+// After each kill the table is the fold of the lines before the checkpoint.
+func TestCrash(t *testing.T) {
+	n := times(t)
+	var kills, moved atomic.Int64
+	t.Run("all", func(t *testing.T) {
+		for _, to := range []string{"sqlite off", "sqlite normal", "sqlite full", "sqlite extra", "postgres normal", "postgres full"} {
+			for _, source := range []string{"file", "stdin", "tcp", "spool"} {
+				t.Run(to+" "+source, func(t *testing.T) {
+					t.Parallel()
+					sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
+						k, m := crashes(t, rnd, to, source, 10*n)
+						kills.Add(int64(k))
+						moved.Add(int64(m))
+					})
+				})
+			}
+		}
+	})
+	t.Logf("%d kills, %d of them after something more had been committed", kills.Load(), moved.Load())
+	if kills.Load() < int64(200*n) || moved.Load() < kills.Load()/3 {
+		t.Error("did not exercise")
+	}
+}
+
+// crashes kills runs until so many were killed.
+func crashes(t *testing.T, rnd *rand.Rand, to, source string, wanted int) (kills, moved int) {
+	life := 150 * time.Millisecond // about how long a run takes
+	for rounds := 0; kills < wanted; rounds++ {
+		if rounds > 20*wanted {
+			t.Fatalf("did not exercise: %d kills in %d rounds", kills, rounds)
+		}
+		var kind, level, dest string
+		fmt.Sscan(to, &kind, &level)
+		if kind == "postgres" {
+			dest = testpg.New(t)
+		}
+		way := source
+		if source == "spool" {
+			way = "tcp"
+		}
+		tr := newTrial(t, rnd, way, dest, level, 3000)
+		if source == "spool" {
+			tr.args = append(tr.args, "--spool", "spool", "--spool-max", "1MiB")
+		}
+		for at := 0; ; {
+			c, errs := tr.start()
+			start := time.Now()
+			killed := make(chan struct{})
+			kill := time.AfterFunc(time.Duration(rnd.Int64N(int64(life))), func() {
+				close(killed)
+				_ = c.Process.Kill()
+			})
+			all := tr.done(c, errs, killed)
+			kill.Stop()
+			now := tr.verify()
+			if now < at {
+				t.Fatalf("the checkpoint went back from line %d to %d", at, now)
+			}
+			if all {
+				if now != len(tr.feed) {
+					t.Fatalf("the run ended well after line %d of %d", now, len(tr.feed))
+				}
+				life = (life + time.Since(start)) / 2
+				break
+			}
+			kills++
+			if life = life * 5 / 4; now > at {
+				moved++
+			}
+			at = now
+		}
+	}
+	return kills, moved
+}
+
+// TestCrash_Server kills the Postgres server under a run, which goes on when it is back.
+func TestCrash_Server(t *testing.T) {
+	n := times(t)
+	sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
+		server := testpg.Start(t)
+		for _, level := range []string{"full", "normal"} {
+			tr := newTrial(t, rnd, "tcp", server.Database(t), level, 30000)
+			c, errs := tr.start()
+			kills := 0
+			for ; kills < 4*n; kills++ {
+				time.Sleep(time.Duration(rnd.IntN(400)) * time.Millisecond)
+				server.Kill()
+				server.Restart(t)
+				tr.verify()
+			}
+			if !tr.done(c, errs, nil) {
+				t.Fatalf("the run did not end well\n%s", errs)
+			}
+			if at := tr.verify(); at != len(tr.feed) {
+				t.Errorf("the run ended after line %d of %d", at, len(tr.feed))
+			}
+			t.Logf("%s: %d kills of the server", level, kills)
+		}
+	})
+}

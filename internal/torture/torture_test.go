@@ -1,0 +1,388 @@
+package torture
+
+import (
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/rogpeppe/go-internal/testscript"
+	_ "modernc.org/sqlite"
+
+	"github.com/weirsync/weir/internal/cli"
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(mainFunc(func() int { return testpg.Main(m.Run) }), map[string]func(){
+		"weir": func() { os.Exit(cli.Main()) },
+	})
+}
+
+type mainFunc func() int
+
+func (f mainFunc) Run() int { return f() }
+
+// times is how much longer than in CI the tests are asked to go on.
+func times(t *testing.T) int {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("programs are killed without -short: under the race detector SQLite takes 20 times as long")
+	}
+	n, err := strconv.Atoi(os.Getenv("WEIR_TORTURE"))
+	if err != nil || n < 1 {
+		return 1
+	}
+	return n
+}
+
+// A message is a line of a feed; its number is its n and its pitr.
+type message struct {
+	line    string
+	id      string // "" where it is no message
+	deletes bool
+	fields  map[string]string // the text, "NULL" for null
+}
+
+var columns = []string{"a", "b", "c"}
+
+func newFeed(rnd *rand.Rand, lines int) []message {
+	feed := make([]message, lines)
+	for i := range feed {
+		m, n := &feed[i], i+1
+		if n%97 == 0 {
+			m.line = fmt.Sprintf("bad %d", n)
+			continue
+		}
+		m.id = fmt.Sprintf("k%d", rnd.IntN(lines/20))
+		m.line = fmt.Sprintf(`{"id":%q,"n":%d,"pitr":%d`, m.id, n, n)
+		if m.deletes = rnd.IntN(20) == 0; m.deletes {
+			m.line += `,"op":"delete"}`
+			continue
+		}
+		m.fields = map[string]string{}
+		for _, c := range columns {
+			switch rnd.IntN(6) {
+			case 0:
+				m.fields[c] = "NULL"
+				m.line += fmt.Sprintf(`,%q:null`, c)
+			case 1, 2:
+				m.fields[c] = fmt.Sprintf("%s %d %s", c, n, strings.Repeat("x", rnd.IntN(100)))
+				m.line += fmt.Sprintf(`,%q:%q`, c, m.fields[c])
+			}
+		}
+		m.line += "}"
+	}
+	// Every column is there from the first line on, and the last line is a message.
+	feed[0] = message{line: `{"id":"k0","n":1,"pitr":1,"a":"a","b":"b","c":"c"}`, id: "k0", fields: map[string]string{"a": "a", "b": "b", "c": "c"}}
+	last := &feed[lines-1]
+	*last = message{line: fmt.Sprintf(`{"id":"k0","n":%d,"pitr":%d}`, lines, lines), id: "k0"}
+	return feed
+}
+
+// fold is what messages make: a row's n and columns by its id.
+func fold(feed []message) map[string]string {
+	rows := map[string]map[string]string{}
+	for i, m := range feed {
+		switch {
+		case m.id == "":
+		case m.deletes:
+			delete(rows, m.id)
+		default:
+			if rows[m.id] == nil {
+				rows[m.id] = map[string]string{"a": "NULL", "b": "NULL", "c": "NULL"}
+			}
+			rows[m.id]["n"] = strconv.Itoa(i + 1)
+			for c, v := range m.fields {
+				rows[m.id][c] = v
+			}
+		}
+	}
+	out := map[string]string{}
+	for id, r := range rows {
+		out[id] = r["n"] + "|" + r["a"] + "|" + r["b"] + "|" + r["c"]
+	}
+	return out
+}
+
+// A trial is one feed on its way into one table, by one way.
+type trial struct {
+	t      *testing.T
+	rnd    *rand.Rand
+	dir    string // of the program and the feed
+	to     string
+	feed   []message
+	source string // file, stdin or tcp
+	args   []string
+	input  string // for stdin
+}
+
+func newTrial(t *testing.T, rnd *rand.Rand, source, to, level string, lines int) *trial {
+	t.Helper()
+	tr := &trial{t: t, rnd: rnd, dir: t.TempDir(), to: to, source: source, feed: newFeed(rnd, lines)}
+	self, err := os.Executable()
+	tr.check(err)
+	tr.check(os.Symlink(self, tr.path("weir")))
+	var text strings.Builder
+	for _, m := range tr.feed {
+		text.WriteString(m.line + "\n")
+	}
+	tr.check(os.WriteFile(tr.path("feed.jsonl"), []byte(text.String()), 0o600))
+	if to == "" {
+		tr.to = tr.path("t.db")
+	}
+	tr.args = []string{"--table", "t", "--to", tr.to, "--delete-when", "op=delete", "--synchronous", level, "--batch-period", "20ms", "--retry-for", "60s", "-q"}
+	switch source {
+	case "file":
+		tr.args = append([]string{"sync", "feed.jsonl"}, tr.args...)
+	case "stdin":
+		tr.args = append([]string{"sync", "-", "--job", "torture"}, tr.args...)
+		tr.input = tr.path("feed.jsonl")
+	case "tcp":
+		tr.args = append([]string{"sync", "tcp://" + tr.serve(), "--init", "from {{.resume}}", "--resume-field", "pitr"}, tr.args...)
+	}
+	return tr
+}
+
+func (tr *trial) path(name string) string { return filepath.Join(tr.dir, name) }
+
+func (tr *trial) check(err error) {
+	tr.t.Helper()
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+}
+
+// serve has weir replay the feed.
+func (tr *trial) serve() (addr string) {
+	tr.t.Helper()
+	log, err := os.Create(tr.path("replay.log"))
+	tr.check(err)
+	defer log.Close()
+	c := exec.Command(tr.path("weir"), "replay", "feed.jsonl", "--resume-field", "pitr", "--init", "^from (?P<resume>[0-9]*)$", "--rate", "20000/s", "--to", "tcp-listen://127.0.0.1:0")
+	c.Dir, c.Stderr = tr.dir, log
+	tr.check(c.Start())
+	tr.t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	serving := regexp.MustCompile(`serving at (\S+)`)
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		text, _ := os.ReadFile(tr.path("replay.log"))
+		if m := serving.FindSubmatch(text); m != nil {
+			return string(m[1])
+		}
+	}
+	tr.t.Fatal("the replay does not serve")
+	return ""
+}
+
+// start starts a run; its stderr comes with the command.
+func (tr *trial) start() (*exec.Cmd, *strings.Builder) {
+	tr.t.Helper()
+	c := exec.Command(tr.path("weir"), append(tr.args, "--batch-rows", strconv.Itoa(1+tr.rnd.IntN(60)))...)
+	c.Dir = tr.dir
+	var errs strings.Builder
+	c.Stderr = &errs
+	if tr.input != "" {
+		f, err := os.Open(tr.input)
+		tr.check(err)
+		defer f.Close()
+		c.Stdin = f
+	}
+	tr.check(c.Start())
+	return c, &errs
+}
+
+func (tr *trial) open() *sql.DB {
+	tr.t.Helper()
+	driver, dsn := "pgx", tr.to
+	if !tr.isPostgres() {
+		driver, dsn = "sqlite", "file:"+tr.to+"?_pragma=busy_timeout(20000)"
+	}
+	db, err := sql.Open(driver, dsn)
+	tr.check(err)
+	return db
+}
+
+func (tr *trial) isPostgres() bool { return strings.HasPrefix(tr.to, "postgres://") }
+
+// A snapshot is what a database held at one instant.
+type snapshot struct {
+	line    int // of the feed, by the checkpoint: the table has to be the fold of what comes before
+	rows    map[string]string
+	rejects []string // lines, in order of their numbers
+}
+
+var errNone = errors.New("nothing was committed")
+
+// look reads the database.
+func (tr *trial) look() (*snapshot, error) {
+	db := tr.open()
+	defer db.Close()
+	if !tr.isPostgres() {
+		if _, err := os.Stat(tr.to); err != nil {
+			return nil, errNone
+		}
+		var ok string
+		if err := db.QueryRow("PRAGMA integrity_check").Scan(&ok); err != nil || ok != "ok" {
+			return nil, fmt.Errorf("integrity_check: %s, %w", ok, err)
+		}
+	}
+	o := &sql.TxOptions{ReadOnly: true}
+	if tr.isPostgres() {
+		o.Isolation = sql.LevelRepeatableRead
+	}
+	tx, err := db.BeginTx(tr.t.Context(), o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	there := "SELECT count(*) FROM sqlite_schema WHERE name IN ('t', 'weir_checkpoints')"
+	if tr.isPostgres() {
+		there = "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relname IN ('t', 'weir_checkpoints')"
+	}
+	var tables int
+	if err := tx.QueryRow(there).Scan(&tables); err != nil {
+		return nil, err
+	}
+	if tables != 2 {
+		return nil, errNone
+	}
+	s := &snapshot{rows: map[string]string{}}
+	var mark string
+	if err := tx.QueryRow("SELECT line, mark FROM weir_checkpoints").Scan(&s.line, &mark); err != nil {
+		return nil, err
+	}
+	if tr.source == "tcp" {
+		var position struct{ Resume string }
+		if err := json.Unmarshal([]byte(mark), &position); err != nil {
+			return nil, err
+		}
+		s.line, _ = strconv.Atoi(position.Resume)
+	}
+	rows, err := tx.Query("SELECT id, n, coalesce(a, 'NULL'), coalesce(b, 'NULL'), coalesce(c, 'NULL') FROM t")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id, n, a, b, c string
+		if err := rows.Scan(&id, &n, &a, &b, &c); err != nil {
+			return nil, err
+		}
+		if _, twice := s.rows[id]; twice {
+			return nil, fmt.Errorf("the row %s is there twice", id)
+		}
+		s.rows[id] = n + "|" + a + "|" + b + "|" + c
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	bad, err := tx.Query("SELECT raw FROM weir_rejects ORDER BY line")
+	if err != nil {
+		return nil, err
+	}
+	defer bad.Close()
+	for bad.Next() {
+		var raw string
+		if err := bad.Scan(&raw); err != nil {
+			return nil, err
+		}
+		s.rejects = append(s.rejects, raw)
+	}
+	return s, bad.Err()
+}
+
+// verify demands that the table be the fold of exactly the lines before the checkpoint,
+// and that each of the bad ones among them was kept once. It returns how many lines
+// that is.
+func (tr *trial) verify() int {
+	tr.t.Helper()
+	s, err := tr.look()
+	if err == errNone {
+		return 0
+	}
+	tr.check(err)
+	want := fold(tr.feed[:s.line])
+	wrong := 0
+	for id := range want {
+		if s.rows[id] != want[id] {
+			if wrong++; wrong < 4 {
+				tr.t.Errorf("after line %d, row %s is %q, want %q", s.line, id, s.rows[id], want[id])
+			}
+		}
+	}
+	if len(s.rows) != len(want) || wrong > 0 {
+		tr.t.Fatalf("after line %d: %d rows, want %d; %d of them are wrong", s.line, len(s.rows), len(want), wrong)
+	}
+	var bad []string
+	for _, m := range tr.feed[:s.line] {
+		if m.id == "" {
+			bad = append(bad, m.line)
+		}
+	}
+	if tr.source == "tcp" {
+		// A feed that is asked for what came after a message sends again the bad lines
+		// behind that, which have no resume value of their own.
+		kept := map[string]bool{}
+		for _, raw := range s.rejects {
+			kept[raw] = true
+		}
+		for _, line := range bad {
+			if !kept[line] {
+				tr.t.Fatalf("after line %d: %q was not kept", s.line, line)
+			}
+		}
+	} else if strings.Join(bad, "\n") != strings.Join(s.rejects, "\n") {
+		tr.t.Fatalf("after line %d: %d lines are kept as rejects, want %d", s.line, len(s.rejects), len(bad))
+	}
+	return s.line
+}
+
+// done waits until a run has ended, or until all is committed where it never does, and
+// reports whether it read everything.
+func (tr *trial) done(c *exec.Cmd, errs *strings.Builder, killed <-chan struct{}) (all bool) {
+	tr.t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	for {
+		select {
+		case <-ended:
+			switch code := c.ProcessState.ExitCode(); {
+			case code == 0, code == 3:
+				return true
+			case code == -1:
+				return false // by a signal
+			default:
+				tr.t.Fatalf("the run ended by itself: exit %d\n%s", code, errs)
+			}
+		case <-time.After(30 * time.Millisecond):
+			if tr.source != "tcp" {
+				continue
+			}
+			select {
+			case <-killed:
+				continue
+			default:
+			}
+			if s, err := tr.look(); err == nil && s.line == len(tr.feed) {
+				_ = c.Process.Signal(os.Interrupt)
+				if <-ended; c.ProcessState.ExitCode() == 130 {
+					return true
+				}
+				return false
+			}
+		}
+	}
+}
