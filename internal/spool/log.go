@@ -148,42 +148,44 @@ func (l *Log) openSegment(s *segment) (err error) {
 // recover finds the end of the log. All segments but the last were synced before the
 // next was begun, so that a crash can have torn the last alone; where the disk lost
 // more, the log ends before that.
-func (l *Log) recover() (err error) {
-	for i, s := range l.segments {
-		last := i == len(l.segments)-1
-		if !last && s.base+s.size == l.segments[i+1].base {
-			continue
-		}
-		size := s.size
-		if err := s.recover(); err != nil {
-			return err
-		}
-		l.lost += size - s.size
-		for _, later := range l.segments[i+1:] {
-			l.lost += later.size
-			if err := l.remove(later); err != nil {
+func (l *Log) recover() error {
+	whole := 1
+	for whole < len(l.segments) && l.segments[whole-1].base+l.segments[whole-1].size == l.segments[whole].base {
+		whole++
+	}
+	for n := len(l.segments); n > 0; n-- {
+		s := l.segments[n-1]
+		if n <= whole {
+			size := s.size
+			resume, err := s.recover()
+			if err != nil {
 				return err
 			}
+			if l.lost += size - s.size; s.wrote > 0 {
+				l.end, l.resume = s.base+s.size, resume
+				break
+			}
+			// Not even the resume value that it begins with is there: that is at the end
+			// of the one before it.
+		} else {
+			l.lost += s.size
 		}
-		l.segments = l.segments[:i+1]
-		break
+		if err := l.remove(s); err != nil {
+			return err
+		}
+		l.segments, l.end = l.segments[:n-1], s.base
 	}
-	if n := len(l.segments); n > 0 {
-		s := l.segments[n-1]
-		l.end = s.base + s.size
-		_, l.resume, err = s.scan()
-	}
-	return err
+	return nil
 }
 
-// recover cuts off what does not match the index.
-func (s *segment) recover() error {
-	good, _, err := s.scan()
+// recover cuts off what does not match the index, and returns the last resume value.
+func (s *segment) recover() (resume string, err error) {
+	good, resume, err := s.scan()
 	if err == nil {
 		err = errors.Join(s.data.Truncate(good), s.index.Truncate(s.wrote))
 	}
 	s.size, s.dirty = good, true
-	return err
+	return resume, err
 }
 
 // scan returns the end of the last run of lines that is whole, and its resume value,

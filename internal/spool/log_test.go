@@ -297,6 +297,23 @@ func TestLog_EndsBehindTheLastWholeRun(t *testing.T) {
 	}
 }
 
+// A crash may leave a segment of which nothing is on disk but its name.
+func TestLog_ResumeValueOutlivesASegmentWithoutAnIndex(t *testing.T) {
+	d := newDisk()
+	l := open(t, d)
+	check(t, l.Begin(spool.Meta{ID: "x"}, 50, ""))
+	_, err := l.Append([]byte("{}\n"), "7")
+	check(t, errors.Join(err, l.Close()))
+	for _, ext := range []string{".jsonl", ".index"} {
+		d.now["00000000000000000053-29990101T000000.000Z"+ext] = &content{}
+		l = open(t, d)
+		if begin, end := l.Bounds(); l.Resume() != "7" || begin != 50 || end != 53 || l.Lost() != 0 {
+			t.Errorf("%s: resume %q, from %d to %d, %d lost", ext, l.Resume(), begin, end, l.Lost())
+		}
+		check(t, l.Close())
+	}
+}
+
 // powerCuts cuts the power at random moments, and returns how often something that was
 // synced was lost.
 func powerCuts(t *testing.T, trials int, noSync bool) (lost int) {

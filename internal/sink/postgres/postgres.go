@@ -297,8 +297,17 @@ func (d *DB) Claim(ctx context.Context, job, source string) (cp sink.Checkpoint,
 			return cp, err
 		}
 	}
-	if job == "" || !d.ready {
+	if job == "" {
 		return cp, nil
+	}
+	if !d.ready { // a run that was killed may have made them since we asked, with its last flush
+		r, err := d.query(ctx, "SELECT "+d.readySQL())
+		if err != nil {
+			return cp, d.explain(err)
+		}
+		if d.ready = string(r[0].rows[0][0]) == "t"; !d.ready {
+			return cp, nil
+		}
 	}
 	r, err := d.query(ctx, fmt.Sprintf(`SELECT j.seq, coalesce(j.rejects, ''), coalesce(c.line, 0), coalesce(c."offset", 0), coalesce(c.mark, ''), `+micros("c.updated")+
 		" FROM %s.weir_jobs j LEFT JOIN %[1]s.weir_checkpoints c ON c.job = j.job AND c.source = %s WHERE j.job = %s", d.schema, d.literal(source), d.literal(job)))
