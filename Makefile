@@ -11,8 +11,9 @@ BENCHTIME ?= 1s
 ONLY ?= .
 SOAK ?= 600
 RATE ?= 1500
+TIMES ?= 20
 
-.PHONY: help build demo test race lint fuzz benchmarks bench bench-reference bench-peers soak pgo cover feed docs clean
+.PHONY: help build demo test race mutants torture lint fuzz benchmarks bench bench-reference bench-peers soak pgo cover feed docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -30,6 +31,12 @@ test: ## run the tests, against SQLite and private Postgres servers
 
 race: ## run the tests under the race detector, but those that break whole processes; needs a C compiler
 	CGO_ENABLED=1 go test -race -short ./...
+
+mutants: ## put one fault at a time into the code, and see that a test goes red
+	go run ./internal/torture/mutants
+
+torture: ## kill weir, its databases and its disks TIMES times as often as make test; as root for power cuts
+	WEIR_TORTURE=$(TIMES) go test -count=1 -timeout 24h -v ./internal/torture
 
 lint: $(GOLANGCI) ## formatting, vet, linters, go.mod
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run gofmt -w on these'; exit 1; }

@@ -6,6 +6,7 @@ package testpg
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -31,12 +32,13 @@ import (
 // A Server is one running Postgres. Its data lies in a folder of its own, which
 // goes with it.
 type Server struct {
-	Port int
-	dir  string
-	bin  string
-	args []string
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the postmaster has ended
+	folder string // of the data, where it is not dir
+	Port   int
+	dir    string
+	bin    string
+	args   []string
+	cmd    *exec.Cmd
+	done   chan struct{} // closed when the postmaster has ended
 }
 
 var shared struct {
@@ -65,7 +67,7 @@ func New(t testing.TB) string {
 	}
 	shared.Do(func() {
 		if err := missing(); err == nil {
-			shared.server, shared.err = start(nil)
+			shared.server, shared.err = start("", nil)
 		} else {
 			shared.err = err
 		}
@@ -78,12 +80,16 @@ func New(t testing.TB) string {
 
 // Start runs a server of the test's own. Settings such as "fsync=on" are added
 // to those that make tests fast.
-func Start(t testing.TB, settings ...string) *Server {
+func Start(t testing.TB, settings ...string) *Server { return StartIn(t, "", settings...) }
+
+// StartIn is Start with the server's data in a folder that is there, "" for one of its
+// own.
+func StartIn(t testing.TB, folder string, settings ...string) *Server {
 	t.Helper()
 	if err := missing(); err != nil {
 		without(t, err)
 	}
-	s, err := start(settings)
+	s, err := start(folder, settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,13 +148,13 @@ func binaries() string {
 // socket is 107 bytes long at most.
 const prefix = "weir-pg-"
 
-func start(settings []string) (_ *Server, err error) {
+func start(folder string, settings []string) (_ *Server, err error) {
 	sweep()
 	dir, err := os.MkdirTemp("/tmp", prefix)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, bin: binaries()}
+	s := &Server{dir: dir, folder: folder, bin: binaries()}
 	defer func() {
 		if err != nil {
 			os.RemoveAll(dir)
@@ -213,7 +219,7 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-func (s *Server) data() string    { return filepath.Join(s.dir, "data") }
+func (s *Server) data() string    { return filepath.Join(cmp.Or(s.folder, s.dir), "data") }
 func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
 func (s *Server) sockets() string { return filepath.Join(s.dir, "s") }
 

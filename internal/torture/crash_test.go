@@ -32,9 +32,6 @@ func TestCrash(t *testing.T) {
 		}
 	})
 	t.Logf("%d kills, %d of them after something more had been committed", kills.Load(), moved.Load())
-	if kills.Load() < int64(200*n) || moved.Load() < kills.Load()/3 {
-		t.Error("did not exercise")
-	}
 }
 
 // crashes kills runs until so many were killed.
@@ -84,6 +81,9 @@ func crashes(t *testing.T, rnd *rand.Rand, to, source string, wanted int) (kills
 			}
 			at = now
 		}
+	}
+	if moved < kills/5 {
+		t.Errorf("did not exercise: %d of %d kills came after something more had been committed", moved, kills)
 	}
 	return kills, moved
 }

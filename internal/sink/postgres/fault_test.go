@@ -548,3 +548,18 @@ func TestTable_ChangedMeanwhile(t *testing.T) {
 		})
 	}
 }
+
+// TestFlush_IsOneTransaction has the checkpoint fail, behind everything else: nothing of
+// the flush is left.
+func TestFlush_IsOneTransaction(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	db.Exec(t, "ALTER TABLE weir_checkpoints ADD CHECK (line < 2)")
+	if _, err := r.TryFlush(`{"id":1,"a":"y"}`, `bad`, `{"id":2,"a":"y"}`); err == nil {
+		t.Fatal("the checkpoint did not fail")
+	}
+	sinktest.Expect(t, db, "SELECT id, a FROM t", "1|x")
+	sinktest.Expect(t, db, "SELECT seq FROM weir_jobs", "1")
+	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+}

@@ -1,0 +1,172 @@
+// Command mutants puts one fault at a time into weir's code, and sees that a test goes
+// red: go run ./internal/torture/mutants [NAME...]. A mutant that survives, or whose
+// place in the code is gone, is an error.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A mutant is a fault: in a file, old becomes new.
+type mutant struct {
+	name, file, old, new string
+	pkg, run             string // the tests that have to notice it
+	root                 bool   // these can only be run as root
+}
+
+const (
+	sqlite   = "./internal/sink/sqlite"
+	postgres = "./internal/sink/postgres"
+	spool    = "./internal/spool"
+	pipeline = "./internal/pipeline"
+	torture  = "./internal/torture"
+)
+
+var mutants = []mutant{
+	{"SQLite does not sync", "internal/sink/sqlite/sqlite.go", `"synchronous=" + d.level(),`, `"synchronous=OFF",`,
+		torture, "TestPowerCut$/sqlite_full_WAL", true},
+	{"full is not EXTRA without a WAL", "internal/sink/sqlite/sqlite.go", `return "EXTRA"`, `return "FULL"`,
+		sqlite, "TestOpen_JournalModeAndSynchronous", false},
+	{"checkpoint in a transaction of its own, SQLite", "internal/sink/sqlite/flush.go", `	return res, false, d.checkpoint(f, cp)`,
+		"	if err := d.c.exec(\"COMMIT\"); err != nil {\n\t\treturn res, false, err\n\t}\n\tif err := d.c.exec(\"BEGIN IMMEDIATE\"); err != nil {\n\t\treturn res, false, err\n\t}\n\treturn res, false, d.checkpoint(f, cp)",
+		sqlite, "TestFlush_KilledAtEveryCall", false},
+	{"checkpoint in a transaction of its own, Postgres", "internal/sink/postgres/flush.go", `	job := d.literal(f.JobName())
+	s.add("UPDATE`, `	job := d.literal(f.JobName())
+	s.add("COMMIT; BEGIN")
+	s.add("UPDATE`,
+		postgres, "TestFlush_IsOneTransaction", false},
+	{"fence without a predecessor, SQLite", "internal/sink/sqlite/flush.go", `case err != nil || seq == want:`, `case err != nil || seq != f.Checkpoint.Seq:`,
+		sqlite, "TestSuite/Fence", false},
+	{"fence without a predecessor, Postgres", "internal/sink/postgres/flush.go", `WHERE job = %s AND seq = %d RETURNING 1`, `WHERE job = %s AND seq >= 0 * %d RETURNING 1`,
+		postgres, "TestSuite/Fence|TestFlush_CutAnywhere", false},
+	{"batch without an order", "internal/fold/batch.go", `	slices.SortFunc(rows, compare)`, "	_, _ = compare, slices.SortFunc[[]int]",
+		postgres, "TestWriters", false},
+	{"no escape in COPY", "internal/sink/postgres/quote.go", "		case '\\\\':\n\t\t\te = '\\\\'\n", "",
+		postgres, "TestSuite/Fold", false},
+	{"null is absent, Postgres", "internal/sink/postgres/merge.go", `return fmt.Sprintf("get_bit(s.nulls, %d) IS DISTINCT FROM 1", u.bit)`, `return "true"`,
+		postgres, "TestSuite/Fold", false},
+	{"the first value wins", "internal/fold/folder.go", `*c == 0 || !f.opt.FillOnly {`, `*c == 0 {`,
+		sqlite, "TestSuite/Fold", false},
+	{"a delete does not replace the row", "internal/fold/folder.go", `r.Replaces, r.Deleted = true, true`, `r.Deleted = true`,
+		sqlite, "TestSuite/Fold", false},
+	{"rejects are forgotten", "internal/sink/sqlite/flush.go", `	if f.KeepRejects {`, `	if f.KeepRejects && len(rejects) != 1 {`,
+		sqlite, "TestSuite/Transaction|TestSync_Killed", false},
+	{"a failed batch is sent as if it were empty", "internal/pipeline/feeding.go", `		res, err := f.db.Flush(ctx, flush)`, "		if w.cp.Seq%7 == 3 {\n\t\t\tflush.Batch = &fold.Batch{Table: flush.Batch.Table}\n\t\t}\n\t\tres, err := f.db.Flush(ctx, flush)",
+		pipeline, "TestSync_AnySettingsGiveTheFold", false},
+	{"a batch is not emptied", "internal/pipeline/feeding.go", "		w.batch.Reset()\n", "",
+		pipeline, "TestSync_AnySettingsGiveTheFold", false},
+	{"a tombstone keeps nothing out", "internal/fold/version.go", `!row && b.older(f.version, vs.tomb):`, `!row && f == nil:`,
+		sqlite, "TestSuite/Version", false},
+	{"an old column counts as new", "internal/fold/version.go", `feed.Older(version, now.columns[n]) {`, `feed.Older(now.columns[n], version) {`,
+		sqlite, "TestSuite/Version", false},
+	{"the spool does not sync", "internal/spool/log.go", `errors.Join(s.data.Sync(), s.index.Sync())`, `error(nil)`,
+		spool, "TestLog_PowerCut", false},
+	{"the spool takes a torn end for whole", "internal/spool/log.go", `if entrySum(crc.Sum32(), to, value) != sum {`, `if entrySum(crc.Sum32(), to, value) == sum+1 {`,
+		spool, "TestLog_", false},
+	{"the spool's resume value is lost with an empty segment", "internal/spool/log.go", `size - s.size; s.wrote > 0 {`, `size - s.size; true {`,
+		spool, "TestLog_ResumeValue", false},
+	{"the spool is drained from its end", "internal/pipeline/spool.go", `	case known && from.SpoolAt >= begin:
+		return from.SpoolAt, nil`, `	case known && from.SpoolAt >= begin:
+		return end, nil`,
+		torture, "TestCrash$/all/sqlite_full_spool", false},
+	{"the database's file is opened by others", "internal/sink/sqlite/flush.go", `	now, err := os.Stat(d.path)`, "	if f, err := os.Open(d.path); err == nil {\n\t\tf.Close()\n\t}\n\tnow, err := os.Stat(d.path)",
+		sqlite, "TestSync_FileIsOpenedBySQLiteAlone", false},
+}
+
+func main() {
+	dir, err := os.MkdirTemp("", "weir-mutants-")
+	if err == nil {
+		err = run(dir, os.Args[1:])
+		os.RemoveAll(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(dir string, names []string) error {
+	caught, all := 0, 0
+	for _, m := range mutants {
+		if len(names) > 0 && !slices.Contains(names, m.name) {
+			continue
+		}
+		if m.root && os.Geteuid() != 0 {
+			fmt.Printf("NOT RUN   %s: its test takes root\n", m.name)
+			continue
+		}
+		all++
+		start := time.Now()
+		by, err := m.caughtBy(dir)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: %w", m.name, err)
+		case by == "":
+			fmt.Printf("SURVIVED  %s\n", m.name)
+			continue
+		}
+		caught++
+		fmt.Printf("caught    %s (%.1f s)\n          by %s\n", m.name, time.Since(start).Seconds(), by)
+	}
+	fmt.Printf("%d of %d mutants caught\n", caught, all)
+	if caught < all || all == 0 {
+		return fmt.Errorf("%d mutants survived", all-caught)
+	}
+	return nil
+}
+
+var (
+	failed = regexp.MustCompile(`(?m)^ *--- FAIL: (\S+)`)
+	reason = regexp.MustCompile(`(?m)^ *\w+\.go:\d+: (.*)`)
+	broken = regexp.MustCompile(`\[(build|setup) failed\]`)
+)
+
+// caughtBy returns the first test that fails with the fault and why, "" where none does.
+func (m *mutant) caughtBy(dir string) (by string, err error) {
+	source, err := os.ReadFile(m.file)
+	if err != nil {
+		return "", err
+	}
+	if n := strings.Count(string(source), m.old); n != 1 {
+		return "", fmt.Errorf("%q is %d times in %s", m.old, n, m.file)
+	}
+	changed := filepath.Join(dir, filepath.Base(m.file))
+	if err := os.WriteFile(changed, []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o600); err != nil {
+		return "", err
+	}
+	original, err := filepath.Abs(m.file)
+	if err != nil {
+		return "", err
+	}
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
+	if err != nil {
+		return "", err
+	}
+	config := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(config, overlay, 0o600); err != nil {
+		return "", err
+	}
+	out, err := exec.Command("go", "test", "-overlay", config, "-vet=off", "-count=1", "-failfast", "-timeout=90s", "-run", m.run, m.pkg).CombinedOutput()
+	switch test := failed.FindSubmatch(out); {
+	case err == nil:
+		return "", nil
+	case broken.Match(out):
+		return "", fmt.Errorf("it does not build:\n%s", out)
+	case test == nil:
+		return "a panic or the end of time", nil
+	default:
+		by = string(test[1])
+	}
+	if why := reason.FindSubmatch(out); why != nil {
+		by += ": " + string(why[1][:min(len(why[1]), 90)])
+	}
+	return by, nil
+}

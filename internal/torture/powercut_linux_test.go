@@ -1,0 +1,313 @@
+package torture
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+// A disk is an ext4 file system in a file, whose power can be cut: what it was not told
+// to sync, and what its journal holds in memory, is gone.
+type disk struct {
+	t       *testing.T
+	image   string
+	path    string // where it is mounted
+	mounted bool
+}
+
+func newDisk(t *testing.T, megabytes int) *disk {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Log("NOT RUN: a power cut takes root, who mounts a file system of its own")
+		}
+		t.Skip("a power cut takes root, who mounts a file system of its own")
+	}
+	dir, err := os.MkdirTemp("", "weir-disk-") // which others may enter: Postgres does not run as root
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	d := &disk{t: t, image: filepath.Join(dir, "image"), path: filepath.Join(dir, "disk")}
+	d.check(os.Chmod(dir, 0o755))
+	d.check(os.WriteFile(d.image, nil, 0o600))
+	d.check(os.Truncate(d.image, int64(megabytes)<<20))
+	d.check(os.Mkdir(d.path, 0o755))
+	d.command("mkfs.ext4", "-q", d.image)
+	d.mount()
+	t.Cleanup(d.unmount)
+	return d
+}
+
+func (d *disk) check(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *disk) command(name string, args ...string) {
+	d.t.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		d.t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+}
+
+func (d *disk) mount() {
+	d.t.Helper()
+	d.command("mount", "-o", "loop", d.image, d.path)
+	d.mounted = true
+}
+
+func (d *disk) unmount() {
+	d.t.Helper()
+	if !d.mounted {
+		return
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		err := syscall.Unmount(d.path, 0)
+		if err == nil {
+			d.mounted = false
+			return
+		}
+		if time.Now().After(end) {
+			d.t.Fatalf("unmounting: %v", err)
+		}
+	}
+}
+
+// cut is the power cut. Afterwards every call of the file system fails, until it is
+// mounted again.
+func (d *disk) cut() {
+	d.t.Helper()
+	const shutdown, noFlush = 0x8004587d, 2 // FS_IOC_SHUTDOWN, neither data nor journal
+	f, err := os.Open(d.path)
+	d.check(err)
+	defer f.Close()
+	how := uint32(noFlush)
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), shutdown, uintptr(unsafe.Pointer(&how))); errno != 0 {
+		d.t.Fatalf("FS_IOC_SHUTDOWN: %v", errno)
+	}
+	runtime.KeepAlive(&how)
+}
+
+// again mounts what the power cut left.
+func (d *disk) again() {
+	d.t.Helper()
+	d.unmount()
+	d.mount()
+}
+
+// writeback is what a system does by itself now and then: it writes all to the disk.
+func (d *disk) writeback() {
+	if f, err := os.Open(d.path); err == nil {
+		_ = unix.Syncfs(int(f.Fd()))
+		f.Close()
+	}
+}
+
+// acknowledge asks the database again and again how far it has come, until stop is
+// closed, and returns the last answer: what another program saw committed.
+func (tr *trial) acknowledge(stop <-chan struct{}) (line int) {
+	db := tr.open()
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	for {
+		select {
+		case <-stop:
+			return line
+		case <-time.After(2 * time.Millisecond):
+		}
+		if _, err := os.Stat(tr.to); err != nil && !tr.isPostgres() {
+			continue
+		}
+		var now int
+		if err := db.QueryRow("SELECT line FROM weir_checkpoints").Scan(&now); err == nil {
+			line = max(line, now)
+		}
+	}
+}
+
+// outcome is how a power cut ended.
+type outcome struct {
+	acked, found int
+	err          error // why the database is broken
+}
+
+// powerCut runs weir until the power is cut, and looks at what is left.
+func (tr *trial) powerCut(d *disk, life time.Duration, restart func()) outcome {
+	tr.t.Helper()
+	c, _ := tr.start()
+	stop := make(chan struct{})
+	var acked int
+	var watching sync.WaitGroup
+	watching.Go(func() { acked = tr.acknowledge(stop) })
+	end := time.Now().Add(time.Duration(tr.rnd.Int64N(int64(life))))
+	for time.Now().Before(end) {
+		time.Sleep(min(time.Until(end), time.Duration(tr.rnd.IntN(40))*time.Millisecond))
+		if tr.rnd.IntN(3) == 0 {
+			d.writeback()
+		}
+	}
+	d.cut()
+	close(stop)
+	watching.Wait()
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	restart()
+	s, err := tr.look()
+	switch {
+	case errors.Is(err, errNone):
+		return outcome{acked: acked}
+	case err != nil:
+		return outcome{acked: acked, err: err}
+	}
+	return outcome{acked: acked, found: s.line}
+}
+
+// TestPowerCut cuts the power of the disk that the database is on. At full and extra
+// nothing is lost that another program saw committed; at normal the last commits may
+// be, and the next run reads them again. At off SQLite may be left broken.
+func TestPowerCut(t *testing.T) {
+	n := times(t)
+	for _, to := range []string{"off WAL", "normal WAL", "full WAL", "extra WAL", "full DELETE", "extra DELETE", "normal DELETE"} {
+		t.Run("sqlite "+to, func(t *testing.T) {
+			var level, journal string
+			fmt.Sscan(to, &level, &journal)
+			sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
+				cuts, halfway, lost, broken := 0, 0, 0, 0
+				for cuts < 8*n {
+					d := newDisk(t, 32)
+					tr := newTrial(t, rnd, "file", filepath.Join(d.path, "t.db"), level, 6000)
+					if journal != "WAL" {
+						tr.make(journal)
+					}
+					for at := 0; cuts < 8*n; {
+						o := tr.powerCut(d, 600*time.Millisecond, d.again)
+						cuts++
+						if o.acked > at {
+							halfway++
+						}
+						lost += max(0, min(1, o.acked-o.found))
+						if o.err != nil {
+							if level != "off" {
+								t.Fatalf("after a power cut at line %d: %v", o.acked, o.err)
+							}
+							broken++
+							break
+						}
+						if now := tr.verify(); now < o.acked && (level == "full" || level == "extra") {
+							t.Fatalf("line %d was committed; after a power cut the table stands at %d", o.acked, now)
+						}
+						if at = o.found; at == len(tr.feed) {
+							break
+						}
+					}
+					d.unmount()
+				}
+				t.Logf("%d power cuts, %d of them after commits; %d took some commits back, %d left the database broken", cuts, halfway, lost, broken)
+				if halfway < cuts/4 {
+					t.Error("did not exercise")
+				}
+			})
+		})
+	}
+}
+
+// make makes an empty database with a journal mode of its own.
+func (tr *trial) make(journal string) {
+	db, err := sql.Open("sqlite", "file:"+tr.to)
+	tr.check(err)
+	_, err = db.Exec("PRAGMA journal_mode = " + journal + "; CREATE TABLE theirs (a)")
+	tr.check(errors.Join(err, db.Close()))
+}
+
+// TestPowerCut_Postgres is the same for a server whose data is on the disk.
+func TestPowerCut_Postgres(t *testing.T) {
+	n := times(t)
+	for _, level := range []string{"normal", "full"} {
+		t.Run(level, func(t *testing.T) {
+			sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
+				d := newDisk(t, 256)
+				d.check(os.Chmod(d.path, 0o777))
+				server := testpg.StartIn(t, d.path, "fsync=on", "full_page_writes=on", "max_wal_size=64MB", "min_wal_size=32MB")
+				t.Cleanup(server.Kill)
+				cuts, halfway, lost := 0, 0, 0
+				for cuts < 4*n {
+					tr := newTrial(t, rnd, "file", server.Database(t), level, 6000)
+					d.writeback()
+					for at := 0; cuts < 4*n; {
+						o := tr.powerCut(d, time.Second, func() {
+							server.Kill()
+							d.again()
+							server.Restart(t)
+						})
+						cuts++
+						if o.acked > at {
+							halfway++
+						}
+						lost += max(0, min(1, o.acked-o.found))
+						d.check(o.err)
+						if now := tr.verify(); now < o.acked && level == "full" {
+							t.Fatalf("line %d was committed; after a power cut the table stands at %d", o.acked, now)
+						}
+						if at = o.found; at == len(tr.feed) {
+							break
+						}
+					}
+				}
+				t.Logf("%d power cuts, %d of them after commits; %d took some commits back", cuts, halfway, lost)
+				if halfway == 0 {
+					t.Error("did not exercise")
+				}
+			})
+		})
+	}
+}
+
+// TestPowerCut_Spool has the spool on the disk, and the database with it: whatever the
+// power cut took of either, the next runs end in the right table.
+func TestPowerCut_Spool(t *testing.T) {
+	n := times(t)
+	sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
+		cuts, halfway := 0, 0
+		for cuts < 8*n {
+			d := newDisk(t, 32)
+			level := []string{"normal", "full"}[rnd.IntN(2)]
+			tr := newTrial(t, rnd, "tcp", filepath.Join(d.path, "t.db"), level, 6000)
+			tr.args = append(tr.args, "--spool", filepath.Join(d.path, "spool"), "--spool-max", "1MiB")
+			for range 4 {
+				o := tr.powerCut(d, 400*time.Millisecond, d.again)
+				d.check(o.err)
+				if cuts++; o.acked > 0 {
+					halfway++
+				}
+				tr.verify()
+			}
+			c, errs := tr.start()
+			if !tr.done(c, errs, nil) || tr.verify() != len(tr.feed) {
+				t.Fatalf("the last run did not end well\n%s", errs)
+			}
+			d.unmount()
+		}
+		t.Logf("%d power cuts, %d of them after commits", cuts, halfway)
+		if halfway < cuts/4 {
+			t.Error("did not exercise")
+		}
+	})
+}
