@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+	"unicode"
 
 	"github.com/weirsync/weir/internal/fold"
 )
@@ -56,7 +57,7 @@ type heeding struct {
 // is all that it says.
 func (f *feeding) heed(l *fold.Line) (pass bool, err error) {
 	if f.Feed.ResumeField != "" {
-		if v, ok := l.Get(f.Feed.ResumeField); ok && string(v) != f.heard.resume {
+		if v, ok := resumeOf(l, f.Feed.ResumeField); ok && string(v) != f.heard.resume {
 			f.heard.resume = string(v)
 		}
 	}
@@ -80,6 +81,13 @@ func (f *feeding) heed(l *fold.Line) (pass bool, err error) {
 		f.stream.Reconnect(fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", f.stream.Name(), f.Feed.StaleAfter, f.Feed.ResumeField, h.resume))
 	}
 	return true, nil
+}
+
+// resumeOf returns a line's resume value. One with control characters is none: it
+// becomes a part of what the feed is told, where it could end the line and begin another.
+func resumeOf(l *fold.Line, field string) (v []byte, ok bool) {
+	v, ok = l.Get(field)
+	return v, ok && !bytes.ContainsFunc(v, unicode.IsControl)
 }
 
 // feedTime is the time that a message names, or zero.

@@ -435,7 +435,7 @@ func (s *spooling) lastResume(lines []byte) string {
 	for len(lines) > 0 {
 		at := lastLine(lines)
 		l.Scan(s.scan, nil, lines[at:len(lines)-1])
-		if text, ok := l.Get(s.resume); ok && l.Err == nil {
+		if text, ok := resumeOf(&l, s.resume); ok && l.Err == nil {
 			return string(text)
 		}
 		lines = lines[:at]
