@@ -115,9 +115,12 @@ func (r *run) begin(ctx context.Context) error {
 	return nil
 }
 
-// maxRewinds is how often a run reads again; a server that goes back more often
-// is none to rely on.
-const maxRewinds = 10
+// maxRewinds is how often a run reads again without a calm between; a server that goes
+// back more often is none to rely on.
+const (
+	maxRewinds = 10
+	calm       = time.Minute
+)
 
 // rewind has the run go on from the database's checkpoints, where an error says
 // that this mends it; other errors it returns.
@@ -129,10 +132,13 @@ func (r *run) rewind(ctx context.Context, spec string, err error) error {
 		return err
 	case spec == "-" || source.Listens(spec), source.IsConnection(spec) && r.Feed.ResumeField == "":
 		return fmt.Errorf("%w; %s cannot be read again: lines %d to %d may be lost", err, spec, r.safe+1, r.p.Lines.Load())
-	case r.rewinds == maxRewinds:
+	case r.rewinds == maxRewinds && time.Since(r.rewound) <= calm:
 		return fmt.Errorf("%w (for the %dth time)", err, r.rewinds+1)
 	}
-	r.rewinds++
+	if time.Since(r.rewound) > calm {
+		r.rewinds = 0
+	}
+	r.rewinds, r.rewound = r.rewinds+1, time.Now()
 	r.judged = r.judged || unlogged.Err != nil
 	r.Warn("%v; reading again from the database's checkpoint", err)
 	return r.begin(ctx)
@@ -151,6 +157,7 @@ type run struct {
 	safe    int64 // lines before those of batches that may be lost
 	judged  bool  // the table has refused a row
 	rewinds int
+	rewound time.Time // when it last did
 	batches [2]fold.Batch
 
 	readAhead *readAhead

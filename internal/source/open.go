@@ -27,6 +27,9 @@ func Open(ctx context.Context, spec string, o Options, from Position) (*Stream, 
 	if err != nil {
 		return nil, err
 	}
+	if from.Offset < 0 || from.Line < 0 {
+		return nil, &ChangedError{name, fmt.Sprintf("has a checkpoint that cannot be (line %d, byte %d)", from.Line, from.Offset)}
+	}
 	s := newStream(name, o, from)
 	stop := context.AfterFunc(ctx, s.cancel)
 	err = s.open(ctx)

@@ -3,6 +3,7 @@ package torture
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -89,27 +90,42 @@ func crashes(t *testing.T, rnd *rand.Rand, to, source string, wanted int) (kills
 }
 
 // TestCrash_Server kills the Postgres server under a run, which goes on when it is back.
+// At level normal the server may have lost its last commits: then the file is read again
+// from where it stands.
 func TestCrash_Server(t *testing.T) {
 	n := times(t)
 	sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
 		server := testpg.Start(t)
-		for _, level := range []string{"full", "normal"} {
-			tr := newTrial(t, rnd, "tcp", server.Database(t), level, 30000)
-			c, errs := tr.start()
-			kills := 0
-			for ; kills < 4*n; kills++ {
-				time.Sleep(time.Duration(rnd.IntN(400)) * time.Millisecond)
-				server.Kill()
-				server.Restart(t)
-				tr.verify()
+		kills, back := 0, 0
+		for kills < 8*n {
+			for _, level := range []string{"full", "normal"} {
+				k, b := serverCrashes(t, rnd, server, level)
+				kills += k
+				back += b
 			}
-			if !tr.done(c, errs, nil) {
-				t.Fatalf("the run did not end well\n%s", errs)
-			}
-			if at := tr.verify(); at != len(tr.feed) {
-				t.Errorf("the run ended after line %d of %d", at, len(tr.feed))
-			}
-			t.Logf("%s: %d kills of the server", level, kills)
 		}
+		t.Logf("%d kills of the server, which had lost something after %d of them", kills, back)
 	})
+}
+
+func serverCrashes(t *testing.T, rnd *rand.Rand, server *testpg.Server, level string) (kills, back int) {
+	tr := newTrial(t, rnd, "file", server.Database(t), level, 30000)
+	c, errs := tr.start()
+	for at := 0; kills < 6 && at < len(tr.feed); kills++ {
+		time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond)
+		server.Kill()
+		server.Restart(t)
+		at = tr.verify()
+	}
+	if !tr.done(c, errs, nil) {
+		t.Fatalf("the run did not end well\n%s", errs)
+	}
+	if at := tr.verify(); at != len(tr.feed) {
+		t.Errorf("the run ended after line %d of %d", at, len(tr.feed))
+	}
+	back = strings.Count(errs.String(), "the database went back")
+	if level == "full" && back > 0 {
+		t.Errorf("at level full the database went back\n%s", errs)
+	}
+	return kills, back
 }

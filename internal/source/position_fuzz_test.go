@@ -1,0 +1,43 @@
+package source
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Whatever a database gives as a checkpoint, reading goes on at the beginning of a line
+// or ends with an error.
+func FuzzPosition(f *testing.F) {
+	const text = "{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n"
+	path := filepath.Join(f.TempDir(), "feed.jsonl")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		f.Fatal(err)
+	}
+	for _, seed := range []string{`{}`, `{"Offset":9,"Line":1}`, `{"Offset":9,"LastLen":9,"LastSum":1}`, `{"Offset":-1}`, `{"Offset":1e18}`, `{"Offset":9,"HeadLen":-5}`, `{"Offset":27,"FileSize":27}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, mark []byte) {
+		var from Position
+		if json.Unmarshal(mark, &from) != nil {
+			return
+		}
+		s, err := Open(t.Context(), path, Options{}, from)
+		if err != nil {
+			return
+		}
+		defer s.Close()
+		b, err := s.Next(t.Context())
+		if err != nil {
+			if err == io.EOF && from.Offset != int64(len(text)) && !s.Done() {
+				t.Errorf("the end at %d", from.Offset)
+			}
+			return
+		}
+		if b.Offset != from.Offset || text[b.Offset:] != string(b.Data) {
+			t.Errorf("%q at %d, from %d", b.Data, b.Offset, from.Offset)
+		}
+	})
+}
