@@ -359,10 +359,10 @@ func (tr *trial) done(c *exec.Cmd, errs *strings.Builder, killed <-chan struct{}
 	for {
 		select {
 		case <-ended:
-			switch code := c.ProcessState.ExitCode(); {
-			case code == 0, code == 3:
+			switch code := c.ProcessState.ExitCode(); code {
+			case 0, 3:
 				return true
-			case code == -1:
+			case -1:
 				return false // by a signal
 			default:
 				tr.t.Fatalf("the run ended by itself: exit %d\n%s", code, errs)

@@ -5,6 +5,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -84,8 +85,7 @@ var mutants = []mutant{
 func main() {
 	dir, err := os.MkdirTemp("", "weir-mutants-")
 	if err == nil {
-		err = run(dir, os.Args[1:])
-		os.RemoveAll(dir)
+		err = errors.Join(run(dir, os.Args[1:]), os.RemoveAll(dir))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
