@@ -135,38 +135,6 @@ func (p *program) consistent() {
 	}
 }
 
-func TestFault_KillAtRandomMoments(t *testing.T) {
-	const wanted = 25
-	kills := 0
-	for round := 0; kills < wanted; round++ {
-		p := newProgram(t, 6000, 300)
-		rejects := 0
-		for {
-			c := p.command(nil, "--batch-rows", "40", "-q", "--synchronous", []string{"off", "normal", "full"}[round%3])
-			p.check(c.Start())
-			killed := make(chan bool, 1)
-			timer := time.AfterFunc(rand.N(60*time.Millisecond), func() { killed <- c.Process.Kill() == nil })
-			_ = c.Wait()
-			timer.Stop()
-			if c.ProcessState.ExitCode() >= 0 {
-				rejects = c.ProcessState.ExitCode()
-				break
-			}
-			kills++
-			p.consistent()
-			<-killed
-		}
-		if rejects != 3 && rejects != 0 { // 0: all bad lines were committed before the last kill
-			t.Fatalf("exit code %d", rejects)
-		}
-		p.isFold()
-		if round > 200 {
-			t.Fatalf("only %d kills in %d rounds met a running program", kills, round)
-		}
-	}
-	t.Logf("%d kills", kills)
-}
-
 // strace returns the command that makes system calls fail.
 func strace(t *testing.T, what ...string) []string {
 	t.Helper()

@@ -3,6 +3,8 @@ package torture
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -52,6 +54,9 @@ func crashes(t *testing.T, rnd *rand.Rand, to, source string, wanted int) (kills
 			way = "tcp"
 		}
 		tr := newTrial(t, rnd, way, dest, level, 3000)
+		if dest == "" && rounds%3 == 2 {
+			tr.make("DELETE")
+		}
 		if source == "spool" {
 			tr.args = append(tr.args, "--spool", "spool", "--spool-max", "1MiB")
 		}
@@ -128,4 +133,89 @@ func serverCrashes(t *testing.T, rnd *rand.Rand, server *testpg.Server, level st
 		t.Errorf("at level full the database went back\n%s", errs)
 	}
 	return kills, back
+}
+
+// fileCalls are those by which a run changes files.
+const fileCalls = "pwrite64,fsync,fdatasync,ftruncate,unlink,unlinkat,rename,renameat,renameat2"
+
+// injected runs weir on a small feed from a file, or from a connection with a spool, with
+// something done to the call of the given number; then the table has to be right, and after
+// a run more it has to be complete. It returns how the first run ended.
+func injected(t *testing.T, rnd *rand.Rand, source, what string, at int) (code int) {
+	t.Helper()
+	tr := newTrial(t, rnd, map[string]string{"file": "file", "spool": "tcp"}[source], "", "full", 1000)
+	if source == "spool" {
+		tr.args = append(tr.args, "--spool", "spool", "--spool-max", "1MiB")
+	}
+	tr.args = append(tr.args, "--retry-for", "0s") // a connection ends with its feed
+	args := append([]string{"-f", "-qq", "-o", "/dev/null", "-e", "trace=" + fileCalls, "-e", fmt.Sprintf("inject=%s:%s:when=%d", fileCalls, what, at), tr.path("weir")}, tr.args...)
+	c := exec.Command("strace", append(args, "--batch-rows", "60")...)
+	c.Dir = tr.dir
+	out, _ := c.CombinedOutput()
+	if code = c.ProcessState.ExitCode(); code == 1 && what == "signal=KILL" {
+		t.Fatalf("call %d: the run ended by itself\n%s", at, out)
+	}
+	tr.verify()
+	again, errs := tr.start()
+	if all, to := tr.done(again, errs, nil), tr.verify(); !all || to != len(tr.feed) {
+		t.Fatalf("call %d: the next run ended after line %d: %v\n%s", at, to, all, errs)
+	}
+	return code
+}
+
+func needStrace(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("strace"); err == nil {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("strace is not installed, and CI may not do without")
+	}
+	t.Skip("strace is not installed: nothing can be done to a call")
+}
+
+// TestCrash_AtEveryCall kills a run as it writes, syncs, cuts, renames or removes a file,
+// at each such call in turn: of the database, and of the spool before it.
+func TestCrash_AtEveryCall(t *testing.T) {
+	n := times(t)
+	needStrace(t)
+	for _, source := range []string{"file", "spool"} {
+		t.Run(source, func(t *testing.T) {
+			t.Parallel()
+			sinktest.Seeds(t, uint64(n), func(t *testing.T, rnd *rand.Rand) {
+				kills := 0
+				for code := -1; code != 0 && code != 3; kills++ { // until it has no more calls than that
+					code = injected(t, rnd, source, "signal=KILL", kills+1)
+				}
+				t.Logf("%d kills", kills-1)
+				if kills < 10 {
+					t.Error("did not exercise")
+				}
+			})
+		})
+	}
+}
+
+// TestFault_EveryCallFails has each of the first calls fail, as a disk does that is broken
+// or full: the run goes on or ends with an error, and nothing is lost.
+func TestFault_EveryCallFails(t *testing.T) {
+	n := times(t)
+	needStrace(t)
+	for _, source := range []string{"file", "spool"} {
+		for _, fault := range []string{"EIO", "ENOSPC"} {
+			t.Run(source+" "+fault, func(t *testing.T) {
+				t.Parallel()
+				sinktest.Seeds(t, uint64(n), func(t *testing.T, rnd *rand.Rand) {
+					ended := map[int]int{}
+					for at := 1; at <= 15; at++ {
+						ended[injected(t, rnd, source, "error="+fault, at)]++
+					}
+					t.Logf("exit codes: %v", ended)
+					if ended[1] == 0 {
+						t.Error("did not exercise: no run ended with an error")
+					}
+				})
+			})
+		}
+	}
 }

@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -227,14 +226,6 @@ func TestPowerCut(t *testing.T) {
 			})
 		})
 	}
-}
-
-// make makes an empty database with a journal mode of its own.
-func (tr *trial) make(journal string) {
-	db, err := sql.Open("sqlite", "file:"+tr.to)
-	tr.check(err)
-	_, err = db.Exec("PRAGMA journal_mode = " + journal + "; CREATE TABLE theirs (a)")
-	tr.check(errors.Join(err, db.Close()))
 }
 
 // TestPowerCut_Postgres is the same for a server whose data is on the disk.

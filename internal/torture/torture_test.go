@@ -217,6 +217,14 @@ func (tr *trial) open() *sql.DB {
 
 func (tr *trial) isPostgres() bool { return strings.HasPrefix(tr.to, "postgres://") }
 
+// make makes an empty database with a journal mode of its own.
+func (tr *trial) make(journal string) {
+	db, err := sql.Open("sqlite", "file:"+tr.to)
+	tr.check(err)
+	_, err = db.Exec("PRAGMA journal_mode = " + journal + "; CREATE TABLE theirs (a)")
+	tr.check(errors.Join(err, db.Close()))
+}
+
 // A snapshot is what a database held at one instant.
 type snapshot struct {
 	line    int // of the feed, by the checkpoint: the table has to be the fold of what comes before
@@ -378,10 +386,8 @@ func (tr *trial) done(c *exec.Cmd, errs *strings.Builder, killed <-chan struct{}
 			}
 			if s, err := tr.look(); err == nil && s.line == len(tr.feed) {
 				_ = c.Process.Signal(os.Interrupt)
-				if <-ended; c.ProcessState.ExitCode() == 130 {
-					return true
-				}
-				return false
+				<-ended
+				return c.ProcessState.ExitCode() >= 0 // else it was killed just then
 			}
 		}
 	}

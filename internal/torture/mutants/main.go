@@ -59,7 +59,7 @@ var mutants = []mutant{
 	{"a delete does not replace the row", "internal/fold/folder.go", `r.Replaces, r.Deleted = true, true`, `r.Deleted = true`,
 		sqlite, "TestSuite/Fold", false},
 	{"rejects are forgotten", "internal/sink/sqlite/flush.go", `	if f.KeepRejects {`, `	if f.KeepRejects && len(rejects) != 1 {`,
-		sqlite, "TestSuite/Transaction|TestSync_Killed", false},
+		torture, "TestCrash$/all/sqlite_full_file", false},
 	{"a failed batch is sent as if it were empty", "internal/pipeline/feeding.go", `		res, err := f.db.Flush(ctx, flush)`, "		if w.cp.Seq%7 == 3 {\n\t\t\tflush.Batch = &fold.Batch{Table: flush.Batch.Table}\n\t\t}\n\t\tres, err := f.db.Flush(ctx, flush)",
 		pipeline, "TestSync_AnySettingsGiveTheFold", false},
 	{"a batch is not emptied", "internal/pipeline/feeding.go", "		w.batch.Reset()\n", "",
