@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -121,23 +122,23 @@ func (d *disk) writeback() {
 }
 
 // acknowledge asks the database again and again how far it has come, until stop is
-// closed, and returns the last answer: what another program saw committed.
-func (tr *trial) acknowledge(stop <-chan struct{}) (line int) {
+// closed, and keeps the last answer: what another program saw committed.
+func (tr *trial) acknowledge(stop <-chan struct{}, line *atomic.Int64) {
 	db := tr.open()
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	for {
 		select {
 		case <-stop:
-			return line
+			return
 		case <-time.After(2 * time.Millisecond):
 		}
 		if _, err := os.Stat(tr.to); err != nil && !tr.isPostgres() {
 			continue
 		}
-		var now int
+		var now int64
 		if err := db.QueryRow("SELECT line FROM weir_checkpoints").Scan(&now); err == nil {
-			line = max(line, now)
+			line.Store(max(line.Load(), now))
 		}
 	}
 }
@@ -148,18 +149,25 @@ type outcome struct {
 	err          error // why the database is broken
 }
 
-// powerCut runs weir until the power is cut, and looks at what is left.
-func (tr *trial) powerCut(d *disk, life time.Duration, restart func()) outcome {
+// powerCut runs weir until the power is cut, mostly after it has come further than a
+// line, and looks at what is left.
+func (tr *trial) powerCut(d *disk, at int, life time.Duration, restart func()) outcome {
 	tr.t.Helper()
 	c, _ := tr.start()
 	stop := make(chan struct{})
-	var acked int
+	var seen atomic.Int64
 	var watching sync.WaitGroup
-	watching.Go(func() { acked = tr.acknowledge(stop) })
+	watching.Go(func() { tr.acknowledge(stop, &seen) })
+	if tr.rnd.IntN(4) > 0 {
+		for patience := time.Now().Add(5 * time.Second); int(seen.Load()) <= at && time.Now().Before(patience); {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	// Not for long: what the system has written back by itself cannot be lost.
 	end := time.Now().Add(time.Duration(tr.rnd.Int64N(int64(life))))
 	for time.Now().Before(end) {
 		time.Sleep(min(time.Until(end), time.Duration(tr.rnd.IntN(40))*time.Millisecond))
-		if tr.rnd.IntN(3) == 0 {
+		if tr.rnd.IntN(8) == 0 {
 			d.writeback()
 		}
 	}
@@ -168,6 +176,7 @@ func (tr *trial) powerCut(d *disk, life time.Duration, restart func()) outcome {
 	watching.Wait()
 	_ = c.Process.Kill()
 	_ = c.Wait()
+	acked := int(seen.Load())
 	restart()
 	s, err := tr.look()
 	switch {
@@ -197,7 +206,7 @@ func TestPowerCut(t *testing.T) {
 						tr.make(journal)
 					}
 					for at := 0; cuts < 8*n; {
-						o := tr.powerCut(d, 600*time.Millisecond, d.again)
+						o := tr.powerCut(d, at, 150*time.Millisecond, d.again)
 						cuts++
 						if o.acked > at {
 							halfway++
@@ -243,7 +252,7 @@ func TestPowerCut_Postgres(t *testing.T) {
 					tr := newTrial(t, rnd, "file", server.Database(t), level, 6000)
 					d.writeback()
 					for at := 0; cuts < 4*n; {
-						o := tr.powerCut(d, time.Second, func() {
+						o := tr.powerCut(d, at, time.Second, func() {
 							server.Kill()
 							d.again()
 							server.Restart(t)
@@ -283,7 +292,7 @@ func TestPowerCut_Spool(t *testing.T) {
 			tr := newTrial(t, rnd, "tcp", filepath.Join(d.path, "t.db"), level, 6000)
 			tr.args = append(tr.args, "--spool", filepath.Join(d.path, "spool"), "--spool-max", "1MiB")
 			for range 4 {
-				o := tr.powerCut(d, 400*time.Millisecond, d.again)
+				o := tr.powerCut(d, 0, 400*time.Millisecond, d.again)
 				d.check(o.err)
 				if cuts++; o.acked > 0 {
 					halfway++
