@@ -4,6 +4,7 @@ COMMIT  := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X github.com/weirsync/weir/internal/cli.version=$(VERSION) -X github.com/weirsync/weir/internal/cli.commit=$(COMMIT)
 
 GOLANGCI_VERSION := v2.15.0
+GOVULNCHECK_VERSION := v1.1.4
 GOLANGCI := .bin/golangci-lint-$(GOLANGCI_VERSION)
 
 FUZZTIME ?= 30s
@@ -13,7 +14,7 @@ SOAK ?= 600
 RATE ?= 1500
 TIMES ?= 20
 
-.PHONY: help build demo test race mutants torture lint fuzz benchmarks bench bench-reference bench-peers soak pgo cover feed docs clean
+.PHONY: help build demo test race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-peers soak pgo cover feed docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -46,6 +47,9 @@ lint: $(GOLANGCI) ## formatting, vet, linters, go.mod
 	@want=$$(awk '$$1 == "modernc.org/libc" {print $$2}' "$$(go list -m -f '{{.GoMod}}' modernc.org/sqlite)"); \
 	 have=$$(go list -m -f '{{.Version}}' modernc.org/libc); \
 	 test "$$want" = "$$have" || { echo "modernc.org/libc is $$have; modernc.org/sqlite wants exactly $$want"; exit 1; }
+
+vulnerable: ## look for known faults of the dependencies, where the database of these can be reached
+	go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) ./...
 
 $(GOLANGCI):
 	GOBIN=$(CURDIR)/.bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)

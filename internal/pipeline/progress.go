@@ -83,7 +83,7 @@ func (p *Progress) Retries(reason string) *atomic.Int64 { return p.retries[reaso
 // one.
 func (p *Progress) Lag() time.Duration {
 	if at := p.FeedTime.Load(); at != 0 {
-		return time.Since(time.Unix(0, at))
+		return max(0, time.Since(time.Unix(0, at))) // a feed's clock may be ahead
 	}
 	return 0
 }

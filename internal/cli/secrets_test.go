@@ -1,0 +1,97 @@
+package cli_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+// TestSecrets gives every command a password in every place that takes one, and looks for
+// it in all that comes out: output, errors, logs, metrics, a panic's stacks, the title of
+// the process, and what is kept in the database and the spool.
+func TestSecrets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("programs are killed without -short")
+	}
+	const canary = "c4nary"
+	l := &live{t: t, dir: t.TempDir()}
+	self, err := os.Executable()
+	l.check(err)
+	l.check(os.Symlink(self, filepath.Join(l.dir, "weir")))
+	l.check(os.WriteFile(filepath.Join(l.dir, "feed.jsonl"), []byte(`{"id":1,"pitr":7}`+"\nbad\n"), 0o600))
+	l.check(os.WriteFile(filepath.Join(l.dir, "secret"), []byte(canary), 0o600))
+	good := strings.Replace(testpg.New(t), "postgres@", "postgres:"+canary+"@", 1)
+	if !strings.Contains(good, canary) {
+		t.Fatal("the URL has no place for a password")
+	}
+	bad := "postgres://app:" + canary + "@127.0.0.1:1/db"
+	run := func(wait bool, args ...string) (out string) {
+		t.Helper()
+		c := exec.Command(filepath.Join(l.dir, "weir"), args...)
+		c.Dir = l.dir
+		c.Env = append(os.Environ(), "FH_USERNAME=somebody", "FH_APIKEY="+canary, "WEIR_LOG_FORMAT=json", "GOTRACEBACK=all")
+		var b bytes.Buffer
+		c.Stdout, c.Stderr = &b, &b
+		l.check(c.Start())
+		if !wait {
+			time.Sleep(400 * time.Millisecond)
+			title, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", c.Process.Pid))
+			if err == nil && bytes.Contains(title, []byte(canary)) {
+				t.Errorf("%v: the process's title is %q", args, title)
+			}
+			l.check(c.Process.Signal(syscall.SIGQUIT)) // it prints all stacks
+		}
+		_ = c.Wait()
+		return b.String()
+	}
+	for _, args := range [][]string{
+		{"sync", "feed.jsonl", "--to", good, "-v", "--metrics-file", "out.prom", "--rejects", "file:rejects"},
+		{"sync", "feed.jsonl", "--to", bad, "-v", "--retry-for", "0s"},
+		{"sync", "feed.jsonl", "--to", "postgres://app:" + canary + "@%zz/db"},
+		{"sync", "feed.jsonl", "--to", "host=127.0.0.1 port=1 password=" + canary + " user=x dbname=y", "--retry-for", "0s"},
+		{"sync", "feed.jsonl", "--to", good, "--dry-run"},
+		{"status", "--to", good, "--sample", "3"},
+		{"verify", "feed.jsonl", "--to", good, "--table", "feed"},
+		{"config", "print", "--to", good, "--init", "x"},
+		{"sync", "tls://127.0.0.1:1", "--feed", "firehose", "--table", "t", "--to", "t.db", "--retry-for", "0s", "-v"},
+		{"sync", "tcp://127.0.0.1:1", "--init", `login {{file "secret"}}`, "--table", "t", "--to", "t.db", "--retry-for", "0s", "-v"},
+		{"bench", "ladder", "feed.jsonl", "--to", good, "--for", "10ms"},
+	} {
+		if out := run(true, args...); strings.Contains(out, canary) {
+			t.Errorf("%v:\n%s", args, out)
+		} else if out == "" {
+			t.Errorf("%v said nothing", args)
+		}
+	}
+	for _, args := range [][]string{
+		{"sync", "tcp://127.0.0.1:1", "--init", `login {{file "secret"}} {{env "FH_APIKEY"}}`, "--table", "t", "--to", good, "-v", "--spool", "spool"},
+		{"sync", "tcp-listen://127.0.0.1:0", "--table", "t", "--to", good, "-v", "--metrics-addr", "127.0.0.1:0"},
+	} {
+		if out := run(false, args...); strings.Contains(out, canary) || !strings.Contains(out, "goroutine ") {
+			t.Errorf("%v, stopped by SIGQUIT:\n%s", args, out)
+		}
+	}
+	left := 0
+	l.check(filepath.WalkDir(l.dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.Name() == "secret" || !d.Type().IsRegular() {
+			return err
+		}
+		left++
+		b, err := os.ReadFile(path)
+		if bytes.Contains(b, []byte(canary)) {
+			t.Errorf("it is in %s", path)
+		}
+		return err
+	}))
+	if left < 5 {
+		t.Errorf("only %d files were left", left)
+	}
+}
