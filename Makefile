@@ -75,7 +75,7 @@ bench-reference: ## build the C program that weir is held against, and compare; 
 bench-peers: build ## time the peers from public package registries, and check what they wrote; PEERS_POSTGRES=URL for those of Postgres
 	bench/peers
 
-soak: build ## sync a replay for SOAK seconds at RATE lines a second, and see that nothing grows
+soak: build ## sync a replay for SOAK seconds at RATE lines a second (SPOOL=1 by way of a spool), and see that nothing grows
 	SECONDS_=$(SOAK) RATE=$(RATE) bench/soak
 
 pgo: ## profile the whole way of a file anew; builds of weir are optimized by it
