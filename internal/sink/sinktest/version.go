@@ -108,6 +108,13 @@ var versionTests = []test{
 			`{"id":4,"v":10,"a":"x"}`, `{"id":4,"v":11,"op":"delete"}`, `{"id":4,"v":2,"b":"back"}`,
 		}, "SELECT id, v, a, b, c FROM t ORDER BY id", "1|11|x|NULL|z", "2|10|x|NULL|NULL", "4|2|NULL|back|NULL")
 	}},
+	{"ATableThatGrowsAColumnEachTime", func(t *testing.T, db Database) {
+		r := Begin(t, db, byColumn)
+		for n := range 100 {
+			r.Flush(fmt.Sprintf(`{"id":1,"v":%d,"c%d":%d}`, n, n, n), fmt.Sprintf(`{"id":2,"v":%d,"op":"delete"}`, n), `{"id":1,"v":0,"late":"x"}`)
+		}
+		Expect(t, db, "SELECT id, v, late, c0, c30, c99 FROM t", "1|99|x|0|30|99")
+	}},
 	{"RefusedMessagesLeaveNoVersion", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id bigint PRIMARY KEY, v bigint, a bigint CHECK (a < 100), b bigint)")
 		r := Begin(t, db, byColumn)

@@ -50,6 +50,7 @@ const manyFresh = 8
 // refuses are tried again when all others are written, for a value may have
 // moved between rows of the batch; then message by message.
 func (w *writer) batch(ctx context.Context, f *sink.Flush) error {
+	w.c.tidy() // before any statement of the batch is taken
 	if w.b.Versioned() {
 		if err := w.prepareVersions(f); err != nil {
 			return err
@@ -133,7 +134,6 @@ func (w *writer) prepare() error {
 			list[i] = w.names[i]
 		}
 	}
-	w.c.tidy()
 	var err error
 	if w.sel, err = w.c.prepare("SELECT " + strings.Join(list, ", ") + " FROM " + quote(w.table.Name) + w.where(0)); err != nil {
 		return err
