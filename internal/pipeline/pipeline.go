@@ -103,6 +103,9 @@ func (r *run) begin(ctx context.Context) error {
 	if err := fold.CheckVersion(&table, o); err != nil {
 		return err
 	}
+	if table.Versioned && (o.Version == "" || o.Scope != fold.ColumnScope) {
+		r.Warn("table %q is kept by a version for each column; what this run writes has none, and later messages may be taken for older or newer than they are", table.Name)
+	}
 	if o.Columns == "" {
 		o.Columns = fold.IgnoreColumns
 		if table.Made || !table.Exists {

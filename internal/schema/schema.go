@@ -59,6 +59,8 @@ type Table struct {
 	// keeps its lines, so that a row that is refused can be tried message by
 	// message.
 	Judged bool
+	// Versioned tells that a run has kept the table by a version for each column.
+	Versioned bool
 	// Untyped tells that the database has columns without a type: numbers that
 	// need every digit go there.
 	Untyped bool

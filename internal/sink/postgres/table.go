@@ -179,10 +179,11 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 	}
 	t.Judged = judged || ruled || other
 	if d.ready {
-		r, err := d.query(ctx, "SELECT count(*) FROM "+d.schema+".weir_meta WHERE name = "+d.literal(madeMark(string(head[2]), rel)))
+		r, err := d.query(ctx, "SELECT count(*) FILTER (WHERE name = "+d.literal(madeMark(string(head[2]), rel))+"), count(*) FILTER (WHERE name = "+d.literal(versionsMark(t.ident))+") FROM "+d.schema+".weir_meta")
 		if err != nil {
 			return t, err
 		}
+		t.Versioned = string(r[0].rows[0][1]) != "0"
 		// The mark outlives a table, and goes with it where it is dumped and
 		// restored; so does the fill factor. With rules of its own a table is no
 		// longer only weir's: it is taken as it is.

@@ -63,6 +63,11 @@ func (d *DB) readTable(name string, key []string) (schema.Table, error) {
 		if err := d.scalar("SELECT count(*) FROM weir_meta WHERE name = ?", &made, madeMark(t.Name)); err != nil {
 			return t, err
 		}
+		var versions int64
+		if err := d.scalar("SELECT count(*) FROM weir_meta WHERE name = ?", &versions, versionsMark(t.Name)); err != nil {
+			return t, err
+		}
+		t.Versioned = versions > 0
 		// The mark outlives a table; what weir wrote begins as it writes.
 		t.Made = made > 0 && strings.HasPrefix(sql, "CREATE TABLE "+quote(t.Name)+" (\n  ")
 	}
@@ -269,7 +274,11 @@ func (d *DB) fit(want *schema.Table) (schema.Table, error) {
 		if known, err := d.hasTable("weir_versions"); err != nil {
 			return have, err
 		} else if known {
-			if err := d.c.exec("DELETE FROM weir_versions WHERE tbl = ?", strings.ToLower(want.Name)); err != nil {
+			err := d.c.exec("DELETE FROM weir_versions WHERE tbl = ?", strings.ToLower(want.Name))
+			if err == nil {
+				err = d.c.exec("DELETE FROM weir_meta WHERE name = ?", versionsMark(want.Name))
+			}
+			if err != nil {
 				return have, err
 			}
 		}
