@@ -93,7 +93,7 @@ func (e *explaining) Flush(_ context.Context, f *sink.Flush) (sink.Result, error
 		var resolver *fold.Resolver
 		if b.Versioned() {
 			resolver = fold.NewResolver(b, e.names, &b.Table)
-			e.names = resolver.Names()
+			e.names, b = resolver.Names(), resolver.Batch()
 		}
 		for m := range b.Singles([]*fold.Row{r}) {
 			e.lines++

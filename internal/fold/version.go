@@ -193,7 +193,7 @@ type Resolved struct {
 // A Resolver tells which values of a batch's rows are newer than what a database
 // has. It is not safe for concurrent use.
 type Resolver struct {
-	b       *Batch
+	b       Batch    // as it was, but for columns that it did not know
 	names   []string // of the columns that have versions, by their number
 	columns []int32  // the number of each column of the batch's table
 	now     state
@@ -202,19 +202,20 @@ type Resolver struct {
 }
 
 // NewResolver starts to resolve the rows of a batch. names is what Names returned
-// when the rows' states were last written; table is the table as the database has
-// it: those of its columns that the batch did not know are added to the batch's.
+// when the rows' states were last written; table is the table as the database has it.
+// The batch stays as it is: others may read it meanwhile.
 func NewResolver(b *Batch, names []string, table *schema.Table) *Resolver {
-	v := &Resolver{b: b, names: slices.Clone(names)}
+	v := &Resolver{b: *b, names: slices.Clone(names)}
+	v.b.Table = b.Table.Clone()
 	number := map[string]int32{}
 	for i, name := range v.names {
 		number[table.FoldName(name)] = int32(i)
-		if at := table.Find(name, i); at >= 0 && b.Table.Find(name, i) < 0 {
-			b.Table.Columns = append(b.Table.Columns, table.Columns[at])
+		if at := table.Find(name, i); at >= 0 && v.b.Table.Find(name, i) < 0 {
+			v.b.Table.Columns = append(v.b.Table.Columns, table.Columns[at])
 		}
 	}
-	for i := range b.Table.Columns {
-		name := b.Table.Columns[i].Name
+	for i := range v.b.Table.Columns {
+		name := v.b.Table.Columns[i].Name
 		n, known := number[table.FoldName(name)]
 		if !known {
 			n = int32(len(v.names))
@@ -229,6 +230,10 @@ func NewResolver(b *Batch, names []string, table *schema.Table) *Resolver {
 // with the states.
 func (v *Resolver) Names() []string { return v.names }
 
+// Batch returns the batch that the resolved rows are of: the one that was given, and
+// those columns of the table that have versions and that it did not know.
+func (v *Resolver) Batch() *Batch { return &v.b }
+
 // Resolve tells what becomes of a row of the batch. The row's memory is the batch's
 // and, like the state's, stays good when others are resolved.
 func (v *Resolver) Resolve(r *Row, was Stored) (Resolved, error) {
@@ -242,7 +247,7 @@ func (v *Resolver) Resolve(r *Row, was Stored) (Resolved, error) {
 
 // row resolves a row whose version is that of its newest message.
 func (v *Resolver) row(out Row, vs *versions, was Stored) Resolved {
-	b := v.b
+	b := &v.b
 	if !was.Exists || was.Version == nil || vs.tomb != 0 && !feed.Older(b.arena.get(vs.tomb), was.Version) {
 		out.Deleted, out.Replaces = vs.live == 0, vs.tomb != 0
 		return Resolved{Row: out, Idle: out.Deleted && !was.Exists}
@@ -273,7 +278,7 @@ func (v *Resolver) drop(out *Row, vs *versions, old func(column int, version []b
 
 // column resolves a row each of whose columns has a version.
 func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err error) {
-	b, now := v.b, &v.now
+	b, now := &v.b, &v.now
 	if err := now.decode(was.State, len(v.names)); err != nil {
 		return res, err
 	}

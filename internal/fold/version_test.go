@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"testing"
+
+	"github.com/weirsync/weir/internal/schema"
 )
 
 func FuzzState(f *testing.F) {
@@ -29,4 +31,31 @@ func FuzzState(f *testing.F) {
 			t.Errorf("%q %q %q became %q %q %q", live, tomb, cells, is.live, is.tomb, is.columns)
 		}
 	})
+}
+
+// A batch is read ahead by others while it is resolved.
+func TestResolver_LeavesTheBatchAsItWas(t *testing.T) {
+	f := NewFolder(schema.Table{Name: "t"}, Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Version: "v", Scope: ColumnScope, Columns: AddColumns, MaxColumns: 9, Warn: t.Logf})
+	var b Batch
+	for i, line := range []string{`{"id":1,"v":7,"a":1}`, `{"id":1,"v":5,"op":"delete"}`} {
+		if err := f.Fold(&b, []byte(line), Place{Line: int64(i + 1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Seal(&b)
+	columns, bytes := len(b.Table.Columns), b.Bytes()
+	table := b.Table.Clone()
+	table.Columns = append(table.Columns, schema.New("other", false))
+	r := NewResolver(&b, []string{"other", "a"}, &table)
+	s := state{live: []byte("9"), columns: [][]byte{[]byte("4"), []byte("9")}}
+	res, err := r.Resolve(&b.rows[0], Stored{Exists: true, State: s.encode()})
+	if err != nil || res.Idle || res.Row.Deleted || res.Row.Replaces {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if got := string(r.Batch().Value(&res.Row, columns)); got != "null" {
+		t.Errorf("the delete leaves %q of the column that the batch did not know", got)
+	}
+	if len(b.Table.Columns) != columns || b.Bytes() != bytes {
+		t.Errorf("the batch has %d columns and %d bytes, and had %d and %d", len(b.Table.Columns), b.Bytes(), columns, bytes)
+	}
 }

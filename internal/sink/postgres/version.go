@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -96,8 +95,9 @@ func (d *DB) resolve(ctx context.Context, s *script, f *sink.Flush, table relati
 			return m, nil, err
 		}
 	}
-	rows, err := v.read(b, &table.Table, all, r[found].rows)
-	m = d.newMerge(b, table, rows)
+	resolver := fold.NewResolver(b, v.names, &table.Table)
+	rows, err := v.read(resolver, all, r[found].rows)
+	m = d.newMerge(resolver.Batch(), table, rows)
 	m.versions = v
 	v.looking = false
 	return m, rows, err
@@ -107,12 +107,13 @@ func versionsMark(table string) string { return "versions " + table }
 
 // read resolves the rows against what was found of them: their numbers, whether
 // the table has them, and their state or version.
-func (v *versioned) read(b *fold.Batch, table *schema.Table, all []*fold.Row, found [][][]byte) (rows []*fold.Row, err error) {
+func (v *versioned) read(resolver *fold.Resolver, all []*fold.Row, found [][][]byte) (rows []*fold.Row, err error) {
+	scope := resolver.Batch().Scope
 	was := make([]fold.Stored, len(all))
 	for _, row := range found {
 		at := &was[number(row[0])]
 		at.Exists = string(row[1]) == "t"
-		if b.Scope == fold.RowScope {
+		if scope == fold.RowScope {
 			at.Version = row[2]
 			continue
 		}
@@ -122,9 +123,8 @@ func (v *versioned) read(b *fold.Batch, table *schema.Table, all []*fold.Row, fo
 		}
 	}
 	known := len(v.names)
-	resolver := fold.NewResolver(b, v.names, table)
 	v.names = resolver.Names()
-	v.changed = len(v.names) > known && b.Scope == fold.ColumnScope
+	v.changed = len(v.names) > known && scope == fold.ColumnScope
 	for i, r := range all {
 		res, err := resolver.Resolve(r, was[i])
 		if err != nil {

@@ -72,7 +72,7 @@ func (w *writer) prepareVersions(f *sink.Flush) error {
 		}
 	}
 	v.resolver = fold.NewResolver(w.b, names, &w.table)
-	w.versions = v
+	w.b, w.versions = v.resolver.Batch(), v
 	return nil
 }
 
