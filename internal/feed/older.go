@@ -35,10 +35,9 @@ func isCount(text []byte) bool {
 // spelled returns a number as JSON would have it, which allows neither a plus sign
 // nor zeros in front.
 func spelled(text []byte) (number []byte, ok bool) {
-	number = bytes.TrimPrefix(text, []byte("+"))
-	sign := number[:0]
-	if len(number) > 0 && number[0] == '-' && len(number) == len(text) {
-		sign, number = number[:1], number[1:]
+	number, negative := bytes.CutPrefix(text, []byte("-"))
+	if !negative {
+		number = bytes.TrimPrefix(text, []byte("+"))
 	}
 	for len(number) > 1 && number[0] == '0' && isDigit(number[1]) {
 		number = number[1:]
@@ -46,7 +45,7 @@ func spelled(text []byte) (number []byte, ok bool) {
 	if len(number) == 0 || !isDigit(number[0]) {
 		return nil, false
 	}
-	if len(sign) > 0 {
+	if negative {
 		number = append([]byte("-"), number...)
 	}
 	_, ok = IsNumber(number)

@@ -15,7 +15,7 @@ func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Diffe
 	if err != nil {
 		return err
 	}
-	w := &writer{c: d.c, b: b, table: table, exact: true}
+	w := d.newWriter(b, table, true)
 	if err := w.prepare(); err != nil {
 		return d.explain(err)
 	}

@@ -316,15 +316,9 @@ func (s *stmt) bindText(i int, b []byte) int32 {
 	return lib.Xsqlite3_bind_text(s.c.tls, s.p, int32(i), s.c.hold(b), int32(len(b)), lib.SQLITE_STATIC)
 }
 
-// bindBytes binds text or a blob, which is good until the connection's release.
-func (s *stmt) bindBytes(i int, b []byte, text bool) error {
-	var rc int32
-	if text {
-		rc = s.bindText(i, b)
-	} else {
-		rc = lib.Xsqlite3_bind_blob(s.c.tls, s.p, int32(i), s.c.hold(b), int32(len(b)), lib.SQLITE_STATIC)
-	}
-	if rc != lib.SQLITE_OK {
+// bindBlob binds a blob, which is good until the connection's release.
+func (s *stmt) bindBlob(i int, b []byte) error {
+	if rc := lib.Xsqlite3_bind_blob(s.c.tls, s.p, int32(i), s.c.hold(b), int32(len(b)), lib.SQLITE_STATIC); rc != lib.SQLITE_OK {
 		return s.c.fail(rc, "")
 	}
 	return nil

@@ -16,7 +16,7 @@ func (d *DB) Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error {
 			return err
 		}
 	}
-	w := &writer{c: d.c, b: b, table: d.table, exact: true}
+	w := d.newWriter(b, d.table, true)
 	if err := w.prepare(); err != nil {
 		return d.explain(err)
 	}

@@ -41,6 +41,13 @@ type writer struct {
 	versions *versioned // nil where messages have none
 }
 
+// newWriter starts to write a batch, or to look its rows up. Statements of the one before
+// may go, so it comes before any of this one's is prepared.
+func (d *DB) newWriter(b *fold.Batch, table schema.Table, exact bool) *writer {
+	d.c.tidy()
+	return &writer{c: d.c, b: b, table: table, exact: exact}
+}
+
 // manyFresh rows that were not there make it likely that the next is not either:
 // it is inserted without a look, which takes an eighth off a table's first load.
 // BenchmarkFlush/insert would show the loss.
@@ -50,7 +57,6 @@ const manyFresh = 8
 // refuses are tried again when all others are written, for a value may have
 // moved between rows of the batch; then message by message.
 func (w *writer) batch(ctx context.Context, f *sink.Flush) error {
-	w.c.tidy() // before any statement of the batch is taken
 	if w.b.Versioned() {
 		if err := w.prepareVersions(f); err != nil {
 			return err

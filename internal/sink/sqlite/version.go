@@ -3,6 +3,7 @@ package sqlite
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -107,16 +108,12 @@ func (w *writer) newer(r *fold.Row) error {
 		return nil
 	}
 	v := w.versions
-	for i, b := range [][]byte{[]byte(v.table), r.Key, res.State} {
-		if err := v.put.bindBytes(i+1, b, i == 0); err != nil {
-			return err
-		}
-	}
 	var gone any
 	if res.Row.Deleted {
 		gone = v.now
 	}
-	if err := v.put.bind(4, gone); err != nil {
+	err = errors.Join(v.put.bind(1, v.table), v.put.bindBlob(2, r.Key), v.put.bindBlob(3, res.State), v.put.bind(4, gone))
+	if err != nil {
 		return err
 	}
 	return v.put.run()
@@ -127,10 +124,7 @@ func (w *writer) stored(r *fold.Row) (was fold.Stored, err error) {
 	v := w.versions
 	w.c.release()
 	if v.find != nil {
-		if err := v.find.bindBytes(1, []byte(v.table), true); err != nil {
-			return was, err
-		}
-		if err := v.find.bindBytes(2, r.Key, false); err != nil {
+		if err := errors.Join(v.find.bind(1, v.table), v.find.bindBlob(2, r.Key)); err != nil {
 			return was, err
 		}
 		known, err := v.find.step()
