@@ -123,22 +123,19 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 		d.change(s, ddl)
 		rows = f.Batch.Sorted()
 		changing := rows
-		var sql []string
 		if f.Batch.Versioned() {
 			if m, changing, err = d.resolve(ctx, s, f, table, rows); err != nil {
 				return d.failed(ctx, f, m, rows, table, res, err)
 			}
 			s = &script{}
-			sql, now = m.again()
 		} else {
 			m = d.newMerge(f.Batch, table, rows)
 		}
 		if d.fresh = (d.fresh || !d.table.Exists) && m.direct(); d.fresh {
-			at = m.copyAll(s)
+			at = m.copyAll(s, rows)
 		} else {
-			if m.versions == nil {
-				sql, now = m.prepare()
-			}
+			var sql []string
+			sql, now = m.prepare()
 			for _, q := range sql {
 				s.add("%s", q)
 			}
@@ -146,9 +143,8 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 			if f.ReadsDominate {
 				slice = max(sliceRows, len(changing)/mostSlices)
 			}
-			at = m.statements(s, slice)
+			at = m.statements(s, changing, slice)
 		}
-		s.copy = m.encode(changing)
 		if m.versions != nil {
 			m.versions.keep(s, m, f)
 		}
@@ -325,6 +321,7 @@ func (d *DB) committed(r []result, table relation, now stage) error {
 	if tag := r[len(r)-1].tag.String(); tag != "COMMIT" {
 		return fmt.Errorf("the server answered COMMIT with %s", tag)
 	}
+	now.used = false
 	d.table, d.stage, d.ready = table, now, true
 	d.versions = d.versions || now.versions
 	if now.kind == perFlush {

@@ -17,6 +17,7 @@ import (
 type stage struct {
 	kind  stageKind
 	made  bool
+	used  bool     // it may hold rows of this transaction
 	types []string // by column of the table; "" where it has none
 	// versions tells that it has columns for what is kept beside a row.
 	versions bool
@@ -64,7 +65,6 @@ type merge struct {
 	table relation
 	name  string // of the staging table
 
-	rows     int
 	used     []staged
 	bits     int        // columns with an explicit null among the rows
 	deletes  bool       // rows are deleted
@@ -82,7 +82,7 @@ type staged struct {
 }
 
 func (d *DB) newMerge(b *fold.Batch, table relation, rows []*fold.Row) *merge {
-	m := &merge{d: d, b: b, table: table, name: d.stageName(), rows: len(rows)}
+	m := &merge{d: d, b: b, table: table, name: d.stageName()}
 	at := make([]int, len(b.Table.Columns))
 	names, nulls := make([]bool, len(at)), make([]bool, len(at))
 	for i := range at {
@@ -112,12 +112,13 @@ func (d *DB) newMerge(b *fold.Batch, table relation, rows []*fold.Row) *merge {
 }
 
 // prepare returns the statements that make the staging table, where the one that
-// is there does not serve, and empty it.
+// is there does not serve, and empty it. now is that table from then on, until the
+// transaction ends.
 func (m *merge) prepare() (sql []string, now stage) {
 	old := m.d.stage
-	now = stage{kind: m.d.staging(), made: true, types: make([]string, len(m.table.cols)), versions: old.versions || m.versions != nil}
+	now = stage{kind: m.d.staging(), made: true, used: true, types: make([]string, len(m.table.cols)), versions: old.versions || m.versions != nil}
 	copy(now.types, old.types)
-	serves := old.made && old.kind == now.kind && old.kind != perFlush && old.versions == now.versions
+	serves := old.made && old.kind == now.kind && old.versions == now.versions
 	for _, u := range m.used {
 		if t := m.table.cols[u.at].staged; now.types[u.at] != t {
 			now.types[u.at], serves = t, false
@@ -141,11 +142,11 @@ func (m *merge) prepare() (sql []string, now stage) {
 			kind, end = "UNLOGGED", ""
 		}
 		name := strings.TrimPrefix(m.name, "pg_temp.")
-		if now.kind != perFlush {
+		if now.kind != perFlush || old.made {
 			sql = append(sql, "DROP TABLE IF EXISTS "+m.name)
 		}
 		sql = append(sql, fmt.Sprintf(`CREATE %s TABLE %s (n integer, op "char", nulls varbit%s) %s`, kind, name, b.String(), end))
-	} else if now.kind == unlogged {
+	} else if now.kind == unlogged || old.used {
 		sql = append(sql, "TRUNCATE "+m.name)
 	}
 	return sql, now
@@ -338,10 +339,10 @@ func valueEnd(json []byte) int {
 	}
 }
 
-// tags are the numbers of a merge's statements in its script. copy and insert are
-// -1 where there is none.
+// tags are the numbers of a merge's statements in its script; insert is -1 where there
+// is none.
 type tags struct {
-	copy, insert   int
+	insert         int
 	update, delete []int
 }
 
@@ -353,14 +354,15 @@ func (m *merge) direct() bool {
 }
 
 // copyAll adds what copies rows into the table that are not in it.
-func (m *merge) copyAll(s *script) tags {
+func (m *merge) copyAll(s *script, rows []*fold.Row) tags {
 	into := make([]string, len(m.used))
 	for i, u := range m.used {
 		into[i] = ident(m.table.Columns[u.at].Name)
 	}
 	m.plain = true
 	n := s.add("COPY %s (%s) FROM STDIN", m.table.ident, strings.Join(into, ", "))
-	return tags{copy: n, insert: n}
+	s.copy = m.encode(rows)
+	return tags{insert: n}
 }
 
 // statements adds what brings the table up to date. New rows come first, in the
@@ -370,12 +372,13 @@ func (m *merge) copyAll(s *script) tags {
 //
 // Rows are locked and changed in slices of so many: where the table is larger than
 // the memory, the pages that were read to lock a row are gone when all are locked.
-func (m *merge) statements(s *script, slice int) (t tags) {
-	t.copy, t.insert = -1, -1
-	if m.rows == 0 {
+func (m *merge) statements(s *script, rows []*fold.Row, slice int) (t tags) {
+	t.insert = -1
+	if len(rows) == 0 {
 		return t // nothing is newer than what is there
 	}
-	t.copy = s.add("%s", m.copySQL())
+	s.add("%s", m.copySQL())
+	s.copy = m.encode(rows)
 	t.insert = s.add("%s", m.insertSQL())
 	set, differs := m.assignments()
 	var touched []string
@@ -399,9 +402,9 @@ func (m *merge) statements(s *script, slice int) (t tags) {
 	if m.deletes {
 		strength = "UPDATE"
 	}
-	for from := 0; from < m.rows; from += slice {
+	for from := 0; from < len(rows); from += slice {
 		in := ""
-		if slice < m.rows {
+		if slice < len(rows) {
 			in = fmt.Sprintf("s.n >= %d AND s.n < %d AND ", from, from+slice)
 		}
 		s.add("SELECT set_config('weir.touched', count(*)::text, true) FROM (SELECT FROM %s s JOIN %s t ON %s WHERE %s(%s) ORDER BY s.n FOR %s OF t) x",

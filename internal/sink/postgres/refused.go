@@ -201,12 +201,11 @@ func (p *pieces) try(rows []*fold.Row) error {
 		}
 	}
 	if err == nil {
-		sql, now := m.again()
+		sql, now := m.prepare()
 		for _, q := range sql {
 			s.add("%s", q)
 		}
-		at := m.statements(s, len(rows))
-		s.copy = m.encode(changing)
+		at := m.statements(s, changing, len(rows))
 		if m.versions != nil {
 			m.versions.keep(s, m, p.f)
 		}

@@ -61,7 +61,7 @@ func (d *DB) resolve(ctx context.Context, s *script, f *sink.Flush, table relati
 	v := &versioned{table: d.fullName(&table), looking: true}
 	m := d.newMerge(b, table, all)
 	m.versions = v
-	sql, now := m.again()
+	sql, now := m.prepare()
 	for _, q := range sql {
 		s.add("%s", q)
 	}
@@ -136,19 +136,6 @@ func (v *versioned) read(resolver *fold.Resolver, all []*fold.Row, found [][][]b
 		}
 	}
 	return rows, nil
-}
-
-// again returns what makes the staging table ready for further rows of a
-// transaction.
-func (m *merge) again() (sql []string, now stage) {
-	sql, now = m.prepare()
-	if len(sql) == 0 {
-		return []string{"TRUNCATE " + m.name}, now
-	}
-	if m.d.stage.made && now.kind == perFlush {
-		sql = append([]string{"DROP TABLE IF EXISTS " + m.name}, sql...)
-	}
-	return sql, now
 }
 
 // keep adds what keeps the versions of the rows that were staged, and forgets
