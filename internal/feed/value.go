@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"strconv"
+	"time"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -196,4 +197,16 @@ func AppendDecimal(dst, number []byte) []byte {
 	}
 	dst = append(append(dst, digits...), 'e')
 	return strconv.AppendInt(dst, int64(exp), 10)
+}
+
+// Seconds reads a time, as seconds since 1970 or as RFC 3339 has it, and returns the
+// seconds; NaN where text is none.
+func Seconds(text string) float64 {
+	if s, err := strconv.ParseFloat(text, 64); err == nil {
+		return s
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return float64(t.UnixNano()) / 1e9
+	}
+	return math.NaN()
 }

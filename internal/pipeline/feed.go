@@ -3,10 +3,11 @@ package pipeline
 import (
 	"bytes"
 	"fmt"
-	"strconv"
+	"math"
 	"time"
 	"unicode"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 )
 
@@ -96,12 +97,9 @@ func feedTime(l *fold.Line, field string) time.Time {
 	if !ok {
 		return time.Time{}
 	}
-	if s, err := strconv.ParseFloat(string(text), 64); err == nil {
-		return time.UnixMicro(int64(s * 1e6))
-	}
-	t, err := time.Parse(time.RFC3339, string(text))
-	if err != nil {
+	s := feed.Seconds(string(text))
+	if math.IsNaN(s) {
 		return time.Time{}
 	}
-	return t
+	return time.UnixMicro(int64(s * 1e6))
 }

@@ -185,7 +185,7 @@ func (f *feeding) fold(flushing context.Context, b *scanned) (err error) {
 func (f *feeding) moveTo(b *scanned, at int) {
 	f.pos = b.PositionAfter(at, f.line)
 	f.pos.Resume = f.heard.resume
-	if s := f.spool; s != nil && s.max > 0 {
+	if s := f.spool; s.spools() {
 		f.pos.SpoolID, f.pos.SpoolAt = s.log.Meta().ID, b.Spool
 		if b.Oversize == 0 {
 			f.pos.SpoolAt += int64(at)

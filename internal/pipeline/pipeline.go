@@ -186,7 +186,7 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 		}
 	}()
 	f := &feeding{run: r, stream: stream, job: job, seq: cp.Seq, pos: stream.Start(), period: r.BatchPeriod}
-	if s := r.spool; s != nil && s.max > 0 {
+	if s := r.spool; s.spools() {
 		f.pos.SpoolID, f.pos.SpoolAt = s.log.Meta().ID, s.next
 	}
 	f.sent, f.line, f.heard.resume = f.pos, f.pos.Line, f.pos.Resume
@@ -249,7 +249,7 @@ func (r *run) open(ctx context.Context, spec string) (*source.Stream, sink.Check
 	o.Reconnects = func() { r.p.Reconnects.Add(1) }
 	if r.Feed.Hello != nil {
 		o.Hello = func() ([]byte, error) {
-			if s := r.spool; s != nil && s.max > 0 {
+			if s := r.spool; s.spools() {
 				return r.Feed.Hello(s.log.Resume()) // what is on disk need not come again
 			}
 			return r.Feed.Hello(*r.committed.Load())

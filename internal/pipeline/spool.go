@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -72,6 +73,9 @@ type spooling struct {
 	safe   int64 // all before it is committed
 }
 
+// spools reports whether lines wait here until they are committed, and are read again.
+func (s *spooling) spools() bool { return s != nil && s.max > 0 }
+
 // openSpool opens the log of a source.
 func (r *run) openSpool(stream *source.Stream, cp sink.Checkpoint, from source.Position, job string) (s *spooling, err error) {
 	s = &spooling{stream: stream, max: r.Spool.Max, period: r.BatchPeriod, resume: r.Feed.ResumeField, warn: r.Warn, info: r.Info, gauge: r.p.Spool.Store,
@@ -104,7 +108,7 @@ func (r *run) openSpool(stream *source.Stream, cp sink.Checkpoint, from source.P
 	if lost := s.log.Lost(); lost > 0 {
 		s.warn("the spool %s: its last %d bytes were not whole, and were cut off", path, lost)
 	}
-	if s.max == 0 {
+	if !s.spools() {
 		_, s.next = s.log.Bounds()
 		return s, nil
 	}
@@ -178,7 +182,7 @@ func (s *spooling) run(ctx context.Context) {
 
 // sayLeft tells what stays on disk when a run ends.
 func (s *spooling) sayLeft() {
-	if _, end := s.log.Bounds(); s.max > 0 && s.safe < end {
+	if _, end := s.log.Bounds(); s.spools() && s.safe < end {
 		s.info("%d bytes stay in the spool for the next run", end-s.safe)
 	}
 }
@@ -233,7 +237,7 @@ func (s *spooling) append(ctx context.Context, b *source.Block) (mine bool, err 
 	resume := s.lastResume(lines)
 	said := false
 	for waited := false; ; {
-		full := s.max > 0 && s.log.Size() > 0 && s.log.Size()+int64(len(lines)) > s.max
+		full := s.spools() && s.log.Size() > 0 && s.log.Size()+int64(len(lines)) > s.max
 		if !full {
 			s.mu.Lock()
 			b.Spool, err = s.log.Append(lines, resume)
@@ -278,7 +282,7 @@ func (s *spooling) append(ctx context.Context, b *source.Block) (mine bool, err 
 func (s *spooling) offer(ctx context.Context, b *source.Block) (taken bool) {
 	size := int64(len(b.Data)) // b is not ours when it is taken
 	var soon <-chan time.Time
-	if s.max > 0 {
+	if s.spools() {
 		soon = time.After(patient)
 	}
 	select {
@@ -302,7 +306,7 @@ func (s *spooling) passed(ctx context.Context, b *source.Block) error {
 		_, end := s.log.Bounds()
 		b.Spool = s.next
 		s.mu.Unlock()
-		if b.Spool == end || s.max == 0 {
+		if b.Spool == end || !s.spools() {
 			break
 		}
 		signal(s.moved)
@@ -328,7 +332,7 @@ func (s *spooling) drain(ctx context.Context) {
 		_, end := s.log.Bounds()
 		s.mu.Unlock()
 		switch {
-		case direct || at == end || s.max == 0:
+		case direct || at == end || !s.spools():
 			if err != nil {
 				return
 			}
@@ -383,7 +387,7 @@ func (s *spooling) forget(final bool) error {
 	defer s.forgetting.Unlock()
 	s.mu.Lock()
 	safe := s.safe
-	if s.max == 0 {
+	if !s.spools() {
 		_, safe = s.log.Bounds()
 	}
 	s.mu.Unlock()
@@ -417,7 +421,7 @@ func (s *spooling) committed(at int64) {
 
 // measure sets the gauge of what is on disk and not committed.
 func (s *spooling) measure() {
-	if s.max == 0 {
+	if !s.spools() {
 		return
 	}
 	s.mu.Lock()
@@ -433,7 +437,7 @@ func (s *spooling) lastResume(lines []byte) string {
 	}
 	var l fold.Line
 	for len(lines) > 0 {
-		at := lastLine(lines)
+		at := bytes.LastIndexByte(lines[:len(lines)-1], '\n') + 1
 		l.Scan(s.scan, nil, lines[at:len(lines)-1])
 		if text, ok := resumeOf(&l, s.resume); ok && l.Err == nil {
 			return string(text)
@@ -441,15 +445,6 @@ func (s *spooling) lastResume(lines []byte) string {
 		lines = lines[:at]
 	}
 	return ""
-}
-
-func lastLine(lines []byte) int {
-	for i := len(lines) - 2; i >= 0; i-- {
-		if lines[i] == '\n' {
-			return i + 1
-		}
-	}
-	return 0
 }
 
 // Next returns the next block, as a stream does.

@@ -4,6 +4,7 @@
 package replay
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -122,23 +123,14 @@ func (p *player) file(ctx context.Context, file string, timed func(float64)) (er
 			return err
 		}
 		for data := b.Data; len(data) > 0 && b.Oversize == 0; {
-			n := lineEnd(data)
-			if err := p.line(ctx, data[:n], timed); err != nil {
+			var line []byte
+			line, data, _ = bytes.Cut(data, []byte{'\n'})
+			if err := p.line(ctx, line, timed); err != nil {
 				return err
 			}
-			data = data[min(n+1, len(data)):]
 		}
 		s.Release(b)
 	}
-}
-
-func lineEnd(data []byte) int {
-	for i, c := range data {
-		if c == '\n' {
-			return i
-		}
-	}
-	return len(data)
 }
 
 // line sends one line when its time has come.
@@ -155,14 +147,14 @@ func (p *player) line(ctx context.Context, line []byte, timed func(float64)) err
 		name := string(f.Name(line))
 		text := string(feed.AppendText(nil, f.Value(line), f.Kind))
 		if name == p.TimeField {
-			if at = seconds(text); !math.IsNaN(at) {
+			if at = feed.Seconds(text); !math.IsNaN(at) {
 				timed(at)
 				at += p.shift
 				stamped = f
 			}
 		}
 		if name == p.ResumeField {
-			if p.resume != "" && less(text, p.resume) {
+			if p.resume != "" && feed.Older([]byte(text), []byte(p.resume)) {
 				return nil
 			}
 			value = text
@@ -193,27 +185,6 @@ func (p *player) line(ctx context.Context, line []byte, timed func(float64)) err
 	// Not before: a keepalive says that all up to its value was sent.
 	p.last, p.fresh = value, time.Now()
 	return err
-}
-
-// less compares resume values: as numbers where both are.
-func less(a, b string) bool {
-	x, err1 := strconv.ParseFloat(a, 64)
-	y, err2 := strconv.ParseFloat(b, 64)
-	if err1 == nil && err2 == nil {
-		return x < y
-	}
-	return a < b
-}
-
-// seconds reads a time; NaN is none.
-func seconds(text string) float64 {
-	if s, err := strconv.ParseFloat(text, 64); err == nil {
-		return s
-	}
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return float64(t.UnixNano()) / 1e9
-	}
-	return math.NaN()
 }
 
 // stamp writes a time as the text before it was written.
