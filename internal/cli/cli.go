@@ -60,6 +60,9 @@ type world struct {
 	stopped func() os.Signal
 }
 
+// say tells people something, where there is no printer to do so.
+func (w *world) say(format string, args ...any) { fmt.Fprintf(w.stderr, "weir: "+format+"\n", args...) }
+
 // Main runs the program and returns its exit code.
 func Main() int {
 	// A closed pipe behind stdout or stderr is an error of the write that met

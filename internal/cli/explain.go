@@ -38,11 +38,8 @@ The id of a key of several fields has as many parts, with commas between.`,
 		},
 	}
 	f := c.Flags()
-	f.StringSliceVar(&o.key, "key", []string{"id"}, "the field or fields that name a row")
-	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: such a message removes its row")
-	f.StringVar(&o.null, "null", "clear", "clear: null sets NULL; keep: null is the same as absent")
+	o.foldFlags(f)
 	f.BoolVar(&o.fillOnly, "fill-only", false, "the first value of a column stays")
-	o.versionFlags(f)
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.SortFlags = false
 	return c
@@ -171,10 +168,9 @@ func (w *world) explain(ctx context.Context, o *syncOptions, id string, args []s
 	if err != nil {
 		return err
 	}
-	warn := func(format string, args ...any) { fmt.Fprintf(w.stderr, "weir: "+format+"\n", args...) }
 	opt.Columns, opt.MaxColumns = fold.AddColumns, e.Caps().Columns
 	err = pipeline.Run(ctx, pipeline.Config{Sources: sources, Table: "explained", Fold: opt, BatchRows: defaultBatchRows, Buffer: defaultBuffer,
-		Rejects: rejects, MaxRejects: 1 << 62, Warn: warn, Info: func(string, ...any) {}}, e, p)
+		Rejects: rejects, MaxRejects: 1 << 62, Warn: w.say, Info: func(string, ...any) {}}, e, p)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,17 @@ type live struct {
 	more []string // flags of the sync
 }
 
+// newLive is a folder with the program, a certificate and a key in it.
+func newLive(t *testing.T, to string) *live {
+	t.Helper()
+	l := &live{t: t, dir: t.TempDir(), to: to}
+	self, err := os.Executable()
+	l.check(err)
+	l.check(os.Symlink(self, filepath.Join(l.dir, "weir")))
+	l.check(writeCertificate(l.dir))
+	return l
+}
+
 func (l *live) check(err error) {
 	l.t.Helper()
 	if err != nil {
@@ -102,16 +113,13 @@ func TestLive_NothingIsLost(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			kind, _, spool := strings.Cut(kind, ", ")
-			feed, err := filepath.Abs("../../testdata/flights.jsonl.gz")
-			l := &live{t: t, dir: t.TempDir(), feed: feed, to: "live.db"}
+			l := newLive(t, "live.db")
+			var err error
+			l.feed, err = filepath.Abs("../../testdata/flights.jsonl.gz")
 			l.check(err)
 			if spool {
 				l.more = []string{"--spool", "spool", "--capture", "captures"}
 			}
-			self, err := os.Executable()
-			l.check(err)
-			l.check(os.Symlink(self, filepath.Join(l.dir, "weir")))
-			l.check(writeCertificate(l.dir))
 			var server *testpg.Server
 			if kind == "postgres" {
 				server = testpg.Start(t)

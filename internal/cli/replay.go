@@ -67,7 +67,7 @@ feed, to test what reads it.`,
 					return usagef("--init: %v", err)
 				}
 			}
-			s.Log = func(format string, args ...any) { fmt.Fprintf(w.stderr, "weir: "+format+"\n", args...) }
+			s.Log = w.say
 			if to == "-" {
 				return stopped(c.Context(), replay.Play(c.Context(), s.Config, bufio.NewWriterSize(w.stdout, 64<<10), ""))
 			}

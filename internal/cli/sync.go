@@ -87,11 +87,8 @@ const (
 func (o *syncOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.to, "to", "", toHelp)
 	f.StringVar(&o.table, "table", "", "the table (default the name of the source's file)")
-	f.StringSliceVar(&o.key, "key", []string{"id"}, "the field or fields that name a row")
-	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: such a message removes its row")
-	f.StringVar(&o.null, "null", "clear", "clear: null sets NULL; keep: null is the same as absent")
+	o.foldFlags(f)
 	f.BoolVar(&o.fillOnly, "fill-only", false, "write only where the table has NULL")
-	o.versionFlags(f)
 	o.tombstones = span(defaultTombstones)
 	f.Var(&o.tombstones, "tombstones", "how long a delete is remembered, so that an older message does not bring its row back")
 	f.StringVar(&o.columns, "columns", "", "new fields: add, ignore or reject (default add in a table that weir made, else ignore)")
@@ -134,8 +131,11 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.config, "config", "", "a YAML file with these settings: batch_rows: 1000")
 }
 
-// versionFlags are those of the commands that fold.
-func (o *syncOptions) versionFlags(f *pflag.FlagSet) {
+// foldFlags are those of all commands that fold.
+func (o *syncOptions) foldFlags(f *pflag.FlagSet) {
+	f.StringSliceVar(&o.key, "key", []string{"id"}, "the field or fields that name a row")
+	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: such a message removes its row")
+	f.StringVar(&o.null, "null", "clear", "clear: null sets NULL; keep: null is the same as absent")
 	f.StringVar(&o.version, "version", "", "the field with a message's version: each column keeps the value of the newest message that named it, in whatever order they come")
 	f.StringVar(&o.scope, "version-scope", fold.ColumnScope, "column, or row: a message that is older than its row changes nothing")
 }

@@ -3,7 +3,6 @@ package cli_test
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,11 +11,7 @@ import (
 // A feed that wants to see a certificate is shown the user's; without one the run ends
 // with the feed's words.
 func TestLive_ClientCertificate(t *testing.T) {
-	l := &live{t: t, dir: t.TempDir(), to: "t.db"}
-	self, err := os.Executable()
-	l.check(err)
-	l.check(os.Symlink(self, filepath.Join(l.dir, "weir")))
-	l.check(writeCertificate(l.dir))
+	l := newLive(t, "t.db")
 	pair, err := tls.LoadX509KeyPair(filepath.Join(l.dir, "cert.pem"), filepath.Join(l.dir, "key.pem"))
 	l.check(err)
 	authorities := x509.NewCertPool()

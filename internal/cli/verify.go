@@ -39,10 +39,7 @@ to be NULL, unless it has a default.`,
 	f := c.Flags()
 	f.StringVar(&o.to, "to", "", toHelp)
 	f.StringVar(&o.table, "table", "", "the table (default the name of the source's file)")
-	f.StringSliceVar(&o.key, "key", []string{"id"}, "the field or fields that name a row")
-	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: such a message removes its row")
-	f.StringVar(&o.null, "null", "clear", "clear: null sets NULL; keep: null is the same as absent")
-	o.versionFlags(f)
+	o.foldFlags(f)
 	f.IntVar(&show, "show", 10, "differences that are printed at most")
 	f.SortFlags = false
 	return c
@@ -191,11 +188,10 @@ func (w *world) verify(ctx context.Context, o *syncOptions, args []string, show 
 			return err
 		}
 	}
-	warn := func(format string, args ...any) { fmt.Fprintf(w.stderr, "weir: "+format+"\n", args...) }
 	if err := to.exists(); err != nil {
 		return err
 	}
-	db, err := to.openToRead(ctx, warn)
+	db, err := to.openToRead(ctx, w.say)
 	if err != nil {
 		return err
 	}
@@ -210,7 +206,7 @@ func (w *world) verify(ctx context.Context, o *syncOptions, args []string, show 
 	v := &verifying{database: db, w: w, show: show}
 	p := pipeline.NewProgress()
 	err = pipeline.Run(ctx, pipeline.Config{Sources: []string{"-"}, Source: source.Options{Stdin: lines, Compression: source.None}, Table: o.table, Fold: opt,
-		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Warn: warn, Info: func(string, ...any) {}}, v, p)
+		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Warn: w.say, Info: func(string, ...any) {}}, v, p)
 	if err != nil {
 		return err
 	}

@@ -26,10 +26,7 @@ func TestVersions_TwoSyncsInAnyOrderGiveOneTable(t *testing.T) {
 	for _, kind := range []string{"sqlite", "postgres"} {
 		t.Run(kind, func(t *testing.T) {
 			sinktest.Seeds(t, 2, func(t *testing.T, rnd *rand.Rand) {
-				l := &live{t: t, dir: t.TempDir(), to: "t.db"}
-				self, err := os.Executable()
-				l.check(err)
-				l.check(os.Symlink(self, filepath.Join(l.dir, "weir")))
+				l := newLive(t, "t.db")
 				if kind == "postgres" {
 					l.to = testpg.New(t)
 				}
