@@ -37,14 +37,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(mainFunc(func() int { return testpg.Main(m.Run) }), map[string]func(){
+	testscript.Main(testpg.Tests{M: m}, map[string]func(){
 		"weir": func() { os.Exit(cli.Main()) },
 	})
 }
-
-type mainFunc func() int
-
-func (f mainFunc) Run() int { return f() }
 
 // TestScripts runs the command line as users do: each script in testdata/script
 // is a story with the real program in it. Beside testscript's own commands there

@@ -30,12 +30,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(mainFunc(func() int { return testpg.Main(m.Run) }))
+	goleak.VerifyTestMain(testpg.Tests{M: m})
 }
-
-type mainFunc func() int
-
-func (f mainFunc) Run() int { return f() }
 
 // destinations are new, empty databases of each kind.
 func destinations(t *testing.T) map[string]string {

@@ -57,6 +57,12 @@ func Main(run func() int) int {
 	return code
 }
 
+// Tests are those of a package, run by [Main], for what wraps them further.
+type Tests struct{ *testing.M }
+
+// Run runs the tests and returns their exit code.
+func (t Tests) Run() int { return Main(t.M.Run) }
+
 // New returns the connection string of a fresh database, on the server that all
 // tests of a test binary share, or on that of TEST_POSTGRES_URL. It goes with
 // the test.

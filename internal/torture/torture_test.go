@@ -24,14 +24,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(mainFunc(func() int { return testpg.Main(m.Run) }), map[string]func(){
+	testscript.Main(testpg.Tests{M: m}, map[string]func(){
 		"weir": func() { os.Exit(cli.Main()) },
 	})
 }
-
-type mainFunc func() int
-
-func (f mainFunc) Run() int { return f() }
 
 // times is how much longer than in CI the tests are asked to go on.
 func times(t *testing.T) int {
