@@ -138,6 +138,34 @@ func TestFlush_CutAnywhere(t *testing.T) {
 	}
 }
 
+// TestConnect_CutAnywhere breaks a connection, and cuts the one that is made in
+// its place before each of its messages, up to the end of the flush.
+func TestConnect_CutAnywhere(t *testing.T) {
+	for _, fromClient := range []bool{true, false} {
+		t.Run(fmt.Sprintf("client=%v", fromClient), func(t *testing.T) {
+			db, p := throughProxy(t, testpg.New(t))
+			r := sinktest.Begin(t, db)
+			r.Flush(`{"id":1,"a":"x"}`)
+			for n := 0; ; n++ {
+				p.Break()
+				cuts := p.Cuts()
+				p.Cut(func(m testpg.Message) bool { return m.FromClient == fromClient && m.Number == n })
+				r.Fold(fmt.Sprintf(`{"id":1,"a":"%d"}`, n), fmt.Sprintf(`{"id":%d,"a":"new"}`, 1000+n), fmt.Sprintf("bad %d", n))
+				patient(t, r)
+				sinktest.Expect(t, db, "SELECT count(*), max(a) FILTER (WHERE id = 1), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_jobs) FROM t",
+					fmt.Sprintf("%d|%d|%d|%d", 2+n, n, n+1, 2+n))
+				if p.Cuts() == cuts { // a flush has no such message
+					if n < 5 {
+						t.Fatalf("only %d cuts", n)
+					}
+					t.Logf("%d cuts", n)
+					return
+				}
+			}
+		})
+	}
+}
+
 // TestFlush_LateCommit: the connection breaks, the transaction goes on, and the
 // flush that is sent again comes while it does.
 func TestFlush_LateCommit(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"time"
 
@@ -60,6 +61,9 @@ func (e *lostError) Unwrap() error { return e.err }
 func (d *DB) run(ctx context.Context, s *script) ([]result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if d.conn == nil { // it broke in an earlier script of the same call
+		return nil, &lostError{net.ErrClosed}
 	}
 	conn, front := d.conn.Conn(), d.conn.Frontend()
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
