@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 	"unicode"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/source"
 )
 
 // A Feed is what is known of a feed beside the columns of its messages. The zero
@@ -49,9 +51,10 @@ func (m *Match) matches(l *fold.Line) bool {
 
 // heeding is how a feed's own words have been taken so far.
 type heeding struct {
-	resume  string // of the last message
-	stale   string // of the last keepalive
-	repeats int    // keepalives in succession with that
+	resume   string // of the last message
+	rejected string // since that value came, as in [source.Position]
+	stale    string // of the last keepalive
+	repeats  int    // keepalives in succession with that
 }
 
 // heed takes what a message says about the feed itself, and reports whether that
@@ -59,7 +62,7 @@ type heeding struct {
 func (f *feeding) heed(l *fold.Line) (pass bool, err error) {
 	if f.Feed.ResumeField != "" {
 		if v, ok := resumeOf(l, f.Feed.ResumeField); ok && string(v) != f.heard.resume {
-			f.heard.resume = string(v)
+			f.heard.resume, f.heard.rejected = string(v), ""
 		}
 	}
 	if f.Feed.Failure.matches(l) {
@@ -82,6 +85,23 @@ func (f *feeding) heed(l *fold.Line) (pass bool, err error) {
 		f.stream.Reconnect(fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", f.stream.Name(), f.Feed.StaleAfter, f.Feed.ResumeField, h.resume))
 	}
 	return true, nil
+}
+
+// maxRepeats is how many bad lines with one resume value are known again.
+const maxRepeats = 64
+
+// again reports whether a bad line came before with the resume value at hand. A feed
+// that is asked to go on from there sends it again, and it has no value of its own to be
+// told by.
+func (h *heeding) again(line []byte) bool {
+	sum := source.Digest(line)
+	if strings.Contains(h.rejected, sum) {
+		return true
+	}
+	if len(h.rejected) < maxRepeats*len(sum) {
+		h.rejected += sum
+	}
+	return false
 }
 
 // resumeOf returns a line's resume value. One with control characters is none: it

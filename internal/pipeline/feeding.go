@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -155,6 +156,9 @@ var errTorn = errors.New("the last line has no end yet")
 
 // fold folds the lines of a block.
 func (f *feeding) fold(flushing context.Context, b *scanned) (err error) {
+	if b.Settled != nil {
+		return f.settle(flushing, b.Settled)
+	}
 	if b.Restart {
 		f.line, f.head = 0, opening{on: true}
 	}
@@ -162,7 +166,7 @@ func (f *feeding) fold(flushing context.Context, b *scanned) (err error) {
 	if b.Oversize > 0 {
 		f.line++
 		at = len(b.Data)
-		err = f.reject(fold.Place{Line: f.line, Offset: b.Offset}, b.Data,
+		err = f.reject(fold.Place{Line: f.line, Offset: b.Offset}, bytes.TrimSuffix(b.Data, newline),
 			feed.Errorf(feed.TooLong, "a line of %d bytes: at most %d (--max-line)", b.Oversize-1, f.Source.MaxLine))
 		f.p.Bytes.Add(b.Oversize - int64(at))
 	} else {
@@ -184,7 +188,7 @@ func (f *feeding) fold(flushing context.Context, b *scanned) (err error) {
 // moveTo notes that the lines of the block up to an index are folded.
 func (f *feeding) moveTo(b *scanned, at int) {
 	f.pos = b.PositionAfter(at, f.line)
-	f.pos.Resume = f.heard.resume
+	f.pos.Resume, f.pos.Rejected = f.heard.resume, f.heard.rejected
 	if s := f.spool; s.spools() {
 		f.pos.SpoolID, f.pos.SpoolAt = s.log.Meta().ID, b.Spool
 		if b.Oversize == 0 {
@@ -263,6 +267,9 @@ func (f *feeding) reject(at fold.Place, line []byte, why *feed.Error) error {
 		f.batch.First = time.Now()
 	}
 	f.p.Rejected(why.Reason).Add(1)
+	if f.Feed.ResumeField != "" && source.IsConnection(f.stream.Name()) && f.heard.again(line) {
+		return f.tooMany(why.Detail)
+	}
 	switch f.Rejects.mode {
 	case discard:
 	case fail:
@@ -303,6 +310,21 @@ func (f *feeding) hand(flushing context.Context) error {
 	f.sent = f.pos
 	select {
 	case f.batch = <-f.free:
+		return nil
+	case <-flushing.Done():
+		return flushing.Err()
+	}
+}
+
+// settle tells the source when all that was folded is committed.
+func (f *feeding) settle(flushing context.Context, settled chan<- struct{}) error {
+	if err := f.hand(flushing); err != nil {
+		return err
+	}
+	select {
+	case b := <-f.free: // no batch is on its way
+		f.free <- b
+		close(settled)
 		return nil
 	case <-flushing.Done():
 		return flushing.Err()

@@ -189,7 +189,7 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 	if s := r.spool; s.spools() {
 		f.pos.SpoolID, f.pos.SpoolAt = s.log.Meta().ID, s.next
 	}
-	f.sent, f.line, f.heard.resume = f.pos, f.pos.Line, f.pos.Resume
+	f.sent, f.line, f.heard = f.pos, f.pos.Line, heeding{resume: f.pos.Resume, rejected: f.pos.Rejected}
 	f.head.on = f.pos.Offset == 0
 	r.p.begin(stream)
 	switch {
@@ -247,6 +247,7 @@ func (r *run) open(ctx context.Context, spec string) (*source.Stream, sink.Check
 	o := r.Source
 	o.Warn = func(s string) { r.Warn("%s", s) }
 	o.Reconnects = func() { r.p.Reconnects.Add(1) }
+	o.Settle = r.Feed.ResumeField != ""
 	if r.Feed.Hello != nil {
 		o.Hello = func() ([]byte, error) {
 			if s := r.spool; s.spools() {

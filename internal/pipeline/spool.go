@@ -209,8 +209,19 @@ func (s *spooling) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if b.Oversize > 0 { // it is a reject, and has no end to be kept by
-			if err := s.passed(ctx, b); err != nil {
+		if b.Settled != nil && s.spools() {
+			close(b.Settled) // it is on disk
+			continue
+		}
+		if b.Settled != nil || b.Oversize > 0 {
+			oversize := b.Oversize > 0 // b is not ours when it is passed
+			err := s.passed(ctx, b)
+			if err == nil && oversize && s.spools() {
+				// It is not on disk, so what comes behind it waits until it is committed as a
+				// reject: else the feed would be asked for what comes behind it.
+				err = s.settle(ctx)
+			}
+			if err != nil {
 				return err
 			}
 			continue
@@ -318,6 +329,20 @@ func (s *spooling) passed(ctx context.Context, b *source.Block) error {
 	}
 	select {
 	case s.out <- b:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// settle waits until the fold has committed all that it was given.
+func (s *spooling) settle(ctx context.Context) error {
+	settled := make(chan struct{})
+	if err := s.passed(ctx, &source.Block{Settled: settled}); err != nil {
+		return err
+	}
+	select {
+	case <-settled:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -151,6 +151,7 @@ func (s *Stream) produceDialed() error {
 			}
 			_ = s.dialer.conn.Close()
 			if s.frame.pos() > 0 {
+				s.settle()
 				lost = time.Now()
 			}
 			if s.frame.pos() >= useful {
@@ -180,6 +181,23 @@ func (s *Stream) produceDialed() error {
 		case <-s.ctx.Done():
 			return s.ctx.Err()
 		}
+	}
+}
+
+// settle waits until what was read so far need not be asked for again.
+func (s *Stream) settle() {
+	if !s.opts.Settle {
+		return
+	}
+	settled := make(chan struct{})
+	select {
+	case s.blocks <- &Block{Settled: settled}:
+	case <-s.ctx.Done():
+		return
+	}
+	select {
+	case <-settled:
+	case <-s.ctx.Done():
 	}
 }
 

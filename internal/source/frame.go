@@ -28,7 +28,7 @@ const (
 // Release.
 type Block struct {
 	// Data holds lines that end with '\n'; see Tail and Oversize. It is
-	// never empty.
+	// empty only where Settled is not nil.
 	Data []byte
 	// Offset is that of Data[0] in the decompressed stream, in bytes.
 	Offset int64
@@ -40,6 +40,10 @@ type Block struct {
 	// Restart tells that a followed file was rotated or truncated: offsets and
 	// lines begin again at 0 with this block.
 	Restart bool
+	// Settled comes with Options.Settle, in place of lines, when a connection is
+	// lost. Who gets it closes it when all lines before it are settled: until then
+	// the connection is not made again.
+	Settled chan<- struct{}
 	// Spool is the offset of Data[0] in a spool; it is for who has one.
 	Spool int64
 

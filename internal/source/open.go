@@ -62,7 +62,7 @@ func (s *Stream) open(ctx context.Context) error {
 		s.attach(s.opts.Stdin, !isRegular(s.opts.Stdin))
 		return nil
 	case IsConnection(s.name):
-		s.from = Position{Resume: s.from.Resume}
+		s.from = Position{Resume: s.from.Resume, Rejected: s.from.Rejected}
 		s.dialer = &dialer{name: s.name, opts: &s.opts}
 		s.attach(s.dialer, true)
 		return nil

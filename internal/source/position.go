@@ -27,6 +27,9 @@ type Position struct {
 
 	// Resume is what a feed that is dialled goes on from, in its own words.
 	Resume string `json:",omitempty"`
+	// Rejected tells the bad lines that came behind it, which the feed may send again:
+	// for each a space and its CRC-64 (ECMA) in 16 hexadecimal digits.
+	Rejected string `json:",omitempty"`
 
 	// SpoolID names the spool that the lines went through, "" for none, and SpoolAt is
 	// the offset in it.
@@ -82,6 +85,9 @@ func (b *Block) PositionAfter(end int, line int64) Position {
 }
 
 var ecma = crc64.MakeTable(crc64.ECMA)
+
+// Digest is how [Position] tells a line by its bytes.
+func Digest(line []byte) string { return fmt.Sprintf(" %016x", sum(line)) }
 
 func sum(p []byte) uint64 { return crc64.Checksum(p, ecma) }
 

@@ -49,7 +49,7 @@ func (s *Stream) Name() string { return s.name }
 
 // Start is where reading begins: the position that Open was given, or zero
 // for a source that cannot go back (a FIFO, a device); of a connection it has
-// Resume alone.
+// Resume and Rejected alone.
 func (s *Stream) Start() Position { return s.from }
 
 // Live reports whether the source may make its reader wait: all but regular
@@ -99,7 +99,7 @@ func (s *Stream) Next(ctx context.Context) (*Block, error) {
 // Release gives b's memory back. Nothing of b may be used after it.
 func (s *Stream) Release(b *Block) {
 	poison(b.buf)
-	if len(b.buf) > recycleMax {
+	if len(b.buf) == 0 || len(b.buf) > recycleMax {
 		return
 	}
 	select {

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -225,7 +227,7 @@ func (tr *trial) make(journal string) {
 type snapshot struct {
 	line    int // of the feed, by the checkpoint: the table has to be the fold of what comes before
 	rows    map[string]string
-	rejects []string // lines, in order of their numbers
+	rejects []string // lines, in the order of the feed
 }
 
 var errNone = errors.New("nothing was committed")
@@ -293,7 +295,7 @@ func (tr *trial) look() (*snapshot, error) {
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
-	bad, err := tx.Query("SELECT raw FROM weir_rejects ORDER BY line")
+	bad, err := tx.Query("SELECT raw FROM weir_rejects")
 	if err != nil {
 		return nil, err
 	}
@@ -305,6 +307,8 @@ func (tr *trial) look() (*snapshot, error) {
 		}
 		s.rejects = append(s.rejects, raw)
 	}
+	// Lines of a connection have no order over several runs.
+	slices.SortFunc(s.rejects, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 	return s, bad.Err()
 }
 
@@ -336,19 +340,10 @@ func (tr *trial) verify() int {
 			bad = append(bad, m.line)
 		}
 	}
-	if tr.source == "tcp" {
-		// A feed that is asked for what came after a message sends again the bad lines
-		// behind that, which have no resume value of their own.
-		kept := map[string]bool{}
-		for _, raw := range s.rejects {
-			kept[raw] = true
-		}
-		for _, line := range bad {
-			if !kept[line] {
-				tr.t.Fatalf("after line %d: %q was not kept", s.line, line)
-			}
-		}
-	} else if strings.Join(bad, "\n") != strings.Join(s.rejects, "\n") {
+	if next := s.line; tr.source == "tcp" && next < len(tr.feed) && tr.feed[next].id == "" && slices.Contains(s.rejects, tr.feed[next].line) {
+		bad = append(bad, tr.feed[next].line) // which has no resume value of its own
+	}
+	if strings.Join(bad, "\n") != strings.Join(s.rejects, "\n") {
 		tr.t.Fatalf("after line %d: %d lines are kept as rejects, want %d", s.line, len(s.rejects), len(bad))
 	}
 	return s.line

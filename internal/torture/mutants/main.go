@@ -78,6 +78,12 @@ var mutants = []mutant{
 		return from.SpoolAt, nil`, `	case known && from.SpoolAt >= begin:
 		return end, nil`,
 		torture, "TestCrash$/all/sqlite_full_spool", false},
+	{"a bad line that is sent again is kept again", "internal/pipeline/feed.go", `if strings.Contains(h.rejected, sum) {`, `if strings.Contains(h.rejected, sum+sum) {`,
+		pipeline, "TestSync_LostConnection", false},
+	{"a connection is made again before what it brought is committed", "internal/pipeline/feeding.go", `	case b := <-f.free: // no batch is on its way
+		f.free <- b
+`, "	default:\n",
+		pipeline, "TestSync_LostConnection", false},
 	{"the database's file is opened by others", "internal/sink/sqlite/flush.go", `	now, err := os.Stat(d.path)`, "	if f, err := os.Open(d.path); err == nil {\n\t\tf.Close()\n\t}\n\tnow, err := os.Stat(d.path)",
 		sqlite, "TestSync_FileIsOpenedBySQLiteAlone", false},
 }

@@ -1,0 +1,205 @@
+package pipeline_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// slowly is a database that takes longer to commit than a connection to be made again.
+type slowly struct{ sink.Sink }
+
+func (s slowly) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
+	time.Sleep(700 * time.Millisecond)
+	return s.Sink.Flush(ctx, f)
+}
+
+// A breaking feed closes each connection but the last after some lines. One that is
+// asked to go on from a value sends what came after the line with that value, or, if it
+// is inclusive, the lines with that value too.
+type breaking struct {
+	inclusive bool
+	lines     []string
+	values    []string // of the lines, "" for those without
+	cuts      []int    // how many lines a connection brings
+
+	mu    sync.Mutex
+	asked []string // for what each connection asked
+	wants []string // the last value of the connection before
+	sent  int      // lines
+	all   bool
+}
+
+// newBreaking returns a feed, the bad lines in it that have to be kept, and the last n of
+// each id.
+func newBreaking(rnd *rand.Rand, inclusive bool) (b *breaking, bad []string, want map[string]int) {
+	b = &breaking{inclusive: inclusive, cuts: []int{40, 61, 30, 55, 47}}
+	want = map[string]int{}
+	known := map[string]bool{} // bad lines behind the value at hand
+	last, share := "", 1
+	if inclusive {
+		share = 3 // lines have a value in common
+	}
+	for n := range 400 {
+		value := fmt.Sprintf("v%03d", n/share)
+		id, line, good := fmt.Sprintf("k%d", rnd.IntN(20)), "", false
+		switch kind := rnd.IntN(8); {
+		case n%67 == 30:
+			value, line = "", fmt.Sprintf("%05d%02000d", n, 0) // too long
+		case kind == 0:
+			value, line = "", fmt.Sprintf("garbage %d", rnd.IntN(1000))
+		case kind == 1:
+			value, line = "", "the same garbage"
+		case kind == 2:
+			line = fmt.Sprintf(`{"pitr":%q,"n":%d}`, value, n) // of no row
+		default:
+			line, good = fmt.Sprintf(`{"pitr":%q,"id":%q,"n":%d,"pad":"%0200d"}`, value, id, n, 0), true
+			want[id] = n
+		}
+		b.lines, b.values = append(b.lines, line), append(b.values, value)
+		if value != "" && value != last {
+			last = value
+			clear(known)
+		}
+		if !good && !known[line] {
+			known[line] = true
+			bad = append(bad, line)
+		}
+	}
+	return b, bad, want
+}
+
+// serve takes connections until it is closed.
+func (b *breaking) serve(t *testing.T, l net.Listener) {
+	last := ""
+	for n := 0; ; n++ {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		hello, err := bufio.NewReader(conn).ReadString('\n')
+		if err != nil {
+			t.Error(err)
+		}
+		value := strings.TrimSpace(strings.TrimPrefix(hello, "from"))
+		b.mu.Lock()
+		b.asked, b.wants = append(b.asked, value), append(b.wants, last)
+		b.mu.Unlock()
+		at := 0
+		if value != "" {
+			at = slices.Index(b.values, value)
+			if !b.inclusive {
+				at++
+			}
+		}
+		end := len(b.lines)
+		if n < len(b.cuts) {
+			end = at + b.cuts[n]
+		}
+		for i, line := range b.lines[at:end] {
+			fmt.Fprintln(conn, line)
+			if v := b.values[at+i]; v != "" {
+				last = v
+			}
+		}
+		b.mu.Lock()
+		b.sent += end - at
+		b.all = end == len(b.lines)
+		b.mu.Unlock()
+		if n < len(b.cuts) {
+			fmt.Fprint(conn, b.lines[end][:5]) // and the beginning of another
+			conn.Close()
+			continue
+		}
+		defer conn.Close()
+	}
+}
+
+// TestSync_LostConnection: what a connection brought is committed, or on disk, before the
+// feed is asked to go on; nothing is folded twice, and each bad line is kept once.
+func TestSync_LostConnection(t *testing.T) {
+	for _, spool := range []bool{false, true} {
+		for _, inclusive := range []bool{false, true} {
+			t.Run(fmt.Sprintf("spool=%v,inclusive=%v", spool, inclusive), func(t *testing.T) {
+				t.Parallel()
+				seeds(t, 1, func(t *testing.T, rnd *rand.Rand) { lostConnection(t, rnd, spool, inclusive) })
+			})
+		}
+	}
+}
+
+func lostConnection(t *testing.T, rnd *rand.Rand, spool, inclusive bool) {
+	b, bad, want := newBreaking(rnd, inclusive)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() { b.serve(t, l) })
+	dir := t.TempDir()
+	dest := filepath.Join(dir, "t.db")
+	db := openSink(t, dest)
+	rejects, _ := pipeline.ParseRejects("table")
+	c := pipeline.Config{
+		Sources: []string{"tcp://" + l.Addr().String()}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000}, Table: "t",
+		Feed:      pipeline.Feed{ResumeField: "pitr", Hello: func(resume string) ([]byte, error) { return []byte("from " + resume + "\n"), nil }},
+		Fold:      fold.Options{Key: []string{"id"}, MaxColumns: 10},
+		BatchRows: 1000, BatchPeriod: time.Minute, Buffer: 1 << 20, MaxRejects: 1 << 20, Rejects: rejects, Warn: t.Logf, Info: t.Logf,
+	}
+	if spool {
+		c.BatchPeriod, c.Spool = 50*time.Millisecond, pipeline.Spool{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	p := pipeline.NewProgress()
+	ended := make(chan error, 1)
+	go func() { ended <- pipeline.Run(ctx, c, slowly{db}, p) }()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		b.mu.Lock()
+		sent, all := int64(b.sent), b.all
+		b.mu.Unlock()
+		if all && p.Lines.Load() == sent {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d of %d lines after a minute", p.Lines.Load(), sent)
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+	l.Close()
+	serving.Wait()
+
+	if !slices.Equal(b.asked, b.wants) {
+		t.Errorf("asked to go on from  %q,\nbut the last lines had %q", b.asked, b.wants)
+	}
+	kept := strings.Split(query(t, dest, "SELECT group_concat(raw, '\n' ORDER BY raw) FROM weir_rejects"), "\n")
+	if slices.Sort(bad); !slices.Equal(kept, bad) {
+		t.Errorf("%d bad lines were kept, want %d:\n%q\n%q", len(kept), len(bad), kept, bad)
+	}
+	var rows []string
+	for id, n := range want {
+		rows = append(rows, fmt.Sprint(id, "=", n))
+	}
+	slices.Sort(rows)
+	if got := query(t, dest, "SELECT group_concat(id || '=' || n, ' ' ORDER BY id || '=' || n) FROM t"); got != strings.Join(rows, " ") {
+		t.Errorf("the table has\n%s, want\n%s", got, strings.Join(rows, " "))
+	}
+}
