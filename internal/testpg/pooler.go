@@ -40,7 +40,7 @@ func Pool(t testing.TB, url string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("/tmp", prefix)
+	dir, err := mkdir()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,12 +5,11 @@
 package testpg
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	neturl "net/url"
 	"os"
@@ -150,13 +149,17 @@ func binaries() string {
 	return ""
 }
 
-// prefix begins the names of the folders. They lie under /tmp, for the path of a
-// socket is 107 bytes long at most.
-const prefix = "weir-pg-"
+// prefix begins the names of the folders; the number of the process that made one is
+// next. They lie under /tmp, for the path of a socket is 107 bytes long at most.
+const prefix = "/tmp/weir-pg-"
+
+func mkdir() (string, error) {
+	return os.MkdirTemp("/tmp", fmt.Sprintf("%s%d-", filepath.Base(prefix), os.Getpid()))
+}
 
 func start(folder string, settings []string) (_ *Server, err error) {
 	sweep()
-	dir, err := os.MkdirTemp("/tmp", prefix)
+	dir, err := mkdir()
 	if err != nil {
 		return nil, err
 	}
@@ -195,34 +198,28 @@ func start(folder string, settings []string) (_ *Server, err error) {
 	return nil, err
 }
 
-// sweep removes the folders of servers whose tests were killed.
+// sweep removes what tests left that were killed.
 func sweep() {
-	old, _ := filepath.Glob("/tmp/" + prefix + "*")
+	old, _ := filepath.Glob(prefix + "*")
 	for _, dir := range old {
-		fi, err := os.Stat(dir)
-		if err != nil || time.Since(fi.ModTime()) < time.Minute {
-			continue // it may be about to start
-		}
-		if pid := postmaster(filepath.Join(dir, "data")); pid == 0 || syscall.Kill(pid, 0) == syscall.ESRCH {
+		number, _, _ := strings.Cut(strings.TrimPrefix(dir, prefix), "-")
+		if pid, err := strconv.Atoi(number); err == nil && syscall.Kill(pid, 0) == syscall.ESRCH {
 			os.RemoveAll(dir)
 		}
 	}
 }
 
-func postmaster(data string) int {
-	text, _ := os.ReadFile(filepath.Join(data, "postmaster.pid"))
-	line, _, _ := bytes.Cut(text, []byte("\n"))
-	pid, _ := strconv.Atoi(string(line))
-	return pid
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// freePort returns a port below those that the system gives to clients: one of them could
+// take it while the server is down.
+func freePort() (port int, err error) {
+	for range 100 {
+		port = 10_000 + rand.IntN(20_000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprint("127.0.0.1:", port)); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, err
 }
 
 func (s *Server) data() string    { return filepath.Join(cmp.Or(s.folder, s.dir), "data") }
@@ -374,7 +371,7 @@ func (s *Server) Restart(t testing.TB) {
 // Standby starts a server that follows s and takes no writes.
 func (s *Server) Standby(t testing.TB) *Server {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", prefix)
+	dir, err := mkdir()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -501,7 +498,7 @@ func create(t testing.TB, url, options string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := "weir_" + strings.ToLower(rand.Text()[:12])
+	name := fmt.Sprintf("weir_%012x", rand.Uint64N(1<<48))
 	admin := func(sql string) error {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
