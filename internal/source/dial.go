@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/weirsync/weir/internal/tcp"
 )
 
 const (
@@ -22,9 +24,6 @@ const (
 	// short: more than what a feed says that has nothing to say.
 	useful = 4 << 10
 )
-
-// keepAlive ends a connection whose other end is gone after 150 s.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 9}
 
 // IsConnection reports whether a spec is a connection that weir makes.
 func IsConnection(spec string) bool {
@@ -46,7 +45,7 @@ type dialer struct {
 // connect makes a connection and says what the feed wants to hear.
 func (d *dialer) connect(ctx context.Context) error {
 	network, addr, _ := strings.Cut(d.name, "://")
-	nd := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
+	nd := tcp.Dialer(dialTimeout)
 	var conn net.Conn
 	var err error
 	if network == "tls" {
@@ -146,8 +145,12 @@ func (s *Stream) produceDialed() error {
 	for wait := minRedial; ; wait = min(2*wait, maxRedial) {
 		err := s.dialer.connect(s.ctx)
 		if err == nil {
+			unguard := tcp.Guard(s.dialer.conn)
 			if err = s.restart(); err == nil {
 				err = s.deliver()
+			}
+			if unguard() {
+				err = fmt.Errorf("read %s: %w", s.name, tcp.ErrGone)
 			}
 			_ = s.dialer.conn.Close()
 			if s.frame.pos() > 0 {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/weirsync/weir/internal/tcp"
 )
 
 const (
@@ -44,7 +46,7 @@ type listener struct {
 
 func listen(ctx context.Context, name string, o *Options) (*listener, error) {
 	scheme, addr, _ := strings.Cut(name, "://")
-	l, err := (&net.ListenConfig{KeepAliveConfig: keepAlive}).Listen(ctx, "tcp", addr)
+	l, err := tcp.ListenConfig().Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen at %s: %w", name, bare(err))
 	}

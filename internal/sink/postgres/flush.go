@@ -291,7 +291,7 @@ func (d *DB) end(s *script, f *sink.Flush, rejects []fold.Reject, cp sink.Checkp
 			" ON CONFLICT (job, source) DO UPDATE SET line = excluded.line, \"offset\" = excluded.\"offset\", mark = excluded.mark, updated = excluded.updated",
 			d.schema, job, d.literal(f.Source), cp.Line, cp.Offset, d.literal(cp.Mark))
 	} else if cp.Seq == 1 {
-		s.add("DELETE FROM %s.weir_jobs WHERE job LIKE 'run %%' AND updated < now() - interval '1 day'", d.schema)
+		s.add("DELETE FROM %s.weir_jobs WHERE job LIKE 'run %%' AND updated < now() - interval '30 days'", d.schema)
 	}
 	s.add("COMMIT")
 }

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/tcp"
 )
 
 // Options are the settings of one database.
@@ -44,6 +44,7 @@ type DB struct {
 	conn   *pgconn.PgConn // nil after it broke
 	open   bool           // a transaction is
 	job    string         // that was claimed
+	held   bool           // its lock is this session's
 
 	// Of the server, asked at each connection.
 	version  int64  // 150018
@@ -97,9 +98,7 @@ func Parse(dsn string) (*pgconn.Config, error) {
 	if c.ConnectTimeout == 0 || c.ConnectTimeout > connectTimeout {
 		c.ConnectTimeout = connectTimeout
 	}
-	// A peer that is gone without a word is noticed in half a minute.
-	dialer := &net.Dialer{Timeout: c.ConnectTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
-	c.DialFunc = dialer.DialContext
+	c.DialFunc = tcp.Dialer(c.ConnectTimeout).DialContext
 	c.RuntimeParams["client_encoding"] = "UTF8"
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "weir"
@@ -132,7 +131,7 @@ func (d *DB) connect(ctx context.Context) (err error) {
 			d.drop()
 		}
 	}()
-	d.stage, d.open, d.unicode = stage{}, false, true
+	d.stage, d.open, d.held, d.unicode = stage{}, false, false, true
 	session := fmt.Sprint(d.conn.PID())
 	r, err := d.query(ctx,
 		"SELECT pg_backend_pid(), current_setting('server_version_num'), current_setting('server_encoding'), current_schema(), current_database(), pg_is_in_recovery(),"+
@@ -209,9 +208,14 @@ func (d *DB) checkFormat(ctx context.Context) error {
 // and holds the locks of its last flush. That it was just committing does no
 // harm: the fence tells. Where it may not be ended, the fence waits for it.
 func (d *DB) bury(ctx context.Context) {
-	if d.backend != "" {
-		_, _ = d.query(ctx, fmt.Sprintf("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %s AND extract(epoch FROM backend_start) = %s", d.backend, d.started))
+	if d.backend == "" {
+		return
 	}
+	wait := ""
+	if d.version >= 140000 {
+		wait = ", 1000" // ms, until it has let its locks go
+	}
+	_, _ = d.query(ctx, fmt.Sprintf("SELECT pg_terminate_backend(pid%s) FROM pg_stat_activity WHERE pid = %s AND extract(epoch FROM backend_start) = %s", wait, d.backend, d.started))
 }
 
 // watch has the server notice by itself when this side is gone.
@@ -335,15 +339,17 @@ func (d *DB) hold(ctx context.Context) error {
 	case string(r[1].rows[0][0]) != "t":
 		return sink.ErrBusy
 	}
+	d.held = true
 	return nil
 }
 
 func (d *DB) release(ctx context.Context) error {
-	if d.job == "" || d.pooled {
+	if !d.held {
+		d.job = ""
 		return nil
 	}
 	_, err := d.query(ctx, fmt.Sprintf("SELECT pg_advisory_unlock(%d)", d.lockKey()))
-	d.job = ""
+	d.job, d.held = "", false
 	return d.explain(err)
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/weirsync/weir/internal/tcp"
 )
 
 // A script is a string of statements that goes to the server in one message of
@@ -73,6 +75,7 @@ func (d *DB) run(ctx context.Context, s *script) ([]result, error) {
 			d.drop()
 		}
 	}()
+	unguard := tcp.Guard(conn)
 	front.SendQuery(&pgproto3.Query{String: s.sql.String()})
 	// The server may have so much to say while it is sent rows (a trigger's
 	// warnings) that it stops to read, if nobody listens.
@@ -84,6 +87,9 @@ func (d *DB) run(ctx context.Context, s *script) ([]result, error) {
 		if err == nil {
 			err = &lostError{failed}
 		}
+	}
+	if unguard() && err != nil {
+		err = &lostError{tcp.ErrGone}
 	}
 	return results, err
 }

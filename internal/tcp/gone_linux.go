@@ -1,0 +1,35 @@
+package tcp
+
+import (
+	"crypto/tls"
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// unanswered is how often the system has sent the same again, at least.
+const unanswered = 3
+
+// gone reports whether a peer answers nothing: what was sent is sent again and again, or
+// it is asked in vain whether it has room for more.
+func gone(c net.Conn) bool {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	t, ok := c.(*net.TCPConn)
+	if !ok {
+		return false
+	}
+	var info *unix.TCPInfo
+	raw, err := t.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) {
+			info, _ = unix.GetsockoptTCPInfo(int(fd), syscall.IPPROTO_TCP, unix.TCP_INFO)
+		})
+	}
+	if err != nil || info == nil {
+		return false
+	}
+	return max(info.Retransmits, info.Probes) >= unanswered && int64(info.Last_ack_recv) >= silence.Milliseconds()
+}

@@ -1,0 +1,127 @@
+package torture
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+const inNetwork = "WEIR_TEST_IN_A_NETWORK_OF_ITS_OWN"
+
+// TestHalfOpen takes the network away under two runs, one that reads from a connection and
+// one that writes to Postgres: no packet comes through, and nobody is told. Both notice it
+// in about half a minute, and go on when the network is back.
+func TestHalfOpen(t *testing.T) {
+	times(t)
+	if os.Getenv(inNetwork) == "" {
+		t.Parallel()
+		if os.Geteuid() != 0 {
+			t.Skip("a network that can be taken away takes root")
+		}
+		c := exec.Command(os.Args[0], "-test.run=^TestHalfOpen$", "-test.v")
+		c.Env = append(os.Environ(), inNetwork+"=1")
+		c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+		if out, err := c.CombinedOutput(); errors.Is(err, syscall.EPERM) {
+			t.Skipf("NOT TESTED: a network of its own: %v", err)
+		} else if err != nil {
+			t.Errorf("%v\n%s", err, out)
+		} else if !strings.Contains(string(out), "noticed") {
+			t.Errorf("did not exercise\n%s", out)
+		} else {
+			t.Logf("%s", out)
+		}
+		return
+	}
+	network(t, true)
+	rnd := rand.New(rand.NewPCG(1, 0))
+	start := func(tr *trial) (c *exec.Cmd, said *strings.Builder, stdin io.Writer) {
+		c, said = exec.Command(tr.path("weir"), tr.args...), &strings.Builder{}
+		c.Dir, c.Stderr = tr.dir, said
+		stdin, err := c.StdinPipe()
+		tr.check(err)
+		tr.check(c.Start())
+		t.Cleanup(func() { _ = c.Process.Kill() })
+		return c, said, stdin
+	}
+	end := func(tr *trial, c *exec.Cmd, said *strings.Builder, noticed string) {
+		tr.check(c.Process.Signal(os.Interrupt))
+		if _ = c.Wait(); c.ProcessState.ExitCode() != 130 {
+			t.Errorf("the run ended by itself: %s\n%s", c.ProcessState, said)
+		}
+		tr.verify()
+		if !strings.Contains(said.String(), noticed) {
+			t.Errorf("the run never noticed that it was cut off\n%s", said)
+		}
+	}
+	// The one only waits for what it is sent, the other has something to send.
+	reads := newTrial(t, rnd, "", "", "normal", 60_000)
+	reads.dial("1000/s")
+	writes := newTrial(t, rnd, "stdin", testpg.New(t), "normal", 3000)
+	reader, readerSaid, _ := start(reads)
+	writer, writerSaid, feed := start(writes)
+	send := func(lines []message) {
+		for _, m := range lines {
+			fmt.Fprintln(feed, m.line)
+		}
+	}
+	send(writes.feed[:1000])
+	writes.past(999)
+	begun := reads.past(1)
+	network(t, false)
+	send(writes.feed[1000:2000])
+	time.Sleep(45 * time.Second)
+	network(t, true)
+	reads.past(begun + 2000)
+	writes.past(1999)
+	end(reads, reader, readerSaid, "connection timed out")
+	end(writes, writer, writerSaid, "answers no more")
+	t.Logf("noticed\n%s%s", readerSaid, writerSaid)
+}
+
+// past waits until more lines are committed, and returns how many.
+func (tr *trial) past(line int) int {
+	tr.t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if s, err := tr.look(); err == nil && s.line > line {
+			return s.line
+		}
+	}
+	tr.t.Fatalf("no more than %d lines are committed after a minute", line)
+	return 0
+}
+
+// network turns the only device of this network on or off.
+func network(t *testing.T, on bool) {
+	t.Helper()
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(s)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlIfreq(s, unix.SIOCGIFFLAGS, lo); err != nil {
+		t.Fatal(err)
+	}
+	flags := lo.Uint16() &^ unix.IFF_UP
+	if on {
+		flags |= unix.IFF_UP
+	}
+	lo.SetUint16(flags)
+	if err := unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, lo); err != nil {
+		t.Fatal(err)
+	}
+}
