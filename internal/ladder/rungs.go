@@ -89,9 +89,10 @@ type writing struct {
 	cache    map[string]row
 }
 
-// next reads a message into w.parser, until there are no more or the time is up.
+// next reads a message into w.parser, until there are no more or the time is up; the
+// first is read in any case.
 func (w *writing) next() bool {
-	for time.Now().Before(w.end) && w.lines.Scan() {
+	for (w.n == 0 || time.Now().Before(w.end)) && w.lines.Scan() {
 		if w.parser.parse(w.lines.Bytes()) {
 			w.n++
 			return true

@@ -343,6 +343,20 @@ var fenceTests = []test{
 		Expect(t, db, "SELECT seq FROM weir_jobs", "2")
 		r.Flush(`{"id":9,"a":"on"}`) // and it goes on
 	}},
+	{"QuietRunWithoutAJobIsRemembered", func(t *testing.T, db Database) {
+		quiet := BeginJob(t, db, "")
+		quiet.Flush(`{"id":1,"a":"x"}`)
+		ended := func(days int) { // how long ago all flushes were
+			db.Exec(t, "UPDATE weir_jobs SET updated = '"+time.Now().UTC().AddDate(0, 0, -days).Format("2006-01-02T15:04:05.000Z")+"'")
+		}
+		ended(29)
+		BeginJob(t, db, "").Flush(`{"id":2,"a":"x"}`)
+		quiet.Flush(`{"id":3,"a":"x"}`)
+		Expect(t, db, "SELECT count(*) FROM weir_jobs", "2")
+		ended(31)
+		BeginJob(t, db, "").Flush(`{"id":4,"a":"x"}`)
+		Expect(t, db, "SELECT count(*) FROM weir_jobs", "1")
+	}},
 	{"SameFlushTwiceOverAForeignWrite", func(t *testing.T, db Database) {
 		// Sent again, it must not undo what another program wrote since.
 		r := Begin(t, db)

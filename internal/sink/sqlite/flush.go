@@ -52,7 +52,7 @@ var weirTables = []string{
 }
 
 // forgotten is when the row of a run without a job is taken away.
-const forgotten = 24 * time.Hour
+const forgotten = 30 * 24 * time.Hour
 
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
