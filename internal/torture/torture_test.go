@@ -147,9 +147,16 @@ func newTrial(t *testing.T, rnd *rand.Rand, source, to, level string, lines int)
 		tr.args = append([]string{"sync", "-", "--job", "torture"}, tr.args...)
 		tr.input = tr.path("feed.jsonl")
 	case "tcp":
-		tr.args = append([]string{"sync", "tcp://" + tr.serve(), "--init", "from {{.resume}}", "--resume-field", "pitr"}, tr.args...)
+		tr.dial("20000/s")
 	}
 	return tr
+}
+
+// dial has the trial's runs read from a connection.
+func (tr *trial) dial(rate string) {
+	tr.t.Helper()
+	tr.source = "tcp"
+	tr.args = append([]string{"sync", "tcp://" + tr.serve(rate), "--init", "from {{.resume}}", "--resume-field", "pitr"}, tr.args...)
 }
 
 func (tr *trial) path(name string) string { return filepath.Join(tr.dir, name) }
@@ -162,12 +169,12 @@ func (tr *trial) check(err error) {
 }
 
 // serve has weir replay the feed.
-func (tr *trial) serve() (addr string) {
+func (tr *trial) serve(rate string) (addr string) {
 	tr.t.Helper()
 	log, err := os.Create(tr.path("replay.log"))
 	tr.check(err)
 	defer log.Close()
-	c := exec.Command(tr.path("weir"), "replay", "feed.jsonl", "--resume-field", "pitr", "--init", "^from (?P<resume>[0-9]*)$", "--rate", "20000/s", "--to", "tcp-listen://127.0.0.1:0")
+	c := exec.Command(tr.path("weir"), "replay", "feed.jsonl", "--resume-field", "pitr", "--init", "^from (?P<resume>[0-9]*)$", "--rate", rate, "--to", "tcp-listen://127.0.0.1:0")
 	c.Dir, c.Stderr = tr.dir, log
 	tr.check(c.Start())
 	tr.t.Cleanup(func() {
@@ -355,8 +362,13 @@ func (tr *trial) done(c *exec.Cmd, errs *strings.Builder, killed <-chan struct{}
 	tr.t.Helper()
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
+	tooLong := time.After(5 * time.Minute)
 	for {
 		select {
+		case <-tooLong:
+			_ = c.Process.Kill()
+			<-ended
+			tr.t.Fatalf("the run did not end\n%s", errs)
 		case <-ended:
 			switch code := c.ProcessState.ExitCode(); code {
 			case 0, 3:

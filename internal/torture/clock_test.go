@@ -1,0 +1,102 @@
+package torture
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+// jumpingClock builds weir with a wall clock that jumps by as many seconds every 300 ms as
+// WEIR_TEST_JUMPS says; the monotonic one goes on, as when a machine's clock is set.
+func jumpingClock(t *testing.T) (weir string) {
+	t.Helper()
+	dir := t.TempDir()
+	check := func(out []byte, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return string(out)
+	}
+	root := strings.TrimSpace(check(exec.Command("go", "env", "GOROOT").Output()))
+	original := filepath.Join(root, "src", "time", "time.go")
+	const read = "	sec, nsec, mono := runtimeNow()\n	if mono == 0 {\n"
+	source := check(os.ReadFile(original))
+	if strings.Count(source, read) != 1 {
+		t.Fatalf("this version of Go reads the clock in another way: %s", original)
+	}
+	source = strings.Replace(source, read, "	sec, nsec, mono := runtimeNow()\n	sec += mono / 3e8 % 1e3 * jumps()\n	if mono == 0 {\n", 1)
+	source = strings.Replace(source, "import (", "import (\n	\"syscall\"", 1) + `
+func jumps() (seconds int64) {
+	text, _ := syscall.Getenv("WEIR_TEST_JUMPS")
+	n, _ := atoi(text)
+	return int64(n)
+}`
+	changed, overlay, weir := filepath.Join(dir, "time.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "weir")
+	check(nil, os.WriteFile(changed, []byte(source), 0o600))
+	config, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
+	check(config, err)
+	check(nil, os.WriteFile(overlay, config, 0o600))
+	check(exec.Command("go", "build", "-pgo=off", "-overlay", overlay, "-o", weir, "../../cmd/weir").CombinedOutput())
+	return weir
+}
+
+// TestClock_Jumps: batches are due by the monotonic clock, and nothing else depends on the
+// time of day.
+func TestClock_Jumps(t *testing.T) {
+	times(t)
+	t.Parallel()
+	weir := jumpingClock(t)
+	for _, kind := range []string{"sqlite file back", "postgres tcp on", "postgres tcp back", "sqlite spool on", "sqlite spool back"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			jumps := map[bool]string{true: "3600", false: "-3600"}[strings.HasSuffix(kind, "on")]
+			sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
+				database, source, _ := strings.Cut(kind, " ")
+				source, _, _ = strings.Cut(source, " ")
+				to := ""
+				if database == "postgres" {
+					to = testpg.New(t)
+				}
+				const lines = 6000 // three seconds
+				tr := newTrial(t, rnd, "", to, "normal", lines)
+				tr.check(os.Remove(tr.path("weir")))
+				tr.check(os.Symlink(weir, tr.path("weir")))
+				switch source {
+				case "file":
+					tr.args = append([]string{"sync", "feed.jsonl", "--max-rate", "2000"}, tr.args...)
+				default:
+					tr.dial("2000/s")
+				}
+				if source == "spool" {
+					tr.args = append(tr.args, "--spool", "spool")
+				}
+				c := exec.Command(tr.path("weir"), append(tr.args, "--summary", "json")...)
+				var out, errs strings.Builder
+				c.Env = append(os.Environ(), "WEIR_TEST_JUMPS="+jumps)
+				c.Dir, c.Stdout, c.Stderr = tr.dir, &out, &errs
+				tr.check(c.Start())
+				if !tr.done(c, &errs, nil) || tr.verify() != lines {
+					t.Fatalf("the run did not end well\n%s", &errs)
+				}
+				var sum struct {
+					Batches int
+					Seconds float64
+				}
+				tr.check(json.Unmarshal([]byte(out.String()), &sum))
+				t.Logf("%d batches in %.1f s", sum.Batches, sum.Seconds)
+				// One batch is due every 20 ms, at most; a busy machine writes fewer.
+				if sum.Seconds < 2.5 || sum.Seconds > 60 || sum.Batches < 3 || float64(sum.Batches) > sum.Seconds/0.02+10 {
+					t.Errorf("%d batches in %.1f seconds, by weir's clock, of a feed that takes three", sum.Batches, sum.Seconds)
+				}
+			})
+		})
+	}
+}
