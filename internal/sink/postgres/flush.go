@@ -117,10 +117,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 		if ddl, table, err = d.fit(&f.Batch.Table); err != nil {
 			return res, err
 		}
-		if f.Batch.Versioned() {
-			d.lockVersions(s, f.Batch, &table)
-		}
-		d.change(s, ddl)
+		d.change(s, f.Batch, &table, ddl)
 		rows = f.Batch.Sorted()
 		changing := rows
 		if f.Batch.Versioned() {
@@ -214,16 +211,21 @@ func (d *DB) begin(s *script, f *sink.Flush) {
 	d.fence(s, f)
 }
 
-// change adds statements that change the table. Behind one that waits for a long
-// reader, everybody else would queue: so it waits only for a moment, and the
-// flush is tried again.
-func (d *DB) change(s *script, ddl []string) {
-	if len(ddl) == 0 {
-		return
+// change adds statements that change the table, and makes ready what is kept of its
+// versions. Behind a change that waits for a long reader, everybody else would queue: so
+// it waits only for a moment, and the flush is tried again.
+func (d *DB) change(s *script, b *fold.Batch, table *relation, ddl []string) {
+	if b.Versioned() {
+		d.lockVersions(s, table)
 	}
-	s.add("SET LOCAL lock_timeout = '2s'")
+	if len(ddl) > 0 {
+		s.add("SET LOCAL lock_timeout = '2s'")
+	}
 	for _, q := range ddl {
 		s.add("%s", q)
+	}
+	if b.Versioned() && b.Scope == fold.ColumnScope {
+		d.readyVersions(s, table)
 	}
 }
 

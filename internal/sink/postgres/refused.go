@@ -23,10 +23,7 @@ func (d *DB) carefully(ctx context.Context, f *sink.Flush, table relation, rows 
 	if err != nil {
 		return res, err
 	}
-	d.change(s, ddl)
-	if f.Batch.Versioned() {
-		d.lockVersions(s, f.Batch, &table)
-	}
+	d.change(s, f.Batch, &table, ddl)
 	if _, err := d.run(ctx, s); err != nil {
 		return res, d.abandon(ctx, err)
 	}

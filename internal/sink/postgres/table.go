@@ -422,6 +422,8 @@ func (d *DB) fit(want *schema.Table) (ddl []string, _ relation, err error) {
 		return []string{
 			Create(want),
 			fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, 'weir') ON CONFLICT DO NOTHING", d.schema, d.literal(madeMark(d.schemaOf(want.Name)))),
+			// Another table of that name may have left it.
+			fmt.Sprintf("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(versionsMark(d.fullName(&have)))),
 		}, have, nil
 	}
 	have.Columns, have.cols = slices.Clone(have.Columns), slices.Clone(have.cols)

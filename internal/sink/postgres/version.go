@@ -39,18 +39,21 @@ type versioned struct {
 
 func (d *DB) fullName(t *relation) string { return identOf(d.schemaOf(t.ident)) }
 
-// lockVersions adds what has the other writers of the table's versions wait, and
-// makes the table of the versions.
-func (d *DB) lockVersions(s *script, b *fold.Batch, table *relation) {
+// lockVersions adds what has the other writers of the table's versions wait.
+func (d *DB) lockVersions(s *script, table *relation) {
 	s.add("SELECT pg_advisory_xact_lock(%d)", lockNumber("versions", d.schema, d.fullName(table)))
-	if !d.versions && b.Scope == fold.ColumnScope {
+}
+
+// readyVersions adds what makes the table of the versions, and takes away those that
+// another table of the same name left.
+func (d *DB) readyVersions(s *script, table *relation) {
+	if !d.versions {
 		for _, q := range weirVersions {
 			s.add(q, d.schema)
 		}
 	}
-	if b.Scope == fold.ColumnScope && !d.table.Exists { // another table of that name may have left them
-		s.add("DELETE FROM %s.weir_versions WHERE tbl = %s", d.schema, d.literal(d.fullName(table)))
-	}
+	name := d.fullName(table)
+	s.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND NOT EXISTS (SELECT FROM %s.weir_meta WHERE name = %s)", d.schema, d.literal(name), d.schema, d.literal(versionsMark(name)))
 }
 
 // resolve reads what the database has of a batch's rows, and returns a merge of
@@ -95,8 +98,10 @@ func (d *DB) resolve(ctx context.Context, s *script, f *sink.Flush, table relati
 			return m, nil, err
 		}
 	}
+	marked := names < 0 || len(r[names].rows) > 0
 	resolver := fold.NewResolver(b, v.names, &table.Table)
 	rows, err := v.read(resolver, all, r[found].rows)
+	v.changed = v.changed || !marked
 	m = d.newMerge(resolver.Batch(), table, rows)
 	m.versions = v
 	v.looking = false

@@ -53,6 +53,18 @@ var versionTests = []test{
 		Counts(t, r.Flush(`{"id":1,"v":1,"a":"y"}`, `{"id":2,"v":1,"op":"delete"}`, `{"id":3,"v":1,"op":"delete"}`, `{"id":3,"v":2,"b":"z"}`), 0, 2, 0, 1)
 		Expect(t, db, "SELECT id, v, a, b FROM t ORDER BY id", "1|1|y|x", "3|2|NULL|z")
 	}},
+	{"ATableThatWasMadeAnewWithoutVersionsHasNone", func(t *testing.T, db Database) {
+		r := Begin(t, db, byColumn)
+		r.Flush(`{"id":1,"v":9,"a":"x"}`, `{"id":2,"v":9,"op":"delete"}`)
+		r.End()
+		db.Exec(t, "DROP TABLE t")
+		r = BeginJob(t, db, "without")
+		r.Flush(`{"id":1,"v":1,"a":"y"}`)
+		r.End()
+		r = BeginJob(t, db, "with", byColumn)
+		r.Flush(`{"id":1,"v":2,"a":"z"}`, `{"id":2,"v":2,"a":"z"}`)
+		Expect(t, db, "SELECT id, v, a FROM t ORDER BY id", "1|2|z", "2|2|z")
+	}},
 	{"ARowThatWasRemovedByHandBeginsAnew", func(t *testing.T, db Database) {
 		r := Begin(t, db, byColumn)
 		r.Flush(`{"id":1,"v":9,"a":"x","b":"x"}`, `{"id":2,"v":9,"a":"x"}`)
