@@ -46,21 +46,18 @@ var shared struct {
 	err    error
 }
 
-// Main runs tests and then stops the server that they shared, for TestMain.
-func Main(run func() int) int {
-	code := run()
+// Tests are those of a package, for TestMain.
+type Tests struct{ *testing.M }
+
+// Run runs the tests, stops the server that they shared, and returns their exit code.
+func (t Tests) Run() int {
+	code := t.M.Run()
 	if shared.server != nil {
 		shared.server.Stop()
 		os.RemoveAll(shared.server.dir)
 	}
 	return code
 }
-
-// Tests are those of a package, run by [Main], for what wraps them further.
-type Tests struct{ *testing.M }
-
-// Run runs the tests and returns their exit code.
-func (t Tests) Run() int { return Main(t.M.Run) }
 
 // New returns the connection string of a fresh database, on the server that all
 // tests of a test binary share, or on that of TEST_POSTGRES_URL. It goes with

@@ -13,7 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-func TestMain(m *testing.M) { os.Exit(testpg.Main(m.Run)) }
+func TestMain(m *testing.M) { os.Exit(testpg.Tests{M: m}.Run()) }
 
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()

@@ -3,13 +3,13 @@ package postgres_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/goleak"
 
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
@@ -17,7 +17,7 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-func TestMain(m *testing.M) { os.Exit(testpg.Main(m.Run)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testpg.Tests{M: m}) }
 
 // TestSuite has the driver pass the suite of all drivers.
 func TestSuite(t *testing.T) {
