@@ -247,7 +247,7 @@ func (r *run) open(ctx context.Context, spec string) (*source.Stream, sink.Check
 	o := r.Source
 	o.Warn = func(s string) { r.Warn("%s", s) }
 	o.Reconnects = func() { r.p.Reconnects.Add(1) }
-	o.Settle = r.Feed.ResumeField != ""
+	o.Settle = r.Feed.ResumeField != "" && r.Feed.Hello != nil // else it cannot be asked for more
 	if r.Feed.Hello != nil {
 		o.Hello = func() ([]byte, error) {
 			if s := r.spool; s.spools() {
