@@ -157,7 +157,7 @@ func lostConnection(t *testing.T, rnd *rand.Rand, spool, inclusive bool) {
 		Sources: []string{"tcp://" + l.Addr().String()}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000}, Table: "t",
 		Feed:      pipeline.Feed{ResumeField: "pitr", Hello: func(resume string) ([]byte, error) { return []byte("from " + resume + "\n"), nil }},
 		Fold:      fold.Options{Key: []string{"id"}, MaxColumns: 10},
-		BatchRows: 1000, BatchPeriod: time.Minute, Buffer: 1 << 20, MaxRejects: 1 << 20, Rejects: rejects, Warn: t.Logf, Info: t.Logf,
+		BatchRows: 1000, BatchPeriod: time.Minute, Buffer: 1 << 20, MaxRejects: 1 << 20, Rejects: rejects, Warn: func(string, ...any) {}, Info: t.Logf,
 	}
 	if spool {
 		c.BatchPeriod, c.Spool = 50*time.Millisecond, pipeline.Spool{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
