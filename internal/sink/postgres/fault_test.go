@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
@@ -94,46 +95,84 @@ func TestFlush_IsOneRoundTrip(t *testing.T) {
 	}
 }
 
+// kinds are flushes of different ways through the driver; each brings a row that is there,
+// a new one and a bad line, and some have more rejects.
+var kinds = map[string]struct {
+	table   string // that is there before
+	change  func(*fold.Options)
+	more    string // fields of each message, with its number
+	refused string // a message that the database refuses, with its number
+}{
+	"plain":    {},
+	"refused":  {table: "CREATE TABLE t (id integer PRIMARY KEY, a text CHECK (a <> 'no'))", refused: `{"id":%d,"a":"no"}`},
+	"versions": {change: func(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }, more: `,"v":%d`},
+	"columns":  {more: `,"c%d":1`},
+}
+
 // TestFlush_CutAnywhere cuts the connection before each message of a flush, in
 // both directions, whether the server hears of it or not.
 func TestFlush_CutAnywhere(t *testing.T) {
-	for _, fromClient := range []bool{true, false} {
-		for _, half := range []bool{false, true} {
-			t.Run(fmt.Sprintf("client=%v,half=%v", fromClient, half), func(t *testing.T) {
-				db, p := throughProxy(t, testpg.New(t))
-				p.Half(half)
-				r := sinktest.Begin(t, db)
-				r.Flush(`{"id":1,"a":"x"}`)
-				r.Flush(`{"id":1,"a":"y"}`)
-				flushes, committed := 2, 0
-				for n := 0; ; n++ {
-					r.Fold(fmt.Sprintf(`{"id":1,"a":"%d"}`, n), fmt.Sprintf(`{"id":%d,"a":"new"}`, 1000+n), fmt.Sprintf("bad %d", n))
-					cuts := p.Cuts()
-					p.Cut(func(m testpg.Message) bool { return m.FromClient == fromClient && m.Number == n })
-					refuse := time.AfterFunc(0, func() {})
-					if n%2 == 1 { // and nobody gets in for a while
-						p.Refuse(true)
-						refuse = time.AfterFunc(20*time.Millisecond, func() { p.Refuse(false) })
+	for name, kind := range kinds {
+		for _, fromClient := range []bool{true, false} {
+			for _, half := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s,client=%v,half=%v", name, fromClient, half), func(t *testing.T) {
+					t.Parallel()
+					db, p := throughProxy(t, testpg.New(t))
+					p.Half(half)
+					if kind.table != "" {
+						db.Exec(t, kind.table)
 					}
-					res, _ := patient(t, r)
-					refuse.Stop()
-					p.Refuse(false)
-					p.Cut(nil)
-					flushes++
-					if res.Inserted+res.Updated == 0 {
-						committed++ // before the answer was lost
+					var change []func(*fold.Options)
+					if kind.change != nil {
+						change = append(change, kind.change)
 					}
-					sinktest.Expect(t, db, "SELECT count(*), max(a) FILTER (WHERE id = 1), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_jobs) FROM t",
-						fmt.Sprintf("%d|%d|%d|%d", 2+n, n, n+1, flushes))
-					if p.Cuts() == cuts { // there is no such message any more
-						if n < 3 {
-							t.Fatalf("only %d cuts", n)
+					r := sinktest.Begin(t, db, change...)
+					with := func(n int) string {
+						if kind.more == "" {
+							return "}"
 						}
-						t.Logf("%d cuts; %d flushes had been committed before", n, committed)
-						return
+						return fmt.Sprintf(kind.more, n) + "}"
 					}
-				}
-			})
+					r.Flush(`{"id":1,"a":"x"` + with(0))
+					r.Flush(`{"id":1,"a":"y"` + with(1))
+					flushes, committed, rejects := 2, 0, 0
+					for n := 0; ; n++ {
+						r.Fold(fmt.Sprintf(`{"id":1,"a":"%d"`, n)+with(n+2), fmt.Sprintf(`{"id":%d,"a":"new"`, 1000+n)+with(n+2), fmt.Sprintf("bad %d", n))
+						rejects++
+						if kind.refused != "" {
+							r.Fold(fmt.Sprintf(kind.refused, 2000+n))
+							rejects++
+						}
+						cuts := p.Cuts()
+						p.Cut(func(m testpg.Message) bool { return m.FromClient == fromClient && m.Number == n })
+						refuse := time.AfterFunc(0, func() {})
+						if n%2 == 1 { // and nobody gets in for a while
+							p.Refuse(true)
+							refuse = time.AfterFunc(20*time.Millisecond, func() { p.Refuse(false) })
+						}
+						res, _ := patient(t, r)
+						refuse.Stop()
+						p.Refuse(false)
+						p.Cut(nil)
+						flushes++
+						if res.Inserted+res.Updated == 0 {
+							committed++ // before the answer was lost
+						}
+						sinktest.Expect(t, db, "SELECT count(*), max(a) FILTER (WHERE id = 1), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_jobs) FROM t",
+							fmt.Sprintf("%d|%d|%d|%d", 2+n, n, rejects, flushes))
+						if p.Cuts() == cuts { // there is no such message any more
+							if n < 3 {
+								t.Fatalf("only %d cuts", n)
+							}
+							if kind.change != nil {
+								sinktest.Expect(t, db, "SELECT count(*) FROM weir_versions", fmt.Sprint(2+n))
+							}
+							t.Logf("%d cuts; %d flushes had been committed before", n, committed)
+							return
+						}
+					}
+				})
+			}
 		}
 	}
 }

@@ -395,7 +395,7 @@ func (d *DB) explain(err error) error {
 	if e.Detail != "" {
 		text += ": " + e.Detail
 	}
-	if e.Severity == "FATAL" || class == sink.Transient && reason == "readonly" {
+	if e.SeverityUnlocalized == "FATAL" || class == sink.Transient && reason == "readonly" {
 		d.drop()
 	}
 	return &sink.Error{Class: class, Reason: reason, Err: fmt.Errorf("%s: %s (SQLSTATE %s)%s", d.where(), text, e.Code, hint)}

@@ -116,7 +116,7 @@ func (d *DB) receive(front *pgproto3.Frontend) (results []result, err error) {
 		m, err := front.Receive()
 		if err != nil {
 			d.drop()
-			if refused != nil {
+			if refused != nil && (refused.SeverityUnlocalized == "FATAL" || refused.SeverityUnlocalized == "PANIC") {
 				return results, refused
 			}
 			return results, &lostError{err}

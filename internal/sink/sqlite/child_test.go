@@ -56,11 +56,11 @@ func newStepsOf(ctx context.Context, s sink.Sink, job string, rows int) (*steps,
 	return st, nil
 }
 
-// next writes the next batch.
+// next writes the next batch; each of the first seven brings a column.
 func (s *steps) next(ctx context.Context) (sink.Result, error) {
 	s.cp.Seq++
 	for id := range s.rows {
-		line := fmt.Sprintf(`{"id":%d,"n":%d,"fill":"%050d"}`, id, s.cp.Seq, s.cp.Seq)
+		line := fmt.Sprintf(`{"id":%d,"n":%d,"fill":"%050d","c%d":1}`, id, s.cp.Seq, s.cp.Seq, s.cp.Seq%7)
 		s.cp.Line++
 		if err := s.folder.Fold(&s.batch, []byte(line), fold.Place{Line: s.cp.Line}); err != nil {
 			return sink.Result{}, err
