@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 // A Proxy stands between a client and a server, understands where the messages
@@ -25,6 +27,7 @@ type Proxy struct {
 	delay  time.Duration
 	refuse bool
 	half   bool // a cut leaves the server's side open
+	fatal  bool // a cut tells the client that the server ends the session
 	cut    func(m Message) bool
 	cuts   int
 	count  Count
@@ -75,6 +78,9 @@ func (p *Proxy) Refuse(on bool) { p.set(func() { p.refuse = on }) }
 
 // Half has a cut close only the client's side: the server does not hear of it.
 func (p *Proxy) Half(on bool) { p.set(func() { p.half = on }) }
+
+// Fatal has a cut be preceded by what a server says that is shut down.
+func (p *Proxy) Fatal(on bool) { p.set(func() { p.fatal = on }) }
 
 // Cut closes the connection in place of passing on the first message that cut
 // tells it to; nil ends that. It happens once.
@@ -180,11 +186,15 @@ func (p *Proxy) pass(from, to net.Conn, fromClient bool) {
 		if first {
 			kind = 0
 		}
-		cut, half, delay := p.see(fromClient, kind, len(m))
+		cut, half, fatal, delay := p.see(fromClient, kind, len(m))
 		if cut {
 			client, server := to, from
 			if fromClient {
 				client, server = from, to
+			} else if fatal {
+				line.flush()
+				m, _ := shutDown.Encode(nil)
+				_, _ = client.Write(m)
 			}
 			client.Close()
 			if !half {
@@ -204,7 +214,7 @@ func (p *Proxy) pass(from, to net.Conn, fromClient bool) {
 }
 
 // see counts a message and says what becomes of it.
-func (p *Proxy) see(fromClient bool, kind byte, size int) (cut, half bool, delay time.Duration) {
+func (p *Proxy) see(fromClient bool, kind byte, size int) (cut, half, fatal bool, delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := Message{FromClient: fromClient, Type: kind, Number: p.count.Server}
@@ -221,10 +231,12 @@ func (p *Proxy) see(fromClient bool, kind byte, size int) (cut, half bool, delay
 	if p.cut != nil && p.cut(m) {
 		p.cut = nil
 		p.cuts++
-		return true, p.half, 0
+		return true, p.half, p.fatal, 0
 	}
-	return false, false, p.delay
+	return false, false, false, p.delay
 }
+
+var shutDown = pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: "57P01", Message: "terminating connection due to administrator command"}
 
 // readMessage reads a message; the client's first has no type.
 func readMessage(r *bufio.Reader, first bool) ([]byte, error) {

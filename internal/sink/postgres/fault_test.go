@@ -109,70 +109,78 @@ var kinds = map[string]struct {
 	"columns":  {more: `,"c%d":1`},
 }
 
-// TestFlush_CutAnywhere cuts the connection before each message of a flush, in
-// both directions, whether the server hears of it or not.
+// cuts are of a connection: before a message of which direction, whether the server hears
+// of it, and whether it says that it was the server that ended it.
+var cuts = map[string]struct{ fromClient, half, fatal bool }{
+	"to the server":                 {fromClient: true},
+	"to the server, unheard":        {fromClient: true, half: true},
+	"to the client":                 {},
+	"to the client, unheard":        {half: true},
+	"to the client, by an operator": {fatal: true},
+}
+
+// TestFlush_CutAnywhere cuts the connection before each message of a flush.
 func TestFlush_CutAnywhere(t *testing.T) {
 	for name, kind := range kinds {
-		for _, fromClient := range []bool{true, false} {
-			for _, half := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s,client=%v,half=%v", name, fromClient, half), func(t *testing.T) {
-					t.Parallel()
-					db, p := throughProxy(t, testpg.New(t))
-					p.Half(half)
-					if kind.table != "" {
-						db.Exec(t, kind.table)
+		for how, cut := range cuts {
+			t.Run(name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				db, p := throughProxy(t, testpg.New(t))
+				p.Half(cut.half)
+				p.Fatal(cut.fatal)
+				if kind.table != "" {
+					db.Exec(t, kind.table)
+				}
+				var change []func(*fold.Options)
+				if kind.change != nil {
+					change = append(change, kind.change)
+				}
+				r := sinktest.Begin(t, db, change...)
+				with := func(n int) string {
+					if kind.more == "" {
+						return "}"
 					}
-					var change []func(*fold.Options)
-					if kind.change != nil {
-						change = append(change, kind.change)
-					}
-					r := sinktest.Begin(t, db, change...)
-					with := func(n int) string {
-						if kind.more == "" {
-							return "}"
-						}
-						return fmt.Sprintf(kind.more, n) + "}"
-					}
-					r.Flush(`{"id":1,"a":"x"` + with(0))
-					r.Flush(`{"id":1,"a":"y"` + with(1))
-					flushes, committed, rejects := 2, 0, 0
-					for n := 0; ; n++ {
-						r.Fold(fmt.Sprintf(`{"id":1,"a":"%d"`, n)+with(n+2), fmt.Sprintf(`{"id":%d,"a":"new"`, 1000+n)+with(n+2), fmt.Sprintf("bad %d", n))
+					return fmt.Sprintf(kind.more, n) + "}"
+				}
+				r.Flush(`{"id":1,"a":"x"` + with(0))
+				r.Flush(`{"id":1,"a":"y"` + with(1))
+				flushes, committed, rejects := 2, 0, 0
+				for n := 0; ; n++ {
+					r.Fold(fmt.Sprintf(`{"id":1,"a":"%d"`, n)+with(n+2), fmt.Sprintf(`{"id":%d,"a":"new"`, 1000+n)+with(n+2), fmt.Sprintf("bad %d", n))
+					rejects++
+					if kind.refused != "" {
+						r.Fold(fmt.Sprintf(kind.refused, 2000+n))
 						rejects++
-						if kind.refused != "" {
-							r.Fold(fmt.Sprintf(kind.refused, 2000+n))
-							rejects++
-						}
-						cuts := p.Cuts()
-						p.Cut(func(m testpg.Message) bool { return m.FromClient == fromClient && m.Number == n })
-						refuse := time.AfterFunc(0, func() {})
-						if n%2 == 1 { // and nobody gets in for a while
-							p.Refuse(true)
-							refuse = time.AfterFunc(20*time.Millisecond, func() { p.Refuse(false) })
-						}
-						res, _ := patient(t, r)
-						refuse.Stop()
-						p.Refuse(false)
-						p.Cut(nil)
-						flushes++
-						if res.Inserted+res.Updated == 0 {
-							committed++ // before the answer was lost
-						}
-						sinktest.Expect(t, db, "SELECT count(*), max(a) FILTER (WHERE id = 1), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_jobs) FROM t",
-							fmt.Sprintf("%d|%d|%d|%d", 2+n, n, rejects, flushes))
-						if p.Cuts() == cuts { // there is no such message any more
-							if n < 3 {
-								t.Fatalf("only %d cuts", n)
-							}
-							if kind.change != nil {
-								sinktest.Expect(t, db, "SELECT count(*) FROM weir_versions", fmt.Sprint(2+n))
-							}
-							t.Logf("%d cuts; %d flushes had been committed before", n, committed)
-							return
-						}
 					}
-				})
-			}
+					before := p.Cuts()
+					p.Cut(func(m testpg.Message) bool { return m.FromClient == cut.fromClient && m.Number == n })
+					refuse := time.AfterFunc(0, func() {})
+					if n%2 == 1 { // and nobody gets in for a while
+						p.Refuse(true)
+						refuse = time.AfterFunc(20*time.Millisecond, func() { p.Refuse(false) })
+					}
+					res, _ := patient(t, r)
+					refuse.Stop()
+					p.Refuse(false)
+					p.Cut(nil)
+					flushes++
+					if res.Inserted+res.Updated == 0 {
+						committed++ // before the answer was lost
+					}
+					sinktest.Expect(t, db, "SELECT count(*), max(a) FILTER (WHERE id = 1), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_jobs) FROM t",
+						fmt.Sprintf("%d|%d|%d|%d", 2+n, n, rejects, flushes))
+					if p.Cuts() == before { // there is no such message any more
+						if n < 3 {
+							t.Fatalf("only %d cuts", n)
+						}
+						if kind.change != nil {
+							sinktest.Expect(t, db, "SELECT count(*) FROM weir_versions", fmt.Sprint(2+n))
+						}
+						t.Logf("%d cuts; %d flushes had been committed before", n, committed)
+						return
+					}
+				}
+			})
 		}
 	}
 }
@@ -180,20 +188,23 @@ func TestFlush_CutAnywhere(t *testing.T) {
 // TestConnect_CutAnywhere breaks a connection, and cuts the one that is made in
 // its place before each of its messages, up to the end of the flush.
 func TestConnect_CutAnywhere(t *testing.T) {
-	for _, fromClient := range []bool{true, false} {
-		t.Run(fmt.Sprintf("client=%v", fromClient), func(t *testing.T) {
+	for how, cut := range cuts {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
 			db, p := throughProxy(t, testpg.New(t))
+			p.Half(cut.half)
+			p.Fatal(cut.fatal)
 			r := sinktest.Begin(t, db)
 			r.Flush(`{"id":1,"a":"x"}`)
 			for n := 0; ; n++ {
 				p.Break()
-				cuts := p.Cuts()
-				p.Cut(func(m testpg.Message) bool { return m.FromClient == fromClient && m.Number == n })
+				before := p.Cuts()
+				p.Cut(func(m testpg.Message) bool { return m.FromClient == cut.fromClient && m.Number == n })
 				r.Fold(fmt.Sprintf(`{"id":1,"a":"%d"}`, n), fmt.Sprintf(`{"id":%d,"a":"new"}`, 1000+n), fmt.Sprintf("bad %d", n))
 				patient(t, r)
 				sinktest.Expect(t, db, "SELECT count(*), max(a) FILTER (WHERE id = 1), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_jobs) FROM t",
 					fmt.Sprintf("%d|%d|%d|%d", 2+n, n, n+1, 2+n))
-				if p.Cuts() == cuts { // a flush has no such message
+				if p.Cuts() == before { // a flush has no such message
 					if n < 5 {
 						t.Fatalf("only %d cuts", n)
 					}
