@@ -135,6 +135,48 @@ func serverCrashes(t *testing.T, rnd *rand.Rand, server *testpg.Server, level st
 	return kills, back
 }
 
+// TestConnection_Breaks breaks the connection to Postgres under a run, again and again.
+func TestConnection_Breaks(t *testing.T) {
+	n := times(t)
+	// Where the server does not hear of it, a connection takes a tenth of a second: the old
+	// session is ended first.
+	for half, often := range map[bool]time.Duration{false: 100 * time.Millisecond, true: 600 * time.Millisecond} {
+		t.Run(fmt.Sprintf("half=%v", half), func(t *testing.T) {
+			t.Parallel()
+			sinktest.Seeds(t, uint64(n), func(t *testing.T, rnd *rand.Rand) {
+				proxy := testpg.NewProxy(t, testpg.New(t))
+				proxy.Half(half)
+				tr := newTrial(t, rnd, "file", proxy.URL(), "full", 30000)
+				c, errs := tr.start()
+				ended := make(chan struct{})
+				breaking := make(chan int)
+				go func() {
+					breaks := 0
+					defer func() { breaking <- breaks }()
+					for wait := rand.New(rand.NewPCG(rnd.Uint64(), 0)); ; breaks++ {
+						select {
+						case <-time.After(time.Duration(wait.Int64N(int64(often)))):
+							proxy.Break()
+						case <-ended:
+							return
+						}
+					}
+				}()
+				all := tr.done(c, errs, nil)
+				close(ended)
+				breaks := <-breaking
+				if at := tr.verify(); !all || at != len(tr.feed) {
+					t.Errorf("the run ended after line %d of %d\n%s", at, len(tr.feed), errs)
+				}
+				if breaks < 5 {
+					t.Errorf("did not exercise: %d breaks", breaks)
+				}
+				t.Logf("%d breaks", breaks)
+			})
+		})
+	}
+}
+
 // fileCalls are those by which a run changes files.
 const fileCalls = "pwrite64,fsync,fdatasync,ftruncate,unlink,unlinkat,rename,renameat,renameat2"
 

@@ -216,6 +216,35 @@ func TestConnect_CutAnywhere(t *testing.T) {
 	}
 }
 
+// TestFirstFlush_CutAnywhere cuts the connection before every other message of a flush that
+// makes weir's tables and the user's.
+func TestFirstFlush_CutAnywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a database for each cut takes a while")
+	}
+	for how, cut := range cuts {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			for n, more := 0, true; more; n += 2 {
+				t.Run(fmt.Sprint(n), func(t *testing.T) {
+					db, p := throughProxy(t, testpg.New(t))
+					p.Half(cut.half)
+					p.Fatal(cut.fatal)
+					r := sinktest.Begin(t, db, kinds["versions"].change)
+					p.Cut(func(m testpg.Message) bool { return m.FromClient == cut.fromClient && m.Number == n })
+					r.Fold(`{"id":1,"v":1,"a":"x"}`, `{"id":2,"v":1,"a":"x"}`, "bad")
+					patient(t, r)
+					p.Cut(nil)
+					r.Flush(`{"id":1,"v":2,"a":"y"}`, `{"id":3,"v":2,"b":"new"}`)
+					sinktest.Expect(t, db, "SELECT id, v, a, b FROM t ORDER BY id", "1|2|y|NULL", "2|1|x|NULL", "3|2|NULL|new")
+					sinktest.Expect(t, db, "SELECT (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_jobs)", "1|2")
+					more = p.Cuts() > 0
+				})
+			}
+		})
+	}
+}
+
 // TestFlush_LateCommit: the connection breaks, the transaction goes on, and the
 // flush that is sent again comes while it does.
 func TestFlush_LateCommit(t *testing.T) {

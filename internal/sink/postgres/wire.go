@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"time"
 
@@ -65,7 +64,7 @@ func (d *DB) run(ctx context.Context, s *script) ([]result, error) {
 		return nil, err
 	}
 	if d.conn == nil { // it broke in an earlier script of the same call
-		return nil, &lostError{net.ErrClosed}
+		return nil, &lostError{errors.New("it was lost again at once")}
 	}
 	conn, front := d.conn.Conn(), d.conn.Frontend()
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
