@@ -72,8 +72,11 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		}
 		res, err = d.write(ctx, f)
 	}
-	if errors.Is(err, errFenced) {
+	switch {
+	case errors.Is(err, errFenced):
 		res, err = d.judge(ctx, f)
+	case errors.Is(err, errStaleTable): // others go on changing it
+		err = &sink.Error{Class: sink.Transient, Reason: "serialization", Err: err}
 	}
 	if err == nil {
 		d.wrote, d.wroter, d.last = f.Checkpoint.Seq, f.JobName()+"\x00"+f.Run, res
@@ -120,16 +123,24 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 		d.change(s, f.Batch, &table, ddl)
 		rows = f.Batch.Sorted()
 		changing := rows
-		if f.Batch.Versioned() {
+		d.fresh = d.fresh || !d.table.Exists
+		switch {
+		case !f.Batch.Versioned():
+			m = d.newMerge(f.Batch, table, rows)
+		case d.fresh:
+			if m, changing, err = d.suppose(f, table, rows); err != nil {
+				return res, err
+			}
+		}
+		// A delete of a row that is not there leaves none to write; it may be there.
+		if d.fresh = d.fresh && len(changing) == len(rows) && m.direct(); !d.fresh && f.Batch.Versioned() {
 			if m, changing, err = d.resolve(ctx, s, f, table, rows); err != nil {
 				return d.failed(ctx, f, m, rows, table, res, err)
 			}
 			s = &script{}
-		} else {
-			m = d.newMerge(f.Batch, table, rows)
 		}
-		if d.fresh = (d.fresh || !d.table.Exists) && m.direct(); d.fresh {
-			at = m.copyAll(s, rows)
+		if d.fresh {
+			at = m.copyAll(s, changing)
 		} else {
 			var sql []string
 			sql, now = m.prepare()
@@ -143,7 +154,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 			at = m.statements(s, changing, slice)
 		}
 		if m.versions != nil {
-			m.versions.keep(s, m, f)
+			m.versions.keep(s, m, f, changing)
 		}
 	}
 	cp := f.Checkpoint
@@ -159,7 +170,12 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 		m.count(&res, r, at, len(rows))
 	}
 	if err == nil {
-		d.fresh = m == nil && d.fresh || m != nil && res.Inserted == int64(len(rows))
+		if m != nil {
+			d.fresh = res.Inserted == int64(len(rows))
+		}
+		if m != nil && m.versions != nil {
+			d.names = m.versions.names
+		}
 		return res, d.committed(r, table, now)
 	}
 	return d.failed(ctx, f, m, rows, table, res, err)
@@ -184,8 +200,8 @@ func (d *DB) failed(ctx context.Context, f *sink.Flush, m *merge, rows []*fold.R
 	switch {
 	case isFence(refused):
 		return res, errFenced
-	case direct && refused != nil && refused.Code == "23505":
-		return d.write(ctx, f) // not all rows were new
+	case direct && refused != nil && !isStale(refused) && (refused.Code == "23505" || refused.Code == "22P02"):
+		return d.write(ctx, f) // not all rows were new, or others have numbered columns
 	case m != nil && isRefusal(refused) && !f.Batch.Table.Judged:
 		return res, sink.ErrUnlogged{Err: d.explain(err)}
 	case m != nil && (isRefusal(refused) || refused != nil && refused.Code == "57014" && len(rows) > 1):

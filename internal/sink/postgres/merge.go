@@ -196,7 +196,7 @@ func (m *merge) encode(rows []*fold.Row) copier {
 					buf = append(buf, '\\', 'N', '\t')
 				}
 			}
-			if m.versions != nil {
+			if !m.plain && m.versions != nil {
 				buf = append(appendHex(buf, r.Key), '\t')
 				if m.versions.looking || m.versions.states[n] == nil {
 					buf = append(buf, '\\', 'N', '\t')
@@ -350,7 +350,7 @@ type tags struct {
 // are all new, it seems: that takes a third of the time. Where one is not, the
 // database refuses it, and the flush begins again.
 func (m *merge) direct() bool {
-	return !m.deletes && m.versions == nil && !m.table.policed && !slices.ContainsFunc(m.used, func(u staged) bool { return m.table.cols[u.at].initial != "NULL" })
+	return !m.deletes && !m.table.policed && !slices.ContainsFunc(m.used, func(u staged) bool { return m.table.cols[u.at].initial != "NULL" })
 }
 
 // copyAll adds what copies rows into the table that are not in it.
@@ -361,7 +361,7 @@ func (m *merge) copyAll(s *script, rows []*fold.Row) tags {
 	}
 	m.plain = true
 	n := s.add("COPY %s (%s) FROM STDIN", m.table.ident, strings.Join(into, ", "))
-	s.copy = m.encode(rows)
+	s.copies = append(s.copies, m.encode(rows))
 	return tags{insert: n}
 }
 
@@ -378,7 +378,7 @@ func (m *merge) statements(s *script, rows []*fold.Row, slice int) (t tags) {
 		return t // nothing is newer than what is there
 	}
 	s.add("%s", m.copySQL())
-	s.copy = m.encode(rows)
+	s.copies = append(s.copies, m.encode(rows))
 	t.insert = s.add("%s", m.insertSQL())
 	set, differs := m.assignments()
 	var touched []string

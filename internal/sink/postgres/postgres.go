@@ -62,7 +62,8 @@ type DB struct {
 	table  relation
 	key    []string // by the names that the feed uses
 	stage  stage
-	fresh  bool // the last batch's rows were all new, so that the next one's may be
+	fresh  bool     // the last batch's rows were all new, so that the next one's may be
+	names  []string // the numbered columns of its versions then
 	last   sink.Result
 	wrote  int64 // the sequence number of the last flush that is known to be committed, 0 for none
 	wroter string
@@ -459,7 +460,7 @@ func grant(e *pgconn.PgError) string {
 // isRefusal reports whether an error is about rows: a constraint, a value that
 // its type does not take, a trigger's RAISE, a row too big.
 func isRefusal(e *pgconn.PgError) bool {
-	if e == nil {
+	if e == nil || isStale(e) {
 		return false
 	}
 	switch e.Code[:2] {

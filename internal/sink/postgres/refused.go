@@ -204,7 +204,7 @@ func (p *pieces) try(rows []*fold.Row) error {
 		}
 		at := m.statements(s, changing, len(rows))
 		if m.versions != nil {
-			m.versions.keep(s, m, p.f)
+			m.versions.keep(s, m, p.f, changing)
 		}
 		s.add("RELEASE weir")
 		var r []result

@@ -71,13 +71,13 @@ func (d *DB) resolve(ctx context.Context, s *script, f *sink.Flush, table relati
 	m.used = slices.DeleteFunc(m.used, func(u staged) bool { return !table.Columns[u.at].Key })
 	m.bits, m.deletes, m.replaces = 0, false, false
 	s.add("%s", m.copySQL())
-	s.copy = m.encode(all)
+	s.copies = append(s.copies, m.encode(all))
 	width := s.add("SELECT count(*) FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped", d.literal(table.ident))
 	names, found := -1, 0
 	if b.Scope == fold.ColumnScope {
 		names = s.add("SELECT value FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(versionsMark(v.table)))
-		found = s.add("SELECT s.n, t.ctid IS NOT NULL, encode(v.state, 'hex') FROM %s s JOIN %s.weir_versions v ON v.tbl = %s AND v.key = s.key LEFT JOIN %s t ON %s",
-			m.name, d.schema, d.literal(v.table), table.ident, m.on())
+		found = s.add("SELECT s.n, EXISTS (SELECT FROM %s t WHERE %s), encode(v.state, 'hex') FROM %s s JOIN %s.weir_versions v ON v.tbl = %s AND v.key = s.key",
+			table.ident, m.on(), m.name, d.schema, d.literal(v.table))
 	} else {
 		version := "NULL"
 		if b.Version >= 0 {
@@ -105,6 +105,16 @@ func (d *DB) resolve(ctx context.Context, s *script, f *sink.Flush, table relati
 	m = d.newMerge(resolver.Batch(), table, rows)
 	m.versions = v
 	v.looking = false
+	return m, rows, err
+}
+
+// suppose returns a merge of a batch's rows, none of which the database has, it seems.
+func (d *DB) suppose(f *sink.Flush, table relation, all []*fold.Row) (*merge, []*fold.Row, error) {
+	v := &versioned{table: d.fullName(&table), names: d.names}
+	resolver := fold.NewResolver(f.Batch, v.names, &table.Table)
+	rows, err := v.read(resolver, all, nil)
+	m := d.newMerge(resolver.Batch(), table, rows)
+	m.versions = v
 	return m, rows, err
 }
 
@@ -143,21 +153,52 @@ func (v *versioned) read(resolver *fold.Resolver, all []*fold.Row, found [][][]b
 	return rows, nil
 }
 
-// keep adds what keeps the versions of the rows that were staged, and forgets
+// keep adds what keeps the versions of the rows that are written, and forgets
 // deletes that are old.
-func (v *versioned) keep(s *script, m *merge, f *sink.Flush) {
+func (v *versioned) keep(s *script, m *merge, f *sink.Flush, rows []*fold.Row) {
 	if f.Batch.Scope != fold.ColumnScope {
 		return
 	}
 	d := m.d
-	s.add("INSERT INTO %s.weir_versions (tbl, key, state, gone) SELECT %s, s.key, s.state, CASE WHEN s.op = 'd' THEN now() END FROM %s s WHERE s.state IS NOT NULL ORDER BY s.key"+
-		" ON CONFLICT (tbl, key) DO UPDATE SET state = excluded.state, gone = excluded.gone", d.schema, d.literal(v.table), m.name)
+	if m.plain {
+		v.copyAll(s, d, rows)
+	} else {
+		s.add("INSERT INTO %s.weir_versions (tbl, key, state, gone) SELECT %s, s.key, s.state, CASE WHEN s.op = 'd' THEN now() END FROM %s s WHERE s.state IS NOT NULL ORDER BY s.key"+
+			" ON CONFLICT (tbl, key) DO UPDATE SET state = excluded.state, gone = excluded.gone", d.schema, d.literal(v.table), m.name)
+	}
 	s.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND gone < now() - interval '%d seconds'", d.schema, d.literal(v.table), int64(f.Tombstones.Seconds()))
 	if v.changed {
-		names, _ := json.Marshal(v.names) // strings alone
 		s.add("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-			d.schema, d.literal(versionsMark(v.table)), d.literal(string(names)))
+			d.schema, d.literal(versionsMark(v.table)), d.literal(namesText(v.names)))
 	}
+}
+
+// copyAll adds what copies the versions of rows of which none are kept. Others may have
+// given columns numbers in the meantime: then the text of a number that is none ends the
+// transaction.
+func (v *versioned) copyAll(s *script, d *DB, rows []*fold.Row) {
+	known := "NULL"
+	if d.names != nil {
+		known = d.literal(namesText(d.names))
+	}
+	s.add("SELECT CASE WHEN max(value) IS DISTINCT FROM %s THEN ('weir: other columns are numbered' || count(*))::int END FROM %s.weir_meta WHERE name = %s",
+		known, d.schema, d.literal(versionsMark(v.table)))
+	s.add("COPY %s.weir_versions (tbl, key, state) FROM STDIN", d.schema)
+	s.copies = append(s.copies, func(w *copyWriter) error {
+		table := append(appendCopyText(nil, []byte(v.table)), '\t')
+		for n, r := range rows {
+			buf := append(appendHex(append(w.line(), table...), r.Key), '\t')
+			if err := w.done(append(appendHex(buf, v.states[n]), '\n')); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func namesText(names []string) string {
+	text, _ := json.Marshal(names) // strings alone
+	return string(text)
 }
 
 // appendHex appends bytes as a COPY takes a bytea.

@@ -19,9 +19,9 @@ import (
 // the simple query protocol, and is answered as one: a round trip however many
 // statements it has.
 type script struct {
-	sql  strings.Builder
-	n    int    // statements so far
-	copy copier // what a COPY ... FROM STDIN among them is fed
+	sql    strings.Builder
+	n      int      // statements so far
+	copies []copier // what each COPY ... FROM STDIN among them is fed
 }
 
 // copier writes the lines of a COPY in text form.
@@ -94,17 +94,22 @@ func (d *DB) run(ctx context.Context, s *script) ([]result, error) {
 }
 
 // send sends the statements and, without waiting for the server to ask for it,
-// what a COPY among them is fed. What follows an error of the server's, it passes
-// over.
+// what the COPYs among them are fed. What follows an error of the server's, it
+// passes over.
 func (s *script) send(front *pgproto3.Frontend, conn io.Writer) error {
-	if err := front.Flush(); err != nil || s.copy == nil {
+	if err := front.Flush(); err != nil {
 		return err
 	}
 	w := &copyWriter{to: conn}
-	if err := s.copy(w); err != nil {
-		return err
+	for _, c := range s.copies {
+		if err := c(w); err != nil {
+			return err
+		}
+		if err := w.close(); err != nil {
+			return err
+		}
 	}
-	return w.close()
+	return nil
 }
 
 // receive reads the answer to a script.

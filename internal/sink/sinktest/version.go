@@ -53,6 +53,23 @@ var versionTests = []test{
 		Counts(t, r.Flush(`{"id":1,"v":1,"a":"y"}`, `{"id":2,"v":1,"op":"delete"}`, `{"id":3,"v":1,"op":"delete"}`, `{"id":3,"v":2,"b":"z"}`), 0, 2, 0, 1)
 		Expect(t, db, "SELECT id, v, a, b FROM t ORDER BY id", "1|1|y|x", "3|2|NULL|z")
 	}},
+	{"ABatchOfNewRowsIsNoSignForTheNext", func(t *testing.T, db Database) {
+		for _, scope := range []func(*fold.Options){byColumn, byRow} {
+			r := Begin(t, db, scope)
+			r.Flush(`{"id":1,"v":5,"a":"x"}`, `{"id":2,"v":5,"a":"x"}`, `{"id":3,"v":5,"a":"x"}`, `{"id":4,"v":5,"a":"x"}`)
+			r.Flush(`{"id":1,"v":6,"op":"delete"}`, `{"id":10,"v":6,"a":"new"}`)
+			r.Flush(`{"id":11,"v":6,"a":"new"}`)
+			r.Flush(`{"id":2,"v":4,"a":"old"}`, `{"id":12,"v":6,"a":"new"}`)
+			r.Flush(`{"id":13,"v":6,"b":"new column"}`)
+			r.Flush(`{"id":3,"v":4,"op":"delete"}`, `{"id":14,"v":6,"a":"new"}`)
+			r.Flush(`{"id":15,"v":6,"a":"new"}`)
+			r.Flush(`{"id":4,"v":7,"b":"both"}`, `{"id":16,"v":6,"a":"new"}`)
+			Expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "2|x|NULL", "3|x|NULL", "4|x|both",
+				"10|new|NULL", "11|new|NULL", "12|new|NULL", "13|NULL|new column", "14|new|NULL", "15|new|NULL", "16|new|NULL")
+			r.End()
+			db.Exec(t, "DROP TABLE t")
+		}
+	}},
 	{"ATableThatWasMadeAnewWithoutVersionsHasNone", func(t *testing.T, db Database) {
 		r := Begin(t, db, byColumn)
 		r.Flush(`{"id":1,"v":9,"a":"x"}`, `{"id":2,"v":9,"op":"delete"}`)

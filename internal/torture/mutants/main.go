@@ -64,6 +64,8 @@ var mutants = []mutant{
 		pipeline, "TestSync_AnySettingsGiveTheFold", false},
 	{"a batch is not emptied", "internal/pipeline/feeding.go", "		w.batch.Reset()\n", "",
 		pipeline, "TestSync_AnySettingsGiveTheFold", false},
+	{"rows that seem new hide a delete", "internal/sink/postgres/flush.go", `d.fresh && len(changing) == len(rows) && m.direct()`, `d.fresh && len(changing) > 0 && m.direct()`,
+		postgres, "TestSuite$/Version", false},
 	{"a tombstone keeps nothing out", "internal/fold/version.go", `!row && b.older(f.version, vs.tomb):`, `!row && f == nil:`,
 		sqlite, "TestSuite/Version", false},
 	{"an old column counts as new", "internal/fold/version.go", `feed.Older(version, now.columns[n]) {`, `feed.Older(now.columns[n], version) {`,
