@@ -98,10 +98,8 @@ func (d *DB) resolve(ctx context.Context, s *script, f *sink.Flush, table relati
 			return m, nil, err
 		}
 	}
-	marked := names < 0 || len(r[names].rows) > 0
 	resolver := fold.NewResolver(b, v.names, &table.Table)
 	rows, err := v.read(resolver, all, r[found].rows)
-	v.changed = v.changed || !marked
 	m = d.newMerge(resolver.Batch(), table, rows)
 	m.versions = v
 	v.looking = false

@@ -70,6 +70,14 @@ var versionTests = []test{
 			db.Exec(t, "DROP TABLE t")
 		}
 	}},
+	{"ATableOfKeysAlone", func(t *testing.T, db Database) {
+		r := Begin(t, db, byColumn, func(o *fold.Options) { o.Columns = fold.IgnoreColumns })
+		r.Flush(`{"id":1,"v":5,"a":"x"}`, `{"id":2,"v":5}`)
+		r.Flush(`{"id":3,"v":5,"a":"x"}`)
+		r.Flush(`{"id":1,"v":6,"op":"delete"}`, `{"id":2,"v":4,"op":"delete"}`)
+		r.Flush(`{"id":1,"v":4}`, `{"id":4,"v":1}`)
+		Expect(t, db, "SELECT id FROM t ORDER BY id", "2", "3", "4")
+	}},
 	{"ATableThatWasMadeAnewWithoutVersionsHasNone", func(t *testing.T, db Database) {
 		r := Begin(t, db, byColumn)
 		r.Flush(`{"id":1,"v":9,"a":"x"}`, `{"id":2,"v":9,"op":"delete"}`)
