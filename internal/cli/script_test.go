@@ -367,6 +367,12 @@ func hold(ts *testscript.TestScript, _ bool, args []string) {
 var metricsURL = regexp.MustCompile(`http://\S+/metrics`)
 
 func scrape(ts *testscript.TestScript, _ bool, args []string) {
+	var until *regexp.Regexp
+	if name, value, ok := strings.Cut(args[len(args)-1], "="); ok {
+		until = regexp.MustCompile(`(?m)^` + name + `(\{.*\})? ` + value + `$`)
+		args = args[:len(args)-1]
+	}
+scraping:
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		log, err := os.ReadFile(ts.MkAbs(args[0]))
 		if err != nil || metricsURL.Find(log) == nil {
@@ -379,11 +385,14 @@ func scrape(ts *testscript.TestScript, _ bool, args []string) {
 			body, err := io.ReadAll(res.Body)
 			res.Body.Close()
 			ts.Check(err)
+			if path == "/metrics" && until != nil && !until.Match(body) {
+				continue scraping
+			}
 			fmt.Fprintf(ts.Stdout(), "%s %d\n%s", path, res.StatusCode, body)
 		}
 		return
 	}
-	ts.Fatalf("%s names no address of metrics", args[0])
+	ts.Fatalf("%s names no address of metrics, or they never had %v", args[0], until)
 }
 
 func cut(ts *testscript.TestScript, _ bool, args []string) {
