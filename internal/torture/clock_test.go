@@ -42,11 +42,9 @@ func jumps() (seconds int64) {
 	n, _ := atoi(text)
 	return int64(n)
 }`
-	changed, overlay, weir := filepath.Join(dir, "time.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "weir")
-	check(nil, os.WriteFile(changed, []byte(source), 0o600))
-	config, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
-	check(config, err)
-	check(nil, os.WriteFile(overlay, config, 0o600))
+	overlay, err := Overlay(dir, original, []byte(source))
+	check(nil, err)
+	weir = filepath.Join(dir, "weir")
 	check(exec.Command("go", "build", "-pgo=off", "-overlay", overlay, "-o", weir, "../../cmd/weir").CombinedOutput())
 	return weir
 }

@@ -4,16 +4,16 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weirsync/weir/internal/torture"
 )
 
 // A mutant is a fault: in a file, old becomes new.
@@ -28,12 +28,12 @@ const (
 	postgres = "./internal/sink/postgres"
 	spool    = "./internal/spool"
 	pipeline = "./internal/pipeline"
-	torture  = "./internal/torture"
+	kills    = "./internal/torture"
 )
 
 var mutants = []mutant{
 	{"SQLite does not sync", "internal/sink/sqlite/sqlite.go", `"synchronous=" + d.level(),`, `"synchronous=OFF",`,
-		torture, "TestPowerCut$/sqlite_full_WAL", true},
+		kills, "TestPowerCut$/sqlite_full_WAL", true},
 	{"full is not EXTRA without a WAL", "internal/sink/sqlite/sqlite.go", `return "EXTRA"`, `return "FULL"`,
 		sqlite, "TestOpen_JournalModeAndSynchronous", false},
 	{"checkpoint in a transaction of its own, SQLite", "internal/sink/sqlite/flush.go", `	return res, false, d.checkpoint(f, cp)`,
@@ -59,7 +59,7 @@ var mutants = []mutant{
 	{"a delete does not replace the row", "internal/fold/folder.go", `r.Replaces, r.Deleted = true, true`, `r.Deleted = true`,
 		sqlite, "TestSuite/Fold", false},
 	{"rejects are forgotten", "internal/sink/sqlite/flush.go", `	if f.KeepRejects {`, `	if f.KeepRejects && len(rejects) != 1 {`,
-		torture, "TestCrash$/all/sqlite_full_file", false},
+		kills, "TestCrash$/all/sqlite_full_file", false},
 	{"a failed batch is sent as if it were empty", "internal/pipeline/feeding.go", `		res, err := f.db.Flush(ctx, flush)`, "		if w.cp.Seq%7 == 3 {\n\t\t\tflush.Batch = &fold.Batch{Table: flush.Batch.Table}\n\t\t}\n\t\tres, err := f.db.Flush(ctx, flush)",
 		pipeline, "TestSync_AnySettingsGiveTheFold", false},
 	{"a batch is not emptied", "internal/pipeline/feeding.go", "		w.batch.Reset()\n", "",
@@ -79,7 +79,7 @@ var mutants = []mutant{
 	{"the spool is drained from its end", "internal/pipeline/spool.go", `	case known && from.SpoolAt >= begin:
 		return from.SpoolAt, nil`, `	case known && from.SpoolAt >= begin:
 		return end, nil`,
-		torture, "TestCrash$/all/sqlite_full_spool", false},
+		kills, "TestCrash$/all/sqlite_full_spool", false},
 	{"a bad line that is sent again is kept again", "internal/pipeline/feed.go", `if strings.Contains(h.rejected, sum) {`, `if strings.Contains(h.rejected, sum+sum) {`,
 		pipeline, "TestSync_LostConnection", false},
 	{"a connection is made again before what it brought is committed", "internal/pipeline/feeding.go", `	case b := <-f.free: // no batch is on its way
@@ -146,20 +146,8 @@ func (m *mutant) caughtBy(dir string) (by string, err error) {
 	if n := strings.Count(string(source), m.old); n != 1 {
 		return "", fmt.Errorf("%q is %d times in %s", m.old, n, m.file)
 	}
-	changed := filepath.Join(dir, filepath.Base(m.file))
-	if err := os.WriteFile(changed, []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o600); err != nil {
-		return "", err
-	}
-	original, err := filepath.Abs(m.file)
+	config, err := torture.Overlay(dir, m.file, []byte(strings.Replace(string(source), m.old, m.new, 1)))
 	if err != nil {
-		return "", err
-	}
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
-	if err != nil {
-		return "", err
-	}
-	config := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(config, overlay, 0o600); err != nil {
 		return "", err
 	}
 	out, err := exec.Command("go", "test", "-overlay", config, "-vet=off", "-count=1", "-failfast", "-timeout=90s", "-run", m.run, m.pkg).CombinedOutput()
