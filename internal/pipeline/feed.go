@@ -33,6 +33,10 @@ type Feed struct {
 	TimeField string
 }
 
+// resumes reports whether a source is a feed that can be asked for what came after a
+// value.
+func (f *Feed) resumes(name string) bool { return f.ResumeField != "" && source.IsConnection(name) }
+
 // heeded reports whether messages are to be looked at for more than their columns.
 func (f *Feed) heeded() bool {
 	return f.ResumeField != "" || f.Keepalive.Field != "" || f.Failure.Field != ""

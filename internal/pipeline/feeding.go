@@ -267,7 +267,7 @@ func (f *feeding) reject(at fold.Place, line []byte, why *feed.Error) error {
 		f.batch.First = time.Now()
 	}
 	f.p.Rejected(why.Reason).Add(1)
-	if f.Feed.ResumeField != "" && source.IsConnection(f.stream.Name()) && f.heard.again(line) {
+	if f.Feed.resumes(f.stream.Name()) && f.heard.again(line) {
 		return f.tooMany(why.Detail)
 	}
 	switch f.Rejects.mode {

@@ -133,7 +133,7 @@ func (r *run) rewind(ctx context.Context, spec string, err error) error {
 	switch {
 	case !errors.As(err, &behind) && !errors.As(err, &unlogged):
 		return err
-	case spec == "-" || source.Listens(spec), source.IsConnection(spec) && r.Feed.ResumeField == "":
+	case spec == "-" || source.Listens(spec), source.IsConnection(spec) && !r.Feed.resumes(spec):
 		return fmt.Errorf("%w; %s cannot be read again: lines %d to %d may be lost", err, spec, r.safe+1, r.p.Lines.Load())
 	case r.rewinds == maxRewinds && time.Since(r.rewound) <= calm:
 		return fmt.Errorf("%w (for the %dth time)", err, r.rewinds+1)

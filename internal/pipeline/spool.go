@@ -131,7 +131,7 @@ func (r *run) place(s *spooling, cp sink.Checkpoint, from source.Position, job, 
 	held := end - begin
 	ours := meta.Job == job && meta.Source == name
 	known := ours && from.SpoolID == meta.ID && meta.ID != ""
-	again := r.Feed.ResumeField != "" && source.IsConnection(name)
+	again := r.Feed.resumes(name)
 	switch {
 	case known && (held == 0 || from.SpoolAt > end): // what a power cut took of it was committed
 		return from.SpoolAt, s.log.Begin(meta, from.SpoolAt, from.Resume)
@@ -209,33 +209,37 @@ func (s *spooling) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if b.Settled != nil && s.spools() {
+		switch {
+		case b.Settled != nil && s.spools():
 			close(b.Settled) // it is on disk
-			continue
-		}
-		if b.Settled != nil || b.Oversize > 0 {
-			oversize := b.Oversize > 0 // b is not ours when it is passed
-			err := s.passed(ctx, b)
-			if err == nil && oversize && s.spools() {
-				// It is not on disk, so what comes behind it waits until it is committed as a
-				// reject: else the feed would be asked for what comes behind it.
+		case b.Settled != nil, b.Oversize > 0 && !s.spools():
+			err = s.passed(ctx, b)
+		case b.Oversize > 0:
+			// It has no end to be kept by. So what comes behind it waits until it is committed
+			// as a reject: else the feed would be asked for what comes behind it.
+			if err = s.passed(ctx, b); err == nil {
 				err = s.settle(ctx)
 			}
-			if err != nil {
-				return err
-			}
-			continue
+		default:
+			err = s.put(ctx, b)
 		}
-		mine, err := s.append(ctx, b)
 		if err != nil {
-			return fmt.Errorf("the spool: %w", err)
+			return err
 		}
-		if mine && s.offer(ctx, b) {
-			continue
-		}
+	}
+}
+
+// put puts a block's lines on disk, and offers it to the fold.
+func (s *spooling) put(ctx context.Context, b *source.Block) error {
+	mine, err := s.append(ctx, b)
+	if err != nil {
+		return fmt.Errorf("the spool: %w", err)
+	}
+	if !mine || !s.offer(ctx, b) {
 		s.stream.Release(b)
 		signal(s.moved)
 	}
+	return nil
 }
 
 // append puts a block's lines on disk, when there is room. mine tells that the fold has
