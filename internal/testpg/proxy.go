@@ -186,8 +186,9 @@ func (p *Proxy) pass(from, to net.Conn, fromClient bool) {
 		if first {
 			kind = 0
 		}
-		cut, half, fatal, delay := p.see(fromClient, kind, len(m))
+		cut, delay := p.see(fromClient, kind, len(m))
 		if cut {
+			half, fatal := p.manner()
 			client, server := to, from
 			if fromClient {
 				client, server = from, to
@@ -206,15 +207,19 @@ func (p *Proxy) pass(from, to net.Conn, fromClient bool) {
 		line.send(m, delay)
 	}
 	line.flush()
-	half := false
-	p.set(func() { half = p.half })
-	if !half || !fromClient {
+	if half, _ := p.manner(); !half || !fromClient {
 		to.Close()
 	}
 }
 
+// manner is how connections are cut.
+func (p *Proxy) manner() (half, fatal bool) {
+	p.set(func() { half, fatal = p.half, p.fatal })
+	return half, fatal
+}
+
 // see counts a message and says what becomes of it.
-func (p *Proxy) see(fromClient bool, kind byte, size int) (cut, half, fatal bool, delay time.Duration) {
+func (p *Proxy) see(fromClient bool, kind byte, size int) (cut bool, delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := Message{FromClient: fromClient, Type: kind, Number: p.count.Server}
@@ -231,9 +236,9 @@ func (p *Proxy) see(fromClient bool, kind byte, size int) (cut, half, fatal bool
 	if p.cut != nil && p.cut(m) {
 		p.cut = nil
 		p.cuts++
-		return true, p.half, p.fatal, 0
+		return true, 0
 	}
-	return false, false, false, p.delay
+	return false, p.delay
 }
 
 var shutDown = pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: "57P01", Message: "terminating connection due to administrator command"}

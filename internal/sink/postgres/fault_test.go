@@ -99,19 +99,35 @@ func TestFlush_IsOneRoundTrip(t *testing.T) {
 // a new one and a bad line, and some have more rejects.
 var kinds = map[string]struct {
 	table   string // that is there before
-	change  func(*fold.Options)
+	change  []func(*fold.Options)
 	more    string // fields of each message, with its number
 	refused string // a message that the database refuses, with its number
 }{
 	"plain":    {},
 	"refused":  {table: "CREATE TABLE t (id integer PRIMARY KEY, a text CHECK (a <> 'no'))", refused: `{"id":%d,"a":"no"}`},
-	"versions": {change: func(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }, more: `,"v":%d`},
+	"versions": {change: []func(*fold.Options){func(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }}, more: `,"v":%d`},
 	"columns":  {more: `,"c%d":1`},
 }
 
-// cuts are of a connection: before a message of which direction, whether the server hears
-// of it, and whether it says that it was the server that ended it.
-var cuts = map[string]struct{ fromClient, half, fatal bool }{
+// A cut is of a connection: before a message of which direction, whether the server does
+// not hear of it, and whether the client hears that it was the server that ended it.
+type cut struct{ fromClient, half, fatal bool }
+
+// connect is throughProxy, to a new database.
+func (c cut) connect(t *testing.T) (*database, *testpg.Proxy) {
+	t.Helper()
+	db, p := throughProxy(t, testpg.New(t))
+	p.Half(c.half)
+	p.Fatal(c.fatal)
+	return db, p
+}
+
+// before has the connection cut before its nth message from now on.
+func (c cut) before(p *testpg.Proxy, n int) {
+	p.Cut(func(m testpg.Message) bool { return m.FromClient == c.fromClient && m.Number == n })
+}
+
+var cuts = map[string]cut{
 	"to the server":                 {fromClient: true},
 	"to the server, unheard":        {fromClient: true, half: true},
 	"to the client":                 {},
@@ -125,17 +141,11 @@ func TestFlush_CutAnywhere(t *testing.T) {
 		for how, cut := range cuts {
 			t.Run(name+", "+how, func(t *testing.T) {
 				t.Parallel()
-				db, p := throughProxy(t, testpg.New(t))
-				p.Half(cut.half)
-				p.Fatal(cut.fatal)
+				db, p := cut.connect(t)
 				if kind.table != "" {
 					db.Exec(t, kind.table)
 				}
-				var change []func(*fold.Options)
-				if kind.change != nil {
-					change = append(change, kind.change)
-				}
-				r := sinktest.Begin(t, db, change...)
+				r := sinktest.Begin(t, db, kind.change...)
 				with := func(n int) string {
 					if kind.more == "" {
 						return "}"
@@ -153,7 +163,7 @@ func TestFlush_CutAnywhere(t *testing.T) {
 						rejects++
 					}
 					before := p.Cuts()
-					p.Cut(func(m testpg.Message) bool { return m.FromClient == cut.fromClient && m.Number == n })
+					cut.before(p, n)
 					refuse := time.AfterFunc(0, func() {})
 					if n%2 == 1 { // and nobody gets in for a while
 						p.Refuse(true)
@@ -191,15 +201,13 @@ func TestConnect_CutAnywhere(t *testing.T) {
 	for how, cut := range cuts {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			db, p := throughProxy(t, testpg.New(t))
-			p.Half(cut.half)
-			p.Fatal(cut.fatal)
+			db, p := cut.connect(t)
 			r := sinktest.Begin(t, db)
 			r.Flush(`{"id":1,"a":"x"}`)
 			for n := 0; ; n++ {
 				p.Break()
 				before := p.Cuts()
-				p.Cut(func(m testpg.Message) bool { return m.FromClient == cut.fromClient && m.Number == n })
+				cut.before(p, n)
 				r.Fold(fmt.Sprintf(`{"id":1,"a":"%d"}`, n), fmt.Sprintf(`{"id":%d,"a":"new"}`, 1000+n), fmt.Sprintf("bad %d", n))
 				patient(t, r)
 				sinktest.Expect(t, db, "SELECT count(*), max(a) FILTER (WHERE id = 1), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_jobs) FROM t",
@@ -227,11 +235,9 @@ func TestFirstFlush_CutAnywhere(t *testing.T) {
 			t.Parallel()
 			for n, more := 0, true; more; n += 2 {
 				t.Run(fmt.Sprint(n), func(t *testing.T) {
-					db, p := throughProxy(t, testpg.New(t))
-					p.Half(cut.half)
-					p.Fatal(cut.fatal)
-					r := sinktest.Begin(t, db, kinds["versions"].change)
-					p.Cut(func(m testpg.Message) bool { return m.FromClient == cut.fromClient && m.Number == n })
+					db, p := cut.connect(t)
+					r := sinktest.Begin(t, db, kinds["versions"].change...)
+					cut.before(p, n)
 					r.Fold(`{"id":1,"v":1,"a":"x"}`, `{"id":2,"v":1,"a":"x"}`, "bad")
 					patient(t, r)
 					p.Cut(nil)
@@ -605,16 +611,12 @@ func TestFlush_FourMakeOneTable(t *testing.T) {
 	}
 }
 
-func fourMakeOneTable(t *testing.T, change func(*fold.Options)) {
+func fourMakeOneTable(t *testing.T, change []func(*fold.Options)) {
 	db := connect(t, testpg.New(t))
 	var again retries
 	var wg sync.WaitGroup
 	for w := range 4 {
-		r := sinktest.BeginJob(t, db, fmt.Sprint("job ", w), func(o *fold.Options) {
-			if change != nil {
-				change(o)
-			}
-		})
+		r := sinktest.BeginJob(t, db, fmt.Sprint("job ", w), change...)
 		wg.Go(func() {
 			s := sink.Retry(r.Sink, time.Minute, again.add)
 			for n := range 10 {
