@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,7 +95,7 @@ type Run struct {
 	keep   bool // rejects go to weir_rejects
 }
 
-var runs int // names runs; the tests of a package run one after the other
+var runs atomic.Int64 // names runs
 
 // Begin opens the database, claims the job and reads the table. Options are
 // those of a feed whose key is id and whose messages delete by op=delete.
@@ -110,9 +111,7 @@ func Begin(t *testing.T, db Database, change ...func(*fold.Options)) *Run {
 // BeginJob is Begin for a job of another name.
 func BeginJob(t *testing.T, db Database, name string, change ...func(*fold.Options)) *Run {
 	t.Helper()
-	runs++
-	r := &Run{t: t, Sink: db.Open(t), id: fmt.Sprintf("run-%d", runs), job: name, table: table, keep: true}
-	t.Cleanup(r.End)
+	r := open(t, db, name, table)
 	if err := r.claim(change...); err != nil {
 		t.Fatal(err)
 	}
@@ -122,12 +121,17 @@ func BeginJob(t *testing.T, db Database, name string, change ...func(*fold.Optio
 // BeginTable is Begin for another table and its key.
 func BeginTable(t *testing.T, db Database, name string, keys ...string) *Run {
 	t.Helper()
-	runs++
-	r := &Run{t: t, Sink: db.Open(t), id: fmt.Sprintf("run-%d", runs), job: "feed > " + name, table: name, keep: true}
-	t.Cleanup(r.End)
+	r := open(t, db, "feed > "+name, name)
 	if err := r.claim(key(keys...)); err != nil {
 		t.Fatal(err)
 	}
+	return r
+}
+
+// open opens the database for a run that has claimed nothing yet.
+func open(t *testing.T, db Database, job, table string) *Run {
+	r := &Run{t: t, Sink: db.Open(t), id: fmt.Sprintf("run-%d", runs.Add(1)), job: job, table: table, keep: true}
+	t.Cleanup(r.End)
 	return r
 }
 
@@ -145,9 +149,7 @@ func (r *Run) claim(change ...func(*fold.Options)) (err error) {
 // TryBegin is Begin where a fault is expected, after which the run is over.
 func TryBegin(t *testing.T, db Database, change ...func(*fold.Options)) (_ *Run, err error) {
 	t.Helper()
-	runs++
-	r := &Run{t: t, Sink: db.Open(t), id: fmt.Sprintf("run-%d", runs), job: job, table: table, keep: true}
-	t.Cleanup(r.End)
+	r := open(t, db, job, table)
 	defer func() {
 		if err != nil {
 			r.End()
