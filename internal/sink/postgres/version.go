@@ -98,19 +98,21 @@ func (d *DB) resolve(ctx context.Context, s *script, f *sink.Flush, table relati
 			return m, nil, err
 		}
 	}
-	resolver := fold.NewResolver(b, v.names, &table.Table)
-	rows, err := v.read(resolver, all, r[found].rows)
-	m = d.newMerge(resolver.Batch(), table, rows)
-	m.versions = v
 	v.looking = false
-	return m, rows, err
+	return v.merge(d, b, table, all, r[found].rows)
 }
 
 // suppose returns a merge of a batch's rows, none of which the database has, it seems.
 func (d *DB) suppose(f *sink.Flush, table relation, all []*fold.Row) (*merge, []*fold.Row, error) {
 	v := &versioned{table: d.fullName(&table), names: d.names}
-	resolver := fold.NewResolver(f.Batch, v.names, &table.Table)
-	rows, err := v.read(resolver, all, nil)
+	return v.merge(d, f.Batch, table, all, nil)
+}
+
+// merge returns a merge of those of a batch's rows that are newer than what was found of
+// them, with the rows that it writes.
+func (v *versioned) merge(d *DB, b *fold.Batch, table relation, all []*fold.Row, found [][][]byte) (*merge, []*fold.Row, error) {
+	resolver := fold.NewResolver(b, v.names, &table.Table)
+	rows, err := v.read(resolver, all, found)
 	m := d.newMerge(resolver.Batch(), table, rows)
 	m.versions = v
 	return m, rows, err
