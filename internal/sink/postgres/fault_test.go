@@ -33,11 +33,18 @@ func (r *retries) add(e *sink.Error) {
 	r.reasons = append(r.reasons, e.Reason)
 }
 
-// patient flushes what was folded, again and again where it may help.
-func patient(t *testing.T, r *sinktest.Run) (sink.Result, []string) {
+// patient flushes what was folded, again and again where it may help, and calls failed with
+// the reason for each.
+func patient(t *testing.T, r *sinktest.Run, failed ...func(reason string)) (sink.Result, []string) {
 	t.Helper()
 	var again retries
-	res, err := sink.Retry(r.Sink, 30*time.Second, again.add).Flush(t.Context(), r.Seal())
+	onRetry := func(e *sink.Error) {
+		again.add(e)
+		for _, f := range failed {
+			f(e.Reason)
+		}
+	}
+	res, err := sink.Retry(r.Sink, 30*time.Second, onRetry).Flush(t.Context(), r.Seal())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,6 +57,21 @@ func slow(t *testing.T, db *database, seconds string) {
 	t.Helper()
 	db.Exec(t, "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep("+seconds+"); RETURN NEW; END $$")
 	db.Exec(t, "CREATE TRIGGER slow BEFORE INSERT OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION slow()")
+}
+
+// whenAsleep does something once weir's session sleeps in a trigger.
+func whenAsleep(t *testing.T, db *database, do func()) (done chan struct{}) {
+	t.Helper()
+	other := connect(t, db.url) // a transaction of db's would see one moment of it alone
+	done = make(chan struct{})
+	go func() {
+		defer close(done)
+		for other.one(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()") == "0" {
+			time.Sleep(5 * time.Millisecond)
+		}
+		do()
+	}()
+	return done
 }
 
 // throughProxy is a database that weir reaches through a proxy, and the test
@@ -82,13 +104,17 @@ func TestFlush_IsOneRoundTrip(t *testing.T) {
 	}
 	// That it does not wait within the one query either, time shows.
 	took := map[time.Duration]time.Duration{}
-	for i, oneWay := range []time.Duration{0, 3 * time.Millisecond, 50 * time.Millisecond} {
-		p.Delay(oneWay)
-		start := time.Now()
-		r.Flush(lines(fmt.Sprint("again ", i))...)
-		took[oneWay] = time.Since(start)
-		t.Logf("with %v each way a flush of 1,000 rows took %v", oneWay, took[oneWay])
+	for i := range 5 { // the quickest, for the machine may have other work
+		for _, oneWay := range []time.Duration{0, 3 * time.Millisecond, 50 * time.Millisecond} {
+			p.Delay(oneWay)
+			start := time.Now()
+			r.Flush(lines(fmt.Sprint("again ", i, oneWay))...)
+			if t := time.Since(start); i == 0 || t < took[oneWay] {
+				took[oneWay] = t
+			}
+		}
 	}
+	t.Logf("with so much delay each way a flush of 1,000 rows took: %v", took)
 	const oneWay = 50 * time.Millisecond
 	if took[oneWay] < 2*oneWay || took[oneWay] > 3*oneWay+oneWay/2 {
 		t.Errorf("with %v each way a flush of 1,000 rows took %v", oneWay, took[oneWay])
@@ -259,7 +285,7 @@ func TestFlush_LateCommit(t *testing.T) {
 	db.Exec(t, "REVOKE EXECUTE ON FUNCTION pg_terminate_backend(integer, bigint) FROM PUBLIC") // else the first try would be ended
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text, n integer DEFAULT 0)")
 	db.Exec(t, "GRANT ALL ON t TO app")
-	db.Exec(t, "CREATE FUNCTION counts() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.5); NEW.n = OLD.n + 1; RETURN NEW; END $$")
+	db.Exec(t, "CREATE FUNCTION counts() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(1); NEW.n = OLD.n + 1; RETURN NEW; END $$")
 	db.Exec(t, "CREATE TRIGGER counts BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION counts()")
 	var said []string
 	db.opt.Debug = func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
@@ -268,12 +294,12 @@ func TestFlush_LateCommit(t *testing.T) {
 	p.Half(true)
 	r.Fold(`{"id":1,"a":"y"}`, "bad")
 	start := time.Now()
-	time.AfterFunc(100*time.Millisecond, p.Break)
+	broken := whenAsleep(t, db, p.Break)
 	_, again := patient(t, r)
-	if p.Cuts() != 1 || !slices.Contains(again, "connection") {
+	if <-broken; p.Cuts() != 1 || !slices.Contains(again, "connection") {
 		t.Fatalf("did not exercise: %d cuts, tried again for %v", p.Cuts(), again)
 	}
-	if took := time.Since(start); took < 400*time.Millisecond {
+	if took := time.Since(start); took < time.Second {
 		t.Errorf("the second try did not wait for the first: it took %v", took)
 	}
 	if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, "had been committed") }) {
@@ -288,11 +314,9 @@ func TestFlush_BackendTerminated(t *testing.T) {
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
 	r := sinktest.Begin(t, db)
 	r.Flush(`{"id":1,"a":"x"}`)
-	slow(t, db, "0.3")
+	slow(t, db, "0.5")
 	r.Fold(`{"id":1,"a":"y"}`, `{"id":2,"a":"y"}`)
-	killed := make(chan struct{})
-	time.AfterFunc(100*time.Millisecond, func() {
-		defer close(killed)
+	killed := whenAsleep(t, db, func() {
 		db.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'weir/%'")
 	})
 	_, again := patient(t, r)
@@ -366,8 +390,8 @@ func TestServer_NotThereYet(t *testing.T) {
 	if !errors.As(err, &e) || e.Class != sink.Transient || e.Reason != "connection" {
 		t.Fatalf("without a server opening ended with %v", err)
 	}
-	time.AfterFunc(200*time.Millisecond, func() { s.Restart(t) })
-	err = sink.Patiently(t.Context(), 30*time.Second, func(*sink.Error) {}, func() error {
+	var restart sync.Once
+	err = sink.Patiently(t.Context(), 30*time.Second, func(*sink.Error) { restart.Do(func() { s.Restart(t) }) }, func() error {
 		d, err := postgres.Open(t.Context(), db.url, postgres.Options{Synchronous: "on", Warn: t.Logf, Debug: t.Logf})
 		if err == nil {
 			d.Close()
@@ -416,11 +440,14 @@ func TestFlush_TriedAgain(t *testing.T) {
 			r := sinktest.Begin(t, db)
 			r.Flush(`{"id":1,"a":"x"}`)
 			undo := c.fault(t, db)
-			undone := make(chan struct{})
-			time.AfterFunc(300*time.Millisecond, func() { defer close(undone); undo() })
 			r.Fold(`{"id":1,"a":"y"}`, "bad")
-			_, again := patient(t, r)
-			if <-undone; !slices.Contains(again, c.reason) {
+			_, again := patient(t, r, func(reason string) {
+				if reason == c.reason && undo != nil {
+					undo()
+					undo = nil
+				}
+			})
+			if !slices.Contains(again, c.reason) {
 				t.Errorf("tried again for %v", again)
 			}
 			sinktest.Expect(t, db, "SELECT a FROM t", "y")
@@ -583,13 +610,11 @@ func TestFlush_Deadlock(t *testing.T) {
 	r := sinktest.Begin(t, db)
 	r.Flush(`{"id":1,"a":"x"}`)
 	r.Flush(`{"id":1,"a":"z"}`)
-	slow(t, db, "0.4")
+	slow(t, db, "0.5")
 	db.Exec(t, "SET deadlock_timeout = '1min'") // so that weir, which waits last, is who sees it
 	db.Exec(t, "BEGIN")
 	db.Exec(t, "SELECT FROM t WHERE id = 1 FOR UPDATE")
-	done := make(chan struct{})
-	time.AfterFunc(200*time.Millisecond, func() {
-		defer close(done)
+	done := whenAsleep(t, db, func() {
 		db.Exec(t, "UPDATE weir_jobs SET updated = NULL") // which weir's flush holds by now
 		db.Exec(t, "COMMIT")
 	})
