@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"bufio"
 	"bytes"
 	"database/sql"
 	"errors"
@@ -317,9 +318,15 @@ func TestFault_LockedDatabase(t *testing.T) {
 	if code != 1 || !strings.Contains(out, "locked") || !strings.Contains(out, "--retry-for") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	c := p.command(nil, "--from-start", "--retry-for", "1m", "--metrics-file", "m.prom")
+	c := p.command(nil, "--from-start", "--retry-for", "1m", "--metrics-file", "m.prom", "-v")
+	stderr, err := c.StderrPipe()
+	p.check(err)
 	p.check(c.Start())
-	time.AfterFunc(1500*time.Millisecond, func() { _ = lock.Rollback() })
+	for said := bufio.NewScanner(stderr); said.Scan(); {
+		if strings.Contains(said.Text(), "trying again") {
+			_ = lock.Rollback()
+		}
+	}
 	_ = c.Wait()
 	m, err := os.ReadFile(p.path("m.prom"))
 	p.check(err)
