@@ -209,7 +209,7 @@ func (p *program) fifo() *os.File {
 func (p *program) until(query, want string) {
 	p.t.Helper()
 	got := ""
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(p.path("t.db")); err != nil {
 			continue
 		}
@@ -220,7 +220,7 @@ func (p *program) until(query, want string) {
 			return
 		}
 	}
-	p.t.Fatalf("%s is %q, not %q, after 20 s", query, got, want)
+	p.t.Fatalf("%s is %q, not %q, after %v", query, got, want, patience)
 }
 
 // TestFault_FileReplacedUnderTheRun moves the database away while weir writes to

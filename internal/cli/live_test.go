@@ -95,9 +95,9 @@ func (l *live) ask(query string) string {
 // until waits for something, and for the pipes of what runs meanwhile.
 func (l *live) until(what string, ready func() bool) {
 	l.t.Helper()
-	for end := time.Now().Add(60 * time.Second); !ready(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); !ready(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			l.t.Fatalf("%s: not after a minute\nsync:\n%s\nreplay:\n%s", what, l.log("sync"), l.log("replay"))
+			l.t.Fatalf("%s: not after %v\nsync:\n%s\nreplay:\n%s", what, patience, l.log("sync"), l.log("replay"))
 		}
 	}
 }

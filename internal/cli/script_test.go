@@ -36,6 +36,9 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
+// patience is how long a test waits for what must come; a loaded machine takes a while.
+const patience = 2 * time.Minute
+
 func TestMain(m *testing.M) {
 	testscript.Main(testpg.Tests{M: m}, map[string]func(){
 		"weir": func() { os.Exit(cli.Main()) },
@@ -191,7 +194,7 @@ func query(ts *testscript.TestScript, neg bool, args []string) {
 
 func until(ts *testscript.TestScript, _ bool, args []string) {
 	var last string
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(ts.MkAbs(args[0])); err != nil && !strings.Contains(args[0], "://") {
 			continue
 		}
@@ -202,7 +205,7 @@ func until(ts *testscript.TestScript, _ bool, args []string) {
 			return
 		}
 	}
-	ts.Fatalf("%s is %q, not %q, after 20 s", args[1], last, args[2])
+	ts.Fatalf("%s is %q, not %q, after %v", args[1], last, args[2], patience)
 }
 
 func compress(ts *testscript.TestScript, _ bool, args []string) {
@@ -318,7 +321,7 @@ func waitlog(ts *testscript.TestScript, _ bool, args []string) { said(ts, args[0
 // said waits for a program that start has started to say something.
 func said(ts *testscript.TestScript, name, what string) []string {
 	re, log := regexp.MustCompile(what), []byte(nil)
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		var err error
 		log, err = os.ReadFile(ts.MkAbs(name + ".log"))
 		ts.Check(err)
@@ -373,7 +376,7 @@ func scrape(ts *testscript.TestScript, _ bool, args []string) {
 		args = args[:len(args)-1]
 	}
 scraping:
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		log, err := os.ReadFile(ts.MkAbs(args[0]))
 		if err != nil || metricsURL.Find(log) == nil {
 			continue

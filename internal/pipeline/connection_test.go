@@ -166,7 +166,7 @@ func lostConnection(t *testing.T, rnd *rand.Rand, spool, inclusive bool) {
 	p := pipeline.NewProgress()
 	ended := make(chan error, 1)
 	go func() { ended <- pipeline.Run(ctx, c, slowly{db}, p) }()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		b.mu.Lock()
 		sent, all := int64(b.sent), b.all
 		b.mu.Unlock()
@@ -174,7 +174,7 @@ func lostConnection(t *testing.T, rnd *rand.Rand, spool, inclusive bool) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%d of %d lines after a minute", p.Lines.Load(), sent)
+			t.Fatalf("%d of %d lines after two minutes", p.Lines.Load(), sent)
 		}
 	}
 	stop()

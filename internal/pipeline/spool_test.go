@@ -92,7 +92,7 @@ func (s *spooled) waitFor(what string) {
 			if strings.Contains(text, what) {
 				return
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(2 * time.Minute):
 			s.t.Fatalf("the run never said %q", what)
 		}
 	}
@@ -100,7 +100,7 @@ func (s *spooled) waitFor(what string) {
 
 func (s *spooled) until(what string, ready func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ready(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !ready(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			s.t.Fatalf("never: %s", what)
 		}

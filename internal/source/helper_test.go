@@ -174,7 +174,7 @@ func wantError(t *testing.T, err error, parts ...string) {
 
 // deadline is how long a test waits for what happens at once.
 func deadline(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -76,7 +76,7 @@ func (d *disk) unmount() {
 	if !d.mounted {
 		return
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		err := syscall.Unmount(d.path, 0)
 		if err == nil {
 			d.mounted = false

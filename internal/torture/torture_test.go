@@ -185,7 +185,7 @@ func (tr *trial) serve(rate string) (addr string) {
 		_ = c.Wait()
 	})
 	serving := regexp.MustCompile(`serving at (\S+)`)
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		text, _ := os.ReadFile(tr.path("replay.log"))
 		if m := serving.FindSubmatch(text); m != nil {
 			return string(m[1])

@@ -72,7 +72,7 @@ func TestOpen_TLSAndPasswords(t *testing.T) {
 		}
 		return err
 	}
-	for end := time.Now().Add(10 * time.Second); open("sslmode=require password=s3cret") != nil && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); open("sslmode=require password=s3cret") != nil && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		continue // until the server has read its configuration
 	}
 	for more, want := range map[string]string{

@@ -44,7 +44,7 @@ func patient(t *testing.T, r *sinktest.Run, failed ...func(reason string)) (sink
 			f(e.Reason)
 		}
 	}
-	res, err := sink.Retry(r.Sink, 30*time.Second, onRetry).Flush(t.Context(), r.Seal())
+	res, err := sink.Retry(r.Sink, 2*time.Minute, onRetry).Flush(t.Context(), r.Seal())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -391,7 +391,7 @@ func TestServer_NotThereYet(t *testing.T) {
 		t.Fatalf("without a server opening ended with %v", err)
 	}
 	var restart sync.Once
-	err = sink.Patiently(t.Context(), 30*time.Second, func(*sink.Error) { restart.Do(func() { s.Restart(t) }) }, func() error {
+	err = sink.Patiently(t.Context(), 2*time.Minute, func(*sink.Error) { restart.Do(func() { s.Restart(t) }) }, func() error {
 		d, err := postgres.Open(t.Context(), db.url, postgres.Options{Synchronous: "on", Warn: t.Logf, Debug: t.Logf})
 		if err == nil {
 			d.Close()

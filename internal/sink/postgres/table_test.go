@@ -222,7 +222,7 @@ func TestFlush_LeavesRowsThatStay(t *testing.T) {
 	sinktest.Counts(t, r.Flush(some...), 0, 100, 0, 0)
 	r.Sink.Close()
 	hot := ""
-	for end := time.Now().Add(10 * time.Second); hot != "100|100" && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); hot != "100|100" && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		db.Exec(t, "SELECT pg_stat_clear_snapshot()")
 		hot = db.one(t, "SELECT n_tup_upd || '|' || n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 't'")
 	}
