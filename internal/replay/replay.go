@@ -74,23 +74,27 @@ type flusher interface {
 func Play(ctx context.Context, c Config, out flusher, resume string) error {
 	p := &player{Config: c, out: out, scan: feed.NewScanner(&feed.Names{}), resume: resume, start: time.Now(), first: math.NaN(), fresh: time.Now()}
 	for {
-		span, err := p.once(ctx)
+		span, last, err := p.once(ctx)
 		if err != nil {
 			return err
 		}
 		if !c.Loop {
 			return out.Flush()
 		}
-		if p.lines == 0 {
-			return errors.New("there is nothing to send in a loop")
+		loops := 1.0
+		if p.lines == 0 { // what the client wants comes in a later loop, if the values move on
+			loops = math.Ceil((feed.Seconds(p.resume) - last) / span)
+			if p.ResumeField != p.TimeField || !(loops > 0) || math.IsInf(loops, 0) || p.shift > 0 {
+				return errors.New("there is nothing to send in a loop")
+			}
 		}
-		p.shift += span
-		p.resume = ""
+		p.shift += loops * span
 	}
 }
 
-// once sends the files, and returns the seconds that they span, and one more.
-func (p *player) once(ctx context.Context) (span float64, err error) {
+// once sends the files, and returns the seconds that they span, and one more, and the
+// last time in them.
+func (p *player) once(ctx context.Context) (span, to float64, err error) {
 	from, to := math.NaN(), math.NaN()
 	for _, file := range p.Files {
 		err := p.file(ctx, file, func(at float64) {
@@ -100,13 +104,13 @@ func (p *player) once(ctx context.Context) (span float64, err error) {
 			to = at
 		})
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
 	if span = to - from + 1; math.IsNaN(span) {
 		span = 0
 	}
-	return span, nil
+	return span, to, nil
 }
 
 func (p *player) file(ctx context.Context, file string, timed func(float64)) (err error) {
@@ -153,17 +157,15 @@ func (p *player) line(ctx context.Context, line []byte, timed func(float64)) err
 				stamped = f
 			}
 		}
+		if p.shift != 0 && name == p.TimeField && !math.IsNaN(at) {
+			p.buf = shifted(p.buf[:0], line, f, text, at)
+			text = stamp(text, at)
+		}
 		if name == p.ResumeField {
 			if p.resume != "" && feed.Older([]byte(text), []byte(p.resume)) {
 				return nil
 			}
 			value = text
-		}
-		if p.shift != 0 && name == p.TimeField && !math.IsNaN(at) {
-			p.buf = shifted(p.buf[:0], line, f, text, at)
-			if name == p.ResumeField {
-				value = stamp(text, at)
-			}
 		}
 	}
 	if p.resume != "" && value == "" {

@@ -1,0 +1,58 @@
+package replay_test
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirsync/weir/internal/replay"
+)
+
+// some takes so many bytes, and then ends.
+type some struct {
+	bytes.Buffer
+	most int
+	stop context.CancelFunc
+}
+
+func (s *some) Flush() error { return nil }
+
+func (s *some) Write(p []byte) (int, error) {
+	if s.Len() >= s.most {
+		s.stop()
+	}
+	return s.Buffer.Write(p)
+}
+
+// TestPlay_LoopGoesOn: a client goes on where it was, in whichever loop.
+func TestPlay_LoopGoesOn(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "feed.jsonl")
+	if err := os.WriteFile(file, []byte(`{"pitr":"100","id":1}`+"\n"+`{"pitr":"101","id":2}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for resume, want := range map[string]string{
+		"":      `{"pitr":"100","id":1} {"pitr":"101","id":2} {"pitr":"102","id":1} {"pitr":"103","id":2} {"pitr":"104","id":1}`,
+		"101":   `{"pitr":"101","id":2} {"pitr":"102","id":1} {"pitr":"103","id":2}`,
+		"102":   `{"pitr":"102","id":1} {"pitr":"103","id":2}`,
+		"105":   `{"pitr":"105","id":2} {"pitr":"106","id":1}`,
+		"90001": `{"pitr":"90001","id":2} {"pitr":"90002","id":1}`,
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		out := &some{most: 200, stop: stop}
+		c := replay.Config{Files: []string{file}, TimeField: "pitr", ResumeField: "pitr", Speed: math.Inf(1), Loop: true}
+		err := replay.Play(ctx, c, out, resume)
+		if got := strings.Join(strings.Fields(out.String()), " "); !strings.HasPrefix(got, want) {
+			t.Errorf("from %q: %v\n%s, want\n%s", resume, err, got, want)
+		}
+		c.TimeField, c.Rate = "", 1e9
+		if resume > "101" { // values that stay as they are never come to it
+			if err := replay.Play(t.Context(), c, out, resume); err == nil || !strings.Contains(err.Error(), "nothing to send") {
+				t.Errorf("without times, from %q: %v", resume, err)
+			}
+		}
+	}
+}
