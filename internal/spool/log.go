@@ -359,23 +359,35 @@ func (l *Log) active() (*segment, error) {
 		return l.segments[n-1], nil
 	}
 	if n > 0 {
-		if err := l.segments[n-1].sync(); err != nil {
+		if err := l.segments[n-1].seal(); err != nil {
 			return nil, err
 		}
 	}
 	s := &segment{base: l.end, began: time.Now()}
-	if err := l.openSegment(s); err != nil {
-		l.segments = l.segments[:n]
-		return nil, errors.Join(err, s.close())
+	err := l.openSegment(s)
+	if err == nil { // the value goes on from segment to segment
+		e := entry(0, 0, l.resume)
+		_, err = s.index.WriteAt(e, 0)
+		s.wrote, s.dirty = int64(len(e)), true
 	}
-	// The value goes on from segment to segment.
-	e := entry(0, 0, l.resume)
-	if _, err := s.index.WriteAt(e, 0); err != nil {
-		l.segments = l.segments[:n]
-		return nil, errors.Join(err, s.close())
+	if err == nil {
+		err = l.fs.Sync()
 	}
-	s.wrote, s.dirty = int64(len(e)), true
-	return s, l.fs.Sync()
+	if err != nil { // on a full disk it is tried again and again
+		l.segments = l.segments[:n]
+		return nil, errors.Join(err, l.remove(s))
+	}
+	return s, nil
+}
+
+// seal makes a segment one that another may follow: what a write that failed has left
+// behind its end is cut off.
+func (s *segment) seal() error {
+	if err := errors.Join(s.data.Truncate(s.size), s.index.Truncate(s.wrote)); err != nil {
+		return err
+	}
+	s.dirty = true
+	return s.sync()
 }
 
 func (l *Log) full(s *segment) bool {

@@ -414,6 +414,39 @@ func TestOpenDir_OneProcessAtATime(t *testing.T) {
 	check(t, errors.Join(l.Close(), d.Close()))
 }
 
+// TestLog_FullDiskUntilTheSegmentIsOld: what a full disk took of a run of lines is in nobody's
+// way when the next run goes to another segment; and tries leave no files.
+func TestLog_FullDiskUntilTheSegmentIsOld(t *testing.T) {
+	const age = 500 * time.Millisecond
+	d := newDisk()
+	l, err := spool.Open(d, 2000, age)
+	check(t, err)
+	check(t, l.Begin(spool.Meta{ID: "x"}, 0, ""))
+	_, err = l.Append([]byte("one\n"), "1")
+	check(t, err)
+	d.full = true
+	for range 3 {
+		if _, err := l.Append([]byte("two two two\n"), "2"); err == nil {
+			t.Fatal("did not exercise: the disk is not full")
+		}
+		time.Sleep(age)
+	}
+	if len(d.now) > 3 {
+		t.Errorf("the folder has %q", slices.Sorted(maps.Keys(d.now)))
+	}
+	d.full = false
+	for _, line := range []string{"two two two\n", "three\n"} {
+		_, err = l.Append([]byte(line), "3")
+		check(t, err)
+	}
+	check(t, l.Close())
+	l, err = spool.Open(d, 2000, age)
+	check(t, err)
+	if got := lines(t, l, 0); got != "one\ntwo two two\nthree\n" || l.Lost() > 0 {
+		t.Errorf("the log has %q; %d bytes were lost", got, l.Lost())
+	}
+}
+
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte(`9 9c4cf0cb "7"`+"\n"), []byte("{\"a\":1}\n"))
 	f.Fuzz(func(t *testing.T, index, data []byte) {
