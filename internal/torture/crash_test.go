@@ -135,7 +135,8 @@ func serverCrashes(t *testing.T, rnd *rand.Rand, server *testpg.Server, level st
 	return kills, back
 }
 
-// TestConnection_Breaks breaks the connection to Postgres under a run, again and again.
+// TestConnection_Breaks breaks the connection to Postgres under a run, again and again; not
+// for ever, for on a loaded machine the run could never end.
 func TestConnection_Breaks(t *testing.T) {
 	n := times(t)
 	// Where the server does not hear of it, a connection takes a tenth of a second: the old
@@ -149,14 +150,17 @@ func TestConnection_Breaks(t *testing.T) {
 				tr := newTrial(t, rnd, "file", proxy.URL(), "full", 30000)
 				c, errs := tr.start()
 				ended := make(chan struct{})
-				breaking := make(chan int)
+				breaking := make(chan int, 1)
 				go func() {
 					breaks := 0
 					defer func() { breaking <- breaks }()
+					enough := time.After(20 * time.Second)
 					for wait := rand.New(rand.NewPCG(rnd.Uint64(), 0)); ; breaks++ {
 						select {
 						case <-time.After(time.Duration(wait.Int64N(int64(often)))):
 							proxy.Break()
+						case <-enough:
+							return
 						case <-ended:
 							return
 						}
