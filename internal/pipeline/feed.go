@@ -35,7 +35,9 @@ type Feed struct {
 
 // resumes reports whether a source is a feed that can be asked for what came after a
 // value.
-func (f *Feed) resumes(name string) bool { return f.ResumeField != "" && source.IsConnection(name) }
+func (f *Feed) resumes(name string) bool {
+	return f.ResumeField != "" && f.Hello != nil && source.IsConnection(name)
+}
 
 // heeded reports whether messages are to be looked at for more than their columns.
 func (f *Feed) heeded() bool {
@@ -86,7 +88,7 @@ func (f *feeding) heed(l *fold.Line) (pass bool, err error) {
 	}
 	if h.repeats++; f.Feed.StaleAfter > 0 && h.repeats >= f.Feed.StaleAfter {
 		h.repeats = 0
-		f.stream.Reconnect(fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", f.stream.Name(), f.Feed.StaleAfter, f.Feed.ResumeField, h.resume))
+		f.stream.Reconnect(f.conn, fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", f.stream.Name(), f.Feed.StaleAfter, f.Feed.ResumeField, h.resume))
 	}
 	return true, nil
 }
@@ -108,11 +110,12 @@ func (h *heeding) again(line []byte) bool {
 	return false
 }
 
-// resumeOf returns a line's resume value. One with control characters is none: it
-// becomes a part of what the feed is told, where it could end the line and begin another.
+// resumeOf returns a line's resume value. An empty one is none, for it asks for the
+// beginning; nor is one with control characters: it becomes a part of what the feed is
+// told, where it could end the line and begin another.
 func resumeOf(l *fold.Line, field string) (v []byte, ok bool) {
 	v, ok = l.Get(field)
-	return v, ok && !bytes.ContainsFunc(v, unicode.IsControl)
+	return v, ok && len(v) > 0 && !bytes.ContainsFunc(v, unicode.IsControl)
 }
 
 // feedTime is the time that a message names, or zero.

@@ -33,6 +33,7 @@ type feeding struct {
 	sent  source.Position // of that batch
 	pos   source.Position // after the last line that was folded
 	line  int64           // lines read, the one at hand included
+	conn  int             // that brought the lines at hand; see [source.Block]
 	heard heeding
 	head  opening
 
@@ -89,6 +90,11 @@ func (f *feeding) sync(ctx context.Context) error {
 // fill folds the lines of blocks until there are no more.
 func (f *feeding) fill(reading, flushing context.Context) error {
 	f.batch = <-f.free
+	if f.Rejects.unmarked { // else the lines that a crash of the first flush leaves in the file would stay
+		if err := f.hand(flushing); err != nil {
+			return nil // the flusher has the error
+		}
+	}
 	for {
 		b, err := f.next(reading, flushing)
 		if err == nil {
@@ -160,15 +166,14 @@ func (f *feeding) fold(flushing context.Context, b *scanned) (err error) {
 		return f.settle(flushing, b.Settled)
 	}
 	if b.Restart {
-		f.line, f.head = 0, opening{on: true}
+		f.line, f.head = 0, opening{} // what was read before is good, whatever comes now
+	}
+	if b.Conn != f.conn {
+		f.conn, f.heard.repeats = b.Conn, 0
 	}
 	before, at := f.line, 0
 	if b.Oversize > 0 {
-		f.line++
-		at = len(b.Data)
-		err = f.reject(fold.Place{Line: f.line, Offset: b.Offset}, bytes.TrimSuffix(b.Data, newline),
-			feed.Errorf(feed.TooLong, "a line of %d bytes: at most %d (--max-line)", b.Oversize-1, f.Source.MaxLine))
-		f.p.Bytes.Add(b.Oversize - int64(at))
+		at, err = f.oversize(b)
 	} else {
 		at, err = f.lines(flushing, b)
 	}
@@ -183,6 +188,21 @@ func (f *feeding) fold(flushing context.Context, b *scanned) (err error) {
 		f.moveTo(b, at)
 	}
 	return err
+}
+
+// oversize rejects a line of which there is only the beginning. It returns 0 where the line
+// does not count.
+func (f *feeding) oversize(b *scanned) (at int, err error) {
+	heard := f.heard
+	err = f.reject(fold.Place{Line: f.line + 1, Offset: b.Offset}, bytes.TrimSuffix(b.Data, newline),
+		feed.Errorf(feed.TooLong, "a line of %d bytes: at most %d (--max-line)", b.Oversize-1, f.Source.MaxLine))
+	if errors.Is(err, ErrRejected) {
+		f.heard = heard
+		return 0, err
+	}
+	f.line++
+	f.p.Bytes.Add(b.Oversize - int64(len(b.Data)))
+	return len(b.Data), err
 }
 
 // moveTo notes that the lines of the block up to an index are folded.
@@ -207,10 +227,12 @@ func (f *feeding) lines(flushing context.Context, b *scanned) (at int, err error
 		l := &b.lines[i]
 		next := min(at+len(l.Text)+1, len(b.Data))
 		if !l.Blank {
-			place := fold.Place{Line: f.line + 1, Offset: b.Offset + int64(at)}
+			place, heard := fold.Place{Line: f.line + 1, Offset: b.Offset + int64(at)}, f.heard
 			if counts, err := f.message(l, place, b.Tail && next == len(b.Data)); err != nil {
 				if counts {
 					at, f.line = next, f.line+1
+				} else {
+					f.heard = heard // the next run meets the line again
 				}
 				return at, err
 			}
@@ -266,10 +288,10 @@ func (f *feeding) reject(at fold.Place, line []byte, why *feed.Error) error {
 	if f.batch.First.IsZero() {
 		f.batch.First = time.Now()
 	}
-	f.p.Rejected(why.Reason).Add(1)
 	if f.Feed.resumes(f.stream.Name()) && f.heard.again(line) {
-		return f.tooMany(why.Detail)
+		return nil // it was counted when it came first
 	}
+	f.p.Rejected(why.Reason).Add(1)
 	switch f.Rejects.mode {
 	case discard:
 	case fail:
@@ -291,7 +313,9 @@ func (f *feeding) tooMany(last string) error {
 // hand gives the batch to the flusher, and takes an empty one. It does nothing
 // where there is nothing to write.
 func (f *feeding) hand(flushing context.Context) error {
-	if f.batch.Empty() && (f.job == "" || f.pos == f.sent) {
+	marks := f.Rejects.unmarked
+	f.Rejects.unmarked = false
+	if f.batch.Empty() && !marks && (f.job == "" || f.pos == f.sent) {
 		f.batch.First = time.Time{}
 		return nil
 	}

@@ -134,7 +134,7 @@ func (r *run) rewind(ctx context.Context, spec string, err error) error {
 	case !errors.As(err, &behind) && !errors.As(err, &unlogged):
 		return err
 	case spec == "-" || source.Listens(spec), source.IsConnection(spec) && !r.Feed.resumes(spec):
-		return fmt.Errorf("%w; %s cannot be read again: lines %d to %d may be lost", err, spec, r.safe+1, r.p.Lines.Load())
+		return fmt.Errorf("%w; %s cannot be read again: lines %d to %d may be lost", err, spec, r.safe+1, r.line)
 	case r.rewinds == maxRewinds && time.Since(r.rewound) <= calm:
 		return fmt.Errorf("%w (for the %dth time)", err, r.rewinds+1)
 	}
@@ -157,6 +157,7 @@ type run struct {
 	// seq is that of the job's last flush; anonymous jobs of one run share
 	// theirs.
 	seq     int64
+	line    int64 // of the source at hand, the last that was read
 	safe    int64 // lines before those of batches that may be lost
 	judged  bool  // the table has refused a row
 	rewinds int
@@ -190,7 +191,7 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 		f.pos.SpoolID, f.pos.SpoolAt = s.log.Meta().ID, s.next
 	}
 	f.sent, f.line, f.heard = f.pos, f.pos.Line, heeding{resume: f.pos.Resume, rejected: f.pos.Rejected}
-	f.head.on = f.pos.Offset == 0
+	f.head.on = f.pos.Offset == 0 && !source.IsConnection(spec) && !source.Listens(spec)
 	r.p.begin(stream)
 	switch {
 	case stream.Done():
@@ -208,7 +209,7 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 		f.period = livePeriod
 	}
 	err = f.sync(ctx)
-	r.seq = f.seq
+	r.seq, r.line = f.seq, f.line
 	return err
 }
 
@@ -240,14 +241,14 @@ func (r *run) open(ctx context.Context, spec string) (*source.Stream, sink.Check
 			return nil, cp, "", fmt.Errorf("the checkpoint of job %q and %s: %w", job, name, err)
 		}
 	}
-	if err := r.Rejects.resume(cp.Rejects); err != nil {
+	if err := r.Rejects.resume(job, cp.Rejects); err != nil {
 		return nil, cp, "", err
 	}
 	r.resumeFrom(from.Resume)
 	o := r.Source
 	o.Warn = func(s string) { r.Warn("%s", s) }
 	o.Reconnects = func() { r.p.Reconnects.Add(1) }
-	o.Settle = r.Feed.ResumeField != "" && r.Feed.Hello != nil // else it cannot be asked for more
+	o.Settle = r.Feed.resumes(name) // else it cannot be asked for more
 	if r.Feed.Hello != nil {
 		o.Hello = func() ([]byte, error) {
 			if s := r.spool; s.spools() {

@@ -1,7 +1,9 @@
 package pipeline
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/lockfile"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -20,6 +23,8 @@ type Rejects struct {
 	file *os.File
 	size int64 // of the file, as far as its lines count
 	next int64 // the same after the flush at hand
+	// unmarked tells that the job at hand has no mark for this file in the database yet.
+	unmarked bool
 }
 
 type rejectMode int
@@ -59,11 +64,14 @@ type rejectLine struct {
 }
 
 // rejectMark is what a checkpoint says of the file of rejects: what lies past
-// the size was written by a flush that did not commit.
+// the size, and is of the checkpoint's job, was written by a flush that did not commit.
 type rejectMark struct {
 	Path string `json:"path"`
 	Size int64  `json:"size"`
 }
+
+// lockAt is a byte of the file that it will never have.
+const lockAt = 1 << 62
 
 func (r *Rejects) open() (err error) {
 	if r.mode != toFile {
@@ -73,25 +81,67 @@ func (r *Rejects) open() (err error) {
 	if r.file, err = os.OpenFile(r.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return fmt.Errorf("the file for rejects: %w", err)
 	}
-	r.size, err = r.file.Seek(0, io.SeekEnd)
+	if busy, err := lockfile.Lock(r.file, lockAt); err != nil {
+		return fmt.Errorf("the file for rejects %s: %w", r.path, err)
+	} else if busy {
+		return fmt.Errorf("the file for rejects %s is that of another run: take another one", r.path)
+	}
+	if r.size, err = r.file.Seek(0, io.SeekEnd); err != nil || r.size == 0 {
+		return err
+	}
+	// A crash may have torn the last line: what comes next must not become a part of it.
+	last := []byte{0}
+	if _, err = r.file.ReadAt(last, r.size-1); err == nil && last[0] != '\n' {
+		_, err = r.file.WriteAt(newline, r.size)
+		r.size++
+	}
 	r.next = r.size
 	return err
 }
 
-// resume takes the state of the job that was claimed.
-func (r *Rejects) resume(mark string) error {
-	if r.mode != toFile || mark == "" {
+// resume takes the state of the job that was claimed, and drops what a flush of it left
+// that did not commit. Behind that may lie lines of other jobs, to whose place their marks
+// refer: so it becomes blank, unless it is the end.
+func (r *Rejects) resume(job, mark string) error {
+	if r.mode != toFile {
 		return nil
 	}
 	var m rejectMark
-	if err := json.Unmarshal([]byte(mark), &m); err != nil {
-		return fmt.Errorf("the checkpoint's file of rejects: %w", err)
+	if mark != "" {
+		if err := json.Unmarshal([]byte(mark), &m); err != nil {
+			return fmt.Errorf("the checkpoint's file of rejects: %w", err)
+		}
 	}
+	r.unmarked = job != "" && m.Path != r.path
 	if m.Path != r.path || m.Size >= r.size {
 		return nil
 	}
-	r.size, r.next = m.Size, m.Size
-	return r.file.Truncate(r.size)
+	tail := make([]byte, r.size-m.Size)
+	if _, err := r.file.ReadAt(tail, m.Size); err != nil {
+		return fmt.Errorf("reading rejects: %w", err)
+	}
+	end, drops := 0, false // of the last line that stays
+	for rest := tail; len(rest) > 0; {
+		n := bytes.IndexByte(rest, '\n') + 1
+		if n == 0 {
+			n = len(rest)
+		}
+		var l rejectLine
+		if err := json.Unmarshal(rest[:n], &l); err == nil && l.Job != job {
+			end = len(tail) - len(rest) + n
+		} else { // of this job, or torn
+			drops = true
+			copy(rest, bytes.Repeat([]byte{' '}, n-1))
+		}
+		rest = rest[n:]
+	}
+	if !drops {
+		return nil
+	}
+	r.size = m.Size + int64(end)
+	r.next = r.size
+	_, err := r.file.WriteAt(tail[:end], m.Size)
+	return errors.Join(err, r.file.Truncate(r.size))
 }
 
 // write is called inside the flush's transaction, perhaps more than once.

@@ -64,6 +64,7 @@ type spooling struct {
 	scan  *feed.Scanner
 
 	forgetting sync.Mutex // one at a time
+	saidFull   bool       // that the capture's disk is
 
 	mu     sync.Mutex
 	next   int64 // offset of the line that the fold is given next
@@ -281,7 +282,9 @@ func (s *spooling) append(ctx context.Context, b *source.Block) (mine bool, err 
 			if err := s.forget(true); err != nil {
 				return false, err
 			}
-			continue
+			if s.log.Size() == 0 {
+				continue
+			}
 		}
 		select {
 		case <-s.room:
@@ -410,7 +413,7 @@ func (s *spooling) tend(ctx context.Context) error {
 }
 
 // forget removes the segments whose lines are committed. final says that there is
-// nothing more to come.
+// nothing more to come. Where the capture's disk is full they stay for now.
 func (s *spooling) forget(final bool) error {
 	s.forgetting.Lock()
 	defer s.forgetting.Unlock()
@@ -429,6 +432,14 @@ func (s *spooling) forget(final bool) error {
 	if s.log.Size() < before {
 		signal(s.room)
 	}
+	if s.capture != nil && errors.Is(err, syscall.ENOSPC) {
+		if !s.saidFull {
+			s.warn("the capture's disk is full: its lines stay where they are until there is room")
+		}
+		s.saidFull = true
+		return nil
+	}
+	s.saidFull = false
 	return err
 }
 

@@ -38,16 +38,16 @@ type dialer struct {
 
 	mu     sync.Mutex
 	conn   net.Conn // nil before the first
+	conns  int      // made so far
 	closed bool
 	why    error // why the connection was dropped from this side
 }
 
 // connect makes a connection and says what the feed wants to hear.
-func (d *dialer) connect(ctx context.Context) error {
+func (d *dialer) connect(ctx context.Context) (err error) {
 	network, addr, _ := strings.Cut(d.name, "://")
 	nd := tcp.Dialer(dialTimeout)
 	var conn net.Conn
-	var err error
 	if network == "tls" {
 		conn, err = (&tls.Dialer{NetDialer: nd, Config: d.opts.TLS}).DialContext(ctx, "tcp", addr)
 	} else {
@@ -62,10 +62,16 @@ func (d *dialer) connect(ctx context.Context) error {
 		return errors.Join(net.ErrClosed, conn.Close())
 	}
 	d.conn, d.why = conn, nil
+	d.conns++
 	d.mu.Unlock()
 	if d.opts.Hello == nil {
 		return nil
 	}
+	defer func() {
+		if err != nil {
+			_ = conn.Close()
+		}
+	}()
 	hello, err := d.opts.Hello()
 	if err != nil {
 		return &fatalError{fmt.Errorf("what is sent to %s first: %w", d.name, err)}
@@ -94,11 +100,11 @@ func (d *dialer) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// drop ends the connection, which is then made anew.
-func (d *dialer) drop(why error) {
+// drop ends the connection of a number, which is then made anew.
+func (d *dialer) drop(conn int, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.conn != nil && d.why == nil {
+	if d.conns == conn && d.conn != nil && d.why == nil {
 		d.why = why
 		_ = d.conn.Close()
 	}
@@ -131,33 +137,36 @@ func isFatal(err error) bool {
 	return errors.As(err, &fatal) || errors.As(err, &certificate) || errors.Is(err, errUTF16)
 }
 
-// Reconnect has a connection given up and made anew, for a reason that is told.
-// Elsewhere it does nothing.
-func (s *Stream) Reconnect(why error) {
+// Reconnect has the connection that brought a block, by its Conn, given up and made anew,
+// for a reason that is told. Where that is over, and elsewhere, it does nothing.
+func (s *Stream) Reconnect(conn int, why error) {
 	if s.dialer != nil {
-		s.dialer.drop(why)
+		s.dialer.drop(conn, why)
 	}
 }
 
 // produceDialed hands out blocks of one connection after the other.
 func (s *Stream) produceDialed() error {
-	lost := time.Now()
+	lost := time.Now() // later by the time in which there was a connection
 	for wait := minRedial; ; wait = min(2*wait, maxRedial) {
 		err := s.dialer.connect(s.ctx)
 		if err == nil {
+			made, brought := time.Now(), int64(0)
 			unguard := tcp.Guard(s.dialer.conn)
 			if err = s.restart(); err == nil {
 				err = s.deliver()
+				brought = s.frame.pos()
 			}
 			if unguard() {
 				err = fmt.Errorf("read %s: %w", s.name, tcp.ErrGone)
 			}
 			_ = s.dialer.conn.Close()
-			if s.frame.pos() > 0 {
+			lost = lost.Add(time.Since(made))
+			if brought > 0 {
 				s.settle()
 				lost = time.Now()
 			}
-			if s.frame.pos() >= useful {
+			if brought >= useful {
 				wait = minRedial
 			}
 		}

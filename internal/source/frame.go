@@ -44,6 +44,9 @@ type Block struct {
 	// lost. Who gets it closes it when all lines before it are settled: until then
 	// the connection is not made again.
 	Settled chan<- struct{}
+	// Conn is the number of the connection that brought the lines, from 1; 0 for other
+	// sources, and for what was [Stream.Filled].
+	Conn int
 	// Spool is the offset of Data[0] in a spool; it is for who has one.
 	Spool int64
 

@@ -109,6 +109,9 @@ func (s *Stream) produceSent() error {
 	for {
 		c, err := s.listener.Accept()
 		if s.ctx.Err() != nil {
+			if err == nil {
+				_ = c.Close()
+			}
 			return s.ctx.Err()
 		}
 		if err != nil {

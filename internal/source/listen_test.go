@@ -83,3 +83,40 @@ func TestListen_BadSendersHarmNobody(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestListen_LongLinesAreNotKept: a sender that is idle does not hold the memory of a long
+// line, its own or another's.
+func TestListen_LongLinesAreNotKept(t *testing.T) {
+	const senders = 100
+	s := open(t, "tcp-listen://127.0.0.1:0", source.Options{}, source.Position{})
+	long := append(bytes.Repeat([]byte("x"), 900_000), '\n')
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range senders {
+		c, err := net.Dial("tcp", s.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for _, line := range [][]byte{long, []byte("{}\n")} {
+			sent := make(chan error, 1)
+			go func() { _, err := c.Write(line); sent <- err }()
+			for left := len(line); left > 0; {
+				b, err := s.Next(deadline(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				left -= len(b.Data)
+				s.Release(b)
+			}
+			if err := <-sent; err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if used := int64(after.HeapAlloc) - int64(before.HeapAlloc); used > 16<<20 {
+		t.Errorf("%d senders take %d MiB", senders, used>>20)
+	}
+}

@@ -99,7 +99,11 @@ func (s *Stream) Next(ctx context.Context) (*Block, error) {
 // Release gives b's memory back. Nothing of b may be used after it.
 func (s *Stream) Release(b *Block) {
 	poison(b.buf)
-	if len(b.buf) == 0 || len(b.buf) > recycleMax {
+	most := recycleMax
+	if s.listener != nil {
+		most = senderBlock // a sender that is idle keeps its block
+	}
+	if len(b.buf) == 0 || len(b.buf) > most {
 		return
 	}
 	select {
@@ -210,6 +214,9 @@ func (s *Stream) deliver() error {
 			return s.failure(err)
 		}
 		s.markEnd(b)
+		if s.dialer != nil {
+			b.Conn = s.dialer.conns
+		}
 		select {
 		case s.blocks <- b:
 		case <-s.ctx.Done():

@@ -1,0 +1,379 @@
+package pipeline_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// A scripted feed sends its nth connection what reply says for the value that it is asked
+// to go on from, and leaves the connection open if it stays.
+type scripted struct {
+	reply func(n int, from string) (text string, stays bool)
+	addr  string
+
+	mu    sync.Mutex
+	asked []string // by each connection
+}
+
+func newScripted(t *testing.T, reply func(n int, from string) (text string, stays bool)) *scripted {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scripted{reply: reply, addr: "tcp://" + l.Addr().String()}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for n := 0; ; n++ {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { s.serve(conn, n) })
+		}
+	})
+	t.Cleanup(func() { l.Close(); serving.Wait() })
+	return s
+}
+
+func (s *scripted) serve(conn net.Conn, n int) {
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	hello, err := in.ReadString('\n')
+	if err != nil {
+		return
+	}
+	from := strings.TrimSpace(strings.TrimPrefix(hello, "from"))
+	s.mu.Lock()
+	s.asked = append(s.asked, from)
+	s.mu.Unlock()
+	text, stays := s.reply(n, from)
+	if _, err := io.WriteString(conn, text); err == nil && stays {
+		_, _ = in.ReadByte() // until the other side goes
+	}
+}
+
+// was returns what the feed was asked for.
+func (s *scripted) was() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.asked...)
+}
+
+// behind returns the lines behind the one whose resume value is given.
+func behind(lines []string, value string) string {
+	for i, line := range lines {
+		if value != "" && strings.Contains(line, fmt.Sprintf(`"pitr":%q`, value)) {
+			lines = lines[i+1:]
+			break
+		}
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// configOf is for a source whose messages may have a resume value.
+func configOf(t *testing.T, spec, rejects string) pipeline.Config {
+	t.Helper()
+	r, err := pipeline.ParseRejects(rejects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pipeline.Config{
+		Sources: []string{spec}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000, Poll: 10 * time.Millisecond}, Table: "t",
+		Feed:      pipeline.Feed{ResumeField: "pitr", Hello: func(resume string) ([]byte, error) { return []byte("from " + resume + "\n"), nil }},
+		Fold:      fold.Options{Key: []string{"id"}, MaxColumns: 10},
+		BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20, MaxRejects: 1 << 20, Rejects: r, Warn: t.Logf, Info: func(string, ...any) {},
+	}
+}
+
+// runUntil runs until something is so, or to the run's own end. through, where it is not
+// nil, stands before the database.
+func runUntil(t *testing.T, c pipeline.Config, dest string, through func(sink.Sink) sink.Sink, so func(p *pipeline.Progress) bool) (*pipeline.Progress, error) {
+	t.Helper()
+	db := openSink(t, dest)
+	defer db.Close()
+	if through != nil {
+		db = through(db)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer stop()
+	p, ended := pipeline.NewProgress(), make(chan error, 1)
+	go func() { ended <- pipeline.Run(ctx, c, db, p) }()
+	for {
+		select {
+		case err := <-ended:
+			if ctx.Err() == context.DeadlineExceeded {
+				t.Errorf("it was never so: %d lines", p.Lines.Load())
+			}
+			return p, err
+		case <-time.After(5 * time.Millisecond):
+			if so(p) {
+				stop()
+			}
+		}
+	}
+}
+
+func never(*pipeline.Progress) bool { return false }
+
+func lines(n int64) func(*pipeline.Progress) bool {
+	return func(p *pipeline.Progress) bool { return p.Lines.Load() >= n }
+}
+
+const ids = "SELECT group_concat(id, ' ' ORDER BY id) FROM t"
+
+// TestSync_LineThatEndsTheRun: the next run meets the line that a run ended with, wherever it
+// comes from. Names that are one to the table end only the run that makes it.
+func TestSync_LineThatEndsTheRun(t *testing.T) {
+	for name, c := range map[string]struct{ rejects, first, line string }{
+		"no message":         {"fail", `{"pitr":"1","id":"a"}`, "bad line"},
+		"no key":             {"fail", `{"pitr":"1","id":"a"}`, `{"pitr":"2","x":1}`},
+		"too long":           {"fail", `{"pitr":"1","id":"a"}`, strings.Repeat("x", 3000)},
+		"names that are one": {"table", `{"pitr":"1","id":"a","col":1}`, `{"pitr":"2","id":"b","COL":1}`},
+	} {
+		feed := []string{c.first, c.line, `{"pitr":"3","id":"c"}`}
+		file := filepath.Join(t.TempDir(), "feed.jsonl")
+		if err := os.WriteFile(file, []byte(behind(feed, "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for kind, spec := range map[string]string{
+			"file":       file,
+			"connection": newScripted(t, func(_ int, from string) (string, bool) { return behind(feed, from), true }).addr,
+		} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				dest := filepath.Join(t.TempDir(), "t.db")
+				for n := range 2 {
+					want := "a"
+					if n == 1 && c.rejects == "table" {
+						want = "a b c"
+					}
+					_, err := runUntil(t, configOf(t, spec, c.rejects), dest, nil, lines(2))
+					if (err != nil) != (want == "a") || c.rejects == "fail" != errors.Is(err, pipeline.ErrRejected) {
+						t.Errorf("run %d: %v", n, err)
+					}
+					if got := query(t, dest, ids); got != want {
+						t.Errorf("run %d: the table has %s", n, got)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestSync_ArrayBehindGoodLines: that a feed is one JSON array is said of the beginning of
+// a file; elsewhere such a line is one bad line.
+func TestSync_ArrayBehindGoodLines(t *testing.T) {
+	const array = `[{"x":1}]`
+	check := func(t *testing.T, dest, want string) {
+		t.Helper()
+		if got := query(t, dest, ids); got != want {
+			t.Errorf("the table has %s, want %s", got, want)
+		}
+		if n := query(t, dest, "SELECT count(*) FROM weir_rejects"); n != "1" {
+			t.Errorf("%s lines were rejected", n)
+		}
+	}
+	t.Run("first after a reconnect", func(t *testing.T) {
+		f := newScripted(t, func(n int, from string) (string, bool) {
+			if from == "" {
+				return `{"pitr":"1","id":"a"}` + "\n" + array + "\n", false
+			}
+			return array + "\n" + `{"pitr":"2","id":"b"}` + "\n", true
+		})
+		dest := filepath.Join(t.TempDir(), "t.db")
+		if _, err := runUntil(t, configOf(t, f.addr, "table"), dest, nil, lines(4)); err != nil {
+			t.Fatal(err)
+		}
+		check(t, dest, "a b")
+	})
+	t.Run("the feed begins anew", func(t *testing.T) {
+		f := newScripted(t, func(n int, _ string) (string, bool) {
+			if n == 0 {
+				return `{"id":"a"}` + "\n", false
+			}
+			return array + "\n" + `{"id":"b"}` + "\n", true
+		})
+		c := configOf(t, f.addr, "table")
+		c.Feed.ResumeField, c.BatchPeriod = "", time.Hour
+		dest := filepath.Join(t.TempDir(), "t.db")
+		if _, err := runUntil(t, c, dest, nil, lines(3)); err != nil {
+			t.Fatal(err)
+		}
+		check(t, dest, "a b")
+	})
+	t.Run("a sender", func(t *testing.T) {
+		c := configOf(t, "tcp-listen://127.0.0.1:0", "table")
+		sent := make(chan error, 1)
+		c.Info = func(format string, args ...any) {
+			if _, addr, ok := strings.Cut(fmt.Sprintf(format, args...), "senders connect to "); ok {
+				go func() { sent <- send(addr, []byte(array+"\n"+`{"id":"b"}`+"\n")) }()
+			}
+		}
+		dest := filepath.Join(t.TempDir(), "t.db")
+		if _, err := runUntil(t, c, dest, nil, lines(2)); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-sent; err != nil {
+			t.Error(err)
+		}
+		check(t, dest, "b")
+	})
+	t.Run("a file that was rotated", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "feed.jsonl")
+		for _, f := range []struct{ name, text string }{{path, `{"id":"a"}` + "\n"}, {path + ".new", array + "\n" + `{"id":"b"}` + "\n"}} {
+			if err := os.WriteFile(f.name, []byte(f.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := configOf(t, path, "table")
+		c.Source.Follow, c.BatchPeriod = true, time.Hour
+		dest := filepath.Join(t.TempDir(), "t.db")
+		if _, err := runUntil(t, c, dest, nil, func(p *pipeline.Progress) bool {
+			if p.Lines.Load() == 1 {
+				_ = os.Rename(path+".new", path) // the second time there is none
+			}
+			return p.Lines.Load() == 3
+		}); err != nil {
+			t.Fatal(err)
+		}
+		check(t, dest, "a b")
+	})
+}
+
+// TestSync_EmptyResumeValue: an empty value is none; it would ask for the beginning, or, as
+// some feeds have it, for what comes from now on.
+func TestSync_EmptyResumeValue(t *testing.T) {
+	f := newScripted(t, func(n int, _ string) (string, bool) {
+		if n == 0 {
+			return `{"pitr":"1","id":"a"}` + "\n" + `{"pitr":"","id":"b"}` + "\n", false
+		}
+		return `{"pitr":"2","id":"c"}` + "\n", true
+	})
+	if _, err := runUntil(t, configOf(t, f.addr, "table"), filepath.Join(t.TempDir(), "t.db"), nil, lines(3)); err != nil {
+		t.Fatal(err)
+	}
+	if was := f.was(); len(was) != 2 || was[1] != "1" {
+		t.Errorf("the feed was asked for what came after %q", was)
+	}
+}
+
+// TestSync_BadLineIsCountedOnce, however often the feed sends it again.
+func TestSync_BadLineIsCountedOnce(t *testing.T) {
+	f := newScripted(t, func(n int, _ string) (string, bool) {
+		return []string{`{"pitr":"1","id":"a"}` + "\nbad\n", "bad\n", "bad\n" + `{"pitr":"2","id":"b"}` + "\n"}[min(n, 2)], n >= 2
+	})
+	c := configOf(t, f.addr, "table")
+	c.MaxRejects = 1
+	p, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), nil, lines(5))
+	if err != nil || p.RejectedTotal() != 1 {
+		t.Errorf("%d bad lines, %v", p.RejectedTotal(), err)
+	}
+}
+
+// wentBack is a database that has lost its last flush before the nth.
+type wentBack struct {
+	sink.Sink
+	left int
+}
+
+func (w *wentBack) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
+	if w.left--; w.left == 0 {
+		return sink.Result{}, sink.ErrBehind{Found: f.Checkpoint.Seq - 2, Want: f.Checkpoint.Seq - 1}
+	}
+	return w.Sink.Flush(ctx, f)
+}
+
+// TestSync_WhatCannotBeReadAgain: a run that would have to read again, and cannot, ends
+// and names the lines.
+func TestSync_WhatCannotBeReadAgain(t *testing.T) {
+	through := func(n int) func(sink.Sink) sink.Sink {
+		return func(db sink.Sink) sink.Sink { return &wentBack{db, n} }
+	}
+	t.Run("a feed that is asked for nothing", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				fmt.Fprint(conn, `{"pitr":"1","id":"a"}`+"\n"+`{"pitr":"2","id":"b"}`+"\n")
+				defer conn.Close()
+			}
+		}()
+		c := configOf(t, "tcp://"+l.Addr().String(), "table")
+		c.Feed.Hello, c.BatchRows = nil, 1
+		if _, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), through(2), never); err == nil || !strings.Contains(err.Error(), "lines 1 to 2 may be lost") {
+			t.Error(err)
+		}
+	})
+	t.Run("stdin", func(t *testing.T) {
+		var feed strings.Builder
+		dest := filepath.Join(t.TempDir(), "t.db")
+		for n, more := range []int{1000, 50} {
+			for i := range more {
+				fmt.Fprintf(&feed, `{"id":"%d"}`+"\n", i)
+			}
+			c := configOf(t, "-", "table")
+			c.Job, c.BatchRows, c.BatchPeriod, c.Source.Stdin = "j", 10, time.Hour, strings.NewReader(feed.String())
+			_, err := runUntil(t, c, dest, through(4+1000*(1-n)), never)
+			if n == 0 && err != nil || n == 1 && (err == nil || !strings.Contains(err.Error(), "lines 1021 to 10")) {
+				t.Errorf("run %d: %v", n, err)
+			}
+		}
+	})
+}
+
+// TestSpool_OldKeepalives: those of a connection that is over do not end the one at hand.
+func TestSpool_OldKeepalives(t *testing.T) {
+	folded := make(chan struct{})
+	f := newScripted(t, func(n int, _ string) (string, bool) {
+		if n == 0 {
+			return `{"pitr":"1","id":"a"}` + "\n" + `{"pitr":"2","id":"b"}` + "\n" + `{"pitr":"3","id":"c"}` + "\n" +
+				strings.Repeat(`{"pitr":"3","type":"keepalive"}`+"\n", 5), false
+		}
+		<-folded
+		return `{"pitr":"4","id":"d"}` + "\n", true
+	})
+	dir := t.TempDir()
+	c := configOf(t, f.addr, "table")
+	c.BatchRows = 1
+	c.Feed.Keepalive, c.Feed.StaleAfter = pipeline.Match{Field: "type", Value: "keepalive"}, 5
+	c.Spool = pipeline.Spool{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
+	db := &away{back: make(chan struct{})}
+	var back, all sync.Once
+	_, err := runUntil(t, c, filepath.Join(dir, "t.db"), func(s sink.Sink) sink.Sink { db.Sink = s; return db }, func(p *pipeline.Progress) bool {
+		if len(f.was()) == 2 {
+			back.Do(func() { close(db.back) })
+		}
+		if p.Lines.Load() == 8 {
+			all.Do(func() { close(folded) })
+		}
+		return p.Lines.Load() == 9
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if was := f.was(); len(was) != 2 {
+		t.Errorf("%d connections were made: %q", len(was), was)
+	}
+}
