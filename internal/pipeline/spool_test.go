@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -136,7 +138,14 @@ func sizeOf(t *testing.T, pattern string) (size int64) {
 	return size
 }
 
-const isFold = "SELECT count(*) || ' ' || min(n) || ' ' || sum(n - id) FROM t"
+// isFold checks that the table in a folder is that of feedOf.
+func isFold(t *testing.T, dir string, lines int) {
+	t.Helper()
+	got := query(t, filepath.Join(dir, "t.db"), "SELECT count(*) || ' ' || min(n) || ' ' || sum(n - id) FROM t")
+	if want := fmt.Sprintf("%d %d %d", lines/2, lines/2, lines/2*(lines/2)); got != want {
+		t.Errorf("the table has %s, want %s", got, want)
+	}
+}
 
 func TestSpool_FullOneStopsReading(t *testing.T) {
 	const lines, most = 100_000, 1 << 20
@@ -167,9 +176,7 @@ func TestSpool_FullOneStopsReading(t *testing.T) {
 	if err := s.finish(); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := query(t, filepath.Join(dir, "t.db"), isFold), fmt.Sprintf("%d %d %d", lines/2, lines/2, lines/2*(lines/2)); got != want {
-		t.Errorf("the table has %s, want %s", got, want)
-	}
+	isFold(t, dir, lines)
 	if left := sizeOf(t, filepath.Join(dir, "spool", "*.jsonl")); left > 0 {
 		t.Errorf("%d bytes are left", left)
 	}
@@ -200,7 +207,47 @@ func TestSpool_TheNextRunDrainsItFirst(t *testing.T) {
 	if err := s.finish(); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := query(t, filepath.Join(dir, "t.db"), isFold), fmt.Sprintf("%d %d %d", lines/2, lines/2, lines/2*(lines/2)); got != want {
-		t.Errorf("the table has %s, want %s", got, want)
+	isFold(t, dir, lines)
+}
+
+// TestCapture_FullDiskIsWaitedFor: the table goes on; what is to be captured stays in the
+// spool until there is room.
+func TestCapture_FullDiskIsWaitedFor(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("NOT TESTED: a small file system takes root to mount")
+	}
+	const lines = 20_000
+	dir := t.TempDir()
+	captures := filepath.Join(dir, "captures")
+	if err := os.Mkdir(captures, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", captures).CombinedOutput(); err != nil {
+		t.Skipf("NOT TESTED: no tmpfs can be mounted here: %s", out)
+	}
+	t.Cleanup(func() { _ = exec.Command("umount", "-l", captures).Run() })
+	other := filepath.Join(captures, "other")
+	if err := os.WriteFile(other, make([]byte, 8<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("did not exercise: %v", err)
+	}
+	s := startSpooled(t, dir, 1<<20)
+	close(s.db.back)
+	sent := make(chan error, 1)
+	addr := <-s.addr
+	go func() { sent <- send(addr, feedOf(lines)) }()
+	s.waitFor("the capture's disk is full")
+	if err := os.Remove(other); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	s.until("all is committed", func() bool { return s.p.Lines.Load() == lines && s.p.Spool.Load() == 0 })
+	if err := s.finish(); err != nil {
+		t.Fatal(err)
+	}
+	isFold(t, dir, lines)
+	if left := sizeOf(t, filepath.Join(dir, "spool", "*.jsonl")); left > 0 {
+		t.Errorf("%d bytes are left in the spool", left)
 	}
 }
