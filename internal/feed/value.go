@@ -186,7 +186,8 @@ func decimal(number []byte) (digits []byte, exp int) {
 	return digits, exp
 }
 
-// AppendDecimal appends one spelling for all those of a number's value.
+// AppendDecimal appends one spelling for all those of a number's value. That of an
+// integer of 64 bits is its digits.
 func AppendDecimal(dst, number []byte) []byte {
 	digits, exp := decimal(number)
 	if len(digits) == 0 {
@@ -195,7 +196,11 @@ func AppendDecimal(dst, number []byte) []byte {
 	if number[0] == '-' {
 		dst = append(dst, '-')
 	}
-	dst = append(append(dst, digits...), 'e')
+	dst = append(dst, digits...)
+	if zeros := exp - len(digits); zeros >= 0 && exp <= 19 {
+		return append(dst, "0000000000000000000"[:zeros]...)
+	}
+	dst = append(dst, 'e')
 	return strconv.AppendInt(dst, int64(exp), 10)
 }
 

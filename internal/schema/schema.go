@@ -8,6 +8,7 @@ package schema
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -150,7 +151,8 @@ const (
 	numbers        // any other number with at most so many digits as Postgres' numeric takes
 	strs           // strings, and what is past any type of numbers
 	jsons
-	all = bools | smallInt | bigInt | reals | numbers | strs | jsons
+	exact = smallInt | bigInt | reals // numbers of which 64 bits hold every digit
+	all   = bools | smallInt | bigInt | reals | numbers | strs | jsons
 )
 
 // holds is what a column of the type takes without being widened.
@@ -307,7 +309,7 @@ func (c *Column) takes(value []byte, k feed.Kind) bool {
 		return ok || !c.Key
 	case Affine:
 		if isNumber {
-			return classify(value, k)&(smallInt|bigInt|reals) != 0
+			return classify(value, k)&exact != 0
 		}
 		return k != feed.String || !bends(value[1:len(value)-1])
 	}
@@ -348,7 +350,7 @@ func (c *Column) AppendKey(dst, value []byte, k feed.Kind) []byte {
 			return append(dst, '0')
 		case k == feed.Bool:
 			return append(dst, '0')
-		case k == feed.String && c.Type == Any && c.Fixed:
+		case c.Type == Any && classify(value, k)&exact == 0:
 			dst = append(dst, '\'') // without a type, '1' is not 1
 		default:
 			if dst, ok := c.appendNumber(dst, feed.Text(nil, value, k)); ok {
@@ -371,19 +373,25 @@ func (c *Column) AppendKey(dst, value []byte, k feed.Kind) []byte {
 	return dst
 }
 
-// appendNumber appends one spelling for all texts of a number.
+// appendNumber appends one spelling for all texts of a number, or of a Real for
+// all those of a double. A double that is whole is spelled as an integer.
 func (c *Column) appendNumber(dst, text []byte) (_ []byte, ok bool) {
 	k, ok := feed.IsNumber(text)
 	if !ok {
 		return dst, false
 	}
-	if n, ok := feed.ParseInt(text, k); ok {
-		return strconv.AppendInt(dst, n, 10), true
+	if c.Type != Real {
+		if n, ok := feed.ParseInt(text, k); ok {
+			return strconv.AppendInt(dst, n, 10), true
+		}
 	}
 	if c.Type == Number {
 		return feed.AppendDecimal(dst, text), true
 	}
 	f, _ := strconv.ParseFloat(string(text), 64)
+	if f == math.Trunc(f) && -1<<63 <= f && f < 1<<63 {
+		return strconv.AppendInt(dst, int64(f), 10), true
+	}
 	return strconv.AppendFloat(dst, f, 'g', -1, 64), true
 }
 

@@ -222,7 +222,9 @@ func TestFlush_StrictTables(t *testing.T) {
 // TestFlush_KeysAreEqualWhereTheDatabaseSaysSo: the fold's rows are the table's,
 // whatever the key column's type and collation.
 func TestFlush_KeysAreEqualWhereTheDatabaseSaysSo(t *testing.T) {
-	keys := []string{`1`, `"1"`, `1.0`, `"01"`, `" 1"`, `"1 "`, `"a"`, `"A"`, `"\u0061"`, `"a "`, `"ä"`, `"Ä"`, `9223372036854775807`, `"9223372036854775807"`, `1e2`, `100`, `"1e2"`, `true`, `1.5`, `"1.5"`, `-0`, `0`}
+	keys := []string{`1`, `"1"`, `1.0`, `"01"`, `" 1"`, `"1 "`, `"a"`, `"A"`, `"\u0061"`, `"a "`, `"ä"`, `"Ä"`, `9223372036854775807`, `"9223372036854775807"`, `1e2`, `100`, `"1e2"`, `true`, `1.5`, `"1.5"`, `-0`, `0`,
+		`-0.0`, `1e16`, `10000000000000000`, `9007199254740992`, `9007199254740993`, `9007199254740993.0`, `9007199254740994.0`, `9007199254740994`,
+		`-9223372036854775808`, `-9.223372036854776e18`, `18446744073709551616`, `"18446744073709551616"`, `1.8446744073709551616e19`, `1.8446744073709552e19`}
 	for _, decl := range []string{"", "TEXT", "TEXT COLLATE NOCASE", "TEXT COLLATE RTRIM", "INTEGER", "REAL", "NUMERIC", "BLOB"} {
 		t.Run("declared "+decl, func(t *testing.T) {
 			// Row by row the database alone decides; in one batch the fold does.
