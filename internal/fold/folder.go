@@ -399,6 +399,7 @@ func (f *Folder) remember(fd field, alias string) int32 {
 	f.byName[fd.name] = n
 	if fd.col >= 0 {
 		f.folded[alias] = n
+		f.table.Columns[fd.col].Exact = fd.version && f.opt.Scope == RowScope
 	}
 	return n
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/schema"
@@ -168,7 +169,14 @@ func CheckVersion(t *schema.Table, o Options) error {
 	case at < 0:
 		return fmt.Errorf("table %q has no column %q, which a version of the whole row is kept in: add it, or leave --version-scope row out", t.Name, o.Version)
 	}
-	switch c := &t.Columns[at]; c.Type {
+	c := &t.Columns[at]
+	switch {
+	case c.Generated:
+		return fmt.Errorf("the column %q of table %q is computed by the database: a version of the whole row is kept in a column that weir writes", c.Name, t.Name)
+	case c.Type == schema.Real && c.Size == 4, c.Type == schema.Number && strings.Contains(c.Decl, "("):
+		return fmt.Errorf("the column %q of table %q is %s, which rounds: a version of the whole row is kept in a bigint, a numeric without a precision, or text", c.Name, t.Name, c.Decl)
+	}
+	switch c.Type {
 	case schema.Int, schema.Real, schema.Number, schema.Text, schema.Any:
 		return nil
 	default:

@@ -2,7 +2,9 @@ package fold
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weirsync/weir/internal/schema"
@@ -31,6 +33,30 @@ func FuzzState(f *testing.F) {
 			t.Errorf("%q %q %q became %q %q %q", live, tomb, cells, is.live, is.tomb, is.columns)
 		}
 	})
+}
+
+// TestCheckVersion: a version of the whole row is kept where it stays as it is.
+func TestCheckVersion(t *testing.T) {
+	for _, c := range []struct {
+		column schema.Column
+		want   string // in the error
+	}{
+		{schema.Column{Type: schema.Int, Decl: "bigint"}, ""},
+		{schema.Column{Type: schema.Real, Decl: "double precision", Size: 8}, ""},
+		{schema.Column{Type: schema.Real, Decl: "REAL"}, ""},
+		{schema.Column{Type: schema.Number, Decl: "numeric"}, ""},
+		{schema.Column{Type: schema.Text, Decl: "varchar(20)", Size: 20}, ""},
+		{schema.Column{Type: schema.Real, Decl: "real", Size: 4}, "is real, which rounds"},
+		{schema.Column{Type: schema.Number, Decl: "numeric(12,2)"}, "is numeric(12,2), which rounds"},
+		{schema.Column{Type: schema.Int, Decl: "bigint", Generated: true}, "is computed"},
+		{schema.Column{Type: schema.Instant, Decl: "timestamptz"}, "writes otherwise"},
+	} {
+		c.column.Name = "v"
+		err := CheckVersion(&schema.Table{Name: "t", Exists: true, Columns: []schema.Column{c.column}}, Options{Version: "v", Scope: RowScope})
+		if got := fmt.Sprint(err); (err == nil) != (c.want == "") || !strings.Contains(got, c.want) && err != nil {
+			t.Errorf("%s, generated %v: %v, want %q", c.column.Decl, c.column.Generated, err, c.want)
+		}
+	}
 }
 
 // A batch is read ahead by others while it is resolved.

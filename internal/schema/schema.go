@@ -132,6 +132,7 @@ type Column struct {
 	Generated bool // computed by the database, never written
 	New       bool // not in the database yet
 	Fixed     bool // in a table that weir did not make: never widened
+	Exact     bool // takes no number that a Real would round
 	// Size is the bytes of an Int or a Real, 0 meaning 8, and the characters
 	// that a Text takes at most, 0 meaning any.
 	Size   int
@@ -291,8 +292,8 @@ func (c *Column) takes(value []byte, k feed.Kind) bool {
 			f, err := strconv.ParseFloat(string(number), 32)
 			return err == nil && (f != 0 || zero(number))
 		}
-		_, _, ok := feed.ParseReal(number)
-		return ok
+		_, exact, ok := feed.ParseReal(number)
+		return ok && (exact || !c.Exact)
 	case Text:
 		return c.Size == 0 || len(value) <= c.Size || utf8.RuneCount(feed.Text(nil, value, k)) <= c.Size
 	case JSON:

@@ -145,6 +145,19 @@ var versionTests = []test{
 			`{"id":4,"v":10,"a":"x"}`, `{"id":4,"v":11,"op":"delete"}`, `{"id":4,"v":2,"b":"back"}`,
 		}, "SELECT id, v, a, b, c FROM t ORDER BY id", "1|11|x|NULL|z", "2|10|x|NULL|NULL", "4|2|NULL|back|NULL")
 	}},
+	{"OfARowNoVersionIsTakenThatItsColumnWouldRound", func(t *testing.T, db Database) {
+		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, v DOUBLE PRECISION, a TEXT)")
+		r := Begin(t, db, byRow)
+		r.Flush(`{"id":1,"v":1700000000.25,"a":"x"}`, `{"id":2,"v":1700000000000000001,"a":"x"}`, `{"id":3,"v":"1.50","a":"x"}`)
+		r.Flush(`{"id":1,"v":1700000000.125,"a":"old"}`, `{"id":2,"v":"1700000000000000003","a":"x"}`, `{"id":3,"v":1.75,"a":"new"}`)
+		Expect(t, db, "SELECT id, v, a FROM t ORDER BY id", "1|1.70000000025e+09|x", "3|1.75|new")
+		Expect(t, db, "SELECT line, substr(reason, 1, 6) FROM weir_rejects ORDER BY line", "2|value:", "5|value:")
+		r.End()
+		r = BeginJob(t, db, "by column", byColumn)
+		r.Flush(`{"id":2,"v":1700000000000000001,"a":"new"}`)
+		r.Flush(`{"id":2,"v":1700000000000000000,"a":"old"}`)
+		Expect(t, db, "SELECT a FROM t WHERE id = 2", "new")
+	}},
 	{"ATableThatGrowsAColumnEachTime", func(t *testing.T, db Database) {
 		r := Begin(t, db, byColumn)
 		for n := range 100 {
