@@ -3,6 +3,7 @@ package fold
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -46,6 +47,7 @@ type Folder struct {
 	byID    []int32          // index into fields by the number of the name, or -1
 	hits    []int32          // the fields of the line at hand
 	keys    []int32          // where in the line each part of the key is
+	parts   []int            // of the key, in the order of the table's columns
 	key     []byte
 	text    []byte
 	version []byte // of the line at hand
@@ -97,6 +99,10 @@ func NewFolder(t schema.Table, o Options) *Folder {
 			f.table.Key = append(f.table.Key, i)
 		}
 	}
+	for part := range f.table.Key {
+		f.parts = append(f.parts, part)
+	}
+	slices.SortFunc(f.parts, func(a, b int) int { return f.table.Key[a] - f.table.Key[b] })
 	return f
 }
 
@@ -426,11 +432,12 @@ func (f *Folder) checkKey(fields []feed.Field, line []byte) error {
 	return nil
 }
 
-// makeKey builds the key of the line at hand.
+// makeKey builds the key of the line at hand. It is the same for every order of
+// --key, for what is kept beside a row is found by it.
 func (f *Folder) makeKey(fields []feed.Field, line []byte) {
 	f.key = f.key[:0]
-	for part, at := range f.keys {
-		from := len(f.key)
+	for _, part := range f.parts {
+		from, at := len(f.key), f.keys[part]
 		c := &f.table.Columns[f.table.Key[part]]
 		f.key = c.AppendKey(f.key, fields[at].Value(line), fields[at].Kind)
 		if len(f.keys) > 1 {

@@ -165,6 +165,15 @@ var versionTests = []test{
 		}
 		Expect(t, db, "SELECT id, v, late, c0, c30, c99 FROM t", "1|99|x|0|30|99")
 	}},
+	{"TheOrderOfTheKeysFieldsIsOfNoAccount", func(t *testing.T, db Database) {
+		r := Begin(t, db, byColumn, key("id", "f"))
+		r.Flush(`{"id":"x","f":"1","v":5,"a":"new"}`, `{"id":"y","f":"1","v":5,"a":"other"}`)
+		r.End()
+		r = Begin(t, db, byColumn, key("f", "id"))
+		r.Flush(`{"id":"x","f":"1","v":4,"a":"old"}`)
+		Expect(t, db, "SELECT id, f, v, a FROM t ORDER BY id", "x|1|5|new", "y|1|5|other")
+		Expect(t, db, "SELECT count(*) FROM weir_versions", "2")
+	}},
 	{"RefusedMessagesLeaveNoVersion", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id bigint PRIMARY KEY, v bigint, a bigint CHECK (a < 100), b bigint)")
 		r := Begin(t, db, byColumn)
