@@ -163,7 +163,8 @@ func (w *writer) prepare() error {
 	return err
 }
 
-// where is the condition on the key, with parameters from number n+1 on.
+// where is the condition on the key, with parameters from number n+1 on. Keys are
+// equal where the key's index says so; the column may have another collation.
 func (w *writer) where(n int) string {
 	var b strings.Builder
 	for i, k := range w.b.Table.Key {
@@ -171,6 +172,9 @@ func (w *writer) where(n int) string {
 		b.WriteString(w.names[k])
 		b.WriteString(" = ?")
 		b.WriteString(strconv.Itoa(n + i + 1))
+		if collation := w.table.Columns[w.cols[k]].Collation; collation != "" {
+			b.WriteString(" COLLATE " + collation)
+		}
 	}
 	return b.String()
 }

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -118,12 +119,21 @@ func (d *DB) readKey(t *schema.Table) (judged bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	binary := func(collations map[int]string) bool {
+		for _, c := range collations {
+			if c != "BINARY" {
+				return false
+			}
+		}
+		return true
+	}
+	var collated map[int]string // the key's columns, by the index that calls most keys equal
 	for _, ix := range indexes {
 		var cols []int
 		collations := map[int]string{}
 		err := d.c.query("SELECT cid, coll FROM pragma_index_xinfo(?) WHERE key = 1", func(s *stmt) error {
 			cols = append(cols, int(s.int(0)))
-			collations[int(s.int(0))] = s.text(1)
+			collations[int(s.int(0))] = strings.ToUpper(s.text(1))
 			return nil
 		}, ix.name)
 		if err != nil {
@@ -135,17 +145,23 @@ func (d *DB) readKey(t *schema.Table) (judged bool, err error) {
 			continue
 		}
 		unique = true
-		for i, coll := range collations {
-			if coll = strings.ToUpper(coll); coll != "BINARY" {
-				t.Columns[i].Collation = coll
-			}
+		if binary(collated) {
+			collated = collations
+		} else if !binary(collations) && !maps.Equal(collations, collated) {
+			judged = true
+		}
+	}
+	for i, coll := range collated {
+		// A column of weir's has no collation of its own.
+		if !t.Made || coll != "BINARY" {
+			t.Columns[i].Collation = coll
 		}
 	}
 	for _, i := range t.Key {
 		c := &t.Columns[i]
 		c.Key = true
 		switch c.Collation {
-		case "", "NOCASE", "RTRIM":
+		case "", "BINARY", "NOCASE", "RTRIM":
 		default:
 			return false, fmt.Errorf("the key column %q of table %q has the collation %s, which weir does not know: it could not tell which keys are equal", c.Name, t.Name, c.Collation)
 		}

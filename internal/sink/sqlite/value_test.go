@@ -12,6 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
@@ -226,39 +227,58 @@ func TestFlush_KeysAreEqualWhereTheDatabaseSaysSo(t *testing.T) {
 		`-0.0`, `1e16`, `10000000000000000`, `9007199254740992`, `9007199254740993`, `9007199254740993.0`, `9007199254740994.0`, `9007199254740994`,
 		`-9223372036854775808`, `-9.223372036854776e18`, `18446744073709551616`, `"18446744073709551616"`, `1.8446744073709551616e19`, `1.8446744073709552e19`}
 	for _, decl := range []string{"", "TEXT", "TEXT COLLATE NOCASE", "TEXT COLLATE RTRIM", "INTEGER", "REAL", "NUMERIC", "BLOB"} {
-		t.Run("declared "+decl, func(t *testing.T) {
-			// Row by row the database alone decides; in one batch the fold does.
-			var tables [2]string
-			for i, size := range []int{1, len(keys)} {
-				f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
-				f.Exec(t, fmt.Sprintf("CREATE TABLE t (id %s NOT NULL PRIMARY KEY, n, first)", decl))
-				d := open(t, f.path, sqlite.Options{Synchronous: sqlite.Off})
-				table, err := d.Table(t.Context(), "t", []string{"id"})
-				if err != nil {
-					t.Fatal(err)
-				}
-				folder := fold.NewFolder(table, fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Warn: t.Logf})
-				var batch fold.Batch
-				for n, k := range keys {
-					line := fmt.Appendf(nil, `{"id":%s,"n":%d}`, k, n)
-					if err := folder.Fold(&batch, line, fold.Place{}); err != nil {
-						if _, bad := err.(*feed.Error); !bad {
-							t.Fatal(err)
+		for _, unique := range []string{
+			"CREATE TABLE t (id %s NOT NULL PRIMARY KEY, n, first)",
+			"CREATE TABLE t (id %s NOT NULL, n, first, PRIMARY KEY (id COLLATE BINARY))",
+			"CREATE TABLE t (id %s NOT NULL, n, first, UNIQUE (id COLLATE NOCASE))",
+			"CREATE TABLE t (id %s NOT NULL PRIMARY KEY, n, first, UNIQUE (id COLLATE NOCASE))",
+		} {
+			create := fmt.Sprintf(unique, decl)
+			t.Run(create, func(t *testing.T) {
+				// Row by row the database alone decides; in one batch the fold does.
+				var tables [2]string
+				for i, size := range []int{1, len(keys)} {
+					f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+					f.Exec(t, create)
+					d := open(t, f.path, sqlite.Options{Synchronous: sqlite.Off})
+					table, err := d.Table(t.Context(), "t", []string{"id"})
+					if err != nil {
+						t.Fatal(err)
+					}
+					folder := fold.NewFolder(table, fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Warn: t.Logf})
+					var batch fold.Batch
+					for n, k := range keys {
+						line := fmt.Appendf(nil, `{"id":%s,"n":%d}`, k, n)
+						if err := folder.Fold(&batch, line, fold.Place{}); err != nil {
+							if _, bad := err.(*feed.Error); !bad {
+								t.Fatal(err)
+							}
+						}
+						if (n+1)%size == 0 {
+							folder.Seal(&batch)
+							if _, err := d.Flush(t.Context(), &sink.Flush{Batch: &batch, Job: "j", Checkpoint: sink.Checkpoint{Seq: int64((n + 1) / size)}, Run: "r"}); err != nil {
+								t.Fatal(err)
+							}
+							batch.Reset()
 						}
 					}
-					if (n+1)%size == 0 {
-						folder.Seal(&batch)
-						if _, err := d.Flush(t.Context(), &sink.Flush{Batch: &batch, Job: "j", Checkpoint: sink.Checkpoint{Seq: int64((n + 1) / size)}, Run: "r"}); err != nil {
-							t.Fatal(err)
-						}
-						batch.Reset()
-					}
+					tables[i] = fmt.Sprint(f.Query(t, "SELECT n FROM t ORDER BY n"))
 				}
-				tables[i] = fmt.Sprint(f.Query(t, "SELECT n FROM t ORDER BY n"))
-			}
-			if tables[0] != tables[1] {
-				t.Errorf("the last messages of the rows are\n %s where each is a batch,\n %s where all are one", tables[0], tables[1])
-			}
-		})
+				if tables[0] != tables[1] {
+					t.Errorf("the last messages of the rows are\n %s where each is a batch,\n %s where all are one", tables[0], tables[1])
+				}
+			})
+		}
 	}
+}
+
+// TestFlush_KeysThatAnotherIndexCallsEqual: of two indexes with collations of their own
+// one tells which keys are equal, and what the other one refuses is rejected.
+func TestFlush_KeysThatAnotherIndexCallsEqual(t *testing.T) {
+	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+	f.Exec(t, "CREATE TABLE t (id TEXT, n, UNIQUE (id COLLATE NOCASE), UNIQUE (id COLLATE RTRIM))")
+	r := sinktest.Begin(t, f)
+	r.Flush(`{"id":"a","n":1}`)
+	r.Flush(`{"id":"a ","n":2}`, `{"id":"A","n":3}`)
+	sinktest.Expect(t, f, "SELECT id, (SELECT count(*) FROM weir_rejects) FROM t", "a|1")
 }
