@@ -164,12 +164,16 @@ func exactly(number []byte, f float64) bool {
 	return ae == be && bytes.Equal(ad, bd)
 }
 
+// maxExponent is what larger exponents count as.
+const maxExponent = 1 << 30
+
 // decimal returns the digits of a number without zeros at either end, and the
 // power of ten of the point before the first of them.
 func decimal(number []byte) (digits []byte, exp int) {
 	m := mantissa(number)
 	if len(m) < len(number) {
 		exp, _ = strconv.Atoi(string(bytes.TrimPrefix(number[len(m)+1:], []byte("+"))))
+		exp = max(-maxExponent, min(exp, maxExponent))
 	}
 	m = bytes.TrimPrefix(m, []byte("-"))
 	whole, frac, _ := bytes.Cut(m, []byte("."))
