@@ -259,7 +259,7 @@ func (c *Column) widen(s class) {
 // wholeKey reports whether value is the text of a whole number in a key of whole
 // numbers: 1 and "1" are one key.
 func (c *Column) wholeKey(value []byte, k feed.Kind) bool {
-	return c.Key && c.Type == Int && c.seen != 0 && k == feed.String && canonicalInt(value[1:len(value)-1])
+	return c.Key && c.Type == Int && c.seen != 0 && k == feed.String && canonicalInt(feed.Text(nil, value, k))
 }
 
 // takes is the rule of a column that weir must take as it is: a value has to
@@ -268,10 +268,10 @@ func (c *Column) takes(value []byte, k feed.Kind) bool {
 	number, isNumber := value, k == feed.Int || k == feed.Number
 	switch c.Type {
 	case Bool:
-		return k == feed.Bool || string(value) == "0" || string(value) == "1" || k == feed.String && slices.Contains(c.Labels, string(value[1:len(value)-1]))
+		return k == feed.Bool || string(value) == "0" || string(value) == "1" || k == feed.String && slices.Contains(c.Labels, string(feed.Text(nil, value, k)))
 	case Int:
 		if k == feed.String {
-			number, k = value[1:len(value)-1], feed.Int
+			number, k = feed.Text(nil, value, k), feed.Int
 			isNumber = canonicalInt(number)
 		}
 		if !isNumber {
@@ -282,7 +282,7 @@ func (c *Column) takes(value []byte, k feed.Kind) bool {
 		return ok && (bits == 0 || n>>(bits-1) == n>>63)
 	case Real, Number:
 		if k == feed.String {
-			number = value[1 : len(value)-1]
+			number = feed.Text(nil, value, k)
 			_, isNumber = feed.IsNumber(number)
 		}
 		if !isNumber || c.Type == Number {
@@ -312,7 +312,7 @@ func (c *Column) takes(value []byte, k feed.Kind) bool {
 		if isNumber {
 			return classify(value, k)&exact != 0
 		}
-		return k != feed.String || !bends(value[1:len(value)-1])
+		return k != feed.String || !bends(feed.Text(nil, value, k))
 	}
 	return true
 }
@@ -344,17 +344,17 @@ func (c *Column) AppendKey(dst, value []byte, k feed.Kind) []byte {
 		return dst
 	case Text, Enum:
 	default:
+		text := feed.Text(nil, value, k)
 		switch {
-		case k == feed.Bool && value[0] == 't' || c.Type == Bool && string(value) == `"true"`:
-			return append(dst, '1')
-		case c.Type == Bool && string(value) == `"false"`:
-			return append(dst, '0')
-		case k == feed.Bool:
+		case k == feed.Bool || c.Type == Bool && k == feed.String:
+			if text[0] == 't' {
+				return append(dst, '1')
+			}
 			return append(dst, '0')
 		case c.Type == Any && classify(value, k)&exact == 0:
 			dst = append(dst, '\'') // without a type, '1' is not 1
 		default:
-			if dst, ok := c.appendNumber(dst, feed.Text(nil, value, k)); ok {
+			if dst, ok := c.appendNumber(dst, text); ok {
 				return dst
 			}
 		}
