@@ -2,6 +2,7 @@ package schema
 
 import (
 	"bytes"
+	"math"
 	"strconv"
 	"time"
 )
@@ -87,5 +88,14 @@ func (c *Column) appendTime(dst, text []byte) (_ []byte, ok bool) {
 		return t.AppendFormat(dst, time.DateOnly), err == nil
 	}
 	t, err := time.Parse(time.RFC3339Nano, string(text))
-	return strconv.AppendInt(dst, t.Round(time.Microsecond).UnixMicro(), 10), err == nil
+	return strconv.AppendInt(dst, t.Unix()*1e6+micros(text), 10), err == nil
+}
+
+// micros returns the microseconds of a point in time, as Postgres rounds them: from
+// a double, half to even.
+func micros(text []byte) int64 {
+	_, fraction, _ := bytes.Cut(text, []byte("."))
+	digits := len(fraction) - len(bytes.TrimLeft(fraction, "0123456789"))
+	f, _ := strconv.ParseFloat("0."+string(fraction[:digits]), 64)
+	return int64(math.RoundToEven(f * 1e6))
 }

@@ -91,7 +91,7 @@ func TestTable_TypesOfOthers(t *testing.T) {
 func TestTable_KeysOfManySpellings(t *testing.T) {
 	for decl, spellings := range map[string][]string{
 		"uuid":             {`"A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"`, `"a0eebc999c0b4ef8bb6d6bb9bd380a11"`},
-		"timestamptz":      {`"2024-01-01T12:00:00Z"`, `"2024-01-01T14:00:00.000+02:00"`},
+		"timestamptz":      {`"2024-01-01T12:00:00Z"`, `"2024-01-01T14:00:00.000+02:00"`, `"2024-01-01T12:00:00.0000005Z"`},
 		"numeric":          {`10000000000000000`, `10000000000000000.0`, `"10000000000000000.00"`, `1e16`},
 		"double precision": {`9007199254740992`, `9007199254740993`, `9007199254740992.0`, `"9007199254740992"`},
 		"bigint":           {`1`, `"1"`, `1.0`},
