@@ -379,13 +379,19 @@ func (m *merge) statements(s *script, rows []*fold.Row, slice int) (t tags) {
 	}
 	s.add("%s", m.copySQL())
 	s.copies = append(s.copies, m.encode(rows))
-	t.insert = s.add("%s", m.insertSQL())
 	set, differs := m.assignments()
+	// A row that was just inserted may be another than the staged one: then it is
+	// marked, and left alone.
+	marked := set != "" && (m.table.triggers || m.replaces && m.defaults())
+	t.insert = s.add("%s", m.insertSQL(marked))
 	var touched []string
 	if set != "" {
 		lives := ""
 		if m.deletes {
 			lives = "s.op IS DISTINCT FROM 'd' AND "
+		}
+		if marked {
+			lives += "s.op IS DISTINCT FROM 'i' AND "
 		}
 		touched = append(touched, lives+differs)
 		// A row that was just locked shows it, unless others share the lock: that
@@ -439,7 +445,9 @@ func (m *merge) absent(u *staged) string {
 	return fmt.Sprintf("get_bit(s.nulls, %d) IS DISTINCT FROM 1", u.bit)
 }
 
-func (m *merge) insertSQL() string {
+// insertSQL inserts the rows that are not there. Where they are to be marked, it is
+// the marks that are counted.
+func (m *merge) insertSQL(marked bool) string {
 	var into, from []string
 	for i := range m.used {
 		u := &m.used[i]
@@ -458,8 +466,19 @@ func (m *merge) insertSQL() string {
 	if m.deletes {
 		lives = "s.op IS DISTINCT FROM 'd' AND "
 	}
-	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s s WHERE %sNOT EXISTS (SELECT FROM %s t WHERE %s) ORDER BY s.n ON CONFLICT (%s) DO NOTHING",
-		m.table.ident, strings.Join(into, ", "), strings.Join(from, ", "), m.name, lives, m.table.ident, m.on(), strings.Join(key, ", "))
+	keys := strings.Join(key, ", ")
+	insert := fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s s WHERE %sNOT EXISTS (SELECT FROM %s t WHERE %s) ORDER BY s.n ON CONFLICT (%s) DO NOTHING",
+		m.table.ident, strings.Join(into, ", "), strings.Join(from, ", "), m.name, lives, m.table.ident, m.on(), keys)
+	if !marked {
+		return insert
+	}
+	return fmt.Sprintf("WITH t AS (%s RETURNING %s) UPDATE %s s SET op = 'i' FROM t WHERE %s", insert, keys, m.name, m.on())
+}
+
+// defaults reports whether the table has columns with a default, which may be
+// another one each time that it is asked for.
+func (m *merge) defaults() bool {
+	return slices.ContainsFunc(m.table.Columns, func(c schema.Column) bool { return c.Default })
 }
 
 // assignments returns the SET list of the UPDATE, and the condition that it
@@ -495,8 +514,7 @@ func (m *merge) assignments() (set, differs string) {
 				add(at, m.unnamed(at), distinct(m.table.cols[at].image, m.unnamed(at), "t."+ident(c.Name)))
 			}
 		}
-		if slices.ContainsFunc(m.table.Columns, func(c schema.Column) bool { return c.Default }) {
-			// A default may be another one each time that it is asked for.
+		if m.defaults() {
 			conditions = append(conditions[:0], "s.op = 'r'", "("+strings.Join(conditions, " OR ")+")")
 			return strings.Join(sets, ", "), "(" + strings.Join(conditions, " OR ") + ")"
 		}

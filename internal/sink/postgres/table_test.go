@@ -134,6 +134,26 @@ func TestTable_IdentityDefaultsAndTriggers(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT id, n, m, a, s, twice, seen FROM t ORDER BY id", "x|1|1|c|1|cc|1", "y|2|7|b|2|bb|0", "z|3|2|none|3|nonenone|0")
 }
 
+// TestTable_InsertTriggers: what a trigger makes of a new row stays, whichever way
+// the row goes in.
+func TestTable_InsertTriggers(t *testing.T) {
+	for trigger, updated := range map[string]string{"BEFORE INSERT ON t": "s", "BEFORE INSERT OR UPDATE ON t": "S", "BEFORE INSERT ON part": "s"} {
+		t.Run(trigger, func(t *testing.T) {
+			db := connect(t, testpg.New(t))
+			db.Exec(t, "CREATE TABLE t (id text PRIMARY KEY, a text CHECK (a <> 'NO')) PARTITION BY LIST (id)")
+			db.Exec(t, "CREATE TABLE part PARTITION OF t DEFAULT")
+			db.Exec(t, "CREATE FUNCTION up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.a = upper(NEW.a); RETURN NEW; END $$")
+			db.Exec(t, "CREATE TRIGGER up "+trigger+" FOR EACH ROW EXECUTE FUNCTION up()")
+			r := sinktest.Begin(t, db)
+			sinktest.Counts(t, r.Flush(`{"id":"v","a":"q"}`), 1, 0, 0, 0)
+			sinktest.Counts(t, r.Flush(`{"id":"w","a":"q"}`), 1, 0, 0, 0)
+			sinktest.Counts(t, r.Flush(`{"id":"v","a":"r"}`, `{"id":"w","op":"delete"}`, `{"id":"x","a":"q"}`), 1, 1, 0, 1)
+			sinktest.Counts(t, r.Flush(`{"id":"v","a":"s"}`, `{"id":"y","a":"q"}`, `{"id":"z","a":"no"}`), 1, 1, 0, 0)
+			sinktest.Expect(t, db, "SELECT id, a FROM t ORDER BY id", "v|"+updated, "x|Q", "y|Q")
+		})
+	}
+}
+
 func TestTable_SchemasPartitionsAndNames(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, `CREATE SCHEMA "Feeds of ""mine"""`)

@@ -155,6 +155,7 @@ var tableTests = []test{
 		Expect(t, db, "SELECT id, a, n FROM t ORDER BY id", "1|unknown|5", "2|x|7", "3|NULL|6")
 		r.Flush(`{"id":3,"op":"delete"}`, `{"id":3,"a":"new"}`) // starts from nothing
 		Expect(t, db, "SELECT id, a, n FROM t WHERE id = 3", "3|new|5")
+		Counts(t, r.Flush(`{"id":4,"op":"delete"}`, `{"id":4,"a":"new"}`), 1, 0, 0, 0)
 	}},
 	{"ComputedColumnsAreLeftToTheDatabase", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER, twice INTEGER GENERATED ALWAYS AS (n * 2) STORED)")
