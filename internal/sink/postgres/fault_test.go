@@ -277,6 +277,43 @@ func TestFirstFlush_CutAnywhere(t *testing.T) {
 	}
 }
 
+// TestFlush_LostTwice: what a flush did whose answer was lost is known still when it
+// was sent again in vain.
+func TestFlush_LostTwice(t *testing.T) {
+	db, p := throughProxy(t, testpg.New(t))
+	db.Exec(t, kinds["refused"].table)
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	r.Fold(`{"id":1,"a":"y"}`, `{"id":2,"a":"z"}`, `{"id":3,"a":"no"}`)
+	f := r.Seal()
+	lost := func() {
+		t.Helper()
+		if res, err := r.Sink.Flush(t.Context(), f); err == nil {
+			t.Fatalf("did not exercise: %+v", res)
+		}
+	}
+	for n := 0; db.one(t, "SELECT seq FROM weir_jobs") == "1"; n++ { // up to the answer to the COMMIT
+		answers := 0
+		p.Cut(func(m testpg.Message) bool {
+			if !m.FromClient && m.Type == 'Z' {
+				answers++
+			}
+			return answers > n
+		})
+		lost()
+	}
+	p.Cut(func(m testpg.Message) bool { return m.FromClient && m.Type == 'd' }) // the first rows
+	lost()
+	res, err := r.Sink.Flush(t.Context(), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sinktest.Counts(t, res, 1, 1, 0, 0)
+	if len(res.Refused) != 1 {
+		t.Errorf("%d messages were refused, want 1", len(res.Refused))
+	}
+}
+
 // TestFlush_LateCommit: the connection breaks, the transaction goes on, and the
 // flush that is sent again comes while it does.
 func TestFlush_LateCommit(t *testing.T) {

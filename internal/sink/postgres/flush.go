@@ -61,8 +61,12 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	if err := d.connect(ctx); err != nil {
 		return sink.Result{}, err
 	}
-	if d.wrote == f.Checkpoint.Seq && d.wroter == f.JobName()+"\x00"+f.Run {
+	flush := fmt.Sprintf("%s\x00%s\x00%d", f.JobName(), f.Run, f.Checkpoint.Seq)
+	if d.wrote == flush {
 		return d.last, nil
+	}
+	if d.tried != flush {
+		d.tried, d.last = flush, sink.Result{}
 	}
 	res, err := d.write(ctx, f)
 	for tries := 0; (isStale(pgError(err)) || errors.Is(err, errStaleTable)) && tries < 2 && d.conn != nil; tries++ {
@@ -79,7 +83,7 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		err = &sink.Error{Class: sink.Transient, Reason: "serialization", Err: err}
 	}
 	if err == nil {
-		d.wrote, d.wroter, d.last = f.Checkpoint.Seq, f.JobName()+"\x00"+f.Run, res
+		d.wrote, d.last = flush, res
 	}
 	return res, d.explain(err)
 }
@@ -166,8 +170,8 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 	}
 	d.end(s, f, rejects, cp)
 	r, err := d.run(ctx, s)
-	if m != nil {
-		m.count(&res, r, at, len(rows))
+	if m != nil && m.count(&res, r, at, len(rows)) {
+		d.last = res // it counts where the answer is lost and the commit is not
 	}
 	if err == nil {
 		if m != nil {
@@ -188,7 +192,6 @@ func (d *DB) failed(ctx context.Context, f *sink.Flush, m *merge, rows []*fold.R
 	d.fresh = false
 	refused := pgError(err)
 	if d.conn == nil || refused == nil && !d.open {
-		d.last = res // what counts where the answer is lost and the commit is not
 		return res, err
 	}
 	if m != nil && m.versions != nil {
@@ -289,7 +292,7 @@ func (d *DB) judge(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 		d.opt.Debug("flush %d had been committed, though its answer was lost", seq)
 		return d.last, d.reread(ctx) // it may have changed the table
 	case seq < want:
-		d.wrote = 0
+		d.wrote = ""
 		return res, sink.ErrBehind{Found: seq, Want: want}
 	case seq == want:
 		return res, &sink.Error{Class: sink.Transient, Reason: "serialization", Err: errFenced}
@@ -357,8 +360,8 @@ func (d *DB) rollback(ctx context.Context) error {
 	return err
 }
 
-// count adds what a merge's statements did.
-func (m *merge) count(res *sink.Result, r []result, at tags, rows int) {
+// count adds what a merge's statements did, if they got so far.
+func (m *merge) count(res *sink.Result, r []result, at tags, rows int) bool {
 	affected := func(statements ...int) (n int64) {
 		for _, i := range statements {
 			if i >= 0 {
@@ -368,11 +371,12 @@ func (m *merge) count(res *sink.Result, r []result, at tags, rows int) {
 		return n
 	}
 	if len(r) <= slices.Max(slices.Concat([]int{at.insert}, at.update, at.delete)) || rows == 0 {
-		return // it did not get so far
+		return false
 	}
 	inserted, updated, deleted := affected(at.insert), affected(at.update...), affected(at.delete...)
 	res.Inserted += inserted
 	res.Updated += updated
 	res.Deleted += deleted
 	res.Unchanged += int64(rows) - inserted - updated - deleted
+	return true
 }

@@ -62,12 +62,12 @@ type DB struct {
 	table  relation
 	key    []string // by the names that the feed uses
 	stage  stage
-	fresh  bool     // the last batch's rows were all new, so that the next one's may be
-	names  []string // the numbered columns of its versions then
-	last   sink.Result
-	wrote  int64 // the sequence number of the last flush that is known to be committed, 0 for none
-	wroter string
-	warned string // what the server warned of last
+	fresh  bool        // the last batch's rows were all new, so that the next one's may be
+	names  []string    // the numbered columns of its versions then
+	wrote  string      // the last flush that is known to be committed, "" for none
+	tried  string      // the last flush that came
+	last   sink.Result // what that does, as far as an answer told
+	warned string      // what the server warned of last
 }
 
 var _ sink.Sink = (*DB)(nil)
@@ -259,7 +259,7 @@ func (d *DB) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	var err error
-	if d.opt.SyncAtEnd && d.wrote > 0 {
+	if d.opt.SyncAtEnd && d.wrote != "" {
 		// A commit that waits for the disk takes all before it along.
 		_, err = d.query(ctx, "BEGIN", "SET LOCAL synchronous_commit = on", "UPDATE "+d.schema+".weir_meta SET value = value WHERE name = 'format'", "COMMIT")
 	}
@@ -282,7 +282,7 @@ func (d *DB) Close() error {
 // session. Behind a pooler sessions are shared, and only the fence tells two
 // runs apart.
 func (d *DB) Claim(ctx context.Context, job, source string) (cp sink.Checkpoint, err error) {
-	d.wrote = 0
+	d.wrote, d.tried = "", ""
 	if err := d.connect(ctx); err != nil {
 		return cp, err
 	}
