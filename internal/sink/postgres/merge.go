@@ -395,8 +395,12 @@ func (m *merge) statements(s *script, rows []*fold.Row, slice int) (t tags) {
 		}
 		touched = append(touched, lives+differs)
 		// A row that was just locked shows it, unless others share the lock: that
-		// saves comparing it a second time.
-		differs = lives + "(t.xmax = pg_current_xact_id()::xid OR " + differs + ")"
+		// saves comparing it a second time. Where a table has rules, the check of a
+		// foreign key may have locked it too.
+		if !m.table.Judged {
+			differs = "(t.xmax = pg_current_xact_id()::xid OR " + differs + ")"
+		}
+		differs = lives + differs
 	}
 	if m.deletes {
 		touched = append(touched, "s.op = 'd'")
@@ -478,7 +482,7 @@ func (m *merge) insertSQL(marked bool) string {
 // defaults reports whether the table has columns with a default, which may be
 // another one each time that it is asked for.
 func (m *merge) defaults() bool {
-	return slices.ContainsFunc(m.table.Columns, func(c schema.Column) bool { return c.Default })
+	return slices.ContainsFunc(m.table.Columns, func(c schema.Column) bool { return c.Default && !c.Generated })
 }
 
 // assignments returns the SET list of the UPDATE, and the condition that it

@@ -154,6 +154,15 @@ func TestTable_InsertTriggers(t *testing.T) {
 	}
 }
 
+// TestTable_GeneratedColumns: a row that is deleted and comes back as it was stays.
+func TestTable_GeneratedColumns(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text, twice text GENERATED ALWAYS AS (a || a) STORED)")
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	sinktest.Counts(t, r.Flush(`{"id":1,"op":"delete"}`, `{"id":1,"a":"x"}`), 0, 0, 1, 0)
+}
+
 func TestTable_SchemasPartitionsAndNames(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, `CREATE SCHEMA "Feeds of ""mine"""`)
