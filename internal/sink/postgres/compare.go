@@ -67,7 +67,7 @@ func (m *merge) compareSQL(rows []*fold.Row) string {
 		column := "t." + ident(c.Name)
 		differs := distinct(m.table.cols[u.at].image, fmt.Sprintf("v.c%d", u.at), column)
 		if c.Default {
-			differs = fmt.Sprintf("v.c%d IS NOT NULL AND ", u.at) + differs
+			differs = fmt.Sprintf("v.c%d%s AND ", u.at, notNull) + differs
 		}
 		which = append(which, fmt.Sprintf("WHEN %s THEN %d", differs, u.from))
 		have = append(have, fmt.Sprintf("WHEN %s THEN %s::text", differs, column))

@@ -458,7 +458,7 @@ func (m *merge) insertSQL(marked bool) string {
 		into = append(into, ident(m.table.Columns[u.at].Name))
 		v := fmt.Sprintf("s.c%d", u.at)
 		if initial := m.table.cols[u.at].initial; initial != "NULL" {
-			v = fmt.Sprintf("CASE WHEN %s IS NULL AND %s THEN %s ELSE %[1]s END", v, m.absent(u), initial)
+			v = fmt.Sprintf("CASE WHEN %s"+isNull+" AND %s THEN %s ELSE %[1]s END", v, m.absent(u), initial)
 		}
 		from = append(from, v)
 	}
@@ -503,11 +503,11 @@ func (m *merge) assignments() (set, differs string) {
 		was, is := "t."+ident(c.Name), fmt.Sprintf("s.c%d", u.at)
 		switch image := m.table.cols[u.at].image; {
 		case m.b.FillOnly:
-			add(u.at, "coalesce("+was+", "+is+")", was+" IS NULL AND "+is+" IS NOT NULL")
+			add(u.at, "coalesce("+was+", "+is+")", was+isNull+" AND "+is+notNull)
 		case u.bit < 0 && !m.replaces:
-			add(u.at, "coalesce("+is+", "+was+")", is+" IS NOT NULL AND "+distinct(image, is, was))
+			add(u.at, "coalesce("+is+", "+was+")", is+notNull+" AND "+distinct(image, is, was))
 		default:
-			value := fmt.Sprintf("CASE WHEN %s IS NULL AND %s THEN %s ELSE %[1]s END", is, m.absent(u), m.unnamed(u.at))
+			value := fmt.Sprintf("CASE WHEN %s"+isNull+" AND %s THEN %s ELSE %[1]s END", is, m.absent(u), m.unnamed(u.at))
 			add(u.at, value, distinct(image, value, was))
 		}
 	}
@@ -538,6 +538,9 @@ func (m *merge) unnamed(at int) string {
 	}
 	return fmt.Sprintf("CASE WHEN s.op = 'r' THEN %s ELSE %s END", m.table.cols[at].initial, was)
 }
+
+// Whether a value is NULL. IS NULL would ask the fields of a composite value.
+const isNull, notNull = " IS NOT DISTINCT FROM NULL", " IS DISTINCT FROM NULL"
 
 func distinct(image, a, b string) string {
 	return fmt.Sprintf(image, a) + " IS DISTINCT FROM " + fmt.Sprintf(image, b)

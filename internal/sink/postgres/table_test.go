@@ -163,6 +163,28 @@ func TestTable_GeneratedColumns(t *testing.T) {
 	sinktest.Counts(t, r.Flush(`{"id":1,"op":"delete"}`, `{"id":1,"a":"x"}`), 0, 0, 1, 0)
 }
 
+// TestTable_CompositeTypes: a value is there though parts of it are NULL, or all.
+func TestTable_CompositeTypes(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TYPE pair AS (x integer, y text)")
+	db.Exec(t, "CREATE DOMAIN pairs AS pair")
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a pair, b pairs DEFAULT '(7,d)')")
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"(1,x)","b":"(1,x)"}`, `{"id":2}`)
+	for _, v := range []string{"(2,)", "(,y)", "(,)", "(3,y)"} {
+		for _, more := range []string{`{"id":2}`, `{"id":2,"a":null,"b":null}`} {
+			line := fmt.Sprintf(`{"id":1,"a":%q,"b":%[1]q}`, v)
+			r.Flush(`{"id":1,"a":"(0,z)","b":"(0,z)"}`, more)
+			sinktest.Counts(t, r.Flush(line, more), 0, 1, 1, 0)
+			sinktest.Counts(t, r.Flush(line, more), 0, 0, 2, 0)
+			sinktest.Expect(t, db, "SELECT a, b FROM t WHERE id = 1", v+"|"+v)
+			r.Flush(fmt.Sprintf(`{"id":3,"a":%q,"b":%[1]q}`, v), more)
+			sinktest.Expect(t, db, "SELECT a, b FROM t WHERE id = 3", v+"|"+v)
+			db.Exec(t, "DELETE FROM t WHERE id = 3")
+		}
+	}
+}
+
 func TestTable_SchemasPartitionsAndNames(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, `CREATE SCHEMA "Feeds of ""mine"""`)
