@@ -383,7 +383,7 @@ func (m *merge) statements(s *script, rows []*fold.Row, slice int) (t tags) {
 	// A row that was just inserted may be another than the staged one: then it is
 	// marked, and left alone.
 	marked := set != "" && (m.table.triggers || m.replaces && m.defaults())
-	t.insert = s.add("%s", m.insertSQL(marked))
+	t.insert = m.insert(s, marked)
 	var touched []string
 	if set != "" {
 		lives := ""
@@ -449,9 +449,9 @@ func (m *merge) absent(u *staged) string {
 	return fmt.Sprintf("get_bit(s.nulls, %d) IS DISTINCT FROM 1", u.bit)
 }
 
-// insertSQL inserts the rows that are not there. Where they are to be marked, it is
-// the marks that are counted.
-func (m *merge) insertSQL(marked bool) string {
+// insert adds what inserts the rows that are not there, and returns the number of
+// the statement that counts them, by their marks where they are to be marked.
+func (m *merge) insert(s *script, marked bool) int {
 	var into, from []string
 	for i := range m.used {
 		u := &m.used[i]
@@ -471,12 +471,19 @@ func (m *merge) insertSQL(marked bool) string {
 		lives = "s.op IS DISTINCT FROM 'd' AND "
 	}
 	keys := strings.Join(key, ", ")
-	insert := fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s s WHERE %sNOT EXISTS (SELECT FROM %s t WHERE %s) ORDER BY s.n ON CONFLICT (%s) DO NOTHING",
-		m.table.ident, strings.Join(into, ", "), strings.Join(from, ", "), m.name, lives, m.table.ident, m.on(), keys)
-	if !marked {
-		return insert
+	insert := fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s s WHERE %sNOT EXISTS (SELECT FROM %s t WHERE %s) ORDER BY s.n",
+		m.table.ident, strings.Join(into, ", "), strings.Join(from, ", "), m.name, lives, m.table.ident, m.on())
+	passing := insert + " ON CONFLICT (" + keys + ") DO NOTHING"
+	if marked {
+		passing = fmt.Sprintf("WITH t AS (%s RETURNING %s) UPDATE %s s SET op = 'i' FROM t WHERE %s", passing, keys, m.name, m.on())
 	}
-	return fmt.Sprintf("WITH t AS (%s RETURNING %s) UPDATE %s s SET op = 'i' FROM t WHERE %s", insert, keys, m.name, m.on())
+	n := s.add("%s", passing)
+	if m.table.hides {
+		// A row that others made in the meantime is seen by now. What is not, a policy
+		// hides: then this is refused.
+		s.add("%s", insert)
+	}
+	return n
 }
 
 // defaults reports whether the table has columns with a default, which may be

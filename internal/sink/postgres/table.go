@@ -19,6 +19,8 @@ type relation struct {
 	policed bool
 	// triggers tells that it has triggers of inserts, which may change the row.
 	triggers bool
+	// hides tells that row-level security may keep rows from this user's sight.
+	hides bool
 }
 
 // A column's facts that only SQL needs.
@@ -131,7 +133,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 		"SELECT coalesce(array_to_string(c.reloptions, ','), ''), c.relkind, n.nspname, c.relrowsecurity OR EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid),"+
 			" (SELECT count(*) FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)"+
 			" + (SELECT count(*) FROM pg_constraint WHERE conrelid = c.oid AND contype IN ('c', 'f', 'x') OR confrelid = c.oid),"+
-			" EXISTS (SELECT FROM pg_trigger WHERE (tgrelid = c.oid OR tgrelid IN (SELECT relid FROM pg_partition_tree(c.oid))) AND NOT tgisinternal AND tgtype & 4 <> 0)"+
+			" EXISTS (SELECT FROM pg_trigger WHERE (tgrelid = c.oid OR tgrelid IN (SELECT relid FROM pg_partition_tree(c.oid))) AND NOT tgisinternal AND tgtype & 4 <> 0), row_security_active(c.oid)"+
 			" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = "+is,
 		columnsSQL+is+" AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
 		"SELECT i.indisunique AND i.indisvalid AND i.indimmediate, i.indpred IS NULL AND i.indexprs IS NULL,"+
@@ -160,7 +162,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 		return t, fmt.Errorf("%q is a %s, not a table: weir keeps tables", name, kinds[kind])
 	}
 	t.Exists = true
-	t.policed, t.triggers = string(head[3]) == "t", string(head[5]) == "t"
+	t.policed, t.triggers, t.hides = string(head[3]) == "t", string(head[5]) == "t", string(head[6]) == "t"
 	ruled := string(head[4]) != "0" || string(head[1]) == "p" || t.policed
 	judged := ruled || !d.unicode
 	for _, row := range r[1].rows {
