@@ -12,6 +12,7 @@ BENCHTIME ?= 1s
 ONLY ?= .
 SOAK ?= 600
 RATE ?= 1500
+SHORT ?= -short
 TIMES ?= 20
 
 .PHONY: help build demo test race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-peers soak pgo cover feed docs clean
@@ -30,8 +31,8 @@ test: ## run the tests, against SQLite and private Postgres servers
 	.ci/needs
 	go test -timeout 20m ./...
 
-race: ## run the tests under the race detector, but those that break whole processes; needs a C compiler
-	CGO_ENABLED=1 go test -race -short -timeout 20m ./...
+race: ## run the tests under the race detector; SHORT= with those that break whole processes; needs a C compiler
+	CGO_ENABLED=1 go test -race $(SHORT) -timeout 60m ./...
 
 mutants: ## put one fault at a time into the code, and see that a test goes red
 	go run ./internal/torture/mutants
