@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -75,6 +76,10 @@ func Main() int {
 	return w.run(ctx, os.Args[1:])
 }
 
+// again is how long after the first signal a second one is another: timeout(1) sends its
+// own twice, to the program and to its group.
+const again = 250 * time.Millisecond
+
 // untilSignal returns a context that the first signal ends; the second ends the
 // program.
 func (w *world) untilSignal() (context.Context, func()) {
@@ -92,7 +97,9 @@ func (w *world) untilSignal() (context.Context, func()) {
 		s := <-c
 		first <- s
 		cancel()
-		s = <-c
+		for at := time.Now(); time.Since(at) < again; {
+			s = <-c
+		}
 		os.Exit(code(s))
 	}()
 	w.stopped = func() os.Signal {

@@ -294,7 +294,9 @@ var running sync.Map
 func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
 	v, _ := running.Load(ts.MkAbs(args[0]))
 	c := v.(*exec.Cmd)
-	ts.Check(c.Process.Signal(map[string]os.Signal{"INT": os.Interrupt, "TERM": syscall.SIGTERM, "KILL": os.Kill}[args[1]]))
+	for _, name := range strings.Split(args[1], ",") {
+		ts.Check(c.Process.Signal(map[string]os.Signal{"INT": os.Interrupt, "TERM": syscall.SIGTERM, "KILL": os.Kill}[name]))
+	}
 	_ = c.Wait()
 	if code := fmt.Sprint(c.ProcessState.ExitCode()); code != args[2] {
 		log, _ := os.ReadFile(ts.MkAbs(args[0] + ".log"))

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,9 +22,10 @@ type Rejects struct {
 	mode rejectMode
 	path string
 	file *os.File
-	size int64 // of the file, as far as its lines count
-	next int64 // the same after the flush at hand
-	// unmarked tells that the job at hand has no mark for this file in the database yet.
+	size int64  // of the file, as far as its lines count
+	next int64  // the same after the flush at hand
+	mark string // the ID of the job at hand's mark; "" for no job
+	// unmarked tells that this mark is not in the database yet.
 	unmarked bool
 }
 
@@ -61,13 +63,15 @@ type rejectLine struct {
 	Reason string    `json:"reason"`
 	Raw    string    `json:"raw"`
 	Time   time.Time `json:"time"`
+	Mark   string    `json:"mark,omitempty"` // the ID of the job's mark
 }
 
-// rejectMark is what a checkpoint says of the file of rejects: what lies past
-// the size, and is of the checkpoint's job, was written by a flush that did not commit.
+// rejectMark is what a checkpoint says of the file of rejects: the lines past the size that
+// have its ID were written by a flush that did not commit.
 type rejectMark struct {
 	Path string `json:"path"`
 	Size int64  `json:"size"`
+	ID   string `json:"id"` // no other job has it, in this database or another
 }
 
 // lockAt is a byte of the file that it will never have.
@@ -86,16 +90,30 @@ func (r *Rejects) open() (err error) {
 	} else if busy {
 		return fmt.Errorf("the file for rejects %s is that of another run: take another one", r.path)
 	}
-	if r.size, err = r.file.Seek(0, io.SeekEnd); err != nil || r.size == 0 {
-		return err
-	}
-	// A crash may have torn the last line: what comes next must not become a part of it.
-	last := []byte{0}
-	if _, err = r.file.ReadAt(last, r.size-1); err == nil && last[0] != '\n' {
-		_, err = r.file.WriteAt(newline, r.size)
-		r.size++
+	if r.size, err = r.file.Seek(0, io.SeekEnd); err == nil {
+		err = r.mendEnd()
 	}
 	r.next = r.size
+	return err
+}
+
+// longest is more than a line of the file takes, whose raw text may be escaped.
+const longest = 1 << 20
+
+// mendEnd cuts off a last line that a crash has torn. Of anything else that has no end
+// what comes next must not become a part.
+func (r *Rejects) mendEnd() error {
+	end := make([]byte, min(r.size, longest))
+	if _, err := r.file.ReadAt(end, r.size-int64(len(end))); err != nil || len(end) == 0 || end[len(end)-1] == '\n' {
+		return err
+	}
+	torn := end[bytes.LastIndexByte(end, '\n')+1:]
+	if bytes.HasPrefix(torn, []byte(`{"`)) {
+		r.size -= int64(len(torn))
+		return r.file.Truncate(r.size)
+	}
+	_, err := r.file.WriteAt(newline, r.size)
+	r.size++
 	return err
 }
 
@@ -112,8 +130,11 @@ func (r *Rejects) resume(job, mark string) error {
 			return fmt.Errorf("the checkpoint's file of rejects: %w", err)
 		}
 	}
-	r.unmarked = job != "" && m.Path != r.path
-	if m.Path != r.path || m.Size >= r.size {
+	if r.mark, r.unmarked = m.ID, false; m.Path != r.path || m.ID == "" || m.Size > r.size {
+		r.mark, r.unmarked = "", job != ""
+		if r.unmarked {
+			r.mark = rand.Text()
+		}
 		return nil
 	}
 	tail := make([]byte, r.size-m.Size)
@@ -123,15 +144,12 @@ func (r *Rejects) resume(job, mark string) error {
 	end, drops := 0, false // of the last line that stays
 	for rest := tail; len(rest) > 0; {
 		n := bytes.IndexByte(rest, '\n') + 1
-		if n == 0 {
-			n = len(rest)
-		}
 		var l rejectLine
-		if err := json.Unmarshal(rest[:n], &l); err == nil && l.Job != job {
-			end = len(tail) - len(rest) + n
-		} else { // of this job, or torn
+		if err := json.Unmarshal(rest[:n], &l); err == nil && l.Mark == r.mark {
 			drops = true
 			copy(rest, bytes.Repeat([]byte{' '}, n-1))
+		} else {
+			end = len(tail) - len(rest) + n
 		}
 		rest = rest[n:]
 	}
@@ -155,7 +173,7 @@ func (r *Rejects) write(f *sink.Flush, rejects []fold.Reject, cp *sink.Checkpoin
 	var lines []byte
 	for i := range rejects {
 		line, err := json.Marshal(rejectLine{f.Job, f.Source, rejects[i].Line, rejects[i].Offset,
-			string(rejects[i].Reason) + ": " + rejects[i].Detail, string(rejects[i].Text), time.Now().UTC()})
+			string(rejects[i].Reason) + ": " + rejects[i].Detail, string(rejects[i].Text), time.Now().UTC(), r.mark})
 		if err != nil {
 			return err
 		}
@@ -175,7 +193,7 @@ func (r *Rejects) write(f *sink.Flush, rejects []fold.Reject, cp *sink.Checkpoin
 		}
 	}
 	r.next = r.size + int64(len(lines))
-	mark, err := json.Marshal(rejectMark{r.path, r.next})
+	mark, err := json.Marshal(rejectMark{r.path, r.next, r.mark})
 	cp.Rejects = string(mark)
 	return err
 }

@@ -2,13 +2,68 @@ package pipeline_test
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/weirsync/weir/internal/sink"
 )
+
+// TestRejects_OneFileForManyDatabases: each has marks of its own, though the jobs are of one
+// name; and a mark of a file that was moved away says nothing of the next one.
+func TestRejects_OneFileForManyDatabases(t *testing.T) {
+	dir := t.TempDir()
+	feed, file := filepath.Join(dir, "feed.jsonl"), filepath.Join(dir, "rejects")
+	sync := func(db, line string, through func(sink.Sink) sink.Sink) {
+		t.Helper()
+		f, err := os.OpenFile(feed, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(f, line); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		if _, err := runUntil(t, configOf(t, feed, "file:"+file), filepath.Join(dir, db), through, never); (err != nil) != (through != nil) {
+			t.Fatal(err)
+		}
+	}
+	has := func(want string) {
+		t.Helper()
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, m := range regexp.MustCompile(`"raw":"(.*?)"`).FindAllSubmatch(text, -1) {
+			got = append(got, string(m[1]))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("the file has %q, want %s\n%s", got, want, text)
+		}
+	}
+	sync("a.db", "one\n", nil)
+	sync("b.db", "two\n", nil)
+	has("one one two")
+	sync("a.db", "", nil)
+	has("one one two two")
+	torn := func(db sink.Sink) sink.Sink { return &torn{db, 1} }
+	sync("a.db", "three\n", torn)
+	sync("b.db", "", nil)
+	has("one one two two three three")
+	sync("a.db", "", nil)
+	has("one one two two three three") // one of b's, and a's again
+	if err := os.Rename(file, file+".old"); err != nil {
+		t.Fatal(err)
+	}
+	sync("a.db", "four\nfive\nsix\nseven\neight\nnine\n", nil)
+	sync("b.db", "", torn)
+	sync("b.db", "", nil)
+	has("four five six seven eight nine four five six seven eight nine")
+}
 
 // torn is a program that ends in a flush, after the rejects were written and before the
 // commit.
