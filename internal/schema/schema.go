@@ -174,6 +174,14 @@ func infer(seen class) Type {
 	return Text
 }
 
+// Union returns the type of a column that takes what columns of two types take.
+func Union(a, b Type) Type {
+	if a == b {
+		return a
+	}
+	return infer(holds[a] | holds[b])
+}
+
 func classify(value []byte, k feed.Kind) class {
 	switch k {
 	case feed.Bool:

@@ -417,7 +417,7 @@ func (d *DB) fit(want *schema.Table) (ddl []string, _ relation, err error) {
 		have.Columns = slices.DeleteFunc(have.Columns, func(c schema.Column) bool { return waits(&c) })
 		for i := range have.Columns {
 			c := &have.Columns[i]
-			c.Type, c.NotNull = stored(c.Type), c.Key
+			c.Type, c.Decl, c.NotNull = stored(c.Type), declare(c.Type), c.Key
 			have.cols = append(have.cols, made(c.Type))
 		}
 		if have.Key, err = have.FindKey(d.key); err != nil {
@@ -441,13 +441,15 @@ func (d *DB) fit(want *schema.Table) (ddl []string, _ relation, err error) {
 			return nil, have, fmt.Errorf("column %q of table %q was dropped while weir wrote to it", c.Name, want.Name)
 		case at < 0:
 			n := *c
-			n.Type = stored(c.Type)
-			ddl = append(ddl, fmt.Sprintf("ALTER TABLE %s ADD COLUMN IF NOT EXISTS %s %s", have.ident, ident(c.Name), declare(n.Type)))
+			n.Type, n.Decl = stored(c.Type), declare(c.Type)
+			ddl = append(ddl, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s", have.ident, ident(c.Name), n.Decl))
 			have.Columns, have.cols = append(have.Columns, n), append(have.cols, made(n.Type))
-		case have.Made && !c.Fixed && wider(have.Columns[at].Type, stored(c.Type)):
+		case have.Made && !c.Fixed:
 			old := &have.Columns[at]
-			ddl = append(ddl, fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s TYPE %s USING %s", have.ident, ident(old.Name), declare(c.Type), widened(ident(old.Name), old.Type, c.Type)))
-			old.Type, have.cols[at] = stored(c.Type), made(stored(c.Type))
+			if t := schema.Union(old.Type, stored(c.Type)); t != old.Type {
+				ddl = append(ddl, fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s TYPE %s USING %s", have.ident, ident(old.Name), declare(t), widened(ident(old.Name), old.Type, t)))
+				old.Type, old.Decl, have.cols[at] = t, declare(t), made(t)
+			}
 		}
 	}
 	return ddl, have, nil
@@ -460,11 +462,6 @@ func stored(t schema.Type) schema.Type {
 		return t
 	}
 	return schema.Text
-}
-
-// wider reports whether a column that is there has to become what a batch needs.
-func wider(have, want schema.Type) bool {
-	return have != want && have != schema.Text && !(have == schema.Number && (want == schema.Int || want == schema.Real))
 }
 
 // widened is SQL for a column's values as another type. A double's digits are

@@ -51,6 +51,24 @@ var columnTests = []test{
 		r.Flush(`{"id":4,"n":0.1234567890123456789}`, `{"id":5,"n":9007199254740993}`)
 		Expect(t, db, "SELECT id, CAST(n AS TEXT) FROM t ORDER BY id", "1|1", "2|0.5", "3|9223372036854775808", "4|0.1234567890123456789", "5|9007199254740993")
 	}},
+	{"RunsAddOneColumn", func(t *testing.T, db Database) {
+		versions := func(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }
+		for _, change := range [][]func(*fold.Options){nil, {versions}} {
+			a := BeginJob(t, db, "a", change...)
+			a.Flush(`{"id":1,"v":1}`, `{"id":2,"v":1}`)
+			b := BeginJob(t, db, "b", change...)
+			b.Flush(`{"id":3,"v":1}`) // the next rows may be new too
+			a.Flush(`{"id":1,"v":2,"whole":1,"real":0.5,"huge":1}`)
+			b.Flush(`{"id":4,"v":2,"whole":1.5,"real":9007199254740993,"huge":12345678901234567890.5}`)
+			b.Flush(`{"id":2,"v":2,"whole":2.25,"real":7,"huge":0.5}`)
+			Expect(t, db, "SELECT id, CAST(whole AS TEXT), CAST(real AS TEXT), CAST(huge AS TEXT) FROM t WHERE id IN (2, 4) ORDER BY id",
+				"2|2.25|7|0.5", "4|1.5|9007199254740993|12345678901234567890.5")
+			Expect(t, db, "SELECT id FROM t WHERE whole = 1 AND real = 0.5 AND huge = 1", "1")
+			a.End()
+			b.End()
+			db.Exec(t, "DROP TABLE t")
+		}
+	}},
 	{"KeyWidens", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"a":"x"}`, `{"id":"2","a":"y"}`)
