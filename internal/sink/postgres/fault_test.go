@@ -744,6 +744,34 @@ func TestTable_ChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestTable_NarrowedMeanwhile: a value that a column took when it was read is refused by the
+// type that the column now has, not rounded to it.
+func TestTable_NarrowedMeanwhile(t *testing.T) {
+	for name, change := range map[string][]func(*fold.Options){"plain": nil, "versions": kinds["versions"].change} {
+		t.Run(name, func(t *testing.T) {
+			db := connect(t, testpg.New(t))
+			db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, x numeric, v integer CHECK (v > 0))")
+			r := sinktest.Begin(t, db, change...)
+			r.Flush(`{"id":1,"x":1,"v":1}`, `{"id":2,"x":1,"v":1}`)
+			db.Exec(t, "ALTER TABLE t ALTER COLUMN x TYPE integer")
+			sinktest.Counts(t, r.Flush(`{"id":1,"x":2.6,"v":2}`, `{"id":2,"x":2e1,"v":2}`, `{"id":3,"x":2.6,"v":2}`), 0, 1, 0, 0)
+			sinktest.Expect(t, db, "SELECT id, x FROM t ORDER BY id", "1|1", "2|20")
+			sinktest.Expect(t, db, "SELECT line, substring(reason FROM 'SQLSTATE (.....)') FROM weir_rejects ORDER BY line", "3|22P02", "5|22P02")
+		})
+	}
+}
+
+// TestTable_UnusedColumnDroppedMeanwhile: nobody misses a column that no message names.
+func TestTable_UnusedColumnDroppedMeanwhile(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text, b text)")
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	db.Exec(t, "ALTER TABLE t DROP COLUMN b")
+	r.Flush(`{"id":1,"a":"y"}`)
+	sinktest.Expect(t, db, "SELECT id, a FROM t", "1|y")
+}
+
 // TestFlush_IsOneTransaction has the checkpoint fail, behind everything else: nothing of
 // the flush is left.
 func TestFlush_IsOneTransaction(t *testing.T) {

@@ -121,11 +121,11 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 	d.begin(s, f)
 	if f.Batch.Rows() > 0 {
 		var ddl []string
-		if ddl, table, err = d.fit(&f.Batch.Table); err != nil {
+		rows = f.Batch.Sorted()
+		if ddl, table, err = d.fit(f.Batch, rows); err != nil {
 			return res, err
 		}
 		d.change(s, f.Batch, &table, ddl)
-		rows = f.Batch.Sorted()
 		changing := rows
 		d.fresh = d.fresh || !d.table.Exists
 		switch {
@@ -203,6 +203,8 @@ func (d *DB) failed(ctx context.Context, f *sink.Flush, m *merge, rows []*fold.R
 	switch {
 	case isFence(refused):
 		return res, errFenced
+	case isOtherColumns(refused):
+		return res, errStaleTable
 	case direct && refused != nil && !isStale(refused) && (refused.Code == "23505" || refused.Code == "22P02"):
 		return d.write(ctx, f) // not all rows were new, or others have numbered columns
 	case m != nil && isRefusal(refused) && !f.Batch.Table.Judged:
@@ -239,6 +241,9 @@ func (d *DB) change(s *script, b *fold.Batch, table *relation, ddl []string) {
 	}
 	if len(ddl) > 0 {
 		s.add("SET LOCAL lock_timeout = '2s'")
+	}
+	if d.table.Exists {
+		d.sameColumns(s, len(ddl) > 0)
 	}
 	for _, q := range ddl {
 		s.add("%s", q)

@@ -255,8 +255,9 @@ func (m *merge) value(dst, raw []byte, t schema.Type) []byte {
 		return appendCopyText(dst, raw)
 	case t == schema.Int:
 		if k := feed.KindOf(raw); k != feed.Int {
-			n, _ := feed.ParseInt(raw, k)
-			return strconv.AppendInt(dst, n, 10)
+			if n, ok := feed.ParseInt(raw, k); ok {
+				return strconv.AppendInt(dst, n, 10)
+			} // else the table was altered since the value was admitted, and refuses it
 		}
 	}
 	return append(dst, raw...)

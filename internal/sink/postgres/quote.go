@@ -12,8 +12,10 @@ import (
 func ident(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // literal makes a text a string of SQL, whatever standard_conforming_strings is.
-func (d *DB) literal(s string) string {
-	s = d.storable(s)
+func (d *DB) literal(s string) string { return quote(d.storable(s)) }
+
+// quote is literal for a text that the server's encoding holds.
+func quote(s string) string {
 	if strings.IndexByte(s, '\\') >= 0 {
 		return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(s) + "'"
 	}

@@ -19,7 +19,7 @@ func (d *DB) carefully(ctx context.Context, f *sink.Flush, table relation, rows 
 	s := &script{}
 	d.begin(s, f)
 	s.add("SET CONSTRAINTS ALL IMMEDIATE") // else they would speak at the COMMIT
-	ddl, _, err := d.fit(&f.Batch.Table)
+	ddl, _, err := d.fit(f.Batch, rows)
 	if err != nil {
 		return res, err
 	}
@@ -51,8 +51,11 @@ func (d *DB) carefully(ctx context.Context, f *sink.Flush, table relation, rows 
 
 // abandon rolls back what failed, and returns why it did.
 func (d *DB) abandon(ctx context.Context, err error) error {
-	if e := pgError(err); isFence(e) {
+	switch e := pgError(err); {
+	case isFence(e):
 		err = errFenced
+	case isOtherColumns(e):
+		err = errStaleTable
 	}
 	d.stage = stage{}
 	if d.conn != nil {

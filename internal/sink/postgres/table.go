@@ -2,10 +2,14 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
 )
 
@@ -405,10 +409,38 @@ func Plan(want *schema.Table) []string {
 	return plan
 }
 
-// fit returns the statements that make the database's table what a batch needs,
-// and the table as it then is.
-func (d *DB) fit(want *schema.Table) (ddl []string, _ relation, err error) {
-	have := d.table
+// errStaleTable says that the table was altered since it was read.
+var errStaleTable = errors.New("the table has other columns than were read")
+
+const columnsWord = "weir: the table has other columns"
+
+// sameColumns adds what demands that the table still have the columns that were
+// read, by whose types values were judged and are staged, and keeps them so until
+// the transaction ends: the statement's own mention of the table locks it before it
+// looks. Whoever is going to alter the table needs the stronger lock first, or two
+// would wait for each other.
+func (d *DB) sameColumns(s *script, alters bool) {
+	if alters {
+		s.add("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", d.table.ident)
+	}
+	read := make([]string, len(d.table.Columns))
+	for i, c := range d.table.Columns {
+		read[i] = c.Name + " " + c.Decl
+	}
+	// A number that is none ends the transaction, as with the fence.
+	s.add("SELECT ('%s' || count(*))::int FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM %s WHERE false)"+
+		" HAVING string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS DISTINCT FROM %s",
+		columnsWord, quote(d.table.ident), d.table.ident, quote(strings.Join(read, ",")))
+}
+
+func isOtherColumns(e *pgconn.PgError) bool {
+	return e != nil && e.Code == "22P02" && strings.Contains(e.Message, columnsWord)
+}
+
+// fit returns the statements that make the database's table what a batch's rows
+// need, and the table as it then is.
+func (d *DB) fit(b *fold.Batch, rows []*fold.Row) (ddl []string, _ relation, err error) {
+	have, want := d.table, &b.Table
 	if !have.Exists {
 		if !want.Made || want.Exists && slices.ContainsFunc(want.Columns, func(c schema.Column) bool { return !c.New }) {
 			return nil, have, fmt.Errorf("table %q was dropped while weir wrote to it", want.Name)
@@ -438,7 +470,9 @@ func (d *DB) fit(want *schema.Table) (ddl []string, _ relation, err error) {
 		switch {
 		case c.Generated || waits(c):
 		case at < 0 && !c.New:
-			return nil, have, fmt.Errorf("column %q of table %q was dropped while weir wrote to it", c.Name, want.Name)
+			if slices.ContainsFunc(rows, func(r *fold.Row) bool { return b.Value(r, i) != nil }) {
+				return nil, have, fmt.Errorf("column %q of table %q was dropped while weir wrote to it", c.Name, want.Name)
+			}
 		case at < 0:
 			n := *c
 			n.Type, n.Decl = stored(c.Type), declare(c.Type)

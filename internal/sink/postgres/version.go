@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"slices"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -24,9 +23,6 @@ var weirVersions = []string{
 ) WITH (fillfactor = 80)`,
 	`CREATE INDEX IF NOT EXISTS weir_versions_gone ON %s.weir_versions (tbl, gone) WHERE gone IS NOT NULL`,
 }
-
-// errStaleTable says that another run has added columns to the table.
-var errStaleTable = errors.New("the table has other columns than were read")
 
 // versioned is what a merge needs of a batch that has versions.
 type versioned struct {
@@ -72,7 +68,6 @@ func (d *DB) resolve(ctx context.Context, s *script, f *sink.Flush, table relati
 	m.bits, m.deletes, m.replaces = 0, false, false
 	s.add("%s", m.copySQL())
 	s.copies = append(s.copies, m.encode(all))
-	width := s.add("SELECT count(*) FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped", d.literal(table.ident))
 	names, found := -1, 0
 	if b.Scope == fold.ColumnScope {
 		names = s.add("SELECT value FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(versionsMark(v.table)))
@@ -90,9 +85,6 @@ func (d *DB) resolve(ctx context.Context, s *script, f *sink.Flush, table relati
 		return m, nil, err
 	}
 	d.stage = now // as long as the transaction lives
-	if number(r[width].rows[0][0]) != int64(len(table.Columns)) {
-		return m, nil, errStaleTable
-	}
 	if names >= 0 && len(r[names].rows) > 0 {
 		if err := json.Unmarshal(r[names].rows[0][0], &v.names); err != nil {
 			return m, nil, err

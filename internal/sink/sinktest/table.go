@@ -69,6 +69,22 @@ var columnTests = []test{
 			db.Exec(t, "DROP TABLE t")
 		}
 	}},
+	{"OneRunWidensWhatAnotherFills", func(t *testing.T, db Database) {
+		versions := func(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }
+		for _, change := range [][]func(*fold.Options){nil, {versions}} {
+			a := BeginJob(t, db, "a", change...)
+			a.Flush(`{"id":1,"v":1,"n":0.5}`, `{"id":2,"v":1,"n":0.5}`)
+			b := BeginJob(t, db, "b", change...)
+			b.Flush(`{"id":3,"v":1,"n":0.5}`) // the next rows may be new too
+			a.Flush(`{"id":1,"v":2,"n":12345678901234567890.5}`)
+			b.Flush(`{"id":4,"v":2,"n":0.1234567890123456}`)
+			b.Flush(`{"id":2,"v":2,"n":0.1234567890123457}`)
+			Expect(t, db, "SELECT id, n FROM t WHERE id > 1 ORDER BY id", "2|0.1234567890123457", "3|0.5", "4|0.1234567890123456")
+			a.End()
+			b.End()
+			db.Exec(t, "DROP TABLE t")
+		}
+	}},
 	{"KeyWidens", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"a":"x"}`, `{"id":"2","a":"y"}`)
