@@ -539,6 +539,31 @@ func TestFlush_StatementTimeout(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*), (SELECT seq FROM weir_jobs) FROM t", "300|1")
 }
 
+// TestFlush_IdleInTransaction: the server ends a session that leaves its transaction idle, as
+// one does whose machine was paused.
+func TestFlush_IdleInTransaction(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text CHECK (a <> 'no'))")
+	setting := "ALTER DATABASE " + db.one(t, "SELECT current_database()") + " %s idle_in_transaction_session_timeout"
+	db.Exec(t, fmt.Sprintf(setting, "SET")+" = '200ms'")
+	r := sinktest.Begin(t, db)
+	db.Exec(t, fmt.Sprintf(setting, "RESET"))
+	r.Fold(`{"id":1,"a":"x"}`, `{"id":2,"a":"no"}`)
+	f := r.Seal()
+	f.BeforeCommit = func([]fold.Reject, *sink.Checkpoint) error {
+		for db.one(t, "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND datname = current_database()") != "0" {
+			f.BeforeCommit = nil // the next session waits for nobody
+			time.Sleep(5 * time.Millisecond)
+		}
+		return nil
+	}
+	var again retries
+	if _, err := sink.Retry(r.Sink, time.Minute, again.add).Flush(t.Context(), f); err != nil || len(again.reasons) == 0 {
+		t.Errorf("tried again for %v, and ended with %v", again.reasons, err)
+	}
+	sinktest.Expect(t, db, "SELECT id, a FROM t", "1|x")
+}
+
 // TestWriters has runs write the same keys at once, in their own orders,
 // with rows that come and go.
 func TestWriters(t *testing.T) {

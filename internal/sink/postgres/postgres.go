@@ -416,6 +416,8 @@ func classify(e *pgconn.PgError) (class sink.Class, reason, hint string) {
 		return sink.Transient, "locked", "another session holds a lock on the table"
 	case "57014":
 		return sink.Transient, "timeout", "the server's statement_timeout, or somebody's cancel; a smaller --batch-rows takes less time"
+	case "25P03", "25P04":
+		return sink.Transient, "timeout", "the server's idle_in_transaction_session_timeout or transaction_timeout"
 	case "53300":
 		return sink.Transient, "connections", ""
 	case "53100":
