@@ -436,7 +436,7 @@ func (m *merge) statements(s *script, rows []*fold.Row, slice int) (t tags) {
 func (m *merge) on() string {
 	parts := make([]string, len(m.table.Key))
 	for i, k := range m.table.Key {
-		parts[i] = fmt.Sprintf("t.%s = s.c%d", ident(m.table.Columns[k].Name), k)
+		parts[i] = fmt.Sprintf("%s = s.c%d", m.table.compared(k), k)
 	}
 	return strings.Join(parts, " AND ")
 }

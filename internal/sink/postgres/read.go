@@ -21,9 +21,9 @@ func (d *DB) Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error {
 			return err
 		}
 	}
-	columns := d.table.KeyColumns()
-	for i := range columns {
-		columns[i] = ident(columns[i])
+	columns := make([]string, len(d.table.Key))
+	for i, k := range d.table.Key {
+		columns[i] = d.table.compared(k)
 	}
 	var tuples []string
 	for _, r := range rows {

@@ -288,6 +288,9 @@ func (d *DB) readColumn(row [][]byte) (c schema.Column, more column, odd bool) {
 		switch {
 		case row[14] != nil:
 			c.Type, c.Labels, more.image = schema.Enum, strings.Split(s[14], "\x01"), "%s"
+			if s[6] == "d" { // which no operator of enums takes
+				more.image = "(%s)::" + strings.ReplaceAll(more.staged, "%", "%%")
+			}
 		case s[9] == "A":
 			c.Type, odd = schema.Array, true
 		default:
@@ -333,6 +336,16 @@ func (t *relation) readIndexes(indexes result) (other bool, err error) {
 			t.Name, t.KeyNames(), ident(cut(rel, maxName-4)+"_key"), t.ident, strings.Join(names, ", "))
 	}
 	return other, nil
+}
+
+// compared is a column of the key, of the table as t, in a form that the index over it
+// serves, and operators take.
+func (t *relation) compared(k int) string {
+	column := "t." + ident(t.Columns[k].Name)
+	if t.Columns[k].Type == schema.Enum {
+		return fmt.Sprintf(t.cols[k].image, column)
+	}
+	return column
 }
 
 func cut(s string, n int) string { return s[:min(len(s), n)] }

@@ -39,6 +39,7 @@ func TestTable_TypesOfOthers(t *testing.T) {
 		{"json", []string{`{"a":1,  "a":2}`}, []string{`{"a":1,  "a":2}`}, []string{`"\u0000"`}},
 		{"uuid", []string{`"A0EEBC999C0B4EF8BB6D6BB9BD380A11"`, `"{a0eebc99-9c0b4ef8-bb6d6bb9-bd380a12}"`}, []string{"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a12"}, []string{`"a0ee"`, `7`}},
 		{"mood", []string{`"it's"`, `"so\\so"`}, []string{"it's", `so\so`}, []string{`"bad"`}},
+		{"temper", []string{`"it's"`, `"so\\so"`}, []string{"it's", `so\so`}, []string{`"bad"`}},
 		{"date", []string{`"2024-02-29"`, `"March 1, 2024"`}, []string{"2024-02-29", "2024-03-01"}, []string{`"2023-02-29"`, `7.5`}},
 		{"timestamptz", []string{`"2024-01-01T12:00:00+02:00"`}, []string{"2024-01-01 10:00:00+00"}, []string{`"yesterdayish"`}},
 		{"interval", []string{`"90 minutes"`}, []string{"01:30:00"}, []string{`"x"`}},
@@ -53,6 +54,7 @@ func TestTable_TypesOfOthers(t *testing.T) {
 		t.Run(c.decl, func(t *testing.T) {
 			db := connect(t, testpg.New(t))
 			db.Exec(t, `CREATE TYPE mood AS ENUM ('it''s', 'so\so')`)
+			db.Exec(t, "CREATE DOMAIN temper AS mood")
 			db.Exec(t, "CREATE DOMAIN positive AS integer CHECK (VALUE > 0)")
 			db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, v "+c.decl+", w text)")
 			db.Exec(t, "SET timezone = UTC")
@@ -97,9 +99,12 @@ func TestTable_KeysOfManySpellings(t *testing.T) {
 		"bigint":           {`1`, `"1"`, `1.0`},
 		"char(5)":          {`"ab"`, `"ab  "`},
 		"boolean":          {`true`, `1`, `"true"`},
+		"temper":           {`"good"`, `"g\u006fod"`},
 	} {
 		t.Run(decl, func(t *testing.T) {
 			db := connect(t, testpg.New(t))
+			db.Exec(t, "CREATE TYPE mood AS ENUM ('good')")
+			db.Exec(t, "CREATE DOMAIN temper AS mood")
 			db.Exec(t, "CREATE TABLE t (id "+decl+" PRIMARY KEY, n integer, m integer)")
 			r := sinktest.Begin(t, db)
 			var lines []string
@@ -108,6 +113,11 @@ func TestTable_KeysOfManySpellings(t *testing.T) {
 			}
 			sinktest.Counts(t, r.Flush(lines...), 1, 0, 0, 0)
 			sinktest.Counts(t, r.Flush(lines...), 0, 0, 1, 0)
+			r.Fold(lines...)
+			b := r.Seal().Batch
+			if err := db.open(t, db.url).Read(t.Context(), b, b.Sorted()); err != nil {
+				t.Errorf("reading ahead: %v", err)
+			}
 			sinktest.Expect(t, db, "SELECT count(*), (SELECT count(*) FROM weir_rejects) FROM t", "1|0")
 		})
 	}
