@@ -134,8 +134,9 @@ type Column struct {
 	Fixed     bool // in a table that weir did not make: never widened
 	Exact     bool // takes no number that a Real would round
 	// Size is the bytes of an Int or a Real, 0 meaning 8, and the characters
-	// that a Text takes at most, 0 meaning any.
+	// that a Text takes at most, 0 meaning any; Bytes says that it counts bytes.
 	Size   int
+	Bytes  bool
 	Labels []string // of an Enum; for a Bool the strings that it takes
 
 	seen class // of a column that may be widened: what it has to hold
@@ -303,7 +304,11 @@ func (c *Column) takes(value []byte, k feed.Kind) bool {
 		_, exact, ok := feed.ParseReal(number)
 		return ok && (exact || !c.Exact)
 	case Text:
-		return c.Size == 0 || len(value) <= c.Size || utf8.RuneCount(feed.Text(nil, value, k)) <= c.Size
+		if c.Size == 0 || len(value) <= c.Size {
+			return true
+		}
+		text := feed.Text(nil, value, k)
+		return len(text) <= c.Size || !c.Bytes && utf8.RuneCount(text) <= c.Size
 	case JSON:
 		return k != feed.JSON || !hasHuge(value)
 	case UUID:

@@ -28,6 +28,7 @@ func TestColumn_Takes(t *testing.T) {
 		{Column{Type: Text}, []string{`"x"`, `7`, `{"a":1}`}, nil},
 		{Column{Type: Text, Size: 3}, []string{`"日本語"`, `"\u0041bc"`, `123`}, []string{`"abcd"`, `"日本語x"`}},
 		{Column{Type: Affine}, []string{`7`, `"7"`, `"\u0037"`, `"a"`}, []string{`"07"`, `"\u0030\u0037"`}},
+		{Column{Type: Text, Size: 3, Bytes: true}, []string{`"\u0041bc"`, `"日"`, `123`}, []string{`"abcd"`, `"日本"`}},
 		{Column{Type: JSON}, []string{`{"a":[1e5]}`, `"x"`, `{"1e200000":"1e200000"}`}, []string{`[1,-1e200000]`, `{"a\"":{"b":1E+999999999999999999999}}`}},
 		{Column{Type: Enum, Labels: []string{"a", `b\c`}}, []string{`"a"`, `"b\\c"`}, []string{`"A"`, `""`}},
 		{Column{Type: UUID}, []string{`"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"`, `"{A0EEBC99-9C0B4EF8BB6D6BB9BD380A11}"`}, []string{`"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a1"`, `"a0-eebc999c0b4ef8bb6d6bb9bd380a11"`, `"a0eebc99--9c0b4ef8bb6d6bb9bd380a11"`, `7`}},

@@ -264,8 +264,14 @@ func (d *DB) readColumn(row [][]byte) (c schema.Column, more column, odd bool) {
 	case "numeric":
 		c.Type, more.image = schema.Number, "pg_catalog.numeric_send(%s)"
 		odd = odd || mod >= 0
-	case "text", "name":
+	case "text":
 		text()
+	case "name":
+		text()
+		c.Size, c.Bytes = maxName, true
+	case "char": // with quotes; without, it is bpchar
+		text()
+		c.Size, c.Bytes = 1, true
 	case "varchar":
 		if text(); mod > 4 {
 			c.Size = int(mod - 4)

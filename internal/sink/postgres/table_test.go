@@ -34,6 +34,8 @@ func TestTable_TypesOfOthers(t *testing.T) {
 		{"double precision", []string{`1e308`, `-0.0`, `"2.5"`}, []string{"1e+308", "-0", "2.5"}, []string{`1e309`, `1e-400`}},
 		{"text", []string{`"a\\b\tc\nd\re"`, `"\\."`, `"\\N"`, `7`, `true`, `{"a": 1}`}, []string{"a\\b\tc\nd\re", `\.`, `\N`, "7", "true", `{"a": 1}`}, []string{`"a\u0000b"`}},
 		{"varchar(3)", []string{`"日本語"`, `123`}, []string{"日本語", "123"}, []string{`"abcd"`, `"日本語!"`}},
+		{"name", []string{`"` + strings.Repeat("é", 31) + `\u0061"`, `123`}, []string{strings.Repeat("é", 31) + "a", "123"}, []string{`"` + strings.Repeat("é", 32) + `"`}},
+		{`"char"`, []string{`"a"`, `1`}, []string{"a", "1"}, []string{`"ab"`, `"é"`}},
 		{"char(3)", []string{`"ab"`}, []string{"ab"}, []string{`"abcd"`}},
 		{"jsonb", []string{`{"a":[1,"x",null]}`, `"text"`, `1.50`}, []string{`{"a": [1, "x", null]}`, `"text"`, `1.50`}, []string{`{"a":"\u0000"}`, `[1e200000]`}},
 		{"json", []string{`{"a":1,  "a":2}`}, []string{`{"a":1,  "a":2}`}, []string{`"\u0000"`}},
