@@ -376,12 +376,13 @@ func (f *Folder) discover(name string) (int32, error) {
 		}
 		return f.remember(fd, alias), nil
 	}
+	bad := f.table.CheckName(name)
 	switch {
 	case f.opt.Columns == RejectColumns:
 		return 0, feed.Errorf(feed.BadColumn, "the table has no column %q (--columns reject)", name)
 	case f.opt.Columns == IgnoreColumns:
-	case f.table.MaxName > 0 && len(name) > f.table.MaxName:
-		return 0, feed.Errorf(feed.BadName, "the field name %q has %d bytes: the database takes %d", name[:min(len(name), 100)], len(name), f.table.MaxName)
+	case bad != nil:
+		return 0, bad
 	case f.added < f.opt.MaxColumns:
 		fd.col = int32(len(f.table.Columns))
 		f.table.Columns = append(f.table.Columns, schema.New(name, false))

@@ -73,6 +73,8 @@ type Table struct {
 	// MaxName and MaxKey are how many bytes the database takes for a column's
 	// name and for a key; 0 is no limit.
 	MaxName, MaxKey int
+	// Reserved are names that the database gives no column.
+	Reserved []string
 }
 
 // Clone returns a copy that shares nothing that changes.
@@ -118,6 +120,17 @@ func (t *Table) FindKey(fields []string) ([]int, error) {
 		}
 	}
 	return found, nil
+}
+
+// CheckName reports what keeps a new column from having a name.
+func (t *Table) CheckName(name string) error {
+	switch {
+	case t.MaxName > 0 && len(name) > t.MaxName:
+		return feed.Errorf(feed.BadName, "the field name %q has %d bytes: the database takes %d", name[:min(len(name), 100)], len(name), t.MaxName)
+	case slices.Contains(t.Reserved, name):
+		return feed.Errorf(feed.BadName, "the field name %q is one that the database keeps for itself (rename it in the feed)", name)
+	}
+	return nil
 }
 
 // A Column is one column of a table.

@@ -484,7 +484,10 @@ func isStale(e *pgconn.PgError) bool {
 	return e.Code == "23505" && strings.HasPrefix(e.ConstraintName, "pg_")
 }
 
+// systemColumns are in every table.
+var systemColumns = []string{"tableoid", "ctid", "xmin", "cmin", "xmax", "cmax"}
+
 // NewTable is a table that is not there yet.
 func NewTable(name string) schema.Table {
-	return schema.Table{Name: name, NoNUL: true, MaxName: maxName, MaxKey: maxKey}
+	return schema.Table{Name: name, NoNUL: true, MaxName: maxName, MaxKey: maxKey, Reserved: systemColumns}
 }

@@ -152,6 +152,11 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 		if string(r[3].rows[0][0]) != "t" {
 			return t, fmt.Errorf("there is no schema %q: CREATE SCHEMA %s; a table whose name has a dot in it is written in double quotes", schemaName, ident(schemaName))
 		}
+		for _, k := range key {
+			if err := t.CheckName(k); err != nil {
+				return t, fmt.Errorf("the key cannot be a column: %w", err)
+			}
+		}
 		return t, nil
 	}
 	head := r[0].rows[0]
