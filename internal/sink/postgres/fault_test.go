@@ -62,11 +62,17 @@ func slow(t *testing.T, db *database, seconds string) {
 // whenAsleep does something once weir's session sleeps in a trigger.
 func whenAsleep(t *testing.T, db *database, do func()) (done chan struct{}) {
 	t.Helper()
+	return when(t, db, "wait_event = 'PgSleep'", do)
+}
+
+// when does something once a session waits so.
+func when(t *testing.T, db *database, waits string, do func()) (done chan struct{}) {
+	t.Helper()
 	other := connect(t, db.url) // a transaction of db's would see one moment of it alone
 	done = make(chan struct{})
 	go func() {
 		defer close(done)
-		for other.one(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()") == "0" {
+		for other.one(t, "SELECT count(*) FROM pg_stat_activity WHERE "+waits+" AND datname = current_database()") == "0" {
 			time.Sleep(5 * time.Millisecond)
 		}
 		do()
@@ -778,8 +784,11 @@ func TestTable_NarrowedMeanwhile(t *testing.T) {
 			db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, x numeric, v integer CHECK (v > 0))")
 			r := sinktest.Begin(t, db, change...)
 			r.Flush(`{"id":1,"x":1,"v":1}`, `{"id":2,"x":1,"v":1}`)
+			db.Exec(t, "BEGIN")
 			db.Exec(t, "ALTER TABLE t ALTER COLUMN x TYPE integer")
+			done := when(t, db, "wait_event_type = 'Lock'", func() { db.Exec(t, "COMMIT") }) // the flush waits to see what will be
 			sinktest.Counts(t, r.Flush(`{"id":1,"x":2.6,"v":2}`, `{"id":2,"x":2e1,"v":2}`, `{"id":3,"x":2.6,"v":2}`), 0, 1, 0, 0)
+			<-done
 			sinktest.Expect(t, db, "SELECT id, x FROM t ORDER BY id", "1|1", "2|20")
 			sinktest.Expect(t, db, "SELECT line, substring(reason FROM 'SQLSTATE (.....)') FROM weir_rejects ORDER BY line", "3|22P02", "5|22P02")
 		})
