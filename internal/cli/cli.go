@@ -130,6 +130,11 @@ func (w *world) run(ctx context.Context, args []string) int {
 	if err == nil || errors.As(err, &c) {
 		return int(c)
 	}
+	if errors.Is(err, context.Canceled) {
+		if s := w.stopped(); s != nil {
+			return code(s)
+		}
+	}
 	fmt.Fprintf(w.stderr, "weir: %s\n", printable(err.Error()))
 	var usage usageError
 	var missing *source.NotFoundError

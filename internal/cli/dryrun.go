@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -66,8 +67,8 @@ func (w *world) dryRun(ctx context.Context, to destination, c pipeline.Config, p
 	}
 	runErr := pipeline.Run(ctx, c, d, p)
 	out.close()
-	if runErr != nil {
-		return runErr
+	if err := cmp.Or(runErr, ctx.Err()); err != nil {
+		return err
 	}
 	fmt.Fprintf(w.stdout, "-- %s lines: %s messages, %s rows of table %q", grouped(p.Lines.Load()), grouped(p.Messages.Load()), grouped(int64(d.rows)), d.table.Name)
 	if n := p.Batches.Load(); n > 1 {

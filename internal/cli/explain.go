@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -171,7 +172,7 @@ func (w *world) explain(ctx context.Context, o *syncOptions, id string, args []s
 	opt.Columns, opt.MaxColumns = fold.AddColumns, e.Caps().Columns
 	err = pipeline.Run(ctx, pipeline.Config{Sources: sources, Table: "explained", Fold: opt, BatchRows: defaultBatchRows, Buffer: defaultBuffer,
 		Rejects: rejects, MaxRejects: 1 << 62, Warn: w.say, Info: func(string, ...any) {}}, e, p)
-	if err != nil {
+	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return err
 	}
 	switch {

@@ -444,11 +444,11 @@ func (w *world) sync(ctx context.Context, o *syncOptions, args []string, setting
 	err = pipeline.Run(ctx, c, sink.Retry(db, o.retryFor.Duration, onRetry), p)
 	out.close()
 	w.summarize(o, c, p, out, err)
-	switch sig := w.stopped(); {
+	switch {
 	case err != nil:
 		return err
-	case sig != nil:
-		return codeError(code(sig))
+	case ctx.Err() != nil:
+		return ctx.Err()
 	case p.RejectedTotal() > 0:
 		return codeError(exitRejected)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,6 +49,7 @@ to be NULL, unless it has a default.`,
 // verifying is a sink that compares and writes nothing.
 type verifying struct {
 	database
+	ctx   context.Context //nolint:containedctx // that of a flush outlives the signal, and what was read until then is no feed to compare with
 	w     *world
 	show  int
 	table schema.Table
@@ -69,7 +71,10 @@ func (v *verifying) Table(ctx context.Context, name string, key []string) (schem
 	return t, err
 }
 
-func (v *verifying) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
+func (v *verifying) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) {
+	if err := v.ctx.Err(); err != nil {
+		return sink.Result{}, err
+	}
 	v.rows = f.Batch.Rows()
 	for i := range f.Batch.Table.Columns {
 		if name := f.Batch.Table.Columns[i].Name; v.table.Find(name, i) < 0 {
@@ -82,7 +87,7 @@ func (v *verifying) Flush(ctx context.Context, f *sink.Flush) (sink.Result, erro
 			v.live++
 		}
 	}
-	return sink.Result{}, v.Compare(ctx, f.Batch, func(d sink.Difference) bool {
+	return sink.Result{}, v.Compare(v.ctx, f.Batch, func(d sink.Difference) bool {
 		if v.different++; v.different <= v.show {
 			v.say(f.Batch, &d)
 		}
@@ -203,11 +208,11 @@ func (w *world) verify(ctx context.Context, o *syncOptions, args []string, show 
 	lines := &one{ctx: ctx, files: files}
 	defer func() { err = errors.Join(err, lines.Close()) }()
 	opt.MaxColumns = db.Caps().Columns
-	v := &verifying{database: db, w: w, show: show}
+	v := &verifying{database: db, ctx: ctx, w: w, show: show}
 	p := pipeline.NewProgress()
 	err = pipeline.Run(ctx, pipeline.Config{Sources: []string{"-"}, Source: source.Options{Stdin: lines, Compression: source.None}, Table: o.table, Fold: opt,
 		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Warn: w.say, Info: func(string, ...any) {}}, v, p)
-	if err != nil {
+	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return err
 	}
 	_, total, err := db.Sample(ctx, v.table.Name, 0)
