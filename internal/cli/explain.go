@@ -40,7 +40,6 @@ The id of a key of several fields has as many parts, with commas between.`,
 	}
 	f := c.Flags()
 	o.foldFlags(f)
-	f.BoolVar(&o.fillOnly, "fill-only", false, "the first value of a column stays")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.SortFlags = false
 	return c
@@ -170,7 +169,7 @@ func (w *world) explain(ctx context.Context, o *syncOptions, id string, args []s
 		return err
 	}
 	opt.Columns, opt.MaxColumns = fold.AddColumns, e.Caps().Columns
-	err = pipeline.Run(ctx, pipeline.Config{Sources: sources, Table: "explained", Fold: opt, BatchRows: defaultBatchRows, Buffer: defaultBuffer,
+	err = pipeline.Run(ctx, pipeline.Config{Sources: sources, Source: source.Options{MaxLine: int(o.maxLine)}, Table: "explained", Fold: opt, BatchRows: defaultBatchRows, Buffer: defaultBuffer,
 		Rejects: rejects, MaxRejects: 1 << 62, Warn: w.say, Info: func(string, ...any) {}}, e, p)
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return err

@@ -88,11 +88,9 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.to, "to", "", toHelp)
 	f.StringVar(&o.table, "table", "", "the table (default the name of the source's file)")
 	o.foldFlags(f)
-	f.BoolVar(&o.fillOnly, "fill-only", false, "write only where the table has NULL")
+	o.columnFlags(f)
 	o.tombstones = span(defaultTombstones)
 	f.Var(&o.tombstones, "tombstones", "how long a delete is remembered, so that an older message does not bring its row back")
-	f.StringVar(&o.columns, "columns", "", "new fields: add, ignore or reject (default add in a table that weir made, else ignore)")
-	f.IntVar(&o.maxColumns, "max-columns", defaultMaxColumns, "columns that weir adds to a table at most")
 
 	f.DurationVar(&o.batchPeriod, "batch-period", 0, "write a line at the latest after this time (default 1s; files when a batch is full)")
 	f.IntVar(&o.batchRows, "batch-rows", defaultBatchRows, "rows in a batch at most")
@@ -107,8 +105,6 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.fromStart, "from-start", false, "ignore the checkpoint")
 	f.BoolVar(&o.follow, "follow", false, "go on with a growing file, over rotation and truncation")
 	f.StringVar(&o.compression, "compression", source.Auto, "of the sources: auto, none, gzip, zstd, zlib or deflate (raw); auto tells gzip and zstd")
-	o.maxLine = source.DefaultMaxLine
-	f.Var(&o.maxLine, "max-line", "longest line that is taken")
 
 	o.feedOptions.flags(f)
 	f.StringVar(&o.spool, "spool", "", "a folder in which a connection's lines lie until they are committed, so that it is read on while the database is away")
@@ -138,6 +134,15 @@ func (o *syncOptions) foldFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.null, "null", "clear", "clear: null sets NULL; keep: null is the same as absent")
 	f.StringVar(&o.version, "version", "", "the field with a message's version: each column keeps the value of the newest message that named it, in whatever order they come")
 	f.StringVar(&o.scope, "version-scope", fold.ColumnScope, "column, or row: a message that is older than its row changes nothing")
+	f.BoolVar(&o.fillOnly, "fill-only", false, "the first value of a column stays: write only where the table has NULL")
+	o.maxLine = source.DefaultMaxLine
+	f.Var(&o.maxLine, "max-line", "longest line that is taken")
+}
+
+// columnFlags are those of all commands that fold for a table.
+func (o *syncOptions) columnFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.columns, "columns", "", "new fields: add, ignore or reject (default add in a table that weir made, else ignore)")
+	f.IntVar(&o.maxColumns, "max-columns", defaultMaxColumns, "columns that weir adds to a table at most")
 }
 
 func (w *world) syncCommand() *cobra.Command {
@@ -209,39 +214,26 @@ func (w *world) resolve(f *pflag.FlagSet, o *syncOptions) ([]*config.Setting, er
 // plan checks the options, all of them at once, and turns them into what a run
 // needs.
 func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.Config, err error) {
-	var faults []error
+	faults := []error{
+		oneOf("synchronous", o.synchronous, levels...),
+		oneOf("progress", o.progress, "auto", "always", "never"),
+		oneOf("summary", o.summary, "text", "json"),
+		oneOf("log-format", o.logFormat, "text", "json"),
+		oneOf("compression", o.compression, source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate),
+		oneOf("read-ahead", o.readAhead, pipeline.ReadAheadAuto, pipeline.ReadAheadOn, pipeline.ReadAheadOff),
+	}
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	oneOf := func(flag, value string, allowed ...string) {
-		if !slices.Contains(allowed, value) {
-			fault("--%s %q is none of %s", flag, value, strings.Join(allowed, ", "))
-		}
-	}
-	oneOf("null", o.null, "clear", "keep")
-	oneOf("synchronous", o.synchronous, levels...)
-	oneOf("progress", o.progress, "auto", "always", "never")
-	oneOf("summary", o.summary, "text", "json")
-	oneOf("log-format", o.logFormat, "text", "json")
-	oneOf("compression", o.compression, source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate)
-	if o.columns != "" {
-		oneOf("columns", o.columns, fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns)
-	}
-	oneOf("read-ahead", o.readAhead, pipeline.ReadAheadAuto, pipeline.ReadAheadOn, pipeline.ReadAheadOff)
 	if o.batchRows < 1 {
 		fault("--batch-rows %d: at least 1", o.batchRows)
 	}
 	if o.buffer < 1<<20 || o.buffer > 32<<30 {
 		fault("--buffer %s: between 1MiB and 32GiB", o.buffer)
 	}
-	if o.tombstones < 0 || o.batchPeriod < 0 || o.retryFor.Duration < 0 || o.maxColumns < 0 || o.maxRejects < 0 {
-		fault("--tombstones, --batch-period, --retry-for, --max-columns and --max-rejects cannot be negative")
-	}
-	if o.maxLine < 1 || o.maxLine > source.LimitMaxLine {
-		fault("--max-line %s: between 1B and %dB", o.maxLine, source.LimitMaxLine)
+	if o.tombstones < 0 || o.batchPeriod < 0 || o.retryFor.Duration < 0 || o.maxRejects < 0 {
+		fault("--tombstones, --batch-period, --retry-for and --max-rejects cannot be negative")
 	}
 	folding, err := o.fold()
-	if err != nil {
-		faults = append(faults, err)
-	}
+	faults = append(faults, err)
 	rate, err := readRate("max-rate", o.maxRate)
 	if err != nil {
 		faults = append(faults, err)
@@ -257,8 +249,8 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	if err != nil {
 		faults = append(faults, err)
 	}
-	if len(faults) > 0 {
-		return to, c, usageError{errors.Join(faults...)}
+	if err := errors.Join(faults...); err != nil {
+		return to, c, usageError{err}
 	}
 	if err := o.preset(args, o.compression); err != nil {
 		return to, c, usageError{err}
@@ -310,9 +302,27 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	}, nil
 }
 
+// oneOf is the fault of a flag whose value is none of those allowed, or nil.
+func oneOf(flag, value string, allowed ...string) error {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return fmt.Errorf("--%s %q is none of %s", flag, value, strings.Join(allowed, ", "))
+}
+
 // fold are the rules of the fold.
 func (o *syncOptions) fold() (f fold.Options, err error) {
+	err = errors.Join(oneOf("null", o.null, "clear", "keep"), oneOf("version-scope", o.scope, fold.ColumnScope, fold.RowScope))
 	fault := func(format string, args ...any) { err = errors.Join(err, fmt.Errorf(format, args...)) }
+	if o.columns != "" {
+		err = errors.Join(err, oneOf("columns", o.columns, fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns))
+	}
+	if o.maxColumns < 0 {
+		fault("--max-columns cannot be negative")
+	}
+	if o.maxLine < 1 || o.maxLine > source.LimitMaxLine {
+		fault("--max-line %s: between 1B and %dB", o.maxLine, source.LimitMaxLine)
+	}
 	keys := map[string]bool{}
 	for _, k := range o.key {
 		if k == "" || keys[strings.ToLower(k)] {
@@ -329,9 +339,6 @@ func (o *syncOptions) fold() (f fold.Options, err error) {
 	}
 	if o.version != "" && o.fillOnly {
 		fault("--fill-only needs no version: leave one of --version and --fill-only out")
-	}
-	if o.scope != fold.ColumnScope && o.scope != fold.RowScope {
-		fault("--version-scope %q is none of %s, %s", o.scope, fold.ColumnScope, fold.RowScope)
 	}
 	if o.scope == fold.RowScope && o.version == "" {
 		fault("--version-scope row: name the field with --version")

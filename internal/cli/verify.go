@@ -41,6 +41,7 @@ to be NULL, unless it has a default.`,
 	f.StringVar(&o.to, "to", "", toHelp)
 	f.StringVar(&o.table, "table", "", "the table (default the name of the source's file)")
 	o.foldFlags(f)
+	o.columnFlags(f)
 	f.IntVar(&show, "show", 10, "differences that are printed at most")
 	f.SortFlags = false
 	return c
@@ -118,12 +119,13 @@ func (v *verifying) say(b *fold.Batch, d *sink.Difference) {
 
 // one is the files as one stream of lines, so that they are folded into one batch.
 type one struct {
-	ctx   context.Context //nolint:containedctx // an io.Reader has no other way to be stopped
-	files []string
-	now   *source.Stream
-	block *source.Block
-	rest  []byte
-	torn  bool // the last line had no newline
+	ctx     context.Context //nolint:containedctx // an io.Reader has no other way to be stopped
+	files   []string
+	maxLine int // bytes
+	now     *source.Stream
+	block   *source.Block
+	rest    []byte
+	torn    bool // the last line had no newline
 }
 
 func (s *one) Read(p []byte) (int, error) {
@@ -151,7 +153,7 @@ func (s *one) next() (err error) {
 		if len(s.files) == 0 {
 			return io.EOF
 		}
-		if s.now, err = source.Open(s.ctx, s.files[0], source.Options{}, source.Position{}); err != nil {
+		if s.now, err = source.Open(s.ctx, s.files[0], source.Options{MaxLine: s.maxLine}, source.Position{}); err != nil {
 			return err
 		}
 		s.files = s.files[1:]
@@ -164,6 +166,9 @@ func (s *one) next() (err error) {
 	}
 	if err == nil {
 		s.block, s.rest, s.torn = b, b.Data, b.Tail
+		if b.Oversize > 0 { // it counts, and makes nothing
+			s.rest, s.torn = []byte{'\n'}, false
+		}
 	}
 	return err
 }
@@ -205,12 +210,11 @@ func (w *world) verify(ctx context.Context, o *syncOptions, args []string, show 
 	if err != nil {
 		return err
 	}
-	lines := &one{ctx: ctx, files: files}
+	lines := &one{ctx: ctx, files: files, maxLine: int(o.maxLine)}
 	defer func() { err = errors.Join(err, lines.Close()) }()
-	opt.MaxColumns = db.Caps().Columns
 	v := &verifying{database: db, ctx: ctx, w: w, show: show}
 	p := pipeline.NewProgress()
-	err = pipeline.Run(ctx, pipeline.Config{Sources: []string{"-"}, Source: source.Options{Stdin: lines, Compression: source.None}, Table: o.table, Fold: opt,
+	err = pipeline.Run(ctx, pipeline.Config{Sources: []string{"-"}, Source: source.Options{MaxLine: int(o.maxLine), Stdin: lines, Compression: source.None}, Table: o.table, Fold: opt,
 		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Warn: w.say, Info: func(string, ...any) {}}, v, p)
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return err
