@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,9 +42,11 @@ type Registry struct {
 func New(r Run) *Registry {
 	reg, process := prometheus.NewRegistry(), prometheus.NewRegistry()
 	process.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	labels := prometheus.Labels{"job": r.Job, "table": r.Table}
+	// The names of files need not be UTF-8; labels must be.
+	job, table := strings.ToValidUTF8(r.Job, "�"), strings.ToValidUTF8(r.Table, "�")
+	labels := prometheus.Labels{"job": job, "table": table}
 	with := func(name, value string) prometheus.Labels {
-		return prometheus.Labels{"job": r.Job, "table": r.Table, name: value}
+		return prometheus.Labels{"job": job, "table": table, name: value}
 	}
 	counter := func(name, help string, l prometheus.Labels, read func() int64) {
 		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: l},
