@@ -323,6 +323,9 @@ func (o *syncOptions) fold() (f fold.Options, err error) {
 	if o.maxLine < 1 || o.maxLine > source.LimitMaxLine {
 		fault("--max-line %s: between 1B and %dB", o.maxLine, source.LimitMaxLine)
 	}
+	if len(o.key) == 0 {
+		fault("--key names no field")
+	}
 	keys := map[string]bool{}
 	for _, k := range o.key {
 		if k == "" || keys[strings.ToLower(k)] {
