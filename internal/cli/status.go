@@ -101,6 +101,9 @@ func (w *world) sample(ctx context.Context, db database, st sink.Status, n int) 
 			continue
 		}
 		seen[j.Table] = true
+		if t, err := db.Table(ctx, j.Table, nil); err == nil && !t.Exists {
+			continue // rejects alone make no table
+		}
 		rows, total, err := db.Sample(ctx, j.Table, n)
 		if err != nil {
 			return err
