@@ -16,7 +16,8 @@ import (
 type dry struct {
 	database // nil where there is none yet
 	to       destination
-	table    schema.Table
+	found    schema.Table // the table as it is
+	table    schema.Table // as the rows so far need it
 	rows     int
 	rejects  []fold.Reject
 }
@@ -41,19 +42,30 @@ func (d *dry) Table(ctx context.Context, name string, key []string) (t schema.Ta
 	} else {
 		t = d.to.newTable(name)
 	}
-	d.table = t
+	d.found, d.table = t, t
 	return t, err
 }
 
 func (d *dry) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) {
-	d.table = f.Batch.Table
-	d.rows += f.Batch.Rows()
+	if n := f.Batch.Rows(); n > 0 {
+		d.table, d.rows = f.Batch.Table, d.rows+n
+	}
 	for _, r := range f.Batch.Rejects {
 		if len(d.rejects) < someRejects {
 			d.rejects = append(d.rejects, r)
 		}
 	}
 	return sink.Result{}, nil
+}
+
+// plan returns the statements that make the table what all rows need. A batch takes
+// what those before it needed for done.
+func (d *dry) plan() []string {
+	d.table.Exists = d.found.Exists
+	for i := range d.table.Columns {
+		d.table.Columns[i].New = i >= len(d.found.Columns)
+	}
+	return d.to.plan(&d.table)
 }
 
 // dryRun reads and folds all of the sources and prints what would be written.
@@ -78,11 +90,10 @@ func (w *world) dryRun(ctx context.Context, to destination, c pipeline.Config, p
 	for _, r := range d.rejects {
 		fmt.Fprintf(w.stdout, "-- line %d: %s\n", r.Line, printable(r.Detail))
 	}
-	if d.rows == 0 && len(d.table.Columns) == 0 {
-		fmt.Fprintln(w.stdout, "-- no table would be made")
-		return nil
+	plan := []string{"-- no table would be made"}
+	if d.rows > 0 || d.found.Exists {
+		plan = d.plan()
 	}
-	plan := to.plan(&d.table)
 	for _, sql := range plan {
 		fmt.Fprintln(w.stdout, printable(sql))
 	}
