@@ -92,10 +92,11 @@ func read(file string) (map[string]string, error) {
 	}
 	values := map[string]string{}
 	for key, n := range nodes {
-		switch n.Kind {
-		case yaml.ScalarNode:
+		switch {
+		case n.ShortTag() == "!!null": // as if it were not there
+		case n.Kind == yaml.ScalarNode:
 			values[key] = n.Value
-		case yaml.SequenceNode:
+		case n.Kind == yaml.SequenceNode:
 			parts := make([]string, len(n.Content))
 			for i, c := range n.Content {
 				parts[i] = c.Value
