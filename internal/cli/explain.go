@@ -149,7 +149,7 @@ func (w *world) explain(ctx context.Context, o *syncOptions, id string, args []s
 	if err != nil {
 		return usageError{err}
 	}
-	sources, err := source.Expand(args)
+	sources, err := expand(args)
 	if err != nil {
 		return err
 	}

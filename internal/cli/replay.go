@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirsync/weir/internal/replay"
-	"github.com/weirsync/weir/internal/source"
 )
 
 // firehoseInit is what a client of FlightAware's feed begins with.
@@ -50,7 +49,7 @@ feed, to test what reads it.`,
 			} else if feed != "" {
 				return usagef("--feed %s: weir knows firehose", feed)
 			}
-			if s.Files, err = source.Expand(args); err != nil {
+			if s.Files, err = expand(args); err != nil {
 				return err
 			}
 			if s.Speed, err = readSpeed(speed); err != nil {

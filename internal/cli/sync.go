@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -232,6 +234,9 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	if o.tombstones < 0 || o.batchPeriod < 0 || o.retryFor.Duration < 0 || o.maxRejects < 0 {
 		fault("--tombstones, --batch-period, --retry-for and --max-rejects cannot be negative")
 	}
+	if _, _, err := net.SplitHostPort(o.metricsAddr); err != nil && o.metricsAddr != "" {
+		fault("--metrics-addr: %w", err)
+	}
 	folding, err := o.fold()
 	faults = append(faults, err)
 	rate, err := readRate("max-rate", o.maxRate)
@@ -255,7 +260,7 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	if err := o.preset(args, o.compression); err != nil {
 		return to, c, usageError{err}
 	}
-	sources, err := source.Expand(args)
+	sources, err := expand(args)
 	if err != nil {
 		return to, c, err
 	}
@@ -367,16 +372,26 @@ func limitMemory(buffer int64) {
 	}
 }
 
+// expand resolves the sources that the command line names. What the file system does not
+// say of them is wrong usage.
+func expand(args []string) ([]string, error) {
+	sources, err := source.Expand(args)
+	if err == nil || errors.As(err, new(*fs.PathError)) || errors.As(err, new(*source.NotFoundError)) {
+		return sources, err
+	}
+	return nil, usageError{err}
+}
+
 // stem is the table that the sources' names suggest.
 func stem(sources []string) (string, error) {
 	name := ""
 	for _, s := range sources {
-		if s == "-" || strings.Contains(s, "://") {
-			return "", usagef("%s has no name to call the table by: --table NAME", s)
-		}
 		n := filepath.Base(s)
 		for _, ext := range []string{".gz", ".zst", ".zstd", ".jsonl", ".ndjson", ".json", ".log"} {
 			n = strings.TrimSuffix(n, ext)
+		}
+		if n == "" || s == "-" || strings.Contains(s, "://") {
+			return "", usagef("%s has no name to call the table by: --table NAME", s)
 		}
 		if name != "" && n != name {
 			return "", usagef("the sources suggest the tables %q and %q: --table NAME", name, n)

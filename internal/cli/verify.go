@@ -189,7 +189,7 @@ func (w *world) verify(ctx context.Context, o *syncOptions, args []string, show 
 	if err != nil {
 		return err
 	}
-	files, err := source.Expand(args)
+	files, err := expand(args)
 	if err != nil {
 		return err
 	}
