@@ -108,6 +108,8 @@ func (v *verifying) say(b *fold.Batch, d *sink.Difference) {
 		fmt.Fprintf(v.w.stdout, "%s: the table lacks the row\n", printable(key))
 	case sink.Extra:
 		fmt.Fprintf(v.w.stdout, "%s: the table has the row, which was removed\n", printable(key))
+	case sink.Refused:
+		fmt.Fprintf(v.w.stdout, "%s: the database refuses the row: %s\n", printable(key), printable(d.Have))
 	default:
 		want := "NULL"
 		if raw := b.Value(d.Row, d.Column); raw != nil && raw[0] != 'n' {

@@ -108,6 +108,7 @@ const (
 	Differs Kind = iota
 	Missing      // the table lacks it
 	Extra        // the table has it, and the fold has removed it
+	Refused      // the database cannot take what the fold makes of it
 )
 
 // A Difference is a row that a table has otherwise than a fold.
@@ -115,7 +116,7 @@ type Difference struct {
 	Row    *fold.Row
 	Kind   Kind
 	Column int    // of the batch's, the first that differs
-	Have   string // what the table has in it, as text; NULL too
+	Have   string // what the table has in it, as text; NULL too; of Refused why
 }
 
 // Status is what a database says of the jobs that wrote to it.

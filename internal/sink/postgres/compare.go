@@ -25,32 +25,55 @@ func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Diffe
 	all := b.Sorted()
 	m := d.newMerge(b, d.table, all)
 	for rows := range slices.Chunk(all, comparedRows) {
-		r, err := d.query(ctx, "BEGIN READ ONLY", m.compareSQL(rows), "COMMIT")
-		if err != nil {
-			if d.conn != nil {
-				err = errors.Join(err, d.rollback(ctx))
-			}
-			return d.explain(err)
-		}
-		for _, row := range r[1].rows {
-			diff := sink.Difference{Row: rows[number(row[0])]}
-			switch {
-			case string(row[1]) == "f":
-				diff.Kind = sink.Missing
-			case diff.Row.Deleted:
-				diff.Kind = sink.Extra
-			default:
-				diff.Column, diff.Have = int(number(row[2])), "NULL"
-				if row[3] != nil {
-					diff.Have = string(row[3])
-				}
-			}
-			if !differs(diff) {
-				return nil
-			}
+		if more, err := d.compare(ctx, m, rows, differs); err != nil || !more {
+			return err
 		}
 	}
 	return nil
+}
+
+// compare compares some rows, and halves them where the database cannot read a value.
+// It returns false where differs has.
+func (d *DB) compare(ctx context.Context, m *merge, rows []*fold.Row, differs func(sink.Difference) bool) (more bool, err error) {
+	r, err := d.query(ctx, "BEGIN READ ONLY", m.compareSQL(rows), "COMMIT")
+	if err != nil {
+		refused := pgError(err)
+		if d.conn != nil {
+			if undo := d.rollback(ctx); undo != nil {
+				return false, d.explain(errors.Join(err, undo))
+			}
+		}
+		switch {
+		case !isRefusal(refused):
+			return false, d.explain(err)
+		case len(rows) == 1:
+			return differs(sink.Difference{Row: rows[0], Kind: sink.Refused, Have: words(refused)}), nil
+		}
+		for half := range slices.Chunk(rows, (len(rows)+1)/2) {
+			if more, err := d.compare(ctx, m, half, differs); err != nil || !more {
+				return more, err
+			}
+		}
+		return true, nil
+	}
+	for _, row := range r[1].rows {
+		diff := sink.Difference{Row: rows[number(row[0])]}
+		switch {
+		case string(row[1]) == "f":
+			diff.Kind = sink.Missing
+		case diff.Row.Deleted:
+			diff.Kind = sink.Extra
+		default:
+			diff.Column, diff.Have = int(number(row[2])), "NULL"
+			if row[3] != nil {
+				diff.Have = string(row[3])
+			}
+		}
+		if !differs(diff) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // compareSQL asks for the rows that the table has otherwise: the row's number,
