@@ -144,6 +144,9 @@ func (r *Rejects) resume(job, mark string) error {
 	end, drops := 0, false // of the last line that stays
 	for rest := tail; len(rest) > 0; {
 		n := bytes.IndexByte(rest, '\n') + 1
+		if n == 0 {
+			n = len(rest)
+		}
 		var l rejectLine
 		if err := json.Unmarshal(rest[:n], &l); err == nil && l.Mark == r.mark {
 			drops = true

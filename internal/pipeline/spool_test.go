@@ -138,12 +138,23 @@ func sizeOf(t *testing.T, pattern string) (size int64) {
 	return size
 }
 
-// isFold checks that the table in a folder is that of feedOf.
-func isFold(t *testing.T, dir string, lines int) {
-	t.Helper()
-	got := query(t, filepath.Join(dir, "t.db"), "SELECT count(*) || ' ' || min(n) || ' ' || sum(n - id) FROM t")
+// complete waits until all of feedOf's lines are committed, ends the run and checks what
+// is in its folder.
+func (s *spooled) complete(dir string, lines int) {
+	s.t.Helper()
+	s.until("all is committed", func() bool { return s.p.Lines.Load() == int64(lines) && s.p.Spool.Load() == 0 })
+	if err := s.finish(); err != nil {
+		s.t.Fatal(err)
+	}
+	got := query(s.t, filepath.Join(dir, "t.db"), "SELECT count(*) || ' ' || min(n) || ' ' || sum(n - id) FROM t")
 	if want := fmt.Sprintf("%d %d %d", lines/2, lines/2, lines/2*(lines/2)); got != want {
-		t.Errorf("the table has %s, want %s", got, want)
+		s.t.Errorf("the table has %s, want %s", got, want)
+	}
+	if left := sizeOf(s.t, filepath.Join(dir, "spool", "*.jsonl")); left > 0 {
+		s.t.Errorf("%d bytes are left in the spool", left)
+	}
+	if sizeOf(s.t, filepath.Join(dir, "captures", "*.jsonl.zst")) == 0 {
+		s.t.Error("nothing was captured")
 	}
 }
 
@@ -172,17 +183,7 @@ func TestSpool_FullOneStopsReading(t *testing.T) {
 	if err := <-sent; err != nil {
 		t.Fatal(err)
 	}
-	s.until("all is committed", func() bool { return s.p.Lines.Load() == lines && s.p.Spool.Load() == 0 })
-	if err := s.finish(); err != nil {
-		t.Fatal(err)
-	}
-	isFold(t, dir, lines)
-	if left := sizeOf(t, filepath.Join(dir, "spool", "*.jsonl")); left > 0 {
-		t.Errorf("%d bytes are left", left)
-	}
-	if sizeOf(t, filepath.Join(dir, "captures", "*.jsonl.zst")) == 0 {
-		t.Error("nothing was captured")
-	}
+	s.complete(dir, lines)
 }
 
 func TestSpool_TheNextRunDrainsItFirst(t *testing.T) {
@@ -203,11 +204,7 @@ func TestSpool_TheNextRunDrainsItFirst(t *testing.T) {
 	}
 	s := startSpooled(t, dir, 1<<30)
 	close(s.db.back)
-	s.until("the lines are committed", func() bool { return s.p.Lines.Load() == lines && s.p.Spool.Load() == 0 })
-	if err := s.finish(); err != nil {
-		t.Fatal(err)
-	}
-	isFold(t, dir, lines)
+	s.complete(dir, lines)
 }
 
 // TestCapture_FullDiskIsWaitedFor: the table goes on; what is to be captured stays in the
@@ -242,12 +239,5 @@ func TestCapture_FullDiskIsWaitedFor(t *testing.T) {
 	if err := <-sent; err != nil {
 		t.Fatal(err)
 	}
-	s.until("all is committed", func() bool { return s.p.Lines.Load() == lines && s.p.Spool.Load() == 0 })
-	if err := s.finish(); err != nil {
-		t.Fatal(err)
-	}
-	isFold(t, dir, lines)
-	if left := sizeOf(t, filepath.Join(dir, "spool", "*.jsonl")); left > 0 {
-		t.Errorf("%d bytes are left in the spool", left)
-	}
+	s.complete(dir, lines)
 }
