@@ -40,12 +40,12 @@ func serveAll(t *testing.T, do func(n int, conn net.Conn)) (spec string) {
 func TestRetryFor_QuietConnection(t *testing.T) {
 	spec := serveAll(t, func(n int, conn net.Conn) {
 		if n == 0 {
-			time.Sleep(3 * time.Second)
+			time.Sleep(5500 * time.Millisecond)
 		} else {
 			_, _ = io.WriteString(conn, "a\n")
 		}
 	})
-	s := open(t, spec, source.Options{RetryFor: 2500 * time.Millisecond}, source.Position{})
+	s := open(t, spec, source.Options{RetryFor: 5 * time.Second}, source.Position{})
 	if b, err := s.Next(deadline(t)); err != nil || string(b.Data) != "a\n" {
 		t.Errorf("%v", err)
 	}
