@@ -200,11 +200,10 @@ func (d *DB) failed(ctx context.Context, f *sink.Flush, m *merge, rows []*fold.R
 	if err := d.rollback(ctx); err != nil {
 		return res, err
 	}
+	if err := mismatch(refused); err != nil {
+		return res, err
+	}
 	switch {
-	case isFence(refused):
-		return res, errFenced
-	case isOtherColumns(refused):
-		return res, errStaleTable
 	case direct && refused != nil && !isStale(refused) && (refused.Code == "23505" || refused.Code == "22P02"):
 		return d.write(ctx, f) // not all rows were new, or others have numbered columns
 	case m != nil && isRefusal(refused) && !f.Batch.Table.Judged:
@@ -269,8 +268,19 @@ func (d *DB) fence(s *script, f *sink.Flush) {
 		" SELECT CASE WHEN count(*) = 0 THEN ('%s' || count(*))::integer END FROM moved", d.schema, seq, run, job, seq-1, fenceWord)
 }
 
-func isFence(e *pgconn.PgError) bool {
-	return e != nil && (e.Code == "22P02" && strings.Contains(e.Message, fenceWord) || e.Code == "23505" && e.TableName == "weir_jobs")
+// mismatch returns what an error says of a transaction that found the job, or the table's
+// columns, otherwise than the flush takes them to be: errFenced, errStaleTable, or nil.
+func mismatch(e *pgconn.PgError) error {
+	ended := func(word string) bool { return e.Code == "22P02" && strings.Contains(e.Message, word) }
+	switch {
+	case e == nil:
+		return nil
+	case ended(fenceWord), e.Code == "23505" && e.TableName == "weir_jobs":
+		return errFenced
+	case ended(columnsWord):
+		return errStaleTable
+	}
+	return nil
 }
 
 // judge finds out why the fence did not let a flush pass.

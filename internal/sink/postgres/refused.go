@@ -51,11 +51,8 @@ func (d *DB) carefully(ctx context.Context, f *sink.Flush, table relation, rows 
 
 // abandon rolls back what failed, and returns why it did.
 func (d *DB) abandon(ctx context.Context, err error) error {
-	switch e := pgError(err); {
-	case isFence(e):
-		err = errFenced
-	case isOtherColumns(e):
-		err = errStaleTable
+	if why := mismatch(pgError(err)); why != nil {
+		err = why
 	}
 	d.stage = stage{}
 	if d.conn != nil {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
 )
@@ -455,10 +453,6 @@ func (d *DB) sameColumns(s *script, alters bool) {
 	s.add("SELECT ('%s' || count(*))::int FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM %s WHERE false)"+
 		" HAVING string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS DISTINCT FROM %s",
 		columnsWord, quote(d.table.ident), d.table.ident, quote(strings.Join(read, ",")))
-}
-
-func isOtherColumns(e *pgconn.PgError) bool {
-	return e != nil && e.Code == "22P02" && strings.Contains(e.Message, columnsWord)
 }
 
 // fit returns the statements that make the database's table what a batch's rows
