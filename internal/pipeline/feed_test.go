@@ -32,11 +32,18 @@ type scripted struct {
 
 func newScripted(t *testing.T, reply func(n int, from string) (text string, stays bool)) *scripted {
 	t.Helper()
+	s := &scripted{reply: reply}
+	s.addr = accept(t, s.serve)
+	return s
+}
+
+// accept serves each connection, by its number, and closes it then. It returns where.
+func accept(t *testing.T, serve func(n int, conn net.Conn)) (spec string) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scripted{reply: reply, addr: "tcp://" + l.Addr().String()}
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for n := 0; ; n++ {
@@ -44,15 +51,17 @@ func newScripted(t *testing.T, reply func(n int, from string) (text string, stay
 			if err != nil {
 				return
 			}
-			serving.Go(func() { s.serve(conn, n) })
+			serving.Go(func() {
+				defer conn.Close()
+				serve(n, conn)
+			})
 		}
 	})
 	t.Cleanup(func() { l.Close(); serving.Wait() })
-	return s
+	return "tcp://" + l.Addr().String()
 }
 
-func (s *scripted) serve(conn net.Conn, n int) {
-	defer conn.Close()
+func (s *scripted) serve(n int, conn net.Conn) {
 	in := bufio.NewReader(conn)
 	hello, err := in.ReadString('\n')
 	if err != nil {
@@ -305,22 +314,10 @@ func TestSync_WhatCannotBeReadAgain(t *testing.T) {
 		return func(db sink.Sink) sink.Sink { return &wentBack{db, n} }
 	}
 	t.Run("a feed that is asked for nothing", func(t *testing.T) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		go func() {
-			for {
-				conn, err := l.Accept()
-				if err != nil {
-					return
-				}
-				fmt.Fprint(conn, `{"pitr":"1","id":"a"}`+"\n"+`{"pitr":"2","id":"b"}`+"\n")
-				defer conn.Close()
-			}
-		}()
-		c := configOf(t, "tcp://"+l.Addr().String(), "table")
+		c := configOf(t, accept(t, func(_ int, conn net.Conn) {
+			fmt.Fprint(conn, `{"pitr":"1","id":"a"}`+"\n"+`{"pitr":"2","id":"b"}`+"\n")
+			_, _ = conn.Read(make([]byte, 1)) // until the other side goes
+		}), "table")
 		c.Feed.Hello, c.BatchRows = nil, 1
 		if _, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), through(2), never); err == nil || !strings.Contains(err.Error(), "lines 1 to 2 may be lost") {
 			t.Error(err)

@@ -90,10 +90,8 @@ func (f *feeding) sync(ctx context.Context) error {
 // fill folds the lines of blocks until there are no more.
 func (f *feeding) fill(reading, flushing context.Context) error {
 	f.batch = <-f.free
-	if f.Rejects.unmarked { // else the lines that a crash of the first flush leaves in the file would stay
-		if err := f.hand(flushing); err != nil {
-			return nil // the flusher has the error
-		}
+	if err := f.hand(flushing); err != nil { // a mark for the file of rejects, where there is none
+		return nil // the flusher has the error
 	}
 	for {
 		b, err := f.next(reading, flushing)
@@ -314,12 +312,11 @@ func (f *feeding) tooMany(last string) error {
 // hand gives the batch to the flusher, and takes an empty one. It does nothing
 // where there is nothing to write.
 func (f *feeding) hand(flushing context.Context) error {
-	marks := f.Rejects.unmarked
-	f.Rejects.unmarked = false
-	if f.batch.Empty() && !marks && (f.job == "" || f.pos == f.sent) {
+	if f.batch.Empty() && !f.Rejects.unmarked && (f.job == "" || f.pos == f.sent) {
 		f.batch.First = time.Time{}
 		return nil
 	}
+	f.Rejects.unmarked = false
 	mark, err := json.Marshal(f.pos)
 	if err != nil {
 		return err

@@ -117,9 +117,7 @@ func (r *Rejects) mendEnd() error {
 	return err
 }
 
-// resume takes the state of the job that was claimed, and drops what a flush of it left
-// that did not commit. Behind that may lie lines of other jobs, to whose place their marks
-// refer: so it becomes blank, unless it is the end.
+// resume takes the state of the job that was claimed.
 func (r *Rejects) resume(job, mark string) error {
 	if r.mode != toFile {
 		return nil
@@ -130,15 +128,23 @@ func (r *Rejects) resume(job, mark string) error {
 			return fmt.Errorf("the checkpoint's file of rejects: %w", err)
 		}
 	}
-	if r.mark, r.unmarked = m.ID, false; m.Path != r.path || m.ID == "" || m.Size > r.size {
-		r.mark, r.unmarked = "", job != ""
-		if r.unmarked {
-			r.mark = rand.Text()
-		}
-		return nil
+	r.mark, r.unmarked = "", false
+	switch {
+	case m.Path == r.path && m.ID != "" && m.Size <= r.size:
+		r.mark = m.ID
+		return r.drop(m.Size)
+	case job != "": // else what a crash of its first flush leaves would stay
+		r.mark, r.unmarked = rand.Text(), true
 	}
-	tail := make([]byte, r.size-m.Size)
-	if _, err := r.file.ReadAt(tail, m.Size); err != nil {
+	return nil
+}
+
+// drop removes the job's lines behind its mark, which a flush left that did not commit.
+// Among them may lie lines of other jobs, to whose place their marks refer: so they become
+// blank, unless they are the end.
+func (r *Rejects) drop(from int64) error {
+	tail := make([]byte, r.size-from)
+	if _, err := r.file.ReadAt(tail, from); err != nil {
 		return fmt.Errorf("reading rejects: %w", err)
 	}
 	end, drops := 0, false // of the last line that stays
@@ -159,9 +165,9 @@ func (r *Rejects) resume(job, mark string) error {
 	if !drops {
 		return nil
 	}
-	r.size = m.Size + int64(end)
+	r.size = from + int64(end)
 	r.next = r.size
-	_, err := r.file.WriteAt(tail[:end], m.Size)
+	_, err := r.file.WriteAt(tail[:end], from)
 	return errors.Join(err, r.file.Truncate(r.size))
 }
 
