@@ -76,12 +76,9 @@ func Main() int {
 	return w.run(ctx, os.Args[1:])
 }
 
-// again is how long after the first signal a second one is another: timeout(1) sends its
-// own twice, to the program and to its group.
-const again = 250 * time.Millisecond
-
 // untilSignal returns a context that the first signal ends; the second ends the
-// program.
+// program. One that comes at once is the first: timeout(1) sends its own twice, to the
+// program and to its group.
 func (w *world) untilSignal() (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -97,7 +94,7 @@ func (w *world) untilSignal() (context.Context, func()) {
 		s := <-c
 		first <- s
 		cancel()
-		for at := time.Now(); time.Since(at) < again; {
+		for at := time.Now(); time.Since(at) < 250*time.Millisecond; {
 			s = <-c
 		}
 		os.Exit(code(s))

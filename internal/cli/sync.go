@@ -240,9 +240,7 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	folding, err := o.fold()
 	faults = append(faults, err)
 	rate, err := readRate("max-rate", o.maxRate)
-	if err != nil {
-		faults = append(faults, err)
-	}
+	faults = append(faults, err)
 	rejects, err := pipeline.ParseRejects(o.rejects)
 	if err != nil {
 		fault("--rejects: %w", err)
@@ -251,9 +249,7 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 		fault("no source is named and stdin is a terminal: weir sync feed.jsonl --to flights.db")
 	}
 	to, err = w.destination(o.to)
-	if err != nil {
-		faults = append(faults, err)
-	}
+	faults = append(faults, err)
 	if err := errors.Join(faults...); err != nil {
 		return to, c, usageError{err}
 	}
