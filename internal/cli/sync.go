@@ -286,6 +286,9 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	case o.spool != "" && o.spoolMax < 1<<20:
 		return to, c, usagef("--spool-max %s: at least 1MiB", o.spoolMax)
 	}
+	if err := w.checkOutputs(o, to, args, sources, rejects); err != nil {
+		return to, c, err
+	}
 	if !o.retryFor.said {
 		if o.retryFor.Duration = defaultRetryFor; live {
 			o.retryFor.Duration = math.MaxInt64

@@ -1,14 +1,17 @@
 package pipeline
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -74,6 +77,50 @@ type rejectMark struct {
 	ID   string `json:"id"` // no other job has it, in this database or another
 }
 
+// Path returns the path of the file, "" where there is none.
+func (r *Rejects) Path() string { return r.path }
+
+// Check reports whether the file may be written: it is one of rejects, empty or missing.
+func (r *Rejects) Check() error {
+	if r.path == "" {
+		return nil
+	}
+	f, err := os.Open(r.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return errors.Join(r.check(f), f.Close())
+}
+
+// head is how weir's lines begin.
+var head = regexp.MustCompile(`^\{("job":"(\\.|[^"\\])*",)?"source":"(\\.|[^"\\])*","line":\d+,"offset":\d+,"reason":"`)
+
+// check returns an error for a file that is not weir's. Blank lines are where
+// [Rejects.drop] was.
+func (r *Rejects) check(f *os.File) error {
+	lines := bufio.NewReaderSize(f, longest)
+	for {
+		c, err := lines.ReadByte()
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		case c == ' ' || c == '\n':
+			continue
+		}
+		if err := lines.UnreadByte(); err != nil {
+			return err
+		}
+		if first, _ := lines.Peek(longest); !head.Match(first) {
+			return fmt.Errorf("%s holds something other than rejected lines that weir wrote: name another file", r.path)
+		}
+		return nil
+	}
+}
+
 // lockAt is a byte of the file that it will never have.
 const lockAt = 1 << 62
 
@@ -90,6 +137,9 @@ func (r *Rejects) open() (err error) {
 	} else if busy {
 		return fmt.Errorf("the file for rejects %s is that of another run: take another one", r.path)
 	}
+	if err := r.check(r.file); err != nil {
+		return err
+	}
 	if r.size, err = r.file.Seek(0, io.SeekEnd); err == nil {
 		err = r.mendEnd()
 	}
@@ -100,21 +150,32 @@ func (r *Rejects) open() (err error) {
 // longest is more than a line of the file takes, whose raw text may be escaped.
 const longest = 1 << 20
 
-// mendEnd cuts off a last line that a crash has torn. Of anything else that has no end
-// what comes next must not become a part.
+// mendEnd cuts off a last line that a crash has torn. Anything else without an end gets
+// one, so that what comes next does not become a part of it.
 func (r *Rejects) mendEnd() error {
 	end := make([]byte, min(r.size, longest))
 	if _, err := r.file.ReadAt(end, r.size-int64(len(end))); err != nil || len(end) == 0 || end[len(end)-1] == '\n' {
 		return err
 	}
-	torn := end[bytes.LastIndexByte(end, '\n')+1:]
-	if bytes.HasPrefix(torn, []byte(`{"`)) {
-		r.size -= int64(len(torn))
+	last := end[bytes.LastIndexByte(end, '\n')+1:]
+	if isTorn(last) {
+		r.size -= int64(len(last))
 		return r.file.Truncate(r.size)
 	}
 	_, err := r.file.WriteAt(newline, r.size)
 	r.size++
 	return err
+}
+
+// isTorn reports whether a line without an end is the beginning of one of weir's. A whole
+// one is none: it may have been committed, and lost its end in an editor.
+func isTorn(line []byte) bool {
+	for _, begin := range []string{`{"job":"`, `{"source":"`} {
+		if n := min(len(begin), len(line)); string(line[:n]) == begin[:n] {
+			return !json.Valid(line)
+		}
+	}
+	return false
 }
 
 // resume takes the state of the job that was claimed.
@@ -143,32 +204,43 @@ func (r *Rejects) resume(job, mark string) error {
 // Among them may lie lines of other jobs, to whose place their marks refer: so they become
 // blank, unless they are the end.
 func (r *Rejects) drop(from int64) error {
-	tail := make([]byte, r.size-from)
-	if _, err := r.file.ReadAt(tail, from); err != nil {
-		return fmt.Errorf("reading rejects: %w", err)
-	}
-	end, drops := 0, false // of the last line that stays
-	for rest := tail; len(rest) > 0; {
-		n := bytes.IndexByte(rest, '\n') + 1
-		if n == 0 {
-			n = len(rest)
+	lines := bufio.NewReaderSize(io.NewSectionReader(r.file, from, r.size-from), longest)
+	end := from // of the last line that stays
+	for at := from; at < r.size; {
+		line, err := lines.ReadSlice('\n')
+		whole := len(line)
+		for ; err == bufio.ErrBufferFull; whole += len(line) { // none of weir's
+			line, err = lines.ReadSlice('\n')
+		}
+		if err != nil && err != io.EOF {
+			return fmt.Errorf("reading rejects: %w", err)
 		}
 		var l rejectLine
-		if err := json.Unmarshal(rest[:n], &l); err == nil && l.Mark == r.mark {
-			drops = true
-			copy(rest, bytes.Repeat([]byte{' '}, n-1))
-		} else {
-			end = len(tail) - len(rest) + n
+		if whole > longest || json.Unmarshal(line, &l) != nil || l.Mark != r.mark {
+			if err := r.blank(end, at); err != nil {
+				return err
+			}
+			end = at + int64(whole)
 		}
-		rest = rest[n:]
+		at += int64(whole)
 	}
-	if !drops {
+	if end == r.size {
 		return nil
 	}
-	r.size = from + int64(end)
-	r.next = r.size
-	_, err := r.file.WriteAt(tail[:end], from)
-	return errors.Join(err, r.file.Truncate(r.size))
+	r.size, r.next = end, end
+	return r.file.Truncate(end)
+}
+
+// blank writes spaces over whole lines.
+func (r *Rejects) blank(from, to int64) error {
+	spaces := bytes.Repeat([]byte{' '}, int(min(to-from, 64<<10)))
+	for ; from < to-1; from += int64(len(spaces)) {
+		spaces = spaces[:min(int64(len(spaces)), to-1-from)]
+		if _, err := r.file.WriteAt(spaces, from); err != nil {
+			return fmt.Errorf("writing rejects: %w", err)
+		}
+	}
+	return nil
 }
 
 // write is called inside the flush's transaction, perhaps more than once.
@@ -179,32 +251,35 @@ func (r *Rejects) write(f *sink.Flush, rejects []fold.Reject, cp *sink.Checkpoin
 	case r.mode != toFile:
 		return nil
 	}
-	var lines []byte
+	r.next = r.size
+	if len(rejects) > 0 {
+		if err := r.append(f, rejects); err != nil {
+			return fmt.Errorf("writing rejects: %w", err)
+		}
+	}
+	mark, err := json.Marshal(rejectMark{r.path, r.next, r.mark})
+	cp.Rejects = string(mark)
+	return err
+}
+
+// append writes lines behind those of the last flush: each try begins at the same place,
+// so that nothing is there twice.
+func (r *Rejects) append(f *sink.Flush, rejects []fold.Reject) error {
+	if err := r.file.Truncate(r.size); err != nil {
+		return err
+	}
+	out := bufio.NewWriterSize(io.NewOffsetWriter(r.file, r.size), 64<<10)
 	for i := range rejects {
 		line, err := json.Marshal(rejectLine{f.Job, f.Source, rejects[i].Line, rejects[i].Offset,
 			string(rejects[i].Reason) + ": " + rejects[i].Detail, string(rejects[i].Text), time.Now().UTC(), r.mark})
 		if err != nil {
 			return err
 		}
-		lines = append(append(lines, line...), '\n')
+		r.next += int64(len(line)) + 1
+		_, _ = out.Write(line) // Flush says what went wrong
+		_ = out.WriteByte('\n')
 	}
-	if len(lines) > 0 {
-		// Each try begins at the same place, so that nothing is there twice.
-		err := r.file.Truncate(r.size)
-		if err == nil {
-			_, err = r.file.WriteAt(lines, r.size)
-		}
-		if err == nil {
-			err = r.file.Sync()
-		}
-		if err != nil {
-			return fmt.Errorf("writing rejects: %w", err)
-		}
-	}
-	r.next = r.size + int64(len(lines))
-	mark, err := json.Marshal(rejectMark{r.path, r.next, r.mark})
-	cp.Rejects = string(mark)
-	return err
+	return errors.Join(out.Flush(), r.file.Sync())
 }
 
 // committed makes the lines of a flush final.

@@ -1,13 +1,17 @@
 package pipeline_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -121,5 +125,60 @@ func TestRejects_OneFileForMany(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestRejects_DropsMoreThanItReadsAtOnce: what a flush left that did not commit is taken out
+// whole, from between lines of others and from the end.
+func TestRejects_DropsMoreThanItReadsAtOnce(t *testing.T) {
+	const lines, text = 60, 60_000
+	dir := t.TempDir()
+	file := filepath.Join(dir, "rejects")
+	var feed strings.Builder
+	for n := range lines {
+		fmt.Fprintf(&feed, "bad %d %s\n", n, strings.Repeat("\x7f", text)) // one character in JSON each
+	}
+	path := filepath.Join(dir, "feed.jsonl")
+	if err := os.WriteFile(path, []byte(feed.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := configOf(t, path, "file:"+file)
+	c.Source.MaxLine, c.Buffer, c.BatchPeriod = 1<<20, 32<<20, time.Minute
+	sync := func(db string, through func(sink.Sink) sink.Sink) {
+		t.Helper()
+		if _, err := runUntil(t, c, filepath.Join(dir, db), through, never); (err != nil) != (through != nil) {
+			t.Fatal(err)
+		}
+	}
+	torn := func(db sink.Sink) sink.Sink { return &torn{db, 2} } // the first flush makes the mark
+	sync("a.db", torn)
+	sync("b.db", nil)
+	sync("a.db", nil)
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range lines { // of each database
+		if times := bytes.Count(got, fmt.Appendf(nil, `"raw":"bad %d `, n)); times != 2 {
+			t.Errorf("line %d is in the file %d times, want 2", n, times)
+		}
+	}
+	for line := range bytes.Lines(got) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && !json.Valid(line) {
+			t.Errorf("a line is damaged: %.60s…", line)
+		}
+	}
+	was, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sync("c.db", torn)
+	sync("c.db", nil)
+	now, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grew := now.Size() - was.Size(); grew < lines*text || grew > lines*(text+1000) {
+		t.Errorf("the file grew by %d bytes: what was left at its end is still there", grew)
 	}
 }

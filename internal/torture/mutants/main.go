@@ -28,6 +28,7 @@ const (
 	postgres = "./internal/sink/postgres"
 	spool    = "./internal/spool"
 	pipeline = "./internal/pipeline"
+	cli      = "./internal/cli"
 	kills    = "./internal/torture"
 )
 
@@ -82,6 +83,12 @@ var mutants = []mutant{
 		kills, "TestCrash$/all/sqlite_full_spool", false},
 	{"a bad line that is sent again is kept again", "internal/pipeline/feed.go", `if strings.Contains(h.rejected, sum) {`, `if strings.Contains(h.rejected, sum+sum) {`,
 		pipeline, "TestSync_LostConnection", false},
+	{"any file is taken for one of rejects", "internal/pipeline/rejects.go", `!head.Match(first)`, `first == nil`,
+		cli, "TestScripts$/^outputs", false},
+	{"a file of rejects may be a source", "internal/cli/outputs.go", `if what := w.usedAs(path, o, to, args, sources); what != "" {`, `if what := ""; what != "" {`,
+		cli, "TestScripts$/^outputs", false},
+	{"lines that are dropped from between others stay", "internal/pipeline/rejects.go", `	for ; from < to-1;`, `	for ; from < 0;`,
+		pipeline, "TestRejects_", false},
 	{"a connection is made again before what it brought is committed", "internal/pipeline/feeding.go", `	case b := <-f.free: // no batch is on its way
 		f.free <- b
 `, "	default:\n",

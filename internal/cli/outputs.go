@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/weirsync/weir/internal/pipeline"
+)
+
+// checkOutputs refuses to write rejected lines or metrics into a file that is something
+// else. args are the sources as they were named, sources what they resolve to.
+func (w *world) checkOutputs(o *syncOptions, to destination, args, sources []string, rejects pipeline.Rejects) error {
+	var faults []error
+	check := func(flag, path string, others ...string) {
+		if path == "" {
+			return
+		}
+		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+			faults = append(faults, fmt.Errorf("%s %s: is not a regular file", flag, path))
+			return
+		}
+		if what := w.usedAs(path, o, to, args, sources); what != "" {
+			faults = append(faults, fmt.Errorf("%s %s: is %s; name another file", flag, path, what))
+			return
+		}
+		for _, other := range others {
+			if other != "" && sameFile(path, other) {
+				faults = append(faults, fmt.Errorf("%s %s: is the file of --metrics-file too; name another file", flag, path))
+			}
+		}
+	}
+	check("--rejects", rejects.Path(), o.metricsFile)
+	check("--metrics-file", o.metricsFile)
+	if len(faults) == 0 {
+		if err := rejects.Check(); err != nil {
+			faults = append(faults, fmt.Errorf("--rejects: %w", err))
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+// usedAs says what else of a run a path is, "" where it is nothing.
+func (w *world) usedAs(path string, o *syncOptions, to destination, args, sources []string) string {
+	for _, s := range sources {
+		if !strings.Contains(s, "://") && s != "-" && sameFile(path, s) {
+			return "the source " + s
+		}
+	}
+	if stdin, ok := w.stdin.(*os.File); ok && len(sources) == 1 && sources[0] == "-" {
+		file, err := os.Stat(path)
+		if in, err2 := stdin.Stat(); err == nil && err2 == nil && os.SameFile(in, file) {
+			return "what stdin reads"
+		}
+	}
+	for _, pattern := range args { // that the next run would take it for a source
+		pattern, err := filepath.Abs(pattern)
+		name, err2 := filepath.Abs(path)
+		if match, err3 := filepath.Match(pattern, name); errors.Join(err, err2, err3) == nil && match {
+			return "matched by the source " + pattern
+		}
+	}
+	if !to.postgres {
+		database := realPath(to.path)
+		for _, end := range []string{"", "-wal", "-shm", "-journal", "-weir"} {
+			if sameFile(path, database+end) {
+				return "a file of the database " + to.path
+			}
+		}
+	}
+	init, isFile := strings.CutPrefix(o.init, "@")
+	if !isFile {
+		init = ""
+	}
+	for _, f := range [][2]string{{"config", o.config}, {"init", init}, {"tls-ca", o.ca}, {"tls-cert", o.cert}, {"tls-key", o.feedOptions.key}} {
+		if f[1] != "" && sameFile(path, f[1]) {
+			return "the file of --" + f[0]
+		}
+	}
+	for _, f := range [][2]string{{"spool", o.spool}, {"capture", o.capture}} {
+		if f[1] == "" {
+			continue
+		}
+		if inside, err := filepath.Rel(realPath(f[1]), realPath(path)); err == nil && filepath.IsLocal(inside) {
+			return "in the folder of --" + f[0]
+		}
+	}
+	return ""
+}
+
+// sameFile reports whether two paths are one file, or would be.
+func sameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	y, err2 := os.Stat(b)
+	if err == nil && err2 == nil {
+		return os.SameFile(x, y)
+	}
+	return realPath(a) == realPath(b)
+}
+
+// realPath is a path with its links resolved, of which the end need not exist.
+func realPath(path string) string {
+	path, err := filepath.Abs(path)
+	for range 40 { // as many links as Linux follows
+		if err != nil {
+			break
+		}
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			return real
+		}
+		to, err := os.Readlink(path)
+		if err != nil {
+			if dir := filepath.Dir(path); dir != path {
+				return filepath.Join(realPath(dir), filepath.Base(path))
+			}
+			break
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(path), to)
+		}
+		path = to
+	}
+	return path
+}
