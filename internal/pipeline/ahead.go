@@ -3,9 +3,12 @@ package pipeline
 import (
 	"bytes"
 	"context"
+	"math"
 	"runtime"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -34,9 +37,7 @@ type ahead struct {
 	err      error
 	free     chan *scanned
 
-	rate  float64 // lines a second at most; 0 is no limit
-	start time.Time
-	lines int // read since start
+	limit *rate.Limiter // of lines; nil is no limit
 }
 
 // blocks is where lines come from: a stream, or its spool.
@@ -45,9 +46,9 @@ type blocks interface {
 	Release(b *source.Block)
 }
 
-func newAhead(stream blocks, folder *fold.Folder, rate float64) *ahead {
+func newAhead(stream blocks, folder *fold.Folder, limit *rate.Limiter) *ahead {
 	n := min(runtime.GOMAXPROCS(0), maxScanners)
-	a := &ahead{stream: stream, rate: rate, start: time.Now(), blocks: make(chan *scanned, n), free: make(chan *scanned, n+2)}
+	a := &ahead{stream: stream, limit: limit, blocks: make(chan *scanned, n), free: make(chan *scanned, n+2)}
 	for range n {
 		a.scanners = append(a.scanners, folder.NewScanner())
 	}
@@ -78,33 +79,58 @@ func (a *ahead) read(ctx context.Context, work chan<- *scanned) error {
 		if err != nil {
 			return err
 		}
-		s := a.spare()
-		s.Block = b
-		if err := a.pace(ctx, b); err != nil {
-			return err
-		}
-		select {
-		case a.blocks <- s:
-			work <- s
-		case <-ctx.Done():
-			return ctx.Err()
+		for rest := b; rest != nil; {
+			if b, rest, err = a.pace(ctx, rest); err != nil {
+				return err
+			}
+			s := a.spare()
+			s.Block = b
+			select {
+			case a.blocks <- s:
+				work <- s
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
 	}
 }
 
-// pace waits until the lines before a block have had their time.
-func (a *ahead) pace(ctx context.Context, b *source.Block) error {
-	if a.rate == 0 {
+// newLimiter returns the limiter of a run that reads so many lines a second, 0 for nil. It
+// has nothing to give at the start, and at most a second's lines after a pause.
+func newLimiter(perSecond float64) *rate.Limiter {
+	if perSecond == 0 {
 		return nil
 	}
-	due := a.start.Add(time.Duration(float64(a.lines) / a.rate * float64(time.Second)))
-	a.lines += bytes.Count(b.Data, newline)
-	select {
-	case <-time.After(time.Until(due)):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	l := rate.NewLimiter(rate.Limit(perSecond), int(min(math.Ceil(perSecond), math.MaxInt32)))
+	l.AllowN(time.Now(), l.Burst())
+	return l
+}
+
+// piece is the part of a second whose lines are waited for together: waiting for single
+// lines would be limited by the clock.
+const piece = 10
+
+// pace cuts off the lines of a block that are read next, and waits until they are due. rest is
+// nil behind the last.
+func (a *ahead) pace(ctx context.Context, b *source.Block) (due, rest *source.Block, err error) {
+	if a.limit == nil {
+		return b, nil, nil
 	}
+	n, end := 0, 0
+	for most := 1 + a.limit.Burst()/piece; n < most && end < len(b.Data); n++ {
+		if i := bytes.IndexByte(b.Data[end:], '\n'); i >= 0 {
+			end += i + 1
+		} else {
+			end = len(b.Data)
+		}
+	}
+	if err := a.limit.WaitN(ctx, n); err != nil {
+		return nil, nil, err
+	}
+	if end == len(b.Data) {
+		return b, nil, nil
+	}
+	return b.Cut(end), b, nil
 }
 
 func (a *ahead) spare() *scanned {

@@ -69,7 +69,7 @@ func (f *feeding) sync(ctx context.Context) error {
 		from = f.spool
 		g.Go(func() error { f.spool.run(reading); return nil })
 	}
-	f.ahead = newAhead(from, f.folder, f.MaxRate)
+	f.ahead = newAhead(from, f.folder, f.limit)
 	ready := make(chan work)
 	g.Go(func() error { return f.flush(flushing, ready) })
 	g.Go(func() error { f.pass(flushing, ready); return nil })

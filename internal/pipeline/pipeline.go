@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
@@ -36,7 +38,7 @@ type Config struct {
 	// means 1s for a source that can make its reader wait or that is held to a
 	// rate, and no limit for another file.
 	BatchPeriod time.Duration
-	MaxRate     float64 // lines a second at most, a block at a time; 0 is no limit
+	MaxRate     float64 // lines a second that are read at most; 0 is no limit
 	Buffer      int64   // bytes of memory for both batches
 	Spool       Spool
 	// Tombstones is how long the version of a delete is remembered.
@@ -64,7 +66,7 @@ var ErrRejected = errors.New("a line was rejected")
 // true to them. When ctx ends, it stops reading, writes what it has and returns
 // nil. p counts what happens.
 func Run(ctx context.Context, c Config, db sink.Sink, p *Progress) (err error) {
-	r := &run{Config: c, db: db, p: p, id: rand.Text(), readAhead: &readAhead{mode: c.ReadAhead, open: c.OpenReader}}
+	r := &run{Config: c, db: db, p: p, id: rand.Text(), limit: newLimiter(c.MaxRate), readAhead: &readAhead{mode: c.ReadAhead, open: c.OpenReader}}
 	defer func() { err = errors.Join(err, r.readAhead.close()) }()
 	if err := r.begin(ctx); err != nil {
 		return err
@@ -167,6 +169,7 @@ type run struct {
 	readAhead *readAhead
 	committed atomic.Pointer[string] // the source's Position.Resume in the database
 	spool     *spooling              // nil where there is none
+	limit     *rate.Limiter          // of lines read, all sources together; nil: none
 }
 
 // resumeFrom has a connection that is made from now on begin at a value that is

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/source"
 )
@@ -54,12 +56,13 @@ type player struct {
 	scan   *feed.Scanner
 	resume string // lines before this are left out
 
-	start time.Time // of the pace
-	first float64   // time of the first line that was sent, in seconds
-	shift float64   // added to each time; grows as it loops
-	lines int64     // sent
-	last  string    // the resume value last sent
-	fresh time.Time // when a line was last sent
+	limit *rate.Limiter // of lines, where there is a Rate
+	start time.Time     // of the pace
+	first float64       // time of the first line that was sent, in seconds
+	shift float64       // added to each time; grows as it loops
+	lines int64         // sent
+	last  string        // the resume value last sent
+	fresh time.Time     // when a line was last sent
 	buf   []byte
 }
 
@@ -69,10 +72,17 @@ type flusher interface {
 	Flush() error
 }
 
+// catchUp is the part of a second whose lines go out at once when a client that held them up
+// takes them again.
+const catchUp = 0.05
+
 // Play sends the lines to out from a resume value on, "" for the first. It returns
 // nil at the end of the files.
 func Play(ctx context.Context, c Config, out flusher, resume string) error {
 	p := &player{Config: c, out: out, scan: feed.NewScanner(&feed.Names{}), resume: resume, start: time.Now(), first: math.NaN(), fresh: time.Now()}
+	if c.Rate > 0 {
+		p.limit = rate.NewLimiter(rate.Limit(c.Rate), int(min(max(1, c.Rate*catchUp), math.MaxInt32)))
+	}
 	for {
 		span, last, err := p.once(ctx)
 		if err != nil {
@@ -216,8 +226,9 @@ func shifted(dst, line []byte, f *feed.Field, text string, at float64) []byte {
 func (p *player) pace(ctx context.Context, at float64) error {
 	due := p.start
 	switch {
-	case p.Rate > 0:
-		due = due.Add(time.Duration(float64(p.lines) / p.Rate * float64(time.Second)))
+	case p.limit != nil:
+		now := time.Now()
+		due = now.Add(p.limit.ReserveN(now, 1).DelayFrom(now))
 	case p.TimeField != "" && !math.IsNaN(at) && !math.IsInf(p.Speed, 1):
 		if math.IsNaN(p.first) {
 			p.first = at

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/weirsync/weir/internal/replay"
 )
@@ -55,4 +57,42 @@ func TestPlay_LoopGoesOn(t *testing.T) {
 			}
 		}
 	}
+}
+
+// stalling takes lines, but none for a minute after the first ten.
+type stalling struct{ sent []time.Time }
+
+func (s *stalling) Flush() error { return nil }
+
+func (s *stalling) Write(p []byte) (int, error) {
+	s.sent = append(s.sent, time.Now())
+	if len(s.sent) == 10 {
+		time.Sleep(time.Minute)
+	}
+	return len(p), nil
+}
+
+// TestPlay_RateAtEveryInstant: what a client did not take for a while is not sent all at once
+// when it does.
+func TestPlay_RateAtEveryInstant(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "feed.jsonl")
+	if err := os.WriteFile(file, bytes.Repeat([]byte(`{"id":1}`+"\n"), 500), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		out := &stalling{}
+		if err := replay.Play(t.Context(), replay.Config{Files: []string{file}, Rate: 100}, out, ""); err != nil {
+			t.Fatal(err)
+		}
+		for i, from := range out.sent {
+			for j, to := range out.sent[i:] {
+				if most := 100*to.Sub(from).Seconds() + 6; float64(j) > most {
+					t.Fatalf("%d lines within %v", j, to.Sub(from))
+				}
+			}
+		}
+		if took := out.sent[len(out.sent)-1].Sub(out.sent[0]); took < 64*time.Second || took > 66*time.Second {
+			t.Errorf("500 lines took %v", took)
+		}
+	})
 }

@@ -57,6 +57,14 @@ type Block struct {
 	fileSize, fileTime int64 // see Position; 0 unless the file ends with Data
 }
 
+// Cut takes the lines before end, which is just past a newline, off the beginning of b. What
+// it returns lies in b's memory, and is good until b is released.
+func (b *Block) Cut(end int) *Block {
+	first := &Block{Data: b.Data[:end:end], Offset: b.Offset, Restart: b.Restart, Conn: b.Conn, Spool: b.Spool, head: b.head}
+	b.Data, b.Offset, b.Restart, b.Spool = b.Data[end:], b.Offset+int64(end), false, b.Spool+int64(end)
+	return first
+}
+
 // A framer cuts a decompressed stream into blocks.
 type framer struct {
 	src     *bufio.Reader
