@@ -5,8 +5,9 @@ import (
 	"cmp"
 )
 
-// Older reports whether the version a is before b: as numbers where both are,
-// whatever their spelling, else as text, byte by byte.
+// Older reports whether the version a is before b. Numbers, whatever their spelling,
+// come before texts, which are compared byte by byte: any two versions have an order,
+// and it is the same for every set of them.
 func Older(a, b []byte) bool {
 	if isCount(a) && isCount(b) {
 		if len(a) != len(b) {
@@ -16,10 +17,13 @@ func Older(a, b []byte) bool {
 	}
 	x, xok := spelled(a)
 	y, yok := spelled(b)
-	if !xok || !yok {
-		return bytes.Compare(a, b) < 0
+	switch {
+	case xok && yok:
+		return compareDecimals(x, y) < 0
+	case xok || yok:
+		return xok
 	}
-	return compareDecimals(x, y) < 0
+	return bytes.Compare(a, b) < 0
 }
 
 // isCount reports whether text is nothing but digits, and no more than it needs.

@@ -41,6 +41,14 @@ var versionTests = []test{
 		inAnyBatchesOf(t, db, byColumn, []string{`{"id":1,"v":1,"a":"x"}`, `{"id":1,"v":1.0,"a":"y"}`, `{"id":2,"v":1,"a":"x"}`, `{"id":2,"v":"1","op":"delete"}`, `{"id":3,"v":1,"op":"delete"}`, `{"id":3,"v":1,"a":"z"}`},
 			"SELECT id, a FROM t ORDER BY id", "1|y", "3|z")
 	}},
+	{"NumbersComeBeforeTexts", func(t *testing.T, db Database) {
+		for _, scope := range []func(*fold.Options){byColumn, byRow} {
+			inAnyOrder(t, db, scope, []string{
+				`{"id":1,"v":"9","a":"nine"}`, `{"id":1,"v":10,"a":"ten"}`, `{"id":1,"v":"1a","a":"text"}`,
+				`{"id":2,"v":"-","a":"text"}`, `{"id":2,"v":1e30,"a":"number"}`,
+			}, "SELECT id, v, a FROM t ORDER BY id", "1|1a|text", "2|-|text")
+		}
+	}},
 	{"ARowOfOldNamesOnlyItsKey", func(t *testing.T, db Database) {
 		inAnyOrder(t, db, byColumn, []string{`{"id":1,"v":1}`, `{"id":1,"v":2,"op":"delete"}`, `{"id":1,"v":3}`},
 			"SELECT id FROM t", "1")
