@@ -149,7 +149,7 @@ func (w *world) explain(ctx context.Context, o *syncOptions, id string, args []s
 	if err != nil {
 		return usageError{err}
 	}
-	sources, err := expand(args)
+	sources, err := expand(args, false)
 	if err != nil {
 		return err
 	}

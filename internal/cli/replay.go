@@ -49,7 +49,7 @@ feed, to test what reads it.`,
 			} else if feed != "" {
 				return usagef("--feed %s: weir knows firehose", feed)
 			}
-			if s.Files, err = expand(args); err != nil {
+			if s.Files, err = expand(args, false); err != nil {
 				return err
 			}
 			if s.Speed, err = readSpeed(speed); err != nil {

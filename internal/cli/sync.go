@@ -105,7 +105,7 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 
 	f.StringVar(&o.job, "job", "", "the name that the checkpoint is kept under (default source and table; none for stdin)")
 	f.BoolVar(&o.fromStart, "from-start", false, "ignore the checkpoint")
-	f.BoolVar(&o.follow, "follow", false, "go on with a growing file, over rotation and truncation")
+	f.BoolVar(&o.follow, "follow", false, "read on as a file grows, over rotation and truncation; wait for one that does not exist yet")
 	f.StringVar(&o.compression, "compression", source.Auto, "of the sources: auto, none, gzip, zstd, zlib or deflate (raw); auto tells gzip and zstd")
 
 	o.feedOptions.flags(f)
@@ -256,7 +256,7 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	if err := o.preset(args, o.compression); err != nil {
 		return to, c, usageError{err}
 	}
-	sources, err := expand(args)
+	sources, err := expand(args, o.follow)
 	if err != nil {
 		return to, c, err
 	}
@@ -373,8 +373,8 @@ func limitMemory(buffer int64) {
 
 // expand resolves the sources that the command line names. What the file system does not
 // say of them is wrong usage.
-func expand(args []string) ([]string, error) {
-	sources, err := source.Expand(args)
+func expand(args []string, follow bool) ([]string, error) {
+	sources, err := source.Expand(args, follow)
 	if err == nil || errors.As(err, new(*fs.PathError)) || errors.As(err, new(*source.NotFoundError)) {
 		return sources, err
 	}

@@ -191,7 +191,7 @@ func (w *world) verify(ctx context.Context, o *syncOptions, args []string, show 
 	if err != nil {
 		return err
 	}
-	files, err := expand(args)
+	files, err := expand(args, false)
 	if err != nil {
 		return err
 	}

@@ -37,15 +37,16 @@ func (e *NotFoundError) ExitCode() int { return 2 }
 // order and without doubles. No argument and "-" are stdin,
 // connections (tcp://host:port, …) stay, a path that is not there is taken as a glob. Matches are sorted, and
 // directories among them passed over; a directory named outright is an error.
-// The error is a *NotFoundError where nothing was found.
-func Expand(args []string) ([]string, error) {
+// The error is a *NotFoundError where nothing was found. A path that does not exist stays where it
+// is to be followed, for Open waits for it.
+func Expand(args []string, follow bool) ([]string, error) {
 	if len(args) == 0 {
 		args = []string{"-"}
 	}
 	var specs []string
 	seen := make(map[string]bool)
 	for _, arg := range args {
-		found, err := expand(arg)
+		found, err := expand(arg, follow)
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +64,7 @@ func Expand(args []string) ([]string, error) {
 	return specs, nil
 }
 
-func expand(arg string) ([]string, error) {
+func expand(arg string, follow bool) ([]string, error) {
 	if isStdin(arg) {
 		return []string{"-"}, nil
 	}
@@ -84,6 +85,9 @@ func expand(arg string) ([]string, error) {
 		return nil, err
 	case strings.Contains(arg, "://"):
 		return nil, fmt.Errorf("%s: unknown kind of source; there are -, paths, tcp://, tls://, tcp-listen:// and tls-listen://host:port", arg)
+	}
+	if follow && !isGlob(arg) {
+		return []string{arg}, nil
 	}
 	return glob(arg)
 }

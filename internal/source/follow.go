@@ -1,6 +1,7 @@
 package source
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,11 +11,15 @@ import (
 	"time"
 )
 
+// seenMax is how many bytes at the start of a followed file, and before the offset that was
+// read to, tell that it is still the same.
+const seenMax = headMax
+
 // A follower reads a file that grows. Its end comes only when the file was
-// truncated or its path has become another file; reopen goes on from there.
+// truncated or its path has become another file; reopen starts over from there.
 //
-// A file that is truncated and written anew past the old offset between two
-// looks is not told from one that grew.
+// A file that was truncated and has since grown past the old offset is told from one that
+// only grew by the bytes that were read before: each read compares them.
 type follower struct {
 	ctx  context.Context
 	path string
@@ -22,27 +27,91 @@ type follower struct {
 	poll time.Duration
 	warn func(string)
 
+	at    int64  // offset of the next read
+	head  []byte // the first bytes of those before it
+	last  []byte // the last of those
+	check []byte // what is compared with them
+
 	replaced  bool // path is another file since the last look
 	truncated bool
+}
+
+// from has f read on from an offset. What is before it now is what is compared.
+func (t *follower) from(at int64) (err error) {
+	n := min(at, seenMax)
+	t.at, t.head, t.last = at, make([]byte, n, seenMax), make([]byte, n)
+	if _, err = t.file.ReadAt(t.head, 0); err == nil {
+		_, err = t.file.ReadAt(t.last, at-n)
+	}
+	if err == io.EOF {
+		err = nil // it is shorter than its checkpoint, which seek says
+	}
+	return err
 }
 
 // Read waits for data. When the path has become another file, the old one gets
 // a last look after one more poll, because its writer may still be at it.
 func (t *follower) Read(p []byte) (int, error) {
 	for {
-		n, err := t.file.Read(p)
-		if n > 0 || err != io.EOF {
-			return n, err
+		if t.truncated {
+			return 0, io.EOF
+		}
+		n, err := t.file.ReadAt(p, t.at)
+		if err != nil && err != io.EOF {
+			return 0, err
+		}
+		if n > 0 {
+			if n, err = t.accept(p[:n]); n > 0 || err != nil {
+				return n, err
+			}
+			continue
 		}
 		if over, err := t.over(); err != nil {
 			return 0, err
 		} else if over {
 			return 0, io.EOF
 		}
-		if err := t.wait(); err != nil {
+		if err := sleep(t.ctx, t.poll); err != nil {
 			return 0, err
 		}
 	}
+}
+
+// accept takes p, which was read at t.at, and returns its length, or 0 where it is of another
+// content than what was read before.
+func (t *follower) accept(p []byte) (int, error) {
+	same, err := t.holds(t.head, 0)
+	if same && err == nil {
+		same, err = t.holds(t.last, t.at-int64(len(t.last)))
+	}
+	if !same && err == nil {
+		// Truncated before the read or after it: in the latter case p is the old content's end.
+		t.truncated = true
+		var after bool
+		if after, err = t.holds(p, t.at); after {
+			return 0, err
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	t.at += int64(len(p))
+	t.head = extend(t.head, p)
+	t.last = append(t.last, p[max(0, len(p)-seenMax):]...)
+	t.last = t.last[max(0, len(t.last)-seenMax):]
+	return len(p), nil
+}
+
+// holds reports whether the file has the bytes of want at an offset.
+func (t *follower) holds(want []byte, at int64) (bool, error) {
+	if cap(t.check) < len(want) {
+		t.check = make([]byte, len(want))
+	}
+	n, err := t.file.ReadAt(t.check[:len(want)], at)
+	if err == io.EOF {
+		err = nil
+	}
+	return err == nil && bytes.Equal(t.check[:n], want), err
 }
 
 // over reports whether the file will not grow any more. A path that is missing
@@ -52,11 +121,7 @@ func (t *follower) over() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	at, err := t.file.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return false, err
-	}
-	if own.Size() < at {
+	if own.Size() < t.at {
 		t.truncated = true
 		return true, nil
 	}
@@ -69,16 +134,13 @@ func (t *follower) over() (bool, error) {
 // reopen goes to the start of the file that path is now.
 func (t *follower) reopen() error {
 	if t.truncated {
+		t.warn(fmt.Sprintf("%s was truncated: it is read again from its start; what was written to it after byte %d and before the truncation was not seen", t.path, t.at))
 		t.truncated = false
-		t.warn(t.path + " was truncated; it is read from its start again")
-		if _, err := t.file.Seek(0, io.SeekStart); err != nil {
-			return fmt.Errorf("read %s: %w", t.path, bare(err))
-		}
-		return nil
+		return t.from(0)
 	}
 	f, err := os.Open(t.path)
 	for errors.Is(err, fs.ErrNotExist) { // renamed once more
-		if err := t.wait(); err != nil {
+		if err := sleep(t.ctx, t.poll); err != nil {
 			return err
 		}
 		f, err = os.Open(t.path)
@@ -88,17 +150,17 @@ func (t *follower) reopen() error {
 	}
 	t.file.Close()
 	t.file, t.replaced = f, false
-	return nil
+	return t.from(0)
 }
 
-// wait waits for one poll interval.
-func (t *follower) wait() error {
-	timer := time.NewTimer(t.poll)
+// sleep waits for d, unless ctx ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return nil
-	case <-t.ctx.Done():
-		return t.ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

@@ -1,10 +1,15 @@
 package source_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirsync/weir/internal/source"
@@ -20,15 +25,19 @@ type followed struct {
 	warnings chan string
 }
 
-func follow(t *testing.T, content string) *followed {
-	f := &followed{T: t, path: tempFile(t, []byte(content)), warnings: make(chan string, 10)}
-	f.open(source.Position{})
-	return f
+// follow has do write to a file of some content that is followed. The stream looks at the file
+// only while do waits for a line.
+func follow(t *testing.T, content string, do func(f *followed)) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &followed{T: t, path: tempFile(t, []byte(content)), warnings: make(chan string, 100)}
+		f.open(source.Position{})
+		do(f)
+	})
 }
 
 func (f *followed) open(from source.Position) {
 	f.stream = open(f, f.path, source.Options{
-		Follow: true, Poll: time.Millisecond, MaxLine: 1000,
+		Follow: true, MaxLine: 1000,
 		Warn: func(w string) { f.warnings <- w },
 	}, from)
 	f.number = from.Line
@@ -66,116 +75,238 @@ func (f *followed) want(text string, off int64) line {
 	if l.text != text || l.off != off {
 		f.Fatalf("%q at %d, want %q at %d", l.text, l.off, text, off)
 	}
+	synctest.Wait() // until the stream waits for its next look
 	return l
 }
 
 func TestFollow_GrowthAndHalfLines(t *testing.T) {
-	f := follow(t, "")
-	f.append("a\n")
-	f.want("a\n", 0)
-	f.append("b\nc")
-	f.want("b\n", 2)
-	f.append("d")
-	f.append("\n" + strings.Repeat("x", 2000))
-	f.want("cd\n", 4)
-	f.append("x\nend\n")
-	if l := f.want(strings.Repeat("x", 2001)+"\n", 7); l.oversize != 2002 {
-		t.Errorf("oversize %d", l.oversize)
-	}
-	f.want("end\n", 2009)
+	follow(t, "", func(f *followed) {
+		f.append("a\n")
+		f.want("a\n", 0)
+		f.append("b\nc")
+		f.want("b\n", 2)
+		f.append("d")
+		f.append("\n" + strings.Repeat("x", 2000))
+		f.want("cd\n", 4)
+		f.append("x\nend\n")
+		if l := f.want(strings.Repeat("x", 2001)+"\n", 7); l.oversize != 2002 {
+			f.Errorf("oversize %d", l.oversize)
+		}
+		f.want("end\n", 2009)
+	})
 }
 
 func TestFollow_ResumesAndWaits(t *testing.T) {
-	f := follow(t, "a\nb\n")
-	after := f.want("a\n", 0).after
-	end := f.want("b\n", 2).after
-	f.stream.Close()
-	f.open(after)
-	f.want("b\n", 2)
-	f.stream.Close()
-	f.open(end)
-	f.append("c\n")
-	if l := f.want("c\n", 4); l.after.Line != 3 || l.after.FileSize != 0 {
-		t.Errorf("position %+v", l.after)
-	}
+	follow(t, "a\nb\n", func(f *followed) {
+		after := f.want("a\n", 0).after
+		end := f.want("b\n", 2).after
+		f.stream.Close()
+		f.open(after)
+		f.want("b\n", 2)
+		f.stream.Close()
+		f.open(end)
+		f.append("c\n")
+		if l := f.want("c\n", 4); l.after.Line != 3 || l.after.FileSize != 0 {
+			f.Errorf("position %+v", l.after)
+		}
+	})
 }
 
 func TestFollow_Truncation(t *testing.T) {
-	f := follow(t, "a\nbbbbbbbbb\nto")
-	f.want("a\n", 0)
-	f.want("bbbbbbbbb\n", 2)
-	if err := os.Truncate(f.path, 0); err != nil {
-		t.Fatal(err)
+	follow(t, "a\nbbbbbbbbb\nto", func(f *followed) {
+		f.want("a\n", 0)
+		f.want("bbbbbbbbb\n", 2)
+		if err := os.Truncate(f.path, 0); err != nil {
+			f.Fatal(err)
+		}
+		// What was left without a newline comes out as the end of the old stream.
+		if l := f.want("to", 12); !l.tail || l.restart {
+			f.Errorf("%+v", l)
+		}
+		if w := <-f.warnings; !strings.Contains(w, f.path+" was truncated") {
+			f.Error(w)
+		}
+		f.append("new\n")
+		l := f.want("new\n", 0)
+		if !l.restart || l.after.Line != 1 {
+			f.Errorf("%+v", l)
+		}
+		f.stream.Close()
+		f.open(l.after)
+		f.append("more\n")
+		f.want("more\n", 4)
+	})
+}
+
+// A file that was truncated, and has grown past the old offset when it is looked at next, is
+// read again from its start.
+func TestFollow_TruncatedAndGrownPastTheOffset(t *testing.T) {
+	line := strings.Repeat("x", 98) + "\n"
+	for name, c := range map[string]struct{ before, after string }{
+		"other lines":          {"a\nb\n", "c\nd\ne\n"},
+		"long":                 {strings.Repeat("a"+line, 100), strings.Repeat("b"+line, 300)},
+		"within a line":        {"a\nbb", "c\ndd\ne\n"},
+		"the same beginning":   {strings.Repeat("a"+line, 100), strings.Repeat("a"+line, 50) + strings.Repeat("b"+line, 100)},
+		"the same before it":   {"a\n" + strings.Repeat("a"+line, 100), "b\n" + strings.Repeat("a"+line, 101)},
+		"a hole before it":     {"a\nb\n", "\x00\x00\x00\x00\x00\x00c\n"},
+		"a hole of many bytes": {strings.Repeat("a"+line, 10_000), strings.Repeat("\x00", 1_000_100) + "c\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			follow(t, c.before, func(f *followed) {
+				off := int64(0)
+				for l := range strings.SplitAfterSeq(c.before, "\n") {
+					if strings.HasSuffix(l, "\n") {
+						f.want(l, off)
+					}
+					off += int64(len(l))
+				}
+				write(f, f.path, []byte(c.after))
+				if _, torn := cutLast(c.before); torn != "" {
+					f.want(torn, off-int64(len(torn)))
+				}
+				restart := true
+				lines := strings.TrimLeft(c.after, "\x00")
+				off = int64(len(c.after) - len(lines))
+				for l := range strings.Lines(lines) {
+					if got := f.want(l, off); got.restart != restart {
+						f.Fatalf("%+v", got)
+					}
+					off, restart = off+int64(len(l)), false
+				}
+				if w := <-f.warnings; !strings.Contains(w, fmt.Sprintf("%s was truncated: it is read again from its start; what was written to it after byte %d ", f.path, len(c.before))) {
+					f.Error(w)
+				}
+			})
+		})
 	}
-	// What was left without a newline comes out as the end of the old stream.
-	if l := f.want("to", 12); !l.tail || l.restart {
-		t.Errorf("%+v", l)
+}
+
+// cutLast cuts off what is behind the last newline.
+func cutLast(s string) (lines, torn string) {
+	at := strings.LastIndexByte(s, '\n') + 1
+	return s[:at], s[at:]
+}
+
+// TestFollow_NothingInTheFileIsLost appends, truncates, rewrites and rotates at random, by
+// more or less than there was, and expects every line that the file has at a look.
+func TestFollow_NothingInTheFileIsLost(t *testing.T) {
+	for seed := range uint64(20) {
+		follow(t, "", func(f *followed) {
+			rnd := rand.New(rand.NewPCG(seed, 0))
+			number, off := 0, int64(0)
+			for range 60 {
+				var lines strings.Builder
+				for range rnd.IntN(9) + 1 {
+					fmt.Fprintf(&lines, "%d%s\n", number, strings.Repeat("x", rnd.IntN(700)))
+					number++
+				}
+				restarts := true
+				switch rnd.IntN(4) {
+				case 0:
+					write(f, f.path, []byte(lines.String()))
+				case 1:
+					if err := os.Rename(f.path, f.path+".1"); err != nil {
+						f.Fatal(err)
+					}
+					f.append(lines.String())
+				default:
+					restarts = false
+					f.append(lines.String())
+				}
+				if restarts {
+					off = 0
+				}
+				for l := range strings.Lines(lines.String()) {
+					f.want(l, off)
+					off += int64(len(l))
+				}
+			}
+		})
 	}
-	if w := <-f.warnings; !strings.Contains(w, f.path+" was truncated") {
-		t.Error(w)
-	}
-	f.append("new\n")
-	l := f.want("new\n", 0)
-	if !l.restart || l.after.Line != 1 {
-		t.Errorf("%+v", l)
-	}
-	f.stream.Close()
-	f.open(l.after)
-	f.append("more\n")
-	f.want("more\n", 4)
+}
+
+// A file to follow is waited for, and so is its folder.
+func TestFollow_WaitsForTheFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &followed{T: t, path: filepath.Join(t.TempDir(), "later", "feed"), warnings: make(chan string, 100)}
+		opened := make(chan bool)
+		go func() { f.open(source.Position{}); close(opened) }()
+		time.Sleep(time.Hour)
+		if w := <-f.warnings; !strings.Contains(w, f.path+" does not exist yet: waiting for it") || len(f.warnings) > 0 {
+			t.Errorf("%s, and %d more", w, len(f.warnings))
+		}
+		if err := os.Mkdir(filepath.Dir(f.path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		f.append("a\n")
+		<-opened
+		f.want("a\n", 0)
+		f.append("b\n")
+		f.want("b\n", 2)
+
+		ctx, stop := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, stop)
+		if _, err := source.Open(ctx, f.path+"2", source.Options{Follow: true}, source.Position{}); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
 }
 
 func TestFollow_Rotation(t *testing.T) {
-	f := follow(t, "a\n")
-	f.want("a\n", 0)
-	for range 3 {
-		old := f.path + ".1"
-		if err := os.Rename(f.path, old); err != nil {
-			t.Fatal(err)
+	follow(t, "a\n", func(f *followed) {
+		f.want("a\n", 0)
+		for range 3 {
+			old := f.path + ".1"
+			if err := os.Rename(f.path, old); err != nil {
+				f.Fatal(err)
+			}
+			// The writer has the old file open for a while yet.
+			rotated := *f
+			rotated.path = old
+			rotated.append("late\nlast")
+			f.want("late\n", 2)
+			f.append("b\n")
+			if l := f.want("last", 7); !l.tail {
+				f.Errorf("%+v", l)
+			}
+			if l := f.want("b\n", 0); !l.restart || l.after.Line != 1 {
+				f.Errorf("%+v", l)
+			}
 		}
-		// The writer has the old file open for a while yet.
-		rotated := *f
-		rotated.path = old
-		rotated.append("late\nlast")
-		f.want("late\n", 2)
-		f.append("b\n")
-		if l := f.want("last", 7); !l.tail {
-			t.Errorf("%+v", l)
-		}
-		if l := f.want("b\n", 0); !l.restart || l.after.Line != 1 {
-			t.Errorf("%+v", l)
-		}
-	}
+	})
 }
 
 func TestFollow_RemovedFileIsReadToItsEnd(t *testing.T) {
-	f := follow(t, "a\n")
-	f.want("a\n", 0)
-	w, err := os.OpenFile(f.path, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	if err := os.Remove(f.path); err != nil {
-		t.Fatal(err)
-	}
-	w.WriteString("b\n")
-	f.want("b\n", 2)
-	write(t, filepath.Clean(f.path), []byte("c\n"))
-	if l := f.want("c\n", 0); !l.restart {
-		t.Errorf("%+v", l)
-	}
+	follow(t, "a\n", func(f *followed) {
+		f.want("a\n", 0)
+		w, err := os.OpenFile(f.path, os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			f.Fatal(err)
+		}
+		defer w.Close()
+		if err := os.Remove(f.path); err != nil {
+			f.Fatal(err)
+		}
+		w.WriteString("b\n")
+		f.want("b\n", 2)
+		write(f, filepath.Clean(f.path), []byte("c\n"))
+		if l := f.want("c\n", 0); !l.restart {
+			f.Errorf("%+v", l)
+		}
+	})
 }
 
 func TestFollow_CloseEndsTheWait(t *testing.T) {
-	f := follow(t, "a\n")
-	f.want("a\n", 0)
-	if err := f.stream.Close(); err != nil {
-		t.Error(err)
-	}
-	// Not a single byte was written after a rename.
-	f = follow(t, "a\n")
-	f.want("a\n", 0)
-	os.Rename(f.path, f.path+".1")
-	f.stream.Close()
+	follow(t, "a\n", func(f *followed) {
+		f.want("a\n", 0)
+		if err := f.stream.Close(); err != nil {
+			f.Error(err)
+		}
+	})
+	follow(t, "a\n", func(f *followed) {
+		f.want("a\n", 0)
+		os.Rename(f.path, f.path+".1") // not a single byte was written after it
+		f.stream.Close()
+	})
 }

@@ -75,6 +75,7 @@ type framer struct {
 	isLong  bool          // this one has put one in
 	live    bool          // whole lines go out after each read
 	tail    bool          // a last line without newline counts
+	hole    bool          // NUL bytes at the beginning are passed over
 
 	off       int64  // of the block that is being filled
 	head      []byte // first bytes of the stream
@@ -138,6 +139,9 @@ func (f *framer) pos() int64 { return f.off + int64(f.n) }
 // got after it had been consumed.
 func (f *framer) begin() {
 	skip := 0
+	if f.hole {
+		f.passHole()
+	}
 	switch {
 	case f.off == 0:
 		switch prefix(f.src, bom, utf16le, utf16be) {
@@ -153,6 +157,21 @@ func (f *framer) begin() {
 	f.head = extend(f.head, p)
 	f.off += int64(len(p))
 	_, _ = f.src.Discard(len(p)) // p was peeked
+}
+
+// passHole passes over the NUL bytes at the beginning of a file that was truncated while its
+// writer, which does not append, kept its offset.
+func (f *framer) passHole() {
+	for {
+		p, err := f.src.Peek(max(1, f.src.Buffered()))
+		n := len(p) - len(bytes.TrimLeft(p, "\x00"))
+		f.head = extend(f.head, p[:n])
+		f.off += int64(n)
+		_, _ = f.src.Discard(n) // p was peeked
+		if n == 0 || n < len(p) || err != nil {
+			return
+		}
+	}
 }
 
 // read reads once, and again only if nothing came.

@@ -12,10 +12,10 @@ import (
 
 // Open opens spec, one of those that Expand returns, and goes to from; the
 // zero Position is the start. ctx bounds the opening alone: the wait for a
-// FIFO's writer, and decompressing what lies before from.
+// file or a FIFO's writer, and decompressing what lies before from.
 //
-// A *NotFoundError tells of a file that is not there, a *ChangedError of one
-// that no longer matches from. Stdin is read up to from by the first Next,
+// A *NotFoundError tells of a file that does not exist, unless it is to be followed: then Open
+// waits for it. A *ChangedError tells of a file that no longer matches from. Stdin is read up to from by the first Next,
 // which returns the *ChangedError then. FIFOs, devices and connections begin
 // anew, whatever from is; see Start. A connection is made by the first Next.
 func Open(ctx context.Context, spec string, o Options, from Position) (*Stream, error) {
@@ -72,7 +72,7 @@ func (s *Stream) open(ctx context.Context) error {
 		s.listener, err = listen(ctx, s.name, &s.opts)
 		return err
 	}
-	info, err := os.Stat(s.name)
+	info, err := s.find(ctx)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return &NotFoundError{s.name}
@@ -96,6 +96,22 @@ func (s *Stream) open(ctx context.Context) error {
 	return s.openFile()
 }
 
+// find looks at the file, and waits for one that is to be followed until it exists.
+func (s *Stream) find(ctx context.Context) (fs.FileInfo, error) {
+	for said := false; ; said = true {
+		info, err := os.Stat(s.name)
+		if !s.opts.Follow || !errors.Is(err, fs.ErrNotExist) {
+			return info, err
+		}
+		if !said {
+			s.opts.Warn(s.name + " does not exist yet: waiting for it")
+		}
+		if err := sleep(ctx, s.opts.Poll); err != nil {
+			return nil, err
+		}
+	}
+}
+
 func (s *Stream) attach(r io.Reader, live bool) {
 	s.in, s.raw.r, s.live = r, r, live
 	s.frame.maxLine, s.frame.live, s.frame.free = s.opts.MaxLine, live, s.free
@@ -113,6 +129,13 @@ func (s *Stream) openFile() error {
 		s.done = true
 		return nil
 	}
+	if s.opts.Follow {
+		s.follow = &follower{ctx: s.ctx, path: s.name, file: s.file, poll: s.opts.Poll, warn: s.opts.Warn}
+		// Before begin compares the checkpoint, so that what changes after that is noticed.
+		if err := s.follow.from(from.Offset); err != nil {
+			return fmt.Errorf("read %s: %w", s.name, bare(err))
+		}
+	}
 	if err := s.begin(); err != nil {
 		return err
 	}
@@ -123,7 +146,6 @@ func (s *Stream) openFile() error {
 		return nil
 	}
 	if s.opts.Follow {
-		s.follow = &follower{ctx: s.ctx, path: s.name, file: s.file, poll: s.opts.Poll, warn: s.opts.Warn}
 		s.raw.r = s.follow
 		return nil
 	}

@@ -243,7 +243,7 @@ func (s *Stream) reopen() error {
 	}
 	s.raw.n.Store(0)
 	s.frame.reset(bufio.NewReaderSize(&s.raw, readSize))
-	s.frame.restart = true
+	s.frame.restart, s.frame.hole = true, true
 	return nil
 }
 

@@ -28,7 +28,7 @@ func TestExpand(t *testing.T) {
 	}
 	f := func(args []string, want ...string) {
 		t.Helper()
-		got, err := source.Expand(args)
+		got, err := source.Expand(args, false)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %q, %v, want %q", args, got, err, want)
 		}
@@ -39,9 +39,16 @@ func TestExpand(t *testing.T) {
 		"tcp://localhost:80", "b.jsonl", "a.jsonl")
 	f([]string{"[x].gz"}, "[x].gz")
 
+	// What is to be followed may come later, a glob's matches not.
+	if got, err := source.Expand([]string{"later/x.jsonl"}, true); err != nil || !slices.Equal(got, []string{"later/x.jsonl"}) {
+		t.Errorf("followed: %q, %v", got, err)
+	}
+	_, err := source.Expand([]string{"later*"}, true)
+	wantError(t, err, "no file matches")
+
 	fail := func(arg string, code int, part string) {
 		t.Helper()
-		_, err := source.Expand([]string{arg})
+		_, err := source.Expand([]string{arg}, false)
 		wantError(t, err, part)
 		var notFound *source.NotFoundError
 		if errors.As(err, &notFound) != (code == 2) || notFound != nil && notFound.ExitCode() != code {

@@ -28,6 +28,7 @@ const (
 	postgres = "./internal/sink/postgres"
 	spool    = "./internal/spool"
 	pipeline = "./internal/pipeline"
+	sources  = "./internal/source"
 	cli      = "./internal/cli"
 	kills    = "./internal/torture"
 )
@@ -97,6 +98,12 @@ var mutants = []mutant{
 		pipeline, "TestSync_LostConnection", false},
 	{"the database's file is opened by others", "internal/sink/sqlite/flush.go", `	now, err := os.Stat(d.path)`, "	if f, err := os.Open(d.path); err == nil {\n\t\tf.Close()\n\t}\n\tnow, err := os.Stat(d.path)",
 		sqlite, "TestSync_FileIsOpenedBySQLiteAlone", false},
+	{"a followed file's beginning is not compared", "internal/source/follow.go", `same, err := t.holds(t.head, 0)`, `same, err := true, error(nil)`,
+		sources, "TestFollow_TruncatedAndGrownPastTheOffset", false},
+	{"what is before a followed file's offset is not compared", "internal/source/follow.go", `same, err = t.holds(t.last, t.at-int64(len(t.last)))`, `same = true`,
+		sources, "TestFollow_TruncatedAndGrownPastTheOffset", false},
+	{"a rate that starts full", "internal/pipeline/ahead.go", `l.AllowN(time.Now(), l.Burst())`, `l.AllowN(time.Now(), 0)`,
+		pipeline, "TestMaxRate_AtEveryInstant", false},
 }
 
 func main() {

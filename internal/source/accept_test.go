@@ -1,0 +1,36 @@
+package source
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// What was read just before a file was truncated counts; what was read just after comes again
+// from the start.
+func TestFollower_TruncatedAroundARead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "feed")
+	for _, c := range []struct {
+		read string
+		n    int
+	}{{"b\n", 2}, {"B\n", 0}} {
+		if err := os.WriteFile(path, []byte("a\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		f := follower{ctx: t.Context(), path: path, file: file, warn: func(string) {}}
+		if err := f.from(2); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("A\nB\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := f.accept([]byte(c.read)); n != c.n || err != nil || !f.truncated || f.at != int64(2+n) {
+			t.Errorf("%q: %d, %v, truncated %v, at %d", c.read, n, err, f.truncated, f.at)
+		}
+	}
+}
