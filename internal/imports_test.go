@@ -28,6 +28,7 @@ var allowed = map[string][]string{
 		"modernc.org/sqlite", "modernc.org/sqlite/lib", "modernc.org/libc"},
 	"internal/sink/postgres": {"internal/feed", "internal/fold", "internal/schema", "internal/sink", "internal/tcp",
 		"github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgproto3"},
+	"internal/foldtest":        {},
 	"internal/testpg":          {"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgproto3"},
 	"internal/lockfile":        {"golang.org/x/sys/windows"},
 	"internal/spool":           {"internal/lockfile", "github.com/klauspost/compress/zstd"},

@@ -1,0 +1,284 @@
+// Package foldtest is the fold of a feed in its plainest form, for tests: message after
+// message into a map. It is slow and obvious, and shares no code with the program.
+package foldtest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Rules are the settings of a fold.
+type Rules struct {
+	Key                      []string
+	KeepNull, FillOnly       bool
+	DeleteField, DeleteValue string
+	Version                  string // the field, "" for none
+	RowScope                 bool
+	Columns                  string // of new fields: add, ignore, reject; "" is add in a made table, else ignore
+	MaxColumns               int
+}
+
+// Limits are those of a database.
+type Limits struct {
+	NoNUL    bool
+	MaxName  int // bytes, 0 for none
+	Reserved []string
+}
+
+// A Column is one of a table that a user made.
+type Column struct {
+	Name      string
+	Takes     func(Value) bool   // nil: everything
+	Same      func(Value) string // what its value compares by where it is of the key; nil: its text
+	Default   Value
+	Generated bool
+}
+
+// A Table is what a feed is folded into.
+type Table struct {
+	Rules
+	Limits
+	Made    bool     // by the fold: its columns come with the feed
+	Columns []Column // in the order in which they came
+	// Violates reports what a constraint of the database has against a row; is it an
+	// insert or an update is told by old.
+	Violates func(t *Table, key string, old, row map[string]Value) error
+
+	rows  map[string]*row
+	added int // columns that the feed brought
+	seen  map[string]map[Kind]bool
+}
+
+type row struct {
+	cells    map[string]Value
+	versions map[string]string
+	live     string // the newest version of a message that sets; "" where the row is not
+	tomb     string // that of the newest delete
+}
+
+// NewTable returns an empty table: with columns it is a user's, without it is made by
+// the fold.
+func NewTable(r Rules, l Limits, columns ...Column) *Table {
+	t := &Table{Rules: r, Limits: l, Made: len(columns) == 0, Columns: columns, rows: map[string]*row{}, seen: map[string]map[Kind]bool{}}
+	if t.Made {
+		for _, k := range r.Key {
+			t.Columns = append(t.Columns, Column{Name: k})
+		}
+	}
+	return t
+}
+
+// Rows returns the rows by their keys; of each the columns that are not NULL.
+func (t *Table) Rows() map[string]map[string]Value {
+	out := map[string]map[string]Value{}
+	for k, r := range t.rows {
+		if r.live == "" {
+			continue
+		}
+		out[k] = map[string]Value{}
+		for c, v := range r.cells {
+			if v.Kind != Null {
+				out[k][c] = v
+			}
+		}
+	}
+	return out
+}
+
+// Kinds returns the kinds of all values that messages brought for a column, NULL aside.
+func (t *Table) Kinds(column string) map[Kind]bool { return t.seen[column] }
+
+// Column returns the column of that name, or nil.
+func (t *Table) Column(name string) *Column {
+	for i := range t.Columns {
+		if t.Columns[i].Name == name {
+			return &t.Columns[i]
+		}
+	}
+	return nil
+}
+
+// Key returns the key of a row from the texts of its parts.
+func Key(parts ...string) string { return fmt.Sprintf("%q", parts) }
+
+var errKey = errors.New("key")
+
+// Apply applies a line. An error is the reason why it is rejected.
+func (t *Table) Apply(line []byte) error {
+	if len(bytes.Trim(line, " \t\r\n")) == 0 {
+		return nil
+	}
+	all, err := Parse(line)
+	if err != nil {
+		return err
+	}
+	columns, added := slices.Clone(t.Columns), t.added
+	deletes, err := t.apply(all)
+	if err != nil || deletes { // then no column comes of it
+		t.Columns, t.added = columns, added
+	}
+	return err
+}
+
+func (t *Table) apply(all []Field) (deletes bool, err error) {
+	if err := t.discover(all); err != nil {
+		return false, err
+	}
+	named := map[string]Value{}
+	for _, f := range all { // the last of two equal names
+		named[f.Name] = f.Value
+	}
+	var parts []string
+	for _, k := range t.Key {
+		v, ok := named[k]
+		if !ok || v.Kind == Null || v.Kind == JSON || v.Kind == String && v.Text == "" {
+			return false, errKey
+		}
+		if c := t.Column(k); c.Takes != nil && !c.Takes(v) {
+			return false, errKey
+		} else if c.Same != nil {
+			parts = append(parts, c.Same(v))
+		} else {
+			parts = append(parts, v.Text)
+		}
+	}
+	version := "0" // without versions all messages have one, and the later of two wins
+	if t.Version != "" {
+		v := named[t.Version]
+		if version = v.Text; v.Kind == Null || v.Kind == JSON || version == "" || len(version) > 256 {
+			return false, errors.New("version")
+		}
+	}
+	if v, ok := named[t.DeleteField]; ok && v.Kind != JSON {
+		deletes = v.Kind != Null && v.Text == t.DeleteValue
+	}
+	for name, v := range named {
+		c := t.Column(name)
+		switch {
+		case c == nil || c.Generated:
+			delete(named, name)
+		case t.NoNUL && v.hasNUL():
+			return false, errors.New("NUL")
+		case slices.Contains(t.Key, name):
+		case deletes:
+		case v.Kind == Null:
+			if t.KeepNull || t.FillOnly {
+				delete(named, name)
+			}
+		case c.Takes != nil && !c.Takes(v):
+			return false, fmt.Errorf("column %q does not take %s", name, v.Text)
+		}
+	}
+	key := Key(parts...)
+	if err := t.judge(key, named, version, deletes); err != nil {
+		return deletes, err
+	}
+	if !deletes {
+		for name, v := range named {
+			if t.seen[name] == nil {
+				t.seen[name] = map[Kind]bool{}
+			}
+			t.seen[name][v.Kind] = true
+		}
+	}
+	return deletes, nil
+}
+
+// discover finds the columns of new fields.
+func (t *Table) discover(all []Field) error {
+	mode := t.Rules.Columns
+	if mode == "" {
+		mode = map[bool]string{true: "add", false: "ignore"}[t.Made]
+	}
+	for _, f := range all {
+		switch {
+		case f.Name == "" || strings.Contains(f.Name, "\x00"):
+			return errors.New("name")
+		case t.Column(f.Name) != nil || mode == "ignore":
+		case mode == "reject":
+			return errors.New("column")
+		case t.MaxName > 0 && len(f.Name) > t.MaxName || slices.Contains(t.Reserved, f.Name):
+			return errors.New("name")
+		case t.added < t.MaxColumns:
+			t.added++
+			t.Columns = append(t.Columns, Column{Name: f.Name})
+		}
+	}
+	return nil
+}
+
+func (v Value) hasNUL() bool {
+	return v.Kind == String && strings.Contains(v.Text, "\x00") || v.Kind == JSON && strings.Contains(strings.ReplaceAll(v.Text, `\\`, ""), `\u0000`)
+}
+
+// judge has the constraints judge what a message makes of its row, and puts it there.
+func (t *Table) judge(key string, named map[string]Value, version string, deletes bool) error {
+	old := t.rows[key]
+	if old == nil {
+		old = &row{}
+	}
+	r := t.merge(old, named, version, deletes)
+	if t.Violates != nil && r.live != "" && !deletes {
+		var before map[string]Value
+		if old.live != "" {
+			before = old.cells
+		}
+		if err := t.Violates(t, key, before, r.cells); err != nil {
+			return err
+		}
+	}
+	t.rows[key] = r
+	return nil
+}
+
+// merge returns what a message makes of a row.
+func (t *Table) merge(old *row, named map[string]Value, version string, deletes bool) *row {
+	r := &row{cells: map[string]Value{}, versions: map[string]string{}, live: old.live, tomb: old.tomb}
+	for c, v := range old.cells {
+		r.cells[c] = v
+	}
+	for c, v := range old.versions {
+		r.versions[c] = v
+	}
+	older := func(than string) bool { return than != "" && Compare(version, than) < 0 }
+	remembers := t.Version != "" && !t.RowScope
+	switch {
+	case remembers && older(old.tomb), t.RowScope && old.live != "" && older(old.cells[t.Version].Text):
+		return r
+	case deletes:
+		if remembers {
+			r.tomb = version
+		}
+		if remembers && old.live != "" && Compare(version, old.live) < 0 { // the row lives on by newer messages
+			for c, v := range r.versions {
+				if Compare(v, version) <= 0 {
+					delete(r.versions, c)
+					delete(r.cells, c)
+				}
+			}
+			return r
+		}
+		return &row{tomb: r.tomb}
+	}
+	if old.live == "" {
+		for _, c := range t.Columns {
+			r.cells[c.Name] = c.Default
+		}
+		for _, k := range t.Key {
+			r.cells[k] = named[k]
+		}
+	}
+	if !older(old.live) {
+		r.live = version
+	}
+	for c, v := range named {
+		if slices.Contains(t.Key, c) || remembers && older(r.versions[c]) || t.FillOnly && old.live != "" && old.cells[c].Kind != Null {
+			continue
+		}
+		r.cells[c], r.versions[c] = v, version
+	}
+	return r
+}

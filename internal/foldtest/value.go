@@ -1,0 +1,248 @@
+package foldtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Kind is what kind of value a field has.
+type Kind int
+
+// The kinds of values.
+const (
+	Null Kind = iota
+	Bool
+	Number
+	String
+	JSON // an object or an array
+)
+
+// A Value is that of a field, as the feed wrote it.
+type Value struct {
+	Kind Kind
+	Text string // of a string its characters, of all others their spelling
+}
+
+// A Field is a name and its value.
+type Field struct {
+	Name  string
+	Value Value
+}
+
+var (
+	loneSurrogate = regexp.MustCompile(`(?i)\\u(d[89a-f][0-9a-f]{2})`)
+	errNoMessage  = errors.New("not one JSON object")
+)
+
+// Parse reads a line: its fields in their order, equal names included.
+func Parse(line []byte) (fields []Field, err error) {
+	if !utf8.Valid(line) {
+		return nil, errors.New("invalid UTF-8")
+	}
+	if !json.Valid(line) {
+		return nil, errNoMessage
+	}
+	d := json.NewDecoder(bytes.NewReader(line))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, errNoMessage
+	}
+	if err := surrogates(string(line)); err != nil {
+		return nil, err
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return nil, err
+		}
+		f := Field{Name: name.(string)}
+		if f.Value, err = parseValue(raw); err != nil {
+			return nil, err
+		}
+		fields = append(fields, f)
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errNoMessage
+	}
+	return fields, nil
+}
+
+// surrogates demands that the escaped halves of characters stand in pairs.
+func surrogates(line string) error {
+	line = strings.ReplaceAll(line, `\\`, "")
+	for at := loneSurrogate.FindStringIndex(line); at != nil; at = loneSurrogate.FindStringIndex(line) {
+		high, _ := strconv.ParseUint(line[at[0]+2:at[1]], 16, 32)
+		line = line[at[1]:]
+		next := loneSurrogate.FindStringIndex(line)
+		if high >= 0xdc00 || next == nil || next[0] != 0 {
+			return errors.New("half a surrogate pair")
+		}
+		if low, _ := strconv.ParseUint(line[2:6], 16, 32); low < 0xdc00 {
+			return errors.New("half a surrogate pair")
+		}
+		line = line[6:]
+	}
+	return nil
+}
+
+func parseValue(raw []byte) (v Value, err error) {
+	switch raw[0] {
+	case 'n':
+		return Value{}, nil
+	case 't', 'f':
+		return Value{Bool, string(raw)}, nil
+	case '"':
+		err = json.Unmarshal(raw, &v.Text)
+		v.Kind = String
+		return v, err
+	case '{', '[':
+		return Value{JSON, string(raw)}, nil
+	}
+	return Value{Number, string(raw)}, nil
+}
+
+// MustParse returns the value of a piece of JSON.
+func MustParse(text string) Value {
+	v, err := parseValue([]byte(text))
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// JSON returns the value as JSON.
+func (v Value) JSON() string {
+	switch v.Kind {
+	case Null:
+		return "null"
+	case String:
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(v.Text); err != nil {
+			panic(err)
+		}
+		return strings.TrimSuffix(b.String(), "\n")
+	}
+	return v.Text
+}
+
+var numeral = regexp.MustCompile(`^([+-]?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$`)
+
+// Decimal returns one text for all spellings of a number; ok is false where text is none.
+func Decimal(text string) (string, bool) {
+	m := numeral.FindStringSubmatch(text)
+	if m == nil {
+		return "", false
+	}
+	exponent, _ := strconv.Atoi(m[4]) // no test has one past an int
+	digits := m[2] + m[3]
+	exponent -= len(m[3])
+	short := strings.TrimRight(digits, "0")
+	exponent += len(digits) - len(short)
+	short = strings.TrimLeft(short, "0")
+	if short == "" {
+		return "0", true
+	}
+	return fmt.Sprintf("%s%se%d", strings.TrimPrefix(m[1], "+"), short, exponent), true
+}
+
+// Compare orders versions: numbers, in strings too, before texts; numbers by their
+// value, texts byte by byte.
+func Compare(a, b string) int {
+	x, isX := Decimal(a)
+	y, isY := Decimal(b)
+	switch {
+	case isX && isY:
+		return compareDecimals(x, y)
+	case isX:
+		return -1
+	case isY:
+		return 1
+	}
+	return strings.Compare(a, b)
+}
+
+// compareDecimals compares two numbers as Decimal spells them.
+func compareDecimals(x, y string) int {
+	sign := func(s string) int {
+		switch {
+		case s == "0":
+			return 0
+		case s[0] == '-':
+			return -1
+		}
+		return 1
+	}
+	if sx, sy := sign(x), sign(y); sx != sy || sx == 0 {
+		return sx - sy
+	} else if sx < 0 {
+		return compareDecimals(y[1:], x[1:])
+	}
+	dx, ex, _ := strings.Cut(x, "e")
+	dy, ey, _ := strings.Cut(y, "e")
+	nx, _ := strconv.Atoi(ex)
+	ny, _ := strconv.Atoi(ey)
+	if magnitude := (len(dx) + nx) - (len(dy) + ny); magnitude != 0 {
+		return magnitude
+	}
+	return strings.Compare(dx, dy)
+}
+
+// Canonical returns one text for all spellings of a JSON value: the order of names,
+// blanks, escapes and the digits of numbers do not count.
+func Canonical(text string) (string, bool) {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil || d.More() {
+		return "", false
+	}
+	var b strings.Builder
+	canonical(&b, v)
+	return b.String(), true
+}
+
+func canonical(b *strings.Builder, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		names := make([]string, 0, len(v))
+		for name := range v {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			fmt.Fprintf(b, "{%q:", name)
+			canonical(b, v[name])
+		}
+		b.WriteByte('}')
+	case []any:
+		b.WriteByte('[')
+		for _, x := range v {
+			canonical(b, x)
+			b.WriteByte(',')
+		}
+		b.WriteByte(']')
+	case json.Number:
+		n, _ := Decimal(v.String())
+		b.WriteString(n)
+	case string:
+		fmt.Fprintf(b, "%q", v)
+	default:
+		fmt.Fprint(b, v)
+	}
+}

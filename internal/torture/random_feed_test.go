@@ -1,0 +1,281 @@
+package torture
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/foldtest"
+)
+
+// notYet are draws that are known to go wrong.
+var notYet = map[string]bool{
+	"doubles of 17 digits":              true, // a widening changes their last digit
+	"equal names of different kinds":    true, // the first one is judged too
+	"equal names with fill-only":        true, // the first one wins
+	"defaults with fill-only":           true, // the table depends on where a batch ends
+	"defaults with versions":            true, // the same
+	"versions of mixed kinds":           true, // they have no total order
+	"columns added to a user's table":   true, // the first batch fixes their type
+	"two writers of different types":    true, // in SQLite the last one's type replaces the others'
+	"errors of a trigger's own":         true, // in Postgres they end the run
+	"booleans among numbers":            true, // in SQLite a column without a type, of nulls too, takes them for 1 and 0
+	"verify of columns that are null":   true, // in Postgres they are missing, which is right
+	"verify of spellings":               true, // a widening changes them, which is right
+	"views on a table that weir widens": true, // in Postgres they end the run
+}
+
+// draw reports whether a thing is drawn, once in n times.
+func draw(rnd *rand.Rand, n int, what string) bool { return rnd.IntN(n) == 0 && !notYet[what] }
+
+func pick[T any](rnd *rand.Rand, of []T) T { return of[rnd.IntN(len(of))] }
+
+// The kinds of values that a column of a feed has, for the most part.
+const (
+	smallInts = iota
+	allInts
+	reals
+	numbers
+	bools
+	texts
+	documents
+	mixed
+	kinds
+)
+
+var (
+	words = []string{"", "a", "007", "1.50", " 7", "7", "-0", "1e5", "Zürich", "日本", "😀", "e\u0301", `q"u\o`, "tab\tnl\n", "null", "true", "9223372036854775808", "x%s", "'", `\N`, `\.`,
+		"{}", "\u2028", "NaN", "0x10", "<&>", "$1", "long " + strings.Repeat("x", 300)}
+	wholes = []string{"9007199254740992", "9007199254740993", "-9007199254740993", "1152921504606846977", "9223372036854775807", "-9223372036854775808", "0", "-1"}
+	exacts = []string{"1.5", "0.1", "-0.25", "1e3", "1.0", "1.50", "2E2", "1e+2", "1e22", "-0", "-0.0", "0.000001", "1e-7", "123456.789"}
+	exact  = []string{"5e-324", "1.7976931348623157e308", "32.815236600469404", "1e23", "2.003485544858745e16", "0.30000000000000004", "9007199254740993.5", "4.35", "1e21", "123456789012345680000", "8.41e21", "5e-7"}
+	longs  = []string{"9223372036854775808", "-18446744073709551616", "123456789012345678901234567890", "0.1234567890123456789", "1e400", "1e-400", "12345678901234567890.5", "1e19", "100000000000000000000000.5"}
+	nested = []string{`{"a":[1,{"b":null}]}`, `[]`, `{}`, `[1.0,"x"]`, `{"z":1,"a":"\u00e9","m":[true]}`, `[[["deep"]]]`, `{"a":1,"a":2}`, `["q\"\\"]`, `{ "b" : 1 }`}
+	fields = []string{"a", "b", "c", "d e", "ü", "日本", `q"u`, "select", "%s", "x'y", "a.b", "😀", "$1", "?", "rowid", "tab\t", "Id2", `back\slash`, "op", "n1", "n2", "n3"}
+)
+
+// value is a column's value, as JSON.
+func value(rnd *rand.Rand, kind int) string {
+	switch kind {
+	case smallInts:
+		return fmt.Sprint(rnd.IntN(2000) - 1000)
+	case allInts:
+		if rnd.IntN(2) == 0 {
+			return pick(rnd, wholes)
+		}
+		return fmt.Sprint(rnd.Int64() - rnd.Int64())
+	case reals:
+		if draw(rnd, 4, "doubles of 17 digits") {
+			if rnd.IntN(2) == 0 {
+				return pick(rnd, exact)
+			}
+			return fmt.Sprint((rnd.Float64() - 0.5) * pick(rnd, []float64{1, 200, 1e9, 1e17, 1e22, 1e-5}))
+		}
+		if rnd.IntN(2) == 0 {
+			return fmt.Sprintf("%d.%d", rnd.IntN(2000)-1000, rnd.IntN(10000))
+		}
+		return pick(rnd, exacts)
+	case numbers:
+		if rnd.IntN(2) == 0 {
+			return pick(rnd, longs)
+		}
+		return value(rnd, rnd.IntN(numbers))
+	case bools:
+		return pick(rnd, []string{"true", "false"})
+	case texts:
+		return quoted(rnd, pick(rnd, words))
+	case documents:
+		return pick(rnd, nested)
+	}
+	for kind = bools; kind == bools; kind = rnd.IntN(mixed) {
+		if !notYet["booleans among numbers"] && rnd.IntN(mixed) == 0 {
+			return value(rnd, bools)
+		}
+	}
+	return value(rnd, kind)
+}
+
+// quoted writes a string in one of its spellings.
+func quoted(rnd *rand.Rand, s string) string {
+	text := foldtest.Value{Kind: foldtest.String, Text: s}.JSON()
+	if rnd.IntN(4) != 0 || s == "" {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if r > 0xffff || rnd.IntN(2) == 0 {
+			one, _ := json.Marshal(string(r))
+			b.Write(one[1 : len(one)-1])
+		} else {
+			fmt.Fprintf(&b, pick(rnd, []string{`\u%04x`, `\u%04X`}), r)
+		}
+	}
+	return `"` + b.String() + `"`
+}
+
+// A feedSource draws the lines of a feed.
+type feedSource struct {
+	rnd     *rand.Rand
+	c       *randomCase
+	columns []string
+	kind    map[string]int
+	version []string // one for each line
+	writer  int
+	single  int // how many keys were drawn that come once
+}
+
+// lines draws n lines.
+func (s *feedSource) lines(n int) []string {
+	out := make([]string, n)
+	ids := 1 + s.rnd.IntN(n/3+1)
+	for i := range out {
+		out[i] = s.line(i, ids)
+	}
+	return out
+}
+
+var badLines = []string{"nonsense", `{"id":1,`, `[1]`, `{}`, `{"id":1}x`, `{"id":1,"a":01}`, `{"id":1,"a":NaN}`, "{\"id\":\"\xff\"}", `{"id":"\ud800"}`, "{\"id\":\"a\tb\"}", `{"id":1,}`, `7`, `"x"`, `null`,
+	`{"id":1,"":2}`, `{"id":1,"a\u0000":1}`, `{"id":null}`, `{"id":[]}`, `{"id":{}}`, `{"id":""}`, `{"a":1}`, `{"id":1,"id":null}`, `{"id":1 "a":2}`, `{'id':1}`, `{"id":1,"a":.5}`, `{"id":1,"a":+1}`, `{"id":1,"a":tru}`, `{"id":1,"a":"\x"}`}
+
+func (s *feedSource) line(i, ids int) string {
+	rnd, c := s.rnd, s.c
+	switch k := rnd.IntN(40); {
+	case i == 0: // what is no message at the beginning of a source can end a run
+	case k == 0:
+		return pick(rnd, []string{"", " ", "\t", "\r"})
+	case k < 3:
+		return pick(rnd, badLines)
+	}
+	id := rnd.IntN(ids)
+	var parts []string
+	for n, k := range c.rules.Key {
+		parts = append(parts, name(rnd, k)+":"+s.key(n, id))
+	}
+	if c.rules.Version != "" {
+		parts = append(parts, name(rnd, c.rules.Version)+":"+s.version[i])
+	}
+	if c.rules.DeleteField != "" {
+		switch rnd.IntN(10) {
+		case 0:
+			parts = append(parts, name(rnd, "op")+":"+quoted(rnd, "delete"))
+		case 1:
+			if c.table == nil {
+				parts = append(parts, name(rnd, "op")+":"+quoted(rnd, "update"))
+			}
+		}
+	}
+	if c.table != nil {
+		parts = append(parts, c.table.values(rnd)...)
+	} else {
+		for _, i := range rnd.Perm(len(s.columns))[:rnd.IntN(min(len(s.columns), 5)+1)] {
+			parts = append(parts, s.field(s.columns[i]))
+		}
+	}
+	if rnd.IntN(4) == 0 {
+		rnd.Shuffle(len(parts), func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
+	}
+	line := "{" + strings.Join(parts, pick(rnd, []string{",", ",", ", "})) + "}"
+	if rnd.IntN(20) == 0 {
+		line = pick(rnd, []string{" ", "\t"}) + line + pick(rnd, []string{" ", "\r"})
+	}
+	return line
+}
+
+// field draws a value of a column, with its name; perhaps twice.
+func (s *feedSource) field(column string) string {
+	rnd := s.rnd
+	one := func() string {
+		switch {
+		case rnd.IntN(8) == 0 && (s.kind[column] != bools || s.c.postgres || !notYet["booleans among numbers"]):
+			return "null"
+		case rnd.IntN(40) == 0 && s.c.writers == 1 && s.kind[column] != texts && (s.kind[column] != bools || !notYet["booleans among numbers"]):
+			return value(rnd, mixed)
+		case rnd.IntN(200) == 0 && s.kind[column] == texts:
+			return `"a\u0000b"`
+		}
+		return value(rnd, s.kind[column])
+	}
+	text := name(rnd, column) + ":" + one()
+	if rnd.IntN(20) == 0 && (!s.c.rules.FillOnly || !notYet["equal names with fill-only"]) {
+		if !notYet["equal names of different kinds"] {
+			return name(rnd, column) + ":" + one() + "," + text
+		} else if s.kind[column] == texts && !strings.Contains(text, `\u0000`) {
+			return name(rnd, column) + `:"overridden",` + text
+		}
+	}
+	return text
+}
+
+func name(rnd *rand.Rand, s string) string {
+	if rnd.IntN(10) == 0 {
+		return quoted(rnd, s)
+	}
+	return foldtest.Value{Kind: foldtest.String, Text: s}.JSON()
+}
+
+// key draws a spelling of a part of a key.
+func (s *feedSource) key(part, id int) string {
+	rnd, c := s.rnd, s.c
+	kind := c.keys[part]
+	if part > 0 {
+		id %= 3
+	} else if c.writers == 2 && (c.rules.Version == "" || c.rules.RowScope) {
+		id += 1000 * s.writer
+	}
+	switch kind {
+	case "int":
+		return pick(rnd, []string{fmt.Sprint(id), fmt.Sprint(id), fmt.Sprintf(`"%d"`, id)})
+	case "number": // a column of integers
+		return pick(rnd, []string{fmt.Sprint(id), fmt.Sprintf(`"%d"`, id), fmt.Sprintf("%d.0", id), fmt.Sprintf("%de0", id)})
+	case "text":
+		return quoted(rnd, fmt.Sprintf("k %d ü", id))
+	}
+	// Of all kinds: each a key of its own, but for the texts of numbers.
+	all := []string{fmt.Sprint(id), fmt.Sprintf(`"%d"`, id), fmt.Sprintf("%d.0", id), fmt.Sprintf(`"0%d"`, id), "true", quoted(rnd, "key\u00a0"), "-0", "1e3", fmt.Sprintf("1234567890123456789%d", id), quoted(rnd, "x'y\"z")}
+	return all[min(rnd.IntN(2*len(all)), len(all)-1)]
+}
+
+// versions draws versions, no two of them equal where they must differ.
+func (c *randomCase) versions(rnd *rand.Rand, n int) []string {
+	out := make([]string, n)
+	from := n
+	if c.rules.RowScope && rnd.IntN(2) == 0 || c.writers == 1 && rnd.IntN(2) == 0 {
+		from = 1 + n/2 // some are equal
+	}
+	if c.writers == 2 {
+		from = n
+	}
+	for i, v := range rnd.Perm(n) {
+		v %= from
+		spellings := []string{fmt.Sprint(v), fmt.Sprint(v), fmt.Sprintf(`"%d"`, v)}
+		if !c.rules.RowScope || c.table == nil {
+			spellings = append(spellings, fmt.Sprintf("%d.0", v), fmt.Sprintf(`"%d.00"`, v), fmt.Sprintf("%de0", v), fmt.Sprintf(`"0%d"`, v))
+		}
+		if !notYet["versions of mixed kinds"] && c.table == nil {
+			spellings = append(spellings, fmt.Sprintf(`"%da"`, v), fmt.Sprintf(`"v%d"`, v))
+		}
+		out[i] = pick(rnd, spellings)
+	}
+	if i := rnd.IntN(4 * n); i < n {
+		out[i] = pick(rnd, []string{"null", `""`, "[]"})
+	}
+	return out
+}
+
+// drawColumns draws what columns a feed has, and of what kinds.
+func drawColumns(rnd *rand.Rand, c *randomCase) (columns []string, kind map[string]int) {
+	kind = map[string]int{}
+	for range 1 + rnd.IntN(7) {
+		f := pick(rnd, fields)
+		if f == "op" && c.rules.DeleteField != "" || slices.Contains(columns, f) {
+			continue
+		}
+		columns = append(columns, f)
+		if kind[f] = rnd.IntN(kinds); c.writers == 2 && notYet["two writers of different types"] {
+			kind[f] = texts
+		}
+	}
+	return columns, kind
+}
