@@ -1,6 +1,7 @@
 package sinktest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,20 +14,25 @@ import (
 )
 
 // SeedVariable names the environment variable that has the random tests run
-// with one seed alone.
+// with one seed alone, such as 7, or with a range of them, such as 1000-1999.
 const SeedVariable = "WEIR_TEST_SEED"
 
-// Seeds runs f with n seeds, or with the one in [SeedVariable].
+// Seeds runs f with n seeds, or with those in [SeedVariable].
 func Seeds(t *testing.T, n uint64, f func(t *testing.T, rnd *rand.Rand)) {
-	first := uint64(1)
+	first, last := uint64(1), n
 	if s := os.Getenv(SeedVariable); s != "" {
-		var err error
-		if first, err = strconv.ParseUint(s, 10, 64); err != nil {
+		from, to, isRange := strings.Cut(s, "-")
+		if !isRange {
+			to = from
+		}
+		var err, lastErr error
+		first, err = strconv.ParseUint(from, 10, 64)
+		last, lastErr = strconv.ParseUint(to, 10, 64)
+		if err := errors.Join(err, lastErr); err != nil {
 			t.Fatal(err)
 		}
-		n = 1
 	}
-	for seed := first; seed < first+n; seed++ {
+	for seed := first; seed <= last; seed++ {
 		t.Run(fmt.Sprintf("%s=%d", SeedVariable, seed), func(t *testing.T) { f(t, rand.New(rand.NewPCG(seed, 1))) })
 	}
 }
