@@ -148,6 +148,15 @@ func ParseReal(number []byte) (f float64, exact, ok bool) {
 	return f, exactly(number, f), true
 }
 
+// AppendReal appends the text of a double: the fewest digits that read back as the same
+// double, in the notation of Postgres. Wherever weir turns a double into text, this is it.
+func AppendReal(dst []byte, f float64) []byte {
+	if a := math.Abs(f); a != 0 && (a < 1e-4 || a >= 1e15) {
+		return strconv.AppendFloat(dst, f, 'e', -1, 64)
+	}
+	return strconv.AppendFloat(dst, f, 'f', -1, 64)
+}
+
 func mantissa(number []byte) []byte {
 	if i := bytes.IndexAny(number, "eE"); i >= 0 {
 		return number[:i]

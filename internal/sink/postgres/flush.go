@@ -223,6 +223,7 @@ func (d *DB) begin(s *script, f *sink.Flush) {
 	s.add("SET LOCAL work_mem = '64MB'") // keys and places of the batch are sorted
 	s.add("SET LOCAL jit = off")         // compiling a statement of many columns takes longer than running it
 	s.add("SET LOCAL client_min_messages = warning")
+	s.add("SET LOCAL extra_float_digits = 1") // a double's text has all its digits
 	if !d.ready {
 		for _, q := range weirTables {
 			s.add(q, d.schema)

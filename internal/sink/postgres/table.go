@@ -515,12 +515,3 @@ func stored(t schema.Type) schema.Type {
 	}
 	return schema.Text
 }
-
-// widened is SQL for a column's values as another type. A double's digits are
-// those that Postgres prints: its cast to numeric keeps 15 of them.
-func widened(col string, from, to schema.Type) string {
-	if from == schema.Real && to == schema.Number {
-		return col + "::text::numeric"
-	}
-	return col + "::" + declare(to)
-}

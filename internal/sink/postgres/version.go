@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -76,9 +77,12 @@ func (d *DB) resolve(ctx context.Context, s *script, f *sink.Flush, table relati
 	} else {
 		version := "NULL"
 		if b.Version >= 0 {
-			version = "t." + ident(b.Table.Columns[b.Version].Name)
+			c := &b.Table.Columns[b.Version]
+			if version = "t." + ident(c.Name); c.Type == schema.Real {
+				version = widened(version, c.Type, schema.Number)
+			}
 		}
-		found = s.add("SELECT s.n, true, %s::text FROM %s s JOIN %s t ON %s", version, m.name, table.ident, m.on())
+		found = s.add("SELECT s.n, true, (%s)::text FROM %s s JOIN %s t ON %s", version, m.name, table.ident, m.on())
 	}
 	r, err := d.run(ctx, s)
 	if err != nil {

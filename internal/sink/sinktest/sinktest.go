@@ -50,6 +50,7 @@ func Test(t *testing.T, h Harness) {
 	}{
 		{"Fold", foldTests},
 		{"Columns", columnTests},
+		{"Widening", wideningTests},
 		{"Table", tableTests},
 		{"Refused", refusedTests},
 		{"Transaction", transactionTests},

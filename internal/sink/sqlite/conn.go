@@ -111,6 +111,10 @@ func openConn(path string, flags int32, vfs string) (*conn, error) {
 			return nil, err
 		}
 	}
+	if err := c.defineShortest(); err != nil {
+		c.close()
+		return nil, err
+	}
 	return c, nil
 }
 
@@ -288,7 +292,11 @@ func (s *stmt) run() error {
 
 func (s *stmt) reset() { lib.Xsqlite3_reset(s.c.tls, s.p) }
 
-// bind binds nil, an int64, a float64, a string, or a []byte as text.
+// A blob is what bind binds as such.
+type blob []byte
+
+// bind binds nil, an int64, a float64, a string, a []byte as text, or a blob; text and
+// blobs are good until the connection's release.
 func (s *stmt) bind(i int, v any) error {
 	var rc int32
 	switch v := v.(type) {
@@ -302,6 +310,8 @@ func (s *stmt) bind(i int, v any) error {
 		rc = s.bindText(i, []byte(v))
 	case []byte:
 		rc = s.bindText(i, v)
+	case blob:
+		rc = lib.Xsqlite3_bind_blob(s.c.tls, s.p, int32(i), s.c.hold(v), int32(len(v)), lib.SQLITE_STATIC)
 	default:
 		panic(fmt.Sprintf("sqlite: cannot bind %T", v))
 	}
@@ -314,14 +324,6 @@ func (s *stmt) bind(i int, v any) error {
 // bindText binds text, which is good until the connection's release.
 func (s *stmt) bindText(i int, b []byte) int32 {
 	return lib.Xsqlite3_bind_text(s.c.tls, s.p, int32(i), s.c.hold(b), int32(len(b)), lib.SQLITE_STATIC)
-}
-
-// bindBlob binds a blob, which is good until the connection's release.
-func (s *stmt) bindBlob(i int, b []byte) error {
-	if rc := lib.Xsqlite3_bind_blob(s.c.tls, s.p, int32(i), s.c.hold(b), int32(len(b)), lib.SQLITE_STATIC); rc != lib.SQLITE_OK {
-		return s.c.fail(rc, "")
-	}
-	return nil
 }
 
 // bindFrom binds what column col of another statement's row holds.
@@ -343,11 +345,17 @@ func (s *stmt) int(col int) int64 {
 
 func (s *stmt) real(col int) float64 { return lib.Xsqlite3_column_double(s.c.tls, s.p, int32(col)) }
 
-// bytes returns a column's text or blob; it is good until the next step.
+// bytes returns a column's text in UTF-8; it is good until the next step.
 func (s *stmt) bytes(col int) []byte {
 	p := lib.Xsqlite3_column_text(s.c.tls, s.p, int32(col))
-	n := lib.Xsqlite3_column_bytes(s.c.tls, s.p, int32(col))
-	return unsafe.Slice((*byte)(pointer(p)), n)
+	return unsafe.Slice((*byte)(pointer(p)), lib.Xsqlite3_column_bytes(s.c.tls, s.p, int32(col)))
+}
+
+// blob returns a column's blob; it is good until the next step. Read as text it would be
+// taken for text in the file's encoding, which may be UTF-16.
+func (s *stmt) blob(col int) []byte {
+	p := lib.Xsqlite3_column_blob(s.c.tls, s.p, int32(col))
+	return unsafe.Slice((*byte)(pointer(p)), lib.Xsqlite3_column_bytes(s.c.tls, s.p, int32(col)))
 }
 
 func (s *stmt) text(col int) string { return string(s.bytes(col)) }

@@ -261,15 +261,30 @@ func TestSync_UTF16(t *testing.T) {
 		feed := write(t, filepath.Join(dir, "t.jsonl"), `{"id":"日本","a":"Zürich 😀","j":{"ü":["é"]},"n":1}
 {"id":"x","a":""}
 {"id":"日本","b":"\ud83d\ude00","n":"two"}
-`)
+`+"not \xff UTF-8\n")
 		for range 2 {
 			out, errs, code := weir(t, "sync", feed, "--to", f.path, "--batch-rows", "1", "--from-start", "--summary", "json")
-			if code != 0 {
+			if code != 3 {
 				t.Fatalf("%s: exit %d: %s%s", encoding, code, out, errs)
 			}
 		}
+		out, errs, code := weir(t, "status", "--to", f.path, "--rejects")
+		if code != 0 || !strings.Contains(out, "not \xff UTF-8") {
+			t.Errorf("%s: the rejected line is %q (exit %d, %s)", encoding, out, code, errs)
+		}
 		if got := fmt.Sprint(f.Query(t, "SELECT id, a, j, n, b FROM t ORDER BY id")); got != `[[x  <nil> <nil> <nil>] [日本 Zürich 😀 {"ü":["é"]} two 😀]]` {
 			t.Errorf("%s: %s", encoding, got)
+		}
+		versions := write(t, filepath.Join(dir, "v.jsonl"), `{"id":1,"v":2,"a":"Zürich"}
+{"id":1,"v":1,"a":"old","b":"日本"}
+`)
+		for range 2 {
+			if out, errs, code := weir(t, "sync", versions, "--to", f.path, "--version", "v", "--batch-rows", "1", "--from-start"); code != 0 {
+				t.Fatalf("%s, with versions: exit %d: %s%s", encoding, code, out, errs)
+			}
+		}
+		if got := fmt.Sprint(f.Query(t, "SELECT id, a, b FROM v")); got != "[[1 Zürich 日本]]" {
+			t.Errorf("%s, with versions: %s", encoding, got)
 		}
 		if got := f.one(t, "PRAGMA encoding"); got != encoding {
 			t.Errorf("the encoding is %s", got)

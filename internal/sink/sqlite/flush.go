@@ -216,12 +216,12 @@ func (d *DB) keep(f *sink.Flush, rejects []fold.Reject) error {
 	now := time.Now().UTC().Format(timeFormat)
 	for i := range rejects {
 		r := &rejects[i]
-		raw := "?5"
+		raw := any(r.Text)
 		if !utf8.Valid(r.Text) {
-			raw = "CAST(?5 AS BLOB)" // text that is none would not come back as it is
+			raw = blob(r.Text) // text that is none would not come back as it is
 		}
-		err := d.c.exec("INSERT INTO weir_rejects (job, source, line, offset, reason, raw, time) VALUES (?1, ?2, ?3, ?4, ?6, "+raw+", ?7)",
-			f.Job, f.Source, r.Line, r.Offset, r.Text, string(r.Reason)+": "+r.Detail, now)
+		err := d.c.exec("INSERT INTO weir_rejects (job, source, line, offset, reason, raw, time) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+			f.Job, f.Source, r.Line, r.Offset, string(r.Reason)+": "+r.Detail, raw, now)
 		if err != nil {
 			return fmt.Errorf("keeping a rejected line: %w", err)
 		}

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"strings"
@@ -41,8 +42,12 @@ func (d *DB) Rejects(_ context.Context, job string, each func(sink.Kept) error) 
 		return d.explain(err)
 	}
 	return d.explain(d.c.query("SELECT job, source, line, offset, reason, raw, time FROM weir_rejects WHERE ?1 = '' OR job = ?1 ORDER BY id", func(s *stmt) error {
+		raw := s.bytes
+		if s.kind(5) == lib.SQLITE_BLOB {
+			raw = s.blob
+		}
 		return each(sink.Kept{Job: s.text(0), Source: s.text(1), Line: s.int(2), Offset: s.int(3),
-			Reason: s.text(4), Text: append([]byte(nil), s.bytes(5)...), Time: parseTime(s.text(6))})
+			Reason: s.text(4), Text: bytes.Clone(raw(5)), Time: parseTime(s.text(6))})
 	}, job))
 }
 

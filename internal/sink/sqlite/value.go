@@ -3,7 +3,6 @@ package sqlite
 import (
 	"bytes"
 	"math"
-	"strconv"
 
 	lib "modernc.org/sqlite/lib"
 
@@ -98,15 +97,4 @@ func (s *stmt) holds(col int, v *value) bool {
 		return s.real(col) == float64(v.int) && -1<<53 < v.int && v.int < 1<<53
 	}
 	return s.real(col) == v.real // SQLite keeps no sign of a zero in a REAL column
-}
-
-// shortest is SQL for the text of the number in a column: the fewest digits that
-// SQLite reads back as the same number.
-func shortest(col string) string {
-	sql := "WHEN abs(" + col + ") < 1e15 AND CAST(" + col + " AS INTEGER) = " + col + " THEN CAST(CAST(" + col + " AS INTEGER) AS TEXT) "
-	for digits := 15; digits <= 16; digits++ {
-		p := "printf('%!." + strconv.Itoa(digits) + "g', " + col + ")"
-		sql += "WHEN CAST(" + p + " AS REAL) = " + col + " THEN " + p + " "
-	}
-	return "CASE " + sql + "ELSE printf('%!.17g', " + col + ") END"
 }

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	lib "modernc.org/sqlite/lib"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -112,7 +112,7 @@ func (w *writer) newer(r *fold.Row) error {
 	if res.Row.Deleted {
 		gone = v.now
 	}
-	err = errors.Join(v.put.bind(1, v.table), v.put.bindBlob(2, r.Key), v.put.bindBlob(3, res.State), v.put.bind(4, gone))
+	err = errors.Join(v.put.bind(1, v.table), v.put.bind(2, blob(r.Key)), v.put.bind(3, blob(res.State)), v.put.bind(4, gone))
 	if err != nil {
 		return err
 	}
@@ -124,12 +124,12 @@ func (w *writer) stored(r *fold.Row) (was fold.Stored, err error) {
 	v := w.versions
 	w.c.release()
 	if v.find != nil {
-		if err := errors.Join(v.find.bind(1, v.table), v.find.bindBlob(2, r.Key)); err != nil {
+		if err := errors.Join(v.find.bind(1, v.table), v.find.bind(2, blob(r.Key))); err != nil {
 			return was, err
 		}
 		known, err := v.find.step()
 		if known {
-			v.stored = append(v.stored[:0], v.find.bytes(0)...)
+			v.stored = append(v.stored[:0], v.find.blob(0)...)
 			was.State = v.stored
 		}
 		v.find.reset()
@@ -145,7 +145,7 @@ func (w *writer) stored(r *fold.Row) (was fold.Stored, err error) {
 		switch w.sel.kind(at) {
 		case lib.SQLITE_NULL:
 		case lib.SQLITE_FLOAT: // SQLite's own text has 15 digits
-			was.Version = strconv.AppendFloat(nil, w.sel.real(at), 'g', -1, 64)
+			was.Version = feed.AppendReal(nil, w.sel.real(at))
 		default:
 			was.Version = bytes.Clone(w.sel.bytes(at))
 		}

@@ -1,0 +1,41 @@
+package sqlite
+
+import (
+	"unsafe"
+
+	"modernc.org/libc"
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/weirsync/weir/internal/feed"
+)
+
+// shortest is SQL for the text of the number in a column. SQLite's own printf has no
+// format for the fewest digits that tell a double from its neighbors.
+func shortest(col string) string { return "weir_shortest(" + col + ")" }
+
+// defineShortest makes that function known to the connection.
+func (c *conn) defineShortest() error {
+	name, err := libc.CString("weir_shortest")
+	if err != nil {
+		return err
+	}
+	defer libc.Xfree(c.tls, name)
+	// As in modernc.org/sqlite: a C function is a pointer to a Go function that is no closure.
+	call := *(*uintptr)(unsafe.Pointer(&struct {
+		f func(*libc.TLS, uintptr, int32, uintptr)
+	}{callShortest}))
+	const flags = lib.SQLITE_UTF8 | lib.SQLITE_DETERMINISTIC | lib.SQLITE_DIRECTONLY
+	if rc := lib.Xsqlite3_create_function(c.tls, c.db, name, 1, flags, 0, call, 0, 0); rc != lib.SQLITE_OK {
+		return c.fail(rc, "configuring the connection")
+	}
+	return nil
+}
+
+func callShortest(tls *libc.TLS, ctx uintptr, _ int32, argv uintptr) {
+	var buf [32]byte
+	text := feed.AppendReal(buf[:0], lib.Xsqlite3_value_double(tls, *(*uintptr)(pointer(argv))))
+	p := libc.Xmalloc(tls, libc.Tsize_t(len(text)))
+	defer libc.Xfree(tls, p)
+	copy(unsafe.Slice((*byte)(pointer(p)), len(text)), text)
+	lib.Xsqlite3_result_text(tls, ctx, p, int32(len(text)), lib.SQLITE_TRANSIENT)
+}
