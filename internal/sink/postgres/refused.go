@@ -2,13 +2,12 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -18,17 +17,21 @@ import (
 func (d *DB) carefully(ctx context.Context, f *sink.Flush, table relation, rows []*fold.Row) (res sink.Result, err error) {
 	s := &script{}
 	d.begin(s, f)
-	s.add("SET CONSTRAINTS ALL IMMEDIATE") // else they would speak at the COMMIT
 	ddl, _, err := d.fit(f.Batch, rows)
 	if err != nil {
 		return res, err
 	}
 	d.change(s, f.Batch, &table, ddl)
-	if _, err := d.run(ctx, s); err != nil {
+	linked := s.add(linkedSQL, quote(table.ident))
+	r, err := d.run(ctx, s)
+	if err != nil {
 		return res, d.abandon(ctx, err)
 	}
-	p := &pieces{d: d, ctx: ctx, f: f, table: table}
-	if err := p.batch(rows); err != nil {
+	p := &pieces{d: d, ctx: ctx, f: f, table: table, linked: map[string]string{}}
+	for _, row := range r[linked].rows {
+		p.linked[string(row[0])] = string(row[0])
+	}
+	if p.res.Refused, err = sink.Bisect(f.Batch, rows, p.write); err != nil {
 		return res, d.abandon(ctx, err)
 	}
 	res = p.res
@@ -42,8 +45,7 @@ func (d *DB) carefully(ctx context.Context, f *sink.Flush, table relation, rows 
 	s = &script{}
 	d.end(s, f, rejects, cp)
 	d.last = res
-	r, err := d.run(ctx, s)
-	if err != nil {
+	if r, err = d.run(ctx, s); err != nil {
 		return res, d.abandon(ctx, err)
 	}
 	return res, d.committed(r, table, stage{})
@@ -63,61 +65,30 @@ func (d *DB) abandon(ctx context.Context, err error) error {
 	return err
 }
 
-// pieces writes rows in pieces, each undone by itself where the database refuses
-// it, until the rows that are refused stand alone.
+// pieces writes rows in pieces, each undone by itself where the database rejects it.
 type pieces struct {
 	d     *DB
 	ctx   context.Context
 	f     *sink.Flush
 	table relation
 	res   sink.Result
-	bad   []refusal
+	// linked maps SQLSTATEs to themselves; see linkedSQL.
+	linked map[string]string
 }
 
-type refusal struct {
-	row *fold.Row
-	why *pgconn.PgError
-}
-
-// batch writes all rows. Those that are refused are tried again when the others
-// are written, for a value may have moved between rows of the batch; then
-// message by message.
-func (p *pieces) batch(rows []*fold.Row) error {
-	if err := p.write(rows, false); err != nil {
+// write writes rows or leaves no trace of them; see [sink.Bisect].
+func (p *pieces) write(rows []*fold.Row, _ bool) error {
+	err := p.try(rows)
+	switch e := pgError(err); {
+	case err == nil:
+		return nil
+	case isRefusal(e):
+		return &sink.Refusal{Err: errors.New(words(e)), At: copyLine(e, len(rows)), Needs: p.linked[e.Code]}
+	case e != nil && e.Code == "57014" && len(rows) > 1: // fewer may take less than the time that the server gives
+		return &sink.Refusal{Err: err, At: -1}
+	default:
 		return err
 	}
-	for before := len(rows) + 1; len(p.bad) > 0 && len(p.bad) < before; {
-		before = len(p.bad)
-		again := p.bad
-		p.bad = nil
-		slices.Reverse(again) // a chain of moves is undone from its end
-		for _, r := range again {
-			if err := p.write([]*fold.Row{r.row}, false); err != nil {
-				return err
-			}
-		}
-	}
-	if len(p.bad) == 0 {
-		return nil
-	}
-	if !p.f.Batch.Table.Judged {
-		return sink.ErrUnlogged{Err: p.d.explain(p.bad[0].why)}
-	}
-	rows = rows[:0:0]
-	for _, r := range p.bad {
-		rows = append(rows, r.row)
-	}
-	p.bad = nil
-	for m := range p.f.Batch.Singles(rows) {
-		if err := p.write([]*fold.Row{&m.Row}, false); err != nil {
-			return err
-		}
-		for _, r := range p.bad {
-			p.res.Refused = append(p.res.Refused, fold.Reject{Place: m.Place, Reason: feed.Database, Detail: words(r.why), Text: slices.Clone(m.Text)})
-		}
-		p.bad = nil
-	}
-	return nil
 }
 
 // words are the database's own for a refusal.
@@ -129,68 +100,29 @@ func words(e *pgconn.PgError) string {
 	return fmt.Sprintf("%s (SQLSTATE %s)", s, e.Code)
 }
 
-// write writes rows, and halves them where they are refused. refused says that
-// they are known to be.
-func (p *pieces) write(rows []*fold.Row, refused bool) error {
-	if !refused || len(rows) == 1 {
-		err := p.try(rows)
-		e := pgError(err)
-		switch {
-		case err == nil:
-			return nil
-		case e != nil && e.Code == "57014" && len(rows) > 1:
-		case !isRefusal(e):
-			return err
-		case len(rows) == 1:
-			p.bad = append(p.bad, refusal{rows[0], e})
-			return nil
-		default:
-			if at, ok := copyLine(e); ok && at < len(rows) {
-				return p.around(rows, at)
-			}
-			refused = true
-		}
+// copyLine returns which line of a COPY of rows the server could not read, from 0, or -1.
+func copyLine(e *pgconn.PgError, rows int) (at int) {
+	_, rest, _ := strings.Cut(e.Where, "COPY weir_stage")
+	_, rest, _ = strings.Cut(rest, "line ")
+	if _, err := fmt.Sscan(rest, &at); err != nil || at > rows {
+		return -1
 	}
-	half, before := len(rows)/2, len(p.bad)
-	if err := p.write(rows[:half], false); err != nil {
-		return err
-	}
-	// Where the first half was good, the second is what was refused.
-	return p.write(rows[half:], refused && len(p.bad) == before)
+	return at - 1
 }
 
-// around writes the rows about one that the COPY could not read.
-func (p *pieces) around(rows []*fold.Row, at int) error {
-	for _, part := range [][]*fold.Row{rows[:at], rows[at : at+1], rows[at+1:]} {
-		// Where one value is bad, more may be: the pieces stay small, so that
-		// not all of the rest is sent for each.
-		for chunk := range slices.Chunk(part, 4096) {
-			if err := p.write(chunk, false); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
+// linkedSQL asks for the SQLSTATEs of violations that are about other rows of the table
+// too, and may be none once these are written: of foreign keys to the table itself, and of
+// unique values that may be exchanged.
+const linkedSQL = "SELECT DISTINCT CASE contype WHEN 'f' THEN '23503' WHEN 'u' THEN '23505' ELSE '23P01' END FROM pg_constraint" +
+	" WHERE conrelid = %s::regclass AND (contype = 'f' AND confrelid = conrelid OR contype IN ('u', 'x') AND condeferrable)"
 
-// copyLine returns which line of a COPY the server could not read, from 0.
-func copyLine(e *pgconn.PgError) (at int, ok bool) {
-	_, rest, found := strings.Cut(e.Where, "COPY weir_stage")
-	if !found {
-		return 0, false
-	}
-	if _, rest, found = strings.Cut(rest, "line "); !found {
-		return 0, false
-	}
-	_, err := fmt.Sscan(rest, &at)
-	return at - 1, err == nil && at > 0
-}
-
-// try writes rows or leaves no trace of them.
+// try writes rows or leaves no trace of them. Constraints that can wait do so until all
+// of the rows are written, as in a flush they wait for the COMMIT.
 func (p *pieces) try(rows []*fold.Row) error {
 	d := p.d
 	s, before := &script{}, d.stage
 	s.add("SAVEPOINT weir")
+	s.add("SET CONSTRAINTS ALL DEFERRED")
 	m, changing, err := d.newMerge(p.f.Batch, p.table, rows), rows, error(nil)
 	if p.f.Batch.Versioned() {
 		if m, changing, err = d.resolve(p.ctx, s, p.f, p.table, rows); err == nil {
@@ -206,6 +138,7 @@ func (p *pieces) try(rows []*fold.Row) error {
 		if m.versions != nil {
 			m.versions.keep(s, m, p.f, changing)
 		}
+		s.add("SET CONSTRAINTS ALL IMMEDIATE")
 		s.add("RELEASE weir")
 		var r []result
 		if r, err = d.run(p.ctx, s); err == nil {

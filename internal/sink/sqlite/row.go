@@ -10,7 +10,6 @@ import (
 
 	lib "modernc.org/sqlite/lib"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
@@ -53,10 +52,8 @@ func (d *DB) newWriter(b *fold.Batch, table schema.Table, exact bool) *writer {
 // BenchmarkFlush/insert would show the loss.
 const manyFresh = 8
 
-// batch writes the rows, in the order of their keys. Rows that the database
-// refuses are tried again when all others are written, for a value may have
-// moved between rows of the batch; then message by message.
-func (w *writer) batch(ctx context.Context, f *sink.Flush) error {
+// batch writes the rows, in the order of their keys.
+func (w *writer) batch(ctx context.Context, f *sink.Flush) (err error) {
 	if w.b.Versioned() {
 		if err := w.prepareVersions(f); err != nil {
 			return err
@@ -65,51 +62,95 @@ func (w *writer) batch(ctx context.Context, f *sink.Flush) error {
 	if err := w.prepare(); err != nil {
 		return err
 	}
-	if err := w.rows(ctx); err != nil || w.versions == nil {
+	w.res.Refused, err = sink.Bisect(w.b, w.b.Sorted(), func(rows []*fold.Row, together bool) error { return w.piece(ctx, rows, together) })
+	if err != nil || w.versions == nil {
 		return err
 	}
 	return w.endVersions()
 }
 
-// rows writes the rows of the batch.
-func (w *writer) rows(ctx context.Context) error {
-	var refused []*fold.Row
-	for i, r := range w.b.Sorted() {
+// piece writes rows or leaves no trace of them; see [sink.Bisect]. Where the messages of
+// the rows were not kept, the whole flush leaves none.
+func (w *writer) piece(ctx context.Context, rows []*fold.Row, together bool) error {
+	judged := w.b.Table.Judged
+	if judged {
+		if err := w.c.do("SAVEPOINT weir"); err != nil {
+			return err
+		}
+	}
+	if together {
+		if err := w.c.exec("PRAGMA defer_foreign_keys = ON"); err != nil {
+			return err
+		}
+	}
+	before := w.res
+	err := w.rows(ctx, rows)
+	var refused *sink.Refusal
+	if err != nil {
+		w.res = before
+		w.sel.reset()
+	}
+	if w.c.autocommit() {
+		// RAISE(ROLLBACK) or ON CONFLICT ROLLBACK took the whole transaction.
+		return fmt.Errorf("a rule of table %q rolls back whole transactions, and weir cannot keep such a table: %v", w.table.Name, err)
+	}
+	if errors.As(err, &refused) && !judged {
+		return sink.ErrUnlogged{Err: err}
+	}
+	if err != nil && judged {
+		if undo := w.c.do("ROLLBACK TO weir"); undo != nil {
+			return undo
+		}
+	}
+	if judged {
+		if release := w.c.do("RELEASE weir"); release != nil {
+			return release
+		}
+	}
+	if together {
+		if off := w.c.exec("PRAGMA defer_foreign_keys = OFF"); off != nil {
+			return off
+		}
+	}
+	return err
+}
+
+// rows writes rows up to one that the database rejects.
+func (w *writer) rows(ctx context.Context, rows []*fold.Row) error {
+	write := w.row
+	if w.versions != nil {
+		write = w.newer
+	}
+	for i, r := range rows {
 		if i%1024 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err := w.try(r); isRefusal(err) {
-			refused = append(refused, r)
+		if err := write(r); isRefusal(err) {
+			return w.refusal(err, i)
 		} else if err != nil {
 			return err
 		}
 	}
-	for before := len(refused) + 1; len(refused) > 0 && len(refused) < before; {
-		before = len(refused)
-		var still []*fold.Row
-		for _, r := range refused {
-			if err := w.try(r); isRefusal(err) {
-				still = append(still, r)
-			} else if err != nil {
-				return err
-			}
-		}
-		refused = still
-	}
-	if len(refused) == 0 {
-		return nil
-	}
-	if !w.table.Judged {
-		return w.try(refused[0])
-	}
-	for m := range w.b.Singles(refused) {
-		if err := w.try(&m.Row); isRefusal(err) {
-			w.res.Refused = append(w.res.Refused, fold.Reject{Place: m.Place, Reason: feed.Database, Detail: err.Error(), Text: slices.Clone(m.Text)})
-		} else if err != nil {
-			return err
-		}
+	if w.c.deferredKeys() {
+		return w.refusal(&Error{Code: lib.SQLITE_CONSTRAINT_FOREIGNKEY, Msg: "FOREIGN KEY constraint failed"}, -1)
 	}
 	return nil
+}
+
+// refusal is an error about one of the rows of a piece, or about all where at is -1.
+func (w *writer) refusal(err error, at int) error {
+	refused := &sink.Refusal{Err: err, At: at}
+	if e := (*Error)(nil); errors.As(err, &e) && e.Code == lib.SQLITE_CONSTRAINT_FOREIGNKEY {
+		self := 0
+		err := w.c.query("SELECT count(*) FROM pragma_foreign_key_list(?1) WHERE \"table\" = ?1 COLLATE NOCASE", func(s *stmt) error { self = int(s.int(0)); return nil }, w.table.Name)
+		if err != nil {
+			return err
+		}
+		if self > 0 {
+			refused.Needs = "foreign key"
+		}
+	}
+	return refused
 }
 
 // isRefusal reports whether an error is about the row alone: a constraint, a
@@ -177,48 +218,6 @@ func (w *writer) where(n int) string {
 		}
 	}
 	return b.String()
-}
-
-// try writes a row or leaves no trace of it.
-func (w *writer) try(r *fold.Row) error {
-	// A delete and an insert are two statements; a deferred foreign key shows
-	// only when all is written. Otherwise a statement undoes itself.
-	guarded := w.table.Judged
-	if guarded {
-		if err := w.c.do("SAVEPOINT weir"); err != nil {
-			return err
-		}
-	}
-	before := w.res
-	var err error
-	if w.versions != nil {
-		err = w.newer(r)
-	} else {
-		err = w.row(r)
-	}
-	if err == nil && guarded && w.c.deferredKeys() {
-		err = &Error{Code: lib.SQLITE_CONSTRAINT_FOREIGNKEY, Msg: "FOREIGN KEY constraint failed"}
-	}
-	if err != nil {
-		w.res = before
-		w.sel.reset()
-	}
-	if !guarded {
-		return err
-	}
-	if w.c.autocommit() {
-		// RAISE(ROLLBACK) or ON CONFLICT ROLLBACK took the whole transaction.
-		return fmt.Errorf("a rule of table %q rolls back whole transactions, and weir cannot keep such a table: %v", w.table.Name, err)
-	}
-	if err != nil {
-		if undo := w.c.do("ROLLBACK TO weir"); undo != nil {
-			return undo
-		}
-	}
-	if release := w.c.do("RELEASE weir"); release != nil {
-		return release
-	}
-	return err
 }
 
 // take reads what the row sets in column i.
