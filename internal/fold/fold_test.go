@@ -70,6 +70,50 @@ func TestFold_MergesByKey(t *testing.T) {
 	f(func(o *fold.Options) { o.Key = []string{"a", "b"} }, "\"1\\x00\\x01\\x00\\x0023\\x00\\x02\\x00\\x00\" n=2\n\"12\\x00\\x02\\x00\\x003\\x00\\x01\\x00\\x00\" n=1\n", `{"a":"12","b":"3","n":1}`, `{"a":"1","b":"23","n":2}`)
 }
 
+// TestFold_LastOfTwoEqualNamesIsTheOnlyOne: nothing of a line depends on a value that
+// comes again in it.
+func TestFold_LastOfTwoEqualNamesIsTheOnlyOne(t *testing.T) {
+	table := schema.Table{Name: "t", NoNUL: true, FoldCase: true, Exists: true, Key: []int{0}, Columns: []schema.Column{
+		{Name: "id", Type: schema.Int, Key: true}, {Name: "n", Type: schema.Int}, {Name: "s", Type: schema.Text}}}
+	versions := func(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }
+	f := func(change func(*fold.Options), want string, lines ...string) {
+		t.Helper()
+		o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Columns: fold.IgnoreColumns, Warn: t.Logf}
+		if change != nil {
+			change(&o)
+		}
+		if got := rows(t, fold.NewFolder(table, o), &fold.Batch{}, lines...); got != want {
+			t.Errorf("%q\ngive\n%swant\n%s", lines, got, want)
+		}
+	}
+	f(nil, "\"1\" n=2\n", `{"id":1,"n":"bad","n":2}`)
+	f(nil, "\"1\" n=2\n", `{"id":1,"n":1.5,"\u006e":{},"n":2}`)
+	f(nil, "\"1\" n=3\n", `{"id":[],"n":"bad","n":3,"id":{},"id":"x","id":null,"id":1}`)
+	f(nil, "\"1\" s=\"y\"\n", `{"id":1,"s":"x\u0000","s":"y"}`)
+	f(func(o *fold.Options) { o.FillOnly = true }, "\"1\" n=2\n", `{"id":1,"n":1,"n":2}`, `{"id":1,"n":3,"n":4}`)
+	f(func(o *fold.Options) { o.FillOnly = true }, "\"1\" n=3\n", `{"id":1,"n":1,"n":null}`, `{"id":1,"n":3}`)
+	f(func(o *fold.Options) { o.KeepNull = true }, "\"1\" n=1\n", `{"id":1,"n":1}`, `{"id":1,"n":2,"n":null}`)
+	f(nil, "\"1\" s=\"x\"\n", `{"id":1,"op":"delete","op":"update","s":"x"}`)
+	f(nil, "\"1\" replaces deleted\n", `{"id":1,"op":"update","s":1,"op":"delete"}`)
+	f(versions, "\"1\" n=2\n", `{"id":1,"v":5,"n":2}`, `{"id":1,"v":9,"n":3,"v":4}`, `{"id":1,"v":[],"v":3,"n":"bad","n":1}`)
+
+	folder := newFolder(t, nil)
+	rows(t, folder, &fold.Batch{}, `{"id":"x","id":1,"n":"x","n":true,"n":2}`, `{"n":[],"id":2,"n":3,"id":[],"id":"3"}`)
+	for _, c := range folder.Table().Columns {
+		if c.Type != schema.Int {
+			t.Errorf("column %s is %s", c.Name, c.Type)
+		}
+	}
+}
+
+// TestFold_ManyEqualNames takes no longer than as many others.
+func TestFold_ManyEqualNames(t *testing.T) {
+	line := `{"id":1` + strings.Repeat(`,"a":1`, 1<<18) + `,"a":2}`
+	if got := rows(t, newFolder(t, nil), &fold.Batch{}, line); got != "\"1\" a=2\n" {
+		t.Error(got)
+	}
+}
+
 // TestFold_RejectedLineLeavesNoTrace folds lines that bring new columns and are no
 // messages.
 func TestFold_RejectedLineLeavesNoTrace(t *testing.T) {

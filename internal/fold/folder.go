@@ -46,6 +46,7 @@ type Folder struct {
 	folded  map[string]int32 // the same, where names differ in case alone
 	byID    []int32          // index into fields by the number of the name, or -1
 	hits    []int32          // the fields of the line at hand
+	lines   uint64           // counts those that were resolved
 	keys    []int32          // where in the line each part of the key is
 	parts   []int            // of the key, in the order of the table's columns
 	key     []byte
@@ -60,6 +61,7 @@ type field struct {
 	key     int32 // which part of the key, -1: none
 	deletes bool
 	version bool
+	met     uint64 // the last line that has it
 	ignored int64
 }
 
@@ -200,7 +202,7 @@ func (f *Folder) FoldLine(b *Batch, l *Line, at Place) error {
 		return l.Err
 	}
 	known, columns := len(f.fields), len(f.table.Columns)
-	deletes, err := f.admit(l.Fields, l.Text)
+	deletes, err := f.admit(l)
 	if (err != nil || deletes) && len(f.fields) > known {
 		// What the line alone brought leaves with it: a line without values
 		// makes no column.
@@ -242,10 +244,11 @@ func hasNUL(value []byte) bool {
 // admit decides whether the line at hand is a message for the table, and whether
 // one that deletes. It widens columns only when nothing can reject the line any
 // more.
-func (f *Folder) admit(fields []feed.Field, line []byte) (deletes bool, err error) {
-	if err := f.resolve(fields, line); err != nil {
+func (f *Folder) admit(l *Line) (deletes bool, err error) {
+	if err := f.resolve(l); err != nil {
 		return false, err
 	}
+	fields, line := l.Fields, l.Text
 	if err := f.checkKey(fields, line); err != nil {
 		return false, err
 	}
@@ -305,8 +308,12 @@ func (f *Folder) forget(fields, columns int) {
 	}
 }
 
-// resolve finds the field of each name, and the parts of the key.
-func (f *Folder) resolve(fields []feed.Field, line []byte) error {
+// resolve finds the field of each name, and the parts of the key. Of equal names it
+// leaves the last in the line.
+func (f *Folder) resolve(l *Line) error {
+	fields, line := l.Fields, l.Text
+	f.lines++
+	repeated := false
 	f.hits = f.hits[:0]
 	for part := range f.keys {
 		f.keys[part] = none
@@ -344,11 +351,38 @@ func (f *Folder) resolve(fields []feed.Field, line []byte) error {
 			}
 		}
 		f.hits = append(f.hits, h)
-		if part := f.fields[h].key; part >= 0 {
-			f.keys[part] = int32(i) // of two equal names the last
+		fd := &f.fields[h]
+		repeated = repeated || fd.met == f.lines
+		fd.met = f.lines
+		if fd.key >= 0 {
+			f.keys[fd.key] = int32(i)
 		}
 	}
+	if repeated {
+		f.dropRepeated(l)
+	}
 	return nil
+}
+
+// dropRepeated drops the fields of a line whose name comes again in it: nothing looks
+// at their values, whether they fit or not.
+func (f *Folder) dropRepeated(l *Line) {
+	f.lines++
+	from := len(f.hits)
+	for i := len(f.hits) - 1; i >= 0; i-- {
+		if fd := &f.fields[f.hits[i]]; fd.met != f.lines || fd.name == otherNames {
+			from--
+			f.hits[from], l.Fields[from] = f.hits[i], l.Fields[i]
+			fd.met = f.lines
+		}
+	}
+	l.Fields = l.Fields[from:]
+	f.hits = append(f.hits[:0], f.hits[from:]...)
+	for i, h := range f.hits {
+		if part := f.fields[h].key; part >= 0 {
+			f.keys[part] = int32(i)
+		}
+	}
 }
 
 // discover decides what becomes of a field that was not seen before.

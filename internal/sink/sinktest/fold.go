@@ -38,6 +38,9 @@ var foldTests = []test{
 	}},
 	{"LastOfTwoEqualNamesWins", func(t *testing.T, db Database) {
 		inAnyBatches(t, db, []string{`{"id":9,"a":"first","id":1,"a":"last"}`}, "SELECT id, a FROM t", "1|last")
+		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER, s TEXT)")
+		Begin(t, db).Flush(`{"id":"x","n":"x","n":1,"id":1}`, `{"id":1,"\u0073":"\u0000","n":1.5,"s":"y","n":2}`)
+		Expect(t, db, "SELECT id, n, s FROM t", "1|2|y")
 	}},
 	{"DeleteRemovesTheRow", func(t *testing.T, db Database) {
 		inAnyBatches(t, db, []string{`{"id":1,"a":"x"}`, `{"id":2,"a":"y"}`, `{"id":1,"op":"delete"}`, `{"id":7,"op":"delete"}`},

@@ -58,6 +58,8 @@ var mutants = []mutant{
 		postgres, "TestSuite/Fold", false},
 	{"the first value wins", "internal/fold/folder.go", `*c == 0 || !f.opt.FillOnly {`, `*c == 0 {`,
 		sqlite, "TestSuite/Fold", false},
+	{"a value that comes again in its line is looked at", "internal/fold/folder.go", "		f.dropRepeated(l)\n", "",
+		sqlite, "TestSuite/Fold", false},
 	{"a delete does not replace the row", "internal/fold/folder.go", `r.Replaces, r.Deleted = true, true`, `r.Deleted = true`,
 		sqlite, "TestSuite/Fold", false},
 	{"rejects are forgotten", "internal/sink/sqlite/flush.go", `	if f.KeepRejects {`, `	if f.KeepRejects && len(rejects) != 1 {`,
