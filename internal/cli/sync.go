@@ -132,7 +132,7 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 // foldFlags are those of all commands that fold.
 func (o *syncOptions) foldFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.key, "key", []string{"id"}, "the field or fields that name a row")
-	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: such a message removes its row")
+	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: such a message removes its row; FIELD=null is JSON's null")
 	f.StringVar(&o.null, "null", "clear", "clear: null sets NULL; keep: null is the same as absent")
 	f.StringVar(&o.version, "version", "", "the field with a message's version: each column keeps the value of the newest message that named it, in whatever order they come")
 	f.StringVar(&o.scope, "version-scope", fold.ColumnScope, "column, or row: a message that is older than its row changes nothing")
@@ -340,6 +340,9 @@ func (o *syncOptions) fold() (f fold.Options, err error) {
 	field, value, ok := strings.Cut(o.deleteWhen, "=")
 	if o.deleteWhen != "" && (!ok || field == "") {
 		fault("--delete-when %q: FIELD=VALUE is wanted, such as op=delete", o.deleteWhen)
+	}
+	if strings.HasPrefix(value, "=") {
+		fault("--delete-when %q: FIELD=VALUE has one equals sign, as in --delete-when %s%s", o.deleteWhen, field, value)
 	}
 	if o.deleteWhen != "" && o.fillOnly {
 		fault("--fill-only never removes a row: leave --delete-when out")

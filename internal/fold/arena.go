@@ -6,6 +6,10 @@ const (
 	chunkSize = 1 << 20 // bytes
 	align     = 8       // a ref counts in these, so that 32 bits reach 32 GiB
 	perChunk  = chunkSize / align
+
+	// maxArena is what an arena holds at most, in bytes, before one more line: one of
+	// 256 MiB takes less than what is left of the 32 GiB.
+	maxArena = 28 << 30
 )
 
 // ref is the address of a value in an arena; 0 is none.

@@ -67,7 +67,7 @@ func TestFold_MergesByKey(t *testing.T) {
 	f(nil, "\"x\" replaces deleted\n", `{"id":"x","a":1}`, `{"id":"x","op":"delete"}`)
 	f(func(o *fold.Options) { o.KeepNull = true }, "\"x\" a=1\n", `{"id":"x","a":1}`, `{"id":"x","a":null,"b":null}`)
 	f(func(o *fold.Options) { o.FillOnly = true }, "\"x\" a=1 b=2\n", `{"id":"x","a":1,"b":null}`, `{"id":"x","a":3,"b":2}`)
-	f(func(o *fold.Options) { o.Key = []string{"a", "b"} }, "\"1\\x00\\x01\\x00\\x0023\\x00\\x02\\x00\\x00\" n=2\n\"12\\x00\\x02\\x00\\x003\\x00\\x01\\x00\\x00\" n=1\n", `{"a":"12","b":"3","n":1}`, `{"a":"1","b":"23","n":2}`)
+	f(func(o *fold.Options) { o.Key = []string{"a", "b"} }, "\"1\\x00\\x00\\x00\\x0123\\x00\\x00\\x00\\x02\" n=2\n\"12\\x00\\x00\\x00\\x023\\x00\\x00\\x00\\x01\" n=1\n", `{"a":"12","b":"3","n":1}`, `{"a":"1","b":"23","n":2}`)
 }
 
 // TestFold_LastOfTwoEqualNamesIsTheOnlyOne: nothing of a line depends on a value that
@@ -112,6 +112,53 @@ func TestFold_ManyEqualNames(t *testing.T) {
 	if got := rows(t, newFolder(t, nil), &fold.Batch{}, line); got != "\"1\" a=2\n" {
 		t.Error(got)
 	}
+}
+
+// TestFold_LongPartsOfAKeyDoNotRunTogether: the first part's length needs more than 24 bits.
+func TestFold_LongPartsOfAKeyDoNotRunTogether(t *testing.T) {
+	f, b := newFolder(t, func(o *fold.Options) { o.Key = []string{"a", "b"} }), &fold.Batch{}
+	rows(t, f, b, `{"a":"`+strings.Repeat("x", 1<<24)+`","b":"y"}`)
+	var short []byte
+	for _, r := range b.Sorted() {
+		short = bytes.TrimLeft(r.Key, "x")
+	}
+	if want := "\x01\x00\x00\x00y\x00\x00\x00\x01"; string(short) != want {
+		t.Errorf("the key ends with %q, want %q", short, want)
+	}
+}
+
+// TestFold_KeyIsMeasuredByItsText: escapes make no key longer.
+func TestFold_KeyIsMeasuredByItsText(t *testing.T) {
+	for _, c := range []struct {
+		key  string
+		fits bool
+	}{
+		{`"12345678"`, true}, {`"123456789"`, false}, {`12345678`, true}, {`123456789`, false},
+		{`"\u6f22\u6f22ab"`, true}, {`"漢漢ab"`, true}, {`"\u6f22\u6f22abc"`, false}, {`"漢漢abc"`, false}, {`"\ud83d\ude00\n\"\\\u0041"`, true},
+	} {
+		f := fold.NewFolder(schema.Table{Name: "t", MaxKey: 8}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, Warn: t.Logf})
+		var bad *feed.Error
+		switch err := f.Fold(&fold.Batch{}, []byte(`{"id":`+c.key+`}`), fold.Place{}); {
+		case c.fits && err != nil, !c.fits && (!errors.As(err, &bad) || bad.Reason != feed.BadKey):
+			t.Errorf("%s: %v", c.key, err)
+		}
+	}
+}
+
+// TestFold_DeletesByNull: null is JSON's, and no text.
+func TestFold_DeletesByNull(t *testing.T) {
+	f := func(change func(*fold.Options), want string, lines ...string) {
+		t.Helper()
+		if got := rows(t, newFolder(t, change), &fold.Batch{}, lines...); got != want {
+			t.Errorf("%q\ngive\n%swant\n%s", lines, got, want)
+		}
+	}
+	null := func(o *fold.Options) { o.DeleteValue = "null" }
+	f(null, "\"1\" replaces deleted\n", `{"id":1,"op":null}`)
+	f(null, "\"1\" op=\"null\"\n", `{"id":1,"op":"null"}`)
+	f(null, "\"1\"\n", `{"id":1}`)
+	f(func(o *fold.Options) { o.DeleteValue = "5" }, "\"1\" replaces deleted\n\"2\" replaces deleted\n", `{"id":1,"op":5}`, `{"id":2,"op":"5"}`)
+	f(func(o *fold.Options) { o.DeleteValue = "" }, "\"1\" op=null\n\"2\" replaces deleted\n", `{"id":1,"op":null}`, `{"id":2,"op":""}`)
 }
 
 // TestFold_RejectedLineLeavesNoTrace folds lines that bring new columns and are no

@@ -2,6 +2,7 @@ package fold
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ const (
 type Options struct {
 	Key         []string // the fields of the key, one at least
 	DeleteField string   // "" for none
-	DeleteValue string   // the text of the field in a message that deletes
+	DeleteValue string   // the text of the field in a message that deletes; "null" is JSON's null alone
 	KeepNull    bool     // null is the same as absent
 	FillOnly    bool     // values go only where the row has NULL
 	Version     string   // the field with a message's version, "" for none
@@ -107,6 +108,8 @@ func NewFolder(t schema.Table, o Options) *Folder {
 	slices.SortFunc(f.parts, func(a, b int) int { return f.table.Key[a] - f.table.Key[b] })
 	return f
 }
+
+var errFull = fmt.Errorf("the rows of one batch take more than %d GiB, as much as it can hold: verify a smaller table", maxArena>>30)
 
 // Table returns the table as the lines so far need it.
 func (f *Folder) Table() schema.Table { return f.table.Clone() }
@@ -198,8 +201,11 @@ func (f *Folder) Fold(b *Batch, text []byte, at Place) error {
 
 // FoldLine is [Folder.Fold] of a line that a scanner of the folder's has scanned.
 func (f *Folder) FoldLine(b *Batch, l *Line, at Place) error {
-	if l.Err != nil {
+	switch {
+	case l.Err != nil:
 		return l.Err
+	case b.arena.bytes() > maxArena:
+		return errFull
 	}
 	known, columns := len(f.fields), len(f.table.Columns)
 	deletes, err := f.admit(l)
@@ -260,7 +266,8 @@ func (f *Folder) admit(l *Line) (deletes bool, err error) {
 	if f.opt.DeleteField != "" {
 		for i, h := range f.hits {
 			if f.fields[h].deletes {
-				deletes = string(feed.Text(f.text, fields[i].Value(line), fields[i].Kind)) == f.opt.DeleteValue
+				deletes = string(feed.Text(f.text, fields[i].Value(line), fields[i].Kind)) == f.opt.DeleteValue &&
+					(fields[i].Kind == feed.Null || f.opt.DeleteValue != "null")
 			}
 		}
 	}
@@ -461,10 +468,21 @@ func (f *Folder) checkKey(fields []feed.Field, line []byte) error {
 		}
 		size += len(fields[at].Value(line))
 	}
-	if size > f.table.MaxKey && f.table.MaxKey > 0 {
-		return feed.Errorf(feed.BadKey, "the key has %d bytes: the database can index %d", size, f.table.MaxKey)
+	if size > f.table.MaxKey && f.table.MaxKey > 0 { // its text has less than its JSON
+		if size = f.keySize(fields, line); size > f.table.MaxKey {
+			return feed.Errorf(feed.BadKey, "the key has %d bytes: the database can index %d", size, f.table.MaxKey)
+		}
 	}
 	return nil
+}
+
+// keySize returns the bytes that the texts of the line's key have, however JSON spells them.
+func (f *Folder) keySize(fields []feed.Field, line []byte) (n int) {
+	for _, at := range f.keys {
+		f.text = feed.AppendText(f.text[:0], fields[at].Value(line), fields[at].Kind)
+		n += len(f.text)
+	}
+	return n
 }
 
 // makeKey builds the key of the line at hand. It is the same for every order of
@@ -477,8 +495,7 @@ func (f *Folder) makeKey(fields []feed.Field, line []byte) {
 		f.key = c.AppendKey(f.key, fields[at].Value(line), fields[at].Kind)
 		if len(f.keys) > 1 {
 			// A part ends with its length, so that no two keys run together.
-			n := len(f.key) - from
-			f.key = append(f.key, 0, byte(n), byte(n>>8), byte(n>>16))
+			f.key = binary.BigEndian.AppendUint32(f.key, uint32(len(f.key)-from))
 		}
 	}
 }

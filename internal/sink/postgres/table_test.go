@@ -102,6 +102,7 @@ func TestTable_KeysOfManySpellings(t *testing.T) {
 		"char(5)":          {`"ab"`, `"ab  "`},
 		"boolean":          {`true`, `1`, `"true"`},
 		"temper":           {`"good"`, `"g\u006fod"`},
+		"text":             {`"` + strings.Repeat(`\u6f22`, 450) + `"`, `"` + strings.Repeat("漢", 450) + `"`}, // maxKey is of its text
 	} {
 		t.Run(decl, func(t *testing.T) {
 			db := connect(t, testpg.New(t))
