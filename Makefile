@@ -38,7 +38,7 @@ mutants: ## put one fault at a time into the code, and see that a test goes red
 	go run ./internal/torture/mutants
 
 torture: ## kill weir, its databases and its disks TIMES times as often as make test; as root for power cuts
-	WEIR_TORTURE=$(TIMES) go test -count=1 -timeout 24h -v ./internal/torture
+	TORTURE=$(TIMES) go test -count=1 -timeout 24h -v ./internal/torture
 
 lint: $(GOLANGCI) ## formatting, vet, linters, go.mod
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run gofmt -w on these'; exit 1; }

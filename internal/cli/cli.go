@@ -57,6 +57,7 @@ type world struct {
 	stdout, stderr io.Writer
 	terminal       func(fd int) bool
 	env            func(string) (string, bool)
+	environ        func() []string
 	// stopped returns the signal that ended the context, or nil.
 	stopped func() os.Signal
 }
@@ -69,7 +70,7 @@ func Main() int {
 	// A closed pipe behind stdout or stderr is an error of the write that met
 	// it, not the end of a run.
 	signal.Ignore(syscall.SIGPIPE)
-	w := &world{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal, env: os.LookupEnv}
+	w := &world{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal, env: os.LookupEnv, environ: os.Environ}
 	hideSecrets(os.Args)
 	ctx, done := w.untilSignal()
 	defer done()
@@ -174,7 +175,7 @@ with a checkpoint: after a crash the next run goes on where the last batch ended
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetVersionTemplate(w.versionText())
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{errors.New(redacted(err.Error()))} })
 	root.AddCommand(w.syncCommand(), w.replayCommand(), w.statusCommand(), w.explainCommand(), w.verifyCommand(), w.configCommand(), w.benchCommand(), w.manCommand(), &cobra.Command{
 		Use:   "version",
 		Short: "Print the version and what is built in",
@@ -186,19 +187,20 @@ with a checkpoint: after a crash the next run goes on where the last batch ended
 	}
 	root.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usagef("there is no command %q", args[0])
+			return usagef("there is no command %q", redacted(args[0]))
 		}
 		return nil
 	}
 	return root
 }
 
-// wrapArgs makes wrong arguments a fault of the command line.
+// wrapArgs makes wrong arguments a fault of the command line. One may be a connection
+// string whose --to was left out.
 func wrapArgs(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
 			if err := check(c, args); err != nil {
-				return usageError{err}
+				return usageError{errors.New(redacted(err.Error()))}
 			}
 			return nil
 		}

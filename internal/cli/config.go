@@ -1,12 +1,18 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
+
+	"github.com/weirsync/weir/internal/config"
 )
 
 func (w *world) configCommand() *cobra.Command {
@@ -40,6 +46,63 @@ default.`,
 	wrapArgs(print)
 	c.AddCommand(print)
 	return c
+}
+
+// resolve gives the flags that were not on the command line their values from
+// the environment and the config file.
+func (w *world) resolve(f *pflag.FlagSet, o *syncOptions) ([]*config.Setting, error) {
+	var settings []*config.Setting
+	f.VisitAll(func(fl *pflag.Flag) {
+		if fl.Name == "help" {
+			return
+		}
+		s := &config.Setting{Name: fl.Name, Value: func() string { return shown(fl.Name, fl.Value.String()) }, Set: func(v string) error { return setFlag(f, fl, v) }}
+		if list, ok := fl.Value.(pflag.SliceValue); ok {
+			s.SetList = func(v []string) error {
+				fl.Changed = true
+				return list.Replace(v)
+			}
+		}
+		if fl.Changed {
+			s.Origin = "flag --" + fl.Name
+		}
+		settings = append(settings, s)
+	})
+	settings = append(settings, &config.Setting{Name: "sources",
+		Value:   func() string { return redacted(strings.Join(o.sources, ",")) },
+		Set:     func(v string) error { o.sources = strings.Split(v, ","); return nil },
+		SetList: func(v []string) error { o.sources = v; return nil }})
+	if file, ok := w.env(config.Env("config")); ok && o.config == "" {
+		o.config = file
+	}
+	if err := config.Resolve(settings, w.environ(), o.config); err != nil {
+		return nil, usageError{err}
+	}
+	return settings, nil
+}
+
+// setFlag sets a flag from outside the command line, where yes is no boolean, and a
+// number that begins with 0 is octal to some and decimal to others.
+func setFlag(f *pflag.FlagSet, fl *pflag.Flag, v string) error {
+	switch fl.Value.Type() {
+	case "bool":
+		if _, err := strconv.ParseBool(v); err != nil {
+			return fmt.Errorf("%q is neither true nor false", v)
+		}
+	case "int", "int64":
+		if _, err := strconv.ParseInt(v, 10, 64); err != nil || len(v) > 1 && v[0] == '0' {
+			return fmt.Errorf("%q is no whole number, such as 1000", v)
+		}
+	case "duration":
+		if err := f.Set(fl.Name, v); err != nil {
+			return fmt.Errorf("%q is no duration, such as 500ms, 10s or 1h", v)
+		}
+	}
+	err := f.Set(fl.Name, v)
+	if inner := errors.Unwrap(err); inner != nil { // pflag's words are of the command line
+		return inner
+	}
+	return err
 }
 
 func (w *world) manCommand() *cobra.Command {

@@ -75,7 +75,7 @@ func (w *world) destination(to string) (d destination, err error) {
 		return destination{dsn: dsn, postgres: true}, nil
 	case strings.Contains(to, "://"):
 		scheme, _, _ := strings.Cut(to, "://")
-		return d, usagef("--to: weir does not write to %s; it takes the path of an SQLite file, sqlite:PATH or postgres://…", scheme)
+		return d, usagef("--to: weir does not write to %s; it takes the path of an SQLite file, sqlite:PATH or postgres://…", redacted(scheme))
 	}
 	return destination{path: to}, nil
 }

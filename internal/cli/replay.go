@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"math"
 	"net"
 	"regexp"
+	"regexp/syntax"
 	"strconv"
 	"strings"
 	"time"
@@ -63,7 +65,7 @@ feed, to test what reads it.`,
 			}
 			if init != "" {
 				if s.Init, err = regexp.Compile(init); err != nil {
-					return usagef("--init: %v", err)
+					return usageError{fmt.Errorf("--init is no regular expression: %w", wordsOnly(err))}
 				}
 			}
 			s.Log = w.say
@@ -97,6 +99,16 @@ feed, to test what reads it.`,
 	f.IntVar(&s.Garbage, "garbage", 0, "make every Nth line garbage")
 	f.SortFlags = false
 	return c
+}
+
+// wordsOnly is a fault of a regular expression without its text, which may have
+// a password in it.
+func wordsOnly(err error) error {
+	var fault *syntax.Error
+	if errors.As(err, &fault) {
+		return errors.New(fault.Code.String())
+	}
+	return err
 }
 
 // stopped takes the end by a signal for a good one.

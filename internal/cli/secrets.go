@@ -4,38 +4,57 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"unsafe"
 )
 
-var password = regexp.MustCompile(`(?i)(password(?:\s*=\s*|\s+))('(?:[^'\\]|\\.)*'|[^\s'&]+)`)
+const hidden = "xxxxx"
 
-// redacted is a connection string without its password.
-func redacted(to string) string {
-	if u, err := url.Parse(to); err == nil {
-		if _, has := u.User.Password(); has {
-			to = u.Redacted()
-		}
-	} else if scheme, rest, ok := strings.Cut(to, "://"); ok {
-		if at := strings.LastIndexByte(rest, '@'); at >= 0 { // no URL, but perhaps with a secret
-			to = scheme + "://xxxxx" + rest[at:]
-		}
+// shown is what people may see of a flag's value: nothing of --init, which has the
+// words by which a feed knows its client, and no password of --to.
+func shown(flag, value string) string {
+	switch {
+	case flag == "init" && value != "":
+		return hidden
+	case flag == "to":
+		return redacted(value)
 	}
-	return password.ReplaceAllString(to, "${1}xxxxx")
+	return value
 }
 
-// hideSecrets overwrites passwords among the program's arguments where the system
-// shows them to everybody, and keeps them in args. These must be os.Args: on Unix
-// their strings are the memory that ps reads.
-func hideSecrets(args []string) {
-	for i, a := range args {
-		shown := redacted(a)
-		if shown == a {
-			continue
-		}
-		args[i] = strings.Clone(a)
-		memory := unsafe.Slice(unsafe.StringData(a), len(a))
-		for n := copy(memory, shown); n < len(memory); n++ {
-			memory[n] = ' '
+var (
+	parameter = regexp.MustCompile(`[?&][^=&]*=[^&]*`)
+	// A value as libpq reads it: in quotes, or to the next space, with \ before any letter.
+	password = regexp.MustCompile(`(?is)(password\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:[^\s\\]|\\.)*)`)
+)
+
+// redacted is a connection string without its passwords. Of a URL that is none the
+// rest may go as well: a password with an @ or / in it can end anywhere.
+func redacted(to string) string {
+	scheme, rest, isURL := strings.Cut(to, "://")
+	if !isURL || password.MatchString(scheme) {
+		return password.ReplaceAllString(to, "${1}"+hidden)
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		if colon := strings.IndexByte(rest[:at], ':'); colon >= 0 {
+			rest = rest[:colon+1] + hidden + rest[at:]
 		}
 	}
+	return scheme + "://" + parameter.ReplaceAllStringFunc(rest, func(p string) string {
+		key, _, _ := strings.Cut(p, "=")
+		if name, err := url.QueryUnescape(key[1:]); err == nil && !strings.Contains(strings.ToLower(name), "password") {
+			return p
+		}
+		return key + "=" + hidden
+	})
+}
+
+// public is an argument of the command line as everybody may see it; before is the
+// one before it.
+func public(before, arg string) string {
+	if before == "--init" {
+		return hidden
+	}
+	if strings.HasPrefix(arg, "--init=") {
+		return "--init=" + hidden
+	}
+	return redacted(arg)
 }

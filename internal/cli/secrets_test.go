@@ -25,6 +25,7 @@ func TestSecrets(t *testing.T) {
 	l := newLive(t, "")
 	l.check(os.WriteFile(filepath.Join(l.dir, "feed.jsonl"), []byte(`{"id":1,"pitr":7}`+"\nbad\n"), 0o600))
 	l.check(os.WriteFile(filepath.Join(l.dir, "secret"), []byte(canary), 0o600))
+	l.check(os.WriteFile(filepath.Join(l.dir, "secret.yml"), []byte("sources: [\"tcp://127.0.0.1:1\"]\ninit: login me token "+canary+"\ntable: t\nto: host=127.0.0.1 port=1 password='a "+canary+"' user=x dbname=y\n"), 0o600))
 	good := strings.Replace(testpg.New(t), "postgres@", "postgres:"+canary+"@", 1)
 	if !strings.Contains(good, canary) {
 		t.Fatal("the URL has no place for a password")
@@ -35,6 +36,9 @@ func TestSecrets(t *testing.T) {
 		c := exec.Command(filepath.Join(l.dir, "weir"), args...)
 		c.Dir = l.dir
 		c.Env = append(os.Environ(), "FH_USERNAME=somebody", "FH_APIKEY="+canary, "WEIR_LOG_FORMAT=json", "GOTRACEBACK=all")
+		if args[0] == "config" {
+			c.Env = append(c.Env, "WEIR_INIT=live "+canary)
+		}
 		var b bytes.Buffer
 		c.Stdout, c.Stderr = &b, &b
 		l.check(c.Start())
@@ -58,6 +62,19 @@ func TestSecrets(t *testing.T) {
 		{"status", "--to", good, "--sample", "3"},
 		{"verify", "feed.jsonl", "--to", good, "--table", "feed"},
 		{"config", "print", "--to", good, "--init", "x"},
+		{"config", "print"},
+		{"config", "print", "--init", "login me token " + canary},
+		{"config", "print", "--init=PASS " + canary},
+		{"config", "print", "--config", "secret.yml"},
+		{"sync", "--config", "secret.yml", "--retry-for", "0s", "-v"},
+		{"sync", "tcp://127.0.0.1:1", "--init", `{"user":"x","password":"` + canary + `"}`, "--table", "t", "--to", "t.db", "--retry-for", "0s", "-v"},
+		{"sync", "tcp://127.0.0.1:1", "--init", "PASS " + canary, "--table", "t", "--to", "t.db", "--retry-for", "0s", "-v"},
+		{"sync", "tcp://somebody:" + canary + "@127.0.0.1:1", "--table", "t", "--to", "t.db"},
+		{"sync", good, "--to", "t.db"},
+		{"status", good},
+		{"verify", "feed.jsonl", "--tu", good},
+		{good},
+		{"replay", "feed.jsonl", "--init", "PASS (" + canary},
 		{"sync", "tls://127.0.0.1:1", "--feed", "firehose", "--table", "t", "--to", "t.db", "--retry-for", "0s", "-v"},
 		{"sync", "tcp://127.0.0.1:1", "--init", `login {{file "secret"}}`, "--table", "t", "--to", "t.db", "--retry-for", "0s", "-v"},
 		{"bench", "ladder", "feed.jsonl", "--to", good, "--for", "10ms"},
@@ -71,6 +88,8 @@ func TestSecrets(t *testing.T) {
 	for _, args := range [][]string{
 		{"sync", "tcp://127.0.0.1:1", "--init", `login {{file "secret"}} {{env "FH_APIKEY"}}`, "--table", "t", "--to", good, "-v", "--spool", "spool"},
 		{"sync", "tcp-listen://127.0.0.1:0", "--table", "t", "--to", good, "-v", "--metrics-addr", "127.0.0.1:0"},
+		{"sync", "tcp://127.0.0.1:1", "--init", "login me token " + canary, "--table", "t", "--to", "t.db", "-v"},
+		{"sync", "tcp://127.0.0.1:1", "--init=login me token " + canary, "--table", "t", "--to", "host=127.0.0.1 port=1 user=x password=a\\ " + canary, "-v"},
 	} {
 		if out := run(false, args...); strings.Contains(out, canary) || !strings.Contains(out, "goroutine ") {
 			t.Errorf("%v, stopped by SIGQUIT:\n%s", args, out)
@@ -78,7 +97,7 @@ func TestSecrets(t *testing.T) {
 	}
 	left := 0
 	l.check(filepath.WalkDir(l.dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.Name() == "secret" || !d.Type().IsRegular() {
+		if err != nil || strings.HasPrefix(d.Name(), "secret") || !d.Type().IsRegular() {
 			return err
 		}
 		left++

@@ -187,32 +187,6 @@ of its source and its rejected lines in it.
 	return c
 }
 
-// resolve gives the flags that were not on the command line their values from
-// the environment and the config file.
-func (w *world) resolve(f *pflag.FlagSet, o *syncOptions) ([]*config.Setting, error) {
-	var settings []*config.Setting
-	f.VisitAll(func(fl *pflag.Flag) {
-		if fl.Name == "help" {
-			return
-		}
-		s := &config.Setting{Name: fl.Name, Value: func() string { return redacted(fl.Value.String()) }, Set: func(v string) error { return f.Set(fl.Name, v) }}
-		if fl.Changed {
-			s.Origin = "flag --" + fl.Name
-		}
-		settings = append(settings, s)
-	})
-	settings = append(settings, &config.Setting{Name: "sources",
-		Value: func() string { return strings.Join(o.sources, ",") },
-		Set:   func(v string) error { o.sources = strings.Split(v, ","); return nil }})
-	if file, ok := w.env(config.Env("config")); ok && o.config == "" {
-		o.config = file
-	}
-	if err := config.Resolve(settings, w.env, o.config); err != nil {
-		return nil, usageError{err}
-	}
-	return settings, nil
-}
-
 // plan checks the options, all of them at once, and turns them into what a run
 // needs.
 func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.Config, err error) {
@@ -377,6 +351,11 @@ func limitMemory(buffer int64) {
 // expand resolves the sources that the command line names. What the file system does not
 // say of them is wrong usage.
 func expand(args []string, follow bool) ([]string, error) {
+	for _, a := range args {
+		if _, rest, ok := strings.Cut(a, "://"); ok && strings.Contains(rest, "@") {
+			return nil, usagef("%s: a source has no user and no password; what a feed asks of its client goes into --init", redacted(a))
+		}
+	}
 	sources, err := source.Expand(args, follow)
 	if err == nil || errors.As(err, new(*fs.PathError)) || errors.As(err, new(*source.NotFoundError)) {
 		return sources, err

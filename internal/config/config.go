@@ -6,12 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"slices"
+	"regexp"
 	"strconv"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // A Setting is one flag, seen from here.
@@ -19,94 +16,110 @@ type Setting struct {
 	Name  string // as on the command line: batch-period
 	Value func() string
 	Set   func(string) error
+	// SetList sets a setting that takes several values; nil where it takes one.
+	SetList func([]string) error
 	// Origin tells where the value came from; a setting that has one is not
 	// set again.
 	Origin string
 }
 
+const envPrefix = "WEIR_"
+
 // Env is the name of a setting's variable.
 func Env(name string) string {
-	return "WEIR_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
 // Key is the name of a setting in the file.
 func Key(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
 // Resolve gives the settings that the command line left open their values. All
-// faults are reported at once. file is a path, "" for none.
-func Resolve(settings []*Setting, lookup func(string) (string, bool), file string) error {
+// faults are reported at once. environ is as [os.Environ] returns it; file is a
+// path, "" for none.
+func Resolve(settings []*Setting, environ []string, file string) error {
 	var faults []error
-	for _, s := range settings {
-		if v, ok := lookup(Env(s.Name)); ok && s.Origin == "" {
-			if err := s.Set(v); err != nil {
-				faults = append(faults, fmt.Errorf("%s: %w", Env(s.Name), err))
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		if !strings.HasPrefix(name, envPrefix) || kubernetes.MatchString(name) {
+			continue
+		}
+		s, err := find(settings, Env, name)
+		switch {
+		case err != nil:
+			faults = append(faults, err)
+		case s.Origin == "":
+			if err := s.Set(value); err != nil {
+				faults = append(faults, fmt.Errorf("%s: %w", name, err))
 			}
-			s.Origin = "environment " + Env(s.Name)
+			s.Origin = "environment " + name
 		}
 	}
-	values, err := read(file)
-	if err != nil {
-		return errors.Join(append(faults, err)...)
-	}
-	for _, s := range settings {
-		v, ok := values[Key(s.Name)]
-		delete(values, Key(s.Name))
+	entries, err := read(file)
+	faults = append(faults, err)
+	for _, e := range entries {
+		s, err := find(settings, Key, e.key)
 		switch {
-		case ok && s.Origin == "":
-			if err := s.Set(v); err != nil {
-				faults = append(faults, fmt.Errorf("%s: %s: %w", file, Key(s.Name), err))
+		case err != nil:
+			faults = append(faults, fmt.Errorf("%s:%d: %w", file, e.line, err))
+		case s.Origin == "":
+			if err := e.set(s); err != nil {
+				faults = append(faults, fmt.Errorf("%s:%d: %s: %w", file, e.line, e.key, err))
 			}
 			s.Origin = "file " + file
-		case s.Origin == "":
-			s.Origin = "default"
 		}
 	}
-	for _, key := range slices.Sorted(keys(values)) {
-		faults = append(faults, fmt.Errorf("%s: there is no setting %q", file, key))
+	for _, s := range settings {
+		if s.Origin == "" {
+			s.Origin = "default"
+		}
 	}
 	return errors.Join(faults...)
 }
 
-func keys(m map[string]string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
+// kubernetes names the variables that a cluster gives to each container for a service
+// whose name begins with "weir".
+var kubernetes = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_[A-Z]+(_(PROTO|PORT|ADDR))?)?)$`)
+
+// find returns the setting that spell spells so. The error names the one that a
+// mistyped name is likely to mean.
+func find(settings []*Setting, spell func(string) string, name string) (*Setting, error) {
+	nearest, meant := 3, ""
+	for _, s := range settings {
+		spelled := spell(s.Name)
+		d := distance(name, spelled)
+		if d == 0 {
+			return s, nil
+		}
+		if d < nearest && d < len(s.Name) {
+			nearest, meant = d, ": did you mean "+spelled+"?"
 		}
 	}
+	return nil, fmt.Errorf("there is no setting %q%s", name, meant)
 }
 
-// read returns the settings of a file as text; lists are joined with commas.
-func read(file string) (map[string]string, error) {
-	if file == "" {
-		return nil, nil
+// distance is the number of letters to add, to leave out, to change or to swap with
+// the next, to make b of a.
+func distance(a, b string) int {
+	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
+	before, last, row := rows[0], rows[1], rows[2]
+	for j := range row {
+		row[j] = j
 	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("the config file: %w", err)
-	}
-	nodes := map[string]yaml.Node{}
-	if err := yaml.Unmarshal(data, &nodes); err != nil {
-		return nil, fmt.Errorf("the config file %s: %w", file, err)
-	}
-	values := map[string]string{}
-	for key, n := range nodes {
-		switch {
-		case n.ShortTag() == "!!null": // as if it were not there
-		case n.Kind == yaml.ScalarNode:
-			values[key] = n.Value
-		case n.Kind == yaml.SequenceNode:
-			parts := make([]string, len(n.Content))
-			for i, c := range n.Content {
-				parts[i] = c.Value
+	for i := range len(a) {
+		before, last, row = last, row, before
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
 			}
-			values[key] = strings.Join(parts, ",")
-		default:
-			return nil, fmt.Errorf("the config file %s: %s is neither a value nor a list", file, key)
+			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+cost)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
 		}
 	}
-	return values, nil
+	return row[len(b)]
 }
 
 // Size is a number of bytes as people write it: 256MiB, 1.5GB, 4096.

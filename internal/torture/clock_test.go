@@ -18,7 +18,7 @@ import (
 var readClock = regexp.MustCompile(`(?m)^\tsec, nsec, mono := \w+\(\)\n`)
 
 // jumpingClock builds weir with a wall clock that jumps by as many seconds every 300 ms as
-// WEIR_TEST_JUMPS says; the monotonic one goes on, as when a machine's clock is set.
+// TEST_JUMPS says; the monotonic one goes on, as when a machine's clock is set.
 func jumpingClock(t *testing.T) (weir string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -38,7 +38,7 @@ func jumpingClock(t *testing.T) (weir string) {
 	source = readClock.ReplaceAllString(source, "${0}\tsec += mono / 3e8 % 1e3 * jumps()\n")
 	source = strings.Replace(source, "import (", "import (\n	\"syscall\"", 1) + `
 func jumps() (seconds int64) {
-	text, _ := syscall.Getenv("WEIR_TEST_JUMPS")
+	text, _ := syscall.Getenv("TEST_JUMPS")
 	n, _ := atoi(text)
 	return int64(n)
 }`
@@ -81,7 +81,7 @@ func TestClock_Jumps(t *testing.T) {
 				}
 				c := exec.Command(tr.path("weir"), append(tr.args, "--summary", "json")...)
 				var out, errs strings.Builder
-				c.Env = append(os.Environ(), "WEIR_TEST_JUMPS="+jumps)
+				c.Env = append(os.Environ(), "TEST_JUMPS="+jumps)
 				c.Dir, c.Stdout, c.Stderr = tr.dir, &out, &errs
 				tr.check(c.Start())
 				if !tr.done(c, &errs, nil) || tr.verify() != lines {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	inNetwork = "WEIR_TEST_IN_A_NETWORK_OF_ITS_OWN"
+	inNetwork = "TEST_IN_A_NETWORK_OF_ITS_OWN"
 	notTested = "NOT TESTED"
 )
 

@@ -37,7 +37,7 @@ func times(t *testing.T) int {
 	if testing.Short() {
 		t.Skip("programs are killed without -short: under the race detector SQLite takes 20 times as long")
 	}
-	n, err := strconv.Atoi(os.Getenv("WEIR_TORTURE"))
+	n, err := strconv.Atoi(os.Getenv("TORTURE"))
 	if err != nil || n < 1 {
 		return 1
 	}

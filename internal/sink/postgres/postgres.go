@@ -89,7 +89,7 @@ const (
 func Parse(dsn string) (*pgconn.Config, error) {
 	c, err := pgconn.ParseConfig(dsn)
 	if err != nil {
-		return nil, err
+		return nil, wrongString(err)
 	}
 	// Of pgx, not of the server. Here every query goes by the simple protocol,
 	// which all poolers let pass.
@@ -105,6 +105,23 @@ func Parse(dsn string) (*pgconn.Config, error) {
 		c.RuntimeParams["application_name"] = "weir"
 	}
 	return c, nil
+}
+
+// wrongString is an error of pgconn's without the connection string: not all places
+// that can hold a password are known to it.
+func wrongString(err error) error {
+	bad, ok := errors.AsType[*pgconn.ParseConfigError](err)
+	if !ok {
+		return err
+	}
+	bad.ConnString = ""
+	text := strings.TrimPrefix(bad.Error(), "cannot parse ``: ")
+	for _, form := range []string{"URL", "keyword/value"} {
+		if quoted := "failed to parse as " + form; strings.HasPrefix(text, quoted) {
+			text = quoted
+		}
+	}
+	return errors.New("the connection string: " + text)
 }
 
 // Open connects to a database.

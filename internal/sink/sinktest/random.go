@@ -15,7 +15,7 @@ import (
 
 // SeedVariable names the environment variable that has the random tests run
 // with one seed alone, such as 7, or with a range of them, such as 1000-1999.
-const SeedVariable = "WEIR_TEST_SEED"
+const SeedVariable = "TEST_SEED"
 
 // Seeds runs f with n seeds, or with those in [SeedVariable].
 func Seeds(t *testing.T, n uint64, f func(t *testing.T, rnd *rand.Rand)) {

@@ -1,0 +1,105 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestResolve_ReadsScalarsByTheirText(t *testing.T) {
+	k := newTaken(t)
+	f := func(text, name, want string) {
+		t.Helper()
+		if err := k.resolve(text); err != nil {
+			t.Errorf("%q: %v", text, err)
+		} else if got := strings.Join(k.values[name], "+"); got != want {
+			t.Errorf("%q: %s is %q, want %q", text, name, got, want)
+		}
+	}
+	f("null: keep", "null", "keep")
+	f(`"null": keep`, "null", "keep")
+	f("read_ahead: off", "read-ahead", "off")
+	f("read_ahead: On", "read-ahead", "On")
+	f("read-ahead: on", "read-ahead", "on")
+	f("batch_rows: 0100", "batch-rows", "0100")
+	f("batch_rows: 1_000", "batch-rows", "1_000")
+	f("to: 2024-01-01", "to", "2024-01-01")
+	f("to: 1:30", "to", "1:30")
+	f("to: 'null'", "to", "null")
+	f("to: ''", "to", "")
+	f("to: null\nnull: ~", "to", "")
+	f("sources: [a,b.jsonl]", "sources", "list+a+b.jsonl")
+	f(`sources: ["a,b.jsonl"]`, "sources", "list+a,b.jsonl")
+	f("sources:\n- 1\n- 'x y'\n", "sources", "list+1+x y")
+	f("sources: []", "sources", "list")
+	f("sources: a,b", "sources", "a,b") // as the variable has it
+	f("to: &x t.db\nkey: *x", "key", "t.db")
+	f("key: &x [a, b]\nsources: *x", "sources", "list+a+b")
+	f("\ufeffto: t.db", "to", "t.db")
+	f("---\nto: t.db\n...\n", "to", "t.db")
+	f("to: |\n  a\n  b\n", "to", "a\nb\n")
+	for _, nothing := range []string{"", "# nothing\n", "---\n", "~", "null\n", "{}"} {
+		f(nothing, "to", "")
+	}
+}
+
+func TestResolve_RefusesWithThePlace(t *testing.T) {
+	k := newTaken(t)
+	f := func(text string, want ...string) {
+		t.Helper()
+		err := k.resolve(text)
+		if err == nil {
+			t.Errorf("%q is taken: %q", text, k.values)
+			return
+		}
+		for _, w := range want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%q: %v\nwant %s", text, err, w)
+			}
+		}
+	}
+	f("to: a\n\nto: b\n", "weir.yml:3: to is set in line 1, too")
+	f("batch_rows: 1\nbatch-rows: 2\n", "weir.yml:2: batch_rows is set in line 1, too")
+	f("null: keep\n'null': keep\n", "weir.yml:2: null is set in line 1, too")
+	f("to: a\nbatch_row: 1\n", `weir.yml:2: there is no setting "batch_row": did you mean batch_rows?`)
+	f("xy: 1\n", `weir.yml:1: there is no setting "xy"`)
+	f("<<: {to: a}\n", `:1: there is no setting "<<"`)
+	f("~: 1", `there is no setting "~"`)
+	f("to: a\nkey: [a, [b]]\nnull: {a: 1}\n", "weir.yml:2: key: item 2 is no value", "weir.yml:3: null: a value or a list of values is wanted")
+	f("key:\n- a\n-\n", "weir.yml:1: key: item 2 is no value")
+	f("to: [a]\n", "weir.yml:1: to: a single value is wanted, not a list")
+	f("key: &x [*x]\n", "key: item 1 is no value")
+	f("to: !!binary aGk=\n", "weir.yml:1: to: a value or a list")
+	f("to: !thing x\n", "weir.yml:1: to: a value or a list")
+	f("? [a]\n: 1\n", "weir.yml:1: the name of a setting is wanted")
+	f("- to\n", "weir.yml:1: settings are wanted")
+	f("flights.db", "weir.yml:1: settings are wanted")
+	f("to: a\n---\nto: b\n", "weir.yml:2: a second document begins")
+	f("to: [", "yaml: line 1")
+	f("to: a\n to: b\n", "line 2")
+}
+
+func TestResolve_RefusesVariablesThatAreNoSettings(t *testing.T) {
+	k := newTaken(t)
+	f := func(variable, want string) {
+		t.Helper()
+		err := k.resolve("", "HOME=/", variable)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", variable, err, want)
+		}
+	}
+	f("WEIR_TO=x", "")
+	f("WEIR_READ_AHEAD=off", "")
+	f("WEIR_BATCH_ROW=7", `there is no setting "WEIR_BATCH_ROW": did you mean WEIR_BATCH_ROWS?`)
+	f("WEIR_BACTH_ROWS=7", "did you mean WEIR_BATCH_ROWS?")
+	f("WEIR_REDA_AHED=7", "did you mean WEIR_READ_AHEAD?")
+	f("WEIR_batch_rows=7", `there is no setting "WEIR_batch_rows"`)
+	f("WEIR_PASSWORD=secret", `there is no setting "WEIR_PASSWORD"`)
+	// A cluster's, for a service weir or weir-metrics.
+	for _, v := range []string{"WEIR_SERVICE_HOST=10.0.0.1", "WEIR_SERVICE_PORT=80", "WEIR_SERVICE_PORT_HTTP=80", "WEIR_PORT=tcp://10.0.0.1:80", "WEIR_PORT_80_TCP=tcp://10.0.0.1:80",
+		"WEIR_PORT_80_TCP_ADDR=10.0.0.1", "WEIR_METRICS_PORT_9461_TCP_PROTO=tcp"} {
+		f(v, "")
+	}
+	if err := k.resolve("", "WEIR_PASSWORD=secret"); strings.Contains(err.Error(), "secret") {
+		t.Error(err)
+	}
+}
