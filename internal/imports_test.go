@@ -30,7 +30,7 @@ var allowed = map[string][]string{
 		"github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgproto3"},
 	"internal/foldtest":        {},
 	"internal/testpg":          {"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgproto3"},
-	"internal/lockfile":        {"golang.org/x/sys/windows"},
+	"internal/lockfile":        {"golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 	"internal/spool":           {"internal/lockfile", "github.com/klauspost/compress/zstd"},
 	"internal/sink":            {"internal/feed", "internal/fold", "internal/schema"},
 	"internal/fold":            {"internal/feed", "internal/schema"},

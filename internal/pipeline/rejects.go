@@ -24,7 +24,7 @@ import (
 type Rejects struct {
 	mode rejectMode
 	path string
-	file *os.File
+	file *lockfile.File
 	size int64  // of the file, as far as its lines count
 	next int64  // the same after the flush at hand
 	mark string // the ID of the job at hand's mark; "" for no job
@@ -129,15 +129,15 @@ func (r *Rejects) open() (err error) {
 		return nil
 	}
 	// The lines may hold anything that the feed does.
-	if r.file, err = os.OpenFile(r.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+	if r.file, err = lockfile.Open(r.path); err != nil {
 		return fmt.Errorf("the file for rejects: %w", err)
 	}
-	if busy, err := lockfile.Lock(r.file, lockAt); err != nil {
+	if busy, err := r.file.Lock(lockAt); err != nil {
 		return fmt.Errorf("the file for rejects %s: %w", r.path, err)
 	} else if busy {
 		return fmt.Errorf("the file for rejects %s is that of another run: take another one", r.path)
 	}
-	if err := r.check(r.file); err != nil {
+	if err := r.check(r.file.File); err != nil {
 		return err
 	}
 	if r.size, err = r.file.Seek(0, io.SeekEnd); err == nil {

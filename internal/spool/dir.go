@@ -2,7 +2,6 @@ package spool
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/weirsync/weir/internal/lockfile"
@@ -13,7 +12,7 @@ const lockName = "lock"
 // A Dir is a folder that this process alone keeps a log in.
 type Dir struct {
 	FS
-	lock *os.File
+	lock *lockfile.File
 }
 
 // OpenDir makes the folder at path where there is none, and takes it.
@@ -22,11 +21,11 @@ func OpenDir(path string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := lockfile.Open(filepath.Join(path, lockName))
 	if err != nil {
 		return nil, err
 	}
-	busy, err := lockfile.Lock(f, 0)
+	busy, err := f.Lock(0)
 	if busy {
 		err = fmt.Errorf("another run has the folder %s", path)
 	}

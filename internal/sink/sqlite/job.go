@@ -2,10 +2,9 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
-	"os"
-	"sync"
 
 	"github.com/weirsync/weir/internal/lockfile"
 	"github.com/weirsync/weir/internal/sink"
@@ -24,7 +23,7 @@ func (d *DB) Claim(_ context.Context, job, source string) (cp sink.Checkpoint, e
 		return cp, nil
 	}
 	if d.lock == nil {
-		if d.lock, err = lockJob(d.path+"-weir", job); err != nil {
+		if d.lock, err = lockJob(d.path, job); err != nil {
 			return cp, err
 		}
 	}
@@ -43,38 +42,28 @@ func (d *DB) Claim(_ context.Context, job, source string) (cp sink.Checkpoint, e
 }
 
 type jobLock struct {
-	job, key string
-	file     *os.File
+	job  string
+	file *lockfile.File
 }
 
-// held are the jobs of this process, which the system's locks do not keep from
-// one another.
-var held sync.Map
-
+// lockJob takes the lock of a job in the database at path.
 func lockJob(path, job string) (*jobLock, error) {
-	l := &jobLock{job: job, key: path + "\x00" + job}
-	if _, taken := held.LoadOrStore(l.key, true); taken {
-		return nil, sink.ErrBusy
+	f, err := lockfile.OpenLike(path+"-weir", path)
+	if err != nil {
+		return nil, fmt.Errorf("taking the job's lock: %w", err)
 	}
-	var err error
-	if l.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666); err == nil {
-		h := fnv.New64a()
-		h.Write([]byte(job))
-		var busy bool
-		if busy, err = lockfile.Lock(l.file, int64(h.Sum64()>>2)); err == nil && !busy {
-			return l, nil
-		}
-		l.file.Close()
-		if busy {
-			held.Delete(l.key)
-			return nil, sink.ErrBusy
-		}
+	h := fnv.New64a()
+	h.Write([]byte(job))
+	busy, err := f.Lock(int64(h.Sum64() >> 2))
+	switch {
+	case busy:
+		err = sink.ErrBusy
+	case err == nil:
+		return &jobLock{job, f}, nil
+	default:
+		err = fmt.Errorf("taking the job's lock: %w", err)
 	}
-	held.Delete(l.key)
-	return nil, fmt.Errorf("taking the job's lock: %w", err)
+	return nil, errors.Join(err, f.Close())
 }
 
-func (l *jobLock) release() {
-	l.file.Close()
-	held.Delete(l.key)
-}
+func (l *jobLock) release() { l.file.Close() }

@@ -30,6 +30,7 @@ const (
 	pipeline = "./internal/pipeline"
 	sources  = "./internal/source"
 	cli      = "./internal/cli"
+	lockfile = "./internal/lockfile"
 	kills    = "./internal/torture"
 )
 
@@ -94,6 +95,8 @@ var mutants = []mutant{
 		cli, "TestScripts$/^outputs", false},
 	{"lines that are dropped from between others stay", "internal/pipeline/rejects.go", `	for ; from < to-1;`, `	for ; from < 0;`,
 		pipeline, "TestRejects_", false},
+	{"locks of the process in place of the file's", "internal/lockfile/lock_linux.go", `unix.F_OFD_SETLK,`, `unix.F_SETLK,`,
+		lockfile, "TestLock_TwoJobsOfOneProcess", false},
 	{"a connection is made again before what it brought is committed", "internal/pipeline/feeding.go", `	case b := <-f.free: // no batch is on its way
 		f.free <- b
 `, "	default:\n",

@@ -1,0 +1,160 @@
+package lockfile_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/weirsync/weir/internal/lockfile"
+)
+
+// TestMain is also the other process: with a path it locks a byte of that file, says so, and
+// waits for the end of its stdin.
+func TestMain(m *testing.M) {
+	path := os.Getenv("LOCK")
+	if path == "" {
+		os.Exit(m.Run())
+	}
+	f, err := lockfile.Open(path)
+	if err == nil {
+		var busy bool
+		busy, err = f.Lock(7)
+		fmt.Println(busy)
+	}
+	if err != nil {
+		fmt.Println(err)
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// otherBusy reports whether another process finds byte 7 locked. The process has the lock,
+// if it could get it, until end is called.
+func otherBusy(t *testing.T, path string) (busy bool, end func()) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "LOCK="+path)
+	in, err := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err, err2, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	said, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || said != "true\n" && said != "false\n" {
+		t.Fatalf("the other process says %q, %v", said, err)
+	}
+	return said == "true\n", func() {
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func open(t *testing.T, path string) *lockfile.File {
+	t.Helper()
+	f, err := lockfile.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func lock(t *testing.T, f *lockfile.File, at int64, want bool) {
+	t.Helper()
+	if busy, err := f.Lock(at); busy != want || err != nil {
+		t.Errorf("byte %d is busy: %v, %v; want %v", at, busy, err, want)
+	}
+}
+
+func closed(t *testing.T, f *lockfile.File) {
+	t.Helper()
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLock_TwoJobsOfOneProcess: a lock holds until its own File is closed, whatever else
+// the process opens and closes.
+func TestLock_TwoJobsOfOneProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	first, second := open(t, path), open(t, path)
+	lock(t, first, 7, false)
+	lock(t, second, 7, true)
+	lock(t, second, 8, false)
+	closed(t, second)
+	third := open(t, path)
+	lock(t, third, 7, true)
+	lock(t, third, 8, false)
+	closed(t, third)
+	busy, end := otherBusy(t, path)
+	end()
+	if !busy {
+		t.Error("the lock went when another File of the same file was closed")
+	}
+	closed(t, first)
+	busy, end = otherBusy(t, path)
+	if busy {
+		t.Error("the lock stayed when its File was closed")
+	}
+	first = open(t, path)
+	lock(t, first, 7, true)
+	end()
+	lock(t, first, 7, false)
+	closed(t, first)
+}
+
+// TestLock_POSIX runs these tests on the locks of systems that have no better ones.
+func TestLock_POSIX(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("NOT TESTED: these are the locks here anyway, or there are none")
+	}
+	out, err := exec.Command("go", "test", "-tags=posixlocks", "-count=1", "-run=TestLock_TwoJobs|TestOpenLike", ".").CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestOpenLike: whoever may write the model may lock the file, though root made it.
+func TestOpenLike(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("NOT TESTED: files have no mode here")
+	}
+	dir := t.TempDir()
+	model := filepath.Join(dir, "model")
+	if err := errors.Join(os.WriteFile(model, nil, 0o600), os.Chmod(model, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "lock")
+	f, err := lockfile.OpenLike(path, model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed(t, f)
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o666 {
+		t.Errorf("the file that was made is %v, %v", info.Mode(), err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f, err = lockfile.OpenLike(path, model); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, f)
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the mode of a file that existed was changed to %v, %v", info.Mode(), err)
+	}
+	// Where a link leads, nothing is made or given away.
+	victim, link := filepath.Join(dir, "victim"), filepath.Join(dir, "link")
+	if err := os.Symlink(victim, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lockfile.OpenLike(link, model); err == nil {
+		t.Error("a link to nothing was followed")
+	}
+}

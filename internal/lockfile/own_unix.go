@@ -1,0 +1,16 @@
+//go:build unix
+
+package lockfile
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// own gives a file the owner of another, where root may.
+func own(f *os.File, like fs.FileInfo) {
+	if id, ok := like.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
+		_ = f.Chown(int(id.Uid), int(id.Gid)) // this run can do without
+	}
+}
