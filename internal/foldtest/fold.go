@@ -43,9 +43,9 @@ type Table struct {
 	Limits
 	Made    bool     // by the fold: its columns come with the feed
 	Columns []Column // in the order in which they came
-	// Violates reports what a constraint of the database has against a row; is it an
-	// insert or an update is told by old.
-	Violates func(t *Table, key string, old, row map[string]Value) error
+	// Violates reports what a constraint of the database has against a row that comes
+	// into the table as it is.
+	Violates func(t *Table, key string, row map[string]Value) error
 
 	rows  map[string]*row
 	added int // columns that the feed brought
@@ -86,6 +86,12 @@ func (t *Table) Rows() map[string]map[string]Value {
 		}
 	}
 	return out
+}
+
+// Has reports whether a row is in the table.
+func (t *Table) Has(key ...string) bool {
+	r := t.rows[Key(key...)]
+	return r != nil && r.live != ""
 }
 
 // Kinds returns the kinds of all values that messages brought for a column, NULL aside.
@@ -222,11 +228,7 @@ func (t *Table) judge(key string, named map[string]Value, version string, delete
 	}
 	r := t.merge(old, named, version, deletes)
 	if t.Violates != nil && r.live != "" && !deletes {
-		var before map[string]Value
-		if old.live != "" {
-			before = old.cells
-		}
-		if err := t.Violates(t, key, before, r.cells); err != nil {
+		if err := t.Violates(t, key, r.cells); err != nil {
 			return err
 		}
 	}

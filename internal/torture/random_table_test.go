@@ -29,7 +29,10 @@ type userColumn struct {
 type userTable struct {
 	columns []userColumn
 	before  []string // statements that come before the one that makes it
+	ending  string   // of that statement
+	byIndex bool     // its key is a unique index
 	after   []string
+	linked  bool // it has a unique column, and one that refers to another row
 }
 
 func whole(v foldtest.Value, bits int) bool {
@@ -195,6 +198,20 @@ func drawTable(rnd *rand.Rand, c *randomCase) *userTable {
 		}
 		u.columns = append(u.columns, w)
 	}
+	if u.linked = len(c.rules.Key) == 1 && c.keys[0] == "number" && rnd.IntN(3) == 0; u.linked {
+		for name, decl := range map[string]string{"uq": "bigint UNIQUE", "boss": "bigint REFERENCES t (id)"} {
+			w := userColumn{Column: foldtest.Column{Name: name, Takes: func(v foldtest.Value) bool { return whole(v, 64) }}, decl: decl, same: sameNumber}
+			u.columns = append(u.columns, w)
+		}
+	}
+	switch u.byIndex = rnd.IntN(4) == 0 && !u.linked; {
+	case u.byIndex:
+	case !c.postgres && rnd.IntN(4) == 0:
+		u.ending = " WITHOUT ROWID"
+	case c.postgres && !u.linked && rnd.IntN(6) == 0:
+		u.ending = " PARTITION BY HASH (id)"
+		u.after = append(u.after, "CREATE TABLE t0 PARTITION OF t FOR VALUES WITH (MODULUS 2, REMAINDER 0)", "CREATE TABLE t1 PARTITION OF t FOR VALUES WITH (MODULUS 2, REMAINDER 1)")
+	}
 	if rnd.IntN(4) == 0 {
 		u.after = append(u.after, "CREATE VIEW seen AS SELECT * FROM t")
 	}
@@ -240,8 +257,12 @@ func (u *userTable) make(c *randomCase) []string {
 	for _, k := range c.rules.Key {
 		key = append(key, quote(k))
 	}
-	defs = append(defs, "PRIMARY KEY ("+strings.Join(key, ", ")+")")
-	return slices.Concat(u.before, []string{"CREATE TABLE t (" + strings.Join(defs, ", ") + ")"}, u.after)
+	made := []string{"CREATE UNIQUE INDEX t_key ON t (" + strings.Join(key, ", ") + ")"}
+	if !u.byIndex {
+		made = nil
+		defs = append(defs, "PRIMARY KEY ("+strings.Join(key, ", ")+")")
+	}
+	return slices.Concat(u.before, []string{"CREATE TABLE t (" + strings.Join(defs, ", ") + ")" + u.ending}, made, u.after)
 }
 
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
@@ -250,6 +271,9 @@ func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`
 func (u *userTable) values(rnd *rand.Rand) (parts []string) {
 	for i := range u.columns {
 		w := &u.columns[i]
+		if w.Name == "uq" && rnd.IntN(3) == 0 {
+			parts = append(parts, fmt.Sprintf(`"uq":%d`, rnd.Int64()))
+		}
 		if len(w.good) == 0 || !w.named && rnd.IntN(2) == 0 {
 			continue
 		}
@@ -268,6 +292,32 @@ func (u *userTable) values(rnd *rand.Rand) (parts []string) {
 		parts = append(parts, name(rnd, pick(rnd, []string{"unknown", "fünf"}))+":"+value(rnd, mixed))
 	}
 	return parts
+}
+
+// links are lines whose rows have to do with one another: each has a key that comes once.
+// Those that take a value which is taken, or refer to a row that is missing, are wrong.
+func (u *userTable) links(rnd *rand.Rand, c *randomCase, id int) (lines []string) {
+	var rest strings.Builder
+	for i := range u.columns {
+		if w := &u.columns[i]; w.named {
+			fmt.Fprintf(&rest, ",%s:%s", name(rnd, w.Name), pick(rnd, w.good))
+		}
+	}
+	ids := rnd.Perm(6)
+	for n, text := range []string{`"uq":%d`, `"uq":%d,"boss":%d`, `"boss":%d`, `"uq":%d`, `"boss":%d`, `"uq":%d,"boss":null`} {
+		of := []any{id, id + 1, id + ids[0], id, id + 77, id + 2}[n]
+		line := fmt.Sprintf(`{"id":%d,`, id+ids[n])
+		if c.rules.Version != "" {
+			line += fmt.Sprintf(`%q:%d,`, c.rules.Version, id+n)
+		}
+		if n == 1 {
+			line += fmt.Sprintf(text, of, id+ids[0])
+		} else {
+			line += fmt.Sprintf(text, of)
+		}
+		lines = append(lines, line+rest.String()+"}")
+	}
+	return lines
 }
 
 // wrongs are lines that a constraint refuses; the key of each comes once.
@@ -306,7 +356,17 @@ func (u *userTable) wrongs(rnd *rand.Rand, c *randomCase, id int) string {
 }
 
 // violates has the constraints judge a row.
-func (u *userTable) violates(_ *foldtest.Table, _ string, _, row map[string]foldtest.Value) error {
+func (u *userTable) violates(t *foldtest.Table, key string, row map[string]foldtest.Value) error {
+	if boss, _ := foldtest.Decimal(row["boss"].Text); u.linked && row["boss"].Kind != foldtest.Null && !t.Has(boss) && foldtest.Key(boss) != key {
+		return errors.New("no such boss")
+	}
+	if uq := row["uq"]; u.linked && uq.Kind != foldtest.Null {
+		for other, r := range t.Rows() {
+			if other != key && r["uq"].Text == uq.Text {
+				return errors.New("taken")
+			}
+		}
+	}
 	for i := range u.columns {
 		w := &u.columns[i]
 		if w.check != nil {

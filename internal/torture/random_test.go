@@ -93,6 +93,7 @@ type randomCase struct {
 	glob     bool
 	rejects  string // table, file
 	flags    []string
+	inTurn   bool // the writers come one after the other
 	kills    int
 	killIn   time.Duration
 	between  []string // SQL that comes before what is appended is read
@@ -116,7 +117,7 @@ func drawCase(rnd *rand.Rand, postgres bool) *randomCase {
 		r.DeleteField, r.DeleteValue = "op", "delete"
 	}
 	if rnd.IntN(8) == 0 {
-		c.writers = 2
+		c.writers, c.inTurn = 2, rnd.IntN(3) == 0
 	}
 	user := rnd.IntN(3) == 0
 	for range r.Key {
@@ -138,6 +139,12 @@ func drawCase(rnd *rand.Rand, postgres bool) *randomCase {
 	c.flags = append(c.flags, "--batch-rows", pick(rnd, []string{"1", "2", "7", "100", "100000"}))
 	if rnd.IntN(4) == 0 {
 		c.flags = append(c.flags, "--read-ahead", "on")
+	}
+	if rnd.IntN(8) == 0 {
+		c.flags = append(c.flags, "--buffer", "1MiB")
+	}
+	if rnd.IntN(8) == 0 {
+		c.flags = append(c.flags, "--batch-period", "1ms")
 	}
 	c.flags = append(c.flags, "--synchronous", pick(rnd, []string{"off", "off", "normal", "full"}))
 	if rnd.IntN(4) == 0 {
@@ -174,6 +181,14 @@ func (c *randomCase) drawFiles(rnd *rand.Rand, n int) {
 		s := &feedSource{rnd: rnd, c: c, columns: columns, kind: kind, version: versions[w*n : (w+1)*n], writer: w}
 		lines := s.lines(n)
 		if c.table != nil {
+			if c.table.linked && c.writers == 1 {
+				at := 0
+				for _, line := range c.table.links(rnd, c, 2_000_000) {
+					at += rnd.IntN(len(lines) + 1 - at)
+					lines = slices.Insert(lines, at, line)
+					at++
+				}
+			}
 			for range rnd.IntN(3) {
 				s.single++
 				if line := c.table.wrongs(rnd, c, 1_000_000+1000*w+s.single); line != "" {
@@ -193,8 +208,8 @@ func (c *randomCase) drawFiles(rnd *rand.Rand, n int) {
 		c.files = append(c.files, files)
 	}
 	c.noEnd = rnd.IntN(10) == 0
-	if c.pack == "" && !c.stdin && !c.noEnd && rnd.IntN(5) == 0 && c.rules.Version == "" {
-		s := &feedSource{rnd: rnd, c: c, columns: columns, kind: kind}
+	if c.pack == "" && !c.stdin && !c.noEnd && c.writers == 1 && rnd.IntN(5) == 0 {
+		s := &feedSource{rnd: rnd, c: c, columns: columns, kind: kind, version: c.versions(rnd, 20)}
 		c.appended = s.lines(1 + rnd.IntN(20))
 		if c.table == nil && (!c.postgres || !notYet["views on a table that weir widens"]) && rnd.IntN(3) == 0 {
 			c.between = append(c.between, "CREATE VIEW seen AS SELECT * FROM t")
@@ -217,6 +232,9 @@ func (c *randomCase) String() string {
 		for p, f := range files {
 			fmt.Fprintf(&b, "--- %s\n%s\n", c.file(w, p), strings.Join(f, "\n"))
 		}
+	}
+	if c.writers == 2 {
+		fmt.Fprintf(&b, "two runs, in turn: %v\n", c.inTurn)
 	}
 	if c.kills > 0 {
 		fmt.Fprintf(&b, "killed %d times within %v\n", c.kills, c.killIn)
@@ -357,6 +375,9 @@ func (r *running) all() error {
 	errs := make([]error, r.writers)
 	for w := range r.writers {
 		writers.Go(func() { errs[w] = r.sync(w, r.kills) })
+		if r.inTurn {
+			writers.Wait()
+		}
 	}
 	writers.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -472,7 +493,11 @@ func (r *running) sync(writer, kills int) error {
 		if kills > 0 {
 			after = 1 + time.Duration(rnd.Int64N(int64(r.killIn)))
 		}
-		code, out := r.weir(stdin, after, r.args(writer, r.to)...)
+		args := r.args(writer, r.to)
+		if kills < r.kills { // the last one counts
+			args = append(args, "--batch-rows", fmt.Sprint(1+rnd.IntN(20)))
+		}
+		code, out := r.weir(stdin, after, args...)
 		switch {
 		case code == -1 && kills > 0:
 		case code == 0 || code == 3:
