@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -730,8 +731,7 @@ func newCell(v any, storage, kind string) cell {
 		}
 		return cell{"int", fmt.Sprint(v)}
 	case float64:
-		text, _ := json.Marshal(v)
-		return cell{"real", string(text)}
+		return cell{"real", strconv.FormatFloat(v, 'g', -1, 64)}
 	case []byte:
 		return cell{storage, string(v)}
 	}
@@ -741,7 +741,10 @@ func newCell(v any, storage, kind string) cell {
 		return cell{"bool", text}
 	case "bigint", "integer":
 		return cell{"int", text}
-	case "double precision", "real", "numeric":
+	case "double precision": // which Postgres prints with another last digit, here and there
+		f, _ := strconv.ParseFloat(text, 64)
+		return cell{"real", strconv.FormatFloat(f, 'g', -1, 64)}
+	case "real", "numeric":
 		return cell{"real", text}
 	case "json", "jsonb":
 		return cell{"json", text}
