@@ -619,7 +619,7 @@ func (r *running) verifies(model *foldtest.Table) bool {
 	}
 	for i := range model.Columns {
 		kinds := model.Kinds(model.Columns[i].Name)
-		if kinds[foldtest.Null] && len(kinds) == 1 && r.postgres && notYet["verify of columns that are null"] {
+		if (len(kinds) == 0 || kinds[foldtest.Null] && len(kinds) == 1) && r.postgres && notYet["verify of columns that are null"] {
 			return false
 		}
 		if kinds[foldtest.Number] && (kinds[foldtest.Bool] || kinds[foldtest.String] || kinds[foldtest.JSON]) && notYet["verify of spellings"] ||
