@@ -50,14 +50,14 @@ func (o *feedOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.events, "feed-events", "", "of --feed firehose: the events to ask for, such as 'position flightplan'")
 	f.StringVar(&o.init, "init", "", "what a connection begins with, or @FILE: a template with {{.resume}}, {{env \"NAME\"}} and {{file \"PATH\"}}")
 	f.StringVar(&o.resume, "resume-field", "", "the field whose last committed value is {{.resume}} when a connection is made")
-	f.DurationVar(&o.idle, "idle-timeout", 0, "a connection on which nothing comes for so long is made anew (default never)")
+	f.DurationVar(&o.idle, "idle-timeout", 0, "reconnect when nothing comes for this long; a sender is ended (default never)")
 	f.StringVar(&o.keepalive, "keepalive-when", "", "FIELD=VALUE: such a message only says that the feed lives")
 	f.IntVar(&o.stale, "stale-keepalives", 5, "so many keepalives in succession with one resume value: the connection is made anew; 0 never")
 	f.StringVar(&o.failure, "error-when", "", "FIELD=VALUE: such a message ends the run, with its error_msg")
 	f.StringVar(&o.timeField, "time-field", "", "the field with a message's time (seconds since 1970, or RFC 3339), for the lag")
-	f.StringVar(&o.ca, "tls-ca", "", "of tls://: a PEM file of the authorities to trust (default the system's)")
-	f.StringVar(&o.cert, "tls-cert", "", "of tls://: a PEM file with the certificate to show")
-	f.StringVar(&o.key, "tls-key", "", "of tls://: a PEM file with its key")
+	f.StringVar(&o.ca, "tls-ca", "", "a PEM file of the authorities to trust (default the system's); with tls-listen:// a sender needs a certificate of one of them")
+	f.StringVar(&o.cert, "tls-cert", "", "a PEM file with the certificate to show; tls-listen:// needs one")
+	f.StringVar(&o.key, "tls-key", "", "a PEM file with its key")
 	f.StringVar(&o.serverName, "tls-server-name", "", "of tls://: the name that the certificate must be for (default the host)")
 }
 
@@ -183,6 +183,7 @@ func (o *feedOptions) tls() (*tls.Config, error) {
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
 			return nil, fmt.Errorf("--tls-ca: %s has no certificate in PEM", o.ca)
 		}
+		c.ClientCAs, c.ClientAuth = c.RootCAs, tls.RequireAndVerifyClientCert // of senders
 	}
 	if (o.cert == "") != (o.key == "") {
 		return nil, errors.New("--tls-cert and --tls-key go together")

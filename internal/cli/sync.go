@@ -243,7 +243,7 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	if o.follow && len(sources) > 1 {
 		return to, c, usagef("--follow goes on with one file for ever: name one")
 	}
-	src := source.Options{MaxLine: int(o.maxLine), Follow: o.follow, Compression: o.compression, Stdin: w.stdin}
+	src := source.Options{MaxLine: int(o.maxLine), Follow: o.follow, Compression: o.compression, Windows: int(o.buffer / 4), Stdin: w.stdin}
 	feed, err := o.settings(w.env, &src)
 	if err != nil {
 		return to, c, usageError{err}

@@ -3,6 +3,7 @@ package source
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// maxWindow bounds the memory of a zstd stream in bytes: what `zstd --ultra`
+// maxWindow bounds the memory of a zstd stream in bytes, but a sender's: what `zstd --ultra`
 // may ask for without --long.
 const maxWindow = 128 << 20
 
@@ -70,14 +71,15 @@ func prefix(br *bufio.Reader, magics ...string) string {
 	}
 }
 
-// decompress returns a reader of what format's stream in br holds.
-func decompress(br *bufio.Reader, format string) (io.Reader, error) {
+// decompress returns a reader of what format's stream in br holds, whose window, where it is
+// zstd, has so many bytes at most.
+func decompress(br *bufio.Reader, format string, window uint64) (io.Reader, error) {
 	switch format {
 	case Gzip:
 		return &latch{r: &gzipReader{br: br}}, nil
 	case Zstd:
 		// With a concurrency of one it has no goroutines, so nothing is to be closed.
-		z, err := zstd.NewReader(br, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		z, err := zstd.NewReader(br, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window))
 		return &latch{r: z}, err
 	case Zlib:
 		z, err := zlib.NewReader(br)
@@ -157,15 +159,15 @@ func (g *gzipReader) next() error {
 	return err
 }
 
-// fault says in two words what is wrong with a compressed stream.
-func fault(err error) string {
+// fault says in two words what is wrong with a compressed stream, whose window was bounded.
+func fault(err error, window int) string {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return "truncated"
 	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, zstd.ErrCRCMismatch):
 		return "bad checksum"
 	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
-		return "corrupt, or needs a window of more than 128 MiB"
+		return fmt.Sprintf("corrupt, or needs a window of more than %d MiB", window>>20)
 	case errors.Is(err, errTrailing):
 		return "trailing garbage"
 	default:

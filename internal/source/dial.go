@@ -85,19 +85,30 @@ func (d *dialer) connect(ctx context.Context) (err error) {
 
 // Read implements io.Reader. A feed that is silent for too long is lost.
 func (d *dialer) Read(p []byte) (int, error) {
-	if d.opts.Idle > 0 {
-		_ = d.conn.SetReadDeadline(time.Now().Add(d.opts.Idle))
-	}
-	n, err := d.conn.Read(p)
-	if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() && d.opts.Idle > 0 {
-		err = fmt.Errorf("nothing came for %s", d.opts.Idle)
-	}
+	n, err := readIdle(d.conn, p, d.opts.Idle)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err != nil && d.why != nil {
 		err = d.why
 	}
 	return n, err
+}
+
+// readIdle reads, and waits no longer than idle, if that is not 0.
+func readIdle(c net.Conn, p []byte, idle time.Duration) (int, error) {
+	if idle > 0 {
+		_ = c.SetReadDeadline(time.Now().Add(idle))
+	}
+	n, err := c.Read(p)
+	if idle > 0 && isTimeout(err) {
+		err = fmt.Errorf("nothing came for %s", idle)
+	}
+	return n, err
+}
+
+func isTimeout(err error) bool {
+	timeout := net.Error(nil)
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // drop ends the connection of a number, which is then made anew.

@@ -70,12 +70,12 @@ type framer struct {
 	src     *bufio.Reader
 	free    chan *Block
 	maxLine int
-	size    int           // of a block; 0: blockSize
-	long    chan struct{} // takes a token from who is in a line over longLine; nil: nobody asks
-	isLong  bool          // this one has put one in
-	live    bool          // whole lines go out after each read
-	tail    bool          // a last line without newline counts
-	hole    bool          // NUL bytes at the beginning are passed over
+	size    int      // of a block; 0: blockSize
+	permits []permit // for long lines, by their length
+	held    int      // how many of them, until forgo
+	live    bool     // whole lines go out after each read
+	tail    bool     // a last line without newline counts
+	hole    bool     // NUL bytes at the beginning are passed over
 
 	off       int64  // of the block that is being filled
 	head      []byte // first bytes of the stream
@@ -94,7 +94,7 @@ type framer struct {
 // reset makes f begin a new stream.
 func (f *framer) reset(src *bufio.Reader) {
 	*f = framer{
-		src: src, free: f.free, maxLine: f.maxLine, size: f.size, long: f.long, live: f.live, tail: f.tail,
+		src: src, free: f.free, maxLine: f.maxLine, size: f.size, permits: f.permits, held: f.held, live: f.live, tail: f.tail,
 		head: make([]byte, 0, headMax),
 	}
 }
@@ -207,9 +207,9 @@ func (f *framer) grow() bool {
 		return false
 	}
 	f.limit = limit
-	if limit > longLine && f.long != nil && !f.isLong {
-		f.long <- struct{}{}
-		f.isLong = true
+	for f.held < len(f.permits) && limit > f.permits[f.held].over {
+		f.permits[f.held].tokens <- struct{}{}
+		f.held++
 	}
 	if limit > len(f.blk.buf) {
 		buf := make([]byte, limit)
@@ -221,9 +221,8 @@ func (f *framer) grow() bool {
 
 // forgo lets another sender have a long line.
 func (f *framer) forgo() {
-	if f.isLong {
-		<-f.long
-		f.isLong = false
+	for ; f.held > 0; f.held-- {
+		<-f.permits[f.held-1].tokens
 	}
 }
 
@@ -249,7 +248,6 @@ func (f *framer) emit(end int) *Block {
 	b.Restart, f.restart = f.restart, false
 	f.off += int64(end)
 	f.blk, f.n, f.cut = nil, 0, 0
-	f.forgo()
 	if end < n {
 		f.refill(b.buf[end:n])
 	}

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,10 +25,21 @@ const (
 	maxSenders  = 1000
 	senderRead  = 4 << 10  // bytes that are read ahead of a sender's framer
 	senderBlock = 16 << 10 // bytes of a sender's block unless one line is longer
-	// longLine is what a line may take without asking; only manyLong senders at a
-	// time are in a longer one, so that all together cannot fill the memory.
-	longLine = 1 << 20 // bytes
-	manyLong = 4
+
+	// What all senders together cannot fill the memory with: only manyMedium at a time are in
+	// a line over senderBlock, and manyLong in one over longLine. Others wait.
+	manyMedium = 16
+	longLine   = 1 << 20 // bytes
+	manyLong   = 4
+
+	// senderWindow bounds a sender's zstd window: what RFC 8878 recommends, and `zstd -19`
+	// needs. As many as fit into Options.Windows are taken at a time, minWindows at least.
+	senderWindow = 8 << 20 // bytes
+	minWindows   = 4
+
+	// A sender has so long to agree on TLS, and then to send a first line.
+	handshakeTimeout = 10 * time.Second
+	firstLineTimeout = time.Minute
 )
 
 // Listens reports whether a spec waits for senders to connect.
@@ -37,47 +50,90 @@ func Listens(spec string) bool {
 // A listener takes senders.
 type listener struct {
 	net.Listener
-	long chan struct{} // a token for each sender that is in a long line
+	tls     *tls.Config // nil: without
+	permits []permit
+	windows chan struct{} // a token for each sender that has a zstd window
 
 	mu     sync.Mutex
-	conns  map[net.Conn]bool
+	conns  map[net.Conn]int // the number of one that has brought no line yet, else 0
+	number int              // of the last
 	closed bool
+}
+
+// A permit is for lines of more than a length: who is in one has put a token in.
+type permit struct {
+	over   int // bytes
+	tokens chan struct{}
 }
 
 func listen(ctx context.Context, name string, o *Options) (*listener, error) {
 	scheme, addr, _ := strings.Cut(name, "://")
-	l, err := tcp.ListenConfig().Listen(ctx, "tcp", addr)
+	in, err := tcp.ListenConfig().Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen at %s: %w", name, bare(err))
 	}
+	l := newListener(in, o)
 	if scheme+"://" == tlsListenScheme {
 		if o.TLS == nil || len(o.TLS.Certificates) == 0 {
-			return nil, errors.Join(fmt.Errorf("%s needs a certificate to show", name), l.Close())
+			return nil, errors.Join(fmt.Errorf("%s needs a certificate to show", name), in.Close())
 		}
-		l = tls.NewListener(l, o.TLS)
+		l.tls = o.TLS
 	}
-	return &listener{Listener: l, long: make(chan struct{}, manyLong), conns: map[net.Conn]bool{}}, nil
+	return l, nil
 }
 
-// add takes a connection, unless there are too many or it is over.
+func newListener(in net.Listener, o *Options) *listener {
+	return &listener{
+		Listener: in,
+		permits:  []permit{{senderBlock, make(chan struct{}, manyMedium)}, {longLine, make(chan struct{}, manyLong)}},
+		windows:  make(chan struct{}, max(minWindows, o.Windows/senderWindow)),
+		conns:    map[net.Conn]int{},
+	}
+}
+
+// add takes a connection, unless it is over, or there are too many that have sent lines: those
+// that have not make room, the oldest first.
 func (l *listener) add(c net.Conn) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.closed:
+	if l.closed {
 		return net.ErrClosed
-	case len(l.conns) == maxSenders:
-		return fmt.Errorf("there are %d senders already", maxSenders)
 	}
-	l.conns[c] = true
+	if len(l.conns) == maxSenders {
+		oldest := net.Conn(nil)
+		for c, number := range l.conns {
+			if number > 0 && (oldest == nil || number < l.conns[oldest]) {
+				oldest = c
+			}
+		}
+		if oldest == nil {
+			return fmt.Errorf("there are %d senders already", maxSenders)
+		}
+		delete(l.conns, oldest)
+		_ = oldest.Close()
+	}
+	l.number++
+	l.conns[c] = l.number
 	return nil
 }
 
-func (l *listener) remove(c net.Conn) {
+// spoke notes that a connection has brought a line.
+func (l *listener) spoke(c net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if _, ok := l.conns[c]; ok {
+		l.conns[c] = 0
+	}
+}
+
+// remove ends a connection, and reports whether another one has taken its place before.
+func (l *listener) remove(c net.Conn) (displaced bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.conns[c]
 	delete(l.conns, c)
 	_ = c.Close()
+	return !ok
 }
 
 // Close ends all connections.
@@ -117,10 +173,8 @@ func (s *Stream) produceSent() error {
 		if err != nil {
 			// No descriptors, as a rule: those who are here may leave.
 			s.opts.Warn(fmt.Sprintf("%s: %v", s.name, bare(err)))
-			select {
-			case <-time.After(minRedial):
-			case <-s.ctx.Done():
-				return s.ctx.Err()
+			if err := sleep(s.ctx, minRedial); err != nil {
+				return err
 			}
 			continue
 		}
@@ -131,7 +185,9 @@ func (s *Stream) produceSent() error {
 		}
 		senders.Go(func() {
 			err := s.sender(c)
-			s.listener.remove(c)
+			if s.listener.remove(c) {
+				err = errors.New("it has sent no line yet, and makes room for another one")
+			}
 			if err != io.EOF && s.ctx.Err() == nil {
 				s.opts.Warn(fmt.Sprintf("%s: the sender %s: %v", s.name, c.RemoteAddr(), bare(err)))
 			}
@@ -139,39 +195,115 @@ func (s *Stream) produceSent() error {
 	}
 }
 
+// strangers are how a connection begins that is no feed, and what it is then.
+var strangers = func() map[string]string {
+	m := map[string]string{"\x16\x03": "it speaks TLS: tls-listen:// takes that"}
+	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "PRI"} {
+		m[method+" "] = "it speaks HTTP, and not JSON lines"
+	}
+	return m
+}()
+
+// senderConn is a sender's connection, whose reads wait only for so long.
+type senderConn struct {
+	net.Conn
+	idle  time.Duration // as in Options
+	spoke bool          // a first line has come; until then the deadline is that for it
+}
+
+func (c *senderConn) Read(p []byte) (int, error) {
+	if c.spoke {
+		return readIdle(c.Conn, p, c.idle)
+	}
+	n, err := c.Conn.Read(p)
+	if isTimeout(err) {
+		err = fmt.Errorf("no line came within %s", firstLineTimeout)
+	}
+	return n, err
+}
+
 // sender hands out the blocks of one connection. A last line that has no end does
 // not count.
 func (s *Stream) sender(c net.Conn) error {
-	in := &raw{ctx: s.ctx, r: &dialer{name: s.name, opts: &s.opts, conn: c}}
-	br := bufio.NewReaderSize(in, senderRead)
+	in := &senderConn{Conn: c, idle: s.opts.Idle}
+	_ = c.SetReadDeadline(time.Now().Add(firstLineTimeout))
+	if s.listener.tls != nil {
+		over := tls.Server(c, s.listener.tls)
+		ctx, cancel := context.WithTimeout(s.ctx, handshakeTimeout)
+		err := over.HandshakeContext(ctx)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("agreeing on TLS: %w", bare(err))
+		}
+		defer func() { _ = over.Close() }()
+		in.Conn = over
+	}
+	bytes := &raw{ctx: s.ctx, r: in}
+	br := bufio.NewReaderSize(bytes, senderRead)
 	format := s.opts.Compression
+	if format == Auto || format == None {
+		if begins := prefix(br, slices.Collect(maps.Keys(strangers))...); begins != "" {
+			return errors.New(strangers[begins])
+		}
+	}
 	if format == Auto {
 		format = sniff(br)
 	}
-	src, err := decompress(br, format)
+	if format == Zstd {
+		release, err := s.listener.window(s.ctx)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	fail := func(err error) error {
+		if format == None || bytes.err != nil || err == io.EOF || err == errUTF16 {
+			return err
+		}
+		return fmt.Errorf("%s: %s: %w", format, fault(err, senderWindow), err)
+	}
+	src, err := decompress(br, format, senderWindow)
 	if err != nil {
-		return err
+		return fail(err)
 	}
 	if format != None {
 		br = bufio.NewReaderSize(src, senderRead)
 	}
-	f := framer{maxLine: s.opts.MaxLine, live: true, free: s.free, size: senderBlock, long: s.listener.long}
+	f := framer{maxLine: s.opts.MaxLine, live: true, free: s.free, size: senderBlock, permits: s.listener.permits}
 	defer f.forgo()
 	f.reset(br)
 	if _, err := br.Peek(1); err != nil { // a block is made when there is something to put into it
-		return err
+		return fail(err)
 	}
 	for {
 		b, err := f.next()
 		if err == io.EOF && f.n > 0 {
 			return fmt.Errorf("it ended within a line: %d bytes are left out", f.n)
 		} else if err != nil {
-			return err
+			return fail(err)
+		}
+		if !in.spoke {
+			in.spoke = true
+			_ = c.SetReadDeadline(time.Time{})
+			s.listener.spoke(c)
 		}
 		select {
 		case s.blocks <- b:
 		case <-s.ctx.Done():
 			return s.ctx.Err()
 		}
+		f.forgo()
+	}
+}
+
+// window waits until there is room for a zstd window, but no longer than for a first line.
+func (l *listener) window(ctx context.Context) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, firstLineTimeout)
+	defer cancel()
+	select {
+	case l.windows <- struct{}{}:
+		return func() { <-l.windows }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%d senders send zstd already: it needs a larger --buffer, or gzip", cap(l.windows))
 	}
 }

@@ -6,9 +6,7 @@ import (
 	"io"
 	"net"
 	"runtime"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirsync/weir/internal/source"
 )
@@ -55,20 +53,19 @@ func TestListen_BadSendersHarmNobody(t *testing.T) {
 	if _, err := io.WriteString(dial(), `{"id":`); err != nil {
 		t.Fatal(err)
 	}
-	endless := dial()
+	endless, good := dial(), dial()
+	sent := make(chan error, 1)
 	go func() {
-		for chunk := []byte(strings.Repeat("x", 1<<16)); ; {
-			if _, err := endless.Write(chunk); err != nil {
-				return
-			}
-		}
+		_, err := endless.Write(bytes.Repeat([]byte("x"), 10<<20))
+		sent <- err
 	}()
-	good := dial()
 	go func() {
 		for i := range 1000 {
 			fmt.Fprintf(good, "{\"id\":%d,\"good\":1}\n", i)
 		}
-		time.Sleep(200 * time.Millisecond) // the endless line grows past the limit meanwhile
+		if err := <-sent; err != nil {
+			t.Error(err)
+		}
 		_, _ = io.WriteString(endless, "\n")
 	}()
 	got := <-done

@@ -159,7 +159,7 @@ func (s *Stream) begin() error {
 	if s.format = s.opts.Compression; s.format == Auto {
 		s.format = sniff(br)
 	}
-	src, err := decompress(br, s.format)
+	src, err := decompress(br, s.format, maxWindow)
 	if err != nil {
 		return fmt.Errorf("decompress %s: %w", s.name, err)
 	}

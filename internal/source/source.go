@@ -39,10 +39,12 @@ type Options struct {
 	Poll        time.Duration // interval between looks at a followed file; 0: DefaultPoll
 	Compression string        // Auto, None, Gzip or Zstd; "": Auto
 	Stdin       io.Reader     // what "-" reads, never closed; nil: os.Stdin
+	Idle        time.Duration // a connection on which nothing comes for so long is lost; 0: never
+	TLS         *tls.Config   // of tls://, nil: the system's authorities, TLS 1.2 at least; of tls-listen://
+	Windows     int           // bytes of all senders' zstd windows, if that is more than minWindows take
+
 	// Of tcp:// and tls://:
-	TLS        *tls.Config            // of tls://; nil: the system's authorities, TLS 1.2 at least
 	Hello      func() ([]byte, error) // what is sent when a connection is made; nil: nothing
-	Idle       time.Duration          // a connection on which nothing comes for so long is made anew; 0: never
 	Settle     bool                   // before a lost connection is made again, Block.Settled waits for what it brought
 	RetryFor   time.Duration          // how long a connection that is lost or not to be had is tried again; 0: not at all
 	Reconnects func()                 // hears when that begins, from another goroutine than Next's; nil: nobody

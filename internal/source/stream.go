@@ -254,7 +254,7 @@ func (s *Stream) failure(err error) error {
 		return fmt.Errorf("%s %w", s.name, err)
 	case s.raw.err == nil && s.format != None:
 		return fmt.Errorf("decompress %s: %s %s after %d decompressed bytes (the whole lines before that were read): %w",
-			s.name, s.format, fault(err), s.frame.pos(), err)
+			s.name, s.format, fault(err, maxWindow), s.frame.pos(), err)
 	case s.raw.err != nil:
 		err = s.raw.err // a decompressor may have changed it
 	}

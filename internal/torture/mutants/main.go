@@ -107,6 +107,15 @@ var mutants = []mutant{
 		sources, "TestFollow_TruncatedAndGrownPastTheOffset", false},
 	{"what is before a followed file's offset is not compared", "internal/source/follow.go", `same, err = t.holds(t.last, t.at-int64(len(t.last)))`, `same = true`,
 		sources, "TestFollow_TruncatedAndGrownPastTheOffset", false},
+	{"a long line's permit ends with its block", "internal/source/frame.go", `	f.blk, f.n, f.cut = nil, 0, 0
+`, `	f.blk, f.n, f.cut = nil, 0, 0
+	f.forgo()
+`,
+		sources, "TestListen_LongLinesWait", false},
+	{"a sender's zstd window is as large as a file's", "internal/source/listen.go", `decompress(br, format, senderWindow)`, `decompress(br, format, maxWindow)`,
+		sources, "TestListen_ZstdWindows", false},
+	{"silent senders stay", "internal/source/listen.go", `if number > 0 && (`, `if number < 0 && (`,
+		sources, "TestListen_SilentOnesMakeRoom", false},
 	{"a rate that starts full", "internal/pipeline/ahead.go", `l.AllowN(time.Now(), l.Burst())`, `l.AllowN(time.Now(), 0)`,
 		pipeline, "TestMaxRate_AtEveryInstant", false},
 }

@@ -1,0 +1,288 @@
+package source
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// pipes is a listener whose senders are at the other end of pipes, so that time can be a
+// bubble's.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.closed); return nil }
+func (p *pipes) Addr() net.Addr { return nil }
+
+// A counted connection counts what was read of it.
+type counted struct {
+	net.Conn
+	read *atomic.Int64
+}
+
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.read.Add(int64(n))
+	return n, err
+}
+
+// listening is a stream of senders in a bubble.
+type listening struct {
+	*testing.T
+	stream   *Stream
+	warnings chan string
+	read     atomic.Int64 // bytes of all senders
+}
+
+func listenIn(t *testing.T, o Options, withTLS *tls.Config, do func(l *listening)) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &listening{T: t, warnings: make(chan string, 2*maxSenders)}
+		o.Warn = func(w string) { l.warnings <- w }
+		o, err := o.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.stream = newStream("tcp-listen://pipe", o, Position{})
+		l.stream.listener = newListener(&pipes{make(chan net.Conn), make(chan struct{})}, &o)
+		l.stream.listener.tls = withTLS
+		l.stream.start.Do(func() { go l.stream.run() })
+		do(l)
+		if err := l.stream.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// dial returns a sender's end.
+func (l *listening) dial() net.Conn {
+	ours, theirs := net.Pipe()
+	l.stream.listener.Listener.(*pipes).conns <- counted{ours, &l.read}
+	synctest.Wait()
+	l.Cleanup(func() { theirs.Close() })
+	return theirs
+}
+
+// send has a sender send, as far as it is read.
+func (l *listening) send(c net.Conn, data []byte) {
+	go func() { _, _ = c.Write(data) }()
+	synctest.Wait()
+}
+
+// wantLines takes a block.
+func (l *listening) want(lines string) {
+	l.Helper()
+	b, err := l.stream.Next(l.Context())
+	if err != nil || string(b.Data) != lines {
+		l.Fatalf("%.80q, %v, want %.80q", b.Data, err, lines)
+	}
+	l.stream.Release(b)
+	synctest.Wait()
+}
+
+// wantWarnings takes warnings, of which each has to have a text in it.
+func (l *listening) wantWarnings(n int, text string) {
+	l.Helper()
+	synctest.Wait()
+	if len(l.warnings) != n {
+		l.Errorf("%d warnings, want %d with %q", len(l.warnings), n, text)
+	}
+	for len(l.warnings) > 0 {
+		if w := <-l.warnings; !strings.Contains(w, text) {
+			l.Errorf("warning %q lacks %q", w, text)
+		}
+	}
+}
+
+// ended reports whether a sender's connection was ended.
+func ended(c net.Conn) bool {
+	_ = c.SetReadDeadline(time.Now().Add(time.Nanosecond))
+	_, err := io.ReadAll(c)
+	return !isTimeout(err)
+}
+
+// TestListen_FirstLine: a sender has a minute for it, and then as long as --idle-timeout says.
+func TestListen_FirstLine(t *testing.T) {
+	for idle, end := range map[time.Duration]time.Duration{0: 0, 5 * time.Minute: 5 * time.Minute} {
+		listenIn(t, Options{Idle: idle}, nil, func(l *listening) {
+			silent, slow, good := l.dial(), l.dial(), l.dial()
+			l.send(slow, []byte(`{"id":`))
+			time.Sleep(59 * time.Second)
+			l.send(good, []byte("{}\n"))
+			l.want("{}\n")
+			l.wantWarnings(0, "")
+			time.Sleep(time.Second)
+			l.wantWarnings(2, "no line came within 1m0s")
+			if !ended(silent) || !ended(slow) || ended(good) {
+				t.Error("the wrong ones were ended")
+			}
+			if end == 0 {
+				end = 100 * time.Hour
+			}
+			time.Sleep(end - 2*time.Second)
+			if ended(good) {
+				t.Errorf("ended before %v", end)
+			}
+			time.Sleep(2 * time.Second)
+			if idle == 0 {
+				l.send(good, []byte("{}\n"))
+				l.want("{}\n")
+			} else {
+				l.wantWarnings(1, "nothing came for 5m0s")
+			}
+		})
+	}
+}
+
+// TestListen_Handshake: one that does not agree on TLS is ended after ten seconds.
+func TestListen_Handshake(t *testing.T) {
+	listenIn(t, Options{}, &tls.Config{}, func(l *listening) {
+		silent := l.dial()
+		time.Sleep(handshakeTimeout - time.Second)
+		l.wantWarnings(0, "")
+		time.Sleep(time.Second)
+		l.wantWarnings(1, "agreeing on TLS")
+		if !ended(silent) {
+			t.Error("it is still connected")
+		}
+	})
+}
+
+// TestListen_SilentOnesMakeRoom: connections that say nothing do not close the port, and those
+// that have sent lines are never ended for another.
+func TestListen_SilentOnesMakeRoom(t *testing.T) {
+	listenIn(t, Options{}, nil, func(l *listening) {
+		good := l.dial()
+		l.send(good, []byte("1\n"))
+		l.want("1\n")
+		var silent []net.Conn
+		for range maxSenders - 1 {
+			silent = append(silent, l.dial())
+		}
+		l.wantWarnings(0, "")
+		for i := range 10 {
+			l.send(l.dial(), []byte("2\n"))
+			l.want("2\n")
+			l.wantWarnings(1, "makes room for another")
+			if !ended(silent[i]) {
+				t.Errorf("silent sender %d is still connected", i)
+			}
+		}
+		l.send(good, []byte("3\n"))
+		l.want("3\n")
+		for _, c := range silent[10:] {
+			l.send(c, []byte("4\n"))
+			l.want("4\n")
+		}
+		late := l.dial()
+		l.wantWarnings(1, "is turned away: there are 1000 senders already")
+		if !ended(late) {
+			t.Error("the last one is still connected")
+		}
+	})
+}
+
+// TestListen_LongLinesWait: while nobody takes the lines, senders of long ones are read only
+// as far as there is room for all of them.
+func TestListen_LongLinesWait(t *testing.T) {
+	listenIn(t, Options{}, nil, func(l *listening) {
+		const senders = 100
+		line := bytes.Repeat([]byte("x"), 3<<20)
+		line[len(line)-1] = '\n'
+		for range senders {
+			l.send(l.dial(), line)
+		}
+		most := int64(manyLong*len(line) + manyMedium*longLine + senders*(senderBlock+senderRead))
+		if n := l.read.Load(); n < manyLong*int64(len(line)) || n > most {
+			t.Errorf("%d bytes were read, want at most %d", n, most)
+		}
+		for range senders {
+			l.want(string(line))
+		}
+	})
+}
+
+// TestListen_ZstdWindows: a sender may ask for a window of 8 MiB, and only some at a time.
+func TestListen_ZstdWindows(t *testing.T) {
+	packed := func(window int) []byte {
+		var b bytes.Buffer
+		w, err := zstd.NewWriter(&b, zstd.WithWindowSize(window), zstd.WithEncoderConcurrency(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(w, "{}\n")
+		_ = w.Flush() // the size is not known then
+		_, _ = w.Write(bytes.Repeat([]byte("x"), window/4))
+		_ = w.Flush()
+		return b.Bytes()
+	}
+	good := packed(senderWindow)
+	listenIn(t, Options{Windows: 6 * senderWindow}, nil, func(l *listening) {
+		l.send(l.dial(), packed(2*senderWindow))
+		l.wantWarnings(1, "zstd: corrupt, or needs a window of more than 8 MiB")
+		// A frame in one segment says only how long it is.
+		l.send(l.dial(), slices.Concat([]byte("\x28\xb5\x2f\xfd\xe0"), []byte{0, 0, 0, 1, 0, 0, 0, 0}, make([]byte, 100)))
+		l.wantWarnings(1, "zstd: corrupt, or needs a window of more than 8 MiB")
+		var senders []net.Conn
+		for range 6 {
+			c := l.dial()
+			l.send(c, good)
+			l.want("{}\n")
+			senders = append(senders, c)
+		}
+		waits := l.dial()
+		l.send(waits, good)
+		_ = senders[0].Close()
+		l.wantWarnings(1, "zstd: truncated: unexpected EOF")
+		l.want("{}\n")
+		l.send(l.dial(), good)
+		time.Sleep(firstLineTimeout)
+		l.wantWarnings(1, "6 senders send zstd already")
+	})
+}
+
+// TestListen_Strangers: what is no feed is ended with one warning, and gives no line.
+func TestListen_Strangers(t *testing.T) {
+	listenIn(t, Options{}, nil, func(l *listening) {
+		for begins, warning := range map[string]string{
+			"GET / HTTP/1.1\r\nHost: x\r\n\r\n":               "it speaks HTTP",
+			"POST / HTTP/1.1\r\nHost: x\r\n\r\n{\"id\":1}\n":  "it speaks HTTP",
+			"OPTIONS / HTTP/1.1\r\n\r\n":                      "it speaks HTTP",
+			"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n":                "it speaks HTTP",
+			"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03...": "it speaks TLS: tls-listen:// takes that",
+		} {
+			c := l.dial()
+			l.send(c, []byte(begins))
+			l.wantWarnings(1, warning)
+			if !ended(c) {
+				t.Errorf("%q is still connected", begins)
+			}
+		}
+		// The beginning of one alone is none.
+		l.send(l.dial(), []byte("PO\n"))
+		l.want("PO\n")
+		c := l.dial()
+		l.send(c, []byte("G"))
+		l.send(c, []byte("O\n"))
+		l.want("GO\n")
+	})
+}
