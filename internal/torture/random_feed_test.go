@@ -18,6 +18,7 @@ var notYet = map[string]bool{
 	"two writers of different types":    true, // in SQLite the last one's type replaces the others'
 	"errors of a trigger's own":         true, // in Postgres they end the run
 	"taken values in one batch":         true, // of two rows the first by its key gets it
+	"more new fields than may be added": true, // a restart knows less than a run
 	"booleans among numbers":            true, // in SQLite a column without a type, of nulls too, takes them for 1 and 0
 	"verify of columns that are null":   true, // in Postgres they are missing, which is right
 	"verify of spellings":               true, // a widening changes them, which is right
@@ -47,7 +48,8 @@ var (
 	exact  = []string{"5e-324", "1.7976931348623157e308", "32.815236600469404", "1e23", "2.003485544858745e16", "0.30000000000000004", "9007199254740993.5", "4.35", "1e21", "123456789012345680000", "8.41e21", "5e-7"}
 	longs  = []string{"9223372036854775808", "-18446744073709551616", "123456789012345678901234567890", "0.1234567890123456789", "1e400", "1e-400", "12345678901234567890.5", "1e19", "100000000000000000000000.5"}
 	nested = []string{`{"a":[1,{"b":null}]}`, `[]`, `{}`, `[1.0,"x"]`, `{"z":1,"a":"\u00e9","m":[true]}`, `[[["deep"]]]`, `{"a":1,"a":2}`, `["q\"\\"]`, `{ "b" : 1 }`}
-	fields = []string{"a", "b", "c", "d e", "ü", "日本", `q"u`, "select", "%s", "x'y", "a.b", "😀", "$1", "?", "rowid", "tab\t", "Id2", `back\slash`, "op", "n1", "n2", "n3"}
+	fields = []string{"a", "b", "c", "d e", "ü", "日本", `q"u`, "select", "%s", "x'y", "a.b", "😀", "$1", "?", "rowid", "tab\t", "Id2", `back\slash`, "op", "n1", "n2", "n3",
+		"ctid", strings.Repeat("n", 64), strings.Repeat("ü", 32), "weir_x"}
 )
 
 // value is a column's value, as JSON.
