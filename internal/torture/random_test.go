@@ -358,7 +358,10 @@ func (b *bench) run(c *randomCase) (err error) {
 			err = errors.Join(err, derr)
 		}()
 	}
-	return r.all()
+	if err := r.all(); err != nil {
+		return err
+	}
+	return r.spoil()
 }
 
 // running is a case that runs.
@@ -629,14 +632,8 @@ func (r *running) check() error {
 	if !slices.Equal(kept, rejects) {
 		fault("rejected lines: %v, and should be: %v", kept, rejects)
 	}
-	if len(faults) == 0 && columns != nil && r.verifies(model) {
-		args := []string{"verify"}
-		for w, files := range r.files {
-			for p := range files {
-				args = append(args, r.file(w, p))
-			}
-		}
-		if code, out := r.weir(nil, 0, append(args, r.foldArgs(r.to)...)...); code != 0 {
+	if len(faults) == 0 && columns != nil && r.verifies() {
+		if code, out := r.verify(); code != 0 {
 			fault("verify ended with %d\n%s", code, out)
 		}
 	}
@@ -645,27 +642,6 @@ func (r *running) check() error {
 		return errors.New(strings.Join(faults, "\n"))
 	}
 	return nil
-}
-
-// verifies reports whether weir verify has to agree: it cannot know what the database
-// refused.
-func (r *running) verifies(model *foldtest.Table) bool {
-	if r.table != nil {
-		if r.table.linked || slices.ContainsFunc(r.table.columns, func(w userColumn) bool { return w.wrong != "" || w.named }) {
-			return false
-		}
-	}
-	for i := range model.Columns {
-		kinds := model.Kinds(model.Columns[i].Name)
-		if (len(kinds) == 0 || kinds[foldtest.Null] && len(kinds) == 1) && r.postgres && notYet["verify of columns that are null"] {
-			return false
-		}
-		if kinds[foldtest.Number] && (r.postgres || kinds[foldtest.Bool] || kinds[foldtest.String] || kinds[foldtest.JSON]) && notYet["verify of spellings"] ||
-			kinds[foldtest.JSON] && len(kinds) > 1 && notYet["verify of spellings"] {
-			return false
-		}
-	}
-	return true
 }
 
 // same reports whether a cell holds what the fold has.

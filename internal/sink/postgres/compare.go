@@ -57,46 +57,59 @@ func (d *DB) compare(ctx context.Context, m *merge, rows []*fold.Row, differs fu
 		return true, nil
 	}
 	for _, row := range r[1].rows {
-		diff := sink.Difference{Row: rows[number(row[0])]}
+		diff := &sink.Difference{Row: rows[number(row[0])]}
 		switch {
 		case string(row[1]) == "f":
 			diff.Kind = sink.Missing
 		case diff.Row.Deleted:
 			diff.Kind = sink.Extra
 		default:
-			diff.Column, diff.Have = int(number(row[2])), "NULL"
-			if row[3] != nil {
-				diff.Have = string(row[3])
-			}
+			diff = m.difference(diff.Row, row[2:])
 		}
-		if !differs(diff) {
+		if diff != nil && !differs(*diff) {
 			return false, nil
 		}
 	}
 	return true, nil
 }
 
+// difference is the first of a row's differences that is more than one of spelling, or
+// nil. have is as compareSQL asks for it.
+func (m *merge) difference(r *fold.Row, have [][]byte) *sink.Difference {
+	for i, u := range m.used {
+		raw := m.b.Value(r, u.from)
+		switch {
+		case have[i] == nil:
+		case have[i][0] == 'n':
+			return &sink.Difference{Row: r, Kind: sink.Differs, Column: u.from, Have: "NULL"}
+		case raw == nil || !m.table.Columns[u.at].Respelled(raw, have[i][1:]):
+			return &sink.Difference{Row: r, Kind: sink.Differs, Column: u.from, Have: string(have[i][1:])}
+		}
+	}
+	return nil
+}
+
 // compareSQL asks for the rows that the table has otherwise: the row's number,
-// whether it is there, and the first column that differs with what is in it.
+// whether the table has it, and for each column that is used NULL where it is as it
+// should be, else 'v' and its text, or 'n' for a NULL.
 func (m *merge) compareSQL(rows []*fold.Row) string {
 	names := []string{"n", "gone"}
-	var which, have []string
+	have, differ := []string{}, []string{"NULL"}
 	for _, u := range m.used {
-		names = append(names, "c"+strconv.Itoa(u.at))
+		name := "c" + strconv.Itoa(u.at)
+		names = append(names, name)
 		c := &m.table.Columns[u.at]
 		if c.Key {
+			have = append(have, "NULL AS "+name)
 			continue
 		}
 		column := "t." + ident(c.Name)
-		differs := distinct(m.table.cols[u.at].image, fmt.Sprintf("v.c%d", u.at), column)
+		differs := distinct(m.table.cols[u.at].image, "v."+name, column)
 		if c.Default {
-			differs = fmt.Sprintf("v.c%d%s AND ", u.at, notNull) + differs
+			differs = "v." + name + notNull + " AND " + differs
 		}
-		which = append(which, fmt.Sprintf("WHEN %s THEN %d", differs, u.from))
-		have = append(have, fmt.Sprintf("WHEN %s THEN %s::text", differs, column))
-	}
-	if len(which) == 0 {
-		which, have = []string{"WHEN false THEN 0"}, []string{"WHEN false THEN ''"}
+		have = append(have, fmt.Sprintf("CASE WHEN %s THEN coalesce('v' || %s::text, 'n') END AS %s", differs, column, name))
+		differ = append(differ, name)
 	}
 	tuples := make([]string, len(rows))
 	for n, r := range rows {
@@ -107,9 +120,9 @@ func (m *merge) compareSQL(rows []*fold.Row) string {
 		tuples[n] = "(" + strings.Join(values, ", ") + ")"
 	}
 	on := strings.ReplaceAll(m.on(), "s.c", "v.c")
-	return fmt.Sprintf("SELECT * FROM (SELECT v.n, t.ctid IS NOT NULL AS there, CASE %s END AS which, CASE %s END, v.gone FROM (VALUES %s) v(%s) LEFT JOIN %s t ON %s) x"+
-		" WHERE there = gone OR there AND which IS NOT NULL ORDER BY n",
-		strings.Join(which, " "), strings.Join(have, " "), strings.Join(tuples, ", "), strings.Join(names, ", "), m.table.ident, on)
+	return fmt.Sprintf("SELECT * FROM (SELECT v.n, t.ctid IS NOT NULL AS there, %s, v.gone FROM (VALUES %s) v(%s) LEFT JOIN %s t ON %s) x"+
+		" WHERE there = gone OR there AND coalesce(%s) IS NOT NULL ORDER BY n",
+		strings.Join(have, ", "), strings.Join(tuples, ", "), strings.Join(names, ", "), m.table.ident, on, strings.Join(differ, ", "))
 }
 
 // literal is a raw value, nil for NULL, as the column at an index would keep it.

@@ -2,10 +2,12 @@ package sqlite
 
 import (
 	"context"
+	"strconv"
 
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -71,13 +73,28 @@ func (w *writer) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 			}
 			v = &null
 		}
-		if !w.sel.holds(i, v) {
-			have := "NULL"
-			if w.sel.kind(i) != lib.SQLITE_NULL {
-				have = w.sel.text(i)
-			}
-			return &sink.Difference{Row: r, Kind: sink.Differs, Column: i, Have: have}, nil
+		if w.sel.holds(i, v) || w.respelled(r, i) {
+			continue
 		}
+		have := "NULL"
+		if w.sel.kind(i) != lib.SQLITE_NULL {
+			have = w.sel.text(i)
+		}
+		return &sink.Difference{Row: r, Kind: sink.Differs, Column: i, Have: have}, nil
 	}
 	return nil, nil
+}
+
+// respelled reports whether column i of the table's row has what the row of the batch
+// names, but for its spelling.
+func (w *writer) respelled(r *fold.Row, i int) bool {
+	c, raw := &w.table.Columns[w.cols[i]], w.b.Value(r, i)
+	if raw == nil || c.Type == schema.Text != (w.sel.kind(i) == lib.SQLITE_TEXT) {
+		return false
+	}
+	text := w.sel.bytes(i)
+	if w.sel.kind(i) == lib.SQLITE_FLOAT {
+		text = strconv.AppendFloat(nil, w.sel.real(i), 'g', -1, 64)
+	}
+	return c.Respelled(raw, text)
 }

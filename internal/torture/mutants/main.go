@@ -35,6 +35,10 @@ const (
 )
 
 var mutants = []mutant{
+	{"verify takes any number for any other", "internal/schema/spelling.go", `c.Type == Any) && sameNumber(raw, text)`, `c.Type == Any)`,
+		cli, "TestScripts/verify", false},
+	{"verify wants a column of nulls alone", "internal/cli/verify.go", `return raw != nil && raw[0] != 'n'`, `return raw != nil`,
+		cli, "TestScripts_Postgres/verify", false},
 	{"SQLite does not sync", "internal/sink/sqlite/sqlite.go", `"synchronous=" + d.level(),`, `"synchronous=OFF",`,
 		kills, "TestPowerCut$/sqlite_full_WAL", true},
 	{"full is not EXTRA without a WAL", "internal/sink/sqlite/sqlite.go", `return "EXTRA"`, `return "FULL"`,
