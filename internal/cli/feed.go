@@ -198,8 +198,8 @@ func (o *feedOptions) tls() (*tls.Config, error) {
 	return c, nil
 }
 
-// patience is how long something is tried again: a duration, or forever. The zero
-// value is the user's saying nothing.
+// patience is how long something is tried again, or kept: a duration, or forever. The
+// zero value is the user's saying nothing.
 type patience struct {
 	time.Duration
 	said bool

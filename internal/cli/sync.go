@@ -54,6 +54,7 @@ type syncOptions struct {
 	spool    string
 	spoolMax config.Size
 	capture  string
+	keepFor  patience // of captures
 	maxLine  config.Size
 
 	rejects    string
@@ -113,6 +114,7 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	o.spoolMax = defaultSpoolMax
 	f.Var(&o.spoolMax, "spool-max", "bytes in the spool at most; when it is full, reading waits")
 	f.StringVar(&o.capture, "capture", "", "a folder that keeps all lines of a connection or of stdin, as files that sync and replay read")
+	f.Var(&o.keepFor, "keep-captures", "captures are removed when all their lines are older than this, such as 30d (default forever)")
 
 	f.StringVar(&o.rejects, "rejects", "table", "bad lines go to: table (weir_rejects), file:PATH, fail (the run ends), discard")
 	f.Int64Var(&o.maxRejects, "max-rejects", defaultMaxRejects, "the run ends past so many bad lines")
@@ -257,6 +259,8 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 		return to, c, usagef("--spool is for a connection: a file waits for whoever reads it, and stdin cannot be asked again")
 	case o.capture != "" && !live && !slices.Equal(sources, []string{"-"}):
 		return to, c, usagef("--capture is for a connection or stdin: a file is one")
+	case o.keepFor.said && (o.capture == "" || o.keepFor.Duration <= 0):
+		return to, c, usagef("--keep-captures: a time longer than 0, for the captures of --capture")
 	case o.spool != "" && o.spoolMax < 1<<20:
 		return to, c, usagef("--spool-max %s: at least 1MiB", o.spoolMax)
 	}
@@ -275,7 +279,7 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 		Job: o.job, Table: table,
 		Fold:      folding,
 		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: int64(o.buffer), ReadAhead: o.readAhead, Tombstones: time.Duration(o.tombstones),
-		Spool:   pipeline.Spool{Dir: o.spool, Max: int64(o.spoolMax), Capture: o.capture},
+		Spool:   pipeline.Spool{Dir: o.spool, Max: int64(o.spoolMax), Capture: o.capture, KeepCaptures: o.keepFor.Duration},
 		Rejects: rejects, MaxRejects: o.maxRejects, FromStart: o.fromStart,
 	}, nil
 }

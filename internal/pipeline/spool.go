@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -25,8 +26,10 @@ type Spool struct {
 	// bytes of them reading waits.
 	Dir string
 	Max int64
-	// Capture is a folder that keeps all lines, compressed; "" is none.
-	Capture string
+	// Capture is a folder that keeps all lines, compressed; "" is none. After KeepCaptures
+	// they are removed; 0 is never.
+	Capture      string
+	KeepCaptures time.Duration
 }
 
 const (
@@ -47,10 +50,11 @@ const (
 // are read from the disk again, in order, until it has caught up.
 type spooling struct {
 	stream  *source.Stream
-	dir     *spool.Dir
+	dir     *spool.Dir // of the log, where it is not in the capture's
 	log     *spool.Log
-	capture spool.FS // where segments go when they are done with, or nil
-	max     int64    // 0: lines are kept for the capture alone, and never read again
+	capture *spool.Captures // where segments go when they are done with, or nil
+	folders []string
+	max     int64 // 0: lines are kept for the capture alone, and never read again
 	period  time.Duration
 	resume  string // the field with a resume value, or ""
 	warn    func(format string, args ...any)
@@ -91,19 +95,23 @@ func (r *run) openSpool(stream *source.Stream, cp sink.Checkpoint, from source.P
 		}
 	}()
 	path, age, size := r.Spool.Dir, time.Duration(0), min(max(s.max/segments, minSegment), maxSegment)
+	var dir spool.FS
+	if path != "" {
+		if s.dir, err = spool.OpenDir(path); err != nil {
+			return s, fmt.Errorf("the spool: %w", err)
+		}
+		dir, s.folders = s.dir, append(s.folders, path)
+	}
 	if r.Spool.Capture != "" {
-		age = captureAge
-		if s.capture, err = spool.Folder(r.Spool.Capture); err != nil {
+		if s.capture, err = spool.OpenCaptures(r.Spool.Capture, r.Spool.KeepCaptures); err != nil {
 			return s, fmt.Errorf("the capture: %w", err)
 		}
+		age, s.folders = captureAge, append(s.folders, r.Spool.Capture)
 	}
-	if path == "" {
-		path, s.max, size = r.Spool.Capture, 0, maxSegment
+	if dir == nil {
+		path, dir, s.max, size = r.Spool.Capture, s.capture, 0, maxSegment
 	}
-	if s.dir, err = spool.OpenDir(path); err != nil {
-		return s, fmt.Errorf("the spool: %w", err)
-	}
-	if s.log, err = spool.Open(s.dir, size, age); err != nil {
+	if s.log, err = spool.Open(dir, size, age); err != nil {
 		return s, fmt.Errorf("the spool %s: %w", path, err)
 	}
 	if lost := s.log.Lost(); lost > 0 {
@@ -188,11 +196,19 @@ func (s *spooling) sayLeft() {
 	}
 }
 
+// fail ends the run for an error of the disk.
 func (s *spooling) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failed == nil {
-		s.failed = fmt.Errorf("the spool: %w", err)
+	if s.failed != nil {
+		return
+	}
+	s.failed = fmt.Errorf("the spool: %w", err)
+	for _, dir := range s.folders {
+		if _, gone := os.Stat(dir); errors.Is(gone, fs.ErrNotExist) {
+			s.failed = fmt.Errorf("the folder %s was removed or renamed during the run: %w", dir, err)
+			return
+		}
 	}
 }
 
@@ -234,7 +250,10 @@ func (s *spooling) read(ctx context.Context) error {
 func (s *spooling) put(ctx context.Context, b *source.Block) error {
 	mine, err := s.append(ctx, b)
 	if err != nil {
-		return fmt.Errorf("the spool: %w", err)
+		if ctx.Err() == nil {
+			s.fail(err)
+		}
+		return err
 	}
 	if !mine || !s.offer(ctx, b) {
 		s.stream.Release(b)
@@ -255,11 +274,7 @@ func (s *spooling) append(ctx context.Context, b *source.Block) (mine bool, err 
 	for waited := false; ; {
 		full := s.spools() && s.log.Size() > 0 && s.log.Size()+int64(len(lines)) > s.max
 		if !full {
-			s.mu.Lock()
-			b.Spool, err = s.log.Append(lines, resume)
-			mine = err == nil && b.Spool == s.next
-			s.direct = mine
-			s.mu.Unlock()
+			mine, err = s.take(b, lines, resume)
 			s.measure()
 		}
 		switch {
@@ -268,7 +283,7 @@ func (s *spooling) append(ctx context.Context, b *source.Block) (mine bool, err 
 				s.info("the spool has room again")
 			}
 			return mine, nil
-		case !full && !errors.Is(err, syscall.ENOSPC):
+		case !full && !spool.IsFull(err):
 			return false, err
 		case waited && !said && full:
 			s.warn("the spool is full (%d bytes): reading waits for the database", s.log.Size())
@@ -294,6 +309,22 @@ func (s *spooling) append(ctx context.Context, b *source.Block) (mine bool, err 
 			return false, ctx.Err()
 		}
 	}
+}
+
+// take appends a block's lines to the log. Where the fold has all that came before, the
+// drain leaves the block to it.
+func (s *spooling) take(b *source.Block, lines []byte, resume string) (mine bool, err error) {
+	_, end := s.log.Bounds()
+	s.mu.Lock()
+	mine = s.next == end
+	s.direct = mine
+	s.mu.Unlock()
+	if b.Spool, err = s.log.Append(lines, resume); err != nil && mine {
+		s.mu.Lock()
+		mine, s.direct = false, false
+		s.mu.Unlock()
+	}
+	return mine, err
 }
 
 // offer gives the fold a block in memory, if it takes it soon.
@@ -423,16 +454,16 @@ func (s *spooling) forget(final bool) error {
 		_, safe = s.log.Bounds()
 	}
 	s.mu.Unlock()
-	var keep func(string, io.Reader) error
+	var keep func(time.Time, io.Reader) error
 	if s.capture != nil {
-		keep = func(name string, content io.Reader) error { return spool.Keep(s.capture, name, content) }
+		keep = s.capture.Add
 	}
 	before := s.log.Size()
 	err := s.log.Forget(safe, final, keep)
 	if s.log.Size() < before {
 		signal(s.room)
 	}
-	if s.capture != nil && errors.Is(err, syscall.ENOSPC) {
+	if s.capture != nil && spool.IsFull(err) {
 		if !s.saidFull {
 			s.warn("the capture's disk is full: its lines stay where they are until there is room")
 		}
@@ -503,15 +534,25 @@ func (s *spooling) Next(ctx context.Context) (*source.Block, error) {
 // Release gives a block back.
 func (s *spooling) Release(b *source.Block) { s.stream.Release(b) }
 
-// close ends the spool; what is committed of it goes.
+// close ends the spool; what is committed of it goes, unless the disk failed.
 func (s *spooling) close() error {
-	if s == nil || s.dir == nil {
+	if s == nil {
 		return nil
 	}
 	var err error
 	if s.log != nil {
-		err = s.forget(true)
-		err = errors.Join(err, s.log.Close())
+		if s.failed == nil {
+			err = s.forget(true)
+		}
+		if closed := s.log.Close(); s.failed == nil { // else the run says why it ended
+			err = errors.Join(err, closed)
+		}
 	}
-	return errors.Join(err, s.dir.Close())
+	if s.dir != nil {
+		err = errors.Join(err, s.dir.Close())
+	}
+	if s.capture != nil {
+		err = errors.Join(err, s.capture.Close())
+	}
+	return err
 }

@@ -1,9 +1,11 @@
 package pipeline_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -12,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/pipeline"
@@ -138,6 +142,33 @@ func sizeOf(t *testing.T, pattern string) (size int64) {
 	return size
 }
 
+// captured returns the lines of the captures that a pattern names.
+func captured(t *testing.T, pattern string) (all []byte) {
+	t.Helper()
+	specs, err := source.Expand([]string{pattern}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, spec := range specs {
+		f, err := os.Open(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		z, err := zstd.NewReader(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer z.Close()
+		text, err := io.ReadAll(z)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, text...)
+	}
+	return all
+}
+
 // complete waits until all of feedOf's lines are committed, ends the run and checks what
 // is in its folder.
 func (s *spooled) complete(dir string, lines int) {
@@ -153,8 +184,8 @@ func (s *spooled) complete(dir string, lines int) {
 	if left := sizeOf(s.t, filepath.Join(dir, "spool", "*.jsonl")); left > 0 {
 		s.t.Errorf("%d bytes are left in the spool", left)
 	}
-	if sizeOf(s.t, filepath.Join(dir, "captures", "*.jsonl.zst")) == 0 {
-		s.t.Error("nothing was captured")
+	if got := captured(s.t, filepath.Join(dir, "captures", "*")); !bytes.Equal(got, feedOf(lines)) {
+		s.t.Errorf("the captures, in the order of their names, are %d bytes, and not the feed", len(got))
 	}
 }
 

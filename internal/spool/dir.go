@@ -16,7 +16,10 @@ type Dir struct {
 }
 
 // OpenDir makes the folder at path where there is none, and takes it.
-func OpenDir(path string) (*Dir, error) {
+func OpenDir(path string) (*Dir, error) { return openDir(path, path) }
+
+// openDir is OpenDir of a folder that people know by a name.
+func openDir(path, name string) (*Dir, error) {
 	fs, err := Folder(path)
 	if err != nil {
 		return nil, err
@@ -27,7 +30,7 @@ func OpenDir(path string) (*Dir, error) {
 	}
 	busy, err := f.Lock(0)
 	if busy {
-		err = fmt.Errorf("another run has the folder %s", path)
+		err = fmt.Errorf("another run has the folder %s: name another one", name)
 	}
 	if err != nil {
 		f.Close()

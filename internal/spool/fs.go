@@ -1,11 +1,16 @@
 package spool
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 )
 
 // FS is a folder, as far as a log needs one.
@@ -49,7 +54,10 @@ func (f folder) Names() ([]string, error) {
 
 func (f folder) Open(name string) (File, error) {
 	file, err := os.OpenFile(filepath.Join(string(f), name), os.O_RDWR|os.O_CREATE, 0o600)
-	return osFile{file}, err
+	if err != nil {
+		return nil, err
+	}
+	return osFile{file}, nil
 }
 
 func (f folder) Remove(name string) error {
@@ -71,4 +79,70 @@ func (f osFile) Size() (int64, error) {
 		return 0, err
 	}
 	return info.Size(), nil
+}
+
+// IsFull reports whether an error says that there is no room on the disk, or in the user's
+// part of it.
+func IsFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+// readJSON reads a file into v, which stays as it is where the file is missing.
+func readJSON(fs FS, name string, v any) (err error) {
+	names, err := fs.Names()
+	if err != nil || !slices.Contains(names, name) {
+		return err
+	}
+	f, err := fs.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	if err := json.NewDecoder(io.NewSectionReader(f, 0, size)).Decode(v); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// newerFormat is the error of a file of a format that this program does not know.
+func newerFormat(name string, found int) error {
+	return fmt.Errorf("%s was made by a newer version of weir (format %d, this one knows %d)", name, found, format)
+}
+
+// writeJSON makes a file that appears whole or not at all.
+func writeJSON(fs FS, name string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	part := strings.TrimSuffix(name, ".json") + partExt
+	err = fill(fs, part, func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(fs.Rename(part, name), fs.Sync())
+}
+
+// fill writes a file that is not to be seen yet, and syncs it.
+func fill(fs FS, part string, content func(io.Writer) error) error {
+	f, err := fs.Open(part)
+	if err != nil {
+		return err
+	}
+	err = f.Truncate(0)
+	if err == nil {
+		err = content(io.NewOffsetWriter(f, 0))
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, fs.Remove(part))
+	}
+	return nil
 }

@@ -29,7 +29,11 @@ type Log struct {
 	segment int64 // bytes of a segment, at least, unless it is old
 	age     time.Duration
 
-	mu       sync.Mutex
+	// Locked in this order. None but mu is waited for by those who only look.
+	syncing  sync.Mutex // held over Sync, and where files are closed that it may be syncing
+	changing sync.Mutex // held by who appends, and who takes the segment that is appended to
+
+	mu       sync.Mutex // held for a moment, and not over calls to the disk
 	meta     Meta
 	segments []*segment // the last one is appended to; none where the log is empty and was not begun
 	end      int64      // offset behind the last line
@@ -106,6 +110,7 @@ func Open(fs FS, bytes int64, age time.Duration) (l *Log, err error) {
 			if s.began, err = time.Parse(timeFormat, at); err != nil {
 				continue
 			}
+			l.segments = append(l.segments, s)
 			if err := l.openSegment(s); err != nil {
 				return nil, err
 			}
@@ -114,21 +119,12 @@ func Open(fs FS, bytes int64, age time.Duration) (l *Log, err error) {
 	return l, l.recover()
 }
 
-func (l *Log) readMeta() (err error) {
-	f, err := l.fs.Open(metaName)
-	if err != nil {
+func (l *Log) readMeta() error {
+	if err := readJSON(l.fs, metaName, &l.meta); err != nil {
 		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	size, err := f.Size()
-	if err != nil {
-		return err
-	}
-	if err := json.NewDecoder(io.NewSectionReader(f, 0, size)).Decode(&l.meta); err != nil {
-		return fmt.Errorf("%s: %w", metaName, err)
 	}
 	if l.meta.Format > format {
-		return fmt.Errorf("%s was made by a newer version of weir (format %d, this one knows %d)", metaName, l.meta.Format, format)
+		return newerFormat(metaName, l.meta.Format)
 	}
 	return nil
 }
@@ -137,7 +133,6 @@ func (l *Log) openSegment(s *segment) (err error) {
 	if s.data, err = l.fs.Open(s.name() + dataExt); err != nil {
 		return err
 	}
-	l.segments = append(l.segments, s)
 	if s.index, err = l.fs.Open(s.name() + indexExt); err != nil {
 		return err
 	}
@@ -278,8 +273,12 @@ func (l *Log) Resume() string {
 
 // Begin empties the log, which goes on at an offset and a resume value.
 func (l *Log) Begin(m Meta, at int64, resume string) error {
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	l.changing.Lock()
+	defer l.changing.Unlock()
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.mu.Unlock() // nothing reads yet
 	for len(l.segments) > 0 {
 		n := len(l.segments) - 1 // from the end: what is left is in order
 		if err := l.remove(l.segments[n]); err != nil {
@@ -292,44 +291,15 @@ func (l *Log) Begin(m Meta, at int64, resume string) error {
 	if l.meta = m; m.ID == "" {
 		return nil
 	}
-	text, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	return write(l.fs, metaName, func(w io.Writer) error {
-		_, err := w.Write(append(text, '\n'))
-		return err
-	})
-}
-
-// write makes a file that appears whole or not at all.
-func write(fs FS, name string, content func(io.Writer) error) error {
-	f, err := fs.Open(name + partExt)
-	if err != nil {
-		return err
-	}
-	err = f.Truncate(0)
-	if err == nil {
-		err = content(io.NewOffsetWriter(f, 0))
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, fs.Remove(name+partExt))
-	}
-	if err := fs.Rename(name+partExt, name); err != nil {
-		return err
-	}
-	return fs.Sync()
+	return writeJSON(l.fs, metaName, m)
 }
 
 // Append appends whole lines, whose last resume value is given; "" is none. It
 // returns the offset of the first. Where it fails the log is as it was, and it may be
 // called again.
 func (l *Log) Append(lines []byte, resume string) (at int64, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.changing.Lock()
+	defer l.changing.Unlock()
 	if resume == "" {
 		resume = l.resume
 	}
@@ -344,6 +314,8 @@ func (l *Log) Append(lines []byte, resume string) (at int64, err error) {
 	if _, err := s.index.WriteAt(e, s.wrote); err != nil {
 		return 0, err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	at = l.end
 	s.size += int64(len(lines))
 	s.wrote += int64(len(e))
@@ -352,14 +324,23 @@ func (l *Log) Append(lines []byte, resume string) (at int64, err error) {
 	return at, nil
 }
 
+// last returns the segment that is appended to, or nil.
+func (l *Log) last() *segment {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.segments); n > 0 {
+		return l.segments[n-1]
+	}
+	return nil
+}
+
 // active returns the segment to append to.
 func (l *Log) active() (*segment, error) {
-	n := len(l.segments)
-	if n > 0 && !l.full(l.segments[n-1]) {
-		return l.segments[n-1], nil
-	}
-	if n > 0 {
-		if err := l.segments[n-1].seal(); err != nil {
+	if last := l.last(); last != nil {
+		if !l.full(last) {
+			return last, nil
+		}
+		if err := last.seal(); err != nil {
 			return nil, err
 		}
 	}
@@ -374,46 +355,52 @@ func (l *Log) active() (*segment, error) {
 		err = l.fs.Sync()
 	}
 	if err != nil { // on a full disk it is tried again and again
-		l.segments = l.segments[:n]
 		return nil, errors.Join(err, l.remove(s))
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.segments = append(l.segments, s)
 	return s, nil
 }
 
 // seal makes a segment one that another may follow: what a write that failed has left
 // behind its end is cut off.
 func (s *segment) seal() error {
-	if err := errors.Join(s.data.Truncate(s.size), s.index.Truncate(s.wrote)); err != nil {
-		return err
-	}
-	s.dirty = true
-	return s.sync()
+	return errors.Join(s.data.Truncate(s.size), s.index.Truncate(s.wrote), s.sync())
 }
 
+// full reports whether another segment is due. One that began in the future was begun
+// before the clock was set back.
 func (l *Log) full(s *segment) bool {
-	return s.size >= l.segment || s.size > 0 && l.age > 0 && time.Since(s.began) >= l.age
+	age := time.Since(s.began)
+	return s.size >= l.segment || s.size > 0 && l.age > 0 && (age >= l.age || age < 0)
 }
 
-// Sync makes what was appended outlast a power cut.
+// Sync makes what was appended outlast a power cut. Others append and read meanwhile.
 func (l *Log) Sync() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n := len(l.segments); n > 0 {
-		return l.segments[n-1].sync()
-	}
-	return nil
-}
-
-func (s *segment) sync() error {
-	if !s.dirty {
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	s := l.last() // those before it were synced when it was begun
+	if s == nil {
 		return nil
 	}
-	if err := errors.Join(s.data.Sync(), s.index.Sync()); err != nil {
-		return err
+	l.mu.Lock()
+	dirty := s.dirty
+	s.dirty = false // what is appended from now on is for the next time
+	l.mu.Unlock()
+	if !dirty {
+		return nil
 	}
-	s.dirty = false
-	return nil
+	err := s.sync()
+	if err != nil {
+		l.mu.Lock()
+		s.dirty = true
+		l.mu.Unlock()
+	}
+	return err
 }
+
+func (s *segment) sync() error { return errors.Join(s.data.Sync(), s.index.Sync()) }
 
 // ReadLines fills p with whole lines from an offset on, and returns how many bytes
 // these are: 0 where p is too small for one line.
@@ -439,32 +426,46 @@ func (l *Log) ReadLines(p []byte, at int64) (int, error) {
 
 // Forget removes the segments whose lines all lie before an offset. keep, where it is
 // not nil, gets each one's content first, with the time at which it was begun. The
-// last one goes only where final says that nothing will be appended to it.
-func (l *Log) Forget(before int64, final bool, keep func(name string, content io.Reader) error) error {
+// last one goes only where final says that nothing will be appended to it. One Forget at a
+// time.
+func (l *Log) Forget(before int64, final bool, keep func(began time.Time, content io.Reader) error) error {
 	for {
-		l.mu.Lock()
-		var s *segment
-		if len(l.segments) > 1 || final && len(l.segments) == 1 {
-			s = l.segments[0]
-		}
-		if s == nil || s.base+s.size > before {
-			l.mu.Unlock()
+		s, size := l.oldest(final)
+		if s == nil || s.base+size > before {
 			return nil
 		}
-		l.mu.Unlock()
-		if keep != nil && s.size > 0 {
-			if err := keep(s.began.UTC().Format(timeFormat)+dataExt, io.NewSectionReader(s.data, 0, s.size)); err != nil {
+		if keep != nil && size > 0 {
+			if err := keep(s.began, io.NewSectionReader(s.data, 0, size)); err != nil {
 				return err
 			}
 		}
-		l.mu.Lock()
-		l.segments = l.segments[1:]
-		err := l.remove(s)
-		l.mu.Unlock()
-		if err != nil {
+		if err := l.drop(s); err != nil {
 			return err
 		}
 	}
+}
+
+// oldest returns the first segment and its size; it is nil where that is appended to, if
+// this is not final.
+func (l *Log) oldest(final bool) (*segment, int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.segments) > 1 || final && len(l.segments) == 1 {
+		return l.segments[0], l.segments[0].size
+	}
+	return nil, 0
+}
+
+// drop removes the first segment.
+func (l *Log) drop(s *segment) error {
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	l.changing.Lock()
+	l.mu.Lock()
+	l.segments = l.segments[1:]
+	l.mu.Unlock()
+	l.changing.Unlock()
+	return l.remove(s)
 }
 
 // remove takes a segment from the disk. Its index goes last: without it the lines
@@ -486,11 +487,15 @@ func (s *segment) close() error {
 
 // Close syncs and closes the files.
 func (l *Log) Close() error {
+	err := l.Sync()
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	l.changing.Lock()
+	defer l.changing.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var err error
 	for _, s := range l.segments {
-		err = errors.Join(err, s.sync(), s.close())
+		err = errors.Join(err, s.close())
 	}
 	l.segments = nil
 	return err

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirsync/weir/internal/spool"
@@ -23,6 +24,7 @@ type disk struct {
 	now, synced map[string]*content // by name; synced: as the folder was last synced
 	noSync      bool                // syncing does nothing
 	full        bool
+	syncing     func() // is called where a file is synced, before what it has counts as synced
 }
 
 type content struct{ now, synced []byte }
@@ -122,6 +124,9 @@ func (f *file) Truncate(n int64) error {
 }
 
 func (f *file) Sync() error {
+	if f.d.syncing != nil {
+		f.d.syncing()
+	}
 	if !f.d.noSync {
 		f.synced = bytes.Clone(f.now)
 	}
@@ -219,7 +224,7 @@ func TestLog_ForgetsWholeSegments(t *testing.T) {
 		check(t, err)
 		all += lines
 	}
-	keep := func(_ string, content io.Reader) error {
+	keep := func(_ time.Time, content io.Reader) error {
 		b, err := io.ReadAll(content)
 		kept += string(b)
 		return err
@@ -315,28 +320,41 @@ func TestLog_ResumeValueOutlivesASegmentWithoutAnIndex(t *testing.T) {
 }
 
 // powerCuts cuts the power at random moments, and returns how often something that was
-// synced was lost.
+// synced was lost. Lines are also appended while others are synced.
 func powerCuts(t *testing.T, trials int, noSync bool) (lost int) {
 	rnd := rand.New(rand.NewPCG(3, 1))
 	for range trials {
 		d, all, safe := newDisk(), "", 0
 		d.noSync = noSync
 		l := open(t, d)
-		for n := range rnd.IntN(100) {
+		add := func(n int) {
 			lines := run(rnd, n)
 			_, err := l.Append([]byte(lines), fmt.Sprint(n))
 			check(t, err)
 			all += lines
-			if rnd.IntN(4) == 0 {
-				check(t, l.Sync())
-				safe = len(all)
+		}
+		for n := range rnd.IntN(100) {
+			add(n)
+			if rnd.IntN(4) > 0 {
+				continue
 			}
+			promised := len(all)
+			d.syncing = func() {
+				if d.syncing = nil; rnd.IntN(2) == 0 {
+					add(n)
+				}
+			}
+			check(t, l.Sync())
+			d.syncing, safe = nil, promised
 		}
 		after := open(t, d.cut(rnd))
 		begin, end := after.Bounds()
 		if begin != 0 || int(end) < safe {
 			lost++
 			continue
+		}
+		if noSync {
+			continue // whatever it holds
 		}
 		if got := lines(t, after, 0); !strings.HasPrefix(all, got) {
 			t.Fatal("after a power cut the log holds what was not appended")
@@ -351,6 +369,88 @@ func TestLog_PowerCutLosesNothingThatWasSynced(t *testing.T) {
 	}
 	if powerCuts(t, 200, true) == 0 {
 		t.Error("without a sync nothing was lost either: the test proves nothing")
+	}
+}
+
+// TestLog_SlowSyncStopsNobody: while a disk syncs, lines are appended, read and counted. Where
+// it is to sync before the next segment is begun, who appends has to wait, and nobody else.
+func TestLog_SlowSyncStopsNobody(t *testing.T) {
+	d := newDisk()
+	l := open(t, d)
+	add := func() {
+		t.Helper()
+		_, err := l.Append(bytes.Repeat([]byte("line\n"), 10), "7")
+		check(t, err)
+	}
+	// during does something while the disk syncs for somebody else.
+	during := func(sync func() error, do func()) {
+		t.Helper()
+		begun, release := make(chan bool), make(chan bool)
+		d.syncing = func() {
+			d.syncing = nil
+			close(begun)
+			<-release
+		}
+		ended := make(chan error)
+		go func() { ended <- sync() }()
+		<-begun
+		tooLong := time.AfterFunc(10*time.Second, func() { close(release) })
+		do()
+		if !tooLong.Stop() {
+			t.Error("it had to wait for the disk")
+		} else {
+			close(release)
+		}
+		check(t, <-ended)
+	}
+	add()
+	during(l.Sync, func() {
+		for l.Size() < 1000 {
+			add()
+		}
+		if got := lines(t, l, 0); len(got) != 1000 || l.Resume() != "7" {
+			t.Errorf("%d of %d bytes can be read", len(got), l.Size())
+		}
+	})
+	for l.Size() < 2000 {
+		add()
+	}
+	appended := func() error {
+		_, err := l.Append([]byte("{}\n"), "8")
+		return err
+	}
+	during(appended, func() {
+		if got := lines(t, l, 0); len(got) != 2000 || l.Resume() != "7" {
+			t.Errorf("%d of %d bytes can be read", len(got), l.Size())
+		}
+	})
+	if l.Size() != 2003 || l.Resume() != "8" {
+		t.Errorf("the log has %d bytes, resume %s", l.Size(), l.Resume())
+	}
+	check(t, l.Close())
+}
+
+// TestLog_ClockSetBack: a segment that was begun in the future is not appended to until then.
+func TestLog_ClockSetBack(t *testing.T) {
+	d := newDisk()
+	segments := func(begun string) (n int) {
+		t.Helper()
+		name := "00000000000000000000-" + begun
+		d.now = map[string]*content{name + ".index": {now: []byte(`9 0879194c "7"` + "\n")}, name + ".jsonl": {now: []byte("{\"id\":1}\n")}}
+		l, err := spool.Open(d, 1<<20, time.Hour)
+		check(t, err)
+		if l.Lost() > 0 {
+			t.Fatal("did not exercise: the segment is not whole")
+		}
+		_, err = l.Append([]byte("{}\n"), "")
+		check(t, errors.Join(err, l.Close()))
+		return len(d.now) / 2
+	}
+	if n := segments(time.Now().UTC().Format("20060102T150405.000Z")); n != 1 {
+		t.Errorf("a segment that was just begun is one of %d", n)
+	}
+	if n := segments("29990101T000000.000Z"); n != 2 {
+		t.Error("a segment of the year 2999 is appended to")
 	}
 }
 
@@ -374,30 +474,6 @@ func TestLog_FullDisk(t *testing.T) {
 	}
 }
 
-func TestKeep(t *testing.T) {
-	dir := t.TempDir()
-	fs, err := spool.Folder(filepath.Join(dir, "captures"))
-	check(t, err)
-	for range 2 {
-		check(t, spool.Keep(fs, "20261121T104500.000Z.jsonl", strings.NewReader("{}\n")))
-	}
-	names, err := fs.Names()
-	check(t, err)
-	if want := []string{"20261121T104500.000Z-1.jsonl.zst", "20261121T104500.000Z.jsonl.zst"}; !slices.Equal(names, want) {
-		t.Errorf("%v", names)
-	}
-	if err := spool.Keep(fs, "broken.jsonl", io.MultiReader(strings.NewReader("{}\n"), errReader{})); err == nil {
-		t.Error("no error")
-	}
-	if again, _ := fs.Names(); len(again) != len(names) {
-		t.Errorf("a file is left: %v", again)
-	}
-}
-
-type errReader struct{}
-
-func (errReader) Read([]byte) (int, error) { return 0, errors.New("broken") }
-
 func TestOpenDir_OneProcessAtATime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "b")
 	d, err := spool.OpenDir(path)
@@ -417,7 +493,11 @@ func TestOpenDir_OneProcessAtATime(t *testing.T) {
 // TestLog_FullDiskUntilTheSegmentIsOld: what a full disk took of a run of lines is in nobody's
 // way when the next run goes to another segment; and tries leave no files.
 func TestLog_FullDiskUntilTheSegmentIsOld(t *testing.T) {
-	const age = 500 * time.Millisecond
+	synctest.Test(t, fullDiskUntilOld)
+}
+
+func fullDiskUntilOld(t *testing.T) {
+	const age = time.Hour
 	d := newDisk()
 	l, err := spool.Open(d, 2000, age)
 	check(t, err)

@@ -99,6 +99,23 @@ var mutants = []mutant{
 		cli, "TestScripts$/^outputs", false},
 	{"lines that are dropped from between others stay", "internal/pipeline/rejects.go", `	for ; from < to-1;`, `	for ; from < 0;`,
 		pipeline, "TestRejects_", false},
+	{"a capture's number is not remembered", "internal/spool/capture.go", `	c.last = state.Last
+`, "",
+		spool, "TestCaptures_NamesAreInTheOrder", false},
+	{"a capture is too old by its own beginning", "internal/spool/capture.go", `FindStringSubmatch(names[i+1])[2]`, `FindStringSubmatch(names[i])[2]`,
+		spool, "TestCaptures_OldOnesGo", false},
+	{"the spool is locked while it syncs", "internal/spool/log.go", `	err := s.sync()
+	if err != nil {
+		l.mu.Lock()
+		s.dirty = true
+		l.mu.Unlock()
+	}
+	return err`, `	l.mu.Lock()
+	defer l.mu.Unlock()
+	return s.sync()`,
+		spool, "TestLog_SlowSync", false},
+	{"the next segment is begun before the last is on disk", "internal/spool/log.go", `s.index.Truncate(s.wrote), s.sync())`, `s.index.Truncate(s.wrote))`,
+		spool, "TestLog_PowerCut", false},
 	{"locks of the process in place of the file's", "internal/lockfile/lock_linux.go", `unix.F_OFD_SETLK,`, `unix.F_SETLK,`,
 		lockfile, "TestLock_TwoJobsOfOneProcess", false},
 	{"a connection is made again before what it brought is committed", "internal/pipeline/feeding.go", `	case b := <-f.free: // no batch is on its way
