@@ -32,14 +32,14 @@ func TestLive_ClientCertificate(t *testing.T) {
 		}
 	}()
 	sync := func(name string, more ...string) int {
-		c := l.start(name, append([]string{"sync", "tls://" + feed.Addr().String(), "--table", "t", "--to", l.to, "--tls-ca", "cert.pem", "--retry-for", "0s"}, more...)...)
+		c := l.start(name, append([]string{"sync", "tls://" + feed.Addr().String(), "--table", "t", "--to", l.to, "--tls-ca", "cert.pem"}, more...)...)
 		_ = c.Wait()
 		return c.ProcessState.ExitCode()
 	}
-	if code := sync("without"); code != 1 || !strings.Contains(l.log("without"), "certificate required") {
+	if code := sync("without"); code != 1 || !strings.Contains(l.log("without"), "certificate required; --tls-cert and --tls-key show one") {
 		t.Errorf("exit %d\n%s", code, l.log("without"))
 	}
-	if code := sync("with", "--tls-cert", "cert.pem", "--tls-key", "key.pem"); code != 0 || l.ask("SELECT id FROM t") != "1" {
+	if code := sync("with", "--retry-for", "0s", "--tls-cert", "cert.pem", "--tls-key", "key.pem"); code != 0 || l.ask("SELECT id FROM t") != "1" {
 		t.Errorf("exit %d\n%s", code, l.log("with"))
 	}
 }

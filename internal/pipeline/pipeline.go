@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
@@ -27,7 +28,7 @@ import (
 // Config is what a run does.
 type Config struct {
 	Sources []string       // as source.Expand returns them
-	Source  source.Options // but Hello, Warn and Reconnects
+	Source  source.Options // but Hello, Warn, Reconnects and Whole
 	Feed    Feed
 	Job     string // "": each source has one of its own, stdin none
 	Table   string
@@ -250,6 +251,10 @@ func (r *run) open(ctx context.Context, spec string) (*source.Stream, sink.Check
 	r.resumeFrom(from.Resume)
 	o := r.Source
 	o.Warn = func(s string) { r.Warn("%s", s) }
+	o.Whole = func(line []byte) bool {
+		_, err := feed.NewScanner(&feed.Names{}).Scan(line)
+		return err == nil
+	}
 	o.Reconnects = func() { r.p.Reconnects.Add(1) }
 	o.Settle = r.Feed.resumes(name) // else it cannot be asked for more
 	if r.Feed.Hello != nil {

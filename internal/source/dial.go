@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -35,33 +34,42 @@ func IsConnection(spec string) bool {
 type dialer struct {
 	name string
 	opts *Options
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	mu     sync.Mutex
-	conn   net.Conn // nil before the first
-	conns  int      // made so far
+	wire   net.Conn // under conn's TLS; nil before the first
+	conn   net.Conn
+	conns  int // made so far
 	closed bool
 	why    error // why the connection was dropped from this side
+}
+
+func newDialer(name string, o *Options) *dialer {
+	return &dialer{name: name, opts: o, dial: tcp.Dialer(dialTimeout).DialContext}
 }
 
 // connect makes a connection and says what the feed wants to hear.
 func (d *dialer) connect(ctx context.Context) (err error) {
 	network, addr, _ := strings.Cut(d.name, "://")
-	nd := tcp.Dialer(dialTimeout)
-	var conn net.Conn
-	if network == "tls" {
-		conn, err = (&tls.Dialer{NetDialer: nd, Config: d.opts.TLS}).DialContext(ctx, "tcp", addr)
-	} else {
-		conn, err = nd.DialContext(ctx, "tcp", addr)
+	wire, err := d.dial(ctx, "tcp", addr)
+	conn, fatal := wire, d.conns == 0 && isUnknownHost(err)
+	if err == nil && network == "tls" {
+		conn, err = shakeHands(ctx, wire, addr, d.opts.TLS)
+		fatal = err != nil && (isRefusal(err) || !isNetwork(err))
 	}
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w", d.name, bare(err))
+		err = fmt.Errorf("connect to %s: %w%s", d.name, bare(err), hint(err))
+		if fatal {
+			err = &fatalError{err}
+		}
+		return err
 	}
 	d.mu.Lock()
 	if d.closed {
 		d.mu.Unlock()
 		return errors.Join(net.ErrClosed, conn.Close())
 	}
-	d.conn, d.why = conn, nil
+	d.wire, d.conn, d.why = wire, conn, nil
 	d.conns++
 	d.mu.Unlock()
 	if d.opts.Hello == nil {
@@ -78,6 +86,11 @@ func (d *dialer) connect(ctx context.Context) (err error) {
 	}
 	_ = conn.SetWriteDeadline(time.Now().Add(dialTimeout))
 	if _, err := conn.Write(hello); err != nil {
+		// The other end may have said why it takes nothing.
+		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+		if _, rerr := conn.Read(make([]byte, 1)); isRefusal(rerr) {
+			return &fatalError{fmt.Errorf("write to %s: %w%s", d.name, bare(rerr), hint(rerr))}
+		}
 		return fmt.Errorf("write to %s: %w", d.name, bare(err))
 	}
 	return nil
@@ -144,8 +157,12 @@ func (e *fatalError) Unwrap() error { return e.error }
 // isFatal reports whether to connect again is no use.
 func isFatal(err error) bool {
 	var fatal *fatalError
-	var certificate *tls.CertificateVerificationError
-	return errors.As(err, &fatal) || errors.As(err, &certificate) || errors.Is(err, errUTF16)
+	return errors.As(err, &fatal) || errors.Is(err, errUTF16)
+}
+
+func isUnknownHost(err error) bool {
+	var dns *net.DNSError
+	return errors.As(err, &dns) && dns.IsNotFound
 }
 
 // Reconnect has the connection that brought a block, by its Conn, given up and made anew,
@@ -163,13 +180,15 @@ func (s *Stream) produceDialed() error {
 		err := s.dialer.connect(s.ctx)
 		if err == nil {
 			made, brought := time.Now(), int64(0)
-			unguard := tcp.Guard(s.dialer.conn)
+			unguard := tcp.Guard(s.dialer.wire)
 			if err = s.restart(); err == nil {
 				err = s.deliver()
 				brought = s.frame.pos()
 			}
 			if unguard() {
 				err = fmt.Errorf("read %s: %w", s.name, tcp.ErrGone)
+			} else if brought == 0 && isRefusal(s.raw.err) {
+				err = &fatalError{fmt.Errorf("%w%s", err, hint(s.raw.err))}
 			}
 			_ = s.dialer.conn.Close()
 			lost = lost.Add(time.Since(made))
@@ -181,28 +200,29 @@ func (s *Stream) produceDialed() error {
 				wait = minRedial
 			}
 		}
-		limit := s.opts.RetryFor
+		limit, end, what := s.opts.RetryFor, err == io.EOF, ""
+		if end {
+			what = s.frame.torn()
+			err = fmt.Errorf("%s: the feed ended%s", s.name, what)
+		}
 		switch {
 		case s.ctx.Err() != nil:
 			return s.ctx.Err()
+		case end && limit == 0:
+			if what != "" {
+				s.opts.Warn(err.Error())
+			}
+			return io.EOF
 		case limit == 0 || isFatal(err):
 			return err
 		case time.Since(lost)+wait > limit:
-			if err == io.EOF {
-				err = fmt.Errorf("%s: the feed ended", s.name)
-			}
 			return fmt.Errorf("%w (tried for %s; --retry-for says how long)", err, limit)
-		}
-		if err == io.EOF {
-			err = fmt.Errorf("%s: the feed ended", s.name)
 		}
 		pause := wait/2 + rand.N(wait/2+1)
 		s.opts.Warn(fmt.Sprintf("%v; connecting again in %s", err, pause.Round(10*time.Millisecond)))
 		s.opts.Reconnects()
-		select {
-		case <-time.After(pause):
-		case <-s.ctx.Done():
-			return s.ctx.Err()
+		if err := sleep(s.ctx, pause); err != nil {
+			return err
 		}
 	}
 }
@@ -228,6 +248,7 @@ func (s *Stream) settle() {
 func (s *Stream) restart() error {
 	again := s.frame.src != nil
 	s.raw.err = nil
+	s.frame.clean = isClean(s.dialer.conn)
 	if err := s.begin(); err != nil {
 		return s.failure(err)
 	}

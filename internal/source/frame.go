@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 )
 
@@ -70,12 +71,14 @@ type framer struct {
 	src     *bufio.Reader
 	free    chan *Block
 	maxLine int
-	size    int      // of a block; 0: blockSize
-	permits []permit // for long lines, by their length
-	held    int      // how many of them, until forgo
-	live    bool     // whole lines go out after each read
-	tail    bool     // a last line without newline counts
-	hole    bool     // NUL bytes at the beginning are passed over
+	size    int               // of a block; 0: blockSize
+	permits []permit          // for long lines, by their length
+	held    int               // how many of them, until forgo
+	live    bool              // whole lines go out after each read
+	tail    bool              // a last line without newline counts
+	whole   func([]byte) bool // where tail is not set: whether such a line counts, if the stream
+	clean   func() bool       // ended cleanly; nil: it did
+	hole    bool              // NUL bytes at the beginning are passed over
 
 	off       int64  // of the block that is being filled
 	head      []byte // first bytes of the stream
@@ -88,13 +91,14 @@ type framer struct {
 	cut   int    // end of the last whole line in it
 	limit int    // n's, at most maxLine+1: so every whole line in it is short enough
 	err   error  // why there is nothing more to read
+	left  int64  // bytes of a last line that does not count
 	last  window // of a line that is too long
 }
 
 // reset makes f begin a new stream.
 func (f *framer) reset(src *bufio.Reader) {
 	*f = framer{
-		src: src, free: f.free, maxLine: f.maxLine, size: f.size, permits: f.permits, held: f.held, live: f.live, tail: f.tail,
+		src: src, free: f.free, maxLine: f.maxLine, size: f.size, permits: f.permits, held: f.held, live: f.live, tail: f.tail, whole: f.whole, clean: f.clean,
 		head: make([]byte, 0, headMax),
 	}
 }
@@ -125,8 +129,42 @@ func (f *framer) next() (*Block, error) {
 		return b, nil
 	case f.cut > 0:
 		return f.emit(f.cut), nil
+	case f.n > 0 && f.complete():
+		return f.emit(f.n), nil
 	}
 	return nil, f.err
+}
+
+// complete gives the last line of a connection its newline, if it counts.
+func (f *framer) complete() bool {
+	line := f.blk.buf[:f.n]
+	if len(bytes.TrimSpace(line)) == 0 {
+		return false
+	}
+	if f.err != io.EOF || f.n > f.maxLine || f.whole == nil || !f.whole(line) || !f.isClean() {
+		f.left = int64(f.n)
+		return false
+	}
+	if f.n == len(f.blk.buf) {
+		f.blk.buf = append(f.blk.buf, 0)
+	}
+	f.blk.buf[f.n] = '\n'
+	f.n++
+	return true
+}
+
+func (f *framer) isClean() bool { return f.clean == nil || f.clean() }
+
+// torn says what is to be known of the end of a stream that has come to it, if anything.
+func (f *framer) torn() string {
+	s := ""
+	if f.left > 0 {
+		s = fmt.Sprintf(" within a line: %d bytes are left out", f.left)
+	}
+	if !f.isClean() {
+		s += " (it may have been cut off: TLS did not say that it closes)"
+	}
+	return s
 }
 
 // ended reports whether the stream ended well and everything was handed out.
@@ -275,7 +313,7 @@ func (f *framer) oversize() (*Block, error) {
 			f.err = err
 			b.Tail = err == io.EOF && f.tail
 			if !b.Tail {
-				f.off, f.n = f.off+size, 0
+				f.off, f.n, f.left = f.off+size, 0, size
 				return nil, err
 			}
 		}

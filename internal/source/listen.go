@@ -222,13 +222,12 @@ func (c *senderConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sender hands out the blocks of one connection. A last line that has no end does
-// not count.
+// sender hands out the blocks of one connection.
 func (s *Stream) sender(c net.Conn) error {
 	in := &senderConn{Conn: c, idle: s.opts.Idle}
 	_ = c.SetReadDeadline(time.Now().Add(firstLineTimeout))
 	if s.listener.tls != nil {
-		over := tls.Server(c, s.listener.tls)
+		over := tls.Server(&wire{Conn: c}, s.listener.tls)
 		ctx, cancel := context.WithTimeout(s.ctx, handshakeTimeout)
 		err := over.HandshakeContext(ctx)
 		cancel()
@@ -269,7 +268,7 @@ func (s *Stream) sender(c net.Conn) error {
 	if format != None {
 		br = bufio.NewReaderSize(src, senderRead)
 	}
-	f := framer{maxLine: s.opts.MaxLine, live: true, free: s.free, size: senderBlock, permits: s.listener.permits}
+	f := framer{maxLine: s.opts.MaxLine, live: true, free: s.free, size: senderBlock, permits: s.listener.permits, whole: s.opts.Whole, clean: isClean(in.Conn)}
 	defer f.forgo()
 	f.reset(br)
 	if _, err := br.Peek(1); err != nil { // a block is made when there is something to put into it
@@ -277,8 +276,8 @@ func (s *Stream) sender(c net.Conn) error {
 	}
 	for {
 		b, err := f.next()
-		if err == io.EOF && f.n > 0 {
-			return fmt.Errorf("it ended within a line: %d bytes are left out", f.n)
+		if err == io.EOF && f.left > 0 {
+			return fmt.Errorf("it ended%s", f.torn())
 		} else if err != nil {
 			return fail(err)
 		}

@@ -63,7 +63,7 @@ func (s *Stream) open(ctx context.Context) error {
 		return nil
 	case IsConnection(s.name):
 		s.from = Position{Resume: s.from.Resume, Rejected: s.from.Rejected}
-		s.dialer = &dialer{name: s.name, opts: &s.opts}
+		s.dialer = newDialer(s.name, &s.opts)
 		s.attach(s.dialer, true)
 		return nil
 	case Listens(s.name):
@@ -115,7 +115,7 @@ func (s *Stream) find(ctx context.Context) (fs.FileInfo, error) {
 func (s *Stream) attach(r io.Reader, live bool) {
 	s.in, s.raw.r, s.live = r, r, live
 	s.frame.maxLine, s.frame.live, s.frame.free = s.opts.MaxLine, live, s.free
-	s.frame.tail = !IsConnection(s.name)
+	s.frame.tail, s.frame.whole = !IsConnection(s.name), s.opts.Whole
 }
 
 // openFile begins to read a regular file, unless it is done.

@@ -41,7 +41,11 @@ type Options struct {
 	Stdin       io.Reader     // what "-" reads, never closed; nil: os.Stdin
 	Idle        time.Duration // a connection on which nothing comes for so long is lost; 0: never
 	TLS         *tls.Config   // of tls://, nil: the system's authorities, TLS 1.2 at least; of tls-listen://
-	Windows     int           // bytes of all senders' zstd windows, if that is more than minWindows take
+	// Whole reports whether the last line of a connection, which has no newline, is a message: it
+	// counts then, if the connection was closed cleanly. nil: none is. It may be called from many
+	// goroutines.
+	Whole   func(line []byte) bool
+	Windows int // bytes of all senders' zstd windows, if that is more than minWindows take
 
 	// Of tcp:// and tls://:
 	Hello      func() ([]byte, error) // what is sent when a connection is made; nil: nothing

@@ -137,6 +137,10 @@ var mutants = []mutant{
 		sources, "TestListen_ZstdWindows", false},
 	{"silent senders stay", "internal/source/listen.go", `if number > 0 && (`, `if number < 0 && (`,
 		sources, "TestListen_SilentOnesMakeRoom", false},
+	{"a TLS stream that was cut ends cleanly", "internal/source/tls.go", `w.ended = w.ended || err == io.EOF`, `_ = w.ended`,
+		sources, "TestLastLine", false},
+	{"a refusal of TLS is tried again", "internal/source/tls.go", `return n != 0 && n != alertInternalError && n != alertUserCanceled`, `return n == 1`,
+		sources, "TestDial_EndsAtOnce", false},
 	{"a rate that starts full", "internal/pipeline/ahead.go", `l.AllowN(time.Now(), l.Burst())`, `l.AllowN(time.Now(), 0)`,
 		pipeline, "TestMaxRate_AtEveryInstant", false},
 }

@@ -1,0 +1,331 @@
+package source
+
+import (
+	"bytes"
+	"compress/zlib"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"math"
+	"math/big"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// dialIn has do read a stream, in a bubble, whose connections are pipes: serve is at the other
+// end of each, which is closed when it returns.
+func dialIn(t *testing.T, spec string, o Options, serve func(n int, c net.Conn), do func(t *testing.T, s *Stream, warnings chan string)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		warnings := make(chan string, 1000)
+		o.Warn = func(w string) { warnings <- w }
+		o, err := o.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newStream(spec, o, Position{})
+		if err := s.open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		s.dialer.dial = func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			go func(n int) {
+				serve(n, theirs)
+				_ = theirs.Close()
+			}(n)
+			n++
+			return likeTCP{ours}, nil
+		}
+		do(t, s, warnings)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Hour) // until all that serves has ended
+	})
+}
+
+// likeTCP is a pipe whose errors are those of a network.
+type likeTCP struct{ net.Conn }
+
+func (c likeTCP) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil && err != io.EOF {
+		err = &net.OpError{Op: "read", Err: err}
+	}
+	return n, err
+}
+
+func (c likeTCP) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err != nil {
+		err = &net.OpError{Op: "write", Err: err}
+	}
+	return n, err
+}
+
+// lines reads a stream to its end.
+func lines(t *testing.T, s *Stream) (string, error) {
+	var all strings.Builder
+	for {
+		b, err := s.Next(t.Context())
+		if err != nil {
+			return all.String(), err
+		}
+		all.Write(b.Data)
+		s.Release(b)
+	}
+}
+
+// certificate returns one for the name "pipe", and what trusts it.
+func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A bubble's time begins in the year 2000.
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"pipe"}, NotBefore: time.Unix(0, 0), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(leaf)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool
+}
+
+// object stands for what a pipeline knows of lines.
+func object(line []byte) bool { return bytes.HasSuffix(line, []byte("}")) }
+
+// TestLastLine: one without a newline counts if it is whole and the connection was closed
+// cleanly, which TLS has to say.
+func TestLastLine(t *testing.T) {
+	pair, pool := certificate(t)
+	server, client := &tls.Config{Certificates: []tls.Certificate{pair}}, &tls.Config{RootCAs: pool, ServerName: "pipe"}
+	var packed bytes.Buffer
+	z := zlib.NewWriter(&packed)
+	_, _ = io.WriteString(z, "{1}\n{2}")
+	_ = z.Close()
+	for name, c := range map[string]struct {
+		sent, want, warning string
+		tls, cut            bool
+		format              string
+	}{
+		"whole":                {sent: "{1}\n{2}", want: "{1}\n{2}\n"},
+		"alone":                {sent: "{2}", want: "{2}\n"},
+		"as long as it may be": {sent: "{1}\n{345678}", want: "{1}\n{345678}\n"},
+		"torn":                 {sent: "{1}\n{2", want: "{1}\n", warning: "ended within a line: 2 bytes are left out"},
+		"torn and too long":    {sent: "{1}\n" + strings.Repeat("x", 20), want: "{1}\n", warning: "ended within a line: 20 bytes are left out"},
+		"blanks":               {sent: "{1}\n \r", want: "{1}\n"},
+		"compressed":           {sent: packed.String(), want: "{1}\n{2}\n", format: Zlib},
+		"TLS":                  {sent: "{1}\n{2}", want: "{1}\n{2}\n", tls: true},
+		"TLS that is cut":      {sent: "{1}\n{2}", want: "{1}\n", tls: true, cut: true, warning: "ended within a line: 3 bytes are left out (it may have been cut off: TLS did not say that it closes)"},
+	} {
+		o := Options{MaxLine: 8, Whole: object, Compression: c.format}
+		send := func(wire net.Conn, over func(net.Conn, *tls.Config) *tls.Conn, config *tls.Config) {
+			to := wire
+			if c.tls {
+				to = over(wire, config)
+			}
+			_, _ = io.WriteString(to, c.sent)
+			if c.tls && !c.cut {
+				go func() { _, _ = io.Copy(io.Discard, wire) }() // the other end says that it closes, too
+				_ = to.Close()
+			}
+			_ = wire.Close()
+		}
+		t.Run("dialled/"+name, func(t *testing.T) {
+			o, spec := o, "tcp://pipe:1"
+			if c.tls {
+				o.TLS, spec = &tls.Config{RootCAs: pool}, "tls://pipe:1"
+			}
+			dialIn(t, spec, o, func(_ int, wire net.Conn) { send(wire, tls.Server, server) }, func(t *testing.T, s *Stream, warnings chan string) {
+				if got, err := lines(t, s); got != c.want || err != io.EOF {
+					t.Errorf("%q, %v, want %q", got, err, c.want)
+				}
+				if close(warnings); !strings.HasSuffix(<-warnings, c.warning) || c.warning == "" && len(warnings) > 0 {
+					t.Errorf("not warned that it %s", c.warning)
+				}
+			})
+		})
+		t.Run("sent/"+name, func(t *testing.T) {
+			config := server
+			if !c.tls {
+				config = nil
+			}
+			listenIn(t, o, config, func(l *listening) {
+				go send(l.dial(), tls.Client, client)
+				for want := range strings.Lines(c.want) {
+					l.want(want)
+				}
+				if c.warning == "" {
+					l.wantWarnings(0, "")
+				} else {
+					l.wantWarnings(1, c.warning)
+				}
+			})
+		})
+	}
+}
+
+// TestDial_EndsAtOnce: where TLS cannot work, or the host is unknown, connecting again is no use,
+// and the reason is said; what may pass is tried again.
+func TestDial_EndsAtOnce(t *testing.T) {
+	pair, pool := certificate(t)
+	stranger, others := certificate(t)
+	wants := func(c *tls.Config) func(net.Conn) {
+		return func(wire net.Conn) {
+			go func() { time.Sleep(time.Minute); _ = wire.Close() }()
+			c.Certificates = []tls.Certificate{pair}
+			conn := tls.Server(wire, c)
+			_, _ = io.ReadFull(conn, make([]byte, 6)) // shakes hands
+			_, _ = io.WriteString(conn, "a\n")
+			_ = conn.Close()
+		}
+	}
+	says := func(text string) func(net.Conn) {
+		return func(wire net.Conn) {
+			go func() { _, _ = io.Copy(io.Discard, wire) }()
+			_, _ = io.WriteString(wire, text)
+			time.Sleep(time.Second)
+		}
+	}
+	for name, c := range map[string]struct {
+		serve func(net.Conn)
+		tls   *tls.Config
+		want  string // of the error; "": it is tried again
+	}{
+		"a client certificate is wanted":     {wants(&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}), &tls.Config{RootCAs: pool}, "certificate required; --tls-cert and --tls-key show one"},
+		"the same in TLS 1.2":                {wants(&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MaxVersion: tls.VersionTLS12}), &tls.Config{RootCAs: pool}, "handshake failure"},
+		"another one is wanted":              {wants(&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}), &tls.Config{RootCAs: pool, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &stranger, nil }}, "unknown certificate authority"},
+		"too old a version":                  {wants(&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}), &tls.Config{RootCAs: pool}, "protocol version not supported"},
+		"an unknown authority":               {wants(&tls.Config{}), &tls.Config{RootCAs: others}, "certificate signed by unknown authority"},
+		"another name":                       {wants(&tls.Config{}), &tls.Config{RootCAs: pool, ServerName: "other"}, "certificate is valid for pipe, not other"},
+		"no TLS":                             {says("{}\n{}\n{}\n"), &tls.Config{}, "does not look like a TLS handshake; tcp:// is without TLS"},
+		"HTTP":                               {says("HTTP/1.1 400 Bad Request\r\n\r\n"), &tls.Config{}, "does not look like a TLS handshake; it speaks HTTP"},
+		"an internal error of the other end": {says("\x15\x03\x03\x00\x02\x02\x50"), &tls.Config{}, ""},
+		"nothing but the end":                {func(net.Conn) {}, &tls.Config{}, ""},
+		"silence":                            {says(""), &tls.Config{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{TLS: c.tls, RetryFor: math.MaxInt64, Hello: func() ([]byte, error) { return []byte("hello\n"), nil }}
+			dialIn(t, "tls://pipe:1", o, func(_ int, wire net.Conn) { c.serve(wire) }, func(t *testing.T, s *Stream, warnings chan string) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				_, err := s.Next(ctx)
+				if c.want == "" {
+					if !errors.Is(err, context.DeadlineExceeded) || len(warnings) < 10 {
+						t.Errorf("%v, %d warnings", err, len(warnings))
+					}
+				} else if err == nil || !strings.Contains(err.Error(), c.want) || len(warnings) > 0 {
+					t.Errorf("%v, %d warnings, want %q", err, len(warnings), c.want)
+				}
+			})
+		})
+	}
+	unknown := func(at int) func(*testing.T, *Stream, chan string) {
+		return func(t *testing.T, s *Stream, warnings chan string) {
+			n, dial := 0, s.dialer.dial
+			s.dialer.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if n++; n == at {
+					return nil, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "pipe", IsNotFound: true}}
+				}
+				return dial(ctx, network, addr)
+			}
+			b, err := s.Next(t.Context())
+			if at == 1 {
+				if err == nil || err.Error() != "connect to tcp://pipe:1: lookup pipe: no such host" {
+					t.Error(err)
+				}
+				return
+			}
+			for range 3 {
+				if err != nil || string(b.Data) != "a\n" {
+					t.Fatal(err)
+				}
+				b, err = s.Next(t.Context())
+			}
+			if w := <-warnings; !strings.Contains(w, "the feed ended") {
+				t.Error(w)
+			}
+			if w := <-warnings; !strings.Contains(w, "no such host; connecting again") {
+				t.Error(w)
+			}
+		}
+	}
+	for _, at := range []int{1, 2} {
+		dialIn(t, "tcp://pipe:1", Options{RetryFor: math.MaxInt64}, func(_ int, c net.Conn) { _, _ = io.WriteString(c, "a\n") }, unknown(at))
+	}
+}
+
+// TestRetryFor_QuietConnection: the time in which there was a connection does not count,
+// even if it brought nothing.
+func TestRetryFor_QuietConnection(t *testing.T) {
+	quiet := func(n int, c net.Conn) {
+		if n == 0 {
+			time.Sleep(time.Hour)
+		} else {
+			_, _ = io.WriteString(c, "a\n")
+		}
+	}
+	dialIn(t, "tcp://pipe:1", Options{RetryFor: 5 * time.Second}, quiet, func(t *testing.T, s *Stream, _ chan string) {
+		if b, err := s.Next(t.Context()); err != nil || string(b.Data) != "a\n" {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestRetryFor_NothingBehindACompressedStream: connections that end before a compressed
+// stream has begun bring nothing, whatever the first one brought.
+func TestRetryFor_NothingBehindACompressedStream(t *testing.T) {
+	var data bytes.Buffer
+	w := zlib.NewWriter(&data)
+	_, _ = io.WriteString(w, strings.Repeat("a line\n", 1000))
+	_ = w.Close()
+	first := func(n int, c net.Conn) {
+		if n == 0 {
+			_, _ = c.Write(data.Bytes())
+		}
+	}
+	dialIn(t, "tcp://pipe:1", Options{RetryFor: time.Minute, Compression: Zlib}, first, func(t *testing.T, s *Stream, _ chan string) {
+		began := time.Now()
+		got, err := lines(t, s)
+		if len(got) != 7000 || err == nil || !strings.Contains(err.Error(), "--retry-for") {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		if took := time.Since(began); took > 61*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// TestIdle: a connection on which nothing comes for a while is made again.
+func TestIdle(t *testing.T) {
+	silent := func(n int, c net.Conn) {
+		_, _ = io.WriteString(c, "a\n")
+		time.Sleep(time.Hour)
+	}
+	dialIn(t, "tcp://pipe:1", Options{Idle: time.Minute, RetryFor: math.MaxInt64}, silent, func(t *testing.T, s *Stream, warnings chan string) {
+		began := time.Now()
+		for range 2 {
+			if _, err := s.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if w, took := <-warnings, time.Since(began); !strings.Contains(w, "nothing came for 1m0s") || took < time.Minute || took > 61*time.Second {
+			t.Errorf("%s after %v", w, took)
+		}
+	})
+}

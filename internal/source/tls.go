@@ -1,0 +1,97 @@
+package source
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"reflect"
+)
+
+// A wire is what TLS goes over. It notes that it has ended: crypto/tls takes that for a good
+// end of the stream if it comes between two records, and so does not tell a stream that was
+// cut there. Where the other end says that it closes, the wire is not read to its end.
+type wire struct {
+	net.Conn
+	ended bool
+}
+
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	w.ended = w.ended || err == io.EOF
+	return n, err
+}
+
+// isClean returns what reports, when reading a connection has come to its end, whether the other
+// end said so: that of a stream without TLS always did, else there was a reset.
+func isClean(c net.Conn) func() bool {
+	t, ok := c.(*tls.Conn)
+	return func() bool { return !ok || !t.NetConn().(*wire).ended }
+}
+
+// shakeHands begins TLS with a server. It closes c where that fails.
+func shakeHands(ctx context.Context, c net.Conn, addr string, config *tls.Config) (net.Conn, error) {
+	if config = config.Clone(); config == nil {
+		config = &tls.Config{}
+	}
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	t := tls.Client(&wire{Conn: c}, config)
+	err := t.HandshakeContext(ctx)
+	if err == nil {
+		return t, nil
+	}
+	_ = c.Close()
+	return nil, err
+}
+
+// Alerts of TLS that say nothing about what was agreed on.
+const (
+	alertInternalError = 80
+	alertUserCanceled  = 90
+	alertCertRequired  = 116
+)
+
+// alert is the number of what the other end said against TLS, 0 for other errors. crypto/tls
+// has no type for it that others can name.
+func alert(err error) uint64 {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "remote error" {
+		if v := reflect.ValueOf(op.Err); v.Kind() == reflect.Uint8 {
+			return v.Uint()
+		}
+	}
+	return 0
+}
+
+// isRefusal reports whether the other end refused TLS for a reason that stays: a version, a
+// certificate, a name.
+func isRefusal(err error) bool {
+	n := alert(err)
+	return n != 0 && n != alertInternalError && n != alertUserCanceled
+}
+
+// isNetwork reports whether an error is none of TLS, but of what is under it.
+func isNetwork(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op != "local error" || isTimeout(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed) || errors.Is(err, context.Canceled)
+}
+
+// hint is what to do about a refusal.
+func hint(err error) string {
+	var header tls.RecordHeaderError
+	switch {
+	case alert(err) == alertCertRequired:
+		return "; --tls-cert and --tls-key show one"
+	case errors.As(err, &header) && string(header.RecordHeader[:4]) == "HTTP":
+		return "; it speaks HTTP"
+	case errors.As(err, &header):
+		return "; tcp:// is without TLS"
+	}
+	return ""
+}
