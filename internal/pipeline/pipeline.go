@@ -79,6 +79,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, p *Progress) (err error) {
 	if err := r.Rejects.open(); err != nil {
 		return err
 	}
+	defer r.sayFinished()
 	for i := 0; i < len(c.Sources) && ctx.Err() == nil; i++ {
 		err := r.source(ctx, c.Sources[i])
 		if err == nil {
@@ -89,9 +90,20 @@ func Run(ctx context.Context, c Config, db sink.Sink, p *Progress) (err error) {
 		}
 		// What went back may have been of a source that was done: each one's
 		// checkpoint says.
-		i = -1
+		i, r.finished = -1, 0
 	}
 	return nil
+}
+
+// sayFinished tells of the files that there was nothing to do for, in one line.
+func (r *run) sayFinished() {
+	switch {
+	case r.finished == 0:
+	case len(r.Sources) == 1:
+		r.Info("%s was read to its end before and has not changed: nothing to do", r.Sources[0])
+	default:
+		r.Info("%d of %d files were read to their ends before and have not changed: nothing to do for these", r.finished, len(r.Sources))
+	}
 }
 
 // begin reads the table and starts a fold for it.
@@ -159,13 +171,14 @@ type run struct {
 	folder *fold.Folder
 	// seq is that of the job's last flush; anonymous jobs of one run share
 	// theirs.
-	seq     int64
-	line    int64 // of the source at hand, the last that was read
-	safe    int64 // lines before those of batches that may be lost
-	judged  bool  // the table has refused a row
-	rewinds int
-	rewound time.Time // when it last did
-	batches [2]fold.Batch
+	seq      int64
+	line     int64 // of the source at hand, the last that was read
+	safe     int64 // lines before those of batches that may be lost
+	judged   bool  // the table has refused a row
+	finished int   // sources that had been read to their ends before
+	rewinds  int
+	rewound  time.Time // when it last did
+	batches  [2]fold.Batch
 
 	readAhead *readAhead
 	committed atomic.Pointer[string] // the source's Position.Resume in the database
@@ -199,7 +212,7 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 	r.p.begin(stream)
 	switch {
 	case stream.Done():
-		r.Info("%s was read to its end before and has not changed: nothing to do", stream.Name())
+		r.finished++
 		return nil
 	case f.pos.Resume != "":
 		r.Info("%s: going on from %s %s", stream.Name(), r.Feed.ResumeField, f.pos.Resume)
