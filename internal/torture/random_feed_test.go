@@ -217,10 +217,14 @@ func (s *feedSource) key(part, id int) string {
 	switch kind {
 	case "int":
 		return pick(rnd, []string{fmt.Sprint(id), fmt.Sprint(id), fmt.Sprintf(`"%d"`, id)})
-	case "number": // a column of integers
-		return pick(rnd, []string{fmt.Sprint(id), fmt.Sprintf(`"%d"`, id), fmt.Sprintf("%d.0", id), fmt.Sprintf("%de0", id)})
 	case "text":
 		return quoted(rnd, fmt.Sprintf("k %d ü", id))
+	case "mixed":
+	default:
+		if bad := userKeys[kind].bad; len(bad) > 0 && rnd.IntN(60) == 0 {
+			return pick(rnd, bad)
+		}
+		return pick(rnd, userKeys[kind].spell(id))
 	}
 	// Of all kinds: each a key of its own, but for the texts of numbers.
 	all := []string{fmt.Sprint(id), fmt.Sprintf(`"%d"`, id), fmt.Sprintf("%d.0", id), fmt.Sprintf(`"0%d"`, id), "true", quoted(rnd, "key\u00a0"), "-0", "1e3", fmt.Sprintf("1234567890123456789%d", id), quoted(rnd, "x'y\"z")}

@@ -248,7 +248,7 @@ func trigger(postgres bool) []string {
 func (u *userTable) make(c *randomCase) []string {
 	var defs []string
 	for i, k := range c.rules.Key {
-		defs = append(defs, quote(k)+" "+map[string]string{"number": "bigint", "text": "TEXT"}[c.keys[i]]+" NOT NULL")
+		defs = append(defs, quote(k)+" "+userKeys[c.keys[i]].decl+" NOT NULL")
 	}
 	for _, w := range u.columns {
 		defs = append(defs, quote(w.Name)+" "+w.decl)
@@ -327,7 +327,7 @@ func (u *userTable) links(rnd *rand.Rand, c *randomCase, id int) (lines []string
 func (u *userTable) wrongs(rnd *rand.Rand, c *randomCase, id int) string {
 	parts := []string{}
 	for n, k := range c.rules.Key {
-		parts = append(parts, name(rnd, k)+":"+map[string]string{"number": fmt.Sprint(id), "text": fmt.Sprintf(`"wrong %d"`, id)}[c.keys[n]])
+		parts = append(parts, name(rnd, k)+":"+pick(rnd, userKeys[c.keys[n]].spell(id)))
 	}
 	if c.rules.Version != "" {
 		parts = append(parts, fmt.Sprintf("%s:%d", name(rnd, c.rules.Version), id))
@@ -387,14 +387,8 @@ func (u *userTable) violates(t *foldtest.Table, key string, row map[string]foldt
 // columnsOf are the model's.
 func (u *userTable) columnsOf(c *randomCase) (columns []foldtest.Column) {
 	for i, k := range c.rules.Key {
-		key := foldtest.Column{Name: k}
-		if c.keys[i] == "number" {
-			key.Takes = func(v foldtest.Value) bool { return whole(v, 64) }
-			key.Same = func(v foldtest.Value) string {
-				text, _ := foldtest.Decimal(v.Text)
-				return text
-			}
-		}
+		kind := userKeys[c.keys[i]]
+		key := foldtest.Column{Name: k, Takes: kind.takes, Same: kind.same}
 		columns = append(columns, key)
 	}
 	for _, w := range u.columns {

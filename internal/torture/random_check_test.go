@@ -1,0 +1,291 @@
+package torture
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/weirsync/weir/internal/foldtest"
+)
+
+// A cell is a column of a row as the database holds it.
+type cell struct {
+	kind string // null, int, real, num, text, bool, json
+	text string
+}
+
+// check compares the table and the rejected lines with the model's.
+func (r *running) check() error {
+	model, rejects := r.model()
+	db, err := r.open()
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	rows := model.Rows()
+	have, columns, err := r.read(db)
+	if err != nil {
+		return err
+	}
+	var faults []string
+	fault := func(format string, args ...any) {
+		if len(faults) < 8 {
+			faults = append(faults, fmt.Sprintf(format, args...))
+		}
+	}
+	for key, row := range have {
+		want, known := rows[key]
+		if !known {
+			fault("the table has the row %s", key)
+			continue
+		}
+		for name := range want {
+			if !slices.Contains(columns, name) {
+				fault("the table has no column %q", name)
+			}
+		}
+		for name, h := range row {
+			if w := want[name]; !r.same(name, w, h) {
+				fault("%s: %q is %s %q, and should be %s", key, name, h.kind, h.text, w.JSON())
+			}
+		}
+	}
+	for key := range rows {
+		if _, known := have[key]; !known {
+			fault("the table lacks the row %s", key)
+		}
+	}
+	kept, err := r.rejected(db)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(kept, rejects) {
+		fault("rejected lines: %v, and should be: %v", kept, rejects)
+	}
+	if len(faults) == 0 && columns != nil && r.verifies() {
+		if code, out := r.verify(); code != 0 {
+			fault("verify ended with %d\n%s", code, out)
+		}
+	}
+	if len(faults) > 0 {
+		slices.Sort(faults)
+		return errors.New(strings.Join(faults, "\n"))
+	}
+	return nil
+}
+
+// same reports whether a cell holds what the fold has.
+func (r *running) same(column string, want foldtest.Value, have cell) bool {
+	if r.table != nil {
+		for _, w := range r.table.columns {
+			switch {
+			case w.Name != column:
+			case w.Generated:
+				return true
+			case want.Kind == foldtest.Null || have.kind == "null":
+				return want.Kind == foldtest.Null && have.kind == "null"
+			default:
+				return w.same(want, have)
+			}
+		}
+	}
+	if slices.Contains(r.rules.Key, column) {
+		return have.kind != "null" // by it the row was found
+	}
+	switch want.Kind {
+	case foldtest.Null:
+		return have.kind == "null"
+	case foldtest.Bool:
+		return have.text == want.Text && (have.kind == "bool" || have.kind == "text")
+	case foldtest.Number:
+		w, _ := foldtest.Decimal(want.Text)
+		h, ok := foldtest.Decimal(have.text)
+		return ok && w == h
+	case foldtest.JSON:
+		w, _ := foldtest.Canonical(want.Text)
+		h, ok := foldtest.Canonical(have.text)
+		return ok && w == h
+	}
+	return have.kind == "text" && have.text == want.Text
+}
+
+// read reads the table, its rows by their keys.
+func (r *running) read(db *sql.DB) (rows map[string]map[string]cell, columns []string, err error) {
+	rows = map[string]map[string]cell{}
+	kinds := map[string]string{}
+	describe := "SELECT name, type FROM pragma_table_xinfo('t')"
+	if r.postgres {
+		describe = "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = to_regclass('t') AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
+	}
+	described, err := db.Query(describe)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer described.Close()
+	var list []string
+	for described.Next() {
+		var name, kind string
+		if err := described.Scan(&name, &kind); err != nil {
+			return nil, nil, err
+		}
+		columns, kinds[name] = append(columns, name), kind
+		if r.postgres {
+			list = append(list, quote(name)+"::text", "''")
+		} else {
+			list = append(list, "+"+quote(name), "typeof("+quote(name)+")")
+		}
+	}
+	if len(columns) == 0 {
+		return rows, nil, described.Err()
+	}
+	found, err := db.Query("SELECT " + strings.Join(list, ", ") + " FROM t")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer found.Close()
+	for found.Next() {
+		values, into := make([]any, len(list)), make([]any, len(list))
+		for i := range into {
+			into[i] = &values[i]
+		}
+		if err := found.Scan(into...); err != nil {
+			return nil, nil, err
+		}
+		row := map[string]cell{}
+		for i, name := range columns {
+			row[name] = newCell(values[2*i], fmt.Sprint(values[2*i+1]), kinds[name])
+		}
+		key := r.keyOf(row)
+		if rows[key] != nil {
+			return nil, nil, fmt.Errorf("the row %s is there twice", key)
+		}
+		rows[key] = row
+	}
+	return rows, columns, found.Err()
+}
+
+// newCell makes a cell of what a driver returns.
+func newCell(v any, storage, kind string) cell {
+	switch v := v.(type) {
+	case nil:
+		return cell{kind: "null"}
+	case int64:
+		if kind == "BOOLEAN" && (v == 0 || v == 1) {
+			return cell{"bool", fmt.Sprint(v == 1)}
+		}
+		return cell{"int", fmt.Sprint(v)}
+	case float64:
+		return cell{"real", strconv.FormatFloat(v, 'g', -1, 64)}
+	case []byte:
+		return cell{storage, string(v)}
+	}
+	text := fmt.Sprint(v)
+	switch kind {
+	case "boolean":
+		return cell{"bool", text}
+	case "bigint", "integer":
+		return cell{"int", text}
+	case "double precision": // which Postgres prints with another last digit, here and there
+		f, _ := strconv.ParseFloat(text, 64)
+		return cell{"real", strconv.FormatFloat(f, 'g', -1, 64)}
+	case "real", "numeric":
+		return cell{"real", text}
+	case "json", "jsonb":
+		return cell{"json", text}
+	}
+	return cell{"text", text}
+}
+
+func (r *running) keyOf(row map[string]cell) string {
+	var parts []string
+	for i, k := range r.rules.Key {
+		text := row[k].text
+		if r.table != nil {
+			text = userKeys[r.keys[i]].same(foldtest.Value{Kind: foldtest.String, Text: text})
+		}
+		parts = append(parts, text)
+	}
+	return foldtest.Key(parts...)
+}
+
+// rejected returns which lines were kept as rejects.
+func (r *running) rejected(db *sql.DB) (kept []string, err error) {
+	if r.randomCase.rejects == "file" {
+		for w := range r.writers {
+			text, err := os.ReadFile(filepath.Join(r.dir, fmt.Sprintf("rejects%d", w)))
+			if err != nil {
+				return nil, err
+			}
+			for line := range strings.Lines(string(text)) {
+				var l struct {
+					Source string
+					Line   int
+					Raw    string
+				}
+				if strings.TrimSpace(line) == "" {
+					continue
+				}
+				if err := json.Unmarshal([]byte(line), &l); err != nil {
+					return nil, fmt.Errorf("the file of rejects: %w: %q", err, line)
+				}
+				kept = append(kept, r.place(l.Source, l.Line, l.Raw))
+			}
+		}
+		slices.Sort(kept)
+		return kept, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	there := "SELECT count(*) FROM sqlite_schema WHERE name = 'weir_rejects'"
+	if r.postgres {
+		there = "SELECT count(*) FROM pg_class WHERE oid = to_regclass('weir_rejects')"
+	}
+	var n int
+	if err := db.QueryRowContext(ctx, there).Scan(&n); err != nil || n == 0 {
+		return nil, err
+	}
+	rows, err := db.QueryContext(ctx, "SELECT source, line, coalesce(raw, '') FROM weir_rejects")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var source, raw string
+		var line int
+		if err := rows.Scan(&source, &line, &raw); err != nil {
+			return nil, err
+		}
+		kept = append(kept, r.place(source, line, raw))
+	}
+	slices.Sort(kept)
+	return kept, rows.Err()
+}
+
+// place is a line as the model names it, if it was kept as it came.
+func (r *running) place(source string, line int, raw string) string {
+	name := filepath.Base(source)
+	for w, files := range r.files {
+		for p, lines := range files {
+			switch {
+			case r.stdin && line > len(lines):
+				line -= len(lines)
+			case r.stdin || name == r.file(w, p):
+				name := fmt.Sprintf("%s:%d", r.file(w, p), line)
+				if want := lines[line-1]; want != raw && utf8.ValidString(want) {
+					name += fmt.Sprintf(" as %q", raw)
+				}
+				return name
+			}
+		}
+	}
+	return fmt.Sprintf("%s:%d of no file", source, line)
+}

@@ -1,0 +1,262 @@
+package torture
+
+import (
+	"bytes"
+	"compress/gzip"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/weirsync/weir/internal/foldtest"
+)
+
+// run runs a case in a place of its own, and tells what is wrong.
+func (b *bench) run(c *randomCase) (err error) {
+	b.n++
+	dir := filepath.Join(b.dir, fmt.Sprint("n", b.n))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	r := &running{bench: b, randomCase: c, dir: dir, to: "t.db", counts: make([]counts, c.writers)}
+	if c.postgres {
+		schema := fmt.Sprint("s", b.n)
+		r.to = b.url + "&search_path=" + schema
+		if _, err := b.db.Exec("CREATE SCHEMA " + schema); err != nil {
+			return err
+		}
+		defer func() {
+			_, derr := b.db.Exec("DROP SCHEMA " + schema + " CASCADE")
+			err = errors.Join(err, derr)
+		}()
+	}
+	if err := r.all(); err != nil {
+		return err
+	}
+	return r.spoil()
+}
+
+// running is a case that runs.
+type running struct {
+	*bench
+	*randomCase
+	dir, to string
+	counts  []counts // of each writer's last run
+}
+
+// counts are what a run says that it did.
+type counts struct{ Lines, Inserted, Updated, Deleted, Rejected int }
+
+func (r *running) all() error {
+	if r.table != nil {
+		if err := r.exec(r.table.make(r.randomCase)...); err != nil {
+			return err
+		}
+	}
+	if err := r.write(); err != nil {
+		return err
+	}
+	var writers sync.WaitGroup
+	errs := make([]error, r.writers)
+	for w := range r.writers {
+		writers.Go(func() { errs[w] = r.sync(w, r.kills) })
+		if r.inTurn {
+			writers.Wait()
+		}
+	}
+	writers.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := r.check(); err != nil {
+		return err
+	}
+	if err := r.count(); err != nil {
+		return err
+	}
+	if r.stdin {
+		return nil
+	}
+	for w := range r.writers { // again: there is nothing to do
+		if err := r.sync(w, 0); err != nil {
+			return fmt.Errorf("a second run: %w", err)
+		}
+		if r.counts[w] != (counts{}) {
+			return fmt.Errorf("a second run did something: %+v", r.counts[w])
+		}
+	}
+	if len(r.appended) > 0 {
+		if err := r.exec(r.between...); err != nil {
+			return err
+		}
+		files := slices.Clone(r.files)
+		files[0] = slices.Clone(files[0])
+		last := len(files[0]) - 1
+		files[0][last] = slices.Concat(files[0][last], r.appended)
+		again := *r.randomCase
+		again.files = files
+		before := r.randomCase
+		r.randomCase = &again
+		defer func() { r.randomCase = before }()
+		if err := r.write(); err != nil {
+			return err
+		}
+		if err := r.sync(0, 0); err != nil {
+			return err
+		}
+		if err := r.check(); err != nil {
+			return fmt.Errorf("after what was appended: %w", err)
+		}
+	}
+	return nil
+}
+
+// count compares what the runs say that they did with the fold.
+func (r *running) count() error {
+	if r.kills > 0 {
+		return nil
+	}
+	model, rejects := r.model()
+	sum := counts{}
+	for _, n := range r.counts {
+		sum.Inserted += n.Inserted
+		sum.Deleted += n.Deleted
+		sum.Rejected += n.Rejected
+	}
+	if rows := len(model.Rows()); sum.Inserted-sum.Deleted != rows || sum.Rejected != len(rejects) {
+		return fmt.Errorf("the summary is wrong: %+v, and should be of %d rows and %d rejected lines", r.counts, rows, len(rejects))
+	}
+	return nil
+}
+
+func (r *running) exec(statements ...string) error {
+	if len(statements) == 0 {
+		return nil
+	}
+	db, err := r.open()
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	for _, s := range statements {
+		if _, err := db.Exec(s); err != nil {
+			return fmt.Errorf("%s: %w", s, err)
+		}
+	}
+	return nil
+}
+
+func (r *running) open() (*sql.DB, error) {
+	if r.postgres {
+		return sql.Open("pgx", r.to)
+	}
+	return sql.Open("sqlite", "file:"+filepath.Join(r.dir, r.to)+"?_pragma=busy_timeout(20000)")
+}
+
+// text is a file's.
+func (c *randomCase) text(lines []string) []byte {
+	text := strings.Join(lines, "\n")
+	if last := lines[len(lines)-1]; !c.noEnd || foldtest.NewTable(c.rules, foldtest.Limits{}).Apply([]byte(last)) != nil {
+		text += "\n"
+	}
+	return []byte(text)
+}
+
+func (r *running) write() error {
+	for w, files := range r.files {
+		for p, lines := range files {
+			data := r.text(lines)
+			var packed bytes.Buffer
+			switch r.pack {
+			case "gz":
+				z := gzip.NewWriter(&packed)
+				_, _ = z.Write(data)
+				z.Close()
+				data = packed.Bytes()
+			case "zst":
+				z, err := zstd.NewWriter(&packed)
+				if err != nil {
+					return err
+				}
+				_, _ = z.Write(data)
+				z.Close()
+				data = packed.Bytes()
+			}
+			if err := os.WriteFile(filepath.Join(r.dir, r.file(w, p)), data, 0o600); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sync runs the program until it has ended by itself; so many runs are killed before.
+func (r *running) sync(writer, kills int) error {
+	rnd := rand.New(rand.NewPCG(uint64(r.killIn), uint64(writer)))
+	for ; ; kills-- {
+		var stdin []byte
+		if r.stdin {
+			stdin = r.text(slices.Concat(r.files[writer]...))
+		}
+		after := time.Duration(0)
+		if kills > 0 {
+			after = 1 + time.Duration(rnd.Int64N(int64(r.killIn)))
+		}
+		args := r.args(writer, r.to)
+		if kills < r.kills { // the last one counts
+			args = append(args, "--batch-rows", fmt.Sprint(1+rnd.IntN(20)))
+		}
+		code, out := r.weir(stdin, after, args...)
+		switch {
+		case code == -1 && kills > 0:
+		case code == 0 || code == 3:
+			n := counts{}
+			if err := json.Unmarshal([]byte(out[strings.LastIndexByte("\n"+out[:len(out)-1], '\n'):]), &n); err != nil {
+				return fmt.Errorf("the summary: %w\n%s", err, out)
+			}
+			if n.Rejected > 0 != (code == 3) {
+				return fmt.Errorf("exit %d, and yet\n%s", code, out)
+			}
+			r.counts[writer] = n
+			return nil
+		default:
+			return fmt.Errorf("the run ended with %d\n%s", code, out)
+		}
+	}
+}
+
+// weir runs the program, and kills it after a time, 0 for never; then the exit code is -1.
+func (r *running) weir(stdin []byte, after time.Duration, args ...string) (code int, out string) {
+	c := exec.Command(filepath.Join(r.bench.dir, "weir"), args...)
+	c.Dir = r.dir
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, "WEIR_") {
+			c.Env = append(c.Env, e)
+		}
+	}
+	c.Stdin = bytes.NewReader(stdin)
+	var text bytes.Buffer
+	c.Stdout, c.Stderr = &text, &text
+	if err := c.Start(); err != nil {
+		return 99, err.Error()
+	}
+	patience := 5 * time.Minute
+	if after > 0 {
+		patience = after
+	}
+	kill := time.AfterFunc(patience, func() { _ = c.Process.Kill() })
+	defer kill.Stop()
+	_ = c.Wait()
+	return c.ProcessState.ExitCode(), text.String()
+}
