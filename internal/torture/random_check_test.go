@@ -278,7 +278,7 @@ func (r *running) place(source string, line int, raw string) string {
 			switch {
 			case r.stdin && line > len(lines):
 				line -= len(lines)
-			case r.stdin || name == r.file(w, p):
+			case r.stdin || name == r.file(w, p), r.late && w == 0 && !strings.HasPrefix(name, "w"):
 				name := fmt.Sprintf("%s:%d", r.file(w, p), line)
 				if want := lines[line-1]; want != raw && utf8.ValidString(want) {
 					name += fmt.Sprintf(" as %q", raw)

@@ -67,16 +67,7 @@ func (r *running) all() error {
 	if err := r.write(); err != nil {
 		return err
 	}
-	var writers sync.WaitGroup
-	errs := make([]error, r.writers)
-	for w := range r.writers {
-		writers.Go(func() { errs[w] = r.sync(w, r.kills) })
-		if r.inTurn {
-			writers.Wait()
-		}
-	}
-	writers.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := r.writersRun(); err != nil {
 		return err
 	}
 	if err := r.check(); err != nil {
@@ -89,6 +80,9 @@ func (r *running) all() error {
 		return nil
 	}
 	for w := range r.writers { // again: there is nothing to do
+		if r.late && w == 0 {
+			continue
+		}
 		if err := r.sync(w, 0); err != nil {
 			return fmt.Errorf("a second run: %w", err)
 		}
@@ -120,6 +114,48 @@ func (r *running) all() error {
 		}
 	}
 	return nil
+}
+
+// writersRun has all writers write their files.
+func (r *running) writersRun() error {
+	if r.late {
+		return r.lateRun()
+	}
+	var writers sync.WaitGroup
+	errs := make([]error, r.writers)
+	for w := range r.writers {
+		writers.Go(func() { errs[w] = r.sync(w, r.kills) })
+		if r.inTurn {
+			writers.Wait()
+		}
+	}
+	writers.Wait()
+	return errors.Join(errs...)
+}
+
+// lateRun has the first writer begin before the second one and get its lines afterwards,
+// in some pieces.
+func (r *running) lateRun() error {
+	c, out := r.command(r.args(0, r.to)...)
+	in, err := c.StdinPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Process.Kill() }()
+	time.Sleep(30 * time.Millisecond)
+	err = r.sync(1, 0)
+	lines := r.files[0][0]
+	for n := 1 + len(lines)/3; len(lines) > 0; lines = lines[min(n, len(lines)):] {
+		_, werr := in.Write([]byte(strings.Join(lines[:min(n, len(lines))], "\n") + "\n"))
+		err = errors.Join(err, werr)
+		time.Sleep(15 * time.Millisecond)
+	}
+	in.Close()
+	_ = c.Wait()
+	return errors.Join(err, r.ended(0, c.ProcessState.ExitCode(), out.String()))
 }
 
 // count compares what the runs say that they did with the fold.
@@ -220,24 +256,30 @@ func (r *running) sync(writer, kills int) error {
 		code, out := r.weir(stdin, after, args...)
 		switch {
 		case code == -1 && kills > 0:
-		case code == 0 || code == 3:
-			n := counts{}
-			if err := json.Unmarshal([]byte(out[strings.LastIndexByte("\n"+out[:len(out)-1], '\n'):]), &n); err != nil {
-				return fmt.Errorf("the summary: %w\n%s", err, out)
-			}
-			if n.Rejected > 0 != (code == 3) {
-				return fmt.Errorf("exit %d, and yet\n%s", code, out)
-			}
-			r.counts[writer] = n
-			return nil
 		default:
-			return fmt.Errorf("the run ended with %d\n%s", code, out)
+			return r.ended(writer, code, out)
 		}
 	}
 }
 
-// weir runs the program, and kills it after a time, 0 for never; then the exit code is -1.
-func (r *running) weir(stdin []byte, after time.Duration, args ...string) (code int, out string) {
+// ended takes up what a run said at its end.
+func (r *running) ended(writer, code int, out string) error {
+	if code != 0 && code != 3 {
+		return fmt.Errorf("the run ended with %d\n%s", code, out)
+	}
+	n := counts{}
+	if err := json.Unmarshal([]byte(out[strings.LastIndexByte("\n"+out[:len(out)-1], '\n'):]), &n); err != nil {
+		return fmt.Errorf("the summary: %w\n%s", err, out)
+	}
+	if n.Rejected > 0 != (code == 3) {
+		return fmt.Errorf("exit %d, and yet\n%s", code, out)
+	}
+	r.counts[writer] = n
+	return nil
+}
+
+// command is a run of the program, and what it says.
+func (r *running) command(args ...string) (*exec.Cmd, *bytes.Buffer) {
 	c := exec.Command(filepath.Join(r.bench.dir, "weir"), args...)
 	c.Dir = r.dir
 	for _, e := range os.Environ() {
@@ -245,9 +287,15 @@ func (r *running) weir(stdin []byte, after time.Duration, args ...string) (code 
 			c.Env = append(c.Env, e)
 		}
 	}
-	c.Stdin = bytes.NewReader(stdin)
 	var text bytes.Buffer
 	c.Stdout, c.Stderr = &text, &text
+	return c, &text
+}
+
+// weir runs the program, and kills it after a time, 0 for never; then the exit code is -1.
+func (r *running) weir(stdin []byte, after time.Duration, args ...string) (code int, out string) {
+	c, text := r.command(args...)
+	c.Stdin = bytes.NewReader(stdin)
 	if err := c.Start(); err != nil {
 		return 99, err.Error()
 	}

@@ -85,6 +85,7 @@ type randomCase struct {
 	rejects  string // table, file
 	flags    []string
 	inTurn   bool // the writers come one after the other
+	late     bool // the first writer reads stdin: it begins first, and gets its lines last
 	kills    int
 	killIn   time.Duration
 	between  []string // SQL that comes before what is appended is read
@@ -154,6 +155,9 @@ func drawCase(rnd *rand.Rand, postgres bool) *randomCase {
 		n = 30 + rnd.IntN(200)
 		c.flags[1] = pick(rnd, []string{"1", "2", "7"})
 	}
+	if c.late = c.writers == 2 && !c.inTurn && c.kills == 0 && rnd.IntN(2) == 0; c.late {
+		c.flags = append(c.flags, "--batch-period", "5ms")
+	}
 	c.drawFiles(rnd, n)
 	return c
 }
@@ -168,7 +172,7 @@ func (c *randomCase) drawFiles(rnd *rand.Rand, n int) {
 		c.glob = k == 0
 	case k == 2 && c.kills == 0 && c.writers == 1:
 		c.stdin = true
-	case k == 3:
+	case k == 3 && !c.late:
 		c.pack = pick(rnd, []string{"gz", "zst"})
 	}
 	for w := range c.writers {
@@ -229,7 +233,7 @@ func (c *randomCase) String() string {
 		}
 	}
 	if c.writers == 2 {
-		fmt.Fprintf(&b, "two runs, in turn: %v\n", c.inTurn)
+		fmt.Fprintf(&b, "two runs, in turn: %v, the first on stdin: %v\n", c.inTurn, c.late)
 	}
 	if c.kills > 0 {
 		fmt.Fprintf(&b, "killed %d times within %v\n", c.kills, c.killIn)
@@ -288,7 +292,7 @@ func (c *randomCase) args(writer int, to string) []string {
 
 func (c *randomCase) sources(writer int) (names []string) {
 	switch {
-	case c.stdin:
+	case c.stdin, c.late && writer == 0:
 		return []string{"-"}
 	case c.glob:
 		return []string{fmt.Sprintf("w%d-*", writer)}
