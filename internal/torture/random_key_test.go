@@ -64,7 +64,7 @@ var userKeys = map[string]userKey{
 	}, nil},
 	"char": {"char(12)", func(v foldtest.Value) bool { return len([]rune(v.Text)) <= 12 }, func(v foldtest.Value) string { return strings.TrimRight(v.Text, " ") }, func(id int) []string {
 		return []string{fmt.Sprintf(`"k%d"`, id), fmt.Sprintf(`"k%d "`, id)}
-	}, []string{`"0123456789012"`}},
+	}, nil},
 	"untyped": {"", nil, text, func(id int) []string {
 		return []string{fmt.Sprintf(`"k%d"`, id), fmt.Sprintf(`"\u006b%d"`, id)}
 	}, nil},
