@@ -16,6 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -135,7 +136,7 @@ func TestSync_LostConnection(t *testing.T) {
 		for _, inclusive := range []bool{false, true} {
 			t.Run(fmt.Sprintf("spool=%v,inclusive=%v", spool, inclusive), func(t *testing.T) {
 				t.Parallel()
-				seeds(t, 1, func(t *testing.T, rnd *rand.Rand) { lostConnection(t, rnd, spool, inclusive) })
+				sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) { lostConnection(t, rnd, spool, inclusive) })
 			})
 		}
 	}

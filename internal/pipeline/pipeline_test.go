@@ -1,17 +1,14 @@
 package pipeline_test
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,9 +18,11 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
+	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/testpg"
@@ -71,42 +70,6 @@ func openSQL(t *testing.T, dest string) *sql.DB {
 	return db
 }
 
-var oneSeed = flag.Uint64("seed", 0, "run the random tests with this seed alone")
-
-// A message of a random feed, and what it does.
-type message struct {
-	line    string
-	key     string
-	deletes bool
-	fields  []field
-	bad     bool
-}
-
-type field struct {
-	name  string
-	value any // nil, bool, int64, float64, string, json.RawMessage
-}
-
-// model is the fold in its plainest form.
-type model map[string]map[string]any
-
-func (m model) apply(msg message) {
-	switch {
-	case msg.bad:
-	case msg.deletes:
-		delete(m, msg.key)
-	default:
-		row := m[msg.key]
-		if row == nil {
-			row = map[string]any{}
-			m[msg.key] = row
-		}
-		for _, f := range msg.fields {
-			row[f.name] = f.value
-		}
-	}
-}
-
 var texts = []string{"", "a", "007", "1.50", " 7", "Zürich", "日本", "😀", `q"u\o`, "tab\tnl\n", "null", "true", "9223372036854775808", "-0", "1e5", "x%s", "'"}
 
 func randomValue(r *rand.Rand, column int) any {
@@ -128,13 +91,12 @@ func randomValue(r *rand.Rand, column int) any {
 	return randomValue(r, r.IntN(5)) // a column of all kinds
 }
 
-func randomFeed(r *rand.Rand, n int) []message {
-	feed := make([]message, n)
+// randomFeed makes lines, some of which are no messages.
+func randomFeed(r *rand.Rand, n int) []string {
+	feed := make([]string, n)
 	ids := 1 + r.IntN(n/4+1)
 	for i := range feed {
-		m := &feed[i]
 		id := r.IntN(ids)
-		m.key = fmt.Sprint(id)
 		var b strings.Builder
 		switch r.IntN(4) { // three spellings of one key
 		case 0:
@@ -144,72 +106,42 @@ func randomFeed(r *rand.Rand, n int) []message {
 		default:
 			fmt.Fprintf(&b, `{"id":"%d"`, id)
 		}
-		m.fields = append(m.fields, field{"id", m.key})
 		if r.IntN(10) == 0 {
-			m.deletes = true
 			b.WriteString(`,"op":"delete"`)
 		}
 		for range r.IntN(6) {
 			c := r.IntN(12)
-			f := field{fmt.Sprintf("c %d", c), randomValue(r, c)}
-			m.fields = append(m.fields, f)
-			v, _ := json.Marshal(f.value)
-			fmt.Fprintf(&b, `,%q:%s`, f.name, v)
+			v, _ := json.Marshal(randomValue(r, c))
+			fmt.Fprintf(&b, `,"c %d":%s`, c, v)
 		}
 		b.WriteByte('}')
-		m.line = b.String()
-		if r.IntN(30) == 0 {
-			m.bad = true
-			m.line = []string{m.line[:len(m.line)-1], "nonsense", "[1]", `{"c 1":1}`, `{"id":null}`, m.line + "}", "{\"id\":\"\xff\"}"}[r.IntN(7)]
+		if feed[i] = b.String(); r.IntN(30) == 0 {
+			m := feed[i]
+			feed[i] = []string{m[:len(m)-1], "nonsense", "[1]", `{"c 1":1}`, `{"id":null}`, m + "}", "{\"id\":\"\xff\"}"}[r.IntN(7)]
 		}
 	}
 	return feed
 }
 
-func write(t *testing.T, path string, feed []message) {
-	t.Helper()
-	var b bytes.Buffer
-	for _, m := range feed {
-		b.WriteString(m.line)
-		b.WriteByte('\n')
+// plainFold is the table that a feed makes, and how many of its lines are bad.
+func plainFold(feed []string) (want *foldtest.Table, bad int) {
+	want = foldtest.NewTable(foldtest.Rules{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500}, foldtest.Limits{})
+	for _, line := range feed {
+		if want.Apply([]byte(line)) != nil {
+			bad++
+		}
 	}
-	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+	return want, bad
+}
+
+func write(t *testing.T, path string, feed []string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(strings.Join(feed, "\n")+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// settings of one run; the table must not depend on them.
-type settings struct {
-	batchRows int
-	buffer    int64
-	fromStart bool
-	// stopAfter ends the run after so many flushes, in the way that stop says.
-	stopAfter int
-	stop      string
-	readAhead string
-}
-
-// crash is a sink whose process dies before or after a flush.
-type crash struct {
-	sink.Sink
-	left  int
-	after bool
-}
-
-var errCrash = fmt.Errorf("crash")
-
-func (c *crash) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
-	if c.left--; c.left < 0 && !c.after {
-		return sink.Result{}, errCrash
-	}
-	res, err := c.Sink.Flush(ctx, f)
-	if c.left < 0 && err == nil {
-		return sink.Result{}, errCrash
-	}
-	return res, err
-}
-
-func run(t *testing.T, dest, feed string, s settings) (*pipeline.Progress, error) {
+func run(t *testing.T, dest, feed string, fromStart bool) *pipeline.Progress {
 	t.Helper()
 	db := openSink(t, dest)
 	defer db.Close()
@@ -217,24 +149,23 @@ func run(t *testing.T, dest, feed string, s settings) (*pipeline.Progress, error
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := db
-	if s.stopAfter > 0 {
-		target = &crash{db, s.stopAfter, s.stop == "after"}
-	}
 	p := pipeline.NewProgress()
 	err = pipeline.Run(t.Context(), pipeline.Config{
-		Sources: []string{feed}, Table: "t", BatchRows: s.batchRows, Buffer: s.buffer, Rejects: rejects, MaxRejects: 1 << 30, FromStart: s.fromStart,
+		Sources: []string{feed}, Table: "t", BatchRows: 1000, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30, FromStart: fromStart,
 		Source: source.Options{Warn: func(string) {}},
 		Fold:   fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500},
 		Warn:   t.Logf, Info: func(string, ...any) {},
-		ReadAhead: s.readAhead, OpenReader: func(context.Context) (pipeline.Reader, error) { return openSink(t, dest).(pipeline.Reader), nil },
-	}, target, p)
-	return p, err
+	}, db, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
-// compare checks the table against the model, cell by cell.
-func compare(t *testing.T, dest string, want model) {
+// compare checks the table against the fold, cell by cell.
+func compare(t *testing.T, dest string, fold *foldtest.Table) {
 	t.Helper()
+	want := fold.Rows()
 	db := openSQL(t, dest)
 	defer db.Close()
 	rows, err := db.Query("SELECT * FROM t")
@@ -252,28 +183,25 @@ func compare(t *testing.T, dest string, want model) {
 		if err := rows.Scan(into...); err != nil {
 			t.Fatal(err)
 		}
-		var key string
 		got := map[string]any{}
 		for i, c := range cols {
-			if got[c] = values[i]; c == "id" {
-				key = fmt.Sprint(values[i])
-			}
+			got[c] = values[i]
 		}
 		seen++
-		row, known := want[key]
+		key := fmt.Sprint(got["id"])
+		row, known := want[foldtest.Key(key)]
 		if !known {
 			t.Errorf("row %q is in the table, not in the fold", key)
 			continue
 		}
 		for c := range row {
-			// Postgres makes a column when a value gives it a type.
-			if _, there := got[c]; !there && (row[c] != nil || !isPostgres(dest)) {
+			if _, there := got[c]; !there {
 				t.Errorf("row %q: no column %q", key, c)
 			}
 		}
 		for c, g := range got {
 			if !same(row[c], g) {
-				t.Errorf("row %q column %q: the table has %#v, the fold %#v", key, c, g, row[c])
+				t.Errorf("row %q column %q: the table has %#v, the fold %s", key, c, g, row[c].JSON())
 			}
 		}
 	}
@@ -284,32 +212,26 @@ func compare(t *testing.T, dest string, want model) {
 
 // same reports whether a cell holds a feed's value: booleans are 1 and 0 or
 // words, numbers may be text in a column of mixed kinds.
-func same(want, got any) bool {
-	switch w := want.(type) {
-	case nil:
+func same(want foldtest.Value, got any) bool {
+	if b, ok := got.([]byte); ok {
+		got = string(b)
+	}
+	text := fmt.Sprint(got)
+	switch want.Kind {
+	case foldtest.Null:
 		return got == nil
-	case bool:
-		return got == w || fmt.Sprint(got) == strconv.FormatBool(w) || fmt.Sprint(got) == map[bool]string{true: "1", false: "0"}[w]
-	case float64:
-		f, err := strconv.ParseFloat(fmt.Sprint(got), 64)
-		return err == nil && f == w
-	case json.RawMessage:
-		if b, ok := got.([]byte); ok {
-			got = string(b)
-		}
-		return got == string(w) || canonical(fmt.Sprint(got)) == canonical(string(w))
+	case foldtest.Bool:
+		return text == want.Text || text == map[string]string{"true": "1", "false": "0"}[want.Text]
+	case foldtest.Number:
+		w, _ := foldtest.Decimal(want.Text)
+		g, ok := foldtest.Decimal(text)
+		return ok && w == g
+	case foldtest.JSON:
+		w, _ := foldtest.Canonical(want.Text)
+		g, ok := foldtest.Canonical(text)
+		return ok && w == g
 	}
-	return fmt.Sprint(got) == fmt.Sprint(want)
-}
-
-// canonical is JSON as jsonb has it: without the blanks and the order of names.
-func canonical(text string) string {
-	var v any
-	if json.Unmarshal([]byte(text), &v) != nil {
-		return text
-	}
-	b, _ := json.Marshal(v)
-	return string(b)
+	return got == want.Text || want.Text == text
 }
 
 func query(t *testing.T, dest, q string) string {
@@ -323,70 +245,9 @@ func query(t *testing.T, dest, q string) string {
 	return s.String
 }
 
-func seeds(t *testing.T, n uint64, f func(t *testing.T, r *rand.Rand)) {
-	for seed := uint64(1); seed <= n; seed++ {
-		if *oneSeed != 0 && seed != *oneSeed {
-			continue
-		}
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { f(t, rand.New(rand.NewPCG(seed, 0))) })
-	}
-}
-
-// TestSync_AnySettingsGiveTheFold syncs one random feed under many settings, with
-// crashes before and after commits, and expects one table.
-func TestSync_AnySettingsGiveTheFold(t *testing.T) {
-	seeds(t, 25, func(t *testing.T, r *rand.Rand) {
-		feed := randomFeed(r, 50+r.IntN(400))
-		want, bad := model{}, 0
-		for _, m := range feed {
-			want.apply(m)
-			if m.bad {
-				bad++
-			}
-		}
-		for _, rows := range []int{1, 7, 1000} {
-			for kind, dest := range destinations(t) {
-				t.Run(fmt.Sprint(kind, rows), func(t *testing.T) { anySettings(t, r, feed, want, bad, rows, dest) })
-			}
-		}
-	})
-}
-
-// anySettings syncs a feed with crashes.
-func anySettings(t *testing.T, r *rand.Rand, feed []message, want model, bad, rows int, dest string) {
-	path := filepath.Join(t.TempDir(), "feed.jsonl")
-	write(t, path, feed)
-	crashes := 0
-	for {
-		s := settings{batchRows: rows, buffer: 1 << (14 + r.IntN(10)), stopAfter: 1 + r.IntN(40), stop: []string{"before", "after"}[r.IntN(2)],
-			readAhead: []string{pipeline.ReadAheadOff, pipeline.ReadAheadOn}[r.IntN(2)]}
-		_, err := run(t, dest, path, s)
-		if err == nil {
-			break
-		}
-		if !strings.Contains(err.Error(), "crash") {
-			t.Fatal(err)
-		}
-		crashes++
-	}
-	if rows == 1 && crashes == 0 {
-		t.Error("no run crashed")
-	}
-	compare(t, dest, want)
-	if n := query(t, dest, "SELECT count(*) FROM weir_rejects"); n != fmt.Sprint(bad) {
-		t.Errorf("batch rows %d: %s lines were rejected, %d are bad", rows, n, bad)
-	}
-	if n := query(t, dest, "SELECT count(*) - count(DISTINCT line) FROM weir_rejects"); n != "0" {
-		t.Errorf("batch rows %d: lines were rejected twice", rows)
-	}
-	if got := query(t, dest, "SELECT line FROM weir_checkpoints"); got != fmt.Sprint(len(feed)) {
-		t.Errorf("the checkpoint is at line %s of %d", got, len(feed))
-	}
-}
-
 // TestSync_AgainChangesNothing folds the whole feed on top of itself.
 func TestSync_AgainChangesNothing(t *testing.T) {
-	seeds(t, 10, func(t *testing.T, r *rand.Rand) {
+	sinktest.Seeds(t, 10, func(t *testing.T, r *rand.Rand) {
 		path := filepath.Join(t.TempDir(), "feed.jsonl")
 		write(t, path, randomFeed(r, 300))
 		for kind, dest := range destinations(t) {
@@ -396,19 +257,13 @@ func TestSync_AgainChangesNothing(t *testing.T) {
 }
 
 func again(t *testing.T, path, dest string) {
-	if _, err := run(t, dest, path, settings{batchRows: 1000, buffer: 1 << 24}); err != nil {
-		t.Fatal(err)
-	}
-	p, err := run(t, dest, path, settings{batchRows: 1000, buffer: 1 << 24, fromStart: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	run(t, dest, path, false)
+	p := run(t, dest, path, true)
 	if n := p.Inserted.Load() + p.Updated.Load() + p.Deleted.Load(); n != 0 {
 		t.Errorf("%d rows were written again", n)
 	}
-	p, err = run(t, dest, path, settings{batchRows: 1000, buffer: 1 << 24})
-	if err != nil || p.Lines.Load() != 0 {
-		t.Errorf("a file that is done was read again: %d lines, %v", p.Lines.Load(), err)
+	if p := run(t, dest, path, false); p.Lines.Load() != 0 {
+		t.Errorf("a file that is done was read again: %d lines", p.Lines.Load())
 	}
 }
 
@@ -420,13 +275,7 @@ func TestSync_ServerGoesBack(t *testing.T) {
 	feed := randomFeed(rand.New(rand.NewPCG(1, 0)), 3000)
 	path := filepath.Join(t.TempDir(), "feed.jsonl")
 	write(t, path, feed)
-	want, bad := model{}, 0
-	for _, m := range feed {
-		want.apply(m)
-		if m.bad {
-			bad++
-		}
-	}
+	want, bad := plainFold(feed)
 	db := openSink(t, dest)
 	defer db.Close()
 	target := &goesBack{Sink: sink.Retry(db, time.Minute, func(*sink.Error) {}), t: t, server: s}

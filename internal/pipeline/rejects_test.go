@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -75,6 +76,8 @@ type torn struct {
 	sink.Sink
 	left int
 }
+
+var errCrash = errors.New("crash")
 
 func (d *torn) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	if d.left--; d.left > 0 {
