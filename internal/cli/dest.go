@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"regexp"
 	"strings"
@@ -83,18 +81,6 @@ func (w *world) destination(to string) (d destination, err error) {
 // keywords is how a connection string of keywords and values begins.
 var keywords = regexp.MustCompile(`^\s*(host|hostaddr|port|dbname|user|password|passfile|service|sslmode|target_session_attrs|application_name)\s*=`)
 
-// exists tells whether there is a database, as far as can be told without
-// opening it.
-func (d destination) exists() error {
-	if d.postgres {
-		return nil
-	}
-	if _, err := os.Stat(d.path); err != nil {
-		return fmt.Errorf("there is no database: %w", err)
-	}
-	return nil
-}
-
 // open opens the database.
 func (d destination) open(ctx context.Context, o openOptions) (database, error) {
 	if d.postgres {
@@ -113,11 +99,12 @@ func opened[D database](db D, err error) (database, error) {
 	return db, nil
 }
 
-// openToRead opens a database that is there; the answer is nil where there is
-// none.
+// openToRead opens a database that exists; the error is [fs.ErrNotExist] where none does.
 func (d destination) openToRead(ctx context.Context, warn func(string, ...any)) (database, error) {
-	if errors.Is(d.exists(), fs.ErrNotExist) {
-		return nil, nil
+	if !d.postgres {
+		if _, err := os.Stat(d.path); err != nil {
+			return nil, fmt.Errorf("there is no database: %w", err)
+		}
 	}
 	return d.open(ctx, openOptions{synchronous: sqlite.Full, readOnly: true, warn: warn, debug: func(string, ...any) {}})
 }

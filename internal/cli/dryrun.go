@@ -3,7 +3,9 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/pipeline"
@@ -71,7 +73,7 @@ func (d *dry) plan() []string {
 // dryRun reads and folds all of the sources and prints what would be written.
 func (w *world) dryRun(ctx context.Context, to destination, c pipeline.Config, p *pipeline.Progress, out *printer) (err error) {
 	d := &dry{to: to}
-	if d.database, err = to.openToRead(ctx, out.warn); err != nil {
+	if d.database, err = to.openToRead(ctx, out.warn); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if d.database != nil {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"text/tabwriter"
 
@@ -26,19 +27,16 @@ again:
 
   weir status --to flights.db --rejects | sed … | weir sync - --to flights.db --table flights`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: func(c *cobra.Command, _ []string) (err error) {
 			dest, err := w.destination(to)
 			if err != nil {
-				return err
-			}
-			if err := dest.exists(); err != nil {
 				return err
 			}
 			db, err := dest.openToRead(c.Context(), func(format string, args ...any) { fmt.Fprintf(w.stderr, format+"\n", args...) })
 			if err != nil {
 				return err
 			}
-			defer db.Close()
+			defer func() { err = errors.Join(err, db.Close()) }()
 			if rejects {
 				return db.Rejects(c.Context(), job, func(k sink.Kept) error { return w.reject(k, asJSON) })
 			}

@@ -206,9 +206,6 @@ func (w *world) verify(ctx context.Context, o *syncOptions, args []string, show 
 			return err
 		}
 	}
-	if err := to.exists(); err != nil {
-		return err
-	}
 	db, err := to.openToRead(ctx, w.say)
 	if err != nil {
 		return err

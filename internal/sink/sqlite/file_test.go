@@ -3,10 +3,12 @@ package sqlite_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -365,6 +367,62 @@ func TestSync_FeedOnceMoreWritesNoRows(t *testing.T) {
 	for _, n := range sizes[1:] {
 		if n > 1<<20 { // 20 checkpoints of a few pages each
 			t.Errorf("the runs logged %d bytes", sizes)
+		}
+	}
+}
+
+// TestOpen_WhatIsNoDatabaseFile: each is told at once, and left as it is.
+func TestOpen_WhatIsNoDatabaseFile(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(os.WriteFile(path("one.db"), nil, 0o600), os.Link(path("one.db"), path("two.db")), os.Symlink("two.db", path("link.db")),
+		syscall.Mkfifo(path("fifo"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	socket, err := net.Listen("unix", path("s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	for name, want := range map[string]string{
+		path("one.db"): "one.db has 2 names (hard links)", path("two.db"): "two.db has 2 names (hard links)", path("link.db"): "two.db has 2 names (hard links)",
+		path("fifo"): "is no regular file", path("s"): "is no regular file", "/dev/zero": "is no regular file", dir: "is a directory",
+	} {
+		for _, readOnly := range []bool{false, true} {
+			d, err := sqlite.Open(t.Context(), name, sqlite.Options{Synchronous: sqlite.Full, ReadOnly: readOnly, Warn: t.Logf})
+			if err == nil {
+				d.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", name, err, want)
+			}
+		}
+	}
+	if err := os.Remove(path("one.db")); err != nil {
+		t.Fatal(err)
+	}
+	open(t, path("link.db"), sqlite.Options{})
+}
+
+// TestOpen_LinkToAFileThatIsMissing: the file is made where the link points, and its lock
+// lies there, for both names.
+func TestOpen_LinkToAFileThatIsMissing(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "a/b"), 0o700), os.Mkdir(filepath.Join(dir, "c"), 0o700), os.Symlink("a/b", filepath.Join(dir, "folder")),
+		os.Symlink("../../c/next.db", filepath.Join(dir, "a/b/link.db")), os.Symlink("t.db", filepath.Join(dir, "c/next.db"))); err != nil {
+		t.Fatal(err)
+	}
+	first := open(t, filepath.Join(dir, "folder/link.db"), sqlite.Options{})
+	if want, err := filepath.EvalSymlinks(filepath.Join(dir, "c")); err != nil || first.Path() != filepath.Join(want, "t.db") {
+		t.Fatalf("%v: the file is %s", err, first.Path())
+	}
+	if _, err := first.Claim(t.Context(), "job", "s"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"folder/link.db", "c/next.db", "c/t.db"} {
+		second := open(t, filepath.Join(dir, name), sqlite.Options{})
+		if _, err := second.Claim(t.Context(), "job", "s"); !errors.Is(err, sink.ErrBusy) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

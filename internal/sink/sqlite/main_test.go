@@ -18,7 +18,7 @@ import (
 
 // childVariable has the test binary be another program: a run of weir, or one of
 // the helpers in childMain.
-const childVariable = "WEIR_TEST_CHILD"
+const childVariable = "TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	switch child := os.Getenv(childVariable); child {

@@ -12,10 +12,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -61,6 +59,8 @@ type DB struct {
 	id   os.FileInfo // of the file that was opened
 	wal  bool
 	lock *jobLock
+	// still is a file that is read without locks, as it was.
+	still os.FileInfo
 
 	// Of the last flush.
 	table    schema.Table // as the database has it
@@ -95,17 +95,11 @@ var _, _ = sqlite.OFDLocking(true)
 
 // Open opens the file at path, or makes it.
 func Open(ctx context.Context, path string, o Options) (*DB, error) {
-	abs, err := filepath.Abs(path)
+	path, err := resolved(path)
 	if err != nil {
 		return nil, err
 	}
-	// Two names of one file would be two WALs.
-	if real, err := filepath.EvalSymlinks(abs); err == nil {
-		abs = real
-	} else if real, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
-		abs = filepath.Join(real, filepath.Base(abs))
-	}
-	d := &DB{path: abs, opt: o}
+	d := &DB{path: path, opt: o}
 	flags := int32(lib.SQLITE_OPEN_READWRITE | lib.SQLITE_OPEN_CREATE)
 	if o.ReadOnly {
 		flags = lib.SQLITE_OPEN_READONLY
@@ -117,29 +111,36 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 }
 
 func (d *DB) open(flags int32) error {
-	before, statErr := os.Stat(d.path)
-	if statErr == nil && before.IsDir() {
-		return fmt.Errorf("%s is a directory, not a database file", d.path)
-	}
-	if errors.Is(statErr, fs.ErrNotExist) {
-		if _, err := os.Stat(filepath.Dir(d.path)); err != nil {
-			return fmt.Errorf("the database's folder: %w", err)
-		}
-	}
-	c, err := openConn(d.path, flags, d.opt.VFS)
+	before, err := os.Stat(d.path)
 	if err != nil {
-		return d.explain(err)
+		before = nil
 	}
-	d.c = c
-	if err := d.configure(statErr != nil || before.Size() == 0, flags); err != nil {
-		d.disconnect()
+	if err := checkFile(d.path, before); err != nil {
+		return err
+	}
+	err = d.connect(d.path, before, flags)
+	if d.opt.ReadOnly && before != nil {
+		err = d.openUnwritable(before, err)
+	}
+	if err != nil {
 		return d.explain(err)
 	}
 	if d.id, err = os.Stat(d.path); err != nil {
 		d.disconnect()
+	}
+	return err
+}
+
+// connect opens and configures the connection. name is the path, or a URI of it.
+func (d *DB) connect(name string, before os.FileInfo, flags int32) (err error) {
+	if d.c, err = openConn(name, flags, d.opt.VFS); err != nil {
+		d.c = nil
 		return err
 	}
-	return nil
+	if err = d.configure(before == nil || before.Size() == 0, flags); err != nil {
+		d.disconnect()
+	}
+	return err
 }
 
 // disconnect closes the connection; the next flush opens another.
@@ -274,6 +275,7 @@ func (d *DB) Close() error {
 			err = d.checkpointAll()
 		}
 		d.disconnect()
+		err = errors.Join(err, d.stayed())
 	}
 	if d.lock != nil {
 		d.lock.release()
@@ -320,6 +322,9 @@ func (d *DB) explain(err error) error {
 		out.Reason, hint = "corrupt", "the file is damaged: sqlite3 FILE .recover saves what can be read"
 	case lib.SQLITE_CANTOPEN:
 		out.Reason, hint = "cantopen", "is there such a folder, and may weir write to it?"
+		if d.opt.ReadOnly {
+			hint = "may weir read the file?"
+		}
 	}
 	if hint != "" {
 		hint = " (" + hint + ")"

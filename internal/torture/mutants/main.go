@@ -39,6 +39,8 @@ var mutants = []mutant{
 		cli, "TestScripts/verify", false},
 	{"verify wants a column of nulls alone", "internal/cli/verify.go", `return raw != nil && raw[0] != 'n'`, `return raw != nil`,
 		cli, "TestScripts_Postgres/verify", false},
+	{"a file with two names is opened", "internal/sink/sqlite/path.go", `case n > 1:`, `case n > 2:`,
+		sqlite, "TestOpen_WhatIsNoDatabaseFile", false},
 	{"SQLite does not sync", "internal/sink/sqlite/sqlite.go", `"synchronous=" + d.level(),`, `"synchronous=OFF",`,
 		kills, "TestPowerCut$/sqlite_full_WAL", true},
 	{"full is not EXTRA without a WAL", "internal/sink/sqlite/sqlite.go", `return "EXTRA"`, `return "FULL"`,

@@ -1,0 +1,93 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	lib "modernc.org/sqlite/lib"
+)
+
+// resolved is a path without symbolic links, also where the file does not exist yet: the log
+// and the locks lie beside the file itself.
+func resolved(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	const maxLinks = 40 // as Linux has it
+	for range maxLinks {
+		real, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			return real, nil
+		}
+		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+		if err != nil {
+			break
+		}
+		path = filepath.Join(dir, filepath.Base(path))
+		target, err := os.Readlink(path)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(dir, target)
+		}
+		path = target
+	}
+	return path, nil
+}
+
+// checkFile tells what keeps a path from being a database's; before is nil where there is
+// no file.
+func checkFile(path string, before os.FileInfo) error {
+	if before == nil {
+		if _, err := os.Stat(filepath.Dir(path)); err != nil {
+			return fmt.Errorf("the database's folder: %w", err)
+		}
+		return nil
+	}
+	switch n := links(before); {
+	case before.IsDir():
+		return fmt.Errorf("%s is a directory, not a database file", path)
+	case !before.Mode().IsRegular():
+		return fmt.Errorf("%s is no regular file, as a database has to be", path)
+	case n > 1:
+		return fmt.Errorf("%s has %d names (hard links): SQLite keeps a log beside each name, and two runs would damage the file; remove the other names, or copy the file", path, n)
+	}
+	return nil
+}
+
+// openUnwritable opens a file in a folder where this user may not make the files that SQLite
+// wants beside a database in WAL mode; err is what SQLite said of that. Without a log the
+// file alone is the database: it is read as one that stays as it is, and Close sees whether it did.
+func (d *DB) openUnwritable(before os.FileInfo, err error) error {
+	var e *Error
+	if !errors.As(err, &e) || e.primary() != lib.SQLITE_READONLY && e.primary() != lib.SQLITE_CANTOPEN {
+		return err
+	}
+	if d.WALBytes() > 0 {
+		return fmt.Errorf("%s-wal holds what was committed last, and this user cannot read it: SQLite needs %s-shm for that, or the right to make it; "+
+			"read as the file's owner, or while a sync runs", d.path, d.path)
+	}
+	uri := url.URL{Scheme: "file", OmitHost: true, Path: d.path, RawQuery: "immutable=1"}
+	if err := d.connect(uri.String(), before, lib.SQLITE_OPEN_READONLY|lib.SQLITE_OPEN_URI); err != nil {
+		return err
+	}
+	d.still = before
+	return nil
+}
+
+// stayed is an error where a file that was read without locks was written to meanwhile.
+func (d *DB) stayed() error {
+	if d.still == nil {
+		return nil
+	}
+	now, err := os.Stat(d.path)
+	if err == nil && now.Size() == d.still.Size() && now.ModTime().Equal(d.still.ModTime()) && d.WALBytes() == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s was written to while it was read: read it again", d.path)
+}

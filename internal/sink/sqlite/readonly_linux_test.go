@@ -1,0 +1,101 @@
+package sqlite_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/weirsync/weir/internal/sink/sqlite"
+)
+
+// asReader calls f with the rights of a user who may read the folder and its files, and
+// write nothing.
+func asReader(t *testing.T, dir string, f func()) {
+	t.Helper()
+	check := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(os.Chmod(dir, 0o555))
+	defer func() { check(os.Chmod(dir, 0o755)) }()
+	if os.Geteuid() == 0 {
+		runtime.LockOSThread() // whose these rights are
+		defer runtime.UnlockOSThread()
+		check(syscall.Setfsuid(65534))
+		defer func() { check(syscall.Setfsuid(0)) }()
+	}
+	f()
+}
+
+// TestOpen_ReadsWhereItMayNotWrite: without a log the file alone is the database, and with
+// one the error says what SQLite needs.
+func TestOpen_ReadsWhereItMayNotWrite(t *testing.T) {
+	dir, err := os.MkdirTemp("", "weir-readonly-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "t #%?.db")
+	writer := open(t, path, sqlite.Options{})
+	mustSteps(t, writer, 3).mustNext(t, 2)
+	read := func() (rows int64, opening, closing error) {
+		asReader(t, dir, func() {
+			var d *sqlite.DB
+			if d, opening = sqlite.Open(t.Context(), path, sqlite.Options{Synchronous: sqlite.Full, ReadOnly: true, Warn: t.Logf}); opening != nil {
+				return
+			}
+			_, rows, err = d.Sample(t.Context(), "t", 0)
+			closing = errors.Join(err, d.Close())
+		})
+		return rows, opening, closing
+	}
+	live, err, closing := read()
+	if err != nil || closing != nil || live == 0 {
+		t.Fatalf("beside a writer: %d rows, %v, %v", live, err, closing)
+	}
+	wal, err := os.ReadFile(path + "-wal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if rows, err, closing := read(); err != nil || closing != nil || rows != live {
+		t.Errorf("after the writer: %d rows, want %d, %v, %v", rows, live, err, closing)
+	}
+
+	// Written to while it is read.
+	asReader(t, dir, func() {
+		d, err := sqlite.Open(t.Context(), path, sqlite.Options{Synchronous: sqlite.Full, ReadOnly: true, Warn: t.Logf})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if os.Geteuid() == 0 {
+			err = syscall.Setfsuid(0)
+		}
+		f, werr := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
+		if err := errors.Join(err, werr); err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.Write(make([]byte, 4096))
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err == nil || !strings.Contains(err.Error(), "was written to while it was read") {
+			t.Error(err)
+		}
+	})
+
+	// As a crash leaves it.
+	if err := os.WriteFile(path+"-wal", wal, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err, _ := read(); err == nil || !strings.Contains(err.Error(), path+"-wal holds what was committed last") || !strings.Contains(err.Error(), path+"-shm") {
+		t.Errorf("with a log: %v", err)
+	}
+}
