@@ -16,7 +16,7 @@ var allowed = map[string][]string{
 	"cmd/weir": {"internal/cli"},
 	"internal/cli": {"internal/config", "internal/feed", "internal/fold", "internal/ladder", "internal/metrics", "internal/pipeline", "internal/replay", "internal/schema", "internal/sink",
 		"internal/sink/postgres", "internal/sink/sqlite", "internal/source", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/term"},
-	"internal/ladder": {"internal/feed", "internal/fold", "internal/pipeline", "internal/sink", "internal/sink/postgres", "internal/sink/sqlite", "internal/source",
+	"internal/ladder": {"internal/feed", "internal/fold", "internal/lockfile", "internal/pipeline", "internal/sink", "internal/sink/postgres", "internal/sink/sqlite", "internal/source",
 		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/stdlib"},
 	"internal/replay": {"internal/feed", "internal/source", "github.com/klauspost/compress/flate", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zlib", "golang.org/x/time/rate"},
 	"internal/config": {"go.yaml.in/yaml/v3"},

@@ -25,7 +25,8 @@ import (
 // tables, which is empty before each rung.
 type Database interface {
 	name() string
-	begin(ctx context.Context) error
+	// begin makes the place, and removes those of runs that were killed.
+	begin(ctx context.Context, say func(format string, args ...any)) error
 	end(ctx context.Context) error
 	// open opens the place as an ordinary program does, on one connection.
 	open(ctx context.Context, level string) (*sql.DB, error)
@@ -47,18 +48,21 @@ const nothing = "nothing"
 // SQLite returns the ladder's place in the folder of an SQLite file.
 func SQLite(path string) Database { return &sqliteDB{path: path} }
 
-type sqliteDB struct{ path, dir string }
+type sqliteDB struct {
+	path  string
+	place *place
+}
 
 func (d *sqliteDB) name() string           { return "SQLite " + sqlite.Version + ", in " + filepath.Dir(d.path) }
 func (d *sqliteDB) placeholder(int) string { return "?" }
-func (d *sqliteDB) file() string           { return filepath.Join(d.dir, "ladder.db") }
+func (d *sqliteDB) file() string           { return filepath.Join(d.place.dir, "ladder.db") }
 
-func (d *sqliteDB) begin(context.Context) (err error) {
-	d.dir, err = os.MkdirTemp(filepath.Dir(d.path), ".weir-ladder-")
+func (d *sqliteDB) begin(_ context.Context, say func(string, ...any)) (err error) {
+	d.place, err = newPlace(filepath.Dir(d.path), ".weir-ladder-", say)
 	return err
 }
 
-func (d *sqliteDB) end(context.Context) error { return os.RemoveAll(d.dir) }
+func (d *sqliteDB) end(context.Context) error { return d.place.remove() }
 
 func (d *sqliteDB) wipe(context.Context) error {
 	files, err := filepath.Glob(d.file() + "*")
@@ -103,8 +107,11 @@ func (d *sqliteDB) lost(level string) string {
 // Postgres returns the ladder's place in a Postgres database: a schema that it makes
 // and drops.
 func Postgres(dsn string) Database {
-	return &postgresDB{dsn: dsn, schema: "weir_ladder_" + strings.ToLower(rand.Text()[:8])}
+	return &postgresDB{dsn: dsn, schema: schemaPrefix + strings.ToLower(rand.Text()[:8])}
 }
+
+// schemaPrefix begins the names of the ladder's schemas; eight letters and digits follow.
+const schemaPrefix = "weir_ladder_"
 
 type postgresDB struct {
 	dsn, schema string
@@ -116,11 +123,17 @@ type postgresDB struct {
 func (d *postgresDB) name() string             { return d.words }
 func (d *postgresDB) placeholder(i int) string { return fmt.Sprint("$", i) }
 
-func (d *postgresDB) begin(ctx context.Context) (err error) {
+func (d *postgresDB) begin(ctx context.Context, say func(string, ...any)) (err error) {
 	if d.control, err = pgx.Connect(ctx, cmp.Or(d.dsn, " ")); err != nil {
 		return err
 	}
 	err = d.control.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, 'Postgres ' || current_setting('server_version') || ', database ' || current_database()").Scan(&d.version, &d.words)
+	if err == nil {
+		err = d.removeLeft(ctx, say)
+	}
+	if err == nil {
+		_, err = d.take(ctx, d.schema)
+	}
 	if err == nil {
 		_, err = d.control.Exec(ctx, "CREATE SCHEMA "+d.schema)
 	}
@@ -128,6 +141,36 @@ func (d *postgresDB) begin(ctx context.Context) (err error) {
 		return errors.Join(err, d.control.Close(ctx))
 	}
 	return nil
+}
+
+// take locks a schema for as long as the session lives, and reports whether no other
+// session has it.
+func (d *postgresDB) take(ctx context.Context, schema string) (mine bool, err error) {
+	err = d.control.QueryRow(ctx, "SELECT pg_try_advisory_lock(hashtextextended($1, 0))", schema).Scan(&mine)
+	return mine, err
+}
+
+// removeLeft drops the schemas of this user that runs which were killed have left.
+func (d *postgresDB) removeLeft(ctx context.Context, say func(string, ...any)) error {
+	rows, err := d.control.Query(ctx, "SELECT nspname FROM pg_namespace WHERE nspname ~ $1 AND pg_has_role(nspowner, 'USAGE')", "^"+schemaPrefix+"[a-z2-7]{8}$")
+	if err != nil {
+		return err
+	}
+	left, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	for _, schema := range left {
+		mine, err := d.take(ctx, schema)
+		if err != nil {
+			return err
+		}
+		if !mine {
+			continue
+		}
+		if _, err := d.control.Exec(ctx, "DROP SCHEMA IF EXISTS "+schema+" CASCADE"); err != nil {
+			return err
+		}
+		say("dropped the schema %s, which a run that was killed had left", schema)
+	}
+	return err
 }
 
 func (d *postgresDB) end(ctx context.Context) error {

@@ -86,16 +86,16 @@ type Setting struct {
 
 // Run climbs the ladder in db, which it leaves as it was.
 func Run(ctx context.Context, c Config, db Database) (r *Result, err error) {
-	dir, err := os.MkdirTemp("", "weir-ladder-")
+	place, err := newPlace(os.TempDir(), "weir-ladder-", c.Say)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s, err := c.sample(ctx, filepath.Join(dir, "feed.jsonl"))
+	defer func() { err = errors.Join(err, place.remove()) }()
+	s, err := c.sample(ctx, filepath.Join(place.dir, "feed.jsonl"))
 	if err != nil {
 		return nil, err
 	}
-	if err := db.begin(ctx); err != nil {
+	if err := db.begin(ctx, c.Say); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.end(context.WithoutCancel(ctx))) }()

@@ -1,0 +1,81 @@
+package ladder
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/weirsync/weir/internal/lockfile"
+)
+
+// A place is a folder of one run. A lock on a file in it tells that the run lives.
+type place struct {
+	dir  string
+	lock *lockfile.File
+}
+
+// newPlace makes a folder, and removes those that runs which were killed have left.
+func newPlace(parent, prefix string, say func(string, ...any)) (*place, error) {
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) {
+			continue
+		}
+		left := &place{dir: filepath.Join(parent, e.Name())}
+		if _, err := os.Stat(left.lockPath()); err != nil { // its run is about to lock it, or is not this user's
+			continue
+		}
+		if mine, err := left.take(); err != nil || !mine {
+			continue
+		}
+		if err := left.remove(); err != nil {
+			return nil, err
+		}
+		say("removed %s, which a run that was killed had left", left.dir)
+	}
+	for {
+		p := &place{}
+		if p.dir, err = os.MkdirTemp(parent, prefix); err != nil {
+			return nil, err
+		}
+		if mine, err := p.take(); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(p.dir))
+		} else if mine {
+			return p, nil
+		} // else another run has found the folder before it was locked, and removes it
+	}
+}
+
+func (p *place) lockPath() string { return filepath.Join(p.dir, "lock") }
+
+// take locks the folder, and reports whether it exists and no run has it.
+func (p *place) take() (mine bool, err error) {
+	if p.lock, err = lockfile.Open(p.lockPath()); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	busy, err := p.lock.Lock(0)
+	if err == nil && !busy { // the file may be one that was removed since
+		held, herr := p.lock.Stat()
+		now, nerr := os.Stat(p.lockPath())
+		mine = herr == nil && nerr == nil && os.SameFile(held, now)
+	}
+	if !mine {
+		err = errors.Join(err, p.lock.Close())
+	}
+	return mine, err
+}
+
+func (p *place) remove() error {
+	if err := errors.Join(os.RemoveAll(p.dir), p.lock.Close()); err != nil {
+		return fmt.Errorf("removing %s: %w", p.dir, err)
+	}
+	return nil
+}
