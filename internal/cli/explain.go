@@ -138,6 +138,9 @@ func (e *explaining) take(file string, b *fold.Batch, m *fold.Single) {
 	}
 	for i := range e.origins {
 		o := &e.origins[i]
+		if b.Initial(&m.Row, i) {
+			*o = origin{Column: o.Column}
+		}
 		if v := b.Value(&m.Row, i); v != nil && (o.Value == nil || !e.fill && !b.Table.Columns[i].Key) {
 			*o = origin{o.Column, append(json.RawMessage{}, v...), file, m.Line}
 		}

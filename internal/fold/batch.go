@@ -34,6 +34,7 @@ type Batch struct {
 	begun int     // of slabs
 	slab  []ref   // what is left of the last that was begun
 	cells int     // refs given out
+	marks bool    // some value begins with initial
 	log   []logged
 	extra int // bytes of rejects
 
@@ -89,6 +90,10 @@ type cell struct {
 
 const maxRejectText = 64 << 10 // bytes
 
+// initial is what a value in the arena begins with where Batch.Initial tells of it. No
+// JSON value does.
+const initial = ' '
+
 var seed = maphash.MakeSeed() // so that no feed can choose ids that collide
 
 // Rows returns the number of rows.
@@ -99,7 +104,7 @@ func (b *Batch) Empty() bool { return len(b.rows) == 0 && len(b.Rejects) == 0 }
 
 // Bytes returns the memory that the batch holds its content in.
 func (b *Batch) Bytes() int {
-	const perRow, perLogged, perVersions = 64, 64, 32
+	const perRow, perLogged, perVersions = 64, 64, 40
 	return b.arena.bytes() + 4*b.cells + 4*len(b.index) + perRow*cap(b.rows) + perLogged*len(b.log) + perVersions*cap(b.versions) + b.extra
 }
 
@@ -192,7 +197,22 @@ func (b *Batch) Value(r *Row, col int) []byte {
 	if col >= len(r.cells) || r.cells[col] == 0 {
 		return nil
 	}
-	return b.arena.get(r.cells[col])
+	v := b.arena.get(r.cells[col])
+	switch {
+	case !b.marks || v[0] != initial:
+		return v
+	case len(v) == 1:
+		return nil
+	}
+	return v[1:]
+}
+
+// Initial reports whether a column begins with its default, which is what it would have
+// if its row had been written message by message: a row that is inserted has the
+// default, even if there is a value, which only fills a row that exists; without a value
+// a row that exists gets the default too, for a delete took what it had.
+func (b *Batch) Initial(r *Row, col int) bool {
+	return b.marks && col < len(r.cells) && r.cells[col] != 0 && b.arena.get(r.cells[col])[0] == initial
 }
 
 // Sorted returns the rows in the order of their keys, which is the same for

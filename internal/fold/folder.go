@@ -530,8 +530,16 @@ func (f *Folder) merge(b *Batch, fields []feed.Field, line []byte, at Place, del
 			if fd.key >= 0 || null && (f.opt.KeepNull || f.opt.FillOnly) {
 				continue
 			}
-			if c := b.cell(r, fd.col, width); *c == 0 || !f.opt.FillOnly {
+			c := b.cell(r, fd.col, width)
+			switch {
+			case !f.opt.FillOnly:
 				*c = b.arena.set(*c, fields[i].Value(line))
+			case *c != 0:
+			case made || f.table.Columns[fd.col].Default == "":
+				*c = b.arena.put(fields[i].Value(line))
+			default: // the row's first message gave the column its default
+				f.text = append(append(f.text[:0], initial), fields[i].Value(line)...)
+				*c, b.marks = b.arena.put(f.text), true
 			}
 		}
 	}

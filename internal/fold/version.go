@@ -25,6 +25,7 @@ const maxVersion = 256
 type versions struct {
 	live  ref   // the newest of the messages that set columns; 0 where none lives on
 	tomb  ref   // the newest of those that delete; 0 is none
+	ended ref   // the newest of those that no newer message of the row outlived
 	cells []ref // by column, as the row's cells
 }
 
@@ -102,17 +103,10 @@ func (f *Folder) mergeVersioned(b *Batch, fields []feed.Field, line []byte, at P
 	case row && b.older(f.version, vs.live), !row && b.older(f.version, vs.tomb):
 		return
 	case deletes:
-		for i := range r.cells {
-			if !f.table.Columns[i].Key && (row || i < len(vs.cells) && !b.older(f.version, vs.cells[i])) {
-				r.cells[i] = 0
-				if i < len(vs.cells) {
-					vs.cells[i] = 0
-				}
-			}
-		}
+		f.take(b, r, vs)
 		v := b.putVersion(f.version)
 		if row || !b.older(f.version, vs.live) {
-			vs.live = 0
+			vs.live, vs.ended = 0, v
 		}
 		if !b.older(f.version, vs.tomb) {
 			vs.tomb = v
@@ -139,14 +133,30 @@ func (f *Folder) mergeVersioned(b *Batch, fields []feed.Field, line []byte, at P
 			}
 		}
 	}
-	r.Deleted, r.Replaces = vs.live == 0, vs.tomb != 0
+	r.Deleted, r.Replaces = vs.live == 0, vs.ended != 0
+}
+
+// take has the delete at hand take a row's values. Those of columns with versions of
+// their own leave their default behind, for the database may have a row that lives on by
+// newer messages.
+func (f *Folder) take(b *Batch, r *Row, vs *versions) {
+	row := f.opt.Scope == RowScope
+	for i := range r.cells {
+		switch {
+		case f.table.Columns[i].Key || r.cells[i] == 0:
+		case row:
+			r.cells[i], vs.cells[i] = 0, 0
+		case !b.older(f.version, vs.cells[i]):
+			r.cells[i], b.marks = b.arena.set(r.cells[i], []byte{initial}), true
+		}
+	}
 }
 
 // versionSingle gives the row of one message its version.
 func (b *Batch) versionSingle(r *Row, m *logged) {
 	vs := b.versionsOf(r)
 	if m.delete {
-		vs.tomb = m.version
+		vs.tomb, vs.ended = m.version, m.version
 		return
 	}
 	vs.live = m.version
@@ -206,7 +216,7 @@ type Resolver struct {
 	columns []int32  // the number of each column of the batch's table
 	now     state
 	cleared []int32
-	null    ref
+	initial ref // a value that is a column's default
 }
 
 // NewResolver starts to resolve the rows of a batch. names is what Names returned
@@ -296,7 +306,8 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 	}
 	v.cleared = v.cleared[:0]
 	buried := now.tomb
-	if vs.tomb != 0 && (now.tomb == nil || !feed.Older(b.arena.get(vs.tomb), now.tomb)) {
+	out.Replaces = vs.ended != 0 && !b.outlived(vs.ended, now.tomb) && !b.outlived(vs.ended, now.live)
+	if vs.tomb != 0 && !b.outlived(vs.tomb, now.tomb) {
 		now.tomb, buried = b.arena.get(vs.tomb), nil // the batch's messages are those that outlived it
 		for n, version := range now.columns {
 			if version != nil && !feed.Older(now.tomb, version) {
@@ -304,8 +315,8 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 				v.cleared = append(v.cleared, int32(n))
 			}
 		}
-		if now.live == nil || !feed.Older(now.tomb, now.live) {
-			now.live, out.Replaces = nil, true
+		if !b.outlived(vs.tomb, now.live) {
+			now.live = nil
 		}
 	}
 	if vs.live != 0 {
@@ -318,7 +329,9 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 		if buried != nil && feed.Older(version, buried) || now.columns[n] != nil && feed.Older(version, now.columns[n]) {
 			return true
 		}
-		now.columns[n] = version
+		if now.columns[n] = version; b.Initial(&out, c) {
+			now.columns[n] = nil // a delete took it
+		}
 		return false
 	})
 	if !out.Replaces && v.clear(&out) {
@@ -341,21 +354,26 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 	return Resolved{Row: out, Idle: idle, State: state}, nil
 }
 
-// clear sets the columns NULL whose values a delete took from a row that lives on,
-// and reports whether there are any.
+// outlived reports whether a delete's version is older than another one, if there is one.
+func (b *Batch) outlived(ended ref, version []byte) bool {
+	return version != nil && feed.Older(b.arena.get(ended), version)
+}
+
+// clear gives the columns their default whose values a delete took from a row that lives
+// on, and reports whether there are any.
 func (v *Resolver) clear(out *Row) (some bool) {
 	for _, n := range v.cleared {
 		c := slices.Index(v.columns, n)
 		if v.now.columns[n] != nil || c < 0 {
 			continue
 		}
-		if v.null == 0 {
-			v.null = v.b.arena.put([]byte("null"))
+		if v.initial == 0 {
+			v.initial, v.b.marks = v.b.arena.put([]byte{initial}), true
 		}
 		if !some {
 			out.cells = append(slices.Clone(out.cells), make([]ref, max(0, len(v.columns)-len(out.cells)))...)
 		}
-		out.cells[c], some = v.null, true
+		out.cells[c], some = v.initial, true
 	}
 	return some
 }

@@ -258,7 +258,7 @@ func (t *Table) merge(old *row, named map[string]Value, version string, deletes 
 			for c, v := range r.versions {
 				if Compare(v, version) <= 0 {
 					delete(r.versions, c)
-					delete(r.cells, c)
+					r.cells[c] = t.Column(c).Default
 				}
 			}
 			return r

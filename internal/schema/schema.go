@@ -141,11 +141,11 @@ type Column struct {
 	Collation string // of the key's index: "" or BINARY, NOCASE, RTRIM
 	Key       bool
 	NotNull   bool
-	Default   bool // has a default other than NULL
-	Generated bool // computed by the database, never written
-	New       bool // not in the database yet
-	Fixed     bool // in a table that weir did not make: never widened
-	Exact     bool // takes no number that a Real would round
+	Default   string // the SQL of its default, "" where that is NULL
+	Generated bool   // computed by the database, never written
+	New       bool   // not in the database yet
+	Fixed     bool   // in a table that weir did not make: never widened
+	Exact     bool   // takes no number that a Real would round
 	// Size is the bytes of an Int or a Real, 0 meaning 8, and the characters
 	// that a Text takes at most, 0 meaning any; Bytes says that it counts bytes.
 	Size   int

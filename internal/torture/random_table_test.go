@@ -155,11 +155,10 @@ func drawTable(rnd *rand.Rand, c *randomCase) *userTable {
 	all := userColumns(c.postgres)
 	rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	u.columns = all[:1+rnd.IntN(min(len(all), 6))]
-	defaults := !(c.rules.FillOnly && notYet["defaults with fill-only"] || c.rules.Version != "" && notYet["defaults with versions"])
 	for i := range u.columns {
 		w := &u.columns[i]
 		switch k := rnd.IntN(6); {
-		case k == 0 && defaults && c.rules.Version == "":
+		case k == 0:
 			w.Default = foldtest.MustParse(w.good[0])
 			w.decl += " DEFAULT " + literal(w.Default)
 			if w.wrong == "" && rnd.IntN(2) == 0 {

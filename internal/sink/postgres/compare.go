@@ -105,7 +105,7 @@ func (m *merge) compareSQL(rows []*fold.Row) string {
 		}
 		column := "t." + ident(c.Name)
 		differs := distinct(m.table.cols[u.at].image, "v."+name, column)
-		if c.Default {
+		if c.Default != "" {
 			differs = "v." + name + notNull + " AND " + differs
 		}
 		have = append(have, fmt.Sprintf("CASE WHEN %s THEN coalesce('v' || %s::text, 'n') END AS %s", differs, column, name))
@@ -115,7 +115,11 @@ func (m *merge) compareSQL(rows []*fold.Row) string {
 	for n, r := range rows {
 		values := []string{strconv.Itoa(n), strconv.FormatBool(r.Deleted)}
 		for _, u := range m.used {
-			values = append(values, m.literal(m.b.Value(r, u.from), u.at))
+			raw := m.b.Value(r, u.from)
+			if m.b.Initial(r, u.from) {
+				raw = nil // it may have its default
+			}
+			values = append(values, m.literal(raw, u.at))
 		}
 		tuples[n] = "(" + strings.Join(values, ", ") + ")"
 	}

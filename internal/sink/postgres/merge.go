@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -66,9 +67,10 @@ type merge struct {
 	name  string // of the staging table
 
 	used     []staged
-	bits     int        // columns with an explicit null among the rows
+	bits     int        // marks that a row has; see staged
 	deletes  bool       // rows are deleted
 	replaces bool       // rows are replaced
+	resets   bool       // columns of rows get their default
 	plain    bool       // the COPY takes the columns of the table alone
 	versions *versioned // nil where the batch has none
 	scratch  []byte
@@ -78,13 +80,15 @@ type merge struct {
 type staged struct {
 	at   int // in the table
 	from int // in the batch
-	bit  int // among the explicit nulls; -1: none has one
+	// The marks of rows that set it to NULL, and of those in which it begins with its
+	// default; -1: no row has one.
+	null, initial int
 }
 
 func (d *DB) newMerge(b *fold.Batch, table relation, rows []*fold.Row) *merge {
 	m := &merge{d: d, b: b, table: table, name: d.stageName()}
 	at := make([]int, len(b.Table.Columns))
-	names, nulls := make([]bool, len(at)), make([]bool, len(at))
+	names, nulls, initials := make([]bool, len(at)), make([]bool, len(at)), make([]bool, len(at))
 	for i := range at {
 		at[i] = table.Find(b.Table.Columns[i].Name, i)
 	}
@@ -92,17 +96,26 @@ func (d *DB) newMerge(b *fold.Batch, table relation, rows []*fold.Row) *merge {
 		m.deletes = m.deletes || r.Deleted
 		m.replaces = m.replaces || r.Replaces && !r.Deleted
 		for i := range at {
-			if v := b.Value(r, i); v != nil {
+			v := b.Value(r, i)
+			if v != nil {
 				names[i] = true
 				nulls[i] = nulls[i] || v[0] == 'n'
+			}
+			if !r.Deleted && b.Initial(r, i) {
+				names[i], initials[i] = true, true
+				m.resets = m.resets || v == nil
 			}
 		}
 	}
 	for i := range at {
 		if names[i] && at[i] >= 0 && !table.Columns[at[i]].Generated {
-			s := staged{at: at[i], from: i, bit: -1}
+			s := staged{at: at[i], from: i, null: -1, initial: -1}
 			if nulls[i] {
-				s.bit = m.bits
+				s.null = m.bits
+				m.bits++
+			}
+			if initials[i] {
+				s.initial = m.bits
 				m.bits++
 			}
 			m.used = append(m.used, s)
@@ -145,7 +158,7 @@ func (m *merge) prepare() (sql []string, now stage) {
 		if now.kind != perFlush || old.made {
 			sql = append(sql, "DROP TABLE IF EXISTS "+m.name)
 		}
-		sql = append(sql, fmt.Sprintf(`CREATE %s TABLE %s (n integer, op "char", nulls varbit%s) %s`, kind, name, b.String(), end))
+		sql = append(sql, fmt.Sprintf(`CREATE %s TABLE %s (n integer, op "char", marks varbit%s) %s`, kind, name, b.String(), end))
 	} else if now.kind == unlogged || old.used {
 		sql = append(sql, "TRUNCATE "+m.name)
 	}
@@ -159,7 +172,7 @@ func (m *merge) copySQL() string {
 		cols = append(cols, "op")
 	}
 	if m.bits > 0 {
-		cols = append(cols, "nulls")
+		cols = append(cols, "marks")
 	}
 	if m.versions != nil {
 		cols = append(cols, "key", "state")
@@ -173,7 +186,7 @@ func (m *merge) copySQL() string {
 // encode writes the rows as the lines of a COPY.
 func (m *merge) encode(rows []*fold.Row) copier {
 	return func(w *copyWriter) error {
-		nulls := make([]byte, m.bits)
+		marks := make([]byte, m.bits)
 		for n, r := range rows {
 			buf := w.line()
 			if !m.plain {
@@ -190,8 +203,8 @@ func (m *merge) encode(rows []*fold.Row) copier {
 				}
 			}
 			if !m.plain && m.bits > 0 {
-				if m.nulls(r, nulls) {
-					buf = append(append(buf, nulls...), '\t')
+				if m.marks(r, marks) {
+					buf = append(append(buf, marks...), '\t')
 				} else {
 					buf = append(buf, '\\', 'N', '\t')
 				}
@@ -224,18 +237,25 @@ func (m *merge) encode(rows []*fold.Row) copier {
 	}
 }
 
-// nulls writes the digits of the columns that the row sets to NULL, and reports
-// whether there are any.
-func (m *merge) nulls(r *fold.Row, digits []byte) (any bool) {
-	for i := range m.used {
-		if u := &m.used[i]; u.bit >= 0 {
-			digits[u.bit] = '0'
-			if raw := m.b.Value(r, u.from); raw != nil && raw[0] == 'n' {
-				digits[u.bit], any = '1', true
-			}
+// marks writes the digits of a row's marks, and reports whether any is set.
+func (m *merge) marks(r *fold.Row, digits []byte) (some bool) {
+	set := func(mark int, is bool) {
+		digits[mark] = '0'
+		if is {
+			digits[mark], some = '1', true
 		}
 	}
-	return any
+	for i := range m.used {
+		u := &m.used[i]
+		if u.null >= 0 {
+			raw := m.b.Value(r, u.from)
+			set(u.null, raw != nil && raw[0] == 'n')
+		}
+		if u.initial >= 0 {
+			set(u.initial, m.b.Initial(r, u.from))
+		}
+	}
+	return some
 }
 
 // value appends a value for a column, which admitted it before.
@@ -351,7 +371,7 @@ type tags struct {
 // are all new, it seems: that takes a third of the time. Where one is not, the
 // database refuses it, and the flush begins again.
 func (m *merge) direct() bool {
-	return !m.deletes && !m.table.policed && !slices.ContainsFunc(m.used, func(u staged) bool { return m.table.cols[u.at].initial != "NULL" })
+	return !m.deletes && !m.table.policed && !slices.ContainsFunc(m.used, func(u staged) bool { return m.table.Columns[u.at].Default != "" })
 }
 
 // copyAll adds what copies rows into the table that are not in it.
@@ -383,7 +403,7 @@ func (m *merge) statements(s *script, rows []*fold.Row, slice int) (t tags) {
 	set, differs := m.assignments()
 	// A row that was just inserted may be another than the staged one: then it is
 	// marked, and left alone.
-	marked := set != "" && (m.table.triggers || m.replaces && m.defaults())
+	marked := set != "" && (m.table.triggers || (m.replaces || m.resets) && m.defaults())
 	t.insert = m.insert(s, marked)
 	var touched []string
 	if set != "" {
@@ -444,11 +464,23 @@ func (m *merge) on() string {
 // absent is the condition that a staged row does not name a column, where its
 // staged value is NULL.
 func (m *merge) absent(u *staged) string {
-	if u.bit < 0 {
+	if u.null < 0 {
 		return "true"
 	}
-	return fmt.Sprintf("get_bit(s.nulls, %d) IS DISTINCT FROM 1", u.bit)
+	return fmt.Sprintf("get_bit(s.marks, %d) IS DISTINCT FROM 1", u.null)
 }
+
+// begins is the condition that in a staged row a column begins with its default; with
+// other that another condition holds or that.
+func (m *merge) begins(u *staged, other string) string {
+	if u.initial < 0 {
+		return other
+	}
+	return fmt.Sprintf("(%s OR get_bit(s.marks, %d) = 1)", other, u.initial)
+}
+
+// initial is the expression of a column's default.
+func (m *merge) initial(at int) string { return cmp.Or(m.table.Columns[at].Default, "NULL") }
 
 // insert adds what inserts the rows that are not there, and returns the number of
 // the statement that counts them, by their marks where they are to be marked.
@@ -458,8 +490,8 @@ func (m *merge) insert(s *script, marked bool) int {
 		u := &m.used[i]
 		into = append(into, ident(m.table.Columns[u.at].Name))
 		v := fmt.Sprintf("s.c%d", u.at)
-		if initial := m.table.cols[u.at].initial; initial != "NULL" {
-			v = fmt.Sprintf("CASE WHEN %s"+isNull+" AND %s THEN %s ELSE %[1]s END", v, m.absent(u), initial)
+		if m.table.Columns[u.at].Default != "" {
+			v = fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", m.begins(u, v+isNull+" AND "+m.absent(u)), m.initial(u.at), v)
 		}
 		from = append(from, v)
 	}
@@ -490,7 +522,7 @@ func (m *merge) insert(s *script, marked bool) int {
 // defaults reports whether the table has columns with a default, which may be
 // another one each time that it is asked for.
 func (m *merge) defaults() bool {
-	return slices.ContainsFunc(m.table.Columns, func(c schema.Column) bool { return c.Default && !c.Generated })
+	return slices.ContainsFunc(m.table.Columns, func(c schema.Column) bool { return c.Default != "" && !c.Generated })
 }
 
 // assignments returns the SET list of the UPDATE, and the condition that it
@@ -512,10 +544,10 @@ func (m *merge) assignments() (set, differs string) {
 		switch image := m.table.cols[u.at].image; {
 		case m.b.FillOnly:
 			add(u.at, "coalesce("+was+", "+is+")", was+isNull+" AND "+is+notNull)
-		case u.bit < 0 && !m.replaces:
+		case u.null < 0 && u.initial < 0 && !m.replaces:
 			add(u.at, "coalesce("+is+", "+was+")", is+notNull+" AND "+distinct(image, is, was))
 		default:
-			value := fmt.Sprintf("CASE WHEN %s"+isNull+" AND %s THEN %s ELSE %[1]s END", is, m.absent(u), m.unnamed(u.at))
+			value := fmt.Sprintf("CASE WHEN %s"+isNull+" AND %s THEN %s ELSE %[1]s END", is, m.absent(u), m.unnamed(u))
 			add(u.at, value, distinct(image, value, was))
 		}
 	}
@@ -523,7 +555,8 @@ func (m *merge) assignments() (set, differs string) {
 		for at := range m.table.Columns {
 			c := &m.table.Columns[at]
 			if !c.Key && !c.Generated && !slices.ContainsFunc(m.used, func(u staged) bool { return u.at == at }) {
-				add(at, m.unnamed(at), distinct(m.table.cols[at].image, m.unnamed(at), "t."+ident(c.Name)))
+				value := m.unnamed(&staged{at: at, null: -1, initial: -1})
+				add(at, value, distinct(m.table.cols[at].image, value, "t."+ident(c.Name)))
 			}
 		}
 		if m.defaults() {
@@ -538,13 +571,13 @@ func (m *merge) assignments() (set, differs string) {
 }
 
 // unnamed is the value of a column that a row does not name: what the table has,
-// or the default where the row begins anew.
-func (m *merge) unnamed(at int) string {
-	was := "t." + ident(m.table.Columns[at].Name)
-	if !m.replaces {
+// or the default where the row or the column starts from nothing.
+func (m *merge) unnamed(u *staged) string {
+	was := "t." + ident(m.table.Columns[u.at].Name)
+	if !m.replaces && u.initial < 0 {
 		return was
 	}
-	return fmt.Sprintf("CASE WHEN s.op = 'r' THEN %s ELSE %s END", m.table.cols[at].initial, was)
+	return fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", m.begins(u, "s.op = 'r'"), m.initial(u.at), was)
 }
 
 // Whether a value is NULL. IS NULL would ask the fields of a composite value.

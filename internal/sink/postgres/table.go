@@ -27,9 +27,8 @@ type relation struct {
 
 // A column's facts that only SQL needs.
 type column struct {
-	staged  string // its type in the staging table, a domain's being what it is based on
-	image   string // a format for an expression whose equality is that of every digit and letter
-	initial string // the expression for its default
+	staged string // its type in the staging table, a domain's being what it is based on
+	image  string // a format for an expression whose equality is that of every digit and letter
 }
 
 // splitName reads the name of a table: NAME, SCHEMA.NAME, each part perhaps in
@@ -185,7 +184,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 		return t, err
 	}
 	for _, c := range t.Columns {
-		if c.Default || c.Generated || c.NotNull && !c.Key {
+		if c.Default != "" || c.Generated || c.NotNull && !c.Key {
 			ruled = true
 		}
 	}
@@ -217,7 +216,7 @@ func nullable(d *DB, s string) string {
 // columnsSQL reads a table's columns; a domain's are those of the type that it
 // is based on.
 const columnsSQL = `SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity, a.attgenerated,
- pg_get_expr(f.adbin, f.adrelid), t.typtype,
+ coalesce(pg_get_expr(f.adbin, f.adrelid), pg_get_expr(t.typdefaultbin, 0)), t.typtype,
  CASE WHEN b.oid IS NULL THEN format_type(t.oid, a.atttypmod) ELSE format_type(b.oid, t.typtypmod) END,
  CASE WHEN n.nspname = 'pg_catalog' THEN coalesce(b.typname, t.typname) END, coalesce(b.typcategory, t.typcategory),
  CASE WHEN b.oid IS NULL THEN a.atttypmod ELSE t.typtypmod END,
@@ -238,13 +237,10 @@ func (d *DB) readColumn(row [][]byte) (c schema.Column, more column, odd bool) {
 	for i := range row {
 		s[i] = string(row[i])
 	}
-	c = schema.Column{Name: s[0], Decl: s[1], NotNull: s[2] == "t", Default: row[5] != nil || s[3] == "d", Generated: s[3] == "a" || s[4] != ""}
-	more = column{staged: s[7], image: "%s", initial: s[5]}
-	if more.initial == "" {
-		more.initial = "NULL"
-	}
+	c = schema.Column{Name: s[0], Decl: s[1], NotNull: s[2] == "t", Default: s[5], Generated: s[3] == "a" || s[4] != ""}
+	more = column{staged: s[7], image: "%s"}
 	if s[3] == "d" {
-		more.initial = "nextval(" + d.literal(s[15]) + "::regclass)"
+		c.Default = "nextval(" + d.literal(s[15]) + "::regclass)"
 	}
 	if s[11] != "" && s[11] != "default" {
 		more.staged += " COLLATE " + s[12]
@@ -378,7 +374,7 @@ func declare(t schema.Type) string {
 
 // made is what weir's columns of a type are to the driver.
 func made(t schema.Type) column {
-	c := column{staged: declare(t), image: "%s", initial: "NULL"}
+	c := column{staged: declare(t), image: "%s"}
 	switch t {
 	case schema.Real:
 		c.image = "pg_catalog.float8send(%s)"

@@ -2,6 +2,7 @@ package sinktest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -100,6 +101,15 @@ var foldTests = []test{
 		Counts(t, r.Flush(`{"id":1,"a":"again","b":"again"}`, `{"id":2,"c":"old"}`, `{"id":3,"b":null}`), 0, 1, 2, 0)
 		Expect(t, db, "SELECT id, a, b, c FROM t ORDER BY id", "1|live|old|old", "2|live|live|old", "3|old|old|NULL")
 	}},
+	{"FillOnlyFindsTheDefaultsOfItsFirstMessage", func(t *testing.T, db Database) {
+		const ddl = "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT DEFAULT 'dflt', b TEXT, n INTEGER NOT NULL DEFAULT 5)"
+		inAnyBatchesOfATable(t, db, ddl, func(o *fold.Options) { o.FillOnly = true }, []string{
+			`{"id":1,"b":"x"}`, `{"id":1,"a":"late","b":"late","n":6}`, // 1 has its defaults by now
+			`{"id":2,"a":"x"}`, `{"id":2,"a":"late","b":"y","n":7}`,
+			`{"id":3,"a":null,"n":null}`, `{"id":3,"a":"late","n":8}`, // null names nothing
+			`{"id":9,"a":"late","b":"z"}`,
+		}, "SELECT id, a, b, n FROM t ORDER BY id", "1|dflt|x|5", "2|x|y|5", "3|dflt|NULL|5", "9|late|z|7")
+	}},
 	{"CountsAreOfRows", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		Counts(t, r.Flush(`{"id":1,"a":"x"}`, `{"id":1,"a":"y"}`, `{"id":2,"a":"x"}`, `{"id":3,"a":"x"}`), 3, 0, 0, 0)
@@ -112,6 +122,26 @@ var foldTests = []test{
 		), 0, 1, 3, 1)
 		Counts(t, r.Flush(`{"id":1,"op":"delete"}`, `{"id":1,"a":"z"}`), 0, 0, 1, 0) // goes and comes back as it was
 	}},
+}
+
+// inAnyBatchesOfATable writes the lines in batches of 1, 2, … lines, each into a table
+// that ddl makes, with a row 9 that has nulls and no defaults, and expects the same rows.
+func inAnyBatchesOfATable(t *testing.T, db Database, ddl string, option func(*fold.Options), lines []string, query string, want ...string) {
+	t.Helper()
+	for size := 1; size <= len(lines); size++ {
+		t.Run(fmt.Sprintf("lines=%d", size), func(t *testing.T) {
+			db.Exec(t, ddl)
+			db.Exec(t, "INSERT INTO t (id, a, b, n) VALUES (9, NULL, NULL, 7)")
+			r := Begin(t, db, option)
+			for chunk := range slices.Chunk(lines, size) {
+				r.Flush(chunk...)
+			}
+			Expect(t, db, query, want...)
+			Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+			r.End()
+			db.Exec(t, "DROP TABLE t")
+		})
+	}
 }
 
 // inAnyBatches writes the lines in batches of 1, 2, … lines, each into an empty

@@ -37,6 +37,15 @@ var versionTests = []test{
 			`{"id":3,"v":5,"a":"stays","b":"stays"}`, `{"id":3,"v":2,"op":"delete"}`,
 		}, "SELECT id, a, b FROM t ORDER BY id", "1|NULL|z", "3|stays|stays")
 	}},
+	{"ADeleteThatComesLateLeavesDefaults", func(t *testing.T, db Database) {
+		const ddl = "CREATE TABLE t (id INTEGER PRIMARY KEY, v INTEGER, a TEXT DEFAULT 'dflt', b TEXT, n INTEGER NOT NULL DEFAULT 5)"
+		inAnyBatchesOfATable(t, db, ddl, byColumn, []string{
+			`{"id":1,"v":9}`, `{"id":1,"v":4,"a":null,"b":"old","n":6}`, `{"id":1,"v":4,"op":"delete"}`,
+			`{"id":2,"v":4,"a":"old","n":6}`, `{"id":2,"v":9,"b":"x"}`, `{"id":2,"v":5,"op":"delete"}`, `{"id":2,"v":6,"n":7}`,
+			`{"id":3,"v":4,"op":"delete"}`, `{"id":3,"v":9,"b":"x"}`, `{"id":3,"v":3,"a":"old"}`,
+			`{"id":9,"v":9,"b":"x"}`, `{"id":9,"v":4,"n":6}`, `{"id":9,"v":4,"op":"delete"}`, // a was there before all of them
+		}, "SELECT id, v, a, b, n FROM t ORDER BY id", "1|9|dflt|NULL|5", "2|9|dflt|x|7", "3|9|dflt|x|5", "9|9|NULL|x|5")
+	}},
 	{"EqualVersionsTheLaterMessage", func(t *testing.T, db Database) {
 		inAnyBatchesOf(t, db, byColumn, []string{`{"id":1,"v":1,"a":"x"}`, `{"id":1,"v":1.0,"a":"y"}`, `{"id":2,"v":1,"a":"x"}`, `{"id":2,"v":"1","op":"delete"}`, `{"id":3,"v":1,"op":"delete"}`, `{"id":3,"v":1,"a":"z"}`},
 			"SELECT id, a FROM t ORDER BY id", "1|y", "3|z")

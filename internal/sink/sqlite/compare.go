@@ -67,8 +67,8 @@ func (w *writer) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 		if !w.writable(i) || !named[i] || c.Key {
 			continue
 		}
-		if v.kind == 0 { // no message named it
-			if w.table.Columns[w.cols[i]].Default {
+		if v.kind == 0 || w.b.Initial(r, i) { // no message named it
+			if w.table.Columns[w.cols[i]].Default != "" {
 				continue
 			}
 			v = &null

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -228,6 +229,20 @@ func (w *writer) take(r *fold.Row, i int) {
 	}
 }
 
+// initial has the row set column i to its default.
+func (w *writer) initial(i int) error {
+	s, err := w.c.prepareOne("SELECT " + cmp.Or(w.table.Columns[w.cols[i]].Default, "NULL"))
+	if err != nil {
+		return err
+	}
+	defer s.reset()
+	if _, err := s.step(); err != nil {
+		return err
+	}
+	w.vals[i] = s.value(0)
+	return nil
+}
+
 // lookUp steps w.sel to the row of the key that was taken, and reports whether
 // there is one.
 func (w *writer) lookUp() (bool, error) {
@@ -245,6 +260,14 @@ func (w *writer) row(r *fold.Row) error {
 	w.c.release()
 	for i := range t.Columns {
 		w.take(r, i)
+		if !w.b.Initial(r, i) || w.cols[i] < 0 {
+			continue
+		}
+		if v := &w.vals[i]; v.kind != 0 {
+			v.late = true
+		} else if err := w.initial(i); err != nil {
+			return err
+		}
 	}
 	if w.fresh >= manyFresh && !w.exact && !r.Deleted {
 		if done, err := w.insert(); err != nil {
@@ -346,7 +369,7 @@ func (w *writer) insert() (done bool, err error) {
 	s := w.ins
 	w.set = w.set[:0]
 	for i := range w.vals {
-		if w.writable(i) && (w.vals[i].kind != 0 || !w.exact) {
+		if w.writable(i) && (w.vals[i].kind != 0 && !w.vals[i].late || !w.exact) {
 			w.set = append(w.set, i)
 		}
 	}

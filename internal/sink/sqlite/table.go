@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -48,9 +49,9 @@ func (d *DB) readTable(name string, key []string) (schema.Table, error) {
 	defaults := false
 	err = d.c.query("SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?)", func(s *stmt) error {
 		c := schema.Column{Name: s.text(0), Decl: s.text(1), NotNull: s.int(2) != 0,
-			Default: !s.null(3) && !strings.EqualFold(s.text(3), "NULL"), Generated: s.int(5) == 2 || s.int(5) == 3}
+			Default: initial(s.text(3)), Generated: s.int(5) == 2 || s.int(5) == 3}
 		c.Type = affinity(c.Decl, strict != 0)
-		defaults = defaults || c.Default
+		defaults = defaults || c.Default != ""
 		t.Columns = append(t.Columns, c)
 		return nil
 	}, t.Name)
@@ -89,6 +90,26 @@ func (d *DB) readTable(name string, key []string) (schema.Table, error) {
 	// With rules of its own a table is no longer only weir's: it is taken as it is.
 	t.Made = t.Made && !ruled
 	return t, err
+}
+
+var (
+	constant = regexp.MustCompile(`(?i)^(true|false|current_(time|date|timestamp))$`)
+	word     = regexp.MustCompile(`^([\pL_][\pL\pN_$]*|".*")$`)
+)
+
+// initial is SQL for a column's default as the schema has it; "" is NULL. A word, or what
+// is in double quotes, is a text there.
+func initial(schema string) string {
+	switch {
+	case strings.EqualFold(schema, "NULL"):
+		return ""
+	case word.MatchString(schema) && !constant.MatchString(schema):
+		if schema[0] == '"' {
+			schema = strings.ReplaceAll(schema[1:len(schema)-1], `""`, `"`)
+		}
+		return "'" + strings.ReplaceAll(schema, "'", "''") + "'"
+	}
+	return schema
 }
 
 func madeMark(table string) string { return "made " + strings.ToLower(table) }

@@ -12,10 +12,11 @@ import (
 
 // value is a feed's value as SQLite is given it.
 type value struct {
-	kind int32 // SQLITE_NULL, SQLITE_INTEGER, SQLITE_FLOAT, SQLITE_TEXT
+	kind int32 // SQLITE_NULL, SQLITE_INTEGER, SQLITE_FLOAT, SQLITE_TEXT; SQLITE_BLOB of a default
 	int  int64
 	real float64
 	text []byte // of the batch, or its own where escapes were resolved
+	late bool   // it fills a row that exists, and none that is inserted
 }
 
 // convert makes a value for a column. The column admitted it before.
@@ -66,6 +67,8 @@ func (s *stmt) bindValue(i int, v *value) error {
 		rc = lib.Xsqlite3_bind_int64(s.c.tls, s.p, int32(i), v.int)
 	case lib.SQLITE_FLOAT:
 		rc = lib.Xsqlite3_bind_double(s.c.tls, s.p, int32(i), v.real)
+	case lib.SQLITE_BLOB:
+		return s.bind(i, blob(v.text))
 	default:
 		rc = s.bindText(i, v.text)
 	}
@@ -73,6 +76,22 @@ func (s *stmt) bindValue(i int, v *value) error {
 		return s.c.fail(rc, "")
 	}
 	return nil
+}
+
+// value returns what a column of the statement's row holds.
+func (s *stmt) value(col int) value {
+	v := value{kind: s.kind(col)}
+	switch v.kind {
+	case lib.SQLITE_INTEGER:
+		v.int = s.int(col)
+	case lib.SQLITE_FLOAT:
+		v.real = s.real(col)
+	case lib.SQLITE_TEXT:
+		v.text = bytes.Clone(s.bytes(col))
+	case lib.SQLITE_BLOB:
+		v.text = bytes.Clone(s.blob(col))
+	}
+	return v
 }
 
 // holds reports whether a column of the statement's row has the value already,

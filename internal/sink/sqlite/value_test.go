@@ -202,6 +202,31 @@ func syncValuesBy(t *testing.T, f *file, values []string, size int) map[int]bool
 
 // TestFlush_StrictTables: what a STRICT table's types refuse is rejected, in its
 // words or before.
+// TestFlush_DefaultsInEverySpelling: what a late delete took is what a row that was just
+// inserted has.
+func TestFlush_DefaultsInEverySpelling(t *testing.T) {
+	defaults := []string{"word", "Wörd_1$", `"in "" quotes"`, "'it''s'", "5", "-5", "1.5", "true", "FALSE", "NULL", "(NULL)", "(1 + 1)", "(abs(-3))", "CURRENT_DATE", "x'00ff'", "'null'", "nullable"}
+	ddl, line, columns := "", "", ""
+	for i, d := range defaults {
+		for _, decl := range []string{"", "TEXT", "INTEGER"} {
+			c := fmt.Sprintf("c%d%s", i, decl)
+			ddl += ", " + c + " " + decl + " DEFAULT " + d
+			line += `,"` + c + `":7`
+			columns += " || ' ' || quote(" + c + ")"
+		}
+	}
+	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+	f.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, v INTEGER"+ddl+")")
+	r := sinktest.Begin(t, f, func(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope })
+	for _, l := range []string{`{"id":1,"v":9}`, `{"id":2,"v":9}`, `{"id":2,"v":4` + line + `}`, `{"id":2,"v":4,"op":"delete"}`} {
+		r.Flush(l)
+	}
+	sinktest.Expect(t, f, "SELECT count(DISTINCT ''"+columns+"), count(*) FROM t", "1|2")
+	if t.Failed() {
+		sinktest.Expect(t, f, "SELECT ''"+columns+" FROM t")
+	}
+}
+
 func TestFlush_StrictTables(t *testing.T) {
 	for _, decl := range []string{"INT", "INTEGER", "REAL", "TEXT", "BLOB", "ANY"} {
 		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))

@@ -32,6 +32,7 @@ const (
 	cli      = "./internal/cli"
 	lockfile = "./internal/lockfile"
 	kills    = "./internal/torture"
+	folding  = "./internal/fold"
 )
 
 var mutants = []mutant{
@@ -61,9 +62,9 @@ var mutants = []mutant{
 		postgres, "TestWriters", false},
 	{"no escape in COPY", "internal/sink/postgres/quote.go", "		case '\\\\':\n\t\t\te = '\\\\'\n", "",
 		postgres, "TestSuite/Fold", false},
-	{"null is absent, Postgres", "internal/sink/postgres/merge.go", `return fmt.Sprintf("get_bit(s.nulls, %d) IS DISTINCT FROM 1", u.bit)`, `return "true"`,
+	{"null is absent, Postgres", "internal/sink/postgres/merge.go", `return fmt.Sprintf("get_bit(s.marks, %d) IS DISTINCT FROM 1", u.null)`, `return "true"`,
 		postgres, "TestSuite/Fold", false},
-	{"the first value wins", "internal/fold/folder.go", `*c == 0 || !f.opt.FillOnly {`, `*c == 0 {`,
+	{"the first value wins", "internal/fold/folder.go", `			case !f.opt.FillOnly:`, `			case !f.opt.FillOnly && *c == 0:`,
 		sqlite, "TestSuite/Fold", false},
 	{"a value that comes again in its line is looked at", "internal/fold/folder.go", "		f.dropRepeated(l)\n", "",
 		sqlite, "TestSuite/Fold", false},
@@ -79,6 +80,21 @@ var mutants = []mutant{
 		postgres, "TestSuite$/Version", false},
 	{"a tombstone keeps nothing out", "internal/fold/version.go", `!row && b.older(f.version, vs.tomb):`, `!row && f == nil:`,
 		sqlite, "TestSuite/Version", false},
+	{"a late value goes into a row that is inserted", "internal/fold/folder.go", `case made || f.table.Columns[fd.col].Default == "":`, `case true:`,
+		folding, "TestFold_DoesNotDepend", false},
+	{"a late value goes into a row that is inserted, Postgres", "internal/sink/postgres/merge.go", `v = fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", m.begins(u, v+isNull+" AND "+m.absent(u)),`,
+		`v = fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", v+isNull+" AND "+m.absent(u),`, postgres, "TestSuite$/Fold", false},
+	{"a late value goes into a row that is inserted, SQLite", "internal/sink/sqlite/row.go", `			v.late = true`, `			v.late = false`,
+		sqlite, "TestSuite/Fold", false},
+	{"a late delete ends the row", "internal/fold/version.go", ` && !b.outlived(vs.ended, now.live)`, ``,
+		folding, "TestFold_DoesNotDepend", false},
+	{"a late delete forgets what it took", "internal/fold/version.go", `		case !b.older(f.version, vs.cells[i]):
+			r.cells[i], b.marks`, `		case !b.older(f.version, vs.cells[i]):
+			r.cells[i], vs.cells[i] = 0, 0
+			_, b.marks`,
+		folding, "TestFold_DoesNotDepend", false},
+	{"a late delete leaves NULL, Postgres", "internal/sink/postgres/merge.go", `m.begins(u, "s.op = 'r'"), m.initial(u.at), was)`, `m.begins(u, "s.op = 'r'"), "NULL", was)`,
+		postgres, "TestSuite$/Version", false},
 	{"versions have no order", "internal/feed/older.go", "	case xok || yok:\n		return xok\n", "",
 		sqlite, "TestSuite/Version", false},
 	{"an old column counts as new", "internal/fold/version.go", `feed.Older(version, now.columns[n]) {`, `feed.Older(now.columns[n], version) {`,
