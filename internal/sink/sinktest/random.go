@@ -3,13 +3,16 @@ package sinktest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -42,7 +45,8 @@ func Seeds(t *testing.T, n uint64, f func(t *testing.T, rnd *rand.Rand)) {
 var randomTests = []test{
 	{"EqualsThePlainFold", func(t *testing.T, db Database) {
 		Seeds(t, 20, func(t *testing.T, rnd *rand.Rand) {
-			lines, want := randomFeed(rnd, 50+rnd.IntN(400))
+			lines := randomFeed(rnd, 50+rnd.IntN(400))
+			want := plainRows(t, lines, foldtest.Rules{}, nil, columns...)
 			r := Begin(t, db)
 			start, lost, ends := r.cp.Line, 0, 0
 			for rest := lines; len(rest) > 0; {
@@ -84,59 +88,76 @@ var randomTests = []test{
 	}},
 }
 
-// randomFeed makes messages, and the rows that they fold into.
-func randomFeed(rnd *rand.Rand, n int) (lines, rows []string) {
-	names := []string{"text", "whole", "real", "flag", "late"}
-	texts := []string{"", "a", "007", "1.50", " 7", "Zürich", "日本", "😀", "'", "null", "true", "-0", "1e5", "%s", `\N`, `\.`}
-	table := map[int][]string{}
+// columns are those of random feeds.
+var columns = []string{"text", "whole", "real", "flag", "late"}
+
+// randomFeed makes messages.
+func randomFeed(rnd *rand.Rand, n int) (lines []string) {
+	texts := []string{"", "a", "007", "1.50", " 7", "Zürich", "日本", "😀", "'", "null", "true", "-0", "1e5", "%s", `\\N`, `\\.`}
 	ids := 1 + rnd.IntN(n/4)
 	for i := range n {
-		id := 1000 + rnd.IntN(ids)
-		var b strings.Builder
-		b.WriteString([]string{`{"id":%d`, `{"id":"%d"`, `{"\u0069d":%d`}[rnd.IntN(3)])
-		line := fmt.Sprintf(b.String(), id)
+		line := fmt.Sprintf([]string{`{"id":%d`, `{"id":"%d"`, `{"\u0069d":%d`}[rnd.IntN(3)], 1000+rnd.IntN(ids))
 		if i > 0 && rnd.IntN(8) == 0 {
-			delete(table, id)
 			lines = append(lines, line+`,"op":"delete"}`)
 			continue
 		}
-		row := table[id]
-		if row == nil {
-			row = []string{strconv.Itoa(id), "NULL", "NULL", "NULL", "NULL", "NULL"}
-			table[id] = row
-		}
-		for c, name := range names {
+		for _, name := range columns {
 			if i > 0 && rnd.IntN(2) == 0 || name == "late" && i < n/2 {
 				continue
 			}
-			var value, shown string
+			var value string
 			switch k := rnd.IntN(10); {
 			case k == 0 && i > 0:
-				value, shown = "null", "NULL"
+				value = "null"
 			case name == "whole":
 				value = strconv.Itoa(rnd.IntN(3) - 1)
-				shown = value
 			case name == "real":
 				value = fmt.Sprintf("%d.25", rnd.IntN(3))
-				shown = value
 			case name == "flag":
 				value = strconv.FormatBool(rnd.IntN(2) == 0)
-				shown = value
 			default:
-				shown = texts[rnd.IntN(len(texts))]
-				value = `"` + strings.ReplaceAll(shown, `\`, `\\`) + `"`
+				value = `"` + texts[rnd.IntN(len(texts))] + `"`
 			}
 			line += fmt.Sprintf(`,%q:%s`, name, value)
-			row[c+1] = shown
 		}
 		lines = append(lines, line+"}")
 	}
 	// One message more, so that every column is there.
-	lines = append(lines, `{"id":9999,"text":"end","whole":1,"real":0.5,"flag":true,"late":"end"}`)
-	for id := 1000; id < 1000+ids; id++ {
-		if row := table[id]; row != nil {
-			rows = append(rows, strings.Join(row, "|"))
+	return append(lines, `{"id":9999,"text":"end","whole":1,"real":0.5,"flag":true,"late":"end"}`)
+}
+
+// plainRows are the rows that lines fold into, as Expect wants them: the id, by which they
+// are in order, what first makes of a row, and the columns.
+func plainRows(t *testing.T, lines []string, r foldtest.Rules, first func(map[string]foldtest.Value) string, columns ...string) (rows []string) {
+	t.Helper()
+	r.Key, r.DeleteField, r.DeleteValue, r.MaxColumns = []string{"id"}, "op", "delete", 100
+	table := foldtest.NewTable(r, foldtest.Limits{})
+	for _, line := range lines {
+		if err := table.Apply([]byte(line)); err != nil {
+			t.Fatalf("%s: %v", line, err)
 		}
 	}
-	return lines, append(rows, "9999|end|1|0.5|true|end")
+	byID := map[int]string{}
+	for _, row := range table.Rows() {
+		id, err := strconv.Atoi(row["id"].Text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cells := []string{row["id"].Text}
+		if first != nil {
+			cells = append(cells, first(row))
+		}
+		for _, c := range columns {
+			if v, ok := row[c]; ok {
+				cells = append(cells, v.Text)
+			} else {
+				cells = append(cells, "NULL")
+			}
+		}
+		byID[id] = strings.Join(cells, "|")
+	}
+	for _, id := range slices.Sorted(maps.Keys(byID)) {
+		rows = append(rows, byID[id])
+	}
+	return rows
 }

@@ -1,7 +1,6 @@
 package sinktest
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/foldtest"
 )
 
 func byColumn(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }
@@ -213,7 +213,7 @@ var versionTests = []test{
 				rest = rest[n:]
 			}
 			r.End()
-			Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id", plainRowFold(t, lines)...)
+			Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id", plainFold(t, lines, true)...)
 			db.Exec(t, "DROP TABLE t")
 		})
 	}},
@@ -277,84 +277,16 @@ func versionedFeed(rnd *rand.Rand, n int) (lines []string) {
 	return append(lines, fmt.Sprintf(`{"id":1000,"v":"%d.0","a":"a","b":"b","c":"c"}`, n+1)) // every column is there
 }
 
-type message struct {
-	id, v   int
-	deletes bool
-	cells   map[string]string // "NULL" where it is
-}
-
-func parse(t *testing.T, line string) message {
+// plainFold is the fold of messages by their versions, in its plainest form.
+func plainFold(t *testing.T, lines []string, rowScope bool) []string {
 	t.Helper()
-	var m map[string]any
-	if err := json.Unmarshal([]byte(line), &m); err != nil {
-		t.Fatal(err)
-	}
-	v, err := strconv.ParseFloat(fmt.Sprint(m["v"]), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := message{id: int(m["id"].(float64)), v: int(v), deletes: m["op"] == "delete", cells: map[string]string{}}
-	for _, c := range []string{"a", "b", "c"} {
-		if value, named := m[c]; named {
-			out.cells[c] = show(value)
+	return plainRows(t, lines, foldtest.Rules{Version: "v", RowScope: rowScope}, func(row map[string]foldtest.Value) string {
+		v, err := strconv.ParseFloat(row["v"].Text, 64)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	return out
-}
-
-// plainFold is the fold of messages that all have versions of their own: message
-// after message in the order of these.
-func plainFold(t *testing.T, lines []string) (rows []string) {
-	t.Helper()
-	var all []message
-	for _, l := range lines {
-		all = append(all, parse(t, l))
-	}
-	slices.SortFunc(all, func(a, b message) int { return a.v - b.v })
-	return foldInOrder(all, func(map[string]string, message) bool { return false })
-}
-
-func plainRowFold(t *testing.T, lines []string) (rows []string) {
-	t.Helper()
-	var all []message
-	for _, l := range lines {
-		all = append(all, parse(t, l))
-	}
-	return foldInOrder(all, func(row map[string]string, m message) bool {
-		v, _ := strconv.Atoi(row["v"])
-		return m.v < v
-	})
-}
-
-func foldInOrder(all []message, old func(row map[string]string, m message) bool) (rows []string) {
-	table := map[int]map[string]string{}
-	for _, m := range all {
-		row := table[m.id]
-		switch {
-		case row != nil && old(row, m):
-			continue
-		case m.deletes:
-			delete(table, m.id)
-			continue
-		case row == nil:
-			row = map[string]string{"a": "NULL", "b": "NULL", "c": "NULL"}
-			table[m.id] = row
-		}
-		row["v"] = strconv.Itoa(m.v)
-		for c, value := range m.cells {
-			row[c] = value
-		}
-	}
-	var ids []int
-	for id := range table {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
-		r := table[id]
-		rows = append(rows, fmt.Sprintf("%d|%s|%s|%s|%s", id, r["v"], r["a"], r["b"], r["c"]))
-	}
-	return rows
+		return fmt.Sprint(v)
+	}, "a", "b", "c")
 }
 
 // inTwoRuns has two runs of different jobs write the messages of a feed, each some of
@@ -372,7 +304,7 @@ func inTwoRuns(t *testing.T, db Database, rnd *rand.Rand, option func(*fold.Opti
 	for _, r := range runs {
 		r.End()
 	}
-	Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id", plainFold(t, lines)...)
+	Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id", plainFold(t, lines, false)...)
 	if t.Failed() {
 		t.Log(strings.Join(lines, "\n"))
 	}
