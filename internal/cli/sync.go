@@ -344,8 +344,8 @@ func pageCache(buffer int64) int { return int(min(max(buffer/4, 8<<20), 64<<20))
 const readerCache = 1 << 20 // bytes
 
 // limitMemory has the garbage collected before the run takes more memory than it
-// promises: one and a half times the buffer and 64 MiB, SQLite's pages and the
-// program itself included.
+// promises: one and a half times the buffer, 64 MiB, and ten times the longest line,
+// SQLite's pages and the program itself included.
 func limitMemory(buffer int64) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(buffer*5/4 + 32<<20)

@@ -11,6 +11,9 @@ import "fmt"
 const (
 	maxDepth  = 1000 // levels of nesting
 	maxNumber = 4096 // characters; keeps a number from being a denial of service for whoever converts it
+	// maxFields bounds the memory of a line's fields, which take 24 bytes each. No table has so
+	// many columns.
+	maxFields = 1 << 16
 )
 
 // A Field is one member of a message's object: where it is in its line, of at

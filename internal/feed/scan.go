@@ -55,6 +55,7 @@ func (s *Scanner) Append(dst []Field, line []byte) ([]Field, error) {
 		return dst, s.end(i + 1)
 	}
 	prev := int32(0)
+	most := len(dst) + maxFields
 	for {
 		var f Field
 		var err error
@@ -91,6 +92,9 @@ func (s *Scanner) Append(dst []Field, line []byte) ([]Field, error) {
 			return dst, err
 		}
 		f.valueAt, f.valueEnd = uint32(start), uint32(i)
+		if len(dst) == most {
+			return dst, Errorf(TooLong, "more than %d fields", maxFields)
+		}
 		dst = append(dst, f)
 		if i < len(line) && line[i] <= ' ' {
 			i = s.space(i)

@@ -271,3 +271,17 @@ func BenchmarkScan(b *testing.B) {
 	bench("unicode", `{"id":"Zürich 日本 😀","text":"`+strings.Repeat("é日\\n", 40)+`"}`)
 	bench("nested", `{"id":1,"way":[`+strings.Repeat(`{"lat":1.5,"lon":2},`, 15)+`{}]}`)
 }
+
+// TestScan_TooManyFields: a line's fields are bounded, and so is the memory that they take.
+func TestScan_TooManyFields(t *testing.T) {
+	s := feed.NewScanner(&feed.Names{})
+	line := func(n int) []byte { return []byte("{" + strings.Repeat(`"a":1,`, n-1) + `"a":1}`) }
+	if fields, err := s.Scan(line(1 << 16)); err != nil || len(fields) != 1<<16 {
+		t.Errorf("%d fields, %v", len(fields), err)
+	}
+	_, err := s.Scan(line(1<<16 + 1))
+	var e *feed.Error
+	if !errors.As(err, &e) || e.Reason != feed.TooLong || e.Detail != "more than 65536 fields" {
+		t.Errorf("%v", err)
+	}
+}

@@ -159,6 +159,8 @@ var mutants = []mutant{
 		sources, "TestLastLine", false},
 	{"a refusal of TLS is tried again", "internal/source/tls.go", `return n != 0 && n != alertInternalError && n != alertUserCanceled`, `return n == 1`,
 		sources, "TestDial_EndsAtOnce", false},
+	{"any number of fields", "internal/feed/scan.go", `if len(dst) == most {`, `if len(dst) == -most {`,
+		"./internal/feed", "TestScan_TooManyFields", false},
 	{"a rate that starts full", "internal/pipeline/ahead.go", `l.AllowN(time.Now(), l.Burst())`, `l.AllowN(time.Now(), 0)`,
 		pipeline, "TestMaxRate_AtEveryInstant", false},
 }
