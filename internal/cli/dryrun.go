@@ -84,11 +84,11 @@ func (w *world) dryRun(ctx context.Context, to destination, c pipeline.Config, p
 	if err := cmp.Or(runErr, ctx.Err()); err != nil {
 		return err
 	}
-	fmt.Fprintf(w.stdout, "-- %s lines: %s messages, %s rows of table %q", grouped(p.Lines.Load()), grouped(p.Messages.Load()), grouped(int64(d.rows)), d.table.Name)
+	fmt.Fprintf(w.stdout, "-- %s: %s, %s of table %q", counted(p.Lines.Load(), "line"), counted(p.Messages.Load(), "message"), counted(int64(d.rows), "row"), d.table.Name)
 	if n := p.Batches.Load(); n > 1 {
-		fmt.Fprintf(w.stdout, " at most (%s batches)", grouped(n))
+		fmt.Fprintf(w.stdout, " at most (%s)", counted(n, "batch"))
 	}
-	fmt.Fprintf(w.stdout, "; %s lines rejected\n", grouped(p.RejectedTotal()))
+	fmt.Fprintf(w.stdout, "; %s rejected\n", counted(p.RejectedTotal(), "line"))
 	for _, r := range d.rejects {
 		fmt.Fprintf(w.stdout, "-- line %d: %s\n", r.Line, printable(r.Detail))
 	}

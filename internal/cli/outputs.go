@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
 // checkOutputs refuses to write rejected lines or metrics into a file that is something
@@ -66,7 +67,7 @@ func (w *world) usedAs(path string, o *syncOptions, to destination, args, source
 		}
 	}
 	if !to.postgres {
-		database := realPath(to.path)
+		database := sqlite.RealPath(to.path)
 		for _, end := range []string{"", "-wal", "-shm", "-journal", "-weir"} {
 			if sameFile(path, database+end) {
 				return "a file of the database " + to.path
@@ -86,7 +87,7 @@ func (w *world) usedAs(path string, o *syncOptions, to destination, args, source
 		if f[1] == "" {
 			continue
 		}
-		if inside, err := filepath.Rel(realPath(f[1]), realPath(path)); err == nil && filepath.IsLocal(inside) {
+		if inside, err := filepath.Rel(sqlite.RealPath(f[1]), sqlite.RealPath(path)); err == nil && filepath.IsLocal(inside) {
 			return "in the folder of --" + f[0]
 		}
 	}
@@ -100,30 +101,5 @@ func sameFile(a, b string) bool {
 	if err == nil && err2 == nil {
 		return os.SameFile(x, y)
 	}
-	return realPath(a) == realPath(b)
-}
-
-// realPath is a path with its links resolved, of which the end need not exist.
-func realPath(path string) string {
-	path, err := filepath.Abs(path)
-	for range 40 { // as many links as Linux follows
-		if err != nil {
-			break
-		}
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			return real
-		}
-		to, err := os.Readlink(path)
-		if err != nil {
-			if dir := filepath.Dir(path); dir != path {
-				return filepath.Join(realPath(dir), filepath.Base(path))
-			}
-			break
-		}
-		if !filepath.IsAbs(to) {
-			to = filepath.Join(filepath.Dir(path), to)
-		}
-		path = to
-	}
-	return path
+	return sqlite.RealPath(a) == sqlite.RealPath(b)
 }

@@ -108,7 +108,7 @@ func (o *printer) status() string {
 	elapsed := now.at.Sub(before.at)
 	rate := float64(now.lines-before.lines) / elapsed.Seconds()
 	o.before = now
-	parts := []string{fmt.Sprintf("%s lines", grouped(now.lines)), grouped(int64(rate)) + "/s", grouped(o.p.Rows()) + " rows"}
+	parts := []string{counted(now.lines, "line"), grouped(int64(rate)) + "/s", counted(o.p.Rows(), "row")}
 	if m := o.p.Messages.Load(); m > 0 {
 		parts = append(parts, fmt.Sprintf("%.0f %% folded", 100*float64(o.p.Coalesced.Load())/float64(m)))
 	}

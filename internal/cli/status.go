@@ -106,7 +106,7 @@ func (w *world) sample(ctx context.Context, db database, st sink.Status, n int) 
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(w.stdout, "\n%s: %s rows, such as\n", printable(j.Table), grouped(total))
+		fmt.Fprintf(w.stdout, "\n%s: %s, such as\n", printable(j.Table), counted(total, "row"))
 		for _, r := range rows {
 			fmt.Fprintln(w.stdout, printable(r))
 		}

@@ -69,14 +69,26 @@ func (w *world) summarize(o *syncOptions, c pipeline.Config, p *pipeline.Progres
 
 func (s *summary) words() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s lines (%s) in %s, %s/s", s.Table, grouped(s.Lines), bytesText(s.Bytes),
+	fmt.Fprintf(&b, "%s: %s (%s) in %s, %s/s", s.Table, counted(s.Lines, "line"), bytesText(s.Bytes),
 		time.Duration(s.Seconds*float64(time.Second)).Round(10*time.Millisecond), grouped(int64(s.Rate)))
 	fmt.Fprintf(&b, "; rows: %s inserted, %s updated, %s unchanged, %s deleted", grouped(s.Inserted), grouped(s.Updated), grouped(s.Unchanged), grouped(s.Deleted))
-	fmt.Fprintf(&b, "; %s rejected; %s batches", grouped(s.Rejected), grouped(s.Batches))
+	fmt.Fprintf(&b, "; %s rejected; %s", grouped(s.Rejected), counted(s.Batches, "batch"))
 	if s.Messages > 0 {
 		fmt.Fprintf(&b, ", %.0f %% of the messages folded", 100*float64(s.Coalesced)/float64(s.Messages))
 	}
 	return b.String()
+}
+
+// counted is a number of things, in the right form.
+func counted(n int64, thing string) string {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(thing, "ch"):
+		thing += "es"
+	default:
+		thing += "s"
+	}
+	return grouped(n) + " " + thing
 }
 
 func bytesText(n int64) string {
@@ -88,5 +100,5 @@ func bytesText(n int64) string {
 	case n >= 1e3:
 		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
 	}
-	return fmt.Sprintf("%d bytes", n)
+	return counted(n, "byte")
 }

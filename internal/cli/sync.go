@@ -403,6 +403,11 @@ func (w *world) sync(ctx context.Context, o *syncOptions, args []string, setting
 		return w.dryRun(ctx, to, c, p, out)
 	}
 
+	if o.metricsFile != "" {
+		if err := metrics.CheckFile(o.metricsFile); err != nil {
+			return err
+		}
+	}
 	limitMemory(c.Buffer)
 	onRetry := func(e *sink.Error) {
 		p.Retry(e)
@@ -426,11 +431,7 @@ func (w *world) sync(ctx context.Context, o *syncOptions, args []string, setting
 	}
 	reg := metrics.New(run)
 	if o.metricsFile != "" {
-		defer func() {
-			if werr := reg.WriteFile(o.metricsFile); werr != nil {
-				err = errors.Join(err, fmt.Errorf("the metrics' file: %w", werr))
-			}
-		}()
+		defer func() { err = errors.Join(err, reg.WriteFile(o.metricsFile)) }()
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

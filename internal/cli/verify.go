@@ -232,12 +232,16 @@ func (w *world) verify(ctx context.Context, o *syncOptions, args []string, show 
 	if err != nil {
 		return err
 	}
+	folded, are := counted(p.Lines.Load(), "line"), "are"
+	if v.live == 1 {
+		are = "is"
+	}
 	switch {
 	case v.different > 0:
-		return fmt.Errorf("%s differences in %s rows from the fold of %s lines", grouped(int64(v.different)), grouped(int64(v.rows)), grouped(p.Lines.Load()))
+		return fmt.Errorf("%s in %s from the fold of %s", counted(int64(v.different), "difference"), counted(int64(v.rows), "row"), folded)
 	case total > int64(v.live):
-		return fmt.Errorf("the %s rows of the fold are in the table, and %s others", grouped(int64(v.live)), grouped(total-int64(v.live)))
+		return fmt.Errorf("the %s of the fold %s in the table, and %s", counted(int64(v.live), "row"), are, counted(total-int64(v.live), "other"))
 	}
-	_, err = fmt.Fprintf(w.stdout, "%s rows of table %s are the fold of %s lines\n", grouped(int64(v.live)), summary, grouped(p.Lines.Load()))
+	_, err = fmt.Fprintf(w.stdout, "%s of table %s %s the fold of %s\n", counted(int64(v.live), "row"), summary, are, folded)
 	return err
 }

@@ -6,8 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -96,7 +99,31 @@ func New(r Run) *Registry {
 
 // WriteFile writes the metrics for node_exporter's textfile collector; the file
 // appears whole or not at all.
-func (r *Registry) WriteFile(path string) error { return prometheus.WriteToTextfile(path, r.run) }
+func (r *Registry) WriteFile(path string) error {
+	return fileError(path, prometheus.WriteToTextfile(path, r.run))
+}
+
+// CheckFile reports what would keep WriteFile from writing a file.
+func CheckFile(path string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)) // as it does
+	if err == nil {
+		err = errors.Join(f.Close(), os.Remove(f.Name()))
+	}
+	return fileError(path, err)
+}
+
+// fileError names the file, and not the one that is written in its place first.
+func fileError(path string, err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	} else if e, ok := errors.AsType[*os.LinkError](err); ok {
+		err = e.Err
+	}
+	if err != nil {
+		err = fmt.Errorf("writing the metrics' file %s: %w", path, err)
+	}
+	return err
+}
 
 // Listen opens the port, so that a bad address is an error at once. An address
 // without a host is one of the loopback interface.

@@ -58,7 +58,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			s.Log("%s connected", conn.RemoteAddr())
 			err := s.client(client, conn)
 			_ = conn.Close()
-			if err == nil {
+			switch {
+			case ctx.Err() != nil:
+				err = errors.New("disconnected, because the replay was stopped")
+			case err == nil:
 				err = errors.New("all was sent")
 			}
 			s.Log("%s: %v", conn.RemoteAddr(), err)

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -401,7 +402,7 @@ func (d *DB) explain(err error) error {
 		var connect *pgconn.ConnectError
 		var lost *lostError
 		if errors.As(err, &connect) || errors.As(err, &lost) {
-			return &sink.Error{Class: sink.Transient, Reason: "connection", Err: err}
+			return &sink.Error{Class: sink.Transient, Reason: "connection", Err: oneLine(err)}
 		}
 		return err
 	}
@@ -417,6 +418,22 @@ func (d *DB) explain(err error) error {
 		d.drop()
 	}
 	return &sink.Error{Class: class, Reason: reason, Err: fmt.Errorf("%s: %s (SQLSTATE %s)%s", d.where(), text, e.Code, hint)}
+}
+
+// oneLine has each thing that an error of several lines says once, in one line: a
+// connection is tried at several addresses, and with TLS and without.
+func oneLine(err error) error {
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) == 1 {
+		return err
+	}
+	var said []string
+	for _, l := range lines[1:] {
+		if l = strings.TrimSpace(l); !slices.Contains(said, l) {
+			said = append(said, l)
+		}
+	}
+	return errors.New(strings.TrimSpace(lines[0]) + " " + strings.Join(said, "; "))
 }
 
 // classify tells what may be done about an error of the server's

@@ -10,23 +10,27 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// resolved is a path without symbolic links, also where the file does not exist yet: the log
-// and the locks lie beside the file itself.
-func resolved(path string) (string, error) {
+// RealPath returns a path without symbolic links, of which the end need not exist. A
+// database's log and locks lie beside the file itself.
+func RealPath(path string) string {
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return "", err
+		return path
 	}
-	const maxLinks = 40 // as Linux has it
-	for range maxLinks {
-		real, err := filepath.EvalSymlinks(path)
-		if err == nil {
-			return real, nil
+	links := 40 // as many as Linux follows
+	return realPath(path, &links)
+}
+
+func realPath(path string, links *int) string {
+	for ; *links > 0; *links-- {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			return real
 		}
-		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
-		if err != nil {
+		dir := filepath.Dir(path)
+		if dir == path {
 			break
 		}
+		dir = realPath(dir, links)
 		path = filepath.Join(dir, filepath.Base(path))
 		target, err := os.Readlink(path)
 		if err != nil {
@@ -37,7 +41,7 @@ func resolved(path string) (string, error) {
 		}
 		path = target
 	}
-	return path, nil
+	return path
 }
 
 // checkFile tells what keeps a path from being a database's; before is nil where there is

@@ -95,11 +95,7 @@ var _, _ = sqlite.OFDLocking(true)
 
 // Open opens the file at path, or makes it.
 func Open(ctx context.Context, path string, o Options) (*DB, error) {
-	path, err := resolved(path)
-	if err != nil {
-		return nil, err
-	}
-	d := &DB{path: path, opt: o}
+	d := &DB{path: RealPath(path), opt: o}
 	flags := int32(lib.SQLITE_OPEN_READWRITE | lib.SQLITE_OPEN_CREATE)
 	if o.ReadOnly {
 		flags = lib.SQLITE_OPEN_READONLY
