@@ -22,7 +22,7 @@ var allowed = map[string][]string{
 	"internal/config": {"go.yaml.in/yaml/v3"},
 	"internal/metrics": {"internal/feed", "internal/pipeline", "internal/sink", "github.com/prometheus/client_golang/prometheus",
 		"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp"},
-	"internal/pipeline":      {"internal/feed", "internal/fold", "internal/lockfile", "internal/sink", "internal/source", "internal/spool", "golang.org/x/sync/errgroup", "golang.org/x/time/rate"},
+	"internal/pipeline":      {"internal/feed", "internal/fold", "internal/lockfile", "internal/schema", "internal/sink", "internal/source", "internal/spool", "golang.org/x/sync/errgroup", "golang.org/x/time/rate"},
 	"internal/sink/sinktest": {"internal/feed", "internal/fold", "internal/foldtest", "internal/schema", "internal/sink"},
 	"internal/sink/sqlite": {"internal/feed", "internal/fold", "internal/lockfile", "internal/schema", "internal/sink",
 		"modernc.org/sqlite", "modernc.org/sqlite/lib", "modernc.org/libc"},

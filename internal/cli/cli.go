@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/source"
@@ -140,7 +141,7 @@ func (w *world) run(ctx context.Context, args []string) int {
 	case errors.As(err, &usage):
 		fmt.Fprintln(w.stderr, "See 'weir help' and 'weir help sync'.")
 		return exitUsage
-	case errors.As(err, &missing):
+	case errors.As(err, &missing), errors.As(err, new(pipeline.SettingsError)):
 		return exitUsage
 	case errors.Is(err, sink.ErrBusy):
 		fmt.Fprintln(w.stderr, "Wait for it, or give this run a name of its own: --job NAME")
@@ -176,7 +177,7 @@ with a checkpoint: after a crash the next run goes on where the last batch ended
 	}
 	root.SetVersionTemplate(w.versionText())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{errors.New(redacted(err.Error()))} })
-	root.AddCommand(w.syncCommand(), w.replayCommand(), w.statusCommand(), w.explainCommand(), w.verifyCommand(), w.configCommand(), w.benchCommand(), w.manCommand(), &cobra.Command{
+	root.AddCommand(w.syncCommand(), w.replayCommand(), w.statusCommand(), w.forgetCommand(), w.explainCommand(), w.verifyCommand(), w.configCommand(), w.benchCommand(), w.manCommand(), &cobra.Command{
 		Use:   "version",
 		Short: "Print the version and what is built in",
 		Args:  cobra.NoArgs,

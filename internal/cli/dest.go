@@ -21,6 +21,7 @@ type database interface {
 	Status(ctx context.Context) (sink.Status, error)
 	Rejects(ctx context.Context, job string, each func(sink.Kept) error) error
 	sink.Comparer
+	sink.Forgetter
 	Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error
 	Sample(ctx context.Context, table string, n int) (rows []string, total int64, err error)
 }
@@ -99,14 +100,19 @@ func opened[D database](db D, err error) (database, error) {
 	return db, nil
 }
 
-// openToRead opens a database that exists; the error is [fs.ErrNotExist] where none does.
+// openToRead is openExisting for commands that only read.
 func (d destination) openToRead(ctx context.Context, warn func(string, ...any)) (database, error) {
+	return d.openExisting(ctx, openOptions{synchronous: sqlite.Full, readOnly: true, warn: warn, debug: func(string, ...any) {}})
+}
+
+// openExisting opens a database that exists; the error is [fs.ErrNotExist] where none does.
+func (d destination) openExisting(ctx context.Context, o openOptions) (database, error) {
 	if !d.postgres {
 		if _, err := os.Stat(d.path); err != nil {
 			return nil, fmt.Errorf("there is no database: %w", err)
 		}
 	}
-	return d.open(ctx, openOptions{synchronous: sqlite.Full, readOnly: true, warn: warn, debug: func(string, ...any) {}})
+	return d.open(ctx, o)
 }
 
 // newTable is a table in a database that is not there yet.

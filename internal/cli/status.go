@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -112,4 +113,16 @@ func (w *world) sample(ctx context.Context, db database, st sink.Status, n int) 
 		}
 	}
 	return nil
+}
+
+// showRejects is the command that prints the rejected lines of the database that --to
+// names.
+func showRejects(to string) string {
+	if to = redacted(to); to == "" { // the environment names it
+		return "weir status --rejects"
+	}
+	if strings.ContainsAny(to, " ?&*'\"$;") {
+		to = "'" + strings.ReplaceAll(to, "'", `'\''`) + "'"
+	}
+	return "weir status --to " + to + " --rejects"
 }

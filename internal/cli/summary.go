@@ -62,7 +62,7 @@ func (w *world) summarize(o *syncOptions, c pipeline.Config, p *pipeline.Progres
 		out.info("ignored, for want of a column: %s; --columns add makes them", strings.Join(names, ", "))
 	}
 	if s.Rejected > 0 {
-		where := map[bool]string{true: "weir status --rejects prints them", false: "--rejects " + o.rejects}[o.rejects == "table"]
+		where := map[bool]string{true: c.ShowRejects, false: "--rejects " + o.rejects}[o.rejects == "table"]
 		out.warn("%s of %s lines were rejected (%s)", grouped(s.Rejected), grouped(s.Lines), where)
 	}
 }
@@ -101,4 +101,12 @@ func bytesText(n int64) string {
 		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
 	}
 	return counted(n, "byte")
+}
+
+// plural is a number with a word in its form for it.
+func plural(n int64, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return grouped(n) + " " + one + "s"
 }

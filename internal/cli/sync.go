@@ -48,6 +48,8 @@ type syncOptions struct {
 
 	job         string
 	fromStart   bool
+	rebuild     bool
+	accept      bool
 	follow      bool
 	compression string
 	feedOptions
@@ -59,6 +61,7 @@ type syncOptions struct {
 
 	rejects    string
 	maxRejects int64
+	rejectsAge patience
 
 	metricsAddr, metricsFile string
 
@@ -105,7 +108,9 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	f.Var(&o.retryFor, "retry-for", "how long a locked or lost database, or a lost feed, is tried again, or forever (default 5m; forever for a connection)")
 
 	f.StringVar(&o.job, "job", "", "the name that the checkpoint is kept under (default source and table; none for stdin)")
-	f.BoolVar(&o.fromStart, "from-start", false, "ignore the checkpoint")
+	f.BoolVar(&o.fromStart, "from-start", false, "read again from the start, over the rows that exist; nothing is deleted")
+	f.BoolVar(&o.rebuild, "rebuild", false, "empty the table in the first batch and read from the start; refused where other jobs have written to it")
+	f.BoolVar(&o.accept, "accept-settings", false, "continue from a checkpoint that was written with other settings, or for a table that was made again since")
 	f.BoolVar(&o.follow, "follow", false, "read on as a file grows, over rotation and truncation; wait for one that does not exist yet")
 	f.StringVar(&o.compression, "compression", source.Auto, "of the sources: auto, none, gzip, zstd, zlib or deflate (raw); auto tells gzip and zstd")
 
@@ -117,6 +122,7 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	f.Var(&o.keepFor, "keep-captures", "captures are removed when all their lines are older than this, such as 30d (default forever)")
 
 	f.StringVar(&o.rejects, "rejects", "table", "bad lines go to: table (weir_rejects), file:PATH, fail (the run ends), discard")
+	f.Var(&o.rejectsAge, "keep-rejects", "how long rejected lines stay in weir_rejects, such as 30d (default forever)")
 	f.Int64Var(&o.maxRejects, "max-rejects", defaultMaxRejects, "the run ends past so many bad lines")
 
 	f.StringVar(&o.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz at this address, such as :9090 (default off)")
@@ -224,6 +230,12 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	if len(args) == 0 && w.terminal(int(os.Stdin.Fd())) && w.stdin == os.Stdin {
 		fault("no source is named and stdin is a terminal: weir sync feed.jsonl --to flights.db")
 	}
+	if o.accept && (o.fromStart || o.rebuild) {
+		fault("--accept-settings continues from the checkpoint, which --from-start and --rebuild ignore: leave one out")
+	}
+	if o.rejectsAge.said && (o.rejectsAge.Duration <= 0 || rejects.Path() != "") {
+		fault("--keep-rejects %s: a time such as 30d, for rejects that are kept in the table", &o.rejectsAge)
+	}
 	to, err = w.destination(o.to)
 	faults = append(faults, err)
 	if err := errors.Join(faults...); err != nil {
@@ -280,7 +292,8 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 		Fold:      folding,
 		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: int64(o.buffer), ReadAhead: o.readAhead, Tombstones: time.Duration(o.tombstones),
 		Spool:   pipeline.Spool{Dir: o.spool, Max: int64(o.spoolMax), Capture: o.capture, KeepCaptures: o.keepFor.Duration},
-		Rejects: rejects, MaxRejects: o.maxRejects, FromStart: o.fromStart,
+		Rejects: rejects, MaxRejects: o.maxRejects, RejectsAge: o.rejectsAge.Duration, ShowRejects: showRejects(o.to),
+		FromStart: o.fromStart, Rebuild: o.rebuild, AcceptSettings: o.accept,
 	}, nil
 }
 

@@ -66,6 +66,9 @@ type Reject struct {
 	Text   []byte // the line, or its first 64 KiB
 }
 
+// Why is the reason with its detail, as it is kept beside the line.
+func (r *Reject) Why() string { return string(r.Reason) + ": " + r.Detail }
+
 // A Place is where a line stands in its source.
 type Place struct {
 	Line   int64 // from 1

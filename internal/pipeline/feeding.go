@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -38,12 +39,23 @@ type feeding struct {
 	head  opening
 
 	failed error // of reading
+
+	tally          // of the source's lines so far
+	restart   bool // the next flush replaces the rejects of the source
+	tentative bool // the position is kept only when a message was taken
+}
+
+// tally counts what became of the lines of a source.
+type tally struct {
+	folded   int64 // in this run
+	rejected int64
 }
 
 // work is a batch on its way to the sink.
 type work struct {
 	batch *fold.Batch
 	cp    sink.Checkpoint
+	tally
 
 	resume        string // of the checkpoint
 	spoolAt       int64  // the same
@@ -291,6 +303,7 @@ func (f *feeding) reject(at fold.Place, line []byte, why *feed.Error) error {
 		return nil // it was counted when it came first
 	}
 	f.p.Rejected(why.Reason).Add(1)
+	f.rejected++
 	switch f.Rejects.mode {
 	case discard:
 	case fail:
@@ -322,8 +335,10 @@ func (f *feeding) hand(flushing context.Context) error {
 		return err
 	}
 	f.seq++
+	f.folded += f.batch.Messages
 	f.folder.Seal(f.batch)
-	w := work{batch: f.batch, resume: f.pos.Resume, spoolAt: f.pos.SpoolAt, cp: sink.Checkpoint{Seq: f.seq, Line: f.pos.Line, Offset: f.pos.Offset, Mark: string(mark)}}
+	w := work{batch: f.batch, tally: f.tally, resume: f.pos.Resume, spoolAt: f.pos.SpoolAt,
+		cp: sink.Checkpoint{Seq: f.seq, Line: f.pos.Line, Offset: f.pos.Offset, Mark: string(mark), Settings: f.settings}}
 	select {
 	case f.full <- w:
 	case <-flushing.Done():
@@ -353,6 +368,9 @@ func (f *feeding) settle(flushing context.Context, settled chan<- struct{}) erro
 	}
 }
 
+// pruneEvery is how often a run looks for rejects that are old enough to be removed.
+const pruneEvery = time.Hour
+
 // rememberedFlushes is how far a database can go back, at least, for the lines that
 // are lost to be named.
 const rememberedFlushes = 1000
@@ -360,10 +378,20 @@ const rememberedFlushes = 1000
 // flush writes batches until there are no more.
 func (f *feeding) flush(ctx context.Context, ready <-chan work) error {
 	var lines []int64 // after each of the last flushes
+	refused := int64(0)
 	for w := range ready {
 		start := time.Now()
-		flush := &sink.Flush{Batch: w.batch, Job: f.job, Source: f.stream.Name(), Checkpoint: w.cp, Run: f.id, KeepRejects: f.Rejects.mode == keep, Tombstones: f.Tombstones, ReadsDominate: w.readsDominate}
+		flush := &sink.Flush{Batch: w.batch, Job: f.job, Source: f.stream.Name(), Checkpoint: w.cp, Run: f.id, KeepRejects: f.Rejects.mode == keep,
+			Restart: f.restart, Rebuild: f.rebuilding(), Tombstones: f.Tombstones, ReadsDominate: w.readsDominate}
+		if f.RejectsAge > 0 && f.RejectsAge < math.MaxInt64 && start.Sub(f.pruned) >= pruneEvery {
+			flush.DropRejects = start.Add(-f.RejectsAge)
+		}
 		flush.BeforeCommit = func(rejects []fold.Reject, cp *sink.Checkpoint) error {
+			refused := refused + int64(len(rejects)-len(w.batch.Rejects))
+			cp.Rejected = w.rejected + refused
+			if f.tentative && w.folded == refused && cp.Rejected > 0 {
+				cp.Line, cp.Offset, cp.Mark = 0, 0, "" // so that a run with other settings reads them
+			}
 			return f.Rejects.write(flush, rejects, cp)
 		}
 		res, err := f.db.Flush(ctx, flush)
@@ -383,7 +411,11 @@ func (f *feeding) flush(ctx context.Context, ready <-chan work) error {
 		if lines = append(lines, w.cp.Line); len(lines) == 2*rememberedFlushes {
 			lines = append(lines[:0], lines[rememberedFlushes:]...)
 		}
-		f.Rejects.committed()
+		if err := f.flushed(flush, start); err != nil {
+			return err
+		}
+		f.restart = false
+		refused += int64(len(res.Refused))
 		took := time.Since(start)
 		f.p.flushed(w.batch, res, took)
 		f.readAhead.flushed(w.batch.Rows(), took)

@@ -11,7 +11,6 @@ package pipeline
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 )
@@ -52,7 +52,16 @@ type Config struct {
 
 	Rejects    Rejects
 	MaxRejects int64
-	FromStart  bool
+	// RejectsAge is how long rejected lines are kept in the database; 0 is for good.
+	RejectsAge time.Duration
+	// ShowRejects is the command that prints them, for people.
+	ShowRejects string
+
+	FromStart bool // read from the start, over the rows that exist
+	Rebuild   bool // the same into an emptied table
+	// AcceptSettings continues from checkpoints of other settings, or of a table that was
+	// made again.
+	AcceptSettings bool
 
 	Warn func(format string, args ...any)
 	Info func(format string, args ...any)
@@ -67,7 +76,8 @@ var ErrRejected = errors.New("a line was rejected")
 // true to them. When ctx ends, it stops reading, writes what it has and returns
 // nil. p counts what happens.
 func Run(ctx context.Context, c Config, db sink.Sink, p *Progress) (err error) {
-	r := &run{Config: c, db: db, p: p, id: rand.Text(), limit: newLimiter(c.MaxRate), readAhead: &readAhead{mode: c.ReadAhead, open: c.OpenReader}}
+	c.FromStart = c.FromStart || c.Rebuild
+	r := &run{Config: c, wrote: map[string]bool{}, db: db, p: p, id: rand.Text(), limit: newLimiter(c.MaxRate), readAhead: &readAhead{mode: c.ReadAhead, open: c.OpenReader}}
 	defer func() { err = errors.Join(err, r.readAhead.close()) }()
 	if err := r.begin(ctx); err != nil {
 		return err
@@ -97,22 +107,38 @@ func Run(ctx context.Context, c Config, db sink.Sink, p *Progress) (err error) {
 
 // sayFinished tells of the files that there was nothing to do for, in one line.
 func (r *run) sayFinished() {
+	rejected := ""
+	if r.finishedRejected > 0 {
+		rejected = fmt.Sprintf(" (lines rejected then: %d; %s)", r.finishedRejected, r.ShowRejects)
+	}
 	switch {
 	case r.finished == 0:
 	case len(r.Sources) == 1:
-		r.Info("%s was read to its end before and has not changed: nothing to do", r.Sources[0])
+		r.Info("%s was read to its end before and has not changed: nothing to do%s", r.Sources[0], rejected)
 	default:
-		r.Info("%d of %d files were read to their ends before and have not changed: nothing to do for these", r.finished, len(r.Sources))
+		r.Info("%d of %d files were read to their ends before and have not changed: nothing to do for these%s", r.finished, len(r.Sources), rejected)
 	}
 }
 
 // begin reads the table and starts a fold for it.
 func (r *run) begin(ctx context.Context) error {
+	r.keyErr, r.rebuilt, r.finished, r.finishedRejected = nil, false, 0, 0
 	table, err := r.db.Table(ctx, r.Table, r.Fold.Key)
-	if err != nil {
+	if errors.As(err, new(sink.KeyError)) {
+		if !r.Rebuild {
+			r.keyErr = err // the checkpoint may have a better word for it
+		}
+	} else if err != nil {
 		return err
 	}
 	r.Table = table.Name
+	r.table = table
+	if r.settings, err = r.Config.settings(); err != nil {
+		return err
+	}
+	if r.jobs, err = r.jobNames(); err != nil {
+		return err
+	}
 	table.Judged = table.Judged || r.judged
 	o := r.Fold
 	if err := fold.CheckVersion(&table, o); err != nil {
@@ -131,6 +157,27 @@ func (r *run) begin(ctx context.Context) error {
 	o.Warn = r.Warn
 	r.folder = fold.NewFolder(table, o)
 	return nil
+}
+
+// job returns the name of a source, and that under which its checkpoint is kept, "" for
+// none.
+func (r *run) job(spec string) (job, name string, err error) {
+	if name, err = source.Name(spec); err == nil && r.Job == "" && spec != "-" {
+		return name + " > " + r.Table, name, nil
+	}
+	return r.Job, name, err
+}
+
+// jobNames returns the names that the run's jobs have in the database.
+func (r *run) jobNames() (names []string, err error) {
+	for _, spec := range r.Sources {
+		job, _, err := r.job(spec)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, (&sink.Flush{Job: job, Run: r.id}).JobName())
+	}
+	return names, nil
 }
 
 // maxRewinds is how often a run reads again without a calm between; a server that goes
@@ -169,6 +216,14 @@ type run struct {
 	p      *Progress
 	id     string
 	folder *fold.Folder
+
+	table    schema.Table // as the run found it
+	keyErr   error        // why it cannot be kept by the key that is wanted
+	settings string       // of the fold, as checkpoints keep them
+	jobs     []string     // of all sources, by their names in the database
+	wrote    map[string]bool
+	rebuilt  bool
+	pruned   time.Time // when old rejects were last removed
 	// seq is that of the job's last flush; anonymous jobs of one run share
 	// theirs.
 	seq      int64
@@ -176,9 +231,11 @@ type run struct {
 	safe     int64 // lines before those of batches that may be lost
 	judged   bool  // the table has refused a row
 	finished int   // sources that had been read to their ends before
-	rewinds  int
-	rewound  time.Time // when it last did
-	batches  [2]fold.Batch
+	// finishedRejected is how many of their lines were rejected then.
+	finishedRejected int64
+	rewinds          int
+	rewound          time.Time // when it last did
+	batches          [2]fold.Batch
 
 	readAhead *readAhead
 	committed atomic.Pointer[string] // the source's Position.Resume in the database
@@ -203,7 +260,9 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 			r.spool = nil
 		}
 	}()
-	f := &feeding{run: r, stream: stream, job: job, seq: cp.Seq, pos: stream.Start(), period: r.BatchPeriod}
+	f := &feeding{run: r, stream: stream, job: job, seq: cp.Seq, pos: stream.Start(), period: r.BatchPeriod, tally: tally{rejected: cp.Rejected}}
+	f.restart = cp.Mark == "" && cp.Seq > 0 && job != ""
+	f.tentative = cp.Mark == "" && !source.Listens(spec) && !r.spool.spools()
 	if s := r.spool; s.spools() {
 		f.pos.SpoolID, f.pos.SpoolAt = s.log.Meta().ID, s.next
 	}
@@ -213,6 +272,7 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 	switch {
 	case stream.Done():
 		r.finished++
+		r.finishedRejected += cp.Rejected
 		return nil
 	case f.pos.Resume != "":
 		r.Info("%s: going on from %s %s", stream.Name(), r.Feed.ResumeField, f.pos.Resume)
@@ -227,19 +287,18 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 	}
 	err = f.sync(ctx)
 	r.seq, r.line = f.seq, f.line
+	if err == nil && len(r.rebuilding()) > 0 { // nothing was read
+		err = r.write(context.WithoutCancel(ctx), job, stream.Name(), sink.Checkpoint{Seq: f.seq + 1})
+	}
 	return err
 }
 
 // open claims the job and opens the source where the job's checkpoint says.
 func (r *run) open(ctx context.Context, spec string) (*source.Stream, sink.Checkpoint, string, error) {
 	var cp sink.Checkpoint
-	name, err := source.Name(spec)
+	job, name, err := r.job(spec)
 	if err != nil {
 		return nil, cp, "", err
-	}
-	job := r.Job
-	if job == "" && spec != "-" {
-		job = name + " > " + r.Table
 	}
 	cp, err = r.db.Claim(ctx, job, name)
 	if err != nil {
@@ -251,15 +310,28 @@ func (r *run) open(ctx context.Context, spec string) (*source.Stream, sink.Check
 	if at := cp.Committed; at.After(time.Unix(0, r.p.LastCommit.Load())) {
 		r.p.LastCommit.Store(at.UnixNano())
 	}
-	cp.Committed = time.Time{}
-	var from source.Position
-	if !r.FromStart && cp.Mark != "" {
-		if err := json.Unmarshal([]byte(cp.Mark), &from); err != nil {
-			return nil, cp, "", fmt.Errorf("the checkpoint of job %q and %s: %w", job, name, err)
-		}
+	from, err := position(cp)
+	if err != nil {
+		return nil, cp, "", fmt.Errorf("the checkpoint of job %q and %s: %w", job, name, err)
+	}
+	accepted, err := r.admit(job, name, cp, from)
+	if err != nil {
+		return nil, cp, "", err
 	}
 	if err := r.Rejects.resume(job, cp.Rejects); err != nil {
 		return nil, cp, "", err
+	}
+	if accepted {
+		cp.Seq++
+		if err := r.write(ctx, job, name, cp); err != nil {
+			return nil, cp, "", err
+		}
+	}
+	if r.FromStart {
+		from = source.Position{}
+	}
+	if from == (source.Position{}) {
+		cp.Mark, cp.Rejected = "", 0
 	}
 	r.resumeFrom(from.Resume)
 	o := r.Source

@@ -193,42 +193,43 @@ func (r *Rejects) resume(job, mark string) error {
 	switch {
 	case m.Path == r.path && m.ID != "" && m.Size <= r.size:
 		r.mark = m.ID
-		return r.drop(m.Size)
+		end, err := r.drop(m.Size, r.size, "")
+		if err != nil || end == r.size {
+			return err
+		}
+		r.size, r.next = end, end
+		return r.file.Truncate(end)
 	case job != "": // else what a crash of its first flush leaves would stay
 		r.mark, r.unmarked = rand.Text(), true
 	}
 	return nil
 }
 
-// drop removes the job's lines behind its mark, which a flush left that did not commit.
-// Among them may lie lines of other jobs, to whose place their marks refer: so they become
-// blank, unless they are the end.
-func (r *Rejects) drop(from int64) error {
-	lines := bufio.NewReaderSize(io.NewSectionReader(r.file, from, r.size-from), longest)
-	end := from // of the last line that stays
-	for at := from; at < r.size; {
+// drop makes the job's lines in a part of the file blank, of one source alone where it is
+// not empty, and returns where the last line ends that stays. Among them may lie lines of
+// other jobs, to whose place their marks refer: so they are not removed.
+func (r *Rejects) drop(from, to int64, source string) (end int64, err error) {
+	lines := bufio.NewReaderSize(io.NewSectionReader(r.file, from, to-from), longest)
+	end = from
+	for at := from; at < to; {
 		line, err := lines.ReadSlice('\n')
 		whole := len(line)
 		for ; err == bufio.ErrBufferFull; whole += len(line) { // none of weir's
 			line, err = lines.ReadSlice('\n')
 		}
 		if err != nil && err != io.EOF {
-			return fmt.Errorf("reading rejects: %w", err)
+			return end, fmt.Errorf("reading rejects: %w", err)
 		}
 		var l rejectLine
-		if whole > longest || json.Unmarshal(line, &l) != nil || l.Mark != r.mark {
+		if whole > longest || json.Unmarshal(line, &l) != nil || l.Mark != r.mark || source != "" && l.Source != source {
 			if err := r.blank(end, at); err != nil {
-				return err
+				return end, err
 			}
 			end = at + int64(whole)
 		}
 		at += int64(whole)
 	}
-	if end == r.size {
-		return nil
-	}
-	r.size, r.next = end, end
-	return r.file.Truncate(end)
+	return end, r.blank(end, to)
 }
 
 // blank writes spaces over whole lines.
@@ -271,7 +272,7 @@ func (r *Rejects) append(f *sink.Flush, rejects []fold.Reject) error {
 	out := bufio.NewWriterSize(io.NewOffsetWriter(r.file, r.size), 64<<10)
 	for i := range rejects {
 		line, err := json.Marshal(rejectLine{f.Job, f.Source, rejects[i].Line, rejects[i].Offset,
-			string(rejects[i].Reason) + ": " + rejects[i].Detail, string(rejects[i].Text), time.Now().UTC(), r.mark})
+			rejects[i].Why(), string(rejects[i].Text), time.Now().UTC(), r.mark})
 		if err != nil {
 			return err
 		}
@@ -282,8 +283,17 @@ func (r *Rejects) append(f *sink.Flush, rejects []fold.Reject) error {
 	return errors.Join(out.Flush(), r.file.Sync())
 }
 
-// committed makes the lines of a flush final.
-func (r *Rejects) committed() { r.size = r.next }
+// committed makes the lines of a flush final. They take the place of those of a source
+// that is read again.
+func (r *Rejects) committed(f *sink.Flush) error {
+	before := r.size
+	r.size = r.next
+	if !f.Restart || r.mode != toFile {
+		return nil
+	}
+	_, err := r.drop(0, before, f.Source)
+	return err
+}
 
 func (r *Rejects) close() error {
 	if r.file == nil {

@@ -50,7 +50,7 @@ func TestRejects_OneFileForManyDatabases(t *testing.T) {
 			t.Errorf("the file has %q, want %s\n%s", got, want, text)
 		}
 	}
-	sync("a.db", "one\n", nil)
+	sync("a.db", `{"id":1}`+"\none\n", nil)
 	sync("b.db", "two\n", nil)
 	has("one one two")
 	sync("a.db", "", nil)

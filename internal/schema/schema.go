@@ -53,6 +53,11 @@ type Table struct {
 	Key     []int // indexes into Columns, in the order of --key
 
 	Exists bool
+	// ID tells the table from another one that has or had its name, and from itself with
+	// columns of weir's dropped, as far as the database can; "" where it does not exist.
+	ID string
+	// Writers are the jobs that have written to the table, by their names in weir_jobs.
+	Writers []string
 	// Made tells that weir made the table: it may widen its columns.
 	Made bool
 	// Judged tells that the table has rules that only the database can judge

@@ -25,7 +25,8 @@ type Sink interface {
 	Claim(ctx context.Context, job, source string) (Checkpoint, error)
 	// Table reads a table. Where there is none, Exists is false in the answer;
 	// where the table cannot be kept by that key, the error says what would
-	// make it so.
+	// make it so; it is a [KeyError] where weir made the table, and the answer is then
+	// what the table would be if it were missing.
 	Table(ctx context.Context, name string, key []string) (schema.Table, error)
 	// Flush writes a batch, its rejects and its checkpoint in one transaction,
 	// after it has made or widened the table as the batch needs it. A flush
@@ -47,10 +48,18 @@ type Checkpoint struct {
 	Seq     int64  // flushes of the job, over all its runs; the next one is Seq+1
 	Line    int64  // lines of the source that were read
 	Offset  int64  // bytes of the source that were read
-	Mark    string // what else the source needs to go on from there
-	Rejects string // what the run needs to go on with a file of rejects
-	// Committed is when the source's last flush was; Claim alone sets it.
-	Committed time.Time
+	Mark    string // what else the source needs to resume there; "" where it is to be read from its start
+	Rejects string // what the run needs to resume a file of rejects
+	// Rejected is how many of the lines were rejected.
+	Rejected int64
+	// Settings are those of the fold that the lines were folded by, in the pipeline's own
+	// notation.
+	Settings string
+
+	// What Claim alone sets.
+	Table     string    // the job's table by its name
+	TableID   string    // [schema.Table.ID] when the checkpoint was written
+	Committed time.Time // when that was
 }
 
 // A Flush is one transaction.
@@ -62,6 +71,16 @@ type Flush struct {
 	Run         string // names the run; no other has the same
 	// KeepRejects has the batch's rejects written to weir_rejects.
 	KeepRejects bool
+	// Restart has the rejects that are kept of the source removed: the flush is the first
+	// one of a run that reads the source from its start.
+	Restart bool
+	// DropRejects is the time before which the job's rejects are removed; zero keeps all.
+	DropRejects time.Time
+	// Rebuild, where it is not empty, has the table emptied first, or dropped where it has
+	// another key, with the checkpoints, rejects and versions of what it held. It names
+	// the jobs for which this is done. The error is a [SharedError] where others have
+	// written to the table.
+	Rebuild []string
 	// Tombstones is how long the version of a delete is remembered at least, where the
 	// batch has versions.
 	Tombstones time.Duration
@@ -72,15 +91,6 @@ type Flush struct {
 	// checkpoint. An error ends the flush and nothing is written. It may be
 	// called again when the flush is. nil is none.
 	BeforeCommit func(rejects []fold.Reject, cp *Checkpoint) error
-}
-
-// JobName is what a database keeps the job's row under; a run without a job has a
-// row of its own, so that a commit whose answer was lost is known again.
-func (f *Flush) JobName() string {
-	if f.Job == "" {
-		return "run " + f.Run
-	}
-	return f.Job
 }
 
 // A Result counts what a flush did to the table's rows, and names the messages
@@ -98,6 +108,13 @@ type Comparer interface {
 	// and calls differs for each that the table has otherwise, until it returns
 	// false. It writes nothing.
 	Compare(ctx context.Context, b *fold.Batch, differs func(Difference) bool) error
+}
+
+// A Forgetter forgets jobs.
+type Forgetter interface {
+	// Forget removes what the database has of a job that was claimed: its checkpoints and
+	// rejects, and its table's versions where no other job has written to the table.
+	Forget(ctx context.Context, job string) (Forgotten, error)
 }
 
 // Kind is how a row differs.
@@ -131,6 +148,13 @@ type JobStatus struct {
 	Line, Offset       int64
 	Flushes            int64
 	Updated            time.Time
+}
+
+// Forgotten counts what was removed with a job.
+type Forgotten struct {
+	Sources, Rejects int64
+	Versions         bool // those of the job's table too: no other job has written to it
+	Found            bool // there was something of the job
 }
 
 // RejectCount counts the rejects kept of one job, by reason.

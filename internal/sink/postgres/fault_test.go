@@ -759,7 +759,6 @@ func TestTable_ChangedMeanwhile(t *testing.T) {
 		"type":         "ALTER TABLE t ALTER COLUMN a TYPE varchar(100)",
 		"to a number":  "ALTER TABLE t ALTER COLUMN n TYPE numeric",
 		"new trigger":  "ALTER TABLE t ADD CHECK (n <> 7)",
-		"made anew":    "DROP TABLE t; CREATE TABLE t (a text, n integer, id integer PRIMARY KEY)",
 		"other column": "ALTER TABLE t ADD COLUMN z text DEFAULT 'z'",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -773,6 +772,55 @@ func TestTable_ChangedMeanwhile(t *testing.T) {
 			sinktest.Expect(t, db, "SELECT id, a, n FROM t ORDER BY id", "1|z|2", "2|w|NULL")
 		})
 	}
+}
+
+// TestTable_ReplacedMeanwhile: what the run had written went with the other table.
+func TestTable_ReplacedMeanwhile(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	db.Exec(t, "DROP TABLE t; CREATE TABLE t (id integer PRIMARY KEY, a text)")
+	if _, err := r.TryFlush(`{"id":2,"a":"y"}`); !errors.As(err, new(sink.DroppedError)) {
+		t.Errorf("nobody said that the table was replaced: %v", err)
+	}
+	sinktest.Expect(t, db, "SELECT (SELECT count(*) FROM t), (SELECT seq FROM weir_jobs)", "0|1")
+}
+
+// TestTable_Unlogged: a crash of the server empties an unlogged table, and not the
+// checkpoint. The run that it meets ends, and the next one is told.
+func TestTable_Unlogged(t *testing.T) {
+	s := testpg.Start(t, "fsync=on")
+	db := connect(t, s.Database(t))
+	db.Exec(t, "CREATE UNLOGGED TABLE t (id integer PRIMARY KEY, a text)")
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	r.Flush(`{"id":2,"a":"x"}`)
+	r.End()
+	id := func(r *sinktest.Run) string {
+		known, err := r.Sink.Table(t.Context(), "t", []string{"id"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return known.ID
+	}
+	r = sinktest.Begin(t, db)
+	if got := id(r); got != r.Checkpoint().TableID {
+		t.Errorf("the table is %q, the checkpoint's %q", got, r.Checkpoint().TableID)
+	}
+	s.Kill()
+	s.Restart(t)
+	db = connect(t, db.url)
+	r.Fold(`{"id":3,"a":"x"}`)
+	if _, err := sink.Retry(r.Sink, time.Minute, func(*sink.Error) {}).Flush(t.Context(), r.Seal()); !errors.As(err, new(sink.DroppedError)) {
+		t.Errorf("nobody said that the table was emptied: %v", err)
+	}
+	r.End()
+	r = sinktest.Begin(t, db)
+	if got := id(r); got == r.Checkpoint().TableID {
+		t.Errorf("the table that was emptied is %q as before", got)
+	}
+	sinktest.Expect(t, db, "SELECT count(*) FROM t", "0")
 }
 
 // TestTable_NarrowedMeanwhile: a value that a column took when it was read is refused by the

@@ -14,42 +14,10 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// weirTables are made in the first flush's transaction. The format of these
-// tables is in weir_meta; see the constant format.
-var weirTables = []string{
-	`CREATE TABLE IF NOT EXISTS %s.weir_meta (
-  name text PRIMARY KEY,
-  value text
-)`,
-	`CREATE TABLE IF NOT EXISTS %s.weir_jobs (
-  job text PRIMARY KEY,
-  tbl text,
-  seq bigint NOT NULL,
-  run text NOT NULL,
-  rejects text,
-  updated timestamptz
-) WITH (fillfactor = 50)`,
-	`CREATE TABLE IF NOT EXISTS %s.weir_checkpoints (
-  job text,
-  source text,
-  line bigint NOT NULL,
-  "offset" bigint NOT NULL,
-  mark text,
-  updated timestamptz,
-  PRIMARY KEY (job, source)
-) WITH (fillfactor = 50)`,
-	`CREATE TABLE IF NOT EXISTS %s.weir_rejects (
-  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  job text,
-  source text,
-  line bigint,
-  "offset" bigint,
-  reason text,
-  raw text,
-  bytes bytea, -- the line where it is no text
-  time timestamptz
-)`,
-	fmt.Sprintf("INSERT INTO %%s.weir_meta (name, value) VALUES ('format', '%d') ON CONFLICT DO NOTHING", format),
+// dialect is how Postgres declares weir's own tables.
+func (d *DB) dialect() sink.Dialect {
+	return sink.Dialect{Prefix: d.schema + ".", Integer: "bigint", Time: "timestamptz", Bytes: "bytea", Serial: "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+		Raw: "raw text,\n  bytes bytea", Hot: " WITH (fillfactor = 50)", Keyed: " WITH (fillfactor = 80)"}
 }
 
 // errFenced is what the server's answer means where the job is not where the
@@ -99,8 +67,11 @@ func (d *DB) reread(ctx context.Context) error {
 	if d.table.Name == "" {
 		return nil
 	}
-	_, err = d.Table(ctx, d.table.Name, d.key)
-	return err
+	was := d.table
+	if _, err = d.Table(ctx, was.Name, d.key); err != nil {
+		return err
+	}
+	return sink.CheckSame(&was.Table, &d.table.Table)
 }
 
 // How a batch is cut where reads dominate: a slice has sliceRows at least, and there
@@ -118,6 +89,12 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 	var at tags
 	var rows []*fold.Row
 	table, now := d.table, d.stage
+	if len(f.Rebuild) > 0 {
+		if err := d.readRebuild(ctx, f); err != nil {
+			return res, err
+		}
+		table = d.table
+	}
 	d.begin(s, f)
 	if f.Batch.Rows() > 0 {
 		var ddl []string
@@ -168,7 +145,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 			return res, d.abandon(ctx, err)
 		}
 	}
-	d.end(s, f, rejects, cp)
+	d.end(s, f, &table, rejects, cp)
 	r, err := d.run(ctx, s)
 	if m != nil && m.count(&res, r, at, len(rows)) {
 		d.last = res // it counts where the answer is lost and the commit is not
@@ -180,7 +157,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 		if m != nil && m.versions != nil {
 			d.names = m.versions.names
 		}
-		return res, d.committed(r, table, now)
+		return res, d.committed(s, r, table, now)
 	}
 	return d.failed(ctx, f, m, rows, table, res, err)
 }
@@ -225,11 +202,45 @@ func (d *DB) begin(s *script, f *sink.Flush) {
 	s.add("SET LOCAL client_min_messages = warning")
 	s.add("SET LOCAL extra_float_digits = 1") // a double's text has all its digits
 	if !d.ready {
-		for _, q := range weirTables {
-			s.add(q, d.schema)
+		for _, q := range d.dialect().Ledger() {
+			s.add("%s", q)
 		}
 	}
 	d.fence(s, f)
+	if len(f.Rebuild) > 0 {
+		d.empty(s, f)
+	}
+}
+
+// readRebuild reads the table that a flush is going to empty.
+func (d *DB) readRebuild(ctx context.Context, f *sink.Flush) error {
+	t, err := d.readTable(ctx, f.Batch.Table.Name, d.key)
+	if err != nil && !errors.As(err, new(sink.KeyError)) {
+		return err
+	}
+	d.table = t
+	if d.versions, err = d.hasVersions(ctx); err != nil {
+		return err
+	}
+	return f.MayRebuild(&t.Table)
+}
+
+// empty adds what removes all that the jobs of a flush's Rebuild have written to the table.
+func (d *DB) empty(s *script, f *sink.Flush) {
+	jobs := make([]string, len(f.Rebuild))
+	for i, j := range f.Rebuild {
+		jobs[i] = d.literal(j)
+	}
+	for _, table := range []string{"weir_checkpoints", "weir_rejects"} {
+		s.add("DELETE FROM %s.%s WHERE job IN (%s)", d.schema, table, strings.Join(jobs, ", "))
+	}
+	d.dropVersions(s, d.fullName(&d.table))
+	s.add("SET LOCAL lock_timeout = '2s'")
+	if d.table.Exists {
+		s.add("TRUNCATE %s", d.table.ident)
+	} else {
+		s.add("DROP TABLE IF EXISTS %s", d.table.ident)
+	}
 }
 
 // change adds statements that change the table, and makes ready what is kept of its
@@ -247,6 +258,9 @@ func (d *DB) change(s *script, b *fold.Batch, table *relation, ddl []string) {
 	}
 	for _, q := range ddl {
 		s.add("%s", q)
+	}
+	if table.unlogged && table.marker == "" {
+		d.markUnlogged(s, table)
 	}
 	if b.Versioned() && b.Scope == fold.ColumnScope {
 		d.readyVersions(s, table)
@@ -303,32 +317,42 @@ func (d *DB) judge(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 			seq, run = number(row[0]), string(row[1])
 		}
 	}
-	switch want := f.Checkpoint.Seq - 1; {
-	case seq == f.Checkpoint.Seq && run == f.Run:
+	done, err := f.Judge(seq, run)
+	switch {
+	case done:
 		d.opt.Debug("flush %d had been committed, though its answer was lost", seq)
 		return d.last, d.reread(ctx) // it may have changed the table
-	case seq < want:
+	case errors.As(err, new(sink.ErrBehind)):
 		d.wrote = ""
-		return res, sink.ErrBehind{Found: seq, Want: want}
-	case seq == want:
-		return res, &sink.Error{Class: sink.Transient, Reason: "serialization", Err: errFenced}
+	case err == nil:
+		err = &sink.Error{Class: sink.Transient, Reason: "serialization", Err: errFenced}
 	}
-	return res, sink.ErrFenced
+	return res, err
 }
 
 // end adds the rejects, the checkpoint and the COMMIT.
-func (d *DB) end(s *script, f *sink.Flush, rejects []fold.Reject, cp sink.Checkpoint) {
+func (d *DB) end(s *script, f *sink.Flush, table *relation, rejects []fold.Reject, cp sink.Checkpoint) {
+	if f.Restart {
+		s.add("DELETE FROM %s.weir_rejects WHERE job = %s AND source = %s", d.schema, d.literal(f.Job), d.literal(f.Source))
+	}
+	if !f.DropRejects.IsZero() {
+		s.add("DELETE FROM %s.weir_rejects WHERE job = %s AND time < to_timestamp(%d)", d.schema, d.literal(f.Job), f.DropRejects.Unix())
+	}
 	if f.KeepRejects {
 		d.keep(s, f, rejects)
 	}
 	job := d.literal(f.JobName())
 	s.add("UPDATE %s.weir_jobs SET tbl = %s, rejects = %s, updated = now() WHERE job = %s", d.schema, d.literal(f.Batch.Table.Name), d.literal(cp.Rejects), job)
 	if f.Job != "" {
-		s.add(`INSERT INTO %s.weir_checkpoints (job, source, line, "offset", mark, updated) VALUES (%s, %s, %d, %d, %s, now())`+
-			" ON CONFLICT (job, source) DO UPDATE SET line = excluded.line, \"offset\" = excluded.\"offset\", mark = excluded.mark, updated = excluded.updated",
-			d.schema, job, d.literal(f.Source), cp.Line, cp.Offset, d.literal(cp.Mark))
+		s.add(`INSERT INTO %s.weir_checkpoints (job, source, line, "offset", mark, rejected, settings, tableid, updated) VALUES (%s, %s, %d, %d, %s, %d, %s, %s, now())`+
+			" ON CONFLICT (job, source) DO UPDATE SET line = excluded.line, \"offset\" = excluded.\"offset\", mark = excluded.mark, rejected = excluded.rejected,"+
+			" settings = excluded.settings, tableid = excluded.tableid, updated = excluded.updated",
+			d.schema, job, d.literal(f.Source), cp.Line, cp.Offset, d.literal(cp.Mark), cp.Rejected, d.literal(cp.Settings), d.tableID(table))
 	} else if cp.Seq == 1 {
-		s.add("DELETE FROM %s.weir_jobs WHERE job LIKE 'run %%' AND updated < now() - interval '30 days'", d.schema)
+		s.add("DELETE FROM %s.weir_jobs WHERE job LIKE %s AND updated < now() - interval '%d seconds'", d.schema, d.literal(sink.RunPrefix+"%"), int64(sink.RunsKept.Seconds()))
+	}
+	if table.Exists && table.ID == "" {
+		s.idAt = s.add("SELECT %s", d.tableID(table))
 	}
 	s.add("COMMIT")
 }
@@ -347,18 +371,25 @@ func (d *DB) keep(s *script, f *sink.Flush, rejects []fold.Reject) {
 				}
 			}
 			values[i] = fmt.Sprintf("(%s, %s, %d, %d, %s, %s, %s, now())", d.literal(f.Job), d.literal(f.Source), r.Line, r.Offset,
-				d.literal(string(r.Reason)+": "+r.Detail), d.literal(raw), bytes)
+				d.literal(r.Why()), d.literal(raw), bytes)
 		}
 		s.add(`INSERT INTO %s.weir_rejects (job, source, line, "offset", reason, raw, bytes, time) VALUES %s`, d.schema, strings.Join(values, ", "))
 	}
 }
 
 // committed takes the answer of a script whose last statement was COMMIT.
-func (d *DB) committed(r []result, table relation, now stage) error {
+func (d *DB) committed(s *script, r []result, table relation, now stage) error {
 	if tag := r[len(r)-1].tag.String(); tag != "COMMIT" {
 		return fmt.Errorf("the server answered COMMIT with %s", tag)
 	}
 	now.used = false
+	if s.idAt > 0 {
+		parts := strings.Split(string(r[s.idAt].rows[0][0]), "/")
+		table.ID, table.oid = strings.Join(parts, "/"), parts[0]
+		if table.unlogged {
+			table.marker = parts[len(parts)-1]
+		}
+	}
 	d.table, d.stage, d.ready = table, now, true
 	d.versions = d.versions || now.versions
 	if now.kind == perFlush {

@@ -74,7 +74,6 @@ type DB struct {
 var _ sink.Sink = (*DB)(nil)
 
 const (
-	format     = 1 // of weir's own tables
 	minVersion = 130000
 	maxColumns = 1590
 	maxName    = 63   // bytes, NAMEDATALEN - 1
@@ -217,10 +216,7 @@ func (d *DB) checkFormat(ctx context.Context) error {
 	if len(r[0].rows) > 0 {
 		made = number(r[0].rows[0][0])
 	}
-	if made > format {
-		return fmt.Errorf("weir's tables in schema %s were made by a newer version of weir (format %d, this one knows %d)", d.schema, made, format)
-	}
-	return nil
+	return sink.CheckFormat(made, "schema "+d.schema)
 }
 
 // bury ends the session of a connection that broke, which may not know it yet,
@@ -333,12 +329,13 @@ func (d *DB) Claim(ctx context.Context, job, source string) (cp sink.Checkpoint,
 		}
 	}
 	r, err := d.query(ctx, fmt.Sprintf(`SELECT j.seq, coalesce(j.rejects, ''), coalesce(c.line, 0), coalesce(c."offset", 0), coalesce(c.mark, ''), `+micros("c.updated")+
-		" FROM %s.weir_jobs j LEFT JOIN %[1]s.weir_checkpoints c ON c.job = j.job AND c.source = %s WHERE j.job = %s", d.schema, d.literal(source), d.literal(job)))
+		", coalesce(c.rejected, 0), coalesce(c.settings, ''), coalesce(c.tableid, ''), coalesce(j.tbl, '') FROM %s.weir_jobs j LEFT JOIN %[1]s.weir_checkpoints c ON c.job = j.job AND c.source = %s WHERE j.job = %s", d.schema, d.literal(source), d.literal(job)))
 	if err != nil {
 		return cp, d.explain(err)
 	}
 	for _, row := range r[0].rows {
 		cp.Seq, cp.Rejects, cp.Line, cp.Offset, cp.Mark = number(row[0]), string(row[1]), number(row[2]), number(row[3]), string(row[4])
+		cp.Rejected, cp.Settings, cp.TableID, cp.Table = number(row[6]), string(row[7]), string(row[8]), string(row[9])
 		if row[5] != nil {
 			cp.Committed = time.UnixMicro(number(row[5])).UTC()
 		}

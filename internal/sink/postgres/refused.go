@@ -43,12 +43,12 @@ func (d *DB) carefully(ctx context.Context, f *sink.Flush, table relation, rows 
 		}
 	}
 	s = &script{}
-	d.end(s, f, rejects, cp)
+	d.end(s, f, &table, rejects, cp)
 	d.last = res
 	if r, err = d.run(ctx, s); err != nil {
 		return res, d.abandon(ctx, err)
 	}
-	return res, d.committed(r, table, stage{})
+	return res, d.committed(s, r, table, stage{})
 }
 
 // abandon rolls back what failed, and returns why it did.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 // A relation is a table as the database has it.
@@ -23,6 +24,11 @@ type relation struct {
 	triggers bool
 	// hides tells that row-level security may keep rows from this user's sight.
 	hides bool
+	oid   string
+	// marker is what weir_unlogged has of an unlogged table: it goes where the table's rows
+	// go, when the server crashes.
+	unlogged bool
+	marker   string
 }
 
 // A column's facts that only SQL needs.
@@ -110,11 +116,11 @@ func (d *DB) Table(ctx context.Context, name string, key []string) (schema.Table
 		return schema.Table{}, err
 	}
 	t, err := d.readTable(ctx, name, key)
-	if err != nil {
+	if err != nil && !errors.As(err, new(sink.KeyError)) {
 		return t.Table, d.explain(err)
 	}
 	d.table, d.key = t, key
-	return t.Clone(), nil
+	return t.Clone(), err
 }
 
 // readTable reads a table from the catalogs.
@@ -134,7 +140,8 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 		"SELECT coalesce(array_to_string(c.reloptions, ','), ''), c.relkind, n.nspname, c.relrowsecurity OR EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid),"+
 			" (SELECT count(*) FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)"+
 			" + (SELECT count(*) FROM pg_constraint WHERE conrelid = c.oid AND contype IN ('c', 'f', 'x') OR confrelid = c.oid),"+
-			" EXISTS (SELECT FROM pg_trigger WHERE (tgrelid = c.oid OR tgrelid IN (SELECT relid FROM pg_partition_tree(c.oid))) AND NOT tgisinternal AND tgtype & 4 <> 0), row_security_active(c.oid)"+
+			" EXISTS (SELECT FROM pg_trigger WHERE (tgrelid = c.oid OR tgrelid IN (SELECT relid FROM pg_partition_tree(c.oid))) AND NOT tgisinternal AND tgtype & 4 <> 0), row_security_active(c.oid), c.oid, c.relpersistence,"+
+			" (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped)"+
 			" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = "+is,
 		columnsSQL+is+" AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
 		"SELECT i.indisunique AND i.indisvalid AND i.indimmediate, i.indpred IS NULL AND i.indexprs IS NULL,"+
@@ -154,7 +161,8 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 				return t, fmt.Errorf("the key cannot be a column: %w", err)
 			}
 		}
-		return t, nil
+		t.Writers, err = d.writers(ctx, d.fullName(&t))
+		return t, err
 	}
 	head := r[0].rows[0]
 	if n := string(head[2]); n == "pg_catalog" || n == "information_schema" || strings.HasPrefix(n, "pg_toast") {
@@ -169,6 +177,19 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 	}
 	t.Exists = true
 	t.policed, t.triggers, t.hides = string(head[3]) == "t", string(head[5]) == "t", string(head[6]) == "t"
+	t.oid, t.unlogged = string(head[7]), string(head[8]) == "u"
+	ours, err := d.readMarks(ctx, &t, string(head[9]), strings.Contains(string(head[0]), fmt.Sprintf("fillfactor=%d", fillFactor)))
+	if err != nil {
+		return t, err
+	}
+	missing := func(err error) (relation, error) {
+		if !ours {
+			return t, err
+		}
+		blank := relation{Table: NewTable(name), ident: t.ident}
+		blank.Judged, blank.Writers = !d.unicode, t.Writers
+		return blank, sink.KeyError{Err: err}
+	}
 	ruled := string(head[4]) != "0" || string(head[1]) == "p" || t.policed
 	judged := ruled || !d.unicode
 	for _, row := range r[1].rows {
@@ -177,11 +198,11 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 		judged = judged || odd
 	}
 	if t.Key, err = t.FindKey(key); err != nil {
-		return t, err
+		return missing(err)
 	}
 	other, err := t.readIndexes(r[2])
 	if err != nil {
-		return t, err
+		return missing(err)
 	}
 	for _, c := range t.Columns {
 		if c.Default != "" || c.Generated || c.NotNull && !c.Key {
@@ -189,22 +210,90 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 		}
 	}
 	t.Judged = judged || ruled || other
-	if d.ready {
-		r, err := d.query(ctx, "SELECT count(*) FILTER (WHERE name = "+d.literal(madeMark(string(head[2]), rel))+"), count(*) FILTER (WHERE name = "+d.literal(versionsMark(t.ident))+") FROM "+d.schema+".weir_meta")
-		if err != nil {
-			return t, err
-		}
-		t.Versioned = string(r[0].rows[0][1]) != "0"
-		// The mark outlives a table, and goes with it where it is dumped and
-		// restored; so does the fill factor. With rules of its own a table is no
-		// longer only weir's: it is taken as it is.
-		t.Made = string(r[0].rows[0][0]) != "0" && strings.Contains(string(head[0]), fmt.Sprintf("fillfactor=%d", fillFactor)) && !ruled
-	}
+	// With constraints or triggers of its own a table is no longer only weir's: it is taken
+	// as it is.
+	t.Made = ours && !ruled
 	return t, nil
 }
 
-// madeMark is the name under which weir_meta knows a table that weir made.
-func madeMark(schemaName, table string) string { return "made " + identOf(schemaName, table) }
+// readMarks reads what weir's own tables have of a table that has lost some columns, and
+// reports whether weir made it. filled tells that it has the fill factor of weir's tables:
+// the mark outlives a table, and goes with it where it is dumped and restored; so does the
+// fill factor.
+func (d *DB) readMarks(ctx context.Context, t *relation, lost string, filled bool) (ours bool, err error) {
+	t.ID = t.oid
+	if !d.ready {
+		return false, nil
+	}
+	full := d.fullName(t)
+	statements := []string{
+		fmt.Sprintf("SELECT name, value FROM %s.weir_meta WHERE name IN (%s, %s)", d.schema, d.literal(sink.MadeMark(full)), d.literal(sink.VersionsMark(full)))}
+	if t.unlogged {
+		statements = append(statements, "SELECT to_regclass("+d.literal(d.schema+".weir_unlogged")+") IS NOT NULL")
+	}
+	r, err := d.query(ctx, statements...)
+	if err != nil {
+		return false, err
+	}
+	for _, row := range r[0].rows {
+		if string(row[0]) == sink.VersionsMark(full) {
+			t.Versioned = true
+		} else {
+			ours = filled
+			t.ID += "/" + string(row[1]) + "/" + lost
+		}
+	}
+	if t.Writers, err = d.writers(ctx, full); err != nil || !t.unlogged || string(r[1].rows[0][0]) != "t" {
+		return ours, err
+	}
+	r, err = d.query(ctx, fmt.Sprintf("SELECT mark FROM %s.weir_unlogged WHERE tbl = %s", d.schema, t.oid))
+	if err == nil && len(r[0].rows) > 0 {
+		t.marker = string(r[0].rows[0][0])
+		t.ID += "/" + t.marker
+	}
+	return ours, err
+}
+
+// writers returns the jobs that have written to a table by its full name.
+func (d *DB) writers(ctx context.Context, table string) (jobs []string, err error) {
+	if !d.ready {
+		return nil, nil
+	}
+	r, err := d.query(ctx, "SELECT job, tbl FROM "+d.schema+".weir_jobs WHERE tbl IS NOT NULL ORDER BY job")
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range r[0].rows {
+		if identOf(d.schemaOf(string(row[1]))) == table {
+			jobs = append(jobs, string(row[0]))
+		}
+	}
+	return jobs, nil
+}
+
+// tableID is SQL for the ID of a table as it is in a flush's transaction.
+func (d *DB) tableID(t *relation) string {
+	switch {
+	case !t.Exists:
+		return "''"
+	case t.ID != "":
+		return d.literal(t.ID)
+	}
+	marker := "''"
+	if t.unlogged {
+		marker = fmt.Sprintf("coalesce((SELECT '/' || mark FROM %s.weir_unlogged WHERE tbl = c.oid), '')", d.schema)
+	}
+	return fmt.Sprintf("(SELECT c.oid || coalesce('/' || (SELECT value FROM %s.weir_meta WHERE name = %s)"+
+		" || '/' || (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped), '') || %s FROM pg_class c WHERE c.oid = %s::regclass)",
+		d.schema, d.literal(sink.MadeMark(d.fullName(t))), marker, d.literal(t.ident))
+}
+
+// markUnlogged adds what leaves a marker that shares the fate of an unlogged table.
+func (d *DB) markUnlogged(s *script, t *relation) {
+	s.add("CREATE UNLOGGED TABLE IF NOT EXISTS %s.weir_unlogged (tbl oid PRIMARY KEY, mark text NOT NULL)", d.schema)
+	s.add("INSERT INTO %s.weir_unlogged (tbl, mark) VALUES (%s, %s) ON CONFLICT DO NOTHING", d.schema, t.oid, d.literal(sink.NewTableID()))
+	t.ID = ""
+}
 
 func nullable(d *DB, s string) string {
 	if s == "" {
@@ -445,10 +534,14 @@ func (d *DB) sameColumns(s *script, alters bool) {
 	for i, c := range d.table.Columns {
 		read[i] = c.Name + " " + c.Decl
 	}
+	other := ""
+	if d.table.marker != "" {
+		other = fmt.Sprintf(" OR NOT EXISTS (SELECT FROM %s.weir_unlogged WHERE tbl = %s AND mark = %s)", d.schema, d.table.oid, d.literal(d.table.marker))
+	}
 	// A number that is none ends the transaction, as with the fence.
 	s.add("SELECT ('%s' || count(*))::int FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM %s WHERE false)"+
-		" HAVING string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS DISTINCT FROM %s",
-		columnsWord, quote(d.table.ident), d.table.ident, quote(strings.Join(read, ",")))
+		" HAVING string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS DISTINCT FROM %s OR %s::regclass::oid <> %s%s",
+		columnsWord, quote(d.table.ident), d.table.ident, quote(strings.Join(read, ",")), quote(d.table.ident), d.table.oid, other)
 }
 
 // fit returns the statements that make the database's table what a batch's rows
@@ -457,7 +550,7 @@ func (d *DB) fit(b *fold.Batch, rows []*fold.Row) (ddl []string, _ relation, err
 	have, want := d.table, &b.Table
 	if !have.Exists {
 		if !want.Made || want.Exists && slices.ContainsFunc(want.Columns, func(c schema.Column) bool { return !c.New }) {
-			return nil, have, fmt.Errorf("table %q was dropped while weir wrote to it", want.Name)
+			return nil, have, sink.DroppedError{Table: want.Name}
 		}
 		have.Table, have.cols = want.Clone(), nil
 		have.Columns = slices.DeleteFunc(have.Columns, func(c schema.Column) bool { return waits(&c) })
@@ -470,11 +563,13 @@ func (d *DB) fit(b *fold.Batch, rows []*fold.Row) (ddl []string, _ relation, err
 			return nil, have, err
 		}
 		have.Exists, have.Made = true, true
+		full := d.fullName(&have)
 		return []string{
 			Create(want),
-			fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, 'weir') ON CONFLICT DO NOTHING", d.schema, d.literal(madeMark(d.schemaOf(want.Name)))),
+			fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+				d.schema, d.literal(sink.MadeMark(full)), d.literal(sink.NewTableID())),
 			// Another table of that name may have left it.
-			fmt.Sprintf("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(versionsMark(d.fullName(&have)))),
+			fmt.Sprintf("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.VersionsMark(full))),
 		}, have, nil
 	}
 	have.Columns, have.cols = slices.Clone(have.Columns), slices.Clone(have.cols)
@@ -485,7 +580,7 @@ func (d *DB) fit(b *fold.Batch, rows []*fold.Row) (ddl []string, _ relation, err
 		case c.Generated || waits(c):
 		case at < 0 && !c.New:
 			if slices.ContainsFunc(rows, func(r *fold.Row) bool { return b.Value(r, i) != nil }) {
-				return nil, have, fmt.Errorf("column %q of table %q was dropped while weir wrote to it", c.Name, want.Name)
+				return nil, have, sink.DroppedError{Table: want.Name, Column: c.Name}
 			}
 		case at < 0:
 			n := *c

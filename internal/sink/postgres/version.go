@@ -11,20 +11,6 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// weirVersions holds what tells, for each row of a table that is kept by versions,
-// which of its values are how new; see [fold.Resolved]. gone is when the row was
-// deleted.
-var weirVersions = []string{
-	`CREATE TABLE IF NOT EXISTS %s.weir_versions (
-  tbl text,
-  key bytea,
-  state bytea NOT NULL,
-  gone timestamptz,
-  PRIMARY KEY (tbl, key)
-) WITH (fillfactor = 80)`,
-	`CREATE INDEX IF NOT EXISTS weir_versions_gone ON %s.weir_versions (tbl, gone) WHERE gone IS NOT NULL`,
-}
-
 // versioned is what a merge needs of a batch that has versions.
 type versioned struct {
 	table   string // in weir_versions
@@ -36,6 +22,19 @@ type versioned struct {
 
 func (d *DB) fullName(t *relation) string { return identOf(d.schemaOf(t.ident)) }
 
+func (d *DB) hasVersions(ctx context.Context) (bool, error) {
+	r, err := d.query(ctx, "SELECT to_regclass("+d.literal(d.schema+".weir_versions")+") IS NOT NULL")
+	return err == nil && string(r[0].rows[0][0]) == "t", err
+}
+
+// dropVersions adds what removes the versions of a table by its full name.
+func (d *DB) dropVersions(s *script, table string) {
+	if d.versions {
+		s.add("DELETE FROM %s.weir_versions WHERE tbl = %s", d.schema, d.literal(table))
+	}
+	s.add("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.VersionsMark(table)))
+}
+
 // lockVersions adds what has the other writers of the table's versions wait.
 func (d *DB) lockVersions(s *script, table *relation) {
 	s.add("SELECT pg_advisory_xact_lock(%d)", lockNumber("versions", d.schema, d.fullName(table)))
@@ -45,12 +44,12 @@ func (d *DB) lockVersions(s *script, table *relation) {
 // another table of the same name left.
 func (d *DB) readyVersions(s *script, table *relation) {
 	if !d.versions {
-		for _, q := range weirVersions {
-			s.add(q, d.schema)
+		for _, q := range d.dialect().Versions() {
+			s.add("%s", q)
 		}
 	}
 	name := d.fullName(table)
-	s.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND NOT EXISTS (SELECT FROM %s.weir_meta WHERE name = %s)", d.schema, d.literal(name), d.schema, d.literal(versionsMark(name)))
+	s.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND NOT EXISTS (SELECT FROM %s.weir_meta WHERE name = %s)", d.schema, d.literal(name), d.schema, d.literal(sink.VersionsMark(name)))
 }
 
 // resolve reads what the database has of a batch's rows, and returns a merge of
@@ -71,7 +70,7 @@ func (d *DB) resolve(ctx context.Context, s *script, f *sink.Flush, table relati
 	s.copies = append(s.copies, m.encode(all))
 	names, found := -1, 0
 	if b.Scope == fold.ColumnScope {
-		names = s.add("SELECT value FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(versionsMark(v.table)))
+		names = s.add("SELECT value FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.VersionsMark(v.table)))
 		found = s.add("SELECT s.n, EXISTS (SELECT FROM %s t WHERE %s), encode(v.state, 'hex') FROM %s s JOIN %s.weir_versions v ON v.tbl = %s AND v.key = s.key",
 			table.ident, m.on(), m.name, d.schema, d.literal(v.table))
 	} else {
@@ -113,8 +112,6 @@ func (v *versioned) merge(d *DB, b *fold.Batch, table relation, all []*fold.Row,
 	m.versions = v
 	return m, rows, err
 }
-
-func versionsMark(table string) string { return "versions " + table }
 
 // read resolves the rows against what was found of them: their numbers, whether
 // the table has them, and their state or version.
@@ -165,7 +162,7 @@ func (v *versioned) keep(s *script, m *merge, f *sink.Flush, rows []*fold.Row) {
 	s.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND gone < now() - interval '%d seconds'", d.schema, d.literal(v.table), int64(f.Tombstones.Seconds()))
 	if v.changed {
 		s.add("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-			d.schema, d.literal(versionsMark(v.table)), d.literal(namesText(v.names)))
+			d.schema, d.literal(sink.VersionsMark(v.table)), d.literal(namesText(v.names)))
 	}
 }
 
@@ -178,7 +175,7 @@ func (v *versioned) copyAll(s *script, d *DB, rows []*fold.Row) {
 		known = d.literal(namesText(d.names))
 	}
 	s.add("SELECT CASE WHEN max(value) IS DISTINCT FROM %s THEN ('weir: other columns are numbered' || count(*))::int END FROM %s.weir_meta WHERE name = %s",
-		known, d.schema, d.literal(versionsMark(v.table)))
+		known, d.schema, d.literal(sink.VersionsMark(v.table)))
 	s.add("COPY %s.weir_versions (tbl, key, state) FROM STDIN", d.schema)
 	s.copies = append(s.copies, func(w *copyWriter) error {
 		table := append(appendCopyText(nil, []byte(v.table)), '\t')

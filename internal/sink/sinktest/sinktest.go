@@ -55,6 +55,7 @@ func Test(t *testing.T, h Harness) {
 		{"Refused", refusedTests},
 		{"Transaction", transactionTests},
 		{"Fence", fenceTests},
+		{"Ledger", ledgerTests},
 		{"Claim", claimTests},
 		{"Unchanged", unchangedTests},
 		{"Version", versionTests},
@@ -166,7 +167,7 @@ func (r *Run) read(change ...func(*fold.Options)) error {
 		c(&o)
 	}
 	t, err := r.Sink.Table(r.t.Context(), r.table, o.Key)
-	if err != nil {
+	if err != nil && !errors.As(err, new(sink.KeyError)) {
 		return err
 	}
 	if o.Columns == "" {
@@ -176,7 +177,7 @@ func (r *Run) read(change ...func(*fold.Options)) error {
 		}
 	}
 	r.folder = fold.NewFolder(t, o)
-	return nil
+	return err
 }
 
 // key names the fields of the key.

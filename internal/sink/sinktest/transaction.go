@@ -35,6 +35,7 @@ var transactionTests = []test{
 		if ago := time.Since(got.Committed); ago < -time.Minute || ago > time.Minute {
 			t.Errorf("the last commit was at %v", got.Committed)
 		}
+		want.Table, want.TableID = table, got.TableID
 		if got.Committed = want.Committed; err != nil || got != want {
 			t.Errorf("the next run gets %+v, %v; want %+v", got, err, want)
 		}

@@ -14,45 +14,8 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// weirTables are made in the first flush's transaction. The format of these
-// tables is in weir_meta; see the constant format.
-var weirTables = []string{
-	`CREATE TABLE IF NOT EXISTS weir_meta (
-  name TEXT PRIMARY KEY NOT NULL,
-  value TEXT
-)`,
-	`CREATE TABLE IF NOT EXISTS weir_jobs (
-  job TEXT PRIMARY KEY NOT NULL,
-  tbl TEXT,
-  seq INTEGER NOT NULL,
-  run TEXT NOT NULL,
-  rejects TEXT,
-  updated TEXT
-)`,
-	`CREATE TABLE IF NOT EXISTS weir_checkpoints (
-  job TEXT NOT NULL,
-  source TEXT NOT NULL,
-  line INTEGER NOT NULL,
-  offset INTEGER NOT NULL,
-  mark TEXT,
-  updated TEXT,
-  PRIMARY KEY (job, source)
-)`,
-	`CREATE TABLE IF NOT EXISTS weir_rejects (
-  id INTEGER PRIMARY KEY,
-  job TEXT,
-  source TEXT,
-  line INTEGER,
-  offset INTEGER,
-  reason TEXT,
-  raw TEXT,
-  time TEXT
-)`,
-	fmt.Sprintf(`INSERT OR IGNORE INTO weir_meta (name, value) VALUES ('format', '%d')`, format),
-}
-
-// forgotten is when the row of a run without a job is taken away.
-const forgotten = 30 * 24 * time.Hour
+// dialect is how SQLite declares weir's own tables.
+var dialect = sink.Dialect{Integer: "INTEGER", Time: "TEXT", Bytes: "BLOB", Serial: "INTEGER PRIMARY KEY", Raw: "raw TEXT", Keyed: " WITHOUT ROWID"}
 
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
@@ -74,7 +37,9 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		}
 	default:
 		d.last = res // what counts if the answer is lost and the commit is not
-		err = d.commit()
+		if err = d.commit(); err == nil {
+			d.table = d.written
+		}
 	}
 	d.released = time.Now()
 	err = d.explain(err)
@@ -103,8 +68,12 @@ func (d *DB) usable() error {
 			d.disconnect()
 			return err
 		}
-		if t := d.table; t.Name != "" {
-			if _, err := d.Table(context.Background(), t.Name, d.key); err != nil {
+		if was := d.table; was.Name != "" {
+			now, err := d.Table(context.Background(), was.Name, d.key)
+			if err != nil {
+				return err
+			}
+			if err := sink.CheckSame(&was, &now); err != nil {
 				return err
 			}
 		}
@@ -136,7 +105,7 @@ func (d *DB) commit() error {
 // write does all of a flush between BEGIN and COMMIT. done tells that it was
 // committed before.
 func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, done bool, err error) {
-	for _, sql := range weirTables {
+	for _, sql := range dialect.Ledger() {
 		if err := d.c.exec(sql); err != nil {
 			return res, false, err
 		}
@@ -144,7 +113,13 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, done bo
 	if done, err := d.fence(f); done || err != nil {
 		return d.last, done, err
 	}
+	if len(f.Rebuild) > 0 {
+		if err := d.empty(f); err != nil {
+			return res, false, err
+		}
+	}
 	cp := f.Checkpoint
+	d.written = d.table
 	if f.Batch.Rows() > 0 {
 		table, err := d.fit(&f.Batch.Table)
 		if err != nil {
@@ -155,9 +130,12 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, done bo
 			return res, false, err
 		}
 		res = w.res
-		d.table = table
+		d.written = table
 	}
 	rejects := append(f.Batch.Rejects[:len(f.Batch.Rejects):len(f.Batch.Rejects)], res.Refused...)
+	if err := d.dropRejects(f); err != nil {
+		return res, false, err
+	}
 	if f.KeepRejects {
 		if err := d.keep(f, rejects); err != nil {
 			return res, false, err
@@ -179,16 +157,10 @@ func (d *DB) fence(f *sink.Flush) (done bool, err error) {
 		seq, run = s.int(0), s.text(1)
 		return nil
 	}, f.JobName())
-	switch want := f.Checkpoint.Seq - 1; {
-	case err != nil || seq == want:
+	if err != nil {
 		return false, err
-	case seq == f.Checkpoint.Seq && run == f.Run:
-		return true, nil
-	case seq < want:
-		return false, sink.ErrBehind{Found: seq, Want: want}
-	default:
-		return false, sink.ErrFenced
 	}
+	return f.Judge(seq, run)
 }
 
 func (d *DB) checkpoint(f *sink.Flush, cp sink.Checkpoint) error {
@@ -204,11 +176,24 @@ func (d *DB) checkpoint(f *sink.Flush, cp sink.Checkpoint) error {
 		if cp.Seq > 1 {
 			return nil
 		}
-		return d.c.exec("DELETE FROM weir_jobs WHERE job LIKE 'run %' AND updated < ?", time.Now().Add(-forgotten).UTC().Format(timeFormat))
+		return d.c.exec("DELETE FROM weir_jobs WHERE job LIKE ?1 || '%' AND updated < ?2", sink.RunPrefix, time.Now().Add(-sink.RunsKept).UTC().Format(timeFormat))
 	}
-	return d.c.exec("INSERT INTO weir_checkpoints (job, source, line, offset, mark, updated) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"+
-		" ON CONFLICT (job, source) DO UPDATE SET line = ?3, offset = ?4, mark = ?5, updated = ?6",
-		job, f.Source, cp.Line, cp.Offset, cp.Mark, now)
+	return d.c.exec("INSERT INTO weir_checkpoints (job, source, line, offset, mark, rejected, settings, tableid, updated) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"+
+		" ON CONFLICT (job, source) DO UPDATE SET line = ?3, offset = ?4, mark = ?5, rejected = ?6, settings = ?7, tableid = ?8, updated = ?9",
+		job, f.Source, cp.Line, cp.Offset, cp.Mark, cp.Rejected, cp.Settings, d.written.ID, now)
+}
+
+// dropRejects removes rejected lines that are read again, and those that are old.
+func (d *DB) dropRejects(f *sink.Flush) error {
+	if f.Restart {
+		if err := d.c.exec("DELETE FROM weir_rejects WHERE job = ? AND source = ?", f.Job, f.Source); err != nil {
+			return err
+		}
+	}
+	if f.DropRejects.IsZero() {
+		return nil
+	}
+	return d.c.exec("DELETE FROM weir_rejects WHERE job = ? AND time < ?", f.Job, f.DropRejects.UTC().Format(timeFormat))
 }
 
 // keep writes rejected lines.
@@ -221,7 +206,7 @@ func (d *DB) keep(f *sink.Flush, rejects []fold.Reject) error {
 			raw = blob(r.Text) // text that is none would not come back as it is
 		}
 		err := d.c.exec("INSERT INTO weir_rejects (job, source, line, offset, reason, raw, time) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-			f.Job, f.Source, r.Line, r.Offset, string(r.Reason)+": "+r.Detail, raw, now)
+			f.Job, f.Source, r.Line, r.Offset, r.Why(), raw, now)
 		if err != nil {
 			return fmt.Errorf("keeping a rejected line: %w", err)
 		}

@@ -64,6 +64,7 @@ type DB struct {
 
 	// Of the last flush.
 	table    schema.Table // as the database has it
+	written  schema.Table // the same in the transaction at hand
 	key      []string     // of table, by the names that the feed uses
 	indexed  bool         // the table has indexes beside the key's
 	version  int64        // the schema's version when table was read
@@ -77,7 +78,6 @@ type DB struct {
 var _ sink.Sink = (*DB)(nil)
 
 const (
-	format       = 1                     // of weir's own tables
 	busyWait     = 10                    // ms; how long SQLite itself waits for a lock, for it waits in steps that grow
 	patience     = 1000                  // ms of own, short polls before a lock counts as a failure
 	yieldFor     = 20 * time.Millisecond // twice the longest wait between polls, see polling
@@ -184,10 +184,7 @@ func (d *DB) configure(fresh bool, flags int32) error {
 	if err := d.scalar("SELECT CAST(value AS INTEGER) FROM weir_meta WHERE name = 'format'", &made); err != nil {
 		return err
 	}
-	if made > format {
-		return fmt.Errorf("weir's tables in %s were made by a newer version of weir (format %d, this one knows %d)", d.path, made, format)
-	}
-	return nil
+	return sink.CheckFormat(made, d.path)
 }
 
 // level is SQLite's name for the promised durability. Without a WAL, FULL does

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 // Table implements [sink.Sink].
@@ -20,11 +22,10 @@ func (d *DB) Table(_ context.Context, name string, key []string) (t schema.Table
 		t, err = d.readTable(name, key)
 		return err
 	})
-	if err != nil {
-		return t, d.explain(err)
+	if err == nil || errors.As(err, new(sink.KeyError)) {
+		d.table, d.key = t, key
 	}
-	d.table, d.key = t, key
-	return t, nil
+	return t, d.explain(err)
 }
 
 // readTable reads a table from the schema.
@@ -39,7 +40,10 @@ func (d *DB) readTable(name string, key []string) (schema.Table, error) {
 			kind, strict, t.Name, sql = s.text(0), s.int(1), s.text(2), s.text(3)
 			return nil
 		}, name)
-	if err != nil || kind == "" {
+	if err != nil {
+		return t, err
+	}
+	if t.Writers, err = d.writers(t.Name); err != nil || kind == "" {
 		return t, err
 	}
 	if kind != "table" {
@@ -58,27 +62,25 @@ func (d *DB) readTable(name string, key []string) (schema.Table, error) {
 	if err != nil {
 		return t, err
 	}
-	if known, err := d.hasTable("weir_meta"); err != nil {
+	// The mark outlives a table; what weir wrote begins as it writes.
+	ours := strings.HasPrefix(sql, "CREATE TABLE "+quote(t.Name)+" (\n  ")
+	if err := d.readMarks(&t, ours); err != nil {
 		return t, err
-	} else if known {
-		var made int64
-		if err := d.scalar("SELECT count(*) FROM weir_meta WHERE name = ?", &made, madeMark(t.Name)); err != nil {
+	}
+	missing := func(err error) (schema.Table, error) {
+		if !t.Made {
 			return t, err
 		}
-		var versions int64
-		if err := d.scalar("SELECT count(*) FROM weir_meta WHERE name = ?", &versions, versionsMark(t.Name)); err != nil {
-			return t, err
-		}
-		t.Versioned = versions > 0
-		// The mark outlives a table; what weir wrote begins as it writes.
-		t.Made = made > 0 && strings.HasPrefix(sql, "CREATE TABLE "+quote(t.Name)+" (\n  ")
+		blank := NewTable(t.Name)
+		blank.Writers = t.Writers
+		return blank, sink.KeyError{Err: err}
 	}
 	if t.Key, err = t.FindKey(key); err != nil {
-		return t, err
+		return missing(err)
 	}
 	judged, err := d.readKey(&t)
 	if err != nil {
-		return t, err
+		return missing(err)
 	}
 	var rules int64
 	err = d.scalar("SELECT (SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE) + (SELECT count(*) FROM pragma_foreign_key_list(?1))"+
@@ -111,8 +113,6 @@ func initial(schema string) string {
 	}
 	return schema
 }
-
-func madeMark(table string) string { return "made " + strings.ToLower(table) }
 
 // readKey marks the key's columns, demands that the database hold their values
 // unique, and reports whether another index can refuse a row.
@@ -296,45 +296,43 @@ func (d *DB) fit(want *schema.Table) (schema.Table, error) {
 		if have, err = d.readTable(want.Name, d.key); err != nil {
 			return have, err
 		}
+		if err := sink.CheckSame(&d.table, &have); err != nil {
+			return have, err
+		}
 	}
 	if !have.Exists {
 		if !want.Made || want.Exists && slices.ContainsFunc(want.Columns, func(c schema.Column) bool { return !c.New }) {
-			return have, fmt.Errorf("table %q was dropped while weir wrote to it", want.Name)
+			return have, sink.DroppedError{Table: want.Name}
 		}
 		if err := d.c.exec(Create(want)); err != nil {
 			return have, err
 		}
-		if err := d.c.exec("INSERT OR REPLACE INTO weir_meta (name, value) VALUES (?, 'weir')", madeMark(want.Name)); err != nil {
+		// Another table of that name may have left them.
+		if _, err := d.dropVersions(want.Name); err != nil {
 			return have, err
 		}
-		// Another table of that name may have left them.
-		if known, err := d.hasTable("weir_versions"); err != nil {
+		if err := d.keepMarks(want, sink.NewTableID()); err != nil {
 			return have, err
-		} else if known {
-			err := d.c.exec("DELETE FROM weir_versions WHERE tbl = ?", strings.ToLower(want.Name))
-			if err == nil {
-				err = d.c.exec("DELETE FROM weir_meta WHERE name = ?", versionsMark(want.Name))
-			}
-			if err != nil {
-				return have, err
-			}
 		}
 		return d.readTable(want.Name, d.key)
 	}
 	widen := map[int]string{} // by column of have
-	changed := false
+	marked := have.Clone()
+	lost := strings.Contains(have.ID, lostMark)
+	changed := lost
 	for i := range want.Columns {
 		c := &want.Columns[i]
 		at := have.Find(c.Name, i)
 		switch {
 		case c.Generated:
 		case at < 0 && !c.New:
-			return have, fmt.Errorf("column %q of table %q was dropped while weir wrote to it", c.Name, want.Name)
+			return have, sink.DroppedError{Table: want.Name, Column: c.Name}
 		case at < 0:
 			if err := d.c.exec("ALTER TABLE " + quote(have.Name) + " ADD COLUMN " + definition(c, declare(c))); err != nil {
 				return have, fmt.Errorf("adding column %q: %w", c.Name, err)
 			}
 			changed = true
+			marked.Columns = append(marked.Columns, schema.Column{Name: c.Name})
 		case have.Made && !c.Fixed:
 			if decl := declare(c); wider(have.Columns[at].Type, c.Type) {
 				widen[at] = decl
@@ -342,6 +340,15 @@ func (d *DB) fit(want *schema.Table) (schema.Table, error) {
 		}
 	}
 	if changed {
+		id := have.ID
+		if lost { // the run reads them again; what other jobs had written there is gone
+			id = sink.NewTableID()
+		}
+		if have.Made {
+			if err := d.keepMarks(&marked, id); err != nil {
+				return have, err
+			}
+		}
 		var err error
 		if have, err = d.readTable(want.Name, d.key); err != nil {
 			return have, err

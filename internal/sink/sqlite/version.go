@@ -15,20 +15,6 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// weirVersions holds what tells, for each row of a table that is kept by versions,
-// which of its values are how new; see [fold.Resolved]. gone is when the row was
-// deleted.
-var weirVersions = []string{
-	`CREATE TABLE IF NOT EXISTS weir_versions (
-  tbl TEXT NOT NULL,
-  key BLOB NOT NULL,
-  state BLOB NOT NULL,
-  gone TEXT,
-  PRIMARY KEY (tbl, key)
-) WITHOUT ROWID`,
-	"CREATE INDEX IF NOT EXISTS weir_versions_gone ON weir_versions (tbl, gone) WHERE gone IS NOT NULL",
-}
-
 // versioned writes the rows of a batch that has versions.
 type versioned struct {
 	resolver *fold.Resolver
@@ -40,7 +26,20 @@ type versioned struct {
 	stored   []byte
 }
 
-func versionsMark(table string) string { return "versions " + strings.ToLower(table) }
+func versionsMark(table string) string { return sink.VersionsMark(strings.ToLower(table)) }
+
+// dropVersions removes the versions of a table, and reports whether it had any.
+func (d *DB) dropVersions(table string) (had bool, err error) {
+	var marks int64
+	if err := d.scalar("SELECT count(*) FROM weir_meta WHERE name = ?", &marks, versionsMark(table)); err != nil {
+		return false, err
+	}
+	if known, err := d.hasTable("weir_versions"); err != nil || !known {
+		return false, err
+	}
+	return marks > 0, errors.Join(d.c.exec("DELETE FROM weir_versions WHERE tbl = ?", strings.ToLower(table)),
+		d.c.exec("DELETE FROM weir_meta WHERE name = ?", versionsMark(table)))
+}
 
 // prepareVersions makes the writer one of a batch that has versions, and forgets
 // deletes that are old.
@@ -48,7 +47,7 @@ func (w *writer) prepareVersions(f *sink.Flush) error {
 	v := &versioned{table: strings.ToLower(w.table.Name), now: time.Now().UTC().Format(timeFormat)}
 	var names []string
 	if w.b.Scope == fold.ColumnScope {
-		for _, sql := range weirVersions {
+		for _, sql := range dialect.Versions() {
 			if err := w.c.exec(sql); err != nil {
 				return err
 			}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sqlite"
+)
+
+func (w *world) forgetCommand() *cobra.Command {
+	var to string
+	c := &cobra.Command{
+		Use:   "forget JOB --to DEST",
+		Short: "Remove a job's checkpoints and rejected lines",
+		Long: `Remove what weir keeps of a job in a database: its checkpoints, so that a later run
+of the job reads its sources from their start, and its rejected lines. The job's
+table stays as it is. The versions of the table's values go too, where no other job
+has written to the table.
+
+weir status names the jobs. A job that a run holds is left alone: exit code 4.`,
+		Example: `  weir forget 'flights.jsonl > flights' --to flights.db`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			dest, err := w.destination(to)
+			if err != nil {
+				return err
+			}
+			return w.forget(c.Context(), dest, args[0])
+		},
+	}
+	c.Flags().StringVar(&to, "to", "", toHelp)
+	return c
+}
+
+func (w *world) forget(ctx context.Context, dest destination, job string) (err error) {
+	if job == "" {
+		return usagef("forget takes the name of a job: weir status names them")
+	}
+	db, err := dest.openExisting(ctx, openOptions{synchronous: sqlite.Full, warn: func(format string, args ...any) { w.say(format, args...) }, debug: func(string, ...any) {}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if _, err := db.Claim(ctx, job, ""); err != nil {
+		return fmt.Errorf("job %q: %w", job, err)
+	}
+	f, err := db.Forget(ctx, job)
+	if err != nil {
+		return err
+	}
+	if !f.Found {
+		return w.unknownJob(ctx, db, job)
+	}
+	versions := ""
+	if f.Versions {
+		versions = ", with the versions of its table"
+	}
+	w.say("forgot job %q: %s and %s%s", job, plural(f.Sources, "checkpoint"), plural(f.Rejects, "rejected line"), versions)
+	return nil
+}
+
+// unknownJob is the error for a job that a database does not have.
+func (w *world) unknownJob(ctx context.Context, db database, job string) error {
+	st, err := db.Status(ctx)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, j := range st.Jobs {
+		if name := fmt.Sprintf("%q", j.Job); !strings.HasPrefix(j.Job, sink.RunPrefix) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) > 10 {
+		names = append(names[:10], fmt.Sprintf("%d more", len(names)-10))
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("the database has no job %q, and no other", job)
+	}
+	return fmt.Errorf("the database has no job %q; it has %s", job, strings.Join(names, ", "))
+}

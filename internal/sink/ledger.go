@@ -1,0 +1,205 @@
+package sink
+
+import (
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// Format is the format of weir's own tables. No earlier one was ever released.
+const Format = 2
+
+// CheckFormat reports why weir's tables in a database, which where names, cannot be used.
+func CheckFormat(found int64, where string) error {
+	switch {
+	case found > Format:
+		return fmt.Errorf("weir's tables in %s were made by a newer version of weir (format %d, this version knows %d)", where, found, Format)
+	case found < Format:
+		return fmt.Errorf("weir's tables in %s were made by an unreleased version of weir (format %d, this version knows %d): drop weir_meta, weir_jobs, weir_checkpoints, weir_rejects and weir_versions, and sync again with --from-start", where, found, Format)
+	}
+	return nil
+}
+
+// Dialect is how a database writes the declarations of weir's own tables.
+type Dialect struct {
+	Prefix  string // before a table's name: its schema and a dot
+	Integer string
+	Time    string
+	Bytes   string
+	Serial  string // of a primary key that counts by itself
+	Raw     string // the columns of weir_rejects that hold a line
+	Hot     string // behind a table whose rows are updated by each flush
+	Keyed   string // behind a table that is read and written by its key alone
+}
+
+// Ledger returns the statements that make weir's own tables where they are missing. A
+// driver runs them in its first flush.
+func (d Dialect) Ledger() []string {
+	return d.fill(
+		`CREATE TABLE IF NOT EXISTS {p}weir_meta (
+  name text PRIMARY KEY NOT NULL,
+  value text
+)`,
+		`CREATE TABLE IF NOT EXISTS {p}weir_jobs (
+  job text PRIMARY KEY NOT NULL,
+  tbl text,
+  seq {int} NOT NULL,
+  run text NOT NULL,
+  rejects text,
+  updated {time}
+){hot}`,
+		`CREATE TABLE IF NOT EXISTS {p}weir_checkpoints (
+  job text NOT NULL,
+  source text NOT NULL,
+  line {int} NOT NULL,
+  "offset" {int} NOT NULL,
+  mark text,
+  rejected {int} NOT NULL,
+  settings text,
+  tableid text,
+  updated {time},
+  PRIMARY KEY (job, source)
+){hot}`,
+		`CREATE TABLE IF NOT EXISTS {p}weir_rejects (
+  id {serial},
+  job text,
+  source text,
+  line {int},
+  "offset" {int},
+  reason text,
+  {raw},
+  time {time}
+)`,
+		`CREATE INDEX IF NOT EXISTS weir_rejects_source ON {p}weir_rejects (job, source)`,
+		fmt.Sprintf(`INSERT INTO {p}weir_meta (name, value) VALUES ('format', '%d') ON CONFLICT DO NOTHING`, Format),
+	)
+}
+
+// Versions returns the statements that make the table of versions. It holds what tells,
+// for each row of a table that is kept by versions, which of its values are how new; see
+// [fold.Resolved]. gone is when the row was deleted.
+func (d Dialect) Versions() []string {
+	return d.fill(
+		`CREATE TABLE IF NOT EXISTS {p}weir_versions (
+  tbl text NOT NULL,
+  key {bytes} NOT NULL,
+  state {bytes} NOT NULL,
+  gone {time},
+  PRIMARY KEY (tbl, key)
+){keyed}`,
+		`CREATE INDEX IF NOT EXISTS weir_versions_gone ON {p}weir_versions (tbl, gone) WHERE gone IS NOT NULL`,
+	)
+}
+
+func (d Dialect) fill(statements ...string) []string {
+	r := strings.NewReplacer("{p}", d.Prefix, "{int}", d.Integer, "{time}", d.Time, "{bytes}", d.Bytes, "{serial}", d.Serial,
+		"{raw}", d.Raw, "{hot}", d.Hot, "{keyed}", d.Keyed)
+	for i := range statements {
+		statements[i] = r.Replace(statements[i])
+	}
+	return statements
+}
+
+// RunPrefix begins the names under which weir_jobs has runs without a job, and
+// RunsKept is how long they are kept: their feeds may be silent for long.
+const (
+	RunPrefix = "run "
+	RunsKept  = 30 * 24 * time.Hour
+)
+
+// JobName is what a database keeps the job's row under. A run without a job has a
+// row of its own, so that a commit whose answer was lost is known again.
+func (f *Flush) JobName() string {
+	if f.Job == "" {
+		return RunPrefix + f.Run
+	}
+	return f.Job
+}
+
+// Judge is the verdict of the fence: whether a flush may be written to a database that
+// has the sequence number and the run of the job's last flush. done tells that this
+// flush was committed before; the error is [ErrBehind] or [ErrFenced] where it must not
+// be written.
+func (f *Flush) Judge(seq int64, run string) (done bool, err error) {
+	switch want := f.Checkpoint.Seq - 1; {
+	case seq == want:
+		return false, nil
+	case seq == f.Checkpoint.Seq && run == f.Run:
+		return true, nil
+	case seq < want:
+		return false, ErrBehind{Found: seq, Want: want}
+	}
+	return false, ErrFenced
+}
+
+// Marks of weir_meta, by the table's name as the driver keeps it.
+
+// MadeMark is the name of the mark of a table that weir made. Its value names this
+// table: another table of the same name has another.
+func MadeMark(table string) string { return "made " + table }
+
+// VersionsMark is the name of the mark with the columns of a table that have versions,
+// as a JSON array in the order of their numbers.
+func VersionsMark(table string) string { return "versions " + table }
+
+// MayRebuild reports why a table must not be emptied for the jobs of a flush's Rebuild.
+func (f *Flush) MayRebuild(t *schema.Table) error {
+	others := slices.DeleteFunc(slices.Clone(t.Writers), func(job string) bool { return slices.Contains(f.Rebuild, job) })
+	switch {
+	case len(others) > 0:
+		return SharedError{t.Name, others}
+	case t.Exists && !t.Made:
+		return fmt.Errorf("--rebuild empties tables that weir made alone: table %q is not one, or has constraints or triggers of its own", t.Name)
+	}
+	return nil
+}
+
+// DroppedError says that a table, or a column of it that weir made, was dropped or
+// replaced while a run wrote to it.
+type DroppedError struct{ Table, Column string }
+
+func (e DroppedError) Error() string {
+	if e.Column != "" {
+		return fmt.Sprintf("column %q of table %q was dropped while weir wrote to it", e.Column, e.Table)
+	}
+	return fmt.Sprintf("table %q was dropped, replaced, emptied by a crash of the server, or lost columns while weir wrote to it", e.Table)
+}
+
+// CheckSame returns a [DroppedError] where a table, as it is now, is not the one that was
+// read before.
+func CheckSame(was, now *schema.Table) error {
+	if was.Exists && was.ID != "" && now.ID != was.ID {
+		return DroppedError{Table: was.Name}
+	}
+	return nil
+}
+
+// NewTableID returns a value for [MadeMark] that no other table has.
+func NewTableID() string { return rand.Text() }
+
+// KeyError says that a table that weir made has another key than is wanted.
+type KeyError struct{ Err error }
+
+func (e KeyError) Error() string { return e.Err.Error() }
+func (e KeyError) Unwrap() error { return e.Err }
+
+// SharedError says that a table cannot be emptied for one job, because others write it.
+type SharedError struct {
+	Table string
+	Jobs  []string
+}
+
+func (e SharedError) Error() string {
+	names := make([]string, min(len(e.Jobs), 3))
+	for i := range names {
+		names[i] = fmt.Sprintf("%q", e.Jobs[i])
+	}
+	if len(e.Jobs) > len(names) {
+		names = append(names, fmt.Sprintf("%d more", len(e.Jobs)-len(names)))
+	}
+	return fmt.Sprintf("--rebuild would remove what other jobs have written to table %q (%s): weir forget JOB, for each that is over, or drop the table and sync all of them with --from-start", e.Table, strings.Join(names, ", "))
+}

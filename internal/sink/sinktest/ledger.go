@@ -1,0 +1,235 @@
+package sinktest
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// ledgerTests: what weir's own tables know of jobs, tables and rejects.
+var ledgerTests = []test{
+	{"CheckpointKnowsItsTable", func(t *testing.T, db Database) {
+		id := func() string {
+			t.Helper()
+			r := Begin(t, db)
+			defer r.End()
+			known, err := r.Sink.Table(t.Context(), table, []string{"id"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.cp.Seq > 0 && known.ID != r.cp.TableID {
+				t.Errorf("the table is %q, the checkpoint's %q", known.ID, r.cp.TableID)
+			}
+			return known.ID
+		}
+		if got := id(); got != "" {
+			t.Errorf("a missing table is %q", got)
+		}
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":1}`)
+		r.End()
+		first := id()
+		r = Begin(t, db)
+		r.Flush(`{"id":1,"a":1,"b":1}`, `{"id":2,"a":"x"}`)
+		r.End()
+		if got := id(); first == "" || got != first {
+			t.Errorf("the table was %q and is %q once it has grown", first, got)
+		}
+		db.Exec(t, "DROP TABLE t")
+		again := BeginJob(t, db, "another")
+		again.Flush(`{"id":1,"a":1}`)
+		known, err := again.Sink.Table(t.Context(), table, []string{"id"})
+		if err != nil || known.ID == first {
+			t.Errorf("the table that was made again is %q as before (%v)", known.ID, err)
+		}
+	}},
+	{"DroppedColumnIsNoticed", func(t *testing.T, db Database) {
+		first, second := Begin(t, db), BeginJob(t, db, "second")
+		first.Flush(`{"id":1,"a":1,"b":1}`)
+		second.Flush(`{"id":2,"a":2}`)
+		db.Exec(t, "ALTER TABLE t DROP COLUMN b")
+		if _, err := second.TryFlush(`{"id":3,"a":3}`); !errors.As(err, new(sink.DroppedError)) {
+			t.Errorf("a column was dropped under the run: %v", err)
+		}
+		first.End()
+		first = Begin(t, db)
+		known, err := first.Sink.Table(t.Context(), table, []string{"id"})
+		if err != nil || known.ID == first.cp.TableID {
+			t.Errorf("the table without its column is %q as before (%v)", known.ID, err)
+		}
+		second.End()
+		// A run that reads again gives the column back; the others' checkpoints do not have it.
+		first.Flush(`{"id":1,"a":1,"b":1}`)
+		first.End()
+		first = Begin(t, db)
+		if known, err = first.Sink.Table(t.Context(), table, []string{"id"}); err != nil || known.ID != first.cp.TableID {
+			t.Errorf("the table is %q, the checkpoint's %q (%v)", known.ID, first.cp.TableID, err)
+		}
+		if cp, err := first.Sink.Claim(t.Context(), "second", from); err != nil || cp.TableID == known.ID {
+			t.Errorf("the checkpoint of a job whose values are gone has the table %q (%v)", cp.TableID, err)
+		}
+	}},
+	{"TableOfAnotherJobIsOneOfItsWriters", func(t *testing.T, db Database) {
+		Begin(t, db).Flush(`{"id":1}`)
+		r := BeginJob(t, db, "other")
+		r.Flush(`{"id":2}`)
+		writers := func() []string {
+			known, err := r.Sink.Table(t.Context(), table, []string{"id"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return known.Writers
+		}
+		if got := writers(); !slices.Equal(got, []string{job, "other"}) {
+			t.Errorf("the table was written by %q", got)
+		}
+		db.Exec(t, "DROP TABLE t")
+		if got := writers(); !slices.Equal(got, []string{job, "other"}) {
+			t.Errorf("the table that is missing was written by %q", got)
+		}
+	}},
+	{"SettingsAreKept", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		r.cp.Settings, r.cp.Rejected = `{"key":"it's"}`, 7
+		r.Flush(`{"id":1}`)
+		r.End()
+		if r = Begin(t, db); r.cp.Settings != `{"key":"it's"}` || r.cp.Rejected != 7 || r.cp.Table != table {
+			t.Errorf("the next run gets %+v", r.cp)
+		}
+	}},
+	{"RejectsReadAgainReplaceTheOld", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		r.Flush(`{"id":1}`, `bad`)
+		r.Flush(`worse`)
+		other := BeginJob(t, db, "other")
+		other.Flush(`theirs`)
+		r.cp.Line, r.cp.Offset = 0, 0
+		r.Fold(`{"id":1}`, `mended badly`)
+		f := r.Seal()
+		f.Restart = true
+		if _, err := r.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		r.Flush(`worse`)
+		Expect(t, db, "SELECT job, raw FROM weir_rejects ORDER BY raw", job+"|mended badly", "other|theirs", job+"|worse")
+	}},
+	{"OldRejectsAreRemoved", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		r.Flush(`old`)
+		BeginJob(t, db, "other").Flush(`theirs`)
+		r.Fold(`new`)
+		f := r.Seal()
+		f.DropRejects = time.Now().Add(-time.Hour)
+		if _, err := r.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		Expect(t, db, "SELECT raw FROM weir_rejects ORDER BY raw", "new", "old", "theirs")
+		r.Fold()
+		f = r.Seal()
+		f.DropRejects = time.Now().Add(time.Hour)
+		if _, err := r.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		Expect(t, db, "SELECT raw FROM weir_rejects", "theirs")
+	}},
+	{"RebuildEmptiesTheTable", func(t *testing.T, db Database) {
+		for _, change := range [][]func(*fold.Options){nil, {byColumn}} {
+			r := Begin(t, db, change...)
+			r.Flush(`{"id":1,"a":1,"v":9}`, `{"id":2,"a":2,"v":9}`, `bad`)
+			r.Fold(`{"id":2,"b":1,"v":1}`, `worse`)
+			f := r.Seal()
+			f.Rebuild = []string{job}
+			if _, err := r.Send(f); err != nil {
+				t.Fatal(err)
+			}
+			Expect(t, db, "SELECT id, a, b FROM t", "2|NULL|1")
+			Expect(t, db, "SELECT raw FROM weir_rejects", "worse")
+			Expect(t, db, "SELECT count(*) FROM weir_checkpoints", "1")
+			r.Flush(`{"id":3,"a":1,"v":1}`)
+			Expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "2|NULL|1", "3|1|NULL")
+			r.End()
+			db.Exec(t, "DROP TABLE t")
+			db.Exec(t, "DELETE FROM weir_jobs")
+			db.Exec(t, "DELETE FROM weir_rejects")
+		}
+	}},
+	{"RebuildUnderAnotherKey", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":1}`, `{"id":2,"a":1}`)
+		r.End()
+		_, err := TryBegin(t, db, key("a"))
+		if !errors.As(err, new(sink.KeyError)) {
+			t.Fatalf("another key of a table that weir made: %v", err)
+		}
+		r = open(t, db, job, table)
+		if r.cp, err = r.Sink.Claim(t.Context(), job, from); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.read(key("a")); !errors.As(err, new(sink.KeyError)) {
+			t.Fatal(err)
+		}
+		r.Fold(`{"id":1,"a":1}`, `{"id":2,"a":1}`)
+		f := r.Seal()
+		f.Rebuild = []string{job}
+		if _, err := r.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		Expect(t, db, "SELECT id, a FROM t", "2|1")
+		r.Flush(`{"id":3,"a":1}`)
+		Expect(t, db, "SELECT id, a FROM t", "3|1")
+	}},
+	{"RebuildLeavesOthersAlone", func(t *testing.T, db Database) {
+		Begin(t, db).Flush(`{"id":1}`)
+		r := BeginJob(t, db, "other")
+		r.Flush(`{"id":2}`)
+		r.Fold(`{"id":3}`)
+		f := r.Seal()
+		f.Rebuild = []string{"other"}
+		var shared sink.SharedError
+		if _, err := r.Send(f); !errors.As(err, &shared) || !slices.Equal(shared.Jobs, []string{job}) {
+			t.Errorf("the table of two jobs was emptied for one: %v", err)
+		}
+		Expect(t, db, "SELECT id FROM t ORDER BY id", "1", "2")
+		r.cp.Seq-- // nothing was written
+		r.Fold(`{"id":3}`)
+		f = r.Seal()
+		f.Rebuild = []string{"other", job}
+		if _, err := r.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		Expect(t, db, "SELECT id FROM t", "3")
+	}},
+	{"RebuildLeavesTablesOfOthersAlone", func(t *testing.T, db Database) {
+		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY)")
+		db.Exec(t, "INSERT INTO t (id) VALUES (7)")
+		r := Begin(t, db)
+		r.Fold(`{"id":1}`)
+		f := r.Seal()
+		f.Rebuild = []string{job}
+		if _, err := r.Send(f); err == nil {
+			t.Error("a table that weir did not make was emptied")
+		}
+		Expect(t, db, "SELECT id FROM t", "7")
+	}},
+	{"ForgetTakesOneJob", func(t *testing.T, db Database) {
+		first, second := Begin(t, db, byColumn), BeginJob(t, db, "second", byColumn)
+		first.Flush(`{"id":1,"v":1}`, `bad`)
+		second.Flush(`{"id":2,"v":1}`, `worse`)
+		forget := func(r *Run, name string, want sink.Forgotten) {
+			t.Helper()
+			got, err := r.Sink.(sink.Forgetter).Forget(t.Context(), name)
+			if err != nil || got != want {
+				t.Errorf("forgetting %q: %+v, %v; want %+v", name, got, err, want)
+			}
+		}
+		forget(first, "nobody", sink.Forgotten{})
+		forget(first, job, sink.Forgotten{Found: true, Sources: 1, Rejects: 1})
+		Expect(t, db, "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM weir_versions), (SELECT count(*) FROM weir_jobs), (SELECT count(*) FROM weir_checkpoints), raw FROM weir_rejects", "2|2|1|1|worse")
+		forget(second, "second", sink.Forgotten{Found: true, Sources: 1, Rejects: 1, Versions: true})
+		Expect(t, db, "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM weir_versions), (SELECT count(*) FROM weir_jobs), (SELECT count(*) FROM weir_checkpoints), (SELECT count(*) FROM weir_rejects)", "2|0|0|0|0")
+	}},
+}

@@ -1,0 +1,115 @@
+package sqlite
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// madeMark is the name of the mark of a table that weir made.
+func madeMark(table string) string { return sink.MadeMark(strings.ToLower(table)) }
+
+// columnsMark is the name of the mark with the columns that weir has made in a table, as a
+// JSON array: SQLite forgets a column that is dropped.
+func columnsMark(table string) string { return "columns " + strings.ToLower(table) }
+
+// readMarks reads what weir's own tables have of a table; ours tells that it reads as one
+// that weir made.
+func (d *DB) readMarks(t *schema.Table, ours bool) error {
+	t.ID = "exists"
+	known, err := d.hasTable("weir_jobs")
+	if err != nil || !known {
+		return err
+	}
+	made, columns, versions := "", "", ""
+	err = d.c.query("SELECT name, value FROM weir_meta WHERE name IN (?, ?, ?)", func(s *stmt) error {
+		switch s.text(0) {
+		case madeMark(t.Name):
+			made = s.text(1)
+		case columnsMark(t.Name):
+			columns = s.text(1)
+		default:
+			versions = s.text(1)
+		}
+		return nil
+	}, madeMark(t.Name), columnsMark(t.Name), versionsMark(t.Name))
+	if err != nil {
+		return err
+	}
+	t.Versioned = versions != ""
+	if t.Made = made != "" && ours; !t.Made {
+		return nil
+	}
+	var names []string
+	if err := json.Unmarshal([]byte(columns), &names); err != nil {
+		return fmt.Errorf("reading the columns that weir made in table %q: %w", t.Name, err)
+	}
+	t.ID = made
+	for i, name := range names {
+		if t.Find(name, i) < 0 {
+			t.ID += lostMark + name
+		}
+	}
+	return nil
+}
+
+// writers returns the jobs that have written to a table.
+func (d *DB) writers(table string) (jobs []string, err error) {
+	known, err := d.hasTable("weir_jobs")
+	if err != nil || !known {
+		return nil, err
+	}
+	err = d.c.query("SELECT job FROM weir_jobs WHERE tbl = ? COLLATE NOCASE ORDER BY job", func(s *stmt) error {
+		jobs = append(jobs, s.text(0))
+		return nil
+	}, table)
+	return jobs, err
+}
+
+// lostMark stands before each column in a table's ID that was dropped.
+const lostMark = "/"
+
+// keepMarks writes what weir's own tables have of a table that weir made, and its ID.
+func (d *DB) keepMarks(t *schema.Table, id string) error {
+	names := make([]string, len(t.Columns))
+	for i := range t.Columns {
+		names[i] = t.Columns[i].Name
+	}
+	columns, err := json.Marshal(names)
+	if err != nil {
+		return err
+	}
+	return d.c.exec("INSERT OR REPLACE INTO weir_meta (name, value) VALUES (?, ?), (?, ?)", madeMark(t.Name), id, columnsMark(t.Name), string(columns))
+}
+
+// empty removes what the jobs of a flush's Rebuild have written to the table.
+func (d *DB) empty(f *sink.Flush) error {
+	have, err := d.readTable(f.Batch.Table.Name, d.key)
+	var otherKey sink.KeyError
+	if err != nil && !errors.As(err, &otherKey) {
+		return err
+	}
+	if err := f.MayRebuild(&have); err != nil {
+		return err
+	}
+	name := quote(have.Name)
+	for _, table := range []string{"weir_checkpoints", "weir_rejects"} {
+		if err := d.c.exec("DELETE FROM "+table+" WHERE job IN (SELECT job FROM weir_jobs WHERE tbl = ? COLLATE NOCASE)", have.Name); err != nil {
+			return err
+		}
+	}
+	if _, err := d.dropVersions(have.Name); err != nil {
+		return err
+	}
+	if otherKey.Err != nil {
+		return d.c.exec("DROP TABLE " + name)
+	}
+	if have.Exists {
+		return d.c.exec("DELETE FROM " + name)
+	}
+	return nil
+}
