@@ -58,7 +58,10 @@ func (m *Match) matches(l *fold.Line) bool {
 // heeding is how a feed's own words have been taken so far.
 type heeding struct {
 	resume   string // of the last message
-	rejected string // since that value came, as in [source.Position]
+	rejected string // the bad lines since that value came, as in [source.Position]
+	before   string // those right before it
+	behind   string // those since the last message with a value
+	opening  bool   // no message with a value has come on this connection
 	stale    string // of the last keepalive
 	repeats  int    // keepalives in succession with that
 }
@@ -67,8 +70,11 @@ type heeding struct {
 // is all that it says.
 func (f *feeding) heed(l *fold.Line) (pass bool, err error) {
 	if f.Feed.ResumeField != "" {
-		if v, ok := resumeOf(l, f.Feed.ResumeField); ok && string(v) != f.heard.resume {
-			f.heard.resume, f.heard.rejected = string(v), ""
+		if v, ok := resumeOf(l, f.Feed.ResumeField); ok {
+			if string(v) != f.heard.resume {
+				f.heard.resume, f.heard.rejected, f.heard.before = string(v), "", f.heard.behind
+			}
+			f.heard.behind, f.heard.opening = "", false
 		}
 	}
 	if f.Feed.Failure.matches(l) {
@@ -96,18 +102,24 @@ func (f *feeding) heed(l *fold.Line) (pass bool, err error) {
 // maxRepeats is how many bad lines with one resume value are known again.
 const maxRepeats = 64
 
-// again reports whether a bad line came before with the resume value at hand. A feed
-// that is asked to go on from there sends it again, and it has no value of its own to be
-// told by.
+// again reports whether a bad line came before with the resume value at hand. A feed that is
+// asked to resume there sends it again, and it has no value of its own to be told by. Where
+// the feed begins with the message of that value, it may also send the bad lines right before.
 func (h *heeding) again(line []byte) bool {
 	sum := source.Digest(line)
-	if strings.Contains(h.rejected, sum) {
-		return true
+	add(&h.behind, sum)
+	return h.opening && strings.Contains(h.before, sum) || !add(&h.rejected, sum)
+}
+
+// add adds a digest to a list, unless that has it or is full, and reports whether it is new.
+func add(list *string, sum string) bool {
+	if strings.Contains(*list, sum) {
+		return false
 	}
-	if len(h.rejected) < maxRepeats*len(sum) {
-		h.rejected += sum
+	if len(*list) < maxRepeats*len(sum) {
+		*list += sum
 	}
-	return false
+	return true
 }
 
 // resumeOf returns a line's resume value. An empty one is none, for it asks for the

@@ -180,6 +180,7 @@ func (f *feeding) fold(flushing context.Context, b *scanned) (err error) {
 	}
 	if b.Conn != f.conn {
 		f.conn, f.heard.repeats = b.Conn, 0
+		f.heard.opening = !f.spool.spools() // what is read back from the disk has no connection
 	}
 	before, at := f.line, 0
 	if b.Oversize > 0 {
@@ -218,7 +219,7 @@ func (f *feeding) oversize(b *scanned) (at int, err error) {
 // moveTo notes that the lines of the block up to an index are folded.
 func (f *feeding) moveTo(b *scanned, at int) {
 	f.pos = b.PositionAfter(at, f.line)
-	f.pos.Resume, f.pos.Rejected = f.heard.resume, f.heard.rejected
+	f.pos.Resume, f.pos.Rejected, f.pos.Before = f.heard.resume, f.heard.rejected, f.heard.before
 	if s := f.spool; s.spools() {
 		f.pos.SpoolID, f.pos.SpoolAt = s.log.Meta().ID, b.Spool
 		if b.Oversize == 0 {

@@ -266,7 +266,7 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 	if s := r.spool; s.spools() {
 		f.pos.SpoolID, f.pos.SpoolAt = s.log.Meta().ID, s.next
 	}
-	f.sent, f.line, f.heard = f.pos, f.pos.Line, heeding{resume: f.pos.Resume, rejected: f.pos.Rejected}
+	f.sent, f.line, f.heard = f.pos, f.pos.Line, heeding{resume: f.pos.Resume, rejected: f.pos.Rejected, before: f.pos.Before, opening: !r.spool.spools()}
 	f.head.on = f.pos.Offset == 0 && !source.IsConnection(spec) && !source.Listens(spec)
 	r.p.begin(stream)
 	switch {

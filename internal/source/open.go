@@ -62,7 +62,7 @@ func (s *Stream) open(ctx context.Context) error {
 		s.attach(s.opts.Stdin, !isRegular(s.opts.Stdin))
 		return nil
 	case IsConnection(s.name):
-		s.from = Position{Resume: s.from.Resume, Rejected: s.from.Rejected}
+		s.from = Position{Resume: s.from.Resume, Rejected: s.from.Rejected, Before: s.from.Before}
 		s.dialer = newDialer(s.name, &s.opts)
 		s.attach(s.dialer, true)
 		return nil

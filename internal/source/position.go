@@ -28,8 +28,10 @@ type Position struct {
 	// Resume is what a feed that is dialled goes on from, in its own words.
 	Resume string `json:",omitempty"`
 	// Rejected tells the bad lines that came behind it, which the feed may send again:
-	// for each a space and its CRC-64 (ECMA) in 16 hexadecimal digits.
+	// for each a space and its CRC-64 (ECMA) in 16 hexadecimal digits. Before tells those
+	// that came right before its first message.
 	Rejected string `json:",omitempty"`
+	Before   string `json:",omitempty"`
 
 	// SpoolID names the spool that the lines went through, "" for none, and SpoolAt is
 	// the offset in it.

@@ -49,7 +49,7 @@ func (s *Stream) Name() string { return s.name }
 
 // Start is where reading begins: the position that Open was given, or zero
 // for a source that cannot go back (a FIFO, a device); of a connection it has
-// Resume and Rejected alone.
+// Resume, Rejected and Before alone.
 func (s *Stream) Start() Position { return s.from }
 
 // Live reports whether the source may make its reader wait: all but regular
