@@ -224,12 +224,9 @@ const settle = 300 * time.Millisecond
 
 func (d *postgresDB) usage(ctx context.Context) (u usage, err error) {
 	time.Sleep(settle)
-	syncs := "-1"
-	switch {
-	case d.version >= 180000:
+	syncs := "(SELECT wal_sync FROM pg_stat_wal)"
+	if d.version >= 180000 {
 		syncs = "(SELECT coalesce(sum(fsyncs), 0)::bigint FROM pg_stat_io WHERE object = 'wal')"
-	case d.version >= 140000:
-		syncs = "(SELECT wal_sync FROM pg_stat_wal)"
 	}
 	err = d.control.QueryRow(ctx, "SELECT "+syncs+", (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint").Scan(&u.syncs, &u.written)
 	return u, err

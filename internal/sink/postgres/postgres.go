@@ -74,7 +74,7 @@ type DB struct {
 var _ sink.Sink = (*DB)(nil)
 
 const (
-	minVersion = 130000
+	minVersion = 150000 // the oldest that is still supported, https://www.postgresql.org/support/versioning/
 	maxColumns = 1590
 	maxName    = 63   // bytes, NAMEDATALEN - 1
 	maxKey     = 2600 // bytes; an index takes 2704 with all that is around them
@@ -226,20 +226,13 @@ func (d *DB) bury(ctx context.Context) {
 	if d.backend == "" {
 		return
 	}
-	wait := ""
-	if d.version >= 140000 {
-		wait = ", 1000" // ms, until it has let its locks go
-	}
-	_, _ = d.query(ctx, fmt.Sprintf("SELECT pg_terminate_backend(pid%s) FROM pg_stat_activity WHERE pid = %s AND extract(epoch FROM backend_start) = %s", wait, d.backend, d.started))
+	const wait = 1000 // ms, until it has let its locks go
+	_, _ = d.query(ctx, fmt.Sprintf("SELECT pg_terminate_backend(pid, %d) FROM pg_stat_activity WHERE pid = %s AND extract(epoch FROM backend_start) = %s", wait, d.backend, d.started))
 }
 
 // watch has the server notice by itself when this side is gone.
 func (d *DB) watch(ctx context.Context) error {
-	settings := []string{"SET tcp_keepalives_idle = 30", "SET tcp_keepalives_interval = 10", "SET tcp_keepalives_count = 3"}
-	if d.version >= 140000 {
-		settings = append(settings, "SET client_connection_check_interval = '10s'")
-	}
-	_, err := d.query(ctx, settings...)
+	_, err := d.query(ctx, "SET tcp_keepalives_idle = 30", "SET tcp_keepalives_interval = 10", "SET tcp_keepalives_count = 3", "SET client_connection_check_interval = '10s'")
 	if e := pgError(err); e != nil { // not every system has them
 		d.opt.Debug("%s", e.Message)
 		return nil
