@@ -94,6 +94,19 @@ func (t *Table) Has(key ...string) bool {
 	return r != nil && r.live != ""
 }
 
+// Empty removes all rows, and leaves the columns.
+func (t *Table) Empty() { t.rows = map[string]*row{} }
+
+// Drop removes a column, as somebody may do by hand.
+func (t *Table) Drop(column string) {
+	t.Columns = slices.DeleteFunc(slices.Clone(t.Columns), func(c Column) bool { return c.Name == column })
+	t.added--
+	for _, r := range t.rows {
+		delete(r.cells, column)
+		delete(r.versions, column)
+	}
+}
+
 // Kinds returns the kinds of all values that messages brought for a column, NULL aside.
 func (t *Table) Kinds(column string) map[Kind]bool { return t.seen[column] }
 
@@ -111,6 +124,9 @@ func (t *Table) Column(name string) *Column {
 func Key(parts ...string) string { return fmt.Sprintf("%q", parts) }
 
 var errKey = errors.New("key")
+
+// before is a version that is older than all others.
+const before = "-1e999999"
 
 // Apply applies a line. An error is the reason why it is rejected.
 func (t *Table) Apply(line []byte) error {
@@ -151,7 +167,7 @@ func (t *Table) apply(all []Field) (deletes bool, err error) {
 			parts = append(parts, v.Text)
 		}
 	}
-	version := "0" // without versions all messages have one, and the later of two wins
+	version := before // without versions all messages have one, and the later of two wins
 	if t.Version != "" {
 		v := named[t.Version]
 		if version = v.Text; v.Kind == Null || v.Kind == JSON || version == "" || len(version) > 256 {

@@ -89,6 +89,7 @@ type randomCase struct {
 	kills    int
 	killIn   time.Duration
 	between  []string // SQL that comes before what is appended is read
+	life     life
 }
 
 func drawCase(rnd *rand.Rand, postgres bool) *randomCase {
@@ -206,9 +207,10 @@ func (c *randomCase) drawFiles(rnd *rand.Rand, n int) {
 		c.files = append(c.files, files)
 	}
 	c.noEnd = rnd.IntN(10) == 0
+	later := &feedSource{rnd: rnd, c: c, columns: columns, kind: kind, version: c.versions(rnd, 20)}
+	c.drawLife(rnd, later)
 	if c.pack == "" && !c.stdin && !c.noEnd && c.writers == 1 && rnd.IntN(5) == 0 {
-		s := &feedSource{rnd: rnd, c: c, columns: columns, kind: kind, version: c.versions(rnd, 20)}
-		c.appended = s.lines(1 + rnd.IntN(20))
+		c.appended = later.lines(1 + rnd.IntN(20))
 		if c.rules.Columns != "" {
 		} else if c.table == nil && (!c.postgres || !notYet["views on a table that weir widens"]) && rnd.IntN(3) == 0 {
 			c.between = append(c.between, "CREATE VIEW seen AS SELECT * FROM t")
@@ -240,6 +242,9 @@ func (c *randomCase) String() string {
 	}
 	if len(c.appended) > 0 {
 		fmt.Fprintf(&b, "--- then %s, and appended to the last file:\n%s\n", strings.Join(c.between, "; "), strings.Join(c.appended, "\n"))
+	}
+	if c.life.kind != "" {
+		fmt.Fprintf(&b, "--- then %s, %s %+v\n%s\n", c.life.kind, c.life.way, c.life.rules, strings.Join(c.life.lines, "\n"))
 	}
 	return b.String()
 }
@@ -308,27 +313,6 @@ func (c *randomCase) limits() foldtest.Limits {
 		return foldtest.Limits{NoNUL: true, MaxName: 63, Reserved: []string{"tableoid", "ctid", "xmin", "cmin", "xmax", "cmax"}}
 	}
 	return foldtest.Limits{}
-}
-
-// model folds all that the files hold now.
-func (c *randomCase) model() (t *foldtest.Table, rejects []string) {
-	if c.table == nil {
-		t = foldtest.NewTable(c.rules, c.limits())
-	} else {
-		t = foldtest.NewTable(c.rules, c.limits(), c.table.columnsOf(c)...)
-		t.Violates = c.table.violates
-	}
-	for w, files := range c.files {
-		for p, lines := range files {
-			for i, line := range lines {
-				if err := t.Apply([]byte(line)); err != nil {
-					rejects = append(rejects, fmt.Sprintf("%s:%d", c.file(w, p), i+1))
-				}
-			}
-		}
-	}
-	slices.Sort(rejects)
-	return t, rejects
 }
 
 // shrink leaves out lines as long as the case goes wrong.

@@ -22,7 +22,7 @@ func (r *running) verify() (code int, out string) {
 // verifies reports whether weir verify has to agree: it cannot know what the database
 // refused.
 func (r *running) verifies() bool {
-	return r.table == nil || !r.table.linked && !slices.ContainsFunc(r.table.columns, func(w userColumn) bool { return w.wrong != "" || w.named })
+	return !r.blind && (r.table == nil || !r.table.linked && !slices.ContainsFunc(r.table.columns, func(w userColumn) bool { return w.wrong != "" || w.named }))
 }
 
 // spoil changes one value of a table that weir made, or removes a row, and demands that
