@@ -111,6 +111,9 @@ func (b *Batch) Bytes() int {
 	return b.arena.bytes() + 4*b.cells + 4*len(b.index) + perRow*cap(b.rows) + perLogged*len(b.log) + perVersions*cap(b.versions) + b.extra
 }
 
+// RejectBytes returns the memory that the batch holds rejected lines in.
+func (b *Batch) RejectBytes() int { return b.extra }
+
 // Reset empties the batch and keeps its memory. What was read from it is void.
 func (b *Batch) Reset() {
 	b.arena.reset()

@@ -249,7 +249,7 @@ func (f *feeding) lines(flushing context.Context, b *scanned) (at int, err error
 			}
 		}
 		at, f.line = next, f.line+1
-		if f.batch.Rows() >= f.BatchRows || int64(f.batch.Bytes()) >= f.Buffer/2 {
+		if f.batch.Rows() >= f.BatchRows || int64(f.batch.Bytes()) >= f.Buffer/2 || int64(f.batch.RejectBytes()) >= f.Buffer/rejectShare {
 			f.moveTo(b, at)
 			if err := f.hand(flushing); err != nil {
 				return at, err
@@ -258,6 +258,10 @@ func (f *feeding) lines(flushing context.Context, b *scanned) (at int, err error
 	}
 	return at, nil
 }
+
+// rejectShare is the part of the buffer that a batch fills with rejected lines. A driver
+// holds them again while it writes them, and each is garbage when it is written.
+const rejectShare = 8
 
 // message folds or rejects a line. Where it returns an error, which ends the
 // source, counts tells whether the line was dealt with.

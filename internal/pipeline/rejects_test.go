@@ -185,3 +185,37 @@ func TestRejects_DropsMoreThanItReadsAtOnce(t *testing.T) {
 		t.Errorf("the file grew by %d bytes: what was left at its end is still there", grew)
 	}
 }
+
+// small looks at the batches on their way to a database.
+type small struct {
+	sink.Sink
+	t       *testing.T
+	most    int // bytes of rejects in a batch
+	batches int
+}
+
+func (d *small) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
+	if d.batches++; f.Batch.RejectBytes() > d.most {
+		d.t.Errorf("a batch has %d bytes of rejects, want %d at most", f.Batch.RejectBytes(), d.most)
+	}
+	return d.Sink.Flush(ctx, f)
+}
+
+// TestRejects_LargeOnesAreHandedOver: they do not fill the buffer, for they take more than
+// their room while they are written.
+func TestRejects_LargeOnesAreHandedOver(t *testing.T) {
+	const line = 60_000
+	feed := filepath.Join(t.TempDir(), "feed")
+	if err := os.WriteFile(feed, bytes.Repeat([]byte(strings.Repeat("x", line)+"\n"), 100), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := configOf(t, feed, "table")
+	c.Source.MaxLine, c.Buffer, c.BatchPeriod = 1<<20, 8<<20, time.Minute
+	d := &small{t: t, most: int(c.Buffer/8) + line + 1000}
+	if _, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), func(db sink.Sink) sink.Sink { d.Sink = db; return d }, never); err != nil {
+		t.Fatal(err)
+	}
+	if d.batches < 100*line/d.most {
+		t.Errorf("did not exercise: %d batches", d.batches)
+	}
+}

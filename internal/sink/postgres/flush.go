@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -357,24 +358,33 @@ func (d *DB) end(s *script, f *sink.Flush, table *relation, rejects []fold.Rejec
 	s.add("COMMIT")
 }
 
-// keep adds what writes rejected lines.
+// keep adds what writes rejected lines. They may be as large as the batch, and more so as
+// SQL: a COPY holds none of them twice.
 func (d *DB) keep(s *script, f *sink.Flush, rejects []fold.Reject) {
-	for chunk := range slices.Chunk(rejects, 1000) {
-		values := make([]string, len(chunk))
-		for i := range chunk {
-			r := &chunk[i]
-			raw, bytes := string(r.Text), "NULL"
-			if !utf8.ValidString(raw) || d.storable(raw) != raw {
-				bytes = fmt.Sprintf(`'\x%x'::bytea`, raw)
-				if strings.Contains(bytes, `\`) {
-					bytes = "E" + strings.ReplaceAll(bytes, `\`, `\\`)
-				}
-			}
-			values[i] = fmt.Sprintf("(%s, %s, %d, %d, %s, %s, %s, now())", d.literal(f.Job), d.literal(f.Source), r.Line, r.Offset,
-				d.literal(r.Why()), d.literal(raw), bytes)
-		}
-		s.add(`INSERT INTO %s.weir_rejects (job, source, line, "offset", reason, raw, bytes, time) VALUES %s`, d.schema, strings.Join(values, ", "))
+	if len(rejects) == 0 {
+		return
 	}
+	s.add(`COPY %s.weir_rejects (job, source, line, "offset", reason, raw, bytes, time) FROM STDIN`, d.schema)
+	s.copies = append(s.copies, func(w *copyWriter) error {
+		text := func(line []byte, s string) []byte { return append(appendCopyText(line, []byte(s)), '\t') }
+		for i := range rejects {
+			r := &rejects[i]
+			line := text(text(w.line(), d.storable(f.Job)), d.storable(f.Source))
+			line = fmt.Appendf(line, "%d\t%d\t", r.Line, r.Offset)
+			line = text(line, d.storable(r.Why()))
+			raw := string(r.Text)
+			shown := d.storable(raw)
+			if line = text(line, shown); shown == raw && utf8.ValidString(raw) {
+				line = append(line, `\N`...)
+			} else {
+				line = hex.AppendEncode(append(line, `\\x`...), r.Text)
+			}
+			if err := w.done(append(line, "\tnow\n"...)); err != nil { // the transaction's time
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // committed takes the answer of a script whose last statement was COMMIT.

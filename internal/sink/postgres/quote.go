@@ -33,6 +33,7 @@ func (d *DB) storable(s string) string {
 		return s
 	}
 	var b strings.Builder
+	b.Grow(len(s))
 	for _, r := range strings.ToValidUTF8(s, "?") {
 		switch {
 		case r != 0 && (r < utf8.RuneSelf || d.unicode):

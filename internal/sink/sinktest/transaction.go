@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -136,6 +139,31 @@ var transactionTests = []test{
 		r.keep = true
 		r.Flush("\xff\xfe not text", `{"id":2,`)
 		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "3", "4")
+	}},
+	{"RejectsComeBackAsTheyWere", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		bad := []string{`\.`, `\N`, "a\ttab", `it's a \ and a "`, `\x41`, "%s %d", "\r"}
+		r.Flush(bad...)
+		Expect(t, db, "SELECT raw FROM weir_rejects ORDER BY line", bad...)
+	}},
+	{"LargeRejectsAreNotHeldAgain", func(t *testing.T, db Database) {
+		const lines, size = 200, 60_000
+		r := Begin(t, db)
+		bad := strings.Repeat("\xff'\\", size/3) // what is longest as SQL
+		for range lines {
+			r.Fold(bad)
+		}
+		f := r.Seal()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := r.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 6*lines*size {
+			t.Errorf("a flush of %d bytes of rejects allocates %d bytes", lines*size, took)
+		}
+		Expect(t, db, "SELECT count(*) FROM weir_rejects", strconv.Itoa(lines))
 	}},
 	{"FlushWithoutRowsMovesTheCheckpoint", func(t *testing.T, db Database) {
 		r := Begin(t, db)
