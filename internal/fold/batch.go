@@ -221,6 +221,16 @@ func (b *Batch) Initial(r *Row, col int) bool {
 	return b.marks && col < len(r.cells) && r.cells[col] != 0 && b.arena.get(r.cells[col])[0] == initial
 }
 
+// Names reports whether some row sets a column.
+func (b *Batch) Names(col int) bool {
+	for i := range b.rows {
+		if b.Value(&b.rows[i], col) != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // Sorted returns the rows in the order of their keys, which is the same for
 // every writer: neighbours in the database are written together, and two
 // writers that lock rows in one order cannot deadlock.

@@ -35,9 +35,10 @@ type Options struct {
 // A Folder folds lines into batches for one table. It is not safe for
 // concurrent use.
 type Folder struct {
-	opt   Options
-	table schema.Table
-	added int // columns of the table that weir made
+	opt    Options
+	table  schema.Table
+	added  int  // columns of the table that weir made
+	theirs bool // the table has columns that weir did not make
 
 	names   feed.Names
 	scan    *feed.Scanner // of Fold
@@ -86,12 +87,11 @@ func NewFolder(t schema.Table, o Options) *Folder {
 	f := &Folder{opt: o, table: t.Clone(), byName: map[string]int32{}, folded: map[string]int32{}, keys: make([]int32, len(o.Key))}
 	f.scan = f.NewScanner()
 	for i := range f.table.Columns {
-		c := &f.table.Columns[i]
-		if c.Fixed = !t.Made; !c.Fixed {
-			c.Settle()
-			if !c.Key {
-				f.added++
-			}
+		switch c := &f.table.Columns[i]; {
+		case !c.Own:
+			f.theirs = true
+		case !c.Key:
+			f.added++
 		}
 	}
 	if !t.Exists {
@@ -117,11 +117,6 @@ func (f *Folder) Table() schema.Table { return f.table.Clone() }
 // Seal gives the batch the table that its rows need; the batch is then ready to
 // be written.
 func (f *Folder) Seal(b *Batch) {
-	for i := range f.table.Columns {
-		if c := &f.table.Columns[i]; f.table.Untyped && c.Type == schema.Number {
-			c.Type = schema.Any
-		}
-	}
 	b.Table, b.FillOnly = f.table.Clone(), f.opt.FillOnly
 	if f.opt.Version != "" {
 		b.Scope, b.Version = f.opt.Scope, f.table.Find(f.opt.Version, 0)
@@ -130,12 +125,9 @@ func (f *Folder) Seal(b *Batch) {
 		return // rejects alone make no table
 	}
 	for i := range f.table.Columns {
-		if c := &f.table.Columns[i]; !c.Fixed && !f.table.Untyped && c.New && c.Type == schema.Any {
-			continue // nulls alone: it waits for a value to have a type
-		} else if !c.Fixed {
-			c.Settle()
-			c.Fixed = !f.table.Made
-		}
+		if c := &f.table.Columns[i]; f.table.Untyped || c.Type != schema.Any {
+			c.New = false
+		} // else it waits for a value to have a type
 	}
 	f.table.Exists = true
 }
@@ -278,8 +270,8 @@ func (f *Folder) admit(l *Line) (deletes bool, err error) {
 			}
 		}
 	}
-	for _, fixed := range [...]bool{true, false} {
-		if fixed && f.table.Made {
+	for _, own := range [...]bool{false, true} {
+		if !own && !f.theirs {
 			continue
 		}
 		for i, h := range f.hits {
@@ -287,7 +279,7 @@ func (f *Folder) admit(l *Line) (deletes bool, err error) {
 			if fd.col < 0 || deletes && fd.key < 0 {
 				continue
 			}
-			if c := &f.table.Columns[fd.col]; c.Fixed == fixed && !c.Holds(fields[i].Kind) {
+			if c := &f.table.Columns[fd.col]; c.Own == own && !c.Holds(fields[i].Kind) {
 				if err := c.Admit(fields[i].Value(line), fields[i].Kind); err != nil {
 					return false, err
 				}

@@ -192,8 +192,9 @@ const (
 func (r *run) rewind(ctx context.Context, spec string, err error) error {
 	var behind sink.ErrBehind
 	var unlogged sink.ErrUnlogged
+	var changed sink.ErrChanged
 	switch {
-	case !errors.As(err, &behind) && !errors.As(err, &unlogged):
+	case !errors.As(err, &behind) && !errors.As(err, &unlogged) && !errors.As(err, &changed):
 		return err
 	case spec == "-" || source.Listens(spec), source.IsConnection(spec) && !r.Feed.resumes(spec):
 		return fmt.Errorf("%w; %s cannot be read again: lines %d to %d may be lost", err, spec, r.safe+1, r.line)

@@ -58,7 +58,8 @@ type Table struct {
 	ID string
 	// Writers are the jobs that have written to the table, by their names in weir_jobs.
 	Writers []string
-	// Made tells that weir made the table: it may widen its columns.
+	// Made tells that weir made the table, and nobody gave it constraints since: new
+	// fields become columns.
 	Made bool
 	// Judged tells that the table has rules that only the database can judge
 	// (CHECK, triggers, foreign keys, other unique indexes, …): a batch for it
@@ -67,9 +68,11 @@ type Table struct {
 	Judged bool
 	// Versioned tells that a run has kept the table by a version for each column.
 	Versioned bool
-	// Untyped tells that the database has columns without a type: numbers that
-	// need every digit go there.
+	// Untyped tells that the database has columns without a type: a field of nulls
+	// alone becomes one.
 	Untyped bool
+	// Strict tells that each column of this table needs a type all the same.
+	Strict bool
 	// FoldCase tells that the database takes names that differ only in the case
 	// of ASCII letters for one name.
 	FoldCase bool
@@ -149,15 +152,17 @@ type Column struct {
 	Default   string // the SQL of its default, "" where that is NULL
 	Generated bool   // computed by the database, never written
 	New       bool   // not in the database yet
-	Fixed     bool   // in a table that weir did not make: never widened
+	Own       bool   // weir made it, and widens it to what comes
 	Exact     bool   // takes no number that a Real would round
+	// Held names what hangs on a column of weir's so that it cannot be widened.
+	Held string
 	// Size is the bytes of an Int or a Real, 0 meaning 8, and the characters
 	// that a Text takes at most, 0 meaning any; Bytes says that it counts bytes.
 	Size   int
 	Bytes  bool
 	Labels []string // of an Enum; for a Bool the strings that it takes
 
-	seen class // of a column that may be widened: what it has to hold
+	seen class // of a column of weir's: what it has to hold
 }
 
 // class is a set of kinds of values, fine enough to choose a type by.
@@ -175,9 +180,10 @@ const (
 	all   = bools | smallInt | bigInt | reals | numbers | strs | jsons
 )
 
-// holds is what a column of the type takes without being widened.
-var holds = [...]class{Any: all, Bool: bools, Int: smallInt | bigInt, Real: smallInt | reals,
-	Number: smallInt | bigInt | reals | numbers, Text: all, JSON: jsons, Affine: all, External: all}
+// holds is what a column of the type takes without being widened. A column of weir's
+// that is Any has seen nothing but nulls.
+var holds = [External + 1]class{Bool: bools, Int: smallInt | bigInt, Real: smallInt | reals,
+	Number: smallInt | bigInt | reals | numbers, Text: all, JSON: jsons}
 
 func infer(seen class) Type {
 	if seen == 0 {
@@ -191,14 +197,6 @@ func infer(seen class) Type {
 		}
 	}
 	return Text
-}
-
-// Union returns the type of a column that takes what columns of two types take.
-func Union(a, b Type) Type {
-	if a == b {
-		return a
-	}
-	return infer(holds[a] | holds[b])
 }
 
 func classify(value []byte, k feed.Kind) class {
@@ -234,26 +232,20 @@ func classify(value []byte, k feed.Kind) class {
 	return numbers
 }
 
-// Settle tells a column that the database now has it with its present type.
-func (c *Column) Settle() {
-	c.New = false
-	c.seen = holds[c.Type]
-}
-
 // Holds reports whether [Column.Admit] has nothing to do for values of the kind:
 // so it is with most, and this is cheaper to call.
 func (c *Column) Holds(k feed.Kind) bool {
-	return k == feed.Null || !c.Fixed && (c.seen == all || k == feed.String && c.seen&strs != 0)
+	return k == feed.Null || c.Own && (c.seen == all || k == feed.String && c.seen&strs != 0)
 }
 
 // Admit decides whether the column takes a value, before anything is folded, so
-// that the answer does not depend on where a batch ends. A column of a table
-// that weir made is widened until it does.
+// that the answer does not depend on where a batch ends. A column of weir's is
+// widened until it does.
 func (c *Column) Admit(value []byte, k feed.Kind) *feed.Error {
 	if k == feed.Null {
 		return nil
 	}
-	if !c.Fixed {
+	if c.Own {
 		if s := classify(value, k); s&^c.seen != 0 && !c.wholeKey(value, k) {
 			c.widen(s)
 		}
@@ -265,7 +257,11 @@ func (c *Column) Admit(value []byte, k feed.Kind) *feed.Error {
 	if len(value) > 100 {
 		value = append(value[:97:97], "..."...)
 	}
-	return feed.Errorf(feed.BadValue, "column %q is %s and cannot take %s %q as it is", c.Name, c.decl(), k, value)
+	held := ""
+	if c.Held != "" {
+		held = ", and cannot be widened: " + c.Held
+	}
+	return feed.Errorf(feed.BadValue, "column %q is %s and cannot take %s %q as it is%s", c.Name, c.decl(), k, value, held)
 }
 
 func (c *Column) decl() string {
@@ -273,14 +269,6 @@ func (c *Column) decl() string {
 		return c.Type.String()
 	}
 	return c.Decl
-}
-
-func (c *Column) widen(s class) {
-	c.seen |= s
-	c.Type = infer(c.seen)
-	if c.Key && c.Type != Int {
-		c.Type = Text
-	}
 }
 
 // wholeKey reports whether value is the text of a whole number in a key of whole
@@ -429,7 +417,7 @@ func (c *Column) appendNumber(dst, text []byte) (_ []byte, ok bool) {
 
 // New returns the column of a field that the database does not have yet.
 func New(name string, key bool) Column {
-	return Column{Name: name, Key: key, NotNull: key, New: true}
+	return Column{Name: name, Key: key, NotNull: key, New: true, Own: true}
 }
 
 // KeyColumns returns the names of the key's columns.

@@ -36,7 +36,7 @@ func TestColumn_Takes(t *testing.T) {
 		{Column{Type: Day, Key: true}, []string{`"2024-02-29"`}, []string{`"2023-02-29"`, `"2024-2-29"`}},
 		{Column{Type: Instant, Key: true}, []string{`"2024-02-29T10:00:00.5+02:00"`}, []string{`"2024-02-29 10:00:00"`, `17`}},
 	} {
-		c.column.Fixed, c.column.Name = true, "c"
+		c.column.Name = "c"
 		for _, v := range c.good {
 			if !admits(&c.column, v) {
 				t.Errorf("a column of %s, %d bytes, does not take %s", c.column.Type, c.column.Size, v)
@@ -116,7 +116,7 @@ func TestColumn_AppendKey(t *testing.T) {
 			{`"1969-12-31T23:59:59.9999996Z"`, `"1970-01-01T00:00:00Z"`}}},
 		{Column{Type: Day}, [][]string{{`"2024-01-01"`}, {`"2024-01-02"`}}},
 	} {
-		c.column.Fixed, c.column.Key = true, true
+		c.column.Key = true
 		seen := map[string]int{}
 		for i, group := range c.groups {
 			for n, v := range group {

@@ -37,8 +37,16 @@ func FuzzWiden(f *testing.F) {
 				taken = append(taken, v)
 			}
 		}
-		c.Settle()
+		// So a later run finds it.
+		table := Table{Columns: []Column{{Name: "c", Key: key}}}
+		marks := (&Table{Columns: []Column{c}}).Marks()
+		if err := table.Own(marks, func(*Column, Type) bool { return true }, func(*Column) string { return "" }); err != nil {
+			t.Fatal(err)
+		}
 		was := c.Type
+		if c = table.Columns[0]; c.Type != was {
+			t.Errorf("a column that was %v is %v to the next run", was, c.Type)
+		}
 		for _, v := range taken {
 			if err := admit(v); err != nil || c.Type != was {
 				t.Errorf("%s was taken, and now: %v (type %v, then %v)", v, err, was, c.Type)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
 )
 
@@ -145,6 +146,23 @@ func MadeMark(table string) string { return "made " + table }
 // VersionsMark is the name of the mark with the columns of a table that have versions,
 // as a JSON array in the order of their numbers.
 func VersionsMark(table string) string { return "versions " + table }
+
+// ColumnsMark is the name of the mark with what the columns that weir made in a table have
+// to hold: [schema.Table.Marks].
+func ColumnsMark(table string) string { return "columns " + table }
+
+// Grow makes have, a table as the database has it, one that takes a batch; see
+// [schema.Table.Grow].
+func Grow(have *schema.Table, b *fold.Batch) ([]schema.Growth, error) {
+	grown, err := have.Grow(&b.Table, b.Names)
+	switch err := err.(type) {
+	case *schema.MissingError:
+		return nil, DroppedError{Table: b.Table.Name, Column: err.Column}
+	case *schema.HeldError:
+		return nil, ErrChanged{Err: err}
+	}
+	return grown, err
+}
 
 // MayRebuild reports why a table must not be emptied for the jobs of a flush's Rebuild.
 func (f *Flush) MayRebuild(t *schema.Table) error {

@@ -210,6 +210,13 @@ func (e ErrBehind) Error() string {
 	return fmt.Sprintf("the database went back: it holds flush %d of this job, this run had committed %d", e.Found, e.Want)
 }
 
+// ErrChanged says that the table can no longer become what a batch needs: the source has to
+// be read again for the table as it is.
+type ErrChanged struct{ Err error }
+
+func (e ErrChanged) Error() string { return e.Err.Error() }
+func (e ErrChanged) Unwrap() error { return e.Err }
+
 // ErrUnlogged says that the database refused a row of a table that has no rules,
 // so that the batch did not keep the row's messages: the source has to be read
 // again with the table Judged.

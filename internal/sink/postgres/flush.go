@@ -98,9 +98,9 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 	}
 	d.begin(s, f)
 	if f.Batch.Rows() > 0 {
-		var ddl []string
+		var ddl []change
 		rows = f.Batch.Sorted()
-		if ddl, table, err = d.fit(f.Batch, rows); err != nil {
+		if ddl, table, err = d.fit(f.Batch); err != nil {
 			return res, err
 		}
 		d.change(s, f.Batch, &table, ddl)
@@ -181,6 +181,9 @@ func (d *DB) failed(ctx context.Context, f *sink.Flush, m *merge, rows []*fold.R
 	if err := mismatch(refused); err != nil {
 		return res, err
 	}
+	if err := d.unwidened(&table, err); err != nil {
+		return res, err
+	}
 	switch {
 	case direct && refused != nil && !isStale(refused) && (refused.Code == "23505" || refused.Code == "22P02"):
 		return d.write(ctx, f) // not all rows were new, or others have numbered columns
@@ -247,7 +250,7 @@ func (d *DB) empty(s *script, f *sink.Flush) {
 // change adds statements that change the table, and makes ready what is kept of its
 // versions. Behind a change that waits for a long reader, everybody else would queue: so
 // it waits only for a moment, and the flush is tried again.
-func (d *DB) change(s *script, b *fold.Batch, table *relation, ddl []string) {
+func (d *DB) change(s *script, b *fold.Batch, table *relation, ddl []change) {
 	if b.Versioned() {
 		d.lockVersions(s, table)
 	}
@@ -257,8 +260,13 @@ func (d *DB) change(s *script, b *fold.Batch, table *relation, ddl []string) {
 	if d.table.Exists {
 		d.sameColumns(s, len(ddl) > 0)
 	}
-	for _, q := range ddl {
-		s.add("%s", q)
+	for _, c := range ddl {
+		if n := s.add("%s", c.sql); c.widens != "" {
+			if s.widens == nil {
+				s.widens = map[int]string{}
+			}
+			s.widens[n] = c.widens
+		}
 	}
 	if table.unlogged && table.marker == "" {
 		d.markUnlogged(s, table)

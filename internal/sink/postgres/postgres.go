@@ -63,12 +63,13 @@ type DB struct {
 	table  relation
 	key    []string // by the names that the feed uses
 	stage  stage
-	fresh  bool        // the last batch's rows were all new, so that the next one's may be
-	names  []string    // the numbered columns of its versions then
-	wrote  string      // the last flush that is known to be committed, "" for none
-	tried  string      // the last flush that came
-	last   sink.Result // what that does, as far as an answer told
-	warned string      // what the server warned of last
+	fresh  bool              // the last batch's rows were all new, so that the next one's may be
+	names  []string          // the numbered columns of its versions then
+	wrote  string            // the last flush that is known to be committed, "" for none
+	tried  string            // the last flush that came
+	last   sink.Result       // what that does, as far as an answer told
+	warned string            // what the server warned of last
+	stuck  map[string]string // columns of weir's that could not be widened, and why
 }
 
 var _ sink.Sink = (*DB)(nil)
@@ -130,7 +131,7 @@ func Open(ctx context.Context, dsn string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &DB{config: c, opt: o}
+	d := &DB{config: c, opt: o, stuck: map[string]string{}}
 	return d, d.connect(ctx)
 }
 

@@ -17,7 +17,7 @@ import (
 func (d *DB) carefully(ctx context.Context, f *sink.Flush, table relation, rows []*fold.Row) (res sink.Result, err error) {
 	s := &script{}
 	d.begin(s, f)
-	ddl, _, err := d.fit(f.Batch, rows)
+	ddl, _, err := d.fit(f.Batch)
 	if err != nil {
 		return res, err
 	}

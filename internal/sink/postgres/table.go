@@ -1,13 +1,13 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -29,12 +29,14 @@ type relation struct {
 	// go, when the server crashes.
 	unlogged bool
 	marker   string
+	marks    string // what weir keeps of the columns that are its own, "" where there is nothing
 }
 
 // A column's facts that only SQL needs.
 type column struct {
 	staged string // its type in the staging table, a domain's being what it is based on
 	image  string // a format for an expression whose equality is that of every digit and letter
+	held   string // what hangs on it, so that its type cannot be changed; "" for nothing
 }
 
 // splitName reads the name of a table: NAME, SCHEMA.NAME, each part perhaps in
@@ -144,7 +146,10 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 			" (SELECT count(*) FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)"+
 			" + (SELECT count(*) FROM pg_constraint WHERE conrelid = c.oid AND contype IN ('c', 'f', 'x') OR confrelid = c.oid),"+
 			" EXISTS (SELECT FROM pg_trigger WHERE (tgrelid = c.oid OR tgrelid IN (SELECT relid FROM pg_partition_tree(c.oid))) AND NOT tgisinternal AND tgtype & 4 <> 0), row_security_active(c.oid), c.oid, c.relpersistence,"+
-			" (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped)"+
+			" (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped),"+
+			" (SELECT min(pg_describe_object(p.classid, p.objid, p.objsubid)) FROM pg_depend p JOIN pg_class u ON u.oid = p.objid AND u.relkind IN ('r', 'p', 'm')"+
+			"  WHERE p.classid = 'pg_class'::regclass AND p.objsubid > 0 AND p.refclassid = 'pg_type'::regclass"+
+			"  AND p.refobjid IN (SELECT y.oid FROM pg_type y WHERE y.oid = c.reltype OR y.typelem = c.reltype AND y.typcategory = 'A'))"+
 			" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = "+is,
 		columnsSQL+is+" AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
 		"SELECT i.indisunique AND i.indisvalid AND i.indimmediate, i.indpred IS NULL AND i.indexprs IS NULL,"+
@@ -197,6 +202,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 	judged := ruled || !d.unicode
 	for _, row := range r[1].rows {
 		c, more, odd := d.readColumn(row)
+		more.held = cmp.Or(more.held, string(head[10]))
 		t.Columns, t.cols = append(t.Columns, c), append(t.cols, more)
 		judged = judged || odd
 	}
@@ -213,10 +219,13 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 		}
 	}
 	t.Judged = judged || ruled || other
-	// With constraints or triggers of its own a table is no longer only weir's: it is taken
-	// as it is.
+	// With constraints or triggers of its own a table is no longer only weir's: new fields do
+	// not become columns by themselves.
 	t.Made = ours && !ruled
-	return t, nil
+	if t.marks != "" {
+		err = d.own(&t)
+	}
+	return t, err
 }
 
 // readMarks reads what weir's own tables have of a table that has lost some columns, and
@@ -230,7 +239,7 @@ func (d *DB) readMarks(ctx context.Context, t *relation, lost string, filled boo
 	}
 	full := d.fullName(t)
 	statements := []string{
-		fmt.Sprintf("SELECT name, value FROM %s.weir_meta WHERE name IN (%s, %s)", d.schema, d.literal(sink.MadeMark(full)), d.literal(sink.VersionsMark(full)))}
+		fmt.Sprintf("SELECT name, value FROM %s.weir_meta WHERE name IN (%s, %s, %s)", d.schema, d.literal(sink.MadeMark(full)), d.literal(sink.ColumnsMark(full)), d.literal(sink.VersionsMark(full)))}
 	if t.unlogged {
 		statements = append(statements, "SELECT to_regclass("+d.literal(d.schema+".weir_unlogged")+") IS NOT NULL")
 	}
@@ -239,9 +248,12 @@ func (d *DB) readMarks(ctx context.Context, t *relation, lost string, filled boo
 		return false, err
 	}
 	for _, row := range r[0].rows {
-		if string(row[0]) == sink.VersionsMark(full) {
+		switch string(row[0]) {
+		case d.storable(sink.VersionsMark(full)):
 			t.Versioned = true
-		} else {
+		case d.storable(sink.ColumnsMark(full)):
+			t.marks = string(row[1])
+		default:
 			ours = filled
 			t.ID += "/" + string(row[1]) + "/" + lost
 		}
@@ -314,7 +326,14 @@ const columnsSQL = `SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.at
  CASE WHEN b.oid IS NULL THEN a.atttypmod ELSE t.typtypmod END,
  l.collname, quote_ident(ln.nspname) || '.' || quote_ident(l.collname), l.collisdeterministic,
  (SELECT string_agg(e.enumlabel, E'\x01' ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = coalesce(b.oid, t.oid)),
- CASE WHEN a.attidentity = 'd' THEN pg_get_serial_sequence(a.attrelid::regclass::text, a.attname) END
+ CASE WHEN a.attidentity = 'd' THEN pg_get_serial_sequence(a.attrelid::regclass::text, a.attname) END,
+ (SELECT min(pg_describe_object(p.classid, p.objid, p.objsubid)) FROM pg_depend p
+  LEFT JOIN pg_index i ON p.classid = 'pg_class'::regclass AND i.indexrelid = p.objid
+  LEFT JOIN pg_class s ON p.classid = 'pg_class'::regclass AND s.oid = p.objid AND s.relkind = 'S'
+  LEFT JOIN pg_constraint k ON p.classid = 'pg_constraint'::regclass AND k.oid = p.objid
+  WHERE p.refclassid = 'pg_class'::regclass AND p.refobjid = a.attrelid AND p.refobjsubid = a.attnum AND s.oid IS NULL
+  AND (i.indexrelid IS NULL OR i.indexprs IS NOT NULL OR i.indpred IS NOT NULL) AND (k.oid IS NULL OR k.contype NOT IN ('p', 'u', 'n'))
+  AND (p.classid <> 'pg_attrdef'::regclass OR p.objid IS DISTINCT FROM f.oid) AND p.classid <> 'pg_statistic_ext'::regclass)
  FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
  LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
  JOIN pg_namespace n ON n.oid = coalesce(b.typnamespace, t.typnamespace)
@@ -330,7 +349,7 @@ func (d *DB) readColumn(row [][]byte) (c schema.Column, more column, odd bool) {
 		s[i] = string(row[i])
 	}
 	c = schema.Column{Name: s[0], Decl: s[1], NotNull: s[2] == "t", Default: s[5], Generated: s[3] == "a" || s[4] != ""}
-	more = column{staged: s[7], image: "%s"}
+	more = column{staged: s[7], image: "%s", held: strings.TrimPrefix(s[16], "rule _RETURN on ")}
 	if s[3] == "d" {
 		c.Default = "nextval(" + d.literal(s[15]) + "::regclass)"
 	}
@@ -517,95 +536,4 @@ func Plan(want *schema.Table) []string {
 		}
 	}
 	return plan
-}
-
-// errStaleTable says that the table was altered since it was read.
-var errStaleTable = errors.New("the table has other columns than were read")
-
-const columnsWord = "weir: the table has other columns"
-
-// sameColumns adds what demands that the table still have the columns that were
-// read, by whose types values were judged and are staged, and keeps them so until
-// the transaction ends: the statement's own mention of the table locks it before it
-// looks. Whoever is going to alter the table needs the stronger lock first, or two
-// would wait for each other.
-func (d *DB) sameColumns(s *script, alters bool) {
-	if alters {
-		s.add("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", d.table.ident)
-	}
-	read := make([]string, len(d.table.Columns))
-	for i, c := range d.table.Columns {
-		read[i] = c.Name + " " + c.Decl
-	}
-	other := ""
-	if d.table.marker != "" {
-		other = fmt.Sprintf(" OR NOT EXISTS (SELECT FROM %s.weir_unlogged WHERE tbl = %s AND mark = %s)", d.schema, d.table.oid, d.literal(d.table.marker))
-	}
-	// A number that is none ends the transaction, as with the fence.
-	s.add("SELECT ('%s' || count(*))::int FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM %s WHERE false)"+
-		" HAVING string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS DISTINCT FROM %s OR %s::regclass::oid <> %s%s",
-		columnsWord, quote(d.table.ident), d.table.ident, quote(strings.Join(read, ",")), quote(d.table.ident), d.table.oid, other)
-}
-
-// fit returns the statements that make the database's table what a batch's rows
-// need, and the table as it then is.
-func (d *DB) fit(b *fold.Batch, rows []*fold.Row) (ddl []string, _ relation, err error) {
-	have, want := d.table, &b.Table
-	if !have.Exists {
-		if !want.Made || want.Exists && slices.ContainsFunc(want.Columns, func(c schema.Column) bool { return !c.New }) {
-			return nil, have, sink.DroppedError{Table: want.Name}
-		}
-		have.Table, have.cols = want.Clone(), nil
-		have.Columns = slices.DeleteFunc(have.Columns, func(c schema.Column) bool { return waits(&c) })
-		for i := range have.Columns {
-			c := &have.Columns[i]
-			c.Type, c.Decl, c.NotNull = stored(c.Type), declare(c.Type), c.Key
-			have.cols = append(have.cols, made(c.Type))
-		}
-		if have.Key, err = have.FindKey(d.key); err != nil {
-			return nil, have, err
-		}
-		have.Exists, have.Made = true, true
-		full := d.fullName(&have)
-		return []string{
-			Create(want),
-			fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-				d.schema, d.literal(sink.MadeMark(full)), d.literal(sink.NewTableID())),
-			// Another table of that name may have left it.
-			fmt.Sprintf("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.VersionsMark(full))),
-		}, have, nil
-	}
-	have.Columns, have.cols = slices.Clone(have.Columns), slices.Clone(have.cols)
-	for i := range want.Columns {
-		c := &want.Columns[i]
-		at := have.Find(c.Name, i)
-		switch {
-		case c.Generated || waits(c):
-		case at < 0 && !c.New:
-			if slices.ContainsFunc(rows, func(r *fold.Row) bool { return b.Value(r, i) != nil }) {
-				return nil, have, sink.DroppedError{Table: want.Name, Column: c.Name}
-			}
-		case at < 0:
-			n := *c
-			n.Type, n.Decl = stored(c.Type), declare(c.Type)
-			ddl = append(ddl, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s", have.ident, ident(c.Name), n.Decl))
-			have.Columns, have.cols = append(have.Columns, n), append(have.cols, made(n.Type))
-		case have.Made && !c.Fixed:
-			old := &have.Columns[at]
-			if t := schema.Union(old.Type, stored(c.Type)); t != old.Type {
-				ddl = append(ddl, fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s TYPE %s USING %s", have.ident, ident(old.Name), declare(t), widened(ident(old.Name), old.Type, t)))
-				old.Type, old.Decl, have.cols[at] = t, declare(t), made(t)
-			}
-		}
-	}
-	return ddl, have, nil
-}
-
-// stored is the type that a column of weir's is kept as.
-func stored(t schema.Type) schema.Type {
-	switch t {
-	case schema.Bool, schema.Int, schema.Real, schema.Number, schema.JSON:
-		return t
-	}
-	return schema.Text
 }

@@ -20,9 +20,10 @@ import (
 // statements it has.
 type script struct {
 	sql    strings.Builder
-	n      int      // statements so far
-	idAt   int      // the statement that reads the table's ID, 0 where none does
-	copies []copier // what each COPY ... FROM STDIN among them is fed
+	n      int            // statements so far
+	idAt   int            // the statement that reads the table's ID, 0 where none does
+	copies []copier       // what each COPY ... FROM STDIN among them is fed
+	widens map[int]string // the columns that statements give another type
 }
 
 // copier writes the lines of a COPY in text form.
@@ -82,6 +83,9 @@ func (d *DB) run(ctx context.Context, s *script) ([]result, error) {
 	sent := make(chan error, 1)
 	go func() { sent <- s.send(front, conn) }()
 	results, err := d.receive(front)
+	if e, column := pgError(err), s.widens[len(results)]; e != nil && column != "" {
+		err = &widenError{column, e}
+	}
 	if failed := <-sent; failed != nil && d.conn != nil {
 		d.drop()
 		if err == nil {

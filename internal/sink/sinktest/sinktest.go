@@ -180,6 +180,17 @@ func (r *Run) read(change ...func(*fold.Options)) error {
 	return err
 }
 
+// Reread has the run go on from a checkpoint, with the table as it is, as a flush asks for
+// that answers [sink.ErrChanged].
+func (r *Run) Reread(cp sink.Checkpoint, change ...func(*fold.Options)) {
+	r.t.Helper()
+	r.batch.Reset()
+	r.cp = cp
+	if err := r.read(change...); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // key names the fields of the key.
 func key(fields ...string) func(*fold.Options) {
 	return func(o *fold.Options) { o.Key = fields }

@@ -1,14 +1,18 @@
 package sinktest
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 // wideningTests: a column that becomes wider keeps its values.
@@ -45,6 +49,142 @@ var wideningTests = []test{
 			t.Errorf("%d of %d doubles became other numbers", wrong, len(doubles))
 		}
 	}},
+	{"TwoRunsWithDifferentTypesEndWithTheUnion", func(t *testing.T, db Database) {
+		for _, a := range kinds {
+			for _, b := range kinds {
+				// Both begin before there is a table; the second knows nothing of what
+				// the first makes.
+				first, second := BeginJob(t, db, "first"), BeginJob(t, db, "second")
+				spread(t, db, a.value, b.value, func(n int) *Run { return []*Run{first, second, first}[n] })
+				second.End()
+				db.Exec(t, "DROP TABLE t")
+				// One after the other.
+				spread(t, db, a.value, b.value, runEach(t, db))
+				db.Exec(t, "DROP TABLE t")
+			}
+		}
+	}},
+	{"ARunThatKnowsAnOldStateOfAColumn", func(t *testing.T, db Database) {
+		// Both know the column as one of small integers. One run's large ones do not
+		// change its type, and the other one's reals must not make it one of doubles.
+		a, b := BeginJob(t, db, "a"), BeginJob(t, db, "b")
+		a.Flush(`{"id":1,"v":1}`)
+		b.Flush(`{"id":2,"v":2}`)
+		a.Flush(`{"id":3,"v":1152921504606846977}`)
+		b.Flush(`{"id":4,"v":7.5}`)
+		Expect(t, db, "SELECT id, CAST(v AS TEXT) FROM t ORDER BY id", "1|1", "2|2", "3|1152921504606846977", "4|7.5")
+		a.Flush(`{"id":5,"v":true}`)
+		b.Flush(`{"id":6,"v":0.1234567890123456789}`)
+		Expect(t, db, "SELECT id, v FROM t ORDER BY id", "1|1", "2|2", "3|1152921504606846977", "4|7.5", "5|true", "6|0.1234567890123456789")
+	}},
+	{"ARunLearnsWhatAnotherHasWidened", func(t *testing.T, db Database) {
+		a, b := BeginJob(t, db, "a"), BeginJob(t, db, "b")
+		a.Flush(`{"id":1,"v":null,"w":12345678901234567890.5}`)
+		b.Flush(`{"id":2,"v":null,"w":1}`)
+		a.Flush(`{"id":3,"v":1}`)
+		b.Flush(`{"id":4,"v":"x","w":"x"}`)
+		a.Flush(`{"id":5,"v":2,"w":2.5}`)
+		Expect(t, db, "SELECT id FROM t WHERE v IN ('1', '2') AND (w IS NULL OR w = '2.5') ORDER BY id", "3", "5")
+	}},
+	{"TypesDoNotDependOnTheBatch", func(t *testing.T, db Database) {
+		lines := []string{`{"id":1,"a":null,"b":1,"c":true,"d":1}`, `{"id":2,"a":true,"b":2.5,"c":null,"d":9007199254740993}`, `{"id":3,"a":"x","b":9007199254740992,"c":false,"d":0.5}`}
+		query := "SELECT id, CAST(a AS TEXT), b, c, CAST(d AS TEXT) FROM t ORDER BY id"
+		inAnyBatches(t, db, lines, query, "1|NULL|1|true|1", "2|true|2.5|NULL|9007199254740993", "3|x|9.007199254740992e+15|false|0.5")
+	}},
+	{"ACommitThatFailedWidenedNothing", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"v":1}`)
+		r.Fold(`{"id":2,"v":1152921504606846977}`)
+		f := r.Seal()
+		f.BeforeCommit = func([]fold.Reject, *sink.Checkpoint) error { return errors.New("not now") }
+		if _, err := r.Sink.Flush(t.Context(), f); err == nil {
+			t.Fatal("the flush went through")
+		}
+		f.BeforeCommit = nil
+		if _, err := r.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		r.End()
+		r = Begin(t, db)
+		r.Flush(`{"id":3,"v":0.5}`)
+		Expect(t, db, "SELECT id, CAST(v AS TEXT) FROM t ORDER BY id", "1|1", "2|1152921504606846977", "3|0.5")
+	}},
+	{"ColumnsAddedToATableOfOthersAreWidened", func(t *testing.T, db Database) {
+		add := func(o *fold.Options) { o.Columns = fold.AddColumns }
+		for _, a := range kinds {
+			for _, b := range kinds[1:3] {
+				db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, theirs INTEGER CHECK (theirs > 0))")
+				db.Exec(t, "INSERT INTO t (id, theirs) VALUES (9, 1)")
+				r := Begin(t, db, add)
+				spread(t, db, a.value, b.value, func(int) *Run { return r })
+				db.Exec(t, "DROP TABLE t")
+				db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, theirs INTEGER CHECK (theirs > 0))")
+				spread(t, db, a.value, b.value, runEach(t, db, add))
+				db.Exec(t, "DROP TABLE t")
+			}
+		}
+	}},
+	{"OnlyColumnsThatWereAddedAreWidened", func(t *testing.T, db Database) {
+		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, theirs INTEGER)")
+		r := Begin(t, db, func(o *fold.Options) { o.Columns = fold.AddColumns })
+		r.Flush(`{"id":1,"ours":1,"theirs":1}`)
+		r.Flush(`{"id":1,"ours":"x"}`, `{"id":2,"ours":"lost","theirs":"x"}`)
+		r.End()
+		r = Begin(t, db) // fields that the table has no column for are ignored
+		r.Flush(`{"id":3,"ours":{"k":1},"new":1}`, `{"id":4,"theirs":1.5}`)
+		Expect(t, db, "SELECT id, theirs, CAST(ours AS TEXT) FROM t ORDER BY id", "1|1|x", `3|NULL|{"k":1}`)
+		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "3", "5")
+	}},
+}
+
+// kinds are values of each kind that makes another type of column, and their text in a
+// column of texts.
+var kinds = []struct{ value, text string }{
+	{"null", "NULL"}, {"true", "true"}, {"7", "7"}, {"1152921504606846977", "1152921504606846977"}, {"2.5", "2.5"},
+	{"12345678901234567890.5", "12345678901234567890.5"}, {`"007"`, "007"}, {`{"k":[1]}`, `{"k":[1]}`},
+}
+
+// spread writes the values a and b of column v, and then a text, with the help of next,
+// which returns the run for the nth of them, and expects that none is changed.
+func spread(t *testing.T, db Database, a, b string, next func(n int) *Run) {
+	t.Helper()
+	for n, v := range []string{a, b, `"x"`} {
+		next(n).Flush(fmt.Sprintf(`{"id":%d,"v":%s}`, n, v))
+	}
+	var want []string
+	for n, v := range []string{a, b, `"x"`} {
+		text := "x"
+		for _, k := range kinds {
+			if k.value == v {
+				text = k.text
+			}
+		}
+		want = append(want, fmt.Sprintf("%d|%s", n, text))
+	}
+	rows := db.Query(t, "SELECT id, CAST(v AS TEXT) FROM t WHERE id < 3 ORDER BY id")
+	for i, row := range rows {
+		if got := show(row[0]) + "|" + strings.ReplaceAll(show(row[1]), `{"k": [1]}`, `{"k":[1]}`); i >= len(want) || got != want[i] {
+			t.Errorf("%s and %s became %v, want %v", a, b, rows, want)
+			break
+		}
+	}
+	if len(rows) != len(want) {
+		t.Errorf("%s and %s: %d rows, want %d", a, b, len(rows), len(want))
+	}
+	Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+	next(0).End()
+}
+
+// runEach makes a run for each flush, after the one before has ended.
+func runEach(t *testing.T, db Database, change ...func(*fold.Options)) func(int) *Run {
+	var last *Run
+	return func(int) *Run {
+		if last != nil {
+			last.End()
+		}
+		last = Begin(t, db, change...)
+		return last
+	}
 }
 
 // awkwardDoubles are doubles of all sizes, many of which have their shortest decimal on

@@ -102,11 +102,7 @@ func openConn(path string, flags int32, vfs string) (*conn, error) {
 	// A mistyped column in double quotes is an error, not a string; and no
 	// statement may write to the schema table.
 	for op, on := range map[int32]int32{lib.SQLITE_DBCONFIG_DQS_DML: 0, lib.SQLITE_DBCONFIG_DQS_DDL: 0, lib.SQLITE_DBCONFIG_DEFENSIVE: 1} {
-		va := libc.Xcalloc(c.tls, 2, slot)
-		rc := lib.Xsqlite3_db_config(c.tls, c.db, op, libc.VaList(va, on, uintptr(0)))
-		libc.Xfree(c.tls, va)
-		if rc != lib.SQLITE_OK {
-			err := c.fail(rc, "configuring the connection")
+		if err := c.set(op, on); err != nil {
 			c.close()
 			return nil, err
 		}
@@ -116,6 +112,16 @@ func openConn(path string, flags int32, vfs string) (*conn, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// set turns a setting of the connection on or off.
+func (c *conn) set(op, on int32) error {
+	va := libc.Xcalloc(c.tls, 2, slot)
+	defer libc.Xfree(c.tls, va)
+	if rc := lib.Xsqlite3_db_config(c.tls, c.db, op, libc.VaList(va, on, uintptr(0))); rc != lib.SQLITE_OK {
+		return c.fail(rc, "configuring the connection")
+	}
+	return nil
 }
 
 // pointer makes an address that C gave usable; no such address is in Go's heap.

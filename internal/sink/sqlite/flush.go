@@ -121,7 +121,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, done bo
 	cp := f.Checkpoint
 	d.written = d.table
 	if f.Batch.Rows() > 0 {
-		table, err := d.fit(&f.Batch.Table)
+		table, err := d.fit(f.Batch)
 		if err != nil {
 			return res, false, err
 		}

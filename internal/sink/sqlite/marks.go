@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/weirsync/weir/internal/schema"
@@ -13,14 +15,14 @@ import (
 // madeMark is the name of the mark of a table that weir made.
 func madeMark(table string) string { return sink.MadeMark(strings.ToLower(table)) }
 
-// columnsMark is the name of the mark with the columns that weir has made in a table, as a
-// JSON array: SQLite forgets a column that is dropped.
-func columnsMark(table string) string { return "columns " + strings.ToLower(table) }
+// columnsMark is the name of the mark with the columns that weir has made in a table. It is
+// also how a column is known that was dropped: SQLite forgets it.
+func columnsMark(table string) string { return sink.ColumnsMark(strings.ToLower(table)) }
 
 // readMarks reads what weir's own tables have of a table; ours tells that it reads as one
 // that weir made.
 func (d *DB) readMarks(t *schema.Table, ours bool) error {
-	t.ID = "exists"
+	t.ID, d.marks = "exists", ""
 	known, err := d.hasTable("weir_jobs")
 	if err != nil || !known {
 		return err
@@ -40,16 +42,16 @@ func (d *DB) readMarks(t *schema.Table, ours bool) error {
 	if err != nil {
 		return err
 	}
-	t.Versioned = versions != ""
+	d.marks, t.Versioned = columns, versions != ""
 	if t.Made = made != "" && ours; !t.Made {
 		return nil
 	}
-	var names []string
-	if err := json.Unmarshal([]byte(columns), &names); err != nil {
+	var marks map[string]string
+	if err := json.Unmarshal([]byte(columns), &marks); err != nil {
 		return fmt.Errorf("reading the columns that weir made in table %q: %w", t.Name, err)
 	}
 	t.ID = made
-	for i, name := range names {
+	for i, name := range slices.Sorted(maps.Keys(marks)) {
 		if t.Find(name, i) < 0 {
 			t.ID += lostMark + name
 		}
@@ -73,17 +75,14 @@ func (d *DB) writers(table string) (jobs []string, err error) {
 // lostMark stands before each column in a table's ID that was dropped.
 const lostMark = "/"
 
-// keepMarks writes what weir's own tables have of a table that weir made, and its ID.
-func (d *DB) keepMarks(t *schema.Table, id string) error {
-	names := make([]string, len(t.Columns))
-	for i := range t.Columns {
-		names[i] = t.Columns[i].Name
-	}
-	columns, err := json.Marshal(names)
-	if err != nil {
-		return err
-	}
-	return d.c.exec("INSERT OR REPLACE INTO weir_meta (name, value) VALUES (?, ?), (?, ?)", madeMark(t.Name), id, columnsMark(t.Name), string(columns))
+// keepID writes the ID of a table that weir made.
+func (d *DB) keepID(t *schema.Table, id string) error {
+	return d.c.exec("INSERT OR REPLACE INTO weir_meta (name, value) VALUES (?, ?)", madeMark(t.Name), id)
+}
+
+// keepMarks writes what the columns of weir's in a table have to hold.
+func (d *DB) keepMarks(t *schema.Table) error {
+	return d.c.exec("INSERT OR REPLACE INTO weir_meta (name, value) VALUES (?, ?)", columnsMark(t.Name), t.Marks())
 }
 
 // empty removes what the jobs of a flush's Rebuild have written to the table.

@@ -63,11 +63,13 @@ type DB struct {
 	still os.FileInfo
 
 	// Of the last flush.
-	table    schema.Table // as the database has it
-	written  schema.Table // the same in the transaction at hand
-	key      []string     // of table, by the names that the feed uses
-	indexed  bool         // the table has indexes beside the key's
-	version  int64        // the schema's version when table was read
+	table    schema.Table      // as the database has it
+	written  schema.Table      // the same in the transaction at hand
+	key      []string          // of table, by the names that the feed uses
+	indexed  bool              // the table has indexes beside the key's
+	version  int64             // the schema's version when table was read
+	marks    string            // what weir kept of its columns then
+	stuck    map[string]string // columns of weir's that could not be widened, and why
 	last     sink.Result
 	wrote    bool
 	released time.Time // when the lock was let go
@@ -95,7 +97,7 @@ var _, _ = sqlite.OFDLocking(true)
 
 // Open opens the file at path, or makes it.
 func Open(ctx context.Context, path string, o Options) (*DB, error) {
-	d := &DB{path: RealPath(path), opt: o}
+	d := &DB{path: RealPath(path), opt: o, stuck: map[string]string{}}
 	flags := int32(lib.SQLITE_OPEN_READWRITE | lib.SQLITE_OPEN_CREATE)
 	if o.ReadOnly {
 		flags = lib.SQLITE_OPEN_READONLY

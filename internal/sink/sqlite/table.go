@@ -49,7 +49,7 @@ func (d *DB) readTable(name string, key []string) (schema.Table, error) {
 	if kind != "table" {
 		return t, fmt.Errorf("%q is a %s, not a table: weir keeps tables", t.Name, kind)
 	}
-	t.Exists = true
+	t.Exists, t.Strict = true, strict != 0
 	defaults := false
 	err = d.c.query("SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?)", func(s *stmt) error {
 		c := schema.Column{Name: s.text(0), Decl: s.text(1), NotNull: s.int(2) != 0,
@@ -86,11 +86,16 @@ func (d *DB) readTable(name string, key []string) (schema.Table, error) {
 	err = d.scalar("SELECT (SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE) + (SELECT count(*) FROM pragma_foreign_key_list(?1))"+
 		" + (SELECT count(*) FROM pragma_table_list l, pragma_foreign_key_list(l.name) f WHERE f.\"table\" = ?1 COLLATE NOCASE)", &rules, t.Name)
 	// The word may stand in a name: then lines are kept for nothing.
-	ruled := rules > 0 || strict != 0 || defaults || strings.Contains(strings.ToUpper(sql), "CHECK") ||
+	has := func(word string) bool { return strings.Contains(strings.ToUpper(sql), word) }
+	ruled := rules > 0 || strict != 0 || defaults || has("CHECK") ||
 		slices.ContainsFunc(t.Columns, func(c schema.Column) bool { return c.Generated || c.NotNull && !c.Key })
 	t.Judged = ruled || judged
-	// With rules of its own a table is no longer only weir's: it is taken as it is.
-	t.Made = t.Made && !ruled
+	// A table that others gave constraints, or what a copy would lose, is no longer only
+	// weir's: it is taken as it is.
+	t.Made = t.Made && !ruled && !has("COLLATE")
+	if err == nil && d.marks != "" {
+		err = d.own(&t)
+	}
 	return t, err
 }
 
@@ -232,9 +237,16 @@ func affinity(decl string, strict bool) schema.Type {
 	return schema.Affine
 }
 
-// declare is the inverse for columns that weir makes. JSON is TEXT because a
-// column declared JSON would turn text like a number into one.
-func declare(c *schema.Column) string {
+// declare is the inverse for columns that weir makes in a table. JSON is TEXT because a
+// column declared JSON would turn text like a number into one. SQLite cannot change a
+// column's type, so that in a table of others weir's columns have none.
+func declare(t *schema.Table, c *schema.Column) string {
+	switch {
+	case t.Strict:
+		return "ANY"
+	case t.Exists && !t.Made:
+		return ""
+	}
 	switch c.Type {
 	case schema.Bool:
 		return "BOOLEAN"
@@ -263,7 +275,7 @@ func definition(c *schema.Column, decl string) string {
 func Create(t *schema.Table) string {
 	decls := make([]string, len(t.Columns))
 	for i := range t.Columns {
-		decls[i] = declare(&t.Columns[i])
+		decls[i] = declare(t, &t.Columns[i])
 	}
 	return create(t.Name, t.Columns, t.Key, decls)
 }
@@ -282,140 +294,6 @@ func create(name string, cols []schema.Column, key []int, decls []string) string
 	return b.String()
 }
 
-// fit makes the database's table what a batch needs, inside the flush's
-// transaction, and returns it as it then is. The database has the last word: it
-// may have been changed by others since the batch began.
-func (d *DB) fit(want *schema.Table) (schema.Table, error) {
-	var version int64
-	if err := d.scalar("PRAGMA schema_version", &version); err != nil {
-		return d.table, err
-	}
-	have := d.table
-	if version != d.version {
-		var err error
-		if have, err = d.readTable(want.Name, d.key); err != nil {
-			return have, err
-		}
-		if err := sink.CheckSame(&d.table, &have); err != nil {
-			return have, err
-		}
-	}
-	if !have.Exists {
-		if !want.Made || want.Exists && slices.ContainsFunc(want.Columns, func(c schema.Column) bool { return !c.New }) {
-			return have, sink.DroppedError{Table: want.Name}
-		}
-		if err := d.c.exec(Create(want)); err != nil {
-			return have, err
-		}
-		// Another table of that name may have left them.
-		if _, err := d.dropVersions(want.Name); err != nil {
-			return have, err
-		}
-		if err := d.keepMarks(want, sink.NewTableID()); err != nil {
-			return have, err
-		}
-		return d.readTable(want.Name, d.key)
-	}
-	widen := map[int]string{} // by column of have
-	marked := have.Clone()
-	lost := strings.Contains(have.ID, lostMark)
-	changed := lost
-	for i := range want.Columns {
-		c := &want.Columns[i]
-		at := have.Find(c.Name, i)
-		switch {
-		case c.Generated:
-		case at < 0 && !c.New:
-			return have, sink.DroppedError{Table: want.Name, Column: c.Name}
-		case at < 0:
-			if err := d.c.exec("ALTER TABLE " + quote(have.Name) + " ADD COLUMN " + definition(c, declare(c))); err != nil {
-				return have, fmt.Errorf("adding column %q: %w", c.Name, err)
-			}
-			changed = true
-			marked.Columns = append(marked.Columns, schema.Column{Name: c.Name})
-		case have.Made && !c.Fixed:
-			if decl := declare(c); wider(have.Columns[at].Type, c.Type) {
-				widen[at] = decl
-			}
-		}
-	}
-	if changed {
-		id := have.ID
-		if lost { // the run reads them again; what other jobs had written there is gone
-			id = sink.NewTableID()
-		}
-		if have.Made {
-			if err := d.keepMarks(&marked, id); err != nil {
-				return have, err
-			}
-		}
-		var err error
-		if have, err = d.readTable(want.Name, d.key); err != nil {
-			return have, err
-		}
-	}
-	if len(widen) == 0 {
-		return have, nil
-	}
-	if err := d.rebuild(&have, widen); err != nil {
-		return have, fmt.Errorf("widening columns of %q: %w", have.Name, err)
-	}
-	return d.readTable(want.Name, d.key)
-}
-
-// wider reports whether a column that is there has to become what a batch needs.
-func wider(have, want schema.Type) bool {
-	if have == schema.Any || have == schema.Text {
-		return false
-	}
-	return declare(&schema.Column{Type: have}) != declare(&schema.Column{Type: want})
-}
-
-// rebuild gives columns of a table that weir made other types. SQLite cannot
-// alter a column, so the rows are copied, as https://www.sqlite.org/lang_altertable.html
-// tells in section 7; it happens at most twice in a column's life.
-func (d *DB) rebuild(t *schema.Table, widen map[int]string) error {
-	var again []string // indexes that were added
-	err := d.c.query("SELECT sql FROM sqlite_schema WHERE tbl_name = ? COLLATE NOCASE AND type = 'index' AND sql IS NOT NULL",
-		func(s *stmt) error { again = append(again, s.text(0)); return nil }, t.Name)
-	if err != nil {
-		return err
-	}
-	decls := make([]string, len(t.Columns))
-	from := make([]string, len(t.Columns))
-	for i := range t.Columns {
-		decls[i], from[i] = t.Columns[i].Decl, quote(t.Columns[i].Name)
-		if decl, ok := widen[i]; ok {
-			decls[i] = decl
-			if decl == "TEXT" {
-				from[i] = asText(from[i], t.Columns[i].Type)
-			}
-		}
-	}
-	temp := "weir_new_" + t.Name
-	for _, sql := range append([]string{
-		create(temp, t.Columns, t.Key, decls),
-		fmt.Sprintf("INSERT INTO %s SELECT %s FROM %s", quote(temp), strings.Join(from, ", "), quote(t.Name)),
-		"DROP TABLE " + quote(t.Name),
-		"PRAGMA legacy_alter_table=ON", // leaves views as they are
-		fmt.Sprintf("ALTER TABLE %s RENAME TO %s", quote(temp), quote(t.Name)),
-		"PRAGMA legacy_alter_table=OFF",
-	}, again...) {
-		if err := d.c.exec(sql); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// asText is SQL for a column's value as the feed wrote it.
-func asText(col string, t schema.Type) string {
-	if t == schema.Bool {
-		return "CASE " + col + " WHEN 1 THEN 'true' WHEN 0 THEN 'false' END"
-	}
-	return "CASE typeof(" + col + ") WHEN 'real' THEN " + shortest(col) + " ELSE CAST(" + col + " AS TEXT) END"
-}
-
 // NewTable is a table that is not there yet, in a file that is not either.
 func NewTable(name string) schema.Table {
 	return schema.Table{Name: name, FoldCase: true, Untyped: true}
@@ -431,7 +309,7 @@ func Plan(want *schema.Table) []string {
 	for i := range want.Columns {
 		c := &want.Columns[i]
 		if c.New {
-			plan = append(plan, "ALTER TABLE "+quote(want.Name)+" ADD COLUMN "+definition(c, declare(c))+";")
+			plan = append(plan, "ALTER TABLE "+quote(want.Name)+" ADD COLUMN "+definition(c, declare(want, c))+";")
 		}
 	}
 	return plan

@@ -1,0 +1,146 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// errStaleTable says that the table was altered since it was read.
+var errStaleTable = errors.New("the table has other columns than were read")
+
+const columnsWord = "weir: the table has other columns"
+
+// sameColumns adds what demands that the table still have the columns that were
+// read, by whose types values were judged and are staged, and keeps them so until
+// the transaction ends: the statement's own mention of the table locks it before it
+// looks. Whoever is going to alter the table needs the stronger lock first, or two
+// would wait for each other, and demands that nobody else has widened a column of weir's.
+func (d *DB) sameColumns(s *script, alters bool) {
+	if alters {
+		s.add("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", d.table.ident)
+	}
+	read := make([]string, len(d.table.Columns))
+	for i, c := range d.table.Columns {
+		read[i] = c.Name + " " + c.Decl
+	}
+	other := ""
+	if d.table.marker != "" {
+		other = fmt.Sprintf(" OR NOT EXISTS (SELECT FROM %s.weir_unlogged WHERE tbl = %s AND mark = %s)", d.schema, d.table.oid, d.literal(d.table.marker))
+	}
+	// A number that is none ends the transaction, as with the fence.
+	if alters && d.table.marks != "" {
+		s.add("SELECT ('%s' || count(*))::int FROM %s.weir_meta WHERE name = %s HAVING max(value) IS DISTINCT FROM %s",
+			columnsWord, d.schema, d.literal(sink.ColumnsMark(d.fullName(&d.table))), quote(d.table.marks))
+	}
+	s.add("SELECT ('%s' || count(*))::int FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM %s WHERE false)"+
+		" HAVING string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS DISTINCT FROM %s OR %s::regclass::oid <> %s%s",
+		columnsWord, quote(d.table.ident), d.table.ident, quote(strings.Join(read, ",")), quote(d.table.ident), d.table.oid, other)
+}
+
+// A change is a statement that changes the table.
+type change struct {
+	sql    string
+	widens string // the column that it gives another type, "" for none
+}
+
+// fit returns the statements that make the database's table what a batch needs, and the
+// table as it then is.
+func (d *DB) fit(b *fold.Batch) (ddl []change, _ relation, err error) {
+	have, want := d.table, &b.Table
+	if !have.Exists {
+		return d.create(want)
+	}
+	have.Table, have.cols = have.Clone(), slices.Clone(have.cols)
+	grown, err := sink.Grow(&have.Table, b)
+	if err != nil || len(grown) == 0 {
+		return nil, have, err
+	}
+	for _, g := range grown {
+		c := &have.Columns[g.At]
+		c.New, c.Decl = false, declare(c.Type)
+		switch {
+		case g.New:
+			ddl = append(ddl, change{sql: fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s", have.ident, ident(c.Name), c.Decl)})
+			have.cols = append(have.cols, made(c.Type))
+		case c.Type != g.From:
+			ddl = append(ddl, change{fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s TYPE %s USING %s", have.ident, ident(c.Name), c.Decl, widened(ident(c.Name), g.From, c.Type)), c.Name})
+			have.cols[g.At] = made(c.Type)
+		}
+	}
+	return append(ddl, d.mark(&have)), have, nil
+}
+
+// create is fit for a table that does not exist.
+func (d *DB) create(want *schema.Table) (ddl []change, have relation, err error) {
+	have = d.table
+	if !want.Made || want.Exists && slices.ContainsFunc(want.Columns, func(c schema.Column) bool { return !c.New }) {
+		return nil, have, sink.DroppedError{Table: want.Name}
+	}
+	have.Table, have.cols = want.Clone(), nil
+	have.Columns = slices.DeleteFunc(have.Columns, func(c schema.Column) bool { return waits(&c) })
+	for i := range have.Columns {
+		c := &have.Columns[i]
+		c.New, c.NotNull, c.Decl = false, c.Key, declare(c.Type)
+		have.cols = append(have.cols, made(c.Type))
+	}
+	if have.Key, err = have.FindKey(d.key); err != nil {
+		return nil, have, err
+	}
+	have.Exists, have.Made = true, true
+	full := d.fullName(&have)
+	return []change{
+		{sql: Create(want)},
+		{sql: fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+			d.schema, d.literal(sink.MadeMark(full)), d.literal(sink.NewTableID()))},
+		// Another table of that name may have left it.
+		{sql: fmt.Sprintf("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.VersionsMark(full)))},
+		d.mark(&have),
+	}, have, nil
+}
+
+// mark keeps what the columns of weir's in a table have to hold.
+func (d *DB) mark(t *relation) change {
+	t.marks = d.storable(t.Marks())
+	return change{sql: fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+		d.schema, d.literal(sink.ColumnsMark(d.fullName(t))), quote(t.marks))}
+}
+
+// own finds the columns of a table that are weir's.
+func (d *DB) own(t *relation) error {
+	at := 0
+	return t.Own(t.marks, func(c *schema.Column, as schema.Type) bool { return c.Decl == declare(as) }, func(c *schema.Column) string {
+		at = t.Find(c.Name, at)
+		if why := t.cols[at].held; why != "" {
+			return why + " uses it"
+		}
+		return d.stuck[d.fullName(t)+"\x00"+c.Name]
+	})
+}
+
+// A widenError says that the server did not let the type of a column be changed.
+type widenError struct {
+	column string
+	err    *pgconn.PgError
+}
+
+func (e *widenError) Error() string { return fmt.Sprintf("widening column %q: %v", e.column, e.err) }
+func (e *widenError) Unwrap() error { return e.err }
+
+// unwidened notes a column that something hangs on which the catalogs did not show, where
+// this is what err says.
+func (d *DB) unwidened(t *relation, err error) error {
+	var e *widenError
+	if !errors.As(err, &e) || !isStale(e.err) && !isRefusal(e.err) {
+		return nil
+	}
+	d.stuck[d.fullName(t)+"\x00"+e.column] = words(e.err)
+	return sink.ErrChanged{Err: &schema.HeldError{Table: t.Name, Column: e.column, Why: words(e.err)}}
+}

@@ -1,0 +1,213 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// fit makes the database's table what a batch needs, inside the flush's
+// transaction, and returns it as it then is. The database has the last word: it
+// may have been changed by others since the batch began.
+func (d *DB) fit(b *fold.Batch) (schema.Table, error) {
+	want := &b.Table
+	var version int64
+	if err := d.scalar("PRAGMA schema_version", &version); err != nil {
+		return d.table, err
+	}
+	marks := ""
+	if err := d.scalar("SELECT value FROM weir_meta WHERE name = ?", &marks, columnsMark(want.Name)); err != nil {
+		return d.table, err
+	}
+	have, err := d.table, error(nil)
+	if version != d.version || marks != d.marks {
+		if have, err = d.readTable(want.Name, d.key); err != nil {
+			return have, err
+		}
+		if err := sink.CheckSame(&d.table, &have); err != nil {
+			return have, err
+		}
+	}
+	if !have.Exists {
+		return d.create(want)
+	}
+	needs := have.Clone()
+	grown, err := sink.Grow(&needs, b)
+	lost := strings.Contains(have.ID, lostMark)
+	if err != nil || len(grown) == 0 && !lost {
+		return have, err
+	}
+	if lost { // the run reads them again; what other jobs had written there is gone
+		if err := d.keepID(&have, sink.NewTableID()); err != nil {
+			return have, err
+		}
+	}
+	for _, g := range grown {
+		if c := &needs.Columns[g.At]; g.New {
+			if err := d.c.exec("ALTER TABLE " + quote(have.Name) + " ADD COLUMN " + definition(c, declare(&have, c))); err != nil {
+				return have, fmt.Errorf("adding column %q: %w", c.Name, err)
+			}
+		}
+	}
+	if err := d.widen(&have, &needs, grown); err != nil {
+		return have, err
+	}
+	if err := d.keepMarks(&needs); err != nil {
+		return have, err
+	}
+	return d.readTable(want.Name, d.key)
+}
+
+// create makes the table.
+func (d *DB) create(want *schema.Table) (schema.Table, error) {
+	if !want.Made || want.Exists && slices.ContainsFunc(want.Columns, func(c schema.Column) bool { return !c.New }) {
+		return *want, sink.DroppedError{Table: want.Name}
+	}
+	if err := d.c.exec(Create(want)); err != nil {
+		return *want, err
+	}
+	// Another table of that name may have left them.
+	if _, err := d.dropVersions(want.Name); err != nil {
+		return *want, err
+	}
+	if err := errors.Join(d.keepID(want, sink.NewTableID()), d.keepMarks(want)); err != nil {
+		return *want, err
+	}
+	return d.readTable(want.Name, d.key)
+}
+
+// own finds the columns of a table that are weir's. Without a declared type they may have
+// been added to a table of others.
+func (d *DB) own(t *schema.Table) error {
+	return t.Own(d.marks, func(c *schema.Column, as schema.Type) bool {
+		if t.Strict {
+			return strings.EqualFold(c.Decl, "ANY")
+		}
+		return c.Decl == "" || t.Made && c.Decl == declare(t, &schema.Column{Type: as})
+	}, func(c *schema.Column) string { return d.stuck[d.columnName(t.Name, c.Name)] })
+}
+
+func (d *DB) columnName(table, column string) string {
+	return strings.ToLower(table) + "\x00" + strings.ToLower(column)
+}
+
+// widen gives the columns of weir's their other types, or notes those that something hangs
+// on so that they cannot have them.
+func (d *DB) widen(have, needs *schema.Table, grown []schema.Growth) error {
+	grown = slices.DeleteFunc(slices.Clone(grown), func(g schema.Growth) bool { return g.New || needs.Columns[g.At].Type == g.From })
+	err := d.undone(func() error { return d.convert(have, needs, grown) })
+	if !isRefusal(err) {
+		return err
+	}
+	held := &schema.HeldError{Table: have.Name, Why: err.Error()}
+	for i := range grown {
+		name := needs.Columns[grown[i].At].Name
+		if len(grown) == 1 || isRefusal(d.undone(func() error { return d.convert(have, needs, grown[i:i+1]) })) {
+			d.stuck[d.columnName(have.Name, name)], held.Column = err.Error(), name
+		}
+	}
+	if held.Column == "" {
+		return fmt.Errorf("widening columns of %q: %w", have.Name, err)
+	}
+	return sink.ErrChanged{Err: held}
+}
+
+// undone calls f and takes back what it did where it fails.
+func (d *DB) undone(f func() error) error {
+	if err := d.c.exec("SAVEPOINT weir"); err != nil {
+		return err
+	}
+	if err := f(); err != nil {
+		return errors.Join(err, d.c.exec("ROLLBACK TO weir"), d.c.exec("RELEASE weir"))
+	}
+	return d.c.exec("RELEASE weir")
+}
+
+// convert gives columns their other types, and their values other forms where the type asks
+// for it.
+func (d *DB) convert(have, needs *schema.Table, columns []schema.Growth) error {
+	decls := make([]string, len(have.Columns))
+	from := make([]string, len(have.Columns))
+	for i := range have.Columns {
+		decls[i], from[i] = have.Columns[i].Decl, quote(have.Columns[i].Name)
+	}
+	declared := false
+	var sets, where []string
+	for _, g := range columns {
+		c := &needs.Columns[g.At]
+		if have.Made && decls[g.At] != "" {
+			decls[g.At] = declare(have, c)
+			declared = declared || decls[g.At] != have.Columns[g.At].Decl
+		}
+		if as := converted(quote(c.Name), g.From, c.Type); as != "" {
+			sets, where = append(sets, quote(c.Name)+" = "+as), append(where, quote(c.Name)+" IS NOT NULL")
+			from[g.At] = as
+		}
+	}
+	switch {
+	case declared:
+		return d.rebuild(needs, decls, from)
+	case len(sets) > 0:
+		// It is no update to whoever looks at the table.
+		if err := d.c.set(lib.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0); err != nil {
+			return err
+		}
+		err := d.c.exec("UPDATE " + quote(have.Name) + " SET " + strings.Join(sets, ", ") + " WHERE " + strings.Join(where, " OR "))
+		return errors.Join(err, d.c.set(lib.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1))
+	}
+	return nil
+}
+
+// rebuild gives columns of a table that weir made other declarations. SQLite cannot
+// alter a column, so the rows are copied, as https://www.sqlite.org/lang_altertable.html
+// tells in section 7; it happens at most three times in a column's life.
+func (d *DB) rebuild(t *schema.Table, decls, from []string) error {
+	var again []string // indexes that were added
+	err := d.c.query("SELECT sql FROM sqlite_schema WHERE tbl_name = ? COLLATE NOCASE AND type = 'index' AND sql IS NOT NULL",
+		func(s *stmt) error { again = append(again, s.text(0)); return nil }, t.Name)
+	if err != nil {
+		return err
+	}
+	for i := len(decls); i < len(t.Columns); i++ { // that were just added
+		decls, from = append(decls, declare(t, &t.Columns[i])), append(from, quote(t.Columns[i].Name))
+	}
+	temp := "weir_new_" + t.Name
+	for _, sql := range append([]string{
+		create(temp, t.Columns, t.Key, decls),
+		fmt.Sprintf("INSERT INTO %s SELECT %s FROM %s", quote(temp), strings.Join(from, ", "), quote(t.Name)),
+		"DROP TABLE " + quote(t.Name),
+		"PRAGMA legacy_alter_table=ON", // leaves views as they are
+		fmt.Sprintf("ALTER TABLE %s RENAME TO %s", quote(temp), quote(t.Name)),
+		"PRAGMA legacy_alter_table=OFF",
+	}, again...) {
+		if err := d.c.exec(sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// converted is SQL for a column's value as a value of another type, or "" where it is the
+// same one.
+func converted(col string, from, to schema.Type) string {
+	switch {
+	case from == schema.Any || from == schema.JSON:
+		return ""
+	case to == schema.Real:
+		return "CAST(" + col + " AS REAL)"
+	case from == schema.Real && to == schema.Number: // a 1 among them is no longer 1.0
+		return "CASE WHEN abs(" + col + ") <= 9007199254740992 AND CAST(" + col + " AS INTEGER) = " + col + " THEN CAST(" + col + " AS INTEGER) ELSE " + col + " END"
+	case to != schema.Text:
+		return ""
+	case from == schema.Bool:
+		return "CASE " + col + " WHEN 1 THEN 'true' WHEN 0 THEN 'false' END"
+	}
+	return "CASE typeof(" + col + ") WHEN 'real' THEN " + shortest(col) + " ELSE CAST(" + col + " AS TEXT) END"
+}

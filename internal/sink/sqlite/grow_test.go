@@ -1,0 +1,116 @@
+package sqlite_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
+)
+
+func addColumns(o *fold.Options) { o.Columns = fold.AddColumns }
+
+// TestWiden_TableOfOthers: columns that weir adds to a table of others are widened without
+// a trace in what else the table has, and without waking its triggers.
+func TestWiden_TableOfOthers(t *testing.T) {
+	for _, strict := range []string{"", " STRICT"} {
+		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+		f.Exec(t, "CREATE TABLE parent (id INTEGER PRIMARY KEY)")
+		f.Exec(t, "CREATE TABLE log (what TEXT)")
+		f.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT COLLATE NOCASE DEFAULT 'none' CHECK (a <> 'bad'), p INTEGER REFERENCES parent (id), twice TEXT AS (a || a))"+strict)
+		f.Exec(t, "CREATE TRIGGER up AFTER UPDATE ON t BEGIN INSERT INTO log VALUES (old.id); END")
+		f.Exec(t, "CREATE INDEX by_a ON t (a) WHERE a > 'b'")
+		f.Exec(t, "CREATE VIEW v AS SELECT id, a FROM t")
+		f.Exec(t, "INSERT INTO t (id, a) VALUES (0, 'theirs')")
+		r := sinktest.Begin(t, f, addColumns)
+		r.Flush(`{"id":1,"b":true,"r":0.1}`, `{"id":2,"b":false,"r":1e23,"i":7}`)
+		f.Exec(t, "CREATE INDEX by_b ON t (b)")
+		f.Exec(t, "CREATE VIEW w AS SELECT b FROM t WHERE r > 1")
+		objects := "SELECT name, sql FROM sqlite_schema WHERE name NOT LIKE 'weir%' AND name NOT LIKE 'sqlite%' ORDER BY name"
+		before := fmt.Sprint(f.Query(t, objects))
+		r.Flush(`{"id":3,"b":"x","r":"x","i":0.5}`)
+		r.End()
+		r = sinktest.Begin(t, f, addColumns)
+		r.Flush(`{"id":4,"i":12345678901234567890.5}`, `{"id":5,"i":null}`)
+		if after := fmt.Sprint(f.Query(t, objects)); after != before {
+			t.Errorf("the schema was\n%s\nand is\n%s", before, after)
+		}
+		sinktest.Expect(t, f, "SELECT id, a, CAST(b AS TEXT), r, CAST(i AS TEXT) FROM t ORDER BY id",
+			"0|theirs|NULL|NULL|NULL", "1|none|true|0.1|NULL", "2|none|false|1e+23|7", "3|none|x|x|0.5", "4|none|NULL|NULL|12345678901234567890.5", "5|none|NULL|NULL|NULL")
+		sinktest.Expect(t, f, "SELECT count(*) FROM log", "0")
+		r.Flush(`{"id":1,"b":"y"}`)
+		sinktest.Expect(t, f, "SELECT what FROM log", "1")
+		if got := f.one(t, "PRAGMA integrity_check"); got != "ok" {
+			t.Error(got)
+		}
+	}
+}
+
+// TestWiden_WhatHangsOnAColumn: where an index of others does not let a column be widened,
+// the values are rejected that ask for it.
+func TestWiden_WhatHangsOnAColumn(t *testing.T) {
+	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+	r := sinktest.Begin(t, f)
+	r.Flush(`{"id":1,"b":true,"n":1}`, `{"id":2,"b":false,"n":2}`)
+	f.Exec(t, "CREATE UNIQUE INDEX truths ON t (b = 1)")
+	lines := []string{`{"id":3,"b":"x"}`, `{"id":4,"n":"y"}`}
+	before := r.Checkpoint()
+	_, err := r.TryFlush(lines...)
+	if again := (sink.ErrChanged{}); !errors.As(err, &again) {
+		t.Fatalf("the flush: %v", err)
+	}
+	sinktest.Expect(t, f, "SELECT id, b, n FROM t ORDER BY id", "1|true|1", "2|false|2")
+	r.Reread(before)
+	r.Flush(lines...)
+	sinktest.Expect(t, f, "SELECT id, b, n FROM t ORDER BY id", "1|true|1", "2|false|2", "4|NULL|y")
+	sinktest.Expect(t, f, "SELECT line FROM weir_rejects WHERE reason LIKE '%column \"b\" is BOOLEAN%cannot be widened: UNIQUE constraint failed%'", "3")
+}
+
+// TestWiden_KeepsACollation: a copy of the table would lose it.
+func TestWiden_KeepsACollation(t *testing.T) {
+	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+	r := sinktest.Begin(t, f)
+	r.Flush(`{"id":1,"n":1}`)
+	r.End()
+	f.Exec(t, "ALTER TABLE t ADD COLUMN theirs TEXT COLLATE NOCASE")
+	r = sinktest.Begin(t, f)
+	r.Flush(`{"id":2,"n":"x","theirs":"a"}`, `{"id":3,"n":2,"theirs":"A"}`)
+	sinktest.Expect(t, f, "SELECT id, n FROM t WHERE theirs = 'a'", "3|2")
+	sinktest.Expect(t, f, "SELECT line FROM weir_rejects", "2")
+}
+
+// TestSync_TwoProcessesWithDifferentTypes: the table has every value of both feeds.
+func TestSync_TwoProcessesWithDifferentTypes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("processes are started without -short")
+	}
+	var numbers, others strings.Builder
+	for i := range 400 {
+		fmt.Fprintf(&numbers, `{"id":%d,"d":%s}`+"\n", i, []string{"1.5", "2", "7", "1152921504606846977"}[i%4])
+		value := "true"
+		if i >= 350 {
+			value = `"x"`
+		}
+		fmt.Fprintf(&others, `{"id":%d,"d":%s}`+"\n", 1000+i, value)
+	}
+	for range 5 {
+		dir := t.TempDir()
+		f := newFile(t, filepath.Join(dir, "t.db"))
+		var both sync.WaitGroup
+		for name, feed := range map[string]string{"a": numbers.String(), "b": others.String()} {
+			path := write(t, filepath.Join(dir, name+".jsonl"), feed)
+			both.Go(func() {
+				if _, errs, code := weir(t, "sync", path, "--to", f.path, "--table", "t", "--batch-rows", "20"); code != 0 {
+					t.Errorf("exit %d: %s", code, errs)
+				}
+			})
+		}
+		both.Wait()
+		sinktest.Expect(t, f, "SELECT d, count(*) FROM t GROUP BY d ORDER BY d", "1.5|100", "1152921504606846977|100", "2|100", "7|100", "true|350", "x|50")
+	}
+}
