@@ -31,6 +31,7 @@ const (
 	sources  = "./internal/source"
 	cli      = "./internal/cli"
 	lockfile = "./internal/lockfile"
+	schema   = "./internal/schema"
 	kills    = "./internal/torture"
 	folding  = "./internal/fold"
 )
@@ -179,6 +180,16 @@ var mutants = []mutant{
 		"./internal/feed", "TestScan_TooManyFields", false},
 	{"a rate that starts full", "internal/pipeline/ahead.go", `l.AllowN(time.Now(), l.Burst())`, `l.AllowN(time.Now(), 0)`,
 		pipeline, "TestMaxRate_AtEveryInstant", false},
+	{"a run's type takes the place of the union", "internal/schema/own.go", `c.seen |= s`, `c.seen = s`,
+		schema, "TestGrow", false},
+	{"a run does not learn what others widened, SQLite", "internal/sink/sqlite/grow.go", `version != d.version || marks != d.marks`, `version != d.version`,
+		sqlite, "TestSuite$/Widening", false},
+	{"a run does not learn what others widened, Postgres", "internal/sink/postgres/grow.go", `if alters && d.table.marks != "" {`, `if alters && d.table.marks == "-" {`,
+		postgres, "TestSuite$/Widening", false},
+	{"a view does not hold a column", "internal/sink/postgres/grow.go", `why := t.cols[at].held; why != ""`, `why := t.cols[at].held; why == "-"`,
+		postgres, "TestWiden_WhatHangsOnAColumn", false},
+	{"a double becomes the text that Postgres prints", "internal/sink/postgres/widen.go", `BETWEEN 9007199254740992 AND 1e39`, `BETWEEN 1e38 AND 1e39`,
+		postgres, "TestSuite$/Widening/Doubles", false},
 }
 
 func main() {
