@@ -1,0 +1,105 @@
+package sink_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// flaky is a sink whose flushes fail so often with an error of a class.
+type flaky struct {
+	sink.Sink
+	class sink.Class
+	fails int
+	calls []time.Time
+}
+
+var errFlaky = errors.New("it failed")
+
+func (f *flaky) Flush(context.Context, *sink.Flush) (sink.Result, error) {
+	f.calls = append(f.calls, time.Now())
+	if len(f.calls) <= f.fails {
+		return sink.Result{}, &sink.Error{Class: f.class, Reason: "locked", Err: errFlaky}
+	}
+	return sink.Result{Inserted: 1}, nil
+}
+
+func TestRetry(t *testing.T) {
+	const forGood = 1 << 30
+	for name, c := range map[string]struct {
+		class    sink.Class
+		fails    int
+		patience time.Duration
+		calls    int
+		ends     bool // with the error
+	}{
+		"a transient failure is repeated":                    {sink.Transient, 3, time.Minute, 4, false},
+		"for as long as the user wants":                      {sink.Transient, forGood, time.Minute, 0, true},
+		"not at all":                                         {sink.Transient, 1, 0, 1, true},
+		"a permanent failure is not":                         {sink.Permanent, 1, time.Minute, 1, true},
+		"what may have happened is asked for three times":    {sink.Unknown, 3, time.Minute, 4, false},
+		"and then believed, though there were patience left": {sink.Unknown, 4, time.Hour, 4, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &flaky{class: c.class, fails: c.fails}
+				heard := 0
+				start := time.Now()
+				res, err := sink.Retry(f, c.patience, func(*sink.Error) { heard++ }).Flush(t.Context(), nil)
+				if c.ends != errors.Is(err, errFlaky) || !c.ends && res.Inserted != 1 {
+					t.Errorf("the flush ended with %+v, %v", res, err)
+				}
+				if c.calls > 0 && len(f.calls) != c.calls {
+					t.Errorf("%d calls, want %d", len(f.calls), c.calls)
+				}
+				if heard != len(f.calls)-1 {
+					t.Errorf("%d of %d failures were told", heard, len(f.calls)-1)
+				}
+				if took := time.Since(start); took > c.patience {
+					t.Errorf("it was tried for %v, longer than %v", took, c.patience)
+				}
+			})
+		})
+	}
+}
+
+// TestRetry_WaitsGrow: from milliseconds to seconds, with jitter, so that many runs do not
+// come back at one moment.
+func TestRetry_WaitsGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &flaky{class: sink.Transient, fails: 40}
+		if _, err := sink.Retry(f, time.Hour, func(*sink.Error) {}).Flush(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		low, high := 5*time.Millisecond/2, 5*time.Millisecond
+		for i := 1; i < len(f.calls); i++ {
+			wait := f.calls[i].Sub(f.calls[i-1])
+			if wait < low || wait > high {
+				t.Errorf("wait %d was %v, want %v to %v", i, wait, low, high)
+			}
+			low, high = min(2*low, 5*time.Second/2), min(2*high, 5*time.Second)
+		}
+	})
+}
+
+// TestRetry_Stopped: a signal ends the waiting, not what is under way.
+func TestRetry_Stopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		f := &flaky{class: sink.Transient, fails: 1 << 30}
+		start := time.Now()
+		_, err := sink.Retry(f, time.Hour, func(*sink.Error) {}).Flush(ctx, nil)
+		if !errors.Is(err, errFlaky) || !strings.Contains(err.Error(), "stopped") {
+			t.Errorf("it ended with %v", err)
+		}
+		if took := time.Since(start); took != 10*time.Second {
+			t.Errorf("it went on for %v", took)
+		}
+	})
+}
