@@ -20,10 +20,10 @@ import (
 
 var errNoPooler = fmt.Errorf("%w; neither is pgbouncer (Debian: apt install pgbouncer)", errMissing)
 
-// Pool runs a pgbouncer in transaction mode in front of the server of a
-// connection string, with two sessions for all clients, and returns the
+// Pool runs a pgbouncer in front of the server of a connection string, in a pool mode
+// (transaction, statement), with two sessions for all clients, and returns the
 // connection string that leads through it. Everybody becomes the user postgres.
-func Pool(t testing.TB, url string) string {
+func Pool(t testing.TB, url, mode string) string {
 	t.Helper()
 	bin, err := exec.LookPath("pgbouncer")
 	if err != nil {
@@ -46,8 +46,8 @@ func Pool(t testing.TB, url string) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	ini := filepath.Join(dir, "pgbouncer.ini")
-	text := fmt.Sprintf("[databases]\n* = host=%s port=%s user=postgres\n[pgbouncer]\nlisten_addr=127.0.0.1\nlisten_port=%d\nunix_socket_dir=\nauth_type=any\npool_mode=transaction\ndefault_pool_size=2\nmax_client_conn=50\n",
-		u.Hostname(), u.Port(), port)
+	text := fmt.Sprintf("[databases]\n* = host=%s port=%s user=postgres\n[pgbouncer]\nlisten_addr=127.0.0.1\nlisten_port=%d\nunix_socket_dir=\nauth_type=any\npool_mode=%s\ndefault_pool_size=2\nmax_client_conn=50\n",
+		u.Hostname(), u.Port(), port, mode)
 	if err := errors.Join(os.WriteFile(ini, []byte(text), 0o644), os.Chmod(dir, 0o755)); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testpg"
@@ -122,4 +123,34 @@ func TestOpen_Standby(t *testing.T) {
 	}
 	after := connect(t, strings.Replace(db.url, fmt.Sprint(s.Port), fmt.Sprint(standby.Port), 1))
 	sinktest.Expect(t, after, "SELECT a, (SELECT seq FROM weir_jobs), (SELECT count(*) FROM weir_rejects) FROM t", "z|3|1")
+}
+
+// TestOpen_ReadOnlyRole: a setting that no failover lifts ends the run at once.
+func TestOpen_ReadOnlyRole(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	db.Exec(t, "ALTER DATABASE "+db.one(t, "SELECT current_database()")+" SET default_transaction_read_only = on")
+	db.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'weir/%'")
+	r.Fold(`{"id":1,"a":"y"}`)
+	_, err := sink.Retry(r.Sink, time.Minute, func(e *sink.Error) {
+		if e.Reason != "connection" {
+			t.Errorf("tried again for %s", e.Reason)
+		}
+	}).Flush(t.Context(), r.Seal())
+	r.Reset()
+	if err == nil || !strings.Contains(err.Error(), "SET default_transaction_read_only = off") {
+		t.Errorf("the flush ended with %v", err)
+	}
+}
+
+// TestSample_ColumnNamedAsARow: a column may be called anything.
+func TestSample_ColumnNamedAsARow(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"t":"x"}`)
+	rows, total, err := db.open(t, db.url).Sample(t.Context(), "t", 1)
+	if err != nil || total != 1 || len(rows) != 1 || rows[0] != `{"id":1,"t":"x"}` {
+		t.Errorf("%q of %d rows, %v", rows, total, err)
+	}
 }

@@ -461,7 +461,6 @@ func TestFlush_TriedAgain(t *testing.T) {
 		reason string
 		fault  func(t *testing.T, db *database) (undo func())
 	}{
-		{"readonly", setting("default_transaction_read_only=on")},
 		{"connections", func(t *testing.T, db *database) func() {
 			name := db.one(t, "SELECT current_database()")
 			db.Exec(t, "ALTER ROLE app CONNECTION LIMIT 0")
@@ -628,9 +627,6 @@ func TestWriters(t *testing.T) {
 			}
 			if n := db.one(t, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); deadlocks > most || most == 0 && n != "0" {
 				t.Errorf("%s deadlocks, at most %d were to be; tried again for %v", n, most, again.reasons)
-			}
-			if level == "serializable" && !slices.Contains(again.reasons, "serialization") {
-				t.Error("did not exercise: nothing was tried again")
 			}
 			sinktest.Expect(t, db, "SELECT count(*) FROM weir_jobs WHERE job LIKE 'job %' AND seq = 15", "4")
 		})

@@ -21,6 +21,13 @@ func (d *DB) dialect() sink.Dialect {
 		Raw: "raw text,\n  bytes bytea", Hot: " WITH (fillfactor = 50)", Keyed: " WITH (fillfactor = 80)"}
 }
 
+// maxStarts is how often a flush is started again because others changed the table or
+// its rows meanwhile.
+const maxStarts = 2
+
+// errGone says that rows are gone that a flush was about to change.
+var errGone = errors.New("another session deleted rows or changed their keys while they were written")
+
 // errFenced is what the server's answer means where the job is not where the
 // flush begins.
 var errFenced = errors.New("the job is not where this flush begins")
@@ -37,22 +44,36 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	if d.tried != flush {
 		d.tried, d.last = flush, sink.Result{}
 	}
+	d.rereads, d.gone = 0, 0
 	res, err := d.write(ctx, f)
-	for tries := 0; (isStale(pgError(err)) || errors.Is(err, errStaleTable)) && tries < 2 && d.conn != nil; tries++ {
-		// Others changed the table since it was read.
-		if err := d.reread(ctx); err != nil {
-			return sink.Result{}, err
+	for d.conn != nil {
+		switch {
+		case errors.Is(err, errGone) && d.gone < maxStarts:
+			d.gone++
+		case (isStale(pgError(err)) || errors.Is(err, errStaleTable)) && d.rereads < maxStarts:
+			// Others changed the table since it was read.
+			d.rereads++
+			if err := d.reread(ctx); err != nil {
+				return sink.Result{}, err
+			}
+		default:
+			return d.ended(ctx, f, res, err)
 		}
 		res, err = d.write(ctx, f)
 	}
+	return d.ended(ctx, f, res, err)
+}
+
+// ended is what comes of a flush that is not started again.
+func (d *DB) ended(ctx context.Context, f *sink.Flush, res sink.Result, err error) (sink.Result, error) {
 	switch {
 	case errors.Is(err, errFenced):
 		res, err = d.judge(ctx, f)
-	case errors.Is(err, errStaleTable): // others go on changing it
+	case errors.Is(err, errStaleTable), errors.Is(err, errGone): // others go on changing it
 		err = &sink.Error{Class: sink.Transient, Reason: "serialization", Err: err}
 	}
 	if err == nil {
-		d.wrote, d.last = flush, res
+		d.wrote, d.last = d.tried, res
 	}
 	return res, d.explain(err)
 }
@@ -175,6 +196,7 @@ func (d *DB) failed(ctx context.Context, f *sink.Flush, m *merge, rows []*fold.R
 	if m != nil && m.versions != nil {
 		d.stage = stage{} // it was made in the transaction
 	}
+	d.stage.used = true // its rows are rolled back, and still there
 	if err := d.rollback(ctx); err != nil {
 		return res, err
 	}
@@ -187,8 +209,8 @@ func (d *DB) failed(ctx context.Context, f *sink.Flush, m *merge, rows []*fold.R
 	switch {
 	case direct && refused != nil && !isStale(refused) && (refused.Code == "23505" || refused.Code == "22P02"):
 		return d.write(ctx, f) // not all rows were new, or others have numbered columns
-	case m != nil && isRefusal(refused) && !f.Batch.Table.Judged:
-		return res, sink.ErrUnlogged{Err: d.explain(err)}
+	case isStale(refused) && d.rereads < maxStarts:
+		return res, err
 	case m != nil && (isRefusal(refused) || refused != nil && refused.Code == "57014" && len(rows) > 1):
 		return d.carefully(ctx, f, table, rows)
 	}
@@ -199,10 +221,13 @@ func (d *DB) failed(ctx context.Context, f *sink.Flush, m *merge, rows []*fold.R
 // The fence comes before all else: a commit whose answer was lost may still be
 // under way, and then this waits for it.
 func (d *DB) begin(s *script, f *sink.Flush) {
-	s.add("BEGIN")
+	s.add("BEGIN ISOLATION LEVEL READ COMMITTED") // a role's default may be another
 	s.add("SET LOCAL synchronous_commit = %s", d.opt.Synchronous)
-	s.add("SET LOCAL work_mem = '64MB'") // keys and places of the batch are sorted
-	s.add("SET LOCAL jit = off")         // compiling a statement of many columns takes longer than running it
+	s.add("SET LOCAL work_mem = '64MB'")     // keys and places of the batch are sorted
+	s.add("SET LOCAL jit = off")             // compiling a statement of many columns takes longer than running it
+	s.add("SET LOCAL enable_hashjoin = off") // they would hash the whole table, and lose the order of the keys
+	s.add("SET LOCAL enable_mergejoin = off")
+	s.add("SET LOCAL array_nulls = on") // else a null in an array is the text NULL
 	s.add("SET LOCAL client_min_messages = warning")
 	s.add("SET LOCAL extra_float_digits = 1") // a double's text has all its digits
 	if !d.ready {
@@ -303,6 +328,8 @@ func mismatch(e *pgconn.PgError) error {
 		return errFenced
 	case ended(columnsWord):
 		return errStaleTable
+	case ended(goneWord):
+		return errGone
 	}
 	return nil
 }

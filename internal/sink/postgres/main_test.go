@@ -44,7 +44,7 @@ func TestSuite_Forms(t *testing.T) {
 	})
 	t.Run("pooled", func(t *testing.T) {
 		url := testpg.New(t)
-		pool := testpg.Pool(t, url)
+		pool := testpg.Pool(t, url, "transaction")
 		sinktest.Test(t, sinktest.Harness{Unclaimed: true, New: func(t *testing.T) sinktest.Database {
 			db := connect(t, url)
 			db.weir = pool

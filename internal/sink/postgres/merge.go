@@ -18,7 +18,7 @@ import (
 type stage struct {
 	kind  stageKind
 	made  bool
-	used  bool     // it may hold rows of this transaction
+	used  bool     // it may hold rows of this transaction, or the remains of those of one that was rolled back
 	types []string // by column of the table; "" where it has none
 	// versions tells that it has columns for what is kept beside a row.
 	versions bool
@@ -414,7 +414,7 @@ func (m *merge) statements(s *script, rows []*fold.Row, slice int) (t tags) {
 		if marked {
 			lives += "s.op IS DISTINCT FROM 'i' AND "
 		}
-		touched = append(touched, lives+differs)
+		touched = append(touched, lives+"(t.ctid IS NULL OR "+differs+")")
 		// A row that was just locked shows it, unless others share the lock: that
 		// saves comparing it a second time. Where a table has rules, the check of a
 		// foreign key may have locked it too.
@@ -424,22 +424,17 @@ func (m *merge) statements(s *script, rows []*fold.Row, slice int) (t tags) {
 		differs = lives + differs
 	}
 	if m.deletes {
-		touched = append(touched, "s.op = 'd'")
+		touched = append(touched, "s.op = 'd' AND t.ctid IS NOT NULL")
 	}
 	if len(touched) == 0 {
 		return t
-	}
-	strength := "NO KEY UPDATE"
-	if m.deletes {
-		strength = "UPDATE"
 	}
 	for from := 0; from < len(rows); from += slice {
 		in := ""
 		if slice < len(rows) {
 			in = fmt.Sprintf("s.n >= %d AND s.n < %d AND ", from, from+slice)
 		}
-		s.add("SELECT set_config('weir.touched', count(*)::text, true) FROM (SELECT FROM %s s JOIN %s t ON %s WHERE %s(%s) ORDER BY s.n FOR %s OF t) x",
-			m.name, m.table.ident, m.on(), in, strings.Join(touched, " OR "), strength)
+		m.lock(s, in+"("+strings.Join(touched, " OR ")+")")
 		// Where nothing was locked, the rest is not even looked at.
 		in += "current_setting('weir.touched') <> '0' AND "
 		if set != "" {
@@ -450,6 +445,32 @@ func (m *merge) statements(s *script, rows []*fold.Row, slice int) (t tags) {
 		}
 	}
 	return t
+}
+
+const goneWord = "weir: rows are gone"
+
+// lock adds what locks the table's rows that staged ones touch, and demands that it lock
+// all of them. A row that another session deletes or gives another key, after the INSERT
+// saw it or while its lock is waited for, is not there to be locked, even if that session
+// makes a new one of its key: then the flush starts again. Where a trigger or a policy
+// may keep rows away for good, it starts again once.
+func (m *merge) lock(s *script, touched string) {
+	strength := "NO KEY UPDATE"
+	if m.deletes {
+		strength = "UPDATE"
+	}
+	key := make([]string, len(m.table.Key))
+	for i, k := range m.table.Key {
+		key[i] = fmt.Sprintf("s.c%d", k)
+	}
+	count := "x.n::text"
+	if !(m.table.triggers || m.table.policed) || m.d.gone == 0 {
+		// A number that is none ends the transaction, as with the fence.
+		count = fmt.Sprintf("CASE WHEN x.n < y.n THEN ('%s' || y.n - x.n)::int::text ELSE %s END", goneWord, count)
+	}
+	s.add("WITH c AS MATERIALIZED (SELECT s.n, %s FROM %s s LEFT JOIN %s t ON %s WHERE %s)"+
+		" SELECT set_config('weir.touched', %s, true) FROM (SELECT count(*) n FROM (SELECT FROM c s JOIN %[3]s t ON %[4]s ORDER BY s.n FOR %[7]s OF t) l) x, (SELECT count(*) n FROM c) y",
+		strings.Join(key, ", "), m.name, m.table.ident, m.on(), touched, count, strength)
 }
 
 // on is the condition that a staged row and one of the table have the same key.

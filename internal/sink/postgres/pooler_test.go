@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testpg"
 )
@@ -17,7 +19,7 @@ import (
 // has a transaction.
 func TestPooler(t *testing.T) {
 	db := connect(t, testpg.New(t))
-	db.weir = testpg.Pool(t, db.url)
+	db.weir = testpg.Pool(t, db.url, "transaction")
 	var mu sync.Mutex
 	var said []string
 	db.opt.Debug = func(format string, args ...any) {
@@ -52,4 +54,14 @@ func TestPooler(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*), min(a), max(b) FROM t", fmt.Sprintf("%d|%d|%d", 50*(runs+1), 100+flushes-1, flushes-1))
 	sinktest.Expect(t, db, "SELECT count(*), count(DISTINCT (job, line)) FROM weir_rejects", fmt.Sprintf("%d|%[1]d", 2*runs*flushes))
 	sinktest.Expect(t, db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'", "0")
+}
+
+// TestPooler_StatementMode: a pooler that takes no transactions is a wrong setting.
+func TestPooler_StatementMode(t *testing.T) {
+	url := testpg.Pool(t, testpg.New(t), "statement")
+	_, err := postgres.Open(t.Context(), url, postgres.Options{Synchronous: "on", Warn: t.Logf, Debug: t.Logf})
+	var e *sink.Error
+	if !errors.As(err, &e) || e.Class != sink.Permanent || !strings.Contains(err.Error(), "transaction blocks not allowed") {
+		t.Errorf("opening ended with %v", err)
+	}
 }

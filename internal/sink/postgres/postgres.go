@@ -70,6 +70,10 @@ type DB struct {
 	last   sink.Result       // what that does, as far as an answer told
 	warned string            // what the server warned of last
 	stuck  map[string]string // columns of weir's that could not be widened, and why
+
+	// Of the flush at hand: how often it was started again because the table or its
+	// rows had changed.
+	rereads, gone int
 }
 
 var _ sink.Sink = (*DB)(nil)
@@ -155,7 +159,7 @@ func (d *DB) connect(ctx context.Context) (err error) {
 	r, err := d.query(ctx,
 		"SELECT pg_backend_pid(), current_setting('server_version_num'), current_setting('server_encoding'), current_schema(), current_database(), pg_is_in_recovery(),"+
 			" has_database_privilege(current_database(), 'TEMP'), (SELECT extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid()),"+
-			" current_setting('synchronous_standby_names')",
+			" current_setting('synchronous_standby_names'), current_setting('default_transaction_read_only')",
 		"SELECT to_regclass(quote_ident(current_schema()) || '.weir_meta') IS NOT NULL")
 	if err != nil {
 		return d.explain(err)
@@ -185,6 +189,15 @@ func (d *DB) connect(ctx context.Context) (err error) {
 		return &sink.Error{Class: sink.Transient, Reason: "readonly",
 			Err: errors.New("the server is a standby, which takes no writes: name the primary, or all of them with target_session_attrs=read-write")}
 	}
+	if string(row[9]) == "on" && !d.opt.ReadOnly {
+		return &sink.Error{Class: sink.Permanent, Reason: "readonly",
+			Err: fmt.Errorf("default_transaction_read_only is on for this role or database, though the server at %s is no standby: ALTER ROLE … (or DATABASE …) SET default_transaction_read_only = off", d.where())}
+	}
+	if d.pooled && !d.opt.ReadOnly {
+		if err := d.takesTransactions(ctx); err != nil {
+			return err
+		}
+	}
 	d.opt.Debug("Postgres %d at %s; staging table: %s", d.version/10000, d.where(), d.staging())
 	if d.opt.Synchronous == "remote_apply" && len(row[8]) == 0 {
 		d.opt.Debug("the server has no synchronous standby: --synchronous extra waits for its own disk alone, as full does")
@@ -201,6 +214,18 @@ func (d *DB) connect(ctx context.Context) (err error) {
 	}
 	d.opt.Debug("the lock of job %q is still held by another session", d.job)
 	return nil
+}
+
+// takesTransactions asks a pooler for a transaction. One that lends a session for a
+// statement alone ends the connection, which by itself would look like any that broke.
+func (d *DB) takesTransactions(ctx context.Context) error {
+	if _, err := d.query(ctx, "BEGIN"); pgError(err) != nil {
+		return &sink.Error{Class: sink.Permanent, Reason: "error",
+			Err: fmt.Errorf("the pooler at %s: %s (weir needs one that pools transactions or sessions)", d.where(), pgError(err).Message)}
+	} else if err != nil {
+		return d.explain(err)
+	}
+	return d.explain(d.rollback(ctx))
 }
 
 // readySQL is whether weir's tables are there.
@@ -405,7 +430,7 @@ func (d *DB) explain(err error) error {
 	if e.Detail != "" {
 		text += ": " + e.Detail
 	}
-	if e.SeverityUnlocalized == "FATAL" || class == sink.Transient && reason == "readonly" {
+	if isFatal(e) || class == sink.Transient && reason == "readonly" {
 		d.drop()
 	}
 	return &sink.Error{Class: class, Reason: reason, Err: fmt.Errorf("%s: %s (SQLSTATE %s)%s", d.where(), text, e.Code, hint)}
@@ -484,17 +509,20 @@ func grant(e *pgconn.PgError) string {
 	return "GRANT what is missing on " + thing
 }
 
-// isRefusal reports whether an error is about rows: a constraint, a value that
-// its type does not take, a trigger's RAISE, a row too big.
+// isRefusal reports whether an error may be about rows: triggers and types may raise any
+// code. Not about rows are what passes, what a damaged or full disk says, and a missing
+// privilege, which a GRANT mends for all of them.
 func isRefusal(e *pgconn.PgError) bool {
-	if e == nil || isStale(e) {
+	if e == nil {
 		return false
 	}
-	switch e.Code[:2] {
-	case "22", "23", "44", "54", "P0", "38", "39", "09", "21", "27":
-		return true
+	switch class, reason, _ := classify(e); {
+	case class != sink.Permanent, reason == "full", reason == "login", e.Code == "XX001", e.Code == "XX002":
+		return false
+	case reason == "permission":
+		return e.Routine == "ExecWithCheckOptions" || e.Routine == "exec_stmt_raise" // a policy, a trigger's RAISE
 	}
-	return e.Code == "428C9" || e.Code == "42501" && e.Routine == "ExecWithCheckOptions" // a policy
+	return true
 }
 
 // isStale reports whether an error says that the table is not what weir knows.

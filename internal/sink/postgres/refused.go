@@ -31,6 +31,9 @@ func (d *DB) carefully(ctx context.Context, f *sink.Flush, table relation, rows 
 	for _, row := range r[linked].rows {
 		p.linked[string(row[0])] = string(row[0])
 	}
+	if err := p.probe(rows); err != nil {
+		return res, d.abandon(ctx, err)
+	}
 	if p.res.Refused, err = sink.Bisect(f.Batch, rows, p.write); err != nil {
 		return res, d.abandon(ctx, err)
 	}
@@ -78,10 +81,14 @@ type pieces struct {
 
 // write writes rows or leaves no trace of them; see [sink.Bisect].
 func (p *pieces) write(rows []*fold.Row, _ bool) error {
+	p.d.gone = 0
 	err := p.try(rows)
+	for ; mismatch(pgError(err)) == errGone && p.d.gone < maxStarts; p.d.gone++ {
+		err = p.try(rows)
+	}
 	switch e := pgError(err); {
-	case err == nil:
-		return nil
+	case err == nil, mismatch(e) != nil:
+		return err
 	case isRefusal(e):
 		return &sink.Refusal{Err: errors.New(words(e)), At: copyLine(e, len(rows)), Needs: p.linked[e.Code]}
 	case e != nil && e.Code == "57014" && len(rows) > 1: // fewer may take less than the time that the server gives
@@ -115,6 +122,22 @@ func copyLine(e *pgconn.PgError, rows int) (at int) {
 // unique values that may be exchanged.
 const linkedSQL = "SELECT DISTINCT CASE contype WHEN 'f' THEN '23503' WHEN 'u' THEN '23505' ELSE '23P01' END FROM pg_constraint" +
 	" WHERE conrelid = %s::regclass AND (contype = 'f' AND confrelid = conrelid OR contype IN ('u', 'x') AND condeferrable)"
+
+// probe runs the statements that write rows without any: what fails now is about no row.
+func (p *pieces) probe(rows []*fold.Row) error {
+	s, m := &script{}, p.d.newMerge(p.f.Batch, p.table, rows)
+	s.add("SAVEPOINT weir")
+	sql, _ := m.prepare()
+	for _, q := range sql {
+		s.add("%s", q)
+	}
+	m.statements(s, rows, len(rows))
+	s.copies = []copier{func(*copyWriter) error { return nil }}
+	s.add("ROLLBACK TO weir")
+	s.add("RELEASE weir")
+	_, err := p.d.run(p.ctx, s)
+	return err
+}
 
 // try writes rows or leaves no trace of them. Constraints that can wait do so until all
 // of the rows are written, as in a flush they wait for the COMMIT.
@@ -151,6 +174,7 @@ func (p *pieces) try(rows []*fold.Row) error {
 		return err
 	}
 	d.stage = before
+	d.stage.used = before.made
 	if _, undo := d.query(p.ctx, "ROLLBACK TO weir", "RELEASE weir"); undo != nil {
 		return undo
 	}

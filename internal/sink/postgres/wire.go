@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -125,7 +126,7 @@ func (d *DB) receive(front *pgproto3.Frontend) (results []result, err error) {
 		m, err := front.Receive()
 		if err != nil {
 			d.drop()
-			if refused != nil && (refused.SeverityUnlocalized == "FATAL" || refused.SeverityUnlocalized == "PANIC") {
+			if isFatal(refused) {
 				return results, refused
 			}
 			return results, &lostError{err}
@@ -157,6 +158,16 @@ func (d *DB) receive(front *pgproto3.Frontend) (results []result, err error) {
 			return results, nil
 		}
 	}
+}
+
+// isFatal reports whether an error ends the session. A pooler's has only the severity that
+// is for people, in English.
+func isFatal(e *pgconn.PgError) bool {
+	if e == nil {
+		return false
+	}
+	severity := cmp.Or(e.SeverityUnlocalized, e.Severity)
+	return severity == "FATAL" || severity == "PANIC"
 }
 
 // query runs statements that return rows, and returns those of each.

@@ -289,13 +289,13 @@ func (w *writer) row(r *fold.Row) error {
 		w.res.Unchanged++
 	case r.Deleted:
 		err = w.delete()
-		w.res.Deleted++
+		w.counted(&w.res.Deleted)
 	case !exists:
 		var done bool
-		if done, err = w.insert(); err == nil && !done {
+		if done, err = w.insert(); err == nil && !done && !w.exact {
 			err = fmt.Errorf("table %q takes no row of a key that it does not have", w.table.Name)
 		}
-		w.res.Inserted++
+		w.counted(&w.res.Inserted)
 	case r.Replaces:
 		if w.replaced() {
 			w.res.Unchanged++
@@ -311,10 +311,19 @@ func (w *writer) row(r *fold.Row) error {
 			break
 		}
 		err = w.update()
-		w.res.Updated++
+		w.counted(&w.res.Updated)
 	}
 	w.sel.reset()
 	return err
+}
+
+// counted counts what the last statement did to its row: nothing, where a trigger has it
+// ignored.
+func (w *writer) counted(n *int64) {
+	if w.c.changes() == 0 {
+		n = &w.res.Unchanged
+	}
+	*n++
 }
 
 // differing collects the columns that the row names and that the table has
@@ -390,7 +399,7 @@ func (w *writer) insert() (done bool, err error) {
 	if err := s.run(); err != nil {
 		return false, err
 	}
-	return w.exact || w.c.changes() > 0, nil
+	return w.c.changes() > 0, nil
 }
 
 var null = value{kind: lib.SQLITE_NULL}
