@@ -1,0 +1,92 @@
+package pipeline_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// TestSync_ConstraintAddedMeanwhile: what a constraint rejects that a table gets during the
+// run is found message by message, though the batch at hand has not kept its messages.
+func TestSync_ConstraintAddedMeanwhile(t *testing.T) {
+	var feed []string
+	for i := range 100 {
+		feed = append(feed, fmt.Sprintf(`{"id":%d,"n":%d}`, i, i))
+	}
+	feed = append(feed, `{"id":7,"a":"kept"}`, `{"id":7,"n":3,"a":"lost"}`, `{"id":200,"n":200}`)
+	path := filepath.Join(t.TempDir(), "feed.jsonl")
+	write(t, path, feed)
+	for kind, dest := range destinations(t) {
+		t.Run(kind, func(t *testing.T) {
+			db := openSink(t, dest)
+			defer db.Close()
+			rejects, err := pipeline.ParseRejects("table")
+			if err != nil {
+				t.Fatal(err)
+			}
+			again := 0
+			p := pipeline.NewProgress()
+			err = pipeline.Run(t.Context(), pipeline.Config{
+				Sources: []string{path}, Table: "t", BatchRows: 10, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 10,
+				Source: source.Options{Warn: func(string) {}},
+				Fold:   fold.Options{Key: []string{"id"}, MaxColumns: 500},
+				Warn: func(format string, args ...any) {
+					if strings.Contains(fmt.Sprintf(format, args...), "reading again") {
+						again++
+					}
+				},
+				Info: func(string, ...any) {},
+			}, &addsIndex{Sink: db, t: t, dest: dest}, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again != 1 {
+				t.Errorf("the source was read again %d times", again)
+			}
+			if got := query(t, dest, "SELECT count(*) || ' ' || sum(n) FROM t"); got != "101 5150" {
+				t.Errorf("rows and their sum: %s", got)
+			}
+			if got := query(t, dest, "SELECT n || ' ' || a FROM t WHERE id = 7"); got != "7 kept" {
+				t.Errorf("the row of which a message was rejected is %s", got)
+			}
+			if got := query(t, dest, "SELECT count(*) || ' ' || max(line) FROM weir_rejects"); got != "1 102" {
+				t.Errorf("rejected lines, and the last: %s", got)
+			}
+		})
+	}
+}
+
+// addsIndex is a sink whose table gets a unique index behind the third flush.
+type addsIndex struct {
+	sink.Sink
+	t       *testing.T
+	dest    string
+	flushes int
+}
+
+func (a *addsIndex) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
+	res, err := a.Sink.Flush(ctx, f)
+	if a.flushes++; err == nil && a.flushes == 3 {
+		driver := "pgx"
+		if !isPostgres(a.dest) {
+			driver = "sqlite"
+		}
+		db, err := sql.Open(driver, a.dest)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		defer db.Close()
+		if _, err := db.ExecContext(ctx, "CREATE UNIQUE INDEX other ON t (n)"); err != nil {
+			a.t.Error(err)
+		}
+	}
+	return res, err
+}
