@@ -80,11 +80,14 @@ func position(cp sink.Checkpoint) (p source.Position, err error) {
 	return p, err
 }
 
+// writes reports whether a job has written to the table.
+func (r *run) writes(job string) bool { return slices.Contains(r.table.Writers, job) || r.wrote[job] }
+
 // admit reports why a run cannot continue from a checkpoint that it has claimed, which says
 // that the source be resumed at from. accepted tells that it continues by --accept-settings.
 func (r *run) admit(job, name string, cp sink.Checkpoint, from source.Position) (accepted bool, err error) {
 	table := r.Table
-	if cp.Seq > 0 && cp.Table != "" && !slices.Contains(r.table.Writers, job) && !r.wrote[job] {
+	if cp.Seq > 0 && cp.Table != "" && !r.writes(job) {
 		return false, SettingsError{fmt.Sprintf("job %q is for table %q: a run into table %q needs a job of its own (--job NAME)", job, cp.Table, table)}
 	}
 	if r.Rebuild || from == (source.Position{}) || cp.Settings == "" {

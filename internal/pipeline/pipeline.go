@@ -100,7 +100,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, p *Progress) (err error) {
 		}
 		// What went back may have been of a source that was done: each one's
 		// checkpoint says.
-		i, r.finished = -1, 0
+		i, r.finished, r.finishedRejected = -1, 0, 0
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (r *run) sayFinished() {
 
 // begin reads the table and starts a fold for it.
 func (r *run) begin(ctx context.Context) error {
-	r.keyErr, r.rebuilt, r.finished, r.finishedRejected = nil, false, 0, 0
+	r.keyErr = nil
 	table, err := r.db.Table(ctx, r.Table, r.Fold.Key)
 	if errors.As(err, new(sink.KeyError)) {
 		if !r.Rebuild {
@@ -207,6 +207,7 @@ func (r *run) rewind(ctx context.Context, spec string, err error) error {
 	r.rewinds, r.rewound = r.rewinds+1, time.Now()
 	r.judged = r.judged || unlogged.Err != nil
 	r.Warn("%v; reading again from the database's checkpoint", err)
+	r.rebuilt = false
 	return r.begin(ctx)
 }
 
@@ -310,6 +311,12 @@ func (r *run) open(ctx context.Context, spec string) (*source.Stream, sink.Check
 	}
 	if at := cp.Committed; at.After(time.Unix(0, r.p.LastCommit.Load())) {
 		r.p.LastCommit.Store(at.UnixNano())
+	}
+	if cp.Seq > 0 && (cp.TableID != "" && cp.TableID != r.table.ID || !r.writes(job)) {
+		// The last commit of a run that was killed may have come after the table was read.
+		if err := r.begin(ctx); err != nil {
+			return nil, cp, "", err
+		}
 	}
 	from, err := position(cp)
 	if err != nil {
