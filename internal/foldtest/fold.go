@@ -47,9 +47,10 @@ type Table struct {
 	// into the table as it is.
 	Violates func(t *Table, key string, row map[string]Value) error
 
-	rows  map[string]*row
-	added int // columns that the feed brought
-	seen  map[string]map[Kind]bool
+	rows    map[string]*row
+	added   int                    // columns that the feed brought
+	brought map[string]bool        // columns that the feed brought
+	columns map[string]*madeColumn // those that the fold made
 }
 
 type row struct {
@@ -62,7 +63,7 @@ type row struct {
 // NewTable returns an empty table: with columns it is a user's, without it is made by
 // the fold.
 func NewTable(r Rules, l Limits, columns ...Column) *Table {
-	t := &Table{Rules: r, Limits: l, Made: len(columns) == 0, Columns: columns, rows: map[string]*row{}, seen: map[string]map[Kind]bool{}}
+	t := &Table{Rules: r, Limits: l, Made: len(columns) == 0, Columns: columns, rows: map[string]*row{}, brought: map[string]bool{}, columns: map[string]*madeColumn{}}
 	if t.Made {
 		for _, k := range r.Key {
 			t.Columns = append(t.Columns, Column{Name: k})
@@ -101,14 +102,12 @@ func (t *Table) Empty() { t.rows = map[string]*row{} }
 func (t *Table) Drop(column string) {
 	t.Columns = slices.DeleteFunc(slices.Clone(t.Columns), func(c Column) bool { return c.Name == column })
 	t.added--
+	delete(t.columns, column)
 	for _, r := range t.rows {
 		delete(r.cells, column)
 		delete(r.versions, column)
 	}
 }
-
-// Kinds returns the kinds of all values that messages brought for a column, NULL aside.
-func (t *Table) Kinds(column string) map[Kind]bool { return t.seen[column] }
 
 // Column returns the column of that name, or nil.
 func (t *Table) Column(name string) *Column {
@@ -194,17 +193,19 @@ func (t *Table) apply(all []Field) (deletes bool, err error) {
 			return false, fmt.Errorf("column %q does not take %s", name, v.Text)
 		}
 	}
+	set := named
+	if deletes {
+		set = map[string]Value{}
+		for _, k := range t.Key {
+			set[k] = named[k]
+		}
+	}
+	if err := t.widen(set); err != nil {
+		return deletes, err
+	}
 	key := Key(parts...)
 	if err := t.judge(key, named, version, deletes); err != nil {
 		return deletes, err
-	}
-	if !deletes {
-		for name, v := range named {
-			if t.seen[name] == nil {
-				t.seen[name] = map[Kind]bool{}
-			}
-			t.seen[name][v.Kind] = true
-		}
 	}
 	return deletes, nil
 }
@@ -226,6 +227,7 @@ func (t *Table) discover(all []Field) error {
 			return errors.New("name")
 		case t.added < t.MaxColumns:
 			t.added++
+			t.brought[f.Name] = true
 			t.Columns = append(t.Columns, Column{Name: f.Name})
 		}
 	}

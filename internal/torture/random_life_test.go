@@ -140,7 +140,7 @@ func (r *running) otherSettings(l life) error {
 	r.model()
 	if r.fold.Rules = l.rules; r.postgres { // which has no column for nulls alone
 		for _, column := range r.fold.Columns {
-			if kinds := r.fold.Kinds(column.Name); r.table == nil && (len(kinds) == 0 || len(kinds) == 1 && kinds[foldtest.Null]) {
+			if r.table == nil && r.fold.Type(column.Name) == "" {
 				r.fold.Drop(column.Name)
 			}
 		}

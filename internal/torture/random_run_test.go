@@ -56,9 +56,10 @@ type running struct {
 	extra   []string // flags of the next run
 	blind   bool     // verify cannot know the table
 
-	fold     *foldtest.Table // what the files hold so far
-	applied  map[string]int  // lines of each file
-	accepted map[string]int  // those that were no rejects
+	types    map[string]string // of the table's columns, when it was read last
+	fold     *foldtest.Table   // what the files hold so far
+	applied  map[string]int    // lines of each file
+	accepted map[string]int    // those that were no rejects
 	bad      []string
 }
 

@@ -1,0 +1,170 @@
+package foldtest
+
+import (
+	"errors"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The types of columns that the fold makes. One of nulls alone has none.
+const (
+	BoolType   = "bool"
+	IntType    = "int"    // whole numbers of 64 bits
+	RealType   = "real"   // doubles, none of which has another decimal text than came
+	NumberType = "number" // all numbers
+	JSONType   = "json"
+	TextType   = "text"
+)
+
+// takes are the classes of values that the types take; the first type that takes all of
+// a column's is its type.
+var takes = []struct {
+	kind    string
+	classes []string
+}{
+	{BoolType, []string{"bool"}},
+	{IntType, []string{"small", "big"}},
+	{RealType, []string{"small", "real"}},
+	{NumberType, []string{"small", "big", "real", "number"}},
+	{JSONType, []string{"json"}},
+	{TextType, []string{"bool", "small", "big", "real", "number", "json", "text"}},
+}
+
+var (
+	wholeNumber = regexp.MustCompile(`^-?[0-9]+$`)
+	anExponent  = regexp.MustCompile(`[0-9][eE]\+?(-?[0-9]+)`)
+)
+
+// huge reports whether a number is past what a database's decimals hold.
+func huge(text string) bool {
+	for _, m := range anExponent.FindAllStringSubmatch(text, -1) {
+		if e, err := strconv.Atoi(m[1]); err != nil || e > 120000 || e < -16000 {
+			return true
+		}
+	}
+	return false
+}
+
+func (v Value) class() string {
+	switch {
+	case v.Kind == Null:
+		return ""
+	case v.Kind == Bool:
+		return "bool"
+	case v.Kind == String, huge(v.Text):
+		return "text"
+	case v.Kind == JSON:
+		return "json"
+	}
+	if wholeNumber.MatchString(v.Text) && v.Text != "-0" {
+		n, err := strconv.ParseInt(v.Text, 10, 64)
+		switch {
+		case err != nil:
+			return "number"
+		case n > 1<<53 || n < -1<<53:
+			return "big"
+		}
+		return "small"
+	}
+	f, err := strconv.ParseFloat(v.Text, 64)
+	want, _ := Decimal(v.Text)
+	if have, _ := Decimal(strconv.FormatFloat(f, 'g', -1, 64)); err == nil && have == want && !math.IsInf(f, 0) {
+		return "real"
+	}
+	return "number"
+}
+
+// A made column is one that the fold made.
+type madeColumn struct {
+	classes []string
+	held    bool // its type has to stay
+}
+
+// kind is the type that takes all of the classes.
+func (m *madeColumn) kind(key bool) string {
+	if len(m.classes) == 0 {
+		return ""
+	}
+	for _, t := range takes {
+		if key && t.kind != IntType && t.kind != TextType {
+			continue
+		}
+		if !slices.ContainsFunc(m.classes, func(c string) bool { return !slices.Contains(t.classes, c) }) {
+			return t.kind
+		}
+	}
+	return TextType
+}
+
+// made returns what is known of a column that the fold made, or nil.
+func (t *Table) made(name string) *madeColumn {
+	if !t.Made && !t.brought[name] {
+		return nil
+	}
+	m := t.columns[name]
+	if m == nil {
+		m = &madeColumn{}
+		t.columns[name] = m
+	}
+	return m
+}
+
+// Type returns the type of a column that the fold made, "" for none yet and for others'.
+func (t *Table) Type(name string) string {
+	if m := t.made(name); m != nil {
+		return m.kind(slices.Contains(t.Key, name))
+	}
+	return ""
+}
+
+// Hold has the columns that have a type keep it.
+func (t *Table) Hold() {
+	for _, c := range t.Columns {
+		if m := t.made(c.Name); m != nil && t.Type(c.Name) != "" {
+			m.held = true
+		}
+	}
+}
+
+// widen has the columns take the values of a message, unless one of them may not.
+func (t *Table) widen(named map[string]Value) error {
+	grown := map[*madeColumn][]string{}
+	for name, v := range named {
+		m, class, key := t.made(name), v.class(), slices.Contains(t.Key, name)
+		if m == nil || class == "" || key && t.Type(name) == IntType && canonical64(v) {
+			continue
+		}
+		after := &madeColumn{classes: append(slices.Clone(m.classes), class)}
+		if is := m.kind(key); m.held && after.kind(key) != is && !t.fits(is, class) {
+			return errors.New("what hangs on the column holds its type")
+		}
+		if !slices.Contains(m.classes, class) {
+			grown[m] = after.classes
+		}
+	}
+	for m, classes := range grown {
+		if !m.held {
+			m.classes = classes
+		}
+	}
+	return nil
+}
+
+func (t *Table) fits(kind, class string) bool {
+	for _, x := range takes {
+		if x.kind == kind {
+			return slices.Contains(x.classes, class)
+		}
+	}
+	return false
+}
+
+// canonical64 reports whether a string is a whole number of 64 bits in its plainest
+// spelling: in a key of such numbers it is that number.
+func canonical64(v Value) bool {
+	n, err := strconv.ParseInt(v.Text, 10, 64)
+	return v.Kind == String && err == nil && strings.TrimSpace(strconv.FormatInt(n, 10)) == v.Text
+}
