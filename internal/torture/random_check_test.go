@@ -107,7 +107,7 @@ func (r *running) same(column string, want foldtest.Value, have cell) bool {
 		return have.kind != "null" // by it the row was found
 	}
 	kind := r.fold.Type(column)
-	if want.Kind != foldtest.Null && kind == foldtest.TextType && have.kind != "text" && !notYet["types by batches"] {
+	if want.Kind != foldtest.Null && kind == foldtest.TextType && have.kind != "text" {
 		return false
 	}
 	switch want.Kind {
@@ -138,7 +138,7 @@ var types = map[string][2]string{foldtest.BoolType: {"BOOLEAN", "boolean"}, fold
 // not have one.
 func (r *running) typed(column string) error {
 	kind := r.fold.Type(column)
-	if kind == "" || slices.Contains(r.rules.Key, column) || notYet["types by batches"] {
+	if kind == "" || slices.Contains(r.rules.Key, column) {
 		return nil
 	}
 	want, have := types[kind][0], r.types[column]

@@ -120,6 +120,9 @@ func (r *running) again(flag string) error {
 }
 
 func (r *running) otherSettings(l life) error {
+	if len(r.between) > 0 && len(l.rules.Key) != len(r.rules.Key) {
+		return nil // a view would keep the table from being made again
+	}
 	key, fill := len(l.rules.Key) != len(r.rules.Key), l.rules.FillOnly != r.rules.FillOnly
 	next := *r.randomCase
 	next.rules, next.keys = l.rules, next.keys[:len(l.rules.Key)]

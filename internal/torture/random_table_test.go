@@ -287,8 +287,9 @@ func (u *userTable) values(rnd *rand.Rand) (parts []string) {
 		}
 		parts = append(parts, name(rnd, w.Name)+":"+text)
 	}
-	if rnd.IntN(20) == 0 {
-		parts = append(parts, name(rnd, pick(rnd, []string{"unknown", "fünf"}))+":"+value(rnd, mixed))
+	if rnd.IntN(4) == 0 {
+		column := rnd.IntN(3)
+		parts = append(parts, name(rnd, []string{"unknown", "fünf", "0"}[column])+":"+value(rnd, []int{mixed, numbers, smallInts}[column]))
 	}
 	return parts
 }

@@ -124,6 +124,9 @@ func drawCase(rnd *rand.Rand, postgres bool) *randomCase {
 	}
 	if user {
 		c.table = drawTable(rnd, c)
+		if rnd.IntN(3) == 0 {
+			r.Columns = pick(rnd, []string{"add", "add", "reject"})
+		}
 	} else if !r.RowScope && rnd.IntN(10) == 0 {
 		r.Columns = pick(rnd, []string{"ignore", "reject", "add"})
 	} else if rnd.IntN(10) == 0 && c.writers == 1 && !r.RowScope {
@@ -212,7 +215,7 @@ func (c *randomCase) drawFiles(rnd *rand.Rand, n int) {
 	if c.pack == "" && !c.stdin && !c.noEnd && c.writers == 1 && rnd.IntN(5) == 0 {
 		c.appended = later.lines(1 + rnd.IntN(20))
 		if c.rules.Columns != "" {
-		} else if c.table == nil && (!c.postgres || !notYet["views on a table that weir widens"]) && rnd.IntN(3) == 0 {
+		} else if c.table == nil && rnd.IntN(3) == 0 {
 			c.between = append(c.between, "CREATE VIEW seen AS SELECT * FROM t")
 		} else if c.table == nil && rnd.IntN(3) == 0 {
 			c.between = append(c.between, "CREATE INDEX theirs ON t (id)")
