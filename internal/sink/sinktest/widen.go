@@ -96,9 +96,9 @@ var wideningTests = []test{
 		r.Flush(`{"id":1,"v":1}`)
 		r.Fold(`{"id":2,"v":1152921504606846977}`)
 		f := r.Seal()
-		f.BeforeCommit = func([]fold.Reject, *sink.Checkpoint) error { return errors.New("not now") }
-		if _, err := r.Sink.Flush(t.Context(), f); err == nil {
-			t.Fatal("the flush went through")
+		f.BeforeCommit = func([]fold.Reject, *sink.Checkpoint) error { return errStop }
+		if _, err := r.Sink.Flush(t.Context(), f); !errors.Is(err, errStop) {
+			t.Fatalf("the flush ended with %v", err)
 		}
 		f.BeforeCommit = nil
 		if _, err := r.Send(f); err != nil {
@@ -108,6 +108,23 @@ var wideningTests = []test{
 		r = Begin(t, db)
 		r.Flush(`{"id":3,"v":0.5}`)
 		Expect(t, db, "SELECT id, CAST(v AS TEXT) FROM t ORDER BY id", "1|1", "2|1152921504606846977", "3|0.5")
+	}},
+	{"AChangeThatFailedAndThatAnotherRunMade", func(t *testing.T, db Database) {
+		a, b := BeginJob(t, db, "a"), BeginJob(t, db, "b")
+		for i, lines := range [][2]string{{`{"id":1,"v":1}`, `{"id":2,"v":1}`}, {`{"id":3,"w":1}`, `{"id":4,"w":1}`}, {`{"id":5,"w":"x"}`, `{"id":6,"w":"x"}`}} {
+			a.Fold(lines[0])
+			f := a.Seal()
+			f.BeforeCommit = func([]fold.Reject, *sink.Checkpoint) error { return errStop }
+			if _, err := a.Sink.Flush(t.Context(), f); !errors.Is(err, errStop) {
+				t.Fatalf("the flush ended with %v", err)
+			}
+			b.Flush(lines[1])
+			f.BeforeCommit = nil
+			if _, err := a.Send(f); err != nil {
+				t.Fatalf("change %d: %v", i, err)
+			}
+		}
+		Expect(t, db, "SELECT id, v, w FROM t ORDER BY id", "1|1|NULL", "2|1|NULL", "3|NULL|1", "4|NULL|1", "5|NULL|x", "6|NULL|x")
 	}},
 	{"ColumnsAddedToATableOfOthersAreWidened", func(t *testing.T, db Database) {
 		add := func(o *fold.Options) { o.Columns = fold.AddColumns }

@@ -42,6 +42,9 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		}
 	}
 	d.released = time.Now()
+	if err != nil {
+		d.version = unread // another run may have made the schema that was rolled back here
+	}
 	err = d.explain(err)
 	if e := (*sink.Error)(nil); errors.As(err, &e) && e.Class == sink.Unknown {
 		// Whatever this connection says from now on may be untrue, and the

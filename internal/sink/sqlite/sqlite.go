@@ -80,6 +80,7 @@ type DB struct {
 var _ sink.Sink = (*DB)(nil)
 
 const (
+	unread       = -1                    // no version of a schema: the table is read again
 	busyWait     = 10                    // ms; how long SQLite itself waits for a lock, for it waits in steps that grow
 	patience     = 1000                  // ms of own, short polls before a lock counts as a failure
 	yieldFor     = 20 * time.Millisecond // twice the longest wait between polls, see polling
