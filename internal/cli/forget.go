@@ -61,7 +61,7 @@ func (w *world) forget(ctx context.Context, dest destination, job string) (err e
 	if f.Versions {
 		versions = ", with the versions of its table"
 	}
-	w.say("forgot job %q: %s and %s%s", job, plural(f.Sources, "checkpoint"), plural(f.Rejects, "rejected line"), versions)
+	w.say("forgot job %q: %s and %s%s", job, counted(f.Sources, "checkpoint"), counted(f.Rejects, "rejected line"), versions)
 	return nil
 }
 

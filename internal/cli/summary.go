@@ -102,11 +102,3 @@ func bytesText(n int64) string {
 	}
 	return counted(n, "byte")
 }
-
-// plural is a number with a word in its form for it.
-func plural(n int64, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return grouped(n) + " " + one + "s"
-}

@@ -429,8 +429,9 @@ func (d *DB) committed(s *script, r []result, table relation, now stage) error {
 	}
 	now.used = false
 	if s.idAt > 0 {
-		parts := strings.Split(string(r[s.idAt].rows[0][0]), "/")
-		table.ID, table.oid = strings.Join(parts, "/"), parts[0]
+		table.ID = string(r[s.idAt].rows[0][0])
+		parts := strings.Split(table.ID, "/")
+		table.oid = parts[0]
 		if table.unlogged {
 			table.marker = parts[len(parts)-1]
 		}

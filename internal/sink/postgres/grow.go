@@ -98,8 +98,7 @@ func (d *DB) create(want *schema.Table) (ddl []change, have relation, err error)
 	full := d.fullName(&have)
 	return []change{
 		{sql: Create(want)},
-		{sql: fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-			d.schema, d.literal(sink.MadeMark(full)), d.literal(sink.NewTableID()))},
+		{sql: d.keepMark(sink.MadeMark(full), sink.NewTableID())},
 		// Another table of that name may have left it.
 		{sql: fmt.Sprintf("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.VersionsMark(full)))},
 		d.mark(&have),
@@ -109,8 +108,13 @@ func (d *DB) create(want *schema.Table) (ddl []change, have relation, err error)
 // mark keeps what the columns of weir's in a table have to hold.
 func (d *DB) mark(t *relation) change {
 	t.marks = d.storable(t.Marks())
-	return change{sql: fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-		d.schema, d.literal(sink.ColumnsMark(d.fullName(t))), quote(t.marks))}
+	return change{sql: d.keepMark(sink.ColumnsMark(d.fullName(t)), t.marks)}
+}
+
+// keepMark is SQL that writes a mark.
+func (d *DB) keepMark(name, value string) string {
+	return fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+		d.schema, d.literal(name), d.literal(value))
 }
 
 // own finds the columns of a table that are weir's.

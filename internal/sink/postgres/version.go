@@ -161,8 +161,7 @@ func (v *versioned) keep(s *script, m *merge, f *sink.Flush, rows []*fold.Row) {
 	}
 	s.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND gone < now() - interval '%d seconds'", d.schema, d.literal(v.table), int64(f.Tombstones.Seconds()))
 	if v.changed {
-		s.add("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-			d.schema, d.literal(sink.VersionsMark(v.table)), d.literal(namesText(v.names)))
+		s.add("%s", d.keepMark(sink.VersionsMark(v.table), namesText(v.names)))
 	}
 }
 

@@ -2,10 +2,10 @@ package sqlite
 
 import (
 	"context"
-	"strconv"
 
 	lib "modernc.org/sqlite/lib"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
@@ -94,7 +94,7 @@ func (w *writer) respelled(r *fold.Row, i int) bool {
 	}
 	text := w.sel.bytes(i)
 	if w.sel.kind(i) == lib.SQLITE_FLOAT {
-		text = strconv.AppendFloat(nil, w.sel.real(i), 'g', -1, 64)
+		text = feed.AppendReal(nil, w.sel.real(i))
 	}
 	return c.Respelled(raw, text)
 }

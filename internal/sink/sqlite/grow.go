@@ -45,7 +45,7 @@ func (d *DB) fit(b *fold.Batch) (schema.Table, error) {
 		return have, err
 	}
 	if lost { // the run reads them again; what other jobs had written there is gone
-		if err := d.keepID(&have, sink.NewTableID()); err != nil {
+		if err := d.c.keepMark(madeMark(have.Name), sink.NewTableID()); err != nil {
 			return have, err
 		}
 	}
@@ -59,7 +59,7 @@ func (d *DB) fit(b *fold.Batch) (schema.Table, error) {
 	if err := d.widen(&have, &needs, grown); err != nil {
 		return have, err
 	}
-	if err := d.keepMarks(&needs); err != nil {
+	if err := d.c.keepMark(columnsMark(needs.Name), needs.Marks()); err != nil {
 		return have, err
 	}
 	return d.readTable(want.Name, d.key)
@@ -77,7 +77,7 @@ func (d *DB) create(want *schema.Table) (schema.Table, error) {
 	if _, err := d.dropVersions(want.Name); err != nil {
 		return *want, err
 	}
-	if err := errors.Join(d.keepID(want, sink.NewTableID()), d.keepMarks(want)); err != nil {
+	if err := errors.Join(d.c.keepMark(madeMark(want.Name), sink.NewTableID()), d.c.keepMark(columnsMark(want.Name), want.Marks())); err != nil {
 		return *want, err
 	}
 	return d.readTable(want.Name, d.key)

@@ -75,14 +75,9 @@ func (d *DB) writers(table string) (jobs []string, err error) {
 // lostMark stands before each column in a table's ID that was dropped.
 const lostMark = "/"
 
-// keepID writes the ID of a table that weir made.
-func (d *DB) keepID(t *schema.Table, id string) error {
-	return d.c.exec("INSERT OR REPLACE INTO weir_meta (name, value) VALUES (?, ?)", madeMark(t.Name), id)
-}
-
-// keepMarks writes what the columns of weir's in a table have to hold.
-func (d *DB) keepMarks(t *schema.Table) error {
-	return d.c.exec("INSERT OR REPLACE INTO weir_meta (name, value) VALUES (?, ?)", columnsMark(t.Name), t.Marks())
+// keepMark writes a mark.
+func (c *conn) keepMark(name, value string) error {
+	return c.exec("INSERT OR REPLACE INTO weir_meta (name, value) VALUES (?, ?)", name, value)
 }
 
 // empty removes what the jobs of a flush's Rebuild have written to the table.

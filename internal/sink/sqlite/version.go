@@ -85,7 +85,7 @@ func (w *writer) endVersions() error {
 	if err != nil || string(names) == w.versions.names {
 		return err
 	}
-	return w.c.exec("INSERT OR REPLACE INTO weir_meta (name, value) VALUES (?, ?)", versionsMark(w.table.Name), string(names))
+	return w.c.keepMark(versionsMark(w.table.Name), string(names))
 }
 
 // newer brings a row of the table up to date with what is newer of a row.
