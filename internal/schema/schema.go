@@ -81,6 +81,8 @@ type Table struct {
 	// MaxName and MaxKey are how many bytes the database takes for a column's
 	// name and for a key; 0 is no limit.
 	MaxName, MaxKey int
+	// Characters are those beyond ASCII that a column's name may have; nil is all.
+	Characters map[rune]bool
 	// Reserved are names that the database gives no column.
 	Reserved []string
 }
@@ -135,6 +137,8 @@ func (t *Table) CheckName(name string) error {
 	switch {
 	case t.MaxName > 0 && len(name) > t.MaxName:
 		return feed.Errorf(feed.BadName, "the field name %q has %d bytes: the database takes %d", name[:min(len(name), 100)], len(name), t.MaxName)
+	case t.Characters != nil && strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf && !t.Characters[r] }):
+		return feed.Errorf(feed.BadName, "the field name %q has characters that the database's encoding does not hold", name)
 	case slices.Contains(t.Reserved, name):
 		return feed.Errorf(feed.BadName, "the field name %q is one that the database keeps for itself (rename it in the feed)", name)
 	}

@@ -147,5 +147,5 @@ func (m *merge) literal(raw []byte, at int) string {
 			text = strconv.FormatInt(n, 10)
 		}
 	}
-	return m.d.literal(text) + kind
+	return quote(text) + kind // what the encoding does not hold, the server refuses
 }

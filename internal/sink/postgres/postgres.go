@@ -48,16 +48,18 @@ type DB struct {
 	held   bool           // its lock is this session's
 
 	// Of the server, asked at each connection.
-	version  int64  // 150018
-	current  string // the schema that tables are made in
-	schema   string // the same as an identifier; weir's own tables are there
-	unicode  bool   // its encoding holds every character
-	pooled   bool   // a pooler may give each transaction another session
-	temp     bool   // it lets us make temporary tables
-	ready    bool   // weir's tables are there
-	versions bool   // so is that of versions
-	backend  string // the process at the other end, and when it began
-	started  string
+	version int64  // 150018
+	current string // the schema that tables are made in
+	schema  string // the same as an identifier; weir's own tables are there
+	unicode bool   // its encoding holds every character
+	// characters are those beyond ASCII that another encoding holds; nil where it is not known.
+	characters map[rune]bool
+	pooled     bool   // a pooler may give each transaction another session
+	temp       bool   // it lets us make temporary tables
+	ready      bool   // weir's tables are there
+	versions   bool   // so is that of versions
+	backend    string // the process at the other end, and when it began
+	started    string
 
 	// Of the table that is kept.
 	table  relation
@@ -197,6 +199,9 @@ func (d *DB) connect(ctx context.Context) (err error) {
 		if err := d.takesTransactions(ctx); err != nil {
 			return err
 		}
+	}
+	if err := d.readHeld(ctx); err != nil {
+		return d.explain(err)
 	}
 	d.opt.Debug("Postgres %d at %s; staging table: %s", d.version/10000, d.where(), d.staging())
 	if d.opt.Synchronous == "remote_apply" && len(row[8]) == 0 {
@@ -539,6 +544,14 @@ func isStale(e *pgconn.PgError) bool {
 
 // systemColumns are in every table.
 var systemColumns = []string{"tableoid", "ctid", "xmin", "cmin", "xmax", "cmax"}
+
+// newTable is a table that is not in this database yet.
+func (d *DB) newTable(name string) schema.Table {
+	t := NewTable(name)
+	t.Characters = d.characters
+	t.Judged = !d.unicode // only the server knows which characters it has
+	return t
+}
 
 // NewTable is a table that is not there yet.
 func NewTable(name string) schema.Table {

@@ -146,3 +146,25 @@ func TestFlush_SettingsOfTheRole(t *testing.T) {
 	r.Flush(`{"id":1,"a":["y",null]}`, `{"id":2,"a":[null]}`)
 	sinktest.Expect(t, db, "SELECT id, a[2] IS NULL, array_position(a, NULL), level FROM t ORDER BY id", "1|true|2|read committed", "2|true|1|read committed")
 }
+
+// TestFlush_WidestTable: a table of as many columns as there can be takes lines that name
+// all of them in turn.
+func TestFlush_WidestTable(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	var columns []string
+	for i := range 1599 {
+		columns = append(columns, fmt.Sprintf("c%d smallint", i))
+	}
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, "+strings.Join(columns, ", ")+")")
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"c0":1}`)
+	for from := 0; from < 1599; from += 123 {
+		line := `{"id":1`
+		for i := from; i < from+123; i++ {
+			line += fmt.Sprintf(`,"c%d":2`, i)
+		}
+		r.Flush(line + "}")
+	}
+	sinktest.Expect(t, db, "SELECT c0, c800, c1598 FROM t", "2|2|2")
+	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+}

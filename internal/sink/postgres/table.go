@@ -130,8 +130,7 @@ func (d *DB) Table(ctx context.Context, name string, key []string) (schema.Table
 
 // readTable reads a table from the catalogs.
 func (d *DB) readTable(ctx context.Context, name string, key []string) (relation, error) {
-	t := relation{Table: NewTable(name)}
-	t.Judged = !d.unicode // only the server knows which characters it has
+	t := relation{Table: d.newTable(name)}
 	schemaName, rel, err := splitName(name)
 	if err != nil {
 		return t, err
@@ -194,8 +193,8 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 		if !ours {
 			return t, err
 		}
-		blank := relation{Table: NewTable(name), ident: t.ident}
-		blank.Judged, blank.Writers = !d.unicode, t.Writers
+		blank := relation{Table: d.newTable(name), ident: t.ident}
+		blank.Writers = t.Writers
 		return blank, sink.KeyError{Err: err}
 	}
 	ruled := string(head[4]) != "0" || string(head[1]) == "p" || t.policed

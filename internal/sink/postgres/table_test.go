@@ -447,21 +447,39 @@ func TestRefused_WithoutRules(t *testing.T) {
 
 // TestEncodings: servers that do not keep Unicode.
 func TestEncodings(t *testing.T) {
-	for _, c := range []struct{ encoding, rows, rejects string }{
-		{"LATIN1", "1|Zürich", "1"},
-		{"SQL_ASCII", "1|Zürich,2|日本", "0"},
+	for _, c := range []struct{ encoding, rows, rejects, names string }{
+		{"LATIN1", "1|Zürich", "1", "1"},
+		{"EUC_JP", "1|Zürich,2|日本", "0", "1"},
+		{"SQL_ASCII", "1|Zürich,2|日本", "0", "0"},
 	} {
 		t.Run(c.encoding, func(t *testing.T) {
 			s := testpg.Start(t)
 			db := connect(t, s.Database(t, "ENCODING '"+c.encoding+"' LOCALE 'C'"))
-			db.Exec(t, "SET client_encoding = "+map[string]string{"LATIN1": "UTF8", "SQL_ASCII": "SQL_ASCII"}[c.encoding])
+			db.Exec(t, "SET client_encoding = "+map[string]string{"LATIN1": "UTF8", "EUC_JP": "UTF8", "SQL_ASCII": "SQL_ASCII"}[c.encoding])
 			r := sinktest.BeginJob(t, db, "日本 😀")
 			r.Flush(`{"id":1,"a":"Zürich"}`)
 			r.Flush(`{"id":2,"a":"日本"}`, "bad 日本")
 			sinktest.Expect(t, db, "SELECT id, a FROM t ORDER BY id", strings.Split(c.rows, ",")...)
 			sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects WHERE reason LIKE 'database%'", c.rejects)
+			// A name that the encoding does not hold is the line's fault, as one is that is too long.
+			res := r.Flush(`{"id":3,"é":1}`, `{"id":4,"한":1,"a":"x"}`)
+			if len(res.Refused) != 0 {
+				t.Errorf("rejected by the database: %v", res.Refused)
+			}
+			sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects WHERE reason LIKE 'name%'", c.names)
 			r.End()
-			if again := sinktest.BeginJob(t, db, "日本 😀"); again.Checkpoint().Line != 3 {
+			r = sinktest.BeginJob(t, db, "compare")
+			r.Fold(`{"id":1,"a":"Zürich"}`, `{"id":3,"é":1}`)
+			err := r.Sink.(sink.Comparer).Compare(t.Context(), r.Seal().Batch, func(d sink.Difference) bool {
+				t.Errorf("row %s differs: %+v", d.Row.Key, d)
+				return true
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			r.Reset()
+			r.End()
+			if again := sinktest.BeginJob(t, db, "日本 😀"); again.Checkpoint().Line != 5 {
 				t.Errorf("the next run gets %+v", again.Checkpoint())
 			}
 		})

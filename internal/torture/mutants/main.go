@@ -190,6 +190,14 @@ var mutants = []mutant{
 		postgres, "TestWiden_WhatHangsOnAColumn", false},
 	{"a double becomes the text that Postgres prints", "internal/sink/postgres/widen.go", `BETWEEN 9007199254740992 AND 1e39`, `BETWEEN 1e38 AND 1e39`,
 		postgres, "TestSuite$/Widening/Doubles", false},
+	{"rows that need each other are tried alone", "internal/sink/bisect.go", `if err := p.together(); err != nil {`, `if err := error(nil); err != nil {`,
+		sqlite, "TestSuite$/Refused/ForeignKeysInACircle", false},
+	{"messages that were not kept are not missed", "internal/sink/bisect.go", `case len(rows) == 1 && !p.b.Table.Judged:`, `case len(rows) == 0:`,
+		postgres, "TestSuite$/Refused/RulesThatComeMeanwhile", false},
+	{"rows that are gone are not missed, Postgres", "internal/sink/postgres/merge.go", `CASE WHEN x.n < y.n THEN`, `CASE WHEN x.n < y.n * 0 THEN`,
+		postgres, "TestFlush_RowsGone", false},
+	{"what fails without a row rejects it, Postgres", "internal/sink/postgres/postgres.go", `		return e.Routine == "ExecWithCheckOptions" || `, `		return true || e.Routine == "" || `,
+		postgres, "TestRefused_NotByARow", false},
 }
 
 func main() {

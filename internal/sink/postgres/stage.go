@@ -1,0 +1,300 @@
+package postgres
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// A stage is the table that a batch is copied into before it is merged. The
+// server decides which kind it is.
+type stage struct {
+	kind  stageKind
+	made  bool
+	used  bool     // it may hold rows of this transaction, or the remains of those of one that was rolled back
+	types []string // by column of the table; "" where it has none
+	// versions tells that it has columns for what is kept beside a row.
+	versions bool
+}
+
+// maxStaged is how many columns of a table the staging table has room for, beside its own:
+// n, op, nulls, key and state.
+const maxStaged = 1600 - 5
+
+type stageKind int
+
+const (
+	// session: a temporary table, made once and emptied at each commit.
+	session stageKind = iota
+	// perFlush: one that is made for each flush, because the next one may be on
+	// another session of a pooler.
+	perFlush
+	// unlogged: a table that is not temporary, where the user may make none.
+	unlogged
+)
+
+func (k stageKind) String() string {
+	return [...]string{"temporary, kept", "temporary, one a flush", "unlogged"}[k]
+}
+
+func (d *DB) staging() stageKind {
+	switch {
+	case !d.temp:
+		return unlogged
+	case d.pooled:
+		return perFlush
+	}
+	return session
+}
+
+func (d *DB) stageName() string {
+	if d.staging() != unlogged {
+		return "pg_temp.weir_stage"
+	}
+	h := fnv.New32a()
+	h.Write([]byte(d.job + "\x00" + d.table.ident))
+	return fmt.Sprintf("%s.weir_stage_%08x", d.schema, h.Sum32())
+}
+
+// prepare returns the statements that make the staging table, where the one that
+// is there does not serve, and empty it. now is that table from then on, until the
+// transaction ends.
+func (m *merge) prepare() (sql []string, now stage) {
+	old := m.d.stage
+	now = stage{kind: m.d.staging(), made: true, used: true, types: make([]string, len(m.table.cols)), versions: old.versions || m.versions != nil}
+	if copy(now.types, old.types); len(now.types) > maxStaged { // those of other batches may be too many beside these
+		clear(now.types)
+	}
+	serves := old.made && old.kind == now.kind && old.versions == now.versions
+	for _, u := range m.used {
+		if t := m.table.cols[u.at].staged; now.types[u.at] != t {
+			now.types[u.at], serves = t, false
+		}
+	}
+	if !serves {
+		var b strings.Builder
+		for i, t := range now.types {
+			if t != "" {
+				fmt.Fprintf(&b, ", c%d %s", i, t)
+			}
+		}
+		if now.versions {
+			b.WriteString(", key bytea, state bytea")
+		}
+		kind, end := "TEMP", "ON COMMIT DELETE ROWS"
+		switch now.kind {
+		case perFlush:
+			end = "ON COMMIT DROP"
+		case unlogged:
+			kind, end = "UNLOGGED", ""
+		}
+		name := strings.TrimPrefix(m.name, "pg_temp.")
+		if now.kind != perFlush || old.made {
+			sql = append(sql, "DROP TABLE IF EXISTS "+m.name)
+		}
+		sql = append(sql, fmt.Sprintf(`CREATE %s TABLE %s (n integer, op "char", marks varbit%s) %s`, kind, name, b.String(), end))
+	} else if now.kind == unlogged || old.used {
+		sql = append(sql, "TRUNCATE "+m.name)
+	}
+	return sql, now
+}
+
+// copySQL is the COPY that takes what encode writes.
+func (m *merge) copySQL() string {
+	cols := []string{"n"}
+	if m.deletes || m.replaces {
+		cols = append(cols, "op")
+	}
+	if m.bits > 0 {
+		cols = append(cols, "marks")
+	}
+	if m.versions != nil {
+		cols = append(cols, "key", "state")
+	}
+	for _, u := range m.used {
+		cols = append(cols, "c"+strconv.Itoa(u.at))
+	}
+	return fmt.Sprintf("COPY %s (%s) FROM STDIN", m.name, strings.Join(cols, ", "))
+}
+
+// encode writes the rows as the lines of a COPY.
+func (m *merge) encode(rows []*fold.Row) copier {
+	return func(w *copyWriter) error {
+		marks := make([]byte, m.bits)
+		for n, r := range rows {
+			buf := w.line()
+			if !m.plain {
+				buf = append(strconv.AppendInt(buf, int64(n), 10), '\t')
+			}
+			if !m.plain && (m.deletes || m.replaces) {
+				switch {
+				case r.Deleted:
+					buf = append(buf, 'd', '\t')
+				case r.Replaces:
+					buf = append(buf, 'r', '\t')
+				default:
+					buf = append(buf, '\\', 'N', '\t')
+				}
+			}
+			if !m.plain && m.bits > 0 {
+				if m.marks(r, marks) {
+					buf = append(append(buf, marks...), '\t')
+				} else {
+					buf = append(buf, '\\', 'N', '\t')
+				}
+			}
+			if !m.plain && m.versions != nil {
+				buf = append(appendHex(buf, r.Key), '\t')
+				if m.versions.looking || m.versions.states[n] == nil {
+					buf = append(buf, '\\', 'N', '\t')
+				} else {
+					buf = append(appendHex(buf, m.versions.states[n]), '\t')
+				}
+			}
+			for i := range m.used {
+				u := &m.used[i]
+				if i > 0 {
+					buf = append(buf, '\t')
+				}
+				raw := m.b.Value(r, u.from)
+				if raw == nil || raw[0] == 'n' {
+					buf = append(buf, '\\', 'N')
+				} else {
+					buf = m.value(buf, raw, m.table.Columns[u.at].Type)
+				}
+			}
+			if err := w.done(append(buf, '\n')); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// marks writes the digits of a row's marks, and reports whether any is set.
+func (m *merge) marks(r *fold.Row, digits []byte) (some bool) {
+	set := func(mark int, is bool) {
+		digits[mark] = '0'
+		if is {
+			digits[mark], some = '1', true
+		}
+	}
+	for i := range m.used {
+		u := &m.used[i]
+		if u.null >= 0 {
+			raw := m.b.Value(r, u.from)
+			set(u.null, raw != nil && raw[0] == 'n')
+		}
+		if u.initial >= 0 {
+			set(u.initial, m.b.Initial(r, u.from))
+		}
+	}
+	return some
+}
+
+// value appends a value for a column, which admitted it before.
+func (m *merge) value(dst, raw []byte, t schema.Type) []byte {
+	switch c := raw[0]; {
+	case c == '"' && t != schema.JSON:
+		text := feed.Text(m.scratch, raw, feed.String)
+		if len(text) == len(raw)-2 { // it has no escapes, and so nothing to escape
+			return append(dst, text...)
+		}
+		m.scratch = text
+		return appendCopyText(dst, text)
+	case c == '[' && t == schema.Array:
+		m.scratch, _ = appendArray(m.scratch[:0], raw)
+		return appendCopyText(dst, m.scratch)
+	case c == '"' || c == '{' || c == '[':
+		return appendCopyText(dst, raw)
+	case t == schema.Int:
+		if k := feed.KindOf(raw); k != feed.Int {
+			if n, ok := feed.ParseInt(raw, k); ok {
+				return strconv.AppendInt(dst, n, 10)
+			} // else the table was altered since the value was admitted, and refuses it
+		}
+	}
+	return append(dst, raw...)
+}
+
+// appendArray appends a JSON array as Postgres writes arrays, and returns what
+// follows it. Objects in it become texts.
+func appendArray(dst, json []byte) (_, rest []byte) {
+	dst = append(dst, '{')
+	for json = skip(json[1:]); json[0] != ']'; json = skip(json) {
+		if json[0] == ',' {
+			dst = append(dst, ',')
+			json = skip(json[1:])
+		}
+		if json[0] == '[' {
+			dst, json = appendArray(dst, json)
+			continue
+		}
+		end := valueEnd(json)
+		switch v := json[:end]; v[0] {
+		case 'n':
+			dst = append(dst, "NULL"...)
+		case '"', '{':
+			if v[0] == '"' {
+				v = feed.Text(nil, v, feed.String)
+			}
+			dst = append(dst, '"')
+			for _, c := range v {
+				if c == '"' || c == '\\' {
+					dst = append(dst, '\\')
+				}
+				dst = append(dst, c)
+			}
+			dst = append(dst, '"')
+		default:
+			dst = append(dst, v...)
+		}
+		json = json[end:]
+	}
+	return append(dst, '}'), json[1:]
+}
+
+func skip(json []byte) []byte {
+	for json[0] == ' ' || json[0] == '\t' || json[0] == '\r' {
+		json = json[1:]
+	}
+	return json
+}
+
+// valueEnd returns the end of the value that valid JSON begins with.
+func valueEnd(json []byte) int {
+	depth := 0
+	for i := 0; ; i++ {
+		switch json[i] {
+		case '"':
+			for i++; json[i] != '"'; i++ {
+				if json[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			depth++
+			continue
+		case '}', ']':
+			depth--
+			if depth < 0 {
+				return i
+			}
+		case ',', ' ', '\t', '\r':
+			if depth == 0 {
+				return i
+			}
+			continue
+		default:
+			continue
+		}
+		if depth == 0 {
+			return i + 1
+		}
+	}
+}
