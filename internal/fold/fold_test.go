@@ -108,9 +108,26 @@ func TestFold_LastOfTwoEqualNamesIsTheOnlyOne(t *testing.T) {
 
 // TestFold_ManyEqualNames takes no longer than as many others.
 func TestFold_ManyEqualNames(t *testing.T) {
-	line := `{"id":1` + strings.Repeat(`,"a":1`, 1<<18) + `,"a":2}`
+	line := `{"id":1` + strings.Repeat(`,"a":1`, 60_000) + `,"a":2}`
 	if got := rows(t, newFolder(t, nil), &fold.Batch{}, line); got != "\"1\" a=2\n" {
 		t.Error(got)
+	}
+}
+
+// TestFold_TooManyNewFieldsIsOfTheLine: fields that an earlier line brought, and that found
+// no column, count as in a run that does not know them.
+func TestFold_TooManyNewFieldsIsOfTheLine(t *testing.T) {
+	few := func(o *fold.Options) { o.MaxColumns = 1 }
+	line := []byte(`{"id":4,"b":2,"c":2,"b":3}`)
+	for _, before := range [][]string{nil, {`{"id":1,"a":1}`, `{"id":2,"b":1}`, `{"id":3,"c":1}`}} {
+		f, b := newFolder(t, few), &fold.Batch{}
+		rows(t, f, b, before...)
+		if err := f.Fold(b, line, fold.Place{}); err == nil {
+			t.Errorf("after %d lines, two new fields were taken", len(before))
+		}
+		if err := f.Fold(b, []byte(`{"id":4,"b":2,"b":3}`), fold.Place{}); err != nil {
+			t.Errorf("after %d lines: %v", len(before), err)
+		}
 	}
 }
 

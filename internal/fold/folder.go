@@ -317,7 +317,7 @@ func (f *Folder) resolve(l *Line) error {
 	for part := range f.keys {
 		f.keys[part] = none
 	}
-	fresh := 0
+	columns := len(f.table.Columns)
 	for i := range fields {
 		h, id := none, fields[i].ID
 		if uint(id) < uint(len(f.byID)) {
@@ -334,12 +334,6 @@ func (f *Folder) resolve(l *Line) error {
 				var err error
 				if h, err = f.discover(string(name)); err != nil {
 					return err
-				}
-				if fd := &f.fields[h]; fd.key < 0 && (fd.col < 0 || f.table.Columns[fd.col].New) {
-					fresh++
-				}
-				if fresh > f.opt.MaxColumns && f.opt.MaxColumns > 0 && f.opt.Columns == AddColumns {
-					return feed.Errorf(feed.BadColumn, "more than %d new fields in one line (--max-columns)", f.opt.MaxColumns)
 				}
 			}
 			for id >= int32(len(f.byID)) {
@@ -359,6 +353,25 @@ func (f *Folder) resolve(l *Line) error {
 	}
 	if repeated {
 		f.dropRepeated(l)
+	}
+	if f.opt.Columns == AddColumns && f.opt.MaxColumns > 0 && len(f.hits) > f.opt.MaxColumns {
+		return f.checkNew(columns)
+	}
+	return nil
+}
+
+// checkNew reports whether too many fields of the line at hand had no column among the
+// given number of columns. Those that are ignored count each time: a run that began
+// later would not know them.
+func (f *Folder) checkNew(columns int) error {
+	fresh := 0
+	for _, h := range f.hits {
+		if fd := &f.fields[h]; fd.key < 0 && (fd.col < 0 || int(fd.col) >= columns) {
+			fresh++
+		}
+	}
+	if fresh > f.opt.MaxColumns {
+		return feed.Errorf(feed.BadColumn, "more than %d new fields in one line (--max-columns)", f.opt.MaxColumns)
 	}
 	return nil
 }

@@ -216,6 +216,15 @@ func (t *Table) discover(all []Field) error {
 	if mode == "" {
 		mode = map[bool]string{true: "add", false: "ignore"}[t.Made]
 	}
+	fresh := map[string]bool{}
+	for _, f := range all {
+		if mode == "add" && t.Column(f.Name) == nil {
+			fresh[f.Name] = true
+		}
+	}
+	if t.MaxColumns > 0 && len(fresh) > t.MaxColumns {
+		return errors.New("too many new fields")
+	}
 	for _, f := range all {
 		switch {
 		case f.Name == "" || strings.Contains(f.Name, "\x00"):

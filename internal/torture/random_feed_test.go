@@ -13,7 +13,7 @@ import (
 // notYet are draws that are known to go wrong.
 var notYet = map[string]bool{
 	"taken values in one batch":         true, // of two rows the first by its key gets it
-	"more new fields than may be added": true, // a restart knows less than a run
+	"nulls where few columns are added": true, // in Postgres a field of nulls takes a place in one run, and none in the next
 }
 
 func pick[T any](rnd *rand.Rand, of []T) T { return of[rnd.IntN(len(of))] }
@@ -170,7 +170,7 @@ func (s *feedSource) field(column string) string {
 	rnd := s.rnd
 	one := func() string {
 		switch {
-		case rnd.IntN(8) == 0:
+		case rnd.IntN(8) == 0 && (!s.c.postgres || s.c.rules.MaxColumns == 500 || !notYet["nulls where few columns are added"]):
 			return "null"
 		case rnd.IntN(40) == 0 && s.kind[column] != texts:
 			return value(rnd, mixed)

@@ -130,10 +130,7 @@ func drawCase(rnd *rand.Rand, postgres bool) *randomCase {
 	} else if !r.RowScope && rnd.IntN(10) == 0 {
 		r.Columns = pick(rnd, []string{"ignore", "reject", "add"})
 	} else if rnd.IntN(10) == 0 && c.writers == 1 && !r.RowScope {
-		r.MaxColumns = 5 + rnd.IntN(3)
-		if !notYet["more new fields than may be added"] {
-			r.MaxColumns = rnd.IntN(6)
-		}
+		r.MaxColumns = rnd.IntN(8)
 	}
 	c.flags = append(c.flags, "--batch-rows", pick(rnd, []string{"1", "2", "7", "100", "100000"}))
 	if rnd.IntN(4) == 0 {
