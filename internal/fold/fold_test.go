@@ -97,6 +97,17 @@ func TestFold_LastOfTwoEqualNamesIsTheOnlyOne(t *testing.T) {
 	f(nil, "\"1\" replaces deleted\n", `{"id":1,"op":"update","s":1,"op":"delete"}`)
 	f(versions, "\"1\" n=2\n", `{"id":1,"v":5,"n":2}`, `{"id":1,"v":9,"n":3,"v":4}`, `{"id":1,"v":[],"v":3,"n":"bad","n":1}`)
 
+	// More fields than the quick look tells apart, in both orders.
+	many, back := `{"id":1`, `{"id":1`
+	for i := range 100 {
+		many += fmt.Sprintf(`,"c%d":%d`, i, i)
+		back += fmt.Sprintf(`,"c%d":"x"`, 99-i)
+	}
+	of := newFolder(t, nil)
+	if got := rows(t, of, &fold.Batch{}, many+`}`, many+`,"c7":"last"}`, back+`,"c98":"last"}`); strings.Count(got, `"x"`) != 99 || strings.Count(got, `c98="last"`) != 1 {
+		t.Error(got)
+	}
+
 	folder := newFolder(t, nil)
 	rows(t, folder, &fold.Batch{}, `{"id":"x","id":1,"n":"x","n":true,"n":2}`, `{"n":[],"id":2,"n":3,"id":[],"id":"3"}`)
 	for _, c := range folder.Table().Columns {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -48,7 +49,7 @@ type Folder struct {
 	folded  map[string]int32 // the same, where names differ in case alone
 	byID    []int32          // index into fields by the number of the name, or -1
 	hits    []int32          // the fields of the line at hand
-	lines   uint64           // counts those that were resolved
+	met     []bool           // by field; all false between lines
 	keys    []int32          // where in the line each part of the key is
 	parts   []int            // of the key, in the order of the table's columns
 	key     []byte
@@ -63,7 +64,6 @@ type field struct {
 	key     int32 // which part of the key, -1: none
 	deletes bool
 	version bool
-	met     uint64 // the last line that has it
 	ignored int64
 }
 
@@ -311,8 +311,7 @@ func (f *Folder) forget(fields, columns int) {
 // leaves the last in the line.
 func (f *Folder) resolve(l *Line) error {
 	fields, line := l.Fields, l.Text
-	f.lines++
-	repeated := false
+	seen := uint64(0) // the last six bits of the fields' numbers
 	f.hits = f.hits[:0]
 	for part := range f.keys {
 		f.keys[part] = none
@@ -344,14 +343,12 @@ func (f *Folder) resolve(l *Line) error {
 			}
 		}
 		f.hits = append(f.hits, h)
-		fd := &f.fields[h]
-		repeated = repeated || fd.met == f.lines
-		fd.met = f.lines
-		if fd.key >= 0 {
-			f.keys[fd.key] = int32(i)
+		seen |= 1 << (h & 63)
+		if part := f.fields[h].key; part >= 0 {
+			f.keys[part] = int32(i)
 		}
 	}
-	if repeated {
+	if bits.OnesCount64(seen) < len(f.hits) && !increasing(f.hits) { // else no two are the same
 		f.dropRepeated(l)
 	}
 	if f.opt.Columns == AddColumns && f.opt.MaxColumns > 0 && len(f.hits) > f.opt.MaxColumns {
@@ -376,21 +373,32 @@ func (f *Folder) checkNew(columns int) error {
 	return nil
 }
 
+func increasing(numbers []int32) bool {
+	last := none
+	for _, n := range numbers {
+		if n <= last {
+			return false
+		}
+		last = n
+	}
+	return true
+}
+
 // dropRepeated drops the fields of a line whose name comes again in it: nothing looks
 // at their values, whether they fit or not.
 func (f *Folder) dropRepeated(l *Line) {
-	f.lines++
+	f.met = append(f.met, make([]bool, max(0, len(f.fields)-len(f.met)))...)
 	from := len(f.hits)
 	for i := len(f.hits) - 1; i >= 0; i-- {
-		if fd := &f.fields[f.hits[i]]; fd.met != f.lines || fd.name == otherNames {
+		if h := f.hits[i]; !f.met[h] || f.fields[h].name == otherNames {
 			from--
-			f.hits[from], l.Fields[from] = f.hits[i], l.Fields[i]
-			fd.met = f.lines
+			f.hits[from], l.Fields[from], f.met[h] = h, l.Fields[i], true
 		}
 	}
 	l.Fields = l.Fields[from:]
 	f.hits = append(f.hits[:0], f.hits[from:]...)
 	for i, h := range f.hits {
+		f.met[h] = false
 		if part := f.fields[h].key; part >= 0 {
 			f.keys[part] = int32(i)
 		}
@@ -535,22 +543,27 @@ func (f *Folder) merge(b *Batch, fields []feed.Field, line []byte, at Place, del
 			if fd.key >= 0 || null && (f.opt.KeepNull || f.opt.FillOnly) {
 				continue
 			}
-			c := b.cell(r, fd.col, width)
-			switch {
-			case !f.opt.FillOnly:
+			if c := b.cell(r, fd.col, width); !f.opt.FillOnly {
 				*c = b.arena.set(*c, fields[i].Value(line))
-			case *c != 0:
-			case made || f.table.Columns[fd.col].Default == "":
-				*c = b.arena.put(fields[i].Value(line))
-			default: // the row's first message gave the column its default
-				f.text = append(append(f.text[:0], initial), fields[i].Value(line)...)
-				*c, b.marks = b.arena.put(f.text), true
+			} else if *c == 0 {
+				*c = f.fill(b, fd, fields[i].Value(line), made)
 			}
 		}
 	}
 	if f.table.Judged {
 		f.log(b, n, fields, line, at, deletes)
 	}
+}
+
+// fill puts a value where its row has none; first tells that it is of the row's first
+// message. A later one finds the column's default.
+func (f *Folder) fill(b *Batch, fd *field, value []byte, first bool) ref {
+	if first || f.table.Columns[fd.col].Default == "" {
+		return b.arena.put(value)
+	}
+	b.marks = true
+	f.text = append(append(f.text[:0], initial), value...)
+	return b.arena.put(f.text)
 }
 
 // log keeps the message as it came.
