@@ -750,6 +750,19 @@ func TestFlush_PermissionDenied(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT a FROM t", "x")
 }
 
+// TestFlush_NoRightToMakeTables: weir's own that an administrator has made are enough.
+func TestFlush_NoRightToMakeTables(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE UNLOGGED TABLE t (id integer PRIMARY KEY, a text); CREATE UNLOGGED TABLE u (id integer PRIMARY KEY, a text)")
+	r := sinktest.BeginTable(t, db, "u", "id")
+	r.Flush(`{"id":1,"a":"x"}`)
+	r.End()
+	db.as(t, "nobody_much")
+	db.Exec(t, "REVOKE CREATE ON SCHEMA public FROM nobody_much; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO nobody_much")
+	sinktest.Begin(t, db).Flush(`{"id":1,"a":"x"}`)
+	sinktest.Expect(t, db, "SELECT (SELECT a FROM t), (SELECT count(*) FROM weir_unlogged)", "x|2")
+}
+
 func TestTable_ChangedMeanwhile(t *testing.T) {
 	for name, change := range map[string]string{
 		"type":         "ALTER TABLE t ALTER COLUMN a TYPE varchar(100)",

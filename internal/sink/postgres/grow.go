@@ -111,12 +111,6 @@ func (d *DB) mark(t *relation) change {
 	return change{sql: d.keepMark(sink.ColumnsMark(d.fullName(t)), t.marks)}
 }
 
-// keepMark is SQL that writes a mark.
-func (d *DB) keepMark(name, value string) string {
-	return fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-		d.schema, d.literal(name), d.literal(value))
-}
-
 // own finds the columns of a table that are weir's.
 func (d *DB) own(t *relation) error {
 	at := 0

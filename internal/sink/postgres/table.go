@@ -26,10 +26,10 @@ type relation struct {
 	hides bool
 	oid   string
 	// marker is what weir_unlogged has of an unlogged table: it goes where the table's rows
-	// go, when the server crashes.
-	unlogged bool
-	marker   string
-	marks    string // what weir keeps of the columns that are its own, "" where there is nothing
+	// go, when the server crashes. marked tells that weir_unlogged exists.
+	unlogged, marked bool
+	marker           string
+	marks            string // what weir keeps of the columns that are its own, "" where there is nothing
 }
 
 // A column's facts that only SQL needs.
@@ -225,88 +225,6 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 		err = d.own(&t)
 	}
 	return t, err
-}
-
-// readMarks reads what weir's own tables have of a table that has lost some columns, and
-// reports whether weir made it. filled tells that it has the fill factor of weir's tables:
-// the mark outlives a table, and goes with it where it is dumped and restored; so does the
-// fill factor.
-func (d *DB) readMarks(ctx context.Context, t *relation, lost string, filled bool) (ours bool, err error) {
-	t.ID = t.oid
-	if !d.ready {
-		return false, nil
-	}
-	full := d.fullName(t)
-	statements := []string{
-		fmt.Sprintf("SELECT name, value FROM %s.weir_meta WHERE name IN (%s, %s, %s)", d.schema, d.literal(sink.MadeMark(full)), d.literal(sink.ColumnsMark(full)), d.literal(sink.VersionsMark(full)))}
-	if t.unlogged {
-		statements = append(statements, "SELECT to_regclass("+d.literal(d.schema+".weir_unlogged")+") IS NOT NULL")
-	}
-	r, err := d.query(ctx, statements...)
-	if err != nil {
-		return false, err
-	}
-	for _, row := range r[0].rows {
-		switch string(row[0]) {
-		case d.storable(sink.VersionsMark(full)):
-			t.Versioned = true
-		case d.storable(sink.ColumnsMark(full)):
-			t.marks = string(row[1])
-		default:
-			ours = filled
-			t.ID += "/" + string(row[1]) + "/" + lost
-		}
-	}
-	if t.Writers, err = d.writers(ctx, full); err != nil || !t.unlogged || string(r[1].rows[0][0]) != "t" {
-		return ours, err
-	}
-	r, err = d.query(ctx, fmt.Sprintf("SELECT mark FROM %s.weir_unlogged WHERE tbl = %s", d.schema, t.oid))
-	if err == nil && len(r[0].rows) > 0 {
-		t.marker = string(r[0].rows[0][0])
-		t.ID += "/" + t.marker
-	}
-	return ours, err
-}
-
-// writers returns the jobs that have written to a table by its full name.
-func (d *DB) writers(ctx context.Context, table string) (jobs []string, err error) {
-	if !d.ready {
-		return nil, nil
-	}
-	r, err := d.query(ctx, "SELECT job, tbl FROM "+d.schema+".weir_jobs WHERE tbl IS NOT NULL ORDER BY job")
-	if err != nil {
-		return nil, err
-	}
-	for _, row := range r[0].rows {
-		if identOf(d.schemaOf(string(row[1]))) == table {
-			jobs = append(jobs, string(row[0]))
-		}
-	}
-	return jobs, nil
-}
-
-// tableID is SQL for the ID of a table as it is in a flush's transaction.
-func (d *DB) tableID(t *relation) string {
-	switch {
-	case !t.Exists:
-		return "''"
-	case t.ID != "":
-		return d.literal(t.ID)
-	}
-	marker := "''"
-	if t.unlogged {
-		marker = fmt.Sprintf("coalesce((SELECT '/' || mark FROM %s.weir_unlogged WHERE tbl = c.oid), '')", d.schema)
-	}
-	return fmt.Sprintf("(SELECT c.oid || coalesce('/' || (SELECT value FROM %s.weir_meta WHERE name = %s)"+
-		" || '/' || (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped), '') || %s FROM pg_class c WHERE c.oid = %s::regclass)",
-		d.schema, d.literal(sink.MadeMark(d.fullName(t))), marker, d.literal(t.ident))
-}
-
-// markUnlogged adds what leaves a marker that shares the fate of an unlogged table.
-func (d *DB) markUnlogged(s *script, t *relation) {
-	s.add("CREATE UNLOGGED TABLE IF NOT EXISTS %s.weir_unlogged (tbl oid PRIMARY KEY, mark text NOT NULL)", d.schema)
-	s.add("INSERT INTO %s.weir_unlogged (tbl, mark) VALUES (%s, %s) ON CONFLICT DO NOTHING", d.schema, t.oid, d.literal(sink.NewTableID()))
-	t.ID = ""
 }
 
 func nullable(d *DB, s string) string {
