@@ -2,9 +2,7 @@ package postgres_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -314,135 +312,6 @@ func TestFlush_LeavesRowsThatStay(t *testing.T) {
 	if hot != "100|100" {
 		t.Errorf("updates, and those that were HOT: %s", hot)
 	}
-}
-
-// TestRefused_FewOfMany: rows that only the database can judge cost a few tries
-// each, however many there are beside them.
-func TestRefused_FewOfMany(t *testing.T) {
-	rows := 1_000_000
-	if testing.Short() {
-		rows = 20_000
-	}
-	db, p := throughProxy(t, testpg.New(t))
-	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, n integer CONSTRAINT no_sevens CHECK (n <> 7))")
-	r := sinktest.Begin(t, db)
-	bad := map[int]bool{rows / 3: true, rows / 2: true, rows - 1: true}
-	for i := range rows {
-		n := 1
-		if bad[i] {
-			n = 7
-		}
-		r.Fold(fmt.Sprintf(`{"id":%d,"n":%d}`, i, n))
-	}
-	queries := 0
-	p.Cut(func(m testpg.Message) bool {
-		if m.FromClient && m.Type == 'Q' {
-			queries++
-		}
-		return false
-	})
-	f := r.Seal()
-	res, err := r.Sink.Flush(t.Context(), f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sinktest.Counts(t, res, int64(rows-3), 0, 0, 0)
-	p.Cut(nil)
-	sinktest.Expect(t, db, "SELECT id - 1 FROM (SELECT line AS id FROM weir_rejects WHERE reason LIKE '%no_sevens%(SQLSTATE 23514)' ORDER BY 1) x",
-		fmt.Sprint(rows/3), fmt.Sprint(rows/2), fmt.Sprint(rows-1))
-	// Each level of halving is two tries, one of which fails and is rolled back.
-	if limit := 3*3*bits.Len(uint(rows)) + 30; queries > limit {
-		t.Errorf("%d queries for 3 rows of %d, more than %d", queries, rows, limit)
-	}
-	t.Logf("%d queries for 3 rows of %d", queries, rows)
-}
-
-// TestRefused_ManyThatCannotBeRead: a COPY names the line that it cannot read.
-func TestRefused_ManyThatCannotBeRead(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, d date)")
-	r := sinktest.Begin(t, db)
-	const rows = 3000
-	for i := range rows {
-		d := "2024-01-01"
-		if i%10 == 0 {
-			d = "2024-99-99"
-		}
-		r.Fold(fmt.Sprintf(`{"id":%d,"d":%q}`, i, d))
-	}
-	res, err := r.Sink.Flush(t.Context(), r.Seal())
-	if err != nil {
-		t.Fatal(err)
-	}
-	sinktest.Counts(t, res, rows-rows/10, 0, 0, 0)
-	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects WHERE reason LIKE '%(SQLSTATE 22008)'", fmt.Sprint(rows/10))
-}
-
-func TestRefused_Rules(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	db.Exec(t, "CREATE TABLE parent (id integer PRIMARY KEY)")
-	db.Exec(t, "INSERT INTO parent VALUES (1)")
-	db.Exec(t, `CREATE TABLE t (id integer PRIMARY KEY, a integer CHECK (a > 0), b integer NOT NULL, c integer UNIQUE,
-		d integer REFERENCES parent, e integer REFERENCES parent DEFERRABLE INITIALLY DEFERRED, f text)`)
-	db.Exec(t, "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.f = 'no' THEN RAISE 'I say no'; END IF; RETURN NEW; END $$")
-	db.Exec(t, "CREATE TRIGGER no BEFORE INSERT OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION no()")
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":1,"a":1,"b":1,"c":1,"d":1,"e":1,"f":"yes"}`)
-	r.Flush(`{"id":2,"b":1,"a":0}`, `{"id":3,"a":1}`, `{"id":4,"b":1,"c":1}`, `{"id":5,"b":1,"d":9}`, `{"id":6,"b":1,"e":9}`, `{"id":7,"b":1,"f":"no"}`, `{"id":8,"b":1}`, `{"id":1,"f":"still"}`)
-	sinktest.Expect(t, db, "SELECT id, f FROM t ORDER BY id", "1|still", "8|NULL")
-	sinktest.Expect(t, db, "SELECT line, substring(reason FROM 'SQLSTATE (.....)') FROM weir_rejects ORDER BY line", "2|23514", "3|23502", "4|23505", "5|23503", "6|23503", "7|P0001")
-}
-
-// TestRefused_Policy: row-level security takes no COPY, and speaks row by row.
-func TestRefused_Policy(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	db.as(t, "app")
-	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, n integer)")
-	db.Exec(t, "GRANT ALL ON t TO app")
-	db.Exec(t, "ALTER TABLE t ENABLE ROW LEVEL SECURITY")
-	db.Exec(t, "CREATE POLICY small ON t USING (true) WITH CHECK (n < 10)")
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":1,"n":1}`)
-	r.Flush(`{"id":2,"n":2}`, `{"id":3,"n":30}`, `{"id":1,"n":11}`)
-	r.Flush(`{"id":4,"n":4}`)
-	sinktest.Expect(t, db, "SELECT id, n FROM t ORDER BY id", "1|1", "2|2", "4|4")
-	sinktest.Expect(t, db, "SELECT line, substring(reason FROM 'SQLSTATE (.....)') FROM weir_rejects ORDER BY line", "3|42501", "4|42501")
-}
-
-// TestRefused_HiddenRow: a row that a policy keeps from weir's sight is in the way of a
-// new one; one that weir may see but not change stays.
-func TestRefused_HiddenRow(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	db.as(t, "app")
-	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, who text, n integer)")
-	db.Exec(t, "INSERT INTO t VALUES (1, 'other', 1), (5, 'me', -1)")
-	db.Exec(t, "GRANT ALL ON t TO app")
-	db.Exec(t, "ALTER TABLE t ENABLE ROW LEVEL SECURITY")
-	db.Exec(t, "CREATE POLICY mine ON t FOR SELECT USING (who = 'me')")
-	db.Exec(t, "CREATE POLICY new ON t FOR INSERT WITH CHECK (true)")
-	db.Exec(t, "CREATE POLICY old ON t FOR UPDATE USING (n > 0)")
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":2,"who":"me","n":2}`)
-	sinktest.Counts(t, r.Flush(`{"id":1,"who":"me","n":3}`, `{"id":2,"n":3}`, `{"id":3,"who":"me","n":3}`, `{"id":4,"who":"other","n":3}`, `{"id":5,"n":3}`), 1, 1, 1, 0)
-	sinktest.Expect(t, db, "SELECT * FROM t ORDER BY id", "1|other|1", "2|me|3", "3|me|3", "5|me|-1")
-	sinktest.Expect(t, db, "SELECT line, substring(reason FROM 'SQLSTATE (.....)') FROM weir_rejects ORDER BY line", "2|23505", "5|42501")
-}
-
-// TestRefused_WithoutRules: a table that weir made refuses a row all the same;
-// then the source is to be read again with its lines kept.
-func TestRefused_WithoutRules(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	r := sinktest.Begin(t, db)
-	var fields []string
-	for i := range 490 {
-		fields = append(fields, fmt.Sprintf(`"c%d":"%020d"`, i, i)) // together more than a page, each too short to lie elsewhere
-	}
-	_, err := r.TryFlush(`{"id":1,"c1":"x"}`, `{"id":2,`+strings.Join(fields, ",")+`}`)
-	var unlogged sink.ErrUnlogged
-	if !errors.As(err, &unlogged) || !strings.Contains(err.Error(), "54000") {
-		t.Fatalf("the flush ended with %v", err)
-	}
-	sinktest.Expect(t, db, "SELECT to_regclass('t') IS NULL", "true")
 }
 
 // TestEncodings: servers that do not keep Unicode.

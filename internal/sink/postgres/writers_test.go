@@ -1,0 +1,172 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+// TestFlush_WaitsForNoLongReader: a change of the table behind a long reader
+// would hold up everybody else.
+func TestFlush_WaitsForNoLongReader(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	db.Exec(t, "BEGIN")
+	db.Exec(t, "SELECT * FROM t")
+	r.Fold(`{"id":1,"b":"new"}`)
+	ended := make(chan struct{})
+	time.AfterFunc(3*time.Second, func() { defer close(ended); db.Exec(t, "COMMIT") })
+	start := time.Now()
+	other := connect(t, db.url)
+	reads := make(chan time.Duration, 1)
+	time.AfterFunc(500*time.Millisecond, func() {
+		start := time.Now()
+		_, _ = other.conn.Exec(context.Background(), "SELECT * FROM t")
+		reads <- time.Since(start)
+	})
+	_, again := patient(t, r)
+	if !slices.Contains(again, "locked") || time.Since(start) < 2*time.Second {
+		t.Errorf("did not exercise: tried again for %v", again)
+	}
+	<-ended
+	if waited := <-reads; waited > 2500*time.Millisecond {
+		t.Errorf("a reader waited for %v behind weir", waited)
+	}
+	sinktest.Expect(t, db, "SELECT b FROM t", "new")
+}
+
+// TestWriters has runs write the same keys at once, in their own orders,
+// with rows that come and go.
+func TestWriters(t *testing.T) {
+	const writers, flushes = 4, 15
+	for _, c := range []struct {
+		level         string
+		keys, deletes int // one in so many messages deletes
+	}{{"read committed", 6000, 1 << 30}, {"read committed", 3000, 50}, {"serializable", 300, 50}} {
+		level, keys := c.level, c.keys
+		t.Run(fmt.Sprint(level, keys), func(t *testing.T) {
+			db := connect(t, testpg.New(t))
+			db.Exec(t, "ALTER DATABASE "+db.one(t, "SELECT current_database()")+" SET default_transaction_isolation = '"+level+"'")
+			first := sinktest.Begin(t, db)
+			for k := range keys {
+				first.Fold(fmt.Sprintf(`{"id":"k%d","a":"x","b":"x","c":"x","d":"x"}`, k))
+			}
+			first.Flush()
+			first.End()
+			var again retries
+			var wg sync.WaitGroup
+			for w := range writers {
+				r := sinktest.BeginJob(t, db, fmt.Sprint("job ", w))
+				wg.Go(func() {
+					rnd := rand.New(rand.NewPCG(uint64(w), 1))
+					s := sink.Retry(r.Sink, time.Minute, again.add)
+					for n := range flushes {
+						for range keys {
+							k := rnd.IntN(keys)
+							switch rnd.IntN(c.deletes) {
+							case 1:
+								r.Fold(fmt.Sprintf(`{"id":"k%d","op":"delete"}`, k))
+							default:
+								r.Fold(fmt.Sprintf(`{"id":"k%d","%c":"%d"}`, k, "abcd"[w], n))
+							}
+						}
+						if _, err := s.Flush(t.Context(), r.Seal()); err != nil {
+							t.Error(err)
+							return
+						}
+						r.Reset()
+					}
+				})
+			}
+			wg.Wait()
+			// A row that was deleted may come back between the statements of a flush, which then
+			// updates it without having locked it in its turn.
+			most := 2
+			if c.deletes > keys*flushes {
+				most = 0
+			}
+			deadlocks := 0
+			for _, why := range again.reasons {
+				if why == "deadlock" {
+					deadlocks++
+				}
+			}
+			if n := db.one(t, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); deadlocks > most || most == 0 && n != "0" {
+				t.Errorf("%s deadlocks, at most %d were to be; tried again for %v", n, most, again.reasons)
+			}
+			sinktest.Expect(t, db, "SELECT count(*) FROM weir_jobs WHERE job LIKE 'job %' AND seq = 15", "4")
+		})
+	}
+}
+
+// TestFlush_Deadlock: another program takes the rows in its own order.
+func TestFlush_Deadlock(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
+	db.Exec(t, "ALTER DATABASE "+db.one(t, "SELECT current_database()")+" SET deadlock_timeout = '50ms'")
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	r.Flush(`{"id":1,"a":"z"}`)
+	slow(t, db, "0.5")
+	db.Exec(t, "SET deadlock_timeout = '1min'") // so that weir, which waits last, is who sees it
+	db.Exec(t, "BEGIN")
+	db.Exec(t, "SELECT FROM t WHERE id = 1 FOR UPDATE")
+	done := whenAsleep(t, db, func() {
+		db.Exec(t, "UPDATE weir_jobs SET updated = NULL") // which weir's flush holds by now
+		db.Exec(t, "COMMIT")
+	})
+	r.Fold(`{"id":1,"a":"y"}`, `{"id":2,"a":"y"}`, "bad") // the new row takes a while
+	_, again := patient(t, r)
+	if <-done; !slices.Contains(again, "deadlock") {
+		t.Errorf("did not exercise: tried again for %v", again)
+	}
+	sinktest.Expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|y", "2|y")
+	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "1")
+}
+
+// TestFlush_FourMakeOneTable: runs that begin at once make and widen one table.
+func TestFlush_FourMakeOneTable(t *testing.T) {
+	for range 5 { // it takes luck for them to meet
+		for _, name := range []string{"plain", "versions"} {
+			t.Run(name, func(t *testing.T) { fourMakeOneTable(t, kinds[name].change) })
+		}
+	}
+}
+
+func fourMakeOneTable(t *testing.T, change []func(*fold.Options)) {
+	db := connect(t, testpg.New(t))
+	var again retries
+	var wg sync.WaitGroup
+	for w := range 4 {
+		r := sinktest.BeginJob(t, db, fmt.Sprint("job ", w), change...)
+		wg.Go(func() {
+			s := sink.Retry(r.Sink, time.Minute, again.add)
+			for n := range 10 {
+				r.Fold(fmt.Sprintf(`{"id":%d,"all":%d,"own%d":%d,"new%d":"x","v":%d}`, w, n, w, n, n, n))
+				if n == 5 {
+					r.Fold(fmt.Sprintf(`{"id":%d,"all":1.5,"v":5}`, w+10))
+				}
+				if _, err := s.Flush(t.Context(), r.Seal()); err != nil {
+					t.Error(err)
+					return
+				}
+				r.Reset()
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("tried again for %v", again.reasons)
+	sinktest.Expect(t, db, "SELECT id, \"all\", new0, new9, coalesce(own0, own1, own2, own3) FROM t ORDER BY id",
+		"0|9|x|x|9", "1|9|x|x|9", "2|9|x|x|9", "3|9|x|x|9",
+		"10|1.5|NULL|NULL|NULL", "11|1.5|NULL|NULL|NULL", "12|1.5|NULL|NULL|NULL", "13|1.5|NULL|NULL|NULL")
+}
