@@ -77,7 +77,7 @@ func (v Value) class() string {
 	return "number"
 }
 
-// A made column is one that the fold made.
+// A madeColumn is what is known of a column that the fold made.
 type madeColumn struct {
 	classes []string
 	held    bool // its type has to stay

@@ -200,7 +200,7 @@ func (r *running) read(db *sql.DB) (rows map[string]map[string]cell, columns []s
 		}
 		key := r.keyOf(row)
 		if rows[key] != nil {
-			return nil, nil, fmt.Errorf("the row %s is there twice", key)
+			return nil, nil, fmt.Errorf("the table has the row %s twice", key)
 		}
 		rows[key] = row
 	}

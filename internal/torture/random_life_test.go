@@ -106,7 +106,7 @@ func (r *running) again(flag string) error {
 		}
 	}
 	if n := r.counts[0]; whole && n.Inserted+n.Updated+n.Deleted > 0 {
-		return fmt.Errorf("%s wrote what was there: %+v", flag, n)
+		return fmt.Errorf("%s wrote rows that were right: %+v", flag, n)
 	}
 	if err := r.check(); err != nil {
 		return fmt.Errorf("%s: %w", flag, err)

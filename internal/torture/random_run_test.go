@@ -280,7 +280,7 @@ func (r *running) write() error {
 	return nil
 }
 
-// sync runs the program until it has ended by itself; so many runs are killed before.
+// sync kills a number of runs of the program, and then runs it to its end.
 func (r *running) sync(writer, kills int) error {
 	rnd := rand.New(rand.NewPCG(uint64(r.killIn), uint64(writer)))
 	for ; ; kills-- {
@@ -305,7 +305,7 @@ func (r *running) sync(writer, kills int) error {
 	}
 }
 
-// ended takes up what a run said at its end.
+// ended reads the summary of a run that has ended.
 func (r *running) ended(writer, code int, out string) error {
 	if code != 0 && code != 3 {
 		return fmt.Errorf("the run ended with %d\n%s", code, out)

@@ -42,7 +42,7 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// A bench is where trials run, one at a time.
+// A bench is where cases run, one at a time.
 type bench struct {
 	t   *testing.T
 	dir string
