@@ -110,7 +110,7 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.job, "job", "", "the name that the checkpoint is kept under (default source and table; none for stdin)")
 	f.BoolVar(&o.fromStart, "from-start", false, "read again from the start, over the rows that exist; nothing is deleted")
 	f.BoolVar(&o.rebuild, "rebuild", false, "empty the table in the first batch and read from the start; refused where other jobs have written to it")
-	f.BoolVar(&o.accept, "accept-settings", false, "continue from a checkpoint that was written with other settings, or for a table that was made again since")
+	f.BoolVar(&o.accept, "accept-settings", false, "continue from a checkpoint that was written with other settings, or for a table that was recreated since")
 	f.BoolVar(&o.follow, "follow", false, "read on as a file grows, over rotation and truncation; wait for one that does not exist yet")
 	f.StringVar(&o.compression, "compression", source.Auto, "of the sources: auto, none, gzip, zstd, zlib or deflate (raw); auto tells gzip and zstd")
 

@@ -80,8 +80,8 @@ func Resolve(settings []*Setting, environ []string, file string) error {
 // whose name begins with "weir".
 var kubernetes = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_[A-Z]+(_(PROTO|PORT|ADDR))?)?)$`)
 
-// find returns the setting that spell spells so. The error names the one that a
-// mistyped name is likely to mean.
+// find returns the setting whose name, as spell writes it, is given. The error names the one
+// that a mistyped name is likely to mean.
 func find(settings []*Setting, spell func(string) string, name string) (*Setting, error) {
 	nearest, meant := 3, ""
 	for _, s := range settings {

@@ -36,7 +36,7 @@ func TestPlace_RemovesThoseOfDeadRunsAlone(t *testing.T) {
 	exists(live.dir, true)
 	exists(unlocked, true)
 	if said != 1 {
-		t.Errorf("it told of %d places", said)
+		t.Errorf("it named %d places", said)
 	}
 	for _, p := range []*place{live, last} {
 		if err := p.remove(); err != nil {

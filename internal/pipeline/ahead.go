@@ -109,8 +109,8 @@ func (a *ahead) read(ctx context.Context, work chan<- *scanned) error {
 	}
 }
 
-// newLimiter returns the limiter of a run that reads so many lines a second, 0 for nil. It
-// has nothing to give at the start, and at most a second's lines after a pause.
+// newLimiter returns a limiter of lines, nil for a rate of 0. It has nothing to give at the
+// start, and at most a second's lines after a pause.
 func newLimiter(perSecond float64) *rate.Limiter {
 	if perSecond == 0 {
 		return nil

@@ -45,9 +45,9 @@ func (c *Config) settings() (string, error) {
 	return string(text), err
 }
 
-// anew are the settings that only an empty table can be read again by: rows and values of
-// before would stay.
-var anew = []string{"key", "fill-only"}
+// rebuildOnly are the settings that can change only with an empty table: old rows or values
+// would stay.
+var rebuildOnly = []string{"key", "fill-only"}
 
 // changes returns the settings that differ from those of a checkpoint, and words for them.
 func changes(was, now string) (names, words []string, err error) {
@@ -98,7 +98,7 @@ func (r *run) admit(job, name string, cp sink.Checkpoint, from source.Position) 
 		return false, err
 	}
 	exists := r.table.Exists || r.keyErr != nil
-	stale := exists && slices.ContainsFunc(names, func(s string) bool { return slices.Contains(anew, s) })
+	stale := exists && slices.ContainsFunc(names, func(s string) bool { return slices.Contains(rebuildOnly, s) })
 	rebuild := fmt.Sprintf("--rebuild empties table %q and reads from the start", table)
 	if f := (&sink.Flush{Rebuild: r.jobs}); r.keyErr == nil && f.MayRebuild(&r.table) != nil {
 		rebuild = fmt.Sprintf("another --table, or an empty table %q and --from-start", table)
@@ -122,7 +122,7 @@ func (r *run) admit(job, name string, cp sink.Checkpoint, from source.Position) 
 	case cp.TableID != "" && !r.table.Exists:
 		return false, fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: --from-start rebuilds it", table, name, from.Line)
 	case cp.TableID != "" && cp.TableID != r.table.ID && !r.AcceptSettings:
-		return false, fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: it was dropped and made again, restored from a dump, lost columns, or is unlogged and the server crashed (--from-start reads again; --accept-settings continues with the table as it is)", table, name, from.Line)
+		return false, fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: it was dropped and recreated, restored from a dump, lost columns, or is unlogged and the server crashed (--from-start reads again; --accept-settings continues with the table as it is)", table, name, from.Line)
 	}
 	return len(names) > 0 || cp.TableID != "" && cp.TableID != r.table.ID, nil
 }

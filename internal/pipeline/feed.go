@@ -103,7 +103,7 @@ func (f *feeding) heed(l *fold.Line) (pass bool, err error) {
 const maxRepeats = 64
 
 // again reports whether a bad line came before with the resume value at hand. A feed that is
-// asked to resume there sends it again, and it has no value of its own to be told by. Where
+// asked to resume there sends it again, and it has no value of its own. Where
 // the feed begins with the message of that value, it may also send the bad lines right before.
 func (h *heeding) again(line []byte) bool {
 	sum := source.Digest(line)

@@ -60,7 +60,7 @@ type Config struct {
 	FromStart bool // read from the start, over the rows that exist
 	Rebuild   bool // the same into an emptied table
 	// AcceptSettings continues from checkpoints of other settings, or of a table that was
-	// made again.
+	// recreated.
 	AcceptSettings bool
 
 	Warn func(format string, args ...any)
@@ -219,11 +219,11 @@ type run struct {
 	id     string
 	folder *fold.Folder
 
-	table    schema.Table // as the run found it
-	keyErr   error        // why it cannot be kept by the key that is wanted
-	settings string       // of the fold, as checkpoints keep them
-	jobs     []string     // of all sources, by their names in the database
-	wrote    map[string]bool
+	table    schema.Table    // as the run found it
+	keyErr   error           // why it cannot be kept by the key that is wanted
+	settings string          // of the fold, as checkpoints keep them
+	jobs     []string        // of all sources, by their names in the database
+	wrote    map[string]bool // the jobs that this run has written
 	rebuilt  bool
 	pruned   time.Time // when old rejects were last removed
 	// seq is that of the job's last flush; anonymous jobs of one run share

@@ -264,7 +264,7 @@ func (r *Rejects) write(f *sink.Flush, rejects []fold.Reject, cp *sink.Checkpoin
 }
 
 // append writes lines behind those of the last flush: each try begins at the same place,
-// so that nothing is there twice.
+// so that nothing is written twice.
 func (r *Rejects) append(f *sink.Flush, rejects []fold.Reject) error {
 	if err := r.file.Truncate(r.size); err != nil {
 		return err

@@ -60,7 +60,7 @@ func (e *HeldError) Error() string {
 // had before.
 type MissingError struct{ Column string }
 
-func (e *MissingError) Error() string { return fmt.Sprintf("there is no column %q any more", e.Column) }
+func (e *MissingError) Error() string { return fmt.Sprintf("column %q is missing", e.Column) }
 
 // A Growth is a column that a batch adds or widens.
 type Growth struct {

@@ -58,7 +58,7 @@ func TestRetry(t *testing.T) {
 					t.Errorf("%d calls, want %d", len(f.calls), c.calls)
 				}
 				if heard != len(f.calls)-1 {
-					t.Errorf("%d of %d failures were told", heard, len(f.calls)-1)
+					t.Errorf("%d of %d failures were reported", heard, len(f.calls)-1)
 				}
 				if took := time.Since(start); took > c.patience {
 					t.Errorf("it was tried for %v, longer than %v", took, c.patience)

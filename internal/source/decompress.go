@@ -71,8 +71,8 @@ func prefix(br *bufio.Reader, magics ...string) string {
 	}
 }
 
-// decompress returns a reader of what format's stream in br holds, whose window, where it is
-// zstd, has so many bytes at most.
+// decompress returns a reader of what format's stream in br holds. window bounds that of zstd,
+// in bytes.
 func decompress(br *bufio.Reader, format string, window uint64) (io.Reader, error) {
 	switch format {
 	case Gzip:

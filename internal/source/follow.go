@@ -18,8 +18,8 @@ const seenMax = headMax
 // A follower reads a file that grows. Its end comes only when the file was
 // truncated or its path has become another file; reopen starts over from there.
 //
-// A file that was truncated and has since grown past the old offset is told from one that
-// only grew by the bytes that were read before: each read compares them.
+// A file that was truncated and has since grown past the old offset is distinguished
+// from one that only grew by the bytes that were read before: each read compares them.
 type follower struct {
 	ctx  context.Context
 	path string

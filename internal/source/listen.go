@@ -37,7 +37,7 @@ const (
 	senderWindow = 8 << 20 // bytes
 	minWindows   = 4
 
-	// A sender has so long to agree on TLS, and then to send a first line.
+	// How long a sender has to agree on TLS, and then to send a first line.
 	handshakeTimeout = 10 * time.Second
 	firstLineTimeout = time.Minute
 )
@@ -204,7 +204,7 @@ var strangers = func() map[string]string {
 	return m
 }()
 
-// senderConn is a sender's connection, whose reads wait only for so long.
+// senderConn is a sender's connection, whose reads have a deadline.
 type senderConn struct {
 	net.Conn
 	idle  time.Duration // as in Options

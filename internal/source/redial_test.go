@@ -311,7 +311,7 @@ func TestRetryFor_NothingBehindACompressedStream(t *testing.T) {
 	})
 }
 
-// TestIdle: a connection on which nothing comes for a while is made again.
+// TestIdle: weir reconnects when nothing comes for a while.
 func TestIdle(t *testing.T) {
 	silent := func(n int, c net.Conn) {
 		_, _ = io.WriteString(c, "a\n")

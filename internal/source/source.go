@@ -39,7 +39,7 @@ type Options struct {
 	Poll        time.Duration // interval between looks at a followed file; 0: DefaultPoll
 	Compression string        // Auto, None, Gzip or Zstd; "": Auto
 	Stdin       io.Reader     // what "-" reads, never closed; nil: os.Stdin
-	Idle        time.Duration // a connection on which nothing comes for so long is lost; 0: never
+	Idle        time.Duration // a connection on which nothing comes for this long is lost; 0: never
 	TLS         *tls.Config   // of tls://, nil: the system's authorities, TLS 1.2 at least; of tls-listen://
 	// Whole reports whether the last line of a connection, which has no newline, is a message: it
 	// counts then, if the connection was closed cleanly. nil: none is. It may be called from many

@@ -102,12 +102,12 @@ func TestCaptures_NamesAreInTheOrderOfTheLines(t *testing.T) {
 	}
 }
 
-// TestCaptures_OneRunAtATime: the second is told so, and removes nothing of the first's.
+// TestCaptures_OneRunAtATime: the second is refused, and removes nothing of the first's.
 func TestCaptures_OneRunAtATime(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "captures")
 	c := captures(t, dir, 0)
 	if _, err := spool.OpenCaptures(dir, 0); err == nil || !strings.Contains(err.Error(), "another run has the folder "+dir+": name another one") {
-		t.Errorf("a second run was told %v", err)
+		t.Errorf("a second run got %v", err)
 	}
 	if err := c.Add(time.Now(), io.MultiReader(strings.NewReader("{}\n"), errReader{})); err == nil {
 		t.Error("no error")

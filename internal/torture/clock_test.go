@@ -18,7 +18,7 @@ import (
 var readClock = regexp.MustCompile(`(?m)^\tsec, nsec, mono := \w+\(\)\n`)
 
 // jumpingClock builds weir with a wall clock that jumps by as many seconds every 300 ms as
-// TEST_JUMPS says; the monotonic one goes on, as when a machine's clock is set.
+// TEST_JUMPS says; the monotonic one continues, as when a machine's clock is set.
 func jumpingClock(t *testing.T) (weir string) {
 	t.Helper()
 	dir := t.TempDir()

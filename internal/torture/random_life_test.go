@@ -121,7 +121,7 @@ func (r *running) again(flag string) error {
 
 func (r *running) otherSettings(l life) error {
 	if len(r.between) > 0 && len(l.rules.Key) != len(r.rules.Key) {
-		return nil // a view would keep the table from being made again
+		return nil // a view would keep the table from being recreated
 	}
 	key, fill := len(l.rules.Key) != len(r.rules.Key), l.rules.FillOnly != r.rules.FillOnly
 	next := *r.randomCase
@@ -168,7 +168,7 @@ func (r *running) otherSettings(l life) error {
 	case "from-start":
 		return r.again("--from-start")
 	}
-	if r.fold.Empty(); key { // then the table is made again
+	if r.fold.Empty(); key { // then the table is recreated
 		r.fold = nil
 	}
 	r.blind = l.rules.Columns != now.rules.Columns || l.rules.MaxColumns != now.rules.MaxColumns // its columns stay

@@ -81,7 +81,7 @@ func TestTable_ReplacedMeanwhile(t *testing.T) {
 }
 
 // TestTable_Unlogged: a crash of the server empties an unlogged table, and not the
-// checkpoint. The run that it meets ends, and the next one is told.
+// checkpoint. The run that it meets ends, and so does the next one.
 func TestTable_Unlogged(t *testing.T) {
 	s := testpg.Start(t, "fsync=on")
 	db := connect(t, s.Database(t))

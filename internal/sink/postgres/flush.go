@@ -69,7 +69,7 @@ func (d *DB) ended(ctx context.Context, f *sink.Flush, res sink.Result, err erro
 	switch {
 	case errors.Is(err, errFenced):
 		res, err = d.judge(ctx, f)
-	case errors.Is(err, errStaleTable), errors.Is(err, errGone): // others go on changing it
+	case errors.Is(err, errStaleTable), errors.Is(err, errGone): // others keep changing it
 		err = &sink.Error{Class: sink.Transient, Reason: "serialization", Err: err}
 	}
 	if err == nil {

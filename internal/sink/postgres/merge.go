@@ -166,7 +166,7 @@ const goneWord = "weir: rows are gone"
 
 // lock adds what locks the table's rows that staged ones touch, and demands that it lock
 // all of them. A row that another session deletes or gives another key, after the INSERT
-// saw it or while its lock is waited for, is not there to be locked, even if that session
+// saw it or while its lock is waited for, cannot be locked, even if that session
 // makes a new one of its key: then the flush starts again. Where a trigger or a policy
 // may keep rows away for good, it starts again once.
 func (m *merge) lock(s *script, touched string) {

@@ -79,13 +79,13 @@ func TestFlush_RowsGone(t *testing.T) {
 		theirs string
 		want   []string
 	}{
-		"deleted":          {"DELETE FROM t WHERE id = 1", []string{"1|new", "2|new"}},
-		"all deleted":      {"DELETE FROM t", []string{"1|new", "2|new"}},
-		"another key":      {"UPDATE t SET id = 100 WHERE id = 1", []string{"1|new", "2|new", "100|y"}},
-		"made again":       {"DELETE FROM t WHERE id = 1; INSERT INTO t VALUES (1, 'theirs', 1)", []string{"1|new", "2|new"}},
-		"all made again":   {"DELETE FROM t; INSERT INTO t VALUES (1, 'theirs', 1), (2, 'theirs', 1)", []string{"1|new", "2|new"}},
-		"keys exchanged":   {"UPDATE t SET id = 100 WHERE id = 1; UPDATE t SET id = 1 WHERE id = 2; UPDATE t SET id = 2 WHERE id = 100", []string{"1|new", "2|new"}},
-		"another's update": {"UPDATE t SET a = 'theirs'", []string{"1|new", "2|new"}},
+		"deleted":            {"DELETE FROM t WHERE id = 1", []string{"1|new", "2|new"}},
+		"all deleted":        {"DELETE FROM t", []string{"1|new", "2|new"}},
+		"another key":        {"UPDATE t SET id = 100 WHERE id = 1", []string{"1|new", "2|new", "100|y"}},
+		"inserted again":     {"DELETE FROM t WHERE id = 1; INSERT INTO t VALUES (1, 'theirs', 1)", []string{"1|new", "2|new"}},
+		"all inserted again": {"DELETE FROM t; INSERT INTO t VALUES (1, 'theirs', 1), (2, 'theirs', 1)", []string{"1|new", "2|new"}},
+		"keys exchanged":     {"UPDATE t SET id = 100 WHERE id = 1; UPDATE t SET id = 1 WHERE id = 2; UPDATE t SET id = 2 WHERE id = 100", []string{"1|new", "2|new"}},
+		"another's update":   {"UPDATE t SET a = 'theirs'", []string{"1|new", "2|new"}},
 	} {
 		for kind, change := range map[string][]func(*fold.Options){"plain": nil, "versions": kinds["versions"].change} {
 			t.Run(name+", "+kind, func(t *testing.T) {

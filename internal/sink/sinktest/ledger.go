@@ -44,7 +44,7 @@ var ledgerTests = []test{
 		again.Flush(`{"id":1,"a":1}`)
 		known, err := again.Sink.Table(t.Context(), table, []string{"id"})
 		if err != nil || known.ID == first {
-			t.Errorf("the table that was made again is %q as before (%v)", known.ID, err)
+			t.Errorf("the table that was recreated is %q as before (%v)", known.ID, err)
 		}
 	}},
 	{"DroppedColumnIsNoticed", func(t *testing.T, db Database) {

@@ -180,7 +180,7 @@ func (r *Run) read(change ...func(*fold.Options)) error {
 	return err
 }
 
-// Reread has the run go on from a checkpoint, with the table as it is, as a flush asks for
+// Reread has the run resume at a checkpoint, with the table as it is, as a flush asks for
 // that answers [sink.ErrChanged].
 func (r *Run) Reread(cp sink.Checkpoint, change ...func(*fold.Options)) {
 	r.t.Helper()

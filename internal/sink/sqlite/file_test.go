@@ -371,7 +371,7 @@ func TestSync_FeedOnceMoreWritesNoRows(t *testing.T) {
 	}
 }
 
-// TestOpen_WhatIsNoDatabaseFile: each is told at once, and left as it is.
+// TestOpen_WhatIsNoDatabaseFile: each is refused at once, and left as it is.
 func TestOpen_WhatIsNoDatabaseFile(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
