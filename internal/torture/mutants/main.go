@@ -71,7 +71,7 @@ var mutants = []mutant{
 		sqlite, "TestSuite$/Ledger", false},
 	{"a dropped column is not noticed, SQLite", "internal/sink/sqlite/marks.go", `			t.ID += lostMark + name`, `			_ = name`,
 		sqlite, "TestSuite$/Ledger", false},
-	{"a replaced table is written to, Postgres", "internal/sink/postgres/table.go", `IS DISTINCT FROM %s OR %s::regclass::oid <> %s%s"`, `IS DISTINCT FROM %s AND %s::regclass::oid <> %s%s"`,
+	{"a replaced table is written to, Postgres", "internal/sink/postgres/grow.go", `IS DISTINCT FROM %s OR %s::regclass::oid <> %s%s"`, `IS DISTINCT FROM %s AND %s::regclass::oid <> %s%s"`,
 		postgres, "TestTable_ReplacedMeanwhile", false},
 	{"an unlogged table has no marker", "internal/sink/postgres/flush.go", `if table.unlogged && table.marker == "" {`, `if false {`,
 		postgres, "TestTable_Unlogged", false},
@@ -128,7 +128,7 @@ var mutants = []mutant{
 		return from.SpoolAt, nil`, `	case known && from.SpoolAt >= begin:
 		return end, nil`,
 		kills, "TestCrash$/all/sqlite_full_spool", false},
-	{"a bad line that is sent again is kept again", "internal/pipeline/feed.go", `if strings.Contains(h.rejected, sum) {`, `if strings.Contains(h.rejected, sum+sum) {`,
+	{"a bad line that is sent again is kept again", "internal/pipeline/feed.go", `if strings.Contains(*list, sum) {`, `if strings.Contains(*list, sum+sum) {`,
 		pipeline, "TestSync_LostConnection", false},
 	{"any file is taken for one of rejects", "internal/pipeline/rejects.go", `!head.Match(first)`, `first == nil`,
 		cli, "TestScripts$/^outputs", false},
