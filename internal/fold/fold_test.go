@@ -142,6 +142,17 @@ func TestFold_TooManyNewFieldsIsOfTheLine(t *testing.T) {
 	}
 }
 
+// TestFold_HeldColumnsCountAsAdded: a column of weir's that a view holds takes its place
+// among those that may be added.
+func TestFold_HeldColumnsCountAsAdded(t *testing.T) {
+	table := schema.Table{Name: "t", Exists: true, Made: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "a", Type: schema.Int, Held: "view v uses it"}}}
+	f := fold.NewFolder(table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 1, Warn: t.Logf})
+	rows(t, f, &fold.Batch{}, `{"id":1,"b":1}`)
+	if got := f.Table().Columns; len(got) != 2 {
+		t.Errorf("%d columns, want 2: %v", len(got), got)
+	}
+}
+
 // TestFold_LongPartsOfAKeyDoNotRunTogether: the first part's length needs more than 24 bits.
 func TestFold_LongPartsOfAKeyDoNotRunTogether(t *testing.T) {
 	f, b := newFolder(t, func(o *fold.Options) { o.Key = []string{"a", "b"} }), &fold.Batch{}

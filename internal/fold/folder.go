@@ -87,10 +87,9 @@ func NewFolder(t schema.Table, o Options) *Folder {
 	f := &Folder{opt: o, table: t.Clone(), byName: map[string]int32{}, folded: map[string]int32{}, keys: make([]int32, len(o.Key))}
 	f.scan = f.NewScanner()
 	for i := range f.table.Columns {
-		switch c := &f.table.Columns[i]; {
-		case !c.Own:
-			f.theirs = true
-		case !c.Key:
+		c := &f.table.Columns[i]
+		f.theirs = f.theirs || !c.Own
+		if (c.Own || c.Held != "") && !c.Key {
 			f.added++
 		}
 	}
