@@ -10,14 +10,20 @@ import (
 	"testing"
 )
 
-// A feed that wants to see a certificate is shown the user's; without one the run ends
-// with the feed's words.
-func TestLive_ClientCertificate(t *testing.T) {
-	l := newLive(t, "t.db")
+// certificate is the one in cert.pem, which is its own authority.
+func (l *live) certificate() (tls.Certificate, *x509.CertPool) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(l.dir, "cert.pem"), filepath.Join(l.dir, "key.pem"))
 	l.check(err)
 	authorities := x509.NewCertPool()
 	authorities.AddCert(pair.Leaf)
+	return pair, authorities
+}
+
+// A feed that wants to see a certificate is shown the user's; without one the run ends
+// with the feed's words.
+func TestLive_ClientCertificate(t *testing.T) {
+	l := newLive(t, "t.db")
+	pair, authorities := l.certificate()
 	feed, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: authorities, ClientAuth: tls.RequireAndVerifyClientCert})
 	l.check(err)
 	defer feed.Close()
@@ -47,10 +53,7 @@ func TestLive_ClientCertificate(t *testing.T) {
 // With --tls-ca a sender has to show a certificate of one of its authorities.
 func TestListen_ClientCertificate(t *testing.T) {
 	l := newLive(t, "t.db")
-	pair, err := tls.LoadX509KeyPair(filepath.Join(l.dir, "cert.pem"), filepath.Join(l.dir, "key.pem"))
-	l.check(err)
-	authorities := x509.NewCertPool()
-	authorities.AddCert(pair.Leaf)
+	pair, authorities := l.certificate()
 	sync := l.start("sync", "sync", "tls-listen://127.0.0.1:0", "--table", "t", "--to", l.to, "--batch-period", "10ms",
 		"--tls-cert", "cert.pem", "--tls-key", "key.pem", "--tls-ca", "cert.pem")
 	var addr []string
@@ -72,8 +75,7 @@ func TestListen_ClientCertificate(t *testing.T) {
 	send(&tls.Config{}, `{"id":1}`+"\n")
 	l.until("the refusal", func() bool { return strings.Contains(l.log("sync"), "didn't provide a certificate") })
 	other := newLive(t, "")
-	stranger, err := tls.LoadX509KeyPair(filepath.Join(other.dir, "cert.pem"), filepath.Join(other.dir, "key.pem"))
-	l.check(err)
+	stranger, _ := other.certificate()
 	send(&tls.Config{GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &stranger, nil }}, `{"id":2}`+"\n")
 	l.until("the other refusal", func() bool { return strings.Contains(l.log("sync"), "failed to verify certificate") })
 	send(&tls.Config{Certificates: []tls.Certificate{pair}}, `{"id":3}`+"\n")
