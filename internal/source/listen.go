@@ -222,21 +222,29 @@ func (c *senderConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// secured is a sender's connection under TLS, if the listener asks for it.
+func (s *Stream) secured(c net.Conn) (net.Conn, error) {
+	if s.listener.tls == nil {
+		return c, nil
+	}
+	over := tls.Server(&wire{Conn: c}, s.listener.tls)
+	ctx, cancel := context.WithTimeout(s.ctx, handshakeTimeout)
+	defer cancel()
+	if err := over.HandshakeContext(ctx); err != nil {
+		return nil, fmt.Errorf("agreeing on TLS: %w", bare(err))
+	}
+	return over, nil
+}
+
 // sender hands out the blocks of one connection.
 func (s *Stream) sender(c net.Conn) error {
-	in := &senderConn{Conn: c, idle: s.opts.Idle}
 	_ = c.SetReadDeadline(time.Now().Add(firstLineTimeout))
-	if s.listener.tls != nil {
-		over := tls.Server(&wire{Conn: c}, s.listener.tls)
-		ctx, cancel := context.WithTimeout(s.ctx, handshakeTimeout)
-		err := over.HandshakeContext(ctx)
-		cancel()
-		if err != nil {
-			return fmt.Errorf("agreeing on TLS: %w", bare(err))
-		}
-		defer func() { _ = over.Close() }()
-		in.Conn = over
+	over, err := s.secured(c)
+	if err != nil {
+		return err
 	}
+	defer func() { _ = over.Close() }()
+	in := &senderConn{Conn: over, idle: s.opts.Idle}
 	bytes := &raw{ctx: s.ctx, r: in}
 	br := bufio.NewReaderSize(bytes, senderRead)
 	format := s.opts.Compression
