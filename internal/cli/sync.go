@@ -230,6 +230,9 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	if len(args) == 0 && w.terminal(int(os.Stdin.Fd())) && w.stdin == os.Stdin {
 		fault("no source is named and stdin is a terminal: weir sync feed.jsonl --to flights.db")
 	}
+	if strings.HasPrefix(o.job, sink.RunPrefix) {
+		fault("--job %q: names that begin with %q are those of runs without a job", o.job, sink.RunPrefix)
+	}
 	if o.accept && (o.fromStart || o.rebuild) {
 		fault("--accept-settings continues from the checkpoint, which --from-start and --rebuild ignore: leave one out")
 	}

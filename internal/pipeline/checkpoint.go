@@ -83,6 +83,42 @@ func position(cp sink.Checkpoint) (p source.Position, err error) {
 // writes reports whether a job has written to the table.
 func (r *run) writes(job string) bool { return slices.Contains(r.table.Writers, job) || r.wrote[job] }
 
+// admitAll claims all sources once: where the run must not continue from a checkpoint of
+// one, it ends before it has written what others hold.
+func (r *run) admitAll(ctx context.Context) error {
+	if len(r.Sources) == 1 {
+		return nil
+	}
+	for _, spec := range r.Sources {
+		job, name, err := r.job(spec)
+		if err == nil {
+			_, _, _, err = r.claim(ctx, job, name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// claim claims a job for one of its sources, and reads from where it continues; see admit.
+func (r *run) claim(ctx context.Context, job, name string) (cp sink.Checkpoint, from source.Position, accepted bool, err error) {
+	if cp, err = r.db.Claim(ctx, job, name); err != nil {
+		return cp, from, false, fmt.Errorf("job %q: %w", job, err)
+	}
+	if cp.Seq > 0 && (cp.TableID != "" && cp.TableID != r.table.ID || !r.writes(job)) {
+		// The last commit of a run that was killed may have come after the table was read.
+		if err := r.begin(ctx); err != nil {
+			return cp, from, false, err
+		}
+	}
+	if from, err = position(cp); err != nil {
+		return cp, from, false, fmt.Errorf("the checkpoint of job %q and %s: %w", job, name, err)
+	}
+	accepted, err = r.admit(job, name, cp, from)
+	return cp, from, accepted, err
+}
+
 // admit reports why a run cannot continue from a checkpoint that it has claimed, which says
 // that the source be resumed at from. accepted tells that it continues by --accept-settings.
 func (r *run) admit(job, name string, cp sink.Checkpoint, from source.Position) (accepted bool, err error) {

@@ -89,6 +89,9 @@ func Run(ctx context.Context, c Config, db sink.Sink, p *Progress) (err error) {
 	if err := r.Rejects.open(); err != nil {
 		return err
 	}
+	if err := r.admitAll(ctx); err != nil {
+		return err
+	}
 	defer r.sayFinished()
 	for i := 0; i < len(c.Sources) && ctx.Err() == nil; i++ {
 		err := r.source(ctx, c.Sources[i])
@@ -196,7 +199,7 @@ func (r *run) rewind(ctx context.Context, spec string, err error) error {
 	switch {
 	case !errors.As(err, &behind) && !errors.As(err, &unlogged) && !errors.As(err, &changed):
 		return err
-	case spec == "-" || source.Listens(spec), source.IsConnection(spec) && !r.Feed.resumes(spec):
+	case spec == "-" || !r.repeats(spec):
 		return fmt.Errorf("%w; %s cannot be read again: lines %d to %d may be lost", err, spec, r.safe+1, r.line)
 	case r.rewinds == maxRewinds && time.Since(r.rewound) <= calm:
 		return fmt.Errorf("%w (for the %dth time)", err, r.rewinds+1)
@@ -209,6 +212,11 @@ func (r *run) rewind(ctx context.Context, spec string, err error) error {
 	r.Warn("%v; reading again from the database's checkpoint", err)
 	r.rebuilt = false
 	return r.begin(ctx)
+}
+
+// repeats reports whether a run can read again what an earlier one has read of a source.
+func (r *run) repeats(spec string) bool {
+	return !source.Listens(spec) && (!source.IsConnection(spec) || r.Feed.resumes(spec))
 }
 
 // run is the state that lasts over all sources of a run.
@@ -263,8 +271,8 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 		}
 	}()
 	f := &feeding{run: r, stream: stream, job: job, seq: cp.Seq, pos: stream.Start(), period: r.BatchPeriod, tally: tally{rejected: cp.Rejected}}
-	f.restart = cp.Mark == "" && cp.Seq > 0 && job != ""
-	f.tentative = cp.Mark == "" && !source.Listens(spec) && !r.spool.spools()
+	f.restart = cp.Mark == "" && cp.Seq > 0 && job != "" && r.repeats(spec)
+	f.tentative = cp.Mark == "" && r.repeats(spec) && !r.spool.spools()
 	if s := r.spool; s.spools() {
 		f.pos.SpoolID, f.pos.SpoolAt = s.log.Meta().ID, s.next
 	}
@@ -289,7 +297,7 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 	}
 	err = f.sync(ctx)
 	r.seq, r.line = f.seq, f.line
-	if err == nil && len(r.rebuilding()) > 0 { // nothing was read
+	if err == nil && ctx.Err() == nil && len(r.rebuilding()) > 0 { // the feed is empty
 		err = r.write(context.WithoutCancel(ctx), job, stream.Name(), sink.Checkpoint{Seq: f.seq + 1})
 	}
 	return err
@@ -302,29 +310,15 @@ func (r *run) open(ctx context.Context, spec string) (*source.Stream, sink.Check
 	if err != nil {
 		return nil, cp, "", err
 	}
-	cp, err = r.db.Claim(ctx, job, name)
+	cp, from, accepted, err := r.claim(ctx, job, name)
 	if err != nil {
-		return nil, cp, "", fmt.Errorf("job %q: %w", job, err)
+		return nil, cp, "", err
 	}
 	if job == "" {
 		cp.Seq = r.seq // this run's own
 	}
 	if at := cp.Committed; at.After(time.Unix(0, r.p.LastCommit.Load())) {
 		r.p.LastCommit.Store(at.UnixNano())
-	}
-	if cp.Seq > 0 && (cp.TableID != "" && cp.TableID != r.table.ID || !r.writes(job)) {
-		// The last commit of a run that was killed may have come after the table was read.
-		if err := r.begin(ctx); err != nil {
-			return nil, cp, "", err
-		}
-	}
-	from, err := position(cp)
-	if err != nil {
-		return nil, cp, "", fmt.Errorf("the checkpoint of job %q and %s: %w", job, name, err)
-	}
-	accepted, err := r.admit(job, name, cp, from)
-	if err != nil {
-		return nil, cp, "", err
 	}
 	if err := r.Rejects.resume(job, cp.Rejects); err != nil {
 		return nil, cp, "", err

@@ -166,7 +166,10 @@ func Grow(have *schema.Table, b *fold.Batch) ([]schema.Growth, error) {
 
 // MayRebuild reports why a table must not be emptied for the jobs of a flush's Rebuild.
 func (f *Flush) MayRebuild(t *schema.Table) error {
-	others := slices.DeleteFunc(slices.Clone(t.Writers), func(job string) bool { return slices.Contains(f.Rebuild, job) })
+	nameless := func(job string) bool { return strings.HasPrefix(job, RunPrefix) }
+	others := slices.DeleteFunc(slices.Clone(t.Writers), func(job string) bool {
+		return slices.Contains(f.Rebuild, job) || nameless(job) && slices.ContainsFunc(f.Rebuild, nameless)
+	})
 	switch {
 	case len(others) > 0:
 		return SharedError{t.Name, others}

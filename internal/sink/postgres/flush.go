@@ -243,6 +243,14 @@ func (d *DB) begin(s *script, f *sink.Flush) {
 
 // readRebuild reads the table that a flush is going to empty.
 func (d *DB) readRebuild(ctx context.Context, f *sink.Flush) error {
+	d.writing = ""
+	if d.ready { // else no job has written yet
+		r, err := d.query(ctx, d.jobsSQL())
+		if err != nil {
+			return err
+		}
+		d.writing = string(r[0].rows[0][0])
+	}
 	t, err := d.readTable(ctx, f.Batch.Table.Name, d.key)
 	if err != nil && !errors.As(err, new(sink.KeyError)) {
 		return err
@@ -265,11 +273,19 @@ func (d *DB) empty(s *script, f *sink.Flush) {
 	}
 	d.dropVersions(s, d.fullName(&d.table))
 	s.add("SET LOCAL lock_timeout = '2s'")
-	if d.table.Exists {
+	switch {
+	case d.table.Exists:
 		s.add("TRUNCATE %s", d.table.ident)
-	} else {
-		s.add("DROP TABLE IF EXISTS %s", d.table.ident)
+	case d.table.oid != "": // it has another key
+		s.add("DROP TABLE %s", d.table.ident)
 	}
+	// Another job may have written to the table before this had its lock.
+	s.add("SELECT ('%s' || jobs)::int FROM (%s) AS now (jobs) WHERE jobs <> %s", columnsWord, d.jobsSQL(), d.literal(d.writing))
+}
+
+// jobsSQL is a hash of all jobs that have written, with their tables.
+func (d *DB) jobsSQL() string {
+	return "SELECT coalesce(md5(string_agg(job || ' ' || tbl, ',' ORDER BY job)), '') FROM " + d.schema + ".weir_jobs WHERE tbl IS NOT NULL"
 }
 
 // change adds statements that change the table, and makes ready what is kept of its

@@ -76,6 +76,8 @@ type DB struct {
 	// Of the flush at hand: how often it was started again because the table or its
 	// rows had changed.
 	rereads, gone int
+	// writing is a hash of all jobs, when the table that it empties was read.
+	writing string
 }
 
 var _ sink.Sink = (*DB)(nil)

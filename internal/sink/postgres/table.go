@@ -193,7 +193,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (relation
 		if !ours {
 			return t, err
 		}
-		blank := relation{Table: d.newTable(name), ident: t.ident}
+		blank := relation{Table: d.newTable(name), ident: t.ident, oid: t.oid}
 		blank.Writers = t.Writers
 		return blank, sink.KeyError{Err: err}
 	}

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -169,4 +170,37 @@ func fourMakeOneTable(t *testing.T, change []func(*fold.Options)) {
 	sinktest.Expect(t, db, "SELECT id, \"all\", new0, new9, coalesce(own0, own1, own2, own3) FROM t ORDER BY id",
 		"0|9|x|x|9", "1|9|x|x|9", "2|9|x|x|9", "3|9|x|x|9",
 		"10|1.5|NULL|NULL|NULL", "11|1.5|NULL|NULL|NULL", "12|1.5|NULL|NULL|NULL", "13|1.5|NULL|NULL|NULL")
+}
+
+// TestRebuild_AnotherJobWritesMeanwhile: what another job commits while a flush waits for the
+// table's lock, or makes when there is no table yet, is not removed.
+func TestRebuild_AnotherJobWritesMeanwhile(t *testing.T) {
+	for name, exists := range map[string]bool{"into the table": true, "into a new one": false} {
+		t.Run(name, func(t *testing.T) {
+			url := testpg.New(t)
+			db, other := connect(t, url), connect(t, url)
+			u := sinktest.BeginTable(t, db, "u", "id")
+			u.Flush(`{"id":1}`) // so that weir's tables exist
+			u.End()
+			r := sinktest.Begin(t, db)
+			if exists {
+				r.Flush(`{"id":1,"a":"x"}`)
+			}
+			r.Fold(`{"id":2,"a":"y"}`)
+			f := r.Seal()
+			f.Rebuild = []string{f.Job}
+			other.Exec(t, `BEGIN; CREATE TABLE IF NOT EXISTS t (id bigint, a text, PRIMARY KEY (id)); INSERT INTO t VALUES (7, 'theirs');
+				INSERT INTO weir_jobs (job, tbl, seq, run) VALUES ('other', 't', 1, 'x')`)
+			flushed := make(chan error)
+			go func() { _, err := r.Send(f); flushed <- err }()
+			for waits := false; !waits; {
+				waits = len(db.Query(t, "SELECT FROM pg_locks WHERE NOT granted")) > 0
+			}
+			other.Exec(t, "COMMIT")
+			if err := <-flushed; !errors.As(err, new(sink.SharedError)) {
+				t.Errorf("another job has written: %v", err)
+			}
+			sinktest.Expect(t, db, "SELECT id FROM t WHERE id > 1", "7")
+		})
+	}
 }

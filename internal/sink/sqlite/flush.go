@@ -179,7 +179,7 @@ func (d *DB) checkpoint(f *sink.Flush, cp sink.Checkpoint) error {
 		if cp.Seq > 1 {
 			return nil
 		}
-		return d.c.exec("DELETE FROM weir_jobs WHERE job LIKE ?1 || '%' AND updated < ?2", sink.RunPrefix, time.Now().Add(-sink.RunsKept).UTC().Format(timeFormat))
+		return d.c.exec("DELETE FROM weir_jobs WHERE job GLOB ?1 || '*' AND updated < ?2", sink.RunPrefix, time.Now().Add(-sink.RunsKept).UTC().Format(timeFormat))
 	}
 	return d.c.exec("INSERT INTO weir_checkpoints (job, source, line, offset, mark, rejected, settings, tableid, updated) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"+
 		" ON CONFLICT (job, source) DO UPDATE SET line = ?3, offset = ?4, mark = ?5, rejected = ?6, settings = ?7, tableid = ?8, updated = ?9",

@@ -95,7 +95,7 @@ func (d *DB) own(t *schema.Table) error {
 }
 
 func (d *DB) columnName(table, column string) string {
-	return strings.ToLower(table) + "\x00" + strings.ToLower(column)
+	return lower(table) + "\x00" + lower(column)
 }
 
 // widen gives the columns of weir's their other types, or notes those that something hangs

@@ -6,18 +6,24 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
+// lower is a table's name as weir's own tables have it: SQLite folds the case of ASCII
+// letters, and of no others.
+func lower(table string) string {
+	t := NewTable(table)
+	return t.FoldName(table)
+}
+
 // madeMark is the name of the mark of a table that weir made.
-func madeMark(table string) string { return sink.MadeMark(strings.ToLower(table)) }
+func madeMark(table string) string { return sink.MadeMark(lower(table)) }
 
 // columnsMark is the name of the mark with the columns that weir has made in a table. It is
 // also how a column is known that was dropped: SQLite forgets it.
-func columnsMark(table string) string { return sink.ColumnsMark(strings.ToLower(table)) }
+func columnsMark(table string) string { return sink.ColumnsMark(lower(table)) }
 
 // readMarks reads what weir's own tables have of a table; ours tells that it reads as one
 // that weir made.
@@ -90,6 +96,7 @@ func (d *DB) empty(f *sink.Flush) error {
 	if err := f.MayRebuild(&have); err != nil {
 		return err
 	}
+	d.table = have
 	name := quote(have.Name)
 	for _, table := range []string{"weir_checkpoints", "weir_rejects"} {
 		if err := d.c.exec("DELETE FROM "+table+" WHERE job IN (SELECT job FROM weir_jobs WHERE tbl = ? COLLATE NOCASE)", have.Name); err != nil {

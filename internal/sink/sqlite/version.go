@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	lib "modernc.org/sqlite/lib"
@@ -26,7 +25,7 @@ type versioned struct {
 	stored   []byte
 }
 
-func versionsMark(table string) string { return sink.VersionsMark(strings.ToLower(table)) }
+func versionsMark(table string) string { return sink.VersionsMark(lower(table)) }
 
 // dropVersions removes the versions of a table, and reports whether it had any.
 func (d *DB) dropVersions(table string) (had bool, err error) {
@@ -37,14 +36,14 @@ func (d *DB) dropVersions(table string) (had bool, err error) {
 	if known, err := d.hasTable("weir_versions"); err != nil || !known {
 		return false, err
 	}
-	return marks > 0, errors.Join(d.c.exec("DELETE FROM weir_versions WHERE tbl = ?", strings.ToLower(table)),
+	return marks > 0, errors.Join(d.c.exec("DELETE FROM weir_versions WHERE tbl = ?", lower(table)),
 		d.c.exec("DELETE FROM weir_meta WHERE name = ?", versionsMark(table)))
 }
 
 // prepareVersions makes the writer one of a batch that has versions, and forgets
 // deletes that are old.
 func (w *writer) prepareVersions(f *sink.Flush) error {
-	v := &versioned{table: strings.ToLower(w.table.Name), now: time.Now().UTC().Format(timeFormat)}
+	v := &versioned{table: lower(w.table.Name), now: time.Now().UTC().Format(timeFormat)}
 	var names []string
 	if w.b.Scope == fold.ColumnScope {
 		for _, sql := range dialect.Versions() {
