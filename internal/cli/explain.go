@@ -83,66 +83,65 @@ func (e *explaining) Table(_ context.Context, name string, _ []string) (schema.T
 
 func (e *explaining) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) {
 	b := f.Batch
-	for _, r := range b.Sorted() {
-		if string(r.Key) != string(e.key) {
+	var resolver *fold.Resolver
+	if b.Versioned() {
+		resolver = fold.NewResolver(b, e.names, &b.Table)
+		e.names, b = resolver.Names(), resolver.Batch()
+	}
+	for s := range b.Singles() {
+		if string(s.Key()) != string(e.key) {
 			continue
 		}
-		var resolver *fold.Resolver
-		if b.Versioned() {
-			resolver = fold.NewResolver(b, e.names, &b.Table)
-			e.names, b = resolver.Names(), resolver.Batch()
-		}
-		for m := range b.Singles([]*fold.Row{r}) {
-			e.lines++
-			if resolver != nil {
-				if old, err := e.resolve(resolver, b, m); err != nil {
-					return sink.Result{}, err
-				} else if old {
-					continue
-				}
+		e.lines++
+		r := b.Merge([]fold.Single{s})[0]
+		if resolver != nil {
+			if old, err := e.resolve(resolver, b, r); err != nil {
+				return sink.Result{}, err
+			} else if old {
+				continue
 			}
-			e.take(f.Source, b, m)
 		}
+		e.take(b, r, origin{File: f.Source, Line: s.Place().Line})
 	}
 	return sink.Result{}, nil
 }
 
 // resolve leaves of a message what is newer than what came before it; old tells that
 // this is nothing.
-func (e *explaining) resolve(resolver *fold.Resolver, b *fold.Batch, m *fold.Single) (old bool, err error) {
-	res, err := resolver.Resolve(&m.Row, fold.Stored{Exists: e.exists, State: e.state, Version: e.version})
+func (e *explaining) resolve(resolver *fold.Resolver, b *fold.Batch, m *fold.Row) (old bool, err error) {
+	res, err := resolver.Resolve(m, fold.Stored{Exists: e.exists, State: e.state, Version: e.version})
 	if err != nil {
 		return false, err
 	}
 	if res.State != nil {
 		e.state = res.State
 	}
-	m.Row = res.Row
-	if raw := b.Value(&m.Row, b.Version); b.Version >= 0 && raw != nil {
+	*m = res.Row
+	if raw := b.Value(m, b.Version); b.Version >= 0 && raw != nil {
 		e.version = feed.AppendText(nil, raw, feed.KindOf(raw))
 	}
 	return res.Idle, nil
 }
 
-// take follows one message of the row.
-func (e *explaining) take(file string, b *fold.Batch, m *fold.Single) {
+// take follows one message of the row, which came from somewhere.
+func (e *explaining) take(b *fold.Batch, m *fold.Row, from origin) {
 	for len(e.origins) < len(b.Table.Columns) {
 		e.origins = append(e.origins, origin{Column: b.Table.Columns[len(e.origins)].Name})
 	}
-	if e.exists = !m.Row.Deleted; !e.exists {
+	if e.exists = !m.Deleted; !e.exists {
 		for i := range e.origins {
 			e.origins[i] = origin{Column: e.origins[i].Column}
 		}
-		e.removed = origin{File: file, Line: m.Line}
+		e.removed = from
 		return
 	}
 	for i := range e.origins {
 		o := &e.origins[i]
-		if b.Initial(&m.Row, i) {
+		if b.Initial(m, i) {
 			*o = origin{Column: o.Column}
 		}
-		if v := b.Value(&m.Row, i); v != nil && (o.Value == nil || !e.fill && !b.Table.Columns[i].Key) {
-			*o = origin{o.Column, append(json.RawMessage{}, v...), file, m.Line}
+		if v := b.Value(m, i); v != nil && (o.Value == nil || !e.fill && !b.Table.Columns[i].Key) {
+			*o = origin{o.Column, append(json.RawMessage{}, v...), from.File, from.Line}
 		}
 	}
 }

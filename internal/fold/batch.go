@@ -35,6 +35,7 @@ type Batch struct {
 	slab  []ref   // what is left of the last that was begun
 	cells int     // refs given out
 	marks bool    // some value begins with initial
+	text  []byte  // of late
 	log   []logged
 	extra int // bytes of rejects
 
@@ -120,7 +121,7 @@ func (b *Batch) Reset() {
 	clear(b.index)
 	clear(b.rows)
 	clear(b.versions)
-	*b = Batch{versions: b.versions[:0], arena: b.arena, rows: b.rows[:0], index: b.index, slabs: b.slabs, log: b.log[:0], Rejects: b.Rejects[:0]}
+	*b = Batch{versions: b.versions[:0], text: b.text, arena: b.arena, rows: b.rows[:0], index: b.index, slabs: b.slabs, log: b.log[:0], Rejects: b.Rejects[:0]}
 }
 
 // Reject keeps a line that cannot be a message.
@@ -221,6 +222,12 @@ func (b *Batch) Initial(r *Row, col int) bool {
 	return b.marks && col < len(r.cells) && r.cells[col] != 0 && b.arena.get(r.cells[col])[0] == initial
 }
 
+// late returns where a value is that only fills a row that exists; see Initial.
+func (b *Batch) late(v []byte) ref {
+	b.marks, b.text = true, append(append(b.text[:0], initial), v...)
+	return b.arena.put(b.text)
+}
+
 // Names reports whether some row sets a column.
 func (b *Batch) Names(col int) bool {
 	for i := range b.rows {
@@ -239,6 +246,11 @@ func (b *Batch) Sorted() []*Row {
 	for i := range b.rows {
 		rows[i] = &b.rows[i]
 	}
+	b.sort(rows)
+	return rows
+}
+
+func (b *Batch) sort(rows []*Row) {
 	compare := func(x, y *Row) int { return bytes.Compare(x.Key, y.Key) }
 	if len(b.Table.Key) == 1 && b.Table.Columns[b.Table.Key[0]].Type == schema.Int {
 		// Fewer digits are the smaller number.
@@ -250,41 +262,4 @@ func (b *Batch) Sorted() []*Row {
 		}
 	}
 	slices.SortFunc(rows, compare)
-	return rows
-}
-
-// Single is one message of a batch, apart from the others.
-type Single struct {
-	Place
-	Row  Row
-	Text []byte // the line, or its first 64 KiB
-}
-
-// Singles yields, in the order of the feed, the messages that made the given
-// rows, each as a row of its own. It is only for a batch whose table is Judged.
-func (b *Batch) Singles(rows []*Row) func(yield func(*Single) bool) {
-	wanted := make(map[int32]bool, len(rows))
-	for _, r := range rows {
-		n, _ := b.row(r.Key)
-		wanted[int32(n)] = true
-	}
-	return func(yield func(*Single) bool) {
-		for i := range b.log {
-			m := &b.log[i]
-			if !wanted[m.row] {
-				continue
-			}
-			s := &Single{Place: m.Place, Row: Row{Key: b.rows[m.row].Key, Replaces: m.delete, Deleted: m.delete},
-				Text: b.arena.get(m.text)}
-			for _, c := range m.cells {
-				*b.cell(&s.Row, c.col, len(b.Table.Columns)) = c.val
-			}
-			if b.Versioned() {
-				b.versionSingle(&s.Row, m)
-			}
-			if !yield(s) {
-				return
-			}
-		}
-	}
 }

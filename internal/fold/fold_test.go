@@ -259,18 +259,19 @@ func TestBatch_ValuesOfAllSizes(t *testing.T) {
 	}
 }
 
-// TestBatch_SinglesAreTheMessagesOfARow takes a judged batch apart again.
-func TestBatch_SinglesAreTheMessagesOfARow(t *testing.T) {
+// TestBatch_SinglesAreTheMessages takes a judged batch apart again.
+func TestBatch_SinglesAreTheMessages(t *testing.T) {
 	table := schema.Table{Name: "t", Exists: true, Judged: true, Key: []int{0}, Columns: []schema.Column{
 		{Name: "id", Type: schema.Text, Key: true}, {Name: "a", Type: schema.Any}, {Name: "b", Type: schema.Any}}}
 	f := fold.NewFolder(table, fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Warn: t.Logf})
 	b := &fold.Batch{}
 	rows(t, f, b, `{"id":"x","a":1}`, `{"id":"y","a":2}`, `{"id":"x","b":3}`)
 	var got []string
-	for s := range b.Singles(b.Sorted()[:1]) {
-		got = append(got, fmt.Sprintf("%d %s %s %s %s", s.Line, s.Text, s.Row.Key, b.Value(&s.Row, 1), b.Value(&s.Row, 2)))
+	for s := range b.Singles() {
+		r := b.Merge([]fold.Single{s})[0]
+		got = append(got, fmt.Sprintf("%d %s %s %s %s", s.Place().Line, s.Text(), s.Key(), b.Value(r, 1), b.Value(r, 2)))
 	}
-	if want := "[1 {\"id\":\"x\",\"a\":1} x 1  3 {\"id\":\"x\",\"b\":3} x  3]"; fmt.Sprint(got) != want {
+	if want := "[1 {\"id\":\"x\",\"a\":1} x 1  2 {\"id\":\"y\",\"a\":2} y 2  3 {\"id\":\"x\",\"b\":3} x  3]"; fmt.Sprint(got) != want {
 		t.Errorf("%v, want %s", got, want)
 	}
 }

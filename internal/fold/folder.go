@@ -560,9 +560,7 @@ func (f *Folder) fill(b *Batch, fd *field, value []byte, first bool) ref {
 	if first || f.table.Columns[fd.col].Default == "" {
 		return b.arena.put(value)
 	}
-	b.marks = true
-	f.text = append(append(f.text[:0], initial), value...)
-	return b.arena.put(f.text)
+	return b.late(value)
 }
 
 // log keeps the message as it came.

@@ -59,6 +59,9 @@ func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
 		for _, cuts := range []int{1, len(lines), 1 + rnd.IntN(len(lines)), 0, 0} {
 			db := &mapDB{rows: map[string]map[string]string{}, states: map[string][]byte{}}
 			db.sync(t, foldtest.Rules{Key: rules.Key}, before, func() int { return 1 })
+			if rnd.IntN(2) == 0 {
+				db.apart = rnd
+			}
 			got := db.sync(t, rules, lines, func() int {
 				if cuts > 0 {
 					return cuts
@@ -121,6 +124,7 @@ type mapDB struct {
 	states map[string][]byte
 	names  []string
 	resets int
+	apart  *rand.Rand // where set, batches are written in pieces of their messages
 }
 
 var initials = map[string]string{"d": `"dflt"`, "e": "5"}
@@ -157,15 +161,28 @@ func (db *mapDB) sync(t *testing.T, rules foldtest.Rules, lines []string, size f
 	return rejects
 }
 
+// flush writes a batch, or some of its messages after others.
 func (db *mapDB) flush(t *testing.T, b *fold.Batch, table *schema.Table) {
+	if db.apart == nil {
+		db.piece(t, b, b.Sorted(), table)
+		return
+	}
+	for of := slices.Collect(b.Singles()); len(of) > 0; {
+		n := 1 + db.apart.IntN(len(of))
+		db.piece(t, b, b.Merge(of[:n]), table)
+		of = of[n:]
+	}
+}
+
+func (db *mapDB) piece(t *testing.T, b *fold.Batch, rows []*fold.Row, table *schema.Table) {
 	if !b.Versioned() {
-		for _, r := range b.Sorted() {
+		for _, r := range rows {
 			db.write(b, r)
 		}
 		return
 	}
 	resolver := fold.NewResolver(b, db.names, table)
-	for _, r := range b.Sorted() {
+	for _, r := range rows {
 		key := string(r.Key)
 		row, exists := db.rows[key]
 		was := fold.Stored{Exists: exists && (db.states[key] != nil || b.Scope == fold.RowScope), State: db.states[key]}

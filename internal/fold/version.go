@@ -100,23 +100,13 @@ func (f *Folder) mergeVersioned(b *Batch, fields []feed.Field, line []byte, at P
 	}
 	row := f.opt.Scope == RowScope
 	switch {
-	case row && b.older(f.version, vs.live), !row && b.older(f.version, vs.tomb):
+	case b.outdated(vs, f.version, row):
 		return
 	case deletes:
-		f.take(b, r, vs)
-		v := b.putVersion(f.version)
-		if row || !b.older(f.version, vs.live) {
-			vs.live, vs.ended = 0, v
-		}
-		if !b.older(f.version, vs.tomb) {
-			vs.tomb = v
-		}
+		b.bury(r, vs, b.putVersion(f.version), row, f.table.Columns)
 	default:
 		v := b.putVersion(f.version)
-		newest := !b.older(f.version, vs.live) // then no column's is newer
-		if newest {
-			vs.live = v
-		}
+		newest := b.revive(vs, v)
 		for i, h := range f.hits {
 			fd := &f.fields[h]
 			if fd.col < 0 {
@@ -126,46 +116,67 @@ func (f *Folder) mergeVersioned(b *Batch, fields []feed.Field, line []byte, at P
 			if fd.key >= 0 || f.opt.KeepNull && fields[i].Kind == feed.Null {
 				continue
 			}
-			if c := b.wide(&vs.cells, fd.col, width); newest || !b.older(f.version, *c) {
-				*c = v
+			if b.wins(vs, fd.col, v, newest, width) {
 				cell := b.cell(r, fd.col, width)
 				*cell = b.arena.set(*cell, fields[i].Value(line))
 			}
 		}
 	}
-	r.Deleted, r.Replaces = vs.live == 0, vs.ended != 0
+	vs.mark(r)
 }
 
-// take has the delete at hand take a row's values. Those of columns with versions of
+// outdated reports whether a message of version v comes too late to do anything to its
+// row; row tells that the row has one version.
+func (b *Batch) outdated(vs *versions, v []byte, row bool) bool {
+	if row {
+		return b.older(v, vs.live)
+	}
+	return b.older(v, vs.tomb)
+}
+
+// bury has a delete of version v take a row's values. Those of columns with versions of
 // their own leave their default behind, for the database may have a row that lives on by
 // newer messages.
-func (f *Folder) take(b *Batch, r *Row, vs *versions) {
-	row := f.opt.Scope == RowScope
+func (b *Batch) bury(r *Row, vs *versions, v ref, row bool, columns []schema.Column) {
+	text := b.arena.get(v)
 	for i := range r.cells {
 		switch {
-		case f.table.Columns[i].Key || r.cells[i] == 0:
+		case columns[i].Key || r.cells[i] == 0:
 		case row:
 			r.cells[i], vs.cells[i] = 0, 0
-		case !b.older(f.version, vs.cells[i]):
-			r.cells[i], b.marks = b.arena.set(r.cells[i], []byte{initial}), true
+		case !b.older(text, vs.cells[i]):
+			r.cells[i] = b.late(nil)
 		}
+	}
+	if row || !b.older(text, vs.live) {
+		vs.live, vs.ended = 0, v
+	}
+	if !b.older(text, vs.tomb) {
+		vs.tomb = v
 	}
 }
 
-// versionSingle gives the row of one message its version.
-func (b *Batch) versionSingle(r *Row, m *logged) {
-	vs := b.versionsOf(r)
-	if m.delete {
-		vs.tomb, vs.ended = m.version, m.version
-		return
+// revive has a message of version v set columns, and reports whether none of the row is
+// newer.
+func (b *Batch) revive(vs *versions, v ref) (newest bool) {
+	if newest = !b.older(b.arena.get(v), vs.live); newest {
+		vs.live = v
 	}
-	vs.live = m.version
-	for _, c := range m.cells {
-		if !b.Table.Columns[c.col].Key {
-			*b.wide(&vs.cells, c.col, len(b.Table.Columns)) = m.version
-		}
-	}
+	return newest
 }
+
+// wins has a message of version v set a column, if the column has no newer value.
+func (b *Batch) wins(vs *versions, col int32, v ref, newest bool, width int) bool {
+	c := b.wide(&vs.cells, col, width)
+	if !newest && b.older(b.arena.get(v), *c) {
+		return false
+	}
+	*c = v
+	return true
+}
+
+// mark has a row know what its versions make of it.
+func (vs *versions) mark(r *Row) { r.Deleted, r.Replaces = vs.live == 0, vs.ended != 0 }
 
 // CheckVersion reports why a table cannot be kept by the options' version.
 func CheckVersion(t *schema.Table, o Options) error {

@@ -2,6 +2,7 @@ package sink
 
 import (
 	"errors"
+	"iter"
 	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -16,10 +17,23 @@ type Refusal struct {
 	// Needs names what it wants of other rows of the table, such as one that a foreign
 	// key refers to; "" is nothing.
 	Needs string
+	// Taken tells that another row has a value that only one may have.
+	Taken bool
 }
 
 func (e *Refusal) Error() string { return e.Err.Error() }
 func (e *Refusal) Unwrap() error { return e.Err }
+
+// A RowWriter writes rows of a batch in the open transaction.
+type RowWriter interface {
+	// Write writes rows, or leaves no trace of them. Its error is a [Refusal] where it is
+	// about the rows. together asks it to let constraints wait until all are written.
+	Write(rows []*fold.Row, together bool) error
+	// Mark begins what Undo takes back. It is called once.
+	Mark() error
+	// Undo leaves no trace of what was written since Mark.
+	Undo() error
+}
 
 // Bounds of the pieces of a batch.
 const (
@@ -32,35 +46,38 @@ const (
 )
 
 // Bisect writes rows of a batch in pieces until those that the database rejects are
-// single, and returns their messages. write writes rows in the open transaction, or
-// leaves no trace of them; its error is a [Refusal] where it is about the rows. together
-// asks it to let constraints wait until the piece is written.
+// single, and returns their messages.
 //
-// Rows that are rejected are written again when the others are, for a value may have
-// moved from one row to another; and all at once, for they may need each other. What is
-// left then is written message by message, in the order of the feed.
-func Bisect(b *fold.Batch, rows []*fold.Row, write func(rows []*fold.Row, together bool) error) ([]fold.Reject, error) {
-	p := &bisection{b: b, try: write}
-	if err := p.write(rows, false); err != nil {
-		return nil, err
-	}
-	for before := len(rows) + 1; len(p.bad) > 0 && len(p.bad) < before; {
-		before = len(p.bad)
-		if err := p.together(); err != nil {
-			return nil, err
+// Rows that are rejected are written again when the others are, for they may need these;
+// and all at once, for they may need each other. What is left then is written message by
+// message, in the order of the feed.
+//
+// Which of two rows gets a value that only one may have depends on their order. So, when
+// such a value is taken, nothing of the batch stays: it is written as smaller batches,
+// which end where that finds the messages that are rejected.
+func Bisect(b *fold.Batch, rows []*fold.Row, w RowWriter) ([]fold.Reject, error) {
+	p := &bisection{b: b, w: w}
+	err := p.inPieces(rows)
+	if errors.Is(err, errTaken) {
+		if p.marked {
+			if err := w.Undo(); err != nil {
+				return nil, err
+			}
 		}
-		if err := p.again(); err != nil {
-			return nil, err
-		}
+		p = &bisection{b: b, w: w, ordered: true}
+		err = p.inOrder()
 	}
-	return p.messages()
+	return p.rejects, err
 }
 
 // bisection is one call of Bisect.
 type bisection struct {
-	b   *fold.Batch
-	try func(rows []*fold.Row, together bool) error
-	bad []badRow // rejected so far
+	b       *fold.Batch
+	w       RowWriter
+	marked  bool
+	ordered bool     // the messages are written in their order
+	bad     []badRow // rejected so far
+	rejects []fold.Reject
 }
 
 type badRow struct {
@@ -68,45 +85,123 @@ type badRow struct {
 	why *Refusal
 }
 
-// write writes rows, and halves them where they are rejected. rejected says that
-// they are known to be.
-func (p *bisection) write(rows []*fold.Row, rejected bool) error {
-	if !rejected || len(rows) == 1 {
-		err := p.try(rows, false)
-		var why *Refusal
-		switch {
-		case err == nil:
-			return nil
-		case !errors.As(err, &why):
-			return err
-		case len(rows) == 1 && !p.b.Table.Judged:
-			return ErrUnlogged{Err: why.Err}
-		case len(rows) == 1:
-			p.bad = append(p.bad, badRow{rows[0], why})
-			return nil
-		case why.At >= 0:
-			return p.around(rows, why.At)
-		}
-		rejected = true
-	}
-	half, before := len(rows)/2, len(p.bad)
-	if err := p.write(rows[:half], false); err != nil {
+// errTaken ends what does not write messages in their order.
+var errTaken = errors.New("a value is taken that only one row may have")
+
+// inPieces writes rows whatever the order of their messages.
+func (p *bisection) inPieces(rows []*fold.Row) error {
+	if err := p.write(rows); err != nil {
 		return err
 	}
-	// Where the first half was right, the second is what was rejected.
-	return p.write(rows[half:], rejected && len(p.bad) == before)
+	return p.settle(p.b.Singles())
 }
 
-// around writes the rows about one that is rejected.
-func (p *bisection) around(rows []*fold.Row, at int) error {
-	for _, part := range [][]*fold.Row{rows[:at], rows[at : at+1], rows[at+1:]} {
-		for chunk := range slices.Chunk(part, smallPiece) {
-			if err := p.write(chunk, false); err != nil {
-				return err
-			}
+// try writes rows.
+func (p *bisection) try(rows []*fold.Row, together bool) error {
+	err := p.w.Write(rows, together)
+	var why *Refusal
+	switch {
+	case !errors.As(err, &why):
+		return err
+	case !p.b.Table.Judged && (len(rows) == 1 || why.Taken):
+		return ErrUnlogged{Err: why.Err}
+	case p.ordered:
+		return err
+	case why.Taken:
+		return errTaken
+	case !p.marked: // nothing is written yet
+		p.marked = true
+		if err := p.w.Mark(); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// write writes rows, and collects those that are rejected.
+func (p *bisection) write(rows []*fold.Row) error {
+	return halve(rows, false,
+		func(rows []*fold.Row) error { return p.try(rows, false) },
+		func(r *fold.Row, why *Refusal) { p.bad = append(p.bad, badRow{r, why}) })
+}
+
+// settle writes the bad rows again, as long as that helps, and then their messages, which
+// are some of those given, one by one.
+func (p *bisection) settle(messages iter.Seq[fold.Single]) error {
+	for before := len(p.bad) + 1; len(p.bad) > 0 && len(p.bad) < before; {
+		before = len(p.bad)
+		if err := p.together(); err != nil {
+			return err
+		}
+		if err := p.again(); err != nil {
+			return err
+		}
+	}
+	if len(p.bad) == 0 {
+		return nil
+	}
+	bad := map[string]bool{}
+	for _, r := range p.bad {
+		bad[string(r.row.Key)] = true
+	}
+	for s := range messages {
+		if !bad[string(s.Key())] {
+			continue
+		}
+		err := p.try(p.b.Merge([]fold.Single{s}), false)
+		var why *Refusal
+		if errors.As(err, &why) {
+			p.reject(s, why)
+		} else if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func (p *bisection) reject(s fold.Single, why *Refusal) {
+	p.rejects = append(p.rejects, fold.Reject{Place: s.Place(), Reason: feed.Database, Detail: why.Error(), Text: slices.Clone(s.Text())})
+}
+
+// halve writes pieces until what is rejected of them is single. try writes one; the
+// Refusal that it returns is about the At-th of it. rejected says that all of it is known
+// to be rejected at once.
+func halve[T any](all []T, rejected bool, try func([]T) error, single func(T, *Refusal)) error {
+	bad := 0
+	var write func(of []T, rejected bool) error
+	write = func(of []T, rejected bool) error {
+		if !rejected || len(of) == 1 {
+			err := try(of)
+			var why *Refusal
+			switch {
+			case err == nil:
+				return nil
+			case !errors.As(err, &why):
+				return err
+			case len(of) == 1:
+				bad++
+				single(of[0], why)
+				return nil
+			case why.At >= 0: // write what is around it
+				for _, part := range [][]T{of[:why.At], of[why.At : why.At+1], of[why.At+1:]} {
+					for chunk := range slices.Chunk(part, smallPiece) {
+						if err := write(chunk, false); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			}
+			rejected = true
+		}
+		half, before := len(of)/2, bad
+		if err := write(of[:half], false); err != nil {
+			return err
+		}
+		// Where the first half was right, the second is what was rejected.
+		return write(of[half:], rejected && bad == before)
+	}
+	return write(all, rejected)
 }
 
 // together writes the bad rows that need others, those with the same need at once.
@@ -160,7 +255,11 @@ func (p *bisection) right(bad []badRow) (bool, error) {
 	if len(bad) < 2 {
 		return false, nil
 	}
-	err := p.try(rowsOf(bad), true)
+	rows := make([]*fold.Row, len(bad))
+	for i := range bad {
+		rows[i] = bad[i].row
+	}
+	err := p.try(rows, true)
 	var why *Refusal
 	if errors.As(err, &why) {
 		return false, nil
@@ -168,41 +267,15 @@ func (p *bisection) right(bad []badRow) (bool, error) {
 	return err == nil, err
 }
 
-// again writes the bad rows one by one. It begins with the last, as a chain of moves is
-// undone from its end.
+// again writes the bad rows one by one. It begins with the last: those before it may have
+// been rejected for want of it.
 func (p *bisection) again() error {
 	bad := p.bad
 	p.bad = nil
 	for _, r := range slices.Backward(bad) {
-		if err := p.write([]*fold.Row{r.row}, false); err != nil {
+		if err := p.write([]*fold.Row{r.row}); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// messages writes the bad rows message by message, and returns those that are rejected.
-func (p *bisection) messages() (rejects []fold.Reject, err error) {
-	if len(p.bad) == 0 {
-		return nil, nil
-	}
-	for m := range p.b.Singles(rowsOf(p.bad)) {
-		err := p.try([]*fold.Row{&m.Row}, false)
-		var why *Refusal
-		switch {
-		case errors.As(err, &why):
-			rejects = append(rejects, fold.Reject{Place: m.Place, Reason: feed.Database, Detail: why.Error(), Text: slices.Clone(m.Text)})
-		case err != nil:
-			return rejects, err
-		}
-	}
-	return rejects, nil
-}
-
-func rowsOf(bad []badRow) []*fold.Row {
-	rows := make([]*fold.Row, len(bad))
-	for i := range bad {
-		rows[i] = bad[i].row
-	}
-	return rows
 }

@@ -34,7 +34,7 @@ func (d *DB) carefully(ctx context.Context, f *sink.Flush, table relation, rows 
 	if err := p.probe(rows); err != nil {
 		return res, d.abandon(ctx, err)
 	}
-	if p.res.Refused, err = sink.Bisect(f.Batch, rows, p.write); err != nil {
+	if p.res.Refused, err = sink.Bisect(f.Batch, rows, p); err != nil {
 		return res, d.abandon(ctx, err)
 	}
 	res = p.res
@@ -77,10 +77,27 @@ type pieces struct {
 	res   sink.Result
 	// linked maps SQLSTATEs to themselves; see linkedSQL.
 	linked map[string]string
+	// What they were at the mark.
+	marked sink.Result
+	stage  stage
 }
 
-// write writes rows or leaves no trace of them; see [sink.Bisect].
-func (p *pieces) write(rows []*fold.Row, _ bool) error {
+// Mark implements [sink.RowWriter].
+func (p *pieces) Mark() error {
+	p.marked, p.stage = p.res, p.d.stage
+	_, err := p.d.query(p.ctx, "SAVEPOINT weir_mark")
+	return err
+}
+
+// Undo implements [sink.RowWriter].
+func (p *pieces) Undo() error {
+	p.res, p.d.stage = p.marked, p.stage
+	_, err := p.d.query(p.ctx, "ROLLBACK TO weir_mark")
+	return err
+}
+
+// Write implements [sink.RowWriter].
+func (p *pieces) Write(rows []*fold.Row, _ bool) error {
 	p.d.gone = 0
 	err := p.try(rows)
 	for ; mismatch(pgError(err)) == errGone && p.d.gone < maxStarts; p.d.gone++ {
@@ -90,7 +107,7 @@ func (p *pieces) write(rows []*fold.Row, _ bool) error {
 	case err == nil, mismatch(e) != nil:
 		return err
 	case isRefusal(e):
-		return &sink.Refusal{Err: errors.New(words(e)), At: copyLine(e, len(rows)), Needs: p.linked[e.Code]}
+		return &sink.Refusal{Err: errors.New(words(e)), At: copyLine(e, len(rows)), Needs: p.linked[e.Code], Taken: e.Code == "23505" || e.Code == "23P01"}
 	case e != nil && e.Code == "57014" && len(rows) > 1: // fewer may take less than the time that the server gives
 		return &sink.Refusal{Err: err, At: -1}
 	default:

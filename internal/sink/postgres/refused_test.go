@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
@@ -211,6 +212,42 @@ func TestRefused_FewOfMany(t *testing.T) {
 		t.Errorf("%d queries for 3 rows of %d, more than %d", queries, rows, limit)
 	}
 	t.Logf("%d queries for 3 rows of %d", queries, rows)
+}
+
+// TestRefused_FewTaken: that of two rows the first in the feed gets a value costs no more
+// tries than that.
+func TestRefused_FewTaken(t *testing.T) {
+	const rows = 20_000
+	db, p := throughProxy(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, n integer UNIQUE)")
+	r := sinktest.Begin(t, db)
+	for i := range rows {
+		n := i
+		if i%(rows/3) == rows/4 {
+			n = i - rows/5
+		}
+		r.Fold(fmt.Sprintf(`{"id":%d,"n":%d}`, rows-i, n)) // the last is the first by its key
+	}
+	queries := 0
+	p.Cut(func(m testpg.Message) bool {
+		if m.FromClient && m.Type == 'Q' {
+			queries++
+		}
+		return false
+	})
+	start := time.Now()
+	res, err := r.Sink.Flush(t.Context(), r.Seal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(start)
+	p.Cut(nil)
+	sinktest.Counts(t, res, rows-3, 0, 0, 0)
+	sinktest.Expect(t, db, "SELECT line - 1 FROM weir_rejects ORDER BY line", fmt.Sprint(rows/4), fmt.Sprint(rows/4+rows/3), fmt.Sprint(rows/4+2*(rows/3)))
+	if limit := 3*3*bits.Len(rows) + 30; queries > limit {
+		t.Errorf("%d queries for 3 rows of %d, more than %d", queries, rows, limit)
+	}
+	t.Logf("%d queries for 3 rows of %d in %v", queries, rows, took)
 }
 
 // TestRefused_ManyThatCannotBeRead: a COPY names the line that it cannot read.

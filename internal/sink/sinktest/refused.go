@@ -131,6 +131,33 @@ var refusedTests = []test{
 			t.Errorf("refused: %v", res.Refused)
 		}
 	}},
+	{"SecondUniqueIndex_FirstInTheFeedWins", func(t *testing.T, db Database) {
+		// Of rows that want one value, whatever else of the batch is rejected, and whatever
+		// needs other rows.
+		lines := []string{`{"id":3,"gate":"X"}`, `{"id":9,"peer":8}`, `{"id":8,"peer":9}`, `{"id":5,"gate":"A"}`, `{"id":2,"gate":"A","a":"lost"}`, `{"id":1,"n":-1}`,
+			`{"id":2,"a":"kept"}`, `{"id":5,"a":"x"}`, `{"id":7,"gate":"B"}`, `{"id":6,"n":-6}`, `{"id":7,"op":"delete"}`, `{"id":4,"gate":"B","peer":3}`, `{"id":0,"gate":"B"}`,
+			`{"id":3,"a":"y"}`, `{"id":6,"gate":"X"}`, `{"id":6,"gate":"C","peer":66}`}
+		for size := 3; size <= len(lines)+2; size++ {
+			db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, gate TEXT UNIQUE, n INTEGER CHECK (n >= 0), peer INTEGER REFERENCES t (id), a TEXT)")
+			r := Begin(t, db)
+			from := r.cp.Line
+			for chunk := range slices.Chunk(lines, size) {
+				r.Flush(chunk...)
+			}
+			Expect(t, db, "SELECT id, gate, peer, a FROM t ORDER BY id", "2|NULL|NULL|kept", "3|X|NULL|y", "4|B|3|NULL", "5|A|NULL|x", "8|NULL|9|NULL", "9|NULL|8|NULL")
+			Expect(t, db, fmt.Sprintf("SELECT line - %d FROM weir_rejects ORDER BY line", from), "5", "6", "10", "13", "15", "16")
+			r.End()
+			db.Exec(t, "DROP TABLE t")
+			db.Exec(t, "DELETE FROM weir_rejects")
+		}
+	}},
+	{"SecondUniqueIndex_WhatWaitsStaysInOrder", func(t *testing.T, db Database) {
+		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, gate TEXT UNIQUE, peer INTEGER REFERENCES t (id), a TEXT)")
+		r := Begin(t, db)
+		r.Flush(`{"id":11,"peer":12,"a":"old"}`, `{"id":5,"gate":"A"}`, `{"id":2,"gate":"A"}`, `{"id":11,"a":"new"}`, `{"id":12}`)
+		Expect(t, db, "SELECT id, gate, peer, a FROM t ORDER BY id", "5|A|NULL|NULL", "11|NULL|12|new", "12|NULL|NULL|NULL")
+		Expect(t, db, "SELECT line FROM weir_rejects", "3")
+	}},
 	{"OneOfManyRows", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n <> 777))")
 		r := Begin(t, db)

@@ -63,16 +63,36 @@ func (w *writer) batch(ctx context.Context, f *sink.Flush) (err error) {
 	if err := w.prepare(); err != nil {
 		return err
 	}
-	w.res.Refused, err = sink.Bisect(w.b, w.b.Sorted(), func(rows []*fold.Row, together bool) error { return w.piece(ctx, rows, together) })
+	w.res.Refused, err = sink.Bisect(w.b, w.b.Sorted(), &pieces{w: w, ctx: ctx})
 	if err != nil || w.versions == nil {
 		return err
 	}
 	return w.endVersions()
 }
 
-// piece writes rows or leaves no trace of them; see [sink.Bisect]. Where the messages of
-// the rows were not kept, the whole flush leaves none.
-func (w *writer) piece(ctx context.Context, rows []*fold.Row, together bool) error {
+// pieces writes rows in pieces, each undone by itself where the database rejects it.
+type pieces struct {
+	w      *writer
+	ctx    context.Context
+	marked sink.Result // what it was at the mark
+}
+
+// Mark implements [sink.RowWriter].
+func (p *pieces) Mark() error {
+	p.marked = p.w.res
+	return p.w.c.do("SAVEPOINT weir_mark")
+}
+
+// Undo implements [sink.RowWriter].
+func (p *pieces) Undo() error {
+	p.w.res = p.marked
+	return p.w.c.do("ROLLBACK TO weir_mark")
+}
+
+// Write implements [sink.RowWriter]. Where the messages of the rows were not kept, the
+// whole flush leaves no trace.
+func (p *pieces) Write(rows []*fold.Row, together bool) error {
+	w := p.w
 	judged := w.b.Table.Judged
 	if judged {
 		if err := w.c.do("SAVEPOINT weir"); err != nil {
@@ -85,7 +105,7 @@ func (w *writer) piece(ctx context.Context, rows []*fold.Row, together bool) err
 		}
 	}
 	before := w.res
-	err := w.rows(ctx, rows)
+	err := w.rows(p.ctx, rows)
 	var refused *sink.Refusal
 	if err != nil {
 		w.res = before
@@ -141,7 +161,14 @@ func (w *writer) rows(ctx context.Context, rows []*fold.Row) error {
 // refusal is an error about one of the rows of a piece, or about all where at is -1.
 func (w *writer) refusal(err error, at int) error {
 	refused := &sink.Refusal{Err: err, At: at}
-	if e := (*Error)(nil); errors.As(err, &e) && e.Code == lib.SQLITE_CONSTRAINT_FOREIGNKEY {
+	e := (*Error)(nil)
+	if !errors.As(err, &e) {
+		return refused
+	}
+	switch e.Code {
+	case lib.SQLITE_CONSTRAINT_UNIQUE, lib.SQLITE_CONSTRAINT_PRIMARYKEY, lib.SQLITE_CONSTRAINT_ROWID:
+		refused.Taken = true
+	case lib.SQLITE_CONSTRAINT_FOREIGNKEY:
 		self := 0
 		err := w.c.query("SELECT count(*) FROM pragma_foreign_key_list(?1) WHERE \"table\" = ?1 COLLATE NOCASE", func(s *stmt) error { self = int(s.int(0)); return nil }, w.table.Name)
 		if err != nil {
