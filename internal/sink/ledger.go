@@ -20,7 +20,7 @@ func CheckFormat(found int64, where string) error {
 	case found > Format:
 		return fmt.Errorf("weir's tables in %s were made by a newer version of weir (format %d, this version knows %d)", where, found, Format)
 	case found < Format:
-		return fmt.Errorf("weir's tables in %s were made by an unreleased version of weir (format %d, this version knows %d): drop weir_meta, weir_jobs, weir_checkpoints, weir_rejects and weir_versions, and sync again with --from-start", where, found, Format)
+		return fmt.Errorf("weir's tables in %s were made by an unreleased version of weir (format %d, this version knows %d): drop the tables whose names begin with weir_, and sync again with --from-start", where, found, Format)
 	}
 	return nil
 }
