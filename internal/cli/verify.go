@@ -67,9 +67,6 @@ func (v *verifying) Claim(context.Context, string, string) (sink.Checkpoint, err
 
 func (v *verifying) Table(ctx context.Context, name string, key []string) (schema.Table, error) {
 	t, err := v.database.Table(ctx, name, key)
-	if err == nil && !t.Exists {
-		err = fmt.Errorf("there is no table %q", name)
-	}
 	v.table = t
 	return t, err
 }
@@ -79,7 +76,13 @@ func (v *verifying) Flush(_ context.Context, f *sink.Flush) (sink.Result, error)
 		return sink.Result{}, err
 	}
 	b := f.Batch
-	v.rows = b.Rows()
+	switch v.rows = b.Rows(); {
+	case v.table.Exists:
+	case v.rows > 0:
+		return sink.Result{}, fmt.Errorf("there is no table %q", v.table.Name)
+	default: // no line of the feed makes one
+		return sink.Result{}, nil
+	}
 	rows := b.Sorted()
 	for i := range b.Table.Columns {
 		// A column of nulls alone may be missing: Postgres gets it with its first value.
@@ -224,9 +227,11 @@ func (w *world) verify(ctx context.Context, o *syncOptions, args []string, show 
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return err
 	}
-	_, total, err := db.Sample(ctx, v.table.Name, 0)
-	if err != nil {
-		return err
+	var total int64
+	if v.table.Exists {
+		if _, total, err = db.Sample(ctx, v.table.Name, 0); err != nil {
+			return err
+		}
 	}
 	summary, err := json.Marshal(v.table.Name)
 	if err != nil {

@@ -318,6 +318,9 @@ func (c *Column) takes(value []byte, k feed.Kind) bool {
 			return true
 		}
 		text := feed.Text(nil, value, k)
+		if c.Collation == "RTRIM" { // its blanks at the end do not count
+			text = bytes.TrimRight(text, " ")
+		}
 		return len(text) <= c.Size || !c.Bytes && utf8.RuneCount(text) <= c.Size
 	case JSON:
 		return k != feed.JSON || !hasHuge(value)

@@ -27,6 +27,7 @@ func TestColumn_Takes(t *testing.T) {
 		{Column{Type: Number}, []string{`123456789012345678901234567890.5`, `"7"`, `1e400`}, []string{`1e200000`, `1e-20000`, `"seven"`}},
 		{Column{Type: Text}, []string{`"x"`, `7`, `{"a":1}`}, nil},
 		{Column{Type: Text, Size: 3}, []string{`"日本語"`, `"\u0041bc"`, `123`}, []string{`"abcd"`, `"日本語x"`}},
+		{Column{Type: Text, Size: 3, Collation: "RTRIM"}, []string{`"abc  "`, `"日本語"`}, []string{`"abcd"`, `"  ab"`, `"abc\t"`}},
 		{Column{Type: Affine}, []string{`7`, `"7"`, `"\u0037"`, `"a"`}, []string{`"07"`, `"\u0030\u0037"`}},
 		{Column{Type: Text, Size: 3, Bytes: true}, []string{`"\u0041bc"`, `"日"`, `123`}, []string{`"abcd"`, `"日本"`}},
 		{Column{Type: JSON}, []string{`{"a":[1e5]}`, `"x"`, `{"1e200000":"1e200000"}`}, []string{`[1,-1e200000]`, `{"a\"":{"b":1E+999999999999999999999}}`}},

@@ -62,9 +62,9 @@ var userKeys = map[string]userKey{
 	"rtrim": {"TEXT COLLATE RTRIM", nil, func(v foldtest.Value) string { return strings.TrimRight(v.Text, " ") }, func(id int) []string {
 		return []string{fmt.Sprintf(`"key %d"`, id), fmt.Sprintf(`"key %d  "`, id)}
 	}, nil},
-	"char": {"char(12)", func(v foldtest.Value) bool { return len([]rune(v.Text)) <= 12 }, func(v foldtest.Value) string { return strings.TrimRight(v.Text, " ") }, func(id int) []string {
-		return []string{fmt.Sprintf(`"k%d"`, id), fmt.Sprintf(`"k%d "`, id)}
-	}, nil},
+	"char": {"char(12)", func(v foldtest.Value) bool { return len([]rune(strings.TrimRight(v.Text, " "))) <= 12 }, func(v foldtest.Value) string { return strings.TrimRight(v.Text, " ") }, func(id int) []string {
+		return []string{fmt.Sprintf(`"k%d"`, id), fmt.Sprintf(`"k%d             "`, id)}
+	}, []string{`"0123456789012"`}},
 	"untyped": {"", nil, text, func(id int) []string {
 		return []string{fmt.Sprintf(`"k%d"`, id), fmt.Sprintf(`"\u006b%d"`, id)}
 	}, nil},

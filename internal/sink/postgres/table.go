@@ -299,15 +299,13 @@ func (d *DB) readColumn(row [][]byte) (c schema.Column, more column, odd bool) {
 	case "char": // with quotes; without, it is bpchar
 		text()
 		c.Size, c.Bytes = 1, true
-	case "varchar":
+	case "varchar", "bpchar":
 		if text(); mod > 4 {
 			c.Size = int(mod - 4)
 		}
-	case "bpchar":
-		// Its blanks at the end do not count, so that a text may be longer than
-		// it has characters.
-		text()
-		c.Collation, odd = "RTRIM", true
+		if s[8] == "bpchar" {
+			c.Collation = "RTRIM"
+		}
 	case "json", "jsonb":
 		c.Type, more.image = schema.JSON, "(%s)::text"
 	case "uuid":
