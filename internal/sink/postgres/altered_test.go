@@ -34,6 +34,34 @@ func TestFlush_PermissionDenied(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT a FROM t", "x")
 }
 
+// TestRebuild_PermissionDenied: to empty a table takes one more right.
+func TestRebuild_PermissionDenied(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1}`)
+	r.End()
+	db.as(t, "another")
+	db.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO another")
+	db.Exec(t, "GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO another")
+	rebuild := func() error {
+		r := sinktest.Begin(t, db)
+		defer r.End()
+		r.Fold(`{"id":2}`)
+		f := r.Seal()
+		f.Rebuild = []string{f.Job}
+		_, err := r.Send(f)
+		return err
+	}
+	if err := rebuild(); err == nil || !strings.Contains(err.Error(), "and TRUNCATE for --rebuild") {
+		t.Errorf("without the right to TRUNCATE the flush ended with %v", err)
+	}
+	db.Exec(t, "GRANT TRUNCATE ON t TO another")
+	if err := rebuild(); err != nil {
+		t.Error(err)
+	}
+	sinktest.Expect(t, db, "SELECT id FROM t", "2")
+}
+
 // TestFlush_NoRightToMakeTables: weir's own that an administrator has made are enough.
 func TestFlush_NoRightToMakeTables(t *testing.T) {
 	db := connect(t, testpg.New(t))

@@ -502,12 +502,14 @@ func grant(e *pgconn.PgError) string {
 	_, thing, _ := strings.Cut(e.Message, "permission denied for ")
 	kind, name, ok := strings.Cut(thing, " ")
 	switch {
+	case strings.HasPrefix(e.Message, "must be owner of "):
+		return "GRANT the owner's role TO the user that weir connects as, or have the owner change it"
 	case !ok:
 		return "GRANT what is missing"
 	case kind == "schema":
 		return "GRANT USAGE, CREATE ON SCHEMA " + name + " TO the user that weir connects as"
 	case kind == "table":
-		return "GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE " + name + " TO the user that weir connects as"
+		return "GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE " + name + " TO the user that weir connects as, and TRUNCATE for --rebuild"
 	case kind == "sequence":
 		return "GRANT USAGE ON SEQUENCE " + name + " TO the user that weir connects as"
 	case kind == "database":
