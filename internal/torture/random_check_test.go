@@ -253,7 +253,7 @@ func (r *running) keyOf(row map[string]cell) string {
 
 // rejected returns which lines were kept as rejects.
 func (r *running) rejected(db *sql.DB) (kept []string, err error) {
-	if r.randomCase.rejects == "file" {
+	if r.rejects == "file" {
 		for w := range r.writers {
 			text, err := os.ReadFile(filepath.Join(r.dir, fmt.Sprintf("rejects%d", w)))
 			if err != nil {

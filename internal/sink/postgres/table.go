@@ -128,8 +128,21 @@ func (d *DB) Table(ctx context.Context, name string, key []string) (schema.Table
 	return t.Clone(), err
 }
 
-// readTable reads a table from the catalogs.
+// readTable reads a table as it is at one moment: what weir keeps of its columns goes with
+// their types only as long as no other run widens one between the two.
 func (d *DB) readTable(ctx context.Context, name string, key []string) (relation, error) {
+	if _, err := d.query(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil {
+		return relation{Table: NewTable(name)}, err
+	}
+	t, err := d.readCatalogs(ctx, name, key)
+	if end := d.rollback(ctx); err == nil {
+		err = end
+	}
+	return t, err
+}
+
+// readCatalogs reads a table from the catalogs, in the transaction that is open.
+func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relation, error) {
 	t := relation{Table: d.newTable(name)}
 	schemaName, rel, err := splitName(name)
 	if err != nil {

@@ -167,6 +167,7 @@ func fourMakeOneTable(t *testing.T, change []func(*fold.Options)) {
 	}
 	wg.Wait()
 	t.Logf("tried again for %v", again.reasons)
+	sinktest.Expect(t, db, "SELECT reason, raw FROM weir_rejects")
 	sinktest.Expect(t, db, "SELECT id, \"all\", new0, new9, coalesce(own0, own1, own2, own3) FROM t ORDER BY id",
 		"0|9|x|x|9", "1|9|x|x|9", "2|9|x|x|9", "3|9|x|x|9",
 		"10|1.5|NULL|NULL|NULL", "11|1.5|NULL|NULL|NULL", "12|1.5|NULL|NULL|NULL", "13|1.5|NULL|NULL|NULL")

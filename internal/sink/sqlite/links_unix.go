@@ -13,5 +13,5 @@ func links(fi os.FileInfo) uint64 {
 	if !ok {
 		return 1
 	}
-	return uint64(st.Nlink)
+	return uint64(st.Nlink) //nolint:unconvert // its type depends on the system
 }
