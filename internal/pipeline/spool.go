@@ -140,6 +140,7 @@ func (r *run) place(s *spooling, cp sink.Checkpoint, from source.Position, job, 
 	held := end - begin
 	ours := meta.Job == job && meta.Source == name
 	known := ours && from.SpoolID == meta.ID && meta.ID != ""
+	fresh := ours && from.SpoolID == "" && cp.Seq == meta.Seq && !r.FromStart // the database is as it was when the spool was begun
 	again := r.Feed.resumes(name)
 	switch {
 	case known && (held == 0 || from.SpoolAt > end): // what a power cut took of it was committed
@@ -150,12 +151,12 @@ func (r *run) place(s *spooling, cp sink.Checkpoint, from source.Position, job, 
 		return from.SpoolAt, nil
 	case !ours:
 		return 0, fmt.Errorf("the folder %s holds %d bytes of job %q and %s: sync them, or take another folder", path, held, meta.Job, meta.Source)
-	case from.SpoolID == "" && cp.Seq == meta.Seq && !r.FromStart: // nothing was committed since it was begun
+	case fresh && begin == 0: // nothing was committed since
 		return begin, nil
 	case again || r.FromStart:
 		s.warn("the %d bytes in %s are not what follows the checkpoint: they are dropped, and the feed is asked again", held, path)
 		return 0, s.log.Begin(anew, 0, from.Resume)
-	case known:
+	case known, fresh:
 		s.warn("the database went back to before the first line in %s: the lines between are lost", path)
 		return begin, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -236,6 +237,43 @@ func TestSpool_TheNextRunDrainsItFirst(t *testing.T) {
 	s := startSpooled(t, dir, 1<<30)
 	close(s.db.back)
 	s.complete(dir, lines)
+}
+
+// TestSpool_TheDatabaseWentBack: what the spool had done with is lost where the database
+// forgets it, for senders do not send it again; and that is said.
+func TestSpool_TheDatabaseWentBack(t *testing.T) {
+	const lines = 2000
+	dir, feed := t.TempDir(), feedOf(lines)
+	s := startSpooled(t, dir, 1<<30)
+	close(s.db.back)
+	if err := send(<-s.addr, feed); err != nil {
+		t.Fatal(err)
+	}
+	s.until("all is committed", func() bool { return s.p.Lines.Load() == lines && s.p.Spool.Load() == 0 })
+	if err := s.finish(); err != nil {
+		t.Fatal(err)
+	}
+	s = startSpooled(t, dir, 1<<30)
+	if err := send(<-s.addr, feed); err != nil {
+		t.Fatal(err)
+	}
+	s.until("all is on disk", func() bool { return sizeOf(t, filepath.Join(dir, "spool", "*.jsonl")) == int64(len(feed)) })
+	close(s.db.broken)
+	if err := s.finish(); !errors.Is(err, errBroken) {
+		t.Fatal(err)
+	}
+	for _, f := range []string{"t.db", "t.db-wal", "t.db-shm"} {
+		if err := os.Remove(filepath.Join(dir, f)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	s = startSpooled(t, dir, 1<<30)
+	close(s.db.back)
+	s.waitFor("the database went back to before the first line in")
+	s.until("all is committed", func() bool { return s.p.Lines.Load() == lines && s.p.Spool.Load() == 0 })
+	if err := s.finish(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestCapture_FullDiskIsWaitedFor: the table goes on; what is to be captured stays in the
