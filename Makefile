@@ -94,7 +94,7 @@ soak: build ## sync a replay for SOAK seconds at RATE lines a second (SPOOL=1 by
 	SECONDS_=$(SOAK) RATE=$(RATE) bench/soak
 
 pgo: ## profile the whole way of a file anew; builds of weir are optimized by it
-	go test -run='^$$' -bench=Sync -benchtime=5x -o /dev/null -cpuprofile=cmd/weir/default.pgo ./internal/pipeline
+	go test -run='^$$' -bench=Sync -benchtime=5x -o /dev/null -cpuprofile=cmd/weir/default.pgo ./internal/job
 
 cover: ## show the tests' coverage by function
 	go test -coverpkg=./... -coverprofile=coverage.out ./...

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/source"
@@ -141,7 +141,7 @@ func (w *world) run(ctx context.Context, args []string) int {
 	case errors.As(err, &usage):
 		fmt.Fprintln(w.stderr, "See 'weir help' and 'weir help sync'.")
 		return exitUsage
-	case errors.As(err, &missing), errors.As(err, new(pipeline.SettingsError)):
+	case errors.As(err, &missing), errors.As(err, new(job.SettingsError)):
 		return exitUsage
 	case errors.Is(err, sink.ErrBusy):
 		fmt.Fprintln(w.stderr, "Wait for it, or give this run a name of its own: --job NAME")

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
@@ -71,7 +71,7 @@ func (d *dry) plan() []string {
 }
 
 // dryRun reads and folds all of the sources and prints what would be written.
-func (w *world) dryRun(ctx context.Context, to destination, c pipeline.Config, p *pipeline.Progress, out *printer) (err error) {
+func (w *world) dryRun(ctx context.Context, to destination, c job.Config, p *job.Progress, out *printer) (err error) {
 	d := &dry{to: to}
 	if d.database, err = to.openToRead(ctx, out.warn); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -79,7 +79,7 @@ func (w *world) dryRun(ctx context.Context, to destination, c pipeline.Config, p
 	if d.database != nil {
 		defer d.Close()
 	}
-	runErr := pipeline.Run(ctx, c, d, p)
+	runErr := job.Run(ctx, c, d, p)
 	out.close()
 	if err := cmp.Or(runErr, ctx.Err()); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
@@ -161,17 +161,17 @@ func (w *world) explain(ctx context.Context, o *syncOptions, id string, args []s
 			return usagef("the key has %d fields, and %q %d parts", len(o.key), id, len(parts))
 		}
 	}
-	p := pipeline.NewProgress()
+	p := job.NewProgress()
 	e := &explaining{fill: o.fillOnly}
 	if e.key, err = keyOf(o.key, parts); err != nil {
 		return usageError{err}
 	}
-	rejects, err := pipeline.ParseRejects("discard")
+	rejects, err := job.ParseRejects("discard")
 	if err != nil {
 		return err
 	}
 	opt.Columns, opt.MaxColumns = fold.AddColumns, e.Caps().Columns
-	err = pipeline.Run(ctx, pipeline.Config{Sources: sources, Source: source.Options{MaxLine: int(o.maxLine)}, Table: "explained", Fold: opt, BatchRows: defaultBatchRows, Buffer: defaultBuffer,
+	err = job.Run(ctx, job.Config{Sources: sources, Source: source.Options{MaxLine: int(o.maxLine)}, Table: "explained", Fold: opt, BatchRows: defaultBatchRows, Buffer: defaultBuffer,
 		Rejects: rejects, MaxRejects: 1 << 62, Warn: w.say, Info: func(string, ...any) {}}, e, p)
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return err

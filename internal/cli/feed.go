@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -106,16 +106,16 @@ func (o *feedOptions) preset(sources []string, compression string) error {
 	return nil
 }
 
-// settings are what the pipeline and the source are told. env looks a variable up.
-func (o *feedOptions) settings(env func(string) (string, bool), src *source.Options) (f pipeline.Feed, err error) {
-	match := func(flag, s string) (m pipeline.Match) {
+// settings are what the job and the source are told. env looks a variable up.
+func (o *feedOptions) settings(env func(string) (string, bool), src *source.Options) (f job.Feed, err error) {
+	match := func(flag, s string) (m job.Match) {
 		field, value, ok := strings.Cut(s, "=")
 		if s != "" && (!ok || field == "") {
 			err = errors.Join(err, fmt.Errorf("--%s %q: FIELD=VALUE is wanted, such as type=keepalive", flag, s))
 		}
-		return pipeline.Match{Field: field, Value: value}
+		return job.Match{Field: field, Value: value}
 	}
-	f = pipeline.Feed{ResumeField: o.resume, Keepalive: match("keepalive-when", o.keepalive), StaleAfter: o.stale,
+	f = job.Feed{ResumeField: o.resume, Keepalive: match("keepalive-when", o.keepalive), StaleAfter: o.stale,
 		Failure: match("error-when", o.failure), Words: "error_msg", TimeField: o.timeField}
 	if o.idle < 0 || o.stale < 0 {
 		err = errors.Join(err, errors.New("--idle-timeout and --stale-keepalives cannot be negative"))

@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
 // checkOutputs refuses to write rejected lines or metrics into a file that is something
 // else. args are the sources as they were named, sources what they resolve to.
-func (w *world) checkOutputs(o *syncOptions, to destination, args, sources []string, rejects pipeline.Rejects) error {
+func (w *world) checkOutputs(o *syncOptions, to destination, args, sources []string, rejects job.Rejects) error {
 	var faults []error
 	check := func(flag, path string, others ...string) {
 		if path == "" {

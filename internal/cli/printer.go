@@ -9,14 +9,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/sink"
 )
 
 // printer writes a run's log and status line to stderr. Where that fails, as on
 // a closed pipe, the run goes on unseen.
 type printer struct {
-	p       *pipeline.Progress
+	p       *job.Progress
 	json    *slog.Logger // nil for text
 	quiet   bool
 	verbose bool
@@ -44,7 +44,7 @@ const (
 	retryEvery = 10 * time.Second       // the same failure is not said more often
 )
 
-func newPrinter(w *world, o *syncOptions, p *pipeline.Progress) *printer {
+func newPrinter(w *world, o *syncOptions, p *job.Progress) *printer {
 	out := &printer{p: p, w: w.stderr, quiet: o.quiet, verbose: o.verbose, stop: make(chan struct{}), done: make(chan struct{}),
 		said: map[string]time.Time{}, before: counts{at: p.Start}}
 	if o.logFormat == "json" {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/job"
 )
 
 // summary is what --summary json prints.
@@ -32,7 +32,7 @@ type summary struct {
 }
 
 // summarize says what a run did.
-func (w *world) summarize(o *syncOptions, c pipeline.Config, p *pipeline.Progress, out *printer, err error) {
+func (w *world) summarize(o *syncOptions, c job.Config, p *job.Progress, out *printer, err error) {
 	s := summary{
 		Table: c.Table, Sources: c.Sources, Lines: p.Lines.Load(), Bytes: p.Bytes.Load(), Messages: p.Messages.Load(), Coalesced: p.Coalesced.Load(),
 		Inserted: p.Inserted.Load(), Updated: p.Updated.Load(), Unchanged: p.Unchanged.Load(), Deleted: p.Deleted.Load(),

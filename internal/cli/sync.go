@@ -19,8 +19,8 @@ import (
 
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/metrics"
-	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 )
@@ -104,7 +104,7 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	o.buffer = defaultBuffer
 	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading waits")
 	f.StringVar(&o.synchronous, "synchronous", defaultSynchronous, "what a power cut may take: off, normal, full or extra; see docs/durability.md")
-	f.StringVar(&o.readAhead, "read-ahead", pipeline.ReadAheadAuto, "look a batch's rows up on 8 more connections before it is written: auto (where flushes wait for a disk), on or off")
+	f.StringVar(&o.readAhead, "read-ahead", job.ReadAheadAuto, "look a batch's rows up on 8 more connections before it is written: auto (where flushes wait for a disk), on or off")
 	f.Var(&o.retryFor, "retry-for", "how long a locked or lost database, or a lost feed, is tried again, or forever (default 5m; forever for a connection)")
 
 	f.StringVar(&o.job, "job", "", "the name that the checkpoint is kept under (default source and table; none for stdin)")
@@ -197,14 +197,14 @@ of its source and its rejected lines in it.
 
 // plan checks the options, all of them at once, and turns them into what a run
 // needs.
-func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.Config, err error) {
+func (w *world) plan(o *syncOptions, args []string) (to destination, c job.Config, err error) {
 	faults := []error{
 		oneOf("synchronous", o.synchronous, levels...),
 		oneOf("progress", o.progress, "auto", "always", "never"),
 		oneOf("summary", o.summary, "text", "json"),
 		oneOf("log-format", o.logFormat, "text", "json"),
 		oneOf("compression", o.compression, source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate),
-		oneOf("read-ahead", o.readAhead, pipeline.ReadAheadAuto, pipeline.ReadAheadOn, pipeline.ReadAheadOff),
+		oneOf("read-ahead", o.readAhead, job.ReadAheadAuto, job.ReadAheadOn, job.ReadAheadOff),
 	}
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if o.batchRows < 1 {
@@ -223,7 +223,7 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 	faults = append(faults, err)
 	rate, err := readRate("max-rate", o.maxRate)
 	faults = append(faults, err)
-	rejects, err := pipeline.ParseRejects(o.rejects)
+	rejects, err := job.ParseRejects(o.rejects)
 	if err != nil {
 		fault("--rejects: %w", err)
 	}
@@ -288,13 +288,13 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c pipeline.
 		}
 	}
 	src.RetryFor = o.retryFor.Duration
-	return to, pipeline.Config{
+	return to, job.Config{
 		Sources: sources,
 		Source:  src, Feed: feed,
 		Job: o.job, Table: table,
 		Fold:      folding,
 		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: int64(o.buffer), ReadAhead: o.readAhead, Tombstones: time.Duration(o.tombstones),
-		Spool:   pipeline.Spool{Dir: o.spool, Max: int64(o.spoolMax), Capture: o.capture, KeepCaptures: o.keepFor.Duration},
+		Spool:   job.Spool{Dir: o.spool, Max: int64(o.spoolMax), Capture: o.capture, KeepCaptures: o.keepFor.Duration},
 		Rejects: rejects, MaxRejects: o.maxRejects, RejectsAge: o.rejectsAge.Duration, ShowRejects: showRejects(o.to),
 		FromStart: o.fromStart, Rebuild: o.rebuild, AcceptSettings: o.accept,
 	}, nil
@@ -402,13 +402,13 @@ func stem(sources []string) (string, error) {
 	return name, nil
 }
 
-// sync runs the pipeline with all that surrounds it.
+// sync runs a job with all that surrounds it.
 func (w *world) sync(ctx context.Context, o *syncOptions, args []string, settings []*config.Setting) (err error) {
 	to, c, err := w.plan(o, args)
 	if err != nil {
 		return err
 	}
-	p := pipeline.NewProgress()
+	p := job.NewProgress()
 	out := newPrinter(w, o, p)
 	defer out.close()
 	for _, s := range settings {
@@ -438,7 +438,7 @@ func (w *world) sync(ctx context.Context, o *syncOptions, args []string, setting
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	c.OpenReader = func(ctx context.Context) (pipeline.Reader, error) {
+	c.OpenReader = func(ctx context.Context) (job.Reader, error) {
 		return to.open(ctx, openOptions{synchronous: defaultSynchronous, readOnly: true, cache: readerCache, warn: out.debug, debug: out.debug})
 	}
 	run := metrics.Run{Job: c.Job, Table: c.Table, Progress: p, BufferLimit: c.Buffer, Version: version, Commit: commit}
@@ -468,7 +468,7 @@ func (w *world) sync(ctx context.Context, o *syncOptions, args []string, setting
 			}
 		}()
 	}
-	err = pipeline.Run(ctx, c, sink.Retry(db, o.retryFor.Duration, onRetry), p)
+	err = job.Run(ctx, c, sink.Retry(db, o.retryFor.Duration, onRetry), p)
 	out.close()
 	w.summarize(o, c, p, out, err)
 	switch {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
@@ -214,15 +214,15 @@ func (w *world) verify(ctx context.Context, o *syncOptions, args []string, show 
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	rejects, err := pipeline.ParseRejects("discard")
+	rejects, err := job.ParseRejects("discard")
 	if err != nil {
 		return err
 	}
 	lines := &one{ctx: ctx, files: files, maxLine: int(o.maxLine)}
 	defer func() { err = errors.Join(err, lines.Close()) }()
 	v := &verifying{database: db, ctx: ctx, w: w, show: show}
-	p := pipeline.NewProgress()
-	err = pipeline.Run(ctx, pipeline.Config{Sources: []string{"-"}, Source: source.Options{MaxLine: int(o.maxLine), Stdin: lines, Compression: source.None}, Table: o.table, Fold: opt,
+	p := job.NewProgress()
+	err = job.Run(ctx, job.Config{Sources: []string{"-"}, Source: source.Options{MaxLine: int(o.maxLine), Stdin: lines, Compression: source.None}, Table: o.table, Fold: opt,
 		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Warn: w.say, Info: func(string, ...any) {}}, v, p)
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/job"
 )
 
 // weir syncs the sample.
@@ -21,7 +21,7 @@ func (c *Config) weir(ctx context.Context, db Database, s *sample, level string,
 	if err != nil {
 		return set, err
 	}
-	rejects, err := pipeline.ParseRejects("discard")
+	rejects, err := job.ParseRejects("discard")
 	if err != nil {
 		return set, err
 	}
@@ -30,12 +30,12 @@ func (c *Config) weir(ctx context.Context, db Database, s *sample, level string,
 	if err != nil {
 		return set, err
 	}
-	p := pipeline.NewProgress()
+	p := job.NewProgress()
 	p.OnFlush = func(_ int, took time.Duration) {
 		set.Flushes++
 		set.Longest = max(set.Longest, took)
 	}
-	err = pipeline.Run(ctx, pipeline.Config{Sources: []string{s.path}, Table: "t", BatchRows: 100_000, BatchPeriod: period, Buffer: 256 << 20,
+	err = job.Run(ctx, job.Config{Sources: []string{s.path}, Table: "t", BatchRows: 100_000, BatchPeriod: period, Buffer: 256 << 20,
 		Rejects: rejects, MaxRejects: int64(s.messages), Fold: fold.Options{Key: []string{c.Key}, MaxColumns: len(s.names)},
 		Warn: c.Say, Info: func(string, ...any) {}}, sink, p)
 	if err = errors.Join(err, sink.Close()); err != nil {

@@ -20,14 +20,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/sink"
 )
 
 // Run is what the metrics of one run are labelled with and read from.
 type Run struct {
 	Job, Table  string
-	Progress    *pipeline.Progress
+	Progress    *job.Progress
 	BufferLimit int64        // bytes
 	WALBytes    func() int64 // of an SQLite file, in bytes; nil where there is none
 	Version     string

@@ -52,7 +52,7 @@ type Checkpoint struct {
 	Rejects string // what the run needs to resume a file of rejects
 	// Rejected is how many of the lines were rejected.
 	Rejected int64
-	// Settings are those of the fold that the lines were folded by, in the pipeline's own
+	// Settings are those of the fold that the lines were folded by, in the job package's own
 	// notation.
 	Settings string
 

@@ -106,7 +106,7 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool
 }
 
-// object stands for what a pipeline knows of lines.
+// object stands for what a job knows of lines.
 func object(line []byte) bool { return bytes.HasSuffix(line, []byte("}")) }
 
 // TestLastLine: one without a newline counts if it is whole and the connection was closed

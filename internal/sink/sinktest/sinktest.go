@@ -84,7 +84,7 @@ const (
 	from  = "feed.jsonl"
 )
 
-// A Run is one run of weir, in as few lines as show what the pipeline does.
+// A Run is one run of weir, in as few lines as show what the job package does.
 type Run struct {
 	t      *testing.T
 	Sink   sink.Sink

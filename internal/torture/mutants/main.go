@@ -27,7 +27,7 @@ const (
 	sqlite   = "./internal/sink/sqlite"
 	postgres = "./internal/sink/postgres"
 	spool    = "./internal/spool"
-	pipeline = "./internal/pipeline"
+	job      = "./internal/job"
 	sources  = "./internal/source"
 	cli      = "./internal/cli"
 	lockfile = "./internal/lockfile"
@@ -57,23 +57,23 @@ var mutants = []mutant{
 		postgres, "TestFlush_IsOneTransaction", false},
 	{"rebuild over what another job commits meanwhile", "internal/sink/postgres/flush.go", `AS now (jobs) WHERE jobs <> %s"`, `AS now (jobs) WHERE false AND jobs <> %s"`,
 		postgres, "TestRebuild_AnotherJobWritesMeanwhile", false},
-	{"rebuild by a run that was stopped", "internal/pipeline/pipeline.go", `err == nil && ctx.Err() == nil && len(r.rebuilding()) > 0`, `err == nil && len(r.rebuilding()) > 0`,
+	{"rebuild by a run that was stopped", "internal/job/job.go", `err == nil && ctx.Err() == nil && len(r.rebuilding()) > 0`, `err == nil && len(r.rebuilding()) > 0`,
 		cli, "TestScripts/settings$", false},
-	{"rejects of a connection replaced", "internal/pipeline/pipeline.go", `cp.Seq > 0 && job != "" && r.repeats(spec)`, `cp.Seq > 0 && job != ""`,
+	{"rejects of a connection replaced", "internal/job/job.go", `cp.Seq > 0 && job != "" && r.repeats(spec)`, `cp.Seq > 0 && job != ""`,
 		cli, "TestScripts/rejects$", false},
-	{"checkpoints looked at one by one", "internal/pipeline/pipeline.go", `if err := r.admitAll(ctx); err != nil {`, `if err := r.admitAll(ctx); err != nil && false {`,
+	{"checkpoints looked at one by one", "internal/job/job.go", `if err := r.admitAll(ctx); err != nil {`, `if err := r.admitAll(ctx); err != nil && false {`,
 		cli, "TestScripts/settings$", false},
 	{"fence without a predecessor, SQLite", "internal/sink/ledger.go", `	case seq == want:`, `	case seq != f.Checkpoint.Seq:`,
 		sqlite, "TestSuite/Fence", false},
 	{"a schema that was rolled back is believed", "internal/sink/sqlite/flush.go", `		d.version = unread`, `		_ = unread`,
 		sqlite, "TestSuite$/Widening", false},
-	{"other settings continue", "internal/pipeline/checkpoint.go", `	case len(names) > 0 && !r.AcceptSettings:`, `	case false:`,
+	{"other settings continue", "internal/job/checkpoint.go", `	case len(names) > 0 && !r.AcceptSettings:`, `	case false:`,
 		cli, "TestScripts$/settings", false},
-	{"another table continues", "internal/pipeline/checkpoint.go", `cp.TableID != "" && cp.TableID != r.table.ID && !r.AcceptSettings:`, `false:`,
+	{"another table continues", "internal/job/checkpoint.go", `cp.TableID != "" && cp.TableID != r.table.ID && !r.AcceptSettings:`, `false:`,
 		cli, "TestScripts$/dropped", false},
-	{"a source of which nothing was taken keeps its position", "internal/pipeline/feeding.go", `if f.tentative && w.folded == refused`, `if false && w.folded == refused`,
+	{"a source of which nothing was taken keeps its position", "internal/job/feeding.go", `if f.tentative && w.folded == refused`, `if false && w.folded == refused`,
 		cli, "TestScripts$/settings", false},
-	{"rejects that are read again stay", "internal/pipeline/pipeline.go", `	f.restart = cp.Mark == ""`, `	f.restart = false && cp.Mark == ""`,
+	{"rejects that are read again stay", "internal/job/job.go", `	f.restart = cp.Mark == ""`, `	f.restart = false && cp.Mark == ""`,
 		cli, "TestScripts$/settings", false},
 	{"a rebuild removes what others wrote", "internal/sink/ledger.go", `	case len(others) > 0:`, `	case false:`,
 		sqlite, "TestSuite$/Ledger", false},
@@ -99,9 +99,9 @@ var mutants = []mutant{
 		sqlite, "TestSuite/Fold", false},
 	{"rejects are forgotten", "internal/sink/sqlite/flush.go", `	if f.KeepRejects {`, `	if f.KeepRejects && len(rejects) != 1 {`,
 		kills, "TestCrash$/all/sqlite_full_file", false},
-	{"a failed batch is sent as if it were empty", "internal/pipeline/feeding.go", `		res, err := f.db.Flush(ctx, flush)`, "		if w.cp.Seq%7 == 3 {\n\t\t\tflush.Batch = &fold.Batch{Table: flush.Batch.Table}\n\t\t}\n\t\tres, err := f.db.Flush(ctx, flush)",
+	{"a failed batch is sent as if it were empty", "internal/job/feeding.go", `		res, err := f.db.Flush(ctx, flush)`, "		if w.cp.Seq%7 == 3 {\n\t\t\tflush.Batch = &fold.Batch{Table: flush.Batch.Table}\n\t\t}\n\t\tres, err := f.db.Flush(ctx, flush)",
 		kills, "TestRandom$/sqlite", false},
-	{"a batch is not emptied", "internal/pipeline/feeding.go", "		w.batch.Reset()\n", "",
+	{"a batch is not emptied", "internal/job/feeding.go", "		w.batch.Reset()\n", "",
 		kills, "TestRandom$/sqlite", false},
 	{"rows that seem new hide a delete", "internal/sink/postgres/flush.go", `d.fresh && len(changing) == len(rows) && m.direct()`, `d.fresh && len(changing) > 0 && m.direct()`,
 		postgres, "TestSuite$/Version", false},
@@ -135,18 +135,18 @@ var mutants = []mutant{
 		spool, "TestLog_", false},
 	{"the spool's resume value is lost with an empty segment", "internal/spool/log.go", `size - s.size; s.wrote > 0 {`, `size - s.size; true {`,
 		spool, "TestLog_ResumeValue", false},
-	{"the spool is drained from its end", "internal/pipeline/spool.go", `	case known && from.SpoolAt >= begin:
+	{"the spool is drained from its end", "internal/job/spool.go", `	case known && from.SpoolAt >= begin:
 		return from.SpoolAt, nil`, `	case known && from.SpoolAt >= begin:
 		return end, nil`,
 		kills, "TestCrash$/all/sqlite_full_spool", false},
-	{"a bad line that is sent again is kept again", "internal/pipeline/feed.go", `if strings.Contains(*list, sum) {`, `if strings.Contains(*list, sum+sum) {`,
-		pipeline, "TestSync_LostConnection", false},
-	{"any file is taken for one of rejects", "internal/pipeline/rejects.go", `!head.Match(first)`, `first == nil`,
+	{"a bad line that is sent again is kept again", "internal/job/feed.go", `if strings.Contains(*list, sum) {`, `if strings.Contains(*list, sum+sum) {`,
+		job, "TestSync_LostConnection", false},
+	{"any file is taken for one of rejects", "internal/job/rejects.go", `!head.Match(first)`, `first == nil`,
 		cli, "TestScripts$/^outputs", false},
 	{"a file of rejects may be a source", "internal/cli/outputs.go", `if what := w.usedAs(path, o, to, args, sources); what != "" {`, `if what := ""; what != "" {`,
 		cli, "TestScripts$/^outputs", false},
-	{"lines that are dropped from between others stay", "internal/pipeline/rejects.go", `	for ; from < to-1;`, `	for ; from < 0;`,
-		pipeline, "TestRejects_", false},
+	{"lines that are dropped from between others stay", "internal/job/rejects.go", `	for ; from < to-1;`, `	for ; from < 0;`,
+		job, "TestRejects_", false},
 	{"a capture's number is not remembered", "internal/spool/capture.go", `	c.last = state.Last
 `, "",
 		spool, "TestCaptures_NamesAreInTheOrder", false},
@@ -166,10 +166,10 @@ var mutants = []mutant{
 		spool, "TestLog_PowerCut", false},
 	{"locks of the process in place of the file's", "internal/lockfile/lock_linux.go", `unix.F_OFD_SETLK,`, `unix.F_SETLK,`,
 		lockfile, "TestLock_TwoJobsOfOneProcess", false},
-	{"a connection is made again before what it brought is committed", "internal/pipeline/feeding.go", `	case b := <-f.free: // no batch is on its way
+	{"a connection is made again before what it brought is committed", "internal/job/feeding.go", `	case b := <-f.free: // no batch is on its way
 		f.free <- b
 `, "	default:\n",
-		pipeline, "TestSync_LostConnection", false},
+		job, "TestSync_LostConnection", false},
 	{"the database's file is opened by others", "internal/sink/sqlite/flush.go", `	now, err := os.Stat(d.path)`, "	if f, err := os.Open(d.path); err == nil {\n\t\tf.Close()\n\t}\n\tnow, err := os.Stat(d.path)",
 		sqlite, "TestSync_FileIsOpenedBySQLiteAlone", false},
 	{"a followed file's beginning is not compared", "internal/source/follow.go", `same, err := t.holds(t.head, 0)`, `same, err := true, error(nil)`,
@@ -191,8 +191,8 @@ var mutants = []mutant{
 		sources, "TestDial_EndsAtOnce", false},
 	{"any number of fields", "internal/feed/scan.go", `if len(dst) == most {`, `if len(dst) == -most {`,
 		"./internal/feed", "TestScan_TooManyFields", false},
-	{"a rate that starts full", "internal/pipeline/ahead.go", `l.AllowN(time.Now(), l.Burst())`, `l.AllowN(time.Now(), 0)`,
-		pipeline, "TestMaxRate_AtEveryInstant", false},
+	{"a rate that starts full", "internal/job/ahead.go", `l.AllowN(time.Now(), l.Burst())`, `l.AllowN(time.Now(), 0)`,
+		job, "TestMaxRate_AtEveryInstant", false},
 	{"a run's type takes the place of the union", "internal/schema/own.go", `c.seen |= s`, `c.seen = s`,
 		schema, "TestGrow", false},
 	{"a run does not learn what others widened, SQLite", "internal/sink/sqlite/grow.go", `version != d.version || marks != d.marks`, `version != d.version`,

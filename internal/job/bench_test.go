@@ -1,4 +1,4 @@
-package pipeline_test
+package job_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/weirsync/weir/internal/bench"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
@@ -203,9 +203,9 @@ func BenchmarkSync(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				rejects, _ := pipeline.ParseRejects("fail")
-				err = pipeline.Run(b.Context(), pipeline.Config{Sources: []string{path}, Table: "t", BatchRows: 100_000, Buffer: 256 << 20, Rejects: rejects,
-					Fold: fold.Options{Key: []string{"id"}, MaxColumns: 100}, Warn: b.Logf, Info: func(string, ...any) {}}, db, pipeline.NewProgress())
+				rejects, _ := job.ParseRejects("fail")
+				err = job.Run(b.Context(), job.Config{Sources: []string{path}, Table: "t", BatchRows: 100_000, Buffer: 256 << 20, Rejects: rejects,
+					Fold: fold.Options{Key: []string{"id"}, MaxColumns: 100}, Warn: b.Logf, Info: func(string, ...any) {}}, db, job.NewProgress())
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -1,4 +1,4 @@
-package pipeline_test
+package job_test
 
 import (
 	"bufio"
@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 )
@@ -96,15 +96,15 @@ func behind(lines []string, value string) string {
 }
 
 // configOf is for a source whose messages may have a resume value.
-func configOf(t *testing.T, spec, rejects string) pipeline.Config {
+func configOf(t *testing.T, spec, rejects string) job.Config {
 	t.Helper()
-	r, err := pipeline.ParseRejects(rejects)
+	r, err := job.ParseRejects(rejects)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pipeline.Config{
+	return job.Config{
 		Sources: []string{spec}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000, Poll: 10 * time.Millisecond}, Table: "t",
-		Feed:      pipeline.Feed{ResumeField: "pitr", Hello: func(resume string) ([]byte, error) { return []byte("from " + resume + "\n"), nil }},
+		Feed:      job.Feed{ResumeField: "pitr", Hello: func(resume string) ([]byte, error) { return []byte("from " + resume + "\n"), nil }},
 		Fold:      fold.Options{Key: []string{"id"}, MaxColumns: 10},
 		BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20, MaxRejects: 1 << 20, Rejects: r, Warn: t.Logf, Info: func(string, ...any) {},
 	}
@@ -112,7 +112,7 @@ func configOf(t *testing.T, spec, rejects string) pipeline.Config {
 
 // runUntil runs until something is so, or to the run's own end. through, where it is not
 // nil, stands before the database.
-func runUntil(t *testing.T, c pipeline.Config, dest string, through func(sink.Sink) sink.Sink, so func(p *pipeline.Progress) bool) (*pipeline.Progress, error) {
+func runUntil(t *testing.T, c job.Config, dest string, through func(sink.Sink) sink.Sink, so func(p *job.Progress) bool) (*job.Progress, error) {
 	t.Helper()
 	db := openSink(t, dest)
 	defer db.Close()
@@ -121,8 +121,8 @@ func runUntil(t *testing.T, c pipeline.Config, dest string, through func(sink.Si
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
-	p, ended := pipeline.NewProgress(), make(chan error, 1)
-	go func() { ended <- pipeline.Run(ctx, c, db, p) }()
+	p, ended := job.NewProgress(), make(chan error, 1)
+	go func() { ended <- job.Run(ctx, c, db, p) }()
 	for {
 		select {
 		case err := <-ended:
@@ -138,10 +138,10 @@ func runUntil(t *testing.T, c pipeline.Config, dest string, through func(sink.Si
 	}
 }
 
-func never(*pipeline.Progress) bool { return false }
+func never(*job.Progress) bool { return false }
 
-func lines(n int64) func(*pipeline.Progress) bool {
-	return func(p *pipeline.Progress) bool { return p.Lines.Load() >= n }
+func lines(n int64) func(*job.Progress) bool {
+	return func(p *job.Progress) bool { return p.Lines.Load() >= n }
 }
 
 const ids = "SELECT group_concat(id, ' ' ORDER BY id) FROM t"
@@ -172,7 +172,7 @@ func TestSync_LineThatEndsTheRun(t *testing.T) {
 						want = "a b c"
 					}
 					_, err := runUntil(t, configOf(t, spec, c.rejects), dest, nil, lines(2))
-					if (err != nil) != (want == "a") || c.rejects == "fail" != errors.Is(err, pipeline.ErrRejected) {
+					if (err != nil) != (want == "a") || c.rejects == "fail" != errors.Is(err, job.ErrRejected) {
 						t.Errorf("run %d: %v", n, err)
 					}
 					if got := query(t, dest, ids); got != want {
@@ -252,7 +252,7 @@ func TestSync_ArrayBehindGoodLines(t *testing.T) {
 		c := configOf(t, path, "table")
 		c.Source.Follow, c.BatchPeriod = true, time.Hour
 		dest := filepath.Join(t.TempDir(), "t.db")
-		if _, err := runUntil(t, c, dest, nil, func(p *pipeline.Progress) bool {
+		if _, err := runUntil(t, c, dest, nil, func(p *job.Progress) bool {
 			if p.Lines.Load() == 1 {
 				_ = os.Rename(path+".new", path) // the second time there is none
 			}
@@ -354,11 +354,11 @@ func TestSpool_OldKeepalives(t *testing.T) {
 	dir := t.TempDir()
 	c := configOf(t, f.addr, "table")
 	c.BatchRows = 1
-	c.Feed.Keepalive, c.Feed.StaleAfter = pipeline.Match{Field: "type", Value: "keepalive"}, 5
-	c.Spool = pipeline.Spool{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
+	c.Feed.Keepalive, c.Feed.StaleAfter = job.Match{Field: "type", Value: "keepalive"}, 5
+	c.Spool = job.Spool{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
 	db := &away{back: make(chan struct{})}
 	var back, all sync.Once
-	_, err := runUntil(t, c, filepath.Join(dir, "t.db"), func(s sink.Sink) sink.Sink { db.Sink = s; return db }, func(p *pipeline.Progress) bool {
+	_, err := runUntil(t, c, filepath.Join(dir, "t.db"), func(s sink.Sink) sink.Sink { db.Sink = s; return db }, func(p *job.Progress) bool {
 		if len(f.was()) == 2 {
 			back.Do(func() { close(db.back) })
 		}

@@ -1,4 +1,4 @@
-// Package pipeline ties a source to a sink: it cuts blocks into lines, has them
+// Package job ties a source to a sink: it cuts blocks into lines, has them
 // folded, decides when a batch is due, and has batches written with their
 // checkpoint while the next one fills.
 //
@@ -6,7 +6,7 @@
 // flushes.
 // Between the latter two go two batches; a batch has one owner at a time, and
 // when both are full reading waits.
-package pipeline
+package job
 
 import (
 	"context"

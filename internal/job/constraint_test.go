@@ -1,4 +1,4 @@
-package pipeline_test
+package job_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 )
@@ -28,13 +28,13 @@ func TestSync_ConstraintAddedMeanwhile(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			db := openSink(t, dest)
 			defer db.Close()
-			rejects, err := pipeline.ParseRejects("table")
+			rejects, err := job.ParseRejects("table")
 			if err != nil {
 				t.Fatal(err)
 			}
 			again := 0
-			p := pipeline.NewProgress()
-			err = pipeline.Run(t.Context(), pipeline.Config{
+			p := job.NewProgress()
+			err = job.Run(t.Context(), job.Config{
 				Sources: []string{path}, Table: "t", BatchRows: 10, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 10,
 				Source: source.Options{Warn: func(string) {}},
 				Fold:   fold.Options{Key: []string{"id"}, MaxColumns: 500},

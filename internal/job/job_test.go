@@ -1,4 +1,4 @@
-package pipeline_test
+package job_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/foldtest"
-	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
@@ -141,16 +141,16 @@ func write(t *testing.T, path string, feed []string) {
 	}
 }
 
-func run(t *testing.T, dest, feed string, fromStart bool) *pipeline.Progress {
+func run(t *testing.T, dest, feed string, fromStart bool) *job.Progress {
 	t.Helper()
 	db := openSink(t, dest)
 	defer db.Close()
-	rejects, err := pipeline.ParseRejects("table")
+	rejects, err := job.ParseRejects("table")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := pipeline.NewProgress()
-	err = pipeline.Run(t.Context(), pipeline.Config{
+	p := job.NewProgress()
+	err = job.Run(t.Context(), job.Config{
 		Sources: []string{feed}, Table: "t", BatchRows: 1000, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30, FromStart: fromStart,
 		Source: source.Options{Warn: func(string) {}},
 		Fold:   fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500},
@@ -279,16 +279,16 @@ func TestSync_ServerGoesBack(t *testing.T) {
 	db := openSink(t, dest)
 	defer db.Close()
 	target := &goesBack{Sink: sink.Retry(db, time.Minute, func(*sink.Error) {}), t: t, server: s}
-	rejects, _ := pipeline.ParseRejects("table")
+	rejects, _ := job.ParseRejects("table")
 	behind := 0
-	err := pipeline.Run(t.Context(), pipeline.Config{
+	err := job.Run(t.Context(), job.Config{
 		Sources: []string{path}, Table: "t", BatchRows: 30, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30, Source: source.Options{Warn: func(string) {}},
 		Fold: fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500},
 		Warn: func(format string, args ...any) {
 			if strings.Contains(fmt.Sprintf(format, args...), "went back") {
 				behind++
 			}
-		}, Info: t.Logf}, target, pipeline.NewProgress())
+		}, Info: t.Logf}, target, job.NewProgress())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,12 +333,12 @@ func TestSync_PeriodWritesASlowPipe(t *testing.T) {
 	defer db.Close()
 	r, w := io.Pipe()
 	flushed := make(chan int, 10)
-	p := pipeline.NewProgress()
+	p := job.NewProgress()
 	p.OnFlush = func(rows int, _ time.Duration) { flushed <- rows }
-	rejects, _ := pipeline.ParseRejects("table")
+	rejects, _ := job.ParseRejects("table")
 	done := make(chan error, 1)
 	go func() {
-		done <- pipeline.Run(t.Context(), pipeline.Config{Sources: []string{"-"}, Table: "t", BatchRows: 1000, Buffer: 1 << 20, BatchPeriod: 20 * time.Millisecond,
+		done <- job.Run(t.Context(), job.Config{Sources: []string{"-"}, Table: "t", BatchRows: 1000, Buffer: 1 << 20, BatchPeriod: 20 * time.Millisecond,
 			Rejects: rejects, Source: source.Options{Stdin: r}, Fold: fold.Options{Key: []string{"id"}, MaxColumns: 10},
 			Warn: t.Logf, Info: t.Logf}, db, p)
 	}()

@@ -1,4 +1,4 @@
-package pipeline_test
+package job_test
 
 import (
 	"bufio"
@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
@@ -161,20 +161,20 @@ func lostConnection(t *testing.T, rnd *rand.Rand, spool, inclusive, before bool)
 	dir := t.TempDir()
 	dest := filepath.Join(dir, "t.db")
 	db := openSink(t, dest)
-	rejects, _ := pipeline.ParseRejects("table")
-	c := pipeline.Config{
+	rejects, _ := job.ParseRejects("table")
+	c := job.Config{
 		Sources: []string{"tcp://" + l.Addr().String()}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000}, Table: "t",
-		Feed:      pipeline.Feed{ResumeField: "pitr", Hello: func(resume string) ([]byte, error) { return []byte("from " + resume + "\n"), nil }},
+		Feed:      job.Feed{ResumeField: "pitr", Hello: func(resume string) ([]byte, error) { return []byte("from " + resume + "\n"), nil }},
 		Fold:      fold.Options{Key: []string{"id"}, MaxColumns: 10},
 		BatchRows: 1000, BatchPeriod: time.Minute, Buffer: 1 << 20, MaxRejects: 1 << 20, Rejects: rejects, Warn: func(string, ...any) {}, Info: t.Logf,
 	}
 	if spool {
-		c.BatchPeriod, c.Spool = 50*time.Millisecond, pipeline.Spool{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
+		c.BatchPeriod, c.Spool = 50*time.Millisecond, job.Spool{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	p := pipeline.NewProgress()
+	p := job.NewProgress()
 	ended := make(chan error, 1)
-	go func() { ended <- pipeline.Run(ctx, c, slowly{db}, p) }()
+	go func() { ended <- job.Run(ctx, c, slowly{db}, p) }()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		b.mu.Lock()
 		sent, all := int64(b.sent), b.all

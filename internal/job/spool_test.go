@@ -1,4 +1,4 @@
-package pipeline_test
+package job_test
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/source"
@@ -46,7 +46,7 @@ func (a *away) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 // spooled is a run that takes senders, with a spool.
 type spooled struct {
 	t    *testing.T
-	p    *pipeline.Progress
+	p    *job.Progress
 	db   *away
 	addr chan string
 	said chan string
@@ -61,7 +61,7 @@ func startSpooled(t *testing.T, dir string, max int64) *spooled {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &spooled{t: t, p: pipeline.NewProgress(), db: &away{db, make(chan struct{}), make(chan struct{})},
+	s := &spooled{t: t, p: job.NewProgress(), db: &away{db, make(chan struct{}), make(chan struct{})},
 		addr: make(chan string, 1), said: make(chan string, 10000), end: make(chan error, 1)}
 	say := func(format string, args ...any) {
 		text := fmt.Sprintf(format, args...)
@@ -71,14 +71,14 @@ func startSpooled(t *testing.T, dir string, max int64) *spooled {
 		}
 		s.said <- text
 	}
-	rejects, _ := pipeline.ParseRejects("fail")
+	rejects, _ := job.ParseRejects("fail")
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(t.Context())
 	go func() {
-		err := pipeline.Run(ctx, pipeline.Config{Sources: []string{"tcp-listen://127.0.0.1:0"}, Source: source.Options{MaxLine: 1 << 20}, Table: "t",
+		err := job.Run(ctx, job.Config{Sources: []string{"tcp-listen://127.0.0.1:0"}, Source: source.Options{MaxLine: 1 << 20}, Table: "t",
 			Fold:      fold.Options{Key: []string{"id"}, MaxColumns: 500},
 			BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20, MaxRejects: 10, Rejects: rejects,
-			Spool: pipeline.Spool{Dir: filepath.Join(dir, "spool"), Max: max, Capture: filepath.Join(dir, "captures")}, Warn: say, Info: say}, s.db, s.p)
+			Spool: job.Spool{Dir: filepath.Join(dir, "spool"), Max: max, Capture: filepath.Join(dir, "captures")}, Warn: say, Info: say}, s.db, s.p)
 		s.end <- errors.Join(err, s.db.Close())
 	}()
 	return s
