@@ -28,7 +28,7 @@ import (
 // Config is what a run does.
 type Config struct {
 	Sources []string       // as source.Expand returns them
-	Source  source.Options // but Hello, Warn, Reconnects and Whole
+	Source  source.Options // but Pool, Hello, Warn, Reconnects and Whole
 	Feed    Feed
 	Job     string // "": each source has one of its own, stdin none
 	Table   string
@@ -77,7 +77,7 @@ var ErrRejected = errors.New("a line was rejected")
 // nil. p counts what happens.
 func Run(ctx context.Context, c Config, db sink.Sink, p *Progress) (err error) {
 	c.FromStart = c.FromStart || c.Rebuild
-	r := &run{Config: c, wrote: map[string]bool{}, db: db, p: p, id: rand.Text(), limit: newLimiter(c.MaxRate), readAhead: &readAhead{mode: c.ReadAhead, open: c.OpenReader}}
+	r := &run{Config: c, wrote: map[string]bool{}, db: db, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), readAhead: &readAhead{mode: c.ReadAhead, open: c.OpenReader}}
 	defer func() { err = errors.Join(err, r.readAhead.close()) }()
 	if err := r.begin(ctx); err != nil {
 		return err
@@ -247,6 +247,7 @@ type run struct {
 	rewound          time.Time // when it last did
 	batches          [2]fold.Batch
 
+	pool      *source.Pool
 	readAhead *readAhead
 	committed atomic.Pointer[string] // the source's Position.Resume in the database
 	spool     *spooling              // nil where there is none
@@ -337,6 +338,7 @@ func (r *run) open(ctx context.Context, spec string) (*source.Stream, sink.Check
 	}
 	r.resumeFrom(from.Resume)
 	o := r.Source
+	o.Pool = r.pool
 	o.Warn = func(s string) { r.Warn("%s", s) }
 	o.Whole = func(line []byte) bool {
 		_, err := feed.NewScanner(&feed.Names{}).Scan(line)

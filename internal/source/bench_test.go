@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/weirsync/weir/internal/source"
@@ -21,6 +23,43 @@ func BenchmarkNext(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				s := open(b, path, source.Options{}, source.Position{})
+				for {
+					block, err := s.Next(context.Background())
+					if err == io.EOF {
+						break
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+					s.Release(block)
+				}
+				s.Close()
+			}
+		})
+	}
+}
+
+// BenchmarkOpenSmallFiles opens, reads and closes files of ten lines, one after the other.
+func BenchmarkOpenSmallFiles(b *testing.B) {
+	dir := b.TempDir()
+	for _, c := range []struct {
+		name string
+		file []byte
+	}{{"plain", feed(10)}, {"gzip", gz(b, feed(10))}} {
+		b.Run(c.name, func(b *testing.B) {
+			paths := make([]string, 100)
+			for i := range paths {
+				paths[i] = write(b, filepath.Join(dir, c.name+strconv.Itoa(i)), c.file)
+			}
+			o := source.Options{Pool: source.NewPool()}
+			n := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				s, err := source.Open(context.Background(), paths[n%len(paths)], o, source.Position{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				n++
 				for {
 					block, err := s.Next(context.Background())
 					if err == io.EOF {

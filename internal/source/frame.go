@@ -3,7 +3,6 @@ package source
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -52,6 +51,7 @@ type Block struct {
 	Spool int64
 
 	buf                []byte // Data's memory
+	pool               *Pool  // whose that is; nil: nobody's
 	head               []byte // of the stream, as far as it was read
 	lastLen            int    // of an Oversize line, see Position
 	lastSum            uint64
@@ -69,9 +69,8 @@ func (b *Block) Cut(end int) *Block {
 // A framer cuts a decompressed stream into blocks.
 type framer struct {
 	src     *bufio.Reader
-	free    chan *Block
+	pool    *Pool
 	maxLine int
-	size    int               // of a block; 0: blockSize
 	permits []permit          // for long lines, by their length
 	held    int               // how many of them, until forgo
 	live    bool              // whole lines go out after each read
@@ -98,7 +97,7 @@ type framer struct {
 // reset makes f begin a new stream.
 func (f *framer) reset(src *bufio.Reader) {
 	*f = framer{
-		src: src, free: f.free, maxLine: f.maxLine, size: f.size, permits: f.permits, held: f.held, live: f.live, tail: f.tail, whole: f.whole, clean: f.clean,
+		src: src, pool: f.pool, maxLine: f.maxLine, permits: f.permits, held: f.held, live: f.live, tail: f.tail, whole: f.whole, clean: f.clean,
 		head: make([]byte, 0, headMax),
 	}
 }
@@ -266,17 +265,20 @@ func (f *framer) forgo() {
 
 // refill starts a block with what is left of the one before.
 func (f *framer) refill(rest []byte) {
-	size := cmp.Or(f.size, blockSize)
-	select {
-	case f.blk = <-f.free:
-	default:
-		f.blk = &Block{buf: make([]byte, size)}
-	}
+	f.blk = f.pool.block()
 	if len(rest) > len(f.blk.buf) {
 		f.blk.buf = make([]byte, len(rest))
 	}
 	f.n, f.cut = copy(f.blk.buf, rest), 0
-	f.limit = max(min(size, len(f.blk.buf), f.maxLine+1), f.n)
+	f.limit = max(min(f.pool.size, len(f.blk.buf), f.maxLine+1), f.n)
+}
+
+// drop gives back the block that is being filled.
+func (f *framer) drop() {
+	if f.blk != nil {
+		f.pool.put(f.blk)
+		f.blk = nil
+	}
 }
 
 // emit hands out the first end bytes.

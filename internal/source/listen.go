@@ -53,6 +53,7 @@ type listener struct {
 	tls     *tls.Config // nil: without
 	permits []permit
 	windows chan struct{} // a token for each sender that has a zstd window
+	pool    *Pool         // of small blocks, for a sender that is idle keeps one
 
 	mu     sync.Mutex
 	conns  map[net.Conn]int // the number of one that has brought no line yet, else 0
@@ -87,6 +88,7 @@ func newListener(in net.Listener, o *Options) *listener {
 		Listener: in,
 		permits:  []permit{{senderBlock, make(chan struct{}, manyMedium)}, {longLine, make(chan struct{}, manyLong)}},
 		windows:  make(chan struct{}, max(minWindows, o.Windows/senderWindow)),
+		pool:     newPool(senderBlock, senderBlock),
 		conns:    map[net.Conn]int{},
 	}
 }
@@ -276,8 +278,9 @@ func (s *Stream) sender(c net.Conn) error {
 	if format != None {
 		br = bufio.NewReaderSize(src, senderRead)
 	}
-	f := framer{maxLine: s.opts.MaxLine, live: true, free: s.free, size: senderBlock, permits: s.listener.permits, whole: s.opts.Whole, clean: isClean(in.Conn)}
+	f := framer{maxLine: s.opts.MaxLine, live: true, pool: s.listener.pool, permits: s.listener.permits, whole: s.opts.Whole, clean: isClean(in.Conn)}
 	defer f.forgo()
+	defer f.drop()
 	f.reset(br)
 	if _, err := br.Peek(1); err != nil { // a block is made when there is something to put into it
 		return fail(err)

@@ -48,8 +48,8 @@ func newStream(name string, o Options, from Position) *Stream {
 		name:   name,
 		opts:   o,
 		from:   from,
+		pool:   o.Pool,
 		blocks: make(chan *Block),
-		free:   make(chan *Block, 4),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.raw.ctx = s.ctx
@@ -88,6 +88,9 @@ func (s *Stream) open(ctx context.Context) error {
 		s.from = Position{}
 		s.attach(f, true)
 		return nil
+	case s.isDone(info):
+		s.done = true
+		return nil
 	}
 	if s.file, err = os.Open(s.name); err != nil {
 		return err
@@ -114,21 +117,23 @@ func (s *Stream) find(ctx context.Context) (fs.FileInfo, error) {
 
 func (s *Stream) attach(r io.Reader, live bool) {
 	s.in, s.raw.r, s.live = r, r, live
-	s.frame.maxLine, s.frame.live, s.frame.free = s.opts.MaxLine, live, s.free
+	s.frame.maxLine, s.frame.live, s.frame.pool = s.opts.MaxLine, live, s.pool
 	s.frame.tail, s.frame.whole = !IsConnection(s.name), s.opts.Whole
 }
 
-// openFile begins to read a regular file, unless it is done.
+// isDone reports whether a file is as it was when it was read to its end.
+func (s *Stream) isDone(info fs.FileInfo) bool {
+	from := s.from
+	return !s.opts.Follow && from.FileSize > 0 && from.FileSize == info.Size() && from.FileTime == info.ModTime().UnixNano()
+}
+
+// openFile begins to read a regular file.
 func (s *Stream) openFile() error {
 	info, err := s.file.Stat()
 	if err != nil {
 		return err
 	}
 	size, from := info.Size(), s.from
-	if !s.opts.Follow && from.FileSize > 0 && from.FileSize == size && from.FileTime == info.ModTime().UnixNano() {
-		s.done = true
-		return nil
-	}
 	if s.opts.Follow {
 		s.follow = &follower{ctx: s.ctx, path: s.name, file: s.file, poll: s.opts.Poll, warn: s.opts.Warn}
 		// Before begin compares the checkpoint, so that what changes after that is noticed.
@@ -155,7 +160,8 @@ func (s *Stream) openFile() error {
 
 // begin finds out the compression and goes to s.from.
 func (s *Stream) begin() error {
-	br := bufio.NewReaderSize(&s.raw, readSize)
+	s.forget() // what another connection was read with
+	br := s.buffered(&s.raw)
 	if s.format = s.opts.Compression; s.format == Auto {
 		s.format = sniff(br)
 	}
@@ -166,7 +172,7 @@ func (s *Stream) begin() error {
 	if s.format == None {
 		s.frame.reset(br)
 	} else {
-		s.frame.reset(bufio.NewReaderSize(src, readSize))
+		s.frame.reset(s.buffered(src))
 	}
 	if s.file != nil && s.format == None {
 		return s.seek(br)

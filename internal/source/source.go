@@ -45,7 +45,8 @@ type Options struct {
 	// counts then, if the connection was closed cleanly. nil: none is. It may be called from many
 	// goroutines.
 	Whole   func(line []byte) bool
-	Windows int // bytes of all senders' zstd windows, if that is more than minWindows take
+	Windows int   // bytes of all senders' zstd windows, if that is more than minWindows take
+	Pool    *Pool // of memory, which other streams may share; nil: the stream has its own
 
 	// Of tcp:// and tls://:
 	Hello      func() ([]byte, error) // what is sent when a connection is made; nil: nothing
@@ -72,6 +73,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Poll <= 0 {
 		o.Poll = DefaultPoll
+	}
+	if o.Pool == nil {
+		o.Pool = NewPool()
 	}
 	if o.Stdin == nil {
 		o.Stdin = os.Stdin

@@ -31,16 +31,17 @@ type Stream struct {
 
 	listener *listener // nil unless others connect
 
-	raw    raw
-	format string // of compression, once it is told
-	frame  framer
+	pool    *Pool
+	readers []*bufio.Reader // that are the pool's
+	raw     raw
+	format  string // of compression, once it is told
+	frame   framer
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	start  sync.Once
 	blocks chan *Block // closed after err is set
 	err    error
-	free   chan *Block
 }
 
 // Name is what a checkpoint of the source is kept under: the absolute path of
@@ -60,7 +61,8 @@ func (s *Stream) Live() bool { return s.live }
 // and has not changed since. Next has nothing to give then.
 func (s *Stream) Done() bool { return s.done }
 
-// Size is that of the file now, in raw bytes; 0 where there is none to know.
+// Size is that of the file now, in raw bytes; 0 where there is none to know, and of one that is
+// Done.
 func (s *Stream) Size() int64 {
 	if s.file == nil {
 		return 0
@@ -84,6 +86,9 @@ func (s *Stream) Next(ctx context.Context) (*Block, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if s.done {
+		return nil, io.EOF
+	}
 	s.start.Do(func() { go s.run() })
 	select {
 	case b, ok := <-s.blocks:
@@ -98,29 +103,15 @@ func (s *Stream) Next(ctx context.Context) (*Block, error) {
 
 // Release gives b's memory back. Nothing of b may be used after it.
 func (s *Stream) Release(b *Block) {
-	poison(b.buf)
-	most := recycleMax
-	if s.listener != nil {
-		most = senderBlock // a sender that is idle keeps its block
-	}
-	if len(b.buf) == 0 || len(b.buf) > most {
-		return
-	}
-	select {
-	case s.free <- &Block{buf: b.buf}:
-	default:
+	if b.pool != nil {
+		b.pool.put(b)
 	}
 }
 
 // Filled returns a block whose lines are not read from the source: fill writes whole
 // lines to p and returns their bytes, or 0 where p is too small for one.
 func (s *Stream) Filled(fill func(p []byte) (int, error)) (*Block, error) {
-	var b *Block
-	select {
-	case b = <-s.free:
-	default:
-		b = &Block{buf: make([]byte, blockSize)}
-	}
+	b := s.pool.block()
 	for {
 		n, err := fill(b.buf)
 		if n > 0 || err != nil {
@@ -141,8 +132,10 @@ func (s *Stream) Close() error {
 		close(s.blocks)
 	})
 	if s.interrupt() {
-		for range s.blocks { // until run has ended
+		for b := range s.blocks { // until run has ended
+			s.Release(b)
 		}
+		s.forget()
 	}
 	if s.follow != nil {
 		return s.follow.file.Close()
@@ -152,6 +145,22 @@ func (s *Stream) Close() error {
 	}
 	s.deadline(time.Time{})
 	return nil
+}
+
+// buffered returns a reader of r, which is good until forget.
+func (s *Stream) buffered(r io.Reader) *bufio.Reader {
+	br := s.pool.reader(r)
+	s.readers = append(s.readers, br)
+	return br
+}
+
+// forget gives back what was read with.
+func (s *Stream) forget() {
+	s.frame.drop()
+	for _, br := range s.readers {
+		s.pool.putReader(br)
+	}
+	s.readers = s.readers[:0]
 }
 
 // interrupt makes a read return that waits, and reports whether it will.
@@ -184,8 +193,6 @@ func (s *Stream) run() {
 
 func (s *Stream) produce() error {
 	switch {
-	case s.done:
-		return io.EOF
 	case s.dialer != nil:
 		return s.produceDialed()
 	case s.listener != nil:
@@ -242,7 +249,8 @@ func (s *Stream) reopen() error {
 		return err
 	}
 	s.raw.n.Store(0)
-	s.frame.reset(bufio.NewReaderSize(&s.raw, readSize))
+	s.frame.src.Reset(&s.raw)
+	s.frame.reset(s.frame.src)
 	s.frame.restart, s.frame.hole = true, true
 	return nil
 }
