@@ -110,26 +110,13 @@ func strict(line []byte) ([]member, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.raw, m.text = string(v), string(v)
-		switch v.Kind() {
-		case 'n':
-			m.kind = feed.Null
-		case 't', 'f':
-			m.kind = feed.Bool
-		case '"':
-			m.kind = feed.String
+		m.raw, m.text, m.kind = string(v), string(v), kindOf(v)
+		if m.kind == feed.String {
 			text, err := jsontext.AppendUnquote(nil, v)
 			if err != nil {
 				return nil, err
 			}
 			m.text = string(text)
-		case '0':
-			m.kind = feed.Int
-			if strings.ContainsAny(m.raw, ".eE") {
-				m.kind = feed.Number
-			}
-		default:
-			m.kind = feed.JSON
 		}
 		members = append(members, m)
 	}
@@ -140,6 +127,23 @@ func strict(line []byte) ([]member, error) {
 		return nil, errors.New("trailing data")
 	}
 	return members, nil
+}
+
+func kindOf(v jsontext.Value) feed.Kind {
+	switch v.Kind() {
+	case 'n':
+		return feed.Null
+	case 't', 'f':
+		return feed.Bool
+	case '"':
+		return feed.String
+	case '0':
+		if bytes.ContainsAny(v, ".eE") {
+			return feed.Number
+		}
+		return feed.Int
+	}
+	return feed.JSON
 }
 
 func reason(t *testing.T, line string) feed.Reason {

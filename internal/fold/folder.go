@@ -218,24 +218,20 @@ func (f *Folder) FoldLine(b *Batch, l *Line, at Place) error {
 
 var escapedNUL = []byte(`\u0000`)
 
-// hasNUL reports whether a value holds the character NUL, which JSON can only
-// write as an escape.
-func hasNUL(value []byte) bool {
-	for i := 0; ; {
-		at := bytes.Index(value[i:], escapedNUL)
-		if at < 0 {
-			return false
+// hasNUL reports whether a string or name in a value holds the character NUL, which JSON can
+// only write as an escape.
+func (f *Folder) hasNUL(value []byte) bool {
+	w := feed.Walk(value)
+	for w.Next() {
+		f.text = feed.AppendUnquoted(f.text[:0], w.Name)
+		if w.Kind == feed.String {
+			f.text = feed.AppendText(f.text, w.Raw(), w.Kind)
 		}
-		at += i
-		slashes := 0
-		for at-slashes > 0 && value[at-slashes-1] == '\\' {
-			slashes++
-		}
-		if slashes%2 == 0 {
+		if bytes.IndexByte(f.text, 0) >= 0 {
 			return true
 		}
-		i = at + 1
 	}
+	return false
 }
 
 // admit decides whether the line at hand is a message for the table, and whether
@@ -264,7 +260,7 @@ func (f *Folder) admit(l *Line) (deletes bool, err error) {
 	}
 	if f.table.NoNUL && bytes.Contains(line, escapedNUL) {
 		for i, h := range f.hits {
-			if fd := &f.fields[h]; fd.col >= 0 && hasNUL(fields[i].Value(line)) {
+			if fd := &f.fields[h]; fd.col >= 0 && f.hasNUL(fields[i].Value(line)) {
 				return false, feed.Errorf(feed.BadValue, "the value of %q holds a NUL, which the database's text cannot", fd.name)
 			}
 		}

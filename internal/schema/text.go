@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/weirsync/weir/internal/feed"
 )
 
 // What Postgres' numeric takes: digits before the point and after it
@@ -27,23 +29,10 @@ func huge(number []byte) bool {
 
 // hasHuge reports whether an object or array holds such a number.
 func hasHuge(json []byte) bool {
-	for i := 0; i < len(json); i++ {
-		switch c := json[i]; {
-		case c == '"':
-			for i++; json[i] != '"'; i++ {
-				if json[i] == '\\' {
-					i++
-				}
-			}
-		case c == '-' || '0' <= c && c <= '9':
-			from := i
-			for i < len(json) && bytes.IndexByte([]byte("+-.eE0123456789"), json[i]) >= 0 {
-				i++
-			}
-			if huge(json[from:i]) {
-				return true
-			}
-			i--
+	w := feed.Walk(json)
+	for w.Next() {
+		if w.Kind == feed.Number && huge(w.Raw()) {
+			return true
 		}
 	}
 	return false

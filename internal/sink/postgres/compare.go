@@ -140,8 +140,7 @@ func (m *merge) literal(raw []byte, at int) string {
 	case raw[0] == '"' && t != schema.JSON:
 		text = string(feed.Text(nil, raw, feed.String))
 	case raw[0] == '[' && t == schema.Array:
-		b, _ := appendArray(nil, raw)
-		text = string(b)
+		text = string(appendArray(nil, raw))
 	case t == schema.Int:
 		if n, ok := feed.ParseInt(raw, feed.KindOf(raw)); ok {
 			text = strconv.FormatInt(n, 10)

@@ -208,7 +208,7 @@ func (m *merge) value(dst, raw []byte, t schema.Type) []byte {
 		m.scratch = text
 		return appendCopyText(dst, text)
 	case c == '[' && t == schema.Array:
-		m.scratch, _ = appendArray(m.scratch[:0], raw)
+		m.scratch = appendArray(m.scratch[:0], raw)
 		return appendCopyText(dst, m.scratch)
 	case c == '"' || c == '{' || c == '[':
 		return appendCopyText(dst, raw)
@@ -222,29 +222,27 @@ func (m *merge) value(dst, raw []byte, t schema.Type) []byte {
 	return append(dst, raw...)
 }
 
-// appendArray appends a JSON array as Postgres writes arrays, and returns what
-// follows it. Objects in it become texts.
-func appendArray(dst, json []byte) (_, rest []byte) {
-	dst = append(dst, '{')
-	for json = skip(json[1:]); json[0] != ']'; json = skip(json) {
-		if json[0] == ',' {
-			dst = append(dst, ',')
-			json = skip(json[1:])
+// appendArray appends a JSON array as Postgres writes arrays. Objects in it become texts.
+func appendArray(dst, json []byte) []byte {
+	open, comma := 0, false
+	w := feed.Walk(json)
+	for w.Next() {
+		for ; open > w.Depth; open-- {
+			dst, comma = append(dst, '}'), true
 		}
-		if json[0] == '[' {
-			dst, json = appendArray(dst, json)
+		if comma {
+			dst = append(dst, ',')
+		}
+		if comma = true; w.Kind == feed.JSON && w.Array() {
+			dst, open, comma = append(dst, '{'), open+1, false
 			continue
 		}
-		end := valueEnd(json)
-		switch v := json[:end]; v[0] {
-		case 'n':
+		switch v := w.Raw(); w.Kind {
+		case feed.Null:
 			dst = append(dst, "NULL"...)
-		case '"', '{':
-			if v[0] == '"' {
-				v = feed.Text(nil, v, feed.String)
-			}
+		case feed.String, feed.JSON:
 			dst = append(dst, '"')
-			for _, c := range v {
+			for _, c := range feed.Text(nil, v, w.Kind) {
 				if c == '"' || c == '\\' {
 					dst = append(dst, '\\')
 				}
@@ -254,47 +252,9 @@ func appendArray(dst, json []byte) (_, rest []byte) {
 		default:
 			dst = append(dst, v...)
 		}
-		json = json[end:]
 	}
-	return append(dst, '}'), json[1:]
-}
-
-func skip(json []byte) []byte {
-	for json[0] == ' ' || json[0] == '\t' || json[0] == '\r' {
-		json = json[1:]
+	for ; open > 0; open-- {
+		dst = append(dst, '}')
 	}
-	return json
-}
-
-// valueEnd returns the end of the value that valid JSON begins with.
-func valueEnd(json []byte) int {
-	depth := 0
-	for i := 0; ; i++ {
-		switch json[i] {
-		case '"':
-			for i++; json[i] != '"'; i++ {
-				if json[i] == '\\' {
-					i++
-				}
-			}
-		case '{', '[':
-			depth++
-			continue
-		case '}', ']':
-			depth--
-			if depth < 0 {
-				return i
-			}
-		case ',', ' ', '\t', '\r':
-			if depth == 0 {
-				return i
-			}
-			continue
-		default:
-			continue
-		}
-		if depth == 0 {
-			return i + 1
-		}
-	}
+	return dst
 }
