@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
@@ -59,12 +61,20 @@ type world struct {
 	terminal       func(fd int) bool
 	env            func(string) (string, bool)
 	environ        func() []string
+	verbose        bool
 	// stopped returns the signal that ended the context, or nil.
 	stopped func() os.Signal
 }
 
 // say tells people something, where there is no printer to do so.
 func (w *world) say(format string, args ...any) { fmt.Fprintf(w.stderr, "weir: "+format+"\n", args...) }
+
+// debug is say for what only -v prints.
+func (w *world) debug(format string, args ...any) {
+	if w.verbose {
+		w.say(format, args...)
+	}
+}
 
 // Main runs the program and returns its exit code.
 func Main() int {
@@ -175,8 +185,13 @@ with a checkpoint: after a crash the next run goes on where the last batch ended
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	root.Flags().Bool("version", false, "print the version")
+	root.PersistentFlags().BoolVarP(&w.verbose, "verbose", "v", false, "print more")
 	root.SetVersionTemplate(w.versionText())
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{errors.New(redacted(err.Error()))} })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError{errors.New(redacted(err.Error()) + similarFlag(c, err))}
+	})
+	useFlagGroups(root)
 	root.AddCommand(w.syncCommand(), w.replayCommand(), w.statusCommand(), w.forgetCommand(), w.explainCommand(), w.verifyCommand(), w.configCommand(), w.benchCommand(), w.manCommand(), &cobra.Command{
 		Use:   "version",
 		Short: "Print the version and what is built in",
@@ -185,14 +200,38 @@ with a checkpoint: after a crash the next run goes on where the last batch ended
 	})
 	for _, c := range root.Commands() {
 		wrapArgs(c)
+		completeChoices(c)
+		for _, sub := range c.Commands() {
+			completeChoices(sub)
+		}
 	}
 	root.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usagef("there is no command %q", redacted(args[0]))
+			return usagef("there is no command %q%s", redacted(args[0]), similarCommand(root, args[0]))
 		}
 		return nil
 	}
 	return root
+}
+
+// similarFlag names the flag that a mistyped one is likely to mean.
+func similarFlag(c *cobra.Command, err error) string {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
+		return ""
+	}
+	var names []string
+	c.Flags().VisitAll(func(fl *pflag.Flag) { names = append(names, "--"+fl.Name) })
+	return config.DidYouMean("--"+unknown.GetSpecifiedName(), names)
+}
+
+// similarCommand names the command that a mistyped one is likely to mean.
+func similarCommand(root *cobra.Command, name string) string {
+	var names []string
+	for _, c := range root.Commands() {
+		names = append(names, c.Name())
+	}
+	return config.DidYouMean(name, names)
 }
 
 // wrapArgs makes wrong arguments a fault of the command line. One may be a connection

@@ -68,10 +68,10 @@ func (w *world) resolve(f *pflag.FlagSet, o *syncOptions) ([]*config.Setting, er
 		}
 		settings = append(settings, s)
 	})
-	settings = append(settings, &config.Setting{Name: "sources",
-		Value:   func() string { return redacted(strings.Join(o.sources, ",")) },
-		Set:     func(v string) error { o.sources = strings.Split(v, ","); return nil },
-		SetList: func(v []string) error { o.sources = v; return nil }})
+	settings = append(settings, &config.Setting{Name: "source",
+		Value:   func() string { return redacted(strings.Join(o.source, ",")) },
+		Set:     func(v string) error { o.source = strings.Split(v, ","); return nil },
+		SetList: func(v []string) error { o.source = v; return nil }})
 	if file, ok := w.env(config.Env("config")); ok && o.config == "" {
 		o.config = file
 	}

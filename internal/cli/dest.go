@@ -101,8 +101,8 @@ func opened[D database](db D, err error) (database, error) {
 }
 
 // openToRead is openExisting for commands that only read.
-func (d destination) openToRead(ctx context.Context, warn func(string, ...any)) (database, error) {
-	return d.openExisting(ctx, openOptions{synchronous: sqlite.Full, readOnly: true, warn: warn, debug: func(string, ...any) {}})
+func (d destination) openToRead(ctx context.Context, warn, debug func(string, ...any)) (database, error) {
+	return d.openExisting(ctx, openOptions{synchronous: sqlite.Full, readOnly: true, warn: warn, debug: debug})
 }
 
 // openExisting opens a database that exists; the error is [fs.ErrNotExist] where none does.

@@ -5,8 +5,10 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 )
 
@@ -22,9 +24,7 @@ func TestDocs_CommandPagesAreCurrent(t *testing.T) {
 	}
 	root := (&world{}).root()
 	root.DisableAutoGenTag = true
-	if err := doc.GenMarkdownTree(root, made); err != nil {
-		t.Fatal(err)
-	}
+	writePages(t, root, made)
 	pages, err := filepath.Glob(filepath.Join(made, "*.md"))
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no pages were made: %v", err)
@@ -36,6 +36,25 @@ func TestDocs_CommandPagesAreCurrent(t *testing.T) {
 		}
 		if got, err := os.ReadFile(filepath.Join(dir, filepath.Base(page))); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("docs/cli/%s is not what the command says (%v): go test ./internal/cli -run Docs -update", filepath.Base(page), err)
+		}
+	}
+}
+
+// writePages writes a page for a command and each below it, with the flags by group.
+func writePages(t *testing.T, c *cobra.Command, dir string) {
+	t.Helper()
+	var b bytes.Buffer
+	if err := doc.GenMarkdown(c, &b); err != nil {
+		t.Fatal(err)
+	}
+	flags := c.NonInheritedFlags()
+	page := strings.Replace(b.String(), flags.FlagUsages(), strings.TrimPrefix(flagUsages(flags), "Flags:\n"), 1)
+	if err := os.WriteFile(filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "_")+".md"), []byte(page), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() && !sub.IsAdditionalHelpTopicCommand() {
+			writePages(t, sub, dir)
 		}
 	}
 }

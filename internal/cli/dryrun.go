@@ -73,7 +73,7 @@ func (d *dry) plan() []string {
 // dryRun reads and folds all of the sources and prints what would be written.
 func (w *world) dryRun(ctx context.Context, to destination, c job.Config, p *job.Progress, out *printer) (err error) {
 	d := &dry{to: to}
-	if d.database, err = to.openToRead(ctx, out.warn); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if d.database, err = to.openToRead(ctx, out.warn, out.debug); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if d.database != nil {

@@ -39,7 +39,8 @@ The id of a key of several fields has as many parts, with commas between.`,
 		},
 	}
 	f := c.Flags()
-	o.foldFlags(f)
+	inGroup(f, sourceFlags, o.maxLineFlag)
+	inGroup(f, foldFlags, o.foldFlags)
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.SortFlags = false
 	return c

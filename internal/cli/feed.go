@@ -45,14 +45,14 @@ const (
 	firehoseIdle      = firehoseKeepalive + 10*time.Second
 )
 
-func (o *feedOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.feed, "feed", "", "a feed that weir knows: firehose (FlightAware's; reads FH_USERNAME and FH_APIKEY)")
+func (o *feedOptions) flags(f *pflag.FlagSet, words *choices) {
+	words.add(f, &o.feed, "feed", "", "a feed that weir knows: FlightAware's firehose (reads FH_USERNAME and FH_APIKEY)", firehose)
 	f.StringVar(&o.events, "feed-events", "", "of --feed firehose: the events to ask for, such as 'position flightplan'")
 	f.StringVar(&o.init, "init", "", "what a connection begins with, or @FILE: a template with {{.resume}}, {{env \"NAME\"}} and {{file \"PATH\"}}")
 	f.StringVar(&o.resume, "resume-field", "", "the field whose last committed value is {{.resume}} when a connection is made")
 	f.DurationVar(&o.idle, "idle-timeout", 0, "reconnect when nothing comes for this long; a sender is ended (default never)")
 	f.StringVar(&o.keepalive, "keepalive-when", "", "FIELD=VALUE: such a message only says that the feed lives")
-	f.IntVar(&o.stale, "stale-keepalives", 5, "so many keepalives in succession with one resume value: the connection is made anew; 0 never")
+	f.IntVar(&o.stale, "stale-keepalives", 5, "reconnect after this many keepalives in a row without a new resume value (0: never)")
 	f.StringVar(&o.failure, "error-when", "", "FIELD=VALUE: such a message ends the run, with its error_msg")
 	f.StringVar(&o.timeField, "time-field", "", "the field with a message's time (seconds since 1970, or RFC 3339), for the lag")
 	f.StringVar(&o.ca, "tls-ca", "", "a PEM file of the authorities to trust (default the system's); with tls-listen:// a sender needs a certificate of one of them")
@@ -63,13 +63,9 @@ func (o *feedOptions) flags(f *pflag.FlagSet) {
 
 // preset fills in what the named feed is known for, where the user says nothing
 // else, and gives its sources their port.
-func (o *feedOptions) preset(sources []string, compression string) error {
-	switch o.feed {
-	case "":
-		return nil
-	case firehose:
-	default:
-		return fmt.Errorf("--feed %s: weir knows firehose", o.feed)
+func (o *feedOptions) preset(sources []string, compression string) {
+	if o.feed != firehose {
+		return
 	}
 	for i, s := range sources {
 		scheme, addr, ok := strings.Cut(s, "://")
@@ -103,7 +99,6 @@ func (o *feedOptions) preset(sources []string, compression string) error {
 	if o.idle == 0 {
 		o.idle = firehoseIdle
 	}
-	return nil
 }
 
 // settings are what the job and the source are told. env looks a variable up.

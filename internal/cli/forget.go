@@ -42,7 +42,7 @@ func (w *world) forget(ctx context.Context, dest destination, job string) (err e
 	if job == "" {
 		return usagef("forget takes the name of a job: weir status names them")
 	}
-	db, err := dest.openExisting(ctx, openOptions{synchronous: sqlite.Full, warn: func(format string, args ...any) { w.say(format, args...) }, debug: func(string, ...any) {}})
+	db, err := dest.openExisting(ctx, openOptions{synchronous: sqlite.Full, warn: w.say, debug: w.debug})
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ const (
 )
 
 func newPrinter(w *world, o *syncOptions, p *job.Progress) *printer {
-	out := &printer{p: p, w: w.stderr, quiet: o.quiet, verbose: o.verbose, stop: make(chan struct{}), done: make(chan struct{}),
+	out := &printer{p: p, w: w.stderr, quiet: o.quiet, verbose: w.verbose, stop: make(chan struct{}), done: make(chan struct{}),
 		said: map[string]time.Time{}, before: counts{at: p.Start}}
 	if o.logFormat == "json" {
 		out.json = slog.New(slog.NewJSONHandler(w.stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weirsync/weir/internal/replay"
+	"github.com/weirsync/weir/internal/source"
 )
 
 // firehoseInit is what a client of FlightAware's feed begins with.
@@ -25,6 +27,7 @@ const firehoseInit = `^(?:live|pitr (?P<resume>[0-9]+)|range [0-9]+ [0-9]+) user
 func (w *world) replayCommand() *cobra.Command {
 	var to, speed, rate, feed, init, cert, key string
 	var s replay.Server
+	var words choices
 	c := &cobra.Command{
 		Use:   "replay FILE... [--to OUT]",
 		Short: "Serve captured feeds as if they were live",
@@ -42,14 +45,15 @@ feed, to test what reads it.`,
   weir replay flights.jsonl.gz --feed firehose --speed 20x --loop --to tls-listen://:1501 --tls-cert cert.pem --tls-key key.pem`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) (err error) {
+			if err := words.faults(); err != nil {
+				return usageError{err}
+			}
 			if feed == firehose {
 				for flag, preset := range map[*string]string{&s.TimeField: "pitr", &s.ResumeField: "pitr", &init: firehoseInit} {
 					if *flag == "" {
 						*flag = preset
 					}
 				}
-			} else if feed != "" {
-				return usagef("--feed %s: weir knows firehose", feed)
 			}
 			if s.Files, err = expand(args, false); err != nil {
 				return err
@@ -82,21 +86,23 @@ feed, to test what reads it.`,
 	}
 	f := c.Flags()
 	f.StringVar(&to, "to", "-", "stdout (-), tcp-listen://host:port or tls-listen://host:port; port 0 is any that is free")
-	f.StringVar(&s.TimeField, "time-field", "", "the field with a line's time: seconds since 1970, or RFC 3339")
 	f.StringVar(&speed, "speed", "1x", "how many times as fast as recorded, or max")
 	f.StringVar(&rate, "rate", "", "lines a second in place of the recorded pace, such as 150/s")
-	f.BoolVar(&s.Loop, "loop", false, "begin again at the end, with the time field moved forward")
+	f.BoolVar(&s.Loop, "loop", false, "start again at the end, with the time field moved forward")
 	f.BoolVar(&s.Stamp, "stamp", false, "set the time field to the time at which a line is sent, to measure a lag")
-	f.StringVar(&s.ResumeField, "resume-field", "", "the field that a client resumes from")
-	f.DurationVar(&s.Keepalive, "keepalive", 0, "send a keepalive after so long without a line (default never)")
-	f.StringVar(&init, "init", "", "a regular expression for the line that a client begins with")
-	f.StringVar(&feed, "feed", "", "play a feed that weir knows: firehose")
-	f.StringVar(&s.Compression, "compression", "", "gzip, zlib or deflate")
-	f.StringVar(&cert, "tls-cert", "", "of tls-listen://: a PEM file with the certificate")
-	f.StringVar(&key, "tls-key", "", "of tls-listen://: a PEM file with its key")
 	f.DurationVar(&s.DropAfter, "drop-after", 0, "close each connection after this time, within a line")
 	f.DurationVar(&s.StallAfter, "stall-after", 0, "send nothing more on a connection after this time")
 	f.IntVar(&s.Garbage, "garbage", 0, "make every Nth line garbage")
+	inGroup(f, feedFlags, func(f *pflag.FlagSet) {
+		words.add(f, &feed, "feed", "", "play a feed that weir knows", firehose)
+		f.StringVar(&init, "init", "", "a regular expression for the line that a client begins with")
+		f.StringVar(&s.TimeField, "time-field", "", "the field with a line's time: seconds since 1970, or RFC 3339")
+		f.StringVar(&s.ResumeField, "resume-field", "", "the field that a client resumes from")
+		f.DurationVar(&s.Keepalive, "keepalive", 0, "send a keepalive after this time without a line (default never)")
+		words.add(f, &s.Compression, "compression", "", "of what is sent (default none)", source.Gzip, source.Zlib, source.Deflate)
+		f.StringVar(&cert, "tls-cert", "", "of tls-listen://: a PEM file with the certificate")
+		f.StringVar(&key, "tls-key", "", "of tls-listen://: a PEM file with its key")
+	})
 	f.SortFlags = false
 	return c
 }

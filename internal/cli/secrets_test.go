@@ -25,7 +25,7 @@ func TestSecrets(t *testing.T) {
 	l := newLive(t, "")
 	l.check(os.WriteFile(filepath.Join(l.dir, "feed.jsonl"), []byte(`{"id":1,"pitr":7}`+"\nbad\n"), 0o600))
 	l.check(os.WriteFile(filepath.Join(l.dir, "secret"), []byte(canary), 0o600))
-	l.check(os.WriteFile(filepath.Join(l.dir, "secret.yml"), []byte("sources: [\"tcp://127.0.0.1:1\"]\ninit: login me token "+canary+"\ntable: t\nto: host=127.0.0.1 port=1 password='a "+canary+"' user=x dbname=y\n"), 0o600))
+	l.check(os.WriteFile(filepath.Join(l.dir, "secret.yml"), []byte("source: [\"tcp://127.0.0.1:1\"]\ninit: login me token "+canary+"\ntable: t\nto: host=127.0.0.1 port=1 password='a "+canary+"' user=x dbname=y\n"), 0o600))
 	good := strings.Replace(testpg.New(t), "postgres@", "postgres:"+canary+"@", 1)
 	if !strings.Contains(good, canary) {
 		t.Fatal("the URL has no place for a password")

@@ -36,7 +36,7 @@ again:
 			if err != nil {
 				return err
 			}
-			db, err := dest.openToRead(c.Context(), func(format string, args ...any) { fmt.Fprintf(w.stderr, format+"\n", args...) })
+			db, err := dest.openToRead(c.Context(), w.say, w.debug)
 			if err != nil {
 				return err
 			}

@@ -59,7 +59,7 @@ func (w *world) summarize(o *syncOptions, c job.Config, p *job.Progress, out *pr
 		if len(names) > 20 {
 			names = append(names[:20], fmt.Sprintf("and %d more", len(names)-20))
 		}
-		out.info("ignored, for want of a column: %s; --columns add --from-start makes them", strings.Join(names, ", "))
+		out.info("ignored, for want of a column: %s; --new-columns add --from-start makes them", strings.Join(names, ", "))
 	}
 	if s.Rejected > 0 {
 		where := map[bool]string{true: c.ShowRejects, false: "--rejects " + o.rejects}[o.rejects == "table"]

@@ -32,10 +32,10 @@ type syncOptions struct {
 	deleteWhen string
 	null       string
 	fillOnly   bool
-	version    string
+	version    string // the field
 	scope      string
 	tombstones span
-	columns    string
+	newColumns string
 	maxColumns int
 
 	batchPeriod time.Duration
@@ -43,7 +43,7 @@ type syncOptions struct {
 	maxRate     string
 	buffer      config.Size
 	synchronous string
-	readAhead   string
+	prefetch    string
 	retryFor    patience
 
 	job         string
@@ -69,11 +69,11 @@ type syncOptions struct {
 	progress  string
 	summary   string
 	logFormat string
-	verbose   bool
 	quiet     bool
 	config    string
+	choices
 
-	sources []string // from the config file, where the command line has none
+	source []string // from the config file, where the command line has none
 }
 
 const toHelp = "the database: the path of an SQLite file, sqlite:PATH, postgres://… or postgres: (all from PG* variables)"
@@ -91,68 +91,85 @@ const (
 )
 
 func (o *syncOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.to, "to", "", toHelp)
-	f.StringVar(&o.table, "table", "", "the table (default the name of the source's file)")
-	o.foldFlags(f)
-	o.columnFlags(f)
-	o.tombstones = span(defaultTombstones)
-	f.Var(&o.tombstones, "tombstones", "how long a delete is remembered, so that an older message does not bring its row back")
+	inGroup(f, sourceFlags, o.sourceFlags)
+	inGroup(f, tableFlags, func(f *pflag.FlagSet) {
+		o.tableFlags(f)
+		f.BoolVar(&o.dryRun, "dry-run", false, "read and fold, print the table that would be made; write nothing")
+	})
+	inGroup(f, foldFlags, func(f *pflag.FlagSet) {
+		o.foldFlags(f)
+		o.tombstones = span(defaultTombstones)
+		f.Var(&o.tombstones, "tombstones", "how long a delete is remembered, so that an older message does not bring its row back")
+	})
+	inGroup(f, batchFlags, o.batchFlags)
+	inGroup(f, feedFlags, func(f *pflag.FlagSet) { o.feedOptions.flags(f, &o.choices) })
+	inGroup(f, spoolFlags, o.spoolFlags)
+	inGroup(f, rejectFlags, func(f *pflag.FlagSet) {
+		f.StringVar(&o.rejects, "rejects", "table", "bad lines go to: table (weir_rejects), file:PATH, fail (the run ends), discard")
+		f.Var(&o.rejectsAge, "keep-rejects", "how long rejected lines stay in weir_rejects, such as 30d (default forever)")
+		f.Int64Var(&o.maxRejects, "max-rejects", defaultMaxRejects, "stop the run after more than this many bad lines")
+	})
+	inGroup(f, logFlags, func(f *pflag.FlagSet) {
+		f.StringVar(&o.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz at this address, such as :9090 (default off)")
+		f.StringVar(&o.metricsFile, "metrics-file", "", "write the final metrics to this file, for node_exporter's textfile collector")
+		o.add(f, &o.progress, "progress", "auto", "the status line: auto (on a terminal), always or never", "auto", "always", "never")
+		o.add(f, &o.summary, "summary", "text", "at the end: text on stderr, or json on stdout", "text", "json")
+		o.add(f, &o.logFormat, "log-format", "text", "text or json", "text", "json")
+		f.BoolVarP(&o.quiet, "quiet", "q", false, "print only warnings and errors")
+	})
+	f.StringVar(&o.config, "config", "", "a YAML file with these settings: batch_rows: 1000")
+}
 
-	f.DurationVar(&o.batchPeriod, "batch-period", 0, "write a line at the latest after this time (default 1s; files when a batch is full)")
-	f.IntVar(&o.batchRows, "batch-rows", defaultBatchRows, "rows in a batch at most")
+func (o *syncOptions) sourceFlags(f *pflag.FlagSet) {
+	f.BoolVar(&o.follow, "follow", false, "read on as a file grows, over rotation and truncation; wait for one that does not exist yet")
+	o.add(f, &o.compression, "compression", source.Auto, "of the sources; auto tells gzip and zstd by their first bytes, deflate is raw", source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate)
+	o.maxLineFlag(f)
 	f.StringVar(&o.maxRate, "max-rate", "", "lines that are read at most, such as 5000/s, so that a backfill leaves room for others (default no limit)")
-	o.buffer = defaultBuffer
-	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading waits")
-	f.StringVar(&o.synchronous, "synchronous", defaultSynchronous, "what a power cut may take: off, normal, full or extra; see docs/durability.md")
-	f.StringVar(&o.readAhead, "read-ahead", job.ReadAheadAuto, "look a batch's rows up on 8 more connections before it is written: auto (where flushes wait for a disk), on or off")
-	f.Var(&o.retryFor, "retry-for", "how long a locked or lost database, or a lost feed, is tried again, or forever (default 5m; forever for a connection)")
-
-	f.StringVar(&o.job, "job", "", "the name that the checkpoint is kept under (default source and table; none for stdin)")
+	f.StringVar(&o.job, "job", "", "the job whose checkpoints are read and written (default the name of the table; stdin has none)")
 	f.BoolVar(&o.fromStart, "from-start", false, "read again from the start, over the rows that exist; nothing is deleted")
 	f.BoolVar(&o.rebuild, "rebuild", false, "empty the table in the first batch and read from the start; refused where other jobs have written to it")
 	f.BoolVar(&o.accept, "accept-settings", false, "continue from a checkpoint that was written with other settings, or for a table that was recreated since")
-	f.BoolVar(&o.follow, "follow", false, "read on as a file grows, over rotation and truncation; wait for one that does not exist yet")
-	f.StringVar(&o.compression, "compression", source.Auto, "of the sources: auto, none, gzip, zstd, zlib or deflate (raw); auto tells gzip and zstd")
+}
 
-	o.feedOptions.flags(f)
-	f.StringVar(&o.spool, "spool", "", "a folder in which a connection's lines lie until they are committed, so that it is read on while the database is away")
+func (o *syncOptions) batchFlags(f *pflag.FlagSet) {
+	f.DurationVar(&o.batchPeriod, "batch-period", 0, "write a line at the latest after this time (default 1s; files when a batch is full)")
+	f.IntVar(&o.batchRows, "batch-rows", defaultBatchRows, "rows in a batch at most")
+	o.buffer = defaultBuffer
+	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading pauses")
+	o.add(f, &o.synchronous, "synchronous", defaultSynchronous, "what a power cut may take; see docs/durability.md", levels...)
+	o.add(f, &o.prefetch, "prefetch", job.ReadAheadAuto, "look up a batch's rows on 8 more connections before it is written; auto: where flushes wait for a disk", job.ReadAheadAuto, job.ReadAheadOn, job.ReadAheadOff)
+	f.Var(&o.retryFor, "retry-for", "how long to retry a locked or lost database, or a lost feed, or forever (default 5m; forever for a connection)")
+}
+
+func (o *syncOptions) spoolFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.spool, "spool", "", "a folder that holds a connection's lines until they are committed, so that reading continues while the database is unavailable")
 	o.spoolMax = defaultSpoolMax
-	f.Var(&o.spoolMax, "spool-max", "bytes in the spool at most; when it is full, reading waits")
+	f.Var(&o.spoolMax, "spool-max", "bytes in the spool at most; when it is full, reading pauses")
 	f.StringVar(&o.capture, "capture", "", "a folder that keeps all lines of a connection or of stdin, as files that sync and replay read")
-	f.Var(&o.keepFor, "keep-captures", "captures are removed when all their lines are older than this, such as 30d (default forever)")
+	f.Var(&o.keepFor, "keep-captures", "remove captures whose lines are all older than this, such as 30d (default forever)")
+}
 
-	f.StringVar(&o.rejects, "rejects", "table", "bad lines go to: table (weir_rejects), file:PATH, fail (the run ends), discard")
-	f.Var(&o.rejectsAge, "keep-rejects", "how long rejected lines stay in weir_rejects, such as 30d (default forever)")
-	f.Int64Var(&o.maxRejects, "max-rejects", defaultMaxRejects, "the run ends past so many bad lines")
-
-	f.StringVar(&o.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz at this address, such as :9090 (default off)")
-	f.StringVar(&o.metricsFile, "metrics-file", "", "write the final metrics to this file, for node_exporter's textfile collector")
-
-	f.BoolVar(&o.dryRun, "dry-run", false, "read and fold, print the table that would be made; write nothing")
-	f.StringVar(&o.progress, "progress", "auto", "the status line: auto, always or never")
-	f.StringVar(&o.summary, "summary", "text", "at the end: text on stderr, or json on stdout")
-	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "say more")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "say only what is wrong")
-	f.StringVar(&o.config, "config", "", "a YAML file with these settings: batch_rows: 1000")
+// tableFlags are those of all commands that fold for a table.
+func (o *syncOptions) tableFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.to, "to", "", toHelp)
+	f.StringVar(&o.table, "table", "", "the table (default the name of the source's file)")
+	o.add(f, &o.newColumns, "new-columns", "", "fields without a column (default add in a table that weir made, else ignore)", fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns)
+	f.IntVar(&o.maxColumns, "max-columns", defaultMaxColumns, "columns that weir adds to a table at most")
 }
 
 // foldFlags are those of all commands that fold.
 func (o *syncOptions) foldFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.key, "key", []string{"id"}, "the field or fields that name a row")
 	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: such a message removes its row; FIELD=null is JSON's null")
-	f.StringVar(&o.null, "null", "clear", "clear: null sets NULL; keep: null is the same as absent")
-	f.StringVar(&o.version, "version", "", "the field with a message's version: each column keeps the value of the newest message that named it, in whatever order they come")
-	f.StringVar(&o.scope, "version-scope", fold.ColumnScope, "column, or row: a message that is older than its row changes nothing")
+	o.add(f, &o.null, "null", "clear", "clear: null sets NULL; keep: null is the same as absent", "clear", "keep")
+	f.StringVar(&o.version, "version-field", "", "the field with a message's version: each column keeps the value of the newest message that named it, in whatever order they come")
+	o.add(f, &o.scope, "version-scope", fold.ColumnScope, "column, or row: a message that is older than its row changes nothing", fold.ColumnScope, fold.RowScope)
 	f.BoolVar(&o.fillOnly, "fill-only", false, "the first value of a column stays: write only where the table has NULL")
-	o.maxLine = source.DefaultMaxLine
-	f.Var(&o.maxLine, "max-line", "longest line that is taken")
 }
 
-// columnFlags are those of all commands that fold for a table.
-func (o *syncOptions) columnFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.columns, "columns", "", "new fields: add, ignore or reject (default add in a table that weir made, else ignore)")
-	f.IntVar(&o.maxColumns, "max-columns", defaultMaxColumns, "columns that weir adds to a table at most")
+func (o *syncOptions) maxLineFlag(f *pflag.FlagSet) {
+	o.maxLine = source.DefaultMaxLine
+	f.Var(&o.maxLine, "max-line", "the longest line that is accepted")
 }
 
 func (w *world) syncCommand() *cobra.Command {
@@ -185,7 +202,7 @@ of its source and its rejected lines in it.
 				return err
 			}
 			if len(args) == 0 {
-				args = o.sources
+				args = o.source
 			}
 			return w.sync(c.Context(), o, args, settings)
 		},
@@ -198,14 +215,7 @@ of its source and its rejected lines in it.
 // plan checks the options, all of them at once, and turns them into what a run
 // needs.
 func (w *world) plan(o *syncOptions, args []string) (to destination, c job.Config, err error) {
-	faults := []error{
-		oneOf("synchronous", o.synchronous, levels...),
-		oneOf("progress", o.progress, "auto", "always", "never"),
-		oneOf("summary", o.summary, "text", "json"),
-		oneOf("log-format", o.logFormat, "text", "json"),
-		oneOf("compression", o.compression, source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate),
-		oneOf("read-ahead", o.readAhead, job.ReadAheadAuto, job.ReadAheadOn, job.ReadAheadOff),
-	}
+	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if o.batchRows < 1 {
 		fault("--batch-rows %d: at least 1", o.batchRows)
@@ -244,9 +254,7 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c job.Confi
 	if err := errors.Join(faults...); err != nil {
 		return to, c, usageError{err}
 	}
-	if err := o.preset(args, o.compression); err != nil {
-		return to, c, usageError{err}
-	}
+	o.preset(args, o.compression)
 	sources, err := expand(args, o.follow)
 	if err != nil {
 		return to, c, err
@@ -293,28 +301,17 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c job.Confi
 		Source:  src, Feed: feed,
 		Job: o.job, Table: table,
 		Fold:      folding,
-		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: int64(o.buffer), ReadAhead: o.readAhead, Tombstones: time.Duration(o.tombstones),
+		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: int64(o.buffer), ReadAhead: o.prefetch, Tombstones: time.Duration(o.tombstones),
 		Spool:   job.Spool{Dir: o.spool, Max: int64(o.spoolMax), Capture: o.capture, KeepCaptures: o.keepFor.Duration},
 		Rejects: rejects, MaxRejects: o.maxRejects, RejectsAge: o.rejectsAge.Duration, ShowRejects: showRejects(o.to),
 		FromStart: o.fromStart, Rebuild: o.rebuild, AcceptSettings: o.accept,
 	}, nil
 }
 
-// oneOf is the fault of a flag whose value is none of those allowed, or nil.
-func oneOf(flag, value string, allowed ...string) error {
-	if slices.Contains(allowed, value) {
-		return nil
-	}
-	return fmt.Errorf("--%s %q is none of %s", flag, value, strings.Join(allowed, ", "))
-}
-
 // fold are the rules of the fold.
 func (o *syncOptions) fold() (f fold.Options, err error) {
-	err = errors.Join(oneOf("null", o.null, "clear", "keep"), oneOf("version-scope", o.scope, fold.ColumnScope, fold.RowScope))
+	err = o.faults()
 	fault := func(format string, args ...any) { err = errors.Join(err, fmt.Errorf(format, args...)) }
-	if o.columns != "" {
-		err = errors.Join(err, oneOf("columns", o.columns, fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns))
-	}
 	if o.maxColumns < 0 {
 		fault("--max-columns cannot be negative")
 	}
@@ -342,13 +339,13 @@ func (o *syncOptions) fold() (f fold.Options, err error) {
 		fault("--fill-only never removes a row: leave --delete-when out")
 	}
 	if o.version != "" && o.fillOnly {
-		fault("--fill-only needs no version: leave one of --version and --fill-only out")
+		fault("--fill-only needs no version: leave one of --version-field and --fill-only out")
 	}
 	if o.scope == fold.RowScope && o.version == "" {
-		fault("--version-scope row: name the field with --version")
+		fault("--version-scope row: name the field with --version-field")
 	}
 	return fold.Options{Key: o.key, DeleteField: field, DeleteValue: value, KeepNull: o.null == "keep",
-		FillOnly: o.fillOnly, Version: o.version, Scope: o.scope, Columns: o.columns, MaxColumns: o.maxColumns}, err
+		FillOnly: o.fillOnly, Version: o.version, Scope: o.scope, Columns: o.newColumns, MaxColumns: o.maxColumns}, err
 }
 
 // pageCache is what SQLite keeps of its file in memory, for a run whose batches

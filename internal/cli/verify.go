@@ -40,10 +40,9 @@ may have changed is compared by value.`,
 		RunE: func(c *cobra.Command, args []string) error { return w.verify(c.Context(), o, args, show) },
 	}
 	f := c.Flags()
-	f.StringVar(&o.to, "to", "", toHelp)
-	f.StringVar(&o.table, "table", "", "the table (default the name of the source's file)")
-	o.foldFlags(f)
-	o.columnFlags(f)
+	inGroup(f, sourceFlags, o.maxLineFlag)
+	inGroup(f, tableFlags, o.tableFlags)
+	inGroup(f, foldFlags, o.foldFlags)
 	f.IntVar(&show, "show", 10, "differences that are printed at most")
 	f.SortFlags = false
 	return c
@@ -209,7 +208,7 @@ func (w *world) verify(ctx context.Context, o *syncOptions, args []string, show 
 			return err
 		}
 	}
-	db, err := to.openToRead(ctx, w.say)
+	db, err := to.openToRead(ctx, w.say, w.debug)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func TestVersions_TwoSyncsInAnyOrderGiveOneTable(t *testing.T) {
 func (l *live) syncVersioned(job int, rnd *rand.Rand) {
 	for file := 3 * job; file < 3*job+3; file++ {
 		name := fmt.Sprintf("part%d.jsonl", file)
-		args := []string{"sync", name, "--table", "t", "--to", l.to, "--version", "v", "--delete-when", "op=delete",
+		args := []string{"sync", name, "--table", "t", "--to", l.to, "--version-field", "v", "--delete-when", "op=delete",
 			"--batch-rows", fmt.Sprint(20 + rnd.IntN(300)), "-q"}
 		for kill := rnd.IntN(2) == 0; ; kill = false {
 			c := exec.Command(filepath.Join(l.dir, "weir"), args...)

@@ -83,18 +83,26 @@ var kubernetes = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-
 // find returns the setting whose name, as spell writes it, is given. The error names the one
 // that a mistyped name is likely to mean.
 func find(settings []*Setting, spell func(string) string, name string) (*Setting, error) {
-	nearest, meant := 3, ""
-	for _, s := range settings {
-		spelled := spell(s.Name)
-		d := distance(name, spelled)
-		if d == 0 {
+	names := make([]string, len(settings))
+	for i, s := range settings {
+		if names[i] = spell(s.Name); names[i] == name {
 			return s, nil
 		}
-		if d < nearest && d < len(s.Name) {
-			nearest, meant = d, ": did you mean "+spelled+"?"
+	}
+	return nil, fmt.Errorf("there is no setting %q%s", name, DidYouMean(name, names))
+}
+
+// DidYouMean is what an error adds about a mistyped name: the one of names that is likely to
+// be meant, or "".
+func DidYouMean(name string, names []string) string {
+	nearest, meant := 3, ""
+	for _, n := range names {
+		d := distance(name, n)
+		if d < nearest && d < len(strings.TrimPrefix(n, envPrefix)) {
+			nearest, meant = d, ": did you mean "+n+"?"
 		}
 	}
-	return nil, fmt.Errorf("there is no setting %q%s", name, meant)
+	return meant
 }
 
 // distance is the number of letters to add, to leave out, to change or to swap with

@@ -17,9 +17,9 @@ func TestResolve_ReadsScalarsByTheirText(t *testing.T) {
 	}
 	f("null: keep", "null", "keep")
 	f(`"null": keep`, "null", "keep")
-	f("read_ahead: off", "read-ahead", "off")
-	f("read_ahead: On", "read-ahead", "On")
-	f("read-ahead: on", "read-ahead", "on")
+	f("prefetch: off", "prefetch", "off")
+	f("prefetch: On", "prefetch", "On")
+	f("batch-rows: 7", "batch-rows", "7")
 	f("batch_rows: 0100", "batch-rows", "0100")
 	f("batch_rows: 1_000", "batch-rows", "1_000")
 	f("to: 2024-01-01", "to", "2024-01-01")
@@ -27,13 +27,13 @@ func TestResolve_ReadsScalarsByTheirText(t *testing.T) {
 	f("to: 'null'", "to", "null")
 	f("to: ''", "to", "")
 	f("to: null\nnull: ~", "to", "")
-	f("sources: [a,b.jsonl]", "sources", "list+a+b.jsonl")
-	f(`sources: ["a,b.jsonl"]`, "sources", "list+a,b.jsonl")
-	f("sources:\n- 1\n- 'x y'\n", "sources", "list+1+x y")
-	f("sources: []", "sources", "list")
-	f("sources: a,b", "sources", "a,b") // as the variable has it
+	f("source: [a,b.jsonl]", "source", "list+a+b.jsonl")
+	f(`source: ["a,b.jsonl"]`, "source", "list+a,b.jsonl")
+	f("source:\n- 1\n- 'x y'\n", "source", "list+1+x y")
+	f("source: []", "source", "list")
+	f("source: a,b", "source", "a,b") // as the variable has it
 	f("to: &x t.db\nkey: *x", "key", "t.db")
-	f("key: &x [a, b]\nsources: *x", "sources", "list+a+b")
+	f("key: &x [a, b]\nsource: *x", "source", "list+a+b")
 	f("\ufeffto: t.db", "to", "t.db")
 	f("---\nto: t.db\n...\n", "to", "t.db")
 	f("to: |\n  a\n  b\n", "to", "a\nb\n")
@@ -88,10 +88,10 @@ func TestResolve_RefusesVariablesThatAreNoSettings(t *testing.T) {
 		}
 	}
 	f("WEIR_TO=x", "")
-	f("WEIR_READ_AHEAD=off", "")
+	f("WEIR_PREFETCH=off", "")
 	f("WEIR_BATCH_ROW=7", `there is no setting "WEIR_BATCH_ROW": did you mean WEIR_BATCH_ROWS?`)
 	f("WEIR_BACTH_ROWS=7", "did you mean WEIR_BATCH_ROWS?")
-	f("WEIR_REDA_AHED=7", "did you mean WEIR_READ_AHEAD?")
+	f("WEIR_PREFECTH=7", "did you mean WEIR_PREFETCH?")
 	f("WEIR_batch_rows=7", `there is no setting "WEIR_batch_rows"`)
 	f("WEIR_PASSWORD=secret", `there is no setting "WEIR_PASSWORD"`)
 	// A cluster's, for a service weir or weir-metrics.

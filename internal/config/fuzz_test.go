@@ -21,9 +21,9 @@ type taken struct {
 
 func newTaken(t testing.TB) *taken {
 	k := &taken{t: t, path: filepath.Join(t.TempDir(), "weir.yml"), values: map[string][]string{}}
-	for _, name := range []string{"to", "null", "batch-rows", "read-ahead", "key", "sources"} {
+	for _, name := range []string{"to", "null", "batch-rows", "prefetch", "key", "source"} {
 		s := &Setting{Name: name, Value: func() string { return strings.Join(k.values[name], "+") }, Set: func(v string) error { k.values[name] = []string{v}; return nil }}
-		if name == "key" || name == "sources" {
+		if name == "key" || name == "source" {
 			s.SetList = func(v []string) error { k.values[name] = append([]string{"list"}, v...); return nil }
 		}
 		k.settings = append(k.settings, s)
@@ -47,7 +47,7 @@ func (k *taken) resolve(text string, environ ...string) error {
 func FuzzResolve(f *testing.F) {
 	f.Add("batch_rows: 1000\nto: flights.db\n")
 	f.Add("a: &x [*x]\n")
-	f.Add("key: [carrier, flight]\nsources: {a: 1}\n")
+	f.Add("key: [carrier, flight]\nsource: {a: 1}\n")
 	f.Add("? !!binary x\n: 1e999\n")
 	f.Add("null: keep\n~: 1\nto: ~\nkey: [~]\n")
 	f.Add("--- \nto: a\n...\n---\nto: b\n")
@@ -81,10 +81,10 @@ func FuzzResolve_Quoted(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := k.resolve("to: " + string(quoted) + "\nsources: [" + string(quoted) + ", x]\n"); err != nil {
+		if err := k.resolve("to: " + string(quoted) + "\nsource: [" + string(quoted) + ", x]\n"); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(k.values["to"], []string{s}) || !slices.Equal(k.values["sources"], []string{"list", s, "x"}) {
+		if !slices.Equal(k.values["to"], []string{s}) || !slices.Equal(k.values["source"], []string{"list", s, "x"}) {
 			t.Errorf("%s was read as %q", quoted, k.values)
 		}
 	})

@@ -428,7 +428,7 @@ func (f *Folder) discover(name string) (int32, error) {
 	bad := f.table.CheckName(name)
 	switch {
 	case f.opt.Columns == RejectColumns:
-		return 0, feed.Errorf(feed.BadColumn, "the table has no column %q (--columns reject)", name)
+		return 0, feed.Errorf(feed.BadColumn, "the table has no column %q (--new-columns reject)", name)
 	case f.opt.Columns == IgnoreColumns:
 	case bad != nil:
 		return 0, bad

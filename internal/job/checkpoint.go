@@ -39,7 +39,7 @@ func (c *Config) settings() (string, error) {
 	}
 	text, err := json.Marshal(map[string]string{
 		"key": strings.Join(slices.Sorted(slices.Values(f.Key)), ","), "null": null, "delete-when": deletes, "fill-only": strconv.FormatBool(f.FillOnly),
-		"version": f.Version, "version-scope": scope, "columns": f.Columns,
+		"version-field": f.Version, "version-scope": scope, "new-columns": f.Columns,
 		"max-columns": strconv.Itoa(f.MaxColumns), "max-line": strconv.Itoa(c.Source.MaxLine),
 	})
 	return string(text), err

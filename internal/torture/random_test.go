@@ -134,7 +134,7 @@ func drawCase(rnd *rand.Rand, postgres bool) *randomCase {
 	}
 	c.flags = append(c.flags, "--batch-rows", pick(rnd, []string{"1", "2", "7", "100", "100000"}))
 	if rnd.IntN(4) == 0 {
-		c.flags = append(c.flags, "--read-ahead", "on")
+		c.flags = append(c.flags, "--prefetch", "on")
 	}
 	if rnd.IntN(8) == 0 {
 		c.flags = append(c.flags, "--buffer", "1MiB")
@@ -271,13 +271,13 @@ func (c *randomCase) foldArgs(to string) []string {
 		args = append(args, "--delete-when", r.DeleteField+"="+r.DeleteValue)
 	}
 	if r.Version != "" {
-		args = append(args, "--version", r.Version)
+		args = append(args, "--version-field", r.Version)
 	}
 	if r.RowScope {
 		args = append(args, "--version-scope", "row")
 	}
 	if r.Columns != "" {
-		args = append(args, "--columns", r.Columns)
+		args = append(args, "--new-columns", r.Columns)
 	}
 	if r.MaxColumns != 500 {
 		args = append(args, "--max-columns", fmt.Sprint(r.MaxColumns))

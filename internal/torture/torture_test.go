@@ -141,7 +141,7 @@ func newTrial(t *testing.T, rnd *rand.Rand, source, to, level string, lines int)
 	}
 	tr.args = []string{"--table", "t", "--to", tr.to, "--delete-when", "op=delete", "--synchronous", level, "--batch-period", "20ms", "--retry-for", "60s", "-q"}
 	if rnd.IntN(2) == 0 { // in the feed's order they change nothing
-		tr.args = append(tr.args, "--version", "n")
+		tr.args = append(tr.args, "--version-field", "n")
 	}
 	switch source {
 	case "file":

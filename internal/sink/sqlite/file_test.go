@@ -281,7 +281,7 @@ func TestSync_UTF16(t *testing.T) {
 {"id":1,"v":1,"a":"old","b":"日本"}
 `)
 		for range 2 {
-			if out, errs, code := weir(t, "sync", versions, "--to", f.path, "--version", "v", "--batch-rows", "1", "--from-start"); code != 0 {
+			if out, errs, code := weir(t, "sync", versions, "--to", f.path, "--version-field", "v", "--batch-rows", "1", "--from-start"); code != 0 {
 				t.Fatalf("%s, with versions: exit %d: %s%s", encoding, code, out, errs)
 			}
 		}

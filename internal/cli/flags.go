@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// The groups of flags, in the order of the help.
+const (
+	sourceFlags  = "Source"
+	tableFlags   = "Table"
+	foldFlags    = "Fold"
+	batchFlags   = "Batching and durability"
+	feedFlags    = "Feed"
+	spoolFlags   = "Spool and capture"
+	rejectFlags  = "Rejects"
+	logFlags     = "Metrics and logs"
+	generalFlags = "General" // those of no other group
+)
+
+var flagGroups = []string{sourceFlags, tableFlags, foldFlags, batchFlags, feedFlags, spoolFlags, rejectFlags, logFlags, generalFlags}
+
+const groupAnnotation = "weir_group"
+
+// inGroup defines flags that the help shows under a title.
+func inGroup(f *pflag.FlagSet, title string, define func(*pflag.FlagSet)) {
+	g := pflag.NewFlagSet(title, pflag.ContinueOnError)
+	g.SortFlags = false
+	define(g)
+	g.VisitAll(func(fl *pflag.Flag) { fl.Annotations = map[string][]string{groupAnnotation: {title}} })
+	f.AddFlagSet(g)
+}
+
+// flagUsages describes flags under the titles of their groups.
+func flagUsages(f *pflag.FlagSet) string {
+	groups := map[string]*pflag.FlagSet{}
+	f.VisitAll(func(fl *pflag.Flag) {
+		title := generalFlags
+		if a := fl.Annotations[groupAnnotation]; len(a) > 0 {
+			title = a[0]
+		}
+		if groups[title] == nil {
+			groups[title] = pflag.NewFlagSet(title, pflag.ContinueOnError)
+			groups[title].SortFlags = f.SortFlags
+		}
+		groups[title].AddFlag(fl)
+	})
+	if len(groups) < 2 {
+		return "Flags:\n" + f.FlagUsages()
+	}
+	var b strings.Builder
+	for _, title := range flagGroups {
+		if g := groups[title]; g != nil {
+			fmt.Fprintf(&b, "%s:\n%s\n", title, g.FlagUsages())
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// useFlagGroups has the help of a command and all below it show flags by group.
+func useFlagGroups(root *cobra.Command) {
+	cobra.AddTemplateFunc("flagUsages", flagUsages)
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages |", "{{flagUsages .LocalFlags |", 1))
+}
+
+// A choice is the value of a flag that takes one of several words. Any word can be set:
+// faults judges them all, so that one run reports every fault of a command line.
+type choice struct {
+	flag, preset string
+	value        *string
+	allowed      []string
+}
+
+func (c *choice) Set(s string) error { *c.value = s; return nil }
+func (c *choice) String() string     { return *c.value }
+func (c *choice) Type() string       { return strings.Join(c.allowed, "|") }
+
+type choices []*choice
+
+// add defines the flag of a choice.
+func (cs *choices) add(f *pflag.FlagSet, value *string, flag, preset, usage string, allowed ...string) {
+	*value = preset
+	c := &choice{flag, preset, value, allowed}
+	*cs = append(*cs, c)
+	f.Var(c, flag, usage)
+}
+
+// faults are the flags whose value is none of their words.
+func (cs choices) faults() (err error) {
+	for _, c := range cs {
+		if *c.value != c.preset && !slices.Contains(c.allowed, *c.value) {
+			err = errors.Join(err, fmt.Errorf("--%s %q is none of %s", c.flag, *c.value, strings.Join(c.allowed, ", ")))
+		}
+	}
+	return err
+}
+
+// completeChoices has the shell complete the values of choices.
+func completeChoices(c *cobra.Command) {
+	c.Flags().VisitAll(func(fl *pflag.Flag) {
+		if v, ok := fl.Value.(*choice); ok {
+			_ = c.RegisterFlagCompletionFunc(fl.Name, cobra.FixedCompletions(v.allowed, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+		}
+	})
+}
