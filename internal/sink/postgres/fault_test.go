@@ -351,6 +351,34 @@ func TestFlush_LateCommit(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "1")
 }
 
+// TestFlush_ConnectionBreaksAgainFirst: the server does not hear that a connection broke in
+// the middle of a flush, and the next one breaks before it has ended the old session, which
+// holds the locks.
+func TestFlush_ConnectionBreaksAgainFirst(t *testing.T) {
+	db, p := throughProxy(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	p.Half(true)
+	r.Fold(`{"id":1,"a":"y"}`)
+	p.Cut(func(m testpg.Message) bool { return m.FromClient && m.Type == 'd' })
+	queries := 0
+	patient(t, r, func(string) {
+		if p.Cuts() == 1 { // the next one asks what the server is, and then ends the old session
+			p.Cut(func(m testpg.Message) bool {
+				if m.FromClient && m.Type == 'Q' {
+					queries++
+				}
+				return queries == 2
+			})
+		}
+	})
+	if p.Cuts() != 2 {
+		t.Fatalf("did not exercise: %d cuts", p.Cuts())
+	}
+	sinktest.Expect(t, db, "SELECT id, a FROM t", "1|y")
+}
+
 func TestFlush_BackendTerminated(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")

@@ -177,7 +177,9 @@ func (d *DB) connect(ctx context.Context) (err error) {
 	d.unicode = string(row[2]) == "UTF8" || string(row[2]) == "SQL_ASCII"
 	d.temp = string(row[6]) == "t"
 	if !d.pooled {
-		d.bury(ctx)
+		if err := d.bury(ctx); err != nil {
+			return err // the old session stays the one to end
+		}
 		d.backend, d.started = pid, string(row[7])
 		if err := d.watch(ctx); err != nil {
 			return err
@@ -255,12 +257,16 @@ func (d *DB) checkFormat(ctx context.Context) error {
 // bury ends the session of a connection that broke, which may not know it yet,
 // and holds the locks of its last flush. That it was just committing does no
 // harm: the fence tells. Where it may not be ended, the fence waits for it.
-func (d *DB) bury(ctx context.Context) {
+func (d *DB) bury(ctx context.Context) error {
 	if d.backend == "" {
-		return
+		return nil
 	}
 	const wait = 1000 // ms, until it has let its locks go
-	_, _ = d.query(ctx, fmt.Sprintf("SELECT pg_terminate_backend(pid, %d) FROM pg_stat_activity WHERE pid = %s AND extract(epoch FROM backend_start) = %s", wait, d.backend, d.started))
+	_, err := d.query(ctx, fmt.Sprintf("SELECT pg_terminate_backend(pid, %d) FROM pg_stat_activity WHERE pid = %s AND extract(epoch FROM backend_start) = %s", wait, d.backend, d.started))
+	if pgError(err) != nil {
+		return nil
+	}
+	return d.explain(err)
 }
 
 // watch has the server notice by itself when this side is gone.
