@@ -13,18 +13,18 @@ import (
 	"github.com/weirsync/weir/internal/ladder"
 )
 
-func (w *world) benchCommand() *cobra.Command {
+func (e *env) benchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure on your own disk, database and data",
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(w.ladderCommand())
+	c.AddCommand(e.ladderCommand())
 	return c
 }
 
-func (w *world) ladderCommand() *cobra.Command {
+func (e *env) ladderCommand() *cobra.Command {
 	var to, html string
 	var asJSON bool
 	o := ladder.Config{}
@@ -46,7 +46,7 @@ again before you believe it.`,
   weir bench ladder flights.jsonl.gz --to flights.db --lag 500ms --safe`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			d, err := w.destination(to)
+			d, err := e.destination(to)
 			if err != nil {
 				return err
 			}
@@ -54,7 +54,7 @@ again before you believe it.`,
 				return usagef("--messages, --for and --lag must be more than 0")
 			}
 			o.Source = args[0]
-			o.Say = func(format string, args ...any) { fmt.Fprintf(w.stderr, format+"\n", args...) }
+			o.Say = func(format string, args ...any) { fmt.Fprintf(e.stderr, format+"\n", args...) }
 			db := ladder.SQLite(d.path)
 			if d.postgres {
 				db = ladder.Postgres(d.dsn)
@@ -69,9 +69,9 @@ again before you believe it.`,
 				}
 			}
 			if asJSON {
-				return json.NewEncoder(w.stdout).Encode(r)
+				return json.NewEncoder(e.stdout).Encode(r)
 			}
-			return w.printLadder(r)
+			return e.printLadder(r)
 		},
 	}
 	f := c.Flags()
@@ -95,9 +95,9 @@ func writeHTML(path string, r *ladder.Result) error {
 	return errors.Join(r.HTML(f), f.Close())
 }
 
-func (w *world) printLadder(r *ladder.Result) error {
-	fmt.Fprintf(w.stdout, "%s\n%s messages of %s: %s ids, %d columns\n\n", r.Database, grouped(int64(r.Messages)), r.Feed, grouped(int64(r.IDs)), r.Columns)
-	t := tabwriter.NewWriter(w.stdout, 0, 0, 2, ' ', 0)
+func (e *env) printLadder(r *ladder.Result) error {
+	fmt.Fprintf(e.stdout, "%s\n%s messages of %s: %s ids, %d columns\n\n", r.Database, grouped(int64(r.Messages)), r.Feed, grouped(int64(r.IDs)), r.Columns)
+	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "WAY\tMESSAGES/S\tSPEED-UP\tMESSAGES\tSYNCS\tWRITTEN\tA POWER CUT TAKES")
 	for i := range r.Rungs {
 		g := &r.Rungs[i]
@@ -111,6 +111,6 @@ func (w *world) printLadder(r *ladder.Result) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w.stdout, "\n%s\n", r.AdviceText())
+	_, err := fmt.Fprintf(e.stdout, "\n%s\n", r.AdviceText())
 	return err
 }

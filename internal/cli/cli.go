@@ -54,25 +54,25 @@ type codeError int
 
 func (c codeError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// world is what a command sees of its surroundings.
-type world struct {
+// env is what a command sees of its surroundings.
+type env struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	terminal       func(fd int) bool
-	env            func(string) (string, bool)
+	lookupEnv      func(string) (string, bool)
 	environ        func() []string
 	verbose        bool
 	// stopped returns the signal that ended the context, or nil.
 	stopped func() os.Signal
 }
 
-// say tells people something, where there is no printer to do so.
-func (w *world) say(format string, args ...any) { fmt.Fprintf(w.stderr, "weir: "+format+"\n", args...) }
+// say prints a message for people where there is no printer.
+func (e *env) say(format string, args ...any) { fmt.Fprintf(e.stderr, "weir: "+format+"\n", args...) }
 
 // debug is say for what only -v prints.
-func (w *world) debug(format string, args ...any) {
-	if w.verbose {
-		w.say(format, args...)
+func (e *env) debug(format string, args ...any) {
+	if e.verbose {
+		e.say(format, args...)
 	}
 }
 
@@ -81,7 +81,7 @@ func Main() int {
 	// A closed pipe behind stdout or stderr is an error of the write that met
 	// it, not the end of a run.
 	signal.Ignore(syscall.SIGPIPE)
-	w := &world{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal, env: os.LookupEnv, environ: os.Environ}
+	w := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal, lookupEnv: os.LookupEnv, environ: os.Environ}
 	hideSecrets(os.Args)
 	ctx, done := w.untilSignal()
 	defer done()
@@ -91,10 +91,10 @@ func Main() int {
 // untilSignal returns a context that the first signal ends; the second ends the
 // program. One that comes at once is the first: timeout(1) sends its own twice, to the
 // program and to its group.
-func (w *world) untilSignal() (context.Context, func()) {
+func (e *env) untilSignal() (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if w.terminal(int(os.Stderr.Fd())) {
+	if e.terminal(int(os.Stderr.Fd())) {
 		signals = append(signals, syscall.SIGHUP)
 	} else {
 		signal.Ignore(syscall.SIGHUP)
@@ -111,7 +111,7 @@ func (w *world) untilSignal() (context.Context, func()) {
 		}
 		os.Exit(code(s))
 	}()
-	w.stopped = func() os.Signal {
+	e.stopped = func() os.Signal {
 		select {
 		case s := <-first:
 			return s
@@ -128,33 +128,33 @@ func code(s os.Signal) int {
 }
 
 // run runs a command line and returns the exit code.
-func (w *world) run(ctx context.Context, args []string) int {
-	root := w.root()
+func (e *env) run(ctx context.Context, args []string) int {
+	root := e.root()
 	root.SetArgs(args)
-	root.SetIn(w.stdin)
-	root.SetOut(w.stdout)
-	root.SetErr(w.stderr)
+	root.SetIn(e.stdin)
+	root.SetOut(e.stdout)
+	root.SetErr(e.stderr)
 	err := root.ExecuteContext(ctx)
 	var c codeError
 	if err == nil || errors.As(err, &c) {
 		return int(c)
 	}
 	if errors.Is(err, context.Canceled) {
-		if s := w.stopped(); s != nil {
+		if s := e.stopped(); s != nil {
 			return code(s)
 		}
 	}
-	fmt.Fprintf(w.stderr, "weir: %s\n", printable(err.Error()))
+	fmt.Fprintf(e.stderr, "weir: %s\n", printable(err.Error()))
 	var usage usageError
 	var missing *source.NotFoundError
 	switch {
 	case errors.As(err, &usage):
-		fmt.Fprintln(w.stderr, "See 'weir help' and 'weir help sync'.")
+		fmt.Fprintln(e.stderr, "See 'weir help' and 'weir help sync'.")
 		return exitUsage
 	case errors.As(err, &missing), errors.As(err, new(job.SettingsError)):
 		return exitUsage
 	case errors.Is(err, sink.ErrBusy):
-		fmt.Fprintln(w.stderr, "Wait for it, or give this run a name of its own: --job NAME")
+		fmt.Fprintln(e.stderr, "Wait for it, or give this run a name of its own: --job NAME")
 		return exitBusy
 	case errors.Is(err, sink.ErrFenced):
 		return exitBusy
@@ -162,7 +162,7 @@ func (w *world) run(ctx context.Context, args []string) int {
 	return exitFailed
 }
 
-func (w *world) root() *cobra.Command {
+func (e *env) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weir",
 		Short: "Keep a database table true to a feed",
@@ -186,17 +186,17 @@ with a checkpoint: after a crash the next run goes on where the last batch ended
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.Flags().Bool("version", false, "print the version")
-	root.PersistentFlags().BoolVarP(&w.verbose, "verbose", "v", false, "print more")
-	root.SetVersionTemplate(w.versionText())
+	root.PersistentFlags().BoolVarP(&e.verbose, "verbose", "v", false, "print more")
+	root.SetVersionTemplate(e.versionText())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{errors.New(redacted(err.Error()) + similarFlag(c, err))}
 	})
 	useFlagGroups(root)
-	root.AddCommand(w.syncCommand(), w.replayCommand(), w.statusCommand(), w.forgetCommand(), w.explainCommand(), w.verifyCommand(), w.configCommand(), w.benchCommand(), w.manCommand(), &cobra.Command{
+	root.AddCommand(e.syncCommand(), e.replayCommand(), e.statusCommand(), e.forgetCommand(), e.explainCommand(), e.verifyCommand(), e.configCommand(), e.benchCommand(), e.manCommand(), &cobra.Command{
 		Use:   "version",
 		Short: "Print the version and what is built in",
 		Args:  cobra.NoArgs,
-		Run:   func(*cobra.Command, []string) { fmt.Fprint(w.stdout, w.versionText()) },
+		Run:   func(*cobra.Command, []string) { fmt.Fprint(e.stdout, e.versionText()) },
 	})
 	for _, c := range root.Commands() {
 		wrapArgs(c)
@@ -247,7 +247,7 @@ func wrapArgs(c *cobra.Command) {
 	}
 }
 
-func (w *world) versionText() string {
+func (e *env) versionText() string {
 	return fmt.Sprintf("weir %s (commit %s, %s, %s/%s, SQLite %s)\n", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH, sqlite.Version)
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/config"
 )
 
-func (w *world) configCommand() *cobra.Command {
+func (e *env) configCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
 		Short: "Show the settings and where they come from",
@@ -31,11 +31,11 @@ variable (WEIR_BATCH_ROWS), a variable beats the config file, the file beats the
 default.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			settings, err := w.resolve(c.Flags(), o)
+			settings, err := e.resolve(c.Flags(), o)
 			if err != nil {
 				return err
 			}
-			t := tabwriter.NewWriter(w.stdout, 0, 0, 2, ' ', 0)
+			t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 			for _, s := range settings {
 				fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, printable(s.Value()), s.Origin)
 			}
@@ -50,7 +50,7 @@ default.`,
 
 // resolve gives the flags that were not on the command line their values from
 // the environment and the config file.
-func (w *world) resolve(f *pflag.FlagSet, o *syncOptions) ([]*config.Setting, error) {
+func (e *env) resolve(f *pflag.FlagSet, o *syncOptions) ([]*config.Setting, error) {
 	var settings []*config.Setting
 	f.VisitAll(func(fl *pflag.Flag) {
 		if fl.Name == "help" {
@@ -72,10 +72,10 @@ func (w *world) resolve(f *pflag.FlagSet, o *syncOptions) ([]*config.Setting, er
 		Value:   func() string { return redacted(strings.Join(o.source, ",")) },
 		Set:     func(v string) error { o.source = strings.Split(v, ","); return nil },
 		SetList: func(v []string) error { o.source = v; return nil }})
-	if file, ok := w.env(config.Env("config")); ok && o.config == "" {
+	if file, ok := e.lookupEnv(config.Env("config")); ok && o.config == "" {
 		o.config = file
 	}
-	if err := config.Resolve(settings, w.environ(), o.config); err != nil {
+	if err := config.Resolve(settings, e.environ(), o.config); err != nil {
 		return nil, usageError{err}
 	}
 	return settings, nil
@@ -105,7 +105,7 @@ func setFlag(f *pflag.FlagSet, fl *pflag.Flag, v string) error {
 	return err
 }
 
-func (w *world) manCommand() *cobra.Command {
+func (e *env) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the manual pages into a folder",

@@ -47,10 +47,10 @@ var levels = []string{sqlite.Off, sqlite.Normal, sqlite.Full, sqlite.Extra}
 
 // destination reads --to. Where it is empty, WEIR_TO and then DATABASE_URL
 // stand for it.
-func (w *world) destination(to string) (d destination, err error) {
+func (e *env) destination(to string) (d destination, err error) {
 	for _, name := range []string{config.Env("to"), "DATABASE_URL"} {
 		if to == "" {
-			to, _ = w.env(name)
+			to, _ = e.lookupEnv(name)
 		}
 	}
 	path, isSQLite := strings.CutPrefix(to, "sqlite:")
@@ -86,14 +86,14 @@ var keywords = regexp.MustCompile(`^\s*(host|hostaddr|port|dbname|user|password|
 func (d destination) open(ctx context.Context, o openOptions) (database, error) {
 	if d.postgres {
 		commit := map[string]string{sqlite.Off: "off", sqlite.Normal: "off", sqlite.Full: "on", sqlite.Extra: "remote_apply"}[o.synchronous]
-		return opened(postgres.Open(ctx, d.dsn, postgres.Options{Synchronous: commit, SyncAtEnd: o.synchronous == sqlite.Normal,
+		return nonNil(postgres.Open(ctx, d.dsn, postgres.Options{Synchronous: commit, SyncAtEnd: o.synchronous == sqlite.Normal,
 			ReadOnly: o.readOnly, Warn: o.warn, Debug: o.debug}))
 	}
-	return opened(sqlite.Open(ctx, d.path, sqlite.Options{Synchronous: o.synchronous, Cache: o.cache, ReadOnly: o.readOnly, Warn: o.warn, Yield: true}))
+	return nonNil(sqlite.Open(ctx, d.path, sqlite.Options{Synchronous: o.synchronous, Cache: o.cache, ReadOnly: o.readOnly, Warn: o.warn, Yield: true}))
 }
 
-// opened keeps a driver's nil from becoming a database that is not nil.
-func opened[D database](db D, err error) (database, error) {
+// nonNil keeps a driver's nil from becoming a database that is not nil.
+func nonNil[D database](db D, err error) (database, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func TestDocs_CommandPagesAreCurrent(t *testing.T) {
 	if *update {
 		made = dir
 	}
-	root := (&world{}).root()
+	root := (&env{}).root()
 	root.DisableAutoGenTag = true
 	writePages(t, root, made)
 	pages, err := filepath.Glob(filepath.Join(made, "*.md"))

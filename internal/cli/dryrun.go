@@ -14,8 +14,8 @@ import (
 	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
-// dry is a sink that writes nothing: it keeps what a dry run is to print.
-type dry struct {
+// A dryRunSink writes nothing: it keeps what a dry run prints.
+type dryRunSink struct {
 	database // nil where there is none yet
 	to       destination
 	found    schema.Table // the table as it is
@@ -27,18 +27,18 @@ type dry struct {
 // someRejects are shown.
 const someRejects = 10
 
-func (d *dry) Caps() sink.Caps {
+func (d *dryRunSink) Caps() sink.Caps {
 	if d.database == nil {
 		return (*sqlite.DB)(nil).Caps()
 	}
 	return d.database.Caps()
 }
 
-func (d *dry) Claim(context.Context, string, string) (sink.Checkpoint, error) {
+func (d *dryRunSink) Claim(context.Context, string, string) (sink.Checkpoint, error) {
 	return sink.Checkpoint{}, nil
 }
 
-func (d *dry) Table(ctx context.Context, name string, key []string) (t schema.Table, err error) {
+func (d *dryRunSink) Table(ctx context.Context, name string, key []string) (t schema.Table, err error) {
 	if d.database != nil {
 		t, err = d.database.Table(ctx, name, key)
 	} else {
@@ -48,7 +48,7 @@ func (d *dry) Table(ctx context.Context, name string, key []string) (t schema.Ta
 	return t, err
 }
 
-func (d *dry) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) {
+func (d *dryRunSink) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) {
 	if n := f.Batch.Rows(); n > 0 {
 		d.table, d.rows = f.Batch.Table, d.rows+n
 	}
@@ -62,7 +62,7 @@ func (d *dry) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) {
 
 // plan returns the statements that make the table what all rows need. A batch takes
 // what those before it needed for done.
-func (d *dry) plan() []string {
+func (d *dryRunSink) plan() []string {
 	d.table.Exists = d.found.Exists
 	for i := range d.table.Columns {
 		d.table.Columns[i].New = i >= len(d.found.Columns)
@@ -71,8 +71,8 @@ func (d *dry) plan() []string {
 }
 
 // dryRun reads and folds all of the sources and prints what would be written.
-func (w *world) dryRun(ctx context.Context, to destination, c job.Config, p *job.Progress, out *printer) (err error) {
-	d := &dry{to: to}
+func (e *env) dryRun(ctx context.Context, to destination, c job.Config, p *job.Progress, out *printer) (err error) {
+	d := &dryRunSink{to: to}
 	if d.database, err = to.openToRead(ctx, out.warn, out.debug); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -84,23 +84,23 @@ func (w *world) dryRun(ctx context.Context, to destination, c job.Config, p *job
 	if err := cmp.Or(runErr, ctx.Err()); err != nil {
 		return err
 	}
-	fmt.Fprintf(w.stdout, "-- %s: %s, %s of table %q", counted(p.Lines.Load(), "line"), counted(p.Messages.Load(), "message"), counted(int64(d.rows), "row"), d.table.Name)
+	fmt.Fprintf(e.stdout, "-- %s: %s, %s of table %q", counted(p.Lines.Load(), "line"), counted(p.Messages.Load(), "message"), counted(int64(d.rows), "row"), d.table.Name)
 	if n := p.Batches.Load(); n > 1 {
-		fmt.Fprintf(w.stdout, " at most (%s)", counted(n, "batch"))
+		fmt.Fprintf(e.stdout, " at most (%s)", counted(n, "batch"))
 	}
-	fmt.Fprintf(w.stdout, "; %s rejected\n", counted(p.RejectedTotal(), "line"))
+	fmt.Fprintf(e.stdout, "; %s rejected\n", counted(p.RejectedTotal(), "line"))
 	for _, r := range d.rejects {
-		fmt.Fprintf(w.stdout, "-- line %d: %s\n", r.Line, printable(r.Detail))
+		fmt.Fprintf(e.stdout, "-- line %d: %s\n", r.Line, printable(r.Detail))
 	}
 	plan := []string{"-- no table would be made"}
 	if d.rows > 0 || d.found.Exists {
 		plan = d.plan()
 	}
 	for _, sql := range plan {
-		fmt.Fprintln(w.stdout, printable(sql))
+		fmt.Fprintln(e.stdout, printable(sql))
 	}
 	if len(plan) == 0 {
-		fmt.Fprintln(w.stdout, "-- the table stays as it is")
+		fmt.Fprintln(e.stdout, "-- the table stays as it is")
 	}
 	if p.RejectedTotal() > 0 {
 		return codeError(exitRejected)

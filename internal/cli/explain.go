@@ -20,7 +20,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-func (w *world) explainCommand() *cobra.Command {
+func (e *env) explainCommand() *cobra.Command {
 	var asJSON bool
 	o := &syncOptions{}
 	c := &cobra.Command{
@@ -35,7 +35,7 @@ The id of a key of several fields has as many parts, with commas between.`,
   weir explain BA,117 'captures/*.jsonl.zst' --key carrier,flight --delete-when op=delete`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			return w.explain(c.Context(), o, args[0], args[1:], asJSON)
+			return e.explain(c.Context(), o, args[0], args[1:], asJSON)
 		},
 	}
 	f := c.Flags()
@@ -54,8 +54,8 @@ type origin struct {
 	Line   int64           `json:"line"`
 }
 
-// explaining is a sink that follows one row and writes nothing.
-type explaining struct {
+// An explainer is a sink that follows one row and writes nothing.
+type explainer struct {
 	key     []byte // of the row, as the fold has it
 	fill    bool
 	origins []origin // by column of the table; without a value where none is set
@@ -67,22 +67,22 @@ type explaining struct {
 	state, version []byte   // what a database would keep of them
 }
 
-func (e *explaining) Caps() sink.Caps { return (*sqlite.DB)(nil).Caps() }
-func (e *explaining) Close() error    { return nil }
+func (e *explainer) Caps() sink.Caps { return (*sqlite.DB)(nil).Caps() }
+func (e *explainer) Close() error    { return nil }
 
-func (e *explaining) Claim(context.Context, string, string) (sink.Checkpoint, error) {
+func (e *explainer) Claim(context.Context, string, string) (sink.Checkpoint, error) {
 	return sink.Checkpoint{}, nil
 }
 
 // Table implements [sink.Sink]. The batches of a table whose messages the database
 // may judge keep them one by one.
-func (e *explaining) Table(_ context.Context, name string, _ []string) (schema.Table, error) {
+func (e *explainer) Table(_ context.Context, name string, _ []string) (schema.Table, error) {
 	t := sqlite.NewTable(name)
 	t.Judged = true
 	return t, nil
 }
 
-func (e *explaining) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) {
+func (e *explainer) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) {
 	b := f.Batch
 	var resolver *fold.Resolver
 	if b.Versioned() {
@@ -109,7 +109,7 @@ func (e *explaining) Flush(_ context.Context, f *sink.Flush) (sink.Result, error
 
 // resolve leaves of a message what is newer than what came before it; old tells that
 // this is nothing.
-func (e *explaining) resolve(resolver *fold.Resolver, b *fold.Batch, m *fold.Row) (old bool, err error) {
+func (e *explainer) resolve(resolver *fold.Resolver, b *fold.Batch, m *fold.Row) (old bool, err error) {
 	res, err := resolver.Resolve(m, fold.Stored{Exists: e.exists, State: e.state, Version: e.version})
 	if err != nil {
 		return false, err
@@ -125,7 +125,7 @@ func (e *explaining) resolve(resolver *fold.Resolver, b *fold.Batch, m *fold.Row
 }
 
 // take follows one message of the row, which came from somewhere.
-func (e *explaining) take(b *fold.Batch, m *fold.Row, from origin) {
+func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin) {
 	for len(e.origins) < len(b.Table.Columns) {
 		e.origins = append(e.origins, origin{Column: b.Table.Columns[len(e.origins)].Name})
 	}
@@ -147,7 +147,7 @@ func (e *explaining) take(b *fold.Batch, m *fold.Row, from origin) {
 	}
 }
 
-func (w *world) explain(ctx context.Context, o *syncOptions, id string, args []string, asJSON bool) error {
+func (e *env) explain(ctx context.Context, o *syncOptions, id string, args []string, asJSON bool) error {
 	opt, err := o.fold()
 	if err != nil {
 		return usageError{err}
@@ -163,36 +163,36 @@ func (w *world) explain(ctx context.Context, o *syncOptions, id string, args []s
 		}
 	}
 	p := job.NewProgress()
-	e := &explaining{fill: o.fillOnly}
-	if e.key, err = keyOf(o.key, parts); err != nil {
+	x := &explainer{fill: o.fillOnly}
+	if x.key, err = keyOf(o.key, parts); err != nil {
 		return usageError{err}
 	}
 	rejects, err := job.ParseRejects("discard")
 	if err != nil {
 		return err
 	}
-	opt.Columns, opt.MaxColumns = fold.AddColumns, e.Caps().Columns
+	opt.Columns, opt.MaxColumns = fold.AddColumns, x.Caps().Columns
 	err = job.Run(ctx, job.Config{Sources: sources, Source: source.Options{MaxLine: int(o.maxLine)}, Table: "explained", Fold: opt, BatchRows: defaultBatchRows, Buffer: defaultBuffer,
-		Rejects: rejects, MaxRejects: 1 << 62, Warn: w.say, Info: func(string, ...any) {}}, e, p)
+		Rejects: rejects, MaxRejects: 1 << 62, Warn: e.say, Info: func(string, ...any) {}}, x, p)
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return err
 	}
 	switch {
-	case e.lines == 0:
+	case x.lines == 0:
 		return fmt.Errorf("no line of %d names the row %s", p.Lines.Load(), id)
-	case !e.exists:
-		return fmt.Errorf("the row %s was removed by %s line %d, and nothing came after it", id, e.removed.File, e.removed.Line)
+	case !x.exists:
+		return fmt.Errorf("the row %s was removed by %s line %d, and nothing came after it", id, x.removed.File, x.removed.Line)
 	}
 	var made []origin
-	for _, o := range e.origins {
+	for _, o := range x.origins {
 		if o.Value != nil {
 			made = append(made, o)
 		}
 	}
 	if asJSON {
-		return json.NewEncoder(w.stdout).Encode(made)
+		return json.NewEncoder(e.stdout).Encode(made)
 	}
-	t := tabwriter.NewWriter(w.stdout, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "COLUMN\tVALUE\tFROM")
 	for _, o := range made {
 		fmt.Fprintf(t, "%s\t%s\t%s:%d\n", printable(o.Column), printable(string(o.Value)), o.File, o.Line)

@@ -45,8 +45,8 @@ const (
 	firehoseIdle      = firehoseKeepalive + 10*time.Second
 )
 
-func (o *feedOptions) flags(f *pflag.FlagSet, words *choices) {
-	words.add(f, &o.feed, "feed", "", "a feed that weir knows: FlightAware's firehose (reads FH_USERNAME and FH_APIKEY)", firehose)
+func (o *feedOptions) flags(f *pflag.FlagSet, enums *choices) {
+	enums.add(f, &o.feed, "feed", "", "a feed that weir knows: FlightAware's firehose (reads FH_USERNAME and FH_APIKEY)", firehose)
 	f.StringVar(&o.events, "feed-events", "", "of --feed firehose: the events to ask for, such as 'position flightplan'")
 	f.StringVar(&o.init, "init", "", "what a connection begins with, or @FILE: a template with {{.resume}}, {{env \"NAME\"}} and {{file \"PATH\"}}")
 	f.StringVar(&o.resume, "resume-field", "", "the field whose last committed value is {{.resume}} when a connection is made")
@@ -193,27 +193,26 @@ func (o *feedOptions) tls() (*tls.Config, error) {
 	return c, nil
 }
 
-// patience is how long something is tried again, or kept: a duration, or forever. The
-// zero value is the user's saying nothing.
-type patience struct {
+// An optDuration is a duration, forever, or not set.
+type optDuration struct {
 	time.Duration
-	said bool
+	set bool
 }
 
-const forEver = "forever"
+const forever = "forever"
 
-func (p *patience) String() string {
+func (p *optDuration) String() string {
 	switch {
-	case !p.said:
+	case !p.set:
 		return ""
 	case p.Duration == math.MaxInt64:
-		return forEver
+		return forever
 	}
 	return p.Duration.String()
 }
 
-func (p *patience) Set(s string) (err error) {
-	if p.said = true; s == forEver {
+func (p *optDuration) Set(s string) (err error) {
+	if p.set = true; s == forever {
 		p.Duration = math.MaxInt64
 		return nil
 	}
@@ -221,7 +220,7 @@ func (p *patience) Set(s string) (err error) {
 	return err
 }
 
-func (p *patience) Type() string { return "duration" }
+func (p *optDuration) Type() string { return "duration" }
 
 // span is a duration that may be in days.
 type span time.Duration

@@ -13,7 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
-func (w *world) forgetCommand() *cobra.Command {
+func (e *env) forgetCommand() *cobra.Command {
 	var to string
 	c := &cobra.Command{
 		Use:   "forget JOB --to DEST",
@@ -27,22 +27,22 @@ weir status names the jobs. A job that a run holds is left alone: exit code 4.`,
 		Example: `  weir forget 'flights.jsonl > flights' --to flights.db`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			dest, err := w.destination(to)
+			dest, err := e.destination(to)
 			if err != nil {
 				return err
 			}
-			return w.forget(c.Context(), dest, args[0])
+			return e.forget(c.Context(), dest, args[0])
 		},
 	}
 	c.Flags().StringVar(&to, "to", "", toHelp)
 	return c
 }
 
-func (w *world) forget(ctx context.Context, dest destination, job string) (err error) {
+func (e *env) forget(ctx context.Context, dest destination, job string) (err error) {
 	if job == "" {
 		return usagef("forget takes the name of a job: weir status names them")
 	}
-	db, err := dest.openExisting(ctx, openOptions{synchronous: sqlite.Full, warn: w.say, debug: w.debug})
+	db, err := dest.openExisting(ctx, openOptions{synchronous: sqlite.Full, warn: e.say, debug: e.debug})
 	if err != nil {
 		return err
 	}
@@ -55,18 +55,18 @@ func (w *world) forget(ctx context.Context, dest destination, job string) (err e
 		return err
 	}
 	if !f.Found {
-		return w.unknownJob(ctx, db, job)
+		return e.unknownJob(ctx, db, job)
 	}
 	versions := ""
 	if f.Versions {
 		versions = ", with the versions of its table"
 	}
-	w.say("forgot job %q: %s and %s%s", job, counted(f.Sources, "checkpoint"), counted(f.Rejects, "rejected line"), versions)
+	e.say("forgot job %q: %s and %s%s", job, counted(f.Sources, "checkpoint"), counted(f.Rejects, "rejected line"), versions)
 	return nil
 }
 
 // unknownJob is the error for a job that a database does not have.
-func (w *world) unknownJob(ctx context.Context, db database, job string) error {
+func (e *env) unknownJob(ctx context.Context, db database, job string) error {
 	st, err := db.Status(ctx)
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 
 // checkOutputs refuses to write rejected lines or metrics into a file that is something
 // else. args are the sources as they were named, sources what they resolve to.
-func (w *world) checkOutputs(o *syncOptions, to destination, args, sources []string, rejects job.Rejects) error {
+func (e *env) checkOutputs(o *syncOptions, to destination, args, sources []string, rejects job.Rejects) error {
 	var faults []error
 	check := func(flag, path string, others ...string) {
 		if path == "" {
@@ -23,7 +23,7 @@ func (w *world) checkOutputs(o *syncOptions, to destination, args, sources []str
 			faults = append(faults, fmt.Errorf("%s %s: is not a regular file", flag, path))
 			return
 		}
-		if what := w.usedAs(path, o, to, args, sources); what != "" {
+		if what := e.usedAs(path, o, to, args, sources); what != "" {
 			faults = append(faults, fmt.Errorf("%s %s: is %s; name another file", flag, path, what))
 			return
 		}
@@ -47,13 +47,13 @@ func (w *world) checkOutputs(o *syncOptions, to destination, args, sources []str
 }
 
 // usedAs says what else of a run a path is, "" where it is nothing.
-func (w *world) usedAs(path string, o *syncOptions, to destination, args, sources []string) string {
+func (e *env) usedAs(path string, o *syncOptions, to destination, args, sources []string) string {
 	for _, s := range sources {
 		if !strings.Contains(s, "://") && s != "-" && sameFile(path, s) {
 			return "the source " + s
 		}
 	}
-	if stdin, ok := w.stdin.(*os.File); ok && len(sources) == 1 && sources[0] == "-" {
+	if stdin, ok := e.stdin.(*os.File); ok && len(sources) == 1 && sources[0] == "-" {
 		file, err := os.Stat(path)
 		if in, err2 := stdin.Stat(); err == nil && err2 == nil && os.SameFile(in, file) {
 			return "what stdin reads"

@@ -25,11 +25,11 @@ type printer struct {
 	done chan struct{}
 	once sync.Once
 
-	mu     sync.Mutex
-	w      io.Writer
-	shown  bool // a status line stands at the cursor
-	said   map[string]time.Time
-	before counts // at the last line
+	mu       sync.Mutex
+	w        io.Writer
+	shown    bool                 // a status line stands at the cursor
+	reported map[string]time.Time // failures, by reason
+	before   counts               // at the last line
 }
 
 type counts struct {
@@ -41,17 +41,17 @@ type counts struct {
 const (
 	lineEvery  = 500 * time.Millisecond // on a terminal
 	logEvery   = 10 * time.Second       // elsewhere
-	retryEvery = 10 * time.Second       // the same failure is not said more often
+	retryEvery = 10 * time.Second       // the same failure is not reported more often
 )
 
-func newPrinter(w *world, o *syncOptions, p *job.Progress) *printer {
-	out := &printer{p: p, w: w.stderr, quiet: o.quiet, verbose: w.verbose, stop: make(chan struct{}), done: make(chan struct{}),
-		said: map[string]time.Time{}, before: counts{at: p.Start}}
+func newPrinter(e *env, o *syncOptions, p *job.Progress) *printer {
+	out := &printer{p: p, w: e.stderr, quiet: o.quiet, verbose: e.verbose, stop: make(chan struct{}), done: make(chan struct{}),
+		reported: map[string]time.Time{}, before: counts{at: p.Start}}
 	if o.logFormat == "json" {
-		out.json = slog.New(slog.NewJSONHandler(w.stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		out.json = slog.New(slog.NewJSONHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	dumb := os.Getenv("TERM") == "dumb" || os.Getenv("NO_COLOR") != "" && os.Getenv("TERM") == ""
-	line := o.progress == "always" || o.progress == "auto" && !o.quiet && out.json == nil && !dumb && w.stderr == os.Stderr && w.terminal(int(os.Stderr.Fd()))
+	line := o.progress == "always" || o.progress == "auto" && !o.quiet && out.json == nil && !dumb && e.stderr == os.Stderr && e.terminal(int(os.Stderr.Fd()))
 	switch {
 	case line:
 		go out.tick(lineEvery, out.line)
@@ -173,13 +173,13 @@ func (o *printer) warn(format string, args ...any) {
 // was short is no news.
 func (o *printer) retry(e *sink.Error) {
 	o.mu.Lock()
-	last, again := o.said[e.Reason]
+	last, again := o.reported[e.Reason]
 	if !again {
-		o.said[e.Reason] = time.Now()
+		o.reported[e.Reason] = time.Now()
 	}
 	due := again && time.Since(last) > retryEvery
 	if due {
-		o.said[e.Reason] = time.Now()
+		o.reported[e.Reason] = time.Now()
 	}
 	o.mu.Unlock()
 	if due || o.verbose || e.Class == sink.Unknown || !again && e.Reason == "connection" {

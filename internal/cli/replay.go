@@ -24,10 +24,10 @@ import (
 // firehoseInit is what a client of FlightAware's feed begins with.
 const firehoseInit = `^(?:live|pitr (?P<resume>[0-9]+)|range [0-9]+ [0-9]+) username \S+ password \S+(?: compression (?P<compression>gzip|compress|deflate))?(?: keepalive [0-9]+)?(?: events ".*")?$`
 
-func (w *world) replayCommand() *cobra.Command {
+func (e *env) replayCommand() *cobra.Command {
 	var to, speed, rate, feed, init, cert, key string
 	var s replay.Server
-	var words choices
+	var enums choices
 	c := &cobra.Command{
 		Use:   "replay FILE... [--to OUT]",
 		Short: "Serve captured feeds as if they were live",
@@ -45,7 +45,7 @@ feed, to test what reads it.`,
   weir replay flights.jsonl.gz --feed firehose --speed 20x --loop --to tls-listen://:1501 --tls-cert cert.pem --tls-key key.pem`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) (err error) {
-			if err := words.faults(); err != nil {
+			if err := enums.faults(); err != nil {
 				return usageError{err}
 			}
 			if feed == firehose {
@@ -69,12 +69,12 @@ feed, to test what reads it.`,
 			}
 			if init != "" {
 				if s.Init, err = regexp.Compile(init); err != nil {
-					return usageError{fmt.Errorf("--init is no regular expression: %w", wordsOnly(err))}
+					return usageError{fmt.Errorf("--init is no regular expression: %w", codeOnly(err))}
 				}
 			}
-			s.Log = w.say
+			s.Log = e.say
 			if to == "-" {
-				return stopped(c.Context(), replay.Play(c.Context(), s.Config, bufio.NewWriterSize(w.stdout, 64<<10), ""))
+				return stopped(c.Context(), replay.Play(c.Context(), s.Config, bufio.NewWriterSize(e.stdout, 64<<10), ""))
 			}
 			l, err := listen(c.Context(), to, cert, key)
 			if err != nil {
@@ -94,12 +94,12 @@ feed, to test what reads it.`,
 	f.DurationVar(&s.StallAfter, "stall-after", 0, "send nothing more on a connection after this time")
 	f.IntVar(&s.Garbage, "garbage", 0, "make every Nth line garbage")
 	inGroup(f, feedFlags, func(f *pflag.FlagSet) {
-		words.add(f, &feed, "feed", "", "play a feed that weir knows", firehose)
+		enums.add(f, &feed, "feed", "", "play a feed that weir knows", firehose)
 		f.StringVar(&init, "init", "", "a regular expression for the line that a client begins with")
 		f.StringVar(&s.TimeField, "time-field", "", "the field with a line's time: seconds since 1970, or RFC 3339")
 		f.StringVar(&s.ResumeField, "resume-field", "", "the field that a client resumes from")
 		f.DurationVar(&s.Keepalive, "keepalive", 0, "send a keepalive after this time without a line (default never)")
-		words.add(f, &s.Compression, "compression", "", "of what is sent (default none)", source.Gzip, source.Zlib, source.Deflate)
+		enums.add(f, &s.Compression, "compression", "", "of what is sent (default none)", source.Gzip, source.Zlib, source.Deflate)
 		f.StringVar(&cert, "tls-cert", "", "of tls-listen://: a PEM file with the certificate")
 		f.StringVar(&key, "tls-key", "", "of tls-listen://: a PEM file with its key")
 	})
@@ -107,9 +107,9 @@ feed, to test what reads it.`,
 	return c
 }
 
-// wordsOnly is a fault of a regular expression without its text, which may have
+// codeOnly is a fault of a regular expression without its text, which may have
 // a password in it.
-func wordsOnly(err error) error {
+func codeOnly(err error) error {
 	var fault *syntax.Error
 	if errors.As(err, &fault) {
 		return errors.New(fault.Code.String())

@@ -16,7 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-func (w *world) statusCommand() *cobra.Command {
+func (e *env) statusCommand() *cobra.Command {
 	var to, job string
 	var asJSON, rejects bool
 	var sample int
@@ -32,29 +32,29 @@ again:
   weir status --to flights.db --rejects | sed … | weir sync - --to flights.db --table flights`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
-			dest, err := w.destination(to)
+			dest, err := e.destination(to)
 			if err != nil {
 				return err
 			}
-			db, err := dest.openToRead(c.Context(), w.say, w.debug)
+			db, err := dest.openToRead(c.Context(), e.say, e.debug)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, db.Close()) }()
 			if rejects {
-				return db.Rejects(c.Context(), job, func(k sink.Kept) error { return w.reject(k, asJSON) })
+				return db.Rejects(c.Context(), job, func(k sink.Kept) error { return e.reject(k, asJSON) })
 			}
 			st, err := db.Status(c.Context())
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return json.NewEncoder(w.stdout).Encode(st)
+				return json.NewEncoder(e.stdout).Encode(st)
 			}
-			if err := w.printStatus(st); err != nil || sample == 0 {
+			if err := e.printStatus(st); err != nil || sample == 0 {
 				return err
 			}
-			return w.sample(c.Context(), db, st, sample)
+			return e.sample(c.Context(), db, st, sample)
 		},
 	}
 	c.Flags().StringVar(&to, "to", "", toHelp)
@@ -66,21 +66,21 @@ again:
 }
 
 // reject prints a rejected line: as it came, or with all that is known of it.
-func (w *world) reject(k sink.Kept, asJSON bool) error {
+func (e *env) reject(k sink.Kept, asJSON bool) error {
 	if !asJSON {
-		_, err := fmt.Fprintf(w.stdout, "%s\n", k.Text)
+		_, err := fmt.Fprintf(e.stdout, "%s\n", k.Text)
 		return err
 	}
-	return json.NewEncoder(w.stdout).Encode(map[string]any{"job": k.Job, "source": k.Source, "line": k.Line, "offset": k.Offset,
+	return json.NewEncoder(e.stdout).Encode(map[string]any{"job": k.Job, "source": k.Source, "line": k.Line, "offset": k.Offset,
 		"reason": k.Reason, "raw": string(k.Text), "time": k.Time})
 }
 
-func (w *world) printStatus(st sink.Status) error {
+func (e *env) printStatus(st sink.Status) error {
 	if len(st.Jobs) == 0 {
-		_, err := fmt.Fprintln(w.stdout, "weir has not written to this database.")
+		_, err := fmt.Fprintln(e.stdout, "weir has not written to this database.")
 		return err
 	}
-	t := tabwriter.NewWriter(w.stdout, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TABLE\tSOURCE\tLINE\tBYTE\tBATCHES\tUPDATED\tJOB")
 	last, unnamed := "", map[string]sink.JobStatus{} // of runs without a job the last into each table
 	for _, j := range st.Jobs {
@@ -111,7 +111,7 @@ func (w *world) printStatus(st sink.Status) error {
 }
 
 // sample prints some rows of each table that a job writes to.
-func (w *world) sample(ctx context.Context, db database, st sink.Status, n int) error {
+func (e *env) sample(ctx context.Context, db database, st sink.Status, n int) error {
 	seen := map[string]bool{}
 	for _, j := range st.Jobs {
 		if seen[j.Table] {
@@ -125,9 +125,9 @@ func (w *world) sample(ctx context.Context, db database, st sink.Status, n int) 
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(w.stdout, "\n%s: %s, such as\n", printable(j.Table), counted(total, "row"))
+		fmt.Fprintf(e.stdout, "\n%s: %s, such as\n", printable(j.Table), counted(total, "row"))
 		for _, r := range rows {
-			fmt.Fprintln(w.stdout, printable(r))
+			fmt.Fprintln(e.stdout, printable(r))
 		}
 	}
 	return nil

@@ -32,7 +32,7 @@ type summary struct {
 }
 
 // summarize says what a run did.
-func (w *world) summarize(o *syncOptions, c job.Config, p *job.Progress, out *printer, err error) {
+func (e *env) summarize(o *syncOptions, c job.Config, p *job.Progress, out *printer, err error) {
 	s := summary{
 		Table: c.Table, Sources: c.Sources, Lines: p.Lines.Load(), Bytes: p.Bytes.Load(), Messages: p.Messages.Load(), Coalesced: p.Coalesced.Load(),
 		Inserted: p.Inserted.Load(), Updated: p.Updated.Load(), Unchanged: p.Unchanged.Load(), Deleted: p.Deleted.Load(),
@@ -44,13 +44,13 @@ func (w *world) summarize(o *syncOptions, c job.Config, p *job.Progress, out *pr
 	}
 	if o.summary == "json" {
 		line, _ := json.Marshal(s) // a plain struct
-		fmt.Fprintf(w.stdout, "%s\n", line)
+		fmt.Fprintf(e.stdout, "%s\n", line)
 		return
 	}
 	if err != nil && s.Lines == 0 {
 		return
 	}
-	out.info("%s", s.words())
+	out.info("%s", s.text())
 	if len(s.Ignored) > 0 {
 		names := slices.Sorted(maps.Keys(s.Ignored))
 		for i, n := range names {
@@ -67,7 +67,7 @@ func (w *world) summarize(o *syncOptions, c job.Config, p *job.Progress, out *pr
 	}
 }
 
-func (s *summary) words() string {
+func (s *summary) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s (%s) in %s, %s/s", s.Table, counted(s.Lines, "line"), bytesText(s.Bytes),
 		time.Duration(s.Seconds*float64(time.Second)).Round(10*time.Millisecond), grouped(int64(s.Rate)))

@@ -44,7 +44,7 @@ type syncOptions struct {
 	buffer      config.Size
 	synchronous string
 	prefetch    string
-	retryFor    patience
+	retryFor    optDuration
 
 	job         string
 	fromStart   bool
@@ -56,12 +56,12 @@ type syncOptions struct {
 	spool    string
 	spoolMax config.Size
 	capture  string
-	keepFor  patience // of captures
+	keepFor  optDuration // of captures
 	maxLine  config.Size
 
 	rejects    string
 	maxRejects int64
-	rejectsAge patience
+	rejectsAge optDuration
 
 	metricsAddr, metricsFile string
 
@@ -172,7 +172,7 @@ func (o *syncOptions) maxLineFlag(f *pflag.FlagSet) {
 	f.Var(&o.maxLine, "max-line", "the longest line that is accepted")
 }
 
-func (w *world) syncCommand() *cobra.Command {
+func (e *env) syncCommand() *cobra.Command {
 	o := &syncOptions{}
 	c := &cobra.Command{
 		Use:   "sync [SOURCE...] --to DEST",
@@ -197,14 +197,14 @@ of its source and its rejected lines in it.
   weir sync flights.jsonl.gz --to postgres://weir@db.example/air --table feeds.flights
   nc feed.example 4000 | weir sync --to flights.db --table flights --delete-when op=delete`,
 		RunE: func(c *cobra.Command, args []string) error {
-			settings, err := w.resolve(c.Flags(), o)
+			settings, err := e.resolve(c.Flags(), o)
 			if err != nil {
 				return err
 			}
 			if len(args) == 0 {
 				args = o.source
 			}
-			return w.sync(c.Context(), o, args, settings)
+			return e.sync(c.Context(), o, args, settings)
 		},
 	}
 	o.flags(c.Flags())
@@ -214,7 +214,7 @@ of its source and its rejected lines in it.
 
 // plan checks the options, all of them at once, and turns them into what a run
 // needs.
-func (w *world) plan(o *syncOptions, args []string) (to destination, c job.Config, err error) {
+func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config, err error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if o.batchRows < 1 {
@@ -237,7 +237,7 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c job.Confi
 	if err != nil {
 		fault("--rejects: %w", err)
 	}
-	if len(args) == 0 && w.terminal(int(os.Stdin.Fd())) && w.stdin == os.Stdin {
+	if len(args) == 0 && e.terminal(int(os.Stdin.Fd())) && e.stdin == os.Stdin {
 		fault("no source is named and stdin is a terminal: weir sync feed.jsonl --to flights.db")
 	}
 	if strings.HasPrefix(o.job, sink.RunPrefix) {
@@ -246,10 +246,10 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c job.Confi
 	if o.accept && (o.fromStart || o.rebuild) {
 		fault("--accept-settings continues from the checkpoint, which --from-start and --rebuild ignore: leave one out")
 	}
-	if o.rejectsAge.said && (o.rejectsAge.Duration <= 0 || rejects.Path() != "") {
+	if o.rejectsAge.set && (o.rejectsAge.Duration <= 0 || rejects.Path() != "") {
 		fault("--keep-rejects %s: a time such as 30d, for rejects that are kept in the table", &o.rejectsAge)
 	}
-	to, err = w.destination(o.to)
+	to, err = e.destination(o.to)
 	faults = append(faults, err)
 	if err := errors.Join(faults...); err != nil {
 		return to, c, usageError{err}
@@ -268,8 +268,8 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c job.Confi
 	if o.follow && len(sources) > 1 {
 		return to, c, usagef("--follow goes on with one file for ever: name one")
 	}
-	src := source.Options{MaxLine: int(o.maxLine), Follow: o.follow, Compression: o.compression, Windows: int(o.buffer / 4), Stdin: w.stdin}
-	feed, err := o.settings(w.env, &src)
+	src := source.Options{MaxLine: int(o.maxLine), Follow: o.follow, Compression: o.compression, Windows: int(o.buffer / 4), Stdin: e.stdin}
+	feed, err := o.settings(e.lookupEnv, &src)
 	if err != nil {
 		return to, c, usageError{err}
 	}
@@ -282,15 +282,15 @@ func (w *world) plan(o *syncOptions, args []string) (to destination, c job.Confi
 		return to, c, usagef("--spool is for a connection: a file waits for whoever reads it, and stdin cannot be asked again")
 	case o.capture != "" && !live && !slices.Equal(sources, []string{"-"}):
 		return to, c, usagef("--capture is for a connection or stdin: a file is one")
-	case o.keepFor.said && (o.capture == "" || o.keepFor.Duration <= 0):
+	case o.keepFor.set && (o.capture == "" || o.keepFor.Duration <= 0):
 		return to, c, usagef("--keep-captures: a time longer than 0, for the captures of --capture")
 	case o.spool != "" && o.spoolMax < 1<<20:
 		return to, c, usagef("--spool-max %s: at least 1MiB", o.spoolMax)
 	}
-	if err := w.checkOutputs(o, to, args, sources, rejects); err != nil {
+	if err := e.checkOutputs(o, to, args, sources, rejects); err != nil {
 		return to, c, err
 	}
-	if !o.retryFor.said {
+	if !o.retryFor.set {
 		if o.retryFor.Duration = defaultRetryFor; live {
 			o.retryFor.Duration = math.MaxInt64
 		}
@@ -400,20 +400,20 @@ func stem(sources []string) (string, error) {
 }
 
 // sync runs a job with all that surrounds it.
-func (w *world) sync(ctx context.Context, o *syncOptions, args []string, settings []*config.Setting) (err error) {
-	to, c, err := w.plan(o, args)
+func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings []*config.Setting) (err error) {
+	to, c, err := e.plan(o, args)
 	if err != nil {
 		return err
 	}
 	p := job.NewProgress()
-	out := newPrinter(w, o, p)
+	out := newPrinter(e, o, p)
 	defer out.close()
 	for _, s := range settings {
 		out.debug("%s = %s (%s)", s.Name, s.Value(), s.Origin)
 	}
 	c.Warn, c.Info = out.warn, out.info
 	if o.dryRun {
-		return w.dryRun(ctx, to, c, p, out)
+		return e.dryRun(ctx, to, c, p, out)
 	}
 
 	if o.metricsFile != "" {
@@ -422,9 +422,9 @@ func (w *world) sync(ctx context.Context, o *syncOptions, args []string, setting
 		}
 	}
 	limitMemory(c.Buffer)
-	onRetry := func(e *sink.Error) {
-		p.Retry(e)
-		out.retry(e)
+	onRetry := func(failure *sink.Error) {
+		p.Retry(failure)
+		out.retry(failure)
 	}
 	var db database
 	err = sink.Patiently(ctx, o.retryFor.Duration, onRetry, func() error {
@@ -467,7 +467,7 @@ func (w *world) sync(ctx context.Context, o *syncOptions, args []string, setting
 	}
 	err = job.Run(ctx, c, sink.Retry(db, o.retryFor.Duration, onRetry), p)
 	out.close()
-	w.summarize(o, c, p, out, err)
+	e.summarize(o, c, p, out, err)
 	switch {
 	case err != nil:
 		return err

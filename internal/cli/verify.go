@@ -20,7 +20,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-func (w *world) verifyCommand() *cobra.Command {
+func (e *env) verifyCommand() *cobra.Command {
 	o := &syncOptions{}
 	show := 0
 	c := &cobra.Command{
@@ -37,7 +37,7 @@ may have changed is compared by value.`,
 		Example: `  weir verify flights.jsonl.gz --to flights.db
   weir verify 'captures/*.jsonl.zst' --to postgres://weir@db.example/air --table flights --delete-when op=delete`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return w.verify(c.Context(), o, args, show) },
+		RunE: func(c *cobra.Command, args []string) error { return e.verify(c.Context(), o, args, show) },
 	}
 	f := c.Flags()
 	inGroup(f, sourceFlags, o.maxLineFlag)
@@ -48,11 +48,11 @@ may have changed is compared by value.`,
 	return c
 }
 
-// verifying is a sink that compares and writes nothing.
-type verifying struct {
+// A verifier is a sink that compares and writes nothing.
+type verifier struct {
 	database
 	ctx   context.Context //nolint:containedctx // that of a flush outlives the signal, and what was read until then is no feed to compare with
-	w     *world
+	env   *env
 	show  int
 	table schema.Table
 
@@ -60,17 +60,17 @@ type verifying struct {
 	different  int
 }
 
-func (v *verifying) Claim(context.Context, string, string) (sink.Checkpoint, error) {
+func (v *verifier) Claim(context.Context, string, string) (sink.Checkpoint, error) {
 	return sink.Checkpoint{}, nil
 }
 
-func (v *verifying) Table(ctx context.Context, name string, key []string) (schema.Table, error) {
+func (v *verifier) Table(ctx context.Context, name string, key []string) (schema.Table, error) {
 	t, err := v.database.Table(ctx, name, key)
 	v.table = t
 	return t, err
 }
 
-func (v *verifying) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) {
+func (v *verifier) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) {
 	if err := v.ctx.Err(); err != nil {
 		return sink.Result{}, err
 	}
@@ -88,7 +88,7 @@ func (v *verifying) Flush(_ context.Context, f *sink.Flush) (sink.Result, error)
 		name := b.Table.Columns[i].Name
 		if v.table.Find(name, i) < 0 && slices.ContainsFunc(rows, func(r *fold.Row) bool { raw := b.Value(r, i); return raw != nil && raw[0] != 'n' }) {
 			v.different++
-			fmt.Fprintf(v.w.stdout, "the table lacks the column %s\n", printable(name))
+			fmt.Fprintf(v.env.stdout, "the table lacks the column %s\n", printable(name))
 		}
 	}
 	for _, r := range rows {
@@ -105,7 +105,7 @@ func (v *verifying) Flush(_ context.Context, f *sink.Flush) (sink.Result, error)
 }
 
 // say prints a difference.
-func (v *verifying) say(b *fold.Batch, d *sink.Difference) {
+func (v *verifier) say(b *fold.Batch, d *sink.Difference) {
 	key := ""
 	for i, k := range b.Table.Key {
 		raw := b.Value(d.Row, k)
@@ -113,22 +113,22 @@ func (v *verifying) say(b *fold.Batch, d *sink.Difference) {
 	}
 	switch d.Kind {
 	case sink.Missing:
-		fmt.Fprintf(v.w.stdout, "%s: the table lacks the row\n", printable(key))
+		fmt.Fprintf(v.env.stdout, "%s: the table lacks the row\n", printable(key))
 	case sink.Extra:
-		fmt.Fprintf(v.w.stdout, "%s: the table has the row, which was removed\n", printable(key))
+		fmt.Fprintf(v.env.stdout, "%s: the table has the row, which was removed\n", printable(key))
 	case sink.Refused:
-		fmt.Fprintf(v.w.stdout, "%s: the database refuses the row: %s\n", printable(key), printable(d.Have))
+		fmt.Fprintf(v.env.stdout, "%s: the database refuses the row: %s\n", printable(key), printable(d.Have))
 	default:
 		want := "NULL"
 		if raw := b.Value(d.Row, d.Column); raw != nil && raw[0] != 'n' {
 			want = string(raw)
 		}
-		fmt.Fprintf(v.w.stdout, "%s: %s is %s, and should be %s\n", printable(key), printable(b.Table.Columns[d.Column].Name), printable(d.Have), printable(want))
+		fmt.Fprintf(v.env.stdout, "%s: %s is %s, and should be %s\n", printable(key), printable(b.Table.Columns[d.Column].Name), printable(d.Have), printable(want))
 	}
 }
 
-// one is the files as one stream of lines, so that they are folded into one batch.
-type one struct {
+// A concatReader is files as one stream of lines, so that they are folded into one batch.
+type concatReader struct {
 	ctx     context.Context //nolint:containedctx // an io.Reader has no other way to be stopped
 	files   []string
 	maxLine int // bytes
@@ -138,7 +138,7 @@ type one struct {
 	torn    bool // the last line had no newline
 }
 
-func (s *one) Read(p []byte) (int, error) {
+func (s *concatReader) Read(p []byte) (int, error) {
 	for len(s.rest) == 0 {
 		if s.torn {
 			s.torn = false
@@ -154,7 +154,7 @@ func (s *one) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (s *one) next() (err error) {
+func (s *concatReader) next() (err error) {
 	if s.block != nil {
 		s.now.Release(s.block)
 		s.block = nil
@@ -183,19 +183,19 @@ func (s *one) next() (err error) {
 	return err
 }
 
-func (s *one) Close() error {
+func (s *concatReader) Close() error {
 	if s.now == nil {
 		return nil
 	}
 	return s.now.Close()
 }
 
-func (w *world) verify(ctx context.Context, o *syncOptions, args []string, show int) (err error) {
+func (e *env) verify(ctx context.Context, o *syncOptions, args []string, show int) (err error) {
 	opt, err := o.fold()
 	if err != nil {
 		return usageError{err}
 	}
-	to, err := w.destination(o.to)
+	to, err := e.destination(o.to)
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (w *world) verify(ctx context.Context, o *syncOptions, args []string, show 
 			return err
 		}
 	}
-	db, err := to.openToRead(ctx, w.say, w.debug)
+	db, err := to.openToRead(ctx, e.say, e.debug)
 	if err != nil {
 		return err
 	}
@@ -217,12 +217,12 @@ func (w *world) verify(ctx context.Context, o *syncOptions, args []string, show 
 	if err != nil {
 		return err
 	}
-	lines := &one{ctx: ctx, files: files, maxLine: int(o.maxLine)}
+	lines := &concatReader{ctx: ctx, files: files, maxLine: int(o.maxLine)}
 	defer func() { err = errors.Join(err, lines.Close()) }()
-	v := &verifying{database: db, ctx: ctx, w: w, show: show}
+	v := &verifier{database: db, ctx: ctx, env: e, show: show}
 	p := job.NewProgress()
 	err = job.Run(ctx, job.Config{Sources: []string{"-"}, Source: source.Options{MaxLine: int(o.maxLine), Stdin: lines, Compression: source.None}, Table: o.table, Fold: opt,
-		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Warn: w.say, Info: func(string, ...any) {}}, v, p)
+		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Warn: e.say, Info: func(string, ...any) {}}, v, p)
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return err
 	}
@@ -246,6 +246,6 @@ func (w *world) verify(ctx context.Context, o *syncOptions, args []string, show 
 	case total > int64(v.live):
 		return fmt.Errorf("the %s of the fold %s in the table, and %s", counted(int64(v.live), "row"), are, counted(total-int64(v.live), "other"))
 	}
-	_, err = fmt.Fprintf(w.stdout, "%s of table %s %s the fold of %s\n", counted(int64(v.live), "row"), summary, are, folded)
+	_, err = fmt.Fprintf(e.stdout, "%s of table %s %s the fold of %s\n", counted(int64(v.live), "row"), summary, are, folded)
 	return err
 }

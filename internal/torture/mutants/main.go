@@ -143,7 +143,7 @@ var mutants = []mutant{
 		job, "TestSync_LostConnection", false},
 	{"any file is taken for one of rejects", "internal/job/rejects.go", `!head.Match(first)`, `first == nil`,
 		cli, "TestScripts$/^outputs", false},
-	{"a file of rejects may be a source", "internal/cli/outputs.go", `if what := w.usedAs(path, o, to, args, sources); what != "" {`, `if what := ""; what != "" {`,
+	{"a file of rejects may be a source", "internal/cli/outputs.go", `if what := e.usedAs(path, o, to, args, sources); what != "" {`, `if what := ""; what != "" {`,
 		cli, "TestScripts$/^outputs", false},
 	{"lines that are dropped from between others stay", "internal/job/rejects.go", `	for ; from < to-1;`, `	for ; from < 0;`,
 		job, "TestRejects_", false},
