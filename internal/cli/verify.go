@@ -163,7 +163,7 @@ func (s *concatReader) next() (err error) {
 		if len(s.files) == 0 {
 			return io.EOF
 		}
-		if s.now, err = source.Open(s.ctx, s.files[0], source.Options{MaxLine: s.maxLine}, source.Position{}); err != nil {
+		if s.now, err = source.Open(s.ctx, s.files[0], source.Options{MaxLine: s.maxLine}, ""); err != nil {
 			return err
 		}
 		s.files = s.files[1:]

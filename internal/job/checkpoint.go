@@ -13,7 +13,6 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/source"
 )
 
 // A SettingsError says that a run cannot continue from a checkpoint by the settings that
@@ -71,15 +70,6 @@ func orNone(value string) string {
 	return strconv.Quote(value)
 }
 
-// position reads where a checkpoint says that its source is to be resumed.
-func position(cp sink.Checkpoint) (p source.Position, err error) {
-	if cp.Mark == "" {
-		return p, nil
-	}
-	err = json.Unmarshal([]byte(cp.Mark), &p)
-	return p, err
-}
-
 // writes reports whether a job has written to the table.
 func (r *run) writes(job string) bool { return slices.Contains(r.table.Writers, job) || r.wrote[job] }
 
@@ -102,7 +92,7 @@ func (r *run) admitAll(ctx context.Context) error {
 }
 
 // claim claims a job for one of its sources, and reads from where it continues; see admit.
-func (r *run) claim(ctx context.Context, job, name string) (cp sink.Checkpoint, from source.Position, accepted bool, err error) {
+func (r *run) claim(ctx context.Context, job, name string) (cp sink.Checkpoint, from position, accepted bool, err error) {
 	if cp, err = r.db.Claim(ctx, job, name); err != nil {
 		return cp, from, false, fmt.Errorf("job %q: %w", job, err)
 	}
@@ -112,7 +102,7 @@ func (r *run) claim(ctx context.Context, job, name string) (cp sink.Checkpoint, 
 			return cp, from, false, err
 		}
 	}
-	if from, err = position(cp); err != nil {
+	if from, err = positionOf(cp); err != nil {
 		return cp, from, false, fmt.Errorf("the checkpoint of job %q and %s: %w", job, name, err)
 	}
 	accepted, err = r.admit(job, name, cp, from)
@@ -121,12 +111,12 @@ func (r *run) claim(ctx context.Context, job, name string) (cp sink.Checkpoint, 
 
 // admit reports why a run cannot continue from a checkpoint that it has claimed, which says
 // that the source be resumed at from. accepted tells that it continues by --accept-settings.
-func (r *run) admit(job, name string, cp sink.Checkpoint, from source.Position) (accepted bool, err error) {
+func (r *run) admit(job, name string, cp sink.Checkpoint, from position) (accepted bool, err error) {
 	table := r.Table
 	if cp.Seq > 0 && cp.Table != "" && !r.writes(job) {
 		return false, SettingsError{fmt.Sprintf("job %q is for table %q: a run into table %q needs a job of its own (--job NAME)", job, cp.Table, table)}
 	}
-	if r.Rebuild || from == (source.Position{}) || cp.Settings == "" {
+	if r.Rebuild || from == (position{}) || cp.Settings == "" {
 		return false, r.keyErr
 	}
 	names, words, err := changes(cp.Settings, r.settings)
@@ -152,13 +142,13 @@ func (r *run) admit(job, name string, cp sink.Checkpoint, from source.Position) 
 		if r.keyErr == nil {
 			ways = append(ways, "--accept-settings continues under the new settings")
 		}
-		return false, SettingsError{fmt.Sprintf("%s was read up to line %d with other settings: %s (%s)", name, from.Line, strings.Join(words, ", "), strings.Join(ways, "; "))}
+		return false, SettingsError{fmt.Sprintf("%s was read up to line %d with other settings: %s (%s)", name, from.line, strings.Join(words, ", "), strings.Join(ways, "; "))}
 	case r.keyErr != nil:
 		return false, r.keyErr
 	case cp.TableID != "" && !r.table.Exists:
-		return false, fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: --from-start rebuilds it", table, name, from.Line)
+		return false, fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: --from-start rebuilds it", table, name, from.line)
 	case cp.TableID != "" && cp.TableID != r.table.ID && !r.AcceptSettings:
-		return false, fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: it was dropped and recreated, restored from a dump, lost columns, or is unlogged and the server crashed (--from-start reads again; --accept-settings continues with the table as it is)", table, name, from.Line)
+		return false, fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: it was dropped and recreated, restored from a dump, lost columns, or is unlogged and the server crashed (--from-start reads again; --accept-settings continues with the table as it is)", table, name, from.line)
 	}
 	return len(names) > 0 || cp.TableID != "" && cp.TableID != r.table.ID, nil
 }

@@ -3,6 +3,7 @@ package job
 import (
 	"bytes"
 	"fmt"
+	"hash/crc64"
 	"math"
 	"strings"
 	"time"
@@ -57,12 +58,10 @@ func (m *Match) matches(l *fold.Line) bool {
 
 // heeding is how a feed's own words have been taken so far.
 type heeding struct {
-	resume   string // of the last message
-	rejected string // the bad lines since that value came, as in [source.Position]
-	before   string // those right before it
-	behind   string // those since the last message with a value
+	feedMark        // of the last message with a value
+	behind   string // the bad lines since that, as in Rejected
 	opening  bool   // no message with a value has come on this connection
-	stale    string // of the last keepalive
+	stale    string // value of the last keepalive
 	repeats  int    // keepalives in succession with that
 }
 
@@ -71,8 +70,8 @@ type heeding struct {
 func (f *feeding) heed(l *fold.Line) (pass bool, err error) {
 	if f.Feed.ResumeField != "" {
 		if v, ok := resumeOf(l, f.Feed.ResumeField); ok {
-			if string(v) != f.heard.resume {
-				f.heard.resume, f.heard.rejected, f.heard.before = string(v), "", f.heard.behind
+			if string(v) != f.heard.Resume {
+				f.heard.feedMark = feedMark{Resume: string(v), Before: f.heard.behind}
 			}
 			f.heard.behind, f.heard.opening = "", false
 		}
@@ -89,15 +88,17 @@ func (f *feeding) heed(l *fold.Line) (pass bool, err error) {
 		return false, nil
 	}
 	h := &f.heard
-	if h.resume != h.stale {
-		h.stale, h.repeats = h.resume, 0
+	if h.Resume != h.stale {
+		h.stale, h.repeats = h.Resume, 0
 	}
 	if h.repeats++; f.Feed.StaleAfter > 0 && h.repeats >= f.Feed.StaleAfter {
 		h.repeats = 0
-		f.stream.Reconnect(f.conn, fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", f.stream.Name(), f.Feed.StaleAfter, f.Feed.ResumeField, h.resume))
+		f.stream.Reconnect(f.conn, fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", f.stream.Name(), f.Feed.StaleAfter, f.Feed.ResumeField, h.Resume))
 	}
 	return true, nil
 }
+
+var ecma = crc64.MakeTable(crc64.ECMA)
 
 // maxRepeats is how many bad lines with one resume value are known again.
 const maxRepeats = 64
@@ -106,9 +107,9 @@ const maxRepeats = 64
 // asked to resume there sends it again, and it has no value of its own. Where
 // the feed begins with the message of that value, it may also send the bad lines right before.
 func (h *heeding) again(line []byte) bool {
-	sum := source.Digest(line)
+	sum := fmt.Sprintf(" %016x", crc64.Checksum(line, ecma))
 	add(&h.behind, sum)
-	return h.opening && strings.Contains(h.before, sum) || !add(&h.rejected, sum)
+	return h.opening && strings.Contains(h.Before, sum) || !add(&h.Rejected, sum)
 }
 
 // add adds a digest to a list, unless that has it or is full, and reports whether it is new.

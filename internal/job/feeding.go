@@ -3,7 +3,6 @@ package job
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,11 +29,11 @@ type feeding struct {
 	full  chan work
 	free  chan *fold.Batch
 
-	seq   int64           // of the last batch handed over
-	sent  source.Position // of that batch
-	pos   source.Position // after the last line that was folded
-	line  int64           // lines read, the one at hand included
-	conn  int             // that brought the lines at hand; see [source.Block]
+	seq   int64    // of the last batch handed over
+	sent  position // of that batch
+	pos   position // after the last line that was folded
+	line  int64    // lines read, the one at hand included
+	conn  int      // that brought the lines at hand; see [source.Block]
 	heard heeding
 	head  opening
 
@@ -218,12 +217,15 @@ func (f *feeding) oversize(b *scanned) (at int, err error) {
 
 // moveTo notes that the lines of the block up to an index are folded.
 func (f *feeding) moveTo(b *scanned, at int) {
-	f.pos = b.PositionAfter(at, f.line)
-	f.pos.Resume, f.pos.Rejected, f.pos.Before = f.heard.resume, f.heard.rejected, f.heard.before
+	size := int64(at)
+	if b.Oversize > 0 {
+		size = b.Oversize
+	}
+	f.pos = position{line: f.line, offset: b.Offset + size, mark: mark{Source: b.CursorAfter(at), Feed: f.heard.feedMark}}
 	if s := f.spool; s.spools() {
-		f.pos.SpoolID, f.pos.SpoolAt = s.log.Meta().ID, b.Spool
+		f.pos.mark.Spool = spoolMark{s.log.Meta().ID, b.Spool}
 		if b.Oversize == 0 {
-			f.pos.SpoolAt += int64(at)
+			f.pos.mark.Spool.At += int64(at)
 		}
 	}
 }
@@ -335,15 +337,15 @@ func (f *feeding) hand(flushing context.Context) error {
 		return nil
 	}
 	f.Rejects.unmarked = false
-	mark, err := json.Marshal(f.pos)
+	cp, err := f.pos.checkpoint()
 	if err != nil {
 		return err
 	}
 	f.seq++
 	f.folded += f.batch.Messages
 	f.folder.Seal(f.batch)
-	w := work{batch: f.batch, tally: f.tally, resume: f.pos.Resume, spoolAt: f.pos.SpoolAt,
-		cp: sink.Checkpoint{Seq: f.seq, Line: f.pos.Line, Offset: f.pos.Offset, Mark: string(mark), Settings: f.settings}}
+	cp.Seq, cp.Settings = f.seq, f.settings
+	w := work{batch: f.batch, tally: f.tally, resume: f.pos.mark.Feed.Resume, spoolAt: f.pos.mark.Spool.At, cp: cp}
 	select {
 	case f.full <- w:
 	case <-flushing.Done():

@@ -249,7 +249,7 @@ type run struct {
 
 	pool      *source.Pool
 	readAhead *readAhead
-	committed atomic.Pointer[string] // the source's Position.Resume in the database
+	committed atomic.Pointer[string] // the feed's resume value in the database
 	spool     *spooling              // nil where there is none
 	limit     *rate.Limiter          // of lines read, all sources together; nil: none
 }
@@ -260,7 +260,7 @@ func (r *run) resumeFrom(value string) { r.committed.Store(&value) }
 
 // source syncs one source to its end.
 func (r *run) source(ctx context.Context, spec string) (err error) {
-	stream, cp, job, err := r.open(ctx, spec)
+	stream, cp, from, job, err := r.open(ctx, spec)
 	if err != nil {
 		return err
 	}
@@ -271,24 +271,28 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 			r.spool = nil
 		}
 	}()
-	f := &feeding{run: r, stream: stream, job: job, seq: cp.Seq, pos: stream.Start(), period: r.BatchPeriod, tally: tally{rejected: cp.Rejected}}
+	f := &feeding{run: r, stream: stream, job: job, seq: cp.Seq, period: r.BatchPeriod, tally: tally{rejected: cp.Rejected}}
+	f.pos.mark.Feed = from.mark.Feed
+	if at := stream.Start(); at != "" {
+		f.pos.line, f.pos.offset, f.pos.mark.Source = from.line, from.offset, at
+	}
 	f.restart = cp.Mark == "" && cp.Seq > 0 && job != "" && r.repeats(spec)
 	f.tentative = cp.Mark == "" && r.repeats(spec) && !r.spool.spools()
 	if s := r.spool; s.spools() {
-		f.pos.SpoolID, f.pos.SpoolAt = s.log.Meta().ID, s.next
+		f.pos.mark.Spool = spoolMark{s.log.Meta().ID, s.next}
 	}
-	f.sent, f.line, f.heard = f.pos, f.pos.Line, heeding{resume: f.pos.Resume, rejected: f.pos.Rejected, before: f.pos.Before, opening: !r.spool.spools()}
-	f.head.on = f.pos.Offset == 0 && !source.IsConnection(spec) && !source.Listens(spec)
+	f.sent, f.line, f.heard = f.pos, f.pos.line, heeding{feedMark: f.pos.mark.Feed, opening: !r.spool.spools()}
+	f.head.on = f.pos.offset == 0 && !source.IsConnection(spec) && !source.Listens(spec)
 	r.p.begin(stream)
 	switch {
 	case stream.Done():
 		r.finished++
 		r.finishedRejected += cp.Rejected
 		return nil
-	case f.pos.Resume != "":
-		r.Info("%s: going on from %s %s", stream.Name(), r.Feed.ResumeField, f.pos.Resume)
-	case f.pos.Offset > 0:
-		r.Info("%s: going on after line %d (byte %d)", stream.Name(), f.pos.Line, f.pos.Offset)
+	case f.heard.Resume != "":
+		r.Info("%s: going on from %s %s", stream.Name(), r.Feed.ResumeField, f.heard.Resume)
+	case f.pos.offset > 0:
+		r.Info("%s: going on after line %d (byte %d)", stream.Name(), f.pos.line, f.pos.offset)
 	}
 	if at := stream.Addr(); at != nil {
 		r.Info("%s: senders connect to %s", stream.Name(), at)
@@ -305,15 +309,14 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 }
 
 // open claims the job and opens the source where the job's checkpoint says.
-func (r *run) open(ctx context.Context, spec string) (*source.Stream, sink.Checkpoint, string, error) {
-	var cp sink.Checkpoint
+func (r *run) open(ctx context.Context, spec string) (_ *source.Stream, cp sink.Checkpoint, from position, job string, err error) {
 	job, name, err := r.job(spec)
 	if err != nil {
-		return nil, cp, "", err
+		return nil, cp, from, "", err
 	}
 	cp, from, accepted, err := r.claim(ctx, job, name)
 	if err != nil {
-		return nil, cp, "", err
+		return nil, cp, from, "", err
 	}
 	if job == "" {
 		cp.Seq = r.seq // this run's own
@@ -322,21 +325,21 @@ func (r *run) open(ctx context.Context, spec string) (*source.Stream, sink.Check
 		r.p.LastCommit.Store(at.UnixNano())
 	}
 	if err := r.Rejects.resume(job, cp.Rejects); err != nil {
-		return nil, cp, "", err
+		return nil, cp, from, "", err
 	}
 	if accepted {
 		cp.Seq++
 		if err := r.write(ctx, job, name, cp); err != nil {
-			return nil, cp, "", err
+			return nil, cp, from, "", err
 		}
 	}
 	if r.FromStart {
-		from = source.Position{}
+		from = position{}
 	}
-	if from == (source.Position{}) {
+	if from == (position{}) {
 		cp.Mark, cp.Rejected = "", 0
 	}
-	r.resumeFrom(from.Resume)
+	r.resumeFrom(from.mark.Feed.Resume)
 	o := r.Source
 	o.Pool = r.pool
 	o.Warn = func(s string) { r.Warn("%s", s) }
@@ -354,12 +357,12 @@ func (r *run) open(ctx context.Context, spec string) (*source.Stream, sink.Check
 			return r.Feed.Hello(*r.committed.Load())
 		}
 	}
-	stream, err := source.Open(ctx, spec, o, from)
+	stream, err := source.Open(ctx, spec, o, from.mark.Source)
 	if err == nil && (r.Spool.Dir != "" || r.Spool.Capture != "") {
 		if r.spool, err = r.openSpool(stream, cp, from, job); err != nil {
 			r.spool = nil
 			err = errors.Join(err, stream.Close())
 		}
 	}
-	return stream, cp, job, err
+	return stream, cp, from, job, err
 }

@@ -82,7 +82,7 @@ type spooling struct {
 func (s *spooling) spools() bool { return s != nil && s.max > 0 }
 
 // openSpool opens the log of a source.
-func (r *run) openSpool(stream *source.Stream, cp sink.Checkpoint, from source.Position, job string) (s *spooling, err error) {
+func (r *run) openSpool(stream *source.Stream, cp sink.Checkpoint, from position, job string) (s *spooling, err error) {
 	s = &spooling{stream: stream, max: r.Spool.Max, period: r.BatchPeriod, resume: r.Feed.ResumeField, warn: r.Warn, info: r.Info, gauge: r.p.Spool.Store,
 		out: make(chan *source.Block), moved: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 	s.scan = feed.NewScanner(&s.names)
@@ -133,29 +133,29 @@ func (r *run) openSpool(stream *source.Stream, cp sink.Checkpoint, from source.P
 
 // place finds where in a spool the lines begin that are not committed. A spool of which
 // that cannot be told begins anew, where the feed can be asked for what it held.
-func (r *run) place(s *spooling, cp sink.Checkpoint, from source.Position, job, path string) (at int64, err error) {
+func (r *run) place(s *spooling, cp sink.Checkpoint, from position, job, path string) (at int64, err error) {
 	begin, end := s.log.Bounds()
 	meta, name := s.log.Meta(), s.stream.Name()
 	anew := spool.Meta{ID: rand.Text(), Job: job, Source: name, Seq: cp.Seq}
 	held := end - begin
 	ours := meta.Job == job && meta.Source == name
-	known := ours && from.SpoolID == meta.ID && meta.ID != ""
-	fresh := ours && from.SpoolID == "" && cp.Seq == meta.Seq && !r.FromStart // the database is as it was when the spool was begun
+	known := ours && from.mark.Spool.ID == meta.ID && meta.ID != ""
+	fresh := ours && from.mark.Spool.ID == "" && cp.Seq == meta.Seq && !r.FromStart // the database is as it was when the spool was begun
 	again := r.Feed.resumes(name)
 	switch {
-	case known && (held == 0 || from.SpoolAt > end): // what a power cut took of it was committed
-		return from.SpoolAt, s.log.Begin(meta, from.SpoolAt, from.Resume)
+	case known && (held == 0 || from.mark.Spool.At > end): // what a power cut took of it was committed
+		return from.mark.Spool.At, s.log.Begin(meta, from.mark.Spool.At, from.mark.Feed.Resume)
 	case held == 0:
-		return 0, s.log.Begin(anew, 0, from.Resume)
-	case known && from.SpoolAt >= begin:
-		return from.SpoolAt, nil
+		return 0, s.log.Begin(anew, 0, from.mark.Feed.Resume)
+	case known && from.mark.Spool.At >= begin:
+		return from.mark.Spool.At, nil
 	case !ours:
 		return 0, fmt.Errorf("the folder %s holds %d bytes of job %q and %s: sync them, or take another folder", path, held, meta.Job, meta.Source)
 	case fresh && begin == 0: // nothing was committed since
 		return begin, nil
 	case again || r.FromStart:
 		s.warn("the %d bytes in %s are not what follows the checkpoint: they are dropped, and the feed is asked again", held, path)
-		return 0, s.log.Begin(anew, 0, from.Resume)
+		return 0, s.log.Begin(anew, 0, from.mark.Feed.Resume)
 	case known, fresh:
 		s.warn("the database went back to before the first line in %s: the lines between are lost", path)
 		return begin, nil

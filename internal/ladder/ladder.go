@@ -180,7 +180,7 @@ type sample struct {
 // sample copies the beginning of the feed to a file, without the lines that are no
 // messages with a key.
 func (c *Config) sample(ctx context.Context, path string) (s *sample, err error) {
-	stream, err := source.Open(ctx, c.Source, source.Options{Warn: func(w string) { c.Say("%s", w) }}, source.Position{})
+	stream, err := source.Open(ctx, c.Source, source.Options{Warn: func(w string) { c.Say("%s", w) }}, "")
 	if err != nil {
 		return nil, err
 	}

@@ -124,7 +124,7 @@ func (p *player) once(ctx context.Context) (span, to float64, err error) {
 }
 
 func (p *player) file(ctx context.Context, file string, timed func(float64)) (err error) {
-	s, err := source.Open(ctx, file, source.Options{}, source.Position{})
+	s, err := source.Open(ctx, file, source.Options{}, "")
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func BenchmarkNext(b *testing.B) {
 			b.SetBytes(int64(len(data)))
 			b.ReportAllocs()
 			for b.Loop() {
-				s := open(b, path, source.Options{}, source.Position{})
+				s := open(b, path, source.Options{}, place{})
 				for {
 					block, err := s.Next(context.Background())
 					if err == io.EOF {
@@ -55,7 +55,7 @@ func BenchmarkOpenSmallFiles(b *testing.B) {
 			n := 0
 			b.ReportAllocs()
 			for b.Loop() {
-				s, err := source.Open(context.Background(), paths[n%len(paths)], o, source.Position{})
+				s, err := source.Open(context.Background(), paths[n%len(paths)], o, "")
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -22,7 +22,7 @@ func TestCompression_ToldByFirstBytes(t *testing.T) {
 		"zstd frames":       slices.Concat(zst(t, data[:100]), zst(t, data[100:])),
 		"zstd skips frames": slices.Concat(skippable, zst(t, data[:9]), skippable, zst(t, data[9:]), skippable),
 	} {
-		got, err := readAll(tempFile(t, in), source.Options{}, source.Position{})
+		got, err := readAll(tempFile(t, in), source.Options{}, place{})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -38,15 +38,15 @@ func TestCompression_ToldByFirstBytes(t *testing.T) {
 func TestCompression_CanBeSet(t *testing.T) {
 	data := feed(3)
 	path := tempFile(t, gz(t, data))
-	got, err := readAll(path, source.Options{Compression: source.None}, source.Position{})
+	got, err := readAll(path, source.Options{Compression: source.None}, place{})
 	if err != nil || text(got) != string(gz(t, data)) {
 		t.Errorf("none: %v, %v", got, err)
 	}
-	_, err = readAll(path, source.Options{Compression: source.Zstd}, source.Position{})
+	_, err = readAll(path, source.Options{Compression: source.Zstd}, place{})
 	wantError(t, err, path, "zstd", "corrupt")
-	_, err = readAll(tempFile(t, data), source.Options{Compression: source.Gzip}, source.Position{})
+	_, err = readAll(tempFile(t, data), source.Options{Compression: source.Gzip}, place{})
 	wantError(t, err, "gzip", "corrupt")
-	_, err = readAll(path, source.Options{Compression: "lz4"}, source.Position{})
+	_, err = readAll(path, source.Options{Compression: "lz4"}, place{})
 	wantError(t, err, "lz4", "auto, none, gzip, zstd")
 }
 
@@ -63,7 +63,7 @@ func TestCompression_CutAnywhereGivesWholeLinesThenAnError(t *testing.T) {
 				continue // "(": text, as far as one can tell
 			}
 			path := tempFile(t, in[:cut])
-			got, err := readAll(path, source.Options{}, source.Position{})
+			got, err := readAll(path, source.Options{}, place{})
 			if cut == len(first) {
 				if err != nil || text(got) != string(data[:half]) {
 					t.Fatalf("%s cut between members: %v", name, err)
@@ -92,7 +92,7 @@ func TestCompression_DamageIsNamed(t *testing.T) {
 	check := func(in []byte, whole bool, parts ...string) {
 		t.Helper()
 		path := tempFile(t, in)
-		got, err := readAll(path, source.Options{}, source.Position{})
+		got, err := readAll(path, source.Options{}, place{})
 		wantError(t, err, append(parts, path)...)
 		if whole && text(got) != string(data) {
 			t.Errorf("%q: %d bytes of lines, want all %d", parts, len(text(got)), len(data))

@@ -19,7 +19,7 @@ func TestFIFO_IsAStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	go os.WriteFile(path, []byte("a\nb"), 0o600)
-	s := open(t, path, source.Options{}, source.Position{Offset: 7})
+	s := open(t, path, source.Options{}, place{Cursor: `{"Offset":7}`})
 	got, err := drain(s)
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestFIFO_WaitForAWriterEndsWithContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := source.Open(ctx, path, source.Options{}, source.Position{}); !errors.Is(err, context.Canceled) {
+	if _, err := source.Open(ctx, path, source.Options{}, ""); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	os.WriteFile(path, nil, 0o600) // frees the open that was left behind
@@ -53,7 +53,7 @@ func TestFIFO_CloseEndsAReadThatWaits(t *testing.T) {
 		w, _ := os.OpenFile(path, os.O_WRONLY, 0)
 		writer <- w
 	}()
-	s := open(t, path, source.Options{}, source.Position{})
+	s := open(t, path, source.Options{}, place{})
 	w := <-writer
 	defer w.Close()
 	w.WriteString("a\n")

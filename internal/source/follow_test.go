@@ -30,12 +30,12 @@ type followed struct {
 func follow(t *testing.T, content string, do func(f *followed)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &followed{T: t, path: tempFile(t, []byte(content)), warnings: make(chan string, 100)}
-		f.open(source.Position{})
+		f.open(place{})
 		do(f)
 	})
 }
 
-func (f *followed) open(from source.Position) {
+func (f *followed) open(from place) {
 	f.stream = open(f, f.path, source.Options{
 		Follow: true, MaxLine: 1000,
 		Warn: func(w string) { f.warnings <- w },
@@ -230,7 +230,7 @@ func TestFollow_WaitsForTheFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &followed{T: t, path: filepath.Join(t.TempDir(), "later", "feed"), warnings: make(chan string, 100)}
 		opened := make(chan bool)
-		go func() { f.open(source.Position{}); close(opened) }()
+		go func() { f.open(place{}); close(opened) }()
 		time.Sleep(time.Hour)
 		if w := <-f.warnings; !strings.Contains(w, f.path+" does not exist yet: waiting for it") || len(f.warnings) > 0 {
 			t.Errorf("%s, and %d more", w, len(f.warnings))
@@ -247,7 +247,7 @@ func TestFollow_WaitsForTheFile(t *testing.T) {
 
 		ctx, stop := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, stop)
-		if _, err := source.Open(ctx, f.path+"2", source.Options{Follow: true}, source.Position{}); !errors.Is(err, context.Canceled) {
+		if _, err := source.Open(ctx, f.path+"2", source.Options{Follow: true}, ""); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})

@@ -52,10 +52,10 @@ type Block struct {
 
 	buf                []byte // Data's memory
 	pool               *Pool  // whose that is; nil: nobody's
-	head               []byte // of the stream, as far as it was read
-	lastLen            int    // of an Oversize line, see Position
+	head               []byte // of the stream, as far as it was read; nil where it has no cursors
+	lastLen            int    // of an Oversize line, see position
 	lastSum            uint64
-	fileSize, fileTime int64 // see Position; 0 unless the file ends with Data
+	fileSize, fileTime int64 // see position; 0 unless the file ends with Data
 }
 
 // Cut takes the lines before end, which is just past a newline, off the beginning of b. What
@@ -75,6 +75,7 @@ type framer struct {
 	held    int               // how many of them, until forgo
 	live    bool              // whole lines go out after each read
 	tail    bool              // a last line without newline counts
+	rewinds bool              // the stream can be read again from a cursor
 	whole   func([]byte) bool // where tail is not set: whether such a line counts, if the stream
 	clean   func() bool       // ended cleanly; nil: it did
 	hole    bool              // NUL bytes at the beginning are passed over
@@ -97,8 +98,10 @@ type framer struct {
 // reset makes f begin a new stream.
 func (f *framer) reset(src *bufio.Reader) {
 	*f = framer{
-		src: src, pool: f.pool, maxLine: f.maxLine, permits: f.permits, held: f.held, live: f.live, tail: f.tail, whole: f.whole, clean: f.clean,
-		head: make([]byte, 0, headMax),
+		src: src, pool: f.pool, maxLine: f.maxLine, permits: f.permits, held: f.held, live: f.live, tail: f.tail, rewinds: f.rewinds, whole: f.whole, clean: f.clean,
+	}
+	if f.rewinds {
+		f.head = newHead()
 	}
 }
 

@@ -53,10 +53,10 @@ func checkLines(t *testing.T, got, want []line) {
 		if g.oversize > 0 {
 			end = g.off + g.oversize
 		}
-		if g.after.Offset != end || g.after.Line != int64(i+1) {
+		if g.after.Cursor != "" && g.after.Offset != end || g.after.Line != int64(i+1) {
 			t.Errorf("line %d: position after it %+v, want offset %d", i+1, g.after, end)
 		}
-		g.after = source.Position{}
+		g.after = place{}
 		if g != want[i] {
 			t.Fatalf("line %d: %.80v, want %.80v", i+1, g, want[i])
 		}
@@ -106,7 +106,7 @@ func FuzzFrame(f *testing.F) {
 			checkLines(t, got, want)
 		}
 		check(readStdin(&chunks{data, rand.New(rand.NewPCG(seed, 0))}, o))
-		check(readAll(tempFile(t, data), o, source.Position{}))
+		check(readAll(tempFile(t, data), o, place{}))
 	})
 }
 
@@ -140,7 +140,7 @@ func TestNext_FileLargerThanBlock(t *testing.T) {
 	data := feed(30_000)
 	for _, tail := range []string{"", "{}", strings.Repeat("y", 700<<10), strings.Repeat("z", 700<<10) + "\n"} {
 		data := append(slices.Clone(data), tail...)
-		got, err := readAll(tempFile(t, data), source.Options{}, source.Position{})
+		got, err := readAll(tempFile(t, data), source.Options{}, place{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,13 +150,13 @@ func TestNext_FileLargerThanBlock(t *testing.T) {
 
 // The last block must know the end of the file even where it is full to the
 // last byte.
-func TestPositionAfter_EndOfFileIsKnownAtAnySize(t *testing.T) {
+func TestCursorAfter_EndOfFileIsKnownAtAnySize(t *testing.T) {
 	const block = 256 << 10
 	for _, size := range []int{1, 100, block - 1, block, block + 1, 2 * block} {
 		data := bytes.Repeat([]byte("123456789abcdef\n"), size/16+1)[:size]
 		data[size-1] = '\n'
 		for name, data := range map[string][]byte{"plain": data, "gzip": gz(t, data), "zstd": zst(t, data)} {
-			lines, err := readAll(tempFile(t, data), source.Options{}, source.Position{})
+			lines, err := readAll(tempFile(t, data), source.Options{}, place{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -181,7 +181,7 @@ func TestNext_LineLimitIsExact(t *testing.T) {
 					var got []line
 					var err error
 					if from == "file" {
-						got, err = readAll(tempFile(t, data), o, source.Position{})
+						got, err = readAll(tempFile(t, data), o, place{})
 					} else {
 						got, err = readStdin(bytes.NewReader(data), o)
 					}
@@ -199,7 +199,7 @@ func TestNext_UTF16IsAnError(t *testing.T) {
 	for _, mark := range []string{"\xff\xfe", "\xfe\xff"} {
 		for _, data := range [][]byte{[]byte(mark + "{\x00}\x00"), gz(t, []byte(mark+"{\x00}\x00"))} {
 			path := tempFile(t, data)
-			_, err := readAll(path, source.Options{}, source.Position{})
+			_, err := readAll(path, source.Options{}, place{})
 			wantError(t, err, path, "is UTF-16", "iconv -f UTF-16 -t UTF-8")
 		}
 	}
@@ -284,7 +284,7 @@ func TestNext_MemoryIsFlat(t *testing.T) {
 		}
 	}
 
-	s := open(t, "-", source.Options{Stdin: &endless{256 << 20, feed(1000)}}, source.Position{})
+	s := open(t, "-", source.Options{Stdin: &endless{256 << 20, feed(1000)}}, place{})
 	bytes := allocated(func() {
 		for {
 			b, err := s.Next(context.Background())

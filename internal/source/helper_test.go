@@ -3,6 +3,7 @@ package source_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -27,14 +28,34 @@ type line struct {
 	oversize int64
 	tail     bool
 	restart  bool
-	after    source.Position // number of the line taken from the order
+	after    place // number of the line taken from the order
+}
+
+// place is where a line ends: its number, and what the cursor says that it may, of a source that
+// has one.
+type place struct {
+	source.Cursor
+	Line int64
+	held
+}
+
+type held struct{ Offset, FileSize, FileTime int64 }
+
+func placeAfter(b *source.Block, end int, line int64) place {
+	p := place{Cursor: b.CursorAfter(end), Line: line}
+	if p.Cursor != "" {
+		if err := json.Unmarshal([]byte(p.Cursor), &p.held); err != nil {
+			panic(err)
+		}
+	}
+	return p
 }
 
 // linesOf cuts a block as a consumer does.
 func linesOf(b *source.Block, number int64) []line {
 	if b.Oversize > 0 {
 		return []line{{text: string(b.Data), off: b.Offset, oversize: b.Oversize, tail: b.Tail, restart: b.Restart,
-			after: b.PositionAfter(len(b.Data), number+1)}}
+			after: placeAfter(b, len(b.Data), number+1)}}
 	}
 	var lines []line
 	for start := 0; start < len(b.Data); {
@@ -45,7 +66,7 @@ func linesOf(b *source.Block, number int64) []line {
 		lines = append(lines, line{
 			text: string(b.Data[start:end]), off: b.Offset + int64(start),
 			tail: b.Tail && end == len(b.Data), restart: b.Restart && start == 0,
-			after: b.PositionAfter(end, number+int64(len(lines))+1),
+			after: placeAfter(b, end, number+int64(len(lines))+1),
 		})
 		start = end
 	}
@@ -53,9 +74,11 @@ func linesOf(b *source.Block, number int64) []line {
 }
 
 // drain reads s to its end. The error is nil for io.EOF.
-func drain(s *source.Stream) ([]line, error) {
+func drain(s *source.Stream) ([]line, error) { return drainAfter(s, 0) }
+
+// drainAfter is drain of a stream that begins after so many lines.
+func drainAfter(s *source.Stream, number int64) ([]line, error) {
 	lines := []line{}
-	number := s.Start().Line
 	for {
 		b, err := s.Next(context.Background())
 		if err == io.EOF {
@@ -71,9 +94,9 @@ func drain(s *source.Stream) ([]line, error) {
 	}
 }
 
-func open(t testing.TB, spec string, o source.Options, from source.Position) *source.Stream {
+func open(t testing.TB, spec string, o source.Options, from place) *source.Stream {
 	t.Helper()
-	s, err := source.Open(context.Background(), spec, o, from)
+	s, err := source.Open(context.Background(), spec, o, from.Cursor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,18 +105,21 @@ func open(t testing.TB, spec string, o source.Options, from source.Position) *so
 }
 
 // readAll opens spec and reads it to its end; errors of both are returned.
-func readAll(spec string, o source.Options, from source.Position) ([]line, error) {
-	s, err := source.Open(context.Background(), spec, o, from)
+func readAll(spec string, o source.Options, from place) ([]line, error) {
+	s, err := source.Open(context.Background(), spec, o, from.Cursor)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	return drain(s)
+	if s.Start() == "" {
+		from.Line = 0
+	}
+	return drainAfter(s, from.Line)
 }
 
 func readStdin(r io.Reader, o source.Options) ([]line, error) {
 	o.Stdin = r
-	return readAll("-", o, source.Position{})
+	return readAll("-", o, place{})
 }
 
 func text(lines []line) string {

@@ -16,7 +16,7 @@ import (
 func TestListen_BadSendersHarmNobody(t *testing.T) {
 	const idle = 990
 	warned := make(chan string, idle)
-	s, err := source.Open(t.Context(), "tcp-listen://127.0.0.1:0", source.Options{MaxLine: 8 << 20, Warn: func(w string) { warned <- w }}, source.Position{})
+	s, err := source.Open(t.Context(), "tcp-listen://127.0.0.1:0", source.Options{MaxLine: 8 << 20, Warn: func(w string) { warned <- w }}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestListen_BadSendersHarmNobody(t *testing.T) {
 // line, its own or another's.
 func TestListen_LongLinesAreNotKept(t *testing.T) {
 	const senders = 100
-	s := open(t, "tcp-listen://127.0.0.1:0", source.Options{}, source.Position{})
+	s := open(t, "tcp-listen://127.0.0.1:0", source.Options{}, place{})
 	long := append(bytes.Repeat([]byte("x"), 900_000), '\n')
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -10,15 +10,15 @@ import (
 	"os"
 )
 
-// Open opens spec, one of those that Expand returns, and goes to from; the
-// zero Position is the start. ctx bounds the opening alone: the wait for a
+// Open opens spec, one of those that Expand returns, and goes to from; ""
+// is the start. ctx bounds the opening alone: the wait for a
 // file or a FIFO's writer, and decompressing what lies before from.
 //
 // A *NotFoundError tells of a file that does not exist, unless it is to be followed: then Open
 // waits for it. A *ChangedError tells of a file that no longer matches from. Stdin is read up to from by the first Next,
 // which returns the *ChangedError then. FIFOs, devices and connections begin
 // anew, whatever from is; see Start. A connection is made by the first Next.
-func Open(ctx context.Context, spec string, o Options, from Position) (*Stream, error) {
+func Open(ctx context.Context, spec string, o Options, from Cursor) (*Stream, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -27,12 +27,9 @@ func Open(ctx context.Context, spec string, o Options, from Position) (*Stream, 
 	if err != nil {
 		return nil, err
 	}
-	if from.Offset < 0 || from.Line < 0 {
-		return nil, &ChangedError{name, fmt.Sprintf("has a checkpoint that cannot be (line %d, byte %d)", from.Line, from.Offset)}
-	}
-	s := newStream(name, o, from)
+	s := newStream(name, o)
 	stop := context.AfterFunc(ctx, s.cancel)
-	err = s.open(ctx)
+	err = s.open(ctx, from)
 	if !stop() {
 		err = ctx.Err()
 	}
@@ -43,11 +40,10 @@ func Open(ctx context.Context, spec string, o Options, from Position) (*Stream, 
 	return s, nil
 }
 
-func newStream(name string, o Options, from Position) *Stream {
+func newStream(name string, o Options) *Stream {
 	s := &Stream{
 		name:   name,
 		opts:   o,
-		from:   from,
 		pool:   o.Pool,
 		blocks: make(chan *Block),
 	}
@@ -56,19 +52,20 @@ func newStream(name string, o Options, from Position) *Stream {
 	return s
 }
 
-func (s *Stream) open(ctx context.Context) error {
+func (s *Stream) open(ctx context.Context, from Cursor) (err error) {
 	switch {
 	case s.name == StdinName:
+		if err := s.startAt(from); err != nil {
+			return err
+		}
 		s.attach(s.opts.Stdin, !isRegular(s.opts.Stdin))
 		return nil
 	case IsConnection(s.name):
-		s.from = Position{Resume: s.from.Resume, Rejected: s.from.Rejected, Before: s.from.Before}
 		s.dialer = newDialer(s.name, &s.opts)
 		s.attach(s.dialer, true)
 		return nil
 	case Listens(s.name):
-		s.from, s.live = Position{}, true
-		var err error
+		s.live = true
 		s.listener, err = listen(ctx, s.name, &s.opts)
 		return err
 	}
@@ -85,10 +82,13 @@ func (s *Stream) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.from = Position{}
 		s.attach(f, true)
 		return nil
-	case s.isDone(info):
+	}
+	if err := s.startAt(from); err != nil {
+		return err
+	}
+	if s.isDone(info) {
 		s.done = true
 		return nil
 	}
@@ -97,6 +97,13 @@ func (s *Stream) open(ctx context.Context) error {
 	}
 	s.attach(s.file, s.opts.Follow)
 	return s.openFile()
+}
+
+// startAt has reading begin at a cursor.
+func (s *Stream) startAt(c Cursor) (err error) {
+	s.at = c
+	s.from, err = c.read(s.name)
+	return err
 }
 
 // find looks at the file, and waits for one that is to be followed until it exists.
@@ -118,7 +125,7 @@ func (s *Stream) find(ctx context.Context) (fs.FileInfo, error) {
 func (s *Stream) attach(r io.Reader, live bool) {
 	s.in, s.raw.r, s.live = r, r, live
 	s.frame.maxLine, s.frame.live, s.frame.pool = s.opts.MaxLine, live, s.pool
-	s.frame.tail, s.frame.whole = !IsConnection(s.name), s.opts.Whole
+	s.frame.tail, s.frame.rewinds, s.frame.whole = !IsConnection(s.name), s.name == StdinName || s.file != nil, s.opts.Whole
 }
 
 // isDone reports whether a file is as it was when it was read to its end.
@@ -217,7 +224,7 @@ func (s *Stream) readAt(off, n int64) ([]byte, error) {
 
 // skip reads up to s.from.
 func (s *Stream) skip() error {
-	var past passed
+	past := passed{head: newHead()}
 	n, err := io.CopyN(&past, s.frame.src, s.from.Offset)
 	switch {
 	case s.raw.err == nil && (err == io.EOF || err == io.ErrUnexpectedEOF):

@@ -31,8 +31,8 @@ func dialIn(t *testing.T, spec string, o Options, serve func(n int, c net.Conn),
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newStream(spec, o, Position{})
-		if err := s.open(t.Context()); err != nil {
+		s := newStream(spec, o)
+		if err := s.open(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
 		n := 0

@@ -20,7 +20,7 @@ func TestOpen_ResumesAfterEveryLine(t *testing.T) {
 	o := source.Options{MaxLine: 100 << 10}
 	for name, in := range map[string][]byte{"plain": data, "gzip": gz(t, data), "zstd": zst(t, data)} {
 		path := tempFile(t, in)
-		all, err := readAll(path, o, source.Position{})
+		all, err := readAll(path, o, place{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestOpen_AcceptsTheNewlineOfATailThatWasConsumed(t *testing.T) {
 		"gzip":  func(p []byte) []byte { return gz(t, p) },
 	} {
 		path := tempFile(t, compress([]byte("{\"id\":1}\n{\"id\":2}")))
-		lines, err := readAll(path, source.Options{}, source.Position{})
+		lines, err := readAll(path, source.Options{}, place{})
 		if err != nil || !lines[1].tail {
 			t.Fatal(lines, err)
 		}
@@ -93,7 +93,7 @@ func TestOpen_TellsChangedFiles(t *testing.T) {
 	same := func(p []byte) []byte { return p }
 	for _, compress := range []func([]byte) []byte{same, func(p []byte) []byte { return gz(t, p) }} {
 		path := tempFile(t, compress(data))
-		lines, err := readAll(path, source.Options{}, source.Position{})
+		lines, err := readAll(path, source.Options{}, place{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,12 +126,12 @@ func TestDone_OnlyWhileTheFileIsTheSame(t *testing.T) {
 	g := gz(t, data)
 	for name, in := range map[string][]byte{"plain": data, "gzip": g} {
 		path := tempFile(t, in)
-		lines, err := readAll(path, source.Options{}, source.Position{})
+		lines, err := readAll(path, source.Options{}, place{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		end := lines[len(lines)-1].after
-		check := func(from source.Position, done bool, rest int) {
+		check := func(from place, done bool, rest int) {
 			t.Helper()
 			s := open(t, path, source.Options{}, from)
 			got, err := drain(s)
@@ -139,7 +139,7 @@ func TestDone_OnlyWhileTheFileIsTheSame(t *testing.T) {
 				t.Errorf("%s: done %v, %d lines, %v", name, s.Done(), len(got), err)
 			}
 		}
-		check(source.Position{}, false, 40)
+		check(place{}, false, 40)
 		check(lines[38].after, false, 1)
 		check(end, true, 0)
 		if err := os.Chtimes(path, time.Time{}, time.Unix(1, 0)); err != nil {
@@ -153,7 +153,7 @@ func TestDone_OnlyWhileTheFileIsTheSame(t *testing.T) {
 
 func TestDone_FollowedFileNeverIs(t *testing.T) {
 	path := tempFile(t, []byte("a\n"))
-	lines, err := readAll(path, source.Options{}, source.Position{})
+	lines, err := readAll(path, source.Options{}, place{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestDone_FollowedFileNeverIs(t *testing.T) {
 func TestStream_Properties(t *testing.T) {
 	data := feed(40)
 	path := tempFile(t, gz(t, data))
-	s := open(t, path, source.Options{}, source.Position{})
+	s := open(t, path, source.Options{}, place{})
 	if _, err := drain(s); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestStream_Properties(t *testing.T) {
 	}
 
 	t.Chdir(filepath.Dir(path))
-	if s := open(t, "./feed", source.Options{}, source.Position{}); s.Name() != path {
+	if s := open(t, "./feed", source.Options{}, place{}); s.Name() != path {
 		t.Errorf("name %s, want %s", s.Name(), path)
 	}
 
@@ -186,14 +186,14 @@ func TestStream_Properties(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	s = open(t, "-", source.Options{Stdin: in}, source.Position{})
+	s = open(t, "-", source.Options{Stdin: in}, place{})
 	if s.Live() || s.Name() != "stdin" || s.Size() != 0 {
 		t.Errorf("redirected stdin: live %v, name %s, size %d", s.Live(), s.Name(), s.Size())
 	}
 }
 
 func TestNext_AfterTheEndAndAfterClose(t *testing.T) {
-	s := open(t, tempFile(t, []byte("a\n")), source.Options{}, source.Position{})
+	s := open(t, tempFile(t, []byte("a\n")), source.Options{}, place{})
 	drain(s)
 	for range 3 {
 		if _, err := s.Next(context.Background()); err != io.EOF {
@@ -201,7 +201,7 @@ func TestNext_AfterTheEndAndAfterClose(t *testing.T) {
 		}
 	}
 	for _, readFirst := range []bool{false, true} {
-		s := open(t, tempFile(t, feed(100_000)), source.Options{}, source.Position{})
+		s := open(t, tempFile(t, feed(100_000)), source.Options{}, place{})
 		if readFirst {
 			s.Next(context.Background())
 		}

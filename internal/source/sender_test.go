@@ -62,7 +62,7 @@ func listenIn(t *testing.T, o Options, withTLS *tls.Config, do func(l *listening
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.stream = newStream("tcp-listen://pipe", o, Position{})
+		l.stream = newStream("tcp-listen://pipe", o)
 		l.stream.listener = newListener(&pipes{make(chan net.Conn), make(chan struct{})}, &o)
 		l.stream.listener.tls = withTLS
 		l.stream.start.Do(func() { go l.stream.run() })

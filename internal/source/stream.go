@@ -22,7 +22,8 @@ type Stream struct {
 	opts Options
 	live bool
 	done bool
-	from Position // where reading begins
+	from position // where reading begins
+	at   Cursor   // the same
 
 	in     io.Reader // stdin, a connection, or what file is
 	file   *os.File  // a regular file that was opened by its path, else nil
@@ -48,10 +49,9 @@ type Stream struct {
 // a file (symbolic links not resolved), "stdin", or "tcp://host:port".
 func (s *Stream) Name() string { return s.name }
 
-// Start is where reading begins: the position that Open was given, or zero
-// for a source that cannot go back (a FIFO, a device); of a connection it has
-// Resume, Rejected and Before alone.
-func (s *Stream) Start() Position { return s.from }
+// Start is where reading begins: the cursor that Open was given, or "" for a source that
+// cannot go back (a FIFO, a device, a connection).
+func (s *Stream) Start() Cursor { return s.at }
 
 // Live reports whether the source may make its reader wait: all but regular
 // files that are not followed.

@@ -66,18 +66,18 @@ func TestExpand(t *testing.T) {
 
 func TestOpen_ErrorsAreClear(t *testing.T) {
 	dir := t.TempDir()
-	_, err := readAll(dir, source.Options{}, source.Position{})
+	_, err := readAll(dir, source.Options{}, place{})
 	wantError(t, err, dir+": is a directory")
-	_, err = readAll(filepath.Join(dir, "none"), source.Options{}, source.Position{})
+	_, err = readAll(filepath.Join(dir, "none"), source.Options{}, place{})
 	wantError(t, err, filepath.Join(dir, "none")+": no such file")
 	path := tempFile(t, gz(t, []byte("x\n")))
-	_, err = readAll(path, source.Options{Follow: true}, source.Position{})
+	_, err = readAll(path, source.Options{Follow: true}, place{})
 	wantError(t, err, "follow "+path, "compressed (gzip)")
-	_, err = readAll(path, source.Options{MaxLine: source.LimitMaxLine + 1}, source.Position{})
+	_, err = readAll(path, source.Options{MaxLine: source.LimitMaxLine + 1}, place{})
 	wantError(t, err, "max line")
 	if os.Getuid() != 0 {
 		os.Chmod(path, 0)
-		_, err = readAll(path, source.Options{}, source.Position{})
+		_, err = readAll(path, source.Options{}, place{})
 		wantError(t, err, path, "permission denied")
 	}
 }
@@ -90,7 +90,7 @@ func TestNext_CancelledWhileStdinHangs(t *testing.T) {
 	defer r.Close()
 	defer w.Close()
 	for _, in := range []io.Reader{r, onlyReader{r}} { // one that takes deadlines, one that does not
-		s := open(t, "-", source.Options{Stdin: in}, source.Position{})
+		s := open(t, "-", source.Options{Stdin: in}, place{})
 		ctx, cancel := context.WithCancel(context.Background())
 		cancelled := make(chan error)
 		go func() {
@@ -122,7 +122,7 @@ func TestNext_StreamsGiveLinesAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	s := open(t, "-", source.Options{Stdin: r}, source.Position{})
+	s := open(t, "-", source.Options{Stdin: r}, place{})
 	for _, part := range []struct{ in, out string }{
 		{"1\n", "1\n"}, {"a\nb\nc", "a\nb\n"}, {"d\n\n", "cd\n\n"}, {"(\n", "(\n"}, {"\x1f\n", "\x1f\n"},
 	} {
@@ -157,7 +157,7 @@ func TestNext_CompressedStreamsGiveLinesWhenFlushed(t *testing.T) {
 		flusher
 		in *os.File
 	}{{zw, r}, {gzip.NewWriter(w), r}} {
-		s := open(t, "-", source.Options{Stdin: c.in}, source.Position{})
+		s := open(t, "-", source.Options{Stdin: c.in}, place{})
 		for _, want := range []string{"a\n", "b\nc\n"} {
 			io.WriteString(c, want)
 			c.Flush()
@@ -200,17 +200,17 @@ func TestTCP(t *testing.T) {
 	end := func(c *net.TCPConn) { c.Close() }
 	for name, data := range map[string]string{"plain": "a\nb\n", "torn": "a\nb\nto", "gzip": string(gz(t, []byte("a\nb\nto")))} {
 		addr := serve(t, data, end)
-		s := open(t, addr, source.Options{}, source.Position{Offset: 99, Line: 9})
+		s := open(t, addr, source.Options{}, place{Cursor: `{"Offset":99}`})
 		got, err := drain(s)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		checkLines(t, got, reference([]byte("a\nb\n"), 100))
-		if s.Name() != addr || !s.Live() || s.Start() != (source.Position{}) {
+		if s.Name() != addr || !s.Live() || s.Start() != "" || got[1].after.Cursor != "" {
 			t.Errorf("name %s, live %v, start %v", s.Name(), s.Live(), s.Start())
 		}
 	}
-	got, err := readAll(serve(t, strings.Repeat("x", 1000), end), source.Options{MaxLine: 10}, source.Position{})
+	got, err := readAll(serve(t, strings.Repeat("x", 1000), end), source.Options{MaxLine: 10}, place{})
 	if len(got) != 0 || err != nil {
 		t.Errorf("torn and too long: %v, %v", got, err)
 	}
@@ -223,7 +223,7 @@ func TestTCP_ResetIsAnErrorAfterTheWholeLines(t *testing.T) {
 		c.SetLinger(0)
 		c.Close()
 	})
-	s := open(t, addr, source.Options{}, source.Position{})
+	s := open(t, addr, source.Options{}, place{})
 	b, err := s.Next(deadline(t))
 	if err != nil || string(b.Data) != "a\n" {
 		t.Fatal(b, err)
@@ -239,17 +239,17 @@ func TestTCP_RefusedAndClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := "tcp://" + l.Addr().String()
-	s := open(t, addr, source.Options{}, source.Position{})
+	s := open(t, addr, source.Options{}, place{})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := s.Next(ctx); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if _, err := source.Open(ctx, addr, source.Options{}, source.Position{}); !errors.Is(err, context.Canceled) {
+	if _, err := source.Open(ctx, addr, source.Options{}, ""); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	s.Close()
 	l.Close()
-	_, err = readAll(addr, source.Options{}, source.Position{})
+	_, err = readAll(addr, source.Options{}, place{})
 	wantError(t, err, "connect to "+addr, "refused")
 }

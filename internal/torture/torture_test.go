@@ -281,11 +281,11 @@ func (tr *trial) look() (*snapshot, error) {
 		return nil, err
 	}
 	if tr.source == "tcp" {
-		var position struct{ Resume string }
+		var position struct{ Feed struct{ Resume string } }
 		if err := json.Unmarshal([]byte(mark), &position); err != nil {
 			return nil, err
 		}
-		s.line, _ = strconv.Atoi(position.Resume)
+		s.line, _ = strconv.Atoi(position.Feed.Resume)
 	}
 	rows, err := tx.Query("SELECT id, n, coalesce(a, 'NULL'), coalesce(b, 'NULL'), coalesce(c, 'NULL') FROM t")
 	if err != nil {

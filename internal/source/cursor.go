@@ -2,6 +2,7 @@ package source
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"hash/crc64"
 )
@@ -11,11 +12,23 @@ const (
 	lastMax = 64 << 10 // bytes before a position that tell that they are still the same
 )
 
-// Position is where the next unread line of a source starts, and what tells
-// that the source is still the same one. The zero Position is the start.
-type Position struct {
+// A Cursor says where the next unread line of a source starts, and by what the source is known to
+// be still the same one: JSON of the source's own. "" is the start, and all that there is of a
+// source that cannot go back. It fits into other JSON as it is.
+type Cursor string
+
+// MarshalJSON implements json.Marshaler.
+func (c Cursor) MarshalJSON() ([]byte, error) { return []byte(c), nil }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *Cursor) UnmarshalJSON(text []byte) error {
+	*c = Cursor(text)
+	return nil
+}
+
+// position is what a Cursor holds.
+type position struct {
 	Offset int64 // bytes of the decompressed stream before it
-	Line   int64 // lines before it
 
 	HeadLen int    // first bytes of the decompressed stream that HeadSum covers, 0 to 4096
 	HeadSum uint64 // CRC-64 (ECMA)
@@ -24,19 +37,20 @@ type Position struct {
 
 	FileSize int64 // raw bytes of the file if its end was reached and everything consumed, else 0
 	FileTime int64 // its modification time then, ns since 1970
+}
 
-	// Resume is what a feed that is dialled goes on from, in its own words.
-	Resume string `json:",omitempty"`
-	// Rejected tells the bad lines that came behind it, which the feed may send again:
-	// for each a space and its CRC-64 (ECMA) in 16 hexadecimal digits. Before tells those
-	// that came right before its first message.
-	Rejected string `json:",omitempty"`
-	Before   string `json:",omitempty"`
-
-	// SpoolID names the spool that the lines went through, "" for none, and SpoolAt is
-	// the offset in it.
-	SpoolID string `json:",omitempty"`
-	SpoolAt int64  `json:",omitempty"`
+// read returns what a cursor of a source holds.
+func (c Cursor) read(name string) (p position, err error) {
+	if c == "" {
+		return p, nil
+	}
+	if err := json.Unmarshal([]byte(c), &p); err != nil {
+		return p, fmt.Errorf("the checkpoint of %s: %w", name, err)
+	}
+	if p.Offset < 0 {
+		return p, &ChangedError{name, fmt.Sprintf("has a checkpoint that cannot be (byte %d)", p.Offset)}
+	}
+	return p, nil
 }
 
 // ChangedError tells of a source that no longer matches the position that it
@@ -50,12 +64,12 @@ func (e *ChangedError) Error() string {
 	return e.Name + " " + e.What + "; to read it anew: --from-start"
 }
 
-func shrank(name string, size int64, p Position) error {
+func shrank(name string, size int64, p position) error {
 	return &ChangedError{name, fmt.Sprintf("shrank below the checkpoint: %d bytes now, %d were read before", size, p.Offset)}
 }
 
 // check compares the first and last bytes before p with those of the last run.
-func (p Position) check(name string, head, last []byte) error {
+func (p position) check(name string, head, last []byte) error {
 	if p.HeadLen < 0 || p.HeadLen > len(head) || sum(head[:p.HeadLen]) != p.HeadSum {
 		return &ChangedError{name, fmt.Sprintf("is not the file that was read before: its first %d bytes differ", p.HeadLen)}
 	}
@@ -65,11 +79,13 @@ func (p Position) check(name string, head, last []byte) error {
 	return nil
 }
 
-// PositionAfter returns the position after the lines of b.Data[:end], line
-// lines into the stream; end is just past a newline or len(b.Data), which in
-// an Oversize block stands for the whole line. Call it before Release.
-func (b *Block) PositionAfter(end int, line int64) Position {
-	p := Position{Offset: b.Offset + int64(end), Line: line}
+// CursorAfter returns the cursor after the lines of b.Data[:end]; end is just past a newline or
+// len(b.Data), which in an Oversize block stands for the whole line. Call it before Release.
+func (b *Block) CursorAfter(end int) Cursor {
+	if b.head == nil {
+		return ""
+	}
+	p := position{Offset: b.Offset + int64(end)}
 	if b.Oversize > 0 {
 		p.Offset = b.Offset + b.Oversize
 		p.LastLen, p.LastSum = b.lastLen, b.lastSum
@@ -83,20 +99,21 @@ func (b *Block) PositionAfter(end int, line int64) Position {
 	if end == len(b.Data) {
 		p.FileSize, p.FileTime = b.fileSize, b.fileTime
 	}
-	return p
+	text, _ := json.Marshal(p) // numbers
+	return Cursor(text)
 }
 
 var ecma = crc64.MakeTable(crc64.ECMA)
 
-// Digest is how [Position] tells a line by its bytes.
-func Digest(line []byte) string { return fmt.Sprintf(" %016x", sum(line)) }
-
 func sum(p []byte) uint64 { return crc64.Checksum(p, ecma) }
 
-// extend appends to head what it lacks of a stream's first headMax bytes.
-// Blocks share the array, so a head is begun with that capacity.
+// newHead returns memory for a stream's first bytes; see extend.
+func newHead() []byte { return make([]byte, 0, headMax) }
+
+// extend appends to head what it lacks of a stream's first headMax bytes. Blocks share the array
+// that newHead has made; where there is none, nothing is kept.
 func extend(head, p []byte) []byte {
-	return append(head, p[:min(len(p), headMax-len(head))]...)
+	return append(head, p[:min(len(p), cap(head)-len(head))]...)
 }
 
 // A window keeps the last lastMax bytes that were added.
