@@ -17,7 +17,7 @@ func (e *env) benchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure on your own disk, database and data",
-		Args:  cobra.NoArgs,
+		Args:  noCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(e.ladderCommand())

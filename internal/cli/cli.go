@@ -134,7 +134,7 @@ func (e *env) run(ctx context.Context, args []string) int {
 	root.SetIn(e.stdin)
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
-	err := root.ExecuteContext(ctx)
+	command, err := root.ExecuteContextC(ctx)
 	var c codeError
 	if err == nil || errors.As(err, &c) {
 		return int(c)
@@ -144,12 +144,12 @@ func (e *env) run(ctx context.Context, args []string) int {
 			return code(s)
 		}
 	}
-	fmt.Fprintf(e.stderr, "weir: %s\n", printable(err.Error()))
+	e.report(err)
 	var usage usageError
 	var missing *source.NotFoundError
 	switch {
 	case errors.As(err, &usage):
-		fmt.Fprintln(e.stderr, "See 'weir help' and 'weir help sync'.")
+		fmt.Fprintf(e.stderr, "See '%s --help'.\n", command.CommandPath())
 		return exitUsage
 	case errors.As(err, &missing), errors.As(err, new(job.SettingsError)):
 		return exitUsage
@@ -160,6 +160,17 @@ func (e *env) run(ctx context.Context, args []string) int {
 		return exitBusy
 	}
 	return exitFailed
+}
+
+// report prints an error, of which each line is a fault of its own, or a statement that
+// belongs to the one before it.
+func (e *env) report(err error) {
+	for line := range strings.SplitSeq(printable(err.Error()), "\n") {
+		if !strings.HasPrefix(line, " ") {
+			line = "weir: " + line
+		}
+		fmt.Fprintln(e.stderr, line)
+	}
 }
 
 func (e *env) root() *cobra.Command {
@@ -182,7 +193,7 @@ with a checkpoint: after a crash the next run goes on where the last batch ended
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version,
-		Args:          cobra.NoArgs,
+		Args:          noCommand,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.Flags().Bool("version", false, "print the version")
@@ -198,19 +209,7 @@ with a checkpoint: after a crash the next run goes on where the last batch ended
 		Args:  cobra.NoArgs,
 		Run:   func(*cobra.Command, []string) { fmt.Fprint(e.stdout, e.versionText()) },
 	})
-	for _, c := range root.Commands() {
-		wrapArgs(c)
-		completeChoices(c)
-		for _, sub := range c.Commands() {
-			completeChoices(sub)
-		}
-	}
-	root.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return usagef("there is no command %q%s", redacted(args[0]), similarCommand(root, args[0]))
-		}
-		return nil
-	}
+	finish(root)
 	return root
 }
 
@@ -225,24 +224,36 @@ func similarFlag(c *cobra.Command, err error) string {
 	return config.DidYouMean("--"+unknown.GetSpecifiedName(), names)
 }
 
-// similarCommand names the command that a mistyped one is likely to mean.
-func similarCommand(root *cobra.Command, name string) string {
-	var names []string
-	for _, c := range root.Commands() {
-		names = append(names, c.Name())
+// noCommand is the arguments' check of a command that only has others below it.
+func noCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
 	}
-	return config.DidYouMean(name, names)
+	var names []string
+	for _, sub := range c.Commands() {
+		names = append(names, sub.Name())
+	}
+	return usagef("%s has no command %q%s", c.CommandPath(), redacted(args[0]), config.DidYouMean(args[0], names))
 }
 
-// wrapArgs makes wrong arguments a fault of the command line. One may be a connection
-// string whose --to was left out.
-func wrapArgs(c *cobra.Command) {
+// finish makes wrong arguments of a command and of all below it a fault of the command line,
+// and has the shell complete the values of flags. An argument may be a connection string
+// whose --to was left out.
+func finish(c *cobra.Command) {
+	completeChoices(c)
+	for _, sub := range c.Commands() {
+		finish(sub)
+	}
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
-			if err := check(c, args); err != nil {
-				return usageError{errors.New(redacted(err.Error()))}
+			err := check(c, args)
+			switch {
+			case err == nil || errors.As(err, new(usageError)):
+				return err
+			case len(args) == 0:
+				return usagef("arguments are missing: %s", c.UseLine())
 			}
-			return nil
+			return usagef("wrong arguments %q: %s", redacted(strings.Join(args, " ")), c.UseLine())
 		}
 	}
 }

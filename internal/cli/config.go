@@ -19,7 +19,7 @@ func (e *env) configCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
 		Short: "Show the settings and where they come from",
-		Args:  cobra.NoArgs,
+		Args:  noCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	o := &syncOptions{}
@@ -43,7 +43,6 @@ default.`,
 		},
 	}
 	o.flags(print.Flags())
-	wrapArgs(print)
 	c.AddCommand(print)
 	return c
 }

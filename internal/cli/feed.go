@@ -46,7 +46,7 @@ const (
 )
 
 func (o *feedOptions) flags(f *pflag.FlagSet, enums *choices) {
-	enums.add(f, &o.feed, "feed", "", "a feed that weir knows: FlightAware's firehose (reads FH_USERNAME and FH_APIKEY)", firehose)
+	addChoice(enums, f, &o.feed, "feed", "", "a feed that weir knows: FlightAware's firehose (reads FH_USERNAME and FH_APIKEY)", firehose)
 	f.StringVar(&o.events, "feed-events", "", "of --feed firehose: the events to ask for, such as 'position flightplan'")
 	f.StringVar(&o.init, "init", "", "what a connection begins with, or @FILE: a template with {{.resume}}, {{env \"NAME\"}} and {{file \"PATH\"}}")
 	f.StringVar(&o.resume, "resume-field", "", "the field whose last committed value is {{.resume}} when a connection is made")
@@ -103,11 +103,9 @@ func (o *feedOptions) preset(sources []string, compression string) {
 
 // settings are what the job and the source are told. env looks a variable up.
 func (o *feedOptions) settings(env func(string) (string, bool), src *source.Options) (f job.Feed, err error) {
-	match := func(flag, s string) (m job.Match) {
-		field, value, ok := strings.Cut(s, "=")
-		if s != "" && (!ok || field == "") {
-			err = errors.Join(err, fmt.Errorf("--%s %q: FIELD=VALUE is wanted, such as type=keepalive", flag, s))
-		}
+	match := func(flag, s string) job.Match {
+		field, value, merr := fieldValue(flag, s)
+		err = errors.Join(err, merr)
 		return job.Match{Field: field, Value: value}
 	}
 	f = job.Feed{ResumeField: o.resume, Keepalive: match("keepalive-when", o.keepalive), StaleAfter: o.stale,

@@ -70,22 +70,44 @@ func useFlagGroups(root *cobra.Command) {
 
 // A choice is the value of a flag that takes one of several words. Any word can be set:
 // faults judges them all, so that one run reports every fault of a command line.
-type choice struct {
-	flag, preset string
-	value        *string
-	allowed      []string
+type choice[T ~string] struct {
+	flag    string
+	preset  T
+	value   *T
+	allowed []T
 }
 
-func (c *choice) Set(s string) error { *c.value = s; return nil }
-func (c *choice) String() string     { return *c.value }
-func (c *choice) Type() string       { return strings.Join(c.allowed, "|") }
+func (c *choice[T]) Set(s string) error { *c.value = T(s); return nil }
+func (c *choice[T]) String() string     { return string(*c.value) }
+func (c *choice[T]) Type() string       { return strings.Join(c.words(), "|") }
 
-type choices []*choice
+func (c *choice[T]) words() []string {
+	words := make([]string, len(c.allowed))
+	for i, a := range c.allowed {
+		words[i] = string(a)
+	}
+	return words
+}
 
-// add defines the flag of a choice.
-func (cs *choices) add(f *pflag.FlagSet, value *string, flag, preset, usage string, allowed ...string) {
+func (c *choice[T]) fault() error {
+	if *c.value == c.preset || slices.Contains(c.allowed, *c.value) {
+		return nil
+	}
+	words := c.words()
+	last := len(words) - 1
+	if last > 0 {
+		words = []string{strings.Join(words[:last], ", "), words[last]}
+	}
+	return fmt.Errorf("--%s %q: must be %s", c.flag, *c.value, strings.Join(words, " or "))
+}
+
+// choices are those of a command.
+type choices []interface{ fault() error }
+
+// addChoice defines the flag of a choice.
+func addChoice[T ~string](cs *choices, f *pflag.FlagSet, value *T, flag string, preset T, usage string, allowed ...T) {
 	*value = preset
-	c := &choice{flag, preset, value, allowed}
+	c := &choice[T]{flag, preset, value, allowed}
 	*cs = append(*cs, c)
 	f.Var(c, flag, usage)
 }
@@ -93,9 +115,7 @@ func (cs *choices) add(f *pflag.FlagSet, value *string, flag, preset, usage stri
 // faults are the flags whose value is none of their words.
 func (cs choices) faults() (err error) {
 	for _, c := range cs {
-		if *c.value != c.preset && !slices.Contains(c.allowed, *c.value) {
-			err = errors.Join(err, fmt.Errorf("--%s %q is none of %s", c.flag, *c.value, strings.Join(c.allowed, ", ")))
-		}
+		err = errors.Join(err, c.fault())
 	}
 	return err
 }
@@ -103,8 +123,8 @@ func (cs choices) faults() (err error) {
 // completeChoices has the shell complete the values of choices.
 func completeChoices(c *cobra.Command) {
 	c.Flags().VisitAll(func(fl *pflag.Flag) {
-		if v, ok := fl.Value.(*choice); ok {
-			_ = c.RegisterFlagCompletionFunc(fl.Name, cobra.FixedCompletions(v.allowed, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+		if v, ok := fl.Value.(interface{ words() []string }); ok {
+			_ = c.RegisterFlagCompletionFunc(fl.Name, cobra.FixedCompletions(v.words(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 		}
 	})
 }

@@ -3,15 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
-	"math"
-	"net"
 	"os"
-	"path/filepath"
 	"runtime/debug"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,9 +26,9 @@ type syncOptions struct {
 	null       string
 	fillOnly   bool
 	version    string // the field
-	scope      string
+	scope      fold.Scope
 	tombstones span
-	newColumns string
+	newColumns fold.NewColumns
 	maxColumns int
 
 	batchPeriod time.Duration
@@ -112,9 +105,9 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	inGroup(f, logFlags, func(f *pflag.FlagSet) {
 		f.StringVar(&o.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz at this address, such as :9090 (default off)")
 		f.StringVar(&o.metricsFile, "metrics-file", "", "write the final metrics to this file, for node_exporter's textfile collector")
-		o.add(f, &o.progress, "progress", "auto", "the status line: auto (on a terminal), always or never", "auto", "always", "never")
-		o.add(f, &o.summary, "summary", "text", "at the end: text on stderr, or json on stdout", "text", "json")
-		o.add(f, &o.logFormat, "log-format", "text", "text or json", "text", "json")
+		addChoice(&o.choices, f, &o.progress, "progress", "auto", "the status line: auto (on a terminal), always or never", "auto", "always", "never")
+		addChoice(&o.choices, f, &o.summary, "summary", "text", "at the end: text on stderr, or json on stdout", "text", "json")
+		addChoice(&o.choices, f, &o.logFormat, "log-format", "text", "text or json", "text", "json")
 		f.BoolVarP(&o.quiet, "quiet", "q", false, "print only warnings and errors")
 	})
 	f.StringVar(&o.config, "config", "", "a YAML file with these settings: batch_rows: 1000")
@@ -122,7 +115,7 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 
 func (o *syncOptions) sourceFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.follow, "follow", false, "read on as a file grows, over rotation and truncation; wait for one that does not exist yet")
-	o.add(f, &o.compression, "compression", source.Auto, "of the sources; auto tells gzip and zstd by their first bytes, deflate is raw", source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate)
+	addChoice(&o.choices, f, &o.compression, "compression", source.Auto, "of the sources; auto tells gzip and zstd by their first bytes, deflate is raw", source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate)
 	o.maxLineFlag(f)
 	f.StringVar(&o.maxRate, "max-rate", "", "lines that are read at most, such as 5000/s, so that a backfill leaves room for others (default no limit)")
 	f.StringVar(&o.job, "job", "", "the job whose checkpoints are read and written (default the name of the table; stdin has none)")
@@ -136,8 +129,8 @@ func (o *syncOptions) batchFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.batchRows, "batch-rows", defaultBatchRows, "rows in a batch at most")
 	o.buffer = defaultBuffer
 	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading pauses")
-	o.add(f, &o.synchronous, "synchronous", defaultSynchronous, "what a power cut may take; see docs/durability.md", levels...)
-	o.add(f, &o.prefetch, "prefetch", job.ReadAheadAuto, "look up a batch's rows on 8 more connections before it is written; auto: where flushes wait for a disk", job.ReadAheadAuto, job.ReadAheadOn, job.ReadAheadOff)
+	addChoice(&o.choices, f, &o.synchronous, "synchronous", defaultSynchronous, "what a power cut may take; see docs/durability.md", levels...)
+	addChoice(&o.choices, f, &o.prefetch, "prefetch", job.ReadAheadAuto, "look up a batch's rows on 8 more connections before it is written; auto: where flushes wait for a disk", job.ReadAheadAuto, job.ReadAheadOn, job.ReadAheadOff)
 	f.Var(&o.retryFor, "retry-for", "how long to retry a locked or lost database, or a lost feed, or forever (default 5m; forever for a connection)")
 }
 
@@ -153,7 +146,7 @@ func (o *syncOptions) spoolFlags(f *pflag.FlagSet) {
 func (o *syncOptions) tableFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.to, "to", "", toHelp)
 	f.StringVar(&o.table, "table", "", "the table (default the name of the source's file)")
-	o.add(f, &o.newColumns, "new-columns", "", "fields without a column (default add in a table that weir made, else ignore)", fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns)
+	addChoice(&o.choices, f, &o.newColumns, "new-columns", "", "fields without a column (default add in a table that weir made, else ignore)", fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns)
 	f.IntVar(&o.maxColumns, "max-columns", defaultMaxColumns, "columns that weir adds to a table at most")
 }
 
@@ -161,9 +154,9 @@ func (o *syncOptions) tableFlags(f *pflag.FlagSet) {
 func (o *syncOptions) foldFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.key, "key", []string{"id"}, "the field or fields that name a row")
 	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: such a message removes its row; FIELD=null is JSON's null")
-	o.add(f, &o.null, "null", "clear", "clear: null sets NULL; keep: null is the same as absent", "clear", "keep")
+	addChoice(&o.choices, f, &o.null, "null", "clear", "clear: null sets NULL; keep: null is the same as absent", "clear", "keep")
 	f.StringVar(&o.version, "version-field", "", "the field with a message's version: each column keeps the value of the newest message that named it, in whatever order they come")
-	o.add(f, &o.scope, "version-scope", fold.ColumnScope, "column, or row: a message that is older than its row changes nothing", fold.ColumnScope, fold.RowScope)
+	addChoice(&o.choices, f, &o.scope, "version-scope", fold.ColumnScope, "column, or row: a message that is older than its row changes nothing", fold.ColumnScope, fold.RowScope)
 	f.BoolVar(&o.fillOnly, "fill-only", false, "the first value of a column stays: write only where the table has NULL")
 }
 
@@ -212,142 +205,6 @@ of its source and its rejected lines in it.
 	return c
 }
 
-// plan checks the options, all of them at once, and turns them into what a run
-// needs.
-func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config, err error) {
-	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if o.batchRows < 1 {
-		fault("--batch-rows %d: at least 1", o.batchRows)
-	}
-	if o.buffer < 1<<20 || o.buffer > 32<<30 {
-		fault("--buffer %s: between 1MiB and 32GiB", o.buffer)
-	}
-	if o.tombstones < 0 || o.batchPeriod < 0 || o.retryFor.Duration < 0 || o.maxRejects < 0 {
-		fault("--tombstones, --batch-period, --retry-for and --max-rejects cannot be negative")
-	}
-	if _, _, err := net.SplitHostPort(o.metricsAddr); err != nil && o.metricsAddr != "" {
-		fault("--metrics-addr: %w", err)
-	}
-	folding, err := o.fold()
-	faults = append(faults, err)
-	rate, err := readRate("max-rate", o.maxRate)
-	faults = append(faults, err)
-	rejects, err := job.ParseRejects(o.rejects)
-	if err != nil {
-		fault("--rejects: %w", err)
-	}
-	if len(args) == 0 && e.terminal(int(os.Stdin.Fd())) && e.stdin == os.Stdin {
-		fault("no source is named and stdin is a terminal: weir sync feed.jsonl --to flights.db")
-	}
-	if strings.HasPrefix(o.job, sink.RunPrefix) {
-		fault("--job %q: names that begin with %q are those of runs without a job", o.job, sink.RunPrefix)
-	}
-	if o.accept && (o.fromStart || o.rebuild) {
-		fault("--accept-settings continues from the checkpoint, which --from-start and --rebuild ignore: leave one out")
-	}
-	if o.rejectsAge.set && (o.rejectsAge.Duration <= 0 || rejects.Path() != "") {
-		fault("--keep-rejects %s: a time such as 30d, for rejects that are kept in the table", &o.rejectsAge)
-	}
-	to, err = e.destination(o.to)
-	faults = append(faults, err)
-	if err := errors.Join(faults...); err != nil {
-		return to, c, usageError{err}
-	}
-	o.preset(args, o.compression)
-	sources, err := expand(args, o.follow)
-	if err != nil {
-		return to, c, err
-	}
-	table := o.table
-	if table == "" {
-		if table, err = stem(sources); err != nil {
-			return to, c, err
-		}
-	}
-	if o.follow && len(sources) > 1 {
-		return to, c, usagef("--follow goes on with one file for ever: name one")
-	}
-	src := source.Options{MaxLine: int(o.maxLine), Follow: o.follow, Compression: o.compression, Windows: int(o.buffer / 4), Stdin: e.stdin}
-	feed, err := o.settings(e.lookupEnv, &src)
-	if err != nil {
-		return to, c, usageError{err}
-	}
-	live := slices.ContainsFunc(sources, func(s string) bool { return source.IsConnection(s) || source.Listens(s) })
-	if live && len(sources) > 1 {
-		return to, c, usagef("a connection is read for ever: name one source")
-	}
-	switch {
-	case o.spool != "" && !live:
-		return to, c, usagef("--spool is for a connection: a file waits for whoever reads it, and stdin cannot be asked again")
-	case o.capture != "" && !live && !slices.Equal(sources, []string{"-"}):
-		return to, c, usagef("--capture is for a connection or stdin: a file is one")
-	case o.keepFor.set && (o.capture == "" || o.keepFor.Duration <= 0):
-		return to, c, usagef("--keep-captures: a time longer than 0, for the captures of --capture")
-	case o.spool != "" && o.spoolMax < 1<<20:
-		return to, c, usagef("--spool-max %s: at least 1MiB", o.spoolMax)
-	}
-	if err := e.checkOutputs(o, to, args, sources, rejects); err != nil {
-		return to, c, err
-	}
-	if !o.retryFor.set {
-		if o.retryFor.Duration = defaultRetryFor; live {
-			o.retryFor.Duration = math.MaxInt64
-		}
-	}
-	src.RetryFor = o.retryFor.Duration
-	return to, job.Config{
-		Sources: sources,
-		Source:  src, Feed: feed,
-		Job: o.job, Table: table,
-		Fold:      folding,
-		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: int64(o.buffer), ReadAhead: o.prefetch, Tombstones: time.Duration(o.tombstones),
-		Spool:   job.Spool{Dir: o.spool, Max: int64(o.spoolMax), Capture: o.capture, KeepCaptures: o.keepFor.Duration},
-		Rejects: rejects, MaxRejects: o.maxRejects, RejectsAge: o.rejectsAge.Duration, ShowRejects: showRejects(o.to),
-		FromStart: o.fromStart, Rebuild: o.rebuild, AcceptSettings: o.accept,
-	}, nil
-}
-
-// fold are the rules of the fold.
-func (o *syncOptions) fold() (f fold.Options, err error) {
-	err = o.faults()
-	fault := func(format string, args ...any) { err = errors.Join(err, fmt.Errorf(format, args...)) }
-	if o.maxColumns < 0 {
-		fault("--max-columns cannot be negative")
-	}
-	if o.maxLine < 1 || o.maxLine > source.LimitMaxLine {
-		fault("--max-line %s: between 1B and %dB", o.maxLine, source.LimitMaxLine)
-	}
-	if len(o.key) == 0 {
-		fault("--key names no field")
-	}
-	keys := map[string]bool{}
-	for _, k := range o.key {
-		if k == "" || keys[strings.ToLower(k)] {
-			fault("--key %s: names must be there and differ", strings.Join(o.key, ","))
-		}
-		keys[strings.ToLower(k)] = true
-	}
-	field, value, ok := strings.Cut(o.deleteWhen, "=")
-	if o.deleteWhen != "" && (!ok || field == "") {
-		fault("--delete-when %q: FIELD=VALUE is wanted, such as op=delete", o.deleteWhen)
-	}
-	if strings.HasPrefix(value, "=") {
-		fault("--delete-when %q: FIELD=VALUE has one equals sign, as in --delete-when %s%s", o.deleteWhen, field, value)
-	}
-	if o.deleteWhen != "" && o.fillOnly {
-		fault("--fill-only never removes a row: leave --delete-when out")
-	}
-	if o.version != "" && o.fillOnly {
-		fault("--fill-only needs no version: leave one of --version-field and --fill-only out")
-	}
-	if o.scope == fold.RowScope && o.version == "" {
-		fault("--version-scope row: name the field with --version-field")
-	}
-	return fold.Options{Key: o.key, DeleteField: field, DeleteValue: value, KeepNull: o.null == "keep",
-		FillOnly: o.fillOnly, Version: o.version, Scope: o.scope, Columns: o.newColumns, MaxColumns: o.maxColumns}, err
-}
-
 // pageCache is what SQLite keeps of its file in memory, for a run whose batches
 // have the given room. Both are in bytes.
 func pageCache(buffer int64) int { return int(min(max(buffer/4, 8<<20), 64<<20)) }
@@ -363,40 +220,6 @@ func limitMemory(buffer int64) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(buffer*5/4 + 32<<20)
 	}
-}
-
-// expand resolves the sources that the command line names. What the file system does not
-// say of them is wrong usage.
-func expand(args []string, follow bool) ([]string, error) {
-	for _, a := range args {
-		if _, rest, ok := strings.Cut(a, "://"); ok && strings.Contains(rest, "@") {
-			return nil, usagef("%s: a source has no user and no password; what a feed asks of its client goes into --init", redacted(a))
-		}
-	}
-	sources, err := source.Expand(args, follow)
-	if err == nil || errors.As(err, new(*fs.PathError)) || errors.As(err, new(*source.NotFoundError)) {
-		return sources, err
-	}
-	return nil, usageError{err}
-}
-
-// stem is the table that the sources' names suggest.
-func stem(sources []string) (string, error) {
-	name := ""
-	for _, s := range sources {
-		n := filepath.Base(s)
-		for _, ext := range []string{".gz", ".zst", ".zstd", ".jsonl", ".ndjson", ".json", ".log"} {
-			n = strings.TrimSuffix(n, ext)
-		}
-		if n == "" || s == "-" || strings.Contains(s, "://") {
-			return "", usagef("%s has no name to call the table by: --table NAME", s)
-		}
-		if name != "" && n != name {
-			return "", usagef("the sources suggest the tables %q and %q: --table NAME", name, n)
-		}
-		name = n
-	}
-	return name, nil
 }
 
 // sync runs a job with all that surrounds it.
@@ -415,7 +238,6 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 	if o.dryRun {
 		return e.dryRun(ctx, to, c, p, out)
 	}
-
 	if o.metricsFile != "" {
 		if err := metrics.CheckFile(o.metricsFile); err != nil {
 			return err
@@ -438,33 +260,11 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 	c.OpenReader = func(ctx context.Context) (job.Reader, error) {
 		return to.open(ctx, openOptions{synchronous: defaultSynchronous, readOnly: true, cache: readerCache, warn: out.debug, debug: out.debug})
 	}
-	run := metrics.Run{Job: c.Job, Table: c.Table, Progress: p, BufferLimit: c.Buffer, Version: version, Commit: commit}
-	if file, ok := db.(interface{ WALBytes() int64 }); ok {
-		run.WALBytes = file.WALBytes
+	stopMetrics, err := o.export(ctx, c, db, p, out)
+	if err != nil {
+		return err
 	}
-	reg := metrics.New(run)
-	if o.metricsFile != "" {
-		defer func() { err = errors.Join(err, reg.WriteFile(o.metricsFile)) }()
-	}
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	if o.metricsAddr != "" {
-		l, err := metrics.Listen(o.metricsAddr)
-		if err != nil {
-			return err
-		}
-		out.info("metrics at http://%s/metrics", l.Addr())
-		served := make(chan error, 1)
-		go func() {
-			served <- reg.Serve(serving, l, func() bool { name, _, _ := p.Source(); return name != "" })
-		}()
-		defer func() {
-			stop()
-			if serr := <-served; serr != nil {
-				out.warn("%v", serr)
-			}
-		}()
-	}
+	defer func() { err = errors.Join(err, stopMetrics()) }()
 	err = job.Run(ctx, c, sink.Retry(db, o.retryFor.Duration, onRetry), p)
 	out.close()
 	e.summarize(o, c, p, out, err)
@@ -477,4 +277,40 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 		return codeError(exitRejected)
 	}
 	return nil
+}
+
+// export serves the metrics of a run where that is wanted. stop ends that and writes them
+// into their file.
+func (o *syncOptions) export(ctx context.Context, c job.Config, db database, p *job.Progress, out *printer) (stop func() error, err error) {
+	run := metrics.Run{Job: c.Job, Table: c.Table, Progress: p, BufferLimit: c.Buffer, Version: version, Commit: commit}
+	if file, ok := db.(interface{ WALBytes() int64 }); ok {
+		run.WALBytes = file.WALBytes
+	}
+	reg := metrics.New(run)
+	write := func() error {
+		if o.metricsFile == "" {
+			return nil
+		}
+		return reg.WriteFile(o.metricsFile)
+	}
+	if o.metricsAddr == "" {
+		return write, nil
+	}
+	l, err := metrics.Listen(o.metricsAddr)
+	if err != nil {
+		return nil, errors.Join(err, write())
+	}
+	out.info("metrics at http://%s/metrics", l.Addr())
+	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	served := make(chan error, 1)
+	go func() {
+		served <- reg.Serve(serving, l, func() bool { name, _, _ := p.Source(); return name != "" })
+	}()
+	return func() error {
+		cancel()
+		if err := <-served; err != nil {
+			out.warn("%v", err)
+		}
+		return write()
+	}, nil
 }

@@ -20,9 +20,9 @@ type Batch struct {
 	Rejects []Reject
 	First   time.Time // when the first line came in
 
-	FillOnly bool   // values go only where the row has NULL
-	Scope    string // of the messages' versions: ColumnScope, RowScope; "" where they have none
-	Version  int    // the column of Table that holds the version, or -1
+	FillOnly bool  // values go only where the row has NULL
+	Scope    Scope // of the messages' versions: ColumnScope, RowScope; "" where they have none
+	Version  int   // the column of Table that holds the version, or -1
 
 	// Messages counts the messages folded; Rows() of them became rows.
 	Messages int64

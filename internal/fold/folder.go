@@ -12,27 +12,6 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// What becomes of a field that the table has no column for.
-const (
-	AddColumns    = "add"
-	IgnoreColumns = "ignore"
-	RejectColumns = "reject"
-)
-
-// Options are the rules of a fold.
-type Options struct {
-	Key         []string // the fields of the key, one at least
-	DeleteField string   // "" for none
-	DeleteValue string   // the text of the field in a message that deletes; "null" is JSON's null alone
-	KeepNull    bool     // null is the same as absent
-	FillOnly    bool     // values go only where the row has NULL
-	Version     string   // the field with a message's version, "" for none
-	Scope       string   // what has a version, where there is one: ColumnScope or RowScope
-	Columns     string   // AddColumns, …
-	MaxColumns  int      // columns that weir adds at most
-	Warn        func(format string, args ...any)
-}
-
 // A Folder folds lines into batches for one table. It is not safe for
 // concurrent use.
 type Folder struct {

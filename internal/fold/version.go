@@ -12,12 +12,6 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// What has a version: each column of a row, or the row as a whole.
-const (
-	ColumnScope = "column"
-	RowScope    = "row"
-)
-
 // maxVersion is the longest version, in bytes: each row keeps some.
 const maxVersion = 256
 

@@ -34,11 +34,11 @@ func (c *Config) settings() (string, error) {
 	}
 	scope := ""
 	if f.Version != "" {
-		scope = f.Scope
+		scope = string(f.Scope)
 	}
 	text, err := json.Marshal(map[string]string{
 		"key": strings.Join(slices.Sorted(slices.Values(f.Key)), ","), "null": null, "delete-when": deletes, "fill-only": strconv.FormatBool(f.FillOnly),
-		"version-field": f.Version, "version-scope": scope, "new-columns": f.Columns,
+		"version-field": f.Version, "version-scope": scope, "new-columns": string(f.Columns),
 		"max-columns": strconv.Itoa(f.MaxColumns), "max-line": strconv.Itoa(c.Source.MaxLine),
 	})
 	return string(text), err

@@ -1,0 +1,70 @@
+package fold
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// NewColumns says what becomes of a field that the table has no column for; "" leaves it to
+// the table.
+type NewColumns string
+
+const (
+	AddColumns    NewColumns = "add"
+	IgnoreColumns NewColumns = "ignore"
+	RejectColumns NewColumns = "reject"
+)
+
+// Scope is what has a version: each column, or the row as a whole.
+type Scope string
+
+const (
+	ColumnScope Scope = "column"
+	RowScope    Scope = "row"
+)
+
+// Options are the rules of a fold.
+type Options struct {
+	Key         []string // the fields of the key, one at least
+	DeleteField string   // "" for none
+	DeleteValue string   // the text of the field in a message that deletes; "null" is JSON's null alone
+	KeepNull    bool     // null is the same as absent
+	FillOnly    bool     // values go only where the row has NULL
+	Version     string   // the field with a message's version, "" for none
+	Scope       Scope    // of the versions, where there are any
+	Columns     NewColumns
+	MaxColumns  int // columns that weir adds at most
+	Warn        func(format string, args ...any)
+}
+
+// Validate returns all faults of the rules, by the names of their flags.
+func (o *Options) Validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if len(o.Key) == 0 {
+		fault("--key names no field")
+	}
+	keys := map[string]bool{}
+	for _, k := range o.Key {
+		name := strings.ToLower(k)
+		if k == "" || keys[name] {
+			fault("--key %s: the names of the fields must differ, and none may be empty", strings.Join(o.Key, ","))
+			break
+		}
+		keys[name] = true
+	}
+	if o.MaxColumns < 0 {
+		fault("--max-columns cannot be negative")
+	}
+	if o.FillOnly && o.DeleteField != "" {
+		fault("--fill-only never removes a row: leave --delete-when out")
+	}
+	if o.FillOnly && o.Version != "" {
+		fault("--fill-only needs no version: leave one of --version-field and --fill-only out")
+	}
+	if o.Scope == RowScope && o.Version == "" {
+		fault("--version-scope row: name the field with --version-field")
+	}
+	return errors.Join(faults...)
+}
