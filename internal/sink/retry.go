@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
+	"github.com/weirsync/weir/internal/backoff"
 	"github.com/weirsync/weir/internal/schema"
 )
 
@@ -53,7 +53,8 @@ func (r *retry) Flush(ctx context.Context, f *Flush) (res Result, err error) {
 
 func (r *retry) do(ctx context.Context, call func() error) error {
 	start, unknown := time.Now(), 0
-	for wait := minWait; ; wait = min(2*wait, maxWait) {
+	waits := backoff.Backoff{Min: minWait, Max: maxWait}
+	for {
 		err := call()
 		var e *Error
 		if !errors.As(err, &e) || e.Class == Permanent {
@@ -66,14 +67,14 @@ func (r *retry) do(ctx context.Context, call func() error) error {
 				return err
 			}
 		}
-		if waited := time.Since(start); waited+wait > r.patience {
+		waited := time.Since(start)
+		wait, ok := waits.Next(r.patience - waited)
+		if !ok {
 			return fmt.Errorf("%w (tried for %v; --retry-for says how long)", err, waited.Round(time.Millisecond))
 		}
 		r.onRetry(e)
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, wait) != nil {
 			return fmt.Errorf("%w (stopped while it was tried again)", err)
-		case <-time.After(wait/2 + rand.N(wait/2+1)):
 		}
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/weirsync/weir/internal/backoff"
 	"github.com/weirsync/weir/internal/tcp"
 )
 
@@ -176,7 +176,8 @@ func (s *Stream) Reconnect(conn int, why error) {
 // produceDialed hands out blocks of one connection after the other.
 func (s *Stream) produceDialed() error {
 	lost := time.Now() // later by the time in which there was a connection
-	for wait := minRedial; ; wait = min(2*wait, maxRedial) {
+	waits := backoff.Backoff{Min: minRedial, Max: maxRedial}
+	for {
 		err := s.dialer.connect(s.ctx)
 		if err == nil {
 			made, brought := time.Now(), int64(0)
@@ -197,7 +198,7 @@ func (s *Stream) produceDialed() error {
 				lost = time.Now()
 			}
 			if brought >= useful {
-				wait = minRedial
+				waits.Reset()
 			}
 		}
 		limit, end, what := s.opts.RetryFor, err == io.EOF, ""
@@ -215,13 +216,14 @@ func (s *Stream) produceDialed() error {
 			return io.EOF
 		case limit == 0 || isFatal(err):
 			return err
-		case time.Since(lost)+wait > limit:
+		}
+		wait, ok := waits.Next(limit - time.Since(lost))
+		if !ok {
 			return fmt.Errorf("%w (tried for %s; --retry-for says how long)", err, limit)
 		}
-		pause := wait/2 + rand.N(wait/2+1)
-		s.opts.Warn(fmt.Sprintf("%v; connecting again in %s", err, pause.Round(10*time.Millisecond)))
+		s.opts.Warn(fmt.Sprintf("%v; connecting again in %s", err, wait.Round(10*time.Millisecond)))
 		s.opts.Reconnects()
-		if err := sleep(s.ctx, pause); err != nil {
+		if err := backoff.Sleep(s.ctx, wait); err != nil {
 			return err
 		}
 	}

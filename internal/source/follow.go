@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/weirsync/weir/internal/backoff"
 )
 
 // seenMax is how many bytes at the start of a followed file, and before the offset that was
@@ -71,7 +73,7 @@ func (t *follower) Read(p []byte) (int, error) {
 		} else if over {
 			return 0, io.EOF
 		}
-		if err := sleep(t.ctx, t.poll); err != nil {
+		if err := backoff.Sleep(t.ctx, t.poll); err != nil {
 			return 0, err
 		}
 	}
@@ -140,7 +142,7 @@ func (t *follower) reopen() error {
 	}
 	f, err := os.Open(t.path)
 	for errors.Is(err, fs.ErrNotExist) { // renamed once more
-		if err := sleep(t.ctx, t.poll); err != nil {
+		if err := backoff.Sleep(t.ctx, t.poll); err != nil {
 			return err
 		}
 		f, err = os.Open(t.path)
@@ -151,16 +153,4 @@ func (t *follower) reopen() error {
 	t.file.Close()
 	t.file, t.replaced = f, false
 	return t.from(0)
-}
-
-// sleep waits for d, unless ctx ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

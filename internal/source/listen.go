@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirsync/weir/internal/backoff"
 	"github.com/weirsync/weir/internal/tcp"
 )
 
@@ -175,7 +176,7 @@ func (s *Stream) produceSent() error {
 		if err != nil {
 			// No descriptors, as a rule: those who are here may leave.
 			s.opts.Warn(fmt.Sprintf("%s: %v", s.name, bare(err)))
-			if err := sleep(s.ctx, minRedial); err != nil {
+			if err := backoff.Sleep(s.ctx, minRedial); err != nil {
 				return err
 			}
 			continue

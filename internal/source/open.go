@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"github.com/weirsync/weir/internal/backoff"
 )
 
 // Open opens spec, one of those that Expand returns, and goes to from; ""
@@ -116,7 +118,7 @@ func (s *Stream) find(ctx context.Context) (fs.FileInfo, error) {
 		if !said {
 			s.opts.Warn(s.name + " does not exist yet: waiting for it")
 		}
-		if err := sleep(ctx, s.opts.Poll); err != nil {
+		if err := backoff.Sleep(ctx, s.opts.Poll); err != nil {
 			return nil, err
 		}
 	}

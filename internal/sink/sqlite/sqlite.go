@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
+	"github.com/weirsync/weir/internal/backoff"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -226,13 +226,18 @@ func (d *DB) hasTable(name string) (bool, error) {
 // polling calls f again, after short waits, while the database is locked.
 // SQLite's own waiting grows to 100 ms a step, and loses against a busy writer.
 func (d *DB) polling(f func() error) error {
-	for end := time.Now().Add(patience * time.Millisecond); ; {
+	end, waits := time.Now().Add(patience*time.Millisecond), backoff.Backoff{Min: 4 * time.Millisecond, Max: 8 * time.Millisecond}
+	for {
 		err := f()
 		var e *Error
-		if !errors.As(err, &e) || (e.primary() != lib.SQLITE_BUSY && e.primary() != lib.SQLITE_LOCKED) || time.Now().After(end) {
+		if !errors.As(err, &e) || e.primary() != lib.SQLITE_BUSY && e.primary() != lib.SQLITE_LOCKED {
 			return err
 		}
-		time.Sleep(2*time.Millisecond + rand.N(8*time.Millisecond))
+		wait, ok := waits.Next(time.Until(end))
+		if !ok {
+			return err
+		}
+		time.Sleep(wait)
 	}
 }
 
