@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/source"
 )
 
 // checkOutputs refuses to write rejected lines or metrics into a file that is something
@@ -49,11 +50,11 @@ func (e *env) checkOutputs(o *syncOptions, to destination, args, sources []strin
 // usedAs says what else of a run a path is, "" where it is nothing.
 func (e *env) usedAs(path string, o *syncOptions, to destination, args, sources []string) string {
 	for _, s := range sources {
-		if !strings.Contains(s, "://") && s != "-" && sameFile(path, s) {
+		if source.TraitsOf(s).Stored() && sameFile(path, s) {
 			return "the source " + s
 		}
 	}
-	if stdin, ok := e.stdin.(*os.File); ok && len(sources) == 1 && sources[0] == "-" {
+	if stdin, ok := e.stdin.(*os.File); ok && len(sources) == 1 && !source.TraitsOf(sources[0]).Named {
 		file, err := os.Stat(path)
 		if in, err2 := stdin.Stat(); err == nil && err2 == nil && os.SameFile(in, file) {
 			return "what stdin reads"

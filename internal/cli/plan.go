@@ -37,7 +37,7 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 	sources, table, live, sourceErr := o.sources(args)
 	usage := errors.Join(err, foldErr, feedErr, o.checkLimits(), rateErr, rejectsErr, o.checkRejects(rejects), o.checkJob(), toErr)
 	if sourceErr == nil {
-		usage = errors.Join(usage, o.checkSpool(live, slices.Equal(sources, []string{"-"})))
+		usage = errors.Join(usage, o.checkSpool(live, slices.ContainsFunc(sources, func(s string) bool { return source.TraitsOf(s).Stored() })))
 	}
 	if usage == nil && sourceErr == nil {
 		usage = e.checkOutputs(o, to, args, sources, rejects)
@@ -130,14 +130,14 @@ func (o *syncOptions) checkJob() (err error) {
 	return err
 }
 
-// checkSpool returns the faults of the spool and of captures; live and stdin say what the
-// source is.
-func (o *syncOptions) checkSpool(live, stdin bool) (err error) {
+// checkSpool returns the faults of the spool and of captures; live and stored say what the
+// sources are.
+func (o *syncOptions) checkSpool(live, stored bool) (err error) {
 	if o.spool != "" && !live {
 		err = errors.New("--spool is for a connection: a file needs none, and stdin cannot be asked again")
 	}
 	switch {
-	case o.capture != "" && !live && !stdin:
+	case o.capture != "" && stored:
 		err = errors.Join(err, errors.New("--capture is for a connection or stdin: a file can be read again"))
 	case o.keepFor.set && (o.capture == "" || o.keepFor.Duration <= 0):
 		err = errors.Join(err, errors.New("--keep-captures: a time longer than 0, for the captures of --capture"))
@@ -150,7 +150,7 @@ func (o *syncOptions) sources(args []string) (sources []string, table string, li
 	if sources, err = expand(args, o.follow); err != nil {
 		return nil, "", false, err
 	}
-	live = slices.ContainsFunc(sources, func(s string) bool { return source.IsConnection(s) || source.Listens(s) })
+	live = slices.ContainsFunc(sources, func(s string) bool { return source.TraitsOf(s).Live })
 	if table = o.table; table == "" {
 		table, err = stem(sources)
 	}
@@ -187,7 +187,7 @@ func stem(sources []string) (string, error) {
 		for _, ext := range []string{".gz", ".zst", ".zstd", ".jsonl", ".ndjson", ".json", ".log"} {
 			n = strings.TrimSuffix(n, ext)
 		}
-		if n == "" || s == "-" || strings.Contains(s, "://") {
+		if n == "" || !source.TraitsOf(s).Stored() {
 			return "", usagef("%s has no name to call the table by: --table NAME", s)
 		}
 		if name != "" && n != name {

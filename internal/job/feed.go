@@ -37,7 +37,7 @@ type Feed struct {
 // resumes reports whether a source is a feed that can be asked for what came after a
 // value.
 func (f *Feed) resumes(name string) bool {
-	return f.ResumeField != "" && f.Hello != nil && source.IsConnection(name)
+	return f.ResumeField != "" && f.Hello != nil && source.TraitsOf(name).Dialed
 }
 
 // heeded reports whether messages are to be looked at for more than their columns.

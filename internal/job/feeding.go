@@ -285,7 +285,7 @@ func (f *feeding) message(l *fold.Line, at fold.Place, tail bool) (counts bool, 
 		return true, nil
 	case *feed.Error:
 		// The end of a followed file comes when another one has taken its place.
-		if tail && err.Reason == feed.Truncated && f.stream.Name() != source.StdinName && !f.Source.Follow {
+		if tail && err.Reason == feed.Truncated && f.stream.Traits().Named && !f.Source.Follow {
 			f.Warn("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", f.stream.Name(), at.Line, at.Offset)
 			return false, errTorn
 		}

@@ -165,7 +165,7 @@ func (r *run) begin(ctx context.Context) error {
 // job returns the name of a source, and that under which its checkpoint is kept, "" for
 // none.
 func (r *run) job(spec string) (job, name string, err error) {
-	if name, err = source.Name(spec); err == nil && r.Job == "" && spec != "-" {
+	if name, err = source.Name(spec); err == nil && r.Job == "" && source.TraitsOf(spec).Named {
 		return name + " > " + r.Table, name, nil
 	}
 	return r.Job, name, err
@@ -199,7 +199,7 @@ func (r *run) rewind(ctx context.Context, spec string, err error) error {
 	switch {
 	case !errors.As(err, &behind) && !errors.As(err, &unlogged) && !errors.As(err, &changed):
 		return err
-	case spec == "-" || !r.repeats(spec):
+	case !source.TraitsOf(spec).Named || !r.repeats(spec):
 		return fmt.Errorf("%w; %s cannot be read again: lines %d to %d may be lost", err, spec, r.safe+1, r.line)
 	case r.rewinds == maxRewinds && time.Since(r.rewound) <= calm:
 		return fmt.Errorf("%w (for the %dth time)", err, r.rewinds+1)
@@ -216,7 +216,7 @@ func (r *run) rewind(ctx context.Context, spec string, err error) error {
 
 // repeats reports whether a run can read again what an earlier one has read of a source.
 func (r *run) repeats(spec string) bool {
-	return !source.Listens(spec) && (!source.IsConnection(spec) || r.Feed.resumes(spec))
+	return source.TraitsOf(spec).Rewindable || r.Feed.resumes(spec)
 }
 
 // run is the state that lasts over all sources of a run.
@@ -282,7 +282,7 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 		f.pos.mark.Spool = spoolMark{s.log.Meta().ID, s.next}
 	}
 	f.sent, f.line, f.heard = f.pos, f.pos.line, heeding{feedMark: f.pos.mark.Feed, opening: !r.spool.spools()}
-	f.head.on = f.pos.offset == 0 && !source.IsConnection(spec) && !source.Listens(spec)
+	f.head.on = f.pos.offset == 0 && !stream.Traits().Live
 	r.p.begin(stream)
 	switch {
 	case stream.Done():
@@ -297,7 +297,7 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 	if at := stream.Addr(); at != nil {
 		r.Info("%s: senders connect to %s", stream.Name(), at)
 	}
-	if f.period == 0 && (stream.Live() || r.MaxRate > 0) {
+	if f.period == 0 && (stream.Waits() || r.MaxRate > 0) {
 		f.period = livePeriod
 	}
 	err = f.sync(ctx)

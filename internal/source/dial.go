@@ -24,8 +24,8 @@ const (
 	useful = 4 << 10
 )
 
-// IsConnection reports whether a spec is a connection that weir makes.
-func IsConnection(spec string) bool {
+// isDialed reports whether a spec is a connection that weir makes.
+func isDialed(spec string) bool {
 	return strings.HasPrefix(spec, tcpScheme) || strings.HasPrefix(spec, tlsScheme)
 }
 

@@ -68,9 +68,9 @@ func expand(arg string, follow bool) ([]string, error) {
 	if isStdin(arg) {
 		return []string{"-"}, nil
 	}
-	if IsConnection(arg) || Listens(arg) {
+	if isDialed(arg) || isListener(arg) {
 		scheme, addr, _ := strings.Cut(arg, "://")
-		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" && IsConnection(arg) || port == "" {
+		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" && isDialed(arg) || port == "" {
 			return nil, fmt.Errorf("%s: not of the form %s://host:port", arg, scheme)
 		}
 		return []string{arg}, nil
@@ -120,7 +120,7 @@ func Name(spec string) (string, error) {
 	switch {
 	case isStdin(spec):
 		return StdinName, nil
-	case IsConnection(spec), Listens(spec):
+	case isDialed(spec), isListener(spec):
 		return spec, nil
 	}
 	path, err := filepath.Abs(spec)

@@ -25,8 +25,8 @@ func TestFIFO_IsAStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkLines(t, got, reference([]byte("a\nb"), 100))
-	if !s.Live() || s.Name() != path || s.Size() != 0 {
-		t.Errorf("live %v, name %s, size %d", s.Live(), s.Name(), s.Size())
+	if !s.Waits() || s.Name() != path || s.Size() != 0 {
+		t.Errorf("waits %v, name %s, size %d", s.Waits(), s.Name(), s.Size())
 	}
 }
 

@@ -43,8 +43,8 @@ const (
 	firstLineTimeout = time.Minute
 )
 
-// Listens reports whether a spec waits for senders to connect.
-func Listens(spec string) bool {
+// isListener reports whether a spec waits for senders to connect.
+func isListener(spec string) bool {
 	return strings.HasPrefix(spec, listenScheme) || strings.HasPrefix(spec, tlsListenScheme)
 }
 

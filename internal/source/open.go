@@ -45,6 +45,7 @@ func Open(ctx context.Context, spec string, o Options, from Cursor) (*Stream, er
 func newStream(name string, o Options) *Stream {
 	s := &Stream{
 		name:   name,
+		traits: TraitsOf(name),
 		opts:   o,
 		pool:   o.Pool,
 		blocks: make(chan *Block),
@@ -62,12 +63,12 @@ func (s *Stream) open(ctx context.Context, from Cursor) (err error) {
 		}
 		s.attach(s.opts.Stdin, !isRegular(s.opts.Stdin))
 		return nil
-	case IsConnection(s.name):
+	case isDialed(s.name):
 		s.dialer = newDialer(s.name, &s.opts)
 		s.attach(s.dialer, true)
 		return nil
-	case Listens(s.name):
-		s.live = true
+	case isListener(s.name):
+		s.waits = true
 		s.listener, err = listen(ctx, s.name, &s.opts)
 		return err
 	}
@@ -124,10 +125,10 @@ func (s *Stream) find(ctx context.Context) (fs.FileInfo, error) {
 	}
 }
 
-func (s *Stream) attach(r io.Reader, live bool) {
-	s.in, s.raw.r, s.live = r, r, live
-	s.frame.maxLine, s.frame.live, s.frame.pool = s.opts.MaxLine, live, s.pool
-	s.frame.tail, s.frame.rewinds, s.frame.whole = !IsConnection(s.name), s.name == StdinName || s.file != nil, s.opts.Whole
+func (s *Stream) attach(r io.Reader, waits bool) {
+	s.in, s.raw.r, s.waits = r, r, waits
+	s.frame.maxLine, s.frame.live, s.frame.pool = s.opts.MaxLine, waits, s.pool
+	s.frame.tail, s.frame.rewinds, s.frame.whole = !s.traits.Live, s.file != nil || !s.traits.Named, s.opts.Whole
 }
 
 // isDone reports whether a file is as it was when it was read to its end.

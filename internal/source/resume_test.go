@@ -157,8 +157,8 @@ func TestDone_FollowedFileNeverIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := open(t, path, source.Options{Follow: true}, lines[0].after); s.Done() || !s.Live() {
-		t.Errorf("done %v, live %v", s.Done(), s.Live())
+	if s := open(t, path, source.Options{Follow: true}, lines[0].after); s.Done() || !s.Waits() {
+		t.Errorf("done %v, waits %v", s.Done(), s.Waits())
 	}
 }
 
@@ -172,8 +172,8 @@ func TestStream_Properties(t *testing.T) {
 	if size := int64(len(gz(t, data))); s.Size() != size || s.RawOffset() != size {
 		t.Errorf("size %d, raw offset %d, want %d", s.Size(), s.RawOffset(), size)
 	}
-	if s.Name() != path || s.Live() {
-		t.Errorf("name %s, live %v", s.Name(), s.Live())
+	if s.Name() != path || s.Waits() {
+		t.Errorf("name %s, waits %v", s.Name(), s.Waits())
 	}
 
 	t.Chdir(filepath.Dir(path))
@@ -187,8 +187,8 @@ func TestStream_Properties(t *testing.T) {
 	}
 	defer in.Close()
 	s = open(t, "-", source.Options{Stdin: in}, place{})
-	if s.Live() || s.Name() != "stdin" || s.Size() != 0 {
-		t.Errorf("redirected stdin: live %v, name %s, size %d", s.Live(), s.Name(), s.Size())
+	if s.Waits() || s.Name() != "stdin" || s.Size() != 0 {
+		t.Errorf("redirected stdin: waits %v, name %s, size %d", s.Waits(), s.Name(), s.Size())
 	}
 }
 

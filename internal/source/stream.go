@@ -18,12 +18,13 @@ import (
 // own. Release, Size, RawOffset and the fixed properties may be used from any
 // goroutine, Next from one at a time.
 type Stream struct {
-	name string
-	opts Options
-	live bool
-	done bool
-	from position // where reading begins
-	at   Cursor   // the same
+	name   string
+	traits Traits
+	opts   Options
+	waits  bool
+	done   bool
+	from   position // where reading begins
+	at     Cursor   // the same
 
 	in     io.Reader // stdin, a connection, or what file is
 	file   *os.File  // a regular file that was opened by its path, else nil
@@ -53,9 +54,12 @@ func (s *Stream) Name() string { return s.name }
 // cannot go back (a FIFO, a device, a connection).
 func (s *Stream) Start() Cursor { return s.at }
 
-// Live reports whether the source may make its reader wait: all but regular
+// Traits are those of the kind of source.
+func (s *Stream) Traits() Traits { return s.traits }
+
+// Waits reports whether the source may make its reader wait: all but regular
 // files that are not followed.
-func (s *Stream) Live() bool { return s.live }
+func (s *Stream) Waits() bool { return s.waits }
 
 // Done reports whether the source is a file that was read to its end before
 // and has not changed since. Next has nothing to give then.
@@ -140,7 +144,7 @@ func (s *Stream) Close() error {
 	if s.follow != nil {
 		return s.follow.file.Close()
 	}
-	if c, ok := s.in.(io.Closer); ok && s.name != StdinName {
+	if c, ok := s.in.(io.Closer); ok && s.traits.Named {
 		return c.Close()
 	}
 	s.deadline(time.Time{})

@@ -104,7 +104,7 @@ func TestNext_CancelledWhileStdinHangs(t *testing.T) {
 		// Nothing is lost by it.
 		io.WriteString(w, "a\nb")
 		b, err := s.Next(deadline(t))
-		if err != nil || string(b.Data) != "a\n" || !s.Live() {
+		if err != nil || string(b.Data) != "a\n" || !s.Waits() {
 			t.Fatalf("%v, %v", b, err)
 		}
 		s.Release(b)
@@ -206,8 +206,8 @@ func TestTCP(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		checkLines(t, got, reference([]byte("a\nb\n"), 100))
-		if s.Name() != addr || !s.Live() || s.Start() != "" || got[1].after.Cursor != "" {
-			t.Errorf("name %s, live %v, start %v", s.Name(), s.Live(), s.Start())
+		if s.Name() != addr || !s.Waits() || s.Start() != "" || got[1].after.Cursor != "" {
+			t.Errorf("name %s, waits %v, start %v", s.Name(), s.Waits(), s.Start())
 		}
 	}
 	got, err := readAll(serve(t, strings.Repeat("x", 1000), end), source.Options{MaxLine: 10}, place{})

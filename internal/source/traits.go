@@ -1,0 +1,26 @@
+package source
+
+// Traits are what a kind of source is like.
+type Traits struct {
+	Live       bool // it has no end to wait for: a connection
+	Rewindable bool // a later run can begin at a cursor
+	Named      bool // its name tells it from others; stdin has none
+	Dialed     bool // weir makes the connection, and can say from where the feed is to continue
+}
+
+// Stored reports whether the source is a file.
+func (t Traits) Stored() bool { return t.Named && !t.Live }
+
+// TraitsOf returns the traits of a source by its spec or its name. What only the system can tell
+// of a file, as that it is a FIFO, is not in them; see [Stream.Waits] and [Stream.Start].
+func TraitsOf(spec string) Traits {
+	switch {
+	case isStdin(spec) || spec == StdinName:
+		return Traits{Rewindable: true}
+	case isDialed(spec):
+		return Traits{Live: true, Named: true, Dialed: true}
+	case isListener(spec):
+		return Traits{Live: true, Named: true}
+	}
+	return Traits{Rewindable: true, Named: true}
+}
