@@ -103,7 +103,7 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 		f.Int64Var(&o.maxRejects, "max-rejects", defaultMaxRejects, "stop the run after more than this many bad lines")
 	})
 	inGroup(f, logFlags, func(f *pflag.FlagSet) {
-		f.StringVar(&o.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz at this address, such as :9090 (default off)")
+		f.StringVar(&o.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz at this address, such as :9461 (default off)")
 		f.StringVar(&o.metricsFile, "metrics-file", "", "write the final metrics to this file, for node_exporter's textfile collector")
 		addChoice(&o.choices, f, &o.progress, "progress", "auto", "the status line: auto (on a terminal), always or never", "auto", "always", "never")
 		addChoice(&o.choices, f, &o.summary, "summary", "text", "at the end: text on stderr, or json on stdout", "text", "json")

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// Every test that docs/reliability.md names is there, and so is every row of its table
+// Every test that docs/evidence.md names exists, and so does every row of its table
 // of inputs.
-func TestDocs_ReliabilityNamesTestsThatAreThere(t *testing.T) {
-	text, err := os.ReadFile("../../docs/reliability.md")
+func TestDocs_EvidenceNamesTestsThatExist(t *testing.T) {
+	text, err := os.ReadFile("../../docs/evidence.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestDocs_ReliabilityNamesTestsThatAreThere(t *testing.T) {
 	for _, name := range names {
 		test, script, isScript := strings.Cut(name, "/")
 		if !regexp.MustCompile(`func ` + test + `\w*\(`).MatchString(code.String()) {
-			t.Errorf("there is no test %s", test)
+			t.Errorf("the test %s is missing", test)
 		}
 		if isScript {
 			dir := map[string]string{"TestScripts": "", "TestScripts_Postgres": "postgres"}[test]
