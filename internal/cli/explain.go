@@ -211,7 +211,7 @@ func keyOf(names, parts []string) ([]byte, error) {
 		return nil, err
 	}
 	table := sqlite.NewTable("explained")
-	f := fold.NewFolder(table, fold.Options{Key: names, Columns: fold.AddColumns, Warn: func(string, ...any) {}})
+	f := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: names, Columns: fold.AddColumns, Warn: func(string, ...any) {}})
 	var b fold.Batch
 	if err := f.Fold(&b, line, fold.Place{}); err != nil {
 		return nil, errors.Join(errors.New("that is no id"), err)

@@ -11,30 +11,20 @@ import "fmt"
 const (
 	maxDepth  = 1000 // levels of nesting
 	maxNumber = 4096 // characters; keeps a number from being a denial of service for whoever converts it
-	// maxFields bounds the memory of a line's fields, which take 24 bytes each. No table has so
+	// maxFields bounds the memory of a line's fields, which take 32 bytes each. No table has so
 	// many columns.
 	maxFields = 1 << 16
 )
 
-// A Field is one member of a message's object: where it is in its line, of at
-// most 4 GiB. Offsets take less than half of the memory that slices would.
+// A Field is one member of a message's object, or a value that was made in the place of one.
 type Field struct {
-	nameAt, nameEnd, valueAt, valueEnd uint32
-
-	ID      int32 // of the name in the scanner's [Names], or Unnumbered
-	Kind    Kind
-	Escaped bool // the name holds escapes: resolve with [AppendUnquoted]
+	// Value is raw JSON without white space around it. A scanner's points into the line.
+	Value []byte
+	// Name is the number of the name in the scanner's [Names], or below 0 that of a name
+	// without a number: ^Name is its index in [Line.Unnumbered].
+	Name int32
+	Kind Kind
 }
-
-// Name is what is between the quotes of the name, in the line that was scanned.
-func (f *Field) Name(line []byte) []byte { return line[f.nameAt:f.nameEnd:f.nameEnd] }
-
-// Span is where Value is in the line.
-func (f *Field) Span() (from, to int) { return int(f.valueAt), int(f.valueEnd) }
-
-// Value is the raw JSON without white space around it, in the line that was
-// scanned.
-func (f *Field) Value(line []byte) []byte { return line[f.valueAt:f.valueEnd:f.valueEnd] }
 
 // Kind is the form of a value.
 type Kind uint8

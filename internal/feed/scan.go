@@ -11,14 +11,15 @@ type Scanner struct {
 	line   []byte
 	fields []Field
 
-	names  *Names
-	met    []follower // 0 is the beginning of a line
-	byName map[string]int32
+	names      *Names
+	met        []follower // 0 is the beginning of a line
+	byName     map[string]int32
+	unnumbered [][]byte // the last line's names without a number; never written again
 }
 
 // NewScanner returns a scanner that numbers names as n does.
 func NewScanner(n *Names) *Scanner {
-	return &Scanner{names: n, met: []follower{{id: Unnumbered}}, byName: map[string]int32{}}
+	return &Scanner{names: n, met: []follower{{}}, byName: map[string]int32{}}
 }
 
 // Scan returns the fields of one line (without its newline) in order, equal
@@ -36,7 +37,7 @@ func (s *Scanner) Scan(line []byte) ([]Field, error) {
 // Append is [Scanner.Scan] into memory of the caller's: it appends the line's
 // fields to dst. After an error there may be some of them behind dst's end.
 func (s *Scanner) Append(dst []Field, line []byte) ([]Field, error) {
-	s.line = line
+	s.line, s.unnumbered = line, nil
 	i := s.space(0)
 	if i == len(line) {
 		return dst, Errorf(Truncated, "truncated: the line is empty")
@@ -61,25 +62,23 @@ func (s *Scanner) Append(dst []Field, line []byte) ([]Field, error) {
 		var err error
 		at := s.met[prev].next
 		if e := &s.met[at]; at > 0 && i+len(e.quoted) <= len(line) && string(line[i:i+len(e.quoted)]) == e.quoted {
-			f.nameAt = uint32(i + 1)
 			i += len(e.quoted)
-			f.nameEnd, f.ID, f.Escaped = uint32(i-2), e.id, e.escaped
+			f.Name = e.number
 		} else {
 			if i >= len(line) || line[i] != '"' {
 				return dst, s.unexpected(i, "a field name")
 			}
-			start := i + 1
-			if i, f.Escaped, err = s.string(i); err != nil {
+			start, escaped := i+1, false
+			if i, escaped, err = s.string(i); err != nil {
 				return dst, err
 			}
-			f.nameAt, f.nameEnd = uint32(start), uint32(i-1)
+			name := line[start : i-1 : i-1]
 			i = s.space(i)
 			if i >= len(line) || line[i] != ':' {
 				return dst, s.unexpected(i, "':'")
 			}
 			i++
-			at = s.meet(f.Name(line), f.Escaped)
-			f.ID = s.met[at].id
+			f.Name, at = s.meet(name, escaped)
 			s.met[prev].next = at
 		}
 		prev = at
@@ -91,7 +90,7 @@ func (s *Scanner) Append(dst []Field, line []byte) ([]Field, error) {
 		if i, f.Kind, err = s.value(i); err != nil {
 			return dst, err
 		}
-		f.valueAt, f.valueEnd = uint32(start), uint32(i)
+		f.Value = line[start:i:i]
 		if len(dst) == most {
 			return dst, Errorf(TooLong, "more than %d fields", maxFields)
 		}

@@ -81,7 +81,7 @@ type Place struct {
 type logged struct {
 	Place
 	row     int32
-	delete  bool
+	op      Op
 	text    ref
 	version ref
 	cells   []cell

@@ -13,12 +13,19 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
+// table is one that does not exist, in a database like SQLite.
+var table = schema.Table{Name: "t", FoldCase: true, Untyped: true}
+
 func newFolder(t testing.TB, change func(*fold.Options)) *fold.Folder {
+	return fold.NewFolder(&feed.Names{}, table, options(t, change))
+}
+
+func options(t testing.TB, change func(*fold.Options)) fold.Options {
 	o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Columns: fold.AddColumns, MaxColumns: 500, Warn: t.Logf}
 	if change != nil {
 		change(&o)
 	}
-	return fold.NewFolder(schema.Table{Name: "t", FoldCase: true, Untyped: true}, o)
+	return o
 }
 
 // rows folds lines and returns the batch's rows as text, in the order of keys.
@@ -33,9 +40,11 @@ func rows(t testing.TB, f *fold.Folder, b *fold.Batch, lines ...string) string {
 	return dump(b)
 }
 
-func dump(b *fold.Batch) string {
+func dump(b *fold.Batch) string { return dumpRows(b, b.Sorted()) }
+
+func dumpRows(b *fold.Batch, rows []*fold.Row) string {
 	var out strings.Builder
-	for _, r := range b.Sorted() {
+	for _, r := range rows {
 		fmt.Fprintf(&out, "%q", r.Key)
 		if r.Replaces {
 			out.WriteString(" replaces")
@@ -82,7 +91,7 @@ func TestFold_LastOfTwoEqualNamesIsTheOnlyOne(t *testing.T) {
 		if change != nil {
 			change(&o)
 		}
-		if got := rows(t, fold.NewFolder(table, o), &fold.Batch{}, lines...); got != want {
+		if got := rows(t, fold.NewFolder(&feed.Names{}, table, o), &fold.Batch{}, lines...); got != want {
 			t.Errorf("%q\ngive\n%swant\n%s", lines, got, want)
 		}
 	}
@@ -146,7 +155,7 @@ func TestFold_TooManyNewFieldsIsOfTheLine(t *testing.T) {
 // among those that may be added.
 func TestFold_HeldColumnsCountAsAdded(t *testing.T) {
 	table := schema.Table{Name: "t", Exists: true, Made: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "a", Type: schema.Int, Held: "view v uses it"}}}
-	f := fold.NewFolder(table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 1, Warn: t.Logf})
+	f := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 1, Warn: t.Logf})
 	rows(t, f, &fold.Batch{}, `{"id":1,"b":1}`)
 	if got := f.Table().Columns; len(got) != 2 {
 		t.Errorf("%d columns, want 2: %v", len(got), got)
@@ -175,7 +184,7 @@ func TestFold_KeyIsMeasuredByItsText(t *testing.T) {
 		{`"12345678"`, true}, {`"123456789"`, false}, {`12345678`, true}, {`123456789`, false},
 		{`"\u6f22\u6f22ab"`, true}, {`"漢漢ab"`, true}, {`"\u6f22\u6f22abc"`, false}, {`"漢漢abc"`, false}, {`"\ud83d\ude00\n\"\\\u0041"`, true},
 	} {
-		f := fold.NewFolder(schema.Table{Name: "t", MaxKey: 8}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, Warn: t.Logf})
+		f := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t", MaxKey: 8}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, Warn: t.Logf})
 		var bad *feed.Error
 		switch err := f.Fold(&fold.Batch{}, []byte(`{"id":`+c.key+`}`), fold.Place{}); {
 		case c.fits && err != nil, !c.fits && (!errors.As(err, &bad) || bad.Reason != feed.BadKey):
@@ -263,7 +272,7 @@ func TestBatch_ValuesOfAllSizes(t *testing.T) {
 func TestBatch_SinglesAreTheMessages(t *testing.T) {
 	table := schema.Table{Name: "t", Exists: true, Judged: true, Key: []int{0}, Columns: []schema.Column{
 		{Name: "id", Type: schema.Text, Key: true}, {Name: "a", Type: schema.Any}, {Name: "b", Type: schema.Any}}}
-	f := fold.NewFolder(table, fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Warn: t.Logf})
+	f := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Warn: t.Logf})
 	b := &fold.Batch{}
 	rows(t, f, b, `{"id":"x","a":1}`, `{"id":"y","a":2}`, `{"id":"x","b":3}`)
 	var got []string
@@ -314,8 +323,9 @@ func BenchmarkFold(b *testing.B) {
 }
 
 func benchmarkFold(b *testing.B, lines [][]byte) {
-	f, batch := newFolder(b, nil), &fold.Batch{}
-	scan, ahead, fields := f.NewScanner(), make([]fold.Line, fold.Ahead), []feed.Field(nil)
+	names, batch, o := &feed.Names{}, &fold.Batch{}, options(b, nil)
+	f, mapper, scan := fold.NewFolder(names, table, o), fold.NewMapper(names, o), feed.NewScanner(names)
+	ahead, fields := make([]feed.Line, fold.Ahead), []feed.Field(nil)
 	size, n := 0, 0
 	next := func() {
 		fields = fields[:0]
@@ -327,7 +337,8 @@ func benchmarkFold(b *testing.B, lines [][]byte) {
 		}
 		f.Prefetch(batch, ahead)
 		for i := range ahead {
-			if err := f.FoldLine(batch, &ahead[i], fold.Place{}); err != nil {
+			c := mapper.Map(&ahead[i])
+			if err := f.Add(batch, &c, fold.Place{}); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A Folder folds lines into batches for one table. It is not safe for
+// A Folder folds changes into batches for one table. It is not safe for
 // concurrent use.
 type Folder struct {
 	opt    Options
@@ -20,20 +20,21 @@ type Folder struct {
 	added  int  // columns of the table that weir made
 	theirs bool // the table has columns that weir did not make
 
-	names   feed.Names
-	scan    *feed.Scanner // of Fold
+	names   *feed.Names
+	mapper  *Mapper // of Fold, as the next two
+	scan    *feed.Scanner
 	scanned []feed.Field
 	fields  []field          // by the order in which they were first seen
 	byName  map[string]int32 // index into fields
 	folded  map[string]int32 // the same, where names differ in case alone
 	byID    []int32          // index into fields by the number of the name, or -1
-	hits    []int32          // the fields of the line at hand
-	met     []bool           // by field; all false between lines
-	keys    []int32          // where in the line each part of the key is
+	hits    []int32          // the fields of the change at hand
+	met     []bool           // by field; all false between changes
+	keys    []int32          // where among its fields each part of the key is
 	parts   []int            // of the key, in the order of the table's columns
 	key     []byte
 	text    []byte
-	version []byte // of the line at hand
+	version []byte // of the change at hand
 	full    bool   // the limit on columns was reached and said
 }
 
@@ -41,8 +42,6 @@ type field struct {
 	name    string
 	col     int32 // -1: ignored
 	key     int32 // which part of the key, -1: none
-	deletes bool
-	version bool
 	ignored int64
 }
 
@@ -61,10 +60,10 @@ func (e *NamesError) Error() string {
 }
 
 // NewFolder starts a fold for a table as the database has it; where it does not
-// exist it needs only its name.
-func NewFolder(t schema.Table, o Options) *Folder {
-	f := &Folder{opt: o, table: t.Clone(), byName: map[string]int32{}, folded: map[string]int32{}, keys: make([]int32, len(o.Key))}
-	f.scan = f.NewScanner()
+// exist it needs only its name. The folders of several tables may share names.
+func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
+	f := &Folder{opt: o, table: t.Clone(), names: names, byName: map[string]int32{}, folded: map[string]int32{}, keys: make([]int32, len(o.Key)),
+		mapper: NewMapper(names, o), scan: feed.NewScanner(names)}
 	for i := range f.table.Columns {
 		c := &f.table.Columns[i]
 		f.theirs = f.theirs || !c.Own
@@ -121,66 +120,27 @@ func (f *Folder) Ignored() map[string]int64 {
 	return m
 }
 
-// A Line is a line of a feed as a scanner left it.
-type Line struct {
-	Text   []byte // without its newline
-	Fields []feed.Field
-	Err    error // of the scan
-	Blank  bool  // it holds nothing but white space, and is to be passed over
-}
-
-// Scan makes l hold the line text, whose fields it appends to fields.
-func (l *Line) Scan(s *feed.Scanner, fields []feed.Field, text []byte) []feed.Field {
-	all, err := s.Append(fields, text)
-	if *l = (Line{Text: text, Err: err}); err != nil {
-		l.Blank = len(bytes.TrimLeft(text, " \t\r\n")) == 0
-		return fields
-	}
-	l.Fields = all[len(fields):]
-	return all
-}
-
-// Get returns the text of a field, which may point into the line; ok is false where
-// it is absent, null, an object or an array.
-func (l *Line) Get(name string) (text []byte, ok bool) {
-	for i := len(l.Fields) - 1; i >= 0; i-- {
-		f := &l.Fields[i]
-		if n := f.Name(l.Text); string(n) != name && (!f.Escaped || string(feed.AppendUnquoted(nil, n)) != name) {
-			continue
-		}
-		if f.Kind == feed.Null || f.Kind == feed.JSON {
-			return nil, false
-		}
-		return feed.Text(nil, f.Value(l.Text), f.Kind), true
-	}
-	return nil, false
-}
-
-// NewScanner returns a scanner for the lines that are given to the folder. It may
-// be used while the folder is.
-func (f *Folder) NewScanner() *feed.Scanner { return feed.NewScanner(&f.names) }
-
-// Fold merges a line, without its newline, into the batch. An error of type
-// [*feed.Error] means that the line is no message for this table and that the
-// batch is as it was; any other error ends the run.
+// Fold merges a line, without its newline, into the batch: it is [feed.Line.Scan],
+// [Mapper.Map] and [Folder.Add] in one.
 func (f *Folder) Fold(b *Batch, text []byte, at Place) error {
-	var l Line
-	f.scanned = l.Scan(f.scan, f.scanned[:0], text)
-	return f.FoldLine(b, &l, at)
+	var l feed.Line
+	if f.scanned = l.Scan(f.scan, f.scanned[:0], text); l.Err != nil {
+		return l.Err
+	}
+	c := f.mapper.Map(&l)
+	return f.Add(b, &c, at)
 }
 
-// FoldLine is [Folder.Fold] of a line that a scanner of the folder's has scanned.
-func (f *Folder) FoldLine(b *Batch, l *Line, at Place) error {
-	switch {
-	case l.Err != nil:
-		return l.Err
-	case b.arena.bytes() > maxArena:
+// Add merges a change into the batch. An error of type [*feed.Error] means that the message is
+// none for this table and that the batch is as it was; any other error ends the run.
+func (f *Folder) Add(b *Batch, c *Change, at Place) error {
+	if b.arena.bytes() > maxArena {
 		return errFull
 	}
 	known, columns := len(f.fields), len(f.table.Columns)
-	deletes, err := f.admit(l)
-	if (err != nil || deletes) && len(f.fields) > known {
-		// What the line alone brought leaves with it: a line without values
+	err := f.admit(c)
+	if (err != nil || c.Op == Delete) && len(f.fields) > known {
+		// What the change alone brought leaves with it: one without values
 		// makes no column.
 		f.forget(known, columns)
 	}
@@ -188,9 +148,9 @@ func (f *Folder) FoldLine(b *Batch, l *Line, at Place) error {
 		return err
 	}
 	if f.opt.Version != "" {
-		f.mergeVersioned(b, l.Fields, l.Text, at, deletes)
+		f.mergeVersioned(b, c, at)
 	} else {
-		f.merge(b, l.Fields, l.Text, at, deletes)
+		f.merge(b, c, at)
 	}
 	return nil
 }
@@ -213,37 +173,28 @@ func (f *Folder) hasNUL(value []byte) bool {
 	return false
 }
 
-// admit decides whether the line at hand is a message for the table, and whether
-// one that deletes. It widens columns only when nothing can reject the line any
-// more.
-func (f *Folder) admit(l *Line) (deletes bool, err error) {
-	if err := f.resolve(l); err != nil {
-		return false, err
+// admit decides whether the table takes the change at hand. It widens columns only when
+// nothing can reject the change any more.
+func (f *Folder) admit(c *Change) error {
+	if err := f.resolve(c); err != nil {
+		return err
 	}
-	fields, line := l.Fields, l.Text
-	if err := f.checkKey(fields, line); err != nil {
-		return false, err
+	if err := f.checkKey(c.Fields); err != nil {
+		return err
 	}
 	if f.opt.Version != "" {
-		if err := f.readVersion(fields, line); err != nil {
-			return false, err
+		if err := f.readVersion(&c.Version); err != nil {
+			return err
 		}
 	}
-	if f.opt.DeleteField != "" {
+	if f.table.NoNUL && bytes.Contains(c.Text, escapedNUL) {
 		for i, h := range f.hits {
-			if f.fields[h].deletes {
-				deletes = string(feed.Text(f.text, fields[i].Value(line), fields[i].Kind)) == f.opt.DeleteValue &&
-					(fields[i].Kind == feed.Null || f.opt.DeleteValue != "null")
+			if fd := &f.fields[h]; fd.col >= 0 && f.hasNUL(c.Fields[i].Value) {
+				return feed.Errorf(feed.BadValue, "the value of %q holds a NUL, which the database's text cannot", fd.name)
 			}
 		}
 	}
-	if f.table.NoNUL && bytes.Contains(line, escapedNUL) {
-		for i, h := range f.hits {
-			if fd := &f.fields[h]; fd.col >= 0 && f.hasNUL(fields[i].Value(line)) {
-				return false, feed.Errorf(feed.BadValue, "the value of %q holds a NUL, which the database's text cannot", fd.name)
-			}
-		}
-	}
+	fields, deletes := c.Fields, c.Op == Delete
 	for _, own := range [...]bool{false, true} {
 		if !own && !f.theirs {
 			continue
@@ -253,15 +204,15 @@ func (f *Folder) admit(l *Line) (deletes bool, err error) {
 			if fd.col < 0 || deletes && fd.key < 0 {
 				continue
 			}
-			if c := &f.table.Columns[fd.col]; c.Own == own && !c.Holds(fields[i].Kind) {
-				if err := c.Admit(fields[i].Value(line), fields[i].Kind); err != nil {
-					return false, err
+			if col := &f.table.Columns[fd.col]; col.Own == own && !col.Holds(fields[i].Kind) {
+				if err := col.Admit(fields[i].Value, fields[i].Kind); err != nil {
+					return err
 				}
 			}
 		}
 	}
-	f.makeKey(fields, line)
-	return deletes, nil
+	f.makeKey(c.Fields)
+	return nil
 }
 
 // forget takes back the fields and columns past the given numbers.
@@ -282,38 +233,24 @@ func (f *Folder) forget(fields, columns int) {
 }
 
 // resolve finds the field of each name, and the parts of the key. Of equal names it
-// leaves the last in the line.
-func (f *Folder) resolve(l *Line) error {
-	fields, line := l.Fields, l.Text
+// leaves the last in the change.
+func (f *Folder) resolve(c *Change) error {
 	seen := uint64(0) // the last six bits of the fields' numbers
 	f.hits = f.hits[:0]
 	for part := range f.keys {
 		f.keys[part] = none
 	}
 	columns := len(f.table.Columns)
+	fields := c.Fields
 	for i := range fields {
-		h, id := none, fields[i].ID
-		if uint(id) < uint(len(f.byID)) {
-			h = f.byID[id]
+		h, name := none, fields[i].Name
+		if uint(name) < uint(len(f.byID)) {
+			h = f.byID[name]
 		}
 		if h < 0 {
-			name := fields[i].Name(line)
-			if fields[i].Escaped {
-				f.text = feed.AppendUnquoted(f.text[:0], name)
-				name = f.text
-			}
-			var known bool
-			if h, known = f.byName[string(name)]; !known {
-				var err error
-				if h, err = f.discover(string(name)); err != nil {
-					return err
-				}
-			}
-			for id >= int32(len(f.byID)) {
-				f.byID = append(f.byID, none)
-			}
-			if id != feed.Unnumbered {
-				f.byID[id] = h
+			var err error
+			if h, err = f.find(c, name); err != nil {
+				return err
 			}
 		}
 		f.hits = append(f.hits, h)
@@ -323,7 +260,7 @@ func (f *Folder) resolve(l *Line) error {
 		}
 	}
 	if bits.OnesCount64(seen) < len(f.hits) && !increasing(f.hits) { // else no two are the same
-		f.dropRepeated(l)
+		f.dropRepeated(c)
 	}
 	if f.opt.Columns == AddColumns && f.opt.MaxColumns > 0 && len(f.hits) > f.opt.MaxColumns {
 		return f.checkNew(columns)
@@ -331,7 +268,31 @@ func (f *Folder) resolve(l *Line) error {
 	return nil
 }
 
-// checkNew reports whether too many fields of the line at hand had no column among the
+// find returns the field of a name that byID does not have, and remembers it there.
+func (f *Folder) find(c *Change, number int32) (int32, error) {
+	if number < 0 {
+		name := c.Unnumbered[^number]
+		if h, known := f.byName[string(name)]; known {
+			return h, nil
+		}
+		return f.discover(string(name))
+	}
+	name := f.names.Name(number)
+	h, known := f.byName[name]
+	if !known {
+		var err error
+		if h, err = f.discover(name); err != nil {
+			return 0, err
+		}
+	}
+	for int(number) >= len(f.byID) {
+		f.byID = append(f.byID, none)
+	}
+	f.byID[number] = h
+	return h, nil
+}
+
+// checkNew reports whether too many fields of the change at hand had no column among the
 // given number of columns. Those that are ignored count each time: a run that began
 // later would not know them.
 func (f *Folder) checkNew(columns int) error {
@@ -358,18 +319,19 @@ func increasing(numbers []int32) bool {
 	return true
 }
 
-// dropRepeated drops the fields of a line whose name comes again in it: nothing looks
-// at their values, whether they fit or not.
-func (f *Folder) dropRepeated(l *Line) {
+// dropRepeated drops the fields of a change whose name comes again in it: nothing looks
+// at their values, whether they fit or not. Who else reads the fields finds each name's
+// last value where it looks for it: at the end.
+func (f *Folder) dropRepeated(c *Change) {
 	f.met = append(f.met, make([]bool, max(0, len(f.fields)-len(f.met)))...)
 	from := len(f.hits)
 	for i := len(f.hits) - 1; i >= 0; i-- {
 		if h := f.hits[i]; !f.met[h] || f.fields[h].name == otherNames {
 			from--
-			f.hits[from], l.Fields[from], f.met[h] = h, l.Fields[i], true
+			f.hits[from], c.Fields[from], f.met[h] = h, c.Fields[i], true
 		}
 	}
-	l.Fields = l.Fields[from:]
+	c.Fields = c.Fields[from:]
 	f.hits = append(f.hits[:0], f.hits[from:]...)
 	for i, h := range f.hits {
 		f.met[h] = false
@@ -387,7 +349,7 @@ func (f *Folder) discover(name string) (int32, error) {
 	case strings.IndexByte(name, 0) >= 0:
 		return 0, feed.Errorf(feed.BadName, "the field name %q holds a NUL", name)
 	}
-	fd := field{name: name, col: none, key: none, deletes: name == f.opt.DeleteField, version: name == f.opt.Version}
+	fd := field{name: name, col: none, key: none}
 	for i, k := range f.opt.Key {
 		if k == name {
 			fd.key = int32(i)
@@ -423,7 +385,7 @@ func (f *Folder) discover(name string) (int32, error) {
 }
 
 func (f *Folder) remember(fd field, alias string) int32 {
-	if len(f.fields) >= maxFields && fd.col < 0 && fd.key < 0 && !fd.deletes && !fd.version {
+	if len(f.fields) >= maxFields && fd.col < 0 && fd.key < 0 {
 		fd.name = otherNames
 		if n, ok := f.byName[fd.name]; ok {
 			return n
@@ -434,13 +396,13 @@ func (f *Folder) remember(fd field, alias string) int32 {
 	f.byName[fd.name] = n
 	if fd.col >= 0 {
 		f.folded[alias] = n
-		f.table.Columns[fd.col].Exact = fd.version && f.opt.Scope == RowScope
+		f.table.Columns[fd.col].Exact = fd.name == f.opt.Version && f.opt.Scope == RowScope
 	}
 	return n
 }
 
-// checkKey reports what is wrong with the key of the line at hand.
-func (f *Folder) checkKey(fields []feed.Field, line []byte) error {
+// checkKey reports what is wrong with the key of the change at hand.
+func (f *Folder) checkKey(fields []feed.Field) error {
 	size := 0
 	for part, at := range f.keys {
 		name := f.opt.Key[part]
@@ -450,36 +412,36 @@ func (f *Folder) checkKey(fields []feed.Field, line []byte) error {
 		switch fd := &fields[at]; {
 		case fd.Kind == feed.Null || fd.Kind == feed.JSON:
 			return feed.Errorf(feed.BadKey, "the key field %q is %s", name, fd.Kind)
-		case string(fd.Value(line)) == `""`:
+		case string(fd.Value) == `""`:
 			return feed.Errorf(feed.BadKey, "the key field %q is empty", name)
 		}
-		size += len(fields[at].Value(line))
+		size += len(fields[at].Value)
 	}
 	if size > f.table.MaxKey && f.table.MaxKey > 0 { // its text has less than its JSON
-		if size = f.keySize(fields, line); size > f.table.MaxKey {
+		if size = f.keySize(fields); size > f.table.MaxKey {
 			return feed.Errorf(feed.BadKey, "the key has %d bytes: the database can index %d", size, f.table.MaxKey)
 		}
 	}
 	return nil
 }
 
-// keySize returns the bytes that the texts of the line's key have, however JSON spells them.
-func (f *Folder) keySize(fields []feed.Field, line []byte) (n int) {
+// keySize returns the bytes that the texts of the change's key have, however JSON spells them.
+func (f *Folder) keySize(fields []feed.Field) (n int) {
 	for _, at := range f.keys {
-		f.text = feed.AppendText(f.text[:0], fields[at].Value(line), fields[at].Kind)
+		f.text = feed.AppendText(f.text[:0], fields[at].Value, fields[at].Kind)
 		n += len(f.text)
 	}
 	return n
 }
 
-// makeKey builds the key of the line at hand. It is the same for every order of
+// makeKey builds the key of the change at hand. It is the same for every order of
 // --key, for what is kept beside a row is found by it.
-func (f *Folder) makeKey(fields []feed.Field, line []byte) {
+func (f *Folder) makeKey(fields []feed.Field) {
 	f.key = f.key[:0]
 	for _, part := range f.parts {
 		from, at := len(f.key), f.keys[part]
 		c := &f.table.Columns[f.table.Key[part]]
-		f.key = c.AppendKey(f.key, fields[at].Value(line), fields[at].Kind)
+		f.key = c.AppendKey(f.key, fields[at].Value, fields[at].Kind)
 		if len(f.keys) > 1 {
 			// A part ends with its length, so that no two keys run together.
 			f.key = binary.BigEndian.AppendUint32(f.key, uint32(len(f.key)-from))
@@ -487,46 +449,56 @@ func (f *Folder) makeKey(fields []feed.Field, line []byte) {
 	}
 }
 
-// merge puts an admitted line into its row.
-func (f *Folder) merge(b *Batch, fields []feed.Field, line []byte, at Place, deletes bool) {
+// merge puts an admitted change into its row.
+func (f *Folder) merge(b *Batch, c *Change, at Place) {
 	width := len(f.table.Columns)
 	n, made := b.row(f.key)
 	r := &b.rows[n]
 	b.Messages++
-	switch {
-	case deletes:
+	r.Deleted = c.Op == Delete
+	if c.Op != Upsert {
 		clear(r.cells)
-		r.Replaces, r.Deleted = true, true
-	case r.Deleted:
-		r.Deleted = false
+		r.Replaces = true
 	}
-	if made || deletes {
-		for part, i := range f.keys {
-			c := b.cell(r, int32(f.table.Key[part]), width)
-			*c = b.arena.put(fields[i].Value(line))
-		}
+	first := made || c.Op == Replace
+	if made || c.Op != Upsert {
+		f.putKey(b, r, c)
 	}
-	if !deletes {
+	if c.Op != Delete {
+		fields := c.Fields
 		for i, h := range f.hits {
 			fd := &f.fields[h]
-			if fd.col < 0 {
-				fd.ignored++
+			if !f.sets(fd, fields[i].Kind) {
 				continue
 			}
-			null := fields[i].Kind == feed.Null
-			if fd.key >= 0 || null && (f.opt.KeepNull || f.opt.FillOnly) {
-				continue
-			}
-			if c := b.cell(r, fd.col, width); !f.opt.FillOnly {
-				*c = b.arena.set(*c, fields[i].Value(line))
-			} else if *c == 0 {
-				*c = f.fill(b, fd, fields[i].Value(line), made)
+			if v := b.cell(r, fd.col, width); !f.opt.FillOnly {
+				*v = b.arena.set(*v, fields[i].Value)
+			} else if *v == 0 {
+				*v = f.fill(b, fd, fields[i].Value, first)
 			}
 		}
 	}
 	if f.table.Judged {
-		f.log(b, n, fields, line, at, deletes)
+		f.log(b, n, c, at)
 	}
+}
+
+// putKey puts the key of the change at hand into its row.
+func (f *Folder) putKey(b *Batch, r *Row, c *Change) {
+	for part, i := range f.keys {
+		v := b.cell(r, int32(f.table.Key[part]), len(f.table.Columns))
+		*v = b.arena.put(c.Fields[i].Value)
+	}
+}
+
+// sets reports whether a field sets its column, beside the key's, and counts it where it has
+// no column.
+func (f *Folder) sets(fd *field, k feed.Kind) bool {
+	if fd.col < 0 {
+		fd.ignored++
+		return false
+	}
+	return fd.key < 0 && (k != feed.Null || !f.opt.KeepNull && !f.opt.FillOnly)
 }
 
 // fill puts a value where its row has none; first tells that it is of the row's first
@@ -539,24 +511,20 @@ func (f *Folder) fill(b *Batch, fd *field, value []byte, first bool) ref {
 }
 
 // log keeps the message as it came.
-func (f *Folder) log(b *Batch, row int, fields []feed.Field, line []byte, at Place, deletes bool) {
-	m := logged{Place: at, row: int32(row), delete: deletes, text: b.arena.put(line[:min(len(line), maxRejectText)])}
+func (f *Folder) log(b *Batch, row int, c *Change, at Place) {
+	m := logged{Place: at, row: int32(row), op: c.Op, text: b.arena.put(c.Text[:min(len(c.Text), maxRejectText)])}
 	if f.opt.Version != "" {
 		m.version = b.putVersion(f.version)
 	}
 	for part, i := range f.keys {
-		m.cells = append(m.cells, cell{int32(f.table.Key[part]), b.arena.put(fields[i].Value(line))})
+		m.cells = append(m.cells, cell{int32(f.table.Key[part]), b.arena.put(c.Fields[i].Value)})
 	}
-	for i, h := range f.hits {
-		if deletes {
-			break
+	if c.Op != Delete {
+		for i, h := range f.hits {
+			if fd := &f.fields[h]; fd.col >= 0 && f.sets(fd, c.Fields[i].Kind) {
+				m.cells = append(m.cells, cell{fd.col, b.arena.put(c.Fields[i].Value)})
+			}
 		}
-		fd := &f.fields[h]
-		null := fields[i].Kind == feed.Null
-		if fd.col < 0 || fd.key >= 0 || null && (f.opt.KeepNull || f.opt.FillOnly) {
-			continue
-		}
-		m.cells = append(m.cells, cell{fd.col, b.arena.put(fields[i].Value(line))})
 	}
 	b.extra += 8 * len(m.cells)
 	b.log = append(b.log, m)

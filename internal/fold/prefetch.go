@@ -17,7 +17,7 @@ const inCache = 1 << 20
 // Ahead of them, where that can be told: a row, its key, its cells and their
 // values follow from one another, and the fold would wait for each. A hot feed
 // folds in a seventh less time. It changes nothing.
-func (f *Folder) Prefetch(b *Batch, lines []Line) {
+func (f *Folder) Prefetch(b *Batch, lines []feed.Line) {
 	if len(f.keys) != 1 || b.arena.bytes() < inCache {
 		return
 	}
@@ -42,10 +42,10 @@ func (f *Folder) Prefetch(b *Batch, lines []Line) {
 		}
 		last := ref(0)
 		for _, fd := range lines[i].Fields {
-			if uint(fd.ID) >= uint(len(f.byID)) || f.byID[fd.ID] < 0 {
+			if uint(fd.Name) >= uint(len(f.byID)) || f.byID[fd.Name] < 0 {
 				continue
 			}
-			if c := f.fields[f.byID[fd.ID]].col; uint(c) < uint(len(r.cells)) {
+			if c := f.fields[f.byID[fd.Name]].col; uint(c) < uint(len(r.cells)) {
 				if v := r.cells[c]; v/refsALine != last/refsALine {
 					prefetch(unsafe.Pointer(b.arena.at(v)))
 					last = v
@@ -57,11 +57,11 @@ func (f *Folder) Prefetch(b *Batch, lines []Line) {
 
 // guess is the row that a line likely goes to, if its key is at the given field
 // and a plain string, or nil. The row's memory is on its way.
-func (b *Batch) guess(key int32, l *Line) *Row {
+func (b *Batch) guess(key int32, l *feed.Line) *Row {
 	if uint(key) >= uint(len(l.Fields)) || l.Fields[key].Kind != feed.String || len(b.rows) == 0 {
 		return nil
 	}
-	v := l.Fields[key].Value(l.Text)
+	v := l.Fields[key].Value
 	n := b.index[maphash.Bytes(seed, v[1:len(v)-1])&uint64(len(b.index)-1)] - 1
 	if n < 0 {
 		return nil

@@ -141,7 +141,7 @@ func (db *mapDB) sync(t *testing.T, rules foldtest.Rules, lines []string, size f
 	}
 	table := schema.Table{Name: "t", Exists: true, Judged: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "v", Type: schema.Text},
 		{Name: "a", Type: schema.Text}, {Name: "n", Type: schema.Number}, {Name: "d", Type: schema.Text, Default: "'dflt'"}, {Name: "e", Type: schema.Number, Default: "5"}}}
-	f, b := fold.NewFolder(table, o), &fold.Batch{}
+	f, b := fold.NewFolder(&feed.Names{}, table, o), &fold.Batch{}
 	for i, left := 0, size(); i < len(lines); i++ {
 		var bad *feed.Error
 		if err := f.Fold(b, []byte(lines[i]), fold.Place{Line: int64(i)}); errors.As(err, &bad) {
@@ -154,7 +154,7 @@ func (db *mapDB) sync(t *testing.T, rules foldtest.Rules, lines []string, size f
 			db.flush(t, b, &table)
 			b.Reset()
 			if left = size(); i%3 == 0 {
-				f = fold.NewFolder(table, o) // another run
+				f = fold.NewFolder(&feed.Names{}, table, o) // another run
 			}
 		}
 	}

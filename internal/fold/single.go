@@ -56,17 +56,19 @@ func (b *Batch) Merge(of []Single) []*Row {
 // mergeLogged is [Folder.merge] of a message that was kept. made is set for the first of
 // the row.
 func (b *Batch) mergeLogged(r *Row, m *logged, made bool) {
-	if r.Deleted = m.delete; m.delete {
+	r.Deleted = m.op == Delete
+	if m.op != Upsert {
 		clear(r.cells)
 		r.Replaces = true
 	}
+	first := made || m.op == Replace
 	for _, c := range m.cells {
 		have, column := &r.cells[c.col], &b.Table.Columns[c.col]
 		switch {
 		case !b.FillOnly || column.Key:
 			*have = c.val
 		case *have != 0:
-		case made || column.Default == "":
+		case first || column.Default == "":
 			*have = c.val
 		default:
 			*have = b.late(b.arena.get(c.val))
@@ -83,12 +85,13 @@ func (b *Batch) mergeLoggedVersion(r *Row, m *logged) {
 			r.cells[c.col] = c.val
 		}
 	}
-	switch v := b.arena.get(m.version); {
-	case b.outdated(vs, v, row):
+	if b.outdated(vs, b.arena.get(m.version), row) {
 		return
-	case m.delete:
+	}
+	if m.op != Upsert {
 		b.bury(r, vs, m.version, row, b.Table.Columns)
-	default:
+	}
+	if m.op != Delete {
 		newest := b.revive(vs, m.version)
 		for _, c := range m.cells {
 			if !b.Table.Columns[c.col].Key && b.wins(vs, c.col, m.version, newest, width) {

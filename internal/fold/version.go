@@ -27,22 +27,15 @@ type versions struct {
 // database has before they are written.
 func (b *Batch) Versioned() bool { return b.Scope != "" }
 
-// readVersion finds the version of the line at hand.
-func (f *Folder) readVersion(fields []feed.Field, line []byte) error {
-	at := -1
-	for i, h := range f.hits {
-		if f.fields[h].version {
-			at = i
-		}
-	}
-	if at < 0 {
+// readVersion reads the version of the change at hand.
+func (f *Folder) readVersion(v *feed.Field) error {
+	switch {
+	case v.Value == nil:
 		return feed.Errorf(feed.BadVersion, "the version field %q is missing", f.opt.Version)
+	case v.Kind == feed.Null || v.Kind == feed.JSON:
+		return feed.Errorf(feed.BadVersion, "the version field %q is %s", f.opt.Version, v.Kind)
 	}
-	fd := &fields[at]
-	if fd.Kind == feed.Null || fd.Kind == feed.JSON {
-		return feed.Errorf(feed.BadVersion, "the version field %q is %s", f.opt.Version, fd.Kind)
-	}
-	f.version = feed.AppendText(f.version[:0], fd.Value(line), fd.Kind)
+	f.version = feed.AppendText(f.version[:0], v.Value, v.Kind)
 	switch {
 	case len(f.version) == 0:
 		return feed.Errorf(feed.BadVersion, "the version field %q is empty", f.opt.Version)
@@ -52,7 +45,7 @@ func (f *Folder) readVersion(fields []feed.Field, line []byte) error {
 	return nil
 }
 
-// putVersion copies the version of the line at hand into the batch.
+// putVersion copies the version of the change at hand into the batch.
 func (b *Batch) putVersion(v []byte) ref {
 	if b.version == 0 || !bytes.Equal(b.arena.get(b.version), v) {
 		b.version = b.arena.put(v)
@@ -73,46 +66,36 @@ func (b *Batch) versionsOf(r *Row) *versions {
 	return &b.versions[r.versions-1]
 }
 
-// mergeVersioned puts an admitted line into its row where it is not too old.
+// mergeVersioned puts an admitted change into its row where it is not too old.
 //
 // What a batch makes of the messages of a row does not depend on what came before
 // them: with that, Resolve gives what message after message would have.
-func (f *Folder) mergeVersioned(b *Batch, fields []feed.Field, line []byte, at Place, deletes bool) {
+func (f *Folder) mergeVersioned(b *Batch, c *Change, at Place) {
 	width := len(f.table.Columns)
 	n, made := b.row(f.key)
 	r := &b.rows[n]
 	vs := b.versionsOf(r)
 	b.Messages++
 	if made {
-		for part, i := range f.keys {
-			c := b.cell(r, int32(f.table.Key[part]), width)
-			*c = b.arena.put(fields[i].Value(line))
-		}
+		f.putKey(b, r, c)
 	}
 	if f.table.Judged {
-		f.log(b, n, fields, line, at, deletes)
+		f.log(b, n, c, at)
 	}
 	row := f.opt.Scope == RowScope
-	switch {
-	case b.outdated(vs, f.version, row):
+	if b.outdated(vs, f.version, row) {
 		return
-	case deletes:
-		b.bury(r, vs, b.putVersion(f.version), row, f.table.Columns)
-	default:
-		v := b.putVersion(f.version)
+	}
+	v := b.putVersion(f.version)
+	if c.Op != Upsert {
+		b.bury(r, vs, v, row, f.table.Columns)
+	}
+	if c.Op != Delete {
 		newest := b.revive(vs, v)
 		for i, h := range f.hits {
-			fd := &f.fields[h]
-			if fd.col < 0 {
-				fd.ignored++
-				continue
-			}
-			if fd.key >= 0 || f.opt.KeepNull && fields[i].Kind == feed.Null {
-				continue
-			}
-			if b.wins(vs, fd.col, v, newest, width) {
+			if fd := &f.fields[h]; f.sets(fd, c.Fields[i].Kind) && b.wins(vs, fd.col, v, newest, width) {
 				cell := b.cell(r, fd.col, width)
-				*cell = b.arena.set(*cell, fields[i].Value(line))
+				*cell = b.arena.set(*cell, c.Fields[i].Value)
 			}
 		}
 	}

@@ -11,14 +11,13 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/source"
 )
 
 // scanned is a block whose lines are cut and scanned ahead of the fold.
 type scanned struct {
 	*source.Block
-	lines  []fold.Line
+	lines  []feed.Line
 	fields []feed.Field  // of all lines
 	ready  chan struct{} // takes one value when the block is scanned
 }
@@ -51,11 +50,11 @@ type blocks interface {
 	Release(b *source.Block)
 }
 
-func newAhead(stream blocks, folder *fold.Folder, limit *rate.Limiter) *ahead {
+func newAhead(stream blocks, names *feed.Names, limit *rate.Limiter) *ahead {
 	n := min(runtime.GOMAXPROCS(0), maxScanners)
 	a := &ahead{stream: stream, limit: limit, blocks: make(chan *scanned, n), free: make(chan *scanned, n+2), folded: make(chan struct{}, 1)}
 	for range n {
-		a.scanners = append(a.scanners, folder.NewScanner())
+		a.scanners = append(a.scanners, feed.NewScanner(names))
 	}
 	return a
 }
@@ -178,7 +177,7 @@ func (s *scanned) scan(scan *feed.Scanner) {
 	}
 	for data := s.Data; len(data) > 0; {
 		text, rest, _ := bytes.Cut(data, newline)
-		s.lines = append(s.lines, fold.Line{})
+		s.lines = append(s.lines, feed.Line{})
 		s.fields = s.lines[len(s.lines)-1].Scan(scan, s.fields, text)
 		data = rest
 	}

@@ -9,8 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -48,8 +47,7 @@ func TestMaxRate_AtEveryInstant(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		in := &pausing{blocks: []string{block(0) + "\n", block(lines)}, pause: time.Minute}
-		folder := fold.NewFolder(schema.Table{}, fold.Options{Key: []string{"id"}})
-		a := newAhead(in, folder, newLimiter(perSecond))
+		a := newAhead(in, &feed.Names{}, newLimiter(perSecond))
 		ended := make(chan bool)
 		go func() { a.run(t.Context()); close(ended) }()
 		type moment struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/weirsync/weir/internal/bench"
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/schema"
@@ -25,13 +26,13 @@ const benchRows = 50_000
 
 // distinct folds benchRows messages of as many ids, with 38 text columns.
 func distinct(b *testing.B, seed uint64) *fold.Batch {
-	var feed bytes.Buffer
-	if err := bench.Distinct(&feed, benchRows, seed); err != nil {
+	var lines bytes.Buffer
+	if err := bench.Distinct(&lines, benchRows, seed); err != nil {
 		b.Fatal(err)
 	}
-	f := fold.NewFolder(schema.Table{Name: "t", FoldCase: true, Untyped: true}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 100, Warn: b.Logf})
+	f := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t", FoldCase: true, Untyped: true}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 100, Warn: b.Logf})
 	batch := &fold.Batch{}
-	for line := range bytes.Lines(feed.Bytes()) {
+	for line := range bytes.Lines(lines.Bytes()) {
 		if err := f.Fold(batch, line, fold.Place{}); err != nil {
 			b.Fatal(err)
 		}

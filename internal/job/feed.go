@@ -10,7 +10,6 @@ import (
 	"unicode"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -48,12 +47,20 @@ func (f *Feed) heeded() bool {
 // A Match is a field's text in messages of a kind; the zero value matches none.
 type Match struct{ Field, Value string }
 
-func (m *Match) matches(l *fold.Line) bool {
+// matches reports whether a line's field, which has the match's, says so.
+func (m *Match) matches(l *feed.Line, field int32) bool {
 	if m.Field == "" {
 		return false
 	}
-	text, ok := l.Get(m.Field)
+	text, ok := l.Get(field)
 	return ok && string(text) == m.Value
+}
+
+// feedNames are the numbers of the fields that a [Feed] names.
+type feedNames struct{ resume, keepalive, failure, words, time int32 }
+
+func (f *Feed) names(n *feed.Names) feedNames {
+	return feedNames{n.Number(f.ResumeField), n.Number(f.Keepalive.Field), n.Number(f.Failure.Field), n.Number(f.Words), n.Number(f.TimeField)}
 }
 
 // heeding is how a feed's own words have been taken so far.
@@ -67,23 +74,23 @@ type heeding struct {
 
 // heed takes what a message says about the feed itself, and reports whether that
 // is all that it says.
-func (f *feeding) heed(l *fold.Line) (pass bool, err error) {
+func (f *feeding) heed(l *feed.Line) (pass bool, err error) {
 	if f.Feed.ResumeField != "" {
-		if v, ok := resumeOf(l, f.Feed.ResumeField); ok {
+		if v, ok := resumeOf(l, f.feedNames.resume); ok {
 			if string(v) != f.heard.Resume {
 				f.heard.feedMark = feedMark{Resume: string(v), Before: f.heard.behind}
 			}
 			f.heard.behind, f.heard.opening = "", false
 		}
 	}
-	if f.Feed.Failure.matches(l) {
-		words, ok := l.Get(f.Feed.Words)
+	if f.Feed.Failure.matches(l, f.feedNames.failure) {
+		words, ok := l.Get(f.feedNames.words)
 		if !ok {
 			words = l.Text
 		}
 		return true, fmt.Errorf("the feed says: %s", bytes.TrimSpace(words))
 	}
-	if !f.Feed.Keepalive.matches(l) {
+	if !f.Feed.Keepalive.matches(l, f.feedNames.keepalive) {
 		f.heard.repeats = 0
 		return false, nil
 	}
@@ -126,13 +133,13 @@ func add(list *string, sum string) bool {
 // resumeOf returns a line's resume value. An empty one is none, for it asks for the
 // beginning; nor is one with control characters: it becomes a part of what the feed is
 // told, where it could end the line and begin another.
-func resumeOf(l *fold.Line, field string) (v []byte, ok bool) {
+func resumeOf(l *feed.Line, field int32) (v []byte, ok bool) {
 	v, ok = l.Get(field)
 	return v, ok && len(v) > 0 && !bytes.ContainsFunc(v, unicode.IsControl)
 }
 
 // feedTime is the time that a message names, or zero.
-func feedTime(l *fold.Line, field string) time.Time {
+func feedTime(l *feed.Line, field int32) time.Time {
 	text, ok := l.Get(field)
 	if !ok {
 		return time.Time{}

@@ -80,7 +80,7 @@ func (f *feeding) sync(ctx context.Context) error {
 		from = f.spool
 		g.Go(func() error { f.spool.run(reading); return nil })
 	}
-	f.ahead = newAhead(from, f.folder, f.limit)
+	f.ahead = newAhead(from, &f.names, f.limit)
 	ready := make(chan work)
 	g.Go(func() error { return f.flush(flushing, ready) })
 	g.Go(func() error { f.pass(flushing, ready); return nil })
@@ -188,7 +188,7 @@ func (f *feeding) fold(flushing context.Context, b *scanned) (err error) {
 		at, err = f.lines(flushing, b)
 	}
 	if n := len(b.lines); n > 0 && f.Feed.TimeField != "" {
-		if t := feedTime(&b.lines[n-1], f.Feed.TimeField); !t.IsZero() {
+		if t := feedTime(&b.lines[n-1], f.feedNames.time); !t.IsZero() {
 			f.p.FeedTime.Store(t.UnixNano())
 		}
 	}
@@ -267,7 +267,7 @@ const rejectShare = 8
 
 // message folds or rejects a line. Where it returns an error, which ends the
 // source, counts tells whether the line was dealt with.
-func (f *feeding) message(l *fold.Line, at fold.Place, tail bool) (counts bool, err error) {
+func (f *feeding) message(l *feed.Line, at fold.Place, tail bool) (counts bool, err error) {
 	if f.batch.First.IsZero() {
 		f.batch.First = time.Now()
 	}
@@ -279,7 +279,7 @@ func (f *feeding) message(l *fold.Line, at fold.Place, tail bool) (counts bool, 
 			return true, nil
 		}
 	}
-	switch err := f.folder.FoldLine(f.batch, l, at).(type) {
+	switch err := f.add(l, at).(type) {
 	case nil:
 		f.head.on = false
 		return true, nil
@@ -299,6 +299,15 @@ func (f *feeding) message(l *fold.Line, at fold.Place, tail bool) (counts bool, 
 	default:
 		return false, fmt.Errorf("%s line %d: %w", f.stream.Name(), at.Line, err)
 	}
+}
+
+// add merges a line into the batch.
+func (f *feeding) add(l *feed.Line, at fold.Place) error {
+	if l.Err != nil {
+		return l.Err
+	}
+	c := f.mapper.Map(l)
+	return f.folder.Add(f.batch, &c, at)
 }
 
 // reject deals with a line that is no message.

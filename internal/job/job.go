@@ -78,6 +78,7 @@ var ErrRejected = errors.New("a line was rejected")
 func Run(ctx context.Context, c Config, db sink.Sink, p *Progress) (err error) {
 	c.FromStart = c.FromStart || c.Rebuild
 	r := &run{Config: c, wrote: map[string]bool{}, db: db, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), readAhead: &readAhead{mode: c.ReadAhead, open: c.OpenReader}}
+	r.feedNames = r.Feed.names(&r.names)
 	defer func() { err = errors.Join(err, r.readAhead.close()) }()
 	if err := r.begin(ctx); err != nil {
 		return err
@@ -158,7 +159,7 @@ func (r *run) begin(ctx context.Context) error {
 	}
 	o.MaxColumns = min(o.MaxColumns, max(0, r.db.Caps().Columns-len(table.Columns)-len(o.Key)))
 	o.Warn = r.Warn
-	r.folder = fold.NewFolder(table, o)
+	r.mapper, r.folder = fold.NewMapper(&r.names, o), fold.NewFolder(&r.names, table, o)
 	return nil
 }
 
@@ -225,15 +226,18 @@ type run struct {
 	db     sink.Sink
 	p      *Progress
 	id     string
+	names  feed.Names
+	mapper *fold.Mapper
 	folder *fold.Folder
 
-	table    schema.Table    // as the run found it
-	keyErr   error           // why it cannot be kept by the key that is wanted
-	settings string          // of the fold, as checkpoints keep them
-	jobs     []string        // of all sources, by their names in the database
-	wrote    map[string]bool // the jobs that this run has written
-	rebuilt  bool
-	pruned   time.Time // when old rejects were last removed
+	feedNames feedNames
+	table     schema.Table    // as the run found it
+	keyErr    error           // why it cannot be kept by the key that is wanted
+	settings  string          // of the fold, as checkpoints keep them
+	jobs      []string        // of all sources, by their names in the database
+	wrote     map[string]bool // the jobs that this run has written
+	rebuilt   bool
+	pruned    time.Time // when old rejects were last removed
 	// seq is that of the job's last flush; anonymous jobs of one run share
 	// theirs.
 	seq      int64

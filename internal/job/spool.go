@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
@@ -64,8 +63,8 @@ type spooling struct {
 	out   chan *source.Block // closed after err is set
 	moved chan struct{}      // takes one value when there is something for the drain to see
 	room  chan struct{}      // the same when segments were removed
-	names feed.Names         // of lastResume
-	scan  *feed.Scanner
+	scan  *feed.Scanner      // of lastResume
+	field int32              // the one with a resume value
 
 	forgetting sync.Mutex // one at a time
 	saidFull   bool       // that the capture's disk is
@@ -85,7 +84,7 @@ func (s *spooling) spools() bool { return s != nil && s.max > 0 }
 func (r *run) openSpool(stream *source.Stream, cp sink.Checkpoint, from position, job string) (s *spooling, err error) {
 	s = &spooling{stream: stream, max: r.Spool.Max, period: r.BatchPeriod, resume: r.Feed.ResumeField, warn: r.Warn, info: r.Info, gauge: r.p.Spool.Store,
 		out: make(chan *source.Block), moved: make(chan struct{}, 1), room: make(chan struct{}, 1)}
-	s.scan = feed.NewScanner(&s.names)
+	s.scan, s.field = feed.NewScanner(&r.names), r.feedNames.resume
 	if s.period == 0 {
 		s.period = livePeriod
 	}
@@ -507,11 +506,11 @@ func (s *spooling) lastResume(lines []byte) string {
 	if s.resume == "" {
 		return ""
 	}
-	var l fold.Line
+	var l feed.Line
 	for len(lines) > 0 {
 		at := bytes.LastIndexByte(lines[:len(lines)-1], '\n') + 1
 		l.Scan(s.scan, nil, lines[at:len(lines)-1])
-		if text, ok := resumeOf(&l, s.resume); ok && l.Err == nil {
+		if text, ok := resumeOf(&l, s.field); ok && l.Err == nil {
 			return string(text)
 		}
 		lines = lines[:at]

@@ -256,8 +256,8 @@ func (p *parser) parse(line []byte) bool {
 	p.id, p.set = "", p.set[:0]
 	for i := range fields {
 		f := &fields[i]
-		name := string(feed.AppendUnquoted(nil, f.Name(line)))
-		text := string(feed.AppendText(nil, f.Value(line), f.Kind))
+		name := p.scan.Name(f)
+		text := string(feed.AppendText(nil, f.Value, f.Kind))
 		if name == p.key {
 			if f.Kind != feed.Null && f.Kind != feed.JSON {
 				p.id = text

@@ -154,21 +154,21 @@ func (p *player) line(ctx context.Context, line []byte, timed func(float64)) err
 		fields = nil // it is sent as it is
 	}
 	at, value := math.NaN(), p.last // of the resume field
-	var stamped *feed.Field
+	stamped := -1                   // the field with the time
 	p.buf = append(p.buf[:0], line...)
 	for i := range fields {
 		f := &fields[i]
-		name := string(f.Name(line))
-		text := string(feed.AppendText(nil, f.Value(line), f.Kind))
+		name := p.scan.Name(f)
+		text := string(feed.AppendText(nil, f.Value, f.Kind))
 		if name == p.TimeField {
 			if at = feed.Seconds(text); !math.IsNaN(at) {
 				timed(at)
 				at += p.shift
-				stamped = f
+				stamped = i
 			}
 		}
 		if p.shift != 0 && name == p.TimeField && !math.IsNaN(at) {
-			p.buf = shifted(p.buf[:0], line, f, text, at)
+			p.buf = shifted(p.buf[:0], line, i, text, at)
 			text = stamp(text, at)
 		}
 		if name == p.ResumeField {
@@ -185,8 +185,8 @@ func (p *player) line(ctx context.Context, line []byte, timed func(float64)) err
 	if err := p.pace(ctx, at); err != nil {
 		return err
 	}
-	if p.Stamp && stamped != nil {
-		text := string(feed.AppendText(nil, stamped.Value(line), stamped.Kind))
+	if p.Stamp && stamped >= 0 {
+		text := string(feed.AppendText(nil, fields[stamped].Value, fields[stamped].Kind))
 		p.buf = shifted(p.buf[:0], line, stamped, text, float64(time.Now().UnixNano())/1e9)
 	}
 	p.lines++
@@ -210,16 +210,21 @@ func stamp(like string, at float64) string {
 	return time.Unix(0, int64(at*1e9)).UTC().Format(time.RFC3339Nano)
 }
 
-// shifted appends a line with another time in it.
-func shifted(dst, line []byte, f *feed.Field, text string, at float64) []byte {
-	from, to := f.Span()
-	dst = append(dst, line[:from]...)
-	if f.Kind == feed.String {
+// shifted appends a line with another time in the member at an index.
+func shifted(dst, line []byte, member int, text string, at float64) []byte {
+	w := feed.Walk(line)
+	w.Next()
+	for w.Next() && member > 0 {
+		w.Raw()
+		member--
+	}
+	dst = append(dst, line[:w.Offset()]...)
+	if w.Kind == feed.String {
 		dst = append(append(append(dst, '"'), stamp(text, at)...), '"')
 	} else {
 		dst = append(dst, stamp(text, at)...)
 	}
-	return append(dst, line[to:]...)
+	return append(dst, line[w.Offset()+len(w.Raw()):]...)
 }
 
 // pace waits until a line of the given time is due.

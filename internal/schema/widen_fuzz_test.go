@@ -29,7 +29,7 @@ func FuzzWiden(f *testing.F) {
 			if err != nil || len(fields) != 1 {
 				continue
 			}
-			v := fields[0].Value(line)
+			v := fields[0].Value
 			if k := fields[0].Kind; key && (k == feed.Null || k == feed.JSON) {
 				continue
 			}

@@ -176,7 +176,7 @@ func (r *Run) read(change ...func(*fold.Options)) error {
 			o.Columns = fold.AddColumns
 		}
 	}
-	r.folder = fold.NewFolder(t, o)
+	r.folder = fold.NewFolder(&feed.Names{}, t, o)
 	return err
 }
 

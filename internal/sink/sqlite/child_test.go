@@ -52,7 +52,7 @@ func newStepsOf(ctx context.Context, s sink.Sink, job string, rows int) (*steps,
 	if err != nil {
 		return nil, err
 	}
-	st.folder = fold.NewFolder(t, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Warn: func(string, ...any) {}})
+	st.folder = fold.NewFolder(&feed.Names{}, t, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Warn: func(string, ...any) {}})
 	return st, nil
 }
 

@@ -172,7 +172,7 @@ func syncValuesBy(t *testing.T, f *file, values []string, size int) map[int]bool
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder := fold.NewFolder(table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Warn: t.Logf})
+	folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Warn: t.Logf})
 	var batch fold.Batch
 	rejected := map[int]bool{}
 	seq := int64(0)
@@ -270,7 +270,7 @@ func TestFlush_KeysAreEqualWhereTheDatabaseSaysSo(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					folder := fold.NewFolder(table, fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Warn: t.Logf})
+					folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Warn: t.Logf})
 					var batch fold.Batch
 					for n, k := range keys {
 						line := fmt.Appendf(nil, `{"id":%s,"n":%d}`, k, n)

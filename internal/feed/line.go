@@ -1,0 +1,39 @@
+package feed
+
+import "bytes"
+
+// A Line is a line of a feed as a scanner left it.
+type Line struct {
+	Text       []byte // without its newline
+	Fields     []Field
+	Unnumbered [][]byte // the names of the fields that have none in [Names]
+	Err        error    // of the scan
+	Blank      bool     // it holds nothing but white space, and is to be passed over
+}
+
+// Scan makes l hold the line text, whose fields it appends to fields.
+func (l *Line) Scan(s *Scanner, fields []Field, text []byte) []Field {
+	all, err := s.Append(fields, text)
+	if *l = (Line{Text: text, Err: err}); err != nil {
+		l.Blank = len(bytes.TrimLeft(text, " \t\r\n")) == 0
+		return fields
+	}
+	l.Fields, l.Unnumbered = all[len(fields):], s.unnumbered
+	return all
+}
+
+// Get returns the text of the field whose name has a number, which may point into the line;
+// ok is false where it is absent, null, an object or an array.
+func (l *Line) Get(name int32) (text []byte, ok bool) {
+	for i := len(l.Fields) - 1; i >= 0; i-- {
+		f := &l.Fields[i]
+		if f.Name != name {
+			continue
+		}
+		if f.Kind == Null || f.Kind == JSON {
+			return nil, false
+		}
+		return Text(nil, f.Value, f.Kind), true
+	}
+	return nil, false
+}

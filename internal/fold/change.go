@@ -1,0 +1,71 @@
+package fold
+
+import "github.com/weirsync/weir/internal/feed"
+
+// Op is what a message does to its row.
+type Op uint8
+
+// What a message does.
+const (
+	Upsert  Op = iota // sets the columns that it names
+	Delete            // removes the row
+	Replace           // sets the columns that it names, and nothing else is left of the row
+)
+
+// A Change is what one message says about one row of a table.
+type Change struct {
+	Op Op
+	// Fields are the values, those of the key among them. Of equal names the last counts.
+	Fields     []feed.Field
+	Unnumbered [][]byte   // as in [feed.Line]
+	Version    feed.Field // has no Value where the message has no version
+	Text       []byte     // the message's line
+}
+
+// A Mapper makes changes of lines, for one table whose columns are called as the fields are.
+// Several goroutines may use it.
+type Mapper struct {
+	deletes, version int32 // the numbers of their fields; none where there is no such rule
+	deleteValue      string
+}
+
+// NewMapper returns the mapper of a fold's options, for lines whose scanners number names as
+// names does.
+func NewMapper(names *feed.Names, o Options) *Mapper {
+	m := &Mapper{deletes: noName, version: noName, deleteValue: o.DeleteValue}
+	if o.DeleteField != "" {
+		m.deletes = names.Number(o.DeleteField)
+	}
+	if o.Version != "" {
+		m.version = names.Number(o.Version)
+	}
+	return m
+}
+
+// noName is the number of no name.
+const noName = -1 << 31
+
+// Map returns what a line says, which must have been scanned without an error. The change's
+// memory is the line's.
+func (m *Mapper) Map(l *feed.Line) Change {
+	c := Change{Fields: l.Fields, Unnumbered: l.Unnumbered, Text: l.Text}
+	if m.deletes == noName && m.version == noName {
+		return c
+	}
+	for i := range l.Fields {
+		f := &l.Fields[i]
+		if f.Name == m.deletes {
+			if c.Op = Upsert; m.isDelete(f) {
+				c.Op = Delete
+			}
+		}
+		if f.Name == m.version {
+			c.Version = *f
+		}
+	}
+	return c
+}
+
+func (m *Mapper) isDelete(f *feed.Field) bool {
+	return string(feed.Text(nil, f.Value, f.Kind)) == m.deleteValue && (f.Kind == feed.Null || m.deleteValue != "null")
+}

@@ -1,0 +1,154 @@
+package fold_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink/sinktest"
+)
+
+// change is what a line says, with another op.
+func change(t *testing.T, names *feed.Names, o fold.Options, line string, op fold.Op) *fold.Change {
+	var l feed.Line
+	if l.Scan(feed.NewScanner(names), nil, []byte(line)); l.Err != nil {
+		t.Fatal(l.Err)
+	}
+	c := fold.NewMapper(names, o).Map(&l)
+	c.Op = op
+	return &c
+}
+
+// TestAdd_ReplaceIsDeleteAndUpsert: a row that is replaced is one that was deleted and set, by
+// messages of one version; taken apart, too.
+func TestAdd_ReplaceIsDeleteAndUpsert(t *testing.T) {
+	sinktest.Seeds(t, 100, func(t *testing.T, rnd *rand.Rand) {
+		o := fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Warn: t.Logf}
+		if scope := []fold.Scope{"", fold.ColumnScope, fold.RowScope}[rnd.IntN(3)]; scope != "" {
+			o.Version, o.Scope = "v", scope
+		}
+		table := schema.Table{Name: "t", Exists: true, Judged: true, Key: []int{0}, Columns: []schema.Column{
+			{Name: "id", Key: true}, {Name: "a"}, {Name: "b", Default: "1"}}}
+		names := &feed.Names{}
+		folders := [2]*fold.Folder{fold.NewFolder(names, table, o), fold.NewFolder(names, table, o)}
+		var batches [2]fold.Batch
+		var lines []string
+		for range 1 + rnd.IntN(9) {
+			line := fmt.Sprintf(`{"id":%d,"v":%d`, rnd.IntN(2), rnd.IntN(4))
+			for _, column := range []string{"a", "b"} {
+				if rnd.IntN(2) == 0 {
+					line += fmt.Sprintf(`,%q:%d`, column, rnd.IntN(9))
+				}
+			}
+			line += "}"
+			op := fold.Op(rnd.IntN(3))
+			lines = append(lines, fmt.Sprint(line, " ", op))
+			apart := []fold.Op{op}
+			if op == fold.Replace {
+				apart = []fold.Op{fold.Delete, fold.Upsert}
+			}
+			for i, ops := range [][]fold.Op{{op}, apart} {
+				for _, op := range ops {
+					if err := folders[i].Add(&batches[i], change(t, names, o, line, op), fold.Place{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		var got, merged [2]string
+		for i := range batches {
+			b := &batches[i]
+			folders[i].Seal(b)
+			got[i] = dump(b)
+			var of []fold.Single
+			for s := range b.Singles() {
+				of = append(of, s)
+			}
+			merged[i] = dumpRows(b, b.Merge(of))
+		}
+		if got[0] != got[1] || merged[0] != got[0] || merged[1] != got[0] {
+			t.Errorf("%+v\n%s\ngive\n%s\nand\n%s, merged from single messages\n%s\nand\n%s", o, strings.Join(lines, "\n"), got[0], got[1], merged[0], merged[1])
+		}
+	})
+}
+
+// TestAdd_TablesShareAScan: one line's fields go to several tables, which find their own among
+// them, though each drops what is repeated.
+func TestAdd_TablesShareAScan(t *testing.T) {
+	names, o := &feed.Names{}, options(t, nil)
+	var l feed.Line
+	scan, scanned := feed.NewScanner(names), []feed.Field(nil)
+	var folders []*fold.Folder
+	var batches []*fold.Batch
+	mappers := []*fold.Mapper{}
+	for _, key := range []string{"id", "name", "id"} {
+		o := o
+		o.Key = []string{key}
+		folders, mappers, batches = append(folders, fold.NewFolder(names, table, o)), append(mappers, fold.NewMapper(names, o)), append(batches, &fold.Batch{})
+	}
+	for _, line := range []string{`{"name":"x","id":1,"a":1}`, `{"a":2,"id":2,"a":3,"name":"y","b":4,"a":5}`, `{"id":1,"op":"x","name":"x","b":6,"op":"delete"}`} {
+		scanned = l.Scan(scan, scanned[:0], []byte(line))
+		for i, f := range folders {
+			c := mappers[i].Map(&l)
+			if err := f.Add(batches[i], &c, fold.Place{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	byID, byName := "\"1\" replaces deleted\n\"2\" name=\"y\" a=5 b=4\n", "\"x\" replaces deleted\n\"y\" id=2 a=5 b=4\n"
+	for i, want := range []string{byID, byName, byID} {
+		folders[i].Seal(batches[i])
+		if got := dump(batches[i]); got != want {
+			t.Errorf("table %d has\n%swant\n%s", i, got, want)
+		}
+	}
+}
+
+// TestAdd_ValuesThatNoLineHas: a value may be a renamed one of the line, or a constant.
+func TestAdd_ValuesThatNoLineHas(t *testing.T) {
+	names := &feed.Names{}
+	f, b := fold.NewFolder(names, table, options(t, nil)), &fold.Batch{}
+	c := change(t, names, options(t, nil), `{"id":"x","alt":7,"op":"delete"}`, fold.Upsert)
+	c.Fields[1].Name = names.Number("altitude")
+	c.Fields[2] = feed.Field{Name: names.Number("kind"), Kind: feed.String, Value: []byte(`"constant"`)}
+	if err := f.Add(b, c, fold.Place{}); err != nil {
+		t.Fatal(err)
+	}
+	f.Seal(b)
+	if got := dump(b); got != "\"x\" altitude=7 kind=\"constant\"\n" {
+		t.Error(got)
+	}
+}
+
+// TestFold_NamesWithoutANumber: a feed whose names are too many to be numbered, or too long,
+// is folded as any other.
+func TestFold_NamesWithoutANumber(t *testing.T) {
+	long := strings.Repeat("n", 2000)
+	table := schema.Table{Name: "t", Exists: true, Key: []int{0, 2}, Columns: []schema.Column{{Name: "id", Key: true}, {Name: "a"}, {Name: "i2", Key: true}, {Name: "é"}, {Name: long}}}
+	o := fold.Options{Key: []string{"id", "i2"}, DeleteField: "op", DeleteValue: "delete", Version: "v", Scope: fold.ColumnScope, Columns: fold.IgnoreColumns, Warn: t.Logf}
+	f, b := fold.NewFolder(&feed.Names{}, table, o), &fold.Batch{}
+	var junk strings.Builder
+	for i := range 12_000 {
+		fmt.Fprintf(&junk, `"junk%d":0,`, i)
+	}
+	key := `"id":1,"i2":2`
+	got := rows(t, f, b, `{`+junk.String()+key+`,"v":1,"a":1,"\u00e9":2,"`+long+`":3}`, `{"junk12001":0,"\u00e9":1,"\u0069\u0064":1,"v":2,"i2":2,"é":4,"op":"x","junk12001":0}`,
+		`{"`+long+`":5,"`+long+`":6,`+key+`,"v":3}`, `{"id":2,"i2":2,"junk12002":0,"\u006fp":"delete","v":1}`)
+	want := "\"1\\x00\\x00\\x00\\x012\\x00\\x00\\x00\\x01\" a=1 é=4 " + long + "=6\n\"2\\x00\\x00\\x00\\x012\\x00\\x00\\x00\\x01\" replaces deleted\n"
+	if got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	n := int64(0)
+	for name, ignored := range f.Ignored() {
+		if n += ignored; !strings.HasPrefix(name, "junk") && name != "other names" && name != "v" && name != "op" {
+			t.Errorf("%q is ignored", name)
+		}
+	}
+	if want := int64(12_000 + 3 + 1 + 1 + 1); n != want {
+		t.Errorf("%d values are ignored, want %d", n, want)
+	}
+}
