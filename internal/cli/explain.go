@@ -74,11 +74,11 @@ func (e *explainer) Claim(context.Context, string, string) (sink.Checkpoint, err
 	return sink.Checkpoint{}, nil
 }
 
-// Table implements [sink.Sink]. The batches of a table whose messages the database
-// may judge keep them one by one.
+// Table implements [sink.Sink]. The batches of a table with constraints keep their
+// messages one by one.
 func (e *explainer) Table(_ context.Context, name string, _ []string) (schema.Table, error) {
 	t := sqlite.NewTable(name)
-	t.Judged = true
+	t.HasConstraints = true
 	return t, nil
 }
 
@@ -121,7 +121,7 @@ func (e *explainer) resolve(resolver *fold.Resolver, b *fold.Batch, m *fold.Row)
 	if raw := b.Value(m, b.Version); b.Version >= 0 && raw != nil {
 		e.version = feed.AppendText(nil, raw, feed.KindOf(raw))
 	}
-	return res.Idle, nil
+	return res.Unchanged, nil
 }
 
 // take follows one message of the row, which came from somewhere.

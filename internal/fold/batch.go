@@ -76,8 +76,7 @@ type Place struct {
 	Offset int64 // bytes before it in the decompressed stream
 }
 
-// logged is a message as it came, kept for tables whose rules only the database
-// can judge.
+// logged is a message as it came, kept for a table that has constraints.
 type logged struct {
 	Place
 	row     int32

@@ -31,7 +31,7 @@ func TestAdd_ReplaceIsDeleteAndUpsert(t *testing.T) {
 		if scope := []fold.Scope{"", fold.ColumnScope, fold.RowScope}[rnd.IntN(3)]; scope != "" {
 			o.Version, o.Scope = "v", scope
 		}
-		table := schema.Table{Name: "t", Exists: true, Judged: true, Key: []int{0}, Columns: []schema.Column{
+		table := schema.Table{Name: "t", Exists: true, HasConstraints: true, Key: []int{0}, Columns: []schema.Column{
 			{Name: "id", Key: true}, {Name: "a"}, {Name: "b", Default: "1"}}}
 		names := &feed.Names{}
 		folders := [2]*fold.Folder{fold.NewFolder(names, table, o), fold.NewFolder(names, table, o)}

@@ -268,9 +268,9 @@ func TestBatch_ValuesOfAllSizes(t *testing.T) {
 	}
 }
 
-// TestBatch_SinglesAreTheMessages takes a judged batch apart again.
+// TestBatch_SinglesAreTheMessages takes the batch of a table with constraints apart again.
 func TestBatch_SinglesAreTheMessages(t *testing.T) {
-	table := schema.Table{Name: "t", Exists: true, Judged: true, Key: []int{0}, Columns: []schema.Column{
+	table := schema.Table{Name: "t", Exists: true, HasConstraints: true, Key: []int{0}, Columns: []schema.Column{
 		{Name: "id", Type: schema.Text, Key: true}, {Name: "a", Type: schema.Any}, {Name: "b", Type: schema.Any}}}
 	f := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Warn: t.Logf})
 	b := &fold.Batch{}

@@ -478,7 +478,7 @@ func (f *Folder) merge(b *Batch, c *Change, at Place) {
 			}
 		}
 	}
-	if f.table.Judged {
+	if f.table.HasConstraints {
 		f.log(b, n, c, at)
 	}
 }

@@ -139,7 +139,7 @@ func (db *mapDB) sync(t *testing.T, rules foldtest.Rules, lines []string, size f
 	if rules.RowScope {
 		o.Scope = fold.RowScope
 	}
-	table := schema.Table{Name: "t", Exists: true, Judged: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "v", Type: schema.Text},
+	table := schema.Table{Name: "t", Exists: true, HasConstraints: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "v", Type: schema.Text},
 		{Name: "a", Type: schema.Text}, {Name: "n", Type: schema.Number}, {Name: "d", Type: schema.Text, Default: "'dflt'"}, {Name: "e", Type: schema.Number, Default: "5"}}}
 	f, b := fold.NewFolder(&feed.Names{}, table, o), &fold.Batch{}
 	for i, left := 0, size(); i < len(lines); i++ {
@@ -193,7 +193,7 @@ func (db *mapDB) piece(t *testing.T, b *fold.Batch, rows []*fold.Row, table *sch
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !res.Idle {
+		if !res.Unchanged {
 			db.write(resolver.Batch(), &res.Row)
 		}
 		if res.State != nil {

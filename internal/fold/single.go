@@ -18,7 +18,7 @@ func (s Single) Key() []byte { return s.b.rows[s.m.row].Key }
 func (s Single) Text() []byte { return s.b.arena.get(s.m.text) }
 
 // Singles yields the messages that made the batch's rows, in the order of the feed. It is
-// only for a batch whose table is Judged.
+// only for a batch whose table has constraints.
 func (b *Batch) Singles() iter.Seq[Single] {
 	return func(yield func(Single) bool) {
 		for i := range b.log {

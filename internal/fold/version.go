@@ -79,7 +79,7 @@ func (f *Folder) mergeVersioned(b *Batch, c *Change, at Place) {
 	if made {
 		f.putKey(b, r, c)
 	}
-	if f.table.Judged {
+	if f.table.HasConstraints {
 		f.log(b, n, c, at)
 	}
 	row := f.opt.Scope == RowScope
@@ -191,9 +191,9 @@ type Stored struct {
 
 // Resolved is what becomes of a row.
 type Resolved struct {
-	Row   Row    // what is to be written
-	Idle  bool   // nothing is
-	State []byte // what is to be kept beside the row from now on; nil where that is as it was
+	Row       Row    // what is to be written
+	Unchanged bool   // there is nothing to write
+	State     []byte // what is to be kept beside the row from now on; nil where that is as it was
 }
 
 // A Resolver tells which values of a batch's rows are newer than what a database
@@ -256,10 +256,10 @@ func (v *Resolver) row(out Row, vs *versions, was Stored) Resolved {
 	b := &v.b
 	if !was.Exists || was.Version == nil || vs.tomb != 0 && !feed.Older(b.arena.get(vs.tomb), was.Version) {
 		out.Deleted, out.Replaces = vs.live == 0, vs.tomb != 0
-		return Resolved{Row: out, Idle: out.Deleted && !was.Exists}
+		return Resolved{Row: out, Unchanged: out.Deleted && !was.Exists}
 	}
 	some := v.drop(&out, vs, func(_ int, version []byte) bool { return feed.Older(version, was.Version) })
-	return Resolved{Row: out, Idle: !some}
+	return Resolved{Row: out, Unchanged: !some}
 }
 
 // drop takes the values out of a row whose versions are too old, and reports
@@ -326,20 +326,20 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 		some = true
 	}
 	out.Deleted = now.live == nil
-	idle := !some
+	unchanged := !some
 	switch {
 	case was.State == nil: // nobody looked whether it exists
-		idle = false
+		unchanged = false
 	case !was.Exists:
-		idle = out.Deleted
+		unchanged = out.Deleted
 	case out.Replaces:
-		idle = false
+		unchanged = false
 	}
 	state := now.encode()
 	if bytes.Equal(state, was.State) {
 		state = nil
 	}
-	return Resolved{Row: out, Idle: idle, State: state}, nil
+	return Resolved{Row: out, Unchanged: unchanged, State: state}, nil
 }
 
 // outlived reports whether a delete's version is older than another one, if there is one.

@@ -76,7 +76,7 @@ func TestResolver_LeavesTheBatchAsItWas(t *testing.T) {
 	r := NewResolver(&b, []string{"other", "a"}, &table)
 	s := state{live: []byte("9"), columns: [][]byte{[]byte("4"), []byte("9")}}
 	res, err := r.Resolve(&b.rows[0], Stored{Exists: true, State: s.encode()})
-	if err != nil || res.Idle || res.Row.Deleted || res.Row.Replaces {
+	if err != nil || res.Unchanged || res.Row.Deleted || res.Row.Replaces {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	if got := r.Batch().Value(&res.Row, columns); got != nil || !r.Batch().Initial(&res.Row, columns) {

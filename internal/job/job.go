@@ -143,7 +143,7 @@ func (r *run) begin(ctx context.Context) error {
 	if r.jobs, err = r.jobNames(); err != nil {
 		return err
 	}
-	table.Judged = table.Judged || r.judged
+	table.HasConstraints = table.HasConstraints || r.constrained
 	o := r.Fold
 	if err := fold.CheckVersion(&table, o); err != nil {
 		return err
@@ -209,7 +209,7 @@ func (r *run) rewind(ctx context.Context, spec string, err error) error {
 		r.rewinds = 0
 	}
 	r.rewinds, r.rewound = r.rewinds+1, time.Now()
-	r.judged = r.judged || unlogged.Err != nil
+	r.constrained = r.constrained || unlogged.Err != nil
 	r.Warn("%v; reading again from the database's checkpoint", err)
 	r.rebuilt = false
 	return r.begin(ctx)
@@ -240,11 +240,11 @@ type run struct {
 	pruned    time.Time // when old rejects were last removed
 	// seq is that of the job's last flush; anonymous jobs of one run share
 	// theirs.
-	seq      int64
-	line     int64 // of the source at hand, the last that was read
-	safe     int64 // lines before those of batches that may be lost
-	judged   bool  // the table has refused a row
-	finished int   // sources that had been read to their ends before
+	seq         int64
+	line        int64 // of the source at hand, the last that was read
+	safe        int64 // lines before those of batches that may be lost
+	constrained bool  // the table has refused a row
+	finished    int   // sources that had been read to their ends before
 	// finishedRejected is how many of their lines were rejected then.
 	finishedRejected int64
 	rewinds          int

@@ -61,11 +61,11 @@ type Table struct {
 	// Made tells that weir made the table, and nobody gave it constraints since: new
 	// fields become columns.
 	Made bool
-	// Judged tells that the table has rules that only the database can judge
-	// (CHECK, triggers, foreign keys, other unique indexes, …): a batch for it
-	// keeps its lines, so that a row that is refused can be tried message by
+	// HasConstraints tells that the database may refuse a row for what only it knows
+	// (CHECK, triggers, foreign keys, other unique indexes, …): a batch for the table
+	// keeps its messages, so that a row that is refused can be tried message by
 	// message.
-	Judged bool
+	HasConstraints bool
 	// Versioned tells that a run has kept the table by a version for each column.
 	Versioned bool
 	// Untyped tells that the database has columns without a type: a field of nulls

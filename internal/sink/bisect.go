@@ -103,7 +103,7 @@ func (p *bisection) try(rows []*fold.Row, together bool) error {
 	switch {
 	case !errors.As(err, &why):
 		return err
-	case !p.b.Table.Judged && (len(rows) == 1 || why.Taken):
+	case !p.b.Table.HasConstraints && (len(rows) == 1 || why.Taken):
 		return ErrUnlogged{Err: why.Err}
 	case p.ordered:
 		return err

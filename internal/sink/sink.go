@@ -217,9 +217,9 @@ type ErrChanged struct{ Err error }
 func (e ErrChanged) Error() string { return e.Err.Error() }
 func (e ErrChanged) Unwrap() error { return e.Err }
 
-// ErrUnlogged says that the database refused a row of a table that has no rules,
-// so that the batch did not keep the row's messages: the source has to be read
-// again with the table Judged.
+// ErrUnlogged says that the database refused a row of a table that seemed to have no
+// constraints, so that the batch did not keep the row's messages: the source has to be read
+// again for a table that has some.
 type ErrUnlogged struct{ Err error }
 
 func (e ErrUnlogged) Error() string { return "a table without rules refused a row: " + e.Err.Error() }

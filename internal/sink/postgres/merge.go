@@ -133,7 +133,7 @@ func (m *merge) statements(s *script, rows []*fold.Row, slice int) (t tags) {
 		// A row that was just locked shows it, unless others share the lock: that
 		// saves comparing it a second time. Where a table has rules, the check of a
 		// foreign key may have locked it too.
-		if !m.table.Judged {
+		if !m.table.HasConstraints {
 			differs = "(t.xmax = pg_current_xact_id()::xid OR " + differs + ")"
 		}
 		differs = lives + differs

@@ -559,7 +559,7 @@ var systemColumns = []string{"tableoid", "ctid", "xmin", "cmin", "xmax", "cmax"}
 func (d *DB) newTable(name string) schema.Table {
 	t := NewTable(name)
 	t.Characters = d.characters
-	t.Judged = !d.unicode // only the server knows which characters it has
+	t.HasConstraints = !d.unicode // only the server knows which characters it has
 	return t
 }
 

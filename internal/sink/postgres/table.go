@@ -211,12 +211,12 @@ func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relat
 		return blank, sink.KeyError{Err: err}
 	}
 	ruled := string(head[4]) != "0" || string(head[1]) == "p" || t.policed
-	judged := ruled || !d.unicode
+	constrained := ruled || !d.unicode
 	for _, row := range r[1].rows {
 		c, more, odd := d.readColumn(row)
 		more.held = cmp.Or(more.held, string(head[10]))
 		t.Columns, t.cols = append(t.Columns, c), append(t.cols, more)
-		judged = judged || odd
+		constrained = constrained || odd
 	}
 	if t.Key, err = t.FindKey(key); err != nil {
 		return missing(err)
@@ -230,7 +230,7 @@ func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relat
 			ruled = true
 		}
 	}
-	t.Judged = judged || ruled || other
+	t.HasConstraints = constrained || ruled || other
 	// With constraints or triggers of its own a table is no longer only weir's: new fields do
 	// not become columns by themselves.
 	t.Made = ours && !ruled

@@ -138,7 +138,7 @@ func (v *versioned) read(resolver *fold.Resolver, all []*fold.Row, found [][][]b
 		if err != nil {
 			return nil, err
 		}
-		if !res.Idle || res.State != nil {
+		if !res.Unchanged || res.State != nil {
 			rows = append(rows, &res.Row)
 			v.states = append(v.states, res.State)
 		}

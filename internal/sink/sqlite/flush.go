@@ -128,7 +128,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, done bo
 		if err != nil {
 			return res, false, err
 		}
-		w := d.newWriter(f.Batch, table, table.Judged || d.indexed)
+		w := d.newWriter(f.Batch, table, table.HasConstraints || d.indexed)
 		if err := w.batch(ctx, f); err != nil {
 			return res, false, err
 		}

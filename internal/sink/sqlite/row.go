@@ -93,8 +93,8 @@ func (p *pieces) Undo() error {
 // whole flush leaves no trace.
 func (p *pieces) Write(rows []*fold.Row, together bool) error {
 	w := p.w
-	judged := w.b.Table.Judged
-	if judged {
+	constrained := w.b.Table.HasConstraints
+	if constrained {
 		if err := w.c.do("SAVEPOINT weir"); err != nil {
 			return err
 		}
@@ -115,15 +115,15 @@ func (p *pieces) Write(rows []*fold.Row, together bool) error {
 		// RAISE(ROLLBACK) or ON CONFLICT ROLLBACK took the whole transaction.
 		return fmt.Errorf("a rule of table %q rolls back whole transactions, and weir cannot keep such a table: %v", w.table.Name, err)
 	}
-	if errors.As(err, &refused) && !judged {
+	if errors.As(err, &refused) && !constrained {
 		return sink.ErrUnlogged{Err: err}
 	}
-	if err != nil && judged {
+	if err != nil && constrained {
 		if undo := w.c.do("ROLLBACK TO weir"); undo != nil {
 			return undo
 		}
 	}
-	if judged {
+	if constrained {
 		if release := w.c.do("RELEASE weir"); release != nil {
 			return release
 		}

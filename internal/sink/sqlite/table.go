@@ -78,7 +78,7 @@ func (d *DB) readTable(name string, key []string) (schema.Table, error) {
 	if t.Key, err = t.FindKey(key); err != nil {
 		return missing(err)
 	}
-	judged, err := d.readKey(&t)
+	constrained, err := d.readKey(&t)
 	if err != nil {
 		return missing(err)
 	}
@@ -89,7 +89,7 @@ func (d *DB) readTable(name string, key []string) (schema.Table, error) {
 	has := func(word string) bool { return strings.Contains(strings.ToUpper(sql), word) }
 	ruled := rules > 0 || strict != 0 || defaults || has("CHECK") ||
 		slices.ContainsFunc(t.Columns, func(c schema.Column) bool { return c.Generated || c.NotNull && !c.Key })
-	t.Judged = ruled || judged
+	t.HasConstraints = ruled || constrained
 	// A table that others gave constraints, or what a copy would lose, is no longer only
 	// weir's: it is taken as it is.
 	t.Made = t.Made && !ruled && !has("COLLATE")
@@ -121,7 +121,7 @@ func initial(schema string) string {
 
 // readKey marks the key's columns, demands that the database hold their values
 // unique, and reports whether another index can refuse a row.
-func (d *DB) readKey(t *schema.Table) (judged bool, err error) {
+func (d *DB) readKey(t *schema.Table) (constrained bool, err error) {
 	// A rowid's alias has no index of its own.
 	var pk []int
 	err = d.c.query("SELECT cid, pk FROM pragma_table_xinfo(?) WHERE pk > 0", func(s *stmt) error {
@@ -167,14 +167,14 @@ func (d *DB) readKey(t *schema.Table) (judged bool, err error) {
 		}
 		if !ix.unique || !ix.complete || !sameSet(cols, t.Key) {
 			d.indexed = true
-			judged = judged || ix.unique || !ix.complete || slices.Contains(cols, expression)
+			constrained = constrained || ix.unique || !ix.complete || slices.Contains(cols, expression)
 			continue
 		}
 		unique = true
 		if binary(collated) {
 			collated = collations
 		} else if !binary(collations) && !maps.Equal(collations, collated) {
-			judged = true
+			constrained = true
 		}
 	}
 	for i, coll := range collated {
@@ -203,7 +203,7 @@ func (d *DB) readKey(t *schema.Table) (judged bool, err error) {
 		return false, fmt.Errorf("table %q has no primary key or unique index over exactly %s, so that it could hold a key twice; this makes one:\n    CREATE UNIQUE INDEX %s ON %s (%s);",
 			t.Name, t.KeyNames(), quote(t.Name+"_key"), quote(t.Name), strings.Join(cols, ", "))
 	}
-	return judged, nil
+	return constrained, nil
 }
 
 const expression = -2 // the column number of an expression in an index

@@ -97,7 +97,7 @@ func (w *writer) newer(r *fold.Row) error {
 	if err != nil {
 		return fmt.Errorf("table %q: %w", w.table.Name, err)
 	}
-	if res.Idle {
+	if res.Unchanged {
 		w.res.Unchanged++
 	} else if err := w.row(&res.Row); err != nil {
 		return err
