@@ -78,18 +78,18 @@ func (b *Batch) mergeLogged(r *Row, m *logged, made bool) {
 
 // mergeLoggedVersion is [Folder.mergeVersioned] of a message that was kept.
 func (b *Batch) mergeLoggedVersion(r *Row, m *logged) {
-	width, row := len(b.Table.Columns), b.Scope == RowScope
+	width := len(b.Table.Columns)
 	vs := b.versionsOf(r)
 	for _, c := range m.cells {
 		if b.Table.Columns[c.col].Key {
 			r.cells[c.col] = c.val
 		}
 	}
-	if b.outdated(vs, b.arena.get(m.version), row) {
+	if b.outdated(b.Scope, vs, b.arena.get(m.version)) {
 		return
 	}
 	if m.op != Upsert {
-		b.bury(r, vs, m.version, row, b.Table.Columns)
+		b.remove(b.Scope, r, m.version, b.Table.Columns)
 	}
 	if m.op != Delete {
 		newest := b.revive(vs, m.version)
