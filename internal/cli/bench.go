@@ -16,7 +16,7 @@ import (
 func (e *env) benchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure on your own disk, database and data",
+		Short: "Measure on your own machine, database and data",
 		Args:  noCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -30,17 +30,19 @@ func (e *env) ladderCommand() *cobra.Command {
 	o := ladder.Config{}
 	c := &cobra.Command{
 		Use:   "ladder FEED --to DEST",
-		Short: "Show what each lesson of batching is worth, and which settings to take",
-		Long: `Write the beginning of FEED into DEST in seven ways: a look-up and a write for
-each message in a transaction of its own, as most programs begin, up to weir. Then
-sync it with several batch periods and levels of --synchronous, and name the
-settings that keep to the lag and the safety that are wanted.
+		Short: "Show what each step of batching is worth, and which settings to use",
+		Long: `Write the first messages of FEED into DEST in seven ways: from a look-up and a
+write in a transaction for each message, as most programs begin, to weir. Then
+sync them with several batch periods and levels of --synchronous, and name the
+settings that meet --lag and --safe.
 
-Your tables are left alone: SQLite gets a file of its own beside DEST, Postgres a
+Your tables are not touched: SQLite gets a file of its own beside DEST, Postgres a
 schema of its own, and both are removed at the end. SQLite is in WAL mode
-throughout. Syncs are fsyncs of the database; written is what went to SQLite's
-files, or to Postgres' log. Each figure is of one run: on a busy machine, run it
-again before you believe it.`,
+throughout. "Syncs" are fsyncs of the database; "written" is what went to SQLite's
+files, or to Postgres' log. Each figure is of one run: on a busy machine, repeat
+it.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		Example: `  weir bench ladder flights.jsonl.gz --to flights.db
   weir bench ladder flights.jsonl.gz --to postgres://weir@db.example/air --html ladder.html
   weir bench ladder flights.jsonl.gz --to flights.db --lag 500ms --safe`,
@@ -76,11 +78,11 @@ again before you believe it.`,
 	}
 	f := c.Flags()
 	f.StringVar(&to, "to", "", toHelp)
-	f.StringVar(&o.Key, "key", "id", "the field that names the row")
-	f.IntVar(&o.Messages, "messages", 1_000_000, "messages taken of the feed at most")
-	f.DurationVar(&o.For, "for", 10*time.Second, "how long each of the first six ways may take")
+	f.StringVar(&o.Key, "key", "id", "the field that identifies a row")
+	f.IntVar(&o.Messages, "messages", 1_000_000, "use at most this many messages of the feed")
+	f.DurationVar(&o.For, "for", 10*time.Second, "how long each of the first six ways may run")
 	f.DurationVar(&o.Lag, "lag", 2*time.Second, "how far the table may be behind the feed")
-	f.BoolVar(&o.Safe, "safe", false, "a power cut must take nothing that was committed")
+	f.BoolVar(&o.Safe, "safe", false, "only settings that lose nothing in a power cut")
 	f.StringVar(&html, "html", "", "write a page with plots to this file")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.SortFlags = false

@@ -49,7 +49,7 @@ type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// codeError ends the program with a code and no further words.
+// codeError ends the program with an exit code and no message.
 type codeError int
 
 func (c codeError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
@@ -176,12 +176,13 @@ func (e *env) report(err error) {
 func (e *env) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weir",
-		Short: "Keep a database table true to a feed",
-		Long: `weir keeps a database table true to a feed of JSON lines.
+		Short: "Apply partial JSON updates to SQLite or Postgres tables, exactly once",
+		Long: `weir applies a stream of partial JSON updates to SQLite or Postgres tables, fast
+and exactly once.
 
-Each line names the columns that changed in one row. weir folds the lines of each
-row together in memory and writes them in batches, one transaction each, together
-with a checkpoint: after a crash the next run goes on where the last batch ended.
+Each line names the columns that changed in one row. weir folds the updates of
+each row together in memory and writes them in batches. Each batch is one
+transaction, with a checkpoint: the next run resumes where the last batch ended.
 
   weir sync flights.jsonl.gz --to flights.db       a captured feed into SQLite
   tail -F feed.log | weir sync --table flights --to flights.db

@@ -80,8 +80,8 @@ func (e *env) resolve(f *pflag.FlagSet, o *syncOptions) ([]*config.Setting, erro
 	return settings, nil
 }
 
-// setFlag sets a flag from outside the command line, where yes is no boolean, and a
-// number that begins with 0 is octal to some and decimal to others.
+// setFlag sets a flag from a variable or a file. There, yes is not a boolean, and a number
+// that begins with 0 is ambiguous: octal to some, decimal to others.
 func setFlag(f *pflag.FlagSet, fl *pflag.Flag, v string) error {
 	switch fl.Value.Type() {
 	case "bool":
@@ -90,15 +90,15 @@ func setFlag(f *pflag.FlagSet, fl *pflag.Flag, v string) error {
 		}
 	case "int", "int64":
 		if _, err := strconv.ParseInt(v, 10, 64); err != nil || len(v) > 1 && v[0] == '0' {
-			return fmt.Errorf("%q is no whole number, such as 1000", v)
+			return fmt.Errorf("%q is not a whole number, such as 1000", v)
 		}
 	case "duration":
 		if err := f.Set(fl.Name, v); err != nil {
-			return fmt.Errorf("%q is no duration, such as 500ms, 10s or 1h", v)
+			return fmt.Errorf("%q is not a duration, such as 500ms, 10s or 1h", v)
 		}
 	}
 	err := f.Set(fl.Name, v)
-	if inner := errors.Unwrap(err); inner != nil { // pflag's words are of the command line
+	if inner := errors.Unwrap(err); inner != nil { // pflag's own message is about the command line
 		return inner
 	}
 	return err
@@ -107,7 +107,7 @@ func setFlag(f *pflag.FlagSet, fl *pflag.Flag, v string) error {
 func (e *env) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
-		Short: "Write the manual pages into a folder",
+		Short: "Write the manual pages to a folder",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {

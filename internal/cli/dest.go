@@ -34,7 +34,7 @@ type destination struct {
 	postgres bool
 }
 
-// openOptions are what the drivers are told.
+// openOptions are those of the drivers.
 type openOptions struct {
 	synchronous string
 	readOnly    bool
@@ -57,11 +57,11 @@ func (e *env) destination(to string) (d destination, err error) {
 	dsn, isPostgres := strings.CutPrefix(to, "postgres:")
 	switch {
 	case to == "":
-		return d, usagef("where to? Name the database: --to flights.db, or --to postgres://…")
+		return d, usagef("no database is named: --to flights.db, or --to postgres://…")
 	case isSQLite:
 		path = strings.TrimPrefix(path, "//")
 		if path == "" {
-			return d, usagef("--to %s names no file: --to sqlite:flights.db", to)
+			return d, usagef("--to %s names no file; such as --to sqlite:flights.db", to)
 		}
 		return destination{path: path}, nil
 	case isPostgres || strings.HasPrefix(to, "postgresql:") || keywords.MatchString(to):
@@ -74,7 +74,7 @@ func (e *env) destination(to string) (d destination, err error) {
 		return destination{dsn: dsn, postgres: true}, nil
 	case strings.Contains(to, "://"):
 		scheme, _, _ := strings.Cut(to, "://")
-		return d, usagef("--to: weir does not write to %s; it takes the path of an SQLite file, sqlite:PATH or postgres://…", redacted(scheme))
+		return d, usagef("--to: weir does not write to %s, only to an SQLite file, sqlite:PATH or postgres://…", redacted(scheme))
 	}
 	return destination{path: to}, nil
 }
@@ -92,7 +92,7 @@ func (d destination) open(ctx context.Context, o openOptions) (database, error) 
 	return nonNil(sqlite.Open(ctx, d.path, sqlite.Options{Synchronous: o.synchronous, Cache: o.cache, ReadOnly: o.readOnly, Warn: o.warn, Yield: true}))
 }
 
-// nonNil keeps a driver's nil from becoming a database that is not nil.
+// nonNil avoids a typed nil.
 func nonNil[D database](db D, err error) (database, error) {
 	if err != nil {
 		return nil, err
@@ -109,13 +109,13 @@ func (d destination) openToRead(ctx context.Context, warn, debug func(string, ..
 func (d destination) openExisting(ctx context.Context, o openOptions) (database, error) {
 	if !d.postgres {
 		if _, err := os.Stat(d.path); err != nil {
-			return nil, fmt.Errorf("there is no database: %w", err)
+			return nil, fmt.Errorf("the database is missing: %w", err)
 		}
 	}
 	return d.open(ctx, o)
 }
 
-// newTable is a table in a database that is not there yet.
+// newTable is a table in a database that does not exist yet.
 func (d destination) newTable(name string) schema.Table { return sqlite.NewTable(name) }
 
 // plan returns the statements that would make a table what a batch needs.

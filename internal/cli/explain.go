@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -25,13 +24,15 @@ func (e *env) explainCommand() *cobra.Command {
 	o := &syncOptions{}
 	c := &cobra.Command{
 		Use:   "explain ID FILE...",
-		Short: "Name the line that made each column of a row",
-		Long: `Read captured files, in the order in which they are named, and print the row of one
-id as they make it: each column, its value, and the file and line that it is from.
-No database is read or written.
+		Short: "Name the line that set each column of a row",
+		Long: `Read captured files, in the order in which they are named, and print one row as
+they make it: each column, its value, and the file and line that set it. No
+database is needed.
 
-The id of a key of several fields has as many parts, with commas between.`,
-		Example: `  weir explain BAW117-1795180966 flights.jsonl.gz
+The ID of a key of several fields has as many parts, separated by commas.
+
+Exit codes: 0 done, 1 failed, or no line names the row, 2 wrong usage.`,
+		Example: `  weir explain BAW1174-1795183537-schedule-0424 flights.jsonl.gz
   weir explain BA,117 'captures/*.jsonl.zst' --key carrier,flight --delete-when op=delete`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -107,8 +108,8 @@ func (e *explainer) Flush(_ context.Context, f *sink.Flush) (sink.Result, error)
 	return sink.Result{}, nil
 }
 
-// resolve leaves of a message what is newer than what came before it; old tells that
-// this is nothing.
+// resolve reduces a message to what is newer than what came before it; old tells that
+// nothing is.
 func (e *explainer) resolve(resolver *fold.Resolver, b *fold.Batch, m *fold.Row) (old bool, err error) {
 	res, err := resolver.Resolve(m, fold.Stored{Exists: e.exists, State: e.state, Version: e.version})
 	if err != nil {
@@ -124,7 +125,7 @@ func (e *explainer) resolve(resolver *fold.Resolver, b *fold.Batch, m *fold.Row)
 	return res.Unchanged, nil
 }
 
-// take follows one message of the row, which came from somewhere.
+// take applies one message of the row, which came from a place.
 func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin) {
 	for len(e.origins) < len(b.Table.Columns) {
 		e.origins = append(e.origins, origin{Column: b.Table.Columns[len(e.origins)].Name})
@@ -159,7 +160,7 @@ func (e *env) explain(ctx context.Context, o *syncOptions, id string, args []str
 	parts := []string{id}
 	if len(o.key) > 1 {
 		if parts = strings.Split(id, ","); len(parts) != len(o.key) {
-			return usagef("the key has %d fields, and %q %d parts", len(o.key), id, len(parts))
+			return usagef("the key has %d fields, but %q has %s", len(o.key), id, counted(int64(len(parts)), "part"))
 		}
 	}
 	p := job.NewProgress()
@@ -179,9 +180,9 @@ func (e *env) explain(ctx context.Context, o *syncOptions, id string, args []str
 	}
 	switch {
 	case x.lines == 0:
-		return fmt.Errorf("no line of %d names the row %s", p.Lines.Load(), id)
+		return fmt.Errorf("none of %s names the row %s", counted(p.Lines.Load(), "line"), id)
 	case !x.exists:
-		return fmt.Errorf("the row %s was removed by %s line %d, and nothing came after it", id, x.removed.File, x.removed.Line)
+		return fmt.Errorf("the row %s was removed by %s, line %d, and no later line names it", id, x.removed.File, x.removed.Line)
 	}
 	var made []origin
 	for _, o := range x.origins {
@@ -200,7 +201,7 @@ func (e *env) explain(ctx context.Context, o *syncOptions, id string, args []str
 	return t.Flush()
 }
 
-// keyOf is what the fold calls the row whose key has the given texts.
+// keyOf is the key, as the fold has it, of the row whose key fields have the given texts.
 func keyOf(names, parts []string) ([]byte, error) {
 	message := map[string]string{}
 	for i, n := range names {
@@ -214,7 +215,7 @@ func keyOf(names, parts []string) ([]byte, error) {
 	f := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: names, Columns: fold.AddColumns, Warn: func(string, ...any) {}})
 	var b fold.Batch
 	if err := f.Fold(&b, line, fold.Place{}); err != nil {
-		return nil, errors.Join(errors.New("that is no id"), err)
+		return nil, fmt.Errorf("not an id: %w", err)
 	}
 	f.Seal(&b)
 	return b.Sorted()[0].Key, nil

@@ -323,7 +323,7 @@ func TestFault_LockedDatabase(t *testing.T) {
 	p.check(err)
 	p.check(c.Start())
 	for said := bufio.NewScanner(stderr); said.Scan(); {
-		if strings.Contains(said.Text(), "trying again") {
+		if strings.Contains(said.Text(), "retrying") {
 			_ = lock.Rollback()
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// feedOptions are the flags of sync for feeds that it dials.
+// feedOptions are the flags of sync for connections.
 type feedOptions struct {
 	feed      string
 	events    string
@@ -35,34 +35,34 @@ type feedOptions struct {
 	ca, cert, key, serverName string
 }
 
-// Firehose is FlightAware's feed; see its documentation for the words of the first
-// line and of its messages.
+// Firehose is FlightAware's feed; its documentation describes the first line and the
+// messages.
 const (
 	firehose     = "firehose"
 	firehosePort = "1501"
-	// firehoseIdle is its keepalive interval, and what it may be late.
+	// firehoseIdle is its keepalive interval, and 10 s of delay.
 	firehoseKeepalive = 60 * time.Second
 	firehoseIdle      = firehoseKeepalive + 10*time.Second
 )
 
 func (o *feedOptions) flags(f *pflag.FlagSet, enums *choices) {
 	addChoice(enums, f, &o.feed, "feed", "", "a feed that weir knows: FlightAware's firehose (reads FH_USERNAME and FH_APIKEY)", firehose)
-	f.StringVar(&o.events, "feed-events", "", "of --feed firehose: the events to ask for, such as 'position flightplan'")
-	f.StringVar(&o.init, "init", "", "what a connection begins with, or @FILE: a template with {{.resume}}, {{env \"NAME\"}} and {{file \"PATH\"}}")
-	f.StringVar(&o.resume, "resume-field", "", "the field whose last committed value is {{.resume}} when a connection is made")
-	f.DurationVar(&o.idle, "idle-timeout", 0, "reconnect when nothing comes for this long; a sender is ended (default never)")
-	f.StringVar(&o.keepalive, "keepalive-when", "", "FIELD=VALUE: such a message only says that the feed lives")
+	f.StringVar(&o.events, "feed-events", "", "the events to ask Firehose for, such as 'position flightplan'")
+	f.StringVar(&o.init, "init", "", "the first line to send, or @FILE: a template with {{.resume}}, {{env \"NAME\"}} and {{file \"PATH\"}}")
+	f.StringVar(&o.resume, "resume-field", "", "the field whose last committed value is {{.resume}} when weir connects")
+	f.DurationVar(&o.idle, "idle-timeout", 0, "reconnect when nothing arrives for this long, or disconnect a sender (default never)")
+	f.StringVar(&o.keepalive, "keepalive-when", "", "FIELD=VALUE: a message with it is a keepalive, and skipped")
 	f.IntVar(&o.stale, "stale-keepalives", 5, "reconnect after this many keepalives in a row without a new resume value (0: never)")
-	f.StringVar(&o.failure, "error-when", "", "FIELD=VALUE: such a message ends the run, with its error_msg")
-	f.StringVar(&o.timeField, "time-field", "", "the field with a message's time (seconds since 1970, or RFC 3339), for the lag")
-	f.StringVar(&o.ca, "tls-ca", "", "a PEM file of the authorities to trust (default the system's); with tls-listen:// a sender needs a certificate of one of them")
-	f.StringVar(&o.cert, "tls-cert", "", "a PEM file with the certificate to show; tls-listen:// needs one")
-	f.StringVar(&o.key, "tls-key", "", "a PEM file with its key")
-	f.StringVar(&o.serverName, "tls-server-name", "", "of tls://: the name that the certificate must be for (default the host)")
+	f.StringVar(&o.failure, "error-when", "", "FIELD=VALUE: a message with it stops the run, with its error_msg")
+	f.StringVar(&o.timeField, "time-field", "", "the field with the time of a message (seconds since 1970, or RFC 3339), to show the lag")
+	f.StringVar(&o.ca, "tls-ca", "", "a PEM file of the authorities to trust (default the system's); senders to tls-listen:// then need a certificate of one")
+	f.StringVar(&o.cert, "tls-cert", "", "a PEM file with the certificate to show (tls-listen:// needs one)")
+	f.StringVar(&o.key, "tls-key", "", "a PEM file with the key of the certificate")
+	f.StringVar(&o.serverName, "tls-server-name", "", "the name that the certificate of a tls:// feed must be for (default the host)")
 }
 
-// preset fills in what the named feed is known for, where the user says nothing
-// else, and gives its sources their port.
+// preset fills in the options that a named feed needs and that the user left open, and gives
+// its sources their port.
 func (o *feedOptions) preset(sources []string, compression string) {
 	if o.feed != firehose {
 		return
@@ -101,7 +101,7 @@ func (o *feedOptions) preset(sources []string, compression string) {
 	}
 }
 
-// settings are what the job and the source are told. env looks a variable up.
+// settings turns the options into those of the job and the source. env looks up a variable.
 func (o *feedOptions) settings(env func(string) (string, bool), src *source.Options) (f job.Feed, err error) {
 	match := func(flag, s string) job.Match {
 		field, value, merr := fieldValue(flag, s)
@@ -124,8 +124,8 @@ func (o *feedOptions) settings(env func(string) (string, bool), src *source.Opti
 	return f, errors.Join(err, terr)
 }
 
-// template is what a connection begins with. It is tried once, so that a variable
-// that is not set is a fault of the command line.
+// template is the first line of a connection. It is rendered once at the start, so that a
+// variable that is not set is a fault of the command line.
 func (o *feedOptions) template(env func(string) (string, bool)) (func(string) ([]byte, error), error) {
 	text := o.init
 	if path, ok := strings.CutPrefix(text, "@"); ok {
@@ -139,7 +139,7 @@ func (o *feedOptions) template(env func(string) (string, bool)) (func(string) ([
 		"env": func(name string) (string, error) {
 			v, ok := env(name)
 			if !ok {
-				return "", fmt.Errorf("the variable %s is not set", name)
+				return "", fmt.Errorf("environment variable %s is not set", name)
 			}
 			return v, nil
 		},
@@ -174,12 +174,12 @@ func (o *feedOptions) tls() (*tls.Config, error) {
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--tls-ca: %s has no certificate in PEM", o.ca)
+			return nil, fmt.Errorf("--tls-ca: %s has no PEM certificate", o.ca)
 		}
 		c.ClientCAs, c.ClientAuth = c.RootCAs, tls.RequireAndVerifyClientCert // of senders
 	}
 	if (o.cert == "") != (o.key == "") {
-		return nil, errors.New("--tls-cert and --tls-key go together")
+		return nil, errors.New("--tls-cert and --tls-key are needed together")
 	}
 	if o.cert != "" {
 		pair, err := tls.LoadX509KeyPair(o.cert, o.key)

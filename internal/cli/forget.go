@@ -18,12 +18,14 @@ func (e *env) forgetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "forget JOB --to DEST",
 		Short: "Remove a job's checkpoints and rejected lines",
-		Long: `Remove what weir keeps of a job in a database: its checkpoints, so that a later run
-of the job reads its sources from their start, and its rejected lines. The job's
-table stays as it is. The versions of the table's values go too, where no other job
-has written to the table.
+		Long: `Remove what weir keeps of a job in a database: its rejected lines, and its
+checkpoints, so that the next run of the job reads its sources from the start. The
+table stays as it is. The versions of its values are removed too, unless another
+job has written to the table.
 
-weir status names the jobs. A job that a run holds is left alone: exit code 4.`,
+weir status lists the jobs.
+
+Exit codes: 0 done, 1 failed, or no such job, 2 wrong usage, 4 a run holds the job.`,
 		Example: `  weir forget 'flights.jsonl > flights' --to flights.db`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -40,7 +42,7 @@ weir status names the jobs. A job that a run holds is left alone: exit code 4.`,
 
 func (e *env) forget(ctx context.Context, dest destination, job string) (err error) {
 	if job == "" {
-		return usagef("forget takes the name of a job: weir status names them")
+		return usagef("the name of the job is empty: weir status lists them")
 	}
 	db, err := dest.openExisting(ctx, openOptions{synchronous: sqlite.Full, warn: e.say, debug: e.debug})
 	if err != nil {
@@ -81,7 +83,7 @@ func (e *env) unknownJob(ctx context.Context, db database, job string) error {
 		names = append(names[:10], fmt.Sprintf("%d more", len(names)-10))
 	}
 	if len(names) == 0 {
-		return fmt.Errorf("the database has no job %q, and no other", job)
+		return errors.New("the database has no jobs")
 	}
 	return fmt.Errorf("the database has no job %q; it has %s", job, strings.Join(names, ", "))
 }

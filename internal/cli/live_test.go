@@ -157,7 +157,7 @@ func (l *live) run(server *testpg.Server) {
 		server.Restart(l.t)
 	}
 	l.until("all is read", func() bool {
-		return l.ask("SELECT count(*) FROM weir_checkpoints WHERE mark LIKE '%\"Resume\":\"1795204153\"%'") == "1"
+		return l.ask("SELECT count(*) FROM weir_checkpoints WHERE mark LIKE '%\"resume\":\"1795204153\"%'") == "1"
 	})
 	l.check(c.Process.Signal(os.Interrupt))
 	if err := c.Wait(); c.ProcessState.ExitCode() != 130 {

@@ -12,8 +12,8 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// checkOutputs refuses to write rejected lines or metrics into a file that is something
-// else. args are the sources as they were named, sources what they resolve to.
+// checkOutputs returns an error if rejected lines or metrics would go into a file that is
+// something else. args are the sources as they were named, sources what they resolve to.
 func (e *env) checkOutputs(o *syncOptions, to destination, args, sources []string, rejects job.Rejects) error {
 	var faults []error
 	check := func(flag, path string, others ...string) {
@@ -30,7 +30,7 @@ func (e *env) checkOutputs(o *syncOptions, to destination, args, sources []strin
 		}
 		for _, other := range others {
 			if other != "" && sameFile(path, other) {
-				faults = append(faults, fmt.Errorf("%s %s: is the file of --metrics-file too; name another file", flag, path))
+				faults = append(faults, fmt.Errorf("%s %s: is also the file of --metrics-file; name another file", flag, path))
 			}
 		}
 	}
@@ -47,7 +47,7 @@ func (e *env) checkOutputs(o *syncOptions, to destination, args, sources []strin
 	return nil
 }
 
-// usedAs says what else of a run a path is, "" where it is nothing.
+// usedAs says what else of a run a path is, or "".
 func (e *env) usedAs(path string, o *syncOptions, to destination, args, sources []string) string {
 	for _, s := range sources {
 		if source.TraitsOf(s).Stored() && sameFile(path, s) {
@@ -60,7 +60,7 @@ func (e *env) usedAs(path string, o *syncOptions, to destination, args, sources 
 			return "what stdin reads"
 		}
 	}
-	for _, pattern := range args { // that the next run would take it for a source
+	for _, pattern := range args { // a glob: the next run would read it
 		pattern, err := filepath.Abs(pattern)
 		name, err2 := filepath.Abs(path)
 		if match, err3 := filepath.Match(pattern, name); errors.Join(err, err2, err3) == nil && match {

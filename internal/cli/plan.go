@@ -22,7 +22,7 @@ import (
 // run needs.
 func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config, err error) {
 	if len(args) == 0 && e.terminal(int(os.Stdin.Fd())) && e.stdin == os.Stdin {
-		err = errors.New("no source is named and stdin is a terminal: weir sync feed.jsonl --to flights.db")
+		err = errors.New("no source is named, and stdin is a terminal: weir sync feed.jsonl --to flights.db")
 	}
 	o.preset(args, o.compression)
 	src := source.Options{MaxLine: int(o.maxLine), Follow: o.follow, Compression: o.compression, Windows: int(o.buffer / 4), Stdin: e.stdin}
@@ -72,7 +72,7 @@ func (o *syncOptions) fold() (fold.Options, error) {
 	f := fold.Options{Key: o.key, DeleteField: field, DeleteValue: value, KeepNull: o.null == "keep",
 		FillOnly: o.fillOnly, Version: o.version, Scope: o.scope, Columns: o.newColumns, MaxColumns: o.maxColumns}
 	if o.maxLine < 1 || o.maxLine > source.LimitMaxLine {
-		err = errors.Join(err, fmt.Errorf("--max-line %s: between 1B and %dB", o.maxLine, source.LimitMaxLine))
+		err = errors.Join(err, fmt.Errorf("--max-line %s: must be between 1B and %dB", o.maxLine, source.LimitMaxLine))
 	}
 	return f, errors.Join(o.faults(), f.Validate(), err)
 }
@@ -82,7 +82,7 @@ func fieldValue(flag, s string) (field, value string, err error) {
 	field, value, ok := strings.Cut(s, "=")
 	switch {
 	case s != "" && (!ok || field == ""):
-		err = fmt.Errorf("--%s %q: FIELD=VALUE is wanted, such as op=delete", flag, s)
+		err = fmt.Errorf("--%s %q: must be FIELD=VALUE, such as op=delete", flag, s)
 	case strings.HasPrefix(value, "="):
 		err = fmt.Errorf("--%s %q: FIELD=VALUE has one equals sign, as in --%s %s%s", flag, s, flag, field, value)
 	}
@@ -94,16 +94,16 @@ func (o *syncOptions) checkLimits() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if o.batchRows < 1 {
-		fault("--batch-rows %d: at least 1", o.batchRows)
+		fault("--batch-rows %d: must be at least 1", o.batchRows)
 	}
 	if o.buffer < 1<<20 || o.buffer > 32<<30 {
-		fault("--buffer %s: between 1MiB and 32GiB", o.buffer)
+		fault("--buffer %s: must be between 1MiB and 32GiB", o.buffer)
 	}
 	if o.tombstones < 0 || o.batchPeriod < 0 || o.retryFor.Duration < 0 || o.maxRejects < 0 {
 		fault("--tombstones, --batch-period, --retry-for and --max-rejects cannot be negative")
 	}
 	if o.spool != "" && o.spoolMax < 1<<20 {
-		fault("--spool-max %s: at least 1MiB", o.spoolMax)
+		fault("--spool-max %s: must be at least 1MiB", o.spoolMax)
 	}
 	if _, _, err := net.SplitHostPort(o.metricsAddr); err != nil && o.metricsAddr != "" {
 		fault("--metrics-addr: %w", err)
@@ -113,7 +113,7 @@ func (o *syncOptions) checkLimits() error {
 
 func (o *syncOptions) checkRejects(r job.Rejects) error {
 	if o.rejectsAge.set && (o.rejectsAge.Duration <= 0 || r.Path() != "") {
-		return fmt.Errorf("--keep-rejects %s: a time such as 30d, for rejects that are kept in the table", &o.rejectsAge)
+		return fmt.Errorf("--keep-rejects %s: must be a duration such as 30d, and needs --rejects table", &o.rejectsAge)
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (o *syncOptions) checkRejects(r job.Rejects) error {
 // continues.
 func (o *syncOptions) checkJob() (err error) {
 	if strings.HasPrefix(o.job, sink.RunPrefix) {
-		err = fmt.Errorf("--job %q: names that begin with %q are those of runs without a job", o.job, sink.RunPrefix)
+		err = fmt.Errorf("--job %q: names that begin with %q are reserved for runs without a job", o.job, sink.RunPrefix)
 	}
 	if o.accept && (o.fromStart || o.rebuild) {
 		err = errors.Join(err, errors.New("--accept-settings continues from the checkpoint, which --from-start and --rebuild ignore: leave one out"))
@@ -140,7 +140,7 @@ func (o *syncOptions) checkSpool(live, stored bool) (err error) {
 	case o.capture != "" && stored:
 		err = errors.Join(err, errors.New("--capture is for a connection or stdin: a file can be read again"))
 	case o.keepFor.set && (o.capture == "" || o.keepFor.Duration <= 0):
-		err = errors.Join(err, errors.New("--keep-captures: a time longer than 0, for the captures of --capture"))
+		err = errors.Join(err, errors.New("--keep-captures: must be a duration such as 30d, and needs --capture"))
 	}
 	return err
 }
@@ -157,19 +157,19 @@ func (o *syncOptions) sources(args []string) (sources []string, table string, li
 	switch {
 	case len(sources) < 2:
 	case o.follow:
-		err = errors.Join(err, usagef("--follow reads one file, which does not end: name one"))
+		err = errors.Join(err, usagef("--follow reads one file, which has no end: name only one source"))
 	case live:
-		err = errors.Join(err, usagef("a connection does not end: name one source"))
+		err = errors.Join(err, usagef("a connection has no end: name only one source"))
 	}
 	return sources, table, live, err
 }
 
-// expand resolves the sources that the command line names. What the file system does not
-// say of them is wrong usage.
+// expand resolves the sources of the command line. Faults that are not the file system's are
+// wrong usage.
 func expand(args []string, follow bool) ([]string, error) {
 	for _, a := range args {
 		if _, rest, ok := strings.Cut(a, "://"); ok && strings.Contains(rest, "@") {
-			return nil, usagef("%s: a source has no user and no password; what a feed asks of its client goes into --init", redacted(a))
+			return nil, usagef("%s: a source has no user and no password; --init sends what the feed asks for", redacted(a))
 		}
 	}
 	sources, err := source.Expand(args, follow)
@@ -179,7 +179,7 @@ func expand(args []string, follow bool) ([]string, error) {
 	return nil, usageError{err}
 }
 
-// stem is the table that the sources' names suggest.
+// stem is the table name that the sources suggest.
 func stem(sources []string) (string, error) {
 	name := ""
 	for _, s := range sources {
@@ -188,7 +188,7 @@ func stem(sources []string) (string, error) {
 			n = strings.TrimSuffix(n, ext)
 		}
 		if n == "" || !source.TraitsOf(s).Stored() {
-			return "", usagef("%s has no name to call the table by: --table NAME", s)
+			return "", usagef("%s suggests no name for the table: --table NAME", s)
 		}
 		if name != "" && n != name {
 			return "", usagef("the sources suggest the tables %q and %q: --table NAME", name, n)

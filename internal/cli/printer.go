@@ -13,8 +13,8 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// printer writes a run's log and status line to stderr. Where that fails, as on
-// a closed pipe, the run goes on unseen.
+// A printer writes the log and the status line of a run to stderr. If that fails, as on a
+// closed pipe, the run continues.
 type printer struct {
 	p       *job.Progress
 	json    *slog.Logger // nil for text
@@ -101,7 +101,7 @@ func (o *printer) line() {
 	o.shown = true
 }
 
-// status is one line on how the run is doing.
+// status is one line on the progress of the run.
 func (o *printer) status() string {
 	now := counts{time.Now(), o.p.Lines.Load(), o.p.FeedTime.Load()}
 	before := o.before
@@ -169,8 +169,7 @@ func (o *printer) warn(format string, args ...any) {
 	o.say(slog.LevelWarn, "warning: ", format, args...)
 }
 
-// retry tells of a failure that is tried again, but not each time. A lock that
-// was short is no news.
+// retry reports a failure that is retried, but not each time, and not a short lock.
 func (o *printer) retry(e *sink.Error) {
 	o.mu.Lock()
 	last, again := o.reported[e.Reason]
@@ -183,7 +182,7 @@ func (o *printer) retry(e *sink.Error) {
 	}
 	o.mu.Unlock()
 	if due || o.verbose || e.Class == sink.Unknown || !again && e.Reason == "connection" {
-		o.warn("%v; trying again", e)
+		o.warn("%v; retrying", e)
 	}
 }
 

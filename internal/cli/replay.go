@@ -21,7 +21,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// firehoseInit is what a client of FlightAware's feed begins with.
+// firehoseInit matches the first line of a client of FlightAware's feed.
 const firehoseInit = `^(?:live|pitr (?P<resume>[0-9]+)|range [0-9]+ [0-9]+) username \S+ password \S+(?: compression (?P<compression>gzip|compress|deflate))?(?: keepalive [0-9]+)?(?: events ".*")?$`
 
 func (e *env) replayCommand() *cobra.Command {
@@ -30,16 +30,18 @@ func (e *env) replayCommand() *cobra.Command {
 	var enums choices
 	c := &cobra.Command{
 		Use:   "replay FILE... [--to OUT]",
-		Short: "Serve captured feeds as if they were live",
+		Short: "Serve captured files as a live feed",
 		Long: `Send the lines of captured files (plain, gzip, zstd) to stdout, or to each client
 that connects to OUT: tcp-listen://host:port, or tls-listen://host:port with
---tls-cert and --tls-key. With --time-field they go out as far apart as they were
-recorded, --speed times as fast; or at a --rate; or as fast as they are taken.
+--tls-cert and --tls-key. With --time-field they are sent at the recorded pace,
+--speed times as fast; or at a --rate; or as fast as clients read.
 
-A client may begin with a line that --init checks: a regular expression whose groups
+--init is a regular expression that the client's first line must match. Its groups
 "resume" and "compression" say from where (--resume-field) and how to send. A slow
-client holds up only itself. --drop-after, --stall-after and --garbage make a bad
-feed, to test what reads it.`,
+client delays only itself. --drop-after, --stall-after and --garbage make a bad
+feed, to test what reads it.
+
+Exit codes: 0 done, or stopped by a signal, 1 failed, 2 wrong usage.`,
 		Example: `  weir replay flights.jsonl.gz --time-field pitr --speed 10x
   weir replay flights.jsonl.gz --rate 150/s --to tcp-listen://127.0.0.1:4000
   weir replay flights.jsonl.gz --feed firehose --speed 20x --loop --to tls-listen://:1501 --tls-cert cert.pem --tls-key key.pem`,
@@ -69,7 +71,7 @@ feed, to test what reads it.`,
 			}
 			if init != "" {
 				if s.Init, err = regexp.Compile(init); err != nil {
-					return usageError{fmt.Errorf("--init is no regular expression: %w", codeOnly(err))}
+					return usageError{fmt.Errorf("--init is not a regular expression: %w", codeOnly(err))}
 				}
 			}
 			s.Log = e.say
@@ -87,28 +89,28 @@ feed, to test what reads it.`,
 	f := c.Flags()
 	f.StringVar(&to, "to", "-", "stdout (-), tcp-listen://host:port or tls-listen://host:port; port 0 is any that is free")
 	f.StringVar(&speed, "speed", "1x", "how many times as fast as recorded, or max")
-	f.StringVar(&rate, "rate", "", "lines a second in place of the recorded pace, such as 150/s")
+	f.StringVar(&rate, "rate", "", "send lines at this rate, such as 150/s, instead of the recorded pace")
 	f.BoolVar(&s.Loop, "loop", false, "start again at the end, with the time field moved forward")
 	f.BoolVar(&s.Stamp, "stamp", false, "set the time field to the time at which a line is sent, to measure a lag")
 	f.DurationVar(&s.DropAfter, "drop-after", 0, "close each connection after this time, within a line")
 	f.DurationVar(&s.StallAfter, "stall-after", 0, "send nothing more on a connection after this time")
 	f.IntVar(&s.Garbage, "garbage", 0, "make every Nth line garbage")
 	inGroup(f, feedFlags, func(f *pflag.FlagSet) {
-		addChoice(&enums, f, &feed, "feed", "", "play a feed that weir knows", firehose)
-		f.StringVar(&init, "init", "", "a regular expression for the line that a client begins with")
-		f.StringVar(&s.TimeField, "time-field", "", "the field with a line's time: seconds since 1970, or RFC 3339")
+		addChoice(&enums, f, &feed, "feed", "", "play a feed that weir knows: FlightAware's firehose", firehose)
+		f.StringVar(&init, "init", "", "a regular expression that the first line of a client must match")
+		f.StringVar(&s.TimeField, "time-field", "", "the field with the time of a line: seconds since 1970, or RFC 3339")
 		f.StringVar(&s.ResumeField, "resume-field", "", "the field that a client resumes from")
 		f.DurationVar(&s.Keepalive, "keepalive", 0, "send a keepalive after this time without a line (default never)")
 		addChoice(&enums, f, &s.Compression, "compression", "", "of what is sent (default none)", source.Gzip, source.Zlib, source.Deflate)
-		f.StringVar(&cert, "tls-cert", "", "of tls-listen://: a PEM file with the certificate")
-		f.StringVar(&key, "tls-key", "", "of tls-listen://: a PEM file with its key")
+		f.StringVar(&cert, "tls-cert", "", "a PEM file with the certificate of tls-listen://")
+		f.StringVar(&key, "tls-key", "", "a PEM file with its key")
 	})
 	f.SortFlags = false
 	return c
 }
 
-// codeOnly is a fault of a regular expression without its text, which may have
-// a password in it.
+// codeOnly is the fault of a regular expression without its text, which may contain a
+// password.
 func codeOnly(err error) error {
 	var fault *syntax.Error
 	if errors.As(err, &fault) {
@@ -117,7 +119,7 @@ func codeOnly(err error) error {
 	return err
 }
 
-// stopped takes the end by a signal for a good one.
+// stopped makes the end by a signal a success.
 func stopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -128,7 +130,7 @@ func stopped(ctx context.Context, err error) error {
 func listen(ctx context.Context, to, cert, key string) (net.Listener, error) {
 	scheme, addr, _ := strings.Cut(to, "://")
 	if scheme != "tcp-listen" && scheme != "tls-listen" {
-		return nil, usagef("--to %s: -, tcp-listen://host:port or tls-listen://host:port is wanted", to)
+		return nil, usagef("--to %s: must be -, tcp-listen://host:port or tls-listen://host:port", to)
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil || scheme == "tcp-listen" {
@@ -148,7 +150,7 @@ func readSpeed(s string) (float64, error) {
 	}
 	x, err := strconv.ParseFloat(strings.TrimSuffix(s, "x"), 64)
 	if err != nil || x <= 0 || math.IsNaN(x) {
-		return 0, fmt.Errorf("--speed %s: 10x or max is wanted", s)
+		return 0, fmt.Errorf("--speed %s: must be a factor such as 10x, or max", s)
 	}
 	return x, nil
 }
@@ -162,7 +164,7 @@ func readRate(flag, s string) (float64, error) {
 	x, err := strconv.ParseFloat(n, 64)
 	unit := map[string]time.Duration{"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour}[per]
 	if err != nil || x <= 0 || math.IsNaN(x) || unit == 0 {
-		return 0, fmt.Errorf("--%s %s: such as 150/s is wanted", flag, s)
+		return 0, fmt.Errorf("--%s %s: must be a rate such as 150/s", flag, s)
 	}
 	return x / unit.Seconds(), nil
 }

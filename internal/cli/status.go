@@ -22,11 +22,11 @@ func (e *env) statusCommand() *cobra.Command {
 	var sample int
 	c := &cobra.Command{
 		Use:   "status --to DEST",
-		Short: "Show the checkpoints and the rejected lines of a database",
-		Long: `Show how far each job has come in each source, and how many lines were rejected
-and why. It only reads, and may run beside a sync.
+		Short: "Show checkpoints and rejected lines",
+		Long: `Show how far each job has read each source, and how many lines were rejected and
+why. It only reads, and may run beside a sync.
 
-With --rejects, print the rejected lines as they came, to be mended and sent
+With --rejects, print the rejected lines as they came, to be corrected and sent
 again:
 
   weir status --to flights.db --rejects | sed … | weir sync - --to flights.db --table flights`,
@@ -59,9 +59,9 @@ again:
 	}
 	c.Flags().StringVar(&to, "to", "", toHelp)
 	c.Flags().BoolVar(&rejects, "rejects", false, "print the rejected lines")
-	c.Flags().StringVar(&job, "job", "", "with --rejects: those of one job")
-	c.Flags().IntVar(&sample, "sample", 0, "print so many rows of each table, too")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON; with --rejects one object a line, with place and reason")
+	c.Flags().StringVar(&job, "job", "", "with --rejects: only those of this job")
+	c.Flags().IntVar(&sample, "sample", 0, "also print this many rows of each table")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON; with --rejects one object per line, with place and reason")
 	return c
 }
 
@@ -119,7 +119,7 @@ func (e *env) sample(ctx context.Context, db database, st sink.Status, n int) er
 		}
 		seen[j.Table] = true
 		if t, err := db.Table(ctx, j.Table, nil); err == nil && !t.Exists {
-			continue // rejects alone make no table
+			continue // with rejects alone
 		}
 		rows, total, err := db.Sample(ctx, j.Table, n)
 		if err != nil {

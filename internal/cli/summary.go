@@ -31,7 +31,7 @@ type summary struct {
 	Error     string           `json:"error,omitempty"`
 }
 
-// summarize says what a run did.
+// summarize prints what a run did.
 func (e *env) summarize(o *syncOptions, c job.Config, p *job.Progress, out *printer, err error) {
 	s := summary{
 		Table: c.Table, Sources: c.Sources, Lines: p.Lines.Load(), Bytes: p.Bytes.Load(), Messages: p.Messages.Load(), Coalesced: p.Coalesced.Load(),
@@ -59,7 +59,7 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *job.Progress, out *prin
 		if len(names) > 20 {
 			names = append(names[:20], fmt.Sprintf("and %d more", len(names)-20))
 		}
-		out.info("ignored, for want of a column: %s; --new-columns add --from-start makes them", strings.Join(names, ", "))
+		out.info("ignored, without a column: %s (--new-columns add --from-start adds them)", strings.Join(names, ", "))
 	}
 	if s.Rejected > 0 {
 		where := map[bool]string{true: c.ShowRejects, false: "--rejects " + o.rejects}[o.rejects == "table"]

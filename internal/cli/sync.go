@@ -69,7 +69,7 @@ type syncOptions struct {
 	source []string // from the config file, where the command line has none
 }
 
-const toHelp = "the database: the path of an SQLite file, sqlite:PATH, postgres://… or postgres: (all from PG* variables)"
+const toHelp = "the database: an SQLite file, sqlite:PATH, postgres://… or postgres: (all from PG* variables)"
 
 // The defaults of the flags.
 const (
@@ -87,18 +87,18 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	inGroup(f, sourceFlags, o.sourceFlags)
 	inGroup(f, tableFlags, func(f *pflag.FlagSet) {
 		o.tableFlags(f)
-		f.BoolVar(&o.dryRun, "dry-run", false, "read and fold, print the table that would be made; write nothing")
+		f.BoolVar(&o.dryRun, "dry-run", false, "read and fold, print the table that would be made, and write nothing")
 	})
 	inGroup(f, foldFlags, func(f *pflag.FlagSet) {
 		o.foldFlags(f)
 		o.tombstones = span(defaultTombstones)
-		f.Var(&o.tombstones, "tombstones", "how long a delete is remembered, so that an older message does not bring its row back")
+		f.Var(&o.tombstones, "tombstones", "how long a delete is remembered, so that an older message does not bring the row back")
 	})
 	inGroup(f, batchFlags, o.batchFlags)
 	inGroup(f, feedFlags, func(f *pflag.FlagSet) { o.feedOptions.flags(f, &o.choices) })
 	inGroup(f, spoolFlags, o.spoolFlags)
 	inGroup(f, rejectFlags, func(f *pflag.FlagSet) {
-		f.StringVar(&o.rejects, "rejects", "table", "bad lines go to: table (weir_rejects), file:PATH, fail (the run ends), discard")
+		f.StringVar(&o.rejects, "rejects", "table", "where bad lines go: table (weir_rejects), file:PATH, fail (the run stops), discard")
 		f.Var(&o.rejectsAge, "keep-rejects", "how long rejected lines stay in weir_rejects, such as 30d (default forever)")
 		f.Int64Var(&o.maxRejects, "max-rejects", defaultMaxRejects, "stop the run after more than this many bad lines")
 	})
@@ -106,38 +106,38 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 		f.StringVar(&o.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz at this address, such as :9461 (default off)")
 		f.StringVar(&o.metricsFile, "metrics-file", "", "write the final metrics to this file, for node_exporter's textfile collector")
 		addChoice(&o.choices, f, &o.progress, "progress", "auto", "the status line: auto (on a terminal), always or never", "auto", "always", "never")
-		addChoice(&o.choices, f, &o.summary, "summary", "text", "at the end: text on stderr, or json on stdout", "text", "json")
-		addChoice(&o.choices, f, &o.logFormat, "log-format", "text", "text or json", "text", "json")
+		addChoice(&o.choices, f, &o.summary, "summary", "text", "the summary at the end: text on stderr, or json on stdout", "text", "json")
+		addChoice(&o.choices, f, &o.logFormat, "log-format", "text", "of messages on stderr", "text", "json")
 		f.BoolVarP(&o.quiet, "quiet", "q", false, "print only warnings and errors")
 	})
-	f.StringVar(&o.config, "config", "", "a YAML file with these settings: batch_rows: 1000")
+	f.StringVar(&o.config, "config", "", "a YAML file with these settings, such as batch_rows: 1000")
 }
 
 func (o *syncOptions) sourceFlags(f *pflag.FlagSet) {
-	f.BoolVar(&o.follow, "follow", false, "read on as a file grows, over rotation and truncation; wait for one that does not exist yet")
-	addChoice(&o.choices, f, &o.compression, "compression", source.Auto, "of the sources; auto tells gzip and zstd by their first bytes, deflate is raw", source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate)
+	f.BoolVar(&o.follow, "follow", false, "keep reading as the file grows, over rotation and truncation; wait for a file that does not exist yet")
+	addChoice(&o.choices, f, &o.compression, "compression", source.Auto, "of the sources; auto recognizes gzip and zstd, deflate is raw", source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate)
 	o.maxLineFlag(f)
-	f.StringVar(&o.maxRate, "max-rate", "", "lines that are read at most, such as 5000/s, so that a backfill leaves room for others (default no limit)")
+	f.StringVar(&o.maxRate, "max-rate", "", "read at most this many lines, such as 5000/s, so that a backfill leaves room for others (default no limit)")
 	f.StringVar(&o.job, "job", "", "the job whose checkpoints are read and written (default the name of the table; stdin has none)")
-	f.BoolVar(&o.fromStart, "from-start", false, "read again from the start, over the rows that exist; nothing is deleted")
-	f.BoolVar(&o.rebuild, "rebuild", false, "empty the table in the first batch and read from the start; refused where other jobs have written to it")
-	f.BoolVar(&o.accept, "accept-settings", false, "continue from a checkpoint that was written with other settings, or for a table that was recreated since")
+	f.BoolVar(&o.fromStart, "from-start", false, "read again from the start, over the rows that exist; deletes nothing")
+	f.BoolVar(&o.rebuild, "rebuild", false, "empty the table in the first batch and read from the start; refused if other jobs have written to it")
+	f.BoolVar(&o.accept, "accept-settings", false, "continue from a checkpoint of other settings, or of a table that was recreated since")
 }
 
 func (o *syncOptions) batchFlags(f *pflag.FlagSet) {
-	f.DurationVar(&o.batchPeriod, "batch-period", 0, "write a line at the latest after this time (default 1s; files when a batch is full)")
-	f.IntVar(&o.batchRows, "batch-rows", defaultBatchRows, "rows in a batch at most")
+	f.DurationVar(&o.batchPeriod, "batch-period", 0, "write a line after this time at the latest (default 1s; files: when a batch is full)")
+	f.IntVar(&o.batchRows, "batch-rows", defaultBatchRows, "write a batch when it has this many rows")
 	o.buffer = defaultBuffer
 	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading pauses")
-	addChoice(&o.choices, f, &o.synchronous, "synchronous", defaultSynchronous, "what a power cut may take; see docs/durability.md", levels...)
-	addChoice(&o.choices, f, &o.prefetch, "prefetch", job.ReadAheadAuto, "look up a batch's rows on 8 more connections before it is written; auto: where flushes wait for a disk", job.ReadAheadAuto, job.ReadAheadOn, job.ReadAheadOff)
-	f.Var(&o.retryFor, "retry-for", "how long to retry a locked or lost database, or a lost feed, or forever (default 5m; forever for a connection)")
+	addChoice(&o.choices, f, &o.synchronous, "synchronous", defaultSynchronous, "how safe a commit is from a power cut; see docs/durability.md", levels...)
+	addChoice(&o.choices, f, &o.prefetch, "prefetch", job.ReadAheadAuto, "look up the rows of a batch on 8 more connections before it is written; auto: when flushes wait for the disk", job.ReadAheadAuto, job.ReadAheadOn, job.ReadAheadOff)
+	f.Var(&o.retryFor, "retry-for", "how long to retry a locked or unavailable database, or a lost feed (default 5m; connections: forever)")
 }
 
 func (o *syncOptions) spoolFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.spool, "spool", "", "a folder that holds a connection's lines until they are committed, so that reading continues while the database is unavailable")
 	o.spoolMax = defaultSpoolMax
-	f.Var(&o.spoolMax, "spool-max", "bytes in the spool at most; when it is full, reading pauses")
+	f.Var(&o.spoolMax, "spool-max", "size of the spool; when it is full, reading pauses")
 	f.StringVar(&o.capture, "capture", "", "a folder that keeps all lines of a connection or of stdin, as files that sync and replay read")
 	f.Var(&o.keepFor, "keep-captures", "remove captures whose lines are all older than this, such as 30d (default forever)")
 }
@@ -145,19 +145,19 @@ func (o *syncOptions) spoolFlags(f *pflag.FlagSet) {
 // tableFlags are those of all commands that fold for a table.
 func (o *syncOptions) tableFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.to, "to", "", toHelp)
-	f.StringVar(&o.table, "table", "", "the table (default the name of the source's file)")
+	f.StringVar(&o.table, "table", "", "the table (default the name of the source file)")
 	addChoice(&o.choices, f, &o.newColumns, "new-columns", "", "fields without a column (default add in a table that weir made, else ignore)", fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns)
-	f.IntVar(&o.maxColumns, "max-columns", defaultMaxColumns, "columns that weir adds to a table at most")
+	f.IntVar(&o.maxColumns, "max-columns", defaultMaxColumns, "add at most this many columns to a table")
 }
 
 // foldFlags are those of all commands that fold.
 func (o *syncOptions) foldFlags(f *pflag.FlagSet) {
-	f.StringSliceVar(&o.key, "key", []string{"id"}, "the field or fields that name a row")
-	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: such a message removes its row; FIELD=null is JSON's null")
+	f.StringSliceVar(&o.key, "key", []string{"id"}, "the field or fields that identify a row")
+	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: a message with it removes its row; FIELD=null is JSON's null")
 	addChoice(&o.choices, f, &o.null, "null", "clear", "clear: null sets NULL; keep: null is the same as absent", "clear", "keep")
-	f.StringVar(&o.version, "version-field", "", "the field with a message's version: each column keeps the value of the newest message that named it, in whatever order they come")
-	addChoice(&o.choices, f, &o.scope, "version-scope", fold.ColumnScope, "column, or row: a message that is older than its row changes nothing", fold.ColumnScope, fold.RowScope)
-	f.BoolVar(&o.fillOnly, "fill-only", false, "the first value of a column stays: write only where the table has NULL")
+	f.StringVar(&o.version, "version-field", "", "the field with the version of a message: each column has the value of the newest message that named it, in whatever order they arrive")
+	addChoice(&o.choices, f, &o.scope, "version-scope", fold.ColumnScope, "column, or row: a message older than its row changes nothing", fold.ColumnScope, fold.RowScope)
+	f.BoolVar(&o.fillOnly, "fill-only", false, "write only where the table has NULL, so that the first value of a column stays")
 }
 
 func (o *syncOptions) maxLineFlag(f *pflag.FlagSet) {
@@ -169,19 +169,20 @@ func (e *env) syncCommand() *cobra.Command {
 	o := &syncOptions{}
 	c := &cobra.Command{
 		Use:   "sync [SOURCE...] --to DEST",
-		Short: "Read a feed and keep a table true to it",
-		Long: `Read JSON lines from each SOURCE and keep a table true to their fold.
-
-A SOURCE is a file or a glob (plain, gzip or zstd, told by its content), - for
-stdin, tcp://host:port or tls://host:port to dial a feed, or tcp-listen://host:port
-(tls-listen://) to take senders. DEST is an SQLite file, which is made where there is
-none, or a Postgres database: a URL, or keywords and values as psql takes them;
-what it leaves open comes from PG* variables, .pgpass and service files. The
-table is made from the feed, or taken as it is.
+		Short: "Apply a feed to a table",
+		Long: `Read JSON lines from each SOURCE and apply them to a table.
 
 A message sets the columns that it names and leaves the others alone; null sets
 NULL; the last message wins. Each batch is one transaction, with the checkpoint
-of its source and its rejected lines in it.
+of its source and its rejected lines: the same command resumes there.
+
+A SOURCE is a file or a glob (plain, gzip or zstd, recognized by content), - for
+stdin, tcp://host:port or tls://host:port to connect to a feed, or
+tcp-listen://host:port (tls-listen://) to accept senders.
+
+DEST is an SQLite file, created if it is missing, or a Postgres database: a URL,
+or keywords and values as in psql. PG* variables, .pgpass and service files fill in
+the rest. The table is made from the feed, or taken as it is.
 
 ` + exitHelp,
 		Example: `  weir sync flights.jsonl.gz --to flights.db
@@ -205,12 +206,12 @@ of its source and its rejected lines in it.
 	return c
 }
 
-// pageCache is what SQLite keeps of its file in memory, for a run whose batches
-// have the given room. Both are in bytes.
+// pageCache is the size of SQLite's page cache, for a run with the given buffer. Both are in
+// bytes.
 func pageCache(buffer int64) int { return int(min(max(buffer/4, 8<<20), 64<<20)) }
 
-// readerCache is the same for each connection that reads ahead: the system's memory
-// is what it fills.
+// readerCache is the same for each connection that prefetches: it is there to fill the
+// system's cache.
 const readerCache = 1 << 20 // bytes
 
 // limitMemory has the garbage collected before the run takes more memory than it
@@ -222,7 +223,7 @@ func limitMemory(buffer int64) {
 	}
 }
 
-// sync runs a job with all that surrounds it.
+// sync runs a job: its database, its log and its metrics.
 func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings []*config.Setting) (err error) {
 	to, c, err := e.plan(o, args)
 	if err != nil {
@@ -279,8 +280,8 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 	return nil
 }
 
-// export serves the metrics of a run where that is wanted. stop ends that and writes them
-// into their file.
+// export serves the metrics of a run if the options ask for it. stop ends that and writes
+// the metrics file.
 func (o *syncOptions) export(ctx context.Context, c job.Config, db database, p *job.Progress, out *printer) (stop func() error, err error) {
 	run := metrics.Run{Job: c.Job, Table: c.Table, Progress: p, BufferLimit: c.Buffer, Version: version, Commit: commit}
 	if file, ok := db.(interface{ WALBytes() int64 }); ok {

@@ -25,15 +25,16 @@ func (e *env) verifyCommand() *cobra.Command {
 	show := 0
 	c := &cobra.Command{
 		Use:   "verify FILE... --to DEST",
-		Short: "Compare a table with the fold of captured files",
+		Short: "Compare a table with captured files",
 		Long: `Fold captured files, in the order in which they are named, and compare the table
-with what they make. It only reads. The first differences are printed, and the exit
-code is 1 where there are any.
+with the result. It only reads, and prints the first differences.
 
 The whole fold is held in memory: about as much as the table has bytes. Columns that
-no message names are not looked at, and one that none of a row's messages names has
-to be NULL, unless it has a default. A number or JSON whose spelling a widened column
-may have changed is compared by value.`,
+no message names are not compared. A column that none of a row's messages names must
+be NULL, unless it has a default. A number or JSON whose spelling a widened column
+may have changed is compared by value.
+
+Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 		Example: `  weir verify flights.jsonl.gz --to flights.db
   weir verify 'captures/*.jsonl.zst' --to postgres://weir@db.example/air --table flights --delete-when op=delete`,
 		Args: cobra.MinimumNArgs(1),
@@ -43,7 +44,7 @@ may have changed is compared by value.`,
 	inGroup(f, sourceFlags, o.maxLineFlag)
 	inGroup(f, tableFlags, o.tableFlags)
 	inGroup(f, foldFlags, o.foldFlags)
-	f.IntVar(&show, "show", 10, "differences that are printed at most")
+	f.IntVar(&show, "show", 10, "print at most this many differences")
 	f.SortFlags = false
 	return c
 }
@@ -78,7 +79,7 @@ func (v *verifier) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) 
 	switch v.rows = b.Rows(); {
 	case v.table.Exists:
 	case v.rows > 0:
-		return sink.Result{}, fmt.Errorf("there is no table %q", v.table.Name)
+		return sink.Result{}, fmt.Errorf("table %q is missing", v.table.Name)
 	default: // no line of the feed makes one
 		return sink.Result{}, nil
 	}
@@ -117,7 +118,7 @@ func (v *verifier) say(b *fold.Batch, d *sink.Difference) {
 	case sink.Extra:
 		fmt.Fprintf(v.env.stdout, "%s: the table has the row, which was removed\n", printable(key))
 	case sink.Refused:
-		fmt.Fprintf(v.env.stdout, "%s: the database refuses the row: %s\n", printable(key), printable(d.Have))
+		fmt.Fprintf(v.env.stdout, "%s: the database rejects the row: %s\n", printable(key), printable(d.Have))
 	default:
 		want := "NULL"
 		if raw := b.Value(d.Row, d.Column); raw != nil && raw[0] != 'n' {

@@ -33,8 +33,8 @@ func Env(name string) string {
 // Key is the name of a setting in the file.
 func Key(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// Resolve gives the settings that the command line left open their values. All
-// faults are reported at once. environ is as [os.Environ] returns it; file is a
+// Resolve sets the settings that the command line left open. All faults are reported at
+// once. environ is as [os.Environ] returns it; file is a
 // path, "" for none.
 func Resolve(settings []*Setting, environ []string, file string) error {
 	var faults []error
@@ -89,7 +89,7 @@ func find(settings []*Setting, spell func(string) string, name string) (*Setting
 			return s, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no setting %q%s", name, DidYouMean(name, names))
+	return nil, fmt.Errorf("unknown setting %q%s", name, DidYouMean(name, names))
 }
 
 // DidYouMean is what an error adds about a mistyped name: the one of names that is likely to
@@ -130,7 +130,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// Size is a number of bytes as people write it: 256MiB, 1.5GB, 4096.
+// Size is a number of bytes, written as 256MiB, 1.5GB or 4096.
 type Size int64
 
 var units = []struct {
@@ -151,7 +151,7 @@ func (s *Size) Set(text string) error {
 	}
 	f, err := strconv.ParseFloat(number, 64)
 	if err != nil || f < 0 || f*unit > math.MaxInt64/2 || f != f {
-		return fmt.Errorf("%q is no size; write 64MiB, 1GB or a number of bytes", text)
+		return fmt.Errorf("%q is not a size, such as 64MiB, 1GB or a number of bytes", text)
 	}
 	*s = Size(f * unit)
 	return nil

@@ -23,17 +23,17 @@ func (e *entry) set(s *Setting) error {
 		return s.Set(v)
 	}
 	if e.value.Kind != yaml.SequenceNode {
-		return errors.New("a value or a list of values is wanted")
+		return errors.New("must be a value or a list of values")
 	}
 	if s.SetList == nil {
-		return errors.New("a single value is wanted, not a list")
+		return errors.New("must be a single value, not a list")
 	}
 	values := make([]string, len(e.value.Content))
 	for i, item := range e.value.Content {
 		item = resolved(item)
 		var ok bool
 		if values[i], ok = text(item); !ok || isNull(item) {
-			return fmt.Errorf("item %d is no value", i+1)
+			return fmt.Errorf("item %d is not a value", i+1)
 		}
 	}
 	return s.SetList(values)
@@ -57,7 +57,7 @@ func read(file string) ([]entry, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if err := d.Decode(&more); err == nil {
-		return nil, fmt.Errorf("%s:%d: a second document begins: a config file is one", file, more.Line)
+		return nil, fmt.Errorf("%s:%d: a second document begins; a config file has one", file, more.Line)
 	} else if err != io.EOF {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -66,7 +66,7 @@ func read(file string) ([]entry, error) {
 		return nil, nil
 	}
 	if top.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("%s:%d: settings are wanted, such as batch_rows: 1000", file, top.Line)
+		return nil, fmt.Errorf("%s:%d: must be settings, such as batch_rows: 1000", file, top.Line)
 	}
 	var entries []entry
 	var faults []error
@@ -77,9 +77,9 @@ func read(file string) ([]entry, error) {
 		e := entry{Key(name), key.Line, resolved(top.Content[i+1])} // batch-rows, as on the command line, is batch_rows
 		switch {
 		case !ok:
-			faults = append(faults, fmt.Errorf("%s:%d: the name of a setting is wanted, such as batch_rows: 1000", file, e.line))
+			faults = append(faults, fmt.Errorf("%s:%d: must be the name of a setting, such as batch_rows: 1000", file, e.line))
 		case first[e.key] > 0:
-			faults = append(faults, fmt.Errorf("%s:%d: %s is set in line %d, too", file, e.line, e.key, first[e.key]))
+			faults = append(faults, fmt.Errorf("%s:%d: %s is already set in line %d", file, e.line, e.key, first[e.key]))
 		case !isNull(e.value):
 			entries = append(entries, e)
 		}
