@@ -69,7 +69,7 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 // fold are the rules of the fold, and the faults of all flags that take one of several words.
 func (o *syncOptions) fold() (fold.Options, error) {
 	field, value, err := fieldValue("delete-when", o.deleteWhen)
-	f := fold.Options{Key: o.key, DeleteField: field, DeleteValue: value, KeepNull: o.null == "keep",
+	f := fold.Options{Key: o.key, DeleteField: field, DeleteValue: value, Null: o.null,
 		FillOnly: o.fillOnly, Version: o.version, Scope: o.scope, Columns: o.newColumns, MaxColumns: o.maxColumns}
 	if o.maxLine < 1 || o.maxLine > source.LimitMaxLine {
 		err = errors.Join(err, fmt.Errorf("--max-line %s: must be between 1B and %dB", o.maxLine, source.LimitMaxLine))

@@ -23,7 +23,7 @@ type syncOptions struct {
 	to, table  string
 	key        []string
 	deleteWhen string
-	null       string
+	null       fold.Null
 	fillOnly   bool
 	version    string // the field
 	scope      fold.Scope
@@ -154,7 +154,7 @@ func (o *syncOptions) tableFlags(f *pflag.FlagSet) {
 func (o *syncOptions) foldFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.key, "key", []string{"id"}, "the field or fields that identify a row")
 	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: a message with it removes its row; FIELD=null is JSON's null")
-	addChoice(&o.choices, f, &o.null, "null", "clear", "clear: null sets NULL; keep: null is the same as absent", "clear", "keep")
+	addChoice(&o.choices, f, &o.null, "null", fold.ClearNull, "clear: null sets NULL; keep: null is the same as absent", fold.ClearNull, fold.KeepNull)
 	f.StringVar(&o.version, "version-field", "", "the field with the version of a message: each column has the value of the newest message that named it, in whatever order they arrive")
 	addChoice(&o.choices, f, &o.scope, "version-scope", fold.ColumnScope, "column, or row: a message older than its row changes nothing", fold.ColumnScope, fold.RowScope)
 	f.BoolVar(&o.fillOnly, "fill-only", false, "write only where the table has NULL, so that the first value of a column stays")

@@ -74,7 +74,7 @@ func TestFold_MergesByKey(t *testing.T) {
 	f(nil, "\"x\" a=2\n", `{"id":"y","a":1,"id":"x","a":2}`)
 	f(nil, "\"x\" replaces b=2\n", `{"id":"x","a":1}`, `{"id":"x","op":"delete","a":5}`, `{"id":"x","b":2}`)
 	f(nil, "\"x\" replaces deleted\n", `{"id":"x","a":1}`, `{"id":"x","op":"delete"}`)
-	f(func(o *fold.Options) { o.KeepNull = true }, "\"x\" a=1\n", `{"id":"x","a":1}`, `{"id":"x","a":null,"b":null}`)
+	f(func(o *fold.Options) { o.Null = fold.KeepNull }, "\"x\" a=1\n", `{"id":"x","a":1}`, `{"id":"x","a":null,"b":null}`)
 	f(func(o *fold.Options) { o.FillOnly = true }, "\"x\" a=1 b=2\n", `{"id":"x","a":1,"b":null}`, `{"id":"x","a":3,"b":2}`)
 	f(func(o *fold.Options) { o.Key = []string{"a", "b"} }, "\"1\\x00\\x00\\x00\\x0123\\x00\\x00\\x00\\x02\" n=2\n\"12\\x00\\x00\\x00\\x023\\x00\\x00\\x00\\x01\" n=1\n", `{"a":"12","b":"3","n":1}`, `{"a":"1","b":"23","n":2}`)
 }
@@ -101,7 +101,7 @@ func TestFold_LastOfTwoEqualNamesIsTheOnlyOne(t *testing.T) {
 	f(nil, "\"1\" s=\"y\"\n", `{"id":1,"s":"x\u0000","s":"y"}`)
 	f(func(o *fold.Options) { o.FillOnly = true }, "\"1\" n=2\n", `{"id":1,"n":1,"n":2}`, `{"id":1,"n":3,"n":4}`)
 	f(func(o *fold.Options) { o.FillOnly = true }, "\"1\" n=3\n", `{"id":1,"n":1,"n":null}`, `{"id":1,"n":3}`)
-	f(func(o *fold.Options) { o.KeepNull = true }, "\"1\" n=1\n", `{"id":1,"n":1}`, `{"id":1,"n":2,"n":null}`)
+	f(func(o *fold.Options) { o.Null = fold.KeepNull }, "\"1\" n=1\n", `{"id":1,"n":1}`, `{"id":1,"n":2,"n":null}`)
 	f(nil, "\"1\" s=\"x\"\n", `{"id":1,"op":"delete","op":"update","s":"x"}`)
 	f(nil, "\"1\" replaces deleted\n", `{"id":1,"op":"update","s":1,"op":"delete"}`)
 	f(versions, "\"1\" n=2\n", `{"id":1,"v":5,"n":2}`, `{"id":1,"v":9,"n":3,"v":4}`, `{"id":1,"v":[],"v":3,"n":"bad","n":1}`)

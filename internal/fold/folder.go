@@ -498,7 +498,7 @@ func (f *Folder) sets(fd *field, k feed.Kind) bool {
 		fd.ignored++
 		return false
 	}
-	return fd.key < 0 && (k != feed.Null || !f.opt.KeepNull && !f.opt.FillOnly)
+	return fd.key < 0 && (k != feed.Null || f.opt.Null != KeepNull && !f.opt.FillOnly)
 }
 
 // fill puts a value where its row has none; first tells that it is of the row's first

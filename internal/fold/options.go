@@ -24,15 +24,23 @@ const (
 	RowScope    Scope = "row"
 )
 
+// Null is what null does to its column; "" is ClearNull.
+type Null string
+
+const (
+	ClearNull Null = "clear" // sets NULL
+	KeepNull  Null = "keep"  // nothing, as if the field were absent
+)
+
 // Options are the rules of a fold.
 type Options struct {
 	Key         []string // the fields of the key, one at least
 	DeleteField string   // "" for none
 	DeleteValue string   // the text of the field in a message that deletes; "null" is JSON's null alone
-	KeepNull    bool     // null is the same as absent
-	FillOnly    bool     // values go only where the row has NULL
-	Version     string   // the field with a message's version, "" for none
-	Scope       Scope    // of the versions, where there are any
+	Null        Null
+	FillOnly    bool   // values go only where the row has NULL
+	Version     string // the field with a message's version, "" for none
+	Scope       Scope  // of the versions, where there are any
 	Columns     NewColumns
 	MaxColumns  int // columns that weir adds at most
 	Warn        func(format string, args ...any)

@@ -131,8 +131,11 @@ var initials = map[string]string{"d": `"dflt"`, "e": "5"}
 
 // sync folds lines in batches of as many as size says, and returns the rejected ones.
 func (db *mapDB) sync(t *testing.T, rules foldtest.Rules, lines []string, size func() int) (rejects []int) {
-	o := fold.Options{Key: rules.Key, DeleteField: rules.DeleteField, DeleteValue: rules.DeleteValue, KeepNull: rules.KeepNull, FillOnly: rules.FillOnly,
+	o := fold.Options{Key: rules.Key, DeleteField: rules.DeleteField, DeleteValue: rules.DeleteValue, FillOnly: rules.FillOnly,
 		Version: rules.Version, Columns: fold.IgnoreColumns, Warn: t.Logf}
+	if rules.KeepNull {
+		o.Null = fold.KeepNull
+	}
 	if rules.Version != "" {
 		o.Scope = fold.ColumnScope
 	}

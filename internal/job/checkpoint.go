@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,10 +26,7 @@ func (e SettingsError) Error() string { return e.What }
 // checkpoint keeps them.
 func (c *Config) settings() (string, error) {
 	f := &c.Fold
-	null, deletes := "clear", ""
-	if f.KeepNull {
-		null = "keep"
-	}
+	deletes := ""
 	if f.DeleteField != "" {
 		deletes = f.DeleteField + "=" + f.DeleteValue
 	}
@@ -37,7 +35,7 @@ func (c *Config) settings() (string, error) {
 		scope = string(f.Scope)
 	}
 	text, err := json.Marshal(map[string]string{
-		"key": strings.Join(slices.Sorted(slices.Values(f.Key)), ","), "null": null, "delete-when": deletes, "fill-only": strconv.FormatBool(f.FillOnly),
+		"key": strings.Join(slices.Sorted(slices.Values(f.Key)), ","), "null": string(cmp.Or(f.Null, fold.ClearNull)), "delete-when": deletes, "fill-only": strconv.FormatBool(f.FillOnly),
 		"version-field": f.Version, "version-scope": scope, "new-columns": string(f.Columns),
 		"max-columns": strconv.Itoa(f.MaxColumns), "max-line": strconv.Itoa(c.Source.MaxLine),
 	})

@@ -27,7 +27,7 @@ var foldTests = []test{
 	}},
 	{"NullIsAbsentWhereAsked", func(t *testing.T, db Database) {
 		for _, size := range []int{1, 4} {
-			r := Begin(t, db, func(o *fold.Options) { o.KeepNull = true })
+			r := Begin(t, db, func(o *fold.Options) { o.Null = fold.KeepNull })
 			lines := []string{`{"id":1,"a":"x"}`, `{"id":1,"a":null}`, `{"id":2,"a":null}`, `{"id":3,"a":"y"}`}
 			for i := 0; i < len(lines); i += size {
 				r.Flush(lines[i : i+size]...)
