@@ -15,7 +15,7 @@ const module = "github.com/weirsync/weir/"
 var allowed = map[string][]string{
 	"cmd/weir": {"internal/cli"},
 	"internal/cli": {"internal/config", "internal/feed", "internal/fold", "internal/ladder", "internal/metrics", "internal/job", "internal/replay", "internal/schema", "internal/sink",
-		"internal/sink/postgres", "internal/sink/sqlite", "internal/source", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/term"},
+		"internal/sink/postgres", "internal/sink/sqlite", "internal/source", "internal/spool", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/term"},
 	"internal/ladder": {"internal/feed", "internal/fold", "internal/lockfile", "internal/job", "internal/sink", "internal/sink/postgres", "internal/sink/sqlite", "internal/source",
 		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/stdlib"},
 	"internal/replay": {"internal/feed", "internal/source", "github.com/klauspost/compress/flate", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zlib", "golang.org/x/time/rate"},
@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 	"internal/foldtest":        {},
 	"internal/testpg":          {"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgproto3"},
 	"internal/lockfile":        {"golang.org/x/sys/unix", "golang.org/x/sys/windows"},
-	"internal/spool":           {"internal/lockfile", "github.com/klauspost/compress/zstd"},
+	"internal/spool":           {"internal/lockfile", "internal/source", "github.com/klauspost/compress/zstd"},
 	"internal/sink":            {"internal/backoff", "internal/feed", "internal/fold", "internal/schema"},
 	"internal/fold":            {"internal/feed", "internal/schema"},
 	"internal/schema":          {"internal/feed"},

@@ -16,6 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/spool"
 )
 
 // plan checks the options, reports all faults at once, and turns the options into what a
@@ -60,7 +61,7 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 		Job: o.job, Table: table,
 		Fold:      folding,
 		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: int64(o.buffer), ReadAhead: o.prefetch, Tombstones: time.Duration(o.tombstones),
-		Spool:   job.Spool{Dir: o.spool, Max: int64(o.spoolMax), Capture: o.capture, KeepCaptures: o.keepFor.Duration},
+		Spool:   spool.Folders{Dir: o.spool, Max: int64(o.spoolMax), Capture: o.capture, KeepCaptures: o.keepFor.Duration},
 		Rejects: rejects, MaxRejects: o.maxRejects, RejectsAge: o.rejectsAge.Duration, ShowRejects: showRejects(o.to),
 		FromStart: o.fromStart, Rebuild: o.rebuild, AcceptSettings: o.accept,
 	}, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/spool"
 )
 
 // slowly is a database that takes longer to commit than a connection to be made again.
@@ -149,7 +150,7 @@ func TestSync_LostConnection(t *testing.T) {
 	}
 }
 
-func lostConnection(t *testing.T, rnd *rand.Rand, spool, inclusive, before bool) {
+func lostConnection(t *testing.T, rnd *rand.Rand, spooled, inclusive, before bool) {
 	b, bad, want := newBreaking(rnd, inclusive)
 	b.before = before
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -168,8 +169,8 @@ func lostConnection(t *testing.T, rnd *rand.Rand, spool, inclusive, before bool)
 		Fold:      fold.Options{Key: []string{"id"}, MaxColumns: 10},
 		BatchRows: 1000, BatchPeriod: time.Minute, Buffer: 1 << 20, MaxRejects: 1 << 20, Rejects: rejects, Warn: func(string, ...any) {}, Info: t.Logf,
 	}
-	if spool {
-		c.BatchPeriod, c.Spool = 50*time.Millisecond, job.Spool{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
+	if spooled {
+		c.BatchPeriod, c.Spool = 50*time.Millisecond, spool.Folders{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	p := job.NewProgress()

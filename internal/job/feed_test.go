@@ -18,6 +18,7 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/spool"
 )
 
 // A scripted feed sends its nth connection what reply says for the value that it is asked
@@ -355,7 +356,7 @@ func TestSpool_OldKeepalives(t *testing.T) {
 	c := configOf(t, f.addr, "table")
 	c.BatchRows = 1
 	c.Feed.Keepalive, c.Feed.StaleAfter = job.Match{Field: "type", Value: "keepalive"}, 5
-	c.Spool = job.Spool{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
+	c.Spool = spool.Folders{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
 	db := &away{back: make(chan struct{})}
 	var back, all sync.Once
 	_, err := runUntil(t, c, filepath.Join(dir, "t.db"), func(s sink.Sink) sink.Sink { db.Sink = s; return db }, func(p *job.Progress) bool {

@@ -56,8 +56,8 @@ type work struct {
 	cp    sink.Checkpoint
 	tally
 
-	resume        string // of the checkpoint
-	spoolAt       int64  // the same
+	resume        string        // of the checkpoint
+	cursor        source.Cursor // the same
 	readsDominate bool
 	stopReading   func() // waits until nobody reads the batch's rows ahead
 }
@@ -78,7 +78,7 @@ func (f *feeding) sync(ctx context.Context) error {
 	var from blocks = f.stream
 	if f.spool != nil {
 		from = f.spool
-		g.Go(func() error { f.spool.run(reading); return nil })
+		g.Go(func() error { f.spool.Run(reading); return nil })
 	}
 	f.ahead = newAhead(from, &f.names, f.limit)
 	ready := make(chan work)
@@ -92,9 +92,6 @@ func (f *feeding) sync(ctx context.Context) error {
 	})
 	err := g.Wait()
 	f.p.Buffer.Store(0)
-	if f.spool != nil {
-		f.spool.sayLeft()
-	}
 	return errors.Join(f.failed, err)
 }
 
@@ -179,7 +176,7 @@ func (f *feeding) fold(flushing context.Context, b *scanned) (err error) {
 	}
 	if b.Conn != f.conn {
 		f.conn, f.heard.repeats = b.Conn, 0
-		f.heard.opening = !f.spool.spools() // what is read back from the disk has no connection
+		f.heard.opening = !f.spool.Durable() // what is read back from the disk has no connection
 	}
 	before, at := f.line, 0
 	if b.Oversize > 0 {
@@ -222,12 +219,6 @@ func (f *feeding) moveTo(b *scanned, at int) {
 		size = b.Oversize
 	}
 	f.pos = position{line: f.line, offset: b.Offset + size, mark: mark{Source: b.CursorAfter(at), Feed: f.heard.feedMark}}
-	if s := f.spool; s.spools() {
-		f.pos.mark.Spool = spoolMark{s.log.Meta().ID, b.Spool}
-		if b.Oversize == 0 {
-			f.pos.mark.Spool.At += int64(at)
-		}
-	}
 }
 
 // lines folds the lines of a block and returns the index after the last one that
@@ -354,7 +345,7 @@ func (f *feeding) hand(flushing context.Context) error {
 	f.folded += f.batch.Messages
 	f.folder.Seal(f.batch)
 	cp.Seq, cp.Settings = f.seq, f.settings
-	w := work{batch: f.batch, tally: f.tally, resume: f.pos.mark.Feed.Resume, spoolAt: f.pos.mark.Spool.At, cp: cp}
+	w := work{batch: f.batch, tally: f.tally, resume: f.pos.mark.Feed.Resume, cursor: f.pos.mark.Source, cp: cp}
 	select {
 	case f.full <- w:
 	case <-flushing.Done():
@@ -422,7 +413,7 @@ func (f *feeding) flush(ctx context.Context, ready <-chan work) error {
 		}
 		f.resumeFrom(w.resume)
 		if f.spool != nil {
-			f.spool.committed(w.spoolAt)
+			f.spool.Committed(w.cursor)
 		}
 		if lines = append(lines, w.cp.Line); len(lines) == 2*rememberedFlushes {
 			lines = append(lines[:0], lines[rememberedFlushes:]...)

@@ -23,6 +23,7 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/spool"
 )
 
 // Config is what a run does.
@@ -41,7 +42,7 @@ type Config struct {
 	BatchPeriod time.Duration
 	MaxRate     float64 // lines a second that are read at most; 0 is no limit
 	Buffer      int64   // bytes of memory for both batches
-	Spool       Spool
+	Spool       spool.Folders
 	// Tombstones is how long the version of a delete is remembered.
 	Tombstones time.Duration
 
@@ -254,7 +255,7 @@ type run struct {
 	pool      *source.Pool
 	readAhead *readAhead
 	committed atomic.Pointer[string] // the feed's resume value in the database
-	spool     *spooling              // nil where there is none
+	spool     *spool.Queue           // nil where there is none
 	limit     *rate.Limiter          // of lines read, all sources together; nil: none
 }
 
@@ -271,7 +272,7 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 	defer func() {
 		err = errors.Join(err, stream.Close())
 		if r.spool != nil {
-			err = errors.Join(err, r.spool.close())
+			err = errors.Join(err, r.spool.Close())
 			r.spool = nil
 		}
 	}()
@@ -281,11 +282,11 @@ func (r *run) source(ctx context.Context, spec string) (err error) {
 		f.pos.line, f.pos.offset, f.pos.mark.Source = from.line, from.offset, at
 	}
 	f.restart = cp.Mark == "" && cp.Seq > 0 && job != "" && r.repeats(spec)
-	f.tentative = cp.Mark == "" && r.repeats(spec) && !r.spool.spools()
-	if s := r.spool; s.spools() {
-		f.pos.mark.Spool = spoolMark{s.log.Meta().ID, s.next}
+	f.tentative = cp.Mark == "" && r.repeats(spec) && !r.spool.Durable()
+	if r.spool.Durable() {
+		f.pos.mark.Source = r.spool.Start()
 	}
-	f.sent, f.line, f.heard = f.pos, f.pos.line, heeding{feedMark: f.pos.mark.Feed, opening: !r.spool.spools()}
+	f.sent, f.line, f.heard = f.pos, f.pos.line, heeding{feedMark: f.pos.mark.Feed, opening: !r.spool.Durable()}
 	f.head.on = f.pos.offset == 0 && !stream.Traits().Live
 	r.p.begin(stream)
 	switch {
@@ -355,16 +356,15 @@ func (r *run) open(ctx context.Context, spec string) (_ *source.Stream, cp sink.
 	o.Settle = r.Feed.resumes(name) // else it cannot be asked for more
 	if r.Feed.Hello != nil {
 		o.Hello = func() ([]byte, error) {
-			if s := r.spool; s.spools() {
-				return r.Feed.Hello(s.log.Resume()) // what is on disk need not come again
+			if r.spool.Durable() {
+				return r.Feed.Hello(r.spool.Resume()) // what is on disk need not come again
 			}
 			return r.Feed.Hello(*r.committed.Load())
 		}
 	}
 	stream, err := source.Open(ctx, spec, o, from.mark.Source)
-	if err == nil && (r.Spool.Dir != "" || r.Spool.Capture != "") {
+	if err == nil {
 		if r.spool, err = r.openSpool(stream, cp, from, job); err != nil {
-			r.spool = nil
 			err = errors.Join(err, stream.Close())
 		}
 	}

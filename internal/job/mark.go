@@ -15,12 +15,11 @@ type position struct {
 	mark   mark
 }
 
-// A mark is what a checkpoint keeps, in JSON, to have its source resumed. The source, the feed and
-// the spool have each their own part, which the others do not read.
+// A mark is what a checkpoint keeps, in JSON, to have its source resumed. The source, or the queue around
+// it, has a part that the job does not read.
 type mark struct {
 	Source source.Cursor `json:"source,omitempty"`
 	Feed   feedMark      `json:"feed,omitzero"`
-	Spool  spoolMark     `json:"spool,omitzero"`
 }
 
 // feedMark is what a feed that is dialled is asked to go on from.
@@ -31,12 +30,6 @@ type feedMark struct {
 	// that came right before its first message.
 	Rejected string `json:"rejected,omitempty"`
 	Before   string `json:"before,omitempty"`
-}
-
-// spoolMark names the spool that the lines went through, "" for none, and the offset in it.
-type spoolMark struct {
-	ID string `json:"id"`
-	At int64  `json:"at"`
 }
 
 // positionOf reads where a checkpoint says that its source is to be resumed.

@@ -23,6 +23,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/spool"
 )
 
 // away is a database that comes back, or breaks.
@@ -78,7 +79,7 @@ func startSpooled(t *testing.T, dir string, max int64) *spooled {
 		err := job.Run(ctx, job.Config{Sources: []string{"tcp-listen://127.0.0.1:0"}, Source: source.Options{MaxLine: 1 << 20}, Table: "t",
 			Fold:      fold.Options{Key: []string{"id"}, MaxColumns: 500},
 			BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20, MaxRejects: 10, Rejects: rejects,
-			Spool: job.Spool{Dir: filepath.Join(dir, "spool"), Max: max, Capture: filepath.Join(dir, "captures")}, Warn: say, Info: say}, s.db, s.p)
+			Spool: spool.Folders{Dir: filepath.Join(dir, "spool"), Max: max, Capture: filepath.Join(dir, "captures")}, Warn: say, Info: say}, s.db, s.p)
 		s.end <- errors.Join(err, s.db.Close())
 	}()
 	return s

@@ -82,6 +82,9 @@ func (p position) check(name string, head, last []byte) error {
 // CursorAfter returns the cursor after the lines of b.Data[:end]; end is just past a newline or
 // len(b.Data), which in an Oversize block stands for the whole line. Call it before Release.
 func (b *Block) CursorAfter(end int) Cursor {
+	if b.At != nil {
+		return b.At(end)
+	}
 	if b.head == nil {
 		return ""
 	}

@@ -45,10 +45,11 @@ type Block struct {
 	// the connection is not made again.
 	Settled chan<- struct{}
 	// Conn is the number of the connection that brought the lines, from 1; 0 for other
-	// sources, and for what was [Stream.Filled].
+	// sources, and for what was read back from a disk.
 	Conn int
-	// Spool is the offset of Data[0] in a spool; it is for who has one.
-	Spool int64
+	// At, where it is not nil, returns the cursors of the block in place of the stream's own:
+	// those of where its lines are kept meanwhile.
+	At func(end int) Cursor
 
 	buf                []byte // Data's memory
 	pool               *Pool  // whose that is; nil: nobody's
@@ -61,8 +62,11 @@ type Block struct {
 // Cut takes the lines before end, which is just past a newline, off the beginning of b. What
 // it returns lies in b's memory, and is good until b is released.
 func (b *Block) Cut(end int) *Block {
-	first := &Block{Data: b.Data[:end:end], Offset: b.Offset, Restart: b.Restart, Conn: b.Conn, Spool: b.Spool, head: b.head}
-	b.Data, b.Offset, b.Restart, b.Spool = b.Data[end:], b.Offset+int64(end), false, b.Spool+int64(end)
+	first := &Block{Data: b.Data[:end:end], Offset: b.Offset, Restart: b.Restart, Conn: b.Conn, At: b.At, head: b.head}
+	b.Data, b.Offset, b.Restart = b.Data[end:], b.Offset+int64(end), false
+	if at := b.At; at != nil {
+		b.At = func(n int) Cursor { return at(end + n) }
+	}
 	return first
 }
 

@@ -39,6 +39,24 @@ func (p *Pool) block() *Block {
 	return &Block{pool: p, buf: buf}
 }
 
+// Fill returns a block of lines that no stream has read: fill writes whole lines to a buffer, and
+// returns their bytes, or 0 where it is too small for one.
+func (p *Pool) Fill(fill func(buf []byte) (int, error)) (*Block, error) {
+	b := p.block()
+	for {
+		n, err := fill(b.buf)
+		if err != nil {
+			p.put(b)
+			return nil, err
+		}
+		if n > 0 {
+			b.Data = b.buf[:n]
+			return b, nil
+		}
+		b.buf = make([]byte, 2*len(b.buf))
+	}
+}
+
 // put takes a block's memory back.
 func (p *Pool) put(b *Block) {
 	poison(b.buf)

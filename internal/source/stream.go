@@ -112,20 +112,6 @@ func (s *Stream) Release(b *Block) {
 	}
 }
 
-// Filled returns a block whose lines are not read from the source: fill writes whole
-// lines to p and returns their bytes, or 0 where p is too small for one.
-func (s *Stream) Filled(fill func(p []byte) (int, error)) (*Block, error) {
-	b := s.pool.block()
-	for {
-		n, err := fill(b.buf)
-		if n > 0 || err != nil {
-			b.Data = b.buf[:n]
-			return b, err
-		}
-		b.buf = make([]byte, 2*len(b.buf))
-	}
-}
-
 // Close ends reading and frees what the stream holds, but for Options.Stdin,
 // which is not closed: a read that hangs there is left behind. It must not
 // run together with Next.

@@ -135,8 +135,8 @@ var mutants = []mutant{
 		spool, "TestLog_", false},
 	{"the spool's resume value is lost with an empty segment", "internal/spool/log.go", `size - s.size; s.wrote > 0 {`, `size - s.size; true {`,
 		spool, "TestLog_ResumeValue", false},
-	{"the spool is drained from its end", "internal/job/spool.go", `	case known && from.mark.Spool.At >= begin:
-		return from.mark.Spool.At, nil`, `	case known && from.mark.Spool.At >= begin:
+	{"the spool is drained from its end", "internal/spool/place.go", `	case known && at >= begin:
+		return at, nil`, `	case known && at >= begin:
 		return end, nil`,
 		kills, "TestCrash$/all/sqlite_full_spool", false},
 	{"a bad line that is sent again is kept again", "internal/job/feed.go", `if strings.Contains(*list, sum) {`, `if strings.Contains(*list, sum+sum) {`,

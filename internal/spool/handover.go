@@ -1,0 +1,150 @@
+package spool
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/weirsync/weir/internal/source"
+)
+
+// patience is how long a reader that has all lines before a block may take to fetch it from
+// memory, before it is left to be read from the disk.
+const patience = 10 * time.Millisecond
+
+// A handover is between the intake of a queue, which calls publish, give and finish, and its
+// reader, which calls take and moveTo.
+type handover struct {
+	changed chan struct{} // takes one value when there is something for the reader to see
+	taken   chan struct{} // takes one value for an offer that was taken
+	over    chan struct{} // closed when the reader has been told of the end
+
+	mu    sync.Mutex // held for a moment
+	next  int64      // offset of the line that the reader gets next
+	end   int64      // behind the last line that it may read from the disk
+	offer offer
+	ended error // comes after all lines
+	fault error // comes at once
+	told  bool  // over is closed
+}
+
+// An offer is a block that the reader may have from memory; none has no block.
+type offer struct {
+	block *source.Block
+	at    int64 // offset of its lines on the disk
+	size  int64 // of these; 0 where they are not there
+}
+
+func newHandover(next, end int64) *handover {
+	return &handover{changed: make(chan struct{}, 1), taken: make(chan struct{}, 1), over: make(chan struct{}), next: next, end: end}
+}
+
+// publish hands over a block whose lines are on the disk. It reports whether the reader has taken
+// it: if it has not, for it was not soon or had lines before it to read, it reads them there.
+func (h *handover) publish(ctx context.Context, o offer) (taken bool) {
+	h.mu.Lock()
+	h.end = o.at + o.size
+	keepsUp := h.next == o.at
+	if keepsUp {
+		h.offer = o
+	}
+	h.mu.Unlock()
+	signal(h.changed)
+	if !keepsUp {
+		return false
+	}
+	soon := time.NewTimer(patience)
+	defer soon.Stop()
+	select {
+	case <-h.taken:
+		return true
+	case <-soon.C:
+	case <-ctx.Done():
+	}
+	return !h.withdraw()
+}
+
+// give hands over a block that is not to be read from the disk: after all lines that are there.
+func (h *handover) give(ctx context.Context, o offer) error {
+	h.mu.Lock()
+	h.offer = o
+	h.mu.Unlock()
+	signal(h.changed)
+	select {
+	case <-h.taken:
+		return nil
+	case <-ctx.Done():
+	}
+	if h.withdraw() {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// withdraw takes an offer back, and reports whether it was not taken.
+func (h *handover) withdraw() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	left := h.offer.block != nil
+	if h.offer = (offer{}); !left {
+		<-h.taken
+	}
+	return left
+}
+
+// finish has the reader end with err when it has all lines.
+func (h *handover) finish(err error) {
+	h.mu.Lock()
+	h.ended = err
+	h.mu.Unlock()
+	signal(h.changed)
+}
+
+// abort has the reader end with err.
+func (h *handover) abort(err error) {
+	h.mu.Lock()
+	h.fault = err
+	h.mu.Unlock()
+	signal(h.changed)
+}
+
+// take returns what the reader gets next: a block, or offsets between which it finds lines on the
+// disk, or the end, or nothing yet.
+func (h *handover) take() (b *source.Block, from, to int64, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	o := h.offer
+	switch {
+	case h.fault != nil:
+		err = h.fault
+	case o.block != nil && o.at == h.next:
+		h.offer = offer{}
+		h.next += o.size
+		h.end = max(h.end, h.next)
+		h.taken <- struct{}{}
+		return o.block, 0, 0, nil
+	case h.next < h.end:
+		return nil, h.next, h.end, nil
+	case o.block == nil:
+		err = h.ended
+	}
+	if err != nil && !h.told {
+		h.told = true
+		close(h.over)
+	}
+	return nil, 0, 0, err
+}
+
+// moveTo notes that the reader has read the lines before an offset from the disk.
+func (h *handover) moveTo(next int64) {
+	h.mu.Lock()
+	h.next = next
+	h.mu.Unlock()
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

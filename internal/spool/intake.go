@@ -1,0 +1,142 @@
+package spool
+
+import (
+	"context"
+	"time"
+
+	"github.com/weirsync/weir/internal/source"
+)
+
+// roomPoll is how long reading pauses before it says so, or tries a full disk again.
+const roomPoll = time.Second
+
+// An intake puts the blocks of a source on disk, and hands them over.
+type intake struct {
+	in         Source
+	log        *Log
+	max        int64 // bytes that the log may have; 0: it is for the capture alone, and not read
+	handover   *handover
+	level      *level
+	keeper     *keeper
+	cursors    func(at int64) func(end int) source.Cursor
+	lastResume func(lines []byte) string
+	fail       func(error) // hears of an error of the disk
+	warn, info func(format string, args ...any)
+}
+
+// run reads the source until it or ctx ends.
+func (w *intake) run(ctx context.Context) error {
+	for {
+		b, err := w.in.Next(ctx)
+		if err == nil {
+			err = w.put(ctx, b)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (w *intake) put(ctx context.Context, b *source.Block) error {
+	durable := w.max > 0
+	switch {
+	case b.Settled != nil && durable:
+		close(b.Settled) // it is on disk
+		return nil
+	case b.Settled != nil, b.Oversize > 0 && !durable:
+		return w.pass(ctx, b)
+	case b.Oversize > 0:
+		// It has no end to be kept by. So what comes behind it waits until it is committed
+		// as a reject: else the feed would be asked for what comes behind it.
+		if err := w.pass(ctx, b); err != nil {
+			return err
+		}
+		return w.settle(ctx)
+	}
+	lines := b.Data
+	if b.Tail {
+		lines = append(lines[:len(lines):len(lines)], '\n')
+	}
+	o := offer{block: b, size: int64(len(lines))}
+	var err error
+	if o.at, err = w.append(ctx, lines); err != nil {
+		if ctx.Err() == nil {
+			w.fail(err)
+		}
+		return err
+	}
+	if !durable {
+		w.level.committed(o.at + o.size)
+		return w.handover.give(ctx, o)
+	}
+	b.At = w.cursors(o.at)
+	if !w.handover.publish(ctx, o) {
+		w.in.Release(b)
+	}
+	return nil
+}
+
+// pass hands over a block that is not put on disk.
+func (w *intake) pass(ctx context.Context, b *source.Block) error {
+	_, end := w.log.Bounds()
+	if cursors := w.cursors(end); cursors != nil {
+		b.At = func(int) source.Cursor { return cursors(0) }
+	}
+	return w.handover.give(ctx, offer{block: b, at: end})
+}
+
+// settle waits until all that was handed over is committed.
+func (w *intake) settle(ctx context.Context) error {
+	settled := make(chan struct{})
+	if err := w.pass(ctx, &source.Block{Settled: settled}); err != nil {
+		return err
+	}
+	select {
+	case <-settled:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// append puts lines on disk, when there is room.
+func (w *intake) append(ctx context.Context, lines []byte) (at int64, err error) {
+	resume := w.lastResume(lines)
+	start, said := time.Now(), false
+	for {
+		size := w.log.Size()
+		full := w.max > 0 && size > 0 && size+int64(len(lines)) > w.max
+		if !full {
+			if at, err = w.log.Append(lines, resume); err == nil {
+				break
+			} else if !IsFull(err) {
+				return 0, err
+			}
+		}
+		if !said && time.Since(start) >= roomPoll {
+			said = true
+			if full {
+				w.warn("the spool is full (%d bytes): reading waits for the database", size)
+			} else {
+				w.warn("the spool's disk is full: reading waits")
+			}
+		}
+		if full && w.level.drained() {
+			// What is left is the segment that is appended to.
+			if err := w.keeper.empty(ctx); err != nil {
+				return 0, err
+			}
+			if w.log.Size() == 0 {
+				continue
+			}
+		}
+		if err := w.level.wait(ctx, roomPoll); err != nil {
+			return 0, err
+		}
+	}
+	if said {
+		w.info("the spool has room again")
+	}
+	w.level.appended(at + int64(len(lines)))
+	return at, nil
+}

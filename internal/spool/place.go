@@ -1,0 +1,38 @@
+package spool
+
+import (
+	"crypto/rand"
+	"fmt"
+)
+
+// place finds where in the log at path the lines begin that are not committed. A log of which
+// that cannot be told is emptied, where the feed can be asked for what it held.
+func place(log *Log, c *Config, path string) (at int64, err error) {
+	begin, end := log.Bounds()
+	meta, held := log.Meta(), end-begin
+	empty := Meta{ID: rand.Text(), Job: c.Job, Source: c.Source, Seq: c.Seq}
+	ours := meta.Job == c.Job && meta.Source == c.Source
+	from := readMark(c.From)
+	at, known := from.At, ours && from.Spool == meta.ID && meta.ID != ""
+	// The database is as it was when the log was begun.
+	unused := ours && from.Spool == "" && c.Seq == meta.Seq && !c.FromStart
+	switch {
+	case known && (held == 0 || at > end): // what a power cut took of it was committed
+		return at, log.Begin(meta, at, c.Resume)
+	case held == 0:
+		return 0, log.Begin(empty, 0, c.Resume)
+	case known && at >= begin:
+		return at, nil
+	case !ours:
+		return 0, fmt.Errorf("the folder %s holds %d bytes of job %q and %s: sync them, or take another folder", path, held, meta.Job, meta.Source)
+	case unused && begin == 0: // nothing was committed since
+		return begin, nil
+	case c.Repeats || c.FromStart:
+		c.Warn("the %d bytes in %s are not what follows the checkpoint: they are dropped, and the feed is asked again", held, path)
+		return 0, log.Begin(empty, 0, c.Resume)
+	case known, unused:
+		c.Warn("the database went back to before the first line in %s: the lines between are lost", path)
+		return begin, nil
+	}
+	return 0, fmt.Errorf("the folder %s holds %d bytes of lines that were read before others that are in the table now: sync %s/*.jsonl by themselves, or remove them", path, held, path)
+}

@@ -1,0 +1,319 @@
+package spool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/weirsync/weir/internal/source"
+)
+
+// Folders say where the lines of a live feed are kept on disk. The zero value is nowhere.
+type Folders struct {
+	// Dir is a folder for the lines that are not committed yet; "" is none. With Max
+	// bytes of them reading pauses.
+	Dir string
+	Max int64
+	// Capture is a folder that keeps all lines, compressed; "" is none. After KeepCaptures
+	// they are removed; 0 is never.
+	Capture      string
+	KeepCaptures time.Duration
+}
+
+// Config is what a Queue is made by.
+type Config struct {
+	Folders
+	Period time.Duration // between two syncs of the log
+	Pool   *source.Pool  // of memory for what is read from the disk
+
+	// Of the checkpoint by which the source is resumed:
+	Job, Source string
+	Seq         int64
+	From        source.Cursor
+	Resume      string // of the feed
+
+	FromStart bool // the checkpoint does not count
+	Repeats   bool // the feed can be asked again for what came after a resume value
+	// LastResume returns the last resume value among lines, "" where there is none. It is
+	// called by one goroutine.
+	LastResume func(lines []byte) string
+
+	Warn, Info func(format string, args ...any)
+	Gauge      func(bytes int64) // gets how much of the log is not committed
+}
+
+// Source is what a Queue reads.
+type Source interface {
+	Next(ctx context.Context) (*source.Block, error)
+	Release(b *source.Block)
+}
+
+const (
+	maxSegment = 64 << 20 // bytes of a queue's segment
+	minSegment = 64 << 10
+	segments   = 8         // that a queue has room for at least
+	captureAge = time.Hour // of a segment, where all are kept
+)
+
+// A Queue is a source around a source. Every line is put on disk before it is handed on, and stays
+// there until it is committed. A reader that keeps up gets the blocks from memory; one that does
+// not gets them from the disk, in order.
+//
+// Run fills the queue, on a goroutine of its own; one other calls Next, and any calls Committed.
+// None of them waits for a sync of the log, but where its next segment is begun.
+type Queue struct {
+	in      Source
+	log     *Log
+	id      string // of the log
+	folders []string
+	pool    *source.Pool
+	info    func(format string, args ...any)
+
+	level    *level
+	handover *handover
+	intake   *intake // Run's
+	keeper   *keeper // Run's, and then Close's
+
+	dir      *Dir // nil where the log is in the captures'
+	captures *Captures
+	ended    chan struct{} // closed when Run has ended
+
+	failing sync.Mutex
+	failed  error // of the disk
+	told    bool  // Next has returned it
+}
+
+// OpenQueue opens the queue of a source.
+func OpenQueue(in Source, c Config) (q *Queue, err error) {
+	var dir *Dir
+	var captures *Captures
+	if c.Dir != "" {
+		if dir, err = OpenDir(c.Dir); err != nil {
+			return nil, fmt.Errorf("the spool: %w", err)
+		}
+	}
+	if c.Capture != "" {
+		if captures, err = OpenCaptures(c.Capture, c.KeepCaptures); err != nil {
+			err = fmt.Errorf("the capture: %w", err)
+			if dir != nil {
+				err = errors.Join(err, dir.Close())
+			}
+			return nil, err
+		}
+	}
+	return newQueue(in, c, dir, captures)
+}
+
+// newQueue makes a queue in folders that are open, which it closes. One of them may be nil.
+func newQueue(in Source, c Config, dir *Dir, captures *Captures) (q *Queue, err error) {
+	q = &Queue{in: in, pool: c.Pool, info: c.Info, dir: dir, captures: captures, ended: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			if q.log != nil {
+				err = errors.Join(err, q.log.Close())
+			}
+			err = errors.Join(err, q.closeFolders())
+			q = nil
+		}
+	}()
+	path, age, size := c.Dir, time.Duration(0), min(max(c.Max/segments, minSegment), maxSegment)
+	if dir != nil {
+		q.folders = append(q.folders, c.Dir)
+	}
+	if captures != nil {
+		q.folders, age = append(q.folders, c.Capture), captureAge
+	}
+	if dir == nil {
+		path, dir, c.Max, size, c.Gauge = c.Capture, captures.Dir, 0, maxSegment, func(int64) {}
+	}
+	if q.log, err = Open(dir, size, age); err != nil {
+		return q, fmt.Errorf("the spool %s: %w", path, err)
+	}
+	if lost := q.log.Lost(); lost > 0 {
+		c.Warn("the spool %s: its last %d bytes were not whole, and were cut off", path, lost)
+	}
+	_, next := q.log.Bounds()
+	if c.Max > 0 {
+		if next, err = place(q.log, &c, path); err != nil {
+			return q, err
+		}
+		q.id = q.log.Meta().ID
+	}
+	_, end := q.log.Bounds()
+	if next < end {
+		c.Info("%d bytes in %s come first", end-next, path)
+	}
+	q.handover, q.level = newHandover(next, end), newLevel(next, end, c.Gauge)
+	q.keeper = &keeper{log: q.log, captures: captures, level: q.level, period: c.Period, requests: make(chan chan<- error), warn: c.Warn}
+	q.intake = &intake{in: in, log: q.log, max: c.Max, handover: q.handover, level: q.level, keeper: q.keeper,
+		cursors: q.cursors, lastResume: c.LastResume, fail: q.fail, warn: c.Warn, info: c.Info}
+	return q, nil
+}
+
+// Durable reports whether lines stay in the queue until they are committed, and need not be asked
+// for again when they are there. Else they are captured alone. No queue is not durable.
+func (q *Queue) Durable() bool { return q != nil && q.id != "" }
+
+// Resume returns the last resume value that is in a durable queue, or was before it.
+func (q *Queue) Resume() string { return q.log.Resume() }
+
+// Start returns the cursor at which a durable queue begins.
+func (q *Queue) Start() source.Cursor { return q.cursor(q.handover.next) }
+
+// Run reads the source until it or ctx ends, and then waits until Next has returned all of it.
+func (q *Queue) Run(ctx context.Context) {
+	defer close(q.ended)
+	ctx, cancel := context.WithCancel(ctx)
+	var keeping sync.WaitGroup
+	keeping.Go(func() {
+		if err := q.keeper.run(ctx); err != nil {
+			q.fail(err)
+			cancel()
+		}
+	})
+	q.handover.finish(q.intake.run(ctx))
+	select {
+	case <-q.handover.over:
+	case <-ctx.Done():
+	}
+	cancel()
+	keeping.Wait()
+}
+
+// Next returns the next block, as a stream does.
+func (q *Queue) Next(ctx context.Context) (*source.Block, error) {
+	for {
+		b, from, to, err := q.handover.take()
+		switch {
+		case b != nil:
+			return b, nil
+		case err != nil:
+			select { // the last sync may fail
+			case <-q.ended:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			if failed := q.failure(); failed != nil {
+				err = failed
+			}
+			return nil, err
+		case from < to:
+			return q.read(from, to)
+		}
+		select {
+		case <-q.handover.changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// read returns lines that are on disk between two offsets.
+func (q *Queue) read(from, to int64) (*source.Block, error) {
+	b, err := q.pool.Fill(func(p []byte) (int, error) {
+		return q.log.ReadLines(p[:min(int64(len(p)), to-from)], from)
+	})
+	if err != nil {
+		q.fail(err)
+		return nil, q.failure()
+	}
+	q.handover.moveTo(from + int64(len(b.Data)))
+	b.Offset, b.At = from, q.cursors(from)
+	return b, nil
+}
+
+// Release gives a block back.
+func (q *Queue) Release(b *source.Block) { q.in.Release(b) }
+
+// Committed hears that all lines before a cursor of the queue are.
+func (q *Queue) Committed(c source.Cursor) {
+	if m := readMark(c); q.id != "" && m.Spool == q.id {
+		q.level.committed(m.At)
+	}
+}
+
+// Close ends the queue, after Run. What is committed of it goes, unless the disk failed.
+func (q *Queue) Close() error {
+	if left := q.level.left(); left > 0 {
+		q.info("%d bytes stay in the spool for the next run", left)
+	}
+	if q.failed == nil {
+		return errors.Join(q.keeper.forget(true), q.log.Close(), q.closeFolders())
+	}
+	_ = q.log.Close() // what it says comes of what has failed
+	if q.told {
+		return q.closeFolders()
+	}
+	return errors.Join(q.failed, q.closeFolders())
+}
+
+func (q *Queue) closeFolders() (err error) {
+	if q.dir != nil {
+		err = q.dir.Close()
+	}
+	if q.captures != nil {
+		err = errors.Join(err, q.captures.Close())
+	}
+	return err
+}
+
+// fail ends the queue for an error of the disk.
+func (q *Queue) fail(err error) {
+	q.failing.Lock()
+	defer q.failing.Unlock()
+	if q.failed != nil {
+		return
+	}
+	q.failed = fmt.Errorf("the spool: %w", err)
+	for _, dir := range q.folders {
+		if _, gone := os.Stat(dir); errors.Is(gone, fs.ErrNotExist) {
+			q.failed = fmt.Errorf("the folder %s was removed or renamed during the run: %w", dir, err)
+			break
+		}
+	}
+	q.handover.abort(q.failed)
+}
+
+// failure returns why the queue failed, for Next.
+func (q *Queue) failure() error {
+	q.failing.Lock()
+	defer q.failing.Unlock()
+	q.told = q.failed != nil
+	return q.failed
+}
+
+// A mark is what a cursor of a durable queue holds.
+type mark struct {
+	Spool string `json:"spool"` // the log's ID
+	At    int64  `json:"at"`
+}
+
+// cursor returns the cursor of an offset, "" where there is none.
+func (q *Queue) cursor(at int64) source.Cursor {
+	if q.id == "" {
+		return ""
+	}
+	text, _ := json.Marshal(mark{q.id, at}) // a string and a number
+	return source.Cursor(text)
+}
+
+// cursors returns those of a block that begins at an offset; nil are the source's.
+func (q *Queue) cursors(at int64) func(end int) source.Cursor {
+	if q.id == "" {
+		return nil
+	}
+	return func(end int) source.Cursor { return q.cursor(at + int64(end)) }
+}
+
+// readMark reads a cursor; that of another source has no name of a log.
+func readMark(c source.Cursor) (m mark) {
+	if c == "" || json.Unmarshal([]byte(c), &m) != nil {
+		return mark{}
+	}
+	return m
+}
