@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,20 +49,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
   weir bench ladder flights.jsonl.gz --to flights.db --lag 500ms --safe`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			d, err := e.destination(to)
-			if err != nil {
-				return err
-			}
-			if o.Messages < 1 || o.For <= 0 || o.Lag <= 0 {
-				return usagef("--messages, --for and --lag must be more than 0")
-			}
 			o.Source = args[0]
-			o.Say = func(format string, args ...any) { fmt.Fprintf(e.stderr, format+"\n", args...) }
-			db := ladder.SQLite(d.path)
-			if d.postgres {
-				db = ladder.Postgres(d.dsn)
-			}
-			r, err := ladder.Run(c.Context(), o, db)
+			r, err := e.ladder(c.Context(), o, to)
 			if err != nil {
 				return err
 			}
@@ -87,6 +76,22 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.SortFlags = false
 	return c
+}
+
+func (e *env) ladder(ctx context.Context, o ladder.Config, to string) (*ladder.Result, error) {
+	d, err := e.destination(to)
+	if err != nil {
+		return nil, err
+	}
+	if o.Messages < 1 || o.For <= 0 || o.Lag <= 0 {
+		return nil, usagef("--messages, --for and --lag must be more than 0")
+	}
+	o.Say = func(format string, args ...any) { fmt.Fprintf(e.stderr, format+"\n", args...) }
+	db := ladder.SQLite(d.path)
+	if d.postgres {
+		db = ladder.Postgres(d.dsn)
+	}
+	return ladder.Run(ctx, o, db)
 }
 
 func writeHTML(path string, r *ladder.Result) error {

@@ -19,10 +19,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/weirsync/weir/internal/config"
-	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
-	"github.com/weirsync/weir/internal/source"
 )
 
 // Set by the linker: see the Makefile.
@@ -37,7 +35,6 @@ const (
 	exitFailed   = 1
 	exitUsage    = 2
 	exitRejected = 3 // done, but lines were rejected
-	exitBusy     = 4 // another run holds the job
 	exitSignal   = 128
 )
 
@@ -47,12 +44,16 @@ const exitHelp = `Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done but lines 
 // usageError is a fault of the command line.
 type usageError struct{ error }
 
+func (e usageError) ExitCode() int { return exitUsage }
+func (e usageError) Unwrap() error { return e.error }
+
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // codeError ends the program with an exit code and no message.
 type codeError int
 
 func (c codeError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+func (c codeError) ExitCode() int { return int(c) }
 
 // env is what a command sees of its surroundings.
 type env struct {
@@ -137,7 +138,7 @@ func (e *env) run(ctx context.Context, args []string) int {
 	command, err := root.ExecuteContextC(ctx)
 	var c codeError
 	if err == nil || errors.As(err, &c) {
-		return int(c)
+		return c.ExitCode()
 	}
 	if errors.Is(err, context.Canceled) {
 		if s := e.stopped(); s != nil {
@@ -145,19 +146,15 @@ func (e *env) run(ctx context.Context, args []string) int {
 		}
 	}
 	e.report(err)
-	var usage usageError
-	var missing *source.NotFoundError
 	switch {
-	case errors.As(err, &usage):
+	case errors.As(err, new(usageError)):
 		fmt.Fprintf(e.stderr, "See '%s --help'.\n", command.CommandPath())
-		return exitUsage
-	case errors.As(err, &missing), errors.As(err, new(job.SettingsError)):
-		return exitUsage
 	case errors.Is(err, sink.ErrBusy):
-		fmt.Fprintln(e.stderr, "Wait for it, or give this run a name of its own: --job NAME")
-		return exitBusy
-	case errors.Is(err, sink.ErrFenced):
-		return exitBusy
+		fmt.Fprintln(e.stderr, "Wait for it to end, or run another job: --job NAME")
+	}
+	var coded interface{ ExitCode() int }
+	if errors.As(err, &coded) {
+		return coded.ExitCode()
 	}
 	return exitFailed
 }

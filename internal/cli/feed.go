@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -73,11 +74,6 @@ func (o *feedOptions) preset(sources []string, compression string) {
 			sources[i] = scheme + "://" + net.JoinHostPort(addr, firehosePort)
 		}
 	}
-	or := func(s *string, preset string) {
-		if *s == "" {
-			*s = preset
-		}
-	}
 	line := `{{if .resume}}pitr {{.resume}}{{else}}live{{end}} username {{env "FH_USERNAME"}} password {{env "FH_APIKEY"}}`
 	switch compression {
 	case source.Gzip:
@@ -91,14 +87,12 @@ func (o *feedOptions) preset(sources []string, compression string) {
 	if o.events != "" {
 		line += fmt.Sprintf(" events %q", o.events)
 	}
-	or(&o.init, line)
-	or(&o.resume, "pitr")
-	or(&o.timeField, "pitr")
-	or(&o.keepalive, "type=keepalive")
-	or(&o.failure, "type=error")
-	if o.idle == 0 {
-		o.idle = firehoseIdle
-	}
+	o.init = cmp.Or(o.init, line)
+	o.resume = cmp.Or(o.resume, "pitr")
+	o.timeField = cmp.Or(o.timeField, "pitr")
+	o.keepalive = cmp.Or(o.keepalive, "type=keepalive")
+	o.failure = cmp.Or(o.failure, "type=error")
+	o.idle = cmp.Or(o.idle, firehoseIdle)
 }
 
 // settings turns the options into those of the job and the source. env looks up a variable.

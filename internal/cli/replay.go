@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -24,10 +25,39 @@ import (
 // firehoseInit matches the first line of a client of FlightAware's feed.
 const firehoseInit = `^(?:live|pitr (?P<resume>[0-9]+)|range [0-9]+ [0-9]+) username \S+ password \S+(?: compression (?P<compression>gzip|compress|deflate))?(?: keepalive [0-9]+)?(?: events ".*")?$`
 
+// replayOptions are the flags of replay.
+type replayOptions struct {
+	replay.Server
+	to, speed, rate string
+	feed, init      string
+	cert, key       string
+	choices
+}
+
+func (o *replayOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.to, "to", "-", "stdout (-), tcp-listen://host:port or tls-listen://host:port; port 0 is any that is free")
+	f.StringVar(&o.speed, "speed", "1x", "how many times as fast as recorded, or max")
+	f.StringVar(&o.rate, "rate", "", "send lines at this rate, such as 150/s, instead of the recorded pace")
+	f.BoolVar(&o.Loop, "loop", false, "start again at the end, with the time field moved forward")
+	f.BoolVar(&o.Stamp, "stamp", false, "set the time field to the time at which a line is sent, to measure a lag")
+	f.DurationVar(&o.DropAfter, "drop-after", 0, "close each connection after this time, within a line")
+	f.DurationVar(&o.StallAfter, "stall-after", 0, "send nothing more on a connection after this time")
+	f.IntVar(&o.Garbage, "garbage", 0, "make every Nth line garbage")
+	inGroup(f, feedFlags, func(f *pflag.FlagSet) {
+		addChoice(&o.choices, f, &o.feed, "feed", "", "play a feed that weir knows: FlightAware's firehose", firehose)
+		f.StringVar(&o.init, "init", "", "a regular expression that the first line of a client must match")
+		f.StringVar(&o.TimeField, "time-field", "", "the field with the time of a line: seconds since 1970, or RFC 3339")
+		f.StringVar(&o.ResumeField, "resume-field", "", "the field that a client resumes from")
+		f.DurationVar(&o.Keepalive, "keepalive", 0, "send a keepalive after this time without a line (default never)")
+		addChoice(&o.choices, f, &o.Compression, "compression", "", "of what is sent (default none)", source.Gzip, source.Zlib, source.Deflate)
+		f.StringVar(&o.cert, "tls-cert", "", "a PEM file with the certificate of tls-listen://")
+		f.StringVar(&o.key, "tls-key", "", "a PEM file with its key")
+	})
+	f.SortFlags = false
+}
+
 func (e *env) replayCommand() *cobra.Command {
-	var to, speed, rate, feed, init, cert, key string
-	var s replay.Server
-	var enums choices
+	o := &replayOptions{}
 	c := &cobra.Command{
 		Use:   "replay FILE... [--to OUT]",
 		Short: "Serve captured files as a live feed",
@@ -46,67 +76,51 @@ Exit codes: 0 done, or stopped by a signal, 1 failed, 2 wrong usage.`,
   weir replay flights.jsonl.gz --rate 150/s --to tcp-listen://127.0.0.1:4000
   weir replay flights.jsonl.gz --feed firehose --speed 20x --loop --to tls-listen://:1501 --tls-cert cert.pem --tls-key key.pem`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) (err error) {
-			if err := enums.faults(); err != nil {
-				return usageError{err}
-			}
-			if feed == firehose {
-				for flag, preset := range map[*string]string{&s.TimeField: "pitr", &s.ResumeField: "pitr", &init: firehoseInit} {
-					if *flag == "" {
-						*flag = preset
-					}
-				}
-			}
-			if s.Files, err = expand(args, false); err != nil {
-				return err
-			}
-			if s.Speed, err = readSpeed(speed); err != nil {
-				return usageError{err}
-			}
-			if s.Rate, err = readRate("rate", rate); err != nil {
-				return usageError{err}
-			}
-			if s.Loop && s.TimeField == "" && s.Rate == 0 {
-				return usagef("--loop needs --time-field or --rate")
-			}
-			if init != "" {
-				if s.Init, err = regexp.Compile(init); err != nil {
-					return usageError{fmt.Errorf("--init is not a regular expression: %w", codeOnly(err))}
-				}
-			}
-			s.Log = e.say
-			if to == "-" {
-				return stopped(c.Context(), replay.Play(c.Context(), s.Config, bufio.NewWriterSize(e.stdout, 64<<10), ""))
-			}
-			l, err := listen(c.Context(), to, cert, key)
-			if err != nil {
-				return err
-			}
-			s.Log("serving at %s", l.Addr())
-			return s.Serve(c.Context(), l)
-		},
+		RunE: func(c *cobra.Command, args []string) error { return e.replay(c.Context(), o, args) },
 	}
-	f := c.Flags()
-	f.StringVar(&to, "to", "-", "stdout (-), tcp-listen://host:port or tls-listen://host:port; port 0 is any that is free")
-	f.StringVar(&speed, "speed", "1x", "how many times as fast as recorded, or max")
-	f.StringVar(&rate, "rate", "", "send lines at this rate, such as 150/s, instead of the recorded pace")
-	f.BoolVar(&s.Loop, "loop", false, "start again at the end, with the time field moved forward")
-	f.BoolVar(&s.Stamp, "stamp", false, "set the time field to the time at which a line is sent, to measure a lag")
-	f.DurationVar(&s.DropAfter, "drop-after", 0, "close each connection after this time, within a line")
-	f.DurationVar(&s.StallAfter, "stall-after", 0, "send nothing more on a connection after this time")
-	f.IntVar(&s.Garbage, "garbage", 0, "make every Nth line garbage")
-	inGroup(f, feedFlags, func(f *pflag.FlagSet) {
-		addChoice(&enums, f, &feed, "feed", "", "play a feed that weir knows: FlightAware's firehose", firehose)
-		f.StringVar(&init, "init", "", "a regular expression that the first line of a client must match")
-		f.StringVar(&s.TimeField, "time-field", "", "the field with the time of a line: seconds since 1970, or RFC 3339")
-		f.StringVar(&s.ResumeField, "resume-field", "", "the field that a client resumes from")
-		f.DurationVar(&s.Keepalive, "keepalive", 0, "send a keepalive after this time without a line (default never)")
-		addChoice(&enums, f, &s.Compression, "compression", "", "of what is sent (default none)", source.Gzip, source.Zlib, source.Deflate)
-		f.StringVar(&cert, "tls-cert", "", "a PEM file with the certificate of tls-listen://")
-		f.StringVar(&key, "tls-key", "", "a PEM file with its key")
-	})
-	f.SortFlags = false
+	o.flags(c.Flags())
 	return c
+}
+
+func (e *env) replay(ctx context.Context, o *replayOptions, args []string) error {
+	if err := o.plan(args); err != nil {
+		return err
+	}
+	o.Log = e.say
+	if o.to == "-" {
+		return stopped(ctx, replay.Play(ctx, o.Config, bufio.NewWriterSize(e.stdout, 64<<10), ""))
+	}
+	l, err := listen(ctx, o.to, o.cert, o.key)
+	if err != nil {
+		return err
+	}
+	o.Log("serving at %s", l.Addr())
+	return o.Serve(ctx, l)
+}
+
+// plan checks the options, reports all faults at once, and completes the server's.
+func (o *replayOptions) plan(args []string) error {
+	if o.feed == firehose {
+		o.TimeField, o.ResumeField, o.init = cmp.Or(o.TimeField, "pitr"), cmp.Or(o.ResumeField, "pitr"), cmp.Or(o.init, firehoseInit)
+	}
+	var filesErr, speedErr, rateErr error
+	o.Files, filesErr = expand(args, false)
+	o.Speed, speedErr = readSpeed(o.speed)
+	o.Rate, rateErr = readRate("rate", o.rate)
+	usage := errors.Join(o.faults(), speedErr, rateErr)
+	if o.Loop && o.TimeField == "" && o.rate == "" {
+		usage = errors.Join(usage, errors.New("--loop needs --time-field or --rate"))
+	}
+	if o.init != "" {
+		var err error
+		if o.Init, err = regexp.Compile(o.init); err != nil {
+			usage = errors.Join(usage, fmt.Errorf("--init is not a regular expression: %w", codeOnly(err)))
+		}
+	}
+	if usage != nil {
+		usage = usageError{usage}
+	}
+	return errors.Join(usage, filesErr)
 }
 
 // codeOnly is the fault of a regular expression without its text, which may contain a

@@ -227,26 +227,31 @@ func (e *env) verify(ctx context.Context, o *syncOptions, args []string, show in
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return err
 	}
+	return v.report(ctx, counted(p.Lines.Load(), "line"))
+}
+
+// report prints that the table is the fold of the lines, or returns how it differs.
+func (v *verifier) report(ctx context.Context, lines string) (err error) {
 	var total int64
 	if v.table.Exists {
-		if _, total, err = db.Sample(ctx, v.table.Name, 0); err != nil {
+		if _, total, err = v.Sample(ctx, v.table.Name, 0); err != nil {
 			return err
 		}
 	}
-	summary, err := json.Marshal(v.table.Name)
+	name, err := json.Marshal(v.table.Name)
 	if err != nil {
 		return err
 	}
-	folded, are := counted(p.Lines.Load(), "line"), "are"
+	rows, are := counted(int64(v.live), "row"), "are"
 	if v.live == 1 {
 		are = "is"
 	}
 	switch {
 	case v.different > 0:
-		return fmt.Errorf("%s in %s from the fold of %s", counted(int64(v.different), "difference"), counted(int64(v.rows), "row"), folded)
+		return fmt.Errorf("%s in %s from the fold of %s", counted(int64(v.different), "difference"), counted(int64(v.rows), "row"), lines)
 	case total > int64(v.live):
-		return fmt.Errorf("the %s of the fold %s in the table, and %s", counted(int64(v.live), "row"), are, counted(total-int64(v.live), "other"))
+		return fmt.Errorf("the %s of the fold %s in the table, and %s", rows, are, counted(total-int64(v.live), "other"))
 	}
-	_, err = fmt.Fprintf(e.stdout, "%s of table %s %s the fold of %s\n", counted(int64(v.live), "row"), summary, are, folded)
+	_, err = fmt.Fprintf(v.env.stdout, "%s of table %s %s the fold of %s\n", rows, name, are, lines)
 	return err
 }

@@ -22,6 +22,9 @@ type SettingsError struct{ What string }
 
 func (e SettingsError) Error() string { return e.What }
 
+// ExitCode is that of a wrong usage.
+func (e SettingsError) ExitCode() int { return 2 }
+
 // settings are those by which lines are folded, by the names of their flags, as a
 // checkpoint keeps them.
 func (c *Config) settings() (string, error) {

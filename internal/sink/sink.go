@@ -5,7 +5,6 @@ package sink
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -197,10 +196,16 @@ func (e *Error) Unwrap() error { return e.Err }
 
 var (
 	// ErrBusy says that another run holds the job.
-	ErrBusy = errors.New("another run holds this job")
+	ErrBusy error = takenError("another run holds this job")
 	// ErrFenced says that another run has taken the job over meanwhile.
-	ErrFenced = errors.New("another run has written this job's checkpoint meanwhile")
+	ErrFenced error = takenError("another run has written this job's checkpoint meanwhile")
 )
+
+// A takenError is one of a job that another run has. The program exits with 4.
+type takenError string
+
+func (e takenError) Error() string { return string(e) }
+func (takenError) ExitCode() int   { return 4 }
 
 // ErrBehind says that the database went back to an earlier state under the run:
 // the source has to be read again from the checkpoint that is there.
