@@ -283,7 +283,7 @@ func (f *framer) refill(rest []byte) {
 // drop gives back the block that is being filled.
 func (f *framer) drop() {
 	if f.blk != nil {
-		f.pool.put(f.blk)
+		f.pool.Put(f.blk)
 		f.blk = nil
 	}
 }

@@ -108,7 +108,7 @@ func (s *Stream) Next(ctx context.Context) (*Block, error) {
 // Release gives b's memory back. Nothing of b may be used after it.
 func (s *Stream) Release(b *Block) {
 	if b.pool != nil {
-		b.pool.put(b)
+		b.pool.Put(b)
 	}
 }
 

@@ -1,0 +1,438 @@
+package spool
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// feed is a source of what a test sends it.
+type feed struct {
+	pool   *source.Pool
+	blocks chan *source.Block
+}
+
+func newFeed() *feed { return &feed{source.NewPool(), make(chan *source.Block)} }
+
+func (f *feed) Next(ctx context.Context) (*source.Block, error) {
+	select {
+	case b, ok := <-f.blocks:
+		if !ok {
+			return nil, io.EOF
+		}
+		return b, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (f *feed) Release(b *source.Block) { f.pool.Put(b) }
+
+// block is one of connection 1.
+func (f *feed) block(lines string) *source.Block {
+	b, _ := f.pool.Fill(func(buf []byte) (int, error) { return copy(buf, lines), nil })
+	b.Conn = 1
+	return b
+}
+
+// slowDisk is a folder whose files are synced when they may be, or not at all.
+type slowDisk struct {
+	FS
+	may  atomic.Pointer[chan struct{}] // nil: at once
+	fail atomic.Bool
+}
+
+type slowFile struct {
+	File
+	d *slowDisk
+}
+
+func (d *slowDisk) Open(name string) (File, error) {
+	f, err := d.FS.Open(name)
+	return slowFile{f, d}, err
+}
+
+var errSync = errors.New("the disk broke")
+
+func (f slowFile) Sync() error {
+	if may := f.d.may.Load(); may != nil {
+		<-*may
+	}
+	if f.d.fail.Load() {
+		return errSync
+	}
+	return f.File.Sync()
+}
+
+// queued is a queue that runs.
+type queued struct {
+	*testing.T
+	q     *Queue
+	feed  *feed
+	disk  *slowDisk
+	level atomic.Int64
+	said  chan string
+	stop  context.CancelFunc
+	run   sync.WaitGroup
+}
+
+// start starts a queue in a folder; with a Max of 0 it only captures.
+func start(t *testing.T, path string, c Config) *queued {
+	t.Helper()
+	s := &queued{T: t, feed: newFeed(), disk: &slowDisk{}, said: make(chan string, 1000)}
+	c.Job, c.Source, c.Pool, c.Gauge, c.Period = "job", "feed", s.feed.pool, s.level.Store, time.Second
+	c.Warn = func(format string, args ...any) { s.said <- fmt.Sprintf(format, args...) }
+	c.Info = c.Warn
+	if c.LastResume == nil {
+		c.LastResume = func([]byte) string { return "" }
+	}
+	var dir *Dir
+	var captures *Captures
+	var err error
+	if c.Max > 0 {
+		c.Dir = path
+		if dir, err = OpenDir(path); err != nil {
+			t.Fatal(err)
+		}
+		s.disk.FS, dir.FS = dir.FS, s.disk
+	}
+	if c.Capture != "" {
+		if captures, err = OpenCaptures(c.Capture, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.q, err = newQueue(s.feed, c, dir, captures); err != nil {
+		t.Fatal(err)
+	}
+	var ctx context.Context
+	ctx, s.stop = context.WithCancel(t.Context())
+	s.run.Go(func() { s.q.Run(ctx) })
+	return s
+}
+
+func (s *queued) send(lines string) *source.Block {
+	b := s.feed.block(lines)
+	s.feed.blocks <- b
+	return b
+}
+
+// want reads a block, of some connection.
+func (s *queued) want(lines string, conn int) *source.Block {
+	s.Helper()
+	b, err := s.q.Next(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	if string(b.Data) != lines || b.Conn != conn {
+		s.Fatalf("%q of connection %d, want %q of %d", b.Data, b.Conn, lines, conn)
+	}
+	return b
+}
+
+func (s *queued) end() {
+	s.Helper()
+	s.stop()
+	s.run.Wait()
+	if err := s.q.Close(); err != nil {
+		s.Error(err)
+	}
+}
+
+// TestQueue_MemoryAndDisk: a reader that keeps up gets the source's own blocks; what it leaves for
+// longer comes from the disk, in order, and then memory again.
+func TestQueue_MemoryAndDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
+		begun := time.Now()
+		go s.send("1\n")
+		first := s.want("1\n", 1)
+		if time.Since(begun) > 0 {
+			t.Error("a reader that waits was kept waiting")
+		}
+		for i := range 3 { // the first is offered to it for a while
+			s.send(fmt.Sprintln("on disk", i))
+		}
+		synctest.Wait()
+		if took := time.Since(begun); took != patience {
+			t.Errorf("a reader that does not come held the source for %v", took)
+		}
+		s.want("on disk 0\non disk 1\non disk 2\n", 0)
+		go s.send("2\n")
+		last := s.want("2\n", 1)
+		if s.level.Load() != 34 {
+			t.Errorf("%d bytes are not committed, it says", s.level.Load())
+		}
+		s.q.Committed(first.CursorAfter(2))
+		if s.level.Load() != 32 {
+			t.Errorf("after a commit of 2 bytes: %d", s.level.Load())
+		}
+		s.q.Committed(`{"spool":"another","at":34}`)
+		s.q.Committed(last.CursorAfter(2))
+		if s.level.Load() != 0 {
+			t.Errorf("after the last: %d", s.level.Load())
+		}
+		s.q.Release(first)
+		s.q.Release(last)
+		s.end()
+	})
+}
+
+// TestQueue_SlowSyncStopsNobody: while a disk syncs, lines are taken in, read and committed.
+func TestQueue_SlowSyncStopsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
+		may := make(chan struct{})
+		go s.send("1\n")
+		s.want("1\n", 1)
+		s.disk.may.Store(&may)
+		time.Sleep(1500 * time.Millisecond) // the log is being synced
+		for i := range 100 {
+			line := fmt.Sprintln(i)
+			go s.send(line)
+			s.q.Committed(s.want(line, 1).CursorAfter(len(line)))
+			if s.level.Load() != 0 {
+				t.Fatalf("%d bytes are not committed", s.level.Load())
+			}
+		}
+		select {
+		case may <- struct{}{}:
+		default:
+			t.Error("did not exercise: nothing was synced")
+		}
+		s.disk.may.Store(nil)
+		close(may)
+		s.end()
+	})
+}
+
+// TestQueue_FullOneGoesOnAtOnce: a commit of all that is there makes room.
+func TestQueue_FullOneGoesOnAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		line := strings.Repeat("x", 999) + "\n"
+		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 2500}})
+		sent := make(chan struct{})
+		go func() {
+			for range 3 {
+				s.send(line)
+			}
+			close(s.feed.blocks)
+			close(sent)
+		}()
+		s.want(line, 1)
+		last := s.want(line, 1)
+		<-sent // by the third block, which has no room
+		begun := time.Now()
+		time.Sleep(10 * time.Second)
+		if w := <-s.said; !strings.Contains(w, "the spool is full (2000 bytes)") || len(s.said) > 0 {
+			t.Error(w)
+		}
+		s.q.Committed(last.CursorAfter(len(line)))
+		s.want(line, 1)
+		if took := time.Since(begun); took != 10*time.Second {
+			t.Errorf("after the commit it took %v", took-10*time.Second)
+		}
+		if w := <-s.said; w != "the spool has room again" {
+			t.Error(w)
+		}
+		s.end()
+	})
+}
+
+// TestQueue_End: the source's end comes after all lines, and after the last sync: what that says
+// is not lost.
+func TestQueue_End(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
+			s.send("1\n")
+			s.send("2\n")
+			close(s.feed.blocks)
+			synctest.Wait()
+			s.disk.fail.Store(fails)
+			s.want("1\n2\n", 0)
+			for range 2 {
+				if _, err := s.q.Next(t.Context()); !fails && err != io.EOF || fails && !errors.Is(err, errSync) {
+					t.Errorf("it ended with %v", err)
+				}
+			}
+			s.run.Wait()
+			if err := s.q.Close(); err != nil {
+				t.Errorf("what Next has said comes again: %v", err)
+			}
+		})
+	}
+}
+
+// TestQueue_FailsUnderAReaderThatIsStopped: nobody calls Next any more; so Close says it.
+func TestQueue_FailsUnderAReaderThatIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
+		s.send("1\n")
+		synctest.Wait()
+		s.disk.fail.Store(true)
+		s.stop()
+		s.run.Wait()
+		if err := s.q.Close(); !errors.Is(err, errSync) || !strings.HasPrefix(err.Error(), "the spool: ") {
+			t.Errorf("Close says %v", err)
+		}
+	})
+}
+
+// TestQueue_Oversize: a line of which there is only the beginning is not put on disk. What comes
+// after it waits until it is committed, and it has the cursor of what is before it.
+func TestQueue_Oversize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
+		s.send("1\n")
+		long := s.feed.block("beginning")
+		long.Oversize = 1 << 30
+		s.feed.blocks <- long
+		go s.send("2\n")
+		synctest.Wait()
+		at := s.want("1\n", 0).CursorAfter(2)
+		if got := s.want("beginning", 1).CursorAfter(9); got != at {
+			t.Errorf("its cursor is %s, want %s", got, at)
+		}
+		settled := s.want("", 0)
+		synctest.Wait()
+		if _, end := s.q.log.Bounds(); end != 2 {
+			t.Errorf("%d bytes were taken in", end)
+		}
+		close(settled.Settled)
+		s.want("2\n", 1)
+		s.end()
+	})
+}
+
+// TestQueue_CaptureAlone: blocks keep the source's own cursors, are never read from the disk, and
+// stop a source whose reader does not come.
+func TestQueue_CaptureAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, "", Config{Folders: Folders{Capture: t.TempDir()}})
+		if s.q.Durable() || s.q.Start() != "" {
+			t.Errorf("durable %v, it starts at %s", s.q.Durable(), s.q.Start())
+		}
+		go func() {
+			for i := range 5 {
+				b := s.feed.block(fmt.Sprintln(i))
+				b.Tail = i == 4
+				if b.Tail {
+					b.Data = b.Data[:1]
+				}
+				b.At = func(int) source.Cursor { return source.Cursor(fmt.Sprint(i)) }
+				s.feed.blocks <- b
+			}
+			close(s.feed.blocks)
+		}()
+		for i := range 5 {
+			time.Sleep(time.Hour)
+			want := fmt.Sprintln(i)
+			if i == 4 {
+				want = "4"
+			}
+			if got := s.want(want, 1).CursorAfter(1); got != source.Cursor(fmt.Sprint(i)) {
+				t.Errorf("the cursor is %s", got)
+			}
+		}
+		if _, err := s.q.Next(t.Context()); err != io.EOF {
+			t.Error(err)
+		}
+		if _, end := s.q.log.Bounds(); end != 10 {
+			t.Errorf("%d bytes are captured", end)
+		}
+		s.end()
+	})
+}
+
+// lastNumber is with what the last of some lines begins.
+func lastNumber(lines []byte) string {
+	last := lines[bytes.LastIndexByte(lines[:max(0, len(lines)-1)], '\n')+1:]
+	number, _, _ := bytes.Cut(last, []byte(" "))
+	return string(number)
+}
+
+// TestQueue_AnyPace: whatever the pace of source, reader, commits and syncs, and wherever the
+// reader is stopped, it gets each line once, and the next queue begins behind what it committed.
+func TestQueue_AnyPace(t *testing.T) {
+	sinktest.Seeds(t, 15, func(t *testing.T, rnd *rand.Rand) {
+		synctest.Test(t, func(t *testing.T) {
+			var all, got bytes.Buffer
+			for n := range 300 {
+				fmt.Fprintf(&all, "%d %s\n", n, strings.Repeat("x", rnd.IntN(2000)))
+			}
+			pause := func(rnd *rand.Rand) {
+				if rnd.IntN(3) == 0 {
+					time.Sleep(time.Duration(rnd.IntN(30)) * time.Millisecond)
+				}
+			}
+			dir, cursor := t.TempDir(), source.Cursor("")
+			for runs := 0; got.Len() < all.Len(); runs++ {
+				s := start(t, dir, Config{Folders: Folders{Max: 100_000}, From: cursor, Resume: lastNumber(got.Bytes()), LastResume: lastNumber})
+				if s.q.Start() != cursor && runs > 0 {
+					t.Fatalf("it starts at %s, want %s", s.q.Start(), cursor)
+				}
+				rest := all.Bytes() // a feed sends what came after the resume value
+				if r := s.q.Resume(); r != "" {
+					at := bytes.Index(rest, []byte("\n"+r+" ")) + 1
+					if r == "0" {
+						at = 0
+					}
+					rest = rest[at+bytes.IndexByte(rest[at:], '\n')+1:]
+				}
+				fed := make(chan struct{})
+				ctx, cancel := context.WithCancel(t.Context())
+				feeder := rand.New(rand.NewPCG(rnd.Uint64(), 2))
+				go func() {
+					defer close(fed)
+					for len(rest) > 0 {
+						end := min(1+feeder.IntN(10_000), len(rest))
+						end += bytes.IndexByte(append(rest[end-1:len(rest):len(rest)], '\n'), '\n')
+						end = min(end, len(rest))
+						select {
+						case s.feed.blocks <- s.feed.block(string(rest[:end])):
+						case <-ctx.Done():
+							return
+						}
+						rest = rest[end:]
+						pause(feeder)
+					}
+				}()
+				cursor = s.q.Start()
+				for left := rnd.IntN(60); left > 0 && got.Len() < all.Len(); left-- {
+					b, err := s.q.Next(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					end := len(b.Data)
+					if rnd.IntN(4) == 0 { // a batch ends within a block
+						end = bytes.IndexByte(b.Data, '\n') + 1
+						left = 0
+					}
+					got.Write(b.Data[:end])
+					cursor = b.CursorAfter(end)
+					s.q.Release(b)
+					s.q.Committed(cursor)
+					pause(rnd)
+				}
+				cancel()
+				<-fed
+				s.end()
+			}
+			if !bytes.Equal(got.Bytes(), all.Bytes()) {
+				t.Fatalf("%d bytes came, not the %d of the feed", got.Len(), all.Len())
+			}
+		})
+	})
+}
