@@ -7,10 +7,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"os"
-	"strconv"
 	"strings"
 	"text/template"
 	"time"
@@ -183,61 +181,4 @@ func (o *feedOptions) tls() (*tls.Config, error) {
 		c.Certificates = []tls.Certificate{pair}
 	}
 	return c, nil
-}
-
-// An optDuration is a duration, forever, or not set.
-type optDuration struct {
-	time.Duration
-	set bool
-}
-
-const forever = "forever"
-
-func (p *optDuration) String() string {
-	switch {
-	case !p.set:
-		return ""
-	case p.Duration == math.MaxInt64:
-		return forever
-	}
-	return p.Duration.String()
-}
-
-func (p *optDuration) Set(s string) (err error) {
-	if p.set = true; s == forever {
-		p.Duration = math.MaxInt64
-		return nil
-	}
-	p.Duration, err = parseSpan(s)
-	return err
-}
-
-func (p *optDuration) Type() string { return "duration" }
-
-// span is a duration that may be in days.
-type span time.Duration
-
-const day = 24 * time.Hour
-
-func (s *span) String() string {
-	if d := time.Duration(*s); d > 0 && d%day == 0 {
-		return strconv.FormatInt(int64(d/day), 10) + "d"
-	}
-	return time.Duration(*s).String()
-}
-
-func (s *span) Set(text string) error {
-	d, err := parseSpan(text)
-	*s = span(d)
-	return err
-}
-
-func (s *span) Type() string { return "duration" }
-
-func parseSpan(s string) (time.Duration, error) {
-	days, ok := strings.CutSuffix(s, "d")
-	if n, err := strconv.ParseUint(days, 10, 16); ok && err == nil {
-		return time.Duration(n) * day, nil
-	}
-	return time.ParseDuration(s)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/sink"
@@ -49,9 +49,9 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 	if err := errors.Join(usage, sourceErr); err != nil {
 		return to, c, err
 	}
-	if !o.retryFor.set {
+	if !o.retryFor.IsSet {
 		if o.retryFor.Duration = defaultRetryFor; live {
-			o.retryFor.Duration = math.MaxInt64
+			o.retryFor.Duration = config.Forever
 		}
 	}
 	src.RetryFor = o.retryFor.Duration
@@ -113,7 +113,7 @@ func (o *syncOptions) checkLimits() error {
 }
 
 func (o *syncOptions) checkRejects(r job.Rejects) error {
-	if o.rejectsAge.set && (o.rejectsAge.Duration <= 0 || r.Path() != "") {
+	if o.rejectsAge.IsSet && (o.rejectsAge.Duration <= 0 || r.Path() != "") {
 		return fmt.Errorf("--keep-rejects %s: must be a duration such as 30d, and needs --rejects table", &o.rejectsAge)
 	}
 	return nil
@@ -140,7 +140,7 @@ func (o *syncOptions) checkSpool(live, stored bool) (err error) {
 	switch {
 	case o.capture != "" && stored:
 		err = errors.Join(err, errors.New("--capture is for a connection or stdin: a file can be read again"))
-	case o.keepFor.set && (o.capture == "" || o.keepFor.Duration <= 0):
+	case o.keepFor.IsSet && (o.capture == "" || o.keepFor.Duration <= 0):
 		err = errors.Join(err, errors.New("--keep-captures: must be a duration such as 30d, and needs --capture"))
 	}
 	return err

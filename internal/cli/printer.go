@@ -47,15 +47,15 @@ const (
 func newPrinter(e *env, o *syncOptions, p *job.Progress) *printer {
 	out := &printer{p: p, w: e.stderr, quiet: o.quiet, verbose: e.verbose, stop: make(chan struct{}), done: make(chan struct{}),
 		reported: map[string]time.Time{}, before: counts{at: p.Start}}
-	if o.logFormat == "json" {
+	if o.logFormat == jsonFormat {
 		out.json = slog.New(slog.NewJSONHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	dumb := os.Getenv("TERM") == "dumb" || os.Getenv("NO_COLOR") != "" && os.Getenv("TERM") == ""
-	line := o.progress == "always" || o.progress == "auto" && !o.quiet && out.json == nil && !dumb && e.stderr == os.Stderr && e.terminal(int(os.Stderr.Fd()))
+	line := o.progress == progressAlways || o.progress == progressAuto && !o.quiet && out.json == nil && !dumb && e.stderr == os.Stderr && e.terminal(int(os.Stderr.Fd()))
 	switch {
 	case line:
 		go out.tick(lineEvery, out.line)
-	case o.progress == "auto" && !o.quiet:
+	case o.progress == progressAuto && !o.quiet:
 		go out.tick(logEvery, func() { out.info("%s", out.status()) })
 	default:
 		close(out.done)

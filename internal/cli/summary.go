@@ -42,7 +42,7 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *job.Progress, out *prin
 	if err != nil {
 		s.Error = err.Error()
 	}
-	if o.summary == "json" {
+	if o.summary == jsonFormat {
 		line, _ := json.Marshal(s) // a plain struct
 		fmt.Fprintf(e.stdout, "%s\n", line)
 		return

@@ -27,7 +27,7 @@ type syncOptions struct {
 	fillOnly   bool
 	version    string // the field
 	scope      fold.Scope
-	tombstones span
+	tombstones config.Duration
 	newColumns fold.NewColumns
 	maxColumns int
 
@@ -37,7 +37,7 @@ type syncOptions struct {
 	buffer      config.Size
 	synchronous string
 	prefetch    string
-	retryFor    optDuration
+	retryFor    config.OptDuration
 
 	job         string
 	fromStart   bool
@@ -49,25 +49,42 @@ type syncOptions struct {
 	spool    string
 	spoolMax config.Size
 	capture  string
-	keepFor  optDuration // of captures
+	keepFor  config.OptDuration // of captures
 	maxLine  config.Size
 
 	rejects    string
 	maxRejects int64
-	rejectsAge optDuration
+	rejectsAge config.OptDuration
 
 	metricsAddr, metricsFile string
 
 	dryRun    bool
-	progress  string
-	summary   string
-	logFormat string
+	progress  progressMode
+	summary   outputFormat
+	logFormat outputFormat
 	quiet     bool
 	config    string
 	choices
 
 	source []string // from the config file, where the command line has none
 }
+
+// progressMode says when the status line is shown.
+type progressMode string
+
+const (
+	progressAuto   progressMode = "auto"
+	progressAlways progressMode = "always"
+	progressNever  progressMode = "never"
+)
+
+// outputFormat is that of the log and of the summary.
+type outputFormat string
+
+const (
+	textFormat outputFormat = "text"
+	jsonFormat outputFormat = "json"
+)
 
 const toHelp = "the database: an SQLite file, sqlite:PATH, postgres://… or postgres: (all from PG* variables)"
 
@@ -91,7 +108,7 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	})
 	inGroup(f, foldFlags, func(f *pflag.FlagSet) {
 		o.foldFlags(f)
-		o.tombstones = span(defaultTombstones)
+		o.tombstones = config.Duration(defaultTombstones)
 		f.Var(&o.tombstones, "tombstones", "how long a delete is remembered, so that an older message does not bring the row back")
 	})
 	inGroup(f, batchFlags, o.batchFlags)
@@ -105,9 +122,9 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	inGroup(f, logFlags, func(f *pflag.FlagSet) {
 		f.StringVar(&o.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz at this address, such as :9461 (default off)")
 		f.StringVar(&o.metricsFile, "metrics-file", "", "write the final metrics to this file, for node_exporter's textfile collector")
-		addChoice(&o.choices, f, &o.progress, "progress", "auto", "the status line: auto (on a terminal), always or never", "auto", "always", "never")
-		addChoice(&o.choices, f, &o.summary, "summary", "text", "the summary at the end: text on stderr, or json on stdout", "text", "json")
-		addChoice(&o.choices, f, &o.logFormat, "log-format", "text", "of messages on stderr", "text", "json")
+		addChoice(&o.choices, f, &o.progress, "progress", progressAuto, "the status line: auto (on a terminal), always or never", progressAuto, progressAlways, progressNever)
+		addChoice(&o.choices, f, &o.summary, "summary", textFormat, "the summary at the end: text on stderr, or json on stdout", textFormat, jsonFormat)
+		addChoice(&o.choices, f, &o.logFormat, "log-format", textFormat, "of messages on stderr", textFormat, jsonFormat)
 		f.BoolVarP(&o.quiet, "quiet", "q", false, "print only warnings and errors")
 	})
 	f.StringVar(&o.config, "config", "", "a YAML file with these settings, such as batch_rows: 1000")

@@ -5,9 +5,7 @@ package config
 import (
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
-	"strconv"
 	"strings"
 )
 
@@ -129,42 +127,3 @@ func distance(a, b string) int {
 	}
 	return row[len(b)]
 }
-
-// Size is a number of bytes, written as 256MiB, 1.5GB or 4096.
-type Size int64
-
-var units = []struct {
-	name  string
-	bytes float64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
-	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
-	{"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {"B", 1}}
-
-// Set reads a size.
-func (s *Size) Set(text string) error {
-	number, unit := strings.TrimSpace(text), 1.0
-	for _, u := range units {
-		if n, ok := strings.CutSuffix(number, u.name); ok {
-			number, unit = strings.TrimSpace(n), u.bytes
-			break
-		}
-	}
-	f, err := strconv.ParseFloat(number, 64)
-	if err != nil || f < 0 || f*unit > math.MaxInt64/2 || f != f {
-		return fmt.Errorf("%q is not a size, such as 64MiB, 1GB or a number of bytes", text)
-	}
-	*s = Size(f * unit)
-	return nil
-}
-
-func (s Size) String() string {
-	for _, u := range []int{2, 1, 0} {
-		if b := Size(units[u].bytes); s >= b && s%b == 0 {
-			return strconv.FormatInt(int64(s/b), 10) + units[u].name
-		}
-	}
-	return strconv.FormatInt(int64(s), 10) + "B"
-}
-
-// Type names the kind of value in the help.
-func (s *Size) Type() string { return "size" }
