@@ -43,13 +43,7 @@ func (s *Scanner) Append(dst []Field, line []byte) ([]Field, error) {
 		return dst, Errorf(Truncated, "truncated: the line is empty")
 	}
 	if line[i] != '{' {
-		j, _, err := s.value(i)
-		if err == nil && s.space(j) == len(line) {
-			err = Errorf(NotObject, "not an object but %s", article(line[i]))
-		} else if err == nil {
-			err = s.trailing(s.space(j))
-		}
-		return dst, err
+		return dst, s.noObject(i)
 	}
 	i = s.space(i + 1)
 	if i < len(line) && line[i] == '}' {
@@ -65,20 +59,11 @@ func (s *Scanner) Append(dst []Field, line []byte) ([]Field, error) {
 			i += len(e.quoted)
 			f.Name = e.number
 		} else {
-			if i >= len(line) || line[i] != '"' {
-				return dst, s.unexpected(i, "a field name")
-			}
-			start, escaped := i+1, false
-			if i, escaped, err = s.string(i); err != nil {
+			start, end, escaped := i+1, 0, false
+			if i, end, escaped, err = s.name(i); err != nil {
 				return dst, err
 			}
-			name := line[start : i-1 : i-1]
-			i = s.space(i)
-			if i >= len(line) || line[i] != ':' {
-				return dst, s.unexpected(i, "':'")
-			}
-			i++
-			f.Name, at = s.meet(name, escaped)
+			f.Name, at = s.meet(line[start:end:end], escaped)
 			s.met[prev].next = at
 		}
 		prev = at
@@ -109,6 +94,18 @@ func (s *Scanner) Append(dst []Field, line []byte) ([]Field, error) {
 			i = s.space(i)
 		}
 	}
+}
+
+// noObject is what is wrong with a line that has something else than an object at i.
+func (s *Scanner) noObject(i int) error {
+	end, _, err := s.value(i)
+	if err == nil {
+		err = s.end(end)
+	}
+	if err == nil {
+		err = Errorf(NotObject, "not an object but %s", article(s.line[i]))
+	}
+	return err
 }
 
 // space returns the index of the first byte at or after i that is not white
@@ -314,6 +311,7 @@ func (s *Scanner) nested(i int) (int, error) {
 	b := s.line
 	var objects [maxDepth/64 + 1]uint64
 	depth := 1 // the message itself
+	var err error
 	for {
 		// Here stands a value.
 		if i = s.space(i); i < len(b) && (b[i] == '{' || b[i] == '[') {
@@ -332,19 +330,15 @@ func (s *Scanner) nested(i int) (int, error) {
 				depth--
 				i++
 			} else if object {
-				var err error
-				if i, err = s.name(i); err != nil {
+				if i, _, _, err = s.name(i); err != nil {
 					return i, err
 				}
 				continue
 			} else {
 				continue
 			}
-		} else {
-			var err error
-			if i, _, err = s.value(i); err != nil {
-				return i, err
-			}
+		} else if i, _, err = s.value(i); err != nil {
+			return i, err
 		}
 		// A value has ended: close what it closes.
 		for {
@@ -363,8 +357,7 @@ func (s *Scanner) nested(i int) (int, error) {
 			}
 			i++
 			if object {
-				var err error
-				if i, err = s.name(s.space(i)); err != nil {
+				if i, _, _, err = s.name(s.space(i)); err != nil {
 					return i, err
 				}
 			}
@@ -380,19 +373,20 @@ func closer(object bool) byte {
 	return ']'
 }
 
-// name checks a field name and its colon, and returns the index after them.
-func (s *Scanner) name(i int) (int, error) {
+// name checks the name of a field at i and its colon, and returns the index after the colon,
+// that of the name's closing quote, and whether the name holds escapes.
+func (s *Scanner) name(i int) (after, quote int, escaped bool, err error) {
 	if i >= len(s.line) || s.line[i] != '"' {
-		return i, s.unexpected(i, "a field name")
+		return i, i, false, s.unexpected(i, "a field name")
 	}
-	i, _, err := s.string(i)
-	if err != nil {
-		return i, err
+	if i, escaped, err = s.string(i); err != nil {
+		return i, i, escaped, err
 	}
+	quote = i - 1
 	if i = s.space(i); i >= len(s.line) || s.line[i] != ':' {
-		return i, s.unexpected(i, "':'")
+		return i, quote, escaped, s.unexpected(i, "':'")
 	}
-	return i + 1, nil
+	return i + 1, quote, escaped, nil
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
