@@ -133,7 +133,7 @@ func parseDigits(b []byte) (n int64, ok bool) {
 }
 
 // ParseReal reads a number as the nearest double. ok is false where it is past
-// a double's range, at either end; exact tells whether the double still prints
+// a double's range, at either end; exact is set if the double still prints
 // as this number, so that no digit is lost.
 func ParseReal(number []byte) (f float64, exact, ok bool) {
 	f, err := strconv.ParseFloat(string(number), 64)

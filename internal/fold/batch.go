@@ -102,7 +102,7 @@ var seed = maphash.MakeSeed() // so that no feed can choose ids that collide
 // Rows returns the number of rows.
 func (b *Batch) Rows() int { return len(b.rows) }
 
-// Empty tells that there is nothing to write.
+// Empty reports whether there is nothing to write.
 func (b *Batch) Empty() bool { return len(b.rows) == 0 && len(b.Rejects) == 0 }
 
 // Bytes returns the memory that the batch holds its content in.

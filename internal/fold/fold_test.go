@@ -325,7 +325,7 @@ func BenchmarkFold(b *testing.B) {
 func benchmarkFold(b *testing.B, lines [][]byte) {
 	names, batch, o := &feed.Names{}, &fold.Batch{}, options(b, nil)
 	f, mapper, scan := fold.NewFolder(names, table, o), fold.NewMapper(names, o), feed.NewScanner(names)
-	ahead, fields := make([]feed.Line, fold.Ahead), []feed.Field(nil)
+	ahead, fields := make([]feed.Line, fold.MaxPrefetch), []feed.Field(nil)
 	size, n := 0, 0
 	next := func() {
 		fields = fields[:0]

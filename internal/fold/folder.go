@@ -15,27 +15,27 @@ import (
 // A Folder folds changes into batches for one table. It is not safe for
 // concurrent use.
 type Folder struct {
-	opt    Options
-	table  schema.Table
-	added  int  // columns of the table that weir made
-	theirs bool // the table has columns that weir did not make
+	opt     Options
+	table   schema.Table
+	added   int  // columns of the table that weir made
+	foreign bool // the table has columns that weir did not make
 
-	names   *feed.Names
-	mapper  *Mapper // of Fold, as the next two
-	scan    *feed.Scanner
-	scanned []feed.Field
-	fields  []field          // by the order in which they were first seen
-	byName  map[string]int32 // index into fields
-	folded  map[string]int32 // the same, where names differ in case alone
-	byID    []int32          // index into fields by the number of the name, or -1
-	hits    []int32          // the fields of the change at hand
-	met     []bool           // by field; all false between changes
-	keys    []int32          // where among its fields each part of the key is
-	parts   []int            // of the key, in the order of the table's columns
-	key     []byte
-	text    []byte
-	version []byte // of the change at hand
-	full    bool   // the limit on columns was reached and said
+	names    *feed.Names
+	mapper   *Mapper // of Fold, as the next two
+	scan     *feed.Scanner
+	scanned  []feed.Field
+	fields   []field          // by the order in which they were first seen
+	byName   map[string]int32 // index into fields
+	folded   map[string]int32 // the same, where names differ in case alone
+	byID     []int32          // index into fields by the number of the name, or -1
+	hits     []int32          // the fields of the change at hand
+	met      []bool           // by field; all false between changes
+	keys     []int32          // where among its fields each part of the key is
+	parts    []int            // of the key, in the order of the table's columns
+	key      []byte
+	text     []byte
+	version  []byte // of the change at hand
+	saidFull bool   // that the limit on columns was reached
 }
 
 type field struct {
@@ -47,7 +47,7 @@ type field struct {
 
 const (
 	none      = int32(-1)
-	maxFields = 10000 // past so many names, those that are ignored share one field
+	maxFields = 10000 // past this number of names, those that are ignored share one field
 
 	otherNames = "\x00other names" // no field has a NUL in its name
 )
@@ -66,7 +66,7 @@ func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
 		mapper: NewMapper(names, o), scan: feed.NewScanner(names)}
 	for i := range f.table.Columns {
 		c := &f.table.Columns[i]
-		f.theirs = f.theirs || !c.Own
+		f.foreign = f.foreign || !c.Own
 		if (c.Own || c.Held != "") && !c.Key {
 			f.added++
 		}
@@ -196,7 +196,7 @@ func (f *Folder) admit(c *Change) error {
 	}
 	fields, deletes := c.Fields, c.Op == Delete
 	for _, own := range [...]bool{false, true} {
-		if !own && !f.theirs {
+		if !own && !f.foreign {
 			continue
 		}
 		for i, h := range f.hits {
@@ -320,8 +320,8 @@ func increasing(numbers []int32) bool {
 }
 
 // dropRepeated drops the fields of a change whose name comes again in it: nothing looks
-// at their values, whether they fit or not. Who else reads the fields finds each name's
-// last value where it looks for it: at the end.
+// at their values, whether they fit or not. It moves those that stay to the end, so that
+// another table, which may share the fields, still finds the last value of each name.
 func (f *Folder) dropRepeated(c *Change) {
 	f.met = append(f.met, make([]bool, max(0, len(f.fields)-len(f.met)))...)
 	from := len(f.hits)
@@ -377,8 +377,8 @@ func (f *Folder) discover(name string) (int32, error) {
 		fd.col = int32(len(f.table.Columns))
 		f.table.Columns = append(f.table.Columns, schema.New(name, false))
 		f.added++
-	case !f.full:
-		f.full = true
+	case !f.saidFull:
+		f.saidFull = true
 		f.opt.Warn("no more columns are added after %d (--max-columns); further fields, %q the first, are ignored", f.opt.MaxColumns, name)
 	}
 	return f.remember(fd, alias), nil
@@ -501,8 +501,8 @@ func (f *Folder) sets(fd *field, k feed.Kind) bool {
 	return fd.key < 0 && (k != feed.Null || f.opt.Null != KeepNull && !f.opt.FillOnly)
 }
 
-// fill puts a value where its row has none; first tells that it is of the row's first
-// message. A later one finds the column's default.
+// fill puts a value where its row has none; first is set for the row's first message. A later
+// one finds the column's default.
 func (f *Folder) fill(b *Batch, fd *field, value []byte, first bool) ref {
 	if first || f.table.Columns[fd.col].Default == "" {
 		return b.arena.put(value)

@@ -7,21 +7,21 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// Ahead is how many lines [Folder.Prefetch] takes.
-const Ahead = 8
+// MaxPrefetch is how many lines [Folder.Prefetch] takes.
+const MaxPrefetch = 8
 
 // inCache is how large a batch is, in bytes, that needs no prefetching.
 const inCache = 1 << 20
 
 // Prefetch has the memory fetched that folding the next lines will touch, at most
-// Ahead of them, where that can be told: a row, its key, its cells and their
+// MaxPrefetch of them, where that can be told: a row, its key, its cells and their
 // values follow from one another, and the fold would wait for each. A hot feed
 // folds in a seventh less time. It changes nothing.
 func (f *Folder) Prefetch(b *Batch, lines []feed.Line) {
 	if len(f.keys) != 1 || b.arena.bytes() < inCache {
 		return
 	}
-	var rows [Ahead]*Row
+	var rows [MaxPrefetch]*Row
 	for i := range lines {
 		rows[i] = b.guess(f.keys[0], &lines[i])
 	}

@@ -24,7 +24,7 @@ type state struct {
 
 var errState = errors.New("the versions that are kept beside a row in weir_versions are damaged")
 
-// decode reads a state for so many columns. What it holds points into raw.
+// decode reads a state for a number of columns. What it holds points into raw.
 func (s *state) decode(raw []byte, columns int) error {
 	s.live, s.tomb, s.columns = nil, nil, slices.Grow(s.columns[:0], columns)[:columns]
 	clear(s.columns)

@@ -50,8 +50,7 @@ func (b *Batch) putVersion(v []byte) ref {
 	return b.version
 }
 
-// older reports whether version v is before the one at r; what is not there is
-// before all.
+// older reports whether version v is before the one at r; a missing one is before all.
 func (b *Batch) older(v []byte, r ref) bool { return r != 0 && feed.Older(v, b.arena.get(r)) }
 
 // versionsOf returns the versions of a row, which it makes for one without.

@@ -225,8 +225,8 @@ func (f *feeding) moveTo(b *scanned, at int) {
 // counts.
 func (f *feeding) lines(flushing context.Context, b *scanned) (at int, err error) {
 	for i := range b.lines {
-		if i%fold.Ahead == 0 {
-			f.folder.Prefetch(f.batch, b.lines[i:min(i+fold.Ahead, len(b.lines))])
+		if i%fold.MaxPrefetch == 0 {
+			f.folder.Prefetch(f.batch, b.lines[i:min(i+fold.MaxPrefetch, len(b.lines))])
 		}
 		l := &b.lines[i]
 		next := min(at+len(l.Text)+1, len(b.Data))
