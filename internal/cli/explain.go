@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -21,7 +22,7 @@ import (
 
 func (e *env) explainCommand() *cobra.Command {
 	var asJSON bool
-	o := &syncOptions{}
+	o := &fileOptions{}
 	c := &cobra.Command{
 		Use:   "explain ID FILE...",
 		Short: "Name the line that set each column of a row",
@@ -41,7 +42,7 @@ Exit codes: 0 done, 1 failed, or no line names the row, 2 wrong usage.`,
 	}
 	f := c.Flags()
 	inGroup(f, sourceFlags, o.maxLineFlag)
-	inGroup(f, foldFlags, o.foldFlags)
+	inGroup(f, foldFlags, func(f *pflag.FlagSet) { o.foldOptions.flags(f, &o.choices) })
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.SortFlags = false
 	return c
@@ -148,8 +149,8 @@ func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin) {
 	}
 }
 
-func (e *env) explain(ctx context.Context, o *syncOptions, id string, args []string, asJSON bool) error {
-	opt, err := o.fold()
+func (e *env) explain(ctx context.Context, o *fileOptions, id string, args []string, asJSON bool) error {
+	opt, err := o.rules()
 	if err != nil {
 		return usageError{err}
 	}

@@ -31,7 +31,7 @@ type feedOptions struct {
 	failure   string
 	timeField string
 
-	ca, cert, key, serverName string
+	tlsCA, tlsCert, tlsKey, tlsServerName string
 }
 
 // Firehose is FlightAware's feed; its documentation describes the first line and the
@@ -54,10 +54,10 @@ func (o *feedOptions) flags(f *pflag.FlagSet, enums *choices) {
 	f.IntVar(&o.stale, "stale-keepalives", 5, "reconnect after this many keepalives in a row without a new resume value (0: never)")
 	f.StringVar(&o.failure, "error-when", "", "FIELD=VALUE: a message with it stops the run, with its error_msg")
 	f.StringVar(&o.timeField, "time-field", "", "the field with the time of a message (seconds since 1970, or RFC 3339), to show the lag")
-	f.StringVar(&o.ca, "tls-ca", "", "a PEM file of the authorities to trust (default the system's); senders to tls-listen:// then need a certificate of one")
-	f.StringVar(&o.cert, "tls-cert", "", "a PEM file with the certificate to show (tls-listen:// needs one)")
-	f.StringVar(&o.key, "tls-key", "", "a PEM file with the key of the certificate")
-	f.StringVar(&o.serverName, "tls-server-name", "", "the name that the certificate of a tls:// feed must be for (default the host)")
+	f.StringVar(&o.tlsCA, "tls-ca", "", "a PEM file of the authorities to trust (default the system's); senders to tls-listen:// then need a certificate of one")
+	f.StringVar(&o.tlsCert, "tls-cert", "", "a PEM file with the certificate to show (tls-listen:// needs one)")
+	f.StringVar(&o.tlsKey, "tls-key", "", "a PEM file with the key of the certificate")
+	f.StringVar(&o.tlsServerName, "tls-server-name", "", "the name that the certificate of a tls:// feed must be for (default the host)")
 }
 
 // preset fills in the options that a named feed needs and that the user left open, and gives
@@ -158,23 +158,23 @@ func (o *feedOptions) template(env func(string) (string, bool)) (func(string) ([
 }
 
 func (o *feedOptions) tls() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.serverName}
-	if o.ca != "" {
-		pem, err := os.ReadFile(o.ca)
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.tlsServerName}
+	if o.tlsCA != "" {
+		pem, err := os.ReadFile(o.tlsCA)
 		if err != nil {
 			return nil, fmt.Errorf("--tls-ca: %w", err)
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--tls-ca: %s has no PEM certificate", o.ca)
+			return nil, fmt.Errorf("--tls-ca: %s has no PEM certificate", o.tlsCA)
 		}
 		c.ClientCAs, c.ClientAuth = c.RootCAs, tls.RequireAndVerifyClientCert // of senders
 	}
-	if (o.cert == "") != (o.key == "") {
+	if (o.tlsCert == "") != (o.tlsKey == "") {
 		return nil, errors.New("--tls-cert and --tls-key are needed together")
 	}
-	if o.cert != "" {
-		pair, err := tls.LoadX509KeyPair(o.cert, o.key)
+	if o.tlsCert != "" {
+		pair, err := tls.LoadX509KeyPair(o.tlsCert, o.tlsKey)
 		if err != nil {
 			return nil, fmt.Errorf("--tls-cert: %w", err)
 		}

@@ -79,7 +79,7 @@ func (e *env) usedAs(path string, o *syncOptions, to destination, args, sources 
 	if !isFile {
 		init = ""
 	}
-	for _, f := range [][2]string{{"config", o.config}, {"init", init}, {"tls-ca", o.ca}, {"tls-cert", o.cert}, {"tls-key", o.feedOptions.key}} {
+	for _, f := range [][2]string{{"config", o.config}, {"init", init}, {"tls-ca", o.tlsCA}, {"tls-cert", o.tlsCert}, {"tls-key", o.tlsKey}} {
 		if f[1] != "" && sameFile(path, f[1]) {
 			return "the file of --" + f[0]
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -21,7 +22,7 @@ import (
 )
 
 func (e *env) verifyCommand() *cobra.Command {
-	o := &syncOptions{}
+	o := &fileOptions{}
 	show := 0
 	c := &cobra.Command{
 		Use:   "verify FILE... --to DEST",
@@ -42,8 +43,8 @@ Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 	}
 	f := c.Flags()
 	inGroup(f, sourceFlags, o.maxLineFlag)
-	inGroup(f, tableFlags, o.tableFlags)
-	inGroup(f, foldFlags, o.foldFlags)
+	inGroup(f, tableFlags, func(f *pflag.FlagSet) { o.tableOptions.flags(f, &o.choices) })
+	inGroup(f, foldFlags, func(f *pflag.FlagSet) { o.foldOptions.flags(f, &o.choices) })
 	f.IntVar(&show, "show", 10, "print at most this many differences")
 	f.SortFlags = false
 	return c
@@ -191,17 +192,14 @@ func (s *concatReader) Close() error {
 	return s.now.Close()
 }
 
-func (e *env) verify(ctx context.Context, o *syncOptions, args []string, show int) (err error) {
-	opt, err := o.fold()
-	if err != nil {
-		return usageError{err}
+func (e *env) verify(ctx context.Context, o *fileOptions, args []string, show int) (err error) {
+	opt, rulesErr := o.rules()
+	if rulesErr != nil {
+		rulesErr = usageError{rulesErr}
 	}
-	to, err := e.destination(o.to)
-	if err != nil {
-		return err
-	}
-	files, err := expand(args, false)
-	if err != nil {
+	to, toErr := e.destination(o.to)
+	files, filesErr := expand(args, false)
+	if err := errors.Join(rulesErr, toErr, filesErr); err != nil {
 		return err
 	}
 	if o.table == "" {

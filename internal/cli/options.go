@@ -1,0 +1,326 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// syncOptions are the flags of sync: a struct for each group. flags defines those of a
+// group, check returns all of its faults.
+type syncOptions struct {
+	fileOptions
+	sourceOptions
+	batchOptions
+	feedOptions
+	spoolOptions
+	rejectOptions
+	logOptions
+
+	tombstones config.Duration
+	dryRun     bool
+	config     string   // the file
+	source     []string // of the config file and the environment
+}
+
+func (o *syncOptions) flags(f *pflag.FlagSet) {
+	inGroup(f, sourceFlags, func(f *pflag.FlagSet) {
+		o.sourceOptions.flags(f, &o.choices)
+		o.maxLineFlag(f)
+	})
+	inGroup(f, tableFlags, func(f *pflag.FlagSet) {
+		o.tableOptions.flags(f, &o.choices)
+		f.BoolVar(&o.dryRun, "dry-run", false, "read and fold, print the table that would be made, and write nothing")
+	})
+	inGroup(f, foldFlags, func(f *pflag.FlagSet) {
+		o.foldOptions.flags(f, &o.choices)
+		o.tombstones = config.Duration(defaultTombstones)
+		f.Var(&o.tombstones, "tombstones", "how long a delete is remembered, so that an older message does not bring the row back")
+	})
+	inGroup(f, batchFlags, func(f *pflag.FlagSet) { o.batchOptions.flags(f, &o.choices) })
+	inGroup(f, feedFlags, func(f *pflag.FlagSet) { o.feedOptions.flags(f, &o.choices) })
+	inGroup(f, spoolFlags, o.spoolOptions.flags)
+	inGroup(f, rejectFlags, o.rejectOptions.flags)
+	inGroup(f, logFlags, func(f *pflag.FlagSet) { o.logOptions.flags(f, &o.choices) })
+	f.StringVar(&o.config, "config", "", "a YAML file with these settings, such as batch_rows: 1000")
+}
+
+func (o *syncOptions) check() error {
+	var err error
+	if o.tombstones < 0 {
+		err = errors.New("--tombstones cannot be negative")
+	}
+	return errors.Join(o.sourceOptions.check(), err, o.batchOptions.check(), o.logOptions.check())
+}
+
+// fileOptions are those of all commands that fold files for a table.
+type fileOptions struct {
+	tableOptions
+	foldOptions
+	choices
+}
+
+// rules are those of the fold, and the faults of all options.
+func (o *fileOptions) rules() (fold.Options, error) {
+	f, err := o.foldOptions.rules(&o.tableOptions)
+	return f, errors.Join(o.faults(), err)
+}
+
+// sourceOptions say how sources are read, and from where.
+type sourceOptions struct {
+	follow      bool
+	compression string
+	maxRate     string
+	job         string
+	fromStart   bool
+	rebuild     bool
+	accept      bool
+}
+
+func (o *sourceOptions) flags(f *pflag.FlagSet, enums *choices) {
+	f.BoolVar(&o.follow, "follow", false, "keep reading as the file grows, over rotation and truncation; wait for a file that does not exist yet")
+	addChoice(enums, f, &o.compression, "compression", source.Auto, "of the sources; auto recognizes gzip and zstd, deflate is raw", source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate)
+	f.StringVar(&o.maxRate, "max-rate", "", "read at most this many lines, such as 5000/s, so that a backfill leaves room for others (default no limit)")
+	f.StringVar(&o.job, "job", "", "the job whose checkpoints are read and written (default the name of the table; stdin has none)")
+	f.BoolVar(&o.fromStart, "from-start", false, "read again from the start, over the rows that exist; deletes nothing")
+	f.BoolVar(&o.rebuild, "rebuild", false, "empty the table in the first batch and read from the start; refused if other jobs have written to it")
+	f.BoolVar(&o.accept, "accept-settings", false, "continue from a checkpoint of other settings, or of a table that was recreated since")
+}
+
+func (o *sourceOptions) check() (err error) {
+	if strings.HasPrefix(o.job, sink.RunPrefix) {
+		err = fmt.Errorf("--job %q: names that begin with %q are reserved for runs without a job", o.job, sink.RunPrefix)
+	}
+	if o.accept && (o.fromStart || o.rebuild) {
+		err = errors.Join(err, errors.New("--accept-settings continues from the checkpoint, which --from-start and --rebuild ignore: leave one out"))
+	}
+	return err
+}
+
+const toHelp = "the database: an SQLite file, sqlite:PATH, postgres://… or postgres: (all from PG* variables)"
+
+// tableOptions are those of all commands that fold for a table.
+type tableOptions struct {
+	to, table  string
+	newColumns fold.NewColumns
+	maxColumns int
+}
+
+const defaultMaxColumns = 500
+
+func (o *tableOptions) flags(f *pflag.FlagSet, enums *choices) {
+	f.StringVar(&o.to, "to", "", toHelp)
+	f.StringVar(&o.table, "table", "", "the table (default the name of the source file)")
+	addChoice(enums, f, &o.newColumns, "new-columns", "", "fields without a column (default add in a table that weir made, else ignore)", fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns)
+	f.IntVar(&o.maxColumns, "max-columns", defaultMaxColumns, "add at most this many columns to a table")
+}
+
+// foldOptions are those of all commands that fold.
+type foldOptions struct {
+	key        []string
+	deleteWhen string
+	null       fold.Null
+	fillOnly   bool
+	version    string // the field
+	scope      fold.Scope
+	maxLine    config.Size
+}
+
+const defaultTombstones = 7 * 24 * time.Hour
+
+func (o *foldOptions) flags(f *pflag.FlagSet, enums *choices) {
+	f.StringSliceVar(&o.key, "key", []string{"id"}, "the field or fields that identify a row")
+	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: a message with it removes its row; FIELD=null is JSON's null")
+	addChoice(enums, f, &o.null, "null", fold.ClearNull, "clear: null sets NULL; keep: null is the same as absent", fold.ClearNull, fold.KeepNull)
+	f.StringVar(&o.version, "version-field", "", "the field with the version of a message: each column has the value of the newest message that named it, in whatever order they arrive")
+	addChoice(enums, f, &o.scope, "version-scope", fold.ColumnScope, "column, or row: a message older than its row changes nothing", fold.ColumnScope, fold.RowScope)
+	f.BoolVar(&o.fillOnly, "fill-only", false, "write only where the table has NULL, so that the first value of a column stays")
+}
+
+// maxLineFlag is that of the group of the source.
+func (o *foldOptions) maxLineFlag(f *pflag.FlagSet) {
+	o.maxLine = source.DefaultMaxLine
+	f.Var(&o.maxLine, "max-line", "the longest line that is accepted")
+}
+
+// rules are those of a fold for a table.
+func (o *foldOptions) rules(t *tableOptions) (fold.Options, error) {
+	field, value, err := fieldValue("delete-when", o.deleteWhen)
+	f := fold.Options{Key: o.key, DeleteField: field, DeleteValue: value, Null: o.null,
+		FillOnly: o.fillOnly, Version: o.version, Scope: o.scope, Columns: t.newColumns, MaxColumns: t.maxColumns}
+	if o.maxLine < 1 || o.maxLine > source.LimitMaxLine {
+		err = errors.Join(err, fmt.Errorf("--max-line %s: must be between 1B and %dB", o.maxLine, source.LimitMaxLine))
+	}
+	return f, errors.Join(f.Validate(), err)
+}
+
+// fieldValue reads the value of a flag, FIELD=VALUE or nothing.
+func fieldValue(flag, s string) (field, value string, err error) {
+	field, value, ok := strings.Cut(s, "=")
+	switch {
+	case s != "" && (!ok || field == ""):
+		err = fmt.Errorf("--%s %q: must be FIELD=VALUE, such as op=delete", flag, s)
+	case strings.HasPrefix(value, "="):
+		err = fmt.Errorf("--%s %q: FIELD=VALUE has one equals sign, as in --%s %s%s", flag, s, flag, field, value)
+	}
+	return field, value, err
+}
+
+// batchOptions say when batches are written, and how.
+type batchOptions struct {
+	batchPeriod time.Duration
+	batchRows   int
+	buffer      config.Size
+	synchronous string
+	prefetch    string
+	retryFor    config.OptDuration
+}
+
+const (
+	defaultBatchRows   = 100_000
+	defaultBuffer      = 256 << 20 // bytes
+	defaultSynchronous = "full"
+	defaultRetryFor    = 5 * time.Minute
+)
+
+func (o *batchOptions) flags(f *pflag.FlagSet, enums *choices) {
+	f.DurationVar(&o.batchPeriod, "batch-period", 0, "write a line after this time at the latest (default 1s; files: when a batch is full)")
+	f.IntVar(&o.batchRows, "batch-rows", defaultBatchRows, "write a batch when it has this many rows")
+	o.buffer = defaultBuffer
+	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading pauses")
+	addChoice(enums, f, &o.synchronous, "synchronous", defaultSynchronous, "how safe a commit is from a power cut; see docs/durability.md", levels...)
+	addChoice(enums, f, &o.prefetch, "prefetch", job.ReadAheadAuto, "look up the rows of a batch on 8 more connections before it is written; auto: when flushes wait for the disk", job.ReadAheadAuto, job.ReadAheadOn, job.ReadAheadOff)
+	f.Var(&o.retryFor, "retry-for", "how long to retry a locked or unavailable database, or a lost feed (default 5m; connections: forever)")
+}
+
+func (o *batchOptions) check() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if o.batchRows < 1 {
+		fault("--batch-rows %d: must be at least 1", o.batchRows)
+	}
+	if o.buffer < 1<<20 || o.buffer > 32<<30 {
+		fault("--buffer %s: must be between 1MiB and 32GiB", o.buffer)
+	}
+	if o.batchPeriod < 0 || o.retryFor.Duration < 0 {
+		fault("--batch-period and --retry-for cannot be negative")
+	}
+	return errors.Join(faults...)
+}
+
+// spoolOptions say what is kept of a connection's lines.
+type spoolOptions struct {
+	spool        string
+	spoolMax     config.Size
+	capture      string
+	keepCaptures config.OptDuration
+}
+
+const defaultSpoolMax = 10 << 30 // bytes
+
+func (o *spoolOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.spool, "spool", "", "a folder that holds a connection's lines until they are committed, so that reading continues while the database is unavailable")
+	o.spoolMax = defaultSpoolMax
+	f.Var(&o.spoolMax, "spool-max", "size of the spool; when it is full, reading pauses")
+	f.StringVar(&o.capture, "capture", "", "a folder that keeps all lines of a connection or of stdin, as files that sync and replay read")
+	f.Var(&o.keepCaptures, "keep-captures", "remove captures whose lines are all older than this, such as 30d (default forever)")
+}
+
+// check needs to know whether a source is live, and whether one is stored.
+func (o *spoolOptions) check(live, stored bool) (err error) {
+	if o.spool != "" && !live {
+		err = errors.New("--spool is for a connection: a file needs none, and stdin cannot be asked again")
+	}
+	if o.spool != "" && o.spoolMax < 1<<20 {
+		err = errors.Join(err, fmt.Errorf("--spool-max %s: must be at least 1MiB", o.spoolMax))
+	}
+	switch {
+	case o.capture != "" && stored:
+		err = errors.Join(err, errors.New("--capture is for a connection or stdin: a file can be read again"))
+	case o.keepCaptures.IsSet && (o.capture == "" || o.keepCaptures.Duration <= 0):
+		err = errors.Join(err, errors.New("--keep-captures: must be a duration such as 30d, and needs --capture"))
+	}
+	return err
+}
+
+// rejectOptions say what becomes of bad lines.
+type rejectOptions struct {
+	rejects     string
+	maxRejects  int64
+	keepRejects config.OptDuration
+}
+
+const defaultMaxRejects = 10_000
+
+func (o *rejectOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.rejects, "rejects", "table", "where bad lines go: table (weir_rejects), file:PATH, fail (the run stops), discard")
+	f.Var(&o.keepRejects, "keep-rejects", "how long rejected lines stay in weir_rejects, such as 30d (default forever)")
+	f.Int64Var(&o.maxRejects, "max-rejects", defaultMaxRejects, "stop the run after more than this many bad lines")
+}
+
+// parse returns where bad lines go.
+func (o *rejectOptions) parse() (r job.Rejects, err error) {
+	if r, err = job.ParseRejects(o.rejects); err != nil {
+		err = fmt.Errorf("--rejects: %w", err)
+	}
+	if o.maxRejects < 0 {
+		err = errors.Join(err, errors.New("--max-rejects cannot be negative"))
+	}
+	if o.keepRejects.IsSet && (o.keepRejects.Duration <= 0 || r.Path() != "") {
+		err = errors.Join(err, fmt.Errorf("--keep-rejects %s: must be a duration such as 30d, and needs --rejects table", &o.keepRejects))
+	}
+	return r, err
+}
+
+// logOptions say what people and Prometheus see of a run.
+type logOptions struct {
+	metricsAddr, metricsFile string
+
+	progress  progressMode
+	summary   outputFormat
+	logFormat outputFormat
+	quiet     bool
+}
+
+// progressMode says when the status line is shown.
+type progressMode string
+
+const (
+	progressAuto   progressMode = "auto"
+	progressAlways progressMode = "always"
+	progressNever  progressMode = "never"
+)
+
+// outputFormat is that of the log and of the summary.
+type outputFormat string
+
+const (
+	textFormat outputFormat = "text"
+	jsonFormat outputFormat = "json"
+)
+
+func (o *logOptions) flags(f *pflag.FlagSet, enums *choices) {
+	f.StringVar(&o.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz at this address, such as :9461 (default off)")
+	f.StringVar(&o.metricsFile, "metrics-file", "", "write the final metrics to this file, for node_exporter's textfile collector")
+	addChoice(enums, f, &o.progress, "progress", progressAuto, "the status line: auto (on a terminal), always or never", progressAuto, progressAlways, progressNever)
+	addChoice(enums, f, &o.summary, "summary", textFormat, "the summary at the end: text on stderr, or json on stdout", textFormat, jsonFormat)
+	addChoice(enums, f, &o.logFormat, "log-format", textFormat, "of messages on stderr", textFormat, jsonFormat)
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only warnings and errors")
+}
+
+func (o *logOptions) check() error {
+	if _, _, err := net.SplitHostPort(o.metricsAddr); err != nil && o.metricsAddr != "" {
+		return fmt.Errorf("--metrics-addr: %w", err)
+	}
+	return nil
+}
