@@ -3,6 +3,7 @@ package feed_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"slices"
@@ -289,5 +290,50 @@ func TestScan_TooManyFields(t *testing.T) {
 	var e *feed.Error
 	if !errors.As(err, &e) || e.Reason != feed.TooLong || e.Detail != "more than 65536 fields" {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestScan_NamesPastTheLimit: names that are too many or too long have no number, but those that
+// the program looks for; the fields have their names all the same.
+func TestScan_NamesPastTheLimit(t *testing.T) {
+	var names feed.Names
+	wanted := names.Number("wanted")
+	first, second := feed.NewScanner(&names), feed.NewScanner(&names)
+	var many strings.Builder
+	for i := range 12_000 {
+		fmt.Fprintf(&many, `,"n%d":%d`, i, i)
+	}
+	long := strings.Repeat("x", 1001)
+	late := names.Number("late")
+	for _, s := range []*feed.Scanner{first, second} {
+		for range 2 {
+			var l feed.Line
+			l.Scan(s, nil, []byte(`{"`+long+`":"long"`+many.String()+`,"late":"too late","w\u0061nted":1,"`+long+`":"last","wanted":"here"}`))
+			if l.Err != nil {
+				t.Fatal(l.Err)
+			}
+			if text, ok := l.Get(wanted); !ok || string(text) != "here" {
+				t.Errorf("the wanted field is %q", text)
+			}
+			if text, ok := l.Get(late); !ok || string(text) != "too late" {
+				t.Errorf("the late field is %q", text)
+			}
+			if text, ok := l.Get(names.Number("absent")); ok {
+				t.Errorf("the absent field is %q", text)
+			}
+			unnumbered := 0
+			for i := range l.Fields {
+				f := &l.Fields[i]
+				if f.Name < 0 {
+					unnumbered++
+				}
+				if n := i - 1; n >= 0 && n < 12_000 && (s.Name(f) != fmt.Sprintf("n%d", n) || string(f.Value) != strconv.Itoa(n)) {
+					t.Fatalf("field %d is %s: %s", i, s.Name(f), f.Value)
+				}
+			}
+			if s.Name(&l.Fields[0]) != long || l.Fields[0].Name == l.Fields[12_003].Name || unnumbered != len(l.Unnumbered) || unnumbered < 2_000 || unnumbered > 2_010 {
+				t.Errorf("%d names without a number: %d", unnumbered, len(l.Unnumbered))
+			}
+		}
 	}
 }

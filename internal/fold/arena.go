@@ -15,11 +15,21 @@ const (
 // ref is the address of a value in an arena; 0 is none.
 type ref uint32
 
+// onlyInitial is the address, in each arena, of the value that is nothing but initial. Rows
+// share it.
+const onlyInitial ref = 1
+
 // An arena holds values, each behind a 4-byte length. Its chunks are kept over
 // a reset; values larger than a chunk have memory of their own, which is not.
 type arena struct {
 	chunks [][]byte
 	next   int // bytes used of all chunks; the first 8 stay free, for ref 0
+}
+
+// begin makes an arena that has a chunk an empty one.
+func (a *arena) begin() {
+	a.next = align
+	a.put([]byte{initial})
 }
 
 func (a *arena) reset() {
@@ -30,7 +40,9 @@ func (a *arena) reset() {
 		}
 		poison(c[:min(len(c), max(0, a.next-i*chunkSize))])
 	}
-	a.next = align
+	if len(a.chunks) > 0 {
+		a.begin()
+	}
 }
 
 // bytes returns what the arena's values take.
@@ -43,7 +55,7 @@ func (a *arena) put(v []byte) ref {
 	n := room(len(v))
 	if len(a.chunks) == 0 {
 		a.grow(0, chunkSize)
-		a.next = align
+		a.begin()
 	}
 	if off := a.next % chunkSize; off+n > chunkSize && off > 0 {
 		a.next += chunkSize - off
@@ -85,7 +97,7 @@ func (a *arena) get(r ref) []byte {
 // set replaces the value at r and returns where the new one is: in the old
 // one's place where it fits.
 func (a *arena) set(r ref, v []byte) ref {
-	if r == 0 {
+	if r <= onlyInitial {
 		return a.put(v)
 	}
 	m := a.chunks[r/perChunk][r%perChunk*align:]

@@ -223,7 +223,11 @@ func (b *Batch) Initial(r *Row, col int) bool {
 
 // late returns where a value is that only fills a row that exists; see Initial.
 func (b *Batch) late(v []byte) ref {
-	b.marks, b.text = true, append(append(b.text[:0], initial), v...)
+	b.marks = true
+	if len(v) == 0 {
+		return onlyInitial
+	}
+	b.text = append(append(b.text[:0], initial), v...)
 	return b.arena.put(b.text)
 }
 

@@ -108,13 +108,10 @@ func (v *Resolver) clear(out *Row) (some bool) {
 		if v.now.columns[n] != nil || c < 0 {
 			continue
 		}
-		if v.initial == 0 {
-			v.initial, v.b.marks = v.b.arena.put([]byte{initial}), true
-		}
-		if !some {
+		if v.b.marks = true; !some {
 			out.cells = append(slices.Clone(out.cells), make([]ref, max(0, len(v.columns)-len(out.cells)))...)
 		}
-		out.cells[c], some = v.initial, true
+		out.cells[c], some = onlyInitial, true
 	}
 	return some
 }

@@ -28,7 +28,6 @@ type Resolver struct {
 	columns []int32  // the number of each column of the batch's table
 	now     state
 	cleared []int32
-	initial ref // a value that is a column's default
 }
 
 // NewResolver starts to resolve the rows of a batch. names is what Names returned
