@@ -22,7 +22,7 @@ type mark struct {
 	Feed   feedMark      `json:"feed,omitzero"`
 }
 
-// feedMark is what a feed that is dialled is asked to go on from.
+// feedMark is from where a feed that weir connects to is asked to resume.
 type feedMark struct {
 	Resume string `json:"resume,omitempty"` // in its own words
 	// Rejected tells the bad lines that came behind it, which the feed may send again:

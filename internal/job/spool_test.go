@@ -270,7 +270,7 @@ func TestSpool_TheDatabaseWentBack(t *testing.T) {
 	}
 	s = startSpooled(t, dir, 1<<30)
 	close(s.db.back)
-	s.waitFor("the database went back to before the first line in")
+	s.waitFor("the database was restored to before the first line in")
 	s.until("all is committed", func() bool { return s.p.Lines.Load() == lines && s.p.Spool.Load() == 0 })
 	if err := s.finish(); err != nil {
 		t.Fatal(err)

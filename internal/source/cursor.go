@@ -61,7 +61,7 @@ type ChangedError struct {
 }
 
 func (e *ChangedError) Error() string {
-	return e.Name + " " + e.What + "; to read it anew: --from-start"
+	return e.Name + " " + e.What + "; to read it from the start: --from-start"
 }
 
 func shrank(name string, size int64, p position) error {

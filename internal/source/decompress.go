@@ -34,7 +34,7 @@ var compressionMagics = func() []string {
 
 var errTrailing = errors.New("data after the last gzip member that is not gzip")
 
-// sniff tells the compression of a stream by its first bytes.
+// sniff detects the compression of a stream by its first bytes.
 func sniff(br *bufio.Reader) string {
 	switch magic := prefix(br, compressionMagics...); magic {
 	case "":
@@ -48,7 +48,7 @@ func sniff(br *bufio.Reader) string {
 
 // prefix returns the one of magics that the stream begins with, else "". It
 // waits for no more bytes than it takes to tell. A stream that ends within a
-// magic counts as one that begins with it, unless what is there may be text.
+// magic counts as one that begins with it, unless its bytes may be text.
 func prefix(br *bufio.Reader, magics ...string) string {
 	for n := 1; ; n++ {
 		p, err := br.Peek(n)

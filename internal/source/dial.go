@@ -16,11 +16,11 @@ import (
 
 const (
 	dialTimeout = 10 * time.Second
-	// Waits before a lost connection is made again: the first, and the most.
+	// Waits before weir reconnects: the first, and the longest.
 	minRedial = 500 * time.Millisecond
 	maxRedial = 30 * time.Second
 	// useful is how many bytes a connection has to bring for the next wait to be
-	// short: more than what a feed says that has nothing to say.
+	// short: more than the greeting of a feed that sends nothing else.
 	useful = 4 << 10
 )
 
@@ -29,7 +29,7 @@ func isDialed(spec string) bool {
 	return strings.HasPrefix(spec, tcpScheme) || strings.HasPrefix(spec, tlsScheme)
 }
 
-// A dialer is a connection that can be made again. It is read by one goroutine;
+// A dialer makes a connection, and reconnects. It is read by one goroutine;
 // Close and drop may come from any.
 type dialer struct {
 	name string
@@ -48,7 +48,7 @@ func newDialer(name string, o *Options) *dialer {
 	return &dialer{name: name, opts: o, dial: tcp.Dialer(dialTimeout).DialContext}
 }
 
-// connect makes a connection and says what the feed wants to hear.
+// connect makes a connection and sends what it begins with.
 func (d *dialer) connect(ctx context.Context) (err error) {
 	network, addr, _ := strings.Cut(d.name, "://")
 	wire, err := d.dial(ctx, "tcp", addr)
@@ -86,7 +86,7 @@ func (d *dialer) connect(ctx context.Context) (err error) {
 	}
 	_ = conn.SetWriteDeadline(time.Now().Add(dialTimeout))
 	if _, err := conn.Write(hello); err != nil {
-		// The other end may have said why it takes nothing.
+		// The other end may have sent why it takes nothing.
 		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
 		if _, rerr := conn.Read(make([]byte, 1)); isRefusal(rerr) {
 			return &fatalError{fmt.Errorf("write to %s: %w%s", d.name, bare(rerr), hint(rerr))}
@@ -96,7 +96,7 @@ func (d *dialer) connect(ctx context.Context) (err error) {
 	return nil
 }
 
-// Read implements io.Reader. A feed that is silent for too long is lost.
+// Read implements io.Reader. It fails when the feed is silent for longer than Options.Idle.
 func (d *dialer) Read(p []byte) (int, error) {
 	n, err := readIdle(d.conn, p, d.opts.Idle)
 	d.mu.Lock()
@@ -124,7 +124,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// drop ends the connection of a number, which is then made anew.
+// drop ends the connection of a number, so that its reader reconnects.
 func (d *dialer) drop(conn int, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -149,12 +149,12 @@ func (d *dialer) Close() error {
 	return err
 }
 
-// A fatalError is not mended by another connection.
+// A fatalError stays when weir reconnects.
 type fatalError struct{ error }
 
 func (e *fatalError) Unwrap() error { return e.error }
 
-// isFatal reports whether to connect again is no use.
+// isFatal reports whether reconnecting is of no use.
 func isFatal(err error) bool {
 	var fatal *fatalError
 	return errors.As(err, &fatal) || errors.Is(err, errUTF16)
@@ -165,8 +165,8 @@ func isUnknownHost(err error) bool {
 	return errors.As(err, &dns) && dns.IsNotFound
 }
 
-// Reconnect has the connection that brought a block, by its Conn, given up and made anew,
-// for a reason that is told. Where that is over, and elsewhere, it does nothing.
+// Reconnect drops the connection that brought a block, by its Conn, for a reason that the warning
+// gives. It does nothing when that connection has ended, and for other sources.
 func (s *Stream) Reconnect(conn int, why error) {
 	if s.dialer != nil {
 		s.dialer.drop(conn, why)
@@ -221,7 +221,7 @@ func (s *Stream) produceDialed() error {
 		if !ok {
 			return fmt.Errorf("%w (tried for %s; --retry-for says how long)", err, limit)
 		}
-		s.opts.Warn(fmt.Sprintf("%v; connecting again in %s", err, wait.Round(10*time.Millisecond)))
+		s.opts.Warn(fmt.Sprintf("%v; reconnecting in %s", err, wait.Round(10*time.Millisecond)))
 		s.opts.Reconnects()
 		if err := backoff.Sleep(s.ctx, wait); err != nil {
 			return err
@@ -229,7 +229,7 @@ func (s *Stream) produceDialed() error {
 	}
 }
 
-// settle waits until what was read so far need not be asked for again.
+// settle waits until what was read so far is committed, and need not be asked for again.
 func (s *Stream) settle() {
 	if !s.opts.Settle {
 		return

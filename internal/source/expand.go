@@ -18,7 +18,7 @@ const (
 	tlsScheme = "tls://"
 )
 
-// NotFoundError tells of a path that is not there, or of a glob without a match.
+// NotFoundError is the error of a path that does not exist, or of a glob without a match.
 type NotFoundError struct {
 	Spec string
 }
@@ -35,10 +35,10 @@ func (e *NotFoundError) ExitCode() int { return 2 }
 
 // Expand resolves the SOURCE arguments of a command line to specs for Open, in
 // order and without doubles. No argument and "-" are stdin,
-// connections (tcp://host:port, …) stay, a path that is not there is taken as a glob. Matches are sorted, and
+// connections (tcp://host:port, …) stay, a path that does not exist is taken as a glob. Matches are sorted, and
 // directories among them passed over; a directory named outright is an error.
-// The error is a *NotFoundError where nothing was found. A path that does not exist stays where it
-// is to be followed, for Open waits for it.
+// The error is a *NotFoundError where nothing was found. A path that does not exist is kept with
+// follow, for Open waits for it.
 func Expand(args []string, follow bool) ([]string, error) {
 	if len(args) == 0 {
 		args = []string{"-"}
@@ -100,7 +100,7 @@ func glob(pattern string) ([]string, error) {
 	var files []string
 	for _, path := range matches {
 		if info, err := os.Stat(path); err != nil || !info.IsDir() {
-			files = append(files, path) // an error is told when the file is opened
+			files = append(files, path) // Open returns the error
 		}
 	}
 	if len(files) == 0 {

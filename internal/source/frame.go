@@ -32,17 +32,17 @@ type Block struct {
 	Data []byte
 	// Offset is that of Data[0] in the decompressed stream, in bytes.
 	Offset int64
-	// Tail tells that the stream ended and the last line has no newline.
+	// Tail reports that the stream ended and the last line has no newline.
 	Tail bool
 	// Oversize, if not 0, is the length in bytes, newline included, of one
 	// line over Options.MaxLine. Data is its first 64 KiB then.
 	Oversize int64
-	// Restart tells that a followed file was rotated or truncated: offsets and
-	// lines begin again at 0 with this block.
+	// Restart reports that a followed file was rotated or truncated, or a connection made
+	// again: offsets and lines restart at 0 with this block.
 	Restart bool
 	// Settled comes with Options.Settle, in place of lines, when a connection is
-	// lost. Who gets it closes it when all lines before it are settled: until then
-	// the connection is not made again.
+	// lost. The reader closes it when all lines before it are committed: until then
+	// weir does not reconnect.
 	Settled chan<- struct{}
 	// Conn is the number of the connection that brought the lines, from 1; 0 for other
 	// sources, and for what was read back from a disk.
@@ -161,7 +161,7 @@ func (f *framer) complete() bool {
 
 func (f *framer) isClean() bool { return f.clean == nil || f.clean() }
 
-// torn says what is to be known of the end of a stream that has come to it, if anything.
+// torn describes the end of a stream that was cut off; "" for one that was not.
 func (f *framer) torn() string {
 	s := ""
 	if f.left > 0 {

@@ -198,7 +198,7 @@ func (s *Stream) produceSent() error {
 	}
 }
 
-// strangers are how a connection begins that is no feed, and what it is then.
+// strangers are the first bytes of connections that are no feed, and what these are.
 var strangers = func() map[string]string {
 	m := map[string]string{"\x16\x03": "it speaks TLS: tls-listen:// takes that"}
 	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "PRI"} {

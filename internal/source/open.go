@@ -16,10 +16,10 @@ import (
 // is the start. ctx bounds the opening alone: the wait for a
 // file or a FIFO's writer, and decompressing what lies before from.
 //
-// A *NotFoundError tells of a file that does not exist, unless it is to be followed: then Open
-// waits for it. A *ChangedError tells of a file that no longer matches from. Stdin is read up to from by the first Next,
-// which returns the *ChangedError then. FIFOs, devices and connections begin
-// anew, whatever from is; see Start. A connection is made by the first Next.
+// It returns a *NotFoundError for a file that does not exist, unless it is to be followed: then
+// Open waits for it; and a *ChangedError for a file that no longer matches from. Stdin is read up
+// to from by the first Next, which returns the *ChangedError. FIFOs, devices and connections are
+// read from where they are, whatever from is; see Start. A connection is made by the first Next.
 func Open(ctx context.Context, spec string, o Options, from Cursor) (*Stream, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *Stream) openFile() error {
 	return nil
 }
 
-// begin finds out the compression and goes to s.from.
+// begin detects the compression and goes to s.from.
 func (s *Stream) begin() error {
 	s.forget() // what another connection was read with
 	br := s.buffered(&s.raw)
@@ -241,7 +241,7 @@ func (s *Stream) skip() error {
 
 // resume checks that the stream is the one that s.from was kept of, and lets
 // the framer begin there. head and last are the bytes at the stream's start
-// and before s.from, headMax and lastMax of them if there are so many.
+// and before s.from, at most headMax and lastMax of them.
 func (s *Stream) resume(head, last []byte) error {
 	f, from := &s.frame, s.from
 	if from.Offset == 0 {

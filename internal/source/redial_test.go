@@ -180,7 +180,7 @@ func TestLastLine(t *testing.T) {
 	}
 }
 
-// TestDial_EndsAtOnce: where TLS cannot work, or the host is unknown, connecting again is no use,
+// TestDial_EndsAtOnce: where TLS cannot work, or the host is unknown, reconnecting is of no use,
 // and the reason is said; what may pass is tried again.
 func TestDial_EndsAtOnce(t *testing.T) {
 	pair, pool := certificate(t)
@@ -260,7 +260,7 @@ func TestDial_EndsAtOnce(t *testing.T) {
 			if w := <-warnings; !strings.Contains(w, "the feed ended") {
 				t.Error(w)
 			}
-			if w := <-warnings; !strings.Contains(w, "no such host; connecting again") {
+			if w := <-warnings; !strings.Contains(w, "no such host; reconnecting") {
 				t.Error(w)
 			}
 		}

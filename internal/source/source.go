@@ -23,11 +23,11 @@ const (
 
 // The values of Options.Compression.
 const (
-	Auto = "auto" // told by the first bytes, never by the name
+	Auto = "auto" // detected by the first bytes, never by the name
 	None = "none"
 	Gzip = "gzip"
 	Zstd = "zstd"
-	// Auto does not tell these.
+	// Auto does not detect these.
 	Zlib    = "zlib"
 	Deflate = "deflate" // raw
 )
@@ -35,9 +35,9 @@ const (
 // Options of Open. The zero value is ready to use.
 type Options struct {
 	MaxLine     int           // bytes of a line without its newline, 1 to LimitMaxLine; 0: DefaultMaxLine
-	Follow      bool          // go on with a growing plain file; streams wait anyway
+	Follow      bool          // wait for more at the end of a plain file; streams wait anyway
 	Poll        time.Duration // interval between looks at a followed file; 0: DefaultPoll
-	Compression string        // Auto, None, Gzip or Zstd; "": Auto
+	Compression string        // Auto, None, Gzip, Zstd, Zlib or Deflate; "": Auto
 	Stdin       io.Reader     // what "-" reads, never closed; nil: os.Stdin
 	Idle        time.Duration // a connection on which nothing comes for this long is lost; 0: never
 	TLS         *tls.Config   // of tls://, nil: the system's authorities, TLS 1.2 at least; of tls-listen://
@@ -50,9 +50,9 @@ type Options struct {
 
 	// Of tcp:// and tls://:
 	Hello      func() ([]byte, error) // what is sent when a connection is made; nil: nothing
-	Settle     bool                   // before a lost connection is made again, Block.Settled waits for what it brought
-	RetryFor   time.Duration          // how long a connection that is lost or not to be had is tried again; 0: not at all
-	Reconnects func()                 // hears when that begins, from another goroutine than Next's; nil: nobody
+	Settle     bool                   // before weir reconnects, Block.Settled waits for what the connection brought
+	RetryFor   time.Duration          // how long weir tries to reconnect; 0: not at all
+	Reconnects func()                 // is called when that begins, from another goroutine than Next's; nil: nothing
 
 	Warn func(string) // gets warnings, from another goroutine than Next's; nil: dropped
 }

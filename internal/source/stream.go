@@ -233,7 +233,7 @@ func (s *Stream) markEnd(b *Block) {
 	}
 }
 
-// reopen goes on with what a followed file was replaced by.
+// reopen continues with the file that a followed file was replaced by.
 func (s *Stream) reopen() error {
 	if err := s.follow.reopen(); err != nil {
 		return err
@@ -259,7 +259,7 @@ func (s *Stream) failure(err error) error {
 	return fmt.Errorf("read %s: %w", s.name, bare(err))
 }
 
-// bare takes off what an error of the system says about the operation and the
+// bare removes what an error of the system says about the operation and the
 // name, which is said better above it.
 func bare(err error) error {
 	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
@@ -272,7 +272,7 @@ func bare(err error) error {
 }
 
 // raw counts the bytes of a source and keeps its error: a failing disk is not
-// to be taken for corrupt data, and a socket tells of a reset only once.
+// to be taken for corrupt data, and a socket reports a reset only once.
 type raw struct {
 	ctx context.Context
 	r   io.Reader

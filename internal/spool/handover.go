@@ -32,7 +32,7 @@ type handover struct {
 type offer struct {
 	block *source.Block
 	at    int64 // offset of its lines on the disk
-	size  int64 // of these; 0 where they are not there
+	size  int64 // of these; 0 for a block that is not on the disk
 }
 
 func newHandover(next, end int64) *handover {

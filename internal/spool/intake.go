@@ -116,9 +116,9 @@ func (w *intake) append(ctx context.Context, lines []byte) (at int64, err error)
 		if !said && time.Since(start) >= roomPoll {
 			said = true
 			if full {
-				w.warn("the spool is full (%d bytes): reading waits for the database", size)
+				w.warn("the spool is full (%d bytes): reading pauses until the database has taken some of it", size)
 			} else {
-				w.warn("the spool's disk is full: reading waits")
+				w.warn("the spool's disk is full: reading pauses")
 			}
 		}
 		if full && w.level.drained() {

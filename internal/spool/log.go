@@ -77,8 +77,8 @@ func (s *segment) name() string {
 	return fmt.Sprintf("%020d-%s", s.base, s.began.UTC().Format(timeFormat))
 }
 
-// Open reads what is in a folder. A segment has at least so many bytes, or is of that
-// age, before the next one is begun.
+// Open reads the log in a folder. The next segment is begun when the last has at least these bytes,
+// or is of that age.
 func Open(fs FS, bytes int64, age time.Duration) (l *Log, err error) {
 	l = &Log{fs: fs, segment: bytes, age: age}
 	defer func() {
@@ -160,8 +160,8 @@ func (l *Log) recover() error {
 				l.end, l.resume = s.base+s.size, resume
 				break
 			}
-			// Not even the resume value that it begins with is there: that is at the end
-			// of the one before it.
+			// The resume value that it begins with is lost: the one before it ends with the
+			// same.
 		} else {
 			l.lost += s.size
 		}
@@ -271,7 +271,7 @@ func (l *Log) Resume() string {
 	return l.resume
 }
 
-// Begin empties the log, which goes on at an offset and a resume value.
+// Begin empties the log, which continues at an offset and a resume value.
 func (l *Log) Begin(m Meta, at int64, resume string) error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
@@ -346,7 +346,7 @@ func (l *Log) active() (*segment, error) {
 	}
 	s := &segment{base: l.end, began: time.Now()}
 	err := l.openSegment(s)
-	if err == nil { // the value goes on from segment to segment
+	if err == nil { // each segment begins with the last resume value
 		e := entry(0, 0, l.resume)
 		_, err = s.index.WriteAt(e, 0)
 		s.wrote, s.dirty = int64(len(e)), true

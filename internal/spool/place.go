@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// place finds where in the log at path the lines begin that are not committed. A log of which
-// that cannot be told is emptied, where the feed can be asked for what it held.
+// place returns the offset of the first line in the log at path that is not committed. A log that
+// does not match the checkpoint is emptied, if the feed can be asked for what it held.
 func place(log *Log, c *Config, path string) (at int64, err error) {
 	begin, end := log.Bounds()
 	meta, held := log.Meta(), end-begin
@@ -31,7 +31,7 @@ func place(log *Log, c *Config, path string) (at int64, err error) {
 		c.Warn("the %d bytes in %s are not what follows the checkpoint: they are dropped, and the feed is asked again", held, path)
 		return 0, log.Begin(empty, 0, c.Resume)
 	case known, unused:
-		c.Warn("the database went back to before the first line in %s: the lines between are lost", path)
+		c.Warn("the database was restored to before the first line in %s: the lines between are lost", path)
 		return begin, nil
 	}
 	return 0, fmt.Errorf("the folder %s holds %d bytes of lines that were read before others that are in the table now: sync %s/*.jsonl by themselves, or remove them", path, held, path)
