@@ -17,8 +17,8 @@ const (
 	maxLength = 1000 // bytes
 )
 
-// Number returns the number of a name, from 0. It numbers the name however many there are:
-// it is for names that the program looks for.
+// Number returns the number of a name, from 0. It numbers every name: it is for those that the
+// program looks for, before it scans.
 func (n *Names) Number(name string) int32 {
 	n.mu.Lock()
 	defer n.mu.Unlock()

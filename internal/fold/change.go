@@ -18,14 +18,15 @@ type Change struct {
 	// Fields are the values, those of the key among them. Of equal names the last counts.
 	Fields     []feed.Field
 	Unnumbered [][]byte   // as in [feed.Line]
-	Version    feed.Field // has no Value where the message has no version
-	Text       []byte     // the message's line
+	Version    feed.Field // without a Value where the message has none
+	// Text is the message's line. Where a value holds a NUL, it has the escape of one, too.
+	Text []byte
 }
 
 // A Mapper makes changes of lines, for one table whose columns are called as the fields are.
 // Several goroutines may use it.
 type Mapper struct {
-	deletes, version int32 // the numbers of their fields; none where there is no such rule
+	deletes, version int32 // the numbers of their fields, or noName
 	deleteValue      string
 }
 

@@ -27,7 +27,7 @@ type Folder struct {
 	fields   []field          // by the order in which they were first seen
 	byName   map[string]int32 // index into fields
 	folded   map[string]int32 // the same, where names differ in case alone
-	byID     []int32          // index into fields by the number of the name, or -1
+	byNumber []int32          // index into fields by the number of the name, or -1
 	hits     []int32          // the fields of the change at hand
 	met      []bool           // by field; all false between changes
 	keys     []int32          // where among its fields each part of the key is
@@ -225,9 +225,9 @@ func (f *Folder) forget(fields, columns int) {
 	}
 	f.added -= len(f.table.Columns) - columns
 	f.fields, f.table.Columns = f.fields[:fields], f.table.Columns[:columns]
-	for i, h := range f.byID {
+	for i, h := range f.byNumber {
 		if int(h) >= fields {
-			f.byID[i] = none
+			f.byNumber[i] = none
 		}
 	}
 }
@@ -244,8 +244,8 @@ func (f *Folder) resolve(c *Change) error {
 	fields := c.Fields
 	for i := range fields {
 		h, name := none, fields[i].Name
-		if uint(name) < uint(len(f.byID)) {
-			h = f.byID[name]
+		if uint(name) < uint(len(f.byNumber)) {
+			h = f.byNumber[name]
 		}
 		if h < 0 {
 			var err error
@@ -268,7 +268,7 @@ func (f *Folder) resolve(c *Change) error {
 	return nil
 }
 
-// find returns the field of a name that byID does not have, and remembers it there.
+// find returns the field of a name that byNumber does not have, and remembers it there.
 func (f *Folder) find(c *Change, number int32) (int32, error) {
 	if number < 0 {
 		name := c.Unnumbered[^number]
@@ -285,10 +285,10 @@ func (f *Folder) find(c *Change, number int32) (int32, error) {
 			return 0, err
 		}
 	}
-	for int(number) >= len(f.byID) {
-		f.byID = append(f.byID, none)
+	for int(number) >= len(f.byNumber) {
+		f.byNumber = append(f.byNumber, none)
 	}
-	f.byID[number] = h
+	f.byNumber[number] = h
 	return h, nil
 }
 

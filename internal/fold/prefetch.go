@@ -42,10 +42,10 @@ func (f *Folder) Prefetch(b *Batch, lines []feed.Line) {
 		}
 		last := ref(0)
 		for _, fd := range lines[i].Fields {
-			if uint(fd.Name) >= uint(len(f.byID)) || f.byID[fd.Name] < 0 {
+			if uint(fd.Name) >= uint(len(f.byNumber)) || f.byNumber[fd.Name] < 0 {
 				continue
 			}
-			if c := f.fields[f.byID[fd.Name]].col; uint(c) < uint(len(r.cells)) {
+			if c := f.fields[f.byNumber[fd.Name]].col; uint(c) < uint(len(r.cells)) {
 				if v := r.cells[c]; v/refsALine != last/refsALine {
 					prefetch(unsafe.Pointer(b.arena.at(v)))
 					last = v

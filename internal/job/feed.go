@@ -47,7 +47,7 @@ func (f *Feed) heeded() bool {
 // A Match is a field's text in messages of a kind; the zero value matches none.
 type Match struct{ Field, Value string }
 
-// matches reports whether a line's field, which has the match's, says so.
+// matches reports whether a line is such a message; field is the number of m.Field.
 func (m *Match) matches(l *feed.Line, field int32) bool {
 	if m.Field == "" {
 		return false
