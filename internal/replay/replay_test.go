@@ -59,6 +59,25 @@ func TestPlay_LoopGoesOn(t *testing.T) {
 	}
 }
 
+// TestPlay_ShiftsTheTimeAlone: what stands around a time, and nested fields of its name, stay as
+// they are.
+func TestPlay_ShiftsTheTimeAlone(t *testing.T) {
+	line := ` {"a":{"t":1,"b":[{"t":2},"\"}"]}, "t" : "2020-01-01T00:00:0%sZ" ,"c":[1]} `
+	file := filepath.Join(t.TempDir(), "feed.jsonl")
+	if err := os.WriteFile(file, []byte(strings.Replace(line, "%s", "0", 1)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	out := &some{most: len(line), stop: stop}
+	err := replay.Play(ctx, replay.Config{Files: []string{file}, TimeField: "t", ResumeField: "t", Speed: math.Inf(1), Loop: true}, out, "")
+	sent := strings.Split(out.String(), "\n")
+	for i, second := range []string{"0", "1"} {
+		if want := strings.Replace(line, "%s", second, 1); i >= len(sent) || sent[i] != want {
+			t.Fatalf("%v: %q, want %q at %d", err, sent, want, i)
+		}
+	}
+}
+
 // stalling takes lines, but none for a minute after the first ten.
 type stalling struct{ sent []time.Time }
 
