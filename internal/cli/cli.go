@@ -149,7 +149,7 @@ func (e *env) run(ctx context.Context, args []string) int {
 	switch {
 	case errors.As(err, new(usageError)):
 		fmt.Fprintf(e.stderr, "See '%s --help'.\n", command.CommandPath())
-	case errors.Is(err, sink.ErrBusy):
+	case errors.As(err, new(sink.BusyError)):
 		fmt.Fprintln(e.stderr, "Wait for it to end, or run another job: --job NAME")
 	}
 	var coded interface{ ExitCode() int }

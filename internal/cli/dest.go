@@ -92,6 +92,14 @@ func (d destination) open(ctx context.Context, o openOptions) (database, error) 
 	return nonNil(sqlite.Open(ctx, d.path, sqlite.Options{Synchronous: o.synchronous, Cache: o.cache, ReadOnly: o.readOnly, Warn: o.warn, Yield: true}))
 }
 
+// claims opens what holds the sources of a job. The database is open already.
+func (d destination) claims(ctx context.Context, job string, o openOptions) (sink.Claims, error) {
+	if d.postgres {
+		return postgres.OpenClaims(ctx, d.dsn, job, postgres.Options{Warn: o.warn, Debug: o.debug})
+	}
+	return sqlite.OpenClaims(ctx, d.path, job, sqlite.Options{Synchronous: o.synchronous, Warn: o.warn})
+}
+
 // nonNil avoids a typed nil.
 func nonNil[D database](db D, err error) (database, error) {
 	if err != nil {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,55 +13,30 @@ import (
 	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
-// A dryRunSink writes nothing: it keeps what a dry run prints.
-type dryRunSink struct {
-	database // nil where there is none yet
-	to       destination
-	found    schema.Table // the table as it is
-	table    schema.Table // as the rows so far need it
-	rows     int
-	rejects  []fold.Reject
+// A dryRun keeps what is printed of a run that writes nothing.
+type dryRun struct {
+	to      destination
+	found   schema.Table // the table as it is
+	table   schema.Table // as the rows so far need it
+	rows    int
+	rejects []fold.Reject
 }
 
 // someRejects are shown.
 const someRejects = 10
 
-func (d *dryRunSink) Caps() sink.Caps {
-	if d.database == nil {
-		return (*sqlite.DB)(nil).Caps()
-	}
-	return d.database.Caps()
-}
-
-func (d *dryRunSink) Claim(context.Context, string, string) (sink.Checkpoint, error) {
-	return sink.Checkpoint{}, nil
-}
-
-func (d *dryRunSink) Table(ctx context.Context, name string, key []string) (t schema.Table, err error) {
-	if d.database != nil {
-		t, err = d.database.Table(ctx, name, key)
-	} else {
-		t = d.to.newTable(name)
-	}
-	d.found, d.table = t, t
-	return t, err
-}
-
-func (d *dryRunSink) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) {
+// look takes what a flush would write.
+func (d *dryRun) look(f *sink.Flush) error {
 	if n := f.Batch.Rows(); n > 0 {
 		d.table, d.rows = f.Batch.Table, d.rows+n
 	}
-	for _, r := range f.Batch.Rejects {
-		if len(d.rejects) < someRejects {
-			d.rejects = append(d.rejects, r)
-		}
-	}
-	return sink.Result{}, nil
+	d.rejects = append(d.rejects, f.Rejects[:min(len(f.Rejects), someRejects-len(d.rejects))]...)
+	return nil
 }
 
 // plan returns the statements that make the table what all rows need. A batch takes
 // what those before it needed for done.
-func (d *dryRunSink) plan() []string {
+func (d *dryRun) plan() []string {
 	d.table.Exists = d.found.Exists
 	for i := range d.table.Columns {
 		d.table.Columns[i].New = i >= len(d.found.Columns)
@@ -72,16 +46,23 @@ func (d *dryRunSink) plan() []string {
 
 // dryRun reads and folds all of the sources and prints what would be written.
 func (e *env) dryRun(ctx context.Context, to destination, c job.Config, p *job.Progress, out *printer) (err error) {
-	d := &dryRunSink{to: to}
-	if d.database, err = to.openToRead(ctx, out.warn, out.debug); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	d := &dryRun{to: to, found: to.newTable(c.Table)}
+	caps := (*sqlite.DB)(nil).Caps()
+	db, err := to.openToRead(ctx, out.warn, out.debug)
+	switch {
+	case err == nil:
+		defer func() { err = errors.Join(err, db.Close()) }()
+		caps = db.Caps()
+		if d.found, err = db.Table(ctx, c.Table, c.Fold.Key); err != nil && !(c.Rebuild && errors.As(err, new(sink.KeyError))) {
+			return err
+		}
+	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	if d.database != nil {
-		defer d.Close()
-	}
-	runErr := job.Run(ctx, c, d, p)
+	d.table = d.found
+	runErr := job.Fold(ctx, c, d.found, caps.Columns, p, d.look)
 	out.close()
-	if err := cmp.Or(runErr, ctx.Err()); err != nil {
+	if err := runErr; err != nil {
 		return err
 	}
 	fmt.Fprintf(e.stdout, "-- %s: %s, %s of table %q", counted(p.Lines.Load(), "line"), counted(p.Messages.Load(), "message"), counted(int64(d.rows), "row"), d.table.Name)

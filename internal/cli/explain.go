@@ -1,10 +1,10 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"text/tabwriter"
 
@@ -14,7 +14,6 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/source"
@@ -56,7 +55,7 @@ type origin struct {
 	Line   int64           `json:"line"`
 }
 
-// An explainer is a sink that follows one row and writes nothing.
+// An explainer follows one row.
 type explainer struct {
 	key     []byte // of the row, as the fold has it
 	fill    bool
@@ -69,22 +68,8 @@ type explainer struct {
 	state, version []byte   // what a database would keep of them
 }
 
-func (e *explainer) Caps() sink.Caps { return (*sqlite.DB)(nil).Caps() }
-func (e *explainer) Close() error    { return nil }
-
-func (e *explainer) Claim(context.Context, string, string) (sink.Checkpoint, error) {
-	return sink.Checkpoint{}, nil
-}
-
-// Table implements [sink.Sink]. The batches of a table with constraints keep their
-// messages one by one.
-func (e *explainer) Table(_ context.Context, name string, _ []string) (schema.Table, error) {
-	t := sqlite.NewTable(name)
-	t.HasConstraints = true
-	return t, nil
-}
-
-func (e *explainer) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) {
+// look takes the messages of a flush.
+func (e *explainer) look(f *sink.Flush) error {
 	b := f.Batch
 	var resolver *fold.Resolver
 	if b.Versioned() {
@@ -99,14 +84,14 @@ func (e *explainer) Flush(_ context.Context, f *sink.Flush) (sink.Result, error)
 		r := b.Merge([]fold.Single{s})[0]
 		if resolver != nil {
 			if old, err := e.resolve(resolver, b, r); err != nil {
-				return sink.Result{}, err
+				return err
 			} else if old {
 				continue
 			}
 		}
-		e.take(b, r, origin{File: f.Source, Line: s.Place().Line})
+		e.take(b, r, origin{File: f.Lanes[s.Place().Lane].Source, Line: s.Place().Line})
 	}
-	return sink.Result{}, nil
+	return nil
 }
 
 // resolve reduces a message to what is newer than what came before it; old tells that
@@ -173,10 +158,13 @@ func (e *env) explain(ctx context.Context, o *fileOptions, id string, args []str
 	if err != nil {
 		return err
 	}
-	opt.Columns, opt.MaxColumns = fold.AddColumns, x.Caps().Columns
-	err = job.Run(ctx, job.Config{Sources: sources, Source: source.Options{MaxLine: int(o.maxLine)}, Table: "explained", Fold: opt, BatchRows: defaultBatchRows, Buffer: defaultBuffer,
-		Rejects: rejects, MaxRejects: 1 << 62, Warn: e.say, Info: func(string, ...any) {}}, x, p)
-	if err := cmp.Or(err, ctx.Err()); err != nil {
+	opt.Columns, opt.MaxColumns = fold.AddColumns, math.MaxInt32
+	// The sets of a table with constraints keep their messages one by one.
+	table := sqlite.NewTable("explained")
+	table.HasConstraints = true
+	err = job.Fold(ctx, job.Config{Sources: sources, Source: source.Options{MaxLine: int(o.maxLine)}, Table: table.Name, Fold: opt, BatchRows: defaultBatchRows, Buffer: defaultBuffer,
+		Rejects: rejects, MaxRejects: 1 << 62, Warn: e.say, Info: func(string, ...any) {}}, table, math.MaxInt32, p, x.look)
+	if err != nil {
 		return err
 	}
 	switch {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
@@ -44,13 +43,19 @@ func (e *env) forget(ctx context.Context, dest destination, job string) (err err
 	if job == "" {
 		return usagef("the name of the job is empty: weir status lists them")
 	}
-	db, err := dest.openExisting(ctx, openOptions{synchronous: sqlite.Full, warn: e.say, debug: e.debug})
+	o := openOptions{synchronous: sqlite.Full, warn: e.say, debug: e.debug}
+	db, err := dest.openExisting(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if _, err := db.Claim(ctx, job, ""); err != nil {
-		return fmt.Errorf("job %q: %w", job, err)
+	claims, err := dest.claims(ctx, job, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, claims.Close()) }()
+	if err := claims.TakeJob(ctx); err != nil {
+		return err
 	}
 	f, err := db.Forget(ctx, job)
 	if err != nil {
@@ -75,7 +80,7 @@ func (e *env) unknownJob(ctx context.Context, db database, job string) error {
 	}
 	var names []string
 	for _, j := range st.Jobs {
-		if name := fmt.Sprintf("%q", j.Job); !strings.HasPrefix(j.Job, sink.RunPrefix) && !slices.Contains(names, name) {
+		if name := fmt.Sprintf("%q", j.Job); !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -97,14 +96,11 @@ func (o *sourceOptions) flags(f *pflag.FlagSet, enums *choices) {
 	f.BoolVar(&o.accept, "accept-settings", false, "continue from a checkpoint of other settings, or of a table that was recreated since")
 }
 
-func (o *sourceOptions) check() (err error) {
-	if strings.HasPrefix(o.job, sink.RunPrefix) {
-		err = fmt.Errorf("--job %q: names that begin with %q are reserved for runs without a job", o.job, sink.RunPrefix)
-	}
+func (o *sourceOptions) check() error {
 	if o.accept && (o.fromStart || o.rebuild) {
-		err = errors.Join(err, errors.New("--accept-settings continues from the checkpoint, which --from-start and --rebuild ignore: leave one out"))
+		return errors.New("--accept-settings continues from the checkpoint, which --from-start and --rebuild ignore: leave one out")
 	}
-	return err
+	return nil
 }
 
 const toHelp = "the database: an SQLite file, sqlite:PATH, postgres://… or postgres: (all from PG* variables)"
@@ -199,7 +195,7 @@ func (o *batchOptions) flags(f *pflag.FlagSet, enums *choices) {
 	o.buffer = defaultBuffer
 	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading pauses")
 	addChoice(enums, f, &o.synchronous, "synchronous", defaultSynchronous, "how safe a commit is from a power cut; see docs/durability.md", levels...)
-	addChoice(enums, f, &o.prefetch, "prefetch", job.ReadAheadAuto, "look up the rows of a batch on 8 more connections before it is written; auto: when flushes wait for the disk", job.ReadAheadAuto, job.ReadAheadOn, job.ReadAheadOff)
+	addChoice(enums, f, &o.prefetch, "prefetch", job.PrefetchAuto, "look up the rows of a batch on 8 more connections before it is written; auto: when flushes wait for the disk", job.PrefetchAuto, job.PrefetchOn, job.PrefetchOff)
 	f.Var(&o.retryFor, "retry-for", "how long to retry a locked or unavailable database, or a lost feed (default 5m; connections: forever)")
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -52,9 +53,9 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 	return to, job.Config{
 		Sources: sources,
 		Source:  src, Feed: feed,
-		Job: o.job, Table: table,
+		Job: cmp.Or(o.job, table), ResumeStdin: o.job != "", Table: table,
 		Fold:      rules,
-		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: int64(o.buffer), ReadAhead: o.prefetch, Tombstones: time.Duration(o.tombstones),
+		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: int64(o.buffer), Prefetch: o.prefetch, Tombstones: time.Duration(o.tombstones),
 		Spool:   spool.Folders{Dir: o.spool, Max: int64(o.spoolMax), Capture: o.capture, KeepCaptures: o.keepCaptures.Duration},
 		Rejects: rejects, MaxRejects: o.maxRejects, RejectsAge: o.keepRejects.Duration, ShowRejects: showRejects(o.to),
 		FromStart: o.fromStart, Rebuild: o.rebuild, AcceptSettings: o.accept,
@@ -72,8 +73,8 @@ func (o *syncOptions) sources(args []string) (sources []string, table string, li
 	}
 	switch {
 	case len(sources) < 2:
-	case o.follow:
-		err = errors.Join(err, usagef("--follow reads one file, which has no end: name only one source"))
+	case o.follow && slices.ContainsFunc(sources, func(s string) bool { return !source.TraitsOf(s).Stored() }):
+		err = errors.Join(err, usagef("--follow reads files at the same time: name only files"))
 	case live:
 		err = errors.Join(err, usagef("a connection has no end: name only one source"))
 	}

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -82,24 +80,13 @@ func (e *env) printStatus(st sink.Status) error {
 	}
 	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TABLE\tSOURCE\tLINE\tBYTE\tBATCHES\tUPDATED\tJOB")
-	last, unnamed := "", map[string]sink.JobStatus{} // of runs without a job the last into each table
 	for _, j := range st.Jobs {
-		if strings.HasPrefix(j.Job, sink.RunPrefix) {
-			if j.Updated.After(unnamed[j.Table].Updated) {
-				unnamed[j.Table] = j
-			}
+		updated := j.Updated.Local().Format(time.DateTime)
+		if j.Source == "" { // no run resumes what the job has read
+			fmt.Fprintf(t, "%s\tstdin\t\t\t\t%s\t%s\n", printable(j.Table), updated, printable(j.Job))
 			continue
 		}
-		batches := grouped(j.Flushes)
-		if j.Job == last {
-			batches = "" // they are the job's
-		}
-		last = j.Job
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(j.Table), printable(j.Source), grouped(j.Line), grouped(j.Offset), batches,
-			j.Updated.Local().Format(time.DateTime), printable(j.Job))
-	}
-	for _, table := range slices.Sorted(maps.Keys(unnamed)) {
-		fmt.Fprintf(t, "%s\tstdin\t\t\t\t%s\t(none; the last run)\n", printable(table), unnamed[table].Updated.Local().Format(time.DateTime))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(j.Table), printable(j.Source), grouped(j.Line), grouped(j.Offset), grouped(j.Flushes), updated, printable(j.Job))
 	}
 	if len(st.Rejects) > 0 {
 		fmt.Fprintln(t, "\nREJECTED\tREASON\tJOB")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"runtime/debug"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/metrics"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
 )
 
 func (e *env) syncCommand() *cobra.Command {
@@ -99,14 +101,20 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 		out.retry(failure)
 	}
 	var db database
+	options := openOptions{synchronous: o.synchronous, cache: pageCache(c.Buffer), warn: out.warn, debug: out.debug}
 	err = sink.Patiently(ctx, o.retryFor.Duration, onRetry, func() error {
-		db, err = to.open(ctx, openOptions{synchronous: o.synchronous, cache: pageCache(c.Buffer), warn: out.warn, debug: out.debug})
+		db, err = to.open(ctx, options)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	claims, err := to.claims(ctx, c.Job, options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, claims.Close()) }()
 	c.OpenReader = func(ctx context.Context) (job.Reader, error) {
 		return to.open(ctx, openOptions{synchronous: defaultSynchronous, readOnly: true, cache: readerCache, warn: out.debug, debug: out.debug})
 	}
@@ -115,7 +123,7 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 		return err
 	}
 	defer func() { err = errors.Join(err, stopMetrics()) }()
-	err = job.Run(ctx, c, sink.Retry(db, o.retryFor.Duration, onRetry), p)
+	err = job.Run(ctx, c, sink.Retry(db, o.retryFor.Duration, onRetry), sink.RetryClaims(claims, o.retryFor.Duration, onRetry), p)
 	out.close()
 	e.summarize(o, c, p, out, err)
 	switch {
@@ -132,7 +140,11 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 // export serves the metrics of a run if the options ask for it. stop ends that and writes
 // the metrics file.
 func (o *syncOptions) export(ctx context.Context, c job.Config, db database, p *job.Progress, out *printer) (stop func() error, err error) {
-	run := metrics.Run{Job: c.Job, Table: c.Table, Progress: p, BufferLimit: c.Buffer, Version: version, Commit: commit}
+	name := c.Job
+	if slices.Equal(c.Sources, []string{"-"}) && !c.ResumeStdin {
+		name = source.StdinName
+	}
+	run := metrics.Run{Job: name, Table: c.Table, Progress: p, BufferLimit: c.Buffer, Version: version, Commit: commit}
 	if file, ok := db.(interface{ WALBytes() int64 }); ok {
 		run.WALBytes = file.WALBytes
 	}

@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 
@@ -50,10 +48,9 @@ Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 	return c
 }
 
-// A verifier is a sink that compares and writes nothing.
+// A verifier compares what would be written with the table.
 type verifier struct {
 	database
-	ctx   context.Context //nolint:containedctx // that of a flush outlives the signal, and what was read until then is no feed to compare with
 	env   *env
 	show  int
 	table schema.Table
@@ -62,27 +59,14 @@ type verifier struct {
 	different  int
 }
 
-func (v *verifier) Claim(context.Context, string, string) (sink.Checkpoint, error) {
-	return sink.Checkpoint{}, nil
-}
-
-func (v *verifier) Table(ctx context.Context, name string, key []string) (schema.Table, error) {
-	t, err := v.database.Table(ctx, name, key)
-	v.table = t
-	return t, err
-}
-
-func (v *verifier) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) {
-	if err := v.ctx.Err(); err != nil {
-		return sink.Result{}, err
-	}
+func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
 	b := f.Batch
 	switch v.rows = b.Rows(); {
 	case v.table.Exists:
 	case v.rows > 0:
-		return sink.Result{}, fmt.Errorf("table %q is missing", v.table.Name)
+		return fmt.Errorf("table %q is missing", v.table.Name)
 	default: // no line of the feed makes one
-		return sink.Result{}, nil
+		return nil
 	}
 	rows := b.Sorted()
 	for i := range b.Table.Columns {
@@ -98,7 +82,7 @@ func (v *verifier) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) 
 			v.live++
 		}
 	}
-	return sink.Result{}, v.Compare(v.ctx, f.Batch, func(d sink.Difference) bool {
+	return v.Compare(ctx, f.Batch, func(d sink.Difference) bool {
 		if v.different++; v.different <= v.show {
 			v.say(f.Batch, &d)
 		}
@@ -129,69 +113,6 @@ func (v *verifier) say(b *fold.Batch, d *sink.Difference) {
 	}
 }
 
-// A concatReader is files as one stream of lines, so that they are folded into one batch.
-type concatReader struct {
-	ctx     context.Context //nolint:containedctx // an io.Reader has no other way to be stopped
-	files   []string
-	maxLine int // bytes
-	now     *source.Stream
-	block   *source.Block
-	rest    []byte
-	torn    bool // the last line had no newline
-}
-
-func (s *concatReader) Read(p []byte) (int, error) {
-	for len(s.rest) == 0 {
-		if s.torn {
-			s.torn = false
-			p[0] = '\n'
-			return 1, nil
-		}
-		if err := s.next(); err != nil {
-			return 0, err
-		}
-	}
-	n := copy(p, s.rest)
-	s.rest = s.rest[n:]
-	return n, nil
-}
-
-func (s *concatReader) next() (err error) {
-	if s.block != nil {
-		s.now.Release(s.block)
-		s.block = nil
-	}
-	if s.now == nil {
-		if len(s.files) == 0 {
-			return io.EOF
-		}
-		if s.now, err = source.Open(s.ctx, s.files[0], source.Options{MaxLine: s.maxLine}, ""); err != nil {
-			return err
-		}
-		s.files = s.files[1:]
-	}
-	b, err := s.now.Next(s.ctx)
-	if err == io.EOF {
-		err = s.now.Close()
-		s.now = nil
-		return err
-	}
-	if err == nil {
-		s.block, s.rest, s.torn = b, b.Data, b.Tail
-		if b.Oversize > 0 { // it counts, and makes nothing
-			s.rest, s.torn = []byte{'\n'}, false
-		}
-	}
-	return err
-}
-
-func (s *concatReader) Close() error {
-	if s.now == nil {
-		return nil
-	}
-	return s.now.Close()
-}
-
 func (e *env) verify(ctx context.Context, o *fileOptions, args []string, show int) (err error) {
 	opt, rulesErr := o.rules()
 	if rulesErr != nil {
@@ -216,13 +137,15 @@ func (e *env) verify(ctx context.Context, o *fileOptions, args []string, show in
 	if err != nil {
 		return err
 	}
-	lines := &concatReader{ctx: ctx, files: files, maxLine: int(o.maxLine)}
-	defer func() { err = errors.Join(err, lines.Close()) }()
-	v := &verifier{database: db, ctx: ctx, env: e, show: show}
+	v := &verifier{database: db, env: e, show: show}
+	if v.table, err = db.Table(ctx, o.table, opt.Key); err != nil {
+		return err
+	}
 	p := job.NewProgress()
-	err = job.Run(ctx, job.Config{Sources: []string{"-"}, Source: source.Options{MaxLine: int(o.maxLine), Stdin: lines, Compression: source.None}, Table: o.table, Fold: opt,
-		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Warn: e.say, Info: func(string, ...any) {}}, v, p)
-	if err := cmp.Or(err, ctx.Err()); err != nil {
+	err = job.Fold(ctx, job.Config{Sources: files, Source: source.Options{MaxLine: int(o.maxLine)}, Table: o.table, Fold: opt,
+		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Warn: e.say, Info: func(string, ...any) {}},
+		v.table, db.Caps().Columns, p, func(f *sink.Flush) error { return v.look(ctx, f) })
+	if err != nil {
 		return err
 	}
 	return v.report(ctx, counted(p.Lines.Load(), "line"))

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"hash/maphash"
 	"slices"
-	"time"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/schema"
@@ -16,9 +15,7 @@ import (
 type Batch struct {
 	// Table is the table as the batch's rows need it, with the columns and
 	// types that it must have before they are written.
-	Table   schema.Table
-	Rejects []Reject
-	First   time.Time // when the first line came in
+	Table schema.Table
 
 	FillOnly bool  // values go only where the row has NULL
 	Scope    Scope // of the messages' versions: ColumnScope, RowScope; "" where they have none
@@ -37,7 +34,7 @@ type Batch struct {
 	marks bool    // some value begins with initial
 	text  []byte  // of late
 	log   []logged
-	extra int // bytes of rejects
+	extra int // bytes of the log's cells
 
 	versions []versions // by Row.versions - 1
 	version  ref        // the last that was put into the arena
@@ -70,8 +67,18 @@ type Reject struct {
 // Why is the reason with its detail, as it is kept beside the line.
 func (r *Reject) Why() string { return string(r.Reason) + ": " + r.Detail }
 
+// NewReject returns the reject of a line that cannot be a message. It has a copy of the
+// text.
+func NewReject(at Place, err *feed.Error, text []byte) Reject {
+	return Reject{at, err.Reason, err.Detail, bytes.Clone(text[:min(len(text), maxRejectText)])}
+}
+
+// Bytes returns the memory that the reject takes.
+func (r *Reject) Bytes() int { return len(r.Text) + len(r.Detail) + 100 }
+
 // A Place is where a line stands in its source.
 type Place struct {
+	Lane   int   // the source, as an index into the lanes of the flush
 	Line   int64 // from 1
 	Offset int64 // bytes before it in the decompressed stream
 }
@@ -102,17 +109,11 @@ var seed = maphash.MakeSeed() // so that no feed can choose ids that collide
 // Rows returns the number of rows.
 func (b *Batch) Rows() int { return len(b.rows) }
 
-// Empty reports whether there is nothing to write.
-func (b *Batch) Empty() bool { return len(b.rows) == 0 && len(b.Rejects) == 0 }
-
 // Bytes returns the memory that the batch holds its content in.
 func (b *Batch) Bytes() int {
 	const perRow, perLogged, perVersions = 64, 64, 40
 	return b.arena.bytes() + 4*b.cells + 4*len(b.index) + perRow*cap(b.rows) + perLogged*len(b.log) + perVersions*cap(b.versions) + b.extra
 }
-
-// RejectBytes returns the memory that the batch holds rejected lines in.
-func (b *Batch) RejectBytes() int { return b.extra }
 
 // Reset empties the batch and keeps its memory. What was read from it is void.
 func (b *Batch) Reset() {
@@ -120,16 +121,7 @@ func (b *Batch) Reset() {
 	clear(b.index)
 	clear(b.rows)
 	clear(b.versions)
-	*b = Batch{versions: b.versions[:0], text: b.text, arena: b.arena, rows: b.rows[:0], index: b.index, slabs: b.slabs, log: b.log[:0], Rejects: b.Rejects[:0]}
-}
-
-// Reject keeps a line that cannot be a message.
-func (b *Batch) Reject(at Place, err *feed.Error, text []byte) {
-	if len(text) > maxRejectText {
-		text = text[:maxRejectText]
-	}
-	b.Rejects = append(b.Rejects, Reject{at, err.Reason, err.Detail, bytes.Clone(text)})
-	b.extra += len(text) + len(err.Detail) + 100
+	*b = Batch{versions: b.versions[:0], text: b.text, arena: b.arena, rows: b.rows[:0], index: b.index, slabs: b.slabs, log: b.log[:0]}
 }
 
 // row returns the number of the key's row, which it makes where there is none.

@@ -78,7 +78,7 @@ func benchmarkFlush(b *testing.B, batches [3]*fold.Batch, open func(b *testing.B
 		b.StopTimer()
 		db := open(b)
 		flush := func(f *fold.Batch, seq int64) sink.Result {
-			res, err := db.Flush(b.Context(), &sink.Flush{Batch: f, Job: "j", Run: "r", Checkpoint: sink.Checkpoint{Seq: seq}})
+			res, err := db.Flush(b.Context(), &sink.Flush{Batch: f, Job: "j", Run: "r", Lanes: []sink.Lane{{Source: "s", Checkpoint: sink.Checkpoint{Seq: seq}}}})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -205,8 +205,8 @@ func BenchmarkSync(b *testing.B) {
 					b.Fatal(err)
 				}
 				rejects, _ := job.ParseRejects("fail")
-				err = job.Run(b.Context(), job.Config{Sources: []string{path}, Table: "t", BatchRows: 100_000, Buffer: 256 << 20, Rejects: rejects,
-					Fold: fold.Options{Key: []string{"id"}, MaxColumns: 100}, Warn: b.Logf, Info: func(string, ...any) {}}, db, job.NewProgress())
+				err = job.Run(b.Context(), job.Config{Sources: []string{path}, Job: "t", Table: "t", BatchRows: 100_000, Buffer: 256 << 20, Rejects: rejects,
+					Fold: fold.Options{Key: []string{"id"}, MaxColumns: 100}, Warn: b.Logf, Info: func(string, ...any) {}}, db, nil, job.NewProgress())
 				if err != nil {
 					b.Fatal(err)
 				}

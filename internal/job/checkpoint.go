@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
 )
 
 // A SettingsError says that a run cannot continue from a checkpoint by the settings that
@@ -71,52 +72,88 @@ func orNone(value string) string {
 	return strconv.Quote(value)
 }
 
-// writes reports whether a job has written to the table.
-func (r *run) writes(job string) bool { return slices.Contains(r.table.Writers, job) || r.wrote[job] }
-
-// admitAll claims all sources once: where the run must not continue from a checkpoint of
-// one, it ends before it has written what others hold.
-func (r *run) admitAll(ctx context.Context) error {
-	if len(r.Sources) == 1 {
-		return nil
-	}
+// admitAll returns the sources of the run with the checkpoints that they continue from.
+// Where the run must not continue from one of these, it ends before it has written
+// anything.
+func (r *run) admitAll(ctx context.Context) ([]start, error) {
+	starts := make([]start, 0, len(r.Sources))
+	var names []string
 	for _, spec := range r.Sources {
-		job, name, err := r.job(spec)
-		if err == nil {
-			_, _, _, err = r.claim(ctx, job, name)
+		s := start{spec: spec, unnamed: !source.TraitsOf(spec).Named && !r.ResumeStdin, resumes: source.TraitsOf(spec).Rewindable || r.Feed.resumes(spec)}
+		s.repeats = s.resumes && source.TraitsOf(spec).Named
+		var err error
+		if s.name, err = source.Name(spec); err != nil {
+			return nil, err
 		}
-		if err != nil {
-			return err
+		if r.fenced[s.name] {
+			continue
 		}
+		starts = append(starts, s)
+		if !s.unnamed {
+			names = append(names, s.name)
+		}
+	}
+	found, err := r.claims.Checkpoints(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	tables, err := r.claims.Tables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range starts {
+		if starts[i].unnamed {
+			continue
+		}
+		starts[i].cp, found = found[0], found[1:]
+	}
+	// The last commit of a run that was killed may have come after the table was read.
+	if slices.ContainsFunc(starts, r.isLate) || len(tables) > 0 && !r.writes() {
+		if err := r.begin(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if len(tables) > 0 && !r.writes() {
+		return nil, SettingsError{fmt.Sprintf("job %q is for table %q: a run into table %q needs a job of its own (--job NAME)", r.Job, strings.Join(tables, ", "), r.Table)}
+	}
+	for i := range starts {
+		if err := r.admit(&starts[i]); err != nil {
+			return nil, err
+		}
+	}
+	return starts, nil
+}
+
+// writes reports whether the job has written to the table.
+func (r *run) writes() bool { return slices.Contains(r.table.Writers, r.Job) || r.wrote }
+
+func (r *run) isLate(s start) bool { return s.cp.TableID != "" && s.cp.TableID != r.table.ID }
+
+// admit reads where a source continues, and reports why it cannot.
+func (r *run) admit(s *start) (err error) {
+	if s.from, err = positionOf(s.cp); err != nil {
+		return fmt.Errorf("the checkpoint of job %q and %s: %w", r.Job, s.name, err)
+	}
+	if at := s.cp.Committed; at.After(time.Unix(0, r.p.LastCommit.Load())) {
+		r.p.LastCommit.Store(at.UnixNano())
+	}
+	if s.accepted, err = r.mayContinue(s); err != nil {
+		return err
+	}
+	if r.FromStart {
+		s.from = position{}
+	}
+	if s.from == (position{}) {
+		s.cp.Mark, s.cp.Rejected = "", 0
 	}
 	return nil
 }
 
-// claim claims a job for one of its sources, and reads from where it continues; see admit.
-func (r *run) claim(ctx context.Context, job, name string) (cp sink.Checkpoint, from position, accepted bool, err error) {
-	if cp, err = r.db.Claim(ctx, job, name); err != nil {
-		return cp, from, false, fmt.Errorf("job %q: %w", job, err)
-	}
-	if cp.Seq > 0 && (cp.TableID != "" && cp.TableID != r.table.ID || !r.writes(job)) {
-		// The last commit of a run that was killed may have come after the table was read.
-		if err := r.begin(ctx); err != nil {
-			return cp, from, false, err
-		}
-	}
-	if from, err = positionOf(cp); err != nil {
-		return cp, from, false, fmt.Errorf("the checkpoint of job %q and %s: %w", job, name, err)
-	}
-	accepted, err = r.admit(job, name, cp, from)
-	return cp, from, accepted, err
-}
-
-// admit reports why a run cannot continue from a checkpoint that it has claimed, which says
-// that the source be resumed at from. accepted tells that it continues by --accept-settings.
-func (r *run) admit(job, name string, cp sink.Checkpoint, from position) (accepted bool, err error) {
+// mayContinue reports why a run cannot continue from a checkpoint. accepted tells that it
+// does by --accept-settings.
+func (r *run) mayContinue(s *start) (accepted bool, err error) {
 	table := r.Table
-	if cp.Seq > 0 && cp.Table != "" && !r.writes(job) {
-		return false, SettingsError{fmt.Sprintf("job %q is for table %q: a run into table %q needs a job of its own (--job NAME)", job, cp.Table, table)}
-	}
+	cp, from := &s.cp, s.from
 	if r.Rebuild || from == (position{}) || cp.Settings == "" {
 		return false, r.keyErr
 	}
@@ -127,7 +164,7 @@ func (r *run) admit(job, name string, cp sink.Checkpoint, from position) (accept
 	exists := r.table.Exists || r.keyErr != nil
 	stale := exists && slices.ContainsFunc(names, func(s string) bool { return slices.Contains(rebuildOnly, s) })
 	rebuild := fmt.Sprintf("--rebuild empties table %q and reads from the start", table)
-	if f := (&sink.Flush{Rebuild: r.jobs}); r.keyErr == nil && f.MayRebuild(&r.table) != nil {
+	if r.keyErr == nil && sink.MayRebuild(&r.table, r.Job) != nil {
 		rebuild = fmt.Sprintf("another --table, or an empty table %q and --from-start", table)
 	}
 	switch {
@@ -143,47 +180,13 @@ func (r *run) admit(job, name string, cp sink.Checkpoint, from position) (accept
 		if r.keyErr == nil {
 			ways = append(ways, "--accept-settings continues under the new settings")
 		}
-		return false, SettingsError{fmt.Sprintf("%s was read up to line %d with other settings: %s (%s)", name, from.line, strings.Join(words, ", "), strings.Join(ways, "; "))}
+		return false, SettingsError{fmt.Sprintf("%s was read up to line %d with other settings: %s (%s)", s.name, from.line, strings.Join(words, ", "), strings.Join(ways, "; "))}
 	case r.keyErr != nil:
 		return false, r.keyErr
 	case cp.TableID != "" && !r.table.Exists:
-		return false, fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: --from-start rebuilds it", table, name, from.line)
+		return false, fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: --from-start rebuilds it", table, s.name, from.line)
 	case cp.TableID != "" && cp.TableID != r.table.ID && !r.AcceptSettings:
-		return false, fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: it was dropped and recreated, restored from a dump, lost columns, or is unlogged and the server crashed (--from-start reads again; --accept-settings continues with the table as it is)", table, name, from.line)
+		return false, fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: it was dropped and recreated, restored from a dump, lost columns, or is unlogged and the server crashed (--from-start reads again; --accept-settings continues with the table as it is)", table, s.name, from.line)
 	}
 	return len(names) > 0 || cp.TableID != "" && cp.TableID != r.table.ID, nil
-}
-
-// write writes an empty batch, for what a flush does beside its rows: it keeps settings that
-// were accepted, or empties a table that nothing is read into.
-func (r *run) write(ctx context.Context, job, name string, cp sink.Checkpoint) error {
-	batch := &r.batches[0]
-	batch.Reset()
-	r.folder.Seal(batch)
-	cp.Settings = r.settings
-	f := &sink.Flush{Batch: batch, Job: job, Source: name, Checkpoint: cp, Run: r.id, Rebuild: r.rebuilding()}
-	f.BeforeCommit = func(rejects []fold.Reject, cp *sink.Checkpoint) error { return r.Rejects.write(f, rejects, cp) }
-	start := time.Now()
-	if _, err := r.db.Flush(ctx, f); err != nil {
-		return err
-	}
-	return r.flushed(f, start)
-}
-
-// rebuilding returns the jobs of the run where its next flush has to empty the table.
-func (r *run) rebuilding() []string {
-	if r.Rebuild && !r.rebuilt {
-		return r.jobs
-	}
-	return nil
-}
-
-// flushed notes what a flush that began at start has done beside its rows.
-func (r *run) flushed(f *sink.Flush, start time.Time) error {
-	r.wrote[f.Job] = true
-	r.rebuilt = r.rebuilt || len(f.Rebuild) > 0
-	if !f.DropRejects.IsZero() {
-		r.pruned = start
-	}
-	return r.Rejects.committed(f)
 }

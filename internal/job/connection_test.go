@@ -164,7 +164,7 @@ func lostConnection(t *testing.T, rnd *rand.Rand, spooled, inclusive, before boo
 	db := openSink(t, dest)
 	rejects, _ := job.ParseRejects("table")
 	c := job.Config{
-		Sources: []string{"tcp://" + l.Addr().String()}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000}, Table: "t",
+		Sources: []string{"tcp://" + l.Addr().String()}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000}, Job: "t", Table: "t",
 		Feed:      job.Feed{ResumeField: "pitr", Hello: func(resume string) ([]byte, error) { return []byte("from " + resume + "\n"), nil }},
 		Fold:      fold.Options{Key: []string{"id"}, MaxColumns: 10},
 		BatchRows: 1000, BatchPeriod: time.Minute, Buffer: 1 << 20, MaxRejects: 1 << 20, Rejects: rejects, Warn: func(string, ...any) {}, Info: t.Logf,
@@ -175,7 +175,7 @@ func lostConnection(t *testing.T, rnd *rand.Rand, spooled, inclusive, before boo
 	ctx, stop := context.WithCancel(t.Context())
 	p := job.NewProgress()
 	ended := make(chan error, 1)
-	go func() { ended <- job.Run(ctx, c, slowly{db}, p) }()
+	go func() { ended <- job.Run(ctx, c, slowly{db}, openClaims(t, dest), p) }()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		b.mu.Lock()
 		sent, all := int64(b.sent), b.all

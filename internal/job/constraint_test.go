@@ -35,7 +35,7 @@ func TestSync_ConstraintAddedMeanwhile(t *testing.T) {
 			again := 0
 			p := job.NewProgress()
 			err = job.Run(t.Context(), job.Config{
-				Sources: []string{path}, Table: "t", BatchRows: 10, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 10,
+				Sources: []string{path}, Job: "t", Table: "t", BatchRows: 10, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 10,
 				Source: source.Options{Warn: func(string) {}},
 				Fold:   fold.Options{Key: []string{"id"}, MaxColumns: 500},
 				Warn: func(format string, args ...any) {
@@ -44,7 +44,7 @@ func TestSync_ConstraintAddedMeanwhile(t *testing.T) {
 					}
 				},
 				Info: func(string, ...any) {},
-			}, &addsIndex{Sink: db, t: t, dest: dest}, p)
+			}, &addsIndex{Sink: db, t: t, dest: dest}, openClaims(t, dest), p)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -74,13 +74,14 @@ type heeding struct {
 
 // heed takes what a message says about the feed itself, and reports whether that
 // is all that it says.
-func (f *feeding) heed(l *feed.Line) (pass bool, err error) {
+func (f *reader) heed(from *lane, l *feed.Line) (pass bool, err error) {
+	h := &from.reading.heard
 	if f.Feed.ResumeField != "" {
 		if v, ok := resumeOf(l, f.feedNames.resume); ok {
-			if string(v) != f.heard.Resume {
-				f.heard.feedMark = feedMark{Resume: string(v), Before: f.heard.behind}
+			if string(v) != h.Resume {
+				h.feedMark = feedMark{Resume: string(v), Before: h.behind}
 			}
-			f.heard.behind, f.heard.opening = "", false
+			h.behind, h.opening = "", false
 		}
 	}
 	if f.Feed.Failure.matches(l, f.feedNames.failure) {
@@ -91,16 +92,15 @@ func (f *feeding) heed(l *feed.Line) (pass bool, err error) {
 		return true, fmt.Errorf("the feed says: %s", bytes.TrimSpace(words))
 	}
 	if !f.Feed.Keepalive.matches(l, f.feedNames.keepalive) {
-		f.heard.repeats = 0
+		h.repeats = 0
 		return false, nil
 	}
-	h := &f.heard
 	if h.Resume != h.stale {
 		h.stale, h.repeats = h.Resume, 0
 	}
 	if h.repeats++; f.Feed.StaleAfter > 0 && h.repeats >= f.Feed.StaleAfter {
 		h.repeats = 0
-		f.stream.Reconnect(f.conn, fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", f.stream.Name(), f.Feed.StaleAfter, f.Feed.ResumeField, h.Resume))
+		from.stream.Reconnect(from.reading.conn, fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", from.name, f.Feed.StaleAfter, f.Feed.ResumeField, h.Resume))
 	}
 	return true, nil
 }

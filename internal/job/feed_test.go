@@ -104,7 +104,7 @@ func configOf(t *testing.T, spec, rejects string) job.Config {
 		t.Fatal(err)
 	}
 	return job.Config{
-		Sources: []string{spec}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000, Poll: 10 * time.Millisecond}, Table: "t",
+		Sources: []string{spec}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000, Poll: 10 * time.Millisecond}, Job: "t", Table: "t",
 		Feed:      job.Feed{ResumeField: "pitr", Hello: func(resume string) ([]byte, error) { return []byte("from " + resume + "\n"), nil }},
 		Fold:      fold.Options{Key: []string{"id"}, MaxColumns: 10},
 		BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20, MaxRejects: 1 << 20, Rejects: r, Warn: t.Logf, Info: func(string, ...any) {},
@@ -117,13 +117,15 @@ func runUntil(t *testing.T, c job.Config, dest string, through func(sink.Sink) s
 	t.Helper()
 	db := openSink(t, dest)
 	defer db.Close()
+	claims := openClaims(t, dest)
+	defer claims.Close()
 	if through != nil {
 		db = through(db)
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
 	p, ended := job.NewProgress(), make(chan error, 1)
-	go func() { ended <- job.Run(ctx, c, db, p) }()
+	go func() { ended <- job.Run(ctx, c, db, claims, p) }()
 	for {
 		select {
 		case err := <-ended:
@@ -303,7 +305,7 @@ type wentBack struct {
 
 func (w *wentBack) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	if w.left--; w.left == 0 {
-		return sink.Result{}, sink.ErrBehind{Found: f.Checkpoint.Seq - 2, Want: f.Checkpoint.Seq - 1}
+		return sink.Result{}, sink.BehindError{Lane: f.Lanes[0].Source, Found: f.Lanes[0].Checkpoint.Seq - 2, Want: f.Lanes[0].Checkpoint.Seq - 1}
 	}
 	return w.Sink.Flush(ctx, f)
 }
@@ -332,7 +334,7 @@ func TestSync_WhatCannotBeReadAgain(t *testing.T) {
 				fmt.Fprintf(&feed, `{"id":"%d"}`+"\n", i)
 			}
 			c := configOf(t, "-", "table")
-			c.Job, c.BatchRows, c.BatchPeriod, c.Source.Stdin = "j", 10, time.Hour, strings.NewReader(feed.String())
+			c.Job, c.ResumeStdin, c.BatchRows, c.BatchPeriod, c.Source.Stdin = "t", true, 10, time.Hour, strings.NewReader(feed.String())
 			_, err := runUntil(t, c, dest, through(4+1000*(1-n)), never)
 			if n == 0 && err != nil || n == 1 && (err == nil || !strings.Contains(err.Error(), "lines 1021 to 10")) {
 				t.Errorf("run %d: %v", n, err)

@@ -1,21 +1,23 @@
-// Package job ties a source to a sink: it cuts blocks into lines, has them
-// folded, decides when a batch is due, and has batches written with their
-// checkpoint while the next one fills.
+// Package job reads sources, folds their lines and writes what that makes with the
+// sources' checkpoints.
 //
-// Goroutines do the work: some scan blocks of lines, one folds them in order, one
-// flushes.
-// Between the latter two go two batches; a batch has one owner at a time, and
-// when both are full reading waits.
+// Goroutines do the work, each with state of its own: the opener claims the sources and
+// reads blocks of lines ([opener]), scanners cut and scan these ([scanPool]), the reader
+// folds them in order into a set ([reader]), and the flusher writes it ([flusher]) while
+// the reader fills another. A set has one owner at a time, and when both are full reading
+// pauses.
 package job
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"math"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -31,9 +33,12 @@ type Config struct {
 	Sources []string       // as source.Expand returns them
 	Source  source.Options // but Pool, Hello, Warn, Reconnects and Whole
 	Feed    Feed
-	Job     string // "": each source has one of its own, stdin none
-	Table   string
-	Fold    fold.Options
+	// Job is what the checkpoints are kept under: each source is a lane of it. stdin is one
+	// only with ResumeStdin, else no run resumes it.
+	Job         string
+	ResumeStdin bool
+	Table       string
+	Fold        fold.Options
 
 	BatchRows int
 	// BatchPeriod is how long a line waits at most before it is written; 0
@@ -41,14 +46,14 @@ type Config struct {
 	// rate, and no limit for another file.
 	BatchPeriod time.Duration
 	MaxRate     float64 // lines a second that are read at most; 0 is no limit
-	Buffer      int64   // bytes of memory for both batches
+	Buffer      int64   // bytes of memory for both sets
 	Spool       spool.Folders
 	// Tombstones is how long the version of a delete is remembered.
 	Tombstones time.Duration
 
-	// ReadAhead is ReadAheadAuto, …; OpenReader opens one of its connections. nil
+	// Prefetch is PrefetchAuto, …; OpenReader opens one of its connections. nil
 	// is none.
-	ReadAhead  string
+	Prefetch   string
 	OpenReader func(context.Context) (Reader, error)
 
 	Rejects    Rejects
@@ -73,14 +78,20 @@ const livePeriod = time.Second
 // ErrRejected ends a run that takes no bad lines.
 var ErrRejected = errors.New("a line was rejected")
 
-// Run reads the sources to their ends, one after the other, and keeps the table
-// true to them. When ctx ends, it stops reading, writes what it has and returns
-// nil. p counts what happens.
-func Run(ctx context.Context, c Config, db sink.Sink, p *Progress) (err error) {
+// Run reads the sources to their ends, and applies them to the table. They are read one
+// after the other; files that are followed are read at the same time. claims hold the
+// sources for the run; where they are nil, all are read from their starts and nothing is
+// claimed. When ctx ends, Run stops reading, writes what it has and returns nil. p counts
+// what happens.
+func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *Progress) (err error) {
+	if claims == nil {
+		claims = unclaimed{}
+	}
 	c.FromStart = c.FromStart || c.Rebuild
-	r := &run{Config: c, wrote: map[string]bool{}, db: db, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), readAhead: &readAhead{mode: c.ReadAhead, open: c.OpenReader}}
+	r := &run{Config: c, db: db, claims: claims, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), moved: map[string]bool{}, fenced: map[string]bool{}, flush: db.Flush,
+		prefetch: &prefetch{mode: c.Prefetch, open: c.OpenReader}}
 	r.feedNames = r.Feed.names(&r.names)
-	defer func() { err = errors.Join(err, r.readAhead.close()) }()
+	defer func() { err = errors.Join(err, r.prefetch.close()) }()
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
@@ -91,23 +102,117 @@ func Run(ctx context.Context, c Config, db sink.Sink, p *Progress) (err error) {
 	if err := r.Rejects.open(); err != nil {
 		return err
 	}
-	if err := r.admitAll(ctx); err != nil {
-		return err
-	}
-	defer r.sayFinished()
-	for i := 0; i < len(c.Sources) && ctx.Err() == nil; i++ {
-		err := r.source(ctx, c.Sources[i])
+	for {
+		lanes, err := r.attempt(ctx)
 		if err == nil {
-			continue
+			break
 		}
-		if err := r.rewind(ctx, c.Sources[i], err); err != nil {
+		if err := r.rewind(ctx, lanes, err); err != nil {
 			return err
 		}
-		// What went back may have been of a source that was done: each one's
-		// checkpoint says.
-		i, r.finished, r.finishedRejected = -1, 0, 0
 	}
-	return nil
+	r.sayFinished()
+	return r.lost
+}
+
+// Fold reads the sources from their starts, folds them for a table that takes at most that
+// many columns, and has each set of rows looked at in place of a flush. When ctx ends, so
+// does Fold with its error, and what was read until then is not looked at.
+func Fold(ctx context.Context, c Config, t schema.Table, columns int, p *Progress, look func(*sink.Flush) error) error {
+	r := &run{Config: c, claims: unclaimed{}, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), prefetch: &prefetch{}, lanesAtOnce: math.MaxInt,
+		flush: func(_ context.Context, f *sink.Flush) (sink.Result, error) {
+			if err := ctx.Err(); err != nil {
+				return sink.Result{}, err
+			}
+			return sink.Result{}, look(f)
+		}}
+	r.feedNames = r.Feed.names(&r.names)
+	if err := r.fold(t, columns); err != nil {
+		return err
+	}
+	_, err := r.attempt(ctx)
+	p.setIgnored(r.folder.Ignored())
+	return cmp.Or(err, ctx.Err())
+}
+
+// run is what lasts over all attempts of a run to read its sources. During one it does
+// not change but for what says whose it is.
+type run struct {
+	Config
+	db        sink.Sink
+	flush     func(context.Context, *sink.Flush) (sink.Result, error)
+	claims    sink.Claims
+	p         *Progress
+	id        string
+	pool      *source.Pool
+	limit     *rate.Limiter // of lines read, all sources together; nil: none
+	prefetch  *prefetch
+	names     feed.Names // of the fields, in all sources
+	feedNames feedNames
+	// lanesAtOnce is how many sources one flush moves on at most; 0: maxLanes.
+	lanesAtOnce int
+
+	table       schema.Table // as the attempt found it
+	keyErr      error        // why it cannot be kept by the key that is wanted
+	settings    string       // of the fold, as checkpoints keep them
+	mapper      *fold.Mapper
+	folder      *fold.Folder
+	constrained bool // the table has refused a row
+
+	rewinds int
+	rewound time.Time       // when it last did
+	moved   map[string]bool // sources that another run has written once since they were claimed
+	fenced  map[string]bool // the same, more than once: they are theirs
+	lost    error           // tells of these
+
+	finished int // sources that had been read to their ends before: the opener's
+	// finishedRejected is how many of their lines were rejected then.
+	finishedRejected int64
+
+	wrote  bool      // the job has written to the table: the flusher's
+	pruned time.Time // when old rejects were last removed
+}
+
+// attempt reads all sources from their checkpoints to their ends. It returns those that it
+// has opened.
+func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
+	r.finished, r.finishedRejected = 0, 0
+	starts, err := r.admitAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	unmarked, err := r.Rejects.resume(ctx, r.claims)
+	if err != nil {
+		return nil, err
+	}
+	pool := newScanPool(&r.names, r.limit)
+	o := &opener{run: r, pool: pool}
+	full, ready, free := make(chan *set), make(chan *set), make(chan *set, 2)
+	free <- new(set)
+	free <- new(set)
+	in := &reader{run: r, pool: pool, full: full, free: free, unmarked: unmarked}
+	out := &flusher{run: r, ready: ready, free: free}
+
+	// What was read is written even when reading was stopped, so flushing ends
+	// only with an error; that ends reading too.
+	g, flushing := errgroup.WithContext(context.WithoutCancel(ctx))
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(flushing, cancel)()
+	g.Go(func() error { return out.write(flushing) })
+	g.Go(func() error { r.prefetch.pass(flushing, full, ready, r.Warn); return nil })
+	g.Go(func() error {
+		pool.run(reading, func(ctx context.Context) error { return o.open(ctx, starts) })
+		return nil
+	})
+	g.Go(func() error {
+		defer cancel() // whatever ends the fold ends the scan
+		defer close(full)
+		return in.fill(reading, flushing)
+	})
+	err = g.Wait()
+	r.p.Buffer.Store(0)
+	return o.lanes, errors.Join(in.failed, err, o.close())
 }
 
 // sayFinished tells of the files that there was nothing to do for, in one line.
@@ -136,12 +241,14 @@ func (r *run) begin(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
+	return r.fold(table, r.db.Caps().Columns)
+}
+
+// fold starts a fold for a table that takes so many columns at most.
+func (r *run) fold(table schema.Table, columns int) (err error) {
 	r.Table = table.Name
 	r.table = table
 	if r.settings, err = r.Config.settings(); err != nil {
-		return err
-	}
-	if r.jobs, err = r.jobNames(); err != nil {
 		return err
 	}
 	table.HasConstraints = table.HasConstraints || r.constrained
@@ -158,52 +265,43 @@ func (r *run) begin(ctx context.Context) error {
 			o.Columns = fold.AddColumns
 		}
 	}
-	o.MaxColumns = min(o.MaxColumns, max(0, r.db.Caps().Columns-len(table.Columns)-len(o.Key)))
+	o.MaxColumns = min(o.MaxColumns, max(0, columns-len(table.Columns)-len(o.Key)))
 	o.Warn = r.Warn
 	r.mapper, r.folder = fold.NewMapper(&r.names, o), fold.NewFolder(&r.names, table, o)
 	return nil
 }
 
-// job returns the name of a source, and that under which its checkpoint is kept, "" for
-// none.
-func (r *run) job(spec string) (job, name string, err error) {
-	if name, err = source.Name(spec); err == nil && r.Job == "" && source.TraitsOf(spec).Named {
-		return name + " > " + r.Table, name, nil
-	}
-	return r.Job, name, err
-}
-
-// jobNames returns the names that the run's jobs have in the database.
-func (r *run) jobNames() (names []string, err error) {
-	for _, spec := range r.Sources {
-		job, _, err := r.job(spec)
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, (&sink.Flush{Job: job, Run: r.id}).JobName())
-	}
-	return names, nil
-}
-
-// maxRewinds is how often a run reads again without a calm between; a server that goes
-// back more often is none to rely on.
+// maxRewinds is how often a run reads again without a calm between; a server that is
+// restored more often is none to rely on.
 const (
 	maxRewinds = 10
 	calm       = time.Minute
 )
 
-// rewind has the run go on from the database's checkpoints, where an error says
-// that this mends it; other errors it returns.
-func (r *run) rewind(ctx context.Context, spec string, err error) error {
-	var behind sink.ErrBehind
+// rewind has the run read again from the database's checkpoints, where an error says that
+// this mends it; other errors it returns. lanes are those that were opened.
+func (r *run) rewind(ctx context.Context, lanes []*lane, err error) error {
+	var behind sink.BehindError
+	var fenced sink.FencedError
 	var unlogged sink.ErrUnlogged
 	var changed sink.ErrChanged
 	switch {
+	case errors.As(err, &fenced):
+		if r.drop(fenced.Lanes); len(r.fenced) > 0 {
+			r.lost = err
+		}
+		if len(r.fenced) == len(r.Sources) {
+			return r.lost
+		}
 	case !errors.As(err, &behind) && !errors.As(err, &unlogged) && !errors.As(err, &changed):
 		return err
-	case !source.TraitsOf(spec).Named || !r.repeats(spec):
-		return fmt.Errorf("%w; %s cannot be read again: lines %d to %d may be lost", err, spec, r.safe+1, r.line)
-	case r.rewinds == maxRewinds && time.Since(r.rewound) <= calm:
+	}
+	for _, l := range lanes {
+		if !l.repeats && l.reading.line > l.flushed.safe {
+			return fmt.Errorf("%w; %s cannot be read again: lines %d to %d may be lost", err, l.name, l.flushed.safe+1, l.reading.line)
+		}
+	}
+	if r.rewinds == maxRewinds && time.Since(r.rewound) <= calm {
 		return fmt.Errorf("%w (for the %dth time)", err, r.rewinds+1)
 	}
 	if time.Since(r.rewound) > calm {
@@ -212,161 +310,41 @@ func (r *run) rewind(ctx context.Context, spec string, err error) error {
 	r.rewinds, r.rewound = r.rewinds+1, time.Now()
 	r.constrained = r.constrained || unlogged.Err != nil
 	r.Warn("%v; reading again from the database's checkpoint", err)
-	r.rebuilt = false
+	var names []string
+	for _, l := range lanes {
+		names = append(names, l.name)
+	}
+	if err := r.claims.Drop(ctx, names...); err != nil {
+		return err
+	}
 	return r.begin(ctx)
 }
 
-// repeats reports whether a run can read again what an earlier one has read of a source.
-func (r *run) repeats(spec string) bool {
-	return source.TraitsOf(spec).Rewindable || r.Feed.resumes(spec)
+// drop notes which sources are lost to other runs. The first time that may have been the last
+// flush of a run that was killed, which came after its claim was released: then the source
+// is still this run's.
+func (r *run) drop(lanes []string) {
+	for _, name := range lanes {
+		if r.moved[name] {
+			r.fenced[name] = true
+		}
+		r.moved[name] = true
+	}
 }
 
-// run is the state that lasts over all sources of a run.
-type run struct {
-	Config
-	db     sink.Sink
-	p      *Progress
-	id     string
-	names  feed.Names
-	mapper *fold.Mapper
-	folder *fold.Folder
+// unclaimed are the claims of a run that resumes nothing.
+type unclaimed struct{}
 
-	feedNames feedNames
-	table     schema.Table    // as the run found it
-	keyErr    error           // why it cannot be kept by the key that is wanted
-	settings  string          // of the fold, as checkpoints keep them
-	jobs      []string        // of all sources, by their names in the database
-	wrote     map[string]bool // the jobs that this run has written
-	rebuilt   bool
-	pruned    time.Time // when old rejects were last removed
-	// seq is that of the job's last flush; anonymous jobs of one run share
-	// theirs.
-	seq         int64
-	line        int64 // of the source at hand, the last that was read
-	safe        int64 // lines before those of batches that may be lost
-	constrained bool  // the table has refused a row
-	finished    int   // sources that had been read to their ends before
-	// finishedRejected is how many of their lines were rejected then.
-	finishedRejected int64
-	rewinds          int
-	rewound          time.Time // when it last did
-	batches          [2]fold.Batch
-
-	pool      *source.Pool
-	readAhead *readAhead
-	committed atomic.Pointer[string] // the feed's resume value in the database
-	spool     *spool.Queue           // nil where there is none
-	limit     *rate.Limiter          // of lines read, all sources together; nil: none
+func (unclaimed) Tables(context.Context) ([]string, error) { return nil, nil }
+func (unclaimed) Drop(context.Context, ...string) error    { return nil }
+func (unclaimed) TakeJob(context.Context) error            { return nil }
+func (unclaimed) Close() error                             { return nil }
+func (unclaimed) Checkpoints(_ context.Context, lanes ...string) ([]sink.Checkpoint, error) {
+	return make([]sink.Checkpoint, len(lanes)), nil
 }
-
-// resumeFrom has a connection that is made from now on begin at a value that is
-// committed: what was only read goes with the program.
-func (r *run) resumeFrom(value string) { r.committed.Store(&value) }
-
-// source syncs one source to its end.
-func (r *run) source(ctx context.Context, spec string) (err error) {
-	stream, cp, from, job, err := r.open(ctx, spec)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		err = errors.Join(err, stream.Close())
-		if r.spool != nil {
-			err = errors.Join(err, r.spool.Close())
-			r.spool = nil
-		}
-	}()
-	f := &feeding{run: r, stream: stream, job: job, seq: cp.Seq, period: r.BatchPeriod, tally: tally{rejected: cp.Rejected}}
-	f.pos.mark.Feed = from.mark.Feed
-	if at := stream.Start(); at != "" {
-		f.pos.line, f.pos.offset, f.pos.mark.Source = from.line, from.offset, at
-	}
-	f.restart = cp.Mark == "" && cp.Seq > 0 && job != "" && r.repeats(spec)
-	f.tentative = cp.Mark == "" && r.repeats(spec) && !r.spool.Durable()
-	if r.spool.Durable() {
-		f.pos.mark.Source = r.spool.Start()
-	}
-	f.sent, f.line, f.heard = f.pos, f.pos.line, heeding{feedMark: f.pos.mark.Feed, opening: !r.spool.Durable()}
-	f.head.on = f.pos.offset == 0 && !stream.Traits().Live
-	r.p.begin(stream)
-	switch {
-	case stream.Done():
-		r.finished++
-		r.finishedRejected += cp.Rejected
-		return nil
-	case f.heard.Resume != "":
-		r.Info("%s: going on from %s %s", stream.Name(), r.Feed.ResumeField, f.heard.Resume)
-	case f.pos.offset > 0:
-		r.Info("%s: going on after line %d (byte %d)", stream.Name(), f.pos.line, f.pos.offset)
-	}
-	if at := stream.Addr(); at != nil {
-		r.Info("%s: senders connect to %s", stream.Name(), at)
-	}
-	if f.period == 0 && (stream.Waits() || r.MaxRate > 0) {
-		f.period = livePeriod
-	}
-	err = f.sync(ctx)
-	r.seq, r.line = f.seq, f.line
-	if err == nil && ctx.Err() == nil && len(r.rebuilding()) > 0 { // the feed is empty
-		err = r.write(context.WithoutCancel(ctx), job, stream.Name(), sink.Checkpoint{Seq: f.seq + 1})
-	}
-	return err
+func (u unclaimed) Take(ctx context.Context, lanes ...string) ([]sink.Checkpoint, error) {
+	return u.Checkpoints(ctx, lanes...)
 }
-
-// open claims the job and opens the source where the job's checkpoint says.
-func (r *run) open(ctx context.Context, spec string) (_ *source.Stream, cp sink.Checkpoint, from position, job string, err error) {
-	job, name, err := r.job(spec)
-	if err != nil {
-		return nil, cp, from, "", err
-	}
-	cp, from, accepted, err := r.claim(ctx, job, name)
-	if err != nil {
-		return nil, cp, from, "", err
-	}
-	if job == "" {
-		cp.Seq = r.seq // this run's own
-	}
-	if at := cp.Committed; at.After(time.Unix(0, r.p.LastCommit.Load())) {
-		r.p.LastCommit.Store(at.UnixNano())
-	}
-	if err := r.Rejects.resume(job, cp.Rejects); err != nil {
-		return nil, cp, from, "", err
-	}
-	if accepted {
-		cp.Seq++
-		if err := r.write(ctx, job, name, cp); err != nil {
-			return nil, cp, from, "", err
-		}
-	}
-	if r.FromStart {
-		from = position{}
-	}
-	if from == (position{}) {
-		cp.Mark, cp.Rejected = "", 0
-	}
-	r.resumeFrom(from.mark.Feed.Resume)
-	o := r.Source
-	o.Pool = r.pool
-	o.Warn = func(s string) { r.Warn("%s", s) }
-	o.Whole = func(line []byte) bool {
-		_, err := feed.NewScanner(&feed.Names{}).Scan(line)
-		return err == nil
-	}
-	o.Reconnects = func() { r.p.Reconnects.Add(1) }
-	o.Settle = r.Feed.resumes(name) // else it cannot be asked for more
-	if r.Feed.Hello != nil {
-		o.Hello = func() ([]byte, error) {
-			if r.spool.Durable() {
-				return r.Feed.Hello(r.spool.Resume()) // what is on disk need not come again
-			}
-			return r.Feed.Hello(*r.committed.Load())
-		}
-	}
-	stream, err := source.Open(ctx, spec, o, from.mark.Source)
-	if err == nil {
-		if r.spool, err = r.openSpool(stream, cp, from, job); err != nil {
-			err = errors.Join(err, stream.Close())
-		}
-	}
-	return stream, cp, from, job, err
+func (unclaimed) RejectFile(context.Context, string) (sink.RejectFile, error) {
+	return sink.RejectFile{}, nil
 }

@@ -56,6 +56,23 @@ func openSink(t *testing.T, dest string) sink.Sink {
 	return db
 }
 
+// openClaims opens what holds the sources of the job t.
+func openClaims(t *testing.T, dest string) sink.Claims {
+	t.Helper()
+	var claims sink.Claims
+	var err error
+	if isPostgres(dest) {
+		claims, err = postgres.OpenClaims(t.Context(), dest, "t", postgres.Options{Warn: t.Logf, Debug: func(string, ...any) {}})
+	} else {
+		claims, err = sqlite.OpenClaims(t.Context(), dest, "t", sqlite.Options{Synchronous: sqlite.Off, Warn: t.Logf})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { claims.Close() })
+	return claims
+}
+
 // openSQL opens a database as another program does, to read.
 func openSQL(t *testing.T, dest string) *sql.DB {
 	t.Helper()
@@ -145,17 +162,19 @@ func run(t *testing.T, dest, feed string, fromStart bool) *job.Progress {
 	t.Helper()
 	db := openSink(t, dest)
 	defer db.Close()
+	claims := openClaims(t, dest)
+	defer claims.Close()
 	rejects, err := job.ParseRejects("table")
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := job.NewProgress()
 	err = job.Run(t.Context(), job.Config{
-		Sources: []string{feed}, Table: "t", BatchRows: 1000, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30, FromStart: fromStart,
+		Sources: []string{feed}, Job: "t", Table: "t", BatchRows: 1000, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30, FromStart: fromStart,
 		Source: source.Options{Warn: func(string) {}},
 		Fold:   fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500},
 		Warn:   t.Logf, Info: func(string, ...any) {},
-	}, db, p)
+	}, db, claims, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,13 +301,13 @@ func TestSync_ServerGoesBack(t *testing.T) {
 	rejects, _ := job.ParseRejects("table")
 	behind := 0
 	err := job.Run(t.Context(), job.Config{
-		Sources: []string{path}, Table: "t", BatchRows: 30, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30, Source: source.Options{Warn: func(string) {}},
+		Sources: []string{path}, Job: "t", Table: "t", BatchRows: 30, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30, Source: source.Options{Warn: func(string) {}},
 		Fold: fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500},
 		Warn: func(format string, args ...any) {
-			if strings.Contains(fmt.Sprintf(format, args...), "went back") {
+			if strings.Contains(fmt.Sprintf(format, args...), "was restored to an earlier state") {
 				behind++
 			}
-		}, Info: t.Logf}, target, job.NewProgress())
+		}, Info: t.Logf}, target, sink.RetryClaims(openClaims(t, dest), time.Minute, func(*sink.Error) {}), job.NewProgress())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,9 +357,9 @@ func TestSync_PeriodWritesASlowPipe(t *testing.T) {
 	rejects, _ := job.ParseRejects("table")
 	done := make(chan error, 1)
 	go func() {
-		done <- job.Run(t.Context(), job.Config{Sources: []string{"-"}, Table: "t", BatchRows: 1000, Buffer: 1 << 20, BatchPeriod: 20 * time.Millisecond,
+		done <- job.Run(t.Context(), job.Config{Sources: []string{"-"}, Job: "t", Table: "t", BatchRows: 1000, Buffer: 1 << 20, BatchPeriod: 20 * time.Millisecond,
 			Rejects: rejects, Source: source.Options{Stdin: r}, Fold: fold.Options{Key: []string{"id"}, MaxColumns: 10},
-			Warn: t.Logf, Info: t.Logf}, db, p)
+			Warn: t.Logf, Info: t.Logf}, db, nil, p)
 	}()
 	for i := range 3 {
 		fmt.Fprintf(w, "{\"id\":%d}\n", i)

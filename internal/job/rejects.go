@@ -3,6 +3,7 @@ package job
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -27,9 +28,7 @@ type Rejects struct {
 	file *lockfile.File
 	size int64  // of the file, as far as its lines count
 	next int64  // the same after the flush at hand
-	mark string // the ID of the job at hand's mark; "" for no job
-	// unmarked tells that this mark is not in the database yet.
-	unmarked bool
+	mark string // the ID of the job's lines
 }
 
 type rejectMode int
@@ -66,15 +65,7 @@ type rejectLine struct {
 	Reason string    `json:"reason"`
 	Raw    string    `json:"raw"`
 	Time   time.Time `json:"time"`
-	Mark   string    `json:"mark,omitempty"` // the ID of the job's mark
-}
-
-// rejectMark is what a checkpoint says of the file of rejects: the lines past the size that
-// have its ID were written by a flush that did not commit.
-type rejectMark struct {
-	Path string `json:"path"`
-	Size int64  `json:"size"`
-	ID   string `json:"id"` // no other job has it, in this database or another
+	Mark   string    `json:"mark,omitempty"` // the ID of the job's lines in this file
 }
 
 // Path returns the path of the file, "" where there is none.
@@ -178,31 +169,28 @@ func isTorn(line []byte) bool {
 	return false
 }
 
-// resume takes the state of the job that was claimed.
-func (r *Rejects) resume(job, mark string) error {
+// resume takes out what a flush has written that did not commit. unmarked tells that the
+// database does not know the file yet: what a crash of the job's first flush leaves would
+// stay.
+func (r *Rejects) resume(ctx context.Context, claims sink.Claims) (unmarked bool, err error) {
 	if r.mode != toFile {
-		return nil
+		return false, nil
 	}
-	var m rejectMark
-	if mark != "" {
-		if err := json.Unmarshal([]byte(mark), &m); err != nil {
-			return fmt.Errorf("the checkpoint's file of rejects: %w", err)
-		}
+	m, err := claims.RejectFile(ctx, r.path)
+	if err != nil {
+		return false, err
 	}
-	r.mark, r.unmarked = "", false
-	switch {
-	case m.Path == r.path && m.ID != "" && m.Size <= r.size:
-		r.mark = m.ID
-		end, err := r.drop(m.Size, r.size, "")
-		if err != nil || end == r.size {
-			return err
-		}
-		r.size, r.next = end, end
-		return r.file.Truncate(end)
-	case job != "": // else what a crash of its first flush leaves would stay
-		r.mark, r.unmarked = rand.Text(), true
+	if m.ID == "" || m.Size > r.size { // it was moved away
+		r.mark = rand.Text()
+		return true, nil
 	}
-	return nil
+	r.mark = m.ID
+	end, err := r.drop(m.Size, r.size, "")
+	if err != nil || end == r.size {
+		return false, err
+	}
+	r.size, r.next = end, end
+	return false, r.file.Truncate(end)
 }
 
 // drop makes the job's lines in a part of the file blank, of one source alone where it is
@@ -245,10 +233,11 @@ func (r *Rejects) blank(from, to int64) error {
 }
 
 // write is called inside the flush's transaction, perhaps more than once.
-func (r *Rejects) write(f *sink.Flush, rejects []fold.Reject, cp *sink.Checkpoint) error {
+func (r *Rejects) write(f *sink.Flush, rejects []fold.Reject) error {
 	switch {
 	case r.mode == fail && len(rejects) > 0:
-		return fmt.Errorf("%w: %s line %d (byte %d): %s", ErrRejected, f.Source, rejects[0].Line, rejects[0].Offset, rejects[0].Detail)
+		first := &rejects[0]
+		return fmt.Errorf("%w: %s line %d (byte %d): %s", ErrRejected, f.Lanes[first.Lane].Source, first.Line, first.Offset, first.Detail)
 	case r.mode != toFile:
 		return nil
 	}
@@ -258,9 +247,8 @@ func (r *Rejects) write(f *sink.Flush, rejects []fold.Reject, cp *sink.Checkpoin
 			return fmt.Errorf("writing rejects: %w", err)
 		}
 	}
-	mark, err := json.Marshal(rejectMark{r.path, r.next, r.mark})
-	cp.Rejects = string(mark)
-	return err
+	f.RejectFile = &sink.RejectFile{Path: r.path, Size: r.next, ID: r.mark}
+	return nil
 }
 
 // append writes lines behind those of the last flush: each try begins at the same place,
@@ -271,8 +259,8 @@ func (r *Rejects) append(f *sink.Flush, rejects []fold.Reject) error {
 	}
 	out := bufio.NewWriterSize(io.NewOffsetWriter(r.file, r.size), 64<<10)
 	for i := range rejects {
-		line, err := json.Marshal(rejectLine{f.Job, f.Source, rejects[i].Line, rejects[i].Offset,
-			rejects[i].Why(), string(rejects[i].Text), time.Now().UTC(), r.mark})
+		l := &rejects[i]
+		line, err := json.Marshal(rejectLine{f.Job, f.Lanes[l.Lane].Source, l.Line, l.Offset, l.Why(), string(l.Text), time.Now().UTC(), r.mark})
 		if err != nil {
 			return err
 		}
@@ -288,11 +276,18 @@ func (r *Rejects) append(f *sink.Flush, rejects []fold.Reject) error {
 func (r *Rejects) committed(f *sink.Flush) error {
 	before := r.size
 	r.size = r.next
-	if !f.Restart || r.mode != toFile {
+	if r.mode != toFile {
 		return nil
 	}
-	_, err := r.drop(0, before, f.Source)
-	return err
+	for i := range f.Lanes {
+		if !f.Lanes[i].Restart {
+			continue
+		}
+		if _, err := r.drop(0, before, f.Lanes[i].Source); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *Rejects) close() error {

@@ -83,7 +83,7 @@ func (d *torn) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	if d.left--; d.left > 0 {
 		return d.Sink.Flush(ctx, f)
 	}
-	if err := f.BeforeCommit(f.Batch.Rejects, &f.Checkpoint); err != nil {
+	if err := f.BeforeCommit(f.Rejects); err != nil {
 		return sink.Result{}, err
 	}
 	return sink.Result{}, errCrash
@@ -195,8 +195,12 @@ type small struct {
 }
 
 func (d *small) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
-	if d.batches++; f.Batch.RejectBytes() > d.most {
-		d.t.Errorf("a batch has %d bytes of rejects, want %d at most", f.Batch.RejectBytes(), d.most)
+	size := 0
+	for i := range f.Rejects {
+		size += f.Rejects[i].Bytes()
+	}
+	if d.batches++; size > d.most {
+		d.t.Errorf("a flush has %d bytes of rejects, want %d at most", size, d.most)
 	}
 	return d.Sink.Flush(ctx, f)
 }

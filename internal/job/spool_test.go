@@ -72,15 +72,16 @@ func startSpooled(t *testing.T, dir string, max int64) *spooled {
 		}
 		s.said <- text
 	}
+	claims := openClaims(t, filepath.Join(dir, "t.db"))
 	rejects, _ := job.ParseRejects("fail")
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(t.Context())
 	go func() {
-		err := job.Run(ctx, job.Config{Sources: []string{"tcp-listen://127.0.0.1:0"}, Source: source.Options{MaxLine: 1 << 20}, Table: "t",
+		err := job.Run(ctx, job.Config{Sources: []string{"tcp-listen://127.0.0.1:0"}, Source: source.Options{MaxLine: 1 << 20}, Job: "t", Table: "t",
 			Fold:      fold.Options{Key: []string{"id"}, MaxColumns: 500},
 			BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20, MaxRejects: 10, Rejects: rejects,
-			Spool: spool.Folders{Dir: filepath.Join(dir, "spool"), Max: max, Capture: filepath.Join(dir, "captures")}, Warn: say, Info: say}, s.db, s.p)
-		s.end <- errors.Join(err, s.db.Close())
+			Spool: spool.Folders{Dir: filepath.Join(dir, "spool"), Max: max, Capture: filepath.Join(dir, "captures")}, Warn: say, Info: say}, s.db, claims, s.p)
+		s.end <- errors.Join(err, claims.Close(), s.db.Close())
 	}()
 	return s
 }

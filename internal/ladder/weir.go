@@ -37,7 +37,7 @@ func (c *Config) weir(ctx context.Context, db Database, s *sample, level string,
 	}
 	err = job.Run(ctx, job.Config{Sources: []string{s.path}, Table: "t", BatchRows: 100_000, BatchPeriod: period, Buffer: 256 << 20,
 		Rejects: rejects, MaxRejects: int64(s.messages), Fold: fold.Options{Key: []string{c.Key}, MaxColumns: len(s.names)},
-		Warn: c.Say, Info: func(string, ...any) {}}, sink, p)
+		Warn: c.Say, Info: func(string, ...any) {}}, sink, nil, p)
 	if err = errors.Join(err, sink.Close()); err != nil {
 		return set, fmt.Errorf("weir at %s: %w", level, err)
 	}

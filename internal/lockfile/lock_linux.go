@@ -4,14 +4,39 @@ package lockfile
 
 import (
 	"errors"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
 
-// Lock locks one byte of the file, which need not exist, until the File is closed. busy
-// reports that another File has it, of this process or of another.
-func (f *File) Lock(at int64) (busy bool, err error) {
-	err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: 1})
+// File is an open file of which bytes can be locked. The locks belong to it, and not to
+// the process. One goroutine uses it at a time.
+type File struct{ *os.File }
+
+func open(path string, flag int, perm os.FileMode) (*File, error) {
+	f, err := os.OpenFile(path, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &File{f}, nil
+}
+
+// Lock locks one byte of the file, which need not exist, until it is unlocked or the File
+// is closed; a shared lock that the File has of it becomes this one. busy reports that
+// another File has it, of this process or of another: then nothing has changed.
+func (f *File) Lock(at int64) (busy bool, err error) { return f.set(unix.F_WRLCK, at) }
+
+// LockShared is Lock for a lock that several Files can have at a time.
+func (f *File) LockShared(at int64) (busy bool, err error) { return f.set(unix.F_RDLCK, at) }
+
+// Unlock releases the lock of a byte, if the File has one.
+func (f *File) Unlock(at int64) error {
+	_, err := f.set(unix.F_UNLCK, at)
+	return err
+}
+
+func (f *File) set(kind int16, at int64) (busy bool, err error) {
+	err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: kind, Start: at, Len: 1})
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
 		return true, nil
 	}

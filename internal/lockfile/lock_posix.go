@@ -11,24 +11,24 @@ import (
 	"syscall"
 )
 
-// File is an open file of which bytes can be locked. POSIX locks belong to the process,
-// and go when any descriptor of the file is closed: so Files of one file share one
-// descriptor, and know of each other's locks.
+// File is an open file of which bytes can be locked. One goroutine uses it at a time.
+//
+// POSIX locks belong to the process, and go when any descriptor of the file is closed: so
+// Files of one file share one descriptor, and know of each other's locks.
 type File struct {
 	*os.File
 	shared *shared
-	mine   []int64 // bytes that are locked
+	mine   map[int64]bool // bytes that are locked, and whether for this File alone
 }
 
 type shared struct {
-	file   *os.File
-	id     fs.FileInfo
-	users  int
-	locked map[int64]bool
+	file  *os.File
+	id    fs.FileInfo
+	users []*File
 }
 
 var (
-	mu    sync.Mutex
+	mu    sync.Mutex // guards files and all that they hold
 	files []*shared
 )
 
@@ -40,8 +40,7 @@ func open(path string, flag int, perm os.FileMode) (*File, error) {
 			if flag&os.O_EXCL != 0 {
 				return nil, fs.ErrExist
 			}
-			files[i].users++
-			return &File{File: files[i].file, shared: files[i]}, nil
+			return files[i].use(), nil
 		}
 	}
 	f, err := os.OpenFile(path, flag, perm)
@@ -52,26 +51,72 @@ func open(path string, flag int, perm os.FileMode) (*File, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	s := &shared{file: f, id: id, users: 1, locked: map[int64]bool{}}
+	s := &shared{file: f, id: id}
 	files = append(files, s)
-	return &File{File: f, shared: s}, nil
+	return s.use(), nil
 }
 
-// Lock locks one byte of the file, which need not exist, until the File is closed. busy
-// reports that another File has it, of this process or of another.
-func (f *File) Lock(at int64) (busy bool, err error) {
+func (s *shared) use() *File {
+	f := &File{File: s.file, shared: s, mine: map[int64]bool{}}
+	s.users = append(s.users, f)
+	return f
+}
+
+// Lock locks one byte of the file, which need not exist, until it is unlocked or the File
+// is closed; a shared lock that the File has of it becomes this one. busy reports that
+// another File has it, of this process or of another: then nothing has changed.
+func (f *File) Lock(at int64) (busy bool, err error) { return f.lock(at, true) }
+
+// LockShared is Lock for a lock that several Files can have at a time.
+func (f *File) LockShared(at int64) (busy bool, err error) { return f.lock(at, false) }
+
+func (f *File) lock(at int64, alone bool) (busy bool, err error) {
 	mu.Lock()
 	defer mu.Unlock()
-	if f.shared.locked[at] {
+	if others, theirs := f.others(at); others && (alone || theirs) {
 		return true, nil
 	}
-	err = f.set(syscall.F_WRLCK, at)
+	kind := int16(syscall.F_RDLCK)
+	if alone {
+		kind = syscall.F_WRLCK
+	}
+	err = f.set(kind, at)
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) {
 		return true, nil
 	} else if err == nil {
-		f.shared.locked[at], f.mine = true, append(f.mine, at)
+		f.mine[at] = alone
 	}
 	return false, err
+}
+
+// others reports whether other Files of the process have locked a byte, and whether one of
+// them has it alone.
+func (f *File) others(at int64) (some, alone bool) {
+	for _, o := range f.shared.users {
+		if a, ok := o.mine[at]; ok && o != f {
+			some, alone = true, a
+		}
+	}
+	return some, alone
+}
+
+// Unlock releases the lock of a byte, if the File has one.
+func (f *File) Unlock(at int64) error {
+	mu.Lock()
+	defer mu.Unlock()
+	return f.unlock(at)
+}
+
+// unlock leaves the process's lock to other Files that share it.
+func (f *File) unlock(at int64) error {
+	if _, has := f.mine[at]; !has {
+		return nil
+	}
+	delete(f.mine, at)
+	if others, _ := f.others(at); others {
+		return nil
+	}
+	return f.set(syscall.F_UNLCK, at)
 }
 
 func (f *File) set(kind int16, at int64) error {
@@ -82,14 +127,13 @@ func (f *File) set(kind int16, at int64) error {
 func (f *File) Close() (err error) {
 	mu.Lock()
 	defer mu.Unlock()
-	for _, at := range f.mine {
-		err = errors.Join(err, f.set(syscall.F_UNLCK, at))
-		delete(f.shared.locked, at)
+	for at := range f.mine {
+		err = errors.Join(err, f.unlock(at))
 	}
-	f.mine = nil
-	if f.shared.users--; f.shared.users == 0 {
+	s := f.shared
+	if s.users = slices.DeleteFunc(s.users, func(o *File) bool { return o == f }); len(s.users) == 0 {
 		err = errors.Join(err, f.File.Close())
-		files = slices.DeleteFunc(files, func(s *shared) bool { return s == f.shared })
+		files = slices.DeleteFunc(files, func(o *shared) bool { return o == s })
 	}
 	return err
 }

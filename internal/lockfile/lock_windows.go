@@ -2,17 +2,76 @@ package lockfile
 
 import (
 	"errors"
+	"os"
 
 	"golang.org/x/sys/windows"
 )
 
-// Lock locks one byte of the file, which need not exist, until the File is closed. busy
-// reports that another File has it, of this process or of another.
+// File is an open file of which bytes can be locked. The locks belong to it, and not to
+// the process. One goroutine uses it at a time.
+type File struct {
+	*os.File
+	mine map[int64]uint32 // the flags of its locks: Windows keeps two locks of one byte apart
+}
+
+func open(path string, flag int, perm os.FileMode) (*File, error) {
+	f, err := os.OpenFile(path, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &File{f, map[int64]uint32{}}, nil
+}
+
+// Lock locks one byte of the file, which need not exist, until it is unlocked or the File
+// is closed; a shared lock that the File has of it becomes this one. busy reports that
+// another File has it, of this process or of another: then nothing has changed.
 func (f *File) Lock(at int64) (busy bool, err error) {
-	where := &windows.Overlapped{Offset: uint32(at), OffsetHigh: uint32(at >> 32)}
-	err = windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, where)
+	return f.set(windows.LOCKFILE_EXCLUSIVE_LOCK, at)
+}
+
+// LockShared is Lock for a lock that several Files can have at a time.
+func (f *File) LockShared(at int64) (busy bool, err error) { return f.set(0, at) }
+
+// set gives the byte a lock in place of the one that the File has. Windows changes no
+// lock: for a moment the byte has none.
+func (f *File) set(flags uint32, at int64) (busy bool, err error) {
+	was, has := f.mine[at]
+	if has && was == flags {
+		return false, nil
+	}
+	if err := f.Unlock(at); err != nil {
+		return false, err
+	}
+	if busy, err = f.lock(flags, at); !has || !busy && err == nil {
+		return busy, err
+	}
+	lost, again := f.lock(was, at)
+	if lost {
+		again = errors.New("a lock was lost to another program while it was changed")
+	}
+	return busy, errors.Join(err, again)
+}
+
+func (f *File) lock(flags uint32, at int64) (busy bool, err error) {
+	err = windows.LockFileEx(windows.Handle(f.Fd()), flags|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, where(at))
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
 		return true, nil
 	}
+	if err == nil {
+		f.mine[at] = flags
+	}
 	return false, err
+}
+
+// Unlock releases the lock of a byte, if the File has one.
+func (f *File) Unlock(at int64) error {
+	if _, has := f.mine[at]; !has {
+		return nil
+	}
+	delete(f.mine, at)
+	return windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, where(at))
+}
+
+func where(at int64) *windows.Overlapped {
+	return &windows.Overlapped{Offset: uint32(at), OffsetHigh: uint32(at >> 32)}
 }

@@ -10,12 +10,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/weirsync/weir/internal/lockfile"
 )
 
-// TestMain is also the other process: with a path it locks a byte of that file, says so, and
-// waits for the end of its stdin.
+// TestMain is also the other process: with a path it locks a byte of that file, alone or
+// SHARED, says so, and waits for the end of its stdin.
 func TestMain(m *testing.M) {
 	path := os.Getenv("LOCK")
 	if path == "" {
@@ -23,8 +24,12 @@ func TestMain(m *testing.M) {
 	}
 	f, err := lockfile.Open(path)
 	if err == nil {
+		lock := f.Lock
+		if os.Getenv("SHARED") != "" {
+			lock = f.LockShared
+		}
 		var busy bool
-		busy, err = f.Lock(7)
+		busy, err = lock(7)
 		fmt.Println(busy)
 	}
 	if err != nil {
@@ -35,10 +40,10 @@ func TestMain(m *testing.M) {
 
 // otherBusy reports whether another process finds byte 7 locked. The process has the lock,
 // if it could get it, until end is called.
-func otherBusy(t *testing.T, path string) (busy bool, end func()) {
+func otherBusy(t *testing.T, path string, env ...string) (busy bool, end func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "LOCK="+path)
+	cmd.Env = append(append(os.Environ(), "LOCK="+path), env...)
 	in, err := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
 	if err := errors.Join(err, err2, cmd.Start()); err != nil {
@@ -69,6 +74,20 @@ func lock(t *testing.T, f *lockfile.File, at int64, want bool) {
 	t.Helper()
 	if busy, err := f.Lock(at); busy != want || err != nil {
 		t.Errorf("byte %d is busy: %v, %v; want %v", at, busy, err, want)
+	}
+}
+
+func share(t *testing.T, f *lockfile.File, at int64, want bool) {
+	t.Helper()
+	if busy, err := f.LockShared(at); busy != want || err != nil {
+		t.Errorf("byte %d, shared, is busy: %v, %v; want %v", at, busy, err, want)
+	}
+}
+
+func unlock(t *testing.T, f *lockfile.File, at int64) {
+	t.Helper()
+	if err := f.Unlock(at); err != nil {
+		t.Errorf("unlocking byte %d: %v", at, err)
 	}
 }
 
@@ -109,12 +128,99 @@ func TestLock_TwoJobsOfOneProcess(t *testing.T) {
 	closed(t, first)
 }
 
+// TestLock_Shared: several Files share a byte, and one that has it alone shares it with
+// none; a File's own lock is in nobody's way but others'.
+func TestLock_Shared(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	first, second, third := open(t, path), open(t, path), open(t, path)
+	share(t, first, 7, false)
+	share(t, second, 7, false)
+	lock(t, third, 7, true)
+	lock(t, first, 7, true) // for the second
+	unlock(t, second, 7)
+	lock(t, first, 7, false) // in place of its shared one
+	lock(t, first, 7, false)
+	share(t, second, 7, true)
+	share(t, first, 7, false) // and back
+	share(t, second, 7, false)
+	closed(t, second)
+	lock(t, third, 7, true)
+	lock(t, third, 8, false)
+	unlock(t, third, 8)
+	unlock(t, third, 9) // which it never had
+	lock(t, first, 8, false)
+	closed(t, first)
+	lock(t, third, 8, false)
+	lock(t, third, 7, false)
+	closed(t, third)
+}
+
+// TestLock_SharedWithAnotherProcess: Files of one process that share a byte hold it against
+// others until the last has unlocked it.
+func TestLock_SharedWithAnotherProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	other := func(want bool, env ...string) {
+		t.Helper()
+		busy, end := otherBusy(t, path, env...)
+		end()
+		if busy != want {
+			t.Errorf("another process (%v) finds the byte locked: %v, want %v", env, busy, want)
+		}
+	}
+	first, second := open(t, path), open(t, path)
+	share(t, first, 7, false)
+	share(t, second, 7, false)
+	other(true)
+	other(false, "SHARED=1")
+	unlock(t, first, 7)
+	other(true)
+	lock(t, second, 7, false)
+	other(true, "SHARED=1")
+	unlock(t, second, 7)
+	other(false)
+	busy, end := otherBusy(t, path, "SHARED=1")
+	if busy {
+		t.Error("the byte is locked by nobody, and busy")
+	}
+	lock(t, first, 7, true)
+	share(t, first, 7, false)
+	lock(t, first, 7, true) // and keeps what it has
+	end()
+	lock(t, second, 7, true)
+	lock(t, first, 7, false)
+	closed(t, first)
+	closed(t, second)
+}
+
+// TestLock_Many: thousands of bytes are locked and unlocked in a moment.
+func TestLock_Many(t *testing.T) {
+	const bytes = 5000
+	at := func(i int64) int64 { return i * 1_000_003 }
+	path := filepath.Join(t.TempDir(), "lock")
+	first, second := open(t, path), open(t, path)
+	start := time.Now()
+	for i := range int64(bytes) {
+		lock(t, first, at(i), false)
+	}
+	for i := range int64(bytes) {
+		unlock(t, first, at(i))
+	}
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("%d locks took %v", bytes, took)
+	}
+	for i := range int64(bytes) {
+		lock(t, second, at(i), false)
+	}
+	closed(t, second)
+	closed(t, first)
+}
+
 // TestLock_POSIX runs these tests on the locks of systems that have no better ones.
 func TestLock_POSIX(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("NOT TESTED: these are the locks here anyway, or there are none")
 	}
-	out, err := exec.Command("go", "test", "-tags=posixlocks", "-count=1", "-run=TestLock_TwoJobs|TestOpenLike", ".").CombinedOutput()
+	out, err := exec.Command("go", "test", "-tags=posixlocks", "-count=1", "-run=TestLock_TwoJobs|TestLock_Shared|TestLock_Many|TestOpenLike", ".").CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Format is the format of weir's own tables. No earlier one was ever released.
-const Format = 2
+const Format = 3
 
 // CheckFormat reports why weir's tables in a database, which where names, cannot be used.
 func CheckFormat(found int64, where string) error {
@@ -46,16 +46,15 @@ func (d Dialect) Ledger() []string {
   value text
 )`,
 		`CREATE TABLE IF NOT EXISTS {p}weir_jobs (
-  job text PRIMARY KEY NOT NULL,
-  tbl text,
-  seq {int} NOT NULL,
-  run text NOT NULL,
-  rejects text,
-  updated {time}
-){hot}`,
+  job text NOT NULL,
+  tbl text NOT NULL,
+  PRIMARY KEY (job, tbl)
+)`,
 		`CREATE TABLE IF NOT EXISTS {p}weir_checkpoints (
   job text NOT NULL,
   source text NOT NULL,
+  seq {int} NOT NULL,
+  run text NOT NULL,
   line {int} NOT NULL,
   "offset" {int} NOT NULL,
   mark text,
@@ -65,6 +64,13 @@ func (d Dialect) Ledger() []string {
   updated {time},
   PRIMARY KEY (job, source)
 ){hot}`,
+		`CREATE TABLE IF NOT EXISTS {p}weir_reject_files (
+  job text NOT NULL,
+  path text NOT NULL,
+  size {int} NOT NULL,
+  id text NOT NULL,
+  PRIMARY KEY (job, path)
+)`,
 		`CREATE TABLE IF NOT EXISTS {p}weir_rejects (
   id {serial},
   job text,
@@ -105,36 +111,57 @@ func (d Dialect) fill(statements ...string) []string {
 	return statements
 }
 
-// RunPrefix begins the names under which weir_jobs has runs without a job, and
-// RunsKept is how long they are kept: their feeds may be silent for long.
+// RunPrefix begins the names of the lanes that no run resumes, and RunsKept is how long
+// their checkpoints are kept: their feeds may be silent for long.
 const (
 	RunPrefix = "run "
 	RunsKept  = 30 * 24 * time.Hour
 )
 
-// JobName is what a database keeps the job's row under. A run without a job has a
-// row of its own, so that a commit whose answer was lost is known again.
-func (f *Flush) JobName() string {
-	if f.Job == "" {
+// LaneName is what a database keeps the checkpoint of a lane under.
+func (f *Flush) LaneName(l *Lane) string {
+	if l.Unnamed {
 		return RunPrefix + f.Run
 	}
-	return f.Job
+	return l.Source
 }
 
-// Judge is the verdict of the fence: whether a flush may be written to a database that
-// has the sequence number and the run of the job's last flush. done tells that this
-// flush was committed before; the error is [ErrBehind] or [ErrFenced] where it must not
-// be written.
-func (f *Flush) Judge(seq int64, run string) (done bool, err error) {
-	switch want := f.Checkpoint.Seq - 1; {
-	case seq == want:
-		return false, nil
-	case seq == f.Checkpoint.Seq && run == f.Run:
-		return true, nil
-	case seq < want:
-		return false, ErrBehind{Found: seq, Want: want}
+// First reports whether the flush is the first one of a lane, in all runs: only then can
+// the job be new to its tables.
+func (f *Flush) First() bool {
+	return slices.ContainsFunc(f.Lanes, func(l Lane) bool { return l.Checkpoint.Seq == 1 })
+}
+
+// A Fence is where a lane stands in the database: the sequence number of its last flush,
+// and the run that wrote it.
+type Fence struct {
+	Seq int64
+	Run string
+}
+
+// Judge is the verdict of the fence: whether a flush may be written to a database whose
+// lanes stand at found, by their names; a lane that is missing there stands at zero. done
+// tells that this flush was committed before, for a transaction is whole; the error is a
+// [BehindError] or a [FencedError] where it must not be written.
+func (f *Flush) Judge(found map[string]Fence) (done bool, err error) {
+	var behind error
+	var fenced []string
+	for i := range f.Lanes {
+		l := &f.Lanes[i]
+		at, want := found[f.LaneName(l)], l.Checkpoint.Seq-1
+		switch {
+		case at == Fence{l.Checkpoint.Seq, f.Run}:
+			return true, nil
+		case at.Seq < want && behind == nil:
+			behind = BehindError{l.Source, at.Seq, want}
+		case at.Seq > want:
+			fenced = append(fenced, l.Source)
+		}
 	}
-	return false, ErrFenced
+	if len(fenced) > 0 {
+		return false, FencedError{fenced}
+	}
+	return false, behind
 }
 
 // Marks of weir_meta, by the table's name as the driver keeps it.
@@ -164,12 +191,9 @@ func Grow(have *schema.Table, b *fold.Batch) ([]schema.Growth, error) {
 	return grown, err
 }
 
-// MayRebuild reports why a table must not be emptied for the jobs of a flush's Rebuild.
-func (f *Flush) MayRebuild(t *schema.Table) error {
-	nameless := func(job string) bool { return strings.HasPrefix(job, RunPrefix) }
-	others := slices.DeleteFunc(slices.Clone(t.Writers), func(job string) bool {
-		return slices.Contains(f.Rebuild, job) || nameless(job) && slices.ContainsFunc(f.Rebuild, nameless)
-	})
+// MayRebuild reports why a table must not be emptied for a job.
+func MayRebuild(t *schema.Table, job string) error {
+	others := slices.DeleteFunc(slices.Clone(t.Writers), func(other string) bool { return other == job })
 	switch {
 	case len(others) > 0:
 		return SharedError{t.Name, others}
@@ -215,12 +239,17 @@ type SharedError struct {
 }
 
 func (e SharedError) Error() string {
-	names := make([]string, min(len(e.Jobs), 3))
+	names := make([]string, len(e.Jobs))
 	for i := range names {
 		names[i] = fmt.Sprintf("%q", e.Jobs[i])
 	}
-	if len(e.Jobs) > len(names) {
-		names = append(names, fmt.Sprintf("%d more", len(e.Jobs)-len(names)))
+	return fmt.Sprintf("--rebuild would remove what other jobs have written to table %q (%s): weir forget JOB, for each that is over, or drop the table and sync all of them with --from-start", e.Table, list(names))
+}
+
+// list joins names, of which it leaves out those past the third.
+func list(names []string) string {
+	if n := len(names) - 3; n > 0 {
+		names = append(names[:3:3], fmt.Sprintf("%d more", n))
 	}
-	return fmt.Sprintf("--rebuild would remove what other jobs have written to table %q (%s): weir forget JOB, for each that is over, or drop the table and sync all of them with --from-start", e.Table, strings.Join(names, ", "))
+	return strings.Join(names, ", ")
 }

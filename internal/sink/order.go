@@ -21,7 +21,7 @@ func (p *bisection) inOrder() error {
 		p.bad = append(p.bad, badRow{r, o.why[string(r.Key)]})
 	}
 	err := p.settle(slices.Values(o.held))
-	slices.SortFunc(p.rejects, func(x, y fold.Reject) int { return cmp.Compare(x.Line, y.Line) })
+	slices.SortFunc(p.rejects, func(x, y fold.Reject) int { return cmp.Or(cmp.Compare(x.Lane, y.Lane), cmp.Compare(x.Line, y.Line)) })
 	return err
 }
 

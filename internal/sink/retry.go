@@ -25,6 +25,44 @@ func Retry(s Sink, patience time.Duration, onRetry func(err *Error)) Sink {
 	return &retry{s, patience, onRetry}
 }
 
+// RetryClaims returns c with its calls repeated as [Retry] does.
+func RetryClaims(c Claims, patience time.Duration, onRetry func(err *Error)) Claims {
+	return &retryClaims{c, retry{nil, patience, onRetry}}
+}
+
+type retryClaims struct {
+	Claims
+	retry retry
+}
+
+func (r *retryClaims) Tables(ctx context.Context) (names []string, err error) {
+	err = r.retry.do(ctx, func() error { names, err = r.Claims.Tables(ctx); return err })
+	return names, err
+}
+
+func (r *retryClaims) Checkpoints(ctx context.Context, lanes ...string) (cps []Checkpoint, err error) {
+	err = r.retry.do(ctx, func() error { cps, err = r.Claims.Checkpoints(ctx, lanes...); return err })
+	return cps, err
+}
+
+func (r *retryClaims) Take(ctx context.Context, lanes ...string) (cps []Checkpoint, err error) {
+	err = r.retry.do(ctx, func() error { cps, err = r.Claims.Take(ctx, lanes...); return err })
+	return cps, err
+}
+
+func (r *retryClaims) Drop(ctx context.Context, lanes ...string) error {
+	return r.retry.do(ctx, func() error { return r.Claims.Drop(ctx, lanes...) })
+}
+
+func (r *retryClaims) TakeJob(ctx context.Context) error {
+	return r.retry.do(ctx, func() error { return r.Claims.TakeJob(ctx) })
+}
+
+func (r *retryClaims) RejectFile(ctx context.Context, path string) (f RejectFile, err error) {
+	err = r.retry.do(ctx, func() error { f, err = r.Claims.RejectFile(ctx, path); return err })
+	return f, err
+}
+
 // Patiently calls again as [Retry] does.
 func Patiently(ctx context.Context, patience time.Duration, onRetry func(err *Error), call func() error) error {
 	return (&retry{nil, patience, onRetry}).do(ctx, call)
@@ -34,11 +72,6 @@ type retry struct {
 	Sink
 	patience time.Duration
 	onRetry  func(*Error)
-}
-
-func (r *retry) Claim(ctx context.Context, job, source string) (cp Checkpoint, err error) {
-	err = r.do(ctx, func() error { cp, err = r.Sink.Claim(ctx, job, source); return err })
-	return cp, err
 }
 
 func (r *retry) Table(ctx context.Context, name string, key []string) (t schema.Table, err error) {

@@ -17,22 +17,41 @@ import (
 type Sink interface {
 	// Caps tells what the database can hold.
 	Caps() Caps
-	// Claim takes a job for this run, instead of the one that it held, and
-	// returns the job's checkpoint for a source: the zero one where there is
-	// none. It writes nothing. The error is [ErrBusy] where another run holds
-	// the job. The empty job is this run's alone.
-	Claim(ctx context.Context, job, source string) (Checkpoint, error)
 	// Table reads a table. Where there is none, Exists is false in the answer;
 	// where the table cannot be kept by that key, the error says what would
 	// make it so; it is a [KeyError] where weir made the table, and the answer is then
 	// what the table would be if it were missing.
 	Table(ctx context.Context, name string, key []string) (schema.Table, error)
-	// Flush writes a batch, its rejects and its checkpoint in one transaction,
-	// after it has made or widened the table as the batch needs it. A flush
-	// that was sent before, whatever came of it, may be sent again as it is:
-	// it happens once.
+	// Flush writes a batch, its rejects and the checkpoints of its lanes in one
+	// transaction, after it has made or widened the table as the batch needs it. A
+	// flush that was sent before, whatever came of it, may be sent again as it is: it is
+	// applied once.
 	Flush(ctx context.Context, f *Flush) (Result, error)
-	// Close releases the job and the database. It is safe to call it twice.
+	// Close releases the database. It is safe to call it twice.
+	Close() error
+}
+
+// Claims hold the lanes of one job for a run, by a connection or a file of their own:
+// taking one never waits for a flush. They may be used by several goroutines. What they
+// hold is released when the process ends, however it ends. They write nothing.
+type Claims interface {
+	// Tables returns the names of the tables that the job has written.
+	Tables(ctx context.Context) ([]string, error)
+	// Checkpoints returns the checkpoints of lanes, in the order of their names: the zero
+	// one where there is none.
+	Checkpoints(ctx context.Context, lanes ...string) ([]Checkpoint, error)
+	// Take claims lanes, and returns their checkpoints as Checkpoints does. The error is a
+	// [BusyError] where another run holds one of them; then none of them is taken.
+	Take(ctx context.Context, lanes ...string) ([]Checkpoint, error)
+	// Drop releases lanes.
+	Drop(ctx context.Context, lanes ...string) error
+	// TakeJob claims the job with all its lanes. The error is a [BusyError] where another
+	// run holds one of them.
+	TakeJob(ctx context.Context) error
+	// RejectFile returns the state of a file of rejects, by its path: the zero one where
+	// the job has written to none there.
+	RejectFile(ctx context.Context, path string) (RejectFile, error)
+	// Close releases all. It is safe to call it twice.
 	Close() error
 }
 
@@ -42,54 +61,79 @@ type Caps struct {
 	Columns int    // in one table at most
 }
 
-// A Checkpoint is how far a job has come in one source.
+// A Checkpoint is how far a job has come in one lane.
 type Checkpoint struct {
-	Seq     int64  // flushes of the job, over all its runs; the next one is Seq+1
-	Line    int64  // lines of the source that were read
-	Offset  int64  // bytes of the source that were read
-	Mark    string // what else the source needs to resume there; "" where it is to be read from its start
-	Rejects string // what the run needs to resume a file of rejects
+	Seq    int64  // flushes of the lane, over all runs; the next one is Seq+1
+	Line   int64  // lines of the source that were read
+	Offset int64  // bytes of the source that were read
+	Mark   string // what else the source needs to resume there; "" where it is to be read from its start
 	// Rejected is how many of the lines were rejected.
 	Rejected int64
-	// Settings are those of the fold that the lines were folded by, in the job package's own
-	// notation.
+	// Settings are those of the fold that the lines were folded by, in the job package's
+	// own notation.
 	Settings string
 
-	// What Claim alone sets.
-	Table     string    // the job's table by its name
-	TableID   string    // [schema.Table.ID] when the checkpoint was written
+	// What Claims alone set.
+	Run       string    // that wrote it
+	TableID   string    // [schema.Table.ID] when it was written
 	Committed time.Time // when that was
+}
+
+// A Lane is one of the sources of a flush: what is read in order, and resumed by itself.
+type Lane struct {
+	// Source is the name of the source, under which its rejected lines are kept, and its
+	// checkpoint unless it is Unnamed.
+	Source string
+	// Unnamed tells that no run resumes the lane: its checkpoint has a name of the run's
+	// own, by which a commit is known whose answer was lost.
+	Unnamed bool
+	// Restart has the rejects that are kept of the source removed: the flush is the first
+	// one of a run that reads the source from its start.
+	Restart bool
+	// Checkpoint is what the flush writes.
+	Checkpoint Checkpoint
+}
+
+// A RejectFile is the state of a file of rejects: the lines past the size that have its ID
+// were written by a flush that did not commit.
+type RejectFile struct {
+	Path string
+	Size int64  // bytes
+	ID   string // no other job has it, in this database or another
 }
 
 // A Flush is one transaction.
 type Flush struct {
 	Batch *fold.Batch
-	// Job and Source are what the checkpoint is kept under.
-	Job, Source string
-	Checkpoint  Checkpoint
-	Run         string // names the run; no other has the same
-	// KeepRejects has the batch's rejects written to weir_rejects.
+	// Rejects are lines of the lanes that cannot be messages.
+	Rejects []fold.Reject
+	Job     string // under which the checkpoints are kept
+	Run     string // names the run; no other has the same
+	// Lanes are the sources that the flush moves on, at least one; each is fenced by its
+	// own sequence number. [fold.Place.Lane] is an index into them.
+	Lanes []Lane
+	// RejectFile is the state of the file of rejects; nil leaves it as it is.
+	RejectFile *RejectFile
+	// KeepRejects has the rejects written to weir_rejects.
 	KeepRejects bool
-	// Restart has the rejects that are kept of the source removed: the flush is the first
-	// one of a run that reads the source from its start.
-	Restart bool
 	// DropRejects is the time before which the job's rejects are removed; zero keeps all.
 	DropRejects time.Time
-	// Rebuild, where it is not empty, has the table emptied first, or dropped where it has
-	// another key, with the checkpoints, rejects and versions of what it held. It names
-	// the jobs for which this is done. The error is a [SharedError] where others have
-	// written to the table.
-	Rebuild []string
+	// Rebuild has the table emptied first, or dropped where it has another key, with all
+	// checkpoints of the job but those of the lanes, its rejects and the versions of what
+	// the table held. The error is a [SharedError] where other jobs have written to the
+	// table.
+	Rebuild bool
 	// Tombstones is how long the version of a delete is remembered at least, where the
 	// batch has versions.
 	Tombstones time.Duration
 	// ReadsDominate tells that flushes wait for rows to be read from a disk.
 	ReadsDominate bool
-	// BeforeCommit is called in the transaction when everything but the
-	// checkpoint is written, with all rejects of the batch; it may change the
-	// checkpoint. An error ends the flush and nothing is written. It may be
-	// called again when the flush is. nil is none.
-	BeforeCommit func(rejects []fold.Reject, cp *Checkpoint) error
+	// BeforeCommit is called in the transaction when everything but the checkpoints is
+	// written, with all rejects, those of the batch that the database refused among them;
+	// it sets what the checkpoints of Lanes say, but for Seq, and RejectFile. An error ends
+	// the flush and nothing is written. It may be called again when the flush is. nil is
+	// none.
+	BeforeCommit func(rejects []fold.Reject) error
 }
 
 // A Result counts what a flush did to the table's rows, and names the messages
@@ -112,7 +156,7 @@ type Comparer interface {
 // A Forgetter forgets jobs.
 type Forgetter interface {
 	// Forget removes what the database has of a job that was claimed: its checkpoints and
-	// rejects, and its table's versions where no other job has written to the table.
+	// rejects, and the versions of its tables that no other job has written to.
 	Forget(ctx context.Context, job string) (Forgotten, error)
 }
 
@@ -152,7 +196,7 @@ type JobStatus struct {
 // Forgotten counts what was removed with a job.
 type Forgotten struct {
 	Sources, Rejects int64
-	Versions         bool // those of the job's table too: no other job has written to it
+	Versions         bool // those of a table of the job's too, which no other job has written to
 	Found            bool // there was something of the job
 }
 
@@ -194,25 +238,38 @@ var RetryReasons = []string{"locked", "io", "connection", "connections", "deadlo
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-var (
-	// ErrBusy says that another run holds the job.
-	ErrBusy error = takenError("another run holds this job")
-	// ErrFenced says that another run has taken the job over meanwhile.
-	ErrFenced error = takenError("another run has written this job's checkpoint meanwhile")
-)
+// BusyError says that another run holds a lane, or the job.
+type BusyError struct{ Job, Lane string }
 
-// A takenError is one of a job that another run has. The program exits with 4.
-type takenError string
+func (e BusyError) Error() string {
+	if e.Lane == "" {
+		return fmt.Sprintf("another run holds a source of job %q", e.Job)
+	}
+	return fmt.Sprintf("another run holds %s of job %q", e.Lane, e.Job)
+}
 
-func (e takenError) Error() string { return string(e) }
-func (takenError) ExitCode() int   { return 4 }
+// ExitCode is that of a run that finds another one in its place.
+func (BusyError) ExitCode() int { return 4 }
 
-// ErrBehind says that the database went back to an earlier state under the run:
-// the source has to be read again from the checkpoint that is there.
-type ErrBehind struct{ Found, Want int64 }
+// FencedError says that another run has taken lanes over meanwhile.
+type FencedError struct{ Lanes []string }
 
-func (e ErrBehind) Error() string {
-	return fmt.Sprintf("the database went back: it holds flush %d of this job, this run had committed %d", e.Found, e.Want)
+func (e FencedError) Error() string {
+	return "another run has written the checkpoint meanwhile of " + list(e.Lanes)
+}
+
+// ExitCode is that of a run that finds another one in its place.
+func (FencedError) ExitCode() int { return 4 }
+
+// BehindError says that the database was restored to an earlier state under the run: the
+// sources have to be read again from the checkpoints that it has.
+type BehindError struct {
+	Lane        string
+	Found, Want int64
+}
+
+func (e BehindError) Error() string {
+	return fmt.Sprintf("the database was restored to an earlier state: it holds flush %d of %s, this run had committed %d", e.Found, e.Lane, e.Want)
 }
 
 // ErrChanged says that the table can no longer become what a batch needs: the source has to

@@ -91,7 +91,7 @@ func (s *Stream) open(ctx context.Context, from Cursor) (err error) {
 	if err := s.startAt(from); err != nil {
 		return err
 	}
-	if s.isDone(info) {
+	if s.opts.finished(s.from, info) {
 		s.done = true
 		return nil
 	}
@@ -131,10 +131,19 @@ func (s *Stream) attach(r io.Reader, waits bool) {
 	s.frame.tail, s.frame.rewinds, s.frame.whole = !s.traits.Live, s.file != nil || !s.traits.Named, s.opts.Whole
 }
 
-// isDone reports whether a file is as it was when it was read to its end.
-func (s *Stream) isDone(info fs.FileInfo) bool {
-	from := s.from
-	return !s.opts.Follow && from.FileSize > 0 && from.FileSize == info.Size() && from.FileTime == info.ModTime().UnixNano()
+// Finished reports whether spec is a file that was read to its end before, as from tells,
+// and has not changed since: its Stream would be Done.
+func Finished(spec string, o Options, from Cursor) bool {
+	p, err := from.read(spec)
+	if err != nil || p.FileSize == 0 {
+		return false
+	}
+	info, err := os.Stat(spec)
+	return err == nil && o.finished(p, info)
+}
+
+func (o *Options) finished(from position, info fs.FileInfo) bool {
+	return !o.Follow && from.FileSize > 0 && from.FileSize == info.Size() && from.FileTime == info.ModTime().UnixNano()
 }
 
 // openFile begins to read a regular file.

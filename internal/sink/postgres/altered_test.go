@@ -48,7 +48,7 @@ func TestRebuild_PermissionDenied(t *testing.T) {
 		defer r.End()
 		r.Fold(`{"id":2}`)
 		f := r.Seal()
-		f.Rebuild = []string{f.Job}
+		f.Rebuild = true
 		_, err := r.Send(f)
 		return err
 	}
@@ -105,7 +105,7 @@ func TestTable_ReplacedMeanwhile(t *testing.T) {
 	if _, err := r.TryFlush(`{"id":2,"a":"y"}`); !errors.As(err, new(sink.DroppedError)) {
 		t.Errorf("nobody said that the table was replaced: %v", err)
 	}
-	sinktest.Expect(t, db, "SELECT (SELECT count(*) FROM t), (SELECT seq FROM weir_jobs)", "0|1")
+	sinktest.Expect(t, db, "SELECT (SELECT count(*) FROM t), (SELECT seq FROM weir_checkpoints)", "0|1")
 }
 
 // TestTable_Unlogged: a crash of the server empties an unlogged table, and not the

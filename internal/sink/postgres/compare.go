@@ -23,7 +23,8 @@ func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Diffe
 		return err
 	}
 	all := b.Sorted()
-	m := d.newMerge(b, d.table, all)
+	t := d.known(b.Table.Name)
+	m := d.newMerge(b, t, t.relation, all)
 	for rows := range slices.Chunk(all, comparedRows) {
 		if more, err := d.compare(ctx, m, rows, differs); err != nil || !more {
 			return err

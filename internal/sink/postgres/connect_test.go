@@ -122,7 +122,7 @@ func TestOpen_Standby(t *testing.T) {
 		t.Error("did not exercise: nothing was tried again")
 	}
 	after := connect(t, strings.Replace(db.url, fmt.Sprint(s.Port), fmt.Sprint(standby.Port), 1))
-	sinktest.Expect(t, after, "SELECT a, (SELECT seq FROM weir_jobs), (SELECT count(*) FROM weir_rejects) FROM t", "z|3|1")
+	sinktest.Expect(t, after, "SELECT a, (SELECT seq FROM weir_checkpoints), (SELECT count(*) FROM weir_rejects) FROM t", "z|3|1")
 }
 
 // TestOpen_ReadOnlyRole: a setting that no failover lifts ends the run at once.

@@ -208,7 +208,7 @@ func TestFlush_CutAnywhere(t *testing.T) {
 					if res.Inserted+res.Updated == 0 {
 						committed++ // before the answer was lost
 					}
-					sinktest.Expect(t, db, "SELECT count(*), max(a) FILTER (WHERE id = 1), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_jobs) FROM t",
+					sinktest.Expect(t, db, "SELECT count(*), max(a) FILTER (WHERE id = 1), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_checkpoints) FROM t",
 						fmt.Sprintf("%d|%d|%d|%d", 2+n, n, rejects, flushes))
 					if p.Cuts() == before { // there is no such message any more
 						if n < 3 {
@@ -241,7 +241,7 @@ func TestConnect_CutAnywhere(t *testing.T) {
 				cut.before(p, n)
 				r.Fold(fmt.Sprintf(`{"id":1,"a":"%d"}`, n), fmt.Sprintf(`{"id":%d,"a":"new"}`, 1000+n), fmt.Sprintf("bad %d", n))
 				patient(t, r)
-				sinktest.Expect(t, db, "SELECT count(*), max(a) FILTER (WHERE id = 1), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_jobs) FROM t",
+				sinktest.Expect(t, db, "SELECT count(*), max(a) FILTER (WHERE id = 1), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_checkpoints) FROM t",
 					fmt.Sprintf("%d|%d|%d|%d", 2+n, n, n+1, 2+n))
 				if p.Cuts() == before { // a flush has no such message
 					if n < 5 {
@@ -274,7 +274,7 @@ func TestFirstFlush_CutAnywhere(t *testing.T) {
 					p.Cut(nil)
 					r.Flush(`{"id":1,"v":2,"a":"y"}`, `{"id":3,"v":2,"b":"new"}`)
 					sinktest.Expect(t, db, "SELECT id, v, a, b FROM t ORDER BY id", "1|2|y|NULL", "2|1|x|NULL", "3|2|NULL|new")
-					sinktest.Expect(t, db, "SELECT (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_jobs)", "1|2")
+					sinktest.Expect(t, db, "SELECT (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_checkpoints)", "1|2")
 					more = p.Cuts() > 0
 				})
 			}
@@ -297,7 +297,7 @@ func TestFlush_LostTwice(t *testing.T) {
 			t.Fatalf("did not exercise: %+v", res)
 		}
 	}
-	for n := 0; db.one(t, "SELECT seq FROM weir_jobs") == "1"; n++ { // up to the answer to the COMMIT
+	for n := 0; db.one(t, "SELECT seq FROM weir_checkpoints") == "1"; n++ { // up to the answer to the COMMIT
 		answers := 0
 		p.Cut(func(m testpg.Message) bool {
 			if !m.FromClient && m.Type == 'Z' {
@@ -419,7 +419,7 @@ func TestServer_Killed(t *testing.T) {
 		tried += len(again)
 		<-back
 		db = connect(t, db.url)
-		sinktest.Expect(t, db, "SELECT count(*), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_jobs) FROM t", fmt.Sprintf("%d|%d|%d", 1+n*20_000, n, n+1))
+		sinktest.Expect(t, db, "SELECT count(*), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_checkpoints) FROM t", fmt.Sprintf("%d|%d|%d", 1+n*20_000, n, n+1))
 	}
 	if tried == 0 {
 		t.Error("did not exercise: no flush was tried again")
@@ -444,7 +444,7 @@ func TestServer_WentBack(t *testing.T) {
 	r.Fold(`{"id":1,"b":"w"}`)
 	f := r.Seal()
 	_, err := sink.Retry(r.Sink, 10*time.Second, func(*sink.Error) {}).Flush(t.Context(), f)
-	var behind sink.ErrBehind
+	var behind sink.BehindError
 	if !errors.As(err, &behind) || behind.Want != 3 || behind.Found >= 3 {
 		t.Fatalf("the flush after the crash ended with %v", err)
 	}
@@ -538,7 +538,7 @@ func TestFlush_StatementTimeout(t *testing.T) {
 		lines = append(lines, fmt.Sprintf(`{"id":%d,"a":"x"}`, i))
 	}
 	sinktest.Counts(t, r.Flush(lines...), 300, 0, 0, 0)
-	sinktest.Expect(t, db, "SELECT count(*), (SELECT seq FROM weir_jobs) FROM t", "300|1")
+	sinktest.Expect(t, db, "SELECT count(*), (SELECT seq FROM weir_checkpoints) FROM t", "300|1")
 }
 
 // TestFlush_IdleInTransaction: the server ends a session that leaves its transaction idle, as
@@ -552,7 +552,7 @@ func TestFlush_IdleInTransaction(t *testing.T) {
 	db.Exec(t, fmt.Sprintf(setting, "RESET"))
 	r.Fold(`{"id":1,"a":"x"}`, `{"id":2,"a":"no"}`)
 	f := r.Seal()
-	f.BeforeCommit = func([]fold.Reject, *sink.Checkpoint) error {
+	f.BeforeCommit = func([]fold.Reject) error {
 		for db.one(t, "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND datname = current_database()") != "0" {
 			f.BeforeCommit = nil // the next session waits for nobody
 			time.Sleep(5 * time.Millisecond)
@@ -592,24 +592,26 @@ func TestFlush_DiskFull(t *testing.T) {
 	if !errors.As(err, &e) || e.Class != sink.Permanent || e.Reason != "full" || !strings.Contains(err.Error(), "free some space") {
 		t.Errorf("a full disk ended the flush with %v", err)
 	}
-	sinktest.Expect(t, db, "SELECT count(*), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_jobs) FROM t", "1|0|1")
+	sinktest.Expect(t, db, "SELECT count(*), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_checkpoints) FROM t", "1|0|1")
 	r.End()
 	r = sinktest.Begin(t, db)
 	r.Flush(`{"id":2,"a":"fits"}`)
-	sinktest.Expect(t, db, "SELECT count(*), (SELECT seq FROM weir_jobs) FROM t", "2|2")
+	sinktest.Expect(t, db, "SELECT count(*), (SELECT seq FROM weir_checkpoints) FROM t", "2|2")
 }
 
-// TestFlush_IsOneTransaction has the checkpoint fail, behind everything else: nothing of
-// the flush is left.
+// TestFlush_IsOneTransaction has what begins a flush fail, and what ends it: nothing of the
+// flush is left.
 func TestFlush_IsOneTransaction(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":1,"a":"x"}`)
-	db.Exec(t, "ALTER TABLE weir_checkpoints ADD CHECK (line < 2)")
-	if _, err := r.TryFlush(`{"id":1,"a":"y"}`, `bad`, `{"id":2,"a":"y"}`); err == nil {
-		t.Fatal("the checkpoint did not fail")
+	for _, fault := range []string{"ALTER TABLE weir_checkpoints ADD CHECK (line < 2)", "ALTER TABLE weir_rejects ADD CHECK (line < 2)"} {
+		db := connect(t, testpg.New(t))
+		r := sinktest.Begin(t, db)
+		r.Flush(`{"id":1,"a":"x"}`)
+		db.Exec(t, fault)
+		if _, err := r.TryFlush(`{"id":1,"a":"y"}`, `bad`, `{"id":2,"a":"y"}`); err == nil {
+			t.Fatalf("%s: the flush did not fail", fault)
+		}
+		sinktest.Expect(t, db, "SELECT id, a FROM t", "1|x")
+		sinktest.Expect(t, db, "SELECT seq, line FROM weir_checkpoints", "1|1")
+		sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
 	}
-	sinktest.Expect(t, db, "SELECT id, a FROM t", "1|x")
-	sinktest.Expect(t, db, "SELECT seq FROM weir_jobs", "1")
-	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
 }

@@ -28,24 +28,24 @@ const maxStarts = 2
 // errGone says that rows are gone that a flush was about to change.
 var errGone = errors.New("another session deleted rows or changed their keys while they were written")
 
-// errFenced is what the server's answer means where the job is not where the
-// flush begins.
-var errFenced = errors.New("the job is not where this flush begins")
-
 // Flush implements [sink.Sink].
 func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	if err := d.connect(ctx); err != nil {
 		return sink.Result{}, err
 	}
-	flush := fmt.Sprintf("%s\x00%s\x00%d", f.JobName(), f.Run, f.Checkpoint.Seq)
-	if d.wrote == flush {
-		return d.last, nil
+	id := flushID(f)
+	if d.committedID == id {
+		return d.pendingResult, nil
 	}
-	if d.tried != flush {
-		d.tried, d.last = flush, sink.Result{}
+	if d.pendingID != id {
+		d.pendingID, d.pendingResult = id, sink.Result{}
 	}
 	d.rereads, d.gone = 0, 0
-	res, err := d.write(ctx, f)
+	t := d.known(f.Batch.Table.Name)
+	if t.stageName == "" {
+		t.stageName = d.stageName(f, t)
+	}
+	res, err := d.write(ctx, f, t)
 	for d.conn != nil {
 		switch {
 		case errors.Is(err, errGone) && d.gone < maxStarts:
@@ -53,47 +53,65 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		case (isStale(pgError(err)) || errors.Is(err, errStaleTable)) && d.rereads < maxStarts:
 			// Others changed the table since it was read.
 			d.rereads++
-			if err := d.reread(ctx); err != nil {
+			if err := d.reread(ctx, t); err != nil {
 				return sink.Result{}, err
 			}
 		default:
-			return d.ended(ctx, f, res, err)
+			return d.ended(ctx, f, t, res, err)
 		}
-		res, err = d.write(ctx, f)
+		res, err = d.write(ctx, f, t)
 	}
-	return d.ended(ctx, f, res, err)
+	return d.ended(ctx, f, t, res, err)
+}
+
+// flushID is the same for a flush that is sent again, and for no other.
+func flushID(f *sink.Flush) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\x00%s", f.Job, f.Run)
+	for i := range f.Lanes {
+		fmt.Fprintf(&b, "\x00%s\x00%d", f.LaneName(&f.Lanes[i]), f.Lanes[i].Checkpoint.Seq)
+	}
+	return b.String()
 }
 
 // ended is what comes of a flush that is not started again.
-func (d *DB) ended(ctx context.Context, f *sink.Flush, res sink.Result, err error) (sink.Result, error) {
+func (d *DB) ended(ctx context.Context, f *sink.Flush, t *table, res sink.Result, err error) (sink.Result, error) {
 	switch {
 	case errors.Is(err, errFenced):
-		res, err = d.judge(ctx, f)
+		res, err = d.judge(ctx, f, t)
 	case errors.Is(err, errStaleTable), errors.Is(err, errGone): // others keep changing it
 		err = &sink.Error{Class: sink.Transient, Reason: "serialization", Err: err}
 	}
 	if err == nil {
-		d.wrote, d.last = d.tried, res
+		d.committedID, d.pendingResult = d.pendingID, res
 	}
 	return res, d.explain(err)
 }
 
-// reread reads the table and what weir has in the database anew.
-func (d *DB) reread(ctx context.Context) error {
-	r, err := d.query(ctx, "SELECT "+d.readySQL())
-	if err != nil {
-		return d.explain(err)
+// known is what is known of a table.
+func (d *DB) known(name string) *table {
+	t := d.tables[name]
+	if t == nil {
+		t = &table{n: len(d.tables)}
+		d.tables[name] = t
 	}
-	d.ready = string(r[0].rows[0][0]) == "t"
-	d.stage, d.versions = stage{}, false
-	if d.table.Name == "" {
-		return nil
-	}
-	was := d.table
-	if _, err = d.Table(ctx, was.Name, d.key); err != nil {
+	return t
+}
+
+// reread reads a table, and whether weir's own exist.
+func (d *DB) reread(ctx context.Context, t *table) error {
+	if err := d.askReady(ctx); err != nil {
 		return err
 	}
-	return sink.CheckSame(&was.Table, &d.table.Table)
+	t.stage, d.versions = stage{}, false
+	if t.Name == "" {
+		return nil
+	}
+	was := t.Table
+	if _, err := d.Table(ctx, was.Name, t.key); err != nil {
+		return err
+	}
+	return sink.CheckSame(&was, &t.Table)
 }
 
 // How a batch is cut where reads dominate: a slice has sliceRows at least, and there
@@ -103,131 +121,187 @@ const (
 	mostSlices = 40
 )
 
+// An attempt is one try to write a flush.
+type attempt struct {
+	d *DB
+	f *sink.Flush
+	t *table // as it is known
+
+	script *script
+	others string      // a hash of the other jobs, when a table that is to be emptied was read
+	rows   []*fold.Row // of the batch, sorted
+	merge  *merge      // nil where there are no rows
+	tags   tags        // of its statements
+	direct bool        // the rows are copied into the table itself, as if all were new
+	res    sink.Result
+
+	// The table, once the flush is committed.
+	after    relation
+	stage    stage
+	unmarked bool // it is unlogged, and gets its marker
+	late     bool // its ID is known at the end alone
+	idAt     int  // the statement that reads it, 0 where none does
+}
+
 // write sends a flush in one string of statements. Where the database refuses
-// rows of a table whose messages it may judge, it goes on piece by piece.
-func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, err error) {
-	s := &script{}
-	var m *merge
-	var at tags
-	var rows []*fold.Row
-	table, now := d.table, d.stage
-	if len(f.Rebuild) > 0 {
-		if err := d.readRebuild(ctx, f); err != nil {
-			return res, err
-		}
-		table = d.table
+// rows of a table whose messages it may judge, they are written piecewise.
+func (d *DB) write(ctx context.Context, f *sink.Flush, t *table) (sink.Result, error) {
+	a := &attempt{d: d, f: f, t: t}
+	err := a.compose(ctx)
+	if err != nil {
+		return a.failed(ctx, err)
 	}
-	d.begin(s, f)
-	if f.Batch.Rows() > 0 {
-		var ddl []change
-		rows = f.Batch.Sorted()
-		if ddl, table, err = d.fit(f.Batch); err != nil {
-			return res, err
-		}
-		d.change(s, f.Batch, &table, ddl)
-		changing := rows
-		d.fresh = d.fresh || !d.table.Exists
-		switch {
-		case !f.Batch.Versioned():
-			m = d.newMerge(f.Batch, table, rows)
-		case d.fresh:
-			if m, changing, err = d.suppose(f, table, rows); err != nil {
-				return res, err
-			}
-		}
-		// A delete of a row that is not there leaves none to write; it may be there.
-		if d.fresh = d.fresh && len(changing) == len(rows) && m.direct(); !d.fresh && f.Batch.Versioned() {
-			if m, changing, err = d.resolve(ctx, s, f, table, rows); err != nil {
-				return d.failed(ctx, f, m, rows, table, res, err)
-			}
-			s = &script{}
-		}
-		if d.fresh {
-			at = m.copyAll(s, changing)
-		} else {
-			var sql []string
-			sql, now = m.prepare()
-			for _, q := range sql {
-				s.add("%s", q)
-			}
-			slice := len(changing)
-			if f.ReadsDominate {
-				slice = max(sliceRows, len(changing)/mostSlices)
-			}
-			at = m.statements(s, changing, slice)
-		}
-		if m.versions != nil {
-			m.versions.keep(s, m, f, changing)
+	r, err := d.run(ctx, a.script)
+	if a.merge != nil && a.merge.count(&a.res, r, a.tags, len(a.rows)) {
+		d.pendingResult = a.res // it counts where the answer is lost and the commit is not
+	}
+	if err != nil {
+		return a.failed(ctx, err)
+	}
+	if a.merge != nil {
+		t.allNew = a.res.Inserted == int64(len(a.rows))
+		if a.merge.versions != nil {
+			t.names = a.merge.versions.names
 		}
 	}
-	cp := f.Checkpoint
-	rejects := f.Batch.Rejects
-	if f.BeforeCommit != nil {
-		if err := f.BeforeCommit(rejects, &cp); err != nil {
-			return res, d.abandon(ctx, err)
+	return a.res, a.committed(r)
+}
+
+// compose makes the script of a flush. The versions of rows are read from the database by
+// then, with what goes before in the transaction.
+func (a *attempt) compose(ctx context.Context) error {
+	if a.f.Rebuild {
+		if err := a.readRebuild(ctx); err != nil {
+			return err
 		}
 	}
-	d.end(s, f, &table, rejects, cp)
-	r, err := d.run(ctx, s)
-	if m != nil && m.count(&res, r, at, len(rows)) {
-		d.last = res // it counts where the answer is lost and the commit is not
+	ddl, err := a.fit()
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		if m != nil {
-			d.fresh = res.Inserted == int64(len(rows))
+	if a.f.BeforeCommit != nil {
+		if err := a.f.BeforeCommit(a.f.Rejects); err != nil {
+			return err
 		}
-		if m != nil && m.versions != nil {
-			d.names = m.versions.names
-		}
-		return res, d.committed(s, r, table, now)
 	}
-	return d.failed(ctx, f, m, rows, table, res, err)
+	a.begin(ddl)
+	if len(a.rows) > 0 {
+		if err := a.mergeRows(ctx); err != nil {
+			return err
+		}
+	}
+	a.end(a.f.Rejects, a.late)
+	return nil
+}
+
+// fit finds the statements that make the table what the batch needs.
+func (a *attempt) fit() (ddl []change, err error) {
+	a.script, a.after, a.stage = &script{}, a.t.relation, a.t.stage
+	if a.f.Batch.Rows() > 0 {
+		if a.rows == nil {
+			a.rows = a.f.Batch.Sorted()
+		}
+		if ddl, a.after, err = a.d.fit(a.f.Batch, a.t); err != nil {
+			return nil, err
+		}
+		if a.unmarked = a.after.unlogged && a.after.marker == ""; a.unmarked {
+			a.after.ID = ""
+		}
+	}
+	a.late = a.after.Exists && a.after.ID == ""
+	return ddl, nil
+}
+
+// mergeRows adds what writes the rows.
+func (a *attempt) mergeRows(ctx context.Context) (err error) {
+	d, t, b := a.d, a.t, a.f.Batch
+	changing, assumed := a.rows, t.allNew || !t.Exists
+	switch {
+	case !b.Versioned():
+		a.merge = d.newMerge(b, t, a.after, a.rows)
+	case assumed:
+		if changing, err = a.mergeAssumingNew(); err != nil {
+			return err
+		}
+	}
+	// A delete of a row that is missing leaves none to write; it may exist.
+	a.direct = assumed && len(changing) == len(a.rows) && a.merge.direct()
+	if !a.direct && b.Versioned() {
+		if changing, err = a.resolve(ctx, a.rows); err != nil {
+			return err
+		}
+	}
+	if a.direct {
+		a.tags = a.merge.copyAll(a.script, changing)
+	} else {
+		slice := len(changing)
+		if a.f.ReadsDominate {
+			slice = max(sliceRows, len(changing)/mostSlices)
+		}
+		a.stageRows(changing, slice)
+	}
+	if a.merge.versions != nil {
+		a.merge.versions.keep(a.script, a.merge, a.f, changing)
+	}
+	return nil
+}
+
+// stageRows adds what writes rows by way of the staging table, in slices.
+func (a *attempt) stageRows(rows []*fold.Row, slice int) {
+	var sql []string
+	sql, a.stage = a.merge.prepare()
+	for _, q := range sql {
+		a.script.add("%s", q)
+	}
+	a.tags = a.merge.statements(a.script, rows, slice)
 }
 
 // failed ends a flush that did not go through at once, or finds the rows that the
-// database refuses. m is nil where there were no rows.
-func (d *DB) failed(ctx context.Context, f *sink.Flush, m *merge, rows []*fold.Row, table relation, res sink.Result, err error) (sink.Result, error) {
-	direct := d.fresh
-	d.fresh = false
+// database refuses.
+func (a *attempt) failed(ctx context.Context, err error) (sink.Result, error) {
+	d, t := a.d, a.t
+	t.allNew = false
 	refused := pgError(err)
 	if d.conn == nil || refused == nil && !d.open {
-		return res, err
+		return a.res, err
 	}
-	if m != nil && m.versions != nil {
-		d.stage = stage{} // it was made in the transaction
+	if a.merge != nil && a.merge.versions != nil {
+		t.stage = stage{} // it was made in the transaction
 	}
-	d.stage.used = true // its rows are rolled back, and still there
+	t.stage.used = true // its rows are rolled back, and still there
 	if err := d.rollback(ctx); err != nil {
-		return res, err
+		return a.res, err
 	}
 	if err := mismatch(refused); err != nil {
-		return res, err
+		return a.res, err
 	}
-	if err := d.unwidened(&table, err); err != nil {
-		return res, err
+	if err := d.unwidened(&a.after, err); err != nil {
+		return a.res, err
 	}
 	switch {
-	case direct && refused != nil && !isStale(refused) && (refused.Code == "23505" || refused.Code == "22P02"):
-		return d.write(ctx, f) // not all rows were new, or others have numbered columns
+	case a.direct && refused != nil && !isStale(refused) && (refused.Code == "23505" || refused.Code == "22P02"):
+		return d.write(ctx, a.f, t) // not all rows were new, or others have numbered columns
 	case isStale(refused) && d.rereads < maxStarts:
-		return res, err
-	case m != nil && (isRefusal(refused) || refused != nil && refused.Code == "57014" && len(rows) > 1):
-		return d.carefully(ctx, f, table, rows)
+		return a.res, err
+	case a.merge != nil && (isRefusal(refused) || refused != nil && refused.Code == "57014" && len(a.rows) > 1):
+		return a.flushPiecewise(ctx)
 	}
-	return res, err
+	return a.res, err
 }
 
 // begin starts a flush's transaction, which is as durable as the user asked for.
 // The fence comes before all else: a commit whose answer was lost may still be
 // under way, and then this waits for it.
-func (d *DB) begin(s *script, f *sink.Flush) {
+func (a *attempt) begin(ddl []change) {
+	d, s := a.d, a.script
 	s.add("BEGIN ISOLATION LEVEL READ COMMITTED") // a role's default may be another
+	if name := "weir/" + a.f.Job; d.named != name && !d.pooled {
+		s.add("SET application_name = %s", d.literal(name))
+	}
 	s.add("SET LOCAL synchronous_commit = %s", d.opt.Synchronous)
-	s.add("SET LOCAL work_mem = '64MB'")     // keys and places of the batch are sorted
-	s.add("SET LOCAL jit = off")             // compiling a statement of many columns takes longer than running it
-	s.add("SET LOCAL enable_hashjoin = off") // they would hash the whole table, and lose the order of the keys
-	s.add("SET LOCAL enable_mergejoin = off")
-	s.add("SET LOCAL array_nulls = on") // else a null in an array is the text NULL
+	s.add("SET LOCAL work_mem = '64MB'") // keys and places of the batch are sorted
+	s.add("SET LOCAL jit = off")         // compiling a statement of many columns takes longer than running it
+	s.add("SET LOCAL array_nulls = on")  // else a null in an array is the text NULL
 	s.add("SET LOCAL client_min_messages = warning")
 	s.add("SET LOCAL extra_float_digits = 1") // a double's text has all its digits
 	if !d.ready {
@@ -235,71 +309,78 @@ func (d *DB) begin(s *script, f *sink.Flush) {
 			s.add("%s", q)
 		}
 	}
-	d.fence(s, f)
-	if len(f.Rebuild) > 0 {
-		d.empty(s, f)
+	a.fence()
+	s.add("SET LOCAL enable_hashjoin = off") // they would hash the whole table, and lose the order of the keys
+	s.add("SET LOCAL enable_mergejoin = off")
+	if a.f.First() || !slices.Contains(a.after.Writers, d.storable(a.f.Job)) {
+		// Before anything else: [DB.Forget] looks here for who else has written to a table.
+		s.add("INSERT INTO %s.weir_jobs (job, tbl) VALUES (%s, %s) ON CONFLICT DO NOTHING", d.schema, d.literal(a.f.Job), d.literal(a.f.Batch.Table.Name))
+	}
+	if a.f.Rebuild {
+		a.empty()
+	}
+	if len(a.rows) > 0 {
+		a.change(ddl)
 	}
 }
 
-// readRebuild reads the table that a flush is going to empty.
-func (d *DB) readRebuild(ctx context.Context, f *sink.Flush) error {
-	d.writing = ""
+// readRebuild reads the table that the flush is going to empty.
+func (a *attempt) readRebuild(ctx context.Context) error {
+	d, t := a.d, a.t
 	if d.ready { // else no job has written yet
-		r, err := d.query(ctx, d.jobsSQL())
+		r, err := d.query(ctx, a.othersSQL())
 		if err != nil {
 			return err
 		}
-		d.writing = string(r[0].rows[0][0])
+		a.others = string(r[0].rows[0][0])
 	}
-	t, err := d.readTable(ctx, f.Batch.Table.Name, d.key)
+	now, err := d.readTable(ctx, a.f.Batch.Table.Name, t.key)
 	if err != nil && !errors.As(err, new(sink.KeyError)) {
 		return err
 	}
-	d.table = t
+	t.relation = now
 	if d.versions, err = d.hasVersions(ctx); err != nil {
 		return err
 	}
-	return f.MayRebuild(&t.Table)
+	return sink.MayRebuild(&t.Table, d.storable(a.f.Job))
 }
 
-// empty adds what removes all that the jobs of a flush's Rebuild have written to the table.
-func (d *DB) empty(s *script, f *sink.Flush) {
-	jobs := make([]string, len(f.Rebuild))
-	for i, j := range f.Rebuild {
-		jobs[i] = d.literal(j)
-	}
-	for _, table := range []string{"weir_checkpoints", "weir_rejects"} {
-		s.add("DELETE FROM %s.%s WHERE job IN (%s)", d.schema, table, strings.Join(jobs, ", "))
-	}
-	d.dropVersions(s, d.fullName(&d.table))
+// empty adds what removes all that the job has written to the table.
+func (a *attempt) empty() {
+	d, s, t := a.d, a.script, a.t
+	job := d.literal(a.f.Job)
+	s.add("DELETE FROM %s.weir_checkpoints WHERE job = %s AND source NOT IN (%s)", d.schema, job, a.names(a.lanes()))
+	s.add("DELETE FROM %s.weir_rejects WHERE job = %s", d.schema, job)
+	d.dropVersions(s, d.fullName(&t.relation))
 	s.add("SET LOCAL lock_timeout = '2s'")
 	switch {
-	case d.table.Exists:
-		s.add("TRUNCATE %s", d.table.ident)
-	case d.table.oid != "": // it has another key
-		s.add("DROP TABLE %s", d.table.ident)
+	case t.Exists:
+		s.add("TRUNCATE %s", t.ident)
+	case t.oid != "": // it has another key
+		s.add("DROP TABLE %s", t.ident)
 	}
 	// Another job may have written to the table before this had its lock.
-	s.add("SELECT ('%s' || jobs)::int FROM (%s) AS now (jobs) WHERE jobs <> %s", columnsWord, d.jobsSQL(), d.literal(d.writing))
+	s.add("SELECT ('%s' || jobs)::int FROM (%s) AS now (jobs) WHERE jobs <> %s", columnsWord, a.othersSQL(), d.literal(a.others))
 }
 
-// jobsSQL is a hash of all jobs that have written, with their tables.
-func (d *DB) jobsSQL() string {
-	return "SELECT coalesce(md5(string_agg(job || ' ' || tbl, ',' ORDER BY job)), '') FROM " + d.schema + ".weir_jobs WHERE tbl IS NOT NULL"
+// othersSQL is a hash of the other jobs that have written, with their tables.
+func (a *attempt) othersSQL() string {
+	return "SELECT coalesce(md5(string_agg(job || ' ' || tbl, ',' ORDER BY job, tbl)), '') FROM " + a.d.schema + ".weir_jobs WHERE job <> " + a.d.literal(a.f.Job)
 }
 
 // change adds statements that change the table, and makes ready what is kept of its
 // versions. Behind a change that waits for a long reader, everybody else would queue: so
 // it waits only for a moment, and the flush is tried again.
-func (d *DB) change(s *script, b *fold.Batch, table *relation, ddl []change) {
+func (a *attempt) change(ddl []change) {
+	d, s, b := a.d, a.script, a.f.Batch
 	if b.Versioned() {
-		d.lockVersions(s, table)
+		d.lockVersions(s, &a.after)
 	}
 	if len(ddl) > 0 {
 		s.add("SET LOCAL lock_timeout = '2s'")
 	}
-	if d.table.Exists {
-		d.sameColumns(s, len(ddl) > 0)
+	if a.t.Exists {
+		d.sameColumns(s, &a.t.relation, len(ddl) > 0)
 	}
 	for _, c := range ddl {
 		if n := s.add("%s", c.sql); c.widens != "" {
@@ -309,38 +390,22 @@ func (d *DB) change(s *script, b *fold.Batch, table *relation, ddl []change) {
 			s.widens[n] = c.widens
 		}
 	}
-	if table.unlogged && table.marker == "" {
-		d.markUnlogged(s, table)
+	if a.unmarked {
+		d.markUnlogged(s, &a.after)
 	}
 	if b.Versioned() && b.Scope == fold.ColumnScope {
-		d.readyVersions(s, table)
+		d.readyVersions(s, &a.after)
 	}
 }
 
-const fenceWord = "weir: the job has moved"
-
-// fence adds what demands that the job stand where this flush begins, and takes
-// it on.
-func (d *DB) fence(s *script, f *sink.Flush) {
-	job, seq, run := d.literal(f.JobName()), f.Checkpoint.Seq, d.literal(f.Run)
-	if seq == 1 {
-		s.add("INSERT INTO %s.weir_jobs (job, seq, run) VALUES (%s, 1, %s)", d.schema, job, run)
-		return
-	}
-	// A number that is none ends the transaction, and its text comes back in the
-	// error.
-	s.add("WITH moved AS (UPDATE %s.weir_jobs SET seq = %d, run = %s WHERE job = %s AND seq = %d RETURNING 1)"+
-		" SELECT CASE WHEN count(*) = 0 THEN ('%s' || count(*))::integer END FROM moved", d.schema, seq, run, job, seq-1, fenceWord)
-}
-
-// mismatch returns what an error says of a transaction that found the job, or the table's
+// mismatch returns what an error says of a transaction that found a lane, or the table's
 // columns, otherwise than the flush takes them to be: errFenced, errStaleTable, or nil.
 func mismatch(e *pgconn.PgError) error {
 	ended := func(word string) bool { return e.Code == "22P02" && strings.Contains(e.Message, word) }
 	switch {
 	case e == nil:
 		return nil
-	case ended(fenceWord), e.Code == "23505" && e.TableName == "weir_jobs":
+	case ended(fenceWord), e.Code == "23505" && e.TableName == "weir_checkpoints":
 		return errFenced
 	case ended(columnsWord):
 		return errStaleTable
@@ -350,61 +415,36 @@ func mismatch(e *pgconn.PgError) error {
 	return nil
 }
 
-// judge finds out why the fence did not let a flush pass.
-func (d *DB) judge(ctx context.Context, f *sink.Flush) (res sink.Result, err error) {
-	seq, run := int64(0), ""
-	if !d.ready { // another run may have made weir's tables; or the database went back to before them
-		r, err := d.query(ctx, "SELECT "+d.readySQL())
-		if err != nil {
-			return res, err
+// end adds the rejects, what is known of the checkpoints at the end alone, and the COMMIT.
+func (a *attempt) end(rejects []fold.Reject, late bool) {
+	d, f, s := a.d, a.f, a.script
+	job := d.literal(f.Job)
+	var restarts []string
+	unnamed := false
+	for _, l := range a.lanes() {
+		if l.Restart {
+			restarts = append(restarts, d.literal(l.Source))
 		}
-		d.ready = string(r[0].rows[0][0]) == "t"
+		unnamed = unnamed || l.Unnamed && l.Checkpoint.Seq == 1
 	}
-	if d.ready {
-		r, err := d.query(ctx, "SELECT seq, run FROM "+d.schema+".weir_jobs WHERE job = "+d.literal(f.JobName()))
-		if err != nil {
-			return res, err
-		}
-		for _, row := range r[0].rows {
-			seq, run = number(row[0]), string(row[1])
-		}
-	}
-	done, err := f.Judge(seq, run)
-	switch {
-	case done:
-		d.opt.Debug("flush %d had been committed, though its answer was lost", seq)
-		return d.last, d.reread(ctx) // it may have changed the table
-	case errors.As(err, new(sink.ErrBehind)):
-		d.wrote = ""
-	case err == nil:
-		err = &sink.Error{Class: sink.Transient, Reason: "serialization", Err: errFenced}
-	}
-	return res, err
-}
-
-// end adds the rejects, the checkpoint and the COMMIT.
-func (d *DB) end(s *script, f *sink.Flush, table *relation, rejects []fold.Reject, cp sink.Checkpoint) {
-	if f.Restart {
-		s.add("DELETE FROM %s.weir_rejects WHERE job = %s AND source = %s", d.schema, d.literal(f.Job), d.literal(f.Source))
+	if len(restarts) > 0 {
+		s.add("DELETE FROM %s.weir_rejects WHERE job = %s AND source IN (%s)", d.schema, job, strings.Join(restarts, ", "))
 	}
 	if !f.DropRejects.IsZero() {
-		s.add("DELETE FROM %s.weir_rejects WHERE job = %s AND time < to_timestamp(%d)", d.schema, d.literal(f.Job), f.DropRejects.Unix())
+		s.add("DELETE FROM %s.weir_rejects WHERE job = %s AND time < to_timestamp(%d)", d.schema, job, f.DropRejects.Unix())
 	}
 	if f.KeepRejects {
 		d.keep(s, f, rejects)
 	}
-	job := d.literal(f.JobName())
-	s.add("UPDATE %s.weir_jobs SET tbl = %s, rejects = %s, updated = now() WHERE job = %s", d.schema, d.literal(f.Batch.Table.Name), d.literal(cp.Rejects), job)
-	if f.Job != "" {
-		s.add(`INSERT INTO %s.weir_checkpoints (job, source, line, "offset", mark, rejected, settings, tableid, updated) VALUES (%s, %s, %d, %d, %s, %d, %s, %s, now())`+
-			" ON CONFLICT (job, source) DO UPDATE SET line = excluded.line, \"offset\" = excluded.\"offset\", mark = excluded.mark, rejected = excluded.rejected,"+
-			" settings = excluded.settings, tableid = excluded.tableid, updated = excluded.updated",
-			d.schema, job, d.literal(f.Source), cp.Line, cp.Offset, d.literal(cp.Mark), cp.Rejected, d.literal(cp.Settings), d.tableID(table))
-	} else if cp.Seq == 1 {
-		s.add("DELETE FROM %s.weir_jobs WHERE job LIKE %s AND updated < now() - interval '%d seconds'", d.schema, d.literal(sink.RunPrefix+"%"), int64(sink.RunsKept.Seconds()))
+	if r := f.RejectFile; r != nil {
+		s.add("INSERT INTO %s.weir_reject_files (job, path, size, id) VALUES (%s, %s, %d, %s) ON CONFLICT (job, path) DO UPDATE SET size = excluded.size, id = excluded.id",
+			d.schema, job, d.literal(r.Path), r.Size, d.literal(r.ID))
 	}
-	if table.Exists && table.ID == "" {
-		s.idAt = s.add("SELECT %s", d.tableID(table))
+	if unnamed {
+		s.add("DELETE FROM %s.weir_checkpoints WHERE source LIKE '%s%%' AND updated < now() - interval '%d seconds'", d.schema, sink.RunPrefix, int64(sink.RunsKept.Seconds()))
+	}
+	if late {
+		a.checkpoints()
 	}
 	s.add("COMMIT")
 }
@@ -416,11 +456,15 @@ func (d *DB) keep(s *script, f *sink.Flush, rejects []fold.Reject) {
 		return
 	}
 	s.add(`COPY %s.weir_rejects (job, source, line, "offset", reason, raw, bytes, time) FROM STDIN`, d.schema)
+	job, sources := d.storable(f.Job), make([]string, len(f.Lanes))
+	for i := range sources {
+		sources[i] = d.storable(f.Lanes[i].Source)
+	}
 	s.copies = append(s.copies, func(w *copyWriter) error {
 		text := func(line []byte, s string) []byte { return append(appendCopyText(line, []byte(s)), '\t') }
 		for i := range rejects {
 			r := &rejects[i]
-			line := text(text(w.line(), d.storable(f.Job)), d.storable(f.Source))
+			line := text(text(w.line(), job), sources[r.Lane])
 			line = fmt.Appendf(line, "%d\t%d\t", r.Line, r.Offset)
 			line = text(line, d.storable(r.Why()))
 			raw := string(r.Text)
@@ -439,33 +483,37 @@ func (d *DB) keep(s *script, f *sink.Flush, rejects []fold.Reject) {
 }
 
 // committed takes the answer of a script whose last statement was COMMIT.
-func (d *DB) committed(s *script, r []result, table relation, now stage) error {
+func (a *attempt) committed(r []result) error {
 	if tag := r[len(r)-1].tag.String(); tag != "COMMIT" {
 		return fmt.Errorf("the server answered COMMIT with %s", tag)
 	}
-	now.used = false
-	if s.idAt > 0 {
-		table.ID = string(r[s.idAt].rows[0][0])
-		parts := strings.Split(table.ID, "/")
-		table.oid = parts[0]
-		if table.unlogged {
-			table.marker = parts[len(parts)-1]
+	d, t := a.d, a.t
+	if a.idAt > 0 {
+		a.after.ID = string(r[a.idAt].rows[0][0])
+		parts := strings.Split(a.after.ID, "/")
+		a.after.oid = parts[0]
+		if a.after.unlogged {
+			a.after.marker = parts[len(parts)-1]
 		}
 	}
-	d.table, d.stage, d.ready = table, now, true
-	d.versions = d.versions || now.versions
-	if now.kind == perFlush {
-		d.stage = stage{}
+	if job := d.storable(a.f.Job); !slices.Contains(a.after.Writers, job) {
+		a.after.Writers = append(slices.Clip(a.after.Writers), job)
 	}
+	t.relation, t.stage, t.stage.used = a.after, a.stage, false
+	if t.stage.kind == perFlush {
+		t.stage = stage{}
+	}
+	d.ready, d.named = true, "weir/"+a.f.Job
+	d.versions = d.versions || a.merge != nil && a.f.Batch.Scope == fold.ColumnScope
 	return nil
 }
 
 // rollback ends a transaction that failed.
-func (d *DB) rollback(ctx context.Context) error {
-	if !d.open {
+func (c *client) rollback(ctx context.Context) error {
+	if !c.open {
 		return nil
 	}
-	_, err := d.query(ctx, "ROLLBACK")
+	_, err := c.query(ctx, "ROLLBACK")
 	return err
 }
 

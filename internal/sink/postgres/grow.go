@@ -23,26 +23,26 @@ const columnsWord = "weir: the table has other columns"
 // the transaction ends: the statement's own mention of the table locks it before it
 // looks. Whoever is going to alter the table needs the stronger lock first, or two
 // would wait for each other, and demands that nobody else has widened a column of weir's.
-func (d *DB) sameColumns(s *script, alters bool) {
+func (d *DB) sameColumns(s *script, t *relation, alters bool) {
 	if alters {
-		s.add("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", d.table.ident)
+		s.add("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", t.ident)
 	}
-	read := make([]string, len(d.table.Columns))
-	for i, c := range d.table.Columns {
+	read := make([]string, len(t.Columns))
+	for i, c := range t.Columns {
 		read[i] = c.Name + " " + c.Decl
 	}
 	other := ""
-	if d.table.marker != "" {
-		other = fmt.Sprintf(" OR NOT EXISTS (SELECT FROM %s.weir_unlogged WHERE tbl = %s AND mark = %s)", d.schema, d.table.oid, d.literal(d.table.marker))
+	if t.marker != "" {
+		other = fmt.Sprintf(" OR NOT EXISTS (SELECT FROM %s.weir_unlogged WHERE tbl = %s AND mark = %s)", d.schema, t.oid, d.literal(t.marker))
 	}
 	// A number that is none ends the transaction, as with the fence.
-	if alters && d.table.marks != "" {
+	if alters && t.marks != "" {
 		s.add("SELECT ('%s' || count(*))::int FROM %s.weir_meta WHERE name = %s HAVING max(value) IS DISTINCT FROM %s",
-			columnsWord, d.schema, d.literal(sink.ColumnsMark(d.fullName(&d.table))), quote(d.table.marks))
+			columnsWord, d.schema, d.literal(sink.ColumnsMark(d.fullName(t))), quote(t.marks))
 	}
 	s.add("SELECT ('%s' || count(*))::int FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM %s WHERE false)"+
 		" HAVING string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS DISTINCT FROM %s OR %s::regclass::oid <> %s%s",
-		columnsWord, quote(d.table.ident), d.table.ident, quote(strings.Join(read, ",")), quote(d.table.ident), d.table.oid, other)
+		columnsWord, quote(t.ident), t.ident, quote(strings.Join(read, ",")), quote(t.ident), t.oid, other)
 }
 
 // A change is a statement that changes the table.
@@ -53,10 +53,10 @@ type change struct {
 
 // fit returns the statements that make the database's table what a batch needs, and the
 // table as it then is.
-func (d *DB) fit(b *fold.Batch) (ddl []change, _ relation, err error) {
-	have, want := d.table, &b.Table
+func (d *DB) fit(b *fold.Batch, t *table) (ddl []change, _ relation, err error) {
+	have, want := t.relation, &b.Table
 	if !have.Exists {
-		return d.create(want)
+		return d.create(want, t)
 	}
 	have.Table, have.cols = have.Clone(), slices.Clone(have.cols)
 	grown, err := sink.Grow(&have.Table, b)
@@ -79,8 +79,8 @@ func (d *DB) fit(b *fold.Batch) (ddl []change, _ relation, err error) {
 }
 
 // create is fit for a table that does not exist.
-func (d *DB) create(want *schema.Table) (ddl []change, have relation, err error) {
-	have = d.table
+func (d *DB) create(want *schema.Table, t *table) (ddl []change, have relation, err error) {
+	have = t.relation
 	if !want.Made || want.Exists && slices.ContainsFunc(want.Columns, func(c schema.Column) bool { return !c.New }) {
 		return nil, have, sink.DroppedError{Table: want.Name}
 	}
@@ -91,7 +91,7 @@ func (d *DB) create(want *schema.Table) (ddl []change, have relation, err error)
 		c.New, c.NotNull, c.Decl = false, c.Key, declare(c.Type)
 		have.cols = append(have.cols, made(c.Type))
 	}
-	if have.Key, err = have.FindKey(d.key); err != nil {
+	if have.Key, err = have.FindKey(t.key); err != nil {
 		return nil, have, err
 	}
 	have.Exists, have.Made = true, true

@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -25,35 +27,37 @@ func (d *DB) forget(ctx context.Context, job string) (f sink.Forgotten, err erro
 	}
 	name := d.literal(job)
 	// The lock keeps a first flush of another job from coming between the look and the
-	// removal of its table's versions.
+	// removal of its tables' versions.
 	r, err := d.query(ctx, "BEGIN", "LOCK TABLE "+d.schema+".weir_jobs IN SHARE ROW EXCLUSIVE MODE",
-		"SELECT job, coalesce(tbl, '') FROM "+d.schema+".weir_jobs ORDER BY job = "+name)
+		"SELECT tbl, job = "+name+" FROM "+d.schema+".weir_jobs")
 	if err != nil {
 		return f, err
 	}
-	table, shared := "", false
-	if rows := r[2].rows; len(rows) > 0 && string(rows[len(rows)-1][0]) == job {
-		f.Found = true
-		if tbl := string(rows[len(rows)-1][1]); tbl != "" {
-			table = identOf(d.schemaOf(tbl))
+	own, others := map[string]bool{}, map[string]bool{}
+	for _, row := range r[2].rows {
+		of := others
+		if string(row[1]) == "t" {
+			of = own
 		}
-		for _, row := range rows[:len(rows)-1] {
-			shared = shared || string(row[1]) != "" && identOf(d.schemaOf(string(row[1]))) == table
-		}
+		of[identOf(d.schemaOf(string(row[0])))] = true
 	}
 	s := &script{}
-	rejects := s.add("DELETE FROM %s.weir_rejects WHERE job = %s", d.schema, name)
-	sources := s.add("DELETE FROM %s.weir_checkpoints WHERE job = %s", d.schema, name)
-	s.add("DELETE FROM %s.weir_jobs WHERE job = %s", d.schema, name)
-	if table != "" && !shared {
-		f.Versions = d.versions
-		d.dropVersions(s, table)
+	for _, table := range slices.Sorted(maps.Keys(own)) {
+		if !others[table] {
+			f.Versions = d.versions
+			d.dropVersions(s, table)
+		}
 	}
+	s.add("DELETE FROM %s.weir_jobs WHERE job = %s", d.schema, name)
+	s.add("DELETE FROM %s.weir_reject_files WHERE job = %s", d.schema, name)
+	s.add("DELETE FROM %s.weir_checkpoints WHERE job = %s AND source LIKE '%s%%'", d.schema, name, sink.RunPrefix)
+	sources := s.add("DELETE FROM %s.weir_checkpoints WHERE job = %s", d.schema, name)
+	rejects := s.add("DELETE FROM %s.weir_rejects WHERE job = %s", d.schema, name)
 	s.add("COMMIT")
 	if r, err = d.run(ctx, s); err != nil {
 		return f, err
 	}
 	f.Rejects, f.Sources = r[rejects].tag.RowsAffected(), r[sources].tag.RowsAffected()
-	f.Found = f.Found || f.Rejects > 0
+	f.Found = len(own) > 0 || f.Sources > 0 || f.Rejects > 0
 	return f, nil
 }

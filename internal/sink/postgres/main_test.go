@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -77,23 +78,34 @@ func connect(t *testing.T, url string) *database {
 // Open opens the database as weir does.
 func (d *database) Open(t *testing.T) sink.Sink {
 	t.Helper()
-	if d.weir != "" {
-		return d.open(t, d.weir)
-	}
-	return d.open(t, d.url)
+	return d.open(t, cmp.Or(d.weir, d.url))
 }
 
-func (d *database) open(t *testing.T, url string) *postgres.DB {
+// Claims opens the claims of a job as weir does.
+func (d *database) Claims(t *testing.T, job string) sink.Claims {
 	t.Helper()
-	o := d.opt
-	if o.Synchronous == "" {
-		o.Synchronous = "on"
+	c, err := postgres.OpenClaims(t.Context(), cmp.Or(d.weir, d.url), job, d.options(t))
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// options are those that the driver is opened with.
+func (d *database) options(t *testing.T) postgres.Options {
+	o := d.opt
+	o.Synchronous = cmp.Or(o.Synchronous, "on")
 	o.Warn = t.Logf
 	if o.Debug == nil {
 		o.Debug = func(string, ...any) {}
 	}
-	db, err := postgres.Open(t.Context(), url, o)
+	return o
+}
+
+func (d *database) open(t *testing.T, url string) *postgres.DB {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), url, d.options(t))
 	if err != nil {
 		t.Fatal(err)
 	}

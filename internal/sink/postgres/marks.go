@@ -89,7 +89,6 @@ func (d *DB) markUnlogged(s *script, t *relation) {
 		s.add("CREATE UNLOGGED TABLE IF NOT EXISTS %s.weir_unlogged (tbl oid PRIMARY KEY, mark text NOT NULL)", d.schema)
 	}
 	s.add("INSERT INTO %s.weir_unlogged (tbl, mark) VALUES (%s, %s) ON CONFLICT DO NOTHING", d.schema, t.oid, d.literal(sink.NewTableID()))
-	t.ID = ""
 }
 
 // keepMark is SQL that writes a mark.

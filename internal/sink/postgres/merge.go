@@ -13,9 +13,9 @@ import (
 // A merge brings a table up to date with rows of a batch.
 type merge struct {
 	d     *DB
+	t     *table // as it is known
 	b     *fold.Batch
-	table relation
-	name  string // of the staging table
+	table relation // as it is written to
 
 	used     []staged
 	bits     int        // marks that a row has; see staged
@@ -36,8 +36,8 @@ type staged struct {
 	null, initial int
 }
 
-func (d *DB) newMerge(b *fold.Batch, table relation, rows []*fold.Row) *merge {
-	m := &merge{d: d, b: b, table: table, name: d.stageName()}
+func (d *DB) newMerge(b *fold.Batch, t *table, table relation, rows []*fold.Row) *merge {
+	m := &merge{d: d, t: t, b: b, table: table}
 	at := make([]int, len(b.Table.Columns))
 	names, nulls, initials := make([]bool, len(at)), make([]bool, len(at)), make([]bool, len(at))
 	for i := range at {
@@ -153,10 +153,10 @@ func (m *merge) statements(s *script, rows []*fold.Row, slice int) (t tags) {
 		// Where nothing was locked, the rest is not even looked at.
 		in += "current_setting('weir.touched') <> '0' AND "
 		if set != "" {
-			t.update = append(t.update, s.add("UPDATE %s t SET %s FROM %s s WHERE %s%s AND %s", m.table.ident, set, m.name, in, m.on(), differs))
+			t.update = append(t.update, s.add("UPDATE %s t SET %s FROM %s s WHERE %s%s AND %s", m.table.ident, set, m.t.stageName, in, m.on(), differs))
 		}
 		if m.deletes {
-			t.delete = append(t.delete, s.add("DELETE FROM %s t USING %s s WHERE %s%s AND s.op = 'd'", m.table.ident, m.name, in, m.on()))
+			t.delete = append(t.delete, s.add("DELETE FROM %s t USING %s s WHERE %s%s AND s.op = 'd'", m.table.ident, m.t.stageName, in, m.on()))
 		}
 	}
 	return t
@@ -185,7 +185,7 @@ func (m *merge) lock(s *script, touched string) {
 	}
 	s.add("WITH c AS MATERIALIZED (SELECT s.n, %s FROM %s s LEFT JOIN %s t ON %s WHERE %s)"+
 		" SELECT set_config('weir.touched', %s, true) FROM (SELECT count(*) n FROM (SELECT FROM c s JOIN %[3]s t ON %[4]s ORDER BY s.n FOR %[7]s OF t) l) x, (SELECT count(*) n FROM c) y",
-		strings.Join(key, ", "), m.name, m.table.ident, m.on(), touched, count, strength)
+		strings.Join(key, ", "), m.t.stageName, m.table.ident, m.on(), touched, count, strength)
 }
 
 // on is the condition that a staged row and one of the table have the same key.
@@ -241,10 +241,10 @@ func (m *merge) insert(s *script, marked bool) int {
 	}
 	keys := strings.Join(key, ", ")
 	insert := fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s s WHERE %sNOT EXISTS (SELECT FROM %s t WHERE %s) ORDER BY s.n",
-		m.table.ident, strings.Join(into, ", "), strings.Join(from, ", "), m.name, lives, m.table.ident, m.on())
+		m.table.ident, strings.Join(into, ", "), strings.Join(from, ", "), m.t.stageName, lives, m.table.ident, m.on())
 	passing := insert + " ON CONFLICT (" + keys + ") DO NOTHING"
 	if marked {
-		passing = fmt.Sprintf("WITH t AS (%s RETURNING %s) UPDATE %s s SET op = 'i' FROM t WHERE %s", passing, keys, m.name, m.on())
+		passing = fmt.Sprintf("WITH t AS (%s RETURNING %s) UPDATE %s s SET op = 'i' FROM t WHERE %s", passing, keys, m.t.stageName, m.on())
 	}
 	n := s.add("%s", passing)
 	if m.table.hides {

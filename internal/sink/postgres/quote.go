@@ -12,7 +12,7 @@ import (
 func ident(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // literal makes a text a string of SQL, whatever standard_conforming_strings is.
-func (d *DB) literal(s string) string { return quote(d.storable(s)) }
+func (c *client) literal(s string) string { return quote(c.storable(s)) }
 
 // quote is literal for a text that the server's encoding holds.
 func quote(s string) string {
@@ -24,19 +24,19 @@ func quote(s string) string {
 
 // storable is a text in a form that the server's encoding can hold. What it
 // cannot becomes an escape, so that two names stay two.
-func (d *DB) storable(s string) string {
+func (c *client) storable(s string) string {
 	plain := true
 	for i := 0; i < len(s) && plain; i++ {
 		plain = s[i] != 0 && s[i] < utf8.RuneSelf
 	}
-	if plain || d.unicode && utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
+	if plain || c.unicode && utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
 	}
 	var b strings.Builder
 	b.Grow(len(s))
 	for _, r := range strings.ToValidUTF8(s, "?") {
 		switch {
-		case r != 0 && (r < utf8.RuneSelf || d.unicode):
+		case r != 0 && (r < utf8.RuneSelf || c.unicode):
 			b.WriteRune(r)
 		case r > 0xFFFF: // as JSON writes it: checkpoints are JSON
 			hi, lo := utf16.EncodeRune(r)

@@ -15,20 +15,20 @@ func (d *DB) Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error {
 	if err := d.connect(ctx); err != nil {
 		return err
 	}
-	t := &b.Table
-	if !d.table.Exists {
-		if known, err := d.Table(ctx, t.Name, t.KeyColumns()); err != nil || !known.Exists {
+	t := d.known(b.Table.Name)
+	if !t.Exists {
+		if known, err := d.Table(ctx, b.Table.Name, b.Table.KeyColumns()); err != nil || !known.Exists {
 			return err
 		}
 	}
-	columns := make([]string, len(d.table.Key))
-	for i, k := range d.table.Key {
-		columns[i] = d.table.compared(k)
+	columns := make([]string, len(t.Key))
+	for i, k := range t.Key {
+		columns[i] = t.compared(k)
 	}
 	var tuples []string
 	for _, r := range rows {
 		var tuple []string
-		for _, k := range t.Key {
+		for _, k := range b.Table.Key {
 			raw := b.Value(r, k)
 			tuple = append(tuple, d.literal(string(feed.Text(nil, raw, feed.KindOf(raw)))))
 		}
@@ -36,7 +36,7 @@ func (d *DB) Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error {
 	}
 	// A whole row is asked for, or an index that has the key would do.
 	_, err := d.query(ctx, "BEGIN READ ONLY", "SET LOCAL enable_seqscan = off",
-		"SELECT count(t.*) FROM "+d.table.ident+" t WHERE ("+strings.Join(columns, ", ")+") IN ("+strings.Join(tuples, ", ")+")", "COMMIT")
+		"SELECT count(t.*) FROM "+t.ident+" t WHERE ("+strings.Join(columns, ", ")+") IN ("+strings.Join(tuples, ", ")+")", "COMMIT")
 	if err != nil && d.conn != nil {
 		err = errors.Join(err, d.rollback(ctx))
 	}

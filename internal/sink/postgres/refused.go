@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -12,102 +13,99 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// carefully writes a batch some of whose rows the database refuses, in one
-// transaction too, but piece by piece.
-func (d *DB) carefully(ctx context.Context, f *sink.Flush, table relation, rows []*fold.Row) (res sink.Result, err error) {
-	s := &script{}
-	d.begin(s, f)
-	ddl, _, err := d.fit(f.Batch)
+// flushPiecewise writes a batch some of whose rows the database refuses, in one
+// transaction too, but in chunks.
+func (a *attempt) flushPiecewise(ctx context.Context) (sink.Result, error) {
+	d, f := a.d, a.f
+	a.merge, a.idAt, a.res = nil, 0, sink.Result{}
+	ddl, err := a.fit()
 	if err != nil {
-		return res, err
+		return a.res, err
 	}
-	d.change(s, f.Batch, &table, ddl)
-	linked := s.add(linkedSQL, quote(table.ident))
-	r, err := d.run(ctx, s)
+	a.begin(ddl)
+	linked := a.script.add(linkedSQL, quote(a.after.ident))
+	r, err := d.run(ctx, a.script)
 	if err != nil {
-		return res, d.abandon(ctx, err)
+		return a.res, a.abandon(ctx, err)
 	}
-	p := &pieces{d: d, ctx: ctx, f: f, table: table, linked: map[string]string{}}
+	c := &chunks{attempt: a, ctx: ctx, linked: map[string]string{}}
 	for _, row := range r[linked].rows {
-		p.linked[string(row[0])] = string(row[0])
+		c.linked[string(row[0])] = string(row[0])
 	}
-	if err := p.probe(rows); err != nil {
-		return res, d.abandon(ctx, err)
+	if err := c.probe(a.rows); err != nil {
+		return a.res, a.abandon(ctx, err)
 	}
-	if p.res.Refused, err = sink.Bisect(f.Batch, rows, p); err != nil {
-		return res, d.abandon(ctx, err)
+	if a.res.Refused, err = sink.Bisect(f.Batch, a.rows, c); err != nil {
+		return a.res, a.abandon(ctx, err)
 	}
-	res = p.res
-	cp := f.Checkpoint
-	rejects := append(f.Batch.Rejects[:len(f.Batch.Rejects):len(f.Batch.Rejects)], res.Refused...)
+	rejects := slices.Concat(f.Rejects, a.res.Refused)
 	if f.BeforeCommit != nil {
-		if err := f.BeforeCommit(rejects, &cp); err != nil {
-			return res, d.abandon(ctx, err)
+		if err := f.BeforeCommit(rejects); err != nil {
+			return a.res, a.abandon(ctx, err)
 		}
 	}
-	s = &script{}
-	d.end(s, f, &table, rejects, cp)
-	d.last = res
-	if r, err = d.run(ctx, s); err != nil {
-		return res, d.abandon(ctx, err)
+	a.script = &script{}
+	a.end(rejects, true)
+	d.pendingResult = a.res
+	if r, err = d.run(ctx, a.script); err != nil {
+		return a.res, a.abandon(ctx, err)
 	}
-	return res, d.committed(s, r, table, stage{})
+	a.stage = stage{}
+	return a.res, a.committed(r)
 }
 
 // abandon rolls back what failed, and returns why it did.
-func (d *DB) abandon(ctx context.Context, err error) error {
+func (a *attempt) abandon(ctx context.Context, err error) error {
 	if why := mismatch(pgError(err)); why != nil {
 		err = why
 	}
-	d.stage = stage{}
-	if d.conn != nil {
-		if undo := d.rollback(ctx); undo != nil {
+	a.t.stage = stage{}
+	if a.d.conn != nil {
+		if undo := a.d.rollback(ctx); undo != nil {
 			return undo
 		}
 	}
 	return err
 }
 
-// pieces writes rows in pieces, each undone by itself where the database rejects it.
-type pieces struct {
-	d     *DB
-	ctx   context.Context
-	f     *sink.Flush
-	table relation
-	res   sink.Result
+// chunks writes some of an attempt's rows at a time, each chunk undone by itself where the
+// database rejects it.
+type chunks struct {
+	*attempt
+	ctx context.Context
 	// linked maps SQLSTATEs to themselves; see linkedSQL.
 	linked map[string]string
 	// What they were at the mark.
-	marked sink.Result
-	stage  stage
+	markedRes   sink.Result
+	markedStage stage
 }
 
 // Mark implements [sink.RowWriter].
-func (p *pieces) Mark() error {
-	p.marked, p.stage = p.res, p.d.stage
-	_, err := p.d.query(p.ctx, "SAVEPOINT weir_mark")
+func (c *chunks) Mark() error {
+	c.markedRes, c.markedStage = c.res, c.t.stage
+	_, err := c.d.query(c.ctx, "SAVEPOINT weir_mark")
 	return err
 }
 
 // Undo implements [sink.RowWriter].
-func (p *pieces) Undo() error {
-	p.res, p.d.stage = p.marked, p.stage
-	_, err := p.d.query(p.ctx, "ROLLBACK TO weir_mark")
+func (c *chunks) Undo() error {
+	c.res, c.t.stage = c.markedRes, c.markedStage
+	_, err := c.d.query(c.ctx, "ROLLBACK TO weir_mark")
 	return err
 }
 
 // Write implements [sink.RowWriter].
-func (p *pieces) Write(rows []*fold.Row, _ bool) error {
-	p.d.gone = 0
-	err := p.try(rows)
-	for ; mismatch(pgError(err)) == errGone && p.d.gone < maxStarts; p.d.gone++ {
-		err = p.try(rows)
+func (c *chunks) Write(rows []*fold.Row, _ bool) error {
+	c.d.gone = 0
+	err := c.try(rows)
+	for ; mismatch(pgError(err)) == errGone && c.d.gone < maxStarts; c.d.gone++ {
+		err = c.try(rows)
 	}
 	switch e := pgError(err); {
 	case err == nil, mismatch(e) != nil:
 		return err
 	case isRefusal(e):
-		return &sink.Refusal{Err: errors.New(words(e)), At: copyLine(e, len(rows)), Needs: p.linked[e.Code], Taken: e.Code == "23505" || e.Code == "23P01"}
+		return &sink.Refusal{Err: errors.New(words(e)), At: copyLine(e, len(rows)), Needs: c.linked[e.Code], Taken: e.Code == "23505" || e.Code == "23P01"}
 	case e != nil && e.Code == "57014" && len(rows) > 1: // fewer may take less than the time that the server gives
 		return &sink.Refusal{Err: err, At: -1}
 	default:
@@ -141,8 +139,8 @@ const linkedSQL = "SELECT DISTINCT CASE contype WHEN 'f' THEN '23503' WHEN 'u' T
 	" WHERE conrelid = %s::regclass AND (contype = 'f' AND confrelid = conrelid OR contype IN ('u', 'x') AND condeferrable)"
 
 // probe runs the statements that write rows without any: what fails now is about no row.
-func (p *pieces) probe(rows []*fold.Row) error {
-	s, m := &script{}, p.d.newMerge(p.f.Batch, p.table, rows)
+func (c *chunks) probe(rows []*fold.Row) error {
+	s, m := &script{}, c.d.newMerge(c.f.Batch, c.t, c.after, rows)
 	s.add("SAVEPOINT weir")
 	sql, _ := m.prepare()
 	for _, q := range sql {
@@ -152,48 +150,47 @@ func (p *pieces) probe(rows []*fold.Row) error {
 	s.copies = []copier{func(*copyWriter) error { return nil }}
 	s.add("ROLLBACK TO weir")
 	s.add("RELEASE weir")
-	_, err := p.d.run(p.ctx, s)
+	_, err := c.d.run(c.ctx, s)
 	return err
 }
 
 // try writes rows or leaves no trace of them. Constraints that can wait do so until all
 // of the rows are written, as in a flush they wait for the COMMIT.
-func (p *pieces) try(rows []*fold.Row) error {
-	d := p.d
-	s, before := &script{}, d.stage
-	s.add("SAVEPOINT weir")
-	s.add("SET CONSTRAINTS ALL DEFERRED")
-	m, changing, err := d.newMerge(p.f.Batch, p.table, rows), rows, error(nil)
-	if p.f.Batch.Versioned() {
-		if m, changing, err = d.resolve(p.ctx, s, p.f, p.table, rows); err == nil {
-			s = &script{}
-		}
-	}
-	if err == nil {
-		sql, now := m.prepare()
-		for _, q := range sql {
-			s.add("%s", q)
-		}
-		at := m.statements(s, changing, len(rows))
-		if m.versions != nil {
-			m.versions.keep(s, m, p.f, changing)
-		}
-		s.add("SET CONSTRAINTS ALL IMMEDIATE")
-		s.add("RELEASE weir")
-		var r []result
-		if r, err = d.run(p.ctx, s); err == nil {
-			m.count(&p.res, r, at, len(rows))
-			d.stage = now
-			return nil
-		}
-	}
-	if d.conn == nil {
+func (c *chunks) try(rows []*fold.Row) error {
+	before := c.t.stage
+	err := c.send(rows)
+	if err == nil || c.d.conn == nil {
 		return err
 	}
-	d.stage = before
-	d.stage.used = before.made
-	if _, undo := d.query(p.ctx, "ROLLBACK TO weir", "RELEASE weir"); undo != nil {
+	c.t.stage = before
+	c.t.stage.used = before.made
+	if _, undo := c.d.query(c.ctx, "ROLLBACK TO weir", "RELEASE weir"); undo != nil {
 		return undo
+	}
+	return err
+}
+
+// send writes rows behind a savepoint.
+func (c *chunks) send(rows []*fold.Row) (err error) {
+	c.script = &script{}
+	c.script.add("SAVEPOINT weir")
+	c.script.add("SET CONSTRAINTS ALL DEFERRED")
+	changing := rows
+	if c.merge = c.d.newMerge(c.f.Batch, c.t, c.after, rows); c.f.Batch.Versioned() {
+		if changing, err = c.resolve(c.ctx, rows); err != nil {
+			return err
+		}
+	}
+	c.stageRows(changing, len(rows))
+	if c.merge.versions != nil {
+		c.merge.versions.keep(c.script, c.merge, c.f, changing)
+	}
+	c.script.add("SET CONSTRAINTS ALL IMMEDIATE")
+	c.script.add("RELEASE weir")
+	r, err := c.d.run(c.ctx, c.script)
+	if err == nil {
+		c.merge.count(&c.res, r, c.tags, len(rows))
+		c.t.stage = c.stage
 	}
 	return err
 }

@@ -69,7 +69,7 @@ func TestRefused_NotByARow(t *testing.T) {
 			if _, err := r.TryFlush(`{"id":2,"a":"y"}`, `{"id":3,"a":"y"}`); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the flush ended with %v, want %q", err, c.want)
 			}
-			sinktest.Expect(t, db, "SELECT (SELECT seq FROM weir_jobs), (SELECT count(*) FROM weir_rejects)", "1|0")
+			sinktest.Expect(t, db, "SELECT (SELECT seq FROM weir_checkpoints), (SELECT count(*) FROM weir_rejects)", "1|0")
 		})
 	}
 }
@@ -101,7 +101,7 @@ func TestFlush_RowsGone(t *testing.T) {
 				r.Flush(`{"id":1,"a":"new","v":3}`, `{"id":2,"a":"new","v":3}`)
 				<-done
 				sinktest.Expect(t, db, "SELECT id, a FROM t ORDER BY id", c.want...)
-				sinktest.Expect(t, db, "SELECT (SELECT seq FROM weir_jobs), (SELECT count(*) FROM weir_rejects)", "3|0")
+				sinktest.Expect(t, db, "SELECT (SELECT seq FROM weir_checkpoints), (SELECT count(*) FROM weir_rejects)", "3|0")
 			})
 		}
 	}
@@ -124,7 +124,7 @@ func TestFlush_TriggerDropsRows(t *testing.T) {
 func TestFlush_NoRemains(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, n integer CHECK (n <> 4711), a text, staged bigint)")
-	db.Exec(t, "CREATE FUNCTION looks() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.staged = pg_relation_size('pg_temp.weir_stage'); RETURN NEW; END $$")
+	db.Exec(t, "CREATE FUNCTION looks() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.staged = pg_relation_size('pg_temp.weir_stage_0'); RETURN NEW; END $$")
 	r := sinktest.Begin(t, db)
 	r.Flush(`{"id":1,"n":1,"a":"x"}`)
 	r.Flush(`{"id":1,"n":2,"a":"x"}`)

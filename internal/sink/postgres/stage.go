@@ -9,6 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 // A stage is the table that a batch is copied into before it is merged. The
@@ -52,12 +53,15 @@ func (d *DB) staging() stageKind {
 	return session
 }
 
-func (d *DB) stageName() string {
+// stageName is the name of a table's staging table. One that is not temporary has the same
+// name in the next run that begins with the same source: that run removes what a killed one
+// left.
+func (d *DB) stageName(f *sink.Flush, t *table) string {
 	if d.staging() != unlogged {
-		return "pg_temp.weir_stage"
+		return fmt.Sprintf("pg_temp.weir_stage_%d", t.n)
 	}
 	h := fnv.New32a()
-	h.Write([]byte(d.job + "\x00" + d.table.ident))
+	h.Write([]byte(f.Job + "\x00" + f.Lanes[0].Source + "\x00" + t.ident))
 	return fmt.Sprintf("%s.weir_stage_%08x", d.schema, h.Sum32())
 }
 
@@ -65,7 +69,7 @@ func (d *DB) stageName() string {
 // is there does not serve, and empty it. now is that table from then on, until the
 // transaction ends.
 func (m *merge) prepare() (sql []string, now stage) {
-	old := m.d.stage
+	old := m.t.stage
 	now = stage{kind: m.d.staging(), made: true, used: true, types: make([]string, len(m.table.cols)), versions: old.versions || m.versions != nil}
 	if copy(now.types, old.types); len(now.types) > maxStaged { // those of other batches may be too many beside these
 		clear(now.types)
@@ -93,13 +97,13 @@ func (m *merge) prepare() (sql []string, now stage) {
 		case unlogged:
 			kind, end = "UNLOGGED", ""
 		}
-		name := strings.TrimPrefix(m.name, "pg_temp.")
+		name := strings.TrimPrefix(m.t.stageName, "pg_temp.")
 		if now.kind != perFlush || old.made {
-			sql = append(sql, "DROP TABLE IF EXISTS "+m.name)
+			sql = append(sql, "DROP TABLE IF EXISTS "+m.t.stageName)
 		}
 		sql = append(sql, fmt.Sprintf(`CREATE %s TABLE %s (n integer, op "char", marks varbit%s) %s`, kind, name, b.String(), end))
 	} else if now.kind == unlogged || old.used {
-		sql = append(sql, "TRUNCATE "+m.name)
+		sql = append(sql, "TRUNCATE "+m.t.stageName)
 	}
 	return sql, now
 }
@@ -119,7 +123,7 @@ func (m *merge) copySQL() string {
 	for _, u := range m.used {
 		cols = append(cols, "c"+strconv.Itoa(u.at))
 	}
-	return fmt.Sprintf("COPY %s (%s) FROM STDIN", m.name, strings.Join(cols, ", "))
+	return fmt.Sprintf("COPY %s (%s) FROM STDIN", m.t.stageName, strings.Join(cols, ", "))
 }
 
 // encode writes the rows as the lines of a COPY.

@@ -15,8 +15,10 @@ func (d *DB) Status(ctx context.Context) (st sink.Status, err error) {
 		return st, nil
 	}
 	r, err := d.query(ctx,
-		fmt.Sprintf(`SELECT j.job, coalesce(j.tbl, ''), coalesce(c.source, ''), coalesce(c.line, 0), coalesce(c."offset", 0), j.seq, `+micros("coalesce(c.updated, j.updated)")+
-			` FROM %s.weir_jobs j LEFT JOIN %[1]s.weir_checkpoints c USING (job) ORDER BY j.job COLLATE "C", c.source COLLATE "C"`, d.schema),
+		fmt.Sprintf(`SELECT j.job, j.tables, coalesce(c.source, ''), coalesce(c.line, 0), coalesce(c."offset", 0), coalesce(c.seq, 0), `+
+			micros("coalesce(c.updated, (SELECT max(updated) FROM %[1]s.weir_checkpoints l WHERE l.job = j.job))")+
+			` FROM (SELECT job, string_agg(tbl, ', ' ORDER BY tbl COLLATE "C") AS tables FROM %[1]s.weir_jobs GROUP BY job) j`+
+			` LEFT JOIN %[1]s.weir_checkpoints c ON c.job = j.job AND c.source NOT LIKE '%[2]s%%' ORDER BY j.job COLLATE "C", c.source COLLATE "C"`, d.schema, sink.RunPrefix),
 		fmt.Sprintf(`SELECT job, split_part(reason, ':', 1), count(*) FROM %s.weir_rejects GROUP BY 1, 2 ORDER BY 1, 3 DESC`, d.schema))
 	if err != nil {
 		return st, d.explain(err)

@@ -121,10 +121,11 @@ func (d *DB) Table(ctx context.Context, name string, key []string) (schema.Table
 	if err != nil && !errors.As(err, new(sink.KeyError)) {
 		return t.Table, d.explain(err)
 	}
-	if t.unlogged && !d.table.unlogged && !d.opt.ReadOnly {
+	known := d.known(name)
+	if t.unlogged && !known.unlogged && !d.opt.ReadOnly {
 		d.opt.Warn("table %q is unlogged: a crash of the server empties it, and then the next run ends until --from-start reads the feed again", name)
 	}
-	d.table, d.key = t, key
+	known.relation, known.key = t, key
 	return t.Clone(), err
 }
 

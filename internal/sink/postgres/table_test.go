@@ -291,7 +291,7 @@ func TestFlush_LeavesRowsThatStay(t *testing.T) {
 	if n := db.Logged(t); n > 64<<10 {
 		t.Errorf("rows that stay were %d bytes of log", n)
 	}
-	r.Sink.Close() // its session reports what it did at the latest now
+	r.End() // its session reports what it did at the latest now
 	if after := stats(); after != before {
 		t.Errorf("rows that stay: updated, dead, hot and locked were %s and are %s", before, after)
 	}
@@ -303,7 +303,7 @@ func TestFlush_LeavesRowsThatStay(t *testing.T) {
 		}
 	}
 	sinktest.Counts(t, r.Flush(some...), 0, 100, 0, 0)
-	r.Sink.Close()
+	r.End()
 	hot := ""
 	for end := time.Now().Add(time.Minute); hot != "100|100" && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		db.Exec(t, "SELECT pg_stat_clear_snapshot()")

@@ -52,14 +52,13 @@ func (d *DB) readyVersions(s *script, table *relation) {
 	s.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND NOT EXISTS (SELECT FROM %s.weir_meta WHERE name = %s)", d.schema, d.literal(name), d.schema, d.literal(sink.VersionsMark(name)))
 }
 
-// resolve reads what the database has of a batch's rows, and returns a merge of
-// those of them that are newer, with the rows that it writes. s holds what goes
-// before; it is sent.
-func (d *DB) resolve(ctx context.Context, s *script, f *sink.Flush, table relation, all []*fold.Row) (*merge, []*fold.Row, error) {
-	b := f.Batch
-	v := &versioned{table: d.fullName(&table), looking: true}
-	m := d.newMerge(b, table, all)
-	m.versions = v
+// resolve reads what the database has of rows, and makes the merge one of those that are
+// newer; it returns what that writes. The script so far is sent.
+func (a *attempt) resolve(ctx context.Context, all []*fold.Row) ([]*fold.Row, error) {
+	d, b, s, table := a.d, a.f.Batch, a.script, &a.after
+	v := &versioned{table: d.fullName(table), looking: true}
+	m := d.newMerge(b, a.t, a.after, all)
+	a.merge, m.versions = m, v
 	sql, now := m.prepare()
 	for _, q := range sql {
 		s.add("%s", q)
@@ -72,7 +71,7 @@ func (d *DB) resolve(ctx context.Context, s *script, f *sink.Flush, table relati
 	if b.Scope == fold.ColumnScope {
 		names = s.add("SELECT value FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.VersionsMark(v.table)))
 		found = s.add("SELECT s.n, EXISTS (SELECT FROM %s t WHERE %s), encode(v.state, 'hex') FROM %s s JOIN %s.weir_versions v ON v.tbl = %s AND v.key = s.key",
-			table.ident, m.on(), m.name, d.schema, d.literal(v.table))
+			table.ident, m.on(), m.t.stageName, d.schema, d.literal(v.table))
 	} else {
 		version := "NULL"
 		if b.Version >= 0 {
@@ -81,36 +80,37 @@ func (d *DB) resolve(ctx context.Context, s *script, f *sink.Flush, table relati
 				version = widened(version, c.Type, schema.Number)
 			}
 		}
-		found = s.add("SELECT s.n, true, (%s)::text FROM %s s JOIN %s t ON %s", version, m.name, table.ident, m.on())
+		found = s.add("SELECT s.n, true, (%s)::text FROM %s s JOIN %s t ON %s", version, m.t.stageName, table.ident, m.on())
 	}
 	r, err := d.run(ctx, s)
 	if err != nil {
-		return m, nil, err
+		return nil, err
 	}
-	d.stage = now // as long as the transaction lives
+	a.script = &script{}
+	a.t.stage = now // as long as the transaction lives
 	if names >= 0 && len(r[names].rows) > 0 {
 		if err := json.Unmarshal(r[names].rows[0][0], &v.names); err != nil {
-			return m, nil, err
+			return nil, err
 		}
 	}
 	v.looking = false
-	return v.merge(d, b, table, all, r[found].rows)
+	return a.mergeNewer(v, all, r[found].rows)
 }
 
-// suppose returns a merge of a batch's rows, none of which the database has, it seems.
-func (d *DB) suppose(f *sink.Flush, table relation, all []*fold.Row) (*merge, []*fold.Row, error) {
-	v := &versioned{table: d.fullName(&table), names: d.names}
-	return v.merge(d, f.Batch, table, all, nil)
+// mergeAssumingNew makes the merge one that assumes that no row exists yet; a duplicate key
+// makes the flush fall back to resolve.
+func (a *attempt) mergeAssumingNew() ([]*fold.Row, error) {
+	return a.mergeNewer(&versioned{table: a.d.fullName(&a.after), names: a.t.names}, a.rows, nil)
 }
 
-// merge returns a merge of those of a batch's rows that are newer than what was found of
-// them, with the rows that it writes.
-func (v *versioned) merge(d *DB, b *fold.Batch, table relation, all []*fold.Row, found [][][]byte) (*merge, []*fold.Row, error) {
-	resolver := fold.NewResolver(b, v.names, &table.Table)
+// mergeNewer makes the merge one of those rows that are newer than what was found of them,
+// and returns what it writes.
+func (a *attempt) mergeNewer(v *versioned, all []*fold.Row, found [][][]byte) ([]*fold.Row, error) {
+	resolver := fold.NewResolver(a.f.Batch, v.names, &a.after.Table)
 	rows, err := v.read(resolver, all, found)
-	m := d.newMerge(resolver.Batch(), table, rows)
-	m.versions = v
-	return m, rows, err
+	a.merge = a.d.newMerge(resolver.Batch(), a.t, a.after, rows)
+	a.merge.versions = v
+	return rows, err
 }
 
 // read resolves the rows against what was found of them: their numbers, whether
@@ -154,10 +154,10 @@ func (v *versioned) keep(s *script, m *merge, f *sink.Flush, rows []*fold.Row) {
 	}
 	d := m.d
 	if m.plain {
-		v.copyAll(s, d, rows)
+		v.copyAll(s, m, rows)
 	} else {
 		s.add("INSERT INTO %s.weir_versions (tbl, key, state, gone) SELECT %s, s.key, s.state, CASE WHEN s.op = 'd' THEN now() END FROM %s s WHERE s.state IS NOT NULL ORDER BY s.key"+
-			" ON CONFLICT (tbl, key) DO UPDATE SET state = excluded.state, gone = excluded.gone", d.schema, d.literal(v.table), m.name)
+			" ON CONFLICT (tbl, key) DO UPDATE SET state = excluded.state, gone = excluded.gone", d.schema, d.literal(v.table), m.t.stageName)
 	}
 	s.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND gone < now() - interval '%d seconds'", d.schema, d.literal(v.table), int64(f.Tombstones.Seconds()))
 	if v.changed {
@@ -168,10 +168,10 @@ func (v *versioned) keep(s *script, m *merge, f *sink.Flush, rows []*fold.Row) {
 // copyAll adds what copies the versions of rows of which none are kept. Others may have
 // given columns numbers in the meantime: then the text of a number that is none ends the
 // transaction.
-func (v *versioned) copyAll(s *script, d *DB, rows []*fold.Row) {
-	known := "NULL"
-	if d.names != nil {
-		known = d.literal(namesText(d.names))
+func (v *versioned) copyAll(s *script, m *merge, rows []*fold.Row) {
+	d, known := m.d, "NULL"
+	if m.t.names != nil {
+		known = d.literal(namesText(m.t.names))
 	}
 	s.add("SELECT CASE WHEN max(value) IS DISTINCT FROM %s THEN ('weir: other columns are numbered' || count(*))::int END FROM %s.weir_meta WHERE name = %s",
 		known, d.schema, d.literal(sink.VersionsMark(v.table)))

@@ -62,19 +62,19 @@ func (e *lostError) Unwrap() error { return e.err }
 //
 // This is not pgconn's CopyFrom, for that keeps the tag of the last statement
 // alone, and reports a COMMIT whose answer was lost as safe to send again.
-func (d *DB) run(ctx context.Context, s *script) ([]result, error) {
+func (c *client) run(ctx context.Context, s *script) ([]result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if d.conn == nil { // it broke in an earlier script of the same call
+	if c.conn == nil { // it broke in an earlier script of the same call
 		return nil, &lostError{errors.New("it was lost again at once")}
 	}
-	conn, front := d.conn.Conn(), d.conn.Frontend()
+	conn, front := c.conn.Conn(), c.conn.Frontend()
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer func() {
 		if !stop() {
 			// The deadline may hit the next script, whose time has not come.
-			d.drop()
+			c.drop()
 		}
 	}()
 	unguard := tcp.Guard(conn)
@@ -83,12 +83,12 @@ func (d *DB) run(ctx context.Context, s *script) ([]result, error) {
 	// warnings) that it stops to read, if nobody listens.
 	sent := make(chan error, 1)
 	go func() { sent <- s.send(front, conn) }()
-	results, err := d.receive(front)
+	results, err := c.receive(front)
 	if e, column := pgError(err), s.widens[len(results)]; e != nil && column != "" {
 		err = &widenError{column, e}
 	}
-	if failed := <-sent; failed != nil && d.conn != nil {
-		d.drop()
+	if failed := <-sent; failed != nil && c.conn != nil {
+		c.drop()
 		if err == nil {
 			err = &lostError{failed}
 		}
@@ -119,13 +119,13 @@ func (s *script) send(front *pgproto3.Frontend, conn io.Writer) error {
 }
 
 // receive reads the answer to a script.
-func (d *DB) receive(front *pgproto3.Frontend) (results []result, err error) {
+func (c *client) receive(front *pgproto3.Frontend) (results []result, err error) {
 	var refused *pgconn.PgError
 	var now result
 	for {
 		m, err := front.Receive()
 		if err != nil {
-			d.drop()
+			c.drop()
 			if isFatal(refused) {
 				return results, refused
 			}
@@ -146,12 +146,12 @@ func (d *DB) receive(front *pgproto3.Frontend) (results []result, err error) {
 		case *pgproto3.ErrorResponse:
 			refused = pgconn.ErrorResponseToPgError(m)
 		case *pgproto3.NoticeResponse:
-			if m.SeverityUnlocalized == "WARNING" && m.Message != d.warned {
-				d.warned = m.Message // a trigger may say it for every row
-				d.opt.Warn("Postgres warns: %s", m.Message)
+			if m.SeverityUnlocalized == "WARNING" && m.Message != c.warned {
+				c.warned = m.Message // a trigger may say it for every row
+				c.opt.Warn("Postgres warns: %s", m.Message)
 			}
 		case *pgproto3.ReadyForQuery:
-			d.open = m.TxStatus != 'I'
+			c.open = m.TxStatus != 'I'
 			if refused != nil {
 				return results, refused
 			}
@@ -171,12 +171,12 @@ func isFatal(e *pgconn.PgError) bool {
 }
 
 // query runs statements that return rows, and returns those of each.
-func (d *DB) query(ctx context.Context, statements ...string) ([]result, error) {
+func (c *client) query(ctx context.Context, statements ...string) ([]result, error) {
 	s := &script{}
 	for _, q := range statements {
 		s.add("%s", q)
 	}
-	return d.run(ctx, s)
+	return c.run(ctx, s)
 }
 
 // copyWriter frames the lines of a COPY.

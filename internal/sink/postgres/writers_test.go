@@ -105,7 +105,7 @@ func TestWriters(t *testing.T) {
 			if n := db.one(t, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); deadlocks > most || most == 0 && n != "0" {
 				t.Errorf("%s deadlocks, at most %d were to be; tried again for %v", n, most, again.reasons)
 			}
-			sinktest.Expect(t, db, "SELECT count(*) FROM weir_jobs WHERE job LIKE 'job %' AND seq = 15", "4")
+			sinktest.Expect(t, db, "SELECT count(*) FROM weir_checkpoints WHERE job LIKE 'job %' AND seq = 15", "4")
 		})
 	}
 }
@@ -123,7 +123,7 @@ func TestFlush_Deadlock(t *testing.T) {
 	db.Exec(t, "BEGIN")
 	db.Exec(t, "SELECT FROM t WHERE id = 1 FOR UPDATE")
 	done := whenAsleep(t, db, func() {
-		db.Exec(t, "UPDATE weir_jobs SET updated = NULL") // which weir's flush holds by now
+		db.Exec(t, "UPDATE weir_checkpoints SET updated = NULL") // which weir's flush holds by now
 		db.Exec(t, "COMMIT")
 	})
 	r.Fold(`{"id":1,"a":"y"}`, `{"id":2,"a":"y"}`, "bad") // the new row takes a while
@@ -189,9 +189,9 @@ func TestRebuild_AnotherJobWritesMeanwhile(t *testing.T) {
 			}
 			r.Fold(`{"id":2,"a":"y"}`)
 			f := r.Seal()
-			f.Rebuild = []string{f.Job}
+			f.Rebuild = true
 			other.Exec(t, `BEGIN; CREATE TABLE IF NOT EXISTS t (id bigint, a text, PRIMARY KEY (id)); INSERT INTO t VALUES (7, 'theirs');
-				INSERT INTO weir_jobs (job, tbl, seq, run) VALUES ('other', 't', 1, 'x')`)
+				INSERT INTO weir_jobs (job, tbl) VALUES ('other', 't')`)
 			flushed := make(chan error)
 			go func() { _, err := r.Send(f); flushed <- err }()
 			for waits := false; !waits; {

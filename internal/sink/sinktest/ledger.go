@@ -21,8 +21,8 @@ var ledgerTests = []test{
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.cp.Seq > 0 && known.ID != r.cp.TableID {
-				t.Errorf("the table is %q, the checkpoint's %q", known.ID, r.cp.TableID)
+			if r.cp().Seq > 0 && known.ID != r.cp().TableID {
+				t.Errorf("the table is %q, the checkpoint's %q", known.ID, r.cp().TableID)
 			}
 			return known.ID
 		}
@@ -58,7 +58,7 @@ var ledgerTests = []test{
 		first.End()
 		first = Begin(t, db)
 		known, err := first.Sink.Table(t.Context(), table, []string{"id"})
-		if err != nil || known.ID == first.cp.TableID {
+		if err != nil || known.ID == first.cp().TableID {
 			t.Errorf("the table without its column is %q as before (%v)", known.ID, err)
 		}
 		second.End()
@@ -66,11 +66,11 @@ var ledgerTests = []test{
 		first.Flush(`{"id":1,"a":1,"b":1}`)
 		first.End()
 		first = Begin(t, db)
-		if known, err = first.Sink.Table(t.Context(), table, []string{"id"}); err != nil || known.ID != first.cp.TableID {
-			t.Errorf("the table is %q, the checkpoint's %q (%v)", known.ID, first.cp.TableID, err)
+		if known, err = first.Sink.Table(t.Context(), table, []string{"id"}); err != nil || known.ID != first.cp().TableID {
+			t.Errorf("the table is %q, the checkpoint's %q (%v)", known.ID, first.cp().TableID, err)
 		}
-		if cp, err := first.Sink.Claim(t.Context(), "second", from); err != nil || cp.TableID == known.ID {
-			t.Errorf("the checkpoint of a job whose values are gone has the table %q (%v)", cp.TableID, err)
+		if cps, err := claims(t, db, "second").Checkpoints(t.Context(), from); err != nil || cps[0].TableID == known.ID {
+			t.Errorf("the checkpoint of a job whose values are gone is %+v (%v)", cps, err)
 		}
 	}},
 	{"TableOfAnotherJobIsOneOfItsWriters", func(t *testing.T, db Database) {
@@ -94,11 +94,11 @@ var ledgerTests = []test{
 	}},
 	{"SettingsAreKept", func(t *testing.T, db Database) {
 		r := Begin(t, db)
-		r.cp.Settings, r.cp.Rejected = `{"key":"it's"}`, 7
+		r.cp().Settings, r.cp().Rejected = `{"key":"it's"}`, 7
 		r.Flush(`{"id":1}`)
 		r.End()
-		if r = Begin(t, db); r.cp.Settings != `{"key":"it's"}` || r.cp.Rejected != 7 || r.cp.Table != table {
-			t.Errorf("the next run gets %+v", r.cp)
+		if r = Begin(t, db); r.cp().Settings != `{"key":"it's"}` || r.cp().Rejected != 7 {
+			t.Errorf("the next run gets %+v", r.cp())
 		}
 	}},
 	{"RejectsReadAgainReplaceTheOld", func(t *testing.T, db Database) {
@@ -107,10 +107,10 @@ var ledgerTests = []test{
 		r.Flush(`worse`)
 		other := BeginJob(t, db, "other")
 		other.Flush(`theirs`)
-		r.cp.Line, r.cp.Offset = 0, 0
+		r.cp().Line, r.cp().Offset = 0, 0
 		r.Fold(`{"id":1}`, `mended badly`)
 		f := r.Seal()
-		f.Restart = true
+		f.Lanes[0].Restart = true
 		if _, err := r.Send(f); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ var ledgerTests = []test{
 			r.Flush(`{"id":1,"a":1,"v":9}`, `{"id":2,"a":2,"v":9}`, `bad`)
 			r.Fold(`{"id":2,"b":1,"v":1}`, `worse`)
 			f := r.Seal()
-			f.Rebuild = []string{job}
+			f.Rebuild = true
 			if _, err := r.Send(f); err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +166,7 @@ var ledgerTests = []test{
 			t.Fatalf("another key of a table that weir made: %v", err)
 		}
 		r = open(t, db, job, table)
-		if r.cp, err = r.Sink.Claim(t.Context(), job, from); err != nil {
+		if err := r.take(); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.read(key("a")); !errors.As(err, new(sink.KeyError)) {
@@ -174,7 +174,7 @@ var ledgerTests = []test{
 		}
 		r.Fold(`{"id":1,"a":1}`, `{"id":2,"a":1}`)
 		f := r.Seal()
-		f.Rebuild = []string{job}
+		f.Rebuild = true
 		if _, err := r.Send(f); err != nil {
 			t.Fatal(err)
 		}
@@ -188,20 +188,46 @@ var ledgerTests = []test{
 		r.Flush(`{"id":2}`)
 		r.Fold(`{"id":3}`)
 		f := r.Seal()
-		f.Rebuild = []string{"other"}
+		f.Rebuild = true
 		var shared sink.SharedError
 		if _, err := r.Send(f); !errors.As(err, &shared) || !slices.Equal(shared.Jobs, []string{job}) {
 			t.Errorf("the table of two jobs was emptied for one: %v", err)
 		}
 		Expect(t, db, "SELECT id FROM t ORDER BY id", "1", "2")
-		r.cp.Seq-- // nothing was written
+		r.cp().Seq-- // nothing was written
+		if _, err := r.Sink.(sink.Forgetter).Forget(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
 		r.Fold(`{"id":3}`)
 		f = r.Seal()
-		f.Rebuild = []string{"other", job}
+		f.Rebuild = true
 		if _, err := r.Send(f); err != nil {
 			t.Fatal(err)
 		}
 		Expect(t, db, "SELECT id FROM t", "3")
+	}},
+	{"RebuildRemovesTheJobsOtherCheckpoints", func(t *testing.T, db Database) {
+		other := BeginTable(t, db, "u", "id")
+		other.Flush(`{"id":1}`, `theirs`)
+		r := BeginLanes(t, db, "a.jsonl", "b.jsonl")
+		r.Fold(`{"id":1}`)
+		f := r.Seal()
+		f.RejectFile = &sink.RejectFile{Path: "rejects.jsonl", Size: 7, ID: "x"}
+		if _, err := r.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		r.lanes = r.lanes[:1]
+		r.Fold(`{"id":2}`)
+		f = r.Seal()
+		f.Rebuild = true
+		if _, err := r.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		Expect(t, db, "SELECT id FROM t", "2")
+		Expect(t, db, "SELECT job, source, seq FROM weir_checkpoints ORDER BY seq", "feed > u|"+from+"|1", job+"|a.jsonl|2")
+		Expect(t, db, "SELECT raw FROM weir_rejects", "theirs")
+		Expect(t, db, "SELECT size FROM weir_reject_files", "7")
+		r.Flush(`{"id":3}`)
 	}},
 	{"RebuildLeavesTablesOfOthersAlone", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY)")
@@ -209,7 +235,7 @@ var ledgerTests = []test{
 		r := Begin(t, db)
 		r.Fold(`{"id":1}`)
 		f := r.Seal()
-		f.Rebuild = []string{job}
+		f.Rebuild = true
 		if _, err := r.Send(f); err == nil {
 			t.Error("a table that weir did not make was emptied")
 		}
@@ -231,5 +257,28 @@ var ledgerTests = []test{
 		Expect(t, db, "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM weir_versions), (SELECT count(*) FROM weir_jobs), (SELECT count(*) FROM weir_checkpoints), raw FROM weir_rejects", "2|2|1|1|worse")
 		forget(second, "second", sink.Forgotten{Found: true, Sources: 1, Rejects: 1, Versions: true})
 		Expect(t, db, "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM weir_versions), (SELECT count(*) FROM weir_jobs), (SELECT count(*) FROM weir_checkpoints), (SELECT count(*) FROM weir_rejects)", "2|0|0|0|0")
+	}},
+	{"ForgetTakesAllTablesOfAJob", func(t *testing.T, db Database) {
+		r := Begin(t, db, byColumn)
+		u := r.beside("u", byColumn)
+		other := BeginJob(t, db, "other", byColumn)
+		other.Flush(`{"id":1,"v":1}`)
+		u.Fold(`{"id":1,"v":1}`)
+		f := u.Seal()
+		f.RejectFile = &sink.RejectFile{Path: "rejects", Size: 1, ID: "x"}
+		if _, err := u.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		r.lanes[0].Unnamed = true
+		r.Flush(`{"id":2,"v":1}`)
+		got, err := r.Sink.(sink.Forgetter).Forget(t.Context(), job)
+		if want := (sink.Forgotten{Found: true, Sources: 1, Versions: true}); err != nil || got != want {
+			t.Errorf("forgotten: %+v, %v; want %+v", got, err, want)
+		}
+		Expect(t, db, "SELECT job, tbl FROM weir_jobs", "other|t")
+		Expect(t, db, "SELECT job, source FROM weir_checkpoints", "other|"+from)
+		Expect(t, db, "SELECT count(*) FROM weir_reject_files", "0")
+		Expect(t, db, "SELECT count(*), count(DISTINCT tbl) FROM weir_versions", "2|1")
+		other.Flush(`{"id":2,"v":0}`)
 	}},
 }

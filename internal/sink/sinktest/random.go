@@ -13,7 +13,6 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/foldtest"
-	"github.com/weirsync/weir/internal/sink"
 )
 
 // SeedVariable names the environment variable that has the random tests run
@@ -48,7 +47,7 @@ var randomTests = []test{
 			lines := randomFeed(rnd, 50+rnd.IntN(400))
 			want := plainRows(t, lines, foldtest.Rules{}, nil, columns...)
 			r := Begin(t, db)
-			start, lost, ends := r.cp.Line, 0, 0
+			start, lost, ends := r.cp().Line, 0, 0
 			for rest := lines; len(rest) > 0; {
 				n := min(1+rnd.IntN(1+rnd.IntN(60)), len(rest))
 				r.Fold(rest[:n]...)
@@ -56,7 +55,7 @@ var randomTests = []test{
 				f := r.Seal()
 				switch rnd.IntN(6) {
 				case 0: // the commit did not happen, and is tried again
-					f.BeforeCommit = func([]fold.Reject, *sink.Checkpoint) error { return errStop }
+					f.BeforeCommit = func([]fold.Reject) error { return errStop }
 					if _, err := r.Sink.Flush(t.Context(), f); err == nil {
 						t.Fatal("the flush ended well")
 					}
@@ -73,7 +72,7 @@ var randomTests = []test{
 				if rnd.IntN(10) == 0 { // the run ends, the next one goes on
 					r.End()
 					r = Begin(t, db)
-					rest = lines[r.cp.Line-start:]
+					rest = lines[r.cp().Line-start:]
 					ends++
 				}
 			}

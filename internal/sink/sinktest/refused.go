@@ -44,7 +44,7 @@ var refusedTests = []test{
 		for size := 1; size <= len(lines); size++ {
 			db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT)")
 			r := Begin(t, db)
-			from := r.cp.Line
+			from := r.cp().Line
 			for rest := lines; len(rest) > 0; {
 				n := min(size, len(rest))
 				r.Flush(rest[:n]...)
@@ -140,7 +140,7 @@ var refusedTests = []test{
 		for size := 3; size <= len(lines)+2; size++ {
 			db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, gate TEXT UNIQUE, n INTEGER CHECK (n >= 0), peer INTEGER REFERENCES t (id), a TEXT)")
 			r := Begin(t, db)
-			from := r.cp.Line
+			from := r.cp().Line
 			for chunk := range slices.Chunk(lines, size) {
 				r.Flush(chunk...)
 			}
@@ -201,6 +201,6 @@ var refusedTests = []test{
 			t.Errorf("the flush ended with %v", err)
 		}
 		Expect(t, db, "SELECT id, n FROM t ORDER BY id", "1|1", "2|2")
-		Expect(t, db, "SELECT seq FROM weir_jobs", "1")
+		Expect(t, db, "SELECT seq FROM weir_checkpoints", "1")
 	}},
 }

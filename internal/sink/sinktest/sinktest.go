@@ -6,6 +6,7 @@ package sinktest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -21,8 +22,8 @@ import (
 type Harness struct {
 	// New makes an empty database, which goes with the test.
 	New func(t *testing.T) Database
-	// Unclaimed tells that nothing in the database can hold a job for a run, so
-	// that only the fence tells two runs apart.
+	// Unclaimed tells that nothing in the database can hold a lane for a run, so that
+	// only the fence tells two runs apart.
 	Unclaimed bool
 }
 
@@ -31,6 +32,9 @@ type Database interface {
 	// Open opens the database with the driver, as a further run of weir does.
 	// The test closes what it opens; a close more does no harm.
 	Open(t *testing.T) sink.Sink
+	// Claims opens the claims of a job in a database that is open, as a further run of
+	// weir does. The test closes what it opens; a close more does no harm.
+	Claims(t *testing.T, job string) sink.Claims
 	// Exec runs one statement of SQL.
 	Exec(t *testing.T, sql string)
 	// Query returns the rows of a query; each cell is nil, an int64, a float64,
@@ -55,6 +59,9 @@ func Test(t *testing.T, h Harness) {
 		{"Refused", refusedTests},
 		{"Transaction", transactionTests},
 		{"Fence", fenceTests},
+		{"Lanes", laneTests},
+		{"Tables", alternatingTests},
+		{"Checkpoints", checkpointTests},
 		{"Ledger", ledgerTests},
 		{"Claim", claimTests},
 		{"Unchanged", unchangedTests},
@@ -86,21 +93,24 @@ const (
 
 // A Run is one run of weir, in as few lines as show what the job package does.
 type Run struct {
-	t      *testing.T
-	Sink   sink.Sink
-	id     string
-	job    string
-	table  string
-	cp     sink.Checkpoint
-	folder *fold.Folder
-	batch  fold.Batch
-	keep   bool // rejects go to weir_rejects
+	t       *testing.T
+	Sink    sink.Sink
+	Claims  sink.Claims
+	id      string
+	job     string
+	table   string
+	lanes   []sink.Lane // as the last flush left them, and moved on by what was folded since
+	lane    int         // that Fold folds
+	folder  *fold.Folder
+	batch   fold.Batch
+	rejects []fold.Reject // with the batch
+	keep    bool          // rejects go to weir_rejects
 }
 
 var runs atomic.Int64 // names runs
 
-// Begin opens the database, claims the job and reads the table. Options are
-// those of a feed whose key is id and whose messages delete by op=delete.
+// Begin opens the database, claims the lane of the suite's source and reads the table.
+// Options are those of a feed whose key is id and whose messages delete by op=delete.
 func Begin(t *testing.T, db Database, change ...func(*fold.Options)) *Run {
 	t.Helper()
 	r, err := TryBegin(t, db, change...)
@@ -113,39 +123,88 @@ func Begin(t *testing.T, db Database, change ...func(*fold.Options)) *Run {
 // BeginJob is Begin for a job of another name.
 func BeginJob(t *testing.T, db Database, name string, change ...func(*fold.Options)) *Run {
 	t.Helper()
-	r := open(t, db, name, table)
-	if err := r.claim(change...); err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return open(t, db, name, table).begin(change...)
 }
 
 // BeginTable is Begin for another table and its key.
 func BeginTable(t *testing.T, db Database, name string, keys ...string) *Run {
 	t.Helper()
-	r := open(t, db, "feed > "+name, name)
-	if err := r.claim(key(keys...)); err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return open(t, db, "feed > "+name, name).begin(key(keys...))
+}
+
+// BeginLanes is Begin for other sources, of which each flush moves all.
+func BeginLanes(t *testing.T, db Database, sources ...string) *Run {
+	t.Helper()
+	r := open(t, db, job, table)
+	r.reads(sources...)
+	return r.begin()
+}
+
+// BeginUnnamed is Begin for a source that no run resumes.
+func BeginUnnamed(t *testing.T, db Database) *Run {
+	t.Helper()
+	r := open(t, db, job, table)
+	r.lanes[0].Unnamed = true
+	return r.unclaimed()
 }
 
 // open opens the database for a run that has claimed nothing yet.
 func open(t *testing.T, db Database, job, table string) *Run {
-	r := &Run{t: t, Sink: db.Open(t), id: fmt.Sprintf("run-%d", runs.Add(1)), job: job, table: table, keep: true}
+	r := &Run{t: t, Sink: db.Open(t), Claims: db.Claims(t, job), id: fmt.Sprintf("run-%d", runs.Add(1)), job: job, table: table, keep: true}
+	r.reads(from)
 	t.Cleanup(r.End)
 	return r
 }
 
 // Checkpoint is what the run has come to.
-func (r *Run) Checkpoint() sink.Checkpoint { return r.cp }
+func (r *Run) Checkpoint() sink.Checkpoint { return *r.cp() }
 
-// claim claims the job and reads the table.
-func (r *Run) claim(change ...func(*fold.Options)) (err error) {
-	if r.cp, err = r.Sink.Claim(r.t.Context(), r.job, from); err != nil {
-		return err
+// cp is the checkpoint of the lane at hand.
+func (r *Run) cp() *sink.Checkpoint { return &r.lanes[r.lane].Checkpoint }
+
+// reads has the run read these sources, from their starts.
+func (r *Run) reads(sources ...string) {
+	r.lanes = nil
+	for _, s := range sources {
+		r.lanes = append(r.lanes, sink.Lane{Source: s})
 	}
-	return r.read(change...)
+}
+
+// In has the following lines come from another one of the run's sources.
+func (r *Run) In(source string) *Run {
+	r.lane = slices.IndexFunc(r.lanes, func(l sink.Lane) bool { return l.Source == source })
+	return r
+}
+
+// begin claims the lanes and reads the table.
+func (r *Run) begin(change ...func(*fold.Options)) *Run {
+	r.t.Helper()
+	if err := errors.Join(r.take(), r.read(change...)); err != nil {
+		r.t.Fatal(err)
+	}
+	return r
+}
+
+// unclaimed reads the table, and claims nothing.
+func (r *Run) unclaimed() *Run {
+	r.t.Helper()
+	if err := r.read(); err != nil {
+		r.t.Fatal(err)
+	}
+	return r
+}
+
+// take claims the lanes.
+func (r *Run) take() error {
+	sources := make([]string, len(r.lanes))
+	for i := range r.lanes {
+		sources[i] = r.lanes[i].Source
+	}
+	found, err := r.Claims.Take(r.t.Context(), sources...)
+	for i, cp := range found {
+		r.lanes[i].Checkpoint = cp
+	}
+	return err
 }
 
 // TryBegin is Begin where a fault is expected, after which the run is over.
@@ -157,7 +216,10 @@ func TryBegin(t *testing.T, db Database, change ...func(*fold.Options)) (_ *Run,
 			r.End()
 		}
 	}()
-	return r, r.claim(change...)
+	if err := r.take(); err != nil {
+		return r, err
+	}
+	return r, r.read(change...)
 }
 
 // read reads the table and starts a fold for it.
@@ -184,8 +246,8 @@ func (r *Run) read(change ...func(*fold.Options)) error {
 // that answers [sink.ErrChanged].
 func (r *Run) Reread(cp sink.Checkpoint, change ...func(*fold.Options)) {
 	r.t.Helper()
-	r.batch.Reset()
-	r.cp = cp
+	r.Reset()
+	*r.cp() = cp
 	if err := r.read(change...); err != nil {
 		r.t.Fatal(err)
 	}
@@ -201,24 +263,26 @@ func key(fields ...string) func(*fold.Options) {
 func (r *Run) Fold(lines ...string) {
 	r.t.Helper()
 	for _, line := range lines {
-		at := fold.Place{Line: r.cp.Line + 1, Offset: r.cp.Offset}
+		at := fold.Place{Lane: r.lane, Line: r.cp().Line + 1, Offset: r.cp().Offset}
 		err := r.folder.Fold(&r.batch, []byte(line), at)
 		var bad *feed.Error
 		if errors.As(err, &bad) {
-			r.batch.Reject(at, bad, []byte(line))
+			r.rejects = append(r.rejects, fold.NewReject(at, bad, []byte(line)))
 		} else if err != nil {
 			r.t.Fatal(err)
 		}
-		r.cp.Line++
-		r.cp.Offset += int64(len(line)) + 1
+		r.cp().Line++
+		r.cp().Offset += int64(len(line)) + 1
 	}
 }
 
-// Seal makes a flush of the batch at hand.
+// Seal makes a flush of the batch at hand, which moves all lanes on.
 func (r *Run) Seal() *sink.Flush {
 	r.folder.Seal(&r.batch)
-	r.cp.Seq++
-	return &sink.Flush{Batch: &r.batch, Job: r.job, Source: from, Checkpoint: r.cp, Run: r.id, KeepRejects: r.keep, Tombstones: time.Hour}
+	for i := range r.lanes {
+		r.lanes[i].Checkpoint.Seq++
+	}
+	return &sink.Flush{Batch: &r.batch, Rejects: r.rejects, Job: r.job, Run: r.id, Lanes: slices.Clone(r.lanes), KeepRejects: r.keep, Tombstones: time.Hour}
 }
 
 // Flush writes the lines in one transaction of their own.
@@ -239,16 +303,19 @@ func (r *Run) TryFlush(lines ...string) (sink.Result, error) {
 
 // Send writes a flush and empties the batch.
 func (r *Run) Send(f *sink.Flush) (sink.Result, error) {
-	defer r.batch.Reset()
+	defer r.Reset()
 	return r.Sink.Flush(r.t.Context(), f)
 }
 
 // Reset empties the batch, whose flush was sent by other means than Send.
-func (r *Run) Reset() { r.batch.Reset() }
+func (r *Run) Reset() {
+	r.batch.Reset()
+	r.rejects = nil
+}
 
 // End closes the run; it may be called again.
 func (r *Run) End() {
-	if err := r.Sink.Close(); err != nil {
+	if err := errors.Join(r.Sink.Close(), r.Claims.Close()); err != nil {
 		r.t.Errorf("closing: %v", err)
 	}
 }

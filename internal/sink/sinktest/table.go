@@ -173,7 +173,7 @@ var tableTests = []test{
 				r.Flush(rest[:n]...)
 				rest = rest[n:]
 			}
-			from := r.cp.Line - int64(len(lines))
+			from := r.cp().Line - int64(len(lines))
 			Expect(t, db, "SELECT id, n, a, b FROM t ORDER BY id", "1|3|one|y", "2|NULL|x|NULL")
 			Expect(t, db, "SELECT line - "+show(from)+", raw FROM weir_rejects ORDER BY line", "2|"+lines[1], "4|"+lines[3])
 			r.End()
@@ -265,7 +265,7 @@ var tableTests = []test{
 		if _, err := r.TryFlush(`{"id":2,"a":"y"}`); err == nil || !strings.Contains(err.Error(), "dropped") {
 			t.Errorf("nobody said that the table was dropped: %v", err)
 		}
-		Expect(t, db, "SELECT seq FROM weir_jobs", "1") // the checkpoint is where it was
+		Expect(t, db, "SELECT seq FROM weir_checkpoints", "1") // the checkpoint is where it was
 	}},
 	{"ColumnDroppedMeanwhile", func(t *testing.T, db Database) {
 		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, b TEXT)")
@@ -276,7 +276,7 @@ var tableTests = []test{
 			t.Errorf("nobody named the column that was dropped: %v", err)
 		}
 		Expect(t, db, "SELECT id FROM t", "1")
-		Expect(t, db, "SELECT seq FROM weir_jobs", "1")
+		Expect(t, db, "SELECT seq FROM weir_checkpoints", "1")
 	}},
 	{"ColumnAddedMeanwhile", func(t *testing.T, db Database) {
 		r := Begin(t, db)

@@ -19,50 +19,18 @@ var errStop = errors.New("stop here")
 
 // transactionTests: rows, rejects and checkpoint stand or fall together.
 var transactionTests = []test{
-	{"CheckpointIsWhatTheNextRunGets", func(t *testing.T, db Database) {
-		r := Begin(t, db)
-		if r.cp != (sink.Checkpoint{}) {
-			t.Errorf("a new job has the checkpoint %+v", r.cp)
-		}
-		r.Fold(`{"id":1,"a":"x"}`, `bad`)
-		f := r.Seal()
-		f.Checkpoint.Mark, f.Checkpoint.Rejects = `{"m":1}`, "rejects so far"
-		want := f.Checkpoint
-		if _, err := r.Send(f); err != nil {
-			t.Fatal(err)
-		}
-		r.End()
-		s := db.Open(t)
-		defer s.Close()
-		got, err := s.Claim(t.Context(), job, from)
-		if ago := time.Since(got.Committed); ago < -time.Minute || ago > time.Minute {
-			t.Errorf("the last commit was at %v", got.Committed)
-		}
-		want.Table, want.TableID = table, got.TableID
-		if got.Committed = want.Committed; err != nil || got != want {
-			t.Errorf("the next run gets %+v, %v; want %+v", got, err, want)
-		}
-		// Another source of the job begins at its own start, but counts on.
-		got, err = s.Claim(t.Context(), job, "other.jsonl")
-		if err != nil || got.Seq != want.Seq || got.Line != 0 || got.Offset != 0 || got.Mark != "" {
-			t.Errorf("another source of the job gets %+v, %v", got, err)
-		}
-		if got, err := s.Claim(t.Context(), "other job", from); err != nil || got != (sink.Checkpoint{}) {
-			t.Errorf("another job gets %+v, %v", got, err)
-		}
-	}},
 	{"ErrorBeforeCommitLeavesNothing", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"a":"x"}`)
 		r.Fold(`{"id":1,"a":"y"}`, `{"id":2,"a":"z","new":1}`, `bad`)
 		f := r.Seal()
-		f.BeforeCommit = func([]fold.Reject, *sink.Checkpoint) error { return errStop }
+		f.BeforeCommit = func([]fold.Reject) error { return errStop }
 		if _, err := r.Sink.Flush(t.Context(), f); !errors.Is(err, errStop) {
 			t.Fatalf("the flush ended with %v", err)
 		}
 		Expect(t, db, "SELECT * FROM t", "1|x")
 		Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
-		Expect(t, db, "SELECT seq FROM weir_jobs", "1")
+		Expect(t, db, "SELECT seq FROM weir_checkpoints", "1")
 		Expect(t, db, "SELECT line FROM weir_checkpoints", "1")
 		// The same flush may be sent again.
 		f.BeforeCommit = nil
@@ -76,7 +44,7 @@ var transactionTests = []test{
 		r := Begin(t, db)
 		r.Fold(`{"id":1,"a":"x"}`)
 		f := r.Seal()
-		f.BeforeCommit = func([]fold.Reject, *sink.Checkpoint) error { return errStop }
+		f.BeforeCommit = func([]fold.Reject) error { return errStop }
 		if _, err := r.Sink.Flush(t.Context(), f); !errors.Is(err, errStop) {
 			t.Fatalf("the flush ended with %v", err)
 		}
@@ -95,7 +63,7 @@ var transactionTests = []test{
 		r.Flush(`{"id":1,"a":1}`)
 		r.Fold(`{"id":2,"a":"text"}`)
 		f := r.Seal()
-		f.BeforeCommit = func([]fold.Reject, *sink.Checkpoint) error { return errStop }
+		f.BeforeCommit = func([]fold.Reject) error { return errStop }
 		if _, err := r.Sink.Flush(t.Context(), f); !errors.Is(err, errStop) {
 			t.Fatalf("the flush ended with %v", err)
 		}
@@ -112,12 +80,13 @@ var transactionTests = []test{
 		r.Fold(`{"id":1,"n":-1}`, `bad`, `{"id":2,"n":"x"}`, `{"id":3,"n":3}`)
 		f := r.Seal()
 		var seen []int64
-		f.BeforeCommit = func(rejects []fold.Reject, cp *sink.Checkpoint) error {
+		f.BeforeCommit = func(rejects []fold.Reject) error {
 			seen = seen[:0]
 			for _, r := range rejects {
 				seen = append(seen, r.Line)
 			}
-			cp.Rejects = "set"
+			f.Lanes[0].Checkpoint.Settings = "set"
+			f.RejectFile = &sink.RejectFile{Path: "rejects", Size: int64(len(rejects)), ID: "x"}
 			return nil
 		}
 		if _, err := r.Send(f); err != nil {
@@ -127,9 +96,10 @@ var transactionTests = []test{
 			t.Errorf("BeforeCommit was told of the rejected lines %v, want 1, 2 and 3", seen)
 		}
 		r.End()
-		if r = Begin(t, db); r.cp.Rejects != "set" {
-			t.Errorf("the checkpoint has %q", r.cp.Rejects)
+		if r = Begin(t, db); r.cp().Settings != "set" {
+			t.Errorf("the checkpoint is %+v", r.cp())
 		}
+		Expect(t, db, "SELECT job, path, size, id FROM weir_reject_files", job+"|rejects|3|x")
 	}},
 	{"RejectsAreKeptOnlyWhereAsked", func(t *testing.T, db Database) {
 		r := Begin(t, db)
@@ -167,11 +137,11 @@ var transactionTests = []test{
 	}},
 	{"FlushWithoutRowsMovesTheCheckpoint", func(t *testing.T, db Database) {
 		r := Begin(t, db)
-		r.cp.Line, r.cp.Offset = 5, 50 // blank lines
+		r.cp().Line, r.cp().Offset = 5, 50 // blank lines
 		r.Flush()
 		r.End()
-		if r = Begin(t, db); r.cp.Line != 5 || r.cp.Offset != 50 || r.cp.Seq != 1 {
-			t.Errorf("the next run gets %+v", r.cp)
+		if r = Begin(t, db); r.cp().Line != 5 || r.cp().Offset != 50 || r.cp().Seq != 1 {
+			t.Errorf("the next run gets %+v", r.cp())
 		}
 	}},
 	{"CancelledFlushLeavesNothing", func(t *testing.T, db Database) {
@@ -190,20 +160,20 @@ var transactionTests = []test{
 		}
 		Expect(t, db, "SELECT id, a FROM t", "1|y")
 	}},
-	{"JobWithoutANameHasNoCheckpoint", func(t *testing.T, db Database) {
-		r := Begin(t, db)
-		r.job = ""
-		if _, err := r.Sink.Claim(t.Context(), "", "-"); err != nil {
-			t.Fatal(err)
-		}
+	{"UnnamedLaneIsNotResumed", func(t *testing.T, db Database) {
+		r := BeginUnnamed(t, db)
 		r.Flush(`{"id":1,"a":"x"}`)
 		r.Flush(`{"id":2,"a":"x"}`)
 		r.End()
-		r = Begin(t, db)
-		r.job, r.cp = "", sink.Checkpoint{}
-		r.Flush(`{"id":3,"a":"x"}`)
+		r = BeginUnnamed(t, db)
+		r.Flush(`{"id":3,"a":"x"}`, `bad`)
 		Expect(t, db, "SELECT count(*) FROM t", "3")
-		Expect(t, db, "SELECT count(*) FROM weir_checkpoints", "0")
+		Expect(t, db, "SELECT source FROM weir_rejects", from)
+		Expect(t, db, "SELECT count(*) FROM weir_checkpoints WHERE source = '"+from+"'", "0")
+		r.End()
+		if r = Begin(t, db); *r.cp() != (sink.Checkpoint{}) {
+			t.Errorf("a run resumes at %+v", r.cp())
+		}
 	}},
 }
 
@@ -221,7 +191,7 @@ var fenceTests = []test{
 		}
 		Counts(t, first, 1, 1, 1, 1)
 		calls := 0
-		f.BeforeCommit = func([]fold.Reject, *sink.Checkpoint) error { calls++; return nil }
+		f.BeforeCommit = func([]fold.Reject) error { calls++; return nil }
 		again, err := r.Send(f)
 		if err != nil {
 			t.Fatalf("the same flush, sent again: %v", err)
@@ -235,22 +205,25 @@ var fenceTests = []test{
 		}
 		Expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|y", "3|x", "4|z")
 		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "8", "9")
-		Expect(t, db, "SELECT seq FROM weir_jobs", "2")
+		Expect(t, db, "SELECT seq FROM weir_checkpoints", "2")
 		r.Flush(`{"id":9,"a":"on"}`) // and it goes on
 	}},
-	{"QuietRunWithoutAJobIsRemembered", func(t *testing.T, db Database) {
-		quiet := BeginJob(t, db, "")
+	{"QuietUnnamedLaneIsRemembered", func(t *testing.T, db Database) {
+		quiet := BeginUnnamed(t, db)
 		quiet.Flush(`{"id":1,"a":"x"}`)
+		named := BeginJob(t, db, "named")
+		named.Flush(`{"id":9,"a":"x"}`)
 		ended := func(days int) { // how long ago all flushes were
-			db.Exec(t, "UPDATE weir_jobs SET updated = '"+time.Now().UTC().AddDate(0, 0, -days).Format("2006-01-02T15:04:05.000Z")+"'")
+			db.Exec(t, "UPDATE weir_checkpoints SET updated = '"+time.Now().UTC().AddDate(0, 0, -days).Format("2006-01-02T15:04:05.000Z")+"'")
 		}
 		ended(29)
-		BeginJob(t, db, "").Flush(`{"id":2,"a":"x"}`)
+		BeginUnnamed(t, db).Flush(`{"id":2,"a":"x"}`)
 		quiet.Flush(`{"id":3,"a":"x"}`)
-		Expect(t, db, "SELECT count(*) FROM weir_jobs", "2")
+		Expect(t, db, "SELECT count(*) FROM weir_checkpoints", "3")
 		ended(31)
-		BeginJob(t, db, "").Flush(`{"id":4,"a":"x"}`)
-		Expect(t, db, "SELECT count(*) FROM weir_jobs", "1")
+		BeginUnnamed(t, db).Flush(`{"id":4,"a":"x"}`)
+		Expect(t, db, "SELECT count(*) FROM weir_checkpoints", "2")
+		named.Flush(`{"id":9,"a":"y"}`)
 	}},
 	{"SameFlushTwiceOverAForeignWrite", func(t *testing.T, db Database) {
 		// Sent again, it must not undo what another program wrote since.
@@ -266,9 +239,8 @@ var fenceTests = []test{
 		}
 		Expect(t, db, "SELECT id, a FROM t", "1|theirs")
 	}},
-	{"FirstFlushWithoutAJobTwice", func(t *testing.T, db Database) {
-		r := Begin(t, db)
-		r.job = ""
+	{"FirstFlushOfAnUnnamedLaneTwice", func(t *testing.T, db Database) {
+		r := BeginUnnamed(t, db)
 		r.Fold(`bad`, `{"id":1,"a":"x"}`)
 		f := r.Seal()
 		for range 2 {
@@ -276,7 +248,7 @@ var fenceTests = []test{
 				t.Fatal(err)
 			}
 		}
-		r.batch.Reset()
+		r.Reset()
 		Expect(t, db, "SELECT count(*) FROM weir_rejects", "1")
 	}},
 	{"StaleRunIsFenced", func(t *testing.T, db Database) {
@@ -284,113 +256,70 @@ var fenceTests = []test{
 		// new one has written meanwhile.
 		old := Begin(t, db)
 		old.Flush(`{"id":1,"a":"old"}`)
-		newer := &Run{t: t, Sink: db.Open(t), id: "newer", job: job, table: table, cp: old.cp}
-		defer newer.End()
-		if err := newer.read(); err != nil {
-			t.Fatal(err)
-		}
+		newer := rival(t, db, old)
 		newer.Flush(`{"id":1,"a":"newer"}`)
-		if _, err := old.TryFlush(`{"id":1,"a":"stale"}`, `bad`); !errors.Is(err, sink.ErrFenced) {
-			t.Errorf("the stale flush ended with %v, want %v", err, sink.ErrFenced)
+		if _, err := old.TryFlush(`{"id":1,"a":"stale"}`, `bad`); !isFenced(err, from) {
+			t.Errorf("the stale flush ended with %v", err)
 		}
 		Expect(t, db, "SELECT a FROM t", "newer")
 		Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
 		newer.Flush(`{"id":1,"a":"newest"}`)
-		if _, err := old.TryFlush(`{"id":1,"a":"stale"}`); !errors.Is(err, sink.ErrFenced) {
-			t.Errorf("the next stale flush ended with %v, want %v", err, sink.ErrFenced)
+		if _, err := old.TryFlush(`{"id":1,"a":"stale"}`); !isFenced(err, from) {
+			t.Errorf("the next stale flush ended with %v", err)
 		}
 	}},
 	{"TwoFirstFlushes", func(t *testing.T, db Database) {
-		first, second := Begin(t, db), &Run{t: t, Sink: db.Open(t), id: "second", job: job, table: table}
-		defer second.End()
-		if err := second.read(); err != nil {
-			t.Fatal(err)
-		}
+		first := Begin(t, db)
+		second := rival(t, db, first)
 		first.Flush(`{"id":1,"a":"first"}`)
-		if _, err := second.TryFlush(`{"id":1,"a":"second"}`); !errors.Is(err, sink.ErrFenced) {
-			t.Errorf("the other run's first flush ended with %v, want %v", err, sink.ErrFenced)
+		if _, err := second.TryFlush(`{"id":1,"a":"second"}`); !isFenced(err, from) {
+			t.Errorf("the other run's first flush ended with %v", err)
 		}
 		Expect(t, db, "SELECT a FROM t", "first")
 	}},
-	{"DatabaseWentBack", func(t *testing.T, db Database) {
+	{"DatabaseRestoredToAnEarlierState", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"a":"x"}`)
 		r.Flush(`{"id":1,"a":"y"}`)
 		r.Flush(`{"id":1,"a":"z"}`)
 		// As a restored backup would have it.
-		db.Exec(t, "UPDATE weir_jobs SET seq = 1")
+		db.Exec(t, "UPDATE weir_checkpoints SET seq = 1")
 		db.Exec(t, "UPDATE t SET a = 'x'")
 		_, err := r.TryFlush(`{"id":1,"b":"w"}`)
-		var behind sink.ErrBehind
-		if !errors.As(err, &behind) || behind.Found != 1 || behind.Want != 3 {
+		var behind sink.BehindError
+		if !errors.As(err, &behind) || behind != (sink.BehindError{Lane: from, Found: 1, Want: 3}) {
 			t.Errorf("the flush ended with %v; want that 1 was found and 3 wanted", err)
 		}
 		Expect(t, db, "SELECT a FROM t", "x")
-		Expect(t, db, "SELECT seq FROM weir_jobs", "1")
+		Expect(t, db, "SELECT seq FROM weir_checkpoints", "1")
 	}},
-	{"DatabaseWentBackToNothing", func(t *testing.T, db Database) {
+	{"DatabaseRestoredToNothing", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"a":"x"}`)
 		r.Flush(`{"id":1,"a":"y"}`)
 		db.Exec(t, "DELETE FROM weir_jobs")
 		db.Exec(t, "DELETE FROM weir_checkpoints")
 		_, err := r.TryFlush(`{"id":1,"a":"w"}`)
-		if behind := (sink.ErrBehind{}); !errors.As(err, &behind) || behind.Found != 0 || behind.Want != 2 {
+		if behind := (sink.BehindError{}); !errors.As(err, &behind) || behind != (sink.BehindError{Lane: from, Found: 0, Want: 2}) {
 			t.Errorf("the flush ended with %v; want that 0 was found and 2 wanted", err)
 		}
 		Expect(t, db, "SELECT a FROM t", "y")
 	}},
 }
 
-// claimTests: one run at a time has a job.
-var claimTests = []test{
-	{"SecondRunOfAJobIsTurnedAway", func(t *testing.T, db Database) {
-		first, second := db.Open(t), db.Open(t)
-		defer first.Close()
-		defer second.Close()
-		claim := func(s sink.Sink, job string) error { _, err := s.Claim(t.Context(), job, from); return err }
-		want := func(err, want error) {
-			t.Helper()
-			if !errors.Is(err, want) {
-				t.Errorf("the claim ended with %v, want %v", err, want)
-			}
-		}
-		want(claim(first, "a"), nil)
-		want(claim(second, "a"), sink.ErrBusy)
-		want(claim(first, "a"), nil)  // its own
-		want(claim(second, "b"), nil) // another job
-		want(claim(first, "b"), sink.ErrBusy)
-		want(claim(second, "c"), nil) // instead of b
-		want(claim(first, "b"), nil)
-		want(claim(second, "a"), nil) // which first had let go for b
-		want(claim(first, ""), nil)
-		want(claim(second, ""), nil) // no job, no claim
-		want(claim(first, "a"), nil)
-		if err := first.Close(); err != nil {
-			t.Error(err)
-		}
-		want(claim(second, "a"), nil)
-		if err := first.Close(); err != nil {
-			t.Errorf("closed twice: %v", err)
-		}
-		third := db.Open(t)
-		defer third.Close()
-		want(claim(third, "a"), sink.ErrBusy) // the second close took nothing from the second
-	}},
-	{"ClaimWritesNothing", func(t *testing.T, db Database) {
-		r := Begin(t, db)
-		r.Flush(`{"id":1}`)
-		r.End()
-		s := db.Open(t)
-		defer s.Close()
-		db.Logged(t)
-		if _, err := s.Claim(t.Context(), job, from); err != nil {
-			t.Fatal(err)
-		}
-		if n := db.Logged(t); n != 0 {
-			t.Errorf("a claim wrote %d bytes", n)
-		}
-	}},
+// rival is a run that has the lanes of another without a claim, as after a claim got lost.
+func rival(t *testing.T, db Database, of *Run) *Run {
+	t.Helper()
+	r := open(t, db, of.job, of.table)
+	r.lanes = slices.Clone(of.lanes)
+	return r.unclaimed()
+}
+
+// isFenced reports whether an error says that other runs have taken over these lanes, and
+// no others.
+func isFenced(err error, lanes ...string) bool {
+	var fenced sink.FencedError
+	return errors.As(err, &fenced) && slices.Equal(fenced.Lanes, lanes)
 }
 
 // unchangedTests: a message that changes nothing writes nothing.

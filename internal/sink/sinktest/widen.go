@@ -12,7 +12,6 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/sink"
 )
 
 // wideningTests: a column that becomes wider keeps its values.
@@ -96,7 +95,7 @@ var wideningTests = []test{
 		r.Flush(`{"id":1,"v":1}`)
 		r.Fold(`{"id":2,"v":1152921504606846977}`)
 		f := r.Seal()
-		f.BeforeCommit = func([]fold.Reject, *sink.Checkpoint) error { return errStop }
+		f.BeforeCommit = func([]fold.Reject) error { return errStop }
 		if _, err := r.Sink.Flush(t.Context(), f); !errors.Is(err, errStop) {
 			t.Fatalf("the flush ended with %v", err)
 		}
@@ -114,7 +113,7 @@ var wideningTests = []test{
 		for i, lines := range [][2]string{{`{"id":1,"v":1}`, `{"id":2,"v":1}`}, {`{"id":3,"w":1}`, `{"id":4,"w":1}`}, {`{"id":5,"w":"x"}`, `{"id":6,"w":"x"}`}} {
 			a.Fold(lines[0])
 			f := a.Seal()
-			f.BeforeCommit = func([]fold.Reject, *sink.Checkpoint) error { return errStop }
+			f.BeforeCommit = func([]fold.Reject) error { return errStop }
 			if _, err := a.Sink.Flush(t.Context(), f); !errors.Is(err, errStop) {
 				t.Fatalf("the flush ended with %v", err)
 			}
@@ -123,6 +122,7 @@ var wideningTests = []test{
 			if _, err := a.Send(f); err != nil {
 				t.Fatalf("change %d: %v", i, err)
 			}
+			Expect(t, db, "SELECT count(DISTINCT tableid) FROM weir_checkpoints", "1")
 		}
 		Expect(t, db, "SELECT id, v, w FROM t ORDER BY id", "1|1|NULL", "2|1|NULL", "3|NULL|1", "4|NULL|1", "5|NULL|x", "6|NULL|x")
 	}},

@@ -38,16 +38,10 @@ type steps struct {
 	before func() error // called before each commit
 }
 
-func newSteps(ctx context.Context, s sink.Sink, rows int) (*steps, error) {
-	return newStepsOf(ctx, s, "steps", rows)
-}
+const stepsSource = "steps.jsonl"
 
-func newStepsOf(ctx context.Context, s sink.Sink, job string, rows int) (*steps, error) {
-	st := &steps{sink: s, rows: rows, job: job, run: fmt.Sprintf("run-%d-%d", os.Getpid(), time.Now().UnixNano())}
-	var err error
-	if st.cp, err = s.Claim(ctx, job, "steps.jsonl"); err != nil {
-		return nil, err
-	}
+func newSteps(ctx context.Context, s sink.Sink, rows int) (*steps, error) {
+	st := &steps{sink: s, rows: rows, job: "steps", run: fmt.Sprintf("run-%d-%d", os.Getpid(), time.Now().UnixNano())}
 	t, err := s.Table(ctx, "t", []string{"id"})
 	if err != nil {
 		return nil, err
@@ -67,11 +61,12 @@ func (s *steps) next(ctx context.Context) (sink.Result, error) {
 		}
 	}
 	s.cp.Line++
-	s.batch.Reject(fold.Place{Line: s.cp.Line}, feed.Errorf(feed.NotJSON, "bad"), []byte("bad"))
+	bad := fold.NewReject(fold.Place{Line: s.cp.Line}, feed.Errorf(feed.NotJSON, "bad"), []byte("bad"))
 	s.folder.Seal(&s.batch)
 	defer s.batch.Reset()
-	return s.sink.Flush(ctx, &sink.Flush{Batch: &s.batch, Job: s.job, Source: "steps.jsonl", Checkpoint: s.cp, Run: s.run, KeepRejects: true,
-		BeforeCommit: func([]fold.Reject, *sink.Checkpoint) error {
+	return s.sink.Flush(ctx, &sink.Flush{Batch: &s.batch, Rejects: []fold.Reject{bad}, Job: s.job, Run: s.run, KeepRejects: true,
+		Lanes: []sink.Lane{{Source: stepsSource, Checkpoint: s.cp}},
+		BeforeCommit: func([]fold.Reject) error {
 			if s.before != nil {
 				return s.before()
 			}
@@ -111,7 +106,7 @@ func checkSteps(t *testing.T, f *file) int64 {
 		}
 		return 0
 	}
-	row := f.Query(t, "SELECT (SELECT seq FROM weir_jobs), min(n), max(n), (SELECT count(*) FROM weir_rejects), (SELECT count(DISTINCT line) FROM weir_rejects) FROM t")[0]
+	row := f.Query(t, "SELECT (SELECT seq FROM weir_checkpoints), min(n), max(n), (SELECT count(*) FROM weir_rejects), (SELECT count(DISTINCT line) FROM weir_rejects) FROM t")[0]
 	for _, v := range row[1:] {
 		if v != row[0] {
 			t.Fatalf("flushes, min(n), max(n), rejects and distinct rejects are %v, and not all the same", row)
@@ -153,7 +148,15 @@ func stepsChild(path, level, upTo string) error {
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	for s.cp.Seq < last {
+	claims, err := sqlite.OpenClaims(ctx, path, s.job, sqlite.Options{Synchronous: level, Warn: func(string, ...any) {}})
+	if err != nil {
+		return fmt.Errorf("claims: %w", err)
+	}
+	cps, err := claims.Take(ctx, stepsSource)
+	if err != nil {
+		return fmt.Errorf("claim: %w", err)
+	}
+	for s.cp = cps[0]; s.cp.Seq < last; {
 		calls := 0
 		s.before = func() error {
 			if calls++; calls > 1 {
@@ -167,7 +170,7 @@ func stepsChild(path, level, upTo string) error {
 		}
 		fmt.Println("acked", s.cp.Seq, res.Inserted+res.Updated)
 	}
-	if err := db.Close(); err != nil {
+	if err := errors.Join(claims.Close(), db.Close()); err != nil {
 		return fmt.Errorf("close: %w", err)
 	}
 	return nil

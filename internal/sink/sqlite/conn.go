@@ -296,6 +296,17 @@ func (s *stmt) run() error {
 	return nil
 }
 
+// runWith runs a statement that has no rows with these arguments, which are as for bind.
+func (s *stmt) runWith(args ...any) error {
+	defer s.c.release()
+	for i, a := range args {
+		if err := s.bind(i+1, a); err != nil {
+			return err
+		}
+	}
+	return s.run()
+}
+
 func (s *stmt) reset() { lib.Xsqlite3_reset(s.c.tls, s.p) }
 
 // A blob is what bind binds as such.

@@ -211,8 +211,8 @@ func TestSync_FileIsOpenedBySQLiteAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := opens.FindAllString(string(trace), -1)
-		if len(found) != 1 {
-			t.Errorf("%v opens the file %d times, want once:\n%s", args, len(found), strings.Join(found, "\n"))
+		if len(found) == 0 {
+			t.Errorf("did not exercise: %v never opens the file", args)
 		}
 		for _, call := range found {
 			if !strings.Contains(call, "O_NOFOLLOW") { // as SQLite does, and Go does not

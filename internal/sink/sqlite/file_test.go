@@ -76,7 +76,11 @@ func TestOpen_PathsToTheLetter(t *testing.T) {
 			path := filepath.Join(dir, name)
 			d := open(t, path, sqlite.Options{})
 			mustSteps(t, d, 3).mustNext(t, 2)
-			if err := d.Close(); err != nil {
+			claims := openClaims(t, path, "steps")
+			if cps, err := claims.Take(t.Context(), stepsSource); err != nil || cps[0].Seq != 2 {
+				t.Errorf("the checkpoint is %+v, %v", cps, err)
+			}
+			if err := errors.Join(claims.Close(), d.Close()); err != nil {
 				t.Fatal(err)
 			}
 			entries, err := os.ReadDir(dir)
@@ -235,21 +239,84 @@ func TestOpen_NotADatabase(t *testing.T) {
 	}
 }
 
-// TestOpen_NewerFormatIsRefused.
-func TestOpen_NewerFormatIsRefused(t *testing.T) {
+// TestOpen_OtherFormatIsRefused.
+func TestOpen_OtherFormatIsRefused(t *testing.T) {
 	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
 	d := open(t, f.path, sqlite.Options{})
 	mustSteps(t, d, 3).mustNext(t, 1)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	f.Exec(t, "UPDATE weir_meta SET value = '999' WHERE name = 'format'")
-	for _, readOnly := range []bool{false, true} {
-		if _, err := sqlite.Open(t.Context(), f.path, sqlite.Options{Synchronous: sqlite.Full, ReadOnly: readOnly}); err == nil || !strings.Contains(err.Error(), "newer") {
-			t.Errorf("a file of format 999 was opened: %v", err)
+	for value, words := range map[int]string{999: "newer", 2: "unreleased"} {
+		f.Exec(t, fmt.Sprintf("UPDATE weir_meta SET value = '%d' WHERE name = 'format'", value))
+		for _, readOnly := range []bool{false, true} {
+			if _, err := sqlite.Open(t.Context(), f.path, sqlite.Options{Synchronous: sqlite.Full, ReadOnly: readOnly}); err == nil || !strings.Contains(err.Error(), words) {
+				t.Errorf("a file of format %d was opened: %v", value, err)
+			}
 		}
 	}
 	checkSteps(t, f)
+}
+
+// TestClaims_NoDatabase: claims make none; where there is one of another format, they say so.
+func TestClaims_NoDatabase(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "t.db")
+	c := openClaims(t, path, "job")
+	if cps, err := c.Checkpoints(t.Context(), "a", "b"); err != nil || !slices.Equal(cps, make([]sink.Checkpoint, 2)) {
+		t.Errorf("the checkpoints are %+v, %v", cps, err)
+	}
+	if _, err := c.Take(t.Context(), "a"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a lane of no database: %v", err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("claims have made %v (%v)", entries, err)
+	}
+	open(t, path, sqlite.Options{})
+	if cps, err := c.Take(t.Context(), "a"); err != nil || !slices.Equal(cps, make([]sink.Checkpoint, 1)) {
+		t.Errorf("the checkpoints are %+v, %v", cps, err)
+	}
+	f := newFile(t, path)
+	mustSteps(t, f.Open(t), 3).mustNext(t, 1)
+	for value, words := range map[int]string{999: "newer version of weir", 2: "unreleased version of weir"} {
+		f.Exec(t, fmt.Sprintf("UPDATE weir_meta SET value = '%d' WHERE name = 'format'", value))
+		if _, err := c.Take(t.Context(), "b"); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("a file of format %d: %v", value, err)
+		}
+	}
+	f.Exec(t, "UPDATE weir_meta SET value = '3' WHERE name = 'format'")
+	if _, err := openClaims(t, path, "job").Take(t.Context(), "b"); err != nil {
+		t.Errorf("a lane whose checkpoint could not be read is held: %v", err)
+	}
+}
+
+// TestClaims_HotJournal: what another program left in the middle of a transaction is rolled
+// back before checkpoints are read.
+func TestClaims_HotJournal(t *testing.T) {
+	dir := t.TempDir()
+	f := newFile(t, filepath.Join(dir, "t.db"))
+	f.Exec(t, "CREATE TABLE theirs (a)")
+	mustSteps(t, f.Open(t), 3).mustNext(t, 2)
+	f.db.SetMaxOpenConns(1)
+	f.Exec(t, "PRAGMA cache_size = 1")
+	f.Exec(t, "BEGIN IMMEDIATE")
+	f.Exec(t, "UPDATE weir_checkpoints SET seq = 99")
+	f.Exec(t, "INSERT INTO theirs SELECT zeroblob(1000) FROM (WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 1000) SELECT i FROM n)")
+	crashed := filepath.Join(dir, "crashed.db")
+	for _, suffix := range []string{"", "-journal"} {
+		content, err := os.ReadFile(f.path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, crashed+suffix, string(content))
+	}
+	f.Exec(t, "ROLLBACK")
+	if info, err := os.Stat(crashed); err != nil || info.Size() < 1<<20 {
+		t.Fatalf("did not exercise: the crashed file has %v bytes (%v)", info.Size(), err)
+	}
+	if cps, err := openClaims(t, crashed, "steps").Take(t.Context(), stepsSource); err != nil || cps[0].Seq != 2 {
+		t.Errorf("the checkpoint is %+v, %v", cps, err)
+	}
 }
 
 // TestSync_UTF16 keeps every text in a file that is encoded so.
@@ -416,12 +483,11 @@ func TestOpen_LinkToAFileThatIsMissing(t *testing.T) {
 	if want, err := filepath.EvalSymlinks(filepath.Join(dir, "c")); err != nil || first.Path() != filepath.Join(want, "t.db") {
 		t.Fatalf("%v: the file is %s", err, first.Path())
 	}
-	if _, err := first.Claim(t.Context(), "job", "s"); err != nil {
+	if _, err := openClaims(t, filepath.Join(dir, "folder/link.db"), "job").Take(t.Context(), "s"); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"folder/link.db", "c/next.db", "c/t.db"} {
-		second := open(t, filepath.Join(dir, name), sqlite.Options{})
-		if _, err := second.Claim(t.Context(), "job", "s"); !errors.Is(err, sink.ErrBusy) {
+		if _, err := openClaims(t, filepath.Join(dir, name), "job").Take(t.Context(), "s"); !errors.As(err, new(sink.BusyError)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

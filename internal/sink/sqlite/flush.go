@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -21,30 +24,29 @@ const timeFormat = "2006-01-02T15:04:05.000Z"
 
 // Flush implements [sink.Sink].
 func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
-	if err := d.usable(); err != nil {
+	if err := d.usable(ctx); err != nil {
 		return sink.Result{}, err
 	}
-	d.yield()
-	if err := d.polling(func() error { return d.c.exec("BEGIN IMMEDIATE") }); err != nil {
+	if d.opt.Yield {
+		d.turn.yield()
+	}
+	if err := d.polling(ctx, func() error { return d.c.exec("BEGIN IMMEDIATE") }); err != nil {
 		return sink.Result{}, d.explain(err)
 	}
 	d.wrote = true
-	res, done, err := d.write(ctx, f)
+	res, t, err := d.write(ctx, f)
 	switch {
-	case err != nil || done:
+	case err != nil || t == nil:
 		if !d.c.autocommit() {
 			err = errors.Join(err, d.c.exec("ROLLBACK"))
 		}
 	default:
 		d.last = res // what counts if the answer is lost and the commit is not
 		if err = d.commit(); err == nil {
-			d.table = d.written
+			d.tables[lower(t.Name)] = t
 		}
 	}
-	d.released = time.Now()
-	if err != nil {
-		d.version = unread // another run may have made the schema that was rolled back here
-	}
+	d.turn.released = time.Now()
 	err = d.explain(err)
 	if e := (*sink.Error)(nil); errors.As(err, &e) && e.Class == sink.Unknown {
 		// Whatever this connection says from now on may be untrue, and the
@@ -57,33 +59,17 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	return res, err
 }
 
-// usable makes sure that the connection is open and still that of the file at
-// the path: SQLite goes on writing into a file that was deleted or replaced, and
-// says that all is well.
-func (d *DB) usable() error {
+// usable makes sure that the connection is open and still that of the file at the path:
+// SQLite continues to write into a file that was deleted or replaced, and reports success.
+func (d *DB) usable(ctx context.Context) error {
 	if d.c == nil {
-		if err := d.open(lib.SQLITE_OPEN_READWRITE); err != nil {
+		if err := d.reconnect(ctx); err != nil {
 			return err
-		}
-		// After an fsync that failed, what the file says may stand in memory
-		// alone: moving the log into the database writes and syncs it anew.
-		if err := d.checkpointAll(); err != nil {
-			d.disconnect()
-			return err
-		}
-		if was := d.table; was.Name != "" {
-			now, err := d.Table(context.Background(), was.Name, d.key)
-			if err != nil {
-				return err
-			}
-			if err := sink.CheckSame(&was, &now); err != nil {
-				return err
-			}
 		}
 	}
 	now, err := os.Stat(d.path)
 	if err != nil {
-		return fmt.Errorf("the database file went away under the run: %w", err)
+		return fmt.Errorf("the database file is missing under the run: %w", err)
 	}
 	if !os.SameFile(now, d.id) {
 		return fmt.Errorf("the database file %s was replaced by another under the run; what this run had committed since went with the old one", d.path)
@@ -91,10 +77,33 @@ func (d *DB) usable() error {
 	return nil
 }
 
+// reconnect opens the file again, and reads the tables of the run.
+func (d *DB) reconnect(ctx context.Context) error {
+	if err := d.open(ctx, lib.SQLITE_OPEN_READWRITE); err != nil {
+		return err
+	}
+	// After an fsync that failed, what the file says may stand in memory alone: moving the
+	// log into the database writes and syncs it again.
+	err := d.checkpointAll(ctx)
+	for _, was := range d.tables {
+		if err != nil {
+			break
+		}
+		var now schema.Table
+		if now, err = d.Table(ctx, was.Name, was.key); err == nil {
+			err = sink.CheckSame(&was.Table, &now)
+		}
+	}
+	if err != nil {
+		d.disconnect()
+	}
+	return err
+}
+
 // commit ends the transaction. Without a WAL readers can hold it up; the
 // transaction stays open then.
 func (d *DB) commit() error {
-	err := d.polling(func() error { return d.c.exec("COMMIT") })
+	err := d.polling(context.Background(), func() error { return d.c.exec("COMMIT") })
 	var e *Error
 	if errors.As(err, &e) {
 		e.Doing = "committing"
@@ -105,92 +114,131 @@ func (d *DB) commit() error {
 	return err
 }
 
-// write does all of a flush between BEGIN and COMMIT. done tells that it was
-// committed before.
-func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, done bool, err error) {
+// write does all of a flush between BEGIN and COMMIT, and returns the table as it then is:
+// nil if the flush was committed before.
+func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, t *table, err error) {
 	for _, sql := range dialect.Ledger() {
 		if err := d.c.exec(sql); err != nil {
-			return res, false, err
+			return res, nil, err
 		}
 	}
 	if done, err := d.fence(f); done || err != nil {
-		return d.last, done, err
+		return d.last, nil, err
 	}
-	if len(f.Rebuild) > 0 {
-		if err := d.empty(f); err != nil {
-			return res, false, err
+	t = d.known(f.Batch)
+	if f.Rebuild {
+		if t, err = d.empty(ctx, f, t); err != nil {
+			return res, nil, err
 		}
 	}
-	cp := f.Checkpoint
-	d.written = d.table
 	if f.Batch.Rows() > 0 {
-		table, err := d.fit(f.Batch)
-		if err != nil {
-			return res, false, err
+		if t, err = d.fit(ctx, f.Batch, t); err != nil {
+			return res, nil, err
 		}
-		w := d.newWriter(f.Batch, table, table.HasConstraints || d.indexed)
+		w := d.newWriter(f.Batch, t.Table, t.HasConstraints || t.indexed)
 		if err := w.batch(ctx, f); err != nil {
-			return res, false, err
+			return res, nil, err
 		}
 		res = w.res
-		d.written = table
 	}
-	rejects := append(f.Batch.Rejects[:len(f.Batch.Rejects):len(f.Batch.Rejects)], res.Refused...)
+	if t, err = d.joined(f, t); err != nil {
+		return res, nil, err
+	}
+	return res, t, d.record(f, t.ID, slices.Concat(f.Rejects, res.Refused))
+}
+
+// record writes what weir's own tables have of a flush: rejects and checkpoints.
+func (d *DB) record(f *sink.Flush, tableID string, rejects []fold.Reject) error {
 	if err := d.dropRejects(f); err != nil {
-		return res, false, err
+		return err
 	}
 	if f.KeepRejects {
 		if err := d.keep(f, rejects); err != nil {
-			return res, false, err
+			return err
 		}
 	}
 	if f.BeforeCommit != nil {
-		if err := f.BeforeCommit(rejects, &cp); err != nil {
-			return res, false, err
+		if err := f.BeforeCommit(rejects); err != nil {
+			return err
 		}
 	}
-	return res, false, d.checkpoint(f, cp)
+	return d.checkpoint(f, tableID)
 }
 
-// fence demands that the job stand where this flush begins.
+// fence demands that each lane stand where this flush begins.
 func (d *DB) fence(f *sink.Flush) (done bool, err error) {
-	var seq int64
-	var run string
-	err = d.c.query("SELECT seq, run FROM weir_jobs WHERE job = ?", func(s *stmt) error {
-		seq, run = s.int(0), s.text(1)
+	names := make([]string, len(f.Lanes))
+	for i := range f.Lanes {
+		names[i] = f.LaneName(&f.Lanes[i])
+	}
+	found := make(map[string]sink.Fence, len(names))
+	err = d.c.checkpoints("seq, run", f.Job, names, func(source string, s *stmt) error {
+		found[source] = sink.Fence{Seq: s.int(1), Run: s.text(2)}
 		return nil
-	}, f.JobName())
+	})
 	if err != nil {
 		return false, err
 	}
-	return f.Judge(seq, run)
+	return f.Judge(found)
 }
 
-func (d *DB) checkpoint(f *sink.Flush, cp sink.Checkpoint) error {
-	now := time.Now().UTC().Format(timeFormat)
-	job := f.JobName()
-	err := d.c.exec("INSERT INTO weir_jobs (job, tbl, seq, run, rejects, updated) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"+
-		" ON CONFLICT (job) DO UPDATE SET tbl = ?2, seq = ?3, run = ?4, rejects = ?5, updated = ?6",
-		job, f.Batch.Table.Name, cp.Seq, f.Run, cp.Rejects, now)
+// perQuery is how many lanes one query names; SQLite takes 32,766 parameters.
+const perQuery = 500
+
+// checkpoints calls row with columns of the checkpoints that a job has in some lanes; the
+// first column of the statement is the lane's name.
+func (c *conn) checkpoints(columns, job string, lanes []string, row func(lane string, s *stmt) error) error {
+	for chunk := range slices.Chunk(lanes, perQuery) {
+		args := make([]any, 0, 1+len(chunk))
+		args = append(args, job)
+		for _, lane := range chunk {
+			args = append(args, lane)
+		}
+		err := c.query("SELECT source, "+columns+" FROM weir_checkpoints WHERE job = ? AND source IN (?"+strings.Repeat(", ?", len(chunk)-1)+")",
+			func(s *stmt) error { return row(s.text(0), s) }, args...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkpoint writes the checkpoints of the lanes, and the state of the file of rejects.
+func (d *DB) checkpoint(f *sink.Flush, tableID string) error {
+	now := time.Now().UTC()
+	put, err := d.c.prepare("INSERT INTO weir_checkpoints (job, source, seq, run, line, offset, mark, rejected, settings, tableid, updated) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)" +
+		" ON CONFLICT (job, source) DO UPDATE SET seq = ?3, run = ?4, line = ?5, offset = ?6, mark = ?7, rejected = ?8, settings = ?9, tableid = ?10, updated = ?11")
 	if err != nil {
 		return err
 	}
-	if f.Job == "" {
-		if cp.Seq > 1 {
-			return nil
+	at, begun := now.Format(timeFormat), false // begun: an unnamed lane is at its first flush
+	for i := range f.Lanes {
+		l := &f.Lanes[i]
+		cp := &l.Checkpoint
+		err := put.runWith(f.Job, f.LaneName(l), cp.Seq, f.Run, cp.Line, cp.Offset, cp.Mark, cp.Rejected, cp.Settings, tableID, at)
+		if err != nil {
+			return err
 		}
-		return d.c.exec("DELETE FROM weir_jobs WHERE job GLOB ?1 || '*' AND updated < ?2", sink.RunPrefix, time.Now().Add(-sink.RunsKept).UTC().Format(timeFormat))
+		begun = begun || l.Unnamed && cp.Seq == 1
 	}
-	return d.c.exec("INSERT INTO weir_checkpoints (job, source, line, offset, mark, rejected, settings, tableid, updated) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"+
-		" ON CONFLICT (job, source) DO UPDATE SET line = ?3, offset = ?4, mark = ?5, rejected = ?6, settings = ?7, tableid = ?8, updated = ?9",
-		job, f.Source, cp.Line, cp.Offset, cp.Mark, cp.Rejected, cp.Settings, d.written.ID, now)
+	if begun {
+		if err := d.c.exec("DELETE FROM weir_checkpoints WHERE source GLOB ?1 || '*' AND updated < ?2", sink.RunPrefix, now.Add(-sink.RunsKept).Format(timeFormat)); err != nil {
+			return err
+		}
+	}
+	if r := f.RejectFile; r != nil {
+		return d.c.exec("INSERT OR REPLACE INTO weir_reject_files (job, path, size, id) VALUES (?, ?, ?, ?)", f.Job, r.Path, r.Size, r.ID)
+	}
+	return nil
 }
 
 // dropRejects removes rejected lines that are read again, and those that are old.
 func (d *DB) dropRejects(f *sink.Flush) error {
-	if f.Restart {
-		if err := d.c.exec("DELETE FROM weir_rejects WHERE job = ? AND source = ?", f.Job, f.Source); err != nil {
-			return err
+	for i := range f.Lanes {
+		if l := &f.Lanes[i]; l.Restart {
+			if err := d.c.exec("DELETE FROM weir_rejects WHERE job = ? AND source = ?", f.Job, l.Source); err != nil {
+				return err
+			}
 		}
 	}
 	if f.DropRejects.IsZero() {
@@ -209,7 +257,7 @@ func (d *DB) keep(f *sink.Flush, rejects []fold.Reject) error {
 			raw = blob(r.Text) // text that is none would not come back as it is
 		}
 		err := d.c.exec("INSERT INTO weir_rejects (job, source, line, offset, reason, raw, time) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-			f.Job, f.Source, r.Line, r.Offset, r.Why(), raw, now)
+			f.Job, f.Lanes[r.Lane].Source, r.Line, r.Offset, r.Why(), raw, now)
 		if err != nil {
 			return fmt.Errorf("keeping a rejected line: %w", err)
 		}

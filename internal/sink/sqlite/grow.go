@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,30 +14,31 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// fit makes the database's table what a batch needs, inside the flush's
-// transaction, and returns it as it then is. The database has the last word: it
-// may have been changed by others since the batch began.
-func (d *DB) fit(b *fold.Batch) (schema.Table, error) {
+// fit makes a table what a batch needs, inside the flush's transaction, and returns it as
+// it then is. The database has the last word: others may have changed the table since it
+// was read.
+func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table) (*table, error) {
 	want := &b.Table
 	var version int64
 	if err := d.scalar("PRAGMA schema_version", &version); err != nil {
-		return d.table, err
+		return nil, err
 	}
 	marks := ""
 	if err := d.scalar("SELECT value FROM weir_meta WHERE name = ?", &marks, columnsMark(want.Name)); err != nil {
-		return d.table, err
+		return nil, err
 	}
-	have, err := d.table, error(nil)
-	if version != d.version || marks != d.marks {
-		if have, err = d.readTable(want.Name, d.key); err != nil {
-			return have, err
+	have := was
+	if version != was.version || marks != was.marks {
+		var err error
+		if have, err = d.readTable(ctx, want.Name, was.key); err != nil {
+			return nil, err
 		}
-		if err := sink.CheckSame(&d.table, &have); err != nil {
-			return have, err
+		if err := sink.CheckSame(&was.Table, &have.Table); err != nil {
+			return nil, err
 		}
 	}
 	if !have.Exists {
-		return d.create(want)
+		return d.create(ctx, want, was.key)
 	}
 	needs := have.Clone()
 	grown, err := sink.Grow(&needs, b)
@@ -46,71 +48,67 @@ func (d *DB) fit(b *fold.Batch) (schema.Table, error) {
 	}
 	if lost { // the run reads them again; what other jobs had written there is gone
 		if err := d.c.keepMark(madeMark(have.Name), sink.NewTableID()); err != nil {
-			return have, err
+			return nil, err
 		}
 	}
 	for _, g := range grown {
 		if c := &needs.Columns[g.At]; g.New {
-			if err := d.c.exec("ALTER TABLE " + quote(have.Name) + " ADD COLUMN " + definition(c, declare(&have, c))); err != nil {
-				return have, fmt.Errorf("adding column %q: %w", c.Name, err)
+			if err := d.c.exec("ALTER TABLE " + quote(have.Name) + " ADD COLUMN " + definition(c, declare(&have.Table, c))); err != nil {
+				return nil, fmt.Errorf("adding column %q: %w", c.Name, err)
 			}
 		}
 	}
-	if err := d.widen(&have, &needs, grown); err != nil {
-		return have, err
+	if err := d.widen(have, &needs, grown); err != nil {
+		return nil, err
 	}
 	if err := d.c.keepMark(columnsMark(needs.Name), needs.Marks()); err != nil {
-		return have, err
+		return nil, err
 	}
-	return d.readTable(want.Name, d.key)
+	return d.readTable(ctx, want.Name, have.key)
 }
 
 // create makes the table.
-func (d *DB) create(want *schema.Table) (schema.Table, error) {
+func (d *DB) create(ctx context.Context, want *schema.Table, key []string) (*table, error) {
 	if !want.Made || want.Exists && slices.ContainsFunc(want.Columns, func(c schema.Column) bool { return !c.New }) {
-		return *want, sink.DroppedError{Table: want.Name}
+		return nil, sink.DroppedError{Table: want.Name}
 	}
 	if err := d.c.exec(Create(want)); err != nil {
-		return *want, err
+		return nil, err
 	}
 	// Another table of that name may have left them.
-	if _, err := d.dropVersions(want.Name); err != nil {
-		return *want, err
+	if _, err := d.dropVersions(ctx, want.Name); err != nil {
+		return nil, err
 	}
 	if err := errors.Join(d.c.keepMark(madeMark(want.Name), sink.NewTableID()), d.c.keepMark(columnsMark(want.Name), want.Marks())); err != nil {
-		return *want, err
+		return nil, err
 	}
-	return d.readTable(want.Name, d.key)
+	return d.readTable(ctx, want.Name, key)
 }
 
 // own finds the columns of a table that are weir's. Without a declared type they may have
 // been added to a table of others.
-func (d *DB) own(t *schema.Table) error {
-	return t.Own(d.marks, func(c *schema.Column, as schema.Type) bool {
+func (t *table) own() error {
+	return t.Own(t.marks, func(c *schema.Column, as schema.Type) bool {
 		if t.Strict {
 			return strings.EqualFold(c.Decl, "ANY")
 		}
-		return c.Decl == "" || t.Made && c.Decl == declare(t, &schema.Column{Type: as})
-	}, func(c *schema.Column) string { return d.stuck[d.columnName(t.Name, c.Name)] })
-}
-
-func (d *DB) columnName(table, column string) string {
-	return lower(table) + "\x00" + lower(column)
+		return c.Decl == "" || t.Made && c.Decl == declare(&t.Table, &schema.Column{Type: as})
+	}, func(c *schema.Column) string { return t.stuck[lower(c.Name)] })
 }
 
 // widen gives the columns of weir's their other types, or notes those that something hangs
 // on so that they cannot have them.
-func (d *DB) widen(have, needs *schema.Table, grown []schema.Growth) error {
+func (d *DB) widen(have *table, needs *schema.Table, grown []schema.Growth) error {
 	grown = slices.DeleteFunc(slices.Clone(grown), func(g schema.Growth) bool { return g.New || needs.Columns[g.At].Type == g.From })
-	err := d.undone(func() error { return d.convert(have, needs, grown) })
+	err := d.undone(func() error { return d.convert(&have.Table, needs, grown) })
 	if !isRefusal(err) {
 		return err
 	}
 	held := &schema.HeldError{Table: have.Name, Why: err.Error()}
 	for i := range grown {
 		name := needs.Columns[grown[i].At].Name
-		if len(grown) == 1 || isRefusal(d.undone(func() error { return d.convert(have, needs, grown[i:i+1]) })) {
-			d.stuck[d.columnName(have.Name, name)], held.Column = err.Error(), name
+		if len(grown) == 1 || isRefusal(d.undone(func() error { return d.convert(&have.Table, needs, grown[i:i+1]) })) {
+			have.stuck[lower(name)], held.Column = err.Error(), name
 		}
 	}
 	if held.Column == "" {

@@ -160,10 +160,7 @@ func TestFlush_OtherWritersGetOn(t *testing.T) {
 	weir := func(t *testing.T, f *file, job string) writer {
 		d := open(t, f.path, sqlite.Options{Yield: true})
 		s := sink.Retry(d, limit, func(*sink.Error) {})
-		cp, err := s.Claim(t.Context(), job, "t.jsonl")
-		if err != nil {
-			t.Fatal(err)
-		}
+		seq := int64(0)
 		table, err := s.Table(t.Context(), "t", []string{"id"})
 		if err != nil {
 			t.Fatal(err)
@@ -181,8 +178,8 @@ func TestFlush_OtherWritersGetOn(t *testing.T) {
 			folder.Seal(&batches[i])
 		}
 		return writer{"weir " + job, func(ctx context.Context) error {
-			cp.Seq++
-			_, err := s.Flush(ctx, &sink.Flush{Batch: &batches[(cp.Seq-1)%2], Job: job, Source: "t.jsonl", Checkpoint: cp, Run: job})
+			seq++
+			_, err := s.Flush(ctx, &sink.Flush{Batch: &batches[(seq-1)%2], Job: job, Run: job, Lanes: lanesAt("t.jsonl", seq)})
 			return err
 		}}
 	}

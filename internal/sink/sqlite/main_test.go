@@ -88,6 +88,27 @@ func open(t *testing.T, path string, o sqlite.Options) *sqlite.DB {
 	return d
 }
 
+// Claims opens claims as weir does.
+func (f *file) Claims(t *testing.T, job string) sink.Claims {
+	t.Helper()
+	return openClaims(t, f.path, job)
+}
+
+func openClaims(t *testing.T, path, job string) *sqlite.Claims {
+	t.Helper()
+	c, err := sqlite.OpenClaims(t.Context(), path, job, sqlite.Options{Synchronous: sqlite.Off, Warn: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// lanesAt are the lanes of a flush of one source.
+func lanesAt(source string, seq int64) []sink.Lane {
+	return []sink.Lane{{Source: source, Checkpoint: sink.Checkpoint{Seq: seq}}}
+}
+
 // Exec runs SQL as another program.
 func (f *file) Exec(t *testing.T, statement string) {
 	t.Helper()

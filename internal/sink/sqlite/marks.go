@@ -1,13 +1,13 @@
 package sqlite
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -27,9 +27,9 @@ func columnsMark(table string) string { return sink.ColumnsMark(lower(table)) }
 
 // readMarks reads what weir's own tables have of a table; ours tells that it reads as one
 // that weir made.
-func (d *DB) readMarks(t *schema.Table, ours bool) error {
-	t.ID, d.marks = "exists", ""
-	known, err := d.hasTable("weir_jobs")
+func (d *DB) readMarks(ctx context.Context, t *table, ours bool) error {
+	t.ID = "exists"
+	known, err := d.hasTable(ctx, "weir_jobs")
 	if err != nil || !known {
 		return err
 	}
@@ -48,7 +48,7 @@ func (d *DB) readMarks(t *schema.Table, ours bool) error {
 	if err != nil {
 		return err
 	}
-	d.marks, t.Versioned = columns, versions != ""
+	t.marks, t.Versioned = columns, versions != ""
 	if t.Made = made != "" && ours; !t.Made {
 		return nil
 	}
@@ -66,8 +66,8 @@ func (d *DB) readMarks(t *schema.Table, ours bool) error {
 }
 
 // writers returns the jobs that have written to a table.
-func (d *DB) writers(table string) (jobs []string, err error) {
-	known, err := d.hasTable("weir_jobs")
+func (d *DB) writers(ctx context.Context, table string) (jobs []string, err error) {
+	known, err := d.hasTable(ctx, "weir_jobs")
 	if err != nil || !known {
 		return nil, err
 	}
@@ -86,31 +86,45 @@ func (c *conn) keepMark(name, value string) error {
 	return c.exec("INSERT OR REPLACE INTO weir_meta (name, value) VALUES (?, ?)", name, value)
 }
 
-// empty removes what the jobs of a flush's Rebuild have written to the table.
-func (d *DB) empty(f *sink.Flush) error {
-	have, err := d.readTable(f.Batch.Table.Name, d.key)
+// empty removes what the job of a flush has written to its table, and returns the table.
+func (d *DB) empty(ctx context.Context, f *sink.Flush, was *table) (*table, error) {
+	have, err := d.readTable(ctx, f.Batch.Table.Name, was.key)
 	var otherKey sink.KeyError
 	if err != nil && !errors.As(err, &otherKey) {
-		return err
+		return nil, err
 	}
-	if err := f.MayRebuild(&have); err != nil {
-		return err
+	if err := sink.MayRebuild(&have.Table, f.Job); err != nil {
+		return nil, err
 	}
-	d.table = have
-	name := quote(have.Name)
 	for _, table := range []string{"weir_checkpoints", "weir_rejects"} {
-		if err := d.c.exec("DELETE FROM "+table+" WHERE job IN (SELECT job FROM weir_jobs WHERE tbl = ? COLLATE NOCASE)", have.Name); err != nil {
-			return err
+		if err := d.c.exec("DELETE FROM "+table+" WHERE job = ?", f.Job); err != nil {
+			return nil, err
 		}
 	}
-	if _, err := d.dropVersions(have.Name); err != nil {
-		return err
+	if _, err := d.dropVersions(ctx, have.Name); err != nil {
+		return nil, err
 	}
 	if otherKey.Err != nil {
-		return d.c.exec("DROP TABLE " + name)
+		return have, d.c.exec("DROP TABLE " + quote(have.Name))
 	}
 	if have.Exists {
-		return d.c.exec("DELETE FROM " + name)
+		return have, d.c.exec("DELETE FROM " + quote(have.Name))
 	}
-	return nil
+	return have, nil
+}
+
+// joined notes that the job of a flush writes to a table, and returns the table with it.
+func (d *DB) joined(f *sink.Flush, t *table) (*table, error) {
+	known := slices.Contains(t.Writers, f.Job)
+	if known && !f.First() {
+		return t, nil
+	}
+	err := d.c.exec("INSERT INTO weir_jobs (job, tbl) SELECT ?1, ?2 WHERE NOT EXISTS (SELECT 1 FROM weir_jobs WHERE job = ?1 AND tbl = ?2 COLLATE NOCASE)",
+		f.Job, f.Batch.Table.Name)
+	if err != nil || known {
+		return t, err
+	}
+	with := *t
+	with.Writers = append(slices.Clip(t.Writers), f.Job)
+	return &with, nil
 }

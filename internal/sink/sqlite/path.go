@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -67,31 +68,31 @@ func checkFile(path string, before os.FileInfo) error {
 // openUnwritable opens a file in a folder where this user may not make the files that SQLite
 // wants beside a database in WAL mode; err is what SQLite said of that. Without a log the
 // file alone is the database: it is read as one that stays as it is, and Close sees whether it did.
-func (d *DB) openUnwritable(before os.FileInfo, err error) error {
+func (f *file) openUnwritable(ctx context.Context, before os.FileInfo, err error) error {
 	var e *Error
 	if !errors.As(err, &e) || e.primary() != lib.SQLITE_READONLY && e.primary() != lib.SQLITE_CANTOPEN {
 		return err
 	}
-	if d.WALBytes() > 0 {
+	if f.WALBytes() > 0 {
 		return fmt.Errorf("%s-wal holds what was committed last, and this user cannot read it: SQLite needs %s-shm for that, or the right to make it; "+
-			"read as the file's owner, or while a sync runs", d.path, d.path)
+			"read as the file's owner, or while a sync runs", f.path, f.path)
 	}
-	uri := url.URL{Scheme: "file", OmitHost: true, Path: d.path, RawQuery: "immutable=1"}
-	if err := d.connect(uri.String(), before, lib.SQLITE_OPEN_READONLY|lib.SQLITE_OPEN_URI); err != nil {
+	uri := url.URL{Scheme: "file", OmitHost: true, Path: f.path, RawQuery: "immutable=1"}
+	if err := f.connect(ctx, uri.String(), before, lib.SQLITE_OPEN_READONLY|lib.SQLITE_OPEN_URI); err != nil {
 		return err
 	}
-	d.still = before
+	f.still = before
 	return nil
 }
 
 // stayed is an error where a file that was read without locks was written to meanwhile.
-func (d *DB) stayed() error {
-	if d.still == nil {
+func (f *file) stayed() error {
+	if f.still == nil {
 		return nil
 	}
-	now, err := os.Stat(d.path)
-	if err == nil && now.Size() == d.still.Size() && now.ModTime().Equal(d.still.ModTime()) && d.WALBytes() == 0 {
+	now, err := os.Stat(f.path)
+	if err == nil && now.Size() == f.still.Size() && now.ModTime().Equal(f.still.ModTime()) && f.WALBytes() == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s was written to while it was read: read it again", d.path)
+	return fmt.Errorf("%s was written to while it was read: read it again", f.path)
 }

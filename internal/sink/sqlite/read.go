@@ -10,13 +10,14 @@ import (
 // Read looks the rows up, so that their pages are in the system's memory when
 // another connection writes them.
 func (d *DB) Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error {
-	t := &b.Table
-	if !d.table.Exists {
-		if known, err := d.Table(ctx, t.Name, t.KeyColumns()); err != nil || !known.Exists {
+	t, have := &b.Table, d.known(b).Table
+	if !have.Exists {
+		var err error
+		if have, err = d.Table(ctx, t.Name, t.KeyColumns()); err != nil || !have.Exists {
 			return err
 		}
 	}
-	w := d.newWriter(b, d.table, true)
+	w := d.newWriter(b, have, true)
 	if err := w.prepare(); err != nil {
 		return d.explain(err)
 	}

@@ -13,17 +13,19 @@ import (
 )
 
 // Status reads what the database knows of jobs and rejects.
-func (d *DB) Status(context.Context) (st sink.Status, err error) {
-	known, err := d.hasTable("weir_jobs")
+func (d *DB) Status(ctx context.Context) (st sink.Status, err error) {
+	known, err := d.hasTable(ctx, "weir_jobs")
 	if err != nil || !known {
 		return st, d.explain(err)
 	}
-	err = d.c.query("SELECT j.job, j.tbl, c.source, c.line, c.offset, j.seq, coalesce(c.updated, j.updated) FROM weir_jobs j LEFT JOIN weir_checkpoints c USING (job) ORDER BY j.job, c.source",
+	err = d.c.query("SELECT j.job, j.tables, c.source, c.line, c.offset, c.seq, coalesce(c.updated, (SELECT max(updated) FROM weir_checkpoints WHERE job = j.job))"+
+		" FROM (SELECT job, group_concat(tbl, ', ' ORDER BY tbl) AS tables FROM weir_jobs GROUP BY job) j"+
+		" LEFT JOIN weir_checkpoints c ON c.job = j.job AND c.source NOT GLOB ? || '*' ORDER BY j.job, c.source",
 		func(s *stmt) error {
 			st.Jobs = append(st.Jobs, sink.JobStatus{Job: s.text(0), Table: s.text(1), Source: s.text(2),
 				Line: s.int(3), Offset: s.int(4), Flushes: s.int(5), Updated: parseTime(s.text(6))})
 			return nil
-		})
+		}, sink.RunPrefix)
 	if err != nil {
 		return st, d.explain(err)
 	}
@@ -36,8 +38,8 @@ func (d *DB) Status(context.Context) (st sink.Status, err error) {
 
 // Rejects calls each with every rejected line that is kept, in the order in
 // which they were rejected; of one job alone where job is not empty.
-func (d *DB) Rejects(_ context.Context, job string, each func(sink.Kept) error) error {
-	known, err := d.hasTable("weir_rejects")
+func (d *DB) Rejects(ctx context.Context, job string, each func(sink.Kept) error) error {
+	known, err := d.hasTable(ctx, "weir_rejects")
 	if err != nil || !known {
 		return d.explain(err)
 	}

@@ -9,29 +9,42 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
 // Table implements [sink.Sink].
-func (d *DB) Table(_ context.Context, name string, key []string) (t schema.Table, err error) {
+func (d *DB) Table(ctx context.Context, name string, key []string) (schema.Table, error) {
 	if l := strings.ToLower(name); strings.HasPrefix(l, "sqlite_") || strings.HasPrefix(l, "weir_") {
-		return t, fmt.Errorf("a table cannot be named %q: names that begin so belong to SQLite and to weir", name)
+		return schema.Table{}, fmt.Errorf("a table cannot be named %q: names that begin so belong to SQLite and to weir", name)
 	}
-	err = d.polling(func() error {
-		t, err = d.readTable(name, key)
+	var t *table
+	err := d.polling(ctx, func() (err error) {
+		t, err = d.readTable(ctx, name, key)
 		return err
 	})
 	if err == nil || errors.As(err, new(sink.KeyError)) {
-		d.table, d.key = t, key
+		d.tables[lower(t.Name)] = t
 	}
-	return t, d.explain(err)
+	return t.Table, d.explain(err)
+}
+
+// known returns the table of a batch as it was when it was last read.
+func (d *DB) known(b *fold.Batch) *table {
+	if t := d.tables[lower(b.Table.Name)]; t != nil {
+		return t
+	}
+	return &table{Table: NewTable(b.Table.Name), key: b.Table.KeyColumns(), version: unread}
 }
 
 // readTable reads a table from the schema.
-func (d *DB) readTable(name string, key []string) (schema.Table, error) {
-	t := NewTable(name)
-	if err := d.scalar("PRAGMA schema_version", &d.version); err != nil {
+func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, error) {
+	t := &table{Table: NewTable(name), key: key, stuck: map[string]string{}}
+	if was := d.tables[lower(name)]; was != nil {
+		t.stuck = was.stuck
+	}
+	if err := d.scalar("PRAGMA schema_version", &t.version); err != nil {
 		return t, err
 	}
 	kind, sql, strict := "", "", int64(0)
@@ -43,7 +56,7 @@ func (d *DB) readTable(name string, key []string) (schema.Table, error) {
 	if err != nil {
 		return t, err
 	}
-	if t.Writers, err = d.writers(t.Name); err != nil || kind == "" {
+	if t.Writers, err = d.writers(ctx, t.Name); err != nil || kind == "" {
 		return t, err
 	}
 	if kind != "table" {
@@ -64,21 +77,22 @@ func (d *DB) readTable(name string, key []string) (schema.Table, error) {
 	}
 	// The mark outlives a table; what weir wrote begins as it writes.
 	ours := strings.HasPrefix(sql, "CREATE TABLE "+quote(t.Name)+" (\n  ")
-	if err := d.readMarks(&t, ours); err != nil {
+	if err := d.readMarks(ctx, t, ours); err != nil {
 		return t, err
 	}
-	missing := func(err error) (schema.Table, error) {
+	missing := func(err error) (*table, error) {
 		if !t.Made {
 			return t, err
 		}
-		blank := NewTable(t.Name)
-		blank.Writers = t.Writers
-		return blank, sink.KeyError{Err: err}
+		writers := t.Writers
+		t.Table = NewTable(t.Name)
+		t.Writers = writers
+		return t, sink.KeyError{Err: err}
 	}
 	if t.Key, err = t.FindKey(key); err != nil {
 		return missing(err)
 	}
-	constrained, err := d.readKey(&t)
+	constrained, err := d.readKey(t)
 	if err != nil {
 		return missing(err)
 	}
@@ -93,8 +107,8 @@ func (d *DB) readTable(name string, key []string) (schema.Table, error) {
 	// A table that others gave constraints, or what a copy would lose, is no longer only
 	// weir's: it is taken as it is.
 	t.Made = t.Made && !ruled && !has("COLLATE")
-	if err == nil && d.marks != "" {
-		err = d.own(&t)
+	if err == nil && t.marks != "" {
+		err = t.own()
 	}
 	return t, err
 }
@@ -121,7 +135,7 @@ func initial(schema string) string {
 
 // readKey marks the key's columns, demands that the database hold their values
 // unique, and reports whether another index can refuse a row.
-func (d *DB) readKey(t *schema.Table) (constrained bool, err error) {
+func (d *DB) readKey(t *table) (constrained bool, err error) {
 	// A rowid's alias has no index of its own.
 	var pk []int
 	err = d.c.query("SELECT cid, pk FROM pragma_table_xinfo(?) WHERE pk > 0", func(s *stmt) error {
@@ -132,7 +146,6 @@ func (d *DB) readKey(t *schema.Table) (constrained bool, err error) {
 		return false, err
 	}
 	unique := sameSet(pk, t.Key)
-	d.indexed = false
 	type index struct {
 		name             string
 		unique, complete bool
@@ -166,7 +179,7 @@ func (d *DB) readKey(t *schema.Table) (constrained bool, err error) {
 			return false, err
 		}
 		if !ix.unique || !ix.complete || !sameSet(cols, t.Key) {
-			d.indexed = true
+			t.indexed = true
 			constrained = constrained || ix.unique || !ix.complete || slices.Contains(cols, expression)
 			continue
 		}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,12 +29,12 @@ type versioned struct {
 func versionsMark(table string) string { return sink.VersionsMark(lower(table)) }
 
 // dropVersions removes the versions of a table, and reports whether it had any.
-func (d *DB) dropVersions(table string) (had bool, err error) {
+func (d *DB) dropVersions(ctx context.Context, table string) (had bool, err error) {
 	var marks int64
 	if err := d.scalar("SELECT count(*) FROM weir_meta WHERE name = ?", &marks, versionsMark(table)); err != nil {
 		return false, err
 	}
-	if known, err := d.hasTable("weir_versions"); err != nil || !known {
+	if known, err := d.hasTable(ctx, "weir_versions"); err != nil || !known {
 		return false, err
 	}
 	return marks > 0, errors.Join(d.c.exec("DELETE FROM weir_versions WHERE tbl = ?", lower(table)),

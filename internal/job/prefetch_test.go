@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// TestReadAhead_TurnsOnWhereFlushesAreSlow and off again where it does not help.
-func TestReadAhead_TurnsOnWhereFlushesAreSlow(t *testing.T) {
-	a := &readAhead{mode: ReadAheadAuto, open: func(context.Context) (Reader, error) { return nil, nil }}
+// TestPrefetch_TurnsOnWhereFlushesAreSlow and off again where it does not help.
+func TestPrefetch_TurnsOnWhereFlushesAreSlow(t *testing.T) {
+	a := &prefetch{mode: PrefetchAuto, open: func(context.Context) (Reader, error) { return nil, nil }}
 	flush := func(rows int, perRow time.Duration) { a.flushed(rows, time.Duration(rows)*perRow) }
 	expect := func(on bool, when string) {
 		t.Helper()
 		if a.wanted() != on {
-			t.Errorf("%s: reading ahead is %v", when, !on)
+			t.Errorf("%s: the prefetch is %v", when, !on)
 		}
 	}
 	flush(judgedRows, slowRow/2)
@@ -26,17 +26,17 @@ func TestReadAhead_TurnsOnWhereFlushesAreSlow(t *testing.T) {
 		flush(judgedRows, slowRow/2)
 	}
 	expect(true, "as it helps")
-	for range patientFor {
+	for range disableAfter {
 		flush(judgedRows, 2*slowRow)
 	}
 	expect(false, "as it does not help")
-	for range leftFor {
+	for range retryAfter {
 		flush(judgedRows, 2*slowRow)
 	}
 	expect(false, "soon after")
 	flush(judgedRows, 2*slowRow)
 	expect(true, "when it is tried again")
 
-	a.mode = ReadAheadOff
+	a.mode = PrefetchOff
 	expect(false, "off")
 }

@@ -22,9 +22,9 @@ type Reader interface {
 
 // When rows are read ahead.
 const (
-	ReadAheadAuto = "auto"
-	ReadAheadOn   = "on"
-	ReadAheadOff  = "off"
+	PrefetchAuto = "auto"
+	PrefetchOn   = "on"
+	PrefetchOff  = "off"
 )
 
 const (
@@ -36,13 +36,13 @@ const (
 	// second takes 100, and reading ahead made that slower.
 	judgedRows = 1000
 	slowRow    = 200 * time.Microsecond
-	// Reading ahead that does not make a flush faster by a tenth for so many flushes
-	// is left for so many others.
-	patientFor, leftFor = 3, 50
+	// After disableAfter flushes that are not 10 % faster, prefetching pauses for
+	// retryAfter flushes.
+	disableAfter, retryAfter = 3, 50
 )
 
-// readAhead reads the rows of one batch while the one before it is written.
-type readAhead struct {
+// A prefetch reads the rows of one set while the one before it is written.
+type prefetch struct {
 	mode string
 	open func(context.Context) (Reader, error)
 
@@ -57,14 +57,14 @@ type readAhead struct {
 }
 
 // wanted reports whether the next batch is to be read ahead.
-func (a *readAhead) wanted() bool {
+func (a *prefetch) wanted() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.open != nil && (a.mode == ReadAheadOn || a.mode == ReadAheadAuto && a.on)
+	return a.open != nil && (a.mode == PrefetchOn || a.mode == PrefetchAuto && a.on)
 }
 
 // flushed hears how long a flush took, and decides about the next ones.
-func (a *readAhead) flushed(rows int, took time.Duration) {
+func (a *prefetch) flushed(rows int, took time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if rows < judgedRows {
@@ -79,14 +79,14 @@ func (a *readAhead) flushed(rows int, took time.Duration) {
 	case a.on && perRow < a.before*9/10:
 		a.futile = 0
 	case a.on:
-		if a.futile++; a.futile == patientFor {
-			a.on, a.left = false, leftFor
+		if a.futile++; a.futile == disableAfter {
+			a.on, a.left = false, retryAfter
 		}
 	}
 }
 
 // read reads the rows of a batch. What goes wrong is the flush's to find.
-func (a *readAhead) read(ctx context.Context, b *fold.Batch) error {
+func (a *prefetch) read(ctx context.Context, b *fold.Batch) error {
 	a.reading.Lock()
 	defer a.reading.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -122,14 +122,14 @@ func (a *readAhead) read(ctx context.Context, b *fold.Batch) error {
 }
 
 // stop has no further batch read ahead.
-func (a *readAhead) stop() {
+func (a *prefetch) stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.mode = ReadAheadOff
+	a.mode = PrefetchOff
 }
 
 // close ends the connections.
-func (a *readAhead) close() error {
+func (a *prefetch) close() error {
 	var err error
 	for _, r := range a.pool {
 		err = errors.Join(err, r.Close())
@@ -138,27 +138,27 @@ func (a *readAhead) close() error {
 	return err
 }
 
-// pass hands batches from the fold to the flusher. Where it is wanted, their rows are
-// read on the way, and on while they are written.
-func (f *feeding) pass(ctx context.Context, out chan<- work) {
+// pass hands sets from the reader to the flusher. Where it is wanted, their rows are read
+// on the way, and on while they are written.
+func (a *prefetch) pass(ctx context.Context, in <-chan *set, out chan<- *set, warn func(string, ...any)) {
 	defer close(out)
-	for w := range f.full {
-		w.stopReading = func() {}
-		if w.readsDominate = w.batch.Rows() > 0 && f.readAhead.wanted(); w.readsDominate {
+	for s := range in {
+		s.stopPrefetch = func() {}
+		if s.readsDominate = s.batch.Rows() > 0 && a.wanted(); s.readsDominate {
 			reading, cancel := context.WithCancel(ctx)
 			var done sync.WaitGroup
 			done.Go(func() {
-				if err := f.readAhead.read(reading, w.batch); err != nil && reading.Err() == nil {
-					f.Warn("rows are no longer read ahead: %v", err)
-					f.readAhead.stop()
+				if err := a.read(reading, &s.batch); err != nil && reading.Err() == nil {
+					warn("rows are no longer read before they are written: %v", err)
+					a.stop()
 				}
 			})
-			w.stopReading = func() { cancel(); done.Wait() }
+			s.stopPrefetch = func() { cancel(); done.Wait() }
 		}
 		select {
-		case out <- w:
+		case out <- s:
 		case <-ctx.Done():
-			w.stopReading()
+			s.stopPrefetch()
 			return
 		}
 	}

@@ -47,16 +47,29 @@ func TestMaxRate_AtEveryInstant(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		in := &pausing{blocks: []string{block(0) + "\n", block(lines)}, pause: time.Minute}
-		a := newAhead(in, &feed.Names{}, newLimiter(perSecond))
+		p, l := newScanPool(&feed.Names{}, newLimiter(perSecond)), &lane{blocks: in}
 		ended := make(chan bool)
-		go func() { a.run(t.Context()); close(ended) }()
+		go func() {
+			defer close(ended)
+			p.run(t.Context(), func(ctx context.Context) error {
+				for {
+					b, err := in.Next(ctx)
+					if err == nil {
+						err = p.put(ctx, l, b)
+					}
+					if err != nil {
+						return err
+					}
+				}
+			})
+		}()
 		type moment struct {
 			at    time.Time
 			lines int
 		}
 		seen := []moment{{time.Now(), 0}}
 		var offset int64
-		for s := range a.blocks {
+		for s := range p.events {
 			<-s.ready
 			if s.Offset != offset {
 				t.Fatalf("a block at %d, want %d", s.Offset, offset)
@@ -69,7 +82,7 @@ func TestMaxRate_AtEveryInstant(t *testing.T) {
 				}
 			}
 			seen = append(seen, moment{time.Now(), last.lines + len(s.lines)})
-			a.release(s)
+			p.release(s)
 		}
 		<-ended
 		if got := seen[len(seen)-1].lines; got != 2*lines {

@@ -1,0 +1,160 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// pruneEvery is how often a run looks for rejects that are old enough to be removed.
+const pruneEvery = time.Hour
+
+// rememberedFlushes is how far a database can be restored, at least, for the lines that
+// are lost to be named.
+const rememberedFlushes = 1000
+
+// A flusher writes sets.
+type flusher struct {
+	*run
+	ready <-chan *set
+	free  chan<- *set
+	// unrepeatable are lanes that cannot be read again.
+	unrepeatable []*lane
+}
+
+// laneFlushed is what the flusher knows of a lane.
+type laneFlushed struct {
+	refused int64   // messages that the database rejected
+	lines   []int64 // after each of the last flushes, where the source cannot be read again
+	safe    int64   // lines that are committed
+}
+
+// write writes sets until there are no more.
+func (f *flusher) write(ctx context.Context) error {
+	for s := range f.ready {
+		start := time.Now()
+		flush := f.flushOf(s)
+		if f.RejectsAge > 0 && f.RejectsAge < math.MaxInt64 && start.Sub(f.pruned) >= pruneEvery {
+			flush.DropRejects = start.Add(-f.RejectsAge)
+		}
+		res, err := f.flush(ctx, flush)
+		s.stopPrefetch()
+		if err != nil {
+			f.lost(err)
+			return err
+		}
+		if err := f.committed(ctx, s, flush, &res); err != nil {
+			return err
+		}
+		if !flush.DropRejects.IsZero() {
+			f.pruned = start
+		}
+		took := time.Since(start)
+		f.p.flushed(&s.batch, res, took)
+		f.prefetch.flushed(s.batch.Rows(), took)
+		s.reset()
+		f.free <- s
+		if n := len(res.Refused); n > 0 {
+			if err := f.tooMany(res.Refused[n-1].Detail); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// flushOf returns the flush of a set.
+func (f *flusher) flushOf(s *set) *sink.Flush {
+	flush := &sink.Flush{Batch: &s.batch, Rejects: s.rejects, Job: f.Job, Run: f.id, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.Rejects.mode == keep,
+		Rebuild: s.rebuild, Tombstones: f.Tombstones, ReadsDominate: s.readsDominate}
+	flush.BeforeCommit = func(rejects []fold.Reject) error {
+		refused := make([]int64, len(s.lanes))
+		for i := range rejects[len(s.rejects):] {
+			refused[rejects[len(s.rejects)+i].Lane]++
+		}
+		for i := range s.lanes {
+			flush.Lanes[i] = f.laneOf(&s.lanes[i], refused[i])
+		}
+		return f.Rejects.write(flush, rejects)
+	}
+	for i := range s.lanes { // the fence is asked before all else
+		flush.Lanes[i] = f.laneOf(&s.lanes[i], 0)
+	}
+	return flush
+}
+
+// laneOf returns a lane of a flush, of whose messages the database has refused some.
+func (f *flusher) laneOf(l *setLane, refused int64) sink.Lane {
+	refused += l.lane.flushed.refused
+	out := sink.Lane{Source: l.lane.name, Unnamed: l.lane.unnamed, Restart: l.restart, Checkpoint: l.cp}
+	cp := &out.Checkpoint
+	cp.Rejected = l.rejected + refused
+	if l.tentative && l.folded == refused && cp.Rejected > 0 {
+		cp.Line, cp.Offset, cp.Mark = 0, 0, "" // so that a run with other settings reads them
+	}
+	return out
+}
+
+// committed notes what a flush has done.
+func (f *flusher) committed(ctx context.Context, s *set, flush *sink.Flush, res *sink.Result) error {
+	f.wrote = true
+	for i := range res.Refused {
+		s.lanes[res.Refused[i].Lane].lane.flushed.refused++
+	}
+	for i := range s.lanes {
+		at := &s.lanes[i]
+		l := at.lane
+		resume := at.pos.mark.Feed.Resume // the set is used again
+		l.committed.Store(&resume)
+		if l.spool != nil {
+			l.spool.Committed(at.pos.mark.Source)
+		}
+		l.flushed.safe = at.pos.line
+		if l.repeats {
+			continue
+		}
+		if l.flushed.lines == nil {
+			f.unrepeatable = append(f.unrepeatable, l)
+		}
+		if l.flushed.lines = append(l.flushed.lines, at.pos.line); len(l.flushed.lines) == 2*rememberedFlushes {
+			l.flushed.lines = append(l.flushed.lines[:0], l.flushed.lines[rememberedFlushes:]...)
+		}
+	}
+	if err := f.Rejects.committed(flush); err != nil {
+		return err
+	}
+	return f.drop(ctx, s.ended)
+}
+
+// drop releases the claims of lanes that are done.
+func (f *flusher) drop(ctx context.Context, lanes []*lane) error {
+	var names []string
+	for _, l := range lanes {
+		if !l.unnamed {
+			names = append(names, l.name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return f.claims.Drop(ctx, names...)
+}
+
+// lost notes which lines the database has lost where an error says that it was restored to
+// an earlier state: as many flushes of each lane as of that which was looked at.
+func (f *flusher) lost(err error) {
+	var behind sink.BehindError // else nothing that was committed is lost
+	if !errors.As(err, &behind) {
+		return
+	}
+	for _, l := range f.unrepeatable {
+		l.flushed.safe = 0
+		if n := len(l.flushed.lines) - int(behind.Want-behind.Found); n > 0 {
+			l.flushed.safe = l.flushed.lines[n-1]
+		}
+	}
+}

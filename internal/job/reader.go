@@ -1,0 +1,537 @@
+package job
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// A set is what one flush writes. It goes from the reader to the flusher and back.
+type set struct {
+	batch       fold.Batch
+	rejects     []fold.Reject
+	rejectBytes int
+	first       time.Time // when the first line came in
+	lanes       []setLane
+	ended       []*lane // their claims are released when the set is committed
+	rebuild     bool    // the table is emptied first
+
+	// Of the prefetch.
+	readsDominate bool
+	stopPrefetch  func() // waits until nobody reads the batch's rows
+}
+
+// setLane is how far a set moves a lane on.
+type setLane struct {
+	lane      *lane
+	cp        sink.Checkpoint // with all but what the database rejects
+	pos       position        // the same
+	restart   bool            // the rejects that are kept of the source are replaced
+	tentative bool            // the position is kept only when a message was taken
+	tally
+}
+
+// tally counts what became of the lines of a lane.
+type tally struct {
+	folded   int64 // in this run
+	rejected int64
+}
+
+func (s *set) bytes() int { return s.batch.Bytes() + s.rejectBytes }
+
+func (s *set) reset() {
+	s.batch.Reset()
+	clear(s.rejects)
+	clear(s.lanes)
+	clear(s.ended)
+	*s = set{batch: s.batch, rejects: s.rejects[:0], lanes: s.lanes[:0], ended: s.ended[:0]}
+}
+
+// A reader folds the lines of the lanes into sets.
+type reader struct {
+	*run
+	pool *scanPool
+	full chan<- *set
+	free chan *set
+
+	set      *set
+	period   time.Duration // that of the lane that was opened last
+	unmarked bool          // the database does not know the file of rejects yet
+	emptied  bool          // a set was handed over that empties the table
+	open     map[*lane]bool
+	read     bool  // there were lines
+	failed   error // of reading
+}
+
+// laneReading is what the reader knows of a lane.
+type laneReading struct {
+	seq   int64    // of the last set that moved it on
+	pos   position // after the last line that was folded
+	line  int64    // lines read, the one at hand included
+	conn  int      // that brought the lines at hand; see [source.Block]
+	heard heeding
+	hint  hint
+	held  []heldReject // until it is clear what the source is
+
+	inSet int // its place in the set at hand, from 1; 0 is none
+	tally
+	restart   bool // see setLane
+	tentative bool
+}
+
+// A heldReject is a line that is rejected unless its file as a whole is wrong.
+type heldReject struct {
+	at   fold.Place
+	why  *feed.Error
+	text []byte
+}
+
+// fill folds what the pool has until there is no more.
+func (f *reader) fill(reading, flushing context.Context) error {
+	f.set, f.open = <-f.free, map[*lane]bool{}
+	for {
+		e, err := f.next(reading, flushing)
+		if err == nil && e == nil { // the end
+			f.failed = f.pool.err
+			return f.hand(flushing)
+		}
+		if err == nil {
+			err = f.take(flushing, e)
+			f.pool.release(e)
+			f.p.Buffer.Store(int64(f.set.bytes()))
+		}
+		switch {
+		case err == nil || err == errDue:
+		case flushing.Err() != nil:
+			return nil // the flusher has the error
+		case reading.Err() != nil && f.Rebuild && !f.read:
+			return nil // a table is not emptied for what was not read
+		case reading.Err() != nil:
+			return f.hand(flushing)
+		default:
+			// What was read before it went wrong is good, and is written: so the
+			// error must not end the flusher.
+			f.failed = err
+			return f.hand(flushing)
+		}
+	}
+}
+
+// errDue says that the set at hand has waited for long enough.
+var errDue = errors.New("the batch is due")
+
+// next waits for an event, but not past the time at which the set is due. It returns nil
+// after the last.
+func (f *reader) next(reading, flushing context.Context) (*event, error) {
+	var due <-chan time.Time
+	if f.period > 0 && !f.set.first.IsZero() {
+		wait := time.Until(f.set.first.Add(f.period))
+		if wait <= 0 && len(f.free) > 0 {
+			if err := f.hand(flushing); err != nil {
+				return nil, err
+			}
+		} else { // while the sink is busy the set goes on filling
+			timer := time.NewTimer(max(wait, f.period/16))
+			defer timer.Stop()
+			due = timer.C
+		}
+	}
+	if err := reading.Err(); err != nil {
+		return nil, err
+	}
+	select {
+	case e, ok := <-f.pool.events:
+		return f.received(reading, e, ok)
+	default:
+	}
+	idle := time.NewTimer(livePeriod) // until what was read of other sources is written
+	defer idle.Stop()
+	select {
+	case e, ok := <-f.pool.events:
+		return f.received(reading, e, ok)
+	case <-due:
+		return nil, errDue
+	case <-idle.C:
+		if f.period > 0 {
+			return nil, errDue
+		}
+		return nil, cmp.Or(f.hand(flushing), errDue)
+	case <-reading.Done():
+		return nil, reading.Err()
+	}
+}
+
+// received returns an event that is scanned, nil where none is to come.
+func (f *reader) received(reading context.Context, e *event, ok bool) (*event, error) {
+	if !ok {
+		return nil, reading.Err()
+	}
+	<-e.ready
+	return e, nil
+}
+
+// take deals with an event.
+func (f *reader) take(flushing context.Context, e *event) error {
+	switch e.kind {
+	case opened:
+		return f.begin(flushing, e.lane)
+	case ended:
+		return f.end(e.lane, e.err)
+	}
+	if e.Settled != nil {
+		return f.settle(flushing, e.Settled)
+	}
+	err := f.block(flushing, e)
+	if err == errTorn {
+		return nil // it is the lane's last
+	}
+	return err
+}
+
+// begin takes a lane that was opened.
+func (f *reader) begin(flushing context.Context, l *lane) error {
+	if len(f.set.lanes) >= cmp.Or(f.lanesAtOnce, maxLanes) {
+		if err := f.hand(flushing); err != nil {
+			return err
+		}
+	}
+	f.open[l] = true
+	f.period = l.period(&f.Config)
+	f.p.begin(l.stream)
+	fresh := l.cp.Mark == "" && l.resumes && !l.unnamed
+	l.reading = laneReading{seq: l.cp.Seq, tally: tally{rejected: l.cp.Rejected},
+		restart: fresh && l.cp.Seq > 0, tentative: fresh && !l.spool.Durable()}
+	r := &l.reading
+	if f.emptied {
+		r.seq = 0
+	}
+	r.pos.mark.Feed = l.from.mark.Feed
+	if at := l.stream.Start(); at != "" {
+		r.pos.line, r.pos.offset, r.pos.mark.Source = l.from.line, l.from.offset, at
+	}
+	if l.spool.Durable() {
+		r.pos.mark.Source = l.spool.Start()
+	}
+	r.line, r.heard = r.pos.line, heeding{feedMark: r.pos.mark.Feed, opening: !l.spool.Durable()}
+	r.hint.on = r.pos.offset == 0 && !l.stream.Traits().Live
+	if l.accepted || f.Rebuild && !f.emptied || f.unmarked {
+		f.touch(l)
+	}
+	if f.unmarked {
+		f.unmarked = false
+		return f.hand(flushing)
+	}
+	return nil
+}
+
+// end takes leave of a lane, which err may have ended.
+func (f *reader) end(l *lane, err error) error {
+	delete(f.open, l)
+	f.set.ended = append(f.set.ended, l)
+	if err != nil {
+		return err
+	}
+	if hint := l.reading.hint.ended(); hint != nil {
+		return fmt.Errorf("%s: %w", l.name, hint)
+	}
+	return f.decide(l)
+}
+
+// place returns the place of a lane in the set at hand, or that which it would get.
+func (f *reader) place(l *lane) int {
+	if l.reading.inSet == 0 {
+		return len(f.set.lanes)
+	}
+	return l.reading.inSet - 1
+}
+
+// touch has the set at hand move a lane on.
+func (f *reader) touch(l *lane) {
+	if l.reading.inSet == 0 {
+		f.set.lanes = append(f.set.lanes, setLane{lane: l})
+		l.reading.inSet = len(f.set.lanes)
+	}
+}
+
+// errTorn is returned for a torn last line that is left for the next run.
+var errTorn = errors.New("the last line has no end yet")
+
+// block folds the lines of a block.
+func (f *reader) block(flushing context.Context, e *event) (err error) {
+	l, r := e.lane, &e.lane.reading
+	if e.Restart {
+		r.line, r.hint = 0, hint{} // what was read before is good, whatever comes now
+	}
+	if e.Conn != r.conn {
+		r.conn, r.heard.repeats = e.Conn, 0
+		r.heard.opening = !l.spool.Durable() // what is read back from the disk has no connection
+	}
+	before, at := r.line, 0
+	if e.Oversize > 0 {
+		at, err = f.oversize(e)
+	} else {
+		at, err = f.lines(flushing, e)
+	}
+	if n := len(e.lines); n > 0 && f.Feed.TimeField != "" {
+		if t := feedTime(&e.lines[n-1], f.feedNames.time); !t.IsZero() {
+			f.p.FeedTime.Store(t.UnixNano())
+		}
+	}
+	f.p.Lines.Add(r.line - before)
+	f.read = f.read || r.line > before
+	f.p.Bytes.Add(int64(at))
+	if at > 0 {
+		f.moveTo(e, at)
+	}
+	return err
+}
+
+// oversize rejects a line of which there is only the beginning. It returns 0 where the line
+// does not count.
+func (f *reader) oversize(e *event) (at int, err error) {
+	r := &e.lane.reading
+	heard := r.heard
+	err = f.reject(e.lane, fold.Place{Line: r.line + 1, Offset: e.Offset}, bytes.TrimSuffix(e.Data, newline),
+		feed.Errorf(feed.TooLong, "a line of %d bytes: at most %d (--max-line)", e.Oversize-1, f.Source.MaxLine))
+	if errors.Is(err, ErrRejected) {
+		r.heard = heard
+		return 0, err
+	}
+	r.line++
+	f.p.Bytes.Add(e.Oversize - int64(len(e.Data)))
+	return len(e.Data), err
+}
+
+// moveTo notes that the lines of the block up to an index are folded.
+func (f *reader) moveTo(e *event, at int) {
+	l, r := e.lane, &e.lane.reading
+	size := int64(at)
+	if e.Oversize > 0 {
+		size = e.Oversize
+	}
+	r.pos = position{line: r.line, offset: e.Offset + size, mark: mark{Source: e.CursorAfter(at), Feed: r.heard.feedMark}}
+	if len(r.held) == 0 {
+		f.touch(l)
+	}
+}
+
+// lines folds the lines of a block and returns the index after the last one that
+// counts.
+func (f *reader) lines(flushing context.Context, e *event) (at int, err error) {
+	l, r := e.lane, &e.lane.reading
+	for i := range e.lines {
+		if i%fold.MaxPrefetch == 0 {
+			f.folder.Prefetch(&f.set.batch, e.lines[i:min(i+fold.MaxPrefetch, len(e.lines))])
+		}
+		line := &e.lines[i]
+		next := min(at+len(line.Text)+1, len(e.Data))
+		if !line.Blank {
+			place, heard := fold.Place{Lane: f.place(l), Line: r.line + 1, Offset: e.Offset + int64(at)}, r.heard
+			if counts, err := f.message(l, line, place, e.Tail && next == len(e.Data)); err != nil {
+				if counts {
+					at, r.line = next, r.line+1
+				} else {
+					r.heard = heard // the next run meets the line again
+				}
+				return at, err
+			}
+		}
+		at, r.line = next, r.line+1
+		if f.isFull() {
+			f.moveTo(e, at)
+			if err := f.hand(flushing); err != nil {
+				return at, err
+			}
+		}
+	}
+	return at, nil
+}
+
+// rejectShare is the part of the buffer that a set fills with rejected lines. A driver
+// holds them again while it writes them, and each is garbage when it is written.
+const rejectShare = 8
+
+// isFull reports whether the set at hand has no room left.
+func (f *reader) isFull() bool {
+	s := f.set
+	return s.batch.Rows() >= f.BatchRows || int64(s.bytes()) >= f.Buffer/2 || int64(s.rejectBytes) >= f.Buffer/rejectShare
+}
+
+// message folds or rejects a line. Where it returns an error, which ends the
+// source, counts tells whether the line was dealt with.
+func (f *reader) message(l *lane, line *feed.Line, at fold.Place, tail bool) (counts bool, err error) {
+	r := &l.reading
+	f.start()
+	r.hint.see(line.Text)
+	if f.Feed.heeded() && line.Err == nil {
+		if pass, err := f.heed(l, line); err != nil {
+			return true, fmt.Errorf("%s: %w", l.name, err)
+		} else if pass {
+			return true, nil
+		}
+	}
+	switch err := f.add(line, at).(type) {
+	case nil:
+		r.folded++
+		f.touch(l)
+		if r.hint.on {
+			r.hint.on = false
+			return true, f.decide(l)
+		}
+		return true, nil
+	case *feed.Error:
+		// The end of a followed file comes when another one has taken its place.
+		if tail && err.Reason == feed.Truncated && l.stream.Traits().Named && !f.Source.Follow {
+			f.Warn("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, at.Line, at.Offset)
+			return false, errTorn
+		}
+		if hint := r.hint.bad(err); hint != nil {
+			return false, fmt.Errorf("%s: %w", l.name, hint)
+		}
+		if r.hint.on && f.Rejects.mode != fail {
+			r.held = append(r.held, heldReject{at, err, bytes.Clone(line.Text)})
+			return true, nil
+		}
+		if err := f.decide(l); err != nil {
+			return true, err
+		}
+		err2 := f.reject(l, at, line.Text, err)
+		return !errors.Is(err2, ErrRejected), err2
+	default:
+		return false, fmt.Errorf("%s line %d: %w", l.name, at.Line, err)
+	}
+}
+
+// add merges a line into the batch.
+func (f *reader) add(l *feed.Line, at fold.Place) error {
+	if l.Err != nil {
+		return l.Err
+	}
+	c := f.mapper.Map(l)
+	return f.folder.Add(&f.set.batch, &c, at)
+}
+
+// start notes when the first line of the set came in.
+func (f *reader) start() {
+	if f.set.first.IsZero() {
+		f.set.first = time.Now()
+	}
+}
+
+// decide rejects the lines of a lane that were held until it was clear what its source is.
+func (f *reader) decide(l *lane) error {
+	held := l.reading.held
+	l.reading.held = nil
+	for _, h := range held {
+		if err := f.reject(l, h.at, h.text, h.why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reject deals with a line that is no message.
+func (f *reader) reject(l *lane, at fold.Place, line []byte, why *feed.Error) error {
+	f.start()
+	if f.Feed.resumes(l.name) && l.reading.heard.again(line) {
+		return nil // it was counted when it came first
+	}
+	f.p.Rejected(why.Reason).Add(1)
+	l.reading.rejected++
+	switch f.Rejects.mode {
+	case discard:
+	case fail:
+		return fmt.Errorf("%w: %s line %d (byte %d): %s", ErrRejected, l.name, at.Line, at.Offset, why.Detail)
+	default:
+		at.Lane = f.place(l)
+		f.touch(l)
+		r := fold.NewReject(at, why, line)
+		f.set.rejects = append(f.set.rejects, r)
+		f.set.rejectBytes += r.Bytes()
+	}
+	return f.tooMany(why.Detail)
+}
+
+// tooMany ends a run whose feed is mostly bad.
+func (r *run) tooMany(last string) error {
+	if n := r.p.RejectedTotal(); n > r.MaxRejects {
+		return fmt.Errorf("%d lines were rejected, more than --max-rejects %d; the last: %s", n, r.MaxRejects, last)
+	}
+	return nil
+}
+
+// isEmpty reports whether there is nothing to write: no run resumes a lane that is unnamed.
+func (s *set) isEmpty() bool {
+	for i := range s.lanes {
+		if !s.lanes[i].lane.unnamed {
+			return false
+		}
+	}
+	return s.batch.Rows() == 0 && len(s.rejects) == 0
+}
+
+// hand gives the set to the flusher, and takes an empty one. It does nothing
+// where there is nothing to write.
+func (f *reader) hand(flushing context.Context) error {
+	s := f.set
+	s.rebuild = f.Rebuild && !f.emptied && len(s.lanes) > 0
+	if s.isEmpty() && !s.rebuild {
+		s.first = time.Time{}
+		return nil
+	}
+	for i := range s.lanes {
+		l := &s.lanes[i]
+		r := &l.lane.reading
+		cp, err := r.pos.checkpoint()
+		if err != nil {
+			return err
+		}
+		r.seq++
+		r.inSet = 0
+		cp.Seq, cp.Settings = r.seq, f.settings
+		*l = setLane{lane: l.lane, cp: cp, pos: r.pos, restart: r.restart, tentative: r.tentative, tally: r.tally}
+		r.restart = false
+	}
+	if s.rebuild { // which forgets the other lanes' checkpoints
+		f.emptied = true
+		for l := range f.open {
+			if l.reading.seq == l.cp.Seq {
+				l.reading.seq = 0
+			}
+		}
+	}
+	f.folder.Seal(&s.batch)
+	select {
+	case f.full <- s:
+	case <-flushing.Done():
+		return flushing.Err()
+	}
+	select {
+	case f.set = <-f.free:
+		return nil
+	case <-flushing.Done():
+		return flushing.Err()
+	}
+}
+
+// settle tells the source when all that was folded is committed.
+func (f *reader) settle(flushing context.Context, settled chan<- struct{}) error {
+	if err := f.hand(flushing); err != nil {
+		return err
+	}
+	select {
+	case s := <-f.free: // no set is on its way
+		f.free <- s
+		close(settled)
+		return nil
+	case <-flushing.Done():
+		return flushing.Err()
+	}
+}

@@ -1,0 +1,390 @@
+package postgres
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirsync/weir/internal/backoff"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// Claims are the [sink.Claims] of one job. A lane is held by an advisory lock of the session,
+// and by a shared one of the job, of which the whole job is held exclusively. Behind a
+// pooler, which shares sessions, only the fence tells two runs apart. The connection is
+// made when it is needed.
+type Claims struct {
+	job string
+
+	mu sync.Mutex
+	*client
+	lanes  map[string]bool // that were taken, and whether this session has the lock
+	shared bool            // this session has the job's lock as one of several
+	whole  bool            // the job was taken
+	waited bool            // for the last flush of a run before
+}
+
+var _ sink.Claims = (*Claims)(nil)
+
+// OpenClaims returns the claims of a job.
+func OpenClaims(_ context.Context, dsn, job string, o Options) (*Claims, error) {
+	c, err := newClient(dsn, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Claims{job: job, client: c, lanes: map[string]bool{}}, nil
+}
+
+// A busy lock is tried again: the server may not have noticed yet that a run was killed.
+const (
+	busyTries = 5
+	busyWait  = 100 * time.Millisecond
+	flushWait = 5 * time.Second // at most, for the last flush of a run before
+)
+
+func whileBusy(ctx context.Context, try func() error) error {
+	err := try()
+	for n := 0; errors.As(err, new(sink.BusyError)) && n < busyTries; n++ {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(busyWait):
+		}
+		err = try()
+	}
+	return err
+}
+
+// Tables implements [sink.Claims].
+func (c *Claims) Tables(ctx context.Context) (names []string, err error) {
+	rows, err := c.ask(ctx, func() string {
+		return "SELECT tbl FROM " + c.schema + ".weir_jobs WHERE job = " + c.literal(c.job) + ` ORDER BY tbl COLLATE "C"`
+	})
+	for _, row := range rows {
+		names = append(names, string(row[0]))
+	}
+	return names, err
+}
+
+// RejectFile implements [sink.Claims].
+func (c *Claims) RejectFile(ctx context.Context, path string) (sink.RejectFile, error) {
+	rows, err := c.ask(ctx, func() string {
+		return "SELECT size, id FROM " + c.schema + ".weir_reject_files WHERE job = " + c.literal(c.job) + " AND path = " + c.literal(path)
+	})
+	if len(rows) == 0 {
+		return sink.RejectFile{}, err
+	}
+	return sink.RejectFile{Path: path, Size: number(rows[0][0]), ID: string(rows[0][1])}, err
+}
+
+// Checkpoints implements [sink.Claims].
+func (c *Claims) Checkpoints(ctx context.Context, lanes ...string) ([]sink.Checkpoint, error) {
+	if len(lanes) == 0 {
+		return nil, nil
+	}
+	rows, err := c.ask(ctx, func() string { return c.checkpointsSQL(lanes) })
+	if err != nil {
+		return nil, err
+	}
+	return readCheckpoints(len(lanes), rows), nil
+}
+
+func (c *Claims) checkpointsSQL(lanes []string) string {
+	return c.lanesSQL(c.job, lanes, `c.seq, c.line, c."offset", coalesce(c.mark, ''), c.rejected, coalesce(c.settings, ''), c.run, coalesce(c.tableid, ''), `+micros("c.updated"))
+}
+
+// readCheckpoints reads the answer to checkpointsSQL.
+func readCheckpoints(lanes int, rows [][][]byte) []sink.Checkpoint {
+	all := make([]sink.Checkpoint, lanes)
+	for _, row := range rows {
+		all[number(row[0])] = sink.Checkpoint{Seq: number(row[1]), Line: number(row[2]), Offset: number(row[3]), Mark: string(row[4]),
+			Rejected: number(row[5]), Settings: string(row[6]), Run: string(row[7]), TableID: string(row[8]), Committed: time.UnixMicro(number(row[9])).UTC()}
+	}
+	return all
+}
+
+// Take implements [sink.Claims].
+func (c *Claims) Take(ctx context.Context, lanes ...string) (all []sink.Checkpoint, err error) {
+	if len(lanes) == 0 {
+		return nil, nil
+	}
+	err = whileBusy(ctx, func() error { all, err = c.take(ctx, lanes); return err })
+	return all, err
+}
+
+func (c *Claims) take(ctx context.Context, lanes []string) ([]sink.Checkpoint, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.connect(ctx); err != nil {
+		return nil, err
+	}
+	var wanted []string
+	for _, l := range lanes {
+		if !c.lanes[l] {
+			wanted = append(wanted, l)
+		}
+	}
+	slices.Sort(wanted)
+	wanted = slices.Compact(wanted)
+	// What another run has committed before its locks were released is seen by a statement
+	// that begins later.
+	s := &script{}
+	s.add("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY")
+	locks := s.add("%s", c.lockSQL(wanted))
+	flushing := s.add("%s", c.flushingSQL())
+	if c.ready {
+		s.add("%s", c.checkpointsSQL(lanes))
+	}
+	s.add("COMMIT")
+	r, err := c.run(ctx, s)
+	if err != nil {
+		c.drop() // with what it locked before it failed
+		return nil, c.explain(err)
+	}
+	if busy := slices.IndexFunc(r[locks].rows, isFalse); busy >= 0 {
+		e := sink.BusyError{Job: c.job}
+		if busy > 0 {
+			e.Lane = wanted[busy-1]
+		}
+		return nil, cmp.Or(c.unlock(ctx, wanted, r[locks].rows), error(e))
+	}
+	c.took(wanted, r[locks].rows)
+	if c.ready && (c.waited || len(r[flushing].rows) == 0) {
+		c.waited = true
+		return readCheckpoints(len(lanes), r[flushing+1].rows), nil
+	}
+	if !c.waited {
+		if err := c.waitForFlushes(ctx, r[flushing].rows); err != nil {
+			return nil, err
+		}
+		c.waited = true
+	}
+	// A run that was killed may have made weir's tables since, with its last flush.
+	if err := c.askReady(ctx); err != nil || !c.ready {
+		return make([]sink.Checkpoint, len(lanes)), err
+	}
+	again, err := c.query(ctx, c.checkpointsSQL(lanes))
+	if err != nil {
+		c.drop()
+		return nil, c.explain(err)
+	}
+	return readCheckpoints(len(lanes), again[0].rows), nil
+}
+
+// flushingSQL names the transactions of the job's other sessions. A run that was killed
+// leaves its locks at once, but its last flush may still be under way.
+func (c *Claims) flushingSQL() string {
+	return "SELECT pid || ' ' || extract(epoch FROM xact_start) FROM pg_stat_activity WHERE application_name = " + c.literal("weir/"+c.job) +
+		" AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
+}
+
+// waitForFlushes waits, but not for ever, until transactions have ended that flushingSQL
+// has named.
+func (c *Claims) waitForFlushes(ctx context.Context, named [][][]byte) error {
+	waits := backoff.Backoff{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
+	for end := time.Now().Add(flushWait); len(named) > 0; {
+		wait, ok := waits.Next(time.Until(end))
+		if !ok {
+			return nil // the fence decides
+		}
+		if err := backoff.Sleep(ctx, wait); err != nil {
+			return err
+		}
+		r, err := c.query(ctx, c.flushingSQL())
+		if err != nil {
+			c.drop()
+			return c.explain(err)
+		}
+		named = slices.DeleteFunc(named, func(was [][]byte) bool {
+			return !slices.ContainsFunc(r[0].rows, func(now [][]byte) bool { return bytes.Equal(was[0], now[0]) })
+		})
+	}
+	return nil
+}
+
+// lockSQL tries to lock lanes. Its rows tell whether it could: the first one of the job's
+// lock, which all runs share that have lanes, the others of the lanes.
+func (c *Claims) lockSQL(lanes []string) string {
+	job := "true"
+	if !c.shared {
+		job = "pg_try_advisory_lock_shared(" + c.jobKey() + ")"
+	}
+	lane := "pg_try_advisory_lock(key)"
+	if c.pooled {
+		job, lane = "true", "true"
+	}
+	return fmt.Sprintf("SELECT %s UNION ALL SELECT %s FROM %s", job, lane, c.keys(lanes))
+}
+
+// took notes which locks the session has by the answer to [Claims.lockSQL].
+func (c *Claims) took(lanes []string, locked [][][]byte) {
+	c.shared = !isFalse(locked[0])
+	for i, l := range lanes {
+		if c.lanes[l] = !isFalse(locked[i+1]); !c.lanes[l] {
+			c.opt.Debug("another session holds %s of job %q by now", l, c.job)
+		}
+	}
+}
+
+// unlock releases what [Claims.lockSQL] has locked by its answer.
+func (c *Claims) unlock(ctx context.Context, lanes []string, locked [][][]byte) error {
+	var held []string
+	for i, l := range lanes {
+		if !isFalse(locked[i+1]) {
+			held = append(held, l)
+		}
+	}
+	return c.release(ctx, held, !c.shared && !isFalse(locked[0]))
+}
+
+// release releases the locks of lanes, and the job's shared one.
+func (c *Claims) release(ctx context.Context, lanes []string, shared bool) error {
+	if c.pooled || c.conn == nil || len(lanes) == 0 && !shared {
+		return nil
+	}
+	job := "true"
+	if shared {
+		job = "pg_advisory_unlock_shared(" + c.jobKey() + ")"
+	}
+	_, err := c.query(ctx, fmt.Sprintf("SELECT %s UNION ALL SELECT pg_advisory_unlock(key) FROM %s", job, c.keys(lanes)))
+	if err != nil {
+		c.drop()
+	}
+	return c.explain(err)
+}
+
+// Drop implements [sink.Claims].
+func (c *Claims) Drop(ctx context.Context, lanes ...string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var held []string
+	for _, l := range lanes {
+		if c.lanes[l] {
+			held = append(held, l)
+		}
+		delete(c.lanes, l)
+	}
+	last := c.shared && len(c.lanes) == 0
+	c.shared = c.shared && !last
+	return c.release(ctx, held, last)
+}
+
+// TakeJob implements [sink.Claims].
+func (c *Claims) TakeJob(ctx context.Context) error {
+	return whileBusy(ctx, func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if err := c.connect(ctx); err != nil || c.whole || c.pooled {
+			return err
+		}
+		r, err := c.query(ctx, "SELECT pg_try_advisory_lock("+c.jobKey()+")")
+		if err != nil {
+			c.drop()
+			return c.explain(err)
+		}
+		if isFalse(r[0].rows[0]) {
+			return sink.BusyError{Job: c.job}
+		}
+		c.whole = true
+		return nil
+	})
+}
+
+// Close implements [sink.Claims].
+func (c *Claims) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lanes, c.shared, c.whole = map[string]bool{}, false, false
+	if c.conn == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	// The session ends some time after this returns; its locks end now, or with a session
+	// that is gone already.
+	_, _ = c.query(ctx, "SELECT pg_advisory_unlock_all()")
+	c.close(ctx)
+	return nil
+}
+
+// connect makes a connection where there is none, and takes the locks again that were held
+// by the one before. Where another session has one now, the fence decides.
+func (c *Claims) connect(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	made, err := c.client.connect(ctx)
+	if err != nil || !made || c.pooled {
+		return err
+	}
+	lanes := slices.Collect(maps.Keys(c.lanes))
+	statements := []string{"SET application_name = " + c.literal("weir/"+c.job)}
+	if c.whole {
+		statements = append(statements, "SELECT pg_try_advisory_lock("+c.jobKey()+")")
+	}
+	c.shared = false
+	if len(lanes) > 0 {
+		statements = append(statements, c.lockSQL(lanes))
+	}
+	r, err := c.query(ctx, statements...)
+	if err != nil {
+		c.drop()
+		return c.explain(err)
+	}
+	if len(lanes) > 0 {
+		c.took(lanes, r[len(r)-1].rows)
+	}
+	return nil
+}
+
+// ask returns the rows of a query of weir's tables: none where they are missing.
+func (c *Claims) ask(ctx context.Context, sql func() string) ([][][]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.connect(ctx); err != nil {
+		return nil, err
+	}
+	if !c.ready {
+		if err := c.askReady(ctx); err != nil || !c.ready {
+			return nil, err
+		}
+	}
+	r, err := c.query(ctx, sql())
+	if err != nil {
+		c.drop()
+		return nil, c.explain(err)
+	}
+	return r[0].rows, nil
+}
+
+// jobKey and keys are the numbers that the locks have in the database.
+func (c *Claims) jobKey() string { return fmt.Sprintf("'%d'", lockNumber(c.schema, c.job)) }
+
+func (c *Claims) keys(lanes []string) string {
+	keys := make([]string, len(lanes))
+	for i, l := range lanes {
+		keys[i] = strconv.FormatInt(lockNumber(c.schema, c.job, l), 10)
+	}
+	return "unnest('{" + strings.Join(keys, ",") + "}'::bigint[]) key"
+}
+
+func lockNumber(of ...string) int64 {
+	h := fnv.New64a()
+	h.Write([]byte("weir\x00" + strings.Join(of, "\x00")))
+	return int64(h.Sum64())
+}
+
+// isFalse reports whether the first cell of a row is not true.
+func isFalse(row [][]byte) bool { return string(row[0]) != "t" }

@@ -1,0 +1,238 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+// take takes lanes, and returns the lane that another run holds, or "".
+func take(t *testing.T, c sink.Claims, lanes ...string) (busy string) {
+	t.Helper()
+	_, err := c.Take(t.Context(), lanes...)
+	if e, is := errors.AsType[sink.BusyError](err); is {
+		return e.Lane
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ""
+}
+
+const advisoryLocks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+
+// TestClaims_KilledSession: the locks of a session that the server ends are free again, and
+// those of a run that lives are taken again with its next call.
+func TestClaims_KilledSession(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	first, second := db.Claims(t, "job"), db.Claims(t, "job")
+	take(t, first, "a", "b")
+	if busy := take(t, second, "c", "b"); busy != "b" {
+		t.Errorf("the lane that is busy is %q", busy)
+	}
+	sinktest.Expect(t, db, advisoryLocks, "3") // the job's, and two lanes'
+	kill := func() {
+		t.Helper()
+		db.Exec(t, "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'weir/job' AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')")
+	}
+	kill()
+	sinktest.Expect(t, db, advisoryLocks, "0")
+	var e *sink.Error
+	if _, err := first.Checkpoints(t.Context(), "a"); !errors.As(err, &e) || e.Class != sink.Transient || e.Reason != "connection" {
+		t.Errorf("over a connection that broke: %v", err)
+	}
+	if _, err := first.Checkpoints(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+	sinktest.Expect(t, db, advisoryLocks, "3")
+	if busy := take(t, second, "a"); busy != "a" {
+		t.Errorf("the lane that was held again is taken by another run: %q", busy)
+	}
+	// Another run may come between.
+	kill()
+	take(t, second, "b")
+	_, _ = first.Tables(t.Context())
+	if _, err := first.Tables(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if busy := take(t, second, "a"); busy != "a" {
+		t.Errorf("the lane that was held again is taken by another run: %q", busy)
+	}
+	// It does not release what the other has.
+	if err := first.Drop(t.Context(), "a", "b"); err != nil {
+		t.Error(err)
+	}
+	if busy := take(t, first, "a", "b"); busy != "b" {
+		t.Errorf("the lane that is busy is %q", busy)
+	}
+	take(t, second, "a")
+}
+
+// TestClaims_JobIsHeldAgain over a new connection.
+func TestClaims_JobIsHeldAgain(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	first, second := db.Claims(t, "job"), db.Claims(t, "job")
+	if err := first.TakeJob(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	db.Exec(t, "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'weir/job'")
+	_, _ = first.Tables(t.Context())
+	if _, err := first.Tables(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := second.Take(t.Context(), "a"); !errors.As(err, new(sink.BusyError)) {
+		t.Errorf("a lane of the job that is held: %v", err)
+	}
+	if err := second.TakeJob(t.Context()); !errors.As(err, new(sink.BusyError)) {
+		t.Errorf("the job that is held: %v", err)
+	}
+}
+
+// TestClaims_UnheardBreak: a connection breaks of which the server does not hear. What its
+// session holds is free for the same run at once.
+func TestClaims_UnheardBreak(t *testing.T) {
+	db, p := throughProxy(t, testpg.New(t))
+	p.Half(true)
+	c := db.Claims(t, "job")
+	take(t, c, "a", "b")
+	p.Break()
+	err := sink.Patiently(t.Context(), time.Minute, func(*sink.Error) {}, func() error {
+		_, err := c.Take(t.Context(), "c")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sinktest.Expect(t, db, "SELECT count(*), count(DISTINCT pid) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())", "4|1")
+}
+
+// TestClaims_EndedRunIsWaitedFor: the server may notice late that a run was killed.
+func TestClaims_EndedRunIsWaitedFor(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	first, second := db.Claims(t, "job"), db.Claims(t, "job")
+	take(t, first, "a")
+	closed := make(chan error, 1)
+	time.AfterFunc(150*time.Millisecond, func() { closed <- first.Close() })
+	if busy := take(t, second, "a"); busy != "" {
+		t.Errorf("the lane that is busy is %q", busy)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	// It is not waited for by a run that is stopped.
+	third := db.Claims(t, "job")
+	take(t, third, "b")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := third.Take(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a run that is stopped: %v", err)
+	}
+}
+
+// TestClaims_OneRoundTrip: lanes are taken, with their checkpoints, and dropped in one round
+// trip each.
+func TestClaims_OneRoundTrip(t *testing.T) {
+	db, p := throughProxy(t, testpg.New(t))
+	r := sinktest.BeginJob(t, db, "job")
+	r.Flush(`{"id":1}`)
+	r.End()
+	c := db.Claims(t, "job")
+	take(t, c, "x") // it connects
+	var lanes []string
+	for i := range 100 {
+		lanes = append(lanes, fmt.Sprint("lane ", i))
+	}
+	for name, call := range map[string]func() error{
+		"Take":    func() error { _, err := c.Take(t.Context(), lanes...); return err },
+		"Drop":    func() error { return c.Drop(t.Context(), "x") },
+		"TakeJob": func() error { return c.TakeJob(t.Context()) },
+	} {
+		p.Cut(nil)
+		if err := call(); err != nil {
+			t.Fatal(err)
+		}
+		if n := p.Count().Answers; n != 1 {
+			t.Errorf("%s was answered %d times", name, n)
+		}
+	}
+}
+
+// TestClaims_IdleSession: the server ends no session that only holds locks.
+func TestClaims_IdleSession(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "ALTER DATABASE "+db.one(t, "SELECT current_database()")+" SET idle_session_timeout = '100ms'")
+	c := db.Claims(t, "job")
+	take(t, c, "a")
+	db.Exec(t, "SELECT pg_sleep(0.3)")
+	sinktest.Expect(t, db, advisoryLocks, "2")
+	if _, err := c.Tables(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestClaims_TooManyLocks: the server has room for so many; the error says what makes more,
+// and none of them is held.
+func TestClaims_TooManyLocks(t *testing.T) {
+	s := testpg.Start(t, "max_locks_per_transaction=10")
+	db := connect(t, s.Database(t))
+	c := db.Claims(t, "job")
+	take(t, c, "a")
+	lanes := make([]string, 20_000)
+	for i := range lanes {
+		lanes[i] = fmt.Sprint("lane ", i)
+	}
+	_, err := c.Take(t.Context(), lanes...)
+	var e *sink.Error
+	if !errors.As(err, &e) || e.Reason != "resources" || !strings.Contains(err.Error(), "raise max_locks_per_transaction") {
+		t.Errorf("too many lanes: %v", err)
+	}
+	// They are free once the server has ended that session.
+	err = sink.Patiently(t.Context(), time.Minute, func(*sink.Error) {}, func() error {
+		_, err := c.Take(t.Context(), "b")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sinktest.Expect(t, db, advisoryLocks, "3")
+	if busy := take(t, db.Claims(t, "job"), "a"); busy != "a" {
+		t.Errorf("the lane that is busy is %q", busy)
+	}
+}
+
+// TestClaims_Pooler: behind a pooler nothing is locked, and nobody is kept out but by the
+// fence.
+func TestClaims_Pooler(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.weir = testpg.Pool(t, db.url, "transaction")
+	first, second := sinktest.Begin(t, db), sinktest.Begin(t, db)
+	if err := errors.Join(first.Claims.TakeJob(t.Context()), second.Claims.TakeJob(t.Context())); err != nil {
+		t.Error(err)
+	}
+	sinktest.Expect(t, db, advisoryLocks, "0")
+	first.Flush(`{"id":1,"a":"first"}`)
+	if _, err := second.TryFlush(`{"id":1,"a":"second"}`); !errors.As(err, new(sink.FencedError)) {
+		t.Errorf("the flush of the second run: %v", err)
+	}
+	sinktest.Expect(t, db, "SELECT a FROM t", "first")
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if _, err := first.Claims.Take(t.Context(), "x", "y"); err != nil {
+				t.Error(err)
+			}
+			if err := first.Claims.Drop(t.Context(), "x", "y"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}

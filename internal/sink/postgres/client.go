@@ -1,0 +1,248 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/tcp"
+)
+
+// A client has one connection to the server.
+type client struct {
+	config *pgconn.Config
+	opt    Options
+	conn   *pgconn.PgConn // nil before it is made, and after it broke
+	open   bool           // a transaction is
+	warned string         // what the server warned of last
+
+	// Of the server, asked at each connection.
+	version    int64  // 150018
+	current    string // the schema that tables are made in
+	schema     string // the same as an identifier; weir's own tables are there
+	unicode    bool   // its encoding holds every character
+	pooled     bool   // a pooler may give each transaction another session
+	temp       bool   // it lets us make temporary tables
+	replicated bool   // it has a synchronous standby
+	ready      bool   // weir's tables exist
+	backend    string // the process at the other end, and when it began
+	started    string
+}
+
+const (
+	minVersion     = 150000 // the oldest that is still supported, https://www.postgresql.org/support/versioning/
+	connectTimeout = 10 * time.Second
+)
+
+func newClient(dsn string, o Options) (*client, error) {
+	config, err := Parse(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return &client{config: config, opt: o}, nil
+}
+
+// Parse reads a connection string, which may be a URL or keywords and values;
+// what it leaves open comes from PG* variables, .pgpass and service files, as
+// pgconn reads them. The error does not hold the password.
+func Parse(dsn string) (*pgconn.Config, error) {
+	c, err := pgconn.ParseConfig(dsn)
+	if err != nil {
+		return nil, wrongString(err)
+	}
+	// Of pgx, not of the server. Here every query goes by the simple protocol,
+	// which all poolers let pass.
+	for _, p := range []string{"default_query_exec_mode", "statement_cache_capacity", "description_cache_capacity"} {
+		delete(c.RuntimeParams, p)
+	}
+	if c.ConnectTimeout == 0 || c.ConnectTimeout > connectTimeout {
+		c.ConnectTimeout = connectTimeout
+	}
+	c.DialFunc = tcp.Dialer(c.ConnectTimeout).DialContext
+	c.RuntimeParams["client_encoding"] = "UTF8"
+	if c.RuntimeParams["application_name"] == "" {
+		c.RuntimeParams["application_name"] = "weir"
+	}
+	return c, nil
+}
+
+// wrongString is an error of pgconn's without the connection string: not all places
+// that can hold a password are known to it.
+func wrongString(err error) error {
+	bad, ok := errors.AsType[*pgconn.ParseConfigError](err)
+	if !ok {
+		return err
+	}
+	bad.ConnString = ""
+	text := strings.TrimPrefix(bad.Error(), "cannot parse ``: ")
+	for _, form := range []string{"URL", "keyword/value"} {
+		if quoted := "failed to parse as " + form; strings.HasPrefix(text, quoted) {
+			text = quoted
+		}
+	}
+	return errors.New("the connection string: " + text)
+}
+
+// connect makes a connection where there is none, and asks the server what it is. made
+// tells that it has.
+func (c *client) connect(ctx context.Context) (made bool, err error) {
+	if c.conn != nil {
+		return false, nil
+	}
+	if c.conn, err = pgconn.ConnectConfig(ctx, c.config); err != nil {
+		c.conn = nil
+		return false, c.explain(err)
+	}
+	if err := c.inspect(ctx); err != nil {
+		c.drop()
+		return false, c.explain(err)
+	}
+	return true, nil
+}
+
+// inspect asks the server what it is.
+func (c *client) inspect(ctx context.Context) error {
+	c.open, c.unicode = false, true
+	session := fmt.Sprint(c.conn.PID())
+	r, err := c.query(ctx,
+		"SELECT pg_backend_pid(), current_setting('server_version_num'), current_setting('server_encoding'), current_schema(), current_database(), pg_is_in_recovery(),"+
+			" has_database_privilege(current_database(), 'TEMP'), (SELECT extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid()),"+
+			" current_setting('synchronous_standby_names'), current_setting('default_transaction_read_only')",
+		"SELECT to_regclass(quote_ident(current_schema()) || '.weir_meta') IS NOT NULL")
+	if err != nil {
+		return err
+	}
+	row := r[0].rows[0]
+	pid := string(row[0])
+	if c.version = number(row[1]); c.version < minVersion {
+		return fmt.Errorf("the server at %s is Postgres %d; weir needs %d or later", c.where(), c.version/10000, minVersion/10000)
+	}
+	c.pooled = pid != session
+	c.unicode = string(row[2]) == "UTF8" || string(row[2]) == "SQL_ASCII"
+	c.temp = string(row[6]) == "t"
+	c.replicated = len(row[8]) > 0
+	if !c.pooled {
+		if err := c.terminateStaleBackend(ctx); err != nil {
+			return err // the old session stays the one to end
+		}
+		c.backend, c.started = pid, string(row[7])
+		if err := c.watch(ctx); err != nil {
+			return err
+		}
+	}
+	if row[3] == nil {
+		return fmt.Errorf("database %s has none of the schemas in search_path: CREATE SCHEMA, or set search_path in the connection string", row[4])
+	}
+	c.current = string(row[3])
+	c.schema = ident(c.current)
+	c.ready = string(r[1].rows[0][0]) == "t"
+	if string(row[5]) == "t" && !c.opt.ReadOnly {
+		return &sink.Error{Class: sink.Transient, Reason: "readonly",
+			Err: errors.New("the server is a standby, which takes no writes: name the primary, or all of them with target_session_attrs=read-write")}
+	}
+	if string(row[9]) == "on" && !c.opt.ReadOnly {
+		return &sink.Error{Class: sink.Permanent, Reason: "readonly",
+			Err: fmt.Errorf("default_transaction_read_only is on for this role or database, though the server at %s is no standby: ALTER ROLE … (or DATABASE …) SET default_transaction_read_only = off", c.where())}
+	}
+	if c.pooled && !c.opt.ReadOnly {
+		if err := c.takesTransactions(ctx); err != nil {
+			return err
+		}
+	}
+	if c.ready {
+		return c.checkFormat(ctx)
+	}
+	return nil
+}
+
+// askReady asks whether weir's tables exist: another run may have made them since.
+func (c *client) askReady(ctx context.Context) error {
+	r, err := c.query(ctx, "SELECT "+c.readySQL())
+	if err != nil {
+		return c.explain(err)
+	}
+	c.ready = string(r[0].rows[0][0]) == "t"
+	return nil
+}
+
+// takesTransactions asks a pooler for a transaction. One that lends a session for a
+// statement alone ends the connection, which by itself would look like any that broke.
+func (c *client) takesTransactions(ctx context.Context) error {
+	if _, err := c.query(ctx, "BEGIN"); pgError(err) != nil {
+		return &sink.Error{Class: sink.Permanent, Reason: "error",
+			Err: fmt.Errorf("the pooler at %s: %s (weir needs one that pools transactions or sessions)", c.where(), pgError(err).Message)}
+	} else if err != nil {
+		return c.explain(err)
+	}
+	return c.explain(c.rollback(ctx))
+}
+
+// readySQL is whether weir's tables exist.
+func (c *client) readySQL() string {
+	return "to_regclass(" + c.literal(c.schema+".weir_meta") + ") IS NOT NULL"
+}
+
+func (c *client) checkFormat(ctx context.Context) error {
+	r, err := c.query(ctx, "SELECT value::int FROM "+c.schema+".weir_meta WHERE name = 'format'")
+	if err != nil {
+		return c.explain(err)
+	}
+	made := int64(0)
+	if len(r[0].rows) > 0 {
+		made = number(r[0].rows[0][0])
+	}
+	return sink.CheckFormat(made, "schema "+c.schema)
+}
+
+// terminateStaleBackend ends the server process of the connection that broke, which may
+// still hold its locks. If it was just committing, the fence tells. Where weir may not end
+// it, the fence waits for it.
+func (c *client) terminateStaleBackend(ctx context.Context) error {
+	if c.backend == "" {
+		return nil
+	}
+	const wait = 1000 // ms, until it has let its locks go
+	_, err := c.query(ctx, fmt.Sprintf("SELECT pg_terminate_backend(pid, %d) FROM pg_stat_activity WHERE pid = %s AND extract(epoch FROM backend_start) = %s", wait, c.backend, c.started))
+	if pgError(err) != nil { // it may not be ended by this role
+		return nil
+	}
+	return c.explain(err)
+}
+
+// watch has the server notice by itself when this side is gone, and end no session because
+// it is idle: one that only holds locks is.
+func (c *client) watch(ctx context.Context) error {
+	_, err := c.query(ctx, "SET idle_session_timeout = 0", "SET tcp_keepalives_idle = 30", "SET tcp_keepalives_interval = 10", "SET tcp_keepalives_count = 3", "SET client_connection_check_interval = '10s'")
+	if e := pgError(err); e != nil { // not every system has them
+		c.opt.Debug("%s", e.Message)
+		return nil
+	}
+	return c.explain(err)
+}
+
+// where names the server, without secrets.
+func (c *client) where() string {
+	return fmt.Sprintf("%s:%d/%s", c.config.Host, c.config.Port, c.config.Database)
+}
+
+// drop gives the connection up.
+func (c *client) drop() {
+	if c.conn == nil {
+		return
+	}
+	_ = c.conn.Conn().Close()
+	c.conn, c.open = nil, false
+}
+
+// close ends the connection.
+func (c *client) close(ctx context.Context) {
+	if c.conn != nil {
+		_ = c.conn.Close(ctx)
+		c.conn, c.open = nil, false
+	}
+}

@@ -1,0 +1,150 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// explain gives an error of the server's, or of the way to it, its class and
+// words for people.
+func (c *client) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	var known *sink.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	e := pgError(err)
+	if e == nil {
+		var connect *pgconn.ConnectError
+		var lost *lostError
+		if errors.As(err, &connect) || errors.As(err, &lost) {
+			return &sink.Error{Class: sink.Transient, Reason: "connection", Err: oneLine(err)}
+		}
+		return err
+	}
+	class, reason, hint := classify(e)
+	if hint != "" {
+		hint = " (" + hint + ")"
+	}
+	text := e.Message
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	if isFatal(e) || class == sink.Transient && reason == "readonly" {
+		c.drop()
+	}
+	return &sink.Error{Class: class, Reason: reason, Err: fmt.Errorf("%s: %s (SQLSTATE %s)%s", c.where(), text, e.Code, hint)}
+}
+
+// oneLine has each thing that an error of several lines says once, in one line: a
+// connection is tried at several addresses, and with TLS and without.
+func oneLine(err error) error {
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) == 1 {
+		return err
+	}
+	var said []string
+	for _, l := range lines[1:] {
+		if l = strings.TrimSpace(l); !slices.Contains(said, l) {
+			said = append(said, l)
+		}
+	}
+	return errors.New(strings.TrimSpace(lines[0]) + " " + strings.Join(said, "; "))
+}
+
+// classify tells what may be done about an error of the server's
+// (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+func classify(e *pgconn.PgError) (class sink.Class, reason, hint string) {
+	switch e.Code {
+	case "25006":
+		return sink.Transient, "readonly", "the server takes no writes; after a failover name all servers, with target_session_attrs=read-write"
+	case "40P01":
+		return sink.Transient, "deadlock", ""
+	case "40001", "40003":
+		return sink.Transient, "serialization", ""
+	case "55P03":
+		return sink.Transient, "locked", "another session holds a lock on the table"
+	case "57014":
+		return sink.Transient, "timeout", "the server's statement_timeout, or somebody's cancel; a smaller --batch-rows takes less time"
+	case "25P03", "25P04":
+		return sink.Transient, "timeout", "the server's idle_in_transaction_session_timeout or transaction_timeout"
+	case "53200":
+		return sink.Transient, "resources", "where its shared memory is meant, raise max_locks_per_transaction: each source of a job holds a lock"
+	case "53300":
+		return sink.Transient, "connections", ""
+	case "53100":
+		return sink.Permanent, "full", "free some space and run weir again: it goes on where it stopped"
+	case "55000", "57P04":
+		return sink.Permanent, "error", ""
+	case "42501":
+		return sink.Permanent, "permission", grant(e)
+	case "28P01", "28000":
+		return sink.Permanent, "login", "the password may stand in PGPASSWORD or ~/.pgpass"
+	}
+	switch e.Code[:2] {
+	case "08", "57":
+		return sink.Transient, "connection", ""
+	case "53":
+		return sink.Transient, "resources", ""
+	case "58":
+		return sink.Unknown, "io", ""
+	}
+	return sink.Permanent, "error", ""
+}
+
+// grant is the statement that gives what was missing.
+func grant(e *pgconn.PgError) string {
+	_, thing, _ := strings.Cut(e.Message, "permission denied for ")
+	kind, name, ok := strings.Cut(thing, " ")
+	switch {
+	case strings.HasPrefix(e.Message, "must be owner of "):
+		return "GRANT the owner's role TO the user that weir connects as, or have the owner change it"
+	case !ok:
+		return "GRANT what is missing"
+	case kind == "schema":
+		return "GRANT USAGE, CREATE ON SCHEMA " + name + " TO the user that weir connects as"
+	case kind == "table":
+		return "GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE " + name + " TO the user that weir connects as, and TRUNCATE for --rebuild"
+	case kind == "sequence":
+		return "GRANT USAGE ON SEQUENCE " + name + " TO the user that weir connects as"
+	case kind == "database":
+		return "GRANT TEMP ON DATABASE " + name + " TO the user that weir connects as"
+	}
+	return "GRANT what is missing on " + thing
+}
+
+// isRefusal reports whether an error may be about rows: triggers and types may raise any
+// code. Not about rows are what passes, what a damaged or full disk says, and a missing
+// privilege, which a GRANT mends for all of them.
+func isRefusal(e *pgconn.PgError) bool {
+	if e == nil {
+		return false
+	}
+	switch class, reason, _ := classify(e); {
+	case class != sink.Permanent, reason == "full", reason == "login", e.Code == "XX001", e.Code == "XX002":
+		return false
+	case reason == "permission":
+		return e.Routine == "ExecWithCheckOptions" || e.Routine == "exec_stmt_raise" // a policy, a trigger's RAISE
+	}
+	return true
+}
+
+// isStale reports whether an error says that the table is not what weir knows.
+func isStale(e *pgconn.PgError) bool {
+	if e == nil {
+		return false
+	}
+	switch e.Code {
+	case "42P01", "42703", "42804", "42883", "42P10", "42P07", "42701", "42710", "26000", "0A000", "XX000", "3F000":
+		return true
+	}
+	return e.Code == "23505" && strings.HasPrefix(e.ConstraintName, "pg_")
+}

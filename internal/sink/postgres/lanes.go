@@ -1,0 +1,147 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// errFenced is what the server's answer means where a lane is not where the flush begins.
+var errFenced = errors.New("a lane is not where this flush begins")
+
+const fenceWord = "weir: a lane has moved"
+
+// laneColumns are what [attempt.values] has of a lane, and content is how the checkpoint is
+// updated with it.
+const (
+	laneColumns = `source, seq, line, "offset", mark, rejected, settings`
+	content     = `line = v.line, "offset" = v."offset", mark = v.mark, rejected = v.rejected, settings = v.settings, updated = now()`
+)
+
+// fence adds what demands that the lanes stand where the flush begins, moves them on and
+// writes their checkpoints. Flushes that share lanes wait for each other in one order, by
+// the names: first for new lanes, then for those that exist.
+func (a *attempt) fence() {
+	d, s := a.d, a.script
+	var made, moved []*sink.Lane
+	for _, l := range a.lanes() {
+		if l.Checkpoint.Seq == 1 {
+			made = append(made, l)
+		} else {
+			moved = append(moved, l)
+		}
+	}
+	job, run := d.literal(a.f.Job), d.literal(a.f.Run)
+	id := "''" // until it is known
+	if !a.late {
+		id = d.tableID(&a.after)
+	}
+	if len(made) > 0 {
+		slices.SortFunc(made, func(x, y *sink.Lane) int { return cmp.Compare(a.f.LaneName(x), a.f.LaneName(y)) })
+		s.add("INSERT INTO %s.weir_checkpoints (job, run, tableid, updated, %s) SELECT %s, %s, %s, now(), v.* FROM %s",
+			d.schema, laneColumns, job, run, id, a.values(made))
+	}
+	if len(moved) > 1 {
+		s.add("SELECT count(*) FROM (SELECT FROM %s.weir_checkpoints WHERE job = %s AND source IN (%s) ORDER BY source FOR NO KEY UPDATE) x",
+			d.schema, job, a.names(moved))
+	}
+	if len(moved) > 0 {
+		// A number that is none ends the transaction, and its text comes back in the error.
+		s.add("WITH moved AS (UPDATE %s.weir_checkpoints c SET seq = v.seq, run = %s, tableid = %s, %s FROM %s"+
+			" WHERE c.job = %s AND c.source = v.source AND c.seq = v.seq - 1 RETURNING 1)"+
+			" SELECT CASE WHEN count(*) <> %d THEN ('%s' || count(*))::integer END FROM moved",
+			d.schema, run, id, content, a.values(moved), job, len(moved), fenceWord)
+	}
+}
+
+// checkpoints adds what writes the checkpoints once more, with what is known at the end
+// alone, and reads the table's ID.
+func (a *attempt) checkpoints() {
+	d := a.d
+	a.script.add("SET LOCAL enable_hashjoin = on") // there may be many lanes
+	a.idAt = a.script.add("UPDATE %s.weir_checkpoints c SET tableid = %s, %s FROM %s WHERE c.job = %s AND c.source = v.source RETURNING c.tableid",
+		d.schema, d.tableID(&a.after), content, a.values(a.lanes()), d.literal(a.f.Job))
+}
+
+func (a *attempt) lanes() []*sink.Lane {
+	lanes := make([]*sink.Lane, len(a.f.Lanes))
+	for i := range lanes {
+		lanes[i] = &a.f.Lanes[i]
+	}
+	return lanes
+}
+
+// values is a table v in SQL with the checkpoints of lanes.
+func (a *attempt) values(lanes []*sink.Lane) string {
+	var b strings.Builder
+	for i, l := range lanes {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		cp := &l.Checkpoint
+		fmt.Fprintf(&b, "(%s, %d, %d, %d, %s, %d, %s)", a.d.literal(a.f.LaneName(l)), cp.Seq, cp.Line, cp.Offset,
+			a.d.literal(cp.Mark), cp.Rejected, a.d.literal(cp.Settings))
+	}
+	return "(VALUES " + b.String() + ") v(" + laneColumns + ")"
+}
+
+// names lists the names of lanes.
+func (a *attempt) names(lanes []*sink.Lane) string {
+	names := make([]string, len(lanes))
+	for i, l := range lanes {
+		names[i] = a.d.literal(a.f.LaneName(l))
+	}
+	return strings.Join(names, ", ")
+}
+
+// lanesSQL asks for columns of the checkpoints c of lanes, behind the number of each lane.
+func (c *client) lanesSQL(job string, lanes []string, columns string) string {
+	values := make([]string, len(lanes))
+	for i, l := range lanes {
+		values[i] = fmt.Sprintf("(%d, %s)", i, c.literal(l))
+	}
+	return fmt.Sprintf("SELECT v.n, %s FROM (VALUES %s) v(n, source) JOIN %s.weir_checkpoints c ON c.job = %s AND c.source = v.source",
+		columns, strings.Join(values, ", "), c.schema, c.literal(job))
+}
+
+// judge finds out why the fence did not let a flush pass.
+func (d *DB) judge(ctx context.Context, f *sink.Flush, t *table) (res sink.Result, err error) {
+	if !d.ready { // another run may have made weir's tables; or the database was restored to before them
+		if err := d.askReady(ctx); err != nil {
+			return res, err
+		}
+	}
+	found := map[string]sink.Fence{}
+	if d.ready {
+		names := make([]string, len(f.Lanes))
+		for i := range names {
+			names[i] = f.LaneName(&f.Lanes[i])
+		}
+		r, err := d.query(ctx, d.lanesSQL(f.Job, names, "c.seq, c.run"))
+		if err != nil {
+			return res, err
+		}
+		for _, row := range r[0].rows {
+			found[names[number(row[0])]] = sink.Fence{Seq: number(row[1]), Run: string(row[2])}
+		}
+	}
+	done, err := f.Judge(found)
+	switch {
+	case done:
+		d.opt.Debug("a flush of %s had been committed, though its answer was lost", f.Lanes[0].Source)
+		return d.pendingResult, d.reread(ctx, t) // it may have changed the table
+	case errors.As(err, new(sink.BehindError)):
+		d.committedID = "" // what it did is gone
+		for _, t := range d.tables {
+			t.Writers = nil // so may be what weir_jobs had
+		}
+	case err == nil:
+		err = &sink.Error{Class: sink.Transient, Reason: "serialization", Err: errFenced}
+	}
+	return res, err
+}

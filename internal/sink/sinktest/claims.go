@@ -1,0 +1,354 @@
+package sinktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// checkpointTests: what [sink.Claims] read.
+var checkpointTests = []test{
+	{"CheckpointIsWhatTheNextRunGets", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		if *r.cp() != (sink.Checkpoint{}) {
+			t.Errorf("a new job has the checkpoint %+v", r.cp())
+		}
+		r.Fold(`{"id":1,"a":"x"}`, `bad`)
+		f := r.Seal()
+		want := &f.Lanes[0].Checkpoint
+		want.Mark, want.Settings, want.Rejected = `{"m":1}`, "it's", 1
+		f.RejectFile = &sink.RejectFile{Path: "it's/rejects", Size: 1 << 40, ID: "x"}
+		if _, err := r.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		known, err := r.Sink.Table(t.Context(), table, []string{"id"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.End()
+		c := claims(t, db, job)
+		for _, read := range []func(context.Context, ...string) ([]sink.Checkpoint, error){c.Checkpoints, c.Take} {
+			got, err := read(t.Context(), "other.jsonl", from, "")
+			if err != nil || len(got) != 3 {
+				t.Fatalf("the next run gets %+v, %v", got, err)
+			}
+			cp := got[1]
+			if ago := time.Since(cp.Committed); ago < -time.Minute || ago > time.Minute {
+				t.Errorf("the last commit was at %v", cp.Committed)
+			}
+			want.Run, want.TableID, want.Committed = r.id, known.ID, cp.Committed
+			if cp != *want || known.ID == "" {
+				t.Errorf("the next run gets %+v, want %+v", cp, *want)
+			}
+			if got[0] != (sink.Checkpoint{}) || got[2] != (sink.Checkpoint{}) {
+				t.Errorf("other sources of the job begin at %+v", got)
+			}
+		}
+		if got, err := c.RejectFile(t.Context(), "it's/rejects"); err != nil || got != *f.RejectFile {
+			t.Errorf("the file of rejects is %+v, %v", got, err)
+		}
+		if got, err := c.RejectFile(t.Context(), "another"); err != nil || got != (sink.RejectFile{}) {
+			t.Errorf("another file of rejects is %+v, %v", got, err)
+		}
+		if got, err := c.Tables(t.Context()); err != nil || !slices.Equal(got, []string{table}) {
+			t.Errorf("the job has written %q, %v", got, err)
+		}
+		c = claims(t, db, "other job")
+		if got, err := c.Take(t.Context(), from); err != nil || !slices.Equal(got, []sink.Checkpoint{{}}) {
+			t.Errorf("another job gets %+v, %v", got, err)
+		}
+		if got, err := c.RejectFile(t.Context(), "it's/rejects"); err != nil || got != (sink.RejectFile{}) {
+			t.Errorf("another job's file of rejects is %+v, %v", got, err)
+		}
+		if got, err := c.Tables(t.Context()); err != nil || len(got) != 0 {
+			t.Errorf("another job has written %q, %v", got, err)
+		}
+	}},
+	{"NothingIsKnownBeforeTheFirstFlush", func(t *testing.T, db Database) {
+		db.Open(t) // as every run does first
+		c := claims(t, db, job)
+		if got, err := c.Checkpoints(t.Context(), from); err != nil || !slices.Equal(got, []sink.Checkpoint{{}}) {
+			t.Errorf("the checkpoint is %+v, %v", got, err)
+		}
+		if got, err := c.Take(t.Context()); err != nil || len(got) != 0 {
+			t.Errorf("the checkpoints of no lanes are %+v, %v", got, err)
+		}
+		if got, err := c.RejectFile(t.Context(), "x"); err != nil || got != (sink.RejectFile{}) {
+			t.Errorf("the file of rejects is %+v, %v", got, err)
+		}
+		if got, err := c.Tables(t.Context()); err != nil || len(got) != 0 {
+			t.Errorf("the job has written %q, %v", got, err)
+		}
+		// What is committed later is read by the same claims.
+		r := open(t, db, job, table).unclaimed()
+		r.Flush(`{"id":1}`)
+		if got, err := c.Checkpoints(t.Context(), from); err != nil || len(got) != 1 || got[0].Seq != 1 || got[0].Line != 1 {
+			t.Errorf("the checkpoint is %+v, %v", got, err)
+		}
+	}},
+	{"RejectFileStaysWithoutAnother", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		for n, file := range []*sink.RejectFile{{Path: "a", Size: 1, ID: "x"}, nil, {Path: "b", Size: 2, ID: "y"}, {Path: "a", Size: 3, ID: "z"}} {
+			r.Fold(fmt.Sprintf(`{"id":%d}`, n))
+			f := r.Seal()
+			f.RejectFile = file
+			if _, err := r.Send(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		Expect(t, db, "SELECT path, size, id FROM weir_reject_files ORDER BY path", "a|3|z", "b|2|y")
+	}},
+	{"ClaimsEndWithTheirContext", func(t *testing.T, db Database) {
+		db.Open(t)
+		c := claims(t, db, job)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, taken := c.Take(ctx, "a", "b")
+		_, read := c.Checkpoints(ctx, "a")
+		_, file := c.RejectFile(ctx, "a")
+		_, tables := c.Tables(ctx)
+		for name, err := range map[string]error{"Take": taken, "TakeJob": c.TakeJob(ctx), "Checkpoints": read, "RejectFile": file, "Tables": tables} {
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s with a context that is cancelled: %v", name, err)
+			}
+		}
+		if _, err := claims(t, db, job).Take(t.Context(), "a", "b"); err != nil {
+			t.Errorf("a claim that was cancelled holds: %v", err)
+		}
+	}},
+	{"StatusListsLanes", func(t *testing.T, db Database) {
+		r := BeginLanes(t, db, "a", "b")
+		r.In("b").Flush(`{"id":1}`, `bad`)
+		r.lanes = r.lanes[:1]
+		r.In("a").Flush(`{"id":2}`)
+		r.beside("u").Flush(`{"id":1}`)
+		unnamed := open(t, db, "unnamed", table)
+		unnamed.lanes[0].Unnamed = true
+		unnamed.unclaimed().Flush(`{"id":3}`)
+		st, err := r.Sink.(interface {
+			Status(context.Context) (sink.Status, error)
+		}).Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, j := range st.Jobs {
+			got = append(got, fmt.Sprintf("%s|%s|%s|%d|%d", j.Job, j.Table, j.Source, j.Flushes, j.Line))
+			if ago := time.Since(j.Updated); ago < -time.Minute || ago > time.Minute {
+				t.Errorf("the last commit of %q was at %v", j.Source, j.Updated)
+			}
+		}
+		// A job without named lanes is listed by itself.
+		if want := []string{job + "|t, u|a|2|1", job + "|t, u|b|1|2", job + "|t, u|u.jsonl|1|1", "unnamed|t||0|0"}; !slices.Equal(got, want) {
+			t.Errorf("the status is %q, want %q", got, want)
+		}
+		if len(st.Rejects) != 1 || st.Rejects[0].Job != job || st.Rejects[0].Count != 1 {
+			t.Errorf("the rejects are %v", st.Rejects)
+		}
+	}},
+}
+
+// claims opens claims, which go with the test.
+func claims(t *testing.T, db Database, job string) sink.Claims {
+	t.Helper()
+	c := db.Claims(t, job)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// taken demands that lanes were taken, or, with the name of one, that another run holds it.
+func taken(t *testing.T, err error, busy ...string) {
+	t.Helper()
+	var e sink.BusyError
+	switch {
+	case len(busy) == 0 && err != nil:
+		t.Errorf("the claim ended with %v", err)
+	case len(busy) > 0 && (!errors.As(err, &e) || e.Job != job || e.Lane != busy[0]):
+		t.Errorf("the claim ended with %v; want that %q is held", err, busy[0])
+	}
+}
+
+// claimTests: one run at a time has a lane.
+var claimTests = []test{
+	{"OneRunHoldsALane", func(t *testing.T, db Database) {
+		db.Open(t)
+		first, second := claims(t, db, job), claims(t, db, job)
+		take := func(c sink.Claims, lanes ...string) func(busy ...string) {
+			t.Helper()
+			_, err := c.Take(t.Context(), lanes...)
+			return func(busy ...string) { t.Helper(); taken(t, err, busy...) }
+		}
+		take(first, "a", "b")()
+		take(second, "c")()
+		take(first, "a")()          // its own
+		take(second, "a")("a")      // held
+		take(second, "d", "b")("b") // one of them is
+		take(first, "d")()          // for the second has taken none of them
+		take(second, "c", "e")()    // its own, and another
+		take(claims(t, db, "other job"), "a")()
+		drop := func(c sink.Claims, lanes ...string) {
+			t.Helper()
+			if err := c.Drop(t.Context(), lanes...); err != nil {
+				t.Error(err)
+			}
+		}
+		drop(first, "a", "d")
+		take(second, "d")()
+		take(second, "a")()
+		take(second, "b")("b")
+		take(first, "a")("a")
+		drop(first, "a", "never") // does no harm
+		take(first, "a")("a")
+		drop(first)
+		take(second, "b")("b")
+		if err := first.Close(); err != nil {
+			t.Error(err)
+		}
+		take(second, "b")()
+		if err := first.Close(); err != nil {
+			t.Errorf("closed twice: %v", err)
+		}
+		take(claims(t, db, job), "b")("b") // the second close took nothing from the second
+	}},
+	{"TheWholeJobExcludesItsLanes", func(t *testing.T, db Database) {
+		db.Open(t)
+		first, second := claims(t, db, job), claims(t, db, job)
+		check := func(err error, busy bool) {
+			t.Helper()
+			var e sink.BusyError
+			if busy != errors.As(err, &e) || !busy && err != nil || busy && e.Job != job {
+				t.Errorf("the claim ended with %v, want that it is busy: %v", err, busy)
+			}
+		}
+		take := func(c sink.Claims, lanes ...string) error { _, err := c.Take(t.Context(), lanes...); return err }
+		check(take(first, "a"), false)
+		check(second.TakeJob(t.Context()), true)
+		check(take(second, "b"), false)
+		check(first.TakeJob(t.Context()), true) // for the second's lane
+		check(take(first, "b"), true)
+		check(second.Drop(t.Context(), "b"), false)
+		check(first.TakeJob(t.Context()), false) // with its own lane
+		check(first.TakeJob(t.Context()), false)
+		check(take(second, "b"), true)
+		check(second.TakeJob(t.Context()), true)
+		check(take(first, "a", "c"), false)
+		check(claims(t, db, "other job").TakeJob(t.Context()), false)
+		check(first.Drop(t.Context(), "a", "c"), false)
+		check(take(second, "a"), true) // the job is held, whatever lanes are
+		check(first.Close(), false)
+		check(take(second, "a"), false)
+		check(second.Close(), false)
+		check(claims(t, db, job).TakeJob(t.Context()), false)
+	}},
+	{"ManyLanesAtOnce", func(t *testing.T, db Database) {
+		const lanes = 3000
+		r := open(t, db, job, table)
+		names := make([]string, lanes)
+		for i := range names {
+			names[i] = fmt.Sprintf("lane %d", i)
+		}
+		r.reads(names...)
+		r.begin()
+		for i := range r.lanes {
+			r.lanes[i].Checkpoint.Line = int64(i)
+		}
+		r.Flush()
+		other := claims(t, db, job)
+		if _, err := other.Take(t.Context(), "free", names[lanes-1]); !errors.As(err, new(sink.BusyError)) {
+			t.Errorf("the claim ended with %v", err)
+		}
+		if err := r.Claims.Drop(t.Context(), names...); err != nil {
+			t.Fatal(err)
+		}
+		got, err := other.Take(t.Context(), names...)
+		if err != nil || len(got) != lanes {
+			t.Fatalf("%d lanes that were dropped: %v", len(got), err)
+		}
+		for i, cp := range got {
+			if cp.Seq != 1 || cp.Line != int64(i) {
+				t.Fatalf("lane %d stands at %+v", i, cp)
+			}
+		}
+		again, err := r.Claims.Checkpoints(t.Context(), names...)
+		if err != nil || !slices.Equal(again, got) {
+			t.Errorf("without a claim the checkpoints are others (%v)", err)
+		}
+		if _, err := r.Claims.Take(t.Context(), names[7]); !errors.As(err, new(sink.BusyError)) {
+			t.Errorf("the claim ended with %v", err)
+		}
+	}},
+	{"CheckpointsAreReadWithoutAClaim", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		r.Flush(`{"id":1}`)
+		if got, err := claims(t, db, job).Checkpoints(t.Context(), from); err != nil || got[0].Line != 1 {
+			t.Errorf("the checkpoint is %+v, %v", got, err)
+		}
+		_, err := claims(t, db, job).Take(t.Context(), from)
+		taken(t, err, from)
+	}},
+	{"ClaimsMayBeUsedByManyGoroutines", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		r.Flush(`{"id":1}`)
+		done := make(chan error)
+		const users = 8
+		for n := range users {
+			go func() {
+				var err error
+				for i := range 20 {
+					lane := fmt.Sprintf("lane %d", (n*i)%users+n*users)
+					_, taken := r.Claims.Take(t.Context(), lane)
+					_, read := r.Claims.Checkpoints(t.Context(), from, lane)
+					err = errors.Join(err, taken, read, r.Claims.Drop(t.Context(), lane))
+				}
+				done <- err
+			}()
+		}
+		for range users {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	}},
+	{"AClaimWaitsForNoFlush", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		r.Flush(`{"id":1}`)
+		r.Fold(`{"id":2}`)
+		f := r.Seal()
+		f.BeforeCommit = func([]fold.Reject) error {
+			got, err := r.Claims.Take(t.Context(), from, "another")
+			if err != nil || got[0].Line != 1 {
+				t.Errorf("within a flush the claims are %+v, %v", got, err)
+			}
+			return nil
+		}
+		if _, err := r.Send(f); err != nil {
+			t.Fatal(err)
+		}
+	}},
+	{"ClaimsWriteNothing", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		r.Flush(`{"id":1}`)
+		r.End()
+		db.Open(t)
+		c := claims(t, db, job)
+		db.Logged(t)
+		_, err := c.Take(t.Context(), from, "another")
+		_, err2 := c.RejectFile(t.Context(), "rejects")
+		if err := errors.Join(err, err2, c.Drop(t.Context(), from), c.TakeJob(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if n := db.Logged(t); n != 0 {
+			t.Errorf("claims wrote %d bytes", n)
+		}
+	}},
+}

@@ -1,0 +1,259 @@
+package sinktest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// laneTests: a flush moves several lanes on, each fenced by its own sequence number.
+var laneTests = []test{
+	{"LanesMoveOnTogether", func(t *testing.T, db Database) {
+		r := BeginLanes(t, db, "a", "b")
+		r.In("a").Fold(`{"id":1,"a":"x"}`)
+		r.In("b").Flush(`{"id":2,"a":"x"}`, `{"id":1,"b":"y"}`)
+		r.lanes = r.lanes[1:]
+		r.In("b").Flush(`{"id":3,"a":"x"}`)
+		Expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "1|x|y", "2|x|NULL", "3|x|NULL")
+		Expect(t, db, "SELECT source, seq, line FROM weir_checkpoints ORDER BY source", "a|1|1", "b|2|3")
+		r.End()
+		r = BeginLanes(t, db, "b", "new", "a")
+		if a, b, added := r.lanes[2].Checkpoint, r.lanes[0].Checkpoint, r.lanes[1].Checkpoint; a.Seq != 1 || a.Line != 1 || b.Seq != 2 || b.Line != 3 || added != (sink.Checkpoint{}) {
+			t.Errorf("the next run gets %+v", r.lanes)
+		}
+		r.In("new").Flush(`{"id":4,"a":"x"}`)
+		Expect(t, db, "SELECT source, seq, line FROM weir_checkpoints ORDER BY source", "a|2|1", "b|3|3", "new|1|1")
+		Expect(t, db, "SELECT job, tbl FROM weir_jobs", job+"|"+table)
+	}},
+	{"ManyLanesInOneFlush", func(t *testing.T, db Database) {
+		const lanes = 1500
+		sources := make([]string, lanes)
+		for i := range sources {
+			sources[i] = fmt.Sprintf("it's source %d", i)
+		}
+		r := BeginLanes(t, db, sources...)
+		r.Flush(`{"id":1}`)
+		r.In(sources[lanes-1]).Flush(`{"id":2}`, `{"id":3}`)
+		Expect(t, db, "SELECT count(*), min(seq), max(seq), sum(line) FROM weir_checkpoints", fmt.Sprintf("%d|2|2|3", lanes))
+		newer := rival(t, db, r)
+		newer.lanes = newer.lanes[lanes-2 : lanes-1]
+		newer.Flush()
+		if _, err := r.TryFlush(`{"id":4}`); !isFenced(err, sources[lanes-2]) {
+			t.Errorf("the flush ended with %v", err)
+		}
+		Expect(t, db, "SELECT count(*) FROM t", "3")
+	}},
+	{"OnlyTheLaneOfAnotherRunIsFenced", func(t *testing.T, db Database) {
+		old := BeginLanes(t, db, "a", "b", "c", "d")
+		old.Flush(`{"id":1,"a":"old"}`)
+		newer := rival(t, db, old)
+		newer.lanes = []sink.Lane{newer.lanes[3], newer.lanes[1]}
+		newer.Flush(`{"id":1,"a":"newer"}`)
+		if _, err := old.In("a").TryFlush(`{"id":1,"a":"stale","new":1}`, `bad`); !isFenced(err, "b", "d") {
+			t.Errorf("the stale flush ended with %v", err)
+		}
+		Expect(t, db, "SELECT * FROM t", "1|newer")
+		Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+		Expect(t, db, "SELECT source, seq FROM weir_checkpoints ORDER BY source", "a|1", "b|2", "c|1", "d|2")
+		// The run resumes its other lanes where they stood.
+		old.lanes = []sink.Lane{old.lanes[0], old.lanes[2]}
+		for i := range old.lanes {
+			old.lanes[i].Checkpoint.Seq = 1
+		}
+		old.Flush(`{"id":2,"a":"old"}`)
+		newer.Flush(`{"id":2,"a":"newer"}`)
+		Expect(t, db, "SELECT source, seq FROM weir_checkpoints ORDER BY source", "a|2", "b|3", "c|2", "d|3")
+	}},
+	{"OneLaneRestoredToAnEarlierState", func(t *testing.T, db Database) {
+		r := BeginLanes(t, db, "a", "b")
+		r.Flush(`{"id":1,"a":"x"}`)
+		r.Flush(`{"id":1,"a":"y"}`)
+		db.Exec(t, "UPDATE weir_checkpoints SET seq = 1 WHERE source = 'b'")
+		_, err := r.TryFlush(`{"id":1,"a":"z"}`)
+		if behind := (sink.BehindError{}); !errors.As(err, &behind) || behind != (sink.BehindError{Lane: "b", Found: 1, Want: 2}) {
+			t.Errorf("the flush ended with %v", err)
+		}
+		Expect(t, db, "SELECT a FROM t", "y")
+		Expect(t, db, "SELECT source, seq FROM weir_checkpoints ORDER BY source", "a|2", "b|1")
+	}},
+	{"SameFlushOfSeveralLanesTwiceIsAppliedOnce", func(t *testing.T, db Database) {
+		r := BeginLanes(t, db, "a", "b")
+		r.In("a").Fold(`{"id":1,"a":"x"}`, `bad`)
+		r.In("b").Fold(`{"id":1,"a":"y"}`, `worse`)
+		f := r.Seal()
+		first, err := r.Sink.Flush(t.Context(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.Exec(t, "UPDATE t SET a = 'theirs'")
+		f.BeforeCommit = func([]fold.Reject) error { t.Error("BeforeCommit is called for a flush that was applied"); return nil }
+		again, err := r.Send(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		Counts(t, again, first.Inserted, first.Updated, first.Unchanged, first.Deleted)
+		Expect(t, db, "SELECT a FROM t", "theirs")
+		Expect(t, db, "SELECT source, raw FROM weir_rejects ORDER BY source", "a|bad", "b|worse")
+		Expect(t, db, "SELECT source, seq FROM weir_checkpoints ORDER BY source", "a|1", "b|1")
+		r.Flush(`{"id":2,"a":"x"}`)
+	}},
+	{"RejectsStandUnderTheirSources", func(t *testing.T, db Database) {
+		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0))")
+		r := BeginLanes(t, db, "a", "b", "c")
+		r.In("b").Fold(`bad b`, `{"id":1,"n":-1}`)
+		r.In("c").Fold(`{"id":2,"n":-2}`)
+		r.In("a").Fold(`{"id":3,"n":3}`, `bad a`, `{"id":4,"n":-4}`)
+		f := r.Seal()
+		var seen []string
+		f.BeforeCommit = func(rejects []fold.Reject) error {
+			seen = nil // it may be called again
+			for _, r := range rejects {
+				seen = append(seen, fmt.Sprint(f.Lanes[r.Lane].Source, r.Line))
+			}
+			return nil
+		}
+		res, err := r.Send(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		Expect(t, db, "SELECT source, line, raw FROM weir_rejects ORDER BY source, line",
+			"a|2|bad a", `a|3|{"id":4,"n":-4}`, "b|1|bad b", `b|2|{"id":1,"n":-1}`, `c|1|{"id":2,"n":-2}`)
+		if slices.Sort(seen); !slices.Equal(seen, []string{"a2", "a3", "b1", "b2", "c1"}) {
+			t.Errorf("BeforeCommit is given %q", seen)
+		}
+		if len(res.Refused) != 3 {
+			t.Errorf("refused: %v", res.Refused)
+		}
+	}},
+	{"RestartOfOneLaneLeavesTheOthersRejects", func(t *testing.T, db Database) {
+		r := BeginLanes(t, db, "a", "b", "c")
+		for _, lane := range []string{"a", "b", "c"} {
+			r.In(lane).Fold(lane + " old")
+		}
+		r.Flush()
+		BeginJob(t, db, "other").Flush("theirs")
+		r.In("a").Fold("a new")
+		r.In("b").Fold("b new")
+		f := r.Seal()
+		f.Lanes[1].Restart = true
+		if _, err := r.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		Expect(t, db, "SELECT raw FROM weir_rejects ORDER BY raw", "a new", "a old", "b new", "c old", "theirs")
+		f = r.Seal()
+		f.Lanes[0].Restart, f.Lanes[2].Restart = true, true
+		if _, err := r.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		Expect(t, db, "SELECT raw FROM weir_rejects ORDER BY raw", "b new", "theirs")
+	}},
+	{"NamedAndUnnamedLanesInOneFlush", func(t *testing.T, db Database) {
+		r := BeginLanes(t, db, "a", "-")
+		r.lanes[1].Unnamed = true
+		r.In("a").Fold(`bad a`)
+		r.In("-").Fold(`bad -`, `{"id":1}`)
+		f := r.Seal()
+		for range 2 {
+			if _, err := r.Sink.Flush(t.Context(), f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.Reset()
+		r.In("-").Flush(`{"id":2}`)
+		Expect(t, db, "SELECT source, raw FROM weir_rejects ORDER BY source", "-|bad -", "a|bad a")
+		Expect(t, db, "SELECT source, seq FROM weir_checkpoints WHERE source <> '"+sink.RunPrefix+r.id+"'", "a|2")
+		Expect(t, db, "SELECT count(*) FROM weir_checkpoints", "2")
+	}},
+}
+
+// beside is a run of the same job by the same sink, into another table from a source of its
+// own.
+func (r *Run) beside(table string, change ...func(*fold.Options)) *Run {
+	r.t.Helper()
+	b := &Run{t: r.t, Sink: r.Sink, Claims: r.Claims, id: r.id, job: r.job, table: table, keep: true}
+	b.reads(table + ".jsonl")
+	return b.begin(change...)
+}
+
+// alternatingTests: flushes of several tables take turns in one sink.
+var alternatingTests = []test{
+	{"EachTableIsWidenedByItself", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		u := r.beside("u", key("k"))
+		for n, v := range []string{`null`, `1`, `2.5`, `true`, `"x"`, `{"k":1}`, `7`} {
+			r.Flush(fmt.Sprintf(`{"id":%d,"v":%s}`, n, v))
+			u.Flush(fmt.Sprintf(`{"k":%d,"w":%s}`, n, v), fmt.Sprintf(`{"k":"k%d","c%[1]d":%[1]d}`, n))
+		}
+		want := []string{"NULL", "1", "2.5", "true", "x", "7"}
+		for _, q := range []string{"SELECT v FROM t WHERE id <> 5 ORDER BY id", "SELECT w FROM u WHERE k IN ('0', '1', '2', '3', '4', '6') ORDER BY k"} {
+			Expect(t, db, q, want...)
+		}
+		Expect(t, db, "SELECT k, c0, c6 FROM u WHERE k IN ('k0', 'k6') ORDER BY k", "k0|0|NULL", "k6|NULL|6")
+		Expect(t, db, "SELECT tbl FROM weir_jobs WHERE job = '"+job+"' ORDER BY tbl", "t", "u")
+		Counts(t, r.Flush(`{"id":1,"v":"1"}`), 0, 0, 1, 0)
+		Counts(t, u.Flush(`{"k":1,"w":"1"}`), 0, 0, 1, 0)
+	}},
+	{"WhatIsLearntOfOneTableIsNotOfTheOther", func(t *testing.T, db Database) {
+		db.Exec(t, "CREATE TABLE u (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT DEFAULT 'none')")
+		r := Begin(t, db)
+		u := r.beside("u")
+		for n := range 3 {
+			r.Flush(fmt.Sprintf(`{"id":%d,"n":-1,"c%d":1}`, n, n))
+			u.Flush(fmt.Sprintf(`{"id":%d,"n":-1}`, 10+n), fmt.Sprintf(`{"id":%d,"n":1,"c%d":1}`, n, n))
+		}
+		Expect(t, db, "SELECT id, n, c0, c1, c2 FROM t ORDER BY id", "0|-1|1|NULL|NULL", "1|-1|NULL|1|NULL", "2|-1|NULL|NULL|1")
+		Expect(t, db, "SELECT id, n, a FROM u ORDER BY id", "0|1|none", "1|1|none", "2|1|none")
+		Expect(t, db, "SELECT source, line FROM weir_rejects ORDER BY line", "u.jsonl|1", "u.jsonl|3", "u.jsonl|5")
+	}},
+	{"AFlushThatFailedLeavesTheOtherTable", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		u := r.beside("u")
+		r.Flush(`{"id":1,"a":1}`)
+		u.Flush(`{"id":1,"a":1}`)
+		r.Fold(`{"id":2,"a":"x","b":1}`)
+		f := r.Seal()
+		f.BeforeCommit = func([]fold.Reject) error { return errStop }
+		if _, err := r.Sink.Flush(t.Context(), f); !errors.Is(err, errStop) {
+			t.Fatalf("the flush ended with %v", err)
+		}
+		u.Flush(`{"id":2,"a":"y","b":2.5}`)
+		f.BeforeCommit = nil
+		if _, err := r.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		u.Flush(`{"id":3,"b":"z"}`)
+		Expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "1|1|NULL", "2|x|1")
+		Expect(t, db, "SELECT id, a, b FROM u ORDER BY id", "1|1|NULL", "2|y|2.5", "3|NULL|z")
+	}},
+	{"ATableThatWasDroppedIsNoticed", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		u := r.beside("u")
+		r.Flush(`{"id":1}`)
+		u.Flush(`{"id":1}`)
+		db.Exec(t, "DROP TABLE t")
+		u.Flush(`{"id":2,"a":1}`)
+		if _, err := r.TryFlush(`{"id":2}`); !errors.As(err, new(sink.DroppedError)) {
+			t.Errorf("the flush into the table that was dropped ended with %v", err)
+		}
+		u.Flush(`{"id":3}`)
+		Expect(t, db, "SELECT id FROM u ORDER BY id", "1", "2", "3")
+	}},
+	{"RebuildEmptiesOneTable", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		u := r.beside("u")
+		r.Flush(`{"id":1}`)
+		u.Flush(`{"id":1}`)
+		r.Fold(`{"id":2}`)
+		f := r.Seal()
+		f.Rebuild = true
+		if _, err := r.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		Expect(t, db, "SELECT id FROM t", "2")
+		Expect(t, db, "SELECT id FROM u", "1")
+	}},
+}

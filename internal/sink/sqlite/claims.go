@@ -1,0 +1,234 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"sync"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/weirsync/weir/internal/lockfile"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// Claims are the [sink.Claims] of one job in one file. A lane is held by a lock on one byte
+// of a file beside the database, which the system releases when the process ends, however
+// it ends. (The database's own locks cannot serve: they end with each transaction.)
+type Claims struct {
+	path string // of the database
+	job  string
+	opt  Options
+
+	mu    sync.Mutex
+	locks *lockfile.File  // nil until something is taken
+	lanes map[string]bool // that are held; the job's byte is shared while there are any
+	whole bool            // the job's byte is not shared
+}
+
+var _ sink.Claims = (*Claims)(nil)
+
+// OpenClaims returns claims of a job in the database at path. It makes no database: where
+// there is none, no checkpoints are found and nothing can be taken.
+func OpenClaims(_ context.Context, path, job string, o Options) (*Claims, error) {
+	return &Claims{path: RealPath(path), job: job, opt: o, lanes: map[string]bool{}}, nil
+}
+
+// Take implements [sink.Claims].
+func (c *Claims) Take(ctx context.Context, lanes ...string) ([]sink.Checkpoint, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	added, err := c.lock(lanes)
+	var found []sink.Checkpoint
+	if err == nil {
+		found, err = c.Checkpoints(ctx, lanes...)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.unlock(added))
+	}
+	return found, nil
+}
+
+// TakeJob implements [sink.Claims].
+func (c *Claims) TakeJob(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.openLocks()
+	if err != nil {
+		return err
+	}
+	busy, err := c.locks.Lock(c.at())
+	if err := c.verdict("", busy, err); err != nil {
+		return err
+	}
+	c.whole = true
+	return nil
+}
+
+// Drop implements [sink.Claims].
+func (c *Claims) Drop(_ context.Context, lanes ...string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unlock(lanes)
+}
+
+// Close implements [sink.Claims].
+func (c *Claims) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.locks == nil {
+		return nil
+	}
+	err := c.locks.Close()
+	c.locks, c.whole = nil, false
+	clear(c.lanes)
+	return err
+}
+
+func (c *Claims) openLocks() (err error) {
+	if c.locks == nil {
+		if c.locks, err = lockfile.OpenLike(c.path+"-weir", c.path); err != nil {
+			c.locks = nil
+			return fmt.Errorf("opening the file of locks: %w", err)
+		}
+	}
+	return nil
+}
+
+// lock locks lanes, and returns those that were not held before.
+func (c *Claims) lock(lanes []string) (added []string, err error) {
+	if len(lanes) == 0 {
+		return nil, nil
+	}
+	if err := c.openLocks(); err != nil {
+		return nil, err
+	}
+	if !c.whole && len(c.lanes) == 0 {
+		busy, err := c.locks.LockShared(c.at())
+		if err := c.verdict("", busy, err); err != nil {
+			return nil, err
+		}
+	}
+	for _, lane := range lanes {
+		if c.lanes[lane] {
+			continue
+		}
+		busy, err := c.locks.Lock(c.at(lane))
+		if err := c.verdict(lane, busy, err); err != nil {
+			return added, err
+		}
+		c.lanes[lane] = true
+		added = append(added, lane)
+	}
+	return added, nil
+}
+
+// unlock unlocks those of the lanes that are held.
+func (c *Claims) unlock(lanes []string) (err error) {
+	for _, lane := range lanes {
+		if c.lanes[lane] {
+			err = errors.Join(err, c.locks.Unlock(c.at(lane)))
+			delete(c.lanes, lane)
+		}
+	}
+	if c.locks != nil && !c.whole && len(c.lanes) == 0 {
+		err = errors.Join(err, c.locks.Unlock(c.at()))
+	}
+	return err
+}
+
+func (c *Claims) verdict(lane string, busy bool, err error) error {
+	switch {
+	case busy:
+		return sink.BusyError{Job: c.job, Lane: lane}
+	case err != nil:
+		return fmt.Errorf("locking a byte of %s-weir: %w", c.path, err)
+	}
+	return nil
+}
+
+// at is the byte of the job, or of one of its lanes.
+func (c *Claims) at(lane ...string) int64 {
+	h := fnv.New64a()
+	h.Write([]byte(c.job))
+	for _, l := range lane {
+		h.Write([]byte{0})
+		h.Write([]byte(l))
+	}
+	return int64(h.Sum64() >> 2)
+}
+
+// Checkpoints implements [sink.Claims].
+func (c *Claims) Checkpoints(ctx context.Context, lanes ...string) ([]sink.Checkpoint, error) {
+	found := make(map[string]sink.Checkpoint, len(lanes))
+	err := c.read(ctx, func(db *conn) error {
+		return db.checkpoints(`seq, run, line, "offset", mark, rejected, settings, tableid, updated`, c.job, lanes, func(lane string, s *stmt) error {
+			found[lane] = sink.Checkpoint{Seq: s.int(1), Run: s.text(2), Line: s.int(3), Offset: s.int(4), Mark: s.text(5),
+				Rejected: s.int(6), Settings: s.text(7), TableID: s.text(8), Committed: parseTime(s.text(9))}
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]sink.Checkpoint, len(lanes))
+	for i, lane := range lanes {
+		all[i] = found[lane]
+	}
+	return all, nil
+}
+
+// Tables implements [sink.Claims].
+func (c *Claims) Tables(ctx context.Context) (tables []string, err error) {
+	err = c.read(ctx, func(db *conn) error {
+		tables = nil
+		return db.query("SELECT tbl FROM weir_jobs WHERE job = ? ORDER BY tbl", func(s *stmt) error {
+			tables = append(tables, s.text(0))
+			return nil
+		}, c.job)
+	})
+	return tables, err
+}
+
+// RejectFile implements [sink.Claims].
+func (c *Claims) RejectFile(ctx context.Context, path string) (r sink.RejectFile, err error) {
+	err = c.read(ctx, func(db *conn) error {
+		return db.query("SELECT path, size, id FROM weir_reject_files WHERE job = ? AND path = ?", func(s *stmt) error {
+			r = sink.RejectFile{Path: s.text(0), Size: s.int(1), ID: s.text(2)}
+			return nil
+		}, c.job, path)
+	})
+	return r, err
+}
+
+// read calls query with a connection of its own, unless weir has no tables yet. The
+// connection may write, for only so can it restore a file that another process has left in
+// the middle of a transaction; query must not. It may be called again where the file is
+// locked.
+func (c *Claims) read(ctx context.Context, query func(*conn) error) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if _, err := os.Stat(c.path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	f := file{path: c.path, opt: c.opt}
+	if err := f.open(ctx, lib.SQLITE_OPEN_READWRITE); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.close()) }()
+	known, err := f.hasTable(ctx, "weir_checkpoints")
+	if err == nil && known {
+		err = f.polling(ctx, func() error { return query(f.c) })
+	}
+	return f.explain(err)
+}

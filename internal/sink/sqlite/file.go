@@ -1,0 +1,231 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/weirsync/weir/internal/backoff"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// file is a connection to a database file.
+type file struct {
+	path  string
+	opt   Options
+	c     *conn       // nil where there is none
+	id    os.FileInfo // of the file that was opened
+	wal   bool
+	still os.FileInfo // a file that is read without locks, as it was
+}
+
+// open connects to the file. flags are SQLite's, for a file that is written.
+func (f *file) open(ctx context.Context, flags int32) error {
+	if f.opt.ReadOnly {
+		flags = lib.SQLITE_OPEN_READONLY
+	}
+	before, err := os.Stat(f.path)
+	if err != nil {
+		before = nil
+	}
+	if err := checkFile(f.path, before); err != nil {
+		return err
+	}
+	err = f.connect(ctx, f.path, before, flags)
+	if f.opt.ReadOnly && before != nil {
+		err = f.openUnwritable(ctx, before, err)
+	}
+	if err != nil {
+		return f.explain(err)
+	}
+	if f.id, err = os.Stat(f.path); err != nil {
+		f.disconnect()
+	}
+	return err
+}
+
+// connect opens and configures the connection. name is the path, or a URI of it.
+func (f *file) connect(ctx context.Context, name string, before os.FileInfo, flags int32) (err error) {
+	if f.c, err = openConn(name, flags, f.opt.VFS); err != nil {
+		f.c = nil
+		return err
+	}
+	if err = f.configure(ctx, before == nil || before.Size() == 0, flags); err != nil {
+		f.disconnect()
+	}
+	return err
+}
+
+// close closes the connection for good.
+func (f *file) close() error {
+	f.disconnect()
+	return f.stayed()
+}
+
+// disconnect closes the connection; the next flush opens another.
+func (f *file) disconnect() {
+	f.c.close()
+	f.c = nil
+}
+
+// configure sets what lasts as long as the connection, and checks that the file
+// is one that weir can write.
+func (f *file) configure(ctx context.Context, fresh bool, flags int32) error {
+	if err := f.pragma(fmt.Sprintf("busy_timeout=%d", busyWait)); err != nil {
+		return err
+	}
+	if fresh && flags&lib.SQLITE_OPEN_CREATE != 0 {
+		// Only in a file that weir makes: the mode stays with the file.
+		if err := f.polling(ctx, func() error { return f.pragma("journal_mode=WAL") }); err != nil {
+			return err
+		}
+	}
+	var mode string
+	if err := f.polling(ctx, func() error { return f.scalar("PRAGMA journal_mode", &mode) }); err != nil {
+		return err
+	}
+	f.wal = mode == "wal"
+	for _, p := range []string{
+		"trusted_schema=OFF", "foreign_keys=ON", fmt.Sprintf("cache_size=-%d", cmp.Or(f.opt.Cache, defaultCache)>>10), fmt.Sprintf("journal_size_limit=%d", walLimit),
+		"synchronous=" + f.level(),
+	} {
+		if err := f.pragma(p); err != nil {
+			return err
+		}
+	}
+	if runtime.GOOS == "darwin" && (f.opt.Synchronous == Full || f.opt.Synchronous == Extra) {
+		// There an fsync does not reach the platter without.
+		if err := errors.Join(f.pragma("fullfsync=1"), f.pragma("checkpoint_fullfsync=1")); err != nil {
+			return err
+		}
+	}
+	known, err := f.hasTable(ctx, "weir_meta")
+	if err != nil || !known {
+		return err
+	}
+	var made int64
+	if err := f.scalar("SELECT CAST(value AS INTEGER) FROM weir_meta WHERE name = 'format'", &made); err != nil {
+		return err
+	}
+	return sink.CheckFormat(made, f.path)
+}
+
+// level is SQLite's name for the promised durability. Without a WAL, FULL does
+// not sync the journal's removal, so that the last commit can be undone.
+func (f *file) level() string {
+	if f.opt.Synchronous == Full && !f.wal {
+		return "EXTRA"
+	}
+	return strings.ToUpper(f.opt.Synchronous)
+}
+
+func (f *file) pragma(p string) error { return f.c.exec("PRAGMA " + p) }
+
+// scalar reads the first column of the first row into an *int64 or *string, and
+// leaves it as it is where there is no row.
+func (f *file) scalar(sql string, into any, args ...any) error {
+	return f.c.query(sql, func(s *stmt) error {
+		switch p := into.(type) {
+		case *int64:
+			*p = s.int(0)
+		case *string:
+			*p = s.text(0)
+		}
+		return nil
+	}, args...)
+}
+
+func (f *file) hasTable(ctx context.Context, name string) (bool, error) {
+	var n int64
+	err := f.polling(ctx, func() error {
+		return f.scalar("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?", &n, name)
+	})
+	return n > 0, err
+}
+
+// polling calls again, after short waits, while the database is locked.
+// SQLite's own waiting grows to 100 ms a step, and loses against a busy writer.
+func (f *file) polling(ctx context.Context, call func() error) error {
+	end, waits := time.Now().Add(patience*time.Millisecond), backoff.Backoff{Min: 4 * time.Millisecond, Max: 8 * time.Millisecond}
+	for {
+		err := call()
+		var e *Error
+		if !errors.As(err, &e) || e.primary() != lib.SQLITE_BUSY && e.primary() != lib.SQLITE_LOCKED {
+			return err
+		}
+		wait, ok := waits.Next(time.Until(end))
+		if !ok {
+			return err
+		}
+		if backoff.Sleep(ctx, wait) != nil {
+			return err
+		}
+	}
+}
+
+// Path returns the file's path with links resolved.
+func (f *file) Path() string { return f.path }
+
+// WALBytes returns the size of the write-ahead log.
+func (f *file) WALBytes() int64 {
+	if fi, err := os.Stat(f.path + "-wal"); err == nil {
+		return fi.Size()
+	}
+	return 0
+}
+
+// checkpointAll moves the log into the database, which syncs both. A reader can
+// keep it from all of it, but not from the sync.
+func (f *file) checkpointAll(ctx context.Context) error {
+	if !f.wal {
+		return nil
+	}
+	err := f.polling(ctx, func() error { return f.pragma("wal_checkpoint(TRUNCATE)") })
+	var e *Error
+	if errors.As(err, &e) && e.primary() == lib.SQLITE_BUSY {
+		return nil
+	}
+	return f.explain(err)
+}
+
+// explain gives an error of SQLite's its class, and words for people.
+func (f *file) explain(err error) error {
+	var e *Error
+	if err == nil || !errors.As(err, &e) {
+		return err
+	}
+	out := &sink.Error{Reason: "error"}
+	hint := ""
+	switch e.primary() {
+	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_PROTOCOL:
+		out.Class, out.Reason = sink.Transient, "locked"
+		hint = "another program is writing to it"
+	case lib.SQLITE_IOERR:
+		out.Class, out.Reason = sink.Unknown, "io"
+	case lib.SQLITE_FULL:
+		out.Reason, hint = "full", "free some space and run weir again: it goes on where it stopped"
+	case lib.SQLITE_READONLY:
+		out.Reason, hint = "readonly", "weir needs to write the file and its folder"
+	case lib.SQLITE_NOTADB:
+		out.Reason, hint = "notadb", "is it the right file? weir makes a new one where there is none"
+	case lib.SQLITE_CORRUPT:
+		out.Reason, hint = "corrupt", "the file is damaged: sqlite3 FILE .recover saves what can be read"
+	case lib.SQLITE_CANTOPEN:
+		out.Reason, hint = "cantopen", "is there such a folder, and may weir write to it?"
+		if f.opt.ReadOnly {
+			hint = "may weir read the file?"
+		}
+	}
+	if hint != "" {
+		hint = " (" + hint + ")"
+	}
+	out.Err = fmt.Errorf("%s: %w%s", f.path, err, hint)
+	return out
+}
