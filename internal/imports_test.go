@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"internal/sink/sinktest": {"internal/feed", "internal/fold", "internal/foldtest", "internal/schema", "internal/sink"},
 	"internal/sink/sqlite": {"internal/backoff", "internal/feed", "internal/fold", "internal/lockfile", "internal/schema", "internal/sink",
 		"modernc.org/sqlite", "modernc.org/sqlite/lib", "modernc.org/libc"},
-	"internal/sink/postgres": {"internal/feed", "internal/fold", "internal/schema", "internal/sink", "internal/tcp",
+	"internal/sink/postgres": {"internal/backoff", "internal/feed", "internal/fold", "internal/schema", "internal/sink", "internal/tcp",
 		"github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgproto3"},
 	"internal/foldtest":        {},
 	"internal/testpg":          {"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgproto3"},
