@@ -145,7 +145,7 @@ func (l *live) run(server *testpg.Server) {
 	c := l.sync()
 	time.Sleep(time.Second)
 	l.check(replay.Process.Signal(syscall.SIGSTOP))
-	l.until("a stall is noticed", func() bool { return strings.Contains(l.log("sync"), "nothing came for 500ms") })
+	l.until("a stall is noticed", func() bool { return strings.Contains(l.log("sync"), "nothing arrived for 500ms") })
 	l.check(replay.Process.Signal(syscall.SIGCONT))
 	if server != nil {
 		time.Sleep(500 * time.Millisecond)

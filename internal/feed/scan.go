@@ -405,7 +405,7 @@ func (s *Scanner) unexpected(i int, want string) error {
 }
 
 func (s *Scanner) trailing(i int) error {
-	return Errorf(TrailingData, "trailing data at byte %d: one object a line is wanted (jq -c makes it so)", i)
+	return Errorf(TrailingData, "trailing data at byte %d: must be one object per line (jq -c makes it so)", i)
 }
 
 func (s *Scanner) invalidUTF8(from, to int) error {

@@ -70,9 +70,9 @@ func New(r Run) *Registry {
 		counter("weir_rows_total", "Rows of flushed batches, by what became of them.", with("result", result), c)
 	}
 	for _, reason := range sink.RetryReasons {
-		counter("weir_retries_total", "Calls of the database that were tried again.", with("reason", reason), p.Retries(reason).Load)
+		counter("weir_retries_total", "Database calls that were retried.", with("reason", reason), p.Retries(reason).Load)
 	}
-	counter("weir_reconnects_total", "Connections to a feed that were lost and made anew.", labels, p.Reconnects.Load)
+	counter("weir_reconnects_total", "Reconnects to a feed.", labels, p.Reconnects.Load)
 	gauge("weir_spool_bytes", "Bytes of lines in the spool that are not committed.", func() float64 { return float64(p.Spool.Load()) })
 	gauge("weir_source_lag_seconds", "How old the last message read is, by its --time-field; 0 where none has a time.", func() float64 { return p.Lag().Seconds() })
 	counter("weir_coalesced_messages_total", "Messages folded into a row that another message of the batch had begun.", labels, p.Coalesced.Load)
@@ -120,7 +120,7 @@ func fileError(path string, err error) error {
 		err = e.Err
 	}
 	if err != nil {
-		err = fmt.Errorf("writing the metrics' file %s: %w", path, err)
+		err = fmt.Errorf("writing the metrics file %s: %w", path, err)
 	}
 	return err
 }
@@ -130,14 +130,14 @@ func fileError(path string, err error) error {
 func Listen(addr string) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, fmt.Errorf("the metrics' address: %w", err)
+		return nil, fmt.Errorf("the metrics address: %w", err)
 	}
 	if host == "" {
 		host = "127.0.0.1"
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
 	if err != nil {
-		return nil, fmt.Errorf("the metrics' port: %w", err)
+		return nil, fmt.Errorf("the metrics port: %w", err)
 	}
 	return l, nil
 }

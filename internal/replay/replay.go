@@ -95,7 +95,7 @@ func Play(ctx context.Context, c Config, out flusher, resume string) error {
 		if p.lines == 0 { // what the client wants comes in a later loop, if the values move on
 			loops = math.Ceil((feed.Seconds(p.resume) - last) / span)
 			if p.ResumeField != p.TimeField || !(loops > 0) || math.IsInf(loops, 0) || p.shift > 0 {
-				return errors.New("there is nothing to send in a loop")
+				return errors.New("the files have no lines to send in a loop")
 			}
 		}
 		p.shift += loops * span

@@ -52,7 +52,7 @@ func TestPlay_LoopGoesOn(t *testing.T) {
 		}
 		c.TimeField, c.Rate = "", 1e9
 		if resume > "101" { // values that stay as they are never come to it
-			if err := replay.Play(t.Context(), c, out, resume); err == nil || !strings.Contains(err.Error(), "nothing to send") {
+			if err := replay.Play(t.Context(), c, out, resume); err == nil || !strings.Contains(err.Error(), "no lines to send") {
 				t.Errorf("without times, from %q: %v", resume, err)
 			}
 		}

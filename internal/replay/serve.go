@@ -74,12 +74,12 @@ func (s *Server) client(ctx context.Context, conn net.Conn) error {
 	if s.Init != nil {
 		line, err := readLine(conn)
 		if err != nil {
-			return fmt.Errorf("reading what it begins with: %w", err)
+			return fmt.Errorf("reading its first line: %w", err)
 		}
 		match := s.Init.FindStringSubmatch(line)
 		if match == nil {
-			_, err := io.WriteString(conn, `{"type":"error","error_msg":"the first line is not as it should be"}`+"\n")
-			return errors.Join(errors.New("its first line is not as it should be"), err)
+			_, err := io.WriteString(conn, `{"type":"error","error_msg":"the first line does not match"}`+"\n")
+			return errors.Join(errors.New("its first line does not match --init"), err)
 		}
 		for i, name := range s.Init.SubexpNames() {
 			switch {
@@ -114,7 +114,7 @@ func readLine(conn net.Conn) (string, error) {
 			return strings.TrimSuffix(line.String(), "\r"), conn.SetReadDeadline(time.Time{})
 		}
 	}
-	return "", errors.New("it is too long")
+	return "", errors.New("the first line is too long")
 }
 
 // sender buffers lines before they are compressed and sent.
@@ -157,5 +157,5 @@ func compressed(w io.Writer, how string) (*sender, error) {
 		z, err := flate.NewWriter(w, flate.DefaultCompression)
 		return &sender{bufio.NewWriterSize(z, sendBuffer), z}, err
 	}
-	return nil, fmt.Errorf("there is no compression %q", how)
+	return nil, fmt.Errorf("unknown compression %q", how)
 }

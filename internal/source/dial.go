@@ -82,7 +82,7 @@ func (d *dialer) connect(ctx context.Context) (err error) {
 	}()
 	hello, err := d.opts.Hello()
 	if err != nil {
-		return &fatalError{fmt.Errorf("what is sent to %s first: %w", d.name, err)}
+		return &fatalError{fmt.Errorf("the first line for %s: %w", d.name, err)}
 	}
 	_ = conn.SetWriteDeadline(time.Now().Add(dialTimeout))
 	if _, err := conn.Write(hello); err != nil {
@@ -114,7 +114,7 @@ func readIdle(c net.Conn, p []byte, idle time.Duration) (int, error) {
 	}
 	n, err := c.Read(p)
 	if idle > 0 && isTimeout(err) {
-		err = fmt.Errorf("nothing came for %s", idle)
+		err = fmt.Errorf("nothing arrived for %s", idle)
 	}
 	return n, err
 }

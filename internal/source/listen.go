@@ -77,7 +77,7 @@ func listen(ctx context.Context, name string, o *Options) (*listener, error) {
 	l := newListener(in, o)
 	if scheme+"://" == tlsListenScheme {
 		if o.TLS == nil || len(o.TLS.Certificates) == 0 {
-			return nil, errors.Join(fmt.Errorf("%s needs a certificate to show", name), in.Close())
+			return nil, errors.Join(fmt.Errorf("%s needs --tls-cert and --tls-key", name), in.Close())
 		}
 		l.tls = o.TLS
 	}
@@ -189,7 +189,7 @@ func (s *Stream) produceSent() error {
 		senders.Go(func() {
 			err := s.sender(c)
 			if s.listener.remove(c) {
-				err = errors.New("it has sent no line yet, and makes room for another one")
+				err = errors.New("it has sent no line yet, and was disconnected to make room for another one")
 			}
 			if err != io.EOF && s.ctx.Err() == nil {
 				s.opts.Warn(fmt.Sprintf("%s: the sender %s: %v", s.name, c.RemoteAddr(), bare(err)))
@@ -200,9 +200,9 @@ func (s *Stream) produceSent() error {
 
 // strangers are the first bytes of connections that are no feed, and what these are.
 var strangers = func() map[string]string {
-	m := map[string]string{"\x16\x03": "it speaks TLS: tls-listen:// takes that"}
+	m := map[string]string{"\x16\x03": "it speaks TLS: use tls-listen://"}
 	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "PRI"} {
-		m[method+" "] = "it speaks HTTP, and not JSON lines"
+		m[method+" "] = "it speaks HTTP, not JSON lines"
 	}
 	return m
 }()
@@ -220,7 +220,7 @@ func (c *senderConn) Read(p []byte) (int, error) {
 	}
 	n, err := c.Conn.Read(p)
 	if isTimeout(err) {
-		err = fmt.Errorf("no line came within %s", firstLineTimeout)
+		err = fmt.Errorf("no line arrived within %s", firstLineTimeout)
 	}
 	return n, err
 }
@@ -234,7 +234,7 @@ func (s *Stream) secured(c net.Conn) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, handshakeTimeout)
 	defer cancel()
 	if err := over.HandshakeContext(ctx); err != nil {
-		return nil, fmt.Errorf("agreeing on TLS: %w", bare(err))
+		return nil, fmt.Errorf("TLS handshake: %w", bare(err))
 	}
 	return over, nil
 }
@@ -315,6 +315,6 @@ func (l *listener) window(ctx context.Context) (release func(), err error) {
 	case l.windows <- struct{}{}:
 		return func() { <-l.windows }, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%d senders send zstd already: it needs a larger --buffer, or gzip", cap(l.windows))
+		return nil, fmt.Errorf("%d senders send zstd already: use a larger --buffer, or gzip", cap(l.windows))
 	}
 }

@@ -324,7 +324,7 @@ func TestIdle(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if w, took := <-warnings, time.Since(began); !strings.Contains(w, "nothing came for 1m0s") || took < time.Minute || took > 61*time.Second {
+		if w, took := <-warnings, time.Since(began); !strings.Contains(w, "nothing arrived for 1m0s") || took < time.Minute || took > 61*time.Second {
 			t.Errorf("%s after %v", w, took)
 		}
 	})

@@ -131,7 +131,7 @@ func TestListen_FirstLine(t *testing.T) {
 			l.want("{}\n")
 			l.wantWarnings(0, "")
 			time.Sleep(time.Second)
-			l.wantWarnings(2, "no line came within 1m0s")
+			l.wantWarnings(2, "no line arrived within 1m0s")
 			if !ended(silent) || !ended(slow) || ended(good) {
 				t.Error("the wrong ones were ended")
 			}
@@ -147,7 +147,7 @@ func TestListen_FirstLine(t *testing.T) {
 				l.send(good, []byte("{}\n"))
 				l.want("{}\n")
 			} else {
-				l.wantWarnings(1, "nothing came for 5m0s")
+				l.wantWarnings(1, "nothing arrived for 5m0s")
 			}
 		})
 	}
@@ -160,7 +160,7 @@ func TestListen_Handshake(t *testing.T) {
 		time.Sleep(handshakeTimeout - time.Second)
 		l.wantWarnings(0, "")
 		time.Sleep(time.Second)
-		l.wantWarnings(1, "agreeing on TLS")
+		l.wantWarnings(1, "TLS handshake")
 		if !ended(silent) {
 			t.Error("it is still connected")
 		}
@@ -182,7 +182,7 @@ func TestListen_SilentOnesMakeRoom(t *testing.T) {
 		for i := range 10 {
 			l.send(l.dial(), []byte("2\n"))
 			l.want("2\n")
-			l.wantWarnings(1, "makes room for another")
+			l.wantWarnings(1, "to make room for another")
 			if !ended(silent[i]) {
 				t.Errorf("silent sender %d is still connected", i)
 			}
@@ -268,7 +268,7 @@ func TestListen_Strangers(t *testing.T) {
 			"POST / HTTP/1.1\r\nHost: x\r\n\r\n{\"id\":1}\n":  "it speaks HTTP",
 			"OPTIONS / HTTP/1.1\r\n\r\n":                      "it speaks HTTP",
 			"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n":                "it speaks HTTP",
-			"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03...": "it speaks TLS: tls-listen:// takes that",
+			"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03...": "it speaks TLS: use tls-listen://",
 		} {
 			c := l.dial()
 			l.send(c, []byte(begins))

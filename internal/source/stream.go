@@ -251,7 +251,7 @@ func (s *Stream) failure(err error) error {
 	case err == errUTF16:
 		return fmt.Errorf("%s %w", s.name, err)
 	case s.raw.err == nil && s.format != None:
-		return fmt.Errorf("decompress %s: %s %s after %d decompressed bytes (the whole lines before that were read): %w",
+		return fmt.Errorf("decompress %s: %s %s after %d decompressed bytes (the complete lines before that were read): %w",
 			s.name, s.format, fault(err, maxWindow), s.frame.pos(), err)
 	case s.raw.err != nil:
 		err = s.raw.err // a decompressor may have changed it

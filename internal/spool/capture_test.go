@@ -106,7 +106,7 @@ func TestCaptures_NamesAreInTheOrderOfTheLines(t *testing.T) {
 func TestCaptures_OneRunAtATime(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "captures")
 	c := captures(t, dir, 0)
-	if _, err := spool.OpenCaptures(dir, 0); err == nil || !strings.Contains(err.Error(), "another run has the folder "+dir+": name another one") {
+	if _, err := spool.OpenCaptures(dir, 0); err == nil || !strings.Contains(err.Error(), "another run uses the folder "+dir+": name another one") {
 		t.Errorf("a second run got %v", err)
 	}
 	if err := c.Add(time.Now(), io.MultiReader(strings.NewReader("{}\n"), errReader{})); err == nil {

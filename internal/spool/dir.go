@@ -30,7 +30,7 @@ func openDir(path, name string) (*Dir, error) {
 	}
 	busy, err := f.Lock(0)
 	if busy {
-		err = fmt.Errorf("another run has the folder %s: name another one", name)
+		err = fmt.Errorf("another run uses the folder %s: name another one", name)
 	}
 	if err != nil {
 		f.Close()

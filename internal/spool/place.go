@@ -24,11 +24,11 @@ func place(log *Log, c *Config, path string) (at int64, err error) {
 	case known && at >= begin:
 		return at, nil
 	case !ours:
-		return 0, fmt.Errorf("the folder %s holds %d bytes of job %q and %s: sync them, or take another folder", path, held, meta.Job, meta.Source)
+		return 0, fmt.Errorf("the folder %s holds %d bytes of job %q and %s: sync them, or use another folder", path, held, meta.Job, meta.Source)
 	case unused && begin == 0: // nothing was committed since
 		return begin, nil
 	case c.Repeats || c.FromStart:
-		c.Warn("the %d bytes in %s are not what follows the checkpoint: they are dropped, and the feed is asked again", held, path)
+		c.Warn("the %d bytes in %s do not follow the checkpoint: they are discarded, and the feed is asked again", held, path)
 		return 0, log.Begin(empty, 0, c.Resume)
 	case known, unused:
 		c.Warn("the database was restored to before the first line in %s: the lines between are lost", path)

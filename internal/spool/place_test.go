@@ -28,7 +28,7 @@ func TestPlace(t *testing.T) {
 		"a power cut took what was committed":      {log: four, config: Config{From: at("A", 9)}, at: 9, resume: "database"},
 		"all was committed and removed":            {log: held{4, ""}, config: Config{From: at("A", 4)}, at: 4, resume: "database"},
 		"the folder is empty":                      {log: held{0, ""}, config: Config{}, resume: "database"},
-		"it is another job's":                      {log: four, config: Config{Job: "another"}, kept: true, fails: "sync them, or take another folder"},
+		"it is another job's":                      {log: four, config: Config{Job: "another"}, kept: true, fails: "sync them, or use another folder"},
 		"nothing was committed yet":                {log: four, config: Config{Seq: 3}, kept: true, resume: "r2"},
 		"the checkpoint is of another spool":       {log: four, config: Config{From: at("B", 2), Repeats: true}, resume: "database", warns: "the feed is asked again"},
 		"the checkpoint was not of a spool":        {log: four, config: Config{Seq: 4, Repeats: true}, resume: "database", warns: "the feed is asked again"},

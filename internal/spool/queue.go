@@ -135,7 +135,7 @@ func newQueue(in Source, c Config, dir *Dir, captures *Captures) (q *Queue, err 
 		return q, fmt.Errorf("the spool %s: %w", path, err)
 	}
 	if lost := q.log.Lost(); lost > 0 {
-		c.Warn("the spool %s: its last %d bytes were not whole, and were cut off", path, lost)
+		c.Warn("the spool %s: its last %d bytes were incomplete, and were cut off", path, lost)
 	}
 	_, next := q.log.Bounds()
 	if c.Max > 0 {
@@ -146,7 +146,7 @@ func newQueue(in Source, c Config, dir *Dir, captures *Captures) (q *Queue, err 
 	}
 	_, end := q.log.Bounds()
 	if next < end {
-		c.Info("%d bytes in %s come first", end-next, path)
+		c.Info("%d bytes in %s are written first", end-next, path)
 	}
 	q.handover, q.level = newHandover(next, end), newLevel(next, end, c.Gauge)
 	q.keeper = &keeper{log: q.log, captures: captures, level: q.level, period: c.Period, requests: make(chan chan<- error), warn: c.Warn}
