@@ -48,7 +48,7 @@ servers: $(SERVERS:%=.bin/postgres-%) ## run the tests of the Postgres driver ag
 race: ## run the tests under the race detector; SHORT= with those that break whole processes; needs a C compiler
 	CGO_ENABLED=1 go test -race $(SHORT) -timeout 60m ./...
 
-mutants: ## put one fault at a time into the code, and see that a test goes red
+mutants: ## put one fault at a time into the code, and see that a test fails
 	go run ./internal/torture/mutants
 
 torture: ## kill weir, its databases and its disks TIMES times as often as make test; as root for power cuts
@@ -63,7 +63,7 @@ lint: $(GOLANGCI) ## formatting, vet, linters, go.mod
 	 have=$$(go list -m -f '{{.Version}}' modernc.org/libc); \
 	 test "$$want" = "$$have" || { echo "modernc.org/libc is $$have; modernc.org/sqlite wants exactly $$want"; exit 1; }
 
-vulnerable: ## look for known faults of the dependencies, where the database of these can be reached
+vulnerable: ## look for known vulnerabilities of the dependencies, if their database can be reached
 	go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) ./...
 
 $(GOLANGCI):
@@ -82,7 +82,7 @@ benchmarks: ## run the benchmarks of the packages
 bench: build ## time the whole command and print ratios; ONLY=reference for one section, BENCH="-postgres URL" for more
 	go run ./internal/bench/table -only '$(ONLY)' $(BENCH)
 
-bench-reference: ## build the C program that weir is held against, and compare; needs libsqlite3's headers
+bench-reference: ## build the C program that weir is compared with, and compare; needs libsqlite3's headers
 	mkdir -p bin
 	$(CC) -O3 -march=native -o bin/reference bench/reference/reference.c -lsqlite3
 	$(MAKE) bench ONLY=reference
@@ -90,20 +90,20 @@ bench-reference: ## build the C program that weir is held against, and compare; 
 bench-peers: build ## time the peers from public package registries, and check what they wrote; PEERS_POSTGRES=URL for those of Postgres
 	bench/peers
 
-soak: build ## sync a replay for SOAK seconds at RATE lines a second (SPOOL=1 by way of a spool), and see that nothing grows
+soak: build ## sync a replay for SOAK seconds at RATE lines a second (SPOOL=1: with a spool), and see that nothing grows
 	SECONDS_=$(SOAK) RATE=$(RATE) bench/soak
 
-pgo: ## profile the whole way of a file anew; builds of weir are optimized by it
+pgo: ## profile a whole sync; builds of weir are optimized by it
 	go test -run='^$$' -bench=Sync -benchtime=5x -o /dev/null -cpuprofile=cmd/weir/default.pgo ./internal/job
 
 cover: ## show the tests' coverage by function
 	go test -coverpkg=./... -coverprofile=coverage.out ./...
 	go tool cover -func=coverage.out
 
-feed: ## write the shipped feed anew
+feed: ## generate the shipped feed again
 	go run ./internal/bench/gen -o testdata/flights.jsonl.gz
 
-docs: ## write docs/cli anew
+docs: ## generate docs/cli
 	go test ./internal/cli -run Docs -update
 
 clean: ## remove what was built

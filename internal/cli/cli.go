@@ -79,8 +79,7 @@ func (e *env) debug(format string, args ...any) {
 
 // Main runs the program and returns its exit code.
 func Main() int {
-	// A closed pipe behind stdout or stderr is an error of the write that met
-	// it, not the end of a run.
+	// Writing to a closed pipe is an error, not the end of a run.
 	signal.Ignore(syscall.SIGPIPE)
 	w := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal, lookupEnv: os.LookupEnv, environ: os.Environ}
 	hideSecrets(os.Args)
@@ -90,8 +89,8 @@ func Main() int {
 }
 
 // untilSignal returns a context that the first signal ends; the second ends the
-// program. One that comes at once is the first: timeout(1) sends its own twice, to the
-// program and to its group.
+// program. One right after the first is the same: timeout(1) signals the program and its
+// group.
 func (e *env) untilSignal() (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}

@@ -45,8 +45,7 @@ type openOptions struct {
 // The levels of --synchronous.
 var levels = []string{sqlite.Off, sqlite.Normal, sqlite.Full, sqlite.Extra}
 
-// destination reads --to. Where it is empty, WEIR_TO and then DATABASE_URL
-// stand for it.
+// destination reads --to. If it is empty, WEIR_TO and then DATABASE_URL are used.
 func (e *env) destination(to string) (d destination, err error) {
 	for _, name := range []string{config.Env("to"), "DATABASE_URL"} {
 		if to == "" {
@@ -79,7 +78,7 @@ func (e *env) destination(to string) (d destination, err error) {
 	return destination{path: to}, nil
 }
 
-// keywords is how a connection string of keywords and values begins.
+// keywords matches the beginning of a connection string of keywords and values.
 var keywords = regexp.MustCompile(`^\s*(host|hostaddr|port|dbname|user|password|passfile|service|sslmode|target_session_attrs|application_name)\s*=`)
 
 // open opens the database.
@@ -113,7 +112,7 @@ func (d destination) openToRead(ctx context.Context, warn, debug func(string, ..
 	return d.openExisting(ctx, openOptions{synchronous: sqlite.Full, readOnly: true, warn: warn, debug: debug})
 }
 
-// openExisting opens a database that exists; the error is [fs.ErrNotExist] where none does.
+// openExisting opens a database that exists; the error is [fs.ErrNotExist] if none does.
 func (d destination) openExisting(ctx context.Context, o openOptions) (database, error) {
 	if !d.postgres {
 		if _, err := os.Stat(d.path); err != nil {
@@ -126,7 +125,7 @@ func (d destination) openExisting(ctx context.Context, o openOptions) (database,
 // newTable is a table in a database that does not exist yet.
 func (d destination) newTable(name string) schema.Table { return sqlite.NewTable(name) }
 
-// plan returns the statements that would make a table what a batch needs.
+// plan returns the statements that would give a table what a batch needs.
 func (d destination) plan(t *schema.Table) []string {
 	if d.postgres {
 		return postgres.Plan(t)

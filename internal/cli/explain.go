@@ -47,7 +47,7 @@ Exit codes: 0 done, 1 failed, or no line names the row, 2 wrong usage.`,
 	return c
 }
 
-// An origin is where the value of a column comes from.
+// An origin is the line that set a column.
 type origin struct {
 	Column string          `json:"column"`
 	Value  json.RawMessage `json:"value"`

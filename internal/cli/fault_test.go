@@ -150,7 +150,7 @@ func strace(t *testing.T, what ...string) []string {
 
 // TestFault_CommitThatFailedMayHaveHappened makes each fsync of a run fail in
 // turn. SQLite reports the COMMIT as failed although its frames may be in the
-// log: weir reopens the file, asks, and goes on.
+// log: weir reopens the file, asks, and continues.
 func TestFault_CommitThatFailedMayHaveHappened(t *testing.T) {
 	retried, survived := 0, 0
 	for n := 1; n <= 8; n++ {
@@ -322,8 +322,8 @@ func TestFault_LockedDatabase(t *testing.T) {
 	stderr, err := c.StderrPipe()
 	p.check(err)
 	p.check(c.Start())
-	for said := bufio.NewScanner(stderr); said.Scan(); {
-		if strings.Contains(said.Text(), "retrying") {
+	for log := bufio.NewScanner(stderr); log.Scan(); {
+		if strings.Contains(log.Text(), "retrying") {
 			_ = lock.Rollback()
 		}
 	}

@@ -152,7 +152,7 @@ func (l *live) run(server *testpg.Server) {
 		server.Stop()
 		time.Sleep(10 * time.Second)
 		if left, _ := filepath.Glob(filepath.Join(l.dir, "spool", "*.jsonl")); len(l.more) > 0 && len(left) == 0 {
-			l.t.Error("the spool is empty while the database is away")
+			l.t.Error("the spool is empty while the database is unavailable")
 		}
 		server.Restart(l.t)
 	}

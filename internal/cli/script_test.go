@@ -305,7 +305,7 @@ func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func served(ts *testscript.TestScript, _ bool, args []string) {
-	ts.Setenv(args[1], said(ts, args[0], `(?:serving at|senders connect to) (\S+)`)[1])
+	ts.Setenv(args[1], await(ts, args[0], `(?:serving at|senders connect to) (\S+)`)[1])
 }
 
 func send(ts *testscript.TestScript, _ bool, args []string) {
@@ -318,10 +318,10 @@ func send(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(c.Close())
 }
 
-func waitlog(ts *testscript.TestScript, _ bool, args []string) { said(ts, args[0], args[1]) }
+func waitlog(ts *testscript.TestScript, _ bool, args []string) { await(ts, args[0], args[1]) }
 
-// said waits for a program that start has started to say something.
-func said(ts *testscript.TestScript, name, what string) []string {
+// await waits until the log of a program that start has started matches.
+func await(ts *testscript.TestScript, name, what string) []string {
 	re, log := regexp.MustCompile(what), []byte(nil)
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		var err error

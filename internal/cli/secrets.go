@@ -8,8 +8,8 @@ import (
 
 const hidden = "xxxxx"
 
-// shown is what people may see of a flag's value: nothing of --init, which has the
-// words by which a feed knows its client, and no password of --to.
+// shown is what people may see of a flag's value: nothing of --init, which has the login of a
+// feed, and no password of --to.
 func shown(flag, value string) string {
 	switch {
 	case flag == "init" && value != "":
@@ -26,8 +26,8 @@ var (
 	password = regexp.MustCompile(`(?is)(password\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:[^\s\\]|\\.)*)`)
 )
 
-// redacted is a connection string without its passwords. Of a URL that is none the
-// rest may go as well: a password with an @ or / in it can end anywhere.
+// redacted is a connection string without its passwords. Of an invalid URL more may be
+// hidden: a password with an @ or / in it can end anywhere.
 func redacted(to string) string {
 	scheme, rest, isURL := strings.Cut(to, "://")
 	if !isURL || password.MatchString(scheme) {
@@ -47,8 +47,8 @@ func redacted(to string) string {
 	})
 }
 
-// public is an argument of the command line as everybody may see it; before is the
-// one before it.
+// public is an argument of the command line as everybody may see it; before is its
+// predecessor.
 func public(before, arg string) string {
 	if before == "--init" {
 		return hidden

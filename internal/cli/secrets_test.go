@@ -82,7 +82,7 @@ func TestSecrets(t *testing.T) {
 		if out := run(true, args...); strings.Contains(out, canary) {
 			t.Errorf("%v:\n%s", args, out)
 		} else if out == "" {
-			t.Errorf("%v said nothing", args)
+			t.Errorf("%v printed nothing", args)
 		}
 	}
 	for _, args := range [][]string{

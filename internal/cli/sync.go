@@ -61,8 +61,8 @@ the rest. The table is made from the feed, or taken as it is.
 // bytes.
 func pageCache(buffer int64) int { return int(min(max(buffer/4, 8<<20), 64<<20)) }
 
-// readerCache is the same for each connection that prefetches: it is there to fill the
-// system's cache.
+// readerCache is the same for a connection of --prefetch, which only fills the system's
+// cache.
 const readerCache = 1 << 20 // bytes
 
 // limitMemory has the garbage collected before the run takes more memory than it

@@ -14,10 +14,9 @@ type Setting struct {
 	Name  string // as on the command line: batch-period
 	Value func() string
 	Set   func(string) error
-	// SetList sets a setting that takes several values; nil where it takes one.
+	// SetList sets a setting that takes several values; nil if it takes one.
 	SetList func([]string) error
-	// Origin tells where the value came from; a setting that has one is not
-	// set again.
+	// Origin says where the value came from; a setting that has one is not set again.
 	Origin string
 }
 
@@ -78,8 +77,8 @@ func Resolve(settings []*Setting, environ []string, file string) error {
 // whose name begins with "weir".
 var kubernetes = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_[A-Z]+(_(PROTO|PORT|ADDR))?)?)$`)
 
-// find returns the setting whose name, as spell writes it, is given. The error names the one
-// that a mistyped name is likely to mean.
+// find returns the setting with a name, as spell writes it. The error suggests the one that a
+// mistyped name is likely to mean.
 func find(settings []*Setting, spell func(string) string, name string) (*Setting, error) {
 	names := make([]string, len(settings))
 	for i, s := range settings {
@@ -103,8 +102,8 @@ func DidYouMean(name string, names []string) string {
 	return meant
 }
 
-// distance is the number of letters to add, to leave out, to change or to swap with
-// the next, to make b of a.
+// distance is the number of letters to add, remove, change or swap with the next, to turn a
+// into b.
 func distance(a, b string) int {
 	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
 	before, last, row := rows[0], rows[1], rows[2]

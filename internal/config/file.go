@@ -98,8 +98,8 @@ func resolved(n *yaml.Node) *yaml.Node {
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// text is a scalar as it is written, without its quotes. One whose tag asks for
-// another reading is none.
+// text is a scalar as it is written, without its quotes; ok is false for one with another
+// tag.
 func text(n *yaml.Node) (string, bool) {
 	if n.Kind != yaml.ScalarNode {
 		return "", false
