@@ -39,7 +39,7 @@ const (
 )
 
 const exitHelp = `Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done but lines were rejected,
-4 another run holds this job, 130 or 143 stopped by a signal after a clean flush.`
+4 another run holds a source of this job, 130 or 143 stopped by a signal after a clean flush.`
 
 // usageError is a fault of the command line.
 type usageError struct{ error }

@@ -87,7 +87,7 @@ type sourceOptions struct {
 }
 
 func (o *sourceOptions) flags(f *pflag.FlagSet, enums *choices) {
-	f.BoolVar(&o.follow, "follow", false, "keep reading as the file grows, over rotation and truncation; wait for a file that does not exist yet")
+	f.BoolVar(&o.follow, "follow", false, "keep reading as files grow, over rotation and truncation; wait for a file that does not exist yet")
 	addChoice(enums, f, &o.compression, "compression", source.Auto, "of the sources; auto recognizes gzip and zstd, deflate is raw", source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate)
 	f.StringVar(&o.maxRate, "max-rate", "", "read at most this many lines, such as 5000/s, so that a backfill leaves room for others (default no limit)")
 	f.StringVar(&o.job, "job", "", "the job whose checkpoints are read and written (default the name of the table; stdin has none)")
