@@ -179,22 +179,6 @@ func TestFault_CommitThatFailedMayHaveHappened(t *testing.T) {
 	}
 }
 
-// TestFault_FileIsOpenedBySQLiteAlone counts who opens the database: closing a
-// descriptor of one's own would drop SQLite's locks.
-func TestFault_FileIsOpenedBySQLiteAlone(t *testing.T) {
-	p := newProgram(t, 500, 50)
-	args := strace(t, "-e", "trace=open,openat")
-	args[4] = p.path("trace")
-	if code, out := p.run(args, "--batch-rows", "40"); code != 3 {
-		t.Fatalf("exit code %d\n%s", code, out)
-	}
-	trace, err := os.ReadFile(p.path("trace"))
-	p.check(err)
-	if n := bytes.Count(trace, []byte(`/t.db",`)); n != 1 {
-		t.Errorf("the database was opened %d times:\n%s", n, trace)
-	}
-}
-
 // fifo makes the feed a pipe that stays open, and returns what writes to it.
 func (p *program) fifo() *os.File {
 	p.t.Helper()

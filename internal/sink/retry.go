@@ -107,7 +107,7 @@ func (r *retry) do(ctx context.Context, call func() error) error {
 		}
 		r.onRetry(e)
 		if backoff.Sleep(ctx, wait) != nil {
-			return fmt.Errorf("%w (stopped while it was tried again)", err)
+			return fmt.Errorf("%w (stopped during a retry)", err)
 		}
 	}
 }

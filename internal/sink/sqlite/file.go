@@ -210,7 +210,7 @@ func (f *file) explain(err error) error {
 	case lib.SQLITE_IOERR:
 		out.Class, out.Reason = sink.Unknown, "io"
 	case lib.SQLITE_FULL:
-		out.Reason, hint = "full", "free some space and run weir again: it goes on where it stopped"
+		out.Reason, hint = "full", "free some space and run weir again: it resumes where it stopped"
 	case lib.SQLITE_READONLY:
 		out.Reason, hint = "readonly", "weir needs to write the file and its folder"
 	case lib.SQLITE_NOTADB:
@@ -218,7 +218,7 @@ func (f *file) explain(err error) error {
 	case lib.SQLITE_CORRUPT:
 		out.Reason, hint = "corrupt", "the file is damaged: sqlite3 FILE .recover saves what can be read"
 	case lib.SQLITE_CANTOPEN:
-		out.Reason, hint = "cantopen", "is there such a folder, and may weir write to it?"
+		out.Reason, hint = "cantopen", "does the folder exist, and may weir write to it?"
 		if f.opt.ReadOnly {
 			hint = "may weir read the file?"
 		}
