@@ -115,7 +115,7 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 		return err
 	}
 	defer func() { err = errors.Join(err, claims.Close()) }()
-	c.OpenReader = func(ctx context.Context) (job.Reader, error) {
+	c.OpenReader = func(ctx context.Context) (job.RowReader, error) {
 		return to.open(ctx, openOptions{synchronous: defaultSynchronous, readOnly: true, cache: readerCache, warn: out.debug, debug: out.debug})
 	}
 	stopMetrics, err := o.export(ctx, c, db, p, out)

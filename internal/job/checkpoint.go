@@ -125,7 +125,7 @@ func (r *run) admitAll(ctx context.Context) ([]start, error) {
 }
 
 // writes reports whether the job has written to the table.
-func (r *run) writes() bool { return slices.Contains(r.table.Writers, r.Job) || r.wrote }
+func (r *run) writes() bool { return slices.Contains(r.table.Writers, r.Job) || r.hasWritten }
 
 func (r *run) isLate(s start) bool { return s.cp.TableID != "" && s.cp.TableID != r.table.ID }
 
@@ -186,7 +186,8 @@ func (r *run) mayContinue(s *start) (accepted bool, err error) {
 	case cp.TableID != "" && !r.table.Exists:
 		return false, fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: --from-start rebuilds it", table, s.name, from.line)
 	case cp.TableID != "" && cp.TableID != r.table.ID && !r.AcceptSettings:
-		return false, fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: it was dropped and recreated, restored from a dump, lost columns, or is unlogged and the server crashed (--from-start reads again; --accept-settings continues with the table as it is)", table, s.name, from.line)
+		return false, fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: it was dropped and recreated, restored from a dump, lost columns, "+
+			"or is unlogged and the server crashed (--from-start reads again; --accept-settings continues with the table as it is)", table, s.name, from.line)
 	}
 	return len(names) > 0 || cp.TableID != "" && cp.TableID != r.table.ID, nil
 }

@@ -30,7 +30,7 @@ func (s slowly) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 }
 
 // A breaking feed closes each connection but the last after some lines. One that is
-// asked to go on from a value sends what came after the line with that value, or, if it
+// asked to resume after a value sends what came after the line with that value, or, if it
 // is inclusive, the lines with that value too, and perhaps the bad ones right before them.
 type breaking struct {
 	inclusive bool
@@ -135,7 +135,7 @@ func (b *breaking) serve(t *testing.T, l net.Listener) {
 }
 
 // TestSync_LostConnection: what a connection brought is committed, or on disk, before the
-// feed is asked to go on; nothing is folded twice, and each bad line is kept once.
+// feed is asked to resume; nothing is folded twice, and each bad line is kept once.
 func TestSync_LostConnection(t *testing.T) {
 	for _, spool := range []bool{false, true} {
 		for name, how := range map[string]struct{ inclusive, before bool }{"exclusive": {}, "inclusive": {inclusive: true}, "before": {inclusive: true, before: true}} {
@@ -198,7 +198,7 @@ func lostConnection(t *testing.T, rnd *rand.Rand, spooled, inclusive, before boo
 	serving.Wait()
 
 	if !slices.Equal(b.asked, b.wants) {
-		t.Errorf("asked to go on from  %q,\nbut the last lines had %q", b.asked, b.wants)
+		t.Errorf("asked to resume after %q,\nbut the last lines had %q", b.asked, b.wants)
 	}
 	kept := strings.Split(query(t, dest, "SELECT group_concat(raw, '\n' ORDER BY raw) FROM weir_rejects"), "\n")
 	if slices.Sort(bad); !slices.Equal(kept, bad) {

@@ -16,16 +16,16 @@ import (
 // A Feed is what is known of a feed beside the columns of its messages. The zero
 // value knows nothing.
 type Feed struct {
-	// Hello is what a connection begins with, to go on from a value of
-	// ResumeField; "" is the beginning. nil is nothing.
+	// Hello is what a connection begins with, to resume after a value of
+	// ResumeField; "" is the beginning. nil sends nothing.
 	Hello       func(resume string) ([]byte, error)
 	ResumeField string
-	// Keepalive tells the messages that only say that the feed lives. After
-	// StaleAfter of them in succession with one value of ResumeField the connection
-	// is made anew; 0 is never.
+	// Keepalive matches the messages that only say that the feed is alive. After
+	// StaleAfter of them in a row with one value of ResumeField, weir reconnects; 0 is
+	// never.
 	Keepalive  Match
 	StaleAfter int
-	// Failure tells a message by which the feed ends the run, and Words the field
+	// Failure matches a message by which the feed ends the run, and Words the field
 	// that says why.
 	Failure Match
 	Words   string
@@ -39,8 +39,8 @@ func (f *Feed) resumes(name string) bool {
 	return f.ResumeField != "" && f.Hello != nil && source.TraitsOf(name).Dialed
 }
 
-// heeded reports whether messages are to be looked at for more than their columns.
-func (f *Feed) heeded() bool {
+// hasControl reports whether messages are to be looked at for more than their columns.
+func (f *Feed) hasControl() bool {
 	return f.ResumeField != "" || f.Keepalive.Field != "" || f.Failure.Field != ""
 }
 
@@ -63,8 +63,8 @@ func (f *Feed) names(n *feed.Names) feedNames {
 	return feedNames{n.Number(f.ResumeField), n.Number(f.Keepalive.Field), n.Number(f.Failure.Field), n.Number(f.Words), n.Number(f.TimeField)}
 }
 
-// heeding is how a feed's own words have been taken so far.
-type heeding struct {
+// feedState is what a feed's control messages have said so far.
+type feedState struct {
 	feedMark        // of the last message with a value
 	behind   string // the bad lines since that, as in Rejected
 	opening  bool   // no message with a value has come on this connection
@@ -72,35 +72,35 @@ type heeding struct {
 	repeats  int    // keepalives in succession with that
 }
 
-// heed takes what a message says about the feed itself, and reports whether that
+// controlMessage takes what a message says about the feed itself, and reports whether that
 // is all that it says.
-func (f *reader) heed(from *lane, l *feed.Line) (pass bool, err error) {
-	h := &from.reading.heard
-	if f.Feed.ResumeField != "" {
-		if v, ok := resumeOf(l, f.feedNames.resume); ok {
+func (rd *reader) controlMessage(from *lane, l *feed.Line) (pass bool, err error) {
+	h := &from.reading.feed
+	if rd.Feed.ResumeField != "" {
+		if v, ok := resumeOf(l, rd.feedNames.resume); ok {
 			if string(v) != h.Resume {
 				h.feedMark = feedMark{Resume: string(v), Before: h.behind}
 			}
 			h.behind, h.opening = "", false
 		}
 	}
-	if f.Feed.Failure.matches(l, f.feedNames.failure) {
-		words, ok := l.Get(f.feedNames.words)
+	if rd.Feed.Failure.matches(l, rd.feedNames.failure) {
+		words, ok := l.Get(rd.feedNames.words)
 		if !ok {
 			words = l.Text
 		}
 		return true, fmt.Errorf("the feed says: %s", bytes.TrimSpace(words))
 	}
-	if !f.Feed.Keepalive.matches(l, f.feedNames.keepalive) {
+	if !rd.Feed.Keepalive.matches(l, rd.feedNames.keepalive) {
 		h.repeats = 0
 		return false, nil
 	}
 	if h.Resume != h.stale {
 		h.stale, h.repeats = h.Resume, 0
 	}
-	if h.repeats++; f.Feed.StaleAfter > 0 && h.repeats >= f.Feed.StaleAfter {
+	if h.repeats++; rd.Feed.StaleAfter > 0 && h.repeats >= rd.Feed.StaleAfter {
 		h.repeats = 0
-		from.stream.Reconnect(from.reading.conn, fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", from.name, f.Feed.StaleAfter, f.Feed.ResumeField, h.Resume))
+		from.stream.Reconnect(from.reading.conn, fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", from.name, rd.Feed.StaleAfter, rd.Feed.ResumeField, h.Resume))
 	}
 	return true, nil
 }
@@ -113,7 +113,7 @@ const maxRepeats = 64
 // again reports whether a bad line came before with the resume value at hand. A feed that is
 // asked to resume there sends it again, and it has no value of its own. Where
 // the feed begins with the message of that value, it may also send the bad lines right before.
-func (h *heeding) again(line []byte) bool {
+func (h *feedState) again(line []byte) bool {
 	sum := fmt.Sprintf(" %016x", crc64.Checksum(line, ecma))
 	add(&h.behind, sum)
 	return h.opening && strings.Contains(h.Before, sum) || !add(&h.Rejected, sum)
@@ -131,8 +131,8 @@ func add(list *string, sum string) bool {
 }
 
 // resumeOf returns a line's resume value. An empty one is none, for it asks for the
-// beginning; nor is one with control characters: it becomes a part of what the feed is
-// told, where it could end the line and begin another.
+// beginning; nor is one with control characters: it becomes a part of what is sent
+// to the feed, where it could end the line and begin another.
 func resumeOf(l *feed.Line, field int32) (v []byte, ok bool) {
 	v, ok = l.Get(field)
 	return v, ok && len(v) > 0 && !bytes.ContainsFunc(v, unicode.IsControl)

@@ -22,7 +22,7 @@ import (
 )
 
 // A scripted feed sends its nth connection what reply says for the value that it is asked
-// to go on from, and leaves the connection open if it stays.
+// to resume after, and leaves the connection open if it stays.
 type scripted struct {
 	reply func(n int, from string) (text string, stays bool)
 	addr  string
@@ -213,7 +213,7 @@ func TestSync_ArrayBehindGoodLines(t *testing.T) {
 		}
 		check(t, dest, "a b")
 	})
-	t.Run("the feed begins anew", func(t *testing.T) {
+	t.Run("the feed begins again", func(t *testing.T) {
 		f := newScripted(t, func(n int, _ string) (string, bool) {
 			if n == 0 {
 				return `{"id":"a"}` + "\n", false
@@ -297,13 +297,13 @@ func TestSync_BadLineIsCountedOnce(t *testing.T) {
 	}
 }
 
-// wentBack is a database that has lost its last flush before the nth.
-type wentBack struct {
+// restored is a database that has lost its last flush before the nth.
+type restored struct {
 	sink.Sink
 	left int
 }
 
-func (w *wentBack) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
+func (w *restored) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	if w.left--; w.left == 0 {
 		return sink.Result{}, sink.BehindError{Lane: f.Lanes[0].Source, Found: f.Lanes[0].Checkpoint.Seq - 2, Want: f.Lanes[0].Checkpoint.Seq - 1}
 	}
@@ -314,7 +314,7 @@ func (w *wentBack) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error
 // and names the lines.
 func TestSync_WhatCannotBeReadAgain(t *testing.T) {
 	through := func(n int) func(sink.Sink) sink.Sink {
-		return func(db sink.Sink) sink.Sink { return &wentBack{db, n} }
+		return func(db sink.Sink) sink.Sink { return &restored{db, n} }
 	}
 	t.Run("a feed that is asked for nothing", func(t *testing.T) {
 		c := configOf(t, accept(t, func(_ int, conn net.Conn) {

@@ -44,7 +44,7 @@ func (f *flusher) write(ctx context.Context) error {
 		res, err := f.flush(ctx, flush)
 		s.stopPrefetch()
 		if err != nil {
-			f.lost(err)
+			f.noteLost(err)
 			return err
 		}
 		if err := f.committed(ctx, s, flush, &res); err != nil {
@@ -101,7 +101,7 @@ func (f *flusher) laneOf(l *setLane, refused int64) sink.Lane {
 
 // committed notes what a flush has done.
 func (f *flusher) committed(ctx context.Context, s *set, flush *sink.Flush, res *sink.Result) error {
-	f.wrote = true
+	f.hasWritten = true
 	for i := range res.Refused {
 		s.lanes[res.Refused[i].Lane].lane.flushed.refused++
 	}
@@ -127,11 +127,11 @@ func (f *flusher) committed(ctx context.Context, s *set, flush *sink.Flush, res 
 	if err := f.Rejects.committed(flush); err != nil {
 		return err
 	}
-	return f.drop(ctx, s.ended)
+	return f.release(ctx, s.ended)
 }
 
-// drop releases the claims of lanes that are done.
-func (f *flusher) drop(ctx context.Context, lanes []*lane) error {
+// release drops the claims of lanes that are done.
+func (f *flusher) release(ctx context.Context, lanes []*lane) error {
 	var names []string
 	for _, l := range lanes {
 		if !l.unnamed {
@@ -144,9 +144,9 @@ func (f *flusher) drop(ctx context.Context, lanes []*lane) error {
 	return f.claims.Drop(ctx, names...)
 }
 
-// lost notes which lines the database has lost where an error says that it was restored to
+// noteLost notes which lines the database has lost where an error says that it was restored to
 // an earlier state: as many flushes of each lane as of that which was looked at.
-func (f *flusher) lost(err error) {
+func (f *flusher) noteLost(err error) {
 	var behind sink.BehindError // else nothing that was committed is lost
 	if !errors.As(err, &behind) {
 		return

@@ -54,7 +54,7 @@ type Config struct {
 	// Prefetch is PrefetchAuto, …; OpenReader opens one of its connections. nil
 	// is none.
 	Prefetch   string
-	OpenReader func(context.Context) (Reader, error)
+	OpenReader func(context.Context) (RowReader, error)
 
 	Rejects    Rejects
 	MaxRejects int64
@@ -111,8 +111,8 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *Pro
 			return err
 		}
 	}
-	r.sayFinished()
-	return r.lost
+	r.logFinished()
+	return r.fencedErr
 }
 
 // Fold reads the sources from their starts, folds them for a table that takes at most that
@@ -136,7 +136,7 @@ func Fold(ctx context.Context, c Config, t schema.Table, columns int, p *Progres
 }
 
 // run is what lasts over all attempts of a run to read its sources. During one it does
-// not change but for what says whose it is.
+// not change, except for what has an owner of its own.
 type run struct {
 	Config
 	db        sink.Sink
@@ -159,18 +159,18 @@ type run struct {
 	folder      *fold.Folder
 	constrained bool // the table has refused a row
 
-	rewinds int
-	rewound time.Time       // when it last did
-	moved   map[string]bool // sources that another run has written once since they were claimed
-	fenced  map[string]bool // the same, more than once: they are theirs
-	lost    error           // tells of these
+	rewinds   int
+	rewound   time.Time       // when it last did
+	moved     map[string]bool // sources that another run has written once since they were claimed
+	fenced    map[string]bool // the same, more than once: they are theirs
+	fencedErr error           // names these
 
 	finished int // sources that had been read to their ends before: the opener's
 	// finishedRejected is how many of their lines were rejected then.
 	finishedRejected int64
 
-	wrote  bool      // the job has written to the table: the flusher's
-	pruned time.Time // when old rejects were last removed
+	hasWritten bool      // the job has written to the table: the flusher's
+	pruned     time.Time // when old rejects were last removed
 }
 
 // attempt reads all sources from their checkpoints to their ends. It returns those that it
@@ -185,12 +185,12 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	if err != nil {
 		return nil, err
 	}
-	pool := newScanPool(&r.names, r.limit)
-	o := &opener{run: r, pool: pool}
+	scans := newScanPool(&r.names, r.limit)
+	o := &opener{run: r, scans: scans}
 	full, ready, free := make(chan *set), make(chan *set), make(chan *set, 2)
 	free <- new(set)
 	free <- new(set)
-	in := &reader{run: r, pool: pool, full: full, free: free, unmarked: unmarked}
+	in := &reader{run: r, scans: scans, full: full, free: free, unmarked: unmarked}
 	out := &flusher{run: r, ready: ready, free: free}
 
 	// What was read is written even when reading was stopped, so flushing ends
@@ -202,7 +202,7 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	g.Go(func() error { return out.write(flushing) })
 	g.Go(func() error { r.prefetch.pass(flushing, full, ready, r.Warn); return nil })
 	g.Go(func() error {
-		pool.run(reading, func(ctx context.Context) error { return o.open(ctx, starts) })
+		scans.run(reading, func(ctx context.Context) error { return o.open(ctx, starts) })
 		return nil
 	})
 	g.Go(func() error {
@@ -215,8 +215,8 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	return o.lanes, errors.Join(in.failed, err, o.close())
 }
 
-// sayFinished tells of the files that there was nothing to do for, in one line.
-func (r *run) sayFinished() {
+// logFinished logs the files that were read to their ends before, in one line.
+func (r *run) logFinished() {
 	rejected := ""
 	if r.finishedRejected > 0 {
 		rejected = fmt.Sprintf(" (lines rejected then: %d; %s)", r.finishedRejected, r.ShowRejects)
@@ -236,7 +236,7 @@ func (r *run) begin(ctx context.Context) error {
 	table, err := r.db.Table(ctx, r.Table, r.Fold.Key)
 	if errors.As(err, new(sink.KeyError)) {
 		if !r.Rebuild {
-			r.keyErr = err // the checkpoint may have a better word for it
+			r.keyErr = err // the checkpoint may know the reason: other settings
 		}
 	} else if err != nil {
 		return err
@@ -244,7 +244,7 @@ func (r *run) begin(ctx context.Context) error {
 	return r.fold(table, r.db.Caps().Columns)
 }
 
-// fold starts a fold for a table that takes so many columns at most.
+// fold starts a fold for a table that takes at most that many columns.
 func (r *run) fold(table schema.Table, columns int) (err error) {
 	r.Table = table.Name
 	r.table = table
@@ -279,7 +279,7 @@ const (
 )
 
 // rewind has the run read again from the database's checkpoints, where an error says that
-// this mends it; other errors it returns. lanes are those that were opened.
+// this helps; other errors it returns. lanes are those that were opened.
 func (r *run) rewind(ctx context.Context, lanes []*lane, err error) error {
 	var behind sink.BehindError
 	var fenced sink.FencedError
@@ -287,11 +287,11 @@ func (r *run) rewind(ctx context.Context, lanes []*lane, err error) error {
 	var changed sink.ErrChanged
 	switch {
 	case errors.As(err, &fenced):
-		if r.drop(fenced.Lanes); len(r.fenced) > 0 {
-			r.lost = err
+		if r.noteFenced(fenced.Lanes); len(r.fenced) > 0 {
+			r.fencedErr = err
 		}
 		if len(r.fenced) == len(r.Sources) {
-			return r.lost
+			return r.fencedErr
 		}
 	case !errors.As(err, &behind) && !errors.As(err, &unlogged) && !errors.As(err, &changed):
 		return err
@@ -320,10 +320,10 @@ func (r *run) rewind(ctx context.Context, lanes []*lane, err error) error {
 	return r.begin(ctx)
 }
 
-// drop notes which sources are lost to other runs. The first time that may have been the last
+// noteFenced notes which sources are lost to other runs. The first time that may have been the last
 // flush of a run that was killed, which came after its claim was released: then the source
 // is still this run's.
-func (r *run) drop(lanes []string) {
+func (r *run) noteFenced(lanes []string) {
 	for _, name := range lanes {
 		if r.moved[name] {
 			r.fenced[name] = true

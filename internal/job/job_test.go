@@ -286,9 +286,9 @@ func again(t *testing.T, path, dest string) {
 	}
 }
 
-// TestSync_ServerGoesBack: a server that does not wait for its disk is killed
+// TestSync_ServerRestored: a server that does not wait for its disk is killed
 // again and again, and what it had acknowledged is read again.
-func TestSync_ServerGoesBack(t *testing.T) {
+func TestSync_ServerRestored(t *testing.T) {
 	s := testpg.Start(t, "fsync=on")
 	dest := s.Database(t)
 	feed := randomFeed(rand.New(rand.NewPCG(1, 0)), 3000)
@@ -297,7 +297,7 @@ func TestSync_ServerGoesBack(t *testing.T) {
 	want, bad := plainFold(feed)
 	db := openSink(t, dest)
 	defer db.Close()
-	target := &goesBack{Sink: sink.Retry(db, time.Minute, func(*sink.Error) {}), t: t, server: s}
+	target := &restoredServer{Sink: sink.Retry(db, time.Minute, func(*sink.Error) {}), t: t, server: s}
 	rejects, _ := job.ParseRejects("table")
 	behind := 0
 	err := job.Run(t.Context(), job.Config{
@@ -312,24 +312,24 @@ func TestSync_ServerGoesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if behind != target.kills || behind == 0 {
-		t.Errorf("did not exercise: of %d kills the server went back after %d", target.kills, behind)
+		t.Errorf("did not exercise: of %d kills the server was restored to an earlier state after %d", target.kills, behind)
 	}
-	t.Logf("the server was killed %d times and went back %d times", target.kills, behind)
+	t.Logf("the server was killed %d times and lost commits %d times", target.kills, behind)
 	compare(t, dest, want)
 	if n := query(t, dest, "SELECT count(*) || ' ' || count(DISTINCT line) FROM weir_rejects"); n != fmt.Sprint(bad, " ", bad) {
 		t.Errorf("rejected lines, and different ones: %s, want %d", n, bad)
 	}
 }
 
-// goesBack is a sink whose server is killed after some of its flushes.
-type goesBack struct {
+// restoredServer is a sink whose server is killed after some of its flushes.
+type restoredServer struct {
 	sink.Sink
 	t              *testing.T
 	server         *testpg.Server
 	flushes, kills int
 }
 
-func (g *goesBack) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
+func (g *restoredServer) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	res, err := g.Sink.Flush(ctx, f)
 	if g.flushes++; err == nil {
 		switch {

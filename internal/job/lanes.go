@@ -45,14 +45,14 @@ type lane struct {
 const (
 	// maxLanes is how many sources one flush moves on at most.
 	maxLanes = 1000
-	// claimed is how many sources are claimed at a time: each claim is a round trip.
-	claimed = 200
+	// claimChunk is how many sources are claimed at a time: each claim is a round trip.
+	claimChunk = 200
 )
 
 // An opener claims the sources, opens them and puts their lines into the pool.
 type opener struct {
 	*run
-	pool *scanPool
+	scans *scanPool
 
 	mu    sync.Mutex
 	lanes []*lane
@@ -64,7 +64,7 @@ type opener struct {
 func (o *opener) open(ctx context.Context, starts []start) error {
 	g, each := errgroup.WithContext(ctx)
 	for len(starts) > 0 && ctx.Err() == nil {
-		n := min(claimed, len(starts))
+		n := min(claimChunk, len(starts))
 		now, err := o.take(ctx, starts[:n])
 		if err != nil {
 			return errors.Join(err, g.Wait())
@@ -119,7 +119,7 @@ func (o *opener) source(ctx context.Context, s start) error {
 	o.mu.Lock()
 	o.lanes = append(o.lanes, l)
 	o.mu.Unlock()
-	if err := o.pool.tell(ctx, l, opened, nil); err != nil {
+	if err := o.scans.signal(ctx, l, opened, nil); err != nil {
 		return errors.Join(err, l.stream.Close())
 	}
 	if l.stream.Done() {
@@ -129,7 +129,7 @@ func (o *opener) source(ctx context.Context, s start) error {
 		o.mu.Unlock()
 		err = io.EOF
 	} else {
-		o.say(l)
+		o.logStart(l)
 		err = o.read(ctx, l)
 	}
 	if closing := l.stream.Close(); err == io.EOF {
@@ -138,11 +138,11 @@ func (o *opener) source(ctx context.Context, s start) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	return o.pool.tell(ctx, l, ended, err)
+	return o.scans.signal(ctx, l, ended, err)
 }
 
-// say tells where a source continues.
-func (o *opener) say(l *lane) {
+// logStart logs where a source continues.
+func (o *opener) logStart(l *lane) {
 	switch from := &l.from; {
 	case from.mark.Feed.Resume != "":
 		o.Info("%s: going on from %s %s", l.name, o.Feed.ResumeField, from.mark.Feed.Resume)
@@ -164,7 +164,7 @@ func (o *opener) read(ctx context.Context, l *lane) error {
 	for {
 		b, err := l.blocks.Next(ctx)
 		if err == nil {
-			err = o.pool.put(ctx, l, b)
+			err = o.scans.put(ctx, l, b)
 		}
 		if err != nil {
 			return err
@@ -177,7 +177,7 @@ func (o *opener) openLane(ctx context.Context, s start) (*lane, error) {
 	l := &lane{start: s}
 	l.committed.Store(&s.from.mark.Feed.Resume)
 	opt := o.Source
-	opt.Pool = o.run.pool
+	opt.Pool = o.pool
 	opt.Warn = func(s string) { o.Warn("%s", s) }
 	opt.Whole = func(line []byte) bool {
 		_, err := feed.NewScanner(&feed.Names{}).Scan(line)

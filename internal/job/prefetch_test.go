@@ -8,7 +8,7 @@ import (
 
 // TestPrefetch_TurnsOnWhereFlushesAreSlow and off again where it does not help.
 func TestPrefetch_TurnsOnWhereFlushesAreSlow(t *testing.T) {
-	a := &prefetch{mode: PrefetchAuto, open: func(context.Context) (Reader, error) { return nil, nil }}
+	a := &prefetch{mode: PrefetchAuto, open: func(context.Context) (RowReader, error) { return nil, nil }}
 	flush := func(rows int, perRow time.Duration) { a.flushed(rows, time.Duration(rows)*perRow) }
 	expect := func(on bool, when string) {
 		t.Helper()

@@ -30,7 +30,7 @@ type Progress struct {
 	LastFlush    atomic.Int64 // ns that it took
 	LastCommit   atomic.Int64 // ns since 1970, by this run or one before; 0 for none
 
-	// OnFlush, where it is set, hears of each batch that was written.
+	// OnFlush, where it is set, is called for each batch that was written.
 	OnFlush func(rows int, took time.Duration)
 
 	trouble  atomic.Pointer[sink.Error]

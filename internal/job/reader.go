@@ -57,9 +57,9 @@ func (s *set) reset() {
 // A reader folds the lines of the lanes into sets.
 type reader struct {
 	*run
-	pool *scanPool
-	full chan<- *set
-	free chan *set
+	scans *scanPool
+	full  chan<- *set
+	free  chan *set
 
 	set      *set
 	period   time.Duration // that of the lane that was opened last
@@ -72,13 +72,13 @@ type reader struct {
 
 // laneReading is what the reader knows of a lane.
 type laneReading struct {
-	seq   int64    // of the last set that moved it on
-	pos   position // after the last line that was folded
-	line  int64    // lines read, the one at hand included
-	conn  int      // that brought the lines at hand; see [source.Block]
-	heard heeding
-	hint  hint
-	held  []heldReject // until it is clear what the source is
+	seq  int64    // of the last set that moved it on
+	pos  position // after the last line that was folded
+	line int64    // lines read, the one at hand included
+	conn int      // that brought the lines at hand; see [source.Block]
+	feed feedState
+	hint hint
+	held []heldReject // until it is clear what the source is
 
 	inSet int // its place in the set at hand, from 1; 0 is none
 	tally
@@ -94,32 +94,32 @@ type heldReject struct {
 }
 
 // fill folds what the pool has until there is no more.
-func (f *reader) fill(reading, flushing context.Context) error {
-	f.set, f.open = <-f.free, map[*lane]bool{}
+func (rd *reader) fill(reading, flushing context.Context) error {
+	rd.set, rd.open = <-rd.free, map[*lane]bool{}
 	for {
-		e, err := f.next(reading, flushing)
+		e, err := rd.next(reading, flushing)
 		if err == nil && e == nil { // the end
-			f.failed = f.pool.err
-			return f.hand(flushing)
+			rd.failed = rd.scans.err
+			return rd.handOver(flushing)
 		}
 		if err == nil {
-			err = f.take(flushing, e)
-			f.pool.release(e)
-			f.p.Buffer.Store(int64(f.set.bytes()))
+			err = rd.handle(flushing, e)
+			rd.scans.release(e)
+			rd.p.Buffer.Store(int64(rd.set.bytes()))
 		}
 		switch {
 		case err == nil || err == errDue:
 		case flushing.Err() != nil:
 			return nil // the flusher has the error
-		case reading.Err() != nil && f.Rebuild && !f.read:
+		case reading.Err() != nil && rd.Rebuild && !rd.read:
 			return nil // a table is not emptied for what was not read
 		case reading.Err() != nil:
-			return f.hand(flushing)
+			return rd.handOver(flushing)
 		default:
 			// What was read before it went wrong is good, and is written: so the
 			// error must not end the flusher.
-			f.failed = err
-			return f.hand(flushing)
+			rd.failed = err
+			return rd.handOver(flushing)
 		}
 	}
 }
@@ -129,16 +129,16 @@ var errDue = errors.New("the batch is due")
 
 // next waits for an event, but not past the time at which the set is due. It returns nil
 // after the last.
-func (f *reader) next(reading, flushing context.Context) (*event, error) {
+func (rd *reader) next(reading, flushing context.Context) (*event, error) {
 	var due <-chan time.Time
-	if f.period > 0 && !f.set.first.IsZero() {
-		wait := time.Until(f.set.first.Add(f.period))
-		if wait <= 0 && len(f.free) > 0 {
-			if err := f.hand(flushing); err != nil {
+	if rd.period > 0 && !rd.set.first.IsZero() {
+		wait := time.Until(rd.set.first.Add(rd.period))
+		if wait <= 0 && len(rd.free) > 0 {
+			if err := rd.handOver(flushing); err != nil {
 				return nil, err
 			}
-		} else { // while the sink is busy the set goes on filling
-			timer := time.NewTimer(max(wait, f.period/16))
+		} else { // while the sink is busy the set keeps filling
+			timer := time.NewTimer(max(wait, rd.period/16))
 			defer timer.Stop()
 			due = timer.C
 		}
@@ -147,29 +147,29 @@ func (f *reader) next(reading, flushing context.Context) (*event, error) {
 		return nil, err
 	}
 	select {
-	case e, ok := <-f.pool.events:
-		return f.received(reading, e, ok)
+	case e, ok := <-rd.scans.events:
+		return rd.received(reading, e, ok)
 	default:
 	}
 	idle := time.NewTimer(livePeriod) // until what was read of other sources is written
 	defer idle.Stop()
 	select {
-	case e, ok := <-f.pool.events:
-		return f.received(reading, e, ok)
+	case e, ok := <-rd.scans.events:
+		return rd.received(reading, e, ok)
 	case <-due:
 		return nil, errDue
 	case <-idle.C:
-		if f.period > 0 {
+		if rd.period > 0 {
 			return nil, errDue
 		}
-		return nil, cmp.Or(f.hand(flushing), errDue)
+		return nil, cmp.Or(rd.handOver(flushing), errDue)
 	case <-reading.Done():
 		return nil, reading.Err()
 	}
 }
 
 // received returns an event that is scanned, nil where none is to come.
-func (f *reader) received(reading context.Context, e *event, ok bool) (*event, error) {
+func (rd *reader) received(reading context.Context, e *event, ok bool) (*event, error) {
 	if !ok {
 		return nil, reading.Err()
 	}
@@ -177,39 +177,39 @@ func (f *reader) received(reading context.Context, e *event, ok bool) (*event, e
 	return e, nil
 }
 
-// take deals with an event.
-func (f *reader) take(flushing context.Context, e *event) error {
+// handle deals with an event.
+func (rd *reader) handle(flushing context.Context, e *event) error {
 	switch e.kind {
 	case opened:
-		return f.begin(flushing, e.lane)
+		return rd.beginLane(flushing, e.lane)
 	case ended:
-		return f.end(e.lane, e.err)
+		return rd.endLane(e.lane, e.err)
 	}
 	if e.Settled != nil {
-		return f.settle(flushing, e.Settled)
+		return rd.commitAll(flushing, e.Settled)
 	}
-	err := f.block(flushing, e)
+	err := rd.foldBlock(flushing, e)
 	if err == errTorn {
 		return nil // it is the lane's last
 	}
 	return err
 }
 
-// begin takes a lane that was opened.
-func (f *reader) begin(flushing context.Context, l *lane) error {
-	if len(f.set.lanes) >= cmp.Or(f.lanesAtOnce, maxLanes) {
-		if err := f.hand(flushing); err != nil {
+// beginLane begins to read a lane that was opened.
+func (rd *reader) beginLane(flushing context.Context, l *lane) error {
+	if len(rd.set.lanes) >= cmp.Or(rd.lanesAtOnce, maxLanes) {
+		if err := rd.handOver(flushing); err != nil {
 			return err
 		}
 	}
-	f.open[l] = true
-	f.period = l.period(&f.Config)
-	f.p.begin(l.stream)
+	rd.open[l] = true
+	rd.period = l.period(&rd.Config)
+	rd.p.begin(l.stream)
 	fresh := l.cp.Mark == "" && l.resumes && !l.unnamed
 	l.reading = laneReading{seq: l.cp.Seq, tally: tally{rejected: l.cp.Rejected},
 		restart: fresh && l.cp.Seq > 0, tentative: fresh && !l.spool.Durable()}
 	r := &l.reading
-	if f.emptied {
+	if rd.emptied {
 		r.seq = 0
 	}
 	r.pos.mark.Feed = l.from.mark.Feed
@@ -219,134 +219,134 @@ func (f *reader) begin(flushing context.Context, l *lane) error {
 	if l.spool.Durable() {
 		r.pos.mark.Source = l.spool.Start()
 	}
-	r.line, r.heard = r.pos.line, heeding{feedMark: r.pos.mark.Feed, opening: !l.spool.Durable()}
+	r.line, r.feed = r.pos.line, feedState{feedMark: r.pos.mark.Feed, opening: !l.spool.Durable()}
 	r.hint.on = r.pos.offset == 0 && !l.stream.Traits().Live
-	if l.accepted || f.Rebuild && !f.emptied || f.unmarked {
-		f.touch(l)
+	if l.accepted || rd.Rebuild && !rd.emptied || rd.unmarked {
+		rd.addLane(l)
 	}
-	if f.unmarked {
-		f.unmarked = false
-		return f.hand(flushing)
+	if rd.unmarked {
+		rd.unmarked = false
+		return rd.handOver(flushing)
 	}
 	return nil
 }
 
-// end takes leave of a lane, which err may have ended.
-func (f *reader) end(l *lane, err error) error {
-	delete(f.open, l)
-	f.set.ended = append(f.set.ended, l)
+// endLane removes a lane that was read to its end, or to err.
+func (rd *reader) endLane(l *lane, err error) error {
+	delete(rd.open, l)
+	rd.set.ended = append(rd.set.ended, l)
 	if err != nil {
 		return err
 	}
 	if hint := l.reading.hint.ended(); hint != nil {
 		return fmt.Errorf("%s: %w", l.name, hint)
 	}
-	return f.decide(l)
+	return rd.rejectHeld(l)
 }
 
-// place returns the place of a lane in the set at hand, or that which it would get.
-func (f *reader) place(l *lane) int {
+// laneIndex returns the index of a lane in the set at hand, or the one that it would get.
+func (rd *reader) laneIndex(l *lane) int {
 	if l.reading.inSet == 0 {
-		return len(f.set.lanes)
+		return len(rd.set.lanes)
 	}
 	return l.reading.inSet - 1
 }
 
-// touch has the set at hand move a lane on.
-func (f *reader) touch(l *lane) {
+// addLane adds a lane to the set at hand, which writes its checkpoint.
+func (rd *reader) addLane(l *lane) {
 	if l.reading.inSet == 0 {
-		f.set.lanes = append(f.set.lanes, setLane{lane: l})
-		l.reading.inSet = len(f.set.lanes)
+		rd.set.lanes = append(rd.set.lanes, setLane{lane: l})
+		l.reading.inSet = len(rd.set.lanes)
 	}
 }
 
 // errTorn is returned for a torn last line that is left for the next run.
 var errTorn = errors.New("the last line has no end yet")
 
-// block folds the lines of a block.
-func (f *reader) block(flushing context.Context, e *event) (err error) {
+// foldBlock folds the lines of a block.
+func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	l, r := e.lane, &e.lane.reading
 	if e.Restart {
 		r.line, r.hint = 0, hint{} // what was read before is good, whatever comes now
 	}
 	if e.Conn != r.conn {
-		r.conn, r.heard.repeats = e.Conn, 0
-		r.heard.opening = !l.spool.Durable() // what is read back from the disk has no connection
+		r.conn, r.feed.repeats = e.Conn, 0
+		r.feed.opening = !l.spool.Durable() // what is read back from the disk has no connection
 	}
 	before, at := r.line, 0
 	if e.Oversize > 0 {
-		at, err = f.oversize(e)
+		at, err = rd.oversize(e)
 	} else {
-		at, err = f.lines(flushing, e)
+		at, err = rd.foldLines(flushing, e)
 	}
-	if n := len(e.lines); n > 0 && f.Feed.TimeField != "" {
-		if t := feedTime(&e.lines[n-1], f.feedNames.time); !t.IsZero() {
-			f.p.FeedTime.Store(t.UnixNano())
+	if n := len(e.lines); n > 0 && rd.Feed.TimeField != "" {
+		if t := feedTime(&e.lines[n-1], rd.feedNames.time); !t.IsZero() {
+			rd.p.FeedTime.Store(t.UnixNano())
 		}
 	}
-	f.p.Lines.Add(r.line - before)
-	f.read = f.read || r.line > before
-	f.p.Bytes.Add(int64(at))
+	rd.p.Lines.Add(r.line - before)
+	rd.read = rd.read || r.line > before
+	rd.p.Bytes.Add(int64(at))
 	if at > 0 {
-		f.moveTo(e, at)
+		rd.moveTo(e, at)
 	}
 	return err
 }
 
 // oversize rejects a line of which there is only the beginning. It returns 0 where the line
 // does not count.
-func (f *reader) oversize(e *event) (at int, err error) {
+func (rd *reader) oversize(e *event) (at int, err error) {
 	r := &e.lane.reading
-	heard := r.heard
-	err = f.reject(e.lane, fold.Place{Line: r.line + 1, Offset: e.Offset}, bytes.TrimSuffix(e.Data, newline),
-		feed.Errorf(feed.TooLong, "a line of %d bytes: at most %d (--max-line)", e.Oversize-1, f.Source.MaxLine))
+	was := r.feed
+	err = rd.reject(e.lane, fold.Place{Line: r.line + 1, Offset: e.Offset}, bytes.TrimSuffix(e.Data, newline),
+		feed.Errorf(feed.TooLong, "a line of %d bytes: at most %d (--max-line)", e.Oversize-1, rd.Source.MaxLine))
 	if errors.Is(err, ErrRejected) {
-		r.heard = heard
+		r.feed = was
 		return 0, err
 	}
 	r.line++
-	f.p.Bytes.Add(e.Oversize - int64(len(e.Data)))
+	rd.p.Bytes.Add(e.Oversize - int64(len(e.Data)))
 	return len(e.Data), err
 }
 
 // moveTo notes that the lines of the block up to an index are folded.
-func (f *reader) moveTo(e *event, at int) {
+func (rd *reader) moveTo(e *event, at int) {
 	l, r := e.lane, &e.lane.reading
 	size := int64(at)
 	if e.Oversize > 0 {
 		size = e.Oversize
 	}
-	r.pos = position{line: r.line, offset: e.Offset + size, mark: mark{Source: e.CursorAfter(at), Feed: r.heard.feedMark}}
+	r.pos = position{line: r.line, offset: e.Offset + size, mark: mark{Source: e.CursorAfter(at), Feed: r.feed.feedMark}}
 	if len(r.held) == 0 {
-		f.touch(l)
+		rd.addLane(l)
 	}
 }
 
-// lines folds the lines of a block and returns the index after the last one that
+// foldLines folds the lines of a block and returns the index after the last one that
 // counts.
-func (f *reader) lines(flushing context.Context, e *event) (at int, err error) {
+func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err error) {
 	l, r := e.lane, &e.lane.reading
 	for i := range e.lines {
 		if i%fold.MaxPrefetch == 0 {
-			f.folder.Prefetch(&f.set.batch, e.lines[i:min(i+fold.MaxPrefetch, len(e.lines))])
+			rd.folder.Prefetch(&rd.set.batch, e.lines[i:min(i+fold.MaxPrefetch, len(e.lines))])
 		}
 		line := &e.lines[i]
 		next := min(at+len(line.Text)+1, len(e.Data))
 		if !line.Blank {
-			place, heard := fold.Place{Lane: f.place(l), Line: r.line + 1, Offset: e.Offset + int64(at)}, r.heard
-			if counts, err := f.message(l, line, place, e.Tail && next == len(e.Data)); err != nil {
+			place, was := fold.Place{Lane: rd.laneIndex(l), Line: r.line + 1, Offset: e.Offset + int64(at)}, r.feed
+			if counts, err := rd.foldLine(l, line, place, e.Tail && next == len(e.Data)); err != nil {
 				if counts {
 					at, r.line = next, r.line+1
 				} else {
-					r.heard = heard // the next run meets the line again
+					r.feed = was // the next run meets the line again
 				}
 				return at, err
 			}
 		}
 		at, r.line = next, r.line+1
-		if f.isFull() {
-			f.moveTo(e, at)
-			if err := f.hand(flushing); err != nil {
+		if rd.isFull() {
+			rd.moveTo(e, at)
+			if err := rd.handOver(flushing); err != nil {
 				return at, err
 			}
 		}
@@ -359,78 +359,78 @@ func (f *reader) lines(flushing context.Context, e *event) (at int, err error) {
 const rejectShare = 8
 
 // isFull reports whether the set at hand has no room left.
-func (f *reader) isFull() bool {
-	s := f.set
-	return s.batch.Rows() >= f.BatchRows || int64(s.bytes()) >= f.Buffer/2 || int64(s.rejectBytes) >= f.Buffer/rejectShare
+func (rd *reader) isFull() bool {
+	s := rd.set
+	return s.batch.Rows() >= rd.BatchRows || int64(s.bytes()) >= rd.Buffer/2 || int64(s.rejectBytes) >= rd.Buffer/rejectShare
 }
 
-// message folds or rejects a line. Where it returns an error, which ends the
+// foldLine folds or rejects a line. Where it returns an error, which ends the
 // source, counts tells whether the line was dealt with.
-func (f *reader) message(l *lane, line *feed.Line, at fold.Place, tail bool) (counts bool, err error) {
+func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (counts bool, err error) {
 	r := &l.reading
-	f.start()
+	rd.startPeriod()
 	r.hint.see(line.Text)
-	if f.Feed.heeded() && line.Err == nil {
-		if pass, err := f.heed(l, line); err != nil {
+	if rd.Feed.hasControl() && line.Err == nil {
+		if pass, err := rd.controlMessage(l, line); err != nil {
 			return true, fmt.Errorf("%s: %w", l.name, err)
 		} else if pass {
 			return true, nil
 		}
 	}
-	switch err := f.add(line, at).(type) {
+	switch err := rd.addLine(line, at).(type) {
 	case nil:
 		r.folded++
-		f.touch(l)
+		rd.addLane(l)
 		if r.hint.on {
 			r.hint.on = false
-			return true, f.decide(l)
+			return true, rd.rejectHeld(l)
 		}
 		return true, nil
 	case *feed.Error:
 		// The end of a followed file comes when another one has taken its place.
-		if tail && err.Reason == feed.Truncated && l.stream.Traits().Named && !f.Source.Follow {
-			f.Warn("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, at.Line, at.Offset)
+		if tail && err.Reason == feed.Truncated && l.stream.Traits().Named && !rd.Source.Follow {
+			rd.Warn("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, at.Line, at.Offset)
 			return false, errTorn
 		}
 		if hint := r.hint.bad(err); hint != nil {
 			return false, fmt.Errorf("%s: %w", l.name, hint)
 		}
-		if r.hint.on && f.Rejects.mode != fail {
+		if r.hint.on && rd.Rejects.mode != fail {
 			r.held = append(r.held, heldReject{at, err, bytes.Clone(line.Text)})
 			return true, nil
 		}
-		if err := f.decide(l); err != nil {
+		if err := rd.rejectHeld(l); err != nil {
 			return true, err
 		}
-		err2 := f.reject(l, at, line.Text, err)
+		err2 := rd.reject(l, at, line.Text, err)
 		return !errors.Is(err2, ErrRejected), err2
 	default:
 		return false, fmt.Errorf("%s line %d: %w", l.name, at.Line, err)
 	}
 }
 
-// add merges a line into the batch.
-func (f *reader) add(l *feed.Line, at fold.Place) error {
+// addLine merges a line into the batch.
+func (rd *reader) addLine(l *feed.Line, at fold.Place) error {
 	if l.Err != nil {
 		return l.Err
 	}
-	c := f.mapper.Map(l)
-	return f.folder.Add(&f.set.batch, &c, at)
+	c := rd.mapper.Map(l)
+	return rd.folder.Add(&rd.set.batch, &c, at)
 }
 
-// start notes when the first line of the set came in.
-func (f *reader) start() {
-	if f.set.first.IsZero() {
-		f.set.first = time.Now()
+// startPeriod notes when the first line of the set came in.
+func (rd *reader) startPeriod() {
+	if rd.set.first.IsZero() {
+		rd.set.first = time.Now()
 	}
 }
 
-// decide rejects the lines of a lane that were held until it was clear what its source is.
-func (f *reader) decide(l *lane) error {
+// rejectHeld rejects the lines of a lane that were held until it was clear what its source is.
+func (rd *reader) rejectHeld(l *lane) error {
 	held := l.reading.held
 	l.reading.held = nil
 	for _, h := range held {
-		if err := f.reject(l, h.at, h.text, h.why); err != nil {
+		if err := rd.reject(l, h.at, h.text, h.why); err != nil {
 			return err
 		}
 	}
@@ -438,25 +438,25 @@ func (f *reader) decide(l *lane) error {
 }
 
 // reject deals with a line that is no message.
-func (f *reader) reject(l *lane, at fold.Place, line []byte, why *feed.Error) error {
-	f.start()
-	if f.Feed.resumes(l.name) && l.reading.heard.again(line) {
+func (rd *reader) reject(l *lane, at fold.Place, line []byte, why *feed.Error) error {
+	rd.startPeriod()
+	if rd.Feed.resumes(l.name) && l.reading.feed.again(line) {
 		return nil // it was counted when it came first
 	}
-	f.p.Rejected(why.Reason).Add(1)
+	rd.p.Rejected(why.Reason).Add(1)
 	l.reading.rejected++
-	switch f.Rejects.mode {
+	switch rd.Rejects.mode {
 	case discard:
 	case fail:
 		return fmt.Errorf("%w: %s line %d (byte %d): %s", ErrRejected, l.name, at.Line, at.Offset, why.Detail)
 	default:
-		at.Lane = f.place(l)
-		f.touch(l)
+		at.Lane = rd.laneIndex(l)
+		rd.addLane(l)
 		r := fold.NewReject(at, why, line)
-		f.set.rejects = append(f.set.rejects, r)
-		f.set.rejectBytes += r.Bytes()
+		rd.set.rejects = append(rd.set.rejects, r)
+		rd.set.rejectBytes += r.Bytes()
 	}
-	return f.tooMany(why.Detail)
+	return rd.tooMany(why.Detail)
 }
 
 // tooMany ends a run whose feed is mostly bad.
@@ -477,11 +477,11 @@ func (s *set) isEmpty() bool {
 	return s.batch.Rows() == 0 && len(s.rejects) == 0
 }
 
-// hand gives the set to the flusher, and takes an empty one. It does nothing
+// handOver gives the set to the flusher, and takes an empty one. It does nothing
 // where there is nothing to write.
-func (f *reader) hand(flushing context.Context) error {
-	s := f.set
-	s.rebuild = f.Rebuild && !f.emptied && len(s.lanes) > 0
+func (rd *reader) handOver(flushing context.Context) error {
+	s := rd.set
+	s.rebuild = rd.Rebuild && !rd.emptied && len(s.lanes) > 0
 	if s.isEmpty() && !s.rebuild {
 		s.first = time.Time{}
 		return nil
@@ -495,40 +495,40 @@ func (f *reader) hand(flushing context.Context) error {
 		}
 		r.seq++
 		r.inSet = 0
-		cp.Seq, cp.Settings = r.seq, f.settings
+		cp.Seq, cp.Settings = r.seq, rd.settings
 		*l = setLane{lane: l.lane, cp: cp, pos: r.pos, restart: r.restart, tentative: r.tentative, tally: r.tally}
 		r.restart = false
 	}
 	if s.rebuild { // which forgets the other lanes' checkpoints
-		f.emptied = true
-		for l := range f.open {
+		rd.emptied = true
+		for l := range rd.open {
 			if l.reading.seq == l.cp.Seq {
 				l.reading.seq = 0
 			}
 		}
 	}
-	f.folder.Seal(&s.batch)
+	rd.folder.Seal(&s.batch)
 	select {
-	case f.full <- s:
+	case rd.full <- s:
 	case <-flushing.Done():
 		return flushing.Err()
 	}
 	select {
-	case f.set = <-f.free:
+	case rd.set = <-rd.free:
 		return nil
 	case <-flushing.Done():
 		return flushing.Err()
 	}
 }
 
-// settle tells the source when all that was folded is committed.
-func (f *reader) settle(flushing context.Context, settled chan<- struct{}) error {
-	if err := f.hand(flushing); err != nil {
+// commitAll writes the set at hand, and closes settled when all that was folded is committed.
+func (rd *reader) commitAll(flushing context.Context, settled chan<- struct{}) error {
+	if err := rd.handOver(flushing); err != nil {
 		return err
 	}
 	select {
-	case s := <-f.free: // no set is on its way
-		f.free <- s
+	case s := <-rd.free: // no set is on its way
+		rd.free <- s
 		close(settled)
 		return nil
 	case <-flushing.Done():

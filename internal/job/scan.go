@@ -14,7 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// An event is what the reader hears of a lane: that it was opened, a block of its lines, or
+// An event is what the reader gets of a lane: that it was opened, a block of its lines, or
 // its end.
 type event struct {
 	lane *lane
@@ -39,7 +39,7 @@ const (
 const maxScanners = 4
 
 // longBlock is the length in bytes from which on a block is scanned and folded alone, with
-// nothing scanned before the fold needs it but what comes next, and leaves no memory behind.
+// nothing scanned before the fold needs it but what comes next, and keeps no memory afterwards.
 const longBlock = 1 << 20
 
 // A scanPool is the stage between the sources and the reader: blocks are scanned on cores
@@ -114,8 +114,8 @@ func (p *scanPool) put(ctx context.Context, l *lane, b *source.Block) (err error
 	return nil
 }
 
-// tell adds an event without lines.
-func (p *scanPool) tell(ctx context.Context, l *lane, kind eventKind, err error) error {
+// signal adds an event without lines.
+func (p *scanPool) signal(ctx context.Context, l *lane, kind eventKind, err error) error {
 	e := p.spare()
 	e.lane, e.kind, e.err, e.Block = l, kind, err, nil
 	e.ready <- struct{}{}

@@ -116,7 +116,7 @@ func (s *spooled) until(what string, ready func() bool) {
 	}
 }
 
-// feedOf is so many lines, two for each id.
+// feedOf returns that many lines, two for each id.
 func feedOf(lines int) []byte {
 	var b []byte
 	for n := range lines {
@@ -241,9 +241,9 @@ func TestSpool_TheNextRunDrainsItFirst(t *testing.T) {
 	s.complete(dir, lines)
 }
 
-// TestSpool_TheDatabaseWentBack: what the spool had done with is lost where the database
+// TestSpool_DatabaseRestored: what the spool had removed as committed is lost where the database
 // forgets it, for senders do not send it again; and that is said.
-func TestSpool_TheDatabaseWentBack(t *testing.T) {
+func TestSpool_DatabaseRestored(t *testing.T) {
 	const lines = 2000
 	dir, feed := t.TempDir(), feedOf(lines)
 	s := startSpooled(t, dir, 1<<30)
@@ -278,7 +278,7 @@ func TestSpool_TheDatabaseWentBack(t *testing.T) {
 	}
 }
 
-// TestCapture_FullDiskIsWaitedFor: the table goes on; what is to be captured stays in the
+// TestCapture_FullDiskIsWaitedFor: the table is still written; what is to be captured stays in the
 // spool until there is room.
 func TestCapture_FullDiskIsWaitedFor(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -426,9 +426,9 @@ func TestServer_Killed(t *testing.T) {
 	}
 }
 
-// TestServer_WentBack: what was committed without waiting for the disk is gone
+// TestServer_Restored: what was committed without waiting for the disk is gone
 // after a crash, and the next flush says so.
-func TestServer_WentBack(t *testing.T) {
+func TestServer_Restored(t *testing.T) {
 	s := testpg.Start(t, "fsync=on")
 	db := connect(t, s.Database(t))
 	db.opt.Synchronous = "off"

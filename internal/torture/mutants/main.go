@@ -54,7 +54,7 @@ var mutants = []mutant{
 		postgres, "TestFlush_IsOneTransaction", false},
 	{"rebuild over what another job commits meanwhile", "internal/sink/postgres/flush.go", `AS now (jobs) WHERE jobs <> %s"`, `AS now (jobs) WHERE false AND jobs <> %s"`,
 		postgres, "TestRebuild_AnotherJobWritesMeanwhile", false},
-	{"rebuild by a run that was stopped", "internal/job/reader.go", `reading.Err() != nil && f.Rebuild && !f.read:`, `false:`,
+	{"rebuild by a run that was stopped", "internal/job/reader.go", `reading.Err() != nil && rd.Rebuild && !rd.read:`, `false:`,
 		cli, "TestScripts/settings$", false},
 	{"rejects of a connection replaced", "internal/job/reader.go", `fresh := l.cp.Mark == "" && l.resumes && !l.unnamed`, `fresh := l.cp.Mark == "" && !l.unnamed`,
 		cli, "TestScripts/rejects$", false},
@@ -187,8 +187,8 @@ var mutants = []mutant{
 		spool, "TestLog_PowerCut", false},
 	{"locks of the process in place of the file's", "internal/lockfile/lock_linux.go", `unix.F_OFD_SETLK,`, `unix.F_SETLK,`,
 		lockfile, "TestLock_TwoJobsOfOneProcess", false},
-	{"a connection is made again before what it brought is committed", "internal/job/reader.go", `	case s := <-f.free: // no set is on its way
-		f.free <- s
+	{"a connection is made again before what it brought is committed", "internal/job/reader.go", `	case s := <-rd.free: // no set is on its way
+		rd.free <- s
 `, "	default:\n",
 		job, "TestSync_LostConnection", false},
 	{"the database's file is opened by others", "internal/sink/sqlite/flush.go", `	now, err := os.Stat(d.path)`, "	if f, err := os.Open(d.path); err == nil {\n\t\tf.Close()\n\t}\n\tnow, err := os.Stat(d.path)",
