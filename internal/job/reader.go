@@ -179,6 +179,11 @@ func (rd *reader) received(reading context.Context, e *event, ok bool) (*event, 
 
 // handle deals with an event.
 func (rd *reader) handle(flushing context.Context, e *event) error {
+	if e.lane.reading.inSet == 0 && len(rd.set.lanes) >= cmp.Or(rd.lanesAtOnce, maxLanes) {
+		if err := rd.handOver(flushing); err != nil {
+			return err
+		}
+	}
 	switch e.kind {
 	case opened:
 		return rd.beginLane(flushing, e.lane)
@@ -197,11 +202,6 @@ func (rd *reader) handle(flushing context.Context, e *event) error {
 
 // beginLane begins to read a lane that was opened.
 func (rd *reader) beginLane(flushing context.Context, l *lane) error {
-	if len(rd.set.lanes) >= cmp.Or(rd.lanesAtOnce, maxLanes) {
-		if err := rd.handOver(flushing); err != nil {
-			return err
-		}
-	}
 	rd.open[l] = true
 	rd.period = l.period(&rd.Config)
 	rd.p.begin(l.stream)

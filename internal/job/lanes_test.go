@@ -1,0 +1,128 @@
+package job_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// smallFiles writes files of a line each, and returns how a job reads all of them.
+func smallFiles(t *testing.T, n int) job.Config {
+	t.Helper()
+	dir := t.TempDir()
+	c := configOf(t, "", "fail")
+	c.Sources, c.BatchPeriod = nil, 0
+	for i := range n {
+		path := filepath.Join(dir, fmt.Sprintf("%05d.jsonl", i))
+		write(t, path, []string{fmt.Sprintf(`{"id":%d,"a":%d}`, i%1500, i)})
+		c.Sources = append(c.Sources, path)
+	}
+	return c
+}
+
+// runAll runs a job to its end, and returns what it did and the warnings.
+func runAll(t *testing.T, c job.Config, dest string) (p *job.Progress, warned string) {
+	t.Helper()
+	var log bytes.Buffer
+	c.Warn = func(format string, args ...any) { fmt.Fprintf(&log, format+"\n", args...) }
+	db, claims := openSink(t, dest), openClaims(t, dest)
+	defer db.Close()
+	defer claims.Close()
+	p = job.NewProgress()
+	if err := job.Run(t.Context(), c, db, claims, p); err != nil {
+		t.Fatal(err)
+	}
+	return p, log.String()
+}
+
+// Many small files are a few flushes, and nothing where none has changed.
+func TestSync_ManyFilesAreFewFlushes(t *testing.T) {
+	const files, lanesAtOnce = 2000, 1000
+	for kind, dest := range destinations(t) {
+		t.Run(kind, func(t *testing.T) {
+			c := smallFiles(t, files)
+			p, _ := runAll(t, c, dest)
+			if got, most := p.Batches.Load(), int64(files/c.BatchRows+files/lanesAtOnce+1); got > most {
+				t.Errorf("%d files were %d flushes, want %d at most", files, got, most)
+			}
+			if got := query(t, dest, "SELECT count(*) || '|' || sum(a) FROM t"); got != "1500|1874250" {
+				t.Errorf("the table is %s", got)
+			}
+			const checkpoints = "SELECT count(*) || '|' || sum(seq) || '|' || max(updated) FROM weir_checkpoints"
+			before := query(t, dest, checkpoints)
+			for _, path := range c.Sources {
+				spoil(t, path)
+			}
+			p, _ = runAll(t, c, dest)
+			if after := query(t, dest, checkpoints); after != before || p.Batches.Load() != 0 || p.Lines.Load() != 0 {
+				t.Errorf("the second run read %d lines and wrote %d batches: the checkpoints are %s, were %s", p.Lines.Load(), p.Batches.Load(), after, before)
+			}
+		})
+	}
+}
+
+// spoil replaces what a file holds, but neither its size nor its time: a run that reads it
+// fails.
+func spoil(t *testing.T, path string) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, []string{strings.Repeat("x", int(info.Size())-1)})
+	if err := os.Chtimes(path, time.Time{}, info.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A table that is emptied is filled in one go, though its first flush forgets the
+// checkpoints of sources that are claimed later.
+func TestSync_RebuildOfManyFiles(t *testing.T) {
+	for kind, dest := range destinations(t) {
+		t.Run(kind, func(t *testing.T) {
+			c := smallFiles(t, 500)
+			runAll(t, c, dest)
+			c.Rebuild, c.BatchRows = true, 50
+			p, warned := runAll(t, c, dest)
+			if got := query(t, dest, "SELECT count(*) || '|' || sum(a) FROM t"); got != "500|124750" || p.Lines.Load() != 500 || warned != "" {
+				t.Errorf("the table is %s by %d lines, want 500: %s", got, p.Lines.Load(), warned)
+			}
+		})
+	}
+}
+
+// flushedLanes passes flushes on and notes the most lanes that one moved on.
+type flushedLanes struct {
+	sink.Sink
+	most atomic.Int64
+}
+
+func (s *flushedLanes) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
+	s.most.Store(max(s.most.Load(), int64(len(f.Lanes))))
+	return s.Sink.Flush(ctx, f)
+}
+
+// Files that are followed are lanes of one run: a flush moves on a thousand of them at most.
+func TestSync_FollowsManyFiles(t *testing.T) {
+	const files = 1200
+	dest := filepath.Join(t.TempDir(), "t.db")
+	c := smallFiles(t, files)
+	c.Source.Follow, c.BatchPeriod = true, time.Hour
+	var lanes *flushedLanes
+	_, err := runUntil(t, c, dest, func(s sink.Sink) sink.Sink { lanes = &flushedLanes{Sink: s}; return lanes }, lines(files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := query(t, dest, "SELECT count(*) || '|' || sum(line) FROM weir_checkpoints"); got != "1200|1200" || lanes.most.Load() != 1000 {
+		t.Errorf("the checkpoints are %s; a flush moved %d files on", got, lanes.most.Load())
+	}
+}
