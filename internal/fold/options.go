@@ -10,6 +10,7 @@ import (
 // the table.
 type NewColumns string
 
+// What becomes of such a field.
 const (
 	AddColumns    NewColumns = "add"
 	IgnoreColumns NewColumns = "ignore"
@@ -19,6 +20,7 @@ const (
 // Scope is what has a version: each column, or the row as a whole.
 type Scope string
 
+// The scopes of versions.
 const (
 	ColumnScope Scope = "column"
 	RowScope    Scope = "row"
@@ -27,6 +29,7 @@ const (
 // Null is what null does to its column; "" is ClearNull.
 type Null string
 
+// What null does.
 const (
 	ClearNull Null = "clear" // sets NULL
 	KeepNull  Null = "keep"  // nothing, as if the field were absent

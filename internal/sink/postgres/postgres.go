@@ -38,7 +38,6 @@ type DB struct {
 	characters map[rune]bool
 	versions   bool   // weir_versions exists
 	named      string // the job that the session is named after
-	unsynced   bool   // something was committed that Close has to wait for
 
 	tables map[string]*table // that were read, by the names that the feed uses
 	stuck  map[string]string // columns of weir's that could not be widened, and why

@@ -22,7 +22,6 @@ import (
 type script struct {
 	sql    strings.Builder
 	n      int            // statements so far
-	idAt   int            // the statement that reads the table's ID, 0 where none does
 	copies []copier       // what each COPY ... FROM STDIN among them is fed
 	widens map[int]string // the columns that statements give another type
 }
