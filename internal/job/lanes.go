@@ -93,6 +93,9 @@ func (o *opener) take(ctx context.Context, starts []start) (now []start, err err
 			names = append(names, s.name)
 		}
 	}
+	if len(now) == 0 {
+		return nil, nil
+	}
 	found, err := o.claims.Take(ctx, names...)
 	if err != nil {
 		return nil, err

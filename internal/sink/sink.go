@@ -41,7 +41,8 @@ type Claims interface {
 	// one where there is none.
 	Checkpoints(ctx context.Context, lanes ...string) ([]Checkpoint, error)
 	// Take claims lanes, and returns their checkpoints as Checkpoints does. The error is a
-	// [BusyError] where another run holds one of them; then none of them is taken.
+	// [BusyError] where another run holds one of them; then none of them is taken. Until
+	// Close no other run can take the whole job: nor where there are no lanes to take.
 	Take(ctx context.Context, lanes ...string) ([]Checkpoint, error)
 	// Drop releases lanes.
 	Drop(ctx context.Context, lanes ...string) error

@@ -114,9 +114,6 @@ func readCheckpoints(lanes int, rows [][][]byte) []sink.Checkpoint {
 
 // Take implements [sink.Claims].
 func (c *Claims) Take(ctx context.Context, lanes ...string) (all []sink.Checkpoint, err error) {
-	if len(lanes) == 0 {
-		return nil, nil
-	}
 	err = whileBusy(ctx, func() error { all, err = c.take(ctx, lanes); return err })
 	return all, err
 }
@@ -141,7 +138,7 @@ func (c *Claims) take(ctx context.Context, lanes []string) ([]sink.Checkpoint, e
 	s.add("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY")
 	locks := s.add("%s", c.lockSQL(wanted))
 	flushing := s.add("%s", c.flushingSQL())
-	if c.ready {
+	if c.ready && len(lanes) > 0 {
 		s.add("%s", c.checkpointsSQL(lanes))
 	}
 	s.add("COMMIT")
@@ -158,6 +155,9 @@ func (c *Claims) take(ctx context.Context, lanes []string) ([]sink.Checkpoint, e
 		return nil, cmp.Or(c.unlock(ctx, wanted, r[locks].rows), error(e))
 	}
 	c.took(wanted, r[locks].rows)
+	if len(lanes) == 0 {
+		return nil, nil
+	}
 	if c.ready && (c.waited || len(r[flushing].rows) == 0) {
 		c.waited = true
 		return readCheckpoints(len(lanes), r[flushing+1].rows), nil
@@ -276,9 +276,7 @@ func (c *Claims) Drop(ctx context.Context, lanes ...string) error {
 		}
 		delete(c.lanes, l)
 	}
-	last := c.shared && len(c.lanes) == 0
-	c.shared = c.shared && !last
-	return c.release(ctx, held, last)
+	return c.release(ctx, held, false)
 }
 
 // TakeJob implements [sink.Claims].
@@ -334,8 +332,9 @@ func (c *Claims) connect(ctx context.Context) error {
 	if c.whole {
 		statements = append(statements, "SELECT pg_try_advisory_lock("+c.jobKey()+")")
 	}
+	taken := c.shared || len(lanes) > 0
 	c.shared = false
-	if len(lanes) > 0 {
+	if taken {
 		statements = append(statements, c.lockSQL(lanes))
 	}
 	r, err := c.query(ctx, statements...)
@@ -343,7 +342,7 @@ func (c *Claims) connect(ctx context.Context) error {
 		c.drop()
 		return c.explain(err)
 	}
-	if len(lanes) > 0 {
+	if taken {
 		c.took(lanes, r[len(r)-1].rows)
 	}
 	return nil

@@ -237,6 +237,8 @@ var claimTests = []test{
 		check(first.TakeJob(t.Context()), true) // for the second's lane
 		check(take(first, "b"), true)
 		check(second.Drop(t.Context(), "b"), false)
+		check(first.TakeJob(t.Context()), true) // the second's run lasts
+		check(second.Close(), false)
 		check(first.TakeJob(t.Context()), false) // with its own lane
 		check(first.TakeJob(t.Context()), false)
 		check(take(second, "b"), true)
@@ -247,6 +249,9 @@ var claimTests = []test{
 		check(take(second, "a"), true) // the job is held, whatever lanes are
 		check(first.Close(), false)
 		check(take(second, "a"), false)
+		check(second.Close(), false)
+		check(take(second), false) // a run that resumes nothing
+		check(claims(t, db, job).TakeJob(t.Context()), true)
 		check(second.Close(), false)
 		check(claims(t, db, job).TakeJob(t.Context()), false)
 	}},

@@ -25,8 +25,9 @@ type Claims struct {
 
 	mu    sync.Mutex
 	locks *lockfile.File  // nil until something is taken
-	lanes map[string]bool // that are held; the job's byte is shared while there are any
-	whole bool            // the job's byte is not shared
+	lanes map[string]bool // that are held
+	// Of the job's byte, which is held from the first Take on: as one of several runs, or alone.
+	shared, whole bool
 }
 
 var _ sink.Claims = (*Claims)(nil)
@@ -89,7 +90,7 @@ func (c *Claims) Close() error {
 		return nil
 	}
 	err := c.locks.Close()
-	c.locks, c.whole = nil, false
+	c.locks, c.shared, c.whole = nil, false, false
 	clear(c.lanes)
 	return err
 }
@@ -106,17 +107,15 @@ func (c *Claims) openLocks() (err error) {
 
 // lock locks lanes, and returns those that were not held before.
 func (c *Claims) lock(lanes []string) (added []string, err error) {
-	if len(lanes) == 0 {
-		return nil, nil
-	}
 	if err := c.openLocks(); err != nil {
 		return nil, err
 	}
-	if !c.whole && len(c.lanes) == 0 {
+	if !c.whole && !c.shared {
 		busy, err := c.locks.LockShared(c.at())
 		if err := c.verdict("", busy, err); err != nil {
 			return nil, err
 		}
+		c.shared = true
 	}
 	for _, lane := range lanes {
 		if c.lanes[lane] {
@@ -139,9 +138,6 @@ func (c *Claims) unlock(lanes []string) (err error) {
 			err = errors.Join(err, c.locks.Unlock(c.at(lane)))
 			delete(c.lanes, lane)
 		}
-	}
-	if c.locks != nil && !c.whole && len(c.lanes) == 0 {
-		err = errors.Join(err, c.locks.Unlock(c.at()))
 	}
 	return err
 }
