@@ -2,6 +2,8 @@
 package internal
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -62,6 +64,49 @@ func TestImportsRunDownwards(t *testing.T) {
 				t.Errorf("%s imports %s, which the table does not allow", pkg, i)
 			}
 		}
+	}
+}
+
+// TestArchitectureShowsTheImports compares docs/architecture.md with the packages of the program:
+// each stands above all that it imports.
+func TestArchitectureShowsTheImports(t *testing.T) {
+	imports, height := map[string][]string{}, map[string]int{}
+	var levels [][]string
+	for _, line := range list(t, "-pgo=off", "-deps", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "../cmd/weir") { // what is imported comes first
+		pkg, all, _ := strings.Cut(line, " ")
+		pkg, ours := strings.CutPrefix(pkg, module)
+		if !ours {
+			continue
+		}
+		for _, i := range strings.Fields(all) {
+			if i, ours := strings.CutPrefix(i, module); ours {
+				imports[pkg] = append(imports[pkg], strings.TrimPrefix(i, "internal/"))
+				height[pkg] = max(height[pkg], height[i]+1)
+			}
+		}
+		for len(levels) <= height[pkg] {
+			levels = append(levels, nil)
+		}
+		levels[height[pkg]] = append(levels[height[pkg]], pkg)
+	}
+	var want strings.Builder
+	for _, level := range slices.Backward(levels) {
+		slices.Sort(level)
+		for _, pkg := range level {
+			name := strings.TrimPrefix(pkg, "internal/")
+			if len(imports[pkg]) > 0 {
+				name = fmt.Sprintf("%-14s ──▶ %s", name, strings.Join(imports[pkg], " "))
+			}
+			want.WriteString(name + "\n")
+		}
+		want.WriteString("\n")
+	}
+	page, err := os.ReadFile("../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if block := "```\n" + strings.TrimSuffix(want.String(), "\n") + "```\n"; !strings.Contains(string(page), block) {
+		t.Errorf("docs/architecture.md lacks this drawing of the imports:\n%s", block)
 	}
 }
 
