@@ -149,7 +149,7 @@ func (r *run) admit(s *start) (err error) {
 	return nil
 }
 
-// mayContinue reports why a run cannot continue from a checkpoint. accepted tells that it
+// mayContinue reports why a run cannot continue from a checkpoint. accepted says that it
 // does by --accept-settings.
 func (r *run) mayContinue(s *start) (accepted bool, err error) {
 	table := r.Table

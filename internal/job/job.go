@@ -88,7 +88,8 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *Pro
 		claims = unclaimed{}
 	}
 	c.FromStart = c.FromStart || c.Rebuild
-	r := &run{Config: c, db: db, claims: claims, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), moved: map[string]bool{}, fenced: map[string]bool{}, flush: db.Flush,
+	r := &run{Config: c, db: db, claims: claims, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate),
+		moved: map[string]bool{}, fenced: map[string]bool{}, flush: db.Flush,
 		prefetch: &prefetch{mode: c.Prefetch, open: c.OpenReader}}
 	r.feedNames = r.Feed.names(&r.names)
 	defer func() { err = errors.Join(err, r.prefetch.close()) }()
@@ -149,11 +150,11 @@ type run struct {
 	prefetch  *prefetch
 	names     feed.Names // of the fields, in all sources
 	feedNames feedNames
-	// lanesAtOnce is how many sources one flush moves on at most; 0: maxLanes.
+	// lanesAtOnce is how many lanes a set takes at most; 0: maxLanes.
 	lanesAtOnce int
 
 	table       schema.Table // as the attempt found it
-	keyErr      error        // why it cannot be kept by the key that is wanted
+	keyErr      error        // why it cannot have the key of this run
 	settings    string       // of the fold, as checkpoints keep them
 	mapper      *fold.Mapper
 	folder      *fold.Folder
@@ -271,8 +272,8 @@ func (r *run) fold(table schema.Table, columns int) (err error) {
 	return nil
 }
 
-// maxRewinds is how often a run reads again without a calm between; a server that is
-// restored more often is none to rely on.
+// maxRewinds is how often a run rewinds in a row: until a minute (calm) passes without a
+// rewind. A server that is restored more often cannot be relied on.
 const (
 	maxRewinds = 10
 	calm       = time.Minute

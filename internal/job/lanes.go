@@ -35,7 +35,7 @@ type lane struct {
 	spool  *spool.Queue // nil where there is none
 	blocks blocks       // the stream, or the spool
 	// committed is the resume value of the feed in the database: a connection that is made
-	// from now on begins there, for what was only read goes with the program.
+	// from now on begins there: what was only read is lost if the program ends.
 	committed atomic.Pointer[string]
 
 	reading laneReading // the reader's
@@ -43,7 +43,7 @@ type lane struct {
 }
 
 const (
-	// maxLanes is how many sources one flush moves on at most.
+	// maxLanes is how many lanes a set takes at most.
 	maxLanes = 1000
 	// claimChunk is how many sources are claimed at a time: each claim is a round trip.
 	claimChunk = 200
@@ -153,9 +153,9 @@ func (o *opener) source(ctx context.Context, s start) error {
 func (o *opener) logStart(l *lane) {
 	switch from := &l.from; {
 	case from.mark.Feed.Resume != "":
-		o.Info("%s: going on from %s %s", l.name, o.Feed.ResumeField, from.mark.Feed.Resume)
+		o.Info("%s: resuming after %s %s", l.name, o.Feed.ResumeField, from.mark.Feed.Resume)
 	case from.offset > 0 && l.stream.Start() != "":
-		o.Info("%s: going on after line %d (byte %d)", l.name, from.line, from.offset)
+		o.Info("%s: resuming after line %d (byte %d)", l.name, from.line, from.offset)
 	}
 	if at := l.stream.Addr(); at != nil {
 		o.Info("%s: senders connect to %s", l.name, at)

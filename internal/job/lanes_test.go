@@ -111,7 +111,7 @@ func (s *flushedLanes) Flush(ctx context.Context, f *sink.Flush) (sink.Result, e
 	return s.Sink.Flush(ctx, f)
 }
 
-// Files that are followed are lanes of one run: a flush moves on a thousand of them at most.
+// Files that are followed are lanes of one run: a flush has a thousand of them at most.
 func TestSync_FollowsManyFiles(t *testing.T) {
 	const files = 1200
 	dest := filepath.Join(t.TempDir(), "t.db")

@@ -25,8 +25,8 @@ type mark struct {
 // feedMark is from where a feed that weir connects to is asked to resume.
 type feedMark struct {
 	Resume string `json:"resume,omitempty"` // in its own words
-	// Rejected tells the bad lines that came behind it, which the feed may send again:
-	// for each a space and its CRC-64 (ECMA) in 16 hexadecimal digits. Before tells those
+	// Rejected has the bad lines that came after it, which the feed may send again:
+	// for each a space and its CRC-64 (ECMA) in 16 hexadecimal digits. Before has those
 	// that came right before its first message.
 	Rejected string `json:"rejected,omitempty"`
 	Before   string `json:"before,omitempty"`

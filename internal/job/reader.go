@@ -28,7 +28,7 @@ type set struct {
 	stopPrefetch  func() // waits until nobody reads the batch's rows
 }
 
-// setLane is how far a set moves a lane on.
+// setLane is a lane of a set, and how far the lane is read when the set is committed.
 type setLane struct {
 	lane      *lane
 	cp        sink.Checkpoint // with all but what the database rejects
@@ -72,7 +72,7 @@ type reader struct {
 
 // laneReading is what the reader knows of a lane.
 type laneReading struct {
-	seq  int64    // of the last set that moved it on
+	seq  int64    // of the last set that had it
 	pos  position // after the last line that was folded
 	line int64    // lines read, the one at hand included
 	conn int      // that brought the lines at hand; see [source.Block]

@@ -17,7 +17,7 @@ type Refusal struct {
 	// Needs names what it wants of other rows of the table, such as one that a foreign
 	// key refers to; "" is nothing.
 	Needs string
-	// Taken tells that another row has a value that only one may have.
+	// Taken says that another row has a value that only one may have.
 	Taken bool
 }
 
@@ -93,7 +93,7 @@ func (p *bisection) inPieces(rows []*fold.Row) error {
 	if err := p.write(rows); err != nil {
 		return err
 	}
-	return p.settle(p.b.Singles())
+	return p.writeBad(p.b.Singles())
 }
 
 // try writes rows.
@@ -125,9 +125,9 @@ func (p *bisection) write(rows []*fold.Row) error {
 		func(r *fold.Row, why *Refusal) { p.bad = append(p.bad, badRow{r, why}) })
 }
 
-// settle writes the bad rows again, as long as that helps, and then their messages, which
+// writeBad writes the bad rows again, as long as that helps, and then their messages, which
 // are some of those given, one by one.
-func (p *bisection) settle(messages iter.Seq[fold.Single]) error {
+func (p *bisection) writeBad(messages iter.Seq[fold.Single]) error {
 	for before := len(p.bad) + 1; len(p.bad) > 0 && len(p.bad) < before; {
 		before = len(p.bad)
 		if err := p.together(); err != nil {

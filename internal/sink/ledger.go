@@ -20,7 +20,8 @@ func CheckFormat(found int64, where string) error {
 	case found > Format:
 		return fmt.Errorf("weir's tables in %s were made by a newer version of weir (format %d, this version knows %d)", where, found, Format)
 	case found < Format:
-		return fmt.Errorf("weir's tables in %s were made by an unreleased version of weir (format %d, this version knows %d): drop the tables whose names begin with weir_, and sync again with --from-start", where, found, Format)
+		return fmt.Errorf("weir's tables in %s were made by an unreleased version of weir (format %d, this version knows %d): "+
+			"drop the tables whose names begin with weir_, and sync again with --from-start", where, found, Format)
 	}
 	return nil
 }
@@ -243,7 +244,8 @@ func (e SharedError) Error() string {
 	for i := range names {
 		names[i] = fmt.Sprintf("%q", e.Jobs[i])
 	}
-	return fmt.Sprintf("--rebuild would remove what other jobs have written to table %q (%s): weir forget JOB, for each that is over, or drop the table and sync all of them with --from-start", e.Table, list(names))
+	return fmt.Sprintf("--rebuild would remove what other jobs have written to table %q (%s): "+
+		"weir forget JOB, for each that is over, or drop the table and sync all of them with --from-start", e.Table, list(names))
 }
 
 // list joins names, of which it leaves out those past the third.

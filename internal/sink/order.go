@@ -20,7 +20,7 @@ func (p *bisection) inOrder() error {
 	for _, r := range p.b.Merge(o.held) {
 		p.bad = append(p.bad, badRow{r, o.why[string(r.Key)]})
 	}
-	err := p.settle(slices.Values(o.held))
+	err := p.writeBad(slices.Values(o.held))
 	slices.SortFunc(p.rejects, func(x, y fold.Reject) int { return cmp.Or(cmp.Compare(x.Lane, y.Lane), cmp.Compare(x.Line, y.Line)) })
 	return err
 }

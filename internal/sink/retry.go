@@ -20,7 +20,7 @@ const maxUnknown = 3 // tries after failures that may have been none
 
 // Retry returns s with its calls repeated, after growing waits with jitter, for
 // as long as their errors say that it may help, and at most for patience.
-// onRetry hears of each failure that is followed by another try.
+// onRetry is called for each failure that is followed by another try.
 func Retry(s Sink, patience time.Duration, onRetry func(err *Error)) Sink {
 	return &retry{s, patience, onRetry}
 }

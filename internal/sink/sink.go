@@ -1,4 +1,4 @@
-// Package sink is the seam between weir and the databases that it keeps true:
+// Package sink is between weir and the databases that it writes:
 // the interface that a driver implements, what a flush carries, and the classes
 // of errors that decide what follows one.
 package sink
@@ -15,7 +15,7 @@ import (
 // A Sink keeps tables in one database. Its methods are called by one goroutine
 // at a time.
 type Sink interface {
-	// Caps tells what the database can hold.
+	// Caps returns what the database can hold.
 	Caps() Caps
 	// Table reads a table. Where there is none, Exists is false in the answer;
 	// where the table cannot be kept by that key, the error says what would
@@ -85,8 +85,8 @@ type Lane struct {
 	// Source is the name of the source, under which its rejected lines are kept, and its
 	// checkpoint unless it is Unnamed.
 	Source string
-	// Unnamed tells that no run resumes the lane: its checkpoint has a name of the run's
-	// own, by which a commit is known whose answer was lost.
+	// Unnamed says that no run resumes the lane: its checkpoint has a name of the run's
+	// own, by which a commit is recognized whose answer was lost.
 	Unnamed bool
 	// Restart has the rejects that are kept of the source removed: the flush is the first
 	// one of a run that reads the source from its start.
@@ -110,7 +110,7 @@ type Flush struct {
 	Rejects []fold.Reject
 	Job     string // under which the checkpoints are kept
 	Run     string // names the run; no other has the same
-	// Lanes are the sources that the flush moves on, at least one; each is fenced by its
+	// Lanes are the sources whose checkpoints the flush writes, at least one; each is fenced by its
 	// own sequence number. [fold.Place.Lane] is an index into them.
 	Lanes []Lane
 	// RejectFile is the state of the file of rejects; nil leaves it as it is.
@@ -127,7 +127,7 @@ type Flush struct {
 	// Tombstones is how long the version of a delete is remembered at least, where the
 	// batch has versions.
 	Tombstones time.Duration
-	// ReadsDominate tells that flushes wait for rows to be read from a disk.
+	// ReadsDominate says that flushes wait for rows to be read from a disk.
 	ReadsDominate bool
 	// BeforeCommit is called in the transaction when everything but the checkpoints is
 	// written, with all rejects, those of the batch that the database refused among them;
@@ -285,5 +285,7 @@ func (e ErrChanged) Unwrap() error { return e.Err }
 // again for a table that has some.
 type ErrUnlogged struct{ Err error }
 
-func (e ErrUnlogged) Error() string { return "a table without rules refused a row: " + e.Err.Error() }
+func (e ErrUnlogged) Error() string {
+	return "a table without constraints rejected a row: " + e.Err.Error()
+}
 func (e ErrUnlogged) Unwrap() error { return e.Err }
