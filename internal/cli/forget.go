@@ -25,7 +25,7 @@ job has written to the table.
 weir status lists the jobs.
 
 Exit codes: 0 done, 1 failed, or no such job, 2 wrong usage,
-4 a run holds a source of the job.`,
+4 a run of the job is active.`,
 		Example: `  weir forget flights --to flights.db`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
