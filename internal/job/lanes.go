@@ -34,6 +34,7 @@ type lane struct {
 	stream *source.Stream
 	spool  *spool.Queue // nil where there is none
 	blocks blocks       // the stream, or the spool
+	begin  position     // of what blocks gives first
 	// committed is the resume value of the feed in the database: a connection that is made
 	// from now on begins there: what was only read is lost if the program ends.
 	committed atomic.Pointer[string]
@@ -205,12 +206,18 @@ func (o *opener) openLane(ctx context.Context, s start) (*lane, error) {
 	if l.stream, err = source.Open(ctx, s.spec, opt, s.from.mark.Source); err != nil {
 		return nil, err
 	}
-	l.blocks = l.stream
+	l.blocks, l.begin.mark.Feed = l.stream, s.from.mark.Feed
+	if at := l.stream.Start(); at != "" {
+		l.begin.line, l.begin.offset, l.begin.mark.Source = s.from.line, s.from.offset, at
+	}
 	if l.spool, err = o.openSpool(l.stream, s.cp, s.from, o.Job); err != nil {
 		return nil, errors.Join(err, l.stream.Close())
 	}
 	if l.spool != nil {
 		o.spool, l.blocks = l.spool, l.spool
+	}
+	if l.spool.Durable() {
+		l.begin.mark.Source = l.spool.Start()
 	}
 	return l, nil
 }

@@ -212,13 +212,7 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	if rd.emptied {
 		r.seq = 0
 	}
-	r.pos.mark.Feed = l.from.mark.Feed
-	if at := l.stream.Start(); at != "" {
-		r.pos.line, r.pos.offset, r.pos.mark.Source = l.from.line, l.from.offset, at
-	}
-	if l.spool.Durable() {
-		r.pos.mark.Source = l.spool.Start()
-	}
+	r.pos = l.begin
 	r.line, r.feed = r.pos.line, feedState{feedMark: r.pos.mark.Feed, opening: !l.spool.Durable()}
 	r.hint.on = r.pos.offset == 0 && !l.stream.Traits().Live
 	if l.accepted || rd.Rebuild && !rd.emptied || rd.unmarked {
