@@ -261,6 +261,9 @@ var errTorn = errors.New("the last line has no end yet")
 func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	l, r := e.lane, &e.lane.reading
 	if e.Restart {
+		if err := rd.rejectHeld(l); err != nil {
+			return err
+		}
 		r.line, r.hint = 0, hint{} // what was read before is good, whatever comes now
 	}
 	if e.Conn != r.conn {
