@@ -126,3 +126,28 @@ func TestSync_FollowsManyFiles(t *testing.T) {
 		t.Errorf("the checkpoints are %s; a flush moved %d files on", got, lanes.most.Load())
 	}
 }
+
+// TestSync_BadFirstLinesOfASlowSource: they are rejected although it is not clear yet what
+// the source is, for nobody knows when more of it comes; and once.
+func TestSync_BadFirstLinesOfASlowSource(t *testing.T) {
+	dir := t.TempDir()
+	feed, dest := filepath.Join(dir, "feed.jsonl"), filepath.Join(dir, "t.db")
+	for n, more := range []string{"{\"id\":\n", "{\"id\":\n", "{\"id\":1}\n"} {
+		f, err := os.OpenFile(feed, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteString(more); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		c := configOf(t, feed, "table")
+		c.Source.Follow = true
+		if _, err := runUntil(t, c, dest, nil, func(p *job.Progress) bool { return p.Batches.Load() > 0 }); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := query(t, dest, "SELECT count(*) || ' ' || count(DISTINCT line) FROM weir_rejects"), fmt.Sprintf("%d %[1]d", min(n+1, 2)); got != want {
+			t.Errorf("after run %d: rejects, and lines of them: %s, want %s", n, got, want)
+		}
+	}
+}

@@ -79,6 +79,7 @@ type laneReading struct {
 	feed feedState
 	hint hint
 	held []heldReject // until it is clear what the source is
+	past position     // after the last line that was read, while there are any
 
 	inSet int // its place in the set at hand, from 1; 0 is none
 	tally
@@ -114,7 +115,7 @@ func (rd *reader) fill(reading, flushing context.Context) error {
 		case reading.Err() != nil && rd.Rebuild && !rd.read:
 			return nil // a table is not emptied for what was not read
 		case reading.Err() != nil:
-			return rd.handOver(flushing)
+			return rd.handOverAll(flushing)
 		default:
 			// What was read before it went wrong is good, and is written: so the
 			// error must not end the flusher.
@@ -134,7 +135,7 @@ func (rd *reader) next(reading, flushing context.Context) (*event, error) {
 	if rd.period > 0 && !rd.set.first.IsZero() {
 		wait := time.Until(rd.set.first.Add(rd.period))
 		if wait <= 0 && len(rd.free) > 0 {
-			if err := rd.handOver(flushing); err != nil {
+			if err := rd.handOverAll(flushing); err != nil {
 				return nil, err
 			}
 		} else { // while the sink is busy the set keeps filling
@@ -162,7 +163,7 @@ func (rd *reader) next(reading, flushing context.Context) (*event, error) {
 		if rd.period > 0 {
 			return nil, errDue
 		}
-		return nil, cmp.Or(rd.handOver(flushing), errDue)
+		return nil, cmp.Or(rd.handOverAll(flushing), errDue)
 	case <-reading.Done():
 		return nil, reading.Err()
 	}
@@ -294,6 +295,9 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 // does not count.
 func (rd *reader) oversize(e *event) (at int, err error) {
 	r := &e.lane.reading
+	if err := rd.rejectHeld(e.lane); err != nil {
+		return 0, err
+	}
 	was := r.feed
 	err = rd.reject(e.lane, fold.Place{Line: r.line + 1, Offset: e.Offset}, bytes.TrimSuffix(e.Data, newline),
 		feed.Errorf(feed.TooLong, "a line of %d bytes: at most %d (--max-line)", e.Oversize-1, rd.Source.MaxLine))
@@ -313,10 +317,13 @@ func (rd *reader) moveTo(e *event, at int) {
 	if e.Oversize > 0 {
 		size = e.Oversize
 	}
-	r.pos = position{line: r.line, offset: e.Offset + size, mark: mark{Source: e.CursorAfter(at), Feed: r.feed.feedMark}}
-	if len(r.held) == 0 {
-		rd.addLane(l)
+	read := position{line: r.line, offset: e.Offset + size, mark: mark{Source: e.CursorAfter(at), Feed: r.feed.feedMark}}
+	if len(r.held) > 0 {
+		r.past = read // what is held is read again if the run ends now
+		return
 	}
+	r.pos = read
+	rd.addLane(l)
 }
 
 // foldLines folds the lines of a block and returns the index after the last one that
@@ -424,14 +431,33 @@ func (rd *reader) startPeriod() {
 
 // rejectHeld rejects the lines of a lane that were held until it was clear what its source is.
 func (rd *reader) rejectHeld(l *lane) error {
-	held := l.reading.held
-	l.reading.held = nil
+	r := &l.reading
+	if len(r.held) == 0 {
+		return nil
+	}
+	held := r.held
+	r.held = nil
+	if r.past != (position{}) {
+		r.pos, r.past = r.past, position{}
+	}
+	rd.addLane(l)
 	for _, h := range held {
 		if err := rd.reject(l, h.at, h.text, h.why); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// handOverAll is handOver of all that was read, with the lines that were held: nobody knows
+// when more of their sources comes.
+func (rd *reader) handOverAll(flushing context.Context) error {
+	for l := range rd.open {
+		if err := rd.rejectHeld(l); err != nil {
+			return err
+		}
+	}
+	return rd.handOver(flushing)
 }
 
 // reject deals with a line that is no message.
