@@ -6,6 +6,7 @@ package ladder
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -107,7 +108,8 @@ func Run(ctx context.Context, c Config, db Database) (r *Result, err error) {
 			rung.Lost += db.lost(way.level)
 		}
 		if rung.Cost, err = c.measure(ctx, db, s, way); err != nil {
-			return nil, fmt.Errorf("%s: %w", way.name, err)
+			// database/sql says no more of a transaction that ctx has ended than that it is over.
+			return nil, fmt.Errorf("%s: %w", way.name, cmp.Or(ctx.Err(), err))
 		}
 		r.Rungs = append(r.Rungs, rung)
 	}
