@@ -23,17 +23,7 @@ func BenchmarkNext(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				s := open(b, path, source.Options{}, place{})
-				for {
-					block, err := s.Next(context.Background())
-					if err == io.EOF {
-						break
-					}
-					if err != nil {
-						b.Fatal(err)
-					}
-					s.Release(block)
-				}
-				s.Close()
+				readToEnd(b, s)
 			}
 		})
 	}
@@ -60,18 +50,23 @@ func BenchmarkOpenSmallFiles(b *testing.B) {
 					b.Fatal(err)
 				}
 				n++
-				for {
-					block, err := s.Next(context.Background())
-					if err == io.EOF {
-						break
-					}
-					if err != nil {
-						b.Fatal(err)
-					}
-					s.Release(block)
-				}
-				s.Close()
+				readToEnd(b, s)
 			}
 		})
 	}
+}
+
+// readToEnd reads a stream and closes it.
+func readToEnd(b *testing.B, s *source.Stream) {
+	for {
+		block, err := s.Next(context.Background())
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		s.Release(block)
+	}
+	s.Close()
 }
