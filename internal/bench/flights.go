@@ -41,7 +41,7 @@ var (
 	fixes    = []string{"MERIT", "HFD", "PUT", "TUSKY", "DOGAL", "BEXET", "LIMRI", "NUBDI", "OCK", "BIG", "KOMAN", "VEULE", "TERKU", "RESMI"}
 )
 
-// A flight says one thing after the other, as its life goes on.
+// A flight says one thing after the other, in the order of its life.
 type flight struct {
 	next  time.Time // when it speaks again
 	order int       // of flights that speak at one time

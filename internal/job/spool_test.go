@@ -55,7 +55,7 @@ type spooled struct {
 	end  chan error
 }
 
-// start starts a run, whose database is away, in a folder.
+// start starts a run, whose database is unavailable, in a folder.
 func startSpooled(t *testing.T, dir string, max int64) *spooled {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "t.db"), sqlite.Options{Synchronous: sqlite.Off, Warn: t.Logf})

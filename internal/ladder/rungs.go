@@ -157,8 +157,8 @@ func (w *writing) commit() error {
 	return tx.Commit()
 }
 
-// singly looks each row up and writes it, and commits after so many messages or so
-// much time, or at the end where both are 0.
+// singly looks each row up and writes it, and commits after every messages or after a
+// period, or at the end where both are 0.
 func (w *writing) singly(ctx context.Context, every int, period time.Duration) error {
 	n, begun := 0, time.Now()
 	for w.next() {

@@ -1,6 +1,6 @@
 // Package replay is the other end of a feed: it sends captured lines at their
 // recorded pace, faster, or at a rate, to any number of clients, each from where it
-// wants to go on; and it misbehaves on request, for tests need a nasty peer.
+// wants to resume; and it misbehaves on request, for tests need a nasty peer.
 package replay
 
 import (

@@ -14,7 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/replay"
 )
 
-// some takes so many bytes, and then ends.
+// some takes a number of bytes, and then ends.
 type some struct {
 	bytes.Buffer
 	most int
@@ -30,7 +30,7 @@ func (s *some) Write(p []byte) (int, error) {
 	return s.Buffer.Write(p)
 }
 
-// TestPlay_LoopGoesOn: a client goes on where it was, in whichever loop.
+// TestPlay_LoopGoesOn: a client resumes where it was, in whichever loop.
 func TestPlay_LoopGoesOn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "feed.jsonl")
 	if err := os.WriteFile(file, []byte(`{"pitr":"100","id":1}`+"\n"+`{"pitr":"101","id":2}`+"\n"), 0o600); err != nil {

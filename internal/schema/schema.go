@@ -177,7 +177,7 @@ const (
 	smallInt       // whole and exact in a double
 	bigInt         // whole, 64 bits
 	reals          // printed again as they came by a double
-	numbers        // any other number with at most so many digits as Postgres' numeric takes
+	numbers        // any other number with at most as many digits as Postgres' numeric takes
 	strs           // strings, and what is past any type of numbers
 	jsons
 	exact = smallInt | bigInt | reals // numbers of which 64 bits hold every digit

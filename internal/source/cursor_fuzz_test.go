@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Whatever a database gives as a checkpoint, reading goes on at the beginning of a line
+// Whatever a database gives as a checkpoint, reading resumes at the beginning of a line
 // or ends with an error.
 func FuzzCursor(f *testing.F) {
 	const text = "{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n"

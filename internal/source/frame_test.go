@@ -239,7 +239,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// endless gives n bytes of a pattern, begun anew with each read.
+// endless gives n bytes of a pattern, which each read starts from its beginning.
 type endless struct {
 	n       int64
 	pattern []byte

@@ -76,7 +76,7 @@ func linesOf(b *source.Block, number int64) []line {
 // drain reads s to its end. The error is nil for io.EOF.
 func drain(s *source.Stream) ([]line, error) { return drainAfter(s, 0) }
 
-// drainAfter is drain of a stream that begins after so many lines.
+// drainAfter is drain of a stream that begins after a number of lines.
 func drainAfter(s *source.Stream, number int64) ([]line, error) {
 	lines := []line{}
 	for {

@@ -37,7 +37,7 @@ func TestCrash(t *testing.T) {
 	t.Logf("%d kills, %d of them after something more had been committed", kills.Load(), moved.Load())
 }
 
-// crashes kills runs until so many were killed.
+// crashes kills runs until a number of them were killed.
 func crashes(t *testing.T, rnd *rand.Rand, to, source string, wanted int) (kills, moved int) {
 	life := 150 * time.Millisecond // about how long a run takes
 	for rounds := 0; kills < wanted; rounds++ {
@@ -94,7 +94,7 @@ func crashes(t *testing.T, rnd *rand.Rand, to, source string, wanted int) (kills
 	return kills, moved
 }
 
-// TestCrash_Server kills the Postgres server under a run, which goes on when it is back.
+// TestCrash_Server kills the Postgres server under a run, which resumes when it is back.
 // At level normal the server may have lost its last commits: then the file is read again
 // from where it stands.
 func TestCrash_Server(t *testing.T) {
@@ -135,8 +135,8 @@ func serverCrashes(t *testing.T, rnd *rand.Rand, server *testpg.Server, level st
 	return kills, back
 }
 
-// TestConnection_Breaks breaks the connection to Postgres under a run, again and again; not
-// for ever, for on a loaded machine the run could never end.
+// TestConnection_Breaks breaks the connection to Postgres under a run, again and again for
+// a limited time: on a loaded machine the run could never end otherwise.
 func TestConnection_Breaks(t *testing.T) {
 	n := times(t)
 	// Where the server does not hear of it, a connection takes a tenth of a second: the old
@@ -243,7 +243,7 @@ func TestCrash_AtEveryCall(t *testing.T) {
 }
 
 // TestFault_EveryCallFails has each of the first calls fail, as a disk does that is broken
-// or full: the run goes on or ends with an error, and nothing is lost.
+// or full: the run continues or ends with an error, and nothing is lost.
 func TestFault_EveryCallFails(t *testing.T) {
 	n := times(t)
 	needStrace(t)

@@ -24,7 +24,7 @@ const (
 
 // TestHalfOpen takes the network away under two runs, one that reads from a connection and
 // one that writes to Postgres: no packet comes through, and nobody is told. Both notice it
-// in about half a minute, and go on when the network is back.
+// in about half a minute, and resume when the network is back.
 func TestHalfOpen(t *testing.T) {
 	times(t)
 	if os.Getenv(inNetwork) == "" {

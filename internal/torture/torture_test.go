@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// times is how much longer than in CI the tests are asked to go on.
+// times is how much longer than in CI the tests are asked to run.
 func times(t *testing.T) int {
 	t.Helper()
 	if testing.Short() {

@@ -54,10 +54,8 @@ const (
 func whileBusy(ctx context.Context, try func() error) error {
 	err := try()
 	for n := 0; errors.As(err, new(sink.BusyError)) && n < busyTries; n++ {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(busyWait):
+		if stopped := backoff.Sleep(ctx, busyWait); stopped != nil {
+			return stopped
 		}
 		err = try()
 	}
@@ -187,8 +185,8 @@ func (c *Claims) flushingSQL() string {
 		" AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
 }
 
-// waitForFlushes waits, but not for ever, until transactions have ended that flushingSQL
-// has named.
+// waitForFlushes waits, at most for flushWait, until the transactions have ended that
+// flushingSQL has named.
 func (c *Claims) waitForFlushes(ctx context.Context, named [][][]byte) error {
 	waits := backoff.Backoff{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
 	for end := time.Now().Add(flushWait); len(named) > 0; {

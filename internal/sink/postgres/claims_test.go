@@ -178,7 +178,7 @@ func TestClaims_IdleSession(t *testing.T) {
 	}
 }
 
-// TestClaims_TooManyLocks: the server has room for so many; the error says what makes more,
+// TestClaims_TooManyLocks: the server has room for a limited number; the error says what makes more,
 // and none of them is held.
 func TestClaims_TooManyLocks(t *testing.T) {
 	s := testpg.Start(t, "max_locks_per_transaction=10")

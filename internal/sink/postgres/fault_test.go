@@ -319,7 +319,7 @@ func TestFlush_LostTwice(t *testing.T) {
 	}
 }
 
-// TestFlush_LateCommit: the connection breaks, the transaction goes on, and the
+// TestFlush_LateCommit: the connection breaks, the transaction continues, and the
 // flush that is sent again comes while it does.
 func TestFlush_LateCommit(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))

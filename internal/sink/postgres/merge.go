@@ -106,7 +106,7 @@ func (m *merge) copyAll(s *script, rows []*fold.Row) tags {
 // a row that is there. Then the rows that are to change are locked in that order.
 // So writers that all do this cannot wait for each other in a circle.
 //
-// Rows are locked and changed in slices of so many: where the table is larger than
+// Rows are locked and changed in slices of that many: where the table is larger than
 // the memory, the pages that were read to lock a row are gone when all are locked.
 func (m *merge) statements(s *script, rows []*fold.Row, slice int) (t tags) {
 	t.insert = -1

@@ -74,7 +74,7 @@ func splitName(name string) (schemaName, table string, err error) {
 			break
 		}
 		if rest[0] != '.' {
-			return "", "", fmt.Errorf("the table's name %s goes on behind a quote", name)
+			return "", "", fmt.Errorf("the table's name %s continues after a closing quote", name)
 		}
 		rest = rest[1:]
 	}

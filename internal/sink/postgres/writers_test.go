@@ -52,7 +52,7 @@ func TestWriters(t *testing.T) {
 	const writers, flushes = 4, 15
 	for _, c := range []struct {
 		level         string
-		keys, deletes int // one in so many messages deletes
+		keys, deletes int // one in this many messages deletes
 	}{{"read committed", 6000, 1 << 30}, {"read committed", 3000, 50}, {"serializable", 300, 50}} {
 		level, keys := c.level, c.keys
 		t.Run(fmt.Sprint(level, keys), func(t *testing.T) {

@@ -69,7 +69,7 @@ var randomTests = []test{
 				if _, err := r.Send(f); err != nil {
 					t.Fatal(err)
 				}
-				if rnd.IntN(10) == 0 { // the run ends, the next one goes on
+				if rnd.IntN(10) == 0 { // the run ends, the next one resumes
 					r.End()
 					r = Begin(t, db)
 					rest = lines[r.cp().Line-start:]

@@ -206,7 +206,7 @@ var fenceTests = []test{
 		Expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|y", "3|x", "4|z")
 		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "8", "9")
 		Expect(t, db, "SELECT seq FROM weir_checkpoints", "2")
-		r.Flush(`{"id":9,"a":"on"}`) // and it goes on
+		r.Flush(`{"id":9,"a":"on"}`) // and it continues
 	}},
 	{"QuietUnnamedLaneIsRemembered", func(t *testing.T, db Database) {
 		quiet := BeginUnnamed(t, db)

@@ -132,7 +132,7 @@ func childMain(name string, args []string) int {
 }
 
 // stepsChild writes batches up to the number given, and tells on stdout what
-// happens: "acked 7 …", "retry io", "again 7" where a commit is made anew.
+// happens: "acked 7 …", "retry io", "again 7" where a commit is tried again.
 func stepsChild(path, level, upTo string) error {
 	runtime.LockOSThread() // strace counts calls by thread
 	last, err := strconv.ParseInt(upTo, 10, 64)

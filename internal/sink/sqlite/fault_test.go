@@ -48,7 +48,7 @@ func acked(out string) (n int64) {
 
 // TestFlush_CommitThatFailedAndYetHappened has the nth fsync fail, for every n of
 // a short run. SQLite then calls the COMMIT failed, and may have made it: the
-// file is opened anew and asked, and the flush happens once.
+// file is opened again and asked, and the flush is applied once.
 //
 // Without a WAL it has happened where the journal is gone and only its folder
 // could not be synced. With one it has where the fsync of closing fails as well;
@@ -131,7 +131,7 @@ func TestFlush_DiskThatGoesOnFailing(t *testing.T) {
 }
 
 // TestFlush_DiskFull: nothing is half-written, the error says what to do, and the
-// next run goes on.
+// next run resumes.
 func TestFlush_DiskFull(t *testing.T) {
 	const flushes = 4
 	inFlush := 0

@@ -117,7 +117,7 @@ func TestSync_PathsToTheLetter(t *testing.T) {
 	}
 }
 
-// TestFlush_FileWentAway: SQLite goes on writing into a file that is gone and
+// TestFlush_FileWentAway: SQLite continues to write into a file that is gone and
 // says that all is well; weir does not.
 func TestFlush_FileWentAway(t *testing.T) {
 	for _, test := range []struct {

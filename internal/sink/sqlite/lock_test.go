@@ -96,7 +96,7 @@ func TestFlush_LockedForAWhile(t *testing.T) {
 }
 
 // TestFlush_ReaderHoldsUpCommit: without a WAL a reader keeps a COMMIT from
-// ending; the flush is made anew.
+// ending; the flush is tried again.
 func TestFlush_ReaderHoldsUpCommit(t *testing.T) {
 	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
 	f.Exec(t, "CREATE TABLE theirs (a)")
