@@ -11,7 +11,7 @@ import "fmt"
 const (
 	maxDepth  = 1000 // levels of nesting
 	maxNumber = 4096 // characters; keeps a number from being a denial of service for whoever converts it
-	// maxFields bounds the memory of a line's fields, which take 32 bytes each. No table has so
+	// maxFields bounds the memory of a line's fields, which take 32 bytes each. No table has that
 	// many columns.
 	maxFields = 1 << 16
 )

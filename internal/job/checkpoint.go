@@ -79,8 +79,9 @@ func (r *run) admitAll(ctx context.Context) ([]start, error) {
 	starts := make([]start, 0, len(r.Sources))
 	var names []string
 	for _, spec := range r.Sources {
-		s := start{spec: spec, unnamed: !source.TraitsOf(spec).Named && !r.ResumeStdin, resumes: source.TraitsOf(spec).Rewindable || r.Feed.resumes(spec)}
-		s.repeats = s.resumes && source.TraitsOf(spec).Named
+		traits := source.TraitsOf(spec)
+		s := start{spec: spec, unnamed: !traits.Named && !r.ResumeStdin, resumes: traits.Rewindable || r.Feed.resumes(spec)}
+		s.repeats = s.resumes && traits.Named
 		var err error
 		if s.name, err = source.Name(spec); err != nil {
 			return nil, err
@@ -108,7 +109,7 @@ func (r *run) admitAll(ctx context.Context) ([]start, error) {
 		starts[i].cp, found = found[0], found[1:]
 	}
 	// The last commit of a run that was killed may have come after the table was read.
-	if slices.ContainsFunc(starts, r.isLate) || len(tables) > 0 && !r.writes() {
+	if slices.ContainsFunc(starts, r.isOtherTable) || len(tables) > 0 && !r.writes() {
 		if err := r.begin(ctx); err != nil {
 			return nil, err
 		}
@@ -127,7 +128,8 @@ func (r *run) admitAll(ctx context.Context) ([]start, error) {
 // writes reports whether the job has written to the table.
 func (r *run) writes() bool { return slices.Contains(r.table.Writers, r.Job) || r.hasWritten }
 
-func (r *run) isLate(s start) bool { return s.cp.TableID != "" && s.cp.TableID != r.table.ID }
+// isOtherTable reports whether the table is not the one that a checkpoint was written for.
+func (r *run) isOtherTable(s start) bool { return s.cp.TableID != "" && s.cp.TableID != r.table.ID }
 
 // admit reads where a source continues, and reports why it cannot.
 func (r *run) admit(s *start) (err error) {
@@ -185,9 +187,9 @@ func (r *run) mayContinue(s *start) (accepted bool, err error) {
 		return false, r.keyErr
 	case cp.TableID != "" && !r.table.Exists:
 		return false, fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: --from-start rebuilds it", table, s.name, from.line)
-	case cp.TableID != "" && cp.TableID != r.table.ID && !r.AcceptSettings:
+	case r.isOtherTable(*s) && !r.AcceptSettings:
 		return false, fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: it was dropped and recreated, restored from a dump, lost columns, "+
 			"or is unlogged and the server crashed (--from-start reads again; --accept-settings continues with the table as it is)", table, s.name, from.line)
 	}
-	return len(names) > 0 || cp.TableID != "" && cp.TableID != r.table.ID, nil
+	return len(names) > 0 || r.isOtherTable(*s), nil
 }

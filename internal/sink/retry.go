@@ -94,8 +94,8 @@ func (r *retry) do(ctx context.Context, call func() error) error {
 			return err
 		}
 		if e.Class == Unknown {
-			// To ask whether it happened takes one try more; a disk that goes
-			// on failing is not waited for.
+			// To ask whether it happened takes one try more; a disk that keeps
+			// failing is not waited for.
 			if unknown++; unknown > maxUnknown {
 				return err
 			}

@@ -80,7 +80,7 @@ var mutants = []mutant{
 		sqlite, "TestSuite$/Widening", false},
 	{"other settings continue", "internal/job/checkpoint.go", `	case len(names) > 0 && !r.AcceptSettings:`, `	case false:`,
 		cli, "TestScripts$/settings", false},
-	{"another table continues", "internal/job/checkpoint.go", `cp.TableID != "" && cp.TableID != r.table.ID && !r.AcceptSettings:`, `false:`,
+	{"another table continues", "internal/job/checkpoint.go", `r.isOtherTable(*s) && !r.AcceptSettings:`, `false:`,
 		cli, "TestScripts$/dropped", false},
 	{"a source of which nothing was taken keeps its position", "internal/job/flusher.go", `if l.tentative && l.folded == refused`, `if false && l.folded == refused`,
 		cli, "TestScripts$/settings", false},
