@@ -36,6 +36,7 @@ var allowed = map[string][]string{
 	"internal/spool":           {"internal/lockfile", "internal/source", "github.com/klauspost/compress/zstd"},
 	"internal/sink":            {"internal/backoff", "internal/feed", "internal/fold", "internal/schema"},
 	"internal/fold":            {"internal/feed", "internal/schema"},
+	"internal/mapping":         {"internal/feed", "internal/fold", "internal/schema"},
 	"internal/schema":          {"internal/feed"},
 	"internal/feed":            {},
 	"internal/backoff":         {},

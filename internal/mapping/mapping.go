@@ -1,0 +1,225 @@
+// Package mapping turns the messages of a feed into changes of rows in several tables: it
+// routes, renames, casts, and takes child rows out of arrays.
+package mapping
+
+import (
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+)
+
+// A Mapping says what becomes of the messages of a feed.
+type Mapping struct {
+	Ignore    When // messages that are passed over
+	Unmatched Unmatched
+	MaxEach   int // elements of one array
+	MaxTables int
+	Tables    []Table
+}
+
+// Unmatched is what becomes of a message that no table takes.
+type Unmatched string
+
+// What becomes of such a message.
+const (
+	IgnoreUnmatched Unmatched = "ignore" // it is counted
+	RejectUnmatched Unmatched = "reject"
+	FailUnmatched   Unmatched = "fail" // the run ends
+)
+
+// A Pos is a place in the file that a mapping was read from; the zero one is none.
+type Pos struct{ Line, Column int } // from 1
+
+// A Table is what becomes of messages in one table.
+type Table struct {
+	Pos  Pos
+	Name string
+	When When
+	At   Path // of the object that is the row
+	// Each is the array, or object, of whose elements each is a row, in the row of the
+	// table Of, or in the message where Of is "". The zero path: the table has a row per
+	// message.
+	Each Path
+	Of   string
+	Set  Set
+	// Parent renames the columns that a row takes over from that of Of.
+	Parent map[string]string
+	Key    []string // columns; a child's come after those of its parent
+	ID     string   // the column of a key that the database generates; "" for none
+	// Columns are what the row has; nil: all fields by their names.
+	Columns []Column
+	Type    Type            // of columns that name none
+	Rest    fold.NewColumns // what becomes of fields that no column takes; "" leaves it to the table
+	Expire  *Expire
+	// OnCreate is SQL that is run in the transaction that makes the table.
+	OnCreate []Statement
+
+	DeleteWhen When
+	Null       fold.Null
+	FillOnly   bool
+	Version    Path // of the message's version; the zero path: none
+	Scope      fold.Scope
+	MaxColumns int
+}
+
+// Set is what an array says about the child rows that it does not name.
+type Set string
+
+// What it says.
+const (
+	ReplaceSet Set = "replace" // there are none: the array is the whole set
+	MergeSet   Set = "merge"   // nothing: its elements are sparse updates
+)
+
+// A Column is a column and where its values come from.
+type Column struct {
+	Pos  Pos
+	Name string
+	From []Source // the first whose When holds and whose path is present counts
+}
+
+// A Source is where a value comes from: one of From, Value, Stamp and Meta.
+type Source struct {
+	Pos   Pos
+	When  When
+	As    Type
+	From  Path
+	Value []byte // raw JSON; nil where the value is none of the file's
+	Stamp Stamp
+	Meta  Meta
+	// References is the table to which the value is a foreign key, "" for none; Missing is
+	// what becomes of a value that has no row there.
+	References string
+	Missing    Missing
+}
+
+// Stamp is when a column gets the time of the flush.
+type Stamp string
+
+// When it does.
+const (
+	NoStamp     Stamp = ""
+	InsertStamp Stamp = "insert" // when the row is made
+	UpdateStamp Stamp = "update" // also when something of it changes
+)
+
+// Meta is what is known of an element or a line beside its value.
+type Meta string
+
+// What is known.
+const (
+	NoMeta     Meta = ""
+	IndexMeta  Meta = "index" // of the element in its array, from 0
+	KeyMeta    Meta = "key"   // the name of the element in its object
+	LineMeta   Meta = "line"  // from 1
+	OffsetMeta Meta = "offset"
+	SourceMeta Meta = "source"
+)
+
+// Missing is what becomes of a reference to a row that is missing.
+type Missing string
+
+// What becomes of it.
+const (
+	StubMissing   Missing = "stub" // the row is made, with its key alone
+	NullMissing   Missing = "null"
+	RejectMissing Missing = "reject"
+)
+
+// A Path leads from a message to a value in it.
+type Path struct {
+	Base  Base
+	Steps []Step
+	Text  string // as it was written
+}
+
+// Base is where a path begins.
+type Base uint8
+
+// Where it begins.
+const (
+	NoBase      Base = iota // the zero path leads nowhere
+	RowBase                 // the object that is the row, or the element
+	MessageBase             // $
+	ParentBase              // ^: the element that holds the array of this one
+)
+
+// A Step goes to a member of an object or to an element of an array.
+type Step struct {
+	Name  string
+	Index int // -1 where the step is a member
+}
+
+// A When is a condition: one of its parts must hold. nil holds always.
+type When []All
+
+// All is a condition of tests that must all hold.
+type All []Test
+
+// A Test compares one value of a message, as text.
+type Test struct {
+	Pos     Pos
+	Path    Path
+	In      []Value // one of them it must be; nil where only presence counts
+	Not     bool    // none of them it must be, which absence is not either
+	Present Presence
+}
+
+// Presence is what a test asks of a value's presence; a null is present.
+type Presence uint8
+
+// What it asks.
+const (
+	AnyPresence Presence = iota
+	MustBePresent
+	MustBeAbsent
+)
+
+// A Value is one that a test compares with.
+type Value struct {
+	Text string
+	Null bool // JSON's null, and not a text
+}
+
+// A Type is what a column's values are read as; see [ParseType].
+type Type struct {
+	Kind             TypeKind
+	Precision, Scale int // of Numeric; 0, 0: any
+}
+
+// TypeKind is the kind of a type.
+type TypeKind string
+
+// The kinds of types. The zero one is that of the table's [Table.Type].
+const (
+	DefaultType TypeKind = ""
+	Auto        TypeKind = "auto" // as weir finds it from the values
+	Text        TypeKind = "text"
+	Integer     TypeKind = "integer"
+	Real        TypeKind = "real"
+	Numeric     TypeKind = "numeric"
+	Boolean     TypeKind = "boolean"
+	JSON        TypeKind = "json"
+	Timestamp   TypeKind = "timestamp"
+	TimestampMs TypeKind = "timestamp_ms"
+	TimestampUs TypeKind = "timestamp_us"
+	TimestampNs TypeKind = "timestamp_ns"
+	Date        TypeKind = "date"
+	DateDays    TypeKind = "date_days"
+	UUID        TypeKind = "uuid"
+	Bytes       TypeKind = "bytes"
+)
+
+// Expire is when rows of a table are removed.
+type Expire struct {
+	Pos   Pos
+	After time.Duration
+	Of    []string // columns: all of them must be older, or NULL; nil: all timestamps and stamps
+	Every time.Duration
+}
+
+// A Statement is SQL for one kind of database, or for all.
+type Statement struct {
+	Database string // "" for all
+	SQL      string
+}
