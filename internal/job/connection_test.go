@@ -15,19 +15,10 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
 )
-
-// slowly is a database that takes longer to commit than a connection to be made again.
-type slowly struct{ sink.Sink }
-
-func (s slowly) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
-	time.Sleep(700 * time.Millisecond)
-	return s.Sink.Flush(ctx, f)
-}
 
 // A breaking feed closes each connection but the last after some lines. One that is
 // asked to resume after a value sends what came after the line with that value, or, if it
@@ -175,7 +166,9 @@ func lostConnection(t *testing.T, rnd *rand.Rand, spooled, inclusive, before boo
 	ctx, stop := context.WithCancel(t.Context())
 	p := job.NewProgress()
 	ended := make(chan error, 1)
-	go func() { ended <- job.Run(ctx, c, slowly{db}, openClaims(t, dest), p) }()
+	// A flush takes longer than it takes to connect again.
+	slow := sinktest.Faulty(db, sinktest.Flushes(func(sinktest.Call) sinktest.Fault { return sinktest.Fault{Delay: 700 * time.Millisecond} }))
+	go func() { ended <- job.Run(ctx, c, slow, openClaims(t, dest), p) }()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		b.mu.Lock()
 		sent, all := int64(b.sent), b.all

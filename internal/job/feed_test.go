@@ -17,6 +17,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
 )
@@ -139,6 +140,11 @@ func runUntil(t *testing.T, c job.Config, dest string, through func(sink.Sink) s
 			}
 		}
 	}
+}
+
+// faulty has a database with faults stand before the one of a run.
+func faulty(faults sinktest.Faults) func(sink.Sink) sink.Sink {
+	return func(db sink.Sink) sink.Sink { return sinktest.Faulty(db, faults) }
 }
 
 func never(*job.Progress) bool { return false }
@@ -297,24 +303,17 @@ func TestSync_BadLineIsCountedOnce(t *testing.T) {
 	}
 }
 
-// restored is a database that has lost its last flush before the nth.
-type restored struct {
-	sink.Sink
-	left int
-}
-
-func (w *restored) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
-	if w.left--; w.left == 0 {
-		return sink.Result{}, sink.BehindError{Lane: f.Lanes[0].Source, Found: f.Lanes[0].Checkpoint.Seq - 2, Want: f.Lanes[0].Checkpoint.Seq - 1}
-	}
-	return w.Sink.Flush(ctx, f)
-}
-
 // TestSync_WhatCannotBeReadAgain: a run that would have to read again, and cannot, ends
 // and names the lines.
 func TestSync_WhatCannotBeReadAgain(t *testing.T) {
+	// Before the nth flush the database has lost the last one.
 	through := func(n int) func(sink.Sink) sink.Sink {
-		return func(db sink.Sink) sink.Sink { return &restored{db, n} }
+		return faulty(sinktest.Flushes(func(c sinktest.Call) (f sinktest.Fault) {
+			if l := c.Flush.Lanes[0]; c.N == n {
+				f.Err = sink.BehindError{Lane: l.Source, Found: l.Checkpoint.Seq - 2, Want: l.Checkpoint.Seq - 1}
+			}
+			return f
+		}))
 	}
 	t.Run("a feed that is asked for nothing", func(t *testing.T) {
 		c := configOf(t, accept(t, func(_ int, conn net.Conn) {
@@ -359,9 +358,9 @@ func TestSpool_OldKeepalives(t *testing.T) {
 	c.BatchRows = 1
 	c.Feed.Keepalive, c.Feed.StaleAfter = job.Match{Field: "type", Value: "keepalive"}, 5
 	c.Spool = spool.Folders{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
-	db := &away{back: make(chan struct{})}
+	db := newOutage()
 	var back, all sync.Once
-	_, err := runUntil(t, c, filepath.Join(dir, "t.db"), func(s sink.Sink) sink.Sink { db.Sink = s; return db }, func(p *job.Progress) bool {
+	_, err := runUntil(t, c, filepath.Join(dir, "t.db"), faulty(db.faults()), func(p *job.Progress) bool {
 		if len(f.was()) == 2 {
 			back.Do(func() { close(db.back) })
 		}

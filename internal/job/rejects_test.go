@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
 )
 
 // TestRejects_OneFileForManyDatabases: each has marks of its own, though the jobs are of one
@@ -55,7 +56,7 @@ func TestRejects_OneFileForManyDatabases(t *testing.T) {
 	has("one one two")
 	sync("a.db", "", nil)
 	has("one one two two")
-	torn := func(db sink.Sink) sink.Sink { return &torn{db, 1} }
+	torn := crashIn(1)
 	sync("a.db", "three\n", torn)
 	sync("b.db", "", nil)
 	has("one one two two three three")
@@ -70,23 +71,17 @@ func TestRejects_OneFileForManyDatabases(t *testing.T) {
 	has("four five six seven eight nine four five six seven eight nine")
 }
 
-// torn is a program that ends in a flush, after the rejects were written and before the
-// commit.
-type torn struct {
-	sink.Sink
-	left int
-}
-
 var errCrash = errors.New("crash")
 
-func (d *torn) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
-	if d.left--; d.left > 0 {
-		return d.Sink.Flush(ctx, f)
-	}
-	if err := f.BeforeCommit(f.Rejects); err != nil {
-		return sink.Result{}, err
-	}
-	return sink.Result{}, errCrash
+// crashIn has the program end in its nth flush, after the rejects were written and before
+// the commit.
+func crashIn(n int) func(sink.Sink) sink.Sink {
+	return faulty(sinktest.Flushes(func(c sinktest.Call) (f sinktest.Fault) {
+		if c.N == n {
+			f.At, f.Err = sinktest.Within, errCrash
+		}
+		return f
+	}))
 }
 
 // TestRejects_OneFileForMany: the file has each bad line once, whichever source it is of,
@@ -108,12 +103,7 @@ func TestRejects_OneFileForMany(t *testing.T) {
 				c := configOf(t, "", "file:"+file)
 				c.Sources, c.BatchRows, c.BatchPeriod = order, 1, 0
 				left := []int{first, second, 0, 0}[n]
-				_, err := runUntil(t, c, filepath.Join(dir, "t.db"), func(db sink.Sink) sink.Sink {
-					if left == 0 {
-						return db
-					}
-					return &torn{db, left}
-				}, never)
+				_, err := runUntil(t, c, filepath.Join(dir, "t.db"), crashIn(left), never)
 				if err != nil && left == 0 {
 					t.Fatal(err)
 				}
@@ -153,7 +143,7 @@ func TestRejects_DropsMoreThanItReadsAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	torn := func(db sink.Sink) sink.Sink { return &torn{db, 2} } // the first flush makes the mark
+	torn := crashIn(2) // the first flush makes the mark
 	sync("a.db", torn)
 	sync("b.db", nil)
 	sync("a.db", nil)

@@ -20,35 +20,38 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
 )
 
-// away is a database that comes back, or breaks.
-type away struct {
-	sink.Sink
-	back   chan struct{} // closed when it is
-	broken chan struct{}
+// outage is a time when a database does not answer.
+type outage struct {
+	back   chan struct{} // closed when it answers again
+	broken chan struct{} // closed when it breaks
 }
 
 var errBroken = errors.New("the database broke")
 
-func (a *away) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
-	select {
-	case <-a.back:
-		return a.Sink.Flush(ctx, f)
-	case <-a.broken:
-		return sink.Result{}, errBroken
-	}
+func newOutage() *outage { return &outage{make(chan struct{}), make(chan struct{})} }
+
+func (o *outage) faults() sinktest.Faults {
+	return sinktest.Flushes(func(sinktest.Call) (f sinktest.Fault) {
+		select {
+		case <-o.back:
+		case <-o.broken:
+			f.Err = errBroken
+		}
+		return f
+	})
 }
 
 // spooled is a run that takes senders, with a spool.
 type spooled struct {
 	t    *testing.T
 	p    *job.Progress
-	db   *away
+	db   *outage
 	addr chan string
 	said chan string
 	stop context.CancelFunc
@@ -62,7 +65,7 @@ func startSpooled(t *testing.T, dir string, max int64) *spooled {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &spooled{t: t, p: job.NewProgress(), db: &away{db, make(chan struct{}), make(chan struct{})},
+	s := &spooled{t: t, p: job.NewProgress(), db: newOutage(),
 		addr: make(chan string, 1), said: make(chan string, 10000), end: make(chan error, 1)}
 	say := func(format string, args ...any) {
 		text := fmt.Sprintf(format, args...)
@@ -80,8 +83,8 @@ func startSpooled(t *testing.T, dir string, max int64) *spooled {
 		err := job.Run(ctx, job.Config{Sources: []string{"tcp-listen://127.0.0.1:0"}, Source: source.Options{MaxLine: 1 << 20}, Job: "t", Table: "t",
 			Fold:      fold.Options{Key: []string{"id"}, MaxColumns: 500},
 			BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20, MaxRejects: 10, Rejects: rejects,
-			Spool: spool.Folders{Dir: filepath.Join(dir, "spool"), Max: max, Capture: filepath.Join(dir, "captures")}, Warn: say, Info: say}, s.db, claims, s.p)
-		s.end <- errors.Join(err, claims.Close(), s.db.Close())
+			Spool: spool.Folders{Dir: filepath.Join(dir, "spool"), Max: max, Capture: filepath.Join(dir, "captures")}, Warn: say, Info: say}, sinktest.Faulty(db, s.db.faults()), claims, s.p)
+		s.end <- errors.Join(err, claims.Close(), db.Close())
 	}()
 	return s
 }

@@ -9,24 +9,28 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
 )
 
-// flaky is a sink whose flushes fail so often with an error of a class.
-type flaky struct {
-	sink.Sink
-	class sink.Class
-	fails int
-	calls []time.Time
+// inserting is a sink whose flushes insert a row.
+type inserting struct{ sink.Sink }
+
+func (inserting) Flush(context.Context, *sink.Flush) (sink.Result, error) {
+	return sink.Result{Inserted: 1}, nil
 }
 
 var errFlaky = errors.New("it failed")
 
-func (f *flaky) Flush(context.Context, *sink.Flush) (sink.Result, error) {
-	f.calls = append(f.calls, time.Now())
-	if len(f.calls) <= f.fails {
-		return sink.Result{}, &sink.Error{Class: f.class, Reason: "locked", Err: errFlaky}
-	}
-	return sink.Result{Inserted: 1}, nil
+// flaky returns a sink whose first flushes fail with an error of a class, and when it was
+// called.
+func flaky(class sink.Class, fails int) (s sink.Sink, calls *[]time.Time) {
+	calls = &[]time.Time{}
+	return sinktest.Faulty(inserting{}, func(c sinktest.Call) (f sinktest.Fault) {
+		if *calls = append(*calls, time.Now()); c.N <= fails {
+			f.Err = &sink.Error{Class: class, Reason: "locked", Err: errFlaky}
+		}
+		return f
+	}), calls
 }
 
 func TestRetry(t *testing.T) {
@@ -47,18 +51,18 @@ func TestRetry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &flaky{class: c.class, fails: c.fails}
+				f, calls := flaky(c.class, c.fails)
 				heard := 0
 				start := time.Now()
 				res, err := sink.Retry(f, c.patience, func(*sink.Error) { heard++ }).Flush(t.Context(), nil)
 				if c.ends != errors.Is(err, errFlaky) || !c.ends && res.Inserted != 1 {
 					t.Errorf("the flush ended with %+v, %v", res, err)
 				}
-				if c.calls > 0 && len(f.calls) != c.calls {
-					t.Errorf("%d calls, want %d", len(f.calls), c.calls)
+				if c.calls > 0 && len(*calls) != c.calls {
+					t.Errorf("%d calls, want %d", len(*calls), c.calls)
 				}
-				if heard != len(f.calls)-1 {
-					t.Errorf("%d of %d failures were reported", heard, len(f.calls)-1)
+				if heard != len(*calls)-1 {
+					t.Errorf("%d of %d failures were reported", heard, len(*calls)-1)
 				}
 				if took := time.Since(start); took > c.patience {
 					t.Errorf("it was tried for %v, longer than %v", took, c.patience)
@@ -72,13 +76,13 @@ func TestRetry(t *testing.T) {
 // come back at one moment.
 func TestRetry_WaitsGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &flaky{class: sink.Transient, fails: 40}
+		f, calls := flaky(sink.Transient, 40)
 		if _, err := sink.Retry(f, time.Hour, func(*sink.Error) {}).Flush(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 		low, high := 5*time.Millisecond/2, 5*time.Millisecond
-		for i := 1; i < len(f.calls); i++ {
-			wait := f.calls[i].Sub(f.calls[i-1])
+		for i := 1; i < len(*calls); i++ {
+			wait := (*calls)[i].Sub((*calls)[i-1])
 			if wait < low || wait > high {
 				t.Errorf("wait %d was %v, want %v to %v", i, wait, low, high)
 			}
@@ -92,7 +96,7 @@ func TestRetry_Stopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		f := &flaky{class: sink.Transient, fails: 1 << 30}
+		f, _ := flaky(sink.Transient, 1<<30)
 		start := time.Now()
 		_, err := sink.Retry(f, time.Hour, func(*sink.Error) {}).Flush(ctx, nil)
 		if !errors.Is(err, errFlaky) || !strings.Contains(err.Error(), "stopped") {

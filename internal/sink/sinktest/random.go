@@ -10,9 +10,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/foldtest"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 // SeedVariable names the environment variable that has the random tests run
@@ -46,38 +47,28 @@ var randomTests = []test{
 		Seeds(t, 20, func(t *testing.T, rnd *rand.Rand) {
 			lines := randomFeed(rnd, 50+rnd.IntN(400))
 			want := plainRows(t, lines, foldtest.Rules{}, nil, columns...)
-			r := Begin(t, db)
-			start, lost, ends := r.cp().Line, 0, 0
+			failed := 0
+			begin := func() *Run {
+				r := open(t, db, job, table)
+				faults, onRetry := RandomFaults(rnd), func(*sink.Error) { failed++ }
+				r.Sink = sink.Retry(Faulty(r.Sink, faults), time.Minute, onRetry)
+				r.Claims = sink.RetryClaims(FaultyClaims(r.Claims, faults), time.Minute, onRetry)
+				return r.begin()
+			}
+			r := begin()
+			start := r.cp().Line
 			for rest := lines; len(rest) > 0; {
 				n := min(1+rnd.IntN(1+rnd.IntN(60)), len(rest))
-				r.Fold(rest[:n]...)
+				r.Flush(rest[:n]...)
 				rest = rest[n:]
-				f := r.Seal()
-				switch rnd.IntN(6) {
-				case 0: // the commit did not happen, and is tried again
-					f.BeforeCommit = func([]fold.Reject) error { return errStop }
-					if _, err := r.Sink.Flush(t.Context(), f); err == nil {
-						t.Fatal("the flush ended well")
-					}
-					f.BeforeCommit = nil
-				case 1: // it happened, and is sent again
-					if _, err := r.Sink.Flush(t.Context(), f); err != nil {
-						t.Fatal(err)
-					}
-					lost++
-				}
-				if _, err := r.Send(f); err != nil {
-					t.Fatal(err)
-				}
 				if rnd.IntN(10) == 0 { // the run ends, the next one resumes
 					r.End()
-					r = Begin(t, db)
+					r = begin()
 					rest = lines[r.cp().Line-start:]
-					ends++
 				}
 			}
-			if len(lines) > 200 && lost+ends == 0 {
-				t.Error("did not exercise: no answer was lost and no run ended")
+			if len(lines) > 200 && failed == 0 {
+				t.Error("did not exercise: no call failed")
 			}
 			Expect(t, db, "SELECT id, text, whole, real, flag, late FROM t ORDER BY id", want...)
 			Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")

@@ -1,0 +1,57 @@
+package job_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// TestSync_FaultyDatabase: whichever calls fail, before they do something or after, the table
+// is the fold, and each bad line is kept once.
+func TestSync_FaultyDatabase(t *testing.T) {
+	sinktest.Seeds(t, 5, func(t *testing.T, rnd *rand.Rand) {
+		feed := randomFeed(rnd, 300)
+		path := filepath.Join(t.TempDir(), "feed.jsonl")
+		write(t, path, feed)
+		want, bad := plainFold(feed)
+		rejects, err := job.ParseRejects("table")
+		if err != nil {
+			t.Fatal(err)
+		}
+		seed := rnd.Uint64()
+		for kind, dest := range destinations(t) {
+			t.Run(kind, func(t *testing.T) {
+				db := openSink(t, dest)
+				defer db.Close()
+				var failed atomic.Int64
+				faults, onRetry := sinktest.RandomFaults(rand.New(rand.NewPCG(seed, 1))), func(*sink.Error) { failed.Add(1) }
+				err := job.Run(t.Context(), job.Config{
+					Sources: []string{path}, Job: "t", Table: "t", BatchRows: 15, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30,
+					Source: source.Options{Warn: func(string) {}},
+					Fold:   fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500},
+					Warn:   t.Logf, Info: func(string, ...any) {},
+				}, sink.Retry(sinktest.Faulty(db, faults), time.Minute, onRetry),
+					sink.RetryClaims(sinktest.FaultyClaims(openClaims(t, dest), faults), time.Minute, onRetry), job.NewProgress())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if failed.Load() == 0 {
+					t.Error("did not exercise: no call failed")
+				}
+				compare(t, dest, want)
+				if n := query(t, dest, "SELECT count(*) || ' ' || count(DISTINCT line) FROM weir_rejects"); n != fmt.Sprint(bad, " ", bad) {
+					t.Errorf("rejected lines, and different ones: %s, want %d", n, bad)
+				}
+			})
+		}
+	})
+}
