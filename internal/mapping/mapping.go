@@ -138,10 +138,12 @@ type Base uint8
 
 // Where it begins.
 const (
-	NoBase      Base = iota // the zero path leads nowhere
-	RowBase                 // the object that is the row, or the element
-	MessageBase             // $
-	ParentBase              // ^: the element that holds the array of this one
+	NoBase Base = iota // the zero path leads nowhere
+	// RowBase is the object that is the row; in [Table.When], [Table.DeleteWhen],
+	// [Table.Version] and [Mapping.Ignore] it is the message, of a child the element.
+	RowBase
+	MessageBase // $
+	ParentBase  // ^: the element, or message, that holds the array of this one
 )
 
 // A Step goes to a member of an object or to an element of an array.
