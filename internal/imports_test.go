@@ -16,7 +16,7 @@ const module = "github.com/weirsync/weir/"
 // Arrows point downwards only.
 var allowed = map[string][]string{
 	"cmd/weir": {"internal/cli"},
-	"internal/cli": {"internal/config", "internal/feed", "internal/fold", "internal/ladder", "internal/metrics", "internal/job", "internal/replay", "internal/schema", "internal/sink",
+	"internal/cli": {"internal/config", "internal/feed", "internal/fold", "internal/ladder", "internal/metrics", "internal/job", "internal/realpath", "internal/replay", "internal/schema", "internal/sink",
 		"internal/sink/postgres", "internal/sink/sqlite", "internal/source", "internal/spool", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/term"},
 	"internal/ladder": {"internal/feed", "internal/fold", "internal/lockfile", "internal/job", "internal/sink", "internal/sink/postgres", "internal/sink/sqlite", "internal/source",
 		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/stdlib"},
@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 		"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp"},
 	"internal/job":           {"internal/feed", "internal/fold", "internal/lockfile", "internal/schema", "internal/sink", "internal/source", "internal/spool", "golang.org/x/sync/errgroup", "golang.org/x/time/rate"},
 	"internal/sink/sinktest": {"internal/feed", "internal/fold", "internal/foldtest", "internal/schema", "internal/sink"},
-	"internal/sink/sqlite": {"internal/backoff", "internal/feed", "internal/fold", "internal/lockfile", "internal/schema", "internal/sink",
+	"internal/sink/sqlite": {"internal/backoff", "internal/feed", "internal/fold", "internal/lockfile", "internal/realpath", "internal/schema", "internal/sink",
 		"modernc.org/sqlite", "modernc.org/sqlite/lib", "modernc.org/libc"},
 	"internal/sink/postgres": {"internal/backoff", "internal/feed", "internal/fold", "internal/schema", "internal/sink", "internal/tcp",
 		"github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgproto3"},
@@ -40,6 +40,7 @@ var allowed = map[string][]string{
 	"internal/schema":          {"internal/feed"},
 	"internal/feed":            {},
 	"internal/backoff":         {},
+	"internal/realpath":        {},
 	"internal/tcp":             {"golang.org/x/sys/unix"},
 	"internal/source":          {"internal/backoff", "internal/tcp", "github.com/klauspost/compress/flate", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zlib", "github.com/klauspost/compress/zstd"},
 	"internal/bench":           {},

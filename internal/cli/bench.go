@@ -87,9 +87,9 @@ func (e *env) ladder(ctx context.Context, o ladder.Config, to string) (*ladder.R
 		return nil, usagef("--messages, --for and --lag must be more than 0")
 	}
 	o.Say = func(format string, args ...any) { fmt.Fprintf(e.stderr, format+"\n", args...) }
-	db := ladder.SQLite(d.path)
-	if d.postgres {
-		db = ladder.Postgres(d.dsn)
+	db, err := ladder.Open(d.Name, d.dest)
+	if err != nil {
+		return nil, err
 	}
 	return ladder.Run(ctx, o, db)
 }

@@ -20,7 +20,6 @@ import (
 
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
 // Set by the linker: see the Makefile.
@@ -256,7 +255,13 @@ func finish(c *cobra.Command) {
 }
 
 func (e *env) versionText() string {
-	return fmt.Sprintf("weir %s (commit %s, %s, %s/%s, SQLite %s)\n", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH, sqlite.Version)
+	parts := []string{"commit " + commit, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+	for _, d := range drivers {
+		if d.Version != "" {
+			parts = append(parts, d.Name+" "+d.Version)
+		}
+	}
+	return fmt.Sprintf("weir %s (%s)\n", version, strings.Join(parts, ", "))
 }
 
 // printable keeps what came from a feed or a database from steering a terminal.

@@ -10,7 +10,6 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
 // A dryRun keeps what is printed of a run that writes nothing.
@@ -41,14 +40,14 @@ func (d *dryRun) plan() []string {
 	for i := range d.table.Columns {
 		d.table.Columns[i].New = i >= len(d.found.Columns)
 	}
-	return d.to.plan(&d.table)
+	return d.to.Plan(&d.table)
 }
 
 // dryRun reads and folds all of the sources and prints what would be written.
 func (e *env) dryRun(ctx context.Context, to destination, c job.Config, p *job.Progress, out *printer) (err error) {
-	d := &dryRun{to: to, found: to.newTable(c.Table)}
-	caps := (*sqlite.DB)(nil).Caps()
-	db, err := to.openToRead(ctx, out.warn, out.debug)
+	d := &dryRun{to: to, found: to.NewTable(c.Table)}
+	caps := to.Caps
+	db, err := to.Inspect(ctx, to.dest, sink.Options{Warn: out.warn, Debug: out.debug})
 	switch {
 	case err == nil:
 		defer func() { err = errors.Join(err, db.Close()) }()

@@ -14,8 +14,8 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -134,6 +134,9 @@ func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin) {
 	}
 }
 
+// explained is the table of no database in particular.
+var explained = schema.Table{Name: "explained", FoldCase: true, Untyped: true}
+
 func (e *env) explain(ctx context.Context, o *fileOptions, id string, args []string, asJSON bool) error {
 	opt, err := o.rules()
 	if err != nil {
@@ -160,7 +163,7 @@ func (e *env) explain(ctx context.Context, o *fileOptions, id string, args []str
 	}
 	opt.Columns, opt.MaxColumns = fold.AddColumns, math.MaxInt32
 	// The sets of a table with constraints keep their messages one by one.
-	table := sqlite.NewTable("explained")
+	table := explained
 	table.HasConstraints = true
 	err = job.Fold(ctx, job.Config{Sources: sources, Source: source.Options{MaxLine: int(o.maxLine)}, Table: table.Name, Fold: opt, BatchRows: defaultBatchRows, Buffer: defaultBuffer,
 		Rejects: rejects, MaxRejects: 1 << 62, Warn: e.say, Info: func(string, ...any) {}}, table, math.MaxInt32, p, x.look)
@@ -200,8 +203,7 @@ func keyOf(names, parts []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	table := sqlite.NewTable("explained")
-	f := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: names, Columns: fold.AddColumns, Warn: func(string, ...any) {}})
+	f := fold.NewFolder(&feed.Names{}, explained, fold.Options{Key: names, Columns: fold.AddColumns, Warn: func(string, ...any) {}})
 	var b fold.Batch
 	if err := f.Fold(&b, line, fold.Place{}); err != nil {
 		return nil, fmt.Errorf("not an id: %w", err)

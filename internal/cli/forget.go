@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 func (e *env) forgetCommand() *cobra.Command {
@@ -44,13 +44,17 @@ func (e *env) forget(ctx context.Context, dest destination, job string) (err err
 	if job == "" {
 		return usagef("the name of the job is empty: weir status lists them")
 	}
-	o := openOptions{synchronous: sqlite.Full, warn: e.say, debug: e.debug}
-	db, err := dest.openExisting(ctx, o)
+	o := sink.Options{Level: sink.Full, Warn: e.say, Debug: e.debug}
+	st, err := dest.status(ctx, o) // the database may be missing; Open would make it
+	if err != nil {
+		return err
+	}
+	db, err := dest.Open(ctx, dest.dest, o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	claims, err := dest.claims(ctx, job, o)
+	claims, err := dest.OpenClaims(ctx, dest.dest, job, o)
 	if err != nil {
 		return err
 	}
@@ -63,7 +67,7 @@ func (e *env) forget(ctx context.Context, dest destination, job string) (err err
 		return err
 	}
 	if !f.Found {
-		return e.unknownJob(ctx, db, job)
+		return unknownJob(st, job)
 	}
 	versions := ""
 	if f.Versions {
@@ -73,12 +77,18 @@ func (e *env) forget(ctx context.Context, dest destination, job string) (err err
 	return nil
 }
 
-// unknownJob is the error for a job that a database does not have.
-func (e *env) unknownJob(ctx context.Context, db database, job string) error {
-	st, err := db.Status(ctx)
+// status asks a database that exists for its jobs.
+func (d destination) status(ctx context.Context, o sink.Options) (st sink.Status, err error) {
+	db, err := d.Inspect(ctx, d.dest, o)
 	if err != nil {
-		return err
+		return st, err
 	}
+	st, err = db.Status(ctx)
+	return st, errors.Join(err, db.Close())
+}
+
+// unknownJob is the error for a job that a database does not have.
+func unknownJob(st sink.Status, job string) error {
 	var names []string
 	for _, j := range st.Jobs {
 		if name := fmt.Sprintf("%q", j.Job); !slices.Contains(names, name) {

@@ -12,6 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -103,7 +104,7 @@ func (o *sourceOptions) check() error {
 	return nil
 }
 
-const toHelp = "the database: an SQLite file, sqlite:PATH, postgres://… or postgres: (all from PG* variables)"
+var toHelp = "the database: " + forms()
 
 // tableOptions are those of all commands that fold for a table.
 type tableOptions struct {
@@ -177,7 +178,7 @@ type batchOptions struct {
 	batchPeriod time.Duration
 	batchRows   int
 	buffer      config.Size
-	synchronous string
+	synchronous sink.Level
 	prefetch    string
 	retryFor    config.OptDuration
 }
@@ -185,7 +186,7 @@ type batchOptions struct {
 const (
 	defaultBatchRows   = 100_000
 	defaultBuffer      = 256 << 20 // bytes
-	defaultSynchronous = "full"
+	defaultSynchronous = sink.Full
 	defaultRetryFor    = 5 * time.Minute
 )
 
@@ -194,7 +195,7 @@ func (o *batchOptions) flags(f *pflag.FlagSet, enums *choices) {
 	f.IntVar(&o.batchRows, "batch-rows", defaultBatchRows, "write a batch when it has this many rows")
 	o.buffer = defaultBuffer
 	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading pauses")
-	addChoice(enums, f, &o.synchronous, "synchronous", defaultSynchronous, "how safe a commit is from a power cut; see docs/durability.md", levels...)
+	addChoice(enums, f, &o.synchronous, "synchronous", defaultSynchronous, "how safe a commit is from a power cut; see docs/durability.md", sink.Levels...)
 	addChoice(enums, f, &o.prefetch, "prefetch", job.PrefetchAuto, "look up the rows of a batch on 8 more connections before it is written; auto: when flushes wait for the disk", job.PrefetchAuto, job.PrefetchOn, job.PrefetchOff)
 	f.Var(&o.retryFor, "retry-for", "how long to retry a locked or unavailable database, or a lost feed (default 5m; connections: forever)")
 }

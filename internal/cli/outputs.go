@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/realpath"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -67,12 +67,9 @@ func (e *env) usedAs(path string, o *syncOptions, to destination, args, sources 
 			return "matched by the source " + pattern
 		}
 	}
-	if !to.postgres {
-		database := sqlite.RealPath(to.path)
-		for _, end := range []string{"", "-wal", "-shm", "-journal", "-weir"} {
-			if sameFile(path, database+end) {
-				return "a file of the database " + to.path
-			}
+	for _, file := range to.Files(to.dest) {
+		if sameFile(path, file) {
+			return "a file of the database " + to.dest
 		}
 	}
 	init, isFile := strings.CutPrefix(o.init, "@")
@@ -88,7 +85,7 @@ func (e *env) usedAs(path string, o *syncOptions, to destination, args, sources 
 		if f[1] == "" {
 			continue
 		}
-		if inside, err := filepath.Rel(sqlite.RealPath(f[1]), sqlite.RealPath(path)); err == nil && filepath.IsLocal(inside) {
+		if inside, err := filepath.Rel(realpath.Of(f[1]), realpath.Of(path)); err == nil && filepath.IsLocal(inside) {
 			return "in the folder of --" + f[0]
 		}
 	}
@@ -102,5 +99,5 @@ func sameFile(a, b string) bool {
 	if err == nil && err2 == nil {
 		return os.SameFile(x, y)
 	}
-	return sqlite.RealPath(a) == sqlite.RealPath(b)
+	return realpath.Of(a) == realpath.Of(b)
 }

@@ -34,7 +34,7 @@ again:
 			if err != nil {
 				return err
 			}
-			db, err := dest.openToRead(c.Context(), e.say, e.debug)
+			db, err := dest.Inspect(c.Context(), dest.dest, sink.Options{Warn: e.say, Debug: e.debug})
 			if err != nil {
 				return err
 			}
@@ -98,7 +98,7 @@ func (e *env) printStatus(st sink.Status) error {
 }
 
 // sample prints some rows of each table that a job writes to.
-func (e *env) sample(ctx context.Context, db database, st sink.Status, n int) error {
+func (e *env) sample(ctx context.Context, db sink.Inspector, st sink.Status, n int) error {
 	seen := map[string]bool{}
 	for _, j := range st.Jobs {
 		if seen[j.Table] {

@@ -100,23 +100,23 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 		p.Retry(failure)
 		out.retry(failure)
 	}
-	var db database
-	options := openOptions{synchronous: o.synchronous, cache: pageCache(c.Buffer), warn: out.warn, debug: out.debug}
+	var db sink.Sink
+	options := sink.Options{Level: o.synchronous, Cache: pageCache(c.Buffer), Warn: out.warn, Debug: out.debug}
 	err = sink.Patiently(ctx, o.retryFor.Duration, onRetry, func() error {
-		db, err = to.open(ctx, options)
+		db, err = to.Open(ctx, to.dest, options)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	claims, err := to.claims(ctx, c.Job, options)
+	claims, err := to.OpenClaims(ctx, to.dest, c.Job, options)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, claims.Close()) }()
 	c.OpenReader = func(ctx context.Context) (job.RowReader, error) {
-		return to.open(ctx, openOptions{synchronous: defaultSynchronous, readOnly: true, cache: readerCache, warn: out.debug, debug: out.debug})
+		return to.Inspect(ctx, to.dest, sink.Options{Cache: readerCache, Warn: out.debug, Debug: out.debug})
 	}
 	stopMetrics, err := o.export(ctx, c, db, p, out)
 	if err != nil {
@@ -139,7 +139,7 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 
 // export serves the metrics of a run if the options ask for it. stop ends that and writes
 // the metrics file.
-func (o *syncOptions) export(ctx context.Context, c job.Config, db database, p *job.Progress, out *printer) (stop func() error, err error) {
+func (o *syncOptions) export(ctx context.Context, c job.Config, db sink.Sink, p *job.Progress, out *printer) (stop func() error, err error) {
 	name := c.Job
 	if slices.Equal(c.Sources, []string{"-"}) && !c.ResumeStdin {
 		name = source.StdinName

@@ -50,7 +50,7 @@ Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 
 // A verifier compares what would be written with the table.
 type verifier struct {
-	database
+	sink.Inspector
 	env   *env
 	show  int
 	table schema.Table
@@ -100,7 +100,7 @@ func (v *verifier) say(b *fold.Batch, d *sink.Difference) {
 	switch d.Kind {
 	case sink.Missing:
 		fmt.Fprintf(v.env.stdout, "%s: the table lacks the row\n", printable(key))
-	case sink.Extra:
+	case sink.Removed:
 		fmt.Fprintf(v.env.stdout, "%s: the table has the row, which was removed\n", printable(key))
 	case sink.Refused:
 		fmt.Fprintf(v.env.stdout, "%s: the database rejects the row: %s\n", printable(key), printable(d.Have))
@@ -128,7 +128,7 @@ func (e *env) verify(ctx context.Context, o *fileOptions, args []string, show in
 			return err
 		}
 	}
-	db, err := to.openToRead(ctx, e.say, e.debug)
+	db, err := to.Inspect(ctx, to.dest, sink.Options{Warn: e.say, Debug: e.debug})
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (e *env) verify(ctx context.Context, o *fileOptions, args []string, show in
 	if err != nil {
 		return err
 	}
-	v := &verifier{database: db, env: e, show: show}
+	v := &verifier{Inspector: db, env: e, show: show}
 	if v.table, err = db.Table(ctx, o.table, opt.Key); err != nil {
 		return err
 	}

@@ -45,9 +45,24 @@ type usage struct{ syncs, written int64 }
 
 const nothing = "nothing"
 
-// SQLite returns the ladder's place in the folder of an SQLite file.
-func SQLite(path string) Database { return &sqliteDB{path: path} }
+// databases make the ladder's place by the names of the drivers.
+var databases = map[string]func(dest string) Database{
+	sqlite.Driver.Name: func(path string) Database { return &sqliteDB{path: path} },
+	postgres.Driver.Name: func(dsn string) Database {
+		return &postgresDB{dsn: dsn, schema: schemaPrefix + strings.ToLower(rand.Text()[:8])}
+	},
+}
 
+// Open returns the ladder's place in a database of a driver.
+func Open(driver, dest string) (Database, error) {
+	place := databases[driver]
+	if place == nil {
+		return nil, fmt.Errorf("the ladder cannot measure %s", driver)
+	}
+	return place(dest), nil
+}
+
+// A sqliteDB is a folder beside the file.
 type sqliteDB struct {
 	path  string
 	place *place
@@ -104,15 +119,10 @@ func (d *sqliteDB) lost(level string) string {
 	return nothing
 }
 
-// Postgres returns the ladder's place in a Postgres database: a schema that it makes
-// and drops.
-func Postgres(dsn string) Database {
-	return &postgresDB{dsn: dsn, schema: schemaPrefix + strings.ToLower(rand.Text()[:8])}
-}
-
 // schemaPrefix begins the names of the ladder's schemas; eight letters and digits follow.
 const schemaPrefix = "weir_ladder_"
 
+// A postgresDB is a schema that the ladder makes and drops.
 type postgresDB struct {
 	dsn, schema string
 	control     *pgx.Conn

@@ -27,6 +27,9 @@ type Sink interface {
 	// flush that was sent before, whatever came of it, may be sent again as it is: it is
 	// applied once.
 	Flush(ctx context.Context, f *Flush) (Result, error)
+	// Forget removes what the database has of a job that was claimed: its checkpoints and
+	// rejects, and the versions of its tables that no other job has written to.
+	Forget(ctx context.Context, job string) (Forgotten, error)
 	// Close releases the database. It is safe to call it twice.
 	Close() error
 }
@@ -58,8 +61,7 @@ type Claims interface {
 
 // Caps is what a database can hold.
 type Caps struct {
-	Name    string // for people
-	Columns int    // in one table at most
+	Columns int // in one table at most
 }
 
 // A Checkpoint is how far a job has come in one lane.
@@ -146,21 +148,6 @@ type Result struct {
 	Refused []fold.Reject
 }
 
-// A Comparer compares a table with a fold.
-type Comparer interface {
-	// Compare looks up the rows of a batch, which hold all that their messages make,
-	// and calls differs for each that the table has otherwise, until it returns
-	// false. It writes nothing.
-	Compare(ctx context.Context, b *fold.Batch, differs func(Difference) bool) error
-}
-
-// A Forgetter forgets jobs.
-type Forgetter interface {
-	// Forget removes what the database has of a job that was claimed: its checkpoints and
-	// rejects, and the versions of its tables that no other job has written to.
-	Forget(ctx context.Context, job string) (Forgotten, error)
-}
-
 // Kind is how a row differs.
 type Kind int
 
@@ -168,7 +155,7 @@ type Kind int
 const (
 	Differs Kind = iota
 	Missing      // the table lacks it
-	Extra        // the table has it, and the fold has removed it
+	Removed      // the table has it, and the fold has removed it
 	Refused      // the database cannot take what the fold makes of it
 )
 

@@ -17,7 +17,7 @@ import (
 // comparedRows are compared by one statement.
 const comparedRows = 200
 
-// Compare implements [sink.Comparer].
+// Compare implements [sink.Inspector].
 func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Difference) bool) error {
 	if _, err := d.Table(ctx, b.Table.Name, b.Table.KeyColumns()); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (d *DB) compare(ctx context.Context, m *merge, rows []*fold.Row, differs fu
 		case string(row[1]) == "f":
 			diff.Kind = sink.Missing
 		case diff.Row.Deleted:
-			diff.Kind = sink.Extra
+			diff.Kind = sink.Removed
 		default:
 			diff = m.difference(diff.Row, row[2:])
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Forget implements [sink.Forgetter].
+// Forget implements [sink.Sink].
 func (d *DB) Forget(ctx context.Context, job string) (sink.Forgotten, error) {
 	if !d.ready {
 		return sink.Forgotten{}, nil

@@ -62,8 +62,7 @@ type table struct {
 
 var (
 	_ sink.Sink      = (*DB)(nil)
-	_ sink.Comparer  = (*DB)(nil)
-	_ sink.Forgetter = (*DB)(nil)
+	_ sink.Inspector = (*DB)(nil)
 )
 
 const (
@@ -106,7 +105,7 @@ func (d *DB) connect(ctx context.Context) error {
 }
 
 // Caps implements [sink.Sink].
-func (d *DB) Caps() sink.Caps { return sink.Caps{Name: "Postgres", Columns: maxColumns} }
+func (d *DB) Caps() sink.Caps { return caps }
 
 // Close implements [sink.Sink].
 func (d *DB) Close() error {

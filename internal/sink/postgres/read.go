@@ -9,8 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// Read looks the rows up, so that their pages are in the server's memory when
-// another connection writes them.
+// Read implements [sink.Inspector]: the rows' pages are then in the memory of the server.
 func (d *DB) Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error {
 	if err := d.connect(ctx); err != nil {
 		return err

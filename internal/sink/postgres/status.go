@@ -9,7 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Status reads what the database knows of jobs and rejects.
+// Status implements [sink.Inspector].
 func (d *DB) Status(ctx context.Context) (st sink.Status, err error) {
 	if !d.ready {
 		return st, nil
@@ -37,8 +37,7 @@ func (d *DB) Status(ctx context.Context) (st sink.Status, err error) {
 // session changes.
 func micros(t string) string { return "(extract(epoch FROM " + t + ") * 1000000)::bigint" }
 
-// Rejects calls each with every rejected line that is kept, in the order in
-// which they were rejected; of one job alone where job is not empty.
+// Rejects implements [sink.Inspector].
 func (d *DB) Rejects(ctx context.Context, job string, each func(sink.Kept) error) error {
 	if !d.ready {
 		return nil
@@ -73,8 +72,7 @@ func (d *DB) Rejects(ctx context.Context, job string, each func(sink.Kept) error
 	}
 }
 
-// Sample returns the number of rows of a table, and some of them as JSON objects
-// without their NULLs.
+// Sample implements [sink.Inspector].
 func (d *DB) Sample(ctx context.Context, table string, n int) (rows []string, total int64, err error) {
 	schemaName, rel, err := splitName(table)
 	if err != nil {

@@ -339,7 +339,7 @@ func TestEncodings(t *testing.T) {
 			r.End()
 			r = sinktest.BeginJob(t, db, "compare")
 			r.Fold(`{"id":1,"a":"Zürich"}`, `{"id":3,"é":1}`)
-			err := r.Sink.(sink.Comparer).Compare(t.Context(), r.Seal().Batch, func(d sink.Difference) bool {
+			err := r.Sink.(sink.Inspector).Compare(t.Context(), r.Seal().Batch, func(d sink.Difference) bool {
 				t.Errorf("row %s differs: %+v", d.Row.Key, d)
 				return true
 			})

@@ -131,9 +131,7 @@ var checkpointTests = []test{
 		unnamed := open(t, db, "unnamed", table)
 		unnamed.lanes[0].Unnamed = true
 		unnamed.unclaimed().Flush(`{"id":3}`)
-		st, err := r.Sink.(interface {
-			Status(context.Context) (sink.Status, error)
-		}).Status(t.Context())
+		st, err := r.Sink.(sink.Inspector).Status(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -195,7 +195,7 @@ var ledgerTests = []test{
 		}
 		Expect(t, db, "SELECT id FROM t ORDER BY id", "1", "2")
 		r.cp().Seq-- // nothing was written
-		if _, err := r.Sink.(sink.Forgetter).Forget(t.Context(), job); err != nil {
+		if _, err := r.Sink.Forget(t.Context(), job); err != nil {
 			t.Fatal(err)
 		}
 		r.Fold(`{"id":3}`)
@@ -247,7 +247,7 @@ var ledgerTests = []test{
 		second.Flush(`{"id":2,"v":1}`, `worse`)
 		forget := func(r *Run, name string, want sink.Forgotten) {
 			t.Helper()
-			got, err := r.Sink.(sink.Forgetter).Forget(t.Context(), name)
+			got, err := r.Sink.Forget(t.Context(), name)
 			if err != nil || got != want {
 				t.Errorf("forgetting %q: %+v, %v; want %+v", name, got, err, want)
 			}
@@ -271,7 +271,7 @@ var ledgerTests = []test{
 		}
 		r.lanes[0].Unnamed = true
 		r.Flush(`{"id":2,"v":1}`)
-		got, err := r.Sink.(sink.Forgetter).Forget(t.Context(), job)
+		got, err := r.Sink.Forget(t.Context(), job)
 		if want := (sink.Forgotten{Found: true, Sources: 1, Versions: true}); err != nil || got != want {
 			t.Errorf("forgotten: %+v, %v; want %+v", got, err, want)
 		}

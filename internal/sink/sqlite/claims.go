@@ -12,6 +12,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/weirsync/weir/internal/lockfile"
+	"github.com/weirsync/weir/internal/realpath"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -35,7 +36,7 @@ var _ sink.Claims = (*Claims)(nil)
 // OpenClaims returns claims of a job in the database at path. It makes no database: where
 // there is none, no checkpoints are found and nothing can be taken.
 func OpenClaims(_ context.Context, path, job string, o Options) (*Claims, error) {
-	return &Claims{path: RealPath(path), job: job, opt: o, lanes: map[string]bool{}}, nil
+	return &Claims{path: realpath.Of(path), job: job, opt: o, lanes: map[string]bool{}}, nil
 }
 
 // Take implements [sink.Claims].

@@ -11,7 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Compare implements [sink.Comparer].
+// Compare implements [sink.Inspector].
 func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Difference) bool) error {
 	table, err := d.Table(ctx, b.Table.Name, b.Table.KeyColumns())
 	if err != nil {
@@ -56,7 +56,7 @@ func (w *writer) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 	case err != nil:
 		return nil, err
 	case r.Deleted && exists:
-		return &sink.Difference{Row: r, Kind: sink.Extra}, nil
+		return &sink.Difference{Row: r, Kind: sink.Removed}, nil
 	case r.Deleted:
 		return nil, nil
 	case !exists:

@@ -7,7 +7,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Forget implements [sink.Forgetter].
+// Forget implements [sink.Sink].
 func (d *DB) Forget(ctx context.Context, job string) (f sink.Forgotten, err error) {
 	known, err := d.hasTable(ctx, "weir_jobs")
 	if err != nil || !known {

@@ -11,40 +11,6 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// RealPath returns a path without symbolic links, of which the end need not exist. A
-// database's log and locks lie beside the file itself.
-func RealPath(path string) string {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return path
-	}
-	links := 40 // as many as Linux follows
-	return realPath(path, &links)
-}
-
-func realPath(path string, links *int) string {
-	for ; *links > 0; *links-- {
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			return real
-		}
-		dir := filepath.Dir(path)
-		if dir == path {
-			break
-		}
-		dir = realPath(dir, links)
-		path = filepath.Join(dir, filepath.Base(path))
-		target, err := os.Readlink(path)
-		if err != nil {
-			break
-		}
-		if !filepath.IsAbs(target) {
-			target = filepath.Join(dir, target)
-		}
-		path = target
-	}
-	return path
-}
-
 // checkFile tells what keeps a path from being a database's; before is nil where there is
 // no file.
 func checkFile(path string, before os.FileInfo) error {

@@ -7,8 +7,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// Read looks the rows up, so that their pages are in the system's memory when
-// another connection writes them.
+// Read implements [sink.Inspector]: the rows' pages are then in the memory of the system.
 func (d *DB) Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error {
 	t, have := &b.Table, d.known(b).Table
 	if !have.Exists {

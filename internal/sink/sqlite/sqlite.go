@@ -16,6 +16,7 @@ import (
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
+	"github.com/weirsync/weir/internal/realpath"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -66,7 +67,10 @@ type table struct {
 	stuck   map[string]string // columns of weir's that could not be widened, and why
 }
 
-var _ sink.Sink = (*DB)(nil)
+var (
+	_ sink.Sink      = (*DB)(nil)
+	_ sink.Inspector = (*DB)(nil)
+)
 
 const (
 	unread       = -1                    // no version of a schema
@@ -87,7 +91,7 @@ var _, _ = sqlite.OFDLocking(true)
 
 // Open opens the file at path, or makes it.
 func Open(ctx context.Context, path string, o Options) (*DB, error) {
-	d := &DB{file: file{path: RealPath(path), opt: o}, tables: map[string]*table{}}
+	d := &DB{file: file{path: realpath.Of(path), opt: o}, tables: map[string]*table{}}
 	if err := d.open(ctx, lib.SQLITE_OPEN_READWRITE|lib.SQLITE_OPEN_CREATE); err != nil {
 		return nil, err
 	}
@@ -113,7 +117,7 @@ func (t *turn) yield() {
 }
 
 // Caps implements [sink.Sink].
-func (d *DB) Caps() sink.Caps { return sink.Caps{Name: "SQLite " + Version, Columns: maxColumns} }
+func (d *DB) Caps() sink.Caps { return caps }
 
 // Close implements [sink.Sink]. In a file at level normal it first syncs what
 // was committed.

@@ -12,7 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Status reads what the database knows of jobs and rejects.
+// Status implements [sink.Inspector].
 func (d *DB) Status(ctx context.Context) (st sink.Status, err error) {
 	known, err := d.hasTable(ctx, "weir_jobs")
 	if err != nil || !known {
@@ -36,8 +36,7 @@ func (d *DB) Status(ctx context.Context) (st sink.Status, err error) {
 	return st, d.explain(err)
 }
 
-// Rejects calls each with every rejected line that is kept, in the order in
-// which they were rejected; of one job alone where job is not empty.
+// Rejects implements [sink.Inspector].
 func (d *DB) Rejects(ctx context.Context, job string, each func(sink.Kept) error) error {
 	known, err := d.hasTable(ctx, "weir_rejects")
 	if err != nil || !known {
@@ -53,8 +52,7 @@ func (d *DB) Rejects(ctx context.Context, job string, each func(sink.Kept) error
 	}, job))
 }
 
-// Sample returns the number of rows of a table, and some of them as JSON objects
-// without their NULLs.
+// Sample implements [sink.Inspector].
 func (d *DB) Sample(_ context.Context, table string, n int) (rows []string, total int64, err error) {
 	if err := d.scalar("SELECT count(*) FROM "+quote(table), &total); err != nil {
 		return nil, 0, d.explain(err)

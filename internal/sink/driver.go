@@ -1,0 +1,79 @@
+package sink
+
+import (
+	"context"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// A Driver is one kind of database, as the program knows it. A dest is what its Parse
+// returned.
+type Driver struct {
+	Name    string // of the kind: "SQLite"
+	Version string // of the database that is built in; "" where it is a server
+	Usage   string // the forms of --to that name such a database
+	// Parse returns the database that --to names. ok is false where it names none of this
+	// kind. An error is wrong usage, and holds no secrets.
+	Parse func(to string) (dest string, ok bool, err error)
+	// Files returns the paths that only the database may write; nil where it is a server.
+	Files func(dest string) []string
+	// Caps are those of a database that does not exist yet, and NewTable is a table in it.
+	Caps     Caps
+	NewTable func(name string) schema.Table
+	// Plan returns the statements that would make a table what a batch needs, for people.
+	Plan func(want *schema.Table) []string
+	// Open opens a database to write, and makes it where the kind is one that a program makes.
+	Open func(ctx context.Context, dest string, o Options) (Sink, error)
+	// OpenClaims opens the claims of a job in a database that is open.
+	OpenClaims func(ctx context.Context, dest, job string, o Options) (Claims, error)
+	// Inspect opens a database to read. The error is [fs.ErrNotExist] where it is missing.
+	Inspect func(ctx context.Context, dest string, o Options) (Inspector, error)
+}
+
+// Options are those that every driver takes.
+type Options struct {
+	Level Level // of what is committed; an Inspector needs none
+	Cache int   // bytes of a cache inside the program, where the database has one; 0: the driver's default
+	// Warn tells the user something that does not stop the run.
+	Warn func(format string, args ...any)
+	// Debug tells what only those who look for it want to know.
+	Debug func(format string, args ...any)
+}
+
+// A Level is how safe a commit is from a power cut.
+type Level string
+
+// The levels, from the fastest to the safest.
+const (
+	Off    Level = "off"    // the database may be damaged, where it has no log that protects it
+	Normal Level = "normal" // the last commits may be lost
+	Full   Level = "full"   // nothing is lost
+	Extra  Level = "extra"  // nor is it, where the disk of a server is lost that has a standby
+)
+
+// Levels are all of them.
+var Levels = []Level{Off, Normal, Full, Extra}
+
+// An Inspector reads a database, and writes nothing. Its methods are called by one
+// goroutine at a time.
+type Inspector interface {
+	// Caps and Table are those of [Sink].
+	Caps() Caps
+	Table(ctx context.Context, name string, key []string) (schema.Table, error)
+	// Status returns what the database knows of jobs and rejects.
+	Status(ctx context.Context) (Status, error)
+	// Rejects calls each with every rejected line that is kept, in the order in which they
+	// were rejected; of one job alone where job is not empty.
+	Rejects(ctx context.Context, job string, each func(Kept) error) error
+	// Sample returns the number of rows of a table, and at most n of them as JSON objects
+	// without their NULLs.
+	Sample(ctx context.Context, table string, n int) (rows []string, total int64, err error)
+	// Compare looks up the rows of a batch, which hold all that their messages make, and
+	// calls differs for each that the table has otherwise, until it returns false.
+	Compare(ctx context.Context, b *fold.Batch, differs func(Difference) bool) error
+	// Read looks up rows of a batch, so that they are in memory when a flush writes them.
+	Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error
+	// Close releases the database. It is safe to call it twice.
+	Close() error
+}

@@ -1,0 +1,57 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/weirsync/weir/internal/realpath"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+var caps = sink.Caps{Columns: maxColumns}
+
+// Driver is the [sink.Driver] for SQLite files. It takes for a path what no other driver
+// knows.
+var Driver = sink.Driver{
+	Name:     "SQLite",
+	Version:  Version,
+	Usage:    "an SQLite file, sqlite:PATH",
+	Parse:    parse,
+	Files:    files,
+	Caps:     caps,
+	NewTable: NewTable,
+	Plan:     Plan,
+	Open: func(ctx context.Context, path string, o sink.Options) (sink.Sink, error) {
+		return Open(ctx, path, Options{Synchronous: string(o.Level), Cache: o.Cache, Warn: o.Warn, Yield: true})
+	},
+	OpenClaims: func(ctx context.Context, path, job string, o sink.Options) (sink.Claims, error) {
+		return OpenClaims(ctx, path, job, Options{Synchronous: string(o.Level), Warn: o.Warn})
+	},
+	Inspect: func(ctx context.Context, path string, o sink.Options) (sink.Inspector, error) {
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("the database is missing: %w", err)
+		}
+		return Open(ctx, path, Options{Synchronous: Full, Cache: o.Cache, ReadOnly: true, Warn: o.Warn})
+	},
+}
+
+// parse takes a path, which a scheme may precede.
+func parse(to string) (path string, ok bool, err error) {
+	path, named := strings.CutPrefix(to, "sqlite:")
+	if !named {
+		return to, !strings.Contains(to, "://"), nil
+	}
+	if path = strings.TrimPrefix(path, "//"); path == "" {
+		return "", true, errors.New(to + " names no file; such as sqlite:flights.db")
+	}
+	return path, true, nil
+}
+
+// files are the database, and what SQLite and weir keep beside it.
+func files(path string) []string {
+	path = realpath.Of(path)
+	return []string{path, path + "-wal", path + "-shm", path + "-journal", path + "-weir"}
+}
