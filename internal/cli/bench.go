@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"text/tabwriter"
 	"time"
@@ -86,7 +87,7 @@ func (e *env) ladder(ctx context.Context, o ladder.Config, to string) (*ladder.R
 	if o.Messages < 1 || o.For <= 0 || o.Lag <= 0 {
 		return nil, usagef("--messages, --for and --lag must be more than 0")
 	}
-	o.Say = func(format string, args ...any) { fmt.Fprintf(e.stderr, format+"\n", args...) }
+	o.Log = slog.New(&textHandler{w: e.line, level: e})
 	db, err := ladder.Open(d.Name, d.dest)
 	if err != nil {
 		return nil, err

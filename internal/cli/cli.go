@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime"
@@ -62,18 +63,10 @@ type env struct {
 	lookupEnv      func(string) (string, bool)
 	environ        func() []string
 	verbose        bool
+	line           *statusLine  // stderr, for messages
+	log            *slog.Logger // on line
 	// stopped returns the signal that ended the context, or nil.
 	stopped func() os.Signal
-}
-
-// say prints a message for people where there is no printer.
-func (e *env) say(format string, args ...any) { fmt.Fprintf(e.stderr, "weir: "+format+"\n", args...) }
-
-// debug is say for what only -v prints.
-func (e *env) debug(format string, args ...any) {
-	if e.verbose {
-		e.say(format, args...)
-	}
 }
 
 // Main runs the program and returns its exit code.
@@ -128,6 +121,8 @@ func code(s os.Signal) int {
 
 // run runs a command line and returns the exit code.
 func (e *env) run(ctx context.Context, args []string) int {
+	e.line = &statusLine{w: e.stderr}
+	e.log = slog.New(&textHandler{w: e.line, prefix: logPrefix, level: e})
 	root := e.root()
 	root.SetArgs(args)
 	root.SetIn(e.stdin)
@@ -143,29 +138,19 @@ func (e *env) run(ctx context.Context, args []string) int {
 			return code(s)
 		}
 	}
-	e.report(err)
+	var hint []any
 	switch {
 	case errors.As(err, new(usageError)):
-		fmt.Fprintf(e.stderr, "See '%s --help'.\n", command.CommandPath())
+		hint = []any{hintField, "See '" + command.CommandPath() + " --help'."}
 	case errors.As(err, new(sink.BusyError)):
-		fmt.Fprintln(e.stderr, "Wait for it to end, or run another job: --job NAME")
+		hint = []any{hintField, "Wait for it to end, or run another job: --job NAME"}
 	}
+	e.log.Error(err.Error(), hint...)
 	var coded interface{ ExitCode() int }
 	if errors.As(err, &coded) {
 		return coded.ExitCode()
 	}
 	return exitFailed
-}
-
-// report prints an error, of which each line is a fault of its own, or a statement that
-// belongs to the one before it.
-func (e *env) report(err error) {
-	for line := range strings.SplitSeq(printable(err.Error()), "\n") {
-		if !strings.HasPrefix(line, " ") {
-			line = "weir: " + line
-		}
-		fmt.Fprintln(e.stderr, line)
-	}
 }
 
 func (e *env) root() *cobra.Command {

@@ -47,7 +47,7 @@ func (d *dryRun) plan() []string {
 func (e *env) dryRun(ctx context.Context, to destination, c job.Config, p *job.Progress, out *printer) (err error) {
 	d := &dryRun{to: to, found: to.NewTable(c.Table)}
 	caps := to.Caps
-	db, err := to.Inspect(ctx, to.dest, sink.Options{Warn: out.warn, Debug: out.debug})
+	db, err := to.Inspect(ctx, to.dest, sink.Options{Log: e.log})
 	switch {
 	case err == nil:
 		defer func() { err = errors.Join(err, db.Close()) }()

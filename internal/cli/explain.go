@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math"
 	"strings"
 	"text/tabwriter"
@@ -166,7 +167,7 @@ func (e *env) explain(ctx context.Context, o *fileOptions, id string, args []str
 	table := explained
 	table.HasConstraints = true
 	err = job.Fold(ctx, job.Config{Sources: sources, Source: source.Options{MaxLine: int(o.maxLine)}, Table: table.Name, Fold: opt, BatchRows: defaultBatchRows, Buffer: defaultBuffer,
-		Rejects: rejects, MaxRejects: 1 << 62, Warn: e.say, Info: func(string, ...any) {}}, table, math.MaxInt32, p, x.look)
+		Rejects: rejects, MaxRejects: 1 << 62, Log: e.log}, table, math.MaxInt32, p, x.look)
 	if err != nil {
 		return err
 	}
@@ -203,7 +204,7 @@ func keyOf(names, parts []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := fold.NewFolder(&feed.Names{}, explained, fold.Options{Key: names, Columns: fold.AddColumns, Warn: func(string, ...any) {}})
+	f := fold.NewFolder(&feed.Names{}, explained, fold.Options{Key: names, Columns: fold.AddColumns, Log: slog.New(slog.DiscardHandler)})
 	var b fold.Batch
 	if err := f.Fold(&b, line, fold.Place{}); err != nil {
 		return nil, fmt.Errorf("not an id: %w", err)

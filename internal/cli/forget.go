@@ -44,7 +44,7 @@ func (e *env) forget(ctx context.Context, dest destination, job string) (err err
 	if job == "" {
 		return usagef("the name of the job is empty: weir status lists them")
 	}
-	o := sink.Options{Level: sink.Full, Warn: e.say, Debug: e.debug}
+	o := sink.Options{Level: sink.Full, Log: e.log}
 	st, err := dest.status(ctx, o) // the database may be missing; Open would make it
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (e *env) forget(ctx context.Context, dest destination, job string) (err err
 	if f.Versions {
 		versions = ", with the versions of its table"
 	}
-	e.say("forgot job %q: %s and %s%s", job, counted(f.Sources, "checkpoint"), counted(f.Rejects, "rejected line"), versions)
+	e.log.Info(fmt.Sprintf("forgot job %q: %s and %s%s", job, counted(f.Sources, "checkpoint"), counted(f.Rejects, "rejected line"), versions))
 	return nil
 }
 

@@ -3,33 +3,54 @@ package cli
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/sink"
 )
 
-// A printer writes the log and the status line of a run to stderr. If that fails, as on a
-// closed pipe, the run continues.
+// A statusLine is stderr, where a line may stand that changes: it makes way for what is written.
+// If writing fails, as on a closed pipe, the run continues.
+type statusLine struct {
+	mu    sync.Mutex
+	w     io.Writer
+	shown bool
+}
+
+// Write writes whole lines.
+func (l *statusLine) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.clear()
+	return l.w.Write(p)
+}
+
+func (l *statusLine) show(s string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprint(l.w, "\r\x1b[K", s)
+	l.shown = true
+}
+
+// clear removes the line. l is locked.
+func (l *statusLine) clear() {
+	if l.shown {
+		fmt.Fprint(l.w, "\r\x1b[K")
+		l.shown = false
+	}
+}
+
+// A printer shows the progress of a run, until it is closed.
 type printer struct {
-	p       *job.Progress
-	json    *slog.Logger // nil for text
-	quiet   bool
-	verbose bool
+	p      *job.Progress
+	line   *statusLine
+	before counts // at the last time
 
 	stop chan struct{}
 	done chan struct{}
 	once sync.Once
-
-	mu       sync.Mutex
-	w        io.Writer
-	shown    bool                 // a status line stands at the cursor
-	reported map[string]time.Time // failures, by reason
-	before   counts               // at the last line
 }
 
 type counts struct {
@@ -39,24 +60,19 @@ type counts struct {
 }
 
 const (
-	lineEvery  = 500 * time.Millisecond // on a terminal
-	logEvery   = 10 * time.Second       // elsewhere
-	retryEvery = 10 * time.Second       // the same failure is not reported more often
+	lineEvery = 500 * time.Millisecond // on a terminal
+	logEvery  = 10 * time.Second       // elsewhere
 )
 
 func newPrinter(e *env, o *syncOptions, p *job.Progress) *printer {
-	out := &printer{p: p, w: e.stderr, quiet: o.quiet, verbose: e.verbose, stop: make(chan struct{}), done: make(chan struct{}),
-		reported: map[string]time.Time{}, before: counts{at: p.Start}}
-	if o.logFormat == jsonFormat {
-		out.json = slog.New(slog.NewJSONHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	}
+	out := &printer{p: p, line: e.line, stop: make(chan struct{}), done: make(chan struct{}), before: counts{at: p.Start}}
 	dumb := os.Getenv("TERM") == "dumb" || os.Getenv("NO_COLOR") != "" && os.Getenv("TERM") == ""
-	line := o.progress == progressAlways || o.progress == progressAuto && !o.quiet && out.json == nil && !dumb && e.stderr == os.Stderr && e.terminal(int(os.Stderr.Fd()))
+	line := o.progress == progressAlways || o.progress == progressAuto && !o.quiet && o.logFormat != jsonFormat && !dumb && e.stderr == os.Stderr && e.terminal(int(os.Stderr.Fd()))
 	switch {
 	case line:
-		go out.tick(lineEvery, out.line)
+		go out.tick(lineEvery, func() { out.line.show(out.status()) })
 	case o.progress == progressAuto && !o.quiet:
-		go out.tick(logEvery, func() { out.info("%s", out.status()) })
+		go out.tick(logEvery, func() { e.log.Info(out.status()) })
 	default:
 		close(out.done)
 	}
@@ -81,24 +97,9 @@ func (o *printer) tick(every time.Duration, show func()) {
 func (o *printer) close() {
 	o.once.Do(func() { close(o.stop) })
 	<-o.done
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.clear()
-}
-
-func (o *printer) clear() {
-	if o.shown {
-		fmt.Fprint(o.w, "\r\x1b[K")
-		o.shown = false
-	}
-}
-
-func (o *printer) line() {
-	s := o.status()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	fmt.Fprint(o.w, "\r\x1b[K", s)
-	o.shown = true
+	o.line.mu.Lock()
+	defer o.line.mu.Unlock()
+	o.line.clear()
 }
 
 // status is one line on the progress of the run.
@@ -139,51 +140,6 @@ func (o *printer) status() string {
 		}
 	}
 	return strings.Join(parts, "  ")
-}
-
-func (o *printer) say(level slog.Level, prefix, format string, args ...any) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	msg := printable(fmt.Sprintf(format, args...))
-	if o.json != nil {
-		o.json.Log(nil, level, msg) //nolint:staticcheck // there is no context to pass
-		return
-	}
-	o.clear()
-	fmt.Fprintf(o.w, "weir: %s%s\n", prefix, msg)
-}
-
-func (o *printer) debug(format string, args ...any) {
-	if o.verbose {
-		o.say(slog.LevelDebug, "", format, args...)
-	}
-}
-
-func (o *printer) info(format string, args ...any) {
-	if !o.quiet {
-		o.say(slog.LevelInfo, "", format, args...)
-	}
-}
-
-func (o *printer) warn(format string, args ...any) {
-	o.say(slog.LevelWarn, "warning: ", format, args...)
-}
-
-// retry reports a failure that is retried, but not each time, and not a short lock.
-func (o *printer) retry(e *sink.Error) {
-	o.mu.Lock()
-	last, again := o.reported[e.Reason]
-	if !again {
-		o.reported[e.Reason] = time.Now()
-	}
-	due := again && time.Since(last) > retryEvery
-	if due {
-		o.reported[e.Reason] = time.Now()
-	}
-	o.mu.Unlock()
-	if due || o.verbose || e.Class == sink.Unknown || !again && e.Reason == "connection" {
-		o.warn("%v; retrying", e)
-	}
 }
 
 // grouped writes a number with commas between its thousands.

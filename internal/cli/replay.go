@@ -86,7 +86,7 @@ func (e *env) replay(ctx context.Context, o *replayOptions, args []string) error
 	if err := o.plan(args); err != nil {
 		return err
 	}
-	o.Log = e.say
+	o.Log = e.log
 	if o.to == "-" {
 		return stopped(ctx, replay.Play(ctx, o.Config, bufio.NewWriterSize(e.stdout, 64<<10), ""))
 	}
@@ -94,7 +94,7 @@ func (e *env) replay(ctx context.Context, o *replayOptions, args []string) error
 	if err != nil {
 		return err
 	}
-	o.Log("serving at %s", l.Addr())
+	o.Log.Info(fmt.Sprintf("serving at %s", l.Addr()))
 	return o.Serve(ctx, l)
 }
 

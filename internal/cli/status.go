@@ -34,7 +34,7 @@ again:
 			if err != nil {
 				return err
 			}
-			db, err := dest.Inspect(c.Context(), dest.dest, sink.Options{Warn: e.say, Debug: e.debug})
+			db, err := dest.Inspect(c.Context(), dest.dest, sink.Options{Log: e.log})
 			if err != nil {
 				return err
 			}

@@ -32,7 +32,7 @@ type summary struct {
 }
 
 // summarize prints what a run did.
-func (e *env) summarize(o *syncOptions, c job.Config, p *job.Progress, out *printer, err error) {
+func (e *env) summarize(o *syncOptions, c job.Config, p *job.Progress, err error) {
 	s := summary{
 		Table: c.Table, Sources: c.Sources, Lines: p.Lines.Load(), Bytes: p.Bytes.Load(), Messages: p.Messages.Load(), Coalesced: p.Coalesced.Load(),
 		Inserted: p.Inserted.Load(), Updated: p.Updated.Load(), Unchanged: p.Unchanged.Load(), Deleted: p.Deleted.Load(),
@@ -50,7 +50,7 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *job.Progress, out *prin
 	if err != nil && s.Lines == 0 {
 		return
 	}
-	out.info("%s", s.text())
+	e.log.Info(s.text())
 	if len(s.Ignored) > 0 {
 		names := slices.Sorted(maps.Keys(s.Ignored))
 		for i, n := range names {
@@ -59,11 +59,11 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *job.Progress, out *prin
 		if len(names) > 20 {
 			names = append(names[:20], fmt.Sprintf("and %d more", len(names)-20))
 		}
-		out.info("ignored, without a column: %s (--new-columns add --from-start adds them)", strings.Join(names, ", "))
+		e.log.Info(fmt.Sprintf("ignored, without a column: %s (--new-columns add --from-start adds them)", strings.Join(names, ", ")))
 	}
 	if s.Rejected > 0 {
 		where := map[bool]string{true: c.ShowRejects, false: "--rejects " + o.rejects}[o.rejects == "table"]
-		out.warn("%s of %s lines were rejected (%s)", grouped(s.Rejected), grouped(s.Lines), where)
+		e.log.Warn(fmt.Sprintf("%s of %s lines were rejected (%s)", grouped(s.Rejected), grouped(s.Lines), where))
 	}
 }
 

@@ -3,9 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"os"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -43,6 +46,7 @@ the rest. The table is made from the feed, or taken as it is.
   nc feed.example 4000 | weir sync --to flights.db --table flights --delete-when op=delete`,
 		RunE: func(c *cobra.Command, args []string) error {
 			settings, err := e.resolve(c.Flags(), o)
+			e.logAs(&o.logOptions)
 			if err != nil {
 				return err
 			}
@@ -80,13 +84,14 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 	if err != nil {
 		return err
 	}
+	e.log = e.log.With("job", c.Job, "table", c.Table)
+	c.Log = e.log
 	p := job.NewProgress()
 	out := newPrinter(e, o, p)
 	defer out.close()
 	for _, s := range settings {
-		out.debug("%s = %s (%s)", s.Name, s.Value(), s.Origin)
+		e.log.Debug(fmt.Sprintf("%s = %s (%s)", s.Name, s.Value(), s.Origin))
 	}
-	c.Warn, c.Info = out.warn, out.info
 	if o.dryRun {
 		return e.dryRun(ctx, to, c, p, out)
 	}
@@ -96,12 +101,13 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 		}
 	}
 	limitMemory(c.Buffer)
+	retries := &retryLog{log: e.log, verbose: e.verbose, reported: map[string]time.Time{}}
 	onRetry := func(failure *sink.Error) {
 		p.Retry(failure)
-		out.retry(failure)
+		retries.add(failure)
 	}
 	var db sink.Sink
-	options := sink.Options{Level: o.synchronous, Cache: pageCache(c.Buffer), Warn: out.warn, Debug: out.debug}
+	options := sink.Options{Level: o.synchronous, Cache: pageCache(c.Buffer), Log: e.log}
 	err = sink.Patiently(ctx, o.retryFor.Duration, onRetry, func() error {
 		db, err = to.Open(ctx, to.dest, options)
 		return err
@@ -116,16 +122,16 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 	}
 	defer func() { err = errors.Join(err, claims.Close()) }()
 	c.OpenReader = func(ctx context.Context) (job.RowReader, error) {
-		return to.Inspect(ctx, to.dest, sink.Options{Cache: readerCache, Warn: out.debug, Debug: out.debug})
+		return to.Inspect(ctx, to.dest, sink.Options{Cache: readerCache, Log: slog.New(debugHandler{e.log.Handler()})})
 	}
-	stopMetrics, err := o.export(ctx, c, db, p, out)
+	stopMetrics, err := e.export(ctx, o, c, db, p)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopMetrics()) }()
 	err = job.Run(ctx, c, sink.Retry(db, o.retryFor.Duration, onRetry), sink.RetryClaims(claims, o.retryFor.Duration, onRetry), p)
 	out.close()
-	e.summarize(o, c, p, out, err)
+	e.summarize(o, c, p, err)
 	switch {
 	case err != nil:
 		return err
@@ -139,7 +145,7 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 
 // export serves the metrics of a run if the options ask for it. stop ends that and writes
 // the metrics file.
-func (o *syncOptions) export(ctx context.Context, c job.Config, db sink.Sink, p *job.Progress, out *printer) (stop func() error, err error) {
+func (e *env) export(ctx context.Context, o *syncOptions, c job.Config, db sink.Sink, p *job.Progress) (stop func() error, err error) {
 	name := c.Job
 	if slices.Equal(c.Sources, []string{"-"}) && !c.ResumeStdin {
 		name = source.StdinName
@@ -162,7 +168,7 @@ func (o *syncOptions) export(ctx context.Context, c job.Config, db sink.Sink, p 
 	if err != nil {
 		return nil, errors.Join(err, write())
 	}
-	out.info("metrics at http://%s/metrics", l.Addr())
+	e.log.Info(fmt.Sprintf("metrics at http://%s/metrics", l.Addr()))
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
 	go func() {
@@ -171,7 +177,7 @@ func (o *syncOptions) export(ctx context.Context, c job.Config, db sink.Sink, p 
 	return func() error {
 		cancel()
 		if err := <-served; err != nil {
-			out.warn("%v", err)
+			e.log.Warn(err.Error())
 		}
 		return write()
 	}, nil

@@ -128,7 +128,7 @@ func (e *env) verify(ctx context.Context, o *fileOptions, args []string, show in
 			return err
 		}
 	}
-	db, err := to.Inspect(ctx, to.dest, sink.Options{Warn: e.say, Debug: e.debug})
+	db, err := to.Inspect(ctx, to.dest, sink.Options{Log: e.log})
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (e *env) verify(ctx context.Context, o *fileOptions, args []string, show in
 	}
 	p := job.NewProgress()
 	err = job.Fold(ctx, job.Config{Sources: files, Source: source.Options{MaxLine: int(o.maxLine)}, Table: o.table, Fold: opt,
-		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Warn: e.say, Info: func(string, ...any) {}},
+		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Log: e.log},
 		v.table, db.Caps().Columns, p, func(f *sink.Flush) error { return v.look(ctx, f) })
 	if err != nil {
 		return err

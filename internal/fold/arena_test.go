@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/schema"
 )
 
 // TestFold_StopsBeforeAnArenaIsFull: a value past 32 GiB would be written over others.
 // The chunks before the last are left out.
 func TestFold_StopsBeforeAnArenaIsFull(t *testing.T) {
-	f := NewFolder(&feed.Names{}, schema.Table{Name: "t", Untyped: true}, Options{Key: []string{"id"}, Columns: AddColumns, MaxColumns: 9, Warn: t.Logf})
+	f := NewFolder(&feed.Names{}, schema.Table{Name: "t", Untyped: true}, Options{Key: []string{"id"}, Columns: AddColumns, MaxColumns: 9, Log: logtest.New(t)})
 	var b Batch
 	b.arena.chunks = make([][]byte, maxArena/chunkSize)
 	b.arena.next = maxArena - align

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 )
@@ -27,7 +28,7 @@ func change(t *testing.T, names *feed.Names, o fold.Options, line string, op fol
 // messages of one version; taken apart, too.
 func TestAdd_ReplaceIsDeleteAndUpsert(t *testing.T) {
 	sinktest.Seeds(t, 100, func(t *testing.T, rnd *rand.Rand) {
-		o := fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Warn: t.Logf}
+		o := fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Log: logtest.New(t)}
 		if scope := []fold.Scope{"", fold.ColumnScope, fold.RowScope}[rnd.IntN(3)]; scope != "" {
 			o.Version, o.Scope = "v", scope
 		}
@@ -129,7 +130,7 @@ func TestAdd_ValuesThatNoLineHas(t *testing.T) {
 func TestFold_NamesWithoutANumber(t *testing.T) {
 	long := strings.Repeat("n", 2000)
 	table := schema.Table{Name: "t", Exists: true, Key: []int{0, 2}, Columns: []schema.Column{{Name: "id", Key: true}, {Name: "a"}, {Name: "i2", Key: true}, {Name: "é"}, {Name: long}}}
-	o := fold.Options{Key: []string{"id", "i2"}, DeleteField: "op", DeleteValue: "delete", Version: "v", Scope: fold.ColumnScope, Columns: fold.IgnoreColumns, Warn: t.Logf}
+	o := fold.Options{Key: []string{"id", "i2"}, DeleteField: "op", DeleteValue: "delete", Version: "v", Scope: fold.ColumnScope, Columns: fold.IgnoreColumns, Log: logtest.New(t)}
 	f, b := fold.NewFolder(&feed.Names{}, table, o), &fold.Batch{}
 	var junk strings.Builder
 	for i := range 12_000 {

@@ -10,6 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/bench"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/schema"
 )
 
@@ -21,7 +22,7 @@ func newFolder(t testing.TB, change func(*fold.Options)) *fold.Folder {
 }
 
 func options(t testing.TB, change func(*fold.Options)) fold.Options {
-	o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Columns: fold.AddColumns, MaxColumns: 500, Warn: t.Logf}
+	o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Columns: fold.AddColumns, MaxColumns: 500, Log: logtest.New(t)}
 	if change != nil {
 		change(&o)
 	}
@@ -87,7 +88,7 @@ func TestFold_LastOfTwoEqualNamesIsTheOnlyOne(t *testing.T) {
 	versions := func(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }
 	f := func(change func(*fold.Options), want string, lines ...string) {
 		t.Helper()
-		o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Columns: fold.IgnoreColumns, Warn: t.Logf}
+		o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Columns: fold.IgnoreColumns, Log: logtest.New(t)}
 		if change != nil {
 			change(&o)
 		}
@@ -155,7 +156,7 @@ func TestFold_TooManyNewFieldsIsOfTheLine(t *testing.T) {
 // among those that may be added.
 func TestFold_HeldColumnsCountAsAdded(t *testing.T) {
 	table := schema.Table{Name: "t", Exists: true, Made: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "a", Type: schema.Int, Held: "view v uses it"}}}
-	f := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 1, Warn: t.Logf})
+	f := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 1, Log: logtest.New(t)})
 	rows(t, f, &fold.Batch{}, `{"id":1,"b":1}`)
 	if got := f.Table().Columns; len(got) != 2 {
 		t.Errorf("%d columns, want 2: %v", len(got), got)
@@ -184,7 +185,7 @@ func TestFold_KeyIsMeasuredByItsText(t *testing.T) {
 		{`"12345678"`, true}, {`"123456789"`, false}, {`12345678`, true}, {`123456789`, false},
 		{`"\u6f22\u6f22ab"`, true}, {`"漢漢ab"`, true}, {`"\u6f22\u6f22abc"`, false}, {`"漢漢abc"`, false}, {`"\ud83d\ude00\n\"\\\u0041"`, true},
 	} {
-		f := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t", MaxKey: 8}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, Warn: t.Logf})
+		f := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t", MaxKey: 8}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, Log: logtest.New(t)})
 		var bad *feed.Error
 		switch err := f.Fold(&fold.Batch{}, []byte(`{"id":`+c.key+`}`), fold.Place{}); {
 		case c.fits && err != nil, !c.fits && (!errors.As(err, &bad) || bad.Reason != feed.BadKey):
@@ -272,7 +273,7 @@ func TestBatch_ValuesOfAllSizes(t *testing.T) {
 func TestBatch_SinglesAreTheMessages(t *testing.T) {
 	table := schema.Table{Name: "t", Exists: true, HasConstraints: true, Key: []int{0}, Columns: []schema.Column{
 		{Name: "id", Type: schema.Text, Key: true}, {Name: "a", Type: schema.Any}, {Name: "b", Type: schema.Any}}}
-	f := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Warn: t.Logf})
+	f := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Log: logtest.New(t)})
 	b := &fold.Batch{}
 	rows(t, f, b, `{"id":"x","a":1}`, `{"id":"y","a":2}`, `{"id":"x","b":3}`)
 	var got []string

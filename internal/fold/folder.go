@@ -362,7 +362,7 @@ func (f *Folder) discover(name string) (int32, error) {
 		}
 		if fd.col = int32(i); f.table.Columns[i].Generated {
 			fd.col = none
-			f.opt.Warn("the field %q is ignored: the database computes this column", name)
+			f.opt.Log.Warn(fmt.Sprintf("the field %q is ignored: the database computes this column", name))
 		}
 		return f.remember(fd, alias), nil
 	}
@@ -379,7 +379,7 @@ func (f *Folder) discover(name string) (int32, error) {
 		f.added++
 	case !f.saidFull:
 		f.saidFull = true
-		f.opt.Warn("no more columns are added after %d (--max-columns); further fields, %q the first, are ignored", f.opt.MaxColumns, name)
+		f.opt.Log.Warn(fmt.Sprintf("no more columns are added after %d (--max-columns); further fields, %q the first, are ignored", f.opt.MaxColumns, name))
 	}
 	return f.remember(fd, alias), nil
 }

@@ -3,6 +3,7 @@ package fold
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 )
 
@@ -46,7 +47,7 @@ type Options struct {
 	Scope       Scope  // of the versions, where there are any
 	Columns     NewColumns
 	MaxColumns  int // columns that weir adds at most
-	Warn        func(format string, args ...any)
+	Log         *slog.Logger
 }
 
 // Validate returns all faults of the rules, by the names of their flags.

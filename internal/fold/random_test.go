@@ -12,6 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/foldtest"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 )
@@ -132,7 +133,7 @@ var initials = map[string]string{"d": `"dflt"`, "e": "5"}
 // sync folds lines in batches of as many as size says, and returns the rejected ones.
 func (db *mapDB) sync(t *testing.T, rules foldtest.Rules, lines []string, size func() int) (rejects []int) {
 	o := fold.Options{Key: rules.Key, DeleteField: rules.DeleteField, DeleteValue: rules.DeleteValue, FillOnly: rules.FillOnly,
-		Version: rules.Version, Columns: fold.IgnoreColumns, Warn: t.Logf}
+		Version: rules.Version, Columns: fold.IgnoreColumns, Log: logtest.New(t)}
 	if rules.KeepNull {
 		o.Null = fold.KeepNull
 	}

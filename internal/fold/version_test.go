@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/schema"
 )
 
@@ -62,7 +63,7 @@ func TestCheckVersion(t *testing.T) {
 
 // A batch is read ahead by others while it is resolved.
 func TestResolver_LeavesTheBatchAsItWas(t *testing.T) {
-	f := NewFolder(&feed.Names{}, schema.Table{Name: "t"}, Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Version: "v", Scope: ColumnScope, Columns: AddColumns, MaxColumns: 9, Warn: t.Logf})
+	f := NewFolder(&feed.Names{}, schema.Table{Name: "t"}, Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Version: "v", Scope: ColumnScope, Columns: AddColumns, MaxColumns: 9, Log: logtest.New(t)})
 	var b Batch
 	for i, line := range []string{`{"id":1,"v":7,"a":1}`, `{"id":1,"v":5,"op":"delete"}`} {
 		if err := f.Fold(&b, []byte(line), Place{Line: int64(i + 1)}); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
@@ -30,7 +31,7 @@ func distinct(b *testing.B, seed uint64) *fold.Batch {
 	if err := bench.Distinct(&lines, benchRows, seed); err != nil {
 		b.Fatal(err)
 	}
-	f := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t", FoldCase: true, Untyped: true}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 100, Warn: b.Logf})
+	f := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t", FoldCase: true, Untyped: true}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 100, Log: logtest.New(b)})
 	batch := &fold.Batch{}
 	for line := range bytes.Lines(lines.Bytes()) {
 		if err := f.Fold(batch, line, fold.Place{}); err != nil {
@@ -44,14 +45,14 @@ func distinct(b *testing.B, seed uint64) *fold.Batch {
 // drivers open a database of their kind, which is empty.
 var drivers = map[string]func(b *testing.B) sink.Sink{
 	"sqlite": func(b *testing.B) sink.Sink {
-		db, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "t.db"), sqlite.Options{Synchronous: sqlite.Normal, Warn: b.Logf})
+		db, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "t.db"), sqlite.Options{Synchronous: sqlite.Normal, Log: logtest.New(b)})
 		if err != nil {
 			b.Fatal(err)
 		}
 		return db
 	},
 	"postgres": func(b *testing.B) sink.Sink {
-		db, err := postgres.Open(b.Context(), testpg.New(b), postgres.Options{Synchronous: "on", Warn: b.Logf, Debug: func(string, ...any) {}})
+		db, err := postgres.Open(b.Context(), testpg.New(b), postgres.Options{Synchronous: "on", Log: logtest.New(b)})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -200,13 +201,13 @@ func BenchmarkSync(b *testing.B) {
 			i := 0
 			for b.Loop() {
 				i++
-				db, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), fmt.Sprint(i, ".db")), sqlite.Options{Synchronous: sqlite.Normal, Warn: b.Logf})
+				db, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), fmt.Sprint(i, ".db")), sqlite.Options{Synchronous: sqlite.Normal, Log: logtest.New(b)})
 				if err != nil {
 					b.Fatal(err)
 				}
 				rejects, _ := job.ParseRejects("fail")
 				err = job.Run(b.Context(), job.Config{Sources: []string{path}, Job: "t", Table: "t", BatchRows: 100_000, Buffer: 256 << 20, Rejects: rejects,
-					Fold: fold.Options{Key: []string{"id"}, MaxColumns: 100}, Warn: b.Logf, Info: func(string, ...any) {}}, db, nil, job.NewProgress())
+					Fold: fold.Options{Key: []string{"id"}, MaxColumns: 100}, Log: logtest.New(b)}, db, nil, job.NewProgress())
 				if err != nil {
 					b.Fatal(err)
 				}

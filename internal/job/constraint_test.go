@@ -10,8 +10,8 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/source"
 )
 
 // TestSync_ConstraintAddedMeanwhile: what a constraint rejects that a table gets during the
@@ -36,14 +36,12 @@ func TestSync_ConstraintAddedMeanwhile(t *testing.T) {
 			p := job.NewProgress()
 			err = job.Run(t.Context(), job.Config{
 				Sources: []string{path}, Job: "t", Table: "t", BatchRows: 10, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 10,
-				Source: source.Options{Warn: func(string) {}},
-				Fold:   fold.Options{Key: []string{"id"}, MaxColumns: 500},
-				Warn: func(format string, args ...any) {
-					if strings.Contains(fmt.Sprintf(format, args...), "reading again") {
+				Fold: fold.Options{Key: []string{"id"}, MaxColumns: 500},
+				Log: logtest.To(func(text string) {
+					if strings.Contains(text, "reading again") {
 						again++
 					}
-				},
-				Info: func(string, ...any) {},
+				}),
 			}, &addsIndex{Sink: db, t: t, dest: dest}, openClaims(t, dest), p)
 			if err != nil {
 				t.Fatal(err)

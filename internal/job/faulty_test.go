@@ -10,9 +10,9 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
-	"github.com/weirsync/weir/internal/source"
 )
 
 // TestSync_FaultyDatabase: whichever calls fail, before they do something or after, the table
@@ -36,9 +36,8 @@ func TestSync_FaultyDatabase(t *testing.T) {
 				faults, onRetry := sinktest.RandomFaults(rand.New(rand.NewPCG(seed, 1))), func(*sink.Error) { failed.Add(1) }
 				err := job.Run(t.Context(), job.Config{
 					Sources: []string{path}, Job: "t", Table: "t", BatchRows: 15, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30,
-					Source: source.Options{Warn: func(string) {}},
-					Fold:   fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500},
-					Warn:   t.Logf, Info: func(string, ...any) {},
+					Fold: fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500},
+					Log:  logtest.New(t),
 				}, sink.Retry(sinktest.Faulty(db, faults), time.Minute, onRetry),
 					sink.RetryClaims(sinktest.FaultyClaims(openClaims(t, dest), faults), time.Minute, onRetry), job.NewProgress())
 				if err != nil {

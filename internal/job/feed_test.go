@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
@@ -108,7 +109,7 @@ func configOf(t *testing.T, spec, rejects string) job.Config {
 		Sources: []string{spec}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000, Poll: 10 * time.Millisecond}, Job: "t", Table: "t",
 		Feed:      job.Feed{ResumeField: "pitr", Hello: func(resume string) ([]byte, error) { return []byte("from " + resume + "\n"), nil }},
 		Fold:      fold.Options{Key: []string{"id"}, MaxColumns: 10},
-		BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20, MaxRejects: 1 << 20, Rejects: r, Warn: t.Logf, Info: func(string, ...any) {},
+		BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20, MaxRejects: 1 << 20, Rejects: r, Log: logtest.New(t),
 	}
 }
 
@@ -237,11 +238,11 @@ func TestSync_ArrayBehindGoodLines(t *testing.T) {
 	t.Run("a sender", func(t *testing.T) {
 		c := configOf(t, "tcp-listen://127.0.0.1:0", "table")
 		sent := make(chan error, 1)
-		c.Info = func(format string, args ...any) {
-			if _, addr, ok := strings.Cut(fmt.Sprintf(format, args...), "senders connect to "); ok {
+		c.Log = logtest.To(func(text string) {
+			if _, addr, ok := strings.Cut(text, "senders connect to "); ok {
 				go func() { sent <- send(addr, []byte(array+"\n"+`{"id":"b"}`+"\n")) }()
 			}
-		}
+		})
 		dest := filepath.Join(t.TempDir(), "t.db")
 		if _, err := runUntil(t, c, dest, nil, lines(2)); err != nil {
 			t.Fatal(err)

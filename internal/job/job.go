@@ -14,6 +14,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"time"
 
@@ -31,7 +32,7 @@ import (
 // Config is what a run does.
 type Config struct {
 	Sources []string       // as source.Expand returns them
-	Source  source.Options // but Pool, Hello, Warn, Reconnects and Whole
+	Source  source.Options // but Pool, Hello, Log, Reconnects and Whole
 	Feed    Feed
 	// Job is what the checkpoints are kept under: each source is a lane of it. stdin is one
 	// only with ResumeStdin, else no run resumes it.
@@ -69,8 +70,7 @@ type Config struct {
 	// recreated.
 	AcceptSettings bool
 
-	Warn func(format string, args ...any)
-	Info func(format string, args ...any)
+	Log *slog.Logger
 }
 
 const livePeriod = time.Second
@@ -201,7 +201,7 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	defer cancel()
 	defer context.AfterFunc(flushing, cancel)()
 	g.Go(func() error { return out.write(flushing) })
-	g.Go(func() error { r.prefetch.pass(flushing, full, ready, r.Warn); return nil })
+	g.Go(func() error { r.prefetch.pass(flushing, full, ready, r.Log); return nil })
 	g.Go(func() error {
 		scans.run(reading, func(ctx context.Context) error { return o.open(ctx, starts) })
 		return nil
@@ -225,9 +225,9 @@ func (r *run) logFinished() {
 	switch {
 	case r.finished == 0:
 	case len(r.Sources) == 1:
-		r.Info("%s was read to its end before and has not changed: nothing to do%s", r.Sources[0], rejected)
+		r.Log.Info(fmt.Sprintf("%s was read to its end before and has not changed: nothing to do%s", r.Sources[0], rejected), "source", r.Sources[0])
 	default:
-		r.Info("%d of %d files were read to their ends before and have not changed: nothing to do for these%s", r.finished, len(r.Sources), rejected)
+		r.Log.Info(fmt.Sprintf("%d of %d files were read to their ends before and have not changed: nothing to do for these%s", r.finished, len(r.Sources), rejected))
 	}
 }
 
@@ -258,7 +258,7 @@ func (r *run) fold(table schema.Table, columns int) (err error) {
 		return err
 	}
 	if table.Versioned && (o.Version == "" || o.Scope != fold.ColumnScope) {
-		r.Warn("table %q is kept by a version for each column; what this run writes has none, and later messages may be taken for older or newer than they are", table.Name)
+		r.Log.Warn(fmt.Sprintf("table %q is kept by a version for each column; what this run writes has none, and later messages may be taken for older or newer than they are", table.Name))
 	}
 	if o.Columns == "" {
 		o.Columns = fold.IgnoreColumns
@@ -267,7 +267,7 @@ func (r *run) fold(table schema.Table, columns int) (err error) {
 		}
 	}
 	o.MaxColumns = min(o.MaxColumns, max(0, columns-len(table.Columns)-len(o.Key)))
-	o.Warn = r.Warn
+	o.Log = r.Log
 	r.mapper, r.folder = fold.NewMapper(&r.names, o), fold.NewFolder(&r.names, table, o)
 	return nil
 }
@@ -310,7 +310,7 @@ func (r *run) rewind(ctx context.Context, lanes []*lane, err error) error {
 	}
 	r.rewinds, r.rewound = r.rewinds+1, time.Now()
 	r.constrained = r.constrained || unlogged.Err != nil
-	r.Warn("%v; reading again from the database's checkpoint", err)
+	r.Log.Warn(fmt.Sprintf("%v; reading again from the database's checkpoint", err))
 	var names []string
 	for _, l := range lanes {
 		names = append(names, l.name)

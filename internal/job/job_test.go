@@ -20,6 +20,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
@@ -46,9 +47,9 @@ func openSink(t *testing.T, dest string) sink.Sink {
 	var db sink.Sink
 	var err error
 	if isPostgres(dest) {
-		db, err = postgres.Open(t.Context(), dest, postgres.Options{Synchronous: "off", Warn: t.Logf, Debug: func(string, ...any) {}})
+		db, err = postgres.Open(t.Context(), dest, postgres.Options{Synchronous: "off", Log: logtest.New(t)})
 	} else {
-		db, err = sqlite.Open(t.Context(), dest, sqlite.Options{Synchronous: sqlite.Off, Warn: t.Logf})
+		db, err = sqlite.Open(t.Context(), dest, sqlite.Options{Synchronous: sqlite.Off, Log: logtest.New(t)})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -62,9 +63,9 @@ func openClaims(t *testing.T, dest string) sink.Claims {
 	var claims sink.Claims
 	var err error
 	if isPostgres(dest) {
-		claims, err = postgres.OpenClaims(t.Context(), dest, "t", postgres.Options{Warn: t.Logf, Debug: func(string, ...any) {}})
+		claims, err = postgres.OpenClaims(t.Context(), dest, "t", postgres.Options{Log: logtest.New(t)})
 	} else {
-		claims, err = sqlite.OpenClaims(t.Context(), dest, "t", sqlite.Options{Synchronous: sqlite.Off, Warn: t.Logf})
+		claims, err = sqlite.OpenClaims(t.Context(), dest, "t", sqlite.Options{Synchronous: sqlite.Off, Log: logtest.New(t)})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -171,9 +172,8 @@ func run(t *testing.T, dest, feed string, fromStart bool) *job.Progress {
 	p := job.NewProgress()
 	err = job.Run(t.Context(), job.Config{
 		Sources: []string{feed}, Job: "t", Table: "t", BatchRows: 1000, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30, FromStart: fromStart,
-		Source: source.Options{Warn: func(string) {}},
-		Fold:   fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500},
-		Warn:   t.Logf, Info: func(string, ...any) {},
+		Fold: fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500},
+		Log:  logtest.New(t),
 	}, db, claims, p)
 	if err != nil {
 		t.Fatal(err)
@@ -301,13 +301,13 @@ func TestSync_ServerRestored(t *testing.T) {
 	rejects, _ := job.ParseRejects("table")
 	behind := 0
 	err := job.Run(t.Context(), job.Config{
-		Sources: []string{path}, Job: "t", Table: "t", BatchRows: 30, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30, Source: source.Options{Warn: func(string) {}},
+		Sources: []string{path}, Job: "t", Table: "t", BatchRows: 30, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30,
 		Fold: fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500},
-		Warn: func(format string, args ...any) {
-			if strings.Contains(fmt.Sprintf(format, args...), "was restored to an earlier state") {
+		Log: logtest.To(func(text string) {
+			if strings.Contains(text, "was restored to an earlier state") {
 				behind++
 			}
-		}, Info: t.Logf}, target, sink.RetryClaims(openClaims(t, dest), time.Minute, func(*sink.Error) {}), job.NewProgress())
+		})}, target, sink.RetryClaims(openClaims(t, dest), time.Minute, func(*sink.Error) {}), job.NewProgress())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +359,7 @@ func TestSync_PeriodWritesASlowPipe(t *testing.T) {
 	go func() {
 		done <- job.Run(t.Context(), job.Config{Sources: []string{"-"}, Job: "t", Table: "t", BatchRows: 1000, Buffer: 1 << 20, BatchPeriod: 20 * time.Millisecond,
 			Rejects: rejects, Source: source.Options{Stdin: r}, Fold: fold.Options{Key: []string{"id"}, MaxColumns: 10},
-			Warn: t.Logf, Info: t.Logf}, db, nil, p)
+			Log: logtest.New(t)}, db, nil, p)
 	}()
 	for i := range 3 {
 		fmt.Fprintf(w, "{\"id\":%d}\n", i)

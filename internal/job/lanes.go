@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,7 @@ type start struct {
 // A lane is a source that is open: what is read in order, and resumed by itself.
 type lane struct {
 	start
+	log    *slog.Logger
 	stream *source.Stream
 	spool  *spool.Queue // nil where there is none
 	blocks blocks       // the stream, or the spool
@@ -154,12 +156,12 @@ func (o *opener) source(ctx context.Context, s start) error {
 func (o *opener) logStart(l *lane) {
 	switch from := &l.from; {
 	case from.mark.Feed.Resume != "":
-		o.Info("%s: resuming after %s %s", l.name, o.Feed.ResumeField, from.mark.Feed.Resume)
+		l.log.Info(fmt.Sprintf("%s: resuming after %s %s", l.name, o.Feed.ResumeField, from.mark.Feed.Resume))
 	case from.offset > 0 && l.stream.Start() != "":
-		o.Info("%s: resuming after line %d (byte %d)", l.name, from.line, from.offset)
+		l.log.Info(fmt.Sprintf("%s: resuming after line %d (byte %d)", l.name, from.line, from.offset))
 	}
 	if at := l.stream.Addr(); at != nil {
-		o.Info("%s: senders connect to %s", l.name, at)
+		l.log.Info(fmt.Sprintf("%s: senders connect to %s", l.name, at))
 	}
 }
 
@@ -183,11 +185,11 @@ func (o *opener) read(ctx context.Context, l *lane) error {
 
 // openLane opens a source where it continues.
 func (o *opener) openLane(ctx context.Context, s start) (*lane, error) {
-	l := &lane{start: s}
+	l := &lane{start: s, log: o.Log.With("source", s.name)}
 	l.committed.Store(&s.from.mark.Feed.Resume)
 	opt := o.Source
 	opt.Pool = o.pool
-	opt.Warn = func(s string) { o.Warn("%s", s) }
+	opt.Log = l.log
 	opt.Whole = func(line []byte) bool {
 		_, err := feed.NewScanner(&feed.Names{}).Scan(line)
 		return err == nil
@@ -210,7 +212,7 @@ func (o *opener) openLane(ctx context.Context, s start) (*lane, error) {
 	if at := l.stream.Start(); at != "" {
 		l.begin.line, l.begin.offset, l.begin.mark.Source = s.from.line, s.from.offset, at
 	}
-	if l.spool, err = o.openSpool(l.stream, s.cp, s.from, o.Job); err != nil {
+	if l.spool, err = o.openSpool(l, o.Job); err != nil {
 		return nil, errors.Join(err, l.stream.Close())
 	}
 	if l.spool != nil {

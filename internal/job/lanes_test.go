@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -33,7 +34,7 @@ func smallFiles(t *testing.T, n int) job.Config {
 func runAll(t *testing.T, c job.Config, dest string) (p *job.Progress, warned string) {
 	t.Helper()
 	var log bytes.Buffer
-	c.Warn = func(format string, args ...any) { fmt.Fprintf(&log, format+"\n", args...) }
+	c.Log = logtest.To(func(text string) { fmt.Fprintln(&log, text) })
 	db, claims := openSink(t, dest), openClaims(t, dest)
 	defer db.Close()
 	defer claims.Close()

@@ -3,6 +3,8 @@ package job
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -140,7 +142,7 @@ func (p *prefetch) close() error {
 
 // pass hands sets from the reader to the flusher. Where prefetching is wanted, it starts to
 // read their rows first; that continues while they are written.
-func (p *prefetch) pass(ctx context.Context, in <-chan *set, out chan<- *set, warn func(string, ...any)) {
+func (p *prefetch) pass(ctx context.Context, in <-chan *set, out chan<- *set, log *slog.Logger) {
 	defer close(out)
 	for s := range in {
 		s.stopPrefetch = func() {}
@@ -149,7 +151,7 @@ func (p *prefetch) pass(ctx context.Context, in <-chan *set, out chan<- *set, wa
 			var done sync.WaitGroup
 			done.Go(func() {
 				if err := p.read(reading, &s.batch); err != nil && reading.Err() == nil {
-					warn("rows are no longer read before they are written: %v", err)
+					log.Warn(fmt.Sprintf("rows are no longer read before they are written: %v", err))
 					p.stop()
 				}
 			})

@@ -393,7 +393,7 @@ func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (
 	case *feed.Error:
 		// The end of a followed file comes when another one has taken its place.
 		if tail && err.Reason == feed.Truncated && l.stream.Traits().Named && !rd.Source.Follow {
-			rd.Warn("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, at.Line, at.Offset)
+			l.log.Warn(fmt.Sprintf("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, at.Line, at.Offset))
 			return false, errTorn
 		}
 		if hint := r.hint.bad(err); hint != nil {

@@ -5,21 +5,19 @@ import (
 	"cmp"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
 )
 
 // openSpool opens the queue that keeps a source's lines on disk, nil where none is wanted.
-func (r *run) openSpool(stream *source.Stream, cp sink.Checkpoint, from position, job string) (*spool.Queue, error) {
+func (r *run) openSpool(l *lane, job string) (*spool.Queue, error) {
 	if r.Spool.Dir == "" && r.Spool.Capture == "" {
 		return nil, nil
 	}
-	return spool.OpenQueue(stream, spool.Config{
+	return spool.OpenQueue(l.stream, spool.Config{
 		Folders: r.Spool, Period: cmp.Or(r.BatchPeriod, livePeriod), Pool: r.pool,
-		Job: job, Source: stream.Name(), Seq: cp.Seq, From: from.mark.Source, Resume: from.mark.Feed.Resume,
-		FromStart: r.FromStart, Repeats: r.Feed.resumes(stream.Name()), LastResume: r.lastResume(),
-		Warn: r.Warn, Info: r.Info, Gauge: r.p.Spool.Store,
+		Job: job, Source: l.name, Seq: l.cp.Seq, From: l.from.mark.Source, Resume: l.from.mark.Feed.Resume,
+		FromStart: r.FromStart, Repeats: r.Feed.resumes(l.name), LastResume: r.lastResume(),
+		Log: l.log, Gauge: r.p.Spool.Store,
 	})
 }
 

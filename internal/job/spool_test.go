@@ -20,6 +20,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/source"
@@ -61,14 +62,13 @@ type spooled struct {
 // start starts a run, whose database is unavailable, in a folder.
 func startSpooled(t *testing.T, dir string, max int64) *spooled {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "t.db"), sqlite.Options{Synchronous: sqlite.Off, Warn: t.Logf})
+	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "t.db"), sqlite.Options{Synchronous: sqlite.Off, Log: logtest.New(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &spooled{t: t, p: job.NewProgress(), db: newOutage(),
 		addr: make(chan string, 1), said: make(chan string, 10000), end: make(chan error, 1)}
-	say := func(format string, args ...any) {
-		text := fmt.Sprintf(format, args...)
+	say := func(text string) {
 		t.Log(text)
 		if _, addr, ok := strings.Cut(text, "senders connect to "); ok {
 			s.addr <- addr
@@ -83,7 +83,7 @@ func startSpooled(t *testing.T, dir string, max int64) *spooled {
 		err := job.Run(ctx, job.Config{Sources: []string{"tcp-listen://127.0.0.1:0"}, Source: source.Options{MaxLine: 1 << 20}, Job: "t", Table: "t",
 			Fold:      fold.Options{Key: []string{"id"}, MaxColumns: 500},
 			BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20, MaxRejects: 10, Rejects: rejects,
-			Spool: spool.Folders{Dir: filepath.Join(dir, "spool"), Max: max, Capture: filepath.Join(dir, "captures")}, Warn: say, Info: say}, sinktest.Faulty(db, s.db.faults()), claims, s.p)
+			Spool: spool.Folders{Dir: filepath.Join(dir, "spool"), Max: max, Capture: filepath.Join(dir, "captures")}, Log: logtest.To(say)}, sinktest.Faulty(db, s.db.faults()), claims, s.p)
 		s.end <- errors.Join(err, claims.Close(), db.Close())
 	}()
 	return s

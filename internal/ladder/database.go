@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -26,7 +27,7 @@ import (
 type Database interface {
 	name() string
 	// begin makes the place, and removes those of runs that were killed.
-	begin(ctx context.Context, say func(format string, args ...any)) error
+	begin(ctx context.Context, log *slog.Logger) error
 	end(ctx context.Context) error
 	// open opens the place as an ordinary program does, on one connection.
 	open(ctx context.Context, level string) (*sql.DB, error)
@@ -72,8 +73,8 @@ func (d *sqliteDB) name() string           { return "SQLite " + sqlite.Version +
 func (d *sqliteDB) placeholder(int) string { return "?" }
 func (d *sqliteDB) file() string           { return filepath.Join(d.place.dir, "ladder.db") }
 
-func (d *sqliteDB) begin(_ context.Context, say func(string, ...any)) (err error) {
-	d.place, err = newPlace(filepath.Dir(d.path), ".weir-ladder-", say)
+func (d *sqliteDB) begin(_ context.Context, log *slog.Logger) (err error) {
+	d.place, err = newPlace(filepath.Dir(d.path), ".weir-ladder-", log)
 	return err
 }
 
@@ -101,7 +102,7 @@ func (d *sqliteDB) open(ctx context.Context, level string) (*sql.DB, error) {
 
 func (d *sqliteDB) sink(ctx context.Context, level string) (sink.Sink, error) {
 	sqlite.CountIO()
-	return sqlite.Open(ctx, d.file(), sqlite.Options{Synchronous: level, VFS: sqlite.CountingVFS, Warn: func(string, ...any) {}})
+	return sqlite.Open(ctx, d.file(), sqlite.Options{Synchronous: level, VFS: sqlite.CountingVFS, Log: slog.New(slog.DiscardHandler)})
 }
 
 func (d *sqliteDB) usage(context.Context) (usage, error) {
@@ -133,13 +134,13 @@ type postgresDB struct {
 func (d *postgresDB) name() string             { return d.words }
 func (d *postgresDB) placeholder(i int) string { return fmt.Sprint("$", i) }
 
-func (d *postgresDB) begin(ctx context.Context, say func(string, ...any)) (err error) {
+func (d *postgresDB) begin(ctx context.Context, log *slog.Logger) (err error) {
 	if d.control, err = pgx.Connect(ctx, cmp.Or(d.dsn, " ")); err != nil {
 		return err
 	}
 	err = d.control.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, 'Postgres ' || current_setting('server_version') || ', database ' || current_database()").Scan(&d.version, &d.words)
 	if err == nil {
-		err = d.removeLeft(ctx, say)
+		err = d.removeLeft(ctx, log)
 	}
 	if err == nil {
 		_, err = d.take(ctx, d.schema)
@@ -161,7 +162,7 @@ func (d *postgresDB) take(ctx context.Context, schema string) (mine bool, err er
 }
 
 // removeLeft drops the schemas of this user that runs which were killed have left.
-func (d *postgresDB) removeLeft(ctx context.Context, say func(string, ...any)) error {
+func (d *postgresDB) removeLeft(ctx context.Context, log *slog.Logger) error {
 	rows, err := d.control.Query(ctx, "SELECT nspname FROM pg_namespace WHERE nspname ~ $1 AND pg_has_role(nspowner, 'USAGE')", "^"+schemaPrefix+"[a-z2-7]{8}$")
 	if err != nil {
 		return err
@@ -178,7 +179,7 @@ func (d *postgresDB) removeLeft(ctx context.Context, say func(string, ...any)) e
 		if _, err := d.control.Exec(ctx, "DROP SCHEMA IF EXISTS "+schema+" CASCADE"); err != nil {
 			return err
 		}
-		say("dropped the schema %s, which a run that was killed had left", schema)
+		log.Info(fmt.Sprintf("dropped the schema %s, which a run that was killed had left", schema))
 	}
 	return err
 }
@@ -224,8 +225,7 @@ func (d *postgresDB) sink(ctx context.Context, level string) (sink.Sink, error) 
 		u.RawQuery = q.Encode()
 		dsn = u.String()
 	}
-	silent := func(string, ...any) {}
-	return postgres.Open(ctx, dsn, postgres.Options{Synchronous: commitLevel(level), SyncAtEnd: level == "normal", Warn: silent, Debug: silent})
+	return postgres.Open(ctx, dsn, postgres.Options{Synchronous: commitLevel(level), SyncAtEnd: level == "normal", Log: slog.New(slog.DiscardHandler)})
 }
 
 // settle is how long a server's statistics take to be known after a connection

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -31,8 +32,8 @@ type Config struct {
 	Lag time.Duration
 	// Safe demands for the advice that a power cut takes nothing that was committed.
 	Safe bool
-	// Say hears what is measured next.
-	Say func(format string, args ...any)
+	// Log says what is measured next.
+	Log *slog.Logger
 }
 
 // A Result is what was measured.
@@ -87,7 +88,7 @@ type Setting struct {
 
 // Run climbs the ladder in db, which it leaves as it was.
 func Run(ctx context.Context, c Config, db Database) (r *Result, err error) {
-	place, err := newPlace(os.TempDir(), "weir-ladder-", c.Say)
+	place, err := newPlace(os.TempDir(), "weir-ladder-", c.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -96,13 +97,13 @@ func Run(ctx context.Context, c Config, db Database) (r *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := db.begin(ctx, c.Say); err != nil {
+	if err := db.begin(ctx, c.Log); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.end(context.WithoutCancel(ctx))) }()
 	r = &Result{Database: db.name(), Feed: c.Source, Messages: s.messages, IDs: s.ids, Columns: len(s.names), Wanted: c.wanted()}
 	for _, way := range ways {
-		c.Say("%s", way.name)
+		c.Log.Info(way.name)
 		rung := Rung{Name: way.name, Level: way.level, Lost: way.lost}
 		if !way.all {
 			rung.Lost += db.lost(way.level)
@@ -182,7 +183,7 @@ type sample struct {
 // sample copies the beginning of the feed to a file, without the lines that are no
 // messages with a key.
 func (c *Config) sample(ctx context.Context, path string) (s *sample, err error) {
-	stream, err := source.Open(ctx, c.Source, source.Options{Warn: func(w string) { c.Say("%s", w) }}, "")
+	stream, err := source.Open(ctx, c.Source, source.Options{Log: c.Log}, "")
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,7 +19,7 @@ type place struct {
 }
 
 // newPlace makes a folder, and removes those that runs which were killed have left.
-func newPlace(parent, prefix string, say func(string, ...any)) (*place, error) {
+func newPlace(parent, prefix string, log *slog.Logger) (*place, error) {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
 		return nil, err
@@ -37,7 +38,7 @@ func newPlace(parent, prefix string, say func(string, ...any)) (*place, error) {
 		if err := left.remove(); err != nil {
 			return nil, err
 		}
-		say("removed %s, which a run that was killed had left", left.dir)
+		log.Info(fmt.Sprintf("removed %s, which a run that was killed had left", left.dir))
 	}
 	for {
 		p := &place{}

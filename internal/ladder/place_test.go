@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/weirsync/weir/internal/logtest"
 )
 
 func TestPlace_RemovesThoseOfDeadRunsAlone(t *testing.T) {
@@ -15,7 +17,7 @@ func TestPlace_RemovesThoseOfDeadRunsAlone(t *testing.T) {
 	said := 0
 	next := func() *place {
 		t.Helper()
-		p, err := newPlace(dir, "p-", func(string, ...any) { said++ })
+		p, err := newPlace(dir, "p-", logtest.To(func(string) { said++ }))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ func (c *Config) weir(ctx context.Context, db Database, s *sample, level string,
 	if set.Lost != nothing && level != "off" {
 		set.Lost += ", which the next run reads again"
 	}
-	c.Say("weir, synchronous %s, batch period %s", level, period)
+	c.Log.Info(fmt.Sprintf("weir, synchronous %s, batch period %s", level, period))
 	before, err := db.usage(ctx)
 	if err != nil {
 		return set, err
@@ -37,7 +37,7 @@ func (c *Config) weir(ctx context.Context, db Database, s *sample, level string,
 	}
 	err = job.Run(ctx, job.Config{Sources: []string{s.path}, Table: "t", BatchRows: 100_000, BatchPeriod: period, Buffer: 256 << 20,
 		Rejects: rejects, MaxRejects: int64(s.messages), Fold: fold.Options{Key: []string{c.Key}, MaxColumns: len(s.names)},
-		Warn: c.Say, Info: func(string, ...any) {}}, sink, nil, p)
+		Log: c.Log}, sink, nil, p)
 	if err = errors.Join(err, sink.Close()); err != nil {
 		return set, fmt.Errorf("weir at %s: %w", level, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"regexp"
 	"strings"
@@ -24,9 +25,8 @@ type Server struct {
 	// "compression" say from where, and how (gzip, zlib or compress, deflate). nil
 	// takes none.
 	Init        *regexp.Regexp
-	Compression string // where Init does not say: "", gzip, zlib or deflate
-	// Log hears of clients that come and go.
-	Log func(format string, args ...any)
+	Compression string       // where Init does not say: "", gzip, zlib or deflate
+	Log         *slog.Logger // of clients that come and go
 }
 
 const (
@@ -55,7 +55,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			defer end()
 			// A client that reads nothing holds up only itself, and not the end.
 			defer context.AfterFunc(client, func() { _ = conn.Close() })()
-			s.Log("%s connected", conn.RemoteAddr())
+			s.Log.Info(fmt.Sprintf("%s connected", conn.RemoteAddr()))
 			err := s.client(client, conn)
 			_ = conn.Close()
 			switch {
@@ -64,7 +64,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			case err == nil:
 				err = errors.New("all was sent")
 			}
-			s.Log("%s: %v", conn.RemoteAddr(), err)
+			s.Log.Info(fmt.Sprintf("%s: %v", conn.RemoteAddr(), err))
 		})
 	}
 }

@@ -2,6 +2,7 @@ package sink
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
@@ -35,10 +36,7 @@ type Driver struct {
 type Options struct {
 	Level Level // of what is committed; an Inspector needs none
 	Cache int   // bytes of a cache inside the program, where the database has one; 0: the driver's default
-	// Warn tells the user something that does not stop the run.
-	Warn func(format string, args ...any)
-	// Debug tells what only those who look for it want to know.
-	Debug func(format string, args ...any)
+	Log   *slog.Logger
 }
 
 // A Level is how safe a commit is from a power cut.

@@ -85,7 +85,7 @@ func (r *retry) Flush(ctx context.Context, f *Flush) (res Result, err error) {
 }
 
 func (r *retry) do(ctx context.Context, call func() error) error {
-	start, unknown := time.Now(), 0
+	start, unknown, attempt := time.Now(), 0, 0
 	waits := backoff.Backoff{Min: minWait, Max: maxWait}
 	for {
 		err := call()
@@ -105,6 +105,8 @@ func (r *retry) do(ctx context.Context, call func() error) error {
 		if !ok {
 			return fmt.Errorf("%w (tried for %v; --retry-for says how long)", err, waited.Round(time.Millisecond))
 		}
+		attempt++
+		e.Attempt = attempt
 		r.onRetry(e)
 		if backoff.Sleep(ctx, wait) != nil {
 			return fmt.Errorf("%w (stopped during a retry)", err)

@@ -54,7 +54,11 @@ func TestRetry(t *testing.T) {
 				f, calls := flaky(c.class, c.fails)
 				heard := 0
 				start := time.Now()
-				res, err := sink.Retry(f, c.patience, func(*sink.Error) { heard++ }).Flush(t.Context(), nil)
+				res, err := sink.Retry(f, c.patience, func(e *sink.Error) {
+					if heard++; e.Attempt != heard {
+						t.Errorf("failure %d says that it is number %d", heard, e.Attempt)
+					}
+				}).Flush(t.Context(), nil)
 				if c.ends != errors.Is(err, errFlaky) || !c.ends && res.Inserted != 1 {
 					t.Errorf("the flush ended with %+v, %v", res, err)
 				}

@@ -218,6 +218,8 @@ type Error struct {
 	Class  Class
 	Reason string // a word for metrics: one of RetryReasons, if it can be retried
 	Err    error
+	// Attempt is how often the call has failed when it is tried again: Retry sets it.
+	Attempt int
 }
 
 // RetryReasons are the reasons for which a call is tried again.

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/weirsync/weir/internal/logtest"
 )
 
 // What was read just before a file was truncated counts; what was read just after comes again
@@ -22,7 +24,7 @@ func TestFollower_TruncatedAroundARead(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer file.Close()
-		f := follower{ctx: t.Context(), path: path, file: file, warn: func(string) {}}
+		f := follower{ctx: t.Context(), path: path, file: file, log: logtest.New(t)}
 		if err := f.from(2); err != nil {
 			t.Fatal(err)
 		}

@@ -176,7 +176,7 @@ func (s *Stream) Reconnect(conn int, why error) {
 // produceDialed hands out blocks of one connection after the other.
 func (s *Stream) produceDialed() error {
 	lost := time.Now() // later by the time in which there was a connection
-	waits := backoff.Backoff{Min: minRedial, Max: maxRedial}
+	waits, attempt := backoff.Backoff{Min: minRedial, Max: maxRedial}, 0
 	for {
 		err := s.dialer.connect(s.ctx)
 		if err == nil {
@@ -199,6 +199,7 @@ func (s *Stream) produceDialed() error {
 			}
 			if brought >= useful {
 				waits.Reset()
+				attempt = 0
 			}
 		}
 		limit, end, what := s.opts.RetryFor, err == io.EOF, ""
@@ -211,7 +212,7 @@ func (s *Stream) produceDialed() error {
 			return s.ctx.Err()
 		case end && limit == 0:
 			if what != "" {
-				s.opts.Warn(err.Error())
+				s.opts.Log.Warn(err.Error())
 			}
 			return io.EOF
 		case limit == 0 || isFatal(err):
@@ -221,7 +222,8 @@ func (s *Stream) produceDialed() error {
 		if !ok {
 			return fmt.Errorf("%w (tried for %s; --retry-for says how long)", err, limit)
 		}
-		s.opts.Warn(fmt.Sprintf("%v; reconnecting in %s", err, wait.Round(10*time.Millisecond)))
+		attempt++
+		s.opts.Log.Warn(fmt.Sprintf("%v; reconnecting in %s", err, wait.Round(10*time.Millisecond)), "attempt", attempt)
 		s.opts.Reconnects()
 		if err := backoff.Sleep(s.ctx, wait); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"time"
 
@@ -27,7 +28,7 @@ type follower struct {
 	path string
 	file *os.File
 	poll time.Duration
-	warn func(string)
+	log  *slog.Logger
 
 	at    int64  // offset of the next read
 	head  []byte // the first bytes of those before it
@@ -136,7 +137,7 @@ func (t *follower) over() (bool, error) {
 // reopen goes to the start of the file that path is now.
 func (t *follower) reopen() error {
 	if t.truncated {
-		t.warn(fmt.Sprintf("%s was truncated: it is read again from its start; what was written to it after byte %d and before the truncation was not seen", t.path, t.at))
+		t.log.Warn(fmt.Sprintf("%s was truncated: it is read again from its start; what was written to it after byte %d and before the truncation was not seen", t.path, t.at))
 		t.truncated = false
 		return t.from(0)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -38,7 +39,7 @@ func follow(t *testing.T, content string, do func(f *followed)) {
 func (f *followed) open(from place) {
 	f.stream = open(f, f.path, source.Options{
 		Follow: true, MaxLine: 1000,
-		Warn: func(w string) { f.warnings <- w },
+		Log: logtest.To(func(w string) { f.warnings <- w }),
 	}, from)
 	f.number = from.Line
 }

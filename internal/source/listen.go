@@ -175,14 +175,14 @@ func (s *Stream) produceSent() error {
 		}
 		if err != nil {
 			// No descriptors, as a rule: those who are here may leave.
-			s.opts.Warn(fmt.Sprintf("%s: %v", s.name, bare(err)))
+			s.opts.Log.Warn(fmt.Sprintf("%s: %v", s.name, bare(err)))
 			if err := backoff.Sleep(s.ctx, minRedial); err != nil {
 				return err
 			}
 			continue
 		}
 		if err := s.listener.add(c); err != nil {
-			s.opts.Warn(fmt.Sprintf("%s: %s is turned away: %v", s.name, c.RemoteAddr(), err))
+			s.opts.Log.Warn(fmt.Sprintf("%s: %s is turned away: %v", s.name, c.RemoteAddr(), err))
 			_ = c.Close()
 			continue
 		}
@@ -192,7 +192,7 @@ func (s *Stream) produceSent() error {
 				err = errors.New("it has sent no line yet, and was disconnected to make room for another one")
 			}
 			if err != io.EOF && s.ctx.Err() == nil {
-				s.opts.Warn(fmt.Sprintf("%s: the sender %s: %v", s.name, c.RemoteAddr(), bare(err)))
+				s.opts.Log.Warn(fmt.Sprintf("%s: the sender %s: %v", s.name, c.RemoteAddr(), bare(err)))
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestListen_BadSendersHarmNobody(t *testing.T) {
 	const idle = 990
 	warned := make(chan string, idle)
-	s, err := source.Open(t.Context(), "tcp-listen://127.0.0.1:0", source.Options{MaxLine: 8 << 20, Warn: func(w string) { warned <- w }}, "")
+	s, err := source.Open(t.Context(), "tcp-listen://127.0.0.1:0", source.Options{MaxLine: 8 << 20, Log: logtest.To(func(w string) { warned <- w })}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

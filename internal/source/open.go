@@ -117,7 +117,7 @@ func (s *Stream) find(ctx context.Context) (fs.FileInfo, error) {
 			return info, err
 		}
 		if !said {
-			s.opts.Warn(s.name + " does not exist yet: waiting for it")
+			s.opts.Log.Warn(s.name + " does not exist yet: waiting for it")
 		}
 		if err := backoff.Sleep(ctx, s.opts.Poll); err != nil {
 			return nil, err
@@ -154,7 +154,7 @@ func (s *Stream) openFile() error {
 	}
 	size, from := info.Size(), s.from
 	if s.opts.Follow {
-		s.follow = &follower{ctx: s.ctx, path: s.name, file: s.file, poll: s.opts.Poll, warn: s.opts.Warn}
+		s.follow = &follower{ctx: s.ctx, path: s.name, file: s.file, poll: s.opts.Poll, log: s.opts.Log}
 		// Before begin compares the checkpoint, so that what changes after that is noticed.
 		if err := s.follow.from(from.Offset); err != nil {
 			return fmt.Errorf("read %s: %w", s.name, bare(err))

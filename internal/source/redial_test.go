@@ -18,6 +18,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weirsync/weir/internal/logtest"
 )
 
 // dialIn has do read a stream, in a bubble, whose connections are pipes: serve is at the other
@@ -26,7 +28,7 @@ func dialIn(t *testing.T, spec string, o Options, serve func(n int, c net.Conn),
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		warnings := make(chan string, 1000)
-		o.Warn = func(w string) { warnings <- w }
+		o.Log = logtest.To(func(w string) { warnings <- w })
 		o, err := o.withDefaults()
 		if err != nil {
 			t.Fatal(err)

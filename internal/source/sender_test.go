@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/weirsync/weir/internal/logtest"
 )
 
 // pipes is a listener whose senders are at the other end of pipes, so that time can be a
@@ -57,7 +59,7 @@ type listening struct {
 func listenIn(t *testing.T, o Options, withTLS *tls.Config, do func(l *listening)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &listening{T: t, warnings: make(chan string, 2*maxSenders)}
-		o.Warn = func(w string) { l.warnings <- w }
+		o.Log = logtest.To(func(w string) { l.warnings <- w })
 		o, err := o.withDefaults()
 		if err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"time"
 )
@@ -54,7 +55,7 @@ type Options struct {
 	RetryFor   time.Duration          // how long weir tries to reconnect; 0: not at all
 	Reconnects func()                 // is called when that begins, from another goroutine than Next's; nil: nothing
 
-	Warn func(string) // gets warnings, from another goroutine than Next's; nil: dropped
+	Log *slog.Logger // nil: none
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -83,8 +84,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Reconnects == nil {
 		o.Reconnects = func() {}
 	}
-	if o.Warn == nil {
-		o.Warn = func(string) {}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o, nil
 }

@@ -2,6 +2,8 @@ package spool
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/weirsync/weir/internal/source"
@@ -21,7 +23,7 @@ type intake struct {
 	cursors    func(at int64) func(end int) source.Cursor
 	lastResume func(lines []byte) string
 	fail       func(error) // hears of an error of the disk
-	warn, info func(format string, args ...any)
+	logger     *slog.Logger
 }
 
 // run reads the source until it or ctx ends.
@@ -116,9 +118,9 @@ func (w *intake) append(ctx context.Context, lines []byte) (at int64, err error)
 		if !said && time.Since(start) >= roomPoll {
 			said = true
 			if full {
-				w.warn("the spool is full (%d bytes): reading pauses until the database has taken some of it", size)
+				w.logger.Warn(fmt.Sprintf("the spool is full (%d bytes): reading pauses until the database has taken some of it", size))
 			} else {
-				w.warn("the spool's disk is full: reading pauses")
+				w.logger.Warn("the spool's disk is full: reading pauses")
 			}
 		}
 		if full && w.level.drained() {
@@ -135,7 +137,7 @@ func (w *intake) append(ctx context.Context, lines []byte) (at int64, err error)
 		}
 	}
 	if said {
-		w.info("the spool has room again")
+		w.logger.Info("the spool has room again")
 	}
 	w.level.appended(at + int64(len(lines)))
 	return at, nil

@@ -3,6 +3,7 @@ package spool
 import (
 	"context"
 	"io"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -75,7 +76,7 @@ type keeper struct {
 	level    *level
 	period   time.Duration
 	requests chan chan<- error // for empty
-	warn     func(format string, args ...any)
+	logger   *slog.Logger
 	saidFull bool // that the captures' disk is
 }
 
@@ -131,7 +132,7 @@ func (k *keeper) forget(final bool) error {
 	}
 	if k.captures != nil && IsFull(err) {
 		if !k.saidFull {
-			k.warn("the capture's disk is full: its lines stay where they are until there is room")
+			k.logger.Warn("the capture's disk is full: its lines stay where they are until there is room")
 		}
 		k.saidFull = true
 		return nil

@@ -28,10 +28,10 @@ func place(log *Log, c *Config, path string) (at int64, err error) {
 	case unused && begin == 0: // nothing was committed since
 		return begin, nil
 	case c.Repeats || c.FromStart:
-		c.Warn("the %d bytes in %s do not follow the checkpoint: they are discarded, and the feed is asked again", held, path)
+		c.Log.Warn(fmt.Sprintf("the %d bytes in %s do not follow the checkpoint: they are discarded, and the feed is asked again", held, path))
 		return 0, log.Begin(empty, 0, c.Resume)
 	case known, unused:
-		c.Warn("the database was restored to before the first line in %s: the lines between are lost", path)
+		c.Log.Warn(fmt.Sprintf("the database was restored to before the first line in %s: the lines between are lost", path))
 		return begin, nil
 	}
 	return 0, fmt.Errorf("the folder %s holds %d bytes of lines that were read before others that are in the table now: sync %s/*.jsonl by themselves, or remove them", path, held, path)

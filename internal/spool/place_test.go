@@ -1,10 +1,10 @@
 package spool
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -62,7 +62,7 @@ func TestPlace(t *testing.T) {
 				config.Job = "job"
 			}
 			config.Source, config.Resume = "feed", "database"
-			config.Warn = func(format string, args ...any) { warned += fmt.Sprintf(format, args...) }
+			config.Log = logtest.To(func(text string) { warned += text })
 			got, err := place(log, &config, "DIR")
 			if c.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), c.fails) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -43,8 +44,8 @@ type Config struct {
 	// called by one goroutine.
 	LastResume func(lines []byte) string
 
-	Warn, Info func(format string, args ...any)
-	Gauge      func(bytes int64) // gets how much of the log is not committed
+	Log   *slog.Logger
+	Gauge func(bytes int64) // gets how much of the log is not committed
 }
 
 // Source is what a Queue reads.
@@ -72,7 +73,7 @@ type Queue struct {
 	id      string // of the log
 	folders []string
 	pool    *source.Pool
-	info    func(format string, args ...any)
+	logger  *slog.Logger
 
 	level    *level
 	handover *handover
@@ -111,7 +112,7 @@ func OpenQueue(in Source, c Config) (q *Queue, err error) {
 
 // newQueue makes a queue in folders that are open, which it closes. One of them may be nil.
 func newQueue(in Source, c Config, dir *Dir, captures *Captures) (q *Queue, err error) {
-	q = &Queue{in: in, pool: c.Pool, info: c.Info, dir: dir, captures: captures, ended: make(chan struct{})}
+	q = &Queue{in: in, pool: c.Pool, logger: c.Log, dir: dir, captures: captures, ended: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			if q.log != nil {
@@ -135,7 +136,7 @@ func newQueue(in Source, c Config, dir *Dir, captures *Captures) (q *Queue, err 
 		return q, fmt.Errorf("the spool %s: %w", path, err)
 	}
 	if lost := q.log.Lost(); lost > 0 {
-		c.Warn("the spool %s: its last %d bytes were incomplete, and were cut off", path, lost)
+		c.Log.Warn(fmt.Sprintf("the spool %s: its last %d bytes were incomplete, and were cut off", path, lost))
 	}
 	_, next := q.log.Bounds()
 	if c.Max > 0 {
@@ -146,12 +147,12 @@ func newQueue(in Source, c Config, dir *Dir, captures *Captures) (q *Queue, err 
 	}
 	_, end := q.log.Bounds()
 	if next < end {
-		c.Info("%d bytes in %s are written first", end-next, path)
+		c.Log.Info(fmt.Sprintf("%d bytes in %s are written first", end-next, path))
 	}
 	q.handover, q.level = newHandover(next, end), newLevel(next, end, c.Gauge)
-	q.keeper = &keeper{log: q.log, captures: captures, level: q.level, period: c.Period, requests: make(chan chan<- error), warn: c.Warn}
+	q.keeper = &keeper{log: q.log, captures: captures, level: q.level, period: c.Period, requests: make(chan chan<- error), logger: c.Log}
 	q.intake = &intake{in: in, log: q.log, max: c.Max, handover: q.handover, level: q.level, keeper: q.keeper,
-		cursors: q.cursors, lastResume: c.LastResume, fail: q.fail, warn: c.Warn, info: c.Info}
+		cursors: q.cursors, lastResume: c.LastResume, fail: q.fail, logger: c.Log}
 	return q, nil
 }
 
@@ -240,7 +241,7 @@ func (q *Queue) Committed(c source.Cursor) {
 // Close ends the queue, after Run. What is committed of it goes, unless the disk failed.
 func (q *Queue) Close() error {
 	if left := q.level.left(); left > 0 {
-		q.info("%d bytes stay in the spool for the next run", left)
+		q.logger.Info(fmt.Sprintf("%d bytes stay in the spool for the next run", left))
 	}
 	if q.failed == nil {
 		return errors.Join(q.keeper.forget(true), q.log.Close(), q.closeFolders())

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
 )
@@ -93,8 +94,7 @@ func start(t *testing.T, path string, c Config) *queued {
 	t.Helper()
 	s := &queued{T: t, feed: newFeed(), disk: &slowDisk{}, said: make(chan string, 1000)}
 	c.Job, c.Source, c.Pool, c.Gauge, c.Period = "job", "feed", s.feed.pool, s.level.Store, time.Second
-	c.Warn = func(format string, args ...any) { s.said <- fmt.Sprintf(format, args...) }
-	c.Info = c.Warn
+	c.Log = logtest.To(func(text string) { s.said <- text })
 	if c.LastResume == nil {
 		c.LastResume = func([]byte) string { return "" }
 	}

@@ -228,7 +228,7 @@ func (c *Claims) took(lanes []string, locked [][][]byte) {
 	c.shared = !isFalse(locked[0])
 	for i, l := range lanes {
 		if c.lanes[l] = !isFalse(locked[i+1]); !c.lanes[l] {
-			c.opt.Debug("another session holds %s of job %q by now", l, c.job)
+			c.opt.Log.Debug(fmt.Sprintf("another session holds %s of job %q by now", l, c.job))
 		}
 	}
 }

@@ -219,7 +219,7 @@ func (c *client) terminateStaleBackend(ctx context.Context) error {
 func (c *client) watch(ctx context.Context) error {
 	_, err := c.query(ctx, "SET idle_session_timeout = 0", "SET tcp_keepalives_idle = 30", "SET tcp_keepalives_interval = 10", "SET tcp_keepalives_count = 3", "SET client_connection_check_interval = '10s'")
 	if e := pgError(err); e != nil { // not every system has them
-		c.opt.Debug("%s", e.Message)
+		c.opt.Log.Debug(e.Message)
 		return nil
 	}
 	return c.explain(err)

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
@@ -67,7 +68,7 @@ func TestOpen_TLSAndPasswords(t *testing.T) {
 		return fmt.Sprintf("host=127.0.0.1 port=%d dbname=%s user=app %s", s.Port, database, strings.ReplaceAll(more, "$", dir+"/"))
 	}
 	open := func(more string) error {
-		d, err := postgres.Open(t.Context(), dsn(more), postgres.Options{Synchronous: "on", Warn: t.Logf, Debug: func(string, ...any) {}})
+		d, err := postgres.Open(t.Context(), dsn(more), postgres.Options{Synchronous: "on", Log: logtest.New(t)})
 		if err == nil {
 			d.Close()
 		}
@@ -101,7 +102,7 @@ func TestOpen_Standby(t *testing.T) {
 	s := testpg.Start(t)
 	db := connect(t, s.Database(t))
 	standby := s.Standby(t)
-	d, err := postgres.Open(t.Context(), standby.URL("postgres"), postgres.Options{Synchronous: "on", Warn: t.Logf, Debug: t.Logf})
+	d, err := postgres.Open(t.Context(), standby.URL("postgres"), postgres.Options{Synchronous: "on", Log: logtest.New(t)})
 	if err == nil {
 		d.Close()
 	}

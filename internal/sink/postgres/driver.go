@@ -20,13 +20,13 @@ var Driver = sink.Driver{
 	NewTable: NewTable,
 	Plan:     Plan,
 	Open: func(ctx context.Context, dsn string, o sink.Options) (sink.Sink, error) {
-		return Open(ctx, dsn, Options{Synchronous: commitLevels[o.Level], SyncAtEnd: o.Level == sink.Normal, Warn: o.Warn, Debug: o.Debug})
+		return Open(ctx, dsn, Options{Synchronous: commitLevels[o.Level], SyncAtEnd: o.Level == sink.Normal, Log: o.Log})
 	},
 	OpenClaims: func(ctx context.Context, dsn, job string, o sink.Options) (sink.Claims, error) {
-		return OpenClaims(ctx, dsn, job, Options{Warn: o.Warn, Debug: o.Debug})
+		return OpenClaims(ctx, dsn, job, Options{Log: o.Log})
 	},
 	Inspect: func(ctx context.Context, dsn string, o sink.Options) (sink.Inspector, error) {
-		return Open(ctx, dsn, Options{ReadOnly: true, Warn: o.Warn, Debug: o.Debug})
+		return Open(ctx, dsn, Options{ReadOnly: true, Log: o.Log})
 	},
 }
 

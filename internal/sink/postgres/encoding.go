@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"unicode/utf8"
 )
 
@@ -25,7 +26,7 @@ func (d *DB) readHeld(ctx context.Context) error {
 	}
 	r, err := d.query(ctx, heldSQL, "SELECT current_setting('weir.held')")
 	if e := pgError(err); e != nil {
-		d.opt.Debug("which characters the database's encoding holds is not known: %s", e.Message)
+		d.opt.Log.Debug(fmt.Sprintf("which characters the database's encoding holds is not known: %s", e.Message))
 		return nil
 	}
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
@@ -330,7 +331,7 @@ func TestFlush_LateCommit(t *testing.T) {
 	db.Exec(t, "CREATE FUNCTION counts() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(1); NEW.n = OLD.n + 1; RETURN NEW; END $$")
 	db.Exec(t, "CREATE TRIGGER counts BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION counts()")
 	var said []string
-	db.opt.Debug = func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	db.opt.Log = logtest.To(func(text string) { said = append(said, text) })
 	r := sinktest.Begin(t, db)
 	r.Flush(`{"id":1,"a":"x"}`)
 	p.Half(true)
@@ -455,14 +456,14 @@ func TestServer_NotThereYet(t *testing.T) {
 	s := testpg.Start(t)
 	db := connect(t, s.Database(t))
 	s.Kill()
-	_, err := postgres.Open(t.Context(), db.url, postgres.Options{Synchronous: "on", Warn: t.Logf, Debug: t.Logf})
+	_, err := postgres.Open(t.Context(), db.url, postgres.Options{Synchronous: "on", Log: logtest.New(t)})
 	var e *sink.Error
 	if !errors.As(err, &e) || e.Class != sink.Transient || e.Reason != "connection" {
 		t.Fatalf("without a server opening ended with %v", err)
 	}
 	var restart sync.Once
 	err = sink.Patiently(t.Context(), 2*time.Minute, func(*sink.Error) { restart.Do(func() { s.Restart(t) }) }, func() error {
-		d, err := postgres.Open(t.Context(), db.url, postgres.Options{Synchronous: "on", Warn: t.Logf, Debug: t.Logf})
+		d, err := postgres.Open(t.Context(), db.url, postgres.Options{Synchronous: "on", Log: logtest.New(t)})
 		if err == nil {
 			d.Close()
 		}

@@ -133,7 +133,7 @@ func (d *DB) judge(ctx context.Context, f *sink.Flush, t *table) (res sink.Resul
 	done, err := f.Judge(found)
 	switch {
 	case done:
-		d.opt.Debug("a flush of %s had been committed, though its answer was lost", f.Lanes[0].Source)
+		d.opt.Log.Debug(fmt.Sprintf("a flush of %s had been committed, though its answer was lost", f.Lanes[0].Source))
 		return d.pendingResult, d.reread(ctx, t) // it may have changed the table
 	case errors.As(err, new(sink.BehindError)):
 		d.committedID = "" // what it did is gone

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
@@ -96,7 +97,7 @@ func newFolder(t testing.TB, s sink.Sink, table string) *fold.Folder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fold.NewFolder(&feed.Names{}, known, fold.Options{Key: []string{"id"}, MaxColumns: 500, Columns: fold.AddColumns, Warn: t.Logf})
+	return fold.NewFolder(&feed.Names{}, known, fold.Options{Key: []string{"id"}, MaxColumns: 500, Columns: fold.AddColumns, Log: logtest.New(t)})
 }
 
 // TestLanes_FlushWritesOneRowOfWeirs: a flush of a known source writes its checkpoint and nothing
@@ -150,7 +151,7 @@ func BenchmarkLanes(b *testing.B) {
 	url := testpg.New(b)
 	for _, lanes := range []int{1, 10, 100, 1000} {
 		b.Run(fmt.Sprint(lanes), func(b *testing.B) {
-			db, err := postgres.Open(b.Context(), url, postgres.Options{Synchronous: "off", Warn: b.Logf, Debug: func(string, ...any) {}})
+			db, err := postgres.Open(b.Context(), url, postgres.Options{Synchronous: "off", Log: logtest.New(b)})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/goleak"
 
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
@@ -96,10 +97,7 @@ func (d *database) Claims(t *testing.T, job string) sink.Claims {
 func (d *database) options(t *testing.T) postgres.Options {
 	o := d.opt
 	o.Synchronous = cmp.Or(o.Synchronous, "on")
-	o.Warn = t.Logf
-	if o.Debug == nil {
-		o.Debug = func(string, ...any) {}
-	}
+	o.Log = cmp.Or(o.Log, logtest.New(t))
 	return o
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
@@ -22,11 +23,11 @@ func TestPooler(t *testing.T) {
 	db.weir = testpg.Pool(t, db.url, "transaction")
 	var mu sync.Mutex
 	var said []string
-	db.opt.Debug = func(format string, args ...any) {
+	db.opt.Log = logtest.To(func(text string) {
 		mu.Lock()
 		defer mu.Unlock()
-		said = append(said, fmt.Sprintf(format, args...))
-	}
+		said = append(said, text)
+	})
 	db.Exec(t, "CREATE TABLE t (id text PRIMARY KEY, a integer CHECK (a <> 7), b integer)")
 	const runs, flushes = 4, 30
 	var wg sync.WaitGroup
@@ -59,7 +60,7 @@ func TestPooler(t *testing.T) {
 // TestPooler_StatementMode: a pooler that takes no transactions is a wrong setting.
 func TestPooler_StatementMode(t *testing.T) {
 	url := testpg.Pool(t, testpg.New(t), "statement")
-	_, err := postgres.Open(t.Context(), url, postgres.Options{Synchronous: "on", Warn: t.Logf, Debug: t.Logf})
+	_, err := postgres.Open(t.Context(), url, postgres.Options{Synchronous: "on", Log: logtest.New(t)})
 	var e *sink.Error
 	if !errors.As(err, &e) || e.Class != sink.Permanent || !strings.Contains(err.Error(), "transaction blocks not allowed") {
 		t.Errorf("opening ended with %v", err)

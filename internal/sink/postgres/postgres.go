@@ -9,6 +9,8 @@ package postgres
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -24,10 +26,7 @@ type Options struct {
 	SyncAtEnd bool
 	// ReadOnly writes nothing, and demands no server that can.
 	ReadOnly bool
-	// Warn tells the user something that does not stop the run.
-	Warn func(format string, args ...any)
-	// Debug tells what only those who look for it want to know.
-	Debug func(format string, args ...any)
+	Log      *slog.Logger
 }
 
 // DB is a [sink.Sink] for one database.
@@ -93,9 +92,9 @@ func (d *DB) connect(ctx context.Context) error {
 	for _, t := range d.tables {
 		t.stageName, t.stage = "", stage{}
 	}
-	d.opt.Debug("Postgres %d at %s; staging table: %s", d.version/10000, d.where(), d.staging())
+	d.opt.Log.Debug(fmt.Sprintf("Postgres %d at %s; staging table: %s", d.version/10000, d.where(), d.staging()))
 	if d.opt.Synchronous == "remote_apply" && !d.replicated {
-		d.opt.Debug("the server has no synchronous standby: --synchronous extra waits for its own disk alone, as full does")
+		d.opt.Log.Debug("the server has no synchronous standby: --synchronous extra waits for its own disk alone, as full does")
 	}
 	if err := d.readHeld(ctx); err != nil {
 		d.drop()

@@ -123,7 +123,7 @@ func (d *DB) Table(ctx context.Context, name string, key []string) (schema.Table
 	}
 	known := d.known(name)
 	if t.unlogged && !known.unlogged && !d.opt.ReadOnly {
-		d.opt.Warn("table %q is unlogged: a crash of the server empties it, and then the next run ends until --from-start reads the feed again", name)
+		d.opt.Log.Warn(fmt.Sprintf("table %q is unlogged: a crash of the server empties it, and then the next run ends until --from-start reads the feed again", name))
 	}
 	known.relation, known.key = t, key
 	return t.Clone(), err

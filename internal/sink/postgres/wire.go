@@ -147,7 +147,7 @@ func (c *client) receive(front *pgproto3.Frontend) (results []result, err error)
 		case *pgproto3.NoticeResponse:
 			if m.SeverityUnlocalized == "WARNING" && m.Message != c.warned {
 				c.warned = m.Message // a trigger may say it for every row
-				c.opt.Warn("Postgres warns: %s", m.Message)
+				c.opt.Log.Warn(fmt.Sprintf("Postgres warns: %s", m.Message))
 			}
 		case *pgproto3.ReadyForQuery:
 			c.open = m.TxStatus != 'I'

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"runtime"
@@ -46,7 +47,7 @@ func newSteps(ctx context.Context, s sink.Sink, rows int) (*steps, error) {
 	if err != nil {
 		return nil, err
 	}
-	st.folder = fold.NewFolder(&feed.Names{}, t, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Warn: func(string, ...any) {}})
+	st.folder = fold.NewFolder(&feed.Names{}, t, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Log: slog.New(slog.DiscardHandler)})
 	return st, nil
 }
 
@@ -140,7 +141,7 @@ func stepsChild(path, level, upTo string) error {
 		return err
 	}
 	ctx := context.Background()
-	db, err := sqlite.Open(ctx, path, sqlite.Options{Synchronous: level, Warn: func(string, ...any) {}})
+	db, err := sqlite.Open(ctx, path, sqlite.Options{Synchronous: level, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
@@ -148,7 +149,7 @@ func stepsChild(path, level, upTo string) error {
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	claims, err := sqlite.OpenClaims(ctx, path, s.job, sqlite.Options{Synchronous: level, Warn: func(string, ...any) {}})
+	claims, err := sqlite.OpenClaims(ctx, path, s.job, sqlite.Options{Synchronous: level, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return fmt.Errorf("claims: %w", err)
 	}

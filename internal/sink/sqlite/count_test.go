@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 )
@@ -21,7 +22,7 @@ func TestCountIO_SeesSyncsAndBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Warn: t.Logf})
+		folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Log: logtest.New(t)})
 		before := sqlite.CountIO()
 		for i := range commits {
 			var b fold.Batch

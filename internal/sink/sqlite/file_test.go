@@ -14,6 +14,7 @@ import (
 
 	lib "modernc.org/sqlite/lib"
 
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 )
@@ -456,7 +457,7 @@ func TestOpen_WhatIsNoDatabaseFile(t *testing.T) {
 		path("fifo"): "is no regular file", path("s"): "is no regular file", "/dev/zero": "is no regular file", dir: "is a directory",
 	} {
 		for _, readOnly := range []bool{false, true} {
-			d, err := sqlite.Open(t.Context(), name, sqlite.Options{Synchronous: sqlite.Full, ReadOnly: readOnly, Warn: t.Logf})
+			d, err := sqlite.Open(t.Context(), name, sqlite.Options{Synchronous: sqlite.Full, ReadOnly: readOnly, Log: logtest.New(t)})
 			if err == nil {
 				d.Close()
 			}

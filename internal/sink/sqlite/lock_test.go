@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 )
@@ -168,7 +169,7 @@ func TestFlush_OtherWritersGetOn(t *testing.T) {
 		// Two batches that were folded before and undo each other: nothing is
 		// done between two flushes.
 		var batches [2]fold.Batch
-		folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Warn: t.Logf})
+		folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Log: logtest.New(t)})
 		for i := range batches {
 			for id := range 5000 {
 				if err := folder.Fold(&batches[i], fmt.Appendf(nil, `{"id":%d,"n":%d,"fill":"%050d"}`, id, i, i), fold.Place{}); err != nil {

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirsync/weir/internal/cli"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
@@ -79,7 +80,7 @@ func open(t *testing.T, path string, o sqlite.Options) *sqlite.DB {
 	if o.Synchronous == "" {
 		o.Synchronous = sqlite.Full
 	}
-	o.Warn = t.Logf
+	o.Log = logtest.New(t)
 	d, err := sqlite.Open(t.Context(), path, o)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +97,7 @@ func (f *file) Claims(t *testing.T, job string) sink.Claims {
 
 func openClaims(t *testing.T, path, job string) *sqlite.Claims {
 	t.Helper()
-	c, err := sqlite.OpenClaims(t.Context(), path, job, sqlite.Options{Synchronous: sqlite.Off, Warn: t.Logf})
+	c, err := sqlite.OpenClaims(t.Context(), path, job, sqlite.Options{Synchronous: sqlite.Off, Log: logtest.New(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
@@ -46,7 +47,7 @@ func TestOpen_ReadsWhereItMayNotWrite(t *testing.T) {
 	read := func() (rows int64, opening, closing error) {
 		asReader(t, dir, func() {
 			var d *sqlite.DB
-			if d, opening = sqlite.Open(t.Context(), path, sqlite.Options{Synchronous: sqlite.Full, ReadOnly: true, Warn: t.Logf}); opening != nil {
+			if d, opening = sqlite.Open(t.Context(), path, sqlite.Options{Synchronous: sqlite.Full, ReadOnly: true, Log: logtest.New(t)}); opening != nil {
 				return
 			}
 			_, rows, err = d.Sample(t.Context(), "t", 0)
@@ -71,7 +72,7 @@ func TestOpen_ReadsWhereItMayNotWrite(t *testing.T) {
 
 	// Written to while it is read.
 	asReader(t, dir, func() {
-		d, err := sqlite.Open(t.Context(), path, sqlite.Options{Synchronous: sqlite.Full, ReadOnly: true, Warn: t.Logf})
+		d, err := sqlite.Open(t.Context(), path, sqlite.Options{Synchronous: sqlite.Full, ReadOnly: true, Log: logtest.New(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

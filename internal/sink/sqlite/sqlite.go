@@ -10,6 +10,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -39,8 +40,7 @@ type Options struct {
 	VFS         string // of SQLite's file systems: "" or CountingVFS
 	// ReadOnly opens a file that must be there, and writes nothing.
 	ReadOnly bool
-	// Warn tells the user something that does not stop the run.
-	Warn func(format string, args ...any)
+	Log      *slog.Logger
 	// Yield has the lock let go for a while now and then, so that other writers
 	// get on: SQLite's lock is not fair, and a writer without pauses starves the
 	// others.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
@@ -172,7 +173,7 @@ func syncValuesBy(t *testing.T, f *file, values []string, size int) map[int]bool
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Warn: t.Logf})
+	folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Log: logtest.New(t)})
 	var batch fold.Batch
 	rejected := map[int]bool{}
 	seq := int64(0)
@@ -270,7 +271,7 @@ func TestFlush_KeysAreEqualWhereTheDatabaseSaysSo(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Warn: t.Logf})
+					folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Log: logtest.New(t)})
 					var batch fold.Batch
 					for n, k := range keys {
 						line := fmt.Appendf(nil, `{"id":%s,"n":%d}`, k, n)

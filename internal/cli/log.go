@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// A textHandler writes messages for people: the sentence alone, which names what the fields do.
+type textHandler struct {
+	w      io.Writer
+	prefix string // of each line
+	level  slog.Leveler
+}
+
+func (h *textHandler) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= h.level.Level()
+}
+
+func (h *textHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (h *textHandler) WithGroup(string) slog.Handler      { return h }
+
+// Handle writes a message. Each of its lines is a fault of its own, or a statement that
+// belongs to the one before it.
+func (h *textHandler) Handle(_ context.Context, r slog.Record) error {
+	var b strings.Builder
+	text := r.Message
+	if r.Level == slog.LevelWarn {
+		text = "warning: " + text
+	}
+	for line := range strings.SplitSeq(printable(text), "\n") {
+		if !strings.HasPrefix(line, " ") {
+			line = h.prefix + line
+		}
+		fmt.Fprintln(&b, line)
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == hintField {
+			fmt.Fprintln(&b, a.Value)
+		}
+		return true
+	})
+	_, err := io.WriteString(h.w, b.String())
+	return err
+}
+
+// hintField is the field of an error with the way out.
+const hintField = "hint"
+
+func newJSONHandler(w io.Writer, level slog.Leveler) slog.Handler {
+	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Value.Kind() == slog.KindString {
+			a.Value = slog.StringValue(printable(a.Value.String()))
+		}
+		return a
+	}})
+}
+
+// Level is the least level of what is logged, where no other is asked for.
+func (e *env) Level() slog.Level {
+	if e.verbose {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}
+
+// logAs has messages written as a run's options say.
+func (e *env) logAs(o *logOptions) {
+	level := e.Level()
+	if o.quiet && !e.verbose {
+		level = slog.LevelWarn
+	}
+	if o.logFormat == jsonFormat {
+		e.log = slog.New(newJSONHandler(e.line, level))
+	} else {
+		e.log = slog.New(&textHandler{w: e.line, prefix: logPrefix, level: level})
+	}
+}
+
+const logPrefix = "weir: "
+
+// A debugHandler makes all messages ones that only -v prints.
+type debugHandler struct{ slog.Handler }
+
+func (h debugHandler) Enabled(ctx context.Context, _ slog.Level) bool {
+	return h.Handler.Enabled(ctx, slog.LevelDebug)
+}
+
+func (h debugHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return debugHandler{h.Handler.WithAttrs(attrs)}
+}
+
+func (h debugHandler) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = slog.LevelDebug
+	return h.Handler.Handle(ctx, r)
+}
+
+const retryEvery = 10 * time.Second // the same failure is not reported more often
+
+// A retryLog reports failures that are retried, but not each time, and not a short lock.
+type retryLog struct {
+	log     *slog.Logger
+	verbose bool
+
+	mu       sync.Mutex
+	reported map[string]time.Time // by reason
+}
+
+func (l *retryLog) add(e *sink.Error) {
+	l.mu.Lock()
+	last, again := l.reported[e.Reason]
+	due := again && time.Since(last) > retryEvery
+	if !again || due {
+		l.reported[e.Reason] = time.Now()
+	}
+	l.mu.Unlock()
+	if due || l.verbose || e.Class == sink.Unknown || !again && e.Reason == "connection" {
+		l.log.Warn(fmt.Sprintf("%v; retrying", e), "attempt", e.Attempt)
+	}
+}
