@@ -37,12 +37,20 @@ Exit codes: 0 done, 1 failed, or no line names the row, 2 wrong usage.`,
   weir explain BA,117 'captures/*.jsonl.zst' --key carrier,flight --delete-when op=delete`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
+			file, err := e.configured(c)
+			if err != nil {
+				return err
+			}
+			if err := file.OneTable(); err != nil {
+				return usageError{err}
+			}
 			return e.explain(c.Context(), o, args[0], args[1:], asJSON)
 		},
 	}
 	f := c.Flags()
 	inGroup(f, sourceFlags, o.maxLineFlag)
 	inGroup(f, foldFlags, func(f *pflag.FlagSet) { o.foldOptions.flags(f, &o.choices) })
+	f.String("config", "", configHelp)
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.SortFlags = false
 	return c

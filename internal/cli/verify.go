@@ -37,12 +37,22 @@ Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 		Example: `  weir verify flights.jsonl.gz --to flights.db
   weir verify 'captures/*.jsonl.zst' --to postgres://weir@db.example/air --table flights --delete-when op=delete`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return e.verify(c.Context(), o, args, show) },
+		RunE: func(c *cobra.Command, args []string) error {
+			file, err := e.configured(c)
+			if err != nil {
+				return err
+			}
+			if err := file.OneTable(); err != nil {
+				return usageError{err}
+			}
+			return e.verify(c.Context(), o, args, show)
+		},
 	}
 	f := c.Flags()
 	inGroup(f, sourceFlags, o.maxLineFlag)
 	inGroup(f, tableFlags, func(f *pflag.FlagSet) { o.tableOptions.flags(f, &o.choices) })
 	inGroup(f, foldFlags, func(f *pflag.FlagSet) { o.foldOptions.flags(f, &o.choices) })
+	f.String("config", "", configHelp)
 	f.IntVar(&show, "show", 10, "print at most this many differences")
 	f.SortFlags = false
 	return c
