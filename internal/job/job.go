@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -166,9 +167,8 @@ type run struct {
 	fenced    map[string]bool // the same, more than once: they are theirs
 	fencedErr error           // names these
 
-	finished int // sources that had been read to their ends before: the opener's
-	// finishedRejected is how many of their lines were rejected then.
-	finishedRejected int64
+	finished         atomic.Int64 // sources that had been read to their ends before
+	finishedRejected atomic.Int64 // lines of these that were rejected then
 
 	hasWritten bool      // the job has written to the table: the flusher's
 	pruned     time.Time // when old rejects were last removed
@@ -177,7 +177,8 @@ type run struct {
 // attempt reads all sources from their checkpoints to their ends. It returns those that it
 // has opened.
 func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
-	r.finished, r.finishedRejected = 0, 0
+	r.finished.Store(0)
+	r.finishedRejected.Store(0)
 	starts, err := r.admitAll(ctx)
 	if err != nil {
 		return nil, err
@@ -218,16 +219,16 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 
 // logFinished logs the files that were read to their ends before, in one line.
 func (r *run) logFinished() {
-	rejected := ""
-	if r.finishedRejected > 0 {
-		rejected = fmt.Sprintf(" (lines rejected then: %d; %s)", r.finishedRejected, r.ShowRejects)
+	finished, rejected := r.finished.Load(), ""
+	if n := r.finishedRejected.Load(); n > 0 {
+		rejected = fmt.Sprintf(" (lines rejected then: %d; %s)", n, r.ShowRejects)
 	}
 	switch {
-	case r.finished == 0:
+	case finished == 0:
 	case len(r.Sources) == 1:
 		r.Log.Info(fmt.Sprintf("%s was read to its end before and has not changed: nothing to do%s", r.Sources[0], rejected), "source", r.Sources[0])
 	default:
-		r.Log.Info(fmt.Sprintf("%d of %d files were read to their ends before and have not changed: nothing to do for these%s", r.finished, len(r.Sources), rejected))
+		r.Log.Info(fmt.Sprintf("%d of %d files were read to their ends before and have not changed: nothing to do for these%s", finished, len(r.Sources), rejected))
 	}
 }
 
