@@ -78,11 +78,11 @@ func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
 	default: // no line of the feed makes one
 		return nil
 	}
-	rows := b.Sorted()
+	rows, caps := b.Sorted(), v.Caps()
 	for i := range b.Table.Columns {
 		// A column of nulls alone may be missing: Postgres gets it with its first value.
 		name := b.Table.Columns[i].Name
-		if v.table.Find(name, i) < 0 && slices.ContainsFunc(rows, func(r *fold.Row) bool { raw := b.Value(r, i); return raw != nil && raw[0] != 'n' }) {
+		if caps.Find(&v.table, name, i) < 0 && slices.ContainsFunc(rows, func(r *fold.Row) bool { raw := b.Value(r, i); return raw != nil && raw[0] != 'n' }) {
 			v.different++
 			fmt.Fprintf(v.env.stdout, "the table lacks the column %s\n", printable(name))
 		}
@@ -154,7 +154,7 @@ func (e *env) verify(ctx context.Context, o *fileOptions, args []string, show in
 	p := job.NewProgress()
 	err = job.Fold(ctx, job.Config{Sources: files, Source: source.Options{MaxLine: int(o.maxLine)}, Table: o.table, Fold: opt,
 		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Log: e.log},
-		v.table, db.Caps().Columns, p, func(f *sink.Flush) error { return v.look(ctx, f) })
+		v.table, db.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) })
 	if err != nil {
 		return err
 	}

@@ -117,10 +117,10 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *Pro
 	return r.fencedErr
 }
 
-// Fold reads the sources from their starts, folds them for a table that takes at most that
-// many columns, and has each set of rows looked at in place of a flush. When ctx ends, so
+// Fold reads the sources from their starts, folds them for a table of a database with
+// these limits, and has each set of rows looked at in place of a flush. When ctx ends, so
 // does Fold with its error, and what was read until then is not looked at.
-func Fold(ctx context.Context, c Config, t schema.Table, columns int, p *Progress, look func(*sink.Flush) error) error {
+func Fold(ctx context.Context, c Config, t schema.Table, caps sink.Caps, p *Progress, look func(*sink.Flush) error) error {
 	r := &run{Config: c, claims: unclaimed{}, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), prefetch: &prefetch{}, lanesAtOnce: math.MaxInt,
 		flush: func(_ context.Context, f *sink.Flush) (sink.Result, error) {
 			if err := ctx.Err(); err != nil {
@@ -129,7 +129,7 @@ func Fold(ctx context.Context, c Config, t schema.Table, columns int, p *Progres
 			return sink.Result{}, look(f)
 		}}
 	r.feedNames = r.Feed.names(&r.names)
-	if err := r.fold(t, columns); err != nil {
+	if err := r.fold(t, caps); err != nil {
 		return err
 	}
 	_, err := r.attempt(ctx)
@@ -243,11 +243,11 @@ func (r *run) begin(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	return r.fold(table, r.db.Caps().Columns)
+	return r.fold(table, r.db.Caps())
 }
 
-// fold starts a fold for a table that takes at most that many columns.
-func (r *run) fold(table schema.Table, columns int) (err error) {
+// fold starts a fold for a table of a database with these limits.
+func (r *run) fold(table schema.Table, caps sink.Caps) (err error) {
 	r.Table = table.Name
 	r.table = table
 	if r.settings, err = r.Config.settings(); err != nil {
@@ -255,6 +255,7 @@ func (r *run) fold(table schema.Table, columns int) (err error) {
 	}
 	table.HasConstraints = table.HasConstraints || r.constrained
 	o := r.Fold
+	o.Limits = caps.Limits
 	if err := fold.CheckVersion(&table, o); err != nil {
 		return err
 	}
@@ -267,7 +268,7 @@ func (r *run) fold(table schema.Table, columns int) (err error) {
 			o.Columns = fold.AddColumns
 		}
 	}
-	o.MaxColumns = min(o.MaxColumns, max(0, columns-len(table.Columns)-len(o.Key)))
+	o.MaxColumns = min(o.MaxColumns, max(0, caps.Columns-len(table.Columns)-len(o.Key)))
 	o.Log = r.Log
 	r.mapper, r.folder = fold.NewMapper(&r.names, o), fold.NewFolder(&r.names, table, o)
 	return nil
