@@ -9,8 +9,6 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/weirsync/weir/internal/fold"
 )
 
 // taken are some settings, and what they were set to.
@@ -42,8 +40,7 @@ func (k *taken) resolve(text string, environ ...string) error {
 	for _, s := range k.settings {
 		s.Origin = ""
 	}
-	_, err := Resolve(k.settings, environ, k.path, func() fold.Options { return fold.Options{Key: []string{"id"}} })
-	return err
+	return Resolve(k.settings, environ, k.path)
 }
 
 // Whatever a config file holds, it is taken or refused, and what it sets is in it.

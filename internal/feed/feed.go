@@ -62,12 +62,13 @@ const (
 	BadValue     Reason = "value"
 	BadColumn    Reason = "column"
 	BadVersion   Reason = "version"
+	Unmatched    Reason = "unmatched" // no table takes it
 	Database     Reason = "database"
 )
 
 // Reasons lists every reason, for metrics that start at zero.
 var Reasons = []Reason{NotJSON, Truncated, TrailingData, NotObject, InvalidUTF8, Surrogate,
-	TooDeep, TooLong, BadKey, BadName, BadValue, BadColumn, BadVersion, Database}
+	TooDeep, TooLong, BadKey, BadName, BadValue, BadColumn, BadVersion, Unmatched, Database}
 
 // An Error tells why a line cannot become a message.
 type Error struct {

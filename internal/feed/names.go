@@ -35,8 +35,8 @@ func (n *Names) Name(number int32) string {
 	return n.byNumber[number]
 }
 
-// meet returns the number of a name that a feed brings, or -1 where it gets none.
-func (n *Names) meet(name []byte) int32 {
+// Meet returns the number of a name that a feed brings, or -1 where it gets none.
+func (n *Names) Meet(name []byte) int32 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if number, ok := n.numbers[string(name)]; ok {
@@ -77,7 +77,7 @@ func (s *Scanner) meet(raw []byte, escaped bool) (number, at int32) {
 	if escaped {
 		name = AppendUnquoted(nil, raw)
 	}
-	if number = s.names.meet(name); number < 0 {
+	if number = s.names.Meet(name); number < 0 {
 		s.unnumbered = append(s.unnumbered, name)
 		return ^int32(len(s.unnumbered) - 1), 0
 	}

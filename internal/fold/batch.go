@@ -15,8 +15,7 @@ import (
 type Batch struct {
 	// Table is the table as the batch's rows need it, with the columns and
 	// types that it must have before they are written.
-	Table  schema.Table
-	Limits schema.Limits // of the database
+	Table schema.Table
 
 	FillOnly bool  // values go only where the row has NULL
 	Scope    Scope // of the messages' versions: ColumnScope, RowScope; "" where they have none

@@ -38,8 +38,7 @@ type Progress struct {
 	retries  map[string]*atomic.Int64
 
 	mu      sync.Mutex
-	source  string
-	begun   source.Begun // of that
+	stream  *source.Stream
 	ignored map[string]int64
 }
 
@@ -99,10 +98,10 @@ func (p *Progress) Rows() int64 {
 func (p *Progress) Source() (name string, read, size int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.begun.Size == nil {
-		return p.source, 0, 0
+	if p.stream == nil {
+		return "", 0, 0
 	}
-	return p.source, p.begun.RawOffset(), p.begun.Size()
+	return p.stream.Name(), p.stream.RawOffset(), p.stream.Size()
 }
 
 // Ignored returns how many values each field had that found no column. It is
@@ -119,10 +118,10 @@ func (p *Progress) setIgnored(m map[string]int64) {
 	p.ignored = m
 }
 
-func (p *Progress) begin(name string, b source.Begun) {
+func (p *Progress) begin(s *source.Stream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.source, p.begun = name, b
+	p.stream = s
 }
 
 func (p *Progress) flushed(b *fold.Batch, res sink.Result, took time.Duration) {

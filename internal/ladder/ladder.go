@@ -214,7 +214,7 @@ func (c *Config) sample(ctx context.Context, path string) (s *sample, err error)
 				return nil, err
 			}
 		}
-		b.Release()
+		stream.Release(b)
 	}
 	if s.messages == 0 {
 		return nil, fmt.Errorf("%s has no message with the key field %q (--key)", c.Source, c.Key)

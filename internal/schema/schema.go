@@ -7,6 +7,7 @@ package schema
 
 import (
 	"bytes"
+	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
@@ -39,11 +40,14 @@ const (
 	Instant  // a point in time
 	Array    // arrays, from a JSON array or the database's own notation
 	External // anything else: the database judges
+
+	Bytes // bytes, as text in Postgres' notation: \xFF
+	Rows  // a set of rows of another table; no database has such a column
 )
 
 func (t Type) String() string {
 	return [...]string{"any", "boolean", "integer", "real", "number", "text", "json", "numeric",
-		"uuid", "enum", "date", "time", "array", "external"}[t]
+		"uuid", "enum", "date", "time", "array", "external", "bytes", "rows"}[t]
 }
 
 // A Table is one table of a database, as a batch needs it.
@@ -68,9 +72,23 @@ type Table struct {
 	HasConstraints bool
 	// Versioned tells that a run has kept the table by a version for each column.
 	Versioned bool
-	// Strict tells that each column of the table needs a type, where the database has
-	// columns without one.
+	// Untyped tells that the database has columns without a type: a field of nulls
+	// alone becomes one.
+	Untyped bool
+	// Strict tells that each column of this table needs a type all the same.
 	Strict bool
+	// FoldCase tells that the database takes names that differ only in the case
+	// of ASCII letters for one name.
+	FoldCase bool
+	// NoNUL tells that the database's text cannot hold the character NUL.
+	NoNUL bool
+	// MaxName and MaxKey are how many bytes the database takes for a column's
+	// name and for a key; 0 is no limit.
+	MaxName, MaxKey int
+	// Characters are those beyond ASCII that a column's name may have; nil is all.
+	Characters map[rune]bool
+	// Reserved are names that the database gives no column.
+	Reserved []string
 }
 
 // Clone returns a copy that shares nothing that changes.
@@ -78,6 +96,57 @@ func (t *Table) Clone() Table {
 	c := *t
 	c.Columns = append([]Column(nil), t.Columns...)
 	return c
+}
+
+// FoldName returns the form in which two names are the same name.
+func (t *Table) FoldName(name string) string {
+	if !t.FoldCase {
+		return name
+	}
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, name)
+}
+
+// Find returns the index of the column of that name, or -1. hint is where it is
+// likely to be.
+func (t *Table) Find(name string, hint int) int {
+	if hint < len(t.Columns) && t.Columns[hint].Name == name {
+		return hint
+	}
+	for i := range t.Columns {
+		if t.FoldName(t.Columns[i].Name) == t.FoldName(name) {
+			return i
+		}
+	}
+	return -1
+}
+
+// FindKey returns the columns of the key's fields.
+func (t *Table) FindKey(fields []string) ([]int, error) {
+	found := make([]int, len(fields))
+	for i, k := range fields {
+		if found[i] = t.Find(k, i); found[i] < 0 {
+			return nil, fmt.Errorf("table %q has no column %q for the key: name its key with --key", t.Name, k)
+		}
+	}
+	return found, nil
+}
+
+// CheckName reports what keeps a new column from having a name.
+func (t *Table) CheckName(name string) error {
+	switch {
+	case t.MaxName > 0 && len(name) > t.MaxName:
+		return feed.Errorf(feed.BadName, "the field name %q has %d bytes: the database takes %d", name[:min(len(name), 100)], len(name), t.MaxName)
+	case t.Characters != nil && strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf && !t.Characters[r] }):
+		return feed.Errorf(feed.BadName, "the field name %q has characters that the database's encoding does not hold", name)
+	case slices.Contains(t.Reserved, name):
+		return feed.Errorf(feed.BadName, "the field name %q is one that the database keeps for itself (rename it in the feed)", name)
+	}
+	return nil
 }
 
 // A Column is one column of a table.
@@ -100,6 +169,9 @@ type Column struct {
 	Size   int
 	Bytes  bool
 	Labels []string // of an Enum; for a Bool the strings that it takes
+	// Precision and Scale are the digits of a Number that weir declares, and those of them after the
+	// point; 0, 0: any.
+	Precision, Scale int
 
 	seen class // of a column of weir's: what it has to hold
 }
@@ -121,7 +193,7 @@ const (
 
 // holds is what a column of the type takes without being widened. A column of weir's
 // that is Any has seen nothing but nulls.
-var holds = [External + 1]class{Bool: bools, Int: smallInt | bigInt, Real: smallInt | reals,
+var holds = [Rows + 1]class{Bool: bools, Int: smallInt | bigInt, Real: smallInt | reals,
 	Number: smallInt | bigInt | reals | numbers, Text: all, JSON: jsons}
 
 func infer(seen class) Type {
@@ -200,10 +272,11 @@ func (c *Column) Admit(value []byte, k feed.Kind) *feed.Error {
 	if c.Held != "" {
 		held = ", and cannot be widened: " + c.Held
 	}
-	return feed.Errorf(feed.BadValue, "column %q is %s and cannot take %s %q as it is%s", c.Name, c.decl(), k, value, held)
+	return feed.Errorf(feed.BadValue, "column %q is %s and cannot take %s %q as it is%s", c.Name, c.Declared(), k, value, held)
 }
 
-func (c *Column) decl() string {
+// Declared is the type of the column for people.
+func (c *Column) Declared() string {
 	if c.Decl == "" {
 		return c.Type.String()
 	}
@@ -260,7 +333,7 @@ func (c *Column) takes(value []byte, k feed.Kind) bool {
 	case JSON:
 		return k != feed.JSON || !hasHuge(value)
 	case UUID:
-		_, ok := appendUUID(nil, feed.Text(nil, value, k))
+		_, ok := AppendUUID(nil, feed.Text(nil, value, k))
 		return ok
 	case Enum:
 		return slices.Contains(c.Labels, string(feed.Text(nil, value, k)))
@@ -269,6 +342,10 @@ func (c *Column) takes(value []byte, k feed.Kind) bool {
 		// which are equal.
 		_, ok := c.appendTime(nil, feed.Text(nil, value, k))
 		return ok || !c.Key
+	case Bytes:
+		text, isHex := bytes.CutPrefix(feed.Text(nil, value, k), []byte(`\x`))
+		_, err := hex.Decode(make([]byte, hex.DecodedLen(len(text))), text)
+		return isHex && err == nil
 	case Affine:
 		if isNumber {
 			return classify(value, k)&exact != 0
@@ -298,11 +375,13 @@ func canonicalInt(s []byte) bool {
 func (c *Column) AppendKey(dst, value []byte, k feed.Kind) []byte {
 	switch c.Type {
 	case UUID:
-		dst, _ = appendUUID(dst, feed.Text(nil, value, k))
+		dst, _ = AppendUUID(dst, feed.Text(nil, value, k))
 		return dst
 	case Day, Instant:
 		dst, _ = c.appendTime(dst, feed.Text(nil, value, k))
 		return dst
+	case Bytes:
+		return append(dst, bytes.ToLower(feed.Text(nil, value, k))...)
 	case Text, Enum:
 	default:
 		text := feed.Text(nil, value, k)

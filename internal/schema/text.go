@@ -46,10 +46,10 @@ func zero(number []byte) bool {
 	return !bytes.ContainsAny(number, "123456789")
 }
 
-// appendUUID appends the digits of a UUID in lower case, from any spelling that
+// AppendUUID appends the digits of a UUID in lower case, from any spelling that
 // Postgres reads (https://www.postgresql.org/docs/current/datatype-uuid.html):
 // in braces or not, with a hyphen after any group of four digits.
-func appendUUID(dst, text []byte) (_ []byte, ok bool) {
+func AppendUUID(dst, text []byte) (_ []byte, ok bool) {
 	if n := len(text); n > 2 && text[0] == '{' && text[n-1] == '}' {
 		text = text[1 : n-1]
 	}

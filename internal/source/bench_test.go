@@ -66,7 +66,7 @@ func readToEnd(b *testing.B, s *source.Stream) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		block.Release()
+		s.Release(block)
 	}
 	s.Close()
 }

@@ -69,7 +69,7 @@ func (f *followed) want(text string, off int64) line {
 		}
 		f.got = linesOf(b, f.number)
 		f.number += int64(len(f.got))
-		b.Release()
+		f.stream.Release(b)
 	}
 	l := f.got[0]
 	f.got = f.got[1:]

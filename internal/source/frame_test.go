@@ -291,7 +291,7 @@ func TestNext_MemoryIsFlat(t *testing.T) {
 			if err != nil {
 				break
 			}
-			b.Release()
+			s.Release(b)
 		}
 	})
 	if bytes > 8<<20 {

@@ -298,8 +298,10 @@ func (s *Stream) sender(c net.Conn) error {
 			_ = c.SetReadDeadline(time.Time{})
 			s.listener.spoke(c)
 		}
-		if err := s.send(Event{Block: b}); err != nil {
-			return err
+		select {
+		case s.blocks <- b:
+		case <-s.ctx.Done():
+			return s.ctx.Err()
 		}
 		f.forgo()
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // Stream reads one source. It reads one block ahead, on a goroutine of its
-// own. Size, RawOffset and the fixed properties may be used from any
+// own. Release, Size, RawOffset and the fixed properties may be used from any
 // goroutine, Next from one at a time.
 type Stream struct {
 	name   string
@@ -42,7 +42,7 @@ type Stream struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	start  sync.Once
-	events chan Event // closed after err is set
+	blocks chan *Block // closed after err is set
 	err    error
 }
 
@@ -87,38 +87,28 @@ func (s *Stream) RawOffset() int64 { return s.raw.n.Load() }
 // io.EOF at the end, another error after the lines before it, and ctx's error
 // as soon as ctx ends; in that case it may be called again.
 func (s *Stream) Next(ctx context.Context) (*Block, error) {
-	e, err := s.next(ctx)
-	return e.Block, err
-}
-
-// next is Next for all that comes: blocks, and what a connection asks for.
-func (s *Stream) next(ctx context.Context) (Event, error) {
 	if err := ctx.Err(); err != nil {
-		return Event{}, err
+		return nil, err
 	}
 	if s.done {
-		return Event{}, io.EOF
+		return nil, io.EOF
 	}
 	s.start.Do(func() { go s.run() })
 	select {
-	case e, ok := <-s.events:
+	case b, ok := <-s.blocks:
 		if !ok {
-			return Event{}, s.err
+			return nil, s.err
 		}
-		return e, nil
+		return b, nil
 	case <-ctx.Done():
-		return Event{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
-// send hands an event to next.
-func (s *Stream) send(e Event) error {
-	e.Lane = s.name
-	select {
-	case s.events <- e:
-		return nil
-	case <-s.ctx.Done():
-		return s.ctx.Err()
+// Release gives b's memory back. Nothing of b may be used after it.
+func (s *Stream) Release(b *Block) {
+	if b.pool != nil {
+		b.pool.Put(b)
 	}
 }
 
@@ -129,13 +119,11 @@ func (s *Stream) Close() error {
 	s.cancel()
 	s.start.Do(func() {
 		s.err = fs.ErrClosed
-		close(s.events)
+		close(s.blocks)
 	})
 	if s.interrupt() {
-		for e := range s.events { // until run has ended
-			if e.Block != nil {
-				e.Block.Release()
-			}
+		for b := range s.blocks { // until run has ended
+			s.Release(b)
 		}
 		s.forget()
 	}
@@ -190,7 +178,7 @@ func (s *Stream) run() {
 	if s.ctx.Err() != nil {
 		s.err = fmt.Errorf("read %s: %w", s.name, fs.ErrClosed)
 	}
-	close(s.events)
+	close(s.blocks)
 }
 
 func (s *Stream) produce() error {
@@ -226,8 +214,10 @@ func (s *Stream) deliver() error {
 		if s.dialer != nil {
 			b.Conn = s.dialer.conns
 		}
-		if err := s.send(Event{Block: b}); err != nil {
-			return err
+		select {
+		case s.blocks <- b:
+		case <-s.ctx.Done():
+			return s.ctx.Err()
 		}
 	}
 }

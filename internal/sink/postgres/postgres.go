@@ -104,11 +104,7 @@ func (d *DB) connect(ctx context.Context) error {
 }
 
 // Caps implements [sink.Sink].
-func (d *DB) Caps() sink.Caps {
-	c := caps
-	c.Characters = d.characters
-	return c
-}
+func (d *DB) Caps() sink.Caps { return caps }
 
 // Close implements [sink.Sink].
 func (d *DB) Close() error {
@@ -140,7 +136,15 @@ func number(b []byte) int64 {
 // systemColumns are in every table.
 var systemColumns = []string{"tableoid", "ctid", "xmin", "cmin", "xmax", "cmax"}
 
-// newTable is a table that this database lacks.
+// newTable is a table that is not in this database yet.
 func (d *DB) newTable(name string) schema.Table {
-	return schema.Table{Name: name, HasConstraints: !d.unicode} // only the server knows which characters it has
+	t := NewTable(name)
+	t.Characters = d.characters
+	t.HasConstraints = !d.unicode // only the server knows which characters it has
+	return t
+}
+
+// NewTable is a table that is not there yet.
+func NewTable(name string) schema.Table {
+	return schema.Table{Name: name, NoNUL: true, MaxName: maxName, MaxKey: maxKey, Reserved: systemColumns}
 }

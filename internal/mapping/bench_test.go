@@ -1,0 +1,165 @@
+package mapping_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// firestarter is the mapping of FlightAware's Firestarter: two tables of one feed.
+func firestarter() mapping.Mapping {
+	text := mapping.Type{Kind: mapping.Text}
+	return mapping.Mapping{Tables: []mapping.Table{
+		{Name: "flights", When: when("type=arrival|cancellation|departure|flightplan|onblock|offblock|extendedFlightInfo|flifo"), Key: []string{"id"}, Type: text, Null: fold.KeepNull, Columns: columns(`
+			id, added: stamp insert, changed: stamp update
+			flight_number: ident, registration: reg, atc_ident: atcident, hexid:, aircraft_type: aircrafttype
+			origin: orig, destination: dest, route:, status:, baggage_claim:, true_cancel: trueCancel as boolean, diverted: as boolean
+			filed_ground_speed: gs as integer, filed_speed: filed_airspeed as integer; speed as integer
+			filed_altitude: filed_altitude as integer; filed_alt as integer; alt as integer if type=flightplan|cancellation flightstatus=F|S
+			cruising_altitude: cruising_altitude as integer; cruising_alt as integer; alt as integer if type=flightplan|cancellation flightstatus!=F|S
+			actual_arrival_gate:, estimated_arrival_gate:, actual_departure_gate:, estimated_departure_gate:, actual_arrival_terminal:, scheduled_arrival_terminal:
+			actual_departure_terminal:, scheduled_departure_terminal:, actual_runway_off:, actual_runway_on:
+			cancelled: pitr as timestamp if type=cancellation
+			actual_out: clock as timestamp if type=offblock; actual_out as timestamp, actual_off: actual_off as timestamp; adt as timestamp
+			actual_on: actual_on as timestamp; aat as timestamp, actual_in: clock as timestamp if type=onblock; actual_in as timestamp
+			estimated_out: as timestamp, estimated_off: estimated_off as timestamp; edt as timestamp, estimated_on: estimated_on as timestamp; eta as timestamp
+			estimated_in: as timestamp, scheduled_off: scheduled_off as timestamp; fdt as timestamp, scheduled_out: as timestamp, scheduled_in: as timestamp
+			predicted_out: as timestamp, predicted_off: as timestamp, predicted_on: as timestamp, predicted_in: as timestamp`)},
+		{Name: "positions", When: when("type=position"), Key: []string{"id", "time", "latitude", "longitude"}, Type: text, Null: fold.KeepNull, Columns: columns(`
+			id, added: stamp insert, time: clock as timestamp, latitude: lat, longitude: lon, facility_hash:, facility_name:, update_type: updateType, adsb_version: as integer
+			aircraft_type: aircrafttype, altitude: alt as integer, gnss_altitude: alt_gnss as integer, altitude_change: altChange, atc_ident: atcident, registration: reg
+			origin: orig, destination: dest, estimated_departure_time: edt as integer, estimated_arrival_time: eta as integer, en_route_time: ete as integer
+			filed_en_route_time: filed_ete as integer, groundspeed: gs as integer, heading:, magnetic_heading: heading_magnetic, true_heading: heading_true, hexid:
+			mach_number: mach, nac_p: as integer, nac_v: as integer, nav_altitude: as integer, nav_heading:, nav_modes:, nav_altimeter_setting: nav_qnh, nic: as integer
+			nic_baro: as integer, sil: as integer, sil_type:, radius_of_containment: pos_rc as integer, route:, waypoints:, air_pressure: pressure as integer
+			filed_cruising_speed: speed as integer, indicated_airspeed: speed_ias as integer, true_airspeed: speed_tas as integer, squawk: as integer
+			temperature: as integer, temperature_quality: as integer, vertical_rate: vertRate as integer, wind_direction: wind_dir as integer
+			geometric_vertical_rate: vertRate_geom as integer, wind_quality: as integer, wind_speed: as integer`)},
+	}}
+}
+
+// firehose makes messages of few flights: seven positions to one of another type.
+func firehose(n int) (lines [][]byte) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for i := range n {
+		flight, clock := rnd.IntN(500), 1589549400+i/10
+		head := fmt.Sprintf(`{"pitr":"%d","type":%%q,"ident":"UAL%d","id":"UAL%d-1589300000-airline-%04d","reg":"N%d","hexid":"A1B%03d","atcident":"UAL%d","aircrafttype":"B738","orig":"KSFO","dest":"KORD"`,
+			clock, flight, flight, flight, flight, flight, flight)
+		line := ""
+		switch rnd.IntN(16) {
+		case 0:
+			line = fmt.Sprintf(head+`,"flightstatus":"A","status":"A","adt":"%d","estimated_on":"%d","eta":"%d","actual_departure_gate":"B%d","scheduled_off":"%d","scheduled_out":"%d"}`, "departure", clock, clock+9000, clock+9000, flight%30, clock-600, clock-1200)
+		case 1:
+			line = fmt.Sprintf(head+`,"flightstatus":"S","status":"S","alt":"35000","speed":"%d","fdt":"%d","edt":"%d","eta":"%d","route":"SSTIK4 EBAYE Q128 JSICA","ete":"14520"}`, "flightplan", 400+flight%90, clock, clock, clock+9000)
+		default:
+			line = fmt.Sprintf(head+`,"clock":"%d","lat":"%.5f","lon":"%.5f","alt":"%d","gs":"%d","heading":"%d","air_ground":"A","facility_hash":"81E36D2A07C08B10","facility_name":"FlightAware ADS-B","squawk":"%04o","updateType":"A","altChange":"C","speed_tas":"%d","vertRate":"%d","nac_p":"9","nic":"8","sil":"3","adsb_version":"2","temperature":"-55","wind_dir":"270","wind_speed":"61","pressure":"238"}`,
+				"position", clock, 37+rnd.Float64(), -122+rnd.Float64(), 100*rnd.IntN(400), 300+rnd.IntN(200), rnd.IntN(360), rnd.IntN(4096), 300+rnd.IntN(200), rnd.IntN(2000)-1000)
+		}
+		lines = append(lines, []byte(line))
+	}
+	return lines
+}
+
+// BenchmarkMap is what a message costs: scanned, mapped as well, and folded as well; and folded as
+// the row of one table, without a mapping. Memory is that of messages whose rows are known.
+func BenchmarkMap(b *testing.B) {
+	lines := firehose(10_000)
+	size := 0
+	for _, l := range lines {
+		size += len(l)
+	}
+	for _, stage := range []string{"scan", "map", "fold", "identity"} {
+		b.Run(stage, func(b *testing.B) {
+			names := &feed.Names{}
+			m := firestarter()
+			plan, err := mapping.Compile(&m, names, true)
+			if err != nil {
+				b.Fatal(err)
+			}
+			var folders []*fold.Folder
+			var batches []*fold.Batch
+			for i := range plan.Tables() {
+				t := schema.Table{Name: plan.Table(i).Name, FoldCase: true, Untyped: true}
+				if err := plan.Fit(i, &t); err != nil {
+					b.Fatal(err)
+				}
+				folders, batches = append(folders, fold.NewFolder(names, t, plan.Options(i))), append(batches, &fold.Batch{})
+			}
+			one := fold.NewFolder(names, schema.Table{Name: "t", FoldCase: true, Untyped: true}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 200})
+			scan, scratch, fields := feed.NewScanner(names), plan.NewScratch(), []feed.Field(nil)
+			var l feed.Line
+			run := func(line []byte) {
+				if fields = l.Scan(scan, fields[:0], line); l.Err != nil {
+					b.Fatal(l.Err)
+				}
+				switch stage {
+				case "scan":
+					return
+				case "identity":
+					c := fold.Change{Fields: l.Fields, Text: l.Text}
+					if err := one.Add(batches[0], &c, fold.Place{}); err != nil {
+						b.Fatal(err)
+					}
+					return
+				}
+				rows, _, err := plan.Map(&l, fold.Place{}, scratch)
+				if err != nil {
+					b.Fatal(err, string(line))
+				}
+				if stage == "map" {
+					return
+				}
+				for i := range rows {
+					if err := folders[rows[i].Table].Add(batches[rows[i].Table], &rows[i].Change, fold.Place{}); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			for _, l := range lines {
+				run(l)
+			}
+			b.SetBytes(int64(size / len(lines)))
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				run(lines[i%len(lines)])
+			}
+		})
+	}
+}
+
+// BenchmarkWhen is what a condition costs.
+func BenchmarkWhen(b *testing.B) {
+	for _, condition := range []string{"type=position", "type=a|b|c|d|e|f|g|position", "type=arrival|cancellation|departure|flightplan|onblock|offblock|extendedFlightInfo|flifo"} {
+		b.Run(fmt.Sprint(strings.Count(condition, "|")+1, len(condition)), func(b *testing.B) {
+			names := &feed.Names{}
+			for n := range 2 {
+				m := mapping.Mapping{}
+				for range 1 + 100*n {
+					m.Tables = append(m.Tables, mapping.Table{Name: fmt.Sprint("t", len(m.Tables)), When: when(condition, "type=x"), Key: []string{"id"}, Columns: columns("id")})
+				}
+				plan, err := mapping.Compile(&m, names, true)
+				if err != nil {
+					b.Fatal(err)
+				}
+				var l feed.Line
+				l.Scan(feed.NewScanner(names), nil, []byte(`{"id":1,"type":"position"}`))
+				scratch := plan.NewScratch()
+				if n == 0 {
+					continue
+				}
+				for b.Loop() {
+					if _, _, err := plan.Map(&l, fold.Place{}, scratch); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/101, "ns/condition")
+			}
+		})
+	}
+}

@@ -1,0 +1,391 @@
+package mapping
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// A cast is how the values of a column are read, and what the column takes.
+type cast struct {
+	Type
+	// textTime asks for points in time as SQLite's functions write them, in UTC:
+	// 2020-05-15 13:30:00. Else they are as RFC 3339 has them.
+	textTime bool
+	fraction int // digits of a second that the column holds
+	// textJSON tells that the column is no JSON column of the database's, and gets strings of
+	// JSON as JSON.
+	textJSON bool
+}
+
+// What a database's decimals hold, before and after the point, and how many digits of a
+// second a text of weir's has at most.
+const (
+	maxWhole    = 131072
+	maxFraction = 16383
+	maxSeconds  = 1000
+)
+
+// read returns a value in the one form that a column of the type takes, or why it has none.
+// Null stays null.
+func (s *Scratch) read(v *feed.Field, c *cast) (feed.Field, string) {
+	if v.Kind == feed.Null {
+		return *v, ""
+	}
+	switch c.Kind {
+	case Text:
+		return s.readText(v), ""
+	case JSON:
+		return s.readJSON(v, c)
+	case Auto, DefaultType:
+		return *v, ""
+	}
+	if v.Kind == feed.JSON {
+		return *v, "an object or array is not " + article(c.Type)
+	}
+	switch c.Kind {
+	case Integer:
+		return s.readInteger(v)
+	case Real:
+		return s.readReal(v)
+	case Numeric:
+		return s.readNumeric(v, c)
+	case Boolean:
+		return s.readBoolean(v)
+	case UUID:
+		return s.readUUID(v)
+	case Bytes:
+		return s.readBytes(v)
+	case Date:
+		return s.readDate(v)
+	case DateDays:
+		return s.readDays(v)
+	default:
+		return s.readTime(v, c)
+	}
+}
+
+// article is a type for people.
+func article(t Type) string {
+	switch t.Kind {
+	case Integer:
+		return "an integer"
+	case Real:
+		return "a real"
+	case UUID:
+		return "a UUID"
+	case Bytes:
+		return "bytes in base64"
+	case Date, DateDays:
+		return "a date"
+	case Timestamp, TimestampMs, TimestampUs, TimestampNs:
+		return "a timestamp"
+	}
+	return "a " + string(t.Kind)
+}
+
+// made is a value that s.bytes has from an index on.
+func (s *Scratch) made(from int, k feed.Kind) feed.Field {
+	return feed.Field{Value: s.bytes[from:len(s.bytes):len(s.bytes)], Kind: k}
+}
+
+func (s *Scratch) readText(v *feed.Field) feed.Field {
+	if v.Kind == feed.String {
+		return *v
+	}
+	from := len(s.bytes)
+	s.bytes = appendQuoted(s.bytes, v.Value)
+	return s.made(from, feed.String)
+}
+
+// appendQuoted appends raw JSON as a JSON string.
+func appendQuoted(dst, raw []byte) []byte {
+	dst = append(dst, '"')
+	for _, c := range raw {
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\t':
+			dst = append(dst, '\\', 't')
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return append(dst, '"')
+}
+
+func (s *Scratch) readJSON(v *feed.Field, c *cast) (feed.Field, string) {
+	switch {
+	case v.Kind == feed.Number:
+		if d, _ := s.number(v.Value); d.point > maxWhole || len(d.digits)-d.point > maxFraction {
+			return *v, "it has more digits than a database's numbers"
+		}
+	case v.Kind == feed.String && c.textJSON:
+		from := len(s.bytes)
+		s.bytes = appendQuoted(s.bytes, v.Value)
+		return s.made(from, feed.String), ""
+	}
+	return *v, ""
+}
+
+// A decimal is a number: 0.DIGITS times ten to the power of point. The digits have no zero at
+// either end, and zero has none.
+type decimal struct {
+	negative bool
+	digits   []byte
+	point    int
+}
+
+const (
+	maxNumber   = 4096 // characters of a number
+	maxExponent = 1 << 30
+)
+
+// number reads a number as JSON has it, or with a plus sign or zeros in front. It is good until the
+// next call.
+func (s *Scratch) number(text []byte) (d decimal, ok bool) {
+	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
+		d.negative, text = text[0] == '-', text[1:]
+	}
+	if len(text) > maxNumber {
+		return d, false
+	}
+	s.digits = s.digits[:0]
+	whole, at := 0, 0
+	for ; at < len(text) && isDigit(text[at]); at++ {
+		whole++
+		s.digits = append(s.digits, text[at])
+	}
+	if whole == 0 {
+		return d, false
+	}
+	if at < len(text) && text[at] == '.' {
+		from := at + 1
+		for at++; at < len(text) && isDigit(text[at]); at++ {
+			s.digits = append(s.digits, text[at])
+		}
+		if at == from {
+			return d, false
+		}
+	}
+	if d.point = whole; at < len(text) {
+		if text[at] != 'e' && text[at] != 'E' {
+			return d, false
+		}
+		exponent, ok := readExponent(text[at+1:])
+		if !ok {
+			return d, false
+		}
+		d.point += exponent
+	}
+	d.digits = s.digits
+	for len(d.digits) > 0 && d.digits[0] == '0' {
+		d.digits = d.digits[1:]
+		d.point--
+	}
+	if d.digits = bytes.TrimRight(d.digits, "0"); len(d.digits) == 0 {
+		return decimal{}, true
+	}
+	return d, true
+}
+
+func readExponent(text []byte) (n int, ok bool) {
+	negative := false
+	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
+		negative, text = text[0] == '-', text[1:]
+	}
+	for _, c := range text {
+		if !isDigit(c) {
+			return 0, false
+		}
+		n = min(10*n+int(c-'0'), maxExponent)
+	}
+	if negative {
+		n = -n
+	}
+	return n, len(text) > 0
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// integer returns a number that is whole and has 64 bits at most.
+func (d *decimal) integer() (n int64, ok bool) {
+	if len(d.digits) > d.point || d.point > 19 {
+		return 0, len(d.digits) == 0
+	}
+	var u uint64
+	for i := range d.point {
+		u *= 10
+		if i < len(d.digits) {
+			u += uint64(d.digits[i] - '0')
+		}
+	}
+	if d.negative {
+		return -int64(u), u <= 1<<63
+	}
+	return int64(u), u < 1<<63
+}
+
+func (s *Scratch) readInteger(v *feed.Field) (feed.Field, string) {
+	if v.Kind == feed.Int {
+		if _, ok := feed.ParseInt(v.Value, feed.Int); ok {
+			return *v, ""
+		}
+	}
+	n, why := s.integer(v)
+	if why != "" {
+		return *v, why
+	}
+	from := len(s.bytes)
+	s.bytes = strconv.AppendInt(s.bytes, n, 10)
+	return s.made(from, feed.Int), ""
+}
+
+// integer is a value that is a whole number of 64 bits, as a number or as text.
+func (s *Scratch) integer(v *feed.Field) (int64, string) {
+	if v.Kind == feed.Bool {
+		return 0, "it is not an integer"
+	}
+	d, ok := s.number(s.textOf(v))
+	if !ok {
+		return 0, "it is not an integer"
+	}
+	n, ok := d.integer()
+	switch {
+	case ok:
+		return n, ""
+	case len(d.digits) > d.point:
+		return 0, "it has a fraction, which an integer has not"
+	}
+	return 0, "it has more than the 64 bits of an integer"
+}
+
+func (s *Scratch) readReal(v *feed.Field) (feed.Field, string) {
+	if v.Kind == feed.Bool {
+		return *v, "it is not a number"
+	}
+	text := s.textOf(v)
+	if _, ok := s.number(text); !ok {
+		return *v, "it is not a number"
+	}
+	f, exact, ok := feed.ParseReal(bytes.TrimPrefix(text, []byte("+")))
+	switch {
+	case !ok:
+		return *v, "it is past what a real holds"
+	case !exact:
+		return *v, "it has more digits than a real holds (numeric holds them)"
+	case v.Kind != feed.String:
+		return *v, ""
+	}
+	from := len(s.bytes)
+	s.bytes = feed.AppendReal(s.bytes, f)
+	return s.made(from, feed.KindOf(s.bytes[from:])), ""
+}
+
+func (s *Scratch) readNumeric(v *feed.Field, c *cast) (feed.Field, string) {
+	if v.Kind == feed.Bool {
+		return *v, "it is not a number"
+	}
+	text := s.textOf(v)
+	d, ok := s.number(text)
+	if !ok {
+		return *v, "it is not a number"
+	}
+	whole, fraction := maxWhole, maxFraction
+	if c.Precision > 0 {
+		whole, fraction = c.Precision-c.Scale, c.Scale
+	}
+	switch {
+	case d.point > whole:
+		return *v, fmt.Sprintf("it has more than %s before the point", digits(whole))
+	case len(d.digits)-d.point > fraction && len(d.digits) > 0:
+		return *v, fmt.Sprintf("it has more than %s after the point", digits(fraction))
+	case v.Kind != feed.String:
+		return *v, ""
+	}
+	from := len(s.bytes)
+	if d.negative {
+		s.bytes = append(s.bytes, '-')
+	}
+	s.bytes = append(s.bytes, plain(text)...)
+	return s.made(from, feed.KindOf(s.bytes[from:])), ""
+}
+
+func digits(n int) string {
+	if n == 1 {
+		return "1 digit"
+	}
+	return fmt.Sprintf("%d digits", n)
+}
+
+// plain is the text of a number without its sign and the zeros that JSON does not allow.
+func plain(text []byte) []byte {
+	text = bytes.TrimLeft(text, "+-")
+	for len(text) > 1 && text[0] == '0' && isDigit(text[1]) {
+		text = text[1:]
+	}
+	return text
+}
+
+var literals = map[bool][]byte{true: []byte("true"), false: []byte("false")}
+
+func (s *Scratch) readBoolean(v *feed.Field) (feed.Field, string) {
+	if v.Kind == feed.Bool {
+		return *v, ""
+	}
+	switch string(s.textOf(v)) {
+	case "true", "1":
+		return feed.Field{Value: literals[true], Kind: feed.Bool}, ""
+	case "false", "0":
+		return feed.Field{Value: literals[false], Kind: feed.Bool}, ""
+	}
+	return *v, "it is not true, false, 1 or 0"
+}
+
+func (s *Scratch) readUUID(v *feed.Field) (feed.Field, string) {
+	if v.Kind != feed.String {
+		return *v, "it is not a UUID"
+	}
+	text := s.textOf(v)
+	hexes, ok := schema.AppendUUID(s.digits[:0], text)
+	if s.digits = hexes; !ok {
+		return *v, "it is not a UUID"
+	}
+	from := len(s.bytes)
+	for i, c := range hexes {
+		switch i {
+		case 0:
+			s.bytes = append(s.bytes, '"')
+		case 8, 12, 16, 20:
+			s.bytes = append(s.bytes, '-')
+		}
+		s.bytes = append(s.bytes, c)
+	}
+	s.bytes = append(s.bytes, '"')
+	return s.made(from, feed.String), ""
+}
+
+func (s *Scratch) readBytes(v *feed.Field) (feed.Field, string) {
+	if v.Kind != feed.String {
+		return *v, "it is not base64"
+	}
+	text := s.textOf(v)
+	s.digits = append(s.digits[:0], make([]byte, base64.StdEncoding.DecodedLen(len(text)))...)
+	n, err := base64.StdEncoding.Strict().Decode(s.digits, text)
+	if err != nil {
+		return *v, "it is not base64"
+	}
+	from := len(s.bytes)
+	s.bytes = append(s.bytes, `"\\x`...)
+	s.bytes = append(hex.AppendEncode(s.bytes, s.digits[:n]), '"')
+	return s.made(from, feed.String), ""
+}

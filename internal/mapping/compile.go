@@ -1,0 +1,366 @@
+package mapping
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+)
+
+// DefaultMaxEach is how many elements of one array a mapping takes that names no number.
+const DefaultMaxEach = 100_000
+
+// A Fault is what is wrong with a mapping, and where.
+type Fault struct {
+	Pos  Pos
+	Text string
+}
+
+func (f *Fault) Error() string { return f.Text }
+
+// Compile makes a plan of a mapping, for lines whose scanners number names as names does; the
+// scanners begin after it. textTypes tells that the database has no types of its own for times,
+// dates, UUIDs and JSON, so that they are texts there. Without tables there is no plan: the
+// messages are the rows of one table.
+//
+// The mapping's parts must fit each other, as those of a config file do that was read. The error
+// joins a [Fault] for each of its tables that cannot be kept all the same.
+func Compile(m *Mapping, names *feed.Names, textTypes bool) (*Plan, error) {
+	if m == nil || len(m.Tables) == 0 {
+		return nil, nil
+	}
+	c := &compiler{mapping: m, names: names, byName: map[string]int{}, plan: &Plan{names: names, textTypes: textTypes,
+		unmatched: m.Unmatched, maxEach: m.MaxEach, trees: []*tree{newTree()}, by: place{tree: -1}}}
+	if c.plan.maxEach == 0 {
+		c.plan.maxEach = DefaultMaxEach
+	}
+	for _, i := range c.order() {
+		c.table(&m.Tables[i])
+	}
+	if len(c.faults) == 0 {
+		c.plan.ignore = c.when(m.Ignore, scope{}, "ignore")
+		c.discriminate()
+		c.slots()
+	}
+	if len(c.faults) > 0 {
+		return nil, errors.Join(c.faults...)
+	}
+	return c.plan, nil
+}
+
+type compiler struct {
+	mapping *Mapping
+	names   *feed.Names
+	plan    *Plan
+	byName  map[string]int // of the plan's tables
+	scopes  []*scope       // by table
+	faults  []error
+}
+
+func (c *compiler) fault(at Pos, format string, args ...any) {
+	c.faults = append(c.faults, &Fault{at, fmt.Sprintf(format, args...)})
+}
+
+// order returns the tables so that each comes after those that it belongs or refers to, and else
+// as in the file.
+func (c *compiler) order() (order []int) {
+	tables := c.mapping.Tables
+	placed := map[string]bool{}
+	waits := func(above string) bool {
+		return !placed[above] && slices.ContainsFunc(tables, func(t Table) bool { return t.Name == above })
+	}
+	for len(order) < len(tables) {
+		next := slices.IndexFunc(tables, func(t Table) bool { return !placed[t.Name] && !slices.ContainsFunc(t.above(), waits) })
+		if next < 0 {
+			c.fault(Pos{}, "tables belong or refer to each other in a cycle, so that none can be written first")
+			return nil
+		}
+		placed[tables[next].Name] = true
+		order = append(order, next)
+	}
+	return order
+}
+
+// above are the tables whose rows those of a table need.
+func (t *Table) above() (names []string) {
+	if t.Of != "" {
+		names = append(names, t.Of)
+	}
+	for i := range t.Columns {
+		for _, s := range t.Columns[i].From {
+			if s.References != "" && s.References != t.Name {
+				names = append(names, s.References)
+			}
+		}
+	}
+	return names
+}
+
+// A scope is what paths begin at: the value that a row is made of, and within it the object
+// that is the row.
+type scope struct {
+	tree   int32
+	row    int32
+	parent *scope // of an element: that of the row whose array it is in
+}
+
+// find adds a path to the plan's trees. inRow tells that it begins at the row.
+func (c *compiler) find(p Path, s scope, inRow bool, pos Pos, what string) place {
+	at := place{}
+	switch {
+	case p.Base == ParentBase && s.parent == nil:
+		c.fault(pos, "%s: %s begins at the parent of an element, and there is none", what, p)
+	case p.Base == ParentBase:
+		at = place{s.parent.tree, s.parent.row}
+	case p.Base == RowBase && inRow:
+		at = place{s.tree, s.row}
+	case p.Base == RowBase:
+		at.tree = s.tree
+	}
+	at.node = c.plan.trees[at.tree].add(at.node, p.Steps)
+	return at
+}
+
+// when compiles a condition.
+func (c *compiler) when(w When, s scope, what string) condition {
+	if w == nil {
+		return nil
+	}
+	out := condition{}
+	for _, all := range w {
+		var tests []test
+		for i := range all {
+			t := &all[i]
+			x := test{at: c.find(t.Path, s, false, t.Pos, what), compares: t.In != nil, not: t.Not, present: t.Present}
+			for _, v := range t.In {
+				if v.Null {
+					x.null = true
+				} else {
+					x.in = append(x.in, []byte(v.Text))
+				}
+			}
+			tests = append(tests, x)
+		}
+		out = append(out, tests)
+	}
+	return out
+}
+
+// discriminate finds the path that most tables' conditions begin with: messages that no table
+// takes are counted by its value.
+func (c *compiler) discriminate() {
+	count, most := map[place]int{}, 0
+	for i := range c.plan.tables {
+		for _, all := range c.plan.tables[i].when {
+			if len(all) == 0 || all[0].at.tree != 0 {
+				continue
+			}
+			if count[all[0].at]++; count[all[0].at] > most {
+				most, c.plan.by = count[all[0].at], all[0].at
+			}
+			break
+		}
+	}
+}
+
+// slots notes where the messages' fields are in their tree.
+func (c *compiler) slots() {
+	t := c.plan.trees[0]
+	for _, k := range t.nodes[0].kids {
+		if step := t.nodes[k].step; step.Index < 0 {
+			n := c.names.Number(step.Name)
+			for int(n) >= len(c.plan.slots) {
+				c.plan.slots = append(c.plan.slots, 0)
+			}
+			c.plan.slots[n] = k
+		}
+	}
+}
+
+// table compiles one table. Those that it belongs to were compiled before.
+func (c *compiler) table(t *Table) {
+	out := planned{spec: t, parent: -1, hasAt: len(t.At.Steps) > 0, used: map[int32]bool{}, names: c.names}
+	s, what := scope{}, fmt.Sprintf("table %q", t.Name)
+	if t.Each.Base != NoBase {
+		s = c.child(t, &out, what)
+	}
+	if out.row = (place{s.tree, 0}); out.hasAt {
+		if out.row = c.find(t.At, s, false, t.Pos, what+": at"); out.row.tree != s.tree {
+			c.fault(t.Pos, "%s: at: must be a path within the element", what)
+		}
+		s.row = out.row.node
+	}
+	out.element = s.tree
+	out.when = c.when(t.When, s, what+": when")
+	if !out.set {
+		out.deletes = c.when(t.DeleteWhen, s, what+": delete_when")
+	}
+	c.columns(t, &out, s, what)
+	c.key(t, &out)
+	c.options(t, &out, s, what)
+	c.byName[t.Name] = len(c.plan.tables)
+	if out.parent >= 0 {
+		p := &c.plan.tables[out.parent]
+		p.children = append(p.children, len(c.plan.tables))
+	} else if out.each != nil {
+		c.plan.loose = append(c.plan.loose, len(c.plan.tables))
+	} else {
+		c.plan.tops = append(c.plan.tops, len(c.plan.tables))
+	}
+	c.plan.tables = append(c.plan.tables, out)
+	c.scopes = append(c.scopes, &s)
+}
+
+// child compiles what a table whose rows are elements of an array is to the one above.
+func (c *compiler) child(t *Table, out *planned, what string) scope {
+	above := &scope{}
+	if t.Of != "" {
+		p := &c.plan.tables[c.byName[t.Of]]
+		out.parent, above = c.byName[t.Of], c.scopes[c.byName[t.Of]]
+		out.set = t.Set != MergeSet
+		if !out.set && p.set {
+			c.fault(t.Pos, "%s: set: merge: the rows of %q are a set, in which each row is whole", what, t.Of)
+		}
+		p.use(t.Each)
+		out.setName = c.names.Number(setColumn(t.Name))
+	}
+	each := c.find(t.Each, *above, true, t.Pos, what+": each")
+	out.each = &each
+	c.plan.trees = append(c.plan.trees, newTree())
+	return scope{tree: int32(len(c.plan.trees) - 1), parent: above}
+}
+
+// use notes that a field of the row is read by a path, and no field that nothing takes.
+func (t *planned) use(p Path) {
+	if p.Base == RowBase && len(p.Steps) > 0 && p.Steps[0].Index < 0 {
+		t.used[t.names.Number(p.Steps[0].Name)] = true
+	}
+}
+
+// columns compiles the columns of a table.
+func (c *compiler) columns(t *Table, out *planned, s scope, what string) {
+	out.everything = t.Columns == nil
+	for i := range t.Columns {
+		col := &t.Columns[i]
+		x := column{spec: col, name: c.names.Number(col.Name), key: -1}
+		out.used[x.name] = true
+		for j := range col.From {
+			src := &col.From[j]
+			out.use(src.From)
+			if src.Stamp != NoStamp {
+				x.stamp = src.Stamp
+				continue
+			}
+			x.sources = append(x.sources, c.source(t, src, s, fmt.Sprintf("%s, column %q", what, col.Name)))
+		}
+		out.columns = append(out.columns, x)
+	}
+	for _, w := range []When{t.When, t.DeleteWhen} {
+		for _, all := range w {
+			for i := range all {
+				if !out.hasAt && !out.everything {
+					out.use(all[i].Path)
+				}
+			}
+		}
+	}
+}
+
+func (c *compiler) source(t *Table, src *Source, s scope, what string) source {
+	x := source{spec: src, when: c.when(src.When, s, what+": when"), at: place{tree: -1}, cast: c.plan.cast(src.As, t.Type)}
+	switch {
+	case src.Value != nil:
+		x.kind = aConstant
+		if why := x.fix(); why != "" {
+			c.fault(src.Pos, "%s: the value %s: %s", what, src.Value, why)
+		}
+	case src.Meta != NoMeta:
+		x.kind = aMeta
+	default:
+		x.kind = aPath
+		x.at = c.find(src.From, s, true, src.Pos, what)
+	}
+	return x
+}
+
+// cast is how values of a column are read: as the source says, else as its table does.
+func (p *Plan) cast(as, table Type) cast {
+	if as.Kind == DefaultType {
+		as = table
+	}
+	c := cast{Type: as, textTime: p.textTypes, textJSON: p.textTypes, fraction: 6}
+	if p.textTypes {
+		c.fraction = maxSeconds
+	}
+	return c
+}
+
+// key compiles the key: that of the table above, and the columns of its own.
+func (c *compiler) key(t *Table, out *planned) {
+	if out.parent >= 0 {
+		p := &c.plan.tables[out.parent]
+		for _, k := range p.key {
+			k.above = true
+			if to, renamed := t.Parent[k.title]; renamed {
+				k.title = to
+			}
+			if p.spec.ID != "" && !k.hidden {
+				k.title, k.hidden = hiddenColumn(p.spec.Name, k.title), true
+			}
+			k.name = c.names.Number(k.title)
+			out.key = append(out.key, k)
+			out.used[k.name] = true
+		}
+	}
+	for _, name := range t.Key {
+		k := keyPart{title: name, name: c.names.Number(name), cast: c.plan.cast(Type{}, t.Type)}
+		if at := slices.IndexFunc(out.columns, func(x column) bool { return x.spec.Name == name }); at >= 0 && len(out.columns[at].sources) > 0 {
+			out.columns[at].key, k.cast = len(out.key), out.columns[at].cast(c.plan)
+		}
+		out.key = append(out.key, k)
+	}
+}
+
+// options compiles what the fold of a table is to do.
+func (c *compiler) options(t *Table, out *planned, s scope, what string) {
+	o := fold.Options{Null: t.Null, FillOnly: t.FillOnly, Columns: t.Rest, MaxColumns: t.MaxColumns}
+	for _, k := range out.key {
+		o.Key = append(o.Key, k.title)
+	}
+	if t.Columns != nil && o.Columns == "" {
+		o.Columns = fold.IgnoreColumns
+	}
+	out.rest = o.Columns
+	if out.set { // its rows are whole, and have the version of the message
+		o.Null, o.FillOnly = fold.ClearNull, false
+	} else if t.Version.Base != NoBase {
+		at := c.find(t.Version, s, false, t.Pos, what+": version_field")
+		out.version = &at
+		o.Version, o.Scope = t.Version.String(), fold.ColumnScope
+		if t.Scope == fold.RowScope {
+			o.Version, o.Scope = c.versionColumn(t, out, at, what), fold.RowScope
+		}
+	}
+	out.options = o
+}
+
+// versionColumn is the column that keeps the version of a whole row.
+func (c *compiler) versionColumn(t *Table, out *planned, version place, what string) string {
+	for i := range out.columns {
+		x := &out.columns[i]
+		if len(x.sources) != 1 || x.sources[0].at != version || x.sources[0].when != nil {
+			continue
+		}
+		switch x.sources[0].cast.Kind {
+		case Auto, DefaultType, Text, Integer, Numeric:
+			return x.spec.Name
+		}
+	}
+	if steps := t.Version.Steps; out.everything && !out.hasAt && t.Version.Base == RowBase && len(steps) == 1 && steps[0].Index < 0 {
+		return steps[0].Name
+	}
+	c.fault(t.Pos, "%s: version_scope: row keeps the version in a column: add one that takes %s as it is, as an integer, numeric or text", what, t.Version)
+	return ""
+}

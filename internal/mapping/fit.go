@@ -1,0 +1,137 @@
+package mapping
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// columnTypes are the types of the columns that weir makes for values of a type, in a database
+// that has such types and in one where they are texts. Those that are missing are as the values
+// are.
+var columnTypes = map[TypeKind][2]schema.Type{
+	Text:        {schema.Text, schema.Text},
+	Integer:     {schema.Int, schema.Int},
+	Real:        {schema.Real, schema.Real},
+	Numeric:     {schema.Number, schema.Any},
+	Boolean:     {schema.Bool, schema.Bool},
+	JSON:        {schema.JSON, schema.Text},
+	Timestamp:   {schema.Instant, schema.Text},
+	TimestampMs: {schema.Instant, schema.Text},
+	TimestampUs: {schema.Instant, schema.Text},
+	TimestampNs: {schema.Instant, schema.Text},
+	Date:        {schema.Day, schema.Text},
+	DateDays:    {schema.Day, schema.Text},
+	UUID:        {schema.UUID, schema.Text},
+	Bytes:       {schema.Bytes, schema.Bytes},
+}
+
+// column is the type of a column that weir makes for values of the type; Any where it is that of
+// the values that come.
+func (t Type) column(textTypes bool) schema.Type {
+	if textTypes {
+		return columnTypes[t.Kind][1]
+	}
+	return columnTypes[t.Kind][0]
+}
+
+// takers are the types of columns of a table that exists that take values of a type, beside those
+// that take a text of any kind. Those of types that are missing are of all types.
+var takers = map[TypeKind][]schema.Type{
+	Integer:     {schema.Int, schema.Real, schema.Number, schema.JSON},
+	Real:        {schema.Real, schema.Number, schema.JSON},
+	Numeric:     {schema.Real, schema.Number, schema.JSON},
+	Boolean:     {schema.Bool, schema.JSON},
+	JSON:        {schema.JSON},
+	Timestamp:   {schema.Instant},
+	TimestampMs: {schema.Instant},
+	TimestampUs: {schema.Instant},
+	TimestampNs: {schema.Instant},
+	Date:        {schema.Day, schema.Instant},
+	DateDays:    {schema.Day, schema.Instant},
+	UUID:        {schema.UUID},
+	Bytes:       {schema.Bytes},
+}
+
+// takes reports whether a column takes values of a type.
+func (t Type) takes(c *schema.Column) bool {
+	special, known := takers[t.Kind]
+	if !known || c.Own || c.Type == schema.Any || c.Type == schema.External || slices.Contains(special, c.Type) {
+		return true
+	}
+	return t.Kind != Bytes && (c.Type == schema.Text || c.Type == schema.Affine)
+}
+
+// Fit makes a table, as a database has it, one that a table of the plan can be written to, and
+// the plan one that writes to it: where the table does not exist, or weir made it, it gets the
+// columns of the mapping. The error joins a [Fault] for each contradiction between the two.
+func (p *Plan) Fit(table int, t *schema.Table) error {
+	x := &p.tables[table]
+	var faults []error
+	fault := func(at Pos, format string, args ...any) {
+		faults = append(faults, &Fault{at, fmt.Sprintf(format, args...)})
+	}
+	for i := range x.key {
+		if k := &x.key[i]; k.above && !k.hidden || x.everything && !k.above {
+			p.fitColumn(t, k.title, true, k.cast, nil, func(why string) { fault(x.spec.Pos, "table %q, column %q: %s", t.Name, k.title, why) })
+		}
+	}
+	for i := range x.columns {
+		c := &x.columns[i]
+		p.fitColumn(t, c.spec.Name, c.key >= 0, c.cast(p), c, func(why string) { fault(c.spec.Pos, "table %q, column %q: %s", t.Name, c.spec.Name, why) })
+	}
+	for _, child := range x.children {
+		if name := p.SetColumn(child); name != "" && t.Find(name, 0) < 0 {
+			t.Columns = append(t.Columns, schema.Column{Name: name, Type: schema.Rows})
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// fitColumn makes one column of a table and the sources of its values fit each other.
+func (p *Plan) fitColumn(t *schema.Table, name string, key bool, as cast, sources *column, fault func(why string)) {
+	at := t.Find(name, len(t.Columns))
+	if at < 0 {
+		if t.Exists && !t.Made {
+			fault("the table has no such column")
+			return
+		}
+		at = len(t.Columns)
+		t.Columns = append(t.Columns, as.make(name, key, p.textTypes))
+	}
+	c := &t.Columns[at]
+	if c.Generated {
+		fault("the database computes it")
+		return
+	}
+	if as.Kind == Bytes && c.Type == schema.Any {
+		c.Type = schema.Bytes
+	}
+	if sources == nil {
+		return
+	}
+	for i := range sources.sources {
+		s := &sources.sources[i]
+		if !s.cast.takes(c) {
+			fault(fmt.Sprintf("it is %s, which does not take %s", c.Declared(), article(s.cast.Type)))
+			return
+		}
+		s.cast.textJSON = c.Type != schema.JSON
+		if s.kind == aConstant {
+			if why := s.fix(); why != "" {
+				fault(fmt.Sprintf("the value %s: %s", s.spec.Value, why))
+			}
+		}
+	}
+}
+
+// make returns a column that weir makes for values of the type.
+func (c *cast) make(name string, key, textTypes bool) schema.Column {
+	typ := c.Type.column(textTypes)
+	if typ == schema.Any && c.Kind != Numeric {
+		return schema.New(name, key)
+	}
+	return schema.Column{Name: name, Type: typ, Key: key, NotNull: key, New: true, Precision: c.Precision, Scale: c.Scale}
+}

@@ -1,0 +1,342 @@
+package mapping
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+)
+
+// A Row is what a message says to one row of a table.
+type Row struct {
+	Table int // of the plan's
+	fold.Change
+}
+
+// Fate is what becomes of a message.
+type Fate uint8
+
+// What becomes of it.
+const (
+	Taken   Fate = iota
+	Ignored      // by the mapping's ignore
+	NoTable      // takes it; see [Scratch.Discriminator]
+)
+
+// An UnmatchedError ends a run: no table takes a message, and the mapping demands that one does.
+type UnmatchedError struct{ Detail string }
+
+func (e *UnmatchedError) Error() string { return e.Detail }
+
+// A Scratch is the memory in which lines are mapped. What it returns is good until the next line.
+type Scratch struct {
+	// Source is the name of the source of the lines, which the mapping may ask for.
+	Source string
+
+	plan   *Plan
+	frames []frame // by tree; 0 is that of the message
+	line   *feed.Line
+	place  fold.Place
+
+	rows   []Row
+	fields []feed.Field
+	keys   [][]feed.Field // by table: the key of its row at hand
+	bytes  []byte         // of values that no line has
+	sets   []byte         // the same of sets, which are made while others are
+	rest   restNames
+
+	text, digits, zeros []byte
+	discriminator       []byte
+}
+
+// NewScratch returns the memory to map lines in.
+func (p *Plan) NewScratch() *Scratch {
+	s := &Scratch{plan: p, keys: make([][]feed.Field, len(p.tables))}
+	for _, t := range p.trees {
+		s.frames = append(s.frames, newFrame(t))
+	}
+	for i := range p.tables {
+		s.keys[i] = make([]feed.Field, len(p.tables[i].key))
+	}
+	return s
+}
+
+func (s *Scratch) get(at place) *feed.Field { return s.frames[at.tree].get(at.node) }
+
+// Discriminator is the value by which messages that no table takes are told apart, of the last
+// line: its path, and its text; "" where it is absent or the mapping has no conditions.
+func (s *Scratch) Discriminator() (path, value string) {
+	if s.plan.by.tree < 0 {
+		return "", ""
+	}
+	if v := s.get(s.plan.by); v != nil {
+		value = string(s.textOf(v))
+	}
+	return s.plan.trees[0].path(s.plan.by.node), value
+}
+
+// Odd returns how many values were no object, or no array, where a path steps into one; by table
+// of elements, or "" for messages, and by path.
+func (s *Scratch) Odd() map[string]int64 {
+	odd := map[string]int64{}
+	for i := range s.frames {
+		for at, n := range s.frames[i].odd {
+			if n > 0 {
+				odd[s.frames[i].tree.path(int32(at))] += n
+			}
+		}
+	}
+	return odd
+}
+
+// Map returns what a line says, which must have been scanned without an error: a change for each
+// row that it is about, those of parents first. An error of type [*feed.Error] rejects the line;
+// any other one ends the run.
+func (p *Plan) Map(l *feed.Line, at fold.Place, s *Scratch) ([]Row, Fate, error) {
+	s.begin(l, at)
+	if p.ignore != nil && s.holds(p.ignore) {
+		return nil, Ignored, nil
+	}
+	taken := false
+	for _, i := range p.tops {
+		t := &p.tables[i]
+		if !s.holds(t.when) {
+			continue
+		}
+		taken = true
+		if err := s.row(i, nil); err != nil {
+			return nil, Taken, err
+		}
+	}
+	for _, i := range p.loose {
+		some, err := s.elements(i, nil)
+		if err != nil {
+			return nil, Taken, err
+		}
+		taken = taken || some
+	}
+	if taken {
+		return s.rows, Taken, nil
+	}
+	return nil, NoTable, p.unmatchedError(s)
+}
+
+func (p *Plan) unmatchedError(s *Scratch) error {
+	path, value := s.Discriminator()
+	detail := "no table takes this message"
+	if path != "" {
+		detail += fmt.Sprintf(", in which %s is %q", path, value)
+	}
+	switch p.unmatched {
+	case RejectUnmatched:
+		return feed.Errorf(feed.Unmatched, "%s (unmatched: reject)", detail)
+	case FailUnmatched:
+		return &UnmatchedError{detail + " (unmatched: fail)"}
+	}
+	return nil
+}
+
+func (s *Scratch) begin(l *feed.Line, at fold.Place) {
+	s.line, s.place = l, at
+	clear(s.rows)
+	s.rows, s.fields, s.bytes, s.sets = s.rows[:0], s.fields[:0], s.bytes[:0], s.sets[:0]
+	f := &s.frames[0]
+	f.begin(l.Text, feed.JSON)
+	f.cells[0].opened = f.value
+	slots := s.plan.slots
+	for i := range l.Fields {
+		if n := l.Fields[i].Name; uint(n) < uint(len(slots)) && slots[n] > 0 {
+			f.set(slots[n], l.Fields[i].Value, l.Fields[i].Kind)
+		}
+	}
+}
+
+// row adds the change of a table's row that the message, or the element at hand, is about, and
+// those of its elements. above is the key of the row that it belongs to.
+func (s *Scratch) row(table int, above []feed.Field) *feed.Error {
+	t := &s.plan.tables[table]
+	object, none, err := s.object(t)
+	if err != nil || none {
+		return err
+	}
+	c := fold.Change{Text: s.line.Text}
+	if t.deletes != nil && s.holds(t.deletes) {
+		c.Op = fold.Delete
+	}
+	if t.version != nil {
+		if v := s.get(*t.version); v != nil {
+			c.Version = *v
+		}
+	}
+	key := s.keys[table]
+	copy(key, above)
+	clear(key[len(above):])
+	if t.plain() {
+		c.Fields, c.Unnumbered = s.line.Fields, s.line.Unnumbered
+		s.rows = append(s.rows, Row{table, c})
+		return nil
+	}
+	from := len(s.fields)
+	s.rest.unnumbered = nil
+	for i := range above {
+		key[i].Name = t.key[i].name
+		s.fields = append(s.fields, key[i])
+	}
+	for i := range t.columns {
+		col := &t.columns[i]
+		if c.Op == fold.Delete && col.key < 0 {
+			continue
+		}
+		f, ok, err := s.value(t, col)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		if col.key >= 0 {
+			key[col.key] = f
+		}
+		s.fields = append(s.fields, f)
+	}
+	if object != nil && (t.everything || t.named() && c.Op != fold.Delete) {
+		if err := s.others(t, object, key); err != nil {
+			return err
+		}
+	}
+	if err := t.checkKey(key); err != nil {
+		return err
+	}
+	if c.Op != fold.Delete {
+		for _, i := range t.children {
+			if child := &s.plan.tables[i]; child.set {
+				if err := s.setCell(i); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	c.Fields, c.Unnumbered = s.fields[from:len(s.fields):len(s.fields)], s.rest.unnumbered
+	s.rows = append(s.rows, Row{table, c})
+	if c.Op == fold.Delete {
+		return nil
+	}
+	for _, i := range t.children {
+		if !s.plan.tables[i].set {
+			if _, err := s.elements(i, key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// plain tells that the messages are the rows, and nothing is added or left out.
+func (t *planned) plain() bool {
+	return t.everything && !t.hasAt && t.each == nil && len(t.children) == 0
+}
+
+// object is the object that is the row. none tells that there is no row.
+func (s *Scratch) object(t *planned) (_ *feed.Field, none bool, err *feed.Error) {
+	v := s.get(t.row)
+	switch {
+	case !t.hasAt && t.each == nil:
+		return v, false, nil
+	case t.hasAt && (v == nil || v.Kind == feed.Null):
+		return nil, true, nil
+	case v.Kind == feed.JSON && v.Value[0] == '{':
+		return v, false, nil
+	case t.hasAt:
+		return nil, false, feed.Errorf(feed.BadValue, "table %q: %s is no object but %s", t.spec.Name, t.spec.At, brief(v))
+	}
+	return nil, false, nil // an element that is a scalar
+}
+
+// brief is a value for people.
+func brief(v *feed.Field) string {
+	const most = 100
+	if len(v.Value) > most {
+		return string(v.Value[:most-3]) + "..."
+	}
+	return string(v.Value)
+}
+
+// value is what a column gets. ok is false where nothing of what it comes from is present.
+func (s *Scratch) value(t *planned, c *column) (f feed.Field, ok bool, err *feed.Error) {
+	for i := range c.sources {
+		src := &c.sources[i]
+		if src.when != nil && !s.holds(src.when) {
+			continue
+		}
+		var v *feed.Field
+		var meta feed.Field
+		switch src.kind {
+		case aConstant:
+			f = src.value
+			f.Name = c.name
+			return f, true, nil
+		case aMeta:
+			meta = s.meta(src.spec.Meta, t)
+			v = &meta
+		default:
+			if v = s.get(src.at); v == nil {
+				continue
+			}
+		}
+		why := ""
+		if f, why = s.read(v, &src.cast); why != "" {
+			return f, false, feed.Errorf(feed.BadValue, "table %q, column %q: %s is %s: %s", t.spec.Name, c.spec.Name, src.title(), brief(v), why)
+		}
+		f.Name = c.name
+		return f, true, nil
+	}
+	return f, false, nil
+}
+
+// title is what a source is called in the mapping.
+func (s *source) title() string {
+	if s.kind == aMeta {
+		return "its " + string(s.spec.Meta)
+	}
+	return s.spec.From.String()
+}
+
+// meta is what is known of the message or element at hand beside its value.
+func (s *Scratch) meta(m Meta, t *planned) feed.Field {
+	from, k := len(s.bytes), feed.Int
+	switch m {
+	case IndexMeta:
+		s.bytes = strconv.AppendInt(s.bytes, int64(s.frames[t.element].index), 10)
+	case KeyMeta:
+		name := s.frames[t.element].key
+		if name == nil {
+			return feed.Field{Value: []byte("null"), Kind: feed.Null}
+		}
+		s.bytes, k = append(append(append(s.bytes, '"'), name...), '"'), feed.String
+	case LineMeta:
+		s.bytes = strconv.AppendInt(s.bytes, s.place.Line, 10)
+	case OffsetMeta:
+		s.bytes = strconv.AppendInt(s.bytes, s.place.Offset, 10)
+	default:
+		s.bytes, k = append(s.bytes, quoted(s.Source)...), feed.String
+	}
+	return s.made(from, k)
+}
+
+// checkKey reports what is wrong with the key of a row.
+func (t *planned) checkKey(key []feed.Field) *feed.Error {
+	for part := range key {
+		f, k := &key[part], &t.key[part]
+		switch {
+		case k.above:
+		case f.Value == nil:
+			return feed.Errorf(feed.BadKey, "table %q: the key column %q has no value in this message", t.spec.Name, k.title)
+		case f.Kind == feed.Null || f.Kind == feed.JSON:
+			return feed.Errorf(feed.BadKey, "table %q: the key column %q is %s", t.spec.Name, k.title, f.Kind)
+		case string(f.Value) == `""`:
+			return feed.Errorf(feed.BadKey, "table %q: the key column %q is empty", t.spec.Name, k.title)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package mapping
+
+import (
+	"bytes"
+
+	"github.com/weirsync/weir/internal/feed"
+)
+
+// A tree holds the paths that a plan follows into one kind of value: a message, or an element
+// of an array.
+type tree struct{ nodes []node }
+
+// A node is where a path leads, or passes. Node 0 is the value itself.
+type node struct {
+	step   Step
+	parent int32
+	kids   []int32
+}
+
+func newTree() *tree { return &tree{nodes: []node{{parent: -1}}} }
+
+// add returns the node that steps lead to from another one.
+func (t *tree) add(from int32, steps []Step) int32 {
+	for _, step := range steps {
+		at := int32(-1)
+		for _, k := range t.nodes[from].kids {
+			if t.nodes[k].step == step {
+				at = k
+			}
+		}
+		if at < 0 {
+			at = int32(len(t.nodes))
+			t.nodes = append(t.nodes, node{step: step, parent: from})
+			t.nodes[from].kids = append(t.nodes[from].kids, at)
+		}
+		from = at
+	}
+	return from
+}
+
+// path is that of a node, for people.
+func (t *tree) path(at int32) string {
+	var steps []Step
+	for ; at > 0; at = t.nodes[at].parent {
+		steps = append([]Step{t.nodes[at].step}, steps...)
+	}
+	return Path{Base: RowBase, Steps: steps}.String()
+}
+
+// A frame is what one value has at the nodes of its tree. A nested object is stepped through
+// when the first of its members is asked for, and only once.
+type frame struct {
+	tree  *tree
+	value uint32 // the number of the value at hand; what the cells hold of others is void
+	cells []cell
+	odd   []int64 // by node: values that are no object, or no array, where a path steps into one
+
+	index int    // of the element
+	key   []byte // of the element of an object: what is between the quotes of its name
+	name  []byte
+}
+
+type cell struct {
+	value  uint32 // for which field holds
+	opened uint32 // for which the nodes below were looked up
+	field  feed.Field
+}
+
+func newFrame(t *tree) frame {
+	return frame{tree: t, cells: make([]cell, len(t.nodes)), odd: make([]int64, len(t.nodes))}
+}
+
+// begin turns to another value.
+func (f *frame) begin(value []byte, k feed.Kind) {
+	if f.value++; f.value == 0 {
+		clear(f.cells)
+		f.value = 1
+	}
+	f.set(0, value, k)
+}
+
+func (f *frame) set(at int32, value []byte, k feed.Kind) {
+	c := &f.cells[at]
+	c.value, c.field.Value, c.field.Kind = f.value, value, k
+}
+
+// get returns what the value has at a node, nil where that is absent.
+func (f *frame) get(at int32) *feed.Field {
+	c := &f.cells[at]
+	if c.value != f.value {
+		parent := f.tree.nodes[at].parent
+		if parent < 0 || f.cells[parent].opened == f.value {
+			return nil
+		}
+		if f.open(parent); c.value != f.value {
+			return nil
+		}
+	}
+	return &c.field
+}
+
+// open looks up the nodes below one. In null all of them are null.
+func (f *frame) open(at int32) {
+	f.cells[at].opened = f.value
+	v, kids := f.get(at), f.tree.nodes[at].kids
+	switch {
+	case v == nil:
+		return
+	case v.Kind == feed.Null:
+		for _, k := range kids {
+			f.set(k, v.Value, feed.Null)
+		}
+		return
+	case v.Kind != feed.JSON:
+		f.odd[at]++
+		return
+	}
+	w := feed.Walk(v.Value)
+	w.Next()
+	array, odd := w.Array(), false
+	for _, k := range kids {
+		odd = odd || array != (f.tree.nodes[k].step.Index >= 0)
+	}
+	if odd {
+		f.odd[at]++
+	}
+	next := 0 // of kids: members mostly come in the order of the last object's
+	for i := 0; w.Next(); i++ {
+		name := w.Name
+		if bytes.IndexByte(name, '\\') >= 0 {
+			f.name = feed.AppendUnquoted(f.name[:0], name)
+			name = f.name
+		}
+		k := w.Kind
+		for n := range kids {
+			kid := kids[(next+n)%len(kids)]
+			if step := &f.tree.nodes[kid].step; array && step.Index == i || !array && step.Index < 0 && step.Name == string(name) {
+				f.set(kid, w.Raw(), k)
+				next += n + 1
+				break
+			}
+		}
+		if k == feed.JSON {
+			w.Raw() // steps over it
+		}
+	}
+}
