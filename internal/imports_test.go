@@ -21,7 +21,7 @@ var allowed = map[string][]string{
 	"internal/ladder": {"internal/feed", "internal/fold", "internal/lockfile", "internal/job", "internal/sink", "internal/sink/postgres", "internal/sink/sqlite", "internal/source",
 		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/stdlib"},
 	"internal/replay": {"internal/feed", "internal/source", "github.com/klauspost/compress/flate", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zlib", "golang.org/x/time/rate"},
-	"internal/config": {"go.yaml.in/yaml/v3"},
+	"internal/config": {"internal/feed", "internal/fold", "internal/mapping", "go.yaml.in/yaml/v3"},
 	"internal/metrics": {"internal/feed", "internal/job", "internal/sink", "github.com/prometheus/client_golang/prometheus",
 		"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp"},
 	"internal/job":           {"internal/feed", "internal/fold", "internal/lockfile", "internal/schema", "internal/sink", "internal/source", "internal/spool", "golang.org/x/sync/errgroup", "golang.org/x/time/rate"},

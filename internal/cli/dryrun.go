@@ -45,7 +45,7 @@ func (d *dryRun) plan() []string {
 
 // dryRun reads and folds all of the sources and prints what would be written.
 func (e *env) dryRun(ctx context.Context, to destination, c job.Config, p *job.Progress, out *printer) (err error) {
-	d := &dryRun{to: to, found: to.NewTable(c.Table)}
+	d := &dryRun{to: to, found: schema.Table{Name: c.Table}}
 	caps := to.Caps
 	db, err := to.Inspect(ctx, to.dest, sink.Options{Log: e.log})
 	switch {
@@ -59,7 +59,7 @@ func (e *env) dryRun(ctx context.Context, to destination, c job.Config, p *job.P
 		return err
 	}
 	d.table = d.found
-	runErr := job.Fold(ctx, c, d.found, caps.Columns, p, d.look)
+	runErr := job.Fold(ctx, c, d.found, caps, p, d.look)
 	out.close()
 	if err := runErr; err != nil {
 		return err

@@ -37,12 +37,20 @@ Exit codes: 0 done, 1 failed, or no line names the row, 2 wrong usage.`,
   weir explain BA,117 'captures/*.jsonl.zst' --key carrier,flight --delete-when op=delete`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
+			file, err := e.configured(c)
+			if err != nil {
+				return err
+			}
+			if err := file.OneTable(); err != nil {
+				return usageError{err}
+			}
 			return e.explain(c.Context(), o, args[0], args[1:], asJSON)
 		},
 	}
 	f := c.Flags()
 	inGroup(f, sourceFlags, o.maxLineFlag)
 	inGroup(f, foldFlags, func(f *pflag.FlagSet) { o.foldOptions.flags(f, &o.choices) })
+	f.String("config", "", configHelp)
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.SortFlags = false
 	return c
@@ -135,8 +143,11 @@ func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin) {
 	}
 }
 
-// explained is the table of no database in particular.
-var explained = schema.Table{Name: "explained", FoldCase: true, Untyped: true}
+// explained is the table of no database in particular, whose limits are anyLimits.
+var (
+	explained = schema.Table{Name: "explained"}
+	anyLimits = schema.Limits{FoldCase: true, Untyped: true}
+)
 
 func (e *env) explain(ctx context.Context, o *fileOptions, id string, args []string, asJSON bool) error {
 	opt, err := o.rules()
@@ -167,7 +178,7 @@ func (e *env) explain(ctx context.Context, o *fileOptions, id string, args []str
 	table := explained
 	table.HasConstraints = true
 	err = job.Fold(ctx, job.Config{Sources: sources, Source: source.Options{MaxLine: int(o.maxLine)}, Table: table.Name, Fold: opt, BatchRows: defaultBatchRows, Buffer: defaultBuffer,
-		Rejects: rejects, MaxRejects: 1 << 62, Log: e.log}, table, math.MaxInt32, p, x.look)
+		Rejects: rejects, MaxRejects: 1 << 62, Log: e.log}, table, sink.Caps{Columns: math.MaxInt32, Limits: anyLimits}, p, x.look)
 	if err != nil {
 		return err
 	}
@@ -204,7 +215,7 @@ func keyOf(names, parts []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := fold.NewFolder(&feed.Names{}, explained, fold.Options{Key: names, Columns: fold.AddColumns, Log: slog.New(slog.DiscardHandler)})
+	f := fold.NewFolder(&feed.Names{}, explained, fold.Options{Key: names, Columns: fold.AddColumns, Limits: anyLimits, Log: slog.New(slog.DiscardHandler)})
 	var b fold.Batch
 	if err := f.Fold(&b, line, fold.Place{}); err != nil {
 		return nil, fmt.Errorf("not an id: %w", err)

@@ -29,6 +29,9 @@ Exit codes: 0 done, 1 failed, or no such job, 2 wrong usage,
 		Example: `  weir forget flights --to flights.db`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if _, err := e.configured(c); err != nil {
+				return err
+			}
 			dest, err := e.destination(to)
 			if err != nil {
 				return err
@@ -37,6 +40,7 @@ Exit codes: 0 done, 1 failed, or no such job, 2 wrong usage,
 		},
 	}
 	c.Flags().StringVar(&to, "to", "", toHelp)
+	c.Flags().String("config", "", configHelp)
 	return c
 }
 

@@ -52,7 +52,7 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	inGroup(f, spoolFlags, o.spoolOptions.flags)
 	inGroup(f, rejectFlags, o.rejectOptions.flags)
 	inGroup(f, logFlags, func(f *pflag.FlagSet) { o.logOptions.flags(f, &o.choices) })
-	f.StringVar(&o.config, "config", "", "a YAML file with these settings, such as batch_rows: 1000")
+	f.StringVar(&o.config, "config", "", configHelp)
 }
 
 func (o *syncOptions) check() error {

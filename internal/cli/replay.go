@@ -38,6 +38,7 @@ func (o *replayOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.to, "to", "-", "stdout (-), tcp-listen://host:port or tls-listen://host:port; port 0 is any that is free")
 	f.StringVar(&o.speed, "speed", "1x", "how many times as fast as recorded, or max")
 	f.StringVar(&o.rate, "rate", "", "send lines at this rate, such as 150/s, instead of the recorded pace")
+	f.String("config", "", configHelp+"; replay takes feed, time_field and resume_field")
 	f.BoolVar(&o.Loop, "loop", false, "start again at the end, with the time field moved forward")
 	f.BoolVar(&o.Stamp, "stamp", false, "set the time field to the time at which a line is sent, to measure a lag")
 	f.DurationVar(&o.DropAfter, "drop-after", 0, "close each connection after this time, within a line")
@@ -76,7 +77,12 @@ Exit codes: 0 done, or stopped by a signal, 1 failed, 2 wrong usage.`,
   weir replay flights.jsonl.gz --rate 150/s --to tcp-listen://127.0.0.1:4000
   weir replay flights.jsonl.gz --feed firehose --speed 20x --loop --to tls-listen://:1501 --tls-cert cert.pem --tls-key key.pem`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return e.replay(c.Context(), o, args) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if _, err := e.configured(c, "feed", "time-field", "resume-field"); err != nil {
+				return err
+			}
+			return e.replay(c.Context(), o, args)
+		},
 	}
 	o.flags(c.Flags())
 	return c

@@ -30,6 +30,9 @@ again:
   weir status --to flights.db --rejects | sed … | weir sync - --to flights.db --table flights`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if _, err := e.configured(c); err != nil {
+				return err
+			}
 			dest, err := e.destination(to)
 			if err != nil {
 				return err
@@ -56,6 +59,7 @@ again:
 		},
 	}
 	c.Flags().StringVar(&to, "to", "", toHelp)
+	c.Flags().String("config", "", configHelp)
 	c.Flags().BoolVar(&rejects, "rejects", false, "print the rejected lines")
 	c.Flags().StringVar(&job, "job", "", "with --rejects: only those of this job")
 	c.Flags().IntVar(&sample, "sample", 0, "also print this many rows of each table")

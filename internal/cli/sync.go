@@ -45,10 +45,13 @@ the rest. The table is made from the feed, or taken as it is.
   weir sync flights.jsonl.gz --to postgres://weir@db.example/air --table feeds.flights
   nc feed.example 4000 | weir sync --to flights.db --table flights --delete-when op=delete`,
 		RunE: func(c *cobra.Command, args []string) error {
-			settings, err := e.resolve(c.Flags(), o)
+			settings, file, err := e.resolve(c.Flags(), o)
 			e.logAs(&o.logOptions)
 			if err != nil {
 				return err
+			}
+			if err := file.OneTable(); err != nil {
+				return usageError{err}
 			}
 			if len(args) == 0 {
 				args = o.source

@@ -37,12 +37,22 @@ Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 		Example: `  weir verify flights.jsonl.gz --to flights.db
   weir verify 'captures/*.jsonl.zst' --to postgres://weir@db.example/air --table flights --delete-when op=delete`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return e.verify(c.Context(), o, args, show) },
+		RunE: func(c *cobra.Command, args []string) error {
+			file, err := e.configured(c)
+			if err != nil {
+				return err
+			}
+			if err := file.OneTable(); err != nil {
+				return usageError{err}
+			}
+			return e.verify(c.Context(), o, args, show)
+		},
 	}
 	f := c.Flags()
 	inGroup(f, sourceFlags, o.maxLineFlag)
 	inGroup(f, tableFlags, func(f *pflag.FlagSet) { o.tableOptions.flags(f, &o.choices) })
 	inGroup(f, foldFlags, func(f *pflag.FlagSet) { o.foldOptions.flags(f, &o.choices) })
+	f.String("config", "", configHelp)
 	f.IntVar(&show, "show", 10, "print at most this many differences")
 	f.SortFlags = false
 	return c
@@ -68,11 +78,11 @@ func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
 	default: // no line of the feed makes one
 		return nil
 	}
-	rows := b.Sorted()
+	rows, caps := b.Sorted(), v.Caps()
 	for i := range b.Table.Columns {
 		// A column of nulls alone may be missing: Postgres gets it with its first value.
 		name := b.Table.Columns[i].Name
-		if v.table.Find(name, i) < 0 && slices.ContainsFunc(rows, func(r *fold.Row) bool { raw := b.Value(r, i); return raw != nil && raw[0] != 'n' }) {
+		if caps.Find(&v.table, name, i) < 0 && slices.ContainsFunc(rows, func(r *fold.Row) bool { raw := b.Value(r, i); return raw != nil && raw[0] != 'n' }) {
 			v.different++
 			fmt.Fprintf(v.env.stdout, "the table lacks the column %s\n", printable(name))
 		}
@@ -144,7 +154,7 @@ func (e *env) verify(ctx context.Context, o *fileOptions, args []string, show in
 	p := job.NewProgress()
 	err = job.Fold(ctx, job.Config{Sources: files, Source: source.Options{MaxLine: int(o.maxLine)}, Table: o.table, Fold: opt,
 		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Log: e.log},
-		v.table, db.Caps().Columns, p, func(f *sink.Flush) error { return v.look(ctx, f) })
+		v.table, db.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) })
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/weirsync/weir/internal/fold"
 )
 
 // A Setting is one flag, seen from here.
@@ -30,10 +33,10 @@ func Env(name string) string {
 // Key is the name of a setting in the file.
 func Key(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// Resolve sets the settings that the command line left open. All faults are reported at
-// once. environ is as [os.Environ] returns it; file is a
-// path, "" for none.
-func Resolve(settings []*Setting, environ []string, file string) error {
+// Resolve sets the settings that the command line left open, and returns what the file says
+// beside settings. All faults are reported at once. environ is as [os.Environ] returns it;
+// file is a path, "" for none; defaults are the rules of a fold that the settings give.
+func Resolve(settings []*Setting, environ []string, file string, defaults func() fold.Options) (f File, err error) {
 	var faults []error
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
@@ -51,26 +54,16 @@ func Resolve(settings []*Setting, environ []string, file string) error {
 			s.Origin = "environment " + name
 		}
 	}
-	entries, err := read(file)
-	faults = append(faults, err)
-	for _, e := range entries {
-		s, err := find(settings, Key, e.key)
-		switch {
-		case err != nil:
-			faults = append(faults, fmt.Errorf("%s:%d: %w", file, e.line, err))
-		case s.Origin == "":
-			if err := e.set(s); err != nil {
-				faults = append(faults, fmt.Errorf("%s:%d: %s: %w", file, e.line, e.key, err))
-			}
-			s.Origin = "file " + file
-		}
+	if file != "" {
+		f, err = read(file, settings, defaults)
+		faults = append(faults, err)
 	}
 	for _, s := range settings {
 		if s.Origin == "" {
 			s.Origin = "default"
 		}
 	}
-	return errors.Join(faults...)
+	return f, errors.Join(faults...)
 }
 
 // kubernetes names the variables that a cluster gives to each container for a service
@@ -80,13 +73,19 @@ var kubernetes = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-
 // find returns the setting with a name, as spell writes it. The error suggests the one that a
 // mistyped name is likely to mean.
 func find(settings []*Setting, spell func(string) string, name string) (*Setting, error) {
-	names := make([]string, len(settings))
-	for i, s := range settings {
-		if names[i] = spell(s.Name); names[i] == name {
-			return s, nil
-		}
+	names := settingNames(settings, spell)
+	if i := slices.Index(names, name); i >= 0 {
+		return settings[i], nil
 	}
 	return nil, fmt.Errorf("unknown setting %q%s", name, DidYouMean(name, names))
+}
+
+func settingNames(settings []*Setting, spell func(string) string) []string {
+	names := make([]string, len(settings))
+	for i, s := range settings {
+		names[i] = spell(s.Name)
+	}
+	return names
 }
 
 // DidYouMean is what an error adds about a mistyped name: the one of names that is likely to
@@ -96,7 +95,7 @@ func DidYouMean(name string, names []string) string {
 	for _, n := range names {
 		d := distance(name, n)
 		if d < nearest && d < len(strings.TrimPrefix(n, envPrefix)) {
-			nearest, meant = d, ": did you mean "+n+"?"
+			nearest, meant = d, fmt.Sprintf("; did you mean %q?", n)
 		}
 	}
 	return meant

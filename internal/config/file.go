@@ -6,15 +6,35 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"slices"
+	"strconv"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
 )
 
-// An entry is one setting of a file. No value is read as a number, a date or a boolean
-// before the setting itself reads it.
+// A File is what a config file says beside settings.
+type File struct {
+	Mapping *mapping.Mapping // nil without tables
+	Cases   []Case           // its tests
+}
+
+// OneTable is an error if the file has tables.
+func (f *File) OneTable() error {
+	if f.Mapping == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: this version reads tables only for weir config check", f.Mapping.File)
+}
+
+// An entry is a key of the top and its value. No value is read as a number, a date or a
+// boolean before the setting itself reads it.
 type entry struct {
 	key   string
-	line  int
+	at    mapping.Pos // of the key
 	value *yaml.Node
 }
 
@@ -39,53 +59,128 @@ func (e *entry) set(s *Setting) error {
 	return s.SetList(values)
 }
 
-// read returns the settings of a file; those that are null are left out.
-func read(file string) ([]entry, error) {
-	if file == "" {
-		return nil, nil
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("the config file: %w", err)
-	}
+// syntaxError matches an error of the parser that names its line.
+var syntaxError = regexp.MustCompile(`^yaml: line ([0-9]+): (.*)$`)
+
+// entries returns the keys of the file's top; those that are null are left out.
+func (r *reader) entries(data []byte) (entries []entry) {
 	var doc, more yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(data))
-	switch err := d.Decode(&doc); {
-	case err == io.EOF:
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", file, err)
+	err := d.Decode(&doc)
+	if err == io.EOF {
+		return nil
 	}
-	if err := d.Decode(&more); err == nil {
-		return nil, fmt.Errorf("%s:%d: a second document begins; a config file has one", file, more.Line)
-	} else if err != io.EOF {
-		return nil, fmt.Errorf("%s: %w", file, err)
+	if err == nil {
+		if err = d.Decode(&more); err == nil {
+			r.fault(pos(&more), "", "a second document begins; a config file has one")
+			return nil
+		}
+	}
+	if err != io.EOF {
+		at, words := mapping.Pos{}, err.Error()
+		if m := syntaxError.FindStringSubmatch(words); m != nil {
+			at.Line, _ = strconv.Atoi(m[1]) // digits
+			words = "yaml: " + m[2]
+		}
+		r.fault(at, "", "%s", words)
+		return nil
 	}
 	top := doc.Content[0]
 	if isNull(top) {
-		return nil, nil
+		return nil
 	}
 	if top.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("%s:%d: must be settings, such as batch_rows: 1000", file, top.Line)
+		r.fault(pos(top), "", "must be settings, such as batch_rows: 1000")
+		return nil
 	}
-	var entries []entry
-	var faults []error
-	first := map[string]int{} // line
-	for i := 0; i < len(top.Content); i += 2 {
-		key := top.Content[i]
-		name, ok := text(key)
-		e := entry{Key(name), key.Line, resolved(top.Content[i+1])} // batch-rows, as on the command line, is batch_rows
-		switch {
-		case !ok:
-			faults = append(faults, fmt.Errorf("%s:%d: must be the name of a setting, such as batch_rows: 1000", file, e.line))
-		case first[e.key] > 0:
-			faults = append(faults, fmt.Errorf("%s:%d: %s is already set in line %d", file, e.line, e.key, first[e.key]))
-		case !isNull(e.value):
-			entries = append(entries, e)
+	r.pairs(top, "", Key, func(at *yaml.Node, name string, value *yaml.Node) {
+		if !isNull(value) {
+			entries = append(entries, entry{name, pos(at), value})
 		}
-		first[e.key] = e.line
+	})
+	return entries
+}
+
+// read reads a file: it sets the settings that are still open, and returns the rest.
+// defaults are the rules of a fold, as all settings together give them.
+func read(path string, settings []*Setting, defaults func() fold.Options) (File, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return File{}, fmt.Errorf("the config file: %w", err)
 	}
-	return entries, errors.Join(faults...)
+	r := &reader{file: path}
+	m := &mappingDraft{Mapping: mapping.Mapping{File: path, Unmatched: mapping.IgnoreUnmatched, MaxEach: defaultMaxEach, MaxTables: defaultMaxTables}}
+	entries := r.entries(data)
+	given := map[string]*yaml.Node{}
+	for _, e := range entries {
+		given[e.key] = e.value
+	}
+	var deleteWhen mapping.When
+	for _, e := range entries {
+		if i := slices.IndexFunc(mappingKeys, func(k key[mappingDraft]) bool { return k.name == e.key }); i >= 0 {
+			if mappingKeys[i].read(r, m, e.value, e.key); given["tables"] == nil {
+				r.fault(e.at, "", "%s needs tables: it is about a mapping", e.key)
+			}
+			continue
+		}
+		s, err := find(settings, Key, e.key)
+		switch {
+		case err != nil: // also of the mapping's keys one may be meant
+			r.fault(e.at, "", "unknown key %q%s", e.key, DidYouMean(e.key, slices.Concat(keyNames(mappingKeys), settingNames(settings, Key))))
+		case s.Origin != "":
+		case e.key == "delete_when" && given["tables"] != nil && e.value.Kind != yaml.ScalarNode:
+			deleteWhen, s.Origin = r.when(e.value, e.key), "file "+path
+		default:
+			if err := e.set(s); err != nil {
+				r.fault(pos(e.value), e.key, "%v", err)
+			}
+			s.Origin = "file " + path
+		}
+	}
+	if given["tables"] == nil {
+		return File{}, r.err()
+	}
+	if at := given["table"]; at != nil {
+		r.fault(pos(at), "table", "is for a file without tables")
+	}
+	m.defaults = defaults()
+	return r.finish(m, given, deleteWhen)
+}
+
+// finish fills in the defaults of the tables and checks the whole.
+func (r *reader) finish(m *mappingDraft, given map[string]*yaml.Node, deleteWhen mapping.When) (File, error) {
+	place := func(name string) (at mapping.Pos) {
+		if n := given[name]; n != nil {
+			at = pos(n)
+		}
+		return at
+	}
+	o := &m.defaults
+	if o.DeleteField != "" {
+		var err error
+		if deleteWhen, err = mapping.ParseWhen(o.DeleteField + "=" + o.DeleteValue); err != nil {
+			r.fault(place("delete_when"), "delete_when", "%v", err)
+		}
+	}
+	var version mapping.Path
+	if o.Version != "" {
+		var err error
+		if version, err = mapping.ParsePath(o.Version); err != nil {
+			r.fault(place("version_field"), "version_field", "%v", err)
+		}
+		if version.Base == mapping.RowBase {
+			version.Base = mapping.MessageBase
+		}
+	}
+	r.inherit(m, deleteWhen, version)
+	for _, t := range m.tables {
+		m.Tables = append(m.Tables, t.Table)
+	}
+	r.check(m)
+	if err := r.err(); err != nil {
+		return File{}, err
+	}
+	return File{&m.Mapping, m.cases}, nil
 }
 
 // resolved is the node that an alias stands for, or the node itself.

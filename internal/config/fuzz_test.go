@@ -9,6 +9,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/weirsync/weir/internal/fold"
 )
 
 // taken are some settings, and what they were set to.
@@ -40,7 +42,8 @@ func (k *taken) resolve(text string, environ ...string) error {
 	for _, s := range k.settings {
 		s.Origin = ""
 	}
-	return Resolve(k.settings, environ, k.path)
+	_, err := Resolve(k.settings, environ, k.path, func() fold.Options { return fold.Options{Key: []string{"id"}} })
+	return err
 }
 
 // Whatever a config file holds, it is taken or refused, and what it sets is in it.

@@ -11,7 +11,7 @@ import (
 // TestFold_StopsBeforeAnArenaIsFull: a value past 32 GiB would be written over others.
 // The chunks before the last are left out.
 func TestFold_StopsBeforeAnArenaIsFull(t *testing.T) {
-	f := NewFolder(&feed.Names{}, schema.Table{Name: "t", Untyped: true}, Options{Key: []string{"id"}, Columns: AddColumns, MaxColumns: 9, Log: logtest.New(t)})
+	f := NewFolder(&feed.Names{}, schema.Table{Name: "t"}, Options{Limits: schema.Limits{Untyped: true}, Key: []string{"id"}, Columns: AddColumns, MaxColumns: 9, Log: logtest.New(t)})
 	var b Batch
 	b.arena.chunks = make([][]byte, maxArena/chunkSize)
 	b.arena.next = maxArena - align

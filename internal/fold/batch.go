@@ -15,7 +15,8 @@ import (
 type Batch struct {
 	// Table is the table as the batch's rows need it, with the columns and
 	// types that it must have before they are written.
-	Table schema.Table
+	Table  schema.Table
+	Limits schema.Limits // of the database
 
 	FillOnly bool  // values go only where the row has NULL
 	Scope    Scope // of the messages' versions: ColumnScope, RowScope; "" where they have none

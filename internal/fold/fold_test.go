@@ -14,15 +14,17 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// table is one that does not exist, in a database like SQLite.
-var table = schema.Table{Name: "t", FoldCase: true, Untyped: true}
+// table is one that does not exist.
+var table = schema.Table{Name: "t"}
 
 func newFolder(t testing.TB, change func(*fold.Options)) *fold.Folder {
 	return fold.NewFolder(&feed.Names{}, table, options(t, change))
 }
 
+// options are those of a table in a database like SQLite.
 func options(t testing.TB, change func(*fold.Options)) fold.Options {
-	o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Columns: fold.AddColumns, MaxColumns: 500, Log: logtest.New(t)}
+	o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Columns: fold.AddColumns, MaxColumns: 500,
+		Limits: schema.Limits{FoldCase: true, Untyped: true}, Log: logtest.New(t)}
 	if change != nil {
 		change(&o)
 	}
@@ -83,12 +85,12 @@ func TestFold_MergesByKey(t *testing.T) {
 // TestFold_LastOfTwoEqualNamesIsTheOnlyOne: nothing of a line depends on a value that
 // comes again in it.
 func TestFold_LastOfTwoEqualNamesIsTheOnlyOne(t *testing.T) {
-	table := schema.Table{Name: "t", NoNUL: true, FoldCase: true, Exists: true, Key: []int{0}, Columns: []schema.Column{
+	table := schema.Table{Name: "t", Exists: true, Key: []int{0}, Columns: []schema.Column{
 		{Name: "id", Type: schema.Int, Key: true}, {Name: "n", Type: schema.Int}, {Name: "s", Type: schema.Text}}}
 	versions := func(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }
 	f := func(change func(*fold.Options), want string, lines ...string) {
 		t.Helper()
-		o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Columns: fold.IgnoreColumns, Log: logtest.New(t)}
+		o := fold.Options{Limits: schema.Limits{NoNUL: true, FoldCase: true}, Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Columns: fold.IgnoreColumns, Log: logtest.New(t)}
 		if change != nil {
 			change(&o)
 		}
@@ -185,7 +187,7 @@ func TestFold_KeyIsMeasuredByItsText(t *testing.T) {
 		{`"12345678"`, true}, {`"123456789"`, false}, {`12345678`, true}, {`123456789`, false},
 		{`"\u6f22\u6f22ab"`, true}, {`"漢漢ab"`, true}, {`"\u6f22\u6f22abc"`, false}, {`"漢漢abc"`, false}, {`"\ud83d\ude00\n\"\\\u0041"`, true},
 	} {
-		f := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t", MaxKey: 8}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, Log: logtest.New(t)})
+		f := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t"}, fold.Options{Limits: schema.Limits{MaxKey: 8}, Key: []string{"id"}, Columns: fold.AddColumns, Log: logtest.New(t)})
 		var bad *feed.Error
 		switch err := f.Fold(&fold.Batch{}, []byte(`{"id":`+c.key+`}`), fold.Place{}); {
 		case c.fits && err != nil, !c.fits && (!errors.As(err, &bad) || bad.Reason != feed.BadKey):

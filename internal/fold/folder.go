@@ -76,7 +76,7 @@ func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
 		f.table.Made = true
 		f.table.Key = f.table.Key[:0]
 		for i, k := range o.Key {
-			at := f.table.Find(k, i)
+			at := o.Limits.Find(&f.table, k, i)
 			if at < 0 {
 				at = len(f.table.Columns)
 				f.table.Columns = append(f.table.Columns, schema.New(k, true))
@@ -99,15 +99,15 @@ func (f *Folder) Table() schema.Table { return f.table.Clone() }
 // Seal gives the batch the table that its rows need; the batch is then ready to
 // be written.
 func (f *Folder) Seal(b *Batch) {
-	b.Table, b.FillOnly = f.table.Clone(), f.opt.FillOnly
+	b.Table, b.Limits, b.FillOnly = f.table.Clone(), f.opt.Limits, f.opt.FillOnly
 	if f.opt.Version != "" {
-		b.Scope, b.Version = f.opt.Scope, f.table.Find(f.opt.Version, 0)
+		b.Scope, b.Version = f.opt.Scope, f.opt.Limits.Find(&f.table, f.opt.Version, 0)
 	}
 	if b.Rows() == 0 {
 		return // rejects alone make no table
 	}
 	for i := range f.table.Columns {
-		if c := &f.table.Columns[i]; f.table.Untyped || c.Type != schema.Any {
+		if c := &f.table.Columns[i]; f.opt.Limits.Untyped || c.Type != schema.Any {
 			c.New = false
 		} // else it waits for a value to have a type
 	}
@@ -192,7 +192,7 @@ func (f *Folder) admit(c *Change) error {
 			return err
 		}
 	}
-	if f.table.NoNUL && bytes.Contains(c.Text, escapedNUL) {
+	if f.opt.Limits.NoNUL && bytes.Contains(c.Text, escapedNUL) {
 		for i, h := range f.hits {
 			if fd := &f.fields[h]; fd.col >= 0 && f.hasNUL(c.Fields[i].Value) {
 				return feed.Errorf(feed.BadValue, "the value of %q holds a NUL, which the database's text cannot", fd.name)
@@ -225,7 +225,7 @@ func (f *Folder) forget(fields, columns int) {
 	for _, fd := range f.fields[fields:] {
 		delete(f.byName, fd.name)
 		if fd.col >= 0 {
-			delete(f.folded, f.table.FoldName(fd.name))
+			delete(f.folded, f.opt.Limits.FoldName(fd.name))
 		}
 	}
 	f.added -= len(f.table.Columns) - columns
@@ -360,8 +360,8 @@ func (f *Folder) discover(name string) (int32, error) {
 			fd.key = int32(i)
 		}
 	}
-	alias := f.table.FoldName(name)
-	if i := f.table.Find(name, len(f.table.Columns)); i >= 0 {
+	alias := f.opt.Limits.FoldName(name)
+	if i := f.opt.Limits.Find(&f.table, name, len(f.table.Columns)); i >= 0 {
 		if other, taken := f.folded[alias]; taken {
 			return 0, &NamesError{f.fields[other].name, name}
 		}
@@ -371,7 +371,7 @@ func (f *Folder) discover(name string) (int32, error) {
 		}
 		return f.remember(fd, alias), nil
 	}
-	bad := f.table.CheckName(name)
+	bad := f.opt.Limits.CheckName(name)
 	switch {
 	case f.opt.Columns == RejectColumns:
 		return 0, feed.Errorf(feed.BadColumn, "the table has no column %q (--new-columns reject)", name)
@@ -422,9 +422,9 @@ func (f *Folder) checkKey(fields []feed.Field) error {
 		}
 		size += len(fields[at].Value)
 	}
-	if size > f.table.MaxKey && f.table.MaxKey > 0 { // its text has less than its JSON
-		if size = f.keySize(fields); size > f.table.MaxKey {
-			return feed.Errorf(feed.BadKey, "the key has %d bytes: the database can index %d", size, f.table.MaxKey)
+	if most := f.opt.Limits.MaxKey; size > most && most > 0 { // its text has less than its JSON
+		if size = f.keySize(fields); size > most {
+			return feed.Errorf(feed.BadKey, "the key has %d bytes: the database can index %d", size, most)
 		}
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+
+	"github.com/weirsync/weir/internal/schema"
 )
 
 // NewColumns says what becomes of a field that the table has no column for; "" leaves it to
@@ -46,7 +48,8 @@ type Options struct {
 	Version     string // the field with a message's version, "" for none
 	Scope       Scope  // of the versions, where there are any
 	Columns     NewColumns
-	MaxColumns  int // columns that weir adds at most
+	MaxColumns  int           // columns that weir adds at most
+	Limits      schema.Limits // of the database
 	Log         *slog.Logger
 }
 

@@ -38,14 +38,14 @@ func NewResolver(b *Batch, names []string, table *schema.Table) *Resolver {
 	v.b.Table = b.Table.Clone()
 	number := map[string]int32{}
 	for i, name := range v.names {
-		number[table.FoldName(name)] = int32(i)
-		if at := table.Find(name, i); at >= 0 && v.b.Table.Find(name, i) < 0 {
+		number[b.Limits.FoldName(name)] = int32(i)
+		if at := b.Limits.Find(table, name, i); at >= 0 && b.Limits.Find(&v.b.Table, name, i) < 0 {
 			v.b.Table.Columns = append(v.b.Table.Columns, table.Columns[at])
 		}
 	}
 	for i := range v.b.Table.Columns {
 		name := v.b.Table.Columns[i].Name
-		n, known := number[table.FoldName(name)]
+		n, known := number[b.Limits.FoldName(name)]
 		if !known {
 			n = int32(len(v.names))
 			v.names = append(v.names, name)

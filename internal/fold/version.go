@@ -145,7 +145,7 @@ func CheckVersion(t *schema.Table, o Options) error {
 	if o.Version == "" || o.Scope != RowScope || !t.Exists {
 		return nil
 	}
-	at := t.Find(o.Version, 0)
+	at := o.Limits.Find(t, o.Version, 0)
 	switch {
 	case at < 0 && (o.Columns == AddColumns || o.Columns == "" && t.Made):
 		return nil

@@ -31,7 +31,7 @@ func distinct(b *testing.B, seed uint64) *fold.Batch {
 	if err := bench.Distinct(&lines, benchRows, seed); err != nil {
 		b.Fatal(err)
 	}
-	f := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t", FoldCase: true, Untyped: true}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 100, Log: logtest.New(b)})
+	f := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t"}, fold.Options{Limits: schema.Limits{FoldCase: true, Untyped: true}, Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 100, Log: logtest.New(b)})
 	batch := &fold.Batch{}
 	for line := range bytes.Lines(lines.Bytes()) {
 		if err := f.Fold(batch, line, fold.Place{}); err != nil {

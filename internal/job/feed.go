@@ -100,7 +100,7 @@ func (rd *reader) controlMessage(from *lane, l *feed.Line) (pass bool, err error
 	}
 	if h.repeats++; rd.Feed.StaleAfter > 0 && h.repeats >= rd.Feed.StaleAfter {
 		h.repeats = 0
-		from.stream.Reconnect(from.reading.conn, fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", from.name, rd.Feed.StaleAfter, rd.Feed.ResumeField, h.Resume))
+		from.begun.Reconnect(from.reading.conn, fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", from.name, rd.Feed.StaleAfter, rd.Feed.ResumeField, h.Resume))
 	}
 	return true, nil
 }

@@ -108,10 +108,8 @@ func (f *flusher) committed(ctx context.Context, s *set, flush *sink.Flush, res 
 	for i := range s.lanes {
 		at := &s.lanes[i]
 		l := at.lane
-		resume := at.pos.mark.Feed.Resume // the set is used again
-		l.committed.Store(&resume)
-		if l.spool != nil {
-			l.spool.Committed(at.pos.mark.Source)
+		if l.begun.Committed != nil {
+			l.begun.Committed(at.pos.mark.Source)
 		}
 		l.flushed.safe = at.pos.line
 		if l.repeats {

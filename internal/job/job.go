@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -116,10 +117,10 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *Pro
 	return r.fencedErr
 }
 
-// Fold reads the sources from their starts, folds them for a table that takes at most that
-// many columns, and has each set of rows looked at in place of a flush. When ctx ends, so
+// Fold reads the sources from their starts, folds them for a table of a database with
+// these limits, and has each set of rows looked at in place of a flush. When ctx ends, so
 // does Fold with its error, and what was read until then is not looked at.
-func Fold(ctx context.Context, c Config, t schema.Table, columns int, p *Progress, look func(*sink.Flush) error) error {
+func Fold(ctx context.Context, c Config, t schema.Table, caps sink.Caps, p *Progress, look func(*sink.Flush) error) error {
 	r := &run{Config: c, claims: unclaimed{}, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), prefetch: &prefetch{}, lanesAtOnce: math.MaxInt,
 		flush: func(_ context.Context, f *sink.Flush) (sink.Result, error) {
 			if err := ctx.Err(); err != nil {
@@ -128,7 +129,7 @@ func Fold(ctx context.Context, c Config, t schema.Table, columns int, p *Progres
 			return sink.Result{}, look(f)
 		}}
 	r.feedNames = r.Feed.names(&r.names)
-	if err := r.fold(t, columns); err != nil {
+	if err := r.fold(t, caps); err != nil {
 		return err
 	}
 	_, err := r.attempt(ctx)
@@ -166,9 +167,8 @@ type run struct {
 	fenced    map[string]bool // the same, more than once: they are theirs
 	fencedErr error           // names these
 
-	finished int // sources that had been read to their ends before: the opener's
-	// finishedRejected is how many of their lines were rejected then.
-	finishedRejected int64
+	finished         atomic.Int64 // sources that had been read to their ends before
+	finishedRejected atomic.Int64 // lines of these that were rejected then
 
 	hasWritten bool      // the job has written to the table: the flusher's
 	pruned     time.Time // when old rejects were last removed
@@ -177,7 +177,8 @@ type run struct {
 // attempt reads all sources from their checkpoints to their ends. It returns those that it
 // has opened.
 func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
-	r.finished, r.finishedRejected = 0, 0
+	r.finished.Store(0)
+	r.finishedRejected.Store(0)
 	starts, err := r.admitAll(ctx)
 	if err != nil {
 		return nil, err
@@ -218,16 +219,16 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 
 // logFinished logs the files that were read to their ends before, in one line.
 func (r *run) logFinished() {
-	rejected := ""
-	if r.finishedRejected > 0 {
-		rejected = fmt.Sprintf(" (lines rejected then: %d; %s)", r.finishedRejected, r.ShowRejects)
+	finished, rejected := r.finished.Load(), ""
+	if n := r.finishedRejected.Load(); n > 0 {
+		rejected = fmt.Sprintf(" (lines rejected then: %d; %s)", n, r.ShowRejects)
 	}
 	switch {
-	case r.finished == 0:
+	case finished == 0:
 	case len(r.Sources) == 1:
 		r.Log.Info(fmt.Sprintf("%s was read to its end before and has not changed: nothing to do%s", r.Sources[0], rejected), "source", r.Sources[0])
 	default:
-		r.Log.Info(fmt.Sprintf("%d of %d files were read to their ends before and have not changed: nothing to do for these%s", r.finished, len(r.Sources), rejected))
+		r.Log.Info(fmt.Sprintf("%d of %d files were read to their ends before and have not changed: nothing to do for these%s", finished, len(r.Sources), rejected))
 	}
 }
 
@@ -242,11 +243,11 @@ func (r *run) begin(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	return r.fold(table, r.db.Caps().Columns)
+	return r.fold(table, r.db.Caps())
 }
 
-// fold starts a fold for a table that takes at most that many columns.
-func (r *run) fold(table schema.Table, columns int) (err error) {
+// fold starts a fold for a table of a database with these limits.
+func (r *run) fold(table schema.Table, caps sink.Caps) (err error) {
 	r.Table = table.Name
 	r.table = table
 	if r.settings, err = r.Config.settings(); err != nil {
@@ -254,6 +255,7 @@ func (r *run) fold(table schema.Table, columns int) (err error) {
 	}
 	table.HasConstraints = table.HasConstraints || r.constrained
 	o := r.Fold
+	o.Limits = caps.Limits
 	if err := fold.CheckVersion(&table, o); err != nil {
 		return err
 	}
@@ -266,7 +268,7 @@ func (r *run) fold(table schema.Table, columns int) (err error) {
 			o.Columns = fold.AddColumns
 		}
 	}
-	o.MaxColumns = min(o.MaxColumns, max(0, columns-len(table.Columns)-len(o.Key)))
+	o.MaxColumns = min(o.MaxColumns, max(0, caps.Columns-len(table.Columns)-len(o.Key)))
 	o.Log = r.Log
 	r.mapper, r.folder = fold.NewMapper(&r.names, o), fold.NewFolder(&r.names, table, o)
 	return nil

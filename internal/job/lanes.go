@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -29,17 +28,13 @@ type start struct {
 	accepted   bool // it continues by --accept-settings
 }
 
-// A lane is a source that is open: what is read in order, and resumed by itself.
+// A lane is what is read in order, and resumed by itself; see [source.Source].
 type lane struct {
 	start
 	log    *slog.Logger
-	stream *source.Stream
-	spool  *spool.Queue // nil where there is none
-	blocks blocks       // the stream, or the spool
-	begin  position     // of what blocks gives first
-	// committed is the resume value of the feed in the database: a connection that is made
-	// from now on begins there: what was only read is lost if the program ends.
-	committed atomic.Pointer[string]
+	begun  source.Begun
+	begin  position      // of its first line
+	period time.Duration // a line waits at most before it is written; 0 is no limit
 
 	reading laneReading // the reader's
 	flushed laneFlushed // the flusher's
@@ -52,104 +47,172 @@ const (
 	claimChunk = 200
 )
 
-// An opener claims the sources, opens them and puts their lines into the pool.
+// An opener claims the lanes that the sources open, and puts their lines into the pool.
 type opener struct {
 	*run
 	scans *scanPool
+	spool *spool.Queue // around the one source that has one
 
-	mu    sync.Mutex
-	lanes []*lane
-	spool *spool.Queue // of the one lane that has one
+	mu      sync.Mutex
+	starts  []start           // that are not claimed yet
+	claimed map[string]*start // that are not opened yet; nil: there is nothing to read
+	lanes   []*lane           // that were opened
 }
 
-// open opens sources one after the other, each when the one before it was read; files that
-// are followed are read at the same time.
+// open reads the sources to their ends, one after the other; files that are followed are read
+// at the same time.
 func (o *opener) open(ctx context.Context, starts []start) error {
-	g, each := errgroup.WithContext(ctx)
-	for len(starts) > 0 && ctx.Err() == nil {
-		n := min(claimChunk, len(starts))
-		now, err := o.take(ctx, starts[:n])
-		if err != nil {
-			return errors.Join(err, g.Wait())
-		}
-		starts = starts[n:]
-		for _, s := range now {
-			if o.Source.Follow && len(o.Sources) > 1 {
-				g.Go(func() error { return o.source(each, s) })
-			} else if err := o.source(ctx, s); err != nil {
-				return err
-			}
-		}
+	o.starts, o.claimed = starts, map[string]*start{}
+	specs := make([]string, len(starts))
+	for i := range starts {
+		specs[i] = starts[i].spec
+	}
+	opt := o.options()
+	if !o.Source.Follow || len(specs) == 1 {
+		return o.read(ctx, o.spooled(source.New(specs, opt)))
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for i := range specs {
+		g.Go(func() error { return o.read(ctx, source.New(specs[i:i+1], opt)) })
 	}
 	return g.Wait()
 }
 
-// take claims sources, and returns those of which there is something to read.
-func (o *opener) take(ctx context.Context, starts []start) (now []start, err error) {
-	var names []string
-	for _, s := range starts {
-		if !s.accepted && source.Finished(s.spec, o.Source, s.from.mark.Source) {
-			o.skip(&s)
-			continue
+// options are those of the sources.
+func (o *opener) options() source.Options {
+	opt := o.Source
+	opt.Pool, opt.Log = o.pool, o.Log
+	opt.Whole = func(line []byte) bool {
+		_, err := feed.NewScanner(&feed.Names{}).Scan(line)
+		return err == nil
+	}
+	opt.Reconnects = func() { o.p.Reconnects.Add(1) }
+	opt.Hello, opt.Resumes = o.Feed.Hello, o.Feed.ResumeField != ""
+	return opt
+}
+
+// read puts what a source brings into the pool, until an error or its end.
+func (o *opener) read(ctx context.Context, src source.Source) (err error) {
+	defer func() { err = errors.Join(err, src.Close()) }()
+	ctx, cancel := context.WithCancel(ctx)
+	var spooling sync.WaitGroup
+	defer spooling.Wait()
+	defer cancel()
+	if o.spool != nil {
+		spooling.Go(func() { o.spool.Run(ctx) })
+	}
+	lanes := map[string]*lane{} // that are open
+	for {
+		e, err := src.Next(ctx)
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
 		}
-		if now = append(now, s); !s.unnamed {
-			names = append(names, s.name)
+		l := lanes[e.Lane]
+		switch {
+		case e.Kind == source.Opened && l == nil:
+			if l, err = o.begin(ctx, e); err != nil {
+				return err
+			}
+			lanes[e.Lane] = l
+			e.Begin = nil
+		case e.Kind == source.Closing:
+			delete(lanes, e.Lane)
+		}
+		if l == nil {
+			continue // there is nothing to read
+		}
+		if err := o.scans.put(ctx, l, e); err != nil {
+			return err
 		}
 	}
-	if len(now) == 0 {
-		return nil, nil
-	}
-	found, err := o.claims.Take(ctx, names...)
-	if err != nil {
+}
+
+// begin claims a lane that was opened, and has it read. It returns nil where there is nothing to
+// read.
+func (o *opener) begin(ctx context.Context, e source.Event) (*lane, error) {
+	s, err := o.claim(ctx, e.Lane)
+	if err != nil || s == nil {
 		return nil, err
 	}
-	for _, s := range now {
-		if s.unnamed {
-			continue
-		}
-		// The flush that empties the table forgets the checkpoints of the sources to come.
-		if at := found[0]; (at.Seq != s.cp.Seq || at.Run != s.cp.Run) && !(o.Rebuild && at.Seq == 0) {
-			return nil, sink.ErrChanged{Err: fmt.Errorf("another run has read %s meanwhile", s.name)}
-		}
-		found = found[1:]
+	l := &lane{start: *s, log: o.Log.With("source", s.name), period: o.BatchPeriod}
+	l.begun, err = e.Begin(ctx, source.Point{Cursor: s.from.mark.Source, Resume: s.from.mark.Feed.Resume})
+	finished := err == io.EOF
+	if err != nil && !finished {
+		return nil, err
 	}
-	return now, nil
-}
-
-// skip counts a source that had been read to its end before.
-func (o *opener) skip(s *start) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.finished++
-	o.finishedRejected += s.cp.Rejected
-}
-
-// source reads a source to its end.
-func (o *opener) source(ctx context.Context, s start) error {
-	l, err := o.openLane(ctx, s)
-	if err != nil {
-		return err
+	l.begin.mark = mark{Source: l.begun.At, Feed: s.from.mark.Feed}
+	if l.begun.At != "" && !l.begun.Kept {
+		l.begin.line, l.begin.offset = s.from.line, s.from.offset
+	}
+	if l.period == 0 && (l.begun.Waits || o.MaxRate > 0) {
+		l.period = livePeriod
 	}
 	o.mu.Lock()
 	o.lanes = append(o.lanes, l)
 	o.mu.Unlock()
-	if err := o.scans.signal(ctx, l, opened, nil); err != nil {
-		return errors.Join(err, l.stream.Close())
-	}
-	if l.stream.Done() {
-		o.skip(&s)
-		err = io.EOF
+	if finished {
+		o.skip(s)
 	} else {
 		o.logStart(l)
-		err = o.read(ctx, l)
 	}
-	if closing := l.stream.Close(); err == io.EOF {
-		err = closing
+	return l, nil
+}
+
+// claim returns where a lane begins, when it is claimed.
+func (o *opener) claim(ctx context.Context, name string) (*start, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for {
+		if s, ok := o.claimed[name]; ok {
+			delete(o.claimed, name)
+			return s, nil
+		}
+		n := min(claimChunk, len(o.starts))
+		if n == 0 {
+			return nil, fmt.Errorf("%s was opened, but is no source of this run", name)
+		}
+		if err := o.take(ctx, o.starts[:n]); err != nil {
+			return nil, err
+		}
+		o.starts = o.starts[n:]
 	}
-	if ctx.Err() != nil {
+}
+
+// take claims sources.
+func (o *opener) take(ctx context.Context, starts []start) error {
+	var names []string
+	for i := range starts {
+		s := &starts[i]
+		o.claimed[s.name] = s
+		if !s.accepted && source.Finished(s.spec, o.Source, s.from.mark.Source) {
+			o.claimed[s.name] = nil
+			o.skip(s)
+		} else if !s.unnamed {
+			names = append(names, s.name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	found, err := o.claims.Take(ctx, names...)
+	if err != nil {
 		return err
 	}
-	return o.scans.signal(ctx, l, ended, err)
+	for i, name := range names {
+		// The flush that empties the table forgets the checkpoints of the sources to come.
+		if at, s := found[i], o.claimed[name]; (at.Seq != s.cp.Seq || at.Run != s.cp.Run) && !(o.Rebuild && at.Seq == 0) {
+			return sink.ErrChanged{Err: fmt.Errorf("another run has read %s meanwhile", name)}
+		}
+	}
+	return nil
+}
+
+// skip counts a source that had been read to its end before.
+func (o *opener) skip(s *start) {
+	o.finished.Add(1)
+	o.finishedRejected.Add(s.cp.Rejected)
 }
 
 // logStart logs where a source continues.
@@ -157,71 +220,12 @@ func (o *opener) logStart(l *lane) {
 	switch from := &l.from; {
 	case from.mark.Feed.Resume != "":
 		l.log.Info(fmt.Sprintf("%s: resuming after %s %s", l.name, o.Feed.ResumeField, from.mark.Feed.Resume))
-	case from.offset > 0 && l.stream.Start() != "":
+	case l.begin.offset > 0:
 		l.log.Info(fmt.Sprintf("%s: resuming after line %d (byte %d)", l.name, from.line, from.offset))
 	}
-	if at := l.stream.Addr(); at != nil {
+	if at := l.begun.Addr; at != nil {
 		l.log.Info(fmt.Sprintf("%s: senders connect to %s", l.name, at))
 	}
-}
-
-// read puts the blocks of a lane into the pool, until an error or its end.
-func (o *opener) read(ctx context.Context, l *lane) error {
-	var spooling sync.WaitGroup
-	defer spooling.Wait()
-	if l.spool != nil {
-		spooling.Go(func() { l.spool.Run(ctx) })
-	}
-	for {
-		b, err := l.blocks.Next(ctx)
-		if err == nil {
-			err = o.scans.put(ctx, l, b)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// openLane opens a source where it continues.
-func (o *opener) openLane(ctx context.Context, s start) (*lane, error) {
-	l := &lane{start: s, log: o.Log.With("source", s.name)}
-	l.committed.Store(&s.from.mark.Feed.Resume)
-	opt := o.Source
-	opt.Pool = o.pool
-	opt.Log = l.log
-	opt.Whole = func(line []byte) bool {
-		_, err := feed.NewScanner(&feed.Names{}).Scan(line)
-		return err == nil
-	}
-	opt.Reconnects = func() { o.p.Reconnects.Add(1) }
-	opt.Settle = o.Feed.resumes(s.name) // else it cannot be asked for more
-	if o.Feed.Hello != nil {
-		opt.Hello = func() ([]byte, error) {
-			if l.spool.Durable() {
-				return o.Feed.Hello(l.spool.Resume()) // what is on disk need not come again
-			}
-			return o.Feed.Hello(*l.committed.Load())
-		}
-	}
-	var err error
-	if l.stream, err = source.Open(ctx, s.spec, opt, s.from.mark.Source); err != nil {
-		return nil, err
-	}
-	l.blocks, l.begin.mark.Feed = l.stream, s.from.mark.Feed
-	if at := l.stream.Start(); at != "" {
-		l.begin.line, l.begin.offset, l.begin.mark.Source = s.from.line, s.from.offset, at
-	}
-	if l.spool, err = o.openSpool(l, o.Job); err != nil {
-		return nil, errors.Join(err, l.stream.Close())
-	}
-	if l.spool != nil {
-		o.spool, l.blocks = l.spool, l.spool
-	}
-	if l.spool.Durable() {
-		l.begin.mark.Source = l.spool.Start()
-	}
-	return l, nil
 }
 
 // close ends what lasts until all is committed.
@@ -229,13 +233,5 @@ func (o *opener) close() error {
 	if o.spool == nil {
 		return nil
 	}
-	return o.spool.Close()
-}
-
-// period is how long a line of the lane waits at most before it is written; 0 is no limit.
-func (l *lane) period(c *Config) time.Duration {
-	if c.BatchPeriod == 0 && (l.stream.Waits() || c.MaxRate > 0) {
-		return livePeriod
-	}
-	return c.BatchPeriod
+	return o.spool.Finish()
 }

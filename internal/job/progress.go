@@ -38,7 +38,8 @@ type Progress struct {
 	retries  map[string]*atomic.Int64
 
 	mu      sync.Mutex
-	stream  *source.Stream
+	source  string
+	begun   source.Begun // of that
 	ignored map[string]int64
 }
 
@@ -98,10 +99,10 @@ func (p *Progress) Rows() int64 {
 func (p *Progress) Source() (name string, read, size int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stream == nil {
-		return "", 0, 0
+	if p.begun.Size == nil {
+		return p.source, 0, 0
 	}
-	return p.stream.Name(), p.stream.RawOffset(), p.stream.Size()
+	return p.source, p.begun.RawOffset(), p.begun.Size()
 }
 
 // Ignored returns how many values each field had that found no column. It is
@@ -118,10 +119,10 @@ func (p *Progress) setIgnored(m map[string]int64) {
 	p.ignored = m
 }
 
-func (p *Progress) begin(s *source.Stream) {
+func (p *Progress) begin(name string, b source.Begun) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stream = s
+	p.source, p.begun = name, b
 }
 
 func (p *Progress) flushed(b *fold.Batch, res sink.Result, took time.Duration) {

@@ -11,6 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
 )
 
 // A set is what one flush writes. It goes from the reader to the flusher and back.
@@ -18,7 +19,8 @@ type set struct {
 	batch       fold.Batch
 	rejects     []fold.Reject
 	rejectBytes int
-	first       time.Time // when the first line came in
+	first       time.Time     // when the first line came in
+	period      time.Duration // how long it waits at most: the shortest of its lanes; 0 is no limit
 	lanes       []setLane
 	ended       []*lane // their claims are released when the set is committed
 	rebuild     bool    // the table is emptied first
@@ -62,9 +64,8 @@ type reader struct {
 	free  chan *set
 
 	set      *set
-	period   time.Duration // that of the lane that was opened last
-	unmarked bool          // the database does not know the file of rejects yet
-	emptied  bool          // a set was handed over that empties the table
+	unmarked bool // the database does not know the file of rejects yet
+	emptied  bool // a set was handed over that empties the table
 	open     map[*lane]bool
 	read     bool  // there were lines
 	failed   error // of reading
@@ -132,14 +133,14 @@ var errDue = errors.New("the batch is due")
 // after the last.
 func (rd *reader) next(reading, flushing context.Context) (*event, error) {
 	var due <-chan time.Time
-	if rd.period > 0 && !rd.set.first.IsZero() {
-		wait := time.Until(rd.set.first.Add(rd.period))
+	if rd.set.period > 0 {
+		wait := time.Until(rd.set.first.Add(rd.set.period))
 		if wait <= 0 && len(rd.free) > 0 {
 			if err := rd.handOverAll(flushing); err != nil {
 				return nil, err
 			}
 		} else { // while the sink is busy the set keeps filling
-			timer := time.NewTimer(max(wait, rd.period/16))
+			timer := time.NewTimer(max(wait, rd.set.period/16))
 			defer timer.Stop()
 			due = timer.C
 		}
@@ -160,7 +161,7 @@ func (rd *reader) next(reading, flushing context.Context) (*event, error) {
 	case <-due:
 		return nil, errDue
 	case <-idle.C:
-		if rd.period > 0 {
+		if rd.set.period > 0 {
 			return nil, errDue
 		}
 		return nil, cmp.Or(rd.handOverAll(flushing), errDue)
@@ -185,14 +186,14 @@ func (rd *reader) handle(flushing context.Context, e *event) error {
 			return err
 		}
 	}
-	switch e.kind {
-	case opened:
+	switch e.of.Kind {
+	case source.Opened:
+		if e.of.Begin != nil {
+			return rd.reopenLane(flushing, e)
+		}
 		return rd.beginLane(flushing, e.lane)
-	case ended:
-		return rd.endLane(e.lane, e.err)
-	}
-	if e.Settled != nil {
-		return rd.commitAll(flushing, e.Settled)
+	case source.Closing:
+		return rd.endLane(e.lane, e.of.Err)
 	}
 	err := rd.foldBlock(flushing, e)
 	if err == errTorn {
@@ -204,18 +205,17 @@ func (rd *reader) handle(flushing context.Context, e *event) error {
 // beginLane begins to read a lane that was opened.
 func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	rd.open[l] = true
-	rd.period = l.period(&rd.Config)
-	rd.p.begin(l.stream)
+	rd.p.begin(l.name, l.begun)
 	fresh := l.cp.Mark == "" && l.resumes && !l.unnamed
 	l.reading = laneReading{seq: l.cp.Seq, tally: tally{rejected: l.cp.Rejected},
-		restart: fresh && l.cp.Seq > 0, tentative: fresh && !l.spool.Durable()}
+		restart: fresh && l.cp.Seq > 0, tentative: fresh && !l.begun.Kept}
 	r := &l.reading
 	if rd.emptied {
 		r.seq = 0
 	}
 	r.pos = l.begin
-	r.line, r.feed = r.pos.line, feedState{feedMark: r.pos.mark.Feed, opening: !l.spool.Durable()}
-	r.hint.on = r.pos.offset == 0 && !l.stream.Traits().Live
+	r.line, r.feed = r.pos.line, feedState{feedMark: r.pos.mark.Feed, opening: !l.begun.Kept}
+	r.hint.on = r.pos.offset == 0 && !source.TraitsOf(l.name).Live
 	if l.accepted || rd.Rebuild && !rd.emptied || rd.unmarked {
 		rd.addLane(l)
 	}
@@ -269,7 +269,7 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	}
 	if e.Conn != r.conn {
 		r.conn, r.feed.repeats = e.Conn, 0
-		r.feed.opening = !l.spool.Durable() // what is read back from the disk has no connection
+		r.feed.opening = !l.begun.Kept // what is read back from the disk has no connection
 	}
 	before, at := r.line, 0
 	if e.Oversize > 0 {
@@ -372,7 +372,7 @@ func (rd *reader) isFull() bool {
 // source, counts tells whether the line was dealt with.
 func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (counts bool, err error) {
 	r := &l.reading
-	rd.startPeriod()
+	rd.startPeriod(l)
 	r.hint.see(line.Text)
 	if rd.Feed.hasControl() && line.Err == nil {
 		if pass, err := rd.controlMessage(l, line); err != nil {
@@ -392,7 +392,7 @@ func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (
 		return true, nil
 	case *feed.Error:
 		// The end of a followed file comes when another one has taken its place.
-		if tail && err.Reason == feed.Truncated && l.stream.Traits().Named && !rd.Source.Follow {
+		if tail && err.Reason == feed.Truncated && source.TraitsOf(l.name).Named && !rd.Source.Follow {
 			l.log.Warn(fmt.Sprintf("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, at.Line, at.Offset))
 			return false, errTorn
 		}
@@ -422,10 +422,14 @@ func (rd *reader) addLine(l *feed.Line, at fold.Place) error {
 	return rd.folder.Add(&rd.set.batch, &c, at)
 }
 
-// startPeriod notes when the first line of the set came in.
-func (rd *reader) startPeriod() {
-	if rd.set.first.IsZero() {
-		rd.set.first = time.Now()
+// startPeriod notes when the first line of the set came in, and how long it waits.
+func (rd *reader) startPeriod(l *lane) {
+	s := rd.set
+	if s.first.IsZero() {
+		s.first = time.Now()
+	}
+	if l.period > 0 && (s.period == 0 || l.period < s.period) {
+		s.period = l.period
 	}
 }
 
@@ -462,7 +466,7 @@ func (rd *reader) handOverAll(flushing context.Context) error {
 
 // reject deals with a line that is no message.
 func (rd *reader) reject(l *lane, at fold.Place, line []byte, why *feed.Error) error {
-	rd.startPeriod()
+	rd.startPeriod(l)
 	if rd.Feed.resumes(l.name) && l.reading.feed.again(line) {
 		return nil // it was counted when it came first
 	}
@@ -506,7 +510,7 @@ func (rd *reader) handOver(flushing context.Context) error {
 	s := rd.set
 	s.rebuild = rd.Rebuild && !rd.emptied && len(s.lanes) > 0
 	if s.isEmpty() && !s.rebuild {
-		s.first = time.Time{}
+		s.first, s.period = time.Time{}, 0
 		return nil
 	}
 	for i := range s.lanes {
@@ -544,15 +548,24 @@ func (rd *reader) handOver(flushing context.Context) error {
 	}
 }
 
-// commitAll writes the set at hand, and closes settled when all that was folded is committed.
-func (rd *reader) commitAll(flushing context.Context, settled chan<- struct{}) error {
+// reopenLane begins a lane again where it is committed to.
+func (rd *reader) reopenLane(flushing context.Context, e *event) error {
+	if err := rd.commitAll(flushing); err != nil {
+		return err
+	}
+	at := &e.lane.reading.pos.mark
+	_, err := e.of.Begin(flushing, source.Point{Cursor: at.Source, Resume: at.Feed.Resume})
+	return err
+}
+
+// commitAll writes the set at hand, and waits until all that was folded is committed.
+func (rd *reader) commitAll(flushing context.Context) error {
 	if err := rd.handOver(flushing); err != nil {
 		return err
 	}
 	select {
 	case s := <-rd.free: // no set is on its way
 		rd.free <- s
-		close(settled)
 		return nil
 	case <-flushing.Done():
 		return flushing.Err()

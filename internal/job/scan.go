@@ -14,25 +14,15 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// An event is what the reader gets of a lane: that it was opened, a block of its lines, or
-// its end.
+// An event is what the reader gets of a lane.
 type event struct {
-	lane *lane
-	kind eventKind
-	err  error // of reading, where it ended
-	*source.Block
-	lines  []feed.Line
-	fields []feed.Field  // of all lines
-	ready  chan struct{} // takes one value when the block is scanned
+	lane          *lane
+	of            source.Event
+	*source.Block // of that
+	lines         []feed.Line
+	fields        []feed.Field  // of all lines
+	ready         chan struct{} // takes one value when the block is scanned
 }
-
-type eventKind int
-
-const (
-	data eventKind = iota
-	opened
-	ended
-)
 
 // maxScanners is how many blocks are scanned at a time at most. The fold, which one
 // core does, takes longer than half of a scan.
@@ -53,12 +43,6 @@ type scanPool struct {
 	err      error
 	free     chan *event
 	folded   chan struct{} // takes one value when a long block is folded
-}
-
-// blocks is where the lines of a lane come from: a stream, or its spool.
-type blocks interface {
-	Next(ctx context.Context) (*source.Block, error)
-	Release(b *source.Block)
 }
 
 func newScanPool(names *feed.Names, limit *rate.Limiter) *scanPool {
@@ -87,14 +71,26 @@ func (p *scanPool) run(ctx context.Context, produce func(context.Context) error)
 	close(p.events)
 }
 
-// put adds a block of a lane. Several goroutines may.
-func (p *scanPool) put(ctx context.Context, l *lane, b *source.Block) (err error) {
-	for rest := b; rest != nil; {
+// put adds an event of a lane. Several goroutines may.
+func (p *scanPool) put(ctx context.Context, l *lane, of source.Event) (err error) {
+	if of.Kind != source.Data {
+		e := p.spare()
+		e.lane, e.of = l, of
+		e.ready <- struct{}{}
+		select {
+		case p.events <- e:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	var b *source.Block
+	for rest := of.Block; rest != nil; {
 		if b, rest, err = p.pace(ctx, rest); err != nil {
 			return err
 		}
 		e := p.spare()
-		e.lane, e.kind, e.Block = l, data, b
+		e.lane, e.of, e.Block = l, of, b
 		long := len(b.Data) > longBlock // b is not ours when it is handed on
 		select {
 		case p.events <- e:
@@ -112,19 +108,6 @@ func (p *scanPool) put(ctx context.Context, l *lane, b *source.Block) (err error
 		}
 	}
 	return nil
-}
-
-// signal adds an event without lines.
-func (p *scanPool) signal(ctx context.Context, l *lane, kind eventKind, err error) error {
-	e := p.spare()
-	e.lane, e.kind, e.err, e.Block = l, kind, err, nil
-	e.ready <- struct{}{}
-	select {
-	case p.events <- e:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // newLimiter returns a limiter of lines, nil for a rate of 0. It has nothing to give at the
@@ -178,7 +161,7 @@ func (p *scanPool) spare() *event {
 func (p *scanPool) release(e *event) {
 	if e.Block != nil {
 		long := len(e.Data) > longBlock
-		e.lane.blocks.Release(e.Block)
+		e.Block.Release()
 		if long {
 			e.lines, e.fields = nil, nil
 			p.folded <- struct{}{}

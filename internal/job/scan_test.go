@@ -20,19 +20,17 @@ type pausing struct {
 	at     int64
 }
 
-func (p *pausing) Next(context.Context) (*source.Block, error) {
+func (p *pausing) Next(context.Context) (source.Event, error) {
 	if len(p.blocks) == 0 {
-		return nil, io.EOF
+		return source.Event{}, io.EOF
 	}
 	if p.at > 0 {
 		time.Sleep(p.pause)
 	}
 	b := &source.Block{Data: []byte(p.blocks[0]), Offset: p.at}
 	p.blocks, p.at = p.blocks[1:], p.at+int64(len(p.blocks[0]))
-	return b, nil
+	return source.Event{Block: b}, nil
 }
-
-func (p *pausing) Release(*source.Block) {}
 
 // TestMaxRate_AtEveryInstant: no more lines come in any time than that time's and one
 // second's, in a small file too and after a pause, and none is lost or moved by it.
@@ -47,15 +45,15 @@ func TestMaxRate_AtEveryInstant(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		in := &pausing{blocks: []string{block(0) + "\n", block(lines)}, pause: time.Minute}
-		p, l := newScanPool(&feed.Names{}, newLimiter(perSecond)), &lane{blocks: in}
+		p, l := newScanPool(&feed.Names{}, newLimiter(perSecond)), &lane{}
 		ended := make(chan bool)
 		go func() {
 			defer close(ended)
 			p.run(t.Context(), func(ctx context.Context) error {
 				for {
-					b, err := in.Next(ctx)
+					e, err := in.Next(ctx)
 					if err == nil {
-						err = p.put(ctx, l, b)
+						err = p.put(ctx, l, e)
 					}
 					if err != nil {
 						return err

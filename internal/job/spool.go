@@ -5,20 +5,24 @@ import (
 	"cmp"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
 )
 
-// openSpool opens the queue that keeps a source's lines on disk, nil where none is wanted.
-func (r *run) openSpool(l *lane, job string) (*spool.Queue, error) {
-	if r.Spool.Dir == "" && r.Spool.Capture == "" {
-		return nil, nil
+// spooled returns a source, or the queue around it that keeps its lines on disk where one is
+// wanted.
+func (o *opener) spooled(src source.Source) source.Source {
+	if o.Spool.Dir == "" && o.Spool.Capture == "" || len(o.starts) == 0 {
+		return src
 	}
-	return spool.OpenQueue(l.stream, spool.Config{
-		Folders: r.Spool, Period: cmp.Or(r.BatchPeriod, livePeriod), Pool: r.pool,
-		Job: job, Source: l.name, Seq: l.cp.Seq, From: l.from.mark.Source, Resume: l.from.mark.Feed.Resume,
-		FromStart: r.FromStart, Repeats: r.Feed.resumes(l.name), LastResume: r.lastResume(),
-		Log: l.log, Gauge: r.p.Spool.Store,
+	s := &o.starts[0] // the only one
+	o.spool = spool.NewQueue(src, spool.Config{
+		Folders: o.Spool, Period: cmp.Or(o.BatchPeriod, livePeriod), Pool: o.pool,
+		Job: o.Job, Source: s.name, Seq: s.cp.Seq,
+		FromStart: o.FromStart, Repeats: o.Feed.resumes(s.name), LastResume: o.lastResume(),
+		Log: o.Log.With("source", s.name), Gauge: o.p.Spool.Store,
 	})
+	return o.spool
 }
 
 // lastResume returns a function that finds the last resume value among lines, "" where there is

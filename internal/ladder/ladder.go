@@ -214,7 +214,7 @@ func (c *Config) sample(ctx context.Context, path string) (s *sample, err error)
 				return nil, err
 			}
 		}
-		stream.Release(b)
+		b.Release()
 	}
 	if s.messages == 0 {
 		return nil, fmt.Errorf("%s has no message with the key field %q (--key)", c.Source, c.Key)

@@ -78,20 +78,20 @@ func BenchmarkMap(b *testing.B) {
 		b.Run(stage, func(b *testing.B) {
 			names := &feed.Names{}
 			m := firestarter()
-			plan, err := mapping.Compile(&m, names, true)
+			plan, err := mapping.Compile(&m, names, schema.Limits{FoldCase: true, Untyped: true, TextTypes: true})
 			if err != nil {
 				b.Fatal(err)
 			}
 			var folders []*fold.Folder
 			var batches []*fold.Batch
 			for i := range plan.Tables() {
-				t := schema.Table{Name: plan.Table(i).Name, FoldCase: true, Untyped: true}
+				t := schema.Table{Name: plan.Table(i).Name}
 				if err := plan.Fit(i, &t); err != nil {
 					b.Fatal(err)
 				}
 				folders, batches = append(folders, fold.NewFolder(names, t, plan.Options(i))), append(batches, &fold.Batch{})
 			}
-			one := fold.NewFolder(names, schema.Table{Name: "t", FoldCase: true, Untyped: true}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 200})
+			one := fold.NewFolder(names, schema.Table{Name: "t"}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 200})
 			scan, scratch, fields := feed.NewScanner(names), plan.NewScratch(), []feed.Field(nil)
 			var l feed.Line
 			run := func(line []byte) {
@@ -143,7 +143,7 @@ func BenchmarkWhen(b *testing.B) {
 				for range 1 + 100*n {
 					m.Tables = append(m.Tables, mapping.Table{Name: fmt.Sprint("t", len(m.Tables)), When: when(condition, "type=x"), Key: []string{"id"}, Columns: columns("id")})
 				}
-				plan, err := mapping.Compile(&m, names, true)
+				plan, err := mapping.Compile(&m, names, schema.Limits{FoldCase: true, Untyped: true, TextTypes: true})
 				if err != nil {
 					b.Fatal(err)
 				}

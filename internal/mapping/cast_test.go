@@ -11,6 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 )
 
@@ -19,7 +20,7 @@ import (
 func reads(t testing.TB, typ string, textTypes bool) func(value string) string {
 	m := mapping.Mapping{Tables: []mapping.Table{{Name: "t", Key: []string{"id"}, Columns: columns("id: =1, v: as " + typ)}}}
 	names := &feed.Names{}
-	plan, err := mapping.Compile(&m, names, textTypes)
+	plan, err := mapping.Compile(&m, names, schema.Limits{TextTypes: textTypes})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
 )
 
 // DefaultMaxEach is how many elements of one array a mapping takes that names no number.
@@ -21,17 +22,16 @@ type Fault struct {
 func (f *Fault) Error() string { return f.Text }
 
 // Compile makes a plan of a mapping, for lines whose scanners number names as names does; the
-// scanners begin after it. textTypes tells that the database has no types of its own for times,
-// dates, UUIDs and JSON, so that they are texts there. Without tables there is no plan: the
-// messages are the rows of one table.
+// scanners begin after it. The limits are those of the database that the rows go to. Without tables
+// there is no plan: the messages are the rows of one table.
 //
 // The mapping's parts must fit each other, as those of a config file do that was read. The error
 // joins a [Fault] for each of its tables that cannot be kept all the same.
-func Compile(m *Mapping, names *feed.Names, textTypes bool) (*Plan, error) {
+func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error) {
 	if m == nil || len(m.Tables) == 0 {
 		return nil, nil
 	}
-	c := &compiler{mapping: m, names: names, byName: map[string]int{}, plan: &Plan{names: names, textTypes: textTypes,
+	c := &compiler{mapping: m, names: names, byName: map[string]int{}, plan: &Plan{names: names, limits: limits,
 		unmatched: m.Unmatched, maxEach: m.MaxEach, trees: []*tree{newTree()}, by: place{tree: -1}}}
 	if c.plan.maxEach == 0 {
 		c.plan.maxEach = DefaultMaxEach
@@ -290,8 +290,8 @@ func (p *Plan) cast(as, table Type) cast {
 	if as.Kind == DefaultType {
 		as = table
 	}
-	c := cast{Type: as, textTime: p.textTypes, textJSON: p.textTypes, fraction: 6}
-	if p.textTypes {
+	c := cast{Type: as, textTime: p.limits.TextTypes, textJSON: p.limits.TextTypes, fraction: 6}
+	if p.limits.TextTypes {
 		c.fraction = maxSeconds
 	}
 	return c
@@ -325,7 +325,7 @@ func (c *compiler) key(t *Table, out *planned) {
 
 // options compiles what the fold of a table is to do.
 func (c *compiler) options(t *Table, out *planned, s scope, what string) {
-	o := fold.Options{Null: t.Null, FillOnly: t.FillOnly, Columns: t.Rest, MaxColumns: t.MaxColumns}
+	o := fold.Options{Limits: c.plan.limits, Null: t.Null, FillOnly: t.FillOnly, Columns: t.Rest, MaxColumns: t.MaxColumns}
 	for _, k := range out.key {
 		o.Key = append(o.Key, k.title)
 	}

@@ -83,7 +83,7 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 		p.fitColumn(t, c.spec.Name, c.key >= 0, c.cast(p), c, func(why string) { fault(c.spec.Pos, "table %q, column %q: %s", t.Name, c.spec.Name, why) })
 	}
 	for _, child := range x.children {
-		if name := p.SetColumn(child); name != "" && t.Find(name, 0) < 0 {
+		if name := p.SetColumn(child); name != "" && p.limits.Find(t, name, 0) < 0 {
 			t.Columns = append(t.Columns, schema.Column{Name: name, Type: schema.Rows})
 		}
 	}
@@ -92,14 +92,14 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 
 // fitColumn makes one column of a table and the sources of its values fit each other.
 func (p *Plan) fitColumn(t *schema.Table, name string, key bool, as cast, sources *column, fault func(why string)) {
-	at := t.Find(name, len(t.Columns))
+	at := p.limits.Find(t, name, len(t.Columns))
 	if at < 0 {
 		if t.Exists && !t.Made {
 			fault("the table has no such column")
 			return
 		}
 		at = len(t.Columns)
-		t.Columns = append(t.Columns, as.make(name, key, p.textTypes))
+		t.Columns = append(t.Columns, as.make(name, key, p.limits.TextTypes))
 	}
 	c := &t.Columns[at]
 	if c.Generated {

@@ -8,6 +8,7 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/schema"
 )
 
 func path(text string) mapping.Path {
@@ -94,7 +95,7 @@ func source(text, column string) (s mapping.Source) {
 func mapped(t *testing.T, m mapping.Mapping, lines ...string) string {
 	t.Helper()
 	names := &feed.Names{}
-	plan, err := mapping.Compile(&m, names, true)
+	plan, err := mapping.Compile(&m, names, schema.Limits{FoldCase: true, Untyped: true, TextTypes: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,8 @@ import (
 
 // A Mapping says what becomes of the messages of a feed.
 type Mapping struct {
-	Ignore    When // messages that are passed over
+	File      string // that it was read from, for errors; "" for flags
+	Ignore    When   // messages that are passed over
 	Unmatched Unmatched
 	MaxEach   int // elements of one array
 	MaxTables int

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
 )
 
 // A Plan is a mapping that is ready to take lines. Once its tables fit those of a database (see
@@ -14,7 +15,7 @@ import (
 // in the mapping.
 type Plan struct {
 	names     *feed.Names
-	textTypes bool
+	limits    schema.Limits
 	trees     []*tree // 0 is that of messages
 	slots     []int32 // by number of a field's name: its node in the messages' tree; 0 is none
 	tables    []planned
@@ -78,7 +79,7 @@ func (c *column) cast(p *Plan) cast {
 	for i := range c.sources {
 		t := c.sources[i].cast.Type
 		switch {
-		case t.column(p.textTypes) != of.Type.column(p.textTypes):
+		case t.column(p.limits.TextTypes) != of.Type.column(p.limits.TextTypes):
 			return p.cast(Type{Kind: Auto}, Type{})
 		case t.Precision == 0:
 			of.Precision, of.Scale = 0, 0

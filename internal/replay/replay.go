@@ -143,7 +143,7 @@ func (p *player) file(ctx context.Context, file string, timed func(float64)) (er
 				return err
 			}
 		}
-		s.Release(b)
+		b.Release()
 	}
 }
 

@@ -69,20 +69,20 @@ type Growth struct {
 	From Type // what it was
 }
 
-// Grow makes t, a table as the database has it, one that also takes what want takes, and
-// returns the columns that became other ones. The new ones are at the end. A column that
+// Grow makes t, a table as a database of these limits has it, one that also takes what want
+// takes, and returns the columns that became other ones. The new ones are at the end. A column that
 // is missing is an error where named says that some row names it.
-func (t *Table) Grow(want *Table, named func(column int) bool) (grown []Growth, err error) {
+func (t *Table) Grow(l *Limits, want *Table, named func(column int) bool) (grown []Growth, err error) {
 	for i := range want.Columns {
 		w := &want.Columns[i]
-		at := t.Find(w.Name, i)
+		at := l.Find(t, w.Name, i)
 		switch {
 		case w.Generated || w.Type == Rows || !w.Own && at >= 0:
 		case at < 0 && !w.New:
 			if named(i) {
 				return nil, &MissingError{w.Name}
 			}
-		case at < 0 && w.Type == Any && !t.Untyped: // it waits for a value to have a type
+		case at < 0 && w.Type == Any && !l.Untyped: // it waits for a value to have a type
 		case at < 0:
 			grown = append(grown, Growth{At: len(t.Columns), New: true})
 			t.Columns = append(t.Columns, *w)

@@ -17,7 +17,7 @@ func own(t *testing.T, values ...string) Table {
 			t.Fatal(err)
 		}
 	}
-	found := Table{Name: "t", Untyped: true, Columns: []Column{{Name: "c"}, {Name: "theirs", Type: Int}}}
+	found := Table{Name: "t", Columns: []Column{{Name: "c"}, {Name: "theirs", Type: Int}}}
 	marks := (&Table{Columns: []Column{c}}).Marks()
 	if err := found.Own(marks, func(*Column, Type) bool { return true }, func(*Column) string { return "" }); err != nil {
 		t.Fatal(err)
@@ -47,14 +47,14 @@ func TestGrow_IsTheUnion(t *testing.T) {
 		for at := range len(in) + 1 {
 			for _, parts := range [][2][]string{{in[:at], in[at:]}, {in[at:], in[:at]}} {
 				have, batch := own(t, parts[0]...), own(t, parts[1]...)
-				grown, err := have.Grow(&batch, everything)
+				grown, err := have.Grow(&Limits{Untyped: true}, &batch, everything)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if got := have.Columns[0].Type; got != want {
 					t.Errorf("%v and then %v make %v, and together %v", parts[0], parts[1], got, want)
 				}
-				if again, err := have.Grow(&batch, everything); err != nil || len(again) > 0 {
+				if again, err := have.Grow(&Limits{Untyped: true}, &batch, everything); err != nil || len(again) > 0 {
 					t.Errorf("%v and then %v twice: %v, %v after %v", parts[0], parts[1], again, err, grown)
 				}
 			}
@@ -79,7 +79,7 @@ func TestGrow_ColumnsOfOthers(t *testing.T) {
 	} {
 		c.have.Name = "c"
 		have, batch := Table{Name: "t", Columns: []Column{c.have}}, own(t, c.batch...)
-		grown, err := have.Grow(&batch, nothing)
+		grown, err := have.Grow(&Limits{}, &batch, nothing)
 		if len(grown) > 0 {
 			t.Errorf("%+v was widened", c.have)
 		}

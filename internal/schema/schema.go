@@ -72,23 +72,9 @@ type Table struct {
 	HasConstraints bool
 	// Versioned tells that a run has kept the table by a version for each column.
 	Versioned bool
-	// Untyped tells that the database has columns without a type: a field of nulls
-	// alone becomes one.
-	Untyped bool
-	// Strict tells that each column of this table needs a type all the same.
+	// Strict tells that each column of the table needs a type, where the database has
+	// columns without one.
 	Strict bool
-	// FoldCase tells that the database takes names that differ only in the case
-	// of ASCII letters for one name.
-	FoldCase bool
-	// NoNUL tells that the database's text cannot hold the character NUL.
-	NoNUL bool
-	// MaxName and MaxKey are how many bytes the database takes for a column's
-	// name and for a key; 0 is no limit.
-	MaxName, MaxKey int
-	// Characters are those beyond ASCII that a column's name may have; nil is all.
-	Characters map[rune]bool
-	// Reserved are names that the database gives no column.
-	Reserved []string
 }
 
 // Clone returns a copy that shares nothing that changes.
@@ -96,57 +82,6 @@ func (t *Table) Clone() Table {
 	c := *t
 	c.Columns = append([]Column(nil), t.Columns...)
 	return c
-}
-
-// FoldName returns the form in which two names are the same name.
-func (t *Table) FoldName(name string) string {
-	if !t.FoldCase {
-		return name
-	}
-	return strings.Map(func(r rune) rune {
-		if 'A' <= r && r <= 'Z' {
-			return r + 'a' - 'A'
-		}
-		return r
-	}, name)
-}
-
-// Find returns the index of the column of that name, or -1. hint is where it is
-// likely to be.
-func (t *Table) Find(name string, hint int) int {
-	if hint < len(t.Columns) && t.Columns[hint].Name == name {
-		return hint
-	}
-	for i := range t.Columns {
-		if t.FoldName(t.Columns[i].Name) == t.FoldName(name) {
-			return i
-		}
-	}
-	return -1
-}
-
-// FindKey returns the columns of the key's fields.
-func (t *Table) FindKey(fields []string) ([]int, error) {
-	found := make([]int, len(fields))
-	for i, k := range fields {
-		if found[i] = t.Find(k, i); found[i] < 0 {
-			return nil, fmt.Errorf("table %q has no column %q for the key: name its key with --key", t.Name, k)
-		}
-	}
-	return found, nil
-}
-
-// CheckName reports what keeps a new column from having a name.
-func (t *Table) CheckName(name string) error {
-	switch {
-	case t.MaxName > 0 && len(name) > t.MaxName:
-		return feed.Errorf(feed.BadName, "the field name %q has %d bytes: the database takes %d", name[:min(len(name), 100)], len(name), t.MaxName)
-	case t.Characters != nil && strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf && !t.Characters[r] }):
-		return feed.Errorf(feed.BadName, "the field name %q has characters that the database's encoding does not hold", name)
-	case slices.Contains(t.Reserved, name):
-		return feed.Errorf(feed.BadName, "the field name %q is one that the database keeps for itself (rename it in the feed)", name)
-	}
-	return nil
 }
 
 // A Column is one column of a table.

@@ -19,9 +19,7 @@ type Driver struct {
 	Parse func(to string) (dest string, ok bool, err error)
 	// Files returns the paths that only the database may write; nil where it is a server.
 	Files func(dest string) []string
-	// Caps are those of a database that does not exist yet, and NewTable is a table in it.
-	Caps     Caps
-	NewTable func(name string) schema.Table
+	Caps  Caps // of a database that does not exist yet
 	// Plan returns the statements that would make a table what a batch needs, for people.
 	Plan func(want *schema.Table) []string
 	// Open opens a database to write, and makes it where the kind is one that a program makes.

@@ -182,7 +182,7 @@ func ColumnsMark(table string) string { return "columns " + table }
 // Grow makes have, a table as the database has it, one that takes a batch; see
 // [schema.Table.Grow].
 func Grow(have *schema.Table, b *fold.Batch) ([]schema.Growth, error) {
-	grown, err := have.Grow(&b.Table, b.Names)
+	grown, err := have.Grow(&b.Limits, &b.Table, b.Names)
 	switch err := err.(type) {
 	case *schema.MissingError:
 		return nil, DroppedError{Table: b.Table.Name, Column: err.Column}

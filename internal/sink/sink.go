@@ -62,6 +62,7 @@ type Claims interface {
 // Caps is what a database can hold.
 type Caps struct {
 	Columns int // in one table at most
+	schema.Limits
 }
 
 // A Checkpoint is how far a job has come in one lane.

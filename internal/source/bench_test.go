@@ -66,7 +66,7 @@ func readToEnd(b *testing.B, s *source.Stream) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		s.Release(block)
+		block.Release()
 	}
 	s.Close()
 }

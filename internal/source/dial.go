@@ -35,6 +35,8 @@ type dialer struct {
 	name string
 	opts *Options
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// resume is the value after which the next connection asks the feed to resume.
+	resume string
 
 	mu     sync.Mutex
 	wire   net.Conn // under conn's TLS; nil before the first
@@ -44,8 +46,8 @@ type dialer struct {
 	why    error // why the connection was dropped from this side
 }
 
-func newDialer(name string, o *Options) *dialer {
-	return &dialer{name: name, opts: o, dial: tcp.Dialer(dialTimeout).DialContext}
+func newDialer(name string, o *Options, resume string) *dialer {
+	return &dialer{name: name, opts: o, resume: resume, dial: tcp.Dialer(dialTimeout).DialContext}
 }
 
 // connect makes a connection and sends what it begins with.
@@ -80,7 +82,7 @@ func (d *dialer) connect(ctx context.Context) (err error) {
 			_ = conn.Close()
 		}
 	}()
-	hello, err := d.opts.Hello()
+	hello, err := d.opts.Hello(d.resume)
 	if err != nil {
 		return &fatalError{fmt.Errorf("the first line for %s: %w", d.name, err)}
 	}
@@ -194,7 +196,7 @@ func (s *Stream) produceDialed() error {
 			_ = s.dialer.conn.Close()
 			lost = lost.Add(time.Since(made))
 			if brought > 0 {
-				s.settle()
+				s.waitForCommit()
 				lost = time.Now()
 			}
 			if brought >= useful {
@@ -231,19 +233,21 @@ func (s *Stream) produceDialed() error {
 	}
 }
 
-// settle waits until what was read so far is committed, and need not be asked for again.
-func (s *Stream) settle() {
-	if !s.opts.Settle {
+// waitForCommit waits until what was read so far is committed, and need not be asked for again.
+func (s *Stream) waitForCommit() {
+	if !s.opts.Resumes {
 		return
 	}
-	settled := make(chan struct{})
-	select {
-	case s.blocks <- &Block{Settled: settled}:
-	case <-s.ctx.Done():
+	committed := make(chan string, 1)
+	begin := func(_ context.Context, from Point) (Begun, error) {
+		committed <- from.Resume
+		return Begun{}, nil
+	}
+	if s.send(Event{Kind: Opened, Begin: begin}) != nil {
 		return
 	}
 	select {
-	case <-settled:
+	case s.dialer.resume = <-committed:
 	case <-s.ctx.Done():
 	}
 }

@@ -69,7 +69,7 @@ func (f *followed) want(text string, off int64) line {
 		}
 		f.got = linesOf(b, f.number)
 		f.number += int64(len(f.got))
-		f.stream.Release(b)
+		b.Release()
 	}
 	l := f.got[0]
 	f.got = f.got[1:]

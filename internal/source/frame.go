@@ -27,8 +27,7 @@ const (
 // Block is a run of whole lines. It belongs to who got it from Next until
 // Release.
 type Block struct {
-	// Data holds lines that end with '\n'; see Tail and Oversize. It is
-	// empty only where Settled is not nil.
+	// Data holds lines that end with '\n'; see Tail and Oversize.
 	Data []byte
 	// Offset is that of Data[0] in the decompressed stream, in bytes.
 	Offset int64
@@ -40,10 +39,6 @@ type Block struct {
 	// Restart reports that a followed file was rotated or truncated, or a connection made
 	// again: offsets and lines restart at 0 with this block.
 	Restart bool
-	// Settled comes with Options.Settle, in place of lines, when a connection is
-	// lost. The reader closes it when all lines before it are committed: until then
-	// weir does not reconnect.
-	Settled chan<- struct{}
 	// Conn is the number of the connection that brought the lines, from 1; 0 for other
 	// sources, and for what was read back from a disk.
 	Conn int
@@ -283,7 +278,7 @@ func (f *framer) refill(rest []byte) {
 // drop gives back the block that is being filled.
 func (f *framer) drop() {
 	if f.blk != nil {
-		f.pool.Put(f.blk)
+		f.blk.Release()
 		f.blk = nil
 	}
 }

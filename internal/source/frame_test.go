@@ -291,7 +291,7 @@ func TestNext_MemoryIsFlat(t *testing.T) {
 			if err != nil {
 				break
 			}
-			s.Release(b)
+			b.Release()
 		}
 	})
 	if bytes > 8<<20 {

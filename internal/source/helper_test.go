@@ -90,7 +90,7 @@ func drainAfter(s *source.Stream, number int64) ([]line, error) {
 		got := linesOf(b, number)
 		number += int64(len(got))
 		lines = append(lines, got...)
-		s.Release(b)
+		b.Release()
 	}
 }
 

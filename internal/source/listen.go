@@ -298,10 +298,8 @@ func (s *Stream) sender(c net.Conn) error {
 			_ = c.SetReadDeadline(time.Time{})
 			s.listener.spoke(c)
 		}
-		select {
-		case s.blocks <- b:
-		case <-s.ctx.Done():
-			return s.ctx.Err()
+		if err := s.send(Event{Block: b}); err != nil {
+			return err
 		}
 		f.forgo()
 	}

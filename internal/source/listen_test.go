@@ -44,7 +44,7 @@ func TestListen_BadSendersHarmNobody(t *testing.T) {
 				got["long"]++
 			}
 			got["good"] += bytes.Count(b.Data, []byte("good"))
-			s.Release(b)
+			b.Release()
 		}
 		done <- got
 	}()
@@ -105,7 +105,7 @@ func TestListen_LongLinesAreNotKept(t *testing.T) {
 					t.Fatal(err)
 				}
 				left -= len(b.Data)
-				s.Release(b)
+				b.Release()
 			}
 			if err := <-sent; err != nil {
 				t.Fatal(err)

@@ -21,6 +21,10 @@ import (
 // to from by the first Next, which returns the *ChangedError. FIFOs, devices and connections are
 // read from where they are, whatever from is; see Start. A connection is made by the first Next.
 func Open(ctx context.Context, spec string, o Options, from Cursor) (*Stream, error) {
+	return open(ctx, spec, o, Point{Cursor: from})
+}
+
+func open(ctx context.Context, spec string, o Options, from Point) (*Stream, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -48,23 +52,23 @@ func newStream(name string, o Options) *Stream {
 		traits: TraitsOf(name),
 		opts:   o,
 		pool:   o.Pool,
-		blocks: make(chan *Block),
+		events: make(chan Event),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.raw.ctx = s.ctx
 	return s
 }
 
-func (s *Stream) open(ctx context.Context, from Cursor) (err error) {
+func (s *Stream) open(ctx context.Context, from Point) (err error) {
 	switch {
 	case s.name == StdinName:
-		if err := s.startAt(from); err != nil {
+		if err := s.startAt(from.Cursor); err != nil {
 			return err
 		}
 		s.attach(s.opts.Stdin, !isRegular(s.opts.Stdin))
 		return nil
 	case isDialed(s.name):
-		s.dialer = newDialer(s.name, &s.opts)
+		s.dialer = newDialer(s.name, &s.opts, from.Resume)
 		s.attach(s.dialer, true)
 		return nil
 	case isListener(s.name):
@@ -88,7 +92,7 @@ func (s *Stream) open(ctx context.Context, from Cursor) (err error) {
 		s.attach(f, true)
 		return nil
 	}
-	if err := s.startAt(from); err != nil {
+	if err := s.startAt(from.Cursor); err != nil {
 		return err
 	}
 	if s.opts.finished(s.from, info) {

@@ -46,7 +46,7 @@ func (p *Pool) Fill(fill func(buf []byte) (int, error)) (*Block, error) {
 	for {
 		n, err := fill(b.buf)
 		if err != nil {
-			p.Put(b)
+			p.put(b)
 			return nil, err
 		}
 		if n > 0 {
@@ -57,8 +57,14 @@ func (p *Pool) Fill(fill func(buf []byte) (int, error)) (*Block, error) {
 	}
 }
 
-// Put takes a block's memory back.
-func (p *Pool) Put(b *Block) {
+// Release gives b's memory back. Nothing of b may be used after it.
+func (b *Block) Release() {
+	if b.pool != nil {
+		b.pool.put(b)
+	}
+}
+
+func (p *Pool) put(b *Block) {
 	poison(b.buf)
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -34,7 +34,7 @@ func dialIn(t *testing.T, spec string, o Options, serve func(n int, c net.Conn),
 			t.Fatal(err)
 		}
 		s := newStream(spec, o)
-		if err := s.open(t.Context(), ""); err != nil {
+		if err := s.open(t.Context(), Point{}); err != nil {
 			t.Fatal(err)
 		}
 		n := 0
@@ -83,7 +83,7 @@ func lines(t *testing.T, s *Stream) (string, error) {
 			return all.String(), err
 		}
 		all.Write(b.Data)
-		s.Release(b)
+		b.Release()
 	}
 }
 
@@ -222,7 +222,7 @@ func TestDial_EndsAtOnce(t *testing.T) {
 		"silence":                            {says(""), &tls.Config{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := Options{TLS: c.tls, RetryFor: math.MaxInt64, Hello: func() ([]byte, error) { return []byte("hello\n"), nil }}
+			o := Options{TLS: c.tls, RetryFor: math.MaxInt64, Hello: func(string) ([]byte, error) { return []byte("hello\n"), nil }}
 			dialIn(t, "tls://pipe:1", o, func(_ int, wire net.Conn) { c.serve(wire) }, func(t *testing.T, s *Stream, warnings chan string) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()

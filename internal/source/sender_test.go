@@ -97,7 +97,7 @@ func (l *listening) want(lines string) {
 	if err != nil || string(b.Data) != lines {
 		l.Fatalf("%.80q, %v, want %.80q", b.Data, err, lines)
 	}
-	l.stream.Release(b)
+	b.Release()
 	synctest.Wait()
 }
 

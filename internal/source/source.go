@@ -50,10 +50,11 @@ type Options struct {
 	Pool    *Pool // of memory, which other streams may share; nil: the stream has its own
 
 	// Of tcp:// and tls://:
-	Hello      func() ([]byte, error) // what is sent when a connection is made; nil: nothing
-	Settle     bool                   // before weir reconnects, Block.Settled waits for what the connection brought
-	RetryFor   time.Duration          // how long weir tries to reconnect; 0: not at all
-	Reconnects func()                 // is called when that begins, from another goroutine than Next's; nil: nothing
+	// Hello returns what is sent when a connection is made, to resume after a value; nil: nothing.
+	Hello      func(resume string) ([]byte, error)
+	Resumes    bool          // the feed is asked for what is not committed; see [Opened]
+	RetryFor   time.Duration // how long weir tries to reconnect; 0: not at all
+	Reconnects func()        // is called when that begins, from another goroutine than Next's; nil: nothing
 
 	Log *slog.Logger // nil: none
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // Stream reads one source. It reads one block ahead, on a goroutine of its
-// own. Release, Size, RawOffset and the fixed properties may be used from any
+// own. Size, RawOffset and the fixed properties may be used from any
 // goroutine, Next from one at a time.
 type Stream struct {
 	name   string
@@ -42,7 +42,7 @@ type Stream struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	start  sync.Once
-	blocks chan *Block // closed after err is set
+	events chan Event // closed after err is set
 	err    error
 }
 
@@ -87,28 +87,38 @@ func (s *Stream) RawOffset() int64 { return s.raw.n.Load() }
 // io.EOF at the end, another error after the lines before it, and ctx's error
 // as soon as ctx ends; in that case it may be called again.
 func (s *Stream) Next(ctx context.Context) (*Block, error) {
+	e, err := s.next(ctx)
+	return e.Block, err
+}
+
+// next is Next for all that comes: blocks, and what a connection asks for.
+func (s *Stream) next(ctx context.Context) (Event, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return Event{}, err
 	}
 	if s.done {
-		return nil, io.EOF
+		return Event{}, io.EOF
 	}
 	s.start.Do(func() { go s.run() })
 	select {
-	case b, ok := <-s.blocks:
+	case e, ok := <-s.events:
 		if !ok {
-			return nil, s.err
+			return Event{}, s.err
 		}
-		return b, nil
+		return e, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return Event{}, ctx.Err()
 	}
 }
 
-// Release gives b's memory back. Nothing of b may be used after it.
-func (s *Stream) Release(b *Block) {
-	if b.pool != nil {
-		b.pool.Put(b)
+// send hands an event to next.
+func (s *Stream) send(e Event) error {
+	e.Lane = s.name
+	select {
+	case s.events <- e:
+		return nil
+	case <-s.ctx.Done():
+		return s.ctx.Err()
 	}
 }
 
@@ -119,11 +129,13 @@ func (s *Stream) Close() error {
 	s.cancel()
 	s.start.Do(func() {
 		s.err = fs.ErrClosed
-		close(s.blocks)
+		close(s.events)
 	})
 	if s.interrupt() {
-		for b := range s.blocks { // until run has ended
-			s.Release(b)
+		for e := range s.events { // until run has ended
+			if e.Block != nil {
+				e.Block.Release()
+			}
 		}
 		s.forget()
 	}
@@ -178,7 +190,7 @@ func (s *Stream) run() {
 	if s.ctx.Err() != nil {
 		s.err = fmt.Errorf("read %s: %w", s.name, fs.ErrClosed)
 	}
-	close(s.blocks)
+	close(s.events)
 }
 
 func (s *Stream) produce() error {
@@ -214,10 +226,8 @@ func (s *Stream) deliver() error {
 		if s.dialer != nil {
 			b.Conn = s.dialer.conns
 		}
-		select {
-		case s.blocks <- b:
-		case <-s.ctx.Done():
-			return s.ctx.Err()
+		if err := s.send(Event{Block: b}); err != nil {
+			return err
 		}
 	}
 }

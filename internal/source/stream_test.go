@@ -107,7 +107,7 @@ func TestNext_CancelledWhileStdinHangs(t *testing.T) {
 		if err != nil || string(b.Data) != "a\n" || !s.Waits() {
 			t.Fatalf("%v, %v", b, err)
 		}
-		s.Release(b)
+		b.Release()
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestNext_StreamsGiveLinesAtOnce(t *testing.T) {
 		if err != nil || string(b.Data) != part.out {
 			t.Fatalf("%q: %v, %v", part.in, b, err)
 		}
-		s.Release(b)
+		b.Release()
 	}
 	w.Close()
 	if _, err := s.Next(deadline(t)); err != io.EOF {
@@ -165,7 +165,7 @@ func TestNext_CompressedStreamsGiveLinesWhenFlushed(t *testing.T) {
 			if err != nil || string(b.Data) != want {
 				t.Fatalf("%v, %v", b, err)
 			}
-			s.Release(b)
+			b.Release()
 		}
 		s.Close()
 	}

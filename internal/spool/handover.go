@@ -28,11 +28,11 @@ type handover struct {
 	told  bool  // over is closed
 }
 
-// An offer is a block that the reader may have from memory; none has no block.
+// An offer is an event that the reader may have from memory; none has no event.
 type offer struct {
-	block *source.Block
+	event *source.Event
 	at    int64 // offset of its lines on the disk
-	size  int64 // of these; 0 for a block that is not on the disk
+	size  int64 // of these; 0 for what is not on the disk
 }
 
 func newHandover(next, end int64) *handover {
@@ -64,7 +64,7 @@ func (h *handover) publish(ctx context.Context, o offer) (taken bool) {
 	return !h.withdraw()
 }
 
-// give hands over a block that is not to be read from the disk: after all lines that are there.
+// give hands over an event that is not to be read from the disk: after all lines that are there.
 func (h *handover) give(ctx context.Context, o offer) error {
 	h.mu.Lock()
 	h.offer = o
@@ -85,7 +85,7 @@ func (h *handover) give(ctx context.Context, o offer) error {
 func (h *handover) withdraw() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	left := h.offer.block != nil
+	left := h.offer.event != nil
 	if h.offer = (offer{}); !left {
 		<-h.taken
 	}
@@ -108,24 +108,24 @@ func (h *handover) abort(err error) {
 	signal(h.changed)
 }
 
-// take returns what the reader gets next: a block, or offsets between which it finds lines on the
+// take returns what the reader gets next: an event, or offsets between which it finds lines on the
 // disk, or the end, or nothing yet.
-func (h *handover) take() (b *source.Block, from, to int64, err error) {
+func (h *handover) take() (e *source.Event, from, to int64, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	o := h.offer
 	switch {
 	case h.fault != nil:
 		err = h.fault
-	case o.block != nil && o.at == h.next:
+	case o.event != nil && o.at == h.next:
 		h.offer = offer{}
 		h.next += o.size
 		h.end = max(h.end, h.next)
 		h.taken <- struct{}{}
-		return o.block, 0, 0, nil
+		return o.event, 0, 0, nil
 	case h.next < h.end:
 		return nil, h.next, h.end, nil
-	case o.block == nil:
+	case o.event == nil:
 		err = h.ended
 	}
 	if err != nil && !h.told {

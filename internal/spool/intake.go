@@ -14,7 +14,8 @@ const roomPoll = time.Second
 
 // An intake puts the blocks of a source on disk, and hands them over.
 type intake struct {
-	in         Source
+	in         source.Source
+	lane       string
 	log        *Log
 	max        int64 // bytes that the log may have; 0: it is for the capture alone, and not read
 	handover   *handover
@@ -29,9 +30,15 @@ type intake struct {
 // run reads the source until it or ctx ends.
 func (w *intake) run(ctx context.Context) error {
 	for {
-		b, err := w.in.Next(ctx)
-		if err == nil {
-			err = w.put(ctx, b)
+		e, err := w.in.Next(ctx)
+		switch {
+		case err != nil:
+		case e.Kind == source.Data:
+			err = w.put(ctx, e)
+		case e.Kind == source.Opened && w.max > 0: // what came before is on disk
+			_, err = e.Begin(ctx, source.Point{Resume: w.log.Resume()})
+		default:
+			err = w.pass(ctx, e)
 		}
 		if err != nil {
 			return err
@@ -39,27 +46,26 @@ func (w *intake) run(ctx context.Context) error {
 	}
 }
 
-func (w *intake) put(ctx context.Context, b *source.Block) error {
-	durable := w.max > 0
+func (w *intake) put(ctx context.Context, e source.Event) error {
+	b, durable := e.Block, w.max > 0
 	switch {
-	case b.Settled != nil && durable:
-		close(b.Settled) // it is on disk
-		return nil
-	case b.Settled != nil, b.Oversize > 0 && !durable:
-		return w.pass(ctx, b)
+	case b.Oversize > 0 && !durable:
+		return w.pass(ctx, e)
 	case b.Oversize > 0:
 		// It has no end to be kept by. So what comes behind it waits until it is committed
 		// as a reject: else the feed would be asked for what comes behind it.
-		if err := w.pass(ctx, b); err != nil {
+		_, end := w.log.Bounds()
+		b.At = func(int) source.Cursor { return w.cursors(end)(0) }
+		if err := w.pass(ctx, e); err != nil {
 			return err
 		}
-		return w.settle(ctx)
+		return w.waitForCommit(ctx)
 	}
 	lines := b.Data
 	if b.Tail {
 		lines = append(lines[:len(lines):len(lines)], '\n')
 	}
-	o := offer{block: b, size: int64(len(lines))}
+	o := offer{event: &e, size: int64(len(lines))}
 	var err error
 	if o.at, err = w.append(ctx, lines); err != nil {
 		if ctx.Err() == nil {
@@ -73,28 +79,29 @@ func (w *intake) put(ctx context.Context, b *source.Block) error {
 	}
 	b.At = w.cursors(o.at)
 	if !w.handover.publish(ctx, o) {
-		w.in.Release(b)
+		b.Release()
 	}
 	return nil
 }
 
-// pass hands over a block that is not put on disk.
-func (w *intake) pass(ctx context.Context, b *source.Block) error {
+// pass hands over an event that is not put on disk.
+func (w *intake) pass(ctx context.Context, e source.Event) error {
 	_, end := w.log.Bounds()
-	if cursors := w.cursors(end); cursors != nil {
-		b.At = func(int) source.Cursor { return cursors(0) }
-	}
-	return w.handover.give(ctx, offer{block: b, at: end})
+	return w.handover.give(ctx, offer{event: &e, at: end})
 }
 
-// settle waits until all that was handed over is committed.
-func (w *intake) settle(ctx context.Context) error {
-	settled := make(chan struct{})
-	if err := w.pass(ctx, &source.Block{Settled: settled}); err != nil {
+// waitForCommit waits until all that was handed over is committed.
+func (w *intake) waitForCommit(ctx context.Context) error {
+	committed := make(chan struct{})
+	begin := func(context.Context, source.Point) (source.Begun, error) {
+		close(committed)
+		return source.Begun{}, nil
+	}
+	if err := w.pass(ctx, source.Event{Kind: source.Opened, Lane: w.lane, Begin: begin}); err != nil {
 		return err
 	}
 	select {
-	case <-settled:
+	case <-committed:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

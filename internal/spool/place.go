@@ -3,24 +3,26 @@ package spool
 import (
 	"crypto/rand"
 	"fmt"
+
+	"github.com/weirsync/weir/internal/source"
 )
 
 // place returns the offset of the first line in the log at path that is not committed. A log that
 // does not match the checkpoint is emptied, if the feed can be asked for what it held.
-func place(log *Log, c *Config, path string) (at int64, err error) {
+func place(log *Log, c *Config, since source.Point, path string) (at int64, err error) {
 	begin, end := log.Bounds()
 	meta, held := log.Meta(), end-begin
 	empty := Meta{ID: rand.Text(), Job: c.Job, Source: c.Source, Seq: c.Seq}
 	ours := meta.Job == c.Job && meta.Source == c.Source
-	from := readMark(c.From)
+	from := readMark(since.Cursor)
 	at, known := from.At, ours && from.Spool == meta.ID && meta.ID != ""
 	// The database is as it was when the log was begun.
 	unused := ours && from.Spool == "" && c.Seq == meta.Seq && !c.FromStart
 	switch {
 	case known && (held == 0 || at > end): // what a power cut took of it was committed
-		return at, log.Begin(meta, at, c.Resume)
+		return at, log.Begin(meta, at, since.Resume)
 	case held == 0:
-		return 0, log.Begin(empty, 0, c.Resume)
+		return 0, log.Begin(empty, 0, since.Resume)
 	case known && at >= begin:
 		return at, nil
 	case !ours:
@@ -29,7 +31,7 @@ func place(log *Log, c *Config, path string) (at int64, err error) {
 		return begin, nil
 	case c.Repeats || c.FromStart:
 		c.Log.Warn(fmt.Sprintf("the %d bytes in %s do not follow the checkpoint: they are discarded, and the feed is asked again", held, path))
-		return 0, log.Begin(empty, 0, c.Resume)
+		return 0, log.Begin(empty, 0, since.Resume)
 	case known, unused:
 		c.Log.Warn(fmt.Sprintf("the database was restored to before the first line in %s: the lines between are lost", path))
 		return begin, nil

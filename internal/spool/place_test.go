@@ -17,6 +17,7 @@ func TestPlace(t *testing.T) {
 	four := held{0, "1\n2\n"}
 	for name, c := range map[string]struct {
 		log    held
+		from   source.Cursor
 		config Config // and what differs from the log's
 		at     int64
 		kept   bool   // the lines stay
@@ -24,18 +25,18 @@ func TestPlace(t *testing.T) {
 		warns  string
 		fails  string
 	}{
-		"the checkpoint is within":                 {log: four, config: Config{From: at("A", 2)}, at: 2, kept: true, resume: "r2"},
-		"a power cut took what was committed":      {log: four, config: Config{From: at("A", 9)}, at: 9, resume: "database"},
-		"all was committed and removed":            {log: held{4, ""}, config: Config{From: at("A", 4)}, at: 4, resume: "database"},
-		"the folder is empty":                      {log: held{0, ""}, config: Config{}, resume: "database"},
+		"the checkpoint is within":                 {log: four, from: at("A", 2), at: 2, kept: true, resume: "r2"},
+		"a power cut took what was committed":      {log: four, from: at("A", 9), at: 9, resume: "database"},
+		"all was committed and removed":            {log: held{4, ""}, from: at("A", 4), at: 4, resume: "database"},
+		"the folder is empty":                      {log: held{0, ""}, resume: "database"},
 		"it is another job's":                      {log: four, config: Config{Job: "another"}, kept: true, fails: "sync them, or use another folder"},
 		"nothing was committed yet":                {log: four, config: Config{Seq: 3}, kept: true, resume: "r2"},
-		"the checkpoint is of another spool":       {log: four, config: Config{From: at("B", 2), Repeats: true}, resume: "database", warns: "the feed is asked again"},
+		"the checkpoint is of another spool":       {log: four, from: at("B", 2), config: Config{Repeats: true}, resume: "database", warns: "the feed is asked again"},
 		"the checkpoint was not of a spool":        {log: four, config: Config{Seq: 4, Repeats: true}, resume: "database", warns: "the feed is asked again"},
 		"from the start":                           {log: four, config: Config{Seq: 3, FromStart: true}, resume: "database", warns: "the feed is asked again"},
 		"from the start, with lines gone":          {log: held{10, "1\n2\n"}, config: Config{Seq: 3, FromStart: true}, resume: "database", warns: "the feed is asked again"},
-		"the database is older, the feed repeats":  {log: held{10, "1\n2\n"}, config: Config{From: at("A", 5), Repeats: true}, resume: "database", warns: "the feed is asked again"},
-		"the database is older, senders do not":    {log: held{10, "1\n2\n"}, config: Config{From: at("A", 5)}, at: 10, kept: true, resume: "r2", warns: "the lines between are lost"},
+		"the database is older, the feed repeats":  {log: held{10, "1\n2\n"}, from: at("A", 5), config: Config{Repeats: true}, resume: "database", warns: "the feed is asked again"},
+		"the database is older, senders do not":    {log: held{10, "1\n2\n"}, from: at("A", 5), at: 10, kept: true, resume: "r2", warns: "the lines between are lost"},
 		"the database is new, senders do not":      {log: held{10, "1\n2\n"}, config: Config{Seq: 3}, at: 10, kept: true, resume: "r2", warns: "the lines between are lost"},
 		"lines were read without a spool meantime": {log: four, config: Config{Seq: 4}, kept: true, fails: "by themselves, or remove them"},
 	} {
@@ -61,9 +62,9 @@ func TestPlace(t *testing.T) {
 			if config.Job == "" {
 				config.Job = "job"
 			}
-			config.Source, config.Resume = "feed", "database"
+			config.Source = "feed"
 			config.Log = logtest.To(func(text string) { warned += text })
-			got, err := place(log, &config, "DIR")
+			got, err := place(log, &config, source.Point{Cursor: c.from, Resume: "database"}, "DIR")
 			if c.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), c.fails) {
 					t.Errorf("%v, want an error with %q", err, c.fails)

@@ -32,11 +32,9 @@ type Config struct {
 	Period time.Duration // between two syncs of the log
 	Pool   *source.Pool  // of memory for what is read from the disk
 
-	// Of the checkpoint by which the source is resumed:
+	// Of the checkpoint by which the source is resumed, with the point that it is begun from:
 	Job, Source string
 	Seq         int64
-	From        source.Cursor
-	Resume      string // of the feed
 
 	FromStart bool // the checkpoint does not count
 	Repeats   bool // the feed can be asked again for what came after a resume value
@@ -48,12 +46,6 @@ type Config struct {
 	Gauge func(bytes int64) // gets how much of the log is not committed
 }
 
-// Source is what a Queue reads.
-type Source interface {
-	Next(ctx context.Context) (*source.Block, error)
-	Release(b *source.Block)
-}
-
 const (
 	maxSegment = 64 << 20 // bytes of a queue's segment
 	minSegment = 64 << 10
@@ -61,19 +53,20 @@ const (
 	captureAge = time.Hour // of a segment, where all are kept
 )
 
-// A Queue is a source around a source. Every line is put on disk before it is handed on, and stays
-// there until it is committed. A reader that keeps up gets the blocks from memory; one that does
-// not gets them from the disk, in order.
+// A Queue is a source around a source of one lane. Every line is put on disk before it is handed
+// on, and stays there until it is committed. A reader that keeps up gets the blocks from memory;
+// one that does not gets them from the disk, in order.
 //
 // Run fills the queue, on a goroutine of its own; one other calls Next, and any calls Committed.
 // None of them waits for a sync of the log, but where its next segment is begun.
 type Queue struct {
-	in      Source
+	in    source.Source
+	c     Config
+	begun chan struct{} // closed when all that is below is made
+
 	log     *Log
 	id      string // of the log
 	folders []string
-	pool    *source.Pool
-	logger  *slog.Logger
 
 	level    *level
 	handover *handover
@@ -89,59 +82,79 @@ type Queue struct {
 	told    bool  // Next has returned it
 }
 
-// OpenQueue opens the queue of a source.
-func OpenQueue(in Source, c Config) (q *Queue, err error) {
-	var dir *Dir
-	var captures *Captures
-	if c.Dir != "" {
-		if dir, err = OpenDir(c.Dir); err != nil {
-			return nil, fmt.Errorf("the spool: %w", err)
-		}
-	}
-	if c.Capture != "" {
-		if captures, err = OpenCaptures(c.Capture, c.KeepCaptures); err != nil {
-			err = fmt.Errorf("the capture: %w", err)
-			if dir != nil {
-				err = errors.Join(err, dir.Close())
-			}
-			return nil, err
-		}
-	}
-	return newQueue(in, c, dir, captures)
+var _ source.Source = (*Queue)(nil)
+
+// NewQueue returns the queue of a source. Its log is opened when the source's lane is begun.
+func NewQueue(in source.Source, c Config) *Queue {
+	return &Queue{in: in, c: c, begun: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// newQueue makes a queue in folders that are open, which it closes. One of them may be nil.
-func newQueue(in Source, c Config, dir *Dir, captures *Captures) (q *Queue, err error) {
-	q = &Queue{in: in, pool: c.Pool, logger: c.Log, dir: dir, captures: captures, ended: make(chan struct{})}
-	defer func() {
-		if err != nil {
-			if q.log != nil {
-				err = errors.Join(err, q.log.Close())
-			}
-			err = errors.Join(err, q.closeFolders())
-			q = nil
+// begin opens the log, and has the source begin its lane behind what that holds.
+func (q *Queue) begin(ctx context.Context, from source.Point, begin func(context.Context, source.Point) (source.Begun, error)) (b source.Begun, err error) {
+	if err := q.openFolders(); err != nil {
+		return b, err
+	}
+	return q.beginIn(ctx, from, begin)
+}
+
+// beginIn is begin in folders that are open.
+func (q *Queue) beginIn(ctx context.Context, from source.Point, begin func(context.Context, source.Point) (source.Begun, error)) (b source.Begun, err error) {
+	if err = q.open(from); err == nil {
+		if q.durable() {
+			from.Resume = q.log.Resume() // what is on disk need not come again
 		}
-	}()
-	path, age, size := c.Dir, time.Duration(0), min(max(c.Max/segments, minSegment), maxSegment)
+		b, err = begin(ctx, from)
+	}
+	if err != nil {
+		if q.log != nil {
+			err = errors.Join(err, q.log.Close())
+		}
+		return b, errors.Join(err, q.closeFolders())
+	}
+	if q.durable() {
+		b.Kept, b.At, b.Committed = true, q.cursor(q.handover.next), q.committed
+	}
+	close(q.begun)
+	return b, nil
+}
+
+func (q *Queue) openFolders() (err error) {
+	if q.c.Dir != "" {
+		if q.dir, err = OpenDir(q.c.Dir); err != nil {
+			return fmt.Errorf("the spool: %w", err)
+		}
+	}
+	if q.c.Capture != "" {
+		if q.captures, err = OpenCaptures(q.c.Capture, q.c.KeepCaptures); err != nil {
+			return errors.Join(fmt.Errorf("the capture: %w", err), q.closeFolders())
+		}
+	}
+	return nil
+}
+
+// open opens the log in the folders. One of them may be nil.
+func (q *Queue) open(from source.Point) (err error) {
+	c, dir := &q.c, q.dir
+	path, age, size, most, gauge := c.Dir, time.Duration(0), min(max(c.Max/segments, minSegment), maxSegment), c.Max, c.Gauge
 	if dir != nil {
 		q.folders = append(q.folders, c.Dir)
 	}
-	if captures != nil {
+	if q.captures != nil {
 		q.folders, age = append(q.folders, c.Capture), captureAge
 	}
 	if dir == nil {
-		path, dir, c.Max, size, c.Gauge = c.Capture, captures.Dir, 0, maxSegment, func(int64) {}
+		path, dir, most, size, gauge = c.Capture, q.captures.Dir, 0, maxSegment, func(int64) {}
 	}
 	if q.log, err = Open(dir, size, age); err != nil {
-		return q, fmt.Errorf("the spool %s: %w", path, err)
+		return fmt.Errorf("the spool %s: %w", path, err)
 	}
 	if lost := q.log.Lost(); lost > 0 {
 		c.Log.Warn(fmt.Sprintf("the spool %s: its last %d bytes were incomplete, and were cut off", path, lost))
 	}
 	_, next := q.log.Bounds()
-	if c.Max > 0 {
-		if next, err = place(q.log, &c, path); err != nil {
-			return q, err
+	if most > 0 {
+		if next, err = place(q.log, c, from, path); err != nil {
+			return err
 		}
 		q.id = q.log.Meta().ID
 	}
@@ -149,26 +162,25 @@ func newQueue(in Source, c Config, dir *Dir, captures *Captures) (q *Queue, err 
 	if next < end {
 		c.Log.Info(fmt.Sprintf("%d bytes in %s are written first", end-next, path))
 	}
-	q.handover, q.level = newHandover(next, end), newLevel(next, end, c.Gauge)
-	q.keeper = &keeper{log: q.log, captures: captures, level: q.level, period: c.Period, requests: make(chan chan<- error), logger: c.Log}
-	q.intake = &intake{in: in, log: q.log, max: c.Max, handover: q.handover, level: q.level, keeper: q.keeper,
+	q.handover, q.level = newHandover(next, end), newLevel(next, end, gauge)
+	q.keeper = &keeper{log: q.log, captures: q.captures, level: q.level, period: c.Period, requests: make(chan chan<- error), logger: c.Log}
+	q.intake = &intake{in: q.in, lane: c.Source, log: q.log, max: most, handover: q.handover, level: q.level, keeper: q.keeper,
 		cursors: q.cursors, lastResume: c.LastResume, fail: q.fail, logger: c.Log}
-	return q, nil
+	return nil
 }
 
-// Durable reports whether lines stay in the queue until they are committed, and need not be asked
-// for again when they are there. Else they are captured alone. No queue is not durable.
-func (q *Queue) Durable() bool { return q != nil && q.id != "" }
-
-// Resume returns the last resume value that is in a durable queue, or was before it.
-func (q *Queue) Resume() string { return q.log.Resume() }
-
-// Start returns the cursor at which a durable queue begins.
-func (q *Queue) Start() source.Cursor { return q.cursor(q.handover.next) }
+// durable reports whether lines stay in the queue until they are committed, and need not be asked
+// for again when they are there. Else they are captured alone.
+func (q *Queue) durable() bool { return q.id != "" }
 
 // Run reads the source until it or ctx ends, and then waits until Next has returned all of it.
 func (q *Queue) Run(ctx context.Context) {
 	defer close(q.ended)
+	select {
+	case <-q.begun:
+	case <-ctx.Done():
+		return
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var keeping sync.WaitGroup
 	keeping.Go(func() {
@@ -186,62 +198,82 @@ func (q *Queue) Run(ctx context.Context) {
 	keeping.Wait()
 }
 
-// Next returns the next block, as a stream does.
-func (q *Queue) Next(ctx context.Context) (*source.Block, error) {
+// Next implements source.Source.
+func (q *Queue) Next(ctx context.Context) (e source.Event, err error) {
+	select {
+	case <-q.begun:
+		return q.next(ctx)
+	default:
+	}
+	e, err = q.in.Next(ctx)
+	if begin := e.Begin; begin != nil {
+		e.Begin = func(ctx context.Context, from source.Point) (source.Begun, error) { return q.begin(ctx, from, begin) }
+	}
+	return e, err
+}
+
+// next is Next when the lane is begun.
+func (q *Queue) next(ctx context.Context) (none source.Event, err error) {
 	for {
-		b, from, to, err := q.handover.take()
+		e, from, to, err := q.handover.take()
 		switch {
-		case b != nil:
-			return b, nil
+		case e != nil:
+			return *e, nil
 		case err != nil:
 			select { // the last sync may fail
 			case <-q.ended:
 			case <-ctx.Done():
-				return nil, ctx.Err()
+				return none, ctx.Err()
 			}
 			if failed := q.failure(); failed != nil {
 				err = failed
 			}
-			return nil, err
+			return none, err
 		case from < to:
 			return q.read(from, to)
 		}
 		select {
 		case <-q.handover.changed:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return none, ctx.Err()
 		}
 	}
 }
 
 // read returns lines that are on disk between two offsets.
-func (q *Queue) read(from, to int64) (*source.Block, error) {
-	b, err := q.pool.Fill(func(p []byte) (int, error) {
+func (q *Queue) read(from, to int64) (e source.Event, err error) {
+	b, err := q.c.Pool.Fill(func(p []byte) (int, error) {
 		return q.log.ReadLines(p[:min(int64(len(p)), to-from)], from)
 	})
 	if err != nil {
 		q.fail(err)
-		return nil, q.failure()
+		return e, q.failure()
 	}
 	q.handover.moveTo(from + int64(len(b.Data)))
 	b.Offset, b.At = from, q.cursors(from)
-	return b, nil
+	return source.Event{Lane: q.c.Source, Block: b}, nil
 }
 
-// Release gives a block back.
-func (q *Queue) Release(b *source.Block) { q.in.Release(b) }
-
-// Committed hears that all lines before a cursor of the queue are.
-func (q *Queue) Committed(c source.Cursor) {
-	if m := readMark(c); q.id != "" && m.Spool == q.id {
+// committed hears that all lines before a cursor of the queue are.
+func (q *Queue) committed(c source.Cursor) {
+	if m := readMark(c); m.Spool == q.id {
 		q.level.committed(m.At)
 	}
 }
 
-// Close ends the queue, after Run. What is committed of it goes, unless the disk failed.
-func (q *Queue) Close() error {
+// Close closes the source, after Run. What is in the queue stays open until Finish.
+func (q *Queue) Close() error { return q.in.Close() }
+
+// Finish ends the queue when all that can be committed is. What is committed of it goes, unless the
+// disk failed.
+func (q *Queue) Finish() error {
+	select {
+	case <-q.begun:
+	default:
+		return nil
+	}
 	if left := q.level.left(); left > 0 {
-		q.logger.Info(fmt.Sprintf("%d bytes stay in the spool for the next run", left))
+		q.c.Log.Info(fmt.Sprintf("%d bytes stay in the spool for the next run", left))
 	}
 	if q.failed == nil {
 		return errors.Join(q.keeper.forget(true), q.log.Close(), q.closeFolders())

@@ -23,23 +23,32 @@ import (
 type feed struct {
 	pool   *source.Pool
 	blocks chan *source.Block
+	opened bool
+	resume string // it was begun from
 }
 
-func newFeed() *feed { return &feed{source.NewPool(), make(chan *source.Block)} }
+func newFeed() *feed { return &feed{pool: source.NewPool(), blocks: make(chan *source.Block)} }
 
-func (f *feed) Next(ctx context.Context) (*source.Block, error) {
+func (f *feed) Next(ctx context.Context) (source.Event, error) {
+	if !f.opened {
+		f.opened = true
+		return source.Event{Kind: source.Opened, Lane: "feed", Begin: func(_ context.Context, from source.Point) (source.Begun, error) {
+			f.resume = from.Resume
+			return source.Begun{At: from.Cursor}, nil
+		}}, nil
+	}
 	select {
 	case b, ok := <-f.blocks:
 		if !ok {
-			return nil, io.EOF
+			return source.Event{}, io.EOF
 		}
-		return b, nil
+		return source.Event{Lane: "feed", Block: b}, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return source.Event{}, ctx.Err()
 	}
 }
 
-func (f *feed) Release(b *source.Block) { f.pool.Put(b) }
+func (f *feed) Close() error { return nil }
 
 // block is one of connection 1.
 func (f *feed) block(lines string) *source.Block {
@@ -82,6 +91,7 @@ type queued struct {
 	*testing.T
 	q     *Queue
 	feed  *feed
+	begun source.Begun
 	disk  *slowDisk
 	level atomic.Int64
 	said  chan string
@@ -91,6 +101,12 @@ type queued struct {
 
 // start starts a queue in a folder; with a Max of 0 it only captures.
 func start(t *testing.T, path string, c Config) *queued {
+	t.Helper()
+	return startAt(t, path, c, source.Point{})
+}
+
+// startAt is start behind what is committed.
+func startAt(t *testing.T, path string, c Config, from source.Point) *queued {
 	t.Helper()
 	s := &queued{T: t, feed: newFeed(), disk: &slowDisk{}, said: make(chan string, 1000)}
 	c.Job, c.Source, c.Pool, c.Gauge, c.Period = "job", "feed", s.feed.pool, s.level.Store, time.Second
@@ -113,7 +129,13 @@ func start(t *testing.T, path string, c Config) *queued {
 			t.Fatal(err)
 		}
 	}
-	if s.q, err = newQueue(s.feed, c, dir, captures); err != nil {
+	s.q = NewQueue(s.feed, c)
+	s.q.dir, s.q.captures = dir, captures
+	opened, err := s.feed.Next(t.Context())
+	if err == nil {
+		s.begun, err = s.q.beginIn(t.Context(), from, opened.Begin)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	var ctx context.Context
@@ -131,10 +153,11 @@ func (s *queued) send(lines string) *source.Block {
 // want reads a block, of some connection.
 func (s *queued) want(lines string, conn int) *source.Block {
 	s.Helper()
-	b, err := s.q.Next(s.Context())
-	if err != nil {
-		s.Fatal(err)
+	e, err := s.q.Next(s.Context())
+	if err != nil || e.Kind != source.Data {
+		s.Fatal(e, err)
 	}
+	b := e.Block
 	if string(b.Data) != lines || b.Conn != conn {
 		s.Fatalf("%q of connection %d, want %q of %d", b.Data, b.Conn, lines, conn)
 	}
@@ -145,7 +168,7 @@ func (s *queued) end() {
 	s.Helper()
 	s.stop()
 	s.run.Wait()
-	if err := s.q.Close(); err != nil {
+	if err := s.q.Finish(); err != nil {
 		s.Error(err)
 	}
 }
@@ -174,17 +197,17 @@ func TestQueue_MemoryAndDisk(t *testing.T) {
 		if s.level.Load() != 34 {
 			t.Errorf("%d bytes are not committed, it says", s.level.Load())
 		}
-		s.q.Committed(first.CursorAfter(2))
+		s.q.committed(first.CursorAfter(2))
 		if s.level.Load() != 32 {
 			t.Errorf("after a commit of 2 bytes: %d", s.level.Load())
 		}
-		s.q.Committed(`{"spool":"another","at":34}`)
-		s.q.Committed(last.CursorAfter(2))
+		s.q.committed(`{"spool":"another","at":34}`)
+		s.q.committed(last.CursorAfter(2))
 		if s.level.Load() != 0 {
 			t.Errorf("after the last: %d", s.level.Load())
 		}
-		s.q.Release(first)
-		s.q.Release(last)
+		first.Release()
+		last.Release()
 		s.end()
 	})
 }
@@ -201,7 +224,7 @@ func TestQueue_SlowSyncStopsNobody(t *testing.T) {
 		for i := range 100 {
 			line := fmt.Sprintln(i)
 			go s.send(line)
-			s.q.Committed(s.want(line, 1).CursorAfter(len(line)))
+			s.q.committed(s.want(line, 1).CursorAfter(len(line)))
 			if s.level.Load() != 0 {
 				t.Fatalf("%d bytes are not committed", s.level.Load())
 			}
@@ -238,7 +261,7 @@ func TestQueue_FullOneGoesOnAtOnce(t *testing.T) {
 		if w := <-s.said; !strings.Contains(w, "the spool is full (2000 bytes)") || len(s.said) > 0 {
 			t.Error(w)
 		}
-		s.q.Committed(last.CursorAfter(len(line)))
+		s.q.committed(last.CursorAfter(len(line)))
 		s.want(line, 1)
 		if took := time.Since(begun); took != 10*time.Second {
 			t.Errorf("after the commit it took %v", took-10*time.Second)
@@ -268,14 +291,14 @@ func TestQueue_End(t *testing.T) {
 				}
 			}
 			s.run.Wait()
-			if err := s.q.Close(); err != nil {
+			if err := s.q.Finish(); err != nil {
 				t.Errorf("what Next has said comes again: %v", err)
 			}
 		})
 	}
 }
 
-// TestQueue_FailsUnderAReaderThatIsStopped: nobody calls Next any more; so Close says it.
+// TestQueue_FailsUnderAReaderThatIsStopped: nobody calls Next any more; so Finish says it.
 func TestQueue_FailsUnderAReaderThatIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
@@ -284,8 +307,8 @@ func TestQueue_FailsUnderAReaderThatIsStopped(t *testing.T) {
 		s.disk.fail.Store(true)
 		s.stop()
 		s.run.Wait()
-		if err := s.q.Close(); !errors.Is(err, errSync) || !strings.HasPrefix(err.Error(), "the spool: ") {
-			t.Errorf("Close says %v", err)
+		if err := s.q.Finish(); !errors.Is(err, errSync) || !strings.HasPrefix(err.Error(), "the spool: ") {
+			t.Errorf("Finish says %v", err)
 		}
 	})
 }
@@ -305,12 +328,17 @@ func TestQueue_Oversize(t *testing.T) {
 		if got := s.want("beginning", 1).CursorAfter(9); got != at {
 			t.Errorf("its cursor is %s, want %s", got, at)
 		}
-		settled := s.want("", 0)
+		e, err := s.q.Next(t.Context())
+		if err != nil || e.Kind != source.Opened {
+			t.Fatal(e, err)
+		}
 		synctest.Wait()
 		if _, end := s.q.log.Bounds(); end != 2 {
 			t.Errorf("%d bytes were taken in", end)
 		}
-		close(settled.Settled)
+		if _, err := e.Begin(t.Context(), source.Point{}); err != nil {
+			t.Error(err)
+		}
 		s.want("2\n", 1)
 		s.end()
 	})
@@ -321,8 +349,8 @@ func TestQueue_Oversize(t *testing.T) {
 func TestQueue_CaptureAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, "", Config{Folders: Folders{Capture: t.TempDir()}})
-		if s.q.Durable() || s.q.Start() != "" {
-			t.Errorf("durable %v, it starts at %s", s.q.Durable(), s.q.Start())
+		if s.begun.Kept || s.begun.At != "" {
+			t.Errorf("kept %v, it starts at %s", s.begun.Kept, s.begun.At)
 		}
 		go func() {
 			for i := range 5 {
@@ -379,12 +407,12 @@ func TestQueue_AnyPace(t *testing.T) {
 			}
 			dir, cursor := t.TempDir(), source.Cursor("")
 			for runs := 0; got.Len() < all.Len(); runs++ {
-				s := start(t, dir, Config{Folders: Folders{Max: 100_000}, From: cursor, Resume: lastNumber(got.Bytes()), LastResume: lastNumber})
-				if s.q.Start() != cursor && runs > 0 {
-					t.Fatalf("it starts at %s, want %s", s.q.Start(), cursor)
+				s := startAt(t, dir, Config{Folders: Folders{Max: 100_000}, LastResume: lastNumber}, source.Point{Cursor: cursor, Resume: lastNumber(got.Bytes())})
+				if s.begun.At != cursor && runs > 0 {
+					t.Fatalf("it starts at %s, want %s", s.begun.At, cursor)
 				}
 				rest := all.Bytes() // a feed sends what came after the resume value
-				if r := s.q.Resume(); r != "" {
+				if r := s.feed.resume; r != "" {
 					at := bytes.Index(rest, []byte("\n"+r+" ")) + 1
 					if r == "0" {
 						at = 0
@@ -409,12 +437,13 @@ func TestQueue_AnyPace(t *testing.T) {
 						pause(feeder)
 					}
 				}()
-				cursor = s.q.Start()
+				cursor = s.begun.At
 				for left := rnd.IntN(60); left > 0 && got.Len() < all.Len(); left-- {
-					b, err := s.q.Next(t.Context())
+					e, err := s.q.Next(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}
+					b := e.Block
 					end := len(b.Data)
 					if rnd.IntN(4) == 0 { // a batch ends within a block
 						end = bytes.IndexByte(b.Data, '\n') + 1
@@ -422,8 +451,8 @@ func TestQueue_AnyPace(t *testing.T) {
 					}
 					got.Write(b.Data[:end])
 					cursor = b.CursorAfter(end)
-					s.q.Release(b)
-					s.q.Committed(cursor)
+					b.Release()
+					s.q.committed(cursor)
 					pause(rnd)
 				}
 				cancel()

@@ -5,20 +5,21 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
-var caps = sink.Caps{Columns: maxColumns}
+// caps are those of a database whose encoding holds every character.
+var caps = sink.Caps{Columns: maxColumns, Limits: schema.Limits{NoNUL: true, MaxName: maxName, MaxKey: maxKey, Reserved: systemColumns}}
 
 // Driver is the [sink.Driver] for Postgres.
 var Driver = sink.Driver{
-	Name:     "Postgres",
-	Usage:    "postgres://… or postgres: (all from PG* variables)",
-	Parse:    parseDest,
-	Files:    func(string) []string { return nil },
-	Caps:     caps,
-	NewTable: NewTable,
-	Plan:     Plan,
+	Name:  "Postgres",
+	Usage: "postgres://… or postgres: (all from PG* variables)",
+	Parse: parseDest,
+	Files: func(string) []string { return nil },
+	Caps:  caps,
+	Plan:  Plan,
 	Open: func(ctx context.Context, dsn string, o sink.Options) (sink.Sink, error) {
 		return Open(ctx, dsn, Options{Synchronous: commitLevels[o.Level], SyncAtEnd: o.Level == sink.Normal, Log: o.Log})
 	},

@@ -91,7 +91,7 @@ func (d *DB) create(want *schema.Table, t *table) (ddl []change, have relation, 
 		c.New, c.NotNull, c.Decl = false, c.Key, declare(c.Type)
 		have.cols = append(have.cols, made(c.Type))
 	}
-	if have.Key, err = have.FindKey(t.key); err != nil {
+	if have.Key, err = caps.FindKey(&have.Table, t.key); err != nil {
 		return nil, have, err
 	}
 	have.Exists, have.Made = true, true
@@ -115,7 +115,7 @@ func (d *DB) mark(t *relation) change {
 func (d *DB) own(t *relation) error {
 	at := 0
 	return t.Own(t.marks, func(c *schema.Column, as schema.Type) bool { return c.Decl == declare(as) }, func(c *schema.Column) string {
-		at = t.Find(c.Name, at)
+		at = caps.Find(&t.Table, c.Name, at)
 		if why := t.cols[at].held; why != "" {
 			return why + " uses it"
 		}

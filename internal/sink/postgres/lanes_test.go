@@ -97,7 +97,7 @@ func newFolder(t testing.TB, s sink.Sink, table string) *fold.Folder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fold.NewFolder(&feed.Names{}, known, fold.Options{Key: []string{"id"}, MaxColumns: 500, Columns: fold.AddColumns, Log: logtest.New(t)})
+	return fold.NewFolder(&feed.Names{}, known, fold.Options{Key: []string{"id"}, MaxColumns: 500, Columns: fold.AddColumns, Limits: s.Caps().Limits, Log: logtest.New(t)})
 }
 
 // TestLanes_FlushWritesOneRowOfWeirs: a flush of a known source writes its checkpoint and nothing

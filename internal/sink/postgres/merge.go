@@ -41,7 +41,7 @@ func (d *DB) newMerge(b *fold.Batch, t *table, table relation, rows []*fold.Row)
 	at := make([]int, len(b.Table.Columns))
 	names, nulls, initials := make([]bool, len(at)), make([]bool, len(at)), make([]bool, len(at))
 	for i := range at {
-		at[i] = table.Find(b.Table.Columns[i].Name, i)
+		at[i] = caps.Find(&table.Table, b.Table.Columns[i].Name, i)
 	}
 	for _, r := range rows {
 		m.deletes = m.deletes || r.Deleted

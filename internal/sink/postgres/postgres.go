@@ -104,7 +104,11 @@ func (d *DB) connect(ctx context.Context) error {
 }
 
 // Caps implements [sink.Sink].
-func (d *DB) Caps() sink.Caps { return caps }
+func (d *DB) Caps() sink.Caps {
+	c := caps
+	c.Characters = d.characters
+	return c
+}
 
 // Close implements [sink.Sink].
 func (d *DB) Close() error {
@@ -136,15 +140,7 @@ func number(b []byte) int64 {
 // systemColumns are in every table.
 var systemColumns = []string{"tableoid", "ctid", "xmin", "cmin", "xmax", "cmax"}
 
-// newTable is a table that is not in this database yet.
+// newTable is a table that this database lacks.
 func (d *DB) newTable(name string) schema.Table {
-	t := NewTable(name)
-	t.Characters = d.characters
-	t.HasConstraints = !d.unicode // only the server knows which characters it has
-	return t
-}
-
-// NewTable is a table that is not there yet.
-func NewTable(name string) schema.Table {
-	return schema.Table{Name: name, NoNUL: true, MaxName: maxName, MaxKey: maxKey, Reserved: systemColumns}
+	return schema.Table{Name: name, HasConstraints: !d.unicode} // only the server knows which characters it has
 }

@@ -133,7 +133,7 @@ func (d *DB) Table(ctx context.Context, name string, key []string) (schema.Table
 // their types only as long as no other run widens one between the two.
 func (d *DB) readTable(ctx context.Context, name string, key []string) (relation, error) {
 	if _, err := d.query(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil {
-		return relation{Table: NewTable(name)}, err
+		return relation{}, err
 	}
 	t, err := d.readCatalogs(ctx, name, key)
 	if end := d.rollback(ctx); err == nil {
@@ -177,8 +177,9 @@ func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relat
 		if string(r[3].rows[0][0]) != "t" {
 			return t, fmt.Errorf("there is no schema %q: CREATE SCHEMA %s; a table whose name has a dot in it is written in double quotes", schemaName, ident(schemaName))
 		}
+		limits := d.Caps()
 		for _, k := range key {
-			if err := t.CheckName(k); err != nil {
+			if err := limits.CheckName(k); err != nil {
 				return t, fmt.Errorf("the key cannot be a column: %w", err)
 			}
 		}
@@ -219,7 +220,7 @@ func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relat
 		t.Columns, t.cols = append(t.Columns, c), append(t.cols, more)
 		constrained = constrained || odd
 	}
-	if t.Key, err = t.FindKey(key); err != nil {
+	if t.Key, err = caps.FindKey(&t.Table, key); err != nil {
 		return missing(err)
 	}
 	other, err := t.readIndexes(r[2])

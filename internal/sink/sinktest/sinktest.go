@@ -225,7 +225,7 @@ func TryBegin(t *testing.T, db Database, change ...func(*fold.Options)) (_ *Run,
 
 // read reads the table and starts a fold for it.
 func (r *Run) read(change ...func(*fold.Options)) error {
-	o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500, Log: logtest.New(r.t)}
+	o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500, Limits: r.Sink.Caps().Limits, Log: logtest.New(r.t)}
 	for _, c := range change {
 		c(&o)
 	}

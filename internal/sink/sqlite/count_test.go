@@ -22,7 +22,7 @@ func TestCountIO_SeesSyncsAndBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Log: logtest.New(t)})
+		folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Limits: db.Caps().Limits, Log: logtest.New(t)})
 		before := sqlite.CountIO()
 		for i := range commits {
 			var b fold.Batch

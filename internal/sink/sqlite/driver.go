@@ -8,22 +8,22 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/realpath"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
-var caps = sink.Caps{Columns: maxColumns}
+var caps = sink.Caps{Columns: maxColumns, Limits: schema.Limits{FoldCase: true, Untyped: true}}
 
 // Driver is the [sink.Driver] for SQLite files. It takes for a path what no other driver
 // knows.
 var Driver = sink.Driver{
-	Name:     "SQLite",
-	Version:  Version,
-	Usage:    "an SQLite file, sqlite:PATH",
-	Parse:    parse,
-	Files:    files,
-	Caps:     caps,
-	NewTable: NewTable,
-	Plan:     Plan,
+	Name:    "SQLite",
+	Version: Version,
+	Usage:   "an SQLite file, sqlite:PATH",
+	Parse:   parse,
+	Files:   files,
+	Caps:    caps,
+	Plan:    Plan,
 	Open: func(ctx context.Context, path string, o sink.Options) (sink.Sink, error) {
 		return Open(ctx, path, Options{Synchronous: string(o.Level), Cache: o.Cache, Log: o.Log, Yield: true})
 	},

@@ -24,7 +24,7 @@ func BenchmarkFlush_Lanes(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			folder := fold.NewFolder(&feed.Names{}, t, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10})
+			folder := fold.NewFolder(&feed.Names{}, t, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Limits: d.Caps().Limits})
 			var batch fold.Batch
 			f := &sink.Flush{Batch: &batch, Job: "job", Run: "run", Lanes: make([]sink.Lane, lanes)}
 			b.ReportAllocs()

@@ -169,7 +169,7 @@ func TestFlush_OtherWritersGetOn(t *testing.T) {
 		// Two batches that were folded before and undo each other: nothing is
 		// done between two flushes.
 		var batches [2]fold.Batch
-		folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Log: logtest.New(t)})
+		folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Limits: s.Caps().Limits, Log: logtest.New(t)})
 		for i := range batches {
 			for id := range 5000 {
 				if err := folder.Fold(&batches[i], fmt.Appendf(nil, `{"id":%d,"n":%d,"fill":"%050d"}`, id, i, i), fold.Place{}); err != nil {

@@ -13,10 +13,7 @@ import (
 
 // lower is a table's name as weir's own tables have it: SQLite folds the case of ASCII
 // letters, and of no others.
-func lower(table string) string {
-	t := NewTable(table)
-	return t.FoldName(table)
-}
+func lower(table string) string { return caps.FoldName(table) }
 
 // madeMark is the name of the mark of a table that weir made.
 func madeMark(table string) string { return sink.MadeMark(lower(table)) }
@@ -58,7 +55,7 @@ func (d *DB) readMarks(ctx context.Context, t *table, ours bool) error {
 	}
 	t.ID = made
 	for i, name := range slices.Sorted(maps.Keys(marks)) {
-		if t.Find(name, i) < 0 {
+		if caps.Find(&t.Table, name, i) < 0 {
 			t.ID += lostMark + name
 		}
 	}

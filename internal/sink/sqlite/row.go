@@ -202,7 +202,7 @@ func (w *writer) prepare() error {
 	w.names = make([]string, len(t.Columns))
 	list := make([]string, len(t.Columns))
 	for i := range t.Columns {
-		at := w.table.Find(t.Columns[i].Name, i)
+		at := caps.Find(&w.table, t.Columns[i].Name, i)
 		w.cols[i], list[i] = int32(at), "NULL"
 		if at >= 0 && !w.table.Columns[at].Generated {
 			w.names[i] = quote(w.table.Columns[at].Name)

@@ -35,12 +35,12 @@ func (d *DB) known(b *fold.Batch) *table {
 	if t := d.tables[lower(b.Table.Name)]; t != nil {
 		return t
 	}
-	return &table{Table: NewTable(b.Table.Name), key: b.Table.KeyColumns(), version: unread}
+	return &table{Table: schema.Table{Name: b.Table.Name}, key: b.Table.KeyColumns(), version: unread}
 }
 
 // readTable reads a table from the schema.
 func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, error) {
-	t := &table{Table: NewTable(name), key: key, stuck: map[string]string{}}
+	t := &table{Table: schema.Table{Name: name}, key: key, stuck: map[string]string{}}
 	if was := d.tables[lower(name)]; was != nil {
 		t.stuck = was.stuck
 	}
@@ -84,12 +84,10 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 		if !t.Made {
 			return t, err
 		}
-		writers := t.Writers
-		t.Table = NewTable(t.Name)
-		t.Writers = writers
+		t.Table = schema.Table{Name: t.Name, Writers: t.Writers}
 		return t, sink.KeyError{Err: err}
 	}
-	if t.Key, err = t.FindKey(key); err != nil {
+	if t.Key, err = caps.FindKey(&t.Table, key); err != nil {
 		return missing(err)
 	}
 	constrained, err := d.readKey(t)
@@ -305,11 +303,6 @@ func create(name string, cols []schema.Column, key []int, decls []string) string
 	}
 	fmt.Fprintf(&b, "  PRIMARY KEY (%s)\n)", strings.Join(names, ", "))
 	return b.String()
-}
-
-// NewTable is a table that is not there yet, in a file that is not either.
-func NewTable(name string) schema.Table {
-	return schema.Table{Name: name, FoldCase: true, Untyped: true}
 }
 
 // Plan returns the statements that would make a table what a batch needs, for

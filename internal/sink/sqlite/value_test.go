@@ -173,7 +173,7 @@ func syncValuesBy(t *testing.T, f *file, values []string, size int) map[int]bool
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Log: logtest.New(t)})
+	folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Limits: d.Caps().Limits, Log: logtest.New(t)})
 	var batch fold.Batch
 	rejected := map[int]bool{}
 	seq := int64(0)
@@ -271,7 +271,7 @@ func TestFlush_KeysAreEqualWhereTheDatabaseSaysSo(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Log: logtest.New(t)})
+					folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Limits: d.Caps().Limits, Log: logtest.New(t)})
 					var batch fold.Batch
 					for n, k := range keys {
 						line := fmt.Appendf(nil, `{"id":%s,"n":%d}`, k, n)

@@ -154,7 +154,7 @@ var mutants = []mutant{
 		spool, "TestLog_", false},
 	{"the spool's resume value is lost with an empty segment", "internal/spool/log.go", `size - s.size; s.wrote > 0 {`, `size - s.size; true {`,
 		spool, "TestLog_ResumeValue", false},
-	{"a block in memory comes before lines on the disk", "internal/spool/handover.go", `case o.block != nil && o.at == h.next:`, `case o.block != nil:`,
+	{"a block in memory comes before lines on the disk", "internal/spool/handover.go", `case o.event != nil && o.at == h.next:`, `case o.event != nil:`,
 		spool, "TestQueue_", false},
 	{"the spool is drained from its end", "internal/spool/place.go", `	case known && at >= begin:
 		return at, nil`, `	case known && at >= begin:

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/fold"
+)
+
+const configHelp = "a YAML file with the settings of weir sync, such as batch_rows: 1000"
+
+// resolve gives the flags of sync that were not on the command line their values from the
+// environment and the config file.
+func (e *env) resolve(f *pflag.FlagSet, o *syncOptions) (settings []*config.Setting, file config.File, err error) {
+	f.VisitAll(func(fl *pflag.Flag) {
+		if fl.Name == "help" {
+			return
+		}
+		s := &config.Setting{Name: fl.Name, Value: func() string { return shown(fl.Name, fl.Value.String()) }, Set: func(v string) error { return setFlag(f, fl, v) }}
+		if list, ok := fl.Value.(pflag.SliceValue); ok {
+			s.SetList = func(v []string) error {
+				fl.Changed = true
+				return list.Replace(v)
+			}
+		}
+		if fl.Changed {
+			s.Origin = "flag --" + fl.Name
+		}
+		settings = append(settings, s)
+	})
+	settings = append(settings, &config.Setting{Name: "source",
+		Value:   func() string { return redacted(strings.Join(o.source, ",")) },
+		Set:     func(v string) error { o.source = strings.Split(v, ","); return nil },
+		SetList: func(v []string) error { o.source = v; return nil }})
+	if path, ok := e.lookupEnv(config.Env("config")); ok && o.config == "" {
+		o.config = path
+	}
+	rules := func() fold.Options {
+		f, _ := o.rules() // what is wrong with the settings is told by the command
+		return f
+	}
+	if file, err = config.Resolve(settings, e.environ(), o.config, rules); err != nil {
+		return nil, file, usageError{err}
+	}
+	return settings, file, nil
+}
+
+// configured does the same for a command that has some of sync's flags, so that nobody repeats
+// them. names are those that mean what they mean in sync; none: all.
+func (e *env) configured(c *cobra.Command, names ...string) (config.File, error) {
+	var o syncOptions
+	all := pflag.NewFlagSet(c.Name(), pflag.ContinueOnError)
+	o.flags(all)
+	all.AddFlagSet(c.InheritedFlags())
+	same := func(fl *pflag.Flag) bool {
+		return fl.Name == "config" || len(names) == 0 || slices.Contains(names, fl.Name)
+	}
+	given := map[string]bool{}
+	c.LocalFlags().VisitAll(func(fl *pflag.Flag) {
+		if given[fl.Name] = fl.Changed; fl.Changed && same(fl) {
+			copyFlag(all.Lookup(fl.Name), fl)
+		}
+	})
+	_, file, err := e.resolve(all, &o)
+	all.VisitAll(func(fl *pflag.Flag) {
+		if fl.Changed && !given[fl.Name] && same(fl) {
+			copyFlag(c.LocalFlags().Lookup(fl.Name), fl)
+		}
+	})
+	return file, err
+}
+
+// copyFlag sets a flag, if there is one, to the value of another of its type.
+func copyFlag(to, from *pflag.Flag) {
+	if to == nil {
+		return
+	}
+	if list, ok := from.Value.(pflag.SliceValue); ok {
+		_ = to.Value.(pflag.SliceValue).Replace(list.GetSlice()) // the other has taken them
+	} else {
+		_ = to.Value.Set(from.Value.String())
+	}
+	to.Changed = true
+}
+
+// setFlag sets a flag from a variable or a file. There, yes is not a boolean, and a number
+// that begins with 0 is ambiguous: octal to some, decimal to others.
+func setFlag(f *pflag.FlagSet, fl *pflag.Flag, v string) error {
+	switch fl.Value.Type() {
+	case "bool":
+		if _, err := strconv.ParseBool(v); err != nil {
+			return fmt.Errorf("%q is neither true nor false", v)
+		}
+	case "int", "int64":
+		if _, err := strconv.ParseInt(v, 10, 64); err != nil || len(v) > 1 && v[0] == '0' {
+			return fmt.Errorf("%q is not a whole number, such as 1000", v)
+		}
+	case "duration":
+		if err := f.Set(fl.Name, v); err != nil {
+			return fmt.Errorf("%q is not a duration, such as 500ms, 10s or 1h", v)
+		}
+	}
+	err := f.Set(fl.Name, v)
+	if inner := errors.Unwrap(err); inner != nil { // pflag's own message is about the command line
+		return inner
+	}
+	return err
+}

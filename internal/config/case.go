@@ -1,0 +1,104 @@
+package config
+
+import (
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
+)
+
+// A Case is a test of the file: a feed and the rows that it makes.
+type Case struct {
+	Pos  mapping.Pos
+	Name string
+	Feed string
+	Want []WantTable
+}
+
+// A WantTable is all that a table must have; what a row does not name is not compared.
+type WantTable struct {
+	Pos  mapping.Pos
+	Name string
+	Rows [][]WantCell
+}
+
+// A WantCell is a column of a row.
+type WantCell struct {
+	Pos    mapping.Pos
+	Column string
+	Value  []byte // raw JSON
+}
+
+var caseKeys = []key[Case]{
+	{"name", "what the test shows", "", textForm, func(r *reader, c *Case, n *yaml.Node, where string) { c.Name = r.name(n, where) }},
+	{"feed", "the lines of the feed", "", textForm, func(r *reader, c *Case, n *yaml.Node, where string) { c.Feed, _ = r.text(n, where) }},
+	{"want", "the rows by table, in the order of their keys; tables and columns that are not named are not compared", "", form{"type": "object", "additionalProperties": form{"type": "array", "items": form{"type": "object"}}}, func(r *reader, c *Case, n *yaml.Node, where string) {
+		r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
+			c.Want = append(c.Want, WantTable{pos(at), name, r.wantRows(value, join(where, name))})
+		})
+	}},
+}
+
+// cases reads tests.
+func (r *reader) cases(n *yaml.Node, where string) (cases []Case) {
+	for _, item := range r.items(n, where, "tests") {
+		c := Case{Pos: pos(item)}
+		given := readKeys(r, item, where, caseKeys, &c)
+		for _, name := range keyNames(caseKeys) {
+			if given[name] == nil && item.Kind == yaml.MappingNode {
+				r.fault(c.Pos, where, "%s is missing", name)
+			}
+		}
+		if slices.ContainsFunc(cases, func(o Case) bool { return o.Name == c.Name && c.Name != "" }) {
+			r.fault(c.Pos, where, "two tests have the name %q", c.Name)
+		}
+		cases = append(cases, c)
+	}
+	return cases
+}
+
+func (r *reader) wantRows(n *yaml.Node, where string) [][]WantCell {
+	if n.Kind != yaml.SequenceNode {
+		r.fault(pos(n), where, "must be a list of rows, not %s", kindOf(n))
+		return nil
+	}
+	rows := make([][]WantCell, len(n.Content))
+	for i, item := range n.Content {
+		r.pairs(resolved(item), where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
+			rows[i] = append(rows[i], WantCell{pos(at), name, r.constant(value, join(where, name))})
+		})
+	}
+	return rows
+}
+
+// wanted checks that the tests name tables and columns of the file.
+func (c *checker) wanted(cases []Case) {
+	for _, test := range cases {
+		for _, want := range test.Want {
+			t := c.byName[want.Name]
+			if t == nil {
+				c.fault(want.Pos, "tests", "no table %q in this file%s", want.Name, DidYouMean(want.Name, c.tableNames()))
+				continue
+			}
+			if t.Columns == nil || t.Rest == fold.AddColumns {
+				continue
+			}
+			known := c.inherited(t)
+			if t.ID != "" {
+				known = append(known, t.ID)
+			}
+			for _, col := range t.Columns {
+				known = append(known, col.Name)
+			}
+			for _, row := range want.Rows {
+				for _, cell := range row {
+					if !slices.Contains(known, cell.Column) {
+						c.fault(cell.Pos, "tests", "table %s has no column %q%s", t.Name, cell.Column, DidYouMean(cell.Column, known))
+					}
+				}
+			}
+		}
+	}
+}

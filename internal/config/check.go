@@ -1,0 +1,386 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
+)
+
+// A checker compares the parts of a mapping with each other.
+type checker struct {
+	*reader
+	tables []*tableDraft
+	byName map[string]*tableDraft
+	// parents holds, for each table, those whose rows must exist before its own.
+	parents map[*tableDraft][]edge
+}
+
+// An edge leads to a parent.
+type edge struct {
+	to   *tableDraft
+	at   mapping.Pos
+	word string // the key that makes it one
+}
+
+func (r *reader) check(m *mappingDraft) {
+	c := checker{reader: r, tables: m.tables, byName: map[string]*tableDraft{}, parents: map[*tableDraft][]edge{}}
+	if len(m.tables) > m.MaxTables {
+		r.fault(m.tables[m.MaxTables].Pos, "tables", "%d tables, and max_tables is %d", len(m.tables), m.MaxTables)
+	}
+	for _, t := range m.tables {
+		c.byName[t.Name] = t
+	}
+	for _, t := range m.tables {
+		c.family(t)
+		c.references(t)
+	}
+	cyclic := c.cycles()
+	for _, t := range m.tables {
+		if !cyclic {
+			c.names(t)
+		}
+		c.columns(t)
+		c.rules(t)
+		c.paths(t)
+		c.expiry(t)
+	}
+	if !cyclic {
+		c.wanted(m.cases)
+	}
+}
+
+// child tells that the rows of a table are in the row of another.
+func (t *tableDraft) child() bool { return t.given["of"] != nil }
+
+func (t *tableDraft) replaced() bool { return t.child() && t.Set != mapping.MergeSet }
+
+// family checks what makes a table a child.
+func (c *checker) family(t *tableDraft) {
+	if t.given["each"] != nil && len(t.Each.Steps) == 0 && t.Each.Base == mapping.RowBase && !t.child() {
+		c.fault(t.place("each"), t.where+".each", "a message is no array: name the field that has it")
+	}
+	if t.child() {
+		if parent := c.byName[t.Of]; parent != nil {
+			c.parents[t] = append(c.parents[t], edge{parent, t.place("of"), "of"})
+		} else {
+			c.fault(t.place("of"), t.where+".of", "no table %q in this file%s", t.Of, DidYouMean(t.Of, c.tableNames()))
+		}
+		if t.given["each"] == nil {
+			c.fault(t.Pos, t.where, "each is missing: the path of the array in %s whose elements are the rows", t.Of)
+		}
+		if t.given["key"] == nil {
+			c.fault(t.Pos, t.where, "key is missing: the column that tells the elements of one array apart")
+		}
+		return
+	}
+	for _, name := range []string{"set", "parent"} {
+		if t.given[name] != nil {
+			c.fault(t.place(name), join(t.where, name), "is for child tables, which have of and each")
+		}
+	}
+}
+
+func (c *checker) tableNames() []string {
+	names := make([]string, len(c.tables))
+	for i, t := range c.tables {
+		names[i] = t.Name
+	}
+	return names
+}
+
+func (c *checker) references(t *tableDraft) {
+	for _, col := range t.Columns {
+		where := t.where + ".columns." + col.Name
+		for _, s := range col.From {
+			if s.References == "" {
+				continue
+			}
+			to := c.byName[s.References]
+			switch {
+			case len(col.From) > 1:
+				c.fault(s.Pos, where, "a column with references has one source")
+			case to == nil:
+				c.fault(s.Pos, where, "references %q, which is no table of this file%s", s.References, DidYouMean(s.References, c.tableNames()))
+			case to.child() || len(to.Key) != 1:
+				c.fault(s.Pos, where, "references %s, whose key has several columns: one column cannot name a row of it", s.References)
+			default:
+				c.parents[t] = append(c.parents[t], edge{to, s.Pos, "references"})
+			}
+		}
+	}
+}
+
+// cycles reports the tables that are their own parents.
+func (c *checker) cycles() (found bool) {
+	const done = 2
+	state := map[*tableDraft]int{}
+	var path []string
+	var visit func(t *tableDraft)
+	visit = func(t *tableDraft) {
+		state[t] = 1
+		path = append(path, t.Name)
+		for _, e := range c.parents[t] {
+			switch state[e.to] {
+			case 0:
+				visit(e.to)
+			case 1:
+				found = true
+				round := append(slices.Clone(path[slices.Index(path, e.to.Name):]), e.to.Name)
+				c.fault(e.at, t.where, "%s makes a cycle, and no table can be written first: %s", e.word, strings.Join(round, " → "))
+			}
+		}
+		path = path[:len(path)-1]
+		state[t] = done
+	}
+	for _, t := range c.tables {
+		if state[t] == 0 {
+			visit(t)
+		}
+	}
+	return found
+}
+
+// identity are the columns of a table that name a row of it to its children: the surrogate, or
+// the key.
+func (c *checker) identity(t *tableDraft) []string {
+	if t.ID != "" {
+		return []string{t.ID}
+	}
+	return append(c.inherited(t), t.Key...)
+}
+
+// inherited are the columns that a table has from its parent.
+func (c *checker) inherited(t *tableDraft) (names []string) {
+	parent := c.byName[t.Of]
+	if !t.child() || parent == nil {
+		return nil
+	}
+	for _, name := range c.identity(parent) {
+		if as, ok := t.Parent[name]; ok {
+			name = as
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// names checks that each name of a table is one column.
+func (c *checker) names(t *tableDraft) {
+	own := map[string]bool{}
+	for _, col := range t.Columns {
+		own[col.Name] = true
+	}
+	if t.Columns == nil { // of the key at least it is known
+		for _, k := range t.Key {
+			own[k] = true
+		}
+	}
+	if own[t.ID] && t.ID != "" {
+		c.fault(t.place("id"), t.where+".id", "%q is a column of the mapping: the database generates id, so it needs a name of its own", t.ID)
+	}
+	if slices.Contains(t.Key, t.ID) && t.Columns != nil {
+		c.fault(t.place("key"), t.where+".key", "%q is generated by the database: the key names columns that messages set", t.ID)
+	}
+	if t.ID != "" {
+		own[t.ID] = true
+	}
+	if parent := c.byName[t.Of]; t.child() && parent != nil {
+		has := c.identity(parent)
+		for name := range t.Parent {
+			if !slices.Contains(has, name) {
+				c.fault(t.place("parent"), t.where+".parent", "%s gives its children no column %q%s", t.Of, name, DidYouMean(name, has))
+			}
+		}
+		seen := map[string]bool{}
+		for i, name := range c.inherited(t) {
+			switch {
+			case seen[name]:
+				c.fault(t.place("parent"), t.where+".parent", "two columns of %s get the name %q", t.Of, name)
+			case own[name]:
+				c.fault(t.Pos, t.where, "the column %q of %s, which children take over, has the name of a column of this table: parent: {%s: %s} renames it", has[i], t.Of, has[i], suggested(t.Of, has[i]))
+			}
+			seen[name] = true
+		}
+	}
+}
+
+// suggested is a name for what a child has from its parent.
+func suggested(parent, name string) string {
+	return strings.TrimSuffix(parent[strings.LastIndex(parent, ".")+1:], "s") + "_" + name
+}
+
+// columns checks the sources of a table's columns, and its key.
+func (c *checker) columns(t *tableDraft) {
+	for _, k := range t.Key {
+		i := slices.IndexFunc(t.Columns, func(col mapping.Column) bool { return col.Name == k })
+		switch {
+		case t.Columns == nil || k == t.ID && k != "":
+		case i < 0 && t.given["key"] == nil:
+			c.fault(t.Pos, t.where, "key is missing, and the table has no column %q", k)
+		case i < 0:
+			names := make([]string, len(t.Columns))
+			for j, col := range t.Columns {
+				names[j] = col.Name
+			}
+			c.fault(t.place("key"), t.where+".key", "no column %q among the table's columns%s", k, DidYouMean(k, names))
+		case t.Columns[i].From[0].Stamp != mapping.NoStamp:
+			c.fault(t.Columns[i].Pos, t.where+".key", "%s is a stamp, which no message knows: it cannot identify a row", k)
+		}
+	}
+	for _, col := range t.Columns {
+		c.sources(t, col)
+	}
+}
+
+func (c *checker) sources(t *tableDraft, col mapping.Column) {
+	where := t.where + ".columns." + col.Name
+	for i, s := range col.From {
+		switch {
+		case s.Stamp != mapping.NoStamp && len(col.From) > 1:
+			c.fault(s.Pos, where, "a column with a stamp has no other source")
+		case (s.Meta == mapping.IndexMeta || s.Meta == mapping.KeyMeta) && t.given["each"] == nil:
+			c.fault(s.Pos, where, "meta: %s is of an element, and the table has no each", s.Meta)
+		}
+		if exclude(t.When, s.When, t.conditionPath, t.rowPath) {
+			c.fault(s.Pos, where, "no message meets this when and that of the table")
+		}
+		for _, before := range col.From[:i] {
+			if before.When == nil && (before.Value != nil || before.Meta != mapping.NoMeta || before.From.Base != mapping.NoBase && before.From.String() == s.From.String()) {
+				c.fault(s.Pos, where, "never counts: a source before it always does")
+				break
+			}
+		}
+	}
+}
+
+// conditionPath is what a path leads to in the conditions of a table, in one spelling.
+func (t *tableDraft) conditionPath(p mapping.Path) string {
+	if p.Base == mapping.RowBase && t.given["each"] == nil {
+		p.Base = mapping.MessageBase
+	}
+	return p.String()
+}
+
+// rowPath is the same for the columns.
+func (t *tableDraft) rowPath(p mapping.Path) string {
+	if p.Base == mapping.RowBase && t.given["at"] != nil {
+		return "row " + p.String()
+	}
+	return t.conditionPath(p)
+}
+
+// rules checks that the rules of a table's fold go together. Those that are all from the top
+// of the file are checked there.
+func (c *checker) rules(t *tableDraft) {
+	clash := func(one, other, why string) {
+		at := one
+		if t.given[at] == nil {
+			at = other
+		}
+		if t.given[at] != nil {
+			c.fault(t.place(at), join(t.where, at), "%s", why)
+		}
+	}
+	if t.FillOnly && t.DeleteWhen != nil {
+		clash("fill_only", "delete_when", "fill_only never removes a row: leave delete_when out")
+	}
+	if t.FillOnly && t.Version.Base != mapping.NoBase {
+		clash("fill_only", "version_field", "fill_only needs no version: leave one of version_field and fill_only out")
+	}
+	if t.given["version_scope"] != nil && t.Scope == fold.RowScope && t.Version.Base == mapping.NoBase {
+		clash("version_scope", "version_scope", "name the field with version_field")
+	}
+	if t.replaced() {
+		for _, name := range []string{"delete_when", "null", "fill_only", "version_field", "version_scope"} {
+			clash(name, name, fmt.Sprintf("the array is the whole set of rows, so that %s has no meaning: set: merge takes elements as updates", name))
+		}
+	}
+}
+
+// paths checks that only elements have a parent.
+func (c *checker) paths(t *tableDraft) {
+	if t.given["each"] != nil && t.Each.Base != mapping.ParentBase {
+		return
+	}
+	fault := func(at mapping.Pos, where string, p mapping.Path) {
+		if p.Base == mapping.ParentBase {
+			c.fault(at, where, "%s: ^ is the parent of an element", p.Text)
+		}
+	}
+	fault(t.place("each"), t.where+".each", t.Each)
+	if t.given["each"] != nil {
+		return
+	}
+	whens := func(w mapping.When, where string) {
+		for _, all := range w {
+			for _, test := range all {
+				fault(test.Pos, where, test.Path)
+			}
+		}
+	}
+	fault(t.place("at"), t.where+".at", t.At)
+	fault(t.place("version_field"), t.where+".version_field", t.Version)
+	whens(t.When, t.where+".when")
+	whens(t.DeleteWhen, t.where+".delete_when")
+	for _, col := range t.Columns {
+		for _, s := range col.From {
+			fault(s.Pos, t.where+".columns."+col.Name, s.From)
+			whens(s.When, t.where+".columns."+col.Name)
+		}
+	}
+}
+
+// expiry checks that expire has columns with times. What only the database knows of columns is
+// checked when a run starts.
+func (c *checker) expiry(t *tableDraft) {
+	e := t.Expire
+	if e == nil || t.Columns == nil {
+		return
+	}
+	where := t.where + ".expire"
+	if e.Of == nil {
+		if t.Rest != fold.AddColumns && !slices.ContainsFunc(t.Columns, func(col mapping.Column) bool { return timed(t, col) == yes }) {
+			c.fault(e.Pos, where, "no column is a timestamp or a stamp: name those that count with of")
+		}
+		return
+	}
+	for _, name := range e.Of {
+		i := slices.IndexFunc(t.Columns, func(col mapping.Column) bool { return col.Name == name })
+		switch {
+		case i < 0 && t.Rest != fold.AddColumns:
+			c.fault(e.Pos, where, "no column %q among the table's columns", name)
+		case i >= 0 && timed(t, t.Columns[i]) == no:
+			c.fault(e.Pos, where, "column %q is no timestamp", name)
+		}
+	}
+}
+
+// An answer may be left to the database.
+type answer int
+
+const (
+	no answer = iota
+	maybe
+	yes
+)
+
+// timed tells whether a column holds times.
+func timed(t *tableDraft, col mapping.Column) answer {
+	best := no
+	for _, s := range col.From {
+		kind := s.As.Kind
+		if kind == mapping.DefaultType {
+			kind = t.Type.Kind
+		}
+		switch {
+		case s.Stamp != mapping.NoStamp || strings.HasPrefix(string(kind), string(mapping.Timestamp)) || strings.HasPrefix(string(kind), string(mapping.Date)):
+			return yes
+		case kind == mapping.Auto:
+			best = maybe
+		}
+	}
+	return best
+}

@@ -1,0 +1,74 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/weirsync/weir/internal/feed"
+)
+
+// maxConstant is the number of nodes that a constant may have: an alias can stand for itself,
+// or for many others.
+const maxConstant = 10_000
+
+// appendJSON appends a value as JSON. A text without quotes that is JSON's number, true, false
+// or null is that, and all other texts are strings: on, 0100 and 2024-01-01 as well.
+func appendJSON(dst []byte, n *yaml.Node, budget *int) ([]byte, error) {
+	if *budget--; *budget < 0 {
+		return nil, fmt.Errorf("the value has more than %d parts", maxConstant)
+	}
+	var err error
+	switch n = resolved(n); n.Kind {
+	case yaml.SequenceNode:
+		dst = append(dst, '[')
+		for i, item := range n.Content {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			if dst, err = appendJSON(dst, item, budget); err != nil {
+				return nil, err
+			}
+		}
+		return append(dst, ']'), nil
+	case yaml.MappingNode:
+		dst = append(dst, '{')
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			name, ok := text(resolved(n.Content[i]))
+			if !ok {
+				return nil, errors.New("the name of a member must be a text")
+			}
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(appendString(dst, name), ':')
+			if dst, err = appendJSON(dst, n.Content[i+1], budget); err != nil {
+				return nil, err
+			}
+		}
+		return append(dst, '}'), nil
+	}
+	v, ok := text(n)
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("must be a value, not %s", kindOf(n))
+	case isNull(n):
+		return append(dst, "null"...), nil
+	case n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle|yaml.TaggedStyle) == 0:
+		if _, number := feed.IsNumber([]byte(v)); number || v == "true" || v == "false" {
+			return append(dst, v...), nil
+		}
+	}
+	return appendString(dst, v), nil
+}
+
+func appendString(dst []byte, s string) []byte {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // of a string it cannot fail
+	return append(dst, strings.TrimSuffix(b.String(), "\n")...)
+}

@@ -1,0 +1,193 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/weirsync/weir/internal/mapping"
+)
+
+// column reads what a column is made of: a source, nothing (the field of its name), or a list.
+func (r *reader) column(n *yaml.Node, name, where string) []mapping.Source {
+	if n.Kind != yaml.SequenceNode {
+		return []mapping.Source{r.source(n, name, where)}
+	}
+	var from []mapping.Source
+	for _, item := range r.items(n, where, "sources") {
+		from = append(from, r.source(item, name, where))
+	}
+	return from
+}
+
+// source reads one source of a column of that name.
+func (r *reader) source(n *yaml.Node, column, where string) (s mapping.Source) {
+	switch {
+	case isNull(n):
+		s.From = mapping.FieldPath(column)
+	case n.Kind == yaml.MappingNode:
+		s = r.sourceMap(n, column, where)
+	default:
+		if v, ok := r.text(n, where); ok {
+			var err error
+			if s, err = mapping.ParseSource(v, column); err != nil {
+				r.fault(pos(n), where, "%s", hinted(err))
+			}
+		}
+	}
+	s.Pos = pos(n)
+	return s
+}
+
+// hinted adds the type that an unknown one may mean.
+func hinted(err error) string {
+	var unknown *mapping.UnknownTypeError
+	if !errors.As(err, &unknown) {
+		return err.Error()
+	}
+	if known := otherNames[strings.ToLower(unknown.Name)]; known != "" {
+		return fmt.Sprintf("%v; did you mean %q?", err, known)
+	}
+	names := make([]string, len(mapping.TypeNames))
+	for i, t := range mapping.TypeNames {
+		names[i] = string(t)
+	}
+	if hint := DidYouMean(unknown.Name, names); hint != "" {
+		return err.Error() + hint
+	}
+	return fmt.Sprintf("%v: must be %s", err, either(names))
+}
+
+// otherNames are the names that types have elsewhere.
+var otherNames = map[string]mapping.TypeKind{
+	"int": mapping.Integer, "int4": mapping.Integer, "int8": mapping.Integer, "bigint": mapping.Integer, "long": mapping.Integer,
+	"string": mapping.Text, "str": mapping.Text, "varchar": mapping.Text, "char": mapping.Text,
+	"float": mapping.Real, "float8": mapping.Real, "double": mapping.Real, "double precision": mapping.Real,
+	"decimal": mapping.Numeric, "number": mapping.Numeric, "bool": mapping.Boolean, "jsonb": mapping.JSON, "object": mapping.JSON, "array": mapping.JSON,
+	"datetime": mapping.Timestamp, "timestamptz": mapping.Timestamp, "time": mapping.Timestamp,
+	"blob": mapping.Bytes, "bytea": mapping.Bytes, "binary": mapping.Bytes, "base64": mapping.Bytes,
+}
+
+// A sourceDraft is a source that is being read.
+type sourceDraft struct {
+	mapping.Source
+	column string
+	typed  bool // by from
+}
+
+var sourceKeys = []key[sourceDraft]{
+	{"from", "the path of the value, or PATH as TYPE", "the field of the column's name", textForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
+		if n.Kind == yaml.SequenceNode {
+			r.fault(pos(n), where, "must be one path; a list of sources stands in place of the map")
+			return
+		}
+		if v, ok := r.text(n, where); ok {
+			read, err := mapping.ParseSource(v, s.column)
+			if err != nil {
+				r.fault(pos(n), where, "%s", hinted(err))
+			}
+			s.From, s.typed = read.From, read.As.Kind != mapping.DefaultType
+			if s.typed {
+				s.As = read.As
+			}
+		}
+	}},
+	{"type", "the type that the value is read as", "the table's `type`", typeForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
+		if as := r.columnType(n, where); !s.typed {
+			s.As = as
+		}
+	}},
+	{"when", "the condition under which the source counts; it reads the row", "always", ref("when"), func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.When = r.when(n, where) }},
+	{"value", "a constant, which each message that reaches the table sets", "", anyForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.Value = r.constant(n, where) }},
+	{"stamp", "the time of the flush: `insert` when the row is made, `update` also when it changes", "", enum(mapping.InsertStamp, mapping.UpdateStamp), func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
+		s.Stamp = choice(r, n, where, mapping.InsertStamp, mapping.UpdateStamp)
+	}},
+	{"meta", "what is known beside the value: `index` (from 0) or `key` of an element, `line`, `offset` or `source` of the message", "", enum(metas...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.Meta = choice(r, n, where, metas...) }},
+	{"references", "the table of the mapping that the value is a foreign key to", "", textForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.References = r.name(n, where) }},
+	{"missing", "what becomes of a reference to a row that is missing: `stub` makes the row with its key alone, `null` leaves the reference NULL, `reject` rejects the message", "stub", enum(missings...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
+		s.Missing = choice(r, n, where, missings...)
+	}},
+}
+
+var (
+	metas    = []mapping.Meta{mapping.IndexMeta, mapping.KeyMeta, mapping.LineMeta, mapping.OffsetMeta, mapping.SourceMeta}
+	missings = []mapping.Missing{mapping.StubMissing, mapping.NullMissing, mapping.RejectMissing}
+)
+
+// sourceMap reads a source that is written as a map.
+func (r *reader) sourceMap(n *yaml.Node, column, where string) mapping.Source {
+	s := sourceDraft{column: column}
+	before := len(r.faults)
+	given := readKeys(r, n, where, sourceKeys, &s)
+	if len(r.faults) > before {
+		return s.Source
+	}
+	// kinds are what a source can be, and what goes with each.
+	kinds := []struct {
+		name string
+		with []string
+	}{{"value", []string{"when"}}, {"stamp", nil}, {"meta", []string{"when"}}}
+	for _, k := range kinds {
+		if given[k.name] == nil {
+			continue
+		}
+		for _, other := range keyNames(sourceKeys) {
+			if given[other] != nil && other != k.name && !slices.Contains(k.with, other) {
+				r.fault(pos(given[other]), where, "%s does not go with %s", other, k.name)
+			}
+		}
+		return s.Source
+	}
+	switch {
+	case len(given) == 0:
+		r.fault(pos(n), where, "the source is empty: name one of %s", either([]string{"from", "value", "stamp", "meta"}))
+	case s.typed && given["type"] != nil:
+		r.fault(pos(given["type"]), where, "the type is named twice, by from and by type")
+	case given["missing"] != nil && s.References == "":
+		r.fault(pos(given["missing"]), where, "missing is about references, which names a table")
+	}
+	if s.From.Base == mapping.NoBase {
+		s.From = mapping.FieldPath(column)
+	}
+	if s.References != "" && s.Missing == "" {
+		s.Missing = mapping.StubMissing
+	}
+	return s.Source
+}
+
+func (r *reader) path(n *yaml.Node, where string) mapping.Path {
+	v, ok := r.text(n, where)
+	if !ok {
+		return mapping.Path{}
+	}
+	p, err := mapping.ParsePath(v)
+	if err != nil {
+		r.fault(pos(n), where, "%v", err)
+	}
+	return p
+}
+
+func (r *reader) columnType(n *yaml.Node, where string) mapping.Type {
+	v, ok := r.text(n, where)
+	if !ok {
+		return mapping.Type{}
+	}
+	t, err := mapping.ParseType(v)
+	if err != nil {
+		r.fault(pos(n), where, "%s", hinted(err))
+	}
+	return t
+}
+
+// constant reads a value as JSON.
+func (r *reader) constant(n *yaml.Node, where string) []byte {
+	budget := maxConstant
+	raw, err := appendJSON(nil, n, &budget)
+	if err != nil {
+		r.fault(pos(n), where, "%v", err)
+	}
+	return raw
+}

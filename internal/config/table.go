@@ -1,0 +1,204 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
+)
+
+const (
+	defaultMaxEach   = 100_000 // elements
+	defaultMaxTables = 100
+	defaultEvery     = time.Minute
+)
+
+// A mappingDraft is the mapping of a file that is being read.
+type mappingDraft struct {
+	mapping.Mapping
+	defaults fold.Options
+	tables   []*tableDraft
+	cases    []Case
+}
+
+// A tableDraft is a table that is being read.
+type tableDraft struct {
+	mapping.Table
+	where string
+	given map[string]*yaml.Node // its keys
+}
+
+// place is where a key of the table is given, or the table.
+func (t *tableDraft) place(name string) mapping.Pos {
+	if n := t.given[name]; n != nil {
+		return pos(n)
+	}
+	return t.Pos
+}
+
+// mappingKeys are those of the top that are no settings.
+var mappingKeys = []key[mappingDraft]{
+	{"ignore", "messages that are passed over, and counted", "none", ref("when"), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.Ignore = r.when(n, where) }},
+	{"unmatched", "what becomes of a message that no table takes: `ignore` counts it, `reject` rejects it, `fail` ends the run", "ignore", enum(unmatched...), func(r *reader, m *mappingDraft, n *yaml.Node, where string) {
+		m.Unmatched = choice(r, n, where, unmatched...)
+	}},
+	{"max_each", "the most elements of one array; a message with more is rejected", "100000", countForm(1), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.MaxEach = r.number(n, where, 1) }},
+	{"max_tables", "the most tables", "100", countForm(1), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.MaxTables = r.number(n, where, 1) }},
+	{"tables", "the tables by name, NAME or SCHEMA.NAME in the database", "one table, see `table`", form{"type": "object", "minProperties": 1, "additionalProperties": ref("table")}, func(r *reader, m *mappingDraft, n *yaml.Node, where string) {
+		r.tables(m, n, where)
+	}},
+	{"tests", "feeds and the rows that they make, for `weir config test`", "none", listOf(ref("test")), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.cases = r.cases(n, where) }},
+}
+
+var unmatched = []mapping.Unmatched{mapping.IgnoreUnmatched, mapping.RejectUnmatched, mapping.FailUnmatched}
+
+var tableKeys = []key[tableDraft]{
+	{"when", "the messages that the table takes; of a child, the elements", "every message", ref("when"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.When = r.when(n, where) }},
+	{"at", "the path of the object that is the row; where it is absent or null there is no row", "the message", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.At = r.path(n, where) }},
+	{"each", "the path of an array, or object: each element is a row", "a row for each message", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Each = r.path(n, where) }},
+	{"of", "the parent table: `each` is in its row, and the rows live and die with it", "none", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Of = r.name(n, where) }},
+	{"set", "`replace`: the array is the whole set of rows; `merge`: its elements are sparse updates", "replace", enum(mapping.ReplaceSet, mapping.MergeSet), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+		t.Set = choice(r, n, where, mapping.ReplaceSet, mapping.MergeSet)
+	}},
+	{"parent", "new names for the columns that a child takes over from its parent, such as `{id: order_id}`", "as in the parent", form{"type": "object", "minProperties": 1, "additionalProperties": textForm}, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+		t.Parent = map[string]string{}
+		r.pairs(n, where, asIs, func(_ *yaml.Node, name string, value *yaml.Node) {
+			t.Parent[name] = r.name(value, join(where, name))
+		})
+	}},
+	{"key", "the column or columns that identify a row; those of a child come after its parent's", "the top-level `key`", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Key = r.names(n, where) }},
+	{"id", "the name of a surrogate integer key that the database generates", "none", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.ID = r.name(n, where) }},
+	{"columns", "the columns, each with its source", "all fields by their names", form{"type": "object", "minProperties": 1, "additionalProperties": ref("column")}, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+		if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
+			r.fault(pos(n), where, "no column is named: leave columns out to take all fields")
+		}
+		r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
+			if name == "" {
+				r.fault(pos(at), where, "the name of a column is empty")
+			}
+			t.Columns = append(t.Columns, mapping.Column{Pos: pos(at), Name: name, From: r.column(value, name, join(where, name))})
+		})
+	}},
+	{"type", "the type of columns that name none", "auto", typeForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Type = r.columnType(n, where) }},
+	{"rest", "what becomes of fields that no column takes", "ignore with `columns`, else the top-level `new_columns`", enum(rests...), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Rest = choice(r, n, where, rests...) }},
+	{"expire", "when rows are removed", "never", ref("expire"), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+		t.Expire = &mapping.Expire{Pos: pos(n), Every: defaultEvery}
+		if given := readKeys(r, n, where, expireKeys, t.Expire); n.Kind == yaml.MappingNode && given["after"] == nil {
+			r.fault(pos(n), where, "after is missing: the age of the rows that are removed")
+		}
+	}},
+	{"on_create", "SQL that is run in the transaction that makes the table: a list, or a list by kind of database", "none", oneOf(listOf(textForm), form{"type": "object", "propertyNames": enum(databases...), "minProperties": 1, "additionalProperties": listOf(textForm)}), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+		t.OnCreate = r.statements(n, where)
+	}},
+	{"delete_when", "the messages that remove their row; of a child, the elements", "the top-level `delete_when`; of a child never", ref("when"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.DeleteWhen = r.when(n, where) }},
+	{"null", "`clear`: null sets NULL; `keep`: null is the same as absent", "the top-level `null`", enum(fold.ClearNull, fold.KeepNull), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+		t.Null = choice(r, n, where, fold.ClearNull, fold.KeepNull)
+	}},
+	{"fill_only", "write only where the row has NULL", "the top-level `fill_only`", boolForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.FillOnly = r.boolean(n, where) }},
+	{"version_field", "the path of the version of a message; of a child, of the element", "the top-level `version_field`, of the message", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Version = r.path(n, where) }},
+	{"version_scope", "what has a version: each `column`, or the `row`", "the top-level `version_scope`", enum(fold.ColumnScope, fold.RowScope), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+		t.Scope = choice(r, n, where, fold.ColumnScope, fold.RowScope)
+	}},
+	{"max_columns", "the most columns that `rest: add` adds", "the top-level `max_columns`", countForm(0), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.MaxColumns = r.number(n, where, 0) }},
+}
+
+var (
+	rests     = []fold.NewColumns{fold.IgnoreColumns, fold.AddColumns, fold.RejectColumns}
+	databases = []string{"sqlite", "postgres"}
+)
+
+var expireKeys = []key[mapping.Expire]{
+	{"after", "the age of the rows that are removed, such as 48h or 7d", "", textForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) {
+		e.After = time.Duration(r.duration(n, where))
+	}},
+	{"of", "the columns of which all must be older, or NULL", "all timestamp columns and stamps", namesForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) { e.Of = r.names(n, where) }},
+	{"every", "how often old rows are looked for", "1m", textForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) {
+		e.Every = time.Duration(r.duration(n, where))
+	}},
+}
+
+func (r *reader) statements(n *yaml.Node, where string) (all []mapping.Statement) {
+	list := func(n *yaml.Node, where, database string) {
+		for _, item := range r.items(n, where, "SQL statements") {
+			all = append(all, mapping.Statement{Database: database, SQL: r.name(item, where)})
+		}
+	}
+	if n.Kind != yaml.MappingNode {
+		list(n, where, "")
+		return all
+	}
+	if len(n.Content) == 0 {
+		r.fault(pos(n), where, "no database is named: %s", either(databases))
+	}
+	r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
+		if !slices.Contains(databases, name) {
+			r.fault(pos(at), where, "%q must be %s%s", name, either(databases), DidYouMean(name, databases))
+		}
+		list(value, join(where, name), name)
+	})
+	return all
+}
+
+// tables reads the tables, which take what they do not say themselves from the top of the
+// file.
+func (r *reader) tables(m *mappingDraft, n *yaml.Node, where string) {
+	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
+		r.fault(pos(n), where, "no table is named")
+	}
+	r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
+		t := &tableDraft{where: join(where, name)}
+		t.Pos, t.Name = pos(at), name
+		if strings.Contains("."+name+".", "..") {
+			r.fault(t.Pos, where, "%q is not the name of a table: NAME or SCHEMA.NAME", name)
+		}
+		if t.given = map[string]*yaml.Node{}; !isNull(value) {
+			t.given = readKeys(r, value, t.where, tableKeys, t)
+		}
+		m.tables = append(m.tables, t)
+	})
+}
+
+// inherit fills in what the tables leave to the top of the file, and the defaults.
+func (r *reader) inherit(m *mappingDraft, deleteWhen mapping.When, version mapping.Path) {
+	for _, t := range m.tables {
+		o := &m.defaults
+		child := t.Each.Base != mapping.NoBase && t.Of != ""
+		leave := func(name string) bool { return t.given[name] == nil }
+		if leave("key") && !child {
+			t.Key = o.Key
+		}
+		if leave("null") {
+			t.Null = o.Null
+		}
+		if leave("fill_only") {
+			t.FillOnly = o.FillOnly
+		}
+		if leave("version_field") {
+			t.Version = version
+		}
+		if leave("version_scope") && t.Version.Base != mapping.NoBase {
+			t.Scope = o.Scope
+		}
+		if leave("delete_when") && !child {
+			t.DeleteWhen = deleteWhen
+		}
+		if leave("max_columns") {
+			t.MaxColumns = o.MaxColumns
+		}
+		if leave("type") {
+			t.Type = mapping.Type{Kind: mapping.Auto}
+		}
+		if leave("set") && child {
+			t.Set = mapping.ReplaceSet
+		}
+		if leave("rest") {
+			if t.Rest = o.Columns; t.Columns != nil {
+				t.Rest = fold.IgnoreColumns
+			}
+		}
+	}
+}

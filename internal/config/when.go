@@ -1,0 +1,154 @@
+package config
+
+import (
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/weirsync/weir/internal/mapping"
+)
+
+// when reads a condition: PATH=VALUE, a map of tests that must all hold, or a list of maps of
+// which one must.
+func (r *reader) when(n *yaml.Node, where string) mapping.When {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return mapping.When{r.all(n, where)}
+	case yaml.SequenceNode:
+		var when mapping.When
+		for _, item := range r.items(n, where, "conditions") {
+			when = append(when, r.all(item, where))
+		}
+		return when
+	}
+	v, ok := r.text(n, where)
+	if !ok {
+		return nil
+	}
+	when, err := mapping.ParseWhen(v)
+	if err != nil {
+		r.fault(pos(n), where, "%q: %v", v, err)
+		return nil
+	}
+	when[0][0].Pos = pos(n)
+	return when
+}
+
+func (r *reader) all(n *yaml.Node, where string) mapping.All {
+	var all mapping.All
+	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
+		r.fault(pos(n), where, "the condition is empty: leave it out if it always holds")
+	}
+	r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
+		t := r.test(value, join(where, name))
+		t.Pos = pos(at)
+		var err error
+		if t.Path, err = mapping.ParsePath(name); err != nil {
+			r.fault(t.Pos, where, "%v", err)
+			return
+		}
+		if slices.ContainsFunc(all, func(o mapping.Test) bool { return o.Path.String() == t.Path.String() }) {
+			r.fault(t.Pos, where, "%s is tested twice: put both into one test", name)
+		}
+		all = append(all, t)
+	})
+	return all
+}
+
+var testKeys = []key[mapping.Test]{
+	{"not", "a value, or a list of values, that it must not be; an absent field is none of them", "", ref("values"), func(r *reader, t *mapping.Test, n *yaml.Node, where string) {
+		t.Not, t.In = true, r.values(n, where)
+	}},
+	{"present", "whether the path must lead to a value; a null is one", "", boolForm, func(r *reader, t *mapping.Test, n *yaml.Node, where string) {
+		if t.Present = mapping.MustBeAbsent; r.boolean(n, where) {
+			t.Present = mapping.MustBePresent
+		}
+	}},
+}
+
+// test reads what a value is compared with.
+func (r *reader) test(n *yaml.Node, where string) (t mapping.Test) {
+	if n.Kind != yaml.MappingNode {
+		t.In = r.values(n, where)
+		return t
+	}
+	given := 0
+	// not: null is a test, and not the absence of one.
+	r.pairs(n, where, Key, func(at *yaml.Node, name string, value *yaml.Node) {
+		given++
+		i := slices.IndexFunc(testKeys, func(k key[mapping.Test]) bool { return k.name == name })
+		if i < 0 {
+			r.fault(pos(at), where, "unknown key %q%s", at.Value, DidYouMean(name, keyNames(testKeys)))
+			return
+		}
+		testKeys[i].read(r, &t, value, join(where, name))
+	})
+	if given == 0 {
+		r.fault(pos(n), where, "the test is empty: a value, a list, {not: …} or {present: true}")
+	}
+	return t
+}
+
+// values reads a value or a list of values.
+func (r *reader) values(n *yaml.Node, where string) (values []mapping.Value) {
+	nodes := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		nodes = r.items(n, where, "values")
+	}
+	for _, item := range nodes {
+		v, ok := text(item)
+		switch {
+		case !ok:
+			r.fault(pos(item), where, "must be a value, not %s", kindOf(item))
+		case isNull(item) && v == "":
+			r.fault(pos(item), where, "the value is missing: null is JSON's null, {present: true} any value")
+		default:
+			value := mapping.Value{Text: v}
+			if isNull(item) {
+				value = mapping.Value{Null: true}
+			}
+			if slices.Contains(values, value) {
+				r.fault(pos(item), where, "%s is named twice", kindOf(item))
+			}
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// exclude tells that no message meets both conditions. read is what a path of each leads to,
+// in one spelling.
+func exclude(a, b mapping.When, readA, readB func(mapping.Path) string) bool {
+	if a == nil || b == nil {
+		return false
+	}
+	for _, x := range a {
+		for _, y := range b {
+			if !slices.ContainsFunc(x, func(t mapping.Test) bool {
+				return slices.ContainsFunc(y, func(u mapping.Test) bool {
+					return readA(t.Path) == readB(u.Path) && disjoint(t, u)
+				})
+			}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// disjoint tells that no value meets both tests.
+func disjoint(a, b mapping.Test) bool {
+	switch {
+	case a.Present == mapping.MustBeAbsent || b.Present == mapping.MustBeAbsent:
+		return !meetsAbsent(a) || !meetsAbsent(b)
+	case a.In == nil || b.In == nil || a.Not && b.Not:
+		return false
+	case a.Not:
+		a, b = b, a
+	}
+	return !slices.ContainsFunc(a.In, func(v mapping.Value) bool { return slices.Contains(b.In, v) != b.Not })
+}
+
+func meetsAbsent(t mapping.Test) bool {
+	return t.Present == mapping.MustBeAbsent || t.Present == mapping.AnyPresence && t.Not
+}

@@ -1,0 +1,126 @@
+package source
+
+import (
+	"context"
+	"io"
+	"net"
+)
+
+// A Source brings the lines of lanes. A lane is what is read in order and resumed by itself: a
+// file, a connection, a partition. Lanes may come and end while the source is read.
+type Source interface {
+	// Next returns the next event. It returns io.EOF when no lane is left and none will come,
+	// another error that ends all lanes, and ctx's error as soon as ctx ends.
+	Next(ctx context.Context) (Event, error)
+	// Close ends reading. It must not run together with Next.
+	Close() error
+}
+
+// An Event is something that happened to a lane.
+type Event struct {
+	Kind Kind
+	Lane string // its name; see [Name]
+	// Block has the lines of Data. It is the receiver's until its Release.
+	Block *Block
+	// Begin comes with Opened: it has the lane read from a point. A lane that may not be read is not
+	// begun. io.EOF says that it was read to its end before and has not changed since.
+	Begin func(ctx context.Context, from Point) (Begun, error)
+	// Err comes with Closing: why the lane ended early.
+	Err error
+	// Done may come with Closing. It is called when all lines of the lane are committed and its
+	// claim is released.
+	Done func()
+}
+
+// Kind is that of an Event.
+type Kind int
+
+const (
+	// Data brings lines of a lane that was begun.
+	Data Kind = iota
+	// Opened offers a lane. It comes again for a connection that has to be made again and asked
+	// for what is not committed: Begin is called then when all lines before it are.
+	Opened
+	// Closing says that no more lines of a lane come.
+	Closing
+)
+
+// A Point is from where a lane continues; the zero value is its start.
+type Point struct {
+	Cursor Cursor
+	Resume string // the value after which a feed is asked to resume
+}
+
+// Begun says how a lane is read. What is nil does not apply to it.
+type Begun struct {
+	At        Cursor // where it begins: the point's cursor, or "" for a lane that cannot go back
+	Waits     bool   // it may make its reader wait: all but regular files that are not followed
+	Kept      bool   // its lines are kept on disk until they are committed
+	Addr      net.Addr
+	Size      func() int64              // in raw bytes now, 0 where it is not known
+	RawOffset func() int64              // raw bytes that were read
+	Committed func(Cursor)              // hears that all lines before a cursor are committed
+	Reconnect func(conn int, why error) // drops a connection by Block.Conn
+}
+
+// New returns a source of specs, which Expand returned. They are read one after the other.
+func New(specs []string, o Options) Source { return &sequence{specs: specs, opts: o} }
+
+// A sequence reads streams one after the other.
+type sequence struct {
+	specs  []string // that are left, the one at hand included
+	opts   Options
+	name   string  // of the one at hand; "" is none
+	stream *Stream // nil until it is begun
+}
+
+func (s *sequence) Next(ctx context.Context) (e Event, err error) {
+	switch {
+	case len(s.specs) == 0:
+		return e, io.EOF
+	case s.name == "":
+		if s.name, err = Name(s.specs[0]); err != nil {
+			return e, err
+		}
+		return Event{Kind: Opened, Lane: s.name, Begin: s.begin}, nil
+	}
+	err = io.EOF
+	if s.stream != nil {
+		e, err = s.stream.next(ctx)
+	}
+	if err == nil || ctx.Err() != nil {
+		return e, err
+	}
+	closing := s.Close()
+	if err == io.EOF {
+		err = closing
+	}
+	e = Event{Kind: Closing, Lane: s.name, Err: err}
+	s.specs, s.name = s.specs[1:], ""
+	return e, nil
+}
+
+func (s *sequence) begin(ctx context.Context, from Point) (b Begun, err error) {
+	opt := s.opts
+	if opt.Log != nil {
+		opt.Log = opt.Log.With("source", s.name)
+	}
+	if s.stream, err = open(ctx, s.specs[0], opt, from); err != nil {
+		return b, err
+	}
+	b = Begun{At: s.stream.Start(), Waits: s.stream.Waits(), Addr: s.stream.Addr(), Size: s.stream.Size, RawOffset: s.stream.RawOffset, Reconnect: s.stream.Reconnect}
+	if s.stream.Done() {
+		err = io.EOF
+	}
+	return b, err
+}
+
+// Close ends the stream at hand.
+func (s *sequence) Close() error {
+	if s.stream == nil {
+		return nil
+	}
+	err := s.stream.Close()
+	s.stream = nil
+	return err
+}
