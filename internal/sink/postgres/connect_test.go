@@ -144,14 +144,3 @@ func TestOpen_ReadOnlyRole(t *testing.T) {
 		t.Errorf("the flush ended with %v", err)
 	}
 }
-
-// TestSample_ColumnNamedAsARow: a column may be called anything.
-func TestSample_ColumnNamedAsARow(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":1,"t":"x"}`)
-	rows, total, err := db.open(t, db.url).Sample(t.Context(), "t", 1)
-	if err != nil || total != 1 || len(rows) != 1 || rows[0] != `{"id":1,"t":"x"}` {
-		t.Errorf("%q of %d rows, %v", rows, total, err)
-	}
-}

@@ -47,8 +47,9 @@ func TestSuite_Forms(t *testing.T) {
 	t.Run("pooled", func(t *testing.T) {
 		url := testpg.New(t)
 		pool := testpg.Pool(t, url, "transaction")
-		sinktest.Test(t, sinktest.Harness{Unclaimed: true, New: func(t *testing.T) sinktest.Database {
+		sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
 			db := connect(t, url)
+			db.pooled = true
 			db.weir = pool
 			db.Exec(t, "DROP SCHEMA public CASCADE")
 			db.Exec(t, "CREATE SCHEMA public")
@@ -64,6 +65,18 @@ type database struct {
 	conn *pgx.Conn
 	opt  postgres.Options
 	wal  string // where the log was when it was last looked at
+
+	pooled bool // no session is weir's, so that none can hold a lane
+}
+
+// Has reports traits: nobody but the server makes databases.
+func (d *database) Has(trait sinktest.Trait) bool {
+	return trait != sinktest.Creatable && (trait != sinktest.Claimable || !d.pooled)
+}
+
+// Driver returns the driver of weir.
+func (d *database) Driver() (sink.Driver, string) {
+	return postgres.Driver, cmp.Or(d.weir, d.url)
 }
 
 func connect(t *testing.T, url string) *database {

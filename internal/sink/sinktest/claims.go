@@ -122,34 +122,6 @@ var checkpointTests = []test{
 			t.Errorf("a claim that was cancelled holds: %v", err)
 		}
 	}},
-	{"StatusListsLanes", func(t *testing.T, db Database) {
-		r := BeginLanes(t, db, "a", "b")
-		r.In("b").Flush(`{"id":1}`, `bad`)
-		r.lanes = r.lanes[:1]
-		r.In("a").Flush(`{"id":2}`)
-		r.beside("u").Flush(`{"id":1}`)
-		unnamed := open(t, db, "unnamed", table)
-		unnamed.lanes[0].Unnamed = true
-		unnamed.unclaimed().Flush(`{"id":3}`)
-		st, err := r.Sink.(sink.Inspector).Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, j := range st.Jobs {
-			got = append(got, fmt.Sprintf("%s|%s|%s|%d|%d", j.Job, j.Table, j.Source, j.Flushes, j.Line))
-			if ago := time.Since(j.Updated); ago < -time.Minute || ago > time.Minute {
-				t.Errorf("the last commit of %q was at %v", j.Source, j.Updated)
-			}
-		}
-		// A job without named lanes is listed by itself.
-		if want := []string{job + "|t, u|a|2|1", job + "|t, u|b|1|2", job + "|t, u|u.jsonl|1|1", "unnamed|t||0|0"}; !slices.Equal(got, want) {
-			t.Errorf("the status is %q, want %q", got, want)
-		}
-		if len(st.Rejects) != 1 || st.Rejects[0].Job != job || st.Rejects[0].Count != 1 {
-			t.Errorf("the rejects are %v", st.Rejects)
-		}
-	}},
 }
 
 // claims opens claims, which go with the test.
@@ -339,6 +311,7 @@ var claimTests = []test{
 		}
 	}},
 	{"ClaimsWriteNothing", func(t *testing.T, db Database) {
+		need(t, db, Measurable)
 		r := Begin(t, db)
 		r.Flush(`{"id":1}`)
 		r.End()

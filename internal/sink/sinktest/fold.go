@@ -39,7 +39,7 @@ var foldTests = []test{
 	}},
 	{"LastOfTwoEqualNamesWins", func(t *testing.T, db Database) {
 		inAnyBatches(t, db, []string{`{"id":9,"a":"first","id":1,"a":"last"}`}, "SELECT id, a FROM t", "1|last")
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER, s TEXT)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER, s TEXT)")
 		Begin(t, db).Flush(`{"id":"x","n":"x","n":1,"id":1}`, `{"id":1,"\u0073":"\u0000","n":1.5,"s":"y","n":2}`)
 		Expect(t, db, "SELECT id, n, s FROM t", "1|2|y")
 	}},
@@ -130,7 +130,7 @@ func inAnyBatchesOfATable(t *testing.T, db Database, ddl string, option func(*fo
 	t.Helper()
 	for size := 1; size <= len(lines); size++ {
 		t.Run(fmt.Sprintf("lines=%d", size), func(t *testing.T) {
-			db.Exec(t, ddl)
+			theirs(t, db, ddl)
 			db.Exec(t, "INSERT INTO t (id, a, b, n) VALUES (9, NULL, NULL, 7)")
 			r := Begin(t, db, option)
 			for chunk := range slices.Chunk(lines, size) {

@@ -102,7 +102,7 @@ var laneTests = []test{
 		r.Flush(`{"id":2,"a":"x"}`)
 	}},
 	{"RejectsStandUnderTheirSources", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0))")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0))")
 		r := BeginLanes(t, db, "a", "b", "c")
 		r.In("b").Fold(`bad b`, `{"id":1,"n":-1}`)
 		r.In("c").Fold(`{"id":2,"n":-2}`)
@@ -198,7 +198,7 @@ var alternatingTests = []test{
 		Counts(t, u.Flush(`{"k":1,"w":"1"}`), 0, 0, 1, 0)
 	}},
 	{"WhatIsLearntOfOneTableIsNotOfTheOther", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE u (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT DEFAULT 'none')")
+		theirs(t, db, "CREATE TABLE u (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT DEFAULT 'none')")
 		r := Begin(t, db)
 		u := r.beside("u")
 		for n := range 3 {

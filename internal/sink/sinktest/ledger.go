@@ -230,7 +230,7 @@ var ledgerTests = []test{
 		r.Flush(`{"id":3}`)
 	}},
 	{"RebuildLeavesTablesOfOthersAlone", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY)")
 		db.Exec(t, "INSERT INTO t (id) VALUES (7)")
 		r := Begin(t, db)
 		r.Fold(`{"id":1}`)

@@ -15,7 +15,7 @@ import (
 // one by one, in order, and nothing else.
 var refusedTests = []test{
 	{"OneBadMessageOfARow", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT)")
 		r := Begin(t, db)
 		bad := `{"id":2,"n":-1,"a":"lost"}`
 		res := r.Flush(`{"id":1,"n":1}`, `{"id":2,"n":5}`, `{"id":2,"a":"x"}`, `{"id":3,"n":3}`, bad)
@@ -30,7 +30,7 @@ var refusedTests = []test{
 		}
 	}},
 	{"AllMessagesOfARow", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0))")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0))")
 		r := Begin(t, db)
 		res := r.Flush(`{"id":1,"n":-1}`, `{"id":1,"n":-2}`, `{"id":2,"n":1}`)
 		Expect(t, db, "SELECT id, n FROM t", "2|1")
@@ -42,7 +42,7 @@ var refusedTests = []test{
 	{"OneColumnDoesNotDependOnTheBatch", func(t *testing.T, db Database) {
 		lines := []string{`{"id":1,"n":1}`, `{"id":2,"n":2}`, `{"id":1,"a":"x"}`, `{"id":1,"n":-1,"a":"lost"}`, `{"id":2,"n":-2}`, `{"id":3,"n":-3}`, `{"id":3,"a":"y"}`}
 		for size := 1; size <= len(lines); size++ {
-			db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT)")
+			theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT)")
 			r := Begin(t, db)
 			from := r.cp().Line
 			for rest := lines; len(rest) > 0; {
@@ -58,7 +58,7 @@ var refusedTests = []test{
 		}
 	}},
 	{"NotNullIsJudgedByTheDatabase", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT NOT NULL, b TEXT)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT NOT NULL, b TEXT)")
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"b":"no a"}`, `{"id":1,"a":"x"}`, `{"id":2,"b":"no a"}`, `{"id":3,"a":"y"}`, `{"id":3,"a":null}`)
 		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "3", "5")
@@ -67,7 +67,7 @@ var refusedTests = []test{
 		Expect(t, db, "SELECT id, a, b FROM t WHERE id = 3", "3|y|sparse")
 	}},
 	{"DeletesAmongTheMessages", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT)")
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"n":1,"a":"old"}`)
 		r.Flush(`{"id":1,"op":"delete"}`, `{"id":1,"n":2}`, `{"id":1,"n":-1}`)
@@ -77,7 +77,7 @@ var refusedTests = []test{
 		Expect(t, db, "SELECT count(*) FROM t", "0")
 	}},
 	{"ReasonIsTheDatabasesOwnWords", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CONSTRAINT never_negative CHECK (n >= 0))")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CONSTRAINT never_negative CHECK (n >= 0))")
 		r := Begin(t, db)
 		res := r.Flush(`{"id":1,"n":-1}`)
 		if len(res.Refused) != 1 || !strings.Contains(res.Refused[0].Detail, "never_negative") {
@@ -94,7 +94,7 @@ var refusedTests = []test{
 			{`{"id":1,"op":"delete"}`, `{"id":2,"gate":"A"}`},
 			{`{"id":2,"gate":null}`, `{"id":1,"gate":"B"}`, `{"id":3,"gate":"A"}`},
 		} {
-			db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, gate TEXT UNIQUE)")
+			theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, gate TEXT UNIQUE)")
 			r := Begin(t, db)
 			r.Flush(`{"id":1,"gate":"A"}`, `{"id":2,"gate":"B"}`)
 			if res := r.Flush(move...); len(res.Refused) > 0 {
@@ -106,7 +106,7 @@ var refusedTests = []test{
 		}
 	}},
 	{"SecondUniqueIndex_ChainOfMoves", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, gate INTEGER UNIQUE)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, gate INTEGER UNIQUE)")
 		r := Begin(t, db)
 		const n = 50
 		var first, then []string
@@ -122,7 +122,7 @@ var refusedTests = []test{
 		Expect(t, db, "SELECT count(*), min(gate - id), max(gate - id) FROM t", "50|1|1")
 	}},
 	{"SecondUniqueIndex_ClashIsRejected", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, gate TEXT UNIQUE, a TEXT)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, gate TEXT UNIQUE, a TEXT)")
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"gate":"A"}`)
 		res := r.Flush(`{"id":2,"a":"x"}`, `{"id":2,"gate":"A","a":"lost"}`, `{"id":3,"gate":"C"}`)
@@ -138,7 +138,7 @@ var refusedTests = []test{
 			`{"id":2,"a":"kept"}`, `{"id":5,"a":"x"}`, `{"id":7,"gate":"B"}`, `{"id":6,"n":-6}`, `{"id":7,"op":"delete"}`, `{"id":4,"gate":"B","peer":3}`, `{"id":0,"gate":"B"}`,
 			`{"id":3,"a":"y"}`, `{"id":6,"gate":"X"}`, `{"id":6,"gate":"C","peer":66}`}
 		for size := 3; size <= len(lines)+2; size++ {
-			db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, gate TEXT UNIQUE, n INTEGER CHECK (n >= 0), peer INTEGER REFERENCES t (id), a TEXT)")
+			theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, gate TEXT UNIQUE, n INTEGER CHECK (n >= 0), peer INTEGER REFERENCES t (id), a TEXT)")
 			r := Begin(t, db)
 			from := r.cp().Line
 			for chunk := range slices.Chunk(lines, size) {
@@ -152,14 +152,14 @@ var refusedTests = []test{
 		}
 	}},
 	{"SecondUniqueIndex_WhatWaitsStaysInOrder", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, gate TEXT UNIQUE, peer INTEGER REFERENCES t (id), a TEXT)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, gate TEXT UNIQUE, peer INTEGER REFERENCES t (id), a TEXT)")
 		r := Begin(t, db)
 		r.Flush(`{"id":11,"peer":12,"a":"old"}`, `{"id":5,"gate":"A"}`, `{"id":2,"gate":"A"}`, `{"id":11,"a":"new"}`, `{"id":12}`)
 		Expect(t, db, "SELECT id, gate, peer, a FROM t ORDER BY id", "5|A|NULL|NULL", "11|NULL|12|new", "12|NULL|NULL|NULL")
 		Expect(t, db, "SELECT line FROM weir_rejects", "3")
 	}},
 	{"OneOfManyRows", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n <> 777))")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n <> 777))")
 		r := Begin(t, db)
 		var lines []string
 		for i := range 1000 {
@@ -172,7 +172,7 @@ var refusedTests = []test{
 		// Rows that need only each other are right together, whatever else is wrong.
 		for _, bad := range []string{"", `{"id":4,"c":500}`, `{"id":4,"peer":99}`} {
 			for _, when := range []string{"", " DEFERRABLE INITIALLY DEFERRED"} {
-				db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, peer INTEGER REFERENCES t (id)"+when+", c INTEGER CHECK (c < 100))")
+				theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, peer INTEGER REFERENCES t (id)"+when+", c INTEGER CHECK (c < 100))")
 				r := Begin(t, db)
 				lines := []string{`{"id":1,"peer":9}`, `{"id":9,"peer":5}`, `{"id":5,"peer":1}`, `{"id":2,"peer":3}`, `{"id":3,"peer":2}`, `{"id":6,"c":5}`}
 				want := 0
@@ -194,7 +194,7 @@ var refusedTests = []test{
 		// not kept: the flush leaves nothing, and says that they are needed.
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"n":1}`, `{"id":2,"n":2}`)
-		db.Exec(t, "CREATE UNIQUE INDEX other ON t (n)")
+		theirs(t, db, "CREATE UNIQUE INDEX other ON t (n)")
 		r.Fold(`{"id":3,"n":2}`, `{"id":4,"n":4}`)
 		_, err := r.Sink.Flush(t.Context(), r.Seal())
 		if unlogged := (sink.ErrUnlogged{}); !errors.As(err, &unlogged) || !strings.Contains(err.Error(), "other") && !strings.Contains(err.Error(), "t.n") {

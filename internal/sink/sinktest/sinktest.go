@@ -1,6 +1,6 @@
 // Package sinktest is the suite that every driver must pass. It drives a driver
-// through [sink.Sink] alone, with batches that the real fold made of JSON lines,
-// and looks at the database only as another program would: by SQL.
+// through the interfaces of package sink alone, with batches that the real fold made of
+// JSON lines, and looks at the database only as another program would: by SQL.
 package sinktest
 
 import (
@@ -23,13 +23,25 @@ import (
 type Harness struct {
 	// New makes an empty database, which goes with the test.
 	New func(t *testing.T) Database
-	// Unclaimed tells that nothing in the database can hold a lane for a run, so that
-	// only the fence tells two runs apart.
-	Unclaimed bool
 }
+
+// A Trait is what not all databases have. Tests that need one are skipped without it.
+type Trait string
+
+// What a database may have.
+const (
+	Claimable  Trait = "claims that hold a lane for a run" // without them only the fence tells two runs apart
+	Shared     Trait = "tables that other programs make or change"
+	Measurable Trait = "a log whose bytes can be counted"
+	Creatable  Trait = "databases that Open makes where they are missing"
+)
 
 // A Database is one database, seen from outside and by way of its driver.
 type Database interface {
+	// Has reports whether the database has a trait.
+	Has(Trait) bool
+	// Driver returns the database's driver, and the database as the driver names it.
+	Driver() (d sink.Driver, dest string)
 	// Open opens the database with the driver, as a further run of weir does.
 	// The test closes what it opens; a close more does no harm.
 	Open(t *testing.T) sink.Sink
@@ -41,8 +53,8 @@ type Database interface {
 	// Query returns the rows of a query; each cell is nil, an int64, a float64,
 	// a bool or a string.
 	Query(t *testing.T, sql string) [][]any
-	// Logged returns the bytes that the database has written to its log since
-	// the last call.
+	// Logged returns the bytes that a database with a log has written to it since the
+	// last call.
 	Logged(t *testing.T) int64
 }
 
@@ -64,20 +76,45 @@ func Test(t *testing.T, h Harness) {
 		{"Tables", alternatingTests},
 		{"Checkpoints", checkpointTests},
 		{"Ledger", ledgerTests},
-		{"Claim", claimTests},
+		{"Claim", needing(Claimable, claimTests)},
+		{"Inspector", inspectorTests},
+		{"Driver", driverTests},
 		{"Unchanged", unchangedTests},
 		{"Version", versionTests},
 		{"Random", randomTests},
 	} {
-		if group.name == "Claim" && h.Unclaimed {
-			continue
-		}
 		t.Run(group.name, func(t *testing.T) {
 			for _, test := range group.tests {
 				t.Run(test.name, func(t *testing.T) { test.run(t, h.New(t)) })
 			}
 		})
 	}
+}
+
+// need skips a test where the database lacks a trait.
+func need(t *testing.T, db Database, trait Trait) {
+	t.Helper()
+	if !db.Has(trait) {
+		t.Skipf("the database has no %s", trait)
+	}
+}
+
+// needing are tests of which each needs a trait.
+func needing(trait Trait, tests []test) (needing []test) {
+	for _, of := range tests {
+		needing = append(needing, test{of.name, func(t *testing.T, db Database) {
+			need(t, db, trait)
+			of.run(t, db)
+		}})
+	}
+	return needing
+}
+
+// theirs runs a statement as a program that shares the database.
+func theirs(t *testing.T, db Database, sql string) {
+	t.Helper()
+	need(t, db, Shared)
+	db.Exec(t, sql)
 }
 
 type test struct {

@@ -132,14 +132,14 @@ var columnTests = []test{
 // tableTests: a table that is there is taken as it is.
 var tableTests = []test{
 	{"RowsOfOthersStay", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (b TEXT, id INTEGER PRIMARY KEY, a TEXT)")
+		theirs(t, db, "CREATE TABLE t (b TEXT, id INTEGER PRIMARY KEY, a TEXT)")
 		db.Exec(t, "INSERT INTO t (id, a, b) VALUES (1, 'theirs', 'theirs'), (2, 'theirs', 'theirs')")
 		r := Begin(t, db)
 		Counts(t, r.Flush(`{"id":1,"a":"ours"}`, `{"id":3,"a":"ours"}`), 1, 1, 0, 0)
 		Expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "1|ours|theirs", "2|theirs|theirs", "3|ours|NULL")
 	}},
 	{"NewFieldsAreIgnored", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT)")
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"a":"x","new":1}`, `{"id":2,"new":2}`)
 		Expect(t, db, "SELECT * FROM t ORDER BY id", "1|x", "2|NULL")
@@ -148,14 +148,14 @@ var tableTests = []test{
 		}
 	}},
 	{"NewFieldsAreAddedWhereAsked", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT)")
 		db.Exec(t, "INSERT INTO t (id, a) VALUES (7, 'theirs')")
 		r := Begin(t, db, func(o *fold.Options) { o.Columns = fold.AddColumns })
 		r.Flush(`{"id":1,"a":"x","new":1}`)
 		Expect(t, db, "SELECT id, a, new FROM t ORDER BY id", "1|x|1", "7|theirs|NULL")
 	}},
 	{"ColumnsAreNotWidened", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER, a TEXT)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER, a TEXT)")
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"n":1,"a":"x"}`, `{"id":1,"n":"abc","a":"bad"}`, `{"id":1,"n":1.5}`, `{"id":2,"n":9223372036854775808}`, `{"id":3,"n":"7"}`, `{"id":1,"n":2.0}`)
 		Expect(t, db, "SELECT id, n, a FROM t ORDER BY id", "1|2|x", "3|7|NULL")
@@ -166,7 +166,7 @@ var tableTests = []test{
 		// and takes only its own message with it.
 		lines := []string{`{"id":1,"n":1,"a":"one"}`, `{"id":1,"n":"abc","a":"two"}`, `{"id":1,"n":3}`, `{"id":2,"n":true}`, `{"id":2,"a":"x"}`, `{"id":1,"b":"y"}`}
 		for size := 1; size <= len(lines); size++ {
-			db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER, a TEXT, b TEXT)")
+			theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER, a TEXT, b TEXT)")
 			r := Begin(t, db)
 			for rest := lines; len(rest) > 0; {
 				n := min(size, len(rest))
@@ -182,7 +182,7 @@ var tableTests = []test{
 		}
 	}},
 	{"DefaultsStandWhereNothingIsNamed", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT DEFAULT 'unknown', n INTEGER NOT NULL DEFAULT 5)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT DEFAULT 'unknown', n INTEGER NOT NULL DEFAULT 5)")
 		r := Begin(t, db)
 		r.Flush(`{"id":1}`, `{"id":2,"a":"x"}`, `{"id":3,"a":null,"n":6}`)
 		r.Flush(`{"id":2,"n":7}`)
@@ -192,7 +192,7 @@ var tableTests = []test{
 		Counts(t, r.Flush(`{"id":4,"op":"delete"}`, `{"id":4,"a":"new"}`), 1, 0, 0, 0)
 	}},
 	{"ComputedColumnsAreLeftToTheDatabase", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER, twice INTEGER GENERATED ALWAYS AS (n * 2) STORED)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER, twice INTEGER GENERATED ALWAYS AS (n * 2) STORED)")
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"n":2,"twice":99}`, `{"id":2,"n":3}`)
 		r.Flush(`{"id":1,"n":5,"twice":98}`)
@@ -200,18 +200,18 @@ var tableTests = []test{
 		Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
 	}},
 	{"UniqueIndexServesAsKey", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (pk INTEGER PRIMARY KEY, carrier TEXT, flight TEXT, a TEXT)")
-		db.Exec(t, "CREATE UNIQUE INDEX t_key ON t (flight, carrier)")
+		theirs(t, db, "CREATE TABLE t (pk INTEGER PRIMARY KEY, carrier TEXT, flight TEXT, a TEXT)")
+		theirs(t, db, "CREATE UNIQUE INDEX t_key ON t (flight, carrier)")
 		db.Exec(t, "INSERT INTO t (pk, carrier, flight, a) VALUES (100, 'AB', '12', 'theirs')")
 		r := Begin(t, db, key("carrier", "flight"))
 		r.Flush(`{"carrier":"AB","flight":12,"a":"ours"}`)
 		Expect(t, db, "SELECT pk, carrier, flight, a FROM t", "100|AB|12|ours")
 	}},
 	{"WithoutAUniqueKeyTheErrorMakesOne", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (pk INTEGER UNIQUE, id INTEGER, kind TEXT)")
-		db.Exec(t, "CREATE INDEX t_plain ON t (id)")
-		db.Exec(t, "CREATE UNIQUE INDEX t_wider ON t (id, kind)")
-		db.Exec(t, "CREATE UNIQUE INDEX t_partial ON t (id) WHERE kind = 'x'")
+		theirs(t, db, "CREATE TABLE t (pk INTEGER UNIQUE, id INTEGER, kind TEXT)")
+		theirs(t, db, "CREATE INDEX t_plain ON t (id)")
+		theirs(t, db, "CREATE UNIQUE INDEX t_wider ON t (id, kind)")
+		theirs(t, db, "CREATE UNIQUE INDEX t_partial ON t (id) WHERE kind = 'x'")
 		_, err := TryBegin(t, db)
 		if err == nil {
 			t.Fatal("a table that can hold a key twice was taken")
@@ -220,20 +220,20 @@ var tableTests = []test{
 		if !found {
 			t.Fatalf("no way out is in the error: %v", err)
 		}
-		db.Exec(t, "CREATE UNIQUE INDEX"+strings.TrimSuffix(strings.TrimSpace(statement), ";"))
+		theirs(t, db, "CREATE UNIQUE INDEX"+strings.TrimSuffix(strings.TrimSpace(statement), ";"))
 		r := Begin(t, db, func(o *fold.Options) { o.Columns = fold.IgnoreColumns })
 		r.Flush(`{"id":1,"kind":"a"}`, `{"id":1,"kind":"b"}`)
 		Expect(t, db, "SELECT id, kind FROM t", "1|b")
 	}},
 	{"KeyColumnMissing", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (pk INTEGER PRIMARY KEY)")
+		theirs(t, db, "CREATE TABLE t (pk INTEGER PRIMARY KEY)")
 		if _, err := TryBegin(t, db); err == nil || !strings.Contains(err.Error(), `"id"`) {
 			t.Errorf("the error does not name the column: %v", err)
 		}
 	}},
 	{"ViewIsNoTable", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE other (id INTEGER PRIMARY KEY)")
-		db.Exec(t, "CREATE VIEW t AS SELECT id FROM other")
+		theirs(t, db, "CREATE TABLE other (id INTEGER PRIMARY KEY)")
+		theirs(t, db, "CREATE VIEW t AS SELECT id FROM other")
 		if _, err := TryBegin(t, db); err == nil || !strings.Contains(err.Error(), "view") {
 			t.Errorf("a view was taken for a table: %v", err)
 		}
@@ -246,8 +246,8 @@ var tableTests = []test{
 		}
 	}},
 	{"ForeignKeysOfOthersHold", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT)")
-		db.Exec(t, "CREATE TABLE child (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES t (id))")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT)")
+		theirs(t, db, "CREATE TABLE child (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES t (id))")
 		db.Exec(t, "INSERT INTO t (id, a) VALUES (1, 'x'), (2, 'y')")
 		db.Exec(t, "INSERT INTO child (id, parent) VALUES (10, 1)")
 		r := Begin(t, db)
@@ -258,7 +258,7 @@ var tableTests = []test{
 		}
 	}},
 	{"TableDroppedMeanwhile", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT)")
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"a":"x"}`)
 		db.Exec(t, "DROP TABLE t")
@@ -268,7 +268,7 @@ var tableTests = []test{
 		Expect(t, db, "SELECT seq FROM weir_checkpoints", "1") // the checkpoint is where it was
 	}},
 	{"ColumnDroppedMeanwhile", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, b TEXT)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, b TEXT)")
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"a":"x"}`)
 		db.Exec(t, "ALTER TABLE t DROP COLUMN b")
@@ -281,7 +281,7 @@ var tableTests = []test{
 	{"ColumnAddedMeanwhile", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"a":"x"}`)
-		db.Exec(t, "ALTER TABLE t ADD COLUMN theirs TEXT")
+		theirs(t, db, "ALTER TABLE t ADD COLUMN theirs TEXT")
 		db.Exec(t, "UPDATE t SET theirs = 'kept'")
 		r.Flush(`{"id":1,"a":"y","b":"z"}`)
 		Expect(t, db, "SELECT id, a, b, theirs FROM t", "1|y|z|kept")

@@ -75,7 +75,7 @@ var transactionTests = []test{
 		Expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|1", "2|text")
 	}},
 	{"BeforeCommitSeesAllRejectsAndSetsTheCheckpoint", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0))")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0))")
 		r := Begin(t, db)
 		r.Fold(`{"id":1,"n":-1}`, `bad`, `{"id":2,"n":"x"}`, `{"id":3,"n":3}`)
 		f := r.Seal()
@@ -180,7 +180,7 @@ var transactionTests = []test{
 // fenceTests: each flush demands its predecessor.
 var fenceTests = []test{
 	{"SameFlushTwiceHappensOnce", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT)")
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"a":"x"}`, `{"id":2,"a":"x"}`, `{"id":3,"a":"x"}`)
 		r.Fold(`{"id":1,"a":"y"}`, `{"id":2,"op":"delete"}`, `{"id":3,"a":"x"}`, `{"id":4,"a":"z"}`, `bad`, `{"id":5,"n":-1}`)
@@ -325,6 +325,7 @@ func isFenced(err error, lanes ...string) bool {
 // unchangedTests: a message that changes nothing writes nothing.
 var unchangedTests = []test{
 	{"RowsThatStayAreNotWritten", func(t *testing.T, db Database) {
+		need(t, db, Measurable)
 		r := Begin(t, db)
 		const rows = 5000
 		line := func(id int, last string) string {
@@ -358,7 +359,7 @@ var unchangedTests = []test{
 		Expect(t, db, "SELECT id FROM t WHERE last = 'y'", "17")
 	}},
 	{"AParentStaysWhereAChildIsNew", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES t, a TEXT)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES t, a TEXT)")
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"a":"x"}`, `{"id":3,"a":"x"}`)
 		Counts(t, r.Flush(`{"id":1,"a":"x"}`, `{"id":2,"parent":1}`, `{"id":3,"a":"y"}`), 1, 1, 1, 0)

@@ -163,7 +163,7 @@ var versionTests = []test{
 		}, "SELECT id, v, a, b, c FROM t ORDER BY id", "1|11|x|NULL|z", "2|10|x|NULL|NULL", "4|2|NULL|back|NULL")
 	}},
 	{"OfARowNoVersionIsTakenThatItsColumnWouldRound", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, v DOUBLE PRECISION, a TEXT)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, v DOUBLE PRECISION, a TEXT)")
 		r := Begin(t, db, byRow)
 		r.Flush(`{"id":1,"v":1700000000.25,"a":"x"}`, `{"id":2,"v":1700000000000000001,"a":"x"}`, `{"id":3,"v":"1.50","a":"x"}`)
 		r.Flush(`{"id":1,"v":1700000000.125,"a":"old"}`, `{"id":2,"v":"1700000000000000003","a":"x"}`, `{"id":3,"v":1.75,"a":"new"}`)
@@ -192,7 +192,7 @@ var versionTests = []test{
 		Expect(t, db, "SELECT count(*) FROM weir_versions", "2")
 	}},
 	{"RefusedMessagesLeaveNoVersion", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id bigint PRIMARY KEY, v bigint, a bigint CHECK (a < 100), b bigint)")
+		theirs(t, db, "CREATE TABLE t (id bigint PRIMARY KEY, v bigint, a bigint CHECK (a < 100), b bigint)")
 		r := Begin(t, db, byColumn)
 		r.Flush(`{"id":1,"v":1,"a":1,"b":1}`, `{"id":1,"v":5,"a":500,"b":5}`, `{"id":1,"v":3,"a":3}`, `{"id":2,"v":1,"a":7}`)
 		Expect(t, db, "SELECT id, v, a, b FROM t ORDER BY id", "1|3|3|1", "2|1|7|NULL")

@@ -130,19 +130,19 @@ var wideningTests = []test{
 		add := func(o *fold.Options) { o.Columns = fold.AddColumns }
 		for _, a := range kinds {
 			for _, b := range kinds[1:3] {
-				db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, theirs INTEGER CHECK (theirs > 0))")
+				theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, theirs INTEGER CHECK (theirs > 0))")
 				db.Exec(t, "INSERT INTO t (id, theirs) VALUES (9, 1)")
 				r := Begin(t, db, add)
 				spread(t, db, a.value, b.value, func(int) *Run { return r })
 				db.Exec(t, "DROP TABLE t")
-				db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, theirs INTEGER CHECK (theirs > 0))")
+				theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, theirs INTEGER CHECK (theirs > 0))")
 				spread(t, db, a.value, b.value, runEach(t, db, add))
 				db.Exec(t, "DROP TABLE t")
 			}
 		}
 	}},
 	{"OnlyColumnsThatWereAddedAreWidened", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, theirs INTEGER)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, theirs INTEGER)")
 		r := Begin(t, db, func(o *fold.Options) { o.Columns = fold.AddColumns })
 		r.Flush(`{"id":1,"ours":1,"theirs":1}`)
 		r.Flush(`{"id":1,"ours":"x"}`, `{"id":2,"ours":"lost","theirs":"x"}`)

@@ -240,25 +240,6 @@ func TestOpen_NotADatabase(t *testing.T) {
 	}
 }
 
-// TestOpen_OtherFormatIsRefused.
-func TestOpen_OtherFormatIsRefused(t *testing.T) {
-	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
-	d := open(t, f.path, sqlite.Options{})
-	mustSteps(t, d, 3).mustNext(t, 1)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for value, words := range map[int]string{999: "newer", 2: "unreleased"} {
-		f.Exec(t, fmt.Sprintf("UPDATE weir_meta SET value = '%d' WHERE name = 'format'", value))
-		for _, readOnly := range []bool{false, true} {
-			if _, err := sqlite.Open(t.Context(), f.path, sqlite.Options{Synchronous: sqlite.Full, ReadOnly: readOnly}); err == nil || !strings.Contains(err.Error(), words) {
-				t.Errorf("a file of format %d was opened: %v", value, err)
-			}
-		}
-	}
-	checkSteps(t, f)
-}
-
 // TestClaims_NoDatabase: claims make none; where there is one of another format, they say so.
 func TestClaims_NoDatabase(t *testing.T) {
 	dir := t.TempDir()

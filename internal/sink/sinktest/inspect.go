@@ -1,0 +1,429 @@
+package sinktest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// options are those that the driver is opened with.
+func options(t *testing.T) sink.Options {
+	return sink.Options{Level: sink.Off, Log: logtest.New(t)}
+}
+
+// inspect opens a database to read, as weir status does.
+func inspect(t *testing.T, db Database) sink.Inspector {
+	t.Helper()
+	d, dest := db.Driver()
+	i, err := d.Inspect(t.Context(), dest, options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := i.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return i
+}
+
+// inspectorTests: what [sink.Inspector] reads.
+var inspectorTests = []test{
+	{"NothingIsKnownBeforeTheFirstFlush", func(t *testing.T, db Database) {
+		db.Open(t)
+		i := inspect(t, db)
+		if st, err := i.Status(t.Context()); err != nil || len(st.Jobs) > 0 || len(st.Rejects) > 0 {
+			t.Errorf("the status is %+v, %v", st, err)
+		}
+		if got := rejects(t, i, ""); len(got) > 0 {
+			t.Errorf("the rejects are %q", got)
+		}
+		if got, err := i.Table(t.Context(), table, []string{"id"}); err != nil || got.Exists {
+			t.Errorf("the table exists: %v, %v", got.Exists, err)
+		}
+	}},
+	{"StatusListsLanes", func(t *testing.T, db Database) {
+		r := BeginLanes(t, db, "a", "b")
+		r.In("b").Flush(`{"id":1}`, `bad`)
+		r.lanes = r.lanes[:1]
+		r.In("a").Flush(`{"id":2}`)
+		r.beside("u").Flush(`{"id":1}`)
+		unnamed := open(t, db, "unnamed", table)
+		unnamed.lanes[0].Unnamed = true
+		unnamed.unclaimed().Flush(`{"id":3}`)
+		st, err := inspect(t, db).Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, j := range st.Jobs {
+			got = append(got, fmt.Sprintf("%s|%s|%s|%d|%d", j.Job, j.Table, j.Source, j.Flushes, j.Line))
+			if ago := time.Since(j.Updated); ago < -time.Minute || ago > time.Minute {
+				t.Errorf("the last commit of %q was at %v", j.Source, j.Updated)
+			}
+		}
+		// A job without named lanes is listed by itself.
+		if want := []string{job + "|t, u|a|2|1", job + "|t, u|b|1|2", job + "|t, u|u.jsonl|1|1", "unnamed|t||0|0"}; !slices.Equal(got, want) {
+			t.Errorf("the status is %q, want %q", got, want)
+		}
+		if len(st.Rejects) != 1 || st.Rejects[0].Job != job || st.Rejects[0].Count != 1 {
+			t.Errorf("the rejects are %v", st.Rejects)
+		}
+	}},
+	{"StatusCountsRejectsByReason", func(t *testing.T, db Database) {
+		Begin(t, db).Flush(`{"a":1}`, `bad`, `{"a":2}`, `{"id":1}`)
+		BeginJob(t, db, "a job").Flush(`worse`)
+		st, err := inspect(t, db).Status(t.Context())
+		want := []sink.RejectCount{{Job: "a job", Reason: string(feed.NotJSON), Count: 1}, {Job: job, Reason: string(feed.BadKey), Count: 2}, {Job: job, Reason: string(feed.NotJSON), Count: 1}}
+		if err != nil || !slices.Equal(st.Rejects, want) {
+			t.Errorf("the rejects are %v (%v), want %v", st.Rejects, err, want)
+		}
+	}},
+	{"RejectsComeInTheirOrder", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		r.Flush(`{"id":1}`, "not \xff UTF-8", `it's "bad"`)
+		BeginJob(t, db, "other").Flush(`theirs \`)
+		var many []string
+		for n := range 2500 {
+			many = append(many, fmt.Sprintf("bad %d", n))
+		}
+		r.Flush(many...)
+		i := inspect(t, db)
+		ours := append([]string{from + "|2|9|not \xff UTF-8", from + `|3|21|it's "bad"`}, rows(many, 4, 32)...)
+		if got := rejects(t, i, job); !slices.Equal(got, ours) {
+			t.Errorf("the rejects of a job are %q", got[:min(10, len(got))])
+		}
+		if got := rejects(t, i, ""); !slices.Equal(got, slices.Insert(ours, 2, from+`|1|0|theirs \`)) {
+			t.Errorf("all rejects are %q", got[:min(10, len(got))])
+		}
+		if got := rejects(t, i, "nobody"); len(got) > 0 {
+			t.Errorf("the rejects of no job are %q", got)
+		}
+		calls := 0
+		err := i.Rejects(t.Context(), "", func(k sink.Kept) error {
+			if ago := time.Since(k.Time); k.Job != job || !strings.Contains(k.Reason, ": ") || ago < -time.Minute || ago > time.Minute {
+				t.Errorf("a reject is %+v", k)
+			}
+			calls++
+			return errStop
+		})
+		if !errors.Is(err, errStop) || calls != 1 {
+			t.Errorf("after an error %d more calls came: %v", calls-1, err)
+		}
+	}},
+	{"SampleIsOfRowsWithoutTheirNulls", func(t *testing.T, db Database) {
+		r := BeginTable(t, db, "it's", "id")
+		// A column may be called as the table, or as anything in a driver's SQL.
+		r.Flush(`{"id":1,"t":"x","it's":"y"}`, `{"id":2,"n":2.5}`, `{"id":3,"t":null}`, `{"id":4,"op":"delete"}`)
+		i := inspect(t, db)
+		all := []string{`{"id":1,"t":"x","it's":"y"}`, `{"id":2,"n":2.5}`, `{"id":3}`}
+		for _, n := range []int{0, 2, 9} {
+			got, total, err := i.Sample(t.Context(), "it's", n)
+			slices.Sort(got)
+			if err != nil || total != 3 || len(got) != min(n, 3) || slices.ContainsFunc(got, func(row string) bool { return !slices.Contains(all, row) }) {
+				t.Errorf("%d rows of the sample are %q of %d, %v", n, got, total, err)
+			}
+		}
+		if _, _, err := i.Sample(t.Context(), "missing", 1); err == nil || !strings.Contains(err.Error(), "missing") {
+			t.Errorf("a sample of a table that is missing: %v", err)
+		}
+	}},
+	{"CompareFindsEachKindOfDifference", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":"x","n":1}`, `{"id":2,"a":"x","n":2}`, `{"id":3,"a":"x"}`, `{"id":4,"a":"x","n":4}`, `{"id":5,"b":"nobody names it"}`, `{"id":6,"a":"x"}`)
+		i := inspect(t, db)
+		feed := []string{`{"id":1,"a":"x","n":1}`, `{"id":2,"a":"y","n":3}`, `{"id":3,"a":"x","n":3}`, `{"id":4,"op":"delete"}`, `{"id":5}`, `{"id":6,"a":"x"}`, `{"id":6,"a":null}`,
+			`{"id":7,"a":"x"}`, `{"id":8,"op":"delete"}`}
+		want := []string{"2 differs in a: x", "3 differs in n: NULL", "4 is there", "6 differs in a: x", "7 is missing"}
+		if got := differences(t, i, 100, feed...); !slices.Equal(got, want) {
+			t.Errorf("the differences are %q, want %q", got, want)
+		}
+		if got := differences(t, i, 2, feed...); !slices.Equal(got, want[:2]) {
+			t.Errorf("two differences are %q", got)
+		}
+	}},
+	{"CompareKnowsWhatWeirHasWritten", func(t *testing.T, db Database) {
+		lines := []string{`{"id":1,"v":1,"w":1.0,"x":true,"y":{"a": [1, 2]},"z":1e2}`, `{"id":2,"v":2.5,"w":12345678901234567890,"x":null,"y":[],"z":0.1}`,
+			`{"id":"3","v":"007","w":-0,"x":false,"y":{},"z":5e-324}`, `{"id":4,"new":"ünï \" 日本"}`}
+		widened := append(slices.Clone(lines), `{"id":1,"x":"x"}`, `{"id":"a","v":"x","w":"x","y":"x","z":"x"}`)
+		r := Begin(t, db)
+		r.Flush(lines...)
+		i := inspect(t, db)
+		if got := differences(t, i, 10, lines...); len(got) > 0 {
+			t.Errorf("the differences from what was written are %q", got)
+		}
+		r.Flush(widened[len(lines):]...)
+		if got := differences(t, i, 10, widened...); len(got) > 0 {
+			t.Errorf("once the columns are wider the differences are %q", got)
+		}
+	}},
+	{"CompareOfARandomFeed", func(t *testing.T, db Database) {
+		Seeds(t, 5, func(t *testing.T, rnd *rand.Rand) {
+			lines := randomFeed(rnd, 50+rnd.IntN(400))
+			r := Begin(t, db)
+			for chunk := range slices.Chunk(lines, 1+rnd.IntN(100)) {
+				r.Flush(chunk...)
+			}
+			i := inspect(t, db)
+			if got := differences(t, i, 10, lines...); len(got) > 0 {
+				t.Errorf("the differences are %q", got)
+			}
+			db.Exec(t, "UPDATE t SET text = 'theirs' WHERE id = '9999'")
+			if got := differences(t, i, 10, lines...); !slices.Equal(got, []string{"9999 differs in text: theirs"}) {
+				t.Errorf("with a row that was changed the differences are %q", got)
+			}
+			r.End()
+			if err := i.Close(); err != nil {
+				t.Fatal(err)
+			}
+			db.Exec(t, "DROP TABLE t")
+		})
+	}},
+	{"CompareLeavesDefaults", func(t *testing.T, db Database) {
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT DEFAULT 'none', b TEXT)")
+		Begin(t, db).Flush(`{"id":1}`, `{"id":2,"a":null,"b":"x"}`)
+		db.Exec(t, "UPDATE t SET b = 'theirs'")
+		want := []string{"1 differs in b: theirs", "2 differs in b: theirs"}
+		if got := differences(t, inspect(t, db), 10, `{"id":1}`, `{"id":2,"a":null,"b":"x"}`); !slices.Equal(got, want) {
+			t.Errorf("the differences are %q, want %q", got, want)
+		}
+	}},
+	{"ReadOfRowsThatAreThereAndThatAreNot", func(t *testing.T, db Database) {
+		r := Begin(t, db, key("id", "k"))
+		lines := []string{`{"id":1,"k":"it's","a":"x"}`, `{"id":2,"k":"b","a":"y"}`}
+		i := inspect(t, db)
+		read := func(lines ...string) {
+			t.Helper()
+			b := sealed(t, i, []string{"id", "k"}, lines...)
+			if err := i.Read(t.Context(), b, b.Sorted()); err != nil {
+				t.Error(err)
+			}
+		}
+		read(lines...) // before there is a table
+		r.Flush(lines...)
+		read(lines...)
+		read(`{"id":2,"k":"b","op":"delete"}`, `{"id":3,"k":"c","a":"z"}`, `{"id":4,"k":"d","new":1}`)
+		Expect(t, db, "SELECT id, k, a FROM t ORDER BY id", "1|it's|x", "2|b|y")
+	}},
+	{"OnlyWhatIsCommittedIsRead", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":"x"}`, `bad`)
+		i := inspect(t, db)
+		look := func(jobs, kept int, total int64, differing int) {
+			t.Helper()
+			st, err := i.Status(t.Context())
+			_, rows, err2 := i.Sample(t.Context(), table, 0)
+			if err := errors.Join(err, err2); err != nil {
+				t.Fatal(err)
+			}
+			if got := differences(t, i, 10, `{"id":1,"a":"x"}`); len(st.Jobs) != jobs || len(rejects(t, i, "")) != kept || rows != total || len(got) != differing {
+				t.Errorf("%d jobs, %d rows, the differences %q, and the rejects %q", len(st.Jobs), rows, got, rejects(t, i, ""))
+			}
+		}
+		r.Fold(`{"id":1,"a":"y"}`, `{"id":2}`, `worse`)
+		f := r.Seal()
+		f.BeforeCommit = func([]fold.Reject) error { look(1, 1, 1, 0); return nil }
+		if _, err := r.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		look(1, 2, 2, 1)
+		BeginJob(t, db, "another").Flush(`{"id":3}`)
+		look(2, 2, 3, 1)
+	}},
+	{"ReadingWritesNothing", func(t *testing.T, db Database) {
+		need(t, db, Measurable)
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":"x"}`, `bad`)
+		r.End()
+		i := inspect(t, db)
+		db.Logged(t)
+		_, err := i.Status(t.Context())
+		_, _, err2 := i.Sample(t.Context(), table, 1)
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		rejects(t, i, "")
+		differences(t, i, 10, `{"id":1,"a":"y"}`, `{"id":2,"new":1}`)
+		if err := i.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := db.Logged(t); n != 0 {
+			t.Errorf("reading wrote %d bytes", n)
+		}
+	}},
+}
+
+// rows are rejects as the function of that name shows them, from a line on.
+func rows(lines []string, line, offset int) (shown []string) {
+	for _, text := range lines {
+		shown = append(shown, fmt.Sprintf("%s|%d|%d|%s", from, line, offset, text))
+		line, offset = line+1, offset+len(text)+1
+	}
+	return shown
+}
+
+// rejects returns the rejected lines that are kept of a job, with their places.
+func rejects(t *testing.T, i sink.Inspector, job string) (kept []string) {
+	t.Helper()
+	if err := i.Rejects(t.Context(), job, func(k sink.Kept) error {
+		kept = append(kept, fmt.Sprintf("%s|%d|%d|%s", k.Source, k.Line, k.Offset, k.Text))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return kept
+}
+
+// sealed folds lines into a batch for the table as an inspector finds it.
+func sealed(t *testing.T, i sink.Inspector, key []string, lines ...string) *fold.Batch {
+	t.Helper()
+	known, err := i.Table(t.Context(), table, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fold.NewFolder(&feed.Names{}, known, fold.Options{Key: key, DeleteField: "op", DeleteValue: "delete", Columns: fold.AddColumns, MaxColumns: 500, Limits: i.Caps().Limits, Log: logtest.New(t)})
+	b := &fold.Batch{}
+	for _, line := range lines {
+		if err := f.Fold(b, []byte(line), fold.Place{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Seal(b)
+	return b
+}
+
+// differences compares the table with the fold of lines, as weir verify does, and returns
+// at most that many.
+func differences(t *testing.T, i sink.Inspector, most int, lines ...string) (found []string) {
+	t.Helper()
+	b := sealed(t, i, []string{"id"}, lines...)
+	err := i.Compare(t.Context(), b, func(d sink.Difference) bool {
+		raw := b.Value(d.Row, b.Table.Key[0])
+		text := string(feed.Text(nil, raw, feed.KindOf(raw)))
+		switch d.Kind {
+		case sink.Missing:
+			text += " is missing"
+		case sink.Removed:
+			text += " is there"
+		default:
+			text += " differs in " + b.Table.Columns[d.Column].Name + ": " + d.Have
+		}
+		found = append(found, text)
+		return len(found) < most
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// driverTests: how a [sink.Driver] opens databases.
+var driverTests = []test{
+	{"OpensWhatItNames", func(t *testing.T, db Database) {
+		d, dest := db.Driver()
+		s, err := d.Open(t.Context(), dest, options(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := d.OpenClaims(t.Context(), dest, job, options(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Caps().Columns == 0 || d.Caps.Columns == 0 || d.Name == "" || d.Usage == "" {
+			t.Errorf("the driver says %+v, the database %+v", d, s.Caps())
+		}
+		if missing, err := s.Table(t.Context(), table, []string{"id"}); err != nil || missing.Exists || missing.Name != table {
+			t.Errorf("a table that is missing is %+v, %v", missing, err)
+		}
+		r := &Run{t: t, Sink: s, Claims: c, id: "run", job: job, table: table, keep: true}
+		r.reads(from)
+		r.begin().Fold(`{"id":1,"col":"x"}`)
+		f := r.Seal()
+		if plan := strings.Join(d.Plan(&f.Batch.Table), "\n"); !strings.Contains(plan, table) || !strings.Contains(plan, "col") {
+			t.Errorf("the plan is %q", plan)
+		}
+		if _, err := r.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		Expect(t, db, "SELECT id, col FROM t", "1|x")
+		for range 2 { // closing again does no harm
+			r.End()
+		}
+		i := inspect(t, db)
+		if _, total, err := i.Sample(t.Context(), table, 0); err != nil || total != 1 {
+			t.Errorf("%d rows, %v", total, err)
+		}
+		if err := i.Close(); err != nil {
+			t.Error(err)
+		}
+	}},
+	{"ParsesWhatItIsCalled", func(t *testing.T, db Database) {
+		d, dest := db.Driver()
+		form := dest
+		if got, ok, err := d.Parse(form); !ok || err != nil || got != dest {
+			t.Errorf("%s is %q, %v, %v", form, got, ok, err)
+		}
+		if _, ok, _ := d.Parse("nosuch://database"); ok {
+			t.Error("the driver takes what is none of its databases")
+		}
+	}},
+	{"ADatabaseThatIsMissing", func(t *testing.T, db Database) {
+		need(t, db, Creatable)
+		d, dest := db.Driver()
+		dest += "-missing"
+		for range 2 { // nor does reading make it
+			if _, err := d.Inspect(t.Context(), dest, options(t)); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("reading a database that is missing: %v", err)
+			}
+		}
+		s, err := d.Open(t.Context(), dest, options(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		i, err := d.Inspect(t.Context(), dest, options(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(i.Close(), s.Close()); err != nil {
+			t.Error(err)
+		}
+	}},
+	{"AnotherFormatIsRefused", func(t *testing.T, db Database) {
+		need(t, db, Shared)
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":"x"}`)
+		r.End()
+		d, dest := db.Driver()
+		take := func() error {
+			c, err := d.OpenClaims(t.Context(), dest, job, options(t))
+			if err == nil {
+				_, err = c.Take(t.Context(), from)
+				err = errors.Join(err, c.Close())
+			}
+			return err
+		}
+		for value, words := range map[int]string{999: "newer version of weir", 2: "unreleased version of weir"} {
+			db.Exec(t, fmt.Sprintf("UPDATE weir_meta SET value = '%d' WHERE name = 'format'", value))
+			_, open := d.Open(t.Context(), dest, options(t))
+			_, read := d.Inspect(t.Context(), dest, options(t))
+			for name, err := range map[string]error{"Open": open, "Inspect": read, "Take": take()} {
+				if err == nil || !strings.Contains(err.Error(), words) {
+					t.Errorf("%s takes a database of format %d: %v", name, value, err)
+				}
+			}
+		}
+		db.Exec(t, fmt.Sprintf("UPDATE weir_meta SET value = '%d' WHERE name = 'format'", sink.Format))
+		Begin(t, db).Flush(`{"id":1,"b":"y"}`)
+		Expect(t, db, "SELECT id, a, b FROM t", "1|x|y")
+	}},
+}
