@@ -1,31 +1,41 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/weirsync/weir/internal/config"
 )
 
 func (e *env) configCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
-		Short: "Show the settings and where they come from",
+		Short: "Show and check settings and config files",
 		Args:  noCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	c.AddCommand(e.configPrintCommand(), e.configCheckCommand(), e.configSchemaCommand())
+	return c
+}
+
+func (e *env) configPrintCommand() *cobra.Command {
 	o := &syncOptions{}
-	print := &cobra.Command{
+	c := &cobra.Command{
 		Use:   "print",
 		Short: "Print each setting of sync, its value and where it came from",
 		Long: `Print each setting of sync, its value and where it came from: a flag beats a
 variable (WEIR_BATCH_ROWS), a variable beats the config file, the file beats the
-default.`,
+default. The tables of a file follow, with what each takes from the top of the
+file.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			settings, _, err := e.resolve(c.Flags(), o)
+			settings, file, err := e.resolve(c.Flags(), o)
 			if err != nil {
 				return err
 			}
@@ -33,12 +43,83 @@ default.`,
 			for _, s := range settings {
 				fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, printable(s.Value()), s.Origin)
 			}
-			return t.Flush()
+			if err := t.Flush(); err != nil || file.Mapping == nil {
+				return err
+			}
+			tables, err := config.Print(file.Mapping)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(e.stdout, "\n%s", tables)
+			return err
 		},
 	}
-	o.flags(print.Flags())
-	c.AddCommand(print)
+	o.flags(c.Flags())
 	return c
+}
+
+func (e *env) configCheckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check a config file",
+		Long: `Check a config file by itself, without the environment, the sources and the
+database, and print all of its faults, each with file, line and column.
+
+Exit codes: 0 the file is right, 1 failed, 2 it has faults.`,
+		Example: `  weir config check weir.yaml`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			file, err := e.checkFile(c, args[0])
+			if err != nil {
+				return usageError{err}
+			}
+			if file.Mapping == nil {
+				_, err = fmt.Fprintf(e.stdout, "%s is right\n", args[0])
+			} else {
+				_, err = fmt.Fprintf(e.stdout, "%s is right: %s, %s\n", args[0], counted(int64(len(file.Mapping.Tables)), "table"), counted(int64(len(file.Cases)), "test"))
+			}
+			return err
+		},
+	}
+}
+
+// checkFile reads a config file without the environment.
+func (e *env) checkFile(c *cobra.Command, path string) (config.File, error) {
+	o := syncOptions{}
+	f := o.flagSet(c)
+	o.config = path
+	alone := *e
+	alone.environ, alone.lookupEnv = func() []string { return nil }, func(string) (string, bool) { return "", false }
+	_, file, err := alone.resolve(f, &o)
+	if err != nil {
+		return file, err
+	}
+	_, rulesErr := o.rules()
+	_, rateErr := readRate("max-rate", o.maxRate)
+	_, rejectsErr := o.parse()
+	return file, errors.Join(rulesErr, o.check(), rateErr, rejectsErr)
+}
+
+func (e *env) configSchemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of config files",
+		Long: `Print the JSON Schema of config files, with which editors complete and check them.
+With the YAML language server, the first line of a file names it:
+
+  # yaml-language-server: $schema=weir.schema.json`,
+		Example: `  weir config schema >weir.schema.json`,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var o syncOptions
+			schema, err := config.Schema(slices.DeleteFunc(settingsOf(o.flagSet(c), &o), func(s *config.Setting) bool { return s.Name == "config" }))
+			if err != nil {
+				return err
+			}
+			_, err = e.stdout.Write(schema)
+			return err
+		},
+	}
 }
 
 func (e *env) manCommand() *cobra.Command {

@@ -16,14 +16,13 @@ import (
 
 const configHelp = "a YAML file with the settings of weir sync, such as batch_rows: 1000"
 
-// resolve gives the flags of sync that were not on the command line their values from the
-// environment and the config file.
-func (e *env) resolve(f *pflag.FlagSet, o *syncOptions) (settings []*config.Setting, file config.File, err error) {
+// settingsOf are the settings of sync, each a flag of f but for the sources.
+func settingsOf(f *pflag.FlagSet, o *syncOptions) (settings []*config.Setting) {
 	f.VisitAll(func(fl *pflag.Flag) {
 		if fl.Name == "help" {
 			return
 		}
-		s := &config.Setting{Name: fl.Name, Value: func() string { return shown(fl.Name, fl.Value.String()) }, Set: func(v string) error { return setFlag(f, fl, v) }}
+		s := &config.Setting{Name: fl.Name, About: fl.Usage, Kind: fl.Value.Type(), Value: func() string { return shown(fl.Name, fl.Value.String()) }, Set: func(v string) error { return setFlag(f, fl, v) }}
 		if list, ok := fl.Value.(pflag.SliceValue); ok {
 			s.SetList = func(v []string) error {
 				fl.Changed = true
@@ -35,10 +34,15 @@ func (e *env) resolve(f *pflag.FlagSet, o *syncOptions) (settings []*config.Sett
 		}
 		settings = append(settings, s)
 	})
-	settings = append(settings, &config.Setting{Name: "source",
+	return append(settings, &config.Setting{Name: "source", About: "the sources, where the command line names none: a path, a URL, or a list",
 		Value:   func() string { return redacted(strings.Join(o.source, ",")) },
 		Set:     func(v string) error { o.source = strings.Split(v, ","); return nil },
 		SetList: func(v []string) error { o.source = v; return nil }})
+}
+
+// resolve gives the flags of sync that were not on the command line their values from the
+// environment and the config file.
+func (e *env) resolve(f *pflag.FlagSet, o *syncOptions) ([]*config.Setting, config.File, error) {
 	if path, ok := e.lookupEnv(config.Env("config")); ok && o.config == "" {
 		o.config = path
 	}
@@ -46,19 +50,27 @@ func (e *env) resolve(f *pflag.FlagSet, o *syncOptions) (settings []*config.Sett
 		f, _ := o.rules() // what is wrong with the settings is told by the command
 		return f
 	}
-	if file, err = config.Resolve(settings, e.environ(), o.config, rules); err != nil {
+	settings := settingsOf(f, o)
+	file, err := config.Resolve(settings, e.environ(), o.config, rules)
+	if err != nil {
 		return nil, file, usageError{err}
 	}
 	return settings, file, nil
+}
+
+// flagSet defines the flags of sync for a command that has others.
+func (o *syncOptions) flagSet(c *cobra.Command) *pflag.FlagSet {
+	f := pflag.NewFlagSet(c.Name(), pflag.ContinueOnError)
+	o.flags(f)
+	f.AddFlagSet(c.InheritedFlags())
+	return f
 }
 
 // configured does the same for a command that has some of sync's flags, so that nobody repeats
 // them. names are those that mean what they mean in sync; none: all.
 func (e *env) configured(c *cobra.Command, names ...string) (config.File, error) {
 	var o syncOptions
-	all := pflag.NewFlagSet(c.Name(), pflag.ContinueOnError)
-	o.flags(all)
-	all.AddFlagSet(c.InheritedFlags())
+	all := o.flagSet(c)
 	same := func(fl *pflag.Flag) bool {
 		return fl.Name == "config" || len(names) == 0 || slices.Contains(names, fl.Name)
 	}

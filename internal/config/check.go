@@ -226,7 +226,7 @@ func (c *checker) columns(t *tableDraft) {
 				names[j] = col.Name
 			}
 			c.fault(t.place("key"), t.where+".key", "no column %q among the table's columns%s", k, DidYouMean(k, names))
-		case t.Columns[i].From[0].Stamp != mapping.NoStamp:
+		case len(t.Columns[i].From) == 1 && t.Columns[i].From[0].Stamp != mapping.NoStamp:
 			c.fault(t.Columns[i].Pos, t.where+".key", "%s is a stamp, which no message knows: it cannot identify a row", k)
 		}
 	}

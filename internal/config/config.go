@@ -15,6 +15,8 @@ import (
 // A Setting is one flag, seen from here.
 type Setting struct {
 	Name  string // as on the command line: batch-period
+	About string // what it is, in a line
+	Kind  string // of the value, as pflag names it: bool, int, a|b
 	Value func() string
 	Set   func(string) error
 	// SetList sets a setting that takes several values; nil if it takes one.
@@ -94,7 +96,7 @@ func DidYouMean(name string, names []string) string {
 	nearest, meant := 3, ""
 	for _, n := range names {
 		d := distance(name, n)
-		if d < nearest && d < len(strings.TrimPrefix(n, envPrefix)) {
+		if d < nearest && 2*d <= len(strings.TrimPrefix(n, envPrefix)) {
 			nearest, meant = d, fmt.Sprintf("; did you mean %q?", n)
 		}
 	}

@@ -1,8 +1,11 @@
 package config
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -223,3 +226,107 @@ tables:
 		t.Errorf("%s, %s", got[0].Value, got[1].Value)
 	}
 }
+
+// printable leaves out what Print does not write: places, spellings, and rules that have no
+// meaning for a table.
+func printable(m *mapping.Mapping) string {
+	text := fmt.Sprintf("%v %s %d %d\n", m.Ignore != nil, m.Unmatched, m.MaxEach, m.MaxTables)
+	when := func(w mapping.When) {
+		for _, all := range w {
+			for _, t := range all {
+				text += fmt.Sprintf("  %s %v %v %v;", t.Path, t.In, t.Not, t.Present)
+			}
+			text += " or\n"
+		}
+	}
+	when(m.Ignore)
+	for _, t := range m.Tables {
+		if t.Of != "" && t.Set != mapping.MergeSet {
+			t.Null, t.Version, t.FillOnly = "", mapping.Path{}, false
+		}
+		if t.Version.Base == mapping.NoBase {
+			t.Scope = ""
+		}
+		if t.Columns != nil && t.Rest != fold.AddColumns {
+			t.MaxColumns = 0
+		}
+		when(t.When)
+		when(t.DeleteWhen)
+		text += fmt.Sprintf("%q %s|%s|%q %s %v %q %q %s %s %v %s %v %s|%s %d\n", t.Name, t.At, t.Each, t.Of, t.Set, t.Parent, t.Key, t.ID, t.Type, t.Rest, t.OnCreate, t.Null, t.FillOnly, t.Version, t.Scope, t.MaxColumns)
+		if e := t.Expire; e != nil {
+			text += fmt.Sprintln(e.After, e.Of, e.Every)
+		}
+		for _, c := range t.Columns {
+			for _, s := range c.From {
+				text += fmt.Sprintf(" %q: %s|%s %s %s %s %s %s\n", c.Name, s.From, s.As, s.Value, s.Stamp, s.Meta, s.References, s.Missing)
+				when(s.When)
+			}
+		}
+	}
+	return text
+}
+
+// printed tells that a mapping is read from what is printed of it.
+func printed(t *testing.T, m *mapping.Mapping) {
+	t.Helper()
+	text, err := Print(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := readText(t, string(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if got, want := printable(again.Mapping), printable(m); got != want {
+		t.Errorf("%s\nis read as\n%s\nwant\n%s", text, got, want)
+	}
+}
+
+func TestPrint_IsReadAgain(t *testing.T) {
+	for _, name := range []string{"firestarter", "orders"} {
+		text, err := os.ReadFile("../../contrib/" + name + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := readText(t, string(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		printed(t, f.Mapping)
+	}
+}
+
+// FuzzRead reads files: each fault has a place, and what is read can be printed and read again.
+func FuzzRead(f *testing.F) {
+	for _, name := range []string{"firestarter", "orders"} {
+		text, err := os.ReadFile("../../contrib/" + name + ".yaml")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(text))
+	}
+	f.Add("null: keep\nignore: [{a: ~}, {b: {not: [x, null]}}]\ntables: {a: {key: [\"x,y\", z]}, b: {of: a, each: $.b[0], set: merge, key: i, columns: {i: {meta: index}, v: {value: {a: [on, 1.50, ~]}}}}}\n")
+	f.Add("tables:\n  ~: {each: \"\\\"a b\\\".c\", expire: {after: 36h, of: x}, on_create: {sqlite: [a, b]}, parent: {x: y}, of: \"null\", key: k}\n  \"null\": {id: x, key: [\"~\"], rest: add}\n")
+	f.Add("tables: {a: &x {columns: {id: &y [as integer, *y]}}, b: *x}\n")
+	f.Add("tables: {a: {columns: {id, b: {value: \"\\x7f\\u2028\"}}}}\ntests: [{name: x, feed: |\n  {}\n, want: {a: [{id: 1}]}}]\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		read, err := readText(t, text)
+		if err != nil {
+			for line := range strings.SplitSeq(err.Error(), "\n") {
+				if _, place, ok := strings.Cut(line, "weir.yaml:"); ok && !placed.MatchString(place) {
+					t.Errorf("a fault without a place: %s", line)
+				}
+			}
+			var fault *Fault
+			if !errors.As(err, &fault) {
+				t.Errorf("%v is no fault", err)
+			}
+			return
+		}
+		if read.Mapping != nil {
+			printed(t, read.Mapping)
+		}
+	})
+}
+
+var placed = regexp.MustCompile(`^[1-9][0-9]*:[1-9][0-9]*: `)

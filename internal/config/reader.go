@@ -73,8 +73,12 @@ func keyNames[T any](keys []key[T]) []string {
 	return names
 }
 
+// nullIsValue are the keys to which null is a value. To all others it is as if the key were
+// absent.
+var nullIsValue = map[string]bool{"value": true, "not": true}
+
 // readKeys reads a map of known keys into a value; it returns the nodes of those that are
-// given. A null is as if the key were absent.
+// given.
 func readKeys[T any](r *reader, n *yaml.Node, where string, keys []key[T], into *T) map[string]*yaml.Node {
 	given := map[string]*yaml.Node{}
 	r.pairs(n, where, Key, func(at *yaml.Node, name string, value *yaml.Node) {
@@ -82,7 +86,7 @@ func readKeys[T any](r *reader, n *yaml.Node, where string, keys []key[T], into 
 		switch {
 		case i < 0:
 			r.fault(pos(at), where, "unknown key %q%s", at.Value, DidYouMean(name, keyNames(keys)))
-		case !isNull(value):
+		case !isNull(value) || nullIsValue[name]:
 			given[name] = value
 			keys[i].read(r, into, value, join(where, name))
 		}

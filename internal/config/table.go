@@ -166,9 +166,8 @@ func (r *reader) tables(m *mappingDraft, n *yaml.Node, where string) {
 func (r *reader) inherit(m *mappingDraft, deleteWhen mapping.When, version mapping.Path) {
 	for _, t := range m.tables {
 		o := &m.defaults
-		child := t.Each.Base != mapping.NoBase && t.Of != ""
 		leave := func(name string) bool { return t.given[name] == nil }
-		if leave("key") && !child {
+		if leave("key") && !t.child() {
 			t.Key = o.Key
 		}
 		if leave("null") {
@@ -183,7 +182,7 @@ func (r *reader) inherit(m *mappingDraft, deleteWhen mapping.When, version mappi
 		if leave("version_scope") && t.Version.Base != mapping.NoBase {
 			t.Scope = o.Scope
 		}
-		if leave("delete_when") && !child {
+		if leave("delete_when") && !t.child() {
 			t.DeleteWhen = deleteWhen
 		}
 		if leave("max_columns") {
@@ -192,7 +191,7 @@ func (r *reader) inherit(m *mappingDraft, deleteWhen mapping.When, version mappi
 		if leave("type") {
 			t.Type = mapping.Type{Kind: mapping.Auto}
 		}
-		if leave("set") && child {
+		if leave("set") && t.child() {
 			t.Set = mapping.ReplaceSet
 		}
 		if leave("rest") {

@@ -72,18 +72,7 @@ func (r *reader) test(n *yaml.Node, where string) (t mapping.Test) {
 		t.In = r.values(n, where)
 		return t
 	}
-	given := 0
-	// not: null is a test, and not the absence of one.
-	r.pairs(n, where, Key, func(at *yaml.Node, name string, value *yaml.Node) {
-		given++
-		i := slices.IndexFunc(testKeys, func(k key[mapping.Test]) bool { return k.name == name })
-		if i < 0 {
-			r.fault(pos(at), where, "unknown key %q%s", at.Value, DidYouMean(name, keyNames(testKeys)))
-			return
-		}
-		testKeys[i].read(r, &t, value, join(where, name))
-	})
-	if given == 0 {
+	if readKeys(r, n, where, testKeys, &t); t.In == nil && t.Present == mapping.AnyPresence && len(n.Content) == 0 {
 		r.fault(pos(n), where, "the test is empty: a value, a list, {not: …} or {present: true}")
 	}
 	return t

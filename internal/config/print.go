@@ -1,0 +1,285 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
+)
+
+// Print writes a mapping as a file has it, with what its tables take from the top of the file
+// in each table; what is as it is by default is left out.
+func Print(m *mapping.Mapping) ([]byte, error) {
+	top := mapNode()
+	if m.Ignore != nil {
+		add(top, "ignore", whenNode(m.Ignore))
+	}
+	if m.Unmatched != mapping.IgnoreUnmatched {
+		add(top, "unmatched", textNode(string(m.Unmatched)))
+	}
+	if m.MaxEach != defaultMaxEach {
+		add(top, "max_each", plainNode(strconv.Itoa(m.MaxEach)))
+	}
+	if m.MaxTables != defaultMaxTables {
+		add(top, "max_tables", plainNode(strconv.Itoa(m.MaxTables)))
+	}
+	tables := mapNode()
+	for i := range m.Tables {
+		add(tables, m.Tables[i].Name, tableNode(&m.Tables[i]))
+	}
+	add(top, "tables", tables)
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := e.Encode(top); err != nil {
+		return nil, fmt.Errorf("printing the tables: %w", err)
+	}
+	return b.Bytes(), e.Close()
+}
+
+func mapNode() *yaml.Node { return &yaml.Node{Kind: yaml.MappingNode} }
+
+// flow puts a map or list on one line.
+func flow(n *yaml.Node) *yaml.Node {
+	n.Style = yaml.FlowStyle
+	return n
+}
+
+// textNode is a text, in quotes where YAML would make something else of it.
+func textNode(text string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
+}
+
+// plainNode is a number, true, false or null.
+func plainNode(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
+
+func add(n *yaml.Node, name string, value *yaml.Node) {
+	key := textNode(name)
+	if name == "null" { // is read by its text, and looks better without quotes
+		key = plainNode(name)
+	}
+	n.Content = append(n.Content, key, value)
+}
+
+func addText(n *yaml.Node, name, text string) {
+	if text != "" {
+		add(n, name, textNode(text))
+	}
+}
+
+func listNode(texts []string) *yaml.Node {
+	if len(texts) == 1 && !strings.Contains(texts[0], ",") {
+		return textNode(texts[0])
+	}
+	n := flow(&yaml.Node{Kind: yaml.SequenceNode})
+	for _, t := range texts {
+		n.Content = append(n.Content, textNode(t))
+	}
+	return n
+}
+
+func tableNode(t *mapping.Table) *yaml.Node {
+	n := mapNode()
+	addPath := func(name string, p mapping.Path) {
+		if p.Base != mapping.NoBase {
+			add(n, name, textNode(p.String()))
+		}
+	}
+	addText(n, "of", t.Of)
+	addPath("each", t.Each)
+	if t.Of != "" {
+		addText(n, "set", string(t.Set))
+	}
+	if t.Parent != nil {
+		parent := flow(mapNode())
+		for _, name := range slices.Sorted(maps.Keys(t.Parent)) {
+			add(parent, name, textNode(t.Parent[name]))
+		}
+		add(n, "parent", parent)
+	}
+	if t.When != nil {
+		add(n, "when", whenNode(t.When))
+	}
+	addPath("at", t.At)
+	if len(t.Key) > 0 {
+		add(n, "key", listNode(t.Key))
+	}
+	addText(n, "id", t.ID)
+	if t.Of == "" || t.Set == mapping.MergeSet {
+		ruleNodes(n, t)
+	}
+	if t.Type.Kind != mapping.Auto {
+		add(n, "type", textNode(t.Type.String()))
+	}
+	addText(n, "rest", string(t.Rest))
+	if t.Columns == nil || t.Rest == fold.AddColumns {
+		add(n, "max_columns", plainNode(strconv.Itoa(t.MaxColumns)))
+	}
+	if t.Expire != nil {
+		expire := flow(mapNode())
+		add(expire, "after", textNode(Duration(t.Expire.After).String()))
+		if t.Expire.Of != nil {
+			add(expire, "of", listNode(t.Expire.Of))
+		}
+		add(expire, "every", textNode(Duration(t.Expire.Every).String()))
+		add(n, "expire", expire)
+	}
+	if t.OnCreate != nil {
+		add(n, "on_create", statementsNode(t.OnCreate))
+	}
+	if t.Columns != nil {
+		columns := mapNode()
+		for _, c := range t.Columns {
+			add(columns, c.Name, columnNode(c))
+		}
+		add(n, "columns", columns)
+	}
+	return n
+}
+
+// ruleNodes adds the rules of a table's fold.
+func ruleNodes(n *yaml.Node, t *mapping.Table) {
+	if t.DeleteWhen != nil {
+		add(n, "delete_when", whenNode(t.DeleteWhen))
+	}
+	if t.Null == fold.KeepNull {
+		addText(n, "null", string(t.Null))
+	}
+	if t.FillOnly {
+		add(n, "fill_only", plainNode("true"))
+	}
+	if t.Version.Base != mapping.NoBase {
+		add(n, "version_field", textNode(t.Version.String()))
+		addText(n, "version_scope", string(t.Scope))
+	}
+}
+
+// statementsNode writes statements, which are for all databases or each for one.
+func statementsNode(all []mapping.Statement) *yaml.Node {
+	list := func(database string) *yaml.Node {
+		n := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, s := range all {
+			if s.Database == database {
+				n.Content = append(n.Content, textNode(s.SQL))
+			}
+		}
+		return n
+	}
+	n := mapNode()
+	for _, s := range all {
+		if s.Database == "" {
+			return list("")
+		}
+		if !slices.ContainsFunc(n.Content, func(k *yaml.Node) bool { return k.Value == s.Database }) {
+			add(n, s.Database, list(s.Database))
+		}
+	}
+	return n
+}
+
+func columnNode(c mapping.Column) *yaml.Node {
+	if len(c.From) == 1 {
+		return sourceNode(c.From[0], c.Name)
+	}
+	n := flow(&yaml.Node{Kind: yaml.SequenceNode})
+	for _, s := range c.From {
+		n.Content = append(n.Content, sourceNode(s, c.Name))
+	}
+	return n
+}
+
+func sourceNode(s mapping.Source, column string) *yaml.Node {
+	n := flow(mapNode())
+	if s.From.Base != mapping.NoBase {
+		from := s.From.String()
+		if s.When == nil && s.References == "" && from == mapping.FieldPath(column).String() {
+			from = ""
+		}
+		if s.As.Kind != mapping.DefaultType {
+			from += []string{"as ", " as "}[min(len(from), 1)] + s.As.String()
+		}
+		switch {
+		case s.When != nil || s.References != "":
+			add(n, "from", textNode(from))
+		case from == "":
+			return plainNode("null")
+		default:
+			return textNode(from)
+		}
+	}
+	if s.Value != nil {
+		add(n, "value", constantNode(s.Value))
+	}
+	addText(n, "stamp", string(s.Stamp))
+	addText(n, "meta", string(s.Meta))
+	if s.When != nil {
+		add(n, "when", whenNode(s.When))
+	}
+	addText(n, "references", s.References)
+	addText(n, "missing", string(s.Missing))
+	return n
+}
+
+// constantNode is a value of JSON: YAML reads it as it is.
+func constantNode(raw []byte) *yaml.Node {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(raw, &doc); err != nil || len(doc.Content) == 0 {
+		var s string
+		_ = json.Unmarshal(raw, &s) // that YAML cannot read: a string with characters that it lacks
+		return textNode(s)
+	}
+	return doc.Content[0]
+}
+
+func whenNode(w mapping.When) *yaml.Node {
+	if len(w) == 1 {
+		return allNode(w[0])
+	}
+	n := flow(&yaml.Node{Kind: yaml.SequenceNode})
+	for _, all := range w {
+		n.Content = append(n.Content, allNode(all))
+	}
+	return n
+}
+
+func allNode(all mapping.All) *yaml.Node {
+	n := flow(mapNode())
+	for _, t := range all {
+		value := valuesNode(t.In)
+		if t.Not || t.Present != mapping.AnyPresence {
+			test := flow(mapNode())
+			if t.Present != mapping.AnyPresence {
+				add(test, "present", plainNode(strconv.FormatBool(t.Present == mapping.MustBePresent)))
+			}
+			if t.Not {
+				add(test, "not", value)
+			}
+			value = test
+		}
+		add(n, t.Path.String(), value)
+	}
+	return n
+}
+
+func valuesNode(values []mapping.Value) *yaml.Node {
+	n := flow(&yaml.Node{Kind: yaml.SequenceNode})
+	for _, v := range values {
+		item := textNode(v.Text)
+		if v.Null {
+			item = plainNode("null")
+		}
+		n.Content = append(n.Content, item)
+	}
+	if len(values) == 1 {
+		return n.Content[0]
+	}
+	return n
+}

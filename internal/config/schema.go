@@ -1,0 +1,105 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"strings"
+)
+
+// Schema is the JSON Schema of a config file.
+func Schema(settings []*Setting) ([]byte, error) {
+	top := form{}
+	for _, s := range settings {
+		f := settingForm(s)
+		f["description"] = s.About
+		top[Key(s.Name)] = f
+	}
+	maps.Copy(top, properties(mappingKeys))
+	schema := object(top)
+	schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	schema["title"] = "The config file of weir"
+	schema["type"] = []string{"object", "null"}
+	schema["$defs"] = form{
+		"table":  orNull(object(properties(tableKeys))),
+		"column": oneOf(ref("source"), form{"type": "array", "minItems": 1, "items": ref("source")}),
+		"source": oneOf(textForm, form{"type": "null"}, required(object(properties(sourceKeys)))),
+		"when":   oneOf(form{"type": "string", "pattern": "^[^=]+=([^=]|$)"}, ref("tests"), listOf(ref("tests"))),
+		"tests":  form{"type": "object", "minProperties": 1, "additionalProperties": oneOf(ref("values"), required(object(properties(testKeys))))},
+		"values": oneOf(valueForm, listOf(valueForm)),
+		"expire": required(object(properties(expireKeys)), "after"),
+		"test":   required(object(properties(caseKeys)), keyNames(caseKeys)...),
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(schema)
+	return b.Bytes(), err
+}
+
+var valueForm = form{"type": []string{"string", "number", "boolean", "null"}}
+
+// settingForm is that of a flag's value.
+func settingForm(s *Setting) form {
+	var f form
+	switch words := strings.Split(s.Kind, "|"); {
+	case s.SetList != nil:
+		f = oneOf(textForm, form{"type": "array", "items": textForm})
+	case s.Name == "delete-when":
+		f = ref("when")
+	case len(words) > 1:
+		f = enum(words...)
+	case s.Kind == "bool":
+		f = boolForm
+	case s.Kind == "int" || s.Kind == "int64":
+		f = form{"type": "integer"}
+	default:
+		f = textForm
+	}
+	return orNull(f)
+}
+
+// orNull is a form that takes null as well, which is as if the key were absent.
+func orNull(f form) form { return oneOf(f, form{"type": "null"}) }
+
+// properties are the forms of keys.
+func properties[T any](keys []key[T]) form {
+	all := form{}
+	for _, k := range keys {
+		f := maps.Clone(k.form)
+		if !nullIsValue[k.name] {
+			f = orNull(k.form)
+		}
+		f["description"] = k.about
+		if k.def != "" {
+			f["description"] = k.about + " (default: " + k.def + ")"
+		}
+		all[k.name] = f
+	}
+	return all
+}
+
+// object is the form of a map with no other keys. A name may have - in place of _.
+func object(properties form) form {
+	f := form{"type": "object", "properties": properties, "additionalProperties": false}
+	dashed := form{}
+	for name, value := range properties {
+		if with := strings.ReplaceAll(name, "_", "-"); with != name {
+			dashed["^"+with+"$"] = value
+		}
+	}
+	if len(dashed) > 0 {
+		f["patternProperties"] = dashed
+	}
+	return f
+}
+
+// required is a map that is not empty and has the keys of those names.
+func required(f form, names ...string) form {
+	f["minProperties"] = max(len(names), 1)
+	if names != nil {
+		f["required"] = names
+	}
+	return f
+}
