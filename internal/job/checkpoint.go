@@ -79,16 +79,14 @@ func (r *run) admitAll(ctx context.Context) ([]start, error) {
 	starts := make([]start, 0, len(r.Sources))
 	var names []string
 	for _, spec := range r.Sources {
-		traits := source.TraitsOf(spec)
-		s := start{spec: spec, unnamed: !traits.Named && !r.ResumeStdin, resumes: traits.Rewindable || r.Feed.resumes(spec)}
-		s.repeats = s.resumes && traits.Named
-		var err error
-		if s.name, err = source.Name(spec); err != nil {
+		name, err := source.Name(spec)
+		if err != nil {
 			return nil, err
 		}
-		if r.fenced[s.name] {
+		if r.fenced[name] {
 			continue
 		}
+		s := r.startOf(spec, name)
 		starts = append(starts, s)
 		if !s.unnamed {
 			names = append(names, s.name)
@@ -123,6 +121,13 @@ func (r *run) admitAll(ctx context.Context) ([]start, error) {
 		}
 	}
 	return starts, nil
+}
+
+// startOf returns the start of a source without its checkpoint.
+func (r *run) startOf(spec, name string) start {
+	traits := source.TraitsOf(spec)
+	resumes := traits.Rewindable || r.Feed.resumes(spec)
+	return start{spec: spec, name: name, unnamed: !traits.Named && !r.ResumeStdin, resumes: resumes, repeats: resumes && traits.Named}
 }
 
 // writes reports whether the job has written to the table.

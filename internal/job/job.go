@@ -72,6 +72,8 @@ type Config struct {
 	AcceptSettings bool
 
 	Log *slog.Logger
+
+	newSource func(specs []string, o source.Options) source.Source // nil: source.New
 }
 
 const livePeriod = time.Second

@@ -67,13 +67,16 @@ func (o *opener) open(ctx context.Context, starts []start) error {
 	for i := range starts {
 		specs[i] = starts[i].spec
 	}
-	opt := o.options()
-	if !o.Source.Follow || len(specs) == 1 {
-		return o.read(ctx, o.spooled(source.New(specs, opt)))
+	opt, open := o.options(), source.New
+	if o.newSource != nil {
+		open = o.newSource
+	}
+	if !o.Source.Follow || len(specs) < 2 {
+		return o.read(ctx, o.spooled(open(specs, opt)))
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range specs {
-		g.Go(func() error { return o.read(ctx, source.New(specs[i:i+1], opt)) })
+		g.Go(func() error { return o.read(ctx, open(specs[i:i+1], opt)) })
 	}
 	return g.Wait()
 }
@@ -117,7 +120,7 @@ func (o *opener) read(ctx context.Context, src source.Source) (err error) {
 			}
 			lanes[e.Lane] = l
 			e.Begin = nil
-		case e.Kind == source.Closing:
+		case e.Kind == source.Closing, e.Kind == source.Lost:
 			delete(lanes, e.Lane)
 		}
 		if l == nil {
@@ -171,13 +174,30 @@ func (o *opener) claim(ctx context.Context, name string) (*start, error) {
 		}
 		n := min(claimChunk, len(o.starts))
 		if n == 0 {
-			return nil, fmt.Errorf("%s was opened, but is no source of this run", name)
+			return o.claimNew(ctx, name)
 		}
 		if err := o.take(ctx, o.starts[:n]); err != nil {
 			return nil, err
 		}
 		o.starts = o.starts[n:]
 	}
+}
+
+// claimNew claims a lane that was not known when the run began, or that comes back.
+func (o *opener) claimNew(ctx context.Context, name string) (*start, error) {
+	if o.fenced[name] {
+		return nil, nil
+	}
+	s := o.startOf(name, name)
+	found, err := o.claims.Take(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if s.cp = found[0]; s.cp.Run != o.id {
+		return &s, o.admit(&s)
+	}
+	s.from, err = positionOf(s.cp)
+	return &s, err
 }
 
 // take claims sources.

@@ -193,7 +193,10 @@ func (rd *reader) handle(flushing context.Context, e *event) error {
 		}
 		return rd.beginLane(flushing, e.lane)
 	case source.Closing:
-		return rd.endLane(e.lane, e.of.Err)
+		return rd.endLane(flushing, e)
+	case source.Lost:
+		delete(rd.open, e.lane)
+		return rd.claims.Drop(flushing, e.lane.name)
 	}
 	err := rd.foldBlock(flushing, e)
 	if err == errTorn {
@@ -226,17 +229,30 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	return nil
 }
 
-// endLane removes a lane that was read to its end, or to err.
-func (rd *reader) endLane(l *lane, err error) error {
+// endLane removes a lane that was read to its end, or to an error.
+func (rd *reader) endLane(flushing context.Context, e *event) error {
+	l := e.lane
 	delete(rd.open, l)
-	rd.set.ended = append(rd.set.ended, l)
-	if err != nil {
-		return err
+	if e.of.Done == nil {
+		rd.set.ended = append(rd.set.ended, l)
+	}
+	if e.of.Err != nil {
+		return e.of.Err
 	}
 	if hint := l.reading.hint.ended(); hint != nil {
 		return fmt.Errorf("%s: %w", l.name, hint)
 	}
-	return rd.rejectHeld(l)
+	if err := rd.rejectHeld(l); err != nil || e.of.Done == nil {
+		return err
+	}
+	if err := rd.commitAll(flushing); err != nil {
+		return err
+	}
+	if err := rd.claims.Drop(flushing, l.name); err != nil {
+		return err
+	}
+	e.of.Done()
+	return nil
 }
 
 // laneIndex returns the index of a lane in the set at hand, or the one that it would get.

@@ -27,8 +27,8 @@ type Event struct {
 	Begin func(ctx context.Context, from Point) (Begun, error)
 	// Err comes with Closing: why the lane ended early.
 	Err error
-	// Done may come with Closing. It is called when all lines of the lane are committed and its
-	// claim is released.
+	// Done may come with Closing, where somebody waits for the lane: all its lines are committed and
+	// its claim is released then at once, before Done is called.
 	Done func()
 }
 
@@ -41,8 +41,11 @@ const (
 	// Opened offers a lane. It comes again for a connection that has to be made again and asked
 	// for what is not committed: Begin is called then when all lines before it are.
 	Opened
-	// Closing says that no more lines of a lane come.
+	// Closing says that no more lines of a lane come for now.
 	Closing
+	// Lost says that a lane is somebody else's: its claim is released, and the fence tells whether
+	// what was read of it may still be written.
+	Lost
 )
 
 // A Point is from where a lane continues; the zero value is its start.
