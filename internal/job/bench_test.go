@@ -45,14 +45,14 @@ func distinct(b *testing.B, seed uint64) *fold.Batch {
 // drivers open a database of their kind, which is empty.
 var drivers = map[string]func(b *testing.B) sink.Sink{
 	"sqlite": func(b *testing.B) sink.Sink {
-		db, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "t.db"), sqlite.Options{Synchronous: sqlite.Normal, Log: logtest.New(b)})
+		db, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "t.db"), sqlite.Options{Synchronous: sink.Normal, Log: logtest.New(b)})
 		if err != nil {
 			b.Fatal(err)
 		}
 		return db
 	},
 	"postgres": func(b *testing.B) sink.Sink {
-		db, err := postgres.Open(b.Context(), testpg.New(b), postgres.Options{Synchronous: "on", Log: logtest.New(b)})
+		db, err := postgres.Open(b.Context(), testpg.New(b), sink.Options{Level: sink.Full, Log: logtest.New(b)})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -201,7 +201,7 @@ func BenchmarkSync(b *testing.B) {
 			i := 0
 			for b.Loop() {
 				i++
-				db, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), fmt.Sprint(i, ".db")), sqlite.Options{Synchronous: sqlite.Normal, Log: logtest.New(b)})
+				db, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), fmt.Sprint(i, ".db")), sqlite.Options{Synchronous: sink.Normal, Log: logtest.New(b)})
 				if err != nil {
 					b.Fatal(err)
 				}

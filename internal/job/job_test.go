@@ -47,9 +47,9 @@ func openSink(t *testing.T, dest string) sink.Sink {
 	var db sink.Sink
 	var err error
 	if isPostgres(dest) {
-		db, err = postgres.Open(t.Context(), dest, postgres.Options{Synchronous: "off", Log: logtest.New(t)})
+		db, err = postgres.Open(t.Context(), dest, sink.Options{Level: sink.Off, Log: logtest.New(t)})
 	} else {
-		db, err = sqlite.Open(t.Context(), dest, sqlite.Options{Synchronous: sqlite.Off, Log: logtest.New(t)})
+		db, err = sqlite.Open(t.Context(), dest, sqlite.Options{Synchronous: sink.Off, Log: logtest.New(t)})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -63,9 +63,9 @@ func openClaims(t *testing.T, dest string) sink.Claims {
 	var claims sink.Claims
 	var err error
 	if isPostgres(dest) {
-		claims, err = postgres.OpenClaims(t.Context(), dest, "t", postgres.Options{Log: logtest.New(t)})
+		claims, err = postgres.OpenClaims(t.Context(), dest, "t", sink.Options{Log: logtest.New(t)})
 	} else {
-		claims, err = sqlite.OpenClaims(t.Context(), dest, "t", sqlite.Options{Synchronous: sqlite.Off, Log: logtest.New(t)})
+		claims, err = sqlite.OpenClaims(t.Context(), dest, "t", sqlite.Options{Synchronous: sink.Off, Log: logtest.New(t)})
 	}
 	if err != nil {
 		t.Fatal(err)

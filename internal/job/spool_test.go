@@ -21,6 +21,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/source"
@@ -62,7 +63,7 @@ type spooled struct {
 // start starts a run, whose database is unavailable, in a folder.
 func startSpooled(t *testing.T, dir string, max int64) *spooled {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "t.db"), sqlite.Options{Synchronous: sqlite.Off, Log: logtest.New(t)})
+	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "t.db"), sqlite.Options{Synchronous: sink.Off, Log: logtest.New(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,14 +30,14 @@ type Database interface {
 	begin(ctx context.Context, log *slog.Logger) error
 	end(ctx context.Context) error
 	// open opens the place as an ordinary program does, on one connection.
-	open(ctx context.Context, level string) (*sql.DB, error)
+	open(ctx context.Context, level sink.Level) (*sql.DB, error)
 	// sink opens the place as weir does.
-	sink(ctx context.Context, level string) (sink.Sink, error)
+	sink(ctx context.Context, level sink.Level) (sink.Sink, error)
 	// wipe empties the place.
 	wipe(ctx context.Context) error
 	usage(ctx context.Context) (usage, error)
 	// lost is what a power cut takes of what was committed.
-	lost(level string) string
+	lost(level sink.Level) string
 	placeholder(i int) string
 }
 
@@ -88,10 +88,10 @@ func (d *sqliteDB) wipe(context.Context) error {
 	return err
 }
 
-func (d *sqliteDB) open(ctx context.Context, level string) (*sql.DB, error) {
+func (d *sqliteDB) open(ctx context.Context, level sink.Level) (*sql.DB, error) {
 	sqlite.CountIO() // makes the file system known
 	u := url.URL{Scheme: "file", OmitHost: true, Path: d.file(), RawQuery: url.Values{"vfs": {sqlite.CountingVFS},
-		"_pragma": {"journal_mode(wal)", "synchronous(" + level + ")"}}.Encode()}
+		"_pragma": {"journal_mode(wal)", "synchronous(" + string(level) + ")"}}.Encode()}
 	db, err := sql.Open("sqlite", u.String())
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (d *sqliteDB) open(ctx context.Context, level string) (*sql.DB, error) {
 	return db, db.PingContext(ctx)
 }
 
-func (d *sqliteDB) sink(ctx context.Context, level string) (sink.Sink, error) {
+func (d *sqliteDB) sink(ctx context.Context, level sink.Level) (sink.Sink, error) {
 	sqlite.CountIO()
 	return sqlite.Open(ctx, d.file(), sqlite.Options{Synchronous: level, VFS: sqlite.CountingVFS, Log: slog.New(slog.DiscardHandler)})
 }
@@ -110,11 +110,11 @@ func (d *sqliteDB) usage(context.Context) (usage, error) {
 	return usage{io.Syncs, io.Written}, nil
 }
 
-func (d *sqliteDB) lost(level string) string {
+func (d *sqliteDB) lost(level sink.Level) string {
 	switch level {
-	case "off":
+	case sink.Off:
 		return "the database, perhaps"
-	case "normal":
+	case sink.Normal:
 		return "what was committed since the last sync"
 	}
 	return nothing
@@ -194,7 +194,7 @@ func (d *postgresDB) wipe(ctx context.Context) error {
 	return err
 }
 
-func (d *postgresDB) open(ctx context.Context, level string) (*sql.DB, error) {
+func (d *postgresDB) open(ctx context.Context, level sink.Level) (*sql.DB, error) {
 	c, err := pgx.ParseConfig(cmp.Or(d.dsn, " "))
 	if err != nil {
 		return nil, err
@@ -206,14 +206,14 @@ func (d *postgresDB) open(ctx context.Context, level string) (*sql.DB, error) {
 	return db, db.PingContext(ctx)
 }
 
-func commitLevel(level string) string {
-	if level == "full" {
+func commitLevel(level sink.Level) string {
+	if level == sink.Full {
 		return "on"
 	}
 	return "off"
 }
 
-func (d *postgresDB) sink(ctx context.Context, level string) (sink.Sink, error) {
+func (d *postgresDB) sink(ctx context.Context, level sink.Level) (sink.Sink, error) {
 	dsn := d.dsn + " search_path=" + d.schema
 	if strings.Contains(d.dsn, "://") {
 		u, err := url.Parse(d.dsn)
@@ -225,7 +225,7 @@ func (d *postgresDB) sink(ctx context.Context, level string) (sink.Sink, error) 
 		u.RawQuery = q.Encode()
 		dsn = u.String()
 	}
-	return postgres.Open(ctx, dsn, postgres.Options{Synchronous: commitLevel(level), SyncAtEnd: level == "normal", Log: slog.New(slog.DiscardHandler)})
+	return postgres.Open(ctx, dsn, sink.Options{Level: level, Log: slog.New(slog.DiscardHandler)})
 }
 
 // settle is how long a server's statistics take to be known after a connection
@@ -242,8 +242,8 @@ func (d *postgresDB) usage(ctx context.Context) (u usage, err error) {
 	return u, err
 }
 
-func (d *postgresDB) lost(level string) string {
-	if level == "full" {
+func (d *postgresDB) lost(level sink.Level) string {
+	if level == sink.Full {
 		return nothing
 	}
 	return "the commits of the last 0.6 s" // 3 times wal_writer_delay

@@ -7,6 +7,8 @@ import (
 	"io"
 	"math"
 	"time"
+
+	"github.com/weirsync/weir/internal/sink"
 )
 
 //go:embed ladder.html
@@ -73,7 +75,7 @@ func (r *Result) fastest() (rate float64) {
 
 // A curve is a level in the second plot.
 type curve struct {
-	Level  string
+	Level  sink.Level
 	Points []point
 }
 

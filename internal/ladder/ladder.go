@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -68,16 +69,16 @@ func (c *Cost) end(n int, took time.Duration, before, after usage) {
 
 // A Rung is one way to write the messages.
 type Rung struct {
-	Name    string  `json:"name"`
-	Level   string  `json:"synchronous"`
-	Lost    string  `json:"lost_in_a_power_cut"`
-	Speedup float64 `json:"speedup"` // over the first
+	Name    string     `json:"name"`
+	Level   sink.Level `json:"synchronous"`
+	Lost    string     `json:"lost_in_a_power_cut"`
+	Speedup float64    `json:"speedup"` // over the first
 	Cost
 }
 
 // A Setting is weir with one batch period and one level.
 type Setting struct {
-	Level   string        `json:"synchronous"`
+	Level   sink.Level    `json:"synchronous"`
 	Period  time.Duration `json:"batch_period_ns"`
 	Flushes int           `json:"flushes"`
 	Longest time.Duration `json:"longest_flush_ns"`
@@ -114,7 +115,7 @@ func Run(ctx context.Context, c Config, db Database) (r *Result, err error) {
 		}
 		r.Rungs = append(r.Rungs, rung)
 	}
-	weir, err := c.weir(ctx, db, s, "normal", 0)
+	weir, err := c.weir(ctx, db, s, sink.Normal, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +137,7 @@ func Run(ctx context.Context, c Config, db Database) (r *Result, err error) {
 }
 
 var (
-	levels  = []string{"off", "normal", "full"}
+	levels  = []sink.Level{sink.Off, sink.Normal, sink.Full}
 	periods = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second, 5 * time.Second}
 )
 
@@ -154,7 +155,9 @@ const near = 0.9
 // advise picks the fastest setting that keeps to what is wanted; of those that are
 // about as fast the one with the strictest level and then the shortest period.
 func (c *Config) advise(sweep []Setting) *Setting {
-	fits := func(s *Setting) bool { return s.Lag <= c.Lag && (!c.Safe || s.Level == "full") && s.Level != "off" }
+	fits := func(s *Setting) bool {
+		return s.Lag <= c.Lag && (!c.Safe || s.Level == sink.Full) && s.Level != sink.Off
+	}
 	best := 0.0
 	for i := range sweep {
 		if fits(&sweep[i]) {

@@ -3,11 +3,13 @@ package ladder
 import (
 	"testing"
 	"time"
+
+	"github.com/weirsync/weir/internal/sink"
 )
 
 // TestAdvise_IsTheSafestOfTheFastest that keep to what is wanted.
 func TestAdvise_IsTheSafestOfTheFastest(t *testing.T) {
-	setting := func(level string, period, lag time.Duration, rate float64) Setting {
+	setting := func(level sink.Level, period, lag time.Duration, rate float64) Setting {
 		return Setting{Level: level, Period: period, Lag: lag, Cost: Cost{Rate: rate}}
 	}
 	sweep := []Setting{
@@ -17,7 +19,7 @@ func TestAdvise_IsTheSafestOfTheFastest(t *testing.T) {
 		setting("full", time.Second, 1500*time.Millisecond, 91),
 		setting("full", 100*time.Millisecond, 200*time.Millisecond, 40),
 	}
-	f := func(lag time.Duration, safe bool, level string, rate float64) {
+	f := func(lag time.Duration, safe bool, level sink.Level, rate float64) {
 		t.Helper()
 		c := Config{Lag: lag, Safe: safe}
 		got := c.advise(sweep)

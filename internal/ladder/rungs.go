@@ -9,13 +9,15 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weirsync/weir/internal/sink"
 )
 
 // A way is how a program writes the messages: by database/sql and prepared
 // statements, as one that has not learned better would.
 type way struct {
 	name  string
-	level string
+	level sink.Level
 	lost  string // in a power cut, before what the level loses
 	all   bool   // lost is all there is
 	write func(w *writing, ctx context.Context) error
@@ -23,12 +25,12 @@ type way struct {
 
 // ways are the rungs below weir.
 var ways = []way{
-	{"look-up and write of each message, a transaction each", "full", "", false, func(w *writing, ctx context.Context) error { return w.singly(ctx, 1, 0) }},
-	{"the same, synchronous normal", "normal", "", false, func(w *writing, ctx context.Context) error { return w.singly(ctx, 1, 0) }},
-	{"one transaction for all", "normal", "everything", true, func(w *writing, ctx context.Context) error { return w.singly(ctx, 0, 0) }},
-	{"a transaction a second", "normal", "a second, and ", false, func(w *writing, ctx context.Context) error { return w.singly(ctx, 0, time.Second) }},
-	{"rows cached, one look-up a batch", "normal", "a batch, and ", false, func(w *writing, ctx context.Context) error { return w.batched(ctx, w.cached) }},
-	{"batched upserts", "normal", "a batch, and ", false, func(w *writing, ctx context.Context) error { return w.batched(ctx, w.upserts) }},
+	{"look-up and write of each message, a transaction each", sink.Full, "", false, func(w *writing, ctx context.Context) error { return w.singly(ctx, 1, 0) }},
+	{"the same, synchronous normal", sink.Normal, "", false, func(w *writing, ctx context.Context) error { return w.singly(ctx, 1, 0) }},
+	{"one transaction for all", sink.Normal, "everything", true, func(w *writing, ctx context.Context) error { return w.singly(ctx, 0, 0) }},
+	{"a transaction a second", sink.Normal, "a second, and ", false, func(w *writing, ctx context.Context) error { return w.singly(ctx, 0, time.Second) }},
+	{"rows cached, one look-up a batch", sink.Normal, "a batch, and ", false, func(w *writing, ctx context.Context) error { return w.batched(ctx, w.cached) }},
+	{"batched upserts", sink.Normal, "a batch, and ", false, func(w *writing, ctx context.Context) error { return w.batched(ctx, w.upserts) }},
 }
 
 const (

@@ -8,12 +8,13 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 // weir syncs the sample.
-func (c *Config) weir(ctx context.Context, db Database, s *sample, level string, period time.Duration) (set Setting, err error) {
+func (c *Config) weir(ctx context.Context, db Database, s *sample, level sink.Level, period time.Duration) (set Setting, err error) {
 	set = Setting{Level: level, Period: period, Lost: db.lost(level)}
-	if set.Lost != nothing && level != "off" {
+	if set.Lost != nothing && level != sink.Off {
 		set.Lost += ", which the next run reads again"
 	}
 	c.Log.Info(fmt.Sprintf("weir, synchronous %s, batch period %s", level, period))
@@ -26,7 +27,7 @@ func (c *Config) weir(ctx context.Context, db Database, s *sample, level string,
 		return set, err
 	}
 	start := time.Now()
-	sink, err := db.sink(ctx, level)
+	to, err := db.sink(ctx, level)
 	if err != nil {
 		return set, err
 	}
@@ -37,8 +38,8 @@ func (c *Config) weir(ctx context.Context, db Database, s *sample, level string,
 	}
 	err = job.Run(ctx, job.Config{Sources: []string{s.path}, Table: "t", BatchRows: 100_000, BatchPeriod: period, Buffer: 256 << 20,
 		Rejects: rejects, MaxRejects: int64(s.messages), Fold: fold.Options{Key: []string{c.Key}, MaxColumns: len(s.names)},
-		Log: c.Log}, sink, nil, p)
-	if err = errors.Join(err, sink.Close()); err != nil {
+		Log: c.Log}, to, nil, p)
+	if err = errors.Join(err, to.Close()); err != nil {
 		return set, fmt.Errorf("weir at %s: %w", level, err)
 	}
 	took := time.Since(start)

@@ -36,8 +36,8 @@ type Claims struct {
 var _ sink.Claims = (*Claims)(nil)
 
 // OpenClaims returns the claims of a job.
-func OpenClaims(_ context.Context, dsn, job string, o Options) (*Claims, error) {
-	c, err := newClient(dsn, o)
+func OpenClaims(_ context.Context, dsn, job string, o sink.Options) (*Claims, error) {
+	c, err := newClient(dsn, o, false)
 	if err != nil {
 		return nil, err
 	}

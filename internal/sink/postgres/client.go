@@ -16,7 +16,8 @@ import (
 // A client has one connection to the server.
 type client struct {
 	config *pgconn.Config
-	opt    Options
+	opt    sink.Options
+	reads  bool           // writes nothing, and demands no server that can
 	conn   *pgconn.PgConn // nil before it is made, and after it broke
 	open   bool           // a transaction is
 	warned string         // what the server warned of last
@@ -39,12 +40,12 @@ const (
 	connectTimeout = 10 * time.Second
 )
 
-func newClient(dsn string, o Options) (*client, error) {
+func newClient(dsn string, o sink.Options, reads bool) (*client, error) {
 	config, err := Parse(dsn)
 	if err != nil {
 		return nil, err
 	}
-	return &client{config: config, opt: o}, nil
+	return &client{config: config, opt: o, reads: reads}, nil
 }
 
 // Parse reads a connection string, which may be a URL or keywords and values;
@@ -141,15 +142,15 @@ func (c *client) inspect(ctx context.Context) error {
 	c.current = string(row[3])
 	c.schema = ident(c.current)
 	c.ready = string(r[1].rows[0][0]) == "t"
-	if string(row[5]) == "t" && !c.opt.ReadOnly {
+	if string(row[5]) == "t" && !c.reads {
 		return &sink.Error{Class: sink.Transient, Reason: "readonly",
 			Err: errors.New("the server is a standby, which takes no writes: name the primary, or all of them with target_session_attrs=read-write")}
 	}
-	if string(row[9]) == "on" && !c.opt.ReadOnly {
+	if string(row[9]) == "on" && !c.reads {
 		return &sink.Error{Class: sink.Permanent, Reason: "readonly",
 			Err: fmt.Errorf("default_transaction_read_only is on for this role or database, though the server at %s is no standby: ALTER ROLE … (or DATABASE …) SET default_transaction_read_only = off", c.where())}
 	}
-	if c.pooled && !c.opt.ReadOnly {
+	if c.pooled && !c.reads {
 		if err := c.takesTransactions(ctx); err != nil {
 			return err
 		}

@@ -68,7 +68,7 @@ func TestOpen_TLSAndPasswords(t *testing.T) {
 		return fmt.Sprintf("host=127.0.0.1 port=%d dbname=%s user=app %s", s.Port, database, strings.ReplaceAll(more, "$", dir+"/"))
 	}
 	open := func(more string) error {
-		d, err := postgres.Open(t.Context(), dsn(more), postgres.Options{Synchronous: "on", Log: logtest.New(t)})
+		d, err := postgres.Open(t.Context(), dsn(more), sink.Options{Level: sink.Full, Log: logtest.New(t)})
 		if err == nil {
 			d.Close()
 		}
@@ -102,7 +102,7 @@ func TestOpen_Standby(t *testing.T) {
 	s := testpg.Start(t)
 	db := connect(t, s.Database(t))
 	standby := s.Standby(t)
-	d, err := postgres.Open(t.Context(), standby.URL("postgres"), postgres.Options{Synchronous: "on", Log: logtest.New(t)})
+	d, err := postgres.Open(t.Context(), standby.URL("postgres"), sink.Options{Level: sink.Full, Log: logtest.New(t)})
 	if err == nil {
 		d.Close()
 	}

@@ -21,17 +21,17 @@ var Driver = sink.Driver{
 	Caps:  caps,
 	Plan:  Plan,
 	Open: func(ctx context.Context, dsn string, o sink.Options) (sink.Sink, error) {
-		return Open(ctx, dsn, Options{Synchronous: commitLevels[o.Level], SyncAtEnd: o.Level == sink.Normal, Log: o.Log})
+		return Open(ctx, dsn, o)
 	},
 	OpenClaims: func(ctx context.Context, dsn, job string, o sink.Options) (sink.Claims, error) {
-		return OpenClaims(ctx, dsn, job, Options{Log: o.Log})
+		return OpenClaims(ctx, dsn, job, o)
 	},
 	Inspect: func(ctx context.Context, dsn string, o sink.Options) (sink.Inspector, error) {
-		return Open(ctx, dsn, Options{ReadOnly: true, Log: o.Log})
+		return Inspect(ctx, dsn, o)
 	},
 }
 
-// commitLevels are the values of synchronous_commit.
+// commitLevels are the values of synchronous_commit. At Normal, Close waits for the disk.
 var commitLevels = map[sink.Level]string{sink.Off: "off", sink.Normal: "off", sink.Full: "on", sink.Extra: "remote_apply"}
 
 // keywords matches the beginning of a connection string of keywords and values.

@@ -432,7 +432,7 @@ func TestServer_Killed(t *testing.T) {
 func TestServer_Restored(t *testing.T) {
 	s := testpg.Start(t, "fsync=on")
 	db := connect(t, s.Database(t))
-	db.opt.Synchronous = "off"
+	db.opt.Level = sink.Off
 	r := sinktest.Begin(t, db)
 	r.Flush(`{"id":1,"a":"x"}`)
 	db.Exec(t, "SET synchronous_commit = on")
@@ -456,14 +456,14 @@ func TestServer_NotThereYet(t *testing.T) {
 	s := testpg.Start(t)
 	db := connect(t, s.Database(t))
 	s.Kill()
-	_, err := postgres.Open(t.Context(), db.url, postgres.Options{Synchronous: "on", Log: logtest.New(t)})
+	_, err := postgres.Open(t.Context(), db.url, sink.Options{Level: sink.Full, Log: logtest.New(t)})
 	var e *sink.Error
 	if !errors.As(err, &e) || e.Class != sink.Transient || e.Reason != "connection" {
 		t.Fatalf("without a server opening ended with %v", err)
 	}
 	var restart sync.Once
 	err = sink.Patiently(t.Context(), 2*time.Minute, func(*sink.Error) { restart.Do(func() { s.Restart(t) }) }, func() error {
-		d, err := postgres.Open(t.Context(), db.url, postgres.Options{Synchronous: "on", Log: logtest.New(t)})
+		d, err := postgres.Open(t.Context(), db.url, sink.Options{Level: sink.Full, Log: logtest.New(t)})
 		if err == nil {
 			d.Close()
 		}

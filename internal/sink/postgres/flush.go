@@ -298,7 +298,7 @@ func (a *attempt) begin(ddl []change) {
 	if name := "weir/" + a.f.Job; d.named != name && !d.pooled {
 		s.add("SET application_name = %s", d.literal(name))
 	}
-	s.add("SET LOCAL synchronous_commit = %s", d.opt.Synchronous)
+	s.add("SET LOCAL synchronous_commit = %s", commitLevels[d.opt.Level])
 	s.add("SET LOCAL work_mem = '64MB'") // keys and places of the batch are sorted
 	s.add("SET LOCAL jit = off")         // compiling a statement of many columns takes longer than running it
 	s.add("SET LOCAL array_nulls = on")  // else a null in an array is the text NULL

@@ -151,7 +151,7 @@ func BenchmarkLanes(b *testing.B) {
 	url := testpg.New(b)
 	for _, lanes := range []int{1, 10, 100, 1000} {
 		b.Run(fmt.Sprint(lanes), func(b *testing.B) {
-			db, err := postgres.Open(b.Context(), url, postgres.Options{Synchronous: "off", Log: logtest.New(b)})
+			db, err := postgres.Open(b.Context(), url, sink.Options{Level: sink.Off, Log: logtest.New(b)})
 			if err != nil {
 				b.Fatal(err)
 			}

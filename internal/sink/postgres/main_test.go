@@ -63,7 +63,7 @@ type database struct {
 	url  string
 	weir string // where weir connects, if it is somewhere else
 	conn *pgx.Conn
-	opt  postgres.Options
+	opt  sink.Options
 	wal  string // where the log was when it was last looked at
 
 	pooled bool // no session is weir's, so that none can hold a lane
@@ -107,9 +107,9 @@ func (d *database) Claims(t *testing.T, job string) sink.Claims {
 }
 
 // options are those that the driver is opened with.
-func (d *database) options(t *testing.T) postgres.Options {
+func (d *database) options(t *testing.T) sink.Options {
 	o := d.opt
-	o.Synchronous = cmp.Or(o.Synchronous, "on")
+	o.Level = cmp.Or(o.Level, sink.Full)
 	o.Log = cmp.Or(o.Log, logtest.New(t))
 	return o
 }

@@ -60,7 +60,7 @@ func TestPooler(t *testing.T) {
 // TestPooler_StatementMode: a pooler that takes no transactions is a wrong setting.
 func TestPooler_StatementMode(t *testing.T) {
 	url := testpg.Pool(t, testpg.New(t), "statement")
-	_, err := postgres.Open(t.Context(), url, postgres.Options{Synchronous: "on", Log: logtest.New(t)})
+	_, err := postgres.Open(t.Context(), url, sink.Options{Level: sink.Full, Log: logtest.New(t)})
 	var e *sink.Error
 	if !errors.As(err, &e) || e.Class != sink.Permanent || !strings.Contains(err.Error(), "transaction blocks not allowed") {
 		t.Errorf("opening ended with %v", err)

@@ -10,24 +10,12 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"time"
 
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
-
-// Options are the settings of one database.
-type Options struct {
-	// Synchronous is Postgres' synchronous_commit for each flush: off, on, …
-	Synchronous string
-	// SyncAtEnd has Close wait until all that was committed is on disk.
-	SyncAtEnd bool
-	// ReadOnly writes nothing, and demands no server that can.
-	ReadOnly bool
-	Log      *slog.Logger
-}
 
 // DB is a [sink.Sink] for one database.
 type DB struct {
@@ -72,9 +60,18 @@ const (
 	closeTimeout = 10 * time.Second
 )
 
-// Open connects to a database.
-func Open(ctx context.Context, dsn string, o Options) (*DB, error) {
-	c, err := newClient(dsn, o)
+// Open connects to a database to write.
+func Open(ctx context.Context, dsn string, o sink.Options) (*DB, error) {
+	return open(ctx, dsn, o, false)
+}
+
+// Inspect connects to a database to read: any server will do.
+func Inspect(ctx context.Context, dsn string, o sink.Options) (*DB, error) {
+	return open(ctx, dsn, o, true)
+}
+
+func open(ctx context.Context, dsn string, o sink.Options, reads bool) (*DB, error) {
+	c, err := newClient(dsn, o, reads)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +90,7 @@ func (d *DB) connect(ctx context.Context) error {
 		t.stageName, t.stage = "", stage{}
 	}
 	d.opt.Log.Debug(fmt.Sprintf("Postgres %d at %s; staging table: %s", d.version/10000, d.where(), d.staging()))
-	if d.opt.Synchronous == "remote_apply" && !d.replicated {
+	if d.opt.Level == sink.Extra && !d.replicated {
 		d.opt.Log.Debug("the server has no synchronous standby: --synchronous extra waits for its own disk alone, as full does")
 	}
 	if err := d.readHeld(ctx); err != nil {
@@ -118,7 +115,7 @@ func (d *DB) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	var err error
-	if d.opt.SyncAtEnd && d.committedID != "" {
+	if d.opt.Level == sink.Normal && d.committedID != "" {
 		// A commit that waits for the disk takes all before it along.
 		_, err = d.query(ctx, "BEGIN", "SET LOCAL synchronous_commit = on", "UPDATE "+d.schema+".weir_meta SET value = value WHERE name = 'format'", "COMMIT")
 	}

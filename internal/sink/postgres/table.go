@@ -122,7 +122,7 @@ func (d *DB) Table(ctx context.Context, name string, key []string) (schema.Table
 		return t.Table, d.explain(err)
 	}
 	known := d.known(name)
-	if t.unlogged && !known.unlogged && !d.opt.ReadOnly {
+	if t.unlogged && !known.unlogged && !d.reads {
 		d.opt.Log.Warn(fmt.Sprintf("table %q is unlogged: a crash of the server empties it, and then the next run ends until --from-start reads the feed again", name))
 	}
 	known.relation, known.key = t, key

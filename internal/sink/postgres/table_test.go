@@ -250,15 +250,15 @@ func TestTable_SchemasPartitionsAndNames(t *testing.T) {
 
 // TestFlush_Synchronous reads the level back inside the transactions.
 func TestFlush_Synchronous(t *testing.T) {
-	for _, level := range []string{"off", "on", "remote_apply"} {
+	for level, commit := range map[sink.Level]string{sink.Off: "off", sink.Normal: "off", sink.Full: "on", sink.Extra: "remote_apply"} {
 		db := connect(t, testpg.New(t))
-		db.opt.Synchronous = level
+		db.opt.Level = level
 		db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, level text)")
 		db.Exec(t, "CREATE FUNCTION level() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.level = current_setting('synchronous_commit'); RETURN NEW; END $$")
 		db.Exec(t, "CREATE TRIGGER level BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION level()")
 		r := sinktest.Begin(t, db)
 		r.Flush(`{"id":1}`)
-		sinktest.Expect(t, db, "SELECT level FROM t", level)
+		sinktest.Expect(t, db, "SELECT level FROM t", commit)
 	}
 }
 

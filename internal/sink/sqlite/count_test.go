@@ -15,7 +15,7 @@ import (
 // TestCountIO_SeesSyncsAndBytes holds the counts against what each level promises.
 func TestCountIO_SeesSyncsAndBytes(t *testing.T) {
 	const commits = 10
-	cost := func(level string) sqlite.IO {
+	cost := func(level sink.Level) sqlite.IO {
 		sqlite.CountIO()
 		db := open(t, filepath.Join(t.TempDir(), "t.db"), sqlite.Options{Synchronous: level, VFS: sqlite.CountingVFS})
 		table, err := db.Table(t.Context(), "t", []string{"id"})
@@ -37,7 +37,7 @@ func TestCountIO_SeesSyncsAndBytes(t *testing.T) {
 		after := sqlite.CountIO()
 		return sqlite.IO{Syncs: after.Syncs - before.Syncs, Written: after.Written - before.Written}
 	}
-	full, normal, off := cost(sqlite.Full), cost(sqlite.Normal), cost(sqlite.Off)
+	full, normal, off := cost(sink.Full), cost(sink.Normal), cost(sink.Off)
 	if full.Syncs < commits || normal.Syncs >= commits || off.Syncs != 0 {
 		t.Errorf("%d commits took %d syncs at full, %d at normal, %d at off", commits, full.Syncs, normal.Syncs, off.Syncs)
 	}

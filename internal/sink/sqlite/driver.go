@@ -25,16 +25,16 @@ var Driver = sink.Driver{
 	Caps:    caps,
 	Plan:    Plan,
 	Open: func(ctx context.Context, path string, o sink.Options) (sink.Sink, error) {
-		return Open(ctx, path, Options{Synchronous: string(o.Level), Cache: o.Cache, Log: o.Log, Yield: true})
+		return Open(ctx, path, Options{Synchronous: o.Level, Cache: o.Cache, Log: o.Log, Yield: true})
 	},
 	OpenClaims: func(ctx context.Context, path, job string, o sink.Options) (sink.Claims, error) {
-		return OpenClaims(ctx, path, job, Options{Synchronous: string(o.Level), Log: o.Log})
+		return OpenClaims(ctx, path, job, Options{Synchronous: o.Level, Log: o.Log})
 	},
 	Inspect: func(ctx context.Context, path string, o sink.Options) (sink.Inspector, error) {
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("the database is missing: %w", err)
 		}
-		return Open(ctx, path, Options{Synchronous: Full, Cache: o.Cache, ReadOnly: true, Log: o.Log})
+		return Open(ctx, path, Options{Synchronous: sink.Full, Cache: o.Cache, ReadOnly: true, Log: o.Log})
 	},
 }
 

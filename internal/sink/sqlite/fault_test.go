@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
@@ -17,7 +18,7 @@ func fault(t *testing.T, f *file, upTo int, calls, inject string) (out string, c
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "strace")
 	wrap := strace(t, log, "-e", "trace="+calls, "-e", "inject="+calls+":"+inject)
-	out, errs, code := output(t, command(t, "steps", wrap, f.path, sqlite.Full, fmt.Sprint(upTo)))
+	out, errs, code := output(t, command(t, "steps", wrap, f.path, string(sink.Full), fmt.Sprint(upTo)))
 	if errs != "" {
 		t.Errorf("the child said: %s", errs)
 	}
@@ -31,7 +32,7 @@ func fault(t *testing.T, f *file, upTo int, calls, inject string) (out string, c
 // resume lets the child finish without faults.
 func resume(t *testing.T, f *file, upTo int) {
 	t.Helper()
-	if out, errs, code := output(t, command(t, "steps", nil, f.path, sqlite.Full, fmt.Sprint(upTo))); code != 0 {
+	if out, errs, code := output(t, command(t, "steps", nil, f.path, string(sink.Full), fmt.Sprint(upTo))); code != 0 {
 		t.Fatalf("the run after the fault ended with %d: %s%s", code, out, errs)
 	}
 	if n := checkSteps(t, f); n != int64(upTo) {

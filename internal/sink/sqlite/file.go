@@ -100,7 +100,7 @@ func (f *file) configure(ctx context.Context, fresh bool, flags int32) error {
 			return err
 		}
 	}
-	if runtime.GOOS == "darwin" && (f.opt.Synchronous == Full || f.opt.Synchronous == Extra) {
+	if runtime.GOOS == "darwin" && (f.opt.Synchronous == sink.Full || f.opt.Synchronous == sink.Extra) {
 		// There an fsync does not reach the platter without.
 		if err := errors.Join(f.pragma("fullfsync=1"), f.pragma("checkpoint_fullfsync=1")); err != nil {
 			return err
@@ -120,10 +120,10 @@ func (f *file) configure(ctx context.Context, fresh bool, flags int32) error {
 // level is SQLite's name for the promised durability. Without a WAL, FULL does
 // not sync the journal's removal, so that the last commit can be undone.
 func (f *file) level() string {
-	if f.opt.Synchronous == Full && !f.wal {
+	if f.opt.Synchronous == sink.Full && !f.wal {
 		return "EXTRA"
 	}
-	return strings.ToUpper(f.opt.Synchronous)
+	return strings.ToUpper(string(f.opt.Synchronous))
 }
 
 func (f *file) pragma(p string) error { return f.c.exec("PRAGMA " + p) }

@@ -174,12 +174,13 @@ func TestFlush_FileWentAway(t *testing.T) {
 func TestOpen_JournalModeAndSynchronous(t *testing.T) {
 	const off, normal, full, extra = 0, 1, 2, 3
 	for _, test := range []struct {
-		mode, level string
-		want        int64
+		mode  string
+		level sink.Level
+		want  int64
 	}{
-		{"new", sqlite.Off, off}, {"new", sqlite.Normal, normal}, {"new", sqlite.Full, full}, {"new", sqlite.Extra, extra},
-		{"wal", sqlite.Off, off}, {"wal", sqlite.Normal, normal}, {"wal", sqlite.Full, full}, {"wal", sqlite.Extra, extra},
-		{"delete", sqlite.Off, off}, {"delete", sqlite.Normal, normal}, {"delete", sqlite.Full, extra}, {"delete", sqlite.Extra, extra},
+		{"new", sink.Off, off}, {"new", sink.Normal, normal}, {"new", sink.Full, full}, {"new", sink.Extra, extra},
+		{"wal", sink.Off, off}, {"wal", sink.Normal, normal}, {"wal", sink.Full, full}, {"wal", sink.Extra, extra},
+		{"delete", sink.Off, off}, {"delete", sink.Normal, normal}, {"delete", sink.Full, extra}, {"delete", sink.Extra, extra},
 	} {
 		path := filepath.Join(t.TempDir(), "t.db")
 		f := newFile(t, path)
@@ -222,7 +223,7 @@ func TestOpen_EmptyFileIsUsed(t *testing.T) {
 func TestOpen_NotADatabase(t *testing.T) {
 	for name, content := range map[string]string{"text": strings.Repeat("This is a letter. ", 100), "short": "xy", "feed": "{\"id\":1}\n"} {
 		path := write(t, filepath.Join(t.TempDir(), name), content)
-		_, err := sqlite.Open(t.Context(), path, sqlite.Options{Synchronous: sqlite.Full})
+		_, err := sqlite.Open(t.Context(), path, sqlite.Options{Synchronous: sink.Full})
 		var e *sink.Error
 		if !errors.As(err, &e) || e.Reason != "notadb" || e.Class != sink.Permanent || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", name, err)
@@ -231,11 +232,11 @@ func TestOpen_NotADatabase(t *testing.T) {
 			t.Errorf("%s was changed: %v", name, err)
 		}
 	}
-	if _, err := sqlite.Open(t.Context(), t.TempDir(), sqlite.Options{Synchronous: sqlite.Full}); err == nil || !strings.Contains(err.Error(), "directory") {
+	if _, err := sqlite.Open(t.Context(), t.TempDir(), sqlite.Options{Synchronous: sink.Full}); err == nil || !strings.Contains(err.Error(), "directory") {
 		t.Errorf("a directory: %v", err)
 	}
 	gone := filepath.Join(t.TempDir(), "no", "such", "t.db")
-	if _, err := sqlite.Open(t.Context(), gone, sqlite.Options{Synchronous: sqlite.Full}); err == nil || !strings.Contains(err.Error(), filepath.Dir(gone)) {
+	if _, err := sqlite.Open(t.Context(), gone, sqlite.Options{Synchronous: sink.Full}); err == nil || !strings.Contains(err.Error(), filepath.Dir(gone)) {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 }
@@ -438,7 +439,7 @@ func TestOpen_WhatIsNoDatabaseFile(t *testing.T) {
 		path("fifo"): "is no regular file", path("s"): "is no regular file", "/dev/zero": "is no regular file", dir: "is a directory",
 	} {
 		for _, readOnly := range []bool{false, true} {
-			d, err := sqlite.Open(t.Context(), name, sqlite.Options{Synchronous: sqlite.Full, ReadOnly: readOnly, Log: logtest.New(t)})
+			d, err := sqlite.Open(t.Context(), name, sqlite.Options{Synchronous: sink.Full, ReadOnly: readOnly, Log: logtest.New(t)})
 			if err == nil {
 				d.Close()
 			}

@@ -15,7 +15,7 @@ import (
 func BenchmarkFlush_Lanes(b *testing.B) {
 	for _, lanes := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprint(lanes), func(b *testing.B) {
-			d, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "t.db"), sqlite.Options{Synchronous: sqlite.Off})
+			d, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "t.db"), sqlite.Options{Synchronous: sink.Off})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -52,7 +52,7 @@ func BenchmarkClaims_Take(b *testing.B) {
 	for _, lanes := range []int{1, 100, 3000} {
 		b.Run(fmt.Sprint(lanes), func(b *testing.B) {
 			path := filepath.Join(b.TempDir(), "t.db")
-			d, err := sqlite.Open(b.Context(), path, sqlite.Options{Synchronous: sqlite.Off})
+			d, err := sqlite.Open(b.Context(), path, sqlite.Options{Synchronous: sink.Off})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -66,7 +66,7 @@ func BenchmarkClaims_Take(b *testing.B) {
 			if _, err := d.Flush(b.Context(), f); err != nil {
 				b.Fatal(err)
 			}
-			c, err := sqlite.OpenClaims(b.Context(), path, "job", sqlite.Options{Synchronous: sqlite.Off})
+			c, err := sqlite.OpenClaims(b.Context(), path, "job", sqlite.Options{Synchronous: sink.Off})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -277,7 +277,7 @@ func TestFlush_OtherWritersGetOn(t *testing.T) {
 // written: rows, rejects and checkpoint are always of one batch.
 func TestFlush_ReadersSeeWholeBatches(t *testing.T) {
 	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
-	s := mustSteps(t, open(t, f.path, sqlite.Options{Synchronous: sqlite.Off}), 300)
+	s := mustSteps(t, open(t, f.path, sqlite.Options{Synchronous: sink.Off}), 300)
 	s.mustNext(t, 1)
 	seen := make(chan int64) // each state that is new to the reader
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)

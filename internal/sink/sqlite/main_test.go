@@ -78,13 +78,13 @@ func dsn(path string) string { return "file:" + (&url.URL{Path: path}).EscapedPa
 // Open opens the file as weir does.
 func (f *file) Open(t *testing.T) sink.Sink {
 	t.Helper()
-	return open(t, f.path, sqlite.Options{Synchronous: sqlite.Off})
+	return open(t, f.path, sqlite.Options{Synchronous: sink.Off})
 }
 
 func open(t *testing.T, path string, o sqlite.Options) *sqlite.DB {
 	t.Helper()
 	if o.Synchronous == "" {
-		o.Synchronous = sqlite.Full
+		o.Synchronous = sink.Full
 	}
 	o.Log = logtest.New(t)
 	d, err := sqlite.Open(t.Context(), path, o)
@@ -103,7 +103,7 @@ func (f *file) Claims(t *testing.T, job string) sink.Claims {
 
 func openClaims(t *testing.T, path, job string) *sqlite.Claims {
 	t.Helper()
-	c, err := sqlite.OpenClaims(t.Context(), path, job, sqlite.Options{Synchronous: sqlite.Off, Log: logtest.New(t)})
+	c, err := sqlite.OpenClaims(t.Context(), path, job, sqlite.Options{Synchronous: sink.Off, Log: logtest.New(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

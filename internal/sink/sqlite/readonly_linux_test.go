@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
@@ -47,7 +48,7 @@ func TestOpen_ReadsWhereItMayNotWrite(t *testing.T) {
 	read := func() (rows int64, opening, closing error) {
 		asReader(t, dir, func() {
 			var d *sqlite.DB
-			if d, opening = sqlite.Open(t.Context(), path, sqlite.Options{Synchronous: sqlite.Full, ReadOnly: true, Log: logtest.New(t)}); opening != nil {
+			if d, opening = sqlite.Open(t.Context(), path, sqlite.Options{Synchronous: sink.Full, ReadOnly: true, Log: logtest.New(t)}); opening != nil {
 				return
 			}
 			_, rows, err = d.Sample(t.Context(), "t", 0)
@@ -72,7 +73,7 @@ func TestOpen_ReadsWhereItMayNotWrite(t *testing.T) {
 
 	// Written to while it is read.
 	asReader(t, dir, func() {
-		d, err := sqlite.Open(t.Context(), path, sqlite.Options{Synchronous: sqlite.Full, ReadOnly: true, Log: logtest.New(t)})
+		d, err := sqlite.Open(t.Context(), path, sqlite.Options{Synchronous: sink.Full, ReadOnly: true, Log: logtest.New(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,17 +25,9 @@ import (
 // Version is the version of SQLite that is built in.
 const Version = lib.SQLITE_VERSION
 
-// The levels of Options.Synchronous.
-const (
-	Off    = "off"
-	Normal = "normal"
-	Full   = "full"
-	Extra  = "extra"
-)
-
 // Options are the settings of one database.
 type Options struct {
-	Synchronous string // Off, …
+	Synchronous sink.Level
 	Cache       int    // bytes of pages that are kept in memory; 0: 64 MiB
 	VFS         string // of SQLite's file systems: "" or CountingVFS
 	// ReadOnly opens a file that must be there, and writes nothing.

@@ -168,7 +168,7 @@ func syncValues(t *testing.T, f *file, values []string) map[int]bool {
 
 func syncValuesBy(t *testing.T, f *file, values []string, size int) map[int]bool {
 	t.Helper()
-	d := open(t, f.path, sqlite.Options{Synchronous: sqlite.Off})
+	d := open(t, f.path, sqlite.Options{Synchronous: sink.Off})
 	table, err := d.Table(t.Context(), "t", []string{"id"})
 	if err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func TestFlush_KeysAreEqualWhereTheDatabaseSaysSo(t *testing.T) {
 				for i, size := range []int{1, len(keys)} {
 					f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
 					f.Exec(t, create)
-					d := open(t, f.path, sqlite.Options{Synchronous: sqlite.Off})
+					d := open(t, f.path, sqlite.Options{Synchronous: sink.Off})
 					table, err := d.Table(t.Context(), "t", []string{"id"})
 					if err != nil {
 						t.Fatal(err)
