@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"hash/maphash"
 	"slices"
+	"time"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/schema"
@@ -21,6 +22,9 @@ type Batch struct {
 	FillOnly bool  // values go only where the row has NULL
 	Scope    Scope // of the messages' versions: ColumnScope, RowScope; "" where they have none
 	Version  int   // the column of Table that holds the version, or -1
+
+	// Time is that of the flush, which the table's stamps get.
+	Time time.Time
 
 	// Messages counts the messages folded; Rows() of them became rows.
 	Messages int64

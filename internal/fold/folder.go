@@ -67,7 +67,7 @@ func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
 		mapper: NewMapper(names, o), scan: feed.NewScanner(names)}
 	for i := range f.table.Columns {
 		c := &f.table.Columns[i]
-		f.foreign = f.foreign || !c.Own
+		f.foreign = f.foreign || !c.Own && c.Stamp == schema.NoStamp
 		if (c.Own || c.Held != "") && !c.Key {
 			f.added++
 		}
@@ -84,6 +84,7 @@ func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
 			f.table.Key = append(f.table.Key, at)
 		}
 	}
+	f.table.HasConstraints = f.table.HasConstraints || slices.ContainsFunc(f.table.Columns, func(c schema.Column) bool { return c.Judged && c.Stamp == schema.NoStamp })
 	for part := range f.table.Key {
 		f.parts = append(f.parts, part)
 	}
@@ -365,9 +366,16 @@ func (f *Folder) discover(name string) (int32, error) {
 		if other, taken := f.folded[alias]; taken {
 			return 0, &NamesError{f.fields[other].name, name}
 		}
-		if fd.col = int32(i); f.table.Columns[i].Generated {
+		why := ""
+		switch c := &f.table.Columns[i]; {
+		case c.Generated:
+			why = "the database computes this column"
+		case c.Stamp != schema.NoStamp:
+			why = "this column holds the time of a flush"
+		}
+		if fd.col = int32(i); why != "" {
 			fd.col = none
-			f.opt.Log.Warn(fmt.Sprintf("the field %q is ignored: the database computes this column", name))
+			f.opt.Log.Warn(fmt.Sprintf("the field %q is ignored: %s", name, why))
 		}
 		return f.remember(fd, alias), nil
 	}

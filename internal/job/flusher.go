@@ -37,6 +37,7 @@ type laneFlushed struct {
 func (f *flusher) write(ctx context.Context) error {
 	for s := range f.ready {
 		start := time.Now()
+		s.batch.Time = start
 		flush := f.flushOf(s)
 		if f.RejectsAge > 0 && f.RejectsAge < math.MaxInt64 && start.Sub(f.pruned) >= pruneEvery {
 			flush.DropRejects = start.Add(-f.RejectsAge)

@@ -64,6 +64,8 @@ func (t Type) takes(c *schema.Column) bool {
 	return t.Kind != Bytes && (c.Type == schema.Text || c.Type == schema.Affine)
 }
 
+var stamps = map[Stamp]schema.Stamp{InsertStamp: schema.InsertStamp, UpdateStamp: schema.UpdateStamp}
+
 // Fit makes a table, as a database has it, one that a table of the plan can be written to, and
 // the plan one that writes to it: where the table does not exist, or weir made it, it gets the
 // columns of the mapping. The error joins a [Fault] for each contradiction between the two.
@@ -80,6 +82,12 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 	}
 	for i := range x.columns {
 		c := &x.columns[i]
+		if c.stamp != NoStamp {
+			if err := p.limits.AddStamp(t, c.spec.Name, stamps[c.stamp]); err != nil {
+				fault(c.spec.Pos, "%v", err)
+			}
+			continue
+		}
 		p.fitColumn(t, c.spec.Name, c.key >= 0, c.cast(p), c, func(why string) { fault(c.spec.Pos, "table %q, column %q: %s", t.Name, c.spec.Name, why) })
 	}
 	for _, child := range x.children {

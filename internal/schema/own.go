@@ -71,7 +71,7 @@ type Growth struct {
 
 // Grow makes t, a table as a database of these limits has it, one that also takes what want
 // takes, and returns the columns that became other ones. The new ones are at the end. A column that
-// is missing is an error where named says that some row names it.
+// is missing is an error where it is a stamp, or named says that some row names it.
 func (t *Table) Grow(l *Limits, want *Table, named func(column int) bool) (grown []Growth, err error) {
 	for i := range want.Columns {
 		w := &want.Columns[i]
@@ -79,7 +79,7 @@ func (t *Table) Grow(l *Limits, want *Table, named func(column int) bool) (grown
 		switch {
 		case w.Generated || w.Type == Rows || !w.Own && at >= 0:
 		case at < 0 && !w.New:
-			if named(i) {
+			if w.Stamp != NoStamp || named(i) {
 				return nil, &MissingError{w.Name}
 			}
 		case at < 0 && w.Type == Any && !l.Untyped: // it waits for a value to have a type

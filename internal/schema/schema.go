@@ -66,10 +66,12 @@ type Table struct {
 	// fields become columns.
 	Made bool
 	// HasConstraints tells that the database may refuse a row for what only it knows
-	// (CHECK, triggers, foreign keys, other unique indexes, …): a batch for the table
-	// keeps its messages, so that a row that is refused can be tried message by
-	// message.
+	// (CHECK, triggers, foreign keys, other unique indexes, …): a batch for the table, or for
+	// one with columns that are Judged, keeps its messages, so that a row that is refused can
+	// be tried message by message.
 	HasConstraints bool
+	// OnCreate is SQL that is run in the transaction that makes the table, behind that.
+	OnCreate []string
 	// Versioned tells that a run has kept the table by a version for each column.
 	Versioned bool
 	// Strict tells that each column of the table needs a type, where the database has
@@ -97,6 +99,9 @@ type Column struct {
 	New       bool   // not in the database yet
 	Own       bool   // weir made it, and widens it to what comes
 	Exact     bool   // takes no number that a Real would round
+	HoldsTime bool   // takes the time of a flush as it is
+	Judged    bool   // the database may refuse a value that the column takes
+	Stamp     Stamp
 	// Held names what hangs on a column of weir's so that it cannot be widened.
 	Held string
 	// Size is the bytes of an Int or a Real, 0 meaning 8, and the characters

@@ -227,6 +227,11 @@ func CheckSame(was, now *schema.Table) error {
 // NewTableID returns a value for [MadeMark] that no other table has.
 func NewTableID() string { return rand.Text() }
 
+// OnCreateError says that a statement of [schema.Table.OnCreate] failed.
+func OnCreateError(table string, err error) error {
+	return fmt.Errorf("a statement of on_create for table %q: %w", table, err)
+}
+
 // KeyError says that a table that weir made has another key than is wanted.
 type KeyError struct{ Err error }
 

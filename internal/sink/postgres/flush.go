@@ -383,11 +383,11 @@ func (a *attempt) change(ddl []change) {
 		d.sameColumns(s, &a.t.relation, len(ddl) > 0)
 	}
 	for _, c := range ddl {
-		if n := s.add("%s", c.sql); c.widens != "" {
-			if s.widens == nil {
-				s.widens = map[int]string{}
+		if n := s.add("%s", c.sql); c.failed != nil {
+			if s.failed == nil {
+				s.failed = map[int]func(*pgconn.PgError) error{}
 			}
-			s.widens[n] = c.widens
+			s.failed[n] = c.failed
 		}
 	}
 	if a.unmarked {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -48,7 +49,7 @@ func (d *DB) sameColumns(s *script, t *relation, alters bool) {
 // A change is a statement that changes the table.
 type change struct {
 	sql    string
-	widens string // the column that it gives another type, "" for none
+	failed func(*pgconn.PgError) error // what its error means; nil where that is the server's
 }
 
 // fit returns the statements that make the database's table what a batch needs, and the
@@ -68,14 +69,26 @@ func (d *DB) fit(b *fold.Batch, t *table) (ddl []change, _ relation, err error) 
 		c.New, c.Decl = false, declare(c.Type)
 		switch {
 		case g.New:
-			ddl = append(ddl, change{sql: fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s", have.ident, ident(c.Name), c.Decl)})
+			ddl = append(ddl, addColumn(have.ident, c, b.Time)...)
 			have.cols = append(have.cols, made(c.Type))
 		case c.Type != g.From:
-			ddl = append(ddl, change{fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s TYPE %s USING %s", have.ident, ident(c.Name), c.Decl, widened(ident(c.Name), g.From, c.Type)), c.Name})
+			ddl = append(ddl, change{fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s TYPE %s USING %s", have.ident, ident(c.Name), c.Decl, widened(ident(c.Name), g.From, c.Type)),
+				func(e *pgconn.PgError) error { return &widenError{c.Name, e} }})
 			have.cols[g.At] = made(c.Type)
 		}
 	}
 	return append(ddl, d.mark(&have)), have, nil
+}
+
+// addColumn adds a column. The rows that exist have a stamp from then on: without, they
+// would be as old as can be.
+func addColumn(table string, c *schema.Column, now time.Time) []change {
+	add := fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s", table, ident(c.Name), c.Decl)
+	if c.Stamp == schema.NoStamp {
+		return []change{{sql: add}}
+	}
+	return []change{{sql: add + " DEFAULT " + quote(now.UTC().Format(stampFormat))},
+		{sql: fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT", table, ident(c.Name))}}
 }
 
 // create is fit for a table that does not exist.
@@ -95,14 +108,28 @@ func (d *DB) create(want *schema.Table, t *table) (ddl []change, have relation, 
 		return nil, have, err
 	}
 	have.Exists, have.Made = true, true
+	have.triggers = len(want.OnCreate) > 0 // it may get some
 	full := d.fullName(&have)
-	return []change{
-		{sql: Create(want)},
-		{sql: d.keepMark(sink.MadeMark(full), sink.NewTableID())},
+	ddl = []change{{sql: Create(want)}}
+	for _, sql := range want.OnCreate {
+		// So it can be several statements, and cannot end the transaction.
+		ddl = append(ddl, change{"DO " + d.literal("BEGIN EXECUTE "+d.literal(sql)+"; END"), func(e *pgconn.PgError) error { return onCreateError(want.Name, e) }})
+	}
+	return append(ddl,
+		change{sql: d.keepMark(sink.MadeMark(full), sink.NewTableID())},
 		// Another table of that name may have left it.
-		{sql: fmt.Sprintf("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.VersionsMark(full)))},
+		change{sql: fmt.Sprintf("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.VersionsMark(full)))},
 		d.mark(&have),
-	}, have, nil
+	), have, nil
+}
+
+// onCreateError is what an error of a statement of [schema.Table.OnCreate] means: unless it
+// passes, it is not about rows.
+func onCreateError(table string, e *pgconn.PgError) error {
+	if class, _, _ := classify(e); class != sink.Permanent {
+		return e
+	}
+	return sink.OnCreateError(table, errors.New(words(e)))
 }
 
 // mark keeps what the columns of weir's in a table have to hold.

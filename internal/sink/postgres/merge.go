@@ -18,6 +18,7 @@ type merge struct {
 	table relation // as it is written to
 
 	used     []staged
+	stamps   []stamped
 	bits     int        // marks that a row has; see staged
 	deletes  bool       // rows are deleted
 	replaces bool       // rows are replaced
@@ -36,12 +37,22 @@ type staged struct {
 	null, initial int
 }
 
+// stamped is a column of the table that is a stamp.
+type stamped struct {
+	at   int
+	when schema.Stamp
+}
+
 func (d *DB) newMerge(b *fold.Batch, t *table, table relation, rows []*fold.Row) *merge {
 	m := &merge{d: d, t: t, b: b, table: table}
 	at := make([]int, len(b.Table.Columns))
 	names, nulls, initials := make([]bool, len(at)), make([]bool, len(at)), make([]bool, len(at))
 	for i := range at {
-		at[i] = caps.Find(&table.Table, b.Table.Columns[i].Name, i)
+		c := &b.Table.Columns[i]
+		at[i] = caps.Find(&table.Table, c.Name, i)
+		if c.Stamp != schema.NoStamp && at[i] >= 0 {
+			m.stamps = append(m.stamps, stamped{at[i], c.Stamp})
+		}
 	}
 	for _, r := range rows {
 		m.deletes = m.deletes || r.Deleted
@@ -94,6 +105,9 @@ func (m *merge) copyAll(s *script, rows []*fold.Row) tags {
 	into := make([]string, len(m.used))
 	for i, u := range m.used {
 		into[i] = ident(m.table.Columns[u.at].Name)
+	}
+	for _, c := range m.stamps {
+		into = append(into, ident(m.table.Columns[c.at].Name))
 	}
 	m.plain = true
 	n := s.add("COPY %s (%s) FROM STDIN", m.table.ident, strings.Join(into, ", "))
@@ -231,6 +245,9 @@ func (m *merge) insert(s *script, marked bool) int {
 		}
 		from = append(from, v)
 	}
+	for _, c := range m.stamps {
+		into, from = append(into, ident(m.table.Columns[c.at].Name)), append(from, m.now())
+	}
 	key := make([]string, len(m.table.Key))
 	for i, k := range m.table.Key {
 		key[i] = ident(m.table.Columns[k].Name)
@@ -261,9 +278,12 @@ func (m *merge) defaults() bool {
 	return slices.ContainsFunc(m.table.Columns, func(c schema.Column) bool { return c.Default != "" && !c.Generated })
 }
 
+// now is the literal of the flush's time.
+func (m *merge) now() string { return quote(m.b.Time.UTC().Format(stampFormat)) }
+
 // assignments returns the SET list of the UPDATE, and the condition that it
-// changes a row. Both are empty where no row of the batch names a column beside
-// its key.
+// changes a row: a stamp alone does not. Both are empty where no row of the batch
+// names a column beside its key.
 func (m *merge) assignments() (set, differs string) {
 	var sets, conditions []string
 	add := func(at int, value, differs string) {
@@ -290,18 +310,27 @@ func (m *merge) assignments() (set, differs string) {
 	if m.replaces {
 		for at := range m.table.Columns {
 			c := &m.table.Columns[at]
-			if !c.Key && !c.Generated && !slices.ContainsFunc(m.used, func(u staged) bool { return u.at == at }) {
+			if !c.Key && !c.Generated && !slices.ContainsFunc(m.used, func(u staged) bool { return u.at == at }) &&
+				!slices.ContainsFunc(m.stamps, func(s stamped) bool { return s.at == at }) {
 				value := m.unnamed(&staged{at: at, null: -1, initial: -1})
 				add(at, value, distinct(m.table.cols[at].image, value, "t."+ident(c.Name)))
 			}
 		}
 		if m.defaults() {
 			conditions = append(conditions[:0], "s.op = 'r'", "("+strings.Join(conditions, " OR ")+")")
-			return strings.Join(sets, ", "), "(" + strings.Join(conditions, " OR ") + ")"
 		}
 	}
 	if len(sets) == 0 {
 		return "", ""
+	}
+	for _, c := range m.stamps {
+		name := ident(m.table.Columns[c.at].Name)
+		switch {
+		case c.when == schema.UpdateStamp:
+			sets = append(sets, name+" = "+m.now())
+		case m.replaces: // the row is another one from here on
+			sets = append(sets, fmt.Sprintf("%s = CASE WHEN s.op = 'r' THEN %s ELSE t.%[1]s END", name, m.now()))
+		}
 	}
 	return strings.Join(sets, ", "), "(" + strings.Join(conditions, " OR ") + ")"
 }

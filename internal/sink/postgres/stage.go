@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"fmt"
 	"hash/fnv"
 	"strconv"
@@ -130,6 +131,10 @@ func (m *merge) copySQL() string {
 func (m *merge) encode(rows []*fold.Row) copier {
 	return func(w *copyWriter) error {
 		marks := make([]byte, m.bits)
+		end := []byte{'\n'}
+		if m.plain {
+			end = append(bytes.Repeat([]byte(m.b.Time.UTC().Format("\t"+stampFormat)), len(m.stamps)), '\n')
+		}
 		for n, r := range rows {
 			buf := w.line()
 			if !m.plain {
@@ -172,7 +177,7 @@ func (m *merge) encode(rows []*fold.Row) copier {
 					buf = m.value(buf, raw, m.table.Columns[u.at].Type)
 				}
 			}
-			if err := w.done(append(buf, '\n')); err != nil {
+			if err := w.done(append(buf, end...)); err != nil {
 				return err
 			}
 		}

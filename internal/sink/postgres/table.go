@@ -213,12 +213,10 @@ func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relat
 		return blank, sink.KeyError{Err: err}
 	}
 	ruled := string(head[4]) != "0" || string(head[1]) == "p" || t.policed
-	constrained := ruled || !d.unicode
 	for _, row := range r[1].rows {
-		c, more, odd := d.readColumn(row)
+		c, more := d.readColumn(row)
 		more.held = cmp.Or(more.held, string(head[10]))
 		t.Columns, t.cols = append(t.Columns, c), append(t.cols, more)
-		constrained = constrained || odd
 	}
 	if t.Key, err = caps.FindKey(&t.Table, key); err != nil {
 		return missing(err)
@@ -232,7 +230,7 @@ func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relat
 			ruled = true
 		}
 	}
-	t.HasConstraints = constrained || ruled || other
+	t.HasConstraints = ruled || other || !d.unicode
 	// With constraints or triggers of its own a table is no longer only weir's: new fields do
 	// not become columns by themselves.
 	t.Made = ours && !ruled
@@ -273,9 +271,8 @@ const columnsSQL = `SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.at
  LEFT JOIN pg_collation l ON l.oid = a.attcollation LEFT JOIN pg_namespace ln ON ln.oid = l.collnamespace
  WHERE a.attrelid = `
 
-// readColumn turns a row of columnsSQL into a column. odd tells that only the
-// database can judge its values.
-func (d *DB) readColumn(row [][]byte) (c schema.Column, more column, odd bool) {
+// readColumn turns a row of columnsSQL into a column.
+func (d *DB) readColumn(row [][]byte) (c schema.Column, more column) {
 	s := make([]string, len(row))
 	for i := range row {
 		s[i] = string(row[i])
@@ -288,7 +285,7 @@ func (d *DB) readColumn(row [][]byte) (c schema.Column, more column, odd bool) {
 	if s[11] != "" && s[11] != "default" {
 		more.staged += " COLLATE " + s[12]
 	}
-	odd = s[6] == "d" // a domain may have a CHECK
+	c.Judged = s[6] == "d" // a domain may have a CHECK
 	text := func() {
 		c.Type = schema.Text
 		if s[13] == "f" { // equal is not the same
@@ -305,9 +302,10 @@ func (d *DB) readColumn(row [][]byte) (c schema.Column, more column, odd bool) {
 		more.image = "pg_catalog." + s[8] + "send(%s)"
 	case "numeric":
 		c.Type, more.image = schema.Number, "pg_catalog.numeric_send(%s)"
-		odd = odd || mod >= 0
+		c.Judged = c.Judged || mod >= 0
 	case "text":
 		text()
+		c.HoldsTime = true
 	case "name":
 		text()
 		c.Size, c.Bytes = maxName, true
@@ -318,7 +316,7 @@ func (d *DB) readColumn(row [][]byte) (c schema.Column, more column, odd bool) {
 		if text(); mod > 4 {
 			c.Size = int(mod - 4)
 		}
-		if s[8] == "bpchar" {
+		if c.HoldsTime = c.Size == 0 || c.Size >= len(stampFormat); s[8] == "bpchar" {
 			c.Collation = "RTRIM"
 		}
 	case "json", "jsonb":
@@ -326,11 +324,11 @@ func (d *DB) readColumn(row [][]byte) (c schema.Column, more column, odd bool) {
 	case "uuid":
 		c.Type = schema.UUID
 	case "date":
-		c.Type, odd = schema.Day, true
+		c.Type, c.Judged = schema.Day, true
 	case "timestamptz":
-		c.Type, odd = schema.Instant, true
+		c.Type, c.Judged, c.HoldsTime = schema.Instant, true, true
 	default:
-		more.image = "(%s)::text"
+		more.image, c.HoldsTime = "(%s)::text", s[8] == "timestamp"
 		switch {
 		case row[14] != nil:
 			c.Type, c.Labels, more.image = schema.Enum, strings.Split(s[14], "\x01"), "%s"
@@ -338,12 +336,12 @@ func (d *DB) readColumn(row [][]byte) (c schema.Column, more column, odd bool) {
 				more.image = "(%s)::" + strings.ReplaceAll(more.staged, "%", "%%")
 			}
 		case s[9] == "A":
-			c.Type, odd = schema.Array, true
+			c.Type, c.Judged = schema.Array, true
 		default:
-			c.Type, odd = schema.External, true
+			c.Type, c.Judged = schema.External, true
 		}
 	}
-	return c, more, odd
+	return c, more
 }
 
 // readIndexes marks the key's columns, demands that the database hold their
@@ -409,6 +407,8 @@ func declare(t schema.Type) string {
 		return "numeric"
 	case schema.JSON:
 		return "jsonb"
+	case schema.Instant:
+		return "timestamp with time zone"
 	}
 	return "text"
 }
@@ -434,6 +434,10 @@ func waits(c *schema.Column) bool { return c.New && c.Type == schema.Any }
 // no new entries in the indexes.
 const fillFactor = 90
 
+// stampFormat is how stamps are written. A timestamp without time zone gets them in UTC, for
+// it passes over the zone.
+const stampFormat = "2006-01-02 15:04:05.000+00"
+
 // Create returns the statement that makes a table, as weir would make it.
 func Create(t *schema.Table) string {
 	schemaName, rel, _ := splitName(t.Name)
@@ -455,11 +459,14 @@ func Create(t *schema.Table) string {
 // Plan returns the statements that would make a table what a batch needs, for
 // people.
 func Plan(want *schema.Table) []string {
+	var plan []string
 	if !want.Exists {
-		return []string{Create(want) + ";"}
+		for _, sql := range append([]string{Create(want)}, want.OnCreate...) {
+			plan = append(plan, sql+";")
+		}
+		return plan
 	}
 	schemaName, rel, _ := splitName(want.Name)
-	var plan []string
 	for i := range want.Columns {
 		if c := &want.Columns[i]; c.New && !waits(c) {
 			plan = append(plan, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s;", identOf(schemaName, rel), ident(c.Name), declare(c.Type)))

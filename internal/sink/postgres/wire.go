@@ -21,9 +21,10 @@ import (
 // statements it has.
 type script struct {
 	sql    strings.Builder
-	n      int            // statements so far
-	copies []copier       // what each COPY ... FROM STDIN among them is fed
-	widens map[int]string // the columns that statements give another type
+	n      int      // statements so far
+	copies []copier // what each COPY ... FROM STDIN among them is fed
+	// failed are what errors of statements mean, where they are not about rows.
+	failed map[int]func(*pgconn.PgError) error
 }
 
 // copier writes the lines of a COPY in text form.
@@ -83,8 +84,8 @@ func (c *client) run(ctx context.Context, s *script) ([]result, error) {
 	sent := make(chan error, 1)
 	go func() { sent <- s.send(front, conn) }()
 	results, err := c.receive(front)
-	if e, column := pgError(err), s.widens[len(results)]; e != nil && column != "" {
-		err = &widenError{column, e}
+	if e, failed := pgError(err), s.failed[len(results)]; e != nil && failed != nil {
+		err = failed(e)
 	}
 	if failed := <-sent; failed != nil && c.conn != nil {
 		c.drop()

@@ -16,6 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -81,6 +82,8 @@ func Test(t *testing.T, h Harness) {
 		{"Driver", driverTests},
 		{"Unchanged", unchangedTests},
 		{"Version", versionTests},
+		{"Stamps", stampTests},
+		{"OnCreate", onCreateTests},
 		{"Random", randomTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {
@@ -143,6 +146,9 @@ type Run struct {
 	batch   fold.Batch
 	rejects []fold.Reject // with the batch
 	keep    bool          // rejects go to weir_rejects
+	// fit makes a table what the run wants of it, and now is the time of its flushes.
+	fit func(*schema.Limits, *schema.Table) error
+	now time.Time
 }
 
 var runs atomic.Int64 // names runs
@@ -162,6 +168,14 @@ func Begin(t *testing.T, db Database, change ...func(*fold.Options)) *Run {
 func BeginJob(t *testing.T, db Database, name string, change ...func(*fold.Options)) *Run {
 	t.Helper()
 	return open(t, db, name, table).begin(change...)
+}
+
+// BeginFitted is Begin for a run that has a function make the table what it wants.
+func BeginFitted(t *testing.T, db Database, fit func(*schema.Limits, *schema.Table) error, change ...func(*fold.Options)) *Run {
+	t.Helper()
+	r := open(t, db, job, table)
+	r.fit = fit
+	return r.begin(change...)
 }
 
 // BeginTable is Begin for another table and its key.
@@ -276,6 +290,11 @@ func (r *Run) read(change ...func(*fold.Options)) error {
 			o.Columns = fold.AddColumns
 		}
 	}
+	if r.fit != nil {
+		if err := r.fit(&o.Limits, &t); err != nil {
+			return err
+		}
+	}
 	r.folder = fold.NewFolder(&feed.Names{}, t, o)
 	return err
 }
@@ -317,6 +336,7 @@ func (r *Run) Fold(lines ...string) {
 // Seal makes a flush of the batch at hand, which moves all lanes on.
 func (r *Run) Seal() *sink.Flush {
 	r.folder.Seal(&r.batch)
+	r.batch.Time = r.now
 	for i := range r.lanes {
 		r.lanes[i].Checkpoint.Seq++
 	}

@@ -174,17 +174,28 @@ func (c *conn) deferredKeys() bool {
 }
 
 func (c *conn) prepareNew(sql string) (*stmt, error) {
+	s, _, err := c.prepareFirst(sql)
+	return s, err
+}
+
+// prepareFirst prepares the first statement of sql, and returns what follows it. The
+// statement is nil where sql is blank.
+func (c *conn) prepareFirst(sql string) (_ *stmt, rest string, err error) {
 	text, err := libc.CString(sql)
 	if err != nil {
-		return nil, &Error{Code: lib.SQLITE_NOMEM, Msg: err.Error()}
+		return nil, "", &Error{Code: lib.SQLITE_NOMEM, Msg: err.Error()}
 	}
 	defer libc.Xfree(c.tls, text)
-	out := libc.Xcalloc(c.tls, 1, slot)
+	out := libc.Xcalloc(c.tls, 2, slot) // the statement, and where the rest begins
 	defer libc.Xfree(c.tls, out)
-	if rc := lib.Xsqlite3_prepare_v3(c.tls, c.db, text, -1, 0, out, 0); rc != lib.SQLITE_OK {
-		return nil, c.fail(rc, "")
+	if rc := lib.Xsqlite3_prepare_v3(c.tls, c.db, text, -1, 0, out, out+slot); rc != lib.SQLITE_OK {
+		return nil, "", c.fail(rc, "")
 	}
-	return &stmt{c, *(*uintptr)(pointer(out))}, nil
+	rest = sql[*(*uintptr)(pointer(out + slot))-text:]
+	if p := *(*uintptr)(pointer(out)); p != 0 {
+		return &stmt{c, p}, rest, nil
+	}
+	return nil, rest, nil
 }
 
 // maxStmts bounds each of the two sets of statements that are kept: one takes
@@ -244,6 +255,24 @@ func (c *conn) do(sql string) error {
 // exec runs one statement to its end. Arguments are as for bind.
 func (c *conn) exec(sql string, args ...any) error {
 	return c.query(sql, func(*stmt) error { return nil }, args...)
+}
+
+// execAll runs statements to their ends.
+func (c *conn) execAll(sql string) error {
+	for sql != "" {
+		s, rest, err := c.prepareFirst(sql)
+		if err != nil || s == nil {
+			return err
+		}
+		for more := true; more && err == nil; {
+			more, err = s.step()
+		}
+		if s.finalize(); err != nil {
+			return err
+		}
+		sql = rest
+	}
+	return nil
 }
 
 // query runs one statement and calls row for each row.

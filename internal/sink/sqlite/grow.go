@@ -56,6 +56,12 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table) (*table, error)
 			if err := d.c.exec("ALTER TABLE " + quote(have.Name) + " ADD COLUMN " + definition(c, declare(&have.Table, c))); err != nil {
 				return nil, fmt.Errorf("adding column %q: %w", c.Name, err)
 			}
+			if c.Stamp != schema.NoStamp {
+				// Without one, the rows that exist would be as old as can be.
+				if err := d.quietly("UPDATE "+quote(have.Name)+" SET "+quote(c.Name)+" = ?", b.Time.UTC().Format(stampFormat)); err != nil {
+					return nil, err
+				}
+			}
 		}
 	}
 	if err := d.widen(have, &needs, grown); err != nil {
@@ -74,6 +80,15 @@ func (d *DB) create(ctx context.Context, want *schema.Table, key []string) (*tab
 	}
 	if err := d.c.exec(Create(want)); err != nil {
 		return nil, err
+	}
+	for _, sql := range want.OnCreate {
+		err := d.c.execAll(sql)
+		if d.c.autocommit() {
+			err = errors.New("it ended the transaction")
+		}
+		if err != nil {
+			return nil, sink.OnCreateError(want.Name, err)
+		}
 	}
 	// Another table of that name may have left them.
 	if _, err := d.dropVersions(ctx, want.Name); err != nil {
@@ -153,14 +168,18 @@ func (d *DB) convert(have, needs *schema.Table, columns []schema.Growth) error {
 	case declared:
 		return d.rebuild(needs, decls, from)
 	case len(sets) > 0:
-		// It is no update to whoever looks at the table.
-		if err := d.c.set(lib.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0); err != nil {
-			return err
-		}
-		err := d.c.exec("UPDATE " + quote(have.Name) + " SET " + strings.Join(sets, ", ") + " WHERE " + strings.Join(where, " OR "))
-		return errors.Join(err, d.c.set(lib.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1))
+		return d.quietly("UPDATE " + quote(have.Name) + " SET " + strings.Join(sets, ", ") + " WHERE " + strings.Join(where, " OR "))
 	}
 	return nil
+}
+
+// quietly runs an update that is none to whoever looks at the table: no trigger fires.
+func (d *DB) quietly(sql string, args ...any) error {
+	if err := d.c.set(lib.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0); err != nil {
+		return err
+	}
+	err := d.c.exec(sql, args...)
+	return errors.Join(err, d.c.set(lib.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1))
 }
 
 // rebuild gives columns of a table that weir made other declarations. SQLite cannot

@@ -35,8 +35,11 @@ type writer struct {
 	upd   *stmt   // the same
 	vals  []value // of the row at hand, by the batch's columns; kind 0: not named
 	all   []int   // the columns that upd sets
-	set   []int   // the columns that a statement for the row at hand names
-	fresh int     // how many rows in succession were not there
+	// stamps and now are the columns that get the time of the flush, and that.
+	stamps []int
+	now    value
+	set    []int // the columns that a statement for the row at hand names
+	fresh  int   // how many rows in succession were not there
 
 	versions *versioned // nil where messages have none
 }
@@ -207,8 +210,12 @@ func (w *writer) prepare() error {
 		if at >= 0 && !w.table.Columns[at].Generated {
 			w.names[i] = quote(w.table.Columns[at].Name)
 			list[i] = w.names[i]
+			if t.Columns[i].Stamp != schema.NoStamp {
+				w.stamps = append(w.stamps, i)
+			}
 		}
 	}
+	w.now = value{kind: lib.SQLITE_TEXT, text: []byte(w.b.Time.UTC().Format(stampFormat))}
 	var err error
 	if w.sel, err = w.c.prepare("SELECT " + strings.Join(list, ", ") + " FROM " + quote(w.table.Name) + w.where(0)); err != nil {
 		return err
@@ -354,7 +361,7 @@ func (w *writer) counted(n *int64) {
 }
 
 // differing collects the columns that the row names and that the table has
-// otherwise.
+// otherwise, and with these the stamps of an update.
 func (w *writer) differing() {
 	w.set = w.set[:0]
 	for i := range w.vals {
@@ -366,6 +373,15 @@ func (w *writer) differing() {
 		}
 		w.set = append(w.set, i)
 	}
+	if len(w.set) == 0 {
+		return
+	}
+	for _, i := range w.stamps {
+		if w.b.Table.Columns[i].Stamp == schema.UpdateStamp {
+			w.vals[i] = w.now
+			w.set = append(w.set, i)
+		}
+	}
 }
 
 // replaced reports whether the table's row is what a delete and an insert would
@@ -376,7 +392,7 @@ func (w *writer) replaced() bool {
 	}
 	for i := range w.vals {
 		if w.vals[i].kind == 0 && w.cols[i] >= 0 {
-			if !w.sel.null(i) {
+			if w.b.Table.Columns[i].Stamp == schema.NoStamp && !w.sel.null(i) {
 				return false
 			}
 		} else if w.cols[i] >= 0 && !w.b.Table.Columns[i].Key && !w.sel.holds(i, &w.vals[i]) {
@@ -404,6 +420,9 @@ func (w *writer) insert() (done bool, err error) {
 	w.sel.reset()
 	s := w.ins
 	w.set = w.set[:0]
+	for _, i := range w.stamps {
+		w.vals[i] = w.now
+	}
 	for i := range w.vals {
 		if w.writable(i) && (w.vals[i].kind != 0 && !w.vals[i].late || !w.exact) {
 			w.set = append(w.set, i)
@@ -426,7 +445,12 @@ func (w *writer) insert() (done bool, err error) {
 	if err := s.run(); err != nil {
 		return false, err
 	}
-	return w.c.changes() > 0, nil
+	if done = w.c.changes() > 0; !done {
+		for _, i := range w.stamps {
+			w.vals[i].kind = 0
+		}
+	}
+	return done, nil
 }
 
 var null = value{kind: lib.SQLITE_NULL}
@@ -452,7 +476,7 @@ func (w *writer) update() (err error) {
 		}
 	}
 	for n, i := range set {
-		if v := &w.vals[i]; v.kind == 0 || w.b.FillOnly && !w.sel.null(i) {
+		if v := &w.vals[i]; v.kind == 0 || w.b.FillOnly && w.b.Table.Columns[i].Stamp == schema.NoStamp && !w.sel.null(i) {
 			err = s.bindFrom(n+1, w.sel, i)
 		} else {
 			err = s.bindValue(n+1, v)

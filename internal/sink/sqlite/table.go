@@ -68,6 +68,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 		c := schema.Column{Name: s.text(0), Decl: s.text(1), NotNull: s.int(2) != 0,
 			Default: initial(s.text(3)), Generated: s.int(5) == 2 || s.int(5) == 3}
 		c.Type = affinity(c.Decl, strict != 0)
+		c.HoldsTime = c.Type == schema.Text || c.Type == schema.Any || c.Type == schema.Affine
 		defaults = defaults || c.Default != ""
 		t.Columns = append(t.Columns, c)
 		return nil
@@ -265,7 +266,7 @@ func declare(t *schema.Table, c *schema.Column) string {
 		return "INTEGER"
 	case schema.Real:
 		return "REAL"
-	case schema.Text, schema.JSON:
+	case schema.Text, schema.JSON, schema.Instant:
 		return "TEXT"
 	}
 	return ""
@@ -308,10 +309,13 @@ func create(name string, cols []schema.Column, key []int, decls []string) string
 // Plan returns the statements that would make a table what a batch needs, for
 // people.
 func Plan(want *schema.Table) []string {
-	if !want.Exists {
-		return []string{Create(want) + ";"}
-	}
 	var plan []string
+	if !want.Exists {
+		for _, sql := range append([]string{Create(want)}, want.OnCreate...) {
+			plan = append(plan, sql+";")
+		}
+		return plan
+	}
 	for i := range want.Columns {
 		c := &want.Columns[i]
 		if c.New {

@@ -10,6 +10,9 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
+// stampFormat is how stamps are written, as SQLite's own functions write a point in time.
+const stampFormat = "2006-01-02 15:04:05.000"
+
 // value is a feed's value as SQLite is given it.
 type value struct {
 	kind int32 // SQLITE_NULL, SQLITE_INTEGER, SQLITE_FLOAT, SQLITE_TEXT; SQLITE_BLOB of a default
