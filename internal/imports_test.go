@@ -26,6 +26,7 @@ var allowed = map[string][]string{
 		"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp"},
 	"internal/job":           {"internal/feed", "internal/fold", "internal/lockfile", "internal/schema", "internal/sink", "internal/source", "internal/spool", "golang.org/x/sync/errgroup", "golang.org/x/time/rate"},
 	"internal/sink/sinktest": {"internal/feed", "internal/fold", "internal/foldtest", "internal/logtest", "internal/schema", "internal/sink"},
+	"internal/sink/memory":   {"internal/feed", "internal/fold", "internal/schema", "internal/sink"},
 	"internal/sink/sqlite": {"internal/backoff", "internal/feed", "internal/fold", "internal/lockfile", "internal/realpath", "internal/schema", "internal/sink",
 		"modernc.org/sqlite", "modernc.org/sqlite/lib", "modernc.org/libc"},
 	"internal/sink/postgres": {"internal/backoff", "internal/feed", "internal/fold", "internal/schema", "internal/sink", "internal/tcp",
@@ -116,7 +117,7 @@ func TestArchitectureShowsTheImports(t *testing.T) {
 // TestProgramHasNoTestLibrary keeps helpers of tests out of what users run.
 func TestProgramHasNoTestLibrary(t *testing.T) {
 	for _, dep := range list(t, "-pgo=off", "-deps", "../cmd/weir") {
-		for _, banned := range []string{"testing", "testscript", "goleak", "rapid", "go-cmp", "go-json-experiment", "sinktest", "internal/bench"} {
+		for _, banned := range []string{"testing", "testscript", "goleak", "rapid", "go-cmp", "go-json-experiment", "sinktest", "sink/memory", "internal/bench"} {
 			if strings.Contains(dep, banned) && !strings.Contains(dep, "internal/testlog") {
 				t.Errorf("cmd/weir depends on %s", dep)
 			}

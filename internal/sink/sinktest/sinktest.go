@@ -41,8 +41,8 @@ const (
 type Database interface {
 	// Has reports whether the database has a trait.
 	Has(Trait) bool
-	// Driver returns the database's driver, and the database as the driver names it.
-	Driver() (d sink.Driver, dest string)
+	// Driver returns the database's driver, and the database as --to names it.
+	Driver() (d sink.Driver, to string)
 	// Open opens the database with the driver, as a further run of weir does.
 	// The test closes what it opens; a close more does no harm.
 	Open(t *testing.T) sink.Sink

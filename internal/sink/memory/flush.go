@@ -1,0 +1,370 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// conn is a database that one run has open.
+type conn struct {
+	db   *database
+	seen map[string]string // the IDs of tables when they were last read or written, by name
+	last sink.Result       // of the last flush
+}
+
+var (
+	_ sink.Sink      = (*conn)(nil)
+	_ sink.Inspector = (*conn)(nil)
+)
+
+// Caps implements [sink.Sink].
+func (c *conn) Caps() sink.Caps { return caps }
+
+// Close implements [sink.Sink].
+func (c *conn) Close() error { return nil }
+
+// Table implements [sink.Sink].
+func (c *conn) Table(ctx context.Context, name string, key []string) (schema.Table, error) {
+	if strings.HasPrefix(name, "weir_") {
+		return schema.Table{}, fmt.Errorf("a table cannot be named %q: names that begin so belong to weir", name)
+	}
+	s := c.db.committed()
+	c.seen[name] = s.id(name)
+	t, err := s.table(name, key)
+	if err == nil {
+		err = ctx.Err()
+	}
+	return t, err
+}
+
+// id is that of a table, "" where it does not exist.
+func (s *state) id(name string) string {
+	if t := s.tables[name]; t != nil {
+		return t.ID
+	}
+	return ""
+}
+
+// table returns a table for a key. All tables are weir's own.
+func (s *state) table(name string, key []string) (schema.Table, error) {
+	missing := schema.Table{Name: name, Writers: s.writers[name]}
+	known := s.tables[name]
+	if known == nil {
+		return missing, nil
+	}
+	t := known.Table.Clone()
+	t.Writers = s.writers[name]
+	found, err := caps.FindKey(&t, key)
+	if err == nil && !slices.Equal(slices.Sorted(slices.Values(found)), slices.Sorted(slices.Values(t.Key))) {
+		err = fmt.Errorf("the key of table %q is %s", name, t.KeyNames())
+	}
+	if err != nil {
+		return missing, sink.KeyError{Err: err}
+	}
+	t.Key = found
+	return t, nil
+}
+
+// Flush implements [sink.Sink].
+func (c *conn) Flush(ctx context.Context, f *sink.Flush) (res sink.Result, err error) {
+	if err := ctx.Err(); err != nil {
+		return res, err
+	}
+	name, id := f.Batch.Table.Name, ""
+	err = c.db.change(func(s *state) error {
+		done, err := s.fence(f)
+		if err != nil {
+			return err
+		}
+		if done {
+			res, id = c.last, s.id(name)
+			return nil
+		}
+		if err := s.write(f, c.seen[name], &res); err != nil {
+			return err
+		}
+		id = s.id(name)
+		s.dropRejects(f)
+		if f.KeepRejects {
+			s.keep(f)
+		}
+		if f.BeforeCommit != nil {
+			if err := f.BeforeCommit(f.Rejects); err != nil {
+				return err
+			}
+		}
+		s.checkpoint(f, id)
+		return nil
+	})
+	if err != nil {
+		return sink.Result{}, err
+	}
+	c.last, c.seen[name] = res, id
+	return res, nil
+}
+
+// fence demands that each lane stand where the flush begins.
+func (s *state) fence(f *sink.Flush) (done bool, err error) {
+	found := map[string]sink.Fence{}
+	for i := range f.Lanes {
+		name := f.LaneName(&f.Lanes[i])
+		if cp, ok := s.checkpoints[lane{f.Job, name}]; ok {
+			found[name] = sink.Fence{Seq: cp.Seq, Run: cp.Run}
+		}
+	}
+	return f.Judge(found)
+}
+
+// write brings a table up to date with a batch. seen is the ID of the table that the run
+// knows.
+func (s *state) write(f *sink.Flush, seen string, res *sink.Result) error {
+	b, name := f.Batch, f.Batch.Table.Name
+	if f.Rebuild {
+		if err := s.empty(f); err != nil {
+			return err
+		}
+	} else if seen != "" && s.id(name) != seen {
+		return sink.DroppedError{Table: name}
+	}
+	if !slices.Contains(s.writers[name], f.Job) {
+		s.writers[name] = slices.Sorted(slices.Values(append(slices.Clone(s.writers[name]), f.Job)))
+	}
+	if b.Rows() == 0 {
+		return nil // rejects alone make no table
+	}
+	t, err := s.grow(b)
+	if err != nil {
+		return err
+	}
+	s.tables[name] = t
+	if b.Versioned() {
+		return t.putNewer(b, f.Tombstones, res)
+	}
+	for _, r := range b.Sorted() {
+		t.put(b, r, res)
+	}
+	return nil
+}
+
+// empty removes what the job has written to the table of a batch.
+func (s *state) empty(f *sink.Flush) error {
+	name := f.Batch.Table.Name
+	t, err := s.table(name, f.Batch.Table.KeyColumns())
+	otherKey := err != nil
+	if err := sink.MayRebuild(&t, f.Job); err != nil {
+		return err
+	}
+	maps.DeleteFunc(s.checkpoints, func(l lane, _ sink.Checkpoint) bool { return l.job == f.Job })
+	s.rejects = slices.DeleteFunc(s.rejects, func(k sink.Kept) bool { return k.Job == f.Job })
+	switch {
+	case otherKey:
+		delete(s.tables, name)
+	case t.Exists:
+		s.tables[name] = &table{Table: s.tables[name].Table}
+	}
+	return nil
+}
+
+// grow returns a copy of the table of a batch with the columns and types that it needs.
+func (s *state) grow(b *fold.Batch) (*table, error) {
+	next, key := &table{}, b.Table.KeyColumns()
+	if was := s.tables[b.Table.Name]; was != nil {
+		*next = *was
+	}
+	next.rows, next.versions = orNew(maps.Clone(next.rows)), orNew(maps.Clone(next.versions))
+	t, err := s.table(b.Table.Name, key)
+	if err != nil {
+		return nil, err
+	}
+	if !t.Exists {
+		t.Exists, t.Made, t.ID = true, true, sink.NewTableID()
+	}
+	if _, err := sink.Grow(&t, b); err != nil {
+		return nil, err
+	}
+	for i := range t.Columns {
+		t.Columns[i].New = false
+	}
+	if t.Key, err = caps.FindKey(&t, key); err != nil {
+		return nil, err
+	}
+	t.Writers, t.Versioned = nil, t.Versioned || b.Scope == fold.ColumnScope
+	next.Table = t
+	return next, nil
+}
+
+// put brings a row up to date.
+func (t *table) put(b *fold.Batch, r *fold.Row, res *sink.Result) {
+	key := string(r.Key)
+	was, exists := t.rows[key]
+	if r.Deleted {
+		if !exists {
+			res.Unchanged++
+			return
+		}
+		delete(t.rows, key)
+		res.Deleted++
+		return
+	}
+	now := row{}
+	if exists && !r.Replaces {
+		now = maps.Clone(was)
+	}
+	for i := range b.Table.Columns {
+		at := caps.Find(&t.Table, b.Table.Columns[i].Name, i)
+		if at < 0 {
+			continue // no row of the batch names it
+		}
+		c, raw := &t.Columns[at], b.Value(r, i)
+		_, filled := now[c.Name]
+		switch {
+		case raw == nil && b.Initial(r, i), raw != nil && raw[0] == 'n':
+			delete(now, c.Name)
+		case raw != nil && !(b.FillOnly && filled):
+			now[c.Name] = text(raw, c.Type)
+		}
+	}
+	switch {
+	case !exists:
+		res.Inserted++
+	case maps.Equal(was, now):
+		res.Unchanged++
+	default:
+		res.Updated++
+	}
+	t.rows[key] = now
+}
+
+// text is the text of a value, which is not null, in a column of a type.
+func text(raw []byte, as schema.Type) string {
+	s := feed.Text(nil, raw, feed.KindOf(raw))
+	if as == schema.Real {
+		f, _, _ := feed.ParseReal(s) // the column took it
+		s = feed.AppendReal(nil, f)
+	}
+	return string(s)
+}
+
+// putNewer brings the rows of a batch up to date whose messages have versions.
+func (t *table) putNewer(b *fold.Batch, tombstones time.Duration, res *sink.Result) error {
+	forgotten := time.Now().Add(-tombstones)
+	maps.DeleteFunc(t.versions, func(_ string, v version) bool { return !v.gone.IsZero() && v.gone.Before(forgotten) })
+	resolver := fold.NewResolver(b, t.versioned, &t.Table)
+	column := "" // of the rows' versions
+	if b.Version >= 0 {
+		column = b.Table.Columns[b.Version].Name
+	}
+	for _, r := range b.Sorted() {
+		have, exists := t.rows[string(r.Key)]
+		was := fold.Stored{Exists: exists}
+		if b.Scope == fold.ColumnScope {
+			was.State = t.versions[string(r.Key)].state
+		} else if v, ok := have[column]; ok {
+			was.Version = []byte(v)
+		}
+		now, err := resolver.Resolve(r, was)
+		if err != nil {
+			return fmt.Errorf("table %q: %w", t.Name, err)
+		}
+		if now.Unchanged {
+			res.Unchanged++
+		} else {
+			t.put(resolver.Batch(), &now.Row, res)
+		}
+		if now.State != nil {
+			kept := version{state: now.State}
+			if now.Row.Deleted {
+				kept.gone = time.Now()
+			}
+			t.versions[string(r.Key)] = kept
+		}
+	}
+	if b.Scope == fold.ColumnScope {
+		t.versioned = resolver.Names()
+	}
+	return nil
+}
+
+// dropRejects removes rejected lines that are read again, and those that are old.
+func (s *state) dropRejects(f *sink.Flush) {
+	again := map[string]bool{}
+	for _, l := range f.Lanes {
+		again[l.Source] = again[l.Source] || l.Restart
+	}
+	s.rejects = slices.DeleteFunc(s.rejects, func(k sink.Kept) bool {
+		return k.Job == f.Job && (again[k.Source] || k.Time.Before(f.DropRejects))
+	})
+}
+
+// keep keeps rejected lines.
+func (s *state) keep(f *sink.Flush) {
+	now := time.Now()
+	for i := range f.Rejects {
+		r := &f.Rejects[i]
+		s.rejects = append(s.rejects, sink.Kept{Job: f.Job, Source: f.Lanes[r.Lane].Source, Line: r.Line, Offset: r.Offset,
+			Reason: r.Why(), Text: bytes.Clone(r.Text), Time: now})
+	}
+}
+
+// checkpoint notes how far the lanes have come, and the state of the file of rejects.
+func (s *state) checkpoint(f *sink.Flush, tableID string) {
+	now, begun := time.Now(), false // begun: an unnamed lane is at its first flush
+	for i := range f.Lanes {
+		l := &f.Lanes[i]
+		cp := l.Checkpoint
+		cp.Run, cp.TableID, cp.Committed = f.Run, tableID, now
+		s.checkpoints[lane{f.Job, f.LaneName(l)}] = cp
+		begun = begun || l.Unnamed && cp.Seq == 1
+	}
+	if begun {
+		maps.DeleteFunc(s.checkpoints, func(l lane, cp sink.Checkpoint) bool {
+			return strings.HasPrefix(l.name, sink.RunPrefix) && now.Sub(cp.Committed) > sink.RunsKept
+		})
+	}
+	if r := f.RejectFile; r != nil {
+		s.rejectFiles[lane{f.Job, r.Path}] = *r
+	}
+}
+
+// Forget implements [sink.Sink].
+func (c *conn) Forget(_ context.Context, job string) (f sink.Forgotten, err error) {
+	err = c.db.change(func(s *state) error {
+		for l := range s.checkpoints {
+			if l.job != job {
+				continue
+			}
+			if f.Found = true; !strings.HasPrefix(l.name, sink.RunPrefix) {
+				f.Sources++
+			}
+			delete(s.checkpoints, l)
+		}
+		maps.DeleteFunc(s.rejectFiles, func(l lane, _ sink.RejectFile) bool { return l.job == job })
+		kept := len(s.rejects)
+		s.rejects = slices.DeleteFunc(s.rejects, func(k sink.Kept) bool { return k.Job == job })
+		f.Rejects = int64(kept - len(s.rejects))
+		for name, jobs := range s.writers {
+			if !slices.Contains(jobs, job) {
+				continue
+			}
+			f.Found = true
+			s.writers[name] = slices.DeleteFunc(slices.Clone(jobs), func(j string) bool { return j == job })
+			if t := s.tables[name]; t != nil && t.Versioned && len(s.writers[name]) == 0 {
+				without := *t
+				without.Versioned, without.versioned, without.versions = false, nil, nil
+				s.tables[name], f.Versions = &without, true
+			}
+		}
+		return nil
+	})
+	return f, err
+}
