@@ -3,6 +3,7 @@ package memory
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -187,13 +188,25 @@ func (s *state) grow(b *fold.Batch) (*table, error) {
 		return nil, err
 	}
 	if !t.Exists {
+		if len(b.Table.OnCreate) > 0 {
+			return nil, sink.OnCreateError(t.Name, errors.New("a database in memory knows no statements"))
+		}
 		t.Exists, t.Made, t.ID = true, true, sink.NewTableID()
 	}
 	if _, err := sink.Grow(&t, b); err != nil {
 		return nil, err
 	}
 	for i := range t.Columns {
-		t.Columns[i].New = false
+		c := &t.Columns[i]
+		if c.New && c.Stamp != schema.NoStamp {
+			for key, r := range next.rows { // without a time they would be as old as can be
+				r = maps.Clone(r)
+				r[c.Name] = stamp(b)
+				next.rows[key] = r
+			}
+		}
+		// Which columns are stamps is the run's to say.
+		c.New, c.HoldsTime, c.Stamp = false, c.HoldsTime || c.Type == schema.Instant, schema.NoStamp
 	}
 	if t.Key, err = caps.FindKey(&t, key); err != nil {
 		return nil, err
@@ -234,16 +247,41 @@ func (t *table) put(b *fold.Batch, r *fold.Row, res *sink.Result) {
 			now[c.Name] = text(raw, c.Type)
 		}
 	}
+	made := !exists || r.Replaces
+	for _, c := range stamps(&b.Table) {
+		if text, ok := was[c.Name]; ok && made {
+			now[c.Name] = text // by itself it is no difference
+		}
+	}
 	switch {
 	case !exists:
 		res.Inserted++
 	case maps.Equal(was, now):
 		res.Unchanged++
+		return
 	default:
 		res.Updated++
 	}
+	for _, c := range stamps(&b.Table) {
+		if made || c.Stamp == schema.UpdateStamp {
+			now[c.Name] = stamp(b)
+		}
+	}
 	t.rows[key] = now
 }
+
+// stamps are the columns of a table that get the time of the flush.
+func stamps(t *schema.Table) (columns []schema.Column) {
+	for _, c := range t.Columns {
+		if c.Stamp != schema.NoStamp {
+			columns = append(columns, c)
+		}
+	}
+	return columns
+}
+
+// stamp is the time of a batch's flush, as a column has it.
+func stamp(b *fold.Batch) string { return b.Time.UTC().Format("2006-01-02 15:04:05.000") }
 
 // text is the text of a value, which is not null, in a column of a type.
 func text(raw []byte, as schema.Type) string {

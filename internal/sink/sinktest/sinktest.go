@@ -34,6 +34,7 @@ const (
 	Claimable  Trait = "claims that hold a lane for a run" // without them only the fence tells two runs apart
 	Shared     Trait = "tables that other programs make or change"
 	Measurable Trait = "a log whose bytes can be counted"
+	Scripted   Trait = "statements of on_create"
 	Creatable  Trait = "databases that Open makes where they are missing"
 )
 
@@ -83,7 +84,7 @@ func Test(t *testing.T, h Harness) {
 		{"Unchanged", unchangedTests},
 		{"Version", versionTests},
 		{"Stamps", stampTests},
-		{"OnCreate", onCreateTests},
+		{"OnCreate", needing(Scripted, onCreateTests)},
 		{"Random", randomTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {

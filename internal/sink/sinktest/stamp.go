@@ -97,7 +97,7 @@ var stampTests = []test{
 		r := BeginFitted(t, db, stamps).At(at(0))
 		r.Flush(`{"id":1,"a":"x"}`)
 		r.End()
-		db.Exec(t, "CREATE UNIQUE INDEX once ON t (a)")
+		theirs(t, db, "CREATE UNIQUE INDEX once ON t (a)")
 		r = BeginFitted(t, db, stamps).At(at(1))
 		r.Flush(`{"id":2,"a":"y"}`, `{"id":3,"a":"x"}`, `{"id":1,"b":"z"}`)
 		stampsAre(t, db, "1|00|01", "2|01|01")
@@ -131,7 +131,7 @@ var stampTests = []test{
 		stampsAre(t, db, "1|00|02", "2|01|01")
 	}},
 	{"AColumnThatExistsIsTakenAsItIs", func(t *testing.T, db Database) {
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, made TIMESTAMP, moved TEXT)")
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, made TIMESTAMP, moved TEXT)")
 		r := BeginFitted(t, db, stamps).At(at(0))
 		r.Flush(`{"id":1,"a":"x"}`)
 		r.At(at(1)).Flush(`{"id":1,"a":"y"}`, `{"id":2}`)
@@ -142,7 +142,7 @@ var stampTests = []test{
 			"made INTEGER, moved TEXT": `column "made" of table "t" is `,
 			"moved TEXT":               `table "t" has no column "made" for the time of a flush`,
 		} {
-			db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, "+definition+")")
+			theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, "+definition+")")
 			r := open(t, db, job, table)
 			r.fit = stamps
 			if err := r.read(); err == nil || !strings.Contains(err.Error(), want) {
