@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -93,10 +94,10 @@ func (e *env) untilSignal() (context.Context, func()) {
 	}
 	c := make(chan os.Signal, 2)
 	signal.Notify(c, signals...)
-	first := make(chan os.Signal, 1)
+	var first atomic.Value
 	go func() {
 		s := <-c
-		first <- s
+		first.Store(s)
 		cancel()
 		for at := time.Now(); time.Since(at) < 250*time.Millisecond; {
 			s = <-c
@@ -104,12 +105,8 @@ func (e *env) untilSignal() (context.Context, func()) {
 		os.Exit(code(s))
 	}()
 	e.stopped = func() os.Signal {
-		select {
-		case s := <-first:
-			return s
-		default:
-			return nil
-		}
+		s, _ := first.Load().(os.Signal)
+		return s
 	}
 	return ctx, cancel
 }
@@ -129,14 +126,9 @@ func (e *env) run(ctx context.Context, args []string) int {
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
 	command, err := root.ExecuteContextC(ctx)
-	var c codeError
-	if err == nil || errors.As(err, &c) {
-		return c.ExitCode()
-	}
-	if errors.Is(err, context.Canceled) {
-		if s := e.stopped(); s != nil {
-			return code(s)
-		}
+	code := e.exitCode(err)
+	if err == nil || errors.As(err, new(codeError)) || code > exitSignal {
+		return code
 	}
 	var hint []any
 	switch {
@@ -146,6 +138,19 @@ func (e *env) run(ctx context.Context, args []string) int {
 		hint = []any{hintField, "Wait for it to end, or run another job: --job NAME"}
 	}
 	e.log.Error(err.Error(), hint...)
+	return code
+}
+
+// exitCode is that of a command which returned an error, or none.
+func (e *env) exitCode(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	if errors.Is(err, context.Canceled) {
+		if s := e.stopped(); s != nil {
+			return code(s)
+		}
+	}
 	var coded interface{ ExitCode() int }
 	if errors.As(err, &coded) {
 		return coded.ExitCode()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -44,7 +45,7 @@ func (d *dryRun) plan() []string {
 }
 
 // dryRun reads and folds all of the sources and prints what would be written.
-func (e *env) dryRun(ctx context.Context, to destination, c job.Config, p *job.Progress, out *printer) (err error) {
+func (e *env) dryRun(ctx context.Context, to destination, c job.Config, p *progress.Progress, out *printer) (err error) {
 	d := &dryRun{to: to, found: schema.Table{Name: c.Table}}
 	caps := to.Caps
 	db, err := to.Inspect(ctx, to.dest, sink.Options{Log: e.log})
@@ -64,11 +65,12 @@ func (e *env) dryRun(ctx context.Context, to destination, c job.Config, p *job.P
 	if err := runErr; err != nil {
 		return err
 	}
-	fmt.Fprintf(e.stdout, "-- %s: %s, %s of table %q", counted(p.Lines.Load(), "line"), counted(p.Messages.Load(), "message"), counted(int64(d.rows), "row"), d.table.Name)
-	if n := p.Batches.Load(); n > 1 {
+	did := p.Snapshot()
+	fmt.Fprintf(e.stdout, "-- %s: %s, %s of table %q", counted(did.Lines, "line"), counted(did.Total().Messages, "message"), counted(int64(d.rows), "row"), d.table.Name)
+	if n := did.Batches; n > 1 {
 		fmt.Fprintf(e.stdout, " at most (%s)", counted(n, "batch"))
 	}
-	fmt.Fprintf(e.stdout, "; %s rejected\n", counted(p.RejectedTotal(), "line"))
+	fmt.Fprintf(e.stdout, "; %s rejected\n", counted(did.Rejected, "line"))
 	for _, r := range d.rejects {
 		fmt.Fprintf(e.stdout, "-- line %d: %s\n", r.Line, printable(r.Detail))
 	}
@@ -82,7 +84,7 @@ func (e *env) dryRun(ctx context.Context, to destination, c job.Config, p *job.P
 	if len(plan) == 0 {
 		fmt.Fprintln(e.stdout, "-- the table stays as it is")
 	}
-	if p.RejectedTotal() > 0 {
+	if did.Rejected > 0 {
 		return codeError(exitRejected)
 	}
 	return nil

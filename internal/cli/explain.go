@@ -15,6 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
@@ -164,7 +165,7 @@ func (e *env) explain(ctx context.Context, o *fileOptions, id string, args []str
 			return usagef("the key has %d fields, but %q has %s", len(o.key), id, counted(int64(len(parts)), "part"))
 		}
 	}
-	p := job.NewProgress()
+	p := progress.New(explained.Name)
 	x := &explainer{fill: o.fillOnly}
 	if x.key, err = keyOf(o.key, parts); err != nil {
 		return usageError{err}
@@ -184,7 +185,7 @@ func (e *env) explain(ctx context.Context, o *fileOptions, id string, args []str
 	}
 	switch {
 	case x.lines == 0:
-		return fmt.Errorf("none of %s names the row %s", counted(p.Lines.Load(), "line"), id)
+		return fmt.Errorf("none of %s names the row %s", counted(p.Snapshot().Lines, "line"), id)
 	case !x.exists:
 		return fmt.Errorf("the row %s was removed by %s, line %d, and no later line names it", id, x.removed.File, x.removed.Line)
 	}

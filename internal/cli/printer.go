@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/progress"
 )
 
 // A statusLine is stderr, where a line may stand that changes: it makes way for what is written.
@@ -44,7 +44,7 @@ func (l *statusLine) clear() {
 
 // A printer shows the progress of a run, until it is closed.
 type printer struct {
-	p      *job.Progress
+	p      *progress.Progress
 	line   *statusLine
 	before counts // at the last time
 
@@ -56,7 +56,7 @@ type printer struct {
 type counts struct {
 	at    time.Time
 	lines int64
-	feed  int64 // the feed's own time, as in Progress.FeedTime
+	feed  time.Time // the feed's own time
 }
 
 const (
@@ -64,8 +64,8 @@ const (
 	logEvery  = 10 * time.Second       // elsewhere
 )
 
-func newPrinter(e *env, o *syncOptions, p *job.Progress) *printer {
-	out := &printer{p: p, line: e.line, stop: make(chan struct{}), done: make(chan struct{}), before: counts{at: p.Start}}
+func newPrinter(e *env, o *syncOptions, p *progress.Progress) *printer {
+	out := &printer{p: p, line: e.line, stop: make(chan struct{}), done: make(chan struct{}), before: counts{at: time.Now()}}
 	dumb := os.Getenv("TERM") == "dumb" || os.Getenv("NO_COLOR") != "" && os.Getenv("TERM") == ""
 	line := o.progress == progressAlways || o.progress == progressAuto && !o.quiet && o.logFormat != jsonFormat && !dumb && e.stderr == os.Stderr && e.terminal(int(os.Stderr.Fd()))
 	switch {
@@ -104,37 +104,38 @@ func (o *printer) close() {
 
 // status is one line on the progress of the run.
 func (o *printer) status() string {
-	now := counts{time.Now(), o.p.Lines.Load(), o.p.FeedTime.Load()}
-	before := o.before
+	s := o.p.Snapshot()
+	now, before, t := counts{time.Now(), s.Lines, s.FeedTime}, o.before, s.Total()
 	elapsed := now.at.Sub(before.at)
 	rate := float64(now.lines-before.lines) / elapsed.Seconds()
 	o.before = now
-	parts := []string{counted(now.lines, "line"), grouped(int64(rate)) + "/s", counted(o.p.Rows(), "row")}
-	if m := o.p.Messages.Load(); m > 0 {
-		parts = append(parts, fmt.Sprintf("%.0f %% folded", 100*float64(o.p.Coalesced.Load())/float64(m)))
+	parts := []string{counted(now.lines, "line"), grouped(int64(rate)) + "/s", counted(t.Rows.Total(), "row")}
+	if t.Messages > 0 {
+		parts = append(parts, fmt.Sprintf("%.0f %% folded", 100*float64(t.Coalesced)/float64(t.Messages)))
 	}
-	if n := o.p.RejectedTotal(); n > 0 {
-		parts = append(parts, grouped(n)+" rejected")
+	if s.Rejected > 0 {
+		parts = append(parts, grouped(s.Rejected)+" rejected")
 	}
-	if e := o.p.Trouble(); e != nil {
-		parts = append(parts, "waiting for the database ("+e.Reason+")")
+	if s.Trouble != "" {
+		parts = append(parts, "waiting for the database ("+s.Trouble+")")
 	}
-	if n := o.p.Spool.Load(); n > 1e6 {
-		parts = append(parts, "spool "+bytesText(n))
+	if s.Spool > 1e6 {
+		parts = append(parts, "spool "+bytesText(s.Spool))
 	}
-	if lag := o.p.Lag(); lag != 0 {
+	if lag := progress.Lag(s.FeedTime); lag != 0 {
 		parts = append(parts, "lag "+lag.Round(100*time.Millisecond).String())
-		if lag > time.Second && before.feed != 0 && now.feed > before.feed {
+		if lag > time.Second && !before.feed.IsZero() && now.feed.After(before.feed) {
 			// Seconds of the feed in a second: past 1 it catches up.
-			parts = append(parts, fmt.Sprintf("catching up at %.1fx", float64(now.feed-before.feed)/float64(elapsed)))
+			parts = append(parts, fmt.Sprintf("catching up at %.1fx", float64(now.feed.Sub(before.feed))/float64(elapsed)))
 		}
 	}
-	if took := o.p.LastFlush.Load(); took > 0 {
-		parts = append(parts, "flush "+time.Duration(took).Round(time.Millisecond).String())
+	if s.LastFlush > 0 {
+		parts = append(parts, "flush "+s.LastFlush.Round(time.Millisecond).String())
 	}
-	if _, read, size := o.p.Source(); size > 0 && read > 0 {
+	if n := len(s.Lanes); n > 0 && s.Lanes[n-1].Size > 0 && s.Lanes[n-1].Offset > 0 {
+		read, size := s.Lanes[n-1].Offset, s.Lanes[n-1].Size
 		parts = append(parts, fmt.Sprintf("%.0f %%", min(100, 100*float64(read)/float64(size))))
-		left := time.Duration(float64(now.at.Sub(o.p.Start)) * float64(size-read) / float64(read))
+		left := time.Duration(float64(now.at.Sub(s.Start)) * float64(size-read) / float64(read))
 		if left >= time.Second && read < size {
 			parts = append(parts, "ETA "+left.Round(time.Second).String())
 		}

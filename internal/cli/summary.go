@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/progress"
 )
 
 // summary is what --summary json prints.
@@ -32,11 +33,13 @@ type summary struct {
 }
 
 // summarize prints what a run did.
-func (e *env) summarize(o *syncOptions, c job.Config, p *job.Progress, err error) {
+func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err error) {
+	did := p.Snapshot()
+	t := did.Total()
 	s := summary{
-		Table: c.Table, Sources: c.Sources, Lines: p.Lines.Load(), Bytes: p.Bytes.Load(), Messages: p.Messages.Load(), Coalesced: p.Coalesced.Load(),
-		Inserted: p.Inserted.Load(), Updated: p.Updated.Load(), Unchanged: p.Unchanged.Load(), Deleted: p.Deleted.Load(),
-		Rejected: p.RejectedTotal(), Ignored: p.Ignored(), Batches: p.Batches.Load(), Seconds: time.Since(p.Start).Seconds(),
+		Table: c.Table, Sources: c.Sources, Lines: did.Lines, Bytes: did.Bytes, Messages: t.Messages, Coalesced: t.Coalesced,
+		Inserted: t.Inserted, Updated: t.Updated, Unchanged: t.Unchanged, Deleted: t.Deleted,
+		Rejected: did.Rejected, Ignored: p.Ignored(), Batches: did.Batches, Seconds: time.Since(did.Start).Seconds(),
 	}
 	s.Rate = float64(s.Lines) / s.Seconds
 	if err != nil {

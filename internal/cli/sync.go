@@ -15,8 +15,10 @@ import (
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/metrics"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/web"
 )
 
 func (e *env) syncCommand() *cobra.Command {
@@ -81,15 +83,15 @@ func limitMemory(buffer int64) {
 	}
 }
 
-// sync runs a job: its database, its log and its metrics.
-func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings []*config.Setting) (err error) {
+// sync runs a job: its log, its metrics and its database.
+func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings []*config.Setting) error {
 	to, c, err := e.plan(o, args)
 	if err != nil {
 		return err
 	}
-	e.log = e.log.With("job", c.Job, "table", c.Table)
+	e.log = e.log.With("job", shownJob(&c), "table", c.Table)
 	c.Log = e.log
-	p := job.NewProgress()
+	p := progress.New(c.Table)
 	out := newPrinter(e, o, p)
 	defer out.close()
 	for _, s := range settings {
@@ -104,84 +106,108 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 		}
 	}
 	limitMemory(c.Buffer)
-	retries := &retryLog{log: e.log, verbose: e.verbose, reported: map[string]time.Time{}}
+	run := &syncRun{env: e, o: o, to: to, job: c, p: p, metrics: newMetrics(&c, p), out: out}
+	stop, err := run.serve(ctx)
+	if err == nil {
+		err = run.run(ctx)
+		stop()
+	}
+	if o.metricsFile != "" {
+		code := e.exitCode(err)
+		err = errors.Join(err, run.metrics.WriteFile(o.metricsFile, code, code == exitOK || code == exitRejected))
+	}
+	return err
+}
+
+// A syncRun is one run of a job.
+type syncRun struct {
+	*env
+	o       *syncOptions
+	to      destination
+	job     job.Config
+	p       *progress.Progress
+	metrics *metrics.Registry
+	out     *printer
+}
+
+// run opens the database, runs the job and prints what it did.
+func (r *syncRun) run(ctx context.Context) (err error) {
+	retries := &retryLog{log: r.log, verbose: r.verbose, reported: map[string]time.Time{}}
 	onRetry := func(failure *sink.Error) {
-		p.Retry(failure)
+		r.p.Retry(failure)
 		retries.add(failure)
 	}
+	c, patience := r.job, r.o.retryFor.Duration
 	var db sink.Sink
-	options := sink.Options{Level: o.synchronous, Cache: pageCache(c.Buffer), Log: e.log}
-	err = sink.Patiently(ctx, o.retryFor.Duration, onRetry, func() error {
-		db, err = to.Open(ctx, to.dest, options)
+	options := sink.Options{Level: r.o.synchronous, Cache: pageCache(c.Buffer), Log: r.log}
+	err = sink.Patiently(ctx, patience, onRetry, func() error {
+		db, err = r.to.Open(ctx, r.to.dest, options)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	claims, err := to.OpenClaims(ctx, to.dest, c.Job, options)
+	if file, ok := db.(interface{ WALBytes() int64 }); ok {
+		r.metrics.WALBytes(file.WALBytes)
+	}
+	claims, err := r.to.OpenClaims(ctx, r.to.dest, c.Job, options)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, claims.Close()) }()
 	c.OpenReader = func(ctx context.Context) (job.RowReader, error) {
-		return to.Inspect(ctx, to.dest, sink.Options{Cache: readerCache, Log: slog.New(debugHandler{e.log.Handler()})})
+		return r.to.Inspect(ctx, r.to.dest, sink.Options{Cache: readerCache, Log: slog.New(debugHandler{r.log.Handler()})})
 	}
-	stopMetrics, err := e.export(ctx, o, c, db, p)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stopMetrics()) }()
-	err = job.Run(ctx, c, sink.Retry(db, o.retryFor.Duration, onRetry), sink.RetryClaims(claims, o.retryFor.Duration, onRetry), p)
-	out.close()
-	e.summarize(o, c, p, err)
+	err = job.Run(ctx, c, sink.Retry(db, patience, onRetry), sink.RetryClaims(claims, patience, onRetry), r.p)
+	r.out.close()
+	r.summarize(r.o, c, r.p, err)
 	switch {
 	case err != nil:
 		return err
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case p.RejectedTotal() > 0:
+	case r.p.Rejected() > 0:
 		return codeError(exitRejected)
 	}
 	return nil
 }
 
-// export serves the metrics of a run if the options ask for it. stop ends that and writes
-// the metrics file.
-func (e *env) export(ctx context.Context, o *syncOptions, c job.Config, db sink.Sink, p *job.Progress) (stop func() error, err error) {
-	name := c.Job
+// shownJob is the name of a job for people and Prometheus.
+func shownJob(c *job.Config) string {
 	if slices.Equal(c.Sources, []string{"-"}) && !c.ResumeStdin {
-		name = source.StdinName
+		return source.StdinName
 	}
-	run := metrics.Run{Job: name, Table: c.Table, Progress: p, BufferLimit: c.Buffer, Version: version, Commit: commit}
-	if file, ok := db.(interface{ WALBytes() int64 }); ok {
-		run.WALBytes = file.WALBytes
+	return c.Job
+}
+
+func newMetrics(c *job.Config, p *progress.Progress) *metrics.Registry {
+	waits := c.Source.Follow || slices.ContainsFunc(c.Sources, func(spec string) bool { return source.TraitsOf(spec).Live })
+	run := metrics.Run{Job: shownJob(c), Progress: p, BySource: waits && len(c.Sources) > 1, BufferLimit: c.Buffer, Version: version, Commit: commit}
+	if c.Spool.Dir != "" {
+		run.SpoolLimit = c.Spool.Max
 	}
-	reg := metrics.New(run)
-	write := func() error {
-		if o.metricsFile == "" {
-			return nil
-		}
-		return reg.WriteFile(o.metricsFile)
+	return metrics.New(run)
+}
+
+// serve serves the metrics of a run, if the options ask for it, until stop.
+func (r *syncRun) serve(ctx context.Context) (stop func(), err error) {
+	if r.o.metricsAddr == "" {
+		return func() {}, nil
 	}
-	if o.metricsAddr == "" {
-		return write, nil
-	}
-	l, err := metrics.Listen(o.metricsAddr)
+	l, err := web.Listen(r.o.metricsAddr)
 	if err != nil {
-		return nil, errors.Join(err, write())
+		return nil, err
 	}
-	e.log.Info(fmt.Sprintf("metrics at http://%s/metrics", l.Addr()))
+	r.log.Info(fmt.Sprintf("metrics at http://%s/metrics", l.Addr()))
+	site := web.Site{Metrics: r.metrics.Handler(), NotReady: func() string { s := r.p.Snapshot(); return s.NotReady() }}
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
-	go func() {
-		served <- reg.Serve(serving, l, func() bool { name, _, _ := p.Source(); return name != "" })
-	}()
-	return func() error {
+	go func() { served <- site.Serve(serving, l) }()
+	return func() {
 		cancel()
 		if err := <-served; err != nil {
-			e.log.Warn(err.Error())
+			r.log.Warn(err.Error())
 		}
-		return write()
 	}, nil
 }

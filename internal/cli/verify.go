@@ -14,6 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
@@ -151,14 +152,14 @@ func (e *env) verify(ctx context.Context, o *fileOptions, args []string, show in
 	if v.table, err = db.Table(ctx, o.table, opt.Key); err != nil {
 		return err
 	}
-	p := job.NewProgress()
+	p := progress.New(o.table)
 	err = job.Fold(ctx, job.Config{Sources: files, Source: source.Options{MaxLine: int(o.maxLine)}, Table: o.table, Fold: opt,
 		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Log: e.log},
 		v.table, db.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) })
 	if err != nil {
 		return err
 	}
-	return v.report(ctx, counted(p.Lines.Load(), "line"))
+	return v.report(ctx, counted(p.Snapshot().Lines, "line"))
 }
 
 // report prints that the table is the fold of the lines, or returns how it differs.

@@ -16,6 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
@@ -207,7 +208,7 @@ func BenchmarkSync(b *testing.B) {
 				}
 				rejects, _ := job.ParseRejects("fail")
 				err = job.Run(b.Context(), job.Config{Sources: []string{path}, Job: "t", Table: "t", BatchRows: 100_000, Buffer: 256 << 20, Rejects: rejects,
-					Fold: fold.Options{Key: []string{"id"}, MaxColumns: 100}, Log: logtest.New(b)}, db, nil, job.NewProgress())
+					Fold: fold.Options{Key: []string{"id"}, MaxColumns: 100}, Log: logtest.New(b)}, db, nil, progress.New("t"))
 				if err != nil {
 					b.Fatal(err)
 				}

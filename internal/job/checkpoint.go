@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
@@ -141,9 +140,7 @@ func (r *run) admit(s *start) (err error) {
 	if s.from, err = positionOf(s.cp); err != nil {
 		return fmt.Errorf("the checkpoint of job %q and %s: %w", r.Job, s.name, err)
 	}
-	if at := s.cp.Committed; at.After(time.Unix(0, r.p.LastCommit.Load())) {
-		r.p.LastCommit.Store(at.UnixNano())
-	}
+	r.p.CommittedBefore(s.cp.Committed)
 	if s.accepted, err = r.mayContinue(s); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
@@ -165,7 +166,7 @@ func lostConnection(t *testing.T, rnd *rand.Rand, spooled, inclusive, before boo
 		c.BatchPeriod, c.Spool = 50*time.Millisecond, spool.Folders{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	p := job.NewProgress()
+	p := progress.New("t")
 	ended := make(chan error, 1)
 	// A flush takes longer than it takes to connect again.
 	slow := sinktest.Faulty(db, sinktest.Flushes(func(sinktest.Call) sinktest.Fault { return sinktest.Fault{Delay: 700 * time.Millisecond} }))
@@ -174,11 +175,11 @@ func lostConnection(t *testing.T, rnd *rand.Rand, spooled, inclusive, before boo
 		b.mu.Lock()
 		sent, all := int64(b.sent), b.all
 		b.mu.Unlock()
-		if all && p.Lines.Load() == sent {
+		if all && p.Snapshot().Lines == sent {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%d of %d lines after two minutes", p.Lines.Load(), sent)
+			t.Fatalf("%d of %d lines after two minutes", p.Snapshot().Lines, sent)
 		}
 	}
 	stop()

@@ -11,6 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -33,7 +34,7 @@ func TestSync_ConstraintAddedMeanwhile(t *testing.T) {
 				t.Fatal(err)
 			}
 			again := 0
-			p := job.NewProgress()
+			p := progress.New("t")
 			err = job.Run(t.Context(), job.Config{
 				Sources: []string{path}, Job: "t", Table: "t", BatchRows: 10, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 10,
 				Fold: fold.Options{Key: []string{"id"}, MaxColumns: 500},

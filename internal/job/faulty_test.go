@@ -11,6 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 )
@@ -39,7 +40,7 @@ func TestSync_FaultyDatabase(t *testing.T) {
 					Fold: fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500},
 					Log:  logtest.New(t),
 				}, sink.Retry(sinktest.Faulty(db, faults), time.Minute, onRetry),
-					sink.RetryClaims(sinktest.FaultyClaims(openClaims(t, dest), faults), time.Minute, onRetry), job.NewProgress())
+					sink.RetryClaims(sinktest.FaultyClaims(openClaims(t, dest), faults), time.Minute, onRetry), progress.New("t"))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -17,6 +17,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
@@ -115,7 +116,7 @@ func configOf(t *testing.T, spec, rejects string) job.Config {
 
 // runUntil runs until something is so, or to the run's own end. through, where it is not
 // nil, stands before the database.
-func runUntil(t *testing.T, c job.Config, dest string, through func(sink.Sink) sink.Sink, so func(p *job.Progress) bool) (*job.Progress, error) {
+func runUntil(t *testing.T, c job.Config, dest string, through func(sink.Sink) sink.Sink, so func(p *progress.Progress) bool) (*progress.Progress, error) {
 	t.Helper()
 	db := openSink(t, dest)
 	defer db.Close()
@@ -126,13 +127,13 @@ func runUntil(t *testing.T, c job.Config, dest string, through func(sink.Sink) s
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
-	p, ended := job.NewProgress(), make(chan error, 1)
+	p, ended := progress.New("t"), make(chan error, 1)
 	go func() { ended <- job.Run(ctx, c, db, claims, p) }()
 	for {
 		select {
 		case err := <-ended:
 			if ctx.Err() == context.DeadlineExceeded {
-				t.Errorf("it was never so: %d lines", p.Lines.Load())
+				t.Errorf("it was never so: %d lines", p.Snapshot().Lines)
 			}
 			return p, err
 		case <-time.After(5 * time.Millisecond):
@@ -148,10 +149,10 @@ func faulty(faults sinktest.Faults) func(sink.Sink) sink.Sink {
 	return func(db sink.Sink) sink.Sink { return sinktest.Faulty(db, faults) }
 }
 
-func never(*job.Progress) bool { return false }
+func never(*progress.Progress) bool { return false }
 
-func lines(n int64) func(*job.Progress) bool {
-	return func(p *job.Progress) bool { return p.Lines.Load() >= n }
+func lines(n int64) func(*progress.Progress) bool {
+	return func(p *progress.Progress) bool { return p.Snapshot().Lines >= n }
 }
 
 const ids = "SELECT group_concat(id, ' ' ORDER BY id) FROM t"
@@ -262,11 +263,11 @@ func TestSync_ArrayBehindGoodLines(t *testing.T) {
 		c := configOf(t, path, "table")
 		c.Source.Follow, c.BatchPeriod = true, time.Hour
 		dest := filepath.Join(t.TempDir(), "t.db")
-		if _, err := runUntil(t, c, dest, nil, func(p *job.Progress) bool {
-			if p.Lines.Load() == 1 {
+		if _, err := runUntil(t, c, dest, nil, func(p *progress.Progress) bool {
+			if p.Snapshot().Lines == 1 {
 				_ = os.Rename(path+".new", path) // the second time there is none
 			}
-			return p.Lines.Load() == 3
+			return p.Snapshot().Lines == 3
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -299,8 +300,8 @@ func TestSync_BadLineIsCountedOnce(t *testing.T) {
 	c := configOf(t, f.addr, "table")
 	c.MaxRejects = 1
 	p, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), nil, lines(5))
-	if err != nil || p.RejectedTotal() != 1 {
-		t.Errorf("%d bad lines, %v", p.RejectedTotal(), err)
+	if err != nil || p.Rejected() != 1 {
+		t.Errorf("%d bad lines, %v", p.Rejected(), err)
 	}
 }
 
@@ -361,14 +362,14 @@ func TestSpool_OldKeepalives(t *testing.T) {
 	c.Spool = spool.Folders{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
 	db := newOutage()
 	var back, all sync.Once
-	_, err := runUntil(t, c, filepath.Join(dir, "t.db"), faulty(db.faults()), func(p *job.Progress) bool {
+	_, err := runUntil(t, c, filepath.Join(dir, "t.db"), faulty(db.faults()), func(p *progress.Progress) bool {
 		if len(f.was()) == 2 {
 			back.Do(func() { close(db.back) })
 		}
-		if p.Lines.Load() == 8 {
+		if p.Snapshot().Lines == 8 {
 			all.Do(func() { close(folded) })
 		}
-		return p.Lines.Load() == 9
+		return p.Snapshot().Lines == 9
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -55,7 +56,7 @@ func (f *flusher) write(ctx context.Context) error {
 			f.pruned = start
 		}
 		took := time.Since(start)
-		f.p.flushed(&s.batch, res, took)
+		f.p.Flushed(flushed(&s.batch, &res, took))
 		f.prefetch.flushed(s.batch.Rows(), took)
 		s.reset()
 		f.free <- s
@@ -66,6 +67,14 @@ func (f *flusher) write(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// flushed returns what is counted of a flush.
+func flushed(b *fold.Batch, res *sink.Result, took time.Duration) progress.Flush {
+	return progress.Flush{Took: took, Rows: b.Rows(), Tables: []progress.TableFlush{{
+		Messages: b.Messages, Coalesced: b.Messages - int64(b.Rows()),
+		Rows: progress.Rows{Inserted: res.Inserted, Updated: res.Updated, Unchanged: res.Unchanged, Deleted: res.Deleted},
+	}}}
 }
 
 // flushOf returns the flush of a set.
@@ -104,7 +113,9 @@ func (f *flusher) laneOf(l *setLane, refused int64) sink.Lane {
 func (f *flusher) committed(ctx context.Context, s *set, flush *sink.Flush, res *sink.Result) error {
 	f.hasWritten = true
 	for i := range res.Refused {
-		s.lanes[res.Refused[i].Lane].lane.flushed.refused++
+		l := s.lanes[res.Refused[i].Lane].lane
+		l.flushed.refused++
+		l.progress.Reject(0, res.Refused[i].Reason)
 	}
 	for i := range s.lanes {
 		at := &s.lanes[i]
@@ -113,6 +124,7 @@ func (f *flusher) committed(ctx context.Context, s *set, flush *sink.Flush, res 
 			l.begun.Committed(at.pos.mark.Source)
 		}
 		l.flushed.safe = at.pos.line
+		l.progress.Committed(at.pos.read)
 		if l.repeats {
 			continue
 		}

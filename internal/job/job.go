@@ -24,6 +24,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
@@ -86,7 +87,7 @@ var ErrRejected = errors.New("a line was rejected")
 // sources for the run; where they are nil, all are read from their starts and nothing is
 // claimed. When ctx ends, Run stops reading, writes what it has and returns nil. p counts
 // what happens.
-func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *Progress) (err error) {
+func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *progress.Progress) (err error) {
 	if claims == nil {
 		claims = unclaimed{}
 	}
@@ -101,7 +102,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *Pro
 	}
 	defer func() {
 		err = errors.Join(err, r.Rejects.close())
-		p.setIgnored(r.folder.Ignored())
+		p.SetIgnored(r.folder.Ignored())
 	}()
 	if err := r.Rejects.open(); err != nil {
 		return err
@@ -122,7 +123,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *Pro
 // Fold reads the sources from their starts, folds them for a table of a database with
 // these limits, and has each set of rows looked at in place of a flush. When ctx ends, so
 // does Fold with its error, and what was read until then is not looked at.
-func Fold(ctx context.Context, c Config, t schema.Table, caps sink.Caps, p *Progress, look func(*sink.Flush) error) error {
+func Fold(ctx context.Context, c Config, t schema.Table, caps sink.Caps, p *progress.Progress, look func(*sink.Flush) error) error {
 	r := &run{Config: c, claims: unclaimed{}, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), prefetch: &prefetch{}, lanesAtOnce: math.MaxInt,
 		flush: func(_ context.Context, f *sink.Flush) (sink.Result, error) {
 			if err := ctx.Err(); err != nil {
@@ -135,7 +136,7 @@ func Fold(ctx context.Context, c Config, t schema.Table, caps sink.Caps, p *Prog
 		return err
 	}
 	_, err := r.attempt(ctx)
-	p.setIgnored(r.folder.Ignored())
+	p.SetIgnored(r.folder.Ignored())
 	return cmp.Or(err, ctx.Err())
 }
 
@@ -146,7 +147,7 @@ type run struct {
 	db        sink.Sink
 	flush     func(context.Context, *sink.Flush) (sink.Result, error)
 	claims    sink.Claims
-	p         *Progress
+	p         *progress.Progress
 	id        string
 	pool      *source.Pool
 	limit     *rate.Limiter // of lines read, all sources together; nil: none
@@ -215,7 +216,11 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 		return in.fill(reading, flushing)
 	})
 	err = g.Wait()
-	r.p.Buffer.Store(0)
+	r.p.SetBuffer(0)
+	for _, l := range o.lanes {
+		l.progress.Close()
+		l.progress.Drop()
+	}
 	return o.lanes, errors.Join(in.failed, err, o.close())
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
@@ -159,7 +160,7 @@ func write(t *testing.T, path string, feed []string) {
 	}
 }
 
-func run(t *testing.T, dest, feed string, fromStart bool) *job.Progress {
+func run(t *testing.T, dest, feed string, fromStart bool) *progress.Progress {
 	t.Helper()
 	db := openSink(t, dest)
 	defer db.Close()
@@ -169,7 +170,7 @@ func run(t *testing.T, dest, feed string, fromStart bool) *job.Progress {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := job.NewProgress()
+	p := progress.New("t")
 	err = job.Run(t.Context(), job.Config{
 		Sources: []string{feed}, Job: "t", Table: "t", BatchRows: 1000, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30, FromStart: fromStart,
 		Fold: fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500},
@@ -278,11 +279,11 @@ func TestSync_AgainChangesNothing(t *testing.T) {
 func again(t *testing.T, path, dest string) {
 	run(t, dest, path, false)
 	p := run(t, dest, path, true)
-	if n := p.Inserted.Load() + p.Updated.Load() + p.Deleted.Load(); n != 0 {
-		t.Errorf("%d rows were written again", n)
+	if did := p.Snapshot().Tables[0]; did.Inserted+did.Updated+did.Deleted != 0 {
+		t.Errorf("%d rows were written again", did.Inserted+did.Updated+did.Deleted)
 	}
-	if p := run(t, dest, path, false); p.Lines.Load() != 0 {
-		t.Errorf("a file that is done was read again: %d lines", p.Lines.Load())
+	if p := run(t, dest, path, false); p.Snapshot().Lines != 0 {
+		t.Errorf("a file that is done was read again: %d lines", p.Snapshot().Lines)
 	}
 }
 
@@ -307,7 +308,7 @@ func TestSync_ServerRestored(t *testing.T) {
 			if strings.Contains(text, "was restored to an earlier state") {
 				behind++
 			}
-		})}, target, sink.RetryClaims(openClaims(t, dest), time.Minute, func(*sink.Error) {}), job.NewProgress())
+		})}, target, sink.RetryClaims(openClaims(t, dest), time.Minute, func(*sink.Error) {}), progress.New("t"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -352,8 +353,8 @@ func TestSync_PeriodWritesASlowPipe(t *testing.T) {
 	defer db.Close()
 	r, w := io.Pipe()
 	flushed := make(chan int, 10)
-	p := job.NewProgress()
-	p.OnFlush = func(rows int, _ time.Duration) { flushed <- rows }
+	p := progress.New("t")
+	p.Observe(func(f progress.Flush) { flushed <- f.Rows })
 	rejects, _ := job.ParseRejects("table")
 	done := make(chan error, 1)
 	go func() {

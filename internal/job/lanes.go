@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
@@ -31,10 +32,11 @@ type start struct {
 // A lane is what is read in order, and resumed by itself; see [source.Source].
 type lane struct {
 	start
-	log    *slog.Logger
-	begun  source.Begun
-	begin  position      // of its first line
-	period time.Duration // a line waits at most before it is written; 0 is no limit
+	log      *slog.Logger
+	progress *progress.Lane
+	begun    source.Begun
+	begin    position      // of its first line
+	period   time.Duration // a line waits at most before it is written; 0 is no limit
 
 	reading laneReading // the reader's
 	flushed laneFlushed // the flusher's
@@ -89,7 +91,7 @@ func (o *opener) options() source.Options {
 		_, err := feed.NewScanner(&feed.Names{}).Scan(line)
 		return err == nil
 	}
-	opt.Reconnects = func() { o.p.Reconnects.Add(1) }
+	opt.Reconnects, opt.Connections = o.p.Reconnect, o.p.SetConnections
 	opt.Hello, opt.Resumes = o.Feed.Hello, o.Feed.ResumeField != ""
 	return opt
 }
@@ -139,11 +141,14 @@ func (o *opener) begin(ctx context.Context, e source.Event) (*lane, error) {
 	if err != nil || s == nil {
 		return nil, err
 	}
-	l := &lane{start: *s, log: o.Log.With("source", s.name), period: o.BatchPeriod}
+	l := &lane{start: *s, log: o.Log.With("source", s.name), progress: o.p.Open(s.name, kindOf(s.spec, o.Source.Follow)), period: o.BatchPeriod}
 	l.begun, err = e.Begin(ctx, source.Point{Cursor: s.from.mark.Source, Resume: s.from.mark.Feed.Resume})
 	finished := err == io.EOF
 	if err != nil && !finished {
 		return nil, err
+	}
+	if l.begun.Size != nil {
+		l.progress.Locate(func() (offset, size int64) { return l.begun.RawOffset(), l.begun.Size() })
 	}
 	l.begin.mark = mark{Source: l.begun.At, Feed: s.from.mark.Feed}
 	if l.begun.At != "" && !l.begun.Kept {
@@ -161,6 +166,19 @@ func (o *opener) begin(ctx context.Context, e source.Event) (*lane, error) {
 		o.logStart(l)
 	}
 	return l, nil
+}
+
+// kindOf returns how a source is read.
+func kindOf(spec string, follow bool) progress.Kind {
+	switch t := source.TraitsOf(spec); {
+	case t.Dialed:
+		return progress.Dialed
+	case t.Live:
+		return progress.Listening
+	case !t.Named || follow:
+		return progress.Waiting
+	}
+	return progress.File
 }
 
 // claim returns where a lane begins, when it is claimed.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -31,14 +32,14 @@ func smallFiles(t *testing.T, n int) job.Config {
 }
 
 // runAll runs a job to its end, and returns what it did and the warnings.
-func runAll(t *testing.T, c job.Config, dest string) (p *job.Progress, warned string) {
+func runAll(t *testing.T, c job.Config, dest string) (p *progress.Progress, warned string) {
 	t.Helper()
 	var log bytes.Buffer
 	c.Log = logtest.To(func(text string) { fmt.Fprintln(&log, text) })
 	db, claims := openSink(t, dest), openClaims(t, dest)
 	defer db.Close()
 	defer claims.Close()
-	p = job.NewProgress()
+	p = progress.New("t")
 	if err := job.Run(t.Context(), c, db, claims, p); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func TestSync_ManyFilesAreFewFlushes(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			c := smallFiles(t, files)
 			p, _ := runAll(t, c, dest)
-			if got, most := p.Batches.Load(), int64(files/c.BatchRows+files/lanesAtOnce+1); got > most {
+			if got, most := p.Snapshot().Batches, int64(files/c.BatchRows+files/lanesAtOnce+1); got > most {
 				t.Errorf("%d files were %d flushes, want %d at most", files, got, most)
 			}
 			if got := query(t, dest, "SELECT count(*) || '|' || sum(a) FROM t"); got != "1500|1874250" {
@@ -64,8 +65,8 @@ func TestSync_ManyFilesAreFewFlushes(t *testing.T) {
 				spoil(t, path)
 			}
 			p, _ = runAll(t, c, dest)
-			if after := query(t, dest, checkpoints); after != before || p.Batches.Load() != 0 || p.Lines.Load() != 0 {
-				t.Errorf("the second run read %d lines and wrote %d batches: the checkpoints are %s, were %s", p.Lines.Load(), p.Batches.Load(), after, before)
+			if after := query(t, dest, checkpoints); after != before || p.Snapshot().Batches != 0 || p.Snapshot().Lines != 0 {
+				t.Errorf("the second run read %d lines and wrote %d batches: the checkpoints are %s, were %s", p.Snapshot().Lines, p.Snapshot().Batches, after, before)
 			}
 		})
 	}
@@ -94,8 +95,8 @@ func TestSync_RebuildOfManyFiles(t *testing.T) {
 			runAll(t, c, dest)
 			c.Rebuild, c.BatchRows = true, 50
 			p, warned := runAll(t, c, dest)
-			if got := query(t, dest, "SELECT count(*) || '|' || sum(a) FROM t"); got != "500|124750" || p.Lines.Load() != 500 || warned != "" {
-				t.Errorf("the table is %s by %d lines, want 500: %s", got, p.Lines.Load(), warned)
+			if got := query(t, dest, "SELECT count(*) || '|' || sum(a) FROM t"); got != "500|124750" || p.Snapshot().Lines != 500 || warned != "" {
+				t.Errorf("the table is %s by %d lines, want 500: %s", got, p.Snapshot().Lines, warned)
 			}
 		})
 	}
@@ -144,7 +145,7 @@ func TestSync_BadFirstLinesOfASlowSource(t *testing.T) {
 		f.Close()
 		c := configOf(t, feed, "table")
 		c.Source.Follow = true
-		if _, err := runUntil(t, c, dest, nil, func(p *job.Progress) bool { return p.Batches.Load() > 0 }); err != nil {
+		if _, err := runUntil(t, c, dest, nil, func(p *progress.Progress) bool { return p.Snapshot().Batches > 0 }); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := query(t, dest, "SELECT count(*) || ' ' || count(DISTINCT line) FROM weir_rejects"), fmt.Sprintf("%d %[1]d", min(n+1, 2)); got != want {

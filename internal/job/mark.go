@@ -13,6 +13,7 @@ type position struct {
 	line   int64 // lines before it
 	offset int64 // bytes before it, as messages and people count them
 	mark   mark
+	read   int64 // lines that this attempt has read of it
 }
 
 // A mark is what a checkpoint keeps, in JSON, to have its source resumed. The source, or the queue around

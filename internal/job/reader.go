@@ -76,6 +76,7 @@ type laneReading struct {
 	seq  int64    // of the last set that had it
 	pos  position // after the last line that was folded
 	line int64    // lines read, the one at hand included
+	base int64    // the line after which this attempt began, as if nothing had been restarted since
 	conn int      // that brought the lines at hand; see [source.Block]
 	feed feedState
 	hint hint
@@ -107,7 +108,7 @@ func (rd *reader) fill(reading, flushing context.Context) error {
 		if err == nil {
 			err = rd.handle(flushing, e)
 			rd.scans.release(e)
-			rd.p.Buffer.Store(int64(rd.set.bytes()))
+			rd.p.SetBuffer(int64(rd.set.bytes()))
 		}
 		switch {
 		case err == nil || err == errDue:
@@ -196,6 +197,8 @@ func (rd *reader) handle(flushing context.Context, e *event) error {
 		return rd.endLane(flushing, e)
 	case source.Lost:
 		delete(rd.open, e.lane)
+		e.lane.progress.Close()
+		e.lane.progress.Drop()
 		return rd.claims.Drop(flushing, e.lane.name)
 	}
 	err := rd.foldBlock(flushing, e)
@@ -208,7 +211,6 @@ func (rd *reader) handle(flushing context.Context, e *event) error {
 // beginLane begins to read a lane that was opened.
 func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	rd.open[l] = true
-	rd.p.begin(l.name, l.begun)
 	fresh := l.cp.Mark == "" && l.resumes && !l.unnamed
 	l.reading = laneReading{seq: l.cp.Seq, tally: tally{rejected: l.cp.Rejected},
 		restart: fresh && l.cp.Seq > 0, tentative: fresh && !l.begun.Kept}
@@ -217,7 +219,7 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 		r.seq = 0
 	}
 	r.pos = l.begin
-	r.line, r.feed = r.pos.line, feedState{feedMark: r.pos.mark.Feed, opening: !l.begun.Kept}
+	r.line, r.base, r.feed = r.pos.line, r.pos.line, feedState{feedMark: r.pos.mark.Feed, opening: !l.begun.Kept}
 	r.hint.on = r.pos.offset == 0 && !source.TraitsOf(l.name).Live
 	if l.accepted || rd.Rebuild && !rd.emptied || rd.unmarked {
 		rd.addLane(l)
@@ -233,6 +235,7 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 func (rd *reader) endLane(flushing context.Context, e *event) error {
 	l := e.lane
 	delete(rd.open, l)
+	l.progress.Close()
 	if e.of.Done == nil {
 		rd.set.ended = append(rd.set.ended, l)
 	}
@@ -281,26 +284,24 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 		if err := rd.rejectHeld(l); err != nil {
 			return err
 		}
-		r.line, r.hint = 0, hint{} // what was read before is good, whatever comes now
+		r.line, r.base, r.hint = 0, r.base-r.line, hint{} // what was read before is good, whatever comes now
 	}
 	if e.Conn != r.conn {
 		r.conn, r.feed.repeats = e.Conn, 0
 		r.feed.opening = !l.begun.Kept // what is read back from the disk has no connection
 	}
-	before, at := r.line, 0
+	before, folded, at := r.line, r.folded, 0
 	if e.Oversize > 0 {
 		at, err = rd.oversize(e)
 	} else {
 		at, err = rd.foldLines(flushing, e)
 	}
+	var named time.Time
 	if n := len(e.lines); n > 0 && rd.Feed.TimeField != "" {
-		if t := feedTime(&e.lines[n-1], rd.feedNames.time); !t.IsZero() {
-			rd.p.FeedTime.Store(t.UnixNano())
-		}
+		named = feedTime(&e.lines[n-1], rd.feedNames.time)
 	}
-	rd.p.Lines.Add(r.line - before)
+	l.progress.Read(r.line-before, e.size(at), r.folded > folded, named)
 	rd.read = rd.read || r.line > before
-	rd.p.Bytes.Add(int64(at))
 	if at > 0 {
 		rd.moveTo(e, at)
 	}
@@ -322,18 +323,21 @@ func (rd *reader) oversize(e *event) (at int, err error) {
 		return 0, err
 	}
 	r.line++
-	rd.p.Bytes.Add(e.Oversize - int64(len(e.Data)))
 	return len(e.Data), err
+}
+
+// size is how many bytes of the source a block has up to an index.
+func (e *event) size(at int) int64 {
+	if at > 0 && e.Oversize > 0 {
+		return e.Oversize
+	}
+	return int64(at)
 }
 
 // moveTo notes that the lines of the block up to an index are folded.
 func (rd *reader) moveTo(e *event, at int) {
 	l, r := e.lane, &e.lane.reading
-	size := int64(at)
-	if e.Oversize > 0 {
-		size = e.Oversize
-	}
-	read := position{line: r.line, offset: e.Offset + size, mark: mark{Source: e.CursorAfter(at), Feed: r.feed.feedMark}}
+	read := position{line: r.line, offset: e.Offset + e.size(at), mark: mark{Source: e.CursorAfter(at), Feed: r.feed.feedMark}, read: r.line - r.base}
 	if len(r.held) > 0 {
 		r.past = read // what is held is read again if the run ends now
 		return
@@ -486,7 +490,7 @@ func (rd *reader) reject(l *lane, at fold.Place, line []byte, why *feed.Error) e
 	if rd.Feed.resumes(l.name) && l.reading.feed.again(line) {
 		return nil // it was counted when it came first
 	}
-	rd.p.Rejected(why.Reason).Add(1)
+	l.progress.Reject(0, why.Reason)
 	l.reading.rejected++
 	switch rd.Rejects.mode {
 	case discard:
@@ -504,7 +508,7 @@ func (rd *reader) reject(l *lane, at fold.Place, line []byte, why *feed.Error) e
 
 // tooMany ends a run whose feed is mostly bad.
 func (r *run) tooMany(last string) error {
-	if n := r.p.RejectedTotal(); n > r.MaxRejects {
+	if n := r.p.Rejected(); n > r.MaxRejects {
 		return fmt.Errorf("%d lines were rejected, more than --max-rejects %d; the last: %s", n, r.MaxRejects, last)
 	}
 	return nil

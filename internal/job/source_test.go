@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -88,7 +89,7 @@ func TestSync_LanesComeAndEnd(t *testing.T) {
 			db, claims := openSink(t, dest), openClaims(t, dest)
 			defer db.Close()
 			defer claims.Close()
-			if err := job.Run(t.Context(), c, db, claims, job.NewProgress()); err != nil {
+			if err := job.Run(t.Context(), c, db, claims, progress.New("t")); err != nil {
 				t.Fatal(err)
 			}
 			if a != "" || b != "" || again != "3" {

@@ -21,6 +21,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
@@ -52,7 +53,7 @@ func (o *outage) faults() sinktest.Faults {
 // spooled is a run that takes senders, with a spool.
 type spooled struct {
 	t    *testing.T
-	p    *job.Progress
+	p    *progress.Progress
 	db   *outage
 	addr chan string
 	said chan string
@@ -67,7 +68,7 @@ func startSpooled(t *testing.T, dir string, max int64) *spooled {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &spooled{t: t, p: job.NewProgress(), db: newOutage(),
+	s := &spooled{t: t, p: progress.New("t"), db: newOutage(),
 		addr: make(chan string, 1), said: make(chan string, 10000), end: make(chan error, 1)}
 	say := func(text string) {
 		t.Log(text)
@@ -180,7 +181,7 @@ func captured(t *testing.T, pattern string) (all []byte) {
 // is in its folder.
 func (s *spooled) complete(dir string, lines int) {
 	s.t.Helper()
-	s.until("all is committed", func() bool { return s.p.Lines.Load() == int64(lines) && s.p.Spool.Load() == 0 })
+	s.until("all is committed", func() bool { return s.p.Snapshot().Lines == int64(lines) && s.p.Snapshot().Spool == 0 })
 	if err := s.finish(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -213,8 +214,8 @@ func TestSpool_FullOneStopsReading(t *testing.T) {
 	if size := sizeOf(t, filepath.Join(dir, "spool", "*.jsonl")); size > most || size < most/2 {
 		t.Errorf("the full spool has %d bytes", size)
 	}
-	if s.p.Spool.Load() < most/2 {
-		t.Errorf("the gauge says %d", s.p.Spool.Load())
+	if s.p.Snapshot().Spool < most/2 {
+		t.Errorf("the gauge says %d", s.p.Snapshot().Spool)
 	}
 	close(s.db.back)
 	s.waitFor("has room again")
@@ -229,7 +230,7 @@ func TestSpool_TheNextRunDrainsItFirst(t *testing.T) {
 	dir, feed := t.TempDir(), feedOf(lines)
 	for range 2 { // the second run breaks too, before it has committed anything
 		s := startSpooled(t, dir, 1<<30)
-		if addr := <-s.addr; s.p.Lines.Load() == 0 && sizeOf(t, filepath.Join(dir, "spool", "*.jsonl")) == 0 {
+		if addr := <-s.addr; s.p.Snapshot().Lines == 0 && sizeOf(t, filepath.Join(dir, "spool", "*.jsonl")) == 0 {
 			if err := send(addr, feed); err != nil {
 				t.Fatal(err)
 			}
@@ -255,7 +256,7 @@ func TestSpool_DatabaseRestored(t *testing.T) {
 	if err := send(<-s.addr, feed); err != nil {
 		t.Fatal(err)
 	}
-	s.until("all is committed", func() bool { return s.p.Lines.Load() == lines && s.p.Spool.Load() == 0 })
+	s.until("all is committed", func() bool { return s.p.Snapshot().Lines == lines && s.p.Snapshot().Spool == 0 })
 	if err := s.finish(); err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +277,7 @@ func TestSpool_DatabaseRestored(t *testing.T) {
 	s = startSpooled(t, dir, 1<<30)
 	close(s.db.back)
 	s.waitFor("the database was restored to before the first line in")
-	s.until("all is committed", func() bool { return s.p.Lines.Load() == lines && s.p.Spool.Load() == 0 })
+	s.until("all is committed", func() bool { return s.p.Snapshot().Lines == lines && s.p.Snapshot().Spool == 0 })
 	if err := s.finish(); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -31,11 +32,11 @@ func (c *Config) weir(ctx context.Context, db Database, s *sample, level sink.Le
 	if err != nil {
 		return set, err
 	}
-	p := job.NewProgress()
-	p.OnFlush = func(_ int, took time.Duration) {
+	p := progress.New("t")
+	p.Observe(func(f progress.Flush) {
 		set.Flushes++
-		set.Longest = max(set.Longest, took)
-	}
+		set.Longest = max(set.Longest, f.Took)
+	})
 	err = job.Run(ctx, job.Config{Sources: []string{s.path}, Table: "t", BatchRows: 100_000, BatchPeriod: period, Buffer: 256 << 20,
 		Rejects: rejects, MaxRejects: int64(s.messages), Fold: fold.Options{Key: []string{c.Key}, MaxColumns: len(s.names)},
 		Log: c.Log}, to, nil, p)
@@ -45,6 +46,6 @@ func (c *Config) weir(ctx context.Context, db Database, s *sample, level sink.Le
 	took := time.Since(start)
 	set.Lag = period + set.Longest
 	after, err := db.usage(ctx)
-	set.end(int(p.Messages.Load()), took, before, after)
+	set.end(int(p.Snapshot().Tables[0].Messages), took, before, after)
 	return set, errors.Join(err, db.wipe(ctx))
 }

@@ -183,6 +183,7 @@ func (s *Stream) produceDialed() error {
 		err := s.dialer.connect(s.ctx)
 		if err == nil {
 			made, brought := time.Now(), int64(0)
+			s.opts.Connections(s.name, 1)
 			unguard := tcp.Guard(s.dialer.wire)
 			if err = s.restart(); err == nil {
 				err = s.deliver()
@@ -194,6 +195,7 @@ func (s *Stream) produceDialed() error {
 				err = &fatalError{fmt.Errorf("%w%s", err, hint(s.raw.err))}
 			}
 			_ = s.dialer.conn.Close()
+			s.opts.Connections(s.name, 0)
 			lost = lost.Add(time.Since(made))
 			if brought > 0 {
 				s.waitForCommit()

@@ -55,6 +55,7 @@ type listener struct {
 	permits []permit
 	windows chan struct{} // a token for each sender that has a zstd window
 	pool    *Pool         // of small blocks, for a sender that is idle keeps one
+	changed func(n int)   // is called with how many conns there are; mu is locked
 
 	mu     sync.Mutex
 	conns  map[net.Conn]int // the number of one that has brought no line yet, else 0
@@ -74,7 +75,7 @@ func listen(ctx context.Context, name string, o *Options) (*listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen at %s: %w", name, bare(err))
 	}
-	l := newListener(in, o)
+	l := newListener(in, name, o)
 	if scheme+"://" == tlsListenScheme {
 		if o.TLS == nil || len(o.TLS.Certificates) == 0 {
 			return nil, errors.Join(fmt.Errorf("%s needs --tls-cert and --tls-key", name), in.Close())
@@ -84,12 +85,13 @@ func listen(ctx context.Context, name string, o *Options) (*listener, error) {
 	return l, nil
 }
 
-func newListener(in net.Listener, o *Options) *listener {
+func newListener(in net.Listener, name string, o *Options) *listener {
 	return &listener{
 		Listener: in,
 		permits:  []permit{{senderBlock, make(chan struct{}, manyMedium)}, {longLine, make(chan struct{}, manyLong)}},
 		windows:  make(chan struct{}, max(minWindows, o.Windows/senderWindow)),
 		pool:     newPool(senderBlock, senderBlock),
+		changed:  func(n int) { o.Connections(name, n) },
 		conns:    map[net.Conn]int{},
 	}
 }
@@ -117,6 +119,7 @@ func (l *listener) add(c net.Conn) error {
 	}
 	l.number++
 	l.conns[c] = l.number
+	l.changed(len(l.conns))
 	return nil
 }
 
@@ -135,6 +138,7 @@ func (l *listener) remove(c net.Conn) (displaced bool) {
 	defer l.mu.Unlock()
 	_, ok := l.conns[c]
 	delete(l.conns, c)
+	l.changed(len(l.conns))
 	_ = c.Close()
 	return !ok
 }

@@ -65,7 +65,7 @@ func listenIn(t *testing.T, o Options, withTLS *tls.Config, do func(l *listening
 			t.Fatal(err)
 		}
 		l.stream = newStream("tcp-listen://pipe", o)
-		l.stream.listener = newListener(&pipes{make(chan net.Conn), make(chan struct{})}, &o)
+		l.stream.listener = newListener(&pipes{make(chan net.Conn), make(chan struct{})}, l.stream.name, &o)
 		l.stream.listener.tls = withTLS
 		l.stream.start.Do(func() { go l.stream.run() })
 		do(l)

@@ -56,6 +56,10 @@ type Options struct {
 	RetryFor   time.Duration // how long weir tries to reconnect; 0: not at all
 	Reconnects func()        // is called when that begins, from another goroutine than Next's; nil: nothing
 
+	// Connections is called with how many a lane has, whenever one is made or ends, from other
+	// goroutines than Next's; nil: nothing.
+	Connections func(lane string, n int)
+
 	Log *slog.Logger // nil: none
 }
 
@@ -84,6 +88,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Reconnects == nil {
 		o.Reconnects = func() {}
+	}
+	if o.Connections == nil {
+		o.Connections = func(string, int) {}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

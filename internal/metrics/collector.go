@@ -1,0 +1,154 @@
+package metrics
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weirsync/weir/internal/progress"
+)
+
+// A collector reads all counts of a run at one moment.
+type collector struct {
+	run   Run
+	whole map[string]*prometheus.Desc // of metrics of the run, by their names
+	parts map[string]*prometheus.Desc // of the same by table or source
+}
+
+// What is collected: by run, or by table or source besides.
+var (
+	ofRun = map[string]string{
+		"weir_retries_total":                 "Database calls that were retried.",
+		"weir_reconnects_total":              "Reconnects to a feed.",
+		"weir_spool_bytes":                   "Bytes of lines in the spool that are not committed.",
+		"weir_spool_limit_bytes":             "Bytes that the spool takes at most.",
+		"weir_buffer_bytes":                  "Memory that the filling batch holds.",
+		"weir_buffer_limit_bytes":            "Memory for batches.",
+		"weir_last_commit_timestamp_seconds": "When the last batch was committed, by this run or one before; 0 for never.",
+	}
+	ofTable = map[string]string{
+		"weir_rejected_lines_total":     "Lines rejected.",
+		"weir_rows_total":               "Rows of flushed batches, by what became of them.",
+		"weir_coalesced_messages_total": "Messages folded into a row that another message of the batch had begun.",
+	}
+	ofSource = map[string]string{
+		"weir_read_lines_total":               "Lines read.",
+		"weir_read_bytes_total":               "Bytes read, after decompression.",
+		"weir_pending_lines":                  "Lines read that are not committed.",
+		"weir_last_message_timestamp_seconds": "When the last message was read; 0 for never.",
+		"weir_source_lag_seconds":             "How old the last message read is, by its --time-field; 0 where none has a time.",
+		"weir_connected":                      "1 while the feed is connected, 0 else.",
+		"weir_senders":                        "Connections that send lines.",
+	}
+)
+
+// The labels that a metric has besides.
+var furtherLabels = map[string]string{"weir_rejected_lines_total": "reason", "weir_rows_total": "result", "weir_retries_total": "reason"}
+
+func newCollector(r Run, job string) *collector {
+	c := &collector{run: r, whole: map[string]*prometheus.Desc{}, parts: map[string]*prometheus.Desc{}}
+	for by, metrics := range map[string]map[string]string{"": ofRun, "table": ofTable, "source": ofSource} {
+		for name, help := range metrics {
+			var labels []string
+			if further := furtherLabels[name]; further != "" {
+				labels = append(labels, further)
+			}
+			c.whole[name] = prometheus.NewDesc(name, help, labels, prometheus.Labels{jobLabel: job})
+			c.parts[name] = prometheus.NewDesc(name, help, append(labels, by), prometheus.Labels{jobLabel: job})
+		}
+	}
+	return c
+}
+
+// Describe implements [prometheus.Collector]. It has nothing to say before a run: some metrics
+// have more labels in one run than in another.
+func (c *collector) Describe(chan<- *prometheus.Desc) {}
+
+// emit sends a value: that of a table or a source where part names one.
+type emit func(name string, value float64, part string, labels ...string)
+
+// Collect implements [prometheus.Collector].
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	emitted := func(kind prometheus.ValueType) emit {
+		return func(name string, value float64, part string, labels ...string) {
+			desc := c.whole[name]
+			if part != "" {
+				desc, labels = c.parts[name], append(labels, label(part))
+			}
+			out <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
+		}
+	}
+	count, gauge := emitted(prometheus.CounterValue), emitted(prometheus.GaugeValue)
+	s := c.run.Progress.Snapshot()
+	for reason, n := range s.Retries {
+		count("weir_retries_total", float64(n), "", reason)
+	}
+	count("weir_reconnects_total", float64(s.Reconnects), "")
+	gauge("weir_spool_bytes", float64(s.Spool), "")
+	if c.run.SpoolLimit > 0 {
+		gauge("weir_spool_limit_bytes", float64(c.run.SpoolLimit), "")
+	}
+	gauge("weir_buffer_bytes", float64(s.Buffer), "")
+	gauge("weir_buffer_limit_bytes", float64(c.run.BufferLimit), "")
+	gauge("weir_last_commit_timestamp_seconds", seconds(s.LastCommit), "")
+	for i := range s.Tables {
+		collectTable(&s.Tables[i], count)
+	}
+	if len(s.Tables) != 1 {
+		for reason, n := range s.Unassigned {
+			count("weir_rejected_lines_total", float64(n), "", string(reason))
+		}
+	}
+	c.collectSources(&s, count, gauge)
+}
+
+func collectTable(t *progress.Table, count emit) {
+	for reason, n := range t.Rejected {
+		count("weir_rejected_lines_total", float64(n), t.Name, string(reason))
+	}
+	count("weir_rows_total", float64(t.Inserted), t.Name, "inserted")
+	count("weir_rows_total", float64(t.Updated), t.Name, "updated")
+	count("weir_rows_total", float64(t.Unchanged), t.Name, "unchanged")
+	count("weir_rows_total", float64(t.Deleted), t.Name, "deleted")
+	count("weir_coalesced_messages_total", float64(t.Coalesced), t.Name)
+}
+
+// collectSources sends the sums of all sources; or by source, with those of files that are read
+// to their ends beside them.
+func (c *collector) collectSources(s *progress.Snapshot, count, gauge emit) {
+	all := progress.LaneState{Lines: s.Lines, Bytes: s.Bytes, Pending: s.Pending, FeedTime: s.FeedTime, LastMessage: s.LastMessage}
+	lanes := slices.DeleteFunc(s.Lanes, func(l progress.LaneState) bool { return l.Kind == progress.File })
+	if !c.run.BySource {
+		for _, l := range lanes { // one at most
+			all.Kind, all.Connections = l.Kind, l.Connections
+		}
+		collectSource(&all, "", count, gauge)
+		return
+	}
+	for i := range lanes {
+		l := &lanes[i]
+		all.Lines, all.Bytes, all.Pending = all.Lines-l.Lines, all.Bytes-l.Bytes, all.Pending-l.Pending
+		collectSource(l, l.Source, count, gauge)
+	}
+	if all.Lines > 0 {
+		collectLines(&all, "", count, gauge)
+	}
+}
+
+func collectLines(l *progress.LaneState, name string, count, gauge emit) {
+	count("weir_read_lines_total", float64(l.Lines), name)
+	count("weir_read_bytes_total", float64(l.Bytes), name)
+	gauge("weir_pending_lines", float64(max(0, l.Pending)), name)
+}
+
+func collectSource(l *progress.LaneState, name string, count, gauge emit) {
+	collectLines(l, name, count, gauge)
+	gauge("weir_last_message_timestamp_seconds", seconds(l.LastMessage), name)
+	gauge("weir_source_lag_seconds", progress.Lag(l.FeedTime).Seconds(), name)
+	switch l.Kind {
+	case progress.Dialed:
+		gauge("weir_connected", float64(l.Connections), name)
+	case progress.Listening:
+		gauge("weir_senders", float64(l.Connections), name)
+	}
+}

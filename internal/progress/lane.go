@@ -1,0 +1,159 @@
+package progress
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+)
+
+// Kind says how a source is read.
+type Kind int
+
+// How a source is read.
+const (
+	File      Kind = iota // to its end
+	Waiting               // it waits for more: stdin, a FIFO, a file that is followed
+	Dialed                // by a connection that weir makes
+	Listening             // by connections that others make
+)
+
+// LaneState has the counts of a source.
+type LaneState struct {
+	Source      string
+	Kind        Kind
+	Open        bool
+	Connections int // that exist: one at most of a source that weir connects to
+
+	Lines, Bytes int64 // that were read
+	Rejected     int64 // lines
+	Pending      int64 // lines that were read and are not committed
+	// Offset is how many raw bytes were read, and Size how many there are; 0 where that is
+	// not known.
+	Offset, Size int64
+	LastMessage  time.Time // when it was read
+	FeedTime     time.Time // of the last message that named one
+}
+
+// A Lane counts what is read of a source.
+type Lane struct {
+	p         *Progress
+	state     LaneState
+	base      int64 // state.Lines when it was opened
+	committed int64 // of state.Lines
+	place     func() (offset, size int64)
+}
+
+// Open returns the counts of a source that is opened: those that it had where it was read before.
+func (p *Progress) Open(source string, kind Kind) *Lane {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Begun, p.state.Trouble = true, "" // the database has answered
+	if l := p.lane(source); l != nil {
+		l.state.Open, l.base = true, l.state.Lines
+		return l
+	}
+	l := &Lane{p: p, state: LaneState{Source: source, Kind: kind, Open: true}}
+	p.lanes = append(p.lanes, l)
+	return l
+}
+
+// Locate has place say how many raw bytes of the source were read, and how many there are. It may
+// be called by any goroutine, until Close.
+func (l *Lane) Locate(place func() (offset, size int64)) {
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	l.place = place
+}
+
+// Close notes that a source was read to its end. Of a file, whose counts are complete, only the
+// sums stay.
+func (l *Lane) Close() {
+	p := l.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.state.Open, l.state.Connections, l.place = false, 0, nil
+	if l.state.Kind == File {
+		p.lanes = slices.DeleteFunc(p.lanes, func(other *Lane) bool { return other == l })
+	}
+}
+
+// Drop notes that what was read and not committed never will be: the source may be read again.
+func (l *Lane) Drop() {
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	l.commit(l.state.Lines)
+}
+
+// Read counts lines. message says that one of them at least was a message, and at is the time that
+// the last one of them named, if it did.
+func (l *Lane) Read(lines, bytes int64, message bool, at time.Time) {
+	p := l.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.state.Lines += lines
+	l.state.Bytes += bytes
+	p.state.Lines += lines
+	p.state.Bytes += bytes
+	if message {
+		now := time.Now()
+		l.state.LastMessage, p.state.LastMessage = now, now
+	}
+	if !at.IsZero() {
+		l.state.FeedTime, p.state.FeedTime = at, at
+	}
+}
+
+// Committed notes how many of the lines that were read since Open are committed.
+func (l *Lane) Committed(lines int64) {
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	l.commit(l.base + lines)
+}
+
+// commit is Committed. l.p is locked.
+func (l *Lane) commit(lines int64) {
+	if lines > l.committed {
+		l.p.committed += lines - l.committed
+		l.committed = lines
+	}
+}
+
+// Reject counts a rejected line. table is the index of the table that rejects it, -1 for none.
+func (l *Lane) Reject(table int, reason feed.Reason) {
+	p := l.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.state.Rejected++
+	p.state.Rejected++
+	if table < 0 {
+		p.state.Unassigned[reason]++
+		return
+	}
+	p.tables[table].Rejected[reason]++
+}
+
+// SetConnections notes how many connections of a source exist.
+func (p *Progress) SetConnections(source string, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.lane(source); l != nil {
+		l.state.Connections = n
+	}
+}
+
+// lane returns a source, nil where there is none. p is locked.
+func (p *Progress) lane(source string) *Lane {
+	i := slices.IndexFunc(p.lanes, func(l *Lane) bool { return l.state.Source == source })
+	if i < 0 {
+		return nil
+	}
+	return p.lanes[i]
+}
+
+// Reconnect counts a connection that is made again.
+func (p *Progress) Reconnect() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Reconnects++
+}

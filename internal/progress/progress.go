@@ -1,0 +1,244 @@
+// Package progress counts what a run does, by source and by table. The run writes the counts;
+// metrics, the status line and the summary read them.
+package progress
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// Progress has the counts of one run. Any goroutine may call its methods and those of its lanes.
+type Progress struct {
+	mu        sync.Mutex // held for a moment
+	state     Snapshot   // but for what Lanes and Tables point to
+	lanes     []*Lane    // in the order in which they were opened
+	tables    []Table
+	committed int64 // of state.Lines
+	ignored   map[string]int64
+	observers []func(Flush)
+}
+
+// A Snapshot is what a run has done so far, all at one moment.
+type Snapshot struct {
+	Start time.Time
+	// Lanes are the sources that are being read, and all that have no end: connections,
+	// stdin, files that are followed.
+	Lanes  []LaneState
+	Tables []Table // as New had them
+	Begun  bool    // a source was opened
+
+	Lines, Bytes int64 // that were read, of all sources
+	Pending      int64 // lines of these that are not committed
+	Rejected     int64 // lines
+	// Unassigned are the rejected lines that no table has rejected.
+	Unassigned  map[feed.Reason]int64
+	Reconnects  int64
+	LastMessage time.Time // when it was read
+	FeedTime    time.Time // of the last message that named one
+
+	Batches    int64
+	Buffer     int64 // bytes that the filling batch holds
+	Spool      int64 // bytes in the spool that are not committed
+	Retries    map[string]int64
+	Trouble    string        // the reason for which the database is waited for; "": it is not
+	LastFlush  time.Duration // that it took
+	LastCommit time.Time     // by this run or one before
+}
+
+// A Table has the counts of a table.
+type Table struct {
+	Name      string
+	Messages  int64 // that were written, by way of rows
+	Coalesced int64 // of these, those that were folded into a row that another message had begun
+	Rows
+	Rejected map[feed.Reason]int64 // lines
+}
+
+// Rows counts what became of the rows of batches.
+type Rows struct{ Inserted, Updated, Unchanged, Deleted int64 }
+
+// Total is the number of rows.
+func (r *Rows) Total() int64 { return r.Inserted + r.Updated + r.Unchanged + r.Deleted }
+
+func (r *Rows) add(o Rows) {
+	r.Inserted += o.Inserted
+	r.Updated += o.Updated
+	r.Unchanged += o.Unchanged
+	r.Deleted += o.Deleted
+}
+
+// New returns counts at zero of a run that writes tables.
+func New(tables ...string) *Progress {
+	p := &Progress{state: Snapshot{Start: time.Now(), Unassigned: reasons(), Retries: map[string]int64{}}}
+	for _, r := range sink.RetryReasons {
+		p.state.Retries[r] = 0
+	}
+	for _, name := range tables {
+		p.tables = append(p.tables, Table{Name: name, Rejected: reasons()})
+	}
+	return p
+}
+
+func reasons() map[feed.Reason]int64 {
+	m := map[feed.Reason]int64{}
+	for _, r := range feed.Reasons {
+		m[r] = 0
+	}
+	return m
+}
+
+// Snapshot returns what was done so far.
+func (p *Progress) Snapshot() Snapshot {
+	p.mu.Lock()
+	s := p.state
+	s.Pending = max(0, s.Lines-p.committed) // what is committed may be counted first
+	s.Unassigned, s.Retries = maps.Clone(s.Unassigned), maps.Clone(s.Retries)
+	s.Tables = slices.Clone(p.tables)
+	for i := range s.Tables {
+		s.Tables[i].Rejected = maps.Clone(s.Tables[i].Rejected)
+	}
+	s.Lanes = make([]LaneState, len(p.lanes))
+	places := make([]func() (int64, int64), len(p.lanes))
+	for i, l := range p.lanes {
+		s.Lanes[i], places[i] = l.state, l.place
+		s.Lanes[i].Pending = max(0, l.state.Lines-l.committed)
+	}
+	p.mu.Unlock()
+	for i, place := range places { // which asks the file system
+		if place != nil {
+			s.Lanes[i].Offset, s.Lanes[i].Size = place()
+		}
+	}
+	return s
+}
+
+// Total returns the sum of the counts of all tables, with the rejected lines of none.
+func (s *Snapshot) Total() Table {
+	t := Table{Rejected: maps.Clone(s.Unassigned)}
+	for i := range s.Tables {
+		each := &s.Tables[i]
+		t.Messages += each.Messages
+		t.Coalesced += each.Coalesced
+		t.Rows.add(each.Rows)
+		for r, n := range each.Rejected {
+			t.Rejected[r] += n
+		}
+	}
+	return t
+}
+
+// Lag returns how old a message is by its own time; 0 where it has none.
+func Lag(at time.Time) time.Duration {
+	if at.IsZero() {
+		return 0
+	}
+	return max(0, time.Since(at)) // a feed's clock may be ahead
+}
+
+// NotReady returns why the run cannot read its feeds and write what they bring, "" where it can.
+func (s *Snapshot) NotReady() string {
+	switch {
+	case s.Trouble != "":
+		return "waiting for the database (" + s.Trouble + ")"
+	case !s.Begun:
+		return "not reading yet"
+	}
+	for _, l := range s.Lanes {
+		if l.Kind == Dialed && l.Connections == 0 && l.Open {
+			return "not connected to " + l.Source
+		}
+	}
+	return ""
+}
+
+// A Flush is a batch that was written.
+type Flush struct {
+	Took   time.Duration
+	Rows   int          // of all tables
+	Tables []TableFlush // in the order of New
+}
+
+// A TableFlush is what a flush did to a table.
+type TableFlush struct {
+	Messages, Coalesced int64
+	Rows
+}
+
+// Observe has f called for each flush, by the goroutine that flushes. It is for before the run.
+func (p *Progress) Observe(f func(Flush)) { p.observers = append(p.observers, f) }
+
+// Flushed counts a flush.
+func (p *Progress) Flushed(f Flush) {
+	p.mu.Lock()
+	for i, t := range f.Tables {
+		p.tables[i].Messages += t.Messages
+		p.tables[i].Coalesced += t.Coalesced
+		p.tables[i].Rows.add(t.Rows)
+	}
+	p.state.Batches++
+	p.state.LastFlush, p.state.LastCommit, p.state.Trouble = f.Took, time.Now(), ""
+	p.mu.Unlock()
+	for _, observe := range p.observers {
+		observe(f)
+	}
+}
+
+// CommittedBefore notes when a run before this one committed last.
+func (p *Progress) CommittedBefore(at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at.After(p.state.LastCommit) {
+		p.state.LastCommit = at
+	}
+}
+
+// Retry counts a call of the database that is tried again.
+func (p *Progress) Retry(e *sink.Error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.state.Retries[e.Reason]; ok {
+		p.state.Retries[e.Reason]++
+	}
+	p.state.Trouble = e.Reason
+}
+
+// Rejected returns the number of lines rejected.
+func (p *Progress) Rejected() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state.Rejected
+}
+
+// SetBuffer notes how many bytes the filling batch holds.
+func (p *Progress) SetBuffer(bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Buffer = bytes
+}
+
+// SetSpool notes how many bytes in the spool are not committed.
+func (p *Progress) SetSpool(bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Spool = bytes
+}
+
+// SetIgnored notes how many values each field had that found no column.
+func (p *Progress) SetIgnored(fields map[string]int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ignored = fields
+}
+
+// Ignored returns how many values each field had that found no column. It is complete when the
+// run has ended.
+func (p *Progress) Ignored() map[string]int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ignored
+}

@@ -1,0 +1,127 @@
+package progress_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+func TestSnapshot_CountsBySourceAndTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := progress.New("flights", "positions")
+		a, b := p.Open("tcp://a:1", progress.Dialed), p.Open("b.jsonl", progress.File)
+		a.Read(10, 100, true, time.Unix(5, 0))
+		time.Sleep(time.Second)
+		b.Read(5, 50, false, time.Time{})
+		b.Reject(1, feed.NotJSON)
+		b.Reject(-1, feed.NotJSON)
+		a.Committed(8)
+		p.Flushed(progress.Flush{Took: time.Second, Rows: 7, Tables: []progress.TableFlush{
+			{Messages: 8, Coalesced: 2, Rows: progress.Rows{Inserted: 4, Updated: 2}}, {Messages: 1, Rows: progress.Rows{Deleted: 1}}}})
+		s := p.Snapshot()
+		if s.Lines != 15 || s.Bytes != 150 || s.Pending != 7 || s.Rejected != 2 || s.Batches != 1 || s.LastFlush != time.Second || !s.LastCommit.Equal(time.Now()) {
+			t.Errorf("the run: %+v", s)
+		}
+		if l := s.Lanes[0]; l.Source != "tcp://a:1" || l.Lines != 10 || l.Pending != 2 || l.Rejected != 0 || time.Since(l.LastMessage) != time.Second || !l.FeedTime.Equal(time.Unix(5, 0)) {
+			t.Errorf("the first source: %+v", l)
+		}
+		if l := s.Lanes[1]; l.Lines != 5 || l.Pending != 5 || l.Rejected != 2 || !l.LastMessage.IsZero() {
+			t.Errorf("the second source: %+v", l)
+		}
+		if one, two := s.Tables[0], s.Tables[1]; one.Rows != (progress.Rows{Inserted: 4, Updated: 2}) || one.Coalesced != 2 || two.Deleted != 1 || two.Rejected[feed.NotJSON] != 1 || s.Unassigned[feed.NotJSON] != 1 {
+			t.Errorf("the tables: %+v, and none: %v", s.Tables, s.Unassigned)
+		}
+		if all := s.Total(); all.Messages != 9 || all.Rows.Total() != 7 || all.Rejected[feed.NotJSON] != 2 {
+			t.Errorf("all tables: %+v", all)
+		}
+		b.Reject(1, feed.NotJSON)
+		if s.Tables[1].Rejected[feed.NotJSON] != 1 {
+			t.Error("a snapshot changes")
+		}
+	})
+}
+
+func TestSnapshot_FilesLeaveTheirSums(t *testing.T) {
+	p := progress.New("t")
+	file, feed := p.Open("f.jsonl", progress.File), p.Open("tcp://a:1", progress.Dialed)
+	p.SetConnections("tcp://a:1", 1)
+	file.Read(3, 30, true, time.Time{})
+	file.Locate(func() (int64, int64) { return 30, 40 })
+	if l := p.Snapshot().Lanes[0]; l.Offset != 30 || l.Size != 40 {
+		t.Errorf("the file while it is read: %+v", l)
+	}
+	file.Close()
+	feed.Close()
+	s := p.Snapshot()
+	if len(s.Lanes) != 1 || s.Lanes[0].Source != "tcp://a:1" || s.Lanes[0].Open || s.Lanes[0].Connections != 0 || s.Lines != 3 || s.Pending != 3 {
+		t.Errorf("%+v", s)
+	}
+	file.Committed(3) // the flush comes after the end
+	if s := p.Snapshot(); s.Pending != 0 {
+		t.Errorf("%d lines are pending", s.Pending)
+	}
+}
+
+// What was read and not committed before the sources are read again is no longer pending, and what
+// is read again is.
+func TestSnapshot_PendingAfterRewind(t *testing.T) {
+	p := progress.New("t")
+	l := p.Open("tcp://a:1", progress.Dialed)
+	l.Read(10, 0, true, time.Time{})
+	l.Committed(4)
+	l.Close()
+	l.Drop()
+	if s := p.Snapshot(); s.Pending != 0 || s.Lanes[0].Pending != 0 {
+		t.Errorf("between: %+v", s)
+	}
+	l = p.Open("tcp://a:1", progress.Dialed)
+	l.Read(6, 0, true, time.Time{})
+	l.Committed(1)
+	if s := p.Snapshot(); s.Lines != 16 || s.Pending != 5 || s.Lanes[0].Pending != 5 || len(s.Lanes) != 1 {
+		t.Errorf("after: %+v", s)
+	}
+}
+
+func TestNotReady(t *testing.T) {
+	p := progress.New("t")
+	want := func(why string) {
+		t.Helper()
+		if s := p.Snapshot(); s.NotReady() != why {
+			t.Errorf("%q, want %q", s.NotReady(), why)
+		}
+	}
+	want("not reading yet")
+	p.Retry(&sink.Error{Reason: "connection"})
+	want("waiting for the database (connection)")
+	l := p.Open("tcp://a:1", progress.Dialed)
+	want("not connected to tcp://a:1")
+	p.SetConnections("tcp://a:1", 1)
+	want("")
+	p.Retry(&sink.Error{Reason: "locked"})
+	want("waiting for the database (locked)")
+	p.Flushed(progress.Flush{Tables: make([]progress.TableFlush, 1)})
+	want("")
+	l.Close() // the feed has ended; the run is about to
+	want("")
+}
+
+func TestObserve(t *testing.T) {
+	p := progress.New("t")
+	var rows [2]int
+	for i := range rows {
+		p.Observe(func(f progress.Flush) {
+			rows[i] += f.Rows
+			if p.Snapshot().Batches == 0 { // it may look
+				t.Error("the flush is not counted yet")
+			}
+		})
+	}
+	p.Flushed(progress.Flush{Rows: 3, Tables: make([]progress.TableFlush, 1)})
+	if rows != [2]int{3, 3} {
+		t.Errorf("the observers saw %v", rows)
+	}
+}
