@@ -14,6 +14,19 @@ var (
 	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
+// The code that docs/drivers.md shows is that of the files that it names.
+func TestDocs_DriversShowsTheCode(t *testing.T) {
+	blocks := regexp.MustCompile("(?s)```go\n// (\\S+)\n(.*?)```").FindAllStringSubmatch(read(t, "../../docs/drivers.md"), -1)
+	if len(blocks) == 0 {
+		t.Error("did not exercise: the page shows no code")
+	}
+	for _, b := range blocks {
+		if file, code := b[1], b[2]; !strings.Contains(read(t, "../../"+file), code) {
+			t.Errorf("%s does not have\n%s", file, code)
+		}
+	}
+}
+
 // Every link of a page leads to a page, and to a heading of it where it names one; the
 // index has all pages.
 func TestDocs_LinksLeadSomewhere(t *testing.T) {
