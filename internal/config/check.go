@@ -244,7 +244,7 @@ func (c *checker) sources(t *tableDraft, col mapping.Column) {
 		case (s.Meta == mapping.IndexMeta || s.Meta == mapping.KeyMeta) && t.given["each"] == nil:
 			c.fault(s.Pos, where, "meta: %s is of an element, and the table has no each", s.Meta)
 		}
-		if exclude(t.When, s.When, t.conditionPath, t.rowPath) {
+		if exclude(t.When, s.When, t.conditionPath) {
 			c.fault(s.Pos, where, "no message meets this when and that of the table")
 		}
 		for _, before := range col.From[:i] {
@@ -262,14 +262,6 @@ func (t *tableDraft) conditionPath(p mapping.Path) string {
 		p.Base = mapping.MessageBase
 	}
 	return p.String()
-}
-
-// rowPath is the same for the columns.
-func (t *tableDraft) rowPath(p mapping.Path) string {
-	if p.Base == mapping.RowBase && t.given["at"] != nil {
-		return "row " + p.String()
-	}
-	return t.conditionPath(p)
 }
 
 // rules checks that the rules of a table's fold go together. Those that are all from the top

@@ -109,7 +109,7 @@ func read(path string, settings []*Setting, defaults func() fold.Options) (File,
 		return File{}, fmt.Errorf("the config file: %w", err)
 	}
 	r := &reader{file: path}
-	m := &mappingDraft{Mapping: mapping.Mapping{File: path, Unmatched: mapping.IgnoreUnmatched, MaxEach: defaultMaxEach, MaxTables: defaultMaxTables}}
+	m := &mappingDraft{Mapping: mapping.Mapping{File: path, Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: defaultMaxTables}}
 	entries := r.entries(data)
 	given := map[string]*yaml.Node{}
 	for _, e := range entries {

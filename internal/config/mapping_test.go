@@ -145,7 +145,7 @@ func TestResolve_FaultsOfTables(t *testing.T) {
 	f("tables: {a: {when: {t: [p, q]}, columns: {id, b: {from: x, when: {t: [r, s]}}, c: {from: x, when: {$.t: {not: [q, p]}}}, d: {from: x, when: {t: q}}}}}",
 		"1:50: tables.a.columns.b: no message meets this when and that of the table", "1:83: tables.a.columns.c: no message meets this when and that of the table")
 	f("tables: {a: {when: [{t: p}, {u: {present: false}}], columns: {id, b: {when: {t: r, u: x}}, c: {when: {t: r}}}}}", "1:70: tables.a.columns.b: no message meets this when and that of the table")
-	f("tables: {a: {at: o, when: {t: p}, columns: {id, b: {when: {t: q}}, c: {when: {$.t: q}}}}}", "1:71: tables.a.columns.c: no message meets this when and that of the table")
+	f("tables: {a: {at: o, when: {t: p}, columns: {id, b: {when: {t: q}}, c: {when: {$.t: q}}}}}", "1:52: tables.a.columns.b: no message meets this when and that of the table", "1:71: tables.a.columns.c: no message meets this when and that of the table")
 	f("tables: {a: {when: {^.x: 1}, delete_when: ^.x=1, at: ^, version_field: ^.v}}", "1:21: tables.a.when: ^.x: ^ is the parent of an element", "1:43: tables.a.delete_when: ^.x: ^ is the parent of an element",
 		"1:54: tables.a.at: ^: ^ is the parent of an element", "1:72: tables.a.version_field: ^.v: ^ is the parent of an element")
 

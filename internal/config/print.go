@@ -25,7 +25,7 @@ func Print(m *mapping.Mapping) ([]byte, error) {
 	if m.Unmatched != mapping.IgnoreUnmatched {
 		add(top, "unmatched", textNode(string(m.Unmatched)))
 	}
-	if m.MaxEach != defaultMaxEach {
+	if m.MaxEach != mapping.DefaultMaxEach {
 		add(top, "max_each", plainNode(strconv.Itoa(m.MaxEach)))
 	}
 	if m.MaxTables != defaultMaxTables {

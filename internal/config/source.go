@@ -100,7 +100,7 @@ var sourceKeys = []key[sourceDraft]{
 			s.As = as
 		}
 	}},
-	{"when", "the condition under which the source counts; it reads the row", "always", ref("when"), func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.When = r.when(n, where) }},
+	{"when", "the condition under which the source counts; it reads the message, of a child the element", "always", ref("when"), func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.When = r.when(n, where) }},
 	{"value", "a constant, which each message that reaches the table sets", "", anyForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.Value = r.constant(n, where) }},
 	{"stamp", "the time of the flush: `insert` when the row is made, `update` also when it changes", "", enum(mapping.InsertStamp, mapping.UpdateStamp), func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
 		s.Stamp = choice(r, n, where, mapping.InsertStamp, mapping.UpdateStamp)

@@ -12,7 +12,6 @@ import (
 )
 
 const (
-	defaultMaxEach   = 100_000 // elements
 	defaultMaxTables = 100
 	defaultEvery     = time.Minute
 )

@@ -105,9 +105,8 @@ func (r *reader) values(n *yaml.Node, where string) (values []mapping.Value) {
 	return values
 }
 
-// exclude tells that no message meets both conditions. read is what a path of each leads to,
-// in one spelling.
-func exclude(a, b mapping.When, readA, readB func(mapping.Path) string) bool {
+// exclude tells that no message meets both conditions. spell is a path in one spelling.
+func exclude(a, b mapping.When, spell func(mapping.Path) string) bool {
 	if a == nil || b == nil {
 		return false
 	}
@@ -115,7 +114,7 @@ func exclude(a, b mapping.When, readA, readB func(mapping.Path) string) bool {
 		for _, y := range b {
 			if !slices.ContainsFunc(x, func(t mapping.Test) bool {
 				return slices.ContainsFunc(y, func(u mapping.Test) bool {
-					return readA(t.Path) == readB(u.Path) && disjoint(t, u)
+					return spell(t.Path) == spell(u.Path) && disjoint(t, u)
 				})
 			}) {
 				return false

@@ -140,7 +140,7 @@ type Base uint8
 // Where it begins.
 const (
 	NoBase Base = iota // the zero path leads nowhere
-	// RowBase is the object that is the row; in [Table.When], [Table.DeleteWhen],
+	// RowBase is the object that is the row; in conditions (those of columns too) and in
 	// [Table.Version] and [Mapping.Ignore] it is the message, of a child the element.
 	RowBase
 	MessageBase // $
