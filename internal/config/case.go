@@ -85,7 +85,7 @@ func (c *checker) wanted(cases []Case) {
 			if t.Columns == nil || t.Rest == fold.AddColumns {
 				continue
 			}
-			known := c.inherited(t)
+			known := c.inherited(&t.Table)
 			if t.ID != "" {
 				known = append(known, t.ID)
 			}

@@ -14,6 +14,7 @@ type checker struct {
 	*reader
 	tables []*tableDraft
 	byName map[string]*tableDraft
+	family
 	// parents holds, for each table, those whose rows must exist before its own.
 	parents map[*tableDraft][]edge
 }
@@ -26,15 +27,16 @@ type edge struct {
 }
 
 func (r *reader) check(m *mappingDraft) {
-	c := checker{reader: r, tables: m.tables, byName: map[string]*tableDraft{}, parents: map[*tableDraft][]edge{}}
+	c := checker{reader: r, tables: m.tables, byName: map[string]*tableDraft{}, family: family{}, parents: map[*tableDraft][]edge{}}
 	if len(m.tables) > m.MaxTables {
 		r.fault(m.tables[m.MaxTables].Pos, "tables", "%d tables, and max_tables is %d", len(m.tables), m.MaxTables)
 	}
 	for _, t := range m.tables {
 		c.byName[t.Name] = t
+		c.family[t.Name] = &t.Table
 	}
 	for _, t := range m.tables {
-		c.family(t)
+		c.parentage(t)
 		c.references(t)
 	}
 	cyclic := c.cycles()
@@ -57,8 +59,8 @@ func (t *tableDraft) child() bool { return t.given["of"] != nil }
 
 func (t *tableDraft) replaced() bool { return t.child() && t.Set != mapping.MergeSet }
 
-// family checks what makes a table a child.
-func (c *checker) family(t *tableDraft) {
+// parentage checks what makes a table a child.
+func (c *checker) parentage(t *tableDraft) {
 	if t.given["each"] != nil && len(t.Each.Steps) == 0 && t.Each.Base == mapping.RowBase && !t.child() {
 		c.fault(t.place("each"), t.where+".each", "a message is no array: name the field that has it")
 	}
@@ -143,30 +145,6 @@ func (c *checker) cycles() (found bool) {
 	return found
 }
 
-// identity are the columns of a table that name a row of it to its children: the surrogate, or
-// the key.
-func (c *checker) identity(t *tableDraft) []string {
-	if t.ID != "" {
-		return []string{t.ID}
-	}
-	return append(c.inherited(t), t.Key...)
-}
-
-// inherited are the columns that a table has from its parent.
-func (c *checker) inherited(t *tableDraft) (names []string) {
-	parent := c.byName[t.Of]
-	if !t.child() || parent == nil {
-		return nil
-	}
-	for _, name := range c.identity(parent) {
-		if as, ok := t.Parent[name]; ok {
-			name = as
-		}
-		names = append(names, name)
-	}
-	return names
-}
-
 // names checks that each name of a table is one column.
 func (c *checker) names(t *tableDraft) {
 	own := map[string]bool{}
@@ -188,14 +166,14 @@ func (c *checker) names(t *tableDraft) {
 		own[t.ID] = true
 	}
 	if parent := c.byName[t.Of]; t.child() && parent != nil {
-		has := c.identity(parent)
+		has := c.identity(&parent.Table)
 		for name := range t.Parent {
 			if !slices.Contains(has, name) {
 				c.fault(t.place("parent"), t.where+".parent", "%s gives its children no column %q%s", t.Of, name, DidYouMean(name, has))
 			}
 		}
 		seen := map[string]bool{}
-		for i, name := range c.inherited(t) {
+		for i, name := range c.inherited(&t.Table) {
 			switch {
 			case seen[name]:
 				c.fault(t.place("parent"), t.where+".parent", "two columns of %s get the name %q", t.Of, name)

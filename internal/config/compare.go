@@ -1,0 +1,173 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/mapping"
+)
+
+// Compare compares the tables that a test names with the rows that its feed made, and returns
+// each difference with its place. rows returns those of a table, each a JSON object without its
+// NULLs, in any order.
+func (c *Case) Compare(m *mapping.Mapping, rows func(table string) ([]string, error)) ([]*Fault, error) {
+	tables := family{}
+	for i := range m.Tables {
+		tables[m.Tables[i].Name] = &m.Tables[i]
+	}
+	var differences []*Fault
+	for _, want := range c.Want {
+		t := tables[want.Name]
+		texts, err := rows(t.Name)
+		if err != nil {
+			return nil, err
+		}
+		have := make([]map[string]json.RawMessage, len(texts))
+		for i, text := range texts {
+			if err := json.Unmarshal([]byte(text), &have[i]); err != nil {
+				return nil, fmt.Errorf("a row of table %s: %w", t.Name, err)
+			}
+		}
+		differ := func(at mapping.Pos, format string, args ...any) {
+			differences = append(differences, &Fault{m.File, at, fmt.Sprintf("test %q", c.Name), "table " + t.Name + fmt.Sprintf(format, args...)})
+		}
+		if len(have) != len(want.Rows) {
+			differ(want.Pos, " has %s, want %s: %s", counted(len(have), "row"), counted(len(want.Rows), "row"), strings.Join(texts[:min(len(texts), 10)], " "))
+			continue
+		}
+		sortByKey(have, tables.key(t))
+		for i, row := range want.Rows {
+			for _, cell := range row {
+				if raw := have[i][cell.Column]; !sameValue(typeOf(t, cell.Column), cell.Value, raw) {
+					if raw == nil {
+						raw = []byte("null")
+					}
+					differ(cell.Pos, ", row %d: %s is %s, want %s", i+1, cell.Column, raw, cell.Value)
+				}
+			}
+		}
+	}
+	return differences, nil
+}
+
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// sortByKey sorts rows by the values of their keys: numbers before texts.
+func sortByKey(rows []map[string]json.RawMessage, key []string) {
+	slices.SortStableFunc(rows, func(a, b map[string]json.RawMessage) int {
+		for _, k := range key {
+			if order := compareValues(a[k], b[k]); order != 0 {
+				return order
+			}
+		}
+		return 0
+	})
+}
+
+func compareValues(a, b []byte) int {
+	_, aNumber := feed.IsNumber(a)
+	_, bNumber := feed.IsNumber(b)
+	switch {
+	case aNumber && bNumber:
+		switch {
+		case feed.Older(a, b):
+			return -1
+		case feed.Older(b, a):
+			return 1
+		}
+		return 0
+	case aNumber != bNumber:
+		if aNumber {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(plain(a), plain(b))
+}
+
+// plain is the text of a value; that of a number is the same for all of its spellings.
+func plain(raw []byte) string {
+	if _, ok := feed.IsNumber(raw); ok {
+		return string(feed.AppendDecimal(nil, raw))
+	}
+	return string(feed.AppendText(nil, raw, feed.KindOf(raw)))
+}
+
+// typeOf is the type of a column's values; auto where it has none, or several.
+func typeOf(t *mapping.Table, name string) mapping.Type {
+	none := mapping.Type{Kind: mapping.Auto}
+	i := slices.IndexFunc(t.Columns, func(c mapping.Column) bool { return c.Name == name })
+	if i < 0 {
+		return none
+	}
+	var of mapping.Type
+	for j, s := range t.Columns[i].From {
+		as := s.As
+		if as.Kind == mapping.DefaultType {
+			as = t.Type
+		}
+		if s.Stamp != mapping.NoStamp || s.Meta != mapping.NoMeta || j > 0 && as.Kind != of.Kind {
+			return none
+		}
+		of = as
+	}
+	return of
+}
+
+// sameValue tells that a row has the value that a test wants, which is read as the column's
+// type. have is nil for NULL.
+func sameValue(t mapping.Type, want, have []byte) bool {
+	wantNull := string(want) == "null"
+	if wantNull || have == nil {
+		return wantNull == (have == nil)
+	}
+	if t.Kind != mapping.Text && plain(want) == plain(have) {
+		return true
+	}
+	switch t.Kind {
+	case mapping.Text:
+		text, _ := t.Read(want)
+		return text == string(feed.AppendText(nil, have, feed.KindOf(have)))
+	case mapping.Auto, mapping.DefaultType:
+		return sameBoolean(want, have) || sameJSON(want, have)
+	case mapping.JSON:
+		return sameJSON(want, have)
+	}
+	read, ok := t.Read(want)
+	if ok && read == plain(have) {
+		return true
+	}
+	again, okToo := t.Read(have)
+	return ok && okToo && plain([]byte(read)) == plain([]byte(again))
+}
+
+// sameBoolean tells that a boolean is what SQLite keeps of it: 1 or 0.
+func sameBoolean(want, have []byte) bool {
+	return string(want) == "true" && string(have) == "1" || string(want) == "false" && string(have) == "0"
+}
+
+// sameJSON compares an object or array with one that the database has as text.
+func sameJSON(want, have []byte) bool {
+	if feed.KindOf(want) != feed.JSON {
+		return false
+	}
+	text := feed.AppendText(nil, have, feed.KindOf(have))
+	var a, b any
+	return decode(want, &a) && decode(text, &b) && fmt.Sprint(a) == fmt.Sprint(b)
+}
+
+func decode(text []byte, into *any) bool {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	return d.Decode(into) == nil
+}

@@ -1,0 +1,11 @@
+package mapping
+
+import "github.com/weirsync/weir/internal/feed"
+
+// Read returns the text of a value as a column of the type has it in SQLite; ok is false for
+// one that the type cannot have.
+func (t Type) Read(value []byte) (text string, ok bool) {
+	v := feed.Field{Value: value, Kind: feed.KindOf(value)}
+	out, why := (&Scratch{}).read(&v, &cast{Type: t, textTime: true, textJSON: true, fraction: maxSeconds})
+	return string(feed.AppendText(nil, out.Value, out.Kind)), why == ""
+}
