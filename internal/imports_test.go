@@ -16,7 +16,7 @@ const module = "github.com/weirsync/weir/"
 // Arrows point downwards only.
 var allowed = map[string][]string{
 	"cmd/weir": {"internal/cli"},
-	"internal/cli": {"internal/config", "internal/feed", "internal/fold", "internal/ladder", "internal/metrics", "internal/job", "internal/progress", "internal/realpath", "internal/replay", "internal/schema", "internal/sink",
+	"internal/cli": {"internal/config", "internal/feed", "internal/fold", "internal/ladder", "internal/mapping", "internal/metrics", "internal/job", "internal/progress", "internal/realpath", "internal/replay", "internal/schema", "internal/sink",
 		"internal/sink/postgres", "internal/sink/sqlite", "internal/source", "internal/spool", "internal/web", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/term"},
 	"internal/ladder": {"internal/feed", "internal/fold", "internal/lockfile", "internal/job", "internal/progress", "internal/sink", "internal/sink/postgres", "internal/sink/sqlite", "internal/source",
 		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/stdlib"},

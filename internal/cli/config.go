@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra/doc"
 
 	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/mapping"
 )
 
 func (e *env) configCommand() *cobra.Command {
@@ -97,7 +99,14 @@ func (e *env) checkFile(c *cobra.Command, path string) (config.File, error) {
 	_, rulesErr := o.rules()
 	_, rateErr := readRate("max-rate", o.maxRate)
 	_, rejectsErr := o.parse()
-	return file, errors.Join(rulesErr, o.check(), rateErr, rejectsErr)
+	limits, toErr := drivers[0].Caps.Limits, error(nil)
+	if o.to != "" {
+		var to destination
+		to, toErr = alone.destination(o.to)
+		limits = to.Caps.Limits
+	}
+	_, tablesErr := mapping.Compile(file.Mapping, &feed.Names{}, limits)
+	return file, errors.Join(rulesErr, o.check(), rateErr, rejectsErr, toErr, config.Locate(path, tablesErr))
 }
 
 func (e *env) configSchemaCommand() *cobra.Command {

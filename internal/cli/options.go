@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -12,6 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 )
@@ -163,12 +163,11 @@ func (o *foldOptions) rules(t *tableOptions) (fold.Options, error) {
 
 // fieldValue reads the value of a flag, FIELD=VALUE or nothing.
 func fieldValue(flag, s string) (field, value string, err error) {
-	field, value, ok := strings.Cut(s, "=")
-	switch {
-	case s != "" && (!ok || field == ""):
-		err = fmt.Errorf("--%s %q: must be FIELD=VALUE, such as op=delete", flag, s)
-	case strings.HasPrefix(value, "="):
-		err = fmt.Errorf("--%s %q: FIELD=VALUE has one equals sign, as in --%s %s%s", flag, s, flag, field, value)
+	if s == "" {
+		return "", "", nil
+	}
+	if field, value, err = mapping.CutCondition(s); err != nil {
+		err = fmt.Errorf("--%s %q: %w", flag, s, err)
 	}
 	return field, value, err
 }

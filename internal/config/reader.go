@@ -250,3 +250,19 @@ func (r *reader) duration(n *yaml.Node, where string) (d Duration) {
 	}
 	return d
 }
+
+// Locate gives the faults of a compiled mapping the file that it was read from.
+func Locate(file string, err error) error {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		var located []error
+		for _, e := range all.Unwrap() {
+			located = append(located, Locate(file, e))
+		}
+		return errors.Join(located...)
+	}
+	var fault *mapping.Fault
+	if file == "" || !errors.As(err, &fault) {
+		return err
+	}
+	return &Fault{File: file, Pos: fault.Pos, Text: fault.Text}
+}

@@ -1,0 +1,115 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
+)
+
+// Narrowing are the flags that make a mapping of one table, without a file.
+type Narrowing struct {
+	Record string   // the path of the object that is the row
+	Only   []string // FIELD=VALUE, or FIELD=A,B: the messages that count meet all
+	Fields []string // the fields that are stored, beside the key
+}
+
+// Overlay returns the mapping of a run: that of the file, or that which the flags make for a
+// table with the rules of a fold, or nil where there is neither.
+func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options) (*mapping.Mapping, error) {
+	var faults []error
+	fault := func(flag, format string, args ...any) {
+		faults = append(faults, fmt.Errorf("--"+flag+": "+format, args...))
+	}
+	if file != nil {
+		for flag, given := range map[string]bool{"record": n.Record != "", "only": n.Only != nil, "fields": n.Fields != nil} {
+			if given {
+				fault(flag, "is for one table, and %s has tables: say it there", file.File)
+			}
+		}
+		slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+		return file, errors.Join(faults...)
+	}
+	if n.Record == "" && n.Only == nil && n.Fields == nil {
+		return nil, nil
+	}
+	t := mapping.Table{Name: table, Key: o.Key, Type: mapping.Type{Kind: mapping.Auto}, Rest: o.Columns, Null: o.Null, FillOnly: o.FillOnly, MaxColumns: o.MaxColumns}
+	path := func(flag, text string) mapping.Path {
+		p, err := mapping.ParsePath(text)
+		switch {
+		case err != nil:
+			fault(flag, "%v", err)
+		case p.Base == mapping.ParentBase:
+			fault(flag, "%s: ^ is the parent of an element, and a message has none", text)
+		}
+		return p
+	}
+	if n.Record != "" {
+		t.At = path("record", n.Record)
+	}
+	for _, text := range n.Only {
+		test, err := readOnly(text)
+		if err != nil {
+			fault("only", "%q: %v", text, err)
+			continue
+		}
+		if t.When == nil {
+			t.When = mapping.When{nil}
+		}
+		if slices.ContainsFunc(t.When[0], func(o mapping.Test) bool { return o.Path.String() == test.Path.String() }) {
+			fault("only", "%s is named twice: %s=A,B means one of them", test.Path.Text, test.Path.Text)
+		}
+		t.When[0] = append(t.When[0], test)
+	}
+	if n.Fields != nil {
+		t.Rest = fold.IgnoreColumns
+		if o.Columns == fold.AddColumns || o.Columns == fold.RejectColumns {
+			fault("fields", "names all columns that are stored: leave --new-columns out")
+		}
+		for i, f := range n.Fields {
+			if f == "" || slices.Contains(n.Fields[:i], f) {
+				fault("fields", "%s: the names must differ, and none may be empty", strings.Join(n.Fields, ","))
+				break
+			}
+		}
+		for _, f := range slices.Concat(o.Key, n.Fields) {
+			if !slices.ContainsFunc(t.Columns, func(c mapping.Column) bool { return c.Name == f }) {
+				t.Columns = append(t.Columns, mapping.Column{Name: f, From: []mapping.Source{{From: mapping.FieldPath(f)}}})
+			}
+		}
+	}
+	if o.DeleteField != "" {
+		var err error
+		if t.DeleteWhen, err = mapping.ParseWhen(o.DeleteField + "=" + o.DeleteValue); err != nil {
+			fault("delete-when", "%v", err)
+		}
+	}
+	if o.Version != "" {
+		t.Version, t.Scope = path("version-field", o.Version), o.Scope
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	return &mapping.Mapping{Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: defaultMaxTables, Tables: []mapping.Table{t}}, nil
+}
+
+// readOnly reads FIELD=VALUE, or FIELD=A,B for one of several values.
+func readOnly(text string) (mapping.Test, error) {
+	field, list, err := mapping.CutCondition(text)
+	if err != nil {
+		return mapping.Test{}, err
+	}
+	var test mapping.Test
+	for value := range strings.SplitSeq(list, ",") {
+		when, err := mapping.ParseWhen(field + "=" + value)
+		if err != nil {
+			return test, err
+		}
+		test.Path = when[0][0].Path
+		test.In = append(test.In, when[0][0].In...)
+	}
+	return test, nil
+}
