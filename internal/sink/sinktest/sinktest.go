@@ -85,7 +85,7 @@ func Test(t *testing.T, h Harness) {
 		{"Version", versionTests},
 		{"Stamps", stampTests},
 		{"OnCreate", needing(Scripted, onCreateTests)},
-		{"Random", randomTests},
+		{"Faults", faultTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, test := range group.tests {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -40,9 +41,59 @@ func Seeds(t *testing.T, n uint64, f func(t *testing.T, rnd *rand.Rand)) {
 	}
 }
 
-// randomTests: random feeds in random batches, with answers that get lost and
+// faultTests: calls that fail; and random feeds in random batches, with calls that fail and
 // runs that end, against the fold in its plainest form.
-var randomTests = []test{
+var faultTests = []test{
+	{"AFaultAtEachMoment", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		r.Flush(`{"id":0,"a":"x"}`)
+		for i, at := range []Moment{Before, Within, After} {
+			before := r.cp().Seq
+			r.Sink = Faulty(r.Sink, Flushes(func(c Call) (f Fault) {
+				if c.N == 1 {
+					f = Fault{At: at, Err: &sink.Error{Class: sink.Unknown, Reason: "connection", Err: errFault}}
+				}
+				return f
+			}))
+			r.Fold(fmt.Sprintf(`{"id":%d,"a":"x"}`, i+1), "bad")
+			f := r.Seal()
+			calls := 0
+			f.BeforeCommit = func([]fold.Reject) error { calls++; return nil }
+			if _, err := r.Sink.Flush(t.Context(), f); !errors.Is(err, errFault) || calls != []int{0, 1, 1}[i] {
+				t.Errorf("moment %d: BeforeCommit was called %d times, %v", at, calls, err)
+			}
+			Expect(t, db, "SELECT seq FROM weir_checkpoints", fmt.Sprint(before+int64([]int{0, 0, 1}[i])))
+			if _, err := r.Send(f); err != nil {
+				t.Errorf("moment %d, again: %v", at, err)
+			}
+			Expect(t, db, "SELECT count(*), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_checkpoints) FROM t", fmt.Sprintf("%d|%d|%d", i+2, i+1, before+1))
+		}
+	}},
+	{"AClaimWhoseAnswerWasLost", func(t *testing.T, db Database) {
+		need(t, db, Claimable)
+		db.Open(t)
+		c := FaultyClaims(claims(t, db, job), func(c Call) (f Fault) {
+			if c.N == 1 {
+				f = Fault{At: After, Err: &sink.Error{Class: sink.Unknown, Reason: "connection", Err: errFault}}
+			}
+			return f
+		})
+		if _, err := c.Take(t.Context(), from); !errors.Is(err, errFault) {
+			t.Errorf("the claim ended with %v", err)
+		}
+		_, err := claims(t, db, job).Take(t.Context(), from)
+		taken(t, err, from)
+		_, err = c.Take(t.Context(), from)
+		taken(t, err)
+		if err := c.Drop(t.Context(), from); !errors.Is(err, errFault) {
+			t.Errorf("dropping the claim ended with %v", err)
+		}
+		if err := c.Drop(t.Context(), from); err != nil {
+			t.Error(err)
+		}
+		_, err = claims(t, db, job).Take(t.Context(), from)
+		taken(t, err)
+	}},
 	{"EqualsThePlainFold", func(t *testing.T, db Database) {
 		Seeds(t, 20, func(t *testing.T, rnd *rand.Rand) {
 			lines := randomFeed(rnd, 50+rnd.IntN(400))
