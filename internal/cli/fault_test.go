@@ -161,7 +161,7 @@ func TestFault_CommitThatFailedMayHaveHappened(t *testing.T) {
 			t.Fatalf("fsync %d failed: exit code %d\n%s", n, code, out)
 		}
 		m, _ := os.ReadFile(p.path("m.prom"))
-		if !bytes.Contains(m, []byte(`reason="io",table="feed"} 0`)) {
+		if !bytes.Contains(m, []byte(`weir_retries_total{reason="io",weir_job="feed"} 0`)) {
 			retried++ // strace counts the calls of each thread
 		}
 		if code == 3 {
@@ -314,7 +314,7 @@ func TestFault_LockedDatabase(t *testing.T) {
 	_ = c.Wait()
 	m, err := os.ReadFile(p.path("m.prom"))
 	p.check(err)
-	if code := c.ProcessState.ExitCode(); code != 3 || !bytes.Contains(m, []byte(`reason="locked"`)) || bytes.Contains(m, []byte(`reason="locked",table="feed"} 0`)) {
+	if code := c.ProcessState.ExitCode(); code != 3 || !bytes.Contains(m, []byte(`weir_retries_total{reason="locked",weir_job="feed"}`)) || bytes.Contains(m, []byte(`weir_retries_total{reason="locked",weir_job="feed"} 0`)) {
 		t.Errorf("exit code %d\n%s", code, m)
 	}
 }

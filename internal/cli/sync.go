@@ -114,7 +114,11 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 	}
 	if o.metricsFile != "" {
 		code := e.exitCode(err)
-		err = errors.Join(err, run.metrics.WriteFile(o.metricsFile, code, code == exitOK || code == exitRejected))
+		if werr := run.metrics.WriteFile(o.metricsFile, code, code == exitOK || code == exitRejected); werr != nil && errors.As(err, new(codeError)) {
+			err = werr // which has to be told
+		} else {
+			err = errors.Join(err, werr)
+		}
 	}
 	return err
 }
