@@ -215,6 +215,16 @@ func readExponent(text []byte) (n int, ok bool) {
 	return n, len(text) > 0
 }
 
+// isCount reports whether text is a whole number of few digits, and spelled as an integer is.
+func isCount(text []byte) bool {
+	for _, c := range text {
+		if !isDigit(c) {
+			return false
+		}
+	}
+	return len(text) == 1 || 1 < len(text) && len(text) <= 18 && text[0] != '0'
+}
+
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // integer returns a number that is whole and has 64 bits at most.
@@ -239,6 +249,10 @@ func (s *Scratch) readInteger(v *feed.Field) (feed.Field, string) {
 	if v.Kind == feed.Int {
 		if _, ok := feed.ParseInt(v.Value, feed.Int); ok {
 			return *v, ""
+		}
+	} else if v.Kind == feed.String {
+		if text := v.Value[1 : len(v.Value)-1]; isCount(text) {
+			return feed.Field{Value: text[:len(text):len(text)], Kind: feed.Int}, ""
 		}
 	}
 	n, why := s.integer(v)

@@ -34,7 +34,11 @@ func (s *Scratch) readTime(v *feed.Field, c *cast) (feed.Field, string) {
 	}
 	text := s.textOf(v)
 	m, asItIs, why := moment{}, false, ""
-	if d, ok := s.number(text); ok {
+	if c.Kind == Timestamp && len(text) <= 12 && isCount(text) {
+		for _, c := range text {
+			m.seconds = 10*m.seconds + int64(c-'0')
+		}
+	} else if d, ok := s.number(text); ok {
 		switch c.Kind {
 		case TimestampMs:
 			d.point -= 3

@@ -87,16 +87,20 @@ func (f *frame) set(at int32, value []byte, k feed.Kind) {
 // get returns what the value has at a node, nil where that is absent.
 func (f *frame) get(at int32) *feed.Field {
 	c := &f.cells[at]
-	if c.value != f.value {
-		parent := f.tree.nodes[at].parent
-		if parent < 0 || f.cells[parent].opened == f.value {
-			return nil
-		}
-		if f.open(parent); c.value != f.value {
-			return nil
-		}
+	if c.value == f.value || f.look(at) {
+		return &c.field
 	}
-	return &c.field
+	return nil
+}
+
+// look opens the node above one, and reports whether that has a value now.
+func (f *frame) look(at int32) bool {
+	parent := f.tree.nodes[at].parent
+	if parent < 0 || f.cells[parent].opened == f.value {
+		return false
+	}
+	f.open(parent)
+	return f.cells[at].value == f.value
 }
 
 // open looks up the nodes below one. In null all of them are null.
