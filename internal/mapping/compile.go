@@ -318,6 +318,9 @@ func (c *compiler) key(t *Table, out *planned) {
 		k := keyPart{title: name, name: c.names.Number(name), cast: c.plan.cast(Type{}, t.Type)}
 		if at := slices.IndexFunc(out.columns, func(x column) bool { return x.spec.Name == name }); at >= 0 && len(out.columns[at].sources) > 0 {
 			out.columns[at].key, k.cast = len(out.key), out.columns[at].cast(c.plan)
+			if k.cast.Kind == JSON || !c.plan.limits.TextTypes && (k.cast.Kind == Bytes || k.cast.Precision > 0) {
+				c.fault(out.columns[at].spec.Pos, "table %q: the key column %q is %s, of which the database does not say which are equal", t.Name, name, k.cast.Type)
+			}
 		}
 		out.key = append(out.key, k)
 	}

@@ -114,8 +114,11 @@ func (p *Plan) fitColumn(t *schema.Table, name string, key bool, as cast, source
 		fault("the database computes it")
 		return
 	}
-	if as.Kind == Bytes && c.Type == schema.Any {
+	if as.Kind == Bytes && (c.Type == schema.Any || c.Decl == "bytea") {
 		c.Type = schema.Bytes
+	}
+	if as.fits(c) {
+		c.Judged = false
 	}
 	if sources == nil {
 		return
@@ -133,6 +136,22 @@ func (p *Plan) fitColumn(t *schema.Table, name string, key bool, as cast, source
 			}
 		}
 	}
+}
+
+// fits tells that a column is as weir makes it for values of the type, so that the database refuses
+// none of them.
+func (c *cast) fits(x *schema.Column) bool {
+	switch c.Type.column(false) {
+	case schema.Instant:
+		return x.Decl == "timestamp with time zone"
+	case schema.Day:
+		return x.Decl == "date"
+	case schema.Bytes:
+		return x.Decl == "bytea"
+	case schema.Number:
+		return c.Precision > 0 && x.Decl == fmt.Sprintf("numeric(%d,%d)", c.Precision, c.Scale)
+	}
+	return false
 }
 
 // make returns a column that weir makes for values of the type.

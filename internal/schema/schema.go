@@ -79,6 +79,24 @@ type Table struct {
 	Strict bool
 }
 
+// Stored returns the table without the columns that no database has.
+func (t *Table) Stored() Table {
+	s := *t
+	s.Columns, s.Key = nil, slices.Clone(t.Key)
+	for i := range t.Columns {
+		if t.Columns[i].Type != Rows {
+			s.Columns = append(s.Columns, t.Columns[i])
+			continue
+		}
+		for part, k := range t.Key {
+			if k > i {
+				s.Key[part]--
+			}
+		}
+	}
+	return s
+}
+
 // Clone returns a copy that shares nothing that changes.
 func (t *Table) Clone() Table {
 	c := *t

@@ -3,6 +3,7 @@ package memory
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -286,9 +287,12 @@ func stamp(b *fold.Batch) string { return b.Time.UTC().Format("2006-01-02 15:04:
 // text is the text of a value, which is not null, in a column of a type.
 func text(raw []byte, as schema.Type) string {
 	s := feed.Text(nil, raw, feed.KindOf(raw))
-	if as == schema.Real {
-		f, _, _ := feed.ParseReal(s) // the column took it
+	switch as { // the column took it
+	case schema.Real:
+		f, _, _ := feed.ParseReal(s)
 		s = feed.AppendReal(nil, f)
+	case schema.Bytes:
+		s, _ = hex.AppendDecode(nil, s[len(`\x`):])
 	}
 	return string(s)
 }

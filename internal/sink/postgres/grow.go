@@ -66,15 +66,15 @@ func (d *DB) fit(b *fold.Batch, t *table) (ddl []change, _ relation, err error) 
 	}
 	for _, g := range grown {
 		c := &have.Columns[g.At]
-		c.New, c.Decl = false, declare(c.Type)
+		c.New, c.Decl = false, declare(c)
 		switch {
 		case g.New:
 			ddl = append(ddl, addColumn(have.ident, c, b.Time)...)
-			have.cols = append(have.cols, made(c.Type))
+			have.cols = append(have.cols, made(c))
 		case c.Type != g.From:
 			ddl = append(ddl, change{fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s TYPE %s USING %s", have.ident, ident(c.Name), c.Decl, widened(ident(c.Name), g.From, c.Type)),
 				func(e *pgconn.PgError) error { return &widenError{c.Name, e} }})
-			have.cols[g.At] = made(c.Type)
+			have.cols[g.At] = made(c)
 		}
 	}
 	return append(ddl, d.mark(&have)), have, nil
@@ -101,8 +101,8 @@ func (d *DB) create(want *schema.Table, t *table) (ddl []change, have relation, 
 	have.Columns = slices.DeleteFunc(have.Columns, func(c schema.Column) bool { return waits(&c) })
 	for i := range have.Columns {
 		c := &have.Columns[i]
-		c.New, c.NotNull, c.Decl = false, c.Key, declare(c.Type)
-		have.cols = append(have.cols, made(c.Type))
+		c.New, c.NotNull, c.Decl = false, c.Key, declare(c)
+		have.cols = append(have.cols, made(c))
 	}
 	if have.Key, err = caps.FindKey(&have.Table, t.key); err != nil {
 		return nil, have, err
@@ -141,7 +141,7 @@ func (d *DB) mark(t *relation) change {
 // own finds the columns of a table that are weir's.
 func (d *DB) own(t *relation) error {
 	at := 0
-	return t.Own(t.marks, func(c *schema.Column, as schema.Type) bool { return c.Decl == declare(as) }, func(c *schema.Column) string {
+	return t.Own(t.marks, func(c *schema.Column, as schema.Type) bool { return c.Decl == declare(&schema.Column{Type: as}) }, func(c *schema.Column) string {
 		at = caps.Find(&t.Table, c.Name, at)
 		if why := t.cols[at].held; why != "" {
 			return why + " uses it"

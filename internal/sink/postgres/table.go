@@ -395,8 +395,8 @@ func (t *relation) compared(k int) string {
 func cut(s string, n int) string { return s[:min(len(s), n)] }
 
 // declare is the type of a column that weir makes.
-func declare(t schema.Type) string {
-	switch t {
+func declare(c *schema.Column) string {
+	switch c.Type {
 	case schema.Bool:
 		return "boolean"
 	case schema.Int:
@@ -404,31 +404,43 @@ func declare(t schema.Type) string {
 	case schema.Real:
 		return "double precision"
 	case schema.Number:
+		if c.Precision > 0 {
+			return fmt.Sprintf("numeric(%d,%d)", c.Precision, c.Scale)
+		}
 		return "numeric"
 	case schema.JSON:
 		return "jsonb"
 	case schema.Instant:
 		return "timestamp with time zone"
+	case schema.Day:
+		return "date"
+	case schema.UUID:
+		return "uuid"
+	case schema.Bytes:
+		return "bytea"
 	}
 	return "text"
 }
 
-// made is what weir's columns of a type are to the driver.
-func made(t schema.Type) column {
-	c := column{staged: declare(t), image: "%s"}
-	switch t {
+// made is what a column that weir makes is to the driver.
+func made(c *schema.Column) column {
+	m := column{staged: declare(c), image: "%s"}
+	switch c.Type {
 	case schema.Real:
-		c.image = "pg_catalog.float8send(%s)"
+		m.image = "pg_catalog.float8send(%s)"
 	case schema.Number:
-		c.image = "pg_catalog.numeric_send(%s)"
-	case schema.JSON:
-		c.image = "(%s)::text"
+		m.image = "pg_catalog.numeric_send(%s)"
+	case schema.JSON, schema.Bytes:
+		m.image = "(%s)::text"
 	}
-	return c
+	return m
 }
 
-// waits tells that a column has no type yet, because nothing but nulls came.
-func waits(c *schema.Column) bool { return c.New && c.Type == schema.Any }
+// waits tells that a new column is not made: it has no type yet, because nothing but nulls came,
+// or is none of the database's.
+func waits(c *schema.Column) bool {
+	return c.New && c.Type == schema.Any || c.Type == schema.Rows
+}
 
 // fillFactor leaves room in a page for new versions of its rows, which then need
 // no new entries in the indexes.
@@ -445,7 +457,7 @@ func Create(t *schema.Table) string {
 	fmt.Fprintf(&b, "CREATE TABLE %s (\n", identOf(schemaName, rel))
 	for i := range t.Columns {
 		if c := &t.Columns[i]; !waits(c) {
-			fmt.Fprintf(&b, "  %s %s,\n", ident(c.Name), declare(c.Type))
+			fmt.Fprintf(&b, "  %s %s,\n", ident(c.Name), declare(c))
 		}
 	}
 	names := make([]string, len(t.Key))
@@ -469,7 +481,7 @@ func Plan(want *schema.Table) []string {
 	schemaName, rel, _ := splitName(want.Name)
 	for i := range want.Columns {
 		if c := &want.Columns[i]; c.New && !waits(c) {
-			plan = append(plan, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s;", identOf(schemaName, rel), ident(c.Name), declare(c.Type)))
+			plan = append(plan, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s;", identOf(schemaName, rel), ident(c.Name), declare(c)))
 		}
 	}
 	return plan

@@ -18,7 +18,7 @@ func widened(col string, from, to schema.Type) string {
 			" || 'e+' || length(abs(" + shortest(col) + ")::text) - 1"
 		return "CASE WHEN " + bordering(col) + " THEN " + text + " ELSE " + col + "::text END"
 	}
-	return col + "::" + declare(to)
+	return col + "::" + declare(&schema.Column{Type: to})
 }
 
 // bordering is SQL for whether a double is one of those whose shortest decimal may lie on

@@ -70,6 +70,7 @@ func Test(t *testing.T, h Harness) {
 		{"Fold", foldTests},
 		{"Columns", columnTests},
 		{"Widening", wideningTests},
+		{"Types", typeTests},
 		{"Table", tableTests},
 		{"Refused", refusedTests},
 		{"Transaction", transactionTests},
@@ -144,6 +145,7 @@ type Run struct {
 	lanes   []sink.Lane // as the last flush left them, and moved on by what was folded since
 	lane    int         // that Fold folds
 	folder  *fold.Folder
+	mapper  *mapper // nil: the messages are the rows
 	batch   fold.Batch
 	rejects []fold.Reject // with the batch
 	keep    bool          // rejects go to weir_rejects
@@ -296,7 +298,13 @@ func (r *Run) read(change ...func(*fold.Options)) error {
 			return err
 		}
 	}
-	r.folder = fold.NewFolder(&feed.Names{}, t, o)
+	names := &feed.Names{}
+	if r.mapper != nil {
+		if fault := r.mapper.fit(names, &t, &o); fault != nil {
+			return fault
+		}
+	}
+	r.folder = fold.NewFolder(names, t, o)
 	return err
 }
 
@@ -322,7 +330,7 @@ func (r *Run) Fold(lines ...string) {
 	r.t.Helper()
 	for _, line := range lines {
 		at := fold.Place{Lane: r.lane, Line: r.cp().Line + 1, Offset: r.cp().Offset}
-		err := r.folder.Fold(&r.batch, []byte(line), at)
+		err := r.fold([]byte(line), at)
 		var bad *feed.Error
 		if errors.As(err, &bad) {
 			r.rejects = append(r.rejects, fold.NewReject(at, bad, []byte(line)))
@@ -332,6 +340,17 @@ func (r *Run) Fold(lines ...string) {
 		r.cp().Line++
 		r.cp().Offset += int64(len(line)) + 1
 	}
+}
+
+func (r *Run) fold(line []byte, at fold.Place) error {
+	if r.mapper == nil {
+		return r.folder.Fold(&r.batch, line, at)
+	}
+	changes, err := r.mapper.rows(line, at)
+	for i := range changes {
+		err = errors.Join(err, r.folder.Add(&r.batch, &changes[i].Change, at))
+	}
+	return err
 }
 
 // Seal makes a flush of the batch at hand, which moves all lanes on.

@@ -259,7 +259,11 @@ func (w *writer) where(n int) string {
 func (w *writer) take(r *fold.Row, i int) {
 	w.vals[i].kind = 0
 	if raw := w.b.Value(r, i); raw != nil && w.cols[i] >= 0 {
-		w.vals[i] = convert(raw, w.table.Columns[w.cols[i]].Type)
+		t := w.table.Columns[w.cols[i]].Type
+		if w.b.Table.Columns[i].Type == schema.Bytes { // to the database it takes anything
+			t = schema.Bytes
+		}
+		w.vals[i] = convert(raw, t)
 	}
 }
 

@@ -268,6 +268,8 @@ func declare(t *schema.Table, c *schema.Column) string {
 		return "REAL"
 	case schema.Text, schema.JSON, schema.Instant:
 		return "TEXT"
+	case schema.Bytes:
+		return "BLOB"
 	}
 	return ""
 }
@@ -284,10 +286,11 @@ func definition(c *schema.Column, decl string) string {
 }
 
 // Create returns the statement that makes a table, as weir would make it.
-func Create(t *schema.Table) string {
+func Create(want *schema.Table) string {
+	t := want.Stored()
 	decls := make([]string, len(t.Columns))
 	for i := range t.Columns {
-		decls[i] = declare(t, &t.Columns[i])
+		decls[i] = declare(&t, &t.Columns[i])
 	}
 	return create(t.Name, t.Columns, t.Key, decls)
 }

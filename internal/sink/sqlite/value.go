@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"encoding/hex"
 	"math"
 
 	lib "modernc.org/sqlite/lib"
@@ -15,7 +16,7 @@ const stampFormat = "2006-01-02 15:04:05.000"
 
 // value is a feed's value as SQLite is given it.
 type value struct {
-	kind int32 // SQLITE_NULL, SQLITE_INTEGER, SQLITE_FLOAT, SQLITE_TEXT; SQLITE_BLOB of a default
+	kind int32 // SQLITE_NULL, SQLITE_INTEGER, SQLITE_FLOAT, SQLITE_TEXT, SQLITE_BLOB
 	int  int64
 	real float64
 	text []byte // of the batch, or its own where escapes were resolved
@@ -29,8 +30,12 @@ func convert(raw []byte, t schema.Type) value {
 		return value{kind: lib.SQLITE_NULL}
 	}
 	text := feed.Text(nil, raw, k)
-	if t == schema.Text {
+	switch t {
+	case schema.Text:
 		return value{kind: lib.SQLITE_TEXT, text: text}
+	case schema.Bytes:
+		bytes, _ := hex.AppendDecode(nil, text[len(`\x`):])
+		return value{kind: lib.SQLITE_BLOB, text: bytes}
 	}
 	number := k
 	if k == feed.String && (t == schema.Int || t == schema.Real) {
@@ -101,8 +106,8 @@ func (s *stmt) value(col int) value {
 // as the column would keep it.
 func (s *stmt) holds(col int, v *value) bool {
 	kind := s.kind(col)
-	if kind == lib.SQLITE_BLOB {
-		return false
+	if kind == lib.SQLITE_BLOB || v.kind == lib.SQLITE_BLOB {
+		return kind == v.kind && bytes.Equal(s.blob(col), v.text)
 	}
 	switch {
 	case kind == lib.SQLITE_NULL || v.kind == lib.SQLITE_NULL:
