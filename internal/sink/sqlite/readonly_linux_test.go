@@ -47,8 +47,8 @@ func TestOpen_ReadsWhereItMayNotWrite(t *testing.T) {
 	mustSteps(t, writer, 3).mustNext(t, 2)
 	read := func() (rows int64, opening, closing error) {
 		asReader(t, dir, func() {
-			var d *sqlite.DB
-			if d, opening = sqlite.Open(t.Context(), path, sqlite.Options{Synchronous: sink.Full, ReadOnly: true, Log: logtest.New(t)}); opening != nil {
+			var d sink.Inspector
+			if d, opening = sqlite.Driver.Inspect(t.Context(), path, sink.Options{Log: logtest.New(t)}); opening != nil {
 				return
 			}
 			_, rows, err = d.Sample(t.Context(), "t", 0)
@@ -73,7 +73,7 @@ func TestOpen_ReadsWhereItMayNotWrite(t *testing.T) {
 
 	// Written to while it is read.
 	asReader(t, dir, func() {
-		d, err := sqlite.Open(t.Context(), path, sqlite.Options{Synchronous: sink.Full, ReadOnly: true, Log: logtest.New(t)})
+		d, err := sqlite.Driver.Inspect(t.Context(), path, sink.Options{Log: logtest.New(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
