@@ -27,8 +27,8 @@ const someRejects = 10
 
 // look takes what a flush would write.
 func (d *dryRun) look(f *sink.Flush) error {
-	if n := f.Batch.Rows(); n > 0 {
-		d.table, d.rows = f.Batch.Table, d.rows+n
+	if b := f.Batches[0]; b.Rows() > 0 {
+		d.table, d.rows = b.Table, d.rows+b.Rows()
 	}
 	d.rejects = append(d.rejects, f.Rejects[:min(len(f.Rejects), someRejects-len(d.rejects))]...)
 	return nil
@@ -46,21 +46,21 @@ func (d *dryRun) plan() []string {
 
 // dryRun reads and folds all of the sources and prints what would be written.
 func (e *env) dryRun(ctx context.Context, to destination, c job.Config, p *progress.Progress, out *printer) (err error) {
-	d := &dryRun{to: to, found: schema.Table{Name: c.Table}}
+	d := &dryRun{to: to, found: schema.Table{Name: c.Tables[0].Name}}
 	caps := to.Caps
 	db, err := to.Inspect(ctx, to.dest, sink.Options{Log: e.log})
 	switch {
 	case err == nil:
 		defer func() { err = errors.Join(err, db.Close()) }()
 		caps = db.Caps()
-		if d.found, err = db.Table(ctx, c.Table, c.Fold.Key); err != nil && !(c.Rebuild && errors.As(err, new(sink.KeyError))) {
+		if d.found, err = db.Table(ctx, c.Tables[0].Name, c.Tables[0].Fold.Key); err != nil && !(c.Rebuild && errors.As(err, new(sink.KeyError))) {
 			return err
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
 	d.table = d.found
-	runErr := job.Fold(ctx, c, d.found, caps, p, d.look)
+	runErr := job.Fold(ctx, c, []schema.Table{d.found}, caps, p, d.look)
 	out.close()
 	if err := runErr; err != nil {
 		return err

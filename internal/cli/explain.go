@@ -80,18 +80,19 @@ type explainer struct {
 
 // look takes the messages of a flush.
 func (e *explainer) look(f *sink.Flush) error {
-	b := f.Batch
+	b := f.Batches[0]
 	var resolver *fold.Resolver
 	if b.Versioned() {
 		resolver = fold.NewResolver(b, e.names, &b.Table)
 		e.names, b = resolver.Names(), resolver.Batch()
 	}
-	for s := range b.Singles() {
-		if string(s.Key()) != string(e.key) {
+	batches := []*fold.Batch{b}
+	for _, m := range fold.Messages(batches) {
+		if string(m[0].Key()) != string(e.key) {
 			continue
 		}
 		e.lines++
-		r := b.Merge([]fold.Single{s})[0]
+		r := fold.Merge(batches, []fold.Message{m})[0][0]
 		if resolver != nil {
 			if old, err := e.resolve(resolver, b, r); err != nil {
 				return err
@@ -99,7 +100,7 @@ func (e *explainer) look(f *sink.Flush) error {
 				continue
 			}
 		}
-		e.take(b, r, origin{File: f.Lanes[s.Place().Lane].Source, Line: s.Place().Line})
+		e.take(b, r, origin{File: f.Lanes[m.Place().Lane].Source, Line: m.Place().Line})
 	}
 	return nil
 }
@@ -178,8 +179,8 @@ func (e *env) explain(ctx context.Context, o *fileOptions, id string, args []str
 	// The sets of a table with constraints keep their messages one by one.
 	table := explained
 	table.HasConstraints = true
-	err = job.Fold(ctx, job.Config{Sources: sources, Source: source.Options{MaxLine: int(o.maxLine)}, Table: table.Name, Fold: opt, BatchRows: defaultBatchRows, Buffer: defaultBuffer,
-		Rejects: rejects, MaxRejects: 1 << 62, Log: e.log}, table, sink.Caps{Columns: math.MaxInt32, Limits: anyLimits}, p, x.look)
+	err = job.Fold(ctx, job.Config{Sources: sources, Source: source.Options{MaxLine: int(o.maxLine)}, Tables: []job.Table{{Name: table.Name, Fold: opt}}, BatchRows: defaultBatchRows, Buffer: defaultBuffer,
+		Rejects: rejects, MaxRejects: 1 << 62, Log: e.log}, []schema.Table{table}, sink.Caps{Columns: math.MaxInt32, Limits: anyLimits}, p, x.look)
 	if err != nil {
 		return err
 	}

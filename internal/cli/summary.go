@@ -37,7 +37,7 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 	did := p.Snapshot()
 	t := did.Total()
 	s := summary{
-		Table: c.Table, Sources: c.Sources, Lines: did.Lines, Bytes: did.Bytes, Messages: t.Messages, Coalesced: t.Coalesced,
+		Table: c.Tables[0].Name, Sources: c.Sources, Lines: did.Lines, Bytes: did.Bytes, Messages: t.Messages, Coalesced: t.Coalesced,
 		Inserted: t.Inserted, Updated: t.Updated, Unchanged: t.Unchanged, Deleted: t.Deleted,
 		Rejected: did.Rejected, Ignored: p.Ignored(), Batches: did.Batches, Seconds: time.Since(did.Start).Seconds(),
 	}

@@ -89,9 +89,9 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 	if err != nil {
 		return err
 	}
-	e.log = e.log.With("job", shownJob(&c), "table", c.Table)
+	e.log = e.log.With("job", shownJob(&c), "table", c.Tables[0].Name)
 	c.Log = e.log
-	p := progress.New(c.Table)
+	p := progress.New(c.Tables[0].Name)
 	out := newPrinter(e, o, p)
 	defer out.close()
 	for _, s := range settings {

@@ -71,7 +71,7 @@ type verifier struct {
 }
 
 func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
-	b := f.Batch
+	b := f.Batches[0]
 	switch v.rows = b.Rows(); {
 	case v.table.Exists:
 	case v.rows > 0:
@@ -93,9 +93,9 @@ func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
 			v.live++
 		}
 	}
-	return v.Compare(ctx, f.Batch, func(d sink.Difference) bool {
+	return v.Compare(ctx, b, func(d sink.Difference) bool {
 		if v.different++; v.different <= v.show {
-			v.say(f.Batch, &d)
+			v.say(b, &d)
 		}
 		return true
 	})
@@ -153,9 +153,9 @@ func (e *env) verify(ctx context.Context, o *fileOptions, args []string, show in
 		return err
 	}
 	p := progress.New(o.table)
-	err = job.Fold(ctx, job.Config{Sources: files, Source: source.Options{MaxLine: int(o.maxLine)}, Table: o.table, Fold: opt,
+	err = job.Fold(ctx, job.Config{Sources: files, Source: source.Options{MaxLine: int(o.maxLine)}, Tables: []job.Table{{Name: o.table, Fold: opt}},
 		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Log: e.log},
-		v.table, db.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) })
+		[]schema.Table{v.table}, db.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) })
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ type Batch struct {
 
 	// Messages counts the messages folded; Rows() of them became rows.
 	Messages int64
+	// Linked tells that some of the messages change other rows, too, in this table or another.
+	Linked bool
 
 	arena arena
 	rows  []Row
@@ -40,6 +42,8 @@ type Batch struct {
 	text  []byte  // of late
 	log   []logged
 	extra int // bytes of the log's cells
+
+	message int64 // the number of the one at hand, among all that are folded into the set
 
 	versions []versions // by Row.versions - 1
 	version  ref        // the last that was put into the arena
@@ -64,6 +68,7 @@ type Row struct {
 // A Reject is a line that could not be written, and why.
 type Reject struct {
 	Place
+	Table  int // that rejects it, by its batch; -1 for none
 	Reason feed.Reason
 	Detail string
 	Text   []byte // the line, or its first 64 KiB
@@ -72,10 +77,10 @@ type Reject struct {
 // Why is the reason with its detail, as it is kept beside the line.
 func (r *Reject) Why() string { return string(r.Reason) + ": " + r.Detail }
 
-// NewReject returns the reject of a line that cannot be a message. It has a copy of the
-// text.
-func NewReject(at Place, err *feed.Error, text []byte) Reject {
-	return Reject{at, err.Reason, err.Detail, bytes.Clone(text[:min(len(text), maxRejectText)])}
+// NewReject returns the reject of a line that cannot be a message, or not one for a table. It
+// has a copy of the text.
+func NewReject(at Place, table int, err *feed.Error, text []byte) Reject {
+	return Reject{at, table, err.Reason, err.Detail, bytes.Clone(text[:min(len(text), maxRejectText)])}
 }
 
 // Bytes returns the memory that the reject takes.
@@ -91,6 +96,7 @@ type Place struct {
 // logged is a message as it came, kept for a table that has constraints.
 type logged struct {
 	Place
+	message int64
 	row     int32
 	op      Op
 	text    ref
@@ -116,7 +122,7 @@ func (b *Batch) Rows() int { return len(b.rows) }
 
 // Bytes returns the memory that the batch holds its content in.
 func (b *Batch) Bytes() int {
-	const perRow, perLogged, perVersions = 64, 64, 40
+	const perRow, perLogged, perVersions = 64, 72, 40
 	return b.arena.bytes() + 4*b.cells + 4*len(b.index) + perRow*cap(b.rows) + perLogged*len(b.log) + perVersions*cap(b.versions) + b.extra
 }
 

@@ -65,11 +65,8 @@ func TestAdd_ReplaceIsDeleteAndUpsert(t *testing.T) {
 			b := &batches[i]
 			folders[i].Seal(b)
 			got[i] = dump(b)
-			var of []fold.Single
-			for s := range b.Singles() {
-				of = append(of, s)
-			}
-			merged[i] = dumpRows(b, b.Merge(of))
+			all := []*fold.Batch{b}
+			merged[i] = dumpRows(b, fold.Merge(all, fold.Messages(all))[0])
 		}
 		if got[0] != got[1] || merged[0] != got[0] || merged[1] != got[0] {
 			t.Errorf("%+v\n%s\ngive\n%s\nand\n%s, merged from single messages\n%s\nand\n%s", o, strings.Join(lines, "\n"), got[0], got[1], merged[0], merged[1])

@@ -271,17 +271,18 @@ func TestBatch_ValuesOfAllSizes(t *testing.T) {
 	}
 }
 
-// TestBatch_SinglesAreTheMessages takes the batch of a table with constraints apart again.
-func TestBatch_SinglesAreTheMessages(t *testing.T) {
+// TestMessages_AreThoseThatWereFolded takes the batch of a table with constraints apart again.
+func TestMessages_AreThoseThatWereFolded(t *testing.T) {
 	table := schema.Table{Name: "t", Exists: true, HasConstraints: true, Key: []int{0}, Columns: []schema.Column{
 		{Name: "id", Type: schema.Text, Key: true}, {Name: "a", Type: schema.Any}, {Name: "b", Type: schema.Any}}}
 	f := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Log: logtest.New(t)})
 	b := &fold.Batch{}
 	rows(t, f, b, `{"id":"x","a":1}`, `{"id":"y","a":2}`, `{"id":"x","b":3}`)
 	var got []string
-	for s := range b.Singles() {
-		r := b.Merge([]fold.Single{s})[0]
-		got = append(got, fmt.Sprintf("%d %s %s %s %s", s.Place().Line, s.Text(), s.Key(), b.Value(r, 1), b.Value(r, 2)))
+	all := []*fold.Batch{b}
+	for _, m := range fold.Messages(all) {
+		r := fold.Merge(all, []fold.Message{m})[0][0]
+		got = append(got, fmt.Sprintf("%d %s %s %s %s", m.Place().Line, m.Text(), m[0].Key(), b.Value(r, 1), b.Value(r, 2)))
 	}
 	if want := "[1 {\"id\":\"x\",\"a\":1} x 1  2 {\"id\":\"y\",\"a\":2} y 2  3 {\"id\":\"x\",\"b\":3} x  3]"; fmt.Sprint(got) != want {
 		t.Errorf("%v, want %s", got, want)

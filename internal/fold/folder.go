@@ -28,6 +28,7 @@ type Folder struct {
 	byName   map[string]int32 // index into fields
 	folded   map[string]int32 // the same, where names differ in case alone
 	byNumber []int32          // index into fields by the number of the name, or -1
+	before   extent           // what was known before the change at hand
 	hits     []int32          // the fields of the change at hand
 	met      []bool           // by field; all false between changes
 	keys     []int32          // where among its fields each part of the key is
@@ -35,6 +36,7 @@ type Folder struct {
 	key      []byte
 	text     []byte
 	version  []byte // of the change at hand
+	judged   int    // the number of the change at hand, in its message
 	saidFull bool   // that the limit on columns was reached
 }
 
@@ -140,25 +142,40 @@ func (f *Folder) Fold(b *Batch, text []byte, at Place) error {
 // Add merges a change into the batch. An error of type [*feed.Error] means that the message is
 // none for this table and that the batch is as it was; any other error ends the run.
 func (f *Folder) Add(b *Batch, c *Change, at Place) error {
+	if err := f.judge(b, c); err != nil {
+		return err
+	}
+	b.message++
+	f.apply(b, c, at)
+	return nil
+}
+
+// judge decides whether the table takes a change. All that is left of it without apply is
+// what forget takes back.
+func (f *Folder) judge(b *Batch, c *Change) error {
 	if b.arena.bytes() > maxArena {
 		return errFull
 	}
-	known, columns := len(f.fields), len(f.table.Columns)
+	f.before = f.extent()
 	err := f.admit(c)
-	if (err != nil || c.Op == Delete) && len(f.fields) > known {
-		// What the change alone brought leaves with it: one without values
-		// makes no column.
-		f.forget(known, columns)
-	}
 	if err != nil {
-		return err
+		f.forget(f.before)
+	}
+	return err
+}
+
+// apply merges the change that was judged last into the batch.
+func (f *Folder) apply(b *Batch, c *Change, at Place) {
+	f.widen(c)
+	f.makeKey(c.Fields)
+	if c.Op == Delete {
+		f.forget(f.before) // without values it makes no column
 	}
 	if f.opt.Version != "" {
 		f.mergeVersioned(b, c, at)
 	} else {
 		f.merge(b, c, at)
 	}
-	return nil
 }
 
 var escapedNUL = []byte(`\u0000`)
@@ -179,8 +196,7 @@ func (f *Folder) hasNUL(value []byte) bool {
 	return false
 }
 
-// admit decides whether the table takes the change at hand. It widens columns only when
-// nothing can reject the change any more.
+// admit decides whether the table takes the change at hand.
 func (f *Folder) admit(c *Change) error {
 	if err := f.resolve(c); err != nil {
 		return err
@@ -200,39 +216,51 @@ func (f *Folder) admit(c *Change) error {
 			}
 		}
 	}
-	fields, deletes := c.Fields, c.Op == Delete
-	for _, own := range [...]bool{false, true} {
-		if !own && !f.foreign {
-			continue
-		}
-		for i, h := range f.hits {
-			fd := &f.fields[h]
-			if fd.col < 0 || deletes && fd.key < 0 {
-				continue
-			}
-			if col := &f.table.Columns[fd.col]; col.Own == own && !col.Holds(fields[i].Kind) {
-				if err := col.Admit(fields[i].Value, fields[i].Kind); err != nil {
-					return err
-				}
-			}
-		}
+	if f.foreign {
+		return f.put(c, false)
 	}
-	f.makeKey(c.Fields)
 	return nil
 }
 
-// forget takes back the fields and columns past the given numbers.
-func (f *Folder) forget(fields, columns int) {
-	for _, fd := range f.fields[fields:] {
+// widen has the columns of weir's hold the values of the change at hand, now that nothing can reject it
+// any more.
+func (f *Folder) widen(c *Change) { _ = f.put(c, true) }
+
+// put has the columns admit the values of the change at hand: those of weir's, or the others.
+func (f *Folder) put(c *Change, own bool) error {
+	fields, deletes := c.Fields, c.Op == Delete
+	for i, h := range f.hits {
+		fd := &f.fields[h]
+		if fd.col < 0 || deletes && fd.key < 0 {
+			continue
+		}
+		if col := &f.table.Columns[fd.col]; col.Own == own && !col.Holds(fields[i].Kind) {
+			if err := col.Admit(fields[i].Value, fields[i].Kind); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// extent returns how much the folder knows of its table.
+func (f *Folder) extent() extent { return extent{len(f.fields), len(f.table.Columns)} }
+
+// forget takes back what the folder has come to know of its table since.
+func (f *Folder) forget(to extent) {
+	if len(f.fields) == to.fields {
+		return
+	}
+	for _, fd := range f.fields[to.fields:] {
 		delete(f.byName, fd.name)
 		if fd.col >= 0 {
 			delete(f.folded, f.opt.Limits.FoldName(fd.name))
 		}
 	}
-	f.added -= len(f.table.Columns) - columns
-	f.fields, f.table.Columns = f.fields[:fields], f.table.Columns[:columns]
+	f.added -= len(f.table.Columns) - to.columns
+	f.fields, f.table.Columns = f.fields[:to.fields], f.table.Columns[:to.columns]
 	for i, h := range f.byNumber {
-		if int(h) >= fields {
+		if int(h) >= to.fields {
 			f.byNumber[i] = none
 		}
 	}
@@ -525,7 +553,7 @@ func (f *Folder) fill(b *Batch, fd *field, value []byte, first bool) ref {
 
 // log keeps the message as it came.
 func (f *Folder) log(b *Batch, row int, c *Change, at Place) {
-	m := logged{Place: at, row: int32(row), op: c.Op, text: b.arena.put(c.Text[:min(len(c.Text), maxRejectText)])}
+	m := logged{Place: at, message: b.message, row: int32(row), op: c.Op, text: b.arena.put(c.Text[:min(len(c.Text), maxRejectText)])}
 	if f.opt.Version != "" {
 		m.version = b.putVersion(f.version)
 	}

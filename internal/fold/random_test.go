@@ -171,9 +171,10 @@ func (db *mapDB) flush(t *testing.T, b *fold.Batch, table *schema.Table) {
 		db.piece(t, b, b.Sorted(), table)
 		return
 	}
-	for of := slices.Collect(b.Singles()); len(of) > 0; {
+	all := []*fold.Batch{b}
+	for of := fold.Messages(all); len(of) > 0; {
 		n := 1 + db.apart.IntN(len(of))
-		db.piece(t, b, b.Merge(of[:n]), table)
+		db.piece(t, b, fold.Merge(all, of[:n])[0], table)
 		of = of[n:]
 	}
 }

@@ -1,52 +1,83 @@
 package fold
 
-import "iter"
-
-// A Single is one message of a batch, apart from the others.
+// A Single is what one message says to one row, apart from the other messages.
 type Single struct {
-	b *Batch
-	m *logged
+	Table int // index into the batches
+	b     *Batch
+	m     *logged
 }
 
-// Place is where the message's line stands in its source.
-func (s Single) Place() Place { return s.m.Place }
-
-// Key is that of the message's row.
+// Key is that of the row.
 func (s Single) Key() []byte { return s.b.rows[s.m.row].Key }
 
-// Text is the message's line, or its first 64 KiB.
-func (s Single) Text() []byte { return s.b.arena.get(s.m.text) }
+// A Message is one message apart from the others: what it says to each of its rows.
+type Message []Single
 
-// Singles yields the messages that made the batch's rows, in the order of the feed. It is
-// only for a batch whose table has constraints.
-func (b *Batch) Singles() iter.Seq[Single] {
-	return func(yield func(Single) bool) {
-		for i := range b.log {
-			if !yield(Single{b, &b.log[i]}) {
-				return
+// Place is where the message's line stands in its source.
+func (m Message) Place() Place { return m[0].m.Place }
+
+// Text is the message's line, or its first 64 KiB.
+func (m Message) Text() []byte { return m[0].b.arena.get(m[0].m.text) }
+
+// Messages returns the messages that made the rows of a set's batches, in the order of the
+// feed. Batches without rows aside, it is only for tables that have constraints.
+func Messages(batches []*Batch) []Message {
+	n := 0
+	for _, b := range batches {
+		n += len(b.log)
+	}
+	all, messages := make([]Single, 0, n), make([]Message, 0, n)
+	next := make([]int, len(batches))
+	for len(all) < n {
+		first := int64(0) // the number of the next message
+		for i, b := range batches {
+			if next[i] < len(b.log) && (first == 0 || b.log[next[i]].message < first) {
+				first = b.log[next[i]].message
 			}
 		}
+		from := len(all)
+		for i, b := range batches {
+			for ; next[i] < len(b.log) && b.log[next[i]].message == first; next[i]++ {
+				all = append(all, Single{i, b, &b.log[next[i]]})
+			}
+		}
+		messages = append(messages, all[from:len(all):len(all)])
 	}
+	return messages
 }
 
-// Merge returns the rows that some of the batch's messages make, in the order of their
-// keys. They are good until the next call.
-func (b *Batch) Merge(of []Single) []*Row {
+// Merge returns the rows that some of the messages of a set make, by table and in the order of
+// their keys. They are good until the next call.
+func Merge(batches []*Batch, of []Message) [][]*Row {
+	rows := make([][]*Row, len(batches))
+	for i, b := range batches {
+		rows[i] = b.merge(i, of)
+	}
+	return rows
+}
+
+// merge is Merge for one table.
+func (b *Batch) merge(table int, of []Message) (rows []*Row) {
 	if b.Versioned() {
 		b.versions = b.versions[:len(b.rows)] // those of the last call end
 	}
 	width := len(b.Table.Columns)
-	rows, at := make([]*Row, 0, len(of)), make(map[int32]*Row, len(of))
-	for _, s := range of {
-		r, known := at[s.m.row]
-		if !known {
-			r = &Row{Key: s.Key(), cells: make([]ref, width)}
-			rows, at[s.m.row] = append(rows, r), r
-		}
-		if b.Versioned() {
-			b.mergeLoggedVersion(r, s.m)
-		} else {
-			b.mergeLogged(r, s.m, !known)
+	at := map[int32]*Row{}
+	for _, m := range of {
+		for _, s := range m {
+			if s.Table != table {
+				continue
+			}
+			r, known := at[s.m.row]
+			if !known {
+				r = &Row{Key: s.Key(), cells: make([]ref, width)}
+				rows, at[s.m.row] = append(rows, r), r
+			}
+			if b.Versioned() {
+				b.mergeLoggedVersion(r, s.m)
+			} else {
+				b.mergeLogged(r, s.m, !known)
+			}
 		}
 	}
 	b.sort(rows)

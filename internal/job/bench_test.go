@@ -80,7 +80,7 @@ func benchmarkFlush(b *testing.B, batches [3]*fold.Batch, open func(b *testing.B
 		b.StopTimer()
 		db := open(b)
 		flush := func(f *fold.Batch, seq int64) sink.Result {
-			res, err := db.Flush(b.Context(), &sink.Flush{Batch: f, Job: "j", Run: "r", Lanes: []sink.Lane{{Source: "s", Checkpoint: sink.Checkpoint{Seq: seq}}}})
+			res, err := db.Flush(b.Context(), &sink.Flush{Batches: []*fold.Batch{f}, Job: "j", Run: "r", Lanes: []sink.Lane{{Source: "s", Checkpoint: sink.Checkpoint{Seq: seq}}}})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -104,7 +104,8 @@ func benchmarkFlush(b *testing.B, batches [3]*fold.Batch, open func(b *testing.B
 		b.StartTimer()
 		res := flush(next, seq)
 		b.StopTimer()
-		if got := map[string]int64{"insert": res.Inserted, "update": res.Updated, "unchanged": res.Unchanged}[kind]; got != benchRows {
+		did := res.Total()
+		if got := map[string]int64{"insert": did.Inserted, "update": did.Updated, "unchanged": did.Unchanged}[kind]; got != benchRows {
 			b.Fatalf("%+v", res)
 		}
 		if err := db.Close(); err != nil {
@@ -207,8 +208,8 @@ func BenchmarkSync(b *testing.B) {
 					b.Fatal(err)
 				}
 				rejects, _ := job.ParseRejects("fail")
-				err = job.Run(b.Context(), job.Config{Sources: []string{path}, Job: "t", Table: "t", BatchRows: 100_000, Buffer: 256 << 20, Rejects: rejects,
-					Fold: fold.Options{Key: []string{"id"}, MaxColumns: 100}, Log: logtest.New(b)}, db, nil, progress.New("t"))
+				err = job.Run(b.Context(), job.Config{Sources: []string{path}, Job: "t", BatchRows: 100_000, Buffer: 256 << 20, Rejects: rejects,
+					Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: 100}}}, Log: logtest.New(b)}, db, nil, progress.New("t"))
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -157,9 +157,9 @@ func lostConnection(t *testing.T, rnd *rand.Rand, spooled, inclusive, before boo
 	db := openSink(t, dest)
 	rejects, _ := job.ParseRejects("table")
 	c := job.Config{
-		Sources: []string{"tcp://" + l.Addr().String()}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000}, Job: "t", Table: "t",
+		Sources: []string{"tcp://" + l.Addr().String()}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000}, Job: "t",
 		Feed:      job.Feed{ResumeField: "pitr", Hello: func(resume string) ([]byte, error) { return []byte("from " + resume + "\n"), nil }},
-		Fold:      fold.Options{Key: []string{"id"}, MaxColumns: 10},
+		Tables:    []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: 10}}},
 		BatchRows: 1000, BatchPeriod: time.Minute, Buffer: 1 << 20, MaxRejects: 1 << 20, Rejects: rejects, Log: logtest.New(t),
 	}
 	if spooled {

@@ -36,8 +36,8 @@ func TestSync_ConstraintAddedMeanwhile(t *testing.T) {
 			again := 0
 			p := progress.New("t")
 			err = job.Run(t.Context(), job.Config{
-				Sources: []string{path}, Job: "t", Table: "t", BatchRows: 10, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 10,
-				Fold: fold.Options{Key: []string{"id"}, MaxColumns: 500},
+				Sources: []string{path}, Job: "t", BatchRows: 10, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 10,
+				Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: 500}}},
 				Log: logtest.To(func(text string) {
 					if strings.Contains(text, "reading again") {
 						again++

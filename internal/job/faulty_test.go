@@ -36,9 +36,9 @@ func TestSync_FaultyDatabase(t *testing.T) {
 				var failed atomic.Int64
 				faults, onRetry := sinktest.RandomFaults(rand.New(rand.NewPCG(seed, 1))), func(*sink.Error) { failed.Add(1) }
 				err := job.Run(t.Context(), job.Config{
-					Sources: []string{path}, Job: "t", Table: "t", BatchRows: 15, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30,
-					Fold: fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500},
-					Log:  logtest.New(t),
+					Sources: []string{path}, Job: "t", BatchRows: 15, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30,
+					Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500}}},
+					Log:    logtest.New(t),
 				}, sink.Retry(sinktest.Faulty(db, faults), time.Minute, onRetry),
 					sink.RetryClaims(sinktest.FaultyClaims(openClaims(t, dest), faults), time.Minute, onRetry), progress.New("t"))
 				if err != nil {

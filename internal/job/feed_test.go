@@ -107,9 +107,9 @@ func configOf(t *testing.T, spec, rejects string) job.Config {
 		t.Fatal(err)
 	}
 	return job.Config{
-		Sources: []string{spec}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000, Poll: 10 * time.Millisecond}, Job: "t", Table: "t",
+		Sources: []string{spec}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000, Poll: 10 * time.Millisecond}, Job: "t",
 		Feed:      job.Feed{ResumeField: "pitr", Hello: func(resume string) ([]byte, error) { return []byte("from " + resume + "\n"), nil }},
-		Fold:      fold.Options{Key: []string{"id"}, MaxColumns: 10},
+		Tables:    []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: 10}}},
 		BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20, MaxRejects: 1 << 20, Rejects: r, Log: logtest.New(t),
 	}
 }

@@ -38,7 +38,9 @@ type laneFlushed struct {
 func (f *flusher) write(ctx context.Context) error {
 	for s := range f.ready {
 		start := time.Now()
-		s.batch.Time = start
+		for _, b := range s.Batches {
+			b.Time = start
+		}
 		flush := f.flushOf(s)
 		if f.RejectsAge > 0 && f.RejectsAge < math.MaxInt64 && start.Sub(f.pruned) >= pruneEvery {
 			flush.DropRejects = start.Add(-f.RejectsAge)
@@ -56,8 +58,8 @@ func (f *flusher) write(ctx context.Context) error {
 			f.pruned = start
 		}
 		took := time.Since(start)
-		f.p.Flushed(flushed(&s.batch, &res, took))
-		f.prefetch.flushed(s.batch.Rows(), took)
+		f.p.Flushed(flushed(s.Set, &res, took))
+		f.prefetch.flushed(s.Rows(), took)
 		s.reset()
 		f.free <- s
 		if n := len(res.Refused); n > 0 {
@@ -70,21 +72,25 @@ func (f *flusher) write(ctx context.Context) error {
 }
 
 // flushed returns what is counted of a flush.
-func flushed(b *fold.Batch, res *sink.Result, took time.Duration) progress.Flush {
-	return progress.Flush{Took: took, Rows: b.Rows(), Tables: []progress.TableFlush{{
-		Messages: b.Messages, Coalesced: b.Messages - int64(b.Rows()),
-		Rows: progress.Rows{Inserted: res.Inserted, Updated: res.Updated, Unchanged: res.Unchanged, Deleted: res.Deleted},
-	}}}
+func flushed(s *fold.Set, res *sink.Result, took time.Duration) progress.Flush {
+	f := progress.Flush{Took: took, Rows: s.Rows(), Tables: make([]progress.TableFlush, len(s.Batches))}
+	for i, b := range s.Batches {
+		f.Tables[i] = progress.TableFlush{Messages: b.Messages, Coalesced: b.Messages - int64(b.Rows())}
+		if res.Tables != nil { // else the set was only looked at
+			f.Tables[i].Rows = progress.Rows(res.Tables[i])
+		}
+	}
+	return f
 }
 
 // flushOf returns the flush of a set.
 func (f *flusher) flushOf(s *set) *sink.Flush {
-	flush := &sink.Flush{Batch: &s.batch, Rejects: s.rejects, Job: f.Job, Run: f.id, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.Rejects.mode == keep,
+	flush := &sink.Flush{Batches: s.Batches, Rejects: s.Rejects, Job: f.Job, Run: f.id, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.Rejects.mode == keep,
 		Rebuild: s.rebuild, Tombstones: f.Tombstones, ReadsDominate: s.readsDominate}
 	flush.BeforeCommit = func(rejects []fold.Reject) error {
 		refused := make([]int64, len(s.lanes))
-		for i := range rejects[len(s.rejects):] {
-			refused[rejects[len(s.rejects)+i].Lane]++
+		for i := range rejects[len(s.Rejects):] {
+			refused[rejects[len(s.Rejects)+i].Lane]++
 		}
 		for i := range s.lanes {
 			flush.Lanes[i] = f.laneOf(&s.lanes[i], refused[i])
@@ -115,7 +121,7 @@ func (f *flusher) committed(ctx context.Context, s *set, flush *sink.Flush, res 
 	for i := range res.Refused {
 		l := s.lanes[res.Refused[i].Lane].lane
 		l.flushed.refused++
-		l.progress.Reject(0, res.Refused[i].Reason)
+		l.progress.Reject(res.Refused[i].Table, res.Refused[i].Reason)
 	}
 	for i := range s.lanes {
 		at := &s.lanes[i]

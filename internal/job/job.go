@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -40,8 +41,12 @@ type Config struct {
 	// only with ResumeStdin, else no run resumes it.
 	Job         string
 	ResumeStdin bool
-	Table       string
-	Fold        fold.Options
+	// Tables are those that the sources' messages are applied to, parents before their
+	// children.
+	Tables []Table
+	// NewMapper returns what maps lines whose scanners number names as names does. nil: all
+	// messages are for the one table, whose columns are called as the fields are.
+	NewMapper func(names *feed.Names) Mapper
 
 	BatchRows int
 	// BatchPeriod is how long a line waits at most before it is written; 0
@@ -67,8 +72,8 @@ type Config struct {
 	ShowRejects string
 
 	FromStart bool // read from the start, over the rows that exist
-	Rebuild   bool // the same into an emptied table
-	// AcceptSettings continues from checkpoints of other settings, or of a table that was
+	Rebuild   bool // the same into emptied tables
+	// AcceptSettings continues from checkpoints of other settings, or of tables that were
 	// recreated.
 	AcceptSettings bool
 
@@ -82,7 +87,7 @@ const livePeriod = time.Second
 // ErrRejected ends a run that takes no bad lines.
 var ErrRejected = errors.New("a line was rejected")
 
-// Run reads the sources to their ends, and applies them to the table. They are read one
+// Run reads the sources to their ends, and applies them to the tables. They are read one
 // after the other; files that are followed are read at the same time. claims hold the
 // sources for the run; where they are nil, all are read from their starts and nothing is
 // claimed. When ctx ends, Run stops reading, writes what it has and returns nil. p counts
@@ -92,6 +97,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 		claims = unclaimed{}
 	}
 	c.FromStart = c.FromStart || c.Rebuild
+	c.Tables = slices.Clone(c.Tables) // they get the names that the database has
 	r := &run{Config: c, db: db, claims: claims, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate),
 		moved: map[string]bool{}, fenced: map[string]bool{}, flush: db.Flush,
 		prefetch: &prefetch{mode: c.Prefetch, open: c.OpenReader}}
@@ -102,7 +108,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 	}
 	defer func() {
 		err = errors.Join(err, r.Rejects.close())
-		p.SetIgnored(r.folder.Ignored())
+		p.SetIgnored(r.ignored())
 	}()
 	if err := r.Rejects.open(); err != nil {
 		return err
@@ -120,10 +126,11 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 	return r.fencedErr
 }
 
-// Fold reads the sources from their starts, folds them for a table of a database with
+// Fold reads the sources from their starts, folds them for tables of a database with
 // these limits, and has each set of rows looked at in place of a flush. When ctx ends, so
 // does Fold with its error, and what was read until then is not looked at.
-func Fold(ctx context.Context, c Config, t schema.Table, caps sink.Caps, p *progress.Progress, look func(*sink.Flush) error) error {
+func Fold(ctx context.Context, c Config, tables []schema.Table, caps sink.Caps, p *progress.Progress, look func(*sink.Flush) error) error {
+	c.Tables = slices.Clone(c.Tables)
 	r := &run{Config: c, claims: unclaimed{}, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), prefetch: &prefetch{}, lanesAtOnce: math.MaxInt,
 		flush: func(_ context.Context, f *sink.Flush) (sink.Result, error) {
 			if err := ctx.Err(); err != nil {
@@ -132,11 +139,11 @@ func Fold(ctx context.Context, c Config, t schema.Table, caps sink.Caps, p *prog
 			return sink.Result{}, look(f)
 		}}
 	r.feedNames = r.Feed.names(&r.names)
-	if err := r.fold(t, caps); err != nil {
+	if err := r.fold(tables, caps); err != nil {
 		return err
 	}
 	_, err := r.attempt(ctx)
-	p.SetIgnored(r.folder.Ignored())
+	p.SetIgnored(r.ignored())
 	return cmp.Or(err, ctx.Err())
 }
 
@@ -157,12 +164,12 @@ type run struct {
 	// lanesAtOnce is how many lanes a set takes at most; 0: maxLanes.
 	lanesAtOnce int
 
-	table       schema.Table // as the attempt found it
-	keyErr      error        // why it cannot have the key of this run
-	settings    string       // of the fold, as checkpoints keep them
-	mapper      *fold.Mapper
-	folder      *fold.Folder
-	constrained bool // the table has refused a row
+	tables      []schema.Table // as the attempt found them
+	keyErr      error          // why one cannot have the key of this run
+	settings    string         // of the fold, as checkpoints keep them
+	mapper      Mapper
+	folders     fold.Folders
+	constrained bool // a table has refused a row
 
 	rewinds   int
 	rewound   time.Time       // when it last did
@@ -173,7 +180,7 @@ type run struct {
 	finished         atomic.Int64 // sources that had been read to their ends before
 	finishedRejected atomic.Int64 // lines of these that were rejected then
 
-	hasWritten bool      // the job has written to the table: the flusher's
+	hasWritten bool      // the job has written to the tables: the flusher's
 	pruned     time.Time // when old rejects were last removed
 }
 
@@ -193,8 +200,8 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	scans := newScanPool(&r.names, r.limit)
 	o := &opener{run: r, scans: scans}
 	full, ready, free := make(chan *set), make(chan *set), make(chan *set, 2)
-	free <- new(set)
-	free <- new(set)
+	free <- newSet(len(r.Tables))
+	free <- newSet(len(r.Tables))
 	in := &reader{run: r, scans: scans, full: full, free: free, unmarked: unmarked}
 	out := &flusher{run: r, ready: ready, free: free}
 
@@ -239,46 +246,83 @@ func (r *run) logFinished() {
 	}
 }
 
-// begin reads the table and starts a fold for it.
+// begin reads the tables and starts a fold for them.
 func (r *run) begin(ctx context.Context) error {
 	r.keyErr = nil
-	table, err := r.db.Table(ctx, r.Table, r.Fold.Key)
-	if errors.As(err, new(sink.KeyError)) {
-		if !r.Rebuild {
-			r.keyErr = err // the checkpoint may know the reason: other settings
+	tables := make([]schema.Table, len(r.Tables))
+	for i := range r.Tables {
+		var err error
+		tables[i], err = r.db.Table(ctx, r.Tables[i].Name, r.Tables[i].Fold.Key)
+		if errors.As(err, new(sink.KeyError)) {
+			if !r.Rebuild {
+				r.keyErr = err // the checkpoint may know the reason: other settings
+			}
+		} else if err != nil {
+			return err
 		}
-	} else if err != nil {
-		return err
 	}
-	return r.fold(table, r.db.Caps())
+	return r.fold(tables, r.db.Caps())
 }
 
-// fold starts a fold for a table of a database with these limits.
-func (r *run) fold(table schema.Table, caps sink.Caps) (err error) {
-	r.Table = table.Name
-	r.table = table
+// fold starts a fold for tables of a database with these limits.
+func (r *run) fold(tables []schema.Table, caps sink.Caps) (err error) {
+	r.tables, r.folders = tables, nil
+	for i := range tables {
+		r.Tables[i].Name = tables[i].Name
+	}
 	if r.settings, err = r.Config.settings(); err != nil {
 		return err
 	}
-	table.HasConstraints = table.HasConstraints || r.constrained
-	o := r.Fold
-	o.Limits = caps.Limits
-	if err := fold.CheckVersion(&table, o); err != nil {
-		return err
+	for i, t := range tables {
+		o, err := r.options(&t, r.Tables[i].Fold, caps)
+		if err != nil {
+			return err
+		}
+		t.HasConstraints = t.HasConstraints || r.constrained
+		r.folders = append(r.folders, fold.NewFolder(&r.names, t, o))
+		if r.NewMapper == nil {
+			r.mapper = &identity{mapper: fold.NewMapper(&r.names, o)}
+		}
 	}
-	if table.Versioned && (o.Version == "" || o.Scope != fold.ColumnScope) {
-		r.Log.Warn(fmt.Sprintf("table %q is kept by a version for each column; what this run writes has none, and later messages may be taken for older or newer than they are", table.Name))
+	r.folders.Link()
+	if r.NewMapper != nil {
+		r.mapper = r.NewMapper(&r.names)
+	}
+	return nil
+}
+
+// options are the rules of the fold for a table.
+func (r *run) options(t *schema.Table, o fold.Options, caps sink.Caps) (fold.Options, error) {
+	o.Limits = caps.Limits
+	if err := fold.CheckVersion(t, o); err != nil {
+		return o, err
+	}
+	if t.Versioned && (o.Version == "" || o.Scope != fold.ColumnScope) {
+		r.Log.Warn(fmt.Sprintf("table %q is kept by a version for each column; what this run writes has none, and later messages may be taken for older or newer than they are", t.Name))
 	}
 	if o.Columns == "" {
 		o.Columns = fold.IgnoreColumns
-		if table.Made || !table.Exists {
+		if t.Made || !t.Exists {
 			o.Columns = fold.AddColumns
 		}
 	}
-	o.MaxColumns = min(o.MaxColumns, max(0, caps.Columns-len(table.Columns)-len(o.Key)))
+	o.MaxColumns = min(o.MaxColumns, max(0, caps.Columns-len(t.Columns)-len(o.Key)))
 	o.Log = r.Log
-	r.mapper, r.folder = fold.NewMapper(&r.names, o), fold.NewFolder(&r.names, table, o)
-	return nil
+	return o, nil
+}
+
+// ignored returns how many values each field had that found no column.
+func (r *run) ignored() map[string]int64 {
+	if len(r.folders) == 1 {
+		return r.folders[0].Ignored()
+	}
+	all := map[string]int64{}
+	for i, f := range r.folders {
+		for field, n := range f.Ignored() {
+			all[r.Tables[i].Name+"."+field] = n
+		}
+	}
+	return all
 }
 
 // maxRewinds is how often a run rewinds in a row: until a minute (calm) passes without a

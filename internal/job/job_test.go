@@ -172,9 +172,9 @@ func run(t *testing.T, dest, feed string, fromStart bool) *progress.Progress {
 	}
 	p := progress.New("t")
 	err = job.Run(t.Context(), job.Config{
-		Sources: []string{feed}, Job: "t", Table: "t", BatchRows: 1000, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30, FromStart: fromStart,
-		Fold: fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500},
-		Log:  logtest.New(t),
+		Sources: []string{feed}, Job: "t", BatchRows: 1000, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30, FromStart: fromStart,
+		Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500}}},
+		Log:    logtest.New(t),
 	}, db, claims, p)
 	if err != nil {
 		t.Fatal(err)
@@ -302,8 +302,8 @@ func TestSync_ServerRestored(t *testing.T) {
 	rejects, _ := job.ParseRejects("table")
 	behind := 0
 	err := job.Run(t.Context(), job.Config{
-		Sources: []string{path}, Job: "t", Table: "t", BatchRows: 30, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30,
-		Fold: fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500},
+		Sources: []string{path}, Job: "t", BatchRows: 30, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30,
+		Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500}}},
 		Log: logtest.To(func(text string) {
 			if strings.Contains(text, "was restored to an earlier state") {
 				behind++
@@ -358,8 +358,8 @@ func TestSync_PeriodWritesASlowPipe(t *testing.T) {
 	rejects, _ := job.ParseRejects("table")
 	done := make(chan error, 1)
 	go func() {
-		done <- job.Run(t.Context(), job.Config{Sources: []string{"-"}, Job: "t", Table: "t", BatchRows: 1000, Buffer: 1 << 20, BatchPeriod: 20 * time.Millisecond,
-			Rejects: rejects, Source: source.Options{Stdin: r}, Fold: fold.Options{Key: []string{"id"}, MaxColumns: 10},
+		done <- job.Run(t.Context(), job.Config{Sources: []string{"-"}, Job: "t", BatchRows: 1000, Buffer: 1 << 20, BatchPeriod: 20 * time.Millisecond,
+			Rejects: rejects, Source: source.Options{Stdin: r}, Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: 10}}},
 			Log: logtest.New(t)}, db, nil, p)
 	}()
 	for i := range 3 {

@@ -87,8 +87,8 @@ func (p *prefetch) flushed(rows int, took time.Duration) {
 	}
 }
 
-// read reads the rows of a batch. What goes wrong is the flush's to find.
-func (p *prefetch) read(ctx context.Context, b *fold.Batch) error {
+// read reads the rows of a set. What goes wrong is the flush's to find.
+func (p *prefetch) read(ctx context.Context, s *fold.Set) error {
 	p.reading.Lock()
 	defer p.reading.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -104,6 +104,16 @@ func (p *prefetch) read(ctx context.Context, b *fold.Batch) error {
 		}
 		p.pool = append(p.pool, r)
 	}
+	for _, b := range s.Batches {
+		if err := p.readBatch(ctx, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readBatch reads the rows of a batch by all connections.
+func (p *prefetch) readBatch(ctx context.Context, b *fold.Batch) error {
 	rows := b.Sorted()
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
@@ -146,11 +156,11 @@ func (p *prefetch) pass(ctx context.Context, in <-chan *set, out chan<- *set, lo
 	defer close(out)
 	for s := range in {
 		s.stopPrefetch = func() {}
-		if s.readsDominate = s.batch.Rows() > 0 && p.wanted(); s.readsDominate {
+		if s.readsDominate = s.Rows() > 0 && p.wanted(); s.readsDominate {
 			reading, cancel := context.WithCancel(ctx)
 			var done sync.WaitGroup
 			done.Go(func() {
-				if err := p.read(reading, &s.batch); err != nil && reading.Err() == nil {
+				if err := p.read(reading, s.Set); err != nil && reading.Err() == nil {
 					log.Warn(fmt.Sprintf("rows are no longer read before they are written: %v", err))
 					p.stop()
 				}

@@ -16,18 +16,16 @@ import (
 
 // A set is what one flush writes. It goes from the reader to the flusher and back.
 type set struct {
-	batch       fold.Batch
-	rejects     []fold.Reject
-	rejectBytes int
-	first       time.Time     // when the first line came in
-	period      time.Duration // how long it waits at most: the shortest of its lanes; 0 is no limit
-	lanes       []setLane
-	ended       []*lane // their claims are released when the set is committed
-	rebuild     bool    // the table is emptied first
+	*fold.Set
+	first   time.Time     // when the first line came in
+	period  time.Duration // how long it waits at most: the shortest of its lanes; 0 is no limit
+	lanes   []setLane
+	ended   []*lane // their claims are released when the set is committed
+	rebuild bool    // the tables are emptied first
 
 	// Of the prefetch.
 	readsDominate bool
-	stopPrefetch  func() // waits until nobody reads the batch's rows
+	stopPrefetch  func() // waits until nobody reads the rows
 }
 
 // setLane is a lane of a set, and how far the lane is read when the set is committed.
@@ -46,14 +44,13 @@ type tally struct {
 	rejected int64
 }
 
-func (s *set) bytes() int { return s.batch.Bytes() + s.rejectBytes }
+func newSet(tables int) *set { return &set{Set: fold.NewSet(tables)} }
 
 func (s *set) reset() {
-	s.batch.Reset()
-	clear(s.rejects)
+	s.Set.Reset()
 	clear(s.lanes)
 	clear(s.ended)
-	*s = set{batch: s.batch, rejects: s.rejects[:0], lanes: s.lanes[:0], ended: s.ended[:0]}
+	*s = set{Set: s.Set, lanes: s.lanes[:0], ended: s.ended[:0]}
 }
 
 // A reader folds the lines of the lanes into sets.
@@ -65,7 +62,7 @@ type reader struct {
 
 	set      *set
 	unmarked bool // the database does not know the file of rejects yet
-	emptied  bool // a set was handed over that empties the table
+	emptied  bool // a set was handed over that empties the tables
 	open     map[*lane]bool
 	read     bool  // there were lines
 	failed   error // of reading
@@ -91,9 +88,10 @@ type laneReading struct {
 
 // A heldReject is a line that is rejected unless its file as a whole is wrong.
 type heldReject struct {
-	at   fold.Place
-	why  *feed.Error
-	text []byte
+	at    fold.Place
+	table int // that rejects it, -1 for none
+	why   *feed.Error
+	text  []byte
 }
 
 // fill folds what the pool has until there is no more.
@@ -108,7 +106,7 @@ func (rd *reader) fill(reading, flushing context.Context) error {
 		if err == nil {
 			err = rd.handle(flushing, e)
 			rd.scans.release(e)
-			rd.p.SetBuffer(int64(rd.set.bytes()))
+			rd.p.SetBuffer(int64(rd.set.Bytes()))
 		}
 		switch {
 		case err == nil || err == errDue:
@@ -316,7 +314,7 @@ func (rd *reader) oversize(e *event) (at int, err error) {
 		return 0, err
 	}
 	was := r.feed
-	err = rd.reject(e.lane, fold.Place{Line: r.line + 1, Offset: e.Offset}, bytes.TrimSuffix(e.Data, newline),
+	err = rd.reject(e.lane, fold.Place{Line: r.line + 1, Offset: e.Offset}, rd.noTable(), bytes.TrimSuffix(e.Data, newline),
 		feed.Errorf(feed.TooLong, "a line of %d bytes: at most %d (--max-line)", e.Oversize-1, rd.Source.MaxLine))
 	if errors.Is(err, ErrRejected) {
 		r.feed = was
@@ -352,7 +350,7 @@ func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err err
 	l, r := e.lane, &e.lane.reading
 	for i := range e.lines {
 		if i%fold.MaxPrefetch == 0 {
-			rd.folder.Prefetch(&rd.set.batch, e.lines[i:min(i+fold.MaxPrefetch, len(e.lines))])
+			rd.prefetchLines(e.lines[i:min(i+fold.MaxPrefetch, len(e.lines))])
 		}
 		line := &e.lines[i]
 		next := min(at+len(line.Text)+1, len(e.Data))
@@ -385,7 +383,7 @@ const rejectShare = 8
 // isFull reports whether the set at hand has no room left.
 func (rd *reader) isFull() bool {
 	s := rd.set
-	return s.batch.Rows() >= rd.BatchRows || int64(s.bytes()) >= rd.Buffer/2 || int64(s.rejectBytes) >= rd.Buffer/rejectShare
+	return s.Rows() >= rd.BatchRows || int64(s.Bytes()) >= rd.Buffer/2 || int64(s.RejectBytes()) >= rd.Buffer/rejectShare
 }
 
 // foldLine folds or rejects a line. Where it returns an error, which ends the
@@ -401,7 +399,8 @@ func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (
 			return true, nil
 		}
 	}
-	switch err := rd.addLine(line, at).(type) {
+	table, err := rd.addLine(l, line, at)
+	switch err := err.(type) {
 	case nil:
 		r.folded++
 		rd.addLane(l)
@@ -420,26 +419,46 @@ func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (
 			return false, fmt.Errorf("%s: %w", l.name, hint)
 		}
 		if r.hint.on && rd.Rejects.mode != fail {
-			r.held = append(r.held, heldReject{at, err, bytes.Clone(line.Text)})
+			r.held = append(r.held, heldReject{at, table, err, bytes.Clone(line.Text)})
 			return true, nil
 		}
 		if err := rd.rejectHeld(l); err != nil {
 			return true, err
 		}
-		err2 := rd.reject(l, at, line.Text, err)
+		err2 := rd.reject(l, at, table, line.Text, err)
 		return !errors.Is(err2, ErrRejected), err2
 	default:
 		return false, fmt.Errorf("%s line %d: %w", l.name, at.Line, err)
 	}
 }
 
-// addLine merges a line into the batch.
-func (rd *reader) addLine(l *feed.Line, at fold.Place) error {
+// addLine merges a line of a lane into the set. With an error it returns the table that
+// rejects the line, or -1.
+func (rd *reader) addLine(from *lane, l *feed.Line, at fold.Place) (table int, err error) {
 	if l.Err != nil {
-		return l.Err
+		return rd.noTable(), l.Err
 	}
-	c := rd.mapper.Map(l)
-	return rd.folder.Add(&rd.set.batch, &c, at)
+	changes, err := rd.mapper.Map(l, from.name, at)
+	if err != nil {
+		return rd.noTable(), err
+	}
+	return rd.folders.Add(rd.set.Set, changes, at)
+}
+
+// noTable is the table that rejects a line that is no message: -1 where there are several.
+func (rd *reader) noTable() int {
+	if len(rd.Tables) == 1 {
+		return 0
+	}
+	return -1
+}
+
+// prefetchLines has the memory fetched that folding lines will touch, where their fields are the
+// columns.
+func (rd *reader) prefetchLines(lines []feed.Line) {
+	if rd.NewMapper == nil {
+		rd.folders[0].Prefetch(rd.set.Batches[0], lines)
+	}
 }
 
 // startPeriod notes when the first line of the set came in, and how long it waits.
@@ -466,7 +485,7 @@ func (rd *reader) rejectHeld(l *lane) error {
 	}
 	rd.addLane(l)
 	for _, h := range held {
-		if err := rd.reject(l, h.at, h.text, h.why); err != nil {
+		if err := rd.reject(l, h.at, h.table, h.text, h.why); err != nil {
 			return err
 		}
 	}
@@ -485,12 +504,12 @@ func (rd *reader) handOverAll(flushing context.Context) error {
 }
 
 // reject deals with a line that is no message.
-func (rd *reader) reject(l *lane, at fold.Place, line []byte, why *feed.Error) error {
+func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *feed.Error) error {
 	rd.startPeriod(l)
 	if rd.Feed.resumes(l.name) && l.reading.feed.again(line) {
 		return nil // it was counted when it came first
 	}
-	l.progress.Reject(0, why.Reason)
+	l.progress.Reject(table, why.Reason)
 	l.reading.rejected++
 	switch rd.Rejects.mode {
 	case discard:
@@ -499,9 +518,7 @@ func (rd *reader) reject(l *lane, at fold.Place, line []byte, why *feed.Error) e
 	default:
 		at.Lane = rd.laneIndex(l)
 		rd.addLane(l)
-		r := fold.NewReject(at, why, line)
-		rd.set.rejects = append(rd.set.rejects, r)
-		rd.set.rejectBytes += r.Bytes()
+		rd.set.Reject(fold.NewReject(at, table, why, line))
 	}
 	return rd.tooMany(why.Detail)
 }
@@ -521,7 +538,7 @@ func (s *set) isEmpty() bool {
 			return false
 		}
 	}
-	return s.batch.Rows() == 0 && len(s.rejects) == 0
+	return s.Rows() == 0 && len(s.Rejects) == 0
 }
 
 // handOver gives the set to the flusher, and takes an empty one. It does nothing
@@ -554,7 +571,7 @@ func (rd *reader) handOver(flushing context.Context) error {
 			}
 		}
 	}
-	rd.folder.Seal(&s.batch)
+	rd.folders.Seal(s.Set)
 	select {
 	case rd.full <- s:
 	case <-flushing.Done():

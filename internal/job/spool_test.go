@@ -82,8 +82,8 @@ func startSpooled(t *testing.T, dir string, max int64) *spooled {
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(t.Context())
 	go func() {
-		err := job.Run(ctx, job.Config{Sources: []string{"tcp-listen://127.0.0.1:0"}, Source: source.Options{MaxLine: 1 << 20}, Job: "t", Table: "t",
-			Fold:      fold.Options{Key: []string{"id"}, MaxColumns: 500},
+		err := job.Run(ctx, job.Config{Sources: []string{"tcp-listen://127.0.0.1:0"}, Source: source.Options{MaxLine: 1 << 20}, Job: "t",
+			Tables:    []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: 500}}},
 			BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20, MaxRejects: 10, Rejects: rejects,
 			Spool: spool.Folders{Dir: filepath.Join(dir, "spool"), Max: max, Capture: filepath.Join(dir, "captures")}, Log: logtest.To(say)}, sinktest.Faulty(db, s.db.faults()), claims, s.p)
 		s.end <- errors.Join(err, claims.Close(), db.Close())

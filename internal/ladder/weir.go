@@ -37,8 +37,8 @@ func (c *Config) weir(ctx context.Context, db Database, s *sample, level sink.Le
 		set.Flushes++
 		set.Longest = max(set.Longest, f.Took)
 	})
-	err = job.Run(ctx, job.Config{Sources: []string{s.path}, Table: "t", BatchRows: 100_000, BatchPeriod: period, Buffer: 256 << 20,
-		Rejects: rejects, MaxRejects: int64(s.messages), Fold: fold.Options{Key: []string{c.Key}, MaxColumns: len(s.names)},
+	err = job.Run(ctx, job.Config{Sources: []string{s.path}, BatchRows: 100_000, BatchPeriod: period, Buffer: 256 << 20,
+		Rejects: rejects, MaxRejects: int64(s.messages), Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{c.Key}, MaxColumns: len(s.names)}}},
 		Log: c.Log}, to, nil, p)
 	if err = errors.Join(err, to.Close()); err != nil {
 		return set, fmt.Errorf("weir at %s: %w", level, err)

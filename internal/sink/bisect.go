@@ -2,20 +2,21 @@ package sink
 
 import (
 	"errors"
-	"iter"
 	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// A Refusal says that the database rejects rows of a batch, by a constraint, a trigger
+// A Refusal says that the database rejects rows of a flush, by a constraint, a trigger
 // or a type.
 type Refusal struct {
 	Err error // in the database's own words
-	At  int   // which of the rows it is about, from 0; -1 where the database does not say
-	// Needs names what it wants of other rows of the table, such as one that a foreign
-	// key refers to; "" is nothing.
+	// Table is the table of the rows, and At which of them it is about, from 0; -1 where
+	// the database does not say.
+	Table, At int
+	// Needs names what it wants of other rows of the flush's tables, such as one that a
+	// foreign key refers to; "" is nothing.
 	Needs string
 	// Taken says that another row has a value that only one may have.
 	Taken bool
@@ -24,11 +25,13 @@ type Refusal struct {
 func (e *Refusal) Error() string { return e.Err.Error() }
 func (e *Refusal) Unwrap() error { return e.Err }
 
-// A RowWriter writes rows of a batch in the open transaction.
+// A RowWriter writes rows of a flush in the open transaction.
 type RowWriter interface {
-	// Write writes rows, or leaves no trace of them. Its error is a [Refusal] where it is
-	// about the rows. together asks it to let constraints wait until all are written.
-	Write(rows []*fold.Row, together bool) error
+	// Write writes rows, by table, or leaves no trace of them: what is not deleted first,
+	// parents before children, then what is, children before parents. Its error is a [Refusal]
+	// where it is about the rows. together asks it to let constraints wait until all are
+	// written.
+	Write(rows [][]*fold.Row, together bool) error
 	// Mark begins what Undo takes back. It is called once.
 	Mark() error
 	// Undo leaves no trace of what was written since Mark.
@@ -45,26 +48,43 @@ const (
 	maxTogether = 64
 )
 
-// Bisect writes rows of a batch in pieces until those that the database rejects are
-// single, and returns their messages.
+// Bisect writes the rows of a flush's batches in pieces until what the database rejects is
+// single, and returns the messages that it rejects. What a message says to several rows
+// is written as a whole, or not at all.
 //
 // Rows that are rejected are written again when the others are, for they may need these;
 // and all at once, for they may need each other. What is left then is written message by
 // message, in the order of the feed.
 //
 // Which of two rows gets a value that only one may have depends on their order. So, when
-// such a value is taken, nothing of the batch stays: it is written as smaller batches,
-// which end where that finds the messages that are rejected.
-func Bisect(b *fold.Batch, rows []*fold.Row, w RowWriter) ([]fold.Reject, error) {
-	p := &bisection{b: b, w: w}
-	err := p.inPieces(rows)
-	if errors.Is(err, errTaken) {
+// such a value is taken, nothing of the batches stays: they are written as smaller batches,
+// which end where that finds the messages that are rejected. It is the same where messages
+// change several rows, for what is rejected of one row is to leave no trace in the others.
+func Bisect(batches []*fold.Batch, rows [][]*fold.Row, w RowWriter) ([]fold.Reject, error) {
+	p := &bisection{batches: batches, w: w, logged: true}
+	linked, only, tables := false, 0, 0
+	for i, b := range batches {
+		if b.Rows() > 0 {
+			only, tables = i, tables+1
+		}
+		linked = linked || b.Linked
+		p.logged = p.logged && (b.Rows() == 0 || b.Table.HasConstraints)
+	}
+	var err error
+	switch {
+	case tables == 0:
+	case linked || tables > 1:
+		err = p.asOne(rows)
+	default:
+		err = p.inPieces(only, rows[only])
+	}
+	if errors.Is(err, errInOrder) {
 		if p.marked {
 			if err := w.Undo(); err != nil {
 				return nil, err
 			}
 		}
-		p = &bisection{b: b, w: w, ordered: true}
+		p = &bisection{batches: batches, w: w, logged: p.logged, ordered: true}
 		err = p.inOrder()
 	}
 	return p.rejects, err
@@ -72,43 +92,72 @@ func Bisect(b *fold.Batch, rows []*fold.Row, w RowWriter) ([]fold.Reject, error)
 
 // bisection is one call of Bisect.
 type bisection struct {
-	b       *fold.Batch
+	batches []*fold.Batch
 	w       RowWriter
+	logged  bool // the batches have kept their messages
 	marked  bool
-	ordered bool     // the messages are written in their order
-	bad     []badRow // rejected so far
+	ordered bool  // the messages are written in their order
+	bad     []bad // rejected so far
 	rejects []fold.Reject
 }
 
-type badRow struct {
-	row *fold.Row
-	why *Refusal
+// bad are rows that are rejected: one, or those that messages change together.
+type bad struct {
+	rows [][]*fold.Row // by table
+	why  *Refusal
 }
 
-// errTaken ends what does not write messages in their order.
-var errTaken = errors.New("a value is taken that only one row may have")
+// rowKey names a row among those of all tables.
+type rowKey struct {
+	table int
+	key   string
+}
 
-// inPieces writes rows whatever the order of their messages.
-func (p *bisection) inPieces(rows []*fold.Row) error {
-	if err := p.write(rows); err != nil {
+// errInOrder ends what does not write messages in their order.
+var errInOrder = errors.New("messages are to be written in their order")
+
+// asOne writes all rows at once.
+func (p *bisection) asOne(rows [][]*fold.Row) error {
+	err := p.try(rows, false)
+	var why *Refusal
+	switch {
+	case !errors.As(err, &why):
+		return err
+	case !p.logged:
+		return ErrUnlogged{Err: why.Err}
+	}
+	return errInOrder
+}
+
+// inPieces writes rows of one table whatever the order of their messages.
+func (p *bisection) inPieces(table int, rows []*fold.Row) error {
+	of := func(rows []*fold.Row) [][]*fold.Row {
+		all := make([][]*fold.Row, len(p.batches))
+		all[table] = rows
+		return all
+	}
+	err := halve(rows, false,
+		func(rows []*fold.Row) error { return p.try(of(rows), false) },
+		func(r *fold.Row, why *Refusal) { p.bad = append(p.bad, bad{of([]*fold.Row{r}), why}) })
+	if err != nil || len(p.bad) == 0 {
 		return err
 	}
-	return p.writeBad(p.b.Singles())
+	return p.writeBad(fold.Messages(p.batches))
 }
 
 // try writes rows.
-func (p *bisection) try(rows []*fold.Row, together bool) error {
+func (p *bisection) try(rows [][]*fold.Row, together bool) error {
 	err := p.w.Write(rows, together)
 	var why *Refusal
 	switch {
 	case !errors.As(err, &why):
 		return err
-	case !p.b.Table.HasConstraints && (len(rows) == 1 || why.Taken):
+	case !p.logged && (count(rows) == 1 || why.Taken):
 		return ErrUnlogged{Err: why.Err}
 	case p.ordered:
 		return err
 	case why.Taken:
-		return errTaken
+		return errInOrder
 	case !p.marked: // nothing is written yet
 		p.marked = true
 		if err := p.w.Mark(); err != nil {
@@ -118,16 +167,16 @@ func (p *bisection) try(rows []*fold.Row, together bool) error {
 	return err
 }
 
-// write writes rows, and collects those that are rejected.
-func (p *bisection) write(rows []*fold.Row) error {
-	return halve(rows, false,
-		func(rows []*fold.Row) error { return p.try(rows, false) },
-		func(r *fold.Row, why *Refusal) { p.bad = append(p.bad, badRow{r, why}) })
+func count(rows [][]*fold.Row) (n int) {
+	for _, of := range rows {
+		n += len(of)
+	}
+	return n
 }
 
 // writeBad writes the bad rows again, as long as that helps, and then their messages, which
 // are some of those given, one by one.
-func (p *bisection) writeBad(messages iter.Seq[fold.Single]) error {
+func (p *bisection) writeBad(messages []fold.Message) error {
 	for before := len(p.bad) + 1; len(p.bad) > 0 && len(p.bad) < before; {
 		before = len(p.bad)
 		if err := p.together(); err != nil {
@@ -140,18 +189,22 @@ func (p *bisection) writeBad(messages iter.Seq[fold.Single]) error {
 	if len(p.bad) == 0 {
 		return nil
 	}
-	bad := map[string]bool{}
-	for _, r := range p.bad {
-		bad[string(r.row.Key)] = true
+	rejected := map[rowKey]bool{}
+	for _, b := range p.bad {
+		for table, rows := range b.rows {
+			for _, r := range rows {
+				rejected[rowKey{table, string(r.Key)}] = true
+			}
+		}
 	}
-	for s := range messages {
-		if !bad[string(s.Key())] {
+	for _, m := range messages {
+		if !rejected[keyOf(m[0])] {
 			continue
 		}
-		err := p.try(p.b.Merge([]fold.Single{s}), false)
+		err := p.try(fold.Merge(p.batches, []fold.Message{m}), false)
 		var why *Refusal
 		if errors.As(err, &why) {
-			p.reject(s, why)
+			p.reject(m, why)
 		} else if err != nil {
 			return err
 		}
@@ -159,8 +212,17 @@ func (p *bisection) writeBad(messages iter.Seq[fold.Single]) error {
 	return nil
 }
 
-func (p *bisection) reject(s fold.Single, why *Refusal) {
-	p.rejects = append(p.rejects, fold.Reject{Place: s.Place(), Reason: feed.Database, Detail: why.Error(), Text: slices.Clone(s.Text())})
+func keyOf(s fold.Single) rowKey { return rowKey{s.Table, string(s.Key())} }
+
+func (p *bisection) reject(m fold.Message, why *Refusal) {
+	table, detail := why.Table, why.Error()
+	switch {
+	case len(p.batches) == 1:
+		table = 0
+	case table >= 0:
+		detail = fold.InTable(p.batches[table].Table.Name, detail)
+	}
+	p.rejects = append(p.rejects, fold.Reject{Place: m.Place(), Table: table, Reason: feed.Database, Detail: detail, Text: slices.Clone(m.Text())})
 }
 
 // halve writes pieces until what is rejected of them is single. try writes one; the
@@ -206,7 +268,7 @@ func halve[T any](all []T, rejected bool, try func([]T) error, single func(T, *R
 
 // together writes the bad rows that need others, those with the same need at once.
 func (p *bisection) together() error {
-	needs := map[string][]badRow{}
+	needs := map[string][]bad{}
 	var order []string
 	alone := p.bad[:0:0]
 	for _, r := range p.bad {
@@ -230,38 +292,39 @@ func (p *bisection) together() error {
 }
 
 // all writes bad rows at once, or, where some that lie side by side spoil it, without these.
-func (p *bisection) all(bad []badRow) error {
-	if ok, err := p.right(bad); ok || err != nil {
+func (p *bisection) all(of []bad) error {
+	if ok, err := p.right(of); ok || err != nil {
 		return err
 	}
-	if len(bad) <= maxTogether {
-		for size := len(bad) / 2; size > 0; size /= 2 {
-			for from := 0; from < len(bad); from += size {
-				to := min(from+size, len(bad))
-				if ok, err := p.right(slices.Concat(bad[:from], bad[to:])); err != nil {
+	if len(of) <= maxTogether {
+		for size := len(of) / 2; size > 0; size /= 2 {
+			for from := 0; from < len(of); from += size {
+				to := min(from+size, len(of))
+				if ok, err := p.right(slices.Concat(of[:from], of[to:])); err != nil {
 					return err
 				} else if ok {
-					return p.all(bad[from:to])
+					return p.all(of[from:to])
 				}
 			}
 		}
 	}
-	p.bad = append(p.bad, bad...)
+	p.bad = append(p.bad, of...)
 	return nil
 }
 
 // right writes bad rows at once, if they are right together.
-func (p *bisection) right(bad []badRow) (bool, error) {
-	if len(bad) < 2 {
+func (p *bisection) right(of []bad) (bool, error) {
+	if len(of) < 2 {
 		return false, nil
 	}
-	rows := make([]*fold.Row, len(bad))
-	for i := range bad {
-		rows[i] = bad[i].row
+	rows := make([][]*fold.Row, len(p.batches))
+	for _, b := range of {
+		for table := range rows {
+			rows[table] = append(rows[table], b.rows[table]...)
+		}
 	}
 	err := p.try(rows, true)
-	var why *Refusal
-	if errors.As(err, &why) {
+	if errors.As(err, new(*Refusal)) {
 		return false, nil
 	}
 	return err == nil, err
@@ -270,10 +333,13 @@ func (p *bisection) right(bad []badRow) (bool, error) {
 // again writes the bad rows one by one. It begins with the last: those before it may have
 // been rejected for want of it.
 func (p *bisection) again() error {
-	bad := p.bad
+	before := p.bad
 	p.bad = nil
-	for _, r := range slices.Backward(bad) {
-		if err := p.write([]*fold.Row{r.row}); err != nil {
+	for _, b := range slices.Backward(before) {
+		err := p.try(b.rows, false)
+		if errors.As(err, &b.why) {
+			p.bad = append(p.bad, b)
+		} else if err != nil {
 			return err
 		}
 	}

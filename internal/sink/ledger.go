@@ -165,6 +165,27 @@ func (f *Flush) Judge(found map[string]Fence) (done bool, err error) {
 	return false, behind
 }
 
+// betweenIDs stands between the identities of several tables; no identity holds it.
+const betweenIDs = "\n"
+
+// TableIDs is what a checkpoint keeps of the identities of a job's tables.
+func TableIDs(ids ...string) string { return strings.Join(ids, betweenIDs) }
+
+// SplitIDs is the inverse of [TableIDs].
+func SplitIDs(ids string) []string { return strings.Split(ids, betweenIDs) }
+
+// OtherTables returns those of a job's tables that are not what they were when a checkpoint
+// was written.
+func OtherTables(cp *Checkpoint, tables []schema.Table) (others []*schema.Table) {
+	was := SplitIDs(cp.TableID)
+	for i := range tables {
+		if i < len(was) && was[i] != "" && was[i] != tables[i].ID {
+			others = append(others, &tables[i])
+		}
+	}
+	return others
+}
+
 // Marks of weir_meta, by the table's name as the driver keeps it.
 
 // MadeMark is the name of the mark of a table that weir made. Its value names this

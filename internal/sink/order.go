@@ -1,26 +1,24 @@
 package sink
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// inOrder writes the batch's messages in the order of the feed, as batches that end where
-// that finds the messages that are rejected. One that needs another row waits until all
-// others are written, and so do those of its row that follow it.
+// inOrder writes the messages in the order of the feed, as batches that end where that finds
+// the messages that are rejected. One that needs another row waits until all others are
+// written, and so do those of its rows that follow it.
 func (p *bisection) inOrder() error {
-	o := &ordered{p: p, why: map[string]*Refusal{}}
-	if err := halve(slices.Collect(p.b.Singles()), true, o.write, o.single); err != nil {
+	o := &ordered{p: p, why: map[rowKey]*Refusal{}}
+	if err := halve(fold.Messages(p.batches), true, o.write, o.single); err != nil {
 		return err
 	}
-	for _, r := range p.b.Merge(o.held) {
-		p.bad = append(p.bad, badRow{r, o.why[string(r.Key)]})
-	}
-	err := p.writeBad(slices.Values(o.held))
+	p.bad = o.waiting()
+	err := p.writeBad(o.held)
 	slices.SortFunc(p.rejects, func(x, y fold.Reject) int { return cmp.Or(cmp.Compare(x.Lane, y.Lane), cmp.Compare(x.Line, y.Line)) })
 	return err
 }
@@ -28,50 +26,102 @@ func (p *bisection) inOrder() error {
 // ordered is one call of inOrder.
 type ordered struct {
 	p    *bisection
-	held []fold.Single       // what waits
-	why  map[string]*Refusal // for what, by the keys of its rows
+	held []fold.Message      // what waits
+	why  map[rowKey]*Refusal // for what, by its rows
 }
 
 // write writes messages, but for those of rows that wait.
-func (o *ordered) write(of []fold.Single) error {
-	free, held := of, []fold.Single(nil)
+func (o *ordered) write(of []fold.Message) error {
+	free, held, why := of, []fold.Message(nil), map[rowKey]*Refusal(nil)
 	if len(o.why) > 0 {
-		free = make([]fold.Single, 0, len(of))
-		for _, s := range of {
-			if o.why[string(s.Key())] == nil {
-				free = append(free, s)
+		free, why = make([]fold.Message, 0, len(of)), map[rowKey]*Refusal{}
+		for _, m := range of {
+			if w := o.waitsFor(m, why); w == nil {
+				free = append(free, m)
 			} else {
-				held = append(held, s)
+				held = append(held, m)
+				for _, s := range m { // nor can what comes later of its other rows be written before it
+					why[keyOf(s)] = w
+				}
 			}
 		}
 	}
-	if rows := o.p.b.Merge(free); len(rows) > 0 {
+	if len(free) > 0 {
+		rows := fold.Merge(o.p.batches, free)
 		if err := o.p.try(rows, false); err != nil {
 			return o.about(err, rows, of)
 		}
 	}
 	o.held = append(o.held, held...)
+	maps.Copy(o.why, why)
+	return nil
+}
+
+// waitsFor returns what a row of a message waits for, nil where none does.
+func (o *ordered) waitsFor(m fold.Message, more map[rowKey]*Refusal) *Refusal {
+	for _, s := range m {
+		if w := cmp.Or(o.why[keyOf(s)], more[keyOf(s)]); w != nil {
+			return w
+		}
+	}
 	return nil
 }
 
 // about has a refusal of one of the rows be about the last of its messages.
-func (o *ordered) about(err error, rows []*fold.Row, of []fold.Single) error {
+func (o *ordered) about(err error, rows [][]*fold.Row, of []fold.Message) error {
 	var why *Refusal
 	if !errors.As(err, &why) || why.At < 0 {
 		return err
 	}
-	key, at := rows[why.At].Key, len(of)-1
-	for !bytes.Equal(of[at].Key(), key) {
+	key, at := rowKey{why.Table, string(rows[why.Table][why.At].Key)}, len(of)-1
+	for !slices.ContainsFunc(of[at], func(s fold.Single) bool { return keyOf(s) == key }) {
 		at--
 	}
-	return &Refusal{Err: why.Err, At: at, Needs: why.Needs, Taken: why.Taken}
+	return &Refusal{Err: why.Err, Table: why.Table, At: at, Needs: why.Needs, Taken: why.Taken}
 }
 
-// single rejects a message, or has its row wait.
-func (o *ordered) single(s fold.Single, why *Refusal) {
+// single rejects a message, or has its rows wait.
+func (o *ordered) single(m fold.Message, why *Refusal) {
 	if why.Needs == "" {
-		o.p.reject(s, why)
+		o.p.reject(m, why)
 		return
 	}
-	o.held, o.why[string(s.Key())] = append(o.held, s), why
+	o.held = append(o.held, m)
+	for _, s := range m {
+		o.why[keyOf(s)] = why
+	}
+}
+
+// waiting returns the rows of the messages that wait, those together that a message changes
+// together.
+func (o *ordered) waiting() (all []bad) {
+	group := map[rowKey]rowKey{} // each row leads to another one of its group, the last to itself
+	find := func(k rowKey) rowKey {
+		for next, ok := group[k]; ok && next != k; next = group[k] {
+			k = next
+		}
+		return k
+	}
+	for _, m := range o.held {
+		to := find(keyOf(m[0]))
+		group[to] = to
+		for _, s := range m[1:] {
+			group[find(keyOf(s))] = to
+		}
+	}
+	at := map[rowKey]int{} // index into all, by group
+	for table, rows := range fold.Merge(o.p.batches, o.held) {
+		for _, r := range rows {
+			key := rowKey{table, string(r.Key)}
+			to := find(key)
+			n, ok := at[to]
+			if !ok {
+				n = len(all)
+				at[to] = n
+				all = append(all, bad{make([][]*fold.Row, len(o.p.batches)), o.why[key]})
+			}
+			all[n].rows[table] = append(all[n].rows[table], r)
+		}
+	}
+	return all
 }

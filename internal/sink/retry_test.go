@@ -16,7 +16,7 @@ import (
 type inserting struct{ sink.Sink }
 
 func (inserting) Flush(context.Context, *sink.Flush) (sink.Result, error) {
-	return sink.Result{Inserted: 1}, nil
+	return sink.Result{Tables: []sink.Counts{{Inserted: 1}}}, nil
 }
 
 var errFlaky = errors.New("it failed")
@@ -59,7 +59,7 @@ func TestRetry(t *testing.T) {
 						t.Errorf("failure %d says that it is number %d", heard, e.Attempt)
 					}
 				}).Flush(t.Context(), nil)
-				if c.ends != errors.Is(err, errFlaky) || !c.ends && res.Inserted != 1 {
+				if c.ends != errors.Is(err, errFlaky) || !c.ends && res.Total().Inserted != 1 {
 					t.Errorf("the flush ended with %+v, %v", res, err)
 				}
 				if c.calls > 0 && len(*calls) != c.calls {

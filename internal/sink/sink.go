@@ -22,10 +22,10 @@ type Sink interface {
 	// make it so; it is a [KeyError] where weir made the table, and the answer is then
 	// what the table would be if it were missing.
 	Table(ctx context.Context, name string, key []string) (schema.Table, error)
-	// Flush writes a batch, its rejects and the checkpoints of its lanes in one
-	// transaction, after it has made or widened the table as the batch needs it. A
-	// flush that was sent before, whatever came of it, may be sent again as it is: it is
-	// applied once.
+	// Flush writes the batches of the job's tables, its rejects and the checkpoints of its
+	// lanes in one transaction, after it has made or widened the tables as the batches need
+	// it. A flush that was sent before, whatever came of it, may be sent again as it is: it
+	// is applied once.
 	Flush(ctx context.Context, f *Flush) (Result, error)
 	// Forget removes what the database has of a job that was claimed: its checkpoints and
 	// rejects, and the versions of its tables that no other job has written to.
@@ -79,7 +79,7 @@ type Checkpoint struct {
 
 	// What Claims alone set.
 	Run       string    // that wrote it
-	TableID   string    // [schema.Table.ID] when it was written
+	TableID   string    // [TableIDs] when it was written
 	Committed time.Time // when that was
 }
 
@@ -108,7 +108,10 @@ type RejectFile struct {
 
 // A Flush is one transaction.
 type Flush struct {
-	Batch *fold.Batch
+	// Batches are what is written to the tables of the job, one for each, parents before
+	// their children: rows are inserted and updated in this order, and deleted in the
+	// reverse one. All flushes of a run have the same tables.
+	Batches []*fold.Batch
 	// Rejects are lines of the lanes that cannot be messages.
 	Rejects []fold.Reject
 	Job     string // under which the checkpoints are kept
@@ -122,12 +125,12 @@ type Flush struct {
 	KeepRejects bool
 	// DropRejects is the time before which the job's rejects are removed; zero keeps all.
 	DropRejects time.Time
-	// Rebuild has the table emptied first, or dropped where it has another key, with all
+	// Rebuild has the tables emptied first, or dropped where they have another key, with all
 	// checkpoints of the job but those of the lanes, its rejects and the versions of what
-	// the table held. The error is a [SharedError] where other jobs have written to the
-	// table.
+	// the tables held. The error is a [SharedError] where other jobs have written to one of
+	// them.
 	Rebuild bool
-	// Tombstones is how long the version of a delete is remembered at least, where the
+	// Tombstones is how long the version of a delete is remembered at least, where a
 	// batch has versions.
 	Tombstones time.Duration
 	// ReadsDominate says that flushes wait for rows to be read from a disk.
@@ -140,13 +143,27 @@ type Flush struct {
 	BeforeCommit func(rejects []fold.Reject) error
 }
 
-// A Result counts what a flush did to the table's rows, and names the messages
-// that the database refused.
+// A Result is what a flush did.
 type Result struct {
-	Inserted, Updated, Unchanged, Deleted int64
+	Tables []Counts // by batch
 	// Refused are messages that only the database could judge. They are among
 	// the rejects that were kept.
 	Refused []fold.Reject
+}
+
+// Counts are what a flush did to rows.
+type Counts struct{ Inserted, Updated, Unchanged, Deleted int64 }
+
+// Total returns the counts of all tables.
+func (r Result) Total() (c Counts) {
+	for i := range r.Tables {
+		t := &r.Tables[i]
+		c.Inserted += t.Inserted
+		c.Updated += t.Updated
+		c.Unchanged += t.Unchanged
+		c.Deleted += t.Deleted
+	}
+	return c
 }
 
 // Kind is how a row differs.

@@ -82,20 +82,29 @@ func (c *conn) Flush(ctx context.Context, f *sink.Flush) (res sink.Result, err e
 	if err := ctx.Err(); err != nil {
 		return res, err
 	}
-	name, id := f.Batch.Table.Name, ""
+	ids := make([]string, len(f.Batches))
 	err = c.db.change(func(s *state) error {
 		done, err := s.fence(f)
 		if err != nil {
 			return err
 		}
 		if done {
-			res, id = c.last, s.id(name)
+			res = c.last
+			s.ids(f, ids)
 			return nil
 		}
-		if err := s.write(f, c.seen[name], &res); err != nil {
-			return err
+		if f.Rebuild {
+			if err := s.empty(f); err != nil {
+				return err
+			}
 		}
-		id = s.id(name)
+		res.Tables = make([]sink.Counts, len(f.Batches))
+		for i, b := range f.Batches {
+			if err := s.write(f, b, c.seen[b.Table.Name], &res.Tables[i]); err != nil {
+				return err
+			}
+		}
+		s.ids(f, ids)
 		s.dropRejects(f)
 		if f.KeepRejects {
 			s.keep(f)
@@ -105,14 +114,24 @@ func (c *conn) Flush(ctx context.Context, f *sink.Flush) (res sink.Result, err e
 				return err
 			}
 		}
-		s.checkpoint(f, id)
+		s.checkpoint(f, sink.TableIDs(ids...))
 		return nil
 	})
 	if err != nil {
 		return sink.Result{}, err
 	}
-	c.last, c.seen[name] = res, id
+	c.last = res
+	for i, b := range f.Batches {
+		c.seen[b.Table.Name] = ids[i]
+	}
 	return res, nil
+}
+
+// ids are those of the tables of a flush.
+func (s *state) ids(f *sink.Flush, ids []string) {
+	for i, b := range f.Batches {
+		ids[i] = s.id(b.Table.Name)
+	}
 }
 
 // fence demands that each lane stand where the flush begins.
@@ -129,13 +148,9 @@ func (s *state) fence(f *sink.Flush) (done bool, err error) {
 
 // write brings a table up to date with a batch. seen is the ID of the table that the run
 // knows.
-func (s *state) write(f *sink.Flush, seen string, res *sink.Result) error {
-	b, name := f.Batch, f.Batch.Table.Name
-	if f.Rebuild {
-		if err := s.empty(f); err != nil {
-			return err
-		}
-	} else if seen != "" && s.id(name) != seen {
+func (s *state) write(f *sink.Flush, b *fold.Batch, seen string, res *sink.Counts) error {
+	name := b.Table.Name
+	if !f.Rebuild && seen != "" && s.id(name) != seen {
 		return sink.DroppedError{Table: name}
 	}
 	if !slices.Contains(s.writers[name], f.Job) {
@@ -158,21 +173,23 @@ func (s *state) write(f *sink.Flush, seen string, res *sink.Result) error {
 	return nil
 }
 
-// empty removes what the job has written to the table of a batch.
+// empty removes what the job has written to the tables of a flush.
 func (s *state) empty(f *sink.Flush) error {
-	name := f.Batch.Table.Name
-	t, err := s.table(name, f.Batch.Table.KeyColumns())
-	otherKey := err != nil
-	if err := sink.MayRebuild(&t, f.Job); err != nil {
-		return err
-	}
 	maps.DeleteFunc(s.checkpoints, func(l lane, _ sink.Checkpoint) bool { return l.job == f.Job })
 	s.rejects = slices.DeleteFunc(s.rejects, func(k sink.Kept) bool { return k.Job == f.Job })
-	switch {
-	case otherKey:
-		delete(s.tables, name)
-	case t.Exists:
-		s.tables[name] = &table{Table: s.tables[name].Table}
+	for _, b := range f.Batches {
+		name := b.Table.Name
+		t, err := s.table(name, b.Table.KeyColumns())
+		otherKey := err != nil
+		if err := sink.MayRebuild(&t, f.Job); err != nil {
+			return err
+		}
+		switch {
+		case otherKey:
+			delete(s.tables, name)
+		case t.Exists:
+			s.tables[name] = &table{Table: s.tables[name].Table}
+		}
 	}
 	return nil
 }
@@ -218,7 +235,7 @@ func (s *state) grow(b *fold.Batch) (*table, error) {
 }
 
 // put brings a row up to date.
-func (t *table) put(b *fold.Batch, r *fold.Row, res *sink.Result) {
+func (t *table) put(b *fold.Batch, r *fold.Row, res *sink.Counts) {
 	key := string(r.Key)
 	was, exists := t.rows[key]
 	if r.Deleted {
@@ -298,7 +315,7 @@ func text(raw []byte, as schema.Type) string {
 }
 
 // putNewer brings the rows of a batch up to date whose messages have versions.
-func (t *table) putNewer(b *fold.Batch, tombstones time.Duration, res *sink.Result) error {
+func (t *table) putNewer(b *fold.Batch, tombstones time.Duration, res *sink.Counts) error {
 	forgotten := time.Now().Add(-tombstones)
 	maps.DeleteFunc(t.versions, func(_ string, v version) bool { return !v.gone.IsZero() && v.gone.Before(forgotten) })
 	resolver := fold.NewResolver(b, t.versioned, &t.Table)

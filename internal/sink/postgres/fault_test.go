@@ -206,7 +206,7 @@ func TestFlush_CutAnywhere(t *testing.T) {
 					p.Refuse(false)
 					p.Cut(nil)
 					flushes++
-					if res.Inserted+res.Updated == 0 {
+					if n := res.Total(); n.Inserted+n.Updated == 0 {
 						committed++ // before the answer was lost
 					}
 					sinktest.Expect(t, db, "SELECT count(*), max(a) FILTER (WHERE id = 1), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_checkpoints) FROM t",

@@ -73,7 +73,7 @@ func (d *DB) fit(b *fold.Batch, t *table) (ddl []change, _ relation, err error) 
 			have.cols = append(have.cols, made(c))
 		case c.Type != g.From:
 			ddl = append(ddl, change{fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s TYPE %s USING %s", have.ident, ident(c.Name), c.Decl, widened(ident(c.Name), g.From, c.Type)),
-				func(e *pgconn.PgError) error { return &widenError{c.Name, e} }})
+				func(e *pgconn.PgError) error { return &widenError{&have, c.Name, e} }})
 			have.cols[g.At] = made(c)
 		}
 	}
@@ -152,6 +152,7 @@ func (d *DB) own(t *relation) error {
 
 // A widenError says that the server did not let the type of a column be changed.
 type widenError struct {
+	t      *relation
 	column string
 	err    *pgconn.PgError
 }
@@ -161,11 +162,11 @@ func (e *widenError) Unwrap() error { return e.err }
 
 // unwidened notes a column that something hangs on which the catalogs did not show, where
 // this is what err says.
-func (d *DB) unwidened(t *relation, err error) error {
+func (d *DB) unwidened(err error) error {
 	var e *widenError
 	if !errors.As(err, &e) || !isStale(e.err) && !isRefusal(e.err) {
 		return nil
 	}
-	d.stuck[d.fullName(t)+"\x00"+e.column] = words(e.err)
-	return sink.ErrChanged{Err: &schema.HeldError{Table: t.Name, Column: e.column, Why: words(e.err)}}
+	d.stuck[d.fullName(e.t)+"\x00"+e.column] = words(e.err)
+	return sink.ErrChanged{Err: &schema.HeldError{Table: e.t.Name, Column: e.column, Why: words(e.err)}}
 }

@@ -39,7 +39,7 @@ func (a *attempt) fence() {
 	job, run := d.literal(a.f.Job), d.literal(a.f.Run)
 	id := "''" // until it is known
 	if !a.late {
-		id = d.tableID(&a.after)
+		id = a.tableIDs()
 	}
 	if len(made) > 0 {
 		slices.SortFunc(made, func(x, y *sink.Lane) int { return cmp.Compare(a.f.LaneName(x), a.f.LaneName(y)) })
@@ -59,13 +59,30 @@ func (a *attempt) fence() {
 	}
 }
 
+// tableIDs is SQL for the IDs of the tables as they are in the flush's transaction.
+func (a *attempt) tableIDs() string {
+	ids, late := make([]string, len(a.parts)), a.parts[:0:0]
+	for i, p := range a.parts {
+		if ids[i] = p.after.ID; p.after.Exists && ids[i] == "" {
+			late = append(late, p)
+		}
+	}
+	if len(late) == 0 {
+		return a.d.literal(sink.TableIDs(ids...))
+	}
+	for i, p := range a.parts {
+		ids[i] = a.d.tableID(&p.after)
+	}
+	return strings.Join(ids, " || "+a.d.literal(sink.TableIDs("", ""))+" || ")
+}
+
 // checkpoints adds what writes the checkpoints once more, with what is known at the end
-// alone, and reads the table's ID.
+// alone, and reads the tables' IDs.
 func (a *attempt) checkpoints() {
 	d := a.d
 	a.script.add("SET LOCAL enable_hashjoin = on") // there may be many lanes
 	a.idAt = a.script.add("UPDATE %s.weir_checkpoints c SET tableid = %s, %s FROM %s WHERE c.job = %s AND c.source = v.source RETURNING c.tableid",
-		d.schema, d.tableID(&a.after), content, a.values(a.lanes()), d.literal(a.f.Job))
+		d.schema, a.tableIDs(), content, a.values(a.lanes()), d.literal(a.f.Job))
 }
 
 func (a *attempt) lanes() []*sink.Lane {
@@ -110,7 +127,7 @@ func (c *client) lanesSQL(job string, lanes []string, columns string) string {
 }
 
 // judge finds out why the fence did not let a flush pass.
-func (d *DB) judge(ctx context.Context, f *sink.Flush, t *table) (res sink.Result, err error) {
+func (d *DB) judge(ctx context.Context, f *sink.Flush) (res sink.Result, err error) {
 	if !d.ready { // another run may have made weir's tables; or the database was restored to before them
 		if err := d.askReady(ctx); err != nil {
 			return res, err
@@ -134,7 +151,7 @@ func (d *DB) judge(ctx context.Context, f *sink.Flush, t *table) (res sink.Resul
 	switch {
 	case done:
 		d.opt.Log.Debug(fmt.Sprintf("a flush of %s had been committed, though its answer was lost", f.Lanes[0].Source))
-		return d.pendingResult, d.reread(ctx, t) // it may have changed the table
+		return d.pendingResult, d.reread(ctx, f) // it may have changed the tables
 	case errors.As(err, new(sink.BehindError)):
 		d.committedID = "" // what it did is gone
 		for _, t := range d.tables {

@@ -41,7 +41,7 @@ func TestLanes_OverlappingWritersDoNotDeadlock(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(uint64(w), 2))
 			folder := newFolder(t, s, "t")
 			for n := range flushes {
-				f := &sink.Flush{Batch: &fold.Batch{}, Job: "job", Run: fmt.Sprintf("run %d, flush %d", w, n)}
+				f := &sink.Flush{Batches: []*fold.Batch{{}}, Job: "job", Run: fmt.Sprintf("run %d, flush %d", w, n)}
 				var names []string
 				for _, i := range rnd.Perm(lanes)[:each] {
 					names = append(names, fmt.Sprintf("lane %02d", i))
@@ -54,7 +54,7 @@ func TestLanes_OverlappingWritersDoNotDeadlock(t *testing.T) {
 				for i, cp := range at {
 					f.Lanes = append(f.Lanes, sink.Lane{Source: names[i], Checkpoint: sink.Checkpoint{Seq: cp.Seq + 1, Line: cp.Line + 1}})
 				}
-				folder.Seal(f.Batch)
+				folder.Seal(f.Batches[0])
 				switch _, err := s.Flush(t.Context(), f); {
 				case errors.As(err, new(sink.FencedError)):
 					mu.Lock()
@@ -126,12 +126,12 @@ func TestLanes_TablesThatTakeTurns(t *testing.T) {
 	folders := map[string]*fold.Folder{"t": newFolder(t, s, "t"), "u": newFolder(t, s, "u")}
 	for n := range 6 {
 		for table, folder := range folders {
-			f := &sink.Flush{Batch: &fold.Batch{}, Job: "job", Run: "run",
+			f := &sink.Flush{Batches: []*fold.Batch{{}}, Job: "job", Run: "run",
 				Lanes: []sink.Lane{{Source: table + ".jsonl", Checkpoint: sink.Checkpoint{Seq: int64(n + 1)}}}}
-			if err := folder.Fold(f.Batch, fmt.Appendf(nil, `{"id":%d,"%s":%d,"n":%[3]d}`, n%2, table, n), fold.Place{Line: int64(n)}); err != nil {
+			if err := folder.Fold(f.Batches[0], fmt.Appendf(nil, `{"id":%d,"%s":%d,"n":%[3]d}`, n%2, table, n), fold.Place{Line: int64(n)}); err != nil {
 				t.Fatal(err)
 			}
-			folder.Seal(f.Batch)
+			folder.Seal(f.Batches[0])
 			p.Cut(nil)
 			if _, err := s.Flush(t.Context(), f); err != nil {
 				t.Fatal(err)
@@ -156,17 +156,17 @@ func BenchmarkLanes(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer db.Close()
-			f := &sink.Flush{Batch: &fold.Batch{}, Job: fmt.Sprint(rand.Int64()), Run: "run"}
+			f := &sink.Flush{Batches: []*fold.Batch{{}}, Job: fmt.Sprint(rand.Int64()), Run: "run"}
 			for i := range lanes {
 				f.Lanes = append(f.Lanes, sink.Lane{Source: fmt.Sprintf("/var/feeds/feed-%05d.jsonl", i)})
 			}
 			folder := newFolder(b, db, "t")
 			flush := func(n int) {
-				f.Batch.Reset()
-				if err := folder.Fold(f.Batch, fmt.Appendf(nil, `{"id":1,"n":%d}`, n), fold.Place{Line: int64(n)}); err != nil {
+				f.Batches[0].Reset()
+				if err := folder.Fold(f.Batches[0], fmt.Appendf(nil, `{"id":1,"n":%d}`, n), fold.Place{Line: int64(n)}); err != nil {
 					b.Fatal(err)
 				}
-				folder.Seal(f.Batch)
+				folder.Seal(f.Batches[0])
 				for i := range f.Lanes {
 					cp := &f.Lanes[i].Checkpoint
 					cp.Seq, cp.Line, cp.Mark = cp.Seq+1, cp.Line+1, cmp.Or(cp.Mark, `{"size":1,"head":"0123456789abcdef"}`)

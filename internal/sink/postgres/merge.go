@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 // A merge brings a table up to date with rows of a batch.
@@ -93,6 +94,27 @@ type tags struct {
 	update, delete []int
 }
 
+// count adds what a merge's statements did, if they got so far.
+func (m *merge) count(res *sink.Counts, r []result, at tags, rows int) bool {
+	affected := func(statements ...int) (n int64) {
+		for _, i := range statements {
+			if i >= 0 {
+				n += r[i].tag.RowsAffected()
+			}
+		}
+		return n
+	}
+	if len(r) <= slices.Max(slices.Concat([]int{at.insert}, at.update, at.delete)) || rows == 0 {
+		return false
+	}
+	inserted, updated, deleted := affected(at.insert), affected(at.update...), affected(at.delete...)
+	res.Inserted += inserted
+	res.Updated += updated
+	res.Deleted += deleted
+	res.Unchanged += int64(rows) - inserted - updated - deleted
+	return true
+}
+
 // direct reports whether the rows can be copied into the table itself, for they
 // are all new, it seems: that takes a third of the time. Where one is not, the
 // database refuses it, and the flush begins again.
@@ -122,7 +144,10 @@ func (m *merge) copyAll(s *script, rows []*fold.Row) tags {
 //
 // Rows are locked and changed in slices of that many: where the table is larger than
 // the memory, the pages that were read to lock a row are gone when all are locked.
-func (m *merge) statements(s *script, rows []*fold.Row, slice int) (t tags) {
+//
+// alone says that no other table is written: else rows are only locked that are to be
+// deleted, which happens when all tables have got their rows.
+func (m *merge) statements(s *script, rows []*fold.Row, slice int, alone bool) (t tags) {
 	t.insert = -1
 	if len(rows) == 0 {
 		return t // nothing is newer than what is there
@@ -169,11 +194,17 @@ func (m *merge) statements(s *script, rows []*fold.Row, slice int) (t tags) {
 		if set != "" {
 			t.update = append(t.update, s.add("UPDATE %s t SET %s FROM %s s WHERE %s%s AND %s", m.table.ident, set, m.t.stageName, in, m.on(), differs))
 		}
-		if m.deletes {
-			t.delete = append(t.delete, s.add("DELETE FROM %s t USING %s s WHERE %s%s AND s.op = 'd'", m.table.ident, m.t.stageName, in, m.on()))
+		if m.deletes && alone {
+			t.delete = append(t.delete, m.delete(s, in))
 		}
 	}
 	return t
+}
+
+// delete adds what deletes the rows that staged ones delete, those of a part alone where in
+// is a condition.
+func (m *merge) delete(s *script, in string) int {
+	return s.add("DELETE FROM %s t USING %s s WHERE %s%s AND s.op = 'd'", m.table.ident, m.t.stageName, in, m.on())
 }
 
 const goneWord = "weir: rows are gone"

@@ -13,45 +13,51 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// flushPiecewise writes a batch some of whose rows the database refuses, in one
+// flushPiecewise writes batches some of whose rows the database refuses, in one
 // transaction too, but in chunks.
 func (a *attempt) flushPiecewise(ctx context.Context) (sink.Result, error) {
 	d, f := a.d, a.f
-	a.merge, a.idAt, a.res = nil, 0, sink.Result{}
-	ddl, err := a.fit()
-	if err != nil {
-		return a.res, err
+	a.idAt = 0
+	for _, p := range a.parts {
+		p.merge, p.direct, p.counts = nil, false, sink.Counts{}
 	}
-	a.begin(ddl)
-	linked := a.script.add(linkedSQL, quote(a.after.ident))
+	if err := a.fit(); err != nil {
+		return a.result(), err
+	}
+	a.begin()
+	c := &chunks{attempt: a, ctx: ctx}
+	c.askLinked()
 	r, err := d.run(ctx, a.script)
 	if err != nil {
-		return a.res, a.abandon(ctx, err)
+		return a.result(), a.abandon(ctx, err)
 	}
-	c := &chunks{attempt: a, ctx: ctx, linked: map[string]string{}}
-	for _, row := range r[linked].rows {
-		c.linked[string(row[0])] = string(row[0])
+	c.takeLinked(r)
+	if err := c.probe(); err != nil {
+		return a.result(), a.abandon(ctx, err)
 	}
-	if err := c.probe(a.rows); err != nil {
-		return a.res, a.abandon(ctx, err)
+	rows := make([][]*fold.Row, len(a.parts))
+	for i, p := range a.parts {
+		rows[i] = p.rows
 	}
-	if a.res.Refused, err = sink.Bisect(f.Batch, a.rows, c); err != nil {
-		return a.res, a.abandon(ctx, err)
+	if a.refused, err = sink.Bisect(f.Batches, rows, c); err != nil {
+		return a.result(), a.abandon(ctx, err)
 	}
-	rejects := slices.Concat(f.Rejects, a.res.Refused)
+	rejects := slices.Concat(f.Rejects, a.refused)
 	if f.BeforeCommit != nil {
 		if err := f.BeforeCommit(rejects); err != nil {
-			return a.res, a.abandon(ctx, err)
+			return a.result(), a.abandon(ctx, err)
 		}
 	}
 	a.script = &script{}
 	a.end(rejects, true)
-	d.pendingResult = a.res
+	d.pendingResult = a.result()
 	if r, err = d.run(ctx, a.script); err != nil {
-		return a.res, a.abandon(ctx, err)
+		return a.result(), a.abandon(ctx, err)
 	}
-	a.stage = stage{}
-	return a.res, a.committed(r)
+	for _, p := range a.parts {
+		p.stage = stage{}
+	}
+	return a.result(), a.committed(r)
 }
 
 // abandon rolls back what failed, and returns why it did.
@@ -59,7 +65,9 @@ func (a *attempt) abandon(ctx context.Context, err error) error {
 	if why := mismatch(pgError(err)); why != nil {
 		err = why
 	}
-	a.t.stage = stage{}
+	for _, p := range a.parts {
+		p.t.stage = stage{}
+	}
 	if a.d.conn != nil {
 		if undo := a.d.rollback(ctx); undo != nil {
 			return undo
@@ -73,41 +81,75 @@ func (a *attempt) abandon(ctx context.Context, err error) error {
 type chunks struct {
 	*attempt
 	ctx context.Context
-	// linked maps SQLSTATEs to themselves; see linkedSQL.
-	linked map[string]string
-	// What they were at the mark.
-	markedRes   sink.Result
-	markedStage stage
+	// linked has the SQLSTATEs of each table, see linkedSQL, and asked the statements that
+	// ask for them.
+	linked []map[string]bool
+	asked  []int
+	marked []chunkState // of the parts, what they were at the mark
+}
+
+// chunkState is what a chunk changes of a part, but for its rows.
+type chunkState struct {
+	counts sink.Counts
+	stage  stage
+}
+
+func (c *chunks) state() []chunkState {
+	states := make([]chunkState, len(c.parts))
+	for i, p := range c.parts {
+		states[i] = chunkState{p.counts, p.t.stage}
+	}
+	return states
+}
+
+func (c *chunks) restore(states []chunkState) {
+	for i, p := range c.parts {
+		p.counts, p.t.stage = states[i].counts, states[i].stage
+	}
 }
 
 // Mark implements [sink.RowWriter].
 func (c *chunks) Mark() error {
-	c.markedRes, c.markedStage = c.res, c.t.stage
+	c.marked = c.state()
 	_, err := c.d.query(c.ctx, "SAVEPOINT weir_mark")
 	return err
 }
 
 // Undo implements [sink.RowWriter].
 func (c *chunks) Undo() error {
-	c.res, c.t.stage = c.markedRes, c.markedStage
+	c.restore(c.marked)
 	_, err := c.d.query(c.ctx, "ROLLBACK TO weir_mark")
 	return err
 }
 
 // Write implements [sink.RowWriter].
-func (c *chunks) Write(rows []*fold.Row, _ bool) error {
+func (c *chunks) Write(rows [][]*fold.Row, _ bool) error {
+	n := 0
+	for i, p := range c.parts {
+		p.writes = rows[i]
+		n += len(rows[i])
+	}
 	c.d.gone = 0
-	err := c.try(rows)
+	table, err := c.try()
 	for ; mismatch(pgError(err)) == errGone && c.d.gone < maxStarts; c.d.gone++ {
-		err = c.try(rows)
+		table, err = c.try()
 	}
 	switch e := pgError(err); {
 	case err == nil, mismatch(e) != nil:
 		return err
 	case isRefusal(e):
-		return &sink.Refusal{Err: errors.New(words(e)), At: copyLine(e, len(rows)), Needs: c.linked[e.Code], Taken: e.Code == "23505" || e.Code == "23P01"}
-	case e != nil && e.Code == "57014" && len(rows) > 1: // fewer may take less than the time that the server gives
-		return &sink.Refusal{Err: err, At: -1}
+		why := &sink.Refusal{Err: errors.New(words(e)), Table: table, At: -1, Taken: e.Code == "23505" || e.Code == "23P01"}
+		if table >= 0 {
+			why.At = copyLine(e, len(rows[table]))
+		}
+		for i, linked := range c.linked {
+			if linked[e.Code] && (table < 0 || table == i) {
+				why.Needs = e.Code
+			}
+		}
+		return why
+	case e != nil && e.Code == "57014" && n > 1: // fewer may take less than the time that the server gives
+		return &sink.Refusal{Err: err, Table: -1, At: -1}
 	default:
 		return err
 	}
@@ -132,65 +174,124 @@ func copyLine(e *pgconn.PgError, rows int) (at int) {
 	return at - 1
 }
 
-// linkedSQL asks for the SQLSTATEs of violations that are about other rows of the table
-// too, and may be none once these are written: of foreign keys to the table itself, and of
+// linkedSQL asks for the SQLSTATEs of violations that are about other rows of the flush's
+// tables too, and may be none once these are written: of foreign keys between the tables, and of
 // unique values that may be exchanged.
 const linkedSQL = "SELECT DISTINCT CASE contype WHEN 'f' THEN '23503' WHEN 'u' THEN '23505' ELSE '23P01' END FROM pg_constraint" +
-	" WHERE conrelid = %s::regclass AND (contype = 'f' AND confrelid = conrelid OR contype IN ('u', 'x') AND condeferrable)"
+	" WHERE contype = 'f' AND (conrelid = %[1]s AND confrelid IN (%[2]s) OR confrelid = %[1]s AND conrelid IN (%[2]s))" +
+	" OR conrelid = %[1]s AND contype IN ('u', 'x') AND condeferrable"
+
+// askLinked adds what finds them.
+func (c *chunks) askLinked() {
+	var all []string
+	for _, p := range c.parts {
+		if len(p.rows) > 0 {
+			all = append(all, quote(p.after.ident)+"::regclass")
+		}
+	}
+	c.asked = make([]int, len(c.parts))
+	for i, p := range c.parts {
+		if c.asked[i] = -1; len(p.rows) > 0 {
+			c.asked[i] = c.script.add(linkedSQL, quote(p.after.ident)+"::regclass", strings.Join(all, ", "))
+		}
+	}
+}
+
+// takeLinked takes the answers.
+func (c *chunks) takeLinked(r []result) {
+	c.linked = make([]map[string]bool, len(c.parts))
+	for i, n := range c.asked {
+		if n < 0 {
+			continue
+		}
+		c.linked[i] = map[string]bool{}
+		for _, row := range r[n].rows {
+			c.linked[i][string(row[0])] = true
+		}
+	}
+}
 
 // probe runs the statements that write rows without any: what fails now is about no row.
-func (c *chunks) probe(rows []*fold.Row) error {
-	s, m := &script{}, c.d.newMerge(c.f.Batch, c.t, c.after, rows)
+func (c *chunks) probe() error {
+	s := &script{}
 	s.add("SAVEPOINT weir")
-	sql, _ := m.prepare()
-	for _, q := range sql {
-		s.add("%s", q)
+	for _, p := range c.parts {
+		if len(p.rows) == 0 {
+			continue
+		}
+		m := c.d.newMerge(p.b, p.t, p.after, p.rows)
+		sql, _ := m.prepare()
+		for _, q := range sql {
+			s.add("%s", q)
+		}
+		m.statements(s, p.rows, len(p.rows), true)
 	}
-	m.statements(s, rows, len(rows))
-	s.copies = []copier{func(*copyWriter) error { return nil }}
+	for i := range s.copies {
+		s.copies[i] = func(*copyWriter) error { return nil }
+	}
 	s.add("ROLLBACK TO weir")
 	s.add("RELEASE weir")
 	_, err := c.d.run(c.ctx, s)
 	return err
 }
 
-// try writes rows or leaves no trace of them. Constraints that can wait do so until all
-// of the rows are written, as in a flush they wait for the COMMIT.
-func (c *chunks) try(rows []*fold.Row) error {
-	before := c.t.stage
-	err := c.send(rows)
+// try writes rows or leaves no trace of them; it returns the table that an error is about, or -1.
+// Constraints that can wait do so until all of the rows are written, as in a flush they
+// wait for the COMMIT.
+func (c *chunks) try() (table int, err error) {
+	before := c.state()
+	table, err = c.send()
 	if err == nil || c.d.conn == nil {
-		return err
+		return table, err
 	}
-	c.t.stage = before
-	c.t.stage.used = before.made
+	for i := range before {
+		before[i].stage.used = before[i].stage.made
+	}
+	c.restore(before)
 	if _, undo := c.d.query(c.ctx, "ROLLBACK TO weir", "RELEASE weir"); undo != nil {
-		return undo
+		return table, undo
 	}
-	return err
+	return table, err
 }
 
 // send writes rows behind a savepoint.
-func (c *chunks) send(rows []*fold.Row) (err error) {
+func (c *chunks) send() (table int, err error) {
 	c.script = &script{}
 	c.script.add("SAVEPOINT weir")
 	c.script.add("SET CONSTRAINTS ALL DEFERRED")
-	changing := rows
-	if c.merge = c.d.newMerge(c.f.Batch, c.t, c.after, rows); c.f.Batch.Versioned() {
-		if changing, err = c.resolve(c.ctx, rows); err != nil {
-			return err
-		}
-	}
-	c.stageRows(changing, len(rows))
-	if c.merge.versions != nil {
-		c.merge.versions.keep(c.script, c.merge, c.f, changing)
+	if err := c.mergeRows(c.ctx, false); err != nil {
+		return c.tableOf(-1), err
 	}
 	c.script.add("SET CONSTRAINTS ALL IMMEDIATE")
 	c.script.add("RELEASE weir")
 	r, err := c.d.run(c.ctx, c.script)
-	if err == nil {
-		c.merge.count(&c.res, r, c.tags, len(rows))
-		c.t.stage = c.stage
+	if err != nil {
+		return c.tableOf(len(r)), err
 	}
-	return err
+	c.count(r)
+	for _, p := range c.parts {
+		if p.merge != nil {
+			p.t.stage = p.stage
+		}
+	}
+	return -1, nil
+}
+
+// tableOf returns the table that a statement of the script writes to, the one where only one
+// is written, or -1.
+func (c *chunks) tableOf(statement int) int {
+	var written []int
+	for i, p := range c.parts {
+		if len(p.writes) == 0 {
+			continue
+		}
+		if statement >= p.from && statement < p.to || slices.Contains(p.tags.delete, statement) {
+			return i
+		}
+		written = append(written, i)
+	}
+	if len(written) == 1 {
+		return written[0]
+	}
+	return -1
 }

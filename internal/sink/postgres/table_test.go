@@ -70,7 +70,7 @@ func TestTable_TypesOfOthers(t *testing.T) {
 				lines = append(lines, fmt.Sprintf(`{"id":%d,"v":%s}`, 100+i, v))
 			}
 			res := r.Flush(lines...)
-			if res.Inserted != int64(len(c.good)) {
+			if res.Total().Inserted != int64(len(c.good)) {
 				t.Errorf("%+v", res)
 			}
 			sinktest.Expect(t, db, "SELECT id, v::text FROM t ORDER BY id", want...)
@@ -117,7 +117,7 @@ func TestTable_KeysOfManySpellings(t *testing.T) {
 			sinktest.Counts(t, r.Flush(lines...), 1, 0, 0, 0)
 			sinktest.Counts(t, r.Flush(lines...), 0, 0, 1, 0)
 			r.Fold(lines...)
-			b := r.Seal().Batch
+			b := r.Seal().Batches[0]
 			if err := db.open(t, db.url).Read(t.Context(), b, b.Sorted()); err != nil {
 				t.Errorf("reading ahead: %v", err)
 			}
@@ -339,7 +339,7 @@ func TestEncodings(t *testing.T) {
 			r.End()
 			r = sinktest.BeginJob(t, db, "compare")
 			r.Fold(`{"id":1,"a":"Zürich"}`, `{"id":3,"é":1}`)
-			err := r.Sink.(sink.Inspector).Compare(t.Context(), r.Seal().Batch, func(d sink.Difference) bool {
+			err := r.Sink.(sink.Inspector).Compare(t.Context(), r.Seal().Batches[0], func(d sink.Difference) bool {
 				t.Errorf("row %s differs: %+v", d.Row.Key, d)
 				return true
 			})

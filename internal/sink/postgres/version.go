@@ -52,13 +52,19 @@ func (d *DB) readyVersions(s *script, table *relation) {
 	s.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND NOT EXISTS (SELECT FROM %s.weir_meta WHERE name = %s)", d.schema, d.literal(name), d.schema, d.literal(sink.VersionsMark(name)))
 }
 
-// resolve reads what the database has of rows, and makes the merge one of those that are
-// newer; it returns what that writes. The script so far is sent.
-func (a *attempt) resolve(ctx context.Context, all []*fold.Row) ([]*fold.Row, error) {
-	d, b, s, table := a.d, a.f.Batch, a.script, &a.after
+// lookup is where the answer to what the database has of rows is found.
+type lookup struct {
+	versions    *versioned
+	stage       stage
+	names, rows int // statements; names is -1 where there is none
+}
+
+// look adds what reads what the database has of the rows.
+func (p *part) look() {
+	d, b, s, table := p.a.d, p.b, p.a.script, &p.after
 	v := &versioned{table: d.fullName(table), looking: true}
-	m := d.newMerge(b, a.t, a.after, all)
-	a.merge, m.versions = m, v
+	m := d.newMerge(b, p.t, p.after, p.writes)
+	p.merge, m.versions = m, v
 	sql, now := m.prepare()
 	for _, q := range sql {
 		s.add("%s", q)
@@ -66,51 +72,50 @@ func (a *attempt) resolve(ctx context.Context, all []*fold.Row) ([]*fold.Row, er
 	m.used = slices.DeleteFunc(m.used, func(u staged) bool { return !table.Columns[u.at].Key })
 	m.bits, m.deletes, m.replaces = 0, false, false
 	s.add("%s", m.copySQL())
-	s.copies = append(s.copies, m.encode(all))
-	names, found := -1, 0
+	s.copies = append(s.copies, m.encode(p.writes))
+	p.found = lookup{versions: v, stage: now, names: -1}
 	if b.Scope == fold.ColumnScope {
-		names = s.add("SELECT value FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.VersionsMark(v.table)))
-		found = s.add("SELECT s.n, EXISTS (SELECT FROM %s t WHERE %s), encode(v.state, 'hex') FROM %s s JOIN %s.weir_versions v ON v.tbl = %s AND v.key = s.key",
+		p.found.names = s.add("SELECT value FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.VersionsMark(v.table)))
+		p.found.rows = s.add("SELECT s.n, EXISTS (SELECT FROM %s t WHERE %s), encode(v.state, 'hex') FROM %s s JOIN %s.weir_versions v ON v.tbl = %s AND v.key = s.key",
 			table.ident, m.on(), m.t.stageName, d.schema, d.literal(v.table))
-	} else {
-		version := "NULL"
-		if b.Version >= 0 {
-			c := &b.Table.Columns[b.Version]
-			if version = "t." + ident(c.Name); c.Type == schema.Real {
-				version = widened(version, c.Type, schema.Number)
-			}
+		return
+	}
+	version := "NULL"
+	if b.Version >= 0 {
+		c := &b.Table.Columns[b.Version]
+		if version = "t." + ident(c.Name); c.Type == schema.Real {
+			version = widened(version, c.Type, schema.Number)
 		}
-		found = s.add("SELECT s.n, true, (%s)::text FROM %s s JOIN %s t ON %s", version, m.t.stageName, table.ident, m.on())
 	}
-	r, err := d.run(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	a.script = &script{}
-	a.t.stage = now // as long as the transaction lives
-	if names >= 0 && len(r[names].rows) > 0 {
-		if err := json.Unmarshal(r[names].rows[0][0], &v.names); err != nil {
-			return nil, err
+	p.found.rows = s.add("SELECT s.n, true, (%s)::text FROM %s s JOIN %s t ON %s", version, m.t.stageName, table.ident, m.on())
+}
+
+// resolved takes the answer to look, and makes the merge one of the rows that are newer.
+func (p *part) resolved(r []result) error {
+	v := p.found.versions
+	p.t.stage = p.found.stage // as long as the transaction lives
+	if n := p.found.names; n >= 0 && len(r[n].rows) > 0 {
+		if err := json.Unmarshal(r[n].rows[0][0], &v.names); err != nil {
+			return err
 		}
 	}
 	v.looking = false
-	return a.mergeNewer(v, all, r[found].rows)
+	return p.mergeNewer(v, r[p.found.rows].rows)
 }
 
 // mergeAssumingNew makes the merge one that assumes that no row exists yet; a duplicate key
-// makes the flush fall back to resolve.
-func (a *attempt) mergeAssumingNew() ([]*fold.Row, error) {
-	return a.mergeNewer(&versioned{table: a.d.fullName(&a.after), names: a.t.names}, a.rows, nil)
+// makes the flush fall back to look.
+func (p *part) mergeAssumingNew() error {
+	return p.mergeNewer(&versioned{table: p.a.d.fullName(&p.after), names: p.t.names}, nil)
 }
 
-// mergeNewer makes the merge one of those rows that are newer than what was found of them,
-// and returns what it writes.
-func (a *attempt) mergeNewer(v *versioned, all []*fold.Row, found [][][]byte) ([]*fold.Row, error) {
-	resolver := fold.NewResolver(a.f.Batch, v.names, &a.after.Table)
-	rows, err := v.read(resolver, all, found)
-	a.merge = a.d.newMerge(resolver.Batch(), a.t, a.after, rows)
-	a.merge.versions = v
-	return rows, err
+// mergeNewer makes the merge one of those rows that are newer than what was found of them.
+func (p *part) mergeNewer(v *versioned, found [][][]byte) (err error) {
+	resolver := fold.NewResolver(p.b, v.names, &p.after.Table)
+	p.newer, err = v.read(resolver, p.writes, found)
+	p.merge = p.a.d.newMerge(resolver.Batch(), p.t, p.after, p.newer)
+	p.merge.versions = v
+	return err
 }
 
 // read resolves the rows against what was found of them: their numbers, whether
@@ -149,7 +154,7 @@ func (v *versioned) read(resolver *fold.Resolver, all []*fold.Row, found [][][]b
 // keep adds what keeps the versions of the rows that are written, and forgets
 // deletes that are old.
 func (v *versioned) keep(s *script, m *merge, f *sink.Flush, rows []*fold.Row) {
-	if f.Batch.Scope != fold.ColumnScope {
+	if m.b.Scope != fold.ColumnScope {
 		return
 	}
 	d := m.d

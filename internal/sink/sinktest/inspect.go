@@ -361,7 +361,7 @@ var driverTests = []test{
 		r.reads(from)
 		r.begin().Fold(`{"id":1,"col":"x"}`)
 		f := r.Seal()
-		if plan := strings.Join(d.Plan(&f.Batch.Table), "\n"); !strings.Contains(plan, table) || !strings.Contains(plan, "col") {
+		if plan := strings.Join(d.Plan(&f.Batches[0].Table), "\n"); !strings.Contains(plan, table) || !strings.Contains(plan, "col") {
 			t.Errorf("the plan is %q", plan)
 		}
 		if _, err := r.Send(f); err != nil {

@@ -95,7 +95,8 @@ var laneTests = []test{
 		if err != nil {
 			t.Fatal(err)
 		}
-		Counts(t, again, first.Inserted, first.Updated, first.Unchanged, first.Deleted)
+		n := first.Total()
+		Counts(t, again, n.Inserted, n.Updated, n.Unchanged, n.Deleted)
 		Expect(t, db, "SELECT a FROM t", "theirs")
 		Expect(t, db, "SELECT source, raw FROM weir_rejects ORDER BY source", "a|bad", "b|worse")
 		Expect(t, db, "SELECT source, seq FROM weir_checkpoints ORDER BY source", "a|1", "b|1")

@@ -374,7 +374,7 @@ var unchangedTests = []test{
 			Counts(t, r.Flush(line), 0, 0, 1, 0)
 			r.End()
 			r = Begin(t, db)
-			if res := r.Flush(line); res.Unchanged != 1 {
+			if res := r.Flush(line); res.Total().Unchanged != 1 {
 				t.Errorf("%s is not known again: %+v", v, res)
 			}
 			r.End()

@@ -62,10 +62,10 @@ func (s *steps) next(ctx context.Context) (sink.Result, error) {
 		}
 	}
 	s.cp.Line++
-	bad := fold.NewReject(fold.Place{Line: s.cp.Line}, feed.Errorf(feed.NotJSON, "bad"), []byte("bad"))
+	bad := fold.NewReject(fold.Place{Line: s.cp.Line}, -1, feed.Errorf(feed.NotJSON, "bad"), []byte("bad"))
 	s.folder.Seal(&s.batch)
 	defer s.batch.Reset()
-	return s.sink.Flush(ctx, &sink.Flush{Batch: &s.batch, Rejects: []fold.Reject{bad}, Job: s.job, Run: s.run, KeepRejects: true,
+	return s.sink.Flush(ctx, &sink.Flush{Batches: []*fold.Batch{&s.batch}, Rejects: []fold.Reject{bad}, Job: s.job, Run: s.run, KeepRejects: true,
 		Lanes: []sink.Lane{{Source: stepsSource, Checkpoint: s.cp}},
 		BeforeCommit: func([]fold.Reject) error {
 			if s.before != nil {
@@ -169,7 +169,7 @@ func stepsChild(path, level, upTo string) error {
 		if err != nil {
 			return fmt.Errorf("flush %d: %w", s.cp.Seq, err)
 		}
-		fmt.Println("acked", s.cp.Seq, res.Inserted+res.Updated)
+		fmt.Println("acked", s.cp.Seq, res.Total().Inserted+res.Total().Updated)
 	}
 	if err := errors.Join(claims.Close(), db.Close()); err != nil {
 		return fmt.Errorf("close: %w", err)

@@ -17,6 +17,7 @@ func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Diffe
 	if err != nil {
 		return err
 	}
+	d.c.tidy()
 	w := d.newWriter(b, table, true)
 	if err := w.prepare(); err != nil {
 		return d.explain(err)

@@ -30,7 +30,7 @@ func TestCountIO_SeesSyncsAndBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 			folder.Seal(&b)
-			if _, err := db.Flush(t.Context(), &sink.Flush{Batch: &b, Job: "j", Run: "r", Lanes: lanesAt("s", int64(i+1))}); err != nil {
+			if _, err := db.Flush(t.Context(), &sink.Flush{Batches: []*fold.Batch{&b}, Job: "j", Run: "r", Lanes: lanesAt("s", int64(i+1))}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -34,16 +34,18 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		return sink.Result{}, d.explain(err)
 	}
 	d.wrote = true
-	res, t, err := d.write(ctx, f)
+	res, tables, err := d.write(ctx, f)
 	switch {
-	case err != nil || t == nil:
+	case err != nil || tables == nil:
 		if !d.c.autocommit() {
 			err = errors.Join(err, d.c.exec("ROLLBACK"))
 		}
 	default:
 		d.last = res // what counts if the answer is lost and the commit is not
 		if err = d.commit(); err == nil {
-			d.tables[lower(t.Name)] = t
+			for _, t := range tables {
+				d.tables[lower(t.Name)] = t
+			}
 		}
 	}
 	d.turn.released = time.Now()
@@ -114,9 +116,9 @@ func (d *DB) commit() error {
 	return err
 }
 
-// write does all of a flush between BEGIN and COMMIT, and returns the table as it then is:
-// nil if the flush was committed before.
-func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, t *table, err error) {
+// write does all of a flush between BEGIN and COMMIT, and returns the tables as they then
+// are: nil if the flush was committed before.
+func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, tables []*table, err error) {
 	for _, sql := range dialect.Ledger() {
 		if err := d.c.exec(sql); err != nil {
 			return res, nil, err
@@ -125,26 +127,26 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, t *tabl
 	if done, err := d.fence(f); done || err != nil {
 		return d.last, nil, err
 	}
-	t = d.known(f.Batch)
+	tables = make([]*table, len(f.Batches))
+	for i, b := range f.Batches {
+		tables[i] = d.known(b)
+	}
 	if f.Rebuild {
-		if t, err = d.empty(ctx, f, t); err != nil {
+		if err := d.empty(ctx, f, tables); err != nil {
 			return res, nil, err
 		}
 	}
-	if f.Batch.Rows() > 0 {
-		if t, err = d.fit(ctx, f.Batch, t); err != nil {
-			return res, nil, err
-		}
-		w := d.newWriter(f.Batch, t.Table, t.HasConstraints || t.indexed)
-		if err := w.batch(ctx, f); err != nil {
-			return res, nil, err
-		}
-		res = w.res
-	}
-	if t, err = d.joined(f, t); err != nil {
+	if res, err = d.writeRows(ctx, f, tables); err != nil {
 		return res, nil, err
 	}
-	return res, t, d.record(f, t.ID, slices.Concat(f.Rejects, res.Refused))
+	ids := make([]string, len(tables))
+	for i := range tables {
+		if tables[i], err = d.joined(f, f.Batches[i].Table.Name, tables[i]); err != nil {
+			return res, nil, err
+		}
+		ids[i] = tables[i].ID
+	}
+	return res, tables, d.record(f, sink.TableIDs(ids...), slices.Concat(f.Rejects, res.Refused))
 }
 
 // record writes what weir's own tables have of a flush: rejects and checkpoints.

@@ -26,7 +26,7 @@ func BenchmarkFlush_Lanes(b *testing.B) {
 			}
 			folder := fold.NewFolder(&feed.Names{}, t, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Limits: d.Caps().Limits})
 			var batch fold.Batch
-			f := &sink.Flush{Batch: &batch, Job: "job", Run: "run", Lanes: make([]sink.Lane, lanes)}
+			f := &sink.Flush{Batches: []*fold.Batch{&batch}, Job: "job", Run: "run", Lanes: make([]sink.Lane, lanes)}
 			b.ReportAllocs()
 			n := 0
 			for b.Loop() {
@@ -57,7 +57,7 @@ func BenchmarkClaims_Take(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer d.Close()
-			f := &sink.Flush{Batch: new(fold.Batch), Job: "job", Run: "run", Lanes: make([]sink.Lane, lanes)}
+			f := &sink.Flush{Batches: []*fold.Batch{{}}, Job: "job", Run: "run", Lanes: make([]sink.Lane, lanes)}
 			names := make([]string, lanes)
 			for i := range f.Lanes {
 				names[i] = fmt.Sprint("source ", i)

@@ -180,7 +180,7 @@ func TestFlush_OtherWritersGetOn(t *testing.T) {
 		}
 		return writer{"weir " + job, func(ctx context.Context) error {
 			seq++
-			_, err := s.Flush(ctx, &sink.Flush{Batch: &batches[(seq-1)%2], Job: job, Run: job, Lanes: lanesAt("t.jsonl", seq)})
+			_, err := s.Flush(ctx, &sink.Flush{Batches: []*fold.Batch{&batches[(seq-1)%2]}, Job: job, Run: job, Lanes: lanesAt("t.jsonl", seq)})
 			return err
 		}}
 	}

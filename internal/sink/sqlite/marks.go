@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -56,7 +57,7 @@ func (d *DB) readMarks(ctx context.Context, t *table, ours bool) error {
 	t.ID = made
 	for i, name := range slices.Sorted(maps.Keys(marks)) {
 		if caps.Find(&t.Table, name, i) < 0 {
-			t.ID += lostMark + name
+			t.ID += lostMark + strconv.Quote(name)
 		}
 	}
 	return nil
@@ -83,41 +84,53 @@ func (c *conn) keepMark(name, value string) error {
 	return c.exec("INSERT OR REPLACE INTO weir_meta (name, value) VALUES (?, ?)", name, value)
 }
 
-// empty removes what the job of a flush has written to its table, and returns the table.
-func (d *DB) empty(ctx context.Context, f *sink.Flush, was *table) (*table, error) {
-	have, err := d.readTable(ctx, f.Batch.Table.Name, was.key)
-	var otherKey sink.KeyError
-	if err != nil && !errors.As(err, &otherKey) {
-		return nil, err
-	}
-	if err := sink.MayRebuild(&have.Table, f.Job); err != nil {
-		return nil, err
+// empty removes what the job of a flush has written to its tables, and leaves in tables what
+// they are.
+func (d *DB) empty(ctx context.Context, f *sink.Flush, tables []*table) error {
+	drops := make([]bool, len(tables)) // those that have another key
+	for i, was := range tables {
+		have, err := d.readTable(ctx, f.Batches[i].Table.Name, was.key)
+		drops[i] = errors.As(err, new(sink.KeyError))
+		if err != nil && !drops[i] {
+			return err
+		}
+		if err := sink.MayRebuild(&have.Table, f.Job); err != nil {
+			return err
+		}
+		tables[i] = have
 	}
 	for _, table := range []string{"weir_checkpoints", "weir_rejects"} {
 		if err := d.c.exec("DELETE FROM "+table+" WHERE job = ?", f.Job); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if _, err := d.dropVersions(ctx, have.Name); err != nil {
-		return nil, err
+	for i, t := range slices.Backward(tables) { // children first
+		if _, err := d.dropVersions(ctx, t.Name); err != nil {
+			return err
+		}
+		var err error
+		switch {
+		case drops[i]:
+			err = d.c.exec("DROP TABLE " + quote(t.Name))
+		case t.Exists:
+			err = d.c.exec("DELETE FROM " + quote(t.Name))
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if otherKey.Err != nil {
-		return have, d.c.exec("DROP TABLE " + quote(have.Name))
-	}
-	if have.Exists {
-		return have, d.c.exec("DELETE FROM " + quote(have.Name))
-	}
-	return have, nil
+	return nil
 }
 
-// joined notes that the job of a flush writes to a table, and returns the table with it.
-func (d *DB) joined(f *sink.Flush, t *table) (*table, error) {
+// joined notes that the job of a flush writes to a table of this name, and returns the table
+// with it.
+func (d *DB) joined(f *sink.Flush, name string, t *table) (*table, error) {
 	known := slices.Contains(t.Writers, f.Job)
 	if known && !f.First() {
 		return t, nil
 	}
 	err := d.c.exec("INSERT INTO weir_jobs (job, tbl) SELECT ?1, ?2 WHERE NOT EXISTS (SELECT 1 FROM weir_jobs WHERE job = ?1 AND tbl = ?2 COLLATE NOCASE)",
-		f.Job, f.Batch.Table.Name)
+		f.Job, name)
 	if err != nil || known {
 		return t, err
 	}

@@ -16,6 +16,7 @@ func (d *DB) Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error {
 			return err
 		}
 	}
+	d.c.tidy()
 	w := d.newWriter(b, have, true)
 	if err := w.prepare(); err != nil {
 		return d.explain(err)

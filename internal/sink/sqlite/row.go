@@ -25,7 +25,7 @@ type writer struct {
 	// naming more would show: triggers, defaults, indexes. Elsewhere one
 	// statement for all rows saves preparing many.
 	exact bool
-	res   sink.Result
+	res   sink.Counts
 
 	cols  []int32 // of the table's columns, by those of the batch; -1: none
 	names []string
@@ -44,11 +44,19 @@ type writer struct {
 	versions *versioned // nil where messages have none
 }
 
-// newWriter starts to write a batch, or to look its rows up. Statements of the one before
-// may go, so it comes before any of this one's is prepared.
+// newWriter starts to write a batch, or to look its rows up.
 func (d *DB) newWriter(b *fold.Batch, table schema.Table, exact bool) *writer {
-	d.c.tidy()
 	return &writer{c: d.c, b: b, table: table, exact: exact}
+}
+
+// begin prepares to write.
+func (w *writer) begin(f *sink.Flush) error {
+	if w.b.Versioned() {
+		if err := w.prepareVersions(f); err != nil {
+			return err
+		}
+	}
+	return w.prepare()
 }
 
 // manyFresh rows that were not there make it likely that the next is not either:
@@ -56,132 +64,36 @@ func (d *DB) newWriter(b *fold.Batch, table schema.Table, exact bool) *writer {
 // BenchmarkFlush/insert would show the loss.
 const manyFresh = 8
 
-// batch writes the rows, in the order of their keys.
-func (w *writer) batch(ctx context.Context, f *sink.Flush) (err error) {
-	if w.b.Versioned() {
-		if err := w.prepareVersions(f); err != nil {
-			return err
-		}
-	}
-	if err := w.prepare(); err != nil {
-		return err
-	}
-	w.res.Refused, err = sink.Bisect(w.b, w.b.Sorted(), &pieces{w: w, ctx: ctx})
-	if err != nil || w.versions == nil {
-		return err
-	}
-	return w.endVersions()
-}
+// phase is which rows of a batch are written.
+type phase int
 
-// pieces writes rows in pieces, each undone by itself where the database rejects it.
-type pieces struct {
-	w      *writer
-	ctx    context.Context
-	marked sink.Result // what it was at the mark
-}
+const (
+	allRows phase = iota
+	living        // those that are not deleted
+	deleted
+)
 
-// Mark implements [sink.RowWriter].
-func (p *pieces) Mark() error {
-	p.marked = p.w.res
-	return p.w.c.do("SAVEPOINT weir_mark")
-}
+func (p phase) has(r *fold.Row) bool { return p == allRows || r.Deleted == (p == deleted) }
 
-// Undo implements [sink.RowWriter].
-func (p *pieces) Undo() error {
-	p.w.res = p.marked
-	return p.w.c.do("ROLLBACK TO weir_mark")
-}
-
-// Write implements [sink.RowWriter]. Where the messages of the rows were not kept, the
-// whole flush leaves no trace.
-func (p *pieces) Write(rows []*fold.Row, together bool) error {
-	w := p.w
-	constrained := w.b.Table.HasConstraints
-	if constrained {
-		if err := w.c.do("SAVEPOINT weir"); err != nil {
-			return err
-		}
-	}
-	if together {
-		if err := w.c.exec("PRAGMA defer_foreign_keys = ON"); err != nil {
-			return err
-		}
-	}
-	before := w.res
-	err := w.rows(p.ctx, rows)
-	var refused *sink.Refusal
-	if err != nil {
-		w.res = before
-		w.sel.reset()
-	}
-	if w.c.autocommit() {
-		// RAISE(ROLLBACK) or ON CONFLICT ROLLBACK took the whole transaction.
-		return fmt.Errorf("a rule of table %q rolls back whole transactions, and weir cannot keep such a table: %v", w.table.Name, err)
-	}
-	if errors.As(err, &refused) && !constrained {
-		return sink.ErrUnlogged{Err: err}
-	}
-	if err != nil && constrained {
-		if undo := w.c.do("ROLLBACK TO weir"); undo != nil {
-			return undo
-		}
-	}
-	if constrained {
-		if release := w.c.do("RELEASE weir"); release != nil {
-			return release
-		}
-	}
-	if together {
-		if off := w.c.exec("PRAGMA defer_foreign_keys = OFF"); off != nil {
-			return off
-		}
-	}
-	return err
-}
-
-// rows writes rows up to one that the database rejects.
-func (w *writer) rows(ctx context.Context, rows []*fold.Row) error {
+// rows writes rows up to one that the database rejects, and returns its index with the
+// error.
+func (w *writer) rows(ctx context.Context, rows []*fold.Row, now phase) (at int, err error) {
 	write := w.row
 	if w.versions != nil {
 		write = w.newer
 	}
 	for i, r := range rows {
 		if i%1024 == 0 && ctx.Err() != nil {
-			return ctx.Err()
+			return -1, ctx.Err()
 		}
-		if err := write(r); isRefusal(err) {
-			return w.refusal(err, i)
-		} else if err != nil {
-			return err
+		if !now.has(r) {
+			continue
 		}
-	}
-	if w.c.deferredKeys() {
-		return w.refusal(&Error{Code: lib.SQLITE_CONSTRAINT_FOREIGNKEY, Msg: "FOREIGN KEY constraint failed"}, -1)
-	}
-	return nil
-}
-
-// refusal is an error about one of the rows of a piece, or about all where at is -1.
-func (w *writer) refusal(err error, at int) error {
-	refused := &sink.Refusal{Err: err, At: at}
-	e := (*Error)(nil)
-	if !errors.As(err, &e) {
-		return refused
-	}
-	switch e.Code {
-	case lib.SQLITE_CONSTRAINT_UNIQUE, lib.SQLITE_CONSTRAINT_PRIMARYKEY, lib.SQLITE_CONSTRAINT_ROWID:
-		refused.Taken = true
-	case lib.SQLITE_CONSTRAINT_FOREIGNKEY:
-		self := 0
-		err := w.c.query("SELECT count(*) FROM pragma_foreign_key_list(?1) WHERE \"table\" = ?1 COLLATE NOCASE", func(s *stmt) error { self = int(s.int(0)); return nil }, w.table.Name)
-		if err != nil {
-			return err
-		}
-		if self > 0 {
-			refused.Needs = "foreign key"
+		if err := write(r); err != nil {
+			return i, err
 		}
 	}
-	return refused
+	return -1, nil
 }
 
 // isRefusal reports whether an error is about the row alone: a constraint, a

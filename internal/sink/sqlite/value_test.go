@@ -189,7 +189,7 @@ func syncValuesBy(t *testing.T, f *file, values []string, size int) map[int]bool
 		}
 		seq++
 		folder.Seal(&batch)
-		res, err := d.Flush(t.Context(), &sink.Flush{Batch: &batch, Job: "j", Lanes: lanesAt("s", seq), Run: "r"})
+		res, err := d.Flush(t.Context(), &sink.Flush{Batches: []*fold.Batch{&batch}, Job: "j", Lanes: lanesAt("s", seq), Run: "r"})
 		if err != nil {
 			t.Fatalf("%s: %v", v, err)
 		}
@@ -282,7 +282,7 @@ func TestFlush_KeysAreEqualWhereTheDatabaseSaysSo(t *testing.T) {
 						}
 						if (n+1)%size == 0 {
 							folder.Seal(&batch)
-							if _, err := d.Flush(t.Context(), &sink.Flush{Batch: &batch, Job: "j", Lanes: lanesAt("s", int64((n+1)/size)), Run: "r"}); err != nil {
+							if _, err := d.Flush(t.Context(), &sink.Flush{Batches: []*fold.Batch{&batch}, Job: "j", Lanes: lanesAt("s", int64((n+1)/size)), Run: "r"}); err != nil {
 								t.Fatal(err)
 							}
 							batch.Reset()

@@ -1,0 +1,157 @@
+package fold
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weirsync/weir/internal/feed"
+)
+
+// A Set is what one transaction writes: a batch for each table, and the lines that cannot
+// be messages. One goroutine owns it at a time.
+type Set struct {
+	Batches []*Batch // parents before their children
+	Rejects []Reject
+
+	// Messages counts the messages folded.
+	Messages int64
+
+	rejectBytes int
+	before      []extent // of addSeveral
+}
+
+// NewSet returns an empty set of a number of tables.
+func NewSet(tables int) *Set {
+	s := &Set{Batches: make([]*Batch, tables)}
+	for i := range s.Batches {
+		s.Batches[i] = new(Batch)
+	}
+	return s
+}
+
+// Reject adds a line that cannot be a message.
+func (s *Set) Reject(r Reject) {
+	s.Rejects = append(s.Rejects, r)
+	s.rejectBytes += r.Bytes()
+}
+
+// Rows returns the number of rows of all tables.
+func (s *Set) Rows() (n int) {
+	for _, b := range s.Batches {
+		n += b.Rows()
+	}
+	return n
+}
+
+// Bytes returns the memory that the set holds its content in.
+func (s *Set) Bytes() int {
+	n := s.rejectBytes
+	for _, b := range s.Batches {
+		n += b.Bytes()
+	}
+	return n
+}
+
+// RejectBytes returns the part of Bytes that rejects take.
+func (s *Set) RejectBytes() int { return s.rejectBytes }
+
+// Reset empties the set and keeps its memory. What was read from it is void.
+func (s *Set) Reset() {
+	for _, b := range s.Batches {
+		b.Reset()
+	}
+	clear(s.Rejects)
+	*s = Set{Batches: s.Batches, Rejects: s.Rejects[:0], before: s.before}
+}
+
+// A TableChange is a change of a row in one of several tables.
+type TableChange struct {
+	Table int // index into the batches of a set
+	Change
+}
+
+// Folders fold messages into sets. There is one for each table.
+type Folders []*Folder
+
+// Link has all folders keep their messages if one of them does: what one table rejects of
+// a message is taken back in the others.
+func (f Folders) Link() {
+	keep := slices.ContainsFunc(f, func(f *Folder) bool { return f.table.HasConstraints })
+	for _, folder := range f {
+		folder.table.HasConstraints = keep
+	}
+}
+
+// Add merges the changes of one message into a set. An error of type [*feed.Error] means
+// that a table, which is returned, does not take its change, and that the set is as it was;
+// any other error ends the run.
+func (f Folders) Add(s *Set, changes []TableChange, at Place) (table int, err error) {
+	if len(changes) != 1 {
+		return f.addSeveral(s, changes, at)
+	}
+	c := &changes[0]
+	b := s.Batches[c.Table]
+	if err := f[c.Table].judge(b, &c.Change); err != nil {
+		return c.Table, f.named(c.Table, err)
+	}
+	s.Messages++
+	b.message = s.Messages
+	f[c.Table].apply(b, &c.Change, at)
+	return c.Table, nil
+}
+
+// extent is how much a folder knew of its table before a message.
+type extent struct{ fields, columns int }
+
+// addSeveral is Add of a message for several rows: each table judges its changes before any
+// of them is applied.
+func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int, err error) {
+	s.before = s.before[:0]
+	for i := range changes {
+		c := &changes[i]
+		folder := f[c.Table]
+		s.before = append(s.before, folder.extent())
+		folder.judged = i
+		if err := folder.judge(s.Batches[c.Table], &c.Change); err != nil {
+			for j := i - 1; j >= 0; j-- {
+				f[changes[j].Table].forget(s.before[j])
+			}
+			return c.Table, f.named(c.Table, err)
+		}
+	}
+	if len(changes) > 0 {
+		s.Messages++
+	}
+	for i := range changes {
+		c := &changes[i]
+		folder, b := f[c.Table], s.Batches[c.Table]
+		if folder.judged != i { // another change for this table was judged since
+			folder.judged = i
+			if err := folder.judge(b, &c.Change); err != nil {
+				return c.Table, err
+			}
+		}
+		b.message, b.Linked = s.Messages, true
+		folder.apply(b, &c.Change, at)
+	}
+	return -1, nil
+}
+
+// named has an error of one of several tables name the table.
+func (f Folders) named(table int, err error) error {
+	bad, ok := err.(*feed.Error)
+	if !ok || len(f) == 1 {
+		return err
+	}
+	return feed.Errorf(bad.Reason, "%s", InTable(f[table].table.Name, bad.Detail))
+}
+
+// InTable is why one of several tables rejects a message.
+func InTable(table, why string) string { return fmt.Sprintf("table %q: %s", table, why) }
+
+// Seal gives the batches of a set the tables that their rows need.
+func (f Folders) Seal(s *Set) {
+	for i, b := range s.Batches {
+		f[i].Seal(b)
+	}
+}

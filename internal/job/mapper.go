@@ -1,0 +1,33 @@
+package job
+
+import (
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+)
+
+// A Table is one of those that a job keeps.
+type Table struct {
+	Name string
+	Fold fold.Options
+}
+
+// A Mapper says what the lines of a job's sources mean for its tables. One goroutine uses it.
+type Mapper interface {
+	// Map returns the changes that a line makes, in the order of the tables: none where it is
+	// for no table. The line was scanned without an error; source is the name of where it
+	// comes from. An error of type [*feed.Error] rejects the line, any other one ends the
+	// run. The answer is good until the next call.
+	Map(l *feed.Line, source string, at fold.Place) ([]fold.TableChange, error)
+}
+
+// identity maps the lines for one table whose columns are called as the fields are.
+type identity struct {
+	mapper *fold.Mapper
+	change [1]fold.TableChange
+}
+
+// Map implements [Mapper].
+func (m *identity) Map(l *feed.Line, _ string, _ fold.Place) ([]fold.TableChange, error) {
+	m.change[0].Change = m.mapper.Map(l)
+	return m.change[:], nil
+}

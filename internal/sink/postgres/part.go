@@ -1,0 +1,166 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// A part is what an attempt writes to one table.
+type part struct {
+	a *attempt
+	b *fold.Batch
+	t *table // as it is known
+
+	rows   []*fold.Row // of the batch, sorted
+	ddl    []change    // what makes the table what the batch needs
+	writes []*fold.Row // those of the rows that the script writes
+	merge  *merge      // nil where there are none
+	newer  []*fold.Row // what is to be written of them
+	direct bool        // the rows are copied into the table itself, as if all were new
+	looks  bool        // what the database has of them is read first
+	found  lookup
+	// The statements that write them.
+	from, to int
+	tags     tags
+	counts   sink.Counts
+
+	// The table, once the flush is committed.
+	after    relation
+	stage    stage
+	unmarked bool // it is unlogged, and gets its marker
+}
+
+// How a batch is cut where reads dominate: a slice has sliceRows at least, and there
+// are mostSlices at most, for each looks through the staging table.
+const (
+	sliceRows  = 500
+	mostSlices = 40
+)
+
+// fit finds the statements that make the table what the batch needs.
+func (p *part) fit() (err error) {
+	p.ddl, p.after, p.stage, p.unmarked = nil, p.t.relation, p.t.stage, false
+	if p.b.Rows() == 0 {
+		return nil
+	}
+	if p.rows == nil {
+		p.rows = p.b.Sorted()
+	}
+	if p.ddl, p.after, err = p.a.d.fit(p.b, p.t); err != nil {
+		return err
+	}
+	if p.unmarked = p.after.unlogged && p.after.marker == ""; p.unmarked {
+		p.after.ID = ""
+	}
+	return nil
+}
+
+// change adds statements that change the table, and makes ready what is kept of its
+// versions.
+func (p *part) change() {
+	d, s := p.a.d, p.a.script
+	if p.b.Versioned() {
+		d.lockVersions(s, &p.after)
+	}
+	if len(p.ddl) > 0 {
+		// Behind a change that waits for a long reader, everybody else would queue: so it
+		// waits only for a moment, and the flush is tried again.
+		s.add("SET LOCAL lock_timeout = '2s'")
+	}
+	if p.t.Exists {
+		d.sameColumns(s, &p.t.relation, len(p.ddl) > 0)
+	}
+	for _, c := range p.ddl {
+		if n := s.add("%s", c.sql); c.failed != nil {
+			if s.failed == nil {
+				s.failed = map[int]func(*pgconn.PgError) error{}
+			}
+			s.failed[n] = c.failed
+		}
+	}
+	if p.unmarked {
+		d.markUnlogged(s, &p.after)
+	}
+	if p.b.Versioned() && p.b.Scope == fold.ColumnScope {
+		d.readyVersions(s, &p.after)
+	}
+}
+
+// plan decides how the rows are written.
+func (p *part) plan(anew bool) (err error) {
+	anew = anew && (p.t.allNew || !p.t.Exists)
+	p.newer, p.direct, p.looks = p.writes, false, false
+	switch {
+	case !p.b.Versioned():
+		p.merge = p.a.d.newMerge(p.b, p.t, p.after, p.writes)
+	case anew:
+		if err := p.mergeAssumingNew(); err != nil {
+			return err
+		}
+	}
+	// A delete of a row that is missing leaves none to write; it may exist.
+	p.direct = anew && len(p.newer) == len(p.writes) && p.merge.direct()
+	if p.looks = !p.direct && p.b.Versioned(); p.looks {
+		p.look()
+	}
+	return nil
+}
+
+// resolve reads what the database has of the rows of those parts that look for it, and makes
+// their merges those of what is newer. The script so far is sent.
+func (a *attempt) resolve(ctx context.Context) error {
+	r, err := a.d.run(ctx, a.script)
+	if err != nil {
+		return err
+	}
+	a.script = &script{}
+	for _, p := range a.parts {
+		if !p.looks || p.merge == nil {
+			continue
+		}
+		if err := p.resolved(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write adds what writes the rows; alone says that no other table's are written.
+func (p *part) write(alone bool) {
+	s := p.a.script
+	p.from = s.n
+	if p.direct {
+		p.tags = p.merge.copyAll(s, p.newer)
+	} else {
+		slice := len(p.newer)
+		if p.a.f.ReadsDominate {
+			slice = max(sliceRows, len(p.newer)/mostSlices)
+		}
+		var sql []string
+		sql, p.stage = p.merge.prepare()
+		for _, q := range sql {
+			s.add("%s", q)
+		}
+		p.tags = p.merge.statements(s, p.newer, slice, alone)
+	}
+	if p.merge.versions != nil {
+		p.merge.versions.keep(s, p.merge, p.a.f, p.newer)
+	}
+	p.to = s.n
+}
+
+// committed makes the table what the flush has made of it.
+func (p *part) committed() {
+	if job := p.a.d.storable(p.a.f.Job); !slices.Contains(p.after.Writers, job) {
+		p.after.Writers = append(slices.Clip(p.after.Writers), job)
+	}
+	p.t.relation, p.t.stage, p.t.stage.used = p.after, p.stage, false
+	if p.t.stage.kind == perFlush {
+		p.t.stage = stage{}
+	}
+}

@@ -1,0 +1,221 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// pieces writes the rows of a flush's tables in pieces, each undone by itself where the
+// database rejects it.
+type pieces struct {
+	c       *conn
+	ctx     context.Context
+	writers []*writer // by table; nil where the batch has no rows
+	// undoes tells that the messages of the rows were kept. Else the whole flush leaves no
+	// trace where a row is rejected.
+	undoes bool
+	marked []sink.Counts // what they were at the mark
+}
+
+// writeRows brings the tables up to date, and replaces those that it changes.
+func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res sink.Result, err error) {
+	d.c.tidy() // before any statement of this flush is prepared
+	p := &pieces{c: d.c, ctx: ctx, writers: make([]*writer, len(tables)), undoes: true}
+	batches, rows := slices.Clone(f.Batches), make([][]*fold.Row, len(tables))
+	for i, b := range f.Batches {
+		if b.Rows() == 0 {
+			continue
+		}
+		if tables[i], err = d.fit(ctx, b, tables[i]); err != nil {
+			return res, err
+		}
+		rows[i], p.undoes = b.Sorted(), p.undoes && b.Table.HasConstraints
+	}
+	for i, b := range f.Batches {
+		if rows[i] == nil {
+			continue
+		}
+		w := d.newWriter(b, tables[i].Table, tables[i].HasConstraints || tables[i].indexed)
+		if err := w.begin(f); err != nil {
+			return res, err
+		}
+		p.writers[i], batches[i] = w, w.b
+	}
+	if res.Refused, err = sink.Bisect(batches, rows, p); err != nil {
+		return res, err
+	}
+	for _, w := range p.writers {
+		if w == nil || w.versions == nil {
+			continue
+		}
+		if err := w.endVersions(); err != nil {
+			return res, err
+		}
+	}
+	res.Tables = p.counts()
+	return res, nil
+}
+
+// counts are what the writers did.
+func (p *pieces) counts() []sink.Counts {
+	counts := make([]sink.Counts, len(p.writers))
+	for i, w := range p.writers {
+		if w != nil {
+			counts[i] = w.res
+		}
+	}
+	return counts
+}
+
+// reset has the writers count from what they did before.
+func (p *pieces) reset(to []sink.Counts) {
+	for i, w := range p.writers {
+		if w != nil {
+			w.res = to[i]
+		}
+	}
+}
+
+// Mark implements [sink.RowWriter].
+func (p *pieces) Mark() error {
+	p.marked = p.counts()
+	return p.c.do("SAVEPOINT weir_mark")
+}
+
+// Undo implements [sink.RowWriter].
+func (p *pieces) Undo() error {
+	p.reset(p.marked)
+	return p.c.do("ROLLBACK TO weir_mark")
+}
+
+// Write implements [sink.RowWriter].
+func (p *pieces) Write(rows [][]*fold.Row, together bool) error {
+	if p.undoes {
+		if err := p.c.do("SAVEPOINT weir"); err != nil {
+			return err
+		}
+	}
+	if together {
+		if err := p.c.exec("PRAGMA defer_foreign_keys = ON"); err != nil {
+			return err
+		}
+	}
+	before := p.counts()
+	table, err := p.rows(rows)
+	if err != nil {
+		p.reset(before)
+		for _, w := range p.writers {
+			if w != nil {
+				w.sel.reset()
+			}
+		}
+	}
+	if p.c.autocommit() {
+		// RAISE(ROLLBACK) or ON CONFLICT ROLLBACK took the whole transaction.
+		return fmt.Errorf("a rule of table %q rolls back whole transactions, and weir cannot keep such a table: %v", p.writers[max(0, table)].table.Name, err)
+	}
+	if !p.undoes && errors.As(err, new(*sink.Refusal)) {
+		return sink.ErrUnlogged{Err: err}
+	}
+	if err != nil && p.undoes {
+		if undo := p.c.do("ROLLBACK TO weir"); undo != nil {
+			return undo
+		}
+	}
+	if p.undoes {
+		if release := p.c.do("RELEASE weir"); release != nil {
+			return release
+		}
+	}
+	if together {
+		if off := p.c.exec("PRAGMA defer_foreign_keys = OFF"); off != nil {
+			return off
+		}
+	}
+	return err
+}
+
+// rows writes rows up to one that the database rejects, and returns its table with the
+// error.
+func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
+	several := 0
+	for _, of := range rows {
+		several += min(1, len(of))
+	}
+	write := func(table int, now phase) error {
+		if len(rows[table]) == 0 {
+			return nil
+		}
+		at, err := p.writers[table].rows(p.ctx, rows[table], now)
+		if isRefusal(err) {
+			return p.refusal(err, table, at)
+		}
+		return err
+	}
+	now := allRows
+	if several > 1 {
+		now = living
+	}
+	for table := range rows {
+		if err := write(table, now); err != nil {
+			return table, err
+		}
+	}
+	for table := len(rows) - 1; table >= 0 && now == living; table-- {
+		if err := write(table, deleted); err != nil {
+			return table, err
+		}
+	}
+	if p.c.deferredKeys() {
+		return -1, p.refusal(&Error{Code: lib.SQLITE_CONSTRAINT_FOREIGNKEY, Msg: "FOREIGN KEY constraint failed"}, -1, -1)
+	}
+	return -1, nil
+}
+
+// refusal is an error about one of the rows of a piece, or about all where at is -1.
+func (p *pieces) refusal(err error, table, at int) error {
+	refused := &sink.Refusal{Err: err, Table: table, At: at}
+	e := (*Error)(nil)
+	if !errors.As(err, &e) {
+		return refused
+	}
+	switch e.Code {
+	case lib.SQLITE_CONSTRAINT_UNIQUE, lib.SQLITE_CONSTRAINT_PRIMARYKEY, lib.SQLITE_CONSTRAINT_ROWID:
+		refused.Taken = true
+	case lib.SQLITE_CONSTRAINT_FOREIGNKEY:
+		linked, err := p.linked()
+		if err != nil {
+			return err
+		}
+		if linked {
+			refused.Needs = "foreign key"
+		}
+	}
+	return refused
+}
+
+// linked reports whether one of the tables has a foreign key to one of them.
+func (p *pieces) linked() (bool, error) {
+	var names []any
+	for _, w := range p.writers {
+		if w != nil {
+			names = append(names, w.table.Name)
+		}
+	}
+	in := "COLLATE NOCASE IN (?1"
+	for i := range names[1:] {
+		in += fmt.Sprintf(", ?%d", i+2)
+	}
+	keys := int64(0)
+	err := p.c.query(strings.ReplaceAll(`SELECT count(*) FROM pragma_table_list l, pragma_foreign_key_list(l.name) f WHERE l.schema = 'main' AND l.name {in}) AND f."table" {in})`, "{in}", in),
+		func(s *stmt) error { keys = s.int(0); return nil }, names...)
+	return keys > 0, err
+}
