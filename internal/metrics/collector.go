@@ -54,7 +54,9 @@ func newCollector(r Run, job string) *collector {
 				labels = append(labels, further)
 			}
 			c.whole[name] = prometheus.NewDesc(name, help, labels, prometheus.Labels{jobLabel: job})
-			c.parts[name] = prometheus.NewDesc(name, help, append(labels, by), prometheus.Labels{jobLabel: job})
+			if by != "" {
+				c.parts[name] = prometheus.NewDesc(name, help, append(labels, by), prometheus.Labels{jobLabel: job})
+			}
 		}
 	}
 	return c

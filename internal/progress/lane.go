@@ -58,8 +58,8 @@ func (p *Progress) Open(source string, kind Kind) *Lane {
 	return l
 }
 
-// Locate has place say how many raw bytes of the source were read, and how many there are. It may
-// be called by any goroutine, until Close.
+// Locate has place say how many raw bytes of the source were read, and how many there are. Any
+// goroutine may call it, also one that has begun to look before Close.
 func (l *Lane) Locate(place func() (offset, size int64)) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()

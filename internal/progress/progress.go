@@ -15,7 +15,7 @@ import (
 // Progress has the counts of one run. Any goroutine may call its methods and those of its lanes.
 type Progress struct {
 	mu        sync.Mutex // held for a moment
-	state     Snapshot   // but for what Lanes and Tables point to
+	state     Snapshot   // without Lanes, Tables and Pending
 	lanes     []*Lane    // in the order in which they were opened
 	tables    []Table
 	committed int64 // of state.Lines

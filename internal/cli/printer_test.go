@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+func TestStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := progress.New("t")
+		o := &printer{p: p, before: counts{at: time.Now()}}
+		want := func(s string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			if got := o.status(); got != s {
+				t.Errorf("\n%s, want\n%s", got, s)
+			}
+		}
+		want("0 lines  0/s  0 rows")
+		p.Retry(&sink.Error{Reason: "connection"})
+		want("0 lines  0/s  0 rows  waiting for the database (connection)")
+
+		file := p.Open("f.jsonl", progress.File)
+		file.Locate(func() (int64, int64) { return 250, 1000 })
+		file.Read(3000, 250, true, time.Time{})
+		want("3,000 lines  3,000/s  0 rows  25 %  ETA 9s")
+		file.Reject(0, feed.NotJSON)
+		p.Flushed(progress.Flush{Took: 20 * time.Millisecond, Tables: []progress.TableFlush{{Messages: 4, Coalesced: 1, Rows: progress.Rows{Inserted: 2, Unchanged: 1}}}})
+		p.SetSpool(3e6)
+		file.Close()
+		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  spool 3.0 MB  flush 20ms")
+		p.SetSpool(0)
+
+		// The feed's own time moves by ten minutes in ten seconds; then its clock is ahead.
+		live, began := p.Open("tcp://a:1", progress.Dialed), time.Now().Add(-time.Hour)
+		live.Read(0, 0, true, began)
+		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  lag 1h0m1s  flush 20ms")
+		time.Sleep(9 * time.Second)
+		live.Read(0, 0, true, began.Add(10*time.Minute))
+		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  lag 50m11s  catching up at 60.0x  flush 20ms")
+		live.Read(0, 0, true, time.Now().Add(time.Minute))
+		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  flush 20ms")
+	})
+}
+
+// TestStatusLine: what is written takes the place of the line, which comes again.
+func TestStatusLine(t *testing.T) {
+	var b bytes.Buffer
+	l := &statusLine{w: &b}
+	log := slog.New(&textHandler{w: l, prefix: logPrefix, level: slog.LevelInfo})
+	l.show("one")
+	log.Warn("careful\n  CREATE INDEX\nmore\x1b[2J", "job", "j")
+	log.Debug("hidden")
+	l.show("two")
+	log.Error("over", hintField, "See it.")
+	const clear = "\r\x1b[K"
+	if want := clear + "one" + clear + "weir: warning: careful\n  CREATE INDEX\nweir: more�[2J\n" + clear + "two" + clear + "weir: over\nSee it.\n"; b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+}
+
+// TestRetryLog: a failure is reported when it comes first, and at most every ten seconds; a short
+// lock is not.
+func TestRetryLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var attempts []int64
+		l := &retryLog{log: slog.New(attemptsHandler(func(n int64) { attempts = append(attempts, n) })), reported: map[string]time.Time{}}
+		for n := range 25 { // seconds
+			l.add(&sink.Error{Class: sink.Transient, Reason: "connection", Err: context.DeadlineExceeded, Attempt: n + 1})
+			time.Sleep(time.Second)
+		}
+		if len(attempts) != 3 || attempts[0] != 1 || attempts[1] != 12 || attempts[2] != 23 {
+			t.Errorf("a lost connection was reported at attempts %v", attempts)
+		}
+		attempts = nil
+		for n := range 12 {
+			l.add(&sink.Error{Class: sink.Transient, Reason: "locked", Err: context.DeadlineExceeded, Attempt: n + 1})
+			time.Sleep(time.Second)
+		}
+		if len(attempts) != 1 || attempts[0] != 12 {
+			t.Errorf("a lock was reported at attempts %v", attempts)
+		}
+	})
+}
+
+// attemptsHandler hears the attempts of messages.
+type attemptsHandler func(n int64)
+
+func (h attemptsHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h attemptsHandler) WithAttrs([]slog.Attr) slog.Handler       { return h }
+func (h attemptsHandler) WithGroup(string) slog.Handler            { return h }
+func (h attemptsHandler) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "attempt" {
+			h(a.Value.Int64())
+		}
+		return true
+	})
+	return nil
+}
