@@ -257,15 +257,21 @@ func (b *Batch) Sorted() []*Row {
 }
 
 func (b *Batch) sort(rows []*Row) {
-	compare := func(x, y *Row) int { return bytes.Compare(x.Key, y.Key) }
-	if len(b.Table.Key) == 1 && b.Table.Columns[b.Table.Key[0]].Type == schema.Int {
-		// Fewer digits are the smaller number.
-		compare = func(x, y *Row) int {
-			if len(x.Key) != len(y.Key) {
-				return len(x.Key) - len(y.Key)
-			}
-			return bytes.Compare(x.Key, y.Key)
-		}
+	compare := KeyOrder(&b.Table)
+	slices.SortFunc(rows, func(x, y *Row) int { return compare(x.Key, y.Key) })
+}
+
+// KeyOrder returns the order of the keys of a table's rows in which all writers lock and write
+// them.
+func KeyOrder(t *schema.Table) func(a, b []byte) int {
+	if len(t.Key) != 1 || t.Columns[t.Key[0]].Type != schema.Int {
+		return bytes.Compare
 	}
-	slices.SortFunc(rows, compare)
+	return func(a, b []byte) int {
+		// Fewer digits are the smaller number.
+		if len(a) != len(b) {
+			return len(a) - len(b)
+		}
+		return bytes.Compare(a, b)
+	}
 }

@@ -87,10 +87,7 @@ func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
 		}
 	}
 	f.table.HasConstraints = f.table.HasConstraints || slices.ContainsFunc(f.table.Columns, func(c schema.Column) bool { return c.Judged && c.Stamp == schema.NoStamp })
-	for part := range f.table.Key {
-		f.parts = append(f.parts, part)
-	}
-	slices.SortFunc(f.parts, func(a, b int) int { return f.table.Key[a] - f.table.Key[b] })
+	f.parts = partsOf(&f.table)
 	return f
 }
 
@@ -480,14 +477,38 @@ func (f *Folder) keySize(fields []feed.Field) (n int) {
 func (f *Folder) makeKey(fields []feed.Field) {
 	f.key = f.key[:0]
 	for _, part := range f.parts {
-		from, at := len(f.key), f.keys[part]
-		c := &f.table.Columns[f.table.Key[part]]
-		f.key = c.AppendKey(f.key, fields[at].Value, fields[at].Kind)
-		if len(f.keys) > 1 {
-			// A part ends with its length, so that no two keys run together.
-			f.key = binary.BigEndian.AppendUint32(f.key, uint32(len(f.key)-from))
-		}
+		v := &fields[f.keys[part]]
+		f.key = appendPart(f.key, &f.table.Columns[f.table.Key[part]], v.Value, v.Kind, len(f.keys) > 1)
 	}
+}
+
+// appendPart appends a part of a key, of several or the only one.
+func appendPart(key []byte, c *schema.Column, value []byte, k feed.Kind, several bool) []byte {
+	from := len(key)
+	if key = c.AppendKey(key, value, k); several {
+		// A part ends with its length, so that no two keys run together.
+		key = binary.BigEndian.AppendUint32(key, uint32(len(key)-from))
+	}
+	return key
+}
+
+// AppendKey appends [Row.Key] of the row whose key has these values, as JSON and in the order
+// of t.Key.
+func AppendKey(key []byte, t *schema.Table, values [][]byte) []byte {
+	for _, part := range partsOf(t) {
+		key = appendPart(key, &t.Columns[t.Key[part]], values[part], feed.KindOf(values[part]), len(values) > 1)
+	}
+	return key
+}
+
+// partsOf returns the parts of a table's key, in the order of its columns.
+func partsOf(t *schema.Table) []int {
+	parts := make([]int, len(t.Key))
+	for part := range parts {
+		parts[part] = part
+	}
+	slices.SortFunc(parts, func(a, b int) int { return t.Key[a] - t.Key[b] })
+	return parts
 }
 
 // merge puts an admitted change into its row.

@@ -18,9 +18,9 @@ const (
 
 const maxUnknown = 3 // tries after failures that may have been none
 
-// Retry returns s with its calls repeated, after growing waits with jitter, for
-// as long as their errors say that it may help, and at most for patience.
-// onRetry is called for each failure that is followed by another try.
+// Retry returns s with its calls repeated, after growing waits with jitter, for as long as
+// their errors say that it may help, and at most for patience; but not those of Expire, which
+// others may come before. onRetry is called for each failure that is followed by another try.
 func Retry(s Sink, patience time.Duration, onRetry func(err *Error)) Sink {
 	return &retry{s, patience, onRetry}
 }

@@ -27,6 +27,11 @@ type Sink interface {
 	// it. A flush that was sent before, whatever came of it, may be sent again as it is: it
 	// is applied once.
 	Flush(ctx context.Context, f *Flush) (Result, error)
+	// Expire removes some rows that are old, in a transaction of its own and with what is kept of
+	// their versions, and moves e on. Where an index begins with one of the columns, it looks at
+	// the rows that are old by that one; else it walks through the whole table in the order of
+	// the key. It may be called again after any error, and by several runs at once.
+	Expire(ctx context.Context, e *Expiry) (Expired, error)
 	// Forget removes what the database has of a job that was claimed: its checkpoints and
 	// rejects, and the versions of its tables that no other job has written to.
 	Forget(ctx context.Context, job string) (Forgotten, error)

@@ -298,8 +298,11 @@ func stamps(t *schema.Table) (columns []schema.Column) {
 	return columns
 }
 
+// stampFormat is how a column has a time.
+const stampFormat = "2006-01-02 15:04:05.000"
+
 // stamp is the time of a batch's flush, as a column has it.
-func stamp(b *fold.Batch) string { return b.Time.UTC().Format("2006-01-02 15:04:05.000") }
+func stamp(b *fold.Batch) string { return b.Time.UTC().Format(stampFormat) }
 
 // text is the text of a value, which is not null, in a column of a type.
 func text(raw []byte, as schema.Type) string {

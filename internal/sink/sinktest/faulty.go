@@ -157,6 +157,14 @@ func (s *faulty) Flush(ctx context.Context, f *sink.Flush) (res sink.Result, err
 	return res, err
 }
 
+func (s *faulty) Expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err error) {
+	err = s.call(ctx, "Expire", nil, func() error { res, err = s.Sink.Expire(ctx, e); return err })
+	if err != nil {
+		res = sink.Expired{}
+	}
+	return res, err
+}
+
 type faultyClaims struct {
 	sink.Claims
 	caller

@@ -86,6 +86,7 @@ func Test(t *testing.T, h Harness) {
 		{"Version", versionTests},
 		{"Stamps", stampTests},
 		{"OnCreate", needing(Scripted, onCreateTests)},
+		{"Expiry", expiryTests},
 		{"Faults", faultTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {

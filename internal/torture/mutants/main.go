@@ -114,7 +114,7 @@ var mutants = []mutant{
 		postgres, "TestClaims_KilledSession", false},
 	{"a claim that failed holds the other lanes, Postgres", "internal/sink/postgres/claims.go", `return c.release(ctx, held, !c.shared && !isFalse(locked[0]))`, `return c.release(ctx, held[:0], !c.shared && !isFalse(locked[0]))`,
 		postgres, "TestSuite$/Claim", false},
-	{"batch without an order", "internal/fold/batch.go", `	slices.SortFunc(rows, compare)`, "	_, _ = compare, slices.SortFunc[[]int]",
+	{"batch without an order", "internal/fold/batch.go", `	slices.SortFunc(rows, func(x, y *Row) int { return compare(x.Key, y.Key) })`, "	_, _ = compare, slices.SortFunc[[]int]",
 		postgres, "TestWriters", false},
 	{"no escape in COPY", "internal/sink/postgres/quote.go", "		case '\\\\':\n\t\t\te = '\\\\'\n", "",
 		postgres, "TestSuite/Fold", false},

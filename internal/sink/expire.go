@@ -1,0 +1,67 @@
+package sink
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// An Expiry is which rows of a table are removed because they are old, and how far that has
+// come. Each step removes at most ExpireRows of them and looks at no more than ExpireWindow.
+type Expiry struct {
+	Table  string
+	Key    []string  // its fields
+	Of     []string  // columns: in each of them the row has NULL, or a time before Before
+	Before time.Time //
+	// After is the key of the last row that a step looked at, in the driver's own notation; nil
+	// begins.
+	After []string
+}
+
+// How large a step is: so long does it hold up the feed.
+const (
+	ExpireRows   = 1000
+	ExpireWindow = 10_000
+)
+
+// Expired is what a step did.
+type Expired struct {
+	Removed int64
+	Kept    int64  // rows that the database does not let go
+	Why     string // of the last of them
+	Done    bool   // no other row is old
+	// Missing is a column that the table does not have, so that no row can be old; "" for none.
+	Missing string
+}
+
+// Columns returns those of the table by which rows expire, and the name of one that is
+// missing.
+func (e *Expiry) Columns(l *schema.Limits, t *schema.Table) (columns []*schema.Column, missing string, err error) {
+	for i, name := range e.Of {
+		at := l.Find(t, name, i)
+		if at < 0 {
+			return nil, name, nil
+		}
+		c := &t.Columns[at]
+		if !c.HoldsTime && c.Type != schema.Day {
+			return nil, "", fmt.Errorf("column %q of table %q is %s: rows cannot expire by it", c.Name, t.Name, c.Declared())
+		}
+		columns = append(columns, c)
+	}
+	return columns, "", nil
+}
+
+// Lead returns which of the columns finds old rows by an index, -1 where none does. indexed are
+// the columns that an index begins with.
+func Lead(columns []*schema.Column, indexed []string) int {
+	lead := -1
+	for i, c := range columns {
+		// The rows that have NULL in it are looked through, too.
+		if slices.Contains(indexed, c.Name) && (lead < 0 || c.NotNull && !columns[lead].NotNull) {
+			lead = i
+		}
+	}
+	return lead
+}

@@ -1,0 +1,251 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// Expire implements [sink.Sink].
+func (d *DB) Expire(ctx context.Context, e *sink.Expiry) (sink.Expired, error) {
+	if err := d.connect(ctx); err != nil {
+		return sink.Expired{}, err
+	}
+	res, err := d.expire(ctx, e)
+	if err != nil && d.conn != nil {
+		err = errors.Join(err, d.rollback(ctx))
+	}
+	if err != nil {
+		return sink.Expired{}, d.explain(err)
+	}
+	return res, nil
+}
+
+func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err error) {
+	x := &expiry{DB: d, Expiry: e}
+	x.t, err = d.readTable(ctx, e.Table, e.Key)
+	if errors.As(err, new(sink.KeyError)) || err == nil && !x.t.Exists {
+		return sink.Expired{Done: true}, nil
+	}
+	if err != nil {
+		return res, err
+	}
+	columns, missing, err := e.Columns(&caps.Limits, &x.t.Table)
+	if err != nil || missing != "" {
+		return sink.Expired{Done: true, Missing: missing}, err
+	}
+	lead, err := d.query(ctx, "SELECT a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam"+
+		" JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]"+
+		" WHERE i.indrelid = "+x.t.oid+" AND i.indisvalid AND i.indpred IS NULL AND m.amname = 'btree'")
+	if err != nil {
+		return res, err
+	}
+	var indexed, conditions []string
+	for _, row := range lead[0].rows {
+		indexed = append(indexed, string(row[0]))
+	}
+	for _, c := range columns {
+		conditions = append(conditions, fmt.Sprintf("(t.%s IS NULL OR %s)", ident(c.Name), x.before(c.Name)))
+	}
+	x.old = strings.Join(conditions, " AND ")
+	at := sink.Lead(columns, indexed)
+	if x.indexed = at >= 0 && e.After == nil; x.indexed {
+		err = x.findOld(ctx, columns[at].Name)
+	} else {
+		err = x.walk(ctx)
+	}
+	if err != nil {
+		return res, err
+	}
+	order := fold.KeyOrder(&x.t.Table)
+	slices.SortFunc(x.rows, func(a, b key) int { return order(a.fold, b.fold) })
+	if err := x.remove(ctx, x.rows, &res); err != nil {
+		return sink.Expired{}, err
+	}
+	switch {
+	case !x.indexed:
+		res.Done = x.after == nil
+		e.After = x.after
+	case res.Kept > 0: // they would be found again and again
+		e.After = []string{}
+	default:
+		res.Done = len(x.rows) < sink.ExpireRows
+	}
+	return res, nil
+}
+
+// An expiry is a step of one.
+type expiry struct {
+	*DB
+	*sink.Expiry
+	t       relation
+	old     string // the condition that a row t is old
+	indexed bool   // an index finds the rows that may be old
+
+	rows  []key    // that are old
+	after []string // the last row that was looked at; nil where none follows
+}
+
+// A key is that of a row: the texts of its columns' values, and as the fold has it.
+type key struct {
+	texts []string
+	fold  []byte
+}
+
+// before is the condition that a row has an old time in a column.
+func (x *expiry) before(name string) string {
+	return "t." + ident(name) + " < " + quote(x.Before.UTC().Format(stampFormat))
+}
+
+// columns are SQL for each of the key's columns.
+func (x *expiry) columns(format, separator string) string {
+	parts := make([]string, len(x.t.Key))
+	for i, k := range x.t.Key {
+		parts[i] = fmt.Sprintf(strings.ReplaceAll(format, "{n}", strconv.Itoa(i)), x.t.compared(k))
+	}
+	return strings.Join(parts, separator)
+}
+
+// take reads the rows of an answer, which begin with what keys asks for.
+func (x *expiry) take(row [][]byte) key {
+	n := len(x.t.Key)
+	k, values := key{texts: make([]string, n)}, make([][]byte, n)
+	for i := range n {
+		k.texts[i], values[i] = string(row[2*i]), row[2*i+1]
+	}
+	k.fold = fold.AppendKey(nil, &x.t.Table, values)
+	return k
+}
+
+// keys are SQL for what take reads, of the columns that columns calls k0, k1, …
+const keys = "k{n}::text, to_json(k{n})::text"
+
+// look asks for rows. Whatever the statistics say, an index serves it.
+func (x *expiry) look(ctx context.Context, sql string) ([][][]byte, error) {
+	r, err := x.query(ctx, "BEGIN READ ONLY", "SET LOCAL enable_seqscan = off", "SET LOCAL extra_float_digits = 1", sql, "COMMIT")
+	if err != nil {
+		return nil, err
+	}
+	return r[3].rows, nil
+}
+
+// findOld finds rows by an index of a column.
+func (x *expiry) findOld(ctx context.Context, lead string) error {
+	rows := fmt.Sprintf("(SELECT %s FROM %s t WHERE %s AND ", x.columns("%s AS k{n}", ", "), x.t.ident, x.old)
+	limit := fmt.Sprintf(" LIMIT %d)", sink.ExpireRows)
+	found, err := x.look(ctx, fmt.Sprintf("SELECT %s FROM (%s%s ORDER BY t.%s%s UNION ALL %[2]st.%[4]s IS NULL%[5]s) x LIMIT %d",
+		x.named(keys), rows, x.before(lead), ident(lead), limit, sink.ExpireRows))
+	for _, row := range found {
+		x.rows = append(x.rows, x.take(row))
+	}
+	return err
+}
+
+// named is columns of what names no column of the table.
+func (x *expiry) named(format string) string {
+	parts := make([]string, len(x.t.Key))
+	for i := range parts {
+		parts[i] = strings.ReplaceAll(format, "{n}", strconv.Itoa(i))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// walk finds rows in the order of the key.
+func (x *expiry) walk(ctx context.Context) error {
+	where := x.columns("%s IS NOT NULL", " AND ")
+	if len(x.After) > 0 {
+		where += fmt.Sprintf(" AND (%s) > (%s)", x.columns("%s", ", "), strings.Join(x.literals(x.After), ", "))
+	}
+	found, err := x.look(ctx, fmt.Sprintf("WITH w AS MATERIALIZED (SELECT %s, %s AS old FROM %s t WHERE %s ORDER BY %s LIMIT %d),"+
+		" v AS (SELECT *, row_number() OVER (ORDER BY %s) AS n FROM w) SELECT %s, old, n FROM v WHERE old OR n = %d ORDER BY n LIMIT %d",
+		x.columns("%s AS k{n}", ", "), x.old, x.t.ident, where, x.columns("%s", ", "), sink.ExpireWindow, x.named("k{n}"), x.named(keys), sink.ExpireWindow, sink.ExpireRows))
+	for _, row := range found {
+		k := x.take(row)
+		if string(row[2*len(x.t.Key)]) == "t" {
+			x.rows = append(x.rows, k)
+		}
+		if len(x.rows) == sink.ExpireRows || number(row[2*len(x.t.Key)+1]) == sink.ExpireWindow {
+			x.after = k.texts
+		}
+	}
+	return err
+}
+
+// literals are a key's texts in SQL.
+func (x *expiry) literals(texts []string) []string {
+	out := make([]string, len(texts))
+	for i, text := range texts {
+		out[i] = quote(text) + "::" + x.t.cols[x.t.Key[i]].staged
+	}
+	return out
+}
+
+// remove deletes those of the rows that still are old. Where the database does not let some
+// of them go, it deletes the others.
+func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	r, err := x.run(ctx, x.script(rows))
+	if refused := pgError(err); err != nil && x.conn != nil && isRefusal(refused) {
+		if err := x.rollback(ctx); err != nil {
+			return err
+		}
+		if len(rows) == 1 {
+			res.Kept, res.Why = res.Kept+1, words(refused)
+			return nil
+		}
+		half := len(rows) / 2
+		if err := x.remove(ctx, rows[:half], res); err != nil {
+			return err
+		}
+		return x.remove(ctx, rows[half:], res)
+	}
+	if err != nil {
+		return err
+	}
+	res.Removed += number(r[len(r)-2].rows[0][0])
+	return nil
+}
+
+// script is the transaction that deletes rows, which it locks one after the other.
+func (x *expiry) script(rows []key) *script {
+	s := &script{}
+	s.add("BEGIN ISOLATION LEVEL READ COMMITTED")
+	s.add("SET LOCAL synchronous_commit = %s", commitLevels[x.opt.Level])
+	s.add("SET LOCAL lock_timeout = '2s'")
+	s.add("SET LOCAL enable_seqscan = off")
+	if x.t.Versioned {
+		x.lockVersions(s, &x.t)
+	}
+	names, on := []string{"n"}, make([]string, len(x.t.Key))
+	for i, k := range x.t.Key {
+		names = append(names, "k"+strconv.Itoa(i))
+		on[i] = fmt.Sprintf("%s = v.k%d", x.t.compared(k), i)
+	}
+	tuples := make([]string, len(rows))
+	for n, r := range rows {
+		values := append([]string{strconv.Itoa(n)}, x.literals(r.texts)...)
+		if x.t.Versioned {
+			values = append(values, fmt.Sprintf(`'\x%x'::bytea`, r.fold))
+		}
+		tuples[n] = "(" + strings.Join(values, ", ") + ")"
+	}
+	versions := ""
+	if x.t.Versioned {
+		names = append(names, "key")
+		versions = fmt.Sprintf(", w AS (DELETE FROM %s.weir_versions w USING v, gone WHERE w.tbl = %s AND w.key = v.key AND v.n = gone.n)", x.schema, x.literal(x.fullName(&x.t)))
+	}
+	v := fmt.Sprintf("v(%s) AS (VALUES %s)", strings.Join(names, ", "), strings.Join(tuples, ", "))
+	where := strings.Join(on, " AND ") + " AND " + x.old
+	s.add("%s", fmt.Sprintf("WITH %s SELECT count(*) FROM (SELECT FROM v JOIN %s t ON %s ORDER BY v.n FOR UPDATE OF t) x", v, x.t.ident, where))
+	s.add("%s", fmt.Sprintf("WITH %s, gone AS (DELETE FROM %s t USING v WHERE %s RETURNING v.n)%s SELECT count(*) FROM gone", v, x.t.ident, where, versions))
+	s.add("COMMIT")
+	return s
+}
