@@ -64,7 +64,7 @@ func (s *state) table(name string, key []string) (schema.Table, error) {
 	if known == nil {
 		return missing, nil
 	}
-	t := known.Table.Clone()
+	t := known.Clone()
 	t.Writers = s.writers[name]
 	found, err := caps.FindKey(&t, key)
 	if err == nil && !slices.Equal(slices.Sorted(slices.Values(found)), slices.Sorted(slices.Values(t.Key))) {

@@ -36,7 +36,7 @@ const (
 	After                // it was done, and the answer is lost
 )
 
-// Faults chooses what happens to a call. It may block.
+// Faults choose what happens to a call. They may block.
 type Faults func(Call) Fault
 
 // Faulty returns s with faults.
@@ -95,7 +95,7 @@ type caller struct {
 	calls map[string]int // by method
 }
 
-// call makes a call unless it fails before. Its error is not done's where the answer is lost.
+// call does what was called, with the fault that is chosen for it.
 func (c *caller) call(ctx context.Context, method string, flush *sink.Flush, do func() error) error {
 	c.mu.Lock()
 	if c.calls == nil {
