@@ -103,7 +103,7 @@ func (r *run) admitAll(ctx context.Context) ([]start, error) {
 		if r.fenced[name] {
 			continue
 		}
-		s := r.startOf(spec, name)
+		s := r.startOf(name)
 		starts = append(starts, s)
 		if !s.unnamed {
 			names = append(names, s.name)
@@ -141,10 +141,10 @@ func (r *run) admitAll(ctx context.Context) ([]start, error) {
 }
 
 // startOf returns the start of a source without its checkpoint.
-func (r *run) startOf(spec, name string) start {
-	traits := source.TraitsOf(spec)
-	resumes := traits.Rewindable || r.Feed.resumes(spec)
-	return start{spec: spec, name: name, unnamed: !traits.Named && !r.ResumeStdin, resumes: resumes, repeats: resumes && traits.Named}
+func (r *run) startOf(name string) start {
+	traits := source.TraitsOf(name)
+	resumes := traits.Rewindable || r.Feed.resumes(name)
+	return start{name: name, unnamed: !traits.Named && !r.ResumeStdin, resumes: resumes, repeats: resumes && traits.Named}
 }
 
 // writes reports whether the job has written to the tables; to one of them at least where

@@ -79,7 +79,7 @@ type Config struct {
 
 	Log *slog.Logger
 
-	newSource func(specs []string, o source.Options) source.Source // nil: source.New
+	newSource func(names []string, o source.Options) source.Source // nil: by the kind of the names
 }
 
 const livePeriod = time.Second

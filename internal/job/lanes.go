@@ -15,18 +15,20 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/source/tcp"
 	"github.com/weirsync/weir/internal/spool"
 )
 
 // A start is a source of the run, and where it continues.
 type start struct {
-	spec, name string // as source.Name has it
-	unnamed    bool   // no run resumes it
-	resumes    bool   // a run can continue where an earlier one ended
-	repeats    bool   // the run itself can read it again
-	cp         sink.Checkpoint
-	from       position
-	accepted   bool // it continues by --accept-settings
+	name     string // as source.Name has it
+	unnamed  bool   // no run resumes it
+	resumes  bool   // a run can continue where an earlier one ended
+	repeats  bool   // the run itself can read it again
+	cp       sink.Checkpoint
+	from     position
+	accepted bool // it continues by --accept-settings
 }
 
 // A lane is what is read in order, and resumed by itself; see [source.Source].
@@ -65,26 +67,22 @@ type opener struct {
 // at the same time.
 func (o *opener) open(ctx context.Context, starts []start) error {
 	o.starts, o.claimed = starts, map[string]*start{}
-	specs := make([]string, len(starts))
+	names := make([]string, len(starts))
 	for i := range starts {
-		specs[i] = starts[i].spec
+		names[i] = starts[i].name
 	}
-	opt, open := o.options(), source.New
-	if o.newSource != nil {
-		open = o.newSource
-	}
-	if !o.Source.Follow || len(specs) < 2 {
-		return o.read(ctx, o.spooled(open(specs, opt)))
+	if !o.Source.Follow || len(names) < 2 {
+		return o.read(ctx, o.spooled(o.source(names)))
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	for i := range specs {
-		g.Go(func() error { return o.read(ctx, open(specs[i:i+1], opt)) })
+	for i := range names {
+		g.Go(func() error { return o.read(ctx, o.source(names[i:i+1])) })
 	}
 	return g.Wait()
 }
 
-// options are those of the sources.
-func (o *opener) options() source.Options {
+// source returns the source of lanes that are read one after the other. A connection is alone.
+func (o *opener) source(names []string) source.Source {
 	opt := o.Source
 	opt.Pool, opt.Log = o.pool, o.Log
 	opt.Whole = func(line []byte) bool {
@@ -93,7 +91,13 @@ func (o *opener) options() source.Options {
 	}
 	opt.Reconnects, opt.Connections = o.p.Reconnect, o.p.SetConnections
 	opt.Hello, opt.Resumes = o.Feed.Hello, o.Feed.ResumeField != ""
-	return opt
+	switch {
+	case o.newSource != nil:
+		return o.newSource(names, opt)
+	case len(names) == 1 && source.TraitsOf(names[0]).Live:
+		return tcp.New(names[0], opt)
+	}
+	return file.New(names, opt)
 }
 
 // read puts what a source brings into the pool, until an error or its end.
@@ -141,7 +145,7 @@ func (o *opener) begin(ctx context.Context, e source.Event) (*lane, error) {
 	if err != nil || s == nil {
 		return nil, err
 	}
-	l := &lane{start: *s, log: o.Log.With("source", s.name), progress: o.p.Open(s.name, kindOf(s.spec, o.Source.Follow)), period: o.BatchPeriod}
+	l := &lane{start: *s, log: o.Log.With("source", s.name), progress: o.p.Open(s.name, kindOf(s.name, o.Source.Follow)), period: o.BatchPeriod}
 	l.begun, err = e.Begin(ctx, source.Point{Cursor: s.from.mark.Source, Resume: s.from.mark.Feed.Resume})
 	finished := err == io.EOF
 	if err != nil && !finished {
@@ -206,7 +210,7 @@ func (o *opener) claimNew(ctx context.Context, name string) (*start, error) {
 	if o.fenced[name] {
 		return nil, nil
 	}
-	s := o.startOf(name, name)
+	s := o.startOf(name)
 	found, err := o.claims.Take(ctx, name)
 	if err != nil {
 		return nil, err
@@ -224,7 +228,7 @@ func (o *opener) take(ctx context.Context, starts []start) error {
 	for i := range starts {
 		s := &starts[i]
 		o.claimed[s.name] = s
-		if !s.accepted && source.Finished(s.spec, o.Source, s.from.mark.Source) {
+		if !s.accepted && file.Finished(s.name, o.Source, s.from.mark.Source) {
 			o.claimed[s.name] = nil
 			o.skip(s)
 		} else if !s.unnamed {

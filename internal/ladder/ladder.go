@@ -20,11 +20,13 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/source/tcp"
 )
 
 // Config is what is measured.
 type Config struct {
-	Source   string // as source.Open takes it
+	Source   string // as on the command line
 	Key      string // the field that names the row
 	Messages int    // taken of the feed at most
 	// For is how long each rung that writes message by message runs at most.
@@ -183,10 +185,22 @@ type sample struct {
 	numbers  *feed.Names
 }
 
+// open opens the feed.
+func (c *Config) open(ctx context.Context) (interface {
+	Next(ctx context.Context) (*source.Block, error)
+	Close() error
+}, error) {
+	o := source.Options{Log: c.Log}
+	if source.TraitsOf(c.Source).Live {
+		return tcp.Open(ctx, c.Source, o)
+	}
+	return file.Open(ctx, c.Source, o, "")
+}
+
 // sample copies the beginning of the feed to a file, without the lines that are no
 // messages with a key.
 func (c *Config) sample(ctx context.Context, path string) (s *sample, err error) {
-	stream, err := source.Open(ctx, c.Source, source.Options{Log: c.Log}, "")
+	stream, err := c.open(ctx)
 	if err != nil {
 		return nil, err
 	}

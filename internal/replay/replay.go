@@ -17,11 +17,12 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
 )
 
 // Config is what is sent, and how.
 type Config struct {
-	Files []string // as source.Open takes them; sent in this order
+	Files []string // as file.Open takes them; sent in this order
 
 	// TimeField has the time of a line, in seconds since 1970 or RFC 3339. With it
 	// lines go out as far apart as they are in the files, Speed times as fast.
@@ -123,8 +124,8 @@ func (p *player) once(ctx context.Context) (span, to float64, err error) {
 	return span, to, nil
 }
 
-func (p *player) file(ctx context.Context, file string, timed func(float64)) (err error) {
-	s, err := source.Open(ctx, file, source.Options{}, "")
+func (p *player) file(ctx context.Context, path string, timed func(float64)) (err error) {
+	s, err := file.Open(ctx, path, source.Options{}, "")
 	if err != nil {
 		return err
 	}

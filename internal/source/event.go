@@ -66,30 +66,40 @@ type Begun struct {
 	Reconnect func(conn int, why error) // drops a connection by Block.Conn
 }
 
-// New returns a source of specs, which Expand returned. They are read one after the other.
-func New(specs []string, o Options) Source { return &sequence{specs: specs, opts: o} }
-
-// A sequence reads streams one after the other.
-type sequence struct {
-	specs  []string // that are left, the one at hand included
-	opts   Options
-	name   string  // of the one at hand; "" is none
-	stream *Stream // nil until it is begun
+// A Stream is a lane that was begun.
+type Stream interface {
+	// NextEvent returns Data, or Opened again. It returns io.EOF at the lane's end.
+	NextEvent(ctx context.Context) (Event, error)
+	Close() error
 }
 
-func (s *sequence) Next(ctx context.Context) (e Event, err error) {
+// Series returns a source of lanes that are read one after the other. Begin has each read from a
+// point.
+func Series(names []string, begin func(ctx context.Context, name string, from Point) (Stream, Begun, error)) Source {
+	return &series{names: names, begin: begin}
+}
+
+type series struct {
+	names  []string // that are left, the one at hand included
+	begin  func(ctx context.Context, name string, from Point) (Stream, Begun, error)
+	opened bool   // the first of names
+	stream Stream // nil until it is begun
+}
+
+func (s *series) Next(ctx context.Context) (e Event, err error) {
 	switch {
-	case len(s.specs) == 0:
+	case len(s.names) == 0:
 		return e, io.EOF
-	case s.name == "":
-		if s.name, err = Name(s.specs[0]); err != nil {
-			return e, err
-		}
-		return Event{Kind: Opened, Lane: s.name, Begin: s.begin}, nil
+	case !s.opened:
+		s.opened = true
+		return Event{Kind: Opened, Lane: s.names[0], Begin: func(ctx context.Context, from Point) (b Begun, err error) {
+			s.stream, b, err = s.begin(ctx, s.names[0], from)
+			return b, err
+		}}, nil
 	}
 	err = io.EOF
 	if s.stream != nil {
-		e, err = s.stream.next(ctx)
+		e, err = s.stream.NextEvent(ctx)
 	}
 	if err == nil || ctx.Err() != nil {
 		return e, err
@@ -98,28 +108,13 @@ func (s *sequence) Next(ctx context.Context) (e Event, err error) {
 	if err == io.EOF {
 		err = closing
 	}
-	e = Event{Kind: Closing, Lane: s.name, Err: err}
-	s.specs, s.name = s.specs[1:], ""
+	e = Event{Kind: Closing, Lane: s.names[0], Err: err}
+	s.names, s.opened = s.names[1:], false
 	return e, nil
 }
 
-func (s *sequence) begin(ctx context.Context, from Point) (b Begun, err error) {
-	opt := s.opts
-	if opt.Log != nil {
-		opt.Log = opt.Log.With("source", s.name)
-	}
-	if s.stream, err = open(ctx, s.specs[0], opt, from); err != nil {
-		return b, err
-	}
-	b = Begun{At: s.stream.Start(), Waits: s.stream.Waits(), Addr: s.stream.Addr(), Size: s.stream.Size, RawOffset: s.stream.RawOffset, Reconnect: s.stream.Reconnect}
-	if s.stream.Done() {
-		err = io.EOF
-	}
-	return b, err
-}
-
-// Close ends the stream at hand.
-func (s *sequence) Close() error {
+// Close ends the lane at hand.
+func (s *series) Close() error {
 	if s.stream == nil {
 		return nil
 	}

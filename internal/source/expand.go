@@ -13,11 +13,6 @@ import (
 // StdinName is the name of stdin; the names of files are absolute.
 const StdinName = "stdin"
 
-const (
-	tcpScheme = "tcp://"
-	tlsScheme = "tls://"
-)
-
 // NotFoundError is the error of a path that does not exist, or of a glob without a match.
 type NotFoundError struct {
 	Spec string
@@ -33,12 +28,12 @@ func (e *NotFoundError) Error() string {
 // ExitCode is that of a wrong usage.
 func (e *NotFoundError) ExitCode() int { return 2 }
 
-// Expand resolves the SOURCE arguments of a command line to specs for Open, in
+// Expand resolves the SOURCE arguments of a command line to specs of sources, in
 // order and without doubles. No argument and "-" are stdin,
 // connections (tcp://host:port, …) stay, a path that does not exist is taken as a glob. Matches are sorted, and
 // directories among them passed over; a directory named outright is an error.
 // The error is a *NotFoundError where nothing was found. A path that does not exist is kept with
-// follow, for Open waits for it.
+// follow, for it is waited for.
 func Expand(args []string, follow bool) ([]string, error) {
 	if len(args) == 0 {
 		args = []string{"-"}
@@ -78,7 +73,7 @@ func expand(arg string, follow bool) ([]string, error) {
 	info, err := os.Stat(arg)
 	switch {
 	case err == nil && info.IsDir():
-		return nil, directoryError(arg)
+		return nil, DirectoryError(arg)
 	case err == nil:
 		return []string{arg}, nil
 	case !errors.Is(err, fs.ErrNotExist):
@@ -100,7 +95,7 @@ func glob(pattern string) ([]string, error) {
 	var files []string
 	for _, path := range matches {
 		if info, err := os.Stat(path); err != nil || !info.IsDir() {
-			files = append(files, path) // Open returns the error
+			files = append(files, path) // reading it returns the error
 		}
 	}
 	if len(files) == 0 {
@@ -130,6 +125,7 @@ func Name(spec string) (string, error) {
 	return path, nil
 }
 
-func directoryError(path string) error {
+// DirectoryError returns the error of a path that is a directory.
+func DirectoryError(path string) error {
 	return fmt.Errorf("%s: is a directory; name its files: %s", path, filepath.Join(path, "*"))
 }

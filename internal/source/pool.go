@@ -6,6 +6,11 @@ import (
 	"sync"
 )
 
+const (
+	blockSize = 256 << 10 // bytes of a block unless one line is longer
+	readSize  = 64 << 10  // bytes that are read ahead of the framer
+)
+
 // pooledReaders is how many readers a Pool keeps: a compressed file needs two.
 const pooledReaders = 8
 
@@ -22,59 +27,56 @@ type Pool struct {
 }
 
 // NewPool returns an empty pool. It keeps at most 4.5 MiB.
-func NewPool() *Pool { return newPool(blockSize, recycleMax) }
+func NewPool() *Pool { return NewPoolOf(blockSize, 4*blockSize) }
 
-func newPool(size, most int) *Pool { return &Pool{size: size, most: most} }
+// NewPoolOf returns an empty pool of blocks of a size. Larger ones are kept up to another size.
+func NewPoolOf(size, most int) *Pool { return &Pool{size: size, most: most} }
 
-// block returns an empty block.
-func (p *Pool) block() *Block {
+// Size is that of a new block in bytes.
+func (p *Pool) Size() int { return p.size }
+
+// Block returns an empty block.
+func (p *Pool) Block() *Block {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := len(p.blocks) - 1
 	if n < 0 {
-		return &Block{pool: p, buf: make([]byte, p.size)}
+		return &Block{pool: p, Buf: make([]byte, p.size)}
 	}
 	buf := p.blocks[n]
 	p.blocks, p.bytes = p.blocks[:n], p.bytes-len(buf)
-	return &Block{pool: p, buf: buf}
+	return &Block{pool: p, Buf: buf}
 }
 
 // Fill returns a block of lines that no stream has read: fill writes whole lines to a buffer, and
 // returns their bytes, or 0 where it is too small for one.
 func (p *Pool) Fill(fill func(buf []byte) (int, error)) (*Block, error) {
-	b := p.block()
+	b := p.Block()
 	for {
-		n, err := fill(b.buf)
+		n, err := fill(b.Buf)
 		if err != nil {
 			p.put(b)
 			return nil, err
 		}
 		if n > 0 {
-			b.Data = b.buf[:n]
+			b.Data = b.Buf[:n]
 			return b, nil
 		}
-		b.buf = make([]byte, 2*len(b.buf))
-	}
-}
-
-// Release gives b's memory back. Nothing of b may be used after it.
-func (b *Block) Release() {
-	if b.pool != nil {
-		b.pool.put(b)
+		b.Buf = make([]byte, 2*len(b.Buf))
 	}
 }
 
 func (p *Pool) put(b *Block) {
-	poison(b.buf)
+	poison(b.Buf)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n := len(b.buf); n > 0 && n <= p.most && p.bytes+n <= 4*p.most {
-		p.blocks, p.bytes = append(p.blocks, b.buf), p.bytes+n
+	if n := len(b.Buf); n > 0 && n <= p.most && p.bytes+n <= 4*p.most {
+		p.blocks, p.bytes = append(p.blocks, b.Buf), p.bytes+n
 	}
 }
 
-// reader returns a reader of r with a buffer of readSize.
-func (p *Pool) reader(r io.Reader) *bufio.Reader {
+// Reader returns a reader of r with a buffer of readSize.
+func (p *Pool) Reader(r io.Reader) *bufio.Reader {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := len(p.readers) - 1
@@ -87,8 +89,8 @@ func (p *Pool) reader(r io.Reader) *bufio.Reader {
 	return br
 }
 
-// putReader takes a reader back.
-func (p *Pool) putReader(br *bufio.Reader) {
+// PutReader takes a reader back.
+func (p *Pool) PutReader(br *bufio.Reader) {
 	br.Reset(nil)
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package source reads the bytes of a feed: from stdin, files and connections. It
-// decompresses them, cuts them into blocks of whole lines and keeps positions
-// to resume from. It does not look into the lines.
+// Package source says what the source of a feed is: it brings blocks of whole lines, lane by lane,
+// with cursors to resume from. It does not look into the lines. The kinds of sources are in its
+// folders.
 package source
 
 import (
@@ -33,7 +33,7 @@ const (
 	Deflate = "deflate" // raw
 )
 
-// Options of Open. The zero value is ready to use.
+// Options are those of all kinds of sources. The zero value is ready to use.
 type Options struct {
 	MaxLine     int           // bytes of a line without its newline, 1 to LimitMaxLine; 0: DefaultMaxLine
 	Follow      bool          // wait for more at the end of a plain file; streams wait anyway
@@ -63,7 +63,8 @@ type Options struct {
 	Log *slog.Logger // nil: none
 }
 
-func (o Options) withDefaults() (Options, error) {
+// WithDefaults fills in what is open, and checks the rest.
+func (o Options) WithDefaults() (Options, error) {
 	if o.MaxLine == 0 {
 		o.MaxLine = DefaultMaxLine
 	}

@@ -1,5 +1,7 @@
 package source
 
+import "strings"
+
 // Traits are what a kind of source is like.
 type Traits struct {
 	Live       bool // it has no end to wait for: a connection
@@ -12,7 +14,7 @@ type Traits struct {
 func (t Traits) Stored() bool { return t.Named && !t.Live }
 
 // TraitsOf returns the traits of a source by its spec or its name. What only the system can tell
-// of a file, as that it is a FIFO, is not in them; see [Stream.Waits] and [Stream.Start].
+// of a file, as that it is a FIFO, is not in them; see [Begun].
 func TraitsOf(spec string) Traits {
 	switch {
 	case isStdin(spec) || spec == StdinName:
@@ -23,4 +25,21 @@ func TraitsOf(spec string) Traits {
 		return Traits{Live: true, Named: true}
 	}
 	return Traits{Rewindable: true, Named: true}
+}
+
+const (
+	tcpScheme       = "tcp://"
+	tlsScheme       = "tls://"
+	listenScheme    = "tcp-listen://"
+	tlsListenScheme = "tls-listen://"
+)
+
+// isDialed reports whether a spec is a connection that weir makes.
+func isDialed(spec string) bool {
+	return strings.HasPrefix(spec, tcpScheme) || strings.HasPrefix(spec, tlsScheme)
+}
+
+// isListener reports whether a spec waits for senders to connect.
+func isListener(spec string) bool {
+	return strings.HasPrefix(spec, listenScheme) || strings.HasPrefix(spec, tlsListenScheme)
 }

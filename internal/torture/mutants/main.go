@@ -28,7 +28,8 @@ const (
 	postgres = "./internal/sink/postgres"
 	spool    = "./internal/spool"
 	job      = "./internal/job"
-	sources  = "./internal/source"
+	files    = "./internal/source/file"
+	conns    = "./internal/source/tcp"
 	cli      = "./internal/cli"
 	lockfile = "./internal/lockfile"
 	schema   = "./internal/schema"
@@ -203,23 +204,23 @@ var mutants = []mutant{
 		job, "TestSync_LostConnection", false},
 	{"the database's file is opened by others", "internal/sink/sqlite/flush.go", `	now, err := os.Stat(d.path)`, "	if f, err := os.Open(d.path); err == nil {\n\t\tf.Close()\n\t}\n\tnow, err := os.Stat(d.path)",
 		sqlite, "TestSync_FileIsOpenedBySQLiteAlone", false},
-	{"a followed file's beginning is not compared", "internal/source/follow.go", `same, err := t.holds(t.head, 0)`, `same, err := true, error(nil)`,
-		sources, "TestFollow_TruncatedAndGrownPastTheOffset", false},
-	{"what is before a followed file's offset is not compared", "internal/source/follow.go", `same, err = t.holds(t.last, t.at-int64(len(t.last)))`, `same = true`,
-		sources, "TestFollow_TruncatedAndGrownPastTheOffset", false},
-	{"a long line's permit ends with its block", "internal/source/frame.go", `	f.blk, f.n, f.cut = nil, 0, 0
+	{"a followed file's beginning is not compared", "internal/source/file/follow.go", `same, err := t.holds(t.head, 0)`, `same, err := true, error(nil)`,
+		files, "TestFollow_TruncatedAndGrownPastTheOffset", false},
+	{"what is before a followed file's offset is not compared", "internal/source/file/follow.go", `same, err = t.holds(t.last, t.at-int64(len(t.last)))`, `same = true`,
+		files, "TestFollow_TruncatedAndGrownPastTheOffset", false},
+	{"a long line's permit ends with its block", "internal/source/lines/frame.go", `	f.blk, f.n, f.cut = nil, 0, 0
 `, `	f.blk, f.n, f.cut = nil, 0, 0
-	f.forgo()
+	f.Forgo()
 `,
-		sources, "TestListen_LongLinesWait", false},
-	{"a sender's zstd window is as large as a file's", "internal/source/listen.go", `decompress(br, format, senderWindow)`, `decompress(br, format, maxWindow)`,
-		sources, "TestListen_ZstdWindows", false},
-	{"silent senders stay", "internal/source/listen.go", `if number > 0 && (`, `if number < 0 && (`,
-		sources, "TestListen_SilentOnesMakeRoom", false},
-	{"a TLS stream that was cut ends cleanly", "internal/source/tls.go", `w.ended = w.ended || err == io.EOF`, `_ = w.ended`,
-		sources, "TestLastLine", false},
-	{"a refusal of TLS is tried again", "internal/source/tls.go", `return n != 0 && n != alertInternalError && n != alertUserCanceled`, `return n == 1`,
-		sources, "TestDial_EndsAtOnce", false},
+		conns, "TestListen_LongLinesWait", false},
+	{"a sender's zstd window is as large as a file's", "internal/source/tcp/listen.go", `lines.Decompress(br, format, senderWindow)`, `lines.Decompress(br, format, lines.MaxWindow)`,
+		conns, "TestListen_ZstdWindows", false},
+	{"silent senders stay", "internal/source/tcp/listen.go", `if number > 0 && (`, `if number < 0 && (`,
+		conns, "TestListen_SilentOnesMakeRoom", false},
+	{"a TLS stream that was cut ends cleanly", "internal/source/tcp/tls.go", `w.ended = w.ended || err == io.EOF`, `_ = w.ended`,
+		conns, "TestLastLine", false},
+	{"a refusal of TLS is tried again", "internal/source/tcp/tls.go", `return n != 0 && n != alertInternalError && n != alertUserCanceled`, `return n == 1`,
+		conns, "TestDial_EndsAtOnce", false},
 	{"any number of fields", "internal/feed/scan.go", `if len(dst) == most {`, `if len(dst) == -most {`,
 		"./internal/feed", "TestScan_TooManyFields", false},
 	{"a rate that starts full", "internal/job/scan.go", `l.AllowN(time.Now(), l.Burst())`, `l.AllowN(time.Now(), 0)`,

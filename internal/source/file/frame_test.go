@@ -1,4 +1,4 @@
-package source_test
+package file_test
 
 import (
 	"bytes"

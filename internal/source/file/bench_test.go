@@ -1,4 +1,4 @@
-package source_test
+package file_test
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
 )
 
 func BenchmarkNext(b *testing.B) {
@@ -45,7 +46,7 @@ func BenchmarkOpenSmallFiles(b *testing.B) {
 			n := 0
 			b.ReportAllocs()
 			for b.Loop() {
-				s, err := source.Open(context.Background(), paths[n%len(paths)], o, "")
+				s, err := file.Open(context.Background(), paths[n%len(paths)], o, "")
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -57,7 +58,7 @@ func BenchmarkOpenSmallFiles(b *testing.B) {
 }
 
 // readToEnd reads a stream and closes it.
-func readToEnd(b *testing.B, s *source.Stream) {
+func readToEnd(b *testing.B, s *file.Stream) {
 	for {
 		block, err := s.Next(context.Background())
 		if err == io.EOF {

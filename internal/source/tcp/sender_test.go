@@ -1,4 +1,4 @@
-package source
+package tcp
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/source"
 )
 
 // pipes is a listener whose senders are at the other end of pipes, so that time can be a
@@ -56,18 +57,18 @@ type listening struct {
 	read     atomic.Int64 // bytes of all senders
 }
 
-func listenIn(t *testing.T, o Options, withTLS *tls.Config, do func(l *listening)) {
+func listenIn(t *testing.T, o source.Options, withTLS *tls.Config, do func(l *listening)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &listening{T: t, warnings: make(chan string, 2*maxSenders)}
 		o.Log = logtest.To(func(w string) { l.warnings <- w })
-		o, err := o.withDefaults()
+		o, err := o.WithDefaults()
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.stream = newStream("tcp-listen://pipe", o)
-		l.stream.listener = newListener(&pipes{make(chan net.Conn), make(chan struct{})}, l.stream.name, &o)
-		l.stream.listener.tls = withTLS
-		l.stream.start.Do(func() { go l.stream.run() })
+		in := newListener(&pipes{make(chan net.Conn), make(chan struct{})}, "tcp-listen://pipe", &o)
+		in.tls = withTLS
+		l.stream = newStream("tcp-listen://pipe", o, in)
+		l.stream.Go()
 		do(l)
 		if err := l.stream.Close(); err != nil {
 			t.Error(err)
@@ -125,7 +126,7 @@ func ended(c net.Conn) bool {
 // TestListen_FirstLine: a sender has a minute for it, and then as long as --idle-timeout says.
 func TestListen_FirstLine(t *testing.T) {
 	for idle, end := range map[time.Duration]time.Duration{0: 0, 5 * time.Minute: 5 * time.Minute} {
-		listenIn(t, Options{Idle: idle}, nil, func(l *listening) {
+		listenIn(t, source.Options{Idle: idle}, nil, func(l *listening) {
 			silent, slow, good := l.dial(), l.dial(), l.dial()
 			l.send(slow, []byte(`{"id":`))
 			time.Sleep(59 * time.Second)
@@ -157,7 +158,7 @@ func TestListen_FirstLine(t *testing.T) {
 
 // TestListen_Handshake: one that does not agree on TLS is ended after ten seconds.
 func TestListen_Handshake(t *testing.T) {
-	listenIn(t, Options{}, &tls.Config{}, func(l *listening) {
+	listenIn(t, source.Options{}, &tls.Config{}, func(l *listening) {
 		silent := l.dial()
 		time.Sleep(handshakeTimeout - time.Second)
 		l.wantWarnings(0, "")
@@ -172,7 +173,7 @@ func TestListen_Handshake(t *testing.T) {
 // TestListen_SilentOnesMakeRoom: connections that say nothing do not close the port, and those
 // that have sent lines are never ended for another.
 func TestListen_SilentOnesMakeRoom(t *testing.T) {
-	listenIn(t, Options{}, nil, func(l *listening) {
+	listenIn(t, source.Options{}, nil, func(l *listening) {
 		good := l.dial()
 		l.send(good, []byte("1\n"))
 		l.want("1\n")
@@ -206,7 +207,7 @@ func TestListen_SilentOnesMakeRoom(t *testing.T) {
 // TestListen_LongLinesWait: while nobody takes the lines, senders of long ones are read only
 // as far as there is room for all of them.
 func TestListen_LongLinesWait(t *testing.T) {
-	listenIn(t, Options{}, nil, func(l *listening) {
+	listenIn(t, source.Options{}, nil, func(l *listening) {
 		const senders = 100
 		line := bytes.Repeat([]byte("x"), 3<<20)
 		line[len(line)-1] = '\n'
@@ -238,7 +239,7 @@ func TestListen_ZstdWindows(t *testing.T) {
 		return b.Bytes()
 	}
 	good := packed(senderWindow)
-	listenIn(t, Options{Windows: 6 * senderWindow}, nil, func(l *listening) {
+	listenIn(t, source.Options{Windows: 6 * senderWindow}, nil, func(l *listening) {
 		l.send(l.dial(), packed(2*senderWindow))
 		l.wantWarnings(1, "zstd: corrupt, or needs a window of more than 8 MiB")
 		// A frame in one segment says only how long it is.
@@ -264,7 +265,7 @@ func TestListen_ZstdWindows(t *testing.T) {
 
 // TestListen_Strangers: what is no feed is ended with one warning, and gives no line.
 func TestListen_Strangers(t *testing.T) {
-	listenIn(t, Options{}, nil, func(l *listening) {
+	listenIn(t, source.Options{}, nil, func(l *listening) {
 		for begins, warning := range map[string]string{
 			"GET / HTTP/1.1\r\nHost: x\r\n\r\n":               "it speaks HTTP",
 			"POST / HTTP/1.1\r\nHost: x\r\n\r\n{\"id\":1}\n":  "it speaks HTTP",

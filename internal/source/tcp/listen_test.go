@@ -1,4 +1,4 @@
-package source_test
+package tcp_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/tcp"
 )
 
 // TestListen_BadSendersHarmNobody has a thousand that say nothing, one that never
@@ -17,7 +18,7 @@ import (
 func TestListen_BadSendersHarmNobody(t *testing.T) {
 	const idle = 990
 	warned := make(chan string, idle)
-	s, err := source.Open(t.Context(), "tcp-listen://127.0.0.1:0", source.Options{MaxLine: 8 << 20, Log: logtest.To(func(w string) { warned <- w })}, "")
+	s, err := tcp.Open(t.Context(), "tcp-listen://127.0.0.1:0", source.Options{MaxLine: 8 << 20, Log: logtest.To(func(w string) { warned <- w })})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func TestListen_BadSendersHarmNobody(t *testing.T) {
 // line, its own or another's.
 func TestListen_LongLinesAreNotKept(t *testing.T) {
 	const senders = 100
-	s := open(t, "tcp-listen://127.0.0.1:0", source.Options{}, place{})
+	s := open(t, "tcp-listen://127.0.0.1:0")
 	long := append(bytes.Repeat([]byte("x"), 900_000), '\n')
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -100,7 +101,7 @@ func TestListen_LongLinesAreNotKept(t *testing.T) {
 			sent := make(chan error, 1)
 			go func() { _, err := c.Write(line); sent <- err }()
 			for left := len(line); left > 0; {
-				b, err := s.Next(deadline(t))
+				b, err := s.Next(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}

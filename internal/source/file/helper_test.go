@@ -1,4 +1,4 @@
-package source_test
+package file_test
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -74,10 +75,10 @@ func linesOf(b *source.Block, number int64) []line {
 }
 
 // drain reads s to its end. The error is nil for io.EOF.
-func drain(s *source.Stream) ([]line, error) { return drainAfter(s, 0) }
+func drain(s *file.Stream) ([]line, error) { return drainAfter(s, 0) }
 
 // drainAfter is drain of a stream that begins after a number of lines.
-func drainAfter(s *source.Stream, number int64) ([]line, error) {
+func drainAfter(s *file.Stream, number int64) ([]line, error) {
 	lines := []line{}
 	for {
 		b, err := s.Next(context.Background())
@@ -94,9 +95,9 @@ func drainAfter(s *source.Stream, number int64) ([]line, error) {
 	}
 }
 
-func open(t testing.TB, spec string, o source.Options, from place) *source.Stream {
+func open(t testing.TB, spec string, o source.Options, from place) *file.Stream {
 	t.Helper()
-	s, err := source.Open(context.Background(), spec, o, from.Cursor)
+	s, err := file.Open(context.Background(), spec, o, from.Cursor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func open(t testing.TB, spec string, o source.Options, from place) *source.Strea
 
 // readAll opens spec and reads it to its end; errors of both are returned.
 func readAll(spec string, o source.Options, from place) ([]line, error) {
-	s, err := source.Open(context.Background(), spec, o, from.Cursor)
+	s, err := file.Open(context.Background(), spec, o, from.Cursor)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package source
+package tcp
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/backoff"
+	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/lines"
 	"github.com/weirsync/weir/internal/tcp"
 )
 
@@ -24,16 +26,11 @@ const (
 	useful = 4 << 10
 )
 
-// isDialed reports whether a spec is a connection that weir makes.
-func isDialed(spec string) bool {
-	return strings.HasPrefix(spec, tcpScheme) || strings.HasPrefix(spec, tlsScheme)
-}
-
 // A dialer makes a connection, and reconnects. It is read by one goroutine;
 // Close and drop may come from any.
 type dialer struct {
 	name string
-	opts *Options
+	opts *source.Options
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// resume is the value after which the next connection asks the feed to resume.
 	resume string
@@ -46,8 +43,8 @@ type dialer struct {
 	why    error // why the connection was dropped from this side
 }
 
-func newDialer(name string, o *Options, resume string) *dialer {
-	return &dialer{name: name, opts: o, resume: resume, dial: tcp.Dialer(dialTimeout).DialContext}
+func newDialer(name string, o *source.Options) *dialer {
+	return &dialer{name: name, opts: o, dial: tcp.Dialer(dialTimeout).DialContext}
 }
 
 // connect makes a connection and sends what it begins with.
@@ -60,7 +57,7 @@ func (d *dialer) connect(ctx context.Context) (err error) {
 		fatal = err != nil && (isRefusal(err) || !isNetwork(err))
 	}
 	if err != nil {
-		err = fmt.Errorf("connect to %s: %w%s", d.name, bare(err), hint(err))
+		err = fmt.Errorf("connect to %s: %w%s", d.name, lines.Bare(err), hint(err))
 		if fatal {
 			err = &fatalError{err}
 		}
@@ -91,9 +88,9 @@ func (d *dialer) connect(ctx context.Context) (err error) {
 		// The other end may have sent why it takes nothing.
 		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
 		if _, rerr := conn.Read(make([]byte, 1)); isRefusal(rerr) {
-			return &fatalError{fmt.Errorf("write to %s: %w%s", d.name, bare(rerr), hint(rerr))}
+			return &fatalError{fmt.Errorf("write to %s: %w%s", d.name, lines.Bare(rerr), hint(rerr))}
 		}
-		return fmt.Errorf("write to %s: %w", d.name, bare(err))
+		return fmt.Errorf("write to %s: %w", d.name, lines.Bare(err))
 	}
 	return nil
 }
@@ -159,7 +156,7 @@ func (e *fatalError) Unwrap() error { return e.error }
 // isFatal reports whether reconnecting is of no use.
 func isFatal(err error) bool {
 	var fatal *fatalError
-	return errors.As(err, &fatal) || errors.Is(err, errUTF16)
+	return errors.As(err, &fatal) || errors.Is(err, lines.ErrUTF16)
 }
 
 func isUnknownHost(err error) bool {
@@ -167,35 +164,27 @@ func isUnknownHost(err error) bool {
 	return errors.As(err, &dns) && dns.IsNotFound
 }
 
-// Reconnect drops the connection that brought a block, by its Conn, for a reason that the warning
-// gives. It does nothing when that connection has ended, and for other sources.
-func (s *Stream) Reconnect(conn int, why error) {
-	if s.dialer != nil {
-		s.dialer.drop(conn, why)
-	}
-}
-
 // produceDialed hands out blocks of one connection after the other.
 func (s *Stream) produceDialed() error {
 	lost := time.Now() // later by the time in which there was a connection
 	waits, attempt := backoff.Backoff{Min: minRedial, Max: maxRedial}, 0
 	for {
-		err := s.dialer.connect(s.ctx)
+		err := s.dialer.connect(s.Ctx)
 		if err == nil {
 			made, brought := time.Now(), int64(0)
-			s.opts.Connections(s.name, 1)
+			s.opts.Connections(s.Name, 1)
 			unguard := tcp.Guard(s.dialer.wire)
 			if err = s.restart(); err == nil {
 				err = s.deliver()
-				brought = s.frame.pos()
+				brought = s.reader.Pos()
 			}
 			if unguard() {
-				err = fmt.Errorf("read %s: %w", s.name, tcp.ErrGone)
-			} else if brought == 0 && isRefusal(s.raw.err) {
-				err = &fatalError{fmt.Errorf("%w%s", err, hint(s.raw.err))}
+				err = fmt.Errorf("read %s: %w", s.Name, tcp.ErrGone)
+			} else if brought == 0 && isRefusal(s.reader.Raw.Err) {
+				err = &fatalError{fmt.Errorf("%w%s", err, hint(s.reader.Raw.Err))}
 			}
 			_ = s.dialer.conn.Close()
-			s.opts.Connections(s.name, 0)
+			s.opts.Connections(s.Name, 0)
 			lost = lost.Add(time.Since(made))
 			if brought > 0 {
 				s.waitForCommit()
@@ -208,12 +197,12 @@ func (s *Stream) produceDialed() error {
 		}
 		limit, end, what := s.opts.RetryFor, err == io.EOF, ""
 		if end {
-			what = s.frame.torn()
-			err = fmt.Errorf("%s: the feed ended%s", s.name, what)
+			what = s.reader.Torn()
+			err = fmt.Errorf("%s: the feed ended%s", s.Name, what)
 		}
 		switch {
-		case s.ctx.Err() != nil:
-			return s.ctx.Err()
+		case s.Ctx.Err() != nil:
+			return s.Ctx.Err()
 		case end && limit == 0:
 			if what != "" {
 				s.opts.Log.Warn(err.Error())
@@ -229,7 +218,7 @@ func (s *Stream) produceDialed() error {
 		attempt++
 		s.opts.Log.Warn(fmt.Sprintf("%v; reconnecting in %s", err, wait.Round(10*time.Millisecond)), "attempt", attempt)
 		s.opts.Reconnects()
-		if err := backoff.Sleep(s.ctx, wait); err != nil {
+		if err := backoff.Sleep(s.Ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -241,27 +230,43 @@ func (s *Stream) waitForCommit() {
 		return
 	}
 	committed := make(chan string, 1)
-	begin := func(_ context.Context, from Point) (Begun, error) {
+	begin := func(_ context.Context, from source.Point) (source.Begun, error) {
 		committed <- from.Resume
-		return Begun{}, nil
+		return source.Begun{}, nil
 	}
-	if s.send(Event{Kind: Opened, Begin: begin}) != nil {
+	if s.Send(source.Event{Kind: source.Opened, Begin: begin}) != nil {
 		return
 	}
 	select {
 	case s.dialer.resume = <-committed:
-	case <-s.ctx.Done():
+	case <-s.Ctx.Done():
 	}
 }
 
 // restart begins to read what a new connection sends.
 func (s *Stream) restart() error {
-	again := s.frame.src != nil
-	s.raw.err = nil
-	s.frame.clean = isClean(s.dialer.conn)
-	if err := s.begin(); err != nil {
-		return s.failure(err)
+	s.reader.Raw.Err = nil
+	s.reader.Clean = isClean(s.dialer.conn)
+	if err := s.reader.Begin(); err != nil {
+		return s.reader.Failure(err)
 	}
-	s.frame.restart = again
+	s.reader.Restart = s.begun
+	s.begun = true
 	return nil
+}
+
+// deliver hands out what a connection brings, until it ends.
+func (s *Stream) deliver() error {
+	for {
+		b, err := s.reader.Next()
+		if err == io.EOF {
+			return err
+		} else if err != nil {
+			return s.reader.Failure(err)
+		}
+		b.Conn = s.dialer.conns
+		if err := s.Send(source.Event{Block: b}); err != nil {
+			return err
+		}
+	}
 }

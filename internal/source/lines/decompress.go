@@ -1,4 +1,4 @@
-package source
+package lines
 
 import (
 	"bufio"
@@ -12,11 +12,13 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/weirsync/weir/internal/source"
 )
 
-// maxWindow bounds the memory of a zstd stream in bytes, but a sender's: what `zstd --ultra`
+// MaxWindow bounds the memory of a zstd stream in bytes, but a sender's: what `zstd --ultra`
 // may ask for without --long.
-const maxWindow = 128 << 20
+const MaxWindow = 128 << 20
 
 const (
 	gzipMagic = "\x1f\x8b"
@@ -34,22 +36,22 @@ var compressionMagics = func() []string {
 
 var errTrailing = errors.New("data after the last gzip member that is not gzip")
 
-// sniff detects the compression of a stream by its first bytes.
-func sniff(br *bufio.Reader) string {
-	switch magic := prefix(br, compressionMagics...); magic {
+// Sniff detects the compression of a stream by its first bytes.
+func Sniff(br *bufio.Reader) string {
+	switch magic := Prefix(br, compressionMagics...); magic {
 	case "":
-		return None
+		return source.None
 	case gzipMagic:
-		return Gzip
+		return source.Gzip
 	default:
-		return Zstd
+		return source.Zstd
 	}
 }
 
-// prefix returns the one of magics that the stream begins with, else "". It
+// Prefix returns the one of magics that the stream begins with, else "". It
 // waits for no more bytes than it takes to tell. A stream that ends within a
 // magic counts as one that begins with it, unless its bytes may be text.
-func prefix(br *bufio.Reader, magics ...string) string {
+func Prefix(br *bufio.Reader, magics ...string) string {
 	for n := 1; ; n++ {
 		p, err := br.Peek(n)
 		if len(p) == 0 {
@@ -71,20 +73,20 @@ func prefix(br *bufio.Reader, magics ...string) string {
 	}
 }
 
-// decompress returns a reader of what format's stream in br holds. window bounds that of zstd,
+// Decompress returns a reader of what format's stream in br holds. window bounds that of zstd,
 // in bytes.
-func decompress(br *bufio.Reader, format string, window uint64) (io.Reader, error) {
+func Decompress(br *bufio.Reader, format string, window uint64) (io.Reader, error) {
 	switch format {
-	case Gzip:
+	case source.Gzip:
 		return &latch{r: &gzipReader{br: br}}, nil
-	case Zstd:
+	case source.Zstd:
 		// With a concurrency of one it has no goroutines, so nothing is to be closed.
 		z, err := zstd.NewReader(br, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window))
 		return &latch{r: z}, err
-	case Zlib:
+	case source.Zlib:
 		z, err := zlib.NewReader(br)
 		return &latch{r: z}, err
-	case Deflate:
+	case source.Deflate:
 		return &latch{r: flate.NewReader(br)}, nil
 	default:
 		return br, nil
@@ -159,8 +161,8 @@ func (g *gzipReader) next() error {
 	return err
 }
 
-// fault says in two words what is wrong with a compressed stream, whose window was bounded.
-func fault(err error, window int) string {
+// Fault says in two words what is wrong with a compressed stream, whose window was bounded.
+func Fault(err error, window int) string {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return "truncated"

@@ -1,4 +1,4 @@
-package source
+package file_test
 
 import (
 	"encoding/json"
@@ -6,6 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/source/lines"
 )
 
 // Whatever a database gives as a checkpoint, reading resumes at the beginning of a line
@@ -20,9 +24,9 @@ func FuzzCursor(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, mark []byte) {
-		var from position
+		var from lines.Position
 		_ = json.Unmarshal(mark, &from) // then Open says so
-		s, err := Open(t.Context(), path, Options{}, Cursor(mark))
+		s, err := file.Open(t.Context(), path, source.Options{}, source.Cursor(mark))
 		if err != nil {
 			return
 		}

@@ -1,4 +1,4 @@
-package source
+package file
 
 import (
 	"bytes"
@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/backoff"
+	"github.com/weirsync/weir/internal/source/lines"
 )
 
 // seenMax is how many bytes at the start of a followed file, and before the offset that was
 // read to, tell that it is still the same.
-const seenMax = headMax
+const seenMax = lines.HeadMax
 
 // A follower reads a file that grows. Its end comes only when the file was
 // truncated or its path has become another file; reopen starts over from there.
@@ -99,7 +100,7 @@ func (t *follower) accept(p []byte) (int, error) {
 		return 0, err
 	}
 	t.at += int64(len(p))
-	t.head = extend(t.head, p)
+	t.head = lines.Extend(t.head, p)
 	t.last = append(t.last, p[max(0, len(p)-seenMax):]...)
 	t.last = t.last[max(0, len(t.last)-seenMax):]
 	return len(p), nil
@@ -149,7 +150,7 @@ func (t *follower) reopen() error {
 		f, err = os.Open(t.path)
 	}
 	if err != nil {
-		return fmt.Errorf("follow %s over its rotation: %w", t.path, bare(err))
+		return fmt.Errorf("follow %s over its rotation: %w", t.path, lines.Bare(err))
 	}
 	t.file.Close()
 	t.file, t.replaced = f, false

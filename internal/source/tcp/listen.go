@@ -1,4 +1,4 @@
-package source
+package tcp
 
 import (
 	"bufio"
@@ -15,13 +15,12 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/backoff"
+	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/lines"
 	"github.com/weirsync/weir/internal/tcp"
 )
 
 const (
-	listenScheme    = "tcp-listen://"
-	tlsListenScheme = "tls-listen://"
-
 	// maxSenders are taken at a time; one that is idle costs 12 KiB.
 	maxSenders  = 1000
 	senderRead  = 4 << 10  // bytes that are read ahead of a sender's framer
@@ -43,18 +42,13 @@ const (
 	firstLineTimeout = time.Minute
 )
 
-// isListener reports whether a spec waits for senders to connect.
-func isListener(spec string) bool {
-	return strings.HasPrefix(spec, listenScheme) || strings.HasPrefix(spec, tlsListenScheme)
-}
-
 // A listener takes senders.
 type listener struct {
 	net.Listener
 	tls     *tls.Config // nil: without
-	permits []permit
+	permits []lines.Permit
 	windows chan struct{} // a token for each sender that has a zstd window
-	pool    *Pool         // of small blocks, for a sender that is idle keeps one
+	pool    *source.Pool  // of small blocks, for a sender that is idle keeps one
 	changed func(n int)   // is called with how many conns there are; mu is locked
 
 	mu     sync.Mutex
@@ -63,20 +57,14 @@ type listener struct {
 	closed bool
 }
 
-// A permit is for lines of more than a length: who is in one has put a token in.
-type permit struct {
-	over   int // bytes
-	tokens chan struct{}
-}
-
-func listen(ctx context.Context, name string, o *Options) (*listener, error) {
+func listen(ctx context.Context, name string, o *source.Options) (*listener, error) {
 	scheme, addr, _ := strings.Cut(name, "://")
 	in, err := tcp.ListenConfig().Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("listen at %s: %w", name, bare(err))
+		return nil, fmt.Errorf("listen at %s: %w", name, lines.Bare(err))
 	}
 	l := newListener(in, name, o)
-	if scheme+"://" == tlsListenScheme {
+	if scheme == "tls-listen" {
 		if o.TLS == nil || len(o.TLS.Certificates) == 0 {
 			return nil, errors.Join(fmt.Errorf("%s needs --tls-cert and --tls-key", name), in.Close())
 		}
@@ -85,12 +73,12 @@ func listen(ctx context.Context, name string, o *Options) (*listener, error) {
 	return l, nil
 }
 
-func newListener(in net.Listener, name string, o *Options) *listener {
+func newListener(in net.Listener, name string, o *source.Options) *listener {
 	return &listener{
 		Listener: in,
-		permits:  []permit{{senderBlock, make(chan struct{}, manyMedium)}, {longLine, make(chan struct{}, manyLong)}},
+		permits:  []lines.Permit{{Over: senderBlock, Tokens: make(chan struct{}, manyMedium)}, {Over: longLine, Tokens: make(chan struct{}, manyLong)}},
 		windows:  make(chan struct{}, max(minWindows, o.Windows/senderWindow)),
-		pool:     newPool(senderBlock, senderBlock),
+		pool:     source.NewPoolOf(senderBlock, senderBlock),
 		changed:  func(n int) { o.Connections(name, n) },
 		conns:    map[net.Conn]int{},
 	}
@@ -157,36 +145,28 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
-// Addr is where senders are waited for; nil for other sources.
-func (s *Stream) Addr() net.Addr {
-	if s.listener == nil {
-		return nil
-	}
-	return s.listener.Addr()
-}
-
 // produceSent hands out blocks of all senders, until it is closed.
 func (s *Stream) produceSent() error {
 	var senders sync.WaitGroup
 	defer senders.Wait()
 	for {
 		c, err := s.listener.Accept()
-		if s.ctx.Err() != nil {
+		if s.Ctx.Err() != nil {
 			if err == nil {
 				_ = c.Close()
 			}
-			return s.ctx.Err()
+			return s.Ctx.Err()
 		}
 		if err != nil {
 			// No descriptors, as a rule: those who are here may leave.
-			s.opts.Log.Warn(fmt.Sprintf("%s: %v", s.name, bare(err)))
-			if err := backoff.Sleep(s.ctx, minRedial); err != nil {
+			s.opts.Log.Warn(fmt.Sprintf("%s: %v", s.Name, lines.Bare(err)))
+			if err := backoff.Sleep(s.Ctx, minRedial); err != nil {
 				return err
 			}
 			continue
 		}
 		if err := s.listener.add(c); err != nil {
-			s.opts.Log.Warn(fmt.Sprintf("%s: %s is turned away: %v", s.name, c.RemoteAddr(), err))
+			s.opts.Log.Warn(fmt.Sprintf("%s: %s is turned away: %v", s.Name, c.RemoteAddr(), err))
 			_ = c.Close()
 			continue
 		}
@@ -195,8 +175,8 @@ func (s *Stream) produceSent() error {
 			if s.listener.remove(c) {
 				err = errors.New("it has sent no line yet, and was disconnected to make room for another one")
 			}
-			if err != io.EOF && s.ctx.Err() == nil {
-				s.opts.Log.Warn(fmt.Sprintf("%s: the sender %s: %v", s.name, c.RemoteAddr(), bare(err)))
+			if err != io.EOF && s.Ctx.Err() == nil {
+				s.opts.Log.Warn(fmt.Sprintf("%s: the sender %s: %v", s.Name, c.RemoteAddr(), lines.Bare(err)))
 			}
 		})
 	}
@@ -235,10 +215,10 @@ func (s *Stream) secured(c net.Conn) (net.Conn, error) {
 		return c, nil
 	}
 	over := tls.Server(&wire{Conn: c}, s.listener.tls)
-	ctx, cancel := context.WithTimeout(s.ctx, handshakeTimeout)
+	ctx, cancel := context.WithTimeout(s.Ctx, handshakeTimeout)
 	defer cancel()
 	if err := over.HandshakeContext(ctx); err != nil {
-		return nil, fmt.Errorf("TLS handshake: %w", bare(err))
+		return nil, fmt.Errorf("TLS handshake: %w", lines.Bare(err))
 	}
 	return over, nil
 }
@@ -252,48 +232,48 @@ func (s *Stream) sender(c net.Conn) error {
 	}
 	defer func() { _ = over.Close() }()
 	in := &senderConn{Conn: over, idle: s.opts.Idle}
-	bytes := &raw{ctx: s.ctx, r: in}
+	bytes := lines.NewRaw(s.Ctx, in)
 	br := bufio.NewReaderSize(bytes, senderRead)
 	format := s.opts.Compression
-	if format == Auto || format == None {
-		if begins := prefix(br, slices.Collect(maps.Keys(strangers))...); begins != "" {
+	if format == source.Auto || format == source.None {
+		if begins := lines.Prefix(br, slices.Collect(maps.Keys(strangers))...); begins != "" {
 			return errors.New(strangers[begins])
 		}
 	}
-	if format == Auto {
-		format = sniff(br)
+	if format == source.Auto {
+		format = lines.Sniff(br)
 	}
-	if format == Zstd {
-		release, err := s.listener.window(s.ctx)
+	if format == source.Zstd {
+		release, err := s.listener.window(s.Ctx)
 		if err != nil {
 			return err
 		}
 		defer release()
 	}
 	fail := func(err error) error {
-		if format == None || bytes.err != nil || err == io.EOF || err == errUTF16 {
+		if format == source.None || bytes.Err != nil || err == io.EOF || err == lines.ErrUTF16 {
 			return err
 		}
-		return fmt.Errorf("%s: %s: %w", format, fault(err, senderWindow), err)
+		return fmt.Errorf("%s: %s: %w", format, lines.Fault(err, senderWindow), err)
 	}
-	src, err := decompress(br, format, senderWindow)
+	src, err := lines.Decompress(br, format, senderWindow)
 	if err != nil {
 		return fail(err)
 	}
-	if format != None {
+	if format != source.None {
 		br = bufio.NewReaderSize(src, senderRead)
 	}
-	f := framer{maxLine: s.opts.MaxLine, live: true, pool: s.listener.pool, permits: s.listener.permits, whole: s.opts.Whole, clean: isClean(in.Conn)}
-	defer f.forgo()
-	defer f.drop()
-	f.reset(br)
+	f := lines.Framer{MaxLine: s.opts.MaxLine, Live: true, Pool: s.listener.pool, Permits: s.listener.permits, Whole: s.opts.Whole, Clean: isClean(in.Conn)}
+	defer f.Forgo()
+	defer f.Drop()
+	f.Reset(br)
 	if _, err := br.Peek(1); err != nil { // a block is made when there is something to put into it
 		return fail(err)
 	}
 	for {
-		b, err := f.next()
-		if err == io.EOF && f.left > 0 {
-			return fmt.Errorf("it ended%s", f.torn())
+		b, err := f.Next()
+		if err == io.EOF && f.Left() > 0 {
+			return fmt.Errorf("it ended%s", f.Torn())
 		} else if err != nil {
 			return fail(err)
 		}
@@ -302,10 +282,10 @@ func (s *Stream) sender(c net.Conn) error {
 			_ = c.SetReadDeadline(time.Time{})
 			s.listener.spoke(c)
 		}
-		if err := s.send(Event{Block: b}); err != nil {
+		if err := s.Send(source.Event{Block: b}); err != nil {
 			return err
 		}
-		f.forgo()
+		f.Forgo()
 	}
 }
 

@@ -1,4 +1,4 @@
-package source
+package tcp
 
 import (
 	"bytes"
@@ -20,23 +20,21 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/source"
 )
 
 // dialIn has do read a stream, in a bubble, whose connections are pipes: serve is at the other
 // end of each, which is closed when it returns.
-func dialIn(t *testing.T, spec string, o Options, serve func(n int, c net.Conn), do func(t *testing.T, s *Stream, warnings chan string)) {
+func dialIn(t *testing.T, spec string, o source.Options, serve func(n int, c net.Conn), do func(t *testing.T, s *Stream, warnings chan string)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		warnings := make(chan string, 1000)
 		o.Log = logtest.To(func(w string) { warnings <- w })
-		o, err := o.withDefaults()
+		o, err := o.WithDefaults()
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newStream(spec, o)
-		if err := s.open(t.Context(), Point{}); err != nil {
-			t.Fatal(err)
-		}
+		s := newStream(spec, o, nil)
 		n := 0
 		s.dialer.dial = func(context.Context, string, string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
@@ -74,8 +72,8 @@ func (c likeTCP) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// lines reads a stream to its end.
-func lines(t *testing.T, s *Stream) (string, error) {
+// linesOf reads a stream to its end.
+func linesOf(t *testing.T, s *Stream) (string, error) {
 	var all strings.Builder
 	for {
 		b, err := s.Next(t.Context())
@@ -131,11 +129,11 @@ func TestLastLine(t *testing.T) {
 		"torn":                 {sent: "{1}\n{2", want: "{1}\n", warning: "ended within a line: 2 bytes are left out"},
 		"torn and too long":    {sent: "{1}\n" + strings.Repeat("x", 20), want: "{1}\n", warning: "ended within a line: 20 bytes are left out"},
 		"blanks":               {sent: "{1}\n \r", want: "{1}\n"},
-		"compressed":           {sent: packed.String(), want: "{1}\n{2}\n", format: Zlib},
+		"compressed":           {sent: packed.String(), want: "{1}\n{2}\n", format: source.Zlib},
 		"TLS":                  {sent: "{1}\n{2}", want: "{1}\n{2}\n", tls: true},
 		"TLS that is cut":      {sent: "{1}\n{2}", want: "{1}\n", tls: true, cut: true, warning: "ended within a line: 3 bytes are left out (it may have been cut off: TLS did not say that it closes)"},
 	} {
-		o := Options{MaxLine: 8, Whole: object, Compression: c.format}
+		o := source.Options{MaxLine: 8, Whole: object, Compression: c.format}
 		send := func(wire net.Conn, over func(net.Conn, *tls.Config) *tls.Conn, config *tls.Config) {
 			to := wire
 			if c.tls {
@@ -154,7 +152,7 @@ func TestLastLine(t *testing.T) {
 				o.TLS, spec = &tls.Config{RootCAs: pool}, "tls://pipe:1"
 			}
 			dialIn(t, spec, o, func(_ int, wire net.Conn) { send(wire, tls.Server, server) }, func(t *testing.T, s *Stream, warnings chan string) {
-				if got, err := lines(t, s); got != c.want || err != io.EOF {
+				if got, err := linesOf(t, s); got != c.want || err != io.EOF {
 					t.Errorf("%q, %v, want %q", got, err, c.want)
 				}
 				if close(warnings); !strings.HasSuffix(<-warnings, c.warning) || c.warning == "" && len(warnings) > 0 {
@@ -222,7 +220,7 @@ func TestDial_EndsAtOnce(t *testing.T) {
 		"silence":                            {says(""), &tls.Config{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := Options{TLS: c.tls, RetryFor: math.MaxInt64, Hello: func(string) ([]byte, error) { return []byte("hello\n"), nil }}
+			o := source.Options{TLS: c.tls, RetryFor: math.MaxInt64, Hello: func(string) ([]byte, error) { return []byte("hello\n"), nil }}
 			dialIn(t, "tls://pipe:1", o, func(_ int, wire net.Conn) { c.serve(wire) }, func(t *testing.T, s *Stream, warnings chan string) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
@@ -268,7 +266,7 @@ func TestDial_EndsAtOnce(t *testing.T) {
 		}
 	}
 	for _, at := range []int{1, 2} {
-		dialIn(t, "tcp://pipe:1", Options{RetryFor: math.MaxInt64}, func(_ int, c net.Conn) { _, _ = io.WriteString(c, "a\n") }, unknown(at))
+		dialIn(t, "tcp://pipe:1", source.Options{RetryFor: math.MaxInt64}, func(_ int, c net.Conn) { _, _ = io.WriteString(c, "a\n") }, unknown(at))
 	}
 }
 
@@ -282,7 +280,7 @@ func TestRetryFor_QuietConnection(t *testing.T) {
 			_, _ = io.WriteString(c, "a\n")
 		}
 	}
-	dialIn(t, "tcp://pipe:1", Options{RetryFor: 5 * time.Second}, quiet, func(t *testing.T, s *Stream, _ chan string) {
+	dialIn(t, "tcp://pipe:1", source.Options{RetryFor: 5 * time.Second}, quiet, func(t *testing.T, s *Stream, _ chan string) {
 		if b, err := s.Next(t.Context()); err != nil || string(b.Data) != "a\n" {
 			t.Errorf("%v", err)
 		}
@@ -301,9 +299,9 @@ func TestRetryFor_NothingBehindACompressedStream(t *testing.T) {
 			_, _ = c.Write(data.Bytes())
 		}
 	}
-	dialIn(t, "tcp://pipe:1", Options{RetryFor: time.Minute, Compression: Zlib}, first, func(t *testing.T, s *Stream, _ chan string) {
+	dialIn(t, "tcp://pipe:1", source.Options{RetryFor: time.Minute, Compression: source.Zlib}, first, func(t *testing.T, s *Stream, _ chan string) {
 		began := time.Now()
-		got, err := lines(t, s)
+		got, err := linesOf(t, s)
 		if len(got) != 7000 || err == nil || !strings.Contains(err.Error(), "--retry-for") {
 			t.Errorf("%d bytes, %v", len(got), err)
 		}
@@ -319,7 +317,7 @@ func TestIdle(t *testing.T) {
 		_, _ = io.WriteString(c, "a\n")
 		time.Sleep(time.Hour)
 	}
-	dialIn(t, "tcp://pipe:1", Options{Idle: time.Minute, RetryFor: math.MaxInt64}, silent, func(t *testing.T, s *Stream, warnings chan string) {
+	dialIn(t, "tcp://pipe:1", source.Options{Idle: time.Minute, RetryFor: math.MaxInt64}, silent, func(t *testing.T, s *Stream, warnings chan string) {
 		began := time.Now()
 		for range 2 {
 			if _, err := s.Next(t.Context()); err != nil {

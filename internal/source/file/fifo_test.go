@@ -1,6 +1,6 @@
 //go:build unix
 
-package source_test
+package file_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
 )
 
 func TestFIFO_IsAStream(t *testing.T) {
@@ -25,8 +26,8 @@ func TestFIFO_IsAStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkLines(t, got, reference([]byte("a\nb"), 100))
-	if !s.Waits() || s.Name() != path || s.Size() != 0 {
-		t.Errorf("waits %v, name %s, size %d", s.Waits(), s.Name(), s.Size())
+	if !s.Waits() || s.Name != path || s.Size() != 0 {
+		t.Errorf("waits %v, name %s, size %d", s.Waits(), s.Name, s.Size())
 	}
 }
 
@@ -37,7 +38,7 @@ func TestFIFO_WaitForAWriterEndsWithContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := source.Open(ctx, path, source.Options{}, ""); !errors.Is(err, context.Canceled) {
+	if _, err := file.Open(ctx, path, source.Options{}, ""); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	os.WriteFile(path, nil, 0o600) // frees the open that was left behind

@@ -1,4 +1,4 @@
-package source_test
+package file_test
 
 import (
 	"context"
@@ -14,13 +14,14 @@ import (
 
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
 )
 
 // followed is a file that a test writes to and a stream follows.
 type followed struct {
 	*testing.T
 	path     string
-	stream   *source.Stream
+	stream   *file.Stream
 	got      []line // not yet expected
 	number   int64
 	warnings chan string
@@ -248,7 +249,7 @@ func TestFollow_WaitsForTheFile(t *testing.T) {
 
 		ctx, stop := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, stop)
-		if _, err := source.Open(ctx, f.path+"2", source.Options{Follow: true}, ""); !errors.Is(err, context.Canceled) {
+		if _, err := file.Open(ctx, f.path+"2", source.Options{Follow: true}, ""); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})

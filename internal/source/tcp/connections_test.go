@@ -1,4 +1,4 @@
-package source
+package tcp
 
 import (
 	"net"
@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weirsync/weir/internal/source"
 )
 
 // seen notes how many connections there were, one after the other.
@@ -39,7 +41,7 @@ func TestConnections_OfAFeed(t *testing.T) {
 			_, _ = c.Write([]byte("{}\n"))
 		}
 	}
-	dialIn(t, "tcp://pipe", Options{RetryFor: 4 * time.Second, Connections: s.add}, serve, func(t *testing.T, stream *Stream, _ chan string) {
+	dialIn(t, "tcp://pipe", source.Options{RetryFor: 4 * time.Second, Connections: s.add}, serve, func(t *testing.T, stream *Stream, _ chan string) {
 		if _, err := stream.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +61,7 @@ func TestConnections_OfAFeed(t *testing.T) {
 
 func TestConnections_OfAListener(t *testing.T) {
 	var s seen
-	listenIn(t, Options{Connections: s.add}, nil, func(l *listening) {
+	listenIn(t, source.Options{Connections: s.add}, nil, func(l *listening) {
 		one, two := l.dial(), l.dial()
 		l.send(one, []byte("{}\n"))
 		l.want("{}\n")

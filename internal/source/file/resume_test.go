@@ -1,4 +1,4 @@
-package source_test
+package file_test
 
 import (
 	"bytes"
@@ -172,13 +172,13 @@ func TestStream_Properties(t *testing.T) {
 	if size := int64(len(gz(t, data))); s.Size() != size || s.RawOffset() != size {
 		t.Errorf("size %d, raw offset %d, want %d", s.Size(), s.RawOffset(), size)
 	}
-	if s.Name() != path || s.Waits() {
-		t.Errorf("name %s, waits %v", s.Name(), s.Waits())
+	if s.Name != path || s.Waits() {
+		t.Errorf("name %s, waits %v", s.Name, s.Waits())
 	}
 
 	t.Chdir(filepath.Dir(path))
-	if s := open(t, "./feed", source.Options{}, place{}); s.Name() != path {
-		t.Errorf("name %s, want %s", s.Name(), path)
+	if s := open(t, "./feed", source.Options{}, place{}); s.Name != path {
+		t.Errorf("name %s, want %s", s.Name, path)
 	}
 
 	in, err := os.Open(path)
@@ -187,8 +187,8 @@ func TestStream_Properties(t *testing.T) {
 	}
 	defer in.Close()
 	s = open(t, "-", source.Options{Stdin: in}, place{})
-	if s.Waits() || s.Name() != "stdin" || s.Size() != 0 {
-		t.Errorf("redirected stdin: waits %v, name %s, size %d", s.Waits(), s.Name(), s.Size())
+	if s.Waits() || s.Name != "stdin" || s.Size() != 0 {
+		t.Errorf("redirected stdin: waits %v, name %s, size %d", s.Waits(), s.Name, s.Size())
 	}
 }
 

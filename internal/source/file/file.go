@@ -1,0 +1,370 @@
+// Package file reads files, FIFOs, devices and stdin.
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/weirsync/weir/internal/backoff"
+	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/lines"
+)
+
+// New returns a source of names, as [source.Name] has them, which are read one after the other.
+func New(names []string, o source.Options) source.Source {
+	return source.Series(names, func(ctx context.Context, name string, from source.Point) (source.Stream, source.Begun, error) {
+		o := o
+		if o.Log != nil {
+			o.Log = o.Log.With("source", name)
+		}
+		s, err := open(ctx, name, o, from.Cursor)
+		if err != nil {
+			return nil, source.Begun{}, err
+		}
+		if s.Done() {
+			err = io.EOF
+		}
+		return s, source.Begun{At: s.Start(), Waits: s.Waits(), Size: s.Size, RawOffset: s.RawOffset}, err
+	})
+}
+
+// A Stream reads one file or stdin.
+type Stream struct {
+	*lines.Stream
+	reader lines.Reader
+	opts   source.Options
+	waits  bool
+	done   bool
+	from   lines.Position // where reading begins
+	at     source.Cursor  // the same
+
+	in     io.Reader // stdin, or what file is
+	file   *os.File  // a regular file that was opened by its path, else nil
+	follow *follower // nil unless file is followed
+}
+
+// Open opens a file or stdin, and goes to from; "" is the start. ctx bounds the opening alone: the
+// wait for a file or a FIFO's writer, and decompressing what lies before from.
+//
+// It returns a *NotFoundError for a file that does not exist, unless it is to be followed: then
+// Open waits for it; and a *ChangedError for a file that no longer matches from. Stdin is read up
+// to from by the first Next, which returns the *ChangedError. FIFOs and devices are
+// read from where they are, whatever from is; see Start.
+func Open(ctx context.Context, spec string, o source.Options, from source.Cursor) (*Stream, error) {
+	name, err := source.Name(spec)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, name, o, from)
+}
+
+func open(ctx context.Context, name string, o source.Options, from source.Cursor) (*Stream, error) {
+	o, err := o.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Stream{opts: o}
+	s.Stream = lines.NewStream(name, s.produce)
+	stop := context.AfterFunc(ctx, s.Cancel)
+	err = s.open(ctx, from)
+	if !stop() {
+		err = ctx.Err()
+	}
+	if err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Stream) open(ctx context.Context, from source.Cursor) error {
+	if s.Name == source.StdinName {
+		if err := s.startAt(from); err != nil {
+			return err
+		}
+		s.attach(s.opts.Stdin, !isRegular(s.opts.Stdin))
+		return nil
+	}
+	info, err := s.find(ctx)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &source.NotFoundError{Spec: s.Name}
+	case err != nil:
+		return err
+	case info.IsDir():
+		return source.DirectoryError(s.Name)
+	case !info.Mode().IsRegular():
+		f, err := openWaiting(ctx, s.Name)
+		if err != nil {
+			return err
+		}
+		s.attach(f, true)
+		return nil
+	}
+	if err := s.startAt(from); err != nil {
+		return err
+	}
+	if s.done = isFinished(&s.opts, s.from, info); s.done {
+		return nil
+	}
+	if s.file, err = os.Open(s.Name); err != nil {
+		return err
+	}
+	s.attach(s.file, s.opts.Follow)
+	return s.openFile()
+}
+
+// startAt has reading begin at a cursor.
+func (s *Stream) startAt(c source.Cursor) (err error) {
+	s.at = c
+	s.from, err = lines.ReadCursor(c, s.Name)
+	return err
+}
+
+// find looks at the file, and waits for one that is to be followed until it exists.
+func (s *Stream) find(ctx context.Context) (fs.FileInfo, error) {
+	for said := false; ; said = true {
+		info, err := os.Stat(s.Name)
+		if !s.opts.Follow || !errors.Is(err, fs.ErrNotExist) {
+			return info, err
+		}
+		if !said {
+			s.opts.Log.Warn(s.Name + " does not exist yet: waiting for it")
+		}
+		if err := backoff.Sleep(ctx, s.opts.Poll); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *Stream) attach(r io.Reader, waits bool) {
+	s.in, s.waits = r, waits
+	s.reader.Init(s.Ctx, s.Name, r, &s.opts)
+	s.reader.Live, s.reader.Tail, s.reader.Rewinds = waits, true, s.file != nil || s.Name == source.StdinName
+}
+
+// Finished reports whether a file was read to its end before, as from tells, and has not changed
+// since: its Stream would be Done.
+func Finished(name string, o source.Options, from source.Cursor) bool {
+	p, err := lines.ReadCursor(from, name)
+	if err != nil || p.FileSize == 0 {
+		return false
+	}
+	info, err := os.Stat(name)
+	return err == nil && isFinished(&o, p, info)
+}
+
+func isFinished(o *source.Options, from lines.Position, info fs.FileInfo) bool {
+	return !o.Follow && from.FileSize > 0 && from.FileSize == info.Size() && from.FileTime == info.ModTime().UnixNano()
+}
+
+// openFile begins to read a regular file.
+func (s *Stream) openFile() error {
+	info, err := s.file.Stat()
+	if err != nil {
+		return err
+	}
+	size := info.Size()
+	if s.opts.Follow {
+		s.follow = &follower{ctx: s.Ctx, path: s.Name, file: s.file, poll: s.opts.Poll, log: s.opts.Log}
+		// Before begin compares the checkpoint, so that what changes after that is noticed.
+		if err := s.follow.from(s.from.Offset); err != nil {
+			return fmt.Errorf("read %s: %w", s.Name, lines.Bare(err))
+		}
+	}
+	if err := s.begin(); err != nil {
+		return err
+	}
+	if s.reader.Format() != source.None {
+		if s.opts.Follow {
+			return fmt.Errorf("follow %s: it is compressed (%s); only plain files can be followed", s.Name, s.reader.Format())
+		}
+		return nil
+	}
+	if s.opts.Follow {
+		s.reader.Raw.R = s.follow
+		return nil
+	}
+	s.done = s.from.Offset > 0 && s.from.Offset == size
+	return nil
+}
+
+// begin detects the compression and goes to s.from.
+func (s *Stream) begin() error {
+	if err := s.reader.Begin(); err != nil {
+		return err
+	}
+	if s.file != nil && s.reader.Format() == source.None {
+		return s.seek()
+	}
+	return s.reader.Skip(s.from)
+}
+
+// seek goes to s.from in a plain file.
+func (s *Stream) seek() error {
+	info, err := s.file.Stat()
+	if err != nil {
+		return err
+	}
+	from := s.from
+	if info.Size() < from.Offset {
+		return lines.Shrank(s.Name, info.Size(), from)
+	}
+	head, err := s.readAt(0, min(lines.HeadMax, from.Offset))
+	if err != nil {
+		return err
+	}
+	lastLen := min(lines.LastMax, from.Offset)
+	last, err := s.readAt(from.Offset-lastLen, lastLen)
+	if err != nil {
+		return err
+	}
+	if _, err := s.file.Seek(from.Offset, io.SeekStart); err != nil {
+		return fmt.Errorf("read %s: %w", s.Name, lines.Bare(err))
+	}
+	s.reader.Again(from.Offset)
+	return s.reader.Resume(from, head, last)
+}
+
+func (s *Stream) readAt(off, n int64) ([]byte, error) {
+	p := make([]byte, n)
+	if _, err := s.file.ReadAt(p, off); err != nil {
+		return nil, fmt.Errorf("read %s: %w", s.Name, lines.Bare(err))
+	}
+	return p, nil
+}
+
+// Start is where reading begins: the cursor that Open was given, or "" for a FIFO or a device,
+// which cannot go back.
+func (s *Stream) Start() source.Cursor { return s.at }
+
+// Waits reports whether the stream may make its reader wait: all but regular files that are not
+// followed.
+func (s *Stream) Waits() bool { return s.waits }
+
+// Done reports whether the file was read to its end before and has not changed since. Next has
+// nothing to give then.
+func (s *Stream) Done() bool { return s.done }
+
+// Size is that of the file now, in raw bytes; 0 where there is none to know, and of one that is
+// Done.
+func (s *Stream) Size() int64 {
+	if s.file == nil {
+		return 0
+	}
+	info, err := os.Stat(s.Name)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// RawOffset is how many bytes of the file were read so far, compressed ones
+// where it is compressed, and those before Start included where it was read
+// or sought over.
+func (s *Stream) RawOffset() int64 { return s.reader.Raw.N.Load() }
+
+// produce hands out blocks until the stream ends.
+func (s *Stream) produce() error {
+	if s.done {
+		return io.EOF
+	}
+	if s.file == nil {
+		if err := s.begin(); err != nil { // not in Open, because it may wait
+			return err
+		}
+	}
+	for {
+		b, err := s.reader.Next()
+		switch {
+		case err == io.EOF && s.follow != nil:
+			// The file was replaced by another one.
+			if err := s.follow.reopen(); err != nil {
+				return err
+			}
+			s.reader.Restarted()
+			continue
+		case err == io.EOF:
+			return io.EOF
+		case err != nil:
+			return s.reader.Failure(err)
+		}
+		s.markEnd()
+		if err := s.Send(source.Event{Block: b}); err != nil {
+			return err
+		}
+	}
+}
+
+// markEnd notes in the last block of a file how it was when its end was
+// reached. A file that has grown since is not at its end.
+func (s *Stream) markEnd() {
+	if s.file == nil || s.follow != nil || !s.reader.Ended() {
+		return
+	}
+	if info, err := s.file.Stat(); err == nil && info.Size() == s.RawOffset() {
+		s.reader.EndsFile(info.Size(), info.ModTime().UnixNano())
+	}
+}
+
+// Close ends reading and frees what the stream holds, but for Options.Stdin,
+// which is not closed: a read that hangs there is left behind. It must not
+// run together with Next.
+func (s *Stream) Close() error {
+	if s.Stop(func() bool { return s.in == nil || s.file != nil || s.deadline(time.Now()) }) && s.in != nil {
+		s.reader.Forget()
+	}
+	if s.follow != nil {
+		return s.follow.file.Close()
+	}
+	if c, ok := s.in.(io.Closer); ok && s.Name != source.StdinName {
+		return c.Close()
+	}
+	s.deadline(time.Time{})
+	return nil
+}
+
+// deadline sets that of reads, and reports whether the stream can have one.
+func (s *Stream) deadline(t time.Time) bool {
+	d, ok := s.in.(interface{ SetReadDeadline(time.Time) error })
+	return ok && d.SetReadDeadline(t) == nil
+}
+
+// openWaiting opens a FIFO or device. A FIFO waits for its writer, and where
+// ctx ends first, the waiting open is left behind.
+func openWaiting(ctx context.Context, path string) (*os.File, error) {
+	type result struct {
+		f   *os.File
+		err error
+	}
+	opened := make(chan result)
+	go func() {
+		f, err := os.Open(path)
+		select {
+		case opened <- result{f, err}:
+		case <-ctx.Done():
+			f.Close()
+		}
+	}()
+	select {
+	case r := <-opened:
+		return r.f, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// isRegular reports whether r is a regular file, as in `weir sync < feed`.
+func isRegular(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode().IsRegular()
+}

@@ -1,0 +1,130 @@
+package lines
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/crc64"
+
+	"github.com/weirsync/weir/internal/source"
+)
+
+// How many bytes of a stream a position knows.
+const (
+	HeadMax = 4 << 10  // bytes at a stream's start that tell it from others
+	LastMax = 64 << 10 // bytes before a position that tell that they are still the same
+)
+
+// A Position is what a cursor of a stream of lines holds.
+type Position struct {
+	Offset int64 // bytes of the decompressed stream before it
+
+	HeadLen int    // first bytes of the decompressed stream that HeadSum covers, 0 to 4096
+	HeadSum uint64 // CRC-64 (ECMA)
+	LastLen int    // bytes that LastSum covers, which end at Offset: the last line with its newline, at most its last 64 KiB
+	LastSum uint64 // CRC-64 (ECMA)
+
+	FileSize int64 // raw bytes of the file if its end was reached and everything consumed, else 0
+	FileTime int64 // its modification time then, ns since 1970
+}
+
+// ReadCursor returns what a cursor of a source holds.
+func ReadCursor(c source.Cursor, name string) (p Position, err error) {
+	if c == "" {
+		return p, nil
+	}
+	if err := json.Unmarshal([]byte(c), &p); err != nil {
+		return p, fmt.Errorf("the checkpoint of %s: %w", name, err)
+	}
+	if p.Offset < 0 {
+		return p, &source.ChangedError{Name: name, What: fmt.Sprintf("has a checkpoint that cannot be (byte %d)", p.Offset)}
+	}
+	return p, nil
+}
+
+// Shrank is the error of a source that is shorter than a Position.
+func Shrank(name string, size int64, p Position) error {
+	return &source.ChangedError{Name: name, What: fmt.Sprintf("shrank below the checkpoint: %d bytes now, %d were read before", size, p.Offset)}
+}
+
+// check compares the first and last bytes before p with those of the last run.
+func (p Position) check(name string, head, last []byte) error {
+	if p.HeadLen < 0 || p.HeadLen > len(head) || sum(head[:p.HeadLen]) != p.HeadSum {
+		return &source.ChangedError{Name: name, What: fmt.Sprintf("is not the file that was read before: its first %d bytes differ", p.HeadLen)}
+	}
+	if p.LastLen < 0 || p.LastLen > len(last) || sum(last[len(last)-p.LastLen:]) != p.LastSum {
+		return &source.ChangedError{Name: name, What: fmt.Sprintf("is not the file that was read before: the %d bytes before offset %d differ", p.LastLen, p.Offset)}
+	}
+	return nil
+}
+
+// end is how a block of a stream with cursors ends.
+type end struct {
+	data               []byte
+	offset             int64  // of data
+	head               []byte // of the stream, as far as it was read
+	oversize           int64  // as in the block
+	lastLen            int    // of an oversize line, see Position
+	lastSum            uint64
+	fileSize, fileTime int64 // see Position; 0 unless the file ends with the block
+}
+
+// newEnd gives a block its cursors.
+func newEnd(b *source.Block, head []byte) *end {
+	e := &end{data: b.Data, offset: b.Offset, head: head}
+	b.At = e.cursorAfter
+	return e
+}
+
+// cursorAfter is [source.Block.CursorAfter].
+func (e *end) cursorAfter(at int) source.Cursor {
+	p := Position{Offset: e.offset + int64(at)}
+	if e.oversize > 0 {
+		p.Offset = e.offset + e.oversize
+		p.LastLen, p.LastSum = e.lastLen, e.lastSum
+	} else if at > 0 {
+		start := bytes.LastIndexByte(e.data[:at-1], '\n') + 1
+		last := e.data[max(start, at-LastMax):at]
+		p.LastLen, p.LastSum = len(last), sum(last)
+	}
+	p.HeadLen = int(min(int64(len(e.head)), p.Offset))
+	p.HeadSum = sum(e.head[:p.HeadLen])
+	if at == len(e.data) {
+		p.FileSize, p.FileTime = e.fileSize, e.fileTime
+	}
+	text, _ := json.Marshal(p) // numbers
+	return source.Cursor(text)
+}
+
+var ecma = crc64.MakeTable(crc64.ECMA)
+
+func sum(p []byte) uint64 { return crc64.Checksum(p, ecma) }
+
+// newHead returns memory for a stream's first bytes; see Extend.
+func newHead() []byte { return make([]byte, 0, HeadMax) }
+
+// Extend appends to head what it lacks of a stream's first HeadMax bytes. Blocks share the array
+// that newHead has made; where there is none, nothing is kept.
+func Extend(head, p []byte) []byte {
+	return append(head, p[:min(len(p), cap(head)-len(head))]...)
+}
+
+// A window keeps the last LastMax bytes that were added.
+type window struct {
+	buf []byte
+}
+
+func (w *window) reset() { w.buf = w.buf[:0] }
+
+func (w *window) add(p []byte) {
+	if w.buf == nil {
+		w.buf = make([]byte, 0, 2*LastMax)
+	}
+	p = p[max(0, len(p)-LastMax):]
+	if len(w.buf)+len(p) > cap(w.buf) {
+		w.buf = w.buf[:copy(w.buf, w.bytes())]
+	}
+	w.buf = append(w.buf, p...)
+}
+
+func (w *window) bytes() []byte { return w.buf[max(0, len(w.buf)-LastMax):] }

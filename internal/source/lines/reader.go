@@ -1,0 +1,177 @@
+package lines
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"sync/atomic"
+
+	"github.com/weirsync/weir/internal/source"
+)
+
+// A Reader cuts a stream of bytes, which may be compressed, into blocks.
+type Reader struct {
+	Framer
+	Raw Raw
+
+	name        string
+	compression string
+	readers     []*bufio.Reader // that are the pool's
+	format      string          // of compression, once it is told
+}
+
+// Init has the reader read in under a name, with Options that have their defaults.
+func (r *Reader) Init(ctx context.Context, name string, in io.Reader, o *source.Options) {
+	r.name, r.compression = name, o.Compression
+	r.Raw.ctx, r.Raw.R = ctx, in
+	r.MaxLine, r.Pool, r.Whole = o.MaxLine, o.Pool, o.Whole
+}
+
+// Begin detects the compression of a stream that begins.
+func (r *Reader) Begin() error {
+	r.Forget() // what another connection was read with
+	br := r.buffered(&r.Raw)
+	if r.format = r.compression; r.format == source.Auto {
+		r.format = Sniff(br)
+	}
+	src, err := Decompress(br, r.format, MaxWindow)
+	if err != nil {
+		return fmt.Errorf("decompress %s: %w", r.name, err)
+	}
+	if r.format == source.None {
+		r.Reset(br)
+	} else {
+		r.Reset(r.buffered(src))
+	}
+	return nil
+}
+
+// Format is the compression, once it is told.
+func (r *Reader) Format() string { return r.format }
+
+// Again has a plain stream read from an offset, to which what is under it was moved.
+func (r *Reader) Again(offset int64) {
+	r.Raw.N.Store(offset)
+	r.src.Reset(&r.Raw)
+}
+
+// Restarted has reading begin with another plain stream.
+func (r *Reader) Restarted() {
+	r.Again(0)
+	r.Reset(r.src)
+	r.Restart, r.Hole = true, true
+}
+
+// buffered returns a reader of in, which is good until Forget.
+func (r *Reader) buffered(in io.Reader) *bufio.Reader {
+	br := r.Pool.Reader(in)
+	r.readers = append(r.readers, br)
+	return br
+}
+
+// Forget gives back what was read with.
+func (r *Reader) Forget() {
+	r.Drop()
+	for _, br := range r.readers {
+		r.Pool.PutReader(br)
+	}
+	r.readers = r.readers[:0]
+}
+
+// Skip reads up to a position.
+func (r *Reader) Skip(to Position) error {
+	past := passed{head: newHead()}
+	n, err := io.CopyN(&past, r.src, to.Offset)
+	switch {
+	case r.Raw.Err == nil && (err == io.EOF || err == io.ErrUnexpectedEOF):
+		return Shrank(r.name, n, to)
+	case err != nil:
+		r.off = n // where it failed
+		return r.Failure(err)
+	}
+	return r.Resume(to, past.head, past.last.bytes())
+}
+
+// Resume checks that the stream is the one that a position was kept of, and lets
+// the framer begin there. head and last are the bytes at the stream's start
+// and before the position, at most HeadMax and LastMax of them.
+func (r *Reader) Resume(from Position, head, last []byte) error {
+	if from.Offset == 0 {
+		return nil
+	}
+	if err := from.check(r.name, head, last); err != nil {
+		return err
+	}
+	r.off, r.head = from.Offset, Extend(r.head, head)
+	r.afterTail = last[len(last)-1] != '\n'
+	return nil
+}
+
+// passed takes what is skipped and keeps both ends of it.
+type passed struct {
+	head []byte
+	last window
+}
+
+func (p *passed) Write(b []byte) (int, error) {
+	p.head = Extend(p.head, b)
+	p.last.add(b)
+	return len(b), nil
+}
+
+// Failure words an error of reading.
+func (r *Reader) Failure(err error) error {
+	switch {
+	case err == ErrUTF16:
+		return fmt.Errorf("%s %w", r.name, err)
+	case r.Raw.Err == nil && r.format != source.None:
+		return fmt.Errorf("decompress %s: %s %s after %d decompressed bytes (the complete lines before that were read): %w",
+			r.name, r.format, Fault(err, MaxWindow), r.Pos(), err)
+	case r.Raw.Err != nil:
+		err = r.Raw.Err // a decompressor may have changed it
+	}
+	return fmt.Errorf("read %s: %w", r.name, Bare(err))
+}
+
+// Bare removes what an error of the system says about the operation and the
+// name, which is said better above it.
+func Bare(err error) error {
+	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
+		return pe.Err
+	}
+	if oe := (*net.OpError)(nil); errors.As(err, &oe) {
+		return oe.Err
+	}
+	return err
+}
+
+// Raw counts the bytes of a source and keeps its error: a failing disk is not
+// to be taken for corrupt data, and a socket reports a reset only once.
+type Raw struct {
+	ctx context.Context
+	R   io.Reader
+	N   atomic.Int64
+	Err error // first one that is not io.EOF
+}
+
+// NewRaw returns what reads r until ctx ends.
+func NewRaw(ctx context.Context, r io.Reader) *Raw { return &Raw{ctx: ctx, R: r} }
+
+func (r *Raw) Read(p []byte) (int, error) {
+	if r.Err != nil {
+		return 0, r.Err
+	}
+	if r.Err = r.ctx.Err(); r.Err != nil {
+		return 0, r.Err
+	}
+	n, err := r.R.Read(p)
+	r.N.Add(int64(n))
+	if err != nil && err != io.EOF {
+		r.Err = err
+	}
+	return n, err
+}

@@ -1,0 +1,143 @@
+package tcp_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/gzip"
+	"go.uber.org/goleak"
+
+	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/tcp"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve sends data to the first connection, and then ends it with how.
+func serve(t *testing.T, data string, how func(*net.TCPConn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = io.WriteString(conn, data)
+		how(conn.(*net.TCPConn))
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-done
+	})
+	return "tcp://" + l.Addr().String()
+}
+
+// readAll reads what a connection brings, from some cursor that it does not know.
+func readAll(t *testing.T, addr string, o source.Options) (text string, err error) {
+	t.Helper()
+	s := tcp.New(addr, o)
+	defer s.Close()
+	e, err := s.Next(t.Context())
+	if err != nil || e.Kind != source.Opened || e.Lane != addr {
+		t.Fatal(e, err)
+	}
+	begun, err := e.Begin(t.Context(), source.Point{Cursor: `{"Offset":99}`})
+	if err != nil || !begun.Waits || begun.At != "" {
+		t.Fatal(begun, err)
+	}
+	for {
+		e, err := s.Next(t.Context())
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case e.Kind == source.Data:
+			if e.Block.Offset != int64(len(text)) || e.Block.CursorAfter(len(e.Block.Data)) != "" {
+				t.Errorf("a block at %d, with the cursor %q", e.Block.Offset, e.Block.CursorAfter(len(e.Block.Data)))
+			}
+			text += string(e.Block.Data)
+			e.Block.Release()
+		case e.Kind == source.Closing:
+			if _, err := s.Next(t.Context()); err != io.EOF {
+				t.Error(err)
+			}
+			return text, e.Err
+		}
+	}
+}
+
+func TestTCP(t *testing.T) {
+	end := func(c *net.TCPConn) { c.Close() }
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err := io.WriteString(w, "a\nb\nto"); err != nil || w.Close() != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string]string{"plain": "a\nb\n", "torn": "a\nb\nto", "gzip": packed.String()} {
+		if got, err := readAll(t, serve(t, data, end), source.Options{}); got != "a\nb\n" || err != nil {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	if got, err := readAll(t, serve(t, strings.Repeat("x", 1000), end), source.Options{MaxLine: 10}); got != "" || err != nil {
+		t.Errorf("torn and too long: %q, %v", got, err)
+	}
+}
+
+func TestTCP_ResetIsAnErrorAfterTheWholeLines(t *testing.T) {
+	read := make(chan struct{})
+	addr := serve(t, "a\nto", func(c *net.TCPConn) {
+		<-read // a reset takes with it what was not read
+		c.SetLinger(0)
+		c.Close()
+	})
+	s := open(t, addr)
+	b, err := s.Next(t.Context())
+	if err != nil || string(b.Data) != "a\n" {
+		t.Fatal(b, err)
+	}
+	close(read)
+	if _, err = s.Next(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "read "+addr+": ") || !strings.Contains(err.Error(), "reset") {
+		t.Error(err)
+	}
+}
+
+func TestTCP_RefusedAndClosed(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := "tcp://" + l.Addr().String()
+	s := open(t, addr)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := s.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := tcp.Open(ctx, addr, source.Options{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	s.Close()
+	l.Close()
+	if _, err = readAll(t, addr, source.Options{}); err == nil || !strings.HasPrefix(err.Error(), "connect to "+addr) || !strings.Contains(err.Error(), "refused") {
+		t.Error(err)
+	}
+}
+
+func open(t *testing.T, name string) *tcp.Stream {
+	t.Helper()
+	s, err := tcp.Open(t.Context(), name, source.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
