@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -14,34 +15,65 @@ import (
 
 // summary is what --summary json prints.
 type summary struct {
-	Table     string           `json:"table"`
-	Sources   []string         `json:"sources"`
-	Lines     int64            `json:"lines"`
-	Bytes     int64            `json:"bytes"`
-	Messages  int64            `json:"messages"`
-	Coalesced int64            `json:"coalesced"`
-	Inserted  int64            `json:"inserted"`
-	Updated   int64            `json:"updated"`
-	Unchanged int64            `json:"unchanged"`
-	Deleted   int64            `json:"deleted"`
-	Rejected  int64            `json:"rejected"`
-	Ignored   map[string]int64 `json:"ignored,omitempty"` // values of fields that have no column
-	Batches   int64            `json:"batches"`
-	Seconds   float64          `json:"seconds"`
-	Rate      float64          `json:"lines_per_second"`
-	Error     string           `json:"error,omitempty"`
+	Table   string   `json:"table,omitempty"` // "" where there are several
+	Sources []string `json:"sources"`
+	Lines   int64    `json:"lines"`
+	Bytes   int64    `json:"bytes"`
+	tableCounts
+	Rejected int64            `json:"rejected"`
+	Ignored  map[string]int64 `json:"ignored,omitempty"` // values of fields that have no column
+	Batches  int64            `json:"batches"`
+	Seconds  float64          `json:"seconds"`
+	Rate     float64          `json:"lines_per_second"`
+	Error    string           `json:"error,omitempty"`
+	Tables   []tableSummary   `json:"tables,omitempty"` // where there are several
+}
+
+// tableSummary is what became of one of several tables.
+type tableSummary struct {
+	Table string `json:"table"`
+	tableCounts
+	Rejected int64 `json:"rejected"`
+}
+
+type tableCounts struct {
+	Messages  int64 `json:"messages"`
+	Coalesced int64 `json:"coalesced"`
+	Inserted  int64 `json:"inserted"`
+	Updated   int64 `json:"updated"`
+	Unchanged int64 `json:"unchanged"`
+	Deleted   int64 `json:"deleted"`
+}
+
+func newSummary(did *progress.Snapshot, sources []string) *summary {
+	total := did.Total()
+	s := &summary{Sources: sources, Lines: did.Lines, Bytes: did.Bytes, tableCounts: countsOf(&total), Rejected: did.Rejected,
+		Batches: did.Batches, Seconds: time.Since(did.Start).Seconds()}
+	s.Rate = float64(s.Lines) / s.Seconds
+	if len(did.Tables) == 1 {
+		s.Table = did.Tables[0].Name
+		return s
+	}
+	for i := range did.Tables {
+		t := &did.Tables[i]
+		of := tableSummary{Table: t.Name, tableCounts: countsOf(t)}
+		for _, n := range t.Rejected {
+			of.Rejected += n
+		}
+		s.Tables = append(s.Tables, of)
+	}
+	return s
+}
+
+func countsOf(t *progress.Table) tableCounts {
+	return tableCounts{t.Messages, t.Coalesced, t.Inserted, t.Updated, t.Unchanged, t.Deleted}
 }
 
 // summarize prints what a run did.
 func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err error) {
 	did := p.Snapshot()
-	t := did.Total()
-	s := summary{
-		Table: c.Tables[0].Name, Sources: c.Sources, Lines: did.Lines, Bytes: did.Bytes, Messages: t.Messages, Coalesced: t.Coalesced,
-		Inserted: t.Inserted, Updated: t.Updated, Unchanged: t.Unchanged, Deleted: t.Deleted,
-		Rejected: did.Rejected, Ignored: p.Ignored(), Batches: did.Batches, Seconds: time.Since(did.Start).Seconds(),
-	}
-	s.Rate = float64(s.Lines) / s.Seconds
+	s := newSummary(&did, c.Sources)
+	s.Ignored = p.Ignored()
 	if err != nil {
 		s.Error = err.Error()
 	}
@@ -53,7 +85,7 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 	if err != nil && s.Lines == 0 {
 		return
 	}
-	e.log.Info(s.text())
+	e.log.Info(s.text(shownJob(&c)))
 	if len(s.Ignored) > 0 {
 		names := slices.Sorted(maps.Keys(s.Ignored))
 		for i, n := range names {
@@ -70,16 +102,23 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 	}
 }
 
-func (s *summary) text() string {
+// text is the summary in a line, and one more for each of several tables.
+func (s *summary) text(job string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s (%s) in %s, %s/s", s.Table, counted(s.Lines, "line"), bytesText(s.Bytes),
+	fmt.Fprintf(&b, "%s: %s (%s) in %s, %s/s", cmp.Or(s.Table, job), counted(s.Lines, "line"), bytesText(s.Bytes),
 		time.Duration(s.Seconds*float64(time.Second)).Round(10*time.Millisecond), grouped(int64(s.Rate)))
-	fmt.Fprintf(&b, "; rows: %s inserted, %s updated, %s unchanged, %s deleted", grouped(s.Inserted), grouped(s.Updated), grouped(s.Unchanged), grouped(s.Deleted))
-	fmt.Fprintf(&b, "; %s rejected; %s", grouped(s.Rejected), counted(s.Batches, "batch"))
+	fmt.Fprintf(&b, "; rows: %s; %s rejected; %s", s.rows(), grouped(s.Rejected), counted(s.Batches, "batch"))
 	if s.Messages > 0 {
 		fmt.Fprintf(&b, ", %.0f %% of the messages folded", 100*float64(s.Coalesced)/float64(s.Messages))
 	}
+	for _, t := range s.Tables {
+		fmt.Fprintf(&b, "\n%s: rows: %s; %s rejected", t.Table, t.rows(), grouped(t.Rejected))
+	}
 	return b.String()
+}
+
+func (t *tableCounts) rows() string {
+	return fmt.Sprintf("%s inserted, %s updated, %s unchanged, %s deleted", grouped(t.Inserted), grouped(t.Updated), grouped(t.Unchanged), grouped(t.Deleted))
 }
 
 // counted is a number of things, in the right form.

@@ -89,9 +89,16 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 	if err != nil {
 		return err
 	}
-	e.log = e.log.With("job", shownJob(&c), "table", c.Tables[0].Name)
+	tables := make([]string, len(c.Tables))
+	for i := range c.Tables {
+		tables[i] = c.Tables[i].Name
+	}
+	e.log = e.log.With("job", shownJob(&c))
+	if len(tables) == 1 {
+		e.log = e.log.With("table", tables[0])
+	}
 	c.Log = e.log
-	p := progress.New(c.Tables[0].Name)
+	p := progress.New(tables...)
 	out := newPrinter(e, o, p)
 	defer out.close()
 	for _, s := range settings {
