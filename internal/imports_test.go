@@ -33,7 +33,7 @@ var allowed = map[string][]string{
 		"modernc.org/sqlite", "modernc.org/sqlite/lib", "modernc.org/libc"},
 	"internal/sink/postgres": {"internal/backoff", "internal/feed", "internal/fold", "internal/schema", "internal/sink", "internal/tcp",
 		"github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgproto3"},
-	"internal/foldtest":        {},
+	"internal/foldtest":        {"internal/mapping"},
 	"internal/logtest":         {},
 	"internal/testpg":          {"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgproto3"},
 	"internal/lockfile":        {"golang.org/x/sys/unix", "golang.org/x/sys/windows"},

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -70,6 +71,17 @@ func NewTable(r Rules, l Limits, columns ...Column) *Table {
 		}
 	}
 	return t
+}
+
+// copy returns the table as it is now.
+func (t *Table) copy() *Table {
+	c := *t
+	c.Columns, c.rows, c.brought, c.columns = slices.Clone(t.Columns), maps.Clone(t.rows), maps.Clone(t.brought), map[string]*madeColumn{}
+	for name, of := range t.columns {
+		m := *of
+		c.columns[name] = &m
+	}
+	return &c
 }
 
 // Rows returns the rows by their keys; of each the columns that are not NULL.

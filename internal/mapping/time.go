@@ -71,7 +71,10 @@ func (s *Scratch) readTime(v *feed.Field, c *cast) (feed.Field, string) {
 
 // elapsed is the moment so many seconds after 1970.
 func (s *Scratch) elapsed(d decimal) (m moment, why string) {
-	if d.point > 12 {
+	switch {
+	case len(d.digits) == 0:
+		return m, ""
+	case d.point > 12:
 		return m, wrongYear
 	}
 	whole := max(0, min(d.point, len(d.digits)))
@@ -81,7 +84,7 @@ func (s *Scratch) elapsed(d decimal) (m moment, why string) {
 	for range max(0, d.point-whole) {
 		m.seconds *= 10
 	}
-	if fraction := len(d.digits) - d.point; len(d.digits) > 0 && fraction > maxSeconds {
+	if len(d.digits)-d.point > maxSeconds {
 		return m, "it has too many digits"
 	}
 	m.fraction = d.digits[whole:]

