@@ -26,16 +26,22 @@ func CheckFormat(found int64, where string) error {
 	return nil
 }
 
-// Dialect is how a database writes the declarations of weir's own tables.
+// Dialect is how a database writes what weir's own tables are made and asked by.
 type Dialect struct {
-	Prefix  string // before a table's name: its schema and a dot
-	Integer string
-	Time    string
-	Bytes   string
-	Serial  string // of a primary key that counts by itself
-	Raw     string // the columns of weir_rejects that hold a line
-	Hot     string // behind a table whose rows are updated by each flush
-	Keyed   string // behind a table that is read and written by its key alone
+	Prefix   string // before a table's name: its schema and a dot
+	Integer  string
+	Time     string
+	Bytes    string
+	Serial   string // of a primary key that counts by itself
+	Raw      string // the columns of weir_rejects that hold a line
+	Hot      string // behind a table whose rows are updated by each flush
+	Keyed    string // behind a table that is read and written by its key alone
+	Bytewise string // behind what is sorted by its bytes
+	Reason   string // the word of a reject's reason, which ends before a colon
+
+	Micros func(sql string) string  // a time as microseconds since 1970
+	Text   func(s string) string    // a text as SQL
+	Table  func(name string) string // the one form of a table's names
 }
 
 // Ledger returns the statements that make weir's own tables where they are missing. A

@@ -63,25 +63,13 @@ func whileBusy(ctx context.Context, try func() error) error {
 }
 
 // Tables implements [sink.Claims].
-func (c *Claims) Tables(ctx context.Context) (names []string, err error) {
-	rows, err := c.ask(ctx, func() string {
-		return "SELECT tbl FROM " + c.schema + ".weir_jobs WHERE job = " + c.literal(c.job) + ` ORDER BY tbl COLLATE "C"`
-	})
-	for _, row := range rows {
-		names = append(names, string(row[0]))
-	}
-	return names, err
+func (c *Claims) Tables(ctx context.Context) ([]string, error) {
+	return sink.Query(c.ask).Tables(ctx, c.job)
 }
 
 // RejectFile implements [sink.Claims].
 func (c *Claims) RejectFile(ctx context.Context, path string) (sink.RejectFile, error) {
-	rows, err := c.ask(ctx, func() string {
-		return "SELECT size, id FROM " + c.schema + ".weir_reject_files WHERE job = " + c.literal(c.job) + " AND path = " + c.literal(path)
-	})
-	if len(rows) == 0 {
-		return sink.RejectFile{}, err
-	}
-	return sink.RejectFile{Path: path, Size: number(rows[0][0]), ID: string(rows[0][1])}, err
+	return sink.Query(c.ask).RejectFile(ctx, c.job, path)
 }
 
 // Checkpoints implements [sink.Claims].
@@ -89,7 +77,7 @@ func (c *Claims) Checkpoints(ctx context.Context, lanes ...string) ([]sink.Check
 	if len(lanes) == 0 {
 		return nil, nil
 	}
-	rows, err := c.ask(ctx, func() string { return c.checkpointsSQL(lanes) })
+	rows, err := c.ask(ctx, func(sink.Dialect) string { return c.checkpointsSQL(lanes) })
 	if err != nil {
 		return nil, err
 	}
@@ -346,8 +334,8 @@ func (c *Claims) connect(ctx context.Context) error {
 	return nil
 }
 
-// ask returns the rows of a query of weir's tables: none where they are missing.
-func (c *Claims) ask(ctx context.Context, sql func() string) ([][][]byte, error) {
+// ask is a [sink.Query].
+func (c *Claims) ask(ctx context.Context, sql func(sink.Dialect) string) ([][][]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.connect(ctx); err != nil {
@@ -358,7 +346,7 @@ func (c *Claims) ask(ctx context.Context, sql func() string) ([][][]byte, error)
 			return nil, err
 		}
 	}
-	r, err := c.query(ctx, sql())
+	r, err := c.query(ctx, sql(c.dialect()))
 	if err != nil {
 		c.drop()
 		return nil, c.explain(err)

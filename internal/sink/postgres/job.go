@@ -3,8 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -25,39 +23,20 @@ func (d *DB) forget(ctx context.Context, job string) (f sink.Forgotten, err erro
 	if d.versions, err = d.hasVersions(ctx); err != nil {
 		return f, err
 	}
-	name := d.literal(job)
 	// The lock keeps a first flush of another job from coming between the look and the
 	// removal of its tables' versions.
-	r, err := d.query(ctx, "BEGIN", "LOCK TABLE "+d.schema+".weir_jobs IN SHARE ROW EXCLUSIVE MODE",
-		"SELECT tbl, job = "+name+" FROM "+d.schema+".weir_jobs")
-	if err != nil {
+	if _, err := d.query(ctx, "BEGIN", "LOCK TABLE "+d.schema+".weir_jobs IN SHARE ROW EXCLUSIVE MODE"); err != nil {
 		return f, err
 	}
-	own, others := map[string]bool{}, map[string]bool{}
-	for _, row := range r[2].rows {
-		of := others
-		if string(row[1]) == "t" {
-			of = own
+	f, err = sink.Query(d.ask).Forget(ctx, job, d.versions, func(sql string) (int64, error) {
+		r, err := d.query(ctx, sql)
+		if err != nil {
+			return 0, err
 		}
-		of[identOf(d.schemaOf(string(row[0])))] = true
+		return r[0].tag.RowsAffected(), nil
+	})
+	if err == nil {
+		_, err = d.query(ctx, "COMMIT")
 	}
-	s := &script{}
-	for _, table := range slices.Sorted(maps.Keys(own)) {
-		if !others[table] {
-			f.Versions = d.versions
-			d.dropVersions(s, table)
-		}
-	}
-	s.add("DELETE FROM %s.weir_jobs WHERE job = %s", d.schema, name)
-	s.add("DELETE FROM %s.weir_reject_files WHERE job = %s", d.schema, name)
-	s.add("DELETE FROM %s.weir_checkpoints WHERE job = %s AND source LIKE '%s%%'", d.schema, name, sink.RunPrefix)
-	sources := s.add("DELETE FROM %s.weir_checkpoints WHERE job = %s", d.schema, name)
-	rejects := s.add("DELETE FROM %s.weir_rejects WHERE job = %s", d.schema, name)
-	s.add("COMMIT")
-	if r, err = d.run(ctx, s); err != nil {
-		return f, err
-	}
-	f.Rejects, f.Sources = r[rejects].tag.RowsAffected(), r[sources].tag.RowsAffected()
-	f.Found = len(own) > 0 || f.Sources > 0 || f.Rejects > 0
-	return f, nil
+	return f, err
 }

@@ -38,7 +38,7 @@ func (d *DB) readMarks(ctx context.Context, t *relation, lost string, filled boo
 		}
 	}
 	t.marked = t.unlogged && string(r[1].rows[0][0]) == "t"
-	if t.Writers, err = d.writers(ctx, full); err != nil || !t.marked {
+	if t.Writers, err = sink.Query(d.ask).Writers(ctx, full); err != nil || !t.marked {
 		return ours, err
 	}
 	r, err = d.query(ctx, fmt.Sprintf("SELECT mark FROM %s.weir_unlogged WHERE tbl = %s", d.schema, t.oid))
@@ -47,23 +47,6 @@ func (d *DB) readMarks(ctx context.Context, t *relation, lost string, filled boo
 		t.ID += "/" + t.marker
 	}
 	return ours, err
-}
-
-// writers returns the jobs that have written to a table by its full name.
-func (d *DB) writers(ctx context.Context, table string) (jobs []string, err error) {
-	if !d.ready {
-		return nil, nil
-	}
-	r, err := d.query(ctx, "SELECT job, tbl FROM "+d.schema+".weir_jobs WHERE tbl IS NOT NULL ORDER BY job")
-	if err != nil {
-		return nil, err
-	}
-	for _, row := range r[0].rows {
-		if identOf(d.schemaOf(string(row[1]))) == table {
-			jobs = append(jobs, string(row[0]))
-		}
-	}
-	return jobs, nil
 }
 
 // tableID is SQL for the ID of a table as it is in a flush's transaction.

@@ -9,28 +9,22 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Status implements [sink.Inspector].
-func (d *DB) Status(ctx context.Context) (st sink.Status, err error) {
+// ask is a [sink.Query].
+func (d *DB) ask(ctx context.Context, sql func(sink.Dialect) string) ([][][]byte, error) {
 	if !d.ready {
-		return st, nil
+		return nil, nil
 	}
-	r, err := d.query(ctx,
-		fmt.Sprintf(`SELECT j.job, j.tables, coalesce(c.source, ''), coalesce(c.line, 0), coalesce(c."offset", 0), coalesce(c.seq, 0), `+
-			micros("coalesce(c.updated, (SELECT max(updated) FROM %[1]s.weir_checkpoints l WHERE l.job = j.job))")+
-			` FROM (SELECT job, string_agg(tbl, ', ' ORDER BY tbl COLLATE "C") AS tables FROM %[1]s.weir_jobs GROUP BY job) j`+
-			` LEFT JOIN %[1]s.weir_checkpoints c ON c.job = j.job AND c.source NOT LIKE '%[2]s%%' ORDER BY j.job COLLATE "C", c.source COLLATE "C"`, d.schema, sink.RunPrefix),
-		fmt.Sprintf(`SELECT job, split_part(reason, ':', 1), count(*) FROM %s.weir_rejects GROUP BY 1, 2 ORDER BY 1, 3 DESC`, d.schema))
+	r, err := d.query(ctx, sql(d.dialect()))
 	if err != nil {
-		return st, d.explain(err)
+		return nil, err
 	}
-	for _, row := range r[0].rows {
-		st.Jobs = append(st.Jobs, sink.JobStatus{Job: string(row[0]), Table: string(row[1]), Source: string(row[2]),
-			Line: number(row[3]), Offset: number(row[4]), Flushes: number(row[5]), Updated: time.UnixMicro(number(row[6])).UTC()})
-	}
-	for _, row := range r[1].rows {
-		st.Rejects = append(st.Rejects, sink.RejectCount{Job: string(row[0]), Reason: string(row[1]), Count: number(row[2])})
-	}
-	return st, nil
+	return r[0].rows, nil
+}
+
+// Status implements [sink.Inspector].
+func (d *DB) Status(ctx context.Context) (sink.Status, error) {
+	st, err := sink.Query(d.ask).Status(ctx)
+	return st, d.explain(err)
 }
 
 // micros is SQL for a time as microseconds since 1970, which no setting of the

@@ -96,10 +96,10 @@ func splitName(name string) (schemaName, table string, err error) {
 }
 
 // schemaOf returns the schema that a table is made in, and its name there.
-func (d *DB) schemaOf(name string) (schemaName, table string) {
+func (c *client) schemaOf(name string) (schemaName, table string) {
 	schemaName, table, _ = splitName(name)
 	if schemaName == "" {
-		schemaName = d.current
+		schemaName = c.current
 	}
 	return schemaName, table
 }
@@ -183,7 +183,7 @@ func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relat
 				return t, fmt.Errorf("the key cannot be a column: %w", err)
 			}
 		}
-		t.Writers, err = d.writers(ctx, d.fullName(&t))
+		t.Writers, err = sink.Query(d.ask).Writers(ctx, d.fullName(&t))
 		return t, err
 	}
 	head := r[0].rows[0]

@@ -14,9 +14,10 @@ import (
 )
 
 // dialect is how Postgres declares weir's own tables.
-func (d *DB) dialect() sink.Dialect {
-	return sink.Dialect{Prefix: d.schema + ".", Integer: "bigint", Time: "timestamptz", Bytes: "bytea", Serial: "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
-		Raw: "raw text,\n  bytes bytea", Hot: " WITH (fillfactor = 50)", Keyed: " WITH (fillfactor = 80)"}
+func (c *client) dialect() sink.Dialect {
+	return sink.Dialect{Prefix: c.schema + ".", Integer: "bigint", Time: "timestamptz", Bytes: "bytea", Serial: "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+		Raw: "raw text,\n  bytes bytea", Hot: " WITH (fillfactor = 50)", Keyed: " WITH (fillfactor = 80)",
+		Bytewise: ` COLLATE "C"`, Reason: "split_part(reason, ':', 1)", Micros: micros, Text: c.literal, Table: func(name string) string { return identOf(c.schemaOf(name)) }}
 }
 
 // begin starts a flush's transaction, which is as durable as the user asked for.

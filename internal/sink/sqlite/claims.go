@@ -185,26 +185,19 @@ func (c *Claims) Checkpoints(ctx context.Context, lanes ...string) ([]sink.Check
 }
 
 // Tables implements [sink.Claims].
-func (c *Claims) Tables(ctx context.Context) (tables []string, err error) {
-	err = c.read(ctx, func(db *conn) error {
-		tables = nil
-		return db.query("SELECT tbl FROM weir_jobs WHERE job = ? ORDER BY tbl", func(s *stmt) error {
-			tables = append(tables, s.text(0))
-			return nil
-		}, c.job)
-	})
-	return tables, err
+func (c *Claims) Tables(ctx context.Context) ([]string, error) {
+	return sink.Query(c.ask).Tables(ctx, c.job)
 }
 
 // RejectFile implements [sink.Claims].
-func (c *Claims) RejectFile(ctx context.Context, path string) (r sink.RejectFile, err error) {
-	err = c.read(ctx, func(db *conn) error {
-		return db.query("SELECT path, size, id FROM weir_reject_files WHERE job = ? AND path = ?", func(s *stmt) error {
-			r = sink.RejectFile{Path: s.text(0), Size: s.int(1), ID: s.text(2)}
-			return nil
-		}, c.job, path)
-	})
-	return r, err
+func (c *Claims) RejectFile(ctx context.Context, path string) (sink.RejectFile, error) {
+	return sink.Query(c.ask).RejectFile(ctx, c.job, path)
+}
+
+// ask is a [sink.Query].
+func (c *Claims) ask(ctx context.Context, sql func(sink.Dialect) string) (rows [][][]byte, err error) {
+	err = c.read(ctx, func(db *conn) error { rows, err = db.rows(sql(dialect)); return err })
+	return rows, err
 }
 
 // read calls query with a connection of its own, unless weir has no tables yet. The

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"fmt"
 	"unsafe"
 
@@ -297,6 +298,21 @@ func (c *conn) query(sql string, row func(*stmt) error, args ...any) error {
 			return err
 		}
 	}
+}
+
+// rows returns the rows of a query; a cell that is NULL is nil.
+func (c *conn) rows(sql string) (rows [][][]byte, err error) {
+	err = c.query(sql, func(s *stmt) error {
+		row := make([][]byte, lib.Xsqlite3_column_count(s.c.tls, s.p))
+		for i := range row {
+			if !s.null(i) {
+				row[i] = bytes.Clone(s.bytes(i))
+			}
+		}
+		rows = append(rows, row)
+		return nil
+	})
+	return rows, err
 }
 
 func (s *stmt) finalize() { lib.Xsqlite3_finalize(s.c.tls, s.p) }

@@ -18,7 +18,12 @@ import (
 )
 
 // dialect is how SQLite declares weir's own tables.
-var dialect = sink.Dialect{Integer: "INTEGER", Time: "TEXT", Bytes: "BLOB", Serial: "INTEGER PRIMARY KEY", Raw: "raw TEXT", Keyed: " WITHOUT ROWID"}
+var dialect = sink.Dialect{Integer: "INTEGER", Time: "TEXT", Bytes: "BLOB", Serial: "INTEGER PRIMARY KEY", Raw: "raw TEXT", Keyed: " WITHOUT ROWID",
+	Reason: "substr(reason, 1, instr(reason, ':') - 1)",
+	Micros: func(sql string) string {
+		return "CAST(round(unixepoch(" + sql + ", 'subsec') * 1000) AS INTEGER) * 1000"
+	},
+	Text: literal, Table: lower}
 
 const timeFormat = "2006-01-02T15:04:05.000Z"
 

@@ -16,7 +16,14 @@ func (d *DB) Forget(ctx context.Context, job string) (f sink.Forgotten, err erro
 	if err := d.polling(ctx, func() error { return d.c.exec("BEGIN IMMEDIATE") }); err != nil {
 		return f, d.explain(err)
 	}
-	if err = d.forget(ctx, job, &f); err == nil {
+	versions, err := d.hasTable(ctx, "weir_versions")
+	if err == nil {
+		f, err = sink.Query(d.ask).Forget(ctx, job, versions, func(sql string) (int64, error) {
+			err := d.c.exec(sql)
+			return int64(d.c.changes()), err
+		})
+	}
+	if err == nil {
 		d.wrote = true
 		err = d.commit()
 	}
@@ -24,30 +31,4 @@ func (d *DB) Forget(ctx context.Context, job string) (f sink.Forgotten, err erro
 		err = errors.Join(err, d.c.exec("ROLLBACK"))
 	}
 	return f, d.explain(err)
-}
-
-func (d *DB) forget(ctx context.Context, job string, f *sink.Forgotten) error {
-	var alone []string // its tables that no other job has written to
-	err := d.c.query("SELECT tbl FROM weir_jobs j WHERE job = ?1 AND NOT EXISTS (SELECT 1 FROM weir_jobs o WHERE o.tbl = j.tbl COLLATE NOCASE AND o.job <> ?1)",
-		func(s *stmt) error { alone = append(alone, s.text(0)); return nil }, job)
-	err = errors.Join(err,
-		d.scalar("SELECT count(*) FROM weir_checkpoints WHERE job = ? AND source NOT GLOB ? || '*'", &f.Sources, job, sink.RunPrefix),
-		d.scalar("SELECT count(*) FROM weir_rejects WHERE job = ?", &f.Rejects, job))
-	if err != nil {
-		return err
-	}
-	for _, table := range []string{"weir_rejects", "weir_checkpoints", "weir_reject_files", "weir_jobs"} {
-		if err := d.c.exec("DELETE FROM "+table+" WHERE job = ?", job); err != nil {
-			return err
-		}
-		f.Found = f.Found || d.c.changes() > 0
-	}
-	for _, table := range alone {
-		had, err := d.dropVersions(ctx, table)
-		if err != nil {
-			return err
-		}
-		f.Versions = f.Versions || had
-	}
-	return nil
 }

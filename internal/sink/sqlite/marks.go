@@ -63,19 +63,6 @@ func (d *DB) readMarks(ctx context.Context, t *table, ours bool) error {
 	return nil
 }
 
-// writers returns the jobs that have written to a table.
-func (d *DB) writers(ctx context.Context, table string) (jobs []string, err error) {
-	known, err := d.hasTable(ctx, "weir_jobs")
-	if err != nil || !known {
-		return nil, err
-	}
-	err = d.c.query("SELECT job FROM weir_jobs WHERE tbl = ? COLLATE NOCASE ORDER BY job", func(s *stmt) error {
-		jobs = append(jobs, s.text(0))
-		return nil
-	}, table)
-	return jobs, err
-}
-
 // lostMark stands before each column in a table's ID that was dropped.
 const lostMark = "/"
 

@@ -10,6 +10,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -122,6 +123,14 @@ func (d *DB) Close() error {
 		err = errors.Join(err, d.close())
 	}
 	return err
+}
+
+// literal makes a text a string of SQL.
+func literal(s string) string {
+	if strings.IndexByte(s, 0) >= 0 {
+		return fmt.Sprintf("CAST(x'%x' AS TEXT)", s)
+	}
+	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
 }
 
 // quote makes a name an identifier of SQL.

@@ -12,27 +12,18 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Status implements [sink.Inspector].
-func (d *DB) Status(ctx context.Context) (st sink.Status, err error) {
+// ask is a [sink.Query].
+func (d *DB) ask(ctx context.Context, sql func(sink.Dialect) string) ([][][]byte, error) {
 	known, err := d.hasTable(ctx, "weir_jobs")
 	if err != nil || !known {
-		return st, d.explain(err)
+		return nil, err
 	}
-	err = d.c.query("SELECT j.job, j.tables, c.source, c.line, c.offset, c.seq, coalesce(c.updated, (SELECT max(updated) FROM weir_checkpoints WHERE job = j.job))"+
-		" FROM (SELECT job, group_concat(tbl, ', ' ORDER BY tbl) AS tables FROM weir_jobs GROUP BY job) j"+
-		" LEFT JOIN weir_checkpoints c ON c.job = j.job AND c.source NOT GLOB ? || '*' ORDER BY j.job, c.source",
-		func(s *stmt) error {
-			st.Jobs = append(st.Jobs, sink.JobStatus{Job: s.text(0), Table: s.text(1), Source: s.text(2),
-				Line: s.int(3), Offset: s.int(4), Flushes: s.int(5), Updated: parseTime(s.text(6))})
-			return nil
-		}, sink.RunPrefix)
-	if err != nil {
-		return st, d.explain(err)
-	}
-	err = d.c.query("SELECT job, substr(reason, 1, instr(reason, ':') - 1), count(*) FROM weir_rejects GROUP BY 1, 2 ORDER BY 1, 3 DESC", func(s *stmt) error {
-		st.Rejects = append(st.Rejects, sink.RejectCount{Job: s.text(0), Reason: s.text(1), Count: s.int(2)})
-		return nil
-	})
+	return d.c.rows(sql(dialect))
+}
+
+// Status implements [sink.Inspector].
+func (d *DB) Status(ctx context.Context) (sink.Status, error) {
+	st, err := sink.Query(d.ask).Status(ctx)
 	return st, d.explain(err)
 }
 

@@ -56,7 +56,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 	if err != nil {
 		return t, err
 	}
-	if t.Writers, err = d.writers(ctx, t.Name); err != nil || kind == "" {
+	if t.Writers, err = sink.Query(d.ask).Writers(ctx, lower(t.Name)); err != nil || kind == "" {
 		return t, err
 	}
 	if kind != "table" {

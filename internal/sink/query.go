@@ -1,0 +1,130 @@
+package sink
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Query asks for rows of weir's own tables; it has none where these are missing. What a
+// driver reads there by SQL that all databases share, it reads by this.
+type Query func(ctx context.Context, sql func(Dialect) string) ([][][]byte, error)
+
+func (q Query) ask(ctx context.Context, sql string, texts ...string) ([][][]byte, error) {
+	return q(ctx, func(d Dialect) string { return d.with(sql, texts...) })
+}
+
+// Tables are for [Claims].
+func (q Query) Tables(ctx context.Context, job string) (names []string, err error) {
+	rows, err := q.ask(ctx, "SELECT tbl FROM {p}weir_jobs WHERE job = {1} ORDER BY tbl{c}", job)
+	for _, row := range rows {
+		names = append(names, string(row[0]))
+	}
+	return names, err
+}
+
+// RejectFile is for [Claims].
+func (q Query) RejectFile(ctx context.Context, job, path string) (f RejectFile, err error) {
+	rows, err := q.ask(ctx, "SELECT size, id FROM {p}weir_reject_files WHERE job = {1} AND path = {2}", job, path)
+	for _, row := range rows {
+		f = RejectFile{Path: path, Size: number(row[0]), ID: string(row[1])}
+	}
+	return f, err
+}
+
+// Writers returns the jobs that have written to a table, which Dialect.Table names.
+func (q Query) Writers(ctx context.Context, table string) (jobs []string, err error) {
+	var d Dialect
+	rows, err := q(ctx, func(of Dialect) string { d = of; return d.with("SELECT job, tbl FROM {p}weir_jobs ORDER BY job{c}") })
+	for _, row := range rows {
+		if d.Table(string(row[1])) == table {
+			jobs = append(jobs, string(row[0]))
+		}
+	}
+	return jobs, err
+}
+
+// Status is for [Inspector].
+func (q Query) Status(ctx context.Context) (st Status, err error) {
+	jobs, err := q(ctx, func(d Dialect) string {
+		return d.with(`SELECT j.job, j.tables, c.source, c.line, c."offset", c.seq, ` +
+			d.Micros("coalesce(c.updated, (SELECT max(updated) FROM {p}weir_checkpoints l WHERE l.job = j.job))") +
+			" FROM (SELECT job, string_agg(tbl, ', ' ORDER BY tbl{c}) AS tables FROM {p}weir_jobs GROUP BY job) j" +
+			" LEFT JOIN {p}weir_checkpoints c ON c.job = j.job AND NOT (" + ofRun("c.source") + ") ORDER BY j.job{c}, c.source{c}")
+	})
+	if err != nil {
+		return st, err
+	}
+	for _, row := range jobs {
+		st.Jobs = append(st.Jobs, JobStatus{Job: string(row[0]), Table: string(row[1]), Source: string(row[2]),
+			Line: number(row[3]), Offset: number(row[4]), Flushes: number(row[5]), Updated: time.UnixMicro(number(row[6])).UTC()})
+	}
+	rejects, err := q(ctx, func(d Dialect) string {
+		return d.with("SELECT job, " + d.Reason + ", count(*) FROM {p}weir_rejects GROUP BY 1, 2 ORDER BY 1, 3 DESC")
+	})
+	for _, row := range rejects {
+		st.Rejects = append(st.Rejects, RejectCount{Job: string(row[0]), Reason: string(row[1]), Count: number(row[2])})
+	}
+	return st, err
+}
+
+// ofRun is SQL for whether a source is a lane that no run resumes.
+func ofRun(source string) string {
+	return fmt.Sprintf("substr(%s, 1, %d) = '%s'", source, len(RunPrefix), RunPrefix)
+}
+
+// Forget is for [Sink], in a transaction that keeps other jobs from writing to their first
+// tables. versions tells that the table of versions exists; exec runs a statement, and
+// returns how many rows it has changed.
+func (q Query) Forget(ctx context.Context, job string, versions bool, exec func(sql string) (int64, error)) (f Forgotten, err error) {
+	var d Dialect
+	rows, err := q(ctx, func(of Dialect) string {
+		d = of
+		return d.with("SELECT tbl, CASE WHEN job = {1} THEN 1 ELSE 0 END FROM {p}weir_jobs", job)
+	})
+	if err != nil {
+		return f, err
+	}
+	others := map[string]bool{}
+	for _, row := range rows {
+		if number(row[1]) == 0 {
+			others[d.Table(string(row[0]))] = true
+		}
+	}
+	remove := func(sql string, texts ...string) (n int64) {
+		if err == nil {
+			n, err = exec(d.with("DELETE FROM {p}"+sql, texts...))
+		}
+		return n
+	}
+	for _, row := range rows {
+		if table := d.Table(string(row[0])); number(row[1]) == 1 && !others[table] {
+			if versions {
+				remove("weir_versions WHERE tbl = {1}", table)
+			}
+			f.Versions = remove("weir_meta WHERE name = {1}", VersionsMark(table)) > 0 || f.Versions
+		}
+	}
+	runs := remove("weir_checkpoints WHERE job = {1} AND "+ofRun("source"), job)
+	f.Sources = remove("weir_checkpoints WHERE job = {1}", job)
+	f.Rejects = remove("weir_rejects WHERE job = {1}", job)
+	f.Found = runs+f.Sources+f.Rejects+remove("weir_reject_files WHERE job = {1}", job)+remove("weir_jobs WHERE job = {1}", job) > 0
+	return f, err
+}
+
+// with is a statement whose {1}, {2}, … are texts.
+func (d Dialect) with(sql string, texts ...string) string {
+	pairs := []string{"{p}", d.Prefix, "{c}", d.Bytewise}
+	for i, text := range texts {
+		pairs = append(pairs, "{"+strconv.Itoa(i+1)+"}", d.Text(text))
+	}
+	return strings.NewReplacer(pairs...).Replace(sql)
+}
+
+// number reads an integer of the database's; NULL is 0.
+func number(b []byte) int64 {
+	n, _ := strconv.ParseInt(string(b), 10, 64)
+	return n
+}
