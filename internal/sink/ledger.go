@@ -38,6 +38,7 @@ type Dialect struct {
 	Keyed    string // behind a table that is read and written by its key alone
 	Bytewise string // behind what is sorted by its bytes
 	Reason   string // the word of a reject's reason, which ends before a colon
+	Kept     string // a rejected line's columns: the hexadecimal digits of one that is not text, or NULL, and the text
 
 	Micros func(sql string) string  // a time as microseconds since 1970
 	Text   func(s string) string    // a text as SQL

@@ -2,6 +2,7 @@ package sink
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -68,6 +69,40 @@ func (q Query) Status(ctx context.Context) (st Status, err error) {
 		st.Rejects = append(st.Rejects, RejectCount{Job: string(row[0]), Reason: string(row[1]), Count: number(row[2])})
 	}
 	return st, err
+}
+
+// keptAtOnce are the rejected lines that one query asks for.
+const keptAtOnce = 1000
+
+// Rejects are for [Inspector].
+func (q Query) Rejects(ctx context.Context, job string, each func(Kept) error) error {
+	of := ""
+	if job != "" {
+		of = " AND job = {1}"
+	}
+	for last := int64(0); ; {
+		rows, err := q(ctx, func(d Dialect) string {
+			return d.with(fmt.Sprintf(`SELECT id, job, source, line, "offset", reason, %s, %s FROM {p}weir_rejects WHERE id > %d%s ORDER BY id LIMIT %d`,
+				d.Micros("time"), d.Kept, last, of, keptAtOnce), job)
+		})
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		for _, row := range rows {
+			last = number(row[0])
+			text := row[8]
+			if row[7] != nil {
+				if text, err = hex.DecodeString(string(row[7])); err != nil {
+					return err
+				}
+			}
+			err := each(Kept{Job: string(row[1]), Source: string(row[2]), Line: number(row[3]), Offset: number(row[4]),
+				Reason: string(row[5]), Text: text, Time: time.UnixMicro(number(row[6])).UTC()})
+			if err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // ofRun is SQL for whether a source is a lane that no run resumes.

@@ -83,7 +83,7 @@ func (d *DB) fit(b *fold.Batch, t *table) (ddl []change, _ relation, err error) 
 // addColumn adds a column. The rows that exist have a stamp from then on: without, they
 // would be as old as can be.
 func addColumn(table string, c *schema.Column, now time.Time) []change {
-	add := fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s", table, ident(c.Name), c.Decl)
+	add := "ALTER TABLE " + table + " ADD COLUMN " + definition(c)
 	if c.Stamp == schema.NoStamp {
 		return []change{{sql: add}}
 	}
@@ -94,8 +94,8 @@ func addColumn(table string, c *schema.Column, now time.Time) []change {
 // create is fit for a table that does not exist.
 func (d *DB) create(want *schema.Table, t *table) (ddl []change, have relation, err error) {
 	have = t.relation
-	if !want.Made || want.Exists && slices.ContainsFunc(want.Columns, func(c schema.Column) bool { return !c.New }) {
-		return nil, have, sink.DroppedError{Table: want.Name}
+	if err := sink.MayCreate(want); err != nil {
+		return nil, have, err
 	}
 	have.Table, have.cols = want.Clone(), nil
 	have.Columns = slices.DeleteFunc(have.Columns, func(c schema.Column) bool { return waits(&c) })

@@ -2,9 +2,7 @@ package postgres
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
-	"time"
 
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -33,37 +31,7 @@ func micros(t string) string { return "(extract(epoch FROM " + t + ") * 1000000)
 
 // Rejects implements [sink.Inspector].
 func (d *DB) Rejects(ctx context.Context, job string, each func(sink.Kept) error) error {
-	if !d.ready {
-		return nil
-	}
-	of := ""
-	if job != "" {
-		of = " AND job = " + d.literal(job)
-	}
-	for last := int64(0); ; {
-		r, err := d.query(ctx, fmt.Sprintf(`SELECT id, job, source, line, "offset", reason, coalesce(encode(bytes, 'hex'), ''), raw, `+micros("time")+
-			" FROM %s.weir_rejects WHERE id > %d%s ORDER BY id LIMIT 1000", d.schema, last, of))
-		if err != nil {
-			return d.explain(err)
-		}
-		for _, row := range r[0].rows {
-			last = number(row[0])
-			text := row[7]
-			if len(row[6]) > 0 {
-				if text, err = hex.DecodeString(string(row[6])); err != nil {
-					return err
-				}
-			}
-			err := each(sink.Kept{Job: string(row[1]), Source: string(row[2]), Line: number(row[3]), Offset: number(row[4]),
-				Reason: string(row[5]), Text: text, Time: time.UnixMicro(number(row[8])).UTC()})
-			if err != nil {
-				return err
-			}
-		}
-		if len(r[0].rows) == 0 {
-			return nil
-		}
-	}
+	return d.explain(sink.Query(d.ask).Rejects(ctx, job, each))
 }
 
 // Sample implements [sink.Inspector].

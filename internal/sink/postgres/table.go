@@ -104,7 +104,7 @@ func (c *client) schemaOf(name string) (schemaName, table string) {
 	return schemaName, table
 }
 
-// identOf is a table's name in SQL, as the user gave it.
+// identOf is a table's name in SQL, by its parts.
 func identOf(schemaName, table string) string {
 	if schemaName == "" {
 		return ident(table)
@@ -362,22 +362,18 @@ func (t *relation) readIndexes(indexes result) (other bool, err error) {
 		c.Key = true
 		switch {
 		case c.Generated:
-			return false, fmt.Errorf("the key column %q of table %q is computed by the database: choose another --key", c.Name, t.Name)
+			return false, sink.KeyColumnError(&t.Table, c, sink.Computed)
 		case c.Type == schema.External || c.Type == schema.Array || c.Type == schema.JSON:
-			return false, fmt.Errorf("the key column %q of table %q is %s: weir could not tell which of its values are equal; choose another --key", c.Name, t.Name, c.Decl)
+			return false, sink.KeyColumnError(&t.Table, c, "is "+c.Decl+": weir could not tell which of its values are equal")
 		case (c.Type == schema.Number || c.Type == schema.Instant) && strings.Contains(c.Decl, "(") || c.Type == schema.Real && c.Size == 4:
-			return false, fmt.Errorf("the key column %q of table %q is %s, which rounds: weir could not tell which of its values become equal; choose another --key", c.Name, t.Name, c.Decl)
+			return false, sink.KeyColumnError(&t.Table, c, "is "+c.Decl+", which rounds: weir could not tell which of its values become equal")
 		case c.Collation != "" && c.Collation != "RTRIM":
-			return false, fmt.Errorf("the key column %q of table %q has the collation %s, which calls different texts equal: weir could not tell which", c.Name, t.Name, c.Collation)
+			return false, sink.KeyColumnError(&t.Table, c, "has the collation "+c.Collation+", which calls different texts equal: weir could not tell which")
 		}
 	}
 	if !unique {
-		for i := range names {
-			names[i] = ident(names[i])
-		}
 		_, rel, _ := splitName(t.Name)
-		return false, fmt.Errorf("table %q has no primary key or unique index over exactly %s, so that it could hold a key twice; this makes one:\n    CREATE UNIQUE INDEX %s ON %s (%s);",
-			t.Name, t.KeyNames(), ident(cut(rel, maxName-4)+"_key"), t.ident, strings.Join(names, ", "))
+		return false, sink.NotUniqueError(&t.Table, ident(cut(rel, maxName-4)+"_key"), t.ident, sink.KeyList(&t.Table, ident))
 	}
 	return other, nil
 }
@@ -452,37 +448,29 @@ const stampFormat = "2006-01-02 15:04:05.000+00"
 
 // Create returns the statement that makes a table, as weir would make it.
 func Create(t *schema.Table) string {
-	schemaName, rel, _ := splitName(t.Name)
-	var b strings.Builder
-	fmt.Fprintf(&b, "CREATE TABLE %s (\n", identOf(schemaName, rel))
+	var definitions []string
 	for i := range t.Columns {
 		if c := &t.Columns[i]; !waits(c) {
-			fmt.Fprintf(&b, "  %s %s,\n", ident(c.Name), declare(c))
+			definitions = append(definitions, definition(c))
 		}
 	}
-	names := make([]string, len(t.Key))
-	for i, k := range t.Key {
-		names[i] = ident(t.Columns[k].Name)
-	}
-	fmt.Fprintf(&b, "  PRIMARY KEY (%s)\n) WITH (fillfactor = %d)", strings.Join(names, ", "), fillFactor)
-	return b.String()
+	return sink.CreateTable(named(t), definitions, sink.KeyList(t, ident), fmt.Sprintf(" WITH (fillfactor = %d)", fillFactor))
 }
 
-// Plan returns the statements that would make a table what a batch needs, for
-// people.
+func definition(c *schema.Column) string { return ident(c.Name) + " " + declare(c) }
+
+// named is a table's name in SQL, as the user gave it.
+func named(t *schema.Table) string {
+	schemaName, rel, _ := splitName(t.Name)
+	return identOf(schemaName, rel)
+}
+
+// Plan is that of [sink.Driver].
 func Plan(want *schema.Table) []string {
-	var plan []string
-	if !want.Exists {
-		for _, sql := range append([]string{Create(want)}, want.OnCreate...) {
-			plan = append(plan, sql+";")
+	return sink.Plan(want, Create(want), func(c *schema.Column) string {
+		if waits(c) {
+			return ""
 		}
-		return plan
-	}
-	schemaName, rel, _ := splitName(want.Name)
-	for i := range want.Columns {
-		if c := &want.Columns[i]; c.New && !waits(c) {
-			plan = append(plan, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s;", identOf(schemaName, rel), ident(c.Name), declare(c)))
-		}
-	}
-	return plan
+		return "ALTER TABLE " + named(want) + " ADD COLUMN " + definition(c)
+	})
 }

@@ -17,7 +17,8 @@ import (
 func (c *client) dialect() sink.Dialect {
 	return sink.Dialect{Prefix: c.schema + ".", Integer: "bigint", Time: "timestamptz", Bytes: "bytea", Serial: "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
 		Raw: "raw text,\n  bytes bytea", Hot: " WITH (fillfactor = 50)", Keyed: " WITH (fillfactor = 80)",
-		Bytewise: ` COLLATE "C"`, Reason: "split_part(reason, ':', 1)", Micros: micros, Text: c.literal, Table: func(name string) string { return identOf(c.schemaOf(name)) }}
+		Bytewise: ` COLLATE "C"`, Reason: "split_part(reason, ':', 1)", Kept: "encode(bytes, 'hex'), raw",
+		Micros: micros, Text: c.literal, Table: func(name string) string { return identOf(c.schemaOf(name)) }}
 }
 
 // begin starts a flush's transaction, which is as durable as the user asked for.

@@ -19,7 +19,7 @@ import (
 
 // dialect is how SQLite declares weir's own tables.
 var dialect = sink.Dialect{Integer: "INTEGER", Time: "TEXT", Bytes: "BLOB", Serial: "INTEGER PRIMARY KEY", Raw: "raw TEXT", Keyed: " WITHOUT ROWID",
-	Reason: "substr(reason, 1, instr(reason, ':') - 1)",
+	Reason: "substr(reason, 1, instr(reason, ':') - 1)", Kept: "CASE typeof(raw) WHEN 'blob' THEN hex(raw) END, raw",
 	Micros: func(sql string) string {
 		return "CAST(round(unixepoch(" + sql + ", 'subsec') * 1000) AS INTEGER) * 1000"
 	},

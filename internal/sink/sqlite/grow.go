@@ -53,7 +53,7 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table) (*table, error)
 	}
 	for _, g := range grown {
 		if c := &needs.Columns[g.At]; g.New {
-			if err := d.c.exec("ALTER TABLE " + quote(have.Name) + " ADD COLUMN " + definition(c, declare(&have.Table, c))); err != nil {
+			if err := d.c.exec(addColumn(&have.Table, c)); err != nil {
 				return nil, fmt.Errorf("adding column %q: %w", c.Name, err)
 			}
 			if c.Stamp != schema.NoStamp {
@@ -75,8 +75,8 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table) (*table, error)
 
 // create makes the table.
 func (d *DB) create(ctx context.Context, want *schema.Table, key []string) (*table, error) {
-	if !want.Made || want.Exists && slices.ContainsFunc(want.Columns, func(c schema.Column) bool { return !c.New }) {
-		return nil, sink.DroppedError{Table: want.Name}
+	if err := sink.MayCreate(want); err != nil {
+		return nil, err
 	}
 	if err := d.c.exec(Create(want)); err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func (d *DB) rebuild(t *schema.Table, decls, from []string) error {
 	}
 	temp := "weir_new_" + t.Name
 	for _, sql := range append([]string{
-		create(temp, t.Columns, t.Key, decls),
+		create(temp, t, decls),
 		fmt.Sprintf("INSERT INTO %s SELECT %s FROM %s", quote(temp), strings.Join(from, ", "), quote(t.Name)),
 		"DROP TABLE " + quote(t.Name),
 		"PRAGMA legacy_alter_table=ON", // leaves views as they are

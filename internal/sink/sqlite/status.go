@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"strings"
@@ -29,18 +28,7 @@ func (d *DB) Status(ctx context.Context) (sink.Status, error) {
 
 // Rejects implements [sink.Inspector].
 func (d *DB) Rejects(ctx context.Context, job string, each func(sink.Kept) error) error {
-	known, err := d.hasTable(ctx, "weir_rejects")
-	if err != nil || !known {
-		return d.explain(err)
-	}
-	return d.explain(d.c.query("SELECT job, source, line, offset, reason, raw, time FROM weir_rejects WHERE ?1 = '' OR job = ?1 ORDER BY id", func(s *stmt) error {
-		raw := s.bytes
-		if s.kind(5) == lib.SQLITE_BLOB {
-			raw = s.blob
-		}
-		return each(sink.Kept{Job: s.text(0), Source: s.text(1), Line: s.int(2), Offset: s.int(3),
-			Reason: s.text(4), Text: bytes.Clone(raw(5)), Time: parseTime(s.text(6))})
-	}, job))
+	return d.explain(sink.Query(d.ask).Rejects(ctx, job, each))
 }
 
 // Sample implements [sink.Inspector].

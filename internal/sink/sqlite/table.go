@@ -201,19 +201,14 @@ func (d *DB) readKey(t *table) (constrained bool, err error) {
 		switch c.Collation {
 		case "", "BINARY", "NOCASE", "RTRIM":
 		default:
-			return false, fmt.Errorf("the key column %q of table %q has the collation %s, which weir does not know: it could not tell which keys are equal", c.Name, t.Name, c.Collation)
+			return false, sink.KeyColumnError(&t.Table, c, "has the collation "+c.Collation+", which weir does not know: it could not tell which keys are equal")
 		}
 		if c.Generated {
-			return false, fmt.Errorf("the key column %q of table %q is computed by the database: choose another --key", c.Name, t.Name)
+			return false, sink.KeyColumnError(&t.Table, c, sink.Computed)
 		}
 	}
 	if !unique {
-		cols := make([]string, len(t.Key))
-		for i, k := range t.Key {
-			cols[i] = quote(t.Columns[k].Name)
-		}
-		return false, fmt.Errorf("table %q has no primary key or unique index over exactly %s, so that it could hold a key twice; this makes one:\n    CREATE UNIQUE INDEX %s ON %s (%s);",
-			t.Name, t.KeyNames(), quote(t.Name+"_key"), quote(t.Name), strings.Join(cols, ", "))
+		return false, sink.NotUniqueError(&t.Table, quote(t.Name+"_key"), quote(t.Name), sink.KeyList(&t.Table, quote))
 	}
 	return constrained, nil
 }
@@ -292,38 +287,23 @@ func Create(want *schema.Table) string {
 	for i := range t.Columns {
 		decls[i] = declare(&t, &t.Columns[i])
 	}
-	return create(t.Name, t.Columns, t.Key, decls)
+	return create(t.Name, &t, decls)
 }
 
-func create(name string, cols []schema.Column, key []int, decls []string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "CREATE TABLE %s (\n", quote(name))
-	for i := range cols {
-		fmt.Fprintf(&b, "  %s,\n", definition(&cols[i], decls[i]))
+// create is Create with another name and other types.
+func create(name string, t *schema.Table, decls []string) string {
+	definitions := make([]string, len(decls))
+	for i := range decls {
+		definitions[i] = definition(&t.Columns[i], decls[i])
 	}
-	names := make([]string, len(key))
-	for i, k := range key {
-		names[i] = quote(cols[k].Name)
-	}
-	fmt.Fprintf(&b, "  PRIMARY KEY (%s)\n)", strings.Join(names, ", "))
-	return b.String()
+	return sink.CreateTable(quote(name), definitions, sink.KeyList(t, quote), "")
 }
 
-// Plan returns the statements that would make a table what a batch needs, for
-// people.
+// Plan is that of [sink.Driver].
 func Plan(want *schema.Table) []string {
-	var plan []string
-	if !want.Exists {
-		for _, sql := range append([]string{Create(want)}, want.OnCreate...) {
-			plan = append(plan, sql+";")
-		}
-		return plan
-	}
-	for i := range want.Columns {
-		c := &want.Columns[i]
-		if c.New {
-			plan = append(plan, "ALTER TABLE "+quote(want.Name)+" ADD COLUMN "+definition(c, declare(want, c))+";")
-		}
-	}
-	return plan
+	return sink.Plan(want, Create(want), func(c *schema.Column) string { return addColumn(want, c) })
+}
+
+func addColumn(t *schema.Table, c *schema.Column) string {
+	return "ALTER TABLE " + quote(t.Name) + " ADD COLUMN " + definition(c, declare(t, c))
 }
