@@ -163,7 +163,7 @@ func randomFeed(rnd *rand.Rand, n int) (lines []string) {
 		}
 		lines = append(lines, line+"}")
 	}
-	// One message more, so that every column is there.
+	// One message more, so that every column exists.
 	return append(lines, `{"id":9999,"text":"end","whole":1,"real":0.5,"flag":true,"late":"end"}`)
 }
 

@@ -156,7 +156,7 @@ var inspectorTests = []test{
 		i := inspect(t, db)
 		feed := []string{`{"id":1,"a":"x","n":1}`, `{"id":2,"a":"y","n":3}`, `{"id":3,"a":"x","n":3}`, `{"id":4,"op":"delete"}`, `{"id":5}`, `{"id":6,"a":"x"}`, `{"id":6,"a":null}`,
 			`{"id":7,"a":"x"}`, `{"id":8,"op":"delete"}`}
-		want := []string{"2 differs in a: x", "3 differs in n: NULL", "4 is there", "6 differs in a: x", "7 is missing"}
+		want := []string{"2 differs in a: x", "3 differs in n: NULL", "4 exists", "6 differs in a: x", "7 is missing"}
 		if got := differences(t, i, 100, feed...); !slices.Equal(got, want) {
 			t.Errorf("the differences are %q, want %q", got, want)
 		}
@@ -210,7 +210,7 @@ var inspectorTests = []test{
 			t.Errorf("the differences are %q, want %q", got, want)
 		}
 	}},
-	{"ReadOfRowsThatAreThereAndThatAreNot", func(t *testing.T, db Database) {
+	{"ReadOfRowsThatExistAndThatDoNot", func(t *testing.T, db Database) {
 		r := Begin(t, db, key("id", "k"))
 		lines := []string{`{"id":1,"k":"it's","a":"x"}`, `{"id":2,"k":"b","a":"y"}`}
 		i := inspect(t, db)
@@ -326,7 +326,7 @@ func differences(t *testing.T, i sink.Inspector, most int, lines ...string) (fou
 		case sink.Missing:
 			text += " is missing"
 		case sink.Removed:
-			text += " is there"
+			text += " exists"
 		default:
 			text += " differs in " + b.Table.Columns[d.Column].Name + ": " + d.Have
 		}
