@@ -127,6 +127,49 @@ func TestFlush_IsOneRoundTrip(t *testing.T) {
 	}
 }
 
+// TestFlush_SeveralTablesAreOneRoundTrip: so are the rows of several tables, and with versions
+// in some of them they are two.
+func TestFlush_SeveralTablesAreOneRoundTrip(t *testing.T) {
+	for name, c := range map[string]struct {
+		versioned string // tables
+		answers   int
+	}{
+		"without versions":            {"", 1},
+		"with versions in one table":  {"b", 2},
+		"with versions in two tables": {"a c", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, p := throughProxy(t, testpg.New(t))
+			db.Exec(t, "CREATE TABLE a (id integer PRIMARY KEY, x text)")
+			db.Exec(t, "CREATE TABLE b (id integer PRIMARY KEY, a integer REFERENCES a (id), x text)")
+			s := sinktest.BeginTables(t, db, []string{"a", "b", "c"}, func(table string, o *fold.Options) {
+				if strings.Contains(c.versioned, table) {
+					o.Version, o.Scope = "v", fold.ColumnScope
+				}
+			})
+			v := 0
+			lines := func(value string, n int) (all []string) {
+				for i := range n {
+					v++
+					all = append(all, fmt.Sprintf(`{"id":%d,"v":%d,"a.x":%q,"b.a":%[1]d,"b.x":%[3]q,"c.x":%[3]q}`, i, v, value))
+				}
+				return append(all, "bad")
+			}
+			s.Flush(lines("first", 300)...)
+			s.Flush(lines("second", 300)...)
+			for _, n := range []int{1, 300, 1000} {
+				for _, more := range []string{"", `{"id":0,"v":9999999,"b.op":"delete","c.op":"delete"}`} {
+					p.Cut(nil)
+					s.Flush(append(lines(fmt.Sprint("third ", n), n), more)...)
+					if got := p.Count(); got.Answers != c.answers {
+						t.Errorf("a flush of %d messages for three tables was answered %d times, want %d: %+v", n, got.Answers, c.answers, got)
+					}
+				}
+			}
+		})
+	}
+}
+
 // kinds are flushes of different ways through the driver; each brings a row that is there,
 // a new one and a bad line, and some have more rejects.
 var kinds = map[string]struct {

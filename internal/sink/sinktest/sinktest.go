@@ -77,6 +77,7 @@ func Test(t *testing.T, h Harness) {
 		{"Fence", fenceTests},
 		{"Lanes", laneTests},
 		{"Tables", alternatingTests},
+		{"Several", severalTests},
 		{"Checkpoints", checkpointTests},
 		{"Ledger", ledgerTests},
 		{"Claim", needing(Claimable, claimTests)},

@@ -1,0 +1,383 @@
+package sinktest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// A Router is a test's mapping of messages to several tables: the field TABLE.FIELD is FIELD
+// of a table, a field without a dot is one of each table of which the message has others.
+type Router struct {
+	tables  []string
+	names   *feed.Names
+	mappers []*fold.Mapper // by table
+	fields  [][]feed.Field
+	changes []fold.TableChange
+}
+
+// NewRouter returns a router to tables, with the options of their folds.
+func NewRouter(names *feed.Names, tables []string, options []fold.Options) *Router {
+	r := &Router{tables: tables, names: names, fields: make([][]feed.Field, len(tables))}
+	for _, o := range options {
+		r.mappers = append(r.mappers, fold.NewMapper(names, o))
+	}
+	return r
+}
+
+// Map returns the changes of a line, in the order of the tables.
+func (r *Router) Map(l *feed.Line, _ string, _ fold.Place) ([]fold.TableChange, error) {
+	r.changes = r.changes[:0]
+	for i, name := range r.tables {
+		fields, own := r.fields[i][:0], false
+		for _, f := range l.Fields {
+			table, field, dotted := strings.Cut(r.names.Name(f.Name), ".")
+			if dotted && table != name {
+				continue
+			}
+			if own = own || dotted; dotted {
+				f.Name = r.names.Number(field)
+			}
+			fields = append(fields, f)
+		}
+		if r.fields[i] = fields; own {
+			of := feed.Line{Fields: fields, Text: l.Text}
+			r.changes = append(r.changes, fold.TableChange{Table: i, Change: r.mappers[i].Map(&of)})
+		}
+	}
+	return r.changes, nil
+}
+
+// Several is a run into several tables, whose messages are as for a [Router].
+type Several struct {
+	*Run
+	names   feed.Names
+	scan    *feed.Scanner
+	fields  []feed.Field
+	router  *Router
+	folders fold.Folders
+	set     *fold.Set
+}
+
+// BeginTables is Begin for several tables, parents first.
+func BeginTables(t *testing.T, db Database, tables []string, change ...func(table string, o *fold.Options)) *Several {
+	t.Helper()
+	s := &Several{Run: open(t, db, job, ""), set: fold.NewSet(len(tables))}
+	if err := s.take(); err != nil {
+		t.Fatal(err)
+	}
+	s.scan = feed.NewScanner(&s.names)
+	var options []fold.Options
+	for _, name := range tables {
+		o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500, Limits: s.Sink.Caps().Limits, Log: logtest.New(t)}
+		for _, c := range change {
+			c(name, &o)
+		}
+		t0, err := s.Sink.Table(t.Context(), name, o.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.Columns = fold.IgnoreColumns; t0.Made || !t0.Exists {
+			o.Columns = fold.AddColumns
+		}
+		options = append(options, o)
+		s.folders = append(s.folders, fold.NewFolder(&s.names, t0, o))
+	}
+	s.folders.Link()
+	s.router = NewRouter(&s.names, tables, options)
+	return s
+}
+
+// Fold folds lines into the set at hand.
+func (s *Several) Fold(lines ...string) {
+	s.t.Helper()
+	for _, line := range lines {
+		at := fold.Place{Lane: s.lane, Line: s.cp().Line + 1, Offset: s.cp().Offset}
+		var l feed.Line
+		s.fields = l.Scan(s.scan, s.fields[:0], []byte(line))
+		table, err := -1, error(nil)
+		if l.Err != nil {
+			err = l.Err
+		} else if changes, _ := s.router.Map(&l, "", at); len(changes) > 0 {
+			table, err = s.folders.Add(s.set, changes, at)
+		}
+		var bad *feed.Error
+		if errors.As(err, &bad) {
+			s.set.Reject(fold.NewReject(at, table, bad, []byte(line)))
+		} else if err != nil {
+			s.t.Fatal(err)
+		}
+		s.cp().Line++
+		s.cp().Offset += int64(len(line)) + 1
+	}
+}
+
+// Seal makes a flush of the set at hand.
+func (s *Several) Seal() *sink.Flush {
+	s.folders.Seal(s.set)
+	for i := range s.lanes {
+		s.lanes[i].Checkpoint.Seq++
+	}
+	return &sink.Flush{Batches: s.set.Batches, Rejects: s.set.Rejects, Job: s.job, Run: s.id, Lanes: slices.Clone(s.lanes), KeepRejects: s.keep, Tombstones: time.Hour}
+}
+
+// Send writes a flush and empties the set.
+func (s *Several) Send(f *sink.Flush) sink.Result {
+	s.t.Helper()
+	defer s.set.Reset()
+	res, err := s.Sink.Flush(s.t.Context(), f)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return res
+}
+
+// Flush writes the lines in one transaction of their own.
+func (s *Several) Flush(lines ...string) sink.Result {
+	s.t.Helper()
+	s.Fold(lines...)
+	return s.Send(s.Seal())
+}
+
+// families are tables of which the second refers to the first.
+func families(t *testing.T, db Database, more string) {
+	t.Helper()
+	theirs(t, db, "CREATE TABLE p (id INTEGER PRIMARY KEY, a TEXT)")
+	theirs(t, db, "CREATE TABLE c (id INTEGER PRIMARY KEY, p INTEGER REFERENCES p (id), n INTEGER CHECK (n >= 0)"+more+")")
+}
+
+// severalTests: a flush writes several tables in one transaction, and a message is one unit.
+var severalTests = []test{
+	{"OneTransactionAndCheckpoint", func(t *testing.T, db Database) {
+		s := BeginTables(t, db, []string{"a", "b"})
+		res := s.Flush(`{"id":1,"a.x":1,"b.y":"u"}`, `{"a.id":2,"a.x":2}`, `{"b.id":3,"b.y":"v"}`, `{"none":1}`, `{"id":1,"b.y":"w"}`)
+		if want := []sink.Counts{{Inserted: 2}, {Inserted: 2}}; !slices.Equal(res.Tables, want) {
+			t.Errorf("%+v, want %+v", res.Tables, want)
+		}
+		Expect(t, db, "SELECT id, x FROM a ORDER BY id", "1|1", "2|2")
+		Expect(t, db, "SELECT id, y FROM b ORDER BY id", "1|w", "3|v")
+		tables, err := s.Claims.Tables(t.Context())
+		if err != nil || !slices.Equal(tables, []string{"a", "b"}) {
+			t.Errorf("the job has written %q, %v", tables, err)
+		}
+		if ids := sink.SplitIDs(tableID(t, s)); len(ids) != 2 || ids[0] == "" || ids[1] == "" || ids[0] == ids[1] {
+			t.Errorf("the checkpoint has the tables %q", ids)
+		}
+		res = s.Flush(`{"id":1,"a.op":"delete","b.y":"w"}`)
+		if want := []sink.Counts{{Deleted: 1}, {Unchanged: 1}}; !slices.Equal(res.Tables, want) {
+			t.Errorf("%+v, want %+v", res.Tables, want)
+		}
+	}},
+	{"ATableComesLater", func(t *testing.T, db Database) {
+		s := BeginTables(t, db, []string{"a", "b"})
+		s.Flush(`{"a.id":1,"a.x":1}`)
+		if ids := sink.SplitIDs(tableID(t, s)); len(ids) != 2 || ids[0] == "" || ids[1] != "" {
+			t.Errorf("the checkpoint has the tables %q", ids)
+		}
+		s.Flush(`{"id":1,"a.x":2,"b.y":1}`)
+		if ids := sink.SplitIDs(tableID(t, s)); ids[1] == "" {
+			t.Errorf("the checkpoint has the tables %q", ids)
+		}
+		s.End()
+		next := BeginTables(t, db, []string{"a", "b"})
+		tables := make([]string, 0, 2)
+		for _, b := range next.Seal().Batches {
+			tables = append(tables, b.Table.ID)
+		}
+		if next.cp().TableID != sink.TableIDs(tables...) {
+			t.Errorf("the checkpoint has %q, the tables are %q", next.cp().TableID, tables)
+		}
+	}},
+	{"SentAgain", func(t *testing.T, db Database) {
+		s := BeginTables(t, db, []string{"a", "b"})
+		s.Fold(`{"id":1,"a.x":1,"b.y":1}`)
+		f := s.Seal()
+		first, err := s.Sink.Flush(t.Context(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again := s.Send(f); !slices.Equal(first.Tables, again.Tables) || first.Total().Inserted != 2 {
+			t.Errorf("%+v, then %+v", first, again)
+		}
+		Expect(t, db, "SELECT count(*) FROM a", "1")
+	}},
+	{"WhatATableRejectsLeavesNothing", func(t *testing.T, db Database) {
+		theirs(t, db, "CREATE TABLE b (id INTEGER PRIMARY KEY, n INTEGER)")
+		s := BeginTables(t, db, []string{"a", "b"})
+		// The column that only the rejected line has is not made, and no other is widened by it.
+		s.Flush(`{"id":1,"a.x":1,"b.n":1}`, `{"id":1,"a.x":"wide","a.new":1,"b.n":"no"}`, `{"id":2,"a.x":2,"b.n":2}`)
+		Expect(t, db, "SELECT * FROM a ORDER BY id", "1|1", "2|2")
+		Expect(t, db, "SELECT id, n FROM b ORDER BY id", "1|1", "2|2")
+		rejects := db.Query(t, "SELECT line, reason FROM weir_rejects")
+		if len(rejects) != 1 || show(rejects[0][0]) != "2" || !strings.Contains(show(rejects[0][1]), `table "b": `) {
+			t.Errorf("rejected: %v", rejects)
+		}
+	}},
+	{"WhatTheDatabaseRejectsLeavesNothing", func(t *testing.T, db Database) {
+		theirs(t, db, "CREATE TABLE b (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0))")
+		s := BeginTables(t, db, []string{"a", "b"})
+		res := s.Flush(`{"id":1,"a.x":1,"b.n":1}`, `{"id":1,"a.x":2,"b.n":-1}`, `{"a.id":1,"a.y":3}`, `{"id":2,"a.x":2,"b.n":-2}`, `{"id":3,"a.x":3,"b.n":3}`, `{"a.id":4,"a.x":4}`)
+		Expect(t, db, "SELECT id, x, y FROM a ORDER BY id", "1|1|3", "3|3|NULL", "4|4|NULL")
+		Expect(t, db, "SELECT id, n FROM b ORDER BY id", "1|1", "3|3")
+		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "2", "4")
+		if len(res.Refused) != 2 || res.Refused[0].Table != 1 || !strings.Contains(res.Refused[0].Detail, `table "b"`) {
+			t.Errorf("refused: %+v", res.Refused)
+		}
+	}},
+	{"ARejectedParentTakesItsMessageAlong", func(t *testing.T, db Database) {
+		theirs(t, db, "CREATE TABLE a (id INTEGER PRIMARY KEY, x INTEGER CHECK (x <> 5))")
+		s := BeginTables(t, db, []string{"a", "b"})
+		s.Flush(`{"id":1,"a.x":5,"b.y":1}`, `{"id":2,"a.x":1,"b.y":2}`)
+		Expect(t, db, "SELECT id FROM b", "2")
+		Expect(t, db, "SELECT line FROM weir_rejects", "1")
+	}},
+	{"RulesThatComeMeanwhile", func(t *testing.T, db Database) {
+		s := BeginTables(t, db, []string{"a", "b"})
+		s.Flush(`{"id":1,"a.x":1,"b.y":1}`)
+		theirs(t, db, "CREATE UNIQUE INDEX one ON b (y)")
+		s.Fold(`{"id":2,"a.x":2,"b.y":1}`)
+		if _, err := s.Sink.Flush(t.Context(), s.Seal()); !errors.As(err, new(sink.ErrUnlogged)) {
+			t.Errorf("messages that were not kept: %v", err)
+		}
+		Expect(t, db, "SELECT id FROM a", "1")
+	}},
+	{"ParentsBeforeChildren", func(t *testing.T, db Database) {
+		families(t, db, "")
+		s := BeginTables(t, db, []string{"p", "c"})
+		res := s.Flush(`{"c.id":1,"c.p":7,"c.n":1}`, `{"p.id":7,"p.a":"x"}`) // whatever their order in the feed
+		Expect(t, db, "SELECT id, p FROM c", "1|7")
+		if len(res.Refused) > 0 {
+			t.Errorf("refused: %v", res.Refused)
+		}
+		if res = s.Flush(`{"p.id":7,"p.op":"delete"}`, `{"c.id":1,"c.op":"delete"}`); len(res.Refused) > 0 {
+			t.Errorf("refused: %v", res.Refused)
+		}
+		Expect(t, db, "SELECT count(*) FROM p", "0")
+	}},
+	{"ParentsBeforeChildrenBesideABadMessage", func(t *testing.T, db Database) {
+		families(t, db, "")
+		s := BeginTables(t, db, []string{"p", "c"})
+		res := s.Flush(`{"c.id":1,"c.p":7,"c.n":1}`, `{"c.id":2,"c.p":8,"c.n":1}`, `{"c.id":3,"c.p":7,"c.n":-1}`, `{"p.id":7,"p.a":"x"}`, `{"c.id":4,"c.p":9,"c.n":-1,"p.id":9}`)
+		Expect(t, db, "SELECT id, p FROM c ORDER BY id", "1|7")
+		Expect(t, db, "SELECT id FROM p ORDER BY id", "7")
+		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "2", "3", "5")
+		if len(res.Refused) != 3 {
+			t.Errorf("refused: %v", res.Refused)
+		}
+		res = s.Flush(`{"p.id":7,"p.op":"delete"}`, `{"c.id":5,"c.n":-1}`, `{"c.id":1,"c.op":"delete"}`)
+		Expect(t, db, "SELECT count(*) FROM p", "0")
+		if len(res.Refused) != 1 {
+			t.Errorf("refused: %v", res.Refused)
+		}
+	}},
+	{"VersionsInOneTable", func(t *testing.T, db Database) {
+		versions := func(table string, o *fold.Options) {
+			if table != "b" {
+				o.Version, o.Scope = "v", fold.ColumnScope
+			}
+		}
+		s := BeginTables(t, db, []string{"a", "b", "c"}, versions)
+		s.Flush(`{"id":1,"v":5,"a.x":5,"b.y":5,"c.z":5}`)
+		res := s.Flush(`{"id":1,"v":4,"a.x":4,"b.y":4,"c.z":4}`, `{"id":2,"v":1,"a.x":1,"b.y":1,"c.z":1}`)
+		if want := []sink.Counts{{Inserted: 1, Unchanged: 1}, {Inserted: 1, Updated: 1}, {Inserted: 1, Unchanged: 1}}; !slices.Equal(res.Tables, want) {
+			t.Errorf("%+v, want %+v", res.Tables, want)
+		}
+		Expect(t, db, "SELECT id, x FROM a ORDER BY id", "1|5", "2|1")
+		Expect(t, db, "SELECT id, y FROM b ORDER BY id", "1|4", "2|1")
+		Expect(t, db, "SELECT id, z FROM c ORDER BY id", "1|5", "2|1")
+	}},
+	{"Rebuild", func(t *testing.T, db Database) {
+		s := BeginTables(t, db, []string{"a", "b"})
+		s.Flush(`{"id":1,"a.x":1,"b.y":1}`, `{"id":2,"a.x":1,"b.y":1}`)
+		s.End()
+		s = BeginTables(t, db, []string{"a", "b"})
+		s.Fold(`{"id":3,"a.x":3,"b.y":3}`)
+		f := s.Seal()
+		f.Rebuild = true
+		s.Send(f)
+		Expect(t, db, "SELECT id, x FROM a", "3|3")
+		Expect(t, db, "SELECT id, y FROM b", "3|3")
+	}},
+	{"NothingDependsOnTheBatch", func(t *testing.T, db Database) {
+		need(t, db, Shared)
+		Seeds(t, 4, func(t *testing.T, rnd *rand.Rand) { anyBatches(t, db, rnd) })
+	}},
+}
+
+// anyBatches writes random messages for three tables with constraints in batches of several
+// sizes: the tables and the rejected lines are the same. No message overwrites a value of
+// another one, which would keep it from the database.
+func anyBatches(t *testing.T, db Database, rnd *rand.Rand) {
+	type cell struct {
+		table, column string
+		id            int
+	}
+	var cells []cell
+	for _, table := range []string{"a", "b", "c"} {
+		for id := range 8 {
+			for _, column := range []string{"n", "m", "u"} {
+				cells = append(cells, cell{table, column, id})
+			}
+		}
+	}
+	rnd.Shuffle(len(cells), func(i, j int) { cells[i], cells[j] = cells[j], cells[i] })
+	var lines []string
+	for len(cells) > 0 {
+		var fields []string
+		in := map[string]bool{} // tables
+		for range 1 + rnd.IntN(3) {
+			if len(cells) == 0 || in[cells[0].table] {
+				break
+			}
+			c := cells[0]
+			cells, in[c.table] = cells[1:], true
+			fields = append(fields, fmt.Sprintf(`"%s.id":%d,"%[1]s.%[3]s":%[4]d`, c.table, c.id, c.column, rnd.IntN(12)-1))
+		}
+		lines = append(lines, "{"+strings.Join(fields, ",")+"}")
+	}
+	var want []string
+	for _, size := range []int{1, 3, 7, len(lines)} {
+		for _, table := range []string{"a", "b", "c"} {
+			db.Exec(t, "DROP TABLE IF EXISTS "+table)
+			db.Exec(t, "CREATE TABLE "+table+" (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), m INTEGER CHECK (m <> 3), u INTEGER UNIQUE)")
+		}
+		s := BeginTables(t, db, []string{"a", "b", "c"})
+		begin := s.cp().Line
+		for chunk := range slices.Chunk(lines, size) {
+			s.Flush(chunk...)
+		}
+		s.End()
+		var got []string
+		for _, query := range []string{"SELECT 'a', id, n, m, u FROM a ORDER BY id", "SELECT 'b', id, n, m, u FROM b ORDER BY id", "SELECT 'c', id, n, m, u FROM c ORDER BY id",
+			fmt.Sprintf("SELECT line - %d FROM weir_rejects ORDER BY line", begin)} {
+			for _, row := range db.Query(t, query) {
+				got = append(got, fmt.Sprint(row))
+			}
+		}
+		db.Exec(t, "DELETE FROM weir_rejects")
+		if want == nil {
+			want = got
+		} else if !slices.Equal(got, want) {
+			t.Errorf("%s\nin batches of %d make\n%s\nand one by one\n%s", strings.Join(lines, "\n"), size, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
+
+// tableID is what the checkpoint of the run's lane has of the tables.
+func tableID(t *testing.T, s *Several) string {
+	t.Helper()
+	cps, err := s.Claims.Checkpoints(t.Context(), s.lanes[s.lane].Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cps[0].TableID
+}
