@@ -182,13 +182,18 @@ func run(t *testing.T, dest, feed string, fromStart bool) *progress.Progress {
 	return p
 }
 
-// compare checks the table against the fold, cell by cell.
+// compare checks the table t against the fold, cell by cell.
 func compare(t *testing.T, dest string, fold *foldtest.Table) {
+	t.Helper()
+	compareTable(t, dest, "t", fold)
+}
+
+func compareTable(t *testing.T, dest, table string, fold *foldtest.Table) {
 	t.Helper()
 	want := fold.Rows()
 	db := openSQL(t, dest)
 	defer db.Close()
-	rows, err := db.Query("SELECT * FROM t")
+	rows, err := db.Query("SELECT * FROM " + table)
 	if err != nil {
 		t.Fatal(err)
 	}
