@@ -21,17 +21,24 @@ const rememberedFlushes = 1000
 // A flusher writes sets.
 type flusher struct {
 	*run
-	ready <-chan *set
-	free  chan<- *set
+	ready   <-chan *set
+	free    chan<- *set
+	flushes int64 // that were committed
 	// unrepeatable are lanes that cannot be read again.
 	unrepeatable []*lane
 }
 
 // laneFlushed is what the flusher knows of a lane.
 type laneFlushed struct {
-	refused int64   // messages that the database rejected
-	lines   []int64 // after each of the last flushes, where the source cannot be read again
-	safe    int64   // lines that are committed
+	refused int64       // messages that the database rejected
+	last    []laneFlush // the last of its flushes, while there are lanes that cannot be read again
+	safe    int64       // lines that are committed
+}
+
+// laneFlush is a flush that had a lane.
+type laneFlush struct {
+	number int64 // among all flushes, from 1
+	line   int64 // of the lane, that was committed with it
 }
 
 // write writes sets until there are no more.
@@ -48,7 +55,7 @@ func (f *flusher) write(ctx context.Context) error {
 		res, err := f.flush(ctx, flush)
 		s.stopPrefetch()
 		if err != nil {
-			f.noteLost(err)
+			f.noteLost(s, err)
 			return err
 		}
 		if err := f.committed(ctx, s, flush, &res); err != nil {
@@ -118,6 +125,7 @@ func (f *flusher) laneOf(l *setLane, refused int64) sink.Lane {
 // committed notes what a flush has done.
 func (f *flusher) committed(ctx context.Context, s *set, flush *sink.Flush, res *sink.Result) error {
 	f.hasWritten = true
+	f.flushes++
 	for i := range res.Refused {
 		l := s.lanes[res.Refused[i].Lane].lane
 		l.flushed.refused++
@@ -131,14 +139,14 @@ func (f *flusher) committed(ctx context.Context, s *set, flush *sink.Flush, res 
 		}
 		l.flushed.safe = at.pos.line
 		l.progress.Committed(at.pos.read)
-		if l.repeats {
-			continue
-		}
-		if l.flushed.lines == nil {
+		if !l.repeats && l.flushed.last == nil {
 			f.unrepeatable = append(f.unrepeatable, l)
 		}
-		if l.flushed.lines = append(l.flushed.lines, at.pos.line); len(l.flushed.lines) == 2*rememberedFlushes {
-			l.flushed.lines = append(l.flushed.lines[:0], l.flushed.lines[rememberedFlushes:]...)
+		if len(f.unrepeatable) == 0 {
+			continue
+		}
+		if l.flushed.last = append(l.flushed.last, laneFlush{f.flushes, at.pos.line}); len(l.flushed.last) == 2*rememberedFlushes {
+			l.flushed.last = append(l.flushed.last[:0], l.flushed.last[rememberedFlushes:]...)
 		}
 	}
 	if err := f.Rejects.committed(flush); err != nil {
@@ -162,16 +170,26 @@ func (f *flusher) release(ctx context.Context, lanes []*lane) error {
 }
 
 // noteLost notes which lines the database has lost where an error says that it was restored to
-// an earlier state: as many flushes of each lane as of that which was looked at.
-func (f *flusher) noteLost(err error) {
+// an earlier state: those of all flushes since the last one that it has of the lane which was
+// looked at.
+func (f *flusher) noteLost(s *set, err error) {
 	var behind sink.BehindError // else nothing that was committed is lost
 	if !errors.As(err, &behind) {
 		return
 	}
+	found := int64(0) // the number of that flush; 0 where it is not remembered
+	for i := range s.lanes {
+		last := s.lanes[i].lane.flushed.last
+		if n := len(last) - int(behind.Want-behind.Found); s.lanes[i].lane.name == behind.Lane && n > 0 {
+			found = last[n-1].number
+		}
+	}
 	for _, l := range f.unrepeatable {
 		l.flushed.safe = 0
-		if n := len(l.flushed.lines) - int(behind.Want-behind.Found); n > 0 {
-			l.flushed.safe = l.flushed.lines[n-1]
+		for _, at := range l.flushed.last {
+			if at.number <= found {
+				l.flushed.safe = at.line
+			}
 		}
 	}
 }

@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -101,5 +105,35 @@ func TestSync_LanesComeAndEnd(t *testing.T) {
 				t.Errorf("the table is %s", got)
 			}
 		})
+	}
+}
+
+// TestSync_LostLinesAreCountedByLane: of lanes that are not in each flush, those lines are named
+// that were committed after the last flush which the database still has.
+func TestSync_LostLinesAreCountedByLane(t *testing.T) {
+	dest := filepath.Join(t.TempDir(), "t.db")
+	c := configOf(t, "", "fail")
+	c.Sources, c.BatchPeriod, c.BatchRows = nil, 0, 1
+	p := &partitions{pool: source.NewPool()}
+	var at source.Cursor
+	p.steps = []func() source.Event{
+		opened("stdin", &at), opened("a", &at),
+		p.data("stdin", 1), p.data("a", 2), p.data("stdin", 3), p.data("a", 4), p.data("stdin", 5), p.data("stdin", 6), p.data("a", 7),
+	}
+	c.SetSource(p)
+	db, claims := openSink(t, dest), openClaims(t, dest)
+	defer db.Close()
+	defer claims.Close()
+	through := faulty(sinktest.Flushes(func(call sinktest.Call) (f sinktest.Fault) {
+		for _, l := range call.Flush.Lanes {
+			if l.Source == "a" && call.N == 7 { // it was in all flushes but the first and the sixth
+				f.Err = sink.BehindError{Lane: "a", Found: 1, Want: l.Checkpoint.Seq - 1}
+			}
+		}
+		return f
+	}))
+	err := job.Run(t.Context(), c, through(db), claims, progress.New("t"))
+	if err == nil || !strings.Contains(err.Error(), "stdin cannot be read again: lines 2 to 4 may be lost") {
+		t.Error(err)
 	}
 }
