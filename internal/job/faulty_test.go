@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,8 +22,13 @@ import (
 func TestSync_FaultyDatabase(t *testing.T) {
 	sinktest.Seeds(t, 5, func(t *testing.T, rnd *rand.Rand) {
 		feed := randomFeed(rnd, 300)
-		path := filepath.Join(t.TempDir(), "feed.jsonl")
-		write(t, path, feed)
+		dir := t.TempDir()
+		var sources []string
+		for lines := range slices.Chunk(feed, 100) {
+			path := filepath.Join(dir, fmt.Sprintf("%d.jsonl", len(sources)))
+			write(t, path, lines)
+			sources = append(sources, path)
+		}
 		want, bad := plainFold(feed)
 		rejects, err := job.ParseRejects("table")
 		if err != nil {
@@ -36,7 +42,7 @@ func TestSync_FaultyDatabase(t *testing.T) {
 				var failed atomic.Int64
 				faults, onRetry := sinktest.RandomFaults(rand.New(rand.NewPCG(seed, 1))), func(*sink.Error) { failed.Add(1) }
 				err := job.Run(t.Context(), job.Config{
-					Sources: []string{path}, Job: "t", BatchRows: 15, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30,
+					Sources: sources, Job: "t", BatchRows: 15, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30,
 					Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500}}},
 					Log:    logtest.New(t),
 				}, sink.Retry(sinktest.Faulty(db, faults), time.Minute, onRetry),
@@ -48,7 +54,7 @@ func TestSync_FaultyDatabase(t *testing.T) {
 					t.Error("did not exercise: no call failed")
 				}
 				compare(t, dest, want)
-				if n := query(t, dest, "SELECT count(*) || ' ' || count(DISTINCT line) FROM weir_rejects"); n != fmt.Sprint(bad, " ", bad) {
+				if n := query(t, dest, "SELECT count(*) || ' ' || count(DISTINCT source || line) FROM weir_rejects"); n != fmt.Sprint(bad, " ", bad) {
 					t.Errorf("rejected lines, and different ones: %s, want %d", n, bad)
 				}
 			})
