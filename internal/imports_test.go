@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -116,6 +117,23 @@ func TestArchitectureShowsTheImports(t *testing.T) {
 	}
 	if block := "```\n" + strings.TrimSuffix(want.String(), "\n") + "```\n"; !strings.Contains(string(page), block) {
 		t.Errorf("docs/architecture.md lacks this drawing of the imports:\n%s", block)
+	}
+}
+
+// TestDriversAreNamedOnce: the commands know the kinds of databases by one list.
+func TestDriversAreNamedOnce(t *testing.T) {
+	files, err := filepath.Glob("cli/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), `/internal/sink/`) && f != filepath.Join("cli", "drivers.go") && !strings.HasSuffix(f, "_test.go") {
+			t.Errorf("%s names a driver: drivers.go is the place", f)
+		}
 	}
 }
 
