@@ -14,13 +14,61 @@ import (
 // A cast is how the values of a column are read, and what the column takes.
 type cast struct {
 	Type
+	asItIs uint8 // the kinds of values that stay as they are, a bit for each
+	reader func(s *Scratch, v *feed.Field, c *cast) (feed.Field, string)
+
 	// textTime asks for points in time as SQLite's functions write them, in UTC:
 	// 2020-05-15 13:30:00. Else they are as RFC 3339 has them.
 	textTime bool
 	fraction int // digits of a second that the column holds
+	shift    int // how many digits of a number of a point in time are behind that of its seconds
 	// textJSON tells that the column is no JSON column of the database's, and gets strings of
 	// JSON as JSON.
 	textJSON bool
+}
+
+const anyKind = 1<<feed.Null | 1<<feed.Bool | 1<<feed.Int | 1<<feed.Number | 1<<feed.String | 1<<feed.JSON
+
+// newCast returns the cast of a type, for a database without types of its own for times and JSON
+// or one that has them.
+func newCast(t Type, textTypes bool) cast {
+	c := cast{Type: t, asItIs: 1 << feed.Null, textTime: textTypes, textJSON: textTypes, fraction: 6}
+	if textTypes {
+		c.fraction = maxSeconds
+	}
+	switch t.Kind {
+	case Text:
+		c.asItIs, c.reader = c.asItIs|1<<feed.String, (*Scratch).readText
+	case Integer:
+		c.reader = (*Scratch).readInteger
+	case Real:
+		c.reader = (*Scratch).readReal
+	case Numeric:
+		c.reader = (*Scratch).readNumeric
+	case Boolean:
+		c.asItIs, c.reader = c.asItIs|1<<feed.Bool, (*Scratch).readBoolean
+	case JSON:
+		c.asItIs, c.reader = c.asItIs|1<<feed.JSON, (*Scratch).readJSON
+	case Timestamp:
+		c.reader = (*Scratch).readTime
+	case TimestampMs:
+		c.shift, c.reader = 3, (*Scratch).readTime
+	case TimestampUs:
+		c.shift, c.reader = 6, (*Scratch).readTime
+	case TimestampNs:
+		c.shift, c.reader = 9, (*Scratch).readTime
+	case Date:
+		c.reader = (*Scratch).readDate
+	case DateDays:
+		c.reader = (*Scratch).readDays
+	case UUID:
+		c.reader = (*Scratch).readUUID
+	case Bytes:
+		c.reader = (*Scratch).readBytes
+	default:
+		c.asItIs = anyKind
+	}
+	return c
 }
 
 // What a database's decimals hold, before and after the point, and how many digits of a
@@ -34,40 +82,13 @@ const (
 // read returns a value in the one form that a column of the type takes, or why it has none.
 // Null stays null.
 func (s *Scratch) read(v *feed.Field, c *cast) (feed.Field, string) {
-	if v.Kind == feed.Null {
+	switch {
+	case c.asItIs&(1<<v.Kind) != 0:
 		return *v, ""
-	}
-	switch c.Kind {
-	case Text:
-		return s.readText(v), ""
-	case JSON:
-		return s.readJSON(v, c)
-	case Auto, DefaultType:
-		return *v, ""
-	}
-	if v.Kind == feed.JSON {
+	case v.Kind == feed.JSON && c.Kind != Text:
 		return *v, "an object or array is not " + article(c.Type)
 	}
-	switch c.Kind {
-	case Integer:
-		return s.readInteger(v)
-	case Real:
-		return s.readReal(v)
-	case Numeric:
-		return s.readNumeric(v, c)
-	case Boolean:
-		return s.readBoolean(v)
-	case UUID:
-		return s.readUUID(v)
-	case Bytes:
-		return s.readBytes(v)
-	case Date:
-		return s.readDate(v)
-	case DateDays:
-		return s.readDays(v)
-	default:
-		return s.readTime(v, c)
-	}
+	return c.reader(s, v, c)
 }
 
 // article is a type for people.
@@ -94,13 +115,10 @@ func (s *Scratch) made(from int, k feed.Kind) feed.Field {
 	return feed.Field{Value: s.bytes[from:len(s.bytes):len(s.bytes)], Kind: k}
 }
 
-func (s *Scratch) readText(v *feed.Field) feed.Field {
-	if v.Kind == feed.String {
-		return *v
-	}
+func (s *Scratch) readText(v *feed.Field, _ *cast) (feed.Field, string) {
 	from := len(s.bytes)
 	s.bytes = appendQuoted(s.bytes, v.Value)
-	return s.made(from, feed.String)
+	return s.made(from, feed.String), ""
 }
 
 // appendQuoted appends raw JSON as a JSON string.
@@ -245,7 +263,7 @@ func (d *decimal) integer() (n int64, ok bool) {
 	return int64(u), u < 1<<63
 }
 
-func (s *Scratch) readInteger(v *feed.Field) (feed.Field, string) {
+func (s *Scratch) readInteger(v *feed.Field, _ *cast) (feed.Field, string) {
 	if v.Kind == feed.Int {
 		if _, ok := feed.ParseInt(v.Value, feed.Int); ok {
 			return *v, ""
@@ -283,7 +301,7 @@ func (s *Scratch) integer(v *feed.Field) (int64, string) {
 	return 0, "it has more than the 64 bits of an integer"
 }
 
-func (s *Scratch) readReal(v *feed.Field) (feed.Field, string) {
+func (s *Scratch) readReal(v *feed.Field, _ *cast) (feed.Field, string) {
 	if v.Kind == feed.Bool {
 		return *v, "it is not a number"
 	}
@@ -352,10 +370,7 @@ func plain(text []byte) []byte {
 
 var literals = map[bool][]byte{true: []byte("true"), false: []byte("false")}
 
-func (s *Scratch) readBoolean(v *feed.Field) (feed.Field, string) {
-	if v.Kind == feed.Bool {
-		return *v, ""
-	}
+func (s *Scratch) readBoolean(v *feed.Field, _ *cast) (feed.Field, string) {
 	switch string(s.textOf(v)) {
 	case "true", "1":
 		return feed.Field{Value: literals[true], Kind: feed.Bool}, ""
@@ -365,7 +380,7 @@ func (s *Scratch) readBoolean(v *feed.Field) (feed.Field, string) {
 	return *v, "it is not true, false, 1 or 0"
 }
 
-func (s *Scratch) readUUID(v *feed.Field) (feed.Field, string) {
+func (s *Scratch) readUUID(v *feed.Field, _ *cast) (feed.Field, string) {
 	if v.Kind != feed.String {
 		return *v, "it is not a UUID"
 	}
@@ -388,7 +403,7 @@ func (s *Scratch) readUUID(v *feed.Field) (feed.Field, string) {
 	return s.made(from, feed.String), ""
 }
 
-func (s *Scratch) readBytes(v *feed.Field) (feed.Field, string) {
+func (s *Scratch) readBytes(v *feed.Field, _ *cast) (feed.Field, string) {
 	if v.Kind != feed.String {
 		return *v, "it is not base64"
 	}

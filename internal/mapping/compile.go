@@ -290,11 +290,7 @@ func (p *Plan) cast(as, table Type) cast {
 	if as.Kind == DefaultType {
 		as = table
 	}
-	c := cast{Type: as, textTime: p.limits.TextTypes, textJSON: p.limits.TextTypes, fraction: 6}
-	if p.limits.TextTypes {
-		c.fraction = maxSeconds
-	}
-	return c
+	return newCast(as, p.limits.TextTypes)
 }
 
 // key compiles the key: that of the table above, and the columns of its own.

@@ -46,8 +46,8 @@ type Scratch struct {
 	sets   []byte         // the same of sets, which are made while others are
 	rest   restNames
 
+	known               feed.Field // of meta
 	text, digits, zeros []byte
-	discriminator       []byte
 }
 
 // NewScratch returns the memory to map lines in.
@@ -270,19 +270,22 @@ func (s *Scratch) value(t *planned, c *column) (f feed.Field, ok bool, err *feed
 			continue
 		}
 		var v *feed.Field
-		var meta feed.Field
 		switch src.kind {
 		case aConstant:
 			f = src.value
 			f.Name = c.name
 			return f, true, nil
 		case aMeta:
-			meta = s.meta(src.spec.Meta, t)
-			v = &meta
+			s.known = s.meta(src.spec.Meta, t)
+			v = &s.known
 		default:
 			if v = s.get(src.at); v == nil {
 				continue
 			}
+		}
+		if src.cast.asItIs&(1<<v.Kind) != 0 { // as read would find
+			f.Name, f.Kind, f.Value = c.name, v.Kind, v.Value
+			return f, true, nil
 		}
 		why := ""
 		if f, why = s.read(v, &src.cast); why != "" {

@@ -6,6 +6,7 @@ import "github.com/weirsync/weir/internal/feed"
 // one that the type cannot have.
 func (t Type) Read(value []byte) (text string, ok bool) {
 	v := feed.Field{Value: value, Kind: feed.KindOf(value)}
-	out, why := (&Scratch{}).read(&v, &cast{Type: t, textTime: true, textJSON: true, fraction: maxSeconds})
+	c := newCast(t, true)
+	out, why := (&Scratch{}).read(&v, &c)
 	return string(feed.AppendText(nil, out.Value, out.Kind)), why == ""
 }

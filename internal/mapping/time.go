@@ -34,21 +34,14 @@ func (s *Scratch) readTime(v *feed.Field, c *cast) (feed.Field, string) {
 	}
 	text := s.textOf(v)
 	m, asItIs, why := moment{}, false, ""
-	if c.Kind == Timestamp && len(text) <= 12 && isCount(text) {
+	if c.shift == 0 && len(text) <= 12 && isCount(text) {
 		for _, c := range text {
 			m.seconds = 10*m.seconds + int64(c-'0')
 		}
 	} else if d, ok := s.number(text); ok {
-		switch c.Kind {
-		case TimestampMs:
-			d.point -= 3
-		case TimestampUs:
-			d.point -= 6
-		case TimestampNs:
-			d.point -= 9
-		}
+		d.point -= c.shift
 		m, why = s.elapsed(d)
-	} else if c.Kind == Timestamp {
+	} else if c.shift == 0 {
 		m, asItIs, why = readRFC3339(text)
 	} else {
 		why = "it is not a number"
@@ -238,7 +231,7 @@ func (m *moment) appendTo(dst []byte, text bool) []byte {
 
 const noDate = "it is not a date such as 2020-05-15"
 
-func (s *Scratch) readDate(v *feed.Field) (feed.Field, string) {
+func (s *Scratch) readDate(v *feed.Field, _ *cast) (feed.Field, string) {
 	if v.Kind != feed.String {
 		return *v, noDate
 	}
@@ -255,7 +248,7 @@ func (s *Scratch) readDate(v *feed.Field) (feed.Field, string) {
 	return s.day(days), ""
 }
 
-func (s *Scratch) readDays(v *feed.Field) (feed.Field, string) {
+func (s *Scratch) readDays(v *feed.Field, _ *cast) (feed.Field, string) {
 	days, why := s.integer(v)
 	switch {
 	case why != "":
