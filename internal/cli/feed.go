@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weirsync/weir/internal/envelope/firehose"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/source"
 )
@@ -34,18 +35,8 @@ type feedOptions struct {
 	tlsCA, tlsCert, tlsKey, tlsServerName string
 }
 
-// Firehose is FlightAware's feed; its documentation describes the first line and the
-// messages.
-const (
-	firehose     = "firehose"
-	firehosePort = "1501"
-	// firehoseIdle is its keepalive interval, and 10 s of delay.
-	firehoseKeepalive = 60 * time.Second
-	firehoseIdle      = firehoseKeepalive + 10*time.Second
-)
-
 func (o *feedOptions) flags(f *pflag.FlagSet, enums *choices) {
-	addChoice(enums, f, &o.feed, "feed", "", "a feed that weir knows: FlightAware's firehose (reads FH_USERNAME and FH_APIKEY)", firehose)
+	addChoice(enums, f, &o.feed, "feed", "", "a feed that weir knows: FlightAware's firehose (reads FH_USERNAME and FH_APIKEY)", firehose.Name)
 	f.StringVar(&o.events, "feed-events", "", "the events to ask Firehose for, such as 'position flightplan'")
 	f.StringVar(&o.init, "init", "", "the first line to send, or @FILE: a template with {{.resume}}, {{env \"NAME\"}} and {{file \"PATH\"}}")
 	f.StringVar(&o.resume, "resume-field", "", "the field whose last committed value is {{.resume}} when weir connects")
@@ -63,34 +54,21 @@ func (o *feedOptions) flags(f *pflag.FlagSet, enums *choices) {
 // preset fills in the options that a named feed needs and that the user left open, and gives
 // its sources their port.
 func (o *feedOptions) preset(sources []string, compression string) {
-	if o.feed != firehose {
+	if o.feed != firehose.Name {
 		return
 	}
 	for i, s := range sources {
 		scheme, addr, ok := strings.Cut(s, "://")
 		if _, _, err := net.SplitHostPort(addr); ok && err != nil {
-			sources[i] = scheme + "://" + net.JoinHostPort(addr, firehosePort)
+			sources[i] = scheme + "://" + net.JoinHostPort(addr, firehose.Port)
 		}
 	}
-	line := `{{if .resume}}pitr {{.resume}}{{else}}live{{end}} username {{env "FH_USERNAME"}} password {{env "FH_APIKEY"}}`
-	switch compression {
-	case source.Gzip:
-		line += " compression gzip"
-	case source.Zlib:
-		line += " compression compress"
-	case source.Deflate:
-		line += " compression deflate"
-	}
-	line += fmt.Sprintf(" keepalive %.0f", firehoseKeepalive.Seconds())
-	if o.events != "" {
-		line += fmt.Sprintf(" events %q", o.events)
-	}
-	o.init = cmp.Or(o.init, line)
-	o.resume = cmp.Or(o.resume, "pitr")
-	o.timeField = cmp.Or(o.timeField, "pitr")
-	o.keepalive = cmp.Or(o.keepalive, "type=keepalive")
-	o.failure = cmp.Or(o.failure, "type=error")
-	o.idle = cmp.Or(o.idle, firehoseIdle)
+	o.init = cmp.Or(o.init, firehose.Init(compression, o.events))
+	o.resume = cmp.Or(o.resume, firehose.ResumeField)
+	o.timeField = cmp.Or(o.timeField, firehose.ResumeField)
+	o.keepalive = cmp.Or(o.keepalive, firehose.KeepaliveWhen)
+	o.failure = cmp.Or(o.failure, firehose.ErrorWhen)
+	o.idle = cmp.Or(o.idle, firehose.Idle)
 }
 
 // settings turns the options into those of the job and the source. env looks up a variable.
@@ -101,7 +79,7 @@ func (o *feedOptions) settings(env func(string) (string, bool), src *source.Opti
 		return job.Match{Field: field, Value: value}
 	}
 	f = job.Feed{ResumeField: o.resume, Keepalive: match("keepalive-when", o.keepalive), StaleAfter: o.stale,
-		Failure: match("error-when", o.failure), Words: "error_msg", TimeField: o.timeField}
+		Failure: match("error-when", o.failure), Words: firehose.ErrorField, TimeField: o.timeField}
 	if o.idle < 0 || o.stale < 0 {
 		err = errors.Join(err, errors.New("--idle-timeout and --stale-keepalives cannot be negative"))
 	}

@@ -18,12 +18,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weirsync/weir/internal/envelope/firehose"
 	"github.com/weirsync/weir/internal/replay"
 	"github.com/weirsync/weir/internal/source"
 )
-
-// firehoseInit matches the first line of a client of FlightAware's feed.
-const firehoseInit = `^(?:live|pitr (?P<resume>[0-9]+)|range [0-9]+ [0-9]+) username \S+ password \S+(?: compression (?P<compression>gzip|compress|deflate))?(?: keepalive [0-9]+)?(?: events ".*")?$`
 
 // replayOptions are the flags of replay.
 type replayOptions struct {
@@ -45,7 +43,7 @@ func (o *replayOptions) flags(f *pflag.FlagSet) {
 	f.DurationVar(&o.StallAfter, "stall-after", 0, "send nothing more on a connection after this time")
 	f.IntVar(&o.Garbage, "garbage", 0, "make every Nth line garbage")
 	inGroup(f, feedFlags, func(f *pflag.FlagSet) {
-		addChoice(&o.choices, f, &o.feed, "feed", "", "play a feed that weir knows: FlightAware's firehose", firehose)
+		addChoice(&o.choices, f, &o.feed, "feed", "", "play a feed that weir knows: FlightAware's firehose", firehose.Name)
 		f.StringVar(&o.init, "init", "", "a regular expression that the first line of a client must match")
 		f.StringVar(&o.TimeField, "time-field", "", "the field with the time of a line: seconds since 1970, or RFC 3339")
 		f.StringVar(&o.ResumeField, "resume-field", "", "the field that a client resumes from")
@@ -106,8 +104,8 @@ func (e *env) replay(ctx context.Context, o *replayOptions, args []string) error
 
 // plan checks the options, reports all faults at once, and completes the server's.
 func (o *replayOptions) plan(args []string) error {
-	if o.feed == firehose {
-		o.TimeField, o.ResumeField, o.init = cmp.Or(o.TimeField, "pitr"), cmp.Or(o.ResumeField, "pitr"), cmp.Or(o.init, firehoseInit)
+	if o.feed == firehose.Name {
+		o.TimeField, o.ResumeField, o.init = cmp.Or(o.TimeField, firehose.ResumeField), cmp.Or(o.ResumeField, firehose.ResumeField), cmp.Or(o.init, firehose.InitPattern)
 	}
 	var filesErr, speedErr, rateErr error
 	o.Files, filesErr = expand(args, false)
