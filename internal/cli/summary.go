@@ -43,6 +43,7 @@ type tableCounts struct {
 	Updated   int64 `json:"updated"`
 	Unchanged int64 `json:"unchanged"`
 	Deleted   int64 `json:"deleted"`
+	Expired   int64 `json:"expired,omitempty"` // rows that were removed because they are old
 }
 
 func newSummary(did *progress.Snapshot, sources []string) *summary {
@@ -66,7 +67,7 @@ func newSummary(did *progress.Snapshot, sources []string) *summary {
 }
 
 func countsOf(t *progress.Table) tableCounts {
-	return tableCounts{t.Messages, t.Coalesced, t.Inserted, t.Updated, t.Unchanged, t.Deleted}
+	return tableCounts{t.Messages, t.Coalesced, t.Inserted, t.Updated, t.Unchanged, t.Deleted, t.Expired}
 }
 
 // summarize prints what a run did.
@@ -118,7 +119,11 @@ func (s *summary) text(job string) string {
 }
 
 func (t *tableCounts) rows() string {
-	return fmt.Sprintf("%s inserted, %s updated, %s unchanged, %s deleted", grouped(t.Inserted), grouped(t.Updated), grouped(t.Unchanged), grouped(t.Deleted))
+	text := fmt.Sprintf("%s inserted, %s updated, %s unchanged, %s deleted", grouped(t.Inserted), grouped(t.Updated), grouped(t.Unchanged), grouped(t.Deleted))
+	if t.Expired > 0 {
+		text += fmt.Sprintf(", %s expired", grouped(t.Expired))
+	}
+	return text
 }
 
 // counted is a number of things, in the right form.

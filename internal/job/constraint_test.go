@@ -63,6 +63,23 @@ func TestSync_ConstraintAddedMeanwhile(t *testing.T) {
 	}
 }
 
+// execSQL runs a statement as another program does.
+func execSQL(t *testing.T, dest, statement string) {
+	t.Helper()
+	driver := "pgx"
+	if !isPostgres(dest) {
+		driver = "sqlite"
+	}
+	db, err := sql.Open(driver, dest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), statement); err != nil {
+		t.Error(err)
+	}
+}
+
 // addsIndex is a sink whose table gets a unique index behind the third flush.
 type addsIndex struct {
 	sink.Sink
@@ -74,18 +91,7 @@ type addsIndex struct {
 func (a *addsIndex) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	res, err := a.Sink.Flush(ctx, f)
 	if a.flushes++; err == nil && a.flushes == 3 {
-		driver := "pgx"
-		if !isPostgres(a.dest) {
-			driver = "sqlite"
-		}
-		db, err := sql.Open(driver, a.dest)
-		if err != nil {
-			a.t.Fatal(err)
-		}
-		defer db.Close()
-		if _, err := db.ExecContext(ctx, "CREATE UNIQUE INDEX other ON t (n)"); err != nil {
-			a.t.Error(err)
-		}
+		execSQL(a.t, a.dest, "CREATE UNIQUE INDEX other ON t (n)")
 	}
 	return res, err
 }

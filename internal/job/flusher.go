@@ -26,6 +26,7 @@ type flusher struct {
 	flushes int64 // that were committed
 	// unrepeatable are lanes that cannot be read again.
 	unrepeatable []*lane
+	ended        bool // a lane was read to its end
 }
 
 // laneFlushed is what the flusher knows of a lane.
@@ -41,38 +42,57 @@ type laneFlush struct {
 	line   int64 // of the lane, that was committed with it
 }
 
-// write writes sets until there are no more.
-func (f *flusher) write(ctx context.Context) error {
-	for s := range f.ready {
-		start := time.Now()
-		for _, b := range s.Batches {
-			b.Time = start
-		}
-		flush := f.flushOf(s)
-		if f.RejectsAge > 0 && f.RejectsAge < math.MaxInt64 && start.Sub(f.pruned) >= pruneEvery {
-			flush.DropRejects = start.Add(-f.RejectsAge)
-		}
-		res, err := f.flush(ctx, flush)
-		s.stopPrefetch()
-		if err != nil {
-			f.noteLost(s, err)
+// write writes sets until there are no more, and removes old rows between them. When stop is
+// closed, it leaves those to the next run.
+func (f *flusher) write(ctx context.Context, stop <-chan struct{}) error {
+	for {
+		if err := f.expireStep(ctx); err != nil {
 			return err
 		}
-		if err := f.committed(ctx, s, flush, &res); err != nil {
-			return err
-		}
-		if !flush.DropRejects.IsZero() {
-			f.pruned = start
-		}
-		took := time.Since(start)
-		f.p.Flushed(flushed(s.Set, &res, took))
-		f.prefetch.flushed(s.Rows(), took)
-		s.reset()
-		f.free <- s
-		if n := len(res.Refused); n > 0 {
-			if err := f.tooMany(res.Refused[n-1].Detail); err != nil {
+		select {
+		case s, more := <-f.ready:
+			if !more {
+				return f.expireAll(ctx, stop)
+			}
+			if err := f.writeSet(ctx, s); err != nil {
 				return err
 			}
+		case <-f.expiryDue():
+		}
+	}
+}
+
+// writeSet writes a set.
+func (f *flusher) writeSet(ctx context.Context, s *set) error {
+	start := time.Now()
+	for _, b := range s.Batches {
+		b.Time = start
+	}
+	flush := f.flushOf(s)
+	if f.RejectsAge > 0 && f.RejectsAge < math.MaxInt64 && start.Sub(f.pruned) >= pruneEvery {
+		flush.DropRejects = start.Add(-f.RejectsAge)
+	}
+	res, err := f.flush(ctx, flush)
+	s.stopPrefetch()
+	if err != nil {
+		f.noteLost(s, err)
+		return err
+	}
+	if err := f.committed(ctx, s, flush, &res); err != nil {
+		return err
+	}
+	if !flush.DropRejects.IsZero() {
+		f.pruned = start
+	}
+	took := time.Since(start)
+	f.p.Flushed(flushed(s.Set, &res, took))
+	f.prefetch.flushed(s.Rows(), took)
+	f.ended = f.ended || len(s.ended) > 0
+	s.reset()
+	f.free <- s
+	if n := len(res.Refused); n > 0 {
+		if err := f.tooMany(res.Refused[n-1].Detail); err != nil {
+			return err
 		}
 	}
 	return nil

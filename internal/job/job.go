@@ -113,6 +113,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 	if err := r.Rejects.open(); err != nil {
 		return err
 	}
+	r.expirers = newExpirers(r.Tables)
 	for {
 		lanes, err := r.attempt(ctx)
 		if err == nil {
@@ -182,6 +183,7 @@ type run struct {
 
 	hasWritten bool      // the job has written to the tables: the flusher's
 	pruned     time.Time // when old rejects were last removed
+	expirers   []*expirer
 }
 
 // attempt reads all sources from their checkpoints to their ends. It returns those that it
@@ -211,7 +213,7 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(flushing, cancel)()
-	g.Go(func() error { return out.write(flushing) })
+	g.Go(func() error { return out.write(flushing, ctx.Done()) })
 	g.Go(func() error { r.prefetch.pass(flushing, full, ready, r.Log); return nil })
 	g.Go(func() error {
 		scans.run(reading, func(ctx context.Context) error { return o.open(ctx, starts) })
@@ -273,7 +275,13 @@ func (r *run) fold(tables []schema.Table, caps sink.Caps) (err error) {
 	if r.settings, err = r.Config.settings(); err != nil {
 		return err
 	}
-	for i, t := range tables {
+	for i := range tables {
+		t := tables[i].Clone()
+		if fit := r.Tables[i].Fit; fit != nil {
+			if err := fit(&caps.Limits, &t); err != nil {
+				return err
+			}
+		}
 		o, err := r.options(&t, r.Tables[i].Fold, caps)
 		if err != nil {
 			return err

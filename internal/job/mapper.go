@@ -3,12 +3,17 @@ package job
 import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
 )
 
 // A Table is one of those that a job keeps.
 type Table struct {
 	Name string
 	Fold fold.Options
+	// Fit makes the table, as the database has it, what the job wants of it: its stamps, and
+	// what runs when it is made. nil: nothing.
+	Fit    func(*schema.Limits, *schema.Table) error
+	Expire *Expire // when its rows are removed; nil: never
 }
 
 // A Mapper says what the lines of a job's sources mean for its tables. One goroutine uses it.

@@ -28,7 +28,7 @@ var (
 	}
 	ofTable = map[string]string{
 		"weir_rejected_lines_total":     "Lines rejected.",
-		"weir_rows_total":               "Rows of flushed batches, by what became of them.",
+		"weir_rows_total":               "Rows of flushed batches, by what became of them, and those that expired.",
 		"weir_coalesced_messages_total": "Messages folded into a row that another message of the batch had begun.",
 	}
 	ofSource = map[string]string{
@@ -112,6 +112,7 @@ func collectTable(t *progress.Table, count emit) {
 	count("weir_rows_total", float64(t.Updated), t.Name, "updated")
 	count("weir_rows_total", float64(t.Unchanged), t.Name, "unchanged")
 	count("weir_rows_total", float64(t.Deleted), t.Name, "deleted")
+	count("weir_rows_total", float64(t.Expired), t.Name, "expired")
 	count("weir_coalesced_messages_total", float64(t.Coalesced), t.Name)
 }
 

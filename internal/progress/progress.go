@@ -56,6 +56,7 @@ type Table struct {
 	Messages  int64 // that were written, by way of rows
 	Coalesced int64 // of these, those that were folded into a row that another message had begun
 	Rows
+	Expired  int64                 // rows that were removed because they are old
 	Rejected map[feed.Reason]int64 // lines
 }
 
@@ -125,6 +126,7 @@ func (s *Snapshot) Total() Table {
 		t.Messages += each.Messages
 		t.Coalesced += each.Coalesced
 		t.Rows.add(each.Rows)
+		t.Expired += each.Expired
 		for r, n := range each.Rejected {
 			t.Rejected[r] += n
 		}
@@ -167,6 +169,13 @@ type Flush struct {
 type TableFlush struct {
 	Messages, Coalesced int64
 	Rows
+}
+
+// Expired counts rows that were removed from a table because they are old.
+func (p *Progress) Expired(table int, rows int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tables[table].Expired += rows
 }
 
 // Observe has f called for each flush, by the goroutine that flushes. It is for before the run.

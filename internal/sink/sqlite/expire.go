@@ -65,7 +65,7 @@ func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err 
 		res.Done = after == nil
 		e.After = after
 	case res.Kept > 0: // they would be found again and again
-		e.After = []string{}
+		e.After, res.Kept, res.Why = []string{}, 0, ""
 	default:
 		res.Done = len(rows) < sink.ExpireRows
 	}
