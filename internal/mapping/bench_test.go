@@ -6,42 +6,24 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// firestarter is the mapping of FlightAware's Firestarter: two tables of one feed.
-func firestarter() mapping.Mapping {
-	text := mapping.Type{Kind: mapping.Text}
-	return mapping.Mapping{Tables: []mapping.Table{
-		{Name: "flights", When: when("type=arrival|cancellation|departure|flightplan|onblock|offblock|extendedFlightInfo|flifo"), Key: []string{"id"}, Type: text, Null: fold.KeepNull, Columns: columns(`
-			id, added: stamp insert, changed: stamp update
-			flight_number: ident, registration: reg, atc_ident: atcident, hexid:, aircraft_type: aircrafttype
-			origin: orig, destination: dest, route:, status:, baggage_claim:, true_cancel: trueCancel as boolean, diverted: as boolean
-			filed_ground_speed: gs as integer, filed_speed: filed_airspeed as integer; speed as integer
-			filed_altitude: filed_altitude as integer; filed_alt as integer; alt as integer if type=flightplan|cancellation flightstatus=F|S
-			cruising_altitude: cruising_altitude as integer; cruising_alt as integer; alt as integer if type=flightplan|cancellation flightstatus!=F|S
-			actual_arrival_gate:, estimated_arrival_gate:, actual_departure_gate:, estimated_departure_gate:, actual_arrival_terminal:, scheduled_arrival_terminal:
-			actual_departure_terminal:, scheduled_departure_terminal:, actual_runway_off:, actual_runway_on:
-			cancelled: pitr as timestamp if type=cancellation
-			actual_out: clock as timestamp if type=offblock; actual_out as timestamp, actual_off: actual_off as timestamp; adt as timestamp
-			actual_on: actual_on as timestamp; aat as timestamp, actual_in: clock as timestamp if type=onblock; actual_in as timestamp
-			estimated_out: as timestamp, estimated_off: estimated_off as timestamp; edt as timestamp, estimated_on: estimated_on as timestamp; eta as timestamp
-			estimated_in: as timestamp, scheduled_off: scheduled_off as timestamp; fdt as timestamp, scheduled_out: as timestamp, scheduled_in: as timestamp
-			predicted_out: as timestamp, predicted_off: as timestamp, predicted_on: as timestamp, predicted_in: as timestamp`)},
-		{Name: "positions", When: when("type=position"), Key: []string{"id", "time", "latitude", "longitude"}, Type: text, Null: fold.KeepNull, Columns: columns(`
-			id, added: stamp insert, time: clock as timestamp, latitude: lat, longitude: lon, facility_hash:, facility_name:, update_type: updateType, adsb_version: as integer
-			aircraft_type: aircrafttype, altitude: alt as integer, gnss_altitude: alt_gnss as integer, altitude_change: altChange, atc_ident: atcident, registration: reg
-			origin: orig, destination: dest, estimated_departure_time: edt as integer, estimated_arrival_time: eta as integer, en_route_time: ete as integer
-			filed_en_route_time: filed_ete as integer, groundspeed: gs as integer, heading:, magnetic_heading: heading_magnetic, true_heading: heading_true, hexid:
-			mach_number: mach, nac_p: as integer, nac_v: as integer, nav_altitude: as integer, nav_heading:, nav_modes:, nav_altimeter_setting: nav_qnh, nic: as integer
-			nic_baro: as integer, sil: as integer, sil_type:, radius_of_containment: pos_rc as integer, route:, waypoints:, air_pressure: pressure as integer
-			filed_cruising_speed: speed as integer, indicated_airspeed: speed_ias as integer, true_airspeed: speed_tas as integer, squawk: as integer
-			temperature: as integer, temperature_quality: as integer, vertical_rate: vertRate as integer, wind_direction: wind_dir as integer
-			geometric_vertical_rate: vertRate_geom as integer, wind_quality: as integer, wind_speed: as integer`)},
-	}}
+// firestarter is the mapping of contrib/firestarter.yaml: two tables of one feed.
+func firestarter(t testing.TB) *mapping.Mapping {
+	var settings []*config.Setting
+	for _, name := range []string{"source", "feed", "feed-events", "to", "null"} {
+		settings = append(settings, &config.Setting{Name: name, Set: func(string) error { return nil }})
+	}
+	f, err := config.Resolve(settings, nil, "../../contrib/firestarter.yaml", func() fold.Options { return fold.Options{Null: fold.KeepNull} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.Mapping
 }
 
 // firehose makes messages of few flights: seven positions to one of another type.
@@ -77,8 +59,7 @@ func BenchmarkMap(b *testing.B) {
 	for _, stage := range []string{"scan", "map", "fold", "identity"} {
 		b.Run(stage, func(b *testing.B) {
 			names := &feed.Names{}
-			m := firestarter()
-			plan, err := mapping.Compile(&m, names, schema.Limits{FoldCase: true, Untyped: true, TextTypes: true})
+			plan, err := mapping.Compile(firestarter(b), names, schema.Limits{FoldCase: true, Untyped: true, TextTypes: true})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -161,5 +142,30 @@ func BenchmarkWhen(b *testing.B) {
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/101, "ns/condition")
 			}
 		})
+	}
+}
+
+// TestMap_AllocatesNothing for messages whose rows are known.
+func TestMap_AllocatesNothing(t *testing.T) {
+	names := &feed.Names{}
+	plan, err := mapping.Compile(firestarter(t), names, schema.Limits{TextTypes: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scan, scratch, lines := feed.NewScanner(names), plan.NewScratch(), make([]feed.Line, 200)
+	for i, text := range firehose(len(lines)) {
+		if lines[i].Scan(scan, nil, text); lines[i].Err != nil {
+			t.Fatal(lines[i].Err)
+		}
+	}
+	run := func() {
+		for i := range lines {
+			if rows, _, err := plan.Map(&lines[i], fold.Place{}, scratch); err != nil || len(rows) != 1 {
+				t.Fatal(len(rows), err)
+			}
+		}
+	}
+	if n := testing.AllocsPerRun(10, run); n > 0 {
+		t.Errorf("%v allocations for %d messages", n, len(lines))
 	}
 }

@@ -100,6 +100,8 @@ func article(t Type) string {
 		return "a real"
 	case UUID:
 		return "a UUID"
+	case JSON:
+		return "JSON"
 	case Bytes:
 		return "bytes in base64"
 	case Date, DateDays:
