@@ -106,8 +106,8 @@ var expiryTests = slices.Concat(
 		r := BeginFitted(t, db, stamps).At(at(0))
 		r.Flush(numbered(0, 6)...)
 		index("made")
-		theirs(t, db, "CREATE TABLE theirs (id TEXT REFERENCES t (id))")
-		db.Exec(t, "INSERT INTO theirs VALUES ('01-a'), ('04-a')")
+		theirs(t, db, "CREATE TABLE child (id TEXT REFERENCES t (id))")
+		db.Exec(t, "INSERT INTO child VALUES ('01-a'), ('04-a')")
 		got := r.Expire(old(1, "made"))
 		if got.Removed != 4 || got.Kept != 2 || !strings.Contains(strings.ToLower(got.Why), "foreign key") {
 			t.Errorf("%+v", got)
