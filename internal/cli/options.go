@@ -29,8 +29,9 @@ type syncOptions struct {
 
 	tombstones config.Duration
 	dryRun     bool
-	config     string   // the file
-	source     []string // of the config file and the environment
+	config     string           // the file
+	mapping    *mapping.Mapping // of the file; nil where it has no tables
+	source     []string         // of the config file and the environment
 }
 
 func (o *syncOptions) flags(f *pflag.FlagSet) {

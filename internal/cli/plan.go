@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,7 +12,9 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
 )
@@ -30,7 +33,8 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 	rejects, rejectsErr := o.parse()
 	to, toErr := e.destination(o.to)
 	sources, table, live, sourceErr := o.sources(args)
-	usage := errors.Join(err, rulesErr, o.check(), feedErr, rateErr, rejectsErr, toErr)
+	tablesErr := o.tables(&c, to, table, rules)
+	usage := errors.Join(err, rulesErr, o.check(), feedErr, rateErr, rejectsErr, toErr, tablesErr)
 	if sourceErr == nil {
 		stored := slices.ContainsFunc(sources, func(s string) bool { return source.TraitsOf(s).Stored() })
 		usage = errors.Join(usage, o.spoolOptions.check(live, stored))
@@ -54,12 +58,56 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 		Sources: sources,
 		Source:  src, Feed: feed,
 		Job: cmp.Or(o.job, table), ResumeStdin: o.job != "",
-		Tables:    []job.Table{{Name: table, Fold: rules}},
+		Tables: c.Tables, NewMapper: c.NewMapper,
 		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: int64(o.buffer), Prefetch: o.prefetch, Tombstones: time.Duration(o.tombstones),
 		Spool:   spool.Folders{Dir: o.spool, Max: int64(o.spoolMax), Capture: o.capture, KeepCaptures: o.keepCaptures.Duration},
 		Rejects: rejects, MaxRejects: o.maxRejects, RejectsAge: o.keepRejects.Duration, ShowRejects: showRejects(o.to),
 		FromStart: o.fromStart, Rebuild: o.rebuild, AcceptSettings: o.accept,
 	}, nil
+}
+
+// tables has a job write to the table of the flags, or to those of the file.
+func (o *syncOptions) tables(c *job.Config, to destination, table string, rules fold.Options) error {
+	if o.mapping == nil {
+		c.Tables = []job.Table{{Name: table, Fold: rules}}
+		return nil
+	}
+	if o.table != "" {
+		return fmt.Errorf("--table %s: %s has tables, which have names", o.table, o.mapping.File)
+	}
+	if err := unwritable(o.mapping); err != nil {
+		return err
+	}
+	for i := range o.mapping.Tables {
+		t := &o.mapping.Tables[i]
+		t.OnCreate = slices.DeleteFunc(t.OnCreate, func(s mapping.Statement) bool {
+			return s.Database != "" && !strings.EqualFold(s.Database, to.Name)
+		})
+	}
+	return config.Locate(o.mapping.File, c.Map(o.mapping, to.Caps.Limits))
+}
+
+// unwritable are the parts of a mapping that runs do not know yet.
+func unwritable(m *mapping.Mapping) error {
+	var faults []error
+	for i := range m.Tables {
+		t := &m.Tables[i]
+		fault := func(at mapping.Pos, what string) {
+			faults = append(faults, config.Locate(m.File, &mapping.Fault{Pos: at, Text: fmt.Sprintf("table %q: weir does not write %s yet", t.Name, what)}))
+		}
+		if t.Of != "" {
+			fault(t.Pos, "child tables")
+		}
+		if t.ID != "" {
+			fault(t.Pos, "keys that the database generates")
+		}
+		for _, c := range t.Columns {
+			if c.From[0].References != "" {
+				fault(c.Pos, "references")
+			}
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // sources resolves the sources of a run, of which a connection is live, and names the table.
@@ -68,7 +116,12 @@ func (o *syncOptions) sources(args []string) (sources []string, table string, li
 		return nil, "", false, err
 	}
 	live = slices.ContainsFunc(sources, func(s string) bool { return source.TraitsOf(s).Live })
-	if table = o.table; table == "" {
+	switch table = o.table; {
+	case o.mapping != nil && len(o.mapping.Tables) == 1:
+		table = o.mapping.Tables[0].Name
+	case o.mapping != nil: // the job is named after the file
+		table = strings.TrimSuffix(filepath.Base(o.mapping.File), filepath.Ext(o.mapping.File))
+	case table == "":
 		table, err = stem(sources)
 	}
 	switch {

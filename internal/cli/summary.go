@@ -21,7 +21,9 @@ type summary struct {
 	Bytes   int64    `json:"bytes"`
 	tableCounts
 	Rejected int64            `json:"rejected"`
-	Ignored  map[string]int64 `json:"ignored,omitempty"` // values of fields that have no column
+	Ignored  map[string]int64 `json:"ignored,omitempty"`  // values of fields that have no column
+	Passed   int64            `json:"passed,omitempty"`   // messages that the config file's ignore names
+	NoTable  map[string]int64 `json:"no_table,omitempty"` // messages that no table takes
 	Batches  int64            `json:"batches"`
 	Seconds  float64          `json:"seconds"`
 	Rate     float64          `json:"lines_per_second"`
@@ -75,6 +77,7 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 	did := p.Snapshot()
 	s := newSummary(&did, c.Sources)
 	s.Ignored = p.Ignored()
+	s.Passed, s.NoTable = p.Unmatched()
 	if err != nil {
 		s.Error = err.Error()
 	}
@@ -88,19 +91,30 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 	}
 	e.log.Info(s.text(shownJob(&c)))
 	if len(s.Ignored) > 0 {
-		names := slices.Sorted(maps.Keys(s.Ignored))
-		for i, n := range names {
-			names[i] = fmt.Sprintf("%q (%s)", n, grouped(s.Ignored[n]))
-		}
-		if len(names) > 20 {
-			names = append(names[:20], fmt.Sprintf("and %d more", len(names)-20))
-		}
-		e.log.Info(fmt.Sprintf("ignored, without a column: %s (--new-columns add --from-start adds them)", strings.Join(names, ", ")))
+		e.log.Info(fmt.Sprintf("ignored, without a column: %s (--new-columns add --from-start adds them)", someOf(s.Ignored)))
+	}
+	if s.Passed > 0 {
+		e.log.Info(fmt.Sprintf("ignored, as %s says: %s", o.mapping.File, counted(s.Passed, "message")))
+	}
+	if len(s.NoTable) > 0 {
+		e.log.Info("ignored, for no table: " + someOf(s.NoTable))
 	}
 	if s.Rejected > 0 {
 		where := map[bool]string{true: c.ShowRejects, false: "--rejects " + o.rejects}[o.rejects == "table"]
 		e.log.Warn(fmt.Sprintf("%s of %s lines were rejected (%s)", grouped(s.Rejected), grouped(s.Lines), where))
 	}
+}
+
+// someOf lists counts by name, at most 20 of them.
+func someOf(counts map[string]int64) string {
+	names := slices.Sorted(maps.Keys(counts))
+	for i, n := range names {
+		names[i] = fmt.Sprintf("%q (%s)", n, grouped(counts[n]))
+	}
+	if len(names) > 20 {
+		names = append(names[:20], fmt.Sprintf("and %d more", len(names)-20))
+	}
+	return strings.Join(names, ", ")
 }
 
 // text is the summary in a line, and one more for each of several tables.

@@ -52,9 +52,7 @@ the rest. The table is made from the feed, or taken as it is.
 			if err != nil {
 				return err
 			}
-			if err := file.OneTable(); err != nil {
-				return usageError{err}
-			}
+			o.mapping = file.Mapping
 			if len(args) == 0 {
 				args = o.source
 			}
@@ -103,6 +101,9 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 	defer out.close()
 	for _, s := range settings {
 		e.log.Debug(fmt.Sprintf("%s = %s (%s)", s.Name, s.Value(), s.Origin))
+	}
+	if o.dryRun && o.mapping != nil {
+		return usagef("--dry-run does not know tables of a config file yet: leave one out")
 	}
 	if o.dryRun {
 		return e.dryRun(ctx, to, c, p, out)
@@ -171,6 +172,9 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		return r.to.Inspect(ctx, r.to.dest, sink.Options{Cache: readerCache, Log: slog.New(debugHandler{r.log.Handler()})})
 	}
 	err = job.Run(ctx, c, sink.Retry(db, patience, onRetry), sink.RetryClaims(claims, patience, onRetry), r.p)
+	if err != nil && r.o.mapping != nil {
+		err = config.Locate(r.o.mapping.File, err)
+	}
 	r.out.close()
 	r.summarize(r.o, c, r.p, err)
 	switch {

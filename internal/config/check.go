@@ -341,14 +341,14 @@ const (
 func timed(t *tableDraft, col mapping.Column) answer {
 	best := no
 	for _, s := range col.From {
-		kind := s.As.Kind
-		if kind == mapping.DefaultType {
-			kind = t.Type.Kind
+		as := s.As
+		if as.Kind == mapping.DefaultType {
+			as = t.Type
 		}
 		switch {
-		case s.Stamp != mapping.NoStamp || strings.HasPrefix(string(kind), string(mapping.Timestamp)) || strings.HasPrefix(string(kind), string(mapping.Date)):
+		case s.Stamp != mapping.NoStamp || as.IsTime():
 			return yes
-		case kind == mapping.Auto:
+		case as.Kind == mapping.Auto:
 			best = maybe
 		}
 	}

@@ -27,7 +27,7 @@ func (f *File) OneTable() error {
 	if f.Mapping == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: this version reads tables only for weir config check", f.Mapping.File)
+	return fmt.Errorf("%s has tables, which this command does not know yet", f.Mapping.File)
 }
 
 // An entry is a key of the top and its value. No value is read as a number, a date or a

@@ -151,7 +151,7 @@ func (r *reader) tables(m *mappingDraft, n *yaml.Node, where string) {
 	r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
 		t := &tableDraft{where: join(where, name)}
 		t.Pos, t.Name = pos(at), name
-		if strings.Contains("."+name+".", "..") {
+		if strings.Contains("."+name+".", "..") && !strings.Contains(name, `"`) {
 			r.fault(t.Pos, where, "%q is not the name of a table: NAME or SCHEMA.NAME", name)
 		}
 		if t.given = map[string]*yaml.Node{}; !isNull(value) {

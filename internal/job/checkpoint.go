@@ -50,6 +50,9 @@ func (c *Config) settings() (string, error) {
 		} {
 			all[name+of] = value
 		}
+		if t.Mapping != "" {
+			all[mappingSetting+of] = t.Mapping
+		}
 	}
 	text, err := json.Marshal(all)
 	return string(text), err
@@ -59,9 +62,12 @@ func (c *Config) settings() (string, error) {
 // several.
 const ofTable = " of table "
 
+// mappingSetting is what makes rows of messages.
+const mappingSetting = "mapping"
+
 // rebuildOnly are the settings that can change only with an empty table: old rows or values
 // would stay.
-var rebuildOnly = []string{"key", "fill-only"}
+var rebuildOnly = []string{"key", "fill-only", mappingSetting}
 
 // changes returns words for the settings that differ from those of a checkpoint, and whether
 // one of them is of rebuildOnly.
@@ -74,8 +80,12 @@ func changes(was, now string) (words []string, rebuild bool, err error) {
 	maps.Copy(all, new)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if old[name] != new[name] {
-			words = append(words, fmt.Sprintf("--%s was %s and is %s", name, orNone(old[name]), orNone(new[name])))
 			flag, _, _ := strings.Cut(name, ofTable)
+			if flag == mappingSetting {
+				words = append(words, "the "+name+" has changed")
+			} else {
+				words = append(words, fmt.Sprintf("--%s was %s and is %s", name, orNone(old[name]), orNone(new[name])))
+			}
 			rebuild = rebuild || slices.Contains(rebuildOnly, flag)
 		}
 	}

@@ -44,9 +44,10 @@ type Config struct {
 	// Tables are those that the sources' messages are applied to, parents before their
 	// children.
 	Tables []Table
-	// NewMapper returns what maps lines whose scanners number names as names does. nil: all
-	// messages are for the one table, whose columns are called as the fields are.
-	NewMapper func(names *feed.Names) Mapper
+	// NewMapper returns what maps lines whose scanners number names as names does, for a database
+	// with these limits; the tables are fitted after it. nil: all messages are for the one table,
+	// whose columns are called as the fields are.
+	NewMapper func(names *feed.Names, limits schema.Limits) (Mapper, error)
 
 	BatchRows int
 	// BatchPeriod is how long a line waits at most before it is written; 0
@@ -108,7 +109,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 	}
 	defer func() {
 		err = errors.Join(err, r.Rejects.close())
-		p.SetIgnored(r.ignored())
+		r.countPassed()
 	}()
 	if err := r.Rejects.open(); err != nil {
 		return err
@@ -144,7 +145,7 @@ func Fold(ctx context.Context, c Config, tables []schema.Table, caps sink.Caps, 
 		return err
 	}
 	_, err := r.attempt(ctx)
-	p.SetIgnored(r.ignored())
+	r.countPassed()
 	return cmp.Or(err, ctx.Err())
 }
 
@@ -275,13 +276,16 @@ func (r *run) fold(tables []schema.Table, caps sink.Caps) (err error) {
 	if r.settings, err = r.Config.settings(); err != nil {
 		return err
 	}
-	for i := range tables {
-		t := tables[i].Clone()
-		if fit := r.Tables[i].Fit; fit != nil {
-			if err := fit(&caps.Limits, &t); err != nil {
-				return err
-			}
+	if r.NewMapper != nil {
+		if r.mapper, err = r.NewMapper(&r.names, caps.Limits); err != nil {
+			return err
 		}
+	}
+	fitted, err := r.fit(tables, caps.Limits)
+	if err != nil {
+		return err
+	}
+	for i, t := range fitted {
 		o, err := r.options(&t, r.Tables[i].Fold, caps)
 		if err != nil {
 			return err
@@ -293,10 +297,20 @@ func (r *run) fold(tables []schema.Table, caps sink.Caps) (err error) {
 		}
 	}
 	r.folders.Link()
-	if r.NewMapper != nil {
-		r.mapper = r.NewMapper(&r.names)
-	}
 	return nil
+}
+
+// fit returns tables as the job wants them. The error joins those of all.
+func (r *run) fit(tables []schema.Table, limits schema.Limits) ([]schema.Table, error) {
+	fitted := make([]schema.Table, len(tables))
+	var faults []error
+	for i := range tables {
+		fitted[i] = tables[i].Clone()
+		if fit := r.Tables[i].Fit; fit != nil {
+			faults = append(faults, fit(&limits, &fitted[i]))
+		}
+	}
+	return fitted, errors.Join(faults...)
 }
 
 // options are the rules of the fold for a table.
@@ -317,6 +331,14 @@ func (r *run) options(t *schema.Table, o fold.Options, caps sink.Caps) (fold.Opt
 	o.MaxColumns = min(o.MaxColumns, max(0, caps.Columns-len(t.Columns)-len(o.Key)))
 	o.Log = r.Log
 	return o, nil
+}
+
+// countPassed counts what has found no table and no column.
+func (r *run) countPassed() {
+	r.p.SetIgnored(r.ignored())
+	if m, ok := r.mapper.(*planned); ok {
+		r.p.SetUnmatched(m.ignored, m.noTable)
+	}
 }
 
 // ignored returns how many values each field had that found no column.

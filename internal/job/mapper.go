@@ -14,6 +14,8 @@ type Table struct {
 	// what runs when it is made. nil: nothing.
 	Fit    func(*schema.Limits, *schema.Table) error
 	Expire *Expire // when its rows are removed; nil: never
+	// Mapping is what makes its rows of messages, for checkpoints; "" where messages are its rows.
+	Mapping string
 }
 
 // A Mapper says what the lines of a job's sources mean for its tables. One goroutine uses it.

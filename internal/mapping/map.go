@@ -8,11 +8,8 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// A Row is what a message says to one row of a table.
-type Row struct {
-	Table int // of the plan's
-	fold.Change
-}
+// A Row is what a message says to one row of a table of the plan.
+type Row = fold.TableChange
 
 // Fate is what becomes of a message.
 type Fate uint8
@@ -174,7 +171,7 @@ func (s *Scratch) row(table int, above []feed.Field) *feed.Error {
 	clear(key[len(above):])
 	if t.plain() {
 		c.Fields, c.Unnumbered = s.line.Fields, s.line.Unnumbered
-		s.rows = append(s.rows, Row{table, c})
+		s.rows = append(s.rows, Row{Table: table, Change: c})
 		return nil
 	}
 	from := len(s.fields)
@@ -218,7 +215,7 @@ func (s *Scratch) row(table int, above []feed.Field) *feed.Error {
 		}
 	}
 	c.Fields, c.Unnumbered = s.fields[from:len(s.fields):len(s.fields)], s.rest.unnumbered
-	s.rows = append(s.rows, Row{table, c})
+	s.rows = append(s.rows, Row{Table: table, Change: c})
 	if c.Op == fold.Delete {
 		return nil
 	}

@@ -3,6 +3,7 @@
 package mapping
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -33,7 +34,7 @@ type Pos struct{ Line, Column int } // from 1
 
 // A Table is what becomes of messages in one table.
 type Table struct {
-	Pos  Pos
+	Pos  Pos `json:"-"` // where it is in the file
 	Name string
 	When When
 	At   Path // of the object that is the row
@@ -74,14 +75,14 @@ const (
 
 // A Column is a column and where its values come from.
 type Column struct {
-	Pos  Pos
+	Pos  Pos `json:"-"` // where it is in the file
 	Name string
 	From []Source // the first whose When holds and whose path is present counts
 }
 
 // A Source is where a value comes from: one of From, Value, Stamp and Meta.
 type Source struct {
-	Pos   Pos
+	Pos   Pos `json:"-"` // where it is in the file
 	When  When
 	As    Type
 	From  Path
@@ -161,7 +162,7 @@ type All []Test
 
 // A Test compares one value of a message, as text.
 type Test struct {
-	Pos     Pos
+	Pos     Pos `json:"-"` // where it is in the file
 	Path    Path
 	In      []Value // one of them it must be; nil where only presence counts
 	Not     bool    // none of them it must be, which absence is not either
@@ -215,7 +216,7 @@ const (
 
 // Expire is when rows of a table are removed.
 type Expire struct {
-	Pos   Pos
+	Pos   Pos `json:"-"` // where it is in the file
 	After time.Duration
 	Of    []string // columns: all of them must be older, or NULL; nil: all timestamps and stamps
 	Every time.Duration
@@ -225,4 +226,35 @@ type Expire struct {
 type Statement struct {
 	Database string // "" for all
 	SQL      string
+}
+
+// Aging are the columns by whose times rows expire: those that the mapping names, or all stamps and
+// timestamps.
+func (t *Table) Aging() (names []string) {
+	if t.Expire.Of != nil {
+		return t.Expire.Of
+	}
+	for _, c := range t.Columns {
+		if slices.ContainsFunc(c.From, func(s Source) bool { return s.Stamp != NoStamp || t.typeOf(&s).IsTime() }) {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// typeOf is the type of what a source gives.
+func (t *Table) typeOf(s *Source) Type {
+	if s.As.Kind == DefaultType {
+		return t.Type
+	}
+	return s.As
+}
+
+// IsTime reports whether values of the type are points in time, or days.
+func (t Type) IsTime() bool {
+	switch t.Kind {
+	case Timestamp, TimestampMs, TimestampUs, TimestampNs, Date, DateDays:
+		return true
+	}
+	return false
 }

@@ -20,6 +20,8 @@ type Progress struct {
 	tables    []Table
 	committed int64 // of state.Lines
 	ignored   map[string]int64
+	passed    int64
+	noTable   map[string]int64
 	observers []func(Flush)
 }
 
@@ -242,6 +244,21 @@ func (p *Progress) SetIgnored(fields map[string]int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ignored = fields
+}
+
+// SetUnmatched notes how many messages were passed over, and how many no table took by what they
+// have where the conditions of tables look.
+func (p *Progress) SetUnmatched(passed int64, noTable map[string]int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.passed, p.noTable = passed, noTable
+}
+
+// Unmatched returns what [Progress.SetUnmatched] noted.
+func (p *Progress) Unmatched() (passed int64, noTable map[string]int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.passed, p.noTable
 }
 
 // Ignored returns how many values each field had that found no column. It is complete when the

@@ -1,0 +1,76 @@
+package job
+
+import (
+	"fmt"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// Map has the job make rows of messages by a mapping, in tables of a database with these limits.
+// The error joins a [mapping.Fault] for each thing that cannot be kept there.
+func (c *Config) Map(m *mapping.Mapping, limits schema.Limits) error {
+	plan, err := mapping.Compile(m, &feed.Names{}, limits)
+	if err != nil {
+		return err
+	}
+	// Each attempt compiles the mapping again for its tables, as they are then.
+	c.NewMapper = func(names *feed.Names, limits schema.Limits) (Mapper, error) {
+		if plan, err = mapping.Compile(m, names, limits); err != nil {
+			return nil, err
+		}
+		return &planned{plan: plan, scratch: plan.NewScratch(), noTable: map[string]int64{}}, nil
+	}
+	c.Tables = make([]Table, plan.Tables())
+	for i := range c.Tables {
+		t := plan.Table(i)
+		c.Tables[i] = Table{Name: t.Name, Fold: plan.Options(i), Mapping: t.Fingerprint(), Fit: func(_ *schema.Limits, have *schema.Table) error {
+			for _, s := range t.OnCreate {
+				have.OnCreate = append(have.OnCreate, s.SQL)
+			}
+			return plan.Fit(i, have)
+		}}
+		if e := t.Expire; e != nil {
+			c.Tables[i].Expire = &Expire{After: e.After, Of: t.Aging(), Every: e.Every}
+		}
+	}
+	return nil
+}
+
+// planned maps lines by the plan of a mapping, and counts those that are for no table.
+type planned struct {
+	plan    *mapping.Plan
+	scratch *mapping.Scratch
+	ignored int64
+	noTable map[string]int64 // by what they have where the conditions of the tables look
+}
+
+// Beyond maxValues, all are otherValues.
+const (
+	maxValues   = 1000
+	otherValues = "other values"
+)
+
+// Map implements [Mapper].
+func (m *planned) Map(l *feed.Line, source string, at fold.Place) ([]fold.TableChange, error) {
+	m.scratch.Source = source
+	changes, fate, err := m.plan.Map(l, at, m.scratch)
+	switch {
+	case err != nil:
+		return nil, err
+	case fate == mapping.Ignored:
+		m.ignored++
+	case fate == mapping.NoTable:
+		name := "all"
+		if path, value := m.scratch.Discriminator(); path != "" {
+			name = fmt.Sprintf("%s=%s", path, value)
+		}
+		if m.noTable[name] == 0 && len(m.noTable) >= maxValues {
+			name = otherValues
+		}
+		m.noTable[name]++
+	}
+	return changes, nil
+}
