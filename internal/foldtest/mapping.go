@@ -165,7 +165,8 @@ type modelRow struct {
 
 // Apply applies a message, and returns why it is rejected.
 func (m *Model) Apply(message string, line, offset int64) (Outcome, error) {
-	v := &view{message: raw(message), unit: raw(message), row: raw(message), line: line, offset: offset}
+	all := raw(strings.TrimSpace(message))
+	v := &view{message: all, unit: all, row: all, line: line, offset: offset}
 	if m.mapping.Ignore != nil && v.holds(m.mapping.Ignore) {
 		return Ignored, nil
 	}

@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 
@@ -139,7 +140,7 @@ func (s *Scratch) begin(l *feed.Line, at fold.Place) {
 	clear(s.rows)
 	s.rows, s.fields, s.bytes, s.sets = s.rows[:0], s.fields[:0], s.bytes[:0], s.sets[:0]
 	f := &s.frames[0]
-	f.begin(l.Text, feed.JSON)
+	f.begin(bytes.TrimSpace(l.Text), feed.JSON)
 	f.cells[0].opened = f.value
 	slots := s.plan.slots
 	for i := range l.Fields {

@@ -88,7 +88,7 @@ func TestMap_AbsentAndNull(t *testing.T) {
 // object absent.
 func TestMap_Paths(t *testing.T) {
 	m := one(`id, b: a.b, c: a.c.d, second: list[1], whole: $ as json, first: list[0].x`)
-	want(t, mapped(t, m, `{"id":1}`, `{"id":1,"a":null}`, `{"id":1,"a":{"c":{"d":[1]},"b":2}}`, `{"id":1,"a":7,"list":{}}`, `{"id":1,"a":{"c":5,"b":3,"b":4},"list":[{"x":1},2]}`, `{"id":1,"a":[1]}`, `{"id":1,"a":{"\u0062":{"x":1}}}`), `
+	want(t, mapped(t, m, " {\"id\":1}\r", `{"id":1,"a":null}`, `{"id":1,"a":{"c":{"d":[1]},"b":2}}`, `{"id":1,"a":7,"list":{}}`, `{"id":1,"a":{"c":5,"b":3,"b":4},"list":[{"x":1},2]}`, `{"id":1,"a":[1]}`, `{"id":1,"a":{"\u0062":{"x":1}}}`), `
 		t id=1 whole={"id":1}
 		t id=1 b=null c=null whole={"id":1,"a":null}
 		t id=1 b=2 c=[1] whole={"id":1,"a":{"c":{"d":[1]},"b":2}}
