@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -21,8 +22,7 @@ import (
 )
 
 func (e *env) verifyCommand() *cobra.Command {
-	o := &fileOptions{}
-	show := 0
+	o := &verifyOptions{}
 	c := &cobra.Command{
 		Use:   "verify FILE... --to DEST",
 		Short: "Compare a table with captured files",
@@ -33,6 +33,9 @@ The whole fold is held in memory: about as much as the table has bytes. Columns 
 no message names are not compared. A column that none of a row's messages names must
 be NULL, unless it has a default. A number or JSON whose spelling a widened column
 may have changed is compared by value.
+
+A table whose rows expire needs --at, the time of the comparison: rows that may be
+missing because they had expired by then are counted apart.
 
 Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 		Example: `  weir verify flights.jsonl.gz --to flights.db
@@ -46,7 +49,7 @@ Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 			if err := file.OneTable(); err != nil {
 				return usageError{err}
 			}
-			return e.verify(c.Context(), o, args, show)
+			return e.verify(c.Context(), o, args)
 		},
 	}
 	f := c.Flags()
@@ -54,9 +57,33 @@ Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 	inGroup(f, tableFlags, func(f *pflag.FlagSet) { o.tableOptions.flags(f, &o.choices) })
 	inGroup(f, foldFlags, func(f *pflag.FlagSet) { o.foldOptions.flags(f, &o.choices) })
 	f.String("config", "", configHelp)
-	f.IntVar(&show, "show", 10, "print at most this many differences")
+	f.IntVar(&o.show, "show", 10, "print at most this many differences")
+	f.StringVar(&o.at, "at", "", "the `TIME` of the comparison, such as 2020-05-15T13:30:00Z, for a table whose rows expire")
 	f.SortFlags = false
 	return c
+}
+
+type verifyOptions struct {
+	fileOptions
+	show int
+	at   string
+	kept job.Table // what the job wants of the table, beside its name and its fold
+}
+
+// time returns that of the comparison.
+func (o *verifyOptions) time() (at time.Time, err error) {
+	switch {
+	case o.at == "" && o.kept.Expire != nil:
+		return at, usagef("the rows of the table expire: --at TIME says when it is compared, such as --at 2020-05-15T13:30:00Z")
+	case o.at != "" && o.kept.Expire == nil:
+		return at, usagef("--at is for a table whose rows expire (expire in the config file)")
+	case o.at == "":
+		return at, nil
+	}
+	if at, err = time.Parse(time.RFC3339, o.at); err != nil {
+		return at, usagef("--at %q is not a time such as 2020-05-15T13:30:00Z", o.at)
+	}
+	return at, nil
 }
 
 // A verifier compares what would be written with the table.
@@ -65,9 +92,14 @@ type verifier struct {
 	env   *env
 	show  int
 	table schema.Table
+	// expire is when rows of the table are removed, nil for never, and at the time of the
+	// comparison.
+	expire *job.Expire
+	at     time.Time
 
 	rows, live int
 	different  int
+	expired    int // rows that the table may lack because they were old
 }
 
 func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
@@ -94,6 +126,11 @@ func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
 		}
 	}
 	return v.Compare(ctx, b, func(d sink.Difference) bool {
+		if d.Kind == sink.Missing && v.expire != nil && v.expire.Explains(b, d.Row, v.at) {
+			v.expired++
+			v.live--
+			return true
+		}
 		if v.different++; v.different <= v.show {
 			v.say(b, &d)
 		}
@@ -124,14 +161,15 @@ func (v *verifier) say(b *fold.Batch, d *sink.Difference) {
 	}
 }
 
-func (e *env) verify(ctx context.Context, o *fileOptions, args []string, show int) (err error) {
+func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err error) {
 	opt, rulesErr := o.rules()
 	if rulesErr != nil {
 		rulesErr = usageError{rulesErr}
 	}
 	to, toErr := e.destination(o.to)
 	files, filesErr := expand(args, false)
-	if err := errors.Join(rulesErr, toErr, filesErr); err != nil {
+	at, atErr := o.time()
+	if err := errors.Join(rulesErr, toErr, filesErr, atErr); err != nil {
 		return err
 	}
 	if o.table == "" {
@@ -148,12 +186,13 @@ func (e *env) verify(ctx context.Context, o *fileOptions, args []string, show in
 	if err != nil {
 		return err
 	}
-	v := &verifier{Inspector: db, env: e, show: show}
+	v := &verifier{Inspector: db, env: e, show: o.show, expire: o.kept.Expire, at: at}
 	if v.table, err = db.Table(ctx, o.table, opt.Key); err != nil {
 		return err
 	}
-	p := progress.New(o.table)
-	err = job.Fold(ctx, job.Config{Sources: files, Source: source.Options{MaxLine: int(o.maxLine)}, Tables: []job.Table{{Name: o.table, Fold: opt}},
+	p, kept := progress.New(o.table), o.kept
+	kept.Name, kept.Fold = o.table, opt
+	err = job.Fold(ctx, job.Config{Sources: files, Source: source.Options{MaxLine: int(o.maxLine)}, Tables: []job.Table{kept},
 		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Log: e.log},
 		[]schema.Table{v.table}, db.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) })
 	if err != nil {
@@ -184,6 +223,10 @@ func (v *verifier) report(ctx context.Context, lines string) (err error) {
 	case total > int64(v.live):
 		return fmt.Errorf("the %s of the fold %s in the table, and %s", rows, are, counted(total-int64(v.live), "other"))
 	}
-	_, err = fmt.Fprintf(v.env.stdout, "%s of table %s %s the fold of %s\n", rows, name, are, lines)
+	apart := ""
+	if v.expire != nil {
+		apart = fmt.Sprintf(", but for %s that had expired", counted(int64(v.expired), "row"))
+	}
+	_, err = fmt.Fprintf(v.env.stdout, "%s of table %s %s the fold of %s%s\n", rows, name, are, lines, apart)
 	return err
 }

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/backoff"
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -17,6 +20,36 @@ type Expire struct {
 	After time.Duration // how old
 	Of    []string      // the columns; stamps, or others that hold a time
 	Every time.Duration // how often they are looked for, beside the start and a source's end; 0: a minute
+}
+
+// Explains reports whether a row of a fold may be missing at a time because it was old: each
+// of its values in the columns is. What it had in stamps went with it.
+func (x *Expire) Explains(b *fold.Batch, r *fold.Row, at time.Time) bool {
+	before := at.Add(-x.After)
+	for _, name := range x.Of {
+		column := b.Limits.Find(&b.Table, name, 0)
+		if column < 0 || b.Table.Columns[column].Stamp != schema.NoStamp {
+			continue
+		}
+		raw := b.Value(r, column)
+		if raw == nil || feed.KindOf(raw) == feed.Null {
+			continue
+		}
+		if t, ok := timeOf(string(feed.Text(nil, raw, feed.KindOf(raw)))); !ok || !t.Before(before) {
+			return false
+		}
+	}
+	return true
+}
+
+// timeOf reads a point in time as a driver takes it: in UTC where it names no zone.
+func timeOf(text string) (time.Time, bool) {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05", time.DateOnly, "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, true
+		}
+	}
+	return time.Time{}, false
 }
 
 const (

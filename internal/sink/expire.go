@@ -12,9 +12,9 @@ import (
 // come. Each step removes at most ExpireRows of them and looks at no more than ExpireWindow.
 type Expiry struct {
 	Table  string
-	Key    []string  // its fields
-	Of     []string  // columns: in each of them the row has NULL, or a time before Before
-	Before time.Time //
+	Key    []string // its fields
+	Of     []string // columns: in each of them the row has NULL, or a time before Before
+	Before time.Time
 	// After is the key of the last row that a step looked at, in the driver's own notation; nil
 	// begins.
 	After []string
@@ -39,6 +39,9 @@ type Expired struct {
 // Columns returns those of the table by which rows expire, and the name of one that is
 // missing.
 func (e *Expiry) Columns(l *schema.Limits, t *schema.Table) (columns []*schema.Column, missing string, err error) {
+	if len(e.Of) == 0 {
+		return nil, "", fmt.Errorf("no column is named by which rows of table %q expire", t.Name)
+	}
 	for i, name := range e.Of {
 		at := l.Find(t, name, i)
 		if at < 0 {
