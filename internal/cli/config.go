@@ -22,7 +22,7 @@ func (e *env) configCommand() *cobra.Command {
 		Args:  noCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(e.configPrintCommand(), e.configCheckCommand(), e.configSchemaCommand())
+	c.AddCommand(e.configPrintCommand(), e.configCheckCommand(), e.configTestCommand(), e.configSchemaCommand())
 	return c
 }
 

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sqlite"
+)
+
+func (e *env) configTestCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "test FILE",
+		Short: "Run the tests of a config file",
+		Long: `Run the tests of a config file: apply the feed of each to empty tables in SQLite, once
+in one batch and once line by line, and compare the rows with those that the test
+wants. on_create and expire are left out.
+
+Exit codes: 0 all tests passed, 1 failed, or a test did, 2 the file has faults.`,
+		Example: `  weir config test weir.yaml`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			file, err := e.checkFile(c, args[0])
+			if err == nil && file.Mapping != nil {
+				err = unwritable(file.Mapping)
+			}
+			if err != nil {
+				return usageError{err}
+			}
+			if len(file.Cases) == 0 {
+				return usagef("%s has no tests", args[0])
+			}
+			return e.runCases(c.Context(), &file)
+		},
+	}
+}
+
+// runCases runs the tests of a file, and prints those that passed.
+func (e *env) runCases(ctx context.Context, file *config.File) error {
+	m := *file.Mapping
+	m.Tables = slices.Clone(m.Tables)
+	for i := range m.Tables {
+		m.Tables[i].OnCreate, m.Tables[i].Expire = nil, nil
+	}
+	failed := 0
+	for i := range file.Cases {
+		test := &file.Cases[i]
+		differences := map[string][]*config.Fault{}
+		for batches, rows := range map[string]int{"in one batch": math.MaxInt, "line by line": 1} {
+			found, err := runCase(ctx, &m, test, rows)
+			if err != nil {
+				return fmt.Errorf("test %q, %s: %w", test.Name, batches, err)
+			}
+			differences[batches] = found
+		}
+		if all := differences["in one batch"]; len(all) == 0 && len(differences["line by line"]) == 0 {
+			fmt.Fprintf(e.stdout, "ok: %s\n", printable(test.Name))
+			continue
+		}
+		failed++
+		for _, batches := range []string{"in one batch", "line by line"} {
+			for _, d := range differences[batches] {
+				fmt.Fprintln(e.stdout, printable(fmt.Sprintf("%v (%s)", d, batches)))
+			}
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %s failed", failed, counted(int64(len(file.Cases)), "test"))
+	}
+	return nil
+}
+
+// runCase applies the feed of a test to empty tables, in batches of a number of rows, and compares
+// them.
+func runCase(ctx context.Context, m *mapping.Mapping, test *config.Case, batchRows int) (_ []*config.Fault, err error) {
+	dir, err := os.MkdirTemp("", "weir-test-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	feed, path := filepath.Join(dir, "feed.jsonl"), filepath.Join(dir, "test.db")
+	if err := os.WriteFile(feed, []byte(test.Feed), 0o600); err != nil {
+		return nil, err
+	}
+	rejects, err := job.ParseRejects("discard")
+	if err != nil {
+		return nil, err
+	}
+	options := sink.Options{Level: sink.Off, Log: slog.New(slog.DiscardHandler)}
+	c := job.Config{Sources: []string{feed}, BatchRows: batchRows, Buffer: defaultBuffer, Rejects: rejects, MaxRejects: math.MaxInt64, Log: options.Log}
+	if err := c.Map(m, sqlite.Driver.Caps.Limits); err != nil {
+		return nil, config.Locate(m.File, err)
+	}
+	db, err := sqlite.Driver.Open(ctx, path, options)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(c.Tables))
+	for i := range c.Tables {
+		names[i] = c.Tables[i].Name
+	}
+	if err := errors.Join(job.Run(ctx, c, db, nil, progress.New(names...)), db.Close()); err != nil {
+		return nil, config.Locate(m.File, err)
+	}
+	in, err := sqlite.Driver.Inspect(ctx, path, options)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	return test.Compare(m, func(table string) ([]string, error) {
+		if t, err := in.Table(ctx, table, nil); err == nil && !t.Exists {
+			return nil, nil
+		}
+		rows, _, err := in.Sample(ctx, table, math.MaxInt)
+		return rows, err
+	})
+}
