@@ -167,23 +167,46 @@ func (s *Scratch) row(table int, above []feed.Field) *feed.Error {
 			c.Version = *v
 		}
 	}
-	key := s.keys[table]
-	copy(key, above)
-	clear(key[len(above):])
 	if t.plain() {
 		c.Fields, c.Unnumbered = s.line.Fields, s.line.Unnumbered
 		s.rows = append(s.rows, Row{Table: table, Change: c})
 		return nil
 	}
-	from := len(s.fields)
-	s.rest.unnumbered = nil
+	key := s.keys[table]
+	copy(key, above)
+	clear(key[len(above):])
 	for i := range above {
 		key[i].Name = t.key[i].name
+	}
+	from := len(s.fields)
+	if err := s.values(t, object, key, c.Op == fold.Delete); err != nil {
+		return err
+	}
+	c.Fields, c.Unnumbered = s.fields[from:len(s.fields):len(s.fields)], s.rest.unnumbered
+	s.rows = append(s.rows, Row{Table: table, Change: c})
+	if c.Op == fold.Delete {
+		return nil
+	}
+	for _, i := range t.children {
+		if !s.plan.tables[i].set {
+			if _, err := s.elements(i, key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// values adds the fields of a row, of which the key has those of the row above. A delete needs
+// no others than its key.
+func (s *Scratch) values(t *planned, object *feed.Field, key []feed.Field, deletes bool) *feed.Error {
+	s.rest.unnumbered = nil
+	for i := 0; i < len(key) && t.key[i].above; i++ {
 		s.fields = append(s.fields, key[i])
 	}
 	for i := range t.columns {
 		col := &t.columns[i]
-		if c.Op == fold.Delete && col.key < 0 {
+		if deletes && col.key < 0 {
 			continue
 		}
 		f, ok, err := s.value(t, col)
@@ -198,31 +221,17 @@ func (s *Scratch) row(table int, above []feed.Field) *feed.Error {
 		}
 		s.fields = append(s.fields, f)
 	}
-	if object != nil && (t.everything || t.named() && c.Op != fold.Delete) {
+	if object != nil && (t.everything || t.named() && !deletes) {
 		if err := s.others(t, object, key); err != nil {
 			return err
 		}
 	}
-	if err := t.checkKey(key); err != nil {
+	if err := t.checkKey(key); err != nil || deletes {
 		return err
 	}
-	if c.Op != fold.Delete {
-		for _, i := range t.children {
-			if child := &s.plan.tables[i]; child.set {
-				if err := s.setCell(i); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	c.Fields, c.Unnumbered = s.fields[from:len(s.fields):len(s.fields)], s.rest.unnumbered
-	s.rows = append(s.rows, Row{Table: table, Change: c})
-	if c.Op == fold.Delete {
-		return nil
-	}
 	for _, i := range t.children {
-		if !s.plan.tables[i].set {
-			if _, err := s.elements(i, key); err != nil {
+		if s.plan.tables[i].set {
+			if err := s.setCell(i); err != nil {
 				return err
 			}
 		}
