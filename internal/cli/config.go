@@ -99,7 +99,7 @@ func (e *env) checkFile(c *cobra.Command, path string) (config.File, error) {
 	_, rulesErr := o.rules()
 	_, rateErr := readRate("max-rate", o.maxRate)
 	_, rejectsErr := o.parse()
-	limits, toErr := drivers[0].Caps.Limits, error(nil)
+	limits, toErr := caseDriver.Caps.Limits, error(nil)
 	if o.to != "" {
 		var to destination
 		to, toErr = alone.destination(o.to)

@@ -17,7 +17,6 @@ import (
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
 func (e *env) configTestCommand() *cobra.Command {
@@ -100,10 +99,10 @@ func runCase(ctx context.Context, m *mapping.Mapping, test *config.Case, batchRo
 	}
 	options := sink.Options{Level: sink.Off, Log: slog.New(slog.DiscardHandler)}
 	c := job.Config{Sources: []string{feed}, BatchRows: batchRows, Buffer: defaultBuffer, Rejects: rejects, MaxRejects: math.MaxInt64, Log: options.Log}
-	if err := c.Map(m, sqlite.Driver.Caps.Limits); err != nil {
+	if err := c.Map(m, caseDriver.Caps.Limits); err != nil {
 		return nil, config.Locate(m.File, err)
 	}
-	db, err := sqlite.Driver.Open(ctx, path, options)
+	db, err := caseDriver.Open(ctx, path, options)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +113,7 @@ func runCase(ctx context.Context, m *mapping.Mapping, test *config.Case, batchRo
 	if err := errors.Join(job.Run(ctx, c, db, nil, progress.New(names...)), db.Close()); err != nil {
 		return nil, config.Locate(m.File, err)
 	}
-	in, err := sqlite.Driver.Inspect(ctx, path, options)
+	in, err := caseDriver.Inspect(ctx, path, options)
 	if err != nil {
 		return nil, err
 	}
