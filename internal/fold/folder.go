@@ -147,23 +147,14 @@ func (f *Folder) Add(b *Batch, c *Change, at Place) error {
 	return nil
 }
 
-// judge decides whether the table takes a change. All that is left of it without apply is
-// what forget takes back.
-func (f *Folder) judge(b *Batch, c *Change) error {
-	if b.arena.bytes() > maxArena {
-		return errFull
-	}
-	f.before = f.extent()
-	err := f.admit(c)
-	if err != nil {
-		f.forget(f.before)
-	}
-	return err
-}
-
-// apply merges the change that was judged last into the batch.
+// apply merges the change that was judged last into the batch. Nothing can reject it any
+// more: so the columns of weir's are widened only now.
 func (f *Folder) apply(b *Batch, c *Change, at Place) {
-	f.widen(c)
+	for i, h := range f.hits {
+		if col := f.column(h, c); col != nil && col.Own && !col.Holds(c.Fields[i].Kind) {
+			_ = col.Admit(c.Fields[i].Value, c.Fields[i].Kind) // which takes everything
+		}
+	}
 	f.makeKey(c.Fields)
 	if c.Op == Delete {
 		f.forget(f.before) // without values it makes no column
@@ -193,51 +184,57 @@ func (f *Folder) hasNUL(value []byte) bool {
 	return false
 }
 
-// admit decides whether the table takes the change at hand.
-func (f *Folder) admit(c *Change) error {
+// judge decides whether the table takes a change. All that is left of it without apply is
+// what forget takes back.
+func (f *Folder) judge(b *Batch, c *Change) error {
+	if b.arena.bytes() > maxArena {
+		return errFull
+	}
+	f.before = f.extent()
 	if err := f.resolve(c); err != nil {
-		return err
+		return f.reject(err)
 	}
 	if err := f.checkKey(c.Fields); err != nil {
-		return err
+		return f.reject(err)
 	}
 	if f.opt.Version != "" {
 		if err := f.readVersion(&c.Version); err != nil {
-			return err
+			return f.reject(err)
 		}
 	}
 	if f.opt.Limits.NoNUL && bytes.Contains(c.Text, escapedNUL) {
 		for i, h := range f.hits {
 			if fd := &f.fields[h]; fd.col >= 0 && f.hasNUL(c.Fields[i].Value) {
-				return feed.Errorf(feed.BadValue, "the value of %q holds a NUL, which the database's text cannot", fd.name)
+				return f.reject(feed.Errorf(feed.BadValue, "the value of %q holds a NUL, which the database's text cannot", fd.name))
 			}
 		}
 	}
-	if f.foreign {
-		return f.put(c, false)
+	if !f.foreign {
+		return nil
+	}
+	for i, h := range f.hits {
+		if col := f.column(h, c); col != nil && !col.Own && !col.Holds(c.Fields[i].Kind) {
+			if err := col.Admit(c.Fields[i].Value, c.Fields[i].Kind); err != nil {
+				return f.reject(err)
+			}
+		}
 	}
 	return nil
 }
 
-// widen has the columns of weir's hold the values of the change at hand, now that nothing can reject it
-// any more.
-func (f *Folder) widen(c *Change) { _ = f.put(c, true) }
+// reject takes back what the change at hand has brought, which is rejected.
+func (f *Folder) reject(err error) error {
+	f.forget(f.before)
+	return err
+}
 
-// put has the columns admit the values of the change at hand: those of weir's, or the others.
-func (f *Folder) put(c *Change, own bool) error {
-	fields, deletes := c.Fields, c.Op == Delete
-	for i, h := range f.hits {
-		fd := &f.fields[h]
-		if fd.col < 0 || deletes && fd.key < 0 {
-			continue
-		}
-		if col := &f.table.Columns[fd.col]; col.Own == own && !col.Holds(fields[i].Kind) {
-			if err := col.Admit(fields[i].Value, fields[i].Kind); err != nil {
-				return err
-			}
-		}
+// column returns the column that admits the value of a field of the change at hand, nil for none.
+func (f *Folder) column(field int32, c *Change) *schema.Column {
+	fd := &f.fields[field]
+	if fd.col < 0 || c.Op == Delete && fd.key < 0 {
+		return nil
 	}
-	return nil
+	return &f.table.Columns[fd.col]
 }
 
 // extent returns how much the folder knows of its table.

@@ -13,10 +13,8 @@ type Set struct {
 	Batches []*Batch // parents before their children
 	Rejects []Reject
 
-	// Messages counts the messages folded.
-	Messages int64
-
 	rejectBytes int
+	messages    int64    // numbers those that are added
 	before      []extent // of addSeveral
 }
 
@@ -94,8 +92,8 @@ func (f Folders) Add(s *Set, changes []TableChange, at Place) (table int, err er
 	if err := f[c.Table].judge(b, &c.Change); err != nil {
 		return c.Table, f.named(c.Table, err)
 	}
-	s.Messages++
-	b.message = s.Messages
+	s.messages++
+	b.message = s.messages
 	f[c.Table].apply(b, &c.Change, at)
 	return c.Table, nil
 }
@@ -120,7 +118,7 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 		}
 	}
 	if len(changes) > 0 {
-		s.Messages++
+		s.messages++
 	}
 	for i := range changes {
 		c := &changes[i]
@@ -131,7 +129,7 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 				return c.Table, err
 			}
 		}
-		b.message, b.Linked = s.Messages, true
+		b.message, b.Linked = s.messages, true
 		folder.apply(b, &c.Change, at)
 	}
 	return -1, nil

@@ -169,7 +169,8 @@ type run struct {
 	tables      []schema.Table // as the attempt found them
 	keyErr      error          // why one cannot have the key of this run
 	settings    string         // of the fold, as checkpoints keep them
-	mapper      Mapper
+	mapper      Mapper         // nil where the fields are the columns of the one table, which is identity's
+	identity    *fold.Mapper
 	folders     fold.Folders
 	constrained bool // a table has refused a row
 
@@ -292,9 +293,7 @@ func (r *run) fold(tables []schema.Table, caps sink.Caps) (err error) {
 		}
 		t.HasConstraints = t.HasConstraints || r.constrained
 		r.folders = append(r.folders, fold.NewFolder(&r.names, t, o))
-		if r.NewMapper == nil {
-			r.mapper = &identity{mapper: fold.NewMapper(&r.names, o)}
-		}
+		r.identity = fold.NewMapper(&r.names, o)
 	}
 	r.folders.Link()
 	return nil

@@ -26,15 +26,3 @@ type Mapper interface {
 	// run. The answer is good until the next call.
 	Map(l *feed.Line, source string, at fold.Place) ([]fold.TableChange, error)
 }
-
-// identity maps the lines for one table whose columns are called as the fields are.
-type identity struct {
-	mapper *fold.Mapper
-	change [1]fold.TableChange
-}
-
-// Map implements [Mapper].
-func (m *identity) Map(l *feed.Line, _ string, _ fold.Place) ([]fold.TableChange, error) {
-	m.change[0].Change = m.mapper.Map(l)
-	return m.change[:], nil
-}

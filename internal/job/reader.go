@@ -438,6 +438,10 @@ func (rd *reader) addLine(from *lane, l *feed.Line, at fold.Place) (table int, e
 	if l.Err != nil {
 		return rd.noTable(), l.Err
 	}
+	if rd.mapper == nil {
+		c := rd.identity.Map(l)
+		return 0, rd.folders[0].Add(rd.set.Batches[0], &c, at)
+	}
 	changes, err := rd.mapper.Map(l, from.name, at)
 	if err != nil {
 		return rd.noTable(), err
@@ -456,7 +460,7 @@ func (rd *reader) noTable() int {
 // prefetchLines has the memory fetched that folding lines will touch, where their fields are the
 // columns.
 func (rd *reader) prefetchLines(lines []feed.Line) {
-	if rd.NewMapper == nil {
+	if rd.mapper == nil {
 		rd.folders[0].Prefetch(rd.set.Batches[0], lines)
 	}
 }

@@ -218,16 +218,16 @@ func (a *attempt) fit() error {
 }
 
 // mergeRows adds what writes the rows of the parts: upserts in the order of the parts, then
-// deletes in the reverse one. What the database has of rows with versions is read by then, and the
-// script so far is sent, unless anew says that the rows of a table may be taken for new.
-func (a *attempt) mergeRows(ctx context.Context, anew bool) error {
+// deletes in the reverse one. What the database has of rows with versions is read first, for
+// which the script so far is sent; with assumeNew only where they do not seem to be new.
+func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 	tables, look := 0, false
 	for _, p := range a.parts {
 		if p.merge = nil; len(p.writes) == 0 {
 			continue
 		}
 		tables++
-		if err := p.plan(anew); err != nil {
+		if err := p.plan(assumeNew); err != nil {
 			return err
 		}
 		look = look || p.looks

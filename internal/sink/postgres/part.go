@@ -92,19 +92,19 @@ func (p *part) change() {
 }
 
 // plan decides how the rows are written.
-func (p *part) plan(anew bool) (err error) {
-	anew = anew && (p.t.allNew || !p.t.Exists)
+func (p *part) plan(assumeNew bool) (err error) {
+	assumeNew = assumeNew && (p.t.allNew || !p.t.Exists)
 	p.newer, p.direct, p.looks = p.writes, false, false
 	switch {
 	case !p.b.Versioned():
 		p.merge = p.a.d.newMerge(p.b, p.t, p.after, p.writes)
-	case anew:
+	case assumeNew:
 		if err := p.mergeAssumingNew(); err != nil {
 			return err
 		}
 	}
 	// A delete of a row that is missing leaves none to write; it may exist.
-	p.direct = anew && len(p.newer) == len(p.writes) && p.merge.direct()
+	p.direct = assumeNew && len(p.newer) == len(p.writes) && p.merge.direct()
 	if p.looks = !p.direct && p.b.Versioned(); p.looks {
 		p.look()
 	}

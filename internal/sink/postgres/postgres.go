@@ -1,10 +1,10 @@
 // Package postgres is the driver for Postgres.
 //
-// A batch goes to the server as one string of statements with the rows behind
-// it, and is answered at the COMMIT: one round trip, whatever its size. The
-// string begins with the fence, copies the rows into a staging table, and brings
-// the table up to date from there with one INSERT and one UPDATE that leave
-// alone what does not change.
+// A flush goes to the server as one string of statements with the rows behind
+// it, and is answered at the COMMIT: one round trip, whatever its size and the number
+// of its tables. The string begins with the fence. For each table it copies the rows into
+// a staging table, and brings the table up to date from there with one INSERT and one
+// UPDATE that leave alone what does not change.
 package postgres
 
 import (

@@ -279,6 +279,16 @@ var severalTests = []test{
 			t.Errorf("refused: %v", res.Refused)
 		}
 	}},
+	{"MessagesThatWaitKeepTheirOrder", func(t *testing.T, db Database) {
+		families(t, db, "")
+		s := BeginTables(t, db, []string{"p", "c", "b"})
+		// The first waits for its parent, the second for the first, and the third for the second.
+		s.Flush(`{"c.id":1,"c.p":7,"b.id":1,"b.x":1}`, `{"b.id":1,"b.x":2,"p.id":8,"p.a":"first"}`, `{"p.id":8,"p.a":"second"}`, `{"p.id":7}`, `{"c.id":3,"c.n":-1}`)
+		Expect(t, db, "SELECT id, p FROM c", "1|7")
+		Expect(t, db, "SELECT id, x FROM b", "1|2")
+		Expect(t, db, "SELECT id, a FROM p ORDER BY id", "7|NULL", "8|second")
+		Expect(t, db, "SELECT line FROM weir_rejects", "5")
+	}},
 	{"VersionsInOneTable", func(t *testing.T, db Database) {
 		versions := func(table string, o *fold.Options) {
 			if table != "b" {
