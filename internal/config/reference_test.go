@@ -1,0 +1,80 @@
+package config
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the generated parts of docs/mapping.md")
+
+// words is a form for people.
+func words(f form) string {
+	if name, ok := f["$ref"].(string); ok {
+		return map[string]string{"when": "WHEN", "source": "SOURCE", "values": "value or list", "expire": "map, see below", "test": "map"}[strings.TrimPrefix(name, "#/$defs/")]
+	}
+	if forms, ok := f["anyOf"].([]form); ok {
+		all := make([]string, len(forms))
+		for i, one := range forms {
+			all[i] = words(one)
+		}
+		return strings.Join(all, ", or ")
+	}
+	switch {
+	case f["enum"] != nil:
+		return "`" + strings.Join(strings.Fields(strings.Trim(fmt.Sprint(f["enum"]), "[]")), "`, `") + "`"
+	case f["pattern"] != nil:
+		return "type"
+	case f["type"] == "integer":
+		return "whole number"
+	case f["type"] == "boolean":
+		return "`true`, `false`"
+	case f["type"] == "array":
+		return "list of " + words(f["items"].(form))
+	case f["type"] == "object":
+		return "map"
+	case f["type"] != nil:
+		return "text"
+	}
+	return "value"
+}
+
+// reference is a table of the keys of a map.
+func reference[T any](keys []key[T]) string {
+	var b strings.Builder
+	b.WriteString("| key | what | form | default |\n|---|---|---|---|\n")
+	for _, k := range keys {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.name, k.about, words(k.form), k.def)
+	}
+	return b.String()
+}
+
+// TestDocs_ReferenceIsCurrent compares the tables of docs/mapping.md with the keys that the
+// reader knows.
+func TestDocs_ReferenceIsCurrent(t *testing.T) {
+	const page = "../../docs/mapping.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(text)
+	for name, want := range map[string]string{"top": reference(mappingKeys), "table": reference(tableKeys), "source": reference(sourceKeys), "test": reference(testKeys),
+		"expire": reference(expireKeys), "case": reference(caseKeys)} {
+		begin, end := "<!-- keys: "+name+" -->\n", "<!-- end -->"
+		before, rest, ok := strings.Cut(got, begin)
+		old, after, ok2 := strings.Cut(rest, end)
+		if !ok || !ok2 {
+			t.Fatalf("%s has no %s", page, begin)
+		}
+		if got = before + begin + want + end + after; old != want && !*update {
+			t.Errorf("%s: the keys of %q are not those of the reader: go test ./internal/config -run Docs -update", page, name)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
