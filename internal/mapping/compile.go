@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -273,7 +274,11 @@ func (c *compiler) source(t *Table, src *Source, s scope, what string) source {
 	switch {
 	case src.Value != nil:
 		x.kind = aConstant
-		if why := x.fix(); why != "" {
+		why := x.fix()
+		if c.plan.limits.NoNUL && strings.Contains(string(src.Value), `\u0000`) {
+			why = "it holds a NUL, which the database's text cannot" // the fold looks for it in the message
+		}
+		if why != "" {
 			c.fault(src.Pos, "%s: the value %s: %s", what, src.Value, why)
 		}
 	case src.Meta != NoMeta:

@@ -88,6 +88,11 @@ func TestCompile_Faults(t *testing.T) {
 	f(Mapping{Tables: []Table{{Name: "p", Key: []string{"id"}}, {Name: "c", Of: "p", Each: path("c"), Key: []string{"id2"}}, {Name: "g", Of: "c", Set: MergeSet, Each: path("g"), Key: []string{"id3"}}}}, false,
 		`table "g": set: merge: the rows of "c" are a set, in which each row is whole`)
 	compiled(t, one("id: as bytes"), true)
+	nul := one(`id, v: ="a\u0000"`)
+	compiled(t, nul, true)
+	if _, err := Compile(&nul, &feed.Names{}, schema.Limits{NoNUL: true}); err == nil || !strings.Contains(err.Error(), "it holds a NUL") {
+		t.Error(err)
+	}
 }
 
 // TestFit_NewTable: the columns of a mapping exist from the start, with the types that it names; those
