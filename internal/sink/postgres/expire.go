@@ -36,6 +36,7 @@ func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err 
 	if err != nil {
 		return res, err
 	}
+	slices.Sort(x.t.Key) // as most indexes over keys have them
 	columns, missing, err := e.Columns(&caps.Limits, &x.t.Table)
 	if err != nil || missing != "" {
 		return sink.Expired{Done: true, Missing: missing}, err

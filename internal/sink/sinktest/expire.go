@@ -73,7 +73,7 @@ var expiryTests = slices.Concat(
 		}
 		index("made")
 		e := old(1, "made")
-		e.Key = []string{"id", "n"}
+		e.Key = []string{"n", "id"} // in another order than the table's
 		if got := r.Expire(e); got != (sink.Expired{Removed: 2500}) {
 			t.Errorf("%+v", got)
 		}
