@@ -57,13 +57,17 @@ func (o *feedOptions) preset(sources []string, compression string) {
 	if o.feed != firehose.Name {
 		return
 	}
+	dialed := false
 	for i, s := range sources {
 		scheme, addr, ok := strings.Cut(s, "://")
+		dialed = dialed || ok
 		if _, _, err := net.SplitHostPort(addr); ok && err != nil {
 			sources[i] = scheme + "://" + net.JoinHostPort(addr, firehose.Port)
 		}
 	}
-	o.init = cmp.Or(o.init, firehose.Init(compression, o.events))
+	if dialed { // a captured feed is asked for nothing
+		o.init = cmp.Or(o.init, firehose.Init(compression, o.events))
+	}
 	o.resume = cmp.Or(o.resume, firehose.ResumeField)
 	o.timeField = cmp.Or(o.timeField, firehose.ResumeField)
 	o.keepalive = cmp.Or(o.keepalive, firehose.KeepaliveWhen)
