@@ -52,21 +52,19 @@ func (o *feedOptions) flags(f *pflag.FlagSet, enums *choices) {
 }
 
 // preset fills in the options that a named feed needs and that the user left open, and gives
-// its sources their port.
+// its sources their port. A captured file of the feed needs no login.
 func (o *feedOptions) preset(sources []string, compression string) {
 	if o.feed != firehose.Name {
 		return
 	}
-	dialed := false
 	for i, s := range sources {
+		if source.TraitsOf(s).Dialed {
+			o.init = cmp.Or(o.init, firehose.Init(compression, o.events))
+		}
 		scheme, addr, ok := strings.Cut(s, "://")
-		dialed = dialed || ok
 		if _, _, err := net.SplitHostPort(addr); ok && err != nil {
 			sources[i] = scheme + "://" + net.JoinHostPort(addr, firehose.Port)
 		}
-	}
-	if dialed { // a captured feed is asked for nothing
-		o.init = cmp.Or(o.init, firehose.Init(compression, o.events))
 	}
 	o.resume = cmp.Or(o.resume, firehose.ResumeField)
 	o.timeField = cmp.Or(o.timeField, firehose.ResumeField)
