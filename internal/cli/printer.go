@@ -109,7 +109,7 @@ func (o *printer) status() string {
 	elapsed := now.at.Sub(before.at)
 	rate := float64(now.lines-before.lines) / elapsed.Seconds()
 	o.before = now
-	parts := []string{counted(now.lines, "line"), grouped(int64(rate)) + "/s", counted(t.Rows.Total(), "row")}
+	parts := []string{counted(now.lines, "line"), grouped(int64(rate)) + "/s", counted(t.Total(), "row")}
 	if t.Messages > 0 {
 		parts = append(parts, fmt.Sprintf("%.0f %% folded", 100*float64(t.Coalesced)/float64(t.Messages)))
 	}

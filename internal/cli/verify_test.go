@@ -38,7 +38,7 @@ func TestVerify_RowsThatExpired(t *testing.T) {
 		var out bytes.Buffer
 		e := &env{stdout: &out, log: slog.New(slog.DiscardHandler)}
 		o := &verifyOptions{show: 10, at: at, kept: kept}
-		o.fileOptions.tableOptions.flags(pflag.NewFlagSet("", pflag.PanicOnError), &o.choices)
+		o.tableOptions.flags(pflag.NewFlagSet("", pflag.PanicOnError), &o.choices)
 		o.foldOptions.flags(pflag.NewFlagSet("", pflag.PanicOnError), &o.choices)
 		o.to, o.table, o.maxLine = to, "flights", 1<<20
 		err := e.verify(t.Context(), o, []string{path})

@@ -47,7 +47,7 @@ type tally struct {
 func newSet(tables int) *set { return &set{Set: fold.NewSet(tables)} }
 
 func (s *set) reset() {
-	s.Set.Reset()
+	s.Reset()
 	clear(s.lanes)
 	clear(s.ended)
 	*s = set{Set: s.Set, lanes: s.lanes[:0], ended: s.ended[:0]}

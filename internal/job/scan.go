@@ -161,7 +161,7 @@ func (p *scanPool) spare() *event {
 func (p *scanPool) release(e *event) {
 	if e.Block != nil {
 		long := len(e.Data) > longBlock
-		e.Block.Release()
+		e.Release()
 		if long {
 			e.lines, e.fields = nil, nil
 			p.folded <- struct{}{}

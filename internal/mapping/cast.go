@@ -266,11 +266,12 @@ func (d *decimal) integer() (n int64, ok bool) {
 }
 
 func (s *Scratch) readInteger(v *feed.Field, _ *cast) (feed.Field, string) {
-	if v.Kind == feed.Int {
+	switch v.Kind {
+	case feed.Int:
 		if _, ok := feed.ParseInt(v.Value, feed.Int); ok {
 			return *v, ""
 		}
-	} else if v.Kind == feed.String {
+	case feed.String:
 		if text := v.Value[1 : len(v.Value)-1]; isCount(text) {
 			return feed.Field{Value: text[:len(text):len(text)], Kind: feed.Int}, ""
 		}

@@ -141,7 +141,7 @@ func (p *Plan) fitColumn(t *schema.Table, name string, key bool, as cast, source
 // fits tells that a column is as weir makes it for values of the type, so that the database refuses
 // none of them.
 func (c *cast) fits(x *schema.Column) bool {
-	switch c.Type.column(false) {
+	switch c.column(false) {
 	case schema.Instant:
 		return x.Decl == "timestamp with time zone"
 	case schema.Day:
@@ -156,7 +156,7 @@ func (c *cast) fits(x *schema.Column) bool {
 
 // make returns a column that weir makes for values of the type.
 func (c *cast) make(name string, key, textTypes bool) schema.Column {
-	typ := c.Type.column(textTypes)
+	typ := c.column(textTypes)
 	if typ == schema.Any && c.Kind != Numeric {
 		return schema.New(name, key)
 	}

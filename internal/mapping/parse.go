@@ -41,10 +41,10 @@ func ParsePath(text string) (Path, error) {
 		if after == "" {
 			return p, nil
 		}
-		switch {
-		case after[0] == '.':
+		switch after[0] {
+		case '.':
 			rest = after[1:]
-		case after[0] == '[':
+		case '[':
 			rest = after
 		default:
 			return Path{}, fmt.Errorf("path %q: a dot is missing before %q", text, after)

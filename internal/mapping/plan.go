@@ -79,7 +79,7 @@ func (c *column) cast(p *Plan) cast {
 	for i := range c.sources {
 		t := c.sources[i].cast.Type
 		switch {
-		case t.column(p.limits.TextTypes) != of.Type.column(p.limits.TextTypes):
+		case t.column(p.limits.TextTypes) != of.column(p.limits.TextTypes):
 			return p.cast(Type{Kind: Auto}, Type{})
 		case t.Precision == 0:
 			of.Precision, of.Scale = 0, 0

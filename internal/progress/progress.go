@@ -127,7 +127,7 @@ func (s *Snapshot) Total() Table {
 		each := &s.Tables[i]
 		t.Messages += each.Messages
 		t.Coalesced += each.Coalesced
-		t.Rows.add(each.Rows)
+		t.add(each.Rows)
 		t.Expired += each.Expired
 		for r, n := range each.Rejected {
 			t.Rejected[r] += n
@@ -189,7 +189,7 @@ func (p *Progress) Flushed(f Flush) {
 	for i, t := range f.Tables {
 		p.tables[i].Messages += t.Messages
 		p.tables[i].Coalesced += t.Coalesced
-		p.tables[i].Rows.add(t.Rows)
+		p.tables[i].add(t.Rows)
 	}
 	p.state.Batches++
 	p.state.LastFlush, p.state.LastCommit, p.state.Trouble = f.Took, time.Now(), ""

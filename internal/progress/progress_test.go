@@ -35,7 +35,7 @@ func TestSnapshot_CountsBySourceAndTable(t *testing.T) {
 		if one, two := s.Tables[0], s.Tables[1]; one.Rows != (progress.Rows{Inserted: 4, Updated: 2}) || one.Coalesced != 2 || two.Deleted != 1 || two.Rejected[feed.NotJSON] != 1 || s.Unassigned[feed.NotJSON] != 1 {
 			t.Errorf("the tables: %+v, and none: %v", s.Tables, s.Unassigned)
 		}
-		if all := s.Total(); all.Messages != 9 || all.Rows.Total() != 7 || all.Rejected[feed.NotJSON] != 2 {
+		if all := s.Total(); all.Messages != 9 || all.Total() != 7 || all.Rejected[feed.NotJSON] != 2 {
 			t.Errorf("all tables: %+v", all)
 		}
 		b.Reject(1, feed.NotJSON)

@@ -17,9 +17,10 @@ const (
 
 	// ResumeField has a message's place in the feed, which is its time too.
 	ResumeField = "pitr"
-	// KeepaliveWhen and ErrorWhen match messages about the feed itself.
+	// KeepaliveWhen matches messages that only keep the connection open.
 	KeepaliveWhen = "type=keepalive"
-	ErrorWhen     = "type=error"
+	// ErrorWhen matches errors of the feed.
+	ErrorWhen = "type=error"
 	// ErrorField of such an error says what is wrong.
 	ErrorField = "error_msg"
 

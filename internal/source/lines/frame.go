@@ -1,3 +1,5 @@
+// Package lines decompresses streams, cuts them into blocks of whole lines, and keeps positions in
+// them.
 package lines
 
 import (
