@@ -28,6 +28,8 @@ type Batch struct {
 
 	// Messages counts the messages folded; Rows() of them became rows.
 	Messages int64
+	// Child says whose rows the batch's belong to; nil: to none.
+	Child *Child
 	// Linked tells that some of the messages change other rows, too, in this table or another.
 	Linked bool
 
@@ -47,6 +49,11 @@ type Batch struct {
 
 	versions []versions // by Row.versions - 1
 	version  ref        // the last that was put into the arena
+
+	used     bool    // see Used
+	nested   *nested // of a child
+	exploded *Batch  // what Explode made
+	sweeps   []Row
 }
 
 // A Row is what a batch does to the row of one key.
@@ -59,6 +66,9 @@ type Row struct {
 	Replaces bool
 	// Deleted is set where nothing followed the delete.
 	Deleted bool
+	// Sweeps is set where this is no row, but has the key of a row above alone: of the rows
+	// that belong to it, only those among the batch's stay. See [Explode].
+	Sweeps bool
 
 	versions int32 // number of the row's versions in the batch, from 1; 0 is none
 	hash     uint64
@@ -132,7 +142,11 @@ func (b *Batch) Reset() {
 	clear(b.index)
 	clear(b.rows)
 	clear(b.versions)
-	*b = Batch{versions: b.versions[:0], text: b.text, arena: b.arena, rows: b.rows[:0], index: b.index, slabs: b.slabs, log: b.log[:0]}
+	if b.exploded != nil {
+		b.exploded.Reset()
+	}
+	*b = Batch{versions: b.versions[:0], text: b.text, arena: b.arena, rows: b.rows[:0], index: b.index, slabs: b.slabs, log: b.log[:0],
+		exploded: b.exploded, sweeps: b.sweeps[:0]}
 }
 
 // row returns the number of the key's row, which it makes where there is none.
@@ -236,6 +250,9 @@ func (b *Batch) late(v []byte) ref {
 
 // Names reports whether some row sets a column.
 func (b *Batch) Names(col int) bool {
+	if b.Child != nil && b.Child.Set {
+		return true // they are whole
+	}
 	for i := range b.rows {
 		if b.Value(&b.rows[i], col) != nil {
 			return true

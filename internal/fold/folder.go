@@ -38,6 +38,7 @@ type Folder struct {
 	version  []byte // of the change at hand
 	judged   int    // the number of the change at hand, in its message
 	saidFull bool   // that the limit on columns was reached
+	nested   *nested
 }
 
 type field struct {
@@ -103,7 +104,7 @@ func (f *Folder) Seal(b *Batch) {
 	if f.opt.Version != "" {
 		b.Scope, b.Version = f.opt.Scope, f.opt.Limits.Find(&f.table, f.opt.Version, 0)
 	}
-	if b.Rows() == 0 {
+	if !b.Used() {
 		return // rejects alone make no table
 	}
 	for i := range f.table.Columns {
@@ -147,14 +148,19 @@ func (f *Folder) Add(b *Batch, c *Change, at Place) error {
 	return nil
 }
 
-// apply merges the change that was judged last into the batch. Nothing can reject it any
-// more: so the columns of weir's are widened only now.
-func (f *Folder) apply(b *Batch, c *Change, at Place) {
+// widen has the columns of weir's hold the values of the change at hand.
+func (f *Folder) widen(c *Change) {
 	for i, h := range f.hits {
 		if col := f.column(h, c); col != nil && col.Own && !col.Holds(c.Fields[i].Kind) {
 			_ = col.Admit(c.Fields[i].Value, c.Fields[i].Kind) // which takes everything
 		}
 	}
+}
+
+// apply merges the change that was judged last into the batch. Nothing can reject it any
+// more: so the columns of weir's are widened only now.
+func (f *Folder) apply(b *Batch, c *Change, at Place) {
+	f.widen(c)
 	f.makeKey(c.Fields)
 	if c.Op == Delete {
 		f.forget(f.before) // without values it makes no column

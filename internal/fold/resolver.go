@@ -2,6 +2,7 @@ package fold
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/weirsync/weir/internal/schema"
 )
@@ -34,7 +35,13 @@ type Resolver struct {
 // when the rows' states were last written; table is the table as the database has it.
 // The batch stays as it is: others may read it meanwhile.
 func NewResolver(b *Batch, names []string, table *schema.Table) *Resolver {
-	v := &Resolver{b: *b, names: slices.Clone(names)}
+	v := &Resolver{b: *b}
+	for _, name := range names {
+		if hidden, ok := strings.CutPrefix(name, keptHidden); ok {
+			name = hiddenPrefix + hidden
+		}
+		v.names = append(v.names, name)
+	}
 	v.b.Table = b.Table.Clone()
 	number := map[string]int32{}
 	for i, name := range v.names {
@@ -57,7 +64,19 @@ func NewResolver(b *Batch, names []string, table *schema.Table) *Resolver {
 
 // Names returns the names of all columns that have versions. They are to be kept
 // with the states.
-func (v *Resolver) Names() []string { return v.names }
+func (v *Resolver) Names() []string {
+	names := slices.Clone(v.names)
+	for i, name := range names {
+		if hidden, ok := strings.CutPrefix(name, hiddenPrefix); ok {
+			names[i] = keptHidden + hidden
+		}
+	}
+	return names
+}
+
+// Names of columns that no database has begin with hiddenPrefix, which is not UTF-8; those that are
+// kept, with keptHidden, which no field has.
+const hiddenPrefix, keptHidden = "\xff", "\x00"
 
 // Batch returns the batch that the resolved rows are of: the one that was given, and
 // those columns of the table that have versions and that it did not know.

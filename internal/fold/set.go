@@ -14,8 +14,8 @@ type Set struct {
 	Rejects []Reject
 
 	rejectBytes int
-	messages    int64    // numbers those that are added
-	before      []extent // of addSeveral
+	messages    int64  // numbers those that are added
+	before      []undo // of addSeveral
 }
 
 // NewSet returns an empty set of a number of tables.
@@ -84,7 +84,7 @@ func (f Folders) Link() {
 // that a table, which is returned, does not take its change, and that the set is as it was;
 // any other error ends the run.
 func (f Folders) Add(s *Set, changes []TableChange, at Place) (table int, err error) {
-	if len(changes) != 1 {
+	if len(changes) != 1 || f[changes[0].Table].hasSets() {
 		return f.addSeveral(s, changes, at)
 	}
 	c := &changes[0]
@@ -101,6 +101,12 @@ func (f Folders) Add(s *Set, changes []TableChange, at Place) (table int, err er
 // extent is how much a folder knew of its table before a message.
 type extent struct{ fields, columns int }
 
+// undo is a folder, and how much it knew before a change.
+type undo struct {
+	folder *Folder
+	to     extent
+}
+
 // addSeveral is Add of a message for several rows: each table judges its changes before any
 // of them is applied.
 func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int, err error) {
@@ -108,13 +114,17 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 	for i := range changes {
 		c := &changes[i]
 		folder := f[c.Table]
-		s.before = append(s.before, folder.extent())
+		s.before = append(s.before, undo{folder, folder.extent()})
 		folder.judged = i
-		if err := folder.judge(s.Batches[c.Table], &c.Change); err != nil {
-			for j := i - 1; j >= 0; j-- {
-				f[changes[j].Table].forget(s.before[j])
+		table, err := c.Table, folder.judge(s.Batches[c.Table], &c.Change)
+		if err == nil && folder.hasSets() {
+			table, err = f.judgeSets(s, c)
+		}
+		if err != nil {
+			for _, u := range slices.Backward(s.before) {
+				u.folder.forget(u.to)
 			}
-			return c.Table, f.named(c.Table, err)
+			return table, f.named(table, err)
 		}
 	}
 	if len(changes) > 0 {
@@ -129,7 +139,13 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 				return c.Table, err
 			}
 		}
-		b.message, b.Linked = s.messages, true
+		if folder.hasSets() {
+			if err := f.widenSets(c); err != nil {
+				return c.Table, err
+			}
+		}
+		b.message = s.messages
+		b.Linked = b.Linked || len(changes) > 1
 		folder.apply(b, &c.Change, at)
 	}
 	return -1, nil
@@ -150,6 +166,10 @@ func InTable(table, why string) string { return fmt.Sprintf("table %q: %s", tabl
 // Seal gives the batches of a set the tables that their rows need.
 func (f Folders) Seal(s *Set) {
 	for i, b := range s.Batches {
+		if n := f[i].nested; n != nil && n.parent >= 0 {
+			b.used = s.Batches[n.parent].Used()
+		}
 		f[i].Seal(b)
+		f[i].sealChild(b)
 	}
 }

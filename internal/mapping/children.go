@@ -244,12 +244,9 @@ func (s *Scratch) appendPart(from int, part []byte) {
 	s.sets = append(s.sets, part...)
 }
 
-// An Exploder makes the rows of sets. It is not safe for concurrent use.
-type Exploder struct {
-	// Same returns one text for all spellings of the key of a change: of the elements of one
-	// key the last counts.
-	Same func(table int, c *fold.Change) string
-
+// An exploder makes the rows of sets. It is not safe for concurrent use.
+type exploder struct {
+	same   func(table int, c *fold.Change) string
 	plan   *Plan
 	rest   restNames
 	levels []level // by table
@@ -262,17 +259,18 @@ type level struct {
 	last   map[string]int
 }
 
-// NewExploder returns what makes rows of the sets that [Plan.Map] makes values of.
-func (p *Plan) NewExploder(same func(table int, c *fold.Change) string) *Exploder {
-	return &Exploder{Same: same, plan: p, levels: make([]level, len(p.tables))}
+// Exploder returns what makes rows of the sets that [Plan.Map] makes values of. same returns one
+// text for all spellings of the key of a change: of the elements of one key the last counts.
+func (p *Plan) Exploder(same func(table int, c *fold.Change) string) fold.Exploder {
+	return (&exploder{same: same, plan: p, levels: make([]level, len(p.tables))}).explode
 }
 
-// Explode calls each with the change of every row of a set, and of the sets in it, parents first.
+// explode calls each with the change of every row of a set, and of the sets in it, parents first.
 // The rows are whole: columns that a change does not name are to be NULL, and rows of the table,
 // or of those that belong to it, that belong to the same row above and do not come are to go.
 // above is the key of the row that has the set, as raw values. A change is good until each
 // returns; its text is the row's part of the set.
-func (e *Exploder) Explode(table int, above [][]byte, set []byte, each func(*Row) error) error {
+func (e *exploder) explode(table int, above [][]byte, set []byte, each func(*Row) error) error {
 	if feed.KindOf(set) == feed.Null {
 		return nil
 	}
@@ -280,7 +278,7 @@ func (e *Exploder) Explode(table int, above [][]byte, set []byte, each func(*Row
 	if len(t.children) > 0 {
 		l.last = map[string]int{}
 		if err := e.rows(table, above, set, func(i int, r *Row) error {
-			l.last[e.Same(table, &r.Change)] = i
+			l.last[e.same(table, &r.Change)] = i
 			return nil
 		}); err != nil {
 			return err
@@ -290,7 +288,7 @@ func (e *Exploder) Explode(table int, above [][]byte, set []byte, each func(*Row
 		if len(t.children) == 0 {
 			return each(r)
 		}
-		if l.last[e.Same(table, &r.Change)] != i {
+		if l.last[e.same(table, &r.Change)] != i {
 			return nil
 		}
 		if err := each(r); err != nil {
@@ -306,7 +304,7 @@ func (e *Exploder) Explode(table int, above [][]byte, set []byte, each func(*Row
 		}
 		sets := l.parts[len(l.parts)-len(t.children):]
 		for n, child := range t.children {
-			if err := e.Explode(child, key, sets[n], each); err != nil {
+			if err := e.explode(child, key, sets[n], each); err != nil {
 				return err
 			}
 		}
@@ -316,7 +314,7 @@ func (e *Exploder) Explode(table int, above [][]byte, set []byte, each func(*Row
 
 // rows calls each with the rows of a set, without those of the sets in it, which are left in
 // the parts of the table's level.
-func (e *Exploder) rows(table int, above [][]byte, set []byte, each func(i int, r *Row) error) error {
+func (e *exploder) rows(table int, above [][]byte, set []byte, each func(i int, r *Row) error) error {
 	t, l := &e.plan.tables[table], &e.levels[table]
 	w := feed.Walk(set)
 	w.Next()

@@ -158,7 +158,7 @@ func show(p *mapping.Plan, names *feed.Names, r *mapping.Row) []string {
 		line += " version " + string(r.Version.Value)
 	}
 	out := []string{line}
-	e := p.NewExploder(func(table int, c *fold.Change) string { return fmt.Sprintf("%q", c.Fields) })
+	explode := p.Exploder(func(table int, c *fold.Change) string { return fmt.Sprintf("%q", c.Fields) })
 	for child := range p.Tables() {
 		parent, _ := p.Parent(child)
 		set := p.SetColumn(child)
@@ -170,7 +170,7 @@ func show(p *mapping.Plan, names *feed.Names, r *mapping.Row) []string {
 				continue
 			}
 			sets[set] = []string{"  " + p.Table(child).Name + " are:"}
-			if err := e.Explode(child, key, values[i], func(r *mapping.Row) error {
+			if err := explode(child, key, values[i], func(r *mapping.Row) error {
 				sets[set] = append(sets[set], "  "+show(p, names, r)[0])
 				return nil
 			}); err != nil {

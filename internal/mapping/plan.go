@@ -137,8 +137,14 @@ func (p *Plan) Parent(table int) (parent int, key []string) {
 	return t.parent, key
 }
 
+// Set reports whether the rows of a table are one value of the row that they belong to.
+func (p *Plan) Set(table int) bool { return p.tables[table].set }
+
+// ByName reports whether a table takes fields of the row by their names.
+func (p *Plan) ByName(table int) bool { return p.tables[table].named() }
+
 // SetColumn returns the name of the column of its parent's batch that has the rows of a table
-// as one value, which [Plan.Explode] reads; "" where each row is a change of its own, and where
+// as one value, which [Plan.Exploder] reads; "" where each row is a change of its own, and where
 // the value of the table above holds them.
 func (p *Plan) SetColumn(table int) string {
 	if t := &p.tables[table]; t.set && !p.tables[t.parent].set {

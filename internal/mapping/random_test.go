@@ -542,7 +542,7 @@ func (db *mapDB) exploded(table int) map[string]string {
 		}
 		return fmt.Sprintf("%q", parts)
 	}
-	explode := db.plan.NewExploder(text)
+	explode := db.plan.Exploder(text)
 	for _, row := range db.tables[parent].rows {
 		set, ok := row[db.plan.SetColumn(top)]
 		if !ok {
@@ -552,7 +552,7 @@ func (db *mapDB) exploded(table int) map[string]string {
 		for _, k := range db.plan.Options(parent).Key {
 			key = append(key, []byte(row[k]))
 		}
-		if err := explode.Explode(top, key, []byte(set), func(r *mapping.Row) error {
+		if err := explode(top, key, []byte(set), func(r *mapping.Row) error {
 			if r.Table != table {
 				return nil
 			}

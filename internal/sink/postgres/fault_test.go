@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
@@ -172,6 +173,37 @@ func TestFlush_SeveralTablesAreOneRoundTrip(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFlush_SetsAreOneRoundTrip: so are rows with those that are values of theirs, of two levels;
+// and with versions they are two.
+func TestFlush_SetsAreOneRoundTrip(t *testing.T) {
+	for answers, version := range map[int]string{1: "", 2: "v"} {
+		db, p := throughProxy(t, testpg.New(t))
+		m := sinktest.Shop(t)
+		if version != "" {
+			m.Tables[0].Version = mapping.Path{Base: mapping.RowBase, Steps: []mapping.Step{{Name: version, Index: -1}}, Text: version}
+		}
+		n, v := sinktest.BeginNested(t, db, m, false), 0
+		lines := func(value string, orders int) (all []string) {
+			for i := range orders {
+				v++
+				all = append(all, fmt.Sprintf(`{"id":%d,"v":%d,"status":%q,"items":[{"sku":"x","taxes":[{"code":%[3]q}]},{"sku":%[3]q}]}`, i, v, value))
+			}
+			return append(all, "bad")
+		}
+		n.Flush(lines("first", 300)...)
+		n.Flush(lines("second", 300)...)
+		for i, more := range []string{"", `{"id":0,"v":9999999,"op":"delete"}`, `{"id":1,"v":9999999,"items":[]}`} {
+			for _, orders := range []int{1, 300, 1000} {
+				p.Cut(nil)
+				n.Flush(append(lines(fmt.Sprint("third ", i, orders), orders), more)...)
+				if got := p.Count(); got.Answers != answers {
+					t.Errorf("a flush of %d orders was answered %d times, want %d: %+v", orders, got.Answers, answers, got)
+				}
+			}
+		}
 	}
 }
 

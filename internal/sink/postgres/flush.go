@@ -131,7 +131,7 @@ type attempt struct {
 func (d *DB) write(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	a := &attempt{d: d, f: f}
 	for _, b := range f.Batches {
-		a.parts = append(a.parts, &part{a: a, b: b, t: d.known(b.Table.Name)})
+		a.parts = append(a.parts, &part{a: a, b: b, t: d.known(b.Table.Name), set: b.Child != nil && b.Child.Set})
 	}
 	err := a.compose(ctx)
 	if err != nil {
@@ -148,7 +148,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		if p.merge == nil {
 			continue
 		}
-		p.t.allNew = p.counts.Inserted == int64(len(p.rows))
+		p.t.allNew = p.counts.Inserted == int64(len(p.writes))
 		if p.merge.versions != nil {
 			p.t.names = p.merge.versions.names
 		}
@@ -221,12 +221,11 @@ func (a *attempt) fit() error {
 // deletes in the reverse one. What the database has of rows with versions is read first, for
 // which the script so far is sent; with assumeNew only where they do not seem to be new.
 func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
-	tables, look := 0, false
+	look := false
 	for _, p := range a.parts {
-		if p.merge = nil; len(p.writes) == 0 {
+		if p.merge = nil; p.set || len(p.writes) == 0 {
 			continue
 		}
-		tables++
 		if err := p.plan(assumeNew); err != nil {
 			return err
 		}
@@ -237,13 +236,29 @@ func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 			return err
 		}
 	}
+	for i := range a.parts {
+		if err := a.explode(i); err != nil {
+			return err
+		}
+	}
+	tables := 0
+	for _, p := range a.parts {
+		if p.merge != nil {
+			tables++
+		}
+	}
 	for _, p := range a.parts {
 		if p.merge != nil {
 			p.write(tables == 1)
 		}
 	}
 	for _, p := range slices.Backward(a.parts) {
-		if p.merge != nil && p.merge.deletes && tables > 1 && len(p.newer) > 0 {
+		if p.merge == nil || len(p.newer) == 0 {
+			continue
+		}
+		if p.merge.sweeps {
+			p.tags.delete = []int{p.merge.sweep(a.script)}
+		} else if p.merge.deletes && tables > 1 {
 			p.tags.delete = []int{p.merge.delete(a.script, "")}
 		}
 	}

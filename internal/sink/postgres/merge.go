@@ -23,6 +23,7 @@ type merge struct {
 	bits     int        // marks that a row has; see staged
 	deletes  bool       // rows are deleted
 	replaces bool       // rows are replaced
+	sweeps   bool       // staged rows are keys of rows above; see [fold.Explode]
 	resets   bool       // columns of rows get their default
 	plain    bool       // the COPY takes the columns of the table alone
 	versions *versioned // nil where the batch has none
@@ -58,6 +59,7 @@ func (d *DB) newMerge(b *fold.Batch, t *table, table relation, rows []*fold.Row)
 	for _, r := range rows {
 		m.deletes = m.deletes || r.Deleted
 		m.replaces = m.replaces || r.Replaces && !r.Deleted
+		m.sweeps = m.sweeps || r.Sweeps
 		for i := range at {
 			v := b.Value(r, i)
 			if v != nil {
@@ -69,6 +71,9 @@ func (d *DB) newMerge(b *fold.Batch, t *table, table relation, rows []*fold.Row)
 				m.resets = m.resets || v == nil
 			}
 		}
+	}
+	for _, k := range b.Table.Key {
+		names[k] = names[k] || m.sweeps // which a row may be compared with that has none
 	}
 	for i := range at {
 		if names[i] && at[i] >= 0 && !table.Columns[at[i]].Generated {
@@ -104,13 +109,16 @@ func (m *merge) count(res *sink.Counts, r []result, at tags, rows int) bool {
 		}
 		return n
 	}
-	if len(r) <= slices.Max(slices.Concat([]int{at.insert}, at.update, at.delete)) || rows == 0 {
+	if len(r) <= slices.Max(slices.Concat([]int{at.insert}, at.update, at.delete)) || rows == 0 && !m.sweeps {
 		return false
 	}
 	inserted, updated, deleted := affected(at.insert), affected(at.update...), affected(at.delete...)
 	res.Inserted += inserted
 	res.Updated += updated
 	res.Deleted += deleted
+	if m.sweeps { // the rows that are deleted are none of those
+		deleted = 0
+	}
 	res.Unchanged += int64(rows) - inserted - updated - deleted
 	return true
 }
@@ -161,10 +169,7 @@ func (m *merge) statements(s *script, rows []*fold.Row, slice int, alone bool) (
 	t.insert = m.insert(s, marked)
 	var touched []string
 	if set != "" {
-		lives := ""
-		if m.deletes {
-			lives = "s.op IS DISTINCT FROM 'd' AND "
-		}
+		lives := m.lives()
 		if marked {
 			lives += "s.op IS DISTINCT FROM 'i' AND "
 		}
@@ -199,6 +204,17 @@ func (m *merge) statements(s *script, rows []*fold.Row, slice int, alone bool) (
 		}
 	}
 	return t
+}
+
+// lives is the condition, with AND behind it, that a staged row is one that the table is to have.
+func (m *merge) lives() (sql string) {
+	if m.deletes {
+		sql = "s.op IS DISTINCT FROM 'd' AND "
+	}
+	if m.sweeps {
+		sql += "s.op IS DISTINCT FROM 's' AND "
+	}
+	return sql
 }
 
 // delete adds what deletes the rows that staged ones delete, those of a part alone where in
@@ -283,13 +299,9 @@ func (m *merge) insert(s *script, marked bool) int {
 	for i, k := range m.table.Key {
 		key[i] = ident(m.table.Columns[k].Name)
 	}
-	lives := ""
-	if m.deletes {
-		lives = "s.op IS DISTINCT FROM 'd' AND "
-	}
 	keys := strings.Join(key, ", ")
 	insert := fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s s WHERE %sNOT EXISTS (SELECT FROM %s t WHERE %s) ORDER BY s.n",
-		m.table.ident, strings.Join(into, ", "), strings.Join(from, ", "), m.t.stageName, lives, m.table.ident, m.on())
+		m.table.ident, strings.Join(into, ", "), strings.Join(from, ", "), m.t.stageName, m.lives(), m.table.ident, m.on())
 	passing := insert + " ON CONFLICT (" + keys + ") DO NOTHING"
 	if marked {
 		passing = fmt.Sprintf("WITH t AS (%s RETURNING %s) UPDATE %s s SET op = 'i' FROM t WHERE %s", passing, keys, m.t.stageName, m.on())

@@ -17,6 +17,7 @@ type part struct {
 	t *table // as it is known
 
 	rows   []*fold.Row // of the batch, sorted
+	set    bool        // the rows are values of others
 	ddl    []change    // what makes the table what the batch needs
 	writes []*fold.Row // those of the rows that the script writes
 	merge  *merge      // nil where there are none
@@ -45,7 +46,7 @@ const (
 // fit finds the statements that make the table what the batch needs.
 func (p *part) fit() (err error) {
 	p.ddl, p.after, p.stage, p.unmarked = nil, p.t.relation, p.t.stage, false
-	if p.b.Rows() == 0 {
+	if !p.b.Used() {
 		return nil
 	}
 	if p.rows == nil {

@@ -112,7 +112,7 @@ func (m *merge) prepare() (sql []string, now stage) {
 // copySQL is the COPY that takes what encode writes.
 func (m *merge) copySQL() string {
 	cols := []string{"n"}
-	if m.deletes || m.replaces {
+	if m.marked() {
 		cols = append(cols, "op")
 	}
 	if m.bits > 0 {
@@ -127,6 +127,9 @@ func (m *merge) copySQL() string {
 	return fmt.Sprintf("COPY %s (%s) FROM STDIN", m.t.stageName, strings.Join(cols, ", "))
 }
 
+// marked tells that staged rows say what they do.
+func (m *merge) marked() bool { return m.deletes || m.replaces || m.sweeps }
+
 // encode writes the rows as the lines of a COPY.
 func (m *merge) encode(rows []*fold.Row) copier {
 	return func(w *copyWriter) error {
@@ -140,8 +143,10 @@ func (m *merge) encode(rows []*fold.Row) copier {
 			if !m.plain {
 				buf = append(strconv.AppendInt(buf, int64(n), 10), '\t')
 			}
-			if !m.plain && (m.deletes || m.replaces) {
+			if !m.plain && m.marked() {
 				switch {
+				case r.Sweeps:
+					buf = append(buf, 's', '\t')
 				case r.Deleted:
 					buf = append(buf, 'd', '\t')
 				case r.Replaces:

@@ -54,7 +54,7 @@ func (a *attempt) begin() {
 		a.empty()
 	}
 	for _, p := range a.parts {
-		if len(p.rows) > 0 {
+		if p.b.Used() {
 			p.change()
 		}
 	}

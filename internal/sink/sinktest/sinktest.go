@@ -35,6 +35,7 @@ const (
 	Shared     Trait = "tables that other programs make or change"
 	Measurable Trait = "a log whose bytes can be counted"
 	Scripted   Trait = "statements of on_create"
+	Nestable   Trait = "tables whose rows belong to rows of others"
 	Creatable  Trait = "databases that Open makes where they are missing"
 )
 
@@ -88,6 +89,7 @@ func Test(t *testing.T, h Harness) {
 		{"Stamps", stampTests},
 		{"OnCreate", needing(Scripted, onCreateTests)},
 		{"Expiry", expiryTests},
+		{"Nested", needing(Nestable, nestedTests)},
 		{"Faults", faultTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 type pieces struct {
 	c       *conn
 	ctx     context.Context
+	batches []*fold.Batch
 	writers []*writer // by table; nil where the batch has no rows
 	// undoes tells that the messages of the rows were kept. Else the whole flush leaves no
 	// trace where a row is rejected.
@@ -28,10 +29,10 @@ type pieces struct {
 // writeRows brings the tables up to date, and replaces those that it changes.
 func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res sink.Result, err error) {
 	d.c.tidy() // before any statement of this flush is prepared
-	p := &pieces{c: d.c, ctx: ctx, writers: make([]*writer, len(tables)), undoes: true}
+	p := &pieces{c: d.c, ctx: ctx, batches: f.Batches, writers: make([]*writer, len(tables)), undoes: true}
 	batches, rows := slices.Clone(f.Batches), make([][]*fold.Row, len(tables))
 	for i, b := range f.Batches {
-		if b.Rows() == 0 {
+		if !b.Used() {
 			continue
 		}
 		if tables[i], err = d.fit(ctx, b, tables[i]); err != nil {
@@ -40,7 +41,7 @@ func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res
 		rows[i], p.undoes = b.Sorted(), p.undoes && b.Table.HasConstraints
 	}
 	for i, b := range f.Batches {
-		if rows[i] == nil {
+		if !b.Used() {
 			continue
 		}
 		w := d.newWriter(b, tables[i].Table, tables[i].HasConstraints || tables[i].indexed)
@@ -48,6 +49,9 @@ func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res
 			return res, err
 		}
 		p.writers[i], batches[i] = w, w.b
+	}
+	if err := p.nest(); err != nil {
+		return res, err
 	}
 	if res.Refused, err = sink.Bisect(batches, rows, p); err != nil {
 		return res, err
@@ -109,6 +113,14 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) error {
 		}
 	}
 	before := p.counts()
+	for _, w := range p.writers {
+		if w != nil {
+			w.written = nil
+			if w.versions != nil {
+				w.versions.gone, w.versions.goneAt = nil, nil
+			}
+		}
+	}
 	table, err := p.rows(rows)
 	if err != nil {
 		p.reset(before)
@@ -147,15 +159,21 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) error {
 // error.
 func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 	several := 0
-	for _, of := range rows {
-		several += min(1, len(of))
+	for i, of := range rows {
+		if several += min(1, len(of)); len(of) > 0 && len(p.writers[i].below) > 0 {
+			several++
+		}
 	}
+	rows = slices.Clone(rows)
 	write := func(table int, now phase) error {
 		if len(rows[table]) == 0 {
 			return nil
 		}
 		at, err := p.writers[table].rows(p.ctx, rows[table], now)
 		if isRefusal(err) {
+			if p.writers[table].swept != nil { // the row is none of those given
+				at = -1
+			}
 			return p.refusal(err, table, at)
 		}
 		return err
@@ -168,8 +186,14 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 		if err := write(table, now); err != nil {
 			return table, err
 		}
+		if err := p.explode(table, rows); err != nil {
+			return table, err
+		}
 	}
 	for table := len(rows) - 1; table >= 0 && now == living; table-- {
+		if err := p.sweep(table); err != nil {
+			return table, err
+		}
 		if err := write(table, deleted); err != nil {
 			return table, err
 		}

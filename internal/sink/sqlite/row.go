@@ -42,6 +42,12 @@ type writer struct {
 	fresh  int   // how many rows in succession were not there
 
 	versions *versioned // nil where messages have none
+
+	below   []lowerTable // whose rows belong to the table's, parents first
+	above   bool         // rows of other tables are values of the table's
+	written []*fold.Row  // of such a table
+	swept   []int        // where the rows are values of others: the columns of the key of the rows that have them
+	members *stmt        // the keys of the rows that belong to one of these
 }
 
 // newWriter starts to write a batch, or to look its rows up.
@@ -80,7 +86,11 @@ func (p phase) has(r *fold.Row) bool { return p == allRows || r.Deleted == (p ==
 func (w *writer) rows(ctx context.Context, rows []*fold.Row, now phase) (at int, err error) {
 	write := w.row
 	if w.versions != nil {
-		write = w.newer
+		if now == deleted { // which rows they are was found with the others
+			return w.deferred()
+		}
+		write = func(r *fold.Row) error { return w.newer(r, now) }
+		now = allRows
 	}
 	for i, r := range rows {
 		if i%1024 == 0 && ctx.Err() != nil {
@@ -91,6 +101,9 @@ func (w *writer) rows(ctx context.Context, rows []*fold.Row, now phase) (at int,
 		}
 		if err := write(r); err != nil {
 			return i, err
+		}
+		if w.versions != nil && len(w.versions.gone) > len(w.versions.goneAt) {
+			w.versions.goneAt = append(w.versions.goneAt, i)
 		}
 	}
 	return -1, nil
@@ -153,9 +166,11 @@ func (w *writer) prepare() error {
 
 // where is the condition on the key, with parameters from number n+1 on. Keys are
 // equal where the key's index says so; the column may have another collation.
-func (w *writer) where(n int) string {
+func (w *writer) where(n int) string { return w.whereOf(n, w.b.Table.Key) }
+
+func (w *writer) whereOf(n int, columns []int) string {
 	var b strings.Builder
-	for i, k := range w.b.Table.Key {
+	for i, k := range columns {
 		b.WriteString([]string{" WHERE ", " AND "}[min(i, 1)])
 		b.WriteString(w.names[k])
 		b.WriteString(" = ?")
@@ -171,12 +186,17 @@ func (w *writer) where(n int) string {
 func (w *writer) take(r *fold.Row, i int) {
 	w.vals[i].kind = 0
 	if raw := w.b.Value(r, i); raw != nil && w.cols[i] >= 0 {
-		t := w.table.Columns[w.cols[i]].Type
-		if w.b.Table.Columns[i].Type == schema.Bytes { // to the database it takes anything
-			t = schema.Bytes
-		}
-		w.vals[i] = convert(raw, t)
+		w.vals[i] = w.converted(raw, i)
 	}
+}
+
+// converted is a value for column i.
+func (w *writer) converted(raw []byte, i int) value {
+	t := w.table.Columns[w.cols[i]].Type
+	if w.b.Table.Columns[i].Type == schema.Bytes { // to the database it takes anything
+		t = schema.Bytes
+	}
+	return convert(raw, t)
 }
 
 // initial has the row set column i to its default.
@@ -208,6 +228,14 @@ func (w *writer) lookUp() (bool, error) {
 func (w *writer) row(r *fold.Row) error {
 	t := &w.b.Table
 	w.c.release()
+	if w.above && !r.Deleted {
+		w.written = append(w.written, r)
+	}
+	if len(w.below) > 0 && (r.Deleted || r.Replaces) {
+		if err := w.clear(r); err != nil {
+			return err
+		}
+	}
 	for i := range t.Columns {
 		w.take(r, i)
 		if !w.b.Initial(r, i) || w.cols[i] < 0 {

@@ -24,6 +24,9 @@ type versioned struct {
 	find     *stmt
 	put      *stmt
 	stored   []byte
+	// What is deleted when all tables have got their rows, and which of the rows it is.
+	gone   []*fold.Row
+	goneAt []int
 }
 
 func versionsMark(table string) string { return sink.VersionsMark(lower(table)) }
@@ -88,8 +91,9 @@ func (w *writer) endVersions() error {
 	return w.c.keepMark(versionsMark(w.table.Name), string(names))
 }
 
-// newer brings a row of the table up to date with what is newer of a row.
-func (w *writer) newer(r *fold.Row) error {
+// newer brings a row of the table up to date with what is newer of a row. One that is deleted waits
+// where now is living.
+func (w *writer) newer(r *fold.Row, now phase) error {
 	was, err := w.stored(r)
 	if err != nil {
 		return err
@@ -100,6 +104,8 @@ func (w *writer) newer(r *fold.Row) error {
 	}
 	if res.Unchanged {
 		w.res.Unchanged++
+	} else if now == living && res.Row.Deleted {
+		w.versions.gone = append(w.versions.gone, &res.Row)
 	} else if err := w.row(&res.Row); err != nil {
 		return err
 	}
@@ -116,6 +122,17 @@ func (w *writer) newer(r *fold.Row) error {
 		return err
 	}
 	return v.put.run()
+}
+
+// deferred deletes the rows that waited, up to one that the database rejects, and returns its index
+// among those given with the error.
+func (w *writer) deferred() (at int, err error) {
+	for i, r := range w.versions.gone {
+		if err := w.row(r); err != nil {
+			return w.versions.goneAt[i], err
+		}
+	}
+	return -1, nil
 }
 
 // stored looks up what the database has of a row.

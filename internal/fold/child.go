@@ -1,0 +1,326 @@
+package fold
+
+import (
+	"bytes"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"slices"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// A Nesting says which tables have rows that belong to rows of others. Several goroutines may
+// use it.
+type Nesting interface {
+	// Parent returns the table whose rows those of a table belong to, and the columns that have
+	// the key of such a row, in the order of its key; -1 for none.
+	Parent(table int) (parent int, key []string)
+	// Set reports whether the rows of a table are one value of the row that they belong to, and
+	// no changes of their own.
+	Set(table int) bool
+	// SetColumn returns the column of its parent's batch that has such a value; "" where the value
+	// of the table above holds it.
+	SetColumn(table int) string
+	// ByName reports whether a table has fields by their names, so that a whole row does not name
+	// all that it omits.
+	ByName(table int) bool
+	// Exploder returns what makes the rows of such values. same returns one text for all spellings
+	// of the key of a change.
+	Exploder(same func(table int, c *Change) string) Exploder
+}
+
+// An Exploder calls each with a change for every row of a set, and of the sets in it, parents first.
+// above is the key of the row that has the set, as raw values.
+type Exploder func(table int, above [][]byte, set []byte, each func(*TableChange) error) error
+
+// A Child says whose rows those of a batch belong to.
+type Child struct {
+	Parent int   // the batch of the rows above
+	Key    []int // the columns of Table that have the key of such a row, in the order of its table's
+	// Set tells that the rows are values of the rows above: [Explode] makes them when these are
+	// written, and the batch has none.
+	Set bool
+}
+
+// nested is what a folder of a table of several knows of the others.
+type nested struct {
+	Nesting
+	folders Folders
+	table   int
+	parent  int
+	columns map[int32]int // the tables whose rows are values of this one's, by the number of their field
+	keys    []int32       // the fields of the key of such a row
+	explode Exploder
+}
+
+// Nest has the folders keep tables whose rows belong to rows of others.
+func (f Folders) Nest(n Nesting) error {
+	for i, folder := range f {
+		parent, _ := n.Parent(i)
+		folder.nested = &nested{Nesting: n, folders: f, table: i, parent: parent, columns: map[int32]int{}}
+		if parent < 0 {
+			continue
+		}
+		above := f[parent]
+		if n.SetColumn(i) == "" {
+			continue
+		}
+		if above.opt.FillOnly {
+			return fmt.Errorf("table %q: its rows are a set that each message replaces, and %q is filled only: leave one of set: replace and fill_only out", folder.table.Name, above.table.Name)
+		}
+		above.nested.columns[folder.names.Number(n.SetColumn(i))] = i
+		if above.nested.explode == nil {
+			above.nested.explode = n.Exploder(f.sameKey)
+			for _, k := range above.opt.Key {
+				above.nested.keys = append(above.nested.keys, above.names.Number(k))
+			}
+		}
+	}
+	return nil
+}
+
+// sameKey is the key of an element of a set.
+func (f Folders) sameKey(table int, c *Change) string {
+	of := f[table]
+	to := of.extent()
+	if err := of.resolve(c); err != nil || of.checkKey(c.Fields) != nil {
+		return "" // which it is told about when it is judged
+	}
+	of.makeKey(c.Fields)
+	of.forget(to)
+	return string(of.key)
+}
+
+// hasSets tells that rows of other tables are values of the table's.
+func (f *Folder) hasSets() bool { return f.nested != nil && f.nested.explode != nil }
+
+// eachOfSets calls each with the changes of the rows that are values of a row.
+func (f *Folder) eachOfSets(c *Change, each func(*TableChange) error) error {
+	if c.Op == Delete {
+		return nil
+	}
+	var above [][]byte
+	for i := range c.Fields {
+		child, ok := f.nested.columns[c.Fields[i].Name]
+		if !ok || c.Fields[i].Kind == feed.Null {
+			continue
+		}
+		if above == nil {
+			above = make([][]byte, len(f.nested.keys))
+			for j := range c.Fields {
+				if part := slices.Index(f.nested.keys, c.Fields[j].Name); part >= 0 {
+					above[part] = c.Fields[j].Value
+				}
+			}
+		}
+		if err := f.nested.explode(child, above, c.Fields[i].Value, each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judgeSets decides whether the tables of the rows that are values of a change's row take them.
+// The table that does not is returned.
+func (f Folders) judgeSets(s *Set, c *TableChange) (table int, err error) {
+	err = f[c.Table].eachOfSets(&c.Change, func(e *TableChange) error {
+		table = e.Table
+		of := f[table]
+		to := of.extent()
+		if err := of.judge(s.Batches[table], &e.Change); err != nil {
+			return err
+		}
+		if of.extent() != to {
+			s.before = append(s.before, undo{of, to})
+		}
+		return nil
+	})
+	return table, err
+}
+
+// widenSets has the tables hold the rows that are values of a change's row.
+func (f Folders) widenSets(c *TableChange) error {
+	return f[c.Table].eachOfSets(&c.Change, func(e *TableChange) error {
+		of := f[e.Table]
+		if err := of.resolve(&e.Change); err != nil {
+			return err
+		}
+		of.widen(&e.Change)
+		return nil
+	})
+}
+
+// Used reports whether the batch, or one whose rows its own belong to, has rows: its table is
+// needed.
+func (b *Batch) Used() bool { return b.used || len(b.rows) > 0 }
+
+// sealChild tells a batch whose rows its own belong to.
+func (f *Folder) sealChild(b *Batch) {
+	if b.nested = f.nested; f.nested == nil || f.nested.parent < 0 {
+		return
+	}
+	_, names := f.nested.Parent(f.nested.table)
+	b.Child = &Child{Parent: f.nested.parent, Set: f.nested.Set(f.nested.table)}
+	for _, name := range names {
+		b.Child.Key = append(b.Child.Key, f.opt.Limits.Find(&b.Table, name, 0))
+	}
+}
+
+// Top returns the table whose rows have those of a table of sets as values, itself where it is none.
+func Top(batches []*Batch, table int) int {
+	for b := batches[table]; b.Child != nil && b.Child.Set; b = batches[table] {
+		table = b.Child.Parent
+	}
+	return table
+}
+
+// Exploded is the batch of the rows of a child's table that the last [Explode] made.
+func (b *Batch) Exploded() *Batch { return b.exploded }
+
+// Has reports whether the batch has a row of a key.
+func (b *Batch) Has(key []byte) bool {
+	if len(b.rows) == 0 {
+		return false
+	}
+	h := maphash.Bytes(seed, key)
+	mask := uint64(len(b.index) - 1)
+	for i := h & mask; b.index[i] != 0; i = (i + 1) & mask {
+		if r := &b.rows[b.index[i]-1]; r.hash == h && bytes.Equal(r.Key, key) {
+			return true
+		}
+	}
+	return false
+}
+
+// An explosion makes the rows of one call of [Explode].
+type explosion struct {
+	batches []*Batch
+	folders []*Folder // by table, nil where it makes none of its rows
+	explode Exploder
+}
+
+// Explode makes the rows of the tables whose rows are values of a batch's: for those of its rows,
+// as they are written, it makes [Batch.Exploded] of the batches of these tables. They are
+// whole: a column that an element omits is NULL. Behind them are those that sweep. of is the batch
+// of the rows: the parent-th, or what a [Resolver] makes of it.
+func Explode(batches []*Batch, parent int, of *Batch, rows []*Row) error {
+	x := &explosion{batches: batches, folders: make([]*Folder, len(batches))}
+	columns := map[int]int{} // of the rows, by the table whose rows they have
+	for i, b := range batches {
+		if b.Child == nil || !b.Child.Set || b.Child.Parent != parent && x.folders[b.Child.Parent] == nil {
+			continue
+		}
+		x.begin(i)
+		if b.Child.Parent == parent {
+			columns[i] = of.Limits.Find(&of.Table, b.nested.SetColumn(i), 0)
+			if x.explode == nil {
+				x.explode = b.nested.Exploder(func(table int, c *Change) string { return Folders(x.folders).sameKey(table, c) })
+			}
+		}
+	}
+	above := make([][]byte, len(of.Table.Key))
+	for _, r := range rows {
+		for part, k := range of.Table.Key {
+			above[part] = of.Value(r, k)
+		}
+		for i := range batches {
+			at, ok := columns[i]
+			if !ok {
+				continue
+			}
+			var set []byte
+			goes := r.Deleted || r.Replaces
+			if at >= 0 && !r.Deleted {
+				set, goes = of.Value(r, at), goes || of.Initial(r, at)
+			}
+			if set == nil && !goes {
+				continue
+			}
+			x.sweep(i, above)
+			if set == nil {
+				continue
+			}
+			if err := x.explode(i, above, set, func(c *TableChange) error { return x.add(c, r.Replaces) }); err != nil {
+				return fmt.Errorf("table %q: the rows of a set cannot be read back: %w", batches[i].Table.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// begin starts with the rows of a table.
+func (x *explosion) begin(table int) {
+	b := x.batches[table]
+	if b.exploded == nil {
+		b.exploded = &Batch{}
+	}
+	e := b.exploded
+	e.Reset()
+	e.Table, e.Limits, e.Time, e.Version, e.Child, e.used = b.Table.Clone(), b.Limits, b.Time, -1, b.Child, true
+	o := b.nested.folders[table].opt
+	o.Columns, o.Log = IgnoreColumns, slog.New(slog.DiscardHandler) // that was told when they were judged
+	f := NewFolder(b.nested.folders[table].names, e.Table, o)
+	f.table.HasConstraints = false // what made the row above is kept
+	x.folders[table] = f
+}
+
+// add adds a row.
+func (x *explosion) add(c *TableChange, replaces bool) error {
+	f, b := x.folders[c.Table], x.batches[c.Table].exploded
+	c.Op = Replace // of one key the last counts, as a whole
+	if err := f.judge(b, &c.Change); err != nil {
+		return err
+	}
+	f.apply(b, &c.Change, Place{})
+	n, _ := b.row(f.key)
+	r := &b.rows[n]
+	if r.Replaces = replaces; !x.batches[c.Table].nested.ByName(c.Table) {
+		return nil
+	}
+	for i := range b.Table.Columns {
+		if col := &b.Table.Columns[i]; !col.Key && !col.NotNull && !col.Generated && col.Stamp == schema.NoStamp {
+			if v := b.cell(r, int32(i), len(b.Table.Columns)); *v == 0 {
+				*v = b.arena.put([]byte("null"))
+			}
+		}
+	}
+	return nil
+}
+
+// sweep has the rows go that belong to a row and are not among those of the batch, of a table and
+// those below it.
+func (x *explosion) sweep(table int, above [][]byte) {
+	for i := table; i < len(x.batches); i++ {
+		if i != table && (x.folders[i] == nil || !x.below(i, table)) {
+			continue
+		}
+		b := x.batches[i].exploded
+		r := Row{Sweeps: true}
+		for part, value := range above {
+			*b.cell(&r, int32(b.Child.Key[part]), len(b.Table.Columns)) = b.arena.put(value)
+		}
+		b.sweeps = append(b.sweeps, r)
+	}
+}
+
+// below tells that the rows of a table belong to those of another, at any level.
+func (x *explosion) below(table, above int) bool {
+	for b := x.batches[table]; b.Child != nil; b = x.batches[b.Child.Parent] {
+		if b.Child.Parent == above {
+			return true
+		}
+	}
+	return false
+}
+
+// Sweeps returns the rows that sweep; of their values, those of the columns of the key above
+// alone are set.
+func (b *Batch) Sweeps() []*Row {
+	rows := make([]*Row, len(b.sweeps))
+	for i := range b.sweeps {
+		rows[i] = &b.sweeps[i]
+	}
+	return rows
+}

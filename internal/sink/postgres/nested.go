@@ -1,0 +1,65 @@
+package postgres
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/fold"
+)
+
+// explode makes the rows of other tables that are values of the rows of a part, as they are
+// written, and has the parts of these tables write them.
+func (a *attempt) explode(table int) error {
+	p, batches := a.parts[table], a.f.Batches
+	below := func(q *part) bool { return q.set && q.b.Used() }
+	if p.merge == nil || p.set || !slices.ContainsFunc(a.parts, below) {
+		return nil
+	}
+	if err := fold.Explode(batches, table, p.merge.b, p.newer); err != nil {
+		return err
+	}
+	for i, q := range a.parts {
+		if !below(q) || fold.Top(batches, i) != table {
+			continue
+		}
+		e := q.b.Exploded()
+		q.writes = e.Sorted()
+		if q.newer = q.writes; !p.direct { // where all rows above are new, they have had none
+			q.newer = slices.Concat(q.newer, e.Sweeps())
+		}
+		if q.direct = false; len(q.newer) > 0 {
+			q.merge = a.d.newMerge(e, q.t, q.after, q.newer)
+			q.direct = p.direct && (q.t.allNew || !q.t.Exists) && q.merge.direct()
+		}
+	}
+	return nil
+}
+
+// sweep adds what deletes the rows that belong to one of the staged rows that sweep, and are not
+// staged themselves.
+func (m *merge) sweep(s *script) int {
+	above := m.b.Sweeps()[0]
+	var key, staged, belongs, is []string
+	for i, k := range m.table.Key {
+		column := fmt.Sprintf("c%d", k)
+		key, staged = append(key, fmt.Sprintf("%s AS %s", m.table.compared(k), column)), append(staged, "s."+column)
+		is = append(is, fmt.Sprintf("%s = g.%s", m.table.compared(k), column))
+		if m.b.Value(above, m.b.Table.Key[i]) != nil {
+			belongs = append(belongs, fmt.Sprintf("%s = s.%s", m.table.compared(k), column))
+		}
+	}
+	// EXCEPT looks at each row once, however the server joins.
+	return s.add("DELETE FROM %s t USING (SELECT %s FROM %s s JOIN %s t ON %s WHERE s.op = 's' EXCEPT SELECT %s FROM %s s WHERE s.op IS DISTINCT FROM 's' ORDER BY %s) g WHERE %s",
+		m.table.ident, strings.Join(key, ", "), m.t.stageName, m.table.ident, strings.Join(belongs, " AND "),
+		strings.Join(staged, ", "), m.t.stageName, ordinals(len(key)), strings.Join(is, " AND "))
+}
+
+// ordinals are the numbers of the first columns.
+func ordinals(n int) string {
+	s := make([]string, n)
+	for i := range s {
+		s[i] = fmt.Sprint(i + 1)
+	}
+	return strings.Join(s, ", ")
+}

@@ -1,0 +1,371 @@
+package sinktest
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/foldtest"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// Nested is a run whose messages a mapping makes rows of several tables of, some of which belong
+// to rows of others.
+type Nested struct {
+	*Run
+	mapping *mapping.Mapping
+	names   *feed.Names
+	scan    *feed.Scanner
+	scratch *mapping.Scratch
+	plan    *mapping.Plan
+	folders fold.Folders
+	set     *fold.Set
+}
+
+// BeginNested is Begin for the tables of a mapping. ruled says that they may refuse rows.
+func BeginNested(t *testing.T, db Database, m *mapping.Mapping, ruled bool) *Nested {
+	t.Helper()
+	n := &Nested{Run: open(t, db, job, ""), mapping: m, names: &feed.Names{}, set: fold.NewSet(len(m.Tables))}
+	if err := errors.Join(n.take(), n.read(ruled)); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// read reads the tables and starts their folds.
+func (n *Nested) read(ruled bool) (err error) {
+	limits := n.Sink.Caps().Limits
+	if n.plan, err = mapping.Compile(n.mapping, n.names, limits); err != nil {
+		return err
+	}
+	n.scan, n.scratch, n.folders = feed.NewScanner(n.names), n.plan.NewScratch(), nil
+	for i := range n.plan.Tables() {
+		o := n.plan.Options(i)
+		o.MaxColumns, o.Log = 500, slog.New(slog.DiscardHandler)
+		t, err := n.Sink.Table(n.t.Context(), n.plan.Table(i).Name, o.Key)
+		if err == nil {
+			err = n.plan.Fit(i, &t)
+		}
+		if err != nil {
+			return err
+		}
+		t.HasConstraints = t.HasConstraints || ruled
+		n.folders = append(n.folders, fold.NewFolder(n.names, t, o))
+	}
+	n.folders.Link()
+	return n.folders.Nest(n.plan)
+}
+
+// Fold folds lines into the set at hand.
+func (n *Nested) Fold(lines ...string) {
+	n.t.Helper()
+	for _, line := range lines {
+		at := fold.Place{Lane: n.lane, Line: n.cp().Line + 1, Offset: n.cp().Offset}
+		var bad *feed.Error
+		if table, err := n.fold([]byte(line), at); errors.As(err, &bad) {
+			n.set.Reject(fold.NewReject(at, table, bad, []byte(line)))
+		} else if err != nil {
+			n.t.Fatal(err)
+		}
+		n.cp().Line++
+		n.cp().Offset += int64(len(line)) + 1
+	}
+}
+
+func (n *Nested) fold(line []byte, at fold.Place) (table int, err error) {
+	var l feed.Line
+	if l.Scan(n.scan, nil, line); l.Err != nil {
+		return -1, l.Err
+	}
+	rows, _, err := n.plan.Map(&l, at, n.scratch)
+	if err != nil || len(rows) == 0 {
+		return -1, err
+	}
+	return n.folders.Add(n.set, rows, at)
+}
+
+// Seal makes a flush of the set at hand.
+func (n *Nested) Seal() *sink.Flush {
+	n.folders.Seal(n.set)
+	for i := range n.lanes {
+		n.lanes[i].Checkpoint.Seq++
+	}
+	return &sink.Flush{Batches: n.set.Batches, Rejects: n.set.Rejects, Job: n.job, Run: n.id, Lanes: slices.Clone(n.lanes), KeepRejects: n.keep, Tombstones: time.Hour}
+}
+
+// Flush writes the lines in one transaction of their own.
+func (n *Nested) Flush(lines ...string) sink.Result {
+	n.t.Helper()
+	n.Fold(lines...)
+	defer n.set.Reset()
+	res, err := n.Sink.Flush(n.t.Context(), n.Seal())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return res
+}
+
+// columnsOf are columns NAME or NAME: SOURCE, separated by commas; a source is as in a mapping's
+// file, or meta NAME.
+func columnsOf(t *testing.T, text string) (columns []mapping.Column) {
+	t.Helper()
+	for part := range strings.SplitSeq(text, ",") {
+		name, from, _ := strings.Cut(strings.TrimSpace(part), ":")
+		s := mapping.Source{}
+		var err error
+		if meta, is := strings.CutPrefix(strings.TrimSpace(from), "meta "); is {
+			s.Meta = mapping.Meta(meta)
+		} else if s, err = mapping.ParseSource(strings.TrimSpace(from), name); err != nil {
+			t.Fatal(err)
+		}
+		columns = append(columns, mapping.Column{Name: name, From: []mapping.Source{s}})
+	}
+	return columns
+}
+
+func pathOf(t *testing.T, text string) mapping.Path {
+	t.Helper()
+	p, err := mapping.ParsePath(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Shop is a mapping of orders with items and their taxes.
+func Shop(t *testing.T) *mapping.Mapping {
+	t.Helper()
+	deletes := mapping.When{{{Path: pathOf(t, "op"), In: []mapping.Value{{Text: "delete"}}}}}
+	return &mapping.Mapping{Tables: []mapping.Table{
+		{Name: "orders", Key: []string{"id"}, DeleteWhen: deletes, Columns: columnsOf(t, "id: as integer, status: as text")},
+		{Name: "items", Of: "orders", Each: pathOf(t, "items"), Key: []string{"sku"}, Parent: map[string]string{"id": "order_id"}, Columns: columnsOf(t, "sku: as text, qty: as integer")},
+		{Name: "taxes", Of: "items", Each: pathOf(t, "taxes"), Key: []string{"code"}, Columns: columnsOf(t, "code: as text, amount: as integer")},
+	}}
+}
+
+// shopIs compares the rows of the shop's tables.
+func shopIs(t *testing.T, db Database, orders, items, taxes []string) {
+	t.Helper()
+	Expect(t, db, "SELECT id, status FROM orders ORDER BY id", orders...)
+	Expect(t, db, "SELECT order_id, sku, qty FROM items ORDER BY order_id, sku", items...)
+	Expect(t, db, "SELECT order_id, sku, code, amount FROM taxes ORDER BY order_id, sku, code", taxes...)
+}
+
+type rowsOf = []string
+
+// nestedTests: rows that belong to rows of other tables.
+var nestedTests = []test{
+	{"AnArrayIsTheWholeSet", func(t *testing.T, db Database) {
+		n := BeginNested(t, db, Shop(t), false)
+		Counts(t, n.Flush(`{"id":1,"status":"new","items":[{"sku":"x","qty":1,"taxes":[{"code":"a","amount":5}]},{"sku":"y","qty":2}]}`, `{"id":2,"items":[{"sku":"x"}]}`), 6, 0, 0, 0)
+		shopIs(t, db, rowsOf{"1|new", "2|NULL"}, rowsOf{"1|x|1", "1|y|2", "2|x|NULL"}, rowsOf{"1|x|a|5"})
+		// What is not in it goes, and an element is whole.
+		Counts(t, n.Flush(`{"id":1,"items":[{"sku":"y"},{"sku":"z","qty":9}]}`), 1, 1, 1, 2)
+		shopIs(t, db, rowsOf{"1|new", "2|NULL"}, rowsOf{"1|y|NULL", "1|z|9", "2|x|NULL"}, nil)
+		// Without the array the set stays.
+		n.Flush(`{"id":1,"status":"paid"}`)
+		shopIs(t, db, rowsOf{"1|paid", "2|NULL"}, rowsOf{"1|y|NULL", "1|z|9", "2|x|NULL"}, nil)
+		n.Flush(`{"id":1,"items":[]}`, `{"id":2,"items":null}`)
+		shopIs(t, db, rowsOf{"1|paid", "2|NULL"}, nil, nil)
+	}},
+	{"TheLastArrayCounts", func(t *testing.T, db Database) {
+		n := BeginNested(t, db, Shop(t), false)
+		n.Flush(`{"id":1,"items":[{"sku":"x"}]}`, `{"id":1,"items":[{"sku":"y","qty":1},{"sku":"y","taxes":[{"code":"a"}]}]}`, `{"id":1,"status":"s"}`)
+		shopIs(t, db, rowsOf{"1|s"}, rowsOf{"1|y|NULL"}, rowsOf{"1|y|a|NULL"})
+	}},
+	{"ASetThatIsTheSameWritesNothing", func(t *testing.T, db Database) {
+		n := BeginNested(t, db, Shop(t), false)
+		const line = `{"id":1,"items":[{"sku":"x","qty":1,"taxes":[{"code":"a"}]},{"sku":"y"}]}`
+		Counts(t, n.Flush(line), 4, 0, 0, 0)
+		Counts(t, n.Flush(line), 0, 0, 4, 0)
+	}},
+	{"ADeleteTakesTheRowsBelow", func(t *testing.T, db Database) {
+		n := BeginNested(t, db, Shop(t), false)
+		n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`, `{"id":2,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`, `{"id":3,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
+		n.Flush(`{"id":1,"op":"delete"}`, `{"id":2,"op":"delete"}`, `{"id":2,"status":"again"}`, `{"id":3,"op":"delete"}`, `{"id":3,"items":[{"sku":"y"}]}`)
+		shopIs(t, db, rowsOf{"2|again", "3|NULL"}, rowsOf{"3|y|NULL"}, nil)
+		n.Flush(`{"id":3,"items":[{"sku":"z"}]}`, `{"id":3,"op":"delete"}`, `{"id":4,"op":"delete"}`)
+		shopIs(t, db, rowsOf{"2|again"}, nil, nil)
+	}},
+	{"AnElementThatIsNoRowRejectsItsMessage", func(t *testing.T, db Database) {
+		n := BeginNested(t, db, Shop(t), false)
+		n.Flush(`{"id":1,"status":"kept","items":[{"sku":"x"}]}`, `{"id":1,"status":"bad","items":[{"sku":"y"},{"qty":1}]}`, `{"id":2,"items":[{"sku":"y","qty":"much"}]}`)
+		shopIs(t, db, rowsOf{"1|kept"}, rowsOf{"1|x|NULL"}, nil)
+		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "2", "3")
+	}},
+	{"ARowThatIsRefusedRejectsItsMessage", func(t *testing.T, db Database) {
+		n := BeginNested(t, db, Shop(t), false)
+		n.Flush(`{"id":1,"items":[{"sku":"x","qty":1}]}`, `{"id":9,"items":[{"sku":"x","taxes":[{"code":"a","amount":1}]}]}`)
+		n.End()
+		theirs(t, db, "CREATE UNIQUE INDEX one ON taxes (amount)")
+		n = BeginNested(t, db, Shop(t), false)
+		n.Flush(`{"id":1,"status":"s","items":[{"sku":"y"}]}`, `{"id":1,"status":"bad","items":[{"sku":"z","taxes":[{"code":"b","amount":1}]}]}`, `{"id":2,"items":[{"sku":"x","taxes":[{"code":"a","amount":2}]}]}`)
+		shopIs(t, db, rowsOf{"1|s", "2|NULL", "9|NULL"}, rowsOf{"1|y|NULL", "2|x|NULL", "9|x|NULL"}, rowsOf{"2|x|a|2", "9|x|a|1"})
+		Expect(t, db, "SELECT line FROM weir_rejects", "4")
+	}},
+	{"VersionsOfTheRowAboveCount", func(t *testing.T, db Database) {
+		for _, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
+			m := Shop(t)
+			m.Tables[0].Version, m.Tables[0].Scope = pathOf(t, "v"), scope
+			m.Tables[0].Columns = append(m.Tables[0].Columns, columnsOf(t, "v: as integer")...)
+			for i := range m.Tables {
+				m.Tables[i].Name = fmt.Sprintf("%s_%s", m.Tables[i].Name, scope)
+				if m.Tables[i].Of != "" {
+					m.Tables[i].Of = m.Tables[i-1].Name
+				}
+			}
+			n := BeginNested(t, db, m, false)
+			n.Flush(`{"id":1,"v":5,"items":[{"sku":"x"}]}`, `{"id":2,"v":5,"items":[{"sku":"x"}]}`)
+			n.Flush(`{"id":1,"v":3,"items":[{"sku":"old"}]}`, `{"id":1,"v":7,"status":"new"}`, `{"id":2,"v":6,"op":"delete"}`)
+			n.End()
+			n = BeginNested(t, db, m, false) // knows what is kept
+			n.Flush(`{"id":1,"v":4,"items":[]}`, `{"id":2,"v":4,"items":[{"sku":"old"}]}`)
+			Expect(t, db, fmt.Sprintf("SELECT order_id, sku FROM items_%s ORDER BY order_id, sku", scope), map[fold.Scope][]string{fold.ColumnScope: {"1|x"}, fold.RowScope: {"1|x", "2|old"}}[scope]...)
+			n.Flush(`{"id":1,"v":8,"items":[{"sku":"y"}]}`)
+			Expect(t, db, fmt.Sprintf("SELECT sku FROM items_%s WHERE order_id = 1", scope), "y")
+			n.End()
+		}
+	}},
+	{"ADeleteThatIsOlderThanItsRowTakesTheSet", func(t *testing.T, db Database) {
+		m := Shop(t)
+		m.Tables[0].Version = pathOf(t, "v")
+		n := BeginNested(t, db, m, false)
+		n.Flush(`{"id":1,"v":7}`)
+		n.Flush(`{"id":1,"v":4,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
+		n.Flush(`{"id":1,"v":5,"op":"delete"}`)
+		shopIs(t, db, rowsOf{"1|NULL"}, nil, nil)
+	}},
+	{"Random", func(t *testing.T, db Database) {
+		count := uint64(40)
+		if testing.Short() {
+			count = 5
+		}
+		Seeds(t, count, func(t *testing.T, rnd *rand.Rand) { randomSets(t, db, rnd) })
+	}},
+}
+
+// randomSets writes a random feed in random batches, with calls that fail and runs that end
+// anywhere.
+func randomSets(t *testing.T, db Database, rnd *rand.Rand) {
+	m := Shop(t)
+	suffix := strconv.FormatUint(rnd.Uint64(), 36)
+	for i := range m.Tables {
+		x := &m.Tables[i]
+		if x.Name = x.Name + "_" + suffix; x.Of != "" {
+			x.Of = m.Tables[i-1].Name
+		}
+		if i > 0 && rnd.IntN(3) == 0 {
+			x.Rest = fold.AddColumns
+		}
+	}
+	if rnd.IntN(2) == 0 {
+		m.Tables[0].Version = pathOf(t, "v")
+	}
+	d, _ := db.Driver()
+	model := foldtest.NewModel(m, d.Caps.TextTypes)
+	ruled := rnd.IntN(2) == 0
+	begin := func() *Nested {
+		n := BeginNested(t, db, m, ruled)
+		n.Sink = sink.Retry(Faulty(n.Sink, RandomFaults(rnd)), time.Minute, func(*sink.Error) {})
+		return n
+	}
+	n := begin()
+	var lines, batch []string
+	for range 10 + rnd.IntN(60) {
+		line := randomOrder(rnd)
+		lines, batch = append(lines, line), append(batch, line)
+		_, _ = model.Apply(line, 0, 0)
+		if rnd.IntN(4) == 0 {
+			n.Flush(batch...)
+			if batch = nil; rnd.IntN(4) == 0 {
+				n.End()
+				n = begin()
+			}
+		}
+	}
+	n.Flush(batch...)
+	n.End()
+	for i := range m.Tables {
+		if want, got := model.Rows(m.Tables[i].Name), n.rows(db, i); !slices.Equal(got, want) {
+			t.Fatalf("table %s has\n%s\nwant\n%s\nfrom\n%s", m.Tables[i].Name, strings.Join(got, "\n"), strings.Join(want, "\n"), strings.Join(lines, "\n"))
+		}
+	}
+}
+
+func randomOrder(rnd *rand.Rand) string {
+	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
+	list := func(of func() string) string {
+		var all []string
+		for range rnd.IntN(4) {
+			all = append(all, of())
+		}
+		return "[" + strings.Join(all, ",") + "]"
+	}
+	line := `{"id":` + pick("1", "2", "3", `"1"`, "4") + `,"v":` + strconv.Itoa(rnd.IntN(20))
+	if rnd.IntN(5) == 0 {
+		line += `,"op":"delete"`
+	}
+	if rnd.IntN(2) == 0 {
+		line += `,"status":` + pick(`"a"`, `"b"`, "null")
+	}
+	if rnd.IntN(3) > 0 {
+		line += `,"items":` + pick("null", "[]", list(func() string {
+			item := `{"sku":` + pick(`"x"`, `"y"`, `"z"`, "1", `"1"`)
+			if rnd.IntN(2) == 0 {
+				item += `,"qty":` + pick("1", "2", "null", `"3"`, `"bad"`)
+			}
+			if rnd.IntN(3) == 0 {
+				item += `,"more":` + pick(`"m"`, "null")
+			}
+			if rnd.IntN(2) == 0 {
+				item += `,"taxes":` + list(func() string {
+					return `{"code":` + pick(`"a"`, `"b"`) + pick("", `,"amount":5`, `,"amount":6`, `,"other":"o"`) + "}"
+				})
+			}
+			return item + "}"
+		}), list(func() string { return `{"sku":` + pick(`"x"`, `"y"`) + "}" }))
+	}
+	return line + "}"
+}
+
+// rows are those of a table as the model of the mapping has them.
+func (n *Nested) rows(db Database, table int) []string {
+	o := n.plan.Options(table)
+	t, err := db.Open(n.t).Table(n.t.Context(), n.plan.Table(table).Name, o.Key)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	rows := []string{}
+	if !t.Exists {
+		return rows
+	}
+	var names []string
+	for i := range t.Columns {
+		names = append(names, t.Columns[i].Name)
+	}
+	for _, row := range db.Query(n.t, "SELECT "+strings.Join(names, ", ")+" FROM "+t.Name) {
+		cells := map[string]foldtest.Value{}
+		for i, v := range row {
+			switch v := v.(type) {
+			case nil:
+				cells[names[i]] = foldtest.Value{}
+			case int64:
+				cells[names[i]] = foldtest.Value{Kind: foldtest.Number, Text: strconv.FormatInt(v, 10)}
+			default:
+				cells[names[i]] = foldtest.Value{Kind: foldtest.String, Text: fmt.Sprint(v)}
+			}
+		}
+		rows = append(rows, foldtest.Show(cells, o.Key))
+	}
+	slices.Sort(rows)
+	return rows
+}
