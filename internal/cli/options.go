@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -29,9 +31,8 @@ type syncOptions struct {
 
 	tombstones config.Duration
 	dryRun     bool
-	config     string           // the file
-	mapping    *mapping.Mapping // of the file; nil where it has no tables
-	source     []string         // of the config file and the environment
+	config     string   // the file
+	source     []string // of the config file and the environment
 }
 
 func (o *syncOptions) flags(f *pflag.FlagSet) {
@@ -69,6 +70,31 @@ type fileOptions struct {
 	tableOptions
 	foldOptions
 	choices
+	mapping *mapping.Mapping // of the file; nil where it has no tables
+}
+
+// tables has a job make the table of the flags, or those of the file, in a database of a kind.
+func (o *fileOptions) tables(c *job.Config, to *sink.Driver, table string, rules fold.Options) (err error) {
+	if o.mapping, err = o.narrowing.Overlay(o.mapping, table, rules); err != nil {
+		return err
+	}
+	if o.mapping == nil {
+		c.Tables = []job.Table{{Name: table, Fold: rules}}
+		return nil
+	}
+	if o.table != "" && o.mapping.File != "" {
+		return fmt.Errorf("--table %s: %s has tables, which have names", o.table, o.mapping.File)
+	}
+	if err := unwritable(o.mapping); err != nil {
+		return err
+	}
+	for i := range o.mapping.Tables {
+		t := &o.mapping.Tables[i]
+		t.OnCreate = slices.DeleteFunc(t.OnCreate, func(s mapping.Statement) bool {
+			return s.Database != "" && !strings.EqualFold(s.Database, to.Name)
+		})
+	}
+	return config.Locate(o.mapping.File, c.Map(o.mapping, to.Caps.Limits))
 }
 
 // rules are those of the fold, and the faults of all options.
@@ -132,6 +158,7 @@ type foldOptions struct {
 	version    string // the field
 	scope      fold.Scope
 	maxLine    config.Size
+	narrowing  config.Narrowing
 }
 
 const defaultTombstones = 7 * 24 * time.Hour
@@ -143,6 +170,8 @@ func (o *foldOptions) flags(f *pflag.FlagSet, enums *choices) {
 	f.StringVar(&o.version, "version-field", "", "the field with the version of a message: each column has the value of the newest message that named it, in whatever order they arrive")
 	addChoice(enums, f, &o.scope, "version-scope", fold.ColumnScope, "column, or row: a message older than its row changes nothing", fold.ColumnScope, fold.RowScope)
 	f.BoolVar(&o.fillOnly, "fill-only", false, "write only where the table has NULL, so that the first value of a column stays")
+	f.StringArrayVar(&o.narrowing.Only, "only", nil, "FIELD=VALUE, or FIELD=A,B for one of several: only messages with it count; repeated: all must hold")
+	f.StringSliceVar(&o.narrowing.Fields, "fields", nil, "the fields that are stored, beside the key (default all)")
 }
 
 // maxLineFlag is that of the group of the source.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/config"
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/source"
@@ -33,7 +32,7 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 	rejects, rejectsErr := o.parse()
 	to, toErr := e.destination(o.to)
 	sources, table, live, sourceErr := o.sources(args)
-	tablesErr := o.tables(&c, to, table, rules)
+	tablesErr := o.tables(&c, &to.Driver, table, rules)
 	usage := errors.Join(err, rulesErr, o.check(), feedErr, rateErr, rejectsErr, toErr, tablesErr)
 	if sourceErr == nil {
 		stored := slices.ContainsFunc(sources, func(s string) bool { return source.TraitsOf(s).Stored() })
@@ -64,27 +63,6 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 		Rejects: rejects, MaxRejects: o.maxRejects, RejectsAge: o.keepRejects.Duration, ShowRejects: showRejects(o.to),
 		FromStart: o.fromStart, Rebuild: o.rebuild, AcceptSettings: o.accept,
 	}, nil
-}
-
-// tables has a job write to the table of the flags, or to those of the file.
-func (o *syncOptions) tables(c *job.Config, to destination, table string, rules fold.Options) error {
-	if o.mapping == nil {
-		c.Tables = []job.Table{{Name: table, Fold: rules}}
-		return nil
-	}
-	if o.table != "" {
-		return fmt.Errorf("--table %s: %s has tables, which have names", o.table, o.mapping.File)
-	}
-	if err := unwritable(o.mapping); err != nil {
-		return err
-	}
-	for i := range o.mapping.Tables {
-		t := &o.mapping.Tables[i]
-		t.OnCreate = slices.DeleteFunc(t.OnCreate, func(s mapping.Statement) bool {
-			return s.Database != "" && !strings.EqualFold(s.Database, to.Name)
-		})
-	}
-	return config.Locate(o.mapping.File, c.Map(o.mapping, to.Caps.Limits))
 }
 
 // unwritable are the parts of a mapping that runs do not know yet.

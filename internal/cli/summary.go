@@ -97,7 +97,11 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 		e.log.Info(fmt.Sprintf("ignored, as %s says: %s", o.mapping.File, counted(s.Passed, "message")))
 	}
 	if len(s.NoTable) > 0 {
-		e.log.Info("ignored, for no table: " + someOf(s.NoTable))
+		what := "for no table"
+		if o.mapping.File == "" {
+			what = "as --only says"
+		}
+		e.log.Info(fmt.Sprintf("ignored, %s: %s", what, someOf(s.NoTable)))
 	}
 	if s.Rejected > 0 {
 		where := map[bool]string{true: c.ShowRejects, false: "--rejects " + o.rejects}[o.rejects == "table"]

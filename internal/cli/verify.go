@@ -12,9 +12,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
@@ -25,9 +27,10 @@ func (e *env) verifyCommand() *cobra.Command {
 	o := &verifyOptions{}
 	c := &cobra.Command{
 		Use:   "verify FILE... --to DEST",
-		Short: "Compare a table with captured files",
-		Long: `Fold captured files, in the order in which they are named, and compare the table
-with the result. It only reads, and prints the first differences.
+		Short: "Compare tables with captured files",
+		Long: `Fold captured files, in the order in which they are named, and compare the table,
+or all tables of the config file, with the result. It only reads, and prints the first
+differences.
 
 The whole fold is held in memory: about as much as the table has bytes. Columns that
 no message names are not compared. A column that none of a row's messages names must
@@ -46,9 +49,7 @@ Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 			if err != nil {
 				return err
 			}
-			if err := file.OneTable(); err != nil {
-				return usageError{err}
-			}
+			o.mapping = file.Mapping
 			return e.verify(c.Context(), o, args)
 		},
 	}
@@ -67,15 +68,15 @@ type verifyOptions struct {
 	fileOptions
 	show int
 	at   string
-	kept job.Table // what the job wants of the table, beside its name and its fold
 }
 
-// time returns that of the comparison.
-func (o *verifyOptions) time() (at time.Time, err error) {
+// time returns that of the comparison of some tables.
+func (o *verifyOptions) time(tables []job.Table) (at time.Time, err error) {
+	expiring := slices.IndexFunc(tables, func(t job.Table) bool { return t.Expire != nil })
 	switch {
-	case o.at == "" && o.kept.Expire != nil:
-		return at, usagef("the rows of the table expire: --at TIME says when it is compared, such as --at 2020-05-15T13:30:00Z")
-	case o.at != "" && o.kept.Expire == nil:
+	case o.at == "" && expiring >= 0:
+		return at, usagef("the rows of table %q expire: --at TIME says when it is compared, such as --at 2020-05-15T13:30:00Z", tables[expiring].Name)
+	case o.at != "" && expiring < 0:
 		return at, usagef("--at is for a table whose rows expire (expire in the config file)")
 	case o.at == "":
 		return at, nil
@@ -86,16 +87,21 @@ func (o *verifyOptions) time() (at time.Time, err error) {
 	return at, nil
 }
 
-// A verifier compares what would be written with the table.
+// A verifier compares what would be written with the tables.
 type verifier struct {
 	sink.Inspector
-	env   *env
-	show  int
-	table schema.Table
-	// expire is when rows of the table are removed, nil for never, and at the time of the
-	// comparison.
-	expire *job.Expire
+	env    *env
+	show   int // differences that may still be printed
 	at     time.Time
+	tables []verified
+}
+
+// verified is what came of the comparison of a table.
+type verified struct {
+	schema.Table
+	// expire is when its rows are removed, nil for never.
+	expire *job.Expire
+	prefix string // of what is printed
 
 	rows, live int
 	different  int
@@ -103,62 +109,76 @@ type verifier struct {
 }
 
 func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
-	b := f.Batches[0]
-	switch v.rows = b.Rows(); {
-	case v.table.Exists:
-	case v.rows > 0:
-		return fmt.Errorf("table %q is missing", v.table.Name)
+	for i, b := range f.Batches {
+		if err := v.compare(ctx, &v.tables[i], b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// differs counts a difference, and prints it if it is one of the first.
+func (v *verifier) differs(t *verified, format string, args ...any) {
+	if t.different++; v.show > 0 {
+		v.show--
+		fmt.Fprintf(v.env.stdout, t.prefix+format+"\n", args...)
+	}
+}
+
+// compare compares a table with a batch.
+func (v *verifier) compare(ctx context.Context, t *verified, b *fold.Batch) error {
+	switch t.rows = b.Rows(); {
+	case t.Exists:
+	case t.rows > 0:
+		return fmt.Errorf("table %q is missing", t.Name)
 	default: // no line of the feed makes one
 		return nil
 	}
 	rows, caps := b.Sorted(), v.Caps()
 	for i := range b.Table.Columns {
 		// A column of nulls alone may be missing: Postgres gets it with its first value.
-		name := b.Table.Columns[i].Name
-		if caps.Find(&v.table, name, i) < 0 && slices.ContainsFunc(rows, func(r *fold.Row) bool { raw := b.Value(r, i); return raw != nil && raw[0] != 'n' }) {
-			v.different++
-			fmt.Fprintf(v.env.stdout, "the table lacks the column %s\n", printable(name))
+		c := &b.Table.Columns[i]
+		if caps.Find(&t.Table, c.Name, i) < 0 && slices.ContainsFunc(rows, func(r *fold.Row) bool { raw := b.Value(r, i); return raw != nil && raw[0] != 'n' }) {
+			v.differs(t, "the table lacks the column %s", printable(c.Name))
 		}
 	}
 	for _, r := range rows {
 		if !r.Deleted {
-			v.live++
+			t.live++
 		}
 	}
 	return v.Compare(ctx, b, func(d sink.Difference) bool {
-		if d.Kind == sink.Missing && v.expire != nil && v.expire.Explains(b, d.Row, v.at) {
-			v.expired++
-			v.live--
+		if d.Kind == sink.Missing && t.expire != nil && t.expire.Explains(b, d.Row, v.at) {
+			t.expired++
+			t.live--
 			return true
 		}
-		if v.different++; v.different <= v.show {
-			v.say(b, &d)
-		}
+		v.differs(t, "%s", said(b, &d))
 		return true
 	})
 }
 
-// say prints a difference.
-func (v *verifier) say(b *fold.Batch, d *sink.Difference) {
+// said is a difference for people.
+func said(b *fold.Batch, d *sink.Difference) string {
 	key := ""
 	for i, k := range b.Table.Key {
 		raw := b.Value(d.Row, k)
 		key += []string{"", ","}[min(i, 1)] + string(feed.Text(nil, raw, feed.KindOf(raw)))
 	}
+	key = printable(key)
 	switch d.Kind {
 	case sink.Missing:
-		fmt.Fprintf(v.env.stdout, "%s: the table lacks the row\n", printable(key))
+		return key + ": the table lacks the row"
 	case sink.Removed:
-		fmt.Fprintf(v.env.stdout, "%s: the table has the row, which was removed\n", printable(key))
+		return key + ": the table has the row, which was removed"
 	case sink.Refused:
-		fmt.Fprintf(v.env.stdout, "%s: the database rejects the row: %s\n", printable(key), printable(d.Have))
-	default:
-		want := "NULL"
-		if raw := b.Value(d.Row, d.Column); raw != nil && raw[0] != 'n' {
-			want = string(raw)
-		}
-		fmt.Fprintf(v.env.stdout, "%s: %s is %s, and should be %s\n", printable(key), printable(b.Table.Columns[d.Column].Name), printable(d.Have), printable(want))
+		return fmt.Sprintf("%s: the database rejects the row: %s", key, printable(d.Have))
 	}
+	want := "NULL"
+	if raw := b.Value(d.Row, d.Column); raw != nil && raw[0] != 'n' {
+		want = string(raw)
+	}
+	return fmt.Sprintf("%s: %s is %s, and should be %s", key, printable(b.Table.Columns[d.Column].Name), printable(d.Have), printable(want))
 }
 
 func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err error) {
@@ -168,64 +188,90 @@ func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err 
 	}
 	to, toErr := e.destination(o.to)
 	files, filesErr := expand(args, false)
-	at, atErr := o.time()
-	if err := errors.Join(rulesErr, toErr, filesErr, atErr); err != nil {
+	if err := errors.Join(rulesErr, toErr, filesErr); err != nil {
 		return err
 	}
-	if o.table == "" {
-		if o.table, err = stem(files); err != nil {
+	table := o.table
+	if table == "" && o.mapping == nil {
+		if table, err = stem(files); err != nil {
 			return err
 		}
 	}
-	db, err := to.Inspect(ctx, to.dest, sink.Options{Log: e.log})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
 	rejects, err := job.ParseRejects("discard")
 	if err != nil {
 		return err
 	}
-	v := &verifier{Inspector: db, env: e, show: o.show, expire: o.kept.Expire, at: at}
-	if v.table, err = db.Table(ctx, o.table, opt.Key); err != nil {
+	c := job.Config{Sources: files, Source: source.Options{MaxLine: int(o.maxLine)},
+		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Log: e.log}
+	if err := o.tables(&c, &to.Driver, table, opt); err != nil {
+		return usageError{err}
+	}
+	v := &verifier{env: e, show: o.show}
+	if v.at, err = o.time(c.Tables); err != nil {
 		return err
 	}
-	p, kept := progress.New(o.table), o.kept
-	kept.Name, kept.Fold = o.table, opt
-	err = job.Fold(ctx, job.Config{Sources: files, Source: source.Options{MaxLine: int(o.maxLine)}, Tables: []job.Table{kept},
-		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Log: e.log},
-		[]schema.Table{v.table}, db.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) })
-	if err != nil {
+	if v.Inspector, err = to.Inspect(ctx, to.dest, sink.Options{Log: e.log}); err != nil {
 		return err
 	}
-	return v.report(ctx, counted(p.Snapshot().Lines, "line"))
+	defer func() { err = errors.Join(err, v.Close()) }()
+	return v.run(ctx, c, o.mapping)
 }
 
-// report prints that the table is the fold of the lines, or returns how it differs.
-func (v *verifier) report(ctx context.Context, lines string) (err error) {
+// run folds the sources of a job, and compares its tables.
+func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) error {
+	var names []string
+	var tables []schema.Table
+	for i := range c.Tables {
+		t, err := v.Table(ctx, c.Tables[i].Name, c.Tables[i].Fold.Key)
+		if err != nil {
+			return err
+		}
+		names, tables = append(names, t.Name), append(tables, t)
+		v.tables = append(v.tables, verified{Table: t, expire: c.Tables[i].Expire})
+		if len(c.Tables) > 1 {
+			v.tables[i].prefix = printable(t.Name) + ": "
+		}
+	}
+	p := progress.New(names...)
+	if err := job.Fold(ctx, c, tables, v.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) }); err != nil {
+		if m != nil {
+			err = config.Locate(m.File, err)
+		}
+		return err
+	}
+	lines := counted(p.Snapshot().Lines, "line")
+	var faults []error
+	for i := range v.tables {
+		faults = append(faults, v.report(ctx, &v.tables[i], lines))
+	}
+	return errors.Join(faults...)
+}
+
+// report prints that a table is the fold of the lines, or returns how it differs.
+func (v *verifier) report(ctx context.Context, t *verified, lines string) (err error) {
 	var total int64
-	if v.table.Exists {
-		if _, total, err = v.Sample(ctx, v.table.Name, 0); err != nil {
+	if t.Exists {
+		if _, total, err = v.Sample(ctx, t.Name, 0); err != nil {
 			return err
 		}
 	}
-	name, err := json.Marshal(v.table.Name)
+	name, err := json.Marshal(t.Name)
 	if err != nil {
 		return err
 	}
-	rows, are := counted(int64(v.live), "row"), "are"
-	if v.live == 1 {
+	rows, are := counted(int64(t.live), "row"), "are"
+	if t.live == 1 {
 		are = "is"
 	}
 	switch {
-	case v.different > 0:
-		return fmt.Errorf("%s in %s from the fold of %s", counted(int64(v.different), "difference"), counted(int64(v.rows), "row"), lines)
-	case total > int64(v.live):
-		return fmt.Errorf("the %s of the fold %s in the table, and %s", rows, are, counted(total-int64(v.live), "other"))
+	case t.different > 0:
+		return fmt.Errorf("%s%s in %s from the fold of %s", t.prefix, counted(int64(t.different), "difference"), counted(int64(t.rows), "row"), lines)
+	case total > int64(t.live):
+		return fmt.Errorf("%sthe %s of the fold %s in the table, and %s", t.prefix, rows, are, counted(total-int64(t.live), "other"))
 	}
 	apart := ""
-	if v.expire != nil {
-		apart = fmt.Sprintf(", but for %s that had expired", counted(int64(v.expired), "row"))
+	if t.expire != nil {
+		apart = fmt.Sprintf(", but for %s that had expired", counted(int64(t.expired), "row"))
 	}
 	_, err = fmt.Fprintf(v.env.stdout, "%s of table %s %s the fold of %s%s\n", rows, name, are, lines, apart)
 	return err

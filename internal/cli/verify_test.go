@@ -14,6 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
@@ -29,18 +30,20 @@ func TestVerify_RowsThatExpired(t *testing.T) {
 	if err := os.WriteFile(path, []byte(feed), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	kept := job.Table{
-		Fit:    func(l *schema.Limits, t *schema.Table) error { return l.AddStamp(t, "moved", schema.UpdateStamp) },
-		Expire: &job.Expire{After: 48 * time.Hour, Of: []string{"seen", "moved"}},
+	moved := func(l *schema.Limits, t *schema.Table) error { return l.AddStamp(t, "moved", schema.UpdateStamp) }
+	column := func(name string, from mapping.Source) mapping.Column {
+		return mapping.Column{Name: name, From: []mapping.Source{from}}
 	}
+	kept := mapping.Table{Name: "flights", Key: []string{"id"}, MaxColumns: 10, Expire: &mapping.Expire{After: 48 * time.Hour, Of: []string{"seen", "moved"}},
+		Columns: []mapping.Column{column("id", mapping.Source{From: mapping.FieldPath("id")}), column("seen", mapping.Source{From: mapping.FieldPath("seen")}), column("moved", mapping.Source{Stamp: mapping.UpdateStamp})}}
 	verify := func(at, want string) {
 		t.Helper()
 		var out bytes.Buffer
 		e := &env{stdout: &out, log: slog.New(slog.DiscardHandler)}
-		o := &verifyOptions{show: 10, at: at, kept: kept}
+		o := &verifyOptions{show: 10, at: at}
 		o.tableOptions.flags(pflag.NewFlagSet("", pflag.PanicOnError), &o.choices)
 		o.foldOptions.flags(pflag.NewFlagSet("", pflag.PanicOnError), &o.choices)
-		o.to, o.table, o.maxLine = to, "flights", 1<<20
+		o.to, o.maxLine, o.mapping = to, 1<<20, &mapping.Mapping{File: "weir.yaml", Tables: []mapping.Table{kept}}
 		err := e.verify(t.Context(), o, []string{path})
 		if err != nil {
 			out.WriteString(err.Error())
@@ -58,7 +61,7 @@ func TestVerify_RowsThatExpired(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sync := job.Table{Name: "flights", Fit: kept.Fit, Fold: fold.Options{Key: []string{"id"}, MaxColumns: 10}}
+	sync := job.Table{Name: "flights", Fit: moved, Fold: fold.Options{Key: []string{"id"}, MaxColumns: 10}}
 	if err := job.Run(t.Context(), job.Config{Sources: []string{path}, Job: "flights", Tables: []job.Table{sync}, BatchRows: 100, Buffer: 1 << 20, Rejects: rejects, Log: logtest.New(t)},
 		db, nil, progress.New("flights")); err != nil {
 		t.Fatal(err)
