@@ -29,6 +29,7 @@ type start struct {
 	cp       sink.Checkpoint
 	from     position
 	accepted bool // it continues by --accept-settings
+	back     bool // this attempt has read it before
 }
 
 // A lane is what is read in order, and resumed by itself; see [source.Source].
@@ -111,6 +112,7 @@ func (o *opener) read(ctx context.Context, src source.Source) (err error) {
 		spooling.Go(func() { o.spool.Run(ctx) })
 	}
 	lanes := map[string]*lane{} // that are open
+	ended := map[string]*lane{} // that may come back
 	for {
 		e, err := src.Next(ctx)
 		if err == io.EOF {
@@ -121,13 +123,18 @@ func (o *opener) read(ctx context.Context, src source.Source) (err error) {
 		l := lanes[e.Lane]
 		switch {
 		case e.Kind == source.Opened && l == nil:
-			if l, err = o.begin(ctx, e); err != nil {
+			if err := o.settle(ctx, ended[e.Lane]); err != nil {
+				return err
+			}
+			if l, err = o.begin(ctx, e, ended[e.Lane] != nil); err != nil {
 				return err
 			}
 			lanes[e.Lane] = l
 			e.Begin = nil
 		case e.Kind == source.Closing, e.Kind == source.Lost:
-			delete(lanes, e.Lane)
+			if delete(lanes, e.Lane); l != nil {
+				ended[e.Lane] = l
+			}
 		}
 		if l == nil {
 			continue // there is nothing to read
@@ -138,13 +145,32 @@ func (o *opener) read(ctx context.Context, src source.Source) (err error) {
 	}
 }
 
-// begin claims a lane that was opened, and has it read. It returns nil where there is nothing to
-// read.
-func (o *opener) begin(ctx context.Context, e source.Event) (*lane, error) {
+// settle waits until all that was read of a lane that has ended is committed, and its claim
+// released: before that its checkpoint does not say where it continues. nil is no lane.
+func (o *opener) settle(ctx context.Context, l *lane) error {
+	if l == nil {
+		return nil
+	}
+	done := make(chan struct{})
+	if err := o.scans.put(ctx, l, source.Event{Kind: source.Closing, Lane: l.name, Done: func() { close(done) }}); err != nil {
+		return err
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// begin claims a lane that was opened, and has it read; back says that this attempt has read it
+// before. It returns nil where there is nothing to read.
+func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, error) {
 	s, err := o.claim(ctx, e.Lane)
 	if err != nil || s == nil {
 		return nil, err
 	}
+	s.back = back
 	l := &lane{start: *s, log: o.Log.With("source", s.name), progress: o.p.Open(s.name, kindOf(s.name, o.Source.Follow)), period: o.BatchPeriod}
 	l.begun, err = e.Begin(ctx, source.Point{Cursor: s.from.mark.Source, Resume: s.from.mark.Feed.Resume})
 	finished := err == io.EOF

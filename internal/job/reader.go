@@ -213,7 +213,7 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	l.reading = laneReading{seq: l.cp.Seq, tally: tally{rejected: l.cp.Rejected},
 		restart: fresh && l.cp.Seq > 0, tentative: fresh && !l.begun.Kept}
 	r := &l.reading
-	if rd.emptied {
+	if rd.emptied && !l.back { // its checkpoint was read before
 		r.seq = 0
 	}
 	r.pos = l.begin
@@ -232,19 +232,21 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 // endLane removes a lane that was read to its end, or to an error.
 func (rd *reader) endLane(flushing context.Context, e *event) error {
 	l := e.lane
-	delete(rd.open, l)
-	l.progress.Close()
-	if e.of.Done == nil {
-		rd.set.ended = append(rd.set.ended, l)
-	}
-	if e.of.Err != nil {
-		return e.of.Err
-	}
-	if hint := l.reading.hint.ended(); hint != nil {
-		return fmt.Errorf("%s: %w", l.name, hint)
-	}
-	if err := rd.rejectHeld(l); err != nil || e.of.Done == nil {
-		return err
+	if rd.open[l] { // else somebody waits for one that has ended before
+		delete(rd.open, l)
+		l.progress.Close()
+		if e.of.Done == nil {
+			rd.set.ended = append(rd.set.ended, l)
+		}
+		if e.of.Err != nil {
+			return e.of.Err
+		}
+		if hint := l.reading.hint.ended(); hint != nil {
+			return fmt.Errorf("%s: %w", l.name, hint)
+		}
+		if err := rd.rejectHeld(l); err != nil || e.of.Done == nil {
+			return err
+		}
 	}
 	if err := rd.commitAll(flushing); err != nil {
 		return err

@@ -108,6 +108,41 @@ func TestSync_LanesComeAndEnd(t *testing.T) {
 	}
 }
 
+// TestSync_LanesComeBackBeforeTheyAreCommitted: such a lane continues where it was read to, and no
+// flush that has it is taken for one that was committed before.
+func TestSync_LanesComeBackBeforeTheyAreCommitted(t *testing.T) {
+	for _, ends := range []source.Kind{source.Closing, source.Lost} {
+		for _, rebuild := range []bool{false, true} {
+			for kind, dest := range destinations(t) {
+				t.Run(fmt.Sprintf("%s kind=%d rebuild=%t", kind, ends, rebuild), func(t *testing.T) {
+					c := configOf(t, "", "fail")
+					c.Sources, c.BatchPeriod, c.BatchRows, c.Rebuild = nil, 0, 2, rebuild
+					p := &partitions{pool: source.NewPool()}
+					var a, b, again source.Cursor
+					p.steps = []func() source.Event{
+						opened("a", &a), p.data("a", 1), opened("b", &b), p.data("b", 2), p.data("a", 3),
+						func() source.Event { return source.Event{Kind: ends, Lane: "a"} },
+						opened("a", &again), p.data("a", 4), p.data("b", 5),
+					}
+					c.SetSource(p)
+					db, claims := openSink(t, dest), openClaims(t, dest)
+					defer db.Close()
+					defer claims.Close()
+					if err := job.Run(t.Context(), c, db, claims, progress.New("t")); err != nil {
+						t.Fatal(err)
+					}
+					if a != "" || again != "3" {
+						t.Errorf("the lane was begun at %q, and then at %q", a, again)
+					}
+					if got := query(t, dest, "SELECT sum(n) || '|' || count(*) FROM t"); got != "9|2" {
+						t.Errorf("the table is %s", got)
+					}
+				})
+			}
+		}
+	}
+}
+
 // TestSync_LostLinesAreCountedByLane: of lanes that are not in each flush, those lines are named
 // that were committed after the last flush which the database still has.
 func TestSync_LostLinesAreCountedByLane(t *testing.T) {
