@@ -285,6 +285,27 @@ func TestTables_OneJobIsForOneSetOfTables(t *testing.T) {
 	}
 }
 
+// TestTables_InAnotherOrder: their order, and where a new one stands among them, says nothing of
+// what they are.
+func TestTables_InAnotherOrder(t *testing.T) {
+	for kind, dest := range destinations(t) {
+		t.Run(kind, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "feed.jsonl")
+			write(t, path, []string{`{"id":1,"a.x":1,"b.x":1,"c.x":1}`})
+			if _, err := runTables(t, dest, tablesConfig(t, path, twoTables...), nil); err != nil {
+				t.Fatal(err)
+			}
+			for i, order := range [][]string{{"b", "a"}, {"b", "c", "a"}} {
+				c := tablesConfig(t, path, order...)
+				c.AcceptSettings = i > 0
+				if _, err := runTables(t, dest, c, nil); err != nil {
+					t.Errorf("%q: %v", order, err)
+				}
+			}
+		})
+	}
+}
+
 // TestTables_AnotherTableThanTheCheckpoints: it is named.
 func TestTables_AnotherTableThanTheCheckpoints(t *testing.T) {
 	dest := filepath.Join(t.TempDir(), "t.db")

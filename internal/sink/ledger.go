@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -172,21 +173,54 @@ func (f *Flush) Judge(found map[string]Fence) (done bool, err error) {
 	return false, behind
 }
 
-// betweenIDs stands between the identities of several tables; no identity holds it.
+// TableIDs is what a checkpoint keeps of the identities of the flush's tables: that of the
+// only one, or each behind the name of its table, for their order may change.
+func (f *Flush) TableIDs(ids ...string) string {
+	text := ""
+	for i, id := range ids {
+		text += f.BeforeID(i) + id
+	}
+	return text
+}
+
+// BeforeID is what stands in [Flush.TableIDs] before the i-th identity.
+func (f *Flush) BeforeID(i int) string {
+	switch {
+	case len(f.Batches) == 1:
+		return ""
+	case i == 0:
+		return strconv.Quote(f.Batches[i].Table.Name) + betweenIDs
+	}
+	return betweenIDs + strconv.Quote(f.Batches[i].Table.Name) + betweenIDs
+}
+
+// betweenIDs stands between identities and quoted names; none of them holds it.
 const betweenIDs = "\n"
 
-// TableIDs is what a checkpoint keeps of the identities of a job's tables.
-func TableIDs(ids ...string) string { return strings.Join(ids, betweenIDs) }
-
-// SplitIDs is the inverse of [TableIDs].
-func SplitIDs(ids string) []string { return strings.Split(ids, betweenIDs) }
+// SplitIDs returns the identities of [Flush.TableIDs], and the quoted names: none of the only one.
+func SplitIDs(text string) (names, ids []string) {
+	if !strings.Contains(text, betweenIDs) {
+		return nil, []string{text}
+	}
+	for pair := range slices.Chunk(strings.Split(text, betweenIDs), 2) {
+		names, ids = append(names, pair[0]), append(ids, pair[len(pair)-1])
+	}
+	return names, ids
+}
 
 // OtherTables returns those of a job's tables that are not what they were when a checkpoint
 // was written.
 func OtherTables(cp *Checkpoint, tables []schema.Table) (others []*schema.Table) {
-	was := SplitIDs(cp.TableID)
+	names, ids := SplitIDs(cp.TableID)
+	if names == nil && len(tables) > 1 {
+		return nil // the run was told to continue with more tables
+	}
 	for i := range tables {
-		if i < len(was) && was[i] != "" && was[i] != tables[i].ID {
+		at := 0
+		if names != nil {
+			at = slices.Index(names, strconv.Quote(tables[i].Name))
+		}
+		if at >= 0 && ids[at] != "" && ids[at] != tables[i].ID {
 			others = append(others, &tables[i])
 		}
 	}

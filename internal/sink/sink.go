@@ -84,7 +84,7 @@ type Checkpoint struct {
 
 	// What Claims alone set.
 	Run       string    // that wrote it
-	TableID   string    // [TableIDs] when it was written
+	TableID   string    // [Flush.TableIDs] when it was written
 	Committed time.Time // when that was
 }
 

@@ -114,7 +114,7 @@ func (c *conn) Flush(ctx context.Context, f *sink.Flush) (res sink.Result, err e
 				return err
 			}
 		}
-		s.checkpoint(f, sink.TableIDs(ids...))
+		s.checkpoint(f, f.TableIDs(ids...))
 		return nil
 	})
 	if err != nil {

@@ -328,7 +328,7 @@ func (a *attempt) committed(r []result) error {
 	}
 	d, ids := a.d, []string(nil)
 	if a.idAt > 0 {
-		ids = sink.SplitIDs(string(r[a.idAt].rows[0][0]))
+		_, ids = sink.SplitIDs(string(r[a.idAt].rows[0][0]))
 	}
 	for i, p := range a.parts {
 		if ids != nil {

@@ -68,12 +68,12 @@ func (a *attempt) tableIDs() string {
 		}
 	}
 	if len(late) == 0 {
-		return a.d.literal(sink.TableIDs(ids...))
+		return a.d.literal(a.f.TableIDs(ids...))
 	}
 	for i, p := range a.parts {
-		ids[i] = a.d.tableID(&p.after)
+		ids[i] = a.d.literal(a.f.BeforeID(i)) + " || " + a.d.tableID(&p.after)
 	}
-	return strings.Join(ids, " || "+a.d.literal(sink.TableIDs("", ""))+" || ")
+	return strings.Join(ids, " || ")
 }
 
 // checkpoints adds what writes the checkpoints once more, with what is known at the end

@@ -12,6 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -169,7 +170,7 @@ var severalTests = []test{
 		if err != nil || !slices.Equal(tables, []string{"a", "b"}) {
 			t.Errorf("the job has written %q, %v", tables, err)
 		}
-		if ids := sink.SplitIDs(tableID(t, s)); len(ids) != 2 || ids[0] == "" || ids[1] == "" || ids[0] == ids[1] {
+		if _, ids := sink.SplitIDs(tableID(t, s)); len(ids) != 2 || ids[0] == "" || ids[1] == "" || ids[0] == ids[1] {
 			t.Errorf("the checkpoint has the tables %q", ids)
 		}
 		res = s.Flush(`{"id":1,"a.op":"delete","b.y":"w"}`)
@@ -180,21 +181,27 @@ var severalTests = []test{
 	{"ATableComesLater", func(t *testing.T, db Database) {
 		s := BeginTables(t, db, []string{"a", "b"})
 		s.Flush(`{"a.id":1,"a.x":1}`)
-		if ids := sink.SplitIDs(tableID(t, s)); len(ids) != 2 || ids[0] == "" || ids[1] != "" {
+		if _, ids := sink.SplitIDs(tableID(t, s)); len(ids) != 2 || ids[0] == "" || ids[1] != "" {
 			t.Errorf("the checkpoint has the tables %q", ids)
 		}
 		s.Flush(`{"id":1,"a.x":2,"b.y":1}`)
-		if ids := sink.SplitIDs(tableID(t, s)); ids[1] == "" {
+		if _, ids := sink.SplitIDs(tableID(t, s)); ids[1] == "" {
 			t.Errorf("the checkpoint has the tables %q", ids)
 		}
 		s.End()
-		next := BeginTables(t, db, []string{"a", "b"})
-		tables := make([]string, 0, 2)
+		next := BeginTables(t, db, []string{"b", "c", "a"}) // in another order, and beside one more
+		var tables []schema.Table
 		for _, b := range next.Seal().Batches {
-			tables = append(tables, b.Table.ID)
+			tables = append(tables, b.Table)
 		}
-		if next.cp().TableID != sink.TableIDs(tables...) {
-			t.Errorf("the checkpoint has %q, the tables are %q", next.cp().TableID, tables)
+		if others := sink.OtherTables(next.cp(), tables); len(others) > 0 {
+			t.Errorf("the checkpoint has %q, and not %q", next.cp().TableID, others[0].ID)
+		}
+		for i := range tables {
+			tables[i].ID += "another"
+		}
+		if others := sink.OtherTables(next.cp(), tables); len(others) != 2 || others[0].Name != "b" || others[1].Name != "a" {
+			t.Errorf("the checkpoint has %q, and %d are other tables", next.cp().TableID, len(others))
 		}
 	}},
 	{"SentAgain", func(t *testing.T, db Database) {

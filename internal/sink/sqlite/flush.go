@@ -151,7 +151,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, tables 
 		}
 		ids[i] = tables[i].ID
 	}
-	return res, tables, d.record(f, sink.TableIDs(ids...), slices.Concat(f.Rejects, res.Refused))
+	return res, tables, d.record(f, f.TableIDs(ids...), slices.Concat(f.Rejects, res.Refused))
 }
 
 // record writes what weir's own tables have of a flush: rejects and checkpoints.
