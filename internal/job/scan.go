@@ -22,6 +22,7 @@ type event struct {
 	lines         []feed.Line
 	fields        []feed.Field  // of all lines
 	ready         chan struct{} // takes one value when the block is scanned
+	folded        chan struct{} // closed when the block, a long one, is folded
 }
 
 // maxScanners is how many blocks are scanned at a time at most. The fold, which one
@@ -42,12 +43,11 @@ type scanPool struct {
 	events   chan *event // closed after err is set
 	err      error
 	free     chan *event
-	folded   chan struct{} // takes one value when a long block is folded
 }
 
 func newScanPool(names *feed.Names, limit *rate.Limiter) *scanPool {
 	n := min(runtime.GOMAXPROCS(0), maxScanners)
-	p := &scanPool{limit: limit, work: make(chan *event), events: make(chan *event, n), free: make(chan *event, n+2), folded: make(chan struct{}, 1)}
+	p := &scanPool{limit: limit, work: make(chan *event), events: make(chan *event, n), free: make(chan *event, n+2)}
 	for range n {
 		p.scanners = append(p.scanners, feed.NewScanner(names))
 	}
@@ -91,18 +91,22 @@ func (p *scanPool) put(ctx context.Context, l *lane, of source.Event) (err error
 		}
 		e := p.spare()
 		e.lane, e.of, e.Block = l, of, b
-		long := len(b.Data) > longBlock // b is not ours when it is handed on
+		folded := chan struct{}(nil) // b and e are not ours when they are handed on
+		if len(b.Data) > longBlock {
+			folded = make(chan struct{})
+		}
+		e.folded = folded
 		select {
 		case p.events <- e:
 			p.work <- e
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if !long {
+		if folded == nil {
 			continue
 		}
 		select {
-		case <-p.folded:
+		case <-folded:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -160,11 +164,10 @@ func (p *scanPool) spare() *event {
 // release gives an event and its block back.
 func (p *scanPool) release(e *event) {
 	if e.Block != nil {
-		long := len(e.Data) > longBlock
 		e.Release()
-		if long {
+		if e.folded != nil {
 			e.lines, e.fields = nil, nil
-			p.folded <- struct{}{}
+			close(e.folded)
 		}
 	}
 	*e = event{lines: e.lines[:0], fields: e.fields[:0], ready: e.ready}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,5 +98,34 @@ func TestMaxRate_AtEveryInstant(t *testing.T) {
 		if took, want := time.Since(seen[0].at), time.Minute+(2*lines-perSecond)*time.Second/perSecond; took < want || took > want+time.Second {
 			t.Errorf("it took %v, want %v", took, want)
 		}
+	})
+}
+
+// TestScanPool_LongBlocksOfSourcesThatEnd: that nobody waits any more until they are folded holds
+// up nobody.
+func TestScanPool_LongBlocksOfSourcesThatEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, ended := newScanPool(&feed.Names{}, nil), make(chan bool)
+		putting, cancel := context.WithCancel(t.Context())
+		go func() {
+			defer close(ended)
+			p.run(t.Context(), func(context.Context) error {
+				var all sync.WaitGroup
+				for range cap(p.events) {
+					all.Go(func() {
+						_ = p.put(putting, &lane{}, source.Event{Block: &source.Block{Data: make([]byte, longBlock+1)}})
+					})
+				}
+				all.Wait()
+				return nil
+			})
+		}()
+		synctest.Wait()
+		cancel() // one of the sources has failed
+		for e := range p.events {
+			<-e.ready
+			p.release(e)
+		}
+		<-ended
 	})
 }
