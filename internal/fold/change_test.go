@@ -150,3 +150,27 @@ func TestFold_NamesWithoutANumber(t *testing.T) {
 		t.Errorf("%d values are ignored, want %d", n, want)
 	}
 }
+
+// TestFolders_ADeleteMakesNoColumn: not beside other changes of the same message either.
+func TestFolders_ADeleteMakesNoColumn(t *testing.T) {
+	remove, set := `{"id":1,"gone":1}`, `{"id":2,"set":1}`
+	for _, ops := range [][]fold.Op{{fold.Delete}, {fold.Delete, fold.Upsert}, {fold.Upsert, fold.Delete}, {fold.Upsert, fold.Delete, fold.Upsert}} {
+		o, names := fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 9, Log: logtest.New(t)}, &feed.Names{}
+		folder := fold.NewFolder(names, schema.Table{Name: "t"}, o)
+		var changes []fold.TableChange
+		for _, op := range ops {
+			line := set
+			if op == fold.Delete {
+				line = remove
+			}
+			changes = append(changes, fold.TableChange{Change: *change(t, names, o, line, op)})
+		}
+		if _, err := (fold.Folders{folder}).Add(fold.NewSet(1), changes, fold.Place{}); err != nil {
+			t.Fatal(err)
+		}
+		table := folder.Table()
+		if n := len(table.Columns); n != min(2, len(ops)) || table.Columns[n-1].Name == "gone" {
+			t.Errorf("%v make the columns %+v", ops, table.Columns)
+		}
+	}
+}

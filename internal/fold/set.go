@@ -126,6 +126,10 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 			}
 			return table, f.named(table, err)
 		}
+		if c.Op == Delete && folder.extent() != s.before[i] { // without values it makes no column
+			folder.forget(s.before[i])
+			folder.judged = -1
+		}
 	}
 	if len(changes) > 0 {
 		s.messages++
@@ -133,7 +137,7 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 	for i := range changes {
 		c := &changes[i]
 		folder, b := f[c.Table], s.Batches[c.Table]
-		if folder.judged != i { // another change for this table was judged since
+		if folder.judged != i { // it does not know this change any more
 			folder.judged = i
 			if err := folder.judge(b, &c.Change); err != nil {
 				return c.Table, err
