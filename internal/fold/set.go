@@ -114,7 +114,8 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 	for i := range changes {
 		c := &changes[i]
 		folder := f[c.Table]
-		s.before = append(s.before, undo{folder, folder.extent()})
+		before := folder.extent()
+		s.before = append(s.before, undo{folder, before})
 		folder.judged = i
 		table, err := c.Table, folder.judge(s.Batches[c.Table], &c.Change)
 		if err == nil && folder.hasSets() {
@@ -126,8 +127,8 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 			}
 			return table, f.named(table, err)
 		}
-		if c.Op == Delete && folder.extent() != s.before[i] { // without values it makes no column
-			folder.forget(s.before[i])
+		if c.Op == Delete && folder.extent() != before { // without values it makes no column
+			folder.forget(before)
 			folder.judged = -1
 		}
 	}
