@@ -220,6 +220,9 @@ func Explode(batches []*Batch, parent int, of *Batch, rows []*Row) error {
 			}
 		}
 	}
+	if x.explode == nil {
+		return nil
+	}
 	above := make([][]byte, len(of.Table.Key))
 	for _, r := range rows {
 		for part, k := range of.Table.Key {

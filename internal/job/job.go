@@ -296,6 +296,9 @@ func (r *run) fold(tables []schema.Table, caps sink.Caps) (err error) {
 		r.identity = fold.NewMapper(&r.names, o)
 	}
 	r.folders.Link()
+	if m, ok := r.mapper.(*planned); ok {
+		return r.folders.Nest(m.plan)
+	}
 	return nil
 }
 
