@@ -62,7 +62,7 @@ func (s *Scratch) readTime(v *feed.Field, c *cast) (feed.Field, string) {
 	return s.made(from, feed.String), ""
 }
 
-// elapsed is the moment so many seconds after 1970.
+// elapsed is the moment that many seconds after 1970.
 func (s *Scratch) elapsed(d decimal) (m moment, why string) {
 	switch {
 	case len(d.digits) == 0:
