@@ -447,6 +447,9 @@ func (m *Model) Rows(table string) []string {
 	return out
 }
 
+// Cells returns the rows of a table by their keys.
+func (m *Model) Cells(table string) map[string]map[string]Value { return m.rows(m.table(table)) }
+
 // rows are those of a table by their keys.
 func (m *Model) rows(t *mapping.Table) map[string]map[string]Value {
 	if !m.isSet(t) {
