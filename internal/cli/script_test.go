@@ -41,7 +41,8 @@ const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	testscript.Main(testpg.Tests{M: m}, map[string]func(){
-		"weir": func() { os.Exit(cli.Main()) },
+		"weir":    func() { os.Exit(cli.Main()) },
+		"sqlite3": sqlite3,
 	})
 }
 
