@@ -5,16 +5,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
@@ -22,14 +26,14 @@ import (
 )
 
 func (e *env) explainCommand() *cobra.Command {
-	var asJSON bool
-	o := &fileOptions{}
+	o := &explainOptions{}
 	c := &cobra.Command{
-		Use:   "explain ID FILE...",
+		Use:   "explain ID FILE... [--table NAME]",
 		Short: "Name the line that set each column of a row",
 		Long: `Read captured files, in the order in which they are named, and print one row as
-they make it: each column, its value, and the file and line that set it. No
-database is needed.
+they make it: each column, its value, and the file and line that set it. With the
+tables of a config file it also names the source that the value came from, such as
+"clock (type=offblock)". No database is needed.
 
 The ID of a key of several fields has as many parts, separated by commas.
 
@@ -42,19 +46,24 @@ Exit codes: 0 done, 1 failed, or no line names the row, 2 wrong usage.`,
 			if err != nil {
 				return err
 			}
-			if err := file.OneTable(); err != nil {
-				return usageError{err}
-			}
-			return e.explain(c.Context(), o, args[0], args[1:], asJSON)
+			o.mapping = file.Mapping
+			return e.explain(c.Context(), o, args[0], args[1:])
 		},
 	}
 	f := c.Flags()
 	inGroup(f, sourceFlags, o.maxLineFlag)
 	inGroup(f, foldFlags, func(f *pflag.FlagSet) { o.foldOptions.flags(f, &o.choices) })
+	f.StringVar(&o.of, "table", "", "the table of the row, where the config file has several")
 	f.String("config", "", configHelp)
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	f.SortFlags = false
 	return c
+}
+
+type explainOptions struct {
+	fileOptions
+	of     string // the table
+	asJSON bool
 }
 
 // An origin is the line that set a column.
@@ -63,10 +72,13 @@ type origin struct {
 	Value  json.RawMessage `json:"value"`
 	File   string          `json:"file"`
 	Line   int64           `json:"line"`
+	Source string          `json:"source,omitempty"` // in the message, as the mapping has it
 }
 
 // An explainer follows one row.
 type explainer struct {
+	mapping *mapping.Explainer // nil where the messages are the rows
+	table   int
 	key     []byte // of the row, as the fold has it
 	fill    bool
 	origins []origin // by column of the table; without a value where none is set
@@ -80,19 +92,31 @@ type explainer struct {
 
 // look takes the messages of a flush.
 func (e *explainer) look(f *sink.Flush) error {
-	b := f.Batches[0]
+	batches := slices.Clone(f.Batches)
 	var resolver *fold.Resolver
-	if b.Versioned() {
+	if b := batches[e.table]; b.Versioned() {
 		resolver = fold.NewResolver(b, e.names, &b.Table)
-		e.names, b = resolver.Names(), resolver.Batch()
+		e.names, batches[e.table] = resolver.Names(), resolver.Batch()
 	}
-	batches := []*fold.Batch{b}
+	b := batches[e.table]
 	for _, m := range fold.Messages(batches) {
-		if string(m[0].Key()) != string(e.key) {
+		var rows []int // of the table, those that are the row
+		n := 0
+		for _, s := range m {
+			if s.Table != e.table {
+				continue
+			}
+			if string(s.Key()) == string(e.key) {
+				rows = append(rows, n)
+			}
+			n++
+		}
+		if rows == nil {
 			continue
 		}
 		e.lines++
-		r := fold.Merge(batches, []fold.Message{m})[0][0]
+		all := fold.Merge(batches, []fold.Message{m})[e.table]
+		r := all[slices.IndexFunc(all, func(r *fold.Row) bool { return string(r.Key) == string(e.key) })]
 		if resolver != nil {
 			if old, err := e.resolve(resolver, b, r); err != nil {
 				return err
@@ -100,9 +124,22 @@ func (e *explainer) look(f *sink.Flush) error {
 				continue
 			}
 		}
-		e.take(b, r, origin{File: f.Lanes[m.Place().Lane].Source, Line: m.Place().Line})
+		e.take(b, r, origin{File: f.Lanes[m.Place().Lane].Source, Line: m.Place().Line}, e.sources(m, rows))
 	}
 	return nil
+}
+
+// sources says where the columns come from in some of the rows that a message makes in the table.
+func (e *explainer) sources(m fold.Message, rows []int) map[string]string {
+	from := map[string]string{}
+	if e.mapping != nil {
+		for n, sources := range e.mapping.Sources(e.table, m.Text()) {
+			if slices.Contains(rows, n) {
+				maps.Copy(from, sources)
+			}
+		}
+	}
+	return from
 }
 
 // resolve reduces a message to what is newer than what came before it; old tells that
@@ -122,8 +159,8 @@ func (e *explainer) resolve(resolver *fold.Resolver, b *fold.Batch, m *fold.Row)
 	return res.Unchanged, nil
 }
 
-// take applies one message of the row, which came from a place.
-func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin) {
+// take applies one message of the row, which came from a place, and its columns from sources.
+func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin, sources map[string]string) {
 	for len(e.origins) < len(b.Table.Columns) {
 		e.origins = append(e.origins, origin{Column: b.Table.Columns[len(e.origins)].Name})
 	}
@@ -140,7 +177,7 @@ func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin) {
 			*o = origin{Column: o.Column}
 		}
 		if v := b.Value(m, i); v != nil && (o.Value == nil || !e.fill && !b.Table.Columns[i].Key) {
-			*o = origin{o.Column, append(json.RawMessage{}, v...), from.File, from.Line}
+			*o = origin{o.Column, append(json.RawMessage{}, v...), from.File, from.Line, sources[o.Column]}
 		}
 	}
 }
@@ -148,10 +185,10 @@ func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin) {
 // explained is the table of no database in particular, whose limits are anyLimits.
 var (
 	explained = schema.Table{Name: "explained"}
-	anyLimits = schema.Limits{FoldCase: true, Untyped: true}
+	anyLimits = schema.Limits{FoldCase: true, Untyped: true, TextTypes: true}
 )
 
-func (e *env) explain(ctx context.Context, o *fileOptions, id string, args []string, asJSON bool) error {
+func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []string) error {
 	opt, err := o.rules()
 	if err != nil {
 		return usageError{err}
@@ -160,28 +197,28 @@ func (e *env) explain(ctx context.Context, o *fileOptions, id string, args []str
 	if err != nil {
 		return err
 	}
-	parts := []string{id}
-	if len(o.key) > 1 {
-		if parts = strings.Split(id, ","); len(parts) != len(o.key) {
-			return usagef("the key has %d fields, but %q has %s", len(o.key), id, counted(int64(len(parts)), "part"))
-		}
-	}
-	p := progress.New(explained.Name)
-	x := &explainer{fill: o.fillOnly}
-	if x.key, err = keyOf(o.key, parts); err != nil {
-		return usageError{err}
-	}
 	rejects, err := job.ParseRejects("discard")
 	if err != nil {
 		return err
 	}
-	opt.Columns, opt.MaxColumns = fold.AddColumns, math.MaxInt32
-	// The sets of a table with constraints keep their messages one by one.
-	table := explained
-	table.HasConstraints = true
-	err = job.Fold(ctx, job.Config{Sources: sources, Source: source.Options{MaxLine: int(o.maxLine)}, Tables: []job.Table{{Name: table.Name, Fold: opt}}, BatchRows: defaultBatchRows, Buffer: defaultBuffer,
-		Rejects: rejects, MaxRejects: 1 << 62, Log: e.log}, []schema.Table{table}, sink.Caps{Columns: math.MaxInt32, Limits: anyLimits}, p, x.look)
+	opt.MaxColumns = math.MaxInt32
+	caps := sink.Caps{Columns: math.MaxInt32, Limits: anyLimits}
+	c := job.Config{Sources: sources, Source: source.Options{MaxLine: int(o.maxLine)}, BatchRows: defaultBatchRows, Buffer: defaultBuffer, Rejects: rejects, MaxRejects: 1 << 62, Log: e.log}
+	if err := o.tables(&c, &sink.Driver{Caps: caps}, explained.Name, opt); err != nil {
+		return usageError{err}
+	}
+	x, err := o.explainer(&c, id)
 	if err != nil {
+		return usageError{err}
+	}
+	// The sets of a table with constraints keep their messages one by one.
+	var tables []schema.Table
+	for i := range c.Tables {
+		c.Tables[i].Fold.MaxColumns = math.MaxInt32
+		tables = append(tables, schema.Table{Name: c.Tables[i].Name, HasConstraints: true})
+	}
+	p := progress.New(make([]string, len(tables))...)
+	if err := job.Fold(ctx, c, tables, caps, p, x.look); err != nil {
 		return err
 	}
 	switch {
@@ -190,36 +227,89 @@ func (e *env) explain(ctx context.Context, o *fileOptions, id string, args []str
 	case !x.exists:
 		return fmt.Errorf("the row %s was removed by %s, line %d, and no later line names it", id, x.removed.File, x.removed.Line)
 	}
-	var made []origin
-	for _, o := range x.origins {
-		if o.Value != nil {
-			made = append(made, o)
+	return e.printOrigins(o, x)
+}
+
+// explainer returns what follows a row of a job's table.
+func (o *explainOptions) explainer(c *job.Config, id string) (x *explainer, err error) {
+	x = &explainer{}
+	if o.mapping != nil {
+		if x.mapping, err = mapping.NewExplainer(o.mapping, anyLimits); err != nil {
+			return nil, err
+		}
+		if x.table, err = o.tableOf(c); err != nil {
+			return nil, err
 		}
 	}
-	if asJSON {
+	rules := c.Tables[x.table].Fold
+	parts := []string{id}
+	if len(rules.Key) > 1 {
+		if parts = strings.Split(id, ","); len(parts) != len(rules.Key) {
+			return nil, fmt.Errorf("the key has %d fields, but %q has %s", len(rules.Key), id, counted(int64(len(parts)), "part"))
+		}
+	}
+	x.fill = rules.FillOnly
+	x.key, err = x.keyOf(rules, parts)
+	return x, err
+}
+
+// tableOf is the table of the mapping that the flag names.
+func (o *explainOptions) tableOf(c *job.Config) (int, error) {
+	if o.mapping.File == "" || o.of == "" && len(c.Tables) == 1 {
+		return 0, nil
+	}
+	var names []string
+	for i := range c.Tables {
+		names = append(names, c.Tables[i].Name)
+	}
+	if at := slices.Index(names, o.of); at >= 0 {
+		return at, nil
+	}
+	if o.of == "" {
+		return 0, fmt.Errorf("%s has several tables: --table %s", o.mapping.File, strings.Join(names, ", or "))
+	}
+	return 0, fmt.Errorf("--table %s: %s has no such table%s", o.of, o.mapping.File, config.DidYouMean(o.of, names))
+}
+
+// printOrigins prints the columns of the row that have a value.
+func (e *env) printOrigins(o *explainOptions, x *explainer) error {
+	made := slices.DeleteFunc(x.origins, func(o origin) bool { return o.Value == nil })
+	if o.asJSON {
 		return json.NewEncoder(e.stdout).Encode(made)
 	}
 	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "COLUMN\tVALUE\tFROM")
 	for _, o := range made {
-		fmt.Fprintf(t, "%s\t%s\t%s:%d\n", printable(o.Column), printable(string(o.Value)), o.File, o.Line)
+		from := fmt.Sprintf("%s:%d", o.File, o.Line)
+		if o.Source != "" {
+			from = fmt.Sprintf("← %s, line %d of %s", printable(o.Source), o.Line, o.File)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", printable(o.Column), printable(string(o.Value)), from)
 	}
 	return t.Flush()
 }
 
 // keyOf is the key, as the fold has it, of the row whose key fields have the given texts.
-func keyOf(names, parts []string) ([]byte, error) {
-	message := map[string]string{}
-	for i, n := range names {
-		message[n] = parts[i]
-	}
-	line, err := json.Marshal(message)
-	if err != nil {
-		return nil, err
-	}
-	f := fold.NewFolder(&feed.Names{}, explained, fold.Options{Key: names, Columns: fold.AddColumns, Limits: anyLimits, Log: slog.New(slog.DiscardHandler)})
+func (e *explainer) keyOf(o fold.Options, parts []string) ([]byte, error) {
+	o = fold.Options{Key: o.Key, Columns: fold.AddColumns, Limits: anyLimits, Log: slog.New(slog.DiscardHandler)}
 	var b fold.Batch
-	if err := f.Fold(&b, line, fold.Place{}); err != nil {
+	var f *fold.Folder
+	var err error
+	if e.mapping != nil {
+		if f, err = e.mapping.NewFolder(e.table, o); err == nil {
+			c := e.mapping.Key(e.table, parts)
+			err = f.Add(&b, &c, fold.Place{})
+		}
+	} else {
+		message := map[string]string{}
+		for i, n := range o.Key {
+			message[n] = parts[i]
+		}
+		line, _ := json.Marshal(message) // of texts
+		f = fold.NewFolder(&feed.Names{}, explained, o)
+		err = f.Fold(&b, line, fold.Place{})
+	}
+	if err != nil {
 		return nil, fmt.Errorf("not an id: %w", err)
 	}
 	f.Seal(&b)

@@ -22,14 +22,6 @@ type File struct {
 	Cases   []Case           // its tests
 }
 
-// OneTable is an error if the file has tables.
-func (f *File) OneTable() error {
-	if f.Mapping == nil {
-		return nil
-	}
-	return fmt.Errorf("%s has tables, which this command does not know yet", f.Mapping.File)
-}
-
 // An entry is a key of the top and its value. No value is read as a number, a date or a
 // boolean before the setting itself reads it.
 type entry struct {

@@ -43,6 +43,7 @@ type Scratch struct {
 	bytes  []byte         // of values that no line has
 	sets   []byte         // the same of sets, which are made while others are
 	rest   restNames
+	met    func(table int) // of an [Explainer]: called at each row
 
 	known               feed.Field // of meta
 	text, digits, zeros []byte
@@ -157,6 +158,9 @@ func (s *Scratch) row(table int, above []feed.Field) *feed.Error {
 	object, none, err := s.object(t)
 	if err != nil || none {
 		return err
+	}
+	if s.met != nil {
+		s.met(table)
 	}
 	c := fold.Change{Text: s.line.Text}
 	if t.deletes != nil && s.holds(t.deletes) {
