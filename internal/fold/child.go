@@ -81,15 +81,23 @@ func (f Folders) Nest(n Nesting) error {
 	return nil
 }
 
-// sameKey is the key of an element of a set.
+// sameKey is the key of an element of a set. The folder comes to know nothing by it: an element
+// that another one of its key makes void is not judged.
 func (f Folders) sameKey(table int, c *Change) string {
 	of := f[table]
-	to := of.extent()
-	if err := of.resolve(c); err != nil || of.checkKey(c.Fields) != nil {
-		return "" // which it is told about when it is judged
+	for part, k := range of.opt.Key {
+		number := of.names.Number(k)
+		of.keys[part] = none
+		for i := range c.Fields {
+			if c.Fields[i].Name == number {
+				of.keys[part] = int32(i)
+			}
+		}
+	}
+	if of.checkKey(c.Fields) != nil {
+		return "" // the last of these is judged
 	}
 	of.makeKey(c.Fields)
-	of.forget(to)
 	return string(of.key)
 }
 

@@ -202,6 +202,16 @@ var nestedTests = []test{
 		shopIs(t, db, rowsOf{"1|kept"}, rowsOf{"1|x|NULL"}, nil)
 		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "2", "3")
 	}},
+	{"AnElementThatIsRejectedMakesNoColumn", func(t *testing.T, db Database) {
+		m := Shop(t)
+		m.Tables[1].Rest = fold.AddColumns
+		n := BeginNested(t, db, m, false)
+		n.Flush(`{"id":1,"items":[{"sku":"x","bad":1},{"sku":"x","good":1,"taxes":[]}]}`, `{"id":1,"items":[{"sku":"y","bad":1},{"bad":1}]}`, `{"id":2,"items":[{"sku":"y","bad":1,"taxes":[{"code":"a"},{"amount":1}]}]}`)
+		if c, err := n.Sink.Table(t.Context(), "items", []string{"order_id", "sku"}); err != nil || len(c.Columns) != 4 {
+			t.Errorf("the table has %+v, %v", c.Columns, err)
+		}
+		Expect(t, db, "SELECT sku, good FROM items", "x|1")
+	}},
 	{"ARowThatIsRefusedRejectsItsMessage", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, Shop(t), false)
 		n.Flush(`{"id":1,"items":[{"sku":"x","qty":1}]}`, `{"id":9,"items":[{"sku":"x","taxes":[{"code":"a","amount":1}]}]}`)
