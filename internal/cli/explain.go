@@ -263,6 +263,11 @@ func (o *explainOptions) tableOf(c *job.Config) (int, error) {
 		names = append(names, c.Tables[i].Name)
 	}
 	if at := slices.Index(names, o.of); at >= 0 {
+		for _, t := range o.mapping.Tables {
+			if t.Name == o.of && t.Of != "" {
+				return 0, fmt.Errorf("--table %s: its rows are one value of a row of %q, which explain shows: --table %[2]s", o.of, t.Of)
+			}
+		}
 		return at, nil
 	}
 	if o.of == "" {
@@ -284,7 +289,7 @@ func (e *env) printOrigins(o *explainOptions, x *explainer) error {
 		if o.Source != "" {
 			from = fmt.Sprintf("← %s, line %d of %s", printable(o.Source), o.Line, o.File)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", printable(o.Column), printable(string(o.Value)), from)
+		fmt.Fprintf(t, "%s\t%s\t%s\n", printable(strings.TrimPrefix(o.Column, "\xff")), printable(string(o.Value)), from)
 	}
 	return t.Flush()
 }
