@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -32,8 +33,13 @@ type syncOptions struct {
 	tombstones config.Duration
 	dryRun     bool
 	config     string   // the file
+	resolved   []*config.Setting
+	args       []string // of the command line
 	source     []string // of the config file and the environment
 }
+
+// tablesFlag is no setting: in a config file, tables are what is to be made.
+const tablesFlag = "tables"
 
 func (o *syncOptions) flags(f *pflag.FlagSet) {
 	inGroup(f, sourceFlags, func(f *pflag.FlagSet) {
@@ -42,6 +48,7 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	})
 	inGroup(f, tableFlags, func(f *pflag.FlagSet) {
 		o.tableOptions.flags(f, &o.choices)
+		f.StringSliceVar(&o.only, tablesFlag, nil, "write only these tables of the config file, in a job of their own (--job): so a new table is filled")
 		f.BoolVar(&o.dryRun, "dry-run", false, "read and fold, print the table that would be made, and write nothing")
 	})
 	inGroup(f, foldFlags, func(f *pflag.FlagSet) {
@@ -71,12 +78,16 @@ type fileOptions struct {
 	foldOptions
 	choices
 	mapping *mapping.Mapping // of the file; nil where it has no tables
+	only    []string         // tables of it; nil: all
 }
 
 // tables has a job make the table of the flags, or those of the file, in a database of a kind.
 func (o *fileOptions) tables(c *job.Config, to *sink.Driver, table string, rules fold.Options) (err error) {
 	if o.mapping, err = o.narrowing.Overlay(o.mapping, table, rules); err != nil {
 		return err
+	}
+	if o.only != nil && (o.mapping == nil || o.mapping.File == "") {
+		return errors.New("--tables: names tables of a config file (--config), and there are none: --table names the one of a run without")
 	}
 	if o.mapping == nil {
 		c.Tables = []job.Table{{Name: table, Fold: rules}}
@@ -85,16 +96,41 @@ func (o *fileOptions) tables(c *job.Config, to *sink.Driver, table string, rules
 	if o.table != "" && o.mapping.File != "" {
 		return fmt.Errorf("--table %s: %s has tables, which have names", o.table, o.mapping.File)
 	}
-	if err := unwritable(o.mapping); err != nil {
+	m, whole, err := o.selected()
+	if err != nil {
 		return err
 	}
-	for i := range o.mapping.Tables {
-		t := &o.mapping.Tables[i]
+	if err := unwritable(m); err != nil {
+		return err
+	}
+	for i := range m.Tables {
+		t := &m.Tables[i]
 		t.OnCreate = slices.DeleteFunc(t.OnCreate, func(s mapping.Statement) bool {
 			return s.Database != "" && !strings.EqualFold(s.Database, to.Name)
 		})
 	}
-	return config.Locate(o.mapping.File, c.Map(o.mapping, to.Caps.Limits))
+	return config.Locate(m.File, c.Map(m, whole, to.Caps.Limits))
+}
+
+// selected are the tables of the file that are written; whole is the mapping of all of them, nil
+// where these are all.
+func (o *fileOptions) selected() (m, whole *mapping.Mapping, err error) {
+	if o.only == nil {
+		return o.mapping, nil, nil
+	}
+	var names []string
+	for i := range o.mapping.Tables {
+		names = append(names, o.mapping.Tables[i].Name)
+	}
+	for _, name := range o.only {
+		if !slices.Contains(names, name) {
+			return nil, nil, fmt.Errorf("--tables: %s has no table %q%s", o.mapping.File, name, cmp.Or(config.DidYouMean(name, names), "; it has "+strings.Join(names, ", ")))
+		}
+	}
+	if m, err = o.mapping.Select(o.only); err != nil {
+		return nil, nil, fmt.Errorf("--tables: %w", err)
+	}
+	return m, o.mapping, nil
 }
 
 // rules are those of the fold, and the faults of all options.
@@ -118,7 +154,7 @@ func (o *sourceOptions) flags(f *pflag.FlagSet, enums *choices) {
 	f.BoolVar(&o.follow, "follow", false, "keep reading as files grow, over rotation and truncation; wait for a file that does not exist yet")
 	addChoice(enums, f, &o.compression, "compression", source.Auto, "of the sources; auto recognizes gzip and zstd, deflate is raw", source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate)
 	f.StringVar(&o.maxRate, "max-rate", "", "read at most this many lines, such as 5000/s, so that a backfill leaves room for others (default no limit)")
-	f.StringVar(&o.job, "job", "", "the job whose checkpoints are read and written (default the name of the table; stdin has none)")
+	f.StringVar(&o.job, "job", "", "the job whose checkpoints are read and written (default the name of the table, or of a config file with tables; stdin has none)")
 	f.BoolVar(&o.fromStart, "from-start", false, "read again from the start, over the rows that exist; deletes nothing")
 	f.BoolVar(&o.rebuild, "rebuild", false, "empty the table in the first batch and read from the start; refused if other jobs have written to it")
 	f.BoolVar(&o.accept, "accept-settings", false, "continue from a checkpoint of other settings, or of a table that was recreated since")

@@ -33,6 +33,9 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 	to, toErr := e.destination(o.to)
 	sources, table, live, sourceErr := o.sources(args)
 	tablesErr := o.tables(&c, &to.Driver, table, rules)
+	if o.only != nil && o.job == "" && tablesErr == nil {
+		tablesErr = fmt.Errorf("--tables: needs a job of its own (--job NAME): that of %s is for all of its tables", o.mapping.File)
+	}
 	usage := errors.Join(err, rulesErr, o.check(), feedErr, rateErr, rejectsErr, toErr, tablesErr)
 	if sourceErr == nil {
 		stored := slices.ContainsFunc(sources, func(s string) bool { return source.TraitsOf(s).Stored() })
@@ -53,11 +56,12 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 		}
 	}
 	src.RetryFor = o.retryFor.Duration
+	jobName := cmp.Or(o.job, table)
 	return to, job.Config{
 		Sources: sources,
 		Source:  src, Feed: feed,
-		Job: cmp.Or(o.job, table), ResumeStdin: o.job != "",
-		Tables: c.Tables, NewMapper: c.NewMapper,
+		Job: jobName, ResumeStdin: o.job != "",
+		Tables: c.Tables, NewMapper: c.NewMapper, Mapping: c.Mapping, Backfill: o.backfill(jobName, sources),
 		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: int64(o.buffer), Prefetch: o.prefetch, Tombstones: time.Duration(o.tombstones),
 		Spool:   spool.Folders{Dir: o.spool, Max: int64(o.spoolMax), Capture: o.capture, KeepCaptures: o.keepCaptures.Duration},
 		Rejects: rejects, MaxRejects: o.maxRejects, RejectsAge: o.keepRejects.Duration, ShowRejects: showRejects(o.to),
@@ -98,8 +102,6 @@ func (o *syncOptions) sources(args []string) (sources []string, table string, li
 	}
 	live = slices.ContainsFunc(sources, func(s string) bool { return source.TraitsOf(s).Live })
 	switch table = o.table; {
-	case o.mapping != nil && len(o.mapping.Tables) == 1:
-		table = o.mapping.Tables[0].Name
 	case o.mapping != nil: // the job is named after the file
 		table = strings.TrimSuffix(filepath.Base(o.mapping.File), filepath.Ext(o.mapping.File))
 	case table == "":

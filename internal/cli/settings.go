@@ -19,7 +19,7 @@ const configHelp = "a YAML file with the settings of weir sync, such as batch_ro
 // settingsOf are the settings of sync, each a flag of f but for the sources.
 func settingsOf(f *pflag.FlagSet, o *syncOptions) (settings []*config.Setting) {
 	f.VisitAll(func(fl *pflag.Flag) {
-		if fl.Name == "help" {
+		if fl.Name == "help" || fl.Name == tablesFlag {
 			return
 		}
 		s := &config.Setting{Name: fl.Name, About: fl.Usage, Kind: fl.Value.Type(), Value: func() string { return shown(fl.Name, fl.Value.String()) }, Set: func(v string) error { return setFlag(f, fl, v) }}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -130,8 +129,5 @@ func showRejects(to string) string {
 	if to = redacted(to); to == "" { // the environment names it
 		return "weir status --rejects"
 	}
-	if strings.ContainsAny(to, " ?&*'\"$;") {
-		to = "'" + strings.ReplaceAll(to, "'", `'\''`) + "'"
-	}
-	return "weir status --to " + to + " --rejects"
+	return "weir status --to " + quoted(to) + " --rejects"
 }

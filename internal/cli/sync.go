@@ -52,11 +52,11 @@ the rest. The table is made from the feed, or taken as it is.
 			if err != nil {
 				return err
 			}
-			o.mapping = file.Mapping
+			o.mapping, o.resolved, o.args = file.Mapping, settings, args
 			if len(args) == 0 {
 				args = o.source
 			}
-			return e.sync(c.Context(), o, args, settings)
+			return e.sync(c.Context(), o, args)
 		},
 	}
 	o.flags(c.Flags())
@@ -82,7 +82,7 @@ func limitMemory(buffer int64) {
 }
 
 // sync runs a job: its log, its metrics and its database.
-func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings []*config.Setting) error {
+func (e *env) sync(ctx context.Context, o *syncOptions, args []string) error {
 	to, c, err := e.plan(o, args)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string, settings 
 	p := progress.New(tables...)
 	out := newPrinter(e, o, p)
 	defer out.close()
-	for _, s := range settings {
+	for _, s := range o.resolved {
 		e.log.Debug(fmt.Sprintf("%s = %s (%s)", s.Name, s.Value(), s.Origin))
 	}
 	if o.dryRun && o.mapping != nil {

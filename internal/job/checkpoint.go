@@ -1,17 +1,12 @@
 package job
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
@@ -25,79 +20,6 @@ func (e SettingsError) Error() string { return e.What }
 
 // ExitCode is that of a wrong usage.
 func (e SettingsError) ExitCode() int { return 2 }
-
-// settings are those by which lines are folded, by the names of their flags, as a
-// checkpoint keeps them.
-func (c *Config) settings() (string, error) {
-	all := map[string]string{"max-line": strconv.Itoa(c.Source.MaxLine)}
-	for i := range c.Tables {
-		t := &c.Tables[i]
-		f, of := &t.Fold, ""
-		if len(c.Tables) > 1 {
-			of = ofTable + strconv.Quote(t.Name)
-		}
-		deletes := ""
-		if f.DeleteField != "" {
-			deletes = f.DeleteField + "=" + f.DeleteValue
-		}
-		scope := ""
-		if f.Version != "" {
-			scope = string(f.Scope)
-		}
-		for name, value := range map[string]string{
-			"key": strings.Join(slices.Sorted(slices.Values(f.Key)), ","), "null": string(cmp.Or(f.Null, fold.ClearNull)), "delete-when": deletes, "fill-only": strconv.FormatBool(f.FillOnly),
-			"version-field": f.Version, "version-scope": scope, "new-columns": string(f.Columns), "max-columns": strconv.Itoa(f.MaxColumns),
-		} {
-			all[name+of] = value
-		}
-		if t.Mapping != "" {
-			all[mappingSetting+of] = t.Mapping
-		}
-	}
-	text, err := json.Marshal(all)
-	return string(text), err
-}
-
-// ofTable stands between the name of a setting and that of its table, where there are
-// several.
-const ofTable = " of table "
-
-// mappingSetting is what makes rows of messages.
-const mappingSetting = "mapping"
-
-// rebuildOnly are the settings that can change only with an empty table: old rows or values
-// would stay.
-var rebuildOnly = []string{"key", "fill-only", mappingSetting}
-
-// changes returns words for the settings that differ from those of a checkpoint, and whether
-// one of them is of rebuildOnly.
-func changes(was, now string) (words []string, rebuild bool, err error) {
-	var old, new map[string]string
-	if err := errors.Join(json.Unmarshal([]byte(was), &old), json.Unmarshal([]byte(now), &new)); err != nil {
-		return nil, false, fmt.Errorf("reading the settings of the checkpoint: %w", err)
-	}
-	all := maps.Clone(old)
-	maps.Copy(all, new)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if old[name] != new[name] {
-			flag, _, _ := strings.Cut(name, ofTable)
-			if flag == mappingSetting {
-				words = append(words, "the "+name+" has changed")
-			} else {
-				words = append(words, fmt.Sprintf("--%s was %s and is %s", name, orNone(old[name]), orNone(new[name])))
-			}
-			rebuild = rebuild || slices.Contains(rebuildOnly, flag)
-		}
-	}
-	return words, rebuild, nil
-}
-
-func orNone(value string) string {
-	if value == "" {
-		return "not set"
-	}
-	return strconv.Quote(value)
-}
 
 // admitAll returns the sources of the run with the checkpoints that they continue from.
 // Where the run must not continue from one of these, it ends before it has written
@@ -131,7 +53,10 @@ func (r *run) admitAll(ctx context.Context) ([]start, error) {
 		if starts[i].unnamed {
 			continue
 		}
-		starts[i].cp, found = found[0], found[1:]
+		if err := starts[i].found(found[0]); err != nil {
+			return nil, err
+		}
+		found = found[1:]
 	}
 	// The last commit of a run that was killed may have come after the tables were read.
 	if slices.ContainsFunc(starts, r.isOtherTable) || len(tables) > 0 && !r.writes() {
@@ -139,13 +64,21 @@ func (r *run) admitAll(ctx context.Context) ([]start, error) {
 			return nil, err
 		}
 	}
-	if len(tables) > 0 && !r.writes() {
-		return nil, SettingsError{fmt.Sprintf("job %q is for %s: a run into %s needs a job of its own (--job NAME)", r.Job, tableList(tables), r.tableNames())}
+	fresh := r.unwritten()
+	otherJob := SettingsError{fmt.Sprintf("job %q is for %s: a run into %s needs a job of its own (--job NAME)", r.Job, tableList(tables), r.tableNames())}
+	if len(tables) > 0 && !r.writes() && len(fresh) == len(r.tables) {
+		return nil, otherJob
 	}
 	for i := range starts {
 		if err := r.admit(&starts[i]); err != nil {
 			return nil, err
 		}
+	}
+	if len(tables) > 0 && !r.writes() { // no checkpoint knows the job's tables
+		if way := r.howToFill(fresh); way != "" {
+			otherJob.What += "; " + way
+		}
+		return nil, otherJob
 	}
 	return starts, nil
 }
@@ -157,19 +90,36 @@ func (r *run) startOf(name string) start {
 	return start{name: name, unnamed: !traits.Named && !r.ResumeStdin, resumes: resumes, repeats: resumes && traits.Named}
 }
 
-// writes reports whether the job has written to the tables; to one of them at least where
-// other settings are accepted, for there may be new ones.
-func (r *run) writes() bool {
-	all, some := true, false
+// found gives a start the checkpoint that its source has.
+func (s *start) found(cp sink.Checkpoint) (err error) {
+	s.cp = cp
+	s.was, err = parseSettings(cp.Settings)
+	return err
+}
+
+// unwritten are the names of the tables that the job has not written to.
+func (r *run) unwritten() (names []string) {
 	for i := range r.tables {
-		has := slices.Contains(r.tables[i].Writers, r.Job)
-		all, some = all && has, some || has
+		if !slices.Contains(r.tables[i].Writers, r.Job) {
+			names = append(names, r.Tables[i].Name)
+		}
 	}
-	return all || some && r.AcceptSettings || r.hasWritten
+	return names
+}
+
+// writes reports whether the job may write to the tables: whether it has written to all of them,
+// or to some where a run may bring new ones.
+func (r *run) writes() bool {
+	fresh := len(r.unwritten())
+	return fresh == 0 || fresh < len(r.tables) && (r.AcceptSettings || r.FromStart) || r.hasWritten
 }
 
 // isOtherTable reports whether a table is not the one that a checkpoint was written for.
-func (r *run) isOtherTable(s start) bool { return len(sink.OtherTables(&s.cp, r.tables)) > 0 }
+func (r *run) isOtherTable(s start) bool { return len(r.otherTables(&s)) > 0 }
+
+func (r *run) otherTables(s *start) []*schema.Table {
+	return sink.OtherTables(&s.cp, r.tables)
+}
 
 // tableNames are the tables of the run, for people.
 func (r *run) tableNames() string {
@@ -217,12 +167,9 @@ func (r *run) mayContinue(s *start) (accepted bool, err error) {
 	if r.Rebuild || from == (position{}) || cp.Settings == "" {
 		return false, r.keyErr
 	}
-	words, stale, err := changes(cp.Settings, r.settings)
-	if err != nil {
-		return false, err
-	}
+	words, stale, fresh := changes(&s.was, &r.settings)
 	stale = stale && (r.keyErr != nil || slices.ContainsFunc(r.tables, func(t schema.Table) bool { return t.Exists }))
-	others := sink.OtherTables(cp, r.tables)
+	others := r.otherTables(s)
 	switch {
 	case r.FromStart && stale:
 		return false, SettingsError{fmt.Sprintf("--from-start would leave rows of the old settings in %s: %s; %s", r.tableNames(), strings.Join(words, ", "), r.howToRebuild())}
@@ -230,6 +177,9 @@ func (r *run) mayContinue(s *start) (accepted bool, err error) {
 		return false, r.keyErr
 	case len(words) > 0 && !r.AcceptSettings:
 		ways := []string{r.howToRebuild()}
+		if way := r.howToFill(fresh); way != "" && r.keyErr == nil {
+			ways = append(ways, way)
+		}
 		if !stale {
 			ways = append(ways, "--from-start reads again over the rows that exist")
 		}
@@ -258,4 +208,12 @@ func (r *run) howToRebuild() string {
 		return fmt.Sprintf("another --table, or an empty %s and --from-start", r.tableNames())
 	}
 	return fmt.Sprintf("--rebuild empties %s and reads from the start", r.tableNames())
+}
+
+// howToFill is how the user gets the rows of new tables, "" where there are none.
+func (r *run) howToFill(tables []string) string {
+	if len(tables) == 0 || r.Backfill == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s fills %s, and then --accept-settings continues", r.Backfill(tables), tableList(tables))
 }

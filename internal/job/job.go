@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -48,6 +49,9 @@ type Config struct {
 	// with these limits; the tables are fitted after it. nil: all messages are for the one table,
 	// whose columns are called as the fields are.
 	NewMapper func(names *feed.Names, limits schema.Limits) (Mapper, error)
+	// Mapping is by which messages are taken, whatever the table, by the keys of a config file, for
+	// checkpoints.
+	Mapping map[string]string
 
 	BatchRows int
 	// BatchPeriod is how long a line waits at most before it is written; 0
@@ -77,6 +81,9 @@ type Config struct {
 	// AcceptSettings continues from checkpoints of other settings, or of tables that were
 	// recreated.
 	AcceptSettings bool
+	// Backfill returns the command that fills new tables of the job, for people; nil: there is
+	// none.
+	Backfill func(tables []string) string
 
 	Log *slog.Logger
 
@@ -168,7 +175,8 @@ type run struct {
 
 	tables      []schema.Table // as the attempt found them
 	keyErr      error          // why one cannot have the key of this run
-	settings    string         // of the fold, as checkpoints keep them
+	settings    settings       // of the fold
+	settingText string         // the same, as checkpoints keep them
 	mapper      Mapper         // nil where the fields are the columns of the one table, which is identity's
 	identity    *fold.Mapper
 	folders     fold.Folders
@@ -274,9 +282,12 @@ func (r *run) fold(tables []schema.Table, caps sink.Caps) (err error) {
 	for i := range tables {
 		r.Tables[i].Name = tables[i].Name
 	}
-	if r.settings, err = r.Config.settings(); err != nil {
+	r.settings = r.foldSettings()
+	text, err := json.Marshal(r.settings)
+	if err != nil {
 		return err
 	}
+	r.settingText = string(text)
 	if r.NewMapper != nil {
 		if r.mapper, err = r.NewMapper(&r.names, caps.Limits); err != nil {
 			return err

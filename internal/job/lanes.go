@@ -27,6 +27,7 @@ type start struct {
 	resumes  bool   // a run can continue where an earlier one ended
 	repeats  bool   // the run itself can read it again
 	cp       sink.Checkpoint
+	was      settings // of cp
 	from     position
 	accepted bool // it continues by --accept-settings
 	back     bool // this attempt has read it before
@@ -241,7 +242,10 @@ func (o *opener) claimNew(ctx context.Context, name string) (*start, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.cp = found[0]; s.cp.Run != o.id {
+	if err := s.found(found[0]); err != nil {
+		return nil, err
+	}
+	if s.cp.Run != o.id {
 		return &s, o.admit(&s)
 	}
 	s.from, err = positionOf(s.cp)

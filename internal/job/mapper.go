@@ -14,8 +14,9 @@ type Table struct {
 	// what runs when it is made. nil: nothing.
 	Fit    func(*schema.Limits, *schema.Table) error
 	Expire *Expire // when its rows are removed; nil: never
-	// Mapping is what makes its rows of messages, for checkpoints; "" where messages are its rows.
-	Mapping string
+	// Mapping is what makes its rows of messages, by the keys of a config file, for checkpoints;
+	// nil where messages are its rows.
+	Mapping map[string]string
 }
 
 // A Mapper says what the lines of a job's sources mean for its tables. One goroutine uses it.

@@ -10,8 +10,9 @@ import (
 )
 
 // Map has the job make rows of messages by a mapping, in tables of a database with these limits.
-// The error joins a [mapping.Fault] for each thing that cannot be kept there.
-func (c *Config) Map(m *mapping.Mapping, limits schema.Limits) error {
+// whole is the mapping that it was selected from, nil where it is all: it decides what becomes of
+// a message. The error joins a [mapping.Fault] for each thing that cannot be kept there.
+func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 	plan, err := mapping.Compile(m, &feed.Names{}, limits)
 	if err != nil {
 		return err
@@ -21,7 +22,18 @@ func (c *Config) Map(m *mapping.Mapping, limits schema.Limits) error {
 		if plan, err = mapping.Compile(m, names, limits); err != nil {
 			return nil, err
 		}
-		return &planned{plan: plan, scratch: plan.NewScratch(), noTable: map[string]int64{}}, nil
+		p := &planned{plan: plan, scratch: plan.NewScratch(), noTable: map[string]int64{}}
+		if whole != nil {
+			all, err := mapping.Compile(whole, names, limits)
+			if err != nil {
+				return nil, err
+			}
+			p.whole = &planned{plan: all, scratch: all.NewScratch(), noTable: p.noTable}
+		}
+		return p, nil
+	}
+	if m.File != "" {
+		c.Mapping = m.Fingerprint()
 	}
 	c.Tables = make([]Table, plan.Tables())
 	for i := range c.Tables {
@@ -41,6 +53,7 @@ func (c *Config) Map(m *mapping.Mapping, limits schema.Limits) error {
 
 // planned maps lines by the plan of a mapping, and counts those that are for no table.
 type planned struct {
+	whole   *planned // of the mapping that this one was selected from; nil: this one is all
 	plan    *mapping.Plan
 	scratch *mapping.Scratch
 	ignored int64
@@ -55,11 +68,18 @@ const (
 
 // Map implements [Mapper].
 func (m *planned) Map(l *feed.Line, source string, at fold.Place) ([]fold.TableChange, error) {
+	if m.whole != nil {
+		changes, err := m.whole.Map(l, source, at)
+		if m.ignored = m.whole.ignored; err != nil || len(changes) == 0 {
+			return nil, err
+		}
+	}
 	m.scratch.Source = source
 	changes, fate, err := m.plan.Map(l, at, m.scratch)
 	switch {
 	case err != nil:
 		return nil, err
+	case m.whole != nil: // which has counted it
 	case fate == mapping.Ignored:
 		m.ignored++
 	case fate == mapping.NoTable:

@@ -565,7 +565,7 @@ func (rd *reader) handOver(flushing context.Context) error {
 		}
 		r.seq++
 		r.inSet = 0
-		cp.Seq, cp.Settings = r.seq, rd.settings
+		cp.Seq, cp.Settings = r.seq, rd.settingText
 		*l = setLane{lane: l.lane, cp: cp, pos: r.pos, restart: r.restart, tentative: r.tentative, tally: r.tally}
 		r.restart = false
 	}

@@ -4,19 +4,58 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 )
 
 // MarshalText implements [encoding.TextMarshaler]: a path is the same however it is spelled.
 func (p Path) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// Fingerprint is a short text that differs where a table's rows are made in another way. What is
-// among the options of its fold, when rows expire and what is run when the table is made does not
-// count.
-func (t *Table) Fingerprint() string {
-	of := *t
-	of.Key, of.Null, of.FillOnly, of.Rest, of.Scope, of.MaxColumns = nil, "", false, "", "", 0
-	of.Expire, of.OnCreate = nil, nil
+// HashPrefix begins a text of a fingerprint that stands for another one, which may be long.
+const HashPrefix = "sha256:"
+
+// fingerprint is a short text that differs where a part of a mapping does; "" where it is empty.
+func fingerprint(of any) string {
 	text, _ := json.Marshal(of) // plain structs
+	switch string(text) {
+	case "null", "[]", "{}":
+		return ""
+	}
 	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:8])
+	return HashPrefix + hex.EncodeToString(sum[:6])
+}
+
+// Fingerprint has a short text for each key of the file by which messages are taken, whatever the
+// table.
+func (m *Mapping) Fingerprint() map[string]string {
+	f := map[string]string{"ignore": fingerprint(m.Ignore)}
+	if m.Unmatched != IgnoreUnmatched {
+		f["unmatched"] = string(m.Unmatched)
+	}
+	if m.MaxEach != DefaultMaxEach && m.MaxEach != 0 {
+		f["max_each"] = strconv.Itoa(m.MaxEach)
+	}
+	return present(f)
+}
+
+// Fingerprint has a short text for each key of the file by which rows of the table are made. What
+// is among the options of its fold, when rows expire and what is run when the table is made does
+// not count.
+func (t *Table) Fingerprint() map[string]string {
+	columns := slices.SortedFunc(slices.Values(t.Columns), func(a, b Column) int { return strings.Compare(a.Name, b.Name) })
+	f := map[string]string{"when": fingerprint(t.When), "at": t.At.String(), "each": t.Each.String(), "of": t.Of, "set": string(t.Set),
+		"parent": fingerprint(t.Parent), "id": t.ID, "columns": fingerprint(columns), "delete_when": fingerprint(t.DeleteWhen),
+		"version_field": t.Version.String()}
+	if t.Type.Kind != Auto && t.Type.Kind != DefaultType {
+		f["type"] = t.Type.String()
+	}
+	return present(f)
+}
+
+// present leaves out the keys that a file does not have.
+func present(f map[string]string) map[string]string {
+	maps.DeleteFunc(f, func(_, text string) bool { return text == "" })
+	return f
 }

@@ -1,0 +1,135 @@
+package job
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
+)
+
+// settings are those by which lines are folded, as a checkpoint keeps them.
+type settings struct {
+	// All has those of all tables, by the names of their flags or, where Tables are those of a
+	// mapping, of its keys.
+	All map[string]string `json:"all"`
+	// Tables are in the order of the job, in which a checkpoint has their identities; nil where
+	// there is one, and flags say what it is.
+	Tables []tableSettings `json:"tables,omitempty"`
+}
+
+type tableSettings struct {
+	Name string            `json:"name"`
+	Keys map[string]string `json:"keys"`
+}
+
+func parseSettings(text string) (s settings, err error) {
+	if text == "" {
+		return s, nil
+	}
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return s, fmt.Errorf("reading the settings of the checkpoint: %w", err)
+	}
+	return s, nil
+}
+
+// tableNames are nil where there is one table, which flags describe.
+func (s *settings) tableNames() (names []string) {
+	for i := range s.Tables {
+		names = append(names, s.Tables[i].Name)
+	}
+	return names
+}
+
+// table returns the settings of a table.
+func (s *settings) table(name string) (tableSettings, bool) {
+	i := slices.IndexFunc(s.Tables, func(t tableSettings) bool { return t.Name == name })
+	if i < 0 {
+		return tableSettings{}, false
+	}
+	return s.Tables[i], true
+}
+
+// foldSettings returns the settings of a run.
+func (c *Config) foldSettings() (s settings) {
+	s.All = map[string]string{"max-line": strconv.Itoa(c.Source.MaxLine)}
+	maps.Copy(s.All, c.Mapping)
+	if len(c.Tables) == 1 && c.NewMapper == nil {
+		maps.Copy(s.All, rulesOf(&c.Tables[0].Fold))
+		return s
+	}
+	for i := range c.Tables {
+		t := tableSettings{c.Tables[i].Name, map[string]string{}}
+		for flag, value := range rulesOf(&c.Tables[i].Fold) {
+			t.Keys[strings.ReplaceAll(flag, "-", "_")] = value
+		}
+		maps.Copy(t.Keys, c.Tables[i].Mapping)
+		s.Tables = append(s.Tables, t)
+	}
+	return s
+}
+
+// rulesOf are the rules of a fold by the names of their flags.
+func rulesOf(f *fold.Options) map[string]string {
+	deletes, scope := "", ""
+	if f.DeleteField != "" {
+		deletes = f.DeleteField + "=" + f.DeleteValue
+	}
+	if f.Version != "" {
+		scope = string(f.Scope)
+	}
+	return map[string]string{"key": strings.Join(slices.Sorted(slices.Values(f.Key)), ","), "null": string(cmp.Or(f.Null, fold.ClearNull)),
+		"delete-when": deletes, "fill-only": strconv.FormatBool(f.FillOnly), "version-field": f.Version, "version-scope": scope,
+		"new-columns": string(f.Columns), "max-columns": strconv.Itoa(f.MaxColumns)}
+}
+
+// rebuildOnly are the settings that can change only with an empty table: old rows or values
+// would stay.
+var rebuildOnly = []string{"key", "fill-only", "fill_only", "ignore", "when", "at", "each", "of", "set", "parent", "id", "columns", "type"}
+
+// changes returns words for the settings that differ from those of a checkpoint, whether one of
+// them is of rebuildOnly, and the tables that are new.
+func changes(was, now *settings) (words []string, rebuild bool, fresh []string) {
+	compare := func(prefix string, old, new map[string]string) {
+		all := maps.Clone(old)
+		maps.Copy(all, new)
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			if old[name] == new[name] {
+				continue
+			}
+			rebuild = rebuild || slices.Contains(rebuildOnly, name)
+			if strings.HasPrefix(old[name]+new[name], mapping.HashPrefix) {
+				words = append(words, prefix+name+" has changed")
+			} else {
+				words = append(words, fmt.Sprintf("%s%s was %s and is %s", prefix, name, orNone(old[name]), orNone(new[name])))
+			}
+		}
+	}
+	compare("--", was.All, now.All)
+	for _, t := range was.Tables {
+		if of, ok := now.table(t.Name); ok {
+			compare("tables."+t.Name+".", t.Keys, of.Keys)
+		} else {
+			words = append(words, fmt.Sprintf("table %q is no longer one of the job", t.Name))
+		}
+	}
+	for _, name := range now.tableNames() {
+		if _, ok := was.table(name); !ok {
+			words = append(words, fmt.Sprintf("table %q is new", name))
+			fresh = append(fresh, name)
+		}
+	}
+	return words, rebuild, fresh
+}
+
+func orNone(value string) string {
+	if value == "" {
+		return "not set"
+	}
+	return strconv.Quote(value)
+}
