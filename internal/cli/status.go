@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -84,12 +85,12 @@ func (e *env) printStatus(st sink.Status) error {
 	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TABLE\tSOURCE\tLINE\tBYTE\tBATCHES\tUPDATED\tJOB")
 	for _, j := range st.Jobs {
-		updated := j.Updated.Local().Format(time.DateTime)
+		updated, tables := j.Updated.Local().Format(time.DateTime), printable(strings.Join(j.Tables, ", "))
 		if j.Source == "" { // no run resumes what the job has read
-			fmt.Fprintf(t, "%s\tstdin\t\t\t\t%s\t%s\n", printable(j.Table), updated, printable(j.Job))
+			fmt.Fprintf(t, "%s\tstdin\t\t\t\t%s\t%s\n", tables, updated, printable(j.Job))
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(j.Table), printable(j.Source), grouped(j.Line), grouped(j.Offset), grouped(j.Flushes), updated, printable(j.Job))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", tables, printable(j.Source), grouped(j.Line), grouped(j.Offset), grouped(j.Flushes), updated, printable(j.Job))
 	}
 	if len(st.Rejects) > 0 {
 		fmt.Fprintln(t, "\nREJECTED\tREASON\tJOB")
@@ -104,20 +105,22 @@ func (e *env) printStatus(st sink.Status) error {
 func (e *env) sample(ctx context.Context, db sink.Inspector, st sink.Status, n int) error {
 	seen := map[string]bool{}
 	for _, j := range st.Jobs {
-		if seen[j.Table] {
-			continue
-		}
-		seen[j.Table] = true
-		if t, err := db.Table(ctx, j.Table, nil); err == nil && !t.Exists {
-			continue // with rejects alone
-		}
-		rows, total, err := db.Sample(ctx, j.Table, n)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(e.stdout, "\n%s: %s, such as\n", printable(j.Table), counted(total, "row"))
-		for _, r := range rows {
-			fmt.Fprintln(e.stdout, printable(r))
+		for _, table := range j.Tables {
+			if seen[table] {
+				continue
+			}
+			seen[table] = true
+			if t, err := db.Table(ctx, table, nil); err == nil && !t.Exists {
+				continue // with rejects alone
+			}
+			rows, total, err := db.Sample(ctx, table, n)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(e.stdout, "\n%s: %s, such as\n", printable(table), counted(total, "row"))
+			for _, r := range rows {
+				fmt.Fprintln(e.stdout, printable(r))
+			}
 		}
 	}
 	return nil

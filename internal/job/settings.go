@@ -15,9 +15,8 @@ import (
 
 // settings are those by which lines are folded, as a checkpoint keeps them.
 type settings struct {
-	// All has those of all tables, by the names of their flags or, where Tables are those of a
-	// mapping, of its keys.
-	All map[string]string `json:"all"`
+	Flags map[string]string `json:"flags"`          // by their names
+	Keys  map[string]string `json:"keys,omitempty"` // of a mapping: those of no table
 	// Tables are in the order of the job, in which a checkpoint has their identities; nil where
 	// there is one, and flags say what it is.
 	Tables []tableSettings `json:"tables,omitempty"`
@@ -57,10 +56,9 @@ func (s *settings) table(name string) (tableSettings, bool) {
 
 // foldSettings returns the settings of a run.
 func (c *Config) foldSettings() (s settings) {
-	s.All = map[string]string{"max-line": strconv.Itoa(c.Source.MaxLine)}
-	maps.Copy(s.All, c.Mapping)
+	s.Flags, s.Keys = map[string]string{"max-line": strconv.Itoa(c.Source.MaxLine)}, c.Mapping
 	if len(c.Tables) == 1 && c.NewMapper == nil {
-		maps.Copy(s.All, rulesOf(&c.Tables[0].Fold))
+		maps.Copy(s.Flags, rulesOf(&c.Tables[0].Fold))
 		return s
 	}
 	for i := range c.Tables {
@@ -96,7 +94,8 @@ var rebuildOnly = []string{"key", "fill-only", "fill_only", "ignore", "when", "a
 // them is of rebuildOnly, and the tables that are new.
 func changes(was, now *settings) (words []string, rebuild bool, fresh []string) {
 	compare := func(prefix string, old, new map[string]string) {
-		all := maps.Clone(old)
+		all := map[string]string{}
+		maps.Copy(all, old)
 		maps.Copy(all, new)
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			if old[name] == new[name] {
@@ -110,7 +109,8 @@ func changes(was, now *settings) (words []string, rebuild bool, fresh []string) 
 			}
 		}
 	}
-	compare("--", was.All, now.All)
+	compare("--", was.Flags, now.Flags)
+	compare("", was.Keys, now.Keys)
 	for _, t := range was.Tables {
 		if of, ok := now.table(t.Name); ok {
 			compare("tables."+t.Name+".", t.Keys, of.Keys)

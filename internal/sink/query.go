@@ -47,19 +47,22 @@ func (q Query) Writers(ctx context.Context, table string) (jobs []string, err er
 	return jobs, err
 }
 
+// betweenTables stands between the names of a job's tables in an answer; no name has it.
+const betweenTables = "\x1f"
+
 // Status is for [Inspector].
 func (q Query) Status(ctx context.Context) (st Status, err error) {
 	jobs, err := q(ctx, func(d Dialect) string {
 		return d.with(`SELECT j.job, j.tables, c.source, c.line, c."offset", c.seq, ` +
 			d.Micros("coalesce(c.updated, (SELECT max(updated) FROM {p}weir_checkpoints l WHERE l.job = j.job))") +
-			" FROM (SELECT job, string_agg(tbl, ', ' ORDER BY tbl{c}) AS tables FROM {p}weir_jobs GROUP BY job) j" +
+			" FROM (SELECT job, string_agg(tbl, " + d.Text(betweenTables) + " ORDER BY tbl{c}) AS tables FROM {p}weir_jobs GROUP BY job) j" +
 			" LEFT JOIN {p}weir_checkpoints c ON c.job = j.job AND NOT (" + ofRun("c.source") + ") ORDER BY j.job{c}, c.source{c}")
 	})
 	if err != nil {
 		return st, err
 	}
 	for _, row := range jobs {
-		st.Jobs = append(st.Jobs, JobStatus{Job: string(row[0]), Table: string(row[1]), Source: string(row[2]),
+		st.Jobs = append(st.Jobs, JobStatus{Job: string(row[0]), Tables: strings.Split(string(row[1]), betweenTables), Source: string(row[2]),
 			Line: number(row[3]), Offset: number(row[4]), Flushes: number(row[5]), Updated: time.UnixMicro(number(row[6])).UTC()})
 	}
 	rejects, err := q(ctx, func(d Dialect) string {

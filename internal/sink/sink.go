@@ -198,10 +198,12 @@ type Status struct {
 
 // JobStatus is one job's progress in one source.
 type JobStatus struct {
-	Job, Table, Source string
-	Line, Offset       int64
-	Flushes            int64
-	Updated            time.Time
+	Job          string
+	Tables       []string // sorted
+	Source       string
+	Line, Offset int64
+	Flushes      int64
+	Updated      time.Time
 }
 
 // Forgotten counts what was removed with a job.

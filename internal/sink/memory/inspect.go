@@ -24,7 +24,7 @@ func (c *conn) Status(ctx context.Context) (st sink.Status, err error) {
 		}
 	}
 	for _, job := range slices.Sorted(maps.Keys(tables)) {
-		st.Jobs = append(st.Jobs, s.status(job, strings.Join(tables[job], ", "))...)
+		st.Jobs = append(st.Jobs, s.status(job, tables[job])...)
 	}
 	counts := map[sink.RejectCount]int64{} // by job and reason
 	for _, k := range s.rejects {
@@ -42,8 +42,8 @@ func (c *conn) Status(ctx context.Context) (st sink.Status, err error) {
 }
 
 // status is that of a job in each source that is resumed, or of the job alone.
-func (s *state) status(job, tables string) (sources []sink.JobStatus) {
-	alone := sink.JobStatus{Job: job, Table: tables}
+func (s *state) status(job string, tables []string) (sources []sink.JobStatus) {
+	alone := sink.JobStatus{Job: job, Tables: tables}
 	for l, cp := range s.checkpoints {
 		if l.job != job {
 			continue
@@ -52,7 +52,7 @@ func (s *state) status(job, tables string) (sources []sink.JobStatus) {
 			alone.Updated = cp.Committed
 		}
 		if !strings.HasPrefix(l.name, sink.RunPrefix) {
-			sources = append(sources, sink.JobStatus{Job: job, Table: tables, Source: l.name, Line: cp.Line, Offset: cp.Offset, Flushes: cp.Seq, Updated: cp.Committed})
+			sources = append(sources, sink.JobStatus{Job: job, Tables: tables, Source: l.name, Line: cp.Line, Offset: cp.Offset, Flushes: cp.Seq, Updated: cp.Committed})
 		}
 	}
 	if len(sources) == 0 {

@@ -79,7 +79,7 @@ var inspectorTests = []test{
 		}
 		var got []string
 		for _, j := range st.Jobs {
-			got = append(got, fmt.Sprintf("%s|%s|%s|%d|%d", j.Job, j.Table, j.Source, j.Flushes, j.Line))
+			got = append(got, fmt.Sprintf("%s|%s|%s|%d|%d", j.Job, strings.Join(j.Tables, ", "), j.Source, j.Flushes, j.Line))
 			if ago := time.Since(j.Updated); ago < -time.Minute || ago > time.Minute {
 				t.Errorf("the last commit of %q was at %v", j.Source, j.Updated)
 			}
