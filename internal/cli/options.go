@@ -32,7 +32,7 @@ type syncOptions struct {
 
 	tombstones config.Duration
 	dryRun     bool
-	config     string   // the file
+	config     string // the file
 	resolved   []*config.Setting
 	args       []string // of the command line
 	source     []string // of the config file and the environment

@@ -57,8 +57,13 @@ func (s *settings) table(name string) (tableSettings, bool) {
 // foldSettings returns the settings of a run.
 func (c *Config) foldSettings() (s settings) {
 	s.Flags, s.Keys = map[string]string{"max-line": strconv.Itoa(c.Source.MaxLine)}, c.Mapping
-	if len(c.Tables) == 1 && c.NewMapper == nil {
+	if len(c.Tables) == 1 && c.Mapping == nil { // flags say what the table is
 		maps.Copy(s.Flags, rulesOf(&c.Tables[0].Fold))
+		for key, text := range c.Tables[0].Mapping {
+			if flag := narrowingFlags[key]; flag != "" {
+				s.Flags[flag] = text
+			}
+		}
 		return s
 	}
 	for i := range c.Tables {
@@ -71,6 +76,9 @@ func (c *Config) foldSettings() (s settings) {
 	}
 	return s
 }
+
+// narrowingFlags are the flags that make parts of a mapping, by the keys of these.
+var narrowingFlags = map[string]string{"when": "only", "at": "record", "columns": "fields", "delete_when": "delete-when"}
 
 // rulesOf are the rules of a fold by the names of their flags.
 func rulesOf(f *fold.Options) map[string]string {
@@ -88,7 +96,7 @@ func rulesOf(f *fold.Options) map[string]string {
 
 // rebuildOnly are the settings that can change only with an empty table: old rows or values
 // would stay.
-var rebuildOnly = []string{"key", "fill-only", "fill_only", "ignore", "when", "at", "each", "of", "set", "parent", "id", "columns", "type"}
+var rebuildOnly = []string{"key", "fill-only", "fill_only", "only", "record", "fields", "ignore", "when", "at", "each", "of", "set", "parent", "id", "columns", "type"}
 
 // changes returns words for the settings that differ from those of a checkpoint, whether one of
 // them is of rebuildOnly, and the tables that are new.
