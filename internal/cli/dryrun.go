@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
+	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
@@ -15,77 +18,184 @@ import (
 
 // A dryRun keeps what is printed of a run that writes nothing.
 type dryRun struct {
+	*env
 	to      destination
-	found   schema.Table // the table as it is
-	table   schema.Table // as the rows so far need it
-	rows    int
+	mapping *mapping.Mapping   // nil where the messages are the rows of one table
+	explain *mapping.Explainer // the same
+	tables  []dryTable
+	untaken map[string]int64 // values by field, of those that no table takes
 	rejects []fold.Reject
 }
 
-// someRejects are shown.
-const someRejects = 10
+// A dryTable is what comes of a table.
+type dryTable struct {
+	found  schema.Table // as it is
+	table  schema.Table // as the rows so far need it
+	rows   int
+	filled map[string]bool // by column
+	sample []string        // rows
+}
+
+// Some are shown.
+const (
+	someRejects = 10
+	someRows    = 3
+)
 
 // look takes what a flush would write.
 func (d *dryRun) look(f *sink.Flush) error {
-	if b := f.Batches[0]; b.Rows() > 0 {
-		d.table, d.rows = b.Table, d.rows+b.Rows()
+	batches, err := explode(f.Batches)
+	if err != nil {
+		return err
+	}
+	for i, b := range batches {
+		if b.Rows() > 0 {
+			d.tables[i].take(b)
+		}
+	}
+	if d.explain != nil {
+		for _, m := range fold.Messages(f.Batches) {
+			for _, field := range d.explain.Untaken(m.Text()) {
+				d.untaken[field]++
+			}
+		}
 	}
 	d.rejects = append(d.rejects, f.Rejects[:min(len(f.Rejects), someRejects-len(d.rejects))]...)
 	return nil
 }
 
+// take takes the rows of a batch.
+func (t *dryTable) take(b *fold.Batch) {
+	t.table, t.rows = b.Table, t.rows+b.Rows()
+	for _, r := range b.Sorted() {
+		var columns []string
+		for i := range b.Table.Columns {
+			c := &b.Table.Columns[i]
+			if v := b.Value(r, i); v != nil && v[0] != 'n' && c.Type != schema.Rows {
+				t.filled[c.Name] = true
+				columns = append(columns, fmt.Sprintf("%q: %s", c.Name, v))
+			}
+		}
+		if len(t.sample) < someRows && !r.Deleted {
+			t.sample = append(t.sample, "{"+strings.Join(columns, ", ")+"}")
+		}
+	}
+}
+
 // plan returns the statements that make the table what all rows need. A batch takes
 // what those before it needed for done.
-func (d *dryRun) plan() []string {
-	d.table.Exists = d.found.Exists
-	for i := range d.table.Columns {
-		d.table.Columns[i].New = i >= len(d.found.Columns)
+func (t *dryTable) plan(to *destination) []string {
+	if t.rows == 0 && !t.found.Exists {
+		return []string{"-- no table would be made"}
 	}
-	return d.to.Plan(&d.table)
+	t.table.Exists = t.found.Exists
+	for i := range t.table.Columns {
+		t.table.Columns[i].New = i >= len(t.found.Columns)
+	}
+	if plan := to.Plan(&t.table); len(plan) > 0 {
+		return plan
+	}
+	return []string{"-- the table stays as it is"}
+}
+
+// empty are the columns of the table that no message has filled.
+func (t *dryTable) empty() (names []string) {
+	for i := range t.table.Columns {
+		if c := &t.table.Columns[i]; !t.filled[c.Name] && c.Stamp == schema.NoStamp && c.Type != schema.Rows && !c.Generated {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }
 
 // dryRun reads and folds all of the sources and prints what would be written.
-func (e *env) dryRun(ctx context.Context, to destination, c job.Config, p *progress.Progress, out *printer) (err error) {
-	d := &dryRun{to: to, found: schema.Table{Name: c.Tables[0].Name}}
+func (e *env) dryRun(ctx context.Context, to destination, c job.Config, m *mapping.Mapping, p *progress.Progress, out *printer) (err error) {
+	d := &dryRun{env: e, to: to, mapping: m, untaken: map[string]int64{}}
 	caps := to.Caps
 	db, err := to.Inspect(ctx, to.dest, sink.Options{Log: e.log})
 	switch {
 	case err == nil:
 		defer func() { err = errors.Join(err, db.Close()) }()
 		caps = db.Caps()
-		if d.found, err = db.Table(ctx, c.Tables[0].Name, c.Tables[0].Fold.Key); err != nil && !(c.Rebuild && errors.As(err, new(sink.KeyError))) {
+	case errors.Is(err, fs.ErrNotExist):
+		db = nil
+	default:
+		return err
+	}
+	if m != nil {
+		if d.explain, err = mapping.NewExplainer(m, caps.Limits); err != nil {
 			return err
 		}
-	case !errors.Is(err, fs.ErrNotExist):
-		return err
 	}
-	d.table = d.found
-	runErr := job.Fold(ctx, c, []schema.Table{d.found}, caps, p, d.look)
+	tables := make([]schema.Table, len(c.Tables))
+	for i := range c.Tables {
+		tables[i] = schema.Table{Name: c.Tables[i].Name}
+		if db != nil {
+			if tables[i], err = db.Table(ctx, c.Tables[i].Name, c.Tables[i].Fold.Key); err != nil && !(c.Rebuild && errors.As(err, new(sink.KeyError))) {
+				return err
+			}
+		}
+		d.tables = append(d.tables, dryTable{found: tables[i], table: tables[i], filled: map[string]bool{}})
+		tables[i].HasConstraints = tables[i].HasConstraints || m != nil // whose sets keep their messages
+	}
+	err = job.Fold(ctx, c, tables, caps, p, d.look)
 	out.close()
-	if err := runErr; err != nil {
+	if err != nil && m != nil {
+		err = config.Locate(m.File, err)
+	}
+	if err != nil {
 		return err
 	}
-	did := p.Snapshot()
-	fmt.Fprintf(e.stdout, "-- %s: %s, %s of table %q", counted(did.Lines, "line"), counted(did.Total().Messages, "message"), counted(int64(d.rows), "row"), d.table.Name)
-	if n := did.Batches; n > 1 {
-		fmt.Fprintf(e.stdout, " at most (%s)", counted(n, "batch"))
-	}
-	fmt.Fprintf(e.stdout, "; %s rejected\n", counted(did.Rejected, "line"))
-	for _, r := range d.rejects {
-		fmt.Fprintf(e.stdout, "-- line %d: %s\n", r.Line, printable(r.Detail))
-	}
-	plan := []string{"-- no table would be made"}
-	if d.rows > 0 || d.found.Exists {
-		plan = d.plan()
-	}
-	for _, sql := range plan {
-		fmt.Fprintln(e.stdout, printable(sql))
-	}
-	if len(plan) == 0 {
-		fmt.Fprintln(e.stdout, "-- the table stays as it is")
-	}
-	if did.Rejected > 0 {
+	d.print(p)
+	if p.Rejected() > 0 {
 		return codeError(exitRejected)
 	}
 	return nil
+}
+
+// print prints what a run would write.
+func (d *dryRun) print(p *progress.Progress) {
+	did := p.Snapshot()
+	say := func(format string, args ...any) { fmt.Fprintln(d.stdout, printable(fmt.Sprintf(format, args...))) }
+	atMost := ""
+	if n := did.Batches; n > 1 {
+		atMost = fmt.Sprintf(" at most (%s)", counted(n, "batch"))
+	}
+	messages := fmt.Sprintf("-- %s: %s", counted(did.Lines, "line"), counted(did.Total().Messages, "message"))
+	if d.mapping == nil {
+		t := &d.tables[0]
+		messages += fmt.Sprintf(", %s of table %q%s", counted(int64(t.rows), "row"), t.table.Name, atMost)
+	}
+	say("%s; %s rejected", messages, counted(did.Rejected, "line"))
+	for _, r := range d.rejects {
+		say("-- line %d: %s", r.Line, r.Detail)
+	}
+	passed, noTable := p.Unmatched()
+	if passed > 0 {
+		say("-- ignored, as %s says: %s", d.mapping.File, counted(passed, "message"))
+	}
+	if len(noTable) > 0 {
+		say("-- ignored, %s: %s", noTableReason(d.mapping), someOf(noTable))
+	}
+	if len(d.untaken) > 0 {
+		say("-- fields that no table takes: %s", someOf(d.untaken))
+	}
+	for i := range d.tables {
+		t := &d.tables[i]
+		if d.mapping != nil {
+			say("-- table %q: %s%s", t.table.Name, counted(int64(t.rows), "row"), atMost)
+		}
+		for _, sql := range t.plan(&d.to) {
+			say("%s", sql)
+		}
+		if d.mapping == nil {
+			continue
+		}
+		if empty := t.empty(); len(empty) > 0 && t.rows > 0 {
+			say("-- no message fills: %s", strings.Join(empty, ", "))
+		}
+		for _, row := range t.sample {
+			say("-- %s", row)
+		}
+	}
 }

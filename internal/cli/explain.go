@@ -162,7 +162,7 @@ func (e *explainer) resolve(resolver *fold.Resolver, b *fold.Batch, m *fold.Row)
 // take applies one message of the row, which came from a place, and its columns from sources.
 func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin, sources map[string]string) {
 	for len(e.origins) < len(b.Table.Columns) {
-		e.origins = append(e.origins, origin{Column: b.Table.Columns[len(e.origins)].Name})
+		e.origins = append(e.origins, origin{Column: strings.TrimPrefix(b.Table.Columns[len(e.origins)].Name, "\xff")})
 	}
 	if e.exists = !m.Deleted; !e.exists {
 		for i := range e.origins {
@@ -289,7 +289,7 @@ func (e *env) printOrigins(o *explainOptions, x *explainer) error {
 		if o.Source != "" {
 			from = fmt.Sprintf("← %s, line %d of %s", printable(o.Source), o.Line, o.File)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", printable(strings.TrimPrefix(o.Column, "\xff")), printable(string(o.Value)), from)
+		fmt.Fprintf(t, "%s\t%s\t%s\n", printable(o.Column), printable(string(o.Value)), from)
 	}
 	return t.Flush()
 }

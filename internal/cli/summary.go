@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
 )
 
@@ -97,16 +98,20 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 		e.log.Info(fmt.Sprintf("ignored, as %s says: %s", o.mapping.File, counted(s.Passed, "message")))
 	}
 	if len(s.NoTable) > 0 {
-		what := "for no table"
-		if o.mapping.File == "" {
-			what = "as --only says"
-		}
-		e.log.Info(fmt.Sprintf("ignored, %s: %s", what, someOf(s.NoTable)))
+		e.log.Info(fmt.Sprintf("ignored, %s: %s", noTableReason(o.mapping), someOf(s.NoTable)))
 	}
 	if s.Rejected > 0 {
 		where := map[bool]string{true: c.ShowRejects, false: "--rejects " + o.rejects}[o.rejects == "table"]
 		e.log.Warn(fmt.Sprintf("%s of %s lines were rejected (%s)", grouped(s.Rejected), grouped(s.Lines), where))
 	}
+}
+
+// noTableReason is why messages are for no table.
+func noTableReason(m *mapping.Mapping) string {
+	if m.File == "" {
+		return "as --only says"
+	}
+	return "for no table"
 }
 
 // someOf lists counts by name, at most 20 of them.

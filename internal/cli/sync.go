@@ -102,11 +102,8 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string) error {
 	for _, s := range o.resolved {
 		e.log.Debug(fmt.Sprintf("%s = %s (%s)", s.Name, s.Value(), s.Origin))
 	}
-	if o.dryRun && o.mapping != nil {
-		return usagef("--dry-run does not know tables of a config file yet: leave one out")
-	}
 	if o.dryRun {
-		return e.dryRun(ctx, to, c, p, out)
+		return e.dryRun(ctx, to, c, o.mapping, p, out)
 	}
 	if o.metricsFile != "" {
 		if err := metrics.CheckFile(o.metricsFile); err != nil {

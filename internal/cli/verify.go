@@ -109,17 +109,29 @@ type verified struct {
 }
 
 func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
-	for i, b := range f.Batches {
-		if b.Child != nil && b.Child.Set {
-			b = b.Exploded() // by now
-		} else if err := fold.Explode(f.Batches, i, b, b.Sorted()); err != nil {
-			return err
-		}
+	batches, err := explode(f.Batches)
+	if err != nil {
+		return err
+	}
+	for i, b := range batches {
 		if err := v.compare(ctx, &v.tables[i], b); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// explode returns the batches with those of rows that are values of others' rows.
+func explode(batches []*fold.Batch) ([]*fold.Batch, error) {
+	all := slices.Clone(batches)
+	for i, b := range batches {
+		if b.Child != nil && b.Child.Set {
+			all[i] = b.Exploded() // by now
+		} else if err := fold.Explode(batches, i, b, b.Sorted()); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // differs counts a difference, and prints it if it is one of the first.

@@ -78,6 +78,26 @@ func (e *Explainer) Sources(table int, text []byte) (rows []map[string]string) {
 	return rows
 }
 
+// Untaken returns the fields of a message with rows that no table takes.
+func (e *Explainer) Untaken(text []byte) (names []string) {
+	rows, all := false, false
+	e.each(text, func(t *planned, _ int) {
+		rows, all = true, all || t.named() && !t.hasAt && t.each == nil
+	})
+	if !rows || all {
+		return nil
+	}
+	for _, f := range e.line.Fields {
+		switch slots := e.plan.slots; {
+		case f.Name < 0:
+			names = append(names, string(e.line.Unnumbered[^f.Name]))
+		case int(f.Name) >= len(slots) || slots[f.Name] == 0:
+			names = append(names, e.plan.names.Name(f.Name))
+		}
+	}
+	return names
+}
+
 // sources says where the columns of the row at hand get their values.
 func (s *Scratch) sources(t *planned) map[string]string {
 	from := map[string]string{}
