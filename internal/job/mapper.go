@@ -24,6 +24,7 @@ type Mapper interface {
 	// Map returns the changes that a line makes, in the order of the tables: none where it is
 	// for no table. The line was scanned without an error; source is the name of where it
 	// comes from. An error of type [*feed.Error] rejects the line, any other one ends the
-	// run. The answer is good until the next call.
-	Map(l *feed.Line, source string, at fold.Place) ([]fold.TableChange, error)
+	// run. table is the one that rejects it, -1 where it is none of them. The answer is good
+	// until the next call.
+	Map(l *feed.Line, source string, at fold.Place) (changes []fold.TableChange, table int, err error)
 }

@@ -67,18 +67,18 @@ const (
 )
 
 // Map implements [Mapper].
-func (m *planned) Map(l *feed.Line, source string, at fold.Place) ([]fold.TableChange, error) {
+func (m *planned) Map(l *feed.Line, source string, at fold.Place) (_ []fold.TableChange, table int, err error) {
 	if m.whole != nil {
-		changes, err := m.whole.Map(l, source, at)
+		changes, _, err := m.whole.Map(l, source, at)
 		if m.ignored = m.whole.ignored; err != nil || len(changes) == 0 {
-			return nil, err
+			return nil, -1, err // the table may be none of this run
 		}
 	}
 	m.scratch.Source = source
 	changes, fate, err := m.plan.Map(l, at, m.scratch)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, m.scratch.Table(), err
 	case m.whole != nil: // which has counted it
 	case fate == mapping.Ignored:
 		m.ignored++
@@ -92,5 +92,5 @@ func (m *planned) Map(l *feed.Line, source string, at fold.Place) ([]fold.TableC
 		}
 		m.noTable[name]++
 	}
-	return changes, nil
+	return changes, -1, nil
 }

@@ -444,9 +444,9 @@ func (rd *reader) addLine(from *lane, l *feed.Line, at fold.Place) (table int, e
 		c := rd.identity.Map(l)
 		return 0, rd.folders[0].Add(rd.set.Batches[0], &c, at)
 	}
-	changes, err := rd.mapper.Map(l, from.name, at)
+	changes, table, err := rd.mapper.Map(l, from.name, at)
 	if err != nil {
-		return rd.noTable(), err
+		return table, err
 	}
 	return rd.folders.Add(rd.set.Set, changes, at)
 }

@@ -24,6 +24,7 @@ type elementWalk struct {
 // null.
 func (s *Scratch) walk(table int) (e elementWalk, state feed.Kind, ok bool, err *feed.Error) {
 	t := &s.plan.tables[table]
+	s.table = table
 	v := s.get(*t.each)
 	if v == nil || v.Kind == feed.Null {
 		return e, feed.Null, v != nil, nil
@@ -181,6 +182,7 @@ func (s *Scratch) appendSet(table int) *feed.Error {
 // appendWhole adds the row of the element at hand to a set.
 func (s *Scratch) appendWhole(table int, comma bool) *feed.Error {
 	t := &s.plan.tables[table]
+	s.table = table
 	object, none, err := s.object(t)
 	if err != nil || none {
 		return err
@@ -214,6 +216,7 @@ func (s *Scratch) appendWhole(table int, comma bool) *feed.Error {
 			return err
 		}
 	}
+	s.table = table
 	if t.named() {
 		s.appendPart(from, []byte("{"))
 		if object != nil {

@@ -36,6 +36,7 @@ type Scratch struct {
 	frames []frame // by tree; 0 is that of the message
 	line   *feed.Line
 	place  fold.Place
+	table  int // whose row is at hand, -1 for none
 
 	rows   []Row
 	fields []feed.Field
@@ -74,6 +75,9 @@ func (s *Scratch) Discriminator() (path, value string) {
 	}
 	return s.plan.trees[0].path(s.plan.by.node), value
 }
+
+// Table is the table that rejected the last line; -1 where it was no table.
+func (s *Scratch) Table() int { return s.table }
 
 // Odd returns how many values were no object, or no array, where a path steps into one; by table
 // of elements, or "" for messages, and by path.
@@ -122,6 +126,7 @@ func (p *Plan) Map(l *feed.Line, at fold.Place, s *Scratch) ([]Row, Fate, error)
 }
 
 func (p *Plan) unmatchedError(s *Scratch) error {
+	s.table = -1
 	path, value := s.Discriminator()
 	detail := "no table takes this message"
 	if path != "" {
@@ -137,7 +142,7 @@ func (p *Plan) unmatchedError(s *Scratch) error {
 }
 
 func (s *Scratch) begin(l *feed.Line, at fold.Place) {
-	s.line, s.place = l, at
+	s.line, s.place, s.table = l, at, -1
 	clear(s.rows)
 	s.rows, s.fields, s.bytes, s.sets = s.rows[:0], s.fields[:0], s.bytes[:0], s.sets[:0]
 	f := &s.frames[0]
@@ -155,6 +160,7 @@ func (s *Scratch) begin(l *feed.Line, at fold.Place) {
 // those of its elements. above is the key of the row that it belongs to.
 func (s *Scratch) row(table int, above []feed.Field) *feed.Error {
 	t := &s.plan.tables[table]
+	s.table = table
 	object, none, err := s.object(t)
 	if err != nil || none {
 		return err

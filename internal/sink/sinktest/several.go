@@ -35,8 +35,8 @@ func NewRouter(names *feed.Names, tables []string, options []fold.Options) *Rout
 	return r
 }
 
-// Map returns the changes of a line, in the order of the tables.
-func (r *Router) Map(l *feed.Line, _ string, _ fold.Place) ([]fold.TableChange, error) {
+// Map returns the changes of a line, in the order of the tables. No table rejects one here.
+func (r *Router) Map(l *feed.Line, _ string, _ fold.Place) (_ []fold.TableChange, table int, _ error) {
 	r.changes = r.changes[:0]
 	for i, name := range r.tables {
 		fields, own := r.fields[i][:0], false
@@ -55,7 +55,7 @@ func (r *Router) Map(l *feed.Line, _ string, _ fold.Place) ([]fold.TableChange, 
 			r.changes = append(r.changes, fold.TableChange{Table: i, Change: r.mappers[i].Map(&of)})
 		}
 	}
-	return r.changes, nil
+	return r.changes, -1, nil
 }
 
 // Several is a run into several tables, whose messages are as for a [Router].
@@ -108,7 +108,7 @@ func (s *Several) Fold(lines ...string) {
 		table, err := -1, error(nil)
 		if l.Err != nil {
 			err = l.Err
-		} else if changes, _ := s.router.Map(&l, "", at); len(changes) > 0 {
+		} else if changes, _, _ := s.router.Map(&l, "", at); len(changes) > 0 {
 			table, err = s.folders.Add(s.set, changes, at)
 		}
 		var bad *feed.Error
