@@ -163,8 +163,8 @@ func (x *expiry) walk(ctx context.Context) error {
 	if len(x.After) > 0 {
 		where += fmt.Sprintf(" AND (%s) > (%s)", x.columns("%s", ", "), strings.Join(x.literals(x.After), ", "))
 	}
-	found, err := x.look(ctx, fmt.Sprintf("WITH w AS MATERIALIZED (SELECT %s, %s AS old FROM %s t WHERE %s ORDER BY %s LIMIT %d),"+
-		" v AS (SELECT *, row_number() OVER (ORDER BY %s) AS n FROM w) SELECT %s, old, n FROM v WHERE old OR n = %d ORDER BY n LIMIT %d",
+	found, err := x.look(ctx, fmt.Sprintf("WITH weir_window AS MATERIALIZED (SELECT %s, %s AS old FROM %s t WHERE %s ORDER BY %s LIMIT %d),"+
+		" weir_found AS (SELECT *, row_number() OVER (ORDER BY %s) AS n FROM weir_window) SELECT %s, old, n FROM weir_found WHERE old OR n = %d ORDER BY n LIMIT %d",
 		x.columns("%s AS k{n}", ", "), x.old, x.t.ident, where, x.columns("%s", ", "), sink.ExpireWindow, x.named("k{n}"), x.named(keys), sink.ExpireWindow, sink.ExpireRows))
 	for _, row := range found {
 		k := x.take(row)

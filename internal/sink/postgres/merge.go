@@ -244,8 +244,9 @@ func (m *merge) lock(s *script, touched string) {
 		// A number that is none ends the transaction, as with the fence.
 		count = fmt.Sprintf("CASE WHEN x.n < y.n THEN ('%s' || y.n - x.n)::int::text ELSE %s END", goneWord, count)
 	}
-	s.add("WITH c AS MATERIALIZED (SELECT s.n, %s FROM %s s LEFT JOIN %s t ON %s WHERE %s)"+
-		" SELECT set_config('weir.touched', %s, true) FROM (SELECT count(*) n FROM (SELECT FROM c s JOIN %[3]s t ON %[4]s ORDER BY s.n FOR %[7]s OF t) l) x, (SELECT count(*) n FROM c) y",
+	// A table that the flush makes has no schema before its name, which may be any but weir's own.
+	s.add("WITH weir_touched AS MATERIALIZED (SELECT s.n, %s FROM %s s LEFT JOIN %s t ON %s WHERE %s)"+
+		" SELECT set_config('weir.touched', %s, true) FROM (SELECT count(*) n FROM (SELECT FROM weir_touched s JOIN %[3]s t ON %[4]s ORDER BY s.n FOR %[7]s OF t) l) x, (SELECT count(*) n FROM weir_touched) y",
 		strings.Join(key, ", "), m.t.stageName, m.table.ident, m.on(), touched, count, strength)
 }
 

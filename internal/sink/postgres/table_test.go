@@ -234,6 +234,15 @@ func TestTable_SchemasPartitionsAndNames(t *testing.T) {
 	sinktest.Expect(t, db, `SELECT id, v FROM "Feeds of ""mine""".made`, "1|x")
 	r.End()
 
+	for _, name := range []string{"c", "s", "t"} { // as statements call what they read
+		r = sinktest.BeginTable(t, db, name, "id")
+		sinktest.Counts(t, r.Flush(`{"id":1,"v":"x"}`, `{"id":2,"op":"delete"}`), 1, 0, 1, 0)
+		sinktest.Counts(t, r.Flush(`{"id":1,"v":"y"}`), 0, 1, 0, 0)
+		sinktest.Expect(t, db, "SELECT id, v FROM "+name, "1|y")
+		r.End()
+		db.Exec(t, "DROP TABLE "+name)
+	}
+
 	long := strings.Repeat("é", 32) // 64 bytes
 	for name, word := range map[string]string{long: "63", "no.such": "CREATE SCHEMA", "a.b.c": "3 parts", `"a`: "without an end", "pg_class": "Postgres' own", "weir_x": "belong to weir"} {
 		s := db.Open(t)
