@@ -124,7 +124,7 @@ func (o *opener) read(ctx context.Context, src source.Source) (err error) {
 		l := lanes[e.Lane]
 		switch {
 		case e.Kind == source.Opened && l == nil:
-			if err := o.settle(ctx, ended[e.Lane]); err != nil {
+			if err := o.waitCommitted(ctx, ended[e.Lane]); err != nil {
 				return err
 			}
 			if l, err = o.begin(ctx, e, ended[e.Lane] != nil); err != nil {
@@ -146,9 +146,9 @@ func (o *opener) read(ctx context.Context, src source.Source) (err error) {
 	}
 }
 
-// settle waits until all that was read of a lane that has ended is committed, and its claim
+// waitCommitted waits until all that was read of a lane that has ended is committed, and its claim
 // released: before that its checkpoint does not say where it continues. nil is no lane.
-func (o *opener) settle(ctx context.Context, l *lane) error {
+func (o *opener) waitCommitted(ctx context.Context, l *lane) error {
 	if l == nil {
 		return nil
 	}
