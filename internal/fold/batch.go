@@ -130,9 +130,13 @@ var seed = maphash.MakeSeed() // so that no feed can choose ids that collide
 // Rows returns the number of rows.
 func (b *Batch) Rows() int { return len(b.rows) }
 
+// What a row takes beside its values, of which as much again may be room to grow, and its place in
+// the index at most.
+const perRow, perIndexed = 64, 16
+
 // Bytes returns the memory that the batch holds its content in.
 func (b *Batch) Bytes() int {
-	const perRow, perLogged, perVersions = 64, 72, 40
+	const perLogged, perVersions = 72, 40
 	return b.arena.bytes() + 4*b.cells + 4*len(b.index) + perRow*cap(b.rows) + perLogged*len(b.log) + perVersions*cap(b.versions) + b.extra
 }
 

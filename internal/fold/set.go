@@ -14,6 +14,7 @@ type Set struct {
 	Rejects []Reject
 
 	rejectBytes int
+	explodes    int    // the bytes that [Explode] takes at most
 	messages    int64  // numbers those that are added
 	before      []undo // of addSeveral
 }
@@ -41,9 +42,10 @@ func (s *Set) Rows() (n int) {
 	return n
 }
 
-// Bytes returns the memory that the set holds its content in.
+// Bytes returns the memory that the set holds its content in, with that of the rows that
+// [Explode] makes of it.
 func (s *Set) Bytes() int {
-	n := s.rejectBytes
+	n := s.rejectBytes + s.explodes
 	for _, b := range s.Batches {
 		n += b.Bytes()
 	}

@@ -188,6 +188,29 @@ var nestedTests = []test{
 		Counts(t, n.Flush(line), 4, 0, 0, 0)
 		Counts(t, n.Flush(line), 0, 0, 4, 0)
 	}},
+	{"ABatchHasRoomForTheRowsOfItsSets", func(t *testing.T, db Database) {
+		n := BeginNested(t, db, Shop(t), false)
+		n.Fold(`{"id":1,"items":[` + strings.Repeat(`{"sku":"x"},`, 999) + `{"sku":"y"}]}`)
+		var items strings.Builder
+		for i := range 5000 {
+			fmt.Fprintf(&items, `,{"sku":"%d","taxes":[{"code":"a"}]}`, i)
+		}
+		n.Fold(`{"id":2,"items":[` + items.String()[1:] + `]}`)
+		room := n.set.Bytes()
+		if _, err := n.Sink.Flush(t.Context(), n.Seal()); err != nil {
+			t.Fatal(err)
+		}
+		took := n.set.Batches[0].Bytes()
+		for _, b := range n.set.Batches[1:] {
+			took += b.Exploded().Bytes()
+		}
+		if took > room || room > 4*took {
+			t.Errorf("the batch of %d bytes took %d", room, took)
+		}
+		if n.set.Reset(); n.set.Bytes() >= room {
+			t.Errorf("an empty batch has %d bytes", n.set.Bytes())
+		}
+	}},
 	{"ADeleteTakesTheRowsBelow", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, Shop(t), false)
 		n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`, `{"id":2,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`, `{"id":3,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
