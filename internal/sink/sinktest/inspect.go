@@ -257,22 +257,35 @@ var inspectorTests = []test{
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"a":"x"}`, `bad`)
 		r.End()
-		i := inspect(t, db)
-		db.Logged(t)
-		_, err := i.Status(t.Context())
-		_, _, err2 := i.Sample(t.Context(), table, 1)
-		if err := errors.Join(err, err2); err != nil {
-			t.Fatal(err)
-		}
-		rejects(t, i, "")
-		differences(t, i, 10, `{"id":1,"a":"y"}`, `{"id":2,"new":1}`)
-		if err := i.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if n := db.Logged(t); n != 0 {
-			t.Errorf("reading wrote %d bytes", n)
-		}
+		logsNothing(t, db, func() {
+			i := inspect(t, db)
+			_, err := i.Status(t.Context())
+			_, _, err2 := i.Sample(t.Context(), table, 1)
+			if err := errors.Join(err, err2); err != nil {
+				t.Fatal(err)
+			}
+			rejects(t, i, "")
+			differences(t, i, 10, `{"id":1,"a":"y"}`, `{"id":2,"new":1}`)
+			if err := i.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}},
+}
+
+// logsNothing demands that the database's log stay as it is. A server logs something of its own
+// every few seconds: so one of three times is enough.
+func logsNothing(t *testing.T, db Database, do func()) {
+	t.Helper()
+	var n int64
+	for range 3 {
+		db.Logged(t)
+		do()
+		if n = db.Logged(t); n == 0 {
+			return
+		}
+	}
+	t.Errorf("it wrote %d bytes", n)
 }
 
 // rows are rejects as the function of that name shows them, from a line on.
