@@ -23,7 +23,7 @@ type Batch struct {
 	Scope    Scope // of the messages' versions: ColumnScope, RowScope; "" where they have none
 	Version  int   // the column of Table that holds the version, or -1
 
-	// Time is that of the flush, which the table's stamps get.
+	// Time is when the batch was full or due, which the table's stamps get.
 	Time time.Time
 
 	// Messages counts the messages folded; Rows() of them became rows.

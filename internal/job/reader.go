@@ -577,6 +577,10 @@ func (rd *reader) handOver(flushing context.Context) error {
 			}
 		}
 	}
+	now := time.Now()
+	for _, b := range s.Batches { // before the prefetch, too, reads them
+		b.Time = now
+	}
 	rd.folders.Seal(s.Set)
 	select {
 	case rd.full <- s:
