@@ -47,7 +47,7 @@ func (e *env) resolve(f *pflag.FlagSet, o *syncOptions) ([]*config.Setting, conf
 		o.config = path
 	}
 	rules := func() fold.Options {
-		f, _ := o.rules() // what is wrong with the settings is told by the command
+		f, _ := o.rules() // the command reports what is wrong with the settings
 		return f
 	}
 	settings := settingsOf(f, o)

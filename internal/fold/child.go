@@ -31,7 +31,7 @@ type Nesting interface {
 	Exploder(same func(table int, c *Change) string) Exploder
 }
 
-// An Exploder calls each with a change for every row of a set, and of the sets in it, parents first.
+// An Exploder calls each with a change of each row of a set, and of the sets in it, parents first.
 // above is the key of the row that has the set, as raw values.
 type Exploder func(table int, above [][]byte, set []byte, each func(*TableChange) error) error
 

@@ -139,7 +139,7 @@ var mutants = []mutant{
 		kills, "TestCrash$/all/sqlite_full_file", false},
 	{"a failed batch is sent as if it were empty", "internal/job/flusher.go", `	res, err := f.flush(ctx, flush)`, "		if flush.Lanes[0].Checkpoint.Seq%7 == 3 {\n\t\t\tflush.Batches = []*fold.Batch{{Table: flush.Batches[0].Table}}\n\t\t}\n\t\tres, err := f.flush(ctx, flush)",
 		kills, "TestRandom$/sqlite", false},
-	{"a batch is not emptied", "internal/job/reader.go", "	s.Reset()\n", "",
+	{"a batch is not emptied", "internal/job/set.go", "	s.Reset()\n", "",
 		kills, "TestRandom$/sqlite", false},
 	{"what one table rejects leaves columns in another", "internal/fold/set.go", `				u.folder.forget(u.to)`, `				_ = u`,
 		sqlite, "TestSuite$/Several", false},

@@ -1,0 +1,252 @@
+package job
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// errTorn is returned for a torn last line that is left for the next run.
+var errTorn = errors.New("the last line has no end yet")
+
+// foldBlock folds the lines of a block.
+func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
+	l, r := e.lane, &e.lane.reading
+	if e.Restart {
+		if err := rd.rejectHeld(l); err != nil {
+			return err
+		}
+		r.line, r.base, r.hint = 0, r.base-r.line, hint{} // what was read before is good, whatever comes now
+	}
+	if e.Conn != r.conn {
+		r.conn, r.feed.repeats = e.Conn, 0
+		r.feed.opening = !l.begun.Kept // what is read back from the disk has no connection
+	}
+	before, folded, at := r.line, r.folded, 0
+	if e.Oversize > 0 {
+		at, err = rd.oversize(e)
+	} else {
+		at, err = rd.foldLines(flushing, e)
+	}
+	var named time.Time
+	if n := len(e.lines); n > 0 && rd.Feed.TimeField != "" {
+		named = feedTime(&e.lines[n-1], rd.feedNames.time)
+	}
+	l.progress.Read(r.line-before, e.size(at), r.folded > folded, named)
+	rd.read = rd.read || r.line > before
+	if at > 0 {
+		rd.moveTo(e, at)
+	}
+	return err
+}
+
+// oversize rejects a line of which there is only the beginning. It returns 0 where the line
+// does not count.
+func (rd *reader) oversize(e *event) (at int, err error) {
+	r := &e.lane.reading
+	if err := rd.rejectHeld(e.lane); err != nil {
+		return 0, err
+	}
+	was := r.feed
+	err = rd.reject(e.lane, fold.Place{Line: r.line + 1, Offset: e.Offset}, rd.noTable(), bytes.TrimSuffix(e.Data, newline),
+		feed.Errorf(feed.TooLong, "a line of %d bytes: at most %d (--max-line)", e.Oversize-1, rd.Source.MaxLine))
+	if errors.Is(err, ErrRejected) {
+		r.feed = was
+		return 0, err
+	}
+	r.line++
+	return len(e.Data), err
+}
+
+// size is how many bytes of the source a block has up to an index.
+func (e *event) size(at int) int64 {
+	if at > 0 && e.Oversize > 0 {
+		return e.Oversize
+	}
+	return int64(at)
+}
+
+// moveTo notes that the lines of the block up to an index are folded.
+func (rd *reader) moveTo(e *event, at int) {
+	l, r := e.lane, &e.lane.reading
+	read := position{line: r.line, offset: e.Offset + e.size(at), mark: mark{Source: e.CursorAfter(at), Feed: r.feed.feedMark}, read: r.line - r.base}
+	if len(r.held) > 0 {
+		r.past = read // what is held is read again if the run ends now
+		return
+	}
+	r.pos = read
+	rd.addLane(l)
+}
+
+// foldLines folds the lines of a block and returns the index after the last one that
+// counts.
+func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err error) {
+	l, r := e.lane, &e.lane.reading
+	for i := range e.lines {
+		if i%fold.MaxPrefetch == 0 {
+			rd.prefetchLines(e.lines[i:min(i+fold.MaxPrefetch, len(e.lines))])
+		}
+		line := &e.lines[i]
+		next := min(at+len(line.Text)+1, len(e.Data))
+		if !line.Blank {
+			place, was := fold.Place{Lane: rd.laneIndex(l), Line: r.line + 1, Offset: e.Offset + int64(at)}, r.feed
+			if counts, err := rd.foldLine(l, line, place, e.Tail && next == len(e.Data)); err != nil {
+				if counts {
+					at, r.line = next, r.line+1
+				} else {
+					r.feed = was // the next run meets the line again
+				}
+				return at, err
+			}
+		}
+		at, r.line = next, r.line+1
+		if rd.isFull() {
+			rd.moveTo(e, at)
+			if err := rd.handOver(flushing); err != nil {
+				return at, err
+			}
+		}
+	}
+	return at, nil
+}
+
+// foldLine folds or rejects a line. Where it returns an error, which ends the
+// source, counts tells whether the line was dealt with.
+func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (counts bool, err error) {
+	r := &l.reading
+	rd.startPeriod(l)
+	r.hint.see(line.Text)
+	if rd.Feed.hasControl() && line.Err == nil {
+		if pass, err := rd.controlMessage(l, line); err != nil {
+			return true, fmt.Errorf("%s: %w", l.name, err)
+		} else if pass {
+			return true, nil
+		}
+	}
+	table, err := rd.addLine(l, line, at)
+	switch err := err.(type) {
+	case nil:
+		r.folded++
+		rd.addLane(l)
+		if r.hint.on {
+			r.hint.on = false
+			return true, rd.rejectHeld(l)
+		}
+		return true, nil
+	case *feed.Error:
+		// The end of a followed file comes when another one has taken its place.
+		if tail && err.Reason == feed.Truncated && source.TraitsOf(l.name).Named && !rd.Source.Follow {
+			l.log.Warn(fmt.Sprintf("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, at.Line, at.Offset))
+			return false, errTorn
+		}
+		if hint := r.hint.bad(err); hint != nil {
+			return false, fmt.Errorf("%s: %w", l.name, hint)
+		}
+		if r.hint.on && rd.Rejects.mode != fail {
+			r.held = append(r.held, heldReject{at, table, err, bytes.Clone(line.Text)})
+			return true, nil
+		}
+		if err := rd.rejectHeld(l); err != nil {
+			return true, err
+		}
+		err2 := rd.reject(l, at, table, line.Text, err)
+		return !errors.Is(err2, ErrRejected), err2
+	default:
+		return false, fmt.Errorf("%s line %d: %w", l.name, at.Line, err)
+	}
+}
+
+// addLine merges a line of a lane into the set. With an error it returns the table that
+// rejects the line, or -1.
+func (rd *reader) addLine(from *lane, l *feed.Line, at fold.Place) (table int, err error) {
+	if l.Err != nil {
+		return rd.noTable(), l.Err
+	}
+	if rd.mapper == nil {
+		c := rd.identity.Map(l)
+		return 0, rd.folders[0].Add(rd.set.Batches[0], &c, at)
+	}
+	changes, table, err := rd.mapper.Map(l, from.name, at)
+	if err != nil {
+		return table, err
+	}
+	return rd.folders.Add(rd.set.Set, changes, at)
+}
+
+// noTable is the table that rejects a line that is no message: -1 where there are several.
+func (rd *reader) noTable() int {
+	if len(rd.Tables) == 1 {
+		return 0
+	}
+	return -1
+}
+
+// prefetchLines has the memory fetched that folding lines will touch, where their fields are the
+// columns.
+func (rd *reader) prefetchLines(lines []feed.Line) {
+	if rd.mapper == nil {
+		rd.folders[0].Prefetch(rd.set.Batches[0], lines)
+	}
+}
+
+// A heldReject is a line that is rejected unless its file as a whole is wrong.
+type heldReject struct {
+	at    fold.Place
+	table int // that rejects it, -1 for none
+	why   *feed.Error
+	text  []byte
+}
+
+// rejectHeld rejects the lines of a lane that were held until it was clear what its source is.
+func (rd *reader) rejectHeld(l *lane) error {
+	r := &l.reading
+	if len(r.held) == 0 {
+		return nil
+	}
+	held := r.held
+	r.held = nil
+	if r.past != (position{}) {
+		r.pos, r.past = r.past, position{}
+	}
+	rd.addLane(l)
+	for _, h := range held {
+		if err := rd.reject(l, h.at, h.table, h.text, h.why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reject deals with a line that is no message.
+func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *feed.Error) error {
+	rd.startPeriod(l)
+	if rd.Feed.resumes(l.name) && l.reading.feed.again(line) {
+		return nil // it was counted when it came first
+	}
+	l.progress.Reject(table, why.Reason)
+	l.reading.rejected++
+	switch rd.Rejects.mode {
+	case discard:
+	case fail:
+		return fmt.Errorf("%w: %s line %d (byte %d): %s", ErrRejected, l.name, at.Line, at.Offset, why.Detail)
+	default:
+		at.Lane = rd.laneIndex(l)
+		rd.addLane(l)
+		rd.set.Reject(fold.NewReject(at, table, why, line))
+	}
+	return rd.tooMany(why.Detail)
+}
+
+// tooMany ends a run whose feed is mostly bad.
+func (r *run) tooMany(last string) error {
+	if n := r.p.Rejected(); n > r.MaxRejects {
+		return fmt.Errorf("%d lines were rejected, more than --max-rejects %d; the last: %s", n, r.MaxRejects, last)
+	}
+	return nil
+}
