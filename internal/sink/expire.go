@@ -56,10 +56,13 @@ func (e *Expiry) Columns(l *schema.Limits, t *schema.Table) (columns []*schema.C
 	return columns, "", nil
 }
 
-// Lead returns which of the columns finds old rows by an index, -1 where none does. indexed are
-// the columns that an index begins with.
-func Lead(columns []*schema.Column, indexed []string) int {
+// Lead returns which of the columns finds old rows by an index, -1 where none does or the step
+// is one of a walk in the order of the key. indexed are the columns that an index begins with.
+func (e *Expiry) Lead(columns []*schema.Column, indexed []string) int {
 	lead := -1
+	if e.After != nil {
+		return lead
+	}
 	for i, c := range columns {
 		// The rows that have NULL in it are looked through, too.
 		if slices.Contains(indexed, c.Name) && (lead < 0 || c.NotNull && !columns[lead].NotNull) {
@@ -67,4 +70,19 @@ func Lead(columns []*schema.Column, indexed []string) int {
 		}
 	}
 	return lead
+}
+
+// Found notes how far a step came that an index led to the old rows.
+func (e *Expiry) Found(rows int, res *Expired) {
+	if res.Kept > 0 { // they would be found again and again
+		e.After, res.Kept, res.Why = []string{}, 0, ""
+		return
+	}
+	res.Done = rows < ExpireRows
+}
+
+// Walked notes how far a step came in the order of the key: after is the last row that it looked
+// at, nil where none follows.
+func (e *Expiry) Walked(after []string, res *Expired) {
+	e.After, res.Done = after, after == nil
 }

@@ -55,8 +55,8 @@ func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err 
 		conditions = append(conditions, fmt.Sprintf("(t.%s IS NULL OR %s)", ident(c.Name), x.before(c.Name)))
 	}
 	x.old = strings.Join(conditions, " AND ")
-	at := sink.Lead(columns, indexed)
-	if x.indexed = at >= 0 && e.After == nil; x.indexed {
+	at := e.Lead(columns, indexed)
+	if at >= 0 {
 		err = x.findOld(ctx, columns[at].Name)
 	} else {
 		err = x.walk(ctx)
@@ -69,14 +69,10 @@ func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err 
 	if err := x.remove(ctx, x.rows, &res); err != nil {
 		return sink.Expired{}, err
 	}
-	switch {
-	case !x.indexed:
-		res.Done = x.after == nil
-		e.After = x.after
-	case res.Kept > 0: // they would be found again and again
-		e.After, res.Kept, res.Why = []string{}, 0, ""
-	default:
-		res.Done = len(x.rows) < sink.ExpireRows
+	if at >= 0 {
+		e.Found(len(x.rows), &res)
+	} else {
+		e.Walked(x.after, &res)
 	}
 	return res, nil
 }
@@ -85,9 +81,8 @@ func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err 
 type expiry struct {
 	*DB
 	*sink.Expiry
-	t       relation
-	old     string // the condition that a row t is old
-	indexed bool   // an index finds the rows that may be old
+	t   relation
+	old string // the condition that a row t is old
 
 	rows  []key    // that are old
 	after []string // the last row that was looked at; nil where none follows

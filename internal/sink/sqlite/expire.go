@@ -62,14 +62,10 @@ func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err 
 			return sink.Expired{}, err
 		}
 	}
-	switch {
-	case !x.indexed:
-		res.Done = after == nil
-		e.After = after
-	case res.Kept > 0: // they would be found again and again
-		e.After, res.Kept, res.Why = []string{}, 0, ""
-	default:
-		res.Done = len(rows) < sink.ExpireRows
+	if x.indexed {
+		e.Found(len(rows), &res)
+	} else {
+		e.Walked(after, &res)
 	}
 	return res, nil
 }
@@ -100,8 +96,8 @@ func (x *expiry) find(columns []*schema.Column) (rows []key, after []string, err
 		conditions = append(conditions, fmt.Sprintf("(%[1]s IS NULL OR typeof(%[1]s) = 'text' AND %[1]s < ?1)", quote(c.Name)))
 	}
 	x.old = strings.Join(conditions, " AND ")
-	lead := sink.Lead(columns, indexed)
-	if x.indexed = lead >= 0 && x.After == nil; x.indexed {
+	lead := x.Lead(columns, indexed)
+	if x.indexed = lead >= 0; x.indexed {
 		return x.findOld(quote(columns[lead].Name))
 	}
 	return x.walk()
@@ -278,17 +274,25 @@ func (x *expiry) dropVersion(k key) error {
 	if !x.t.Versioned {
 		return nil
 	}
-	values := make([][]byte, len(k))
-	for i := range k {
-		if values[i] = k[i].json(); k[i].kind == lib.SQLITE_BLOB {
-			x.t.Columns[x.t.Key[i]].Type = schema.Bytes
-		}
-	}
 	s, err := x.c.prepareOne("DELETE FROM weir_versions WHERE tbl = ? AND key = ?")
 	if err != nil {
 		return err
 	}
-	return s.runWith(lower(x.t.Name), blob(fold.AppendKey(nil, &x.t.Table, values)))
+	return s.runWith(lower(x.t.Name), blob(k.folded(&x.t.Table)))
+}
+
+// folded is the key as the fold has it.
+func (k key) folded(t *schema.Table) []byte {
+	values := make([][]byte, len(k))
+	for i := range k {
+		values[i] = k[i].json()
+		if c := &t.Columns[t.Key[i]]; k[i].kind == lib.SQLITE_BLOB && c.Type != schema.Bytes {
+			bytes := t.Clone()
+			bytes.Columns[t.Key[i]].Type = schema.Bytes
+			t = &bytes
+		}
+	}
+	return fold.AppendKey(nil, t, values)
 }
 
 // json is a value of the database's as a feed has it.

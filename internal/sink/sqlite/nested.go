@@ -3,10 +3,7 @@ package sqlite
 import (
 	"strings"
 
-	lib "modernc.org/sqlite/lib"
-
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/schema"
 )
 
 // This file is about tables whose rows belong to rows of others.
@@ -112,20 +109,16 @@ func (w *writer) missing(r *fold.Row) (gone []key, err error) {
 			return nil, err
 		}
 	}
-	t := w.b.Table.Clone()
 	for {
 		more, err := w.members.step()
 		if err != nil || !more {
 			return gone, err
 		}
-		found, values := make(key, len(t.Key)), make([][]byte, len(t.Key))
+		found := make(key, len(w.b.Table.Key))
 		for i := range found {
-			if found[i] = w.members.value(i); found[i].kind == lib.SQLITE_BLOB {
-				t.Columns[t.Key[i]].Type = schema.Bytes
-			}
-			values[i] = found[i].json()
+			found[i] = w.members.value(i)
 		}
-		if !w.b.Has(fold.AppendKey(nil, &t, values)) {
+		if !w.b.Has(found.folded(&w.b.Table)) {
 			gone = append(gone, found)
 		}
 	}
