@@ -329,18 +329,16 @@ func (d *draw) children(of *mapping.Table) (tables []mapping.Table) {
 
 // mapDB is a database of a few maps that a plan's rows are folded into.
 type mapDB struct {
-	t         *testing.T
-	mapping   *mapping.Mapping
-	limits    schema.Limits
-	tables    []mapTable
-	plan      *mapping.Plan
-	names     *feed.Names
-	scan      *feed.Scanner
-	scratch   *mapping.Scratch
-	folders   []*fold.Folder
-	judges    []*fold.Folder // of a message before any table has it
-	batches   []*fold.Batch
-	judgement fold.Batch
+	t       *testing.T
+	mapping *mapping.Mapping
+	limits  schema.Limits
+	tables  []mapTable
+	plan    *mapping.Plan
+	names   *feed.Names
+	scan    *feed.Scanner
+	scratch *mapping.Scratch
+	folders fold.Folders
+	set     *fold.Set
 }
 
 type mapTable struct {
@@ -365,11 +363,13 @@ func (db *mapDB) begin() {
 	}
 	db.scan, db.scratch = feed.NewScanner(db.names), db.plan.NewScratch()
 	db.scratch.Source = "source"
-	var folders, judges []*fold.Folder
+	if db.set == nil {
+		db.set = fold.NewSet(db.plan.Tables())
+	}
+	var folders fold.Folders
 	for i := range db.plan.Tables() {
 		if len(db.tables) <= i {
 			db.tables = append(db.tables, mapTable{known: schema.Table{Name: db.plan.Table(i).Name}, rows: map[string]map[string]string{}, states: map[string][]byte{}})
-			db.batches = append(db.batches, &fold.Batch{})
 		}
 		known := db.tables[i].known.Clone()
 		if len(db.folders) > 0 {
@@ -380,9 +380,9 @@ func (db *mapDB) begin() {
 		}
 		o := db.plan.Options(i)
 		o.Log, o.MaxColumns = slog.New(slog.DiscardHandler), 1000
-		folders, judges = append(folders, fold.NewFolder(db.names, known, o)), append(judges, fold.NewFolder(db.names, known, o))
+		folders = append(folders, fold.NewFolder(db.names, known, o))
 	}
-	db.folders, db.judges = folders, judges
+	db.folders = folders
 }
 
 // sync folds lines, and returns what became of each.
@@ -390,11 +390,11 @@ func (db *mapDB) sync(lines []string, rnd *rand.Rand) (outcomes []string) {
 	for i, text := range lines {
 		outcomes = append(outcomes, db.line(text, fold.Place{Line: int64(i + 1), Offset: int64(10 * i)}))
 		if i == len(lines)-1 || rnd.IntN(4) == 0 {
-			for i := range db.folders {
-				db.folders[i].Seal(db.batches[i])
-				db.tables[i].flush(db.t, db.batches[i])
-				db.batches[i].Reset()
+			db.folders.Seal(db.set)
+			for i, b := range db.set.Batches {
+				db.tables[i].flush(db.t, b)
 			}
+			db.set.Reset()
 			if rnd.IntN(8) == 0 {
 				db.begin()
 			}
@@ -420,20 +420,10 @@ func (db *mapDB) line(text string, at fold.Place) string {
 	case fate == mapping.NoTable:
 		return "no table"
 	}
-	for i := range rows {
-		c := rows[i].Change
-		err := db.judges[rows[i].Table].Add(&db.judgement, &c, at)
-		db.judgement.Reset()
-		if errors.As(err, &bad) {
-			return "rejected"
-		} else if err != nil {
-			db.t.Fatal(err)
-		}
-	}
-	for i := range rows {
-		if err := db.folders[rows[i].Table].Add(db.batches[rows[i].Table], &rows[i].Change, at); err != nil {
-			db.t.Fatal(err)
-		}
+	if _, err := db.folders.Add(db.set, rows, at); errors.As(err, &bad) {
+		return "rejected"
+	} else if err != nil {
+		db.t.Fatal(err)
 	}
 	return "taken"
 }
