@@ -145,7 +145,7 @@ func BenchmarkWhen(b *testing.B) {
 	}
 }
 
-// TestMap_AllocatesNothing for messages whose rows are known.
+// TestMap_AllocatesNothing for messages whose rows are known, and for those that no table takes.
 func TestMap_AllocatesNothing(t *testing.T) {
 	names := &feed.Names{}
 	plan, err := mapping.Compile(firestarter(t), names, schema.Limits{TextTypes: true})
@@ -167,5 +167,14 @@ func TestMap_AllocatesNothing(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(10, run); n > 0 {
 		t.Errorf("%v allocations for %d messages", n, len(lines))
+	}
+	var other feed.Line
+	other.Scan(scan, nil, []byte(`{"id":"UAL1","type":"other"}`))
+	if n := testing.AllocsPerRun(10, func() {
+		if _, fate, err := plan.Map(&other, fold.Place{}, scratch); err != nil || fate != mapping.NoTable {
+			t.Fatal(fate, err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations for a message that no table takes", n)
 	}
 }

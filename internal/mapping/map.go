@@ -125,20 +125,25 @@ func (p *Plan) Map(l *feed.Line, at fold.Place, s *Scratch) ([]Row, Fate, error)
 	return nil, NoTable, p.unmatchedError(s)
 }
 
+// unmatchedError is what the mapping makes of a line that no table takes, nil where it passes over it.
 func (p *Plan) unmatchedError(s *Scratch) error {
 	s.table = -1
-	path, value := s.Discriminator()
-	detail := "no table takes this message"
-	if path != "" {
-		detail += fmt.Sprintf(", in which %s is %q", path, value)
-	}
 	switch p.unmatched {
 	case RejectUnmatched:
-		return feed.Errorf(feed.Unmatched, "%s (unmatched: reject)", detail)
+		return feed.Errorf(feed.Unmatched, "%s (unmatched: reject)", s.unmatched())
 	case FailUnmatched:
-		return &UnmatchedError{detail + " (unmatched: fail)"}
+		return &UnmatchedError{s.unmatched() + " (unmatched: fail)"}
 	}
 	return nil
+}
+
+// unmatched says that no table takes the line.
+func (s *Scratch) unmatched() string {
+	text := "no table takes this message"
+	if path, value := s.Discriminator(); path != "" {
+		text += fmt.Sprintf(", in which %s is %q", path, value)
+	}
+	return text
 }
 
 func (s *Scratch) begin(l *feed.Line, at fold.Place) {
