@@ -58,6 +58,9 @@ func (m *Model) table(name string) *mapping.Table {
 // isSet tells that the rows of a table are one value of a row of another.
 func (m *Model) isSet(t *mapping.Table) bool { return t.Of != "" && t.Set != mapping.MergeSet }
 
+// Key returns the columns of a table's key.
+func (m *Model) Key(table string) []string { return m.key(m.table(table)) }
+
 // key is that of a table, behind what it has of the key of the row that it belongs to.
 func (m *Model) key(t *mapping.Table) []string { return append(m.keyAbove(t), t.Key...) }
 

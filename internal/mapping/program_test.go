@@ -129,9 +129,10 @@ func (p *program) writable() {
 	}
 	m.MaxTables, m.Unmatched = 100, mapping.IgnoreUnmatched
 	once(m.Ignore)
-	m.Tables = slices.DeleteFunc(m.Tables, func(t mapping.Table) bool { return t.Of != "" })
+	m.Tables = slices.DeleteFunc(m.Tables, func(t mapping.Table) bool { return t.Of != "" && t.Set == mapping.MergeSet })
 	for i := range m.Tables {
 		t := &m.Tables[i]
+		t.FillOnly = t.FillOnly && !slices.ContainsFunc(m.Tables, func(child mapping.Table) bool { return child.Of == t.Name }) // of a set there is no such thing
 		t.MaxColumns = 1000
 		once(t.When)
 		if t.Type.Kind == mapping.DefaultType {
@@ -235,7 +236,7 @@ func (p *program) compare() {
 }
 
 func (p *program) differences(db *sql.DB, t *mapping.Table) (faults []string) {
-	want := p.model.Cells(t.Name)
+	want, keys := p.model.Cells(t.Name), p.model.Key(t.Name)
 	p.rows += len(want)
 	have := map[string]map[string]cell{}
 	if len(want) == 0 && !p.exists(db, t.Name) {
@@ -243,7 +244,7 @@ func (p *program) differences(db *sql.DB, t *mapping.Table) (faults []string) {
 	}
 	for _, row := range p.read(db, "SELECT * FROM "+t.Name) {
 		var key []string
-		for _, k := range t.Key {
+		for _, k := range keys {
 			key = append(key, row[k].text)
 		}
 		have[foldtest.Key(key...)] = row
@@ -254,7 +255,7 @@ func (p *program) differences(db *sql.DB, t *mapping.Table) (faults []string) {
 			continue
 		}
 		for name, c := range row {
-			if w := want[key][name]; !slices.Contains(t.Key, name) && !same(w, c) {
+			if w := want[key][name]; !slices.Contains(keys, name) && !same(w, c) {
 				faults = append(faults, fmt.Sprintf("%s %s: %s is %q (null: %v), want %s", t.Name, key, name, c.text, c.null, w.JSON()))
 			}
 		}
