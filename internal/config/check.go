@@ -341,11 +341,7 @@ const (
 func timed(t *tableDraft, col mapping.Column) answer {
 	best := no
 	for _, s := range col.From {
-		as := s.As
-		if as.Kind == mapping.DefaultType {
-			as = t.Type
-		}
-		switch {
+		switch as := t.TypeOf(&s); {
 		case s.Stamp != mapping.NoStamp || as.IsTime():
 			return yes
 		case as.Kind == mapping.Auto:

@@ -112,10 +112,7 @@ func typeOf(t *mapping.Table, name string) mapping.Type {
 	}
 	var of mapping.Type
 	for j, s := range t.Columns[i].From {
-		as := s.As
-		if as.Kind == mapping.DefaultType {
-			as = t.Type
-		}
+		as := t.TypeOf(&s)
 		if s.Stamp != mapping.NoStamp || s.Meta != mapping.NoMeta || j > 0 && as.Kind != of.Kind {
 			return none
 		}

@@ -270,7 +270,7 @@ func (c *compiler) columns(t *Table, out *planned, s scope, what string) {
 }
 
 func (c *compiler) source(t *Table, src *Source, s scope, what string) source {
-	x := source{spec: src, when: c.when(src.When, s, what+": when"), at: place{tree: -1}, cast: c.plan.cast(src.As, t.Type)}
+	x := source{spec: src, when: c.when(src.When, s, what+": when"), at: place{tree: -1}, cast: c.plan.cast(t.TypeOf(src))}
 	switch {
 	case src.Value != nil:
 		x.kind = aConstant
@@ -290,13 +290,8 @@ func (c *compiler) source(t *Table, src *Source, s scope, what string) source {
 	return x
 }
 
-// cast is how values of a column are read: as the source says, else as its table does.
-func (p *Plan) cast(as, table Type) cast {
-	if as.Kind == DefaultType {
-		as = table
-	}
-	return newCast(as, p.limits.TextTypes)
-}
+// cast is how values of a type are read.
+func (p *Plan) cast(as Type) cast { return newCast(as, p.limits.TextTypes) }
 
 // key compiles the key: that of the table above, and the columns of its own.
 func (c *compiler) key(t *Table, out *planned) {
@@ -316,7 +311,7 @@ func (c *compiler) key(t *Table, out *planned) {
 		}
 	}
 	for _, name := range t.Key {
-		k := keyPart{title: name, name: c.names.Number(name), cast: c.plan.cast(Type{}, t.Type)}
+		k := keyPart{title: name, name: c.names.Number(name), cast: c.plan.cast(t.Type)}
 		if at := slices.IndexFunc(out.columns, func(x column) bool { return x.spec.Name == name }); at >= 0 && len(out.columns[at].sources) > 0 {
 			out.columns[at].key, k.cast = len(out.key), out.columns[at].cast(c.plan)
 			if k.cast.Kind == JSON || !c.plan.limits.TextTypes && (k.cast.Kind == Bytes || k.cast.Precision > 0) {

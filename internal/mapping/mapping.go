@@ -235,15 +235,15 @@ func (t *Table) Aging() (names []string) {
 		return t.Expire.Of
 	}
 	for _, c := range t.Columns {
-		if slices.ContainsFunc(c.From, func(s Source) bool { return s.Stamp != NoStamp || t.typeOf(&s).IsTime() }) {
+		if slices.ContainsFunc(c.From, func(s Source) bool { return s.Stamp != NoStamp || t.TypeOf(&s).IsTime() }) {
 			names = append(names, c.Name)
 		}
 	}
 	return names
 }
 
-// typeOf is the type of what a source gives.
-func (t *Table) typeOf(s *Source) Type {
+// TypeOf is the type that the value of a source is read as.
+func (t *Table) TypeOf(s *Source) Type {
 	if s.As.Kind == DefaultType {
 		return t.Type
 	}

@@ -73,14 +73,14 @@ type column struct {
 // cast is how values of a column are read; where its sources differ, as the values are.
 func (c *column) cast(p *Plan) cast {
 	if len(c.sources) == 0 {
-		return p.cast(Type{Kind: Timestamp}, Type{})
+		return p.cast(Type{Kind: Timestamp})
 	}
 	of := c.sources[0].cast
 	for i := range c.sources {
 		t := c.sources[i].cast.Type
 		switch {
 		case t.column(p.limits.TextTypes) != of.column(p.limits.TextTypes):
-			return p.cast(Type{Kind: Auto}, Type{})
+			return p.cast(Type{Kind: Auto})
 		case t.Precision == 0:
 			of.Precision, of.Scale = 0, 0
 		case of.Precision > 0:
