@@ -496,20 +496,11 @@ func Show(cells map[string]Value, key []string) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(cells)) {
 		v := cells[name]
-		text := v.Text
-		if slices.Contains(key, name) {
-			out = append(out, name+"="+text)
-			continue
-		}
-		switch v.Kind {
-		case Null:
-			continue
-		case Number:
-			text, _ = Decimal(text)
-		case JSON:
-			text, _ = Canonical(text)
-		}
-		if !strings.HasPrefix(name, "\x01") {
+		switch {
+		case slices.Contains(key, name):
+			out = append(out, name+"="+v.Text)
+		case v.Kind != Null && !strings.HasPrefix(name, "\x01"):
+			text, _ := v.Kind.plain(v.Text)
 			out = append(out, fmt.Sprintf("%s=%d %s", name, v.Kind, text))
 		}
 	}

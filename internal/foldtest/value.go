@@ -141,6 +141,24 @@ func (v Value) JSON() string {
 	return v.Text
 }
 
+// Is reports whether a text is the value's: of a number or JSON in any spelling.
+func (v Value) Is(text string) bool {
+	want, _ := v.Kind.plain(v.Text)
+	have, ok := v.Kind.plain(text)
+	return ok && want == have
+}
+
+// plain returns one text for all spellings of a value of the kind; ok is false where text is none.
+func (k Kind) plain(text string) (string, bool) {
+	switch k {
+	case Number:
+		return Decimal(text)
+	case JSON:
+		return Canonical(text)
+	}
+	return text, true
+}
+
 var numeral = regexp.MustCompile(`^([+-]?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$`)
 
 // Decimal returns one text for all spellings of a number; ok is false where text is none.

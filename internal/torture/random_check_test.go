@@ -118,14 +118,8 @@ func (r *running) same(column string, want foldtest.Value, have cell) bool {
 			return have.text == map[string]string{"true": "1", "false": "0"}[want.Text]
 		}
 		return have.text == want.Text && (have.kind == "bool" || have.kind == "text")
-	case foldtest.Number:
-		w, _ := foldtest.Decimal(want.Text)
-		h, ok := foldtest.Decimal(have.text)
-		return ok && w == h
-	case foldtest.JSON:
-		w, _ := foldtest.Canonical(want.Text)
-		h, ok := foldtest.Canonical(have.text)
-		return ok && w == h
+	case foldtest.Number, foldtest.JSON:
+		return want.Is(have.text)
 	}
 	return have.kind == "text" && have.text == want.Text
 }

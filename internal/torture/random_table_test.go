@@ -65,9 +65,7 @@ func double(v foldtest.Value) bool {
 }
 
 func sameNumber(want foldtest.Value, have cell) bool {
-	w, ok := foldtest.Decimal(want.Text)
-	h, _ := foldtest.Decimal(have.text)
-	return ok && w == h && have.kind != "text"
+	return foldtest.Value{Kind: foldtest.Number, Text: want.Text}.Is(have.text) && have.kind != "text"
 }
 
 func sameDouble(want foldtest.Value, have cell) bool {
@@ -78,9 +76,7 @@ func sameDouble(want foldtest.Value, have cell) bool {
 
 func sameText(want foldtest.Value, have cell) bool {
 	if want.Kind == foldtest.JSON {
-		w, _ := foldtest.Canonical(want.Text)
-		h, ok := foldtest.Canonical(have.text)
-		return ok && w == h
+		return want.Is(have.text)
 	}
 	return have.kind == "text" && have.text == want.Text
 }
@@ -90,9 +86,7 @@ func sameBool(want foldtest.Value, have cell) bool {
 }
 
 func sameJSON(want foldtest.Value, have cell) bool {
-	w, _ := foldtest.Canonical(want.JSON())
-	h, ok := foldtest.Canonical(have.text)
-	return ok && w == h
+	return foldtest.Value{Kind: foldtest.JSON, Text: want.JSON()}.Is(have.text)
 }
 
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
