@@ -18,10 +18,6 @@ import (
 // New returns a source of names, as [source.Name] has them, which are read one after the other.
 func New(names []string, o source.Options) source.Source {
 	return source.Series(names, func(ctx context.Context, name string, from source.Point) (source.Stream, source.Begun, error) {
-		o := o
-		if o.Log != nil {
-			o.Log = o.Log.With("source", name)
-		}
 		s, err := open(ctx, name, o, from.Cursor)
 		if err != nil {
 			return nil, source.Begun{}, err
@@ -68,6 +64,7 @@ func open(ctx context.Context, name string, o source.Options, from source.Cursor
 	if err != nil {
 		return nil, err
 	}
+	o.Log = o.Log.With("source", name)
 	s := &Stream{opts: o}
 	s.Stream = lines.NewStream(name, s.produce)
 	stop := context.AfterFunc(ctx, s.Cancel)

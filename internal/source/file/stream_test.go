@@ -6,12 +6,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
 )
 
 func TestOpen_ErrorsAreClear(t *testing.T) {
@@ -120,4 +122,33 @@ func TestNext_CompressedStreamsGiveLinesWhenFlushed(t *testing.T) {
 		s.Close()
 	}
 	w.Close()
+}
+
+// TestStream_ClosedOneIsSmall: a run keeps the streams of all files that it has read, of which there
+// may be very many.
+func TestStream_ClosedOneIsSmall(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "feed.jsonl"), feed(10))
+	o := source.Options{Pool: source.NewPool()}
+	closed := make([]*file.Stream, 1000)
+	memory := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := memory()
+	for i := range closed {
+		var err error
+		if closed[i], err = file.Open(t.Context(), path, o, ""); err != nil {
+			t.Fatal(err)
+		}
+		_, err = drain(closed[i])
+		if err = errors.Join(err, closed[i].Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if each := (memory() - before) / uint64(len(closed)); each > 3<<10 {
+		t.Errorf("each takes %d bytes", each)
+	}
+	runtime.KeepAlive(closed)
 }

@@ -73,9 +73,10 @@ func (r *Reader) buffered(in io.Reader) *bufio.Reader {
 	return br
 }
 
-// Forget gives back what was read with.
+// Forget gives back what was read with: a run keeps the streams of all files that it has read.
 func (r *Reader) Forget() {
 	r.Drop()
+	r.head, r.end = nil, nil
 	for _, br := range r.readers {
 		r.Pool.PutReader(br)
 	}

@@ -12,10 +12,6 @@ import (
 // New returns the source of a connection or a listener, by its name.
 func New(name string, o source.Options) source.Source {
 	return source.Series([]string{name}, func(ctx context.Context, name string, from source.Point) (source.Stream, source.Begun, error) {
-		o := o
-		if o.Log != nil {
-			o.Log = o.Log.With("source", name)
-		}
 		s, err := open(ctx, name, o, from.Resume)
 		if err != nil {
 			return nil, source.Begun{}, err
@@ -44,6 +40,7 @@ func open(ctx context.Context, name string, o source.Options, resume string) (s 
 	if o, err = o.WithDefaults(); err != nil {
 		return nil, err
 	}
+	o.Log = o.Log.With("source", name)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
