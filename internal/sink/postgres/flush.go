@@ -236,6 +236,11 @@ func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 			return err
 		}
 	}
+	return a.writeParts()
+}
+
+// writeParts adds what writes the rows of the parts' merges, with those that are values of them.
+func (a *attempt) writeParts() error {
 	for i := range a.parts {
 		if err := a.explode(i); err != nil {
 			return err

@@ -185,13 +185,13 @@ const linkedSQL = "SELECT DISTINCT CASE contype WHEN 'f' THEN '23503' WHEN 'u' T
 func (c *chunks) askLinked() {
 	var all []string
 	for _, p := range c.parts {
-		if len(p.rows) > 0 {
+		if p.b.Used() {
 			all = append(all, quote(p.after.ident)+"::regclass")
 		}
 	}
 	c.asked = make([]int, len(c.parts))
 	for i, p := range c.parts {
-		if c.asked[i] = -1; len(p.rows) > 0 {
+		if c.asked[i] = -1; p.b.Used() {
 			c.asked[i] = c.script.add(linkedSQL, quote(p.after.ident)+"::regclass", strings.Join(all, ", "))
 		}
 	}
@@ -213,25 +213,23 @@ func (c *chunks) takeLinked(r []result) {
 
 // probe runs the statements that write rows without any: what fails now is about no row.
 func (c *chunks) probe() error {
-	s := &script{}
-	s.add("SAVEPOINT weir")
+	c.script = &script{}
+	c.script.add("SAVEPOINT weir")
 	for _, p := range c.parts {
-		if len(p.rows) == 0 {
-			continue
+		if p.merge, p.direct = nil, false; len(p.rows) > 0 {
+			p.writes, p.newer = p.rows, p.rows
+			p.merge = c.d.newMerge(p.b, p.t, p.after, p.rows)
 		}
-		m := c.d.newMerge(p.b, p.t, p.after, p.rows)
-		sql, _ := m.prepare()
-		for _, q := range sql {
-			s.add("%s", q)
-		}
-		m.statements(s, p.rows, len(p.rows), true)
 	}
-	for i := range s.copies {
-		s.copies[i] = func(*copyWriter) error { return nil }
+	if err := c.writeParts(); err != nil {
+		return err
 	}
-	s.add("ROLLBACK TO weir")
-	s.add("RELEASE weir")
-	_, err := c.d.run(c.ctx, s)
+	for i := range c.script.copies {
+		c.script.copies[i] = func(*copyWriter) error { return nil }
+	}
+	c.script.add("ROLLBACK TO weir")
+	c.script.add("RELEASE weir")
+	_, err := c.d.run(c.ctx, c.script)
 	return err
 }
 
@@ -282,7 +280,7 @@ func (c *chunks) send() (table int, err error) {
 func (c *chunks) tableOf(statement int) int {
 	var written []int
 	for i, p := range c.parts {
-		if len(p.writes) == 0 {
+		if len(p.writes) == 0 && p.merge == nil {
 			continue
 		}
 		if statement >= p.from && statement < p.to || slices.Contains(p.tags.delete, statement) {

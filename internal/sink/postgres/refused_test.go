@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testpg"
@@ -72,6 +73,74 @@ func TestRefused_NotByARow(t *testing.T) {
 			sinktest.Expect(t, db, "SELECT (SELECT seq FROM weir_checkpoints), (SELECT count(*) FROM weir_rejects)", "1|0")
 		})
 	}
+}
+
+// shop makes the tables of [sinktest.Shop].
+func shop(t *testing.T, db *database, items string) {
+	t.Helper()
+	db.Exec(t, "CREATE TABLE orders (id integer PRIMARY KEY, status text CHECK (status <> 'bad'))")
+	db.Exec(t, "CREATE TABLE items (order_id integer, sku text"+items+", qty integer CHECK (qty >= 0), PRIMARY KEY (order_id, sku))")
+	db.Exec(t, "CREATE TABLE taxes (order_id integer, sku text, code text, amount integer CHECK (amount >= 0), PRIMARY KEY (order_id, sku, code))")
+}
+
+// TestRefused_NotByARowOfASet: so does what no row of a set can mend.
+func TestRefused_NotByARowOfASet(t *testing.T) {
+	url := testpg.New(t)
+	for _, event := range []string{"INSERT ON items", "UPDATE ON items", "DELETE ON items", "INSERT ON taxes", "DELETE ON taxes"} {
+		t.Run(event, func(t *testing.T) {
+			db := connectEmpty(t, url)
+			shop(t, db, "")
+			n := sinktest.BeginNested(t, db, sinktest.Shop(t), false)
+			n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
+			db.Exec(t, "CREATE FUNCTION closed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'closed today'; END $$")
+			db.Exec(t, "CREATE TRIGGER closed BEFORE "+event+" FOR EACH STATEMENT EXECUTE FUNCTION closed()")
+			n.Fold(`{"id":1,"status":"s","items":[{"sku":"y","qty":1,"taxes":[{"code":"b"}]}]}`, `{"id":2,"items":[{"sku":"x"}]}`)
+			if _, err := n.Sink.Flush(t.Context(), n.Seal()); err == nil || !strings.Contains(err.Error(), "closed today") {
+				t.Errorf("the flush ended with %v", err)
+			}
+			sinktest.Expect(t, db, "SELECT (SELECT seq FROM weir_checkpoints), (SELECT count(*) FROM weir_rejects), (SELECT count(*) FROM orders)", "1|0|1")
+		})
+	}
+}
+
+// TestRefused_SetsNameTheirTable: what is refused of a set names the table of its rows, also where
+// these are to go.
+func TestRefused_SetsNameTheirTable(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	shop(t, db, "")
+	db.Exec(t, "CREATE FUNCTION stays() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF OLD.sku = 'x' THEN RAISE 'x stays'; END IF; RETURN OLD; END $$")
+	db.Exec(t, "CREATE TRIGGER stays BEFORE DELETE ON items FOR EACH ROW EXECUTE FUNCTION stays()")
+	n := sinktest.BeginNested(t, db, sinktest.Shop(t), false)
+	n.Flush(`{"id":1,"items":[{"sku":"x"}]}`, `{"id":2,"items":[{"sku":"x"}]}`)
+	res := n.Flush(`{"id":1,"items":[]}`, `{"id":2,"items":[{"sku":"x"},{"sku":"y","taxes":[{"code":"a","amount":-1}]}]}`, `{"id":3,"items":[{"sku":"y","qty":-1}]}`, `{"id":4,"status":"bad"}`, `{"id":5}`)
+	for i, want := range []string{`table "items": x stays`, `table "taxes": new row`, `table "items": new row`, `table "orders": new row`} {
+		if len(res.Refused) != 4 || !strings.HasPrefix(res.Refused[i].Detail, want) {
+			t.Fatalf("refused: %+v, want %q", res.Refused, want)
+		}
+	}
+	sinktest.Expect(t, db, "SELECT id FROM orders ORDER BY id", "1", "2", "5")
+	sinktest.Expect(t, db, "SELECT order_id, sku FROM items ORDER BY order_id", "1|x", "2|x")
+}
+
+// TestRefused_SetsWaitForOtherTables: a set whose rows refer to rows that come later in the feed
+// waits for these.
+func TestRefused_SetsWaitForOtherTables(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE products (sku text PRIMARY KEY, kind text)")
+	shop(t, db, " REFERENCES products")
+	m := sinktest.Shop(t)
+	has := func(field string) mapping.When {
+		p := mapping.Path{Base: mapping.RowBase, Steps: []mapping.Step{{Name: field, Index: -1}}, Text: field}
+		return mapping.When{{{Path: p, Present: mapping.MustBePresent}}}
+	}
+	m.Tables[0].When = has("id")
+	m.Tables = append(m.Tables, mapping.Table{Name: "products", Key: []string{"sku"}, When: has("sku")})
+	n := sinktest.BeginNested(t, db, m, false)
+	res := n.Flush(`{"id":1,"items":[{"sku":"x"}]}`, `{"id":2,"status":"bad"}`, `{"id":3,"items":[{"sku":"none"}]}`, `{"sku":"x","kind":"k"}`)
+	if len(res.Refused) != 2 {
+		t.Errorf("refused: %+v", res.Refused)
+	}
+	sinktest.Expect(t, db, "SELECT order_id, sku FROM items", "1|x")
 }
 
 // TestFlush_RowsGone: another session takes rows away while a flush waits for them.

@@ -259,6 +259,8 @@ var mutants = []mutant{
 		postgres, "TestFlush_RowsGone", false},
 	{"what fails without a row rejects it, Postgres", "internal/sink/postgres/errors.go", `		return e.Routine == "ExecWithCheckOptions" || `, `		return true || e.Routine == "" || `,
 		postgres, "TestRefused_NotByARow", false},
+	{"statements are not tried without rows, Postgres", "internal/sink/postgres/refused.go", `if err := c.probe(); err != nil {`, `if err := error(nil); err != nil {`,
+		postgres, "TestRefused_NotByARow", false},
 }
 
 func main() {
