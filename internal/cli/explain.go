@@ -153,8 +153,10 @@ func (e *explainer) resolve(resolver *fold.Resolver, b *fold.Batch, m *fold.Row)
 		e.state = res.State
 	}
 	*m = res.Row
-	if raw := b.Value(m, b.Version); b.Version >= 0 && raw != nil {
-		e.version = feed.AppendText(nil, raw, feed.KindOf(raw))
+	if b.Version >= 0 {
+		if raw := b.Value(m, b.Version); raw != nil {
+			e.version = feed.AppendText(nil, raw, feed.KindOf(raw))
+		}
 	}
 	return res.Unchanged, nil
 }
