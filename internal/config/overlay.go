@@ -48,7 +48,7 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options)
 		return p
 	}
 	if n.Record != "" {
-		t.At = path("record", n.Record)
+		t.At, t.DeletesNeedAt = path("record", n.Record), true
 	}
 	for _, text := range n.Only {
 		test, err := readOnly(text)

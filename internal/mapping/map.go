@@ -266,6 +266,14 @@ func (s *Scratch) object(t *planned) (_ *feed.Field, none bool, err *feed.Error)
 	case !t.hasAt && t.each == nil:
 		return v, false, nil
 	case t.hasAt && (v == nil || v.Kind == feed.Null):
+		if t.spec.DeletesNeedAt && t.deletes != nil && s.holds(t.deletes) {
+			is := "absent"
+			if v != nil {
+				is = "null"
+			}
+			return nil, false, feed.Errorf(feed.BadKey, "table %q: %s is %s in a message that deletes its row, so the key is unknown; a config file can name another place, as in %[4]s: [%[2]s.%[4]s, before.%[4]s]",
+				t.spec.Name, t.spec.At, is, t.spec.Key[0])
+		}
 		return nil, true, nil
 	case v.Kind == feed.JSON && v.Value[0] == '{':
 		return v, false, nil

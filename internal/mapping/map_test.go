@@ -112,6 +112,20 @@ func TestMap_At(t *testing.T) {
 	want(t, mapped(t, one("", at), `{"ok":1,"customer":{"id":7,"b\u0061r":{"x":1}},"id":9}`), `t id=7 bar={"x":1}`)
 }
 
+// TestMap_DeletesNeedAt: a delete without the object that has its key is rejected where the mapping
+// says so; other messages without it make no row.
+func TestMap_DeletesNeedAt(t *testing.T) {
+	m := one("", func(t *Table) { t.At, t.DeleteWhen, t.DeletesNeedAt = path("a.row"), when("op=d"), true })
+	want(t, mapped(t, m, `{"op":"d","a":{"row":null}}`, `{"op":"d","id":1}`, `{"op":"u","a":{"row":null}}`, `{"id":1}`, `{"op":"d","a":{"row":{"id":7}}}`), `
+		error: table "t": a.row is null in a message that deletes its row, so the key is unknown; a config file can name another place, as in id: [a.row.id, before.id]
+		error: table "t": a.row is absent in a message that deletes its row, so the key is unknown; a config file can name another place, as in id: [a.row.id, before.id]
+		no row
+		no row
+		delete t id=7`)
+	m.Tables[0].DeletesNeedAt = false
+	want(t, mapped(t, m, `{"op":"d","a":{"row":null}}`), `no row`)
+}
+
 // TestMap_OneOfSeveralKeys: a message with the key of one table and without that of another is
 // rejected, unless the condition says otherwise.
 func TestMap_OneOfSeveralKeys(t *testing.T) {

@@ -57,11 +57,14 @@ type Table struct {
 	OnCreate []Statement
 
 	DeleteWhen When
-	Null       fold.Null
-	FillOnly   bool
-	Version    Path // of the message's version; the zero path: none
-	Scope      fold.Scope
-	MaxColumns int
+	// DeletesNeedAt rejects a message that removes its row and has no object At: the row that it
+	// means is not known.
+	DeletesNeedAt bool
+	Null          fold.Null
+	FillOnly      bool
+	Version       Path // of the message's version; the zero path: none
+	Scope         fold.Scope
+	MaxColumns    int
 }
 
 // Set is what an array says about the child rows that it does not name.
