@@ -72,7 +72,7 @@ func (w *writer) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 			if w.table.Columns[w.cols[i]].Default != "" {
 				continue
 			}
-			v = &null
+			v = &value{kind: lib.SQLITE_NULL}
 		}
 		if w.sel.holds(i, v) || w.respelled(r, i) {
 			continue

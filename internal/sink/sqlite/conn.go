@@ -352,6 +352,9 @@ func (s *stmt) runWith(args ...any) error {
 	return s.run()
 }
 
+// clear binds NULL to all parameters.
+func (s *stmt) clear() { lib.Xsqlite3_clear_bindings(s.c.tls, s.p) }
+
 func (s *stmt) reset() { lib.Xsqlite3_reset(s.c.tls, s.p) }
 
 // A blob is what bind binds as such.

@@ -27,7 +27,8 @@ type writer struct {
 	exact bool
 	res   sink.Counts
 
-	cols  []int32 // of the table's columns, by those of the batch; -1: none
+	cols  []int32       // of the table's columns, by those of the batch; -1: none
+	types []schema.Type // of the values that they get
 	names []string
 	sel   *stmt
 	del   *stmt
@@ -127,11 +128,18 @@ func (w *writer) prepare() error {
 	t := &w.b.Table
 	w.vals = make([]value, len(t.Columns))
 	w.cols = make([]int32, len(t.Columns))
+	w.types = make([]schema.Type, len(t.Columns))
 	w.names = make([]string, len(t.Columns))
 	list := make([]string, len(t.Columns))
 	for i := range t.Columns {
 		at := caps.Find(&w.table, t.Columns[i].Name, i)
 		w.cols[i], list[i] = int32(at), "NULL"
+		if at >= 0 {
+			w.types[i] = w.table.Columns[at].Type
+		}
+		if t.Columns[i].Type == schema.Bytes { // to the database it takes anything
+			w.types[i] = schema.Bytes
+		}
 		if at >= 0 && !w.table.Columns[at].Generated {
 			w.names[i] = quote(w.table.Columns[at].Name)
 			list[i] = w.names[i]
@@ -192,11 +200,7 @@ func (w *writer) take(r *fold.Row, i int) {
 
 // converted is a value for column i.
 func (w *writer) converted(raw []byte, i int) value {
-	t := w.table.Columns[w.cols[i]].Type
-	if w.b.Table.Columns[i].Type == schema.Bytes { // to the database it takes anything
-		t = schema.Bytes
-	}
-	return convert(raw, t)
+	return convert(raw, w.types[i])
 }
 
 // initial has the row set column i to its default.
@@ -377,12 +381,12 @@ func (w *writer) insert() (done bool, err error) {
 			return false, err
 		}
 	}
+	s.clear() // a column without a value gets NULL: to bind it takes longer
 	for n, i := range w.set {
-		v := &w.vals[i]
-		if v.kind == 0 {
-			v = &null
+		if w.vals[i].kind == 0 {
+			continue
 		}
-		if err := s.bindValue(n+1, v); err != nil {
+		if err := s.bindValue(n+1, &w.vals[i]); err != nil {
 			return false, err
 		}
 	}
@@ -396,8 +400,6 @@ func (w *writer) insert() (done bool, err error) {
 	}
 	return done, nil
 }
-
-var null = value{kind: lib.SQLITE_NULL}
 
 func (w *writer) insertSQL(set []int) string {
 	var b strings.Builder
