@@ -166,9 +166,11 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, claims.Close()) }()
 	c.OpenReader = func(ctx context.Context) (job.RowReader, error) {
-		return r.to.Inspect(ctx, r.to.dest, sink.Options{Cache: readerCache, Log: slog.New(debugHandler{r.log.Handler()})})
+		return r.inspect(ctx)
 	}
-	err = job.Run(ctx, c, sink.Retry(db, patience, onRetry), sink.RetryClaims(claims, patience, onRetry), r.p)
+	err = r.o.countStored(ctx, r.storedRejects, func() error {
+		return job.Run(ctx, c, sink.Retry(db, patience, onRetry), sink.RetryClaims(claims, patience, onRetry), r.p)
+	})
 	if err != nil && r.o.mapping != nil {
 		err = config.Locate(r.o.mapping.File, err)
 	}
@@ -183,6 +185,11 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		return codeError(exitRejected)
 	}
 	return nil
+}
+
+// inspect opens the database to read beside the run.
+func (r *syncRun) inspect(ctx context.Context) (sink.Inspector, error) {
+	return r.to.Inspect(ctx, r.to.dest, sink.Options{Cache: readerCache, Log: slog.New(debugHandler{r.log.Handler()})})
 }
 
 // shownJob is the name of a job for people and Prometheus.

@@ -33,6 +33,7 @@ type Registry struct {
 	job     string
 	run     *prometheus.Registry
 	process *prometheus.Registry // of Go and the process, which are no news when it has ended
+	rejects prometheus.Gauge     // nil until the database has answered
 }
 
 // jobLabel is the label of all metrics of a run: Prometheus has a "job" of its own.
@@ -57,7 +58,7 @@ func New(r Run) *Registry {
 		took.Observe(f.Took.Seconds())
 		rows.Observe(float64(f.Rows))
 	})
-	return &Registry{job, reg, process}
+	return &Registry{job: job, run: reg, process: process}
 }
 
 // label makes a label's value of a name: that of a file need not be UTF-8.
@@ -71,6 +72,17 @@ func (r *Registry) gauge(name, help string, read func() float64) {
 // WALBytes registers the size of an SQLite file's write-ahead log.
 func (r *Registry) WALBytes(read func() int64) {
 	r.gauge("weir_sqlite_wal_bytes", "Size of the database's write-ahead log.", func() float64 { return float64(read()) })
+}
+
+// RejectsStored sets how many rejected lines of the job the database keeps. It must not be called at
+// the same time by two goroutines.
+func (r *Registry) RejectsStored(n int64) {
+	if r.rejects == nil {
+		r.rejects = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_rejects_stored", Help: "Rejected lines of the job that the database keeps, of this run and those before.",
+			ConstLabels: prometheus.Labels{jobLabel: r.job}})
+		r.run.MustRegister(r.rejects)
+	}
+	r.rejects.Set(float64(n))
 }
 
 // Handler answers with the metrics.

@@ -108,6 +108,15 @@ func (q Query) Rejects(ctx context.Context, job string, each func(Kept) error) e
 	}
 }
 
+// StoredRejects is for [Inspector].
+func (q Query) StoredRejects(ctx context.Context, job string) (n int64, err error) {
+	rows, err := q.ask(ctx, "SELECT count(*) FROM {p}weir_rejects WHERE job = {1}", job)
+	for _, row := range rows {
+		n = number(row[0])
+	}
+	return n, err
+}
+
 // ofRun is SQL for whether a source is a lane that no run resumes.
 func ofRun(source string) string {
 	return fmt.Sprintf("substr(%s, 1, %d) = '%s'", source, len(RunPrefix), RunPrefix)

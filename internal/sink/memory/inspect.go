@@ -75,6 +75,15 @@ func (c *conn) Rejects(ctx context.Context, job string, each func(sink.Kept) err
 	return ctx.Err()
 }
 
+// StoredRejects implements [sink.Inspector].
+func (c *conn) StoredRejects(ctx context.Context, job string) (n int64, err error) {
+	err = c.Rejects(ctx, job, func(sink.Kept) error {
+		n++
+		return nil
+	})
+	return n, err
+}
+
 // Sample implements [sink.Inspector].
 func (c *conn) Sample(ctx context.Context, name string, n int) (rows []string, total int64, err error) {
 	t := c.db.committed().tables[name]

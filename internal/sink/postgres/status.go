@@ -34,6 +34,12 @@ func (d *DB) Rejects(ctx context.Context, job string, each func(sink.Kept) error
 	return d.explain(sink.Query(d.ask).Rejects(ctx, job, each))
 }
 
+// StoredRejects implements [sink.Inspector].
+func (d *DB) StoredRejects(ctx context.Context, job string) (int64, error) {
+	n, err := sink.Query(d.ask).StoredRejects(ctx, job)
+	return n, d.explain(err)
+}
+
 // Sample implements [sink.Inspector].
 func (d *DB) Sample(ctx context.Context, table string, n int) (rows []string, total int64, err error) {
 	schemaName, rel, err := splitName(table)

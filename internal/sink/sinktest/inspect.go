@@ -60,6 +60,9 @@ var inspectorTests = []test{
 		if got := rejects(t, i, ""); len(got) > 0 {
 			t.Errorf("the rejects are %q", got)
 		}
+		if n, err := i.StoredRejects(t.Context(), job); n != 0 || err != nil {
+			t.Errorf("%d rejects are kept, %v", n, err)
+		}
 		if got, err := i.Table(t.Context(), table, []string{"id"}); err != nil || got.Exists {
 			t.Errorf("the table exists: %v, %v", got.Exists, err)
 		}
@@ -100,6 +103,23 @@ var inspectorTests = []test{
 		if err != nil || !slices.Equal(st.Rejects, want) {
 			t.Errorf("the rejects are %v (%v), want %v", st.Rejects, err, want)
 		}
+	}},
+	{"StoredRejectsAreThoseOfAJob", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		r.Flush(`bad`, `{"a":1}`, `{"id":1}`)
+		BeginJob(t, db, "it's other").Flush(`worse`)
+		i := inspect(t, db)
+		f := func(job string, want int64) {
+			t.Helper()
+			if n, err := i.StoredRejects(t.Context(), job); n != want || err != nil {
+				t.Errorf("%q: %d are kept, %v; want %d", job, n, err, want)
+			}
+		}
+		f(job, 2)
+		f("it's other", 1)
+		f("nobody", 0)
+		r.Flush(`bad`)
+		f(job, 3)
 	}},
 	{"RejectsComeInTheirOrder", func(t *testing.T, db Database) {
 		r := Begin(t, db)

@@ -31,6 +31,12 @@ func (d *DB) Rejects(ctx context.Context, job string, each func(sink.Kept) error
 	return d.explain(sink.Query(d.ask).Rejects(ctx, job, each))
 }
 
+// StoredRejects implements [sink.Inspector].
+func (d *DB) StoredRejects(ctx context.Context, job string) (int64, error) {
+	n, err := sink.Query(d.ask).StoredRejects(ctx, job)
+	return n, d.explain(err)
+}
+
 // Sample implements [sink.Inspector].
 func (d *DB) Sample(_ context.Context, table string, n int) (rows []string, total int64, err error) {
 	if err := d.scalar("SELECT count(*) FROM "+quote(table), &total); err != nil {
