@@ -214,10 +214,10 @@ var mutants = []mutant{
 		spool, "TestLog_PowerCut", false},
 	{"locks of the process in place of the file's", "internal/lockfile/lock_linux.go", `unix.F_OFD_SETLK,`, `unix.F_SETLK,`,
 		lockfile, "TestLock_TwoJobsOfOneProcess", false},
-	{"a connection is made again before what it brought is committed", "internal/job/reader.go", `	case s := <-rd.free: // no set is on its way
+	{"a lane is read again before what it brought is committed", "internal/job/reader.go", `	case s := <-rd.free: // no set is on its way
 		rd.free <- s
 `, "	default:\n",
-		job, "TestSync_LostConnection", false},
+		job, "TestSync_LanesComeBackBeforeTheyAreCommitted", false},
 	{"the database's file is opened by others", "internal/sink/sqlite/flush.go", `	now, err := os.Stat(d.path)`, "	if f, err := os.Open(d.path); err == nil {\n\t\tf.Close()\n\t}\n\tnow, err := os.Stat(d.path)",
 		sqlite, "TestSync_FileIsOpenedBySQLiteAlone", false},
 	{"a followed file's beginning is not compared", "internal/source/file/follow.go", `same, err := t.holds(t.head, 0)`, `same, err := true, error(nil)`,
