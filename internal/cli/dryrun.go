@@ -177,6 +177,9 @@ func (d *dryRun) print(p *progress.Progress) {
 	if len(noTable) > 0 {
 		say("-- ignored, %s: %s", noTableReason(d.mapping), someOf(noTable))
 	}
+	if len(did.Mismatches) > 0 {
+		say("-- %s", mismatched(did.Mismatches))
+	}
 	if len(d.untaken) > 0 {
 		say("-- fields that no table takes: %s", someOf(d.untaken))
 	}

@@ -25,11 +25,13 @@ type summary struct {
 	Ignored  map[string]int64 `json:"ignored,omitempty"`  // values of fields that have no column
 	Passed   int64            `json:"passed,omitempty"`   // messages that the config file's ignore names
 	NoTable  map[string]int64 `json:"no_table,omitempty"` // messages that no table takes
-	Batches  int64            `json:"batches"`
-	Seconds  float64          `json:"seconds"`
-	Rate     float64          `json:"lines_per_second"`
-	Error    string           `json:"error,omitempty"`
-	Tables   []tableSummary   `json:"tables,omitempty"` // where there are several
+	// Mismatches are values that were no object, or no array, where a path steps into one.
+	Mismatches map[string]int64 `json:"path_mismatches,omitempty"`
+	Batches    int64            `json:"batches"`
+	Seconds    float64          `json:"seconds"`
+	Rate       float64          `json:"lines_per_second"`
+	Error      string           `json:"error,omitempty"`
+	Tables     []tableSummary   `json:"tables,omitempty"` // where there are several
 }
 
 // tableSummary is what became of one of several tables.
@@ -52,7 +54,7 @@ type tableCounts struct {
 func newSummary(did *progress.Snapshot, sources []string) *summary {
 	total := did.Total()
 	s := &summary{Sources: sources, Lines: did.Lines, Bytes: did.Bytes, tableCounts: countsOf(&total), Rejected: did.Rejected,
-		Batches: did.Batches, Seconds: time.Since(did.Start).Seconds()}
+		Mismatches: did.Mismatches, Batches: did.Batches, Seconds: time.Since(did.Start).Seconds()}
 	s.Rate = float64(s.Lines) / s.Seconds
 	if len(did.Tables) == 1 {
 		s.Table = did.Tables[0].Name
@@ -100,6 +102,9 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 	if len(s.NoTable) > 0 {
 		e.log.Info(fmt.Sprintf("ignored, %s: %s", noTableReason(o.mapping), someOf(s.NoTable)))
 	}
+	if len(s.Mismatches) > 0 {
+		e.log.Info(mismatched(s.Mismatches))
+	}
 	if s.Rejected > 0 {
 		where := map[bool]string{true: c.ShowRejects, false: "--rejects " + o.rejects}[o.rejects == "table"]
 		e.log.Warn(fmt.Sprintf("%s of %s lines were rejected (%s)", grouped(s.Rejected), grouped(s.Lines), where))
@@ -112,6 +117,11 @@ func noTableReason(m *mapping.Mapping) string {
 		return "as --only says"
 	}
 	return "for no table"
+}
+
+// mismatched says what paths could not step into.
+func mismatched(byPath map[string]int64) string {
+	return "taken as absent, for a path steps into a value that is no object or array: " + someOf(byPath)
 }
 
 // someOf lists counts by name, at most 20 of them.

@@ -185,22 +185,24 @@ func TestFit_JSONInATextColumn(t *testing.T) {
 	}
 }
 
-// TestScratch_Odd counts values that are no object, or no array, where a path steps into one.
-func TestScratch_Odd(t *testing.T) {
+// TestScratch_Mismatches counts values that are no object, or no array, where a path steps into one.
+func TestScratch_Mismatches(t *testing.T) {
 	m, names := one("id, v: a.b.c, w: list[0]"), &feed.Names{}
+	m.Tables = append(m.Tables, Table{Name: "items", Of: "t", Each: path("o.items"), Set: ReplaceSet, Key: []string{"nr"}, Columns: columns("nr, price: price.net")},
+		Table{Name: "cuts", Of: "items", Each: path("cuts"), Set: ReplaceSet, Key: []string{"why"}, Columns: columns("why: ., note: x")})
 	p, err := Compile(&m, names, schema.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	scan, s := feed.NewScanner(names), p.NewScratch()
-	for _, line := range []string{`{"id":1,"a":7}`, `{"id":1,"a":{"b":[]},"list":{}}`, `{"id":1,"a":{"b":null},"list":null}`, `{"id":1,"a":[{}]}`} {
+	for _, line := range []string{`{"id":1,"a":7}`, `{"id":1,"a":{"b":[]},"list":{}}`, `{"id":1,"a":{"b":null},"list":null}`, `{"id":1,"a":[{}]}`, `{"id":1,"o":{"items":[{"nr":1,"price":5},{"nr":2,"price":"x","cuts":["y"]}]}}`} {
 		var l feed.Line
 		l.Scan(scan, nil, []byte(line))
 		if _, _, err := p.Map(&l, fold.Place{}, s); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := fmt.Sprint(s.Odd()); got != "map[a:2 a.b:1 list:1]" {
+	if got := fmt.Sprint(s.Mismatches()); got != "map[a:2 a.b:1 list:1 o.items[].cuts[]:1 o.items[].price:2]" {
 		t.Error(got)
 	}
 }

@@ -79,18 +79,35 @@ func (s *Scratch) Discriminator() (path, value string) {
 // Table is the table that rejected the last line; -1 where it was no table.
 func (s *Scratch) Table() int { return s.table }
 
-// Odd returns how many values were no object, or no array, where a path steps into one; by table
-// of elements, or "" for messages, and by path.
-func (s *Scratch) Odd() map[string]int64 {
-	odd := map[string]int64{}
+// Mismatches returns how many values were no object, or no array, where a path steps into one, by
+// their paths; nil where all were. What is below such a value is absent.
+func (s *Scratch) Mismatches() (all map[string]int64) {
 	for i := range s.frames {
-		for at, n := range s.frames[i].odd {
-			if n > 0 {
-				odd[s.frames[i].tree.path(int32(at))] += n
+		for at, n := range s.frames[i].mismatches {
+			if n == 0 {
+				continue
 			}
+			if all == nil {
+				all = map[string]int64{}
+			}
+			all[s.plan.title(place{int32(i), int32(at)})] += n
 		}
 	}
-	return odd
+	return all
+}
+
+// title is the path of a place for people: items[].price of an element.
+func (p *Plan) title(at place) string {
+	path := p.trees[at.tree].path(at.node)
+	for i := range p.tables {
+		if t := &p.tables[i]; t.each != nil && t.element == at.tree {
+			if at.node == 0 {
+				return p.title(*t.each) + "[]"
+			}
+			return p.title(*t.each) + "[]." + path
+		}
+	}
+	return path
 }
 
 // Map returns what a line says, which must have been scanned without an error: a change for each

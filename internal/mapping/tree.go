@@ -53,7 +53,9 @@ type frame struct {
 	tree  *tree
 	value uint32 // the number of the value at hand; what the cells hold of others is void
 	cells []cell
-	odd   []int64 // by node: values that are no object, or no array, where a path steps into one
+
+	// mismatches are, by node, values that are no object, or no array, where a path steps into one.
+	mismatches []int64
 
 	index int    // of the element
 	key   []byte // of the element of an object: what is between the quotes of its name
@@ -67,7 +69,7 @@ type cell struct {
 }
 
 func newFrame(t *tree) frame {
-	return frame{tree: t, cells: make([]cell, len(t.nodes)), odd: make([]int64, len(t.nodes))}
+	return frame{tree: t, cells: make([]cell, len(t.nodes)), mismatches: make([]int64, len(t.nodes))}
 }
 
 // begin turns to another value.
@@ -116,7 +118,7 @@ func (f *frame) open(at int32) {
 		}
 		return
 	case v.Kind != feed.JSON:
-		f.odd[at]++
+		f.mismatches[at]++
 		return
 	}
 	w := feed.Walk(v.Value)
@@ -126,7 +128,7 @@ func (f *frame) open(at int32) {
 		odd = odd || array != (f.tree.nodes[k].step.Index >= 0)
 	}
 	if odd {
-		f.odd[at]++
+		f.mismatches[at]++
 	}
 	next := 0 // of kids: members mostly come in the order of the last object's
 	for i := 0; w.Next(); i++ {

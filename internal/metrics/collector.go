@@ -20,6 +20,7 @@ var (
 	ofRun = map[string]string{
 		"weir_retries_total":                 "Database calls that were retried.",
 		"weir_reconnects_total":              "Reconnects to a feed.",
+		"weir_path_mismatches_total":         "Values that were no object, or no array, where a path of the mapping steps into one.",
 		"weir_spool_bytes":                   "Bytes of lines in the spool that are not committed.",
 		"weir_spool_limit_bytes":             "Bytes that the spool takes at most.",
 		"weir_buffer_bytes":                  "Memory that the filling batch holds.",
@@ -86,6 +87,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		count("weir_retries_total", float64(n), "", reason)
 	}
 	count("weir_reconnects_total", float64(s.Reconnects), "")
+	mismatches := int64(0)
+	for _, n := range s.Mismatches {
+		mismatches += n
+	}
+	count("weir_path_mismatches_total", float64(mismatches), "")
 	gauge("weir_spool_bytes", float64(s.Spool), "")
 	if c.run.SpoolLimit > 0 {
 		gauge("weir_spool_limit_bytes", float64(c.run.SpoolLimit), "")

@@ -38,8 +38,11 @@ type Snapshot struct {
 	Pending      int64 // lines of these that are not committed
 	Rejected     int64 // lines
 	// Unassigned are the rejected lines that no table has rejected.
-	Unassigned  map[feed.Reason]int64
-	Reconnects  int64
+	Unassigned map[feed.Reason]int64
+	Reconnects int64
+	// Mismatches are values that were no object, or no array, where a path of the mapping steps
+	// into one: by their paths. It is not changed.
+	Mismatches  map[string]int64
 	LastMessage time.Time // when it was read
 	FeedTime    time.Time // of the last message that named one
 
@@ -237,6 +240,13 @@ func (p *Progress) SetSpool(bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state.Spool = bytes
+}
+
+// SetMismatches notes what [Snapshot] has.
+func (p *Progress) SetMismatches(byPath map[string]int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Mismatches = byPath
 }
 
 // SetIgnored notes how many values each field had that found no column.
