@@ -165,8 +165,14 @@ func (f Folders) widenSets(c *TableChange) error {
 	})
 }
 
+// keyHasTypes tells that the table can be made, if it is missing: while it has had no rows, nothing
+// may tell the types of its key.
+func (f *Folder) keyHasTypes() bool {
+	return f.opt.Limits.Untyped || !slices.ContainsFunc(f.table.Columns, func(c schema.Column) bool { return c.Key && c.New && c.Type == schema.Any })
+}
+
 // Used reports whether the batch, or one whose rows its own belong to, has rows: its table is
-// needed.
+// needed, if it can be made.
 func (b *Batch) Used() bool { return b.used || len(b.rows) > 0 }
 
 // sealChild tells a batch whose rows its own belong to.

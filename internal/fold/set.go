@@ -174,7 +174,7 @@ func InTable(table, why string) string { return fmt.Sprintf("table %q: %s", tabl
 func (f Folders) Seal(s *Set) {
 	for i, b := range s.Batches {
 		if n := f[i].nested; n != nil && n.parent >= 0 {
-			b.used = s.Batches[n.parent].Used()
+			b.used = s.Batches[n.parent].Used() && f[i].keyHasTypes()
 		}
 		f[i].Seal(b)
 		f[i].sealChild(b)

@@ -177,6 +177,17 @@ var nestedTests = []test{
 		n.Flush(`{"id":1,"items":[]}`, `{"id":2,"items":null}`)
 		shopIs(t, db, rowsOf{"1|paid", "2|NULL"}, nil, nil)
 	}},
+	{"ATableIsMadeWhenItsKeyHasTypes", func(t *testing.T, db Database) {
+		m := Shop(t)
+		m.Tables[1].Columns, m.Tables[2].Columns = columnsOf(t, "sku, qty: as integer"), columnsOf(t, "code, amount: as integer")
+		n := BeginNested(t, db, m, false)
+		n.Flush(`{"id":1}`, `{"id":2,"items":[]}`)
+		n.Flush(`{"id":1,"status":"s"}`, `{"id":2,"op":"delete"}`)
+		n.Flush(`{"id":1,"items":[{"sku":"x"}]}`)
+		n.Flush(`{"id":1,"items":[{"sku":"y"}]}`)
+		n.Flush(`{"id":1,"items":[{"sku":"y","taxes":[{"code":7}]}]}`)
+		shopIs(t, db, rowsOf{"1|s"}, rowsOf{"1|y|NULL"}, rowsOf{"1|y|7|NULL"})
+	}},
 	{"TheLastArrayCounts", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, Shop(t), false)
 		n.Flush(`{"id":1,"items":[{"sku":"x"}]}`, `{"id":1,"items":[{"sku":"y","qty":1},{"sku":"y","taxes":[{"code":"a"}]}]}`, `{"id":1,"status":"s"}`)
