@@ -35,6 +35,8 @@ func (o *syncOptions) backfill(job string, sources []string) func(tables []strin
 				words = append(words, "--"+s.Name+"=")
 			case s.Name == "follow":
 				words = append(words, "--follow=false")
+			case s.Name == "keep-captures":
+				words = append(words, "--keep-captures=forever")
 			}
 		}
 		words = append(words, "--tables", strings.Join(tables, ","), "--job", job+"-"+strings.Join(tables, "-"))

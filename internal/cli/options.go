@@ -310,7 +310,7 @@ func (o *spoolOptions) check(live, stored bool) (err error) {
 	switch {
 	case o.capture != "" && stored:
 		err = errors.Join(err, errors.New("--capture is for a connection or stdin: a file can be read again"))
-	case o.keepCaptures.IsSet && (o.capture == "" || o.keepCaptures.Duration <= 0):
+	case o.keepCaptures.IsSet && o.keepCaptures.Duration != config.Forever && (o.capture == "" || o.keepCaptures.Duration <= 0):
 		err = errors.Join(err, errors.New("--keep-captures: must be a duration such as 30d, and needs --capture"))
 	}
 	return err
