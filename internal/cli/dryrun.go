@@ -131,7 +131,7 @@ func (e *env) dryRun(ctx context.Context, to destination, c job.Config, m *mappi
 	for i := range c.Tables {
 		tables[i] = schema.Table{Name: c.Tables[i].Name}
 		if db != nil {
-			if tables[i], err = db.Table(ctx, c.Tables[i].Name, c.Tables[i].Fold.Key); err != nil && !(c.Rebuild && errors.As(err, new(sink.KeyError))) {
+			if tables[i], err = db.Table(ctx, c.Tables[i].Name, c.Tables[i].StoredKey()); err != nil && !(c.Rebuild && errors.As(err, new(sink.KeyError))) {
 				return err
 			}
 		}

@@ -83,9 +83,6 @@ func unwritable(m *mapping.Mapping) error {
 		if t.Expire != nil && slices.ContainsFunc(m.Tables, func(child mapping.Table) bool { return child.Of == t.Name }) {
 			fault(t.Expire.Pos, "a table that expires and has child tables")
 		}
-		if t.ID != "" {
-			fault(t.Pos, "keys that the database generates")
-		}
 		for _, c := range t.Columns {
 			if c.From[0].References != "" {
 				fault(c.Pos, "references")

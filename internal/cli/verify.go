@@ -239,7 +239,7 @@ func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) er
 	var names []string
 	var tables []schema.Table
 	for i := range c.Tables {
-		t, err := v.Table(ctx, c.Tables[i].Name, c.Tables[i].Fold.Key)
+		t, err := v.Table(ctx, c.Tables[i].Name, c.Tables[i].StoredKey())
 		if err != nil {
 			return err
 		}

@@ -141,7 +141,7 @@ func (f *flusher) expireAll(ctx context.Context, stop <-chan struct{}) error {
 func (r *run) step(ctx context.Context, x *expirer) error {
 	t, now := &r.Tables[x.table], time.Now()
 	if x.pass == nil {
-		x.pass, x.kept = &sink.Expiry{Table: t.Name, Key: t.Fold.Key, Of: x.Of, Before: now.Add(-x.After)}, 0
+		x.pass, x.kept = &sink.Expiry{Table: t.Name, Key: t.StoredKey(), Of: x.Of, Before: now.Add(-x.After)}, 0
 	}
 	did, err := r.db.Expire(ctx, x.pass)
 	if failed := (*sink.Error)(nil); errors.As(err, &failed) && failed.Class != sink.Permanent {

@@ -264,7 +264,7 @@ func (r *run) begin(ctx context.Context) error {
 	tables := make([]schema.Table, len(r.Tables))
 	for i := range r.Tables {
 		var err error
-		tables[i], err = r.db.Table(ctx, r.Tables[i].Name, r.Tables[i].Fold.Key)
+		tables[i], err = r.db.Table(ctx, r.Tables[i].Name, r.Tables[i].StoredKey())
 		if errors.As(err, new(sink.KeyError)) {
 			if !r.Rebuild {
 				r.keyErr = err // the checkpoint may know the reason: other settings

@@ -9,6 +9,7 @@ import (
 // A Table is one of those that a job keeps.
 type Table struct {
 	Name string
+	Key  []string // as the database has it; nil: that of the fold
 	Fold fold.Options
 	// Fit makes the table, as the database has it, what the job wants of it: its stamps, and
 	// what runs when it is made. nil: nothing.
@@ -17,6 +18,14 @@ type Table struct {
 	// Mapping is what makes its rows of messages, by the keys of a config file, for checkpoints;
 	// nil where messages are its rows.
 	Mapping map[string]string
+}
+
+// StoredKey returns the key as the database has it.
+func (t *Table) StoredKey() []string {
+	if t.Key != nil {
+		return t.Key
+	}
+	return t.Fold.Key
 }
 
 // A Mapper says what the lines of a job's sources mean for its tables. One goroutine uses it.

@@ -38,7 +38,7 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 	c.Tables = make([]Table, plan.Tables())
 	for i := range c.Tables {
 		t := plan.Table(i)
-		c.Tables[i] = Table{Name: t.Name, Fold: plan.Options(i), Mapping: t.Fingerprint(), Fit: func(_ *schema.Limits, have *schema.Table) error {
+		c.Tables[i] = Table{Name: t.Name, Key: plan.StoredKey(i), Fold: plan.Options(i), Mapping: t.Fingerprint(), Fit: func(_ *schema.Limits, have *schema.Table) error {
 			for _, s := range t.OnCreate {
 				have.OnCreate = append(have.OnCreate, s.SQL)
 			}

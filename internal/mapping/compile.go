@@ -48,6 +48,7 @@ func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error)
 	if len(c.faults) > 0 {
 		return nil, errors.Join(c.faults...)
 	}
+	c.plan.fitted = make([]schema.Table, len(c.plan.tables))
 	return c.plan, nil
 }
 
@@ -297,13 +298,24 @@ func (p *Plan) cast(as Type) cast { return newCast(as, p.limits.TextTypes) }
 func (c *compiler) key(t *Table, out *planned) {
 	if out.parent >= 0 {
 		p := &c.plan.tables[out.parent]
-		for _, k := range p.key {
-			k.above = true
-			if to, renamed := t.Parent[k.title]; renamed {
-				k.title = to
+		as := func(name string) string {
+			if to, renamed := t.Parent[name]; renamed {
+				return to
 			}
-			if p.spec.ID != "" && !k.hidden {
+			return name
+		}
+		if p.spec.ID != "" {
+			out.owner = &owner{column: as(p.spec.ID), table: out.parent, parts: len(p.key)}
+		} else if p.owner != nil {
+			out.owner = &owner{column: as(p.owner.column), table: p.owner.table, parts: p.owner.parts}
+		}
+		for _, k := range p.key {
+			switch k.above = true; {
+			case k.hidden:
+			case p.spec.ID != "":
 				k.title, k.hidden = hiddenColumn(p.spec.Name, k.title), true
+			default:
+				k.title = as(k.title)
 			}
 			k.name = c.names.Number(k.title)
 			out.key = append(out.key, k)

@@ -50,9 +50,12 @@ func (e *Explainer) Key(table int, texts []string) (c fold.Change) {
 
 // NewFolder starts a fold for a table of the plan that does not exist.
 func (e *Explainer) NewFolder(table int, o fold.Options) (*fold.Folder, error) {
-	t := schema.Table{Name: e.plan.Table(table).Name}
-	if err := e.plan.Fit(table, &t); err != nil {
-		return nil, err
+	var t schema.Table
+	for i := range table + 1 {
+		t = schema.Table{Name: e.plan.Table(i).Name}
+		if err := e.plan.Fit(i, &t); err != nil {
+			return nil, err
+		}
 	}
 	return fold.NewFolder(e.plan.names, t, o), nil
 }

@@ -68,12 +68,19 @@ var stamps = map[Stamp]schema.Stamp{InsertStamp: schema.InsertStamp, UpdateStamp
 
 // Fit makes a table, as a database has it, one that a table of the plan can be written to, and
 // the plan one that writes to it: where the table does not exist, or weir made it, it gets the
-// columns of the mapping. The error joins a [Fault] for each contradiction between the two.
+// columns of the mapping. The tables are to be made so in their order. The error joins a [Fault] for
+// each contradiction between the two.
 func (p *Plan) Fit(table int, t *schema.Table) error {
 	x := &p.tables[table]
 	var faults []error
 	fault := func(at Pos, format string, args ...any) {
 		faults = append(faults, &Fault{at, fmt.Sprintf(format, args...)})
+	}
+	if x.spec.ID != "" {
+		p.fitSurrogate(t, x.spec.ID, func(why string) { fault(x.spec.Pos, "table %q, column %q: %s", t.Name, x.spec.ID, why) })
+	}
+	if x.owner != nil {
+		p.fitOwner(table, t, func(why string) { fault(x.spec.Pos, "table %q, column %q: %s", t.Name, x.owner.column, why) })
 	}
 	for i := range x.key {
 		if k := &x.key[i]; k.above && !k.hidden || x.everything && !k.above {
@@ -95,7 +102,62 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 			t.Columns = append(t.Columns, schema.Column{Name: name, Type: schema.Rows})
 		}
 	}
+	p.fitted[table] = t.Clone()
 	return errors.Join(faults...)
+}
+
+// fitSurrogate makes a table one whose keys the database generates.
+func (p *Plan) fitSurrogate(t *schema.Table, name string, fault func(why string)) {
+	at := p.limits.Find(t, name, len(t.Columns))
+	switch {
+	case at >= 0 && t.Columns[at].Serial:
+		t.Columns[at].Generated = true
+	case at >= 0:
+		fault(fmt.Sprintf("it is %s, and no integer that the database generates for each row and holds unique", t.Columns[at].Declared()))
+	case t.Exists:
+		fault("the table has no such column, and its rows would have no value in it")
+	default:
+		t.Columns = append(t.Columns, schema.Column{Name: name, Type: schema.Int, Serial: true, Generated: true, New: true})
+	}
+}
+
+// fitOwner has the rows of a table name those that they belong to by a key that the database
+// generates.
+func (p *Plan) fitOwner(table int, t *schema.Table, fault func(why string)) {
+	x := &p.tables[table]
+	ref := schema.Ref{Column: p.limits.Find(t, x.owner.column, len(t.Columns)), To: p.lookup(x.owner.table)}
+	switch {
+	case ref.Column < 0 && t.Exists:
+		fault("the table has no such column")
+		return
+	case ref.Column < 0:
+		ref.Column = len(t.Columns)
+		t.Columns = append(t.Columns, schema.Column{Name: x.owner.column, Type: schema.Int, Key: true, NotNull: true, New: true})
+	case t.Columns[ref.Column].Type != schema.Int:
+		fault(fmt.Sprintf("it is %s, which does not take the keys of table %q", t.Columns[ref.Column].Declared(), ref.To.Table))
+		return
+	}
+	above, parent := &p.fitted[x.parent], &p.tables[x.parent]
+	for part := range x.owner.parts {
+		c := above.Columns[p.limits.Find(above, parent.key[part].title, 0)]
+		c.Name, c.Hidden, c.Key, c.New = x.key[part].title, true, true, !t.Exists
+		ref.From = append(ref.From, len(t.Columns))
+		t.Columns = append(t.Columns, c)
+	}
+	t.Refs = append(t.Refs, ref)
+	if t.Exists {
+		t.Key = append(slices.Clone(ref.From), t.Key[1:]...)
+	}
+}
+
+// lookup is how a row of a table is found that has a key that the database generates.
+func (p *Plan) lookup(table int) *schema.Lookup {
+	t := &p.tables[table]
+	l := &schema.Lookup{Table: p.fitted[table].Name, Column: t.spec.ID, Key: p.StoredKey(table)}
+	if t.owner != nil {
+		l.Above = p.lookup(t.owner.table)
+	}
+	return l
 }
 
 // fitColumn makes one column of a table and the sources of its values fit each other.

@@ -63,9 +63,19 @@ func TestCompile_KeyThatTheDatabaseGenerates(t *testing.T) {
 	if len(key) != 2 || !Hidden(key[0]) || Hidden(key[1]) || key[1] != "sku" {
 		t.Errorf("%q", key)
 	}
-	items := schema.Table{Name: "items"}
-	if err := p.Fit(1, &items); err != nil || len(items.Columns) != 2 {
-		t.Errorf("%+v, %v", items.Columns, err)
+	tables := []schema.Table{{Name: "orders"}, {Name: "items"}, {Name: "taxes"}}
+	for i, want := range []string{"order_id,number key number", "order_id,sku,number key order_id,sku", "order_id,sku,code key order_id,sku,code"} {
+		err := p.Fit(i, &tables[i])
+		if err == nil {
+			tables[i] = fold.NewFolder(&feed.Names{}, tables[i], p.Options(i)).Table()
+		}
+		var names []string
+		for _, c := range tables[i].Stored().Columns {
+			names = append(names, c.Name)
+		}
+		if got := strings.Join(names, ",") + " key " + strings.Join(tables[i].KeyColumns(), ","); got != want || err != nil {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
 	}
 }
 

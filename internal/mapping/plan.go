@@ -25,6 +25,7 @@ type Plan struct {
 	unmatched Unmatched
 	by        place // the discriminating value
 	maxEach   int
+	fitted    []schema.Table // see Fit
 }
 
 // planned is a table of a plan.
@@ -48,7 +49,16 @@ type planned struct {
 	rest          fold.NewColumns
 	used          map[int32]bool // names of the row's fields that are no such columns
 	key           []keyPart
+	owner         *owner
 	setName       int32 // the name of the column of its parent that has the set
+}
+
+// An owner is the row above, of those that a row belongs to, whose key the database generates: the
+// nearest one. nil: there is none.
+type owner struct {
+	column string // of the row, with that key
+	table  int    // of the row above
+	parts  int    // how many of the key are that one's, as messages have it: they are hidden
 }
 
 // A keyPart is a column of a key.
@@ -124,6 +134,18 @@ func (p *Plan) Table(table int) *Table { return p.tables[table].spec }
 
 // Options are the rules of the fold of a table's rows; Warn is to be added.
 func (p *Plan) Options(table int) fold.Options { return p.tables[table].options }
+
+// StoredKey returns the columns of the key of a table as the database has it.
+func (p *Plan) StoredKey(table int) (key []string) {
+	t, own := &p.tables[table], 0
+	if t.owner != nil {
+		key, own = append(key, t.owner.column), t.owner.parts
+	}
+	for _, k := range t.key[own:] {
+		key = append(key, k.title)
+	}
+	return key
+}
 
 // Parent returns the table whose rows those of a table belong to, and the columns that have
 // the key of such a row, in the order of its key; -1 for none.

@@ -77,7 +77,7 @@ func (t *Table) Grow(l *Limits, want *Table, named func(column int) bool) (grown
 		w := &want.Columns[i]
 		at := l.Find(t, w.Name, i)
 		switch {
-		case w.Generated || w.Type == Rows || !w.Own && at >= 0:
+		case w.Generated || !w.Stored() || !w.Own && at >= 0:
 		case at < 0 && !w.New:
 			if w.Stamp != NoStamp || named(i) {
 				return nil, &MissingError{w.Name}

@@ -55,6 +55,9 @@ type Table struct {
 	Name    string
 	Columns []Column
 	Key     []int // indexes into Columns, in the order of --key
+	// Refs are columns that name rows of other tables; where rows belong to such a one, the key as
+	// the database has it is [Table.StoredKey].
+	Refs []Ref
 
 	Exists bool
 	// ID tells the table from another one that has or had its name, and from itself with
@@ -92,24 +95,6 @@ type ForeignKey struct {
 	Cascade bool
 }
 
-// Stored returns the table without the columns that no database has.
-func (t *Table) Stored() Table {
-	s := *t
-	s.Columns, s.Key = nil, slices.Clone(t.Key)
-	for i := range t.Columns {
-		if t.Columns[i].Type != Rows {
-			s.Columns = append(s.Columns, t.Columns[i])
-			continue
-		}
-		for part, k := range t.Key {
-			if k > i {
-				s.Key[part]--
-			}
-		}
-	}
-	return s
-}
-
 // Clone returns a copy that shares nothing that changes.
 func (t *Table) Clone() Table {
 	c := *t
@@ -127,11 +112,15 @@ type Column struct {
 	NotNull   bool
 	Default   string // the SQL of its default, "" where that is NULL
 	Generated bool   // computed by the database, never written
-	New       bool   // not in the database yet
-	Own       bool   // weir made it, and widens it to what comes
-	Exact     bool   // takes no number that a Real would round
-	HoldsTime bool   // takes the time of a flush as it is
-	Judged    bool   // the database may refuse a value that the column takes
+	// Serial tells that it is no part of the key, and that the database gives each row an integer
+	// there that no other has. One that is [Table.Surrogate] is Generated, too.
+	Serial    bool
+	Hidden    bool // no database has it: a part of the key of a row that another column names
+	New       bool // not in the database yet
+	Own       bool // weir made it, and widens it to what comes
+	Exact     bool // takes no number that a Real would round
+	HoldsTime bool // takes the time of a flush as it is
+	Judged    bool // the database may refuse a value that the column takes
 	Stamp     Stamp
 	// Held names what hangs on a column of weir's so that it cannot be widened.
 	Held string
@@ -412,20 +401,26 @@ func New(name string, key bool) Column {
 	return Column{Name: name, Key: key, NotNull: key, New: true, Own: true}
 }
 
-// KeyColumns returns the names of the key's columns.
+// KeyColumns returns the names of the columns of the key as the database has it.
 func (t *Table) KeyColumns() []string {
-	names := make([]string, len(t.Key))
-	for i, k := range t.Key {
+	key := t.StoredKey()
+	names := make([]string, len(key))
+	for i, k := range key {
 		names[i] = t.Columns[k].Name
 	}
 	return names
 }
 
-// KeyNames returns the names of the key's columns, quoted for people.
+// KeyNames returns them, quoted for people.
 func (t *Table) KeyNames() string {
-	names := make([]string, len(t.Key))
-	for i, k := range t.Key {
-		names[i] = fmt.Sprintf("%q", t.Columns[k].Name)
+	names := t.KeyColumns()
+	for i := range names {
+		names[i] = fmt.Sprintf("%q", names[i])
 	}
 	return strings.Join(names, ", ")
+}
+
+// Surrogate returns the column with the keys that the database generates, -1 for none.
+func (t *Table) Surrogate() int {
+	return slices.IndexFunc(t.Columns, func(c Column) bool { return c.Serial && c.Generated })
 }

@@ -8,10 +8,14 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// CreateTable is the statement that makes a table. All names are identifiers of SQL;
-// options stand behind it.
-func CreateTable(name string, definitions []string, key, options string) string {
-	return "CREATE TABLE " + name + " (\n  " + strings.Join(definitions, ",\n  ") + ",\n  PRIMARY KEY (" + key + ")\n)" + options
+// CreateTable is the statement that makes a table, of the database's columns alone. All names are
+// identifiers of SQL; options stand behind it.
+func CreateTable(name string, definitions []string, t *schema.Table, quote func(name string) string, options string) string {
+	unique := "PRIMARY KEY"
+	if t.Surrogate() >= 0 { // that is the primary key
+		unique = "UNIQUE"
+	}
+	return "CREATE TABLE " + name + " (\n  " + strings.Join(definitions, ",\n  ") + ",\n  " + unique + " (" + KeyList(t, quote) + ")\n)" + options
 }
 
 // Plan returns, for people, create and what is made with a table, or what adds its new

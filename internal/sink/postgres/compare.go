@@ -22,6 +22,9 @@ func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Diffe
 	if _, err := d.Table(ctx, b.Table.Name, b.Table.KeyColumns()); err != nil {
 		return err
 	}
+	if err := d.readAbove(ctx, b); err != nil {
+		return err
+	}
 	all := b.Sorted()
 	t := d.known(b.Table.Name)
 	m := d.newMerge(b, t, t.relation, all)
@@ -78,9 +81,11 @@ func (d *DB) compare(ctx context.Context, m *merge, rows []*fold.Row, differs fu
 // nil. have is as compareSQL asks for it.
 func (m *merge) difference(r *fold.Row, have [][]byte) *sink.Difference {
 	for i, u := range m.used {
+		if have[i] == nil {
+			continue
+		}
 		raw := m.b.Value(r, u.from)
 		switch {
-		case have[i] == nil:
 		case have[i][0] == 'n':
 			return &sink.Difference{Row: r, Kind: sink.Differs, Column: u.from, Have: "NULL"}
 		case raw == nil || !m.table.Columns[u.at].Respelled(raw, have[i][1:]):
@@ -98,7 +103,9 @@ func (m *merge) compareSQL(rows []*fold.Row) string {
 	have, differ := []string{}, []string{"NULL"}
 	for _, u := range m.used {
 		name := "c" + strconv.Itoa(u.at)
-		names = append(names, name)
+		if !u.found {
+			names = append(names, name)
+		}
 		c := &m.table.Columns[u.at]
 		if c.Key {
 			have = append(have, "NULL AS "+name)
@@ -116,28 +123,44 @@ func (m *merge) compareSQL(rows []*fold.Row) string {
 	for n, r := range rows {
 		values := []string{strconv.Itoa(n), strconv.FormatBool(r.Deleted)}
 		for _, u := range m.used {
+			if u.found {
+				continue
+			}
 			raw := m.b.Value(r, u.from)
 			if m.b.Initial(r, u.from) {
 				raw = nil // it may have its default
 			}
-			values = append(values, m.literal(raw, u.at))
+			values = append(values, m.literal(raw, &m.table, u.at))
+		}
+		if m.owner != nil {
+			for i, p := range m.owner.parts {
+				values = append(values, m.literal(m.b.Value(r, m.owner.From[i]), p.table, p.at))
+			}
 		}
 		tuples[n] = "(" + strings.Join(values, ", ") + ")"
 	}
 	on := strings.ReplaceAll(m.on(), "s.c", "v.c")
-	return fmt.Sprintf("SELECT * FROM (SELECT v.n, t.ctid IS NOT NULL AS there, %s, v.gone FROM (VALUES %s) v(%s) LEFT JOIN %s t ON %s) x"+
+	from := fmt.Sprintf("(VALUES %s)", strings.Join(tuples, ", "))
+	if m.owner != nil {
+		for _, at := range m.owner.From {
+			names = append(names, hiddenName(at))
+		}
+		from = fmt.Sprintf("(SELECT s.*, (%s) FROM %s s(%s))", m.finder(m.stagedPart).Find(m.owner.To), from, strings.Join(names, ", "))
+		names = append(names, fmt.Sprintf("c%d", m.owner.at))
+	}
+	return fmt.Sprintf("SELECT * FROM (SELECT v.n, t.ctid IS NOT NULL AS there, %s, v.gone FROM %s v(%s) LEFT JOIN %s t ON %s) x"+
 		" WHERE there = gone OR there AND coalesce(%s) IS NOT NULL ORDER BY n",
-		strings.Join(have, ", "), strings.Join(tuples, ", "), strings.Join(names, ", "), m.table.ident, on, strings.Join(differ, ", "))
+		strings.Join(have, ", "), from, strings.Join(names, ", "), m.table.ident, on, strings.Join(differ, ", "))
 }
 
-// literal is a raw value, nil for NULL, as the column at an index would keep it.
-func (m *merge) literal(raw []byte, at int) string {
-	kind := "::" + m.table.cols[at].staged
+// literal is a raw value, nil for NULL, as a column of a table would keep it.
+func (m *merge) literal(raw []byte, in *relation, at int) string {
+	kind := "::" + in.cols[at].staged
 	if raw == nil || raw[0] == 'n' {
 		return "NULL" + kind
 	}
 	text := string(raw)
-	switch t := m.table.Columns[at].Type; {
+	switch t := in.Columns[at].Type; {
 	case raw[0] == '"' && t != schema.JSON:
 		text = string(feed.Text(nil, raw, feed.String))
 	case raw[0] == '[' && t == schema.Array:

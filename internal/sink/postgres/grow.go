@@ -104,6 +104,7 @@ func (d *DB) create(want *schema.Table, t *table) (ddl []change, have relation, 
 		c.New, c.NotNull, c.Decl = false, c.Key, declare(c)
 		have.cols = append(have.cols, made(c))
 	}
+	have.Refs = nil
 	if have.Key, err = caps.FindKey(&have.Table, t.key); err != nil {
 		return nil, have, err
 	}

@@ -19,6 +19,7 @@ type merge struct {
 	table relation // as it is written to
 
 	used     []staged
+	owner    *ownership // nil where the rows name those that they belong to by their keys
 	stamps   []stamped
 	bits     int        // marks that a row has; see staged
 	deletes  bool       // rows are deleted
@@ -37,6 +38,8 @@ type staged struct {
 	// The marks of rows that set it to NULL, and of those in which it begins with its
 	// default; -1: no row has one.
 	null, initial int
+	// found tells that no row names it: it has what the rows are named by that others belong to.
+	found bool
 }
 
 // stamped is a column of the table that is a stamp.
@@ -54,6 +57,12 @@ func (d *DB) newMerge(b *fold.Batch, t *table, table relation, rows []*fold.Row)
 		at[i] = caps.Find(&table.Table, c.Name, i)
 		if c.Stamp != schema.NoStamp && at[i] >= 0 {
 			m.stamps = append(m.stamps, stamped{at[i], c.Stamp})
+		}
+	}
+	if at := b.Table.Surrogate(); at >= 0 {
+		if at = caps.Find(&table.Table, b.Table.Columns[at].Name, at); at >= 0 {
+			m.table.Columns = slices.Clone(table.Columns)
+			m.table.Columns[at].Generated = true
 		}
 	}
 	for _, r := range rows {
@@ -89,6 +98,7 @@ func (d *DB) newMerge(b *fold.Batch, t *table, table relation, rows []*fold.Row)
 			m.used = append(m.used, s)
 		}
 	}
+	m.owner = m.newOwnership()
 	return m
 }
 
@@ -127,7 +137,7 @@ func (m *merge) count(res *sink.Counts, r []result, at tags, rows int) bool {
 // are all new, it seems: that takes a third of the time. Where one is not, the
 // database refuses it, and the flush begins again.
 func (m *merge) direct() bool {
-	return !m.deletes && !m.table.policed && !slices.ContainsFunc(m.used, func(u staged) bool { return m.table.Columns[u.at].Default != "" })
+	return !m.deletes && m.owner == nil && !m.table.policed && !slices.ContainsFunc(m.used, func(u staged) bool { return m.table.Columns[u.at].Default != "" })
 }
 
 // copyAll adds what copies rows into the table that are not in it.
@@ -162,6 +172,7 @@ func (m *merge) statements(s *script, rows []*fold.Row, slice int, alone bool) (
 	}
 	s.add("%s", m.copySQL())
 	s.copies = append(s.copies, m.encode(rows))
+	m.findOwners(s)
 	set, differs := m.assignments()
 	// A row that was just inserted may be another than the staged one: then it is
 	// marked, and left alone.

@@ -39,19 +39,16 @@ func (a *attempt) explode(table int) error {
 // sweep adds what deletes the rows that belong to one of the staged rows that sweep, and are not
 // staged themselves.
 func (m *merge) sweep(s *script) int {
-	above := m.b.Sweeps()[0]
-	var key, staged, belongs, is []string
-	for i, k := range m.table.Key {
+	var key, staged, is []string
+	for _, k := range m.table.Key {
 		column := fmt.Sprintf("c%d", k)
 		key, staged = append(key, fmt.Sprintf("%s AS %s", m.table.compared(k), column)), append(staged, "s."+column)
 		is = append(is, fmt.Sprintf("%s = g.%s", m.table.compared(k), column))
-		if m.b.Value(above, m.b.Table.Key[i]) != nil {
-			belongs = append(belongs, fmt.Sprintf("%s = s.%s", m.table.compared(k), column))
-		}
 	}
+	join, belongs := m.belongs(m.b.Sweeps()[0])
 	// EXCEPT looks at each row once, however the server joins.
-	return s.add("DELETE FROM %s t USING (SELECT %s FROM %s s JOIN %s t ON %s WHERE s.op = 's' EXCEPT SELECT %s FROM %s s WHERE s.op IS DISTINCT FROM 's' ORDER BY %s) g WHERE %s",
-		m.table.ident, strings.Join(key, ", "), m.t.stageName, m.table.ident, strings.Join(belongs, " AND "),
+	return s.add("DELETE FROM %s t USING (SELECT %s FROM %s s%s JOIN %s t ON %s WHERE s.op = 's' EXCEPT SELECT %s FROM %s s WHERE s.op IS DISTINCT FROM 's' ORDER BY %s) g WHERE %s",
+		m.table.ident, strings.Join(key, ", "), m.t.stageName, join, m.table.ident, belongs,
 		strings.Join(staged, ", "), m.t.stageName, ordinals(len(key)), strings.Join(is, " AND "))
 }
 

@@ -46,6 +46,7 @@ const (
 // fit finds the statements that make the table what the batch needs.
 func (p *part) fit() (err error) {
 	p.ddl, p.after, p.stage, p.unmarked = nil, p.t.relation, p.t.stage, false
+	p.t.next = &p.after
 	if !p.b.Used() {
 		return nil
 	}

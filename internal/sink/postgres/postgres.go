@@ -43,8 +43,9 @@ type table struct {
 	key       []string // by the names that the feed uses
 	stageName string   // of the staging table; "" before the first flush of the connection
 	stage     stage
-	allNew    bool     // the last batch's rows were, so that the next one's may be
-	names     []string // the numbered columns of its versions then
+	allNew    bool      // the last batch's rows were, so that the next one's may be
+	names     []string  // the numbered columns of its versions then
+	next      *relation // as the flush at hand makes it; nil: as it is
 }
 
 var (

@@ -20,16 +20,27 @@ func (d *DB) Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error {
 			return err
 		}
 	}
+	if err := d.readAbove(ctx, b); err != nil {
+		return err
+	}
 	columns := make([]string, len(t.Key))
 	for i, k := range t.Key {
 		columns[i] = t.compared(k)
 	}
+	m := d.newMerge(b, t, t.relation, nil)
 	var tuples []string
 	for _, r := range rows {
 		var tuple []string
-		for _, k := range b.Table.Key {
+		text := func(k int) string {
 			raw := b.Value(r, k)
-			tuple = append(tuple, d.literal(string(feed.Text(nil, raw, feed.KindOf(raw)))))
+			return d.literal(string(feed.Text(nil, raw, feed.KindOf(raw))))
+		}
+		for _, k := range b.Table.StoredKey() {
+			if o := m.owner; o != nil && k == o.Column {
+				tuple = append(tuple, "("+m.finder(func(i int) string { return text(o.From[i]) }).Find(o.To)+")")
+			} else {
+				tuple = append(tuple, text(k))
+			}
 		}
 		tuples = append(tuples, "("+strings.Join(tuple, ", ")+")")
 	}

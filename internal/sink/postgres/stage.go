@@ -20,6 +20,8 @@ type stage struct {
 	made  bool
 	used  bool     // it may hold rows of this transaction, or the remains of those of one that was rolled back
 	types []string // by column of the table; "" where it has none
+	// hidden are the definitions of columns that the table does not have.
+	hidden string
 	// versions tells that it has columns for what is kept beside a row.
 	versions bool
 }
@@ -71,11 +73,11 @@ func (d *DB) stageName(f *sink.Flush, t *table) string {
 // transaction ends.
 func (m *merge) prepare() (sql []string, now stage) {
 	old := m.t.stage
-	now = stage{kind: m.d.staging(), made: true, used: true, types: make([]string, len(m.table.cols)), versions: old.versions || m.versions != nil}
+	now = stage{kind: m.d.staging(), made: true, used: true, types: make([]string, len(m.table.cols)), versions: old.versions || m.versions != nil, hidden: m.hidden()}
 	if copy(now.types, old.types); len(now.types) > maxStaged { // those of other batches may be too many beside these
 		clear(now.types)
 	}
-	serves := old.made && old.kind == now.kind && old.versions == now.versions
+	serves := old.made && old.kind == now.kind && old.versions == now.versions && old.hidden == now.hidden
 	for _, u := range m.used {
 		if t := m.table.cols[u.at].staged; now.types[u.at] != t {
 			now.types[u.at], serves = t, false
@@ -88,6 +90,7 @@ func (m *merge) prepare() (sql []string, now stage) {
 				fmt.Fprintf(&b, ", c%d %s", i, t)
 			}
 		}
+		b.WriteString(now.hidden)
 		if now.versions {
 			b.WriteString(", key bytea, state bytea")
 		}
@@ -122,7 +125,14 @@ func (m *merge) copySQL() string {
 		cols = append(cols, "key", "state")
 	}
 	for _, u := range m.used {
-		cols = append(cols, "c"+strconv.Itoa(u.at))
+		if !u.found {
+			cols = append(cols, "c"+strconv.Itoa(u.at))
+		}
+	}
+	if m.owner != nil {
+		for _, from := range m.owner.From {
+			cols = append(cols, hiddenName(from))
+		}
 	}
 	return fmt.Sprintf("COPY %s (%s) FROM STDIN", m.t.stageName, strings.Join(cols, ", "))
 }
@@ -172,6 +182,9 @@ func (m *merge) encode(rows []*fold.Row) copier {
 			}
 			for i := range m.used {
 				u := &m.used[i]
+				if u.found {
+					continue
+				}
 				if i > 0 {
 					buf = append(buf, '\t')
 				}
@@ -181,6 +194,9 @@ func (m *merge) encode(rows []*fold.Row) copier {
 				} else {
 					buf = m.value(buf, raw, m.table.Columns[u.at].Type)
 				}
+			}
+			if m.owner != nil {
+				buf = m.appendHidden(buf, r)
 			}
 			if err := w.done(append(buf, end...)); err != nil {
 				return err

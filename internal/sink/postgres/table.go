@@ -36,7 +36,9 @@ type relation struct {
 type column struct {
 	staged string // its type in the staging table, a domain's being what it is based on
 	image  string // a format for an expression whose equality is that of every digit and letter
-	held   string // what hangs on it, so that its type cannot be changed; "" for nothing
+	// identity tells that the server generates its values.
+	identity bool
+	held     string // what hangs on it, so that its type cannot be changed; "" for nothing
 }
 
 // splitName reads the name of a table: NAME, SCHEMA.NAME, each part perhaps in
@@ -125,7 +127,7 @@ func (d *DB) Table(ctx context.Context, name string, key []string) (schema.Table
 	if t.unlogged && !known.unlogged && !d.reads {
 		d.opt.Log.Warn(fmt.Sprintf("table %q is unlogged: a crash of the server empties it, and then the next run ends until --from-start reads the feed again", name))
 	}
-	known.relation, known.key = t, key
+	known.relation, known.key, known.next = t, key, nil
 	return t.Clone(), err
 }
 
@@ -221,11 +223,14 @@ func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relat
 	if t.Key, err = caps.FindKey(&t.Table, key); err != nil {
 		return missing(err)
 	}
-	other, err := t.readIndexes(r[2])
+	other, err := t.readIndexes(r[2], ours)
 	if err != nil {
 		return missing(err)
 	}
 	for _, c := range t.Columns {
+		if c.Serial && ours {
+			continue
+		}
 		if c.Default != "" || c.Generated || c.NotNull && !c.Key {
 			ruled = true
 		}
@@ -278,7 +283,7 @@ func (d *DB) readColumn(row [][]byte) (c schema.Column, more column) {
 		s[i] = string(row[i])
 	}
 	c = schema.Column{Name: s[0], Decl: s[1], NotNull: s[2] == "t", Default: s[5], Generated: s[3] == "a" || s[4] != ""}
-	more = column{staged: s[7], image: "%s", held: strings.TrimPrefix(s[16], "rule _RETURN on ")}
+	more = column{staged: s[7], image: "%s", identity: s[3] != "", held: strings.TrimPrefix(s[16], "rule _RETURN on ")}
 	if s[3] == "d" {
 		c.Default = "nextval(" + d.literal(s[15]) + "::regclass)"
 	}
@@ -345,15 +350,16 @@ func (d *DB) readColumn(row [][]byte) (c schema.Column, more column) {
 }
 
 // readIndexes marks the key's columns, demands that the database hold their
-// values unique, and reports whether another index can refuse a row.
-func (t *relation) readIndexes(indexes result) (other bool, err error) {
+// values unique, finds a column of integers that the database generates, and reports whether another
+// index can refuse a row: of a table of weir's that of such a column cannot.
+func (t *relation) readIndexes(indexes result, ours bool) (other bool, err error) {
 	names := t.KeyColumns()
 	sorted := slices.Sorted(slices.Values(names))
 	unique := false
 	for _, row := range indexes.rows {
 		if string(row[0]) == "t" && string(row[1]) == "t" && string(row[2]) == strings.Join(sorted, "\x01") {
 			unique = true
-		} else {
+		} else if !t.serial(row) || !ours {
 			other = other || string(row[0]) == "t" || string(row[1]) == "f"
 		}
 	}
@@ -378,10 +384,25 @@ func (t *relation) readIndexes(indexes result) (other bool, err error) {
 	return other, nil
 }
 
+// serial notes that an index is that of a column of integers that the database generates, if it is.
+func (t *relation) serial(index [][]byte) bool {
+	at := slices.IndexFunc(t.Columns, func(c schema.Column) bool { return c.Name == string(index[2]) })
+	if string(index[0]) != "t" || string(index[1]) != "t" || at < 0 || slices.Contains(t.Key, at) {
+		return false
+	}
+	c := &t.Columns[at]
+	c.Serial = c.Type == schema.Int && (t.cols[at].identity || strings.HasPrefix(c.Default, "nextval("))
+	return c.Serial
+}
+
 // compared is a column of the key, of the table as t, in a form that the index over it
 // serves, and operators take.
 func (t *relation) compared(k int) string {
-	column := "t." + ident(t.Columns[k].Name)
+	return t.comparable(k, "t."+ident(t.Columns[k].Name))
+}
+
+// comparable is an expression for the value of a column in such a form.
+func (t *relation) comparable(k int, column string) string {
 	if t.Columns[k].Type == schema.Enum {
 		return fmt.Sprintf(t.cols[k].image, column)
 	}
@@ -435,7 +456,7 @@ func made(c *schema.Column) column {
 // waits tells that a new column is not made: it has no type yet, because nothing but nulls came,
 // or is none of the database's.
 func waits(c *schema.Column) bool {
-	return c.New && c.Type == schema.Any || c.Type == schema.Rows
+	return c.New && c.Type == schema.Any || !c.Stored()
 }
 
 // fillFactor leaves room in a page for new versions of its rows, which then need
@@ -454,10 +475,15 @@ func Create(t *schema.Table) string {
 			definitions = append(definitions, definition(c))
 		}
 	}
-	return sink.CreateTable(named(t), definitions, sink.KeyList(t, ident), fmt.Sprintf(" WITH (fillfactor = %d)", fillFactor))
+	return sink.CreateTable(named(t), definitions, t, ident, fmt.Sprintf(" WITH (fillfactor = %d)", fillFactor))
 }
 
-func definition(c *schema.Column) string { return ident(c.Name) + " " + declare(c) }
+func definition(c *schema.Column) string {
+	if c.Serial && c.Generated {
+		return ident(c.Name) + " bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
+	}
+	return ident(c.Name) + " " + declare(c)
+}
 
 // named is a table's name in SQL, as the user gave it.
 func named(t *schema.Table) string {

@@ -29,6 +29,7 @@ type Nested struct {
 	plan    *mapping.Plan
 	folders fold.Folders
 	set     *fold.Set
+	model   *foldtest.Model // of a random feed
 }
 
 // BeginNested is Begin for the tables of a mapping. ruled says that they may refuse rows.
@@ -51,7 +52,7 @@ func (n *Nested) read(ruled bool) (err error) {
 	for i := range n.plan.Tables() {
 		o := n.plan.Options(i)
 		o.MaxColumns, o.Log = 500, slog.New(slog.DiscardHandler)
-		t, err := n.Sink.Table(n.t.Context(), n.plan.Table(i).Name, o.Key)
+		t, err := n.Sink.Table(n.t.Context(), n.plan.Table(i).Name, n.plan.StoredKey(i))
 		if err == nil {
 			err = n.plan.Fit(i, &t)
 		}
@@ -311,6 +312,11 @@ func randomSets(t *testing.T, db Database, rnd *rand.Rand) {
 			x.Rest = fold.AddColumns
 		}
 	}
+	for i, id := range []string{"oid", "iid"} {
+		if rnd.IntN(2) == 0 {
+			m.Tables[i].ID = id
+		}
+	}
 	if rnd.IntN(2) == 0 {
 		m.Tables[0].Version = pathOf(t, "v")
 	}
@@ -319,6 +325,7 @@ func randomSets(t *testing.T, db Database, rnd *rand.Rand) {
 	ruled := rnd.IntN(2) == 0
 	begin := func() *Nested {
 		n := BeginNested(t, db, m, ruled)
+		n.model = model
 		n.Sink = sink.Retry(Faulty(n.Sink, RandomFaults(rnd)), time.Minute, func(*sink.Error) {})
 		return n
 	}
@@ -383,8 +390,10 @@ func randomOrder(rnd *rand.Rand) string {
 
 // rows are those of a table as the model of the mapping has them.
 func (n *Nested) rows(db Database, table int) []string {
-	o := n.plan.Options(table)
-	t, err := db.Open(n.t).Table(n.t.Context(), n.plan.Table(table).Name, o.Key)
+	t, err := db.Open(n.t).Table(n.t.Context(), n.plan.Table(table).Name, n.plan.StoredKey(table))
+	if err == nil {
+		err = n.plan.Fit(table, &t)
+	}
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -392,11 +401,19 @@ func (n *Nested) rows(db Database, table int) []string {
 	if !t.Exists {
 		return rows
 	}
-	var names []string
+	var names, have []string
 	for i := range t.Columns {
-		names = append(names, t.Columns[i].Name)
+		c := &t.Columns[i]
+		switch owner := t.Owner(); {
+		case c.Hidden:
+			part := slices.Index(owner.From, i)
+			names = append(names, n.model.Key(n.plan.Table(table).Name)[part])
+			have = append(have, rowKeySQL(owner.To, t.Name+"."+t.Columns[owner.Column].Name, part))
+		case c.Stored() && !c.Serial && (owner == nil || owner.Column != i):
+			names, have = append(names, c.Name), append(have, t.Name+"."+c.Name)
+		}
 	}
-	for _, row := range db.Query(n.t, "SELECT "+strings.Join(names, ", ")+" FROM "+t.Name) {
+	for _, row := range db.Query(n.t, "SELECT "+strings.Join(have, ", ")+" FROM "+t.Name) {
 		cells := map[string]foldtest.Value{}
 		for i, v := range row {
 			switch v := v.(type) {
@@ -408,7 +425,7 @@ func (n *Nested) rows(db Database, table int) []string {
 				cells[names[i]] = foldtest.Value{Kind: foldtest.String, Text: fmt.Sprint(v)}
 			}
 		}
-		rows = append(rows, foldtest.Show(cells, o.Key))
+		rows = append(rows, foldtest.Show(cells, n.model.Key(n.plan.Table(table).Name)))
 	}
 	slices.Sort(rows)
 	return rows

@@ -90,6 +90,7 @@ func Test(t *testing.T, h Harness) {
 		{"OnCreate", needing(Scripted, onCreateTests)},
 		{"Expiry", expiryTests},
 		{"Nested", needing(Nestable, nestedTests)},
+		{"Surrogates", needing(Nestable, surrogateTests)},
 		{"Faults", faultTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -52,6 +52,9 @@ func (w *writer) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 	for i := range w.vals {
 		w.take(r, i)
 	}
+	if _, err := w.own(r); err != nil {
+		return nil, err
+	}
 	exists, err := w.lookUp()
 	switch {
 	case err != nil:

@@ -11,7 +11,7 @@ import (
 // A lowerTable is one whose rows belong to those of a writer, at any level.
 type lowerTable struct {
 	w   *writer
-	key []int // its columns, of the batch, that have the key of the row above
+	key []int // the columns of its batch that have the key of the row above, as messages have it
 	del *stmt
 }
 
@@ -24,7 +24,7 @@ func (p *pieces) nest() error {
 		for of := w.b.Child; of != nil; of = p.batches[of.Parent].Child {
 			above := p.writers[of.Parent]
 			n := len(above.b.Table.Key)
-			del, err := p.c.prepare("DELETE FROM " + quote(w.table.Name) + w.whereOf(0, w.b.Child.Key[:n]))
+			del, err := p.c.prepare("DELETE FROM " + quote(w.table.Name) + w.whereAbove(n))
 			if err != nil {
 				return err
 			}
@@ -33,14 +33,14 @@ func (p *pieces) nest() error {
 		if !w.b.Child.Set {
 			continue
 		}
-		names := make([]string, len(w.b.Table.Key))
-		for part, k := range w.b.Table.Key {
+		names := make([]string, len(w.key))
+		for part, k := range w.key {
 			names[part] = w.names[k]
 		}
 		top := p.writers[fold.Top(p.batches, i)]
 		top.above, w.swept = true, w.b.Child.Key[:len(top.b.Table.Key)]
 		var err error
-		if w.members, err = p.c.prepare("SELECT " + strings.Join(names, ", ") + " FROM " + quote(w.table.Name) + w.whereOf(0, w.swept)); err != nil {
+		if w.members, err = p.c.prepare("SELECT " + strings.Join(names, ", ") + " FROM " + quote(w.table.Name) + w.whereAbove(len(w.swept))); err != nil {
 			return err
 		}
 	}
@@ -104,8 +104,8 @@ func (p *pieces) refused(err error, table int) error {
 func (w *writer) missing(r *fold.Row) (gone []key, err error) {
 	defer w.members.reset()
 	for i, k := range w.swept {
-		w.take(r, k)
-		if err := w.members.bindValue(i+1, &w.vals[k]); err != nil {
+		v := w.converted(w.b.Value(r, k), k)
+		if err := w.members.bindValue(i+1, &v); err != nil {
 			return nil, err
 		}
 	}
@@ -114,11 +114,11 @@ func (w *writer) missing(r *fold.Row) (gone []key, err error) {
 		if err != nil || !more {
 			return gone, err
 		}
-		found := make(key, len(w.b.Table.Key))
+		found := make(key, len(w.key))
 		for i := range found {
 			found[i] = w.members.value(i)
 		}
-		if !w.b.Has(found.folded(&w.b.Table)) {
+		if !w.has(found) {
 			gone = append(gone, found)
 		}
 	}

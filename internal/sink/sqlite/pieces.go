@@ -116,6 +116,7 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) error {
 	for _, w := range p.writers {
 		if w != nil {
 			w.written = nil
+			w.forgetOwners()
 			if w.versions != nil {
 				w.versions.gone, w.versions.goneAt = nil, nil
 			}

@@ -26,7 +26,10 @@ func (d *DB) Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error {
 		for _, k := range t.Key {
 			w.take(r, k)
 		}
-		_, err := w.lookUp()
+		_, err := w.own(r)
+		if err == nil {
+			_, err = w.lookUp()
+		}
 		w.sel.reset()
 		if err != nil || ctx.Err() != nil {
 			return errors.Join(d.explain(err), ctx.Err())

@@ -29,6 +29,7 @@ type writer struct {
 
 	cols  []int32       // of the table's columns, by those of the batch; -1: none
 	types []schema.Type // of the values that they get
+	key   []int         // of the batch's columns, as the database has it
 	names []string
 	sel   *stmt
 	del   *stmt
@@ -43,6 +44,7 @@ type writer struct {
 	fresh  int   // how many rows in succession were not there
 
 	versions *versioned // nil where messages have none
+	owner    *ownership // nil where the rows name those that they belong to by their keys
 
 	below   []lowerTable // whose rows belong to the table's, parents first
 	above   bool         // rows of other tables are values of the table's
@@ -126,6 +128,7 @@ func isRefusal(err error) bool {
 
 func (w *writer) prepare() error {
 	t := &w.b.Table
+	w.key = t.StoredKey()
 	w.vals = make([]value, len(t.Columns))
 	w.cols = make([]int32, len(t.Columns))
 	w.types = make([]schema.Type, len(t.Columns))
@@ -134,13 +137,11 @@ func (w *writer) prepare() error {
 	for i := range t.Columns {
 		at := caps.Find(&w.table, t.Columns[i].Name, i)
 		w.cols[i], list[i] = int32(at), "NULL"
-		if at >= 0 {
+		w.types[i] = t.Columns[i].Type
+		if at >= 0 && t.Columns[i].Type != schema.Bytes { // to the database one for bytes takes anything
 			w.types[i] = w.table.Columns[at].Type
 		}
-		if t.Columns[i].Type == schema.Bytes { // to the database it takes anything
-			w.types[i] = schema.Bytes
-		}
-		if at >= 0 && !w.table.Columns[at].Generated {
+		if at >= 0 && !w.table.Columns[at].Generated && !t.Columns[i].Generated {
 			w.names[i] = quote(w.table.Columns[at].Name)
 			list[i] = w.names[i]
 			if t.Columns[i].Stamp != schema.NoStamp {
@@ -149,7 +150,10 @@ func (w *writer) prepare() error {
 		}
 	}
 	w.now = value{kind: lib.SQLITE_TEXT, text: []byte(w.b.Time.UTC().Format(stampFormat))}
-	var err error
+	err := w.prepareOwner()
+	if err != nil {
+		return err
+	}
 	if w.sel, err = w.c.prepare("SELECT " + strings.Join(list, ", ") + " FROM " + quote(w.table.Name) + w.where(0)); err != nil {
 		return err
 	}
@@ -174,11 +178,9 @@ func (w *writer) prepare() error {
 
 // where is the condition on the key, with parameters from number n+1 on. Keys are
 // equal where the key's index says so; the column may have another collation.
-func (w *writer) where(n int) string { return w.whereOf(n, w.b.Table.Key) }
-
-func (w *writer) whereOf(n int, columns []int) string {
+func (w *writer) where(n int) string {
 	var b strings.Builder
-	for i, k := range columns {
+	for i, k := range w.key {
 		b.WriteString([]string{" WHERE ", " AND "}[min(i, 1)])
 		b.WriteString(w.names[k])
 		b.WriteString(" = ?")
@@ -220,7 +222,7 @@ func (w *writer) initial(i int) error {
 // lookUp steps w.sel to the row of the key that was taken, and reports whether
 // there is one.
 func (w *writer) lookUp() (bool, error) {
-	for i, k := range w.b.Table.Key {
+	for i, k := range w.key {
 		if err := w.sel.bindValue(i+1, &w.vals[k]); err != nil {
 			return false, err
 		}
@@ -232,14 +234,6 @@ func (w *writer) lookUp() (bool, error) {
 func (w *writer) row(r *fold.Row) error {
 	t := &w.b.Table
 	w.c.release()
-	if w.above && !r.Deleted {
-		w.written = append(w.written, r)
-	}
-	if len(w.below) > 0 && (r.Deleted || r.Replaces) {
-		if err := w.clear(r); err != nil {
-			return err
-		}
-	}
 	for i := range t.Columns {
 		w.take(r, i)
 		if !w.b.Initial(r, i) || w.cols[i] < 0 {
@@ -248,6 +242,21 @@ func (w *writer) row(r *fold.Row) error {
 		if v := &w.vals[i]; v.kind != 0 {
 			v.late = true
 		} else if err := w.initial(i); err != nil {
+			return err
+		}
+	}
+	if known, err := w.own(r); err != nil {
+		return err
+	} else if !known { // a row exists only with that it belongs to
+		w.res.Unchanged++
+		return nil
+	}
+	w.owns()
+	if w.above && !r.Deleted {
+		w.written = append(w.written, r)
+	}
+	if len(w.below) > 0 && (r.Deleted || r.Replaces) {
+		if err := w.clear(r); err != nil {
 			return err
 		}
 	}
@@ -283,7 +292,9 @@ func (w *writer) row(r *fold.Row) error {
 			w.res.Unchanged++
 			break
 		}
-		if err = w.delete(); err == nil {
+		if t.Surrogate() >= 0 {
+			err = w.overwrite()
+		} else if err = w.delete(); err == nil {
 			_, err = w.insert()
 		}
 		w.res.Updated++
@@ -352,7 +363,7 @@ func (w *writer) replaced() bool {
 
 func (w *writer) delete() error {
 	w.sel.reset()
-	for i, k := range w.b.Table.Key {
+	for i, k := range w.key {
 		if err := w.del.bindValue(i+1, &w.vals[k]); err != nil {
 			return err
 		}
@@ -431,7 +442,7 @@ func (w *writer) update() (err error) {
 			return err
 		}
 	}
-	for i, k := range w.b.Table.Key {
+	for i, k := range w.key {
 		if err := s.bindValue(len(set)+i+1, &w.vals[k]); err != nil {
 			return err
 		}

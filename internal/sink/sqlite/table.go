@@ -101,7 +101,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 	// The word may stand in a name: then lines are kept for nothing.
 	has := func(word string) bool { return strings.Contains(strings.ToUpper(sql), word) }
 	ruled := rules > 0 || strict != 0 || defaults || has("CHECK") ||
-		slices.ContainsFunc(t.Columns, func(c schema.Column) bool { return c.Generated || c.NotNull && !c.Key })
+		slices.ContainsFunc(t.Columns, func(c schema.Column) bool { return !c.Serial && (c.Generated || c.NotNull && !c.Key) })
 	t.HasConstraints = ruled || constrained
 	// A table that others gave constraints, or what a copy would lose, is no longer only
 	// weir's: it is taken as it is.
@@ -146,16 +146,19 @@ func (d *DB) readKey(t *table) (constrained bool, err error) {
 	}
 	unique := sameSet(pk, t.Key)
 	type index struct {
-		name             string
-		unique, complete bool
+		name                      string
+		unique, complete, primary bool
 	}
 	var indexes []index
-	err = d.c.query("SELECT name, \"unique\", partial FROM pragma_index_list(?)", func(s *stmt) error {
-		indexes = append(indexes, index{s.text(0), s.int(1) != 0, s.int(2) == 0})
+	err = d.c.query("SELECT name, \"unique\", partial, origin = 'pk' FROM pragma_index_list(?)", func(s *stmt) error {
+		indexes = append(indexes, index{s.text(0), s.int(1) != 0, s.int(2) == 0, s.int(3) != 0})
 		return nil
 	}, t.Name)
 	if err != nil {
 		return false, err
+	}
+	if len(pk) == 1 && !slices.Contains(t.Key, pk[0]) && !slices.ContainsFunc(indexes, func(ix index) bool { return ix.primary }) {
+		t.Columns[pk[0]].Serial, t.Columns[pk[0]].Generated = true, t.Made
 	}
 	binary := func(collations map[int]string) bool {
 		for _, c := range collations {
@@ -274,7 +277,10 @@ func definition(c *schema.Column, decl string) string {
 	if decl != "" {
 		s += " " + decl
 	}
-	if c.NotNull {
+	switch {
+	case c.Serial && c.Generated:
+		s += " PRIMARY KEY"
+	case c.NotNull:
 		s += " NOT NULL"
 	}
 	return s
@@ -296,7 +302,7 @@ func create(name string, t *schema.Table, decls []string) string {
 	for i := range decls {
 		definitions[i] = definition(&t.Columns[i], decls[i])
 	}
-	return sink.CreateTable(quote(name), definitions, sink.KeyList(t, quote), "")
+	return sink.CreateTable(quote(name), definitions, t, quote, "")
 }
 
 // Plan is that of [sink.Driver].

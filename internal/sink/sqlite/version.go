@@ -156,6 +156,9 @@ func (w *writer) stored(r *fold.Row) (was fold.Stored, err error) {
 	for _, k := range w.b.Table.Key {
 		w.take(r, k)
 	}
+	if _, err = w.own(r); err != nil {
+		return was, err
+	}
 	was.Exists, err = w.lookUp()
 	if at := w.b.Version; was.Exists && v.find == nil && at >= 0 {
 		switch w.sel.kind(at) {

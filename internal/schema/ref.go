@@ -1,0 +1,88 @@
+package schema
+
+import "slices"
+
+// A Ref is a column of a table that names a row of another one by what the database knows it by,
+// where messages name it by its key.
+type Ref struct {
+	Column int // of the table
+	// From are the columns with the key of the row, as its messages have it. Those that no database
+	// has are [Column.Hidden].
+	From []int
+	To   *Lookup
+	// Missing is what becomes of a row that names one that is missing.
+	Missing Missing
+}
+
+// Missing is what becomes of a row that names a row that is missing.
+type Missing uint8
+
+// What becomes of it.
+const (
+	NoRow Missing = iota // it is not written: it belongs to the other one
+)
+
+// A Lookup finds a row by its key, as messages have it.
+type Lookup struct {
+	Table  string
+	Column string   // what the database knows the row by
+	Key    []string // what it has of the key
+	// Above finds the first column of Key by the first values; nil: the values are those of Key.
+	Above *Lookup
+}
+
+// Parts returns the tables and columns that have the values of a key.
+func (l *Lookup) Parts() (parts []Part) {
+	key := l.Key
+	if l.Above != nil {
+		parts, key = l.Above.Parts(), key[1:]
+	}
+	for _, name := range key {
+		parts = append(parts, Part{l, name})
+	}
+	return parts
+}
+
+// A Part is a column of a key.
+type Part struct {
+	In     *Lookup // of its table
+	Column string
+}
+
+// Stored reports whether the database has the column.
+func (c *Column) Stored() bool { return c.Type != Rows && !c.Hidden }
+
+// Stored returns the table without the columns that no database has, by the key that it has there.
+func (t *Table) Stored() Table {
+	s := *t
+	s.Columns, s.Key, s.Refs = nil, t.StoredKey(), nil
+	at := make([]int, len(t.Columns))
+	for i := range t.Columns {
+		if at[i] = len(s.Columns); t.Columns[i].Stored() {
+			s.Columns = append(s.Columns, t.Columns[i])
+		}
+	}
+	for part, k := range s.Key {
+		s.Key[part] = at[k]
+	}
+	return s
+}
+
+// Owner returns what names the row that a row of the table belongs to where that is not done by its
+// key; nil: nothing does.
+func (t *Table) Owner() *Ref {
+	if i := slices.IndexFunc(t.Refs, func(r Ref) bool { return r.Missing == NoRow }); i >= 0 {
+		return &t.Refs[i]
+	}
+	return nil
+}
+
+// StoredKey returns the columns of the key as the database has it: in place of those that it has
+// not, the one that names the row that the row belongs to.
+func (t *Table) StoredKey() []int {
+	owner := t.Owner()
+	if owner == nil {
+		return slices.Clone(t.Key)
+	}
+	return append([]int{owner.Column}, t.Key[len(owner.From):]...)
+}

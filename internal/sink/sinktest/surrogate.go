@@ -1,0 +1,97 @@
+package sinktest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// surrogateTests: keys that the database generates.
+var surrogateTests = []test{
+	{"ChildrenHaveTheGeneratedKey", func(t *testing.T, db Database) {
+		n := BeginNested(t, db, generated(t, "oid", ""), false)
+		n.Flush(`{"id":5,"status":"s","items":[{"sku":"x","taxes":[{"code":"a","amount":1}]},{"sku":"y"}]}`, `{"id":3,"items":[{"sku":"x","qty":7}]}`)
+		Expect(t, db, "SELECT o.id, o.status, i.sku, i.qty FROM orders o JOIN items i ON i.oid = o.oid ORDER BY o.id, i.sku", "3|NULL|x|7", "5|s|x|NULL", "5|s|y|NULL")
+		Expect(t, db, "SELECT o.id, t.sku, t.code, t.amount FROM orders o JOIN taxes t ON t.oid = o.oid", "5|x|a|1")
+		n.End()
+		n = BeginNested(t, db, generated(t, "oid", ""), false) // knows what the database has
+		Counts(t, n.Flush(`{"id":5,"items":[{"sku":"x","taxes":[{"code":"a","amount":1}]},{"sku":"z"}]}`), 1, 0, 3, 1)
+		Expect(t, db, "SELECT o.id, i.sku FROM orders o JOIN items i ON i.oid = o.oid ORDER BY o.id, i.sku", "3|x", "5|x", "5|z")
+		n.Flush(`{"id":3,"op":"delete"}`, `{"id":5,"items":[{"sku":"x"}]}`)
+		Expect(t, db, "SELECT o.id, i.sku FROM orders o JOIN items i ON i.oid = o.oid", "5|x")
+		Expect(t, db, "SELECT count(*) FROM items", "1")
+		Expect(t, db, "SELECT count(*) FROM taxes", "0")
+	}},
+	{"ChildrenMayHaveGeneratedKeysToo", func(t *testing.T, db Database) {
+		n := BeginNested(t, db, generated(t, "oid", "iid"), false)
+		n.Flush(`{"id":5,"items":[{"sku":"x","taxes":[{"code":"a"},{"code":"b"}]},{"sku":"y","taxes":[{"code":"a"}]}]}`, `{"id":3,"items":[{"sku":"x","taxes":[{"code":"c"}]}]}`)
+		joined := "SELECT o.id, i.sku, t.code FROM orders o JOIN items i ON i.oid = o.oid JOIN taxes t ON t.iid = i.iid ORDER BY o.id, i.sku, t.code"
+		Expect(t, db, joined, "3|x|c", "5|x|a", "5|x|b", "5|y|a")
+		n.Flush(`{"id":5,"items":[{"sku":"x","taxes":[{"code":"b"}]},{"sku":"z"}]}`)
+		Expect(t, db, joined, "3|x|c", "5|x|b")
+		n.Flush(`{"id":5,"op":"delete"}`)
+		Expect(t, db, joined, "3|x|c")
+		Expect(t, db, "SELECT count(*) FROM taxes", "1")
+	}},
+	{"AGeneratedKeyStaysWhileItsRowLives", func(t *testing.T, db Database) {
+		n := BeginNested(t, db, generated(t, "oid", "iid"), false)
+		n.Flush(`{"id":1,"status":"s"}`, `{"id":2,"status":"s","items":[{"sku":"x"}]}`)
+		keys := "SELECT oid FROM orders WHERE id = 2 UNION ALL SELECT iid FROM items"
+		before := fmt.Sprint(db.Query(t, keys))
+		for _, lines := range []string{`{"id":2,"status":"t"}`, `{"id":2,"op":"delete"} {"id":2,"items":[{"sku":"x"}]}`, `{"id":2,"items":[{"sku":"x","qty":5}]}`} {
+			n.Flush(strings.Split(lines, " ")...)
+			if lines[9] == 'o' { // its children are other ones
+				keys = "SELECT oid FROM orders WHERE id = 2"
+				before = before[:strings.IndexByte(before, ']')+1] + "]"
+			}
+			if now := fmt.Sprint(db.Query(t, keys)); now != before {
+				t.Errorf("the keys are %s, after %s they are %s", before, lines, now)
+			}
+		}
+		Expect(t, db, "SELECT status FROM orders WHERE id = 2", "NULL")
+		// A field of its name sets nothing.
+		n.Flush(`{"id":2,"oid":77}`)
+		Expect(t, db, "SELECT count(*) FROM orders WHERE oid = 77", "0")
+	}},
+	{"AKeyThatNoDatabaseGeneratesIsAFault", func(t *testing.T, db Database) {
+		for i, create := range []string{"CREATE TABLE orders (id integer PRIMARY KEY, status text)", "CREATE TABLE orders (id integer PRIMARY KEY, oid integer, status text)"} {
+			if i > 0 {
+				theirs(t, db, "DROP TABLE orders")
+			}
+			theirs(t, db, create)
+			n := &Nested{Run: open(t, db, job, ""), mapping: generated(t, "oid", ""), names: &feed.Names{}}
+			var fault *mapping.Fault
+			if err := n.read(false); !errors.As(err, &fault) || !strings.Contains(fault.Text, `column "oid"`) {
+				t.Errorf("%s: %v", create, err)
+			}
+			n.End()
+		}
+	}},
+}
+
+// generated is the shop with keys that the database generates.
+func generated(t *testing.T, order, item string) *mapping.Mapping {
+	m := Shop(t)
+	m.Tables[0].ID, m.Tables[1].ID = order, item
+	return m
+}
+
+// rowKeySQL is what has a part of the key of a row of another table, which is named by an expression.
+func rowKeySQL(l *schema.Lookup, named string, part int) string {
+	first := 0
+	if l.Above != nil {
+		first = len(l.Above.Parts())
+	}
+	value := ""
+	if part < first {
+		value = rowKeySQL(l.Above, l.Table+"."+l.Key[0], part)
+	} else if value = l.Table + "." + l.Key[part-first]; l.Above != nil {
+		value = l.Table + "." + l.Key[part-first+1]
+	}
+	return fmt.Sprintf("(SELECT %s FROM %s WHERE %s.%s = %s)", value, l.Table, l.Table, l.Column, named)
+}
