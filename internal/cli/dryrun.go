@@ -71,7 +71,7 @@ func (t *dryTable) take(b *fold.Batch) {
 		var columns []string
 		for i := range b.Table.Columns {
 			c := &b.Table.Columns[i]
-			if v := b.Value(r, i); v != nil && v[0] != 'n' && c.Type != schema.Rows {
+			if v := b.Value(r, i); v != nil && v[0] != 'n' && !mapping.Hidden(c.Name) {
 				t.filled[c.Name] = true
 				columns = append(columns, fmt.Sprintf("%q: %s", c.Name, v))
 			}
@@ -101,7 +101,7 @@ func (t *dryTable) plan(to *destination) []string {
 // empty are the columns of the table that no message has filled.
 func (t *dryTable) empty() (names []string) {
 	for i := range t.table.Columns {
-		if c := &t.table.Columns[i]; !t.filled[c.Name] && c.Stamp == schema.NoStamp && c.Type != schema.Rows && !c.Generated {
+		if c := &t.table.Columns[i]; !t.filled[c.Name] && c.Stamp == schema.NoStamp && !mapping.Hidden(c.Name) && !c.Generated {
 			names = append(names, c.Name)
 		}
 	}
@@ -136,7 +136,9 @@ func (e *env) dryRun(ctx context.Context, to destination, c job.Config, m *mappi
 			}
 		}
 		d.tables = append(d.tables, dryTable{found: tables[i], table: tables[i], filled: map[string]bool{}})
-		tables[i].HasConstraints = tables[i].HasConstraints || m != nil // whose sets keep their messages
+		if m != nil { // its sets keep their messages
+			tables[i].HasConstraints, c.Tables[i].Fold.WholeLines = true, true
+		}
 	}
 	err = job.Fold(ctx, c, tables, caps, p, d.look)
 	out.close()

@@ -216,7 +216,7 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 	// The sets of a table with constraints keep their messages one by one.
 	var tables []schema.Table
 	for i := range c.Tables {
-		c.Tables[i].Fold.MaxColumns = math.MaxInt32
+		c.Tables[i].Fold.MaxColumns, c.Tables[i].Fold.WholeLines = math.MaxInt32, true
 		tables = append(tables, schema.Table{Name: c.Tables[i].Name, HasConstraints: true})
 	}
 	p := progress.New(make([]string, len(tables))...)

@@ -577,7 +577,11 @@ func (f *Folder) fill(b *Batch, fd *field, value []byte, first bool) ref {
 
 // log keeps the message as it came.
 func (f *Folder) log(b *Batch, row int, c *Change, at Place) {
-	m := logged{Place: at, message: b.message, row: int32(row), op: c.Op, text: b.arena.put(c.Text[:min(len(c.Text), maxRejectText)])}
+	text := c.Text
+	if !f.opt.WholeLines {
+		text = text[:min(len(text), maxRejectText)]
+	}
+	m := logged{Place: at, message: b.message, row: int32(row), op: c.Op, text: b.arena.put(text)}
 	if f.opt.Version != "" {
 		m.version = b.putVersion(f.version)
 	}

@@ -49,6 +49,7 @@ type Options struct {
 	Scope       Scope  // of the versions, where there are any
 	Columns     NewColumns
 	MaxColumns  int           // columns that weir adds at most
+	WholeLines  bool          // [Message.Text] is the whole line
 	Limits      schema.Limits // of the database
 	Log         *slog.Logger
 }

@@ -16,7 +16,7 @@ type Message []Single
 // Place is where the message's line stands in its source.
 func (m Message) Place() Place { return m[0].m.Place }
 
-// Text is the message's line, or its first 64 KiB.
+// Text is the message's line; its first 64 KiB, unless the fold keeps whole lines.
 func (m Message) Text() []byte { return m[0].b.arena.get(m[0].m.text) }
 
 // Messages returns the messages that made the rows of a set's batches, in the order of the

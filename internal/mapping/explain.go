@@ -60,11 +60,10 @@ func (e *Explainer) NewFolder(table int, o fold.Options) (*fold.Folder, error) {
 	return fold.NewFolder(e.plan.names, t, o), nil
 }
 
-// each maps a line and calls back at each row that it makes. It does nothing with a line that is not
-// whole, as those are that are too long to be kept for it.
+// each maps a line and calls back at each row that it makes.
 func (e *Explainer) each(text []byte, row func(t *planned, table int)) {
 	if e.fields = e.line.Scan(e.scan, e.fields[:0], text); e.line.Err != nil {
-		return
+		return // it makes none
 	}
 	e.scratch.met = func(table int) { row(&e.plan.tables[table], table) }
 	_, _, _ = e.plan.Map(&e.line, fold.Place{}, e.scratch) // that it makes rows was found before
