@@ -12,9 +12,11 @@ import (
 // or a type.
 type Refusal struct {
 	Err error // in the database's own words
-	// Table is the table of the rows, and At which of them it is about, from 0; -1 where
-	// the database does not say.
-	Table, At int
+	// Table is the table that rejects, -1 where the database does not say.
+	Table int
+	// At is the row that it is about most likely, from 0, among those of the table Of: Table, or
+	// the one whose rows have those of Table as values; -1 where the database does not say.
+	Of, At int
 	// Needs names what it wants of other rows of the flush's tables, such as one that a
 	// foreign key refers to; "" is nothing.
 	Needs string
@@ -40,9 +42,8 @@ type RowWriter interface {
 
 // Bounds of the pieces of a batch.
 const (
-	// smallPiece is how many rows are written at a time around a row that is rejected:
-	// where one is bad, more may be, and not all of the rest is to be sent for each.
-	smallPiece = 4096
+	// smallPiece is how many rows are written at a time, at least, around a row that is rejected.
+	smallPiece = 64
 	// maxTogether is of how many rows that need others some are left out, to see whether
 	// the rest is right: it takes up to twice as many tries.
 	maxTogether = 64
@@ -229,7 +230,10 @@ func (p *bisection) reject(m fold.Message, why *Refusal) {
 // Refusal that it returns is about the At-th of it. rejected says that all of it is known
 // to be rejected at once.
 func halve[T any](all []T, rejected bool, try func([]T) error, single func(T, *Refusal)) error {
-	bad := 0
+	bad, misled := 0, 0 // how many are rejected, and how often one was named that is not
+	// piece is how many are written at a time around one that is rejected: where more are, not
+	// all of the rest is to be sent for each.
+	piece := smallPiece
 	var write func(of []T, rejected bool) error
 	write = func(of []T, rejected bool) error {
 		if !rejected || len(of) == 1 {
@@ -237,6 +241,7 @@ func halve[T any](all []T, rejected bool, try func([]T) error, single func(T, *R
 			var why *Refusal
 			switch {
 			case err == nil:
+				piece = max(piece, 4*len(of))
 				return nil
 			case !errors.As(err, &why):
 				return err
@@ -244,12 +249,18 @@ func halve[T any](all []T, rejected bool, try func([]T) error, single func(T, *R
 				bad++
 				single(of[0], why)
 				return nil
-			case why.At >= 0: // write what is around it
-				for _, part := range [][]T{of[:why.At], of[why.At : why.At+1], of[why.At+1:]} {
-					for chunk := range slices.Chunk(part, smallPiece) {
-						if err := write(chunk, false); err != nil {
+			case why.At >= 0 && misled <= bad: // write what is around it
+				piece = max(smallPiece, min(piece, len(of))/2)
+				for i, part := range [][]T{of[:why.At], of[why.At : why.At+1], of[why.At+1:]} {
+					for len(part) > 0 {
+						n, before := min(len(part), piece), bad
+						if err := write(part[:n], false); err != nil {
 							return err
 						}
+						if i == 1 && bad == before {
+							misled++
+						}
+						part = part[n:]
 					}
 				}
 				return nil

@@ -73,11 +73,11 @@ func (o *ordered) about(err error, rows [][]*fold.Row, of []fold.Message) error 
 	if !errors.As(err, &why) || why.At < 0 {
 		return err
 	}
-	key, at := rowKey{why.Table, string(rows[why.Table][why.At].Key)}, len(of)-1
+	key, at := rowKey{why.Of, string(rows[why.Of][why.At].Key)}, len(of)-1
 	for !slices.ContainsFunc(of[at], func(s fold.Single) bool { return keyOf(s) == key }) {
 		at--
 	}
-	return &Refusal{Err: why.Err, Table: why.Table, At: at, Needs: why.Needs, Taken: why.Taken}
+	return &Refusal{Err: why.Err, Table: why.Table, Of: why.Of, At: at, Needs: why.Needs, Taken: why.Taken}
 }
 
 // single rejects a message, or has its rows wait.

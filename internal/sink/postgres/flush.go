@@ -236,16 +236,15 @@ func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 			return err
 		}
 	}
-	return a.writeParts()
+	if err := a.explodeAll(); err != nil {
+		return err
+	}
+	a.writeParts()
+	return nil
 }
 
-// writeParts adds what writes the rows of the parts' merges, with those that are values of them.
-func (a *attempt) writeParts() error {
-	for i := range a.parts {
-		if err := a.explode(i); err != nil {
-			return err
-		}
-	}
+// writeParts adds what writes the rows of the parts' merges.
+func (a *attempt) writeParts() {
 	tables := 0
 	for _, p := range a.parts {
 		if p.merge != nil {
@@ -267,7 +266,6 @@ func (a *attempt) writeParts() error {
 			p.tags.delete = []int{p.merge.delete(a.script, "")}
 		}
 	}
-	return nil
 }
 
 // failed ends a flush that did not go through at once, or finds the rows that the
@@ -287,7 +285,7 @@ func (a *attempt) failed(ctx context.Context, err error) (sink.Result, error) {
 		if p.merge != nil && p.merge.versions != nil {
 			p.t.stage = stage{} // it was made in the transaction
 		}
-		p.t.stage.used = true // its rows are rolled back, and still there
+		p.t.stage.used = p.t.stage.made // its rows are rolled back, and still there
 	}
 	if err := d.rollback(ctx); err != nil {
 		return a.result(), err

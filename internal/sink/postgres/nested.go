@@ -8,6 +8,16 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
+// explodeAll makes the rows that are values of others.
+func (a *attempt) explodeAll() error {
+	for i := range a.parts {
+		if err := a.explode(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // explode makes the rows of other tables that are values of the rows of a part, as they are
 // written, and has the parts of these tables write them.
 func (a *attempt) explode(table int) error {

@@ -48,7 +48,7 @@ func (a *attempt) flushPiecewise(ctx context.Context) (sink.Result, error) {
 			return a.result(), a.abandon(ctx, err)
 		}
 	}
-	a.script = &script{}
+	c.next()
 	a.end(rejects, true)
 	d.pendingResult = a.result()
 	if r, err = d.run(ctx, a.script); err != nil {
@@ -86,6 +86,7 @@ type chunks struct {
 	linked []map[string]bool
 	asked  []int
 	marked []chunkState // of the parts, what they were at the mark
+	first  []string     // the statements that the next script begins with
 }
 
 // chunkState is what a chunk changes of a part, but for its rows.
@@ -111,15 +112,24 @@ func (c *chunks) restore(states []chunkState) {
 // Mark implements [sink.RowWriter].
 func (c *chunks) Mark() error {
 	c.marked = c.state()
-	_, err := c.d.query(c.ctx, "SAVEPOINT weir_mark")
-	return err
+	c.first = append(c.first, "SAVEPOINT weir_mark")
+	return nil
 }
 
 // Undo implements [sink.RowWriter].
 func (c *chunks) Undo() error {
 	c.restore(c.marked)
-	_, err := c.d.query(c.ctx, "ROLLBACK TO weir_mark")
-	return err
+	c.first = append(c.first, "ROLLBACK TO weir_mark")
+	return nil
+}
+
+// next begins the next script.
+func (c *chunks) next() {
+	c.script = &script{}
+	for _, q := range c.first {
+		c.script.add("%s", q)
+	}
+	c.first = nil
 }
 
 // Write implements [sink.RowWriter].
@@ -138,9 +148,11 @@ func (c *chunks) Write(rows [][]*fold.Row, _ bool) error {
 	case err == nil, mismatch(e) != nil:
 		return err
 	case isRefusal(e):
-		why := &sink.Refusal{Err: errors.New(words(e)), Table: table, At: -1, Taken: e.Code == "23505" || e.Code == "23P01"}
+		why := &sink.Refusal{Err: errors.New(words(e)), Table: table, Of: table, At: -1, Taken: e.Code == "23505" || e.Code == "23P01"}
 		if table >= 0 {
-			why.At = copyLine(e, len(rows[table]))
+			if why.At = copyLine(e, len(rows[table])); why.At < 0 {
+				why.Of, why.At = c.blame(e, table)
+			}
 		}
 		for i, linked := range c.linked {
 			if linked[e.Code] && (table < 0 || table == i) {
@@ -149,7 +161,7 @@ func (c *chunks) Write(rows [][]*fold.Row, _ bool) error {
 		}
 		return why
 	case e != nil && e.Code == "57014" && n > 1: // fewer may take less than the time that the server gives
-		return &sink.Refusal{Err: err, Table: -1, At: -1}
+		return &sink.Refusal{Err: err, Table: -1, Of: -1, At: -1}
 	default:
 		return err
 	}
@@ -211,19 +223,34 @@ func (c *chunks) takeLinked(r []result) {
 	}
 }
 
-// probe runs the statements that write rows without any: what fails now is about no row.
+// probe runs the statements that write rows without any: what fails now is about no row. The
+// staging tables that it makes have room for all rows.
 func (c *chunks) probe() error {
-	c.script = &script{}
-	c.script.add("SAVEPOINT weir")
 	for _, p := range c.parts {
-		if p.merge, p.direct = nil, false; len(p.rows) > 0 {
-			p.writes, p.newer = p.rows, p.rows
-			p.merge = c.d.newMerge(p.b, p.t, p.after, p.rows)
+		if p.merge, p.direct = nil, false; len(p.rows) == 0 {
+			continue
+		}
+		p.writes, p.newer = p.rows, p.rows
+		if p.merge = c.d.newMerge(p.b, p.t, p.after, p.rows); p.b.Versioned() {
+			p.merge.versions = &versioned{table: c.d.fullName(&p.after)}
 		}
 	}
-	if err := c.writeParts(); err != nil {
+	if err := c.explodeAll(); err != nil {
 		return err
 	}
+	c.next()
+	for _, p := range c.parts {
+		if p.merge == nil {
+			continue
+		}
+		sql, now := p.merge.prepare()
+		for _, q := range sql {
+			c.script.add("%s", q)
+		}
+		p.t.stage, p.t.stage.used = now, false
+	}
+	c.script.add("SAVEPOINT weir")
+	c.writeParts()
 	for i := range c.script.copies {
 		c.script.copies[i] = func(*copyWriter) error { return nil }
 	}
@@ -237,24 +264,25 @@ func (c *chunks) probe() error {
 // Constraints that can wait do so until all of the rows are written, as in a flush they
 // wait for the COMMIT.
 func (c *chunks) try() (table int, err error) {
+	c.next()
+	c.empty()
 	before := c.state()
 	table, err = c.send()
 	if err == nil || c.d.conn == nil {
 		return table, err
 	}
-	for i := range before {
-		before[i].stage.used = before[i].stage.made
+	for i, p := range c.parts {
+		if s := &before[i].stage; s.made && p.merge != nil {
+			s.used, s.rows = true, s.rows+len(p.newer)
+		}
 	}
 	c.restore(before)
-	if _, undo := c.d.query(c.ctx, "ROLLBACK TO weir", "RELEASE weir"); undo != nil {
-		return table, undo
-	}
+	c.first = append(c.first, "ROLLBACK TO weir", "RELEASE weir")
 	return table, err
 }
 
 // send writes rows behind a savepoint.
 func (c *chunks) send() (table int, err error) {
-	c.script = &script{}
 	c.script.add("SAVEPOINT weir")
 	c.script.add("SET CONSTRAINTS ALL DEFERRED")
 	if err := c.mergeRows(c.ctx, false); err != nil {
@@ -269,10 +297,21 @@ func (c *chunks) send() (table int, err error) {
 	c.count(r)
 	for _, p := range c.parts {
 		if p.merge != nil {
+			p.stage.rows = p.t.stage.rows + len(p.newer)
 			p.t.stage = p.stage
 		}
 	}
 	return -1, nil
+}
+
+// empty adds what empties the staging tables. Behind the savepoint each TRUNCATE would give a table
+// a new file, and the catalog one more version of its row, all of which the next one looks through.
+func (c *chunks) empty() {
+	for _, p := range c.parts {
+		if p.t.stage.used {
+			c.script.add("%s", p.t.stage.empty(p.t.stageName))
+		}
+	}
 }
 
 // tableOf returns the table that a statement of the script writes to, the one where only one

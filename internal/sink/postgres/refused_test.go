@@ -192,8 +192,8 @@ func TestFlush_TriggerDropsRows(t *testing.T) {
 // for each piece that follows.
 func TestFlush_NoRemains(t *testing.T) {
 	db := connect(t, testpg.New(t))
-	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, n integer CHECK (n <> 4711), a text, staged bigint)")
-	db.Exec(t, "CREATE FUNCTION looks() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.staged = pg_relation_size('pg_temp.weir_stage_0'); RETURN NEW; END $$")
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, n integer CHECK (n >= 0), a text, staged bigint)")
+	db.Exec(t, "CREATE FUNCTION looks() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.n = 4711 THEN RAISE 'no'; END IF; NEW.staged = pg_relation_size('pg_temp.weir_stage_0'); RETURN NEW; END $$")
 	r := sinktest.Begin(t, db)
 	r.Flush(`{"id":1,"n":1,"a":"x"}`)
 	r.Flush(`{"id":1,"n":2,"a":"x"}`)
@@ -317,6 +317,75 @@ func TestRefused_FewTaken(t *testing.T) {
 		t.Errorf("%d queries for 3 rows of %d, more than %d", queries, rows, limit)
 	}
 	t.Logf("%d queries for 3 rows of %d in %v", queries, rows, took)
+}
+
+// TestRefused_ManyOfSeveralTables: each message of several tables that is rejected costs three round
+// trips, whether few or many are: one that names it, one for what is before it, and one of its own. A
+// row of one table, with its sets, is tried once more when the others are written, and then by message.
+func TestRefused_ManyOfSeveralTables(t *testing.T) {
+	const messages = 500
+	url := testpg.New(t)
+	for _, bad := range []int{1, 10, 100} {
+		of := func(i, good int) int { // evenly, and the keys are in another order than the messages
+			if i*bad%messages < bad {
+				return -1
+			}
+			return good
+		}
+		for kind, c := range map[string]struct {
+			tables []string // nil: those of a shop
+			each   int      // round trips for a message that is rejected
+			line   func(i int) string
+		}{
+			"two tables": {[]string{"a", "b"}, 3, func(i int) string {
+				return fmt.Sprintf(`{"id":%d,"a.x":"of %d","b.n":%d}`, i*7919%messages, i, of(i, i))
+			}},
+			"a unique value": {[]string{"a", "b"}, 3, func(i int) string {
+				return fmt.Sprintf(`{"id":%d,"a.x":"of %d","b.u":%d}`, i*7919%messages, i, of(i, i))
+			}},
+			"a set": {nil, 5, func(i int) string {
+				return fmt.Sprintf(`{"id":%d,"status":"%d","items":[{"sku":"x","qty":1},{"sku":"y","qty":%d}]}`, i*7919%messages, i, of(i, i))
+			}},
+		} {
+			t.Run(fmt.Sprintf("%d, %s", bad, kind), func(t *testing.T) {
+				p := testpg.NewProxy(t, url)
+				db := connectEmpty(t, url)
+				db.weir = p.URL()
+				db.Exec(t, "CREATE TABLE a (id integer PRIMARY KEY, x text)")
+				db.Exec(t, "CREATE TABLE b (id integer PRIMARY KEY, n integer CHECK (n >= 0), u integer UNIQUE)")
+				db.Exec(t, "INSERT INTO b VALUES (-1, 1, -1)")
+				shop(t, db, "")
+				var s interface {
+					Fold(lines ...string)
+					Seal() *sink.Flush
+				}
+				var to sink.Sink
+				if c.tables != nil {
+					r := sinktest.BeginTables(t, db, c.tables)
+					s, to = r, r.Sink
+				} else {
+					r := sinktest.BeginNested(t, db, sinktest.Shop(t), false)
+					s, to = r, r.Sink
+				}
+				for i := range messages {
+					s.Fold(c.line(i))
+				}
+				f := s.Seal()
+				p.Cut(nil)
+				res, err := to.Flush(t.Context(), f)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := p.Count()
+				if len(res.Refused) != bad || res.Tables[0].Inserted != int64(messages-bad) {
+					t.Errorf("%d messages were rejected, want %d; %+v", len(res.Refused), bad, res.Tables)
+				}
+				if limit := c.each*bad + 30; got.Answers > limit {
+					t.Errorf("%d round trips for %d messages of %d, more than %d", got.Answers, bad, messages, limit)
+				}
+			})
+		}
+	}
 }
 
 // TestRefused_ManyThatCannotBeRead: a COPY names the line that it cannot read.

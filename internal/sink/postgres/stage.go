@@ -19,6 +19,7 @@ type stage struct {
 	kind  stageKind
 	made  bool
 	used  bool     // it may hold rows of this transaction, or the remains of those of one that was rolled back
+	rows  int      // how many, of both; 0 where that is not counted
 	types []string // by column of the table; "" where it has none
 	// hidden are the definitions of columns that the table does not have.
 	hidden string
@@ -107,9 +108,23 @@ func (m *merge) prepare() (sql []string, now stage) {
 		}
 		sql = append(sql, fmt.Sprintf(`CREATE %s TABLE %s (n integer, op "char", marks varbit%s) %s`, kind, name, b.String(), end))
 	} else if now.kind == unlogged || old.used {
-		sql = append(sql, "TRUNCATE "+m.t.stageName)
+		sql = append(sql, old.empty(m.t.stageName))
 	}
 	return sql, now
+}
+
+// fewStaged is how many rows a staging table may have that is emptied by a DELETE: that leaves
+// something to read for whoever scans it, and a TRUNCATE costs a new file.
+const fewStaged = 100
+
+// empty returns the statement that empties the staging table of a name.
+func (s *stage) empty(name string) string {
+	s.used = false
+	if s.rows > 0 && s.rows <= fewStaged {
+		return "DELETE FROM " + name
+	}
+	s.rows = 0
+	return "TRUNCATE " + name
 }
 
 // copySQL is the COPY that takes what encode writes.

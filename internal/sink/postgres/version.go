@@ -74,6 +74,7 @@ func (p *part) look() {
 	s.add("%s", m.copySQL())
 	s.copies = append(s.copies, m.encode(p.writes))
 	m.findOwners(s)
+	now.rows = len(p.writes)
 	p.found = lookup{versions: v, stage: now, names: -1}
 	if b.Scope == fold.ColumnScope {
 		p.found.names = s.add("SELECT value FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.VersionsMark(v.table)))

@@ -207,7 +207,7 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 
 // refusal is an error about one of the rows of a piece, or about all where at is -1.
 func (p *pieces) refusal(err error, table, at int) error {
-	refused := &sink.Refusal{Err: err, Table: table, At: at}
+	refused := &sink.Refusal{Err: err, Table: table, Of: table, At: at}
 	e := (*Error)(nil)
 	if !errors.As(err, &e) {
 		return refused

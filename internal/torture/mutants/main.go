@@ -261,6 +261,8 @@ var mutants = []mutant{
 		postgres, "TestRefused_NotByARow", false},
 	{"statements are not tried without rows, Postgres", "internal/sink/postgres/refused.go", `if err := c.probe(); err != nil {`, `if err := error(nil); err != nil {`,
 		postgres, "TestRefused_NotByARow", false},
+	{"the row that an error shows is not looked for, Postgres", "internal/sink/postgres/blame.go", `	if at < 0 || of == table {`, `	if at = -1; at < 0 || of == table {`,
+		postgres, "TestRefused_ManyOfSeveralTables", false},
 }
 
 func main() {
