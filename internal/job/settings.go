@@ -58,7 +58,7 @@ func (s *settings) table(name string) (tableSettings, bool) {
 func (c *Config) foldSettings() (s settings) {
 	s.Flags, s.Keys = map[string]string{"max-line": strconv.Itoa(c.Source.MaxLine)}, c.Mapping
 	if len(c.Tables) == 1 && c.Mapping == nil { // flags say what the table is
-		maps.Copy(s.Flags, rulesOf(&c.Tables[0].Fold))
+		maps.Copy(s.Flags, rulesOf(&c.Tables[0]))
 		for key, text := range c.Tables[0].Mapping {
 			if flag := narrowingFlags[key]; flag != "" {
 				s.Flags[flag] = text
@@ -68,7 +68,7 @@ func (c *Config) foldSettings() (s settings) {
 	}
 	for i := range c.Tables {
 		t := tableSettings{c.Tables[i].Name, map[string]string{}}
-		for flag, value := range rulesOf(&c.Tables[i].Fold) {
+		for flag, value := range rulesOf(&c.Tables[i]) {
 			t.Keys[strings.ReplaceAll(flag, "-", "_")] = value
 		}
 		maps.Copy(t.Keys, c.Tables[i].Mapping)
@@ -80,16 +80,16 @@ func (c *Config) foldSettings() (s settings) {
 // narrowingFlags are the flags that make parts of a mapping, by the keys of these.
 var narrowingFlags = map[string]string{"when": "only", "at": "record", "columns": "fields", "delete_when": "delete-when"}
 
-// rulesOf are the rules of a fold by the names of their flags.
-func rulesOf(f *fold.Options) map[string]string {
-	deletes, scope := "", ""
+// rulesOf are the rules of the fold of a table by the names of their flags.
+func rulesOf(t *Table) map[string]string {
+	f, deletes, scope := &t.Fold, "", ""
 	if f.DeleteField != "" {
 		deletes = f.DeleteField + "=" + f.DeleteValue
 	}
 	if f.Version != "" {
 		scope = string(f.Scope)
 	}
-	return map[string]string{"key": strings.Join(slices.Sorted(slices.Values(f.Key)), ","), "null": string(cmp.Or(f.Null, fold.ClearNull)),
+	return map[string]string{"key": strings.Join(slices.Sorted(slices.Values(t.StoredKey())), ","), "null": string(cmp.Or(f.Null, fold.ClearNull)),
 		"delete-when": deletes, "fill-only": strconv.FormatBool(f.FillOnly), "version-field": f.Version, "version-scope": scope,
 		"new-columns": string(f.Columns), "max-columns": strconv.Itoa(f.MaxColumns)}
 }
