@@ -49,6 +49,7 @@ type Table struct {
 	Violates func(t *Table, key string, row map[string]Value) error
 
 	rows    map[string]*row
+	births  int
 	added   int                    // columns that the feed brought
 	brought map[string]bool        // columns that the feed brought
 	columns map[string]*madeColumn // those that the fold made
@@ -59,6 +60,7 @@ type row struct {
 	versions map[string]string
 	live     string // the newest version of a message that sets; "" where the row is not
 	tomb     string // that of the newest delete
+	born     int    // which of the rows that came into being
 }
 
 // NewTable returns an empty table: with columns it is a user's, without it is made by
@@ -96,6 +98,17 @@ func (t *Table) Rows() map[string]map[string]Value {
 			if v.Kind != Null {
 				out[k][c] = v
 			}
+		}
+	}
+	return out
+}
+
+// born returns a number for each row that tells it from others of its key before and after it.
+func (t *Table) born() map[string]int {
+	out := map[string]int{}
+	for k, r := range t.rows {
+		if r.live != "" {
+			out[k] = r.born
 		}
 	}
 	return out
@@ -277,7 +290,7 @@ func (t *Table) judge(key string, named map[string]Value, version string, delete
 
 // merge returns what a message makes of a row.
 func (t *Table) merge(old *row, named map[string]Value, version string, deletes bool) *row {
-	r := &row{cells: map[string]Value{}, versions: map[string]string{}, live: old.live, tomb: old.tomb}
+	r := &row{cells: map[string]Value{}, versions: map[string]string{}, live: old.live, tomb: old.tomb, born: old.born}
 	for c, v := range old.cells {
 		r.cells[c] = v
 	}
@@ -305,6 +318,8 @@ func (t *Table) merge(old *row, named map[string]Value, version string, deletes 
 		return &row{tomb: r.tomb}
 	}
 	if old.live == "" {
+		t.births++
+		r.born = t.births
 		for _, c := range t.Columns {
 			r.cells[c.Name] = c.Default
 		}

@@ -2,6 +2,7 @@ package foldtest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,8 +34,14 @@ const (
 
 // The fields that the model gives a message beside those of the table.
 const (
-	opField, versionField, setField = "\x01op", "\x01version", "\x01set "
+	opField, versionField, setField, keyField = "\x01op", "\x01version", "\x01set ", "\x01key "
 )
+
+// KeyColumn is the model's name for a column of a key that a table below does not have.
+func KeyColumn(table, column string) string { return keyField + table + " " + column }
+
+// isOfModel tells that a column is the model's alone.
+func isOfModel(column string) bool { return strings.HasPrefix(column, "\x01") }
 
 // NewModel begins with empty tables, which the mapping makes.
 func NewModel(m *mapping.Mapping, textTypes bool) *Model {
@@ -64,17 +71,51 @@ func (m *Model) Key(table string) []string { return m.key(m.table(table)) }
 // key is that of a table, behind what it has of the key of the row that it belongs to.
 func (m *Model) key(t *mapping.Table) []string { return append(m.keyAbove(t), t.Key...) }
 
+// keyAbove is the key of the row that one belongs to. What the database knows that row by in place
+// of its key is no part of it: then its columns are the model's alone.
 func (m *Model) keyAbove(t *mapping.Table) (key []string) {
 	if t.Of == "" {
 		return nil
 	}
-	for _, k := range m.key(m.table(t.Of)) {
+	above := m.table(t.Of)
+	for _, k := range m.key(above) {
 		if to, renamed := t.Parent[k]; renamed {
 			k = to
+		}
+		if above.ID != "" && !isOfModel(k) {
+			k = KeyColumn(above.Name, k)
 		}
 		key = append(key, k)
 	}
 	return key
+}
+
+// ParentsFirst returns the tables in the order in which their rows need each other.
+func (m *Model) ParentsFirst() []mapping.Table {
+	depth := func(t mapping.Table) (n int) {
+		for ; t.Of != ""; n++ {
+			t = *m.table(t.Of)
+		}
+		return n
+	}
+	return slices.SortedStableFunc(slices.Values(m.mapping.Tables), func(x, y mapping.Table) int { return cmp.Compare(depth(x), depth(y)) })
+}
+
+// Owner returns the nearest table above whose rows the database knows by a key of its own, and the
+// column with that key; "" for none.
+func (m *Model) Owner(table string) (owner, column string) {
+	t := m.table(table)
+	if t.Of == "" {
+		return "", ""
+	}
+	above := m.table(t.Of)
+	if owner, column = above.Name, above.ID; column == "" {
+		owner, column = m.Owner(above.Name)
+	}
+	if to, renamed := t.Parent[column]; renamed {
+		column = to
+	}
+	return owner, column
 }
 
 // A raw is a value as JSON; "" is absent.
@@ -376,6 +417,8 @@ func (m *Model) rest(t *mapping.Table, v view, fields map[string]raw, deletes bo
 	for _, k := range m.keyAbove(t) {
 		used[k] = true
 	}
+	_, owner := m.Owner(t.Name)
+	used[owner], used[t.ID] = true, true
 	for _, child := range m.mapping.Tables {
 		if child.Of == t.Name {
 			use(child.Each)
@@ -453,6 +496,10 @@ func (m *Model) Rows(table string) []string {
 // Cells returns the rows of a table by their keys.
 func (m *Model) Cells(table string) map[string]map[string]Value { return m.rows(m.table(table)) }
 
+// Born returns a number for each row of a table that tells it from others of its key before and
+// after it.
+func (m *Model) Born(table string) map[string]int { return m.tables[table].born() }
+
 // rows are those of a table by their keys.
 func (m *Model) rows(t *mapping.Table) map[string]map[string]Value {
 	if !m.isSet(t) {
@@ -499,7 +546,7 @@ func Show(cells map[string]Value, key []string) string {
 		switch {
 		case slices.Contains(key, name):
 			out = append(out, name+"="+v.Text)
-		case v.Kind != Null && !strings.HasPrefix(name, "\x01"):
+		case v.Kind != Null && !isOfModel(name):
 			text, _ := v.Kind.plain(v.Text)
 			out = append(out, fmt.Sprintf("%s=%d %s", name, v.Kind, text))
 		}

@@ -80,6 +80,9 @@ type program struct {
 	offset   int64
 	bad      []string // line numbers
 	rows     int
+	keys     map[string]map[string][]string // by table and what the database knows a row by
+	born     map[string]map[string]string   // what it knows a row by, by table and row
+	faults   []string
 }
 
 func newProgram(t *testing.T, dir, url string, rnd *rand.Rand) *program {
@@ -203,19 +206,28 @@ func (p *program) run() {
 				p.t.Fatalf("part %d: %v\n%s\n%s", part, err, out.String(), describe(&p.mapping))
 			}
 		}
+		db := p.open()
+		p.faults = append(p.faults, p.identified(db)...)
+		p.check(db.Close())
 	}
 }
 
-// compare compares the tables and the rejected lines with the model's.
-func (p *program) compare() {
+// open opens the database.
+func (p *program) open() *sql.DB {
 	driver, dsn := "sqlite", "file:"+filepath.Join(p.dir, p.to)
 	if p.postgres {
 		driver, dsn = "pgx", p.to+"&timezone=UTC"
 	}
 	db, err := sql.Open(driver, dsn)
 	p.check(err)
+	return db
+}
+
+// compare compares the tables and the rejected lines with the model's.
+func (p *program) compare() {
+	db := p.open()
 	defer db.Close()
-	var faults []string
+	faults := p.faults
 	if len(p.lines) > 0 {
 		for i := range p.mapping.Tables {
 			faults = append(faults, p.differences(db, &p.mapping.Tables[i])...)
@@ -237,17 +249,14 @@ func (p *program) compare() {
 
 func (p *program) differences(db *sql.DB, t *mapping.Table) (faults []string) {
 	want, keys := p.model.Cells(t.Name), p.model.Key(t.Name)
+	_, owner := p.model.Owner(t.Name)
 	p.rows += len(want)
 	have := map[string]map[string]cell{}
 	if len(want) == 0 && !p.exists(db, t.Name) {
 		return nil
 	}
 	for _, row := range p.read(db, "SELECT * FROM "+t.Name) {
-		var key []string
-		for _, k := range keys {
-			key = append(key, row[k].text)
-		}
-		have[foldtest.Key(key...)] = row
+		have[foldtest.Key(p.key(db, t.Name, row)...)] = row
 	}
 	for key, row := range have {
 		if want[key] == nil {
@@ -255,7 +264,7 @@ func (p *program) differences(db *sql.DB, t *mapping.Table) (faults []string) {
 			continue
 		}
 		for name, c := range row {
-			if w := want[key][name]; !slices.Contains(keys, name) && !same(w, c) {
+			if w := want[key][name]; name != t.ID && name != owner && !slices.Contains(keys, name) && !same(w, c) {
 				faults = append(faults, fmt.Sprintf("%s %s: %s is %q (null: %v), want %s", t.Name, key, name, c.text, c.null, w.JSON()))
 			}
 		}
@@ -267,6 +276,49 @@ func (p *program) differences(db *sql.DB, t *mapping.Table) (faults []string) {
 		for name, w := range row {
 			if _, exists := have[key][name]; have[key] != nil && !exists && w.Kind != foldtest.Null && !strings.HasPrefix(name, "\x01") {
 				faults = append(faults, fmt.Sprintf("%s %s lacks %s=%s", t.Name, key, name, w.JSON()))
+			}
+		}
+	}
+	return faults
+}
+
+// key is that of a row as messages have it: what the database knows the row above by stands for its
+// key.
+func (p *program) key(db *sql.DB, table string, row map[string]cell) (key []string) {
+	owner, column := p.model.Owner(table)
+	if owner != "" {
+		key = p.keys[owner][row[column].text]
+	}
+	for _, k := range p.model.Key(table)[len(key):] {
+		key = append(key, row[k].text)
+	}
+	return key
+}
+
+// identified notes the keys of rows by what the database knows them by, and finds those that it knows
+// by something else than before.
+func (p *program) identified(db *sql.DB) (faults []string) {
+	before := p.born
+	p.keys, p.born = map[string]map[string][]string{}, map[string]map[string]string{}
+	for _, t := range p.model.ParentsFirst() {
+		if t.ID == "" || !p.exists(db, t.Name) {
+			continue
+		}
+		keys, ids := map[string][]string{}, map[string]string{}
+		p.keys[t.Name], p.born[t.Name] = keys, ids
+		born := p.model.Born(t.Name)
+		for _, row := range p.read(db, "SELECT * FROM "+t.Name) {
+			id, key := row[t.ID], p.key(db, t.Name, row)
+			if id.null || keys[id.text] != nil {
+				faults = append(faults, fmt.Sprintf("%s %q has the %s %q of %q", t.Name, key, t.ID, id.text, keys[id.text]))
+			}
+			keys[id.text] = key
+			if n, ok := born[foldtest.Key(key...)]; ok {
+				one := fmt.Sprint(foldtest.Key(key...), " ", n)
+				if was, known := before[t.Name][one]; known && was != id.text {
+					faults = append(faults, fmt.Sprintf("%s %q: its %s was %s and is %s", t.Name, key, t.ID, was, id.text))
+				}
+				ids[one] = id.text
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package mapping_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -44,6 +45,7 @@ func TestMapping_Random(t *testing.T) {
 			seen[string(outcome)]++
 		}
 		db := newMapDB(t, &m, textTypes)
+		db.model = model
 		got := db.sync(lines, rnd)
 		ok := slices.Equal(got, want)
 		for i, outcome := range want {
@@ -76,7 +78,7 @@ func TestMapping_Random(t *testing.T) {
 func describe(m *mapping.Mapping) string {
 	var b strings.Builder
 	for _, t := range m.Tables {
-		fmt.Fprintf(&b, "%s of=%q each=%s set=%s at=%s key=%v type=%s rest=%q null=%q fill=%v version=%s %s\n  when %+v delete %+v\n", t.Name, t.Of, t.Each, t.Set, t.At, t.Key, t.Type.Kind, t.Rest, t.Null, t.FillOnly, t.Version, t.Scope, t.When, t.DeleteWhen)
+		fmt.Fprintf(&b, "%s of=%q each=%s set=%s at=%s id=%q key=%v type=%s rest=%q null=%q fill=%v version=%s %s\n  when %+v delete %+v\n", t.Name, t.Of, t.Each, t.Set, t.At, t.ID, t.Key, t.Type.Kind, t.Rest, t.Null, t.FillOnly, t.Version, t.Scope, t.When, t.DeleteWhen)
 		for _, c := range t.Columns {
 			fmt.Fprintf(&b, "  %s:", c.Name)
 			for _, s := range c.From {
@@ -214,6 +216,9 @@ func (d *draw) table(name string) mapping.Table {
 		t.When = d.condition()
 	}
 	key := "id"
+	if d.one(3) {
+		t.ID = "sid"
+	}
 	if d.one(4) {
 		t.At, key = path(d.of("obj", "obj", "obj.y")), d.of("x", "$.id")
 	}
@@ -289,7 +294,8 @@ func (d *draw) column(name string, paths ...string) mapping.Column {
 
 // children are tables of the elements of arrays in the rows of one.
 func (d *draw) children(of *mapping.Table) (tables []mapping.Table) {
-	rename := map[string]string{"id": of.Name + "_id"}
+	carried := cmp.Or(of.ID, "id")
+	rename := map[string]string{carried: of.Name + "_id"}
 	set := mapping.Set(d.of("", "replace", "merge"))
 	switch d.IntN(4) {
 	case 0:
@@ -298,6 +304,9 @@ func (d *draw) children(of *mapping.Table) (tables []mapping.Table) {
 		return []mapping.Table{{Name: of.Name + "_prices", Of: of.Name, Each: path("prices"), Set: set, Key: []string{"currency"}, Columns: columns("currency: meta key, amount: ., sku"), Parent: rename}}
 	}
 	items := mapping.Table{Name: of.Name + "_items", Of: of.Name, Each: path(d.of("items", "items", "$.items")), Set: set, Key: []string{"sku"}, Parent: rename}
+	if d.one(6) {
+		items.ID = "iid"
+	}
 	if !d.one(5) {
 		items.Columns = columns("sku")
 		for i := range d.IntN(4) {
@@ -332,6 +341,7 @@ type mapDB struct {
 	t       *testing.T
 	mapping *mapping.Mapping
 	limits  schema.Limits
+	model   *foldtest.Model
 	tables  []mapTable
 	plan    *mapping.Plan
 	names   *feed.Names
@@ -498,11 +508,9 @@ func (db *mapDB) show(name string) []string {
 		for _, row := range db.tables[table].rows {
 			cells := map[string]foldtest.Value{}
 			for c, raw := range row {
-				if !mapping.Hidden(c) {
-					cells[c] = foldtest.MustParse(raw)
-				}
+				cells[inModel(c)] = foldtest.MustParse(raw)
 			}
-			out = append(out, foldtest.Show(cells, db.plan.Options(table).Key))
+			out = append(out, foldtest.Show(cells, db.model.Key(name)))
 		}
 	} else {
 		for _, row := range db.exploded(table) {
@@ -511,6 +519,15 @@ func (db *mapDB) show(name string) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// inModel is the model's name for a column: one that no database has, of a key, has another there.
+func inModel(column string) string {
+	if !mapping.Hidden(column) {
+		return column
+	}
+	name, table, _ := strings.Cut(column[1:], " of ")
+	return foldtest.KeyColumn(table, name)
 }
 
 // exploded are the rows of a table that are in sets, by their keys.
@@ -554,9 +571,9 @@ func (db *mapDB) exploded(table int) map[string]string {
 				} else {
 					name = string(r.Unnumbered[^f.Name])
 				}
-				cells[name] = foldtest.MustParse(string(f.Value))
+				cells[inModel(name)] = foldtest.MustParse(string(f.Value))
 			}
-			rows[text(table, &r.Change)] = foldtest.Show(cells, db.plan.Options(table).Key)
+			rows[text(table, &r.Change)] = foldtest.Show(cells, db.model.Key(db.plan.Table(table).Name))
 			return nil
 		}); err != nil {
 			db.t.Fatal(err)
