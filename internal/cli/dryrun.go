@@ -71,7 +71,7 @@ func (t *dryTable) take(b *fold.Batch) {
 		var columns []string
 		for i := range b.Table.Columns {
 			c := &b.Table.Columns[i]
-			if v := b.Value(r, i); v != nil && v[0] != 'n' && !mapping.Hidden(c.Name) {
+			if v := b.Value(r, i); v != nil && v[0] != 'n' && c.Stored() {
 				t.filled[c.Name] = true
 				columns = append(columns, fmt.Sprintf("%q: %s", c.Name, v))
 			}
@@ -101,7 +101,7 @@ func (t *dryTable) plan(to *destination) []string {
 // empty are the columns of the table that no message has filled.
 func (t *dryTable) empty() (names []string) {
 	for i := range t.table.Columns {
-		if c := &t.table.Columns[i]; !t.filled[c.Name] && c.Stamp == schema.NoStamp && !mapping.Hidden(c.Name) && !c.Generated {
+		if c := &t.table.Columns[i]; !t.filled[c.Name] && c.Stamp == schema.NoStamp && c.Stored() && !c.Generated && !t.table.Refers(i) {
 			names = append(names, c.Name)
 		}
 	}

@@ -147,7 +147,9 @@ func (p *Plan) fitOwner(table int, t *schema.Table, fault func(why string)) {
 	t.Refs = append(t.Refs, ref)
 	if t.Exists {
 		t.Key = append(slices.Clone(ref.From), t.Key[1:]...)
+		return
 	}
+	t.ForeignKeys = append(t.ForeignKeys, schema.ForeignKey{Columns: []string{x.owner.column}, Table: ref.To.Table, To: []string{ref.To.Column}, Cascade: true})
 }
 
 // lookup is how a row of a table is found that has a key that the database generates.

@@ -86,3 +86,8 @@ func (t *Table) StoredKey() []int {
 	}
 	return append([]int{owner.Column}, t.Key[len(owner.From):]...)
 }
+
+// Refers reports whether a column names rows that messages name by others.
+func (t *Table) Refers(column int) bool {
+	return slices.ContainsFunc(t.Refs, func(r Ref) bool { return r.Column == column && r.From[0] != column })
+}
