@@ -319,6 +319,9 @@ func (r *run) fit(tables []schema.Table, limits schema.Limits) ([]schema.Table, 
 	var faults []error
 	for i := range tables {
 		fitted[i] = tables[i].Clone()
+		if m, ok := r.mapper.(*planned); ok {
+			faults = append(faults, m.same(tables[:i], tables[i].FullName))
+		}
 		if fit := r.Tables[i].Fit; fit != nil {
 			faults = append(faults, fit(&limits, &fitted[i]))
 		}

@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -93,4 +94,14 @@ func (m *planned) Map(l *feed.Line, source string, at fold.Place) (_ []fold.Tabl
 		m.noTable[name]++
 	}
 	return changes, -1, nil
+}
+
+// same reports that a table is one of those before it by another name.
+func (m *planned) same(before []schema.Table, fullName string) error {
+	at := slices.IndexFunc(before, func(t schema.Table) bool { return t.FullName == fullName })
+	if at < 0 || fullName == "" { // it was not looked for in a database
+		return nil
+	}
+	of := m.plan.Table(len(before))
+	return &mapping.Fault{Pos: of.Pos, Text: fmt.Sprintf("%q and %q are one table of the database: make them one table here", m.plan.Table(at).Name, of.Name)}
 }

@@ -52,9 +52,11 @@ func (t Type) String() string {
 
 // A Table is one table of a database, as a batch needs it.
 type Table struct {
-	Name    string
-	Columns []Column
-	Key     []int // indexes into Columns, in the order of --key
+	Name string
+	// FullName is the same for all names that the database takes for the table.
+	FullName string
+	Columns  []Column
+	Key      []int // indexes into Columns, in the order of --key
 	// Refs are columns that name rows of other tables; where rows belong to such a one, the key as
 	// the database has it is [Table.StoredKey].
 	Refs []Ref

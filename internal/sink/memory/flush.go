@@ -43,6 +43,7 @@ func (c *conn) Table(ctx context.Context, name string, key []string) (schema.Tab
 	s := c.db.committed()
 	c.seen[name] = s.id(name)
 	t, err := s.table(name, key)
+	t.FullName = name
 	if err == nil {
 		err = ctx.Err()
 	}

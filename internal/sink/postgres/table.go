@@ -127,6 +127,7 @@ func (d *DB) Table(ctx context.Context, name string, key []string) (schema.Table
 	if t.unlogged && !known.unlogged && !d.reads {
 		d.opt.Log.Warn(fmt.Sprintf("table %q is unlogged: a crash of the server empties it, and then the next run ends until --from-start reads the feed again", name))
 	}
+	t.FullName = d.fullName(&t)
 	known.relation, known.key, known.next = t, key, nil
 	return t.Clone(), err
 }

@@ -104,6 +104,23 @@ var inspectorTests = []test{
 			t.Errorf("the rejects are %v (%v), want %v", st.Rejects, err, want)
 		}
 	}},
+	{"FullNameIsThatOfOneTable", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		i := inspect(t, db)
+		name := func(of string) string {
+			t.Helper()
+			got, err := i.Table(t.Context(), of, []string{"id"})
+			if err != nil || got.FullName == "" {
+				t.Errorf("the full name of %s is %q, %v", of, got.FullName, err)
+			}
+			return got.FullName
+		}
+		missing := name(table)
+		r.Flush(`{"id":1}`)
+		if got, other := name(table), name("other"); got != missing || got == other {
+			t.Errorf("the table has the full name %q, another one %q, and before it was made it had %q", got, other, missing)
+		}
+	}},
 	{"StoredRejectsAreThoseOfAJob", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		r.Flush(`bad`, `{"a":1}`, `{"id":1}`)

@@ -27,6 +27,7 @@ func (d *DB) Table(ctx context.Context, name string, key []string) (schema.Table
 	if err == nil || errors.As(err, new(sink.KeyError)) {
 		d.tables[lower(t.Name)] = t
 	}
+	t.FullName = lower(t.Name)
 	return t.Table, d.explain(err)
 }
 
