@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/weirsync/weir/internal/backoff"
 )
 
 const (
@@ -24,10 +22,16 @@ func (o *logOptions) countStored(ctx context.Context, count func(context.Context
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for o.metricsAddr != "" {
+		if o.metricsAddr == "" {
+			return
+		}
+		again := time.NewTicker(storedEvery)
+		defer again.Stop()
+		for counting.Err() == nil {
 			count(counting)
-			if backoff.Sleep(counting, storedEvery) != nil {
-				return
+			select {
+			case <-counting.Done():
+			case <-again.C:
 			}
 		}
 	}()
