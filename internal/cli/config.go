@@ -121,7 +121,7 @@ With the YAML language server, the first line of a file names it:
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var o syncOptions
-			schema, err := config.Schema(slices.DeleteFunc(settingsOf(o.flagSet(c), &o), func(s *config.Setting) bool { return s.Name == "config" }))
+			schema, err := config.Schema(slices.DeleteFunc(settingsOf(o.flagSet(c), &o), func(s *config.Setting) bool { return s.Name == "config" }), kinds())
 			if err != nil {
 				return err
 			}

@@ -56,5 +56,11 @@ func TestDrivers_OneMore(t *testing.T) {
 	weir(0, "status --to memory:air", "5")
 	weir(0, "forget flights --to memory:air", `forgot job "flights": 1 checkpoint and 1 rejected line`)
 	weir(0, "status --to memory:air", "weir has not written")
+	weir(0, "config schema", `"memory"`)
+	mapped := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(mapped, []byte("tables: {t: {on_create: {memory: [x], oracle: [y]}}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	weir(2, "config check "+mapped, `"oracle" must be sqlite, postgres or memory`)
 	weir(1, "status --to memory:other", `no database is called "other"`)
 }

@@ -51,7 +51,7 @@ func (e *env) resolve(f *pflag.FlagSet, o *syncOptions) ([]*config.Setting, conf
 		return f
 	}
 	settings := settingsOf(f, o)
-	file, err := config.Resolve(settings, e.environ(), o.config, rules)
+	file, err := config.Resolve(settings, e.environ(), o.config, kinds(), rules)
 	if err != nil {
 		return nil, file, usageError{err}
 	}

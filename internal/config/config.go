@@ -37,8 +37,9 @@ func Key(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
 // Resolve sets the settings that the command line left open, and returns what the file says
 // beside settings. All faults are reported at once. environ is as [os.Environ] returns it;
-// file is a path, "" for none; defaults are the rules of a fold that the settings give.
-func Resolve(settings []*Setting, environ []string, file string, defaults func() fold.Options) (f File, err error) {
+// file is a path, "" for none; databases are the kinds that it may name, and defaults the rules of a
+// fold that the settings give.
+func Resolve(settings []*Setting, environ []string, file string, databases []string, defaults func() fold.Options) (f File, err error) {
 	var faults []error
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
@@ -57,7 +58,7 @@ func Resolve(settings []*Setting, environ []string, file string, defaults func()
 		}
 	}
 	if file != "" {
-		f, err = read(file, settings, defaults)
+		f, err = read(file, settings, databases, defaults)
 		faults = append(faults, err)
 	}
 	for _, s := range settings {

@@ -95,12 +95,12 @@ func (r *reader) entries(data []byte) (entries []entry) {
 
 // read reads a file: it sets the settings that are still open, and returns the rest.
 // defaults are the rules of a fold, as all settings together give them.
-func read(path string, settings []*Setting, defaults func() fold.Options) (File, error) {
+func read(path string, settings []*Setting, databases []string, defaults func() fold.Options) (File, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return File{}, fmt.Errorf("the config file: %w", err)
 	}
-	r := &reader{file: path}
+	r := &reader{file: path, databases: databases}
 	m := &mappingDraft{Mapping: mapping.Mapping{File: path, Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: defaultMaxTables}}
 	entries := r.entries(data)
 	given := map[string]*yaml.Node{}

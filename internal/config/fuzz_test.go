@@ -42,7 +42,7 @@ func (k *taken) resolve(text string, environ ...string) error {
 	for _, s := range k.settings {
 		s.Origin = ""
 	}
-	_, err := Resolve(k.settings, environ, k.path, func() fold.Options { return fold.Options{Key: []string{"id"}} })
+	_, err := Resolve(k.settings, environ, k.path, databases, func() fold.Options { return fold.Options{Key: []string{"id"}} })
 	return err
 }
 

@@ -18,6 +18,9 @@ func top() fold.Options {
 	return fold.Options{Key: []string{"id"}, Null: fold.ClearNull, Scope: fold.ColumnScope, MaxColumns: 500}
 }
 
+// databases are those that a file may name.
+var databases = []string{"sqlite", "postgres"}
+
 // readText reads a file with that text, whose settings are few.
 func readText(t testing.TB, text string) (File, error) {
 	t.Helper()
@@ -34,7 +37,7 @@ func readText(t testing.TB, text string) (File, error) {
 		{Name: "source", Set: func(string) error { return nil }, SetList: func([]string) error { return nil }},
 		{Name: "key", Set: func(v string) error { o.Key = strings.Split(v, ","); return nil }, SetList: func(v []string) error { o.Key = v; return nil }},
 		{Name: "fill-only", Set: func(v string) error { o.FillOnly = v == "true"; return nil }}}
-	return Resolve(settings, nil, path, func() fold.Options {
+	return Resolve(settings, nil, path, databases, func() fold.Options {
 		if null != "" {
 			o.Null = fold.Null(null)
 		}

@@ -31,8 +31,9 @@ func (f *Fault) Error() string {
 
 // A reader reads nodes of a file and collects what is wrong with them.
 type reader struct {
-	file   string
-	faults []*Fault
+	file      string
+	databases []string // the kinds of databases that the program knows
+	faults    []*Fault
 }
 
 func (r *reader) fault(at mapping.Pos, where, format string, args ...any) {

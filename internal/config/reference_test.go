@@ -13,7 +13,7 @@ var update = flag.Bool("update", false, "write the generated parts of docs/mappi
 // words is a form for people.
 func words(f form) string {
 	if name, ok := f["$ref"].(string); ok {
-		return map[string]string{"when": "WHEN", "source": "SOURCE", "values": "value or list", "expire": "map, see below", "test": "map"}[strings.TrimPrefix(name, "#/$defs/")]
+		return map[string]string{"when": "WHEN", "source": "SOURCE", "values": "value or list", "expire": "map, see below", "statements": "list of text, or map", "test": "map"}[strings.TrimPrefix(name, "#/$defs/")]
 	}
 	if forms, ok := f["anyOf"].([]form); ok {
 		all := make([]string, len(forms))

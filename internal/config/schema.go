@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Schema is the JSON Schema of a config file.
-func Schema(settings []*Setting) ([]byte, error) {
+// Schema is the JSON Schema of a config file, which may name these kinds of databases.
+func Schema(settings []*Setting, databases []string) ([]byte, error) {
 	top := form{}
 	for _, s := range settings {
 		f := settingForm(s)
@@ -21,14 +21,15 @@ func Schema(settings []*Setting) ([]byte, error) {
 	schema["title"] = "The config file of weir"
 	schema["type"] = []string{"object", "null"}
 	schema["$defs"] = form{
-		"table":  orNull(object(properties(tableKeys))),
-		"column": oneOf(ref("source"), form{"type": "array", "minItems": 1, "items": ref("source")}),
-		"source": oneOf(textForm, form{"type": "null"}, required(object(properties(sourceKeys)))),
-		"when":   oneOf(form{"type": "string", "pattern": "^[^=]+=([^=]|$)"}, ref("tests"), listOf(ref("tests"))),
-		"tests":  form{"type": "object", "minProperties": 1, "additionalProperties": oneOf(ref("values"), required(object(properties(testKeys))))},
-		"values": oneOf(valueForm, listOf(valueForm)),
-		"expire": required(object(properties(expireKeys)), "after"),
-		"test":   required(object(properties(caseKeys)), keyNames(caseKeys)...),
+		"table":      orNull(object(properties(tableKeys))),
+		"column":     oneOf(ref("source"), form{"type": "array", "minItems": 1, "items": ref("source")}),
+		"source":     oneOf(textForm, form{"type": "null"}, required(object(properties(sourceKeys)))),
+		"when":       oneOf(form{"type": "string", "pattern": "^[^=]+=([^=]|$)"}, ref("tests"), listOf(ref("tests"))),
+		"tests":      form{"type": "object", "minProperties": 1, "additionalProperties": oneOf(ref("values"), required(object(properties(testKeys))))},
+		"values":     oneOf(valueForm, listOf(valueForm)),
+		"statements": oneOf(listOf(textForm), form{"type": "object", "propertyNames": enum(databases...), "minProperties": 1, "additionalProperties": listOf(textForm)}),
+		"expire":     required(object(properties(expireKeys)), "after"),
+		"test":       required(object(properties(caseKeys)), keyNames(caseKeys)...),
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

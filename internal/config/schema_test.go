@@ -120,7 +120,7 @@ func TestSchema_IsTheReaders(t *testing.T) {
 	for _, s := range settings {
 		s.Set = func(string) error { return nil }
 	}
-	text, err := Schema(settings)
+	text, err := Schema(settings, databases)
 	if err != nil {
 		t.Fatal(err)
 	}

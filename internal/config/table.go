@@ -90,7 +90,7 @@ var tableKeys = []key[tableDraft]{
 			r.fault(pos(n), where, "after is missing: the age of the rows that are removed")
 		}
 	}},
-	{"on_create", "SQL that is run in the transaction that makes the table: a list, or a list by kind of database", "none", oneOf(listOf(textForm), form{"type": "object", "propertyNames": enum(databases...), "minProperties": 1, "additionalProperties": listOf(textForm)}), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"on_create", "SQL that is run in the transaction that makes the table: a list, or a list by kind of database", "none", ref("statements"), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.OnCreate = r.statements(n, where)
 	}},
 	{"delete_when", "the messages that remove their row; of a child, the elements", "the top-level `delete_when`; of a child never", ref("when"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.DeleteWhen = r.when(n, where) }},
@@ -105,10 +105,7 @@ var tableKeys = []key[tableDraft]{
 	{"max_columns", "the most columns that `rest: add` adds", "the top-level `max_columns`", countForm(0), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.MaxColumns = r.number(n, where, 0) }},
 }
 
-var (
-	rests     = []fold.NewColumns{fold.IgnoreColumns, fold.AddColumns, fold.RejectColumns}
-	databases = []string{"sqlite", "postgres"}
-)
+var rests = []fold.NewColumns{fold.IgnoreColumns, fold.AddColumns, fold.RejectColumns}
 
 var expireKeys = []key[mapping.Expire]{
 	{"after", "the age of the rows that are removed, such as 48h or 7d", "", textForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) {
@@ -131,11 +128,11 @@ func (r *reader) statements(n *yaml.Node, where string) (all []mapping.Statement
 		return all
 	}
 	if len(n.Content) == 0 {
-		r.fault(pos(n), where, "no database is named: %s", either(databases))
+		r.fault(pos(n), where, "no database is named: %s", either(r.databases))
 	}
 	r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
-		if !slices.Contains(databases, name) {
-			r.fault(pos(at), where, "%q must be %s%s", name, either(databases), DidYouMean(name, databases))
+		if !slices.Contains(r.databases, name) {
+			r.fault(pos(at), where, "%q must be %s%s", name, either(r.databases), DidYouMean(name, r.databases))
 		}
 		list(value, join(where, name), name)
 	})

@@ -19,7 +19,7 @@ func firestarter(t testing.TB) *mapping.Mapping {
 	for _, name := range []string{"source", "feed", "feed-events", "to", "null"} {
 		settings = append(settings, &config.Setting{Name: name, Set: func(string) error { return nil }})
 	}
-	f, err := config.Resolve(settings, nil, "../../contrib/firestarter.yaml", func() fold.Options { return fold.Options{Null: fold.KeepNull} })
+	f, err := config.Resolve(settings, nil, "../../contrib/firestarter.yaml", nil, func() fold.Options { return fold.Options{Null: fold.KeepNull} })
 	if err != nil {
 		t.Fatal(err)
 	}
