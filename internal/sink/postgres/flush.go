@@ -239,6 +239,7 @@ func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 	if err := a.explodeAll(); err != nil {
 		return err
 	}
+	a.lockSets()
 	a.writeParts()
 	return nil
 }

@@ -18,6 +18,17 @@ func (a *attempt) explodeAll() error {
 	return nil
 }
 
+// lockSets adds what has the other writers of the sets that are swept wait. Rows of one set that two
+// writers make at once do not see each other, and locks of the rows alone could be waited for in a
+// circle: the row that has the set is not locked where it stays as it is.
+func (a *attempt) lockSets() {
+	for _, p := range a.parts {
+		if p.set && p.merge != nil && p.merge.sweeps {
+			a.script.add("SELECT pg_advisory_xact_lock(%d)", lockNumber("sets", a.d.schema, a.d.fullName(&p.after)))
+		}
+	}
+}
+
 // explode makes the rows of other tables that are values of the rows of a part, as they are
 // written, and has the parts of these tables write them.
 func (a *attempt) explode(table int) error {

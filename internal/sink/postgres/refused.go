@@ -239,6 +239,7 @@ func (c *chunks) probe() error {
 		return err
 	}
 	c.next()
+	c.lockSets() // for all pieces
 	for _, p := range c.parts {
 		if p.merge == nil {
 			continue

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,6 +109,67 @@ func TestWriters(t *testing.T) {
 			sinktest.Expect(t, db, "SELECT count(*) FROM weir_checkpoints WHERE job LIKE 'job %' AND seq = 15", "4")
 		})
 	}
+}
+
+// TestWriters_Sets has runs write the sets of the same rows at once: each set is as one of them wrote
+// it, and nobody waits in a circle.
+func TestWriters_Sets(t *testing.T) {
+	for name, id := range map[string]string{"keys of the feed": "", "generated keys": "oid"} {
+		t.Run(name, func(t *testing.T) {
+			db := connect(t, testpg.New(t))
+			m := sinktest.Shop(t)
+			m.Tables[0].ID = id
+			n := sinktest.BeginNested(t, db, m, false)
+			n.Flush(`{"id":0,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
+			n.Flush(`{"id":1}`, `{"id":2}`, `{"id":3}`)
+			n.End()
+			var again retries
+			var wg sync.WaitGroup
+			for w := range 3 {
+				n := sinktest.BeginNestedJob(t, db, fmt.Sprint("job ", w), m, false)
+				n.Sink = sink.Retry(n.Sink, time.Minute, again.add)
+				wg.Go(func() {
+					rnd := rand.New(rand.NewPCG(uint64(w), 1))
+					for k := range 40 {
+						for range 3 {
+							items := fmt.Sprintf(`{"sku":"%d","qty":%d,"taxes":[{"code":"a"}]}`, rnd.IntN(8), w*1000+k)
+							for range rnd.IntN(3) {
+								items += fmt.Sprintf(`,{"sku":"%d","qty":%d}`, rnd.IntN(8), w*1000+k)
+							}
+							n.Fold(fmt.Sprintf(`{"id":%d,"items":[%s]}`, 1+rnd.IntN(3), items))
+						}
+						n.Flush()
+					}
+				})
+			}
+			wg.Wait()
+			if deadlocks := db.one(t, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); deadlocks != "0" || len(again.reasons) > 0 {
+				t.Errorf("%s deadlocks; tried again for %v", deadlocks, again.reasons)
+			}
+			key := cmp.Or(id, "order_id")
+			sinktest.Expect(t, db, "SELECT "+key+", min(qty), max(qty) FROM items GROUP BY 1 HAVING min(qty) <> max(qty)")
+		})
+	}
+}
+
+// TestWriters_OneSet: of two runs that write one set at once, one finds what the other wrote.
+func TestWriters_OneSet(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	n := sinktest.BeginNested(t, db, sinktest.Shop(t), false)
+	n.Flush(`{"id":1,"items":[{"sku":"old"}]}`)
+	n.End()
+	db.Exec(t, "CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_lock_shared(42); RETURN NULL; END $$")
+	db.Exec(t, "CREATE TRIGGER waits AFTER INSERT ON items EXECUTE FUNCTION waits()")
+	db.Exec(t, "SELECT pg_advisory_lock(42)")
+	var wg sync.WaitGroup
+	one, other := sinktest.BeginNestedJob(t, db, "one", sinktest.Shop(t), false), sinktest.BeginNestedJob(t, db, "other", sinktest.Shop(t), false)
+	wg.Go(func() { one.Flush(`{"id":1,"items":[{"sku":"one"}]}`) })
+	wg.Go(func() { other.Flush(`{"id":1,"items":[{"sku":"other"}]}`) })
+	for db.one(t, "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'") != "2" {
+	}
+	db.Exec(t, "SELECT pg_advisory_unlock(42)")
+	wg.Wait()
+	sinktest.Expect(t, db, "SELECT count(*), bool_or(sku = 'old') FROM items", "1|false")
 }
 
 // TestFlush_Deadlock: another program takes the rows in its own order.

@@ -35,6 +35,12 @@ type Nested struct {
 // BeginNested is Begin for the tables of a mapping. ruled says that they may refuse rows.
 func BeginNested(t *testing.T, db Database, m *mapping.Mapping, ruled bool) *Nested {
 	t.Helper()
+	return BeginNestedJob(t, db, job, m, ruled)
+}
+
+// BeginNestedJob is BeginNested for a job of its own.
+func BeginNestedJob(t *testing.T, db Database, job string, m *mapping.Mapping, ruled bool) *Nested {
+	t.Helper()
 	n := &Nested{Run: open(t, db, job, ""), mapping: m, names: &feed.Names{}, set: fold.NewSet(len(m.Tables))}
 	if err := errors.Join(n.take(), n.read(ruled)); err != nil {
 		t.Fatal(err)

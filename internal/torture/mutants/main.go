@@ -263,6 +263,8 @@ var mutants = []mutant{
 		postgres, "TestRefused_NotByARow", false},
 	{"the row that an error shows is not looked for, Postgres", "internal/sink/postgres/blame.go", `	if at < 0 || of == table {`, `	if at = -1; at < 0 || of == table {`,
 		postgres, "TestRefused_ManyOfSeveralTables", false},
+	{"sets are swept by several writers at once, Postgres", "internal/sink/postgres/nested.go", `		if p.set && p.merge != nil && p.merge.sweeps {`, `		if p.set && p.merge != nil && !p.merge.sweeps {`,
+		postgres, "TestWriters_OneSet", false},
 }
 
 func main() {
