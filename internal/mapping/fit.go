@@ -84,6 +84,9 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 	}
 	for i := range x.key {
 		if k := &x.key[i]; k.above && !k.hidden || x.everything && !k.above {
+			if k.above {
+				p.fitAbove(x, i, t)
+			}
 			p.fitColumn(t, k.title, true, k.cast, nil, func(why string) { fault(x.spec.Pos, "table %q, column %q: %s", t.Name, k.title, why) })
 		}
 	}
@@ -102,8 +105,33 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 			t.Columns = append(t.Columns, schema.Column{Name: name, Type: schema.Rows})
 		}
 	}
+	if x.parent >= 0 && !t.Exists {
+		t.AddForeignKey(p.belongs(table))
+	}
 	p.fitted[table] = t.Clone()
 	return errors.Join(faults...)
+}
+
+// fitAbove has a table that lacks a part of its parent's key get a column as its parent has it.
+func (p *Plan) fitAbove(x *planned, part int, t *schema.Table) {
+	if t.Exists && !t.Made || p.limits.Find(t, x.key[part].title, len(t.Columns)) >= 0 {
+		return
+	}
+	above := &p.fitted[x.parent]
+	if at := p.limits.Find(above, p.tables[x.parent].key[part].title, part); at >= 0 {
+		t.Columns = append(t.Columns, above.Columns[at].Like(x.key[part].title, true))
+	}
+}
+
+// belongs is the foreign key of a table to that of the rows that its own belong to.
+func (p *Plan) belongs(table int) schema.ForeignKey {
+	parent := p.tables[table].parent
+	k := schema.ForeignKey{Table: p.fitted[parent].Name, To: p.StoredKey(parent), Cascade: true}
+	if id := p.tables[parent].spec.ID; id != "" {
+		k.To = []string{id}
+	}
+	k.Columns = p.StoredKey(table)[:len(k.To)]
+	return k
 }
 
 // fitSurrogate makes a table one whose keys the database generates.
@@ -147,9 +175,7 @@ func (p *Plan) fitOwner(table int, t *schema.Table, fault func(why string)) {
 	t.Refs = append(t.Refs, ref)
 	if t.Exists {
 		t.Key = append(slices.Clone(ref.From), t.Key[1:]...)
-		return
 	}
-	t.ForeignKeys = append(t.ForeignKeys, schema.ForeignKey{Columns: []string{x.owner.column}, Table: ref.To.Table, To: []string{ref.To.Column}, Cascade: true})
 }
 
 // lookup is how a row of a table is found that has a key that the database generates.

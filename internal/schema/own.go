@@ -40,7 +40,7 @@ func markClass(mark string) (class, bool) {
 func (c *Column) widen(s class) {
 	c.seen |= s
 	c.Type = infer(c.seen)
-	if c.Key && c.Type != Int {
+	if c.Key && c.Type != Int && c.Type != Any {
 		c.Type = Text
 	}
 	if c.seen&^smallInt != 0 {

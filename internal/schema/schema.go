@@ -77,24 +77,16 @@ type Table struct {
 	HasConstraints bool
 	// OnCreate is SQL that is run in the transaction that makes the table, behind that.
 	OnCreate []string
-	// ForeignKeys are those that weir wants of the table: it gets them when weir makes it. One
-	// that exists keeps those that it has.
+	// ForeignKeys are those of the table that weir made; where it does not exist, those that it
+	// gets when weir makes it. They are no constraints to [Table.HasConstraints] and [Table.Made].
 	ForeignKeys []ForeignKey
+	// Referrers are the tables with such foreign keys to this one.
+	Referrers []Referrer
 	// Versioned tells that a run has kept the table by a version for each column.
 	Versioned bool
 	// Strict tells that each column of the table needs a type, where the database has
 	// columns without one.
 	Strict bool
-}
-
-// A ForeignKey says that what a row has in some columns is the key of a row of another table,
-// or NULL.
-type ForeignKey struct {
-	Columns []string // of the table
-	Table   string   // the other one's [Table.Name]
-	To      []string // its columns, in the order of Columns
-	// Cascade has the row go with the one that it refers to. Without, that one cannot be deleted.
-	Cascade bool
 }
 
 // Clone returns a copy that shares nothing that changes.

@@ -8,14 +8,42 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// CreateTable is the statement that makes a table, of the database's columns alone. All names are
+// CreateTable is the statement that makes a table of columns, those of the database alone, and constraints. All names are
 // identifiers of SQL; options stand behind it.
-func CreateTable(name string, definitions []string, t *schema.Table, quote func(name string) string, options string) string {
+func CreateTable(name string, columns, constraints []string, options string) string {
+	return "CREATE TABLE " + name + " (\n  " + strings.Join(slices.Concat(columns, constraints), ",\n  ") + "\n)" + options
+}
+
+// Constraints are those that a table gets that weir makes. quote and named make the name of a column,
+// and of a table, an identifier of SQL.
+func Constraints(t *schema.Table, quote, named func(name string) string) []string {
 	unique := "PRIMARY KEY"
 	if t.Surrogate() >= 0 { // that is the primary key
 		unique = "UNIQUE"
 	}
-	return "CREATE TABLE " + name + " (\n  " + strings.Join(definitions, ",\n  ") + ",\n  " + unique + " (" + KeyList(t, quote) + ")\n)" + options
+	all := []string{unique + " (" + NameList(t.KeyColumns(), quote) + ")"}
+	for i := range t.ForeignKeys {
+		all = append(all, ForeignKey(&t.ForeignKeys[i], quote, named))
+	}
+	return all
+}
+
+// ForeignKey is the constraint for one.
+func ForeignKey(k *schema.ForeignKey, quote, named func(name string) string) string {
+	sql := fmt.Sprintf("CONSTRAINT %s FOREIGN KEY (%s) REFERENCES %s (%s)", k.Name, NameList(k.Columns, quote), named(k.Table), NameList(k.To, quote))
+	if k.Cascade {
+		sql += " ON DELETE CASCADE"
+	}
+	return sql
+}
+
+// NameList lists names of columns as identifiers of SQL.
+func NameList(names []string, quote func(name string) string) string {
+	quoted := make([]string, len(names))
+	for i := range names {
+		quoted[i] = quote(names[i])
+	}
+	return strings.Join(quoted, ", ")
 }
 
 // Plan returns, for people, create and what is made with a table, or what adds its new
@@ -36,15 +64,6 @@ func Plan(want *schema.Table, create string, add func(c *schema.Column) string) 
 	return plan
 }
 
-// KeyList lists the columns of a table's key as identifiers of SQL.
-func KeyList(t *schema.Table, quote func(name string) string) string {
-	names := t.KeyColumns()
-	for i := range names {
-		names[i] = quote(names[i])
-	}
-	return strings.Join(names, ", ")
-}
-
 // MayCreate reports why a table that is missing must not be made for a batch: it existed
 // when the batch was folded.
 func MayCreate(want *schema.Table) error {
@@ -57,6 +76,23 @@ func MayCreate(want *schema.Table) error {
 // KeyColumnError says why a column cannot be of a key, by what it is.
 func KeyColumnError(t *schema.Table, c *schema.Column, is string) error {
 	return fmt.Errorf("the key column %q of table %q %s; choose another --key", c.Name, t.Name, is)
+}
+
+// ReferredBy says that a column cannot become another one because a table refers to it that the
+// run does not write to: it would have to change too.
+func ReferredBy(t *schema.Table, r *schema.Referrer, column int) *schema.HeldError {
+	return &schema.HeldError{Table: t.Name, Column: r.Columns[column], Why: "table " + r.Table + " refers to it, and is none of this run's"}
+}
+
+// MayEmpty reports that the rows of another table refer to those of a table that is to be emptied.
+// emptied tells which others are emptied with it.
+func MayEmpty(t *schema.Table, emptied func(table string) bool) error {
+	for _, r := range t.Referrers {
+		if !emptied(r.Table) {
+			return fmt.Errorf("--rebuild empties table %q, to whose rows those of table %s refer: keep both by one config file, or drop %[2]s", t.Name, r.Table)
+		}
+	}
+	return nil
 }
 
 // Computed is what a generated column is.

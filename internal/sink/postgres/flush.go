@@ -209,10 +209,16 @@ func (a *attempt) compose(ctx context.Context) error {
 func (a *attempt) fit() error {
 	a.script, a.late = &script{}, false
 	for _, p := range a.parts {
+		p.keys = nil
+	}
+	for _, p := range a.parts {
 		if err := p.fit(); err != nil {
 			return err
 		}
 		a.late = a.late || p.after.Exists && p.after.ID == ""
+	}
+	for _, p := range a.parts {
+		p.ddl = append(p.ddl, p.keys...)
 	}
 	return nil
 }
@@ -298,6 +304,8 @@ func (a *attempt) failed(ctx context.Context, err error) (sink.Result, error) {
 		return a.result(), err
 	}
 	switch {
+	case a.orphaned(refused) && d.gone < maxStarts:
+		return a.result(), errGone
 	case direct && refused != nil && !isStale(refused) && (refused.Code == "23505" || refused.Code == "22P02"):
 		return d.write(ctx, a.f) // not all rows were new, or others have numbered columns
 	case isStale(refused) && d.rereads < maxStarts:

@@ -53,16 +53,19 @@ type change struct {
 }
 
 // fit returns the statements that make the database's table what a batch needs, and the
-// table as it then is.
-func (d *DB) fit(b *fold.Batch, t *table) (ddl []change, _ relation, err error) {
+// table as it then is. above returns the tables that it refers to.
+func (d *DB) fit(b *fold.Batch, t *table, above func(*schema.ForeignKey) *schema.Table) (ddl []change, _ relation, err error) {
 	have, want := t.relation, &b.Table
 	if !have.Exists {
-		return d.create(want, t)
+		return d.create(want, t, above)
 	}
 	have.Table, have.cols = have.Clone(), slices.Clone(have.cols)
 	grown, err := sink.Grow(&have.Table, b)
-	if err != nil || len(grown) == 0 {
+	if err != nil {
 		return nil, have, err
+	}
+	if grown = have.Follow(&b.Limits, above, grown); len(grown) == 0 {
+		return nil, have, nil
 	}
 	for _, g := range grown {
 		c := &have.Columns[g.At]
@@ -92,13 +95,14 @@ func addColumn(table string, c *schema.Column, now time.Time) []change {
 }
 
 // create is fit for a table that does not exist.
-func (d *DB) create(want *schema.Table, t *table) (ddl []change, have relation, err error) {
+func (d *DB) create(want *schema.Table, t *table, above func(*schema.ForeignKey) *schema.Table) (ddl []change, have relation, err error) {
 	have = t.relation
 	if err := sink.MayCreate(want); err != nil {
 		return nil, have, err
 	}
 	have.Table, have.cols = want.Clone(), nil
 	have.Columns = slices.DeleteFunc(have.Columns, func(c schema.Column) bool { return waits(&c) })
+	have.Follow(&caps.Limits, above, nil)
 	for i := range have.Columns {
 		c := &have.Columns[i]
 		c.New, c.NotNull, c.Decl = false, c.Key, declare(c)
@@ -111,7 +115,7 @@ func (d *DB) create(want *schema.Table, t *table) (ddl []change, have relation, 
 	have.Exists, have.Made = true, true
 	have.triggers = len(want.OnCreate) > 0 // it may get some
 	full := d.fullName(&have)
-	ddl = []change{{sql: Create(want)}}
+	ddl = []change{{sql: Create(&have.Table)}}
 	for _, sql := range want.OnCreate {
 		// So it can be several statements, and cannot end the transaction.
 		ddl = append(ddl, change{"DO " + d.literal("BEGIN EXECUTE "+d.literal(sql)+"; END"), func(e *pgconn.PgError) error { return onCreateError(want.Name, e) }})

@@ -19,6 +19,7 @@ type part struct {
 	rows   []*fold.Row // of the batch, sorted
 	set    bool        // the rows are values of others
 	ddl    []change    // what makes the table what the batch needs
+	keys   []change    // what makes its foreign keys again that a table above has dropped
 	writes []*fold.Row // those of the rows that the script writes
 	merge  *merge      // nil where there are none
 	newer  []*fold.Row // what is to be written of them
@@ -47,14 +48,19 @@ const (
 func (p *part) fit() (err error) {
 	p.ddl, p.after, p.stage, p.unmarked = nil, p.t.relation, p.t.stage, false
 	p.t.next = &p.after
-	if !p.b.Used() {
+	if !p.b.Used() && len(p.keys) == 0 {
 		return nil
 	}
 	if p.rows == nil {
 		p.rows = p.b.Sorted()
 	}
-	if p.ddl, p.after, err = p.a.d.fit(p.b, p.t); err != nil {
+	if p.ddl, p.after, err = p.a.d.fit(p.b, p.t, p.a.above); err != nil {
 		return err
+	}
+	if p.t.Exists && len(p.ddl) > 0 {
+		if err := p.loosen(); err != nil {
+			return err
+		}
 	}
 	if p.unmarked = p.after.unlogged && p.after.marker == ""; p.unmarked {
 		p.after.ID = ""

@@ -160,7 +160,7 @@ func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relat
 	r, err := d.query(ctx,
 		"SELECT coalesce(array_to_string(c.reloptions, ','), ''), c.relkind, n.nspname, c.relrowsecurity OR EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid),"+
 			" (SELECT count(*) FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)"+
-			" + (SELECT count(*) FROM pg_constraint WHERE conrelid = c.oid AND contype IN ('c', 'f', 'x') OR confrelid = c.oid),"+
+			" + (SELECT count(*) FROM pg_constraint k WHERE (conrelid = c.oid AND contype IN ('c', 'f', 'x') OR confrelid = c.oid) AND NOT ("+ownKey+")),"+
 			" EXISTS (SELECT FROM pg_trigger WHERE (tgrelid = c.oid OR tgrelid IN (SELECT relid FROM pg_partition_tree(c.oid))) AND NOT tgisinternal AND tgtype & 4 <> 0), row_security_active(c.oid), c.oid, c.relpersistence,"+
 			" (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped),"+
 			" (SELECT min(pg_describe_object(p.classid, p.objid, p.objsubid)) FROM pg_depend p JOIN pg_class u ON u.oid = p.objid AND u.relkind IN ('r', 'p', 'm')"+
@@ -171,7 +171,8 @@ func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relat
 		"SELECT i.indisunique AND i.indisvalid AND i.indimmediate, i.indpred IS NULL AND i.indexprs IS NULL,"+
 			" (SELECT string_agg(a.attname, E'\\x01' ORDER BY a.attname) FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]))"+
 			" FROM pg_index i WHERE i.indrelid = "+is+" ORDER BY i.indexrelid",
-		"SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = coalesce("+nullable(d, schemaName)+", current_schema())), "+d.readySQL())
+		"SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = coalesce("+nullable(d, schemaName)+", current_schema())), "+d.readySQL(),
+		strings.ReplaceAll(keysSQL, "{t}", is))
 	if err != nil {
 		return t, err
 	}
@@ -224,6 +225,7 @@ func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relat
 	if t.Key, err = caps.FindKey(&t.Table, key); err != nil {
 		return missing(err)
 	}
+	t.readKeys(r[4])
 	other, err := t.readIndexes(r[2], ours)
 	if err != nil {
 		return missing(err)
@@ -268,7 +270,7 @@ const columnsSQL = `SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.at
   LEFT JOIN pg_class s ON p.classid = 'pg_class'::regclass AND s.oid = p.objid AND s.relkind = 'S'
   LEFT JOIN pg_constraint k ON p.classid = 'pg_constraint'::regclass AND k.oid = p.objid
   WHERE p.refclassid = 'pg_class'::regclass AND p.refobjid = a.attrelid AND p.refobjsubid = a.attnum AND s.oid IS NULL
-  AND (i.indexrelid IS NULL OR i.indexprs IS NOT NULL OR i.indpred IS NOT NULL) AND (k.oid IS NULL OR k.contype NOT IN ('p', 'u', 'n'))
+  AND (i.indexrelid IS NULL OR i.indexprs IS NOT NULL OR i.indpred IS NOT NULL) AND (k.oid IS NULL OR k.contype NOT IN ('p', 'u', 'n') AND NOT (` + ownKey + `))
   AND (p.classid <> 'pg_attrdef'::regclass OR p.objid IS DISTINCT FROM f.oid) AND p.classid <> 'pg_statistic_ext'::regclass)
  FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
  LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
@@ -380,7 +382,7 @@ func (t *relation) readIndexes(indexes result, ours bool) (other bool, err error
 	}
 	if !unique {
 		_, rel, _ := splitName(t.Name)
-		return false, sink.NotUniqueError(&t.Table, ident(cut(rel, maxName-4)+"_key"), t.ident, sink.KeyList(&t.Table, ident))
+		return false, sink.NotUniqueError(&t.Table, ident(cut(rel, maxName-4)+"_key"), t.ident, sink.NameList(t.KeyColumns(), ident))
 	}
 	return other, nil
 }
@@ -414,6 +416,9 @@ func cut(s string, n int) string { return s[:min(len(s), n)] }
 
 // declare is the type of a column that weir makes.
 func declare(c *schema.Column) string {
+	if c.Decl != "" && !c.Own { // it is like one of others
+		return c.Decl
+	}
 	switch c.Type {
 	case schema.Bool:
 		return "boolean"
@@ -476,7 +481,7 @@ func Create(t *schema.Table) string {
 			definitions = append(definitions, definition(c))
 		}
 	}
-	return sink.CreateTable(named(t), definitions, t, ident, fmt.Sprintf(" WITH (fillfactor = %d)", fillFactor))
+	return sink.CreateTable(named(t.Name), definitions, sink.Constraints(t, ident, named), fmt.Sprintf(" WITH (fillfactor = %d)", fillFactor))
 }
 
 func definition(c *schema.Column) string {
@@ -487,8 +492,8 @@ func definition(c *schema.Column) string {
 }
 
 // named is a table's name in SQL, as the user gave it.
-func named(t *schema.Table) string {
-	schemaName, rel, _ := splitName(t.Name)
+func named(table string) string {
+	schemaName, rel, _ := splitName(table)
 	return identOf(schemaName, rel)
 }
 
@@ -498,6 +503,6 @@ func Plan(want *schema.Table) []string {
 		if waits(c) {
 			return ""
 		}
-		return "ALTER TABLE " + named(want) + " ADD COLUMN " + definition(c)
+		return "ALTER TABLE " + named(want.Name) + " ADD COLUMN " + definition(c)
 	})
 }

@@ -54,7 +54,7 @@ func (a *attempt) begin() {
 		a.empty()
 	}
 	for _, p := range a.parts {
-		if p.b.Used() {
+		if p.b.Used() || len(p.ddl) > 0 {
 			p.change()
 		}
 	}
@@ -76,7 +76,7 @@ func (a *attempt) readRebuild(ctx context.Context) error {
 			return err
 		}
 		p.t.relation = now
-		if err := sink.MayRebuild(&p.t.Table, d.storable(a.f.Job)); err != nil {
+		if err := errors.Join(sink.MayRebuild(&p.t.Table, d.storable(a.f.Job)), sink.MayEmpty(&p.t.Table, func(other string) bool { return a.called(other) != nil })); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -236,6 +237,23 @@ var nestedTests = []test{
 		shopIs(t, db, rowsOf{"2|again", "3|NULL"}, rowsOf{"3|y|NULL"}, nil)
 		n.Flush(`{"id":3,"items":[{"sku":"z"}]}`, `{"id":3,"op":"delete"}`, `{"id":4,"op":"delete"}`)
 		shopIs(t, db, rowsOf{"2|again"}, nil, nil)
+	}},
+	{"AKeyThatHasNoValueYet", func(t *testing.T, db Database) {
+		m := Shop(t)
+		for i, columns := range []string{"id, status", "sku, qty", "code, amount"} {
+			m.Tables[i].Columns = columnsOf(t, columns)
+		}
+		n := BeginNested(t, db, m, false)
+		n.Flush(`{"id":1,"status":"a"}`)
+		n.Flush(`{"id":2,"items":[]}`)
+		n.End()
+		n = BeginNested(t, db, m, false)
+		n.Flush(`{"id":1,"items":[{"sku":7,"qty":1}]}`)
+		n.Flush(`{"id":2,"items":[{"sku":8,"qty":1,"taxes":[{"code":1,"amount":1}]}]}`)
+		shopIs(t, db, rowsOf{"1|a", "2|NULL"}, rowsOf{"1|7|1", "2|8|1"}, rowsOf{"2|8|1|1"})
+		if c, err := n.Sink.Table(t.Context(), "items", []string{"order_id", "sku"}); err != nil || c.Columns[1].Type != schema.Int {
+			t.Errorf("the table is %+v, %v", c.Columns, err)
+		}
 	}},
 	{"AnElementThatIsNoRowRejectsItsMessage", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, Shop(t), false)

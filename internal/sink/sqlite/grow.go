@@ -16,8 +16,8 @@ import (
 
 // fit makes a table what a batch needs, inside the flush's transaction, and returns it as
 // it then is. The database has the last word: others may have changed the table since it
-// was read.
-func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table) (*table, error) {
+// was read. above are the tables that it may refer to, as they are by now.
+func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, above []*table) (*table, error) {
 	want := &b.Table
 	var version int64
 	if err := d.scalar("PRAGMA schema_version", &version); err != nil {
@@ -38,13 +38,17 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table) (*table, error)
 		}
 	}
 	if !have.Exists {
-		return d.create(ctx, want, was.key)
+		return d.create(ctx, want, was.key, above)
 	}
 	needs := have.Clone()
 	grown, err := sink.Grow(&needs, b)
-	lost := strings.Contains(have.ID, lostMark)
-	if err != nil || len(grown) == 0 && !lost {
+	if err != nil {
 		return have, err
+	}
+	grown = needs.Follow(&caps.Limits, referred(above), grown)
+	lost := strings.Contains(have.ID, lostMark)
+	if len(grown) == 0 && !lost {
+		return have, nil
 	}
 	if lost { // the run reads them again; what other jobs had written there is gone
 		if err := d.c.keepMark(madeMark(have.Name), sink.NewTableID()); err != nil {
@@ -64,6 +68,9 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table) (*table, error)
 			}
 		}
 	}
+	if err := have.held(&needs, grown, above); err != nil {
+		return nil, err
+	}
 	if err := d.widen(have, &needs, grown); err != nil {
 		return nil, err
 	}
@@ -74,11 +81,13 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table) (*table, error)
 }
 
 // create makes the table.
-func (d *DB) create(ctx context.Context, want *schema.Table, key []string) (*table, error) {
+func (d *DB) create(ctx context.Context, want *schema.Table, key []string, above []*table) (*table, error) {
 	if err := sink.MayCreate(want); err != nil {
 		return nil, err
 	}
-	if err := d.c.exec(Create(want)); err != nil {
+	t := want.Clone()
+	t.Follow(&caps.Limits, referred(above), nil)
+	if err := d.createKeyed(&t); err != nil {
 		return nil, err
 	}
 	for _, sql := range want.OnCreate {
@@ -94,7 +103,7 @@ func (d *DB) create(ctx context.Context, want *schema.Table, key []string) (*tab
 	if _, err := d.dropVersions(ctx, want.Name); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(d.c.keepMark(madeMark(want.Name), sink.NewTableID()), d.c.keepMark(columnsMark(want.Name), want.Marks())); err != nil {
+	if err := errors.Join(d.c.keepMark(madeMark(want.Name), sink.NewTableID()), d.c.keepMark(columnsMark(want.Name), t.Marks())); err != nil {
 		return nil, err
 	}
 	return d.readTable(ctx, want.Name, key)
@@ -196,19 +205,21 @@ func (d *DB) rebuild(t *schema.Table, decls, from []string) error {
 		decls, from = append(decls, declare(t, &t.Columns[i])), append(from, quote(t.Columns[i].Name))
 	}
 	temp := "weir_new_" + t.Name
-	for _, sql := range append([]string{
-		create(temp, t, decls),
-		fmt.Sprintf("INSERT INTO %s SELECT %s FROM %s", quote(temp), strings.Join(from, ", "), quote(t.Name)),
-		"DROP TABLE " + quote(t.Name),
-		"PRAGMA legacy_alter_table=ON", // leaves views as they are
-		fmt.Sprintf("ALTER TABLE %s RENAME TO %s", quote(temp), quote(t.Name)),
-		"PRAGMA legacy_alter_table=OFF",
-	}, again...) {
-		if err := d.c.exec(sql); err != nil {
-			return err
+	return d.unkeyed(func() error { // else the rows that refer to the table would go with it
+		for _, sql := range append([]string{
+			create(temp, t, decls),
+			fmt.Sprintf("INSERT INTO %s SELECT %s FROM %s", quote(temp), strings.Join(from, ", "), quote(t.Name)),
+			"DROP TABLE " + quote(t.Name),
+			"PRAGMA legacy_alter_table=ON", // leaves views as they are
+			fmt.Sprintf("ALTER TABLE %s RENAME TO %s", quote(temp), quote(t.Name)),
+			"PRAGMA legacy_alter_table=OFF",
+		}, again...) {
+			if err := d.c.exec(sql); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // converted is SQL for a column's value as a value of another type, or "" where it is the

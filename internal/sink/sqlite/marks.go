@@ -81,7 +81,7 @@ func (d *DB) empty(ctx context.Context, f *sink.Flush, tables []*table) error {
 		if err != nil && !drops[i] {
 			return err
 		}
-		if err := sink.MayRebuild(&have.Table, f.Job); err != nil {
+		if err := errors.Join(sink.MayRebuild(&have.Table, f.Job), sink.MayEmpty(&have.Table, func(other string) bool { return named(tables, other) != nil })); err != nil {
 			return err
 		}
 		tables[i] = have
@@ -91,22 +91,24 @@ func (d *DB) empty(ctx context.Context, f *sink.Flush, tables []*table) error {
 			return err
 		}
 	}
-	for i, t := range slices.Backward(tables) { // children first
-		if _, err := d.dropVersions(ctx, t.Name); err != nil {
-			return err
+	return d.unkeyed(func() error { // no row that stays refers to one that goes
+		for i, t := range tables {
+			if _, err := d.dropVersions(ctx, t.Name); err != nil {
+				return err
+			}
+			var err error
+			switch {
+			case drops[i]:
+				err = d.c.exec("DROP TABLE " + quote(t.Name))
+			case t.Exists:
+				err = d.c.exec("DELETE FROM " + quote(t.Name))
+			}
+			if err != nil {
+				return err
+			}
 		}
-		var err error
-		switch {
-		case drops[i]:
-			err = d.c.exec("DROP TABLE " + quote(t.Name))
-		case t.Exists:
-			err = d.c.exec("DELETE FROM " + quote(t.Name))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // joined notes that the job of a flush writes to a table of this name, and returns the table

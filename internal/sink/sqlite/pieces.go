@@ -32,11 +32,14 @@ func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res
 	p := &pieces{c: d.c, ctx: ctx, batches: f.Batches, writers: make([]*writer, len(tables)), undoes: true}
 	batches, rows := slices.Clone(f.Batches), make([][]*fold.Row, len(tables))
 	for i, b := range f.Batches {
-		if !b.Used() {
+		if !b.Used() && !tables[i].lags(tables) {
 			continue
 		}
-		if tables[i], err = d.fit(ctx, b, tables[i]); err != nil {
+		if tables[i], err = d.fit(ctx, b, tables[i], tables); err != nil {
 			return res, err
+		}
+		if !b.Used() {
+			continue
 		}
 		rows[i], p.undoes = b.Sorted(), p.undoes && b.Table.HasConstraints
 	}

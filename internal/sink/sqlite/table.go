@@ -96,12 +96,16 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 	if err != nil {
 		return missing(err)
 	}
-	var rules int64
-	err = d.scalar("SELECT (SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE) + (SELECT count(*) FROM pragma_foreign_key_list(?1))"+
-		" + (SELECT count(*) FROM pragma_table_list l, pragma_foreign_key_list(l.name) f WHERE f.\"table\" = ?1 COLLATE NOCASE)", &rules, t.Name)
+	linked, err := d.readKeys(t)
+	if err != nil {
+		return t, err
+	}
+	var triggers int64
+	err = d.scalar("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE", &triggers, t.Name)
+	sql = t.withoutOwn(sql)
 	// The word may stand in a name: then lines are kept for nothing.
 	has := func(word string) bool { return strings.Contains(strings.ToUpper(sql), word) }
-	ruled := rules > 0 || strict != 0 || defaults || has("CHECK") ||
+	ruled := linked || triggers > 0 || strict != 0 || defaults || has("CHECK") ||
 		slices.ContainsFunc(t.Columns, func(c schema.Column) bool { return !c.Serial && (c.Generated || c.NotNull && !c.Key) })
 	t.HasConstraints = ruled || constrained
 	// A table that others gave constraints, or what a copy would lose, is no longer only
@@ -212,7 +216,7 @@ func (d *DB) readKey(t *table) (constrained bool, err error) {
 		}
 	}
 	if !unique {
-		return false, sink.NotUniqueError(&t.Table, quote(t.Name+"_key"), quote(t.Name), sink.KeyList(&t.Table, quote))
+		return false, sink.NotUniqueError(&t.Table, quote(t.Name+"_key"), quote(t.Name), sink.NameList(t.KeyColumns(), quote))
 	}
 	return constrained, nil
 }
@@ -255,6 +259,8 @@ func declare(t *schema.Table, c *schema.Column) string {
 	switch {
 	case t.Strict:
 		return "ANY"
+	case c.New && !c.Own && c.Decl != "": // it is like one of others
+		return c.Decl
 	case t.Exists && !t.Made:
 		return ""
 	}
@@ -284,7 +290,7 @@ func definition(c *schema.Column, decl string) string {
 	case c.NotNull:
 		s += " NOT NULL"
 	}
-	return s
+	return s + collate(c)
 }
 
 // Create returns the statement that makes a table, as weir would make it.
@@ -303,7 +309,7 @@ func create(name string, t *schema.Table, decls []string) string {
 	for i := range decls {
 		definitions[i] = definition(&t.Columns[i], decls[i])
 	}
-	return sink.CreateTable(quote(name), definitions, t, quote, "")
+	return sink.CreateTable(quote(name), definitions, sink.Constraints(t, quote, quote), "")
 }
 
 // Plan is that of [sink.Driver].

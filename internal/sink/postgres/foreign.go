@@ -1,0 +1,95 @@
+package postgres
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// This file is about the foreign keys that weir makes.
+
+// ownKey is the condition that a constraint k is one of them. One to a table of partitions has
+// another one for each partition.
+const ownKey = "k.contype = 'f' AND (left(k.conname, 7) = '" + schema.OwnKeys + "'" +
+	" OR EXISTS (SELECT FROM pg_constraint u WHERE u.oid = k.conparentid AND u.conrelid = k.conrelid))"
+
+// keysSQL reads those of a table and to it: {t} is the table.
+const keysSQL = `SELECT k.conrelid = {t}, k.conname, quote_ident(n.nspname) || '.' || quote_ident(o.relname), k.confdeltype = 'c',
+ (SELECT string_agg(a.attname, E'\x01' ORDER BY u.i) FROM unnest(k.conkey) WITH ORDINALITY u (n, i) JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.n),
+ (SELECT string_agg(a.attname, E'\x01' ORDER BY u.i) FROM unnest(k.confkey) WITH ORDINALITY u (n, i) JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.n)
+ FROM pg_constraint k JOIN pg_class o ON o.oid = CASE WHEN k.conrelid = {t} THEN k.confrelid ELSE k.conrelid END JOIN pg_namespace n ON n.oid = o.relnamespace
+ WHERE (k.conrelid = {t} OR k.confrelid = {t}) AND k.conparentid = 0 AND ` + ownKey + " ORDER BY length(k.conname), k.conname"
+
+// readKeys takes the answer.
+func (t *relation) readKeys(r result) {
+	for _, row := range r.rows {
+		other, to := string(row[2]), strings.Split(string(row[5]), "\x01")
+		if string(row[0]) == "t" {
+			t.ForeignKeys = append(t.ForeignKeys, schema.ForeignKey{Name: string(row[1]), Columns: strings.Split(string(row[4]), "\x01"),
+				Table: other, To: to, Cascade: string(row[3]) == "t"})
+		} else {
+			t.Referrers = append(t.Referrers, schema.Referrer{Table: other, Columns: to})
+		}
+	}
+}
+
+// called returns the part for a table of that name, nil for none.
+func (a *attempt) called(name string) *part {
+	full := identOf(a.d.schemaOf(name))
+	at := slices.IndexFunc(a.parts, func(p *part) bool { return identOf(a.d.schemaOf(p.b.Table.Name)) == full })
+	if at < 0 {
+		return nil
+	}
+	return a.parts[at]
+}
+
+// above returns the table that a foreign key refers to, as the flush leaves it; nil where it does
+// not write to it.
+func (a *attempt) above(k *schema.ForeignKey) *schema.Table {
+	if p := a.called(k.Table); p != nil {
+		return &p.after.Table
+	}
+	return nil
+}
+
+// loosen has foreign keys to columns whose types change dropped before, and made again when the
+// columns that refer to them have changed too.
+func (p *part) loosen() error {
+	changes := func(column string) bool {
+		at := caps.Find(&p.t.Table, column, 0)
+		return at >= 0 && p.t.Columns[at].Type != p.after.Columns[at].Type
+	}
+	d, ddl := p.a.d, p.ddl
+	p.ddl = nil
+	for _, q := range p.a.parts {
+		for i := range q.t.ForeignKeys {
+			k := &q.t.ForeignKeys[i]
+			if q.t.Exists && p.a.called(k.Table) == p && slices.ContainsFunc(k.To, changes) {
+				p.ddl = append(p.ddl, change{sql: fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s", q.t.ident, ident(k.Name))})
+				q.keys = append(q.keys, change{sql: fmt.Sprintf("ALTER TABLE %s ADD %s", q.t.ident, sink.ForeignKey(k, ident, named))})
+			}
+		}
+	}
+	p.ddl = append(p.ddl, ddl...)
+	for _, r := range p.t.Referrers {
+		if at := slices.IndexFunc(r.Columns, changes); at >= 0 && p.a.called(r.Table) == nil {
+			held := sink.ReferredBy(&p.t.Table, &r, at)
+			d.stuck[d.fullName(&p.t.relation)+"\x00"+held.Column] = held.Why
+			return sink.ErrChanged{Err: held}
+		}
+	}
+	return nil
+}
+
+// orphaned tells that a row was refused because the one that it belongs to is gone, which the same
+// flush had found: what has changed that is seen when it starts again. Where the row's messages
+// were kept, they are judged.
+func (a *attempt) orphaned(e *pgconn.PgError) bool {
+	return e != nil && e.Code == "23503" && strings.HasPrefix(e.ConstraintName, schema.OwnKeys) &&
+		slices.ContainsFunc(a.parts, func(p *part) bool { return len(p.rows) > 0 && !p.b.Table.HasConstraints })
+}
