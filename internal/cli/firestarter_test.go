@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"bytes"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -124,12 +123,7 @@ func (f *firestarter) fromConnection() {
 
 // rows are those of a table in order, each as JSON without what is NULL.
 func (f *firestarter) rows(table string) (rows []string) {
-	driver, dsn := "pgx", f.to
-	if !strings.Contains(f.to, "://") {
-		driver, dsn = "sqlite", "file:"+filepath.Join(f.dir, f.to)+"?mode=ro"
-	}
-	db, err := sql.Open(driver, dsn)
-	f.check(err)
+	db := f.database()
 	defer db.Close()
 	found, err := db.Query("SELECT * FROM " + table)
 	f.check(err)

@@ -76,14 +76,20 @@ func (l *live) sync() *exec.Cmd {
 		"--batch-period", "100ms", "--idle-timeout", "500ms", "-q"}, l.more...)...)
 }
 
-// ask returns the answer to a query, or why there is none.
-func (l *live) ask(query string) string {
+// database opens what --to names, to read.
+func (l *live) database() *sql.DB {
 	driver, dsn := "pgx", l.to
 	if !strings.Contains(l.to, "://") {
 		driver, dsn = "sqlite", "file:"+filepath.Join(l.dir, l.to)+"?mode=ro&_pragma=busy_timeout(5000)"
 	}
 	db, err := sql.Open(driver, dsn)
 	l.check(err)
+	return db
+}
+
+// ask returns the answer to a query, or why there is none.
+func (l *live) ask(query string) string {
+	db := l.database()
 	defer db.Close()
 	out, err := ask(db, query)
 	if err != nil {

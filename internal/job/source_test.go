@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
@@ -90,10 +88,7 @@ func TestSync_LanesComeAndEnd(t *testing.T) {
 				func() source.Event { return source.Event{Kind: source.Closing, Lane: "a"} },
 			}
 			c.SetSource(p)
-			db, claims := openSink(t, dest), openClaims(t, dest)
-			defer db.Close()
-			defer claims.Close()
-			if err := job.Run(t.Context(), c, db, claims, progress.New("t")); err != nil {
+			if _, err := runTables(t, dest, c, nil); err != nil {
 				t.Fatal(err)
 			}
 			if a != "" || b != "" || again != "3" {
@@ -125,10 +120,7 @@ func TestSync_LanesComeBackBeforeTheyAreCommitted(t *testing.T) {
 						opened("a", &again), p.data("a", 4), p.data("b", 5),
 					}
 					c.SetSource(p)
-					db, claims := openSink(t, dest), openClaims(t, dest)
-					defer db.Close()
-					defer claims.Close()
-					if err := job.Run(t.Context(), c, db, claims, progress.New("t")); err != nil {
+					if _, err := runTables(t, dest, c, nil); err != nil {
 						t.Fatal(err)
 					}
 					if a != "" || again != "3" {
@@ -156,18 +148,15 @@ func TestSync_LostLinesAreCountedByLane(t *testing.T) {
 		p.data("stdin", 1), p.data("a", 2), p.data("stdin", 3), p.data("a", 4), p.data("stdin", 5), p.data("stdin", 6), p.data("a", 7),
 	}
 	c.SetSource(p)
-	db, claims := openSink(t, dest), openClaims(t, dest)
-	defer db.Close()
-	defer claims.Close()
-	through := faulty(sinktest.Flushes(func(call sinktest.Call) (f sinktest.Fault) {
+	faults := sinktest.Flushes(func(call sinktest.Call) (f sinktest.Fault) {
 		for _, l := range call.Flush.Lanes {
 			if l.Source == "a" && call.N == 7 { // it was in all flushes but the first and the sixth
 				f.Err = sink.BehindError{Lane: "a", Found: 1, Want: l.Checkpoint.Seq - 1}
 			}
 		}
 		return f
-	}))
-	err := job.Run(t.Context(), c, through(db), claims, progress.New("t"))
+	})
+	_, err := runTables(t, dest, c, faults)
 	if err == nil || !strings.Contains(err.Error(), "stdin cannot be read again: lines 2 to 4 may be lost") {
 		t.Error(err)
 	}

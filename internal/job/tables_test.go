@@ -231,16 +231,23 @@ nonsense
 	}
 }
 
+// fillTwoTables runs a feed of lines into the two tables, and returns its path.
+func fillTwoTables(t *testing.T, dest string, lines ...string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "feed.jsonl")
+	write(t, path, lines)
+	if _, err := runTables(t, dest, tablesConfig(t, path, twoTables...), nil); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // TestTables_Rebuild empties both tables and reads from the start.
 func TestTables_Rebuild(t *testing.T) {
 	lines := routedFeed(rand.New(rand.NewPCG(1, 0)), 200)
 	for kind, dest := range destinations(t) {
 		t.Run(kind, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "feed.jsonl")
-			write(t, path, append(slices.Clone(lines), `{"id":"gone","a.x":1,"b.x":1}`))
-			if _, err := runTables(t, dest, tablesConfig(t, path, twoTables...), nil); err != nil {
-				t.Fatal(err)
-			}
+			path := fillTwoTables(t, dest, append(slices.Clone(lines), `{"id":"gone","a.x":1,"b.x":1}`)...)
 			write(t, path, lines)
 			want, bad := plainTables(t, lines)
 			c := tablesConfig(t, path, twoTables...)
@@ -258,11 +265,7 @@ func TestTables_Rebuild(t *testing.T) {
 func TestTables_OneJobIsForOneSetOfTables(t *testing.T) {
 	for kind, dest := range destinations(t) {
 		t.Run(kind, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "feed.jsonl")
-			write(t, path, []string{`{"id":1,"a.x":1,"b.x":1,"c.x":1}`})
-			if _, err := runTables(t, dest, tablesConfig(t, path, twoTables...), nil); err != nil {
-				t.Fatal(err)
-			}
+			path := fillTwoTables(t, dest, `{"id":1,"a.x":1,"b.x":1,"c.x":1}`)
 			for _, other := range [][]string{{"c", "d"}, {"a"}, {"a", "b", "c"}} {
 				_, err := runTables(t, dest, tablesConfig(t, path, other...), nil)
 				if !errors.As(err, new(job.SettingsError)) {
@@ -290,11 +293,7 @@ func TestTables_OneJobIsForOneSetOfTables(t *testing.T) {
 func TestTables_InAnotherOrder(t *testing.T) {
 	for kind, dest := range destinations(t) {
 		t.Run(kind, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "feed.jsonl")
-			write(t, path, []string{`{"id":1,"a.x":1,"b.x":1,"c.x":1}`})
-			if _, err := runTables(t, dest, tablesConfig(t, path, twoTables...), nil); err != nil {
-				t.Fatal(err)
-			}
+			path := fillTwoTables(t, dest, `{"id":1,"a.x":1,"b.x":1,"c.x":1}`)
 			for i, order := range [][]string{{"b", "a"}, {"b", "c", "a"}} {
 				c := tablesConfig(t, path, order...)
 				c.AcceptSettings = i > 0
@@ -309,11 +308,7 @@ func TestTables_InAnotherOrder(t *testing.T) {
 // TestTables_AnotherTableThanTheCheckpoints: it is named.
 func TestTables_AnotherTableThanTheCheckpoints(t *testing.T) {
 	dest := filepath.Join(t.TempDir(), "t.db")
-	path := filepath.Join(t.TempDir(), "feed.jsonl")
-	write(t, path, []string{`{"id":1,"a.x":1,"b.x":1}`})
-	if _, err := runTables(t, dest, tablesConfig(t, path, twoTables...), nil); err != nil {
-		t.Fatal(err)
-	}
+	path := fillTwoTables(t, dest, `{"id":1,"a.x":1,"b.x":1}`)
 	execute(t, dest, "DROP TABLE b")
 	_, err := runTables(t, dest, tablesConfig(t, path, twoTables...), nil)
 	if err == nil || !strings.Contains(err.Error(), `the table "b" of this checkpoint`) {
