@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -36,24 +37,29 @@ type Expired struct {
 	Missing string
 }
 
-// Columns returns those of the table by which rows expire, and the name of one that is
-// missing.
-func (e *Expiry) Columns(l *schema.Limits, t *schema.Table) (columns []*schema.Column, missing string, err error) {
-	if len(e.Of) == 0 {
-		return nil, "", fmt.Errorf("no column is named by which rows of table %q expire", t.Name)
+// Begin returns the columns of a table by which its rows expire. read is what reading it ended
+// with; a table that is missing or has another key has no old rows, as Expired then says.
+func (e *Expiry) Begin(l *schema.Limits, t *schema.Table, read error) (columns []*schema.Column, res Expired, err error) {
+	switch {
+	case errors.As(read, new(KeyError)) || read == nil && !t.Exists:
+		return nil, Expired{Done: true}, nil
+	case read != nil:
+		return nil, res, read
+	case len(e.Of) == 0:
+		return nil, res, fmt.Errorf("no column is named by which rows of table %q expire", t.Name)
 	}
 	for i, name := range e.Of {
 		at := l.Find(t, name, i)
 		if at < 0 {
-			return nil, name, nil
+			return nil, Expired{Done: true, Missing: name}, nil
 		}
 		c := &t.Columns[at]
 		if !c.HoldsTime && c.Type != schema.Day {
-			return nil, "", fmt.Errorf("column %q of table %q is %s: rows cannot expire by it", c.Name, t.Name, c.Declared())
+			return nil, res, fmt.Errorf("column %q of table %q is %s: rows cannot expire by it", c.Name, t.Name, c.Declared())
 		}
 		columns = append(columns, c)
 	}
-	return columns, "", nil
+	return columns, res, nil
 }
 
 // Lead returns which of the columns finds old rows by an index, -1 where none does or the step

@@ -5,23 +5,19 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
 // Expire implements [sink.Sink].
 func (c *conn) Expire(_ context.Context, e *sink.Expiry) (res sink.Expired, err error) {
 	err = c.db.change(func(s *state) error {
-		known := s.tables[e.Table]
-		if _, err := s.table(e.Table, e.Key); err != nil || known == nil { // it is missing, or has another key
-			res.Done = true
-			return nil
-		}
-		columns, missing, err := e.Columns(&caps.Limits, &known.Table)
-		if err != nil || missing != "" {
-			res.Done, res.Missing = true, missing
+		read, err := s.table(e.Table, e.Key)
+		var columns []*schema.Column
+		if columns, res, err = e.Begin(&caps.Limits, &read, err); err != nil || res.Done {
 			return err
 		}
-		t := *known
+		t := *s.tables[e.Table]
 		t.rows, t.versions = maps.Clone(t.rows), maps.Clone(t.versions)
 		before := e.Before.UTC().Format(stampFormat)
 		for _, key := range slices.Sorted(maps.Keys(t.rows)) {

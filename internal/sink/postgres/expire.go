@@ -30,17 +30,11 @@ func (d *DB) Expire(ctx context.Context, e *sink.Expiry) (sink.Expired, error) {
 func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err error) {
 	x := &expiry{DB: d, Expiry: e}
 	x.t, err = d.readTable(ctx, e.Table, e.Key)
-	if errors.As(err, new(sink.KeyError)) || err == nil && !x.t.Exists {
-		return sink.Expired{Done: true}, nil
-	}
-	if err != nil {
+	columns, res, err := e.Begin(&caps.Limits, &x.t.Table, err)
+	if err != nil || res.Done {
 		return res, err
 	}
 	slices.Sort(x.t.Key) // as most indexes over keys have them
-	columns, missing, err := e.Columns(&caps.Limits, &x.t.Table)
-	if err != nil || missing != "" {
-		return sink.Expired{Done: true, Missing: missing}, err
-	}
 	lead, err := d.query(ctx, "SELECT a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam"+
 		" JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]"+
 		" WHERE i.indrelid = "+x.t.oid+" AND i.indisvalid AND i.indpred IS NULL AND m.amname = 'btree'")

@@ -41,17 +41,11 @@ func (d *DB) Expire(ctx context.Context, e *sink.Expiry) (sink.Expired, error) {
 func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err error) {
 	x := &expiry{DB: d, Expiry: e}
 	err = d.polling(ctx, func() (err error) { x.t, err = d.readTable(ctx, e.Table, e.Key); return err })
-	if errors.As(err, new(sink.KeyError)) || err == nil && !x.t.Exists {
-		return sink.Expired{Done: true}, nil
-	}
-	if err != nil {
+	columns, res, err := e.Begin(&caps.Limits, &x.t.Table, err)
+	if err != nil || res.Done {
 		return res, err
 	}
 	slices.Sort(x.t.Key) // as most indexes over keys have them
-	columns, missing, err := e.Columns(&caps.Limits, &x.t.Table)
-	if err != nil || missing != "" {
-		return sink.Expired{Done: true, Missing: missing}, err
-	}
 	var rows []key
 	var after []string
 	if err := d.polling(ctx, func() (err error) { rows, after, err = x.find(columns); return err }); err != nil {
