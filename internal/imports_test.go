@@ -27,7 +27,7 @@ var allowed = map[string][]string{
 	"internal/progress": {"internal/feed", "internal/sink"},
 	"internal/metrics": {"internal/progress", "github.com/prometheus/client_golang/prometheus",
 		"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp"},
-	"internal/job":           {"internal/backoff", "internal/feed", "internal/fold", "internal/lockfile", "internal/mapping", "internal/progress", "internal/schema", "internal/sink", "internal/source", "internal/source/file", "internal/source/tcp", "internal/spool", "golang.org/x/sync/errgroup", "golang.org/x/time/rate"},
+	"internal/job":           {"internal/backoff", "internal/feed", "internal/fold", "internal/lockfile", "internal/mapping", "internal/progress", "internal/schema", "internal/sink", "internal/source", "internal/source/file", "internal/source/kafka", "internal/source/tcp", "internal/spool", "golang.org/x/sync/errgroup", "golang.org/x/time/rate"},
 	"internal/sink/sinktest": {"internal/feed", "internal/fold", "internal/foldtest", "internal/logtest", "internal/mapping", "internal/schema", "internal/sink"},
 	"internal/sink/memory":   {"internal/feed", "internal/fold", "internal/schema", "internal/sink"},
 	"internal/sink/sqlite": {"internal/backoff", "internal/feed", "internal/fold", "internal/lockfile", "internal/realpath", "internal/schema", "internal/sink",
@@ -52,6 +52,9 @@ var allowed = map[string][]string{
 	"internal/source/lines":      {"internal/source", "github.com/klauspost/compress/flate", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zlib", "github.com/klauspost/compress/zstd"},
 	"internal/source/file":       {"internal/backoff", "internal/source", "internal/source/lines"},
 	"internal/source/tcp":        {"internal/backoff", "internal/source", "internal/source/lines", "internal/tcp"},
+	"internal/source/kafka": {"internal/backoff", "internal/source", "github.com/twmb/franz-go/pkg/kadm", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kgo",
+		"github.com/twmb/franz-go/pkg/sasl", "github.com/twmb/franz-go/pkg/sasl/oauth", "github.com/twmb/franz-go/pkg/sasl/plain", "github.com/twmb/franz-go/pkg/sasl/scram"},
+	"internal/testkafka":         {"github.com/twmb/franz-go/pkg/kfake", "github.com/twmb/franz-go/pkg/kgo"},
 	"internal/bench":             {},
 	"internal/bench/gen":         {"internal/bench"},
 	"internal/bench/table":       {"internal/bench"},
@@ -141,7 +144,7 @@ func TestDriversAreNamedOnce(t *testing.T) {
 // TestProgramHasNoTestLibrary keeps helpers of tests out of what users run.
 func TestProgramHasNoTestLibrary(t *testing.T) {
 	for _, dep := range list(t, "-pgo=off", "-deps", "../cmd/weir") {
-		for _, banned := range []string{"testing", "testscript", "goleak", "rapid", "go-cmp", "go-json-experiment", "sinktest", "sink/memory", "internal/bench"} {
+		for _, banned := range []string{"testing", "testscript", "goleak", "rapid", "go-cmp", "go-json-experiment", "sinktest", "sink/memory", "kfake", "internal/bench"} {
 			if strings.Contains(dep, banned) && !strings.Contains(dep, "internal/testlog") {
 				t.Errorf("cmd/weir depends on %s", dep)
 			}

@@ -17,13 +17,14 @@ const (
 	foldFlags    = "Fold"
 	batchFlags   = "Batching and durability"
 	feedFlags    = "Feed"
+	kafkaFlags   = "Kafka"
 	spoolFlags   = "Spool and capture"
 	rejectFlags  = "Rejects"
 	logFlags     = "Metrics and logs"
 	generalFlags = "General" // those of no other group
 )
 
-var flagGroups = []string{sourceFlags, tableFlags, foldFlags, batchFlags, feedFlags, spoolFlags, rejectFlags, logFlags, generalFlags}
+var flagGroups = []string{sourceFlags, tableFlags, foldFlags, batchFlags, feedFlags, kafkaFlags, spoolFlags, rejectFlags, logFlags, generalFlags}
 
 const groupAnnotation = "weir_group"
 

@@ -26,6 +26,7 @@ type syncOptions struct {
 	sourceOptions
 	batchOptions
 	feedOptions
+	kafkaOptions
 	spoolOptions
 	rejectOptions
 	logOptions
@@ -58,6 +59,7 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	})
 	inGroup(f, batchFlags, func(f *pflag.FlagSet) { o.batchOptions.flags(f, &o.choices) })
 	inGroup(f, feedFlags, func(f *pflag.FlagSet) { o.feedOptions.flags(f, &o.choices) })
+	inGroup(f, kafkaFlags, func(f *pflag.FlagSet) { o.kafkaOptions.flags(f, &o.choices) })
 	inGroup(f, spoolFlags, o.spoolOptions.flags)
 	inGroup(f, rejectFlags, o.rejectOptions.flags)
 	inGroup(f, logFlags, func(f *pflag.FlagSet) { o.logOptions.flags(f, &o.choices) })

@@ -27,7 +27,7 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 	o.preset(args, o.compression)
 	src := source.Options{MaxLine: int(o.maxLine), Follow: o.follow, Compression: o.compression, Windows: int(o.buffer / 4), Stdin: e.stdin}
 	rules, rulesErr := o.rules()
-	feed, feedErr := o.settings(e.lookupEnv, &src)
+	feed, feedErr := o.feedOptions.settings(e.lookupEnv, &src)
 	rate, rateErr := readRate("max-rate", o.maxRate)
 	rejects, rejectsErr := o.parse()
 	to, toErr := e.destination(o.to)
@@ -36,10 +36,16 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 	if o.only != nil && o.job == "" && tablesErr == nil {
 		tablesErr = fmt.Errorf("--tables: needs a job of its own (--job NAME): that of %s is for all of its tables", o.mapping.File)
 	}
-	usage := errors.Join(err, rulesErr, o.check(), feedErr, rateErr, rejectsErr, toErr, tablesErr)
+	var kafkaErr error
+	src.Kafka, kafkaErr = o.kafkaOptions.settings(e.lookupEnv, &rules, o.mapping != nil)
+	usage := errors.Join(err, rulesErr, o.check(), feedErr, kafkaErr, rateErr, rejectsErr, toErr, tablesErr)
 	if sourceErr == nil {
+		kafka := isKafka(sources)
+		if usage = errors.Join(usage, o.checkKafka(sources)); kafka {
+			live = !o.untilEnd
+		}
 		stored := slices.ContainsFunc(sources, func(s string) bool { return source.TraitsOf(s).Stored() })
-		usage = errors.Join(usage, o.spoolOptions.check(live, stored))
+		usage = errors.Join(usage, o.spoolOptions.check(live && !kafka, stored || kafka))
 	}
 	if usage == nil && sourceErr == nil {
 		usage = e.checkOutputs(o, to, args, sources, rejects)
@@ -119,6 +125,9 @@ func (o *syncOptions) sources(args []string) (sources []string, table string, li
 func expand(args []string, follow bool) ([]string, error) {
 	for _, a := range args {
 		if _, rest, ok := strings.Cut(a, "://"); ok && strings.Contains(rest, "@") {
+			if isKafka([]string{a}) {
+				return nil, usagef("%s: a source has no user and no password; --sasl reads KAFKA_USERNAME and KAFKA_PASSWORD", redacted(a))
+			}
 			return nil, usagef("%s: a source has no user and no password; --init sends what the feed asks for", redacted(a))
 		}
 	}
@@ -129,10 +138,25 @@ func expand(args []string, follow bool) ([]string, error) {
 	return nil, usageError{err}
 }
 
+// topicOf is the topic of a source that has one and no more, "" of others.
+func topicOf(spec string) string {
+	if !source.TraitsOf(spec).Records {
+		return ""
+	}
+	k, err := source.ParseKafka(spec)
+	if err != nil || len(k.Topics) != 1 {
+		return ""
+	}
+	return k.Topics[0]
+}
+
 // stem is the table name that the sources suggest.
 func stem(sources []string) (string, error) {
 	name := ""
 	for _, s := range sources {
+		if topic := topicOf(s); topic != "" {
+			return topic, nil
+		}
 		n := filepath.Base(s)
 		for _, ext := range []string{".gz", ".zst", ".zstd", ".jsonl", ".ndjson", ".json", ".log"} {
 			n = strings.TrimSuffix(n, ext)

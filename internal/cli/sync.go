@@ -33,8 +33,9 @@ NULL; the last message wins. Each batch is one transaction, with the checkpoint
 of its source and its rejected lines: the same command resumes there.
 
 A SOURCE is a file or a glob (plain, gzip or zstd, recognized by content), - for
-stdin, tcp://host:port or tls://host:port to connect to a feed, or
-tcp-listen://host:port (tls-listen://) to accept senders.
+stdin, tcp://host:port or tls://host:port to connect to a feed,
+tcp-listen://host:port (tls-listen://) to accept senders, or
+kafka://broker:9092,…/topic,… (kafka+tls://; ~PATTERN in place of the topics).
 
 DEST is an SQLite file, created if it is missing, or a Postgres database: a URL,
 or keywords and values as in psql. PG* variables, .pgpass and service files fill in
@@ -45,6 +46,7 @@ the rest. The table is made from the feed, or taken as it is.
   weir sync 'captures/*.jsonl.zst' --to flights.db --table flights --job backfill
   weir sync feed.jsonl --follow --to flights.db --key carrier,flight
   weir sync flights.jsonl.gz --to postgres://weir@db.example/air --table feeds.flights
+  weir sync kafka://b1:9092,b2:9092/flights --partitions 0-3 --to flights.db
   nc feed.example 4000 | weir sync --to flights.db --table flights --delete-when op=delete`,
 		RunE: func(c *cobra.Command, args []string) error {
 			settings, file, err := e.resolve(c.Flags(), o)
@@ -202,7 +204,7 @@ func shownJob(c *job.Config) string {
 
 func newMetrics(c *job.Config, p *progress.Progress) *metrics.Registry {
 	waits := c.Source.Follow || slices.ContainsFunc(c.Sources, func(spec string) bool { return source.TraitsOf(spec).Live })
-	run := metrics.Run{Job: shownJob(c), Progress: p, BySource: waits && len(c.Sources) > 1, BufferLimit: c.Buffer, Version: version, Commit: commit}
+	run := metrics.Run{Job: shownJob(c), Progress: p, BySource: waits && len(c.Sources) > 1 || isKafka(c.Sources), BufferLimit: c.Buffer, Version: version, Commit: commit}
 	if c.Spool.Dir != "" {
 		run.SpoolLimit = c.Spool.Max
 	}

@@ -9,6 +9,7 @@ type Line struct {
 	Unnumbered [][]byte // the names of the fields that have none in [Names]
 	Err        error    // of the scan
 	Blank      bool     // it holds nothing but white space, and is to be passed over
+	Deletes    bool     // it removes its row, whatever it says
 }
 
 // Scan makes l hold the line text, whose fields it appends to fields.

@@ -50,11 +50,19 @@ const noName = -1 << 31
 // memory is the line's.
 func (m *Mapper) Map(l *feed.Line) Change {
 	c := Change{Fields: l.Fields, Unnumbered: l.Unnumbered, Text: l.Text}
-	if m.deletes == noName && m.version == noName {
-		return c
+	if m.deletes != noName || m.version != noName {
+		m.look(&c)
 	}
-	for i := range l.Fields {
-		f := &l.Fields[i]
+	if l.Deletes {
+		c.Op = Delete
+	}
+	return c
+}
+
+// look takes what a change's fields say of its kind and its version.
+func (m *Mapper) look(c *Change) {
+	for i := range c.Fields {
+		f := &c.Fields[i]
 		if f.Name == m.deletes {
 			if c.Op = Upsert; m.isDelete(f) {
 				c.Op = Delete
@@ -64,7 +72,6 @@ func (m *Mapper) Map(l *feed.Line) Change {
 			c.Version = *f
 		}
 	}
-	return c
 }
 
 func (m *Mapper) isDelete(f *feed.Field) bool {

@@ -21,17 +21,13 @@ func (e SettingsError) Error() string { return e.What }
 // ExitCode is that of a wrong usage.
 func (e SettingsError) ExitCode() int { return 2 }
 
-// admitAll returns the sources of the run with the checkpoints that they continue from.
+// admitAll returns the lanes with the checkpoints that they continue from.
 // Where the run must not continue from one of these, it ends before it has written
 // anything.
-func (r *run) admitAll(ctx context.Context) ([]start, error) {
-	starts := make([]start, 0, len(r.Sources))
+func (r *run) admitAll(ctx context.Context, lanes []string) ([]start, error) {
+	starts := make([]start, 0, len(lanes))
 	var names []string
-	for _, spec := range r.Sources {
-		name, err := source.Name(spec)
-		if err != nil {
-			return nil, err
-		}
+	for _, name := range lanes {
 		if r.fenced[name] {
 			continue
 		}

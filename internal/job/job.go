@@ -182,6 +182,7 @@ type run struct {
 	folders     fold.Folders
 	constrained bool // a table has refused a row
 
+	known     int // lanes, when the attempt began
 	rewinds   int
 	rewound   time.Time       // when it last did
 	moved     map[string]bool // sources that another run has written once since they were claimed
@@ -201,7 +202,15 @@ type run struct {
 func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	r.finished.Store(0)
 	r.finishedRejected.Store(0)
-	starts, err := r.admitAll(ctx)
+	names, src, err := r.lanes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if src != nil {
+		defer func() { err = errors.Join(err, src.Close()) }()
+	}
+	r.known = len(names)
+	starts, err := r.admitAll(ctx, names)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +235,7 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	g.Go(func() error { return out.write(flushing, ctx.Done()) })
 	g.Go(func() error { r.prefetch.pass(flushing, full, ready, r.Log); return nil })
 	g.Go(func() error {
-		scans.run(reading, func(ctx context.Context) error { return o.open(ctx, starts) })
+		scans.run(reading, func(ctx context.Context) error { return o.open(ctx, starts, src) })
 		return nil
 	})
 	g.Go(func() error {
@@ -390,7 +399,7 @@ func (r *run) rewind(ctx context.Context, lanes []*lane, err error) error {
 		if r.noteFenced(fenced.Lanes); len(r.fenced) > 0 {
 			r.fencedErr = err
 		}
-		if len(r.fenced) == len(r.Sources) {
+		if len(r.fenced) == r.known {
 			return r.fencedErr
 		}
 	case !errors.As(err, &behind) && !errors.As(err, &unlogged) && !errors.As(err, &changed):

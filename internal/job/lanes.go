@@ -16,6 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/source/kafka"
 	"github.com/weirsync/weir/internal/source/tcp"
 	"github.com/weirsync/weir/internal/spool"
 )
@@ -66,9 +67,12 @@ type opener struct {
 }
 
 // open reads the sources to their ends, one after the other; files that are followed are read
-// at the same time.
-func (o *opener) open(ctx context.Context, starts []start) error {
+// at the same time. src is the source of all of them, nil where none was asked for its lanes.
+func (o *opener) open(ctx context.Context, starts []start, src source.Source) error {
 	o.starts, o.claimed = starts, map[string]*start{}
+	if src != nil {
+		return o.read(ctx, src)
+	}
 	names := make([]string, len(starts))
 	for i := range starts {
 		names[i] = starts[i].name
@@ -83,16 +87,42 @@ func (o *opener) open(ctx context.Context, starts []start) error {
 	return g.Wait()
 }
 
-// source returns the source of lanes that are read one after the other. A connection is alone.
-func (o *opener) source(names []string) source.Source {
-	opt := o.Source
-	opt.Pool, opt.Log = o.pool, o.Log
+// lanes returns the names of the lanes that the sources have. Where Kafka knows them, it also
+// returns the source that was asked.
+func (r *run) lanes(ctx context.Context) (names []string, src source.Source, err error) {
+	if len(r.Sources) == 1 && source.TraitsOf(r.Sources[0]).Records {
+		k, err := kafka.New(ctx, r.Sources[0], r.sourceOptions())
+		if err != nil {
+			return nil, nil, err
+		}
+		return k.Lanes(), k, nil
+	}
+	for _, spec := range r.Sources {
+		name, err := source.Name(spec)
+		if err != nil {
+			return nil, nil, err
+		}
+		names = append(names, name)
+	}
+	return names, nil, nil
+}
+
+// sourceOptions are those of the run's sources.
+func (r *run) sourceOptions() source.Options {
+	opt := r.Source
+	opt.Pool, opt.Log = r.pool, r.Log
 	opt.Whole = func(line []byte) bool {
 		_, err := feed.NewScanner(&feed.Names{}).Scan(line)
 		return err == nil
 	}
-	opt.Reconnects, opt.Connections = o.p.Reconnect, o.p.SetConnections
-	opt.Hello, opt.Resumes = o.Feed.Hello, o.Feed.ResumeField != ""
+	opt.Reconnects, opt.Connections, opt.Kafka.Failed = r.p.Reconnect, r.p.SetConnections, r.p.FetchFailed
+	opt.Hello, opt.Resumes = r.Feed.Hello, r.Feed.ResumeField != ""
+	return opt
+}
+
+// source returns the source of lanes that are read one after the other. A connection is alone.
+func (o *opener) source(names []string) source.Source {
+	opt := o.sourceOptions()
 	switch {
 	case o.newSource != nil:
 		return o.newSource(names, opt)
@@ -183,7 +213,10 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	}
 	l.begin.mark = mark{Source: l.begun.At, Feed: s.from.mark.Feed}
 	if l.begun.At != "" && !l.begun.Kept {
-		l.begin.line, l.begin.offset = s.from.line, s.from.offset
+		l.begin.line, l.begin.offset = s.from.line, max(s.from.offset, l.begun.Offset)
+	}
+	if topic, partition, ok := source.Partition(l.name); ok {
+		l.progress.Partition(topic, partition, l.begun.Lag, l.begun.Connected)
 	}
 	if l.period == 0 && (l.begun.Waits || o.MaxRate > 0) {
 		l.period = livePeriod
@@ -202,6 +235,8 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 // kindOf returns how a source is read.
 func kindOf(spec string, follow bool) progress.Kind {
 	switch t := source.TraitsOf(spec); {
+	case t.Records:
+		return progress.Partition
 	case t.Dialed:
 		return progress.Dialed
 	case t.Live:
@@ -292,6 +327,8 @@ func (o *opener) logStart(l *lane) {
 	switch from := &l.from; {
 	case from.mark.Feed.Resume != "":
 		l.log.Info(fmt.Sprintf("%s: resuming after %s %s", l.name, o.Feed.ResumeField, from.mark.Feed.Resume))
+	case source.TraitsOf(l.name).Records && l.begun.At != "":
+		l.log.Info(fmt.Sprintf("%s: reading from offset %d", l.name, l.begin.offset))
 	case l.begin.offset > 0:
 		l.log.Info(fmt.Sprintf("%s: resuming after line %d (byte %d)", l.name, from.line, from.offset))
 	}

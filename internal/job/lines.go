@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -34,13 +33,13 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	} else {
 		at, err = rd.foldLines(flushing, e)
 	}
-	var named time.Time
+	named := e.Time
 	if n := len(e.lines); n > 0 && rd.Feed.TimeField != "" {
 		named = feedTime(&e.lines[n-1], rd.feedNames.time)
 	}
 	l.progress.Read(r.line-before, e.size(at), r.folded > folded, named)
 	rd.read = rd.read || r.line > before
-	if at > 0 {
+	if at > 0 || len(e.Data) == 0 {
 		rd.moveTo(e, at)
 	}
 	return err
@@ -75,7 +74,7 @@ func (e *event) size(at int) int64 {
 // moveTo notes that the lines of the block up to an index are folded.
 func (rd *reader) moveTo(e *event, at int) {
 	l, r := e.lane, &e.lane.reading
-	read := position{line: r.line, offset: e.Offset + e.size(at), mark: mark{Source: e.CursorAfter(at), Feed: r.feed.feedMark}, read: r.line - r.base}
+	read := position{line: r.line, offset: e.OffsetAfter(at), mark: mark{Source: e.CursorAfter(at), Feed: r.feed.feedMark}, read: r.line - r.base}
 	if len(r.held) > 0 {
 		r.past = read // what is held is read again if the run ends now
 		return
@@ -96,6 +95,9 @@ func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err err
 		next := min(at+len(line.Text)+1, len(e.Data))
 		if !line.Blank {
 			place, was := fold.Place{Lane: rd.laneIndex(l), Line: r.line + 1, Offset: e.Offset + int64(at)}, r.feed
+			if e.Records != nil {
+				place.Offset = e.Records[i].Offset
+			}
 			if counts, err := rd.foldLine(l, line, place, e.Tail && next == len(e.Data)); err != nil {
 				if counts {
 					at, r.line = next, r.line+1
@@ -234,7 +236,11 @@ func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *fe
 	switch rd.Rejects.mode {
 	case discard:
 	case fail:
-		return fmt.Errorf("%w: %s line %d (byte %d): %s", ErrRejected, l.name, at.Line, at.Offset, why.Detail)
+		place := fmt.Sprintf("line %d (byte %d)", at.Line, at.Offset)
+		if source.TraitsOf(l.name).Records {
+			place = fmt.Sprintf("offset %d", at.Offset)
+		}
+		return fmt.Errorf("%w: %s %s: %s", ErrRejected, l.name, place, why.Detail)
 	default:
 		at.Lane = rd.laneIndex(l)
 		rd.addLane(l)

@@ -163,7 +163,7 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	rd.open[l] = true
 	fresh := l.cp.Mark == "" && l.resumes && !l.unnamed
 	l.reading = laneReading{seq: l.cp.Seq, tally: tally{rejected: l.cp.Rejected},
-		restart: fresh && l.cp.Seq > 0, tentative: fresh && !l.begun.Kept}
+		restart: fresh && l.cp.Seq > 0, tentative: fresh && !l.begun.Kept && l.begun.At == ""}
 	r := &l.reading
 	if rd.emptied && !l.back { // its checkpoint was read before
 		r.seq = 0
@@ -171,6 +171,9 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	r.pos = l.begin
 	r.line, r.base, r.feed = r.pos.line, r.pos.line, feedState{feedMark: r.pos.mark.Feed, opening: !l.begun.Kept}
 	r.hint.on = r.pos.offset == 0 && !source.TraitsOf(l.name).Live
+	if l.begun.At != "" && !l.begun.Kept && l.from == (position{}) {
+		rd.addLane(l) // so that the next run begins there, too
+	}
 	if l.accepted || rd.Rebuild && !rd.emptied || rd.unmarked {
 		rd.addLane(l)
 	}

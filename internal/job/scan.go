@@ -132,17 +132,10 @@ const piece = 10
 // pace cuts off the lines of a block that are read next, and waits until they are due. rest is
 // nil behind the last.
 func (p *scanPool) pace(ctx context.Context, b *source.Block) (due, rest *source.Block, err error) {
-	if p.limit == nil {
+	if p.limit == nil || len(b.Data) == 0 {
 		return b, nil, nil
 	}
-	n, end := 0, 0
-	for most := 1 + p.limit.Burst()/piece; n < most && end < len(b.Data); n++ {
-		if i := bytes.IndexByte(b.Data[end:], '\n'); i >= 0 {
-			end += i + 1
-		} else {
-			end = len(b.Data)
-		}
-	}
+	n, end := b.Lines(1 + p.limit.Burst()/piece)
 	if err := p.limit.WaitN(ctx, n); err != nil {
 		return nil, nil, err
 	}
@@ -182,6 +175,10 @@ func (e *event) scan(scan *feed.Scanner) {
 	if e.Oversize > 0 {
 		return
 	}
+	if e.Records != nil {
+		e.scanRecords(scan)
+		return
+	}
 	for text := e.Data; len(text) > 0; {
 		line, rest, _ := bytes.Cut(text, newline)
 		e.lines = append(e.lines, feed.Line{})
@@ -189,5 +186,34 @@ func (e *event) scan(scan *feed.Scanner) {
 		text = rest
 	}
 }
+
+// scanRecords scans each record of the block.
+func (e *event) scanRecords(scan *feed.Scanner) {
+	at := 0
+	for i := range e.Records {
+		r := &e.Records[i]
+		e.lines = append(e.lines, feed.Line{})
+		l := &e.lines[i]
+		e.fields = l.Scan(scan, e.fields, e.Data[at:r.End-1])
+		at, l.Blank = r.End, false
+		switch r.Kind {
+		case source.Tombstone:
+			l.Deletes = true
+		case source.NoValue:
+			l.Err = errNoValue
+		case source.Binary:
+			l.Err = errBinary
+		case source.TooLong:
+			l.Err = errTooLong
+		}
+	}
+}
+
+// What is wrong with records that cannot be messages.
+var (
+	errNoValue = feed.Errorf(feed.NotObject, "a record without a value (--tombstones-by-key FIELD deletes the row of its key)")
+	errBinary  = feed.Errorf(feed.NotJSON, "Avro or Protobuf in the wire format of a schema registry: only JSON is read")
+	errTooLong = feed.Errorf(feed.TooLong, "a record over --max-line")
+)
 
 var newline = []byte{'\n'}

@@ -191,7 +191,7 @@ func (s *Scratch) row(table int, above []feed.Field) *feed.Error {
 		s.met(table)
 	}
 	c := fold.Change{Text: s.line.Text}
-	if t.deletes != nil && s.holds(t.deletes) {
+	if s.line.Deletes || t.deletes != nil && s.holds(t.deletes) {
 		c.Op = fold.Delete
 	}
 	if t.version != nil {

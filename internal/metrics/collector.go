@@ -41,21 +41,24 @@ var (
 		"weir_connected":                      "1 while the feed is connected, 0 else.",
 		"weir_senders":                        "Connections that send lines.",
 	}
+	ofKafka = map[string]string{
+		"weir_kafka_lag_records":        "Records of a partition that the database has not: from its committed offset to the partition's end.",
+		"weir_kafka_partitions":         "Partitions that are read.",
+		"weir_kafka_fetch_errors_total": "Fetches that failed.",
+	}
 )
 
 // The labels that a metric has besides.
-var furtherLabels = map[string]string{"weir_rejected_lines_total": "reason", "weir_rows_total": "result", "weir_retries_total": "reason"}
+var furtherLabels = map[string][]string{"weir_rejected_lines_total": {"reason"}, "weir_rows_total": {"result"}, "weir_retries_total": {"reason"},
+	"weir_kafka_lag_records": {"topic", "partition"}}
 
 func newCollector(r Run, job string) *collector {
 	c := &collector{run: r, whole: map[string]*prometheus.Desc{}, parts: map[string]*prometheus.Desc{}}
-	for by, metrics := range map[string]map[string]string{"": ofRun, "table": ofTable, "source": ofSource} {
+	for by, metrics := range map[string]map[string]string{"": ofRun, "table": ofTable, "source": ofSource, "kafka": ofKafka} {
 		for name, help := range metrics {
-			var labels []string
-			if further := furtherLabels[name]; further != "" {
-				labels = append(labels, further)
-			}
+			labels := slices.Clone(furtherLabels[name])
 			c.whole[name] = prometheus.NewDesc(name, help, labels, prometheus.Labels{jobLabel: job})
-			if by != "" {
+			if by == "table" || by == "source" {
 				c.parts[name] = prometheus.NewDesc(name, help, append(labels, by), prometheus.Labels{jobLabel: job})
 			}
 		}
@@ -108,6 +111,27 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	c.collectSources(&s, count, gauge)
+	collectKafka(&s, count, gauge)
+}
+
+// collectKafka sends what there is to say of partitions, if the run reads some.
+func collectKafka(s *progress.Snapshot, count, gauge emit) {
+	some, open := false, 0
+	for i := range s.Lanes {
+		l := &s.Lanes[i]
+		if l.Kind != progress.Partition {
+			continue
+		}
+		some = true
+		gauge("weir_kafka_lag_records", float64(l.Lag), "", l.Topic, l.Number)
+		if l.Open {
+			open++
+		}
+	}
+	if some {
+		gauge("weir_kafka_partitions", float64(open), "")
+		count("weir_kafka_fetch_errors_total", float64(s.FailedFetches), "")
+	}
 }
 
 func collectTable(t *progress.Table, count emit) {
@@ -155,7 +179,7 @@ func collectSource(l *progress.LaneState, name string, count, gauge emit) {
 	gauge("weir_last_message_timestamp_seconds", seconds(l.LastMessage), name)
 	gauge("weir_source_lag_seconds", progress.Lag(l.FeedTime).Seconds(), name)
 	switch l.Kind {
-	case progress.Dialed:
+	case progress.Dialed, progress.Partition:
 		gauge("weir_connected", float64(l.Connections), name)
 	case progress.Listening:
 		gauge("weir_senders", float64(l.Connections), name)

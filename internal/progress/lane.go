@@ -16,6 +16,7 @@ const (
 	Waiting               // it waits for more: stdin, a FIFO, a file that is followed
 	Dialed                // by a connection that weir makes
 	Listening             // by connections that others make
+	Partition             // of a topic of Kafka
 )
 
 // LaneState has the counts of a source.
@@ -24,6 +25,9 @@ type LaneState struct {
 	Kind        Kind
 	Open        bool
 	Connections int // that exist: one at most of a source that weir connects to
+	// Of a partition:
+	Topic, Number string
+	Lag           int64 // records that are not committed
 
 	Lines, Bytes int64 // that were read
 	Rejected     int64 // lines
@@ -42,6 +46,8 @@ type Lane struct {
 	base      int64 // state.Lines when it was opened
 	committed int64 // of state.Lines
 	place     func() (offset, size int64)
+	lag       func() int64
+	connected func() bool
 }
 
 // Open returns the counts of a source that is opened: those that it had where it was read before.
@@ -64,6 +70,14 @@ func (l *Lane) Locate(place func() (offset, size int64)) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
 	l.place = place
+}
+
+// Partition says what partition of a topic the source is, and how it is asked how many of its records
+// are not committed, and whether they can come. Any goroutine may call these, as in Locate.
+func (l *Lane) Partition(topic, number string, lag func() int64, connected func() bool) {
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	l.state.Topic, l.state.Number, l.lag, l.connected = topic, number, lag, connected
 }
 
 // Close notes that a source was read to its end. Of a file, whose counts are complete, only the
@@ -149,6 +163,13 @@ func (p *Progress) lane(source string) *Lane {
 		return nil
 	}
 	return p.lanes[i]
+}
+
+// FetchFailed counts a fetch of Kafka's that failed.
+func (p *Progress) FetchFailed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.FailedFetches++
 }
 
 // Reconnect counts a connection that is made again.

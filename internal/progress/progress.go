@@ -40,6 +40,8 @@ type Snapshot struct {
 	// Unassigned are the rejected lines that no table has rejected.
 	Unassigned map[feed.Reason]int64
 	Reconnects int64
+	// FailedFetches are those of Kafka.
+	FailedFetches int64
 	// Mismatches are values that were no object, or no array, where a path of the mapping steps
 	// into one: by their paths. It is not changed.
 	Mismatches  map[string]int64
@@ -109,15 +111,22 @@ func (p *Progress) Snapshot() Snapshot {
 		s.Tables[i].Rejected = maps.Clone(s.Tables[i].Rejected)
 	}
 	s.Lanes = make([]LaneState, len(p.lanes))
-	places := make([]func() (int64, int64), len(p.lanes))
+	lanes := make([]Lane, len(p.lanes))
 	for i, l := range p.lanes {
-		s.Lanes[i], places[i] = l.state, l.place
+		s.Lanes[i], lanes[i] = l.state, Lane{place: l.place, lag: l.lag, connected: l.connected}
 		s.Lanes[i].Pending = max(0, l.state.Lines-l.committed)
 	}
 	p.mu.Unlock()
-	for i, place := range places { // which asks the file system
-		if place != nil {
-			s.Lanes[i].Offset, s.Lanes[i].Size = place()
+	for i := range lanes { // which ask the file system, or take locks
+		to := &s.Lanes[i]
+		if place := lanes[i].place; place != nil {
+			to.Offset, to.Size = place()
+		}
+		if lag := lanes[i].lag; lag != nil {
+			to.Lag = lag()
+		}
+		if connected := lanes[i].connected; connected != nil && to.Open && connected() {
+			to.Connections = 1
 		}
 	}
 	return s
@@ -156,7 +165,7 @@ func (s *Snapshot) NotReady() string {
 		return "not reading yet"
 	}
 	for _, l := range s.Lanes {
-		if l.Kind == Dialed && l.Connections == 0 && l.Open {
+		if (l.Kind == Dialed || l.Kind == Partition) && l.Connections == 0 && l.Open {
 			return "not connected to " + l.Source
 		}
 	}

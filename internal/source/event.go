@@ -57,11 +57,14 @@ type Point struct {
 // Begun says how a lane is read. What is nil does not apply to it.
 type Begun struct {
 	At        Cursor // where it begins: the point's cursor, or "" for a lane that cannot go back
+	Offset    int64  // of At, where that is not the point's
 	Waits     bool   // it may make its reader wait: all but regular files that are not followed
 	Kept      bool   // its lines are kept on disk until they are committed
 	Addr      net.Addr
 	Size      func() int64              // in raw bytes now, 0 where it is not known
 	RawOffset func() int64              // raw bytes that were read
+	Lag       func() int64              // records of a partition that are not committed
+	Connected func() bool               // whether a partition's records can come
 	Committed func(Cursor)              // hears that all lines before a cursor are committed
 	Reconnect func(conn int, why error) // drops a connection by Block.Conn
 }

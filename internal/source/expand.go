@@ -63,6 +63,10 @@ func expand(arg string, follow bool) ([]string, error) {
 	if isStdin(arg) {
 		return []string{"-"}, nil
 	}
+	if isKafka(arg) {
+		_, err := ParseKafka(arg)
+		return []string{arg}, err
+	}
 	if isDialed(arg) || isListener(arg) {
 		scheme, addr, _ := strings.Cut(arg, "://")
 		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" && isDialed(arg) || port == "" {
@@ -79,7 +83,7 @@ func expand(arg string, follow bool) ([]string, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case strings.Contains(arg, "://"):
-		return nil, fmt.Errorf("%s: unknown kind of source; there are -, paths, tcp://, tls://, tcp-listen:// and tls-listen://host:port", arg)
+		return nil, fmt.Errorf("%s: unknown kind of source; there are -, paths, tcp://, tls://, tcp-listen:// and tls-listen://host:port, kafka:// and kafka+tls://broker:9092/topic", arg)
 	}
 	if follow && !isGlob(arg) {
 		return []string{arg}, nil
@@ -115,7 +119,7 @@ func Name(spec string) (string, error) {
 	switch {
 	case isStdin(spec):
 		return StdinName, nil
-	case isDialed(spec), isListener(spec):
+	case isDialed(spec), isListener(spec), isKafka(spec):
 		return spec, nil
 	}
 	path, err := filepath.Abs(spec)

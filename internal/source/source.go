@@ -56,6 +56,8 @@ type Options struct {
 	RetryFor   time.Duration // how long weir tries to reconnect; 0: not at all
 	Reconnects func()        // is called when that begins, from another goroutine than Next's; nil: nothing
 
+	Kafka Kafka
+
 	// Connections is called with how many a lane has, whenever one is made or ends, from other
 	// goroutines than Next's; nil: nothing.
 	Connections func(lane string, n int)

@@ -7,6 +7,7 @@ type Traits struct {
 	Live       bool // it has no end to wait for: a connection
 	Rewindable bool // a later run can begin at a cursor
 	Named      bool // its name tells it from others; stdin has none
+	Records    bool // its offsets count records, which may be several lines each: a partition
 	Dialed     bool // weir makes the connection, and can say from where the feed is to continue
 }
 
@@ -21,6 +22,8 @@ func TraitsOf(spec string) Traits {
 		return Traits{Rewindable: true}
 	case isDialed(spec):
 		return Traits{Live: true, Named: true, Dialed: true}
+	case isKafka(spec):
+		return Traits{Live: true, Rewindable: true, Named: true, Records: true}
 	case isListener(spec):
 		return Traits{Live: true, Named: true}
 	}

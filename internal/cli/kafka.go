@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// kafkaOptions are the flags of sync for Kafka.
+type kafkaOptions struct {
+	partitions string
+	start      string
+	untilEnd   bool
+	isolation  isolation
+	tombstones string
+	fields     []string
+	sasl       string
+}
+
+// isolation says which records of transactions are read.
+type isolation string
+
+const (
+	isolationCommitted   isolation = "committed"
+	isolationUncommitted isolation = "uncommitted"
+)
+
+const (
+	startEarliest = "earliest"
+	startLatest   = "latest"
+	noTombstones  = "off"
+)
+
+func (o *kafkaOptions) flags(f *pflag.FlagSet, enums *choices) {
+	f.StringVar(&o.partitions, "partitions", "", "the partitions of each topic to read, such as 0-3,7")
+	f.StringVar(&o.start, "start", startEarliest, "where a partition without a checkpoint begins: earliest, latest, or a time such as 2026-11-01T00:00:00Z")
+	f.BoolVar(&o.untilEnd, "until-end", false, "end when all records that existed at the start are committed")
+	addChoice(enums, f, &o.isolation, "isolation", isolationCommitted, "uncommitted also reads records of transactions that are open or were aborted", isolationCommitted, isolationUncommitted)
+	f.StringVar(&o.tombstones, "tombstones-by-key", "", "the field that has a record's key: a record without a value then deletes its row; off passes over these records (default the --key, of a compacted topic)")
+	f.StringSliceVar(&o.fields, "record-fields", nil, "PART=FIELD,...: put into each message its record's offset, partition, timestamp, key, topic or header.NAME")
+	addChoice(enums, f, &o.sasl, "sasl", "", "log in with KAFKA_USERNAME and KAFKA_PASSWORD or KAFKA_PASSWORD_FILE (of oauthbearer the token)", "plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
+}
+
+// isKafka reports whether the sources are topics.
+func isKafka(sources []string) bool {
+	return slices.ContainsFunc(sources, func(s string) bool { return source.TraitsOf(s).Records })
+}
+
+// check finds what is set for Kafka alone, and what is not for Kafka.
+func (o *syncOptions) checkKafka(sources []string) error {
+	var faults []error
+	fault := func(wrong bool, text string) {
+		if wrong {
+			faults = append(faults, errors.New(text))
+		}
+	}
+	k := &o.kafkaOptions
+	if !isKafka(sources) {
+		for _, f := range []struct {
+			set  bool
+			name string
+		}{{k.partitions != "", "partitions"}, {k.start != startEarliest, "start"}, {k.untilEnd, "until-end"}, {k.tombstones != "", "tombstones-by-key"},
+			{len(k.fields) > 0, "record-fields"}, {k.sasl != "", "sasl"}} {
+			fault(f.set, "--"+f.name+" is for kafka:// alone")
+		}
+		return errors.Join(faults...)
+	}
+	fault(k.partitions == "", "--partitions says which partitions of each topic are read, such as 0-3")
+	fault(o.init != "", "--init is for connections to feeds: Kafka has --sasl")
+	fault(o.dryRun && !k.untilEnd, "--dry-run needs --until-end: a topic has no end")
+	return errors.Join(faults...)
+}
+
+// settings turns the options into those of the source.
+func (o *kafkaOptions) settings(env func(string) (string, bool), rules *fold.Options, mapped bool) (k source.Kafka, err error) {
+	k = source.Kafka{UntilEnd: o.untilEnd, Uncommitted: o.isolation == isolationUncommitted, SASL: o.sasl}
+	var faults []error
+	if k.Partitions, err = parsePartitions(o.partitions); err != nil {
+		faults = append(faults, fmt.Errorf("--partitions %s: %w", o.partitions, err))
+	}
+	switch o.start {
+	case startEarliest:
+	case startLatest:
+		k.Start.Latest = true
+	default:
+		if k.Start.Time, err = time.Parse(time.RFC3339, o.start); err != nil {
+			faults = append(faults, fmt.Errorf("--start %q: must be earliest, latest or a time such as 2026-11-01T00:00:00Z", o.start))
+		}
+	}
+	for _, text := range o.fields {
+		f, err := parseRecordField(text)
+		if err != nil {
+			faults = append(faults, err)
+		}
+		k.Fields = append(k.Fields, f)
+	}
+	switch o.tombstones {
+	case "":
+		if len(rules.Key) == 1 && !rules.FillOnly && !mapped {
+			k.Compacted = rules.Key[0]
+		}
+	case noTombstones:
+		k.DropTombstones = true
+	default:
+		if k.Tombstone = o.tombstones; rules.FillOnly {
+			faults = append(faults, errors.New("--fill-only never removes a row: leave --tombstones-by-key out, or set it to off"))
+		}
+	}
+	if o.sasl != "" {
+		k.Login = func() (string, string, error) { return login(env, o.sasl) }
+		if _, _, err := k.Login(); err != nil {
+			faults = append(faults, fmt.Errorf("--sasl %s: %w", o.sasl, err))
+		}
+	}
+	return k, errors.Join(faults...)
+}
+
+// login reads what Kafka is told by a mechanism. A file is read again each time: tokens expire.
+func login(env func(string) (string, bool), mechanism string) (user, password string, err error) {
+	user, ok := env("KAFKA_USERNAME")
+	if !ok && mechanism != "oauthbearer" {
+		return "", "", errors.New("environment variable KAFKA_USERNAME is not set")
+	}
+	if path, ok := env("KAFKA_PASSWORD_FILE"); ok {
+		text, err := os.ReadFile(path)
+		return user, strings.TrimSpace(string(text)), err
+	}
+	if password, ok = env("KAFKA_PASSWORD"); !ok {
+		return "", "", errors.New("neither of the environment variables KAFKA_PASSWORD and KAFKA_PASSWORD_FILE is set")
+	}
+	return user, password, nil
+}
+
+// maxPartition is the highest number that --partitions takes.
+const maxPartition = 99_999
+
+// parsePartitions reads a list such as 0-3,7.
+func parsePartitions(list string) (all []int32, err error) {
+	if list == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, ranged := strings.Cut(strings.TrimSpace(part), "-")
+		if !ranged {
+			last = first
+		}
+		from, err := strconv.ParseUint(first, 10, 31)
+		to, err2 := strconv.ParseUint(last, 10, 31)
+		if err != nil || err2 != nil || from > to || to > maxPartition {
+			return nil, fmt.Errorf("%q is neither a number nor a range, such as 0-3", part)
+		}
+		for n := from; n <= to; n++ {
+			all = append(all, int32(n))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// parseRecordField reads a part and the name of the field that it becomes.
+func parseRecordField(text string) (f source.RecordField, err error) {
+	part, name, ok := strings.Cut(text, "=")
+	f = source.RecordField{Of: part, Name: name}
+	if header, is := strings.CutPrefix(part, "header."); is {
+		f.Of, f.Header = "header", header
+	}
+	if !ok || name == "" || !slices.Contains(source.RecordParts, f.Of) || f.Of == "header" && f.Header == "" {
+		return f, fmt.Errorf("--record-fields %s: must be PART=FIELD, with a PART of %s", text, strings.Join(source.RecordParts[:len(source.RecordParts)-1], ", ")+" or header.NAME")
+	}
+	return f, nil
+}

@@ -1,0 +1,254 @@
+// Package kafka reads topics of Kafka. Each partition is a lane.
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirsync/weir/internal/source"
+)
+
+// pollRecords is how many records are taken of the client at a time.
+const pollRecords = 5000
+
+// A Source reads partitions that are assigned to it by name.
+type Source struct {
+	opts    source.Options
+	spec    source.KafkaSpec
+	brokers *brokers
+	client  *kgo.Client // for all but records
+	admin   *kadm.Client
+	cluster string
+	lanes   []*lane // sorted by topic and partition
+
+	offered  int         // of lanes
+	consumer *kgo.Client // nil before all lanes are offered
+	reading  map[partition]*lane
+	pending  []fetched
+	events   []source.Event // that come before all else
+
+	cancel  context.CancelFunc // of what runs in the background
+	waiting sync.WaitGroup     // for it
+	texts   texter
+}
+
+type partition struct {
+	topic  string
+	number int32
+}
+
+// fetched are records of a partition that were polled.
+type fetched struct {
+	lane    *lane
+	records []*kgo.Record
+}
+
+// New connects to the brokers of a spec, and finds the partitions that are to be read.
+func New(ctx context.Context, spec string, o source.Options) (_ *Source, err error) {
+	if o, err = o.WithDefaults(); err != nil {
+		return nil, err
+	}
+	s := &Source{opts: o, reading: map[partition]*lane{}}
+	if s.spec, err = source.ParseKafka(spec); err != nil {
+		return nil, err
+	}
+	s.brokers, s.texts.opts = newBrokers(spec, &s.opts), &s.opts
+	if s.client, err = kgo.NewClient(s.options()...); err != nil {
+		return nil, err
+	}
+	s.admin = kadm.NewClient(s.client)
+	if err := s.brokers.patiently(ctx, func() error { return s.find(ctx) }); err != nil {
+		s.client.Close()
+		return nil, err
+	}
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s.cancel = cancel
+	s.waiting.Go(func() { s.watchEnds(background) })
+	return s, nil
+}
+
+// Lanes are the names of all lanes.
+func (s *Source) Lanes() []string {
+	names := make([]string, len(s.lanes))
+	for i, l := range s.lanes {
+		names[i] = l.name
+	}
+	return names
+}
+
+// Next implements [source.Source].
+func (s *Source) Next(ctx context.Context) (source.Event, error) {
+	for {
+		switch {
+		case ctx.Err() != nil:
+			return source.Event{}, ctx.Err()
+		case len(s.events) > 0:
+			e := s.events[0]
+			s.events = s.events[1:]
+			return e, nil
+		case s.offered < len(s.lanes):
+			l := s.lanes[s.offered]
+			s.offered++
+			return source.Event{Kind: source.Opened, Lane: l.name, Begin: func(ctx context.Context, from source.Point) (source.Begun, error) {
+				return s.begin(ctx, l, from)
+			}}, nil
+		case len(s.reading) == 0:
+			return source.Event{}, io.EOF
+		case len(s.pending) > 0:
+			if e, some := s.take(); some {
+				return e, nil
+			}
+		default:
+			if err := s.poll(ctx); err != nil {
+				return source.Event{}, err
+			}
+		}
+	}
+}
+
+// begin has a lane read from a point.
+func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (b source.Begun, err error) {
+	at, err := readCursor(from.Cursor, l)
+	if err != nil {
+		return b, err
+	}
+	if from.Cursor == "" {
+		if at.Offset, err = s.startOf(ctx, l); err != nil {
+			return b, err
+		}
+	}
+	if err := l.check(at); err != nil {
+		return b, err
+	}
+	l.at = at
+	l.committed.Store(at.Offset)
+	if l.until >= 0 && at.Offset >= l.until {
+		s.events = append(s.events, source.Event{Kind: source.Closing, Lane: l.name})
+	} else {
+		s.reading[l.partition] = l
+	}
+	return source.Begun{At: at.text(), Offset: at.Offset, Waits: !s.opts.Kafka.UntilEnd, Lag: l.lag, Connected: s.brokers.connected,
+		Committed: func(c source.Cursor) {
+			if at, err := readCursor(c, l); err == nil && c != "" {
+				l.committed.Store(at.Offset)
+			}
+		}}, nil
+}
+
+// poll takes records of the client.
+func (s *Source) poll(ctx context.Context) error {
+	if s.consumer == nil {
+		if err := s.consume(); err != nil {
+			return err
+		}
+	}
+	polling, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	fetches := s.consumer.PollRecords(polling, pollRecords)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var failures []error
+	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
+		if l := s.reading[partition{p.Topic, p.Partition}]; l != nil {
+			if len(p.Records) > 0 {
+				s.pending = append(s.pending, fetched{l, p.Records})
+			}
+			l.raise(s.endOf(&p.FetchPartition))
+		}
+	})
+	fetches.EachError(func(topic string, number int32, err error) {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			s.failed()
+			failures = append(failures, s.failure(s.reading[partition{topic, number}], err))
+		}
+	})
+	if len(failures) > 0 {
+		return errors.Join(failures...)
+	}
+	return s.brokers.lost()
+}
+
+// consume begins to fetch the lanes that were begun.
+func (s *Source) consume() (err error) {
+	from := map[string]map[int32]kgo.Offset{}
+	for p, l := range s.reading {
+		if from[p.topic] == nil {
+			from[p.topic] = map[int32]kgo.Offset{}
+		}
+		at := kgo.NewOffset().At(l.at.Offset)
+		if l.at.Epoch >= 0 {
+			at = at.WithEpoch(l.at.Epoch)
+		}
+		from[p.topic][p.number] = at
+	}
+	isolation := kgo.ReadCommitted()
+	if s.opts.Kafka.Uncommitted {
+		isolation = kgo.ReadUncommitted()
+	}
+	s.consumer, err = kgo.NewClient(append(s.options(), kgo.ConsumePartitions(from), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.FetchIsolationLevel(isolation), kgo.KeepControlRecords(), kgo.FetchMaxBytes(fetchBytes), kgo.WithPools(&pools{}))...)
+	return err
+}
+
+// take makes a block of the records that were polled first. some is false where nothing has come
+// of them.
+func (s *Source) take() (e source.Event, some bool) {
+	f := &s.pending[0]
+	l := f.lane
+	if s.reading[l.partition] != l {
+		s.pending = slices.Delete(s.pending, 0, 1)
+		return e, false
+	}
+	b, n := s.texts.fill(l, f.records, s.opts.Pool)
+	f.records = f.records[n:]
+	if len(f.records) == 0 {
+		s.pending = slices.Delete(s.pending, 0, 1)
+	}
+	if l.until >= 0 && l.at.Offset >= l.until {
+		delete(s.reading, l.partition)
+		s.consumer.RemoveConsumePartitions(map[string][]int32{l.topic: {l.number}})
+		s.events = append(s.events, source.Event{Kind: source.Closing, Lane: l.name})
+	}
+	if b == nil {
+		return e, false
+	}
+	return source.Event{Lane: l.name, Block: b}, true
+}
+
+func (s *Source) failed() {
+	if s.opts.Kafka.Failed != nil {
+		s.opts.Kafka.Failed()
+	}
+}
+
+// failure is an error of a partition, for people.
+func (s *Source) failure(l *lane, err error) error {
+	var lost *kgo.ErrDataLoss
+	switch {
+	case errors.As(err, &lost):
+		return fmt.Errorf("%s lost its records from offset %d to %d, which were read: --from-start reads it again", l.name, lost.ResetTo, lost.ConsumedTo-1)
+	case l == nil:
+		return fmt.Errorf("reading from Kafka: %w", err)
+	}
+	return fmt.Errorf("reading %s at offset %d: %w", l.name, l.at.Offset, err)
+}
+
+// Close implements [source.Source].
+func (s *Source) Close() error {
+	s.cancel()
+	if s.consumer != nil {
+		s.consumer.Close()
+	}
+	s.client.Close()
+	s.waiting.Wait()
+	return nil
+}

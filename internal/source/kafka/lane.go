@@ -1,0 +1,246 @@
+package kafka
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirsync/weir/internal/source"
+)
+
+// A lane is a partition.
+type lane struct {
+	name string
+	partition
+	id         string // of the topic; "" where the brokers have none
+	start, end int64  // its offsets when it was found
+	compacted  bool
+	until      int64 // the offset at which it ends; -1: it does not
+
+	at        cursor       // of what was not handed out yet
+	last      atomic.Int64 // the end, as far as is known
+	committed atomic.Int64 // the offset
+}
+
+// A cursor says which record is the next one.
+type cursor struct {
+	Offset int64  `json:"offset"`
+	Epoch  int32  `json:"epoch"` // of the leader that wrote the record before; -1 where it is not known
+	Topic  string `json:"topic,omitempty"`
+}
+
+func (c cursor) text() source.Cursor {
+	text, _ := json.Marshal(c) // a plain struct
+	return source.Cursor(text)
+}
+
+// readCursor returns what a cursor of a lane holds.
+func readCursor(c source.Cursor, l *lane) (at cursor, err error) {
+	if c == "" {
+		return cursor{Epoch: -1, Topic: l.id}, nil
+	}
+	if err := json.Unmarshal([]byte(c), &at); err != nil {
+		return at, fmt.Errorf("the checkpoint of %s: %w", l.name, err)
+	}
+	if at.Topic == "" {
+		at.Topic = l.id
+	}
+	return at, nil
+}
+
+// check reports why a lane cannot be read from a cursor.
+func (l *lane) check(at cursor) error {
+	switch {
+	case l.id != "" && at.Topic != l.id:
+		return &source.ChangedError{Name: l.name, What: "is of another topic than the one that was read before, which was deleted and recreated"}
+	case at.Offset < l.start:
+		return fmt.Errorf("%s: %d records after the checkpoint are lost: it is at offset %d, and the topic begins at %d (its retention has removed them; --from-start reads again from where it begins)",
+			l.name, l.start-at.Offset, at.Offset, l.start)
+	case at.Offset > l.end:
+		return &source.ChangedError{Name: l.name, What: fmt.Sprintf("ends at offset %d, before the checkpoint at %d: records were lost, or it was restored", l.end, at.Offset)}
+	}
+	return nil
+}
+
+// lag is how many records are not committed.
+func (l *lane) lag() int64 { return max(0, l.last.Load()-l.committed.Load()) }
+
+// raise notes where the lane ends now.
+func (l *lane) raise(end int64) {
+	for {
+		last := l.last.Load()
+		if end <= last || l.last.CompareAndSwap(last, end) {
+			return
+		}
+	}
+}
+
+// find finds the partitions that are to be read.
+func (s *Source) find(ctx context.Context) error {
+	meta, err := s.admin.Metadata(ctx, s.spec.Topics...)
+	if err != nil {
+		return err
+	}
+	s.cluster, s.lanes = meta.Cluster, nil
+	var topics []string
+	for _, t := range meta.Topics.Sorted() {
+		switch {
+		case s.spec.Pattern != nil && (t.IsInternal || !s.spec.Pattern.MatchString(t.Topic)):
+			continue
+		case t.Err != nil:
+			return fmt.Errorf("topic %s: %w", t.Topic, t.Err)
+		}
+		topics = append(topics, t.Topic)
+		if err := s.findPartitions(&t); err != nil {
+			return err
+		}
+	}
+	if len(topics) == 0 {
+		return fatalError{fmt.Errorf("no topic matches %s", s.spec.Pattern)}
+	}
+	starts, err := s.admin.ListStartOffsets(ctx, topics...)
+	if err = errors.Join(err, starts.Error()); err != nil {
+		return err
+	}
+	ends, err := s.listEnds(ctx, topics)
+	if err != nil {
+		return err
+	}
+	if err := s.findCompacted(ctx, topics); err != nil {
+		return err
+	}
+	for _, l := range s.lanes {
+		start, _ := starts.Lookup(l.topic, l.number)
+		end, _ := ends.Lookup(l.topic, l.number)
+		l.start, l.end, l.until = start.Offset, end.Offset, -1
+		if s.opts.Kafka.UntilEnd {
+			l.until = l.end
+		}
+		l.raise(l.end)
+	}
+	return nil
+}
+
+// findPartitions adds the lanes of a topic.
+func (s *Source) findPartitions(t *kadm.TopicDetail) error {
+	id := ""
+	if t.ID != (kadm.TopicID{}) {
+		id = t.ID.String()
+	}
+	numbers := t.Partitions.Numbers()
+	for _, n := range s.opts.Kafka.Partitions {
+		if !slices.Contains(numbers, n) {
+			return fatalError{fmt.Errorf("topic %s has no partition %d: it has %d", t.Topic, n, len(numbers))}
+		}
+	}
+	for _, n := range numbers {
+		if slices.Contains(s.opts.Kafka.Partitions, n) {
+			s.lanes = append(s.lanes, &lane{name: source.PartitionName(s.cluster, t.Topic, n), partition: partition{t.Topic, n}, id: id})
+		}
+	}
+	return nil
+}
+
+// findCompacted notes which lanes are of compacted topics, where that matters.
+func (s *Source) findCompacted(ctx context.Context, topics []string) error {
+	if k := &s.opts.Kafka; k.Compacted == "" || k.Tombstone != "" || k.DropTombstones {
+		return nil
+	}
+	found, err := s.admin.DescribeTopicConfigs(ctx, topics...)
+	if err != nil {
+		return err
+	}
+	for _, c := range found {
+		if c.Err != nil {
+			s.opts.Log.Warn(fmt.Sprintf("topic %s: whether it is compacted is not known: %v (--tombstones-by-key says what records without a value do)", c.Name, c.Err))
+		}
+		for _, config := range c.Configs {
+			if config.Key != "cleanup.policy" || !strings.Contains(config.MaybeValue(), "compact") {
+				continue
+			}
+			for _, l := range s.lanes {
+				l.compacted = l.compacted || l.topic == c.Name
+			}
+		}
+	}
+	return nil
+}
+
+// listEnds returns the offsets at which partitions end for this reader.
+func (s *Source) listEnds(ctx context.Context, topics []string) (kadm.ListedOffsets, error) {
+	list := s.admin.ListCommittedOffsets
+	if s.opts.Kafka.Uncommitted {
+		list = s.admin.ListEndOffsets
+	}
+	ends, err := list(ctx, topics...)
+	return ends, errors.Join(err, ends.Error())
+}
+
+// endOf is where a partition ended for this reader when it was fetched.
+func (s *Source) endOf(p *kgo.FetchPartition) int64 {
+	if s.opts.Kafka.Uncommitted {
+		return p.HighWatermark
+	}
+	return p.LastStableOffset
+}
+
+// startOf returns the offset at which a lane without a checkpoint begins.
+func (s *Source) startOf(ctx context.Context, l *lane) (offset int64, err error) {
+	at := s.opts.Kafka.Start
+	switch {
+	case at.Latest:
+		return l.end, nil
+	case at.Time.IsZero():
+		return l.start, nil
+	}
+	err = s.brokers.patiently(ctx, func() error {
+		found, err := s.admin.ListOffsetsAfterMilli(ctx, at.Time.UnixMilli(), l.topic)
+		if err = errors.Join(err, found.Error()); err != nil {
+			return err
+		}
+		listed, _ := found.Lookup(l.topic, l.number)
+		offset = listed.Offset
+		return nil
+	})
+	return min(offset, l.end), err
+}
+
+// endsEvery is how often the ends of partitions are asked for, which fetches tell while there are
+// records.
+const endsEvery = 15 * time.Second
+
+// watchEnds keeps the ends of lanes up to date while nothing is fetched.
+func (s *Source) watchEnds(ctx context.Context) {
+	var topics []string
+	for _, l := range s.lanes {
+		if !slices.Contains(topics, l.topic) {
+			topics = append(topics, l.topic)
+		}
+	}
+	tick := time.NewTicker(endsEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		ends, err := s.listEnds(ctx, topics)
+		if err != nil {
+			continue // the next fetch meets the same
+		}
+		for _, l := range s.lanes {
+			if end, ok := ends.Lookup(l.topic, l.number); ok {
+				l.raise(end.Offset)
+			}
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package kafka
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirsync/weir/internal/source"
+)
+
+// tooLongKept is how much is kept of a record that is too long.
+const tooLongKept = 64 << 10 // bytes
+
+// A texter makes messages of records.
+type texter struct {
+	opts *source.Options
+	buf  []byte // what the message at hand has that is no part of the record's value
+}
+
+// A message is what becomes of a record: before, then value.
+type message struct {
+	kind          source.RecordKind
+	before, value []byte
+}
+
+// fill puts records into a block, and returns how many of them it has taken; nil where none is a
+// message and the lane was not moved.
+func (t *texter) fill(l *lane, records []*kgo.Record, pool *source.Pool) (b *source.Block, taken int) {
+	b = pool.Block()
+	buf, was := b.Buf[:0], l.at
+	b.Records = make([]source.Record, 0, min(len(records), 1024))
+	epoch := records[0].LeaderEpoch
+	for _, r := range records {
+		if r.LeaderEpoch != epoch && taken > 0 {
+			break
+		}
+		if r.Offset < l.at.Offset || l.until >= 0 && r.Offset >= l.until { // of a batch that was read in part; or beyond the end
+			taken++
+			r.Recycle()
+			continue
+		}
+		m, ok := t.message(l, r)
+		if n := len(m.before) + len(m.value) + 1; ok && len(buf)+n > cap(buf) {
+			if len(b.Records) > 0 {
+				break
+			}
+			b.Buf = make([]byte, n)
+			buf = b.Buf[:0]
+		}
+		if ok {
+			buf = append(append(append(buf, m.before...), m.value...), '\n')
+			b.Records = append(b.Records, source.Record{Offset: r.Offset, End: len(buf), Kind: m.kind})
+		}
+		l.at = cursor{Offset: r.Offset + 1, Epoch: r.LeaderEpoch, Topic: l.id}
+		if r.Timestamp.UnixMilli() > 0 {
+			b.Time = r.Timestamp
+		}
+		taken++
+		r.Recycle()
+	}
+	if l.at == was {
+		b.Release()
+		return nil, taken
+	}
+	b.Data, b.Next = buf, l.at.Offset
+	at := l.at
+	b.AtOffset(func(offset int64) source.Cursor {
+		at.Offset = offset
+		return at.text()
+	})
+	return b, taken
+}
+
+// message returns what becomes of a record, until the next one; ok is false where that is nothing.
+func (t *texter) message(l *lane, r *kgo.Record) (m message, ok bool) {
+	if r.Attrs.IsControl() {
+		return m, false
+	}
+	k := &t.opts.Kafka
+	t.buf = t.buf[:0]
+	if r.Value == nil {
+		field := k.Tombstone
+		if field == "" && l.compacted {
+			field = k.Compacted
+		}
+		switch {
+		case field == "" && k.DropTombstones:
+			return m, false
+		case field == "" || r.Key == nil:
+			return message{kind: source.NoValue, value: r.Key}, true
+		}
+		t.buf = append(t.fields(append(t.buf, '{'), r), quoted(field)...)
+		t.buf = append(appendKey(append(t.buf, ':'), r.Key, field), '}')
+		return message{kind: source.Tombstone, before: t.buf}, true
+	}
+	value := r.Value
+	if len(value) > t.opts.MaxLine {
+		return message{kind: source.TooLong, value: value[:min(len(value), tooLongKept)]}, true
+	}
+	if len(value) >= 5 && value[0] == 0 { // the wire format of a schema registry: 4 bytes of the schema's number follow
+		if value = value[5:]; !isObject(value) {
+			return message{kind: source.Binary, value: r.Value[:min(len(r.Value), tooLongKept)]}, true
+		}
+	}
+	if len(k.Fields) == 0 || !isObject(value) {
+		return message{value: value}, true
+	}
+	rest := value[bytes.IndexByte(value, '{')+1:]
+	t.buf = t.fields(append(t.buf, '{'), r)
+	if n := len(t.buf); n > 1 && bytes.HasPrefix(bytes.TrimLeft(rest, space), []byte("}")) {
+		t.buf = t.buf[:n-1] // the comma
+	}
+	return message{before: t.buf, value: rest}, true
+}
+
+const space = " \t\r\n"
+
+// isObject reports whether a text begins like a JSON object.
+func isObject(text []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(text, space), []byte("{"))
+}
+
+// fields appends what is known of a record beside its value, each field with a comma behind it.
+// What a record lacks is absent.
+func (t *texter) fields(buf []byte, r *kgo.Record) []byte {
+	for i := range t.opts.Kafka.Fields {
+		f := &t.opts.Kafka.Fields[i]
+		begin := len(buf)
+		buf = append(append(buf, quoted(f.Name)...), ':')
+		value := len(buf)
+		switch f.Of {
+		case "offset":
+			buf = strconv.AppendInt(buf, r.Offset, 10)
+		case "partition":
+			buf = strconv.AppendInt(buf, int64(r.Partition), 10)
+		case "timestamp":
+			if ms := r.Timestamp.UnixMilli(); ms >= 0 {
+				buf = strconv.AppendInt(buf, ms, 10)
+			}
+		case "topic":
+			buf = append(buf, quoted(r.Topic)...)
+		case "key":
+			if r.Key != nil {
+				buf = appendKey(buf, r.Key, "")
+			}
+		case "header":
+			for _, h := range r.Headers { // the last of a name counts
+				if h.Key == f.Header {
+					buf = append(buf[:value], quoted(string(h.Value))...)
+				}
+			}
+		}
+		if len(buf) == value {
+			buf = buf[:begin]
+			continue
+		}
+		buf = append(buf, ',')
+	}
+	return buf
+}
+
+// quoted is a string in JSON, or what is none where it is not UTF-8.
+func quoted(s string) []byte {
+	if !utf8.ValidString(s) {
+		return []byte(`"` + s + `"`)
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // a string
+	return bytes.TrimRight(b.Bytes(), "\n")
+}
+
+// appendKey appends the key of a record: JSON as it is, of an object (of Kafka Connect its payload)
+// the field that is the row's key, and any other text as a string.
+func appendKey(buf, key []byte, field string) []byte {
+	if len(key) >= 5 && key[0] == 0 && json.Valid(key[5:]) {
+		key = key[5:]
+	}
+	if !json.Valid(key) {
+		return append(buf, quoted(string(key))...)
+	}
+	var connect struct{ Schema, Payload json.RawMessage }
+	if json.Unmarshal(key, &connect) == nil && connect.Schema != nil && connect.Payload != nil {
+		key = connect.Payload
+	}
+	var members map[string]json.RawMessage
+	if field != "" && json.Unmarshal(key, &members) == nil && members[field] != nil {
+		key = members[field]
+	}
+	return append(buf, bytes.TrimSpace(key)...)
+}
+
+// pools lend the client memory for what it decompresses.
+type pools struct {
+	bytes   sync.Pool
+	records sync.Pool
+}
+
+// GetDecompressBytes implements [kgo.PoolDecompressBytes].
+func (p *pools) GetDecompressBytes(compressed []byte, _ kgo.CompressionCodecType) []byte {
+	if b, ok := p.bytes.Get().(*[]byte); ok {
+		return *b
+	}
+	return make([]byte, 0, 4*len(compressed))
+}
+
+// PutDecompressBytes implements [kgo.PoolDecompressBytes].
+func (p *pools) PutDecompressBytes(b []byte) { p.bytes.Put(&b) }
+
+// GetRecords implements [kgo.PoolRecords].
+func (p *pools) GetRecords(n int) []kgo.Record {
+	if r, ok := p.records.Get().(*[]kgo.Record); ok && cap(*r) >= n {
+		return *r
+	}
+	return make([]kgo.Record, 0, n)
+}
+
+// PutRecords implements [kgo.PoolRecords].
+func (p *pools) PutRecords(r []kgo.Record) { p.records.Put(&r) }
+
+var (
+	_ kgo.PoolDecompressBytes = (*pools)(nil)
+	_ kgo.PoolRecords         = (*pools)(nil)
+)
