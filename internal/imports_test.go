@@ -54,13 +54,13 @@ var allowed = map[string][]string{
 	"internal/source/tcp":        {"internal/backoff", "internal/source", "internal/source/lines", "internal/tcp"},
 	"internal/source/kafka": {"internal/backoff", "internal/source", "github.com/twmb/franz-go/pkg/kadm", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kgo",
 		"github.com/twmb/franz-go/pkg/sasl", "github.com/twmb/franz-go/pkg/sasl/oauth", "github.com/twmb/franz-go/pkg/sasl/plain", "github.com/twmb/franz-go/pkg/sasl/scram"},
-	"internal/testkafka":         {"github.com/twmb/franz-go/pkg/kfake", "github.com/twmb/franz-go/pkg/kgo"},
-	"internal/bench":             {},
-	"internal/bench/gen":         {"internal/bench"},
-	"internal/bench/table":       {"internal/bench"},
-	"internal/torture":           {},
-	"internal/torture/mutants":   {"internal/torture"},
-	"internal":                   {},
+	"internal/testkafka":       {"github.com/twmb/franz-go/pkg/kfake", "github.com/twmb/franz-go/pkg/kgo"},
+	"internal/bench":           {},
+	"internal/bench/gen":       {"internal/bench"},
+	"internal/bench/table":     {"internal/bench"},
+	"internal/torture":         {},
+	"internal/torture/mutants": {"internal/torture"},
+	"internal":                 {},
 }
 
 func TestImportsRunDownwards(t *testing.T) {

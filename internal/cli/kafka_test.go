@@ -375,8 +375,39 @@ func TestKafka_TwoRuns(t *testing.T) {
 			t.Errorf("exit %d", run.ProcessState.ExitCode())
 		}
 	}
-	status := l.start("status", "status", "--to", l.to)
-	_ = status.Wait()
+	var out bytes.Buffer
+	status := exec.Command(filepath.Join(l.dir, "weir"), "status", "--to", l.to)
+	status.Stdout = &out
+	l.check(status.Run())
+	if text := strings.Join(strings.Fields(out.String()), " "); !strings.Contains(text, "OFFSET") || !strings.Contains(text, "t kafka://CLUSTER/t/1 1 1 ") {
+		t.Errorf("the status is\n%s", out.String())
+	}
+}
+
+// While no broker can be reached the run waits, and says so; for as long as --retry-for says.
+func TestKafka_BrokerAway(t *testing.T) {
+	c := testkafka.Start(t, kfake.SeedTopics(1, "t"))
+	c.Produce("t", 0, `{"id":1}`)
+	patient, other := newLive(t, "t.db"), newLive(t, "t.db")
+	patient.begin("run", c, "t", "--partitions", "0", "--metrics-addr", "127.0.0.1:0", "--batch-period", "10ms")
+	impatient := other.begin("run", c, "t", "--partitions", "0", "--batch-period", "10ms", "--retry-for", "1s")
+	for _, l := range []*live{patient, other} {
+		l.until("the first row", func() bool { return l.rows("SELECT count(*) FROM t") == "1" })
+	}
+	c.Down()
+	connected := `weir_connected{source="kafka://CLUSTER/t/0",weir_job="t"} `
+	patient.until("the warning", func() bool {
+		return strings.Contains(patient.log("run"), "no broker can be reached") && strings.Contains(patient.scrape("run"), connected+"0")
+	})
+	if _ = impatient.Wait(); impatient.ProcessState.ExitCode() != 1 || !strings.Contains(other.log("run"), "tried for 1s; --retry-for says how long") {
+		t.Errorf("exit %d\n%s", impatient.ProcessState.ExitCode(), other.log("run"))
+	}
+	c.Up()
+	c.Produce("t", 0, `{"id":2}`)
+	patient.until("the second row", func() bool { return patient.rows("SELECT count(*) FROM t") == "2" })
+	if text := patient.scrape("run"); !strings.Contains(text, connected+"1") || !strings.Contains(text, `weir_reconnects_total{weir_job="t"} 1`) {
+		t.Errorf("the metrics are\n%s", text)
+	}
 }
 
 // scrape returns the metrics of a run.
@@ -398,7 +429,7 @@ func TestKafka_ExactlyOnce(t *testing.T) {
 		t.Skip("the program is killed without -short")
 	}
 	intoBoth(t, func(t *testing.T, to string) {
-		const partitions, rounds = 3, 8
+		const partitions, rounds = 3, 4
 		c := testkafka.Start(t, kfake.SeedTopics(partitions, "t"))
 		l := newLive(t, to)
 		seed := time.Now().UnixNano()
@@ -458,4 +489,3 @@ func TestKafka_ExactlyOnce(t *testing.T) {
 		}
 	})
 }
-

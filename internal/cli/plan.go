@@ -37,7 +37,7 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 		tablesErr = fmt.Errorf("--tables: needs a job of its own (--job NAME): that of %s is for all of its tables", o.mapping.File)
 	}
 	var kafkaErr error
-	src.Kafka, kafkaErr = o.kafkaOptions.settings(e.lookupEnv, &rules, o.mapping != nil)
+	src.Kafka, kafkaErr = o.kafkaOptions.settings(e.lookupEnv, &rules, o.mapping != nil && o.mapping.File != "")
 	usage := errors.Join(err, rulesErr, o.check(), feedErr, kafkaErr, rateErr, rejectsErr, toErr, tablesErr)
 	if sourceErr == nil {
 		kafka := isKafka(sources)

@@ -83,7 +83,7 @@ func (e *env) printStatus(st sink.Status) error {
 		return err
 	}
 	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TABLE\tSOURCE\tLINE\tBYTE\tBATCHES\tUPDATED\tJOB")
+	fmt.Fprintln(t, "TABLE\tSOURCE\tLINE\tOFFSET\tBATCHES\tUPDATED\tJOB")
 	for _, j := range st.Jobs {
 		updated, tables := j.Updated.Local().Format(time.DateTime), printable(strings.Join(j.Tables, ", "))
 		if j.Source == "" { // no run resumes what the job has read

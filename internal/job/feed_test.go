@@ -378,3 +378,20 @@ func TestSpool_OldKeepalives(t *testing.T) {
 		t.Errorf("%d connections were made: %q", len(was), was)
 	}
 }
+
+// What only a connection can do about keepalives is not done for a file, however many there are.
+func TestSync_KeepalivesInAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "feed.jsonl")
+	if err := os.WriteFile(file, []byte(strings.Repeat(`{"type":"keepalive"}`+"\n", 10)+`{"id":1}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := configOf(t, file, "fail")
+	c.Feed = job.Feed{Keepalive: job.Match{Field: "type", Value: "keepalive"}, StaleAfter: 5}
+	dest := filepath.Join(t.TempDir(), "t.db")
+	if _, err := runUntil(t, c, dest, nil, func(*progress.Progress) bool { return false }); err != nil {
+		t.Fatal(err)
+	}
+	if got := query(t, dest, "SELECT count(*) FROM t"); got != "1" {
+		t.Errorf("%s rows", got)
+	}
+}

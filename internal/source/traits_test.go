@@ -15,6 +15,9 @@ func TestTraitsOf(t *testing.T) {
 		"/var/tcp":             {Rewindable: true, Named: true},
 		"tcp://host:1":         {Live: true, Named: true, Dialed: true},
 		"tls://host:1":         {Live: true, Named: true, Dialed: true},
+		"kafka://b/t":          {Live: true, Rewindable: true, Named: true, Records: true},
+		"kafka+tls://b/t":      {Live: true, Rewindable: true, Named: true, Records: true},
+		"kafka://C/t/7":        {Live: true, Rewindable: true, Named: true, Records: true},
 		"tcp-listen://:1":      {Live: true, Named: true},
 		"tls-listen://[::1]:1": {Live: true, Named: true},
 	} {

@@ -1,0 +1,59 @@
+package source_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/weirsync/weir/internal/source"
+)
+
+// Blocks of records are cut between records, and cursors and offsets stay those of the records.
+func TestBlock_CutRecords(t *testing.T) {
+	b := &source.Block{Data: []byte("a\nb\nc\nd\ne\n"), Next: 20,
+		Records: []source.Record{{Offset: 3, End: 4}, {Offset: 7, End: 6}, {Offset: 11, End: 10}}}
+	b.AtOffset(func(offset int64) source.Cursor { return source.Cursor(fmt.Sprint(offset)) })
+	n, end := b.Lines(2)
+	if n != 2 || end != 6 {
+		t.Fatalf("%d records, to %d", n, end)
+	}
+	first := b.Cut(end)
+	if got := fmt.Sprintln(first.OffsetAfter(0), first.OffsetAfter(4), first.OffsetAfter(6), first.CursorAfter(4), first.CursorAfter(6), len(first.Records)); got != "3 7 11 7 11 2\n" {
+		t.Errorf("the first: %s", got)
+	}
+	if got := fmt.Sprintln(b.OffsetAfter(0), b.OffsetAfter(4), b.CursorAfter(0), b.CursorAfter(4), len(b.Records), b.Records[0].End, string(b.Data)); got != "11 20 11 20 1 4 d\ne\n\n" {
+		t.Errorf("the rest: %s", got)
+	}
+	if n, end := b.Lines(5); n != 1 || end != 4 {
+		t.Errorf("%d records, to %d", n, end)
+	}
+	empty := &source.Block{Records: []source.Record{}, Next: 9}
+	empty.AtOffset(func(offset int64) source.Cursor { return source.Cursor(fmt.Sprint(offset)) })
+	if empty.CursorAfter(0) != "9" || empty.OffsetAfter(0) != 9 {
+		t.Errorf("without records: %s", empty.CursorAfter(0))
+	}
+}
+
+func TestBlock_Lines(t *testing.T) {
+	b := &source.Block{Data: []byte("a\nbb\nc"), Offset: 5}
+	if n, end := b.Lines(2); n != 2 || end != 5 {
+		t.Errorf("%d lines, to %d", n, end)
+	}
+	if n, end := b.Lines(9); n != 3 || end != 6 {
+		t.Errorf("%d lines, to %d", n, end)
+	}
+	if b.OffsetAfter(5) != 10 {
+		t.Errorf("offset %d", b.OffsetAfter(5))
+	}
+}
+
+func TestPartition(t *testing.T) {
+	lane := source.PartitionName("C", "a.b", 7)
+	if topic, number, ok := source.Partition(lane); !ok || topic != "a.b" || number != "7" {
+		t.Errorf("%s: %s %s", lane, topic, number)
+	}
+	for _, name := range []string{"stdin", "/kafka:/C/t/7", "kafka://b1:9092/t", "kafka://C/t/x"} {
+		if _, _, ok := source.Partition(name); ok {
+			t.Errorf("%s is a partition", name)
+		}
+	}
+}

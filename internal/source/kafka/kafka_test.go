@@ -1,0 +1,155 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/testkafka"
+)
+
+// read takes all events of a source, each lane from a cursor, and returns the texts by lane and the
+// cursor after each text.
+func read(t *testing.T, c *testkafka.Cluster, o source.Options, from map[string]source.Cursor) (texts map[string][]string, after map[string][]source.Cursor) {
+	t.Helper()
+	o.Kafka.UntilEnd, o.RetryFor = true, time.Minute
+	s, err := New(t.Context(), "kafka://"+c.Addr()+"/t", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	texts, after = map[string][]string{}, map[string][]source.Cursor{}
+	ended := map[string]bool{}
+	for {
+		e, err := s.Next(t.Context())
+		if err == io.EOF {
+			if len(ended) != len(s.Lanes()) {
+				t.Errorf("ended: %v", ended)
+			}
+			return texts, after
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		switch e.Kind {
+		case source.Opened:
+			if _, err := e.Begin(t.Context(), source.Point{Cursor: from[e.Lane]}); err != nil {
+				t.Fatal(err)
+			}
+		case source.Closing:
+			ended[e.Lane] = true
+		case source.Data:
+			at := 0
+			for _, r := range e.Block.Records {
+				texts[e.Lane] = append(texts[e.Lane], string(e.Block.Data[at:r.End-1]))
+				after[e.Lane] = append(after[e.Lane], e.Block.CursorAfter(r.End))
+				at = r.End
+			}
+			e.Block.Release()
+		}
+	}
+}
+
+// Each record comes once, in the order of its partition, whatever fits into a block; and from
+// every cursor what follows it.
+func TestSource_Cursors(t *testing.T) {
+	c := testkafka.Start(t, kfake.SeedTopics(2, "t"))
+	want := map[string][]string{}
+	for p := range int32(2) {
+		var batch []*kgo.Record
+		for i := range 40 {
+			text := fmt.Sprintf(`{"id":%d,"s":"%s"}`, i, strings.Repeat("x", i*i%97))
+			batch = append(batch, &kgo.Record{Topic: "t", Partition: p, Value: []byte(text)})
+			lane := source.PartitionName("CLUSTER", "t", p)
+			want[lane] = append(want[lane], text)
+		}
+		c.Send(c.Client(), batch...)
+	}
+	o := source.Options{Pool: source.NewPoolOf(64, 256), Kafka: source.Kafka{Partitions: []int32{0, 1}}}
+	texts, after := read(t, c, o, nil)
+	for lane := range want {
+		if fmt.Sprint(texts[lane]) != fmt.Sprint(want[lane]) {
+			t.Fatalf("%s: %q", lane, texts[lane])
+		}
+	}
+	for _, i := range []int{0, 1, 20, 38, 39} {
+		from := map[string]source.Cursor{}
+		for lane := range want {
+			from[lane] = after[lane][i]
+		}
+		texts, _ := read(t, c, o, from)
+		for lane := range want {
+			if fmt.Sprint(texts[lane]) != fmt.Sprint(want[lane][i+1:]) {
+				t.Errorf("%s after %s: %q", lane, from[lane], texts[lane])
+			}
+		}
+	}
+}
+
+func TestLane_Check(t *testing.T) {
+	l := &lane{name: "kafka://C/t/0", id: "A", start: 10, end: 20}
+	f := func(at cursor, want string) {
+		t.Helper()
+		err := l.check(at)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", at, err, want)
+		}
+	}
+	f(cursor{Offset: 10, Topic: "A"}, "")
+	f(cursor{Offset: 20, Topic: "A"}, "")
+	f(cursor{Offset: 7, Topic: "A"}, "3 records after the checkpoint are lost")
+	f(cursor{Offset: 21, Topic: "A"}, "ends at offset 20, before the checkpoint at 21")
+	f(cursor{Offset: 15, Topic: "B"}, "deleted and recreated")
+	l.id = "" // of brokers that have none
+	f(cursor{Offset: 15, Topic: "B"}, "")
+}
+
+func TestAppendKey(t *testing.T) {
+	f := func(key, field, want string) {
+		t.Helper()
+		if got := string(appendKey(nil, []byte(key), field)); got != want {
+			t.Errorf("%q: %s, want %s", key, got, want)
+		}
+	}
+	f("7", "id", "7")
+	f(" \"a\" ", "id", `"a"`)
+	f("007", "id", `"007"`)
+	f("AB-1", "id", `"AB-1"`)
+	f("", "id", `""`)
+	f(`{"id":7,"x":1}`, "id", "7")
+	f(`{"x":1}`, "id", `{"x":1}`)
+	f(`{"id":7,"x":1}`, "", `{"id":7,"x":1}`)
+	f(`{"schema":{"type":"int64"},"payload":9}`, "id", "9")
+	f(`{"schema":{},"payload":{"id":9}}`, "id", "9")
+	f("\x00\x00\x00\x00\x01{\"id\":3}", "id", "3")
+	f("\xff", "id", "\"\xff\"") // which is rejected: it is no text
+}
+
+// A consumer that is cancelled ends, also while nothing comes.
+func TestSource_Cancelled(t *testing.T) {
+	c := testkafka.Start(t, kfake.SeedTopics(1, "t"))
+	s, err := New(t.Context(), "kafka://"+c.Addr()+"/t", source.Options{Kafka: source.Kafka{Partitions: []int32{0}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	e, err := s.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Begin(t.Context(), source.Point{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	if _, err := s.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
