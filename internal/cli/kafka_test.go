@@ -343,6 +343,10 @@ func TestKafka_Missing(t *testing.T) {
 		}
 	}
 	f("none", "UNKNOWN_TOPIC", "--partitions", "0")
+	verify := l.start("verify", "verify", "kafka://"+c.Addr()+"/t", "--to", "t.db", "--table", "t")
+	if _ = verify.Wait(); verify.ProcessState.ExitCode() == 0 {
+		t.Errorf("a topic is verified\n%s", l.log("verify"))
+	}
 	f("t", "topic t has no partition 2: it has 2", "--partitions", "1-2")
 	f("~^x", "no topic matches ^x", "--partitions", "0")
 	c.Down()

@@ -60,6 +60,9 @@ func New(ctx context.Context, spec string, o source.Options) (_ *Source, err err
 	if s.spec, err = source.ParseKafka(spec); err != nil {
 		return nil, err
 	}
+	if len(o.Kafka.Partitions) == 0 {
+		return nil, fmt.Errorf("%s: only weir sync reads topics, by --partitions", spec)
+	}
 	s.brokers, s.texts.opts = newBrokers(spec, &s.opts), &s.opts
 	if s.client, err = kgo.NewClient(s.options()...); err != nil {
 		return nil, err
