@@ -83,9 +83,6 @@ func unwritable(m *mapping.Mapping) error {
 		fault := func(at mapping.Pos, what string) {
 			faults = append(faults, config.Locate(m.File, &mapping.Fault{Pos: at, Text: fmt.Sprintf("table %q: weir does not write %s yet", t.Name, what)}))
 		}
-		if t.Of != "" && t.Set == mapping.MergeSet {
-			fault(t.Pos, "child tables with set: merge")
-		}
 		if t.Expire != nil && slices.ContainsFunc(m.Tables, func(child mapping.Table) bool { return child.Of == t.Name }) {
 			fault(t.Expire.Pos, "a table that expires and has child tables")
 		}

@@ -263,6 +263,11 @@ func (c *checker) rules(t *tableDraft) {
 	if t.given["version_scope"] != nil && t.Scope == fold.RowScope && t.Version.Base == mapping.NoBase {
 		clash("version_scope", "version_scope", "name the field with version_field")
 	}
+	if above := c.byName[t.Of]; t.replaced() && above != nil && above.FillOnly {
+		c.fault(above.place("fill_only"), join(above.where, "fill_only"), "the rows of %s are a set that each message replaces: leave fill_only out, or give %[1]s set: merge", t.Name)
+	} else if t.child() && above != nil && !t.replaced() && above.DeleteWhen != nil && (above.Version.Base != mapping.NoBase || t.Version.Base != mapping.NoBase) {
+		c.fault(t.place("set"), join(t.where, "set"), "%s has delete_when, and its rows take those of %s with them: weir does not write that with versions yet", t.Of, t.Name)
+	}
 	if t.replaced() {
 		for _, name := range []string{"delete_when", "null", "fill_only", "version_field", "version_scope"} {
 			clash(name, name, fmt.Sprintf("the array is the whole set of rows, so that %s has no meaning: set: merge takes elements as updates", name))

@@ -46,6 +46,7 @@ type Batch struct {
 	extra int // bytes of the log's cells
 
 	message int64 // the number of the one at hand, among all that are folded into the set
+	change  int32 // and that of its change at hand
 
 	versions []versions // by Row.versions - 1
 	version  ref        // the last that was put into the arena
@@ -54,6 +55,8 @@ type Batch struct {
 	nested   *nested // of a child
 	exploded *Batch  // what Explode made
 	sweeps   []Row
+	links    []link  // by row, of a child whose rows are changes of their own
+	firsts   []int32 // by row of the table above: the first that belongs to it, from 1
 }
 
 // A Row is what a batch does to the row of one key.
@@ -107,10 +110,11 @@ type Place struct {
 type logged struct {
 	Place
 	message int64
+	change  int32 // the number among those of its message
 	row     int32
-	op      Op
 	text    ref
 	version ref
+	op      Op
 	cells   []cell
 }
 
@@ -136,8 +140,8 @@ const perRow, perIndexed = 64, 16
 
 // Bytes returns the memory that the batch holds its content in.
 func (b *Batch) Bytes() int {
-	const perLogged, perVersions = 72, 40
-	return b.arena.bytes() + 4*b.cells + 4*len(b.index) + perRow*cap(b.rows) + perLogged*len(b.log) + perVersions*cap(b.versions) + b.extra
+	const perLogged, perVersions = 80, 40
+	return b.arena.bytes() + 4*b.cells + 4*len(b.index) + perRow*cap(b.rows) + perLogged*len(b.log) + perVersions*cap(b.versions) + perLinked*cap(b.links) + b.extra
 }
 
 // Reset empties the batch and keeps its memory. What was read from it is void.
@@ -150,7 +154,7 @@ func (b *Batch) Reset() {
 		b.exploded.Reset()
 	}
 	*b = Batch{versions: b.versions[:0], text: b.text, arena: b.arena, rows: b.rows[:0], index: b.index, slabs: b.slabs, log: b.log[:0],
-		exploded: b.exploded, sweeps: b.sweeps[:0]}
+		exploded: b.exploded, sweeps: b.sweeps[:0], links: b.links[:0], firsts: b.firsts[:0]}
 }
 
 // row returns the number of the key's row, which it makes where there is none.

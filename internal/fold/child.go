@@ -50,6 +50,8 @@ type nested struct {
 	folders Folders
 	table   int
 	parent  int
+	updates bool          // its rows are changes of their own
+	updated []int         // the tables whose rows belong to this one's and are such changes
 	columns map[int32]int // the tables whose rows are values of this one's, by the number of their field
 	keys    []int32       // the fields of the key of such a row
 	explode Exploder
@@ -64,6 +66,10 @@ func (f Folders) Nest(n Nesting) error {
 			continue
 		}
 		above := f[parent]
+		if !n.Set(i) {
+			folder.nested.updates = true
+			above.nested.updated = append(above.nested.updated, i)
+		}
 		if n.SetColumn(i) == "" {
 			continue
 		}

@@ -37,6 +37,7 @@ type Folder struct {
 	text     []byte
 	version  []byte // of the change at hand
 	judged   int    // the number of the change at hand, in its message
+	row      int32  // the number of its row in the batch
 	saidFull bool   // that the limit on columns was reached
 	nested   *nested
 }
@@ -520,12 +521,13 @@ func (f *Folder) merge(b *Batch, c *Change, at Place) {
 	n, made := b.row(f.key)
 	r := &b.rows[n]
 	b.Messages++
+	f.row = int32(n)
+	first := made || r.Deleted || c.Op == Replace
 	r.Deleted = c.Op == Delete
 	if c.Op != Upsert {
 		clear(r.cells)
 		r.Replaces = true
 	}
-	first := made || c.Op == Replace
 	if made || c.Op != Upsert {
 		f.putKey(b, r, c)
 	}
@@ -581,7 +583,7 @@ func (f *Folder) log(b *Batch, row int, c *Change, at Place) {
 	if !f.opt.WholeLines {
 		text = text[:min(len(text), maxRejectText)]
 	}
-	m := logged{Place: at, message: b.message, row: int32(row), op: c.Op, text: b.arena.put(text)}
+	m := logged{Place: at, message: b.message, change: b.change, row: int32(row), op: c.Op, text: b.arena.put(text)}
 	if f.opt.Version != "" {
 		m.version = b.putVersion(f.version)
 	}

@@ -96,8 +96,23 @@ func (f Folders) Add(s *Set, changes []TableChange, at Place) (table int, err er
 	}
 	s.messages++
 	b.message = s.messages
-	f[c.Table].apply(b, &c.Change, at)
+	f.apply(s, c, at)
 	return c.Table, nil
+}
+
+// apply merges the change that its table judged last into the set.
+func (f Folders) apply(s *Set, c *TableChange, at Place) {
+	folder := f[c.Table]
+	folder.apply(s.Batches[c.Table], &c.Change, at)
+	if folder.nested == nil {
+		return
+	}
+	if folder.nested.updates {
+		f.link(s, c.Table)
+	}
+	if c.Op != Upsert && len(folder.nested.updated) > 0 {
+		f.take(s, c.Table, folder.row)
+	}
 }
 
 // extent is how much a folder knew of its table before a message.
@@ -151,9 +166,9 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 				return c.Table, err
 			}
 		}
-		b.message = s.messages
+		b.message, b.change = s.messages, int32(i)
 		b.Linked = b.Linked || len(changes) > 1
-		folder.apply(b, &c.Change, at)
+		f.apply(s, c, at)
 	}
 	return -1, nil
 }
@@ -178,5 +193,8 @@ func (f Folders) Seal(s *Set) {
 		}
 		f[i].Seal(b)
 		f[i].sealChild(b)
+		if len(b.links) > 0 {
+			b.replaceBelow(b.at, s.Batches[b.Child.Parent].at)
+		}
 	}
 }

@@ -1,5 +1,10 @@
 package fold
 
+import (
+	"cmp"
+	"slices"
+)
+
 // A Single is what one message says to one row, apart from the other messages.
 type Single struct {
 	Table int // index into the batches
@@ -41,7 +46,9 @@ func Messages(batches []*Batch) []Message {
 				all = append(all, Single{i, b, &b.log[next[i]]})
 			}
 		}
-		messages = append(messages, all[from:len(all):len(all)])
+		m := Message(all[from:len(all):len(all)])
+		slices.SortFunc(m, func(x, y Single) int { return cmp.Compare(x.m.change, y.m.change) })
+		messages = append(messages, m)
 	}
 	return messages
 }
@@ -49,50 +56,76 @@ func Messages(batches []*Batch) []Message {
 // Merge returns the rows that some of the messages of a set make, by table and in the order of
 // their keys. They are good until the next call.
 func Merge(batches []*Batch, of []Message) [][]*Row {
-	rows := make([][]*Row, len(batches))
+	m := merging{batches, make([]map[int32]*Row, len(batches)), make([][]*Row, len(batches))}
 	for i, b := range batches {
-		rows[i] = b.merge(i, of)
-	}
-	return rows
-}
-
-// merge is Merge for one table.
-func (b *Batch) merge(table int, of []Message) (rows []*Row) {
-	if b.Versioned() {
-		b.versions = b.versions[:len(b.rows)] // those of the last call end
-	}
-	width := len(b.Table.Columns)
-	at := map[int32]*Row{}
-	for _, m := range of {
-		for _, s := range m {
-			if s.Table != table {
-				continue
-			}
-			r, known := at[s.m.row]
-			if !known {
-				r = &Row{Key: s.Key(), cells: make([]ref, width)}
-				rows, at[s.m.row] = append(rows, r), r
-			}
-			if b.Versioned() {
-				b.mergeLoggedVersion(r, s.m)
-			} else {
-				b.mergeLogged(r, s.m, !known)
-			}
+		if m.at[i] = map[int32]*Row{}; b.Versioned() {
+			b.versions = b.versions[:len(b.rows)] // those of the last call end
 		}
 	}
-	b.sort(rows)
-	return rows
+	for _, message := range of {
+		for _, s := range message {
+			m.add(s)
+		}
+	}
+	for i, b := range batches {
+		if len(b.links) > 0 {
+			above := m.at[b.Child.Parent]
+			b.replaceBelow(func(n int32) *Row { return m.at[i][n] }, func(n int32) *Row { return above[n] })
+		}
+		b.sort(m.rows[i])
+	}
+	return m.rows
+}
+
+// merging is one call of Merge.
+type merging struct {
+	batches []*Batch
+	at      []map[int32]*Row // by table, and number of the row in the batch
+	rows    [][]*Row
+}
+
+// add merges what a message says to a row.
+func (m *merging) add(s Single) {
+	b, n := s.b, s.m.row
+	r, known := m.at[s.Table][n]
+	if !known {
+		r = &Row{Key: s.Key(), cells: make([]ref, len(b.Table.Columns))}
+		m.rows[s.Table], m.at[s.Table][n] = append(m.rows[s.Table], r), r
+	}
+	if b.Versioned() {
+		b.mergeLoggedVersion(r, s.m)
+	} else {
+		b.mergeLogged(r, s.m, !known)
+	}
+	if s.m.op != Upsert {
+		m.take(s.Table, n)
+	}
+}
+
+// take is [Folders.take] of the rows that were merged.
+func (m *merging) take(table int, row int32) {
+	for i, b := range m.batches {
+		if len(b.links) == 0 || b.Child.Parent != table {
+			continue
+		}
+		b.eachBelow(row, func(n int32) {
+			if r := m.at[i][n]; r != nil && !r.Deleted {
+				r.take(b.Table.Key)
+				m.take(i, n)
+			}
+		})
+	}
 }
 
 // mergeLogged is [Folder.merge] of a message that was kept. made is set for the first of
 // the row.
 func (b *Batch) mergeLogged(r *Row, m *logged, made bool) {
+	first := made || r.Deleted || m.op == Replace
 	r.Deleted = m.op == Delete
 	if m.op != Upsert {
 		clear(r.cells)
 		r.Replaces = true
 	}
-	first := made || m.op == Replace
 	for _, c := range m.cells {
 		have, column := &r.cells[c.col], &b.Table.Columns[c.col]
 		switch {

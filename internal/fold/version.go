@@ -72,6 +72,7 @@ func (f *Folder) mergeVersioned(b *Batch, c *Change, at Place) {
 	r := &b.rows[n]
 	vs := b.versionsOf(r)
 	b.Messages++
+	f.row = int32(n)
 	if made {
 		f.putKey(b, r, c)
 	}

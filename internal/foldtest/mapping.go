@@ -14,8 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/mapping"
 )
 
-// A Model is what a mapping makes of a feed, message after message, in its plainest form. The rows
-// that elements of a parent's row update by themselves stay when that row is deleted.
+// A Model is what a mapping makes of a feed, message after message, in its plainest form.
 type Model struct {
 	mapping   *mapping.Mapping
 	textTypes bool // as in a database without types of its own for times
@@ -257,8 +256,35 @@ func (m *Model) write(rows []modelRow) error {
 			m.tables = before
 			return fmt.Errorf("table %s: %w", r.table.Name, err)
 		}
+		if r.deletes {
+			var key []string
+			for _, k := range m.key(r.table) {
+				key = append(key, r.fields[k].value().Text)
+			}
+			m.take(r.table, key)
+		}
 	}
 	return nil
+}
+
+// take removes the rows that belong to one of a table.
+func (m *Model) take(of *mapping.Table, key []string) {
+	for i := range m.mapping.Tables {
+		t := &m.mapping.Tables[i]
+		if t.Of != of.Name || m.isSet(t) {
+			continue
+		}
+		for _, cells := range m.rows(t) {
+			var own []string
+			for _, k := range m.key(t) {
+				own = append(own, cells[k].Text)
+			}
+			if slices.Equal(own[:len(key)], key) {
+				delete(m.tables[t.Name].rows, Key(own...))
+				m.take(t, own)
+			}
+		}
+	}
 }
 
 // MarshalJSON has a value be JSON as it came.

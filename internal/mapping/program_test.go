@@ -132,10 +132,8 @@ func (p *program) writable() {
 	}
 	m.MaxTables, m.Unmatched = 100, mapping.IgnoreUnmatched
 	once(m.Ignore)
-	m.Tables = slices.DeleteFunc(m.Tables, func(t mapping.Table) bool { return t.Of != "" && t.Set == mapping.MergeSet })
 	for i := range m.Tables {
 		t := &m.Tables[i]
-		t.FillOnly = t.FillOnly && !slices.ContainsFunc(m.Tables, func(child mapping.Table) bool { return child.Of == t.Name }) // of a set there is no such thing
 		t.MaxColumns = 1000
 		once(t.When)
 		if t.Type.Kind == mapping.DefaultType {

@@ -297,6 +297,12 @@ func (d *draw) children(of *mapping.Table) (tables []mapping.Table) {
 	carried := cmp.Or(of.ID, "id")
 	rename := map[string]string{carried: of.Name + "_id"}
 	set := mapping.Set(d.of("", "replace", "merge"))
+	forgets := of.DeleteWhen != nil && of.Version.Base != mapping.NoBase
+	if of.FillOnly {
+		set = mapping.MergeSet
+	} else if forgets {
+		set = mapping.ReplaceSet
+	}
 	switch d.IntN(4) {
 	case 0:
 		return []mapping.Table{{Name: of.Name + "_tags", Of: of.Name, Each: path("tags"), Set: set, Key: []string{"tag"}, Columns: columns("tag: ." + d.of("", " as text") + ", n: meta index"), Parent: rename}}
@@ -321,13 +327,16 @@ func (d *draw) children(of *mapping.Table) (tables []mapping.Table) {
 		if d.one(3) {
 			items.DeleteWhen = when("qty=0|null")
 		}
-		if d.one(3) {
+		if d.one(3) && of.DeleteWhen == nil {
 			items.Version = path(d.of("v", "$.v"))
 		}
 	}
 	tables = append(tables, items)
 	if d.one(2) {
 		taxes := mapping.Table{Name: of.Name + "_taxes", Of: items.Name, Each: path("taxes"), Set: set, Key: []string{"code"}}
+		if items.DeleteWhen != nil && items.Version.Base != mapping.NoBase || set == mapping.MergeSet && d.one(3) {
+			taxes.Set = mapping.ReplaceSet
+		}
 		if d.one(2) {
 			taxes.Columns = columns("code, amount: " + d.of("amount", "amount as numeric(12,2)", "^.qty"))
 		}
@@ -394,6 +403,9 @@ func (db *mapDB) begin() {
 		folders = append(folders, fold.NewFolder(db.names, known, o))
 	}
 	db.folders = folders
+	if err := folders.Nest(db.plan); err != nil {
+		db.t.Fatal(describe(db.mapping), err)
+	}
 }
 
 // sync folds lines, and returns what became of each.
@@ -404,6 +416,7 @@ func (db *mapDB) sync(lines []string, rnd *rand.Rand) (outcomes []string) {
 			db.folders.Seal(db.set)
 			for i, b := range db.set.Batches {
 				db.tables[i].flush(db.t, b)
+				db.take(b)
 			}
 			db.set.Reset()
 			if rnd.IntN(8) == 0 {
@@ -437,6 +450,41 @@ func (db *mapDB) line(text string, at fold.Place) string {
 		db.t.Fatal(err)
 	}
 	return "taken"
+}
+
+// take removes the rows that belong to one that a batch removes, but for those that come later.
+func (db *mapDB) take(of *fold.Batch) {
+	for i := range db.set.Batches {
+		above := db.above(i, of)
+		if above == nil {
+			continue
+		}
+		for _, r := range of.Sorted() {
+			if !r.Deleted && !r.Replaces {
+				continue
+			}
+			for key, row := range db.tables[i].rows {
+				var values [][]byte
+				for _, name := range above {
+					values = append(values, []byte(row[name]))
+				}
+				if string(fold.AppendKey(nil, &of.Table, values)) == string(r.Key) {
+					delete(db.tables[i].rows, key)
+				}
+			}
+		}
+	}
+}
+
+// above are the columns of a table that have the key of the row of a batch that its own belong to, at
+// any level; nil where they belong to none.
+func (db *mapDB) above(table int, of *fold.Batch) (names []string) {
+	for parent, names := db.plan.Parent(table); parent >= 0; parent, _ = db.plan.Parent(parent) {
+		if db.set.Batches[parent] == of {
+			return names[:len(of.Table.Key)]
+		}
+	}
+	return nil
 }
 
 func (t *mapTable) flush(tt *testing.T, b *fold.Batch) {

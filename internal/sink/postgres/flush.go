@@ -159,11 +159,16 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 // count adds what the statements of the parts did, and reports whether they got so far.
 func (a *attempt) count(r []result) (some bool) {
 	for _, p := range a.parts {
-		if p.merge == nil {
-			continue
+		if p.merge != nil {
+			if some = p.merge.count(&p.counts, r, p.tags, len(p.writes)); !some {
+				return false
+			}
 		}
-		if some = p.merge.count(&p.counts, r, p.tags, len(p.writes)); !some {
-			return false
+		for _, n := range p.taken {
+			if some = n < len(r); !some {
+				return false
+			}
+			p.counts.Deleted += r[n].tag.RowsAffected()
 		}
 	}
 	return some
@@ -229,6 +234,7 @@ func (a *attempt) fit() error {
 func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 	look := false
 	for _, p := range a.parts {
+		p.taken = nil
 		if p.merge = nil; p.set || len(p.writes) == 0 {
 			continue
 		}
@@ -254,7 +260,9 @@ func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 func (a *attempt) writeParts() {
 	tables := 0
 	for _, p := range a.parts {
-		if p.merge != nil {
+		takers := a.takers(p)
+		p.direct = p.direct && len(takers) == 0
+		if tables += len(takers); p.merge != nil {
 			tables++
 		}
 	}
@@ -264,13 +272,15 @@ func (a *attempt) writeParts() {
 		}
 	}
 	for _, p := range slices.Backward(a.parts) {
-		if p.merge == nil || len(p.newer) == 0 {
-			continue
-		}
-		if p.merge.sweeps {
+		switch {
+		case p.merge == nil || len(p.newer) == 0:
+		case p.merge.sweeps:
 			p.tags.delete = []int{p.merge.sweep(a.script)}
-		} else if p.merge.deletes && tables > 1 {
+		case p.merge.deletes && tables > 1:
 			p.tags.delete = []int{p.merge.delete(a.script, "")}
+		}
+		for _, above := range a.takers(p) {
+			p.taken = append(p.taken, p.take(above))
 		}
 	}
 }

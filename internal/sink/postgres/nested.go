@@ -73,6 +73,69 @@ func (m *merge) sweep(s *script) int {
 		strings.Join(staged, ", "), m.t.stageName, ordinals(len(key)), strings.Join(is, " AND "))
 }
 
+// takers are the parts whose rows take those of a part with them that belong to them: they delete
+// or replace some. A part whose rows are values of theirs sweeps instead.
+func (a *attempt) takers(p *part) (takers []*part) {
+	if !p.b.Used() {
+		return nil
+	}
+	top := fold.Top(a.f.Batches, slices.Index(a.parts, p))
+	for of := p.b.Child; of != nil; of = a.f.Batches[of.Parent].Child {
+		q := a.parts[of.Parent]
+		if of.Parent != top && q.merge != nil && !q.direct && (q.merge.deletes || q.merge.replaces) {
+			takers = append(takers, q)
+		}
+	}
+	return takers
+}
+
+// take adds what deletes the rows that belong to a row of the part above that is deleted or
+// replaced, and are not staged themselves.
+func (p *part) take(above *part) int {
+	t := &p.after
+	var key, staged, is []string
+	for _, k := range t.Key {
+		column := fmt.Sprintf("c%d", k)
+		key, staged = append(key, fmt.Sprintf("%s AS %s", t.compared(k), column)), append(staged, "s."+column)
+		is = append(is, fmt.Sprintf("%s = g.%s", t.compared(k), column))
+	}
+	except := ""
+	if p.merge != nil {
+		except = fmt.Sprintf(" EXCEPT SELECT %s FROM %s s WHERE s.op IS DISTINCT FROM 's'", strings.Join(staged, ", "), p.t.stageName)
+	}
+	join, belongs := p.belongs(above)
+	return p.a.script.add("DELETE FROM %s t USING (SELECT DISTINCT %s FROM %s s%s JOIN %s t ON %s WHERE s.op IN ('d', 'r')%s ORDER BY %s) g WHERE %s",
+		t.ident, strings.Join(key, ", "), above.t.stageName, join, t.ident, belongs, except, ordinals(len(key)), strings.Join(is, " AND "))
+}
+
+// belongs is the condition that a row of the table belongs to a staged one of the part above; join is
+// what stands between the two.
+func (p *part) belongs(above *part) (join, on string) {
+	m := p.a.d.newMerge(p.b, p.t, p.after, nil)
+	if n := len(above.b.Table.Key); m.owner != nil && n <= len(m.owner.From) {
+		find := m.finder(above.stagedKey).FindAll(m.owner.To, n)
+		return fmt.Sprintf(" CROSS JOIN LATERAL (%s) o (id)", find), fmt.Sprintf("t.%s = o.id", ident(p.after.Columns[m.owner.at].Name))
+	}
+	var all []string
+	for part, to := range above.after.Key {
+		at, equal := p.after.Key[part], "%s = s.c%d"
+		if p.after.cols[at].staged != above.after.cols[to].staged {
+			equal = "(%s)::text = s.c%d::text"
+		}
+		all = append(all, fmt.Sprintf(equal, p.after.compared(at), to))
+	}
+	return "", strings.Join(all, " AND ")
+}
+
+// stagedKey is a part of the key of a staged row, as messages have it.
+func (p *part) stagedKey(i int) string {
+	k := p.b.Table.Key[i]
+	if c := &p.b.Table.Columns[k]; !c.Hidden {
+		return fmt.Sprintf("s.c%d", caps.Find(&p.after.Table, c.Name, k))
+	}
+	return "s." + hiddenName(k)
+}
+
 // ordinals are the numbers of the first columns.
 func ordinals(n int) string {
 	s := make([]string, n)

@@ -29,6 +29,7 @@ type part struct {
 	// The statements that write them.
 	from, to int
 	tags     tags
+	taken    []int // those that delete rows that go with the ones that they belong to
 	counts   sink.Counts
 
 	// The table, once the flush is committed.

@@ -320,6 +320,9 @@ func (c *chunks) empty() {
 func (c *chunks) tableOf(statement int) int {
 	var written []int
 	for i, p := range c.parts {
+		if slices.Contains(p.taken, statement) {
+			return i
+		}
 		if len(p.writes) == 0 && p.merge == nil {
 			continue
 		}

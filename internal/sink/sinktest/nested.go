@@ -160,6 +160,15 @@ func Shop(t *testing.T) *mapping.Mapping {
 	}}
 }
 
+// MergedShop is the shop with items and taxes that are updates.
+func MergedShop(t *testing.T) *mapping.Mapping {
+	t.Helper()
+	m := Shop(t)
+	m.Tables[1].Set, m.Tables[2].Set = mapping.MergeSet, mapping.MergeSet
+	m.Tables[1].DeleteWhen = mapping.When{{{Path: pathOf(t, "gone"), In: []mapping.Value{{Text: "true"}}}}}
+	return m
+}
+
 // shopIs compares the rows of the shop's tables.
 func shopIs(t *testing.T, db Database, orders, items, taxes []string) {
 	t.Helper()
@@ -313,6 +322,65 @@ var nestedTests = []test{
 		n.Flush(`{"id":1,"v":5,"op":"delete"}`)
 		shopIs(t, db, rowsOf{"1|NULL"}, nil, nil)
 	}},
+	{"AnElementIsAnUpdate", func(t *testing.T, db Database) {
+		n := BeginNested(t, db, MergedShop(t), false)
+		Counts(t, n.Flush(`{"id":1,"status":"new","items":[{"sku":"x","qty":1,"taxes":[{"code":"a","amount":5}]},{"sku":"y","qty":2}]}`), 4, 0, 0, 0)
+		// What it omits stays, and so does what the array omits.
+		Counts(t, n.Flush(`{"id":1,"items":[{"sku":"y"},{"sku":"x","taxes":[{"code":"a"},{"code":"b","amount":1}]}]}`, `{"id":1,"items":[]}`), 1, 0, 4, 0)
+		shopIs(t, db, rowsOf{"1|new"}, rowsOf{"1|x|1", "1|y|2"}, rowsOf{"1|x|a|5", "1|x|b|1"})
+		// A row that an element deletes takes what belongs to it.
+		Counts(t, n.Flush(`{"id":1,"items":[{"sku":"x","gone":true}]}`), 0, 0, 1, 3)
+		shopIs(t, db, rowsOf{"1|new"}, rowsOf{"1|y|2"}, nil)
+	}},
+	{"ADeleteTakesTheElementsBeforeIt", func(t *testing.T, db Database) {
+		n := BeginNested(t, db, MergedShop(t), false)
+		const x, y, taken = `{"id":1,"items":[{"sku":"x","qty":1,"taxes":[{"code":"a","amount":5}]}]}`, `{"id":1,"items":[{"sku":"y"},{"sku":"x","taxes":[{"code":"b"}]}]}`, `{"id":1,"op":"delete"}`
+		after := func(flushes ...[]string) {
+			t.Helper()
+			n.Flush(`{"id":1,"op":"delete"}`)
+			for _, lines := range flushes {
+				n.Flush(lines...)
+			}
+			shopIs(t, db, rowsOf{"1|NULL"}, rowsOf{"1|x|NULL", "1|y|NULL"}, rowsOf{"1|x|b|NULL"})
+		}
+		after([]string{x}, []string{taken}, []string{y})
+		after([]string{x, taken, y})
+		after([]string{x}, []string{taken, y})
+		after([]string{x, taken}, []string{y})
+		after([]string{x}, []string{x, taken, x, taken, y})
+		n.Flush(x, taken)
+		n.Flush(taken)
+		shopIs(t, db, nil, nil, nil)
+	}},
+	{"ADeleteTakesTheRowsOfSetsInElements", func(t *testing.T, db Database) {
+		m := MergedShop(t)
+		m.Tables[2].Set = mapping.ReplaceSet
+		n := BeginNested(t, db, m, false)
+		n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]},{"sku":"y","taxes":[{"code":"a"}]}]}`)
+		n.Flush(`{"id":1,"op":"delete"}`, `{"id":1,"items":[{"sku":"x","taxes":[{"code":"b"}]}]}`)
+		shopIs(t, db, rowsOf{"1|NULL"}, rowsOf{"1|x|NULL"}, rowsOf{"1|x|b|NULL"})
+		Counts(t, n.Flush(`{"id":1,"op":"delete"}`), 0, 0, 0, 3)
+	}},
+	{"ADeleteOfAKeyOfAnotherTypeTakesNothing", func(t *testing.T, db Database) {
+		m := MergedShop(t)
+		m.Tables[0].Columns = columnsOf(t, "id, status: as text")
+		n := BeginNested(t, db, m, false)
+		n.Flush(`{"id":1,"items":[{"sku":"x"}]}`)
+		n.Flush(`{"id":"x","op":"delete"}`)
+		n.Flush(`{"id":"1","op":"delete"}`)
+		shopIs(t, db, nil, nil, nil)
+	}},
+	{"AnElementThatIsRefusedRejectsItsMessage", func(t *testing.T, db Database) {
+		n := BeginNested(t, db, MergedShop(t), false)
+		n.Flush(`{"id":1,"items":[{"sku":"x","qty":1}]}`, `{"id":9,"items":[{"sku":"x","taxes":[{"code":"a","amount":1}]}]}`)
+		n.End()
+		theirs(t, db, "CREATE UNIQUE INDEX one ON taxes (amount)")
+		n = BeginNested(t, db, MergedShop(t), false)
+		n.Flush(`{"id":1,"status":"s","items":[{"sku":"y","qty":3}]}`, `{"id":1,"op":"delete"}`, `{"id":1,"status":"bad","items":[{"sku":"z","taxes":[{"code":"b","amount":1}]}]}`,
+			`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a","amount":2}]}]}`, `{"id":1,"items":[{"sku":"x","taxes":[{"code":"a","amount":3}]},{"sku":"x","gone":true},{"sku":"x"}]}`)
+		shopIs(t, db, rowsOf{"1|NULL", "9|NULL"}, rowsOf{"1|x|NULL", "9|x|NULL"}, rowsOf{"9|x|a|1"})
+		Expect(t, db, "SELECT line FROM weir_rejects", "5")
+	}},
 	{"Random", func(t *testing.T, db Database) {
 		count := uint64(40)
 		if testing.Short() {
@@ -341,8 +409,18 @@ func randomSets(t *testing.T, db Database, rnd *rand.Rand) {
 			m.Tables[i].ID = id
 		}
 	}
-	if rnd.IntN(2) == 0 {
+	switch rnd.IntN(4) {
+	case 0:
 		m.Tables[0].Version = pathOf(t, "v")
+	case 1:
+	case 2:
+		m.Tables[2].Set = mapping.MergeSet
+		fallthrough
+	default:
+		m.Tables[1].Set = mapping.MergeSet
+		if rnd.IntN(2) == 0 {
+			m.Tables[1].DeleteWhen = mapping.When{{{Path: pathOf(t, "qty"), In: []mapping.Value{{Text: "2"}}}}}
+		}
 	}
 	d, _ := db.Driver()
 	model := foldtest.NewModel(m, d.Caps.TextTypes)
