@@ -90,6 +90,7 @@ func Test(t *testing.T, h Harness) {
 		{"OnCreate", needing(Scripted, onCreateTests)},
 		{"Expiry", expiryTests},
 		{"Nested", needing(Nestable, nestedTests)},
+		{"ForeignKeys", needing(Nestable, foreignTests)},
 		{"Surrogates", needing(Nestable, surrogateTests)},
 		{"Faults", faultTests},
 	} {
