@@ -112,7 +112,7 @@ func grant(e *pgconn.PgError) string {
 	case kind == "schema":
 		return "GRANT USAGE, CREATE ON SCHEMA " + name + " TO the user that weir connects as"
 	case kind == "table":
-		return "GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE " + name + " TO the user that weir connects as, and TRUNCATE for --rebuild"
+		return "GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE " + name + " TO the user that weir connects as, and TRUNCATE for --rebuild, REFERENCES for child tables"
 	case kind == "sequence":
 		return "GRANT USAGE ON SEQUENCE " + name + " TO the user that weir connects as"
 	case kind == "database":
