@@ -79,8 +79,10 @@ func (rd *reader) moveTo(e *event, at int) {
 		r.past = read // what is held is read again if the run ends now
 		return
 	}
-	r.pos = read
-	rd.addLane(l)
+	if read != r.pos { // else it was handed over
+		r.pos = read
+		rd.addLane(l)
+	}
 }
 
 // foldLines folds the lines of a block and returns the index after the last one that

@@ -135,6 +135,22 @@ func TestSync_LanesComeBackBeforeTheyAreCommitted(t *testing.T) {
 	}
 }
 
+// TestSync_NothingIsWrittenTwice: a block whose last line fills a batch leaves nothing for the next.
+func TestSync_NothingIsWrittenTwice(t *testing.T) {
+	for kind, dest := range destinations(t) {
+		t.Run(kind, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "feed.jsonl")
+			write(t, path, []string{`{"id":1}`, `{"id":2}`, `{"id":3}`, `{"id":4}`})
+			c := configOf(t, path, "fail")
+			c.BatchRows = 2
+			p, err := runTables(t, dest, c, nil)
+			if s := p.Snapshot(); err != nil || s.Batches != 2 {
+				t.Errorf("%d batches, %v", s.Batches, err)
+			}
+		})
+	}
+}
+
 // TestSync_LostLinesAreCountedByLane: of lanes that are not in each flush, those lines are named
 // that were committed after the last flush which the database still has.
 func TestSync_LostLinesAreCountedByLane(t *testing.T) {
