@@ -86,6 +86,9 @@ func unwritable(m *mapping.Mapping) error {
 		if t.Expire != nil && slices.ContainsFunc(m.Tables, func(child mapping.Table) bool { return child.Of == t.Name }) {
 			fault(t.Expire.Pos, "a table that expires and has child tables")
 		}
+		if above := takerOf(m, t); above != "" {
+			fault(t.Pos, fmt.Sprintf("child tables with set: merge that have versions, or whose parent has, where %q has delete_when", above))
+		}
 		for _, c := range t.Columns {
 			if c.From[0].References != "" {
 				fault(c.Pos, "references")
@@ -93,6 +96,22 @@ func unwritable(m *mapping.Mapping) error {
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// takerOf returns the table a delete in which takes rows of a table with it, where one of the two has
+// versions; "" for none.
+func takerOf(m *mapping.Mapping, t *mapping.Table) string {
+	if t.Of == "" || t.Set != mapping.MergeSet {
+		return ""
+	}
+	for of := t.Of; of != ""; {
+		above := &m.Tables[slices.IndexFunc(m.Tables, func(t mapping.Table) bool { return t.Name == of })]
+		if above.DeleteWhen != nil && (above.Version.Base != mapping.NoBase || t.Version.Base != mapping.NoBase) {
+			return above.Name
+		}
+		of = above.Of
+	}
+	return ""
 }
 
 // sources resolves the sources of a run, of which a connection is live, and names the table.

@@ -265,8 +265,6 @@ func (c *checker) rules(t *tableDraft) {
 	}
 	if above := c.byName[t.Of]; t.replaced() && above != nil && above.FillOnly {
 		c.fault(above.place("fill_only"), join(above.where, "fill_only"), "the rows of %s are a set that each message replaces: leave fill_only out, or give %[1]s set: merge", t.Name)
-	} else if t.child() && above != nil && !t.replaced() && above.DeleteWhen != nil && (above.Version.Base != mapping.NoBase || t.Version.Base != mapping.NoBase) {
-		c.fault(t.place("set"), join(t.where, "set"), "%s has delete_when, and its rows take those of %s with them: weir does not write that with versions yet", t.Of, t.Name)
 	}
 	if t.replaced() {
 		for _, name := range []string{"delete_when", "null", "fill_only", "version_field", "version_scope"} {
