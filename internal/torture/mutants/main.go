@@ -139,7 +139,7 @@ var mutants = []mutant{
 		sqlite, "TestSuite/Fold", false},
 	{"a value that comes again in its line is looked at", "internal/fold/folder.go", "		f.dropRepeated(c)\n", "",
 		sqlite, "TestSuite/Fold", false},
-	{"a delete does not replace the row", "internal/fold/folder.go", "		clear(r.cells)\n		r.Replaces = true\n	}\n	first := made || c.Op", "		clear(r.cells)\n	}\n	first := made || c.Op",
+	{"a delete does not replace the row", "internal/fold/folder.go", "		clear(r.cells)\n		r.Replaces = true\n	}\n	if made || c.Op", "		clear(r.cells)\n	}\n	if made || c.Op",
 		sqlite, "TestSuite/Fold", false},
 	{"rejects are forgotten", "internal/sink/sqlite/flush.go", `	if f.KeepRejects {`, `	if f.KeepRejects && len(rejects) != 1 {`,
 		kills, "TestCrash$/all/sqlite_full_file", false},
