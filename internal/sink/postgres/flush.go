@@ -118,12 +118,13 @@ type attempt struct {
 	d *DB
 	f *sink.Flush
 
-	script  *script
-	parts   []*part
-	refused []fold.Reject
-	others  string // a hash of the other jobs, when tables that are to be emptied were read
-	late    bool   // the ID of a table is known at the end alone
-	idAt    int    // the statement that reads the IDs, 0 where none does
+	script    *script
+	parts     []*part
+	refused   []fold.Reject
+	others    string // a hash of the other jobs, when tables that are to be emptied were read
+	late      bool   // the ID of a table is known at the end alone
+	piecewise bool   // rows are written in pieces, for the database rejects some
+	idAt      int    // the statement that reads the IDs, 0 where none does
 }
 
 // write sends a flush in one string of statements. Where the database refuses

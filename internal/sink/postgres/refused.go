@@ -17,7 +17,7 @@ import (
 // transaction too, but in chunks.
 func (a *attempt) flushPiecewise(ctx context.Context) (sink.Result, error) {
 	d, f := a.d, a.f
-	a.idAt = 0
+	a.idAt, a.piecewise = 0, true
 	for _, p := range a.parts {
 		p.merge, p.direct, p.counts = nil, false, sink.Counts{}
 	}

@@ -50,6 +50,7 @@ func (a *attempt) begin() {
 			s.add("INSERT INTO %s.weir_jobs (job, tbl) VALUES (%s, %s) ON CONFLICT DO NOTHING", d.schema, d.literal(a.f.Job), d.literal(p.b.Table.Name))
 		}
 	}
+	a.takeTurns()
 	if a.f.Rebuild {
 		a.empty()
 	}
@@ -57,6 +58,26 @@ func (a *attempt) begin() {
 		if p.b.Used() || len(p.ddl) > 0 {
 			p.change()
 		}
+	}
+}
+
+// takeTurns adds what has a flush that is written piecewise wait for the others of tables that may
+// reject rows, and these for it: it writes messages in the order of the feed, so that two could wait
+// for each other's rows.
+func (a *attempt) takeTurns() {
+	mode := "_shared"
+	if a.piecewise {
+		mode = ""
+	}
+	var locks []int64
+	for _, p := range a.parts {
+		if p.b.Used() && p.b.Table.HasConstraints {
+			locks = append(locks, lockNumber("turns", a.d.schema, a.d.fullName(&p.after)))
+		}
+	}
+	slices.Sort(locks) // other jobs may have the tables in another order
+	for _, n := range locks {
+		a.script.add("SELECT pg_advisory_xact_lock%s(%d)", mode, n)
 	}
 }
 

@@ -172,6 +172,42 @@ func TestWriters_OneSet(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*), bool_or(sku = 'old') FROM items", "1|false")
 }
 
+// TestWriters_Piecewise has runs write the same rows of two tables at once, each flush with a message
+// that the database rejects: those that are written piecewise, in the order of the feed, wait for no
+// row of another.
+func TestWriters_Piecewise(t *testing.T) {
+	const flushes = 12
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE orders (id integer PRIMARY KEY, status text)")
+	db.Exec(t, "CREATE TABLE extra (id integer PRIMARY KEY, n integer CHECK (n >= 0))")
+	m := sinktest.Shop(t)
+	extra := m.Tables[0]
+	extra.Name, extra.Columns = "extra", nil
+	m.Tables = append(m.Tables[:1], extra)
+	var again retries
+	var wg sync.WaitGroup
+	for w := range 3 {
+		n := sinktest.BeginNestedJob(t, db, fmt.Sprint("job ", w), m, false)
+		n.Sink = sink.Retry(n.Sink, time.Minute, again.add)
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(w), 1))
+			for k := range flushes {
+				for range 60 {
+					n.Fold(fmt.Sprintf(`{"id":%d,"status":"%d","n":%d}`, rnd.IntN(60), w*1000+k, w*1000+k))
+				}
+				if res := n.Flush(fmt.Sprintf(`{"id":%d,"n":-1}`, 100+w)); len(res.Refused) != 1 {
+					t.Errorf("rejected: %v", res.Refused)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	// What another run commits between the statements may be changed without having been locked.
+	if len(again.reasons) > flushes/4 {
+		t.Errorf("tried again for %v", again.reasons)
+	}
+}
+
 // TestFlush_Deadlock: another program takes the rows in its own order.
 func TestFlush_Deadlock(t *testing.T) {
 	db := connect(t, testpg.New(t))

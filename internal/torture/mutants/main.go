@@ -271,6 +271,10 @@ var mutants = []mutant{
 		postgres, "TestRefused_ManyOfSeveralTables", false},
 	{"sets are swept by several writers at once, Postgres", "internal/sink/postgres/nested.go", `		if p.set && p.merge != nil && p.merge.sweeps {`, `		if p.set && p.merge != nil && !p.merge.sweeps {`,
 		postgres, "TestWriters_OneSet", false},
+	{"flushes that are written piecewise wait for nobody, Postgres", "internal/sink/postgres/transaction.go", `	if a.piecewise {
+		mode = ""
+	}`, "",
+		postgres, "TestWriters_Piecewise", false},
 }
 
 func main() {
