@@ -333,3 +333,16 @@ func FuzzRead(f *testing.F) {
 }
 
 var placed = regexp.MustCompile(`^[1-9][0-9]*:[1-9][0-9]*: `)
+
+// TestResolve_MissingRows: YAML's null is what becomes of a reference as well as the word.
+func TestResolve_MissingRows(t *testing.T) {
+	for text, want := range map[string]mapping.Missing{"": mapping.StubMissing, ", missing: null": mapping.NullMissing, ", missing: ~": mapping.NullMissing, `, missing: "null"`: mapping.NullMissing, ", missing: reject": mapping.RejectMissing} {
+		f, err := readText(t, "tables: {p: {columns: {id}}, a: {columns: {id, r: {from: x, references: p"+text+"}}}}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Mapping.Tables[1].Columns[1].From[0].Missing; got != want {
+			t.Errorf("%q is %q", text, got)
+		}
+	}
+}

@@ -107,8 +107,10 @@ var sourceKeys = []key[sourceDraft]{
 	}},
 	{"meta", "what is known beside the value: `index` (from 0) or `key` of an element, `line`, `offset` or `source` of the message", "", enum(metas...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.Meta = choice(r, n, where, metas...) }},
 	{"references", "the table of the mapping that the value is a foreign key to", "", textForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.References = r.name(n, where) }},
-	{"missing", "what becomes of a reference to a row that is missing: `stub` makes the row with its key alone, `null` leaves the reference NULL, `reject` rejects the message", "stub", enum(missings...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
-		s.Missing = choice(r, n, where, missings...)
+	{"missing", "what becomes of a reference to a row that is missing: `stub` makes the row with its key alone, `null` leaves the reference NULL, `reject` rejects the message", "stub", orNull(enum(missings...)), func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
+		if s.Missing = mapping.NullMissing; !isNull(n) {
+			s.Missing = choice(r, n, where, missings...)
+		}
 	}},
 }
 
