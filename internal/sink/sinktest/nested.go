@@ -365,7 +365,7 @@ var nestedTests = []test{
 		m := MergedShop(t)
 		m.Tables[0].Columns = columnsOf(t, "id, status: as text")
 		n := BeginNested(t, db, m, false)
-		n.Flush(`{"id":1,"items":[{"sku":"x"}]}`)
+		n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
 		n.Flush(`{"id":"x","op":"delete"}`)
 		n.Flush(`{"id":"1","op":"delete"}`)
 		shopIs(t, db, nil, nil, nil)
