@@ -89,11 +89,6 @@ func unwritable(m *mapping.Mapping) error {
 		if above := takerOf(m, t); above != "" {
 			fault(t.Pos, fmt.Sprintf("child tables with set: merge that have versions, or whose parent has, where %q has delete_when", above))
 		}
-		for _, c := range t.Columns {
-			if c.From[0].References != "" {
-				fault(c.Pos, "references")
-			}
-		}
 	}
 	return errors.Join(faults...)
 }

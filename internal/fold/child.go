@@ -60,6 +60,7 @@ type nested struct {
 // Nest has the folders keep tables whose rows belong to rows of others.
 func (f Folders) Nest(n Nesting) error {
 	for i, folder := range f {
+		folder.referTo(f)
 		parent, _ := n.Parent(i)
 		folder.nested = &nested{Nesting: n, folders: f, table: i, parent: parent, columns: map[int32]int{}}
 		if parent < 0 {
@@ -308,7 +309,7 @@ func (x *explosion) add(c *TableChange, replaces bool) error {
 		return nil
 	}
 	for i := range b.Table.Columns {
-		if col := &b.Table.Columns[i]; !col.Key && !col.NotNull && !col.Generated && col.Stamp == schema.NoStamp {
+		if col := &b.Table.Columns[i]; !col.Key && !col.NotNull && !col.Generated && !b.Table.Refers(i) && col.Stamp == schema.NoStamp {
 			if v := b.cell(r, int32(i), len(b.Table.Columns)); *v == 0 {
 				*v = b.arena.put([]byte("null"))
 			}

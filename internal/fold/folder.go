@@ -40,6 +40,7 @@ type Folder struct {
 	row      int32  // the number of its row in the batch
 	saidFull bool   // that the limit on columns was reached
 	nested   *nested
+	refers   map[int32]*schema.Column // the keys of the tables whose rows columns name, by these
 }
 
 type field struct {
@@ -154,6 +155,9 @@ func (f *Folder) widen(c *Change) {
 	for i, h := range f.hits {
 		if col := f.column(h, c); col != nil && col.Own && !col.Holds(c.Fields[i].Kind) {
 			_ = col.Admit(c.Fields[i].Value, c.Fields[i].Kind) // which takes everything
+		}
+		if f.refers != nil {
+			f.widenReferred(f.fields[h].col, c, i)
 		}
 	}
 }

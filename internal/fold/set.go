@@ -187,6 +187,7 @@ func InTable(table, why string) string { return fmt.Sprintf("table %q: %s", tabl
 
 // Seal gives the batches of a set the tables that their rows need.
 func (f Folders) Seal(s *Set) {
+	f.useReferred(s)
 	for i, b := range s.Batches {
 		if n := f[i].nested; n != nil && n.parent >= 0 {
 			b.used = s.Batches[n.parent].Used() && f[i].keyHasTypes()

@@ -256,6 +256,9 @@ func (c *compiler) columns(t *Table, out *planned, s scope, what string) {
 				continue
 			}
 			x.sources = append(x.sources, c.source(t, src, s, fmt.Sprintf("%s, column %q", what, col.Name)))
+			if src.References != "" {
+				c.refers(&x, t, src)
+			}
 		}
 		out.columns = append(out.columns, x)
 	}
@@ -269,6 +272,26 @@ func (c *compiler) columns(t *Table, out *planned, s scope, what string) {
 		}
 	}
 }
+
+// refers makes a column one whose values are keys of rows of another table.
+func (c *compiler) refers(x *column, t *Table, src *Source) {
+	x.refers = &reference{table: c.byName[src.References], missing: missing[src.Missing]}
+	to := &c.plan.tables[x.refers.table]
+	if x.sources[0].cast.Kind == Auto {
+		x.sources[0].cast = to.key[0].cast // so that the columns are of one type
+	}
+	if to.spec.ID == "" {
+		return
+	}
+	x.refers.hidden = hiddenColumn(to.spec.Name, x.spec.Name)
+	x.name = c.names.Number(x.refers.hidden)
+	if slices.Contains(t.Key, x.spec.Name) {
+		c.fault(x.spec.Pos, "table %q: the key column %q is one that the database generates for a row of %q: no message has it", t.Name, x.spec.Name, src.References)
+	}
+}
+
+// missing are what the sinks call what becomes of a reference to a row that is missing.
+var missing = map[Missing]schema.Missing{"": schema.Stub, StubMissing: schema.Stub, NullMissing: schema.Null, RejectMissing: schema.Reject}
 
 func (c *compiler) source(t *Table, src *Source, s scope, what string) source {
 	x := source{spec: src, when: c.when(src.When, s, what+": when"), at: place{tree: -1}, cast: c.plan.cast(t.TypeOf(src))}

@@ -98,6 +98,10 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 			}
 			continue
 		}
+		if c.refers != nil {
+			p.fitReference(t, c, func(why string) { fault(c.spec.Pos, "table %q, column %q: %s", t.Name, c.spec.Name, why) })
+			continue
+		}
 		p.fitColumn(t, c.spec.Name, c.key >= 0, c.cast(p), c, func(why string) { fault(c.spec.Pos, "table %q, column %q: %s", t.Name, c.spec.Name, why) })
 	}
 	for _, child := range x.children {
@@ -105,6 +109,8 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 			t.Columns = append(t.Columns, schema.Column{Name: name, Type: schema.Rows})
 		}
 	}
+	// A row that others name cannot be deleted.
+	t.HasConstraints = t.HasConstraints || p.referred(table) && (x.deletes != nil || x.spec.Expire != nil)
 	if x.parent >= 0 && !t.Exists {
 		t.AddForeignKey(p.belongs(table))
 	}
@@ -153,18 +159,11 @@ func (p *Plan) fitSurrogate(t *schema.Table, name string, fault func(why string)
 // generates.
 func (p *Plan) fitOwner(table int, t *schema.Table, fault func(why string)) {
 	x := &p.tables[table]
-	ref := schema.Ref{Column: p.limits.Find(t, x.owner.column, len(t.Columns)), To: p.lookup(x.owner.table)}
-	switch {
-	case ref.Column < 0 && t.Exists:
-		fault("the table has no such column")
-		return
-	case ref.Column < 0:
-		ref.Column = len(t.Columns)
-		t.Columns = append(t.Columns, schema.Column{Name: x.owner.column, Type: schema.Int, Key: true, NotNull: true, New: true})
-	case t.Columns[ref.Column].Type != schema.Int:
-		fault(fmt.Sprintf("it is %s, which does not take the keys of table %q", t.Columns[ref.Column].Declared(), ref.To.Table))
+	ref := schema.Ref{To: p.lookup(x.owner.table), Table: x.owner.table}
+	if !p.fitKeyOf(t, x.owner.column, ref.To.Table, true, fault) {
 		return
 	}
+	ref.Column = p.limits.Find(t, x.owner.column, 0)
 	above, parent := &p.fitted[x.parent], &p.tables[x.parent]
 	for part := range x.owner.parts {
 		c := above.Columns[p.limits.Find(above, parent.key[part].title, 0)]
@@ -178,10 +177,63 @@ func (p *Plan) fitOwner(table int, t *schema.Table, fault func(why string)) {
 	}
 }
 
-// lookup is how a row of a table is found that has a key that the database generates.
+// fitReference makes a column of a table one whose values are keys of rows of another table.
+func (p *Plan) fitReference(t *schema.Table, c *column, fault func(why string)) {
+	to := &p.fitted[c.refers.table]
+	ref := schema.Ref{To: p.lookup(c.refers.table), Table: c.refers.table, Missing: c.refers.missing}
+	if c.refers.hidden == "" {
+		p.fitColumn(t, c.spec.Name, c.key >= 0, c.cast(p), c, fault)
+	} else if !p.fitKeyOf(t, c.spec.Name, ref.To.Table, false, fault) {
+		return
+	}
+	if ref.Column = p.limits.Find(t, c.spec.Name, 0); ref.Column < 0 {
+		return
+	}
+	ref.From = []int{ref.Column}
+	if c.refers.hidden != "" {
+		x := to.Columns[p.limits.Find(to, p.tables[c.refers.table].key[0].title, 0)]
+		x.Name, x.Hidden, x.Key, x.NotNull, x.New = c.refers.hidden, true, false, false, !t.Exists
+		ref.From[0] = len(t.Columns)
+		t.Columns = append(t.Columns, x)
+	}
+	t.Refs = append(t.Refs, ref)
+	t.HasConstraints = t.HasConstraints || ref.Missing == schema.Reject
+	if !t.Exists && t.Columns[ref.Column].Type != schema.Any { // else the two may come to have different types
+		t.AddForeignKey(schema.ForeignKey{Columns: []string{c.spec.Name}, Table: ref.To.Table, To: []string{ref.To.Column}})
+	}
+}
+
+// referred reports whether rows of other tables name those of a table.
+func (p *Plan) referred(table int) bool {
+	return slices.ContainsFunc(p.tables, func(x planned) bool {
+		return slices.ContainsFunc(x.columns, func(c column) bool { return c.refers != nil && c.refers.table == table })
+	})
+}
+
+// fitKeyOf makes a column of a table one for keys that the database generates for rows of another.
+func (p *Plan) fitKeyOf(t *schema.Table, name, of string, key bool, fault func(why string)) bool {
+	at := p.limits.Find(t, name, len(t.Columns))
+	switch {
+	case at < 0 && t.Exists && (key || !t.Made):
+		fault("the table has no such column")
+	case at < 0:
+		t.Columns = append(t.Columns, schema.Column{Name: name, Type: schema.Int, Key: key, NotNull: key, New: true})
+		return true
+	case t.Columns[at].Type != schema.Int:
+		fault(fmt.Sprintf("it is %s, which does not take the keys of table %q", t.Columns[at].Declared(), of))
+	default:
+		return true
+	}
+	return false
+}
+
+// lookup is how a row of a table is found by its key.
 func (p *Plan) lookup(table int) *schema.Lookup {
 	t := &p.tables[table]
 	l := &schema.Lookup{Table: p.fitted[table].Name, Column: t.spec.ID, Key: p.StoredKey(table)}
+	if l.Column == "" { // by its key itself
+		l.Column = l.Key[0]
+	}
 	if t.owner != nil {
 		l.Above = p.lookup(t.owner.table)
 	}

@@ -42,6 +42,7 @@ func FuzzMap(f *testing.F) {
 			outcome = "rejected"
 		}
 		db := newMapDB(t, &m, false)
+		db.model = model
 		if got := db.sync([]string{line}, rand.New(rand.NewPCG(1, 1))); got[0] != string(outcome) {
 			t.Fatalf("%s is %s, want %s (%v)", line, got[0], outcome, err)
 		}

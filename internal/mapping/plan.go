@@ -75,9 +75,19 @@ type keyPart struct {
 type column struct {
 	spec    *Column
 	name    int32
-	key     int // which part of the key, -1: none
+	refers  *reference // nil: to no row
+	key     int        // which part of the key, -1: none
 	stamp   Stamp
 	sources []source
+}
+
+// A reference is what a column is whose values are keys of rows of another table.
+type reference struct {
+	table   int
+	missing schema.Missing
+	// hidden is the name of the column with the key as messages have it, where the table of the row
+	// has one that the database generates; else "".
+	hidden string
 }
 
 // cast is how values of a column are read; where its sources differ, as the values are.

@@ -8,8 +8,9 @@ type Ref struct {
 	Column int // of the table
 	// From are the columns with the key of the row, as its messages have it. Those that no database
 	// has are [Column.Hidden].
-	From []int
-	To   *Lookup
+	From  []int
+	To    *Lookup
+	Table int // of the row, by its batch
 	// Missing is what becomes of a row that names one that is missing.
 	Missing Missing
 }
@@ -19,7 +20,10 @@ type Missing uint8
 
 // What becomes of it.
 const (
-	NoRow Missing = iota // it is not written: it belongs to the other one
+	NoRow  Missing = iota // it is not written: it belongs to the other one
+	Stub                  // the other one is made, with its key alone
+	Null                  // it names none
+	Reject                // the database rejects it
 )
 
 // A Lookup finds a row by its key, as messages have it.

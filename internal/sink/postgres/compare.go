@@ -137,16 +137,25 @@ func (m *merge) compareSQL(rows []*fold.Row) string {
 				values = append(values, m.literal(m.b.Value(r, m.owner.From[i]), p.table, p.at))
 			}
 		}
+		m.hiddenRefs(func(ref *reference) { values = append(values, m.literal(m.b.Value(r, ref.From[0]), ref.to, ref.key)) })
 		tuples[n] = "(" + strings.Join(values, ", ") + ")"
 	}
 	on := strings.ReplaceAll(m.on(), "s.c", "v.c")
 	from := fmt.Sprintf("(VALUES %s)", strings.Join(tuples, ", "))
+	found, more := []string(nil), []string(nil)
 	if m.owner != nil {
 		for _, at := range m.owner.From {
 			names = append(names, hiddenName(at))
 		}
-		from = fmt.Sprintf("(SELECT s.*, (%s) FROM %s s(%s))", m.finder(m.stagedPart).Find(m.owner.To), from, strings.Join(names, ", "))
-		names = append(names, fmt.Sprintf("c%d", m.owner.at))
+		found, more = append(found, fmt.Sprintf(", (%s)", m.finder(m.stagedPart).Find(m.owner.To))), append(more, fmt.Sprintf("c%d", m.owner.at))
+	}
+	m.hiddenRefs(func(r *reference) {
+		names = append(names, hiddenName(r.From[0]))
+		found, more = append(found, fmt.Sprintf(", (%s)", r.find(m))), append(more, fmt.Sprintf("c%d", r.at))
+	})
+	if found != nil {
+		from = fmt.Sprintf("(SELECT s.*%s FROM %s s(%s))", strings.Join(found, ""), from, strings.Join(names, ", "))
+		names = append(names, more...)
 	}
 	return fmt.Sprintf("SELECT * FROM (SELECT v.n, t.ctid IS NOT NULL AS there, %s, v.gone FROM %s v(%s) LEFT JOIN %s t ON %s) x"+
 		" WHERE there = gone OR there AND coalesce(%s) IS NOT NULL ORDER BY n",

@@ -161,6 +161,11 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 func (a *attempt) count(r []result) (some bool) {
 	for _, p := range a.parts {
 		if p.merge != nil {
+			for _, made := range p.merge.stubs {
+				if made.statement < len(r) {
+					a.parts[made.table].counts.Inserted += r[made.statement].tag.RowsAffected()
+				}
+			}
 			if some = p.merge.count(&p.counts, r, p.tags, len(p.writes)); !some {
 				return false
 			}

@@ -19,6 +19,8 @@ type merge struct {
 	table relation // as it is written to
 
 	used     []staged
+	refs     []reference
+	stubs    []stub
 	owner    *ownership // nil where the rows name those that they belong to by their keys
 	stamps   []stamped
 	bits     int        // marks that a row has; see staged
@@ -50,13 +52,13 @@ type stamped struct {
 
 func (d *DB) newMerge(b *fold.Batch, t *table, table relation, rows []*fold.Row) *merge {
 	m := &merge{d: d, t: t, b: b, table: table}
-	at := make([]int, len(b.Table.Columns))
-	names, nulls, initials := make([]bool, len(at)), make([]bool, len(at)), make([]bool, len(at))
-	for i := range at {
+	place := make([]int, len(b.Table.Columns)) // of the batch's columns in the table
+	names, nulls, initials := make([]bool, len(place)), make([]bool, len(place)), make([]bool, len(place))
+	for i := range place {
 		c := &b.Table.Columns[i]
-		at[i] = caps.Find(&table.Table, c.Name, i)
-		if c.Stamp != schema.NoStamp && at[i] >= 0 {
-			m.stamps = append(m.stamps, stamped{at[i], c.Stamp})
+		place[i] = caps.Find(&table.Table, c.Name, i)
+		if c.Stamp != schema.NoStamp && place[i] >= 0 {
+			m.stamps = append(m.stamps, stamped{place[i], c.Stamp})
 		}
 	}
 	if at := b.Table.Surrogate(); at >= 0 {
@@ -69,7 +71,7 @@ func (d *DB) newMerge(b *fold.Batch, t *table, table relation, rows []*fold.Row)
 		m.deletes = m.deletes || r.Deleted
 		m.replaces = m.replaces || r.Replaces && !r.Deleted
 		m.sweeps = m.sweeps || r.Sweeps
-		for i := range at {
+		for i := range place {
 			v := b.Value(r, i)
 			if v != nil {
 				names[i] = true
@@ -84,21 +86,30 @@ func (d *DB) newMerge(b *fold.Batch, t *table, table relation, rows []*fold.Row)
 	for _, k := range b.Table.Key {
 		names[k] = names[k] || m.sweeps // which a row may be compared with that has none
 	}
-	for i := range at {
-		if names[i] && at[i] >= 0 && !table.Columns[at[i]].Generated {
-			s := staged{at: at[i], from: i, null: -1, initial: -1}
-			if nulls[i] {
-				s.null = m.bits
-				m.bits++
-			}
-			if initials[i] {
-				s.initial = m.bits
-				m.bits++
-			}
-			m.used = append(m.used, s)
+	add := func(at, from int, null bool) *staged {
+		i := slices.IndexFunc(m.used, func(u staged) bool { return u.at == at })
+		if i < 0 {
+			i = len(m.used)
+			m.used = append(m.used, staged{at: at, from: from, null: -1, initial: -1, found: at != place[from]})
+		}
+		s := &m.used[i]
+		if s.null < 0 && null {
+			s.null = m.bits
+			m.bits++
+		}
+		if initials[from] && s.initial < 0 {
+			s.initial = m.bits
+			m.bits++
+		}
+		return s
+	}
+	for i, at := range place {
+		if names[i] && at >= 0 && !table.Columns[at].Generated {
+			add(at, i, nulls[i])
 		}
 	}
 	m.owner = m.newOwnership()
+	m.newReferences(names, func(at, from int, null bool) *staged { return add(at, from, null || nulls[from]) })
 	return m
 }
 
@@ -137,7 +148,7 @@ func (m *merge) count(res *sink.Counts, r []result, at tags, rows int) bool {
 // are all new, it seems: that takes a third of the time. Where one is not, the
 // database refuses it, and the flush begins again.
 func (m *merge) direct() bool {
-	return !m.deletes && m.owner == nil && !m.table.policed && !slices.ContainsFunc(m.used, func(u staged) bool { return m.table.Columns[u.at].Default != "" })
+	return !m.deletes && m.owner == nil && len(m.refs) == 0 && !m.table.policed && !slices.ContainsFunc(m.used, func(u staged) bool { return m.table.Columns[u.at].Default != "" })
 }
 
 // copyAll adds what copies rows into the table that are not in it.
@@ -173,6 +184,7 @@ func (m *merge) statements(s *script, rows []*fold.Row, slice int, alone bool) (
 	s.add("%s", m.copySQL())
 	s.copies = append(s.copies, m.encode(rows))
 	m.findOwners(s)
+	m.findReferred(s)
 	set, differs := m.assignments()
 	// A row that was just inserted may be another than the staged one: then it is
 	// marked, and left alone.

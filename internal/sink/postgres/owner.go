@@ -55,12 +55,14 @@ func hiddenName(from int) string { return fmt.Sprintf("h%d", from) }
 
 // hidden are the definitions of these columns.
 func (m *merge) hidden() (sql string) {
-	if m.owner == nil {
-		return ""
+	if m.owner != nil {
+		for i, p := range m.owner.parts {
+			sql += fmt.Sprintf(", %s %s", hiddenName(m.owner.From[i]), p.table.cols[p.at].staged)
+		}
 	}
-	for i, p := range m.owner.parts {
-		sql += fmt.Sprintf(", %s %s", hiddenName(m.owner.From[i]), p.table.cols[p.at].staged)
-	}
+	m.hiddenRefs(func(r *reference) {
+		sql += fmt.Sprintf(", %s %s", hiddenName(r.From[0]), r.to.cols[r.key].staged)
+	})
 	return sql
 }
 
@@ -129,16 +131,14 @@ func (m *merge) belongs(first *fold.Row) (join, on string) {
 
 // readAbove reads the tables that rows of a batch are named by, where they are not known.
 func (d *DB) readAbove(ctx context.Context, b *fold.Batch) error {
-	ref := b.Table.Owner()
-	if ref == nil {
-		return nil
-	}
-	for l := ref.To; l != nil; l = l.Above {
-		if d.known(l.Table).Exists {
-			continue
-		}
-		if _, err := d.Table(ctx, l.Table, l.Key); err != nil {
-			return err
+	for _, ref := range b.Table.Refs {
+		for l := ref.To; l != nil; l = l.Above {
+			if d.known(l.Table).Exists {
+				continue
+			}
+			if _, err := d.Table(ctx, l.Table, l.Key); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -149,6 +149,7 @@ func (m *merge) copySQL() string {
 			cols = append(cols, hiddenName(from))
 		}
 	}
+	m.hiddenRefs(func(r *reference) { cols = append(cols, hiddenName(r.From[0])) })
 	return fmt.Sprintf("COPY %s (%s) FROM STDIN", m.t.stageName, strings.Join(cols, ", "))
 }
 
@@ -213,6 +214,7 @@ func (m *merge) encode(rows []*fold.Row) copier {
 			if m.owner != nil {
 				buf = m.appendHidden(buf, r)
 			}
+			buf = m.appendRefs(buf, r)
 			if err := w.done(append(buf, end...)); err != nil {
 				return err
 			}

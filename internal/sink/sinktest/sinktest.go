@@ -92,6 +92,7 @@ func Test(t *testing.T, h Harness) {
 		{"Nested", needing(Nestable, nestedTests)},
 		{"ForeignKeys", needing(Nestable, foreignTests)},
 		{"Surrogates", needing(Nestable, surrogateTests)},
+		{"References", needing(Nestable, referenceTests)},
 		{"Faults", faultTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 
 	lib "modernc.org/sqlite/lib"
 
@@ -19,7 +20,7 @@ func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Diffe
 	}
 	d.c.tidy()
 	w := d.newWriter(b, table, true)
-	if err := w.prepare(); err != nil {
+	if err := errors.Join(w.prepare(), w.prepareRefs(nil)); err != nil {
 		return d.explain(err)
 	}
 	rows := b.Sorted()
@@ -28,6 +29,9 @@ func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Diffe
 		for i := range named {
 			named[i] = named[i] || b.Value(r, i) != nil
 		}
+	}
+	for _, ref := range w.refs {
+		named[ref.Column] = named[ref.From[0]]
 	}
 	for _, r := range rows {
 		if ctx.Err() != nil {
@@ -53,6 +57,9 @@ func (w *writer) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 		w.take(r, i)
 	}
 	if _, err := w.own(r); err != nil {
+		return nil, err
+	}
+	if err := w.refer(r); err != nil {
 		return nil, err
 	}
 	exists, err := w.lookUp()

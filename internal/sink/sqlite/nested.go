@@ -17,6 +17,14 @@ type lowerTable struct {
 
 // nest finds the tables below each, and prepares to write them.
 func (p *pieces) nest() error {
+	for _, w := range p.writers {
+		if w == nil {
+			continue
+		}
+		if err := w.prepareRefs(func(table int) *writer { return p.writers[table] }); err != nil {
+			return err
+		}
+	}
 	for i, w := range p.writers {
 		if w == nil || w.b.Child == nil {
 			continue

@@ -44,6 +44,7 @@ type writer struct {
 	fresh  int   // how many rows in succession were not there
 
 	versions *versioned // nil where messages have none
+	refs     []reference
 	owner    *ownership // nil where the rows name those that they belong to by their keys
 
 	below   []lowerTable // whose rows belong to the table's, parents first
@@ -252,6 +253,9 @@ func (w *writer) row(r *fold.Row) error {
 		return nil
 	}
 	w.owns()
+	if err := w.refer(r); err != nil {
+		return err
+	}
 	if w.above && !r.Deleted {
 		w.written = append(w.written, r)
 	}
@@ -292,7 +296,7 @@ func (w *writer) row(r *fold.Row) error {
 			w.res.Unchanged++
 			break
 		}
-		if t.Surrogate() >= 0 {
+		if t.Surrogate() >= 0 || len(w.table.Referrers) > 0 {
 			err = w.overwrite()
 		} else if err = w.delete(); err == nil {
 			_, err = w.insert()

@@ -1,0 +1,114 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// This file is about rows that name rows of other tables. Where these have keys that the database
+// generates, the rows are staged with the keys that messages have, in columns of the staging table
+// alone.
+
+// A reference is a column whose values name rows of another table.
+type reference struct {
+	*schema.Ref
+	at   int // of the table
+	null int // the mark of rows that set it to NULL; -1: no row has one
+	to   *relation
+	key  int // of that table
+}
+
+// A stub is a statement that makes rows of a table.
+type stub struct{ table, statement int }
+
+func (r *reference) hidden() bool { return r.From[0] != r.Column }
+
+// value is what a staged row names the row by.
+func (r *reference) value() string {
+	if r.hidden() {
+		return "s." + hiddenName(r.From[0])
+	}
+	return fmt.Sprintf("s.c%d", r.at)
+}
+
+// find is the query for what the database knows the row by.
+func (r *reference) find(m *merge) string {
+	f := &sink.Finder{Quote: ident, Table: func(string) string { return r.to.ident },
+		Equal: func(_, column string, _ int) string { return r.to.comparable(r.key, ident(column)) + " = " + r.value() }}
+	return f.Find(r.To)
+}
+
+// newReferences are those of the columns that rows of the batch name.
+func (m *merge) newReferences(names []bool, add func(at, from int, nulls bool) *staged) {
+	for i := range m.b.Table.Refs {
+		r := reference{Ref: &m.b.Table.Refs[i], null: -1}
+		if r.Missing == schema.NoRow || !names[r.From[0]] {
+			continue
+		}
+		if r.at = caps.Find(&m.table.Table, m.b.Table.Columns[r.Column].Name, r.Column); r.at < 0 {
+			continue
+		}
+		r.to = m.d.current(r.To.Table)
+		r.key = caps.Find(&r.to.Table, r.To.Key[0], 0)
+		if r.hidden() || r.Missing == schema.Null {
+			r.null = add(r.at, r.From[0], r.Missing == schema.Null).null
+		}
+		m.refs = append(m.refs, r)
+	}
+}
+
+// hiddenRefs calls each with the references whose keys, as messages have them, are in columns of the
+// staging table alone.
+func (m *merge) hiddenRefs(each func(r *reference)) {
+	for i := range m.refs {
+		if m.refs[i].hidden() {
+			each(&m.refs[i])
+		}
+	}
+}
+
+// appendRefs appends the values of a row in these columns.
+func (m *merge) appendRefs(line []byte, r *fold.Row) []byte {
+	m.hiddenRefs(func(ref *reference) {
+		line = append(line, '\t')
+		if raw := m.b.Value(r, ref.From[0]); raw == nil || raw[0] == 'n' {
+			line = append(line, '\\', 'N')
+		} else {
+			line = m.value(line, raw, ref.to.Columns[ref.key].Type)
+		}
+	})
+	return line
+}
+
+// findReferred adds what finds the rows that staged ones name, and what becomes of those that are
+// missing.
+func (m *merge) findReferred(s *script) {
+	for i := range m.refs {
+		r := &m.refs[i]
+		value, find := r.value(), r.find(m)
+		missing := fmt.Sprintf("%s%s AND NOT EXISTS (%s)", value, notNull, find)
+		set := fmt.Sprintf("c%d = (%s)", r.at, find)
+		switch r.Missing {
+		case schema.Stub:
+			into, from := []string{ident(r.to.Columns[r.key].Name)}, []string{value}
+			for _, c := range m.d.known(r.To.Table).stamps {
+				into, from = append(into, ident(c)), append(from, m.now())
+			}
+			m.stubs = append(m.stubs, stub{r.Table, s.add("INSERT INTO %s (%s) SELECT DISTINCT %s FROM %s s WHERE %s ORDER BY 1 ON CONFLICT (%s) DO NOTHING",
+				r.to.ident, strings.Join(into, ", "), strings.Join(from, ", "), m.t.stageName, missing, into[0])})
+		case schema.Reject:
+			// A number that is none ends the transaction, with these words.
+			s.add("SELECT ('table %s has no row of the key ' || %s::text)::int FROM %s s WHERE %s LIMIT 1",
+				strings.ReplaceAll(strings.ReplaceAll(r.To.Table, "'", "''"), "%", "%%"), value, m.t.stageName, missing)
+		case schema.Null:
+			set += fmt.Sprintf(", marks = CASE WHEN %s THEN set_bit(coalesce(marks, repeat('0', %d)::varbit), %d, 1) ELSE marks END", missing, m.bits, r.null)
+		}
+		if r.hidden() || r.Missing == schema.Null {
+			s.add("UPDATE %s s SET %s WHERE %s%s", m.t.stageName, set, value, notNull)
+		}
+	}
+}
