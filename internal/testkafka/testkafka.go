@@ -44,7 +44,7 @@ func (c *Cluster) Up() {
 }
 
 // Down stops the broker.
-func (c *Cluster) Down() { c.Cluster.Close() }
+func (c *Cluster) Down() { c.Close() }
 
 // Addr is that of the broker.
 func (c *Cluster) Addr() string { return "127.0.0.1:" + strconv.Itoa(c.port) }

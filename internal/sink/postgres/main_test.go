@@ -21,9 +21,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(testpg.Tests{M: m}) }
 
-// TestSuite has the driver pass the suite of all drivers.
+// TestSuite has the driver pass the suite of all drivers. It and its forms are run at the same
+// time, each with a server of its own: the suite counts what is written to a server's log.
 func TestSuite(t *testing.T) {
-	url := testpg.New(t)
+	t.Parallel()
+	url := testpg.Start(t).Database(t)
 	sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database { return connectEmpty(t, url) }})
 }
 
@@ -41,11 +43,13 @@ func connectEmpty(t *testing.T, url string) *database {
 // TestSuite_Forms is the suite where the staging table is another one: that of a
 // user who may make no temporary tables, and that behind a pooler.
 func TestSuite_Forms(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("the suite once is enough with -short")
 	}
 	t.Run("unlogged", func(t *testing.T) {
-		url := testpg.New(t)
+		t.Parallel()
+		url := testpg.Start(t).Database(t)
 		sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
 			db := connectEmpty(t, url)
 			db.as(t, "app")
@@ -58,7 +62,8 @@ func TestSuite_Forms(t *testing.T) {
 		}})
 	})
 	t.Run("pooled", func(t *testing.T) {
-		url := testpg.New(t)
+		t.Parallel()
+		url := testpg.Start(t).Database(t)
 		pool := testpg.Pool(t, url, "transaction")
 		sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
 			db := connectEmpty(t, url)
