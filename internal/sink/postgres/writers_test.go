@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testpg"
@@ -123,33 +124,42 @@ func TestWriters_Sets(t *testing.T) {
 			n.Flush(`{"id":0,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
 			n.Flush(`{"id":1}`, `{"id":2}`, `{"id":3}`)
 			n.End()
-			var again retries
-			var wg sync.WaitGroup
-			for w := range 3 {
-				n := sinktest.BeginNestedJob(t, db, fmt.Sprint("job ", w), m, false)
-				n.Sink = sink.Retry(n.Sink, time.Minute, again.add)
-				wg.Go(func() {
-					rnd := rand.New(rand.NewPCG(uint64(w), 1))
-					for k := range 40 {
-						for range 3 {
-							items := fmt.Sprintf(`{"sku":"%d","qty":%d,"taxes":[{"code":"a"}]}`, rnd.IntN(8), w*1000+k)
-							for range rnd.IntN(3) {
-								items += fmt.Sprintf(`,{"sku":"%d","qty":%d}`, rnd.IntN(8), w*1000+k)
-							}
-							n.Fold(fmt.Sprintf(`{"id":%d,"items":[%s]}`, 1+rnd.IntN(3), items))
-						}
-						n.Flush()
+			again := threeWriters(t, db, m, 40, func(n *sinktest.Nested, rnd *rand.Rand, _, value int) {
+				for range 3 {
+					items := fmt.Sprintf(`{"sku":"%d","qty":%d,"taxes":[{"code":"a"}]}`, rnd.IntN(8), value)
+					for range rnd.IntN(3) {
+						items += fmt.Sprintf(`,{"sku":"%d","qty":%d}`, rnd.IntN(8), value)
 					}
-				})
-			}
-			wg.Wait()
-			if deadlocks := db.one(t, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); deadlocks != "0" || len(again.reasons) > 0 {
-				t.Errorf("%s deadlocks; tried again for %v", deadlocks, again.reasons)
+					n.Fold(fmt.Sprintf(`{"id":%d,"items":[%s]}`, 1+rnd.IntN(3), items))
+				}
+				n.Flush()
+			})
+			if deadlocks := db.one(t, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); deadlocks != "0" || len(again) > 0 {
+				t.Errorf("%s deadlocks; tried again for %v", deadlocks, again)
 			}
 			key := cmp.Or(id, "order_id")
 			sinktest.Expect(t, db, "SELECT "+key+", min(qty), max(qty) FROM items GROUP BY 1 HAVING min(qty) <> max(qty)")
 		})
 	}
+}
+
+// threeWriters has three runs flush at the same time, each that often, what write folds for one of
+// them with a value of its own. It returns why flushes were tried again.
+func threeWriters(t *testing.T, db *database, m *mapping.Mapping, flushes int, write func(n *sinktest.Nested, rnd *rand.Rand, writer, value int)) []string {
+	var again retries
+	var wg sync.WaitGroup
+	for w := range 3 {
+		n := sinktest.BeginNestedJob(t, db, fmt.Sprint("job ", w), m, false)
+		n.Sink = sink.Retry(n.Sink, time.Minute, again.add)
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(w), 1))
+			for k := range flushes {
+				write(n, rnd, w, w*1000+k)
+			}
+		})
+	}
+	wg.Wait()
+	return again.reasons
 }
 
 // TestWriters_OneSet: of two runs that write one set at once, one finds what the other wrote.
@@ -184,27 +194,17 @@ func TestWriters_Piecewise(t *testing.T) {
 	extra := m.Tables[0]
 	extra.Name, extra.Columns = "extra", nil
 	m.Tables = append(m.Tables[:1], extra)
-	var again retries
-	var wg sync.WaitGroup
-	for w := range 3 {
-		n := sinktest.BeginNestedJob(t, db, fmt.Sprint("job ", w), m, false)
-		n.Sink = sink.Retry(n.Sink, time.Minute, again.add)
-		wg.Go(func() {
-			rnd := rand.New(rand.NewPCG(uint64(w), 1))
-			for k := range flushes {
-				for range 60 {
-					n.Fold(fmt.Sprintf(`{"id":%d,"status":"%d","n":%d}`, rnd.IntN(60), w*1000+k, w*1000+k))
-				}
-				if res := n.Flush(fmt.Sprintf(`{"id":%d,"n":-1}`, 100+w)); len(res.Refused) != 1 {
-					t.Errorf("rejected: %v", res.Refused)
-				}
-			}
-		})
-	}
-	wg.Wait()
+	again := threeWriters(t, db, m, flushes, func(n *sinktest.Nested, rnd *rand.Rand, writer, value int) {
+		for range 60 {
+			n.Fold(fmt.Sprintf(`{"id":%d,"status":"%d","n":%d}`, rnd.IntN(60), value, value))
+		}
+		if res := n.Flush(fmt.Sprintf(`{"id":%d,"n":-1}`, 100+writer)); len(res.Refused) != 1 {
+			t.Errorf("rejected: %v", res.Refused)
+		}
+	})
 	// What another run commits between the statements may be changed without having been locked.
-	if len(again.reasons) > flushes/4 {
-		t.Errorf("tried again for %v", again.reasons)
+	if len(again) > flushes/4 {
+		t.Errorf("tried again for %v", again)
 	}
 }
 

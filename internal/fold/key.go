@@ -1,0 +1,83 @@
+package fold
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// This file is about the keys of rows.
+
+// checkKey reports what is wrong with the key of the change at hand.
+func (f *Folder) checkKey(fields []feed.Field) error {
+	size := 0
+	for part, at := range f.keys {
+		name := f.opt.Key[part]
+		if at < 0 {
+			return feed.Errorf(feed.BadKey, "the key field %q is missing", name)
+		}
+		switch fd := &fields[at]; {
+		case fd.Kind == feed.Null || fd.Kind == feed.JSON:
+			return feed.Errorf(feed.BadKey, "the key field %q is %s", name, fd.Kind)
+		case string(fd.Value) == `""`:
+			return feed.Errorf(feed.BadKey, "the key field %q is empty", name)
+		}
+		size += len(fields[at].Value)
+	}
+	if most := f.opt.Limits.MaxKey; size > most && most > 0 { // its text has less than its JSON
+		if size = f.keySize(fields); size > most {
+			return feed.Errorf(feed.BadKey, "the key has %d bytes: the database can index %d", size, most)
+		}
+	}
+	return nil
+}
+
+// keySize returns the bytes that the texts of the change's key have, however JSON spells them.
+func (f *Folder) keySize(fields []feed.Field) (n int) {
+	for _, at := range f.keys {
+		f.text = feed.AppendText(f.text[:0], fields[at].Value, fields[at].Kind)
+		n += len(f.text)
+	}
+	return n
+}
+
+// makeKey builds the key of the change at hand. It is the same for every order of
+// --key, for what is kept beside a row is found by it.
+func (f *Folder) makeKey(fields []feed.Field) {
+	f.key = f.key[:0]
+	for _, part := range f.parts {
+		v := &fields[f.keys[part]]
+		f.key = appendPart(f.key, &f.table.Columns[f.table.Key[part]], v.Value, v.Kind, len(f.keys) > 1)
+	}
+}
+
+// appendPart appends a part of a key, of several or the only one.
+func appendPart(key []byte, c *schema.Column, value []byte, k feed.Kind, several bool) []byte {
+	from := len(key)
+	if key = c.AppendKey(key, value, k); several {
+		// A part ends with its length, so that no two keys run together.
+		key = binary.BigEndian.AppendUint32(key, uint32(len(key)-from))
+	}
+	return key
+}
+
+// AppendKey appends [Row.Key] of the row whose key has these values, as JSON and in the order
+// of t.Key.
+func AppendKey(key []byte, t *schema.Table, values [][]byte) []byte {
+	for _, part := range partsOf(t) {
+		key = appendPart(key, &t.Columns[t.Key[part]], values[part], feed.KindOf(values[part]), len(values) > 1)
+	}
+	return key
+}
+
+// partsOf returns the parts of a table's key, in the order of its columns.
+func partsOf(t *schema.Table) []int {
+	parts := make([]int, len(t.Key))
+	for part := range parts {
+		parts[part] = part
+	}
+	slices.SortFunc(parts, func(a, b int) int { return t.Key[a] - t.Key[b] })
+	return parts
+}

@@ -1,0 +1,188 @@
+package postgres_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+func TestFlush_IsOneRoundTrip(t *testing.T) {
+	db, p := throughProxy(t, testpg.New(t))
+	r := sinktest.Begin(t, db)
+	lines := func(value string) (all []string) {
+		for i := range 1000 {
+			all = append(all, fmt.Sprintf(`{"id":%d,"a":%q,"b":%d}`, i, value, i))
+		}
+		return append(all, "bad")
+	}
+	r.Flush(lines("first")...)
+	r.Flush(lines("second")...) // the staging table is made
+	for _, rows := range [][]string{lines("third"), lines("third"), {`{"id":5000,"a":"new"}`}, {`{"id":1,"op":"delete"}`}, {"bad"}, {}} {
+		p.Cut(nil)
+		r.Flush(rows...)
+		if c := p.Count(); c.Answers != 1 {
+			t.Errorf("a flush of %d lines was answered %d times: %+v", len(rows), c.Answers, c)
+		}
+	}
+	// That it does not wait within the one query either, time shows.
+	took := map[time.Duration]time.Duration{}
+	for i := range 5 { // the quickest, for the machine may have other work
+		for _, oneWay := range []time.Duration{0, 3 * time.Millisecond, 50 * time.Millisecond} {
+			p.Delay(oneWay)
+			start := time.Now()
+			r.Flush(lines(fmt.Sprint("again ", i, oneWay))...)
+			if t := time.Since(start); i == 0 || t < took[oneWay] {
+				took[oneWay] = t
+			}
+		}
+	}
+	t.Logf("with so much delay each way a flush of 1,000 rows took: %v", took)
+	const oneWay = 50 * time.Millisecond
+	if took[oneWay] < 2*oneWay || took[oneWay] > 3*oneWay+oneWay/2 {
+		t.Errorf("with %v each way a flush of 1,000 rows took %v", oneWay, took[oneWay])
+	}
+}
+
+// TestFlush_SeveralTablesAreOneRoundTrip: so are the rows of several tables, and with versions
+// in some of them they are two.
+func TestFlush_SeveralTablesAreOneRoundTrip(t *testing.T) {
+	for name, c := range map[string]struct {
+		versioned string // tables
+		answers   int
+	}{
+		"without versions":            {"", 1},
+		"with versions in one table":  {"b", 2},
+		"with versions in two tables": {"a c", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, p := throughProxy(t, testpg.New(t))
+			db.Exec(t, "CREATE TABLE a (id integer PRIMARY KEY, x text)")
+			db.Exec(t, "CREATE TABLE b (id integer PRIMARY KEY, a integer REFERENCES a (id), x text)")
+			s := sinktest.BeginTables(t, db, []string{"a", "b", "c"}, func(table string, o *fold.Options) {
+				if strings.Contains(c.versioned, table) {
+					o.Version, o.Scope = "v", fold.ColumnScope
+				}
+			})
+			v := 0
+			lines := func(value string, n int) (all []string) {
+				for i := range n {
+					v++
+					all = append(all, fmt.Sprintf(`{"id":%d,"v":%d,"a.x":%q,"b.a":%[1]d,"b.x":%[3]q,"c.x":%[3]q}`, i, v, value))
+				}
+				return append(all, "bad")
+			}
+			s.Flush(lines("first", 300)...)
+			s.Flush(lines("second", 300)...)
+			for _, n := range []int{1, 300, 1000} {
+				for _, deletes := range []int{0, 1} {
+					p.Cut(nil)
+					all := lines(fmt.Sprint("third ", n), n)
+					for id := range deletes { // the rows come back with the next flush
+						v++
+						all = append(all, fmt.Sprintf(`{"id":%d,"v":%d,"a.op":"delete","b.op":"delete","c.op":"delete"}`, id, v))
+					}
+					s.Flush(all...)
+					if got := p.Count(); got.Answers != c.answers {
+						t.Errorf("a flush of %d messages for three tables was answered %d times, want %d: %+v", n, got.Answers, c.answers, got)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestFlush_SetsAreOneRoundTrip: so are rows with those that are values of theirs, of two levels;
+// and with versions they are two.
+func TestFlush_SetsAreOneRoundTrip(t *testing.T) {
+	for answers, version := range map[int]string{1: "", 2: "v"} {
+		db, p := throughProxy(t, testpg.New(t))
+		m := sinktest.Shop(t)
+		if version != "" {
+			m.Tables[0].Version = mapping.Path{Base: mapping.RowBase, Steps: []mapping.Step{{Name: version, Index: -1}}, Text: version}
+		}
+		n, v := sinktest.BeginNested(t, db, m, false), 0
+		lines := func(value string, orders int) (all []string) {
+			for i := range orders {
+				v++
+				all = append(all, fmt.Sprintf(`{"id":%d,"v":%d,"status":%q,"items":[{"sku":"x","taxes":[{"code":%[3]q}]},{"sku":%[3]q}]}`, i, v, value))
+			}
+			return append(all, "bad")
+		}
+		n.Flush(lines("first", 300)...)
+		n.Flush(lines("second", 300)...)
+		for i, more := range []string{"", `{"id":0,"v":9999999,"op":"delete"}`, `{"id":1,"v":9999999,"items":[]}`} {
+			for _, orders := range []int{1, 300, 1000} {
+				p.Cut(nil)
+				n.Flush(append(lines(fmt.Sprint("third ", i, orders), orders), more)...)
+				if got := p.Count(); got.Answers != answers {
+					t.Errorf("a flush of %d orders was answered %d times, want %d: %+v", orders, got.Answers, answers, got)
+				}
+			}
+		}
+	}
+}
+
+// TestFlush_TheOrdersAreOneRoundTrip: so are the tables of contrib/orders.yaml, with keys that the
+// database generates and rows that name others; and with versions they are two.
+func TestFlush_TheOrdersAreOneRoundTrip(t *testing.T) {
+	setting := func(name string) *config.Setting {
+		return &config.Setting{Name: name, Set: func(string) error { return nil }}
+	}
+	file, err := config.Resolve([]*config.Setting{setting("source"), setting("to"), setting("version-field")}, nil, "../../../contrib/orders.yaml", nil, func() fold.Options {
+		return fold.Options{Version: "updated_at", Scope: fold.ColumnScope}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for answers, versioned := range map[int]bool{1: false, 2: true} {
+		db, p := throughProxy(t, testpg.New(t))
+		m := *file.Mapping
+		m.Tables = slices.Clone(m.Tables)
+		for i := range m.Tables {
+			if !versioned {
+				m.Tables[i].Version = mapping.Path{}
+			}
+		}
+		n, v := sinktest.BeginNested(t, db, &m, false), 0
+		lines := func(orders int) (all []string) {
+			for i := range orders {
+				v++
+				all = append(all, fmt.Sprintf(`{"number":"A%d","updated_at":%d,"customer":{"id":%d,"name":"c%[2]d"},"items":[{"sku":"x","qty":%[2]d,"taxes":[{"code":"v","amount":1}]},{"sku":"y%[2]d"},{"sku":"z"}]}`, i, v, i%500))
+			}
+			return all
+		}
+		n.Flush(lines(300)...)
+		n.Flush(lines(300)...)
+		for _, orders := range []int{1, 1000, 1000} {
+			p.Cut(nil)
+			n.Flush(lines(orders)...)
+			if got := p.Count(); got.Answers != answers {
+				t.Errorf("a flush of %d orders was answered %d times, want %d: %+v", orders, got.Answers, answers, got)
+			}
+		}
+		took := map[time.Duration]time.Duration{}
+		for i := range 3 { // the quickest, for the machine may have other work
+			for _, oneWay := range []time.Duration{0, 3 * time.Millisecond} {
+				p.Delay(oneWay)
+				n.Fold(lines(1000)...)
+				f, start := n.Seal(), time.Now()
+				if _, err := n.Sink.Flush(t.Context(), f); err != nil {
+					t.Fatal(err)
+				}
+				if took1 := time.Since(start); i == 0 || took1 < took[oneWay] {
+					took[oneWay] = took1
+				}
+				n.Flush()
+			}
+		}
+		t.Logf("with so much delay each way a flush of 1,000 orders, 3,000 items and 500 customers took: %v", took)
+	}
+}
