@@ -37,7 +37,7 @@ const name = "suite" // of the database
 
 // Has reports traits: the database writes no log, and no other program makes tables there.
 func (o *outside) Has(trait sinktest.Trait) bool {
-	return trait == sinktest.Claimable || trait == sinktest.Creatable
+	return trait == sinktest.Claimable || trait == sinktest.Creatable || trait == sinktest.Alone
 }
 
 // Driver returns the driver.

@@ -21,11 +21,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(testpg.Tests{M: m}) }
 
-// TestSuite has the driver pass the suite of all drivers. It and its forms are run at the same
-// time, each with a server of its own: the suite counts what is written to a server's log.
+// TestSuite has the driver pass the suite of all drivers.
 func TestSuite(t *testing.T) {
-	t.Parallel()
-	url := testpg.Start(t).Database(t)
+	url := testpg.New(t)
 	sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database { return connectEmpty(t, url) }})
 }
 
@@ -41,7 +39,8 @@ func connectEmpty(t *testing.T, url string) *database {
 }
 
 // TestSuite_Forms is the suite where the staging table is another one: that of a
-// user who may make no temporary tables, and that behind a pooler.
+// user who may make no temporary tables, and that behind a pooler. The two are run at the same time,
+// each with a server of its own, for the suite counts what is written to a server's log.
 func TestSuite_Forms(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -52,6 +51,7 @@ func TestSuite_Forms(t *testing.T) {
 		url := testpg.Start(t).Database(t)
 		sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
 			db := connectEmpty(t, url)
+			db.beside = true
 			db.as(t, "app")
 			db.Exec(t, "REVOKE TEMP ON DATABASE "+db.one(t, "SELECT current_database()")+" FROM PUBLIC")
 			// The suite's tables are its owner's, weir's are weir's.
@@ -67,7 +67,7 @@ func TestSuite_Forms(t *testing.T) {
 		pool := testpg.Pool(t, url, "transaction")
 		sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
 			db := connectEmpty(t, url)
-			db.pooled = true
+			db.beside, db.pooled = true, true
 			db.weir = pool
 			return db
 		}})
@@ -83,11 +83,12 @@ type database struct {
 	wal  string // where the log was when it was last looked at
 
 	pooled bool // no session is weir's, so that none can hold a lane
+	beside bool // other tests run at the same time
 }
 
 // Has reports traits: nobody but the server makes databases.
 func (d *database) Has(trait sinktest.Trait) bool {
-	return trait != sinktest.Creatable && (trait != sinktest.Claimable || !d.pooled)
+	return trait != sinktest.Creatable && (trait != sinktest.Claimable || !d.pooled) && (trait != sinktest.Alone || !d.beside)
 }
 
 // Driver returns the driver of weir.

@@ -37,6 +37,7 @@ const (
 	Scripted   Trait = "statements of on_create"
 	Nestable   Trait = "tables whose rows belong to rows of others"
 	Creatable  Trait = "databases that Open makes where they are missing"
+	Alone      Trait = "a process in which nothing but the test allocates"
 )
 
 // A Database is one database, seen from outside and by way of its driver.

@@ -117,6 +117,7 @@ var transactionTests = []test{
 		Expect(t, db, "SELECT raw FROM weir_rejects ORDER BY line", bad...)
 	}},
 	{"LargeRejectsAreNotHeldAgain", func(t *testing.T, db Database) {
+		need(t, db, Alone)
 		const lines, size = 200, 60_000
 		r := Begin(t, db)
 		bad := strings.Repeat("\xff'\\", size/3) // what is longest as SQL
