@@ -11,7 +11,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weirsync/weir/internal/torture"
 )
@@ -288,8 +291,13 @@ func main() {
 	}
 }
 
+// atOnce is how many mutants are tested at the same time: a test mostly waits.
+const atOnce = 2
+
 func run(dir string, names []string) error {
-	caught, all := 0, 0
+	var caught, all atomic.Int64
+	var group errgroup.Group
+	group.SetLimit(atOnce)
 	for _, m := range mutants {
 		if len(names) > 0 && !slices.Contains(names, m.name) {
 			continue
@@ -298,22 +306,28 @@ func run(dir string, names []string) error {
 			fmt.Printf("NOT RUN   %s: its test takes root\n", m.name)
 			continue
 		}
-		all++
-		start := time.Now()
-		by, err := m.caughtBy(dir)
-		switch {
-		case err != nil:
-			return fmt.Errorf("%s: %w", m.name, err)
-		case by == "":
-			fmt.Printf("SURVIVED  %s\n", m.name)
-			continue
-		}
-		caught++
-		fmt.Printf("caught    %s (%.1f s)\n          by %s\n", m.name, time.Since(start).Seconds(), by)
+		all.Add(1)
+		group.Go(func() error {
+			start := time.Now()
+			by, err := m.caughtBy(dir)
+			switch {
+			case err != nil:
+				return fmt.Errorf("%s: %w", m.name, err)
+			case by == "":
+				fmt.Printf("SURVIVED  %s\n", m.name)
+				return nil
+			}
+			caught.Add(1)
+			fmt.Printf("caught    %s (%.1f s)\n          by %s\n", m.name, time.Since(start).Seconds(), by)
+			return nil
+		})
 	}
-	fmt.Printf("%d of %d mutants caught\n", caught, all)
-	if caught < all || all == 0 {
-		return fmt.Errorf("%d mutants survived", all-caught)
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	fmt.Printf("%d of %d mutants caught\n", caught.Load(), all.Load())
+	if survived := all.Load() - caught.Load(); survived > 0 || all.Load() == 0 {
+		return fmt.Errorf("%d mutants survived", survived)
 	}
 	return nil
 }
@@ -332,6 +346,9 @@ func (m *mutant) caughtBy(dir string) (by string, err error) {
 	}
 	if n := strings.Count(string(source), m.old); n != 1 {
 		return "", fmt.Errorf("%q is %d times in %s", m.old, n, m.file)
+	}
+	if dir, err = os.MkdirTemp(dir, ""); err != nil {
+		return "", err
 	}
 	config, err := torture.Overlay(dir, m.file, []byte(strings.Replace(string(source), m.old, m.new, 1)))
 	if err != nil {
