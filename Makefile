@@ -31,7 +31,7 @@ demo: build ## sync the shipped feed into flights.db and show the result
 
 test: ## run the tests, against SQLite and private Postgres servers
 	.ci/needs
-	go test -timeout 20m ./...
+	go test -timeout 40m ./...
 
 servers: $(SERVERS:%=.bin/postgres-%) ## run the tests of the Postgres driver against each of SERVERS, which npm fetches
 	@set -e; for v in $(SERVERS); do \
