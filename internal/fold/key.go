@@ -72,12 +72,22 @@ func AppendKey(key []byte, t *schema.Table, values [][]byte) []byte {
 	return key
 }
 
-// partsOf returns the parts of a table's key, in the order of its columns.
+// partsOf returns the parts of a table's key: those that no database has, wherever among the columns
+// they are, and the others, in the order of the columns.
 func partsOf(t *schema.Table) []int {
 	parts := make([]int, len(t.Key))
 	for part := range parts {
 		parts[part] = part
 	}
-	slices.SortFunc(parts, func(a, b int) int { return t.Key[a] - t.Key[b] })
+	slices.SortFunc(parts, func(a, b int) int {
+		x, y := t.Key[a], t.Key[b]
+		switch hidden := t.Columns[x].Hidden; {
+		case hidden == t.Columns[y].Hidden:
+			return x - y
+		case hidden:
+			return -1
+		}
+		return 1
+	})
 	return parts
 }

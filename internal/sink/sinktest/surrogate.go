@@ -58,6 +58,17 @@ var surrogateTests = []test{
 		n.Flush(`{"id":2,"oid":77}`)
 		Expect(t, db, "SELECT count(*) FROM orders WHERE oid = 77", "0")
 	}},
+	{"VersionsHoldForTheNextRun", func(t *testing.T, db Database) {
+		m := generated(t, "oid", "iid")
+		versioned(t, m)
+		for _, lines := range []string{`{"v":5,"id":1,"items":[{"sku":"x","qty":5,"taxes":[{"code":"a","amount":5}]}]}`, `{"v":4,"id":1,"items":[{"sku":"x","qty":4,"taxes":[{"code":"a","amount":4}]}]}`} {
+			n := BeginNested(t, db, m, false)
+			n.Flush(lines)
+			n.End()
+		}
+		Expect(t, db, "SELECT qty, amount FROM items JOIN taxes ON taxes.iid = items.iid", "5|5")
+		Expect(t, db, "SELECT count(*) FROM weir_versions", "3")
+	}},
 	{"AKeyThatNoDatabaseGeneratesIsAFault", func(t *testing.T, db Database) {
 		for i, create := range []string{"CREATE TABLE orders (id integer PRIMARY KEY, status text)", "CREATE TABLE orders (id integer PRIMARY KEY, oid integer, status text)"} {
 			if i > 0 {
@@ -79,6 +90,15 @@ func generated(t *testing.T, order, item string) *mapping.Mapping {
 	m := Shop(t)
 	m.Tables[0].ID, m.Tables[1].ID = order, item
 	return m
+}
+
+// versioned has the rows of a shop be changes of their own that have the version of their message.
+func versioned(t *testing.T, m *mapping.Mapping) {
+	for i := range m.Tables {
+		if m.Tables[i].DeleteWhen, m.Tables[i].Version = nil, pathOf(t, "$.v"); i > 0 {
+			m.Tables[i].Set = mapping.MergeSet
+		}
+	}
 }
 
 // rowKeySQL is what has a part of the key of a row of another table, which is named by an expression.

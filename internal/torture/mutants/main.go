@@ -114,6 +114,8 @@ var mutants = []mutant{
 		postgres, "TestSuite$/Stamps", false},
 	{"versions outlive a row that expired, SQLite", "internal/sink/sqlite/expire.go", `if !x.t.Versioned {`, `if x.t.Exists {`,
 		sqlite, "TestSuite$/Expiry", false},
+	{"the key of a row is another one in the next run", "internal/fold/key.go", `switch hidden := t.Columns[x].Hidden; {`, `switch hidden := t.Columns[y].Hidden; {`,
+		sqlite, "TestSuite$/Surrogates", false},
 	{"no row expires at the end of a file", "internal/job/flusher.go", `f.ended = f.ended || len(s.ended) > 0`, `f.ended = false`,
 		job, "TestExpire_AtTheStartAndTheEndOfAFile", false},
 	{"a dropped column is not noticed, SQLite", "internal/sink/sqlite/marks.go", `			t.ID += lostMark + strconv.Quote(name)`, `			_ = strconv.Quote(name)`,
