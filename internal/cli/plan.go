@@ -80,14 +80,9 @@ func unwritable(m *mapping.Mapping) error {
 	var faults []error
 	for i := range m.Tables {
 		t := &m.Tables[i]
-		fault := func(at mapping.Pos, what string) {
-			faults = append(faults, config.Locate(m.File, &mapping.Fault{Pos: at, Text: fmt.Sprintf("table %q: weir does not write %s yet", t.Name, what)}))
-		}
-		if t.Expire != nil && slices.ContainsFunc(m.Tables, func(child mapping.Table) bool { return child.Of == t.Name }) {
-			fault(t.Expire.Pos, "a table that expires and has child tables")
-		}
 		if above := takerOf(m, t); above != "" {
-			fault(t.Pos, fmt.Sprintf("child tables with set: merge that have versions, or whose parent has, where %q has delete_when", above))
+			faults = append(faults, config.Locate(m.File, &mapping.Fault{Pos: t.Pos, Text: fmt.Sprintf(
+				"table %q: weir does not write child tables with set: merge that have versions, or whose parent has, where %q has delete_when yet", t.Name, above)}))
 		}
 	}
 	return errors.Join(faults...)

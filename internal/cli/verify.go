@@ -38,7 +38,8 @@ be NULL, unless it has a default. A number or JSON whose spelling a widened colu
 may have changed is compared by value.
 
 A table whose rows expire needs --at, the time of the comparison: rows that may be
-missing because they had expired by then are counted apart.
+missing because they, or rows that they belong to, had expired by then are counted
+apart.
 
 Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 		Example: `  weir verify flights.jsonl.gz --to flights.db
@@ -101,11 +102,12 @@ type verified struct {
 	schema.Table
 	// expire is when its rows are removed, nil for never.
 	expire *job.Expire
+	ages   bool   // its rows, or those that they belong to, expire
 	prefix string // of what is printed
 
 	rows, live int
 	different  int
-	expired    int // rows that the table may lack because they were old
+	expired    int // rows that the table may lack because they, or those that they belong to, were old
 }
 
 func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
@@ -113,8 +115,8 @@ func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
 	if err != nil {
 		return err
 	}
-	for i, b := range batches {
-		if err := v.compare(ctx, &v.tables[i], b); err != nil {
+	for i := range batches {
+		if err := v.compare(ctx, batches, i); err != nil {
 			return err
 		}
 	}
@@ -142,8 +144,27 @@ func (v *verifier) differs(t *verified, format string, args ...any) {
 	}
 }
 
-// compare compares a table with a batch.
-func (v *verifier) compare(ctx context.Context, t *verified, b *fold.Batch) error {
+// expired reports whether a row of a table may be missing because it, or one that it belongs to, was
+// old.
+func (v *verifier) expired(batches []*fold.Batch, table int, r *fold.Row) bool {
+	for {
+		b := batches[table]
+		if x := v.tables[table].expire; x != nil && x.Explains(b, r, v.at) {
+			return true
+		}
+		if b.Child == nil {
+			return false
+		}
+		table = b.Child.Parent
+		if r = b.Above(r, batches[table]); r == nil {
+			return false
+		}
+	}
+}
+
+// compare compares a table with its batch.
+func (v *verifier) compare(ctx context.Context, batches []*fold.Batch, table int) error {
+	t, b := &v.tables[table], batches[table]
 	switch t.rows = b.Rows(); {
 	case t.Exists:
 	case t.rows > 0:
@@ -165,7 +186,7 @@ func (v *verifier) compare(ctx context.Context, t *verified, b *fold.Batch) erro
 		}
 	}
 	return v.Compare(ctx, b, func(d sink.Difference) bool {
-		if d.Kind == sink.Missing && t.expire != nil && t.expire.Explains(b, d.Row, v.at) {
+		if d.Kind == sink.Missing && v.expired(batches, table, d.Row) {
 			t.expired++
 			t.live--
 			return true
@@ -249,6 +270,14 @@ func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) er
 			v.tables[i].prefix = printable(t.Name) + ": "
 		}
 	}
+	for i := range v.tables {
+		if x := v.tables[i].expire; x != nil {
+			v.tables[i].ages = true
+			for _, l := range x.Below {
+				v.tables[slices.IndexFunc(c.Tables, func(t job.Table) bool { return t.Name == l.Table })].ages = true
+			}
+		}
+	}
 	p := progress.New(names...)
 	if err := job.Fold(ctx, c, tables, v.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) }); err != nil {
 		if m != nil {
@@ -287,7 +316,7 @@ func (v *verifier) report(ctx context.Context, t *verified, lines string) (err e
 		return fmt.Errorf("%sthe %s of the fold %s in the table, and %s", t.prefix, rows, are, counted(total-int64(t.live), "other"))
 	}
 	apart := ""
-	if t.expire != nil {
+	if t.ages {
 		apart = fmt.Sprintf(", but for %s that had expired", counted(int64(t.expired), "row"))
 	}
 	_, err = fmt.Fprintf(v.env.stdout, "%s of table %s %s the fold of %s%s\n", rows, name, are, lines, apart)

@@ -206,18 +206,31 @@ func Top(batches []*Batch, table int) int {
 func (b *Batch) Exploded() *Batch { return b.exploded }
 
 // Has reports whether the batch has a row of a key.
-func (b *Batch) Has(key []byte) bool {
+func (b *Batch) Has(key []byte) bool { return b.find(key) != nil }
+
+// Above returns the row that one of the batch belongs to, of the batch of these; nil where that has
+// none.
+func (b *Batch) Above(r *Row, above *Batch) *Row {
+	values := make([][]byte, len(b.Child.Key))
+	for i, k := range b.Child.Key {
+		values[i] = b.Value(r, k)
+	}
+	return above.find(AppendKey(nil, &above.Table, values))
+}
+
+// find returns the row of a key, nil for none.
+func (b *Batch) find(key []byte) *Row {
 	if len(b.rows) == 0 {
-		return false
+		return nil
 	}
 	h := maphash.Bytes(seed, key)
 	mask := uint64(len(b.index) - 1)
 	for i := h & mask; b.index[i] != 0; i = (i + 1) & mask {
 		if r := &b.rows[b.index[i]-1]; r.hash == h && bytes.Equal(r.Key, key) {
-			return true
+			return r
 		}
 	}
-	return false
+	return nil
 }
 
 // An explosion makes the rows of one call of [Explode].

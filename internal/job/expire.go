@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/weirsync/weir/internal/backoff"
@@ -20,6 +21,10 @@ type Expire struct {
 	After time.Duration // how old
 	Of    []string      // the columns; stamps, or others that hold a time
 	Every time.Duration // how often they are looked for, beside the start and a source's end; 0: a minute
+	// Below are the tables whose rows go with those that they belong to; Owner is as that of such a
+	// table.
+	Below []schema.Lower
+	Owner *schema.Lookup
 }
 
 // Explains reports whether a row of a fold may be missing at a time because it was old: each
@@ -64,6 +69,7 @@ const (
 type expirer struct {
 	*Expire
 	table int       // of the run
+	below []int     // those of Below
 	due   time.Time // when its next step is
 	// pass is what is under way; nil between two of them.
 	pass    *sink.Expiry
@@ -77,7 +83,11 @@ type expirer struct {
 func newExpirers(tables []Table) (all []*expirer) {
 	for i := range tables {
 		if x := tables[i].Expire; x != nil {
-			all = append(all, &expirer{Expire: x, table: i, waits: backoff.Backoff{Min: expireMinWait, Max: expireMaxWait}})
+			e := &expirer{Expire: x, table: i, waits: backoff.Backoff{Min: expireMinWait, Max: expireMaxWait}}
+			for _, l := range x.Below {
+				e.below = append(e.below, slices.IndexFunc(tables, func(t Table) bool { return t.Name == l.Table }))
+			}
+			all = append(all, e)
 		}
 	}
 	return all
@@ -141,7 +151,7 @@ func (f *flusher) expireAll(ctx context.Context, stop <-chan struct{}) error {
 func (r *run) step(ctx context.Context, x *expirer) error {
 	t, now := &r.Tables[x.table], time.Now()
 	if x.pass == nil {
-		x.pass, x.kept = &sink.Expiry{Table: t.Name, Key: t.StoredKey(), Of: x.Of, Before: now.Add(-x.After)}, 0
+		x.pass, x.kept = &sink.Expiry{Table: t.Name, Key: t.StoredKey(), Owner: x.Owner, Of: x.Of, Before: now.Add(-x.After), Below: x.Below}, 0
 	}
 	did, err := r.db.Expire(ctx, x.pass)
 	if failed := (*sink.Error)(nil); errors.As(err, &failed) && failed.Class != sink.Permanent {
@@ -158,6 +168,9 @@ func (r *run) step(ctx context.Context, x *expirer) error {
 	x.waits.Reset()
 	x.failed = false
 	r.p.Expired(x.table, did.Removed)
+	for i, rows := range did.Below {
+		r.p.Expired(x.below[i], rows)
+	}
 	if did.Kept > 0 {
 		x.kept, x.why = x.kept+did.Kept, did.Why
 	}

@@ -46,7 +46,7 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 			return plan.Fit(i, have)
 		}}
 		if e := t.Expire; e != nil {
-			c.Tables[i].Expire = &Expire{After: e.After, Of: t.Aging(), Every: e.Every}
+			c.Tables[i].Expire = &Expire{After: e.After, Of: t.Aging(), Every: e.Every, Below: plan.Below(i), Owner: plan.Owner(i)}
 		}
 	}
 	return nil

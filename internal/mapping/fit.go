@@ -131,13 +131,8 @@ func (p *Plan) fitAbove(x *planned, part int, t *schema.Table) {
 
 // belongs is the foreign key of a table to that of the rows that its own belong to.
 func (p *Plan) belongs(table int) schema.ForeignKey {
-	parent := p.tables[table].parent
-	k := schema.ForeignKey{Table: p.fitted[parent].Name, To: p.StoredKey(parent), Cascade: true}
-	if id := p.tables[parent].spec.ID; id != "" {
-		k.To = []string{id}
-	}
-	k.Columns = p.StoredKey(table)[:len(k.To)]
-	return k
+	columns, to := p.named(table)
+	return schema.ForeignKey{Columns: columns, Table: p.fitted[p.tables[table].parent].Name, To: to, Cascade: true}
 }
 
 // fitSurrogate makes a table one whose keys the database generates.
@@ -159,7 +154,7 @@ func (p *Plan) fitSurrogate(t *schema.Table, name string, fault func(why string)
 // generates.
 func (p *Plan) fitOwner(table int, t *schema.Table, fault func(why string)) {
 	x := &p.tables[table]
-	ref := schema.Ref{To: p.lookup(x.owner.table), Table: x.owner.table}
+	ref := schema.Ref{To: p.Owner(table), Table: x.owner.table}
 	if !p.fitKeyOf(t, x.owner.column, ref.To.Table, true, fault) {
 		return
 	}
@@ -230,7 +225,7 @@ func (p *Plan) fitKeyOf(t *schema.Table, name, of string, key bool, fault func(w
 // lookup is how a row of a table is found by its key.
 func (p *Plan) lookup(table int) *schema.Lookup {
 	t := &p.tables[table]
-	l := &schema.Lookup{Table: p.fitted[table].Name, Column: t.spec.ID, Key: p.StoredKey(table)}
+	l := &schema.Lookup{Table: t.spec.Name, Column: t.spec.ID, Key: p.StoredKey(table)}
 	if l.Column == "" { // by its key itself
 		l.Column = l.Key[0]
 	}

@@ -53,6 +53,19 @@ type Part struct {
 	Column string
 }
 
+// A Lower is a table whose rows belong to those of another.
+type Lower struct {
+	Table string
+	Key   []string // as the database has it
+	// Owner finds the first column of Key by the first values that messages have of the key; nil:
+	// these are those of Key.
+	Owner *Lookup
+	// Above is the table of the rows whose columns To have what Columns of these have: one of those
+	// below, by its number, or the one that expires: -1.
+	Above       int
+	Columns, To []string
+}
+
 // Stored reports whether the database has the column.
 func (c *Column) Stored() bool { return c.Type != Rows && !c.Hidden }
 

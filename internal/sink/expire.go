@@ -13,12 +13,16 @@ import (
 // come. Each step removes at most ExpireRows of them and looks at no more than ExpireWindow.
 type Expiry struct {
 	Table  string
-	Key    []string // its fields
-	Of     []string // columns: in each of them the row has NULL, or a time before Before
+	Key    []string       // its fields, as the database has them
+	Owner  *schema.Lookup // finds the first of them, as [schema.Lower.Owner] does
+	Of     []string       // columns: in each of them the row has NULL, or a time before Before
 	Before time.Time
 	// After is the key of the last row that a step looked at, in the driver's own notation; nil
 	// begins.
 	After []string
+	// Below are the tables whose rows belong to those of the table, parents before their children:
+	// they go with these.
+	Below []schema.Lower
 }
 
 // How large a step is: so long does it hold up the feed.
@@ -30,9 +34,10 @@ const (
 // Expired is what a step did.
 type Expired struct {
 	Removed int64
-	Kept    int64  // rows that the database does not let go
-	Why     string // of the last of them
-	Done    bool   // no other row is old
+	Below   []int64 // rows of other tables that went with them, by [Expiry.Below]; nil: none
+	Kept    int64   // rows that the database does not let go
+	Why     string  // of the last of them
+	Done    bool    // no other row is old
 	// Missing is a column that the table does not have, so that no row can be old; "" for none.
 	Missing string
 }
@@ -91,4 +96,47 @@ func (e *Expiry) Found(rows int, res *Expired) {
 // at, nil where none follows.
 func (e *Expiry) Walked(after []string, res *Expired) {
 	e.After, res.Done = after, after == nil
+}
+
+// With counts the rows of another table that went with those that were removed.
+func (e *Expiry) With(res *Expired, below int, rows int64) {
+	if rows > 0 && res.Below == nil {
+		res.Below = make([]int64, len(e.Below))
+	}
+	if rows > 0 {
+		res.Below[below] += rows
+	}
+}
+
+// KeyTable returns a table by whose key [fold.AppendKey] makes the key of a row as the fold has it,
+// of the values of its columns. key and owner are as those of a [schema.Lower]; read returns a table
+// that a lookup is for.
+func KeyTable(l *schema.Limits, t *schema.Table, key []string, owner *schema.Lookup, read func(*schema.Lookup) (*schema.Table, error)) (keyed schema.Table, err error) {
+	add := func(from *schema.Table, name string) error {
+		at := l.Find(from, name, 0)
+		if at < 0 {
+			return DroppedError{Table: from.Name, Column: name}
+		}
+		keyed.Columns, keyed.Key = append(keyed.Columns, from.Columns[at]), append(keyed.Key, len(keyed.Columns))
+		return nil
+	}
+	if owner != nil {
+		for _, part := range owner.Parts() {
+			in, err := read(part.In)
+			if err == nil {
+				err = add(in, part.Column)
+			}
+			if err != nil {
+				return keyed, err
+			}
+		}
+		key = key[1:]
+	}
+	order := func(name string) int { return l.Find(t, name, 0) }
+	for _, name := range slices.SortedFunc(slices.Values(key), func(a, b string) int { return order(a) - order(b) }) {
+		if err := add(t, name); err != nil {
+			return keyed, err
+		}
+	}
+	return keyed, nil
 }

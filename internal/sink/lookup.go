@@ -40,3 +40,21 @@ func (f *Finder) Where(table string, key []string, above *schema.Lookup, n int) 
 	}
 	return strings.Join(all, " AND ")
 }
+
+// Parts are queries for the parts of the key, as messages have it, of the row that an expression
+// names: the way back of [Finder.Find].
+func (f *Finder) Parts(l *schema.Lookup, named string) (parts []string) {
+	table := f.Table(l.Table)
+	column := func(name string) string { return table + "." + f.Quote(name) }
+	key := l.Key
+	if l.Above != nil {
+		parts, key = f.Parts(l.Above, column(key[0])), key[1:]
+	}
+	for _, name := range key {
+		parts = append(parts, column(name))
+	}
+	for i := range parts {
+		parts[i] = "(SELECT " + parts[i] + " FROM " + table + " WHERE " + column(l.Column) + " = " + named + ")"
+	}
+	return parts
+}

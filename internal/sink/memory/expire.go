@@ -17,8 +17,8 @@ func (c *conn) Expire(_ context.Context, e *sink.Expiry) (res sink.Expired, err 
 		if columns, res, err = e.Begin(&caps.Limits, &read, err); err != nil || res.Done {
 			return err
 		}
-		t := *s.tables[e.Table]
-		t.rows, t.versions = maps.Clone(t.rows), maps.Clone(t.versions)
+		t := s.copied(e.Table)
+		var gone []row
 		before := e.Before.UTC().Format(stampFormat)
 		for _, key := range slices.Sorted(maps.Keys(t.rows)) {
 			old := true
@@ -26,13 +26,60 @@ func (c *conn) Expire(_ context.Context, e *sink.Expiry) (res sink.Expired, err 
 				old = old && t.rows[key][c.Name] < before // "" for NULL
 			}
 			if old && res.Removed < sink.ExpireRows {
-				delete(t.rows, key)
-				delete(t.versions, key)
+				gone = append(gone, t.remove(key))
 				res.Removed++
 			}
 		}
-		s.tables[e.Table], res.Done = &t, res.Removed < sink.ExpireRows
+		res.Done = res.Removed < sink.ExpireRows
+		s.expireBelow(e, gone, &res)
 		return nil
 	})
 	return res, err
+}
+
+// expireBelow removes the rows that belong to those that are gone.
+func (s *state) expireBelow(e *sink.Expiry, gone []row, res *sink.Expired) {
+	below := make([][]row, len(e.Below)) // that are gone
+	for i, l := range e.Below {
+		if s.tables[l.Table] == nil {
+			continue
+		}
+		above := gone
+		if l.Above >= 0 {
+			above = below[l.Above]
+		}
+		t := s.copied(l.Table)
+		for _, key := range slices.Sorted(maps.Keys(t.rows)) {
+			if slices.ContainsFunc(above, func(a row) bool { return t.rows[key].belongs(a, &l) }) {
+				below[i] = append(below[i], t.remove(key))
+			}
+		}
+		e.With(res, i, int64(len(below[i])))
+	}
+}
+
+// belongs reports whether the row belongs to one above.
+func (r row) belongs(above row, l *schema.Lower) bool {
+	for i, name := range l.Columns {
+		if r[name] != above[l.To[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+// copied has a table be a copy of what it is, which may be changed.
+func (s *state) copied(name string) *table {
+	t := *s.tables[name]
+	t.rows, t.versions = maps.Clone(t.rows), maps.Clone(t.versions)
+	s.tables[name] = &t
+	return &t
+}
+
+// remove removes a row, and what is kept of its versions.
+func (t *table) remove(key string) row {
+	r := t.rows[key]
+	delete(t.rows, key)
+	delete(t.versions, key)
+	return r
 }

@@ -35,20 +35,18 @@ func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err 
 		return res, err
 	}
 	slices.Sort(x.t.Key) // as most indexes over keys have them
-	lead, err := d.query(ctx, "SELECT a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam"+
-		" JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]"+
-		" WHERE i.indrelid = "+x.t.oid+" AND i.indisvalid AND i.indpred IS NULL AND m.amname = 'btree'")
+	indexed, err := x.readTables(ctx)
 	if err != nil {
 		return res, err
 	}
-	var indexed, conditions []string
-	for _, row := range lead[0].rows {
-		indexed = append(indexed, string(row[0]))
-	}
+	var conditions []string
 	for _, c := range columns {
 		conditions = append(conditions, fmt.Sprintf("(t.%s IS NULL OR %s)", ident(c.Name), x.before(c.Name)))
 	}
 	x.old = strings.Join(conditions, " AND ")
+	if err := x.tie(ctx); err != nil {
+		return res, err
+	}
 	at := e.Lead(columns, indexed)
 	if at >= 0 {
 		err = x.findOld(ctx, columns[at].Name)
@@ -77,6 +75,9 @@ type expiry struct {
 	*sink.Expiry
 	t   relation
 	old string // the condition that a row t is old
+
+	// tables are those whose rows are removed: those below, by their numbers, and t.
+	tables []*expiring
 
 	rows  []key    // that are old
 	after []string // the last row that was looked at; nil where none follows
@@ -176,13 +177,13 @@ func (x *expiry) literals(texts []string) []string {
 	return out
 }
 
-// remove deletes those of the rows that still are old. Where the database does not let some
-// of them go, it deletes the others.
+// remove deletes those of the rows that still are old, and those below them. Where the database does
+// not let some of them go, it deletes the others.
 func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	r, err := x.run(ctx, x.script(rows))
+	gone, err := x.try(ctx, rows)
 	if refused := pgError(err); err != nil && x.conn != nil && isRefusal(refused) {
 		if err := x.rollback(ctx); err != nil {
 			return err
@@ -200,42 +201,10 @@ func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) erro
 	if err != nil {
 		return err
 	}
-	res.Removed += number(r[len(r)-2].rows[0][0])
+	last := len(gone) - 1
+	res.Removed += gone[last]
+	for i, n := range gone[:last] {
+		x.With(res, i, n)
+	}
 	return nil
-}
-
-// script is the transaction that deletes rows, which it locks one after the other.
-func (x *expiry) script(rows []key) *script {
-	s := &script{}
-	s.add("BEGIN ISOLATION LEVEL READ COMMITTED")
-	s.add("SET LOCAL synchronous_commit = %s", commitLevels[x.opt.Level])
-	s.add("SET LOCAL lock_timeout = '2s'")
-	s.add("SET LOCAL enable_seqscan = off")
-	if x.t.Versioned {
-		x.lockVersions(s, &x.t)
-	}
-	names, on := []string{"n"}, make([]string, len(x.t.Key))
-	for i, k := range x.t.Key {
-		names = append(names, "k"+strconv.Itoa(i))
-		on[i] = fmt.Sprintf("%s = v.k%d", x.t.compared(k), i)
-	}
-	tuples := make([]string, len(rows))
-	for n, r := range rows {
-		values := append([]string{strconv.Itoa(n)}, x.literals(r.texts)...)
-		if x.t.Versioned {
-			values = append(values, fmt.Sprintf(`'\x%x'::bytea`, r.fold))
-		}
-		tuples[n] = "(" + strings.Join(values, ", ") + ")"
-	}
-	versions := ""
-	if x.t.Versioned {
-		names = append(names, "key")
-		versions = fmt.Sprintf(", w AS (DELETE FROM %s.weir_versions w USING v, gone WHERE w.tbl = %s AND w.key = v.key AND v.n = gone.n)", x.schema, x.literal(x.fullName(&x.t)))
-	}
-	v := fmt.Sprintf("v(%s) AS (VALUES %s)", strings.Join(names, ", "), strings.Join(tuples, ", "))
-	where := strings.Join(on, " AND ") + " AND " + x.old
-	s.add("%s", fmt.Sprintf("WITH %s SELECT count(*) FROM (SELECT FROM v JOIN %s t ON %s ORDER BY v.n FOR UPDATE OF t) x", v, x.t.ident, where))
-	s.add("%s", fmt.Sprintf("WITH %s, gone AS (DELETE FROM %s t USING v WHERE %s RETURNING v.n)%s SELECT count(*) FROM gone", v, x.t.ident, where, versions))
-	s.add("COMMIT")
-	return s
 }

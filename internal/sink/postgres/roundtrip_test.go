@@ -130,6 +130,29 @@ func TestFlush_SetsAreOneRoundTrip(t *testing.T) {
 	}
 }
 
+// TestExpire_RowsBelowCostNoRoundTrip: those that belong to old rows are removed in the string of
+// statements that removes these, but for versions of their own.
+func TestExpire_RowsBelowCostNoRoundTrip(t *testing.T) {
+	db, p := throughProxy(t, testpg.New(t))
+	n := sinktest.BeginNested(t, db, sinktest.AgingShop(t), false)
+	step := func(below bool) (answers int) {
+		t.Helper()
+		n.Flush(`{"id":1,"at":"2020-05-15T13:00:00Z","items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
+		e := n.Expiry(0, 30)
+		if !below {
+			e.Below = nil
+		}
+		p.Cut(nil)
+		if res, err := n.Sink.Expire(t.Context(), e); err != nil || res.Removed != 1 || below != (res.Below != nil) {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		return p.Count().Answers
+	}
+	if alone, below := step(false), step(true); below != alone {
+		t.Errorf("a step was answered %d times, without rows below %d times", below, alone)
+	}
+}
+
 // TestFlush_TheOrdersAreOneRoundTrip: so are the tables of contrib/orders.yaml, with keys that the
 // database generates and rows that name others; and with versions they are two.
 func TestFlush_TheOrdersAreOneRoundTrip(t *testing.T) {

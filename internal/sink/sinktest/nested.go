@@ -104,6 +104,9 @@ func (n *Nested) fold(line []byte, at fold.Place) (table int, err error) {
 // Seal makes a flush of the set at hand.
 func (n *Nested) Seal() *sink.Flush {
 	n.folders.Seal(n.set)
+	for _, b := range n.set.Batches {
+		b.Time = n.now
+	}
 	for i := range n.lanes {
 		n.lanes[i].Checkpoint.Seq++
 	}

@@ -89,7 +89,7 @@ func Test(t *testing.T, h Harness) {
 		{"Version", versionTests},
 		{"Stamps", stampTests},
 		{"OnCreate", needing(Scripted, onCreateTests)},
-		{"Expiry", expiryTests},
+		{"Expiry", slices.Concat(expiryTests, belowTests)},
 		{"Nested", needing(Nestable, nestedTests)},
 		{"ForeignKeys", needing(Nestable, foreignTests)},
 		{"Surrogates", needing(Nestable, surrogateTests)},

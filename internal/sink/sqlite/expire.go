@@ -52,6 +52,9 @@ func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err 
 		return res, err
 	}
 	if len(rows) > 0 {
+		if err := x.polling(ctx, func() error { return x.readBelow(ctx) }); err != nil {
+			return res, err
+		}
 		if err := x.remove(ctx, rows, &res); err != nil {
 			return sink.Expired{}, err
 		}
@@ -71,6 +74,8 @@ type expiry struct {
 	t       *table
 	old     string // the condition that a row is old; ?1 is the time
 	indexed bool   // an index finds the rows that may be old
+	// tables are those whose rows are removed: those below, by their numbers, and x.t.
+	tables []*expiring
 }
 
 // A key has a value for each of the key's columns.
@@ -214,7 +219,7 @@ func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) (err
 	return err
 }
 
-// removeRow deletes a row, unless the database does not let it go.
+// removeRow deletes a row and those below it, unless the database does not let one of them go.
 func (x *expiry) removeRow(k key, res *sink.Expired) error {
 	if err := x.c.do("SAVEPOINT weir"); err != nil {
 		return err
@@ -231,48 +236,41 @@ func (x *expiry) removeRow(k key, res *sink.Expired) error {
 		}
 	case err != nil:
 		return err
-	case gone:
-		res.Removed++
-		if err := x.dropVersion(k); err != nil {
-			return err
+	default:
+		last := len(x.tables) - 1
+		res.Removed += gone[last]
+		for i, rows := range gone[:last] {
+			x.With(res, i, rows)
 		}
 	}
 	return x.c.do("RELEASE weir")
 }
 
-// delete deletes a row that is old, and reports whether there was one.
-func (x *expiry) delete(k key) (bool, error) {
+// delete deletes a row that is old and those below it, and counts them by table.
+func (x *expiry) delete(k key) (gone []int64, err error) {
 	defer x.c.release()
-	sql := "DELETE FROM " + quote(x.t.Name) + " WHERE " + x.old
-	for i, name := range x.names() {
-		sql += " AND " + name + " = ?" + strconv.Itoa(i+2)
-	}
-	s, err := x.c.prepareOne(sql)
-	if err != nil {
-		return false, err
-	}
-	if err := s.bind(1, x.before()); err != nil {
-		return false, err
-	}
-	for i := range k {
-		if err := s.bindValue(i+2, &k[i]); err != nil {
-			return false, err
+	gone = make([]int64, len(x.tables))
+	for i := len(x.tables) - 2; i >= 0; i-- { // children before parents
+		if gone[i], err = x.deleteFrom(x.tables[i], k); err != nil {
+			return nil, err
 		}
 	}
-	err = s.run()
-	return x.c.changes() > 0, err
+	last := len(x.tables) - 1
+	gone[last], err = x.deleteFrom(x.tables[last], k)
+	return gone, err
 }
 
-// dropVersion removes what is kept of a row's versions.
-func (x *expiry) dropVersion(k key) error {
-	if !x.t.Versioned {
-		return nil
-	}
-	s, err := x.c.prepareOne("DELETE FROM weir_versions WHERE tbl = ? AND key = ?")
+// bound prepares a statement with the time as ?1 and a key from ?2 on.
+func (x *expiry) bound(sql string, k key) (*stmt, error) {
+	s, err := x.c.prepareOne(sql)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.runWith(lower(x.t.Name), blob(k.folded(&x.t.Table)))
+	err = s.bind(1, x.before())
+	for i := range k {
+		err = errors.Join(err, s.bindValue(i+2, &k[i]))
+	}
+	return s, err
 }
 
 // folded is the key as the fold has it.
