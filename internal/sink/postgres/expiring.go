@@ -139,6 +139,9 @@ func (x *expiry) keep(ctx context.Context, e *expiring, key []string, owner *sch
 		}
 		return &t.Table, nil
 	})
+	if err != nil {
+		return err
+	}
 	if owner != nil {
 		f := &sink.Finder{Table: func(name string) string { return x.known(name).ident }, Quote: ident}
 		e.versions = f.Parts(owner, "t."+ident(key[0]))
@@ -149,7 +152,7 @@ func (x *expiry) keep(ctx context.Context, e *expiring, key []string, owner *sch
 	for i := range e.versions {
 		e.versions[i] = "to_json(" + e.versions[i] + ")::text"
 	}
-	return err
+	return nil
 }
 
 // try deletes those of the rows that still are old, which it locks one after the other, and those

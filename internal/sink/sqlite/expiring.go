@@ -82,6 +82,9 @@ func (x *expiry) add(ctx context.Context, t *table, where string, key []string, 
 		in, err := x.readTable(ctx, l.Table, l.Key)
 		return &in.Table, err
 	})
+	if err != nil {
+		return err
+	}
 	var parts []string
 	if owner != nil {
 		f := &sink.Finder{Table: quote, Quote: quote}
@@ -91,7 +94,7 @@ func (x *expiry) add(ctx context.Context, t *table, where string, key []string, 
 		parts = append(parts, quote(t.Name)+"."+quote(c.Name))
 	}
 	e.versions = "SELECT " + strings.Join(parts, ", ") + " FROM " + quote(t.Name) + " WHERE " + where
-	return err
+	return nil
 }
 
 // deleteFrom deletes the rows of a table that go with that of a key, and what is kept of their
