@@ -78,7 +78,7 @@ func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
 	}
 	if !t.Exists {
 		f.table.Made = true
-		f.table.Key = f.table.Key[:0]
+		f.table.Key = make([]int, 0, len(o.Key)) // that of t may be read by others
 		for i, k := range o.Key {
 			at := o.Limits.Find(&f.table, k, i)
 			if at < 0 {

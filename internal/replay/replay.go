@@ -80,7 +80,7 @@ const catchUp = 0.05
 // Play sends the lines to out from a resume value on, "" for the first. It returns
 // nil at the end of the files.
 func Play(ctx context.Context, c Config, out flusher, resume string) error {
-	p := &player{Config: c, out: out, scan: feed.NewScanner(&feed.Names{}), resume: resume, start: time.Now(), first: math.NaN(), fresh: time.Now()}
+	p := &player{Config: c, out: out, scan: feed.NewScanner(&feed.Names{}), resume: resume, first: math.NaN(), fresh: time.Now()}
 	if c.Rate > 0 {
 		p.limit = rate.NewLimiter(rate.Limit(c.Rate), int(min(max(1, c.Rate*catchUp), math.MaxInt32)))
 	}
@@ -230,6 +230,9 @@ func shifted(dst, line []byte, member int, text string, at float64) []byte {
 
 // pace waits until a line of the given time is due.
 func (p *player) pace(ctx context.Context, at float64) error {
+	if p.start.IsZero() {
+		p.start = time.Now() // the way to the first line may be longer than a connection is to live
+	}
 	due := p.start
 	switch {
 	case p.limit != nil:
