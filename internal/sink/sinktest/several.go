@@ -229,6 +229,15 @@ var severalTests = []test{
 			t.Errorf("rejected: %v", rejects)
 		}
 	}},
+	{"DeletesWithVersionsComeAfterThoseThatRefer", func(t *testing.T, db Database) {
+		families(t, db, "")
+		s := BeginTables(t, db, []string{"p", "c"}, func(_ string, o *fold.Options) { byColumn(o) })
+		s.Flush(`{"id":1,"v":1,"p.a":"x","c.p":1,"c.n":1}`)
+		res := s.Flush(`{"id":1,"v":2,"p.op":"delete","c.op":"delete"}`)
+		if want := []sink.Counts{{Deleted: 1}, {Deleted: 1}}; !slices.Equal(res.Tables, want) || len(res.Refused) > 0 {
+			t.Errorf("%+v, want %+v", res, want)
+		}
+	}},
 	{"WhatTheDatabaseRejectsLeavesNothing", func(t *testing.T, db Database) {
 		theirs(t, db, "CREATE TABLE b (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0))")
 		s := BeginTables(t, db, []string{"a", "b"})

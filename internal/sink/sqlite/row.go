@@ -93,8 +93,9 @@ func (w *writer) rows(ctx context.Context, rows []*fold.Row, now phase) (at int,
 		if now == deleted { // which rows they are was found with the others
 			return w.deferred()
 		}
-		write = func(r *fold.Row) error { return w.newer(r, now) }
-		now = allRows
+		wanted := now
+		write = func(r *fold.Row) error { return w.newer(r, wanted) }
+		now = allRows // which of them are deleted is found with what the database has
 	}
 	for i, r := range rows {
 		if i%1024 == 0 && ctx.Err() != nil {
