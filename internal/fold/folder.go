@@ -39,7 +39,7 @@ type Folder struct {
 	row      int32  // the number of its row in the batch
 	saidFull bool   // that the limit on columns was reached
 	nested   *nested
-	refers   map[int32]*schema.Column // the keys of the tables whose rows columns name, by these
+	refers   map[int32]*Folder // of the tables whose rows columns name, by these
 }
 
 type field struct {

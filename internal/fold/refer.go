@@ -11,17 +11,20 @@ func (f *Folder) referTo(folders Folders) {
 			continue
 		}
 		if f.refers == nil {
-			f.refers = map[int32]*schema.Column{}
+			f.refers = map[int32]*Folder{}
 		}
-		to := &folders[r.Table].table
-		f.refers[int32(r.From[0])] = &to.Columns[to.Key[0]]
+		f.refers[int32(r.From[0])] = folders[r.Table]
 	}
 }
 
 // widenReferred has the key of a table of weir's hold a value that names a row of it, which may be
 // made for it.
 func (f *Folder) widenReferred(col int32, c *Change, field int) {
-	if to := f.refers[col]; to != nil && to.Own && !to.Holds(c.Fields[field].Kind) {
+	of := f.refers[col]
+	if of == nil {
+		return
+	}
+	if to := &of.table.Columns[of.table.Key[0]]; to.Own && !to.Holds(c.Fields[field].Kind) {
 		_ = to.Admit(c.Fields[field].Value, c.Fields[field].Kind) // which takes everything
 	}
 }

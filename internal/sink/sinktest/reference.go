@@ -55,6 +55,16 @@ var referenceTests = []test{
 		n.Flush(`{"customer":7,"name":"seven","v":3}`)
 		Expect(t, db, referred(m, ""), "1|7|seven")
 	}},
+	{"TheOtherKeyIsWidenedForIt", func(t *testing.T, db Database) {
+		m := referring(t, "wide", "", mapping.StubMissing)
+		m.Tables[0].Columns = columnsOf(t, "nr: order as integer, customer_id: customer")
+		m.Tables[0].Columns[1].From[0].References, m.Tables[0].Columns[1].From[0].Missing = m.Tables[1].Name, mapping.StubMissing
+		m.Tables[1].Key, m.Tables[1].Columns = []string{"customer"}, nil
+		n := BeginNested(t, db, m, false)
+		n.Flush(`{"customer":7,"name":"seven","a":1,"b":2,"c":3,"d":4}`) // its fields become columns
+		n.Flush(`{"order":1,"customer":"ten"}`)
+		Expect(t, db, "SELECT customer, name FROM "+m.Tables[1].Name+" ORDER BY customer = 'ten'", "7|seven", "ten|NULL")
+	}},
 }
 
 // referring is a mapping of orders, which name customers. Those have names only in messages that say
