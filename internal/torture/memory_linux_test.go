@@ -81,14 +81,16 @@ func peakOf(pid int, ended <-chan error) (bytes int64) {
 }
 
 // TestFault_Memory runs weir with less and less memory for its data: with what it promises
-// to need it runs through; with less it may end at any instant, and nothing is lost.
+// to need it runs through; with less it may end at any instant, and nothing is lost. The stack of
+// each thread counts as data at its whole limit where the C library makes it (8 MiB is usual), and
+// how many threads there are is chance: hence the small stacks.
 func TestFault_Memory(t *testing.T) {
 	times(t)
 	sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
 		ended := map[int]int{}
 		for kilobytes := 160_000; kilobytes > 20_000; kilobytes -= 20_000 {
 			tr := newTrial(t, rnd, "file", "", "full", 20000)
-			c := exec.Command("sh", "-c", fmt.Sprintf(`ulimit -d %d; exec "$0" "$@"`, kilobytes), tr.path("weir"))
+			c := exec.Command("sh", "-c", fmt.Sprintf(`ulimit -s 512; ulimit -d %d; exec "$0" "$@"`, kilobytes), tr.path("weir"))
 			c.Args = append(append(c.Args, tr.args...), "--buffer", "16MiB", "--batch-rows", "300")
 			c.Dir = tr.dir
 			out, _ := c.CombinedOutput()
