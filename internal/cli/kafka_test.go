@@ -493,3 +493,27 @@ func TestKafka_ExactlyOnce(t *testing.T) {
 		}
 	})
 }
+
+// Several topics go into the tables of a config file, by the topic that --record-fields puts into
+// their messages; a record without a value removes the row of each table that takes it.
+func TestKafka_SeveralTopics(t *testing.T) {
+	intoBoth(t, func(t *testing.T, to string) {
+		c := testkafka.Start(t, kfake.SeedTopics(1, "f.a", "f.b", "other"))
+		c.Produce("f.a", 0, `1|{"id":1,"x":1}`, `2|{"id":2,"x":2}`, `2|`)
+		c.Produce("f.b", 0, `1|{"id":1,"y":5}`, `1|{"id":1,"x":6}`)
+		c.Produce("other", 0, `{"id":9}`)
+		l := newLive(t, to)
+		l.check(os.WriteFile(filepath.Join(l.dir, "air.yaml"), []byte("tables:\n  a:\n    key: id\n    when: {topic: f.a}\n  b:\n    key: id\n    when: {topic: f.b}\n"), 0o600))
+		for _, topics := range []string{"f.a,f.b", "~^f\\."} {
+			run := l.start("run"+topics[:1], "sync", "kafka://"+c.Addr()+"/"+topics, "--partitions", "0", "--until-end", "--config", "air.yaml", "--to", l.to,
+				"--record-fields", "topic=topic", "--tombstones-by-key", "id", "--from-start", "--job", "air")
+			_ = run.Wait()
+			if code := run.ProcessState.ExitCode(); code != 0 {
+				t.Fatalf("%s: exit %d\n%s", topics, code, l.log("run"+topics[:1]))
+			}
+			if got := l.rows("SELECT id || ':' || x FROM a UNION ALL SELECT id || ':' || x || ':' || y FROM b"); got != "1:1 1:6:5" {
+				t.Errorf("%s: the tables are %s", topics, got)
+			}
+		}
+	})
+}
