@@ -478,7 +478,11 @@ func Create(t *schema.Table) string {
 	var definitions []string
 	for i := range t.Columns {
 		if c := &t.Columns[i]; !waits(c) {
-			definitions = append(definitions, definition(c))
+			sql := definition(c)
+			if c.Key && t.Surrogate() >= 0 { // which the primary key has of itself
+				sql += " NOT NULL"
+			}
+			definitions = append(definitions, sql)
 		}
 	}
 	return sink.CreateTable(named(t.Name), definitions, sink.Constraints(t, ident, named), fmt.Sprintf(" WITH (fillfactor = %d)", fillFactor))
