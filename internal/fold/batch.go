@@ -57,6 +57,8 @@ type Batch struct {
 	sweeps   []Row
 	links    []link  // by row, of a child whose rows are changes of their own
 	firsts   []int32 // by row of the table above: the first that belongs to it, from 1
+
+	expected map[string]bool // see [Folder.expect]
 }
 
 // A Row is what a batch does to the row of one key.

@@ -10,7 +10,19 @@ const (
 	Upsert  Op = iota // sets the columns that it names
 	Delete            // removes the row
 	Replace           // sets the columns that it names, and nothing else is left of the row
+	// Ensure makes the row, with its key alone, unless it exists. It has no version, and is older than
+	// all.
+	Ensure
+	// Expect does nothing: another row names this one, and what becomes of that depends on whether this
+	// one exists.
+	Expect
 )
+
+// ends reports whether nothing is left of the row as it was.
+func (o Op) ends() bool { return o == Delete || o == Replace }
+
+// versioned reports whether it has a version, where the table's messages have.
+func (o Op) versioned() bool { return o < Ensure }
 
 // A Change is what one message says about one row of a table.
 type Change struct {

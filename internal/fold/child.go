@@ -60,7 +60,6 @@ type nested struct {
 // Nest has the folders keep tables whose rows belong to rows of others.
 func (f Folders) Nest(n Nesting) error {
 	for i, folder := range f {
-		folder.referTo(f)
 		parent, _ := n.Parent(i)
 		folder.nested = &nested{Nesting: n, folders: f, table: i, parent: parent, columns: map[int32]int{}}
 		if parent < 0 {
@@ -85,6 +84,7 @@ func (f Folders) Nest(n Nesting) error {
 			}
 		}
 	}
+	f.refer()
 	return nil
 }
 
@@ -218,7 +218,7 @@ func (b *Batch) Above(r *Row, above *Batch) *Row {
 	return above.find(AppendKey(nil, &above.Table, values))
 }
 
-// find returns the row of a key, nil for none.
+// find returns the row of a key, nil where the batch has none.
 func (b *Batch) find(key []byte) *Row {
 	if len(b.rows) == 0 {
 		return nil

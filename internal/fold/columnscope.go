@@ -33,6 +33,11 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 		now.live = nil
 		clear(now.columns)
 	}
+	// A row that no message made, but another one needs, is older than all messages.
+	bare := vs.ensured || was.Exists && now.live == nil
+	if vs.tomb != 0 && !b.outlived(vs.tomb, now.tomb) {
+		bare = vs.kept
+	}
 	out.Replaces = vs.ended != 0 && !b.outlived(vs.ended, now.tomb) && !b.outlived(vs.ended, now.live)
 	removed := v.applyDelete(vs)
 	if vs.live != 0 {
@@ -53,7 +58,7 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 	if !out.Replaces && v.clear(&out) {
 		some = true
 	}
-	out.Deleted = now.live == nil
+	out.Deleted = now.live == nil && !bare
 	unchanged := !some
 	switch {
 	case was.State == nil: // nobody looked whether it exists
@@ -64,7 +69,7 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 		unchanged = false
 	}
 	state := now.encode()
-	if bytes.Equal(state, was.State) {
+	if bytes.Equal(state, was.State) || was.State == nil && now.isEmpty() {
 		state = nil
 	}
 	return Resolved{Row: out, Unchanged: unchanged, State: state}, nil

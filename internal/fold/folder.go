@@ -39,7 +39,7 @@ type Folder struct {
 	row      int32  // the number of its row in the batch
 	saidFull bool   // that the limit on columns was reached
 	nested   *nested
-	refers   map[int32]*Folder // of the tables whose rows columns name, by these
+	refers   []int32 // the columns whose values are judged by the rows that they name; see splits
 }
 
 type field struct {
@@ -155,9 +155,6 @@ func (f *Folder) widen(c *Change) {
 		if col := f.column(h, c); col != nil && col.Own && !col.Holds(c.Fields[i].Kind) {
 			_ = col.Admit(c.Fields[i].Value, c.Fields[i].Kind) // which takes everything
 		}
-		if f.refers != nil {
-			f.widenReferred(f.fields[h].col, c, i)
-		}
 	}
 }
 
@@ -169,9 +166,12 @@ func (f *Folder) apply(b *Batch, c *Change, at Place) {
 	if c.Op == Delete {
 		f.forget(f.before) // without values it makes no column
 	}
-	if f.opt.Version != "" {
+	switch {
+	case c.Op == Expect:
+		f.expect(b)
+	case f.opt.Version != "":
 		f.mergeVersioned(b, c, at)
-	} else {
+	default:
 		f.merge(b, c, at)
 	}
 }
@@ -207,7 +207,7 @@ func (f *Folder) judge(b *Batch, c *Change) error {
 	if err := f.checkKey(c.Fields); err != nil {
 		return f.reject(err)
 	}
-	if f.opt.Version != "" {
+	if f.opt.Version != "" && c.Op.versioned() {
 		if err := f.readVersion(&c.Version); err != nil {
 			return f.reject(err)
 		}
@@ -455,11 +455,11 @@ func (f *Folder) merge(b *Batch, c *Change, at Place) {
 	f.row = int32(n)
 	first := made || r.Deleted || c.Op == Replace
 	r.Deleted = c.Op == Delete
-	if c.Op != Upsert {
+	if c.Op.ends() {
 		clear(r.cells)
 		r.Replaces = true
 	}
-	if made || c.Op != Upsert {
+	if made || c.Op.ends() {
 		f.putKey(b, r, c)
 	}
 	if c.Op != Delete {
@@ -511,11 +511,14 @@ func (f *Folder) fill(b *Batch, fd *field, value []byte, first bool) ref {
 // log keeps the message as it came.
 func (f *Folder) log(b *Batch, row int, c *Change, at Place) {
 	text := c.Text
+	if c.Op == Ensure {
+		text = nil // a row of the same message has it
+	}
 	if !f.opt.WholeLines {
 		text = text[:min(len(text), maxRejectText)]
 	}
 	m := logged{Place: at, message: b.message, change: b.change, row: int32(row), op: c.Op, text: b.arena.put(text)}
-	if f.opt.Version != "" {
+	if f.opt.Version != "" && c.Op.versioned() {
 		m.version = b.putVersion(f.version)
 	}
 	for part, i := range f.keys {

@@ -19,7 +19,7 @@ func (b *Batch) removeRow(r *Row, vs *versions, v ref, columns []schema.Column) 
 func (v *Resolver) row(out Row, vs *versions, was Stored) Resolved {
 	b := &v.b
 	if !was.Exists || was.Version == nil || vs.tomb != 0 && !feed.Older(b.arena.get(vs.tomb), was.Version) {
-		out.Deleted, out.Replaces = vs.live == 0, vs.tomb != 0
+		out.Deleted, out.Replaces = vs.live == 0 && !vs.kept, vs.tomb != 0
 		return Resolved{Row: out, Unchanged: out.Deleted && !was.Exists}
 	}
 	some := v.drop(&out, vs, func(_ int, version []byte) bool { return feed.Older(version, was.Version) })

@@ -12,6 +12,8 @@ import (
 type Set struct {
 	Batches []*Batch // parents before their children
 	Rejects []Reject
+	// Unsplit tells that all of a feed goes into the set, whatever messages depend on.
+	Unsplit bool
 
 	rejectBytes int
 	explodes    int    // the bytes that [Explode] takes at most
@@ -61,7 +63,7 @@ func (s *Set) Reset() {
 		b.Reset()
 	}
 	clear(s.Rejects)
-	*s = Set{Batches: s.Batches, Rejects: s.Rejects[:0], before: s.before}
+	*s = Set{Batches: s.Batches, Rejects: s.Rejects[:0], Unsplit: s.Unsplit, before: s.before}
 }
 
 // A TableChange is a change of a row in one of several tables.
@@ -83,8 +85,8 @@ func (f Folders) Link() {
 }
 
 // Add merges the changes of one message into a set. An error of type [*feed.Error] means
-// that a table, which is returned, does not take its change, and that the set is as it was;
-// any other error ends the run.
+// that a table, which is returned, does not take its change, and that the set is as it was. So it
+// is with [ErrSplit]; any other error ends the run.
 func (f Folders) Add(s *Set, changes []TableChange, at Place) (table int, err error) {
 	if len(changes) != 1 || f[changes[0].Table].hasSets() {
 		return f.addSeveral(s, changes, at)
@@ -93,6 +95,9 @@ func (f Folders) Add(s *Set, changes []TableChange, at Place) (table int, err er
 	b := s.Batches[c.Table]
 	if err := f[c.Table].judge(b, &c.Change); err != nil {
 		return c.Table, f.named(c.Table, err)
+	}
+	if f.splits(s, c) {
+		return c.Table, f[c.Table].reject(ErrSplit)
 	}
 	s.messages++
 	b.message = s.messages
@@ -110,7 +115,7 @@ func (f Folders) apply(s *Set, c *TableChange, at Place) {
 	if folder.nested.updates {
 		f.link(s, c.Table)
 	}
-	if c.Op != Upsert && len(folder.nested.updated) > 0 {
+	if c.Op.ends() && len(folder.nested.updated) > 0 {
 		f.take(s, c.Table, folder.row)
 	}
 }
@@ -137,6 +142,9 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 		table, err := c.Table, folder.judge(s.Batches[c.Table], &c.Change)
 		if err == nil && folder.hasSets() {
 			table, err = f.judgeSets(s, c)
+		}
+		if err == nil && f.splits(s, c) {
+			err = ErrSplit
 		}
 		if err != nil {
 			for _, u := range slices.Backward(s.before) {

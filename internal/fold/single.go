@@ -97,7 +97,7 @@ func (m *merging) add(s Single) {
 	} else {
 		b.mergeLogged(r, s.m, !known)
 	}
-	if s.m.op != Upsert {
+	if s.m.op.ends() {
 		m.take(s.Table, n)
 	}
 }
@@ -122,7 +122,7 @@ func (m *merging) take(table int, row int32) {
 func (b *Batch) mergeLogged(r *Row, m *logged, made bool) {
 	first := made || r.Deleted || m.op == Replace
 	r.Deleted = m.op == Delete
-	if m.op != Upsert {
+	if m.op.ends() {
 		clear(r.cells)
 		r.Replaces = true
 	}
@@ -149,10 +149,14 @@ func (b *Batch) mergeLoggedVersion(r *Row, m *logged) {
 			r.cells[c.col] = c.val
 		}
 	}
+	if m.op == Ensure {
+		vs.ensure(r)
+		return
+	}
 	if b.outdated(b.Scope, vs, b.arena.get(m.version)) {
 		return
 	}
-	if m.op != Upsert {
+	if m.op.ends() {
 		b.remove(b.Scope, r, m.version, b.Table.Columns)
 	}
 	if m.op != Delete {

@@ -75,6 +75,9 @@ func (s *state) decode(raw []byte, columns int) error {
 	return nil
 }
 
+// isEmpty reports whether there are no versions in the state, which was encoded.
+func (s *state) isEmpty() bool { return len(s.texts) == 1 }
+
 // encode writes the state.
 func (s *state) encode() []byte {
 	s.texts, s.coded = append(s.texts[:0], nil), s.coded[:0]

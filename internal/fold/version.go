@@ -18,6 +18,8 @@ type versions struct {
 	tomb  ref   // the newest of those that delete; 0 is none
 	ended ref   // the newest of those that no newer message of the row outlived
 	cells []ref // by column, as the row's cells
+	// ensured tells that another row needs the row, and kept that no delete came behind that.
+	ensured, kept bool
 }
 
 // Versioned reports whether the batch's rows have to be resolved against what the
@@ -79,11 +81,15 @@ func (f *Folder) mergeVersioned(b *Batch, c *Change, at Place) {
 	if f.table.HasConstraints {
 		f.log(b, n, c, at)
 	}
+	if c.Op == Ensure {
+		vs.ensure(r)
+		return
+	}
 	if b.outdated(f.opt.Scope, vs, f.version) {
 		return
 	}
 	v := b.putVersion(f.version)
-	if c.Op != Upsert {
+	if c.Op.ends() {
 		b.remove(f.opt.Scope, r, v, f.table.Columns)
 	}
 	if c.Op != Delete {
@@ -117,6 +123,13 @@ func (b *Batch) remove(scope Scope, r *Row, v ref, columns []schema.Column) {
 	if !b.older(text, vs.tomb) {
 		vs.tomb = v
 	}
+	vs.kept = false
+}
+
+// ensure has a row exist that another one needs.
+func (vs *versions) ensure(r *Row) {
+	vs.ensured, vs.kept = true, true
+	vs.mark(r)
 }
 
 // revive has a message of version v set columns, and reports whether none of the row is
@@ -139,7 +152,9 @@ func (b *Batch) wins(vs *versions, col int32, v ref, newest bool, width int) boo
 }
 
 // mark has a row know what its versions make of it.
-func (vs *versions) mark(r *Row) { r.Deleted, r.Replaces = vs.live == 0, vs.ended != 0 }
+func (vs *versions) mark(r *Row) {
+	r.Deleted, r.Replaces = vs.live == 0 && !vs.kept, vs.ended != 0
+}
 
 // CheckVersion reports why a table cannot be kept by the options' version.
 func CheckVersion(t *schema.Table, o Options) error {

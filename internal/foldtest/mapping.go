@@ -204,6 +204,7 @@ type modelRow struct {
 	table   *mapping.Table
 	fields  map[string]raw
 	deletes bool
+	refers  map[string]mapping.Source // columns that name rows of other tables
 }
 
 // Apply applies a message, and returns why it is rejected.
@@ -244,11 +245,16 @@ func (m *Model) write(rows []modelRow) error {
 	for name, t := range m.tables {
 		before[name] = t.copy()
 	}
+	slices.SortStableFunc(rows, func(x, y modelRow) int { return len(x.refers) - len(y.refers) }) // the others may be what they name
 	for _, r := range rows {
 		if r.deletes {
 			r.fields[opField] = `"delete"`
 		}
-		line, err := json.Marshal(r.fields)
+		err := m.refer(r)
+		var line []byte
+		if err == nil {
+			line, err = json.Marshal(r.fields)
+		}
 		if err == nil {
 			err = m.tables[r.table.Name].Apply(line)
 		}
@@ -292,7 +298,7 @@ func (r raw) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 
 // row adds what a message or element says to its row of a table, and to those of its elements.
 func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]modelRow) error {
-	r := modelRow{table: t, fields: map[string]raw{}, deletes: t.DeleteWhen != nil && !m.isSet(t) && v.holds(t.DeleteWhen)}
+	r := modelRow{table: t, fields: map[string]raw{}, refers: map[string]mapping.Source{}, deletes: t.DeleteWhen != nil && !m.isSet(t) && v.holds(t.DeleteWhen)}
 	if len(t.At.Steps) > 0 {
 		if v.row = v.get(t.At, v.unit); v.row == "" || v.row.isNull() {
 			return nil
@@ -312,6 +318,9 @@ func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]mode
 		}
 		if err := m.column(t, &v, c, r.fields); err != nil {
 			return err
+		}
+		if c.From[0].References != "" {
+			r.refers[c.Name] = c.From[0]
 		}
 	}
 	if err := m.rest(t, v, r.fields, r.deletes); err != nil {
@@ -382,11 +391,7 @@ func (m *Model) column(t *mapping.Table, v *view, c mapping.Column, fields map[s
 				continue
 			}
 		}
-		as := s.As
-		if as.Kind == mapping.DefaultType {
-			as = t.Type
-		}
-		x, ok := cast(x, as, m.textTypes)
+		x, ok := cast(x, m.typeOf(t, &s), m.textTypes)
 		if !ok {
 			return fmt.Errorf("column %s does not take the value", c.Name)
 		}

@@ -140,7 +140,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 // does Fold with its error, and what was read until then is not looked at.
 func Fold(ctx context.Context, c Config, tables []schema.Table, caps sink.Caps, p *progress.Progress, look func(*sink.Flush) error) error {
 	c.Tables = slices.Clone(c.Tables)
-	r := &run{Config: c, claims: unclaimed{}, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), prefetch: &prefetch{}, lanesAtOnce: math.MaxInt,
+	r := &run{Config: c, claims: unclaimed{}, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), prefetch: &prefetch{}, lanesAtOnce: math.MaxInt, lookedAt: true,
 		flush: func(_ context.Context, f *sink.Flush) (sink.Result, error) {
 			if err := ctx.Err(); err != nil {
 				return sink.Result{}, err
@@ -172,6 +172,7 @@ type run struct {
 	feedNames feedNames
 	// lanesAtOnce is how many lanes a set takes at most; 0: maxLanes.
 	lanesAtOnce int
+	lookedAt    bool // nothing is written: a set is all that is read
 
 	tables      []schema.Table // as the attempt found them
 	keyErr      error          // why one cannot have the key of this run
@@ -221,8 +222,11 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	scans := newScanPool(&r.names, r.limit)
 	o := &opener{run: r, scans: scans}
 	full, ready, free := make(chan *set), make(chan *set), make(chan *set, 2)
-	free <- newSet(len(r.Tables))
-	free <- newSet(len(r.Tables))
+	for range 2 {
+		s := newSet(len(r.Tables))
+		s.Unsplit = r.lookedAt
+		free <- s
+	}
 	in := &reader{run: r, scans: scans, full: full, free: free, unmarked: unmarked}
 	out := &flusher{run: r, ready: ready, free: free}
 

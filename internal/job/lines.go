@@ -88,7 +88,7 @@ func (rd *reader) moveTo(e *event, at int) {
 // foldLines folds the lines of a block and returns the index after the last one that
 // counts.
 func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err error) {
-	l, r := e.lane, &e.lane.reading
+	r := &e.lane.reading
 	for i := range e.lines {
 		if i%fold.MaxPrefetch == 0 {
 			rd.prefetchLines(e.lines[i:min(i+fold.MaxPrefetch, len(e.lines))])
@@ -96,11 +96,19 @@ func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err err
 		line := &e.lines[i]
 		next := min(at+len(line.Text)+1, len(e.Data))
 		if !line.Blank {
-			place, was := fold.Place{Lane: rd.laneIndex(l), Line: r.line + 1, Offset: e.Offset + int64(at)}, r.feed
-			if e.Records != nil {
-				place.Offset = e.Records[i].Offset
+			was := r.feed
+			counts, err := rd.foldLineOf(e, i, at)
+			if err == fold.ErrSplit {
+				r.feed = was
+				if at > 0 {
+					rd.moveTo(e, at)
+				}
+				if err := rd.handOver(flushing); err != nil {
+					return at, err
+				}
+				counts, err = rd.foldLineOf(e, i, at)
 			}
-			if counts, err := rd.foldLine(l, line, place, e.Tail && next == len(e.Data)); err != nil {
+			if err != nil {
 				if counts {
 					at, r.line = next, r.line+1
 				} else {
@@ -118,6 +126,16 @@ func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err err
 		}
 	}
 	return at, nil
+}
+
+// foldLineOf is foldLine of a line of a block, which begins at an index.
+func (rd *reader) foldLineOf(e *event, i, at int) (counts bool, err error) {
+	l, line := e.lane, &e.lines[i]
+	place := fold.Place{Lane: rd.laneIndex(l), Line: l.reading.line + 1, Offset: e.Offset + int64(at)}
+	if e.Records != nil {
+		place.Offset = e.Records[i].Offset
+	}
+	return rd.foldLine(l, line, place, e.Tail && at+len(line.Text)+1 >= len(e.Data))
 }
 
 // foldLine folds or rejects a line. Where it returns an error, which ends the
@@ -162,6 +180,9 @@ func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (
 		err2 := rd.reject(l, at, table, line.Text, err)
 		return !errors.Is(err2, ErrRejected), err2
 	default:
+		if err == fold.ErrSplit {
+			return false, err
+		}
 		return false, fmt.Errorf("%s line %d: %w", l.name, at.Line, err)
 	}
 }

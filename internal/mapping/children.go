@@ -205,6 +205,9 @@ func (s *Scratch) appendWhole(table int, comma bool) *feed.Error {
 		if !ok {
 			f.Value = null
 		}
+		if ok && col.refers != nil {
+			s.refer(col, f)
+		}
 		if ok && col.key >= 0 {
 			key[col.key] = f
 		}

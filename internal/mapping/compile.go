@@ -277,9 +277,11 @@ func (c *compiler) columns(t *Table, out *planned, s scope, what string) {
 func (c *compiler) refers(x *column, t *Table, src *Source) {
 	x.refers = &reference{table: c.byName[src.References], missing: missing[src.Missing]}
 	to := &c.plan.tables[x.refers.table]
-	if x.sources[0].cast.Kind == Auto {
-		x.sources[0].cast = to.key[0].cast // so that the columns are of one type
+	key := to.key[0].cast
+	if src.As.Kind != DefaultType && src.As != key.Type {
+		c.fault(src.Pos, "table %q, column %q: it is read as %s, and the key of %q as %s: read both alike", t.Name, x.spec.Name, src.As, src.References, key.Type)
 	}
+	x.sources[0].cast = key
 	if to.spec.ID == "" {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
 )
 
 // A Row is what a message says to one row of a table of the plan.
@@ -38,13 +39,15 @@ type Scratch struct {
 	place  fold.Place
 	table  int // whose row is at hand, -1 for none
 
-	rows   []Row
-	fields []feed.Field
-	keys   [][]feed.Field // by table: the key of its row at hand
-	bytes  []byte         // of values that no line has
-	sets   []byte         // the same of sets, which are made while others are
-	rest   restNames
-	met    func(table int) // of an [Explainer]: called at each row
+	rows      []Row
+	named     []Row        // by the rows at hand, in other tables
+	namedKeys []feed.Field // their keys
+	fields    []feed.Field
+	keys      [][]feed.Field // by table: the key of its row at hand
+	bytes     []byte         // of values that no line has
+	sets      []byte         // the same of sets, which are made while others are
+	rest      restNames
+	met       func(table int) // of an [Explainer]: called at each row
 
 	known               feed.Field // of meta
 	text, digits, zeros []byte
@@ -111,7 +114,8 @@ func (p *Plan) title(at place) string {
 }
 
 // Map returns what a line says, which must have been scanned without an error: a change for each
-// row that it is about, those of parents first. An error of type [*feed.Error] rejects the line;
+// row that it is about, those of parents first, and behind them one for each row that these name
+// ([fold.Ensure], [fold.Expect]). An error of type [*feed.Error] rejects the line;
 // any other one ends the run.
 func (p *Plan) Map(l *feed.Line, at fold.Place, s *Scratch) ([]Row, Fate, error) {
 	s.begin(l, at)
@@ -137,6 +141,7 @@ func (p *Plan) Map(l *feed.Line, at fold.Place, s *Scratch) ([]Row, Fate, error)
 		taken = taken || some
 	}
 	if taken {
+		s.rows = append(s.rows, s.named...)
 		return s.rows, Taken, nil
 	}
 	return nil, NoTable, p.unmatchedError(s)
@@ -166,7 +171,8 @@ func (s *Scratch) unmatched() string {
 func (s *Scratch) begin(l *feed.Line, at fold.Place) {
 	s.line, s.place, s.table = l, at, -1
 	clear(s.rows)
-	s.rows, s.fields, s.bytes, s.sets = s.rows[:0], s.fields[:0], s.bytes[:0], s.sets[:0]
+	clear(s.named)
+	s.named, s.namedKeys, s.rows, s.fields, s.bytes, s.sets = s.named[:0], s.namedKeys[:0], s.rows[:0], s.fields[:0], s.bytes[:0], s.sets[:0]
 	f := &s.frames[0]
 	f.begin(bytes.TrimSpace(l.Text), feed.JSON)
 	f.cells[0].opened = f.value
@@ -247,6 +253,9 @@ func (s *Scratch) values(t *planned, object *feed.Field, key []feed.Field, delet
 		}
 		if !ok {
 			continue
+		}
+		if col.refers != nil && !deletes {
+			s.refer(col, f)
 		}
 		if col.key >= 0 {
 			key[col.key] = f
@@ -342,6 +351,21 @@ func (s *Scratch) value(t *planned, c *column) (f feed.Field, ok bool, err *feed
 		return f, true, nil
 	}
 	return f, false, nil
+}
+
+// refer adds the change of the row that a value names.
+func (s *Scratch) refer(c *column, v feed.Field) {
+	if v.Kind == feed.Null {
+		return
+	}
+	v.Name = s.plan.tables[c.refers.table].key[0].name
+	n := len(s.namedKeys)
+	s.namedKeys = append(s.namedKeys, v)
+	row := Row{Table: c.refers.table, Change: fold.Change{Op: fold.Expect, Text: s.line.Text, Fields: s.namedKeys[n : n+1 : n+1]}}
+	if c.refers.missing == schema.Stub {
+		row.Op = fold.Ensure
+	}
+	s.named = append(s.named, row)
 }
 
 // title is what a source is called in the mapping.

@@ -99,6 +99,9 @@ func newProgram(t *testing.T, dir, url string, rnd *rand.Rand) *program {
 	}
 	for right := false; !right; { // some have conditions that no message meets
 		p.mapping = p.draw.mapping()
+		if p.one(2) {
+			p.references(&p.mapping, true)
+		}
 		p.writable()
 		text, err := config.Print(&p.mapping)
 		p.check(err)
@@ -262,6 +265,7 @@ func (p *program) differences(db *sql.DB, t *mapping.Table) (faults []string) {
 			continue
 		}
 		for name, c := range row {
+			c = p.named(t, name, c)
 			if w := want[key][name]; name != t.ID && name != owner && !slices.Contains(keys, name) && !same(w, c) {
 				faults = append(faults, fmt.Sprintf("%s %s: %s is %q (null: %v), want %s", t.Name, key, name, c.text, c.null, w.JSON()))
 			}
@@ -291,6 +295,18 @@ func (p *program) key(db *sql.DB, table string, row map[string]cell) (key []stri
 		key = append(key, row[k].text)
 	}
 	return key
+}
+
+// named is the value of a column as messages have it, which name rows of other tables by their keys.
+func (p *program) named(t *mapping.Table, column string, c cell) cell {
+	i := slices.IndexFunc(t.Columns, func(c mapping.Column) bool { return c.Name == column })
+	if i < 0 || t.Columns[i].From[0].References == "" || c.null {
+		return c
+	}
+	if keys := p.keys[t.Columns[i].From[0].References]; keys != nil {
+		return cell{text: strings.Join(keys[c.text], " ")}
+	}
+	return c
 }
 
 // identified notes the keys of rows by what the database knows them by, and finds those that it knows

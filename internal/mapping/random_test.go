@@ -2,20 +2,16 @@ package mapping_test
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 )
 
@@ -30,6 +26,9 @@ func TestMapping_Random(t *testing.T) {
 	sinktest.Seeds(t, n, func(t *testing.T, rnd *rand.Rand) {
 		d := &draw{rnd}
 		m, textTypes := d.mapping(), rnd.IntN(2) == 0
+		if d.one(2) && d.references(&m, false) {
+			seen["references"]++
+		}
 		lines := make([]string, 1+rnd.IntN(1+rnd.IntN(60)))
 		for i := range lines {
 			lines[i] = d.message()
@@ -67,7 +66,7 @@ func TestMapping_Random(t *testing.T) {
 			t.Fatalf("%s\n%s", describe(&m), strings.Join(lines, "\n"))
 		}
 	})
-	for what, least := range map[string]int{"taken": 10, "rejected": 10, "ignored": 1, "no table": 1, "rows": 10, "rows of sets": 2} {
+	for what, least := range map[string]int{"taken": 10, "rejected": 10, "ignored": 1, "no table": 1, "rows": 10, "rows of sets": 2, "references": 1} {
 		if seen[what] < least*int(n)/10 && seen["taken"] > 1000 {
 			t.Errorf("did not exercise: %d %s", seen[what], what)
 		}
@@ -82,7 +81,7 @@ func describe(m *mapping.Mapping) string {
 		for _, c := range t.Columns {
 			fmt.Fprintf(&b, "  %s:", c.Name)
 			for _, s := range c.From {
-				fmt.Fprintf(&b, " [%s as %s value %s meta %s when %+v]", s.From, s.As, s.Value, s.Meta, s.When)
+				fmt.Fprintf(&b, " [%s as %s value %s meta %s when %+v references %s %s]", s.From, s.As, s.Value, s.Meta, s.When, s.References, s.Missing)
 			}
 			b.WriteString("\n")
 		}
@@ -129,6 +128,9 @@ func (d *draw) message() string {
 	}
 	if d.one(3) {
 		add("op", d.of(`"delete"`, `"put"`))
+	}
+	if d.one(2) {
+		add("ref", d.of("1", `"1"`, "2", `"x"`, "3", `"2"`, "null"))
 	}
 	d.Shuffle(len(fields), func(i, j int) { fields[i], fields[j] = fields[j], fields[i] })
 	return "{" + strings.Join(fields, d.of(",", ", ", ",")) + "}"
@@ -242,6 +244,30 @@ func (d *draw) table(name string) mapping.Table {
 	return t
 }
 
+// references may have a table name rows of another one. held tells that the database does not delete
+// a row that others name.
+func (d *draw) references(m *mapping.Mapping, held bool) bool {
+	for _, i := range d.Perm(len(m.Tables)) {
+		for _, j := range d.Perm(len(m.Tables)) {
+			from, to := &m.Tables[i], &m.Tables[j]
+			if i == j || from.Of != "" || to.Of != "" || from.Columns == nil || to.Columns == nil || from.Each.Base != mapping.NoBase || !slices.Equal(to.Key, []string{"id"}) {
+				continue
+			}
+			s := source(d.of("ref", "$.ref", "ref", "id"), "")
+			s.References, s.Missing = to.Name, mapping.Missing(d.of("", "stub", "null", "reject"))
+			if s.Missing == mapping.NullMissing && from.Null == fold.KeepNull {
+				s.Missing = mapping.StubMissing
+			}
+			if held {
+				to.DeleteWhen = nil
+			}
+			from.Columns = append(from.Columns, mapping.Column{Name: "names", From: []mapping.Source{s}})
+			return true
+		}
+	}
+	return false
+}
+
 // rules draws the rules of a fold. A version of whole rows is kept in a column.
 func (d *draw) rules(t *mapping.Table, column string) {
 	switch d.IntN(6) {
@@ -343,301 +369,4 @@ func (d *draw) children(of *mapping.Table) (tables []mapping.Table) {
 		tables = append(tables, taxes)
 	}
 	return tables
-}
-
-// mapDB is a database of a few maps that a plan's rows are folded into.
-type mapDB struct {
-	t       *testing.T
-	mapping *mapping.Mapping
-	limits  schema.Limits
-	model   *foldtest.Model
-	tables  []mapTable
-	plan    *mapping.Plan
-	names   *feed.Names
-	scan    *feed.Scanner
-	scratch *mapping.Scratch
-	folders fold.Folders
-	set     *fold.Set
-}
-
-type mapTable struct {
-	known  schema.Table
-	rows   map[string]map[string]string // raw values by key and column; none is NULL
-	states map[string][]byte
-	names  []string
-}
-
-func newMapDB(t *testing.T, m *mapping.Mapping, textTypes bool) *mapDB {
-	db := &mapDB{t: t, mapping: m, limits: schema.Limits{Untyped: true, TextTypes: textTypes}}
-	db.begin()
-	return db
-}
-
-// begin starts a run.
-func (db *mapDB) begin() {
-	db.names = &feed.Names{}
-	var err error
-	if db.plan, err = mapping.Compile(db.mapping, db.names, db.limits); err != nil {
-		db.t.Fatal(describe(db.mapping), err)
-	}
-	db.scan, db.scratch = feed.NewScanner(db.names), db.plan.NewScratch()
-	db.scratch.Source = "source"
-	if db.set == nil {
-		db.set = fold.NewSet(db.plan.Tables())
-	}
-	var folders fold.Folders
-	for i := range db.plan.Tables() {
-		if len(db.tables) <= i {
-			db.tables = append(db.tables, mapTable{known: schema.Table{Name: db.plan.Table(i).Name}, rows: map[string]map[string]string{}, states: map[string][]byte{}})
-		}
-		known := db.tables[i].known.Clone()
-		if len(db.folders) > 0 {
-			known = db.folders[i].Table()
-			known = known.Stored()
-		}
-		if err := db.plan.Fit(i, &known); err != nil {
-			db.t.Fatal(err)
-		}
-		o := db.plan.Options(i)
-		o.Log, o.MaxColumns = slog.New(slog.DiscardHandler), 1000
-		folders = append(folders, fold.NewFolder(db.names, known, o))
-	}
-	db.folders = folders
-	if err := folders.Nest(db.plan); err != nil {
-		db.t.Fatal(describe(db.mapping), err)
-	}
-}
-
-// sync folds lines, and returns what became of each.
-func (db *mapDB) sync(lines []string, rnd *rand.Rand) (outcomes []string) {
-	for i, text := range lines {
-		outcomes = append(outcomes, db.line(text, fold.Place{Line: int64(i + 1), Offset: int64(10 * i)}))
-		if i == len(lines)-1 || rnd.IntN(4) == 0 {
-			db.folders.Seal(db.set)
-			for i, b := range db.set.Batches {
-				db.tables[i].flush(db.t, b)
-				db.take(b)
-			}
-			db.set.Reset()
-			if rnd.IntN(8) == 0 {
-				db.begin()
-			}
-		}
-	}
-	return outcomes
-}
-
-func (db *mapDB) line(text string, at fold.Place) string {
-	var l feed.Line
-	if l.Scan(db.scan, nil, []byte(text)); l.Err != nil {
-		db.t.Fatal(l.Err)
-	}
-	rows, fate, err := db.plan.Map(&l, at, db.scratch)
-	var bad *feed.Error
-	switch {
-	case errors.As(err, &bad):
-		return "rejected"
-	case err != nil:
-		db.t.Fatal(err)
-	case fate == mapping.Ignored:
-		return "ignored"
-	case fate == mapping.NoTable:
-		return "no table"
-	}
-	if _, err := db.folders.Add(db.set, rows, at); errors.As(err, &bad) {
-		return "rejected"
-	} else if err != nil {
-		db.t.Fatal(err)
-	}
-	return "taken"
-}
-
-// take removes the rows that belong to one that a batch removes, but for those that come later.
-func (db *mapDB) take(of *fold.Batch) {
-	for i := range db.set.Batches {
-		above := db.above(i, of)
-		if above == nil {
-			continue
-		}
-		for _, r := range of.Sorted() {
-			if !r.Deleted && !r.Replaces {
-				continue
-			}
-			for key, row := range db.tables[i].rows {
-				var values [][]byte
-				for _, name := range above {
-					values = append(values, []byte(row[name]))
-				}
-				if string(fold.AppendKey(nil, &of.Table, values)) == string(r.Key) {
-					delete(db.tables[i].rows, key)
-				}
-			}
-		}
-	}
-}
-
-// above are the columns of a table that have the key of the row of a batch that its own belong to, at
-// any level; nil where they belong to none.
-func (db *mapDB) above(table int, of *fold.Batch) (names []string) {
-	for parent, names := db.plan.Parent(table); parent >= 0; parent, _ = db.plan.Parent(parent) {
-		if db.set.Batches[parent] == of {
-			return names[:len(of.Table.Key)]
-		}
-	}
-	return nil
-}
-
-func (t *mapTable) flush(tt *testing.T, b *fold.Batch) {
-	rows := b.Sorted()
-	if !b.Versioned() {
-		for _, r := range rows {
-			t.write(b, r)
-		}
-		return
-	}
-	resolver := fold.NewResolver(b, t.names, &b.Table)
-	for _, r := range rows {
-		key := keyOf(b, r)
-		row, exists := t.rows[key]
-		was := fold.Stored{Exists: exists && (t.states[key] != nil || b.Scope == fold.RowScope), State: t.states[key]}
-		if b.Version >= 0 && b.Scope == fold.RowScope {
-			if v, set := row[b.Table.Columns[b.Version].Name]; set {
-				was.Version = feed.AppendText(nil, []byte(v), feed.KindOf([]byte(v)))
-			}
-		}
-		res, err := resolver.Resolve(r, was)
-		if err != nil {
-			tt.Fatal(err)
-		}
-		if !res.Unchanged {
-			t.write(resolver.Batch(), &res.Row)
-		}
-		if res.State != nil {
-			t.states[key] = res.State
-		}
-	}
-	t.names = resolver.Names()
-}
-
-// keyOf is the key of a row for all runs: [fold.Row.Key] has its parts in the order of the columns,
-// which may be another one when a table is read again.
-func keyOf(b *fold.Batch, r *fold.Row) string {
-	parts := make([]string, len(b.Table.Key))
-	for part, k := range b.Table.Key {
-		raw := b.Value(r, k)
-		parts[part] = string(feed.AppendText(nil, raw, feed.KindOf(raw)))
-	}
-	return fmt.Sprintf("%q", parts)
-}
-
-// write does what a driver does with a row.
-func (t *mapTable) write(b *fold.Batch, r *fold.Row) {
-	key := keyOf(b, r)
-	row, exists := t.rows[key]
-	if r.Deleted {
-		delete(t.rows, key)
-		return
-	}
-	if !exists || r.Replaces {
-		exists, row = false, map[string]string{}
-		t.rows[key] = row
-	}
-	for i, c := range b.Table.Columns {
-		raw := b.Value(r, i)
-		_, set := row[c.Name]
-		switch {
-		case raw == nil && b.Initial(r, i): // a late delete took it
-			delete(row, c.Name)
-		case raw == nil, c.Key && exists, b.FillOnly && exists && set:
-		case raw[0] == 'n':
-			delete(row, c.Name)
-		default:
-			row[c.Name] = string(raw)
-		}
-	}
-}
-
-// show returns the rows of a table as the model does; those of sets are exploded.
-func (db *mapDB) show(name string) []string {
-	table := 0
-	for db.plan.Table(table).Name != name {
-		table++
-	}
-	out := []string{}
-	if db.plan.Table(table).Of == "" || db.plan.Table(table).Set == mapping.MergeSet {
-		for _, row := range db.tables[table].rows {
-			cells := map[string]foldtest.Value{}
-			for c, raw := range row {
-				cells[inModel(c)] = foldtest.MustParse(raw)
-			}
-			out = append(out, foldtest.Show(cells, db.model.Key(name)))
-		}
-	} else {
-		for _, row := range db.exploded(table) {
-			out = append(out, row)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// inModel is the model's name for a column: one that no database has, of a key, has another there.
-func inModel(column string) string {
-	if !mapping.Hidden(column) {
-		return column
-	}
-	name, table, _ := strings.Cut(column[1:], " of ")
-	return foldtest.KeyColumn(table, name)
-}
-
-// exploded are the rows of a table that are in sets, by their keys.
-func (db *mapDB) exploded(table int) map[string]string {
-	top := table
-	for db.plan.SetColumn(top) == "" {
-		top, _ = db.plan.Parent(top)
-	}
-	parent, _ := db.plan.Parent(top)
-	rows := map[string]string{}
-	text := func(of int, c *fold.Change) string {
-		parts := make([]string, len(db.plan.Options(of).Key))
-		for i, k := range db.plan.Options(of).Key {
-			for _, f := range c.Fields {
-				if f.Name == db.names.Number(k) {
-					parts[i] = string(feed.AppendText(nil, f.Value, f.Kind))
-				}
-			}
-		}
-		return fmt.Sprintf("%q", parts)
-	}
-	explode := db.plan.Exploder(text)
-	for _, row := range db.tables[parent].rows {
-		set, ok := row[db.plan.SetColumn(top)]
-		if !ok {
-			continue
-		}
-		var key [][]byte
-		for _, k := range db.plan.Options(parent).Key {
-			key = append(key, []byte(row[k]))
-		}
-		if err := explode(top, key, []byte(set), func(r *mapping.Row) error {
-			if r.Table != table {
-				return nil
-			}
-			cells := map[string]foldtest.Value{}
-			for _, f := range r.Fields {
-				name := ""
-				if f.Name >= 0 {
-					name = db.names.Name(f.Name)
-				} else {
-					name = string(r.Unnumbered[^f.Name])
-				}
-				cells[inModel(name)] = foldtest.MustParse(string(f.Value))
-			}
-			rows[text(table, &r.Change)] = foldtest.Show(cells, db.model.Key(db.plan.Table(table).Name))
-			return nil
-		}); err != nil {
-			db.t.Fatal(err)
-		}
-	}
-	return rows
 }

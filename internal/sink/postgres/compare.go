@@ -113,6 +113,9 @@ func (m *merge) compareSQL(rows []*fold.Row) string {
 		}
 		column := "t." + ident(c.Name)
 		differs := distinct(m.table.cols[u.at].image, "v."+name, column)
+		if m.mayBeNull(u.at) {
+			differs = column + notNull + " AND " + differs
+		}
 		if c.Default != "" {
 			differs = "v." + name + notNull + " AND " + differs
 		}

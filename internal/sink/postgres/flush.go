@@ -161,11 +161,6 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 func (a *attempt) count(r []result) (some bool) {
 	for _, p := range a.parts {
 		if p.merge != nil {
-			for _, made := range p.merge.stubs {
-				if made.statement < len(r) {
-					a.parts[made.table].counts.Inserted += r[made.statement].tag.RowsAffected()
-				}
-			}
 			if some = p.merge.count(&p.counts, r, p.tags, len(p.writes)); !some {
 				return false
 			}
@@ -335,7 +330,9 @@ func (a *attempt) failed(ctx context.Context, err error) (sink.Result, error) {
 // mismatch returns what an error says of a transaction that found a lane, or a table's
 // columns, otherwise than the flush takes them to be: errFenced, errStaleTable, or nil.
 func mismatch(e *pgconn.PgError) error {
-	ended := func(word string) bool { return e.Code == "22P02" && strings.Contains(e.Message, word) }
+	ended := func(word string) bool {
+		return e.Code == "22P02" && strings.Contains(e.Message, word) && missingRow(e) == ""
+	}
 	switch {
 	case e == nil:
 		return nil

@@ -20,7 +20,6 @@ type merge struct {
 
 	used     []staged
 	refs     []reference
-	stubs    []stub
 	owner    *ownership // nil where the rows name those that they belong to by their keys
 	stamps   []stamped
 	bits     int        // marks that a row has; see staged

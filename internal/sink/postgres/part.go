@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -49,12 +48,7 @@ const (
 // fit finds the statements that make the table what the batch needs.
 func (p *part) fit() (err error) {
 	p.ddl, p.after, p.stage, p.unmarked = nil, p.t.relation, p.t.stage, false
-	p.t.next, p.t.stamps = &p.after, nil
-	for _, c := range p.b.Table.Columns {
-		if c.Stamp != schema.NoStamp {
-			p.t.stamps = append(p.t.stamps, c.Name)
-		}
-	}
+	p.t.next = &p.after
 	if !p.b.Used() && len(p.keys) == 0 {
 		return nil
 	}

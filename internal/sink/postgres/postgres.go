@@ -46,7 +46,6 @@ type table struct {
 	allNew    bool      // the last batch's rows were, so that the next one's may be
 	names     []string  // the numbered columns of its versions then
 	next      *relation // as the flush at hand makes it; nil: as it is
-	stamps    []string  // its columns that get the time of a flush
 }
 
 var (

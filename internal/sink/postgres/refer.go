@@ -2,7 +2,10 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
@@ -22,9 +25,6 @@ type reference struct {
 	key  int // of that table
 }
 
-// A stub is a statement that makes rows of a table.
-type stub struct{ table, statement int }
-
 func (r *reference) hidden() bool { return r.From[0] != r.Column }
 
 // value is what a staged row names the row by.
@@ -35,10 +35,21 @@ func (r *reference) value() string {
 	return fmt.Sprintf("s.c%d", r.at)
 }
 
+// mayBeNull tells that a column names rows that may have been missing when a message came.
+func (m *merge) mayBeNull(at int) bool {
+	return slices.ContainsFunc(m.refs, func(r reference) bool { return r.at == at && r.Missing == schema.Null })
+}
+
 // find is the query for what the database knows the row by.
 func (r *reference) find(m *merge) string {
 	f := &sink.Finder{Quote: ident, Table: func(string) string { return r.to.ident },
-		Equal: func(_, column string, _ int) string { return r.to.comparable(r.key, ident(column)) + " = " + r.value() }}
+		Equal: func(_, column string, _ int) string {
+			equal := "%s = %s"
+			if !r.hidden() && m.table.cols[r.at].staged != r.to.cols[r.key].staged {
+				equal = "(%s)::text = %s::text"
+			}
+			return fmt.Sprintf(equal, r.to.comparable(r.key, ident(column)), r.value())
+		}}
 	return f.Find(r.To)
 }
 
@@ -46,7 +57,7 @@ func (r *reference) find(m *merge) string {
 func (m *merge) newReferences(names []bool, add func(at, from int, nulls bool) *staged) {
 	for i := range m.b.Table.Refs {
 		r := reference{Ref: &m.b.Table.Refs[i], null: -1}
-		if r.Missing == schema.NoRow || !names[r.From[0]] {
+		if r.Missing == schema.NoRow || !names[r.From[0]] || r.Missing == schema.Stub && !r.hidden() {
 			continue
 		}
 		if r.at = caps.Find(&m.table.Table, m.b.Table.Columns[r.Column].Name, r.Column); r.at < 0 {
@@ -84,6 +95,18 @@ func (m *merge) appendRefs(line []byte, r *fold.Row) []byte {
 	return line
 }
 
+// What the words for a row that is missing stand between in an error of the server's.
+const missingWord, missingEnd = "weir: missing: ", "; weir"
+
+// missingRow are these words, "" where the error is another one.
+func missingRow(e *pgconn.PgError) string {
+	_, words, ok := strings.Cut(e.Message, missingWord)
+	if end := strings.LastIndex(words, missingEnd); ok && end >= 0 && e.Code == "22P02" {
+		return words[:end]
+	}
+	return ""
+}
+
 // findReferred adds what finds the rows that staged ones name, and what becomes of those that are
 // missing.
 func (m *merge) findReferred(s *script) {
@@ -93,17 +116,10 @@ func (m *merge) findReferred(s *script) {
 		missing := fmt.Sprintf("%s%s AND NOT EXISTS (%s)", value, notNull, find)
 		set := fmt.Sprintf("c%d = (%s)", r.at, find)
 		switch r.Missing {
-		case schema.Stub:
-			into, from := []string{ident(r.to.Columns[r.key].Name)}, []string{value}
-			for _, c := range m.d.known(r.To.Table).stamps {
-				into, from = append(into, ident(c)), append(from, m.now())
-			}
-			m.stubs = append(m.stubs, stub{r.Table, s.add("INSERT INTO %s (%s) SELECT DISTINCT %s FROM %s s WHERE %s ORDER BY 1 ON CONFLICT (%s) DO NOTHING",
-				r.to.ident, strings.Join(into, ", "), strings.Join(from, ", "), m.t.stageName, missing, into[0])})
 		case schema.Reject:
-			// A number that is none ends the transaction, with these words.
-			s.add("SELECT ('table %s has no row of the key ' || %s::text)::int FROM %s s WHERE %s LIMIT 1",
-				strings.ReplaceAll(strings.ReplaceAll(r.To.Table, "'", "''"), "%", "%%"), value, m.t.stageName, missing)
+			// A number that is none ends the transaction, as with the fence.
+			s.add("SELECT (%s || %s::text || %s)::int FROM %s s WHERE %s LIMIT 1",
+				m.d.literal(missingWord+sink.MissingRow(r.To.Table, "")), value, quote(missingEnd), m.t.stageName, missing)
 		case schema.Null:
 			set += fmt.Sprintf(", marks = CASE WHEN %s THEN set_bit(coalesce(marks, repeat('0', %d)::varbit), %d, 1) ELSE marks END", missing, m.bits, r.null)
 		}

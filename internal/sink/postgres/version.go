@@ -186,6 +186,9 @@ func (v *versioned) copyAll(s *script, m *merge, rows []*fold.Row) {
 	s.copies = append(s.copies, func(w *copyWriter) error {
 		table := append(appendCopyText(nil, []byte(v.table)), '\t')
 		for n, r := range rows {
+			if v.states[n] == nil {
+				continue
+			}
 			buf := append(appendHex(append(w.line(), table...), r.Key), '\t')
 			if err := w.done(append(appendHex(buf, v.states[n]), '\n')); err != nil {
 				return err

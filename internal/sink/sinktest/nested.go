@@ -73,20 +73,51 @@ func (n *Nested) read(ruled bool) (err error) {
 	return n.folders.Nest(n.plan)
 }
 
+// Feed writes lines in transactions of so many at most, and of fewer where one has to be written
+// before a line is added.
+func (n *Nested) Feed(most int, lines ...string) {
+	n.t.Helper()
+	inSet := 0
+	for _, line := range lines {
+		if inSet == most {
+			n.Flush()
+			inSet = 0
+		}
+		err := n.add(line)
+		if err == fold.ErrSplit {
+			n.Flush()
+			inSet, err = 0, n.add(line)
+		}
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		inSet++
+	}
+	n.Flush()
+}
+
 // Fold folds lines into the set at hand.
 func (n *Nested) Fold(lines ...string) {
 	n.t.Helper()
 	for _, line := range lines {
-		at := fold.Place{Lane: n.lane, Line: n.cp().Line + 1, Offset: n.cp().Offset}
-		var bad *feed.Error
-		if table, err := n.fold([]byte(line), at); errors.As(err, &bad) {
-			n.set.Reject(fold.NewReject(at, table, bad, []byte(line)))
-		} else if err != nil {
+		if err := n.add(line); err != nil {
 			n.t.Fatal(err)
 		}
-		n.cp().Line++
-		n.cp().Offset += int64(len(line)) + 1
 	}
+}
+
+// add folds or rejects a line.
+func (n *Nested) add(line string) error {
+	at := fold.Place{Lane: n.lane, Line: n.cp().Line + 1, Offset: n.cp().Offset}
+	var bad *feed.Error
+	if table, err := n.fold([]byte(line), at); errors.As(err, &bad) {
+		n.set.Reject(fold.NewReject(at, table, bad, []byte(line)))
+	} else if err != nil {
+		return err
+	}
+	n.cp().Line++
+	n.cp().Offset += int64(len(line)) + 1
+	return nil
 }
 
 func (n *Nested) fold(line []byte, at fold.Place) (table int, err error) {

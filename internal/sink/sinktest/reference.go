@@ -2,8 +2,10 @@ package sinktest
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 )
 
@@ -42,6 +44,83 @@ var referenceTests = []test{
 			n.Flush(`{"order":1,"customer":7}`, `{"order":2,"customer":9}`, `{"order":3,"customer":8}`)
 			Expect(t, db, referred(m, id), "2|8|eight", "3|8|eight")
 			Expect(t, db, "SELECT line FROM weir_rejects ORDER BY id", []string{"2", "3", "6", "7"}[:2+2*i]...)
+			Expect(t, db, "SELECT DISTINCT reason FROM weir_rejects WHERE line IN (2, 6) AND id > (SELECT max(id) - 2 FROM weir_rejects)",
+				fmt.Sprintf("database: table %q: no row of table %q has the key 7", m.Tables[0].Name, m.Tables[1].Name))
+			n.End()
+		}
+	}},
+	{"ItDoesNotMatterWhereBatchesEnd", func(t *testing.T, db Database) {
+		for i, c := range []struct {
+			missing mapping.Missing
+			rejects string
+			orders  []string
+			numbers []string // of the customers
+		}{
+			{mapping.StubMissing, "", []string{"1|7|NULL", "3|5|five", "5|4|four", "6|4|four"}, []string{"4", "5", "6", "7", "8", "9"}},
+			{mapping.NullMissing, "", []string{"1|NULL|NULL", "3|NULL|NULL", "5|NULL|NULL", "6|4|four"}, []string{"4", "5", "7"}},
+			{mapping.RejectMissing, "1,2,3,5,8,12", []string{"6|4|four"}, []string{"4", "5", "7"}},
+		} {
+			for j, id := range []string{"", "cid"} {
+				for _, most := range []int{1, 3, 100} {
+					m := referring(t, fmt.Sprintf("%d%d%d", i, j, most), id, c.missing)
+					m.Tables[0].DeleteWhen, m.Tables[1].DeleteWhen = has(t, "off"), has(t, "gone")
+					n := BeginNested(t, db, m, false)
+					n.Feed(most, `{"order":1,"customer":6}`, `{"order":1,"customer":7}`, `{"order":2,"customer":9}`, `{"order":2,"off":1}`,
+						`{"order":3,"customer":5}`, `{"customer":5,"name":"five"}`, `{"customer":7,"name":"x"}`, `{"order":4,"customer":8}`, `{"order":4,"off":1}`,
+						`{"customer":4,"name":"x"}`, `{"customer":4,"name":"x","gone":1}`, `{"order":5,"customer":4}`, `{"customer":4,"name":"four"}`, `{"order":6,"customer":4}`,
+						`{"customer":7,"name":null}`)
+					Expect(t, db, referred(m, id), c.orders...)
+					Expect(t, db, "SELECT nr FROM "+m.Tables[1].Name+" ORDER BY nr", c.numbers...)
+					var lines []string
+					for _, row := range db.Query(t, "SELECT line FROM weir_rejects ORDER BY line") {
+						lines = append(lines, show(row[0]))
+					}
+					if got := strings.Join(lines, ","); got != c.rejects {
+						t.Errorf("%s, %d at most: rejects %s, want %s", c.missing, most, got, c.rejects)
+					}
+					db.Exec(t, "DELETE FROM weir_rejects")
+					db.Exec(t, "DELETE FROM weir_checkpoints")
+					n.End()
+				}
+			}
+		}
+	}},
+	{"ARowThatWasDeletedIsMadeAgain", func(t *testing.T, db Database) {
+		for i, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
+			for _, most := range []int{1, 100} {
+				m := referring(t, fmt.Sprintf("again%d%d", i, most), "", mapping.StubMissing)
+				for k := range m.Tables {
+					m.Tables[k].Version, m.Tables[k].Scope = pathOf(t, "v"), scope
+					m.Tables[k].Columns = append(m.Tables[k].Columns, columnsOf(t, "v: v as integer")...)
+				}
+				m.Tables[1].DeleteWhen = has(t, "gone")
+				n := BeginNested(t, db, m, false)
+				n.Feed(most, `{"customer":7,"name":"seven","v":3}`, `{"customer":7,"name":0,"gone":1,"v":5}`, `{"order":1,"customer":7,"v":9}`)
+				Expect(t, db, referred(m, ""), "1|7|NULL")
+				n.Feed(most, `{"customer":7,"name":"late","v":4}`, `{"order":1,"customer":8,"v":2}`)
+				late := map[fold.Scope]string{fold.ColumnScope: "NULL", fold.RowScope: "late"}[scope] // which remembers no delete
+				Expect(t, db, referred(m, ""), "1|7|"+late)
+				n.Feed(most, `{"customer":7,"name":"new","v":6}`)
+				Expect(t, db, referred(m, ""), "1|7|new")
+				Expect(t, db, "SELECT nr, name, v FROM "+m.Tables[1].Name+" ORDER BY nr", "7|new|6", "8|NULL|NULL")
+				db.Exec(t, "DELETE FROM weir_checkpoints")
+				n.End()
+			}
+		}
+	}},
+	{"AMessageThatIsRejectedMakesNoRow", func(t *testing.T, db Database) {
+		m := referring(t, "theirs", "", mapping.StubMissing)
+		theirs(t, db, "CREATE TABLE customers_theirs (nr INTEGER PRIMARY KEY, name TEXT NOT NULL)")
+		theirs(t, db, "CREATE TABLE orders_theirs (nr INTEGER PRIMARY KEY, customer_id INTEGER, total INTEGER CHECK (total > 0))")
+		for _, most := range []int{1, 100} {
+			n := BeginNested(t, db, m, false)
+			n.Feed(most, `{"customer":7,"name":"seven"}`, `{"order":1,"customer":7}`, `{"order":2,"customer":8,"total":1}`, `{"order":3,"customer":7,"total":-1}`, `{"order":4,"customer":9,"name":"nine","total":-1}`)
+			Expect(t, db, referred(m, ""), "1|7|seven")
+			Expect(t, db, "SELECT nr FROM customers_theirs", "7")
+			Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "3", "4", "5")
+			for _, table := range []string{"weir_rejects", "weir_checkpoints", "orders_theirs", "customers_theirs"} {
+				db.Exec(t, "DELETE FROM "+table)
+			}
 			n.End()
 		}
 	}},
@@ -70,16 +149,18 @@ var referenceTests = []test{
 // referring is a mapping of orders, which name customers. Those have names only in messages that say
 // it.
 func referring(t *testing.T, suffix, id string, missing mapping.Missing) *mapping.Mapping {
-	has := func(name string) mapping.When {
-		return mapping.When{{{Path: pathOf(t, name), Present: mapping.MustBePresent}}}
-	}
 	m := &mapping.Mapping{Tables: []mapping.Table{
-		{Name: "orders_" + suffix, When: has("order"), Key: []string{"nr"}, Columns: columnsOf(t, "nr: order as integer, customer_id: customer as integer, total: as integer")},
-		{Name: "customers_" + suffix, When: has("name"), Key: []string{"nr"}, ID: id, Columns: columnsOf(t, "nr: customer as integer, name: as text")},
+		{Name: "orders_" + suffix, When: has(t, "order"), Key: []string{"nr"}, Columns: columnsOf(t, "nr: order as integer, customer_id: customer as integer, total: as integer")},
+		{Name: "customers_" + suffix, When: has(t, "name"), Key: []string{"nr"}, ID: id, Columns: columnsOf(t, "nr: customer as integer, name: as text")},
 	}}
 	from := &m.Tables[0].Columns[1].From[0]
 	from.References, from.Missing = m.Tables[1].Name, missing
 	return m
+}
+
+// has holds for messages that have a field.
+func has(t *testing.T, name string) mapping.When {
+	return mapping.When{{{Path: pathOf(t, name), Present: mapping.MustBePresent}}}
 }
 
 // referred is a query for the orders with the customers that they name.

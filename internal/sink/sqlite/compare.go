@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"slices"
 
 	lib "modernc.org/sqlite/lib"
 
@@ -84,7 +85,7 @@ func (w *writer) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 			}
 			v = &value{kind: lib.SQLITE_NULL}
 		}
-		if w.sel.holds(i, v) || w.respelled(r, i) {
+		if w.sel.holds(i, v) || w.respelled(r, i) || w.mayBeNull(i) && w.sel.null(i) {
 			continue
 		}
 		have := "NULL"
@@ -94,6 +95,11 @@ func (w *writer) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 		return &sink.Difference{Row: r, Kind: sink.Differs, Column: i, Have: have}, nil
 	}
 	return nil, nil
+}
+
+// mayBeNull tells that column i names rows that may have been missing when a message came.
+func (w *writer) mayBeNull(i int) bool {
+	return slices.ContainsFunc(w.b.Table.Refs, func(r schema.Ref) bool { return r.Column == i && r.Missing == schema.Null })
 }
 
 // respelled reports whether column i of the table's row has what the row of the batch

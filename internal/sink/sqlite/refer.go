@@ -5,6 +5,7 @@ import (
 
 	lib "modernc.org/sqlite/lib"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
@@ -15,7 +16,7 @@ import (
 // A reference finds the rows that a column names.
 type reference struct {
 	*schema.Ref
-	to   *writer // of their table; nil where rows are only read
+	only bool // rows are only read
 	find *stmt
 }
 
@@ -29,12 +30,12 @@ func (w *writer) prepareRefs(to func(table int) *writer) error {
 		}
 		from := ref.From[0]
 		collation := w.b.Table.Columns[from].Collation
-		if to != nil {
-			ref.to = to(ref.Table)
-			key := ref.to.key[0]
-			collation = ref.to.table.Columns[ref.to.cols[key]].Collation
-		} else if from == ref.Column {
+		if from == ref.Column && (to == nil || ref.Missing == schema.Stub) {
 			continue // the column has what messages have
+		}
+		if ref.only = to == nil; !ref.only {
+			of := to(ref.Table)
+			collation = of.table.Columns[of.cols[of.key[0]]].Collation
 		}
 		f := &sink.Finder{Table: quote, Quote: quote, Equal: func(_, column string, value int) string {
 			sql := fmt.Sprintf("%s = ?%d", quote(column), value+1)
@@ -77,24 +78,14 @@ func (w *writer) refer(r *fold.Row) error {
 	return nil
 }
 
-// row returns what the database knows the row by that has a key.
+// row returns what the database knows the row by that has a key; NULL where there is none.
 func (ref *reference) row(w *writer, raw []byte) (id value, err error) {
 	key := w.converted(raw, ref.From[0])
-	for {
-		if id, err = ref.known(&key); err != nil || id.kind != lib.SQLITE_NULL || ref.to == nil {
-			return id, err
-		}
-		switch ref.Missing {
-		case schema.Stub:
-			if err := ref.to.stub(raw); err != nil {
-				return id, err
-			}
-		case schema.Reject:
-			return id, &Error{Code: lib.SQLITE_CONSTRAINT_FOREIGNKEY, Msg: fmt.Sprintf("table %q has no row of the key %s", ref.To.Table, raw)}
-		default:
-			return id, nil
-		}
+	id, err = ref.known(&key)
+	if err == nil && id.kind == lib.SQLITE_NULL && ref.Missing == schema.Reject && !ref.only {
+		err = &Error{Code: lib.SQLITE_CONSTRAINT, Msg: sink.MissingRow(ref.To.Table, string(feed.Text(nil, raw, feed.KindOf(raw))))}
 	}
+	return id, err
 }
 
 func (ref *reference) known(key *value) (id value, err error) {
@@ -106,18 +97,4 @@ func (ref *reference) known(key *value) (id value, err error) {
 		return value{kind: lib.SQLITE_NULL}, err
 	}
 	return ref.find.value(0), nil
-}
-
-// stub makes a row of a key that the table does not have, with that alone.
-func (w *writer) stub(raw []byte) error {
-	for i := range w.vals {
-		w.vals[i].kind = 0
-	}
-	w.vals[w.key[0]] = w.converted(raw, w.key[0])
-	done, err := w.insert()
-	if err == nil && !done {
-		return fmt.Errorf("table %q takes no row of the key %s, which another names", w.table.Name, raw)
-	}
-	w.counted(&w.res.Inserted)
-	return err
 }

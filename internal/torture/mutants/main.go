@@ -41,6 +41,14 @@ const (
 )
 
 var mutants = []mutant{
+	{"a message is judged by a row that a later one makes", "internal/fold/refer.go", `named && (c.Op.ends() || !certain)`, `named && (c.Op.ends() || false && !certain)`,
+		folding, "TestAdd_Splits", false},
+	{"a message is judged by a row that an earlier one deletes", "internal/fold/refer.go", `return r != nil && r.Deleted`, `return false`,
+		folding, "TestAdd_Splits", false},
+	{"a row that another needs ends with any delete", "internal/fold/columnscope.go", `vs.ensured || was.Exists && now.live == nil`, `vs.kept`,
+		folding, "TestEnsure", false},
+	{"a row that another needs takes no part in versions of rows", "internal/fold/rowscope.go", `vs.live == 0 && !vs.kept`, `vs.live == 0`,
+		folding, "TestEnsure", false},
 	{"verify takes any number for any other", "internal/schema/spelling.go", `c.Type == Any) && sameNumber(raw, text)`, `c.Type == Any)`,
 		cli, "TestScripts/verify", false},
 	{"verify wants a column of nulls alone", "internal/cli/verify.go", `return raw != nil && raw[0] != 'n'`, `return raw != nil`,
