@@ -42,8 +42,10 @@ func (c *Column) Like(name string, key bool) Column {
 }
 
 // Follow has the columns of the table's foreign keys become what the columns are that they refer
-// to, where weir made both. to returns the table that one refers to, nil where it is not known. It
-// returns grown with what became of them.
+// to, where weir made both. to returns the table that one refers to, nil where it is not known. What
+// the rows need by themselves is then of no account, for those that they refer to have the same
+// values: 1 and "1" are one key where 1 came first. grown is what [Table.Grow] returned, of a table
+// that exists; Follow returns what is left of it, with what became of the columns.
 func (t *Table) Follow(l *Limits, to func(*ForeignKey) *Table, grown []Growth) []Growth {
 	for i := range t.ForeignKeys {
 		k := &t.ForeignKeys[i]
@@ -53,12 +55,22 @@ func (t *Table) Follow(l *Limits, to func(*ForeignKey) *Table, grown []Growth) [
 		}
 		for j := range k.Columns {
 			at, from := l.Find(t, k.Columns[j], j), l.Find(other, k.To[j], j)
-			if at < 0 || from < 0 || !t.Columns[at].Own || t.Columns[at].Type == other.Columns[from].Type {
+			if at < 0 || from < 0 || !t.Columns[at].Own || !other.Columns[from].Own {
 				continue
 			}
-			was := t.Columns[at].Type
-			t.Columns[at].widen(other.Columns[from].seen)
-			if t.Columns[at].Type != was && !slices.ContainsFunc(grown, func(g Growth) bool { return g.At == at }) {
+			c, was := &t.Columns[at], t.Columns[at].Type
+			g := slices.IndexFunc(grown, func(g Growth) bool { return g.At == at })
+			if g >= 0 {
+				was = grown[g].From
+			}
+			if c.seen = 0; t.Exists {
+				c.widen(holds[was])
+			}
+			c.widen(other.Columns[from].seen)
+			switch {
+			case c.Type == was && g >= 0:
+				grown = slices.Delete(grown, g, g+1)
+			case c.Type != was && g < 0:
 				grown = append(grown, Growth{At: at, From: was})
 			}
 		}

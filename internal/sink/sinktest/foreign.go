@@ -119,6 +119,26 @@ var foreignTests = []test{
 		n.End()
 		refusesOrphans(t, db)
 	}},
+	{"AKeyBelowIsAsAbove", func(t *testing.T, db Database) {
+		for _, batches := range [][]string{
+			{`{"id":1}`, `{"id":"1","items":[{"sku":5,"taxes":[{"code":"a"}]}]}`, `{"id":2,"items":[{"sku":5}]}`},
+			{`{"id":1}` + "\n" + `{"id":"1","items":[{"sku":5,"taxes":[{"code":"a"}]}]}`, `{"id":"2","items":[{"sku":5}]}`},
+		} {
+			n := BeginNested(t, db, untypedShop(t), false)
+			for _, lines := range batches {
+				n.Flush(strings.Split(lines, "\n")...)
+			}
+			for i := range n.plan.Tables() {
+				have, err := n.Sink.Table(t.Context(), n.plan.Table(i).Name, n.plan.Options(i).Key)
+				if err != nil || have.Columns[0].Type != schema.Int {
+					t.Errorf("table %+v, %v", have, err)
+				}
+			}
+			Expect(t, db, "SELECT order_id, sku FROM items ORDER BY order_id", "1|5", "2|5")
+			Expect(t, db, "SELECT order_id, sku, code FROM taxes", "1|5|a")
+			n.drop(db)
+		}
+	}},
 	{"AKeyWhoseTableBelowIsNotWritten", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, untypedShop(t), false)
 		n.Flush(`{"id":1,"items":[{"sku":5}]}`)
