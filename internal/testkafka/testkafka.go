@@ -1,36 +1,84 @@
-// Package testkafka starts clusters of Kafka's stand-in in the test's own process.
+// Package testkafka starts clusters of Kafka for tests: of Kafka's stand-in in the test's own
+// process, and of Apache Kafka.
 package testkafka
 
 import (
-	"net"
+	"context"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirsync/weir/internal/testpg"
 )
 
 // A Cluster is one broker, which can be stopped and started again with what it holds.
 type Cluster struct {
-	t    testing.TB
-	opts []kfake.Opt
-	port int
-	*kfake.Cluster
+	t              testing.TB
+	opts           []kfake.Opt
+	port           int
+	id             string
+	*kfake.Cluster // nil: it is real
+	real           *broker
 }
 
-// Start starts a cluster.
+// Start starts a cluster of the stand-in.
 func Start(t testing.TB, opts ...kfake.Opt) *Cluster {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := testpg.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	_ = l.Close()
-	c := &Cluster{t: t, port: port, opts: append(opts, kfake.Ports(port), kfake.ClusterID("CLUSTER"), kfake.DataDir(t.TempDir()))}
+	c := &Cluster{t: t, port: port, id: "CLUSTER"}
+	c.opts = append(opts, kfake.Ports(port), kfake.ClusterID(c.id), kfake.DataDir(t.TempDir()))
 	c.Up()
 	t.Cleanup(func() { c.Down() })
+	return c
+}
+
+// A Starter returns a cluster that has these topics and no others.
+type Starter func(t testing.TB, partitions int32, topics ...string) *Cluster
+
+// Each runs a test with the stand-in and with Apache Kafka.
+func Each(t *testing.T, test func(t *testing.T, start Starter)) {
+	t.Run("kfake", func(t *testing.T) {
+		test(t, func(t testing.TB, partitions int32, topics ...string) *Cluster {
+			return Start(t, kfake.SeedTopics(partitions, topics...))
+		})
+	})
+	t.Run("broker", func(t *testing.T) { test(t, Broker) })
+}
+
+// Broker returns the cluster of Apache Kafka that the tests of a test binary share one after
+// another, with these topics and no others.
+func Broker(t testing.TB, partitions int32, topics ...string) *Cluster {
+	t.Helper()
+	b := shareBroker(t)
+	c := &Cluster{t: t, port: b.ports[0], id: b.cluster, real: b}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the broker said:\n%s", b.said())
+		}
+	})
+	if !b.running() {
+		c.Up()
+	}
+	admin := kadm.NewClient(c.Client())
+	there, err := admin.ListTopics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.DeleteTopics(t.Context(), there.Names()...); err != nil {
+		t.Fatal(err)
+	}
+	if len(topics) > 0 {
+		c.CreateTopics(partitions, nil, topics...)
+	}
 	return c
 }
 
@@ -38,16 +86,34 @@ func Start(t testing.TB, opts ...kfake.Opt) *Cluster {
 func (c *Cluster) Up() {
 	c.t.Helper()
 	var err error
-	if c.Cluster, err = kfake.NewCluster(c.opts...); err != nil {
+	if c.real != nil {
+		err = c.real.up()
+	} else {
+		c.Cluster, err = kfake.NewCluster(c.opts...)
+	}
+	if err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-// Down stops the broker.
-func (c *Cluster) Down() { c.Close() }
+// Down ends the broker: that of Apache Kafka without a warning.
+func (c *Cluster) Down() {
+	if c.real != nil {
+		c.real.kill()
+	} else {
+		c.Close()
+	}
+}
+
+// Slow reports whether a test had better do less: the broker takes seconds to start, and is not what
+// the tests are about (make kafka).
+func (c *Cluster) Slow() bool { return c.real != nil && os.Getenv("REQUIRE_KAFKA") == "" }
 
 // Addr is that of the broker.
 func (c *Cluster) Addr() string { return "127.0.0.1:" + strconv.Itoa(c.port) }
+
+// ID is that of the cluster.
+func (c *Cluster) ID() string { return c.id }
 
 // Client returns a client, which ends with the test.
 func (c *Cluster) Client(opts ...kgo.Opt) *kgo.Client {
@@ -58,6 +124,24 @@ func (c *Cluster) Client(opts ...kgo.Opt) *kgo.Client {
 	}
 	c.t.Cleanup(cl.Close)
 	return cl
+}
+
+// CreateTopics creates topics, with settings such as cleanup.policy.
+func (c *Cluster) CreateTopics(partitions int32, settings map[string]string, topics ...string) {
+	c.t.Helper()
+	all := map[string]*string{}
+	for k, v := range settings {
+		all[k] = &v
+	}
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	answers, err := kadm.NewClient(c.Client()).CreateTopics(ctx, partitions, 1, all, topics...)
+	if err == nil {
+		err = answers.Error()
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // Produce appends records to a partition: each the text of a value, or "KEY|VALUE", or "KEY|" for

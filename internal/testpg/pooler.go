@@ -36,7 +36,7 @@ func Pool(t testing.TB, url, mode string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	neturl "net/url"
 	"os"
 	"os/exec"
@@ -185,7 +184,7 @@ func start(folder string, settings []string) (_ *Server, err error) {
 		s.args = append(s.args, "-c", set)
 	}
 	for range 5 { // somebody may take the port before the server does
-		if s.Port, err = freePort(); err != nil {
+		if s.Port, err = FreePort(); err != nil {
 			return nil, err
 		}
 		if err = s.up(); err == nil {
@@ -204,19 +203,6 @@ func sweep() {
 			os.RemoveAll(dir)
 		}
 	}
-}
-
-// freePort returns a port below those that the system gives to clients: one of them could
-// take it while the server is down.
-func freePort() (port int, err error) {
-	for range 100 {
-		port = 10_000 + rand.IntN(20_000)
-		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprint("127.0.0.1:", port)); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, err
 }
 
 func (s *Server) data() string    { return filepath.Join(cmp.Or(s.folder, s.dir), "data") }
@@ -379,7 +365,7 @@ func (s *Server) Standby(t testing.TB) *Server {
 		}
 		os.RemoveAll(dir)
 	})
-	if b.Port, err = freePort(); err != nil {
+	if b.Port, err = FreePort(); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(b.sockets(), 0o755), os.Mkdir(b.data(), 0o700)); err != nil {

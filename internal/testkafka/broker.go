@@ -1,0 +1,262 @@
+package testkafka
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/testtls"
+)
+
+// User and Password are the login that the SASL listener of Apache Kafka takes.
+const (
+	User     = "u"
+	Password = "p"
+)
+
+// A broker is a process of Apache Kafka, which is its own controller. Its data lies in a folder
+// that goes with the test binary.
+type broker struct {
+	dir     string
+	cluster string
+	ports   [4]int // of the listeners: plain, TLS with client certificates, TLS and SASL, the controller's
+	cmd     *exec.Cmd
+	done    chan struct{} // closed when the process has ended
+}
+
+var shared struct {
+	sync.Once
+	broker *broker
+	err    error
+}
+
+// Tests are those of a package, for TestMain.
+type Tests struct{ M interface{ Run() int } }
+
+// Run runs the tests, stops the broker that they shared, and returns their exit code.
+func (t Tests) Run() int {
+	code := t.M.Run()
+	if b := shared.broker; b != nil {
+		b.kill()
+		_ = os.RemoveAll(b.dir)
+	}
+	return code
+}
+
+var errMissing = errors.New("no Kafka broker is installed: .ci/needs gets its jars by Maven, and Java 17 runs them (Debian: apt install openjdk-17-jre-headless maven)")
+
+// shareBroker returns the running broker. Without one a test is skipped; in CI it fails.
+func shareBroker(t testing.TB) *broker {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("Apache Kafka takes seconds to start: without -short")
+	}
+	shared.Do(func() { shared.broker, shared.err = startBroker() })
+	if err := shared.err; errors.Is(err, errMissing) && os.Getenv("CI") == "" && os.Getenv("REQUIRE_KAFKA") == "" {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return shared.broker
+}
+
+// jars is the folder that holds the broker's jars: KAFKA_JARS, or where .ci/needs puts them.
+func jars() (string, error) {
+	folder := os.Getenv("KAFKA_JARS")
+	if folder == "" {
+		_, file, _, _ := runtime.Caller(0)
+		folder = filepath.Join(filepath.Dir(file), "../../.bin/kafka")
+	}
+	if found, _ := filepath.Glob(filepath.Join(folder, "kafka_*.jar")); len(found) == 0 {
+		return "", errMissing
+	}
+	if _, err := exec.LookPath("java"); err != nil {
+		return "", errMissing
+	}
+	return folder, nil
+}
+
+// prefix begins the names of the folders; the number of the process that made one is next.
+const prefix = "weir-kafka-"
+
+func startBroker() (_ *broker, err error) {
+	if _, err := jars(); err != nil {
+		return nil, err
+	}
+	sweep()
+	b := &broker{}
+	if b.dir, err = os.MkdirTemp("", fmt.Sprintf("%s%d-", prefix, os.Getpid())); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.RemoveAll(b.dir)
+		}
+	}()
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	b.cluster = base64.RawURLEncoding.EncodeToString(append([]byte{0}, id[1:]...))
+	if err := b.configure(); err != nil {
+		return nil, err
+	}
+	cmd, err := b.java("kafka.tools.StorageTool", "format", "-t", b.cluster, "-c", b.file("server.properties"),
+		"--add-scram", "SCRAM-SHA-256=[name="+User+",password="+Password+"]", "--add-scram", "SCRAM-SHA-512=[name="+User+",password="+Password+"]")
+	if err != nil {
+		return nil, err
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("formatting the broker's storage: %w\n%s", err, out)
+	}
+	return b, b.up()
+}
+
+// sweep removes what tests left that were killed.
+func sweep() {
+	old, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
+	for _, dir := range old {
+		number, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), prefix), "-")
+		if pid, err := strconv.Atoi(number); err == nil && !lives(pid) {
+			_ = os.RemoveAll(dir)
+		}
+	}
+}
+
+func (b *broker) file(name string) string { return filepath.Join(b.dir, name) }
+
+//go:embed broker/server.properties
+var properties string
+
+// configure writes the broker's settings, its certificate, and the key of it.
+func (b *broker) configure() (err error) {
+	for i := range b.ports {
+		if b.ports[i], err = testpg.FreePort(); err != nil {
+			return err
+		}
+	}
+	if err := testtls.Write(b.dir); err != nil {
+		return err
+	}
+	key, err := os.ReadFile(b.file("key.pem"))
+	if err != nil {
+		return err
+	}
+	certificate, err := os.ReadFile(b.file("cert.pem"))
+	if err != nil {
+		return err
+	}
+	text := strings.NewReplacer("DIR", b.dir, "USER", User, "PASSWORD", Password, "PLAIN_PORT", strconv.Itoa(b.ports[0]), "TLS_PORT", strconv.Itoa(b.ports[1]),
+		"SASL_PORT", strconv.Itoa(b.ports[2]), "CONTROLLER_PORT", strconv.Itoa(b.ports[3])).Replace(properties)
+	return errors.Join(os.WriteFile(b.file("broker.pem"), append(key, certificate...), 0o600), os.WriteFile(b.file("server.properties"), []byte(text), 0o600))
+}
+
+// java is a command of Kafka's jars.
+func (b *broker) java(args ...string) (*exec.Cmd, error) {
+	folder, err := jars()
+	if err != nil {
+		return nil, err
+	}
+	c := exec.Command("java", append([]string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", filepath.Join(folder, "*")}, args...)...)
+	c.Dir, c.SysProcAttr = b.dir, attributes()
+	return c, nil
+}
+
+// up starts the broker, and waits until it serves.
+func (b *broker) up() error {
+	cmd, err := b.java("kafka.Kafka", b.file("server.properties"))
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(b.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	done, started := make(chan struct{}), make(chan error)
+	go func() {
+		// The broker dies with the thread that started it, so this one stays.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+		close(done)
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	b.cmd, b.done = cmd, done
+	return b.serves()
+}
+
+// serves waits until the broker does.
+func (b *broker) serves() error {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(fmt.Sprint("127.0.0.1:", b.ports[0])), kgo.RequestRetries(0))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		meta, err := kadm.NewClient(cl).Metadata(ctx)
+		cancel()
+		if err == nil && len(meta.Brokers) > 0 && leads(meta.Topics) {
+			return nil
+		}
+		select {
+		case <-b.done:
+			return fmt.Errorf("the broker ended: %w\n%s", err, b.said())
+		default:
+		}
+		if time.Now().After(end) {
+			b.kill()
+			return fmt.Errorf("the broker does not serve: %w\n%s", err, b.said())
+		}
+	}
+}
+
+// leads reports whether each partition has a leader.
+func leads(topics kadm.TopicDetails) bool {
+	all := true
+	topics.EachPartition(func(p kadm.PartitionDetail) { all = all && p.Err == nil })
+	return all
+}
+
+func (b *broker) running() bool {
+	select {
+	case <-b.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// kill ends the broker at once.
+func (b *broker) kill() {
+	_ = b.cmd.Process.Kill()
+	<-b.done
+}
+
+// said is the end of what the broker has logged.
+func (b *broker) said() string {
+	text, _ := os.ReadFile(b.file("log"))
+	return string(text[max(0, len(text)-20_000):])
+}
