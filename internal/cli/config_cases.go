@@ -32,9 +32,6 @@ Exit codes: 0 all tests passed, 1 failed, or a test did, 2 the file has faults.`
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			file, err := e.checkFile(c, args[0])
-			if err == nil && file.Mapping != nil {
-				err = unwritable(file.Mapping)
-			}
 			if err != nil {
 				return usageError{err}
 			}

@@ -102,9 +102,6 @@ func (o *fileOptions) tables(c *job.Config, to *sink.Driver, table string, rules
 	if err != nil {
 		return err
 	}
-	if err := unwritable(m); err != nil {
-		return err
-	}
 	for i := range m.Tables {
 		t := &m.Tables[i]
 		t.OnCreate = slices.DeleteFunc(t.OnCreate, func(s mapping.Statement) bool {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
 )
@@ -73,35 +72,6 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 		Rejects: rejects, MaxRejects: o.maxRejects, RejectsAge: o.keepRejects.Duration, ShowRejects: showRejects(o.to),
 		FromStart: o.fromStart, Rebuild: o.rebuild, AcceptSettings: o.accept,
 	}, nil
-}
-
-// unwritable are the parts of a mapping that runs do not know yet.
-func unwritable(m *mapping.Mapping) error {
-	var faults []error
-	for i := range m.Tables {
-		t := &m.Tables[i]
-		if above := takerOf(m, t); above != "" {
-			faults = append(faults, config.Locate(m.File, &mapping.Fault{Pos: t.Pos, Text: fmt.Sprintf(
-				"table %q: weir does not write child tables with set: merge that have versions, or whose parent has, where %q has delete_when yet", t.Name, above)}))
-		}
-	}
-	return errors.Join(faults...)
-}
-
-// takerOf returns the table a delete in which takes rows of a table with it, where one of the two has
-// versions; "" for none.
-func takerOf(m *mapping.Mapping, t *mapping.Table) string {
-	if t.Of == "" || t.Set != mapping.MergeSet {
-		return ""
-	}
-	for of := t.Of; of != ""; {
-		above := &m.Tables[slices.IndexFunc(m.Tables, func(t mapping.Table) bool { return t.Name == of })]
-		if above.DeleteWhen != nil && (above.Version.Base != mapping.NoBase || t.Version.Base != mapping.NoBase) {
-			return above.Name
-		}
-		of = above.Of
-	}
-	return ""
 }
 
 // sources resolves the sources of a run, of which a connection is live, and names the table.

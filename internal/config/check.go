@@ -43,6 +43,7 @@ func (r *reader) check(m *mappingDraft) {
 	for _, t := range m.tables {
 		if !cyclic {
 			c.names(t)
+			c.versions(t)
 		}
 		c.columns(t)
 		c.rules(t)
@@ -260,7 +261,7 @@ func (c *checker) rules(t *tableDraft) {
 	if t.FillOnly && t.Version.Base != mapping.NoBase {
 		clash("fill_only", "version_field", "fill_only needs no version: leave one of version_field and fill_only out")
 	}
-	if t.given["version_scope"] != nil && t.Scope == fold.RowScope && t.Version.Base == mapping.NoBase {
+	if t.given["version_scope"] != nil && !t.child() && t.Scope == fold.RowScope && t.Version.Base == mapping.NoBase {
 		clash("version_scope", "version_scope", "name the field with version_field")
 	}
 	if above := c.byName[t.Of]; t.replaced() && above != nil && above.FillOnly {
@@ -269,6 +270,28 @@ func (c *checker) rules(t *tableDraft) {
 	if t.replaced() {
 		for _, name := range []string{"delete_when", "null", "fill_only", "version_field", "version_scope"} {
 			clash(name, name, fmt.Sprintf("the array is the whole set of rows, so that %s has no meaning: set: merge takes elements as updates", name))
+		}
+	}
+}
+
+// versions checks that the rows of a child whose elements are updates can have the version of the row
+// that they belong to: a delete of that counts as one of theirs.
+func (c *checker) versions(t *tableDraft) {
+	if !t.child() || t.replaced() {
+		return
+	}
+	own := t.Version.Base != mapping.NoBase
+	if t.given["version_scope"] != nil && !own {
+		c.fault(t.place("version_scope"), t.where+".version_scope", "the version is that of %s, and so is its scope: leave version_scope out", t.Of)
+	}
+	for of := c.byName[t.Of]; of != nil; of = c.byName[of.Of] {
+		if own && of.DeleteWhen != nil {
+			c.fault(t.place("version_field"), t.where+".version_field", "%s has delete_when, and a delete of its row counts as one of the rows here: they have its version; leave version_field out", of.Name)
+			return
+		}
+		if t.FillOnly && !own && of.Version.Base != mapping.NoBase {
+			c.fault(t.place("fill_only"), t.where+".fill_only", "fill_only needs no version, and the rows have that of %s: leave one of version_field and fill_only out", of.Name)
+			return
 		}
 	}
 }

@@ -98,8 +98,8 @@ var tableKeys = []key[tableDraft]{
 		t.Null = choice(r, n, where, fold.ClearNull, fold.KeepNull)
 	}},
 	{"fill_only", "write only where the row has NULL", "the top-level `fill_only`", boolForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.FillOnly = r.boolean(n, where) }},
-	{"version_field", "the path of the version of a message; of a child, of the element", "the top-level `version_field`, of the message", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Version = r.path(n, where) }},
-	{"version_scope", "what has a version: each `column`, or the `row`", "the top-level `version_scope`", enum(fold.ColumnScope, fold.RowScope), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"version_field", "the path of the version of a message; of a child, of the element", "the top-level `version_field`, of the message; of a child that of its parent", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Version = r.path(n, where) }},
+	{"version_scope", "what has a version: each `column`, or the `row`", "the top-level `version_scope`; of a child that of its parent", enum(fold.ColumnScope, fold.RowScope), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.Scope = choice(r, n, where, fold.ColumnScope, fold.RowScope)
 	}},
 	{"max_columns", "the most columns that `rest: add` adds", "the top-level `max_columns`", countForm(0), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.MaxColumns = r.number(n, where, 0) }},
@@ -172,7 +172,7 @@ func (r *reader) inherit(m *mappingDraft, deleteWhen mapping.When, version mappi
 		if leave("fill_only") {
 			t.FillOnly = o.FillOnly
 		}
-		if leave("version_field") {
+		if leave("version_field") && (!t.child() || t.replaced()) { // else it is that of the row above
 			t.Version = version
 		}
 		if leave("version_scope") && t.Version.Base != mapping.NoBase {

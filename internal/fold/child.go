@@ -51,6 +51,7 @@ type nested struct {
 	table   int
 	parent  int
 	updates bool          // its rows are changes of their own
+	newer   string        // a table below, whose rows have versions and this one's none; "" is none
 	updated []int         // the tables whose rows belong to this one's and are such changes
 	columns map[int32]int // the tables whose rows are values of this one's, by the number of their field
 	keys    []int32       // the fields of the key of such a row
@@ -69,6 +70,9 @@ func (f Folders) Nest(n Nesting) error {
 		if !n.Set(i) {
 			folder.nested.updates = true
 			above.nested.updated = append(above.nested.updated, i)
+			for of := parent; of >= 0 && folder.opt.Version != "" && f[of].opt.Version == ""; of = f[of].nested.parent {
+				f[of].nested.newer = folder.table.Name
+			}
 		}
 		if n.SetColumn(i) == "" {
 			continue
@@ -211,11 +215,7 @@ func (b *Batch) Has(key []byte) bool { return b.find(key) != nil }
 // Above returns the row that one of the batch belongs to, of the batch of these; nil where that has
 // none.
 func (b *Batch) Above(r *Row, above *Batch) *Row {
-	values := make([][]byte, len(b.Child.Key))
-	for i, k := range b.Child.Key {
-		values[i] = b.Value(r, k)
-	}
-	return above.find(AppendKey(nil, &above.Table, values))
+	return above.find(AppendKey(nil, &above.Table, b.keyAbove(r)))
 }
 
 // find returns the row of a key, nil where the batch has none.

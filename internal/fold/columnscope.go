@@ -39,7 +39,8 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 		bare = vs.kept
 	}
 	out.Replaces = vs.ended != 0 && !b.outlived(vs.ended, now.tomb) && !b.outlived(vs.ended, now.live)
-	removed := v.applyDelete(vs)
+	above := v.tombAbove(&out)
+	removed := newest(v.applyDelete(vs), above)
 	if vs.live != 0 {
 		if live := b.arena.get(vs.live); !before(live, removed) && !before(live, now.live) {
 			now.live = live
@@ -68,6 +69,7 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 	case out.Replaces:
 		unchanged = false
 	}
+	v.keepTomb(&out, newest(now.tomb, above))
 	state := now.encode()
 	if bytes.Equal(state, was.State) || was.State == nil && now.isEmpty() {
 		state = nil
@@ -99,6 +101,14 @@ func (v *Resolver) applyDelete(vs *versions) (removed []byte) {
 
 // before reports whether a version is older than another one, if there is one.
 func before(version, other []byte) bool { return other != nil && feed.Older(version, other) }
+
+// newest returns the newer one of two versions, the first where they are equal; nil is none.
+func newest(version, other []byte) []byte {
+	if version == nil || before(version, other) {
+		return other
+	}
+	return version
+}
 
 // outlived reports whether a delete is older than another version, if there is one.
 func (b *Batch) outlived(deleted ref, version []byte) bool {

@@ -37,6 +37,7 @@ type Folder struct {
 	version  []byte // of the change at hand
 	judged   int    // the number of the change at hand, in its message
 	row      int32  // the number of its row in the batch
+	takes    []byte // the version of the newest delete of that row; nil is none
 	saidFull bool   // that the limit on columns was reached
 	nested   *nested
 	refers   []int32 // the columns whose values are judged by the rows that they name; see splits
@@ -211,6 +212,8 @@ func (f *Folder) judge(b *Batch, c *Change) error {
 		if err := f.readVersion(&c.Version); err != nil {
 			return f.reject(err)
 		}
+	} else if c.Op.ends() && f.nested != nil && f.nested.newer != "" {
+		return f.reject(feed.Errorf(feed.BadVersion, "the delete has none, and the rows of %q that go with the row do", f.nested.newer))
 	}
 	if f.opt.Limits.NoNUL && bytes.Contains(c.Text, escapedNUL) {
 		for i, h := range f.hits {

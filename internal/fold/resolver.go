@@ -29,6 +29,8 @@ type Resolver struct {
 	columns []int32  // the number of each column of the batch's table
 	now     state
 	cleared []int32
+	above   *Resolver         // of the rows that those of the batch belong to; nil: of none
+	tombs   map[string][]byte // by key of a row: its newest delete, and that of the rows that it belongs to
 }
 
 // NewResolver starts to resolve the rows of a batch. names is what Names returned
@@ -36,6 +38,9 @@ type Resolver struct {
 // The batch stays as it is: others may read it meanwhile.
 func NewResolver(b *Batch, names []string, table *schema.Table) *Resolver {
 	v := &Resolver{b: *b}
+	if b.nested != nil && len(b.nested.updated) > 0 {
+		v.tombs = map[string][]byte{}
+	}
 	for _, name := range names {
 		if hidden, ok := strings.CutPrefix(name, keptHidden); ok {
 			name = hiddenPrefix + hidden

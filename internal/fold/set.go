@@ -116,7 +116,7 @@ func (f Folders) apply(s *Set, c *TableChange, at Place) {
 		f.link(s, c.Table)
 	}
 	if c.Op.ends() && len(folder.nested.updated) > 0 {
-		f.take(s, c.Table, folder.row)
+		f.take(s, c.Table, folder.row, folder.version)
 	}
 }
 
@@ -202,7 +202,7 @@ func (f Folders) Seal(s *Set) {
 		}
 		f[i].Seal(b)
 		f[i].sealChild(b)
-		if len(b.links) > 0 {
+		if len(b.links) > 0 && !b.Versioned() {
 			b.replaceBelow(b.at, s.Batches[b.Child.Parent].at)
 		}
 	}

@@ -68,7 +68,7 @@ func Merge(batches []*Batch, of []Message) [][]*Row {
 		}
 	}
 	for i, b := range batches {
-		if len(b.links) > 0 {
+		if len(b.links) > 0 && !b.Versioned() {
 			above := m.at[b.Child.Parent]
 			b.replaceBelow(func(n int32) *Row { return m.at[i][n] }, func(n int32) *Row { return above[n] })
 		}
@@ -91,6 +91,7 @@ func (m *merging) add(s Single) {
 	if !known {
 		r = &Row{Key: s.Key(), cells: make([]ref, len(b.Table.Columns))}
 		m.rows[s.Table], m.at[s.Table][n] = append(m.rows[s.Table], r), r
+		m.inherit(b, r, n)
 	}
 	if b.Versioned() {
 		b.mergeLoggedVersion(r, s.m)
@@ -98,21 +99,38 @@ func (m *merging) add(s Single) {
 		b.mergeLogged(r, s.m, !known)
 	}
 	if s.m.op.ends() {
-		m.take(s.Table, n)
+		m.take(s.Table, n, b.versionAt(s.m.version))
+	}
+}
+
+// inherit is [Folder.inherit] of a row that is merged.
+func (m *merging) inherit(b *Batch, r *Row, n int32) {
+	if len(b.links) == 0 || !b.Versioned() {
+		return
+	}
+	if v := m.batches[b.Child.Parent].Takes(m.at[b.Child.Parent][b.links[n].above]); v != nil {
+		b.end(b.Scope, r, v, b.Table.Columns)
 	}
 }
 
 // take is [Folders.take] of the rows that were merged.
-func (m *merging) take(table int, row int32) {
+func (m *merging) take(table int, row int32, version []byte) {
 	for i, b := range m.batches {
 		if len(b.links) == 0 || b.Child.Parent != table {
 			continue
 		}
 		b.eachBelow(row, func(n int32) {
-			if r := m.at[i][n]; r != nil && !r.Deleted {
+			switch r := m.at[i][n]; {
+			case r == nil:
+				return
+			case b.Versioned():
+				b.end(b.Scope, r, version, b.Table.Columns)
+			case r.Deleted:
+				return
+			default:
 				r.take(b.Table.Key)
-				m.take(i, n)
 			}
+			m.take(i, n, version)
 		})
 	}
 }
@@ -153,18 +171,17 @@ func (b *Batch) mergeLoggedVersion(r *Row, m *logged) {
 		vs.ensure(r)
 		return
 	}
-	if b.outdated(b.Scope, vs, b.arena.get(m.version)) {
+	version := b.arena.get(m.version)
+	if m.op.ends() {
+		b.end(b.Scope, r, version, b.Table.Columns)
+	}
+	if m.op == Delete || b.outdated(b.Scope, vs, version) {
 		return
 	}
-	if m.op.ends() {
-		b.remove(b.Scope, r, m.version, b.Table.Columns)
-	}
-	if m.op != Delete {
-		newest := b.revive(vs, m.version)
-		for _, c := range m.cells {
-			if !b.Table.Columns[c.col].Key && b.wins(vs, c.col, m.version, newest, width) {
-				r.cells[c.col] = c.val
-			}
+	newest := b.revive(vs, m.version)
+	for _, c := range m.cells {
+		if !b.Table.Columns[c.col].Key && b.wins(vs, c.col, m.version, newest, width) {
+			r.cells[c.col] = c.val
 		}
 	}
 	vs.mark(r)

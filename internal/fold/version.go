@@ -17,6 +17,7 @@ type versions struct {
 	live  ref   // the newest of the messages that set columns; 0 where none lives on
 	tomb  ref   // the newest of those that delete; 0 is none
 	ended ref   // the newest of those that no newer message of the row outlived
+	takes ref   // the newest of all, which takes the rows that belong to the row
 	cells []ref // by column, as the row's cells
 	// ensured tells that another row needs the row, and kept that no delete came behind that.
 	ensured, kept bool
@@ -52,6 +53,23 @@ func (b *Batch) putVersion(v []byte) ref {
 	return b.version
 }
 
+// versionAt returns the version at r; nil is none.
+func (b *Batch) versionAt(r ref) []byte {
+	if r == 0 {
+		return nil
+	}
+	return b.arena.get(r)
+}
+
+// Takes returns the version of the newest delete among a row's messages, which takes the rows that
+// belong to it; nil is none.
+func (b *Batch) Takes(r *Row) []byte {
+	if r.versions == 0 {
+		return nil
+	}
+	return b.versionAt(b.versions[r.versions-1].takes)
+}
+
 // older reports whether version v is before the one at r; a missing one is before all.
 func (b *Batch) older(v []byte, r ref) bool { return r != 0 && feed.Older(v, b.arena.get(r)) }
 
@@ -77,6 +95,7 @@ func (f *Folder) mergeVersioned(b *Batch, c *Change, at Place) {
 	f.row = int32(n)
 	if made {
 		f.putKey(b, r, c)
+		f.inherit(b, r)
 	}
 	if f.table.HasConstraints {
 		f.log(b, n, c, at)
@@ -85,20 +104,19 @@ func (f *Folder) mergeVersioned(b *Batch, c *Change, at Place) {
 		vs.ensure(r)
 		return
 	}
-	if b.outdated(f.opt.Scope, vs, f.version) {
+	if c.Op.ends() {
+		b.end(f.opt.Scope, r, f.version, f.table.Columns)
+	}
+	f.takes = b.versionAt(vs.takes)
+	if c.Op == Delete || b.outdated(f.opt.Scope, vs, f.version) {
 		return
 	}
 	v := b.putVersion(f.version)
-	if c.Op.ends() {
-		b.remove(f.opt.Scope, r, v, f.table.Columns)
-	}
-	if c.Op != Delete {
-		newest := b.revive(vs, v)
-		for i, h := range f.hits {
-			if fd := &f.fields[h]; f.sets(fd, c.Fields[i].Kind) && b.wins(vs, fd.col, v, newest, width) {
-				cell := b.cell(r, fd.col, width)
-				*cell = b.arena.set(*cell, c.Fields[i].Value)
-			}
+	newest := b.revive(vs, v)
+	for i, h := range f.hits {
+		if fd := &f.fields[h]; f.sets(fd, c.Fields[i].Kind) && b.wins(vs, fd.col, v, newest, width) {
+			cell := b.cell(r, fd.col, width)
+			*cell = b.arena.set(*cell, c.Fields[i].Value)
 		}
 	}
 	vs.mark(r)
@@ -110,6 +128,19 @@ func (b *Batch) outdated(scope Scope, vs *versions, v []byte) bool {
 		return b.older(v, vs.live)
 	}
 	return b.older(v, vs.tomb)
+}
+
+// end has a delete of version v, of a row or of one that it belongs to, take what is not newer of the
+// row.
+func (b *Batch) end(scope Scope, r *Row, v []byte, columns []schema.Column) {
+	vs := b.versionsOf(r)
+	if !b.older(v, vs.takes) {
+		vs.takes = b.putVersion(v)
+	}
+	if !b.outdated(scope, vs, v) {
+		b.remove(scope, r, b.putVersion(v), columns)
+		vs.mark(r)
+	}
 }
 
 // remove has a delete of version v take a row's values.

@@ -48,6 +48,8 @@ type Table struct {
 	// into the table as it is.
 	Violates func(t *Table, key string, row map[string]Value) error
 
+	tombAbove func(named map[string]Value) string // the version of the newest delete of the rows that a row belongs to
+
 	rows    map[string]*row
 	births  int
 	added   int                    // columns that the feed brought
@@ -311,6 +313,17 @@ func (t *Table) judge(key string, named map[string]Value, version string, delete
 	return nil
 }
 
+// tombOf is the version of the newest delete of the rows that a row belongs to; "" for none.
+func (t *Table) tombOf(named map[string]Value) string {
+	if t.tombAbove == nil {
+		return ""
+	}
+	return t.tombAbove(named)
+}
+
+// end has a delete of a version be one of a row.
+func (t *Table) end(key, version string) { t.rows[key] = t.merge(t.rows[key], nil, version, true) }
+
 // merge returns what a message makes of a row.
 func (t *Table) merge(old *row, named map[string]Value, version string, deletes bool) *row {
 	r := &row{cells: map[string]Value{}, versions: map[string]string{}, live: old.live, tomb: old.tomb, born: old.born}
@@ -323,7 +336,7 @@ func (t *Table) merge(old *row, named map[string]Value, version string, deletes 
 	older := func(than string) bool { return than != "" && Compare(version, than) < 0 }
 	remembers := t.Version != "" && !t.RowScope
 	switch {
-	case remembers && older(old.tomb), t.RowScope && old.live != "" && older(old.cells[t.Version].Text):
+	case remembers && (older(old.tomb) || older(t.tombOf(named))), t.RowScope && old.live != "" && older(old.cells[t.Version].Text):
 		return r
 	case deletes:
 		if remembers {

@@ -48,12 +48,43 @@ func NewModel(m *mapping.Mapping, textTypes bool) *Model {
 	for i := range m.Tables {
 		t := &m.Tables[i]
 		r := Rules{Key: model.key(t), KeepNull: t.Null == "keep", FillOnly: t.FillOnly, DeleteField: opField, DeleteValue: "delete", MaxColumns: 1000}
-		if t.Version.Base != mapping.NoBase && !model.isSet(t) {
-			r.Version, r.RowScope = versionField, t.Scope == "row"
+		if of := model.versioned(t); of != nil {
+			r.Version, r.RowScope = versionField, of.Scope == "row"
 		}
 		model.tables[t.Name] = NewTable(r, Limits{})
+		model.tables[t.Name].tombAbove = func(named map[string]Value) string { return model.tombAbove(t, named) }
 	}
 	return model
+}
+
+// versioned is the table that says which version the messages of a table have; nil for none.
+func (m *Model) versioned(t *mapping.Table) *mapping.Table {
+	for !m.isSet(t) {
+		if t.Version.Base != mapping.NoBase {
+			return t
+		}
+		if t.Of == "" {
+			break
+		}
+		t = m.table(t.Of)
+	}
+	return nil
+}
+
+// tombAbove is the version of the newest delete of the rows that a row belongs to.
+func (m *Model) tombAbove(t *mapping.Table, named map[string]Value) (tomb string) {
+	var key []string
+	for _, k := range m.key(t) {
+		key = append(key, named[k].Text)
+	}
+	for t.Of != "" {
+		t = m.table(t.Of)
+		key = key[:len(m.key(t))]
+		if r := m.tables[t.Name].rows[Key(key...)]; r != nil && r.tomb != "" && (tomb == "" || Compare(tomb, r.tomb) < 0) {
+			tomb = r.tomb
+		}
+	}
+	return tomb
 }
 
 func (m *Model) table(name string) *mapping.Table {
@@ -267,14 +298,14 @@ func (m *Model) write(rows []modelRow) error {
 			for _, k := range m.key(r.table) {
 				key = append(key, r.fields[k].value().Text)
 			}
-			m.take(r.table, key)
+			m.take(r.table, key, r.fields[versionField])
 		}
 	}
 	return nil
 }
 
-// take removes the rows that belong to one of a table.
-func (m *Model) take(of *mapping.Table, key []string) {
+// take has a delete of one of a table, of a version, be one of the rows that belong to it.
+func (m *Model) take(of *mapping.Table, key []string, version raw) {
 	for i := range m.mapping.Tables {
 		t := &m.mapping.Tables[i]
 		if t.Of != of.Name || m.isSet(t) {
@@ -286,8 +317,12 @@ func (m *Model) take(of *mapping.Table, key []string) {
 				own = append(own, cells[k].Text)
 			}
 			if slices.Equal(own[:len(key)], key) {
-				delete(m.tables[t.Name].rows, Key(own...))
-				m.take(t, own)
+				if m.versioned(t) == nil {
+					delete(m.tables[t.Name].rows, Key(own...))
+				} else {
+					m.tables[t.Name].end(Key(own...), version.value().Text)
+				}
+				m.take(t, own, version)
 			}
 		}
 	}
@@ -306,12 +341,13 @@ func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]mode
 			return errors.New("at is no object")
 		}
 	}
-	if t.Version.Base != mapping.NoBase && !m.isSet(t) {
+	maps.Copy(r.fields, above)
+	if of := m.versioned(t); of == t {
+		delete(r.fields, versionField)
 		if x := v.get(t.Version, v.unit); x != "" {
 			r.fields[versionField] = x
 		}
 	}
-	maps.Copy(r.fields, above)
 	for _, c := range t.Columns {
 		if r.deletes && !slices.Contains(t.Key, c.Name) {
 			continue
@@ -343,6 +379,9 @@ func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]mode
 			key[k] = r.fields[m.key(t)[i]]
 		}
 		if !m.isSet(child) {
+			if x := r.fields[versionField]; x != "" {
+				key[versionField] = x
+			}
 			if _, err := m.elements(child, &v, key, rows); err != nil {
 				return err
 			}

@@ -371,22 +371,37 @@ func (c *compiler) options(t *Table, out *planned, s scope, what string) {
 	out.rest = o.Columns
 	if out.set { // its rows are whole, and have the version of the message
 		o.Null, o.FillOnly = fold.ClearNull, false
-	} else if t.Version.Base != NoBase {
-		at := c.find(t.Version, s, false, t.Pos, what+": version_field")
-		out.version = &at
-		o.Version, o.Scope = t.Version.String(), fold.ColumnScope
-		if t.Scope == fold.RowScope {
-			o.Version, o.Scope = c.versionColumn(t, out, at, what), fold.RowScope
+	} else if of := c.versioned(t); of != nil {
+		o.Version, o.Scope = of.Version.String(), fold.ColumnScope
+		if of == t {
+			at := c.find(t.Version, s, false, t.Pos, what+": version_field")
+			out.version = &at
+		} else { // of the message, or element, that the row above is of
+			out.version = c.plan.tables[out.parent].version
+		}
+		if of.Scope == fold.RowScope {
+			o.Version, o.Scope = c.versionColumn(of, out, what), fold.RowScope
 		}
 	}
 	out.options = o
 }
 
+// versioned returns the table that says which version the messages of a table have: itself, or one
+// above; nil for none.
+func (c *compiler) versioned(t *Table) *Table {
+	for ; t.Version.Base == NoBase; t = c.plan.tables[c.byName[t.Of]].spec {
+		if t.Of == "" {
+			return nil
+		}
+	}
+	return t
+}
+
 // versionColumn is the column that keeps the version of a whole row.
-func (c *compiler) versionColumn(t *Table, out *planned, version place, what string) string {
+func (c *compiler) versionColumn(of *Table, out *planned, what string) string {
 	for i := range out.columns {
 		x := &out.columns[i]
-		if len(x.sources) != 1 || x.sources[0].at != version || x.sources[0].when != nil {
+		if len(x.sources) != 1 || x.sources[0].at != *out.version || x.sources[0].when != nil {
 			continue
 		}
 		switch x.sources[0].cast.Kind {
@@ -394,9 +409,13 @@ func (c *compiler) versionColumn(t *Table, out *planned, version place, what str
 			return x.spec.Name
 		}
 	}
-	if steps := t.Version.Steps; out.everything && !out.hasAt && t.Version.Base == RowBase && len(steps) == 1 && steps[0].Index < 0 {
+	if steps := of.Version.Steps; out.spec == of && out.everything && !out.hasAt && of.Version.Base == RowBase && len(steps) == 1 && steps[0].Index < 0 {
 		return steps[0].Name
 	}
-	c.fault(t.Pos, "%s: version_scope: row keeps the version in a column: add one that takes %s as it is, as an integer, numeric or text", what, t.Version)
+	path := of.Version.String()
+	if out.spec != of {
+		path = fmt.Sprintf("the version of the row of %q", out.spec.Of)
+	}
+	c.fault(out.spec.Pos, "%s: version_scope: row keeps the version in a column: add one that takes %s as it is, as an integer, numeric or text", what, path)
 	return ""
 }

@@ -212,8 +212,8 @@ func TestMap_SparseElements(t *testing.T) {
 		orders id=1
 		orders id=1
 		items id=1 sku="x" line=0 qty=2 number="A1" version 9
-		taxes id=1 sku="x" code="v" amount=1.5 qty="2"
-		taxes id=1 sku="x" code="w" qty="2"
+		taxes id=1 sku="x" code="v" amount=1.5 qty="2" version 9
+		taxes id=1 sku="x" code="w" qty="2" version 9
 		delete items id=1 sku="y" version 9`)
 }
 

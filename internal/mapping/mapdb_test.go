@@ -156,14 +156,17 @@ func (db *mapDB) write(rows [][]*fold.Row) bool {
 			t.rows[key] = maps.Clone(row)
 		}
 	}
+	resolvers := make([]*fold.Resolver, len(db.set.Batches))
 	for i, b := range db.set.Batches {
-		if !db.tables[i].flush(db.t, b, rows[i], func(table int, raw []byte) bool {
-			return db.tables[table].rows[fmt.Sprintf("%q", []string{string(feed.AppendText(nil, raw, feed.KindOf(raw)))})] != nil
-		}) {
+		if b.Versioned() {
+			resolvers[i] = fold.NewResolver(b, db.tables[i].names, &b.Table)
+		}
+	}
+	for i := range db.set.Batches {
+		if !db.writeTable(i, rows, resolvers) {
 			db.tables = before
 			return false
 		}
-		db.take(b, rows[i])
 	}
 	return true
 }
@@ -172,7 +175,7 @@ func (db *mapDB) write(rows [][]*fold.Row) bool {
 func (db *mapDB) take(of *fold.Batch, rows []*fold.Row) {
 	for i := range db.set.Batches {
 		above := db.above(i, of)
-		if above == nil {
+		if above == nil || db.set.Batches[i].Versioned() {
 			continue
 		}
 		for _, r := range rows {
@@ -203,18 +206,25 @@ func (db *mapDB) above(table int, of *fold.Batch) (names []string) {
 	return nil
 }
 
-// flush writes rows, up to one that names another that must not be missing. exists tells whether a
-// table has a row.
-func (t *mapTable) flush(tt *testing.T, b *fold.Batch, rows []*fold.Row, exists func(table int, key []byte) bool) bool {
-	if !b.Versioned() {
+// writeTable writes the rows of a table, up to one that names another that must not be missing.
+func (db *mapDB) writeTable(table int, all [][]*fold.Row, resolvers []*fold.Resolver) bool {
+	t, b, resolver, rows := &db.tables[table], db.set.Batches[table], resolvers[table], all[table]
+	exists := func(table int, raw []byte) bool {
+		return db.tables[table].rows[fmt.Sprintf("%q", []string{string(feed.AppendText(nil, raw, feed.KindOf(raw)))})] != nil
+	}
+	if resolver == nil {
 		for _, r := range rows {
 			if !t.write(b, r, exists) {
 				return false
 			}
 		}
+		db.take(b, rows)
 		return true
 	}
-	resolver := fold.NewResolver(b, t.names, &b.Table)
+	if parent, _ := db.plan.Parent(table); parent >= 0 && !b.Child.Set && resolvers[parent] != nil {
+		resolver.Below(resolvers[parent])
+		rows = slices.Concat(rows, db.taken(table, resolver, all))
+	}
 	for _, r := range rows {
 		key := keyOf(b, r)
 		row, found := t.rows[key]
@@ -226,7 +236,7 @@ func (t *mapTable) flush(tt *testing.T, b *fold.Batch, rows []*fold.Row, exists 
 		}
 		res, err := resolver.Resolve(r, was)
 		if err != nil {
-			tt.Fatal(err)
+			db.t.Fatal(err)
 		}
 		if !res.Unchanged && !t.write(resolver.Batch(), &res.Row, exists) {
 			return false

@@ -62,7 +62,7 @@ type Table struct {
 	DeletesNeedAt bool
 	Null          fold.Null
 	FillOnly      bool
-	Version       Path // of the message's version; the zero path: none
+	Version       Path // of the message's version; the zero path: none, of a row that belongs to another that of this one
 	Scope         fold.Scope
 	MaxColumns    int
 }

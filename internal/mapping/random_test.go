@@ -118,7 +118,11 @@ func (d *draw) message() string {
 		add("list", d.list(d.value))
 	}
 	if d.one(2) {
-		add("items", d.list(d.item))
+		item := d.item
+		if d.one(2) {
+			item = d.update
+		}
+		add("items", d.list(item))
 	}
 	if d.one(4) {
 		add("tags", d.list(d.value))
@@ -198,6 +202,10 @@ func (d *draw) mapping() (m mapping.Mapping) {
 	}
 	if d.one(3) {
 		m.MaxEach = 1 + d.IntN(4)
+	}
+	if d.one(4) {
+		m.Tables = d.orders()
+		return m
 	}
 	for i := range 1 + d.IntN(3) {
 		m.Tables = append(m.Tables, d.table(fmt.Sprint("t", i)))
@@ -323,11 +331,15 @@ func (d *draw) children(of *mapping.Table) (tables []mapping.Table) {
 	carried := cmp.Or(of.ID, "id")
 	rename := map[string]string{carried: of.Name + "_id"}
 	set := mapping.Set(d.of("", "replace", "merge"))
-	forgets := of.DeleteWhen != nil && of.Version.Base != mapping.NoBase
 	if of.FillOnly {
 		set = mapping.MergeSet
-	} else if forgets {
-		set = mapping.ReplaceSet
+	}
+	if of.Scope == fold.RowScope {
+		defer func() {
+			for i := range tables {
+				keepVersion(&tables[i])
+			}
+		}()
 	}
 	switch d.IntN(4) {
 	case 0:
@@ -354,13 +366,13 @@ func (d *draw) children(of *mapping.Table) (tables []mapping.Table) {
 			items.DeleteWhen = when("qty=0|null")
 		}
 		if d.one(3) && of.DeleteWhen == nil {
-			items.Version = path(d.of("v", "$.v"))
+			items.Version, items.Scope = path(d.of("v", "$.v")), fold.ColumnScope
 		}
 	}
 	tables = append(tables, items)
 	if d.one(2) {
 		taxes := mapping.Table{Name: of.Name + "_taxes", Of: items.Name, Each: path("taxes"), Set: set, Key: []string{"code"}}
-		if items.DeleteWhen != nil && items.Version.Base != mapping.NoBase || set == mapping.MergeSet && d.one(3) {
+		if set == mapping.MergeSet && d.one(3) {
 			taxes.Set = mapping.ReplaceSet
 		}
 		if d.one(2) {

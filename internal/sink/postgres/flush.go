@@ -149,7 +149,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		if p.merge == nil {
 			continue
 		}
-		p.t.allNew = p.counts.Inserted == int64(len(p.writes))
+		p.t.allNew = p.counts.Inserted == int64(len(p.writes)+p.took)
 		if p.merge.versions != nil {
 			p.t.names = p.merge.versions.names
 		}
@@ -161,7 +161,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 func (a *attempt) count(r []result) (some bool) {
 	for _, p := range a.parts {
 		if p.merge != nil {
-			if some = p.merge.count(&p.counts, r, p.tags, len(p.writes)); !some {
+			if some = p.merge.count(&p.counts, r, p.tags, len(p.writes)+p.took); !some {
 				return false
 			}
 		}
@@ -235,8 +235,8 @@ func (a *attempt) fit() error {
 func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 	look := false
 	for _, p := range a.parts {
-		p.taken = nil
-		if p.merge = nil; p.set || len(p.writes) == 0 {
+		p.taken, p.took, p.newest, p.looks = nil, 0, nil, false
+		if p.merge = nil; p.set || len(p.writes) == 0 && !p.mayFollow() {
 			continue
 		}
 		if err := p.plan(assumeNew); err != nil {

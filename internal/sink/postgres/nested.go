@@ -74,9 +74,10 @@ func (m *merge) sweep(s *script) int {
 }
 
 // takers are the parts whose rows take those of a part with them that belong to them: they delete
-// or replace some. A part whose rows are values of theirs sweeps instead.
+// or replace some. A part whose rows are values of theirs sweeps instead, and one for whose rows their
+// deletes count looks for these.
 func (a *attempt) takers(p *part) (takers []*part) {
-	if !p.b.Used() {
+	if !p.b.Used() || p.follows() != nil {
 		return nil
 	}
 	top := fold.Top(a.f.Batches, slices.Index(a.parts, p))

@@ -26,6 +26,8 @@ type part struct {
 	direct bool        // the rows are copied into the table itself, as if all were new
 	looks  bool        // what the database has of them is read first
 	found  lookup
+	took   int            // of those that are looked at: rows that go with the ones that they belong to
+	newest *fold.Resolver // which rows are newer than what the database has; nil where they have no versions
 	// The statements that write them.
 	from, to int
 	tags     tags
@@ -102,7 +104,8 @@ func (p *part) change() {
 
 // plan decides how the rows are written.
 func (p *part) plan(assumeNew bool) (err error) {
-	assumeNew = assumeNew && (p.t.allNew || !p.t.Exists)
+	above := p.follows()
+	assumeNew = assumeNew && (p.t.allNew || !p.t.Exists) && (above == nil || above.direct)
 	p.newer, p.direct, p.looks = p.writes, false, false
 	switch {
 	case !p.b.Versioned():

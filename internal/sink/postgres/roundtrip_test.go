@@ -51,6 +51,37 @@ func TestFlush_IsOneRoundTrip(t *testing.T) {
 	}
 }
 
+// TestFlush_DeletesOfRowsBelowAreTwoRoundTrips: what the database has below rows with versions that are
+// deleted is read with their versions.
+func TestFlush_DeletesOfRowsBelowAreTwoRoundTrips(t *testing.T) {
+	db, p := throughProxy(t, testpg.New(t))
+	n := sinktest.BeginNested(t, db, sinktest.VersionedShop(t, fold.ColumnScope), false)
+	lines := func(v int, more string) (all []string) {
+		for id := range 100 {
+			all = append(all, fmt.Sprintf(`{"id":%d,"v":%d,%s}`, id, v, more))
+		}
+		return all
+	}
+	for i, c := range []struct {
+		lines []string
+		below string // how many items and taxes there are
+	}{
+		{lines(3, `"items":[{"sku":"x","taxes":[{"code":"a"}]},{"sku":"y"}]`), "200|100"},
+		{lines(7, `"items":[{"sku":"y","taxes":[{"code":"b"}]}]`), "200|200"},
+		{lines(5, `"op":"delete"`), "100|100"},
+		{lines(6, `"items":[{"sku":"z"}]`), "200|100"},
+		{lines(8, `"op":"delete"`), "0|0"},
+	} {
+		p.Cut(nil)
+		n.Flush(c.lines...)
+		if got := p.Count(); i > 1 && got.Answers != 2 { // the first rows were all new, and so may the next be
+			t.Errorf("flush %d was answered %d times: %+v", i, got.Answers, got)
+		}
+		sinktest.Expect(t, db, "SELECT (SELECT count(*) FROM items), (SELECT count(*) FROM taxes)", c.below)
+	}
+	sinktest.Expect(t, db, "SELECT count(*) FROM weir_versions WHERE gone IS NULL", "0")
+}
+
 // TestFlush_SeveralTablesAreOneRoundTrip: so are the rows of several tables, and with versions
 // in some of them they are two.
 func TestFlush_SeveralTablesAreOneRoundTrip(t *testing.T) {

@@ -56,7 +56,8 @@ func (d *DB) readyVersions(s *script, table *relation) {
 type lookup struct {
 	versions    *versioned
 	stage       stage
-	names, rows int // statements; names is -1 where there is none
+	names, rows int // statements; -1 where there is none
+	follow
 }
 
 // look adds what reads what the database has of the rows.
@@ -65,6 +66,14 @@ func (p *part) look() {
 	v := &versioned{table: d.fullName(table), looking: true}
 	m := d.newMerge(b, p.t, p.after, p.writes)
 	p.merge, m.versions = m, v
+	p.found = lookup{versions: v, stage: p.t.stage, names: -1, rows: -1}
+	if b.Scope == fold.ColumnScope {
+		p.found.names = s.add("SELECT value FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.VersionsMark(v.table)))
+	}
+	p.lookBelow()
+	if len(p.writes) == 0 {
+		return
+	}
 	sql, now := m.prepare()
 	for _, q := range sql {
 		s.add("%s", q)
@@ -75,21 +84,26 @@ func (p *part) look() {
 	s.copies = append(s.copies, m.encode(p.writes))
 	m.findOwners(s)
 	now.rows = len(p.writes)
-	p.found = lookup{versions: v, stage: now, names: -1}
+	p.found.stage = now
 	if b.Scope == fold.ColumnScope {
-		p.found.names = s.add("SELECT value FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.VersionsMark(v.table)))
 		p.found.rows = s.add("SELECT s.n, EXISTS (SELECT FROM %s t WHERE %s), encode(v.state, 'hex') FROM %s s JOIN %s.weir_versions v ON v.tbl = %s AND v.key = s.key",
 			table.ident, m.on(), m.t.stageName, d.schema, d.literal(v.table))
 		return
 	}
-	version := "NULL"
-	if b.Version >= 0 {
-		c := &b.Table.Columns[b.Version]
-		if version = "t." + ident(c.Name); c.Type == schema.Real {
-			version = widened(version, c.Type, schema.Number)
-		}
+	p.found.rows = s.add("SELECT s.n, true, (%s)::text FROM %s s JOIN %s t ON %s", p.version(), m.t.stageName, table.ident, m.on())
+}
+
+// version is what a row has its version in.
+func (p *part) version() string {
+	if p.b.Version < 0 {
+		return "NULL"
 	}
-	p.found.rows = s.add("SELECT s.n, true, (%s)::text FROM %s s JOIN %s t ON %s", version, m.t.stageName, table.ident, m.on())
+	c := &p.b.Table.Columns[p.b.Version]
+	version := "t." + ident(c.Name)
+	if c.Type == schema.Real {
+		version = widened(version, c.Type, schema.Number)
+	}
+	return version
 }
 
 // resolved takes the answer to look, and makes the merge one of the rows that are newer.
@@ -102,7 +116,7 @@ func (p *part) resolved(r []result) error {
 		}
 	}
 	v.looking = false
-	return p.mergeNewer(v, r[p.found.rows].rows)
+	return p.mergeNewer(v, r)
 }
 
 // mergeAssumingNew makes the merge one that assumes that no row exists yet; a duplicate key
@@ -111,37 +125,70 @@ func (p *part) mergeAssumingNew() error {
 	return p.mergeNewer(&versioned{table: p.a.d.fullName(&p.after), names: p.t.names}, nil)
 }
 
-// mergeNewer makes the merge one of those rows that are newer than what was found of them.
-func (p *part) mergeNewer(v *versioned, found [][][]byte) (err error) {
-	resolver := fold.NewResolver(p.b, v.names, &p.after.Table)
-	p.newer, err = v.read(resolver, p.writes, found)
-	p.merge = p.a.d.newMerge(resolver.Batch(), p.t, p.after, p.newer)
-	p.merge.versions = v
+// mergeNewer makes the merge one of those rows that are newer than what was found of them; nil: nothing
+// was.
+func (p *part) mergeNewer(v *versioned, found []result) (err error) {
+	p.newest = fold.NewResolver(p.b, v.names, &p.after.Table)
+	if above := p.follows(); above != nil && above.newest != nil {
+		p.newest.Below(above.newest)
+	}
+	all := make([]storedRow, len(p.writes))
+	for i, r := range p.writes {
+		all[i].row = r
+	}
+	if found != nil {
+		if p.found.rows >= 0 {
+			err = takeStored(all, found[p.found.rows].rows, p.b.Scope)
+		}
+		if err == nil {
+			all, err = p.follow(all, found)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	p.newer, err = v.read(p.newest, all)
+	if p.merge = nil; len(all) > 0 {
+		p.merge = p.a.d.newMerge(p.newest.Batch(), p.t, p.after, p.newer)
+		p.merge.versions = v
+	}
 	return err
 }
 
-// read resolves the rows against what was found of them: their numbers, whether
-// the table has them, and their state or version.
-func (v *versioned) read(resolver *fold.Resolver, all []*fold.Row, found [][][]byte) (rows []*fold.Row, err error) {
-	scope := resolver.Batch().Scope
-	was := make([]fold.Stored, len(all))
+// A storedRow is a row, and what the database has of it.
+type storedRow struct {
+	row *fold.Row
+	was fold.Stored
+}
+
+// takeStored takes what was found of rows: their numbers, whether the table has them, and their state
+// or version.
+func takeStored(rows []storedRow, found [][][]byte, scope fold.Scope) (err error) {
 	for _, row := range found {
-		at := &was[number(row[0])]
+		at := &rows[number(row[0])].was
 		at.Exists = string(row[1]) == "t"
 		if scope == fold.RowScope {
 			at.Version = row[2]
-			continue
-		}
-		at.State = row[2][:hex.DecodedLen(len(row[2]))]
-		if _, err := hex.Decode(at.State, row[2]); err != nil {
-			return nil, err
+		} else if at.State, err = unhex(row[2]); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// unhex decodes what a query has encoded, in its place.
+func unhex(text []byte) ([]byte, error) {
+	n, err := hex.Decode(text, text)
+	return text[:n], err
+}
+
+// read resolves the rows.
+func (v *versioned) read(resolver *fold.Resolver, all []storedRow) (rows []*fold.Row, err error) {
 	known := len(v.names)
 	v.names = resolver.Names()
-	v.changed = len(v.names) > known && scope == fold.ColumnScope
-	for i, r := range all {
-		res, err := resolver.Resolve(r, was[i])
+	v.changed = len(v.names) > known && resolver.Batch().Scope == fold.ColumnScope
+	for i := range all {
+		res, err := resolver.Resolve(all[i].row, all[i].was)
 		if err != nil {
 			return nil, err
 		}

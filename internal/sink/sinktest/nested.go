@@ -444,10 +444,18 @@ func randomSets(t *testing.T, db Database, rnd *rand.Rand) {
 		}
 	}
 	switch rnd.IntN(4) {
+	case 0, 1:
+		m.Tables[0].Version, m.Tables[0].Scope = pathOf(t, "$.v"), fold.ColumnScope
+		if rnd.IntN(3) == 0 {
+			m.Tables[0].Scope = fold.RowScope
+		}
+		for i := range m.Tables {
+			m.Tables[i].Columns = append(m.Tables[i].Columns, columnsOf(t, "v: $.v as integer")...)
+		}
+	}
+	switch rnd.IntN(4) {
 	case 0:
-		m.Tables[0].Version = pathOf(t, "v")
 	case 1:
-	case 2:
 		m.Tables[2].Set = mapping.MergeSet
 		fallthrough
 	default:

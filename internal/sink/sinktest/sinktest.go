@@ -90,7 +90,7 @@ func Test(t *testing.T, h Harness) {
 		{"Stamps", stampTests},
 		{"OnCreate", needing(Scripted, onCreateTests)},
 		{"Expiry", slices.Concat(expiryTests, belowTests)},
-		{"Nested", needing(Nestable, nestedTests)},
+		{"Nested", needing(Nestable, slices.Concat(nestedTests, followTests))},
 		{"ForeignKeys", needing(Nestable, foreignTests)},
 		{"Surrogates", needing(Nestable, surrogateTests)},
 		{"References", needing(Nestable, referenceTests)},

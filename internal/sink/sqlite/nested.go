@@ -1,7 +1,10 @@
 package sqlite
 
 import (
+	"slices"
 	"strings"
+
+	lib "modernc.org/sqlite/lib"
 
 	"github.com/weirsync/weir/internal/fold"
 )
@@ -13,6 +16,7 @@ type lowerTable struct {
 	w   *writer
 	key []int // the columns of its batch that have the key of the row above, as messages have it
 	del *stmt
+	sel *stmt // their keys, as messages have them, where deletes of the rows above are theirs too
 }
 
 // nest finds the tables below each, and prepares to write them.
@@ -29,14 +33,24 @@ func (p *pieces) nest() error {
 		if w == nil || w.b.Child == nil {
 			continue
 		}
+		if above := p.writers[w.b.Child.Parent].versions; above != nil && w.versions != nil {
+			w.follows = true
+			w.versions.resolver.Below(above.resolver)
+		}
 		for of := w.b.Child; of != nil; of = p.batches[of.Parent].Child {
 			above := p.writers[of.Parent]
 			n := len(above.b.Table.Key)
-			del, err := p.c.prepare("DELETE FROM " + quote(w.table.Name) + w.whereAbove(n))
-			if err != nil {
+			below := lowerTable{w: w, key: w.b.Child.Key[:n]}
+			var err error
+			if below.del, err = p.c.prepare("DELETE FROM " + quote(w.table.Name) + w.whereAbove(n)); err != nil {
 				return err
 			}
-			above.below = append(above.below, lowerTable{w, w.b.Child.Key[:n], del})
+			if w.follows {
+				if below.sel, err = p.c.prepare("SELECT " + w.keyParts() + " FROM " + quote(w.table.Name) + w.whereAbove(n)); err != nil {
+					return err
+				}
+			}
+			above.below = append(above.below, below)
 		}
 		if !w.b.Child.Set {
 			continue
@@ -136,11 +150,8 @@ func (w *writer) missing(r *fold.Row) (gone []key, err error) {
 func (w *writer) clear(r *fold.Row) error {
 	for i := len(w.below) - 1; i >= 0; i-- {
 		below := &w.below[i]
-		for part, k := range below.key {
-			v := below.w.converted(w.b.Value(r, w.b.Table.Key[part]), k)
-			if err := below.del.bindValue(part+1, &v); err != nil {
-				return err
-			}
+		if err := w.bindKey(below.del, below, r); err != nil {
+			return err
 		}
 		if err := below.del.run(); err != nil {
 			return err
@@ -148,4 +159,78 @@ func (w *writer) clear(r *fold.Row) error {
 		below.w.res.Deleted += int64(w.c.changes())
 	}
 	return nil
+}
+
+// bindKey gives a statement for the rows below the key of a row.
+func (w *writer) bindKey(s *stmt, below *lowerTable, r *fold.Row) error {
+	for part, k := range below.key {
+		v := below.w.converted(w.b.Value(r, w.b.Table.Key[part]), k)
+		if err := s.bindValue(part+1, &v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keyParts is SQL for the key of a row as messages have it.
+func (w *writer) keyParts() string {
+	parts := make([]string, len(w.b.Table.Key))
+	for i, k := range w.b.Table.Key {
+		if parts[i] = w.names[k]; w.b.Table.Columns[k].Hidden {
+			parts[i] = w.finder().Part(w.owner.To, quote(w.table.Name)+"."+w.names[w.owner.Column], slices.Index(w.owner.From, k))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// taken are the rows that the database has of a table and that deletes of rows above, which are among
+// those given, are deletes of too.
+func (p *pieces) taken(table int, rows [][]*fold.Row) ([]*fold.Row, error) {
+	w := p.writers[table]
+	if w == nil || !w.follows {
+		return nil, nil
+	}
+	var taking *fold.Taking
+	for of := w.b.Child; of != nil; of = p.batches[of.Parent].Child {
+		above := p.writers[of.Parent]
+		for _, r := range rows[of.Parent] {
+			v := above.b.Takes(r)
+			if v == nil {
+				continue
+			}
+			if taking == nil {
+				taking = w.versions.resolver.Taking(rows[table])
+			}
+			if err := above.eachBelow(w, r, func(key [][]byte) { taking.Add(key, v) }); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if taking == nil {
+		return nil, nil
+	}
+	return taking.Rows(), nil
+}
+
+// eachBelow calls each with the keys, as messages have them, of the rows that belong to a row.
+func (w *writer) eachBelow(of *writer, r *fold.Row, each func(key [][]byte)) error {
+	below := &w.below[slices.IndexFunc(w.below, func(b lowerTable) bool { return b.w == of })]
+	w.c.release()
+	defer below.sel.reset()
+	if err := w.bindKey(below.sel, below, r); err != nil {
+		return err
+	}
+	for {
+		more, err := below.sel.step()
+		if err != nil || !more {
+			return err
+		}
+		key := make([][]byte, len(of.b.Table.Key))
+		for i := range key {
+			if v := below.sel.value(i); v.kind != lib.SQLITE_NULL {
+				key[i] = v.json()
+			}
+		}
+		each(key)
+	}
 }

@@ -168,14 +168,24 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 			several++
 		}
 	}
+	given := rows
 	rows = slices.Clone(rows)
+	for table := range rows { // before some of them are gone
+		taken, err := p.taken(table, given)
+		if err != nil {
+			return table, err
+		}
+		if len(taken) > 0 {
+			rows[table] = slices.Concat(rows[table], taken)
+		}
+	}
 	write := func(table int, now phase) error {
 		if len(rows[table]) == 0 {
 			return nil
 		}
 		at, err := p.writers[table].rows(p.ctx, rows[table], now)
 		if isRefusal(err) {
-			if p.writers[table].swept != nil { // the row is none of those given
+			if p.writers[table].swept != nil || at >= len(given[table]) { // the row is none of those given
 				at = -1
 			}
 			return p.refusal(err, table, at)

@@ -48,6 +48,7 @@ type writer struct {
 	owner    *ownership // nil where the rows name those that they belong to by their keys
 
 	below   []lowerTable // whose rows belong to the table's, parents first
+	follows bool         // deletes of the rows that its own belong to are theirs too
 	above   bool         // rows of other tables are values of the table's
 	written []*fold.Row  // of such a table
 	swept   []int        // where the rows are values of others: the columns of the key of the rows that have them
