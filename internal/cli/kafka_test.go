@@ -131,6 +131,7 @@ func kafkaTransactions(t *testing.T, start testkafka.Starter) {
 		}
 	}
 	l := newLive(t, "t.db")
+	l.settled(c, 8)
 	code, log := l.topics(c, "t", "--partitions", "0", "--until-end", "--metrics-file", "m.prom")
 	if got := l.rows("SELECT id FROM t ORDER BY 1"); code != 0 || got != "0 2" {
 		t.Errorf("exit %d, the table has %s\n%s", code, got, log)

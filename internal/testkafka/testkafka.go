@@ -112,6 +112,15 @@ func (c *Cluster) Slow() bool { return c.real != nil && os.Getenv("REQUIRE_KAFKA
 // Addr is that of the broker.
 func (c *Cluster) Addr() string { return "127.0.0.1:" + strconv.Itoa(c.port) }
 
+// TLS is the address where Apache Kafka wants a certificate, and the folder with cert.pem, which is
+// the one that it has and takes, and its key.pem.
+func (c *Cluster) TLS() (addr, folder string) {
+	return "127.0.0.1:" + strconv.Itoa(c.real.ports[1]), c.real.dir
+}
+
+// SASL is the address where Apache Kafka wants a login over TLS.
+func (c *Cluster) SASL() string { return "127.0.0.1:" + strconv.Itoa(c.real.ports[2]) }
+
 // ID is that of the cluster.
 func (c *Cluster) ID() string { return c.id }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/weirsync/weir/internal/backoff"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/tcp"
 )
 
 const (
@@ -32,6 +33,9 @@ const (
 	// Waits before a request is sent again: the first, and the longest.
 	minWait = 250 * time.Millisecond
 	maxWait = 10 * time.Second
+	// silentTries is how often a broker may end a connection before its first answer to a request: it
+	// may be stopping, or want a login.
+	silentTries = 3
 )
 
 // options are those of all clients.
@@ -68,12 +72,29 @@ func mechanism(k *source.Kafka) sasl.Mechanism {
 	case "scram-sha-512":
 		return scram.Sha512(password)
 	case "oauthbearer":
-		return oauth.Oauth(func(context.Context) (oauth.Auth, error) {
+		return bearer{oauth.Oauth(func(context.Context) (oauth.Auth, error) {
 			_, token, err := k.Login()
 			return oauth.Auth{Token: token}, err
-		})
+		})}
 	}
 	return nil
+}
+
+// bearer is a login by a token. A broker that does not take it answers with the reason.
+type bearer struct{ sasl.Mechanism }
+
+func (m bearer) Authenticate(ctx context.Context, host string) (sasl.Session, []byte, error) {
+	s, first, err := m.Mechanism.Authenticate(ctx, host)
+	return bearerSession{s}, first, err
+}
+
+type bearerSession struct{ sasl.Session }
+
+func (s bearerSession) Challenge(answer []byte) (done bool, next []byte, err error) {
+	if done, next, err = s.Session.Challenge(answer); err != nil {
+		err = loginError{fmt.Errorf("the broker does not take the token: %s", answer)}
+	}
+	return done, next, err
 }
 
 // brokers knows whether one of them can be reached.
@@ -84,6 +105,7 @@ type brokers struct {
 	mu      sync.Mutex
 	reached map[int32]bool // by number, those whose last connection was made
 	met     bool           // one was reached
+	served  bool           // one has answered a call
 	since   time.Time      // when the last of them was lost
 	err     error          // why
 }
@@ -131,6 +153,20 @@ func (b *brokers) wasReached() bool {
 	return b.met
 }
 
+// serves notes that a broker has answered a call.
+func (b *brokers) serves() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.served = true
+}
+
+// hasServed reports whether a broker has answered a call ever.
+func (b *brokers) hasServed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.served
+}
+
 // connected reports whether a broker can be reached.
 func (b *brokers) connected() bool {
 	b.mu.Lock()
@@ -159,12 +195,15 @@ func (b *brokers) patiently(ctx context.Context, call func() error) error {
 	waits, begin := backoff.Backoff{Min: minWait, Max: maxWait}, time.Now()
 	for attempt := 1; ; attempt++ {
 		err := call()
+		if err == nil {
+			b.serves()
+		}
 		if err == nil || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
 		err = fmt.Errorf("%s: %w", b.spec, bare(err))
 		switch {
-		case isFatal(err) || !b.wasReached() && isMisfit(err):
+		case isFatal(err) || !b.wasReached() && isMisfit(err) || attempt >= silentTries && !b.hasServed() && errors.As(err, new(*kgo.ErrFirstReadEOF)):
 			return err
 		case !b.wasReached() && b.opts.Kafka.SASL != "" && errors.Is(err, io.EOF):
 			return fmt.Errorf("%s: the broker ended the connection at the login: user, password or mechanism may be wrong", b.spec)
@@ -194,7 +233,7 @@ func isFatal(err error) bool {
 // isRefusal reports whether one side does not trust the other.
 func isRefusal(err error) bool {
 	return errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(x509.UnknownAuthorityError)) || errors.As(err, new(tls.RecordHeaderError)) ||
-		errors.As(err, new(tls.AlertError)) || errors.Is(err, kerr.SaslAuthenticationFailed) || errors.As(err, new(loginError))
+		tcp.IsRefusal(err) || errors.Is(err, kerr.SaslAuthenticationFailed) || errors.As(err, new(loginError))
 }
 
 // isMisfit reports whether no broker has the name, or one seems to speak TLS or to ask for a login

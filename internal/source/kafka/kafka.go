@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirsync/weir/internal/source"
@@ -171,7 +172,7 @@ func (s *Source) poll(ctx context.Context) error {
 	fetches.EachError(func(topic string, number int32, err error) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			s.failed()
-			failures = append(failures, s.failure(s.reading[partition{topic, number}], err))
+			failures = append(failures, s.failure(ctx, s.reading[partition{topic, number}], err))
 		}
 	})
 	if len(failures) > 0 {
@@ -234,13 +235,17 @@ func (s *Source) failed() {
 }
 
 // failure is an error of a partition, for people.
-func (s *Source) failure(l *lane, err error) error {
+func (s *Source) failure(ctx context.Context, l *lane, err error) error {
 	var lost *kgo.ErrDataLoss
 	switch {
 	case errors.As(err, &lost):
 		return fmt.Errorf("%s lost its records from offset %d to %d, which were read: --from-start reads it again", l.name, lost.ResetTo, lost.ConsumedTo-1)
 	case l == nil:
 		return fmt.Errorf("reading from Kafka: %w", err)
+	case errors.Is(err, kerr.OffsetOutOfRange):
+		if lost := s.outOfRange(ctx, l); lost != nil {
+			return lost
+		}
 	}
 	return fmt.Errorf("reading %s at offset %d: %w", l.name, l.at.Offset, err)
 }

@@ -184,6 +184,22 @@ func (s *Source) listEnds(ctx context.Context, topics []string) (kadm.ListedOffs
 	return ends, errors.Join(err, ends.Error())
 }
 
+// outOfRange returns why a lane cannot be read on from where it is, nil where that is not known.
+func (s *Source) outOfRange(ctx context.Context, l *lane) error {
+	starts, err := s.admin.ListStartOffsets(ctx, l.topic)
+	if err != nil {
+		return nil
+	}
+	ends, err := s.listEnds(ctx, []string{l.topic})
+	if err != nil {
+		return nil
+	}
+	start, _ := starts.Lookup(l.topic, l.number)
+	end, _ := ends.Lookup(l.topic, l.number)
+	l.start, l.end = start.Offset, end.Offset
+	return l.check(l.at)
+}
+
 // endOf is where a partition ended for this reader when it was fetched.
 func (s *Source) endOf(p *kgo.FetchPartition) int64 {
 	if s.opts.Kafka.Uncommitted {

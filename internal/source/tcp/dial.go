@@ -54,7 +54,7 @@ func (d *dialer) connect(ctx context.Context) (err error) {
 	conn, fatal := wire, d.conns == 0 && isUnknownHost(err)
 	if err == nil && network == "tls" {
 		conn, err = shakeHands(ctx, wire, addr, d.opts.TLS)
-		fatal = err != nil && (isRefusal(err) || !isNetwork(err))
+		fatal = err != nil && (tcp.IsRefusal(err) || !isNetwork(err))
 	}
 	if err != nil {
 		err = fmt.Errorf("connect to %s: %w%s", d.name, lines.Bare(err), hint(err))
@@ -87,7 +87,7 @@ func (d *dialer) connect(ctx context.Context) (err error) {
 	if _, err := conn.Write(hello); err != nil {
 		// The other end may have sent why it takes nothing.
 		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
-		if _, rerr := conn.Read(make([]byte, 1)); isRefusal(rerr) {
+		if _, rerr := conn.Read(make([]byte, 1)); tcp.IsRefusal(rerr) {
 			return &fatalError{fmt.Errorf("write to %s: %w%s", d.name, lines.Bare(rerr), hint(rerr))}
 		}
 		return fmt.Errorf("write to %s: %w", d.name, lines.Bare(err))
@@ -180,7 +180,7 @@ func (s *Stream) produceDialed() error {
 			}
 			if unguard() {
 				err = fmt.Errorf("read %s: %w", s.Name, tcp.ErrGone)
-			} else if brought == 0 && isRefusal(s.reader.Raw.Err) {
+			} else if brought == 0 && tcp.IsRefusal(s.reader.Raw.Err) {
 				err = &fatalError{fmt.Errorf("%w%s", err, hint(s.reader.Raw.Err))}
 			}
 			_ = s.dialer.conn.Close()

@@ -6,7 +6,8 @@ import (
 	"errors"
 	"io"
 	"net"
-	"reflect"
+
+	"github.com/weirsync/weir/internal/tcp"
 )
 
 // A wire is what TLS goes over. It notes that it has ended: crypto/tls takes that for a good
@@ -49,32 +50,6 @@ func shakeHands(ctx context.Context, c net.Conn, addr string, config *tls.Config
 	return nil, err
 }
 
-// Alerts of TLS that say nothing about what was agreed on.
-const (
-	alertInternalError = 80
-	alertUserCanceled  = 90
-	alertCertRequired  = 116
-)
-
-// alert is the number of what the other end said against TLS, 0 for other errors. crypto/tls
-// has no type for it that others can name.
-func alert(err error) uint64 {
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "remote error" {
-		if v := reflect.ValueOf(op.Err); v.Kind() == reflect.Uint8 {
-			return v.Uint()
-		}
-	}
-	return 0
-}
-
-// isRefusal reports whether the other end refused TLS for a reason that stays: a version, a
-// certificate, a name.
-func isRefusal(err error) bool {
-	n := alert(err)
-	return n != 0 && n != alertInternalError && n != alertUserCanceled
-}
-
 // isNetwork reports whether an error is none of TLS, but of what is under it.
 func isNetwork(err error) bool {
 	var op *net.OpError
@@ -86,7 +61,7 @@ func isNetwork(err error) bool {
 func hint(err error) string {
 	var header tls.RecordHeaderError
 	switch {
-	case alert(err) == alertCertRequired:
+	case tcp.Alert(err) == tcp.AlertCertRequired:
 		return "; --tls-cert and --tls-key show one"
 	case errors.As(err, &header) && string(header.RecordHeader[:4]) == "HTTP":
 		return "; it speaks HTTP"

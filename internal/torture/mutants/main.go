@@ -258,7 +258,7 @@ var mutants = []mutant{
 		conns, "TestListen_SilentOnesMakeRoom", false},
 	{"a TLS stream that was cut ends cleanly", "internal/source/tcp/tls.go", `w.ended = w.ended || err == io.EOF`, `_ = w.ended`,
 		conns, "TestLastLine", false},
-	{"a refusal of TLS is tried again", "internal/source/tcp/tls.go", `return n != 0 && n != alertInternalError && n != alertUserCanceled`, `return n == 1`,
+	{"a refusal of TLS is tried again", "internal/tcp/refusal.go", `return n != 0 && n != alertInternalError && n != alertUserCanceled`, `return n == 1`,
 		conns, "TestDial_EndsAtOnce", false},
 	{"any number of fields", "internal/feed/scan.go", `if len(dst) == most {`, `if len(dst) == -most {`,
 		"./internal/feed", "TestScan_TooManyFields", false},
