@@ -294,7 +294,7 @@ func (a *attempt) failed(ctx context.Context, err error) (sink.Result, error) {
 	direct, rows := false, 0
 	for _, p := range a.parts {
 		p.t.allNew = false
-		direct, rows = direct || p.direct, rows+len(p.rows)
+		direct, rows = direct || p.direct && p.t.Exists, rows+len(p.rows) // in a table that the flush makes all are new
 	}
 	if d.conn == nil || refused == nil && !d.open {
 		return a.result(), err

@@ -124,6 +124,15 @@ var referenceTests = []test{
 			n.End()
 		}
 	}},
+	{"AMessageThatIsRejectedMakesNoTable", func(t *testing.T, db Database) {
+		m := referring(t, "first", "", mapping.RejectMissing)
+		m.Tables = append(m.Tables, mapping.Table{Name: "notes_first", When: has(t, "note"), Key: []string{"nr"}, Columns: columnsOf(t, "nr: order as integer, note: as text")})
+		n := BeginNested(t, db, m, false)
+		n.Flush(`{"customer":7,"name":"seven"}`, `{"order":1,"customer":7}`)
+		n.Feed(1, `{"order":2,"customer":8,"note":"bad"}`, `{"order":3,"customer":7,"note":"good"}`)
+		Expect(t, db, referred(m, ""), "1|7|seven", "3|7|seven")
+		Expect(t, db, "SELECT nr, note FROM notes_first", "3|good")
+	}},
 	{"VersionsOfTheOtherRowStay", func(t *testing.T, db Database) {
 		m := referring(t, "versions", "", mapping.StubMissing)
 		for i := range m.Tables {
