@@ -18,6 +18,9 @@ import (
 // kafkaOptions are the flags of sync for Kafka.
 type kafkaOptions struct {
 	partitions string
+	group      string
+	protocol   groupProtocol
+	instance   string
 	start      string
 	untilEnd   bool
 	isolation  isolation
@@ -34,15 +37,27 @@ const (
 	isolationUncommitted isolation = "uncommitted"
 )
 
+// groupProtocol says who assigns the partitions of a group: one of its members, or the broker.
+type groupProtocol string
+
 const (
-	startEarliest = "earliest"
-	startLatest   = "latest"
-	noTombstones  = "off"
+	protocolClassic  groupProtocol = "classic"
+	protocolConsumer groupProtocol = "consumer"
+)
+
+const (
+	startEarliest  = "earliest"
+	startLatest    = "latest"
+	startCommitted = "committed"
+	noTombstones   = "off"
 )
 
 func (o *kafkaOptions) flags(f *pflag.FlagSet, enums *choices) {
-	f.StringVar(&o.partitions, "partitions", "", "the partitions of each topic to read, such as 0-3,7")
-	f.StringVar(&o.start, "start", startEarliest, "where a partition without a checkpoint begins: earliest, latest, or a time such as 2026-11-01T00:00:00Z")
+	f.StringVar(&o.group, "group", "", "the consumer group, which divides the partitions among its members; also the name of the --job (default weir-JOB)")
+	addChoice(enums, f, &o.protocol, "group-protocol", protocolClassic, "consumer has the brokers assign the partitions (KIP-848; best from Kafka 4.3 on)", protocolClassic, protocolConsumer)
+	f.StringVar(&o.instance, "group-instance", "", "a name of this member that outlasts a restart, so that it keeps its partitions meanwhile")
+	f.StringVar(&o.partitions, "partitions", "", "no group: the partitions of each topic to read, such as 0-3,7")
+	f.StringVar(&o.start, "start", startEarliest, "where a partition without a checkpoint begins: earliest, latest, committed (by the group, to Kafka), or a time such as 2026-11-01T00:00:00Z")
 	f.BoolVar(&o.untilEnd, "until-end", false, "end when all records that existed at the start are committed")
 	addChoice(enums, f, &o.isolation, "isolation", isolationCommitted, "uncommitted also reads records of transactions that are open or were aborted", isolationCommitted, isolationUncommitted)
 	f.StringVar(&o.tombstones, "tombstones-by-key", "", "the field that has a record's key: a record without a value then deletes its row; off passes over these records (default the --key, of a compacted topic)")
@@ -55,8 +70,8 @@ func isKafka(sources []string) bool {
 	return slices.ContainsFunc(sources, func(s string) bool { return source.TraitsOf(s).Records })
 }
 
-// check finds what is set for Kafka alone, and what is not for Kafka.
-func (o *syncOptions) checkKafka(sources []string) error {
+// checkKafka finds what is set for Kafka alone, and what is not for Kafka, or not for a group.
+func (o *syncOptions) checkKafka(sources []string, to destination) error {
 	var faults []error
 	fault := func(wrong bool, text string) {
 		if wrong {
@@ -68,13 +83,20 @@ func (o *syncOptions) checkKafka(sources []string) error {
 		for _, f := range []struct {
 			set  bool
 			name string
-		}{{k.partitions != "", "partitions"}, {k.start != startEarliest, "start"}, {k.untilEnd, "until-end"}, {k.tombstones != "", "tombstones-by-key"},
+		}{{k.partitions != "", "partitions"}, {k.group != "", "group"}, {k.protocol != protocolClassic, "group-protocol"}, {k.instance != "", "group-instance"}, {k.start != startEarliest, "start"}, {k.untilEnd, "until-end"}, {k.tombstones != "", "tombstones-by-key"},
 			{len(k.fields) > 0, "record-fields"}, {k.sasl != "", "sasl"}} {
 			fault(f.set, "--"+f.name+" is for kafka:// alone")
 		}
 		return errors.Join(faults...)
 	}
-	fault(k.partitions == "", "--partitions says which partitions of each topic are read, such as 0-3")
+	grouped := k.partitions == ""
+	if grouped && to.Files != nil && len(to.Files(to.dest)) > 0 {
+		faults = append(faults, fmt.Errorf("a consumer group needs a server: %s has one writer (--partitions 0-3 says which partitions of each topic are read)", to.Name))
+	}
+	fault(grouped && (o.fromStart || o.rebuild), "--from-start and --rebuild are not for a group: end its members, and run weir once with the same --job, --partitions and --until-end")
+	fault(grouped && o.dryRun, "--dry-run joins no group: --partitions says which partitions of each topic are read, such as 0-3")
+	fault(!grouped && (k.group != "" || k.protocol != protocolClassic || k.instance != "" || k.start == startCommitted),
+		"--partitions reads without a group: leave out --group, --group-protocol, --group-instance and --start committed")
 	fault(o.init != "", "--init is for connections to feeds: Kafka has --sasl")
 	fault(o.dryRun && !k.untilEnd, "--dry-run needs --until-end: a topic has no end")
 	return errors.Join(faults...)
@@ -82,7 +104,8 @@ func (o *syncOptions) checkKafka(sources []string) error {
 
 // settings turns the options into those of the source.
 func (o *kafkaOptions) settings(env func(string) (string, bool), rules *fold.Options, mapped bool) (k source.Kafka, err error) {
-	k = source.Kafka{UntilEnd: o.untilEnd, Uncommitted: o.isolation == isolationUncommitted, SASL: o.sasl}
+	k = source.Kafka{UntilEnd: o.untilEnd, Uncommitted: o.isolation == isolationUncommitted, SASL: o.sasl,
+		Consumer: o.protocol == protocolConsumer, Instance: o.instance}
 	var faults []error
 	if k.Partitions, err = parsePartitions(o.partitions); err != nil {
 		faults = append(faults, fmt.Errorf("--partitions %s: %w", o.partitions, err))
@@ -91,9 +114,11 @@ func (o *kafkaOptions) settings(env func(string) (string, bool), rules *fold.Opt
 	case startEarliest:
 	case startLatest:
 		k.Start.Latest = true
+	case startCommitted:
+		k.Start.Committed = true
 	default:
 		if k.Start.Time, err = time.Parse(time.RFC3339, o.start); err != nil {
-			faults = append(faults, fmt.Errorf("--start %q: must be earliest, latest or a time such as 2026-11-01T00:00:00Z", o.start))
+			faults = append(faults, fmt.Errorf("--start %q: must be earliest, latest, committed or a time such as 2026-11-01T00:00:00Z", o.start))
 		}
 	}
 	for _, text := range o.fields {

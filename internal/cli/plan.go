@@ -40,7 +40,7 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 	usage := errors.Join(err, rulesErr, o.check(), feedErr, kafkaErr, rateErr, rejectsErr, toErr, tablesErr)
 	if sourceErr == nil {
 		kafka := isKafka(sources)
-		if usage = errors.Join(usage, o.checkKafka(sources)); kafka {
+		if usage = errors.Join(usage, o.checkKafka(sources, to)); kafka {
 			live = !o.untilEnd
 		}
 		stored := slices.ContainsFunc(sources, func(s string) bool { return source.TraitsOf(s).Stored() })
@@ -61,7 +61,10 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 		}
 	}
 	src.RetryFor = o.retryFor.Duration
-	jobName := cmp.Or(o.job, table)
+	jobName := cmp.Or(o.job, o.group, table)
+	if isKafka(sources) && o.partitions == "" {
+		src.Kafka.Group = cmp.Or(o.group, "weir-"+jobName)
+	}
 	return to, job.Config{
 		Sources: sources,
 		Source:  src, Feed: feed,

@@ -30,6 +30,7 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/kafka"
 	"github.com/weirsync/weir/internal/spool"
 )
 
@@ -215,6 +216,11 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if k, ok := src.(*kafka.Source); ok && r.inGroup() {
+		if err := r.join(ctx, k, starts); err != nil {
+			return nil, err
+		}
+	}
 	unmarked, err := r.Rejects.resume(ctx, r.claims)
 	if err != nil {
 		return nil, err
@@ -399,6 +405,9 @@ func (r *run) rewind(ctx context.Context, lanes []*lane, err error) error {
 	var unlogged sink.ErrUnlogged
 	var changed sink.ErrChanged
 	switch {
+	case r.inGroup() && errors.As(err, &fenced):
+		r.p.Fenced() // the group knows who has the lanes: the run joins it again
+	case r.inGroup() && errors.Is(err, kafka.ErrNewPartition):
 	case errors.As(err, &fenced):
 		if r.noteFenced(fenced.Lanes); len(r.fenced) > 0 {
 			r.fencedErr = err

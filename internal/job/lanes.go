@@ -73,16 +73,20 @@ func (o *opener) open(ctx context.Context, starts []start, src source.Source) er
 	if src != nil {
 		return o.read(ctx, src)
 	}
+	readAll := func(ctx context.Context, src source.Source) (err error) {
+		defer func() { err = errors.Join(err, src.Close()) }()
+		return o.read(ctx, src)
+	}
 	names := make([]string, len(starts))
 	for i := range starts {
 		names[i] = starts[i].name
 	}
 	if !o.Source.Follow || len(names) < 2 {
-		return o.read(ctx, o.spooled(o.source(names)))
+		return readAll(ctx, o.spooled(o.source(names)))
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range names {
-		g.Go(func() error { return o.read(ctx, o.source(names[i:i+1])) })
+		g.Go(func() error { return readAll(ctx, o.source(names[i:i+1])) })
 	}
 	return g.Wait()
 }
@@ -115,6 +119,7 @@ func (r *run) sourceOptions() source.Options {
 		_, err := feed.NewScanner(&feed.Names{}).Scan(line)
 		return err == nil
 	}
+	opt.Kafka.Cursors, opt.Kafka.Rebalanced = r.cursors, r.p.Rebalanced
 	opt.Reconnects, opt.Connections, opt.Kafka.Failed = r.p.Reconnect, r.p.SetConnections, r.p.FetchFailed
 	opt.Hello, opt.Resumes = r.Feed.Hello, r.Feed.ResumeField != ""
 	return opt
@@ -133,8 +138,7 @@ func (o *opener) source(names []string) source.Source {
 }
 
 // read puts what a source brings into the pool, until an error or its end.
-func (o *opener) read(ctx context.Context, src source.Source) (err error) {
-	defer func() { err = errors.Join(err, src.Close()) }()
+func (o *opener) read(ctx context.Context, src source.Source) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var spooling sync.WaitGroup
 	defer spooling.Wait()
@@ -251,7 +255,7 @@ func kindOf(spec string, follow bool) progress.Kind {
 func (o *opener) claim(ctx context.Context, name string) (*start, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for {
+	for !o.inGroup() {
 		if s, ok := o.claimed[name]; ok {
 			delete(o.claimed, name)
 			return s, nil
@@ -265,6 +269,7 @@ func (o *opener) claim(ctx context.Context, name string) (*start, error) {
 		}
 		o.starts = o.starts[n:]
 	}
+	return o.takeOver(ctx, name)
 }
 
 // claimNew claims a lane that was not known when the run began, or that comes back.
@@ -280,11 +285,16 @@ func (o *opener) claimNew(ctx context.Context, name string) (*start, error) {
 	if err := s.found(found[0]); err != nil {
 		return nil, err
 	}
+	return o.admitFound(&s)
+}
+
+// admitFound admits a start that was found during the attempt.
+func (o *opener) admitFound(s *start) (_ *start, err error) {
 	if s.cp.Run != o.id {
-		return &s, o.admit(&s)
+		return s, o.admit(s)
 	}
 	s.from, err = positionOf(s.cp)
-	return &s, err
+	return s, err
 }
 
 // take claims sources.

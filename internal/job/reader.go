@@ -147,8 +147,7 @@ func (rd *reader) handle(flushing context.Context, e *event) error {
 		return rd.endLane(flushing, e)
 	case source.Lost:
 		delete(rd.open, e.lane)
-		e.lane.progress.Close()
-		e.lane.progress.Drop()
+		e.lane.progress.Remove()
 		return rd.claims.Drop(flushing, e.lane.name)
 	}
 	err := rd.foldBlock(flushing, e)
@@ -187,7 +186,8 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 // endLane removes a lane that was read to its end, or to an error.
 func (rd *reader) endLane(flushing context.Context, e *event) error {
 	l := e.lane
-	if rd.open[l] { // else somebody waits for one that has ended before
+	open := rd.open[l]
+	if open { // else somebody waits for one that has ended before
 		delete(rd.open, l)
 		l.progress.Close()
 		if e.of.Done == nil {
@@ -208,6 +208,9 @@ func (rd *reader) endLane(flushing context.Context, e *event) error {
 	}
 	if err := rd.claims.Drop(flushing, l.name); err != nil {
 		return err
+	}
+	if open {
+		l.progress.Remove()
 	}
 	e.of.Done()
 	return nil

@@ -45,6 +45,8 @@ var (
 		"weir_kafka_lag_records":        "Records of a partition that the database has not: from its committed offset to the partition's end.",
 		"weir_kafka_partitions":         "Partitions that are read.",
 		"weir_kafka_fetch_errors_total": "Fetches that failed.",
+		"weir_kafka_rebalances_total":   "Changes of the partitions that the consumer group has assigned.",
+		"weir_kafka_fenced_total":       "Flushes that were given up because another member of the group has one of their partitions.",
 	}
 )
 
@@ -116,7 +118,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 
 // collectKafka sends what there is to say of partitions, if the run reads some.
 func collectKafka(s *progress.Snapshot, count, gauge emit) {
-	some, open := false, 0
+	some, open := s.Rebalances > 0, 0
 	for i := range s.Lanes {
 		l := &s.Lanes[i]
 		if l.Kind != progress.Partition {
@@ -131,6 +133,8 @@ func collectKafka(s *progress.Snapshot, count, gauge emit) {
 	if some {
 		gauge("weir_kafka_partitions", float64(open), "")
 		count("weir_kafka_fetch_errors_total", float64(s.FailedFetches), "")
+		count("weir_kafka_rebalances_total", float64(s.Rebalances), "")
+		count("weir_kafka_fenced_total", float64(s.Fenced), "")
 	}
 }
 

@@ -92,6 +92,15 @@ func (l *Lane) Close() {
 	}
 }
 
+// Remove notes that a source is another run's now: only the sums of its counts stay.
+func (l *Lane) Remove() {
+	p := l.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.commit(l.state.Lines)
+	p.lanes = slices.DeleteFunc(p.lanes, func(other *Lane) bool { return other == l })
+}
+
 // Drop notes that what was read and not committed never will be: the source may be read again.
 func (l *Lane) Drop() {
 	l.p.mu.Lock()
@@ -170,6 +179,20 @@ func (p *Progress) FetchFailed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state.FailedFetches++
+}
+
+// Rebalanced counts a change of the partitions that the group has assigned.
+func (p *Progress) Rebalanced() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Rebalances++
+}
+
+// Fenced counts a flush that found partitions taken over by other members of the group.
+func (p *Progress) Fenced() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Fenced++
 }
 
 // Reconnect counts a connection that is made again.

@@ -42,6 +42,9 @@ type Snapshot struct {
 	Reconnects int64
 	// FailedFetches are those of Kafka.
 	FailedFetches int64
+	// Of a consumer group: changes of the partitions that it has assigned, and flushes that found that
+	// another member has one of theirs.
+	Rebalances, Fenced int64
 	// Mismatches are values that were no object, or no array, where a path of the mapping steps
 	// into one: by their paths. It is not changed.
 	Mismatches  map[string]int64

@@ -25,9 +25,27 @@ func Retry(s Sink, patience time.Duration, onRetry func(err *Error)) Sink {
 	return &retry{s, patience, onRetry}
 }
 
-// RetryClaims returns c with its calls repeated as [Retry] does.
+// RetryClaims returns c with its calls repeated as [Retry] does: [GroupClaims] where c is.
 func RetryClaims(c Claims, patience time.Duration, onRetry func(err *Error)) Claims {
-	return &retryClaims{c, retry{nil, patience, onRetry}}
+	claims := retryClaims{c, retry{nil, patience, onRetry}}
+	if g, ok := c.(GroupClaims); ok {
+		return &retryGroup{claims, g}
+	}
+	return &claims
+}
+
+type retryGroup struct {
+	retryClaims
+	group GroupClaims
+}
+
+func (r *retryGroup) Begin(ctx context.Context, run string, lanes []Lane) error {
+	return r.retry.do(ctx, func() error { return r.group.Begin(ctx, run, lanes) })
+}
+
+func (r *retryGroup) TakeOver(ctx context.Context, run string, lanes ...string) (cps []Checkpoint, err error) {
+	err = r.retry.do(ctx, func() error { cps, err = r.group.TakeOver(ctx, run, lanes...); return err })
+	return cps, err
 }
 
 type retryClaims struct {

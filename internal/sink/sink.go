@@ -64,6 +64,19 @@ type Claims interface {
 	Close() error
 }
 
+// GroupClaims are those of a database that several runs may write to as members of a group. Who has
+// a lane is decided by others there: so a lane that is taken over is not refused while another run
+// has it, but that run is fenced.
+type GroupClaims interface {
+	Claims
+	// Begin writes the checkpoints of lanes that have none, in the name of a run.
+	Begin(ctx context.Context, run string, lanes []Lane) error
+	// TakeOver moves the fences of lanes on, by the name of a run that writes no flushes, and returns
+	// their checkpoints with the new Seq, and the Run that was there before. It waits for flushes of these lanes that are
+	// under way, so that no other run changes these checkpoints any more. Drop need not release them.
+	TakeOver(ctx context.Context, run string, lanes ...string) ([]Checkpoint, error)
+}
+
 // Caps is what a database can hold.
 type Caps struct {
 	Columns int // in one table at most

@@ -92,6 +92,9 @@ func (o Options) WithDefaults() (Options, error) {
 	if o.Reconnects == nil {
 		o.Reconnects = func() {}
 	}
+	if o.Kafka.Rebalanced == nil {
+		o.Kafka.Rebalanced = func() {}
+	}
 	if o.Connections == nil {
 		o.Connections = func(string, int) {}
 	}

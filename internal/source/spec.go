@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"regexp"
@@ -81,7 +82,15 @@ func Partition(lane string) (topic, partition string, ok bool) {
 
 // Kafka are the options of Kafka alone.
 type Kafka struct {
-	Partitions  []int32 // of each topic, that are read
+	Partitions []int32 // of each topic, that are read; nil: Group
+	Group      string  // the consumer group that assigns the partitions
+	Consumer   bool    // the broker assigns them (KIP-848), not a member
+	Instance   string  // the member's name, which outlasts the process; "" is none
+	// Cursors returns those of the checkpoints of lanes, and Rebalanced is called whenever the group
+	// assigns partitions or takes some away, from any goroutine. Both are of groups alone.
+	Cursors    func(ctx context.Context, lanes []string) ([]Cursor, error)
+	Rebalanced func()
+
 	Start       Start
 	UntilEnd    bool // a partition ends where it ended when the run began
 	Uncommitted bool // records of transactions that are not committed, or are aborted, are read too
@@ -101,8 +110,9 @@ type Kafka struct {
 
 // Start is where a partition without a checkpoint begins; the zero value is its first record.
 type Start struct {
-	Latest bool      // behind its last record
-	Time   time.Time // at the first record of this time or later
+	Latest    bool      // behind its last record
+	Committed bool      // where the group has committed to Kafka, else at its first record
+	Time      time.Time // at the first record of this time or later
 }
 
 // A RecordField puts what is known of a record beside its value into the message.

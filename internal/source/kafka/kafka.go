@@ -20,7 +20,7 @@ import (
 // pollRecords is how many records are taken of the client at a time.
 const pollRecords = 5000
 
-// A Source reads partitions that are assigned to it by name.
+// A Source reads partitions that are assigned to it by name, or by a consumer group.
 type Source struct {
 	opts    source.Options
 	spec    source.KafkaSpec
@@ -30,7 +30,8 @@ type Source struct {
 	cluster string
 	lanes   []*lane // sorted by topic and partition
 
-	offered  int         // of lanes
+	group    *group      // nil: the partitions are assigned by name
+	offered  int         // of lanes, without a group
 	consumer *kgo.Client // nil before all lanes are offered
 	reading  map[partition]*lane
 	pending  []fetched
@@ -61,8 +62,8 @@ func New(ctx context.Context, spec string, o source.Options) (_ *Source, err err
 	if s.spec, err = source.ParseKafka(spec); err != nil {
 		return nil, err
 	}
-	if len(o.Kafka.Partitions) == 0 {
-		return nil, fmt.Errorf("%s: only weir sync reads topics, by --partitions", spec)
+	if len(o.Kafka.Partitions) == 0 && o.Kafka.Group == "" {
+		return nil, fmt.Errorf("%s: only weir sync reads topics", spec)
 	}
 	s.brokers, s.texts.opts = newBrokers(spec, &s.opts), &s.opts
 	if s.client, err = kgo.NewClient(s.options()...); err != nil {
@@ -76,6 +77,11 @@ func New(ctx context.Context, spec string, o source.Options) (_ *Source, err err
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel
 	s.waiting.Go(func() { s.watchEnds(background) })
+	if o.Kafka.Group != "" {
+		s.group = &group{calls: make(chan *call, 1), dirty: make(chan struct{}, 1), closing: background.Done()}
+		s.offered = len(s.lanes)
+		s.waiting.Go(func() { s.tellOffsets(background) })
+	}
 	return s, nil
 }
 
@@ -99,23 +105,50 @@ func (s *Source) Next(ctx context.Context) (source.Event, error) {
 			s.events = s.events[1:]
 			return e, nil
 		case s.offered < len(s.lanes):
-			l := s.lanes[s.offered]
 			s.offered++
-			return source.Event{Kind: source.Opened, Lane: l.name, Begin: func(ctx context.Context, from source.Point) (source.Begun, error) {
-				return s.begin(ctx, l, from)
-			}}, nil
-		case len(s.reading) == 0:
-			return source.Event{}, io.EOF
-		case len(s.pending) > 0:
+			return s.opened(s.lanes[s.offered-1]), nil
+		}
+		if some, err := s.answered(ctx); err != nil {
+			return source.Event{}, err
+		} else if some {
+			continue
+		}
+		if len(s.pending) > 0 {
 			if e, some := s.take(); some {
 				return e, nil
 			}
-		default:
-			if err := s.poll(ctx); err != nil {
-				return source.Event{}, err
-			}
+		} else if err := s.poll(ctx); err != nil {
+			return source.Event{}, err
 		}
 	}
+}
+
+// answered deals with what comes before reading; some is false where there is nothing. The error is
+// io.EOF when all is read.
+func (s *Source) answered(ctx context.Context) (some bool, err error) {
+	switch {
+	case s.group == nil && len(s.reading) == 0:
+		return false, io.EOF
+	case s.group == nil:
+		return false, nil
+	case s.consumer == nil:
+		return true, s.consume()
+	}
+	if some, err = s.answer(); some || err != nil || len(s.reading) > 0 || !s.opts.Kafka.UntilEnd {
+		return some, err
+	}
+	all, err := s.allCommitted(ctx)
+	if all {
+		return false, io.EOF
+	}
+	return false, err
+}
+
+// opened offers a lane.
+func (s *Source) opened(l *lane) source.Event {
+	return source.Event{Kind: source.Opened, Lane: l.name, Begin: func(ctx context.Context, from source.Point) (source.Begun, error) {
+		return s.begin(ctx, l, from)
+	}}
 }
 
 // begin has a lane read from a point.
@@ -129,13 +162,19 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (b sourc
 			return b, err
 		}
 	}
+	if at.Offset > l.end { // another member has read it since
+		if err := s.brokers.patiently(ctx, func() error { return s.findBounds(ctx, l) }); err != nil {
+			return b, err
+		}
+	}
 	if err := l.check(at); err != nil {
 		return b, err
 	}
 	l.at = at
 	l.committed.Store(at.Offset)
+	l.owned.Store(true)
 	if l.until >= 0 && at.Offset >= l.until {
-		s.events = append(s.events, source.Event{Kind: source.Closing, Lane: l.name})
+		s.end(l)
 	} else {
 		s.reading[l.partition] = l
 	}
@@ -143,8 +182,34 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (b sourc
 		Committed: func(c source.Cursor) {
 			if at, err := readCursor(c, l); err == nil && c != "" {
 				l.committed.Store(at.Offset)
+				s.committed()
 			}
 		}}, nil
+}
+
+// committed notes that there are offsets to tell.
+func (s *Source) committed() {
+	if s.group != nil {
+		select {
+		case s.group.dirty <- struct{}{}:
+		default: // they are told already
+		}
+	}
+}
+
+// end ends a lane that was read to its end.
+func (s *Source) end(l *lane) {
+	l.ended = true
+	delete(s.reading, l.partition)
+	s.events = append(s.events, source.Event{Kind: source.Closing, Lane: l.name})
+	of := map[string][]int32{l.topic: {l.number}}
+	switch {
+	case s.consumer == nil:
+	case s.group != nil:
+		s.consumer.PauseFetchPartitions(of)
+	default:
+		s.consumer.RemoveConsumePartitions(of)
+	}
 }
 
 // poll takes records of the client.
@@ -156,6 +221,12 @@ func (s *Source) poll(ctx context.Context) error {
 	}
 	polling, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
+	if s.group != nil {
+		s.group.polling.Store(&cancel)
+		if len(s.group.calls) > 0 { // one that came before it could end this poll
+			return nil
+		}
+	}
 	fetches := s.consumer.PollRecords(polling, pollRecords)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -170,7 +241,12 @@ func (s *Source) poll(ctx context.Context) error {
 		}
 	})
 	fetches.EachError(func(topic string, number int32, err error) {
-		if !errors.Is(err, context.DeadlineExceeded) {
+		var session *kgo.ErrGroupSession
+		switch {
+		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		case errors.As(err, &session) && !isHopeless(err) && !isRefusal(err):
+			s.opts.Log.Info(fmt.Sprintf("left group %s: %v; joining it again", s.opts.Kafka.Group, session.Err))
+		default:
 			s.failed()
 			failures = append(failures, s.failure(ctx, s.reading[partition{topic, number}], err))
 		}
@@ -181,26 +257,32 @@ func (s *Source) poll(ctx context.Context) error {
 	return s.brokers.lost()
 }
 
-// consume begins to fetch the lanes that were begun.
+// consume begins to fetch the lanes that were begun, or joins the group.
 func (s *Source) consume() (err error) {
+	isolation := kgo.ReadCommitted()
+	if s.opts.Kafka.Uncommitted {
+		isolation = kgo.ReadUncommitted()
+	}
+	opts := append(s.options(), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(isolation), kgo.KeepControlRecords(),
+		kgo.FetchMaxBytes(fetchBytes), kgo.WithPools(&pools{}))
+	if s.group == nil {
+		s.consumer, err = kgo.NewClient(append(opts, kgo.ConsumePartitions(s.offsets()))...)
+		return err
+	}
+	s.consumer, err = kgo.NewClient(append(opts, s.group.options(s)...)...)
+	return err
+}
+
+// offsets are those from which the lanes that were begun are fetched.
+func (s *Source) offsets() map[string]map[int32]kgo.Offset {
 	from := map[string]map[int32]kgo.Offset{}
 	for p, l := range s.reading {
 		if from[p.topic] == nil {
 			from[p.topic] = map[int32]kgo.Offset{}
 		}
-		at := kgo.NewOffset().At(l.at.Offset)
-		if l.at.Epoch >= 0 {
-			at = at.WithEpoch(l.at.Epoch)
-		}
-		from[p.topic][p.number] = at
+		from[p.topic][p.number] = l.at.offset()
 	}
-	isolation := kgo.ReadCommitted()
-	if s.opts.Kafka.Uncommitted {
-		isolation = kgo.ReadUncommitted()
-	}
-	s.consumer, err = kgo.NewClient(append(s.options(), kgo.ConsumePartitions(from), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-		kgo.FetchIsolationLevel(isolation), kgo.KeepControlRecords(), kgo.FetchMaxBytes(fetchBytes), kgo.WithPools(&pools{}))...)
-	return err
+	return from
 }
 
 // take makes a block of the records that were polled first. some is false where nothing has come
@@ -218,9 +300,7 @@ func (s *Source) take() (e source.Event, some bool) {
 		s.pending = slices.Delete(s.pending, 0, 1)
 	}
 	if l.until >= 0 && l.at.Offset >= l.until {
-		delete(s.reading, l.partition)
-		s.consumer.RemoveConsumePartitions(map[string][]int32{l.topic: {l.number}})
-		s.events = append(s.events, source.Event{Kind: source.Closing, Lane: l.name})
+		s.end(l)
 	}
 	if b == nil {
 		return e, false
@@ -243,8 +323,10 @@ func (s *Source) failure(ctx context.Context, l *lane, err error) error {
 	case l == nil:
 		return fmt.Errorf("reading from Kafka: %w", err)
 	case errors.Is(err, kerr.OffsetOutOfRange):
-		if lost := s.outOfRange(ctx, l); lost != nil {
-			return lost
+		if s.findBounds(ctx, l) == nil {
+			if err := l.check(l.at); err != nil {
+				return err
+			}
 		}
 	}
 	return fmt.Errorf("reading %s at offset %d: %w", l.name, l.at.Offset, err)
@@ -252,6 +334,9 @@ func (s *Source) failure(ctx context.Context, l *lane, err error) error {
 
 // Close implements [source.Source].
 func (s *Source) Close() error {
+	if s.consumer != nil && s.group != nil && s.brokers.connected() {
+		s.tell(context.Background(), s.consumer, s.lanes)
+	}
 	s.cancel()
 	if s.consumer != nil {
 		s.consumer.Close()

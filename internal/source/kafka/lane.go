@@ -24,10 +24,12 @@ type lane struct {
 	start, end int64  // its offsets when it was found
 	compacted  bool
 	until      int64 // the offset at which it ends; -1: it does not
+	ended      bool  // it was read until then
 
 	at        cursor       // of what was not handed out yet
 	last      atomic.Int64 // the end, as far as is known
 	committed atomic.Int64 // the offset
+	owned     atomic.Bool  // it was begun, and no other member is known to have it
 }
 
 // A cursor says which record is the next one.
@@ -40,6 +42,15 @@ type cursor struct {
 func (c cursor) text() source.Cursor {
 	text, _ := json.Marshal(c) // a plain struct
 	return source.Cursor(text)
+}
+
+// offset is the same for the client.
+func (c cursor) offset() kgo.Offset {
+	at := kgo.NewOffset().At(c.Offset)
+	if c.Epoch >= 0 {
+		at = at.WithEpoch(c.Epoch)
+	}
+	return at
 }
 
 // readCursor returns what a cursor of a lane holds.
@@ -142,7 +153,7 @@ func (s *Source) findPartitions(t *kadm.TopicDetail) error {
 		}
 	}
 	for _, n := range numbers {
-		if slices.Contains(s.opts.Kafka.Partitions, n) {
+		if s.opts.Kafka.Group != "" || slices.Contains(s.opts.Kafka.Partitions, n) {
 			s.lanes = append(s.lanes, &lane{name: source.PartitionName(s.cluster, t.Topic, n), partition: partition{t.Topic, n}, id: id})
 		}
 	}
@@ -184,20 +195,21 @@ func (s *Source) listEnds(ctx context.Context, topics []string) (kadm.ListedOffs
 	return ends, errors.Join(err, ends.Error())
 }
 
-// outOfRange returns why a lane cannot be read on from where it is, nil where that is not known.
-func (s *Source) outOfRange(ctx context.Context, l *lane) error {
+// findBounds finds out where a lane begins and ends now.
+func (s *Source) findBounds(ctx context.Context, l *lane) error {
 	starts, err := s.admin.ListStartOffsets(ctx, l.topic)
 	if err != nil {
-		return nil
+		return err
 	}
 	ends, err := s.listEnds(ctx, []string{l.topic})
 	if err != nil {
-		return nil
+		return err
 	}
 	start, _ := starts.Lookup(l.topic, l.number)
 	end, _ := ends.Lookup(l.topic, l.number)
 	l.start, l.end = start.Offset, end.Offset
-	return l.check(l.at)
+	l.raise(l.end)
+	return nil
 }
 
 // endOf is where a partition ended for this reader when it was fetched.
@@ -214,6 +226,8 @@ func (s *Source) startOf(ctx context.Context, l *lane) (offset int64, err error)
 	switch {
 	case at.Latest:
 		return l.end, nil
+	case at.Committed:
+		return s.committedOf(ctx, l)
 	case at.Time.IsZero():
 		return l.start, nil
 	}
@@ -227,6 +241,49 @@ func (s *Source) startOf(ctx context.Context, l *lane) (offset int64, err error)
 		return nil
 	})
 	return min(offset, l.end), err
+}
+
+// committedOf returns the offset that the group has committed to Kafka, and the first one where it
+// has none.
+func (s *Source) committedOf(ctx context.Context, l *lane) (offset int64, err error) {
+	err = s.brokers.patiently(ctx, func() error {
+		found, err := s.admin.FetchOffsets(ctx, s.opts.Kafka.Group)
+		if err = errors.Join(err, found.Error()); err != nil {
+			return err
+		}
+		offset = l.start
+		if at, ok := found.Lookup(l.topic, l.number); ok && at.At >= 0 {
+			offset = at.At
+		}
+		return nil
+	})
+	return offset, err
+}
+
+// Starts returns where the lanes begin of which nobody has a checkpoint: those of topics that are
+// known, by other partitions, at their first records.
+func (s *Source) Starts(ctx context.Context, known func(lane string) bool) (map[string]source.Begun, error) {
+	isKnown := map[string]bool{} // by topic; "" is any, for topics that a pattern finds
+	for _, l := range s.lanes {
+		if known(l.name) {
+			isKnown[l.topic], isKnown[""] = true, s.spec.Pattern != nil
+		}
+	}
+	starts := map[string]source.Begun{}
+	for _, l := range s.lanes {
+		if known(l.name) {
+			continue
+		}
+		at := cursor{Offset: l.start, Epoch: -1, Topic: l.id}
+		if !isKnown[l.topic] && !isKnown[""] {
+			var err error
+			if at.Offset, err = s.startOf(ctx, l); err != nil {
+				return nil, err
+			}
+		}
+		starts[l.name] = source.Begun{At: at.text(), Offset: at.Offset}
+	}
+	return starts, nil
 }
 
 // endsEvery is how often the ends of partitions are asked for, which fetches tell while there are

@@ -1,0 +1,364 @@
+package cli_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testkafka"
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+// A grouped is a topic that members of a group read into Postgres. One record in five is rejected:
+// weir_rejects is written with the rows, so it shows which records were applied, and how often.
+type grouped struct {
+	*live
+	c    *testkafka.Cluster
+	rnd  *rand.Rand
+	sent []int             // records by partition
+	bad  int               // of these
+	want map[string]string // the table: values by id and field
+	ids  map[*exec.Cmd]string
+	n    int // members so far
+}
+
+func newGrouped(t *testing.T, to string, rnd *rand.Rand, partitions int, opts ...kfake.Opt) *grouped {
+	t.Helper()
+	return &grouped{live: newLive(t, to), c: testkafka.Start(t, append(opts, kfake.SeedTopics(int32(partitions), "t"))...), rnd: rnd, sent: make([]int, partitions),
+		want: map[string]string{}, ids: map[*exec.Cmd]string{}}
+}
+
+// produce appends records to each partition.
+func (g *grouped) produce(n int) {
+	for p := range g.sent {
+		texts := make([]string, n)
+		for i := range texts {
+			if (g.sent[p]+i)%5 == 4 {
+				texts[i] = "bad"
+				g.bad++
+				continue
+			}
+			id, field, value := g.rnd.IntN(50)*len(g.sent)+p, g.rnd.IntN(3), g.rnd.IntN(1000)
+			texts[i] = fmt.Sprintf(`{"id":%d,"f%d":%d}`, id, field, value)
+			g.want[fmt.Sprintf("%d f%d", id, field)] = fmt.Sprint(value)
+		}
+		g.sent[p] += n
+		g.c.Produce("t", int32(p), texts...)
+	}
+}
+
+// member starts one. Unless it is the last one to come, its id in the group is found out.
+func (g *grouped) member(more ...string) *exec.Cmd {
+	g.n++
+	before := g.c.Members("weir-t")
+	m := g.begin(fmt.Sprintf("member%d", g.n), g.c, "t", append([]string{"--batch-period", "50ms", "--metrics-addr", "127.0.0.1:0"}, more...)...)
+	g.until("a member joins", func() bool {
+		for _, id := range g.c.Members("weir-t") {
+			if !slices.Contains(before, id) {
+				g.ids[m] = id
+				return true
+			}
+		}
+		return false
+	})
+	return m
+}
+
+// finish has a member read until the end, while others may read, and compares the table and the
+// rejects with what was sent.
+func (g *grouped) finish(more ...string) {
+	g.t.Helper()
+	if code, log := g.topics(g.c, "t", append([]string{"--until-end"}, more...)...); code != 0 && code != 3 {
+		g.t.Fatalf("exit %d\n%s", code, log)
+	}
+	for p := range g.sent {
+		if got := g.rows(fmt.Sprintf(`SELECT line || ' ' || "offset" FROM weir_checkpoints WHERE source LIKE '%%/t/%d'`, p)); got != fmt.Sprintf("%d %d", g.sent[p], g.sent[p]) {
+			g.t.Errorf("partition %d: %s of %d records", p, got, g.sent[p])
+		}
+	}
+	if got := g.rows(`SELECT count(*) || ' ' || count(DISTINCT source || "offset") FROM weir_rejects`); got != fmt.Sprintf("%d %d", g.bad, g.bad) {
+		g.t.Errorf("the records that were applied, and the different ones of these, are %s of %d", got, g.bad)
+	}
+	cells := 0
+	for line := range strings.SplitSeq(g.ask("SELECT id || ' f0 ' || COALESCE(f0, -1) FROM t UNION ALL SELECT id || ' f1 ' || COALESCE(f1, -1) FROM t UNION ALL SELECT id || ' f2 ' || COALESCE(f2, -1) FROM t"), "\n") {
+		at := strings.LastIndexByte(line, ' ')
+		if cell, value := line[:at], line[at+1:]; value != "-1" {
+			if cells++; g.want[cell] != value {
+				g.t.Errorf("%s is %s, want %s", cell, value, g.want[cell])
+			}
+		}
+	}
+	if cells != len(g.want) {
+		g.t.Errorf("%d values, want %d", cells, len(g.want))
+	}
+}
+
+// count returns a metric of a member, the sum of all its series; -1 where there is none.
+func (g *grouped) count(name, metric string) int {
+	sum := -1
+	for line := range strings.SplitSeq(g.scrape(name), "\n") {
+		if rest, ok := strings.CutPrefix(line, metric+"{"); ok {
+			n, err := strconv.Atoi(rest[strings.LastIndexByte(rest, ' ')+1:])
+			g.check(err)
+			sum = max(sum, 0) + n
+		}
+	}
+	return sum
+}
+
+// Members of a group divide the partitions among them, and tell Kafka what the database has.
+func TestGroup(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range []string{"classic", "consumer"} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			g := newGrouped(t, testpg.New(t), rand.New(rand.NewPCG(1, 1)), 4, kfake.BrokerConfigs(map[string]string{"group.consumer.heartbeat.interval.ms": "500"}))
+			g.produce(50)
+			one := g.member("--group-protocol", protocol)
+			g.until("one has all", func() bool { return g.count("member1", "weir_kafka_partitions") == 4 })
+			two := g.member("--group-protocol", protocol)
+			g.until("each has two", func() bool {
+				return g.count("member1", "weir_kafka_partitions") == 2 && g.count("member2", "weir_kafka_partitions") == 2
+			})
+			if text := g.scrape("member1"); strings.Count(text, "\nweir_kafka_lag_records") != 2 || g.count("member1", "weir_kafka_rebalances_total") == 0 {
+				t.Errorf("the metrics are\n%s", text)
+			}
+			g.produce(50)
+			g.finish("--group-protocol", protocol)
+			for _, m := range []*exec.Cmd{one, two} {
+				_ = m.Process.Signal(os.Interrupt)
+				if _ = m.Wait(); m.ProcessState.ExitCode() != 130 {
+					t.Errorf("exit %d", m.ProcessState.ExitCode())
+				}
+			}
+			offsets, err := kadm.NewClient(g.c.Client()).FetchOffsets(t.Context(), "weir-t")
+			g.check(err)
+			for p := range int32(4) {
+				if at, _ := offsets.Lookup("t", p); at.At != 100 {
+					t.Errorf("Kafka has offset %d of partition %d", at.At, p)
+				}
+			}
+			for _, name := range []string{"member1", "member2"} {
+				if log := g.log(name); strings.Contains(log, "another") {
+					t.Errorf("there was a conflict\n%s", log)
+				}
+			}
+		})
+	}
+}
+
+// Whatever Kafka has as the group's offsets, the database's are those from which members read.
+func TestGroup_OffsetsAreTheDatabases(t *testing.T) {
+	t.Parallel()
+	g := newGrouped(t, testpg.New(t), rand.New(rand.NewPCG(1, 1)), 2)
+	g.produce(20)
+	g.finish()
+	g.produce(20)
+	for _, at := range []int64{35, 3} {
+		all := kadm.Offsets{}
+		all.AddOffset("t", 0, at, -1)
+		all.AddOffset("t", 1, at, -1)
+		g.check(kadm.NewClient(g.c.Client()).CommitAllOffsets(t.Context(), "weir-t", all))
+		g.finish()
+		g.produce(20)
+	}
+}
+
+// --start committed takes over from another consumer.
+func TestGroup_StartCommitted(t *testing.T) {
+	t.Parallel()
+	c := testkafka.Start(t, kfake.SeedTopics(2, "t"))
+	for p := range int32(2) {
+		c.Produce("t", p, fmt.Sprintf(`{"id":%d}`, p), fmt.Sprintf(`{"id":%d}`, p+10))
+	}
+	all := kadm.Offsets{}
+	all.AddOffset("t", 0, 1, -1)
+	l := newLive(t, testpg.New(t))
+	l.check(kadm.NewClient(c.Client()).CommitAllOffsets(t.Context(), "other", all))
+	code, log := l.topics(c, "t", "--group", "other", "--start", "committed", "--until-end")
+	if got := l.rows("SELECT id FROM t ORDER BY 1"); code != 0 || got != "1 10 11" {
+		t.Errorf("exit %d, the table has %s\n%s", code, got, log)
+	}
+	if got := l.rows("SELECT DISTINCT job FROM weir_checkpoints"); got != "other" {
+		t.Errorf("the job is %s", got)
+	}
+}
+
+// The first member to come writes where all partitions begin, also those that it does not get; a
+// partition that appears later begins at its first record, while members read.
+func TestGroup_StartLatest(t *testing.T) {
+	t.Parallel()
+	g := newGrouped(t, testpg.New(t), rand.New(rand.NewPCG(1, 1)), 2)
+	g.c.Produce("t", 0, `{"id":0}`)
+	g.c.Produce("t", 1, `{"id":1}`)
+	m := g.member("--start", "latest")
+	g.until("it reads", func() bool { return g.count("member1", "weir_kafka_partitions") == 2 })
+	g.kill(m)
+	g.c.Expel("weir-t", g.ids[m])
+	g.c.Produce("t", 0, `{"id":2}`)
+	g.c.Produce("t", 1, `{"id":3}`)
+	answers, err := kadm.NewClient(g.c.Client()).CreatePartitions(t.Context(), 1, "t")
+	g.check(err)
+	g.check(answers.Error())
+	g.c.Produce("t", 2, `{"id":4}`)
+	if code, log := g.topics(g.c, "t", "--start", "latest", "--until-end"); code != 0 || g.rows("SELECT id FROM t ORDER BY 1") != "2 3 4" {
+		t.Errorf("exit %d, the table has %s\n%s", code, g.rows("SELECT id FROM t ORDER BY 1"), log)
+	}
+}
+
+// A member that stops for longer than its session, and lives on, has lost its partitions: what it
+// has read is not written a second time, and it joins again.
+func TestGroup_Zombie(t *testing.T) {
+	t.Parallel()
+	g := newGrouped(t, testpg.New(t), rand.New(rand.NewPCG(1, 1)), 2)
+	zombie := g.member("--batch-period", "2s")
+	g.until("it reads", func() bool { return g.count("member1", "weir_kafka_partitions") == 2 })
+	g.produce(20)
+	g.until("it has read", func() bool { return g.count("member1", "weir_pending_lines") == 40 })
+	g.check(zombie.Process.Signal(syscall.SIGSTOP))
+	g.c.Expel("weir-t", g.ids[zombie])
+	g.member()
+	g.until("the other member commits", func() bool { return g.rows("SELECT sum(line) FROM weir_checkpoints") == "40" })
+	g.check(zombie.Process.Signal(syscall.SIGCONT))
+	g.until("the zombie has flushed", func() bool { return g.count("member1", "weir_pending_lines") <= 0 })
+	g.until("it is a member again", func() bool {
+		return g.count("member1", "weir_kafka_partitions") == 1 && g.count("member2", "weir_kafka_partitions") == 1
+	})
+	g.produce(20)
+	g.finish()
+	if zombie, owner := g.count("member1", "weir_kafka_fenced_total"), g.count("member2", "weir_kafka_fenced_total"); zombie != 1 || owner != 0 {
+		t.Errorf("the zombie was fenced %d times, and the new owner %d times", zombie, owner)
+	}
+}
+
+// A claim waits for the flush of the former owner, and reads on where that ends.
+func TestGroup_ClaimWaits(t *testing.T) {
+	t.Parallel()
+	g := newGrouped(t, testpg.New(t), rand.New(rand.NewPCG(1, 1)), 2)
+	g.produce(5)
+	g.finish() // there is a table
+	db := g.database()
+	defer db.Close()
+	lock, err := db.Conn(t.Context())
+	g.check(err)
+	defer lock.Close()
+	for _, q := range []string{"CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(42); RETURN NEW; END'",
+		"CREATE TRIGGER wait BEFORE INSERT OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION wait()", "SELECT pg_advisory_lock(42)"} {
+		_, err := lock.ExecContext(t.Context(), q)
+		g.check(err)
+	}
+	former := g.member()
+	g.produce(20)
+	waiting := func(what string) func() bool {
+		return func() bool {
+			return g.rows("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%"+what+"%'") != "0"
+		}
+	}
+	g.until("the former owner flushes", waiting("weir_checkpoints"))
+	g.c.Expel("weir-t", g.ids[former])
+	g.member("--verbose")
+	g.until("a claim waits", waiting("seq = seq + 1"))
+	_, err = lock.ExecContext(t.Context(), "SELECT pg_advisory_unlock(42)")
+	g.check(err)
+	g.until("both read", func() bool {
+		return g.count("member1", "weir_kafka_partitions") == 1 && g.count("member2", "weir_kafka_partitions") == 1
+	})
+	g.produce(20)
+	g.finish()
+	if got := g.count("member2", "weir_kafka_fenced_total"); got != 0 {
+		t.Errorf("the new owner was fenced %d times\n%s", got, g.log("member2"))
+	}
+}
+
+// A member commits what it has read of a partition before it releases it.
+func TestGroup_RevocationCommits(t *testing.T) {
+	t.Parallel()
+	g := newGrouped(t, testpg.New(t), rand.New(rand.NewPCG(1, 1)), 2)
+	g.member("--batch-period", "1h")
+	g.until("it reads", func() bool { return g.count("member1", "weir_kafka_partitions") == 2 })
+	g.produce(20)
+	g.until("it has read", func() bool { return g.count("member1", "weir_pending_lines") == 40 })
+	g.member("--batch-period", "1h")
+	g.until("it has released one", func() bool { return g.count("member2", "weir_kafka_partitions") == 1 })
+	if got := g.rows("SELECT sum(line) FROM weir_checkpoints"); got != "40" {
+		t.Errorf("%s of 40 records are committed", got)
+	}
+}
+
+// Members come and go, are killed, stop for longer than their sessions and live on, and the
+// database is down for a while: each record is applied once, and the table is the fold of the topic.
+func TestGroup_ExactlyOnce(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("the program is killed without -short")
+	}
+	sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
+		server := testpg.Start(t)
+		g := newGrouped(t, server.Database(t), rnd, 5)
+		var members, stopped []*exec.Cmd
+		drop := func(all []*exec.Cmd) ([]*exec.Cmd, *exec.Cmd) {
+			i := rnd.IntN(len(all))
+			m := all[i]
+			return slices.Delete(all, i, i+1), m
+		}
+		for round := range 10 {
+			g.produce(100)
+			var m *exec.Cmd
+			switch what := rnd.IntN(5); {
+			case len(members) < 2 || what == 0 && len(members) < 4:
+				members = append(members, g.member("--batch-rows", "20"))
+			case what == 1:
+				members, m = drop(members)
+				_ = m.Process.Signal(os.Interrupt)
+				if _ = m.Wait(); m.ProcessState.ExitCode() != 130 {
+					t.Errorf("exit %d", m.ProcessState.ExitCode())
+				}
+			case what == 2:
+				members, m = drop(members)
+				g.kill(m)
+				g.expel(m)
+			case what == 3 && len(stopped) > 0:
+				stopped, m = drop(stopped)
+				g.check(m.Process.Signal(syscall.SIGCONT))
+				members = append(members, m)
+			default:
+				members, m = drop(members)
+				stopped = append(stopped, m)
+				g.check(m.Process.Signal(syscall.SIGSTOP))
+				g.expel(m)
+			}
+			if round == 5 {
+				server.Stop()
+				time.Sleep(time.Second)
+				server.Restart(t)
+			}
+			time.Sleep(time.Duration(rnd.Int64N(int64(time.Second))))
+		}
+		for _, m := range stopped {
+			g.check(m.Process.Signal(syscall.SIGCONT))
+		}
+		g.finish()
+	})
+}
+
+// expel has the group take a member for dead, or all of them where it has another id by now.
+func (g *grouped) expel(m *exec.Cmd) {
+	all := g.c.Members("weir-t")
+	if slices.Contains(all, g.ids[m]) {
+		all = []string{g.ids[m]}
+	}
+	for _, id := range all {
+		g.c.Expel("weir-t", id)
+	}
+}

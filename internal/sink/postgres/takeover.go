@@ -1,0 +1,106 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/weirsync/weir/internal/sink"
+)
+
+var _ sink.GroupClaims = (*Claims)(nil)
+
+// takeOverWait is how long a claim waits at a time for a flush of the former owner that is under
+// way. A session that has waited for its client meanwhile is ended: the client may be stopped.
+const takeOverWait = "5s"
+
+// Begin implements [sink.GroupClaims].
+func (c *Claims) Begin(ctx context.Context, run string, lanes []sink.Lane) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.connect(ctx); err != nil || len(lanes) == 0 {
+		return err
+	}
+	s := &script{}
+	s.add("BEGIN ISOLATION LEVEL READ COMMITTED")
+	s.add("SET LOCAL client_min_messages = warning")
+	if !c.ready {
+		for _, q := range c.dialect().Ledger() {
+			s.add("%s", q)
+		}
+	}
+	values := make([]string, len(lanes))
+	for i := range lanes {
+		cp := &lanes[i].Checkpoint
+		values[i] = fmt.Sprintf("(%s, %s, 1, %s, %d, %d, %s, 0, now())", c.literal(c.job), c.literal(lanes[i].Source), c.literal(run), cp.Line, cp.Offset, c.literal(cp.Mark))
+	}
+	s.add(`INSERT INTO %s.weir_checkpoints (job, source, seq, run, line, "offset", mark, rejected, updated) VALUES %s ON CONFLICT DO NOTHING`,
+		c.schema, strings.Join(values, ", "))
+	s.add("COMMIT")
+	if _, err := c.run(ctx, s); err != nil {
+		c.drop()
+		if isStale(pgError(err)) { // another run makes weir's tables, too
+			err = &sink.Error{Class: sink.Transient, Reason: "locked", Err: err}
+		}
+		return c.explain(err)
+	}
+	c.ready = true
+	return nil
+}
+
+// TakeOver implements [sink.GroupClaims]. The row of a lane is its lock: a flush has it from its
+// fence to its end.
+func (c *Claims) TakeOver(ctx context.Context, run string, lanes ...string) ([]sink.Checkpoint, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.connect(ctx); err != nil || len(lanes) == 0 {
+		return nil, err
+	}
+	names := make([]string, len(lanes))
+	for i, l := range lanes {
+		names[i] = c.literal(l)
+	}
+	of := fmt.Sprintf("c.job = %s AND c.source IN (%s)", c.literal(c.job), strings.Join(names, ", "))
+	s := &script{}
+	s.add("BEGIN ISOLATION LEVEL READ COMMITTED")
+	s.add("SET LOCAL lock_timeout = '%s'", takeOverWait)
+	s.add("SET LOCAL synchronous_commit = on") // what the run reads from here rests on it
+	found := s.add("%s ORDER BY c.source FOR NO KEY UPDATE OF c", c.checkpointsSQL(lanes))
+	s.add("UPDATE %s.weir_checkpoints c SET seq = seq + 1, run = %s WHERE %s", c.schema, c.literal(run), of)
+	s.add("COMMIT")
+	r, err := c.run(ctx, s)
+	if e := pgError(err); e != nil && e.Code == "55P03" {
+		return nil, cmp.Or(c.endStopped(ctx, of), c.explain(err))
+	} else if err != nil {
+		c.drop()
+		return nil, c.explain(err)
+	}
+	all := readCheckpoints(len(lanes), r[found].rows)
+	for i := range all {
+		all[i].Seq++
+	}
+	return all, nil
+}
+
+// endStopped ends the sessions of the job that have changed checkpoints, have not committed, and
+// wait for their clients: a member that was stopped in the middle of a flush. If it lives on, its
+// flush finds that it is fenced.
+func (c *Claims) endStopped(ctx context.Context, of string) error {
+	if err := c.rollback(ctx); err != nil {
+		c.drop()
+		return c.explain(err)
+	}
+	r, err := c.query(ctx, fmt.Sprintf("SELECT a.pid, pg_terminate_backend(a.pid) FROM %s.weir_checkpoints c"+
+		" JOIN pg_locks l ON l.locktype = 'transactionid' AND l.transactionid = c.xmax AND l.mode = 'ExclusiveLock' AND l.granted"+
+		" JOIN pg_stat_activity a ON a.pid = l.pid WHERE %s AND a.application_name = %s AND a.wait_event_type = 'Client' AND a.state_change < now() - interval '%s'",
+		c.schema, of, c.literal("weir/"+c.job), takeOverWait))
+	if err != nil {
+		c.drop()
+		return c.explain(err)
+	}
+	for _, row := range r[0].rows {
+		c.opt.Log.Warn(fmt.Sprintf("ended session %s, which held the checkpoint of a partition that this member has now: its weir has stopped in the middle of a flush", row[0]))
+	}
+	return nil
+}
