@@ -114,17 +114,20 @@ func (m *merge) findReferred(s *script) {
 		r := &m.refs[i]
 		value, find := r.value(), r.find(m)
 		missing := fmt.Sprintf("%s%s AND NOT EXISTS (%s)", value, notNull, find)
-		set := fmt.Sprintf("c%d = (%s)", r.at, find)
-		switch r.Missing {
-		case schema.Reject:
+		if r.Missing == schema.Reject {
 			// A number that is none ends the transaction, as with the fence.
 			s.add("SELECT (%s || %s::text || %s)::int FROM %s s WHERE %s LIMIT 1",
 				m.d.literal(missingWord+sink.MissingRow(r.To.Table, "")), value, quote(missingEnd), m.t.stageName, missing)
-		case schema.Null:
-			set += fmt.Sprintf(", marks = CASE WHEN %s THEN set_bit(coalesce(marks, repeat('0', %d)::varbit), %d, 1) ELSE marks END", missing, m.bits, r.null)
 		}
-		if r.hidden() || r.Missing == schema.Null {
-			s.add("UPDATE %s s SET %s WHERE %s%s", m.t.stageName, set, value, notNull)
+		if r.Missing == schema.Null {
+			mark := fmt.Sprintf("marks = set_bit(coalesce(marks, repeat('0', %d)::varbit), %d, 1)", m.bits, r.null)
+			if !r.hidden() { // else what is found, nothing, is put there below
+				mark += fmt.Sprintf(", c%d = NULL", r.at)
+			}
+			s.add("UPDATE %s s SET %s WHERE %s", m.t.stageName, mark, missing)
+		}
+		if r.hidden() {
+			s.add("UPDATE %s s SET c%d = (%s) WHERE %s%s", m.t.stageName, r.at, find, value, notNull)
 		}
 	}
 }

@@ -153,6 +153,31 @@ var referenceTests = []test{
 		n.Flush(`{"order":1,"customer":"ten"}`)
 		Expect(t, db, "SELECT customer, name FROM "+m.Tables[1].Name+" ORDER BY customer = 'ten'", "7|seven", "ten|NULL")
 	}},
+	{"ARowIsFoundByAKeyThatWasWidened", func(t *testing.T, db Database) {
+		for _, missing := range []mapping.Missing{mapping.StubMissing, mapping.NullMissing, mapping.RejectMissing} {
+			for _, id := range []string{"", "cid"} {
+				m := referring(t, string(missing)+id, id, missing)
+				for i := range m.Tables {
+					for j := range m.Tables[i].Columns {
+						m.Tables[i].Columns[j].From[0].As = mapping.Type{}
+					}
+				}
+				n := BeginNested(t, db, m, false)
+				n.Flush(`{"customer":1,"name":"one"}`, `{"customer":1.5,"name":"more"}`)
+				n.Flush(`{"order":1,"customer":1}`, `{"order":2,"customer":1.5}`)
+				n.Flush(`{"customer":"x","name":"ex"}`)
+				n.Flush(`{"order":3,"customer":1}`, `{"order":4,"customer":"1.5"}`)
+				n.Flush(`{"order":5,"customer":"x"}`)
+				if id != "" { // else a column whose type comes from values has what messages have
+					Expect(t, db, referred(m, id), "1|1|one", "2|1.5|more", "3|1|one", "4|1.5|more", "5|x|ex")
+				}
+				Expect(t, db, "SELECT count(customer_id) FROM "+m.Tables[0].Name, "5")
+				Expect(t, db, "SELECT count(*) FROM "+m.Tables[1].Name, "3")
+				Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+				n.End()
+			}
+		}
+	}},
 }
 
 // referring is a mapping of orders, which name customers. Those have names only in messages that say

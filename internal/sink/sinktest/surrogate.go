@@ -27,6 +27,19 @@ var surrogateTests = []test{
 		Expect(t, db, "SELECT count(*) FROM items", "1")
 		Expect(t, db, "SELECT count(*) FROM taxes", "0")
 	}},
+	{"ARowIsFoundByAKeyThatWasWidened", func(t *testing.T, db Database) {
+		m := generated(t, "oid", "iid")
+		for i, columns := range []string{"id, status", "sku, qty", "code, amount"} {
+			m.Tables[i].Columns = columnsOf(t, columns)
+		}
+		n := BeginNested(t, db, m, false)
+		n.Flush(`{"id":1,"items":[{"sku":1}]}`, `{"id":2}`)
+		n.Flush(`{"id":"x"}`)
+		n.Flush(`{"id":2,"items":[{"sku":1,"taxes":[{"code":"a"}]},{"sku":1.5}]}`)
+		n.Flush(`{"id":1,"items":[{"sku":"y"},{"sku":1,"taxes":[{"code":"b"}]}]}`)
+		Expect(t, db, "SELECT o.id, i.sku, t.code FROM orders o JOIN items i ON i.oid = o.oid JOIN taxes t ON t.iid = i.iid ORDER BY t.code", "2|1|a", "1|1|b")
+		Expect(t, db, "SELECT count(*) FROM items", "4")
+	}},
 	{"ChildrenMayHaveGeneratedKeysToo", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, generated(t, "oid", "iid"), false)
 		n.Flush(`{"id":5,"items":[{"sku":"x","taxes":[{"code":"a"},{"code":"b"}]},{"sku":"y","taxes":[{"code":"a"}]}]}`, `{"id":3,"items":[{"sku":"x","taxes":[{"code":"c"}]}]}`)

@@ -25,6 +25,9 @@ func (p *pieces) nest() error {
 		if w == nil {
 			continue
 		}
+		if w.owner != nil {
+			w.knowOwner(p.writers[w.b.Child.Parent])
+		}
 		if err := w.prepareRefs(func(table int) *writer { return p.writers[table] }); err != nil {
 			return err
 		}

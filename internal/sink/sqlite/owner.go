@@ -35,6 +35,14 @@ func (w *writer) prepareOwner() (err error) {
 	return err
 }
 
+// knowOwner has the writer look for rows of another one by keys as that writes them: what it has seen
+// of them itself may be of another type.
+func (w *writer) knowOwner(above *writer) {
+	for part, k := range w.owner.From {
+		w.types[k] = above.types[above.b.Table.Key[part]]
+	}
+}
+
 // finder writes conditions on keys as messages have them, with parameters from number 1 on. Keys are
 // equal where the key's index says so; the column may have another collation.
 func (w *writer) finder() *sink.Finder {

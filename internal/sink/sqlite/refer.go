@@ -18,6 +18,7 @@ type reference struct {
 	*schema.Ref
 	only bool // rows are only read
 	find *stmt
+	key  schema.Type // that keys are written as
 }
 
 // prepareRefs prepares to find the rows that those of the writer name. to returns the writer of a
@@ -30,12 +31,14 @@ func (w *writer) prepareRefs(to func(table int) *writer) error {
 		}
 		from := ref.From[0]
 		collation := w.b.Table.Columns[from].Collation
+		ref.key = w.types[from]
 		if from == ref.Column && (to == nil || ref.Missing == schema.Stub) {
 			continue // the column has what messages have
 		}
 		if ref.only = to == nil; !ref.only {
 			of := to(ref.Table)
-			collation = of.table.Columns[of.cols[of.key[0]]].Collation
+			at := of.b.Table.Key[0]
+			collation, ref.key = of.table.Columns[of.cols[at]].Collation, of.types[at]
 		}
 		f := &sink.Finder{Table: quote, Quote: quote, Equal: func(_, column string, value int) string {
 			sql := fmt.Sprintf("%s = ?%d", quote(column), value+1)
@@ -80,7 +83,7 @@ func (w *writer) refer(r *fold.Row) error {
 
 // row returns what the database knows the row by that has a key; NULL where there is none.
 func (ref *reference) row(w *writer, raw []byte) (id value, err error) {
-	key := w.converted(raw, ref.From[0])
+	key := convert(raw, ref.key)
 	id, err = ref.known(&key)
 	if err == nil && id.kind == lib.SQLITE_NULL && ref.Missing == schema.Reject && !ref.only {
 		err = &Error{Code: lib.SQLITE_CONSTRAINT, Msg: sink.MissingRow(ref.To.Table, string(feed.Text(nil, raw, feed.KindOf(raw))))}
