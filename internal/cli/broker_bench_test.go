@@ -1,0 +1,120 @@
+package cli_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirsync/weir/internal/bench"
+	"github.com/weirsync/weir/internal/testkafka"
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+const benchPartitions = 4
+
+// BenchmarkKafka reads a topic of Apache Kafka by the client alone, which does nothing with the
+// records, and by the program, in turns. KAFKA_RECORDS is how many records the topic has, WEIR the
+// program.
+func BenchmarkKafka(b *testing.B) {
+	records, err := strconv.Atoi(os.Getenv("KAFKA_RECORDS"))
+	if err != nil {
+		records = 20_000
+	}
+	for codec, c := range map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()} {
+		b.Run(codec, func(b *testing.B) {
+			broker := testkafka.Broker(b, benchPartitions, "t")
+			fillTopic(b, broker, records, kgo.ProducerBatchCompression(c), kgo.ProducerBatchMaxBytes(900_000))
+			alone, took, peak := time.Duration(0), map[string]time.Duration{}, map[string]int64{}
+			for b.Loop() {
+				alone += readAlone(b, broker, records)
+				for way, args := range map[string][]string{"dry": {"--dry-run", "--to", "t.db"}, "sqlite": {"--to", "t.db"}, "postgres": {"--to", testpg.New(b)}} {
+					d, memory := readByProgram(b, broker, args...)
+					took[way] += d
+					peak[way] = max(peak[way], memory)
+				}
+			}
+			b.ReportMetric(float64(records*b.N)/alone.Seconds(), "kgo-rec/s")
+			for way, d := range took {
+				b.ReportMetric(alone.Seconds()/d.Seconds(), way+"/kgo")
+				b.ReportMetric(float64(peak[way])/1e6, way+"-peak-MB")
+			}
+		})
+	}
+}
+
+// fillTopic writes messages into all partitions of the topic, each id into one.
+func fillTopic(b *testing.B, c *testkafka.Cluster, records int, opts ...kgo.Opt) {
+	var feed bytes.Buffer
+	if err := bench.Hot(&feed, records, 5000, 1); err != nil {
+		b.Fatal(err)
+	}
+	client := c.Client(opts...)
+	for line := range bytes.Lines(feed.Bytes()) {
+		id := line[len(`{"id":"FLT`):][:9]
+		n, _ := strconv.Atoi(string(id))
+		client.Produce(b.Context(), &kgo.Record{Topic: "t", Partition: int32(n % benchPartitions), Key: id, Value: line[:len(line)-1]}, func(_ *kgo.Record, err error) {
+			if err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	if err := client.Flush(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// readAlone reads the topic by the client, as the program asks for it.
+func readAlone(b *testing.B, c *testkafka.Cluster, records int) time.Duration {
+	begun := time.Now()
+	from := map[int32]kgo.Offset{}
+	for p := range int32(benchPartitions) {
+		from[p] = kgo.NewOffset().At(0)
+	}
+	client := c.Client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"t": from}), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	defer client.Close()
+	for n := 0; n < records; {
+		fetches := client.PollRecords(b.Context(), 5000)
+		if err := fetches.Err(); err != nil {
+			b.Fatal(err)
+		}
+		n += fetches.NumRecords()
+	}
+	return time.Since(begun)
+}
+
+// readByProgram reads the topic by the program into an empty database, and returns how long that took
+// and the most memory that it had.
+func readByProgram(b *testing.B, c *testkafka.Cluster, args ...string) (took time.Duration, peak int64) {
+	program := os.Getenv("WEIR")
+	dir := b.TempDir()
+	if program == "" {
+		self, err := os.Executable()
+		if err != nil {
+			b.Fatal(err)
+		}
+		program = filepath.Join(dir, "weir")
+		if err := os.Symlink(self, program); err != nil {
+			b.Fatal(err)
+		}
+	}
+	cmd := exec.Command(program, append([]string{"sync", "kafka://" + c.Addr() + "/t", "--partitions", fmt.Sprint("0-", benchPartitions-1), "--until-end", "--table", "t"}, args...)...)
+	var out bytes.Buffer
+	cmd.Dir, cmd.Stderr = dir, &out
+	begun := time.Now()
+	if err := cmd.Run(); err != nil {
+		b.Fatalf("%v\n%s", err, out.String())
+	}
+	took = time.Since(begun)
+	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		peak = usage.Maxrss * 1024 // Linux
+	}
+	return took, peak
+}
