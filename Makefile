@@ -37,7 +37,7 @@ test: ## run the tests, against SQLite and private Postgres servers
 
 kafka: ## run the tests of Kafka against Apache Kafka, which make test does for a part of them
 	.ci/needs
-	REQUIRE_KAFKA=1 go test -count=1 -timeout 40m -run 'Kafka/broker' -v ./internal/cli
+	REQUIRE_KAFKA=1 go test -count=1 -timeout 40m -run '^Test(Kafka|Broker)' ./internal/cli
 
 servers: $(SERVERS:%=.bin/postgres-%) ## run the tests of the Postgres driver against each of SERVERS, which npm fetches
 	@set -e; for v in $(SERVERS); do \

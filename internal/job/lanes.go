@@ -119,8 +119,9 @@ func (r *run) sourceOptions() source.Options {
 		_, err := feed.NewScanner(&feed.Names{}).Scan(line)
 		return err == nil
 	}
+	opt.Reconnects, opt.Connections = r.p.Reconnect, r.p.SetConnections
 	opt.Kafka.Cursors, opt.Kafka.Rebalanced = r.cursors, r.p.Rebalanced
-	opt.Reconnects, opt.Connections, opt.Kafka.Failed = r.p.Reconnect, r.p.SetConnections, r.p.FetchFailed
+	opt.Kafka.Failed, opt.Kafka.Buffer = r.p.FetchFailed, r.Buffer
 	opt.Hello, opt.Resumes = r.Feed.Hello, r.Feed.ResumeField != ""
 	return opt
 }

@@ -25,9 +25,11 @@ import (
 )
 
 const (
-	// fetchBytes is how much a broker sends at a time at most, before decompression. One such
-	// answer of each broker waits in memory.
-	fetchBytes = 8 << 20
+	// All brokers together send a bufferShare-th of the buffer at a time, before decompression, each
+	// within limits. One answer of each waits in memory while another one is read.
+	bufferShare   = 16
+	minFetchBytes = 256 << 10
+	maxFetchBytes = 8 << 20
 	// requestRetries is how often the client itself sends a request again.
 	requestRetries = 2
 	// Waits before a request is sent again: the first, and the longest.
@@ -53,6 +55,14 @@ func (s *Source) options() []kgo.Opt {
 		opts = append(opts, kgo.SASL(m))
 	}
 	return opts
+}
+
+// fetchBytes is how much a broker may send at a time.
+func (s *Source) fetchBytes() int32 {
+	if s.opts.Kafka.Buffer == 0 {
+		return maxFetchBytes
+	}
+	return int32(min(max(s.opts.Kafka.Buffer/bufferShare/int64(max(s.nodes, 1)), minFetchBytes), maxFetchBytes))
 }
 
 // mechanism is how a client says who it is, nil for not at all.

@@ -28,6 +28,7 @@ type Source struct {
 	client  *kgo.Client // for all but records
 	admin   *kadm.Client
 	cluster string
+	nodes   int     // brokers
 	lanes   []*lane // sorted by topic and partition
 
 	group    *group      // nil: the partitions are assigned by name
@@ -264,7 +265,7 @@ func (s *Source) consume() (err error) {
 		isolation = kgo.ReadUncommitted()
 	}
 	opts := append(s.options(), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(isolation), kgo.KeepControlRecords(),
-		kgo.FetchMaxBytes(fetchBytes), kgo.WithPools(&pools{}))
+		kgo.FetchMaxBytes(s.fetchBytes()), kgo.WithPools(&pools{}))
 	if s.group == nil {
 		s.consumer, err = kgo.NewClient(append(opts, kgo.ConsumePartitions(s.offsets()))...)
 		return err

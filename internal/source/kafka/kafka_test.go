@@ -111,6 +111,22 @@ func TestLane_Check(t *testing.T) {
 	f(cursor{Offset: 15, Topic: "B"}, "")
 }
 
+// All brokers share a part of the buffer.
+func TestSource_FetchBytes(t *testing.T) {
+	f := func(buffer int64, nodes int, want int32) {
+		t.Helper()
+		s := &Source{nodes: nodes, opts: source.Options{Kafka: source.Kafka{Buffer: buffer}}}
+		if got := s.fetchBytes(); got != want {
+			t.Errorf("%d brokers, a buffer of %d: %d, want %d", nodes, buffer, got, want)
+		}
+	}
+	f(256<<20, 1, 8<<20)
+	f(256<<20, 4, 4<<20)
+	f(16<<20, 1, 1<<20)
+	f(16<<20, 100, 256<<10)
+	f(0, 0, 8<<20)
+}
+
 func TestAppendKey(t *testing.T) {
 	f := func(key, field, want string) {
 		t.Helper()

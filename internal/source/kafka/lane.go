@@ -100,7 +100,7 @@ func (s *Source) find(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.cluster, s.lanes = meta.Cluster, nil
+	s.cluster, s.nodes, s.lanes = meta.Cluster, len(meta.Brokers), nil
 	var topics []string
 	for _, t := range meta.Topics.Sorted() {
 		switch {
