@@ -206,11 +206,13 @@ func (x *expiry) script(rows []key) (s *script, counts []int) {
 	s.add("SET LOCAL lock_timeout = '2s'")
 	s.add("SET LOCAL enable_seqscan = off")
 	s.add("SET LOCAL extra_float_digits = 1")
+	turns := map[int64]bool{}
 	for _, e := range x.tables {
 		if e != nil && e.t.Versioned {
-			x.lockVersions(s, e.t)
+			turns[x.versionsLock(e.t)] = true
 		}
 	}
+	s.takeTurns(turns)
 	v := x.values(rows)
 	last := x.tables[len(x.Below)]
 	s.add("%s", fmt.Sprintf("WITH %s SELECT count(*) FROM (SELECT FROM v JOIN %s t ON %s ORDER BY v.n FOR UPDATE OF t) x", v, x.t.ident, last.where))

@@ -17,6 +17,9 @@ import (
 // its rows meanwhile.
 const maxStarts = 2
 
+// errRaced says that the versions of rows were written that a flush was about to write.
+var errRaced = errors.New("another session wrote newer versions meanwhile")
+
 // errGone says that rows are gone that a flush was about to change.
 var errGone = errors.New("another session deleted rows or changed their keys while they were written")
 
@@ -32,7 +35,7 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	if d.pendingID != id {
 		d.pendingID, d.pendingResult = id, sink.Result{Tables: make([]sink.Counts, len(f.Batches))}
 	}
-	d.rereads, d.gone = 0, 0
+	d.rereads, d.gone, d.raced = 0, 0, 0
 	for _, b := range f.Batches {
 		if t := d.known(b.Table.Name); t.stageName == "" {
 			t.stageName = d.stageName(f, t)
@@ -43,6 +46,8 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		switch {
 		case errors.Is(err, errGone) && d.gone < maxStarts:
 			d.gone++
+		case errors.Is(err, errRaced) && d.raced < maxStarts:
+			d.raced++
 		case (isStale(pgError(err)) || errors.Is(err, errStaleTable)) && d.rereads < maxStarts:
 			// Others changed a table since it was read.
 			d.rereads++
@@ -72,7 +77,7 @@ func (d *DB) ended(ctx context.Context, f *sink.Flush, res sink.Result, err erro
 	switch {
 	case errors.Is(err, errFenced):
 		res, err = d.judge(ctx, f)
-	case errors.Is(err, errStaleTable), errors.Is(err, errGone): // others keep changing it
+	case errors.Is(err, errStaleTable), errors.Is(err, errGone), errors.Is(err, errRaced): // others keep changing it
 		err = &sink.Error{Class: sink.Transient, Reason: "serialization", Err: err}
 	}
 	if err == nil {
@@ -319,12 +324,19 @@ func (a *attempt) failed(ctx context.Context, err error) (sink.Result, error) {
 		return a.result(), errGone
 	case direct && refused != nil && !isStale(refused) && (refused.Code == "23505" || refused.Code == "22P02"):
 		return d.write(ctx, a.f) // not all rows were new, or others have numbered columns
+	case isRaced(refused):
+		return a.result(), errRaced
 	case isStale(refused) && d.rereads < maxStarts:
 		return a.result(), err
 	case rows > 0 && (isRefusal(refused) || refused != nil && refused.Code == "57014" && rows > 1):
 		return a.flushPiecewise(ctx)
 	}
 	return a.result(), err
+}
+
+// isRaced reports whether an error says that another writer has written versions of rows.
+func isRaced(e *pgconn.PgError) bool {
+	return e != nil && (e.Code == "22P02" && strings.Contains(e.Message, racedWord) || e.Code == "23505" && e.TableName == "weir_versions")
 }
 
 // mismatch returns what an error says of a transaction that found a lane, or a table's
@@ -360,7 +372,7 @@ func (a *attempt) committed(r []result) error {
 			p.after.known(ids[i])
 		}
 		p.committed()
-		d.versions = d.versions || p.merge != nil && p.b.Scope == fold.ColumnScope
+		d.versions = d.versions || p.b.Used() && p.b.Scope == fold.ColumnScope
 	}
 	d.ready, d.named = true, "weir/"+a.f.Job
 	return nil

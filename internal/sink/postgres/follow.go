@@ -148,7 +148,7 @@ func (p *part) follow(all []storedRow, found []result) ([]storedRow, error) {
 	rows := taking.Rows()
 	p.took = len(rows)
 	for _, r := range rows {
-		all = append(all, storedRow{r, was[string(r.Key)]})
+		all = append(all, storedRow{row: r, was: was[string(r.Key)]})
 	}
 	order := fold.KeyOrder(&p.b.Table)
 	slices.SortFunc(all, func(x, y storedRow) int { return order(x.row.Key, y.row.Key) })

@@ -159,10 +159,17 @@ func (m *merge) copyAll(s *script, rows []*fold.Row) tags {
 	for _, c := range m.stamps {
 		into = append(into, ident(m.table.Columns[c.at].Name))
 	}
-	m.plain = true
 	n := s.add("COPY %s (%s) FROM STDIN", m.table.ident, strings.Join(into, ", "))
 	s.copies = append(s.copies, m.encode(rows))
 	return tags{insert: n}
+}
+
+// stage adds what copies rows into the staging table.
+func (m *merge) stage(s *script, rows []*fold.Row) {
+	if len(rows) > 0 {
+		s.add("%s", m.copySQL())
+		s.copies = append(s.copies, m.encode(rows))
+	}
 }
 
 // statements adds what brings the table up to date. New rows come first, in the
@@ -180,8 +187,6 @@ func (m *merge) statements(s *script, rows []*fold.Row, slice int, alone bool) (
 	if len(rows) == 0 {
 		return t // nothing is newer than what is there
 	}
-	s.add("%s", m.copySQL())
-	s.copies = append(s.copies, m.encode(rows))
 	m.findOwners(s)
 	m.findReferred(s)
 	set, differs := m.assignments()
@@ -202,7 +207,7 @@ func (m *merge) statements(s *script, rows []*fold.Row, slice int, alone bool) (
 		if !m.table.HasConstraints {
 			differs = "(t.xmax = pg_current_xact_id()::xid OR " + differs + ")"
 		}
-		differs = lives + differs
+		differs = lives + m.asFound(hasState) + differs
 	}
 	if m.deletes {
 		touched = append(touched, "s.op = 'd' AND t.ctid IS NOT NULL")
@@ -228,6 +233,9 @@ func (m *merge) statements(s *script, rows []*fold.Row, slice int, alone bool) (
 	return t
 }
 
+// hasState is the condition that a staged row has a state that is kept beside it.
+const hasState = "s.state IS NOT NULL"
+
 // lives is the condition, with AND behind it, that a staged row is one that the table is to have.
 func (m *merge) lives() (sql string) {
 	if m.deletes {
@@ -242,7 +250,7 @@ func (m *merge) lives() (sql string) {
 // delete adds what deletes the rows that staged ones delete, those of a part alone where in
 // is a condition.
 func (m *merge) delete(s *script, in string) int {
-	return s.add("DELETE FROM %s t USING %s s WHERE %s%s AND s.op = 'd'", m.table.ident, m.t.stageName, in, m.on())
+	return s.add("DELETE FROM %s t USING %s s WHERE %s%s%s AND s.op = 'd'", m.table.ident, m.t.stageName, in, m.asFound(hasState), m.on())
 }
 
 const goneWord = "weir: rows are gone"
@@ -267,9 +275,13 @@ func (m *merge) lock(s *script, touched string) {
 		count = fmt.Sprintf("CASE WHEN x.n < y.n THEN ('%s' || y.n - x.n)::int::text ELSE %s END", goneWord, count)
 	}
 	// A table that the flush makes has no schema before its name, which may be any but weir's own.
+	asFound := m.asFound("s.kept")
+	if asFound != "" {
+		key = append(key, "s.found", hasState+" AS kept")
+	}
 	s.add("WITH weir_touched AS MATERIALIZED (SELECT s.n, %s FROM %s s LEFT JOIN %s t ON %s WHERE %s)"+
-		" SELECT set_config('weir.touched', %s, true) FROM (SELECT count(*) n FROM (SELECT FROM weir_touched s JOIN %[3]s t ON %[4]s ORDER BY s.n FOR %[7]s OF t) l) x, (SELECT count(*) n FROM weir_touched) y",
-		strings.Join(key, ", "), m.t.stageName, m.table.ident, m.on(), touched, count, strength)
+		" SELECT set_config('weir.touched', %s, true) FROM (SELECT count(*) n FROM (SELECT FROM weir_touched s JOIN %[3]s t ON %[8]s%[4]s ORDER BY s.n FOR %[7]s OF t) l) x, (SELECT count(*) n FROM weir_touched) y",
+		strings.Join(key, ", "), m.t.stageName, m.table.ident, m.on(), touched, count, strength, asFound)
 }
 
 // on is the condition that a staged row and one of the table have the same key.

@@ -75,9 +75,6 @@ func (p *part) fit() (err error) {
 // versions.
 func (p *part) change() {
 	d, s := p.a.d, p.a.script
-	if p.b.Versioned() {
-		d.lockVersions(s, &p.after)
-	}
 	if len(p.ddl) > 0 {
 		// Behind a change that waits for a long reader, everybody else would queue: so it
 		// waits only for a moment, and the flush is tried again.
@@ -146,6 +143,17 @@ func (a *attempt) resolve(ctx context.Context) error {
 func (p *part) write(alone bool) {
 	s := p.a.script
 	p.from = s.n
+	if p.merge.plain = p.direct; !p.direct {
+		var sql []string
+		sql, p.stage = p.merge.prepare()
+		for _, q := range sql {
+			s.add("%s", q)
+		}
+		p.merge.stage(s, p.newer)
+	}
+	if p.merge.versions != nil {
+		p.merge.versions.keep(s, p.merge, p.a.f, p.newer)
+	}
 	if p.direct {
 		p.tags = p.merge.copyAll(s, p.newer)
 	} else {
@@ -153,15 +161,7 @@ func (p *part) write(alone bool) {
 		if p.a.f.ReadsDominate {
 			slice = max(sliceRows, len(p.newer)/mostSlices)
 		}
-		var sql []string
-		sql, p.stage = p.merge.prepare()
-		for _, q := range sql {
-			s.add("%s", q)
-		}
 		p.tags = p.merge.statements(s, p.newer, slice, alone)
-	}
-	if p.merge.versions != nil {
-		p.merge.versions.keep(s, p.merge, p.a.f, p.newer)
 	}
 	p.to = s.n
 }

@@ -33,7 +33,9 @@ type DB struct {
 	committedID   string      // the last flush that is known to be committed, "" for none
 	pendingID     string      // the last flush that came
 	pendingResult sink.Result // what it does, as far as an answer told
-	rereads, gone int         // how often it was started again because the table or its rows had changed
+	// How often it was started again because the table or its rows had changed, or others had written
+	// the versions of its rows.
+	rereads, gone, raced int
 }
 
 // A table is what is known of one that flushes write.

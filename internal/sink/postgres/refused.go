@@ -235,7 +235,7 @@ func (c *chunks) probe() error {
 		}
 		p.writes, p.newer = p.rows, p.rows
 		if p.merge = c.d.newMerge(p.b, p.t, p.after, p.rows); p.b.Versioned() {
-			p.merge.versions = &versioned{table: c.d.fullName(&p.after)}
+			p.merge.versions = p.versioned()
 		}
 	}
 	if err := c.explodeAll(); err != nil {

@@ -28,8 +28,8 @@ type stage struct {
 }
 
 // maxStaged is how many columns of a table the staging table has room for, beside its own:
-// n, op, nulls, key and state.
-const maxStaged = 1600 - 5
+// n, op, nulls, key, state and found.
+const maxStaged = 1600 - 6
 
 type stageKind int
 
@@ -93,7 +93,7 @@ func (m *merge) prepare() (sql []string, now stage) {
 		}
 		b.WriteString(now.hidden)
 		if now.versions {
-			b.WriteString(", key bytea, state bytea")
+			b.WriteString(", key bytea, state bytea, found xid")
 		}
 		kind, end := "TEMP", "ON COMMIT DELETE ROWS"
 		switch now.kind {
@@ -137,7 +137,7 @@ func (m *merge) copySQL() string {
 		cols = append(cols, "marks")
 	}
 	if m.versions != nil {
-		cols = append(cols, "key", "state")
+		cols = append(cols, "key", "state", "found")
 	}
 	for _, u := range m.used {
 		if !u.found {
@@ -190,11 +190,7 @@ func (m *merge) encode(rows []*fold.Row) copier {
 			}
 			if !m.plain && m.versions != nil {
 				buf = append(appendHex(buf, r.Key), '\t')
-				if m.versions.looking || m.versions.states[n] == nil {
-					buf = append(buf, '\\', 'N', '\t')
-				} else {
-					buf = append(appendHex(buf, m.versions.states[n]), '\t')
-				}
+				buf = m.versions.appendTo(buf, n)
 			}
 			for i := range m.used {
 				u := &m.used[i]

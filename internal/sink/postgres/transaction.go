@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -61,23 +62,34 @@ func (a *attempt) begin() {
 	}
 }
 
-// takeTurns adds what has a flush that is written piecewise wait for the others of tables that may
-// reject rows, and these for it: it writes messages in the order of the feed, so that two could wait
-// for each other's rows.
+// takeTurns adds what has a flush wait for the others of tables that it needs for itself, and these
+// for it. One that is written piecewise needs the tables that may reject rows: it writes messages in the
+// order of the feed, so that two could wait for each other's rows. For versions see [part.alone].
 func (a *attempt) takeTurns() {
-	mode := "_shared"
-	if a.piecewise {
-		mode = ""
-	}
-	var locks []int64
+	turns := map[int64]bool{} // locks, and whether nobody else may have them
 	for _, p := range a.parts {
 		if p.b.Used() && p.b.Table.HasConstraints {
-			locks = append(locks, lockNumber("turns", a.d.schema, a.d.fullName(&p.after)))
+			turns[lockNumber("turns", a.d.schema, a.d.fullName(&p.after))] = a.piecewise
+		}
+		if p.b.Versioned() && (p.b.Used() || len(p.ddl) > 0) {
+			turns[a.d.versionsLock(&p.after)] = p.alone()
+			if p.b.Scope == fold.ColumnScope && !a.d.versions {
+				turns[lockNumber("versions", a.d.schema)] = true // which may make the table of versions
+			}
 		}
 	}
-	slices.Sort(locks) // other jobs may have the tables in another order
-	for _, n := range locks {
-		a.script.add("SELECT pg_advisory_xact_lock%s(%d)", mode, n)
+	a.script.takeTurns(turns)
+}
+
+// takeTurns adds what takes advisory locks, of which turns tells whether nobody else may have them. Others
+// may have the tables in another order: so it is that of the numbers.
+func (s *script) takeTurns(turns map[int64]bool) {
+	for _, n := range slices.Sorted(maps.Keys(turns)) {
+		mode := "_shared"
+		if turns[n] {
+			mode = ""
+		}
+		s.add("SELECT pg_advisory_xact_lock%s(%d)", mode, n)
 	}
 }
 

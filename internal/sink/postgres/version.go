@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -15,9 +16,11 @@ import (
 type versioned struct {
 	table   string // in weir_versions
 	looking bool   // for what the database has: no state is staged yet
+	alone   bool   // no other writer of the table's versions runs at the same time
 	states  [][]byte
+	found   [][]byte // the xmin of the state that each row was resolved against, of the row where its state stays; nil: none
 	names   []string // of the columns, by their number in the states
-	changed bool     // the names are others than those that are kept
+	kept    []string // the names as they were found
 }
 
 func (d *DB) fullName(t *relation) string { return identOf(d.schemaOf(t.ident)) }
@@ -35,9 +38,33 @@ func (d *DB) dropVersions(s *script, table string) {
 	s.add("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.VersionsMark(table)))
 }
 
-// lockVersions adds what has the other writers of the table's versions wait.
-func (d *DB) lockVersions(s *script, table *relation) {
-	s.add("SELECT pg_advisory_xact_lock(%d)", lockNumber("versions", d.schema, d.fullName(table)))
+// versionsLock is the number of the advisory lock of a table's versions.
+func (d *DB) versionsLock(table *relation) int64 {
+	return lockNumber("versions", d.schema, d.fullName(table))
+}
+
+// alone reports whether the flush must be the only one that writes the table's versions. Others share
+// the lock of these: a flush that finds that another one has written a row of its own first starts
+// again, alone.
+func (p *part) alone() bool {
+	d, b := p.a.d, p.b
+	switch {
+	case p.a.piecewise, p.a.f.Rebuild, d.raced+d.gone > 0:
+		return true
+	case !p.t.Exists, len(p.ddl) > 0:
+		return true
+	case b.Scope == fold.ColumnScope && !p.t.Versioned && p.t.names == nil:
+		return true // it may be the first one
+	}
+	// What becomes of a row depends on the deletes of the one that it belongs to.
+	return p.follows() != nil || slices.ContainsFunc(p.a.parts, func(q *part) bool {
+		return q.b.Child != nil && !q.set && p.a.parts[q.b.Child.Parent] == p
+	})
+}
+
+// versioned is what a merge of the rows needs.
+func (p *part) versioned() *versioned {
+	return &versioned{table: p.a.d.fullName(&p.after), alone: p.alone(), names: p.t.names, kept: p.t.names}
 }
 
 // readyVersions adds what makes the table of the versions, and takes away those that
@@ -62,35 +89,39 @@ type lookup struct {
 
 // look adds what reads what the database has of the rows.
 func (p *part) look() {
-	d, b, s, table := p.a.d, p.b, p.a.script, &p.after
-	v := &versioned{table: d.fullName(table), looking: true}
-	m := d.newMerge(b, p.t, p.after, p.writes)
+	v := p.versioned()
+	v.looking, v.names = true, nil
+	m := p.a.d.newMerge(p.b, p.t, p.after, p.writes)
 	p.merge, m.versions = m, v
 	p.found = lookup{versions: v, stage: p.t.stage, names: -1, rows: -1}
-	if b.Scope == fold.ColumnScope {
-		p.found.names = s.add("SELECT value FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.VersionsMark(v.table)))
-	}
 	p.lookBelow()
-	if len(p.writes) == 0 {
-		return
+	if len(p.writes) > 0 {
+		p.lookFor(m)
 	}
+	if p.b.Scope == fold.ColumnScope { // others add names: these have all numbers of the states that were just read
+		p.found.names = p.a.script.add("SELECT value FROM %s.weir_meta WHERE name = %s", p.a.d.schema, p.a.d.literal(sink.VersionsMark(v.table)))
+	}
+}
+
+// lookFor adds what stages the keys of a merge's rows, and reads what the database has of them.
+func (p *part) lookFor(m *merge) {
+	d, s, table := p.a.d, p.a.script, &p.after
 	sql, now := m.prepare()
 	for _, q := range sql {
 		s.add("%s", q)
 	}
 	m.used = slices.DeleteFunc(m.used, func(u staged) bool { return !table.Columns[u.at].Key })
 	m.bits, m.deletes, m.replaces = 0, false, false
-	s.add("%s", m.copySQL())
-	s.copies = append(s.copies, m.encode(p.writes))
+	m.stage(s, p.writes)
 	m.findOwners(s)
 	now.rows = len(p.writes)
 	p.found.stage = now
-	if b.Scope == fold.ColumnScope {
-		p.found.rows = s.add("SELECT s.n, EXISTS (SELECT FROM %s t WHERE %s), encode(v.state, 'hex') FROM %s s JOIN %s.weir_versions v ON v.tbl = %s AND v.key = s.key",
-			table.ident, m.on(), m.t.stageName, d.schema, d.literal(v.table))
+	if p.b.Scope == fold.ColumnScope {
+		p.found.rows = s.add("SELECT s.n, (SELECT t.xmin FROM %s t WHERE %s), encode(v.state, 'hex'), v.xmin FROM %s s JOIN %s.weir_versions v ON v.tbl = %s AND v.key = s.key",
+			table.ident, m.on(), m.t.stageName, d.schema, d.literal(m.versions.table))
 		return
 	}
-	p.found.rows = s.add("SELECT s.n, true, (%s)::text FROM %s s JOIN %s t ON %s", p.version(), m.t.stageName, table.ident, m.on())
+	p.found.rows = s.add("SELECT s.n, t.xmin, (%s)::text FROM %s s JOIN %s t ON %s", p.version(), m.t.stageName, table.ident, m.on())
 }
 
 // version is what a row has its version in.
@@ -122,7 +153,7 @@ func (p *part) resolved(r []result) error {
 // mergeAssumingNew makes the merge one that assumes that no row exists yet; a duplicate key
 // makes the flush fall back to look.
 func (p *part) mergeAssumingNew() error {
-	return p.mergeNewer(&versioned{table: p.a.d.fullName(&p.after), names: p.t.names}, nil)
+	return p.mergeNewer(p.versioned(), nil)
 }
 
 // mergeNewer makes the merge one of those rows that are newer than what was found of them; nil: nothing
@@ -155,23 +186,28 @@ func (p *part) mergeNewer(v *versioned, found []result) (err error) {
 	return err
 }
 
-// A storedRow is a row, and what the database has of it.
+// A storedRow is a row, what the database has of it, and the xmin of the row that was found and of its
+// state; nil: there is none.
 type storedRow struct {
-	row *fold.Row
-	was fold.Stored
+	row          *fold.Row
+	was          fold.Stored
+	found, state []byte
 }
 
-// takeStored takes what was found of rows: their numbers, whether the table has them, and their state
-// or version.
+// takeStored takes what was found of rows: their numbers, the xmin of those that the table has, their
+// state or version, and the xmin of the state.
 func takeStored(rows []storedRow, found [][][]byte, scope fold.Scope) (err error) {
 	for _, row := range found {
-		at := &rows[number(row[0])].was
-		at.Exists = string(row[1]) == "t"
+		r := &rows[number(row[0])]
+		r.found, r.was.Exists = row[1], row[1] != nil
 		if scope == fold.RowScope {
-			at.Version = row[2]
-		} else if at.State, err = unhex(row[2]); err != nil {
+			r.was.Version = row[2]
+			continue
+		}
+		if r.was.State, err = unhex(row[2]); err != nil {
 			return err
 		}
+		r.state = row[3]
 	}
 	return nil
 }
@@ -184,18 +220,20 @@ func unhex(text []byte) ([]byte, error) {
 
 // read resolves the rows.
 func (v *versioned) read(resolver *fold.Resolver, all []storedRow) (rows []*fold.Row, err error) {
-	known := len(v.names)
-	v.names = resolver.Names()
-	v.changed = len(v.names) > known && resolver.Batch().Scope == fold.ColumnScope
+	v.kept, v.names = v.names, resolver.Names()
 	for i := range all {
 		res, err := resolver.Resolve(all[i].row, all[i].was)
 		if err != nil {
 			return nil, err
 		}
-		if !res.Unchanged || res.State != nil {
-			rows = append(rows, &res.Row)
-			v.states = append(v.states, res.State)
+		if res.Unchanged && res.State == nil {
+			continue
 		}
+		from := all[i].found
+		if res.State != nil {
+			from = all[i].state
+		}
+		rows, v.states, v.found = append(rows, &res.Row), append(v.states, res.State), append(v.found, from)
 	}
 	return rows, nil
 }
@@ -210,25 +248,60 @@ func (v *versioned) keep(s *script, m *merge, f *sink.Flush, rows []*fold.Row) {
 	if m.plain {
 		v.copyAll(s, m, rows)
 	} else {
-		s.add("INSERT INTO %s.weir_versions (tbl, key, state, gone) SELECT %s, s.key, s.state, CASE WHEN s.op = 'd' THEN now() END FROM %s s WHERE s.state IS NOT NULL ORDER BY s.key"+
-			" ON CONFLICT (tbl, key) DO UPDATE SET state = excluded.state, gone = excluded.gone", d.schema, d.literal(v.table), m.t.stageName)
+		v.mergeStates(s, m)
 	}
-	s.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND gone < now() - interval '%d seconds'", d.schema, d.literal(v.table), int64(f.Tombstones.Seconds()))
-	if v.changed {
-		s.add("%s", d.keepMark(sink.VersionsMark(v.table), namesText(v.names)))
+	// What another writer has locked is left to it, and to the next flush.
+	s.add("DELETE FROM %s.weir_versions WHERE ctid = ANY (ARRAY(SELECT ctid FROM %[1]s.weir_versions WHERE tbl = %s AND gone < now() - interval '%d seconds' FOR UPDATE SKIP LOCKED))",
+		d.schema, d.literal(v.table), int64(f.Tombstones.Seconds()))
+	if len(v.names) > len(v.kept) {
+		s.add("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = CASE WHEN weir_meta.value = %s THEN excluded.value ELSE concat('%s', excluded.name)::int::text END",
+			d.schema, d.literal(sink.VersionsMark(v.table)), d.literal(namesText(v.names)), v.keptText(d), racedWord)
 	}
+}
+
+const racedWord = "weir: another writer was first"
+
+// mergeStates adds what writes the staged states in the order of their keys, which a left join by nested
+// loops keeps: so writers cannot wait for each other in a circle. Rows are written after all states:
+// until the commit, nobody else can write a row whose state this flush has written. Where a state is not
+// the one that the row was resolved against, a number that is none ends the transaction, as with the
+// fence.
+func (v *versioned) mergeStates(s *script, m *merge) {
+	d, matched, missing := m.d, "s.state", "s.state"
+	if !v.alone {
+		const state = "CASE WHEN %s THEN s.state ELSE concat('%s', s.n)::int::text::bytea END"
+		matched, missing = fmt.Sprintf(state, "v.xmin = s.found", racedWord), fmt.Sprintf(state, "s.found IS NULL", racedWord)
+	}
+	s.add("MERGE INTO %s.weir_versions v USING (SELECT n, key, state, found, CASE WHEN op = 'd' THEN now() END AS gone FROM %s WHERE state IS NOT NULL ORDER BY n) s ON v.tbl = %s AND v.key = s.key"+
+		" WHEN MATCHED THEN UPDATE SET state = %s, gone = s.gone WHEN NOT MATCHED THEN INSERT (tbl, key, state, gone) VALUES (%[3]s, s.key, %[5]s, s.gone)",
+		d.schema, m.t.stageName, d.literal(v.table), matched, missing)
+}
+
+// asFound is the condition, with AND behind it, that a row t of the table is the one that the staged
+// row was resolved against, or one that the flush has written. kept is the condition that the staged row
+// has a state: then nobody else can write the row.
+func (m *merge) asFound(kept string) string {
+	if m.versions == nil || m.versions.alone {
+		return ""
+	}
+	return "(" + kept + " OR t.xmin = s.found OR t.xmin = pg_current_xact_id()::xid) AND "
+}
+
+// keptText is the literal of the names as they were found.
+func (v *versioned) keptText(d *DB) string {
+	if v.kept == nil {
+		return "NULL"
+	}
+	return d.literal(namesText(v.kept))
 }
 
 // copyAll adds what copies the versions of rows of which none are kept. Others may have
 // given columns numbers in the meantime: then the text of a number that is none ends the
 // transaction.
 func (v *versioned) copyAll(s *script, m *merge, rows []*fold.Row) {
-	d, known := m.d, "NULL"
-	if m.t.names != nil {
-		known = d.literal(namesText(m.t.names))
-	}
-	s.add("SELECT CASE WHEN max(value) IS DISTINCT FROM %s THEN ('weir: other columns are numbered' || count(*))::int END FROM %s.weir_meta WHERE name = %s",
-		known, d.schema, d.literal(sink.VersionsMark(v.table)))
+	d := m.d
+	s.add("SELECT CASE WHEN max(value) IS DISTINCT FROM %s THEN ('%s' || count(*))::int END FROM %s.weir_meta WHERE name = %s",
+		v.keptText(d), racedWord, d.schema, d.literal(sink.VersionsMark(v.table)))
 	s.add("COPY %s.weir_versions (tbl, key, state) FROM STDIN", d.schema)
 	s.copies = append(s.copies, func(w *copyWriter) error {
 		table := append(appendCopyText(nil, []byte(v.table)), '\t')
@@ -243,6 +316,19 @@ func (v *versioned) copyAll(s *script, m *merge, rows []*fold.Row) {
 		}
 		return nil
 	})
+}
+
+// appendTo appends what is staged beside the key of a row.
+func (v *versioned) appendTo(line []byte, n int) []byte {
+	if v.looking || v.states[n] == nil {
+		line = append(line, '\\', 'N', '\t')
+	} else {
+		line = append(appendHex(line, v.states[n]), '\t')
+	}
+	if v.looking || v.found[n] == nil {
+		return append(line, '\\', 'N', '\t')
+	}
+	return append(append(line, v.found[n]...), '\t')
 }
 
 func namesText(names []string) string {

@@ -410,17 +410,23 @@ func (r *Run) End() {
 // divided by |, NULL where there is none.
 func Expect(t *testing.T, db Database, query string, want ...string) {
 	t.Helper()
-	var got []string
+	got := Rows(t, db, query)
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("%s\n got:\n  %s\n want:\n  %s", query, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+// Rows returns the rows of a query in this form.
+func Rows(t *testing.T, db Database, query string) (rows []string) {
+	t.Helper()
 	for _, row := range db.Query(t, query) {
 		cells := make([]string, len(row))
 		for i, v := range row {
 			cells[i] = show(v)
 		}
-		got = append(got, strings.Join(cells, "|"))
+		rows = append(rows, strings.Join(cells, "|"))
 	}
-	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("%s\n got:\n  %s\n want:\n  %s", query, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
-	}
+	return rows
 }
 
 func show(v any) string {

@@ -359,6 +359,30 @@ var unchangedTests = []test{
 		Counts(t, r.Flush(feed...), 0, 1, rows-1, 0)
 		Expect(t, db, "SELECT id FROM t WHERE last = 'y'", "17")
 	}},
+	{"RowsWithVersionsThatStayAreNotWritten", func(t *testing.T, db Database) {
+		need(t, db, Measurable)
+		for _, scope := range []func(*fold.Options){byColumn, byRow} {
+			r := Begin(t, db, scope)
+			const rows = 5000
+			feed := func(v int) (lines []string) {
+				for id := range rows {
+					lines = append(lines, fmt.Sprintf(`{"id":%d,"v":%d,"s":"%0200[1]d"}`, id, v))
+				}
+				return lines
+			}
+			Counts(t, r.Flush(feed(5)...), rows, 0, 0, 0)
+			db.Logged(t)
+			for _, v := range []int{5, 4, 5} {
+				Counts(t, r.Flush(feed(v)...), 0, 0, rows, 0)
+				if n := db.Logged(t); n > 128<<10 {
+					t.Errorf("%d rows that stay as they are, by version %d, were %d bytes of log", rows, v, n)
+				}
+			}
+			r.End()
+			db.Exec(t, "DROP TABLE t")
+			db.Logged(t)
+		}
+	}},
 	{"AParentStaysWhereAChildIsNew", func(t *testing.T, db Database) {
 		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES t, a TEXT)")
 		r := Begin(t, db)

@@ -6,10 +6,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/foldtest"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 func byColumn(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }
@@ -203,6 +206,21 @@ var versionTests = []test{
 	{"TwoRunsInAnyOrderEqualThePlainFold", func(t *testing.T, db Database) {
 		Seeds(t, 8, func(t *testing.T, rnd *rand.Rand) { inTwoRuns(t, db, rnd, byColumn) })
 	}},
+	{"RunsAtOnceEqualThePlainFold", func(t *testing.T, db Database) {
+		Seeds(t, 8, func(t *testing.T, rnd *rand.Rand) {
+			atOnce(t, db, rnd, versionedFeed(rnd, 50+rnd.IntN(300)), false, byColumn)
+		})
+	}},
+	{"RunsAtOnceOfRowScopeEqualThePlainFold", func(t *testing.T, db Database) {
+		Seeds(t, 4, func(t *testing.T, rnd *rand.Rand) {
+			var lines []string
+			ids := 1 + rnd.IntN(20)
+			for v := range 50 + rnd.IntN(300) { // what older messages alone name is lost, and so are deletes
+				lines = append(lines, fmt.Sprintf(`{"id":%d,"v":%d,"a":"a%[2]d","b":"b%[2]d","c":"c%[2]d"}`, rnd.IntN(ids), v))
+			}
+			atOnce(t, db, rnd, lines, true, byRow)
+		})
+	}},
 	{"RowScopeEqualsThePlainFold", func(t *testing.T, db Database) {
 		Seeds(t, 8, func(t *testing.T, rnd *rand.Rand) {
 			lines := versionedFeed(rnd, 20+rnd.IntN(200))
@@ -213,7 +231,7 @@ var versionTests = []test{
 				rest = rest[n:]
 			}
 			r.End()
-			Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id", plainFold(t, lines, true)...)
+			Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id", PlainFold(t, lines, true)...)
 			db.Exec(t, "DROP TABLE t")
 		})
 	}},
@@ -277,8 +295,8 @@ func versionedFeed(rnd *rand.Rand, n int) (lines []string) {
 	return append(lines, fmt.Sprintf(`{"id":1000,"v":"%d.0","a":"a","b":"b","c":"c"}`, n+1)) // every column is there
 }
 
-// plainFold is the fold of messages by their versions, in its plainest form.
-func plainFold(t *testing.T, lines []string, rowScope bool) []string {
+// PlainFold is the fold of messages by their versions, in its plainest form.
+func PlainFold(t *testing.T, lines []string, rowScope bool) []string {
 	t.Helper()
 	return plainRows(t, lines, foldtest.Rules{Version: "v", RowScope: rowScope}, func(row map[string]foldtest.Value) string {
 		v, err := strconv.ParseFloat(row["v"].Text, 64)
@@ -304,9 +322,48 @@ func inTwoRuns(t *testing.T, db Database, rnd *rand.Rand, option func(*fold.Opti
 	for _, r := range runs {
 		r.End()
 	}
-	Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id", plainFold(t, lines, false)...)
+	Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id", PlainFold(t, lines, false)...)
 	if t.Failed() {
 		t.Log(strings.Join(lines, "\n"))
+	}
+	db.Exec(t, "DROP TABLE t")
+}
+
+// atOnce has two or three runs of different jobs write the messages of a feed at the same time, each
+// some of them, and some of them twice.
+func atOnce(t *testing.T, db Database, rnd *rand.Rand, lines []string, rowScope bool, option func(*fold.Options)) {
+	parts := make([][]string, 2+rnd.IntN(2))
+	for _, i := range rnd.Perm(len(lines)) {
+		for range 1 + rnd.IntN(8)/7 {
+			w := rnd.IntN(len(parts))
+			parts[w] = append(parts[w], lines[i])
+		}
+	}
+	var wg sync.WaitGroup
+	runs := make([]*Run, len(parts))
+	for w, rest := range parts {
+		r, rnd := BeginJob(t, db, fmt.Sprint("job ", w), option), rand.New(rand.NewPCG(rnd.Uint64(), 1))
+		r.Sink, runs[w] = sink.Retry(r.Sink, time.Minute, func(*sink.Error) {}), r
+		wg.Go(func() {
+			for len(rest) > 0 {
+				n := min(1+rnd.IntN(40), len(rest))
+				if _, err := r.TryFlush(rest[:n]...); err != nil {
+					t.Error(err)
+					return
+				}
+				rest = rest[n:]
+			}
+		})
+	}
+	wg.Wait()
+	for _, r := range runs {
+		r.End()
+	}
+	Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id", PlainFold(t, lines, rowScope)...)
+	if t.Failed() {
+		for _, part := range parts {
+			t.Log(strings.Join(part, "\n"))
+		}
 	}
 	db.Exec(t, "DROP TABLE t")
 }

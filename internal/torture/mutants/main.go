@@ -298,10 +298,16 @@ var mutants = []mutant{
 		postgres, "TestRefused_ManyOfSeveralTables", false},
 	{"sets are swept by several writers at once, Postgres", "internal/sink/postgres/nested.go", `		if p.set && p.merge != nil && p.merge.sweeps {`, `		if p.set && p.merge != nil && !p.merge.sweeps {`,
 		postgres, "TestWriters_OneSet", false},
-	{"flushes that are written piecewise wait for nobody, Postgres", "internal/sink/postgres/transaction.go", `	if a.piecewise {
-		mode = ""
-	}`, "",
+	{"flushes that are written piecewise wait for nobody, Postgres", "internal/sink/postgres/transaction.go", `a.d.fullName(&p.after))] = a.piecewise`, `a.d.fullName(&p.after))] = a.piecewise && a.d == nil`,
 		postgres, "TestWriters_Piecewise", false},
+	{"versions that another run has written are overwritten, Postgres", "internal/sink/postgres/version.go", `"v.xmin = s.found"`, `"true"`,
+		postgres, "TestWriters_OneRowWithVersions/column", false},
+	{"a row that another run has written is overwritten by its version, Postgres", "internal/sink/postgres/version.go", `" OR t.xmin = s.found OR `, `" OR true OR `,
+		postgres, "TestWriters_OneRowWithVersions/row", false},
+	{"a row is written that another run has written meanwhile, Postgres", "internal/sink/postgres/merge.go", `const hasState = "s.state IS NOT NULL"`, `const hasState = "true"`,
+		postgres, "TestWriters_OneRowWithVersions/column", false},
+	{"writers with versions take turns, Postgres", "internal/sink/postgres/version.go", `case p.a.piecewise, p.a.f.Rebuild, d.raced+d.gone > 0:`, `case p != nil || p.a.f.Rebuild || d.raced+d.gone > 0:`,
+		postgres, "TestWriters_OtherRowsWithVersionsDoNotWait", false},
 }
 
 func main() {

@@ -1,0 +1,195 @@
+package postgres_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+// versionedBy are the options of a run whose messages have versions.
+func versionedBy(scope fold.Scope) func(*fold.Options) {
+	return func(o *fold.Options) { o.Version, o.Scope = "v", scope }
+}
+
+// heldWriters are two runs of one table with versions, of which the first can be held within its
+// transaction.
+type heldWriters struct {
+	db, holder    *database
+	first, second *sinktest.Run
+	lines         []string // that were written before
+}
+
+func holdWriters(t *testing.T, url string, scope fold.Scope, before ...string) *heldWriters {
+	w := &heldWriters{db: connectEmpty(t, url), holder: connect(t, url)}
+	w.lines = append([]string{`{"id":0,"v":1,"a":"x","b":"x","c":"x"}`}, before...)
+	begin := func(job string) *sinktest.Run { return sinktest.BeginJob(t, w.db, job, versionedBy(scope)) }
+	made := begin("made")
+	made.Flush(w.lines...)
+	made.End()
+	w.first, w.second = begin("first"), begin("second")
+	for i, r := range []*sinktest.Run{w.first, w.second} { // each has written, and knows the table
+		line := fmt.Sprintf(`{"id":%d,"v":1,"a":"x"}`, 900+i)
+		r.Flush(line)
+		w.lines = append(w.lines, line)
+	}
+	return w
+}
+
+// hold has the first writer wait for what a statement locks as it writes some lines, and the second one
+// write others meanwhile. It reports whether the second one was done before the first.
+func (w *heldWriters) hold(t *testing.T, lock string, first, second []string) (overtook bool) {
+	t.Helper()
+	w.holder.Exec(t, "BEGIN")
+	w.holder.Exec(t, lock)
+	flush := func(r *sinktest.Run, lines []string) chan struct{} {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if _, err := r.TryFlush(lines...); err != nil {
+				t.Error(err)
+			}
+		}()
+		return done
+	}
+	waiting := func(n int, or chan struct{}) bool {
+		for w.db.one(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()") != fmt.Sprint(n) {
+			select {
+			case <-or:
+				return false
+			case <-time.After(time.Millisecond):
+			}
+		}
+		return true
+	}
+	firstDone := flush(w.first, first)
+	if !waiting(1, firstDone) {
+		t.Error("did not exercise: the first writer was not held")
+	}
+	secondDone := flush(w.second, second)
+	overtook = !waiting(2, secondDone)
+	w.holder.Exec(t, "ROLLBACK")
+	<-firstDone
+	<-secondDone
+	w.first.End()
+	w.second.End()
+	return overtook
+}
+
+// TestWriters_OneRowWithVersions has two runs write one row, in each order of what they do and of their
+// versions: the second one between the look of the first for what the database has and its writing, or
+// between that and its commit. The row is the fold of both by their versions; with one of the whole row,
+// which does not remember deletes, it is as if they had come in one of the two orders.
+func TestWriters_OneRowWithVersions(t *testing.T) {
+	const old = `{"id":5,"v":3,"a":"old","b":"old","c":"old"}`
+	upsert := func(v int, column string) string {
+		return fmt.Sprintf(`{"id":5,"v":%d,"a":"%[1]d","%[2]s":"%[1]d"}`, v, column)
+	}
+	remove := func(v int, _ string) string { return fmt.Sprintf(`{"id":5,"v":%d,"op":"delete"}`, v) }
+	// Of one version, the later message wins: nothing of what is kept beside the row changes.
+	again := func(int, string) string { return `{"id":5,"v":3,"a":"again"}` }
+	pairs := map[string][2]func(v int, column string) string{"upsert, upsert": {upsert, upsert}, "upsert, delete": {upsert, remove},
+		"delete, upsert": {remove, upsert}, "delete, delete": {remove, remove}, "again, upsert": {again, upsert}}
+	for _, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
+		written := "SELECT FROM weir_versions ORDER BY key LIMIT 1 FOR UPDATE" // row 0's
+		if scope == fold.RowScope {
+			written = "INSERT INTO t (id) VALUES (1)"
+		}
+		for at, lock := range map[string]string{"before it writes": written, "before it commits": "LOCK TABLE weir_rejects"} {
+			t.Run(fmt.Sprintf("%s, %s", scope, at), func(t *testing.T) {
+				t.Parallel()
+				url := testpg.New(t)
+				for name, pair := range pairs {
+					for _, before := range [][]string{nil, {old}} {
+						for _, versions := range [][2]int{{4, 6}, {6, 4}} {
+							t.Run(fmt.Sprintf("%s, rows=%d, %v", name, len(before), versions), func(t *testing.T) {
+								w := holdWriters(t, url, scope, before...)
+								first := []string{`{"id":0,"v":2,"a":"y","b":"y"}`, `{"id":1,"v":2,"a":"y"}`, pair[0](versions[0], "b")}
+								second := []string{pair[1](versions[1], "c"), `{"id":7,"v":2,"a":"y"}`}
+								w.hold(t, lock, append(first, "bad"), second)
+								w.expectOneOf(t, scope, slices.Concat(w.lines, first, second), slices.Concat(w.lines, second, first))
+							})
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// expectOneOf expects the fold of the messages in one of two orders, which by the versions of columns is
+// the same.
+func (w *heldWriters) expectOneOf(t *testing.T, scope fold.Scope, one, other []string) {
+	t.Helper()
+	got := sinktest.Rows(t, w.db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id")
+	wants := [2][]string{sinktest.PlainFold(t, one, scope == fold.RowScope), sinktest.PlainFold(t, other, scope == fold.RowScope)}
+	if scope == fold.ColumnScope && !slices.Equal(wants[0], wants[1]) {
+		t.Errorf("the fold depends on the order: %q", wants)
+	}
+	if !slices.Equal(got, wants[0]) && !slices.Equal(got, wants[1]) {
+		t.Errorf("got  %q\nwant %q\nor   %q", got, wants[0], wants[1])
+	}
+}
+
+// TestWriters_OtherRowsWithVersionsDoNotWait: a run writes rows while another one that has written others
+// of the table is not committed.
+func TestWriters_OtherRowsWithVersionsDoNotWait(t *testing.T) {
+	for _, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
+		t.Run(string(scope), func(t *testing.T) {
+			w := holdWriters(t, testpg.New(t), scope, `{"id":5,"v":1,"a":"x"}`, `{"id":6,"v":1,"a":"x"}`, `{"id":7,"v":1,"a":"x"}`)
+			if !w.hold(t, "LOCK TABLE weir_rejects", []string{`{"id":5,"v":2,"a":"y"}`, `{"id":10,"v":2,"a":"y"}`, `{"id":6,"v":2,"op":"delete"}`, "bad"},
+				[]string{`{"id":0,"v":2,"a":"z"}`, `{"id":11,"v":2,"a":"z"}`, `{"id":7,"v":2,"op":"delete"}`}) {
+				t.Error("the second writer waited for the first")
+			}
+			sinktest.Expect(t, w.db, "SELECT id, a FROM t WHERE id < 100 ORDER BY id", "0|z", "5|y", "10|y", "11|z")
+		})
+	}
+}
+
+// TestWriters_RejectsWithVersions has runs write the same rows at once, of which the database rejects some.
+func TestWriters_RejectsWithVersions(t *testing.T) {
+	const writers, flushes = 3, 8
+	for _, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
+		t.Run(string(scope), func(t *testing.T) {
+			db := connect(t, testpg.New(t))
+			db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, v integer, a text, b text, c integer CHECK (c >= 0))")
+			var again retries
+			var wg sync.WaitGroup
+			lines := make([][]string, writers)
+			for w := range writers {
+				r := sinktest.BeginJob(t, db, fmt.Sprint("job ", w), versionedBy(scope))
+				r.Sink = sink.Retry(r.Sink, time.Minute, again.add)
+				wg.Go(func() {
+					rnd := rand.New(rand.NewPCG(uint64(w), 2))
+					for n := range flushes {
+						var batch []string
+						for range 20 {
+							batch = append(batch, fmt.Sprintf(`{"id":%d,"v":%d,"a":"%[2]d","b":"%[2]d"}`, rnd.IntN(30), rnd.IntN(100)*writers+w))
+						}
+						lines[w] = append(lines[w], batch...)
+						if n%2 == w%2 {
+							batch = append(batch, fmt.Sprintf(`{"id":%d,"v":1,"c":-1}`, 1000+w))
+						}
+						if _, err := r.TryFlush(batch...); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			sinktest.Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id", sinktest.PlainFold(t, slices.Concat(lines...), scope == fold.RowScope)...)
+			sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", fmt.Sprint(writers*flushes/2))
+			if len(again.reasons) > 0 {
+				t.Errorf("tried again for %v", again.reasons)
+			}
+		})
+	}
+}
