@@ -33,10 +33,9 @@ type grouped struct {
 	n    int // members so far
 }
 
-func newGrouped(t *testing.T, to string, rnd *rand.Rand, partitions int, opts ...kfake.Opt) *grouped {
+func newGrouped(t *testing.T, to string, c *testkafka.Cluster, partitions int) *grouped {
 	t.Helper()
-	return &grouped{live: newLive(t, to), c: testkafka.Start(t, append(opts, kfake.SeedTopics(int32(partitions), "t"))...), rnd: rnd, sent: make([]int, partitions),
-		want: map[string]string{}, ids: map[*exec.Cmd]string{}}
+	return &grouped{live: newLive(t, to), c: c, rnd: rand.New(rand.NewPCG(1, 1)), sent: make([]int, partitions), want: map[string]string{}, ids: map[*exec.Cmd]string{}}
 }
 
 // produce appends records to each partition.
@@ -118,50 +117,57 @@ func (g *grouped) count(name, metric string) int {
 }
 
 // Members of a group divide the partitions among them, and tell Kafka what the database has.
-func TestGroup(t *testing.T) {
-	t.Parallel()
-	for _, protocol := range []string{"classic", "consumer"} {
-		t.Run(protocol, func(t *testing.T) {
-			t.Parallel()
-			g := newGrouped(t, testpg.New(t), rand.New(rand.NewPCG(1, 1)), 4, kfake.BrokerConfigs(map[string]string{"group.consumer.heartbeat.interval.ms": "500"}))
-			g.produce(50)
-			one := g.member("--group-protocol", protocol)
-			g.until("one has all", func() bool { return g.count("member1", "weir_kafka_partitions") == 4 })
-			two := g.member("--group-protocol", protocol)
-			g.until("each has two", func() bool {
-				return g.count("member1", "weir_kafka_partitions") == 2 && g.count("member2", "weir_kafka_partitions") == 2
-			})
-			if text := g.scrape("member1"); strings.Count(text, "\nweir_kafka_lag_records") != 2 || g.count("member1", "weir_kafka_rebalances_total") == 0 {
-				t.Errorf("the metrics are\n%s", text)
-			}
-			g.produce(50)
-			g.finish("--group-protocol", protocol)
-			for _, m := range []*exec.Cmd{one, two} {
-				_ = m.Process.Signal(os.Interrupt)
-				if _ = m.Wait(); m.ProcessState.ExitCode() != 130 {
-					t.Errorf("exit %d", m.ProcessState.ExitCode())
-				}
-			}
-			offsets, err := kadm.NewClient(g.c.Client()).FetchOffsets(t.Context(), "weir-t")
-			g.check(err)
-			for p := range int32(4) {
-				if at, _ := offsets.Lookup("t", p); at.At != 100 {
-					t.Errorf("Kafka has offset %d of partition %d", at.At, p)
-				}
-			}
-			for _, name := range []string{"member1", "member2"} {
-				if log := g.log(name); strings.Contains(log, "another") {
-					t.Errorf("there was a conflict\n%s", log)
-				}
-			}
-		})
+func TestKafka_Group(t *testing.T) {
+	testkafka.Each(t, func(t *testing.T, start testkafka.Starter) {
+		for _, protocol := range []string{"classic", "consumer"} {
+			t.Run(protocol, func(t *testing.T) { kafkaGroup(t, start(t, 4, "t"), protocol) })
+		}
+	})
+}
+
+func kafkaGroup(t *testing.T, c *testkafka.Cluster, protocol string) {
+	g := newGrouped(t, testpg.New(t), c, 4)
+	group := fmt.Sprintf("%s%d", protocol, time.Now().UnixNano())
+	begin := func(name string) *exec.Cmd {
+		m := g.begin(name, g.c, "t", "--group", group, "--group-protocol", protocol, "--batch-period", "50ms", "--metrics-addr", "127.0.0.1:0")
+		g.until(name, func() bool { return strings.Contains(g.log(name), "metrics at") })
+		return m
+	}
+	has := func(name string, partitions int) bool { return g.count(name, "weir_kafka_partitions") == partitions }
+	g.produce(50)
+	one := begin("one")
+	g.until("one has all", func() bool { return has("one", 4) })
+	two := begin("two")
+	g.until("each has two", func() bool { return has("one", 2) && has("two", 2) })
+	if text := g.scrape("one"); strings.Count(text, "\nweir_kafka_lag_records") != 2 || g.count("one", "weir_kafka_rebalances_total") == 0 {
+		t.Errorf("the metrics are\n%s", text)
+	}
+	g.produce(50)
+	g.finish("--group", group, "--group-protocol", protocol)
+	for _, m := range []*exec.Cmd{one, two} {
+		_ = m.Process.Signal(os.Interrupt)
+		if _ = m.Wait(); m.ProcessState.ExitCode() != 130 {
+			t.Errorf("exit %d", m.ProcessState.ExitCode())
+		}
+	}
+	offsets, err := kadm.NewClient(c.Client()).FetchOffsets(t.Context(), group)
+	g.check(err)
+	for p := range int32(4) {
+		if at, _ := offsets.Lookup("t", p); at.At != 100 {
+			t.Errorf("Kafka has offset %d of partition %d", at.At, p)
+		}
+	}
+	for _, name := range []string{"one", "two"} {
+		if log := g.log(name); strings.Contains(log, "another") {
+			t.Errorf("there was a conflict\n%s", log)
+		}
 	}
 }
 
 // Whatever Kafka has as the group's offsets, the database's are those from which members read.
 func TestGroup_OffsetsAreTheDatabases(t *testing.T) {
 	t.Parallel()
-	g := newGrouped(t, testpg.New(t), rand.New(rand.NewPCG(1, 1)), 2)
+	g := newGrouped(t, testpg.New(t), testkafka.Start(t, kfake.SeedTopics(2, "t")), 2)
 	g.produce(20)
 	g.finish()
 	g.produce(20)
@@ -199,7 +205,7 @@ func TestGroup_StartCommitted(t *testing.T) {
 // partition that appears later begins at its first record, while members read.
 func TestGroup_StartLatest(t *testing.T) {
 	t.Parallel()
-	g := newGrouped(t, testpg.New(t), rand.New(rand.NewPCG(1, 1)), 2)
+	g := newGrouped(t, testpg.New(t), testkafka.Start(t, kfake.SeedTopics(2, "t")), 2)
 	g.c.Produce("t", 0, `{"id":0}`)
 	g.c.Produce("t", 1, `{"id":1}`)
 	m := g.member("--start", "latest")
@@ -221,7 +227,7 @@ func TestGroup_StartLatest(t *testing.T) {
 // has read is not written a second time, and it joins again.
 func TestGroup_Zombie(t *testing.T) {
 	t.Parallel()
-	g := newGrouped(t, testpg.New(t), rand.New(rand.NewPCG(1, 1)), 2)
+	g := newGrouped(t, testpg.New(t), testkafka.Start(t, kfake.SeedTopics(2, "t")), 2)
 	zombie := g.member("--batch-period", "2s")
 	g.until("it reads", func() bool { return g.count("member1", "weir_kafka_partitions") == 2 })
 	g.produce(20)
@@ -245,7 +251,7 @@ func TestGroup_Zombie(t *testing.T) {
 // A claim waits for the flush of the former owner, and reads on where that ends.
 func TestGroup_ClaimWaits(t *testing.T) {
 	t.Parallel()
-	g := newGrouped(t, testpg.New(t), rand.New(rand.NewPCG(1, 1)), 2)
+	g := newGrouped(t, testpg.New(t), testkafka.Start(t, kfake.SeedTopics(2, "t")), 2)
 	g.produce(5)
 	g.finish() // there is a table
 	db := g.database()
@@ -284,7 +290,7 @@ func TestGroup_ClaimWaits(t *testing.T) {
 // A member commits what it has read of a partition before it releases it.
 func TestGroup_RevocationCommits(t *testing.T) {
 	t.Parallel()
-	g := newGrouped(t, testpg.New(t), rand.New(rand.NewPCG(1, 1)), 2)
+	g := newGrouped(t, testpg.New(t), testkafka.Start(t, kfake.SeedTopics(2, "t")), 2)
 	g.member("--batch-period", "1h")
 	g.until("it reads", func() bool { return g.count("member1", "weir_kafka_partitions") == 2 })
 	g.produce(20)
@@ -305,7 +311,8 @@ func TestGroup_ExactlyOnce(t *testing.T) {
 	}
 	sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
 		server := testpg.Start(t)
-		g := newGrouped(t, server.Database(t), rnd, 5)
+		g := newGrouped(t, server.Database(t), testkafka.Start(t, kfake.SeedTopics(5, "t")), 5)
+		g.rnd = rnd
 		var members, stopped []*exec.Cmd
 		drop := func(all []*exec.Cmd) ([]*exec.Cmd, *exec.Cmd) {
 			i := rnd.IntN(len(all))
