@@ -40,8 +40,8 @@ func (c *Claims) Begin(ctx context.Context, run string, lanes []sink.Lane) error
 	s.add("COMMIT")
 	if _, err := c.run(ctx, s); err != nil {
 		c.drop()
-		if isStale(pgError(err)) { // another run makes weir's tables, too
-			err = &sink.Error{Class: sink.Transient, Reason: "locked", Err: err}
+		if isStale(pgError(err)) {
+			err = &sink.Error{Class: sink.Transient, Reason: "locked", Err: fmt.Errorf("another run makes weir's tables: %w", err)}
 		}
 		return c.explain(err)
 	}

@@ -38,7 +38,7 @@ func TestTakeOver_Fences(t *testing.T) {
 		claims := db.Claims(t, "job").(sink.GroupClaims)
 		begun.Go(func() {
 			lanes := []sink.Lane{{Source: "a", Checkpoint: sink.Checkpoint{Offset: 7, Mark: `{}`}}, {Source: "b"}}
-			err := sink.Patiently(t.Context(), time.Minute, func(*sink.Error) {}, func() error { return claims.Begin(t.Context(), fmt.Sprint(i), lanes) })
+			err := sink.Patiently(t.Context(), time.Minute, func(e *sink.Error) { t.Log(e) }, func() error { return claims.Begin(t.Context(), fmt.Sprint(i), lanes) })
 			if err != nil {
 				t.Error(err)
 			}
