@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,22 +33,33 @@ func BenchmarkKafka(b *testing.B) {
 		b.Run(codec, func(b *testing.B) {
 			broker := testkafka.Broker(b, benchPartitions, "t")
 			fillTopic(b, broker, records, kgo.ProducerBatchCompression(c), kgo.ProducerBatchMaxBytes(900_000))
-			alone, took, peak := time.Duration(0), map[string]time.Duration{}, map[string]int64{}
+			var alone usage
+			ways := map[string]*usage{"dry": {}, "sqlite": {}, "postgres": {}}
 			for b.Loop() {
-				alone += readAlone(b, broker, records)
+				alone.add(readAlone(b, broker, records))
 				for way, args := range map[string][]string{"dry": {"--dry-run", "--to", "t.db"}, "sqlite": {"--to", "t.db"}, "postgres": {"--to", testpg.New(b)}} {
-					d, memory := readByProgram(b, broker, args...)
-					took[way] += d
-					peak[way] = max(peak[way], memory)
+					ways[way].add(readByProgram(b, broker, args...))
 				}
 			}
-			b.ReportMetric(float64(records*b.N)/alone.Seconds(), "kgo-rec/s")
-			for way, d := range took {
-				b.ReportMetric(alone.Seconds()/d.Seconds(), way+"/kgo")
-				b.ReportMetric(float64(peak[way])/1e6, way+"-peak-MB")
+			b.ReportMetric(float64(records*b.N)/alone.wall.Seconds(), "kgo-rec/s")
+			b.ReportMetric(alone.cpu.Seconds()*1e6/float64(records*b.N), "kgo-cpu-µs/rec")
+			for way, u := range ways {
+				b.ReportMetric(alone.wall.Seconds()/u.wall.Seconds(), way+"/kgo")
+				b.ReportMetric(u.cpu.Seconds()*1e6/float64(records*b.N), way+"-cpu-µs/rec")
+				b.ReportMetric(float64(u.peak)/1e6, way+"-peak-MB")
 			}
 		})
 	}
+}
+
+// usage is what reading a topic took. The CPU is that of the reader alone, on a loaded machine too.
+type usage struct {
+	wall, cpu time.Duration
+	peak      int64 // bytes of memory
+}
+
+func (u *usage) add(v usage) {
+	u.wall, u.cpu, u.peak = u.wall+v.wall, u.cpu+v.cpu, max(u.peak, v.peak)
 }
 
 // fillTopic writes messages into all partitions of the topic, each id into one.
@@ -72,8 +84,8 @@ func fillTopic(b *testing.B, c *testkafka.Cluster, records int, opts ...kgo.Opt)
 }
 
 // readAlone reads the topic by the client, as the program asks for it.
-func readAlone(b *testing.B, c *testkafka.Cluster, records int) time.Duration {
-	begun := time.Now()
+func readAlone(b *testing.B, c *testkafka.Cluster, records int) usage {
+	begun, before := time.Now(), cpuTime(b)
 	from := map[int32]kgo.Offset{}
 	for p := range int32(benchPartitions) {
 		from[p] = kgo.NewOffset().At(0)
@@ -87,12 +99,20 @@ func readAlone(b *testing.B, c *testkafka.Cluster, records int) time.Duration {
 		}
 		n += fetches.NumRecords()
 	}
-	return time.Since(begun)
+	return usage{wall: time.Since(begun), cpu: cpuTime(b) - before}
 }
 
-// readByProgram reads the topic by the program into an empty database, and returns how long that took
-// and the most memory that it had.
-func readByProgram(b *testing.B, c *testkafka.Cluster, args ...string) (took time.Duration, peak int64) {
+// cpuTime is what this process has used.
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// readByProgram reads the topic by the program into an empty database.
+func readByProgram(b *testing.B, c *testkafka.Cluster, args ...string) (u usage) {
 	program := os.Getenv("WEIR")
 	dir := b.TempDir()
 	if program == "" {
@@ -120,10 +140,11 @@ func readByProgram(b *testing.B, c *testkafka.Cluster, args ...string) (took tim
 			if err != nil {
 				b.Fatalf("%v\n%s", err, out.String())
 			}
-			return time.Since(begun), peak
+			u.wall, u.cpu = time.Since(begun), cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()
+			return u
 		case <-time.After(20 * time.Millisecond):
 			// Not that of the usage at the end, which begins with that of this process.
-			peak = max(peak, highWater(cmd.Process.Pid))
+			u.peak = max(u.peak, highWater(cmd.Process.Pid))
 		}
 	}
 }
