@@ -138,6 +138,10 @@ func TestSync_LockedFile(t *testing.T) {
 // is not starved by one that has no pauses either.
 func TestFlush_OtherWritersGetOn(t *testing.T) {
 	const want, limit = 25, 120 * time.Second
+	rows := 5000
+	if testing.Short() {
+		rows = 500
+	}
 	type writer struct {
 		name  string
 		write func(ctx context.Context) error
@@ -171,7 +175,7 @@ func TestFlush_OtherWritersGetOn(t *testing.T) {
 		var batches [2]fold.Batch
 		folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Limits: s.Caps().Limits, Log: logtest.New(t)})
 		for i := range batches {
-			for id := range 5000 {
+			for id := range rows {
 				if err := folder.Fold(&batches[i], fmt.Appendf(nil, `{"id":%d,"n":%d,"fill":"%050d"}`, id, i, i), fold.Place{}); err != nil {
 					t.Fatal(err)
 				}
