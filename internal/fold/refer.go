@@ -56,6 +56,25 @@ func (f Folders) splits(s *Set, c *TableChange) bool {
 	return r != nil && !r.Deleted && (folder.overwrites(b, r, &c.Change) || c.Op.ends() && f.refersBelow(s, c.Table))
 }
 
+// endsNamed reports whether a message names a row of a set that its changes before take: it exists for
+// the message, and not for what writes the set.
+func (f Folders) endsNamed(s *Set, before []TableChange, c *TableChange) bool {
+	if s.Unsplit || c.Op != Expect {
+		return false
+	}
+	var ended []string
+	for i := range before {
+		if b := &before[i]; b.Table == c.Table && b.Op.ends() {
+			ended = append(ended, f.sameKey(b.Table, &b.Change))
+		}
+	}
+	if len(ended) == 0 {
+		return false
+	}
+	key := f.sameKey(c.Table, &c.Change) // the last one, for the folder keeps where its parts are
+	return slices.Contains(ended, key) && s.Batches[c.Table].Has([]byte(key))
+}
+
 // overwrites reports whether a change takes a value of a row by which its message was to be judged.
 func (f *Folder) overwrites(b *Batch, r *Row, c *Change) bool {
 	for _, col := range f.refers {

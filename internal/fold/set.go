@@ -143,7 +143,7 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 		if err == nil && folder.hasSets() {
 			table, err = f.judgeSets(s, c)
 		}
-		if err == nil && f.splits(s, c) {
+		if err == nil && (f.splits(s, c) || f.endsNamed(s, changes[:i], c)) {
 			err = ErrSplit
 		}
 		if err != nil {

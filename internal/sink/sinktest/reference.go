@@ -56,9 +56,9 @@ var referenceTests = []test{
 			orders  []string
 			numbers []string // of the customers
 		}{
-			{mapping.StubMissing, "", []string{"1|7|NULL", "3|5|five", "5|4|four", "6|4|four"}, []string{"4", "5", "6", "7", "8", "9"}},
-			{mapping.NullMissing, "", []string{"1|NULL|NULL", "3|NULL|NULL", "5|NULL|NULL", "6|4|four"}, []string{"4", "5", "7"}},
-			{mapping.RejectMissing, "1,2,3,5,8,12", []string{"6|4|four"}, []string{"4", "5", "7"}},
+			{mapping.StubMissing, "", []string{"1|7|NULL", "3|5|five", "5|4|four", "6|4|four", "7|3|NULL"}, []string{"3", "4", "5", "6", "7", "8", "9"}},
+			{mapping.NullMissing, "17", []string{"1|NULL|NULL", "3|NULL|NULL", "5|NULL|NULL", "6|4|four"}, []string{"3", "4", "5", "7"}},
+			{mapping.RejectMissing, "1,2,3,5,8,12,17", []string{"6|4|four"}, []string{"3", "4", "5", "7"}},
 		} {
 			for j, id := range []string{"", "cid"} {
 				for _, most := range []int{1, 3, 100} {
@@ -68,7 +68,7 @@ var referenceTests = []test{
 					n.Feed(most, `{"order":1,"customer":6}`, `{"order":1,"customer":7}`, `{"order":2,"customer":9}`, `{"order":2,"off":1}`,
 						`{"order":3,"customer":5}`, `{"customer":5,"name":"five"}`, `{"customer":7,"name":"x"}`, `{"order":4,"customer":8}`, `{"order":4,"off":1}`,
 						`{"customer":4,"name":"x"}`, `{"customer":4,"name":"x","gone":1}`, `{"order":5,"customer":4}`, `{"customer":4,"name":"four"}`, `{"order":6,"customer":4}`,
-						`{"customer":7,"name":null}`)
+						`{"customer":7,"name":null}`, `{"customer":3,"name":"three"}`, `{"order":7,"customer":3,"name":"x","gone":1}`)
 					Expect(t, db, referred(m, id), c.orders...)
 					Expect(t, db, "SELECT nr FROM "+m.Tables[1].Name+" ORDER BY nr", c.numbers...)
 					var lines []string
