@@ -266,9 +266,7 @@ func kafkaLostRecords(t *testing.T, start testkafka.Starter) {
 	if got := l.rows("SELECT id FROM t ORDER BY 1"); got != "1 4" {
 		t.Errorf("the table has %s", got)
 	}
-	if _, err := admin.DeleteTopics(t.Context(), "t"); err != nil {
-		t.Fatal(err)
-	}
+	c.DeleteTopics("t")
 	run(1, "UNKNOWN_TOPIC")
 	c.CreateTopics(1, nil, "t")
 	c.Produce("t", 0, `{"id":5}`, `{"id":6}`, `{"id":7}`, `{"id":8}`, `{"id":9}`)

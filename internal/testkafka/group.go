@@ -23,7 +23,7 @@ func (c *Cluster) Expel(group, member string) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	text := func(b []byte, s string) []byte { return append(binary.BigEndian.AppendUint16(b, uint16(len(s))), s...) }
 	const leaveGroup = 13 // its version 0, and a correlation id of 0
 	request := text(text(text([]byte{0, leaveGroup, 0, 0, 0, 0, 0, 0}, "test"), group), member)

@@ -4,13 +4,16 @@ package testkafka
 
 import (
 	"context"
+	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -68,14 +71,12 @@ func Broker(t testing.TB, partitions int32, topics ...string) *Cluster {
 	if !b.running() {
 		c.Up()
 	}
-	admin := kadm.NewClient(c.Client())
-	there, err := admin.ListTopics(t.Context())
+	there, err := kadm.NewClient(c.Client()).ListTopics(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.DeleteTopics(t.Context(), there.Names()...); err != nil {
-		t.Fatal(err)
-	}
+	// One that was just made may not be listed.
+	c.DeleteTopics(slices.Compact(slices.Sorted(slices.Values(append(there.Names(), topics...))))...)
 	if len(topics) > 0 {
 		c.CreateTopics(partitions, nil, topics...)
 	}
@@ -144,12 +145,53 @@ func (c *Cluster) CreateTopics(partitions int32, settings map[string]string, top
 	}
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
-	answers, err := kadm.NewClient(c.Client()).CreateTopics(ctx, partitions, 1, all, topics...)
+	admin := kadm.NewClient(c.Client())
+	answers, err := admin.CreateTopics(ctx, partitions, 1, all, topics...)
 	if err == nil {
 		err = answers.Error()
 	}
 	if err != nil {
 		c.t.Fatal(err)
+	}
+	c.until(admin, func(listed kadm.TopicDetails) bool {
+		for _, a := range answers {
+			if listed[a.Topic].ID != a.ID {
+				return false
+			}
+		}
+		return leads(listed)
+	})
+}
+
+// DeleteTopics deletes those topics that exist.
+func (c *Cluster) DeleteTopics(topics ...string) {
+	c.t.Helper()
+	admin := kadm.NewClient(c.Client())
+	answers, err := admin.DeleteTopics(c.t.Context(), topics...)
+	for _, a := range answers {
+		if !errors.Is(a.Err, kerr.UnknownTopicOrPartition) {
+			err = errors.Join(err, a.Err)
+		}
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.until(admin, func(listed kadm.TopicDetails) bool {
+		return !slices.ContainsFunc(topics, listed.Has)
+	})
+}
+
+// until waits for what the broker says of its topics: it learns from the controller what was done.
+func (c *Cluster) until(admin *kadm.Client, what func(kadm.TopicDetails) bool) {
+	c.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		listed, err := admin.ListTopics(c.t.Context())
+		if err == nil && what(listed) {
+			return
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("the topics are %v, %v", listed.Names(), err)
+		}
 	}
 }
 
