@@ -44,18 +44,18 @@ func kafkaCodecs(t *testing.T, start testkafka.Starter) {
 // The end of a compacted topic is an offset, not a number of records.
 func TestBroker_Compacted(t *testing.T) {
 	c := testkafka.Broker(t, 0)
-	c.CreateTopics(1, map[string]string{"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001", "delete.retention.ms": "0"}, "t")
+	c.CreateTopics(1, map[string]string{"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001", "delete.retention.ms": "0"}, "compacted")
 	var texts []string
 	for i := range 300 {
 		texts = append(texts, fmt.Sprintf(`%d|{"id":%d,"n":%d}`, i%10, i%10, i))
 	}
-	c.Produce("t", 0, texts...)
-	c.Produce("t", 0, "3|", "4|")
+	c.Produce("compacted", 0, texts...)
+	c.Produce("compacted", 0, "3|", "4|")
 	time.Sleep(200 * time.Millisecond) // the age of a segment, by the clock of the records
-	c.Produce("t", 0, `9|{"id":9,"n":1000}`)
+	c.Produce("compacted", 0, `9|{"id":9,"n":1000}`)
 	l := newLive(t, "t.db")
 	l.until("the compaction", func() bool {
-		client := c.Client(kgo.ConsumeTopics("t"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+		client := c.Client(kgo.ConsumeTopics("compacted"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 		defer client.Close()
 		for left := 0; ; {
 			for _, r := range client.PollFetches(t.Context()).Records() {
@@ -65,7 +65,7 @@ func TestBroker_Compacted(t *testing.T) {
 			}
 		}
 	})
-	code, log := l.topics(c, "t", "--partitions", "0", "--until-end")
+	code, log := l.topics(c, "compacted", "--partitions", "0", "--until-end")
 	if got, want := l.rows("SELECT id || ':' || n FROM t ORDER BY id"), "0:290 1:291 2:292 5:295 6:296 7:297 8:298 9:1000"; code != 0 || got != want {
 		t.Errorf("exit %d, the table has %s, want %s\n%s", code, got, want, log)
 	}
@@ -113,28 +113,28 @@ func (l *live) settled(c *testkafka.Cluster, offset int64) {
 
 // Retention that overtakes a reader ends the run with the number of records that are lost.
 func TestBroker_Retention(t *testing.T) {
-	c := testkafka.Broker(t, 1, "t")
+	c := testkafka.Broker(t, 1, "short") // of its own name: a broker that is killed has the settings of a deleted topic again
 	l := newLive(t, "t.db")
-	c.Produce("t", 0, `{"id":1}`)
-	if code, log := l.topics(c, "t", "--partitions", "0", "--until-end"); code != 0 {
+	c.Produce("short", 0, `{"id":1}`)
+	if code, log := l.topics(c, "short", "--partitions", "0", "--until-end"); code != 0 {
 		t.Fatalf("exit %d\n%s", code, log)
 	}
-	c.Produce("t", 0, `{"id":2}`, `{"id":3}`)
+	c.Produce("short", 0, `{"id":2}`, `{"id":3}`)
 	admin := kadm.NewClient(c.Client())
 	ms := "100"
-	if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &ms}}, "t"); err != nil {
+	if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &ms}}, "short"); err != nil {
 		t.Fatal(err)
 	}
 	l.until("the retention", func() bool {
-		starts, err := admin.ListStartOffsets(t.Context(), "t")
+		starts, err := admin.ListStartOffsets(t.Context(), "short")
 		l.check(err)
-		first, _ := starts.Lookup("t", 0)
+		first, _ := starts.Lookup("short", 0)
 		return first.Offset == 3
 	})
-	if code, log := l.topics(c, "t", "--partitions", "0", "--until-end"); code != 1 || !strings.Contains(log, "2 records after the checkpoint are lost: it is at offset 1, and the topic begins at 3") {
+	if code, log := l.topics(c, "short", "--partitions", "0", "--until-end"); code != 1 || !strings.Contains(log, "2 records after the checkpoint are lost: it is at offset 1, and the topic begins at 3") {
 		t.Errorf("exit %d\n%s", code, log)
 	}
-	if code, log := l.topics(c, "t", "--partitions", "0", "--until-end", "--from-start"); code != 0 {
+	if code, log := l.topics(c, "short", "--partitions", "0", "--until-end", "--from-start"); code != 0 {
 		t.Errorf("exit %d\n%s", code, log)
 	}
 }
