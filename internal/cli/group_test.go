@@ -271,7 +271,7 @@ func TestGroup_ClaimWaits(t *testing.T) {
 		_, err := lock.ExecContext(t.Context(), q)
 		g.check(err)
 	}
-	former := g.member()
+	former := g.member("--batch-period", "3s") // so that one flush has both partitions
 	g.produce(20)
 	waiting := func(what string) func() bool {
 		return func() bool {
