@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -522,6 +523,31 @@ func TestFlush_IdleInTransaction(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		return nil
+	}
+	var again retries
+	if _, err := sink.Retry(r.Sink, time.Minute, again.add).Flush(t.Context(), f); err != nil || len(again.reasons) == 0 {
+		t.Errorf("tried again for %v, and ended with %v", again.reasons, err)
+	}
+	sinktest.Expect(t, db, "SELECT id, a FROM t", "1|x")
+}
+
+// TestFlush_Stopped: a flush whose weir is stopped in the middle does not hold others up for long.
+func TestFlush_Stopped(t *testing.T) {
+	t.Parallel()
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text CHECK (a <> 'no'))")
+	r := sinktest.Begin(t, db)
+	r.Fold(`{"id":1,"a":"x"}`, `{"id":2,"a":"no"}`)
+	f := r.Seal()
+	f.BeforeCommit = func([]fold.Reject) error {
+		if db.one(t, "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND datname = current_database()") == "0" {
+			return nil // the transaction has not begun
+		}
+		f.BeforeCommit = nil
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := db.conn.Exec(ctx, "INSERT INTO t VALUES (1, 'of another')")
+		return err
 	}
 	var again retries
 	if _, err := sink.Retry(r.Sink, time.Minute, again.add).Flush(t.Context(), f); err != nil || len(again.reasons) == 0 {

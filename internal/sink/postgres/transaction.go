@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -22,6 +23,10 @@ func (c *client) dialect() sink.Dialect {
 		Micros: micros, Text: c.literal, Table: func(name string) string { return identOf(c.schemaOf(name)) }}
 }
 
+// stoppedAfter is how long a flush may leave the server waiting before the server ends it: others may
+// wait for its locks, also those that could end it, and its process may be stopped.
+const stoppedAfter = 10 * time.Second
+
 // begin starts a flush's transaction, which is as durable as the user asked for.
 // The fence comes before all else: a commit whose answer was lost may still be
 // under way, and then this waits for it.
@@ -32,6 +37,9 @@ func (a *attempt) begin() {
 		s.add("SET application_name = %s", d.literal(name))
 	}
 	s.add("SET LOCAL synchronous_commit = %s", commitLevels[d.opt.Level])
+	if d.idle == 0 || d.idle > stoppedAfter {
+		s.add("SET LOCAL idle_in_transaction_session_timeout = %d", stoppedAfter.Milliseconds())
+	}
 	s.add("SET LOCAL work_mem = '64MB'") // keys and places of the batch are sorted
 	s.add("SET LOCAL jit = off")         // compiling a statement of many columns takes longer than running it
 	s.add("SET LOCAL array_nulls = on")  // else a null in an array is the text NULL
