@@ -309,6 +309,25 @@ func TestGroup_RevocationCommits(t *testing.T) {
 	}
 }
 
+// A member ends as asked while the group waits for one that is dead.
+func TestGroup_EndsWhileOthersJoin(t *testing.T) {
+	t.Parallel()
+	g := newGrouped(t, testpg.New(t), rand.New(rand.NewPCG(1, 1)), 2)
+	one, dead := g.member(), g.member()
+	g.until("each has one", func() bool {
+		return g.count("member1", "weir_kafka_partitions") == 1 && g.count("member2", "weir_kafka_partitions") == 1
+	})
+	g.kill(dead)
+	g.begin("member3", g.c, "t")
+	g.until("the group waits", func() bool { return g.c.GroupInfo("weir-t").State == "PreparingRebalance" })
+	time.Sleep(2 * time.Second) // a heartbeat, after which the first member joins again
+	g.check(one.Process.Signal(os.Interrupt))
+	ended := time.Now()
+	if _ = one.Wait(); one.ProcessState.ExitCode() != 130 || time.Since(ended) > 25*time.Second {
+		t.Errorf("exit %d after %v\n%s", one.ProcessState.ExitCode(), time.Since(ended), g.log("member1"))
+	}
+}
+
 // Members come and go, are killed, stop for longer than their sessions and live on, and the
 // database is down for a while: each record is applied once, and the table is the fold of the topic.
 func TestGroup_ExactlyOnce(t *testing.T) {

@@ -22,6 +22,9 @@ const (
 	releaseWait = 20 * time.Second
 	// tellWait is how long a member tells Kafka its offsets at most before it releases a partition.
 	tellWait = 2 * time.Second
+	// leaveWait is how long a member that ends waits for the group at most: the client leaves no
+	// rebalance, and that may wait for a member that is dead.
+	leaveWait = 10 * time.Second
 )
 
 // ErrNewPartition says that the group has assigned a partition that did not exist when the source
@@ -37,6 +40,7 @@ type group struct {
 	at      *call                              // that Next is dealing with: its lanes are opened
 	dirty   chan struct{}                      // there are offsets to tell
 	closing <-chan struct{}                    // nobody calls Next any more
+	stop    context.CancelFunc                 // ends all that the client waits for
 }
 
 type callKind int
@@ -254,6 +258,16 @@ func (s *Source) tell(ctx context.Context, cl *kgo.Client, lanes []*lane) {
 	if err := cl.CommitRecords(ctx, last...); err != nil {
 		s.opts.Log.Debug(fmt.Sprintf("telling Kafka the offsets: %v", err))
 	}
+}
+
+// leave has the member leave the group, so that the others get its partitions at once.
+func (s *Source) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
+	defer cancel()
+	if err := s.consumer.LeaveGroupContext(ctx); err != nil {
+		s.opts.Log.Debug(fmt.Sprintf("leaving group %s: %v", s.opts.Kafka.Group, err))
+	}
+	s.group.stop()
 }
 
 // allCommitted reports whether the database has all lanes up to their ends, whoever reads them.

@@ -270,7 +270,9 @@ func (s *Source) consume() (err error) {
 		s.consumer, err = kgo.NewClient(append(opts, kgo.ConsumePartitions(s.offsets()))...)
 		return err
 	}
-	s.consumer, err = kgo.NewClient(append(opts, s.group.options(s)...)...)
+	ctx, stop := context.WithCancel(context.Background())
+	s.group.stop = stop
+	s.consumer, err = kgo.NewClient(append(append(opts, s.group.options(s)...), kgo.WithContext(ctx))...)
 	return err
 }
 
@@ -340,6 +342,9 @@ func (s *Source) Close() error {
 	}
 	s.cancel()
 	if s.consumer != nil {
+		if s.group != nil {
+			s.leave()
+		}
 		s.consumer.Close()
 	}
 	s.client.Close()
