@@ -312,7 +312,7 @@ func TestGroup_RevocationCommits(t *testing.T) {
 // A member ends as asked while the group waits for one that is dead.
 func TestGroup_EndsWhileOthersJoin(t *testing.T) {
 	t.Parallel()
-	g := newGrouped(t, testpg.New(t), rand.New(rand.NewPCG(1, 1)), 2)
+	g := newGrouped(t, testpg.New(t), testkafka.Start(t, kfake.SeedTopics(2, "t")), 2)
 	one, dead := g.member(), g.member()
 	g.until("each has one", func() bool {
 		return g.count("member1", "weir_kafka_partitions") == 1 && g.count("member2", "weir_kafka_partitions") == 1
