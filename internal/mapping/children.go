@@ -262,6 +262,7 @@ type exploder struct {
 type level struct {
 	fields []feed.Field
 	parts  [][]byte
+	keys   []string // of the rows, as same told them before any was passed on, which may change it
 	last   map[string]int
 }
 
@@ -282,9 +283,10 @@ func (e *exploder) explode(table int, above [][]byte, set []byte, each func(*Row
 	}
 	t, l := &e.plan.tables[table], &e.levels[table]
 	if len(t.children) > 0 {
-		l.last = map[string]int{}
+		l.keys, l.last = l.keys[:0], map[string]int{}
 		if err := e.rows(table, above, set, func(i int, r *Row) error {
-			l.last[e.same(table, &r.Change)] = i
+			key := e.same(table, &r.Change)
+			l.keys, l.last[key] = append(l.keys, key), i
 			return nil
 		}); err != nil {
 			return err
@@ -294,7 +296,7 @@ func (e *exploder) explode(table int, above [][]byte, set []byte, each func(*Row
 		if len(t.children) == 0 {
 			return each(r)
 		}
-		if l.last[e.same(table, &r.Change)] != i {
+		if l.last[l.keys[i]] != i {
 			return nil
 		}
 		if err := each(r); err != nil {

@@ -239,6 +239,11 @@ var nestedTests = []test{
 		n.Flush(`{"id":1,"items":[{"sku":"y","taxes":[{"code":7}]}]}`)
 		shopIs(t, db, rowsOf{"1|s"}, rowsOf{"1|y|NULL"}, rowsOf{"1|y|7|NULL"})
 	}},
+	{"ElementsWhoseKeysHaveNoTypesYet", func(t *testing.T, db Database) {
+		n := BeginNested(t, db, untypedShop(t), false)
+		n.Flush(`{"id":1,"items":[{"sku":"x"},{"sku":"y","taxes":[{"code":"a"}]}]}`)
+		Expect(t, db, "SELECT order_id, sku, code FROM taxes", "1|y|a")
+	}},
 	{"TheLastArrayCounts", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, Shop(t), false)
 		n.Flush(`{"id":1,"items":[{"sku":"x"}]}`, `{"id":1,"items":[{"sku":"y","qty":1},{"sku":"y","taxes":[{"code":"a"}]}]}`, `{"id":1,"status":"s"}`)
