@@ -169,13 +169,13 @@ func TestWriters_OneSet(t *testing.T) {
 	n.Flush(`{"id":1,"items":[{"sku":"old"}]}`)
 	n.End()
 	db.Exec(t, "CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_lock_shared(42); RETURN NULL; END $$")
-	db.Exec(t, "CREATE TRIGGER waits AFTER INSERT ON items EXECUTE FUNCTION waits()")
-	db.Exec(t, "SELECT pg_advisory_lock(42)")
+	db.Exec(t, "CREATE TRIGGER waits AFTER DELETE ON items EXECUTE FUNCTION waits()")
+	db.Exec(t, "SELECT pg_advisory_lock(42)") // who has swept the set first waits before its commit
 	var wg sync.WaitGroup
 	one, other := sinktest.BeginNestedJob(t, db, "one", sinktest.Shop(t), false), sinktest.BeginNestedJob(t, db, "other", sinktest.Shop(t), false)
 	wg.Go(func() { one.Flush(`{"id":1,"items":[{"sku":"one"}]}`) })
 	wg.Go(func() { other.Flush(`{"id":1,"items":[{"sku":"other"}]}`) })
-	for db.one(t, "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'") != "2" {
+	for db.one(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") != "2" {
 	}
 	db.Exec(t, "SELECT pg_advisory_unlock(42)")
 	wg.Wait()
