@@ -240,3 +240,20 @@ func TestFlush_TheOrdersAreOneRoundTrip(t *testing.T) {
 		t.Logf("with so much delay each way a flush of 1,000 orders, 3,000 items and 500 customers took: %v", took)
 	}
 }
+
+// TestFlush_IsOneTransaction has what begins a flush fail, and what ends it: nothing of the
+// flush is left.
+func TestFlush_IsOneTransaction(t *testing.T) {
+	for _, fault := range []string{"ALTER TABLE weir_checkpoints ADD CHECK (line < 2)", "ALTER TABLE weir_rejects ADD CHECK (line < 2)"} {
+		db := connect(t, testpg.New(t))
+		r := sinktest.Begin(t, db)
+		r.Flush(`{"id":1,"a":"x"}`)
+		db.Exec(t, fault)
+		if _, err := r.TryFlush(`{"id":1,"a":"y"}`, `bad`, `{"id":2,"a":"y"}`); err == nil {
+			t.Fatalf("%s: the flush did not fail", fault)
+		}
+		sinktest.Expect(t, db, "SELECT id, a FROM t", "1|x")
+		sinktest.Expect(t, db, "SELECT seq, line FROM weir_checkpoints", "1|1")
+		sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+	}
+}

@@ -73,7 +73,7 @@ func (n *Nested) read(ruled bool) (err error) {
 	return n.folders.Nest(n.plan)
 }
 
-// Feed writes lines in transactions of so many at most, and of fewer where one has to be written
+// Feed writes lines in transactions of at most that many, and of fewer where one has to be written
 // before a line is added.
 func (n *Nested) Feed(most int, lines ...string) {
 	n.t.Helper()

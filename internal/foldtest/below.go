@@ -1,0 +1,63 @@
+package foldtest
+
+import (
+	"slices"
+
+	"github.com/weirsync/weir/internal/mapping"
+)
+
+// This file is about rows that belong to rows of other tables, and go with them.
+
+// versioned is the table that says which version the messages of a table have; nil for none.
+func (m *Model) versioned(t *mapping.Table) *mapping.Table {
+	for !m.isSet(t) {
+		if t.Version.Base != mapping.NoBase {
+			return t
+		}
+		if t.Of == "" {
+			break
+		}
+		t = m.table(t.Of)
+	}
+	return nil
+}
+
+// tombAbove is the version of the newest delete of the rows that a row belongs to.
+func (m *Model) tombAbove(t *mapping.Table, named map[string]Value) (tomb string) {
+	var key []string
+	for _, k := range m.key(t) {
+		key = append(key, named[k].Text)
+	}
+	for t.Of != "" {
+		t = m.table(t.Of)
+		key = key[:len(m.key(t))]
+		if r := m.tables[t.Name].rows[Key(key...)]; r != nil && r.tomb != "" && (tomb == "" || Compare(tomb, r.tomb) < 0) {
+			tomb = r.tomb
+		}
+	}
+	return tomb
+}
+
+// take has a delete of one of a table, of a version, be one of the rows that belong to it.
+func (m *Model) take(of *mapping.Table, key []string, version raw) {
+	for i := range m.mapping.Tables {
+		t := &m.mapping.Tables[i]
+		if t.Of != of.Name || m.isSet(t) {
+			continue
+		}
+		for _, cells := range m.rows(t) {
+			var own []string
+			for _, k := range m.key(t) {
+				own = append(own, cells[k].Text)
+			}
+			if slices.Equal(own[:len(key)], key) {
+				if m.versioned(t) == nil {
+					delete(m.tables[t.Name].rows, Key(own...))
+				} else {
+					m.tables[t.Name].end(Key(own...), version.value().Text)
+				}
+				m.take(t, own, version)
+			}
+		}
+	}
+}
