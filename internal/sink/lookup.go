@@ -28,22 +28,6 @@ func (f *Finder) FindAll(l *schema.Lookup, n int) string {
 	return "SELECT " + f.Quote(l.Column) + " FROM " + f.Table(l.Table) + " WHERE " + f.Where(l.Table, l.Key, l.Above, n)
 }
 
-// Part is SQL for a part of the key, as messages have it, of a row that the database knows by an
-// expression.
-func (f *Finder) Part(l *schema.Lookup, row string, part int) string {
-	column := func(name string) string {
-		return "(SELECT " + f.Quote(name) + " FROM " + f.Table(l.Table) + " WHERE " + f.Quote(l.Column) + " = " + row + ")"
-	}
-	switch above := l.Above; {
-	case above == nil:
-		return column(l.Key[part])
-	case part < len(above.Parts()):
-		return f.Part(above, column(l.Key[0]), part)
-	default:
-		return column(l.Key[part-len(above.Parts())+1])
-	}
-}
-
 // Where is the condition that the key of a row begins with n values. The database has the key in
 // columns of the table, of which above, unless it is nil, finds the first.
 func (f *Finder) Where(table string, key []string, above *schema.Lookup, n int) string {

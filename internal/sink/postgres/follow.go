@@ -104,10 +104,14 @@ func after(prefix []byte) []byte {
 // keyParts is SQL for each part of the key of a row t as messages have it, as JSON.
 func (p *part) keyParts() (parts []string) {
 	m := p.a.d.newMerge(p.b, p.t, p.after, nil)
+	var hidden []string
+	if m.owner != nil {
+		hidden = m.finder(nil).Parts(m.owner.To, "t."+ident(p.after.Columns[m.owner.at].Name))
+	}
 	for _, k := range p.b.Table.Key {
 		c, sql := &p.b.Table.Columns[k], ""
 		if c.Hidden {
-			sql = m.finder(nil).Part(m.owner.To, "t."+ident(p.after.Columns[m.owner.at].Name), slices.Index(m.owner.From, k))
+			sql = hidden[slices.Index(m.owner.From, k)]
 		} else {
 			sql = p.after.compared(caps.Find(&p.after.Table, c.Name, k))
 		}

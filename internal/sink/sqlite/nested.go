@@ -177,10 +177,14 @@ func (w *writer) bindKey(s *stmt, below *lowerTable, r *fold.Row) error {
 
 // keyParts is SQL for the key of a row as messages have it.
 func (w *writer) keyParts() string {
+	var hidden []string
+	if w.owner != nil {
+		hidden = w.finder().Parts(w.owner.To, quote(w.table.Name)+"."+w.names[w.owner.Column])
+	}
 	parts := make([]string, len(w.b.Table.Key))
 	for i, k := range w.b.Table.Key {
 		if parts[i] = w.names[k]; w.b.Table.Columns[k].Hidden {
-			parts[i] = w.finder().Part(w.owner.To, quote(w.table.Name)+"."+w.names[w.owner.Column], slices.Index(w.owner.From, k))
+			parts[i] = hidden[slices.Index(w.owner.From, k)]
 		}
 	}
 	return strings.Join(parts, ", ")
