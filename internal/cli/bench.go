@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirsync/weir/internal/ladder"
+	"github.com/weirsync/weir/internal/quantity"
 )
 
 func (e *env) benchCommand() *cobra.Command {
@@ -104,17 +105,17 @@ func writeHTML(path string, r *ladder.Result) error {
 }
 
 func (e *env) printLadder(r *ladder.Result) error {
-	fmt.Fprintf(e.stdout, "%s\n%s messages of %s: %s ids, %d columns\n\n", r.Database, grouped(int64(r.Messages)), r.Feed, grouped(int64(r.IDs)), r.Columns)
+	fmt.Fprintf(e.stdout, "%s\n%s messages of %s: %s ids, %d columns\n\n", r.Database, quantity.Grouped(int64(r.Messages)), r.Feed, quantity.Grouped(int64(r.IDs)), r.Columns)
 	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "WAY\tMESSAGES/S\tSPEED-UP\tMESSAGES\tSYNCS\tWRITTEN\tA POWER CUT TAKES")
 	for i := range r.Rungs {
 		g := &r.Rungs[i]
-		fmt.Fprintf(t, "%d %s\t%s\t%.1f\t%s\t%s\t%s\t%s\n", i+1, g.Name, grouped(int64(g.Rate)), g.Speedup, grouped(int64(g.Messages)), g.SyncsText(), g.WrittenText(), g.Lost)
+		fmt.Fprintf(t, "%d %s\t%s\t%.1f\t%s\t%s\t%s\t%s\n", i+1, g.Name, quantity.Grouped(int64(g.Rate)), g.Speedup, quantity.Grouped(int64(g.Messages)), g.SyncsText(), g.WrittenText(), g.Lost)
 	}
 	fmt.Fprintln(t, "\nSYNCHRONOUS\tBATCH PERIOD\tMESSAGES/S\tFLUSHES\tSYNCS\tWRITTEN\tLAG AT MOST\tA POWER CUT TAKES")
 	for i := range r.Sweep {
 		s := &r.Sweep[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", s.Level, s.Period, grouped(int64(s.Rate)), s.Flushes, s.SyncsText(), s.WrittenText(), s.Lag.Round(time.Millisecond), s.Lost)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", s.Level, s.Period, quantity.Grouped(int64(s.Rate)), s.Flushes, s.SyncsText(), s.WrittenText(), s.Lag.Round(time.Millisecond), s.Lost)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/quantity"
 )
 
 func (e *env) configCommand() *cobra.Command {
@@ -78,7 +79,7 @@ Exit codes: 0 the file is right, 1 failed, 2 it has faults.`,
 			if file.Mapping == nil {
 				_, err = fmt.Fprintf(e.stdout, "%s is right\n", args[0])
 			} else {
-				_, err = fmt.Fprintf(e.stdout, "%s is right: %s, %s\n", args[0], counted(int64(len(file.Mapping.Tables)), "table"), counted(int64(len(file.Cases)), "test"))
+				_, err = fmt.Fprintf(e.stdout, "%s is right: %s, %s\n", args[0], quantity.Count(int64(len(file.Mapping.Tables)), "table"), quantity.Count(int64(len(file.Cases)), "test"))
 			}
 			return err
 		},

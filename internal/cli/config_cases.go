@@ -16,6 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -73,7 +74,7 @@ func (e *env) runCases(ctx context.Context, file *config.File) error {
 		}
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d of %s failed", failed, counted(int64(len(file.Cases)), "test"))
+		return fmt.Errorf("%d of %s failed", failed, quantity.Count(int64(len(file.Cases)), "test"))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -161,20 +162,20 @@ func (d *dryRun) print(p *progress.Progress) {
 	say := func(format string, args ...any) { fmt.Fprintln(d.stdout, printable(fmt.Sprintf(format, args...))) }
 	atMost := ""
 	if n := did.Batches; n > 1 {
-		atMost = fmt.Sprintf(" at most (%s)", counted(n, "batch"))
+		atMost = fmt.Sprintf(" at most (%s)", quantity.Count(n, "batch"))
 	}
-	messages := fmt.Sprintf("-- %s: %s", counted(did.Lines, "line"), counted(did.Total().Messages, "message"))
+	messages := fmt.Sprintf("-- %s: %s", quantity.Count(did.Lines, "line"), quantity.Count(did.Total().Messages, "message"))
 	if d.mapping == nil {
 		t := &d.tables[0]
-		messages += fmt.Sprintf(", %s of table %q%s", counted(int64(t.rows), "row"), t.table.Name, atMost)
+		messages += fmt.Sprintf(", %s of table %q%s", quantity.Count(int64(t.rows), "row"), t.table.Name, atMost)
 	}
-	say("%s; %s rejected", messages, counted(did.Rejected, "line"))
+	say("%s; %s rejected", messages, quantity.Count(did.Rejected, "line"))
 	for _, r := range d.rejects {
 		say("-- line %d: %s", r.Line, r.Detail)
 	}
 	passed, noTable := p.Unmatched()
 	if passed > 0 {
-		say("-- ignored, as %s says: %s", d.mapping.File, counted(passed, "message"))
+		say("-- ignored, as %s says: %s", d.mapping.File, quantity.Count(passed, "message"))
 	}
 	if len(noTable) > 0 {
 		say("-- ignored, %s: %s", noTableReason(d.mapping), someOf(noTable))
@@ -188,7 +189,7 @@ func (d *dryRun) print(p *progress.Progress) {
 	for i := range d.tables {
 		t := &d.tables[i]
 		if d.mapping != nil {
-			say("-- table %q: %s%s", t.table.Name, counted(int64(t.rows), "row"), atMost)
+			say("-- table %q: %s%s", t.table.Name, quantity.Count(int64(t.rows), "row"), atMost)
 		}
 		for _, sql := range t.plan(&d.to) {
 			say("%s", sql)

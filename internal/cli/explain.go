@@ -20,6 +20,7 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
@@ -225,7 +226,7 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 	}
 	switch {
 	case x.lines == 0:
-		return fmt.Errorf("none of %s names the row %s", counted(p.Snapshot().Lines, "line"), id)
+		return fmt.Errorf("none of %s names the row %s", quantity.Count(p.Snapshot().Lines, "line"), id)
 	case !x.exists:
 		return fmt.Errorf("the row %s was removed by %s, line %d, and no later line names it", id, x.removed.File, x.removed.Line)
 	}
@@ -247,7 +248,7 @@ func (o *explainOptions) explainer(c *job.Config, id string) (x *explainer, err 
 	parts := []string{id}
 	if len(rules.Key) > 1 {
 		if parts = strings.Split(id, ","); len(parts) != len(rules.Key) {
-			return nil, fmt.Errorf("the key has %d fields, but %q has %s", len(rules.Key), id, counted(int64(len(parts)), "part"))
+			return nil, fmt.Errorf("the key has %d fields, but %q has %s", len(rules.Key), id, quantity.Count(int64(len(parts)), "part"))
 		}
 	}
 	x.fill = rules.FillOnly

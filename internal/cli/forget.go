@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -77,7 +78,7 @@ func (e *env) forget(ctx context.Context, dest destination, job string) (err err
 	if f.Versions {
 		versions = ", with the versions of its table"
 	}
-	e.log.Info(fmt.Sprintf("forgot job %q: %s and %s%s", job, counted(f.Sources, "checkpoint"), counted(f.Rejects, "rejected line"), versions))
+	e.log.Info(fmt.Sprintf("forgot job %q: %s and %s%s", job, quantity.Count(f.Sources, "checkpoint"), quantity.Count(f.Rejects, "rejected line"), versions))
 	return nil
 }
 

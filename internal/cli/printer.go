@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/quantity"
 )
 
 // A statusLine is stderr, where a line may stand that changes: it makes way for what is written.
@@ -109,18 +110,18 @@ func (o *printer) status() string {
 	elapsed := now.at.Sub(before.at)
 	rate := float64(now.lines-before.lines) / elapsed.Seconds()
 	o.before = now
-	parts := []string{counted(now.lines, "line"), grouped(int64(rate)) + "/s", counted(t.Total(), "row")}
+	parts := []string{quantity.Count(now.lines, "line"), quantity.Grouped(int64(rate)) + "/s", quantity.Count(t.Total(), "row")}
 	if t.Messages > 0 {
 		parts = append(parts, fmt.Sprintf("%.0f %% folded", 100*float64(t.Coalesced)/float64(t.Messages)))
 	}
 	if s.Rejected > 0 {
-		parts = append(parts, grouped(s.Rejected)+" rejected")
+		parts = append(parts, quantity.Grouped(s.Rejected)+" rejected")
 	}
 	if s.Trouble != "" {
 		parts = append(parts, "waiting for the database ("+s.Trouble+")")
 	}
 	if s.Spool > 1e6 {
-		parts = append(parts, "spool "+bytesText(s.Spool))
+		parts = append(parts, "spool "+quantity.Bytes(s.Spool))
 	}
 	if lag := progress.Lag(s.FeedTime); lag != 0 {
 		parts = append(parts, "lag "+lag.Round(100*time.Millisecond).String())
@@ -141,13 +142,4 @@ func (o *printer) status() string {
 		}
 	}
 	return strings.Join(parts, "  ")
-}
-
-// grouped writes a number with commas between its thousands.
-func grouped(n int64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -90,13 +91,13 @@ func (e *env) printStatus(st sink.Status) error {
 			fmt.Fprintf(t, "%s\tstdin\t\t\t\t%s\t%s\n", tables, updated, printable(j.Job))
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", tables, printable(j.Source), grouped(j.Line), grouped(j.Offset), grouped(j.Flushes), updated, printable(j.Job))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", tables, printable(j.Source), quantity.Grouped(j.Line), quantity.Grouped(j.Offset), quantity.Grouped(j.Flushes), updated, printable(j.Job))
 	}
 	if len(st.Rejects) > 0 {
 		fmt.Fprintln(t, "\nREJECTED\tREASON\tJOB")
 	}
 	for _, r := range st.Rejects {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", grouped(r.Count), printable(r.Reason), printable(r.Job))
+		fmt.Fprintf(t, "%s\t%s\t%s\n", quantity.Grouped(r.Count), printable(r.Reason), printable(r.Job))
 	}
 	return t.Flush()
 }
@@ -117,7 +118,7 @@ func (e *env) sample(ctx context.Context, db sink.Inspector, st sink.Status, n i
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(e.stdout, "\n%s: %s, such as\n", printable(table), counted(total, "row"))
+			fmt.Fprintf(e.stdout, "\n%s: %s, such as\n", printable(table), quantity.Count(total, "row"))
 			for _, r := range rows {
 				fmt.Fprintln(e.stdout, printable(r))
 			}

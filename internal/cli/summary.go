@@ -12,6 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/quantity"
 )
 
 // summary is what --summary json prints.
@@ -97,7 +98,7 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 		e.log.Info(fmt.Sprintf("ignored, without a column: %s (--new-columns add --from-start adds them)", someOf(s.Ignored)))
 	}
 	if s.Passed > 0 {
-		e.log.Info(fmt.Sprintf("ignored, as %s says: %s", o.mapping.File, counted(s.Passed, "message")))
+		e.log.Info(fmt.Sprintf("ignored, as %s says: %s", o.mapping.File, quantity.Count(s.Passed, "message")))
 	}
 	if len(s.NoTable) > 0 {
 		e.log.Info(fmt.Sprintf("ignored, %s: %s", noTableReason(o.mapping), someOf(s.NoTable)))
@@ -107,7 +108,7 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 	}
 	if s.Rejected > 0 {
 		where := map[bool]string{true: c.ShowRejects, false: "--rejects " + o.rejects}[o.rejects == "table"]
-		e.log.Warn(fmt.Sprintf("%s of %s lines were rejected (%s)", grouped(s.Rejected), grouped(s.Lines), where))
+		e.log.Warn(fmt.Sprintf("%s of %s lines were rejected (%s)", quantity.Grouped(s.Rejected), quantity.Grouped(s.Lines), where))
 	}
 }
 
@@ -128,7 +129,7 @@ func mismatched(byPath map[string]int64) string {
 func someOf(counts map[string]int64) string {
 	names := slices.Sorted(maps.Keys(counts))
 	for i, n := range names {
-		names[i] = fmt.Sprintf("%q (%s)", n, grouped(counts[n]))
+		names[i] = fmt.Sprintf("%q (%s)", n, quantity.Grouped(counts[n]))
 	}
 	if len(names) > 20 {
 		names = append(names[:20], fmt.Sprintf("and %d more", len(names)-20))
@@ -139,46 +140,22 @@ func someOf(counts map[string]int64) string {
 // text is the summary in a line, and one more for each of several tables.
 func (s *summary) text(job string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s (%s) in %s, %s/s", cmp.Or(s.Table, job), counted(s.Lines, "line"), bytesText(s.Bytes),
-		time.Duration(s.Seconds*float64(time.Second)).Round(10*time.Millisecond), grouped(int64(s.Rate)))
-	fmt.Fprintf(&b, "; rows: %s; %s rejected; %s", s.rows(), grouped(s.Rejected), counted(s.Batches, "batch"))
+	fmt.Fprintf(&b, "%s: %s (%s) in %s, %s/s", cmp.Or(s.Table, job), quantity.Count(s.Lines, "line"), quantity.Bytes(s.Bytes),
+		time.Duration(s.Seconds*float64(time.Second)).Round(10*time.Millisecond), quantity.Grouped(int64(s.Rate)))
+	fmt.Fprintf(&b, "; rows: %s; %s rejected; %s", s.rows(), quantity.Grouped(s.Rejected), quantity.Count(s.Batches, "batch"))
 	if s.Messages > 0 {
 		fmt.Fprintf(&b, ", %.0f %% of the messages folded", 100*float64(s.Coalesced)/float64(s.Messages))
 	}
 	for _, t := range s.Tables {
-		fmt.Fprintf(&b, "\n%s: rows: %s; %s rejected", t.Table, t.rows(), grouped(t.Rejected))
+		fmt.Fprintf(&b, "\n%s: rows: %s; %s rejected", t.Table, t.rows(), quantity.Grouped(t.Rejected))
 	}
 	return b.String()
 }
 
 func (t *tableCounts) rows() string {
-	text := fmt.Sprintf("%s inserted, %s updated, %s unchanged, %s deleted", grouped(t.Inserted), grouped(t.Updated), grouped(t.Unchanged), grouped(t.Deleted))
+	text := fmt.Sprintf("%s inserted, %s updated, %s unchanged, %s deleted", quantity.Grouped(t.Inserted), quantity.Grouped(t.Updated), quantity.Grouped(t.Unchanged), quantity.Grouped(t.Deleted))
 	if t.Expired > 0 {
-		text += fmt.Sprintf(", %s expired", grouped(t.Expired))
+		text += fmt.Sprintf(", %s expired", quantity.Grouped(t.Expired))
 	}
 	return text
-}
-
-// counted is a number of things, in the right form.
-func counted(n int64, thing string) string {
-	switch {
-	case n == 1:
-	case strings.HasSuffix(thing, "ch"):
-		thing += "es"
-	default:
-		thing += "s"
-	}
-	return grouped(n) + " " + thing
-}
-
-func bytesText(n int64) string {
-	switch {
-	case n >= 1e9:
-		return fmt.Sprintf("%.1f GB", float64(n)/1e9)
-	case n >= 1e6:
-		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-	case n >= 1e3:
-		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
-	}
-	return counted(n, "byte")
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
@@ -285,7 +286,7 @@ func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) er
 		}
 		return err
 	}
-	lines := counted(p.Snapshot().Lines, "line")
+	lines := quantity.Count(p.Snapshot().Lines, "line")
 	var faults []error
 	for i := range v.tables {
 		faults = append(faults, v.report(ctx, &v.tables[i], lines))
@@ -305,19 +306,19 @@ func (v *verifier) report(ctx context.Context, t *verified, lines string) (err e
 	if err != nil {
 		return err
 	}
-	rows, are := counted(int64(t.live), "row"), "are"
+	rows, are := quantity.Count(int64(t.live), "row"), "are"
 	if t.live == 1 {
 		are = "is"
 	}
 	switch {
 	case t.different > 0:
-		return fmt.Errorf("%s%s in %s from the fold of %s", t.prefix, counted(int64(t.different), "difference"), counted(int64(t.rows), "row"), lines)
+		return fmt.Errorf("%s%s in %s from the fold of %s", t.prefix, quantity.Count(int64(t.different), "difference"), quantity.Count(int64(t.rows), "row"), lines)
 	case total > int64(t.live):
-		return fmt.Errorf("%sthe %s of the fold %s in the table, and %s", t.prefix, rows, are, counted(total-int64(t.live), "other"))
+		return fmt.Errorf("%sthe %s of the fold %s in the table, and %s", t.prefix, rows, are, quantity.Count(total-int64(t.live), "other"))
 	}
 	apart := ""
 	if t.ages {
-		apart = fmt.Sprintf(", but for %s that had expired", counted(int64(t.expired), "row"))
+		apart = fmt.Sprintf(", but for %s that had expired", quantity.Count(int64(t.expired), "row"))
 	}
 	_, err = fmt.Fprintf(v.env.stdout, "%s of table %s %s the fold of %s%s\n", rows, name, are, lines, apart)
 	return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/quantity"
 )
 
 // Compare compares the tables that a test names with the rows that its feed made, and returns
@@ -37,7 +38,7 @@ func (c *Case) Compare(m *mapping.Mapping, rows func(table string) ([]string, er
 			differences = append(differences, &Fault{m.File, at, fmt.Sprintf("test %q", c.Name), "table " + t.Name + fmt.Sprintf(format, args...)})
 		}
 		if len(have) != len(want.Rows) {
-			differ(want.Pos, " has %s, want %s: %s", counted(len(have), "row"), counted(len(want.Rows), "row"), strings.Join(texts[:min(len(texts), 10)], " "))
+			differ(want.Pos, " has %s, want %s: %s", quantity.Count(int64(len(have)), "row"), quantity.Count(int64(len(want.Rows)), "row"), strings.Join(texts[:min(len(texts), 10)], " "))
 			continue
 		}
 		sortByKey(have, tables.key(t))
@@ -53,13 +54,6 @@ func (c *Case) Compare(m *mapping.Mapping, rows func(table string) ([]string, er
 		}
 	}
 	return differences, nil
-}
-
-func counted(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }
 
 // sortByKey sorts rows by the values of their keys: numbers before texts.

@@ -1,0 +1,27 @@
+package quantity_test
+
+import (
+	"testing"
+
+	"github.com/weirsync/weir/internal/quantity"
+)
+
+func TestQuantity(t *testing.T) {
+	f := func(have, want string) {
+		t.Helper()
+		if have != want {
+			t.Errorf("%q, want %q", have, want)
+		}
+	}
+	f(quantity.Grouped(999), "999")
+	f(quantity.Grouped(-1000), "-1,000")
+	f(quantity.Grouped(-999), "-999")
+	f(quantity.Grouped(1234567), "1,234,567")
+	f(quantity.Count(1, "batch"), "1 batch")
+	f(quantity.Count(0, "batch"), "0 batches")
+	f(quantity.Count(2000, "row"), "2,000 rows")
+	f(quantity.Bytes(1), "1 byte")
+	f(quantity.Bytes(1500), "1.5 kB")
+	f(quantity.Bytes(2_000_000), "2.0 MB")
+	f(quantity.Bytes(3_210_000_000), "3.2 GB")
+}
