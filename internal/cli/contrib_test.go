@@ -1,0 +1,200 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/metrics"
+	"github.com/weirsync/weir/internal/progress"
+)
+
+// tool returns the path of a program that .ci/needs installs, into .bin or for all.
+func tool(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs("../../.bin/" + name)
+	if err == nil {
+		if _, err = os.Stat(path); err == nil {
+			return path
+		}
+	}
+	if path, err = exec.LookPath(name); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skipf("%v; .ci/needs installs it", err)
+	}
+	return path
+}
+
+// The alerts of contrib fire when they should, and not otherwise.
+func TestContrib_Alerts(t *testing.T) {
+	if out, err := exec.Command(tool(t, "promtool"), "test", "rules", "../../contrib/alerts_test.yml").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// exposed returns all metrics that a run can have, while it lasts and in the file, with their
+// labels.
+func exposed(t *testing.T) map[string][]string {
+	t.Helper()
+	p := progress.New("t")
+	reg := metrics.New(metrics.Run{Job: "j", Progress: p, BySource: true, SpoolLimit: 1})
+	for source, kind := range map[string]progress.Kind{"a": progress.Dialed, "b": progress.Listening, "c": progress.Partition} {
+		l := p.Open(source, kind)
+		defer l.Close()
+		if kind == progress.Partition {
+			l.Partition("topic", "0", func() int64 { return 1 }, func() bool { return true })
+		}
+		l.Read(1, 1, true, time.Now())
+	}
+	reg.WALBytes(func() int64 { return 1 })
+	reg.RejectsStored(1)
+	file := filepath.Join(t.TempDir(), "weir.prom")
+	if err := reg.WriteFile(file, 0, true); err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	reg.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	names := map[string][]string{}
+	label := regexp.MustCompile(`(\w+)="`)
+	for _, m := range regexp.MustCompile(`(?m)^(\w+)(\{.*\})? `).FindAllStringSubmatch(w.Body.String()+read(t, file), -1) {
+		names[m[1]] = []string{"instance"} // which Prometheus gives
+		for _, l := range label.FindAllStringSubmatch(m[2], -1) {
+			names[m[1]] = append(names[m[1]], l[1])
+		}
+	}
+	return names
+}
+
+// named matches the names of metrics in an expression or a page.
+var named = regexp.MustCompile(`\b(weir|process)_[a-z_]+`)
+
+// The alerts, their test, the dashboard and docs/metrics.md name no metric that does not exist, and
+// the page has all of weir.
+func TestContrib_MetricsExist(t *testing.T) {
+	have := exposed(t)
+	others := []string{"weir_job", "weir_rejects"} // a label, a table
+	uses := func(file string) []string {
+		names := named.FindAllString(read(t, "../../"+file), -1)
+		if len(names) < 10 {
+			t.Errorf("did not exercise: %s names %d metrics", file, len(names))
+		}
+		for _, name := range names {
+			if have[name] == nil && have[name+"_count"] == nil && !slices.Contains(others, name) {
+				t.Errorf("%s: there is no metric %s", file, name)
+			}
+		}
+		return names
+	}
+	for _, file := range []string{"alerts.yml", "alerts_test.yml", "grafana/weir.json"} {
+		uses("contrib/" + file)
+	}
+	documented := uses("docs/metrics.md")
+	part := regexp.MustCompile("_(bucket|sum|count)$")
+	for name := range have {
+		if name = part.ReplaceAllString(name, ""); strings.HasPrefix(name, "weir_") && !slices.Contains(documented, name) {
+			t.Errorf("docs/metrics.md lacks %s", name)
+		}
+	}
+}
+
+// A dashboard has what Grafana needs of a file to show it.
+type dashboard struct {
+	UID, Title    string
+	SchemaVersion int
+	Templating    struct {
+		List []struct{ Name, Type, Definition string }
+	}
+	Panels []struct {
+		ID                       int
+		Type, Title, Description string
+		Datasource               struct{ Type, UID string }
+		GridPos                  struct{ H, W, X, Y int }
+		FieldConfig              struct{ Defaults struct{ Unit string } }
+		Targets                  []struct{ RefID, Expr, LegendFormat string }
+	}
+}
+
+// The dashboard is one that Grafana can show: each panel has its place, a unit, and expressions
+// that Prometheus takes, whose legends name labels that the series have.
+func TestContrib_Dashboard(t *testing.T) {
+	var d dashboard
+	if err := json.Unmarshal([]byte(read(t, "../../contrib/grafana/weir.json")), &d); err != nil {
+		t.Fatal(err)
+	}
+	if d.UID == "" || d.Title == "" || d.SchemaVersion < 30 {
+		t.Errorf("%+v", d)
+	}
+	have := exposed(t)
+	variables := []string{"__rate_interval"}
+	var rows, expressions []string
+	for _, v := range d.Templating.List {
+		variables = append(variables, v.Name)
+		if v.Type == "query" {
+			expressions = append(expressions, named.FindString(v.Definition))
+		}
+	}
+	places, ids := map[[2]int]string{}, map[int]bool{}
+	legend, by, variable := regexp.MustCompile(`{{(\w+)}}`), regexp.MustCompile(`by \((.*?)\)`), regexp.MustCompile(`\$(\w+)`)
+	for _, p := range d.Panels {
+		if ids[p.ID] || p.ID == 0 {
+			t.Errorf("%s: the id %d is not its own", p.Title, p.ID)
+		}
+		ids[p.ID] = true
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if other := places[[2]int{x, y}]; other != "" || x >= 24 {
+					t.Fatalf("%s is over %q, or beyond the edge", p.Title, other)
+				}
+				places[[2]int{x, y}] = p.Title
+			}
+		}
+		if p.Type == "row" {
+			rows = append(rows, p.Title)
+			continue
+		}
+		if p.FieldConfig.Defaults.Unit == "" || p.Description == "" || p.Datasource.Type != "prometheus" || p.Datasource.UID != "${datasource}" || len(p.Targets) == 0 {
+			t.Errorf("%s lacks a unit, a description, the data source or expressions", p.Title)
+		}
+		for _, target := range p.Targets {
+			labels := have[named.FindString(target.Expr)]
+			if m := by.FindStringSubmatch(target.Expr); m != nil {
+				labels = strings.Split(m[1], ", ")
+			}
+			for _, m := range legend.FindAllStringSubmatch(target.LegendFormat, -1) {
+				if !slices.Contains(labels, m[1]) {
+					t.Errorf("%s: %s has no label %s", p.Title, target.Expr, m[1])
+				}
+			}
+			for _, m := range variable.FindAllStringSubmatch(target.Expr, -1) {
+				if !slices.Contains(variables, m[1]) {
+					t.Errorf("%s: there is no variable $%s", p.Title, m[1])
+				}
+			}
+			expressions = append(expressions, strings.ReplaceAll(target.Expr, "$__rate_interval", "1m"))
+		}
+	}
+	if want := "Live Backfill Kafka Database"; strings.Join(rows, " ") != want || !slices.Contains(variables, "datasource") {
+		t.Errorf("rows %q, want %s; variables %q", rows, want, variables)
+	}
+	rules := "groups:\n- name: dashboard\n  rules:\n"
+	for i, e := range expressions {
+		rules += fmt.Sprintf("  - {record: expression_%d, expr: %q}\n", i, e)
+	}
+	file := filepath.Join(t.TempDir(), "rules.yml")
+	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(tool(t, "promtool"), "check", "rules", file).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
