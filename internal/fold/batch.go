@@ -59,6 +59,7 @@ type Batch struct {
 	firsts   []int32 // by row of the table above: the first that belongs to it, from 1
 
 	expected map[string]bool // see [Folder.expect]
+	lanes    []int32         // by row, from 1, where the last message came from; see [Watch]
 }
 
 // A Row is what a batch does to the row of one key.
@@ -143,7 +144,7 @@ const perRow, perIndexed = 64, 16
 // Bytes returns the memory that the batch holds its content in.
 func (b *Batch) Bytes() int {
 	const perLogged, perVersions = 80, 40
-	return b.arena.bytes() + 4*b.cells + 4*len(b.index) + perRow*cap(b.rows) + perLogged*len(b.log) + perVersions*cap(b.versions) + perLinked*cap(b.links) + b.extra
+	return b.arena.bytes() + 4*b.cells + 4*len(b.index) + perRow*cap(b.rows) + perLogged*len(b.log) + perVersions*cap(b.versions) + perLinked*cap(b.links) + 4*cap(b.lanes) + b.extra
 }
 
 // Reset empties the batch and keeps its memory. What was read from it is void.
@@ -156,7 +157,7 @@ func (b *Batch) Reset() {
 		b.exploded.Reset()
 	}
 	*b = Batch{versions: b.versions[:0], text: b.text, arena: b.arena, rows: b.rows[:0], index: b.index, slabs: b.slabs, log: b.log[:0],
-		exploded: b.exploded, sweeps: b.sweeps[:0], links: b.links[:0], firsts: b.firsts[:0]}
+		exploded: b.exploded, sweeps: b.sweeps[:0], links: b.links[:0], firsts: b.firsts[:0], lanes: b.lanes[:0]}
 }
 
 // row returns the number of the key's row, which it makes where there is none.

@@ -40,6 +40,7 @@ type Folder struct {
 	takes    []byte // the version of the newest delete of that row; nil is none
 	saidFull bool   // that the limit on columns was reached
 	nested   *nested
+	watch    *Watch  // nil: nobody wants to know
 	refers   []int32 // the columns whose values are judged by the rows that they name; see splits
 }
 
@@ -174,6 +175,9 @@ func (f *Folder) apply(b *Batch, c *Change, at Place) {
 		f.mergeVersioned(b, c, at)
 	default:
 		f.merge(b, c, at)
+	}
+	if f.watch != nil {
+		f.watch.see(f, b, c, at)
 	}
 }
 

@@ -184,6 +184,9 @@ type run struct {
 	folders     fold.Folders
 	constrained bool // a table has refused a row
 
+	watches []fold.Watch    // by table; nil: no source is a partition. The reader's, as the next
+	warned  map[string]bool // that ids of a table come from several partitions, and that a compacted topic is sparse
+
 	known     int // lanes, when the attempt began
 	rewinds   int
 	rewound   time.Time       // when it last did
@@ -212,6 +215,7 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 		defer func() { err = errors.Join(err, src.Close()) }()
 	}
 	r.known = len(names)
+	r.watch(names)
 	starts, err := r.admitAll(ctx, names)
 	if err != nil {
 		return nil, err

@@ -27,6 +27,9 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 		r.conn, r.feed.repeats = e.Conn, 0
 		r.feed.opening = !l.begun.Kept // what is read back from the disk has no connection
 	}
+	if rd.watches != nil {
+		rd.watchColumns(l)
+	}
 	before, folded, at := r.line, r.folded, 0
 	if e.Oversize > 0 {
 		at, err = rd.oversize(e)
@@ -156,6 +159,9 @@ func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (
 	case nil:
 		r.folded++
 		rd.addLane(l)
+		if rd.watches != nil {
+			rd.warn(l)
+		}
 		if r.hint.on {
 			r.hint.on = false
 			return true, rd.rejectHeld(l)

@@ -59,6 +59,7 @@ type Begun struct {
 	At        Cursor // where it begins: the point's cursor, or "" for a lane that cannot go back
 	Offset    int64  // of At, where that is not the point's
 	Waits     bool   // it may make its reader wait: all but regular files that are not followed
+	Compacted bool   // only the last message of each key stays there
 	Kept      bool   // its lines are kept on disk until they are committed
 	Addr      net.Addr
 	Size      func() int64              // in raw bytes now, 0 where it is not known

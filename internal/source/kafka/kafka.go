@@ -179,7 +179,7 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (b sourc
 	} else {
 		s.reading[l.partition] = l
 	}
-	return source.Begun{At: at.text(), Offset: at.Offset, Waits: !s.opts.Kafka.UntilEnd, Lag: l.lag, Connected: s.brokers.connected,
+	return source.Begun{At: at.text(), Offset: at.Offset, Waits: !s.opts.Kafka.UntilEnd, Compacted: l.compacted, Lag: l.lag, Connected: s.brokers.connected,
 		Committed: func(c source.Cursor) {
 			if at, err := readCursor(c, l); err == nil && c != "" {
 				l.committed.Store(at.Offset)

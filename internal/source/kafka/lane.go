@@ -160,17 +160,14 @@ func (s *Source) findPartitions(t *kadm.TopicDetail) error {
 	return nil
 }
 
-// findCompacted notes which lanes are of compacted topics, where that matters.
+// findCompacted notes which lanes are of compacted topics.
 func (s *Source) findCompacted(ctx context.Context, topics []string) error {
-	if k := &s.opts.Kafka; k.Compacted == "" || k.Tombstone != "" || k.DropTombstones {
-		return nil
-	}
 	found, err := s.admin.DescribeTopicConfigs(ctx, topics...)
 	if err != nil {
 		return err
 	}
 	for _, c := range found {
-		if c.Err != nil {
+		if k := &s.opts.Kafka; c.Err != nil && k.Compacted != "" && k.Tombstone == "" && !k.DropTombstones {
 			s.opts.Log.Warn(fmt.Sprintf("topic %s: whether it is compacted is not known: %v (--tombstones-by-key says what records without a value do)", c.Name, c.Err))
 		}
 		for _, config := range c.Configs {
