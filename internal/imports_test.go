@@ -24,7 +24,7 @@ var allowed = map[string][]string{
 	"internal/replay":   {"internal/feed", "internal/source", "internal/source/file", "github.com/klauspost/compress/flate", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zlib", "golang.org/x/time/rate"},
 	"internal/config":   {"internal/feed", "internal/fold", "internal/mapping", "internal/quantity", "go.yaml.in/yaml/v3"},
 	"internal/web":      {},
-	"internal/progress": {"internal/feed", "internal/sink"},
+	"internal/progress": {"internal/feed", "internal/fold", "internal/sink"},
 	"internal/metrics": {"internal/progress", "github.com/prometheus/client_golang/prometheus",
 		"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp"},
 	"internal/job":           {"internal/backoff", "internal/feed", "internal/fold", "internal/lockfile", "internal/mapping", "internal/progress", "internal/schema", "internal/sink", "internal/source", "internal/source/file", "internal/source/kafka", "internal/source/tcp", "internal/spool", "golang.org/x/sync/errgroup", "golang.org/x/time/rate"},

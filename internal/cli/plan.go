@@ -72,7 +72,7 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 		Tables: c.Tables, NewMapper: c.NewMapper, Mapping: c.Mapping, Backfill: o.backfill(jobName, sources),
 		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: int64(o.buffer), Prefetch: o.prefetch, Tombstones: time.Duration(o.tombstones),
 		Spool:   spool.Folders{Dir: o.spool, Max: int64(o.spoolMax), Capture: o.capture, KeepCaptures: o.keepCaptures.Duration},
-		Rejects: rejects, MaxRejects: o.maxRejects, RejectsAge: o.keepRejects.Duration, ShowRejects: showRejects(o.to),
+		Rejects: rejects, MaxRejects: o.maxRejects, RejectsAge: o.keepRejects.Duration, ShowRejects: o.showRejects(),
 		FromStart: o.fromStart, Rebuild: o.rebuild, AcceptSettings: o.accept,
 	}, nil
 }

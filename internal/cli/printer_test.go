@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -34,7 +35,7 @@ func TestStatus(t *testing.T) {
 		file.Locate(func() (int64, int64) { return 250, 1000 })
 		file.Read(3000, 250, true, time.Time{})
 		want("3,000 lines  3,000/s  0 rows  25 %  ETA 9s")
-		file.Reject(0, feed.NotJSON)
+		file.Reject(&fold.Reject{Table: 0, Reason: feed.NotJSON})
 		p.Flushed(progress.Flush{Took: 20 * time.Millisecond, Tables: []progress.TableFlush{{Messages: 4, Coalesced: 1, Rows: progress.Rows{Inserted: 2, Unchanged: 1}}}})
 		p.SetSpool(3e6)
 		file.Close()
@@ -114,8 +115,8 @@ func TestSummary_SeveralTables(t *testing.T) {
 		p := progress.New("flights", "positions")
 		l := p.Open("f.jsonl", progress.File)
 		l.Read(1500, 2000, true, time.Time{})
-		l.Reject(-1, feed.NotJSON)
-		l.Reject(1, feed.BadValue)
+		l.Reject(&fold.Reject{Table: -1, Reason: feed.NotJSON})
+		l.Reject(&fold.Reject{Table: 1, Reason: feed.BadValue})
 		p.Flushed(progress.Flush{Tables: []progress.TableFlush{
 			{Messages: 3, Coalesced: 1, Rows: progress.Rows{Inserted: 1, Updated: 1}}, {Messages: 1, Rows: progress.Rows{Deleted: 1}}}})
 		time.Sleep(2 * time.Second)

@@ -126,12 +126,3 @@ func (e *env) sample(ctx context.Context, db sink.Inspector, st sink.Status, n i
 	}
 	return nil
 }
-
-// showRejects is the command that prints the rejected lines of the database that --to
-// names.
-func showRejects(to string) string {
-	if to = redacted(to); to == "" { // the environment names it
-		return "weir status --rejects"
-	}
-	return "weir status --to " + quoted(to) + " --rejects"
-}

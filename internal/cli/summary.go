@@ -107,8 +107,7 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 		e.log.Info(mismatched(s.Mismatches))
 	}
 	if s.Rejected > 0 {
-		where := map[bool]string{true: c.ShowRejects, false: "--rejects " + o.rejects}[o.rejects == "table"]
-		e.log.Warn(fmt.Sprintf("%s of %s lines were rejected (%s)", quantity.Grouped(s.Rejected), quantity.Grouped(s.Lines), where))
+		e.log.Warn(rejectedText(o, &c, &did))
 	}
 }
 

@@ -146,7 +146,7 @@ func (f *flusher) committed(ctx context.Context, s *set, flush *sink.Flush, res 
 	for i := range res.Refused {
 		l := s.lanes[res.Refused[i].Lane].lane
 		l.flushed.refused++
-		l.progress.Reject(res.Refused[i].Table, res.Refused[i].Reason)
+		l.progress.Reject(&res.Refused[i])
 	}
 	for i := range s.lanes {
 		at := &s.lanes[i]

@@ -146,7 +146,6 @@ func (rd *reader) foldLineOf(e *event, i, at int) (counts bool, err error) {
 func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (counts bool, err error) {
 	r := &l.reading
 	rd.startPeriod(l)
-	r.hint.see(line.Text)
 	if rd.Feed.hasControl() && line.Err == nil {
 		if pass, err := rd.controlMessage(l, line); err != nil {
 			return true, fmt.Errorf("%s: %w", l.name, err)
@@ -173,7 +172,7 @@ func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (
 			l.log.Warn(fmt.Sprintf("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, at.Line, at.Offset))
 			return false, errTorn
 		}
-		if hint := r.hint.bad(err); hint != nil {
+		if hint := r.hint.bad(line.Text, err); hint != nil {
 			return false, fmt.Errorf("%s: %w", l.name, hint)
 		}
 		if r.hint.on && rd.Rejects.mode != fail {
@@ -260,7 +259,8 @@ func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *fe
 	if rd.Feed.resumes(l.name) && l.reading.feed.again(line) {
 		return nil // it was counted when it came first
 	}
-	l.progress.Reject(table, why.Reason)
+	rejected := fold.NewReject(at, table, why, line)
+	l.progress.Reject(&rejected)
 	l.reading.rejected++
 	switch rd.Rejects.mode {
 	case discard:
@@ -271,9 +271,9 @@ func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *fe
 		}
 		return fmt.Errorf("%w: %s %s: %s", ErrRejected, l.name, place, why.Detail)
 	default:
-		at.Lane = rd.laneIndex(l)
+		rejected.Lane = rd.laneIndex(l)
 		rd.addLane(l)
-		rd.set.Reject(fold.NewReject(at, table, why, line))
+		rd.set.Reject(rejected)
 	}
 	return rd.tooMany(why.Detail)
 }
@@ -281,7 +281,7 @@ func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *fe
 // tooMany ends a run whose feed is mostly bad.
 func (r *run) tooMany(last string) error {
 	if n := r.p.Rejected(); n > r.MaxRejects {
-		return fmt.Errorf("%d lines were rejected, more than --max-rejects %d; the last: %s", n, r.MaxRejects, last)
+		return fmt.Errorf("rejected lines: %d, more than --max-rejects %d; the last: %s", n, r.MaxRejects, last)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/metrics"
 	"github.com/weirsync/weir/internal/progress"
 )
@@ -32,8 +33,8 @@ func TestMetrics_SeveralTablesAndSources(t *testing.T) {
 	a.Read(10, 100, true, time.Time{})
 	file.Read(5, 50, true, time.Time{})
 	file.Close()
-	a.Reject(0, feed.BadValue)
-	a.Reject(-1, feed.NotJSON)
+	a.Reject(&fold.Reject{Table: 0, Reason: feed.BadValue})
+	a.Reject(&fold.Reject{Table: -1, Reason: feed.NotJSON})
 	p.Flushed(progress.Flush{Rows: 2, Tables: []progress.TableFlush{{Rows: progress.Rows{Inserted: 1}}, {Rows: progress.Rows{Updated: 1}}}})
 	have := scrape(t, reg)
 	for _, line := range []string{

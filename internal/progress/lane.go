@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
 )
 
 // Kind says how a source is read.
@@ -142,18 +142,19 @@ func (l *Lane) commit(lines int64) {
 	}
 }
 
-// Reject counts a rejected line. table is the index of the table that rejects it, -1 for none.
-func (l *Lane) Reject(table int, reason feed.Reason) {
+// Reject counts a rejected line of the source.
+func (l *Lane) Reject(r *fold.Reject) {
 	p := l.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.state.Rejected++
 	p.state.Rejected++
-	if table < 0 {
-		p.state.Unassigned[reason]++
+	p.noteReject(l.state.Source, r)
+	if r.Table < 0 {
+		p.state.Unassigned[r.Reason]++
 		return
 	}
-	p.tables[table].Rejected[reason]++
+	p.tables[r.Table].Rejected[r.Reason]++
 }
 
 // SetConnections notes how many connections of a source exist.

@@ -3,12 +3,14 @@
 package progress
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -37,6 +39,8 @@ type Snapshot struct {
 	Lines, Bytes int64 // that were read, of all sources
 	Pending      int64 // lines of these that are not committed
 	Rejected     int64 // lines
+	// Reasons are those of the rejected lines, in the order in which they came up.
+	Reasons []Reason
 	// Unassigned are the rejected lines that no table has rejected.
 	Unassigned map[feed.Reason]int64
 	Reconnects int64
@@ -58,6 +62,30 @@ type Snapshot struct {
 	Trouble    string        // the reason for which the database is waited for; "": it is not
 	LastFlush  time.Duration // that it took
 	LastCommit time.Time     // by this run or one before
+}
+
+// A Reason has the rejected lines with one reason.
+type Reason struct {
+	Count  int64
+	Source string      // of the first
+	First  fold.Reject // but its Lane
+	Alike  bool        // the others have its detail, too
+}
+
+// noteReject counts a rejected line by its reason. p is locked.
+func (p *Progress) noteReject(source string, r *fold.Reject) {
+	i := slices.IndexFunc(p.state.Reasons, func(of Reason) bool { return of.First.Reason == r.Reason })
+	if i < 0 {
+		i = len(p.state.Reasons)
+		p.state.Reasons = append(p.state.Reasons, Reason{Source: source, Alike: true})
+	}
+	of := &p.state.Reasons[i]
+	of.Alike = of.Alike && (of.Count == 0 || of.First.Detail == r.Detail)
+	if of.Count == 0 || of.Source == source && r.Offset < of.First.Offset { // the database's come later
+		of.First = *r
+		of.First.Text = bytes.Clone(r.Text)
+	}
+	of.Count++
 }
 
 // A Table has the counts of a table.
@@ -108,7 +136,7 @@ func (p *Progress) Snapshot() Snapshot {
 	p.mu.Lock()
 	s := p.state
 	s.Pending = max(0, s.Lines-p.committed) // what is committed may be counted first
-	s.Unassigned, s.Retries = maps.Clone(s.Unassigned), maps.Clone(s.Retries)
+	s.Unassigned, s.Retries, s.Reasons = maps.Clone(s.Unassigned), maps.Clone(s.Retries), slices.Clone(s.Reasons)
 	s.Tables = slices.Clone(p.tables)
 	for i := range s.Tables {
 		s.Tables[i].Rejected = maps.Clone(s.Tables[i].Rejected)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -17,8 +18,8 @@ func TestSnapshot_CountsBySourceAndTable(t *testing.T) {
 		a.Read(10, 100, true, time.Unix(5, 0))
 		time.Sleep(time.Second)
 		b.Read(5, 50, false, time.Time{})
-		b.Reject(1, feed.NotJSON)
-		b.Reject(-1, feed.NotJSON)
+		b.Reject(&fold.Reject{Table: 1, Reason: feed.NotJSON})
+		b.Reject(&fold.Reject{Table: -1, Reason: feed.NotJSON})
 		a.Committed(8)
 		p.Flushed(progress.Flush{Took: time.Second, Rows: 7, Tables: []progress.TableFlush{
 			{Messages: 8, Coalesced: 2, Rows: progress.Rows{Inserted: 4, Updated: 2}}, {Messages: 1, Rows: progress.Rows{Deleted: 1}}}})
@@ -38,7 +39,7 @@ func TestSnapshot_CountsBySourceAndTable(t *testing.T) {
 		if all := s.Total(); all.Messages != 9 || all.Total() != 7 || all.Rejected[feed.NotJSON] != 2 {
 			t.Errorf("all tables: %+v", all)
 		}
-		b.Reject(1, feed.NotJSON)
+		b.Reject(&fold.Reject{Table: 1, Reason: feed.NotJSON})
 		if s.Tables[1].Rejected[feed.NotJSON] != 1 {
 			t.Error("a snapshot changes")
 		}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// rejectedText says how many lines were rejected and why, where the first of each reason stands,
+// and how all are shown.
+func rejectedText(o *syncOptions, c *job.Config, did *progress.Snapshot) string {
+	were := "were"
+	if did.Rejected == 1 {
+		were = "was"
+	}
+	reasons := slices.SortedStableFunc(slices.Values(did.Reasons), func(a, b progress.Reason) int { return cmp.Compare(b.Count, a.Count) })
+	texts := make([]string, len(reasons))
+	for i := range reasons {
+		texts[i] = reasonText(o, &reasons[i], len(c.Sources) > 1)
+	}
+	return fmt.Sprintf("%s of %s %s rejected: %s. %s", quantity.Grouped(did.Rejected), quantity.Count(did.Lines, "line"), were, strings.Join(texts, "; "), rejectsPlace(o, c))
+}
+
+// rejectsPlace is where the rejected lines are.
+func rejectsPlace(o *syncOptions, c *job.Config) string {
+	switch o.rejects {
+	case "table":
+		return c.ShowRejects
+	case "discard":
+		return "--rejects discard keeps none"
+	}
+	return "--rejects " + o.rejects + " has them"
+}
+
+// reasonText is a reason with the first of its lines, which is in one of several sources.
+func reasonText(o *syncOptions, r *progress.Reason, several bool) string {
+	var about []string
+	what := r.First.Detail
+	place := fmt.Sprintf("line %d", r.First.Line)
+	if source.TraitsOf(r.Source).Records {
+		place = fmt.Sprintf("offset %d", r.First.Offset)
+	}
+	if several {
+		place = r.Source + " " + place
+	}
+	if r.Count > 1 {
+		place = "first: " + place
+	}
+	if !r.Alike {
+		what, place = string(r.First.Reason), place+": "+r.First.Detail
+	}
+	about = append(about, place)
+	if names := o.fieldsForKey(r); names != nil {
+		about = append(about, "its fields: "+strings.Join(names, ", "), "--key FIELD")
+	}
+	return fmt.Sprintf("%s × %s (%s)", quantity.Grouped(r.Count), what, strings.Join(about, "; "))
+}
+
+// fieldsForKey are the fields of a message that lacks one of --key, nil where that is not what is
+// wrong with it.
+func (o *syncOptions) fieldsForKey(r *progress.Reason) []string {
+	if r.First.Reason != feed.BadKey || o.mapping != nil && o.mapping.File != "" || o.narrowing.Record != "" || !json.Valid(r.First.Text) {
+		return nil
+	}
+	var names []string
+	for w := feed.Walk(r.First.Text); w.Next(); {
+		if w.Depth == 1 {
+			names = append(names, string(w.Name))
+			w.Raw() // not what is in it
+		}
+	}
+	if len(names) == 0 || !slices.ContainsFunc(o.key, func(k string) bool { return !slices.Contains(names, k) }) {
+		return nil
+	}
+	if len(names) > shownFields {
+		names = append(names[:shownFields], "…")
+	}
+	return names
+}
+
+const shownFields = 10
+
+// showRejects is the command that prints the rejected lines of this run's database.
+func (o *syncOptions) showRejects() string {
+	words := []string{"weir", "status"}
+	given := func(name string) bool {
+		return slices.ContainsFunc(o.resolved, func(s *config.Setting) bool { return s.Name == name && s.Origin == "flag --"+name })
+	}
+	switch {
+	case given("to"):
+		words = append(words, "--to", redacted(o.to))
+	case given("config"):
+		words = append(words, "--config", o.config)
+	}
+	if given("job") {
+		words = append(words, "--job", o.job)
+	}
+	words = append(words, "--rejects")
+	for i := range words {
+		words[i] = quoted(words[i])
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,51 @@
+package job
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/weirsync/weir/internal/feed"
+)
+
+func TestHint(t *testing.T) {
+	f := func(lines, want string) {
+		t.Helper()
+		h, got := hint{on: true}, ""
+		for line := range strings.SplitSeq(lines, "\n") {
+			reason := feed.NotJSON
+			if strings.HasPrefix(line, "{") {
+				reason = feed.Truncated
+			}
+			if err := h.bad([]byte(line), feed.Errorf(reason, "")); err != nil {
+				got = err.Error()
+				break
+			}
+		}
+		if err := h.ended(); err != nil && got == "" {
+			got = err.Error()
+		}
+		if what, _, _ := strings.Cut(strings.TrimPrefix(got, "this is "), ";"); what != want {
+			t.Errorf("%q: %s, want %s", lines, got, want)
+		}
+	}
+	f("[", "one JSON array")
+	f(`[{"id":1}]`, "one JSON array")
+	f("[1]", "")
+	f("[1]\n[2]", "")
+	f("{\n1\n}", "JSON over several lines")
+	f("{", "") // torn
+	f("PK\x03\x04", "a zip archive")
+	f("PK", "")
+	f("BZh11AY&SY", "compressed by bzip2")
+	f("a,b\n1,2", "CSV")
+	f("a;b,c\n1;2,3", "CSV with semicolons")
+	f("a\tb\n\"x\ty\"\tz", "TSV")
+	f("a,b", "")
+	f("a,b\n1,2,3", "")
+	f("a,b\n1,2\n1,2\n1,2\n1,2", "CSV")
+	f("{a,b\n1,2", "JSON over several lines")
+	f("a,{b}\n1,2", "")
+	f("data: 1\nid: 2", "a stream of server-sent events")
+	f("data: 1\n2", "")
+	f("data\n1", "")
+}
