@@ -1,6 +1,6 @@
 // Package ladder measures what each lesson of batching is worth on the user's own
 // disk, database and data: the same messages written in seven ways, from a
-// transaction for each message to weir, and weir under several settings.
+// transaction for each message to weir, and more of them by weir under several settings.
 package ladder
 
 import (
@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/report"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/file"
@@ -29,12 +30,14 @@ type Config struct {
 	Source   string // as on the command line
 	Key      string // the field that names the row
 	Messages int    // taken of the feed at most
-	// For is how long each rung that writes message by message runs at most.
+	// For is how long the first rung runs at most. What it has written by then is the work of all rungs.
 	For time.Duration
+	// Runs is how often each rung and setting runs.
+	Runs int
 	// Lag is how old the table may be at most, for the advice.
 	Lag time.Duration
-	// Safe demands for the advice that a power cut takes nothing that was committed.
-	Safe bool
+	// Unsafe allows the advice of a setting with which a power cut takes something that was committed.
+	Unsafe bool
 	// Log says what is measured next.
 	Log *slog.Logger
 }
@@ -43,7 +46,9 @@ type Config struct {
 type Result struct {
 	Database string    `json:"database"`
 	Feed     string    `json:"feed"`
-	Messages int       `json:"messages"`
+	Runs     int       `json:"runs"`
+	Messages int       `json:"messages"` // of the settings
+	Work     int       `json:"messages_of_rungs"`
 	IDs      int       `json:"ids"`
 	Columns  int       `json:"columns"`
 	Rungs    []Rung    `json:"rungs"`
@@ -52,20 +57,40 @@ type Result struct {
 	Wanted   string    `json:"wanted"`
 }
 
-// A Cost is what writing some messages took.
+// A Cost is what writing some messages took: the median of several runs.
 type Cost struct {
-	Messages int           `json:"messages"`
-	Took     time.Duration `json:"took_ns"`
-	Rate     float64       `json:"messages_per_second"`
-	Syncs    int64         `json:"syncs"`         // -1: the server does not tell
-	Written  int64         `json:"written_bytes"` // to files; of Postgres, to its log
+	Rate    report.Spread `json:"messages_per_second"`
+	Syncs   int64         `json:"syncs"`         // -1: the server does not tell
+	Written int64         `json:"written_bytes"` // to files; of Postgres, to its log
 }
 
-func (c *Cost) end(n int, took time.Duration, before, after usage) {
-	c.Messages, c.Took, c.Rate = n, took, float64(n)/took.Seconds()
-	c.Syncs, c.Written = after.syncs-before.syncs, after.written-before.written
+// A run is what one run cost.
+type run struct {
+	rate           float64
+	syncs, written int64
+}
+
+func newRun(n int, took time.Duration, before, after usage) run {
+	r := run{float64(n) / took.Seconds(), after.syncs - before.syncs, after.written - before.written}
 	if before.syncs < 0 || after.syncs < 0 {
-		c.Syncs = -1
+		r.syncs = -1
+	}
+	return r
+}
+
+// costOf is the median of each part.
+func costOf(runs []run) Cost {
+	median := func(f func(r run) float64) report.Spread {
+		var values []float64
+		for _, r := range runs {
+			values = append(values, f(r))
+		}
+		return report.SpreadOf(values)
+	}
+	return Cost{
+		Rate:    median(func(r run) float64 { return r.rate }),
+		Syncs:   int64(median(func(r run) float64 { return float64(r.syncs) }).Median),
+		Written: int64(median(func(r run) float64 { return float64(r.written) }).Median),
 	}
 }
 
@@ -82,7 +107,7 @@ type Rung struct {
 type Setting struct {
 	Level   sink.Level    `json:"synchronous"`
 	Period  time.Duration `json:"batch_period_ns"`
-	Flushes int           `json:"flushes"`
+	Flushes int           `json:"flushes"` // of all runs
 	Longest time.Duration `json:"longest_flush_ns"`
 	Lag     time.Duration `json:"lag_ns"` // at most: a period, and the flush after it
 	Lost    string        `json:"lost_in_a_power_cut"`
@@ -104,71 +129,125 @@ func Run(ctx context.Context, c Config, db Database) (r *Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.end(context.WithoutCancel(ctx))) }()
-	r = &Result{Database: db.name(), Feed: c.Source, Messages: s.messages, IDs: s.ids, Columns: len(s.names), Wanted: c.wanted()}
-	for _, way := range ways {
-		c.Log.Info(way.name)
-		rung := Rung{Name: way.name, Level: way.level, Lost: way.lost}
-		if !way.all {
-			rung.Lost += db.lost(way.level)
-		}
-		if rung.Cost, err = c.measure(ctx, db, s, way); err != nil {
-			// database/sql says no more of a transaction that ctx has ended than that it is over.
-			return nil, fmt.Errorf("%s: %w", way.name, cmp.Or(ctx.Err(), err))
-		}
-		r.Rungs = append(r.Rungs, rung)
-	}
-	weir, err := c.weir(ctx, db, s, sink.Normal, 0)
-	if err != nil {
+	r = &Result{Database: db.name(), Feed: c.Source, Runs: c.Runs, Messages: s.messages, IDs: s.ids, Columns: len(s.names), Wanted: c.wanted()}
+	if err := c.climb(ctx, db, s, r); err != nil {
 		return nil, err
 	}
-	r.Rungs = append(r.Rungs, Rung{Name: "weir", Level: weir.Level, Lost: weir.Lost, Cost: weir.Cost})
-	for i := range r.Rungs {
-		r.Rungs[i].Speedup = r.Rungs[i].Rate / r.Rungs[0].Rate
-	}
-	for _, level := range levels {
-		for _, period := range periods {
-			set, err := c.weir(ctx, db, s, level, period)
-			if err != nil {
-				return nil, err
-			}
-			r.Sweep = append(r.Sweep, set)
-		}
+	if err := c.sweep(ctx, db, s, r); err != nil {
+		return nil, err
 	}
 	r.Advice = c.advise(r.Sweep)
 	return r, nil
 }
 
+// climb runs the rungs in turns. The first run of the first one decides how many messages all others
+// write.
+func (c *Config) climb(ctx context.Context, db Database, s *sample, r *Result) error {
+	runs := make([][]run, len(ways)+1)
+	work := *s
+	for turn := range c.Runs {
+		for i, way := range ways {
+			c.Log.Info(fmt.Sprintf("%s (%d of %d)", way.name, turn+1, c.Runs))
+			var limit time.Duration
+			if turn == 0 && i == 0 {
+				limit = c.For
+			}
+			written, one, err := c.measure(ctx, db, &work, way, limit)
+			if err != nil {
+				// database/sql says no more of a transaction that ctx has ended than that it is over.
+				return fmt.Errorf("%s: %w", way.name, cmp.Or(ctx.Err(), err))
+			}
+			runs[i] = append(runs[i], one)
+			if limit > 0 {
+				if work, err = s.first(written); err != nil {
+					return err
+				}
+			}
+		}
+		set, err := c.weir(ctx, db, &work, sink.Full, 0)
+		if err != nil {
+			return err
+		}
+		runs[len(ways)] = append(runs[len(ways)], set.run)
+	}
+	r.Work = work.messages
+	for i, way := range ways {
+		rung := Rung{Name: way.name, Level: way.level, Lost: way.lost, Cost: costOf(runs[i])}
+		if !way.all {
+			rung.Lost += db.lost(way.level)
+		}
+		r.Rungs = append(r.Rungs, rung)
+	}
+	r.Rungs = append(r.Rungs, Rung{Name: "weir", Level: sink.Full, Lost: db.lost(sink.Full), Cost: costOf(runs[len(ways)])})
+	for i := range r.Rungs {
+		r.Rungs[i].Speedup = r.Rungs[i].Rate.Median / r.Rungs[0].Rate.Median
+	}
+	return nil
+}
+
+// sweep runs weir with all settings, in turns.
+func (c *Config) sweep(ctx context.Context, db Database, s *sample, r *Result) error {
+	runs := make([][]run, len(levels)*len(periods))
+	for range c.Runs {
+		for l, level := range levels {
+			for p, period := range periods {
+				one, err := c.weir(ctx, db, s, level, period)
+				if err != nil {
+					return err
+				}
+				i := l*len(periods) + p
+				runs[i] = append(runs[i], one.run)
+				if i == len(r.Sweep) {
+					r.Sweep = append(r.Sweep, Setting{Level: level, Period: period, Lost: db.lost(level)})
+				}
+				set := &r.Sweep[i]
+				set.Flushes, set.Longest = set.Flushes+one.flushes, max(set.Longest, one.longest)
+			}
+		}
+	}
+	for i := range r.Sweep {
+		set := &r.Sweep[i]
+		set.Cost, set.Lag = costOf(runs[i]), set.Period+set.Longest
+		if set.Lost != nothing && set.Level != sink.Off {
+			set.Lost += ", which the next run reads again"
+		}
+	}
+	return nil
+}
+
 var (
 	levels  = []sink.Level{sink.Off, sink.Normal, sink.Full}
-	periods = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second, 5 * time.Second}
+	periods = []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, time.Second, 5 * time.Second}
 )
 
 func (c *Config) wanted() string {
 	s := "a lag of at most " + c.Lag.String()
-	if c.Safe {
+	if !c.Unsafe {
 		s += ", and that a power cut takes nothing that was committed"
 	}
 	return s
 }
 
-// near is how much slower a safer setting may be to be preferred.
-const near = 0.9
+const (
+	near   = 0.9 // how much slower a safer setting may be to be preferred
+	enough = 10  // flushes, from which on the longest tells something
+)
 
 // advise picks the fastest setting that keeps to what is wanted; of those that are
 // about as fast the one with the strictest level and then the shortest period.
 func (c *Config) advise(sweep []Setting) *Setting {
 	fits := func(s *Setting) bool {
-		return s.Lag <= c.Lag && (!c.Safe || s.Level == sink.Full) && s.Level != sink.Off
+		return s.Flushes >= enough && s.Lag <= c.Lag && (s.Level == sink.Full || c.Unsafe && s.Level == sink.Normal)
 	}
 	best := 0.0
 	for i := range sweep {
 		if fits(&sweep[i]) {
-			best = max(best, sweep[i].Rate)
+			best = max(best, sweep[i].Rate.Median)
 		}
 	}
 	for l := len(levels) - 1; l >= 0; l-- {
 		for i := range sweep {
-			if s := &sweep[i]; s.Level == levels[l] && fits(s) && s.Rate >= near*best {
+			if s := &sweep[i]; s.Level == levels[l] && fits(s) && s.Rate.Median >= near*best {
 				return s
 			}
 		}
@@ -179,7 +258,7 @@ func (c *Config) advise(sweep []Setting) *Setting {
 // A sample is the part of the feed that is written, as a file.
 type sample struct {
 	path     string
-	messages int
+	messages int // in the file
 	ids      int
 	names    []string // of the fields; the key is the first
 	numbers  *feed.Names
@@ -238,6 +317,40 @@ func (c *Config) sample(ctx context.Context, path string) (s *sample, err error)
 	}
 	s.ids = len(ids)
 	return s, w.Flush()
+}
+
+// first returns a sample of the first n messages, as a file beside this one.
+func (s *sample) first(n int) (part sample, err error) {
+	part = *s
+	part.path, part.messages = s.path+".first", n
+	from, err := os.Open(s.path)
+	if err != nil {
+		return part, err
+	}
+	defer from.Close()
+	to, err := os.Create(part.path)
+	if err != nil {
+		return part, err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	lines := bufio.NewReaderSize(from, 1<<20)
+	w := bufio.NewWriterSize(to, 1<<20)
+	for n > 0 {
+		line, err := lines.ReadSlice('\n')
+		if _, werr := w.Write(line); werr != nil {
+			return part, werr
+		}
+		switch err {
+		case nil:
+			n--
+		case bufio.ErrBufferFull: // the line's next part follows
+		case io.EOF:
+			return part, w.Flush()
+		default:
+			return part, err
+		}
+	}
+	return part, w.Flush()
 }
 
 // A parser cuts lines into what a simple program works with: an id and the texts

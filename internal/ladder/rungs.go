@@ -40,35 +40,37 @@ const (
 	maxTuples     = 500    // in a statement
 )
 
-// measure writes the sample in one way, for as long as the configuration gives it.
-func (c *Config) measure(ctx context.Context, db Database, s *sample, way way) (cost Cost, err error) {
+// measure writes the sample in one way, and returns how many of its messages; with a limit it stops after that.
+func (c *Config) measure(ctx context.Context, db Database, s *sample, way way, limit time.Duration) (n int, one run, err error) {
 	before, err := db.usage(ctx)
 	if err != nil {
-		return cost, err
+		return 0, one, err
 	}
 	f, err := os.Open(s.path)
 	if err != nil {
-		return cost, err
+		return 0, one, err
 	}
 	defer f.Close()
 	start := time.Now()
 	conn, err := db.open(ctx, way.level)
 	if err != nil {
-		return cost, err
+		return 0, one, err
 	}
-	w := &writing{db: db, conn: conn, names: s.names, lines: bufio.NewScanner(f), parser: newParser(s, c.Key), end: start.Add(c.For), cache: map[string]row{}}
+	w := &writing{db: db, conn: conn, names: s.names, lines: bufio.NewScanner(f), parser: newParser(s, c.Key), cache: map[string]row{}}
+	if limit > 0 {
+		w.end = start.Add(limit)
+	}
 	w.lines.Buffer(nil, 1<<28)
 	err = w.prepare(ctx)
 	if err == nil {
 		err = way.write(w, ctx)
 	}
 	if err = errors.Join(err, w.lines.Err(), conn.Close()); err != nil {
-		return cost, err
+		return 0, one, err
 	}
 	took := time.Since(start)
 	after, err := db.usage(ctx)
-	cost.end(w.n, took, before, after)
-	return cost, errors.Join(err, db.wipe(ctx))
+	return w.n, newRun(w.n, took, before, after), errors.Join(err, db.wipe(ctx))
 }
 
 // A row is the texts of all columns, the key first.
@@ -82,8 +84,8 @@ type writing struct {
 
 	lines  *bufio.Scanner
 	parser *parser
-	end    time.Time
-	n      int // messages that were written
+	end    time.Time // zero: at the end of the messages
+	n      int       // messages that were written
 
 	tx       *sql.Tx
 	sel, ins *sql.Stmt
@@ -94,7 +96,7 @@ type writing struct {
 // next reads a message into w.parser, until there are no more or the time is up; the
 // first is read in any case.
 func (w *writing) next() bool {
-	for (w.n == 0 || time.Now().Before(w.end)) && w.lines.Scan() {
+	for (w.n == 0 || w.end.IsZero() || time.Now().Before(w.end)) && w.lines.Scan() {
 		if w.parser.parse(w.lines.Bytes()) {
 			w.n++
 			return true

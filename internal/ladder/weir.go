@@ -12,40 +12,42 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
+// A sync is what one sync by weir was.
+type sync struct {
+	run
+	flushes int
+	longest time.Duration
+}
+
 // weir syncs the sample.
-func (c *Config) weir(ctx context.Context, db Database, s *sample, level sink.Level, period time.Duration) (set Setting, err error) {
-	set = Setting{Level: level, Period: period, Lost: db.lost(level)}
-	if set.Lost != nothing && level != sink.Off {
-		set.Lost += ", which the next run reads again"
-	}
+func (c *Config) weir(ctx context.Context, db Database, s *sample, level sink.Level, period time.Duration) (one sync, err error) {
 	c.Log.Info(fmt.Sprintf("weir, synchronous %s, batch period %s", level, period))
 	before, err := db.usage(ctx)
 	if err != nil {
-		return set, err
+		return one, err
 	}
 	rejects, err := job.ParseRejects("discard")
 	if err != nil {
-		return set, err
+		return one, err
 	}
 	start := time.Now()
 	to, err := db.sink(ctx, level)
 	if err != nil {
-		return set, err
+		return one, err
 	}
 	p := progress.New("t")
 	p.Observe(func(f progress.Flush) {
-		set.Flushes++
-		set.Longest = max(set.Longest, f.Took)
+		one.flushes++
+		one.longest = max(one.longest, f.Took)
 	})
 	err = job.Run(ctx, job.Config{Sources: []string{s.path}, BatchRows: 100_000, BatchPeriod: period, Buffer: 256 << 20,
 		Rejects: rejects, MaxRejects: int64(s.messages), Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{c.Key}, MaxColumns: len(s.names)}}},
 		Log: c.Log}, to, nil, p)
 	if err = errors.Join(err, to.Close()); err != nil {
-		return set, fmt.Errorf("weir at %s: %w", level, err)
+		return one, fmt.Errorf("weir at %s: %w", level, err)
 	}
 	took := time.Since(start)
-	set.Lag = period + set.Longest
 	after, err := db.usage(ctx)
-	set.end(int(p.Snapshot().Tables[0].Messages), took, before, after)
-	return set, errors.Join(err, db.wipe(ctx))
+	one.run = newRun(int(p.Snapshot().Tables[0].Messages), took, before, after)
+	return one, errors.Join(err, db.wipe(ctx))
 }

@@ -3,6 +3,8 @@ package quantity
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 )
 
@@ -25,6 +27,21 @@ func Count(n int64, thing string) string {
 		thing += "s"
 	}
 	return Grouped(n) + " " + thing
+}
+
+// Figure writes a measured value, which is not negative, with the three digits that count: 1,420,000, 48.6, 0.31.
+func Figure(v float64) string {
+	if v == 0 {
+		return "0"
+	}
+	digits := 2 - int(math.Floor(math.Log10(v)))
+	unit := math.Pow10(digits)
+	whole, rest, _ := strings.Cut(fmt.Sprintf("%.*f", max(digits, 0), math.Round(v*unit)/unit), ".")
+	n, _ := strconv.ParseInt(whole, 10, 64) // of digits
+	if rest = strings.TrimRight(rest, "0"); rest == "" {
+		return Grouped(n)
+	}
+	return Grouped(n) + "." + rest
 }
 
 // Bytes is a number of bytes in the unit that suits it.

@@ -1,0 +1,88 @@
+package ladder
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/report"
+)
+
+// Page is the result for people.
+func (r *Result) Page() *report.Page {
+	return &report.Page{
+		Title: "weir: the ladder",
+		Measured: fmt.Sprintf("%s. %s: %s messages, %s ids, %d columns. Medians of %d runs.",
+			r.Database, r.Feed, quantity.Grouped(int64(r.Messages)), quantity.Grouped(int64(r.IDs)), r.Columns, r.Runs),
+		Result:   r.adviceText(),
+		Sections: []report.Section{r.rungs(), r.settings()},
+	}
+}
+
+func (r *Result) rungs() report.Section {
+	s := report.Section{
+		Title: fmt.Sprintf("The first %s messages, written in seven ways", quantity.Grouped(int64(r.Work))),
+		Note:  "Each way writes the same messages, from opening the database to closing it.",
+		Bars:  &report.Bars{Unit: "messages/s"},
+		Table: report.Table{Columns: []report.Column{{Name: "way"}, {Name: "messages/s", Number: true}, {Name: "least", Number: true}, {Name: "most", Number: true},
+			{Name: "speed-up", Number: true}, {Name: "syncs", Number: true}, {Name: "written", Number: true}, {Name: "a power cut takes"}}},
+	}
+	for i := range r.Rungs {
+		g := &r.Rungs[i]
+		name := fmt.Sprintf("%d %s", i+1, g.Name)
+		s.Bars.Rows = append(s.Bars.Rows, report.Bar{Name: name, Value: g.Rate})
+		s.Table.Rows = append(s.Table.Rows, []string{name, quantity.Figure(g.Rate.Median), quantity.Figure(g.Rate.Least), quantity.Figure(g.Rate.Most),
+			quantity.Figure(g.Speedup), g.syncsText(), g.writtenText(), g.Lost})
+	}
+	return s
+}
+
+func (r *Result) settings() report.Section {
+	s := report.Section{
+		Title: "weir: all messages, with several settings",
+		Note:  "A flush is a transaction. The lag is a batch period and the longest flush after it, while weir reads as fast as it can.",
+		Lines: &report.Lines{Unit: "messages/s", Over: "batch period"},
+		Table: report.Table{Columns: []report.Column{{Name: "synchronous"}, {Name: "batch period", Number: true}, {Name: "messages/s", Number: true}, {Name: "least", Number: true}, {Name: "most", Number: true},
+			{Name: "flushes", Number: true}, {Name: "syncs", Number: true}, {Name: "written", Number: true}, {Name: "lag at most", Number: true}, {Name: "a power cut takes"}}},
+	}
+	for _, period := range periods {
+		s.Lines.Marks = append(s.Lines.Marks, period.String())
+	}
+	for _, level := range levels {
+		s.Lines.Curves = append(s.Lines.Curves, report.Curve{Name: "synchronous " + string(level)})
+	}
+	for i := range r.Sweep {
+		set := &r.Sweep[i]
+		curve := &s.Lines.Curves[i/len(periods)]
+		curve.Values = append(curve.Values, set.Rate)
+		s.Table.Rows = append(s.Table.Rows, []string{string(set.Level), set.Period.String(), quantity.Figure(set.Rate.Median), quantity.Figure(set.Rate.Least), quantity.Figure(set.Rate.Most),
+			fmt.Sprint(set.Flushes), set.syncsText(), set.writtenText(), lagText(set.Lag), set.Lost})
+	}
+	return s
+}
+
+func (c *Cost) syncsText() string {
+	if c.Syncs < 0 {
+		return "?"
+	}
+	return quantity.Grouped(c.Syncs)
+}
+
+func (c *Cost) writtenText() string { return quantity.Bytes(c.Written) }
+
+func lagText(lag time.Duration) string { return lag.Round(time.Millisecond).String() }
+
+// adviceText is the advice in a sentence.
+func (r *Result) adviceText() string {
+	if a := r.Advice; a != nil {
+		return fmt.Sprintf("For %s: --synchronous %s --batch-period %s (%s messages/s, at most %s behind; a power cut takes %s).",
+			r.Wanted, a.Level, a.Period, quantity.Figure(a.Rate.Median), lagText(a.Lag), a.Lost)
+	}
+	text := fmt.Sprintf("No setting that was tried gives %s.", r.Wanted)
+	for i := range r.Sweep {
+		if r.Sweep[i].Flushes < enough {
+			return text + fmt.Sprintf(" Those with fewer than %d flushes do not count: a longer feed, and more --messages, make more of them.", enough)
+		}
+	}
+	return text
+}

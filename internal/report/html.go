@@ -1,0 +1,105 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+
+	"github.com/weirsync/weir/internal/quantity"
+)
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"figure": quantity.Figure}).Parse(pageText))
+
+// HTML writes the page.
+func (p *Page) HTML(w io.Writer) error { return pageTemplate.Execute(w, p) }
+
+// A mark is a place on a scale, in percent of its length.
+type mark struct {
+	At   float64
+	Name string
+}
+
+// decades returns how many powers of ten the scale of the bars has.
+func (b *Bars) decades() float64 {
+	most := 10.0
+	for i := range b.Rows {
+		most = max(most, b.Rows[i].Value.Most)
+	}
+	return math.Ceil(math.Log10(most))
+}
+
+// Scale returns the marks under the bars.
+func (b *Bars) Scale() []mark {
+	var marks []mark
+	all := b.decades()
+	for d := 0.0; d <= all; d++ {
+		marks = append(marks, mark{100 * d / all, short(math.Pow10(int(d)))})
+	}
+	return marks
+}
+
+// At is the place of a value on the scale.
+func (b *Bars) At(v float64) float64 { return 100 * math.Log10(max(v, 1)) / b.decades() }
+
+// Width is the length between two values.
+func (b *Bars) Width(from, to float64) float64 { return b.At(to) - b.At(from) }
+
+// top is where the scale of the lines ends: 1, 2 or 5 times a power of ten.
+func (l *Lines) top() float64 {
+	most := 0.0
+	for _, c := range l.Curves {
+		for _, v := range c.Values {
+			most = max(most, v.Most)
+		}
+	}
+	unit := math.Pow10(int(math.Floor(math.Log10(max(most, 1e-9)))))
+	for _, n := range []float64{1, 2, 5} {
+		if most <= n*unit {
+			return n * unit
+		}
+	}
+	return 10 * unit
+}
+
+// Scale returns the marks beside the lines.
+func (l *Lines) Scale() []mark {
+	var marks []mark
+	for _, part := range []float64{0, 0.25, 0.5, 0.75, 1} {
+		marks = append(marks, mark{100 - 100*part, short(part * l.top())})
+	}
+	return marks
+}
+
+// Places returns the marks under the lines.
+func (l *Lines) Places() []mark {
+	var marks []mark
+	for i, name := range l.Marks {
+		marks = append(marks, mark{l.X(i), name})
+	}
+	return marks
+}
+
+// X is the place of a mark, from the left.
+func (l *Lines) X(i int) float64 { return 4 + 92*float64(i)/float64(max(len(l.Marks)-1, 1)) }
+
+// Y is the place of a value, from above.
+func (l *Lines) Y(v float64) float64 { return 100 - 100*v/l.top() }
+
+// Beside is the place of a mark for one of the curves, so that their spreads stand side by side.
+func (l *Lines) Beside(curve, i int) float64 {
+	return l.X(i) + 0.8*(float64(curve)-float64(len(l.Curves)-1)/2)
+}
+
+// Path is a curve in SVG's words.
+func (l *Lines) Path(curve int) string {
+	path := ""
+	for i, v := range l.Curves[curve].Values {
+		path += fmt.Sprintf("%c%.2f %.2f", "ML"[min(i, 1)], l.Beside(curve, i), l.Y(v.Median))
+	}
+	return path
+}

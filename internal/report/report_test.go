@@ -1,0 +1,76 @@
+package report_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/weirsync/weir/internal/report"
+)
+
+func TestSpreadOf(t *testing.T) {
+	f := func(want report.Spread, values ...float64) {
+		t.Helper()
+		if have := report.SpreadOf(values); have != want {
+			t.Errorf("%v: %v, want %v", values, have, want)
+		}
+	}
+	f(report.Spread{Median: 5, Least: 5, Most: 5}, 5)
+	f(report.Spread{Median: 2, Least: 1, Most: 9}, 9, 1, 2)
+	f(report.Spread{Median: 2.5, Least: 1, Most: 9}, 9, 1, 2, 3)
+}
+
+// page is a report with everything that there is.
+func page() *report.Page {
+	return &report.Page{
+		Title: "a report", Measured: "a <machine>", Result: "the first",
+		Sections: []report.Section{{
+			Title: "ways", Note: "how to read it",
+			Bars: &report.Bars{Unit: "rows/s", Rows: []report.Bar{
+				{Name: "slow", Value: report.Spread{Median: 10, Least: 1, Most: 100}},
+				{Name: "fast", Value: report.Spread{Median: 1000, Least: 1000, Most: 1000}},
+			}},
+			Lines: &report.Lines{Unit: "rows/s", Over: "size", Marks: []string{"1", "2"}, Curves: []report.Curve{
+				{Name: "one", Values: []report.Spread{{}, {Median: 300, Least: 200, Most: 350}}},
+			}},
+			Table: report.Table{Columns: []report.Column{{Name: "way"}, {Name: "rows/s", Number: true}}, Rows: [][]string{{"slow", "10"}, {"fast", "1,000"}}},
+		}},
+	}
+}
+
+func TestText(t *testing.T) {
+	var out strings.Builder
+	if err := page().Text(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := "a <machine>\n\nWAY   ROWS/S\nslow  10\nfast  1,000\n\nthe first\n"
+	if out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
+func TestHTML(t *testing.T) {
+	var out strings.Builder
+	if err := page().HTML(&out); err != nil {
+		t.Fatal(err)
+	}
+	html := out.String()
+	for _, want := range []string{
+		"a &lt;machine&gt;",
+		`class="fill" style="width: 33.33%"`,                // 10 of 1,000, by decades
+		`class="spread" style="left: 0.00%; width: 66.67%"`, // 1 to 100
+		`left: 100.00%">1k<`,
+		"rows/s, logarithmic",
+		`style="top: 0.00%">500<`, // the scale of the lines ends there
+		`V30.00"`,                 // 350 of 500
+		"L96.00 40.00",            // 300 of 500
+		`<td class="n">1,000`,
+		`<th class="n">rows/s`,
+	} {
+		if !strings.Contains(html, want) {
+			t.Errorf("%q is not in the page", want)
+		}
+	}
+	if strings.Contains(html, "ZgotmplZ") || strings.Contains(html, "://") {
+		t.Error("the page has something that was filtered, or needs something beside itself")
+	}
+}
