@@ -326,6 +326,9 @@ func TestGroup_EndsWhileOthersJoin(t *testing.T) {
 	if _ = one.Wait(); one.ProcessState.ExitCode() != 130 || time.Since(ended) > 25*time.Second {
 		t.Errorf("exit %d after %v\n%s", one.ProcessState.ExitCode(), time.Since(ended), g.log("member1"))
 	}
+	if slices.Contains(g.c.Members("weir-t"), g.ids[one]) {
+		t.Error("it has not left the group")
+	}
 }
 
 // Members come and go, are killed, stop for longer than their sessions and live on, and the
@@ -425,12 +428,48 @@ func TestGroup_NewPartition(t *testing.T) {
 	g := newGrouped(t, testpg.New(t), c, 1)
 	g.begin("one", c, "t", "--group-protocol", "consumer", "--start", "latest", "--batch-period", "50ms", "--metrics-addr", "127.0.0.1:0")
 	g.until("it reads", func() bool { return strings.Contains(g.log("one"), "reading from offset") })
-	answers, err := kadm.NewClient(c.Client()).CreatePartitions(t.Context(), 1, "t")
-	g.check(err)
-	g.check(answers.Error())
-	c.Produce("t", 1, `{"id":1}`)
 	c.Produce("t", 0, `{"id":0}`)
-	g.until("the rows", func() bool { return g.rows("SELECT id FROM t ORDER BY 1") == "0 1" })
+	want := "0"
+	for p := range int32(12) { // more often than a run may read again for other reasons
+		answers, err := kadm.NewClient(c.Client()).CreatePartitions(t.Context(), 1, "t")
+		g.check(err)
+		g.check(answers.Error())
+		c.Produce("t", p+1, fmt.Sprintf(`{"id":%d}`, p+1))
+		want += fmt.Sprint(" ", p+1)
+		g.until("the rows", func() bool { return g.rows("SELECT id FROM t ORDER BY 1") == want })
+	}
+}
+
+// A member that ends at the end of the topic ends where that was when the run began, also if it has
+// to begin again meanwhile.
+func TestGroup_UntilEndOfTheRun(t *testing.T) {
+	t.Parallel()
+	g := newGrouped(t, testpg.New(t), testkafka.Start(t, kfake.SeedTopics(1, "t")), 1)
+	g.produce(20)
+	g.finish() // there is a table
+	db := g.database()
+	defer db.Close()
+	run := func(q string) {
+		t.Helper()
+		_, err := db.ExecContext(t.Context(), q)
+		g.check(err)
+	}
+	run("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.1); RETURN NEW; END'")
+	run("CREATE TRIGGER slow BEFORE INSERT OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION slow()")
+	g.produce(20)
+	m := g.begin("member", g.c, "t", "--until-end", "--batch-rows", "1")
+	committed := func() int {
+		n, err := strconv.Atoi(g.rows("SELECT line FROM weir_checkpoints"))
+		g.check(err)
+		return n
+	}
+	g.until("it writes", func() bool { return committed() > 20 })
+	g.produce(20)
+	run("UPDATE weir_checkpoints SET seq = seq + 1, run = 'another'")
+	_ = m.Wait()
+	if code, log := m.ProcessState.ExitCode(), g.log("member"); code != 3 || committed() != 40 || !strings.Contains(log, "reading again") {
+		t.Errorf("exit %d at record %d\n%s", code, committed(), log)
+	}
 }
 
 // What a group refuses for good ends the run; what passes does not.

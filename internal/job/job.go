@@ -187,7 +187,8 @@ type run struct {
 	watches []fold.Watch    // by table; nil: no source is a partition. The reader's, as the next
 	warned  map[string]bool // that ids of a table come from several partitions, and that a compacted topic is sparse
 
-	known     int // lanes, when the attempt began
+	known     int              // lanes, when the attempt began
+	ends      map[string]int64 // of partitions, when the run began
 	rewinds   int
 	rewound   time.Time       // when it last did
 	moved     map[string]bool // sources that another run has written once since they were claimed
@@ -427,13 +428,11 @@ func (r *run) rewind(ctx context.Context, lanes []*lane, err error) error {
 			return fmt.Errorf("%w; %s cannot be read again: lines %d to %d may be lost", err, l.name, l.flushed.safe+1, l.reading.line)
 		}
 	}
-	if r.rewinds == maxRewinds && time.Since(r.rewound) <= calm {
-		return fmt.Errorf("%w (for the %dth time)", err, r.rewinds+1)
+	if !errors.Is(err, kafka.ErrNewPartition) { // which is no fault
+		if err := r.countRewind(err); err != nil {
+			return err
+		}
 	}
-	if time.Since(r.rewound) > calm {
-		r.rewinds = 0
-	}
-	r.rewinds, r.rewound = r.rewinds+1, time.Now()
 	r.constrained = r.constrained || unlogged.Err != nil
 	r.Log.Warn(fmt.Sprintf("%v; reading again from the database's checkpoint", err))
 	var names []string
@@ -444,6 +443,18 @@ func (r *run) rewind(ctx context.Context, lanes []*lane, err error) error {
 		return err
 	}
 	return r.begin(ctx)
+}
+
+// countRewind counts a rewind for a reason, which it returns as the run's error after too many.
+func (r *run) countRewind(why error) error {
+	if time.Since(r.rewound) > calm {
+		r.rewinds = 0
+	}
+	if r.rewinds == maxRewinds {
+		return fmt.Errorf("%w (for the %dth time)", why, r.rewinds+1)
+	}
+	r.rewinds, r.rewound = r.rewinds+1, time.Now()
+	return nil
 }
 
 // noteFenced notes which sources are lost to other runs. The first time that may have been the last

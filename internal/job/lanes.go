@@ -99,6 +99,9 @@ func (r *run) lanes(ctx context.Context) (names []string, src source.Source, err
 		if err != nil {
 			return nil, nil, err
 		}
+		if r.ends == nil {
+			r.ends = k.Ends()
+		}
 		return k.Lanes(), k, nil
 	}
 	for _, spec := range r.Sources {
@@ -121,7 +124,7 @@ func (r *run) sourceOptions() source.Options {
 	}
 	opt.Reconnects, opt.Connections = r.p.Reconnect, r.p.SetConnections
 	opt.Kafka.Cursors, opt.Kafka.Rebalanced = r.cursors, r.p.Rebalanced
-	opt.Kafka.Failed, opt.Kafka.Buffer = r.p.FetchFailed, r.Buffer
+	opt.Kafka.Failed, opt.Kafka.Buffer, opt.Kafka.Ends = r.p.FetchFailed, r.Buffer, r.ends
 	opt.Hello, opt.Resumes = r.Feed.Hello, r.Feed.ResumeField != ""
 	return opt
 }

@@ -91,8 +91,10 @@ type Kafka struct {
 	Cursors    func(ctx context.Context, lanes []string) ([]Cursor, error)
 	Rebalanced func()
 
-	Start       Start
-	UntilEnd    bool // a partition ends where it ended when the run began
+	Start    Start
+	UntilEnd bool // a partition ends where it ended when the run began
+	// Ends are where the partitions ended then, by their lanes: others have appeared since. nil: it begins.
+	Ends        map[string]int64
 	Uncommitted bool // records of transactions that are not committed, or are aborted, are read too
 	// Tombstone is the field that has the key of a record without a value, which removes its row.
 	// "" removes none: DropTombstones has these records passed over, and else they are rejected.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/weirsync/weir/internal/source"
 )
@@ -264,10 +265,28 @@ func (s *Source) tell(ctx context.Context, cl *kgo.Client, lanes []*lane) {
 func (s *Source) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
 	defer cancel()
-	if err := s.consumer.LeaveGroupContext(ctx); err != nil {
+	member, _ := s.consumer.GroupMetadata()
+	err := s.consumer.LeaveGroupContext(ctx)
+	s.group.stop()
+	if k := &s.opts.Kafka; errors.Is(err, context.DeadlineExceeded) && member != "" && k.Instance == "" && !k.Consumer {
+		err = s.expel(member)
+	}
+	if err != nil {
 		s.opts.Log.Debug(fmt.Sprintf("leaving group %s: %v", s.opts.Kafka.Group, err))
 	}
-	s.group.stop()
+}
+
+// expel has a member leave whose client waits for a rebalance: else the others would wait for its
+// session to expire.
+func (s *Source) expel(member string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), tellWait)
+	defer cancel()
+	leave := kmsg.NewPtrLeaveGroupRequest()
+	of := kmsg.NewLeaveGroupRequestMember()
+	of.MemberID = member
+	leave.Group, leave.MemberID, leave.Members = s.opts.Kafka.Group, member, []kmsg.LeaveGroupRequestMember{of}
+	_, err := leave.RequestWith(ctx, s.client)
+	return err
 }
 
 // allCommitted reports whether the database has all lanes up to their ends, whoever reads them.

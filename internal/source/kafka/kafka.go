@@ -95,6 +95,15 @@ func (s *Source) Lanes() []string {
 	return names
 }
 
+// Ends are the offsets at which the lanes end now.
+func (s *Source) Ends() map[string]int64 {
+	ends := map[string]int64{}
+	for _, l := range s.lanes {
+		ends[l.name] = l.end
+	}
+	return ends
+}
+
 // Next implements [source.Source].
 func (s *Source) Next(ctx context.Context) (source.Event, error) {
 	for {

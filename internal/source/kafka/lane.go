@@ -134,6 +134,9 @@ func (s *Source) find(ctx context.Context) error {
 		l.start, l.end, l.until = start.Offset, end.Offset, -1
 		if s.opts.Kafka.UntilEnd {
 			l.until = l.end
+			if ends := s.opts.Kafka.Ends; ends != nil {
+				l.until = ends[l.name]
+			}
 		}
 		l.raise(l.end)
 	}
