@@ -61,6 +61,7 @@ type env struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	terminal       func(fd int) bool
+	width          func() int // of the terminal that stderr is, in columns
 	lookupEnv      func(string) (string, bool)
 	environ        func() []string
 	verbose        bool
@@ -74,11 +75,19 @@ type env struct {
 func Main() int {
 	// Writing to a closed pipe is an error, not the end of a run.
 	signal.Ignore(syscall.SIGPIPE)
-	w := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal, lookupEnv: os.LookupEnv, environ: os.Environ}
+	w := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal, width: stderrWidth, lookupEnv: os.LookupEnv, environ: os.Environ}
 	hideSecrets(os.Args)
 	ctx, done := w.untilSignal()
 	defer done()
 	return w.run(ctx, os.Args[1:])
+}
+
+// stderrWidth is that of the terminal that stderr is.
+func stderrWidth() int {
+	if columns, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && columns > 0 {
+		return columns
+	}
+	return 80
 }
 
 // untilSignal returns a context that the first signal ends; the second ends the

@@ -3,7 +3,9 @@ package cli
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +20,7 @@ type statusLine struct {
 	mu    sync.Mutex
 	w     io.Writer
 	shown bool
+	width func() int // of the terminal, in columns; nil: without limit
 }
 
 // Write writes whole lines.
@@ -28,10 +31,15 @@ func (l *statusLine) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-func (l *statusLine) show(s string) {
+// show shows a status, as far as the terminal has room for it in a line now.
+func (l *statusLine) show(s status) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	fmt.Fprint(l.w, "\r\x1b[K", s)
+	room := math.MaxInt
+	if l.width != nil {
+		room = l.width() - 1 // in the last column, some terminals begin a new line
+	}
+	fmt.Fprint(l.w, "\r\x1b[K", s.fit(room))
 	l.shown = true
 }
 
@@ -71,9 +79,10 @@ func newPrinter(e *env, o *syncOptions, p *progress.Progress) *printer {
 	line := o.progress == progressAlways || o.progress == progressAuto && !o.quiet && o.logFormat != jsonFormat && !dumb && e.stderr == os.Stderr && e.terminal(int(os.Stderr.Fd()))
 	switch {
 	case line:
+		e.line.width = e.width
 		go out.tick(lineEvery, func() { out.line.show(out.status()) })
 	case o.progress == progressAuto && !o.quiet:
-		go out.tick(logEvery, func() { e.log.Info(out.status()) })
+		go out.tick(logEvery, func() { e.log.Info(out.status().String()) })
 	default:
 		close(out.done)
 	}
@@ -103,43 +112,105 @@ func (o *printer) close() {
 	o.line.clear()
 }
 
-// status is one line on the progress of the run.
-func (o *printer) status() string {
+// status is how far the run is.
+func (o *printer) status() status {
 	s := o.p.Snapshot()
 	now, before, t := counts{time.Now(), s.Lines, s.FeedTime}, o.before, s.Total()
 	elapsed := now.at.Sub(before.at)
 	rate := float64(now.lines-before.lines) / elapsed.Seconds()
 	o.before = now
-	parts := []string{quantity.Count(now.lines, "line"), quantity.Grouped(int64(rate)) + "/s", quantity.Count(t.Total(), "row")}
+	var is status
+	is.add(1, quantity.Count(now.lines, "line"))
+	is.add(5, quantity.Grouped(int64(rate))+"/s")
+	is.add(8, quantity.Count(t.Total(), "row"))
 	if t.Messages > 0 {
-		parts = append(parts, fmt.Sprintf("%.0f %% folded", 100*float64(t.Coalesced)/float64(t.Messages)))
+		is.add(10, fmt.Sprintf("%.0f %% folded", 100*float64(t.Coalesced)/float64(t.Messages)))
 	}
 	if s.Rejected > 0 {
-		parts = append(parts, quantity.Grouped(s.Rejected)+" rejected")
+		is.add(3, quantity.Grouped(s.Rejected)+" rejected")
 	}
-	if s.Trouble != "" {
-		parts = append(parts, "waiting for the database ("+s.Trouble+")")
+	if what := waitsFor(&s); what != "" {
+		is.add(0, "waiting for "+what)
 	}
 	if s.Spool > 1e6 {
-		parts = append(parts, "spool "+quantity.Bytes(s.Spool))
+		is.add(7, "spool "+quantity.Bytes(s.Spool))
 	}
 	if lag := progress.Lag(s.FeedTime); lag != 0 {
-		parts = append(parts, "lag "+lag.Round(100*time.Millisecond).String())
+		is.add(4, "lag "+quantity.Duration(lag))
 		if lag > time.Second && !before.feed.IsZero() && now.feed.After(before.feed) {
 			// Seconds of the feed in a second: past 1 it catches up.
-			parts = append(parts, fmt.Sprintf("catching up at %.1fx", float64(now.feed.Sub(before.feed))/float64(elapsed)))
+			is.add(9, fmt.Sprintf("catching up at %.1fx", float64(now.feed.Sub(before.feed))/float64(elapsed)))
 		}
 	}
 	if s.LastFlush > 0 {
-		parts = append(parts, "flush "+s.LastFlush.Round(time.Millisecond).String())
+		is.add(11, "flush "+quantity.Duration(s.LastFlush))
 	}
 	if n := len(s.Lanes); n > 0 && s.Lanes[n-1].Size > 0 && s.Lanes[n-1].Offset > 0 {
 		read, size := s.Lanes[n-1].Offset, s.Lanes[n-1].Size
-		parts = append(parts, fmt.Sprintf("%.0f %%", min(100, 100*float64(read)/float64(size))))
+		is.add(2, fmt.Sprintf("%.0f %%", min(100, 100*float64(read)/float64(size))))
 		left := time.Duration(float64(now.at.Sub(s.Start)) * float64(size-read) / float64(read))
 		if left >= time.Second && read < size {
-			parts = append(parts, "ETA "+left.Round(time.Second).String())
+			is.add(6, "ETA "+quantity.Duration(left.Round(time.Second)))
 		}
 	}
-	return strings.Join(parts, "  ")
+	return is
+}
+
+// waitsFor is what a run waits for, "" for nothing.
+func waitsFor(s *progress.Snapshot) string {
+	if s.Trouble != "" {
+		return fmt.Sprintf("the database: %s, for %s", s.Trouble, quantity.Duration(time.Since(s.TroubleSince).Round(time.Second)))
+	}
+	for _, l := range s.Lanes {
+		switch {
+		case !l.Open || l.Kind == progress.File:
+		case l.Kind == progress.Dialed && l.Connections == 0:
+			return "the feed"
+		case l.Kind == progress.Partition && l.Connections == 0:
+			return "the broker"
+		case l.Kind == progress.Listening && l.Connections == 0:
+			return "senders"
+		case s.Lines == 0:
+			return "lines"
+		}
+	}
+	return ""
+}
+
+// A status is what a line says, in parts.
+type status []statusPart
+
+type statusPart struct {
+	rank int // the highest is left out first
+	text string
+}
+
+func (s *status) add(rank int, text string) { *s = append(*s, statusPart{rank, text}) }
+
+func (s status) String() string {
+	texts := make([]string, len(s))
+	for i := range s {
+		texts[i] = s[i].text
+	}
+	return strings.Join(texts, "  ")
+}
+
+// fit is the text that has room in so many columns. It is ASCII.
+func (s status) fit(room int) string {
+	s = slices.Clone(s)
+	for text := s.String(); ; text = s.String() {
+		switch {
+		case len(text) <= room:
+			return text
+		case len(s) == 1:
+			return text[:max(room, 0)]
+		}
+		least := 0
+		for i := range s {
+			if s[i].rank > s[least].rank {
+				least = i
+			}
+		}
+		s = slices.Delete(s, least, least+1)
+	}
 }

@@ -23,13 +23,13 @@ func TestStatus(t *testing.T) {
 		want := func(s string) {
 			t.Helper()
 			time.Sleep(time.Second)
-			if got := o.status(); got != s {
+			if got := o.status().String(); got != s {
 				t.Errorf("\n%s, want\n%s", got, s)
 			}
 		}
 		want("0 lines  0/s  0 rows")
 		p.Retry(&sink.Error{Reason: "connection"})
-		want("0 lines  0/s  0 rows  waiting for the database (connection)")
+		want("0 lines  0/s  0 rows  waiting for the database: connection, for 1s")
 
 		file := p.Open("f.jsonl", progress.File)
 		file.Locate(func() (int64, int64) { return 250, 1000 })
@@ -44,8 +44,9 @@ func TestStatus(t *testing.T) {
 
 		// The feed's own time moves by ten minutes in ten seconds; then its clock is ahead.
 		live, began := p.Open("tcp://a:1", progress.Dialed), time.Now().Add(-time.Hour)
+		p.SetConnections("tcp://a:1", 1)
 		live.Read(0, 0, true, began)
-		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  lag 1h0m1s  flush 20ms")
+		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  lag 1h  flush 20ms")
 		time.Sleep(9 * time.Second)
 		live.Read(0, 0, true, began.Add(10*time.Minute))
 		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  lag 50m11s  catching up at 60.0x  flush 20ms")
@@ -54,15 +55,58 @@ func TestStatus(t *testing.T) {
 	})
 }
 
+func TestStatus_SaysWhatItWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := progress.New("t")
+		want := func(what string) {
+			t.Helper()
+			s := p.Snapshot()
+			if got := waitsFor(&s); got != what {
+				t.Errorf("it waits for %q, want %q", got, what)
+			}
+		}
+		stdin := p.Open("-", progress.Waiting)
+		want("lines")
+		stdin.Close()
+		live := p.Open("tcp://a:1", progress.Dialed)
+		want("the feed")
+		p.SetConnections("tcp://a:1", 1)
+		want("lines")
+		live.Read(1, 10, true, time.Time{})
+		want("")
+		p.Retry(&sink.Error{Reason: "locked"})
+		time.Sleep(2*time.Minute + 5*time.Second)
+		p.Retry(&sink.Error{Reason: "connection"})
+		want("the database: connection, for 2m5s")
+		p.Flushed(progress.Flush{Tables: make([]progress.TableFlush, 1)})
+		want("")
+		live.Close()
+		p.Open("tcp-listen://:1", progress.Listening)
+		want("senders")
+	})
+}
+
+func TestStatus_Fits(t *testing.T) {
+	var s status
+	s.add(1, "180,209 lines")
+	s.add(3, "28,099/s")
+	s.add(2, "43 %")
+	for room, want := range map[int]string{200: "180,209 lines  28,099/s  43 %", 29: "180,209 lines  28,099/s  43 %", 28: "180,209 lines  43 %", 18: "180,209 lines", 5: "180,2", -1: ""} {
+		if got := s.fit(room); got != want {
+			t.Errorf("%d columns: %q, want %q", room, got, want)
+		}
+	}
+}
+
 // TestStatusLine: what is written takes the place of the line, which comes again.
 func TestStatusLine(t *testing.T) {
 	var b bytes.Buffer
 	l := &statusLine{w: &b}
 	log := slog.New(&textHandler{w: l, prefix: logPrefix, level: slog.LevelInfo})
-	l.show("one")
+	l.show(status{{1, "one"}})
 	log.Warn("careful\n  CREATE INDEX\nmore\x1b[2J", "job", "j")
 	log.Debug("hidden")
-	l.show("two")
+	l.show(status{{1, "two"}})
 	log.Error("over", hintField, "See it.")
 	const clear = "\r\x1b[K"
 	if want := clear + "one" + clear + "weir: warning: careful\n  CREATE INDEX\nweir: more�[2J\n" + clear + "two" + clear + "weir: over\nSee it.\n"; b.String() != want {

@@ -140,7 +140,7 @@ func someOf(counts map[string]int64) string {
 func (s *summary) text(job string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s (%s) in %s, %s/s", cmp.Or(s.Table, job), quantity.Count(s.Lines, "line"), quantity.Bytes(s.Bytes),
-		time.Duration(s.Seconds*float64(time.Second)).Round(10*time.Millisecond), quantity.Grouped(int64(s.Rate)))
+		quantity.Duration(time.Duration(s.Seconds*float64(time.Second))), quantity.Grouped(int64(s.Rate)))
 	fmt.Fprintf(&b, "; rows: %s; %s rejected; %s", s.rows(), quantity.Grouped(s.Rejected), quantity.Count(s.Batches, "batch"))
 	if s.Messages > 0 {
 		fmt.Fprintf(&b, ", %.0f %% of the messages folded", 100*float64(s.Coalesced)/float64(s.Messages))

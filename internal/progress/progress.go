@@ -55,13 +55,15 @@ type Snapshot struct {
 	LastMessage time.Time // when it was read
 	FeedTime    time.Time // of the last message that named one
 
-	Batches    int64
-	Buffer     int64 // bytes that the filling batch holds
-	Spool      int64 // bytes in the spool that are not committed
-	Retries    map[string]int64
-	Trouble    string        // the reason for which the database is waited for; "": it is not
-	LastFlush  time.Duration // that it took
-	LastCommit time.Time     // by this run or one before
+	Batches int64
+	Buffer  int64 // bytes that the filling batch holds
+	Spool   int64 // bytes in the spool that are not committed
+	Retries map[string]int64
+	Trouble string // the reason for which the database is waited for; "": it is not
+	// TroubleSince is when that began.
+	TroubleSince time.Time
+	LastFlush    time.Duration // that it took
+	LastCommit   time.Time     // by this run or one before
 }
 
 // A Reason has the rejected lines with one reason.
@@ -257,6 +259,9 @@ func (p *Progress) Retry(e *sink.Error) {
 	defer p.mu.Unlock()
 	if _, ok := p.state.Retries[e.Reason]; ok {
 		p.state.Retries[e.Reason]++
+	}
+	if p.state.Trouble == "" {
+		p.state.TroubleSince = time.Now()
 	}
 	p.state.Trouble = e.Reason
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Grouped writes a number with commas between its thousands.
@@ -55,4 +56,31 @@ func Bytes(n int64) string {
 		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
 	}
 	return Count(n, "byte")
+}
+
+// Duration is a duration in its two largest units at most.
+func Duration(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	units := []struct {
+		of   time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}}
+	for i, u := range units[:3] {
+		if d < u.of {
+			continue
+		}
+		smaller := units[i+1]
+		d = d.Round(smaller.of)
+		text := fmt.Sprintf("%d%s", d/u.of, u.name)
+		if rest := d % u.of / smaller.of; rest > 0 {
+			text += fmt.Sprintf("%d%s", rest, smaller.name)
+		}
+		return text
+	}
+	return fmt.Sprintf("%.0fs", d.Seconds())
 }

@@ -2,6 +2,7 @@ package quantity_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/weirsync/weir/internal/quantity"
 )
@@ -31,4 +32,14 @@ func TestQuantity(t *testing.T) {
 	f(quantity.Bytes(1500), "1.5 kB")
 	f(quantity.Bytes(2_000_000), "2.0 MB")
 	f(quantity.Bytes(3_210_000_000), "3.2 GB")
+}
+
+func TestDuration(t *testing.T) {
+	for d, want := range map[string]string{"0": "0s", "12.6ms": "13ms", "1.23s": "1.2s", "2s": "2s", "12.345s": "12s", "3m10.4s": "3m10s", "3m": "3m",
+		"32h33m43s": "1d9h", "5h": "5h", "5h20m31s": "5h21m", "48h": "2d"} {
+		is, err := time.ParseDuration(d)
+		if got := quantity.Duration(is); got != want || err != nil {
+			t.Errorf("%s: %s, want %s (%v)", d, got, want, err)
+		}
+	}
 }

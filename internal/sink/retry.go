@@ -121,7 +121,7 @@ func (r *retry) do(ctx context.Context, call func() error) error {
 		waited := time.Since(start)
 		wait, ok := waits.Next(r.patience - waited)
 		if !ok {
-			return fmt.Errorf("%w (tried for %v; --retry-for says how long)", err, waited.Round(time.Millisecond))
+			return fmt.Errorf("%w (tried for %v; --retry-for says how long)", err, waited.Round(100*time.Millisecond))
 		}
 		attempt++
 		e.Attempt = attempt
