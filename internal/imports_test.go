@@ -17,13 +17,14 @@ const module = "github.com/weirsync/weir/"
 // Arrows point downwards only.
 var allowed = map[string][]string{
 	"cmd/weir": {"internal/cli"},
-	"internal/cli": {"internal/config", "internal/envelope/firehose", "internal/feed", "internal/fold", "internal/ladder", "internal/mapping", "internal/metrics", "internal/job", "internal/progress", "internal/quantity", "internal/realpath", "internal/replay", "internal/report", "internal/schema", "internal/sink",
+	"internal/cli": {"internal/config", "internal/envelope/firehose", "internal/feed", "internal/fold", "internal/ladder", "internal/mapping", "internal/metrics", "internal/job", "internal/progress", "internal/quantity", "internal/realpath", "internal/replay", "internal/report", "internal/schema", "internal/service", "internal/sink",
 		"internal/sink/postgres", "internal/sink/sqlite", "internal/source", "internal/spool", "internal/web", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/term"},
 	"internal/ladder": {"internal/feed", "internal/fold", "internal/lockfile", "internal/job", "internal/progress", "internal/quantity", "internal/report", "internal/sink", "internal/sink/postgres", "internal/sink/sqlite", "internal/source", "internal/source/file", "internal/source/tcp",
 		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/stdlib"},
 	"internal/replay":   {"internal/feed", "internal/source", "internal/source/file", "github.com/klauspost/compress/flate", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zlib", "golang.org/x/time/rate"},
 	"internal/config":   {"internal/feed", "internal/fold", "internal/mapping", "internal/quantity", "go.yaml.in/yaml/v3"},
 	"internal/web":      {},
+	"internal/service":  {},
 	"internal/progress": {"internal/feed", "internal/fold", "internal/sink"},
 	"internal/metrics": {"internal/progress", "github.com/prometheus/client_golang/prometheus",
 		"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp"},

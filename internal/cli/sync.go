@@ -143,10 +143,13 @@ type syncRun struct {
 
 // run opens the database, runs the job and prints what it did.
 func (r *syncRun) run(ctx context.Context) (err error) {
+	manager, stop := r.report(ctx)
+	defer stop()
 	retries := &retryLog{log: r.log, verbose: r.verbose, reported: map[string]time.Time{}}
 	onRetry := func(failure *sink.Error) {
 		r.p.Retry(failure)
 		retries.add(failure)
+		manager.started()
 	}
 	c, patience := r.job, r.o.retryFor.Duration
 	var db sink.Sink
@@ -167,6 +170,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, claims.Close()) }()
+	manager.started()
 	c.OpenReader = func(ctx context.Context) (job.RowReader, error) {
 		return r.inspect(ctx)
 	}

@@ -65,6 +65,8 @@ func (f *flusher) write(ctx context.Context, stop <-chan struct{}) error {
 // writeSet writes a set.
 func (f *flusher) writeSet(ctx context.Context, s *set) error {
 	start := time.Now()
+	f.p.Flushing(true)
+	defer f.p.Flushing(false)
 	flush := f.flushOf(s)
 	if f.RejectsAge > 0 && f.RejectsAge < math.MaxInt64 && start.Sub(f.pruned) >= pruneEvery {
 		flush.DropRejects = start.Add(-f.RejectsAge)

@@ -46,7 +46,9 @@ type laneReading struct {
 // fill folds what the pool has until there is no more.
 func (rd *reader) fill(reading, flushing context.Context) error {
 	rd.set, rd.open = <-rd.free, map[*lane]bool{}
+	defer rd.p.Step(false)
 	for {
+		rd.p.Step(true)
 		e, err := rd.next(reading, flushing)
 		if err == nil && e == nil { // the end
 			rd.failed = rd.scans.err

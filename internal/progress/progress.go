@@ -64,6 +64,10 @@ type Snapshot struct {
 	TroubleSince time.Time
 	LastFlush    time.Duration // that it took
 	LastCommit   time.Time     // by this run or one before
+
+	// Flushing is when the flush that is under way began, or was last tried again; Step when the
+	// reader last did anything, if only to see that there is nothing to do. Zero: there is none.
+	Flushing, Step time.Time
 }
 
 // A Reason has the rejected lines with one reason.
@@ -264,6 +268,11 @@ func (p *Progress) Retry(e *sink.Error) {
 		p.state.TroubleSince = time.Now()
 	}
 	p.state.Trouble = e.Reason
+	for _, at := range []*time.Time{&p.state.Flushing, &p.state.Step} {
+		if !at.IsZero() {
+			*at = time.Now()
+		}
+	}
 }
 
 // Rejected returns the number of lines rejected.

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// A run that waits is alive, however long, and so is one whose database is unavailable; one whose
+// flush is neither done nor tried again is not, nor one that does not read.
+func TestReporter_Watchdog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := progress.New("t")
+		var mu sync.Mutex
+		var last string
+		alive, stops := 0, 0
+		r := &reporter{watchdog: time.Minute, p: p, tell: func(state string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if last = state; strings.Contains(state, "\nWATCHDOG=1") {
+				alive++
+			}
+			if state == "STOPPING=1" {
+				stops++
+			}
+			return nil
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		stopping, done := make(chan struct{}), make(chan struct{})
+		go func() { defer close(done); r.run(ctx, stopping) }()
+		// during has step called each second, and expects a sign of life each five seconds, or none.
+		during := func(what string, seconds, want int, status string, step func()) {
+			t.Helper()
+			mu.Lock()
+			alive = 0
+			mu.Unlock()
+			for range seconds {
+				step()
+				time.Sleep(time.Second)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if alive != want || !strings.Contains(last, status) {
+				t.Errorf("%s: %d signs of life, want %d; the last state is %q", what, alive, want, last)
+			}
+		}
+		time.Sleep(time.Millisecond) // between two reports
+		during("before it reads", 100, 20, "not reading yet", func() {})
+		p.Open("feed", progress.Waiting).Read(1200, 1, true, time.Time{})
+		during("while it waits for lines", 100, 20, "STATUS=1,200 lines\n", func() { p.Step(true) })
+		during("while the reader hangs", 60, 5, "reading has not moved for 1m", func() {})
+		p.Flushing(true)
+		during("while the database is unavailable", 1000, 200, "waiting for the database (connection)", func() { p.Retry(&sink.Error{Reason: "connection"}) })
+		during("while the flush hangs", 60, 5, "a flush has not moved for 1m", func() { p.Step(true) })
+		p.Flushing(false)
+		p.Flushed(progress.Flush{Tables: make([]progress.TableFlush, 1)})
+		during("after that", 10, 2, "1,200 lines, last commit ", func() { p.Step(true) })
+		p.Step(false)
+		during("when it has read all", 100, 20, "1,200 lines", func() {})
+		close(stopping)
+		cancel()
+		if <-done; stops != 1 {
+			t.Errorf("it said %d times that it stops", stops)
+		}
+	})
+}
