@@ -56,6 +56,8 @@ type printer struct {
 	p      *progress.Progress
 	line   *statusLine
 	before counts // at the last time
+	// stopped returns the signal that has ended the run, or nil.
+	stopped func() os.Signal
 
 	stop chan struct{}
 	done chan struct{}
@@ -74,7 +76,7 @@ const (
 )
 
 func newPrinter(e *env, o *syncOptions, p *progress.Progress) *printer {
-	out := &printer{p: p, line: e.line, stop: make(chan struct{}), done: make(chan struct{}), before: counts{at: time.Now()}}
+	out := &printer{p: p, line: e.line, stopped: e.stopped, stop: make(chan struct{}), done: make(chan struct{}), before: counts{at: time.Now()}}
 	dumb := os.Getenv("TERM") == "dumb" || os.Getenv("NO_COLOR") != "" && os.Getenv("TERM") == ""
 	line := o.progress == progressAlways || o.progress == progressAuto && !o.quiet && o.logFormat != jsonFormat && !dumb && e.stderr == os.Stderr && e.terminal(int(os.Stderr.Fd()))
 	switch {
@@ -131,6 +133,9 @@ func (o *printer) status() status {
 	}
 	if what := waitsFor(&s); what != "" {
 		is.add(0, "waiting for "+what)
+	}
+	if o.stopped() != nil {
+		is.add(0, "stopping (Ctrl-C: at once)")
 	}
 	if s.Spool > 1e6 {
 		is.add(7, "spool "+quantity.Bytes(s.Spool))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,7 +20,8 @@ import (
 func TestStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := progress.New("t")
-		o := &printer{p: p, before: counts{at: time.Now()}}
+		var stopped os.Signal
+		o := &printer{p: p, stopped: func() os.Signal { return stopped }, before: counts{at: time.Now()}}
 		want := func(s string) {
 			t.Helper()
 			time.Sleep(time.Second)
@@ -52,6 +54,8 @@ func TestStatus(t *testing.T) {
 		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  lag 50m11s  catching up at 60.0x  flush 20ms")
 		live.Read(0, 0, true, time.Now().Add(time.Minute))
 		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  flush 20ms")
+		stopped = os.Interrupt
+		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  stopping (Ctrl-C: at once)  flush 20ms")
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/source"
 )
 
 // summary is what --summary json prints.
@@ -109,6 +110,39 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 	if s.Rejected > 0 {
 		e.log.Warn(rejectedText(o, &c, &did))
 	}
+}
+
+// stoppedText says where a run was stopped, and how it is resumed.
+func stoppedText(o *syncOptions, stops []progress.Stop) string {
+	const named = 3
+	var places []string
+	for _, s := range stops[:min(named, len(stops))] {
+		place := fmt.Sprintf("line %s of %s", quantity.Grouped(s.Line), cmp.Or(strings.TrimPrefix(s.Source, "-"), source.StdinName))
+		if source.TraitsOf(s.Source).Records {
+			place = fmt.Sprintf("offset %d of %s", s.Offset, s.Source)
+		}
+		if s.Read > 0 {
+			place += fmt.Sprintf(" (%.0f %%)", 100*s.Read)
+		}
+		places = append(places, place)
+	}
+	if n := len(stops) - named; n > 0 {
+		places = append(places, quantity.Count(int64(n), "more source"))
+	}
+	text := "stopped by a signal"
+	if len(places) > 0 {
+		text += " at " + strings.Join(places, ", ")
+	}
+	switch {
+	case slices.ContainsFunc(stops, func(s progress.Stop) bool { return !s.Resumes }):
+	case o.fromStart:
+		text += "; run the same command without --from-start to resume"
+	case o.rebuild:
+		text += "; run the same command without --rebuild to resume"
+	default:
+		text += "; run the same command to resume"
+	}
+	return text
 }
 
 // noTableReason is why messages are for no table.

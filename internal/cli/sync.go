@@ -186,6 +186,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	case err != nil:
 		return err
 	case ctx.Err() != nil:
+		r.log.Info(stoppedText(r.o, r.p.Snapshot().Stops))
 		return ctx.Err()
 	case r.p.Rejected() > 0:
 		return codeError(exitRejected)

@@ -261,6 +261,9 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	err = g.Wait()
 	r.p.SetBuffer(0)
 	for _, l := range o.lanes {
+		if err == nil && ctx.Err() != nil && in.open[l] {
+			r.p.Stopped(l.stop())
+		}
 		l.progress.Close()
 		l.progress.Drop()
 	}

@@ -240,6 +240,18 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	return l, nil
 }
 
+// stop is where a lane was left whose lines are all committed.
+func (l *lane) stop() progress.Stop {
+	s := progress.Stop{Source: l.name, Line: l.reading.pos.line, Offset: l.reading.pos.offset, Resumes: l.resumes && !l.unnamed}
+	if l.begun.Size != nil {
+		if size := l.begun.Size(); size > 0 {
+			// What a file has is read ahead; of a compressed one the offset counts other bytes.
+			s.Read = min(1, float64(min(l.reading.pos.offset, l.begun.RawOffset()))/float64(size))
+		}
+	}
+	return s
+}
+
 // kindOf returns how a source is read.
 func kindOf(spec string, follow bool) progress.Kind {
 	switch t := source.TraitsOf(spec); {

@@ -41,6 +41,8 @@ type Snapshot struct {
 	Rejected     int64 // lines
 	// Reasons are those of the rejected lines, in the order in which they came up.
 	Reasons []Reason
+	// Stops are the sources that were not read to their ends, when the run has ended.
+	Stops []Stop
 	// Unassigned are the rejected lines that no table has rejected.
 	Unassigned map[feed.Reason]int64
 	Reconnects int64
@@ -76,6 +78,21 @@ type Reason struct {
 	Source string      // of the first
 	First  fold.Reject // but its Lane
 	Alike  bool        // the others have its detail, too
+}
+
+// A Stop is where a source was left that was not read to its end.
+type Stop struct {
+	Source       string
+	Line, Offset int64
+	Read         float64 // the part of it; 0 where that is not known
+	Resumes      bool    // a later run continues there
+}
+
+// Stopped notes where a source was left. It is called once for each, when the run ends.
+func (p *Progress) Stopped(s Stop) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Stops = append(p.state.Stops, s)
 }
 
 // noteReject counts a rejected line by its reason. p is locked.
@@ -143,7 +160,7 @@ func (p *Progress) Snapshot() Snapshot {
 	s := p.state
 	s.Pending = max(0, s.Lines-p.committed) // what is committed may be counted first
 	s.Unassigned, s.Retries, s.Reasons = maps.Clone(s.Unassigned), maps.Clone(s.Retries), slices.Clone(s.Reasons)
-	s.Tables = slices.Clone(p.tables)
+	s.Stops, s.Tables = slices.Clone(s.Stops), slices.Clone(p.tables)
 	for i := range s.Tables {
 		s.Tables[i].Rejected = maps.Clone(s.Tables[i].Rejected)
 	}
