@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/weirsync/weir/internal/config"
@@ -65,6 +64,7 @@ type env struct {
 	lookupEnv      func(string) (string, bool)
 	environ        func() []string
 	verbose        bool
+	args           []string     // of the command line
 	line           *statusLine  // stderr, for messages
 	log            *slog.Logger // on line
 	// stopped returns the signal that ended the context, or nil.
@@ -88,6 +88,18 @@ func stderrWidth() int {
 		return columns
 	}
 	return 80
+}
+
+// helpWidth is the width of the help's lines, 0 for no limit.
+func (e *env) helpWidth() int {
+	if e.stdout != os.Stdout || !e.terminal(int(os.Stdout.Fd())) {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
 }
 
 // untilSignal returns a context that the first signal ends; the second ends the
@@ -130,6 +142,7 @@ func (e *env) run(ctx context.Context, args []string) int {
 	e.line = &statusLine{w: e.stderr}
 	e.log = slog.New(&textHandler{w: e.line, prefix: logPrefix, level: e})
 	root := e.root()
+	e.args = args
 	root.SetArgs(args)
 	root.SetIn(e.stdin)
 	root.SetOut(e.stdout)
@@ -194,10 +207,8 @@ transaction, with a checkpoint: the next run resumes where the last batch ended.
 	root.Flags().Bool("version", false, "print the version")
 	root.PersistentFlags().BoolVarP(&e.verbose, "verbose", "v", false, "print more")
 	root.SetVersionTemplate(e.versionText())
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError{errors.New(redacted(err.Error()) + similarFlag(c, err))}
-	})
-	useFlagGroups(root)
+	root.SetFlagErrorFunc(e.flagFault)
+	e.useFlagGroups(root)
 	root.AddCommand(e.syncCommand(), e.replayCommand(), e.statusCommand(), e.forgetCommand(), e.explainCommand(), e.verifyCommand(), e.configCommand(), e.benchCommand(), e.manCommand(), &cobra.Command{
 		Use:   "version",
 		Short: "Print the version and what is built in",
@@ -206,17 +217,6 @@ transaction, with a checkpoint: the next run resumes where the last batch ended.
 	})
 	finish(root)
 	return root
-}
-
-// similarFlag names the flag that a mistyped one is likely to mean.
-func similarFlag(c *cobra.Command, err error) string {
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
-		return ""
-	}
-	var names []string
-	c.Flags().VisitAll(func(fl *pflag.Flag) { names = append(names, "--"+fl.Name) })
-	return config.DidYouMean("--"+unknown.GetSpecifiedName(), names)
 }
 
 // noCommand is the arguments' check of a command that only has others below it.
@@ -228,14 +228,18 @@ func noCommand(c *cobra.Command, args []string) error {
 	for _, sub := range c.Commands() {
 		names = append(names, sub.Name())
 	}
-	return usagef("%s has no command %q%s", c.CommandPath(), redacted(args[0]), config.DidYouMean(args[0], names))
+	meant := config.DidYouMean(args[0], names)
+	if _, err := os.Stat(args[0]); err == nil && meant == "" && !c.HasParent() {
+		meant = fmt.Sprintf("; did you mean %q?", "weir sync "+args[0])
+	}
+	return usagef("%s has no command %q%s", c.CommandPath(), redacted(args[0]), meant)
 }
 
 // finish makes wrong arguments of a command and of all below it a fault of the command line,
 // and has the shell complete the values of flags. An argument may be a connection string
 // whose --to was left out.
 func finish(c *cobra.Command) {
-	completeChoices(c)
+	completeValues(c)
 	for _, sub := range c.Commands() {
 		finish(sub)
 	}

@@ -48,7 +48,7 @@ func writePages(t *testing.T, c *cobra.Command, dir string) {
 		t.Fatal(err)
 	}
 	flags := c.NonInheritedFlags()
-	page := strings.Replace(b.String(), flags.FlagUsages(), strings.TrimPrefix(flagUsages(flags), "Flags:\n"), 1)
+	page := strings.Replace(b.String(), flags.FlagUsages(), strings.TrimPrefix(flagUsages(flags, 0), "Flags:\n"), 1)
 	if err := os.WriteFile(filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "_")+".md"), []byte(page), 0o644); err != nil {
 		t.Fatal(err)
 	}

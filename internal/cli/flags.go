@@ -26,6 +26,25 @@ const (
 
 var flagGroups = []string{sourceFlags, tableFlags, foldFlags, batchFlags, feedFlags, kafkaFlags, spoolFlags, rejectFlags, logFlags, generalFlags}
 
+// mostUsed are the flags of sync that the help shows first.
+var mostUsed = []string{"to", "table", "key", "delete-when", "follow", "job", "from-start", "dry-run", "rejects", "config"}
+
+const mostUsedFlags = "Most used"
+
+// groupOfMostUsed has those flags, nil where a command has others.
+func groupOfMostUsed(f *pflag.FlagSet) *pflag.FlagSet {
+	g := pflag.NewFlagSet(mostUsedFlags, pflag.ContinueOnError)
+	g.SortFlags = false
+	for _, name := range mostUsed {
+		fl := f.Lookup(name)
+		if fl == nil {
+			return nil
+		}
+		g.AddFlag(fl)
+	}
+	return g
+}
+
 const groupAnnotation = "weir_group"
 
 // inGroup defines flags that the help shows under a title.
@@ -37,10 +56,15 @@ func inGroup(f *pflag.FlagSet, title string, define func(*pflag.FlagSet)) {
 	f.AddFlagSet(g)
 }
 
-// flagUsages describes flags under the titles of their groups.
-func flagUsages(f *pflag.FlagSet) string {
+// flagUsages describes flags under the titles of their groups, in lines of so many columns; 0 is
+// no limit.
+func flagUsages(f *pflag.FlagSet, columns int) string {
 	groups := map[string]*pflag.FlagSet{}
+	first := groupOfMostUsed(f)
 	f.VisitAll(func(fl *pflag.Flag) {
+		if first != nil && first.Lookup(fl.Name) != nil {
+			return
+		}
 		title := generalFlags
 		if a := fl.Annotations[groupAnnotation]; len(a) > 0 {
 			title = a[0]
@@ -52,20 +76,23 @@ func flagUsages(f *pflag.FlagSet) string {
 		groups[title].AddFlag(fl)
 	})
 	if len(groups) < 2 {
-		return "Flags:\n" + f.FlagUsages()
+		return "Flags:\n" + f.FlagUsagesWrapped(columns)
 	}
 	var b strings.Builder
+	if first != nil {
+		fmt.Fprintf(&b, "%s:\n%s\n", mostUsedFlags, first.FlagUsagesWrapped(columns))
+	}
 	for _, title := range flagGroups {
 		if g := groups[title]; g != nil {
-			fmt.Fprintf(&b, "%s:\n%s\n", title, g.FlagUsages())
+			fmt.Fprintf(&b, "%s:\n%s\n", title, g.FlagUsagesWrapped(columns))
 		}
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // useFlagGroups has the help of a command and all below it show flags by group.
-func useFlagGroups(root *cobra.Command) {
-	cobra.AddTemplateFunc("flagUsages", flagUsages)
+func (e *env) useFlagGroups(root *cobra.Command) {
+	cobra.AddTemplateFunc("flagUsages", func(f *pflag.FlagSet) string { return flagUsages(f, e.helpWidth()) })
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages |", "{{flagUsages .LocalFlags |", 1))
 }
 
@@ -121,11 +148,22 @@ func (cs choices) faults() (err error) {
 	return err
 }
 
-// completeChoices has the shell complete the values of choices.
-func completeChoices(c *cobra.Command) {
+// fileFlags take paths.
+var fileFlags = []string{"to", "config", "init", "spool", "capture", "metrics-file", "tls-ca", "tls-cert", "tls-key", "html", "dir"}
+
+// completeValues has the shell complete the values of flags.
+func completeValues(c *cobra.Command) {
 	c.Flags().VisitAll(func(fl *pflag.Flag) {
-		if v, ok := fl.Value.(interface{ words() []string }); ok {
-			_ = c.RegisterFlagCompletionFunc(fl.Name, cobra.FixedCompletions(v.words(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+		words, directive := []string(nil), cobra.ShellCompDirectiveNoFileComp
+		v, isChoice := fl.Value.(interface{ words() []string })
+		switch {
+		case isChoice:
+			words = v.words()
+		case fl.Name == "rejects" && fl.Value.Type() == "string":
+			words, directive = []string{"table", "file:", "fail", "discard"}, directive|cobra.ShellCompDirectiveNoSpace
+		case fl.Value.Type() == "bool" || slices.Contains(fileFlags, fl.Name):
+			return
 		}
+		_ = c.RegisterFlagCompletionFunc(fl.Name, cobra.FixedCompletions(words, directive)) // the flag exists
 	})
 }

@@ -105,6 +105,18 @@ func copyFlag(to, from *pflag.Flag) {
 // setFlag sets a flag from a variable or a file. There, yes is not a boolean, and a number
 // that begins with 0 is ambiguous: octal to some, decimal to others.
 func setFlag(f *pflag.FlagSet, fl *pflag.Flag, v string) error {
+	if err := valueFault(fl, v, nil); err != nil {
+		return err
+	}
+	err := f.Set(fl.Name, v)
+	if inner := errors.Unwrap(err); inner != nil { // pflag's own message is about the command line
+		err = inner
+	}
+	return valueFault(fl, v, err)
+}
+
+// valueFault is what is wrong with a flag's value, for people. cause is what the flag says of it.
+func valueFault(fl *pflag.Flag, v string, cause error) error {
 	switch fl.Value.Type() {
 	case "bool":
 		if _, err := strconv.ParseBool(v); err != nil {
@@ -115,13 +127,9 @@ func setFlag(f *pflag.FlagSet, fl *pflag.Flag, v string) error {
 			return fmt.Errorf("%q is not a whole number, such as 1000", v)
 		}
 	case "duration":
-		if err := f.Set(fl.Name, v); err != nil {
+		if cause != nil {
 			return fmt.Errorf("%q is not a duration, such as 500ms, 10s or 1h", v)
 		}
 	}
-	err := f.Set(fl.Name, v)
-	if inner := errors.Unwrap(err); inner != nil { // pflag's own message is about the command line
-		return inner
-	}
-	return err
+	return cause
 }

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weirsync/weir/internal/config"
+)
+
+// flagFault is a fault of a command's flags, for people.
+func (e *env) flagFault(c *cobra.Command, err error) error {
+	if c.HasSubCommands() { // the fault may be the command's name, before a flag of the one that was meant
+		if err := noCommand(c, e.wordsAfter(c)); err != nil {
+			return err
+		}
+	}
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		fl := invalid.GetFlag()
+		err = fmt.Errorf("--%s: %w", fl.Name, valueFault(fl, invalid.GetValue(), invalid.Unwrap()))
+	}
+	return usageError{errors.New(redacted(err.Error()) + similarFlag(c, err))}
+}
+
+// wordsAfter are the arguments behind the name of a command and before the first flag.
+func (e *env) wordsAfter(c *cobra.Command) []string {
+	words := e.args
+	if i := slices.IndexFunc(words, func(a string) bool { return strings.HasPrefix(a, "-") }); i >= 0 {
+		words = words[:i]
+	}
+	return words[min(strings.Count(c.CommandPath(), " "), len(words)):]
+}
+
+// similarFlag names the flag that a mistyped one is likely to mean.
+func similarFlag(c *cobra.Command, err error) string {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return ""
+	}
+	if word := unknown.GetSpecifiedShortnames(); word != "" { // -to for --to
+		if c.Flags().Lookup(word) != nil {
+			return fmt.Sprintf("; did you mean %q?", "--"+word)
+		}
+		return ""
+	}
+	if unknown.GetSpecifiedName() == "version" {
+		return "; weir --version prints the version"
+	}
+	var names []string
+	c.Flags().VisitAll(func(fl *pflag.Flag) { names = append(names, "--"+fl.Name) })
+	return config.DidYouMean("--"+unknown.GetSpecifiedName(), names)
+}
