@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -427,18 +425,6 @@ func kafkaBrokerAway(t *testing.T, start testkafka.Starter) {
 	if text := patient.scrape("run"); !strings.Contains(text, connected+"1") || !strings.Contains(text, `weir_reconnects_total{weir_job="t"} 1`) {
 		t.Errorf("the metrics are\n%s", text)
 	}
-}
-
-// scrape returns the metrics of a run.
-func (l *live) scrape(name string) string {
-	_, url, _ := strings.Cut(l.log(name), "metrics at ")
-	url, _, _ = strings.Cut(url, "\n")
-	answer, err := http.Get(url)
-	l.check(err)
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	l.check(err)
-	return string(text)
 }
 
 // The program is killed and the broker restarted, again and again: each record is applied once, and

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"database/sql"
 	"errors"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,6 +100,31 @@ func (l *live) ask(query string) string {
 	}
 	return strings.TrimSpace(out)
 }
+
+// get returns what a run serves at a path.
+func (l *live) get(name, path string) string {
+	l.t.Helper()
+	answer, err := http.Get(l.site(name) + path)
+	l.check(err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	l.check(err)
+	return string(text)
+}
+
+// site waits for the address at which a run serves its page and its metrics.
+func (l *live) site(name string) (url string) {
+	l.t.Helper()
+	l.until("the address of the page", func() bool {
+		_, log, found := strings.Cut(l.log(name), "metrics at ")
+		url, _, _ = strings.Cut(log, "/metrics\n")
+		return found
+	})
+	return url
+}
+
+// scrape returns the metrics of a run.
+func (l *live) scrape(name string) string { return l.get(name, "/metrics") }
 
 // until waits for something, and for the pipes of what runs meanwhile.
 func (l *live) until(what string, ready func() bool) {

@@ -372,7 +372,7 @@ const (
 )
 
 func (o *logOptions) flags(f *pflag.FlagSet, enums *choices) {
-	f.StringVar(&o.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz at this address, such as :9461 (default off)")
+	f.StringVar(&o.metricsAddr, "metrics-addr", "", "serve a status page, /api/status, /metrics, /healthz and /readyz at this address, such as :9461 (default off)")
 	f.StringVar(&o.metricsFile, "metrics-file", "", "write the final metrics to this file, for node_exporter's textfile collector")
 	addChoice(enums, f, &o.progress, "progress", progressAuto, "the status line: auto (on a terminal), always or never", progressAuto, progressAlways, progressNever)
 	addChoice(enums, f, &o.summary, "summary", textFormat, "the summary at the end: text on stderr, or json on stdout", textFormat, jsonFormat)

@@ -3,6 +3,9 @@ package cli
 import (
 	"strings"
 	"testing"
+
+	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/progress"
 )
 
 func TestRedacted_KnowsEveryFormOfAPassword(t *testing.T) {
@@ -16,6 +19,10 @@ func TestRedacted_KnowsEveryFormOfAPassword(t *testing.T) {
 			if _, _, err := d.Parse(to); err != nil && strings.Contains(err.Error(), canary) {
 				t.Errorf("%s: %v", to, err)
 			}
+		}
+		run := &syncRun{to: destination{dest: to}, o: &syncOptions{}, p: progress.New(), metrics: newMetrics(&job.Config{}, progress.New())}
+		if got := run.site().To; got != want {
+			t.Errorf("%s: the page shows %s, want %s", to, got, want)
 		}
 		if got := public("--to", to); strings.Contains(got, canary) {
 			t.Errorf("%s: the title is %s", to, got)

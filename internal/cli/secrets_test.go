@@ -95,6 +95,12 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("%v, stopped by SIGQUIT:\n%s", args, out)
 		}
 	}
+	l.start("page", "sync", "tcp-listen://127.0.0.1:0", "--table", "t", "--to", good, "--metrics-addr", "127.0.0.1:0")
+	for _, path := range []string{"/", "/api/status", "/rejects", "/metrics"} {
+		if text := l.get("page", path); strings.Contains(text, canary) || !strings.Contains(text, "weir") {
+			t.Errorf("%s is\n%s", path, text)
+		}
+	}
 	left := 0
 	l.check(filepath.WalkDir(l.dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || strings.HasPrefix(d.Name(), "secret") || !d.Type().IsRegular() {

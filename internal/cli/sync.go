@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -225,8 +226,8 @@ func (r *syncRun) serve(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	r.log.Info(fmt.Sprintf("metrics at http://%s/metrics", l.Addr()))
-	site := web.Site{Metrics: r.metrics.Handler(), NotReady: func() string { s := r.p.Snapshot(); return s.NotReady() }}
+	r.log.Info(fmt.Sprintf("status page at http://%s/, metrics at http://%[1]s/metrics", l.Addr()))
+	site := r.site()
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
 	go func() { served <- site.Serve(serving, l) }()
@@ -236,4 +237,32 @@ func (r *syncRun) serve(ctx context.Context) (stop func(), err error) {
 			r.log.Warn(err.Error())
 		}
 	}, nil
+}
+
+// site is what a run serves.
+func (r *syncRun) site() *web.Site {
+	c := &r.job
+	s := &web.Site{Job: shownJob(c), To: cmp.Or(redacted(r.to.dest), r.to.Name), Version: version,
+		Progress: r.p, Metrics: r.metrics.Handler(), BufferLimit: c.Buffer}
+	if c.Spool.Dir != "" {
+		s.SpoolLimit = c.Spool.Max
+	}
+	s.RejectsAt = c.Rejects.Path()
+	if r.o.rejects == "table" {
+		s.RejectsAt, s.LastRejects = c.ShowRejects, r.lastRejects
+	}
+	return s
+}
+
+// lastRejects returns the lines of the job that were rejected last.
+func (r *syncRun) lastRejects(ctx context.Context, n int) (last []sink.Kept, err error) {
+	db, err := r.inspect(ctx)
+	if err == nil {
+		last, err = db.LastRejects(ctx, r.job.Job, n)
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		r.log.Debug(fmt.Sprintf("reading the rejected lines: %v", err))
+	}
+	return last, err
 }

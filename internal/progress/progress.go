@@ -24,6 +24,7 @@ type Progress struct {
 	ignored   map[string]int64
 	passed    int64
 	noTable   map[string]int64
+	recent    []Flushed // the last ones, the oldest first
 	observers []func(Flush)
 }
 
@@ -239,6 +240,24 @@ type TableFlush struct {
 	Rows
 }
 
+// Flushed is a flush as [Progress.Recent] remembers it.
+type Flushed struct {
+	At       time.Time // when it was committed
+	Took     time.Duration
+	Rows     int
+	Messages int64
+}
+
+// recentFlushes is how many flushes are remembered.
+const recentFlushes = 120
+
+// Recent returns the last flushes, the oldest first.
+func (p *Progress) Recent() []Flushed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.recent)
+}
+
 // Expired counts rows that were removed from a table because they are old.
 func (p *Progress) Expired(table int, rows int64) {
 	p.mu.Lock()
@@ -252,13 +271,19 @@ func (p *Progress) Observe(f func(Flush)) { p.observers = append(p.observers, f)
 // Flushed counts a flush.
 func (p *Progress) Flushed(f Flush) {
 	p.mu.Lock()
+	done := Flushed{At: time.Now(), Took: f.Took, Rows: f.Rows}
 	for i, t := range f.Tables {
+		done.Messages += t.Messages
 		p.tables[i].Messages += t.Messages
 		p.tables[i].Coalesced += t.Coalesced
 		p.tables[i].add(t.Rows)
 	}
 	p.state.Batches++
-	p.state.LastFlush, p.state.LastCommit, p.state.Trouble = f.Took, time.Now(), ""
+	p.state.LastFlush, p.state.LastCommit, p.state.Trouble = f.Took, done.At, ""
+	if len(p.recent) == recentFlushes {
+		p.recent = slices.Delete(p.recent, 0, 1)
+	}
+	p.recent = append(p.recent, done)
 	p.mu.Unlock()
 	for _, observe := range p.observers {
 		observe(f)

@@ -110,6 +110,27 @@ func TestNotReady(t *testing.T) {
 	want("")
 }
 
+func TestRecent_AreTheLastFlushes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := progress.New("t", "u")
+		if got := p.Recent(); len(got) != 0 {
+			t.Errorf("before the first: %v", got)
+		}
+		for i := range 130 {
+			time.Sleep(time.Second)
+			p.Flushed(progress.Flush{Took: time.Millisecond, Rows: i, Tables: []progress.TableFlush{{Messages: 2}, {Messages: 3}}})
+		}
+		got := p.Recent()
+		if want := (progress.Flushed{At: time.Now(), Took: time.Millisecond, Rows: 129, Messages: 5}); len(got) != 120 || got[0].Rows != 10 || got[119] != want {
+			t.Errorf("%d, from %v to %v", len(got), got[0], got[len(got)-1])
+		}
+		p.Flushed(progress.Flush{Rows: 130, Tables: make([]progress.TableFlush, 2)})
+		if got[0].Rows != 10 {
+			t.Error("what was returned changes")
+		}
+	})
+}
+
 func TestObserve(t *testing.T) {
 	p := progress.New("t")
 	var rows [2]int

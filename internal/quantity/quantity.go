@@ -22,7 +22,7 @@ func Grouped(n int64) string {
 func Count(n int64, thing string) string {
 	switch {
 	case n == 1:
-	case strings.HasSuffix(thing, "ch"):
+	case strings.HasSuffix(thing, "ch"), strings.HasSuffix(thing, "sh"):
 		thing += "es"
 	default:
 		thing += "s"

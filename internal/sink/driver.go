@@ -62,6 +62,8 @@ type Inspector interface {
 	// Rejects calls each with every rejected line that is kept, in the order in which they
 	// were rejected; of one job alone where job is not empty.
 	Rejects(ctx context.Context, job string, each func(Kept) error) error
+	// LastRejects returns the n rejected lines of a job that were kept last, the last one first.
+	LastRejects(ctx context.Context, job string, n int) ([]Kept, error)
 	// StoredRejects returns how many rejected lines of a job are kept.
 	StoredRejects(ctx context.Context, job string) (int64, error)
 	// Sample returns the number of rows of a table, and at most n of them as JSON objects

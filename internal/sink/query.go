@@ -85,27 +85,54 @@ func (q Query) Rejects(ctx context.Context, job string, each func(Kept) error) e
 	}
 	for last := int64(0); ; {
 		rows, err := q(ctx, func(d Dialect) string {
-			return d.with(fmt.Sprintf(`SELECT id, job, source, line, "offset", reason, %s, %s FROM {p}weir_rejects WHERE id > %d%s ORDER BY id LIMIT %d`,
-				d.Micros("time"), d.Kept, last, of, keptAtOnce), job)
+			return d.with(fmt.Sprintf("%s WHERE id > %d%s ORDER BY id LIMIT %d", d.rejects(), last, of, keptAtOnce), job)
 		})
 		if err != nil || len(rows) == 0 {
 			return err
 		}
 		for _, row := range rows {
 			last = number(row[0])
-			text := row[8]
-			if row[7] != nil {
-				if text, err = hex.DecodeString(string(row[7])); err != nil {
-					return err
-				}
-			}
-			err := each(Kept{Job: string(row[1]), Source: string(row[2]), Line: number(row[3]), Offset: number(row[4]),
-				Reason: string(row[5]), Text: text, Time: time.UnixMicro(number(row[6])).UTC()})
+			k, err := kept(row)
 			if err != nil {
+				return err
+			}
+			if err := each(k); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// LastRejects is for [Inspector].
+func (q Query) LastRejects(ctx context.Context, job string, n int) (last []Kept, err error) {
+	rows, err := q(ctx, func(d Dialect) string {
+		return d.with(fmt.Sprintf("%s WHERE job = {1} ORDER BY id DESC LIMIT %d", d.rejects(), n), job)
+	})
+	for _, row := range rows {
+		k, err := kept(row)
+		if err != nil {
+			return nil, err
+		}
+		last = append(last, k)
+	}
+	return last, err
+}
+
+// rejects is SQL for rejected lines, for kept.
+func (d Dialect) rejects() string {
+	return fmt.Sprintf(`SELECT id, job, source, line, "offset", reason, %s, %s FROM {p}weir_rejects`, d.Micros("time"), d.Kept)
+}
+
+// kept reads a row of Dialect.rejects.
+func kept(row [][]byte) (k Kept, err error) {
+	text := row[8]
+	if row[7] != nil {
+		if text, err = hex.DecodeString(string(row[7])); err != nil {
+			return k, err
+		}
+	}
+	return Kept{Job: string(row[1]), Source: string(row[2]), Line: number(row[3]), Offset: number(row[4]),
+		Reason: string(row[5]), Text: text, Time: time.UnixMicro(number(row[6])).UTC()}, nil
 }
 
 // StoredRejects is for [Inspector].

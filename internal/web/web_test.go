@@ -1,28 +1,298 @@
 package web_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/web"
 )
 
-func TestHandler(t *testing.T) {
-	why := ""
-	site := web.Site{Metrics: http.NotFoundHandler(), NotReady: func() string { return why }}
+// site is one with a run that has done nothing yet.
+func site(tables ...string) *web.Site {
+	return &web.Site{Job: "j", To: "t.db", Version: "v1", Progress: progress.New(tables...), Metrics: http.NotFoundHandler(), BufferLimit: 1 << 20}
+}
+
+// get asks a site that listens at addr.
+func get(t *testing.T, s *web.Site, addr, method, host, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	l, err := web.Listen(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	w, r := httptest.NewRecorder(), httptest.NewRequest(method, path, nil)
+	r.Host = host
+	s.Handler(l).ServeHTTP(w, r)
+	return w
+}
+
+const loopback = "127.0.0.1:0"
+
+func TestHandler_HealthAndReadiness(t *testing.T) {
+	s := site("t")
 	f := func(path string, code int, text string) {
 		t.Helper()
-		w := httptest.NewRecorder()
-		site.Handler().ServeHTTP(w, httptest.NewRequest("GET", path, nil))
-		if w.Code != code || text != "" && w.Body.String() != text {
+		if w := get(t, s, loopback, "GET", "any.name", path); w.Code != code || text != "" && w.Body.String() != text {
 			t.Errorf("%s: %d %q, want %d %q", path, w.Code, w.Body, code, text)
 		}
 	}
 	f("/healthz", 200, "ok\n")
+	f("/readyz", 503, "not reading yet\n")
+	s.Progress.Open("f", progress.File)
 	f("/readyz", 200, "ok\n")
 	f("/debug/pprof/", 404, "")
-	why = "waiting for the database (connection)"
-	f("/readyz", 503, why+"\n")
+	s.Progress.Retry(&sink.Error{Reason: "connection"})
+	f("/readyz", 503, "waiting for the database (connection)\n")
 	f("/healthz", 200, "ok\n")
+}
+
+// A page of elsewhere whose name resolves to this machine is refused: browsers would take what is
+// served for that page's own.
+func TestHandler_NamesThatMayBeForeignAreRefused(t *testing.T) {
+	s := site("t")
+	f := func(addr, host string, code int) {
+		t.Helper()
+		for _, path := range []string{"/", "/api/status", "/rejects"} {
+			if w := get(t, s, addr, "GET", host, path); w.Code != code {
+				t.Errorf("%s by %q: %d, want %d", path, host, w.Code, code)
+			}
+		}
+	}
+	for _, host := range []string{"localhost", "LOCALHOST:9461", "127.0.0.1:9461", "[::1]:9461", "192.0.2.1", "[2001:db8::1]"} {
+		f(loopback, host, 200)
+	}
+	for _, host := range []string{"evil.example", "evil.example:9461", "localhost.evil.example", "127.0.0.1.evil.example", "", "evil.example:80:80"} {
+		f(loopback, host, 403)
+	}
+	f("localhost:0", "localhost:9461", 200)
+}
+
+func TestHandler_OnlyReads(t *testing.T) {
+	s := site("t")
+	for _, path := range []string{"/", "/api/status", "/rejects", "/metrics", "/page.js", "/readyz"} {
+		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"} {
+			if w := get(t, s, loopback, method, "localhost", path); w.Code != 405 {
+				t.Errorf("%s %s: %d, want 405", method, path, w.Code)
+			}
+		}
+	}
+	if w := get(t, s, loopback, "HEAD", "localhost", "/"); w.Code != 200 {
+		t.Errorf("HEAD: %d", w.Code)
+	}
+}
+
+func TestHandler_BrowsersLoadNothingFromElsewhere(t *testing.T) {
+	s := site("t")
+	for _, path := range []string{"/", "/api/status", "/rejects", "/page.js", "/page.css", "/icon.svg", "/nothing"} {
+		w := get(t, s, loopback, "GET", "localhost", path)
+		for name, want := range map[string]string{"Content-Security-Policy": "default-src 'none'; script-src 'self';", "X-Content-Type-Options": "nosniff",
+			"Cross-Origin-Resource-Policy": "same-origin", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY"} {
+			if have := w.Header().Get(name); !strings.HasPrefix(have, want) {
+				t.Errorf("%s: %s is %q", path, name, have)
+			}
+		}
+		if strings.Contains(w.Header().Get("Content-Security-Policy"), "unsafe") {
+			t.Errorf("%s: %q", path, w.Header().Get("Content-Security-Policy"))
+		}
+		if text := w.Body.String(); strings.Contains(text, "://") && !strings.Contains(text, `xmlns="http://www.w3.org/2000/svg"`) || strings.Contains(text, "style=") {
+			t.Errorf("%s names something of elsewhere, or has styles of its own:\n%s", path, text)
+		}
+	}
+	for path, want := range map[string]string{"/page.js": "text/javascript; charset=utf-8", "/page.css": "text/css; charset=utf-8", "/icon.svg": "image/svg+xml", "/": "text/html; charset=utf-8", "/api/status": "application/json"} {
+		if have := get(t, s, loopback, "GET", "localhost", path).Header().Get("Content-Type"); have != want {
+			t.Errorf("%s is %q, want %q", path, have, want)
+		}
+	}
+}
+
+const hostile = `<script>alert(1)</script>"'><img src=x onerror=alert(1)>`
+
+func TestHandler_NamesAndLinesAreText(t *testing.T) {
+	s := site(hostile, "other")
+	s.Job, s.To, s.RejectsAt = hostile, hostile, hostile
+	l := s.Progress.Open(hostile, progress.Waiting)
+	l.Reject(&fold.Reject{Reason: feed.NotJSON})
+	s.Progress.Open(hostile+"/f", progress.File).Locate(func() (int64, int64) { return 1, 2 })
+	s.Progress.Open("kafka://c/"+hostile+"/1", progress.Partition).Partition(hostile, "1", func() int64 { return 1 }, func() bool { return true })
+	s.Progress.Flushed(progress.Flush{Rows: 1, Tables: make([]progress.TableFlush, 2)})
+	s.LastRejects = func(context.Context, int) ([]sink.Kept, error) {
+		return []sink.Kept{{Source: hostile, Reason: hostile, Text: []byte(hostile + "\xff\x00</pre>")}}, nil
+	}
+	for _, path := range []string{"/", "/rejects"} {
+		w := get(t, s, loopback, "GET", "localhost", path)
+		if text := w.Body.String(); w.Code != 200 || strings.Contains(text, "<script>") || strings.Contains(text, "<img") || !strings.Contains(text, "&lt;script&gt;") {
+			t.Errorf("%s: %d\n%s", path, w.Code, text)
+		}
+	}
+	text := get(t, s, loopback, "GET", "localhost", "/rejects").Body.String()
+	if strings.Count(text, "</pre>") != 1 || strings.Contains(text, "\x00") || strings.Contains(text, "\xff") {
+		t.Errorf("the line is not text:\n%q", text)
+	}
+}
+
+func TestRejects(t *testing.T) {
+	s := site("t")
+	s.RejectsAt = "weir status --to t.db --rejects"
+	f := func(addr string, want ...string) string {
+		t.Helper()
+		w := get(t, s, addr, "GET", "127.0.0.1", "/rejects")
+		for _, text := range want {
+			if !strings.Contains(w.Body.String(), text) {
+				t.Errorf("%q is missing:\n%s", text, w.Body)
+			}
+		}
+		return w.Body.String()
+	}
+	f(loopback, "does not keep them", s.RejectsAt)
+	var asked int
+	s.LastRejects = func(_ context.Context, n int) ([]sink.Kept, error) {
+		asked = n
+		return []sink.Kept{{Source: "f", Line: 1234, Offset: 5, Reason: "key: missing", Text: []byte(strings.Repeat("x", 9000)), Time: time.Unix(0, 0).UTC()}}, nil
+	}
+	text := f(loopback, "key: missing", "f, line 1,234, byte 5", "1970-01-01 00:00:00 UTC", "and 7.0\u00a0kB more")
+	if n := strings.Count(text, "x"); asked != 50 || n < 2000 || n > 2100 {
+		t.Errorf("asked for %d, and shown %d characters", asked, n)
+	}
+	// Over the network nobody has logged in.
+	if text := f("0.0.0.0:0", "loopback", s.RejectsAt); strings.Contains(text, "key: missing") {
+		t.Errorf("the lines are shown to all:\n%s", text)
+	}
+	s.LastRejects = func(context.Context, int) ([]sink.Kept, error) { return nil, errors.New("password=c4nary") }
+	if text := f(loopback, "cannot be read now"); strings.Contains(text, "c4nary") {
+		t.Error("the error is shown")
+	}
+	// One reads at a time, so that nobody can keep the database busy.
+	begun, end := make(chan bool), make(chan bool)
+	s.LastRejects = func(context.Context, int) ([]sink.Kept, error) {
+		close(begun)
+		<-end
+		return nil, nil
+	}
+	first := make(chan bool)
+	go func() {
+		defer close(first)
+		get(t, s, loopback, "GET", "localhost", "/rejects")
+	}()
+	<-begun
+	f(loopback, "try again")
+	close(end)
+	<-first
+	s.LastRejects = func(ctx context.Context, _ int) ([]sink.Kept, error) { return nil, nil }
+	f(loopback, "The database keeps none.")
+}
+
+func TestStatus_CountsAndRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := site("flights", "positions")
+		s.SpoolLimit = 1000
+		p := s.Progress
+		a, file := p.Open("tcp://a:1", progress.Dialed), p.Open("/x/f.jsonl", progress.File)
+		offset := int64(500)
+		file.Locate(func() (int64, int64) { return offset, 1000 })
+		k := p.Open("kafka://c/t/3", progress.Partition)
+		k.Partition("t", "3", func() int64 { return 7 }, func() bool { return true })
+		l, err := web.Listen(loopback)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		handler := s.Handler(l)
+		ask := func(path string) []byte {
+			w, r := httptest.NewRecorder(), httptest.NewRequest("GET", path, nil)
+			r.Host = "localhost"
+			handler.ServeHTTP(w, r)
+			return w.Body.Bytes()
+		}
+		status := func() (st web.Status) {
+			t.Helper()
+			if err := json.Unmarshal(ask("/api/status"), &st); err != nil {
+				t.Fatal(err)
+			}
+			return st
+		}
+		flush := func(rows int64) {
+			p.Flushed(progress.Flush{Took: 20 * time.Millisecond, Rows: int(rows), Tables: []progress.TableFlush{{Messages: rows + 1, Coalesced: 1, Rows: progress.Rows{Inserted: rows}}, {}}})
+		}
+		time.Sleep(100 * time.Second)
+		a.Read(1000, 5000, true, time.Now().Add(-3*time.Second))
+		a.Reject(&fold.Reject{Place: fold.Place{Line: 1234}, Reason: feed.NotJSON})
+		a.Reject(&fold.Reject{Table: -1, Place: fold.Place{Offset: 9}, Reason: feed.Unmatched})
+		flush(400)
+		st := status() // the first: since the start
+		if st.RateSeconds != 100 || st.Lines != 1000 || st.LinesPerSecond != 10 || st.BytesPerSecond != 50 || st.Tables[0].RowsPerSecond != 4 || st.Tables[1].RowsPerSecond != 0 {
+			t.Errorf("since the start: %+v", st)
+		}
+		if st.NotReady != "not connected to tcp://a:1" || st.LagSeconds == nil || *st.LagSeconds != 3 || st.PendingLines != 1000 || st.RejectedLines != 2 || st.SpoolLimitBytes != 1000 {
+			t.Errorf("the run: %+v", st)
+		}
+		if st.Tables[0].Rejected["not_json"] != 1 || len(st.Tables[0].Rejected) != 1 || st.Tables[0].Inserted != 400 || st.Tables[0].Coalesced != 1 {
+			t.Errorf("the tables: %+v", st.Tables)
+		}
+		if want := []web.Reason{{"not_json", 1, "tcp://a:1", 1234, 0}, {"unmatched", 1, "tcp://a:1", 0, 9}}; !slices.Equal(st.Reasons, want) {
+			t.Errorf("the reasons: %+v", st.Reasons)
+		}
+		if f := st.RecentFlushes; len(f) != 1 || f[0].Rows != 400 || f[0].Seconds != 0.02 || f[0].Messages != 401 || !f[0].Time.Equal(time.Now()) {
+			t.Errorf("the flushes: %+v", f)
+		}
+		if at := st.Sources; len(at) != 3 || at[0].Kind != "dialed" || at[1].OffsetBytes != 500 || at[1].SizeBytes != 1000 || at[1].SecondsLeft != nil || at[2].LagRecords == nil || *at[2].LagRecords != 7 || at[2].Connections != 1 || st.Kafka == nil || st.Kafka.LagRecords != 7 {
+			t.Errorf("the sources: %+v %+v", at, st.Kafka)
+		}
+		for range 20 { // and then over the last ten seconds, however often it is asked
+			time.Sleep(500 * time.Millisecond)
+			a.Read(50, 100, true, time.Time{})
+			offset += 10
+			st = status()
+		}
+		if st.RateSeconds != 10 || st.LinesPerSecond != 100 || st.Sources[0].LinesPerSecond != 100 || st.Tables[0].RowsPerSecond != 0 {
+			t.Errorf("over the last seconds: %+v", st)
+		}
+		if left := st.Sources[1].SecondsLeft; left == nil || *left != 15 {
+			t.Errorf("the file: %+v", st.Sources[1])
+		}
+		page := string(ask("/"))
+		for _, text := range []string{"2,000 lines", "<dd class=\"big\">7 <small>records", "t/3", "70\u00a0%", "15s left", "not connected to tcp://a:1", "not_json", "unmatched"} {
+			if !strings.Contains(page, text) {
+				t.Errorf("%q is missing:\n%s", text, page)
+			}
+		}
+	})
+}
+
+func TestStatus_ManySources(t *testing.T) {
+	s := site("t")
+	for i := range 250 {
+		s.Progress.Open(strings.Repeat("x", i+1), progress.Waiting)
+	}
+	var st web.Status
+	if err := json.Unmarshal(get(t, s, loopback, "GET", "localhost", "/api/status").Body.Bytes(), &st); err != nil {
+		t.Fatal(err)
+	}
+	if len(st.Sources) != 200 || st.SourcesLeftOut != 50 {
+		t.Errorf("%d sources, and %d left out", len(st.Sources), st.SourcesLeftOut)
+	}
+	if text := get(t, s, loopback, "GET", "localhost", "/").Body.String(); !strings.Contains(text, "and 50 more") {
+		t.Error("the page does not say that it leaves some out")
+	}
+}
+
+// The page is one of a run that has done nothing yet, too.
+func TestPage_OfAFreshRun(t *testing.T) {
+	w := get(t, site("t"), loopback, "GET", "localhost", "/")
+	for _, text := range []string{"not reading yet", "None is being read.", "</html>"} {
+		if !strings.Contains(w.Body.String(), text) {
+			t.Errorf("%q is missing:\n%s", text, w.Body)
+		}
+	}
 }

@@ -75,6 +75,17 @@ func (c *conn) Rejects(ctx context.Context, job string, each func(sink.Kept) err
 	return ctx.Err()
 }
 
+// LastRejects implements [sink.Inspector].
+func (c *conn) LastRejects(ctx context.Context, job string, n int) (last []sink.Kept, err error) {
+	all := c.db.committed().rejects
+	for i := len(all) - 1; i >= 0 && len(last) < n; i-- {
+		if all[i].Job == job {
+			last = append(last, all[i])
+		}
+	}
+	return last, ctx.Err()
+}
+
 // StoredRejects implements [sink.Inspector].
 func (c *conn) StoredRejects(ctx context.Context, job string) (n int64, err error) {
 	err = c.Rejects(ctx, job, func(sink.Kept) error {

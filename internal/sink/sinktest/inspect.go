@@ -138,6 +138,28 @@ var inspectorTests = []test{
 		r.Flush(`bad`)
 		f(job, 3)
 	}},
+	{"LastRejectsComeFirst", func(t *testing.T, db Database) {
+		f := func(i sink.Inspector, job string, n int, want ...string) {
+			t.Helper()
+			last, err := i.LastRejects(t.Context(), job, n)
+			var have []string
+			for _, k := range last {
+				have = append(have, string(k.Text))
+			}
+			if err != nil || !slices.Equal(have, want) {
+				t.Errorf("%q: the last %d are %q, %v; want %q", job, n, have, err, want)
+			}
+		}
+		r := Begin(t, db)
+		r.Flush(`bad`, `{"id":1}`, `worse`)
+		BeginJob(t, db, "it's other").Flush(`theirs`)
+		r.Flush("not \xff UTF-8")
+		i := inspect(t, db)
+		f(i, job, 2, "not \xff UTF-8", `worse`)
+		f(i, job, 9, "not \xff UTF-8", `worse`, `bad`)
+		f(i, "it's other", 9, `theirs`)
+		f(i, "nobody", 9)
+	}},
 	{"RejectsComeInTheirOrder", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		r.Flush(`{"id":1}`, "not \xff UTF-8", `it's "bad"`)

@@ -31,6 +31,12 @@ func (d *DB) Rejects(ctx context.Context, job string, each func(sink.Kept) error
 	return d.explain(sink.Query(d.ask).Rejects(ctx, job, each))
 }
 
+// LastRejects implements [sink.Inspector].
+func (d *DB) LastRejects(ctx context.Context, job string, n int) ([]sink.Kept, error) {
+	last, err := sink.Query(d.ask).LastRejects(ctx, job, n)
+	return last, d.explain(err)
+}
+
 // StoredRejects implements [sink.Inspector].
 func (d *DB) StoredRejects(ctx context.Context, job string) (int64, error) {
 	n, err := sink.Query(d.ask).StoredRejects(ctx, job)

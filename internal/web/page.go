@@ -1,0 +1,207 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"fmt"
+	"html/template"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+//go:embed page.html rejects.html page.css page.js icon.svg
+var files embed.FS
+
+var pages = template.Must(template.New("").Funcs(template.FuncMap{
+	"grouped": quantity.Grouped, "count": quantity.Count, "rate": quantity.Figure, "span": quantity.Duration, "seconds": seconds,
+	"percent": percent, "number": number, "unit": unit, "sum": sum, "base": base,
+	"bytes": func(n int64) string { return strings.ReplaceAll(quantity.Bytes(n), " ", noBreak) },
+}).ParseFS(files, "*.html"))
+
+func seconds(s float64) string { return quantity.Duration(time.Duration(s * float64(time.Second))) }
+
+// noBreak is a space that keeps a unit on the line of its number.
+const noBreak = "\u00a0"
+
+func percent(part, whole int64) string {
+	return fmt.Sprintf("%d"+noBreak+"%%", min(100, 100*part/max(1, whole)))
+}
+
+// unit is what comes after the number of a quantity; "" where it has several numbers.
+func unit(quantity string) string {
+	if unit := strings.TrimLeft(quantity, "0123456789.,"); !strings.ContainsAny(unit, "0123456789") {
+		return unit
+	}
+	return ""
+}
+
+// number is what comes before the unit.
+func number(quantity string) string { return strings.TrimSuffix(quantity, unit(quantity)) }
+
+func sum(counts map[string]int64) (n int64) {
+	for _, each := range counts {
+		n += each
+	}
+	return n
+}
+
+// render answers with a page.
+func render(w http.ResponseWriter, name string, data any) {
+	var b bytes.Buffer
+	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = b.WriteTo(w) // else nobody waits for the answer
+}
+
+func (s *Site) servePage(w http.ResponseWriter, _ *http.Request) {
+	render(w, "page.html", &page{s.status()})
+}
+
+// page is a status as people see it.
+type page struct{ *Status }
+
+// Since is the time from t to that of the page.
+func (p *page) Since(t time.Time) time.Duration { return max(0, p.Time.Sub(t)) }
+
+// Running is how long the run has lasted.
+func (p *page) Running() time.Duration { return p.Since(p.Started) }
+
+// RatesOver is what rates are over.
+func (p *page) RatesOver() time.Duration { return time.Duration(p.RateSeconds * float64(time.Second)) }
+
+// RowsPerSecond is the rate of all tables.
+func (p *page) RowsPerSecond() (n float64) {
+	for i := range p.Tables {
+		n += p.Tables[i].RowsPerSecond
+	}
+	return n
+}
+
+// Rows is the number of rows of all batches.
+func (p *page) Rows() (n int64) {
+	for i := range p.Tables {
+		t := &p.Tables[i]
+		n += t.Inserted + t.Updated + t.Unchanged + t.Deleted
+	}
+	return n
+}
+
+// Folded is the share of the messages that were folded into the row of another, "" for none.
+func (p *page) Folded() string {
+	var folded, all int64
+	for i := range p.Tables {
+		folded, all = folded+p.Tables[i].Coalesced, all+p.Tables[i].Messages
+	}
+	if folded == 0 {
+		return ""
+	}
+	return percent(folded, all)
+}
+
+// LastFlush is nil where there was none.
+func (p *page) LastFlush() *Flush {
+	if n := len(p.RecentFlushes); n > 0 {
+		return &p.RecentFlushes[n-1]
+	}
+	return nil
+}
+
+// AllRetries is how often calls of the database were tried again.
+func (p *page) AllRetries() int64 { return sum(p.Retries) }
+
+// RetryReasons says why they were.
+func (p *page) RetryReasons() string {
+	var why []string
+	for _, reason := range slices.Sorted(maps.Keys(p.Retries)) {
+		if n := p.Retries[reason]; n > 0 {
+			why = append(why, reason+" "+quantity.Grouped(n))
+		}
+	}
+	return strings.Join(why, ", ")
+}
+
+// AnyExpired reports whether a table had rows that are too old.
+func (p *page) AnyExpired() bool {
+	return slices.ContainsFunc(p.Tables, func(t Table) bool { return t.Expired > 0 })
+}
+
+// Name is what tells a source from its neighbours, and Folder what stands before it.
+func (s *Source) Name() string {
+	if s.Topic != "" {
+		return s.Topic + "/" + s.Partition
+	}
+	return base(s.Source)
+}
+
+// Folder is for Name.
+func (s *Source) Folder() string { return strings.TrimSuffix(s.Source, s.Name()) }
+
+func base(source string) string { return source[strings.LastIndexByte(source, '/')+1:] }
+
+const (
+	rejectsShown = 50
+	rejectShown  = 2000 // bytes of each
+	// rejectsPatience is how long the database may take to answer.
+	rejectsPatience = 5 * time.Second
+)
+
+// rejects is the page of rejected lines.
+type rejects struct {
+	Job, RejectsAt string
+	Why            string // there are no lines
+	Lines          []reject
+	Most           int
+	Longest        int64
+}
+
+type reject struct {
+	sink.Kept
+	Text string
+	More int64 // bytes
+}
+
+// serveRejects answers with the lines that were rejected last. They are data of the feed, and nobody
+// has logged in: whoever is not on this machine is given the command alone.
+func (s *Site) serveRejects(local bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		p := &rejects{Job: s.Job, RejectsAt: s.RejectsAt, Most: rejectsShown, Longest: rejectShown}
+		switch {
+		case s.LastRejects == nil:
+			p.Why = "The database does not keep them."
+		case !local:
+			p.Why = "They may hold anything that the feed does, so that they are shown only where weir listens on the loopback interface, as with --metrics-addr 127.0.0.1:PORT."
+		default:
+			p.Why = s.readRejects(r.Context(), p)
+		}
+		render(w, "rejects.html", p)
+	}
+}
+
+// readRejects adds lines to a page, or says why it cannot.
+func (s *Site) readRejects(ctx context.Context, p *rejects) (why string) {
+	if !s.rejecting.TryLock() {
+		return "They are being read for somebody else: try again."
+	}
+	defer s.rejecting.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, rejectsPatience)
+	defer cancel()
+	last, err := s.LastRejects(ctx, rejectsShown)
+	if err != nil {
+		return "The database cannot be read now."
+	}
+	for _, k := range last {
+		text := k.Text[:min(len(k.Text), rejectShown)]
+		p.Lines = append(p.Lines, reject{k, strings.ToValidUTF8(string(text), "�"), int64(len(k.Text) - len(text))})
+	}
+	return ""
+}

@@ -1,0 +1,207 @@
+package web
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/progress"
+)
+
+// Status is what /api/status answers with; the page shows the same. Times that are not known are
+// left out.
+type Status struct {
+	Job     string    `json:"job"`
+	To      string    `json:"to"` // the database, without a password
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
+	Time    time.Time `json:"time"` // of this answer
+	// NotReady is why /readyz answers 503, "" where it does not.
+	NotReady string `json:"not_ready"`
+	// RateSeconds is how many seconds all rates are over.
+	RateSeconds float64 `json:"rate_seconds"`
+
+	Counts
+	BufferBytes      int64 `json:"buffer_bytes"`
+	BufferLimitBytes int64 `json:"buffer_limit_bytes"`
+	SpoolBytes       int64 `json:"spool_bytes"`
+	SpoolLimitBytes  int64 `json:"spool_limit_bytes"` // 0 where there is no spool
+
+	Flushes       int64            `json:"flushes"`
+	LastCommit    time.Time        `json:"last_commit,omitzero"` // of this run, or of the one that it resumes
+	RecentFlushes []Flush          `json:"recent_flushes"`       // the oldest first
+	Retries       map[string]int64 `json:"retries"`              // of the database, by reason
+	Reconnects    int64            `json:"reconnects"`
+	Kafka         *Kafka           `json:"kafka,omitempty"`
+
+	Tables  []Table  `json:"tables"`
+	Sources []Source `json:"sources"` // at most maxSources
+	// SourcesLeftOut is how many more there are.
+	SourcesLeftOut int64    `json:"sources_left_out"`
+	Reasons        []Reason `json:"reasons"`    // of the rejected lines
+	RejectsAt      string   `json:"rejects_at"` // a file, or the command that prints them
+}
+
+// Counts are of what was read: of the run, or of a source.
+type Counts struct {
+	Lines          int64     `json:"lines"`
+	LinesPerSecond float64   `json:"lines_per_second"`
+	Bytes          int64     `json:"bytes"`
+	BytesPerSecond float64   `json:"bytes_per_second"`
+	PendingLines   int64     `json:"pending_lines"` // read, and not committed
+	RejectedLines  int64     `json:"rejected_lines"`
+	LastMessage    time.Time `json:"last_message,omitzero"` // when it was read
+	// LagSeconds is how old the last message is by its own time; missing where it has none.
+	LagSeconds *float64 `json:"lag_seconds,omitempty"`
+}
+
+// A Table is what was written to a table.
+type Table struct {
+	Table         string           `json:"table"`
+	RowsPerSecond float64          `json:"rows_per_second"`
+	Messages      int64            `json:"messages"`
+	Coalesced     int64            `json:"coalesced"` // messages folded into the row of one before
+	Inserted      int64            `json:"inserted"`
+	Updated       int64            `json:"updated"`
+	Unchanged     int64            `json:"unchanged"`
+	Deleted       int64            `json:"deleted"`
+	Expired       int64            `json:"expired"`
+	Rejected      map[string]int64 `json:"rejected"` // lines by reason
+}
+
+// A Reason has the rejected lines with one reason, and the place of the first.
+type Reason struct {
+	Reason string `json:"reason"`
+	Lines  int64  `json:"lines"`
+	Source string `json:"source"`
+	Line   int64  `json:"line"`
+	Offset int64  `json:"offset"`
+}
+
+// A Source is a file, a connection or a partition that is read.
+type Source struct {
+	Source      string `json:"source"`
+	Kind        string `json:"kind"` // file, waiting, dialed, listening or partition
+	Open        bool   `json:"open"` // it has not ended
+	Connections int64  `json:"connections"`
+	Counts
+	// Of a file whose size is known: raw bytes, and how long the rest takes at the present rate.
+	OffsetBytes int64    `json:"offset_bytes,omitempty"`
+	SizeBytes   int64    `json:"size_bytes,omitempty"`
+	SecondsLeft *float64 `json:"seconds_left,omitempty"`
+	// Of a partition: records that are not committed.
+	Topic      string `json:"topic,omitempty"`
+	Partition  string `json:"partition,omitempty"`
+	LagRecords *int64 `json:"lag_records,omitempty"`
+}
+
+// A Flush is a batch that was written.
+type Flush struct {
+	Time     time.Time `json:"time"`
+	Seconds  float64   `json:"seconds"`
+	Rows     int64     `json:"rows"`
+	Messages int64     `json:"messages"`
+}
+
+// Kafka is what happened to the partitions of a run.
+type Kafka struct {
+	LagRecords  int64 `json:"lag_records"` // of all partitions
+	FetchErrors int64 `json:"fetch_errors"`
+	Rebalances  int64 `json:"rebalances"`
+	Fenced      int64 `json:"fenced"` // flushes, by another member of the group
+}
+
+// maxSources is how many sources are shown at most.
+const maxSources = 200
+
+var kinds = map[progress.Kind]string{progress.File: "file", progress.Waiting: "waiting", progress.Dialed: "dialed", progress.Listening: "listening", progress.Partition: "partition"}
+
+func (s *Site) serveStatus(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(s.status()) // else nobody waits for the answer
+}
+
+// status is what there is to say of the run now.
+func (s *Site) status() *Status {
+	did, now := s.Progress.Snapshot(), time.Now()
+	at := sampleOf(&did, now)
+	since := s.rates.since(at, did.Start)
+	over := max(now.Sub(since.at).Seconds(), 1e-3)
+	st := &Status{Job: s.Job, To: s.To, Version: s.Version, Started: did.Start.UTC(), Time: now.UTC(), NotReady: did.NotReady(), RateSeconds: over,
+		Counts:      Counts{Lines: did.Lines, Bytes: did.Bytes, PendingLines: did.Pending, RejectedLines: did.Rejected},
+		BufferBytes: did.Buffer, BufferLimitBytes: s.BufferLimit, SpoolBytes: did.Spool, SpoolLimitBytes: s.SpoolLimit,
+		Flushes: did.Batches, LastCommit: did.LastCommit.UTC(), RecentFlushes: []Flush{}, Retries: did.Retries, Reconnects: did.Reconnects,
+		Tables: []Table{}, Sources: []Source{}, Reasons: []Reason{}, RejectsAt: s.RejectsAt}
+	st.Counts.rest(read{at.lines, at.bytes, 0}, read{since.lines, since.bytes, 0}, over, did.LastMessage, did.FeedTime)
+	for _, f := range s.Progress.Recent() {
+		st.RecentFlushes = append(st.RecentFlushes, Flush{f.At.UTC(), f.Took.Seconds(), int64(f.Rows), f.Messages})
+	}
+	for i := range did.Reasons {
+		r := &did.Reasons[i]
+		st.Reasons = append(st.Reasons, Reason{string(r.First.Reason), r.Count, r.Source, r.First.Line, r.First.Offset})
+	}
+	slices.SortStableFunc(st.Reasons, func(a, b Reason) int { return cmp.Compare(b.Lines, a.Lines) })
+	for i := range did.Tables {
+		t := &did.Tables[i]
+		st.Tables = append(st.Tables, Table{t.Name, perSecond(at.rows[i]-since.rows[i], over), t.Messages, t.Coalesced,
+			t.Inserted, t.Updated, t.Unchanged, t.Deleted, t.Expired, some(t.Rejected)})
+	}
+	for i := range did.Lanes {
+		l := &did.Lanes[i]
+		if l.Kind == progress.Partition {
+			if st.Kafka == nil {
+				st.Kafka = &Kafka{FetchErrors: did.FailedFetches, Rebalances: did.Rebalances, Fenced: did.Fenced}
+			}
+			st.Kafka.LagRecords += l.Lag
+		}
+		if i < maxSources {
+			st.Sources = append(st.Sources, sourceOf(l, &since, over))
+		} else {
+			st.SourcesLeftOut++
+		}
+	}
+	return st
+}
+
+func sourceOf(l *progress.LaneState, begin *sample, over float64) Source {
+	since, known := begin.sources[l.Source] // else the offset may be that of a checkpoint
+	s := Source{Source: l.Source, Kind: kinds[l.Kind], Open: l.Open, Connections: int64(l.Connections), Topic: l.Topic, Partition: l.Number,
+		Counts:      Counts{Lines: l.Lines, Bytes: l.Bytes, PendingLines: l.Pending, RejectedLines: l.Rejected},
+		OffsetBytes: l.Offset, SizeBytes: l.Size}
+	s.Counts.rest(read{l.Lines, l.Bytes, l.Offset}, since, over, l.LastMessage, l.FeedTime)
+	if read := perSecond(l.Offset-since.offset, over); known && l.Size > l.Offset && read > 0 && l.Kind == progress.File {
+		left := float64(l.Size-l.Offset) / read
+		s.SecondsLeft = &left
+	}
+	if l.Kind == progress.Partition {
+		s.LagRecords = &l.Lag
+	}
+	return s
+}
+
+// rest adds rates and times.
+func (c *Counts) rest(now, since read, over float64, lastMessage, feedTime time.Time) {
+	c.LinesPerSecond, c.BytesPerSecond = perSecond(now.lines-since.lines, over), perSecond(now.bytes-since.bytes, over)
+	c.LastMessage = lastMessage.UTC()
+	if !feedTime.IsZero() {
+		lag := progress.Lag(feedTime).Seconds()
+		c.LagSeconds = &lag
+	}
+}
+
+// perSecond is a rate. A source that was read again may have less than before.
+func perSecond(n int64, over float64) float64 { return float64(max(0, n)) / over }
+
+// some are the reasons for which there are rejected lines.
+func some(counts map[feed.Reason]int64) map[string]int64 {
+	out := map[string]int64{}
+	for reason, n := range counts {
+		if n > 0 {
+			out[string(reason)] = n
+		}
+	}
+	return out
+}
