@@ -188,26 +188,6 @@ func TestGroup_OffsetsAreTheDatabases(t *testing.T) {
 	}
 }
 
-// --start committed takes over from another consumer.
-func TestGroup_StartCommitted(t *testing.T) {
-	t.Parallel()
-	c := testkafka.Start(t, kfake.SeedTopics(2, "t"))
-	for p := range int32(2) {
-		c.Produce("t", p, fmt.Sprintf(`{"id":%d}`, p), fmt.Sprintf(`{"id":%d}`, p+10))
-	}
-	all := kadm.Offsets{}
-	all.AddOffset("t", 0, 1, -1)
-	l := newLive(t, testpg.New(t))
-	l.check(kadm.NewClient(c.Client()).CommitAllOffsets(t.Context(), "other", all))
-	code, log := l.topics(c, "t", "--group", "other", "--start", "committed", "--until-end")
-	if got := l.rows("SELECT id FROM t ORDER BY 1"); code != 0 || got != "1 10 11" {
-		t.Errorf("exit %d, the table has %s\n%s", code, got, log)
-	}
-	if got := l.rows("SELECT DISTINCT job FROM weir_checkpoints"); got != "other" {
-		t.Errorf("the job is %s", got)
-	}
-}
-
 // The first member to come writes where all partitions begin, also those that it does not get; a
 // partition that appears later begins at its first record, while members read.
 func TestGroup_StartLatest(t *testing.T) {

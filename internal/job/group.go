@@ -28,7 +28,11 @@ func (r *run) join(ctx context.Context, k *kafka.Source, starts []start) error {
 	for i := range starts {
 		known[starts[i].name] = starts[i].cp.Seq > 0
 	}
-	begins, err := k.Starts(ctx, func(lane string) bool { return known[lane] })
+	database, err := r.groupClaims().Database(ctx)
+	if err != nil {
+		return err
+	}
+	begins, err := k.Join(ctx, database, func(lane string) bool { return known[lane] })
 	if err != nil {
 		return err
 	}

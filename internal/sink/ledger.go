@@ -233,6 +233,9 @@ func OtherTables(cp *Checkpoint, tables []schema.Table) (others []*schema.Table)
 // table: another table of the same name has another.
 func MadeMark(table string) string { return "made " + table }
 
+// DatabaseMark is the name of the mark with the id of the database.
+const DatabaseMark = "database"
+
 // VersionsMark is the name of the mark with the columns of a table that have versions,
 // as a JSON array in the order of their numbers.
 func VersionsMark(table string) string { return "versions " + table }

@@ -39,6 +39,11 @@ type retryGroup struct {
 	group GroupClaims
 }
 
+func (r *retryGroup) Database(ctx context.Context) (id string, err error) {
+	err = r.retry.do(ctx, func() error { id, err = r.group.Database(ctx); return err })
+	return id, err
+}
+
 func (r *retryGroup) Begin(ctx context.Context, run string, lanes []Lane) error {
 	return r.retry.do(ctx, func() error { return r.group.Begin(ctx, run, lanes) })
 }

@@ -69,6 +69,9 @@ type Claims interface {
 // has it, but that run is fenced.
 type GroupClaims interface {
 	Claims
+	// Database returns what the database is called by, which it gets with weir's tables: a copy of
+	// these has the same id.
+	Database(ctx context.Context) (id string, err error)
 	// Begin writes the checkpoints of lanes that have none, in the name of a run.
 	Begin(ctx context.Context, run string, lanes []Lane) error
 	// TakeOver moves the fences of lanes on, by the name of a run that writes no flushes, and returns

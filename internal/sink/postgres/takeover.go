@@ -3,7 +3,9 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weirsync/weir/internal/sink"
@@ -15,6 +17,22 @@ var _ sink.GroupClaims = (*Claims)(nil)
 // way. A session that has waited for its client meanwhile is ended: the client may be stopped.
 const takeOverWait = "5s"
 
+// Database implements [sink.GroupClaims].
+func (c *Claims) Database(ctx context.Context) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.connect(ctx); err != nil {
+		return "", err
+	}
+	mark := c.literal(sink.DatabaseMark)
+	rows, err := c.write(ctx, fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT DO NOTHING", c.schema, mark, c.literal(rand.Text())),
+		fmt.Sprintf("SELECT value FROM %s.weir_meta WHERE name = %s", c.schema, mark))
+	if err != nil {
+		return "", err
+	}
+	return string(rows[0][0]), nil
+}
+
 // Begin implements [sink.GroupClaims].
 func (c *Claims) Begin(ctx context.Context, run string, lanes []sink.Lane) error {
 	c.mu.Lock()
@@ -22,31 +40,40 @@ func (c *Claims) Begin(ctx context.Context, run string, lanes []sink.Lane) error
 	if err := c.connect(ctx); err != nil || len(lanes) == 0 {
 		return err
 	}
-	s := &script{}
-	s.add("BEGIN ISOLATION LEVEL READ COMMITTED")
-	s.add("SET LOCAL client_min_messages = warning")
-	if !c.ready {
-		for _, q := range c.dialect().Ledger() {
-			s.add("%s", q)
-		}
-	}
 	values := make([]string, len(lanes))
 	for i := range lanes {
 		cp := &lanes[i].Checkpoint
 		values[i] = fmt.Sprintf("(%s, %s, 1, %s, %d, %d, %s, 0, now())", c.literal(c.job), c.literal(lanes[i].Source), c.literal(run), cp.Line, cp.Offset, c.literal(cp.Mark))
 	}
-	s.add(`INSERT INTO %s.weir_checkpoints (job, source, seq, run, line, "offset", mark, rejected, updated) VALUES %s ON CONFLICT DO NOTHING`,
-		c.schema, strings.Join(values, ", "))
+	_, err := c.write(ctx, fmt.Sprintf(`INSERT INTO %s.weir_checkpoints (job, source, seq, run, line, "offset", mark, rejected, updated) VALUES %s ON CONFLICT DO NOTHING`,
+		c.schema, strings.Join(values, ", ")))
+	return err
+}
+
+// write runs statements in a transaction that makes weir's tables where they are missing, and returns
+// the rows of the last one.
+func (c *Claims) write(ctx context.Context, statements ...string) ([][][]byte, error) {
+	s := &script{}
+	s.add("BEGIN ISOLATION LEVEL READ COMMITTED")
+	s.add("SET LOCAL client_min_messages = warning")
+	if !c.ready {
+		statements = slices.Concat(c.dialect().Ledger(), statements)
+	}
+	last := 0
+	for _, q := range statements {
+		last = s.add("%s", q)
+	}
 	s.add("COMMIT")
-	if _, err := c.run(ctx, s); err != nil {
+	r, err := c.run(ctx, s)
+	if err != nil {
 		c.drop()
 		if isStale(pgError(err)) {
 			err = &sink.Error{Class: sink.Transient, Reason: "locked", Err: fmt.Errorf("another run makes weir's tables: %w", err)}
 		}
-		return c.explain(err)
+		return nil, c.explain(err)
 	}
 	c.ready = true
-	return nil
+	return r[last].rows, nil
 }
 
 // TakeOver implements [sink.GroupClaims]. The row of a lane is its lock: a flush has it from its

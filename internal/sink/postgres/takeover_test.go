@@ -45,6 +45,16 @@ func TestTakeOver_Fences(t *testing.T) {
 		})
 	}
 	begun.Wait()
+	ids := map[string]bool{}
+	for range 2 {
+		id, err := db.Claims(t, "job").(sink.GroupClaims).Database(t.Context())
+		if ids[id] = true; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(ids) != 1 || ids[""] {
+		t.Errorf("the database is called %v", ids)
+	}
 	first, second := db.Claims(t, "job"), db.Claims(t, "job")
 	if cp := takeOver(t, first, "first", "a"); cp.Seq != 2 || cp.Offset != 7 || cp.Mark != "{}" {
 		t.Errorf("the checkpoint is %+v", cp)

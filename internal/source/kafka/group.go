@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -42,6 +43,10 @@ type group struct {
 	dirty   chan struct{}                      // there are offsets to tell
 	closing <-chan struct{}                    // nobody calls Next any more
 	stop    context.CancelFunc                 // ends all that the client waits for
+
+	asked     atomic.Bool          // whether others have committed, since lanes were assigned
+	owner     string               // the metadata of what is committed to Kafka
+	committed kadm.OffsetResponses // what was, before the source has joined
 }
 
 type callKind int
@@ -50,7 +55,7 @@ const (
 	assigned callKind = iota
 	revoked
 	lost
-	unknown // the group has assigned partitions that are no lanes
+	failed
 )
 
 // A call has Next deal with partitions.
@@ -59,6 +64,7 @@ type call struct {
 	lanes []*lane
 	from  chan map[partition]cursor // of assigned: where the lanes are read from
 	done  chan struct{}             // of revoked: gets one for each lane that is released
+	err   error                     // of failed
 }
 
 // options are those of a member's client.
@@ -124,9 +130,12 @@ func (s *Source) assigned(ctx context.Context, offsets map[string]map[int32]kgo.
 		}
 	}
 	s.opts.Kafka.Rebalanced()
+	s.group.asked.Store(false)
 	c := &call{kind: assigned, lanes: s.lanesOf(of), from: make(chan map[partition]cursor, 1)}
 	if len(c.lanes) < n {
-		c.kind = unknown
+		c.kind, c.err = failed, ErrNewPartition
+	} else if err := s.checkOwnerAgain(ctx); err != nil {
+		c.kind, c.err = failed, err
 	}
 	if !s.call(ctx, c) {
 		return nil, context.Canceled
@@ -195,8 +204,8 @@ func (s *Source) answer() (some bool, err error) {
 		return false, nil
 	}
 	switch c.kind {
-	case unknown:
-		return true, ErrNewPartition
+	case failed:
+		return true, c.err
 	case assigned:
 		g.at = c
 		for _, l := range c.lanes {
@@ -236,14 +245,20 @@ func (s *Source) tellOffsets(ctx context.Context) {
 		select {
 		case <-s.group.dirty:
 			s.tell(ctx, s.consumer, s.lanes)
+			if s.group.asked.Swap(true) {
+				continue
+			}
+			if err := s.checkOwnerAgain(ctx); err != nil { // it has joined at the same time
+				s.call(ctx, &call{kind: failed, err: err})
+			}
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// tell commits the offsets of lanes to Kafka, for tools that show how far a group is: weir never
-// reads them, so nothing depends on them.
+// tell commits the offsets of lanes to Kafka, for tools that show how far a group is, with the id of
+// the database. No member reads the offsets back.
 func (s *Source) tell(ctx context.Context, cl *kgo.Client, lanes []*lane) {
 	var last []*kgo.Record
 	for _, l := range lanes {
@@ -256,7 +271,7 @@ func (s *Source) tell(ctx context.Context, cl *kgo.Client, lanes []*lane) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, tellWait)
 	defer cancel()
-	if err := cl.CommitRecords(ctx, last...); err != nil {
+	if err := cl.CommitRecords(kgo.PreCommitFnContext(ctx, s.group.named), last...); err != nil {
 		s.opts.Log.Debug(fmt.Sprintf("telling Kafka the offsets: %v", err))
 	}
 }

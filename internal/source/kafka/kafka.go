@@ -188,6 +188,7 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (b sourc
 	} else {
 		s.reading[l.partition] = l
 	}
+	s.committed() // so that others see whose the lane is
 	return source.Begun{At: at.text(), Offset: at.Offset, Waits: !s.opts.Kafka.UntilEnd, Compacted: l.compacted, Lag: l.lag, Connected: s.brokers.connected,
 		Committed: func(c source.Cursor) {
 			if at, err := readCursor(c, l); err == nil && c != "" {

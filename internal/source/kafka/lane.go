@@ -227,7 +227,7 @@ func (s *Source) startOf(ctx context.Context, l *lane) (offset int64, err error)
 	case at.Latest:
 		return l.end, nil
 	case at.Committed:
-		return s.committedOf(ctx, l)
+		return s.committedOf(l)
 	case at.Time.IsZero():
 		return l.start, nil
 	}
@@ -241,49 +241,6 @@ func (s *Source) startOf(ctx context.Context, l *lane) (offset int64, err error)
 		return nil
 	})
 	return min(offset, l.end), err
-}
-
-// committedOf returns the offset that the group has committed to Kafka, and the first one where it
-// has none.
-func (s *Source) committedOf(ctx context.Context, l *lane) (offset int64, err error) {
-	err = s.brokers.patiently(ctx, func() error {
-		found, err := s.admin.FetchOffsets(ctx, s.opts.Kafka.Group)
-		if err = errors.Join(err, found.Error()); err != nil {
-			return err
-		}
-		offset = l.start
-		if at, ok := found.Lookup(l.topic, l.number); ok && at.At >= 0 {
-			offset = at.At
-		}
-		return nil
-	})
-	return offset, err
-}
-
-// Starts returns where the lanes begin of which nobody has a checkpoint: those of topics that are
-// known, by other partitions, at their first records.
-func (s *Source) Starts(ctx context.Context, known func(lane string) bool) (map[string]source.Begun, error) {
-	isKnown := map[string]bool{} // by topic; "" is any, for topics that a pattern finds
-	for _, l := range s.lanes {
-		if known(l.name) {
-			isKnown[l.topic], isKnown[""] = true, s.spec.Pattern != nil
-		}
-	}
-	starts := map[string]source.Begun{}
-	for _, l := range s.lanes {
-		if known(l.name) {
-			continue
-		}
-		at := cursor{Offset: l.start, Epoch: -1, Topic: l.id}
-		if !isKnown[l.topic] && !isKnown[""] {
-			var err error
-			if at.Offset, err = s.startOf(ctx, l); err != nil {
-				return nil, err
-			}
-		}
-		starts[l.name] = source.Begun{At: at.text(), Offset: at.Offset}
-	}
-	return starts, nil
 }
 
 // endsEvery is how often the ends of partitions are asked for, which fetches tell while there are
