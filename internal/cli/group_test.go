@@ -457,6 +457,7 @@ func TestGroup_Errors(t *testing.T) {
 	t.Parallel()
 	g := newGrouped(t, testpg.New(t), testkafka.Start(t, kfake.SeedTopics(1, "t")), 1)
 	m := g.member()
+	g.until("it has joined", func() bool { return g.count("member1", "weir_kafka_partitions") == 1 })
 	g.c.Expel("weir-t", g.ids[m])
 	g.until("it joins again", func() bool { return strings.Contains(g.log("member1"), "left group weir-t: UNKNOWN_MEMBER_ID") })
 	g.produce(10)
