@@ -3,12 +3,10 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/feed"
@@ -128,22 +126,6 @@ With the YAML language server, the first line of a file names it:
 			}
 			_, err = e.stdout.Write(schema)
 			return err
-		},
-	}
-}
-
-func (e *env) manCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "man DIR",
-		Short: "Write the manual pages to a folder",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return err
-			}
-			root := c.Root()
-			root.DisableAutoGenTag = true
-			return doc.GenManTree(root, &doc.GenManHeader{Title: "WEIR", Section: "1", Source: "weir"}, args[0])
 		},
 	}
 }

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+func (e *env) manCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "man DIR",
+		Short: "Write the manual pages to a folder",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return err
+			}
+			return writeManual(c.Root(), args[0])
+		},
+	}
+}
+
+// writeManual writes the page of a command, and those of all below it.
+func writeManual(c *cobra.Command, dir string) error {
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() && !sub.IsAdditionalHelpTopicCommand() {
+			if err := writeManual(sub, dir); err != nil {
+				return err
+			}
+		}
+	}
+	var page bytes.Buffer
+	c.DisableAutoGenTag = true
+	if err := doc.GenMan(c, &doc.GenManHeader{Source: "weir " + version, Manual: "weir manual"}, &page); err != nil {
+		return err
+	}
+	name := strings.ReplaceAll(c.CommandPath(), " ", "-") + ".1"
+	return os.WriteFile(filepath.Join(dir, name), []byte(withSections(page.String(), c)), 0o644)
+}
+
+// exitCodes is the paragraph of a description that a page has a section for.
+var exitCodes = regexp.MustCompile(`(?s)\n\.PP\nExit codes: (.*?\.)\n`)
+
+// withSections adds to a page the sections that the description of the command has no place for.
+func withSections(page string, c *cobra.Command) string {
+	var more strings.Builder
+	if m := exitCodes.FindStringSubmatch(page); m != nil {
+		page = strings.Replace(page, m[0], "\n", 1)
+		more.WriteString(".SH EXIT STATUS\n" + m[1] + "\n\n")
+	}
+	if f := c.Flags(); f.Lookup("to") != nil {
+		more.WriteString(section("ENVIRONMENT", environment, f.Lookup("batch-rows") != nil))
+		more.WriteString(section("FILES", files, f.Lookup("batch-rows") != nil))
+	}
+	page = strings.Replace(page, "\n.SH EXAMPLE\n", "\n.SH EXAMPLES\n", 1)
+	for _, next := range []string{"\n.SH EXAMPLES\n", "\n.SH SEE ALSO\n"} {
+		if strings.Contains(page, next) {
+			return strings.Replace(page, next, "\n"+more.String()+next[1:], 1)
+		}
+	}
+	return page + "\n" + more.String()
+}
+
+// An entry of a section of a page.
+type entry struct {
+	names, text string
+	sync        bool // it is for weir sync alone
+}
+
+var environment = []entry{
+	{"WEIR_CONFIG, WEIR_TO, …", "Each flag of weir sync has a variable: WEIR_BATCH_ROWS is --batch-rows. A flag beats a variable, and a variable beats the config file.", false},
+	{"PGHOST, PGPORT, PGDATABASE, PGUSER, PGPASSWORD, PGPASSFILE, PGSERVICE, PGSSLMODE, …", "What a connection string of Postgres leaves open, as for psql.", false},
+	{"KAFKA_USERNAME, KAFKA_PASSWORD, KAFKA_PASSWORD_FILE", "The login of --sasl. A file is read again at each connection.", true},
+	{"NOTIFY_SOCKET, WATCHDOG_USEC", "Where a service manager wants to be told that the run has started and is alive; see sd_notify(3).", true},
+	{"GOMEMLIMIT", "A limit of the program's memory in place of the one that weir sets by --buffer.", true},
+}
+
+var files = []entry{
+	{"FILE-weir", "Beside an SQLite database FILE: the locks of the sources that are being read.", false},
+	{"~/.pgpass, ~/.pg_service.conf", "Passwords and services of Postgres.", false},
+	{"/etc/weir/NAME.yml, /etc/weir/NAME.env", "The settings and secrets of the service weir@NAME.", true},
+	{"/var/lib/weir/NAME", "What the service weir@NAME writes.", true},
+}
+
+// section returns a section of a page.
+func section(title string, entries []entry, sync bool) string {
+	var b strings.Builder
+	b.WriteString(".SH " + title + "\n")
+	for _, e := range entries {
+		if sync || !e.sync {
+			b.WriteString(".TP\n\\fB" + strings.ReplaceAll(e.names, "-", `\-`) + "\\fP\n" + strings.ReplaceAll(e.text, "-", `\-`) + "\n")
+		}
+	}
+	return b.String() + "\n"
+}
