@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testpg"
 )
@@ -19,7 +21,7 @@ func TestFlush_PermissionDenied(t *testing.T) {
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
 	for _, step := range []struct{ want, grant string }{
 		{"GRANT USAGE, CREATE ON SCHEMA public", "GRANT CREATE ON SCHEMA public TO nobody_much"},
-		{"GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE t", "GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE t TO nobody_much"},
+		{`GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE t TO "nobody_much"`, "GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE t TO nobody_much"},
 	} {
 		r := sinktest.Begin(t, db)
 		_, err := r.TryFlush(`{"id":1,"a":"x"}`)
@@ -32,6 +34,30 @@ func TestFlush_PermissionDenied(t *testing.T) {
 	r := sinktest.Begin(t, db)
 	r.Flush(`{"id":1,"a":"x"}`)
 	sinktest.Expect(t, db, "SELECT a FROM t", "x")
+}
+
+// TestOpen_PermissionDenied: one GRANT names all of weir's own tables.
+func TestOpen_PermissionDenied(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1}`)
+	r.End()
+	db.as(t, "nobody_much")
+	open := func() error {
+		d, err := postgres.Open(t.Context(), db.weir, sink.Options{Level: sink.Full, Log: logtest.New(t)})
+		if err == nil {
+			d.Close()
+		}
+		return err
+	}
+	const grant = `GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE weir_checkpoints, weir_jobs, weir_meta, weir_reject_files, weir_rejects TO "nobody_much"`
+	if err := open(); err == nil || !strings.Contains(err.Error(), grant) {
+		t.Fatalf("without the right to read weir's tables: %v", err)
+	}
+	db.Exec(t, grant)
+	if err := open(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestRebuild_PermissionDenied: to empty a table takes one more right.

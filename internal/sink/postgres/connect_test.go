@@ -91,6 +91,9 @@ func TestOpen_TLSAndPasswords(t *testing.T) {
 			t.Errorf("%s: %v, want %q", more, err, want)
 		}
 	}
+	if err := open("sslmode=verify-full sslrootcert=$other passfile=$pass"); !strings.Contains(err.Error(), "not retried: check the host, sslmode and the certificates") {
+		t.Errorf("a server that is not trusted: %v", err)
+	}
 	db.weir = dsn("sslmode=verify-full sslrootcert=$ca passfile=$pass")
 	r := sinktest.Begin(t, db)
 	r.Flush(`{"id":1,"a":"x"}`)

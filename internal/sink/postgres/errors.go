@@ -1,14 +1,17 @@
 package postgres
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/tcp"
 )
 
 // explain gives an error of the server's, or of the way to it, its class and
@@ -25,12 +28,18 @@ func (c *client) explain(err error) error {
 	if e == nil {
 		var connect *pgconn.ConnectError
 		var lost *lostError
-		if errors.As(err, &connect) || errors.As(err, &lost) {
+		switch {
+		case errors.As(err, &connect) && c.isHopeless(err):
+			return &sink.Error{Class: sink.Permanent, Reason: "connection", Err: fmt.Errorf("%w (not retried: check the host, sslmode and the certificates)", oneLine(err))}
+		case errors.As(err, &connect) || errors.As(err, &lost):
 			return &sink.Error{Class: sink.Transient, Reason: "connection", Err: oneLine(err)}
 		}
 		return err
 	}
 	class, reason, hint := classify(e)
+	if reason == "permission" {
+		hint = c.grant(e)
+	}
 	if hint != "" {
 		hint = " (" + hint + ")"
 	}
@@ -53,7 +62,7 @@ func oneLine(err error) error {
 	}
 	var said []string
 	for _, l := range lines[1:] {
-		if l = strings.TrimSpace(l); !slices.Contains(said, l) {
+		if l = strings.TrimSpace(l); !slices.ContainsFunc(said, func(s string) bool { return strings.HasSuffix(s, l) }) {
 			said = append(said, l)
 		}
 	}
@@ -85,9 +94,11 @@ func classify(e *pgconn.PgError) (class sink.Class, reason, hint string) {
 	case "55000", "57P04":
 		return sink.Permanent, "error", ""
 	case "42501":
-		return sink.Permanent, "permission", grant(e)
-	case "28P01", "28000":
+		return sink.Permanent, "permission", ""
+	case "28P01":
 		return sink.Permanent, "login", "the password may stand in PGPASSWORD or ~/.pgpass"
+	case "28000":
+		return sink.Permanent, "login", ""
 	}
 	switch e.Code[:2] {
 	case "08", "57":
@@ -100,25 +111,52 @@ func classify(e *pgconn.PgError) (class sink.Class, reason, hint string) {
 	return sink.Permanent, "error", ""
 }
 
+// ownTables are those of weir's that every database has that weir has written to.
+const ownTables = "weir_checkpoints, weir_jobs, weir_meta, weir_reject_files, weir_rejects"
+
 // grant is the statement that gives what was missing.
-func grant(e *pgconn.PgError) string {
+func (c *client) grant(e *pgconn.PgError) string {
 	_, thing, _ := strings.Cut(e.Message, "permission denied for ")
 	kind, name, ok := strings.Cut(thing, " ")
+	to := " TO " + ident(c.config.User)
+	if kind == "table" && slices.Contains(strings.Split(ownTables, ", "), name) {
+		name = ownTables // or the next run lacks the next one
+	}
 	switch {
 	case strings.HasPrefix(e.Message, "must be owner of "):
-		return "GRANT the owner's role TO the user that weir connects as, or have the owner change it"
+		return "GRANT the owner's role" + to + ", or have the owner change it"
 	case !ok:
 		return "GRANT what is missing"
 	case kind == "schema":
-		return "GRANT USAGE, CREATE ON SCHEMA " + name + " TO the user that weir connects as"
+		return "GRANT USAGE, CREATE ON SCHEMA " + name + to
 	case kind == "table":
-		return "GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE " + name + " TO the user that weir connects as, and TRUNCATE for --rebuild, REFERENCES for child tables"
+		return "GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE " + name + to + ", and TRUNCATE for --rebuild, REFERENCES for child tables"
 	case kind == "sequence":
-		return "GRANT USAGE ON SEQUENCE " + name + " TO the user that weir connects as"
+		return "GRANT USAGE ON SEQUENCE " + name + to
 	case kind == "database":
-		return "GRANT TEMP ON DATABASE " + name + " TO the user that weir connects as"
+		return "GRANT TEMP ON DATABASE " + name + to
 	}
 	return "GRANT what is missing on " + thing
+}
+
+// isHopeless reports whether no way to the server works by these settings: it has no TLS, or its
+// certificate is not trusted, or it rejects ours, or the host is unknown when the run begins.
+func (c *client) isHopeless(err error) bool {
+	switch e := err.(type) {
+	case nil:
+		return false
+	case *net.DNSError:
+		return e.IsNotFound && c.version == 0
+	case *tls.CertificateVerificationError:
+		return true
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(e.Unwrap(), func(err error) bool { return !c.isHopeless(err) })
+	case *net.OpError:
+		return tcp.IsRefusal(e)
+	case interface{ Unwrap() error }:
+		return c.isHopeless(e.Unwrap())
+	}
+	return err.Error() == "server refused TLS connection" // pgconn has no type for it
 }
 
 // isRefusal reports whether an error may be about rows: triggers and types may raise any
