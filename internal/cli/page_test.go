@@ -1,0 +1,233 @@
+package cli_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+)
+
+// A browser shows a page, and notes what it should not have to.
+type browser struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu       sync.Mutex
+	requests []string // URLs
+	dialogs  int
+	messages []string // on the console: errors, what the policy forbids, calls
+}
+
+// newBrowser starts a headless browser. Without one a test is skipped; in CI it fails.
+func newBrowser(t *testing.T) *browser {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a browser takes seconds to start: without -short")
+	}
+	options := chromedp.DefaultExecAllocatorOptions[:]
+	names := []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
+	found := slices.IndexFunc(names, func(name string) bool { _, err := exec.LookPath(name); return err == nil })
+	switch {
+	case found >= 0:
+		options = append(options, chromedp.ExecPath(names[found]))
+	case os.Getenv("CI") != "":
+		t.Fatal("no browser is installed (Debian: apt install chromium)")
+	default:
+		t.Skip("no browser is installed (Debian: apt install chromium)")
+	}
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // it refuses to run as root with one
+	}
+	b := &browser{t: t}
+	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(stop)
+	b.ctx, stop = chromedp.NewContext(ctx)
+	t.Cleanup(stop)
+	check(t, chromedp.Listen(b.ctx, b.note))
+	go func() {
+		for m := range chromedp.Console(b.ctx) {
+			b.mu.Lock()
+			b.messages = append(b.messages, m.String())
+			b.mu.Unlock()
+		}
+	}()
+	_, err := chromedp.Call(b.ctx, network.Enable, network.EnableParams{})
+	check(t, err)
+	return b
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *browser) note(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		b.requests = append(b.requests, e.Request.URL)
+	case *page.EventJavascriptDialogOpening:
+		b.dialogs++
+	}
+}
+
+// as has the next pages shown at a width and in a colour scheme.
+func (b *browser) as(width int64, scheme string) {
+	b.t.Helper()
+	check(b.t, chromedp.Do(b.ctx, chromedp.EmulateViewport(width, 800)))
+	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	check(b.t, err)
+}
+
+func (b *browser) open(url string) {
+	b.t.Helper()
+	check(b.t, chromedp.Do(b.ctx, chromedp.Navigate(url)))
+}
+
+// evaluate returns the value of an expression in the page.
+func evaluate[T any](b *browser, expression string) T {
+	b.t.Helper()
+	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
+	if err != nil {
+		b.t.Fatalf("%s: %v", expression, err)
+	}
+	return value
+}
+
+func (b *browser) text() string { b.t.Helper(); return evaluate[string](b, "document.body.innerText") }
+
+// until waits until the page says something.
+func (b *browser) until(text string) {
+	b.t.Helper()
+	for end := time.Now().Add(patience); !strings.Contains(b.text(), text); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.t.Fatalf("%q: not after %v\n%s", text, patience, b.text())
+		}
+	}
+}
+
+// calm fails if the page has had anything loaded from elsewhere, or run what is not its own.
+func (b *browser) calm(site string) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, url := range b.requests {
+		if !strings.HasPrefix(url, site+"/") {
+			b.t.Errorf("it asks for %s", url)
+		}
+	}
+	if len(b.requests) == 0 || len(b.messages) > 0 || b.dialogs > 0 {
+		b.t.Errorf("%d requests, %d dialogs, and on the console: %q", len(b.requests), b.dialogs, b.messages)
+	}
+}
+
+// sender sends lines to a run that listens.
+func (l *live) sender(name string) (send func(lines ...string)) {
+	l.t.Helper()
+	var addr string
+	l.until("the address for senders", func() bool {
+		_, log, found := strings.Cut(l.log(name), "senders connect to ")
+		addr, _, _ = strings.Cut(log, "\n")
+		return found
+	})
+	conn, err := net.Dial("tcp", addr)
+	l.check(err)
+	l.t.Cleanup(func() { conn.Close() })
+	return func(lines ...string) {
+		l.t.Helper()
+		_, err := fmt.Fprintf(conn, "%s\n", strings.Join(lines, "\n"))
+		l.check(err)
+	}
+}
+
+// TestPage_InABrowser looks at the page of a run that listens, whose table and lines are hostile.
+func TestPage_InABrowser(t *testing.T) {
+	const hostile = `<script>alert(1)</script>`
+	b := newBrowser(t)
+	l := newLive(t, "t.db")
+	run := l.start("run", "sync", "tcp-listen://127.0.0.1:0", "--table", hostile, "--to", l.to, "--time-field", "at", "--batch-period", "50ms", "--metrics-addr", "127.0.0.1:0")
+	send, site := l.sender("run"), l.site("run")
+	send(`{"id":1,"at":1}`, `{"id":2}`, hostile)
+
+	// The numbers change while it is looked at: it is not loaded again.
+	b.open(site + "/")
+	b.until("3 lines,")
+	b.until("2 rows")
+	evaluate[bool](b, "window.kept = true")
+	evaluate[bool](b, "getSelection().selectAllChildren(document.querySelector('h1')) || true")
+	for i := 3; i < 203; i++ {
+		send(fmt.Sprintf(`{"id":%d}`, i))
+	}
+	b.until("203 lines,")
+	b.until("202 rows")
+	b.until("1 sender")
+	if !evaluate[bool](b, "window.kept === true") || evaluate[string](b, "getSelection().toString()") != hostile {
+		t.Error("the page was loaded again, or has lost what was selected")
+	}
+	for _, text := range []string{"running", "not_json", hostile, "Rows/s"} {
+		if !strings.Contains(b.text(), text) {
+			t.Errorf("%q is missing:\n%s", text, b.text())
+		}
+	}
+	if n := evaluate[int](b, "document.querySelectorAll('rect.rows').length"); n < 2 {
+		t.Errorf("the chart has %d bars", n)
+	}
+
+	// It fits a phone, in the light and in the dark, and so do the rejected lines.
+	send(strings.Repeat("x", 10_000))
+	b.until("204 lines,")
+	grounds := map[string]bool{}
+	for _, scheme := range []string{"light", "dark"} {
+		for _, path := range []string{"/", "/rejects"} {
+			for _, width := range []int64{360, 800, 1400} {
+				b.as(width, scheme)
+				b.open(site + path)
+				if over := evaluate[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
+					t.Errorf("%s is %d pixels wider than %d", path, over, width)
+				}
+			}
+			grounds[evaluate[string](b, "getComputedStyle(document.body).backgroundColor")] = true
+		}
+	}
+	if len(grounds) != 2 {
+		t.Errorf("light and dark are %v", grounds)
+	}
+	if text := b.text(); !strings.Contains(text, hostile) || !strings.Contains(text, "--rejects") || !strings.Contains(text, "and 8.0\u00a0kB more") {
+		t.Errorf("the rejected lines:\n%s", text)
+	}
+
+	// Without JavaScript it is whole, and loads itself again.
+	_, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	check(t, err)
+	b.open(site + "/")
+	if text := b.text(); !strings.Contains(text, "204 lines,") || !evaluate[bool](b, `document.querySelector("meta[http-equiv=refresh]") !== null`) {
+		t.Errorf("without JavaScript:\n%s", text)
+	}
+	_, err = chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{})
+	check(t, err)
+	b.open(site + "/")
+	b.calm(site)
+
+	// A run that has ended is seen to have.
+	check(t, run.Process.Signal(syscall.SIGTERM))
+	_ = run.Wait()
+	b.until("No answer since")
+	if text := b.text(); !strings.Contains(text, "204 lines,") {
+		t.Errorf("when the run has ended:\n%s", text)
+	}
+}
