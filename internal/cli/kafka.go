@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -71,7 +72,7 @@ func isKafka(sources []string) bool {
 }
 
 // checkKafka finds what is set for Kafka alone, and what is not for Kafka, or not for a group.
-func (o *syncOptions) checkKafka(sources []string, to destination) error {
+func (o *syncOptions) checkKafka(sources []string, to destination, rejects *job.Rejects) error {
 	var faults []error
 	fault := func(wrong bool, text string) {
 		if wrong {
@@ -87,6 +88,7 @@ func (o *syncOptions) checkKafka(sources []string, to destination) error {
 			{len(k.fields) > 0, "record-fields"}, {k.sasl != "", "sasl"}} {
 			fault(f.set, "--"+f.name+" is for kafka:// alone")
 		}
+		fault(rejects.Topic() != "", "--rejects topic:NAME is for kafka:// alone: no other source names brokers")
 		return errors.Join(faults...)
 	}
 	grouped := k.partitions == ""
@@ -97,6 +99,10 @@ func (o *syncOptions) checkKafka(sources []string, to destination) error {
 	fault(grouped && o.dryRun, "--dry-run joins no group: --partitions says which partitions of each topic are read, such as 0-3")
 	fault(!grouped && (k.group != "" || k.protocol != protocolClassic || k.instance != "" || k.start == startCommitted),
 		"--partitions reads without a group: leave out --group, --group-protocol, --group-instance and --start committed")
+	fault(grouped && rejects.Path() != "", "--rejects file:PATH is not for a group, whose members would share what the database knows of the file: --rejects table, or topic:NAME")
+	if spec, err := source.ParseKafka(sources[0]); err == nil && rejects.Topic() != "" {
+		fault(spec.Reads(rejects.Topic()), fmt.Sprintf("--rejects topic:%s: the topic is also read, so that dead letters would come back", rejects.Topic()))
+	}
 	fault(o.init != "", "--init is for connections to feeds: Kafka has --sasl")
 	fault(o.dryRun && !k.untilEnd, "--dry-run needs --until-end: a topic has no end")
 	return errors.Join(faults...)

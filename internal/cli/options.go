@@ -325,7 +325,7 @@ type rejectOptions struct {
 const defaultMaxRejects = 10_000
 
 func (o *rejectOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.rejects, "rejects", "table", "where bad lines go: table (weir_rejects), file:PATH, fail (the run stops), discard")
+	f.StringVar(&o.rejects, "rejects", "table", "where bad lines go: table (weir_rejects), file:PATH, topic:NAME (of Kafka: dead letters), fail (the run stops), discard")
 	f.Var(&o.keepRejects, "keep-rejects", "how long rejected lines stay in weir_rejects, such as 30d (default forever)")
 	f.Int64Var(&o.maxRejects, "max-rejects", defaultMaxRejects, "stop the run after more than this many bad lines")
 }
@@ -338,7 +338,7 @@ func (o *rejectOptions) parse() (r job.Rejects, err error) {
 	if o.maxRejects < 0 {
 		err = errors.Join(err, errors.New("--max-rejects cannot be negative"))
 	}
-	if o.keepRejects.IsSet && (o.keepRejects.Duration <= 0 || r.Path() != "") {
+	if o.keepRejects.IsSet && (o.keepRejects.Duration <= 0 || r.Path() != "" || r.Topic() != "") {
 		err = errors.Join(err, fmt.Errorf("--keep-rejects %s: must be a duration such as 30d, and needs --rejects table", &o.keepRejects))
 	}
 	return r, err

@@ -40,7 +40,7 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 	usage := errors.Join(err, rulesErr, o.check(), feedErr, kafkaErr, rateErr, rejectsErr, toErr, tablesErr)
 	if sourceErr == nil {
 		kafka := isKafka(sources)
-		if usage = errors.Join(usage, o.checkKafka(sources, to)); kafka {
+		if usage = errors.Join(usage, o.checkKafka(sources, to, &rejects)); kafka {
 			live = !o.untilEnd
 		}
 		stored := slices.ContainsFunc(sources, func(s string) bool { return source.TraitsOf(s).Stored() })
@@ -60,7 +60,7 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 			o.retryFor.Duration = config.Forever
 		}
 	}
-	src.RetryFor = o.retryFor.Duration
+	src.RetryFor, src.Kafka.DeadLetters = o.retryFor.Duration, rejects.Topic()
 	jobName := cmp.Or(o.job, o.group, table)
 	if isKafka(sources) && o.partitions == "" {
 		src.Kafka.Group = cmp.Or(o.group, "weir-"+jobName)

@@ -27,6 +27,7 @@ type flusher struct {
 	// unrepeatable are lanes that cannot be read again.
 	unrepeatable []*lane
 	ended        bool // a lane was read to its end
+	outbox       *outbox
 }
 
 // laneFlushed is what the flusher knows of a lane.
@@ -52,12 +53,27 @@ func (f *flusher) write(ctx context.Context, stop <-chan struct{}) error {
 		select {
 		case s, more := <-f.ready:
 			if !more {
+				if err := f.outbox.finish(ctx, f); err != nil {
+					return err
+				}
 				return f.expireAll(ctx, stop)
 			}
 			if err := f.writeSet(ctx, s); err != nil {
 				return err
 			}
 		case <-f.expiryDue():
+		case <-f.outbox.woken():
+			if err := f.outbox.pass(ctx, f); err != nil {
+				return err
+			}
+		case <-f.outbox.retryDue():
+			if err := f.outbox.pass(ctx, f); err != nil {
+				return err
+			}
+		case a := <-f.outbox.answered():
+			if err := f.outbox.took(ctx, f, a); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -111,7 +127,7 @@ func flushed(s *fold.Set, res *sink.Result, took time.Duration) progress.Flush {
 
 // flushOf returns the flush of a set.
 func (f *flusher) flushOf(s *set) *sink.Flush {
-	flush := &sink.Flush{Batches: s.Batches, Rejects: s.Rejects, Job: f.Job, Run: f.id, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.Rejects.mode == keep,
+	flush := &sink.Flush{Batches: s.Batches, Rejects: s.Rejects, Job: f.Job, Run: f.id, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.Rejects.mode == keep || f.Rejects.mode == toTopic,
 		Rebuild: s.rebuild, Tombstones: f.Tombstones, ReadsDominate: s.readsDominate}
 	flush.BeforeCommit = func(rejects []fold.Reject) error {
 		refused := make([]int64, len(s.lanes))
@@ -168,6 +184,7 @@ func (f *flusher) committed(ctx context.Context, s *set, flush *sink.Flush, res 
 			l.flushed.last = append(l.flushed.last[:0], l.flushed.last[rememberedFlushes:]...)
 		}
 	}
+	f.outbox.committed(flush, len(s.Rejects)+len(res.Refused))
 	if err := f.Rejects.committed(flush); err != nil {
 		return err
 	}

@@ -221,7 +221,8 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if k, ok := src.(*kafka.Source); ok && r.inGroup() {
+	k, _ := src.(*kafka.Source)
+	if k != nil && r.inGroup() {
 		if err := r.join(ctx, k, starts); err != nil {
 			return nil, err
 		}
@@ -231,7 +232,8 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 		return nil, err
 	}
 	scans := newScanPool(&r.names, r.limit)
-	o := &opener{run: r, scans: scans}
+	box := r.newOutbox(k)
+	o := &opener{run: r, scans: scans, outbox: box}
 	full, ready, free := make(chan *set), make(chan *set), make(chan *set, 2)
 	for range 2 {
 		s := newSet(len(r.Tables))
@@ -239,7 +241,7 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 		free <- s
 	}
 	in := &reader{run: r, scans: scans, full: full, free: free, unmarked: unmarked}
-	out := &flusher{run: r, ready: ready, free: free}
+	out := &flusher{run: r, ready: ready, free: free, outbox: box}
 
 	// What was read is written even when reading was stopped, so flushing ends
 	// only with an error; that ends reading too.
@@ -247,7 +249,12 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(flushing, cancel)()
-	g.Go(func() error { return out.write(flushing, ctx.Done()) })
+	sending, written := context.WithCancel(flushing)
+	g.Go(func() error { return box.send(sending) })
+	g.Go(func() error {
+		defer written()
+		return out.write(flushing, ctx.Done())
+	})
 	g.Go(func() error { r.prefetch.pass(flushing, full, ready, r.Log); return nil })
 	g.Go(func() error {
 		scans.run(reading, func(ctx context.Context) error { return o.open(ctx, starts, src) })

@@ -57,8 +57,9 @@ const (
 // An opener claims the lanes that the sources open, and puts their lines into the pool.
 type opener struct {
 	*run
-	scans *scanPool
-	spool *spool.Queue // around the one source that has one
+	scans  *scanPool
+	spool  *spool.Queue // around the one source that has one
+	outbox *outbox
 
 	mu      sync.Mutex
 	starts  []start           // that are not claimed yet
@@ -232,6 +233,7 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	o.mu.Lock()
 	o.lanes = append(o.lanes, l)
 	o.mu.Unlock()
+	o.outbox.more() // what an earlier run has left
 	if finished {
 		o.skip(s)
 	} else {

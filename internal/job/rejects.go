@@ -19,16 +19,18 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/lockfile"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
 )
 
 // Rejects says where bad lines go.
 type Rejects struct {
-	mode rejectMode
-	path string
-	file *lockfile.File
-	size int64  // of the file, as far as its lines count
-	next int64  // the same after the flush at hand
-	mark string // the ID of the job's lines
+	mode  rejectMode
+	path  string
+	topic string
+	file  *lockfile.File
+	size  int64  // of the file, as far as its lines count
+	next  int64  // the same after the flush at hand
+	mark  string // the ID of the job's lines
 }
 
 type rejectMode int
@@ -38,6 +40,7 @@ const (
 	discard                   // nowhere, counted
 	fail                      // the run ends
 	toFile
+	toTopic // of Kafka, by way of weir_rejects
 )
 
 // ParseRejects reads the value of --rejects.
@@ -52,8 +55,14 @@ func ParseRejects(s string) (Rejects, error) {
 	case strings.HasPrefix(s, "file:") && len(s) > len("file:"):
 		path, err := filepath.Abs(s[len("file:"):])
 		return Rejects{mode: toFile, path: path}, err
+	case strings.HasPrefix(s, "topic:"):
+		topic := s[len("topic:"):]
+		if !source.IsTopic(topic) {
+			return Rejects{}, fmt.Errorf("%q is no name of a topic", topic)
+		}
+		return Rejects{mode: toTopic, topic: topic}, nil
 	}
-	return Rejects{}, fmt.Errorf("%q is none of table, file:PATH, fail and discard", s)
+	return Rejects{}, fmt.Errorf("%q is none of table, file:PATH, topic:NAME, fail and discard", s)
 }
 
 // rejectLine is a line of the file of rejects.
@@ -70,6 +79,9 @@ type rejectLine struct {
 
 // Path returns the path of the file, "" where there is none.
 func (r *Rejects) Path() string { return r.path }
+
+// Topic returns the topic of dead letters, "" where there is none.
+func (r *Rejects) Topic() string { return r.topic }
 
 // Check reports whether the file may be written: it is one of rejects, empty or missing.
 func (r *Rejects) Check() error {

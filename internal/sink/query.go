@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,8 +75,8 @@ func (q Query) Status(ctx context.Context) (st Status, err error) {
 	return st, err
 }
 
-// keptAtOnce are the rejected lines that one query asks for.
-const keptAtOnce = 1000
+// KeptAtOnce are the rejected lines that one query asks for.
+const KeptAtOnce = 1000
 
 // Rejects are for [Inspector].
 func (q Query) Rejects(ctx context.Context, job string, each func(Kept) error) error {
@@ -84,55 +85,82 @@ func (q Query) Rejects(ctx context.Context, job string, each func(Kept) error) e
 		of = " AND job = {1}"
 	}
 	for last := int64(0); ; {
-		rows, err := q(ctx, func(d Dialect) string {
-			return d.with(fmt.Sprintf("%s WHERE id > %d%s ORDER BY id LIMIT %d", d.rejects(), last, of, keptAtOnce), job)
-		})
-		if err != nil || len(rows) == 0 {
+		some, err := q.rejects(ctx, nextRejects(last, of), job)
+		if err != nil || len(some) == 0 {
 			return err
 		}
-		for _, row := range rows {
-			last = number(row[0])
-			k, err := kept(row)
-			if err != nil {
-				return err
-			}
+		for _, k := range some {
 			if err := each(k); err != nil {
 				return err
 			}
 		}
+		last = some[len(some)-1].ID
 	}
+}
+
+// nextRejects is SQL for those behind one, by a further condition.
+func nextRejects(after int64, of string) string {
+	return fmt.Sprintf("WHERE id > %d%s ORDER BY id LIMIT %d", after, of, KeptAtOnce)
 }
 
 // LastRejects is for [Inspector].
 func (q Query) LastRejects(ctx context.Context, job string, n int) (last []Kept, err error) {
+	return q.rejects(ctx, fmt.Sprintf("WHERE job = {1} ORDER BY id DESC LIMIT %d", n), job)
+}
+
+// rejects returns rejected lines; which is SQL that chooses them.
+func (q Query) rejects(ctx context.Context, which string, texts ...string) (some []Kept, err error) {
 	rows, err := q(ctx, func(d Dialect) string {
-		return d.with(fmt.Sprintf("%s WHERE job = {1} ORDER BY id DESC LIMIT %d", d.rejects(), n), job)
+		return d.with(fmt.Sprintf(`SELECT id, job, source, line, "offset", reason, %s, %s FROM {p}weir_rejects %s`, d.Micros("time"), d.Kept, which), texts...)
 	})
 	for _, row := range rows {
-		k, err := kept(row)
+		text := row[8]
+		if row[7] != nil {
+			if text, err = hex.DecodeString(string(row[7])); err != nil {
+				return nil, err
+			}
+		}
+		some = append(some, Kept{ID: number(row[0]), Job: string(row[1]), Source: string(row[2]), Line: number(row[3]), Offset: number(row[4]),
+			Reason: string(row[5]), Text: text, Time: time.UnixMicro(number(row[6])).UTC()})
+	}
+	return some, err
+}
+
+// Outbox is for [Sink]; exec runs a statement.
+func (q Query) Outbox(ctx context.Context, o *Outbox, exec func(sql func(Dialect) string) error) (next []Kept, waiting int64, err error) {
+	if len(o.Lanes) == 0 {
+		return nil, 0, nil
+	}
+	of, texts := o.condition()
+	if len(o.Sent) > 0 {
+		ids := make([]string, len(o.Sent))
+		for i, id := range o.Sent {
+			ids[i] = strconv.FormatInt(id, 10)
+		}
+		err = exec(func(d Dialect) string {
+			return d.with("DELETE FROM {p}weir_rejects WHERE id IN ("+strings.Join(ids, ", ")+")"+of, texts...)
+		})
 		if err != nil {
-			return nil, err
-		}
-		last = append(last, k)
-	}
-	return last, err
-}
-
-// rejects is SQL for rejected lines, for kept.
-func (d Dialect) rejects() string {
-	return fmt.Sprintf(`SELECT id, job, source, line, "offset", reason, %s, %s FROM {p}weir_rejects`, d.Micros("time"), d.Kept)
-}
-
-// kept reads a row of Dialect.rejects.
-func kept(row [][]byte) (k Kept, err error) {
-	text := row[8]
-	if row[7] != nil {
-		if text, err = hex.DecodeString(string(row[7])); err != nil {
-			return k, err
+			return nil, 0, err
 		}
 	}
-	return Kept{Job: string(row[1]), Source: string(row[2]), Line: number(row[3]), Offset: number(row[4]),
-		Reason: string(row[5]), Text: text, Time: time.UnixMicro(number(row[6])).UTC()}, nil
+	rows, err := q.ask(ctx, "SELECT count(*) FROM {p}weir_rejects WHERE true"+of, texts...)
+	for _, row := range rows {
+		waiting = number(row[0])
+	}
+	if err == nil && waiting > 0 {
+		next, err = q.rejects(ctx, nextRejects(o.After, of), texts...)
+	}
+	return next, waiting, err
+}
+
+// condition is one on the lines of the outbox, with its texts.
+func (o *Outbox) condition() (of string, texts []string) {
+	lanes := make([]string, len(o.Lanes))
+	for i := range lanes {
+		lanes[i] = fmt.Sprintf("{%d}", i+2)
+	}
+	return " AND job = {1} AND source IN (" + strings.Join(lanes, ", ") + ")", slices.Concat([]string{o.Job}, o.Lanes)
 }
 
 // StoredRejects is for [Inspector].

@@ -107,6 +107,11 @@ func (r *retry) Flush(ctx context.Context, f *Flush) (res Result, err error) {
 	return res, err
 }
 
+func (r *retry) Outbox(ctx context.Context, o *Outbox) (next []Kept, waiting int64, err error) {
+	err = r.do(ctx, func() error { next, waiting, err = r.Sink.Outbox(ctx, o); return err })
+	return next, waiting, err
+}
+
 func (r *retry) do(ctx context.Context, call func() error) error {
 	start, unknown, attempt := time.Now(), 0, 0
 	waits := backoff.Backoff{Min: minWait, Max: maxWait}

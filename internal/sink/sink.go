@@ -32,6 +32,9 @@ type Sink interface {
 	// the rows that are old by that one; else it walks through the whole table in the order of
 	// the key. It may be called again after any error, and by several runs at once.
 	Expire(ctx context.Context, e *Expiry) (Expired, error)
+	// Outbox removes rejected lines that were sent elsewhere, and returns those that come next, at
+	// most [KeptAtOnce], and how many wait in all. It may be called again after any error.
+	Outbox(ctx context.Context, o *Outbox) (next []Kept, waiting int64, err error)
 	// Forget removes what the database has of a job that was claimed: its checkpoints and
 	// rejects, and the versions of its tables that no other job has written to.
 	Forget(ctx context.Context, job string) (Forgotten, error)
@@ -235,8 +238,17 @@ type RejectCount struct {
 	Count       int64
 }
 
+// An Outbox asks for rejected lines of a job that are to be sent elsewhere.
+type Outbox struct {
+	Job   string
+	Lanes []string // whose they are
+	After int64    // the ID behind which the next ones are; 0: all
+	Sent  []int64  // IDs of those to be removed
+}
+
 // Kept is a rejected line as the database keeps it.
 type Kept struct {
+	ID           int64 // later lines have higher ones
 	Job, Source  string
 	Line, Offset int64
 	Reason       string

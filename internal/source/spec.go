@@ -32,6 +32,14 @@ type KafkaSpec struct {
 
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
+// IsTopic reports whether a name may be that of a topic.
+func IsTopic(name string) bool { return topicName.MatchString(name) }
+
+// Reads reports whether a topic is one of the spec's.
+func (s *KafkaSpec) Reads(topic string) bool {
+	return s.Pattern != nil && s.Pattern.MatchString(topic) || slices.Contains(s.Topics, topic)
+}
+
 // ParseKafka returns the parts of a spec.
 func ParseKafka(spec string) (s KafkaSpec, err error) {
 	scheme, rest, _ := strings.Cut(spec, "://")
@@ -57,7 +65,7 @@ func ParseKafka(spec string) (s KafkaSpec, err error) {
 		return s, nil
 	}
 	for t := range strings.SplitSeq(topics, ",") {
-		if !topicName.MatchString(t) || slices.Contains(s.Topics, t) {
+		if !IsTopic(t) || slices.Contains(s.Topics, t) {
 			return s, fmt.Errorf("%s: %q is no name of a topic, or appears twice; a pattern begins with ~", spec, t)
 		}
 		s.Topics = append(s.Topics, t)
@@ -91,8 +99,9 @@ type Kafka struct {
 	Cursors    func(ctx context.Context, lanes []string) ([]Cursor, error)
 	Rebalanced func()
 
-	Start    Start
-	UntilEnd bool // a partition ends where it ended when the run began
+	DeadLetters string // the topic that rejected records are sent to; "" is none
+	Start       Start
+	UntilEnd    bool // a partition ends where it ended when the run began
 	// Ends are where the partitions ended then, by their lanes: others have appeared since. nil: it begins.
 	Ends        map[string]int64
 	Uncommitted bool // records of transactions that are not committed, or are aborted, are read too

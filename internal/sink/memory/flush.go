@@ -374,7 +374,8 @@ func (s *state) keep(f *sink.Flush) {
 	now := time.Now()
 	for i := range f.Rejects {
 		r := &f.Rejects[i]
-		s.rejects = append(s.rejects, sink.Kept{Job: f.Job, Source: f.Lanes[r.Lane].Source, Line: r.Line, Offset: r.Offset,
+		s.rejected++
+		s.rejects = append(s.rejects, sink.Kept{ID: s.rejected, Job: f.Job, Source: f.Lanes[r.Lane].Source, Line: r.Line, Offset: r.Offset,
 			Reason: r.Why(), Text: bytes.Clone(r.Text), Time: now})
 	}
 }
@@ -397,6 +398,24 @@ func (s *state) checkpoint(f *sink.Flush, tableID string) {
 	if r := f.RejectFile; r != nil {
 		s.rejectFiles[lane{f.Job, r.Path}] = *r
 	}
+}
+
+// Outbox implements [sink.Sink].
+func (c *conn) Outbox(_ context.Context, o *sink.Outbox) (next []sink.Kept, waiting int64, err error) {
+	err = c.db.change(func(s *state) error {
+		of := func(k sink.Kept) bool { return k.Job == o.Job && slices.Contains(o.Lanes, k.Source) }
+		s.rejects = slices.DeleteFunc(s.rejects, func(k sink.Kept) bool { return of(k) && slices.Contains(o.Sent, k.ID) })
+		for _, k := range s.rejects {
+			if !of(k) {
+				continue
+			}
+			if waiting++; k.ID > o.After && len(next) < sink.KeptAtOnce {
+				next = append(next, k)
+			}
+		}
+		return nil
+	})
+	return next, waiting, err
 }
 
 // Forget implements [sink.Sink].

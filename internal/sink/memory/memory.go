@@ -113,6 +113,7 @@ type state struct {
 	checkpoints map[lane]sink.Checkpoint
 	rejectFiles map[lane]sink.RejectFile // by job and path
 	rejects     []sink.Kept
+	rejected    int64 // lines, ever
 }
 
 // A row has the texts of its columns that are not NULL, by their names. A text is the same in
@@ -135,7 +136,7 @@ type version struct {
 
 func (s *state) clone() *state {
 	return &state{tables: orNew(maps.Clone(s.tables)), writers: orNew(maps.Clone(s.writers)), checkpoints: orNew(maps.Clone(s.checkpoints)),
-		rejectFiles: orNew(maps.Clone(s.rejectFiles)), rejects: slices.Clone(s.rejects)}
+		rejectFiles: orNew(maps.Clone(s.rejectFiles)), rejects: slices.Clone(s.rejects), rejected: s.rejected}
 }
 
 func orNew[K comparable, V any](m map[K]V) map[K]V {

@@ -40,3 +40,15 @@ func (d *DB) forget(ctx context.Context, job string) (f sink.Forgotten, err erro
 	}
 	return f, err
 }
+
+// Outbox implements [sink.Sink].
+func (d *DB) Outbox(ctx context.Context, o *sink.Outbox) (next []sink.Kept, waiting int64, err error) {
+	if err := d.connect(ctx); err != nil {
+		return nil, 0, err
+	}
+	next, waiting, err = sink.Query(d.ask).Outbox(ctx, o, func(sql func(sink.Dialect) string) error {
+		_, err := d.query(ctx, sql(d.dialect()))
+		return err
+	})
+	return next, waiting, d.explain(err)
+}

@@ -165,6 +165,11 @@ func (s *faulty) Expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, 
 	return res, err
 }
 
+func (s *faulty) Outbox(ctx context.Context, o *sink.Outbox) (next []sink.Kept, waiting int64, err error) {
+	err = s.call(ctx, "Outbox", nil, func() error { next, waiting, err = s.Sink.Outbox(ctx, o); return err })
+	return next, waiting, err
+}
+
 type faultyClaims struct {
 	sink.Claims
 	caller

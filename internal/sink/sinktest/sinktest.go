@@ -84,6 +84,7 @@ func Test(t *testing.T, h Harness) {
 		{"Ledger", ledgerTests},
 		{"Claim", needing(Claimable, claimTests)},
 		{"Inspector", inspectorTests},
+		{"Outbox", outboxTests},
 		{"Driver", driverTests},
 		{"Unchanged", unchangedTests},
 		{"Version", versionTests},

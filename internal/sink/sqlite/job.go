@@ -32,3 +32,22 @@ func (d *DB) Forget(ctx context.Context, job string) (f sink.Forgotten, err erro
 	}
 	return f, d.explain(err)
 }
+
+// Outbox implements [sink.Sink].
+func (d *DB) Outbox(ctx context.Context, o *sink.Outbox) (next []sink.Kept, waiting int64, err error) {
+	if err := d.usable(ctx); err != nil {
+		return nil, 0, err
+	}
+	err = d.polling(ctx, func() (err error) {
+		next, waiting, err = sink.Query(d.ask).Outbox(ctx, o, func(sql func(sink.Dialect) string) error {
+			d.wrote = true
+			return d.c.exec(sql(dialect))
+		})
+		return err
+	})
+	err = d.explain(err)
+	if failed := (*sink.Error)(nil); errors.As(err, &failed) && failed.Class == sink.Unknown {
+		d.disconnect() // as after a flush
+	}
+	return next, waiting, err
+}

@@ -38,6 +38,8 @@ type Source struct {
 	pending  []fetched
 	events   []source.Event // that come before all else
 
+	decompressor kgo.Decompressor // of batches that the source itself fetches
+
 	cancel  context.CancelFunc // of what runs in the background
 	waiting sync.WaitGroup     // for it
 	texts   texter
@@ -59,7 +61,7 @@ func New(ctx context.Context, spec string, o source.Options) (_ *Source, err err
 	if o, err = o.WithDefaults(); err != nil {
 		return nil, err
 	}
-	s := &Source{opts: o, reading: map[partition]*lane{}}
+	s := &Source{opts: o, reading: map[partition]*lane{}, decompressor: kgo.DefaultDecompressor()}
 	if s.spec, err = source.ParseKafka(spec); err != nil {
 		return nil, err
 	}

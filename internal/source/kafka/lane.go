@@ -96,8 +96,15 @@ func (l *lane) raise(end int64) {
 
 // find finds the partitions that are to be read.
 func (s *Source) find(ctx context.Context) error {
-	meta, err := s.admin.Metadata(ctx, s.spec.Topics...)
+	named := s.spec.Topics
+	if letters := s.opts.Kafka.DeadLetters; letters != "" && s.spec.Pattern == nil {
+		named = append(slices.Clone(named), letters)
+	}
+	meta, err := s.admin.Metadata(ctx, named...)
 	if err != nil {
+		return err
+	}
+	if err := s.checkLetters(meta.Topics); err != nil {
 		return err
 	}
 	s.cluster, s.nodes, s.lanes = meta.Cluster, len(meta.Brokers), nil

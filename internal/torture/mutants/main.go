@@ -150,6 +150,11 @@ var mutants = []mutant{
 		postgres, "TestTakeOver_StoppedInTransaction", false},
 	{"a revocation does not commit", "internal/source/kafka/group.go", `	if c.kind == lost {`, `	if c.kind != assigned {`,
 		cli, "TestGroup_RevocationCommits", false},
+	{"dead letters are removed before the brokers have them", "internal/source/kafka/deadletter.go", `			if failed == nil {
+				sent = append(sent, of.ID)
+			}
+`, "			sent = append(sent, of.ID)\n",
+		cli, "TestDeadLetters_Refused", false},
 	{"a group's offsets are those of Kafka", "internal/source/kafka/group.go", `			offsets[p.topic][p.number] = at.offset()`, "			if offsets[p.topic][p.number].EpochOffset().Offset < 0 {\n				offsets[p.topic][p.number] = at.offset()\n			}",
 		cli, "TestGroup_OffsetsAreTheDatabases", false},
 	{"claims are lost with their connection, Postgres", "internal/sink/postgres/claims.go", `if err != nil || !made || c.pooled {`, `if err != nil || !made || !c.pooled {`,

@@ -1,0 +1,225 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/weirsync/weir/internal/backoff"
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source/kafka"
+)
+
+const (
+	// Waits before letters are sent again that were not taken.
+	outboxMinWait = time.Second
+	outboxMaxWait = time.Minute
+	// outboxPatience is how long a run waits at its end for letters to be sent.
+	outboxPatience = 10 * time.Second
+)
+
+// An outbox sends rejected records to the topic of dead letters: from weir_rejects, where they are
+// removed when the brokers have them. It works in passes through those that wait. A nil outbox does
+// nothing.
+type outbox struct {
+	src     *kafka.Source
+	letters chan []kafka.Letter // for the sender, one chunk at a time
+	answers chan answer         // of the sender
+	wake    chan struct{}       // more letters may wait
+
+	// What follows is the flusher's.
+	busy    bool // the sender has a chunk
+	passing bool // a pass is under way
+	after   int64
+	failed  bool // not all of this pass, or of the last one, were sent
+	waits   backoff.Backoff
+	due     time.Time       // when the next pass begins if the last one has failed
+	read    map[string]bool // lanes that are read again from the start, and whose old letters are gone; nil: all others, too
+}
+
+// An answer is what became of a chunk.
+type answer struct {
+	last int64 // ID
+	sent []int64
+	err  error // why others were not sent
+}
+
+// newOutbox returns the outbox of a run, nil where it has none.
+func (r *run) newOutbox(src *kafka.Source) *outbox {
+	if r.Rejects.mode != toTopic || r.lookedAt {
+		return nil
+	}
+	b := &outbox{src: src, letters: make(chan []kafka.Letter, 1), answers: make(chan answer, 1), wake: make(chan struct{}, 1),
+		waits: backoff.Backoff{Min: outboxMinWait, Max: outboxMaxWait}}
+	if r.FromStart {
+		b.read = map[string]bool{}
+	}
+	return b
+}
+
+// send sends what the flusher asks for, until ctx ends.
+func (b *outbox) send(ctx context.Context) error {
+	if b == nil {
+		return nil
+	}
+	s, err := b.src.NewSender(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	for {
+		select {
+		case letters := <-b.letters:
+			a := answer{last: letters[len(letters)-1].ID}
+			a.sent, a.err = s.Send(ctx, letters)
+			b.answers <- a // there is room: one chunk is under way
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// more says that letters may wait.
+func (b *outbox) more() {
+	if b == nil {
+		return
+	}
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// committed notes a flush.
+func (b *outbox) committed(f *sink.Flush, rejects int) {
+	if b == nil {
+		return
+	}
+	if b.read != nil {
+		for i := range f.Lanes {
+			b.read[f.Lanes[i].Source] = true
+		}
+	}
+	if rejects > 0 {
+		b.more()
+	}
+}
+
+// woken, answered and retryDue are what the flusher waits for.
+func (b *outbox) woken() <-chan struct{} {
+	if b == nil || b.passing || b.failed {
+		return nil
+	}
+	return b.wake
+}
+
+func (b *outbox) answered() <-chan answer {
+	if b == nil {
+		return nil
+	}
+	return b.answers
+}
+
+func (b *outbox) retryDue() <-chan time.Time {
+	if b == nil || b.passing || !b.failed {
+		return nil
+	}
+	return time.After(time.Until(b.due))
+}
+
+// pass begins a pass.
+func (b *outbox) pass(ctx context.Context, f *flusher) error {
+	b.passing, b.failed, b.after = true, false, 0
+	_, err := b.next(ctx, f, nil)
+	return err
+}
+
+// next removes what was sent, and hands over the next chunk. It returns how many letters wait.
+func (b *outbox) next(ctx context.Context, f *flusher, sent []int64) (waiting int64, err error) {
+	var lanes []string
+	for _, name := range b.src.Owned() {
+		if b.read == nil || b.read[name] {
+			lanes = append(lanes, name)
+		}
+	}
+	kept, waiting, err := f.db.Outbox(ctx, &sink.Outbox{Job: f.Job, Lanes: lanes, After: b.after, Sent: sent})
+	if err != nil {
+		return 0, fmt.Errorf("reading dead letters from weir_rejects: %w", err)
+	}
+	if len(kept) == 0 {
+		b.passing = false
+		if wait, _ := b.waits.Next(math.MaxInt64); b.failed {
+			b.due = time.Now().Add(wait)
+		} else {
+			b.waits.Reset()
+		}
+		return waiting, nil
+	}
+	letters := make([]kafka.Letter, len(kept))
+	for i, k := range kept {
+		letters[i] = kafka.Letter{ID: k.ID, Lane: k.Source, Offset: k.Offset, Reason: k.Reason, Text: k.Text, Lost: strings.HasPrefix(k.Reason, string(feed.Corrupt)+":")}
+	}
+	b.letters <- letters
+	b.busy = true
+	return waiting, nil
+}
+
+// took deals with an answer.
+func (b *outbox) took(ctx context.Context, f *flusher, a answer) error {
+	b.busy, b.after = false, a.last
+	if a.err != nil {
+		if !b.failed {
+			f.Log.Warn(fmt.Sprintf("sending rejected records to topic %s: %v; they wait in weir_rejects, and are tried again", f.Rejects.topic, a.err))
+		}
+		b.failed = true
+	}
+	_, err := b.next(ctx, f, a.sent)
+	return err
+}
+
+// finish sends what waits at the end of a run, but does not wait for it for long.
+func (b *outbox) finish(ctx context.Context, f *flusher) error {
+	if b == nil {
+		return nil
+	}
+	end := time.After(outboxPatience)
+	for last := false; ; {
+		if !b.passing && !b.failed {
+			if last {
+				return nil
+			}
+			last = true
+			if err := b.pass(ctx, f); err != nil {
+				return err
+			}
+			continue
+		}
+		var err error
+		select {
+		case a := <-b.answers:
+			err = b.took(ctx, f, a)
+		case <-b.retryDue():
+			err = b.pass(ctx, f)
+		case <-end:
+			return b.left(ctx, f)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// left logs how many letters the next run has to send.
+func (b *outbox) left(ctx context.Context, f *flusher) error {
+	b.after = math.MaxInt64
+	n, err := b.next(ctx, f, nil)
+	if err == nil && n > 0 {
+		f.Log.Warn(fmt.Sprintf("%d rejected records wait in weir_rejects to be sent to topic %s: the next run sends them", n, f.Rejects.topic))
+	}
+	return err
+}

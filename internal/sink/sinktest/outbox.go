@@ -1,0 +1,67 @@
+package sinktest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// outboxTests: rejected lines that were sent elsewhere go, and no others.
+var outboxTests = []test{
+	{"OnlyTheJobsLanes", func(t *testing.T, db Database) {
+		r := BeginLanes(t, db, "a", "b", "c")
+		f := outbox(r, "a", "b")
+		f("0:", 0)
+		r.In("a").Flush(`{"id":1}`, `bad a`, "bad \xff")
+		r.In("b").Flush(`bad b`)
+		r.In("c").Flush(`bad c`)
+		BeginJob(t, db, "another").Flush(`{"id":1}`, `bad other`)
+		ids := f("3: bad a,bad \xff,bad b", 0)
+		f("3: bad b", ids[1])
+		f("1: bad \xff", 0, ids[0], ids[2])
+		f("1: bad \xff", 0, ids[0], ids[2]) // again
+		f("0:", 0, ids[1])
+		if n := len(rejects(t, inspect(t, db), "")); n != 2 {
+			t.Errorf("%d rejects are left, want those of another lane and another job", n)
+		}
+		f = outbox(r)
+		f("0:", 0)
+	}},
+	{"Chunks", func(t *testing.T, db Database) {
+		r := BeginLanes(t, db, "a")
+		r.Flush(slices.Repeat([]string{`bad`}, sink.KeptAtOnce+1)...)
+		next, waiting, err := r.Sink.Outbox(t.Context(), &sink.Outbox{Job: r.job, Lanes: []string{"a"}})
+		if err != nil || len(next) != sink.KeptAtOnce || waiting != sink.KeptAtOnce+1 {
+			t.Fatalf("%d of %d come next, %v", len(next), waiting, err)
+		}
+		o := &sink.Outbox{Job: r.job, Lanes: []string{"a"}, After: next[len(next)-1].ID}
+		for i := range next {
+			o.Sent = append(o.Sent, next[i].ID)
+		}
+		if next, waiting, err = r.Sink.Outbox(t.Context(), o); err != nil || len(next) != 1 || waiting != 1 {
+			t.Errorf("%d of %d are left, %v", len(next), waiting, err)
+		}
+	}},
+}
+
+// outbox returns a function that asks for lines of lanes, and compares what comes next.
+func outbox(r *Run, lanes ...string) func(want string, after int64, sent ...int64) (ids []int64) {
+	return func(want string, after int64, sent ...int64) (ids []int64) {
+		r.t.Helper()
+		next, waiting, err := r.Sink.Outbox(r.t.Context(), &sink.Outbox{Job: r.job, Lanes: lanes, After: after, Sent: sent})
+		var texts []string
+		for _, k := range next {
+			ids, texts = append(ids, k.ID), append(texts, string(k.Text))
+			if k.Job != r.job || !slices.Contains(lanes, k.Source) || k.Line == 0 || !strings.Contains(k.Reason, ": ") {
+				r.t.Errorf("it is %+v", k)
+			}
+		}
+		if got := strings.TrimSpace(fmt.Sprintf("%d: %s", waiting, strings.Join(texts, ","))); err != nil || got != want {
+			r.t.Errorf("behind %d, without %v: %q, %v; want %q", after, sent, got, err, want)
+		}
+		return ids
+	}
+}

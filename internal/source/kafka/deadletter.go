@@ -1,0 +1,217 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// A Letter is a rejected record that is to be sent to the topic of dead letters.
+type Letter struct {
+	ID     int64
+	Lane   string
+	Offset int64
+	Reason string
+	Text   []byte // what the database keeps of it
+	Lost   bool   // there is no record that can be read
+}
+
+const (
+	// lettersAtOnce is how much is fetched, and how much is sent, at a time, unless one record is larger.
+	lettersAtOnce = 512 << 10 // bytes
+	// maxLetter is the largest record that is sent whole, if the topic takes it.
+	maxLetter = 64 << 20 // bytes
+	// decodeTries is how often a batch is fetched before it counts as one that cannot be read.
+	decodeTries = 2
+	// letterWait is how long the brokers may take to take a record before it is tried again.
+	letterWait = 30 * time.Second
+)
+
+// checkLetters reports why rejected records cannot be sent, and takes their topic out of those that
+// were found.
+func (s *Source) checkLetters(found kadm.TopicDetails) error {
+	name := s.opts.Kafka.DeadLetters
+	if name == "" {
+		return nil
+	}
+	t, ok := found[name]
+	delete(found, name)
+	if !ok || errors.Is(t.Err, kerr.UnknownTopicOrPartition) {
+		return fatalError{fmt.Errorf("--rejects topic:%s: the topic does not exist: create it, weir does not", name)}
+	}
+	if t.Err != nil {
+		return fmt.Errorf("--rejects topic:%s: %w", name, t.Err)
+	}
+	return nil
+}
+
+// Owned are the names of the lanes that were begun, and that no other member is known to have.
+func (s *Source) Owned() (names []string) {
+	for _, l := range s.lanes {
+		if l.owned.Load() {
+			names = append(names, l.name)
+		}
+	}
+	return names
+}
+
+// A Sender sends dead letters.
+type Sender struct {
+	*Source
+	producer *kgo.Client
+}
+
+// NewSender returns a sender, which ends with ctx: a letter that is being sent then may have been.
+func (s *Source) NewSender(ctx context.Context) (*Sender, error) {
+	cl, err := kgo.NewClient(append(s.options(), kgo.WithContext(ctx), kgo.DefaultProduceTopic(s.opts.Kafka.DeadLetters),
+		kgo.ProducerBatchMaxBytes(maxLetter), kgo.RecordDeliveryTimeout(letterWait))...)
+	return &Sender{s, cl}, err
+}
+
+// Close ends the sender's connections.
+func (s *Sender) Close() { s.producer.Close() }
+
+// Send sends letters, and returns the IDs of those that all replicas in sync have. err tells why others
+// were not sent.
+func (s *Sender) Send(ctx context.Context, letters []Letter) (sent []int64, err error) {
+	of := map[string][]Letter{}
+	for _, l := range letters {
+		of[l.Lane] = append(of[l.Lane], l)
+	}
+	for _, l := range s.lanes {
+		all := of[l.name]
+		slices.SortFunc(all, func(a, b Letter) int { return cmp.Compare(a.Offset, b.Offset) })
+		for len(all) > 0 && ctx.Err() == nil {
+			some, failed := s.originals(ctx, l, all)
+			if failed != nil {
+				err = cmp.Or(err, failed)
+				break
+			}
+			done, failed := s.produce(ctx, l, all, some)
+			sent, err = append(sent, done...), cmp.Or(err, failed)
+			all = all[len(some):]
+		}
+	}
+	return sent, err
+}
+
+// originals fetches the records of some of the first letters, which one batch has: nil for a letter whose
+// record is not to be had any more.
+func (s *Sender) originals(ctx context.Context, l *lane, letters []Letter) (some []*kgo.Record, err error) {
+	first := letters[0].Offset
+	var p kgo.FetchPartition
+	for end, try := first, 0; end <= first && try < decodeTries && !letters[0].Lost; try++ {
+		batches, err := s.fetch(ctx, l.partition, first, lettersAtOnce)
+		if errors.Is(err, errGone) {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+		p, end = s.decode(l.partition, first, batches)
+		for _, of := range letters {
+			if of.Offset >= end {
+				break
+			}
+			i, found := slices.BinarySearchFunc(p.Records, of.Offset, func(r *kgo.Record, offset int64) int { return cmp.Compare(r.Offset, offset) })
+			if found {
+				some = append(some, p.Records[i])
+			} else {
+				some = append(some, nil)
+			}
+		}
+	}
+	if len(some) == 0 {
+		some = []*kgo.Record{nil}
+	}
+	return some, nil
+}
+
+// produce sends the first letters, of which originals are the records.
+func (s *Sender) produce(ctx context.Context, l *lane, letters []Letter, originals []*kgo.Record) (sent []int64, err error) {
+	for i := 0; i < len(originals); {
+		var records []*kgo.Record
+		begin, size := i, 0
+		for ; i < len(originals) && (i == begin || size < lettersAtOnce); i++ {
+			r := letters[i].record(l, originals[i])
+			records = append(records, r)
+			size += len(r.Key) + len(r.Value)
+		}
+		for j, failed := range s.results(ctx, records) {
+			of := &letters[begin+j]
+			if isTooLarge(failed) { // by itself it may not be; else it goes without what does not fit
+				if failed = s.producer.ProduceSync(ctx, of.record(l, originals[begin+j])).FirstErr(); isTooLarge(failed) {
+					failed = s.producer.ProduceSync(ctx, of.cut(l)).FirstErr()
+				}
+			}
+			if failed == nil {
+				sent = append(sent, of.ID)
+			}
+			err = cmp.Or(err, failed)
+		}
+	}
+	return sent, err
+}
+
+// results sends records, and returns what came of each.
+func (s *Sender) results(ctx context.Context, records []*kgo.Record) []error {
+	errs := make([]error, len(records))
+	for _, r := range s.producer.ProduceSync(ctx, records...) {
+		errs[slices.Index(records, r.Record)] = r.Err
+	}
+	return errs
+}
+
+func isTooLarge(err error) bool {
+	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge)
+}
+
+// Headers that a letter has behind those of its record.
+const (
+	headerReason     = "weir.reason"
+	headerTopic      = "weir.topic"
+	headerPartition  = "weir.partition"
+	headerOffset     = "weir.offset"
+	headerTimestamp  = "weir.timestamp" // milliseconds since 1970
+	headerIncomplete = "weir.incomplete"
+)
+
+// record is the record of a letter: the original one, where there is one, with what weir says of it.
+func (of *Letter) record(l *lane, original *kgo.Record) *kgo.Record {
+	if original == nil {
+		return of.kept(l, "the topic no longer has the record, or it cannot be read")
+	}
+	r := &kgo.Record{Key: original.Key, Value: original.Value, Headers: append(slices.Clone(original.Headers), of.headers(l)...)}
+	r.Headers = append(r.Headers, headerOf(headerTimestamp, strconv.FormatInt(original.Timestamp.UnixMilli(), 10)))
+	return r
+}
+
+// cut is the record of a letter that is larger than the topic takes.
+func (of *Letter) cut(l *lane) *kgo.Record {
+	return of.kept(l, "the topic of dead letters takes no record as large")
+}
+
+// kept is a record with what the database keeps of a letter.
+func (of *Letter) kept(l *lane, why string) *kgo.Record {
+	value := of.Text
+	if value == nil {
+		value = []byte{} // no tombstone
+	}
+	return &kgo.Record{Value: value, Headers: append(of.headers(l), headerOf(headerIncomplete, why+": this is what weir_rejects had of it"))}
+}
+
+func (of *Letter) headers(l *lane) []kgo.RecordHeader {
+	return []kgo.RecordHeader{headerOf(headerReason, of.Reason), headerOf(headerTopic, l.topic), headerOf(headerPartition, strconv.Itoa(int(l.number))),
+		headerOf(headerOffset, strconv.FormatInt(of.Offset, 10))}
+}
+
+func headerOf(key, value string) kgo.RecordHeader {
+	return kgo.RecordHeader{Key: key, Value: []byte(value)}
+}
