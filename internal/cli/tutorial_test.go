@@ -3,11 +3,13 @@ package cli_test
 import (
 	"database/sql"
 	"fmt"
+	"html"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -19,7 +21,53 @@ func TestDocs_TutorialRuns(t *testing.T) {
 	if !found || !ends || len(blocks) < 5 {
 		t.Fatal("did not exercise: the page has no tutorial")
 	}
-	dir := t.TempDir()
+	dir := programs(t)
+	printed, commands := "", ""
+	for _, b := range blocks {
+		if b[1] == "" {
+			if printed != b[2] {
+				t.Errorf("%s\nprints\n%s\nwant\n%s", commands, printed, b[2])
+			}
+			continue
+		}
+		code, out, log := shell(dir, b[2])
+		if code != 0 && code != 3 {
+			t.Errorf("%s\nexit %d\n%s", b[2], code, log)
+		}
+		printed, commands = out, b[2]
+	}
+}
+
+// The commands that the recording types end as it says, and it shows them.
+func TestDocs_RecordingRuns(t *testing.T) {
+	session := regexp.MustCompile(`(?m)^    \("(.*)", (\d+)\),$`).FindAllStringSubmatch(read(t, "../../docs/recording/record"), -1)
+	shown := html.UnescapeString(read(t, "../../docs/recording/session.svg"))
+	dir := programs(t)
+	if err := os.WriteFile(filepath.Join(dir, "flights.jsonl.gz"), []byte(read(t, "../../testdata/flights.jsonl.gz")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, s := range session {
+		if !strings.Contains(shown, s[1]) {
+			t.Errorf("the recording does not show %s: docs/recording/record makes it", s[1])
+		}
+		if strings.HasPrefix(s[1], "#") {
+			continue
+		}
+		ran++
+		if code, _, log := shell(dir, s[1]); fmt.Sprint(code) != s[2] {
+			t.Errorf("%s\nexit %d, want %s\n%s", s[1], code, s[2], log)
+		}
+	}
+	if ran < 4 {
+		t.Error("did not exercise: the recording has no session")
+	}
+}
+
+// programs returns a folder with weir and sqlite3.
+func programs(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
 	self, err := os.Executable()
 	for _, name := range []string{"weir", "sqlite3"} {
 		if err == nil {
@@ -29,24 +77,20 @@ func TestDocs_TutorialRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	printed, commands := "", ""
-	for _, b := range blocks {
-		if b[1] == "" {
-			if printed != b[2] {
-				t.Errorf("%s\nprints\n%s\nwant\n%s", commands, printed, b[2])
-			}
-			continue
-		}
-		c := exec.Command("sh", "-c", b[2])
-		c.Dir, c.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
-		var log strings.Builder
-		c.Stderr = &log
-		out, err := c.Output()
-		if err != nil && c.ProcessState.ExitCode() != 3 {
-			t.Errorf("%s\n%v\n%s", b[2], err, log.String())
-		}
-		printed, commands = string(out), b[2]
+	return dir
+}
+
+// shell runs commands with the programs of a folder in it, and returns what they print.
+func shell(dir, commands string) (code int, out, log string) {
+	c := exec.Command("bash", "-c", commands)
+	c.Dir, c.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+	var stderr strings.Builder
+	c.Stderr = &stderr
+	printed, err := c.Output()
+	if code = c.ProcessState.ExitCode(); code < 0 && err != nil { // a signal
+		code = 128 + int(c.ProcessState.Sys().(syscall.WaitStatus).Signal())
 	}
+	return code, string(printed), stderr.String()
 }
 
 // sqlite3 is as much of SQLite's shell as the tutorial needs.
