@@ -93,10 +93,12 @@ bench-reference: ## build the C program that weir is compared with, and compare;
 	$(CC) -O3 -march=native -o bin/reference bench/reference/reference.c -lsqlite3
 	$(MAKE) bench ONLY=reference
 
-bench-peers: build ## time the peers from public package registries, and check what they wrote; PEERS_POSTGRES=URL for those of Postgres
-	bench/peers
+bench-peers: RECORDS = 100000
+bench-peers: build ## time weir and the peers from public package registries on RECORDS messages, and compare what they wrote
+	.ci/needs
+	WEIR=$(CURDIR)/bin/weir PEERS=$(CURDIR)/bench/peers RECORDS=$(RECORDS) REQUIRE_KAFKA=1 go test -run='^$$' -bench=Peers -benchtime=1x -timeout 60m ./internal/cli
 
-bench-kafka: build ## time reading RECORDS from Apache Kafka by its client alone and by weir, TURNS times in turns
+bench-kafka: build ## time reading RECORDS from Apache Kafka by its client alone and by weir, and from a file, TURNS times in turns
 	.ci/needs
 	WEIR=$(CURDIR)/bin/weir KAFKA_RECORDS=$(RECORDS) REQUIRE_KAFKA=1 go test -run='^$$' -bench=Kafka -benchtime=$(TURNS)x -timeout 60m ./internal/cli
 

@@ -3,6 +3,8 @@ package cli_test
 import (
 	"bytes"
 	"fmt"
+	"hash/crc32"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,57 +24,80 @@ import (
 const benchPartitions = 4
 
 // BenchmarkKafka reads a topic of Apache Kafka by the client alone, which does nothing with the
-// records, and by the program, in turns. KAFKA_RECORDS is how many records the topic has, WEIR the
-// program.
+// records, and by the program, in turns; and the same messages from a file into Postgres.
+// KAFKA_RECORDS is how many records the topic has, WEIR the program.
 func BenchmarkKafka(b *testing.B) {
 	records, err := strconv.Atoi(os.Getenv("KAFKA_RECORDS"))
 	if err != nil {
 		records = 20_000
 	}
-	for codec, c := range map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()} {
-		b.Run(codec, func(b *testing.B) {
-			broker := testkafka.Broker(b, benchPartitions, "t")
-			fillTopic(b, broker, records, kgo.ProducerBatchCompression(c), kgo.ProducerBatchMaxBytes(900_000))
-			var alone usage
-			ways := map[string]*usage{"dry": {}, "sqlite": {}, "postgres": {}}
-			for b.Loop() {
-				alone.add(readAlone(b, broker, records))
-				for way, args := range map[string][]string{"dry": {"--dry-run", "--to", "t.db"}, "sqlite": {"--to", "t.db"}, "postgres": {"--to", testpg.New(b)}} {
-					ways[way].add(readByProgram(b, broker, args...))
-				}
-			}
-			b.ReportMetric(float64(records*b.N)/alone.wall.Seconds(), "kgo-rec/s")
-			b.ReportMetric(alone.cpu.Seconds()*1e6/float64(records*b.N), "kgo-cpu-µs/rec")
-			for way, u := range ways {
-				b.ReportMetric(alone.wall.Seconds()/u.wall.Seconds(), way+"/kgo")
-				b.ReportMetric(u.cpu.Seconds()*1e6/float64(records*b.N), way+"-cpu-µs/rec")
-				b.ReportMetric(float64(u.peak)/1e6, way+"-peak-MB")
-			}
-		})
+	feeds := map[string]func(io.Writer) error{
+		"hot":      func(w io.Writer) error { return bench.Hot(w, records, 5000, 1) },
+		"distinct": func(w io.Writer) error { return bench.Distinct(w, records, 1) },
 	}
+	server := testpg.Start(b)
+	codecs := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}
+	for name, feed := range feeds {
+		for codec, c := range codecs {
+			b.Run(name+"/"+codec, func(b *testing.B) {
+				var messages bytes.Buffer
+				if err := feed(&messages); err != nil {
+					b.Fatal(err)
+				}
+				broker := testkafka.Broker(b, benchPartitions, "t")
+				fillTopic(b, broker, "t", messages.Bytes(), kgo.ProducerBatchCompression(c), kgo.ProducerBatchMaxBytes(900_000))
+				file := filepath.Join(b.TempDir(), "feed.jsonl")
+				if err := os.WriteFile(file, messages.Bytes(), 0o600); err != nil {
+					b.Fatal(err)
+				}
+				benchWays(b, broker, server, file, records)
+			})
+		}
+	}
+}
+
+// benchWays reads the topic and the file, which hold the same records, in all ways in turns.
+func benchWays(b *testing.B, broker *testkafka.Cluster, server *testpg.Server, file string, records int) {
+	topic := []string{"kafka://" + broker.Addr() + "/t", "--partitions", fmt.Sprint("0-", benchPartitions-1), "--until-end"}
+	var alone, dry, sqlite, postgres, fromFile usage
+	for b.Loop() {
+		alone.add(readAlone(b, broker, records))
+		dry.add(readByProgram(b, nil, append(topic, "--dry-run", "--to", "t.db")...))
+		sqlite.add(readByProgram(b, nil, append(topic, "--to", "t.db")...))
+		postgres.add(readByProgram(b, server, append(topic, "--to", server.Database(b))...))
+		fromFile.add(readByProgram(b, server, file, "--to", server.Database(b)))
+	}
+	per := func(d time.Duration) float64 { return d.Seconds() * 1e6 / float64(records*b.N) }
+	b.ReportMetric(float64(records*b.N)/alone.wall.Seconds(), "kgo-rec/s")
+	b.ReportMetric(per(alone.cpu), "kgo-cpu-µs/rec")
+	for way, u := range map[string]usage{"dry": dry, "sqlite": sqlite, "postgres": postgres} {
+		b.ReportMetric(alone.wall.Seconds()/u.wall.Seconds(), way+"/kgo")
+		b.ReportMetric(per(u.cpu), way+"-cpu-µs/rec")
+		b.ReportMetric(float64(u.peak)/1e6, way+"-peak-MB")
+	}
+	b.ReportMetric(per(fromFile.cpu), "file-cpu-µs/rec")
+	b.ReportMetric(per(postgres.server), "postgres-server-µs/rec")
+	b.ReportMetric(per(fromFile.server), "file-server-µs/rec")
+	b.ReportMetric(float64(postgres.cpu+postgres.server)/float64(fromFile.cpu+fromFile.server), "postgres/file-cpu")
 }
 
 // usage is what reading a topic took. The CPU is that of the reader alone, on a loaded machine too.
 type usage struct {
 	wall, cpu time.Duration
-	peak      int64 // bytes of memory
+	server    time.Duration // CPU of the database's server
+	peak      int64         // bytes of memory
 }
 
 func (u *usage) add(v usage) {
-	u.wall, u.cpu, u.peak = u.wall+v.wall, u.cpu+v.cpu, max(u.peak, v.peak)
+	u.wall, u.cpu, u.server, u.peak = u.wall+v.wall, u.cpu+v.cpu, u.server+v.server, max(u.peak, v.peak)
 }
 
-// fillTopic writes messages into all partitions of the topic, each id into one.
-func fillTopic(b *testing.B, c *testkafka.Cluster, records int, opts ...kgo.Opt) {
-	var feed bytes.Buffer
-	if err := bench.Hot(&feed, records, 5000, 1); err != nil {
-		b.Fatal(err)
-	}
+// fillTopic writes messages that begin with their ids into all partitions of a topic, each id into one.
+func fillTopic(b *testing.B, c *testkafka.Cluster, topic string, messages []byte, opts ...kgo.Opt) {
 	client := c.Client(opts...)
-	for line := range bytes.Lines(feed.Bytes()) {
-		id := line[len(`{"id":"FLT`):][:9]
-		n, _ := strconv.Atoi(string(id))
-		client.Produce(b.Context(), &kgo.Record{Topic: "t", Partition: int32(n % benchPartitions), Key: id, Value: line[:len(line)-1]}, func(_ *kgo.Record, err error) {
+	for line := range bytes.Lines(messages) {
+		id, _, _ := bytes.Cut(line[len(`{"id":"`):], []byte(`"`))
+		client.Produce(b.Context(), &kgo.Record{Topic: topic, Partition: int32(crc32.ChecksumIEEE(id) % benchPartitions), Key: id, Value: line[:len(line)-1]}, func(_ *kgo.Record, err error) {
 			if err != nil {
 				b.Error(err)
 			}
@@ -111,8 +136,12 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// readByProgram reads the topic by the program into an empty database.
-func readByProgram(b *testing.B, c *testkafka.Cluster, args ...string) (u usage) {
+// readByProgram reads a source by the program into an empty database, which may be a server's.
+func readByProgram(b *testing.B, server *testpg.Server, args ...string) (u usage) {
+	if server != nil {
+		before := server.CPU(b)
+		defer func() { u.server = server.CPU(b) - before }()
+	}
 	program := os.Getenv("WEIR")
 	dir := b.TempDir()
 	if program == "" {
@@ -125,7 +154,7 @@ func readByProgram(b *testing.B, c *testkafka.Cluster, args ...string) (u usage)
 			b.Fatal(err)
 		}
 	}
-	cmd := exec.Command(program, append([]string{"sync", "kafka://" + c.Addr() + "/t", "--partitions", fmt.Sprint("0-", benchPartitions-1), "--until-end", "--table", "t"}, args...)...)
+	cmd := exec.Command(program, append([]string{"sync", "--table", "t"}, args...)...)
 	var out bytes.Buffer
 	cmd.Dir, cmd.Stderr = dir, &out
 	begun := time.Now()
