@@ -16,7 +16,7 @@ import (
 // What commands in the docs call beside weir: harmless ones are run, and of others nothing happens.
 var (
 	harmless = strings.Fields("cat head mkdir sed sort")
-	others   = strings.Fields("buildah cp curl duckdb go grep gunzip gzip journalctl jq kcat kubectl make mlr mosquitto_sub nc node podman promtool psql python3 sqlite3 systemctl tail unzip watch websocat xz zstd")
+	others   = strings.Fields("buildah bzip2 cp curl duckdb go grep gunzip gzip journalctl jq kcat kubectl make mlr mosquitto_sub nc node podman promtool psql python3 sqlite3 systemctl tail unzip watch websocat xz zstd")
 )
 
 var (
@@ -110,7 +110,7 @@ func (s *recorder) check(page, commands string, whole bool) {
 	if err := os.RemoveAll(args); err != nil {
 		s.t.Fatal(err)
 	}
-	for _, name := range []string{"flights.jsonl", "feed.jsonl"} { // which commands read
+	for _, name := range []string{"flights.jsonl", "feed.jsonl", "flights.csv"} { // which commands read
 		if err := os.WriteFile(filepath.Join(work, name), nil, 0o600); err != nil {
 			s.t.Fatal(err)
 		}
