@@ -24,7 +24,7 @@ var allowed = map[string][]string{
 	"internal/replay":   {"internal/feed", "internal/source", "internal/source/file", "github.com/klauspost/compress/flate", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zlib", "golang.org/x/time/rate"},
 	"internal/config":   {"internal/feed", "internal/fold", "internal/mapping", "internal/quantity", "go.yaml.in/yaml/v3"},
 	"internal/service":  {},
-	"internal/web":      {"internal/feed", "internal/progress", "internal/quantity", "internal/sink"},
+	"internal/web":      {"internal/feed", "internal/progress", "internal/quantity", "internal/sink", "internal/source"},
 	"internal/progress": {"internal/feed", "internal/fold", "internal/sink"},
 	"internal/metrics": {"internal/progress", "github.com/prometheus/client_golang/prometheus",
 		"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp"},

@@ -247,7 +247,7 @@ func (r *syncRun) site() *web.Site {
 	if c.Spool.Dir != "" {
 		s.SpoolLimit = c.Spool.Max
 	}
-	s.RejectsAt = c.Rejects.Path()
+	s.RejectsAt = "--rejects " + r.o.rejects
 	if r.o.rejects == "table" {
 		s.RejectsAt, s.LastRejects = c.ShowRejects, r.lastRejects
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
 )
 
 //go:embed page.html rejects.html page.css page.js icon.svg
@@ -21,7 +22,7 @@ var files embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"grouped": quantity.Grouped, "count": quantity.Count, "rate": quantity.Figure, "span": quantity.Duration, "seconds": seconds,
-	"percent": percent, "number": number, "unit": unit, "sum": sum, "base": base,
+	"percent": percent, "number": number, "unit": unit, "sum": sum, "place": place,
 	"bytes": func(n int64) string { return strings.ReplaceAll(quantity.Bytes(n), " ", noBreak) },
 }).ParseFS(files, "*.html"))
 
@@ -44,6 +45,14 @@ func unit(quantity string) string {
 
 // number is what comes before the unit.
 func number(quantity string) string { return strings.TrimSuffix(quantity, unit(quantity)) }
+
+// place is where in a source a line is.
+func place(name string, line, offset int64) string {
+	if source.TraitsOf(name).Records {
+		return "offset " + quantity.Grouped(offset)
+	}
+	return "line " + quantity.Grouped(line)
+}
 
 func sum(counts map[string]int64) (n int64) {
 	for _, each := range counts {
@@ -135,18 +144,21 @@ func (p *page) AnyExpired() bool {
 	return slices.ContainsFunc(p.Tables, func(t Table) bool { return t.Expired > 0 })
 }
 
+// AnyLag reports whether a source says how far behind it is.
+func (p *page) AnyLag() bool {
+	return slices.ContainsFunc(p.Sources, func(s Source) bool { return s.LagSeconds != nil || s.LagRecords != nil })
+}
+
 // Name is what tells a source from its neighbours, and Folder what stands before it.
 func (s *Source) Name() string {
 	if s.Topic != "" {
 		return s.Topic + "/" + s.Partition
 	}
-	return base(s.Source)
+	return s.Source[strings.LastIndexByte(s.Source, '/')+1:]
 }
 
 // Folder is for Name.
 func (s *Source) Folder() string { return strings.TrimSuffix(s.Source, s.Name()) }
-
-func base(source string) string { return source[strings.LastIndexByte(source, '/')+1:] }
 
 const (
 	rejectsShown = 50
@@ -177,7 +189,7 @@ func (s *Site) serveRejects(local bool) http.HandlerFunc {
 		p := &rejects{Job: s.Job, RejectsAt: s.RejectsAt, Most: rejectsShown, Longest: rejectShown}
 		switch {
 		case s.LastRejects == nil:
-			p.Why = "The database does not keep them."
+			p.Why = "The database does not keep them:"
 		case !local:
 			p.Why = "They may hold anything that the feed does, so that they are shown only where weir listens on the loopback interface, as with --metrics-addr 127.0.0.1:PORT."
 		default:

@@ -42,7 +42,7 @@ type Status struct {
 	// SourcesLeftOut is how many more there are.
 	SourcesLeftOut int64    `json:"sources_left_out"`
 	Reasons        []Reason `json:"reasons"`    // of the rejected lines
-	RejectsAt      string   `json:"rejects_at"` // a file, or the command that prints them
+	RejectsAt      string   `json:"rejects_at"` // the command that prints them, or the flag that has them go elsewhere
 }
 
 // Counts are of what was read: of the run, or of a source.

@@ -28,7 +28,8 @@ type Site struct {
 	BufferLimit int64 // bytes
 	SpoolLimit  int64 // bytes; 0 where there is no spool
 
-	// RejectsAt says where all rejected lines of the job are: a file, or the command that prints them.
+	// RejectsAt is the command that prints all rejected lines of the job, or the flag that has them go
+	// elsewhere.
 	RejectsAt string
 	// LastRejects returns the n lines that were rejected last, the last one first; nil where the
 	// database does not keep them. It is called by one goroutine at a time.

@@ -161,7 +161,7 @@ func TestRejects(t *testing.T) {
 		asked = n
 		return []sink.Kept{{Source: "f", Line: 1234, Offset: 5, Reason: "key: missing", Text: []byte(strings.Repeat("x", 9000)), Time: time.Unix(0, 0).UTC()}}, nil
 	}
-	text := f(loopback, "key: missing", "f, line 1,234, byte 5", "1970-01-01 00:00:00 UTC", "and 7.0\u00a0kB more")
+	text := f(loopback, "key: missing", "f, line 1,234 ", "1970-01-01 00:00:00 UTC", "and 7.0\u00a0kB more")
 	if n := strings.Count(text, "x"); asked != 50 || n < 2000 || n > 2100 {
 		t.Errorf("asked for %d, and shown %d characters", asked, n)
 	}
@@ -262,7 +262,7 @@ func TestStatus_CountsAndRates(t *testing.T) {
 			t.Errorf("the file: %+v", st.Sources[1])
 		}
 		page := string(ask("/"))
-		for _, text := range []string{"2,000 lines", "<dd class=\"big\">7 <small>records", "t/3", "70\u00a0%", "15s left", "not connected to tcp://a:1", "not_json", "unmatched"} {
+		for _, text := range []string{"2,000 lines", "<dd class=\"big\">7 <small>records", "t/3", "70\u00a0%", "15s left", "not connected to tcp://a:1", "not_json", "unmatched", "tcp://a:1, </span>line 1,234"} {
 			if !strings.Contains(page, text) {
 				t.Errorf("%q is missing:\n%s", text, page)
 			}
