@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -79,6 +80,40 @@ func benchWays(b *testing.B, broker *testkafka.Cluster, server *testpg.Server, f
 	b.ReportMetric(per(postgres.server), "postgres-server-µs/rec")
 	b.ReportMetric(per(fromFile.server), "file-server-µs/rec")
 	b.ReportMetric(float64(postgres.cpu+postgres.server)/float64(fromFile.cpu+fromFile.server), "postgres/file-cpu")
+}
+
+// BenchmarkKafkaMembers reads a topic into Postgres, 20 ms away each way, by one member of a group
+// and by two, in turns: from when they are started to when they have ended.
+func BenchmarkKafkaMembers(b *testing.B) {
+	records, err := strconv.Atoi(os.Getenv("KAFKA_RECORDS"))
+	if err != nil {
+		records = 20_000
+	}
+	var messages bytes.Buffer
+	if err := bench.Hot(&messages, records, 5000, 1); err != nil {
+		b.Fatal(err)
+	}
+	broker := testkafka.Broker(b, benchPartitions, "t")
+	fillTopic(b, broker, "t", messages.Bytes())
+	var took [3]time.Duration // by the number of members
+	for b.Loop() {
+		for members := 1; members <= 2; members++ {
+			proxy := testpg.NewProxy(b, testpg.New(b))
+			proxy.Delay(20 * time.Millisecond)
+			group := fmt.Sprint("bench", time.Now().UnixNano())
+			begun := time.Now()
+			var reading sync.WaitGroup
+			for range members {
+				reading.Go(func() {
+					readByProgram(b, nil, "kafka://"+broker.Addr()+"/t", "--group", group, "--until-end", "--batch-rows", "1000", "--to", proxy.URL())
+				})
+			}
+			reading.Wait()
+			took[members] += time.Since(begun)
+		}
+	}
+	b.ReportMetric(float64(records*b.N)/took[1].Seconds(), "one-rec/s")
+	b.ReportMetric(took[1].Seconds()/took[2].Seconds(), "two/one")
 }
 
 // usage is what reading a topic took. The CPU is that of the reader alone, on a loaded machine too.
