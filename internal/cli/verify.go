@@ -107,8 +107,10 @@ type verified struct {
 	prefix string // of what is printed
 
 	rows, live int
+	present    int // of the rows of the fold, those that the table has
 	different  int
-	expired    int // rows that the table may lack because they, or those that they belong to, were old
+	total      int64 // rows of the table
+	expired    int   // rows that the table may lack because they, or those that they belong to, were old
 }
 
 func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
@@ -139,7 +141,13 @@ func explode(batches []*fold.Batch) ([]*fold.Batch, error) {
 
 // differs counts a difference, and prints it if it is one of the first.
 func (v *verifier) differs(t *verified, format string, args ...any) {
-	if t.different++; v.show > 0 {
+	t.different++
+	v.print(t, format, args...)
+}
+
+// print prints what is wrong with a table, if that is one of the first things.
+func (v *verifier) print(t *verified, format string, args ...any) {
+	if v.show > 0 {
 		v.show--
 		fmt.Fprintf(v.env.stdout, t.prefix+format+"\n", args...)
 	}
@@ -186,7 +194,14 @@ func (v *verifier) compare(ctx context.Context, batches []*fold.Batch, table int
 			t.live++
 		}
 	}
-	return v.Compare(ctx, b, func(d sink.Difference) bool {
+	t.present = t.live
+	err := v.Compare(ctx, b, func(d sink.Difference) bool {
+		switch d.Kind {
+		case sink.Missing:
+			t.present--
+		case sink.Removed:
+			t.present++
+		}
 		if d.Kind == sink.Missing && v.expired(batches, table, d.Row) {
 			t.expired++
 			t.live--
@@ -195,7 +210,25 @@ func (v *verifier) compare(ctx context.Context, batches []*fold.Batch, table int
 		v.differs(t, "%s", said(b, &d))
 		return true
 	})
+	if err != nil {
+		return err
+	}
+	return v.nameOthers(ctx, t, b)
 }
+
+// nameOthers names the first rows that the table has and the fold does not.
+func (v *verifier) nameOthers(ctx context.Context, t *verified, b *fold.Batch) error {
+	if t.others() == 0 || v.show == 0 {
+		return nil
+	}
+	return v.Others(ctx, b, func(key string) bool {
+		v.print(t, "%s: the table has the row, the fold does not", printable(key))
+		return v.show > 0
+	})
+}
+
+// others is how many rows the table has and the fold does not.
+func (t *verified) others() int64 { return max(0, t.total-int64(t.present)) }
 
 // said is a difference for people.
 func said(b *fold.Batch, d *sink.Difference) string {
@@ -266,7 +299,13 @@ func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) er
 			return err
 		}
 		names, tables = append(names, t.Name), append(tables, t)
-		v.tables = append(v.tables, verified{Table: t, expire: c.Tables[i].Expire})
+		var total int64
+		if t.Exists {
+			if _, total, err = v.Sample(ctx, t.Name, 0); err != nil {
+				return err
+			}
+		}
+		v.tables = append(v.tables, verified{Table: t, expire: c.Tables[i].Expire, total: total})
 		if len(c.Tables) > 1 {
 			v.tables[i].prefix = printable(t.Name) + ": "
 		}
@@ -289,19 +328,13 @@ func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) er
 	lines := quantity.Count(p.Snapshot().Lines, "line")
 	var faults []error
 	for i := range v.tables {
-		faults = append(faults, v.report(ctx, &v.tables[i], lines))
+		faults = append(faults, v.report(&v.tables[i], lines))
 	}
 	return errors.Join(faults...)
 }
 
 // report prints that a table is the fold of the lines, or returns how it differs.
-func (v *verifier) report(ctx context.Context, t *verified, lines string) (err error) {
-	var total int64
-	if t.Exists {
-		if _, total, err = v.Sample(ctx, t.Name, 0); err != nil {
-			return err
-		}
-	}
+func (v *verifier) report(t *verified, lines string) error {
 	name, err := json.Marshal(t.Name)
 	if err != nil {
 		return err
@@ -310,11 +343,15 @@ func (v *verifier) report(ctx context.Context, t *verified, lines string) (err e
 	if t.live == 1 {
 		are = "is"
 	}
+	others := ""
+	if n := t.others(); n > 0 {
+		others = ", and " + quantity.Count(n, "other")
+	}
 	switch {
 	case t.different > 0:
-		return fmt.Errorf("%s%s in %s from the fold of %s", t.prefix, quantity.Count(int64(t.different), "difference"), quantity.Count(int64(t.rows), "row"), lines)
-	case total > int64(t.live):
-		return fmt.Errorf("%sthe %s of the fold %s in the table, and %s", t.prefix, rows, are, quantity.Count(total-int64(t.live), "other"))
+		return fmt.Errorf("%s%s in %s from the fold of %s%s", t.prefix, quantity.Count(int64(t.different), "difference"), quantity.Count(int64(t.rows), "row"), lines, others)
+	case others != "":
+		return fmt.Errorf("%sthe %s of the fold %s in the table%s", t.prefix, rows, are, others)
 	}
 	apart := ""
 	if t.ages {

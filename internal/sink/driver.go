@@ -72,6 +72,9 @@ type Inspector interface {
 	// Compare looks up the rows of a batch, which hold all that their messages make, and
 	// calls differs for each that the table has otherwise, until it returns false.
 	Compare(ctx context.Context, b *fold.Batch, differs func(Difference) bool) error
+	// Others calls each with the key of every row of the table that a batch does not name, for
+	// people, until it returns false.
+	Others(ctx context.Context, b *fold.Batch, each func(key string) bool) error
 	// Read looks up rows of a batch, so that they are in memory when a flush writes them.
 	Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error
 	// Close releases the database. It is safe to call it twice.

@@ -173,6 +173,31 @@ func (c *conn) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Dif
 	return ctx.Err()
 }
 
+// Others implements [sink.Inspector].
+func (c *conn) Others(ctx context.Context, b *fold.Batch, each func(key string) bool) error {
+	t := c.db.committed().tables[b.Table.Name]
+	if t == nil {
+		return fmt.Errorf("table %q is missing", b.Table.Name)
+	}
+	known := map[string]bool{}
+	for _, r := range b.Sorted() {
+		known[string(r.Key)] = true
+	}
+	for _, key := range slices.Sorted(maps.Keys(t.rows)) {
+		if known[key] {
+			continue
+		}
+		var texts []string
+		for _, name := range b.Table.KeyColumns() {
+			texts = append(texts, t.rows[key][name])
+		}
+		if !each(strings.Join(texts, ",")) {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
 // differing returns the first of some columns of a batch in which a row differs from the
 // one that the table has, but for its spelling, or -1.
 func (t *table) differing(have row, b *fold.Batch, r *fold.Row, columns []int) int {

@@ -1,12 +1,15 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -28,50 +31,94 @@ func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Diffe
 	all := b.Sorted()
 	t := d.known(b.Table.Name)
 	m := d.newMerge(b, t, t.relation, all)
+	return d.askRows(ctx, all, m.compareSQL, func(rows []*fold.Row, answer [][][]byte) bool {
+		for _, row := range answer {
+			diff := &sink.Difference{Row: rows[number(row[0])]}
+			switch {
+			case string(row[1]) == "f":
+				diff.Kind = sink.Missing
+			case diff.Row.Deleted:
+				diff.Kind = sink.Removed
+			default:
+				diff = m.difference(diff.Row, row[2:])
+			}
+			if diff != nil && !differs(*diff) {
+				return false
+			}
+		}
+		return true
+	}, func(r *fold.Row, why *pgconn.PgError) bool {
+		return differs(sink.Difference{Row: r, Kind: sink.Refused, Have: words(why)})
+	})
+}
+
+// Others implements [sink.Inspector].
+func (d *DB) Others(ctx context.Context, b *fold.Batch, each func(key string) bool) error {
+	if _, err := d.Table(ctx, b.Table.Name, b.Table.KeyColumns()); err != nil {
+		return err
+	}
+	if err := d.readAbove(ctx, b); err != nil {
+		return err
+	}
+	rows := b.Sorted()
+	t := d.known(b.Table.Name)
+	m := d.newMerge(b, t, t.relation, rows)
+	known := map[string]bool{}
+	keyOf := func(row [][]byte) string { return fmt.Sprintf("%q", row) }
+	err := d.askRows(ctx, rows, m.knownSQL, func(_ []*fold.Row, answer [][][]byte) bool {
+		for _, row := range answer {
+			known[keyOf(row)] = true
+		}
+		return true
+	}, func(*fold.Row, *pgconn.PgError) bool { return true })
+	if err != nil {
+		return err
+	}
+	keys := m.keyTexts()
+	r, err := d.query(ctx, fmt.Sprintf("SELECT %s FROM %s t ORDER BY %s", keys, m.table.ident, keys))
+	if err != nil {
+		return d.explain(err)
+	}
+	for _, row := range r[0].rows {
+		if !known[keyOf(row)] && !each(string(bytes.Join(row, []byte(",")))) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// askRows asks the database about rows, some by each statement, until an answer or refused, which gets a
+// row of which the database cannot read a value, returns false.
+func (d *DB) askRows(ctx context.Context, all []*fold.Row, sql func([]*fold.Row) string, answer func([]*fold.Row, [][][]byte) bool, refused func(*fold.Row, *pgconn.PgError) bool) error {
 	for rows := range slices.Chunk(all, comparedRows) {
-		if more, err := d.compare(ctx, m, rows, differs); err != nil || !more {
+		if more, err := d.askSome(ctx, rows, sql, answer, refused); err != nil || !more {
 			return err
 		}
 	}
 	return nil
 }
 
-// compare compares some rows, and halves them where the database cannot read a value.
-// It returns false where differs has.
-func (d *DB) compare(ctx context.Context, m *merge, rows []*fold.Row, differs func(sink.Difference) bool) (more bool, err error) {
-	r, err := d.query(ctx, "BEGIN READ ONLY", m.compareSQL(rows), "COMMIT")
-	if err != nil {
-		refused := pgError(err)
-		if d.conn != nil {
-			if undo := d.rollback(ctx); undo != nil {
-				return false, d.explain(errors.Join(err, undo))
-			}
-		}
-		switch {
-		case !isRefusal(refused):
-			return false, d.explain(err)
-		case len(rows) == 1:
-			return differs(sink.Difference{Row: rows[0], Kind: sink.Refused, Have: words(refused)}), nil
-		}
-		for half := range slices.Chunk(rows, (len(rows)+1)/2) {
-			if more, err := d.compare(ctx, m, half, differs); err != nil || !more {
-				return more, err
-			}
-		}
-		return true, nil
+// askSome is askRows of a statement's rows, which it halves where the database cannot read a value.
+func (d *DB) askSome(ctx context.Context, rows []*fold.Row, sql func([]*fold.Row) string, answer func([]*fold.Row, [][][]byte) bool, refused func(*fold.Row, *pgconn.PgError) bool) (more bool, err error) {
+	r, err := d.query(ctx, "BEGIN READ ONLY", sql(rows), "COMMIT")
+	if err == nil {
+		return answer(rows, r[1].rows), nil
 	}
-	for _, row := range r[1].rows {
-		diff := &sink.Difference{Row: rows[number(row[0])]}
-		switch {
-		case string(row[1]) == "f":
-			diff.Kind = sink.Missing
-		case diff.Row.Deleted:
-			diff.Kind = sink.Removed
-		default:
-			diff = m.difference(diff.Row, row[2:])
+	why := pgError(err)
+	if d.conn != nil {
+		if undo := d.rollback(ctx); undo != nil {
+			return false, d.explain(errors.Join(err, undo))
 		}
-		if diff != nil && !differs(*diff) {
-			return false, nil
+	}
+	switch {
+	case !isRefusal(why):
+		return false, d.explain(err)
+	case len(rows) == 1:
+		return refused(rows[0], why), nil
+	}
+	for half := range slices.Chunk(rows, (len(rows)+1)/2) {
+		if more, err := d.askSome(ctx, half, sql, answer, refused); err != nil || !more {
+			return more, err
 		}
 	}
 	return true, nil
@@ -99,13 +146,9 @@ func (m *merge) difference(r *fold.Row, have [][]byte) *sink.Difference {
 // whether the table has it, and for each column that is used NULL where it is as it
 // should be, else 'v' and its text, or 'n' for a NULL.
 func (m *merge) compareSQL(rows []*fold.Row) string {
-	names := []string{"n", "gone"}
 	have, differ := []string{}, []string{"NULL"}
 	for _, u := range m.used {
 		name := "c" + strconv.Itoa(u.at)
-		if !u.found {
-			names = append(names, name)
-		}
 		c := &m.table.Columns[u.at]
 		if c.Key {
 			have = append(have, "NULL AS "+name)
@@ -121,6 +164,40 @@ func (m *merge) compareSQL(rows []*fold.Row) string {
 		}
 		have = append(have, fmt.Sprintf("CASE WHEN %s THEN coalesce('v' || %s::text, 'n') END AS %s", differs, column, name))
 		differ = append(differ, name)
+	}
+	return fmt.Sprintf("SELECT * FROM (SELECT v.n, t.ctid IS NOT NULL AS there, %s, v.gone FROM %s LEFT JOIN %s) x"+
+		" WHERE there = gone OR there AND coalesce(%s) IS NOT NULL ORDER BY n",
+		strings.Join(have, ", "), m.given(rows), m.joined(), strings.Join(differ, ", "))
+}
+
+// knownSQL asks for the keys of the rows that the table has.
+func (m *merge) knownSQL(rows []*fold.Row) string {
+	return fmt.Sprintf("SELECT %s FROM %s JOIN %s", m.keyTexts(), m.given(rows), m.joined())
+}
+
+// keyTexts are the columns of the key of a row t, as text.
+func (m *merge) keyTexts() string {
+	var keys []string
+	for i := range m.table.Columns {
+		if c := &m.table.Columns[i]; c.Key {
+			keys = append(keys, "t."+ident(c.Name)+"::text")
+		}
+	}
+	return strings.Join(keys, ", ")
+}
+
+// joined is the table t, on the keys of the rows v.
+func (m *merge) joined() string {
+	return m.table.ident + " t ON " + strings.ReplaceAll(m.on(), "s.c", "v.c")
+}
+
+// given are rows as a relation v, with their numbers, and whether they are deleted.
+func (m *merge) given(rows []*fold.Row) string {
+	names := []string{"n", "gone"}
+	for _, u := range m.used {
+		if !u.found {
+			names = append(names, "c"+strconv.Itoa(u.at))
+		}
 	}
 	tuples := make([]string, len(rows))
 	for n, r := range rows {
@@ -143,7 +220,6 @@ func (m *merge) compareSQL(rows []*fold.Row) string {
 		m.hiddenRefs(func(ref *reference) { values = append(values, m.literal(m.b.Value(r, ref.From[0]), ref.to, ref.key)) })
 		tuples[n] = "(" + strings.Join(values, ", ") + ")"
 	}
-	on := strings.ReplaceAll(m.on(), "s.c", "v.c")
 	from := fmt.Sprintf("(VALUES %s)", strings.Join(tuples, ", "))
 	found, more := []string(nil), []string(nil)
 	if m.owner != nil {
@@ -160,9 +236,7 @@ func (m *merge) compareSQL(rows []*fold.Row) string {
 		from = fmt.Sprintf("(SELECT s.*%s FROM %s s(%s))", strings.Join(found, ""), from, strings.Join(names, ", "))
 		names = append(names, more...)
 	}
-	return fmt.Sprintf("SELECT * FROM (SELECT v.n, t.ctid IS NOT NULL AS there, %s, v.gone FROM %s v(%s) LEFT JOIN %s t ON %s) x"+
-		" WHERE there = gone OR there AND coalesce(%s) IS NOT NULL ORDER BY n",
-		strings.Join(have, ", "), from, strings.Join(names, ", "), m.table.ident, on, strings.Join(differ, ", "))
+	return fmt.Sprintf("%s v(%s)", from, strings.Join(names, ", "))
 }
 
 // literal is a raw value, nil for NULL, as a column of a table would keep it.

@@ -223,6 +223,32 @@ var inspectorTests = []test{
 			t.Errorf("two differences are %q", got)
 		}
 	}},
+	{"OthersAreTheRowsThatTheFoldLacks", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		r.Flush(`{"id":"1","a":"x"}`, `{"id":"2"}`, `{"id":"zz, z","a":"y"}`, `{"id":"4"}`, `{"id":"é"}`)
+		i := inspect(t, db)
+		others := func(most int, lines ...string) (keys []string) {
+			t.Helper()
+			if err := i.Others(t.Context(), sealed(t, i, []string{"id"}, lines...), func(key string) bool {
+				keys = append(keys, key)
+				return len(keys) < most
+			}); err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(keys)
+			return keys
+		}
+		// A row that was removed and exists is a difference, no other row.
+		if got, want := others(10, `{"id":1,"a":"w"}`, `{"id":4,"op":"delete"}`, `{"id":7}`), []string{"2", "zz, z", "é"}; !slices.Equal(got, want) {
+			t.Errorf("the others are %q, want %q", got, want)
+		}
+		if got := others(1, `{"id":1}`, `{"id":2}`, `{"id":4}`); len(got) != 1 {
+			t.Errorf("one of the others is %q", got)
+		}
+		if got := others(10, `{"id":1}`, `{"id":2}`, `{"id":4}`, `{"id":"zz, z"}`, `{"id":"é"}`); got != nil {
+			t.Errorf("of all rows the others are %q", got)
+		}
+	}},
 	{"CompareKnowsWhatWeirHasWritten", func(t *testing.T, db Database) {
 		lines := []string{`{"id":1,"v":1,"w":1.0,"x":true,"y":{"a": [1, 2]},"z":1e2}`, `{"id":2,"v":2.5,"w":12345678901234567890,"x":null,"y":[],"z":0.1}`,
 			`{"id":"3","v":"007","w":-0,"x":false,"y":{},"z":5e-324}`, `{"id":4,"new":"ünï \" 日本"}`}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 
 	lib "modernc.org/sqlite/lib"
 
@@ -95,6 +97,65 @@ func (w *writer) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 		return &sink.Difference{Row: r, Kind: sink.Differs, Column: i, Have: have}, nil
 	}
 	return nil, nil
+}
+
+// Others implements [sink.Inspector].
+func (d *DB) Others(ctx context.Context, b *fold.Batch, each func(key string) bool) error {
+	table, err := d.Table(ctx, b.Table.Name, b.Table.KeyColumns())
+	if err != nil {
+		return err
+	}
+	d.c.tidy()
+	w := d.newWriter(b, table, true)
+	if err := w.prepare(); err != nil {
+		return d.explain(err)
+	}
+	known := map[string]bool{}
+	for _, r := range b.Sorted() {
+		exists, err := w.find(r)
+		if exists {
+			known[keyOf(w.sel, w.key)] = true
+		}
+		w.sel.reset()
+		if err != nil || ctx.Err() != nil {
+			return errors.Join(d.explain(err), ctx.Err())
+		}
+	}
+	names := make([]string, len(w.key))
+	columns := make([]int, len(w.key))
+	for i, k := range w.key {
+		names[i], columns[i] = w.names[k], i
+	}
+	list := strings.Join(names, ", ")
+	err = d.c.query("SELECT "+list+" FROM "+quote(table.Name)+" ORDER BY "+list, func(s *stmt) error {
+		if known[keyOf(s, columns)] {
+			return ctx.Err()
+		}
+		texts := make([]string, len(columns))
+		for i := range columns {
+			texts[i] = s.text(i)
+		}
+		if !each(strings.Join(texts, ",")) {
+			return errEnough
+		}
+		return ctx.Err()
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return d.explain(err)
+}
+
+var errEnough = errors.New("no more rows are wanted")
+
+// keyOf is the key of the row at hand, which some columns have.
+func keyOf(s *stmt, columns []int) string {
+	var key []byte
+	for _, i := range columns {
+		key = strconv.AppendInt(key, int64(s.kind(i)), 10)
+		key = strconv.AppendQuote(key, s.text(i))
+	}
+	return string(key)
 }
 
 // mayBeNull tells that column i names rows that may have been missing when a message came.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/weirsync/weir/internal/realpath"
@@ -44,8 +45,12 @@ func parse(to string) (path string, ok bool, err error) {
 	if !named {
 		return to, !strings.Contains(to, "://"), nil
 	}
-	if path = strings.TrimPrefix(path, "//"); path == "" {
+	path, isURL := strings.CutPrefix(path, "//")
+	switch {
+	case path == "":
 		return "", true, errors.New(to + " names no file; such as sqlite:flights.db")
+	case isURL && filepath.Dir(path) == "/": // some programs take three slashes for a relative path
+		return "", true, fmt.Errorf("%s is a file in the root folder: sqlite:%s, or sqlite:%s in this one", to, path, path[1:])
 	}
 	return path, true, nil
 }

@@ -22,18 +22,23 @@ func (d *DB) Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error {
 		return d.explain(err)
 	}
 	for _, r := range rows {
-		d.c.release()
-		for _, k := range t.Key {
-			w.take(r, k)
-		}
-		_, err := w.own(r)
-		if err == nil {
-			_, err = w.lookUp()
-		}
+		_, err := w.find(r)
 		w.sel.reset()
 		if err != nil || ctx.Err() != nil {
 			return errors.Join(d.explain(err), ctx.Err())
 		}
 	}
 	return nil
+}
+
+// find looks a row up by its key alone, and reports whether it exists.
+func (w *writer) find(r *fold.Row) (exists bool, err error) {
+	w.c.release()
+	for _, k := range w.b.Table.Key {
+		w.take(r, k)
+	}
+	if _, err := w.own(r); err != nil {
+		return false, err
+	}
+	return w.lookUp()
 }
