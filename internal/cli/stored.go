@@ -10,13 +10,15 @@ import (
 const (
 	// The database is asked at this interval how many rejected lines it keeps, and not at each scrape.
 	storedEvery = time.Minute
+	// storedAgain is when it is asked again where it has not answered: /readyz says so until it does.
+	storedAgain = 5 * time.Second
 	// storedPatience is how long a run that has ended waits for the last answer.
 	storedPatience = 10 * time.Second
 )
 
 // countStored runs a job. Beside it, count is called at once and then once a minute, where metrics are
-// served; and when it has ended, where they are written to a file.
-func (o *logOptions) countStored(ctx context.Context, count func(context.Context), run func() error) error {
+// served, and sooner after an error; and when it has ended, where they are written to a file.
+func (o *logOptions) countStored(ctx context.Context, count func(context.Context) error, run func() error) error {
 	counting, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan struct{})
@@ -25,13 +27,14 @@ func (o *logOptions) countStored(ctx context.Context, count func(context.Context
 		if o.metricsAddr == "" {
 			return
 		}
-		again := time.NewTicker(storedEvery)
-		defer again.Stop()
 		for counting.Err() == nil {
-			count(counting)
+			wait := storedEvery
+			if count(counting) != nil {
+				wait = storedAgain
+			}
 			select {
 			case <-counting.Done():
-			case <-again.C:
+			case <-time.After(wait):
 			}
 		}
 	}()
@@ -41,14 +44,14 @@ func (o *logOptions) countStored(ctx context.Context, count func(context.Context
 	if o.metricsFile != "" {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), storedPatience)
 		defer cancel()
-		count(last)
+		_ = count(last) // which has logged why
 	}
 	return err
 }
 
 // storedRejects has the metrics know how many rejected lines the database keeps of the job. Where it
-// cannot say, they keep what it said before.
-func (r *syncRun) storedRejects(ctx context.Context) {
+// cannot say, they keep what it said before, and the run is not ready.
+func (r *syncRun) storedRejects(ctx context.Context) error {
 	db, err := r.inspect(ctx)
 	if err == nil {
 		var n int64
@@ -57,7 +60,9 @@ func (r *syncRun) storedRejects(ctx context.Context) {
 		}
 		err = errors.Join(err, db.Close())
 	}
+	r.p.Asked(err)
 	if err != nil {
 		r.log.Debug(fmt.Sprintf("counting the stored rejects: %v", err))
 	}
+	return err
 }

@@ -4,6 +4,7 @@ package progress
 
 import (
 	"bytes"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -65,8 +66,10 @@ type Snapshot struct {
 	Trouble string // the reason for which the database is waited for; "": it is not
 	// TroubleSince is when that began.
 	TroubleSince time.Time
-	LastFlush    time.Duration // that it took
-	LastCommit   time.Time     // by this run or one before
+	// Unreachable is why the database could not be asked last, beside the flushes; "": it could.
+	Unreachable string
+	LastFlush   time.Duration // that it took
+	LastCommit  time.Time     // by this run or one before
 
 	// Flushing is when the flush that is under way began, or was last tried again; Step when the
 	// reader last did anything, if only to see that there is nothing to do. Zero: there is none.
@@ -216,6 +219,8 @@ func (s *Snapshot) NotReady() string {
 	switch {
 	case s.Trouble != "":
 		return "waiting for the database (" + s.Trouble + ")"
+	case s.Unreachable != "":
+		return "the database cannot be reached (" + s.Unreachable + ")"
 	case !s.Begun:
 		return "not reading yet"
 	}
@@ -279,7 +284,7 @@ func (p *Progress) Flushed(f Flush) {
 		p.tables[i].add(t.Rows)
 	}
 	p.state.Batches++
-	p.state.LastFlush, p.state.LastCommit, p.state.Trouble = f.Took, done.At, ""
+	p.state.LastFlush, p.state.LastCommit, p.state.Trouble, p.state.Unreachable = f.Took, done.At, "", ""
 	if len(p.recent) == recentFlushes {
 		p.recent = slices.Delete(p.recent, 0, 1)
 	}
@@ -315,6 +320,18 @@ func (p *Progress) Retry(e *sink.Error) {
 			*at = time.Now()
 		}
 	}
+}
+
+// Asked notes what became of a question to the database beside the flushes: a run that has nothing to
+// write would not notice that it is unavailable. A lock is no reason, for it may be the run's own.
+func (p *Progress) Asked(err error) {
+	reason := ""
+	if e, ok := errors.AsType[*sink.Error](err); ok && e.Class != sink.Permanent && e.Reason != "locked" {
+		reason = e.Reason
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Unreachable = reason
 }
 
 // Rejected returns the number of lines rejected.

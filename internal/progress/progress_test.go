@@ -1,6 +1,7 @@
 package progress_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,6 +106,18 @@ func TestNotReady(t *testing.T) {
 	p.Retry(&sink.Error{Reason: "locked"})
 	want("waiting for the database (locked)")
 	p.Flushed(progress.Flush{Tables: make([]progress.TableFlush, 1)})
+	want("")
+	gone := fmt.Errorf("asking: %w", &sink.Error{Class: sink.Transient, Reason: "connection"})
+	p.Asked(gone) // a run that has nothing to write
+	want("the database cannot be reached (connection)")
+	p.Asked(nil)
+	want("")
+	p.Asked(gone)
+	p.Flushed(progress.Flush{Tables: make([]progress.TableFlush, 1)})
+	want("")
+	p.Asked(&sink.Error{Class: sink.Transient, Reason: "locked"})
+	want("")
+	p.Asked(&sink.Error{Class: sink.Permanent, Reason: "permission"})
 	want("")
 	l.Close() // the feed has ended; the run is about to
 	want("")
