@@ -57,7 +57,7 @@ var allowed = map[string][]string{
 	"internal/source/tcp":        {"internal/backoff", "internal/source", "internal/source/lines", "internal/tcp"},
 	"internal/source/kafka": {"internal/backoff", "internal/source", "internal/tcp", "github.com/twmb/franz-go/pkg/kadm", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kgo", "github.com/twmb/franz-go/pkg/kmsg",
 		"github.com/twmb/franz-go/pkg/sasl", "github.com/twmb/franz-go/pkg/sasl/oauth", "github.com/twmb/franz-go/pkg/sasl/plain", "github.com/twmb/franz-go/pkg/sasl/scram"},
-	"internal/testkafka":       {"internal/testpg", "internal/testtls", "github.com/twmb/franz-go/pkg/kadm", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kfake", "github.com/twmb/franz-go/pkg/kgo"},
+	"internal/testkafka":       {"internal/testpg", "internal/testtls", "github.com/twmb/franz-go/pkg/kadm", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kfake", "github.com/twmb/franz-go/pkg/kgo", "github.com/twmb/franz-go/pkg/kmsg"},
 	"internal/testtls":         {},
 	"internal/bench":           {},
 	"internal/bench/gen":       {"internal/bench"},

@@ -82,5 +82,5 @@ func readHeader(batches []byte) (h header, ok bool) {
 	number := func(at int) int32 { return int32(binary.BigEndian.Uint32(batches[at:])) }
 	h.first = int64(binary.BigEndian.Uint64(batches))
 	h.size, h.epoch, h.last, h.records = 12+int(number(8)), number(12), h.first+int64(number(23)), number(57)
-	return h, h.size >= headerSize && h.first >= 0 && h.last >= h.first
+	return h, h.size >= headerSize && h.first >= 0
 }

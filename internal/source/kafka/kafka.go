@@ -129,6 +129,10 @@ func (s *Source) Next(ctx context.Context) (source.Event, error) {
 			if e, some := s.take(); some {
 				return e, nil
 			}
+		} else if l := s.unreadable(); l != nil {
+			if e, some, err := s.pass(ctx, l); some || err != nil {
+				return e, err
+			}
 		} else if err := s.poll(ctx); err != nil {
 			return source.Event{}, err
 		}
@@ -261,7 +265,11 @@ func (s *Source) poll(ctx context.Context) error {
 			s.opts.Log.Info(fmt.Sprintf("left group %s: %v; joining it again", s.opts.Kafka.Group, session.Err))
 		default:
 			s.failed()
-			failures = append(failures, s.failure(ctx, s.reading[partition{topic, number}], err))
+			if l := s.reading[partition{topic, number}]; l != nil && isUnreadable(err) {
+				l.unreadable = err
+			} else {
+				failures = append(failures, s.failure(ctx, l, err))
+			}
 		}
 	})
 	if len(failures) > 0 {
@@ -277,7 +285,7 @@ func (s *Source) consume() (err error) {
 		isolation = kgo.ReadUncommitted()
 	}
 	opts := append(s.options(), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(isolation), kgo.KeepControlRecords(),
-		kgo.FetchMaxBytes(s.fetchBytes()), kgo.WithPools(&pools{}))
+		kgo.FetchMaxBytes(s.fetchBytes()), kgo.MaxDecompressBatchBytes(s.maxBatch()), kgo.WithPools(&pools{}))
 	if s.group == nil {
 		s.consumer, err = kgo.NewClient(append(opts, kgo.ConsumePartitions(s.offsets()))...)
 		return err

@@ -26,7 +26,11 @@ type lane struct {
 	until      int64 // the offset at which it ends; -1: it does not
 	ended      bool  // it was read until then
 
-	at        cursor       // of what was not handed out yet
+	at         cursor // of what was not handed out yet
+	unreadable error  // why the batch there could not be read; nil: it could, or was not fetched yet
+	doubted    int64  // the offset at which that was wrong, doubts times
+	doubts     int
+
 	last      atomic.Int64 // the end, as far as is known
 	committed atomic.Int64 // the offset
 	owned     atomic.Bool  // it was begun, and no other member is known to have it

@@ -150,6 +150,10 @@ var mutants = []mutant{
 		postgres, "TestTakeOver_StoppedInTransaction", false},
 	{"a revocation does not commit", "internal/source/kafka/group.go", `	if c.kind == lost {`, `	if c.kind != assigned {`,
 		cli, "TestGroup_RevocationCommits", false},
+	{"a batch that was damaged on the way is given up", "internal/source/kafka/corrupt.go", `	if p.Err == nil && end > l.at.Offset ||`, `	if p.Err == nil && end < l.at.Offset ||`,
+		cli, "TestCorrupt_OnTheWay", false},
+	{"good batches behind a damaged header are passed over", "internal/source/kafka/corrupt.go", `ok && next.first <= h.last {`, `!ok && next.first <= h.last {`,
+		cli, "TestCorrupt_Header", false},
 	{"dead letters are removed before the brokers have them", "internal/source/kafka/deadletter.go", `			if failed == nil {
 				sent = append(sent, of.ID)
 			}
