@@ -3,8 +3,10 @@ package cli_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -167,6 +169,34 @@ func TestDeadLetters_Killed(t *testing.T) {
 	l.exec(`DROP TRIGGER stay`)
 	if code, log := l.topics(c, "t", "--partitions", "0", "--until-end", "--rejects", "topic:dead"); code != 0 || len(l.letters(c, "dead")) != 2 || l.stored() != "0" {
 		t.Errorf("exit %d, %d letters, %s rejects are left\n%s", code, len(l.letters(c, "dead")), l.stored(), log)
+	}
+}
+
+// A run ends that is stopped while brokers have a letter and do not answer.
+func TestDeadLetters_Unanswered(t *testing.T) {
+	t.Parallel()
+	c := testkafka.Start(t, kfake.SeedTopics(1, "t", "dead"))
+	l := newLive(t, "t.db")
+	c.Produce("t", 0, `bad`)
+	var asked atomic.Bool
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		asked.Store(true)
+		return nil, errors.New("the connection ends"), true
+	})
+	run := l.begin("run", c, "t", "--partitions", "0", "--batch-period", "10ms", "--rejects", "topic:dead")
+	l.until("a letter is sent", asked.Load)
+	l.check(run.Process.Signal(os.Interrupt))
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = run.Wait() }()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		_ = run.Process.Kill()
+		<-ended
+	}
+	if got := l.stored(); run.ProcessState.ExitCode() != 130 || got != "1" || !strings.Contains(l.log("run"), "rejected records wait in weir_rejects") {
+		t.Errorf("exit %d, %s rejects are left\n%s", run.ProcessState.ExitCode(), got, l.log("run"))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weirsync/weir/internal/backoff"
@@ -65,11 +66,16 @@ func (b *outbox) send(ctx context.Context) error {
 	if b == nil {
 		return nil
 	}
-	s, err := b.src.NewSender(ctx)
+	s, err := b.src.NewSender()
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	var closing sync.WaitGroup
+	defer closing.Wait()
+	closing.Go(func() {
+		<-ctx.Done()
+		s.Close() // no context ends a call that has sent a letter and got no answer
+	})
 	for {
 		select {
 		case letters := <-b.letters:

@@ -69,14 +69,14 @@ type Sender struct {
 	producer *kgo.Client
 }
 
-// NewSender returns a sender, which ends with ctx: a letter that is being sent then may have been.
-func (s *Source) NewSender(ctx context.Context) (*Sender, error) {
-	cl, err := kgo.NewClient(append(s.options(), kgo.WithContext(ctx), kgo.DefaultProduceTopic(s.opts.Kafka.DeadLetters),
-		kgo.ProducerBatchMaxBytes(maxLetter), kgo.RecordDeliveryTimeout(letterWait))...)
+// NewSender returns a sender, which has to be closed.
+func (s *Source) NewSender() (*Sender, error) {
+	cl, err := kgo.NewClient(append(s.options(), kgo.DefaultProduceTopic(s.opts.Kafka.DeadLetters),
+		kgo.ProducerBatchMaxBytes(maxLetter), kgo.RecordDeliveryTimeout(letterWait), kgo.AllowIdempotentProduceCancellation())...)
 	return &Sender{s, cl}, err
 }
 
-// Close ends the sender's connections.
+// Close ends the sender's connections. A letter that is being sent fails, but the brokers may have it.
 func (s *Sender) Close() { s.producer.Close() }
 
 // Send sends letters, and returns the IDs of those that all replicas in sync have. err tells why others
