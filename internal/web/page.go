@@ -37,14 +37,16 @@ func percent(part, whole int64) string {
 
 // unit is what comes after the number of a quantity; "" where it has several numbers.
 func unit(quantity string) string {
-	if unit := strings.TrimLeft(quantity, "0123456789.,"); !strings.ContainsAny(unit, "0123456789") {
+	if unit := strings.TrimLeft(quantity, "0123456789.,"+noBreak); !strings.ContainsAny(unit, "0123456789") {
 		return unit
 	}
 	return ""
 }
 
 // number is what comes before the unit.
-func number(quantity string) string { return strings.TrimSuffix(quantity, unit(quantity)) }
+func number(quantity string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(quantity, unit(quantity)), noBreak)
+}
 
 // place is where in a source a line is.
 func place(name string, line, offset int64) string {

@@ -228,6 +228,7 @@ func TestStatus_CountsAndRates(t *testing.T) {
 		time.Sleep(100 * time.Second)
 		a.Read(1000, 5000, true, time.Now().Add(-3*time.Second))
 		a.Reject(&fold.Reject{Place: fold.Place{Line: 1234}, Reason: feed.NotJSON})
+		p.SetSpool(1000)
 		a.Reject(&fold.Reject{Table: -1, Place: fold.Place{Offset: 9}, Reason: feed.Unmatched})
 		flush(400)
 		st := status() // the first: since the start
@@ -262,7 +263,7 @@ func TestStatus_CountsAndRates(t *testing.T) {
 			t.Errorf("the file: %+v", st.Sources[1])
 		}
 		page := string(ask("/"))
-		for _, text := range []string{"2,000 lines", "<dd class=\"big\">7 <small>records", "t/3", "70\u00a0%", "15s left", "not connected to tcp://a:1", "not_json", "unmatched", "tcp://a:1, </span>line 1,234"} {
+		for _, text := range []string{"2,000 lines", "<dd class=\"big\">7 <small>records", "t/3", "1.0 <small>kB</small>", "70\u00a0%", "15s left", "not connected to tcp://a:1", "not_json", "unmatched", "tcp://a:1, </span>line 1,234"} {
 			if !strings.Contains(page, text) {
 				t.Errorf("%q is missing:\n%s", text, page)
 			}
