@@ -345,6 +345,8 @@ func (s *Source) failure(ctx context.Context, l *lane, err error) error {
 		return fmt.Errorf("%s lost its records from offset %d to %d, which were read: --from-start reads it again", l.name, lost.ResetTo, lost.ConsumedTo-1)
 	case l == nil:
 		return fmt.Errorf("reading from Kafka: %w", err)
+	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
+		return &source.ChangedError{Name: l.name, What: fmt.Sprintf("is of a topic that was deleted, or recreated, while it was read (offset %d)", l.at.Offset)}
 	case errors.Is(err, kerr.OffsetOutOfRange):
 		if s.findBounds(ctx, l) == nil {
 			if err := l.check(l.at); err != nil {
