@@ -31,6 +31,9 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 	rejects, rejectsErr := o.parse()
 	to, toErr := e.destination(o.to)
 	sources, table, live, sourceErr := o.sources(args)
+	if err != nil {
+		sourceErr = nil // stdin has no name, either
+	}
 	tablesErr := o.tables(&c, &to.Driver, table, rules)
 	if o.only != nil && o.job == "" && tablesErr == nil {
 		tablesErr = fmt.Errorf("--tables: needs a job of its own (--job NAME): that of %s is for all of its tables", o.mapping.File)

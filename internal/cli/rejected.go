@@ -43,9 +43,7 @@ func rejectsPlace(o *syncOptions, c *job.Config) string {
 
 // reasonText is a reason with the first of its lines, which is in one of several sources.
 func reasonText(o *syncOptions, r *progress.Reason, several bool) string {
-	var about []string
-	what := r.First.Detail
-	place := fmt.Sprintf("line %d", r.First.Line)
+	what, place := r.First.Detail, fmt.Sprintf("line %d", r.First.Line)
 	if source.TraitsOf(r.Source).Records {
 		place = fmt.Sprintf("offset %d", r.First.Offset)
 	}
@@ -58,7 +56,7 @@ func reasonText(o *syncOptions, r *progress.Reason, several bool) string {
 	if !r.Alike {
 		what, place = string(r.First.Reason), place+": "+r.First.Detail
 	}
-	about = append(about, place)
+	about := []string{place}
 	if names := o.fieldsForKey(r); names != nil {
 		about = append(about, "its fields: "+strings.Join(names, ", "), "--key FIELD")
 	}

@@ -107,7 +107,7 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 	if len(s.Mismatches) > 0 {
 		e.log.Info(mismatched(s.Mismatches))
 	}
-	if s.Rejected > 0 {
+	if s.Rejected > 0 && o.rejects != "fail" { // whose error names the line
 		e.log.Warn(rejectedText(o, &c, &did))
 	}
 }

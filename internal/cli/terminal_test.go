@@ -144,3 +144,20 @@ func TestTerminal_StatusFits(t *testing.T) {
 	run("sync", "tcp://127.0.0.1:1", "--to", "t.db", "--table", "live")
 	term.wait(at, 40, "^0 lines  0/s  waiting for the feed$")
 }
+
+// TestTerminal_NoSource: a command without a source does not wait for what somebody types.
+func TestTerminal_NoSource(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, "t.db")
+	term := newTerminal(t, 80)
+	c := exec.Command(filepath.Join(l.dir, "weir"), "sync", "--to", "t.db")
+	c.Dir, c.Stdin, c.Stderr = l.dir, term.slave, term.slave
+	_ = c.Run()
+	const want = "weir: no source is named, and stdin is a terminal: weir sync feed.jsonl --to flights.db\r\nSee 'weir sync --help'.\r\n"
+	for end := time.Now().Add(patience); term.text() != want && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		continue // until it is read
+	}
+	if code := c.ProcessState.ExitCode(); code != 2 || term.text() != want {
+		t.Errorf("exit code %d, %q", code, term.text())
+	}
+}

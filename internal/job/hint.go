@@ -63,7 +63,7 @@ func (h *hint) bad(line []byte, err *feed.Error) error {
 	if !h.on {
 		return nil
 	}
-	line = bytes.TrimSpace(line)
+	line = bytes.Trim(line, " \t\r") // a line of other spaces is not blank
 	if h.count++; h.count == 1 {
 		if f := markedFormat(line); f != nil {
 			return f

@@ -48,4 +48,6 @@ func TestHint(t *testing.T) {
 	f("data: 1\nid: 2", "a stream of server-sent events")
 	f("data: 1\n2", "")
 	f("data\n1", "")
+	f("\u00a0", "")
+	f("\v\n\v", "")
 }
