@@ -135,7 +135,7 @@ func (s *Site) status() *Status {
 		BufferBytes: did.Buffer, BufferLimitBytes: s.BufferLimit, SpoolBytes: did.Spool, SpoolLimitBytes: s.SpoolLimit,
 		Flushes: did.Batches, LastCommit: did.LastCommit.UTC(), RecentFlushes: []Flush{}, Retries: did.Retries, Reconnects: did.Reconnects,
 		Tables: []Table{}, Sources: []Source{}, Reasons: []Reason{}, RejectsAt: s.RejectsAt}
-	st.Counts.rest(read{at.lines, at.bytes, 0}, read{since.lines, since.bytes, 0}, over, did.LastMessage, did.FeedTime)
+	st.rest(read{at.lines, at.bytes, 0}, read{since.lines, since.bytes, 0}, over, did.LastMessage, did.FeedTime)
 	for _, f := range s.Progress.Recent() {
 		st.RecentFlushes = append(st.RecentFlushes, Flush{f.At.UTC(), f.Took.Seconds(), int64(f.Rows), f.Messages})
 	}
@@ -171,7 +171,7 @@ func sourceOf(l *progress.LaneState, begin *sample, over float64) Source {
 	s := Source{Source: l.Source, Kind: kinds[l.Kind], Open: l.Open, Connections: int64(l.Connections), Topic: l.Topic, Partition: l.Number,
 		Counts:      Counts{Lines: l.Lines, Bytes: l.Bytes, PendingLines: l.Pending, RejectedLines: l.Rejected},
 		OffsetBytes: l.Offset, SizeBytes: l.Size}
-	s.Counts.rest(read{l.Lines, l.Bytes, l.Offset}, since, over, l.LastMessage, l.FeedTime)
+	s.rest(read{l.Lines, l.Bytes, l.Offset}, since, over, l.LastMessage, l.FeedTime)
 	if read := perSecond(l.Offset-since.offset, over); known && l.Size > l.Offset && read > 0 && l.Kind == progress.File {
 		left := float64(l.Size-l.Offset) / read
 		s.SecondsLeft = &left
