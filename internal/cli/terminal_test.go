@@ -132,15 +132,15 @@ func TestTerminal_StatusFits(t *testing.T) {
 		return c
 	}
 	sync := run("sync", "feed.jsonl", "--to", "t.db", "--max-rate", "10000/s", "--batch-period", "300ms")
-	at := term.wait(0, 200, `lines  [\d,]+/s  [\d,]+ rows?  \d+ % folded  flush .*  \d+ %  ETA `)
+	term.wait(0, 200, `lines  [\d,]+/s  [\d,]+ rows?  \d+ % folded  flush .*  \d+ %  ETA `)
 	for _, columns := range []int{80, 40, 5} {
 		term.resize(columns)
-		at = term.wait(term.end(), 200, "...") // which may have been on its way
-		at = term.wait(at, columns, "...")
+		at := term.wait(term.end(), 200, "...") // which may have been on its way
+		term.wait(at, columns, "...")
 	}
 	l.kill(sync)
 	term.resize(40)
-	at = term.end()
+	at := term.end()
 	run("sync", "tcp://127.0.0.1:1", "--to", "t.db", "--table", "live")
 	term.wait(at, 40, "^0 lines  0/s  waiting for the feed$")
 }
