@@ -32,7 +32,6 @@ type outbox struct {
 	wake    chan struct{}       // more letters may wait
 
 	// What follows is the flusher's.
-	busy    bool // the sender has a chunk
 	passing bool // a pass is under way
 	after   int64
 	failed  bool // not all of this pass, or of the last one, were sent
@@ -81,7 +80,7 @@ func (b *outbox) send(ctx context.Context) error {
 		case letters := <-b.letters:
 			a := answer{last: letters[len(letters)-1].ID}
 			a.sent, a.err = s.Send(ctx, letters)
-			b.answers <- a // there is room: one chunk is under way
+			b.answers <- a // there is room here, too
 		case <-ctx.Done():
 			return nil
 		}
@@ -157,25 +156,25 @@ func (b *outbox) next(ctx context.Context, f *flusher, sent []int64) (waiting in
 	}
 	if len(kept) == 0 {
 		b.passing = false
-		if wait, _ := b.waits.Next(math.MaxInt64); b.failed {
-			b.due = time.Now().Add(wait)
-		} else {
+		if !b.failed {
 			b.waits.Reset()
+			return waiting, nil
 		}
+		wait, _ := b.waits.Next(math.MaxInt64)
+		b.due = time.Now().Add(wait)
 		return waiting, nil
 	}
 	letters := make([]kafka.Letter, len(kept))
 	for i, k := range kept {
 		letters[i] = kafka.Letter{ID: k.ID, Lane: k.Source, Offset: k.Offset, Reason: k.Reason, Text: k.Text, Lost: strings.HasPrefix(k.Reason, string(feed.Corrupt)+":")}
 	}
-	b.letters <- letters
-	b.busy = true
+	b.letters <- letters // there is room, as one chunk is under way at a time
 	return waiting, nil
 }
 
 // took deals with an answer.
 func (b *outbox) took(ctx context.Context, f *flusher, a answer) error {
-	b.busy, b.after = false, a.last
+	b.after = a.last
 	if a.err != nil {
 		if !b.failed {
 			f.Log.Warn(fmt.Sprintf("sending rejected records to topic %s: %v; they wait in weir_rejects, and are tried again", f.Rejects.topic, a.err))
@@ -193,7 +192,7 @@ func (b *outbox) finish(ctx context.Context, f *flusher) error {
 	}
 	end := time.After(outboxPatience)
 	for last := false; ; {
-		if !b.passing && !b.failed {
+		if !b.passing && (!last || !b.failed) {
 			if last {
 				return nil
 			}
@@ -225,7 +224,7 @@ func (b *outbox) left(ctx context.Context, f *flusher) error {
 	b.after = math.MaxInt64
 	n, err := b.next(ctx, f, nil)
 	if err == nil && n > 0 {
-		f.Log.Warn(fmt.Sprintf("%d rejected records wait in weir_rejects to be sent to topic %s: the next run sends them", n, f.Rejects.topic))
+		f.Log.Warn(fmt.Sprintf("rejected records that were not sent to topic %s: %d; they wait in weir_rejects, and the next run sends them", f.Rejects.topic, n))
 	}
 	return err
 }
