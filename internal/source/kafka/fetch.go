@@ -41,16 +41,14 @@ func (s *Source) fetch(ctx context.Context, of partition, offset int64, most int
 	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
 		return nil, err
 	}
-	for i := range answer.Topics {
-		for j := range answer.Topics[i].Partitions {
-			got := &answer.Topics[i].Partitions[j]
-			if errors.Is(kerr.ErrorForCode(got.ErrorCode), kerr.OffsetOutOfRange) {
-				return nil, errGone
-			}
-			return got, kerr.ErrorForCode(got.ErrorCode)
-		}
+	if len(answer.Topics) == 0 || len(answer.Topics[0].Partitions) == 0 {
+		return nil, kerr.UnknownServerError
 	}
-	return nil, kerr.UnknownServerError
+	got := &answer.Topics[0].Partitions[0]
+	if errors.Is(kerr.ErrorForCode(got.ErrorCode), kerr.OffsetOutOfRange) {
+		return nil, errGone
+	}
+	return got, kerr.ErrorForCode(got.ErrorCode)
 }
 
 // decode takes the records from an offset on out of the first of some batches. end is where they end.
