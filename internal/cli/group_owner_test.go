@@ -114,15 +114,14 @@ func TestGroup_OtherDatabaseAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	c := testkafka.Start(t, kfake.SeedTopics(2, "t"))
 	first, second := newLive(t, testpg.New(t)), newLive(t, testpg.New(t))
-	ended := make(chan string, 2)
-	for name, l := range map[string]*live{"first": first, "second": second} {
-		m := l.begin(name, c, "t")
-		go func(m *exec.Cmd) {
-			_ = m.Wait()
-			ended <- fmt.Sprintf("exit %d\n%s", m.ProcessState.ExitCode(), l.log(name))
-		}(m)
-	}
-	if got := <-ended; !strings.HasPrefix(got, "exit 4\n") || !strings.Contains(got, "reads into another database") {
-		t.Error(got)
+	members := map[*live]*exec.Cmd{first: first.begin("member", c, "t"), second: second.begin("member", c, "t")}
+	refused := func(l *live) bool { return strings.Contains(l.log("member"), "reads into another database") }
+	first.until("one of them ends", func() bool { return refused(first) || refused(second) })
+	for l, m := range members {
+		if refused(l) {
+			if _ = m.Wait(); m.ProcessState.ExitCode() != 4 {
+				t.Errorf("exit %d\n%s", m.ProcessState.ExitCode(), l.log("member"))
+			}
+		}
 	}
 }
