@@ -2,9 +2,11 @@ package cli_test
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -69,7 +71,20 @@ func TestGroup_StartCommittedOfWhatIsLost(t *testing.T) {
 // itself, or one of its own.
 func TestGroup_OtherDatabase(t *testing.T) {
 	t.Parallel()
-	c := testkafka.Start(t, kfake.SeedTopics(2, "t"))
+	groupOtherDatabase(t, testkafka.Start(t, kfake.SeedTopics(2, "t")))
+}
+
+// The same with Apache Kafka.
+func TestBroker_OtherDatabase(t *testing.T) {
+	c := testkafka.Broker(t, 2, "t")
+	if c.Slow() {
+		t.Skip("make kafka runs it")
+	}
+	groupOtherDatabase(t, c)
+}
+
+func groupOtherDatabase(t *testing.T, c *testkafka.Cluster) {
+	group := fmt.Sprint("g", time.Now().UnixNano())
 	produce := func(from int) {
 		for p := range int32(2) {
 			c.Produce("t", p, fmt.Sprintf(`{"id":%d}`, from+int(p)))
@@ -78,11 +93,11 @@ func TestGroup_OtherDatabase(t *testing.T) {
 	first, second := newLive(t, testpg.New(t)), newLive(t, testpg.New(t))
 	f := func(l *live, code int, rows string, more ...string) {
 		t.Helper()
-		got, log := l.topics(c, "t", append([]string{"--until-end"}, more...)...)
+		got, log := l.topics(c, "t", append([]string{"--until-end", "--group", group, "--job", "t"}, more...)...)
 		if table := l.rows("SELECT string_agg(id::text, ' ' ORDER BY id) FROM t"); got != code || !strings.HasPrefix(table, rows) {
 			t.Errorf("%q: exit %d, want %d; the table has %s, want %s\n%s", more, got, code, table, rows, log)
 		}
-		if code == 4 && !strings.Contains(log, "group weir-t reads into another database, which has kafka://CLUSTER/t/0 up to offset") {
+		if code == 4 && !strings.Contains(log, "group "+group+" reads into another database, which has kafka://"+c.ID()+"/t/0 up to offset") {
 			t.Errorf("exit 4:\n%s", log)
 		}
 	}
@@ -93,18 +108,16 @@ func TestGroup_OtherDatabase(t *testing.T) {
 	if got := second.rows("SELECT count(*) FROM weir_checkpoints"); got != "0" {
 		t.Errorf("a database whose group is another's has %s checkpoints", got)
 	}
-	m := first.begin("member", c, "t")
+	m := first.begin("member", c, "t", "--group", group, "--job", "t")
 	first.until("it reads", func() bool { return first.rows("SELECT count(*) FROM t") == "4" })
 	f(second, 4, "ERROR", "--start", "committed")
-	first.kill(m)
-	for _, id := range c.Members("weir-t") {
-		c.Expel("weir-t", id)
-	}
+	first.check(m.Process.Signal(os.Interrupt))
+	_ = m.Wait()
 	produce(4)
 	f(second, 0, "4 5", "--start", "committed")
 	f(second, 0, "4 5")
 	f(first, 4, "0 1 2 3")
-	f(first, 0, "0 1 2 3 4 5", "--group", "own", "--job", "t")
+	f(first, 0, "0 1 2 3 4 5", "--group", group+"own")
 	produce(6)
 	f(first, 0, "0 1 2 3 4 5 6 7", "--start", "committed")
 }
