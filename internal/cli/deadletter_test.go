@@ -195,7 +195,7 @@ func TestDeadLetters_Unanswered(t *testing.T) {
 		_ = run.Process.Kill()
 		<-ended
 	}
-	if got := l.stored(); run.ProcessState.ExitCode() != 130 || got != "1" || !strings.Contains(l.log("run"), "rejected records wait in weir_rejects") {
+	if got := l.stored(); run.ProcessState.ExitCode() != 130 || got != "1" || !strings.Contains(l.log("run"), "not sent to topic dead: 1;") {
 		t.Errorf("exit %d, %s rejects are left\n%s", run.ProcessState.ExitCode(), got, l.log("run"))
 	}
 }
