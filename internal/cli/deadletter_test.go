@@ -172,6 +172,33 @@ func TestDeadLetters_Killed(t *testing.T) {
 	}
 }
 
+// Letters whose records lie in batches of their own are not sent one by one.
+func TestDeadLetters_SmallBatches(t *testing.T) {
+	c := testkafka.Start(t, kfake.SeedTopics(1, "t", "dead"))
+	l := newLive(t, "t.db")
+	const n = 50
+	cl := c.Client()
+	for i := range n {
+		c.Send(cl, &kgo.Record{Topic: "t", Value: fmt.Appendf(nil, `{"id":%d}`, i)}, &kgo.Record{Topic: "t", Value: fmt.Appendf(nil, "bad %d", i)})
+	}
+	var asked atomic.Int64
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		asked.Add(1)
+		return nil, nil, false
+	})
+	code, log := l.topics(c, "t", "--partitions", "0", "--until-end", "--rejects", "topic:dead")
+	all := l.letters(c, "dead")
+	if code != 3 || len(all) != n || l.stored() != "0" || asked.Load() > n/2 {
+		t.Fatalf("exit %d, %d letters in %d requests, %s are left\n%s", code, len(all), asked.Load(), l.stored(), log)
+	}
+	for i, r := range all {
+		if want := fmt.Sprint("bad ", i); string(r.Value) != want || header(r, "weir.offset") != fmt.Sprint(2*i+1) || header(r, "weir.incomplete") != "-" {
+			t.Errorf("%s has %q, %q", want, r.Value, r.Headers)
+		}
+	}
+}
+
 // A run ends that is stopped while brokers have a letter and do not answer.
 func TestDeadLetters_Unanswered(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // A Letter is a rejected record that is to be sent to the topic of dead letters.
@@ -103,35 +104,52 @@ func (s *Sender) Send(ctx context.Context, letters []Letter) (sent []int64, err 
 	return sent, err
 }
 
-// originals fetches the records of some of the first letters, which one batch has: nil for a letter whose
-// record is not to be had any more.
+// originals fetches the records of some of the first letters: nil for a letter whose record is not to be had
+// any more.
 func (s *Sender) originals(ctx context.Context, l *lane, letters []Letter) (some []*kgo.Record, err error) {
-	first := letters[0].Offset
-	var p kgo.FetchPartition
-	for end, try := first, 0; end <= first && try < decodeTries && !letters[0].Lost; try++ {
-		batches, err := s.fetch(ctx, l.partition, first, lettersAtOnce)
+	for try := 0; len(some) == 0 && try < decodeTries && !letters[0].Lost; try++ {
+		batches, err := s.fetch(ctx, l.partition, letters[0].Offset, lettersAtOnce)
 		if errors.Is(err, errGone) {
 			break
 		} else if err != nil {
 			return nil, err
 		}
-		p, end = s.decode(l.partition, first, batches)
-		for _, of := range letters {
-			if of.Offset >= end {
-				break
-			}
-			i, found := slices.BinarySearchFunc(p.Records, of.Offset, func(r *kgo.Record, offset int64) int { return cmp.Compare(r.Offset, offset) })
+		some = s.recordsOf(l, letters, batches)
+	}
+	if len(some) == 0 {
+		some = []*kgo.Record{nil}
+	}
+	return some, nil
+}
+
+// recordsOf takes the records of the first letters out of batches. It ends before a batch that cannot be
+// read, and where what it has decompressed is large.
+func (s *Sender) recordsOf(l *lane, letters []Letter, batches *kmsg.FetchResponseTopicPartition) (some []*kgo.Record) {
+	rest, size := *batches, 0
+	for end := letters[0].Offset; len(some) < len(letters) && size < lettersAtOnce; {
+		p, next := s.decode(l.partition, end, &rest)
+		if next <= end || p.Err != nil && len(some) > 0 {
+			break
+		}
+		end = next
+		for _, r := range p.Records {
+			size += len(r.Key) + len(r.Value)
+		}
+		for len(some) < len(letters) && letters[len(some)].Offset < end {
+			i, found := slices.BinarySearchFunc(p.Records, letters[len(some)].Offset, func(r *kgo.Record, offset int64) int { return cmp.Compare(r.Offset, offset) })
 			if found {
 				some = append(some, p.Records[i])
 			} else {
 				some = append(some, nil)
 			}
 		}
+		h, ok := readHeader(rest.RecordBatches)
+		if !ok || h.size >= len(rest.RecordBatches) {
+			break
+		}
+		rest.RecordBatches = rest.RecordBatches[h.size:]
 	}
-	if len(some) == 0 {
-		some = []*kgo.Record{nil}
-	}
-	return some, nil
+	return some
 }
 
 // produce sends the first letters, of which originals are the records.
