@@ -333,6 +333,17 @@ func TestDeadLetters_Group(t *testing.T) {
 	g.until("they are sent", func() bool { return len(g.letters(g.c, "dead")) == 4 && g.stored() == "0" })
 }
 
+// A member that finds all read sends what others have left, though the group assigns no partition to it.
+func TestDeadLetters_GroupHasRead(t *testing.T) {
+	t.Parallel()
+	g := newGrouped(t, testpg.New(t), testkafka.Start(t, kfake.SeedTopics(2, "t", "dead")), 2)
+	g.produce(50)
+	g.finish()
+	if code, log := g.topics(g.c, "t", "--until-end", "--rejects", "topic:dead"); code != 0 || len(g.letters(g.c, "dead")) != g.bad || g.stored() != "0" {
+		t.Errorf("exit %d, %d letters of %d, %s rejects are left\n%s", code, len(g.letters(g.c, "dead")), g.bad, g.stored(), log)
+	}
+}
+
 // A topic of dead letters has to exist, on brokers, and may not be read.
 func TestDeadLetters_Usage(t *testing.T) {
 	c := testkafka.Start(t, kfake.SeedTopics(1, "t"))

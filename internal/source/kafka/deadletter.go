@@ -54,10 +54,11 @@ func (s *Source) checkLetters(found kadm.TopicDetails) error {
 	return nil
 }
 
-// Owned are the names of the lanes that were begun, and that no other member is known to have.
+// Owned are the names of the lanes that were begun, and that no other member is known to have. They are
+// all when the group has read all to the end: it may not have assigned any of them again.
 func (s *Source) Owned() (names []string) {
 	for _, l := range s.lanes {
-		if l.owned.Load() {
+		if l.owned.Load() || s.finished.Load() {
 			names = append(names, l.name)
 		}
 	}

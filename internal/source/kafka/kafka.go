@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -32,6 +33,7 @@ type Source struct {
 	lanes   []*lane // sorted by topic and partition
 
 	group    *group      // nil: the partitions are assigned by name
+	finished atomic.Bool // the group has read all to the end
 	offered  int         // of lanes, without a group
 	consumer *kgo.Client // nil before all lanes are offered
 	reading  map[partition]*lane
@@ -155,6 +157,7 @@ func (s *Source) answered(ctx context.Context) (some bool, err error) {
 	}
 	all, err := s.allCommitted(ctx)
 	if all {
+		s.finished.Store(true)
 		return false, io.EOF
 	}
 	return false, err
