@@ -115,12 +115,16 @@ func (r *retry) Outbox(ctx context.Context, o *Outbox) (next []Kept, waiting int
 func (r *retry) do(ctx context.Context, call func() error) error {
 	start, unknown, attempt := time.Now(), 0, 0
 	waits := backoff.Backoff{Min: minWait, Max: maxWait}
-	for {
+	for before := error(nil); ; {
 		err := call()
+		if before != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return stopped(before)
+		}
 		var e *Error
 		if !errors.As(err, &e) || e.Class == Permanent {
 			return err
 		}
+		before = err
 		if e.Class == Unknown {
 			// To ask whether it happened takes one try more; a disk that keeps
 			// failing is not waited for.
@@ -137,7 +141,11 @@ func (r *retry) do(ctx context.Context, call func() error) error {
 		e.Attempt = attempt
 		r.onRetry(e)
 		if backoff.Sleep(ctx, wait) != nil {
-			return fmt.Errorf("%w (stopped during a retry)", err)
+			return stopped(err)
 		}
 	}
 }
+
+// stopped is the error of a call that was to be tried again, or was just tried, when the run was
+// stopped.
+func stopped(err error) error { return fmt.Errorf("%w (stopped during a retry)", err) }

@@ -111,3 +111,31 @@ func TestRetry_Stopped(t *testing.T) {
 		}
 	})
 }
+
+// TestRetry_StoppedInATry: what is said is why it was tried again, whenever the signal comes.
+func TestRetry_StoppedInATry(t *testing.T) {
+	for name, during := range map[string]func(error) error{
+		"as it is": func(err error) error { return err },
+		"in a class": func(err error) error {
+			return &sink.Error{Class: sink.Transient, Reason: "connection", Err: err}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				calls := 0
+				err := sink.Patiently(ctx, time.Hour, func(*sink.Error) {}, func() error {
+					if calls++; calls == 1 {
+						return &sink.Error{Class: sink.Transient, Reason: "connection", Err: errFlaky}
+					}
+					cancel()
+					return during(ctx.Err())
+				})
+				if !errors.Is(err, errFlaky) || errors.Is(err, context.Canceled) || calls != 2 {
+					t.Errorf("after %d calls: %v", calls, err)
+				}
+			})
+		})
+	}
+}
