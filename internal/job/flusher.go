@@ -53,7 +53,7 @@ func (f *flusher) write(ctx context.Context, stop <-chan struct{}) error {
 		select {
 		case s, more := <-f.ready:
 			if !more {
-				if err := f.outbox.finish(ctx, f); err != nil {
+				if err := f.outbox.finish(ctx, f, stop); err != nil {
 					return err
 				}
 				return f.expireAll(ctx, stop)

@@ -18,7 +18,7 @@ const (
 	// Waits before letters are sent again that were not taken.
 	outboxMinWait = time.Second
 	outboxMaxWait = time.Minute
-	// outboxPatience is how long a run waits at its end for letters to be sent.
+	// outboxPatience is how long a run waits at its end for letters to be sent, or for more of them.
 	outboxPatience = 10 * time.Second
 )
 
@@ -185,8 +185,9 @@ func (b *outbox) took(ctx context.Context, f *flusher, a answer) error {
 	return err
 }
 
-// finish sends what waits at the end of a run, but does not wait for it for long.
-func (b *outbox) finish(ctx context.Context, f *flusher) error {
+// finish sends what waits at the end of a run, as long as that gets on; when stop is closed, it does not
+// wait for long.
+func (b *outbox) finish(ctx context.Context, f *flusher, stop <-chan struct{}) error {
 	if b == nil {
 		return nil
 	}
@@ -205,6 +206,13 @@ func (b *outbox) finish(ctx context.Context, f *flusher) error {
 		var err error
 		select {
 		case a := <-b.answers:
+			select {
+			case <-stop:
+			default:
+				if len(a.sent) > 0 {
+					end = time.After(outboxPatience)
+				}
+			}
 			err = b.took(ctx, f, a)
 		case <-b.retryDue():
 			err = b.pass(ctx, f)
