@@ -75,8 +75,12 @@ func (q Query) Status(ctx context.Context) (st Status, err error) {
 	return st, err
 }
 
-// KeptAtOnce are the rejected lines that one query asks for.
-const KeptAtOnce = 1000
+const (
+	// KeptAtOnce are the rejected lines that one query asks for.
+	KeptAtOnce = 1000
+	// SentAtOnce are those of an [Outbox]: fewer, as their texts wait in memory while they are sent.
+	SentAtOnce = 200
+)
 
 // Rejects are for [Inspector].
 func (q Query) Rejects(ctx context.Context, job string, each func(Kept) error) error {
@@ -85,7 +89,7 @@ func (q Query) Rejects(ctx context.Context, job string, each func(Kept) error) e
 		of = " AND job = {1}"
 	}
 	for last := int64(0); ; {
-		some, err := q.rejects(ctx, nextRejects(last, of), job)
+		some, err := q.rejects(ctx, nextRejects(last, of, KeptAtOnce), job)
 		if err != nil || len(some) == 0 {
 			return err
 		}
@@ -99,8 +103,8 @@ func (q Query) Rejects(ctx context.Context, job string, each func(Kept) error) e
 }
 
 // nextRejects is SQL for those behind one, by a further condition.
-func nextRejects(after int64, of string) string {
-	return fmt.Sprintf("WHERE id > %d%s ORDER BY id LIMIT %d", after, of, KeptAtOnce)
+func nextRejects(after int64, of string, limit int) string {
+	return fmt.Sprintf("WHERE id > %d%s ORDER BY id LIMIT %d", after, of, limit)
 }
 
 // LastRejects is for [Inspector].
@@ -144,14 +148,15 @@ func (q Query) Outbox(ctx context.Context, o *Outbox, exec func(sql func(Dialect
 			return nil, 0, err
 		}
 	}
+	next, err = q.rejects(ctx, nextRejects(o.After, of, SentAtOnce), texts...)
+	if err != nil || len(next) > 0 || o.After == 0 {
+		return next, 0, err
+	}
 	rows, err := q.ask(ctx, "SELECT count(*) FROM {p}weir_rejects WHERE true"+of, texts...)
 	for _, row := range rows {
 		waiting = number(row[0])
 	}
-	if err == nil && waiting > 0 {
-		next, err = q.rejects(ctx, nextRejects(o.After, of), texts...)
-	}
-	return next, waiting, err
+	return nil, waiting, err
 }
 
 // condition is one on the lines of the outbox, with its texts.

@@ -33,7 +33,7 @@ type Sink interface {
 	// the key. It may be called again after any error, and by several runs at once.
 	Expire(ctx context.Context, e *Expiry) (Expired, error)
 	// Outbox removes rejected lines that were sent elsewhere, and returns those that come next, at
-	// most [KeptAtOnce], and how many wait in all. It may be called again after any error.
+	// most [SentAtOnce], or else how many wait in all. It may be called again after any error.
 	Outbox(ctx context.Context, o *Outbox) (next []Kept, waiting int64, err error)
 	// Forget removes what the database has of a job that was claimed: its checkpoints and
 	// rejects, and the versions of its tables that no other job has written to.

@@ -409,12 +409,15 @@ func (c *conn) Outbox(_ context.Context, o *sink.Outbox) (next []sink.Kept, wait
 			if !of(k) {
 				continue
 			}
-			if waiting++; k.ID > o.After && len(next) < sink.KeptAtOnce {
+			if waiting++; k.ID > o.After && len(next) < sink.SentAtOnce {
 				next = append(next, k)
 			}
 		}
 		return nil
 	})
+	if len(next) > 0 {
+		waiting = 0
+	}
 	return next, waiting, err
 }
 
