@@ -122,4 +122,4 @@ docs: ## generate docs/cli
 	go test ./internal/cli -run Docs -update
 
 clean: ## remove what was built
-	rm -rf bin .bin dist man coverage.out flights.db flights.db-*
+	rm -rf bin .bin dist man completions coverage.out flights.db flights.db-*
