@@ -2,12 +2,11 @@ package cli_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -146,7 +145,7 @@ func TestDeadLetters_Refused(t *testing.T) {
 	run := l.begin("run", c, "t", "--partitions", "0", "--batch-period", "10ms", "--rejects", "topic:dead")
 	l.until("the warning", func() bool { return strings.Contains(l.log("run"), "sending rejected records to topic dead") })
 	refuses.Store(false)
-	c.Produce("t", 0, `{"id":2}`) // the table goes on
+	c.Produce("t", 0, `{"id":2}`) // it is still read
 	l.until("the letters", func() bool { return len(l.letters(c, "dead")) == 2 && l.stored() == "0" })
 	l.kill(run)
 }
@@ -230,22 +229,15 @@ func TestDeadLetters_Unanswered(t *testing.T) {
 // exec runs a statement in the database.
 func (l *live) exec(statement string) {
 	l.t.Helper()
-	driver, dsn := "pgx", l.to
-	if !strings.Contains(l.to, "://") {
-		driver, dsn = "sqlite", "file:"+filepath.Join(l.dir, l.to)+"?_pragma=busy_timeout(5000)"
-	}
-	db, err := sql.Open(driver, dsn)
-	l.check(err)
+	db := l.open("rw")
 	defer db.Close()
-	_, err = db.Exec(statement)
+	_, err := db.Exec(statement)
 	l.check(err)
 }
 
-// An outage of the brokers keeps no batch from the table, and no letter is lost.
-func TestDeadLetters_Outage(t *testing.T) {
-	t.Parallel()
-	c := testkafka.Start(t, kfake.SeedTopics(1, "t", "dead"))
-	l := newLive(t, "t.db")
+// rejectsAndLoses begins a run that reads a bad record, and loses its brokers before it is committed.
+func (l *live) rejectsAndLoses(c *testkafka.Cluster) *exec.Cmd {
+	l.t.Helper()
 	run := l.begin("run", c, "t", "--partitions", "0", "--batch-period", "1s", "--rejects", "topic:dead", "--metrics-addr", "127.0.0.1:0")
 	l.until("the metrics", func() bool { return strings.Contains(l.log("run"), "metrics at") })
 	c.Produce("t", 0, `{"id":1}`, `bad`)
@@ -253,6 +245,15 @@ func TestDeadLetters_Outage(t *testing.T) {
 		return strings.Contains(l.scrape("run"), `weir_rejected_lines_total{reason="not_json",table="t",weir_job="t"} 1`)
 	})
 	c.Down()
+	return run
+}
+
+// An outage of the brokers keeps no batch from the table, and no letter is lost.
+func TestDeadLetters_Outage(t *testing.T) {
+	t.Parallel()
+	c := testkafka.Start(t, kfake.SeedTopics(1, "t", "dead"))
+	l := newLive(t, "t.db")
+	run := l.rejectsAndLoses(c)
 	l.until("the row", func() bool { return l.rows("SELECT count(*) FROM t") == "1" })
 	c.Up()
 	l.until("the letter", func() bool { return len(l.letters(c, "dead")) == 1 && l.stored() == "0" })
@@ -267,13 +268,7 @@ func TestDeadLetters_Stopped(t *testing.T) {
 	t.Parallel()
 	c := testkafka.Start(t, kfake.SeedTopics(1, "t", "dead"))
 	l := newLive(t, "t.db")
-	run := l.begin("run", c, "t", "--partitions", "0", "--batch-period", "1s", "--rejects", "topic:dead", "--metrics-addr", "127.0.0.1:0")
-	l.until("the metrics", func() bool { return strings.Contains(l.log("run"), "metrics at") })
-	c.Produce("t", 0, `{"id":1}`, `bad`)
-	l.until("it is read", func() bool {
-		return strings.Contains(l.scrape("run"), `weir_rejected_lines_total{reason="not_json",table="t",weir_job="t"} 1`)
-	})
-	c.Down()
+	run := l.rejectsAndLoses(c)
 	begun := time.Now()
 	l.check(run.Process.Signal(os.Interrupt))
 	_ = run.Wait()

@@ -56,7 +56,7 @@ func inGroup(f *pflag.FlagSet, title string, define func(*pflag.FlagSet)) {
 	f.AddFlagSet(g)
 }
 
-// flagUsages describes flags under the titles of their groups, in lines of so many columns; 0 is
+// flagUsages describes flags under the titles of their groups, in lines of a number of columns; 0 is
 // no limit.
 func flagUsages(f *pflag.FlagSet, columns int) string {
 	groups := map[string]*pflag.FlagSet{}

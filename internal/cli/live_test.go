@@ -80,10 +80,13 @@ func (l *live) sync() *exec.Cmd {
 }
 
 // database opens what --to names, to read.
-func (l *live) database() *sql.DB {
+func (l *live) database() *sql.DB { return l.open("ro") }
+
+// open opens what --to names, in a mode of SQLite.
+func (l *live) open(mode string) *sql.DB {
 	driver, dsn := "pgx", l.to
 	if !strings.Contains(l.to, "://") {
-		driver, dsn = "sqlite", "file:"+filepath.Join(l.dir, l.to)+"?mode=ro&_pragma=busy_timeout(5000)"
+		driver, dsn = "sqlite", "file:"+filepath.Join(l.dir, l.to)+"?mode="+mode+"&_pragma=busy_timeout(5000)"
 	}
 	db, err := sql.Open(driver, dsn)
 	l.check(err)

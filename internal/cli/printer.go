@@ -200,7 +200,7 @@ func (s status) String() string {
 	return strings.Join(texts, "  ")
 }
 
-// fit is the text that has room in so many columns. It is ASCII.
+// fit is the text that has room in a number of columns. It is ASCII.
 func (s status) fit(room int) string {
 	s = slices.Clone(s)
 	for text := s.String(); ; text = s.String() {

@@ -82,7 +82,7 @@ func (term *terminal) text() string {
 // end is how many bytes were written.
 func (term *terminal) end() int { return len(term.text()) }
 
-// wait waits for a status line that matches and that begins after so many bytes. Until then, none has
+// wait waits for a status line that matches and that begins behind a number of bytes. Until then, none has
 // more columns than there are. It returns where the line ends.
 func (term *terminal) wait(from, columns int, match string) int {
 	term.t.Helper()
