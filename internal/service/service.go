@@ -41,8 +41,15 @@ func Connect(env func(string) (string, bool)) (*Manager, error) {
 	return m, nil
 }
 
+// patience is how long a manager that reads nothing is waited for: once its socket is full, a
+// message would wait for ever.
+const patience = time.Second
+
 // Tell sends a state: lines as sd_notify(3) has them.
 func (m *Manager) Tell(state string) error {
+	if err := m.conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
 	_, err := m.conn.Write([]byte(state))
 	return err
 }
