@@ -44,10 +44,11 @@ func rejectsPlace(o *syncOptions, c *job.Config) string {
 // reasonText is a reason with the first of its lines, which is in one of several sources.
 func reasonText(o *syncOptions, r *progress.Reason, several bool) string {
 	what, place := r.First.Detail, fmt.Sprintf("line %d", r.First.Line)
-	if source.TraitsOf(r.Source).Records {
+	records := source.TraitsOf(r.Source).Records
+	if records {
 		place = fmt.Sprintf("offset %d", r.First.Offset)
 	}
-	if several {
+	if several || records { // an offset is one of a partition
 		place = r.Source + " " + place
 	}
 	if r.Count > 1 {
