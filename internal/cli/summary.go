@@ -117,7 +117,7 @@ func stoppedText(o *syncOptions, stops []progress.Stop) string {
 	const named = 3
 	var places []string
 	for _, s := range stops[:min(named, len(stops))] {
-		place := fmt.Sprintf("line %s of %s", quantity.Grouped(s.Line), cmp.Or(strings.TrimPrefix(s.Source, "-"), source.StdinName))
+		place := fmt.Sprintf("line %d of %s", s.Line, cmp.Or(strings.TrimPrefix(s.Source, "-"), source.StdinName))
 		if source.TraitsOf(s.Source).Records {
 			place = fmt.Sprintf("offset %d of %s", s.Offset, s.Source)
 		}
