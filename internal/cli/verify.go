@@ -345,10 +345,13 @@ func (v *verifier) report(t *verified, lines string) error {
 	}
 	others := ""
 	if n := t.others(); n > 0 {
-		others = ", and " + quantity.Count(n, "other")
+		others = ", and " + quantity.Count(n, "other row")
 	}
 	switch {
 	case t.different > 0:
+		if others != "" {
+			others += " in the table"
+		}
 		return fmt.Errorf("%s%s in %s from the fold of %s%s", t.prefix, quantity.Count(int64(t.different), "difference"), quantity.Count(int64(t.rows), "row"), lines, others)
 	case others != "":
 		return fmt.Errorf("%sthe %s of the fold %s in the table%s", t.prefix, rows, are, others)
