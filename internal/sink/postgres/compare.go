@@ -75,16 +75,21 @@ func (d *DB) Others(ctx context.Context, b *fold.Batch, each func(key string) bo
 		return err
 	}
 	keys := m.keyTexts()
-	r, err := d.query(ctx, fmt.Sprintf("SELECT %s FROM %s t ORDER BY %s", keys, m.table.ident, keys))
-	if err != nil {
-		return d.explain(err)
-	}
-	for _, row := range r[0].rows {
-		if !known[keyOf(row)] && !each(string(bytes.Join(row, []byte(",")))) {
+	page := len(known) + comparedRows // so the first one has others, where there are any
+	for begin := 0; ; begin += page {
+		r, err := d.query(ctx, fmt.Sprintf("SELECT %s FROM %s t ORDER BY %s LIMIT %d OFFSET %d", keys, m.table.ident, keys, page, begin))
+		if err != nil {
+			return d.explain(err)
+		}
+		for _, row := range r[0].rows {
+			if !known[keyOf(row)] && !each(string(bytes.Join(row, []byte(",")))) {
+				return nil
+			}
+		}
+		if len(r[0].rows) < page {
 			return nil
 		}
 	}
-	return nil
 }
 
 // askRows asks the database about rows, some by each statement, until an answer or refused, which gets a

@@ -248,6 +248,14 @@ var inspectorTests = []test{
 		if got := others(10, `{"id":1}`, `{"id":2}`, `{"id":4}`, `{"id":"zz, z"}`, `{"id":"é"}`); got != nil {
 			t.Errorf("of all rows the others are %q", got)
 		}
+		var many []string
+		for n := range 500 { // more than a driver asks for at a time
+			many = append(many, fmt.Sprintf(`{"id":"n%d"}`, n))
+		}
+		r.Flush(many...)
+		if got := slices.Compact(others(1000, many[7], `{"id":"é"}`)); len(got) != 503 {
+			t.Errorf("of 505 rows %d are others, want 503", len(got))
+		}
 	}},
 	{"CompareKnowsWhatWeirHasWritten", func(t *testing.T, db Database) {
 		lines := []string{`{"id":1,"v":1,"w":1.0,"x":true,"y":{"a": [1, 2]},"z":1e2}`, `{"id":2,"v":2.5,"w":12345678901234567890,"x":null,"y":[],"z":0.1}`,
