@@ -149,7 +149,7 @@ func (cs choices) faults() (err error) {
 }
 
 // fileFlags take paths.
-var fileFlags = []string{"to", "config", "init", "spool", "capture", "metrics-file", "tls-ca", "tls-cert", "tls-key", "html", "dir"}
+var fileFlags = []string{"to", "config", "init", "spool", "capture", "metrics-file", "tls-ca", "tls-cert", "tls-key", "html"}
 
 // completeValues has the shell complete the values of flags.
 func completeValues(c *cobra.Command) {
