@@ -12,8 +12,8 @@ import (
 func (r *Result) Page() *report.Page {
 	return &report.Page{
 		Title: "weir: the ladder",
-		Measured: fmt.Sprintf("%s. %s: %s messages, %s ids, %d columns. Medians of %d runs.",
-			r.Database, r.Feed, quantity.Grouped(int64(r.Messages)), quantity.Grouped(int64(r.IDs)), r.Columns, r.Runs),
+		Measured: fmt.Sprintf("%s. %s: %s, %s, %s. Medians of %s.",
+			r.Database, r.Feed, quantity.Count(int64(r.Messages), "message"), quantity.Count(int64(r.IDs), "id"), quantity.Count(int64(r.Columns), "column"), quantity.Count(int64(r.Runs), "run")),
 		Result:   r.adviceText(),
 		Sections: []report.Section{r.rungs(), r.settings()},
 	}
