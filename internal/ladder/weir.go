@@ -1,6 +1,7 @@
 package ladder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ func (c *Config) weir(ctx context.Context, db Database, s *sample, level sink.Le
 	err = job.Run(ctx, job.Config{Sources: []string{s.path}, BatchRows: 100_000, BatchPeriod: period, Buffer: 256 << 20,
 		Rejects: rejects, MaxRejects: int64(s.messages), Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{c.Key}, MaxColumns: len(s.names)}}},
 		Log: c.Log}, to, nil, p)
-	if err = errors.Join(err, to.Close()); err != nil {
+	if err = errors.Join(cmp.Or(err, ctx.Err()), to.Close()); err != nil { // a run that is stopped has no error
 		return one, fmt.Errorf("weir at %s: %w", level, err)
 	}
 	took := time.Since(start)
