@@ -12,8 +12,8 @@ import (
 func (r *Result) Page() *report.Page {
 	return &report.Page{
 		Title: "weir: the ladder",
-		Measured: fmt.Sprintf("%s. %s: %s, %s, %s. Medians of %s.",
-			r.Database, r.Feed, quantity.Count(int64(r.Messages), "message"), quantity.Count(int64(r.IDs), "id"), quantity.Count(int64(r.Columns), "column"), quantity.Count(int64(r.Runs), "run")),
+		Measured: fmt.Sprintf("%s. %s: %s, %s, %s. Medians of %s.", r.Database, r.Feed,
+			quantity.Count(int64(r.Messages), "message"), quantity.Count(int64(r.IDs), "id"), quantity.Count(int64(r.Columns), "column"), quantity.Count(int64(r.Runs), "run")),
 		Result:   r.adviceText(),
 		Sections: []report.Section{r.rungs(), r.settings()},
 	}
@@ -21,7 +21,7 @@ func (r *Result) Page() *report.Page {
 
 func (r *Result) rungs() report.Section {
 	s := report.Section{
-		Title: fmt.Sprintf("The first %s messages, written in seven ways", quantity.Grouped(int64(r.Work))),
+		Title: fmt.Sprintf("The first %s, written in seven ways", quantity.Count(int64(r.Work), "message")),
 		Note:  "Each way writes the same messages, from opening the database to closing it.",
 		Bars:  &report.Bars{Unit: "messages/s"},
 		Table: report.Table{Columns: []report.Column{{Name: "way"}, {Name: "messages/s", Number: true}, {Name: "least", Number: true}, {Name: "most", Number: true},

@@ -95,7 +95,7 @@ func (p *Page) Text(w io.Writer) error {
 		for c := range names {
 			names[c] = strings.ToUpper(table.Columns[c].Name)
 		}
-		fmt.Fprintf(t, "\n%s\n", strings.Join(names, "\t"))
+		fmt.Fprintf(t, "\n%s:\n%s\n", p.Sections[i].Title, strings.Join(names, "\t"))
 		for _, row := range table.Rows {
 			fmt.Fprintln(t, strings.Join(row, "\t"))
 		}

@@ -42,7 +42,7 @@ func TestText(t *testing.T) {
 	if err := page().Text(&out); err != nil {
 		t.Fatal(err)
 	}
-	want := "a <machine>\n\nWAY   ROWS/S\nslow  10\nfast  1,000\n\nthe first\n"
+	want := "a <machine>\n\nways:\nWAY   ROWS/S\nslow  10\nfast  1,000\n\nthe first\n"
 	if out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
 	}
