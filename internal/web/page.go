@@ -151,6 +151,11 @@ func (p *page) AnyLag() bool {
 	return slices.ContainsFunc(p.Sources, func(s Source) bool { return s.LagSeconds != nil || s.LagRecords != nil })
 }
 
+// Only reports whether a source is the only one of the page: a file that was read to its end is not.
+func (p *page) Only(source string) bool {
+	return len(p.Sources) == 1 && p.Sources[0].Source == source
+}
+
 // Name is what tells a source from its neighbours, and Folder what stands before it.
 func (s *Source) Name() string {
 	if s.Topic != "" {

@@ -297,3 +297,20 @@ func TestPage_OfAFreshRun(t *testing.T) {
 		}
 	}
 }
+
+// A rejected line is one of the source that the page names, or of the only one that it has.
+func TestPage_PlacesOfFilesThatHaveEnded(t *testing.T) {
+	s := site("t")
+	first := s.Progress.Open("first.jsonl", progress.File)
+	first.Reject(&fold.Reject{Place: fold.Place{Line: 3}, Reason: feed.NotJSON})
+	f := func(want string) {
+		t.Helper()
+		if text := get(t, s, loopback, "GET", "localhost", "/").Body.String(); !strings.Contains(text, want) {
+			t.Errorf("%q is missing:\n%s", want, text)
+		}
+	}
+	f("<td>line 3<")
+	first.Close()
+	s.Progress.Open("second.jsonl", progress.File)
+	f(`<td><span class="dim">first.jsonl, </span>line 3<`)
+}
