@@ -48,9 +48,9 @@ func Figure(v float64) string {
 // Bytes is a number of bytes in the unit that suits it.
 func Bytes(n int64) string {
 	switch {
-	case n >= 1e9:
+	case n >= 1e9-5e4: // the rest of the unit below rounds to 1000.0
 		return fmt.Sprintf("%.1f GB", float64(n)/1e9)
-	case n >= 1e6:
+	case n >= 1e6-50:
 		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 	case n >= 1e3:
 		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
@@ -66,6 +66,13 @@ func Duration(d time.Duration) string {
 	case d < 10*time.Second:
 		return d.Round(100 * time.Millisecond).String()
 	}
+	d = d.Round(time.Second)
+	if d >= time.Hour {
+		d = d.Round(time.Minute)
+	}
+	if d >= 24*time.Hour {
+		d = d.Round(time.Hour)
+	}
 	units := []struct {
 		of   time.Duration
 		name string
@@ -75,12 +82,11 @@ func Duration(d time.Duration) string {
 			continue
 		}
 		smaller := units[i+1]
-		d = d.Round(smaller.of)
 		text := fmt.Sprintf("%d%s", d/u.of, u.name)
 		if rest := d % u.of / smaller.of; rest > 0 {
 			text += fmt.Sprintf("%d%s", rest, smaller.name)
 		}
 		return text
 	}
-	return fmt.Sprintf("%.0fs", d.Seconds())
+	return fmt.Sprintf("%ds", d/time.Second)
 }
