@@ -57,14 +57,12 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 			}
 			page := r.Page()
 			if html != "" {
-				if err := writeHTML(html, page); err != nil {
-					return err
-				}
+				err = writeHTML(html, page) // without it, the rest is printed: it took minutes
 			}
 			if asJSON {
-				return json.NewEncoder(e.stdout).Encode(r)
+				return errors.Join(err, json.NewEncoder(e.stdout).Encode(r))
 			}
-			return page.Text(e.stdout)
+			return errors.Join(err, page.Text(e.stdout))
 		},
 	}
 	f := c.Flags()
