@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,7 +122,10 @@ func TestContrib_Unit(t *testing.T) {
 		l.write(name, unit)
 	}
 	c := exec.Command(analyze, "verify", "--man=no", filepath.Join(l.dir, "weir@air.service"), filepath.Join(l.dir, "weir-failed@air.service"))
-	if out, err := c.CombinedOutput(); err != nil || len(out) > 0 {
+	out, err := c.CombinedOutput()
+	lines := strings.SplitAfter(string(out), "\n")
+	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, "'RestartMode'") }) // before 254
+	if out := strings.Join(lines, ""); err != nil || out != "" {
 		t.Errorf("%v\n%s", err, out)
 	}
 	c = exec.Command(analyze, "security", "--offline=true", "--threshold=20", filepath.Join(l.dir, "weir@.service")) // of 100
