@@ -26,7 +26,11 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"bytes": func(n int64) string { return strings.ReplaceAll(quantity.Bytes(n), " ", noBreak) },
 }).ParseFS(files, "*.html"))
 
-func seconds(s float64) string { return quantity.Duration(time.Duration(s * float64(time.Second))) }
+// seconds is a duration, or the longest that there is.
+func seconds(s float64) string {
+	const longest = 9e9 // of a time.Duration are 9.2e9
+	return quantity.Duration(time.Duration(min(s, longest) * float64(time.Second)))
+}
 
 // noBreak is a space that keeps a unit on the line of its number.
 const noBreak = "\u00a0"

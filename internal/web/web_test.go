@@ -314,3 +314,13 @@ func TestPage_PlacesOfFilesThatHaveEnded(t *testing.T) {
 	s.Progress.Open("second.jsonl", progress.File)
 	f(`<td><span class="dim">first.jsonl, </span>line 3<`)
 }
+
+// The age of a message from before 1734 is more than a [time.Duration] has.
+func TestPage_OldMessages(t *testing.T) {
+	s := site("t")
+	s.Progress.Open("tcp://a:1", progress.Dialed).Read(1, 1, true, time.Date(1600, 1, 1, 0, 0, 0, 0, time.UTC))
+	text := get(t, s, loopback, "GET", "localhost", "/").Body.String()
+	if !strings.Contains(text, "104166d16h") || strings.Contains(text, ">-") {
+		t.Error(text)
+	}
+}
