@@ -164,6 +164,7 @@ func (c *Config) climb(ctx context.Context, db Database, s *sample, r *Result) e
 				}
 			}
 		}
+		c.Log.Info(fmt.Sprintf("weir (%d of %d)", turn+1, c.Runs))
 		set, err := c.weir(ctx, db, &work, sink.Full, 0)
 		if err != nil {
 			return err
@@ -188,9 +189,10 @@ func (c *Config) climb(ctx context.Context, db Database, s *sample, r *Result) e
 // sweep runs weir with all settings, in turns.
 func (c *Config) sweep(ctx context.Context, db Database, s *sample, r *Result) error {
 	runs := make([][]run, len(levels)*len(periods))
-	for range c.Runs {
+	for turn := range c.Runs {
 		for l, level := range levels {
 			for p, period := range periods {
+				c.Log.Info(fmt.Sprintf("weir, synchronous %s, batch period %s (%d of %d)", level, period, turn+1, c.Runs))
 				one, err := c.weir(ctx, db, s, level, period)
 				if err != nil {
 					return err

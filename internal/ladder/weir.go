@@ -22,7 +22,6 @@ type sync struct {
 
 // weir syncs the sample.
 func (c *Config) weir(ctx context.Context, db Database, s *sample, level sink.Level, period time.Duration) (one sync, err error) {
-	c.Log.Info(fmt.Sprintf("weir, synchronous %s, batch period %s", level, period))
 	before, err := db.usage(ctx)
 	if err != nil {
 		return one, err
