@@ -39,7 +39,7 @@ func TestLadder_InABrowser(t *testing.T) {
 	if len(grounds) != 2 {
 		t.Errorf("light and dark are %v", grounds)
 	}
-	for _, text := range []string{"messages, written in seven ways", "messages/s, logarithmic", "batch period", "Medians of 2 runs", "synchronous full"} {
+	for _, text := range []string{", written in seven ways", "messages/s, logarithmic", "batch period", "Medians of 2 runs", "synchronous full"} {
 		if !strings.Contains(b.text(), text) {
 			t.Errorf("%q is missing:\n%s", text, b.text())
 		}
