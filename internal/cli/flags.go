@@ -107,7 +107,16 @@ type choice[T ~string] struct {
 
 func (c *choice[T]) Set(s string) error { *c.value = T(s); return nil }
 func (c *choice[T]) String() string     { return string(*c.value) }
-func (c *choice[T]) Type() string       { return strings.Join(c.words(), "|") }
+
+// Type is short: the help has it between a flag and what it is for.
+func (c *choice[T]) Type() string {
+	if words := strings.Join(c.words(), "|"); len(words) <= maxType {
+		return words
+	}
+	return "word"
+}
+
+const maxType = 24 // characters
 
 func (c *choice[T]) words() []string {
 	words := make([]string, len(c.allowed))
@@ -136,6 +145,9 @@ type choices []interface{ fault() error }
 func addChoice[T ~string](cs *choices, f *pflag.FlagSet, value *T, flag string, preset T, usage string, allowed ...T) {
 	*value = preset
 	c := &choice[T]{flag, preset, value, allowed}
+	if c.Type() == "word" {
+		usage += ": " + strings.Join(c.words(), ", ")
+	}
 	*cs = append(*cs, c)
 	f.Var(c, flag, usage)
 }

@@ -26,6 +26,7 @@ type Progress struct {
 	passed    int64
 	noTable   map[string]int64
 	recent    []Flushed // the last ones, the oldest first
+	asked     time.Time // when the database was asked last, beside the flushes
 	observers []func(Flush)
 }
 
@@ -140,7 +141,7 @@ func (r *Rows) add(o Rows) {
 
 // New returns counts at zero of a run that writes tables.
 func New(tables ...string) *Progress {
-	p := &Progress{state: Snapshot{Start: time.Now(), Unassigned: reasons(), Retries: map[string]int64{}}}
+	p := &Progress{asked: time.Now(), state: Snapshot{Start: time.Now(), Unassigned: reasons(), Retries: map[string]int64{}}}
 	for _, r := range sink.RetryReasons {
 		p.state.Retries[r] = 0
 	}
@@ -331,6 +332,10 @@ func (p *Progress) Asked(err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.state.LastCommit.After(p.asked) {
+		reason = "" // the run's own connection has been of use since the last question
+	}
+	p.asked = time.Now()
 	p.state.Unreachable = reason
 }
 
