@@ -102,7 +102,7 @@ func (s *Source) inspect(ctx context.Context, l *lane, why error) (*badBatch, er
 	}
 	var answer *kmsg.FetchResponseTopicPartition
 	err := s.brokers.patiently(ctx, func() (err error) {
-		answer, err = s.fetch(ctx, l.partition, l.at.Offset, s.fetchBytes())
+		answer, err = s.fetch(ctx, l, l.at.Offset, s.fetchBytes())
 		if errors.Is(err, errGone) {
 			return fatalError{err}
 		}

@@ -109,7 +109,7 @@ func (s *Sender) Send(ctx context.Context, letters []Letter) (sent []int64, err 
 // any more.
 func (s *Sender) originals(ctx context.Context, l *lane, letters []Letter) (some []*kgo.Record, err error) {
 	for try := 0; len(some) == 0 && try < decodeTries && !letters[0].Lost; try++ {
-		batches, err := s.fetch(ctx, l.partition, letters[0].Offset, lettersAtOnce)
+		batches, err := s.fetch(ctx, l, letters[0].Offset, lettersAtOnce)
 		if errors.Is(err, errGone) {
 			break
 		} else if err != nil {

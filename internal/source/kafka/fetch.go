@@ -13,12 +13,13 @@ import (
 // fetchWait is how long a broker may wait with the answer to a fetch of its own.
 const fetchWait = 1000 // milliseconds
 
-// errGone says that a partition begins behind an offset, or ends before it.
+// errGone says that a partition begins behind an offset, or ends before it, or is of another topic of the
+// same name.
 var errGone = errors.New("the topic no longer has it")
 
-// fetch asks the leader of a partition for its batches from an offset on, as they lie there: at
+// fetch asks the leader of a lane for its batches from an offset on, as they lie there: at
 // least one whole batch, and else no more than some bytes. Records of transactions come in any state.
-func (s *Source) fetch(ctx context.Context, of partition, offset int64, most int32) (*kmsg.FetchResponseTopicPartition, error) {
+func (s *Source) fetch(ctx context.Context, of *lane, offset int64, most int32) (*kmsg.FetchResponseTopicPartition, error) {
 	meta, err := s.admin.Metadata(ctx, of.topic)
 	if err != nil {
 		return nil, err
@@ -27,6 +28,9 @@ func (s *Source) fetch(ctx context.Context, of partition, offset int64, most int
 	at := topic.Partitions[of.number]
 	if err := errors.Join(topic.Err, at.Err); err != nil {
 		return nil, err
+	}
+	if of.id != "" && topic.ID.String() != of.id {
+		return nil, errGone
 	}
 	p := kmsg.NewFetchRequestTopicPartition()
 	p.Partition, p.FetchOffset, p.PartitionMaxBytes = of.number, offset, most

@@ -169,3 +169,32 @@ func TestSource_Cancelled(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// The record at the offset of a letter is another one in a topic that was recreated.
+func TestSend_Recreated(t *testing.T) {
+	t.Parallel()
+	c := testkafka.Start(t, kfake.SeedTopics(1, "t", "dead"))
+	c.Produce("t", 0, "bad")
+	s, err := New(t.Context(), "kafka://"+c.Addr()+"/t", source.Options{Kafka: source.Kafka{Partitions: []int32{0}, DeadLetters: "dead"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	sender, err := s.NewSender()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sender.Close()
+	c.DeleteTopics("t")
+	c.CreateTopics(1, nil, "t")
+	c.Produce("t", 0, "another")
+	for begun, sent := time.Now(), []int64(nil); len(sent) == 0; time.Sleep(50 * time.Millisecond) { // the client knows the old one for a while
+		if sent, err = sender.Send(t.Context(), []Letter{{ID: 7, Lane: s.Lanes()[0], Text: []byte("bad")}}); err != nil && time.Since(begun) > time.Minute {
+			t.Fatal(err)
+		}
+	}
+	all := c.Client(kgo.ConsumeTopics("dead"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())).PollFetches(t.Context()).Records()
+	if len(all) != 1 || string(all[0].Value) != "bad" {
+		t.Errorf("the letters are %v", all)
+	}
+}
