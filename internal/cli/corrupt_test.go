@@ -92,6 +92,20 @@ func TestCorrupt_Header(t *testing.T) {
 	}
 }
 
+// So may they be where the batch is larger than an answer, so that no other came with it.
+func TestCorrupt_HeaderAlone(t *testing.T) {
+	c := testkafka.Start(t, kfake.SeedTopics(1, "t"))
+	c.Produce("t", 0, `{"id":1}`)
+	c.Send(c.Client(kgo.ProducerBatchCompression(kgo.NoCompression())), &kgo.Record{Topic: "t", Value: []byte(`{"id":2,"s":"here` + strings.Repeat("x", 600_000) + `"}`)})
+	c.Produce("t", 0, `{"id":3}`)
+	c.Damage("t", "here", -1, func(b []byte) { binary.BigEndian.PutUint32(b[23:], 1) })
+	l := newLive(t, "t.db")
+	code, log := l.topics(c, "t", "--partitions", "0", "--until-end", "--buffer", "8MiB")
+	if got := l.rows("SELECT id FROM t"); code != 1 || got != "1" || l.stored() != "0" || !strings.Contains(log, "the header of the batch is damaged, too") {
+		t.Errorf("exit %d, the table has %s\n%s", code, got, log)
+	}
+}
+
 // What was wrong on the way alone is no damage: the batch is fetched again.
 func TestCorrupt_OnTheWay(t *testing.T) {
 	c := testkafka.Start(t, kfake.SeedTopics(1, "t"))

@@ -30,9 +30,9 @@ func (c *Cluster) Damage(topic, text string, times int, damage func(batch []byte
 			return nil, nil, false
 		}
 		t, p := &asked.Topics[0], &asked.Topics[0].Partitions[0]
-		from, end := 0, int64(0)
+		from, to, end := 0, 0, int64(0)
 		for b := range split(whole) {
-			if end = b.end; p.FetchOffset < b.end {
+			if to, end = b.to, b.end; p.FetchOffset < b.end {
 				break
 			}
 			from = b.to
@@ -42,7 +42,7 @@ func (c *Cluster) Damage(topic, text string, times int, damage func(batch []byte
 		}
 		answer := asked.ResponseKind().(*kmsg.FetchResponse)
 		at := kmsg.NewFetchResponseTopicPartition()
-		at.Partition, at.HighWatermark, at.LastStableOffset, at.RecordBatches = p.Partition, 1<<20, 1<<20, whole[from:]
+		at.Partition, at.HighWatermark, at.LastStableOffset, at.RecordBatches = p.Partition, 1<<20, 1<<20, whole[from:min(len(whole), max(to, from+int(p.PartitionMaxBytes)))]
 		of := kmsg.NewFetchResponseTopic()
 		of.Topic, of.TopicID, of.Partitions = t.Topic, t.TopicID, []kmsg.FetchResponseTopicPartition{at}
 		answer.Topics = append(answer.Topics, of)

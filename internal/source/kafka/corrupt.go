@@ -100,36 +100,58 @@ func (s *Source) inspect(ctx context.Context, l *lane, why error) (*badBatch, er
 		bad.why = fmt.Sprintf("the batch of offsets %d to %d decompresses to more than %d MiB (--buffer allows a half of it)", bad.first, bad.last, s.maxBatch()>>20)
 		return bad, nil
 	}
-	var answer *kmsg.FetchResponseTopicPartition
-	err := s.brokers.patiently(ctx, func() (err error) {
-		answer, err = s.fetch(ctx, l, l.at.Offset, s.fetchBytes())
+	answer, err := s.fetchAgain(ctx, l, s.fetchBytes())
+	if err != nil {
+		return nil, err
+	}
+	readable, fault := s.faultOf(l, answer)
+	if readable {
+		return nil, nil
+	}
+	if h, ok := readHeader(answer.RecordBatches); ok && h.size <= len(answer.RecordBatches) && h.size+headerSize > len(answer.RecordBatches) {
+		// It came alone: only the header of the next one can contradict its offsets.
+		if answer, err = s.fetchAgain(ctx, l, int32(min(int64(h.size)+int64(s.fetchBytes()), math.MaxInt32))); err != nil {
+			return nil, err
+		}
+		if readable, fault = s.faultOf(l, answer); readable {
+			return nil, nil
+		}
+	}
+	bad, ok := extent(answer, l.at.Offset)
+	if !ok {
+		return nil, fmt.Errorf("reading %s at offset %d: %w; the header of the batch is damaged, too, so that nothing says at which offset the next one begins", l.name, l.at.Offset, why)
+	}
+	bad.why = fmt.Sprintf("the batch of offsets %d to %d is corrupt: %v", bad.first, bad.last, cmp.Or(fault, why))
+	return &bad, nil
+}
+
+// fetchAgain fetches the batches at a lane's offset, as often as it takes.
+func (s *Source) fetchAgain(ctx context.Context, l *lane, most int32) (answer *kmsg.FetchResponseTopicPartition, err error) {
+	err = s.brokers.patiently(ctx, func() (err error) {
+		answer, err = s.fetch(ctx, l, l.at.Offset, most)
 		if errors.Is(err, errGone) {
 			return fatalError{err}
 		}
 		return err
 	})
 	if errors.Is(err, errGone) {
-		return nil, s.failure(ctx, l, kerr.OffsetOutOfRange)
-	} else if err != nil {
-		return nil, err
+		err = s.failure(ctx, l, kerr.OffsetOutOfRange)
 	}
+	return answer, err
+}
+
+// faultOf reports whether the first batch of an answer can be read at a lane's offset, and why not, where that
+// is known.
+func (s *Source) faultOf(l *lane, answer *kmsg.FetchResponseTopicPartition) (readable bool, fault error) {
 	p, end := s.decode(l.partition, l.at.Offset, answer)
-	if p.Err == nil && end > l.at.Offset || len(answer.RecordBatches) == 0 {
-		return nil, nil
-	}
-	bad, ok := extent(answer, l.at.Offset)
-	if !ok {
-		return nil, fmt.Errorf("reading %s at offset %d: %w; the header of the batch is damaged, too, so that nothing says at which offset the next one begins", l.name, l.at.Offset, why)
-	}
-	bad.why = fmt.Sprintf("the batch of offsets %d to %d is corrupt: %v", bad.first, bad.last, cmp.Or(p.Err, why))
-	return &bad, nil
+	return p.Err == nil && end > l.at.Offset || len(answer.RecordBatches) == 0, p.Err
 }
 
 // extent returns the offsets of the first batch of an answer, from one on. ok is false where its header is
 // damaged, too: good records would be passed over.
 func extent(answer *kmsg.FetchResponseTopicPartition, offset int64) (bad badBatch, ok bool) {
 	h, ok := readHeader(answer.RecordBatches)
-	if !ok || h.last < offset || h.last >= answer.HighWatermark || h.records < 1 || int64(h.records) > h.last-h.first+1 {
+	if !ok || h.size > len(answer.RecordBatches) || h.last < offset || h.last >= answer.HighWatermark || h.records < 1 || int64(h.records) > h.last-h.first+1 {
 		return bad, false
 	}
 	if len(answer.RecordBatches) > h.size {
