@@ -223,6 +223,9 @@ func (s *Source) answer() (some bool, err error) {
 
 // release stops reading a lane.
 func (s *Source) release(l *lane, c *call) {
+	if c.kind == lost {
+		l.owned.Store(false)
+	}
 	if s.reading[l.partition] == nil {
 		if c.done != nil {
 			c.done <- struct{}{}
@@ -232,7 +235,6 @@ func (s *Source) release(l *lane, c *call) {
 	delete(s.reading, l.partition)
 	s.pending = slices.DeleteFunc(s.pending, func(f fetched) bool { return f.lane == l })
 	if c.kind == lost {
-		l.owned.Store(false)
 		s.events = append(s.events, source.Event{Kind: source.Lost, Lane: l.name})
 		return
 	}

@@ -170,6 +170,16 @@ func TestSource_Cancelled(t *testing.T) {
 	}
 }
 
+// The next member may have what a lost partition has, also if it was read to its end.
+func TestRelease_Lost(t *testing.T) {
+	l := &lane{name: "t", ended: true}
+	l.owned.Store(true)
+	s := &Source{reading: map[partition]*lane{}, lanes: []*lane{l}}
+	if s.release(l, &call{kind: lost}); len(s.Owned()) > 0 || len(s.events) > 0 {
+		t.Errorf("it owns %v, with %d events", s.Owned(), len(s.events))
+	}
+}
+
 // The record at the offset of a letter is another one in a topic that was recreated.
 func TestSend_Recreated(t *testing.T) {
 	t.Parallel()
