@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -118,18 +119,7 @@ func TestDeadLetters_Refused(t *testing.T) {
 		if !refuses.Load() || len(asked.Topics) == 0 {
 			return nil, nil, false
 		}
-		answer := asked.ResponseKind().(*kmsg.ProduceResponse)
-		for _, t := range asked.Topics {
-			of := kmsg.NewProduceResponseTopic()
-			of.Topic, of.TopicID = t.Topic, t.TopicID
-			for _, p := range t.Partitions {
-				at := kmsg.NewProduceResponseTopicPartition()
-				at.Partition, at.ErrorCode = p.Partition, kerr.TopicAuthorizationFailed.Code
-				of.Partitions = append(of.Partitions, at)
-			}
-			answer.Topics = append(answer.Topics, of)
-		}
-		return answer, nil, true
+		return refuse(asked, kerr.TopicAuthorizationFailed), nil, true
 	})
 	refuses.Store(false)
 	c.Produce("t", 0, `bad`, `{"id":1}`, `worse`)
@@ -148,6 +138,45 @@ func TestDeadLetters_Refused(t *testing.T) {
 	c.Produce("t", 0, `{"id":2}`) // it is still read
 	l.until("the letters", func() bool { return len(l.letters(c, "dead")) == 2 && l.stored() == "0" })
 	l.kill(run)
+}
+
+// A record that the brokers find invalid keeps no other from the topic.
+func TestDeadLetters_Invalid(t *testing.T) {
+	t.Parallel()
+	c := testkafka.Start(t, kfake.SeedTopics(1, "t", "dead"))
+	l := newLive(t, "t.db")
+	c.Produce("t", 0, `bad`, `invalid`, `worse`)
+	c.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		asked := r.(*kmsg.ProduceRequest)
+		if len(asked.Topics) == 0 || !bytes.Contains(asked.Topics[0].Partitions[0].Records, []byte("invalid")) {
+			return nil, nil, false
+		}
+		return refuse(asked, kerr.InvalidRecord), nil, true
+	})
+	code, log := l.topics(c, "t", "--partitions", "0", "--until-end", "--rejects", "topic:dead")
+	if code != 3 || !strings.Contains(log, "INVALID_RECORD") || !strings.Contains(log, "not sent to topic dead: 1;") || !strings.Contains(log, "--rejects topic:dead gets them") {
+		t.Errorf("exit %d\n%s", code, log)
+	}
+	if all := l.letters(c, "dead"); len(all) != 2 || string(all[0].Value) != "bad" || string(all[1].Value) != "worse" || l.rejects("t") != "1 not_json " {
+		t.Errorf("%d letters, the rejects are %s\n%s", len(all), l.rejects("t"), log)
+	}
+}
+
+// refuse answers with an error for each partition.
+func refuse(asked *kmsg.ProduceRequest, why *kerr.Error) *kmsg.ProduceResponse {
+	answer := asked.ResponseKind().(*kmsg.ProduceResponse)
+	for _, t := range asked.Topics {
+		of := kmsg.NewProduceResponseTopic()
+		of.Topic, of.TopicID = t.Topic, t.TopicID
+		for _, p := range t.Partitions {
+			at := kmsg.NewProduceResponseTopicPartition()
+			at.Partition, at.ErrorCode = p.Partition, why.Code
+			of.Partitions = append(of.Partitions, at)
+		}
+		answer.Topics = append(answer.Topics, of)
+	}
+	return answer
 }
 
 // A letter is removed when the brokers have it: a run that is killed before sends it again, and loses
@@ -352,6 +381,8 @@ func TestDeadLetters_Usage(t *testing.T) {
 	}
 	f(1, "--rejects topic:dead: the topic does not exist", "t", "--rejects", "topic:dead")
 	f(1, "--rejects topic:dead: the topic does not exist", "~^t", "--rejects", "topic:dead")
+	c.CreateTopics(1, map[string]string{"cleanup.policy": "compact,delete"}, "compacted")
+	f(1, "--rejects topic:compacted: the topic is compacted", "t", "--rejects", "topic:compacted")
 	f(2, "--rejects topic:t: the topic is also read", "t", "--rejects", "topic:t")
 	f(2, "--rejects topic:dead.t: the topic is also read", "~t$", "--rejects", "topic:dead.t")
 	f(2, `"a b" is no name of a topic`, "t", "--rejects", "topic:a b")

@@ -38,6 +38,9 @@ func rejectsPlace(o *syncOptions, c *job.Config) string {
 	case "discard":
 		return "--rejects discard keeps none"
 	}
+	if c.Rejects.Topic() != "" { // perhaps by the next run
+		return "--rejects " + o.rejects + " gets them"
+	}
 	return "--rejects " + o.rejects + " has them"
 }
 

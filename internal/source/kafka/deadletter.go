@@ -165,10 +165,11 @@ func (s *Sender) produce(ctx context.Context, l *lane, letters []Letter, origina
 		}
 		for j, failed := range s.results(ctx, records) {
 			of := &letters[begin+j]
-			if isTooLarge(failed) { // by itself it may not be; else it goes without what does not fit
-				if failed = s.producer.ProduceSync(ctx, of.record(l, originals[begin+j])).FirstErr(); isTooLarge(failed) {
-					failed = s.producer.ProduceSync(ctx, of.cut(l)).FirstErr()
-				}
+			if isTooLarge(failed) || errors.Is(failed, kerr.InvalidRecord) { // by itself it may not be
+				failed = s.producer.ProduceSync(ctx, of.record(l, originals[begin+j])).FirstErr()
+			}
+			if isTooLarge(failed) { // it goes without what does not fit
+				failed = s.producer.ProduceSync(ctx, of.cut(l)).FirstErr()
 			}
 			if failed == nil {
 				sent = append(sent, of.ID)

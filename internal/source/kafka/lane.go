@@ -174,19 +174,26 @@ func (s *Source) findPartitions(t *kadm.TopicDetail) error {
 	return nil
 }
 
-// findCompacted notes which lanes are of compacted topics.
+// findCompacted notes which lanes are of compacted topics, which that of dead letters must not be.
 func (s *Source) findCompacted(ctx context.Context, topics []string) error {
+	letters := s.opts.Kafka.DeadLetters
+	if letters != "" {
+		topics = append(slices.Clone(topics), letters)
+	}
 	found, err := s.admin.DescribeTopicConfigs(ctx, topics...)
 	if err != nil {
 		return err
 	}
 	for _, c := range found {
-		if k := &s.opts.Kafka; c.Err != nil && k.Compacted != "" && k.Tombstone == "" && !k.DropTombstones {
+		if k := &s.opts.Kafka; c.Err != nil && c.Name != letters && k.Compacted != "" && k.Tombstone == "" && !k.DropTombstones {
 			s.opts.Log.Warn(fmt.Sprintf("topic %s: whether it is compacted is not known: %v (--tombstones-by-key says what records without a value do)", c.Name, c.Err))
 		}
 		for _, config := range c.Configs {
 			if config.Key != "cleanup.policy" || !strings.Contains(config.MaybeValue(), "compact") {
 				continue
+			}
+			if c.Name == letters {
+				return fatalError{fmt.Errorf("--rejects topic:%s: the topic is compacted: it would keep only the last dead letter of each key, and takes none without a key: use one with cleanup.policy=delete", letters)}
 			}
 			for _, l := range s.lanes {
 				l.compacted = l.compacted || l.topic == c.Name
