@@ -179,6 +179,32 @@ func refuse(asked *kmsg.ProduceRequest, why *kerr.Error) *kmsg.ProduceResponse {
 	return answer
 }
 
+// A run with --from-start sends what it has rejected also after it has begun again at its checkpoints.
+func TestDeadLetters_FromStartAndRestored(t *testing.T) {
+	t.Parallel()
+	c := testkafka.Start(t, kfake.SeedTopics(2, "t"), kfake.SeedTopics(1, "dead"))
+	l := newLive(t, "t.db")
+	c.Produce("t", 0, `bad`)
+	c.Produce("t", 1, `worse`)
+	var refuses atomic.Bool
+	refuses.Store(true)
+	c.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if asked := r.(*kmsg.ProduceRequest); refuses.Load() && bytes.Contains(asked.Topics[0].Partitions[0].Records, []byte("weir.reason")) {
+			return refuse(asked, kerr.TopicAuthorizationFailed), nil, true
+		}
+		return nil, nil, false
+	})
+	run := l.begin("run", c, "t", "--partitions", "0-1", "--from-start", "--batch-period", "10ms", "--rejects", "topic:dead")
+	l.until("they wait", func() bool { return l.rows("SELECT count(*) FROM weir_rejects") == "2" })
+	l.exec(`UPDATE weir_checkpoints SET seq = seq - 1 WHERE source LIKE '%/t/0'`)
+	c.Produce("t", 0, `{"id":1}`)
+	l.until("it reads again", func() bool { return l.rows("SELECT count(*) FROM t") == "1" })
+	refuses.Store(false)
+	l.until("the letters", func() bool { return len(l.letters(c, "dead")) == 2 && l.stored() == "0" })
+	l.kill(run)
+}
+
 // A letter is removed when the brokers have it: a run that is killed before sends it again, and loses
 // none.
 func TestDeadLetters_Killed(t *testing.T) {

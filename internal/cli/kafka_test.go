@@ -524,3 +524,25 @@ func TestKafka_SeveralTopics(t *testing.T) {
 		}
 	})
 }
+
+// A run that reads from the start does so once: after a database was restored to a state that has flushes
+// of the run, it continues there, and empties no table again.
+func TestKafka_FromStartAndRestored(t *testing.T) {
+	for _, flag := range []string{"--from-start", "--rebuild"} {
+		c := testkafka.Start(t, kfake.SeedTopics(2, "t"))
+		l := newLive(t, "t.db")
+		c.Produce("t", 0, `{"id":1}`, `{"id":2}`)
+		c.Produce("t", 1, `{"id":11}`)
+		run := l.begin("run", c, "t", "--partitions", "0-1", flag, "--batch-period", "10ms")
+		l.until("it has read", func() bool { return l.rows("SELECT count(*) FROM t") == "3" })
+		l.check(c.DeleteRecords("t", 0, 1))
+		l.exec(`UPDATE weir_checkpoints SET seq = seq - 1 WHERE source LIKE '%/t/0'`)
+		c.Produce("t", 0, `{"id":3}`)
+		l.until("it reads again", func() bool { return l.rows("SELECT count(*) FROM t WHERE id = 3") == "1" })
+		if got, log := l.rows("SELECT id FROM t ORDER BY 1"), l.log("run"); got != "1 2 3 11" || !strings.Contains(log, "reading again from the database's checkpoint") ||
+			!strings.Contains(log, "/t/0: reading from offset 2") || !strings.Contains(log, "/t/1: reading from offset 1") {
+			t.Errorf("%s: the table has %s\n%s", flag, got, log)
+		}
+		l.kill(run)
+	}
+}

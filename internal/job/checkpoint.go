@@ -147,7 +147,7 @@ func (r *run) admit(s *start) (err error) {
 	if s.accepted, err = r.mayContinue(s); err != nil {
 		return err
 	}
-	if r.FromStart {
+	if r.FromStart && !r.hasBegun(s) {
 		s.from = position{}
 	}
 	if s.from == (position{}) {
@@ -155,6 +155,9 @@ func (r *run) admit(s *start) (err error) {
 	}
 	return nil
 }
+
+// hasBegun reports whether an earlier attempt of this run has committed what it read of a source.
+func (r *run) hasBegun(s *start) bool { return s.cp.Run == r.id && !r.isOtherTable(*s) }
 
 // mayContinue reports why a run cannot continue from a checkpoint. accepted says that it
 // does by --accept-settings.

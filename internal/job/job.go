@@ -77,7 +77,7 @@ type Config struct {
 	// ShowRejects is the command that prints them, for people.
 	ShowRejects string
 
-	FromStart bool // read from the start, over the rows that exist
+	FromStart bool // read from the start, over the rows that exist; once, whatever the run has to read again
 	Rebuild   bool // the same into emptied tables
 	// AcceptSettings continues from checkpoints of other settings, or of tables that were
 	// recreated.
@@ -232,7 +232,7 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 		return nil, err
 	}
 	scans := newScanPool(&r.names, r.limit)
-	box := r.newOutbox(k)
+	box := r.newOutbox(k, starts)
 	o := &opener{run: r, scans: scans, outbox: box}
 	full, ready, free := make(chan *set), make(chan *set), make(chan *set, 2)
 	for range 2 {
@@ -241,6 +241,7 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 		free <- s
 	}
 	in := &reader{run: r, scans: scans, full: full, free: free, unmarked: unmarked}
+	in.rebuilds = r.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return r.hasBegun(&s) })
 	out := &flusher{run: r, ready: ready, free: free, outbox: box}
 
 	// What was read is written even when reading was stopped, so flushing ends

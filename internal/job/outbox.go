@@ -47,8 +47,8 @@ type answer struct {
 	err  error // why others were not sent
 }
 
-// newOutbox returns the outbox of a run, nil where it has none.
-func (r *run) newOutbox(src *kafka.Source) *outbox {
+// newOutbox returns the outbox of a run that begins at some starts, nil where it has none.
+func (r *run) newOutbox(src *kafka.Source, starts []start) *outbox {
 	if r.Rejects.mode != toTopic || r.lookedAt {
 		return nil
 	}
@@ -56,6 +56,9 @@ func (r *run) newOutbox(src *kafka.Source) *outbox {
 		waits: backoff.Backoff{Min: outboxMinWait, Max: outboxMaxWait}}
 	if r.FromStart {
 		b.read = map[string]bool{}
+		for i := range starts {
+			b.read[starts[i].name] = r.hasBegun(&starts[i])
+		}
 	}
 	return b
 }

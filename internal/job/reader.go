@@ -19,6 +19,7 @@ type reader struct {
 
 	set      *set
 	unmarked bool // the database does not know the file of rejects yet
+	rebuilds bool // the tables are to be emptied
 	emptied  bool // a set was handed over that empties the tables
 	open     map[*lane]bool
 	read     bool  // there were lines
@@ -66,7 +67,7 @@ func (rd *reader) fill(reading, flushing context.Context) error {
 		case err == nil || err == errDue:
 		case flushing.Err() != nil:
 			return nil // the flusher has the error
-		case reading.Err() != nil && rd.Rebuild && !rd.read:
+		case reading.Err() != nil && rd.rebuilds && !rd.read:
 			return nil // a table is not emptied for what was not read
 		case reading.Err() != nil:
 			return rd.handOverAll(flushing)
@@ -175,7 +176,7 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	if l.begun.At != "" && !l.begun.Kept && l.from == (position{}) {
 		rd.addLane(l) // so that the next run begins there, too
 	}
-	if l.accepted || rd.Rebuild && !rd.emptied || rd.unmarked {
+	if l.accepted || rd.rebuilds && !rd.emptied || rd.unmarked {
 		rd.addLane(l)
 	}
 	if rd.unmarked {
@@ -270,7 +271,7 @@ func (rd *reader) handOverAll(flushing context.Context) error {
 // where there is nothing to write.
 func (rd *reader) handOver(flushing context.Context) error {
 	s := rd.set
-	s.rebuild = rd.Rebuild && !rd.emptied && len(s.lanes) > 0
+	s.rebuild = rd.rebuilds && !rd.emptied && len(s.lanes) > 0
 	if s.isEmpty() && !s.rebuild {
 		s.first, s.period = time.Time{}, 0
 		return nil
