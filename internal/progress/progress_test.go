@@ -108,6 +108,8 @@ func TestNotReady(t *testing.T) {
 	p.Flushed(progress.Flush{Tables: make([]progress.TableFlush, 1)})
 	want("")
 	gone := fmt.Errorf("asking: %w", &sink.Error{Class: sink.Transient, Reason: "connection"})
+	p.Asked(gone) // but flushes have committed
+	want("")
 	p.Asked(gone) // a run that has nothing to write
 	want("the database cannot be reached (connection)")
 	p.Asked(nil)
