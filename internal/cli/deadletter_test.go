@@ -284,7 +284,7 @@ func TestDeadLetters_Unanswered(t *testing.T) {
 // exec runs a statement in the database.
 func (l *live) exec(statement string) {
 	l.t.Helper()
-	db := l.open("rw")
+	db := l.open("rwc")
 	defer db.Close()
 	_, err := db.Exec(statement)
 	l.check(err)
