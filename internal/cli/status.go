@@ -28,7 +28,7 @@ why. It only reads, and may run beside a sync.
 With --rejects, print the rejected lines as they came, to be corrected and sent
 again:
 
-  weir status --to flights.db --rejects | sed … | weir sync - --to flights.db --table flights`,
+    weir status --to flights.db --rejects | sed … | weir sync - --to flights.db --table flights`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if _, err := e.configured(c); err != nil {
