@@ -216,6 +216,15 @@ transaction, with a checkpoint: the next run resumes where the last batch ended.
 		Run:   func(*cobra.Command, []string) { fmt.Fprint(e.stdout, e.versionText()) },
 	})
 	finish(root)
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args = func(_ *cobra.Command, args []string) error {
+			if of, rest, err := root.Find(args); err == nil && of.HasSubCommands() {
+				return noCommand(of, rest)
+			}
+			return nil
+		}
+	}
 	return root
 }
 

@@ -97,7 +97,7 @@ func DidYouMean(name string, names []string) string {
 	nearest, meant := 3, ""
 	for _, n := range names {
 		d := distance(name, n)
-		if d < nearest && 2*d <= len(strings.TrimPrefix(n, envPrefix)) {
+		if d < nearest && 2*d <= len(strings.TrimPrefix(strings.TrimPrefix(n, "--"), envPrefix)) {
 			nearest, meant = d, fmt.Sprintf("; did you mean %q?", n)
 		}
 	}
