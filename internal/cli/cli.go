@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -149,7 +150,7 @@ func (e *env) run(ctx context.Context, args []string) int {
 	root.SetErr(e.stderr)
 	command, err := root.ExecuteContextC(ctx)
 	code := e.exitCode(err)
-	if err == nil || errors.As(err, new(codeError)) || code > exitSignal {
+	if err == nil || errors.As(err, new(codeError)) || code > exitSignal || command.Name() != "sync" && readerLeft(err) {
 		return code
 	}
 	var hint []any
@@ -161,6 +162,13 @@ func (e *env) run(ctx context.Context, args []string) int {
 	}
 	e.log.Error(err.Error(), hint...)
 	return code
+}
+
+// readerLeft tells that what reads stdout has ended, as head does: the error of a command that only
+// prints is not worth a message then.
+func readerLeft(err error) bool {
+	var path *fs.PathError
+	return errors.Is(err, syscall.EPIPE) && errors.As(err, &path) && path.Path == os.Stdout.Name()
 }
 
 // exitCode is that of a command which returned an error, or none.

@@ -106,3 +106,12 @@ func sqlite3() {
 		os.Exit(1)
 	}
 }
+
+// A command that only prints ends without a word where its reader has had enough.
+func TestStdout_ReaderThatLeaves(t *testing.T) {
+	l := newLive(t, "t.db")
+	l.write("flights.jsonl.gz", read(t, "../../testdata/flights.jsonl.gz"))
+	if code, out, log := shell(l.dir, "weir replay flights.jsonl.gz | head -n 1"); code != 0 || strings.Count(out, "\n") != 1 || log != "" {
+		t.Errorf("exit %d: %q, %q", code, out, log)
+	}
+}
