@@ -319,7 +319,7 @@ func TestKafka_Usage(t *testing.T) {
 			t.Errorf("%q: exit %d, want 2 with %q\n%s", args, code, said, l.log(said))
 		}
 	}
-	f("a consumer group needs a server: SQLite has one writer (--partitions", "kafka://b:1/t")
+	f("read by a consumer group, which needs a server: SQLite has one writer", "kafka://b:1/t")
 	f("--from-start and --rebuild are not for a group", "kafka://b/t", "--from-start")
 	f("--dry-run joins no group", "kafka://b/t", "--dry-run", "--until-end")
 	f("--partitions reads without a group", "kafka://b/t", "--partitions", "0", "--group", "g")
