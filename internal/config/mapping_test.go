@@ -297,6 +297,14 @@ func TestPrint_IsReadAgain(t *testing.T) {
 		}
 		printed(t, f.Mapping)
 	}
+	f, err := readText(t, "tables: {t: {columns: {id, a: [a, b.a], c: [{value: null, when: x=1}, c]}}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed(t, f.Mapping)
+	if text, err := Print(f.Mapping); err != nil || !strings.Contains(string(text), "a: [a, b.a]") {
+		t.Errorf("%v\n%s", err, text)
+	}
 }
 
 // FuzzRead reads files: each fault has a place, and what is read can be printed and read again.

@@ -191,7 +191,11 @@ func columnNode(c mapping.Column) *yaml.Node {
 	}
 	n := flow(&yaml.Node{Kind: yaml.SequenceNode})
 	for _, s := range c.From {
-		n.Content = append(n.Content, sourceNode(s, c.Name))
+		source := sourceNode(s, c.Name)
+		if source.Kind == yaml.ScalarNode && source.Value == "null" { // in a list that reads like a constant
+			source = textNode(s.From.String())
+		}
+		n.Content = append(n.Content, source)
 	}
 	return n
 }
