@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,8 +33,11 @@ var Driver = sink.Driver{
 		return OpenClaims(ctx, path, job, Options{Synchronous: o.Level, Log: o.Log})
 	},
 	Inspect: func(ctx context.Context, path string, o sink.Options) (sink.Inspector, error) {
-		if _, err := os.Stat(path); err != nil {
+		switch _, err := os.Stat(path); {
+		case errors.Is(err, fs.ErrNotExist):
 			return nil, fmt.Errorf("the database is missing: %w", err)
+		case err != nil:
+			return nil, fmt.Errorf("the database: %w", err)
 		}
 		return Open(ctx, path, Options{Synchronous: sink.Full, Cache: o.Cache, ReadOnly: true, Log: o.Log})
 	},
