@@ -16,7 +16,7 @@ import (
 // What commands in the docs call beside weir: harmless ones are run, and of others nothing happens.
 var (
 	harmless = strings.Fields("cat head mkdir sed sort")
-	others   = strings.Fields("buildah bzip2 cp curl duckdb go grep gunzip gzip journalctl jq kcat kubectl make mlr mosquitto_sub nc node podman promtool psql python3 sqlite3 systemctl tail unzip watch websocat xz zstd")
+	others   = strings.Fields("apt buildah bzip2 cp curl duckdb go grep gunzip gzip journalctl jq kcat kubectl make mlr mosquitto_sub nc node podman promtool psql python3 sqlite3 systemctl tail unzip watch websocat xz zstd")
 )
 
 var (
