@@ -70,6 +70,9 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options)
 			fault("fields", "names all columns that are stored: leave --new-columns out")
 		}
 		for i, f := range n.Fields {
+			if i > 0 && strings.HasPrefix(f, " ") {
+				fault("fields", "%q begins with a space: names are separated by commas alone", f)
+			}
 			if f == "" || slices.Contains(n.Fields[:i], f) {
 				fault("fields", "%s: the names must differ, and none may be empty", strings.Join(n.Fields, ","))
 				break

@@ -211,11 +211,14 @@ func (t Type) String() string {
 // CutCondition splits a condition FIELD=VALUE.
 func CutCondition(text string) (field, value string, err error) {
 	field, value, ok := strings.Cut(text, "=")
+	right := strings.TrimRight(field, " ") + "=" + strings.TrimLeft(strings.TrimPrefix(value, "="), " ")
 	switch {
 	case !ok || field == "":
 		err = errors.New("must be FIELD=VALUE, such as op=delete")
 	case strings.HasPrefix(value, "="):
-		err = fmt.Errorf("FIELD=VALUE has one equals sign, as in %s%s", field, value)
+		err = fmt.Errorf("FIELD=VALUE has one equals sign, as in %s", right)
+	case strings.HasSuffix(field, " ") && strings.HasPrefix(value, " "):
+		err = fmt.Errorf("FIELD=VALUE has no spaces around the equals sign, as in %s", right)
 	}
 	return field, value, err
 }
