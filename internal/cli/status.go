@@ -51,6 +51,7 @@ again:
 				return err
 			}
 			if asJSON {
+				st.Jobs, st.Rejects = append([]sink.JobStatus{}, st.Jobs...), append([]sink.RejectCount{}, st.Rejects...) // [], not null
 				return json.NewEncoder(e.stdout).Encode(st)
 			}
 			if err := e.printStatus(st); err != nil || sample == 0 {

@@ -69,7 +69,14 @@ type sqliteDB struct {
 	place *place
 }
 
-func (d *sqliteDB) name() string           { return "SQLite " + sqlite.Version + ", in " + filepath.Dir(d.path) }
+func (d *sqliteDB) name() string {
+	dir := filepath.Dir(d.path)
+	if whole, err := filepath.Abs(dir); err == nil {
+		dir = whole
+	}
+	return "SQLite " + sqlite.Version + ", in " + dir
+}
+
 func (d *sqliteDB) placeholder(int) string { return "?" }
 func (d *sqliteDB) file() string           { return filepath.Join(d.place.dir, "ladder.db") }
 

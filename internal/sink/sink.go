@@ -211,18 +211,19 @@ type Difference struct {
 
 // Status is what a database says of the jobs that wrote to it.
 type Status struct {
-	Jobs    []JobStatus
-	Rejects []RejectCount
+	Jobs    []JobStatus   `json:"jobs"`
+	Rejects []RejectCount `json:"rejects"`
 }
 
 // JobStatus is one job's progress in one source.
 type JobStatus struct {
-	Job          string
-	Tables       []string // sorted
-	Source       string
-	Line, Offset int64
-	Flushes      int64
-	Updated      time.Time
+	Job     string    `json:"job"`
+	Tables  []string  `json:"tables"` // sorted
+	Source  string    `json:"source"`
+	Line    int64     `json:"line"`
+	Offset  int64     `json:"offset"`
+	Flushes int64     `json:"batches"`
+	Updated time.Time `json:"updated"`
 }
 
 // Forgotten counts what was removed with a job.
@@ -234,8 +235,9 @@ type Forgotten struct {
 
 // RejectCount counts the rejects kept of one job, by reason.
 type RejectCount struct {
-	Job, Reason string
-	Count       int64
+	Job    string `json:"job"`
+	Reason string `json:"reason"`
+	Count  int64  `json:"count"`
 }
 
 // An Outbox asks for rejected lines of a job that are to be sent elsewhere.
