@@ -188,23 +188,22 @@ func (c *Config) climb(ctx context.Context, db Database, s *sample, r *Result) e
 
 // sweep runs weir with all settings, in turns.
 func (c *Config) sweep(ctx context.Context, db Database, s *sample, r *Result) error {
-	runs := make([][]run, len(levels)*len(periods))
+	for _, level := range levels {
+		for _, period := range periods {
+			r.Sweep = append(r.Sweep, Setting{Level: level, Period: period, Lost: db.lost(level)})
+		}
+	}
+	runs := make([][]run, len(r.Sweep))
 	for turn := range c.Runs {
-		for l, level := range levels {
-			for p, period := range periods {
-				c.Log.Info(fmt.Sprintf("weir, synchronous %s, batch period %s (%d of %d)", level, period, turn+1, c.Runs))
-				one, err := c.weir(ctx, db, s, level, period)
-				if err != nil {
-					return err
-				}
-				i := l*len(periods) + p
-				runs[i] = append(runs[i], one.run)
-				if i == len(r.Sweep) {
-					r.Sweep = append(r.Sweep, Setting{Level: level, Period: period, Lost: db.lost(level)})
-				}
-				set := &r.Sweep[i]
-				set.Flushes, set.Longest = set.Flushes+one.flushes, max(set.Longest, one.longest)
+		for i := range r.Sweep {
+			set := &r.Sweep[i]
+			c.Log.Info(fmt.Sprintf("weir, synchronous %s, batch period %s (%d of %d)", set.Level, set.Period, turn+1, c.Runs))
+			one, err := c.weir(ctx, db, s, set.Level, set.Period)
+			if err != nil {
+				return err
 			}
+			runs[i] = append(runs[i], one.run)
+			set.Flushes, set.Longest = set.Flushes+one.flushes, max(set.Longest, one.longest)
 		}
 	}
 	for i := range r.Sweep {
