@@ -133,9 +133,11 @@ const schemaPrefix = "weir_ladder_"
 // A postgresDB is a schema that the ladder makes and drops.
 type postgresDB struct {
 	dsn, schema string
-	control     *pgx.Conn
-	version     int
-	words       string
+	// control has the schema locked. Its statements are short and end by themselves: pgx closes a
+	// connection whose statement is cancelled, and then nothing would drop the schema.
+	control *pgx.Conn
+	version int
+	words   string
 }
 
 func (d *postgresDB) name() string             { return d.words }
@@ -145,6 +147,7 @@ func (d *postgresDB) begin(ctx context.Context, log *slog.Logger) (err error) {
 	if d.control, err = pgx.Connect(ctx, cmp.Or(d.dsn, " ")); err != nil {
 		return err
 	}
+	ctx = context.WithoutCancel(ctx)
 	err = d.control.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, 'Postgres ' || current_setting('server_version') || ', database ' || current_database()").Scan(&d.version, &d.words)
 	if err == nil {
 		err = d.removeLeft(ctx, log)
@@ -197,7 +200,7 @@ func (d *postgresDB) end(ctx context.Context) error {
 }
 
 func (d *postgresDB) wipe(ctx context.Context) error {
-	_, err := d.control.Exec(ctx, "SET client_min_messages = error; DROP SCHEMA "+d.schema+" CASCADE; CREATE SCHEMA "+d.schema)
+	_, err := d.control.Exec(context.WithoutCancel(ctx), "SET client_min_messages = error; DROP SCHEMA "+d.schema+" CASCADE; CREATE SCHEMA "+d.schema)
 	return err
 }
 
@@ -245,7 +248,7 @@ func (d *postgresDB) usage(ctx context.Context) (u usage, err error) {
 	if d.version >= 180000 {
 		syncs = "(SELECT coalesce(sum(fsyncs), 0)::bigint FROM pg_stat_io WHERE object = 'wal')"
 	}
-	err = d.control.QueryRow(ctx, "SELECT "+syncs+", (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint").Scan(&u.syncs, &u.written)
+	err = d.control.QueryRow(context.WithoutCancel(ctx), "SELECT "+syncs+", (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint").Scan(&u.syncs, &u.written)
 	return u, err
 }
 
