@@ -43,7 +43,7 @@ func TestDrivers_OneMore(t *testing.T) {
 	weir(3, "sync FEED --to memory:air --dry-run", "gate text, delay real")
 	weir(1, "status --to memory:air", `no database is called "air"`) // the dry run made none
 	weir(3, "sync FEED --to memory:air", "2 inserted, 0 updated, 0 unchanged, 0 deleted; 1 rejected")
-	weir(0, "status --to memory:air --sample 1", `{"id":"BA1","gate":"A1"}`)
+	weir(0, "status --to memory:air --sample 1", `{"id":"BA1","gate":"A1","delay":null}`)
 	weir(0, "status --to memory:air --rejects", "bad\n")
 	weir(0, "verify FEED --to memory:air", `2 rows of table "flights" are the fold`)
 	weir(0, "explain BA2 FEED", "A2")

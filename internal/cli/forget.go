@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -94,11 +95,14 @@ func (d destination) status(ctx context.Context, o sink.Options) (st sink.Status
 
 // unknownJob is the error for a job that a database does not have.
 func unknownJob(st sink.Status, job string) error {
-	var names []string
+	var names, plain []string
 	for _, j := range st.Jobs {
-		if name := fmt.Sprintf("%q", j.Job); !slices.Contains(names, name) {
-			names = append(names, name)
+		if !slices.Contains(plain, j.Job) {
+			names, plain = append(names, fmt.Sprintf("%q", j.Job)), append(plain, j.Job)
 		}
+	}
+	if meant := config.DidYouMean(job, plain); meant != "" {
+		return fmt.Errorf("the database has no job %q%s", job, meant)
 	}
 	if len(names) > 10 {
 		names = append(names[:10], fmt.Sprintf("%d more", len(names)-10))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -31,6 +32,7 @@ again:
     weir status --to flights.db --rejects | sed … | weir sync - --to flights.db --table flights`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
+			named := c.Flags().Changed("job") // and not by a config file, whose first run may be to come
 			if _, err := e.configured(c); err != nil {
 				return err
 			}
@@ -43,18 +45,25 @@ again:
 				return err
 			}
 			defer func() { err = errors.Join(err, db.Close()) }()
-			if rejects {
-				return db.Rejects(c.Context(), job, func(k sink.Kept) error { return e.reject(k, asJSON) })
-			}
 			st, err := db.Status(c.Context())
 			if err != nil {
 				return err
+			}
+			if job != "" {
+				of := ofJob(st, job)
+				if named && len(of.Jobs) == 0 && len(of.Rejects) == 0 {
+					return unknownJob(st, job)
+				}
+				st = of
+			}
+			if rejects {
+				return db.Rejects(c.Context(), job, func(k sink.Kept) error { return e.reject(k, asJSON) })
 			}
 			if asJSON {
 				st.Jobs, st.Rejects = append([]sink.JobStatus{}, st.Jobs...), append([]sink.RejectCount{}, st.Rejects...) // [], not null
 				return json.NewEncoder(e.stdout).Encode(st)
 			}
-			if err := e.printStatus(st); err != nil || sample == 0 {
+			if err := e.printStatus(st, job); err != nil || sample == 0 {
 				return err
 			}
 			return e.sample(c.Context(), db, st, sample)
@@ -63,10 +72,17 @@ again:
 	c.Flags().StringVar(&to, "to", "", toHelp)
 	c.Flags().String("config", "", configHelp)
 	c.Flags().BoolVar(&rejects, "rejects", false, "print the rejected lines")
-	c.Flags().StringVar(&job, "job", "", "with --rejects: only those of this job")
+	c.Flags().StringVar(&job, "job", "", "show only this job")
 	c.Flags().IntVar(&sample, "sample", 0, "also print this many rows of each table")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON; with --rejects one object per line, with place and reason")
 	return c
+}
+
+// ofJob is what a status says of one job.
+func ofJob(st sink.Status, job string) sink.Status {
+	st.Jobs = slices.DeleteFunc(slices.Clone(st.Jobs), func(j sink.JobStatus) bool { return j.Job != job })
+	st.Rejects = slices.DeleteFunc(slices.Clone(st.Rejects), func(r sink.RejectCount) bool { return r.Job != job })
+	return st
 }
 
 // reject prints a rejected line: as it came, or with all that is known of it.
@@ -79,9 +95,13 @@ func (e *env) reject(k sink.Kept, asJSON bool) error {
 		"reason": k.Reason, "raw": string(k.Text), "time": k.Time})
 }
 
-func (e *env) printStatus(st sink.Status) error {
-	if len(st.Jobs) == 0 {
-		_, err := fmt.Fprintln(e.stdout, "weir has not written to this database.")
+func (e *env) printStatus(st sink.Status, job string) error {
+	if len(st.Jobs) == 0 && len(st.Rejects) == 0 {
+		who := "weir"
+		if job != "" {
+			who = fmt.Sprintf("job %q", job)
+		}
+		_, err := fmt.Fprintf(e.stdout, "%s has not written to this database.\n", who)
 		return err
 	}
 	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)

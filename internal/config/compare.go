@@ -118,9 +118,9 @@ func typeOf(t *mapping.Table, name string) mapping.Type {
 // sameValue tells that a row has the value that a test wants, which is read as the column's
 // type. have is nil for NULL.
 func sameValue(t mapping.Type, want, have []byte) bool {
-	wantNull := string(want) == "null"
-	if wantNull || have == nil {
-		return wantNull == (have == nil)
+	wantNull, haveNull := string(want) == "null", have == nil || string(have) == "null"
+	if wantNull || haveNull {
+		return wantNull == haveNull
 	}
 	if t.Kind != mapping.Text && plain(want) == plain(have) {
 		return true

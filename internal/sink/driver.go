@@ -66,8 +66,7 @@ type Inspector interface {
 	LastRejects(ctx context.Context, job string, n int) ([]Kept, error)
 	// StoredRejects returns how many rejected lines of a job are kept.
 	StoredRejects(ctx context.Context, job string) (int64, error)
-	// Sample returns the number of rows of a table, and at most n of them as JSON objects
-	// without their NULLs.
+	// Sample returns the number of rows of a table, and at most n of them as JSON objects.
 	Sample(ctx context.Context, table string, n int) (rows []string, total int64, err error)
 	// Compare looks up the rows of a batch, which hold all that their messages make, and
 	// calls differs for each that the table has otherwise, until it returns false.

@@ -117,14 +117,13 @@ func (t *table) json(r row) (string, error) {
 	var fields []string
 	for i := range t.Columns {
 		c := &t.Columns[i]
-		text, ok := r[c.Name]
-		if !ok {
-			continue
-		}
-		var value any = text
-		switch c.Type {
-		case schema.Bool, schema.Int, schema.Real, schema.Number, schema.JSON:
-			value = json.RawMessage(text)
+		var value any
+		if text, ok := r[c.Name]; ok {
+			value = text
+			switch c.Type {
+			case schema.Bool, schema.Int, schema.Real, schema.Number, schema.JSON:
+				value = json.RawMessage(text)
+			}
 		}
 		field, err := json.Marshal(map[string]any{c.Name: value})
 		if err != nil {

@@ -53,7 +53,7 @@ func (d *DB) Sample(ctx context.Context, table string, n int) (rows []string, to
 		return nil, 0, err
 	}
 	from := identOf(schemaName, rel)
-	r, err := d.query(ctx, "SELECT count(*) FROM "+from, fmt.Sprintf("SELECT json_strip_nulls(row_to_json(t.*)) FROM %s t LIMIT %d", from, n))
+	r, err := d.query(ctx, "SELECT count(*) FROM "+from, fmt.Sprintf("SELECT row_to_json(t.*) FROM %s t LIMIT %d", from, n))
 	if err != nil {
 		return nil, 0, d.explain(err)
 	}

@@ -192,12 +192,12 @@ var inspectorTests = []test{
 			t.Errorf("after an error %d more calls came: %v", calls-1, err)
 		}
 	}},
-	{"SampleIsOfRowsWithoutTheirNulls", func(t *testing.T, db Database) {
+	{"SampleIsOfRowsWithTheirNulls", func(t *testing.T, db Database) {
 		r := BeginTable(t, db, "it's", "id")
 		// A column may be called as the table, or as anything in a driver's SQL.
 		r.Flush(`{"id":1,"t":"x","it's":"y"}`, `{"id":2,"n":2.5}`, `{"id":3,"t":null}`, `{"id":4,"op":"delete"}`)
 		i := inspect(t, db)
-		all := []string{`{"id":1,"t":"x","it's":"y"}`, `{"id":2,"n":2.5}`, `{"id":3}`}
+		all := []string{`{"id":1,"t":"x","it's":"y","n":null}`, `{"id":2,"t":null,"it's":null,"n":2.5}`, `{"id":3,"t":null,"it's":null,"n":null}`}
 		for _, n := range []int{0, 2, 9} {
 			got, total, err := i.Sample(t.Context(), "it's", n)
 			slices.Sort(got)
