@@ -17,30 +17,66 @@ func Hot(w io.Writer, n, ids int, seed uint64) error {
 	return columns(w, n, r, func(int) int { return r.IntN(ids) })
 }
 
+// shapes are the types of the messages of Shapes, the first column that each names, and how
+// far the next one is.
+var shapes = [...]struct {
+	name        string
+	first, step int
+}{{"schedule", 0, 2}, {"plan", 1, 2}, {"departure", 0, 3}, {"arrival", 1, 3}, {"position", 2, 4}, {"gate", 3, 5}}
+
+// Shapes is Hot with a column type, whose six values say which 7 to 19 columns follow: the
+// name that follows a name depends on the message's type.
+func Shapes(w io.Writer, n, ids int, seed uint64) error {
+	r := rand.New(rand.NewPCG(seed, 3))
+	return messages(w, n, func(b []byte, _ int) []byte {
+		b = appendID(b, r.IntN(ids))
+		shape := &shapes[r.IntN(len(shapes))]
+		b = append(append(append(b, `,"type":"`...), shape.name...), '"')
+		return appendColumns(b, shape.first, shape.step, r)
+	})
+}
+
 // Distinct is Hot with a row of its own for each message.
 func Distinct(w io.Writer, n int, seed uint64) error {
 	return columns(w, n, rand.New(rand.NewPCG(seed, 1)), func(i int) int { return i })
 }
 
 func columns(w io.Writer, n int, r *rand.Rand, id func(int) int) error {
-	const width = 37 // beside the id
+	return messages(w, n, func(b []byte, i int) []byte {
+		b = appendID(b, id(i))
+		return appendColumns(b, r.IntN(2), 2, r)
+	})
+}
+
+// messages writes n objects; members appends all of one but its last brace.
+func messages(w io.Writer, n int, members func(b []byte, i int) []byte) error {
 	out := bufio.NewWriterSize(w, 1<<16)
 	var b []byte
 	for i := range n {
-		b = append(b[:0], `{"id":"FLT`...)
-		b = strconv.AppendInt(b, int64(100_000_000+id(i)), 10)
-		b = append(b, `-17636"`...)
-		for c := r.IntN(2); c < width; c += 2 {
-			b = append(b, `,"col`...)
-			b = strconv.AppendInt(b, int64(10+c), 10)
-			b = append(b, `":"v`...)
-			b = strconv.AppendInt(b, r.Int64N(100_000), 10)
-			b = append(b, '"')
-		}
-		b = append(b, '}', '\n')
+		b = append(members(b[:0], i), '}', '\n')
 		if _, err := out.Write(b); err != nil {
 			return err
 		}
 	}
 	return out.Flush()
+}
+
+// appendID begins a message.
+func appendID(b []byte, id int) []byte {
+	b = append(b, `{"id":"FLT`...)
+	b = strconv.AppendInt(b, int64(100_000_000+id), 10)
+	return append(b, `-17636"`...)
+}
+
+// appendColumns appends every step-th of 37 columns, from the first on.
+func appendColumns(b []byte, first, step int, r *rand.Rand) []byte {
+	const width = 37
+	for c := first; c < width; c += step {
+		b = append(b, `,"col`...)
+		b = strconv.AppendInt(b, int64(10+c), 10)
+		b = append(b, `":"v`...)
+		b = strconv.AppendInt(b, r.Int64N(100_000), 10)
+		b = append(b, '"')
+	}
+	return b
 }

@@ -14,6 +14,7 @@ type Scanner struct {
 	names      *Names
 	met        []follower // 0 is the beginning of a line
 	byName     map[string]int32
+	paths      int      // how many of met are on a path
 	unnumbered [][]byte // the last line's names without a number; never written again
 }
 
@@ -58,13 +59,16 @@ func (s *Scanner) Append(dst []Field, line []byte) ([]Field, error) {
 		if e := &s.met[at]; at > 0 && i+len(e.quoted) <= len(line) && string(line[i:i+len(e.quoted)]) == e.quoted {
 			i += len(e.quoted)
 			f.Name = e.number
+		} else if at = s.other(prev, line[i:]); at > 0 {
+			i += len(s.met[at].quoted)
+			f.Name = s.met[at].number
 		} else {
 			start, end, escaped := i+1, 0, false
 			if i, end, escaped, err = s.name(i); err != nil {
 				return dst, err
 			}
 			f.Name, at = s.meet(line[start:end:end], escaped)
-			s.met[prev].next = at
+			at = s.follow(prev, at)
 		}
 		prev = at
 		// Most feeds have no white space here: a compare, no call.

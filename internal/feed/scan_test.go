@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	benchfeed "github.com/weirsync/weir/internal/bench"
 	"github.com/weirsync/weir/internal/feed"
 )
 
@@ -56,6 +59,16 @@ func FuzzScan(f *testing.F) {
 		}
 		if !bytes.Equal(before, line) {
 			t.Fatal("the line was changed")
+		}
+		met := feed.NewScanner(&feed.Names{}) // expects what came after the names in other lines
+		for _, l := range adversarial {
+			_, _ = met.Scan([]byte(l))
+		}
+		expected, expectedErr := met.Scan(line)
+		if fmt.Sprint(expectedErr) != fmt.Sprint(err) || !slices.EqualFunc(expected, fields, func(a, b feed.Field) bool {
+			return met.Name(&a) == s.Name(&b) && a.Kind == b.Kind && string(a.Value) == string(b.Value)
+		}) {
+			t.Fatalf("%q: %v, %v after other lines, %v, %v without", line, expected, expectedErr, fields, err)
 		}
 		want, wantErr := strict(line)
 		if err != nil {
@@ -260,23 +273,69 @@ func TestText_ResolvesEscapesOnlyWhereThereAreSome(t *testing.T) {
 	f(`{"a": 1}`, `{"a": 1}`)
 }
 
+// TestScan_OrdersOfNames: whatever came before, a name is recognized in every place, and a feed
+// that brings ever other orders does not make the scanner grow.
+func TestScan_OrdersOfNames(t *testing.T) {
+	s, r := feed.NewScanner(&feed.Names{}), rand.New(rand.NewPCG(1, 1))
+	var line []byte
+	scan := func(names, lines int) {
+		for range lines {
+			order := r.Perm(names)[:1+r.IntN(names)]
+			line = append(line[:0], '{')
+			for i, n := range order {
+				line = fmt.Appendf(line, `%.*s"n%d"%*s:%d`, min(i, 1), ",", n, r.IntN(10)/9, "", n)
+			}
+			fields, err := s.Scan(append(line, '}'))
+			if err != nil || len(fields) != len(order) {
+				t.Fatalf("%s: %d fields, %v", line, len(fields), err)
+			}
+			for i := range fields {
+				if s.Name(&fields[i]) != fmt.Sprint("n", order[i]) || string(fields[i].Value) != strconv.Itoa(order[i]) {
+					t.Fatalf("%s: field %d is %s: %s", line, i, s.Name(&fields[i]), fields[i].Value)
+				}
+			}
+		}
+	}
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	scan(4, 2_000)
+	scan(40, 2_000)
+	before := heap()
+	scan(40, 10_000) // 1 MB if there were no limit
+	if after := heap(); after > before+1<<18 {
+		t.Errorf("the heap grew from %d to %d bytes", before, after)
+	}
+	runtime.KeepAlive(s)
+}
+
 func BenchmarkScan(b *testing.B) {
-	bench := func(name, line string) {
+	bench := func(name string, lines ...[]byte) {
 		b.Run(name, func(b *testing.B) {
-			s := feed.NewScanner(&feed.Names{})
-			l := []byte(line)
-			b.SetBytes(int64(len(l)))
+			s, size, n := feed.NewScanner(&feed.Names{}), 0, 0
 			b.ReportAllocs()
 			for b.Loop() {
+				l := lines[n%len(lines)]
 				if _, err := s.Scan(l); err != nil {
 					b.Fatal(err)
 				}
+				size += len(l)
+				n++
 			}
+			b.SetBytes(int64(size / n))
 		})
 	}
-	bench("flight", flight)
-	bench("unicode", `{"id":"Zürich 日本 😀","text":"`+strings.Repeat("é日\\n", 40)+`"}`)
-	bench("nested", `{"id":1,"way":[`+strings.Repeat(`{"lat":1.5,"lon":2},`, 15)+`{}]}`)
+	bench("flight", []byte(flight))
+	bench("unicode", []byte(`{"id":"Zürich 日本 😀","text":"`+strings.Repeat("é日\\n", 40)+`"}`))
+	bench("nested", []byte(`{"id":1,"way":[`+strings.Repeat(`{"lat":1.5,"lon":2},`, 15)+`{}]}`))
+	var shapes bytes.Buffer
+	if err := benchfeed.Shapes(&shapes, 1000, 1000, 1); err != nil {
+		b.Fatal(err)
+	}
+	bench("shapes", bytes.Split(bytes.TrimSpace(shapes.Bytes()), []byte("\n"))...)
 }
 
 // TestScan_TooManyFields: a line's fields are bounded, and so is the memory that they take.

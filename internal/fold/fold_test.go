@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -316,14 +317,19 @@ func TestFold_KnownRowAllocatesNothing(t *testing.T) {
 }
 
 // BenchmarkFold scans and folds into rows that the batch has: the shipped feed, and
-// a hot one whose rows are more than the core's cache holds.
+// hot ones, of one and of six types, whose rows are more than the core's cache holds.
 func BenchmarkFold(b *testing.B) {
-	var hot bytes.Buffer
-	if err := bench.Hot(&hot, 200_000, 50_000, 1); err != nil {
-		b.Fatal(err)
-	}
 	b.Run("flights", func(b *testing.B) { benchmarkFold(b, flights(b)) })
-	b.Run("hot", func(b *testing.B) { benchmarkFold(b, bytes.Split(bytes.TrimSpace(hot.Bytes()), []byte("\n"))) })
+	for _, hot := range []struct {
+		name  string
+		write func(w io.Writer, n, ids int, seed uint64) error
+	}{{"hot", bench.Hot}, {"shapes", bench.Shapes}} {
+		var lines bytes.Buffer
+		if err := hot.write(&lines, 200_000, 50_000, 1); err != nil {
+			b.Fatal(err)
+		}
+		b.Run(hot.name, func(b *testing.B) { benchmarkFold(b, bytes.Split(bytes.TrimSpace(lines.Bytes()), []byte("\n"))) })
+	}
 }
 
 func benchmarkFold(b *testing.B, lines [][]byte) {

@@ -186,6 +186,7 @@ func BenchmarkSync(b *testing.B) {
 	const messages = 200_000
 	for name, write := range map[string]func(io.Writer) error{
 		"hot":      func(w io.Writer) error { return bench.Hot(w, messages, messages/20, 1) },
+		"shapes":   func(w io.Writer) error { return bench.Shapes(w, messages, messages/20, 1) },
 		"distinct": func(w io.Writer) error { return bench.Distinct(w, messages, 1) },
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"os/exec"
@@ -123,18 +124,29 @@ func median[T ~int64](runs []cost, of func(cost) T) T {
 
 // feed writes a feed; hot where there are fewer ids than messages.
 func (t *table) feed(messages, ids int) string {
-	path := filepath.Join(t.dir, fmt.Sprintf("%d-%d.jsonl", messages, ids))
+	return t.write(fmt.Sprintf("%d-%d", messages, ids), func(w io.Writer) error {
+		if ids < messages {
+			return bench.Hot(w, messages, ids, 1)
+		}
+		return bench.Distinct(w, messages, 1)
+	})
+}
+
+// shapes writes a hot feed of six types of messages.
+func (t *table) shapes() string {
+	return t.write("shapes", func(w io.Writer) error { return bench.Shapes(w, million, 50_000, 1) })
+}
+
+// write writes a feed to a file of that name, unless it did before.
+func (t *table) write(name string, feed func(io.Writer) error) string {
+	path := filepath.Join(t.dir, name+".jsonl")
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
 	f, err := os.Create(path)
 	check(err)
 	w := bufio.NewWriterSize(f, 1<<20)
-	if ids < messages {
-		check(bench.Hot(w, messages, ids, 1))
-	} else {
-		check(bench.Distinct(w, messages, 1))
-	}
+	check(feed(w))
 	check(w.Flush())
 	check(f.Close())
 	return path
@@ -170,12 +182,12 @@ func (t *table) reference() {
 		fmt.Println("bin/reference is not built: make bench-reference")
 		return
 	}
-	t.head("feed", "reference", "weir", "ratio", "reference's memory", "weir's")
-	for name, ids := range map[string]int{"hot": 50_000, "distinct": million} {
-		feed := t.feed(million, ids)
+	t.head("feed", "reference", "weir", "ratio", "ratio of CPU", "reference's memory", "weir's")
+	for _, f := range [][2]string{{"hot", t.feed(million, 50_000)}, {"shapes", t.shapes()}, {"distinct", t.feed(million, million)}} {
+		name, feed := f[0], f[1]
 		weir := t.weir(feed, "--synchronous", "normal")
 		c := t.run(*rounds, command{args: []string{"bin/reference", feed, t.db()}}, weir)
-		t.row(name, c[0].wall, c[1].wall, ratio(c[1].wall, c[0].wall), mib(c[0].rss), mib(c[1].rss))
+		t.row(name, c[0].wall, c[1].wall, ratio(c[1].wall, c[0].wall), ratio(c[1].cpu, c[0].cpu), mib(c[0].rss), mib(c[1].rss))
 		// Both must have written the same rows.
 		check(exec.Command("bin/reference", feed, t.db()+"2").Run())
 		same, err := exec.Command("bin/weir", "sync", feed, "--to", t.db()+"2", "--table", "t", "--summary", "json", "-q").Output()
