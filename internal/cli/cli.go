@@ -269,7 +269,11 @@ func finish(c *cobra.Command) {
 			case len(args) == 0:
 				return usagef("arguments are missing: %s", c.UseLine())
 			}
-			return usagef("wrong arguments %q: %s", redacted(strings.Join(args, " ")), c.UseLine())
+			meant := ""
+			if to := c.Flags().Lookup("to"); to != nil && !to.Changed {
+				meant = meantForTo(args)
+			}
+			return usagef("wrong arguments %q: %s%s", redacted(strings.Join(args, " ")), c.UseLine(), meant)
 		}
 	}
 }

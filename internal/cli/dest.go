@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,14 +16,18 @@ type destination struct {
 	dest string
 }
 
-// destination reads --to. If it is empty, WEIR_TO and then DATABASE_URL are used.
-func (e *env) destination(to string) (destination, error) {
+// destination reads --to. If it is empty, WEIR_TO and then DATABASE_URL are used. One of the other
+// arguments may be meant for it.
+func (e *env) destination(to string, args ...string) (destination, error) {
 	for _, name := range []string{config.Env("to"), "DATABASE_URL"} {
 		if to == "" {
 			to, _ = e.lookupEnv(name)
 		}
 	}
 	if to == "" {
+		if meant := meantForTo(args); meant != "" {
+			return destination{}, usagef("no database is named%s", meant)
+		}
 		return destination{}, usagef("no database is named: --to flights.db, or --to postgres://…")
 	}
 	for _, d := range slices.Backward(drivers) {
@@ -37,6 +42,18 @@ func (e *env) destination(to string) (destination, error) {
 	scheme, _, _ := strings.Cut(to, "://")
 	return destination{}, usagef("--to: weir does not write to %s, only to %s", redacted(scheme), forms())
 }
+
+// meantForTo suggests --to for the argument that is called as a database, "" where none is.
+func meantForTo(args []string) string {
+	i := slices.IndexFunc(args, databaseName.MatchString)
+	if i < 0 {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean --to %s?", quoted(redacted(args[i])))
+}
+
+// databaseName matches what is called as databases are, and as no source is.
+var databaseName = regexp.MustCompile(`^(sqlite|postgres|postgresql):|\.(db|sqlite|sqlite3)$`)
 
 // forms lists those of --to.
 func forms() string {

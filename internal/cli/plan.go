@@ -29,10 +29,10 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 	feed, feedErr := o.feedOptions.settings(e.lookupEnv, &src)
 	rate, rateErr := readRate("max-rate", o.maxRate)
 	rejects, rejectsErr := o.parse()
-	to, toErr := e.destination(o.to)
+	to, toErr := e.destination(o.to, args...)
 	sources, table, live, sourceErr := o.sources(args)
-	if err != nil {
-		sourceErr = nil // stdin has no name, either
+	if err != nil || toErr != nil && meantForTo(args) != "" {
+		sourceErr = nil // stdin has no name, either, and a database is no source
 	}
 	tablesErr := o.tables(&c, &to.Driver, table, rules)
 	if o.only != nil && o.job == "" && tablesErr == nil {

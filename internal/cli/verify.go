@@ -258,8 +258,11 @@ func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err 
 	if rulesErr != nil {
 		rulesErr = usageError{rulesErr}
 	}
-	to, toErr := e.destination(o.to)
+	to, toErr := e.destination(o.to, args...)
 	files, filesErr := expand(args, false)
+	if toErr != nil && meantForTo(args) != "" {
+		filesErr = nil // a database is no file of a feed
+	}
 	if err := errors.Join(rulesErr, toErr, filesErr); err != nil {
 		return err
 	}

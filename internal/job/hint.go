@@ -36,6 +36,7 @@ var (
 		{what: "a zip archive", magic: "PK\x03\x04", convert: "unzip -p FILE"},
 		{what: "a tar archive", magic: "ustar", at: 257, convert: "tar -xOf FILE"},
 		{what: "Parquet", magic: "PAR1", convert: `duckdb -c "COPY (FROM 'FILE') TO '/dev/stdout' (FORMAT json)"`},
+		{what: "an SQLite database", magic: "SQLite format 3\x00", convert: "sqlite3 -json FILE 'SELECT * FROM TABLE' | jq -c '.[]'"},
 		{what: "HTML, perhaps an error page of the server that it was loaded from", magic: "<!doctype html"},
 		{what: "HTML, perhaps an error page of the server that it was loaded from", magic: "<html"},
 	}

@@ -36,6 +36,7 @@ func TestHint(t *testing.T) {
 	f("{", "") // torn
 	f("PK\x03\x04", "a zip archive")
 	f("PK", "")
+	f("SQLite format 3\x00\x10", "an SQLite database")
 	f("BZh11AY&SY", "compressed by bzip2")
 	f("a,b\n1,2", "CSV")
 	f("a;b,c\n1;2,3", "CSV with semicolons")
