@@ -102,6 +102,7 @@ func (w *writer) rows(ctx context.Context, rows []*fold.Row, now phase) (at int,
 		if i%1024 == 0 && ctx.Err() != nil {
 			return -1, ctx.Err()
 		}
+		w.b.PrefetchValues(rows[i:])
 		if !now.has(r) {
 			continue
 		}
