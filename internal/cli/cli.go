@@ -199,11 +199,11 @@ Each line names the columns that changed in one row. weir folds the updates of
 each row together in memory and writes them in batches. Each batch is one
 transaction, with a checkpoint: the next run resumes where the last batch ended.
 
-    weir sync flights.jsonl.gz --to flights.db       a captured feed into SQLite
+    weir sync flights.jsonl.gz --to flights.db       # a captured feed into SQLite
     tail -F feed.log | weir sync --table flights --to flights.db
     weir sync tcp://localhost:4000 --table flights --to flights.db
     weir sync flights.jsonl.gz --to postgres://weir@db.example/air
-    weir status --to flights.db                      checkpoints and rejected lines
+    weir status --to flights.db                      # checkpoints and rejected lines
 
 ` + exitHelp,
 		SilenceErrors: true,

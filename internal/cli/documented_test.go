@@ -1,154 +1,281 @@
-package cli
+package cli_test
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/weirsync/weir/internal/cli"
 )
 
-// What commands in the docs call beside weir: harmless ones are run, and of others nothing happens.
-var (
-	harmless = strings.Fields("cat head mkdir sed sort")
-	others   = strings.Fields("apt buildah bzip2 cp curl duckdb go grep gunzip gzip journalctl jq kcat kubectl make mlr mosquitto_sub nc node podman promtool psql python3 sqlite3 systemctl tail unzip watch websocat xz zstd")
-)
+// notRun are the commands that cannot run here, by how they begin, and why. What they give weir is parsed.
+var notRun = map[string]string{
+	"apt install ./weir_":   "the package of a release, which the machine would keep",
+	"go install github.com": "a version that was released",
+	"make demo":             "it writes into the source's folder",
+	"make test":             "it runs the tests",
+	"websocat -n":           "Debian has no websocat",
+	"journalctl ":           "the machine may have no journal",
+	"kubectl ":              "there is no cluster",
+	"duckdb -c":             "Debian has no duckdb",
+	"systemctl ":            "the machine may not be run by systemd",
+	"useradd --system weir": "it changes the machine",
+	"make build":            "it writes into the source's folder",
+	"mkdir -p dist/image":   "of the image, see podman",
+	"cp bin/weir /etc/ssl/": "of the image, see podman",
+	"podman ":               "it needs an image, and rights that a test has not",
+}
 
-var (
-	codeBlock = regexp.MustCompile("(?ms)^ *```(\\w*)\n(.*?)^ *```$")
-	prompt    = regexp.MustCompile(`(?m)^\$ (.*)$`)
-	codeSpan  = regexp.MustCompile("`(weir [^`\n]*)`")
-)
+// A block is a part of a page with commands, and what they print.
+type block struct {
+	page     string
+	commands []command
+	prints   string // "": the page does not say
+}
 
-// Every command line of weir in README.md, docs and the examples of the help has a command and flags
-// that exist, and as many arguments as it takes: the shell reads the line, and what it gives weir is
-// parsed. In the middle of a sentence arguments may be missing.
-func TestDocs_CommandsParse(t *testing.T) {
-	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil || len(pages) < 10 {
-		t.Fatal(len(pages), err)
-	}
-	s := newRecorder(t)
-	for _, page := range append(pages, "../../README.md", "../../SECURITY.md") {
-		b, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := string(b)
-		for _, m := range codeBlock.FindAllStringSubmatch(text, -1) {
-			switch {
-			case m[1] == "sh":
-				s.check(page, m[2], true)
-			case m[1] == "" && regexp.MustCompile(`(?m)^ *weir [a-z]`).MatchString(m[2]):
-				t.Errorf("%s: a block with commands is to begin with ```sh:\n%s", page, m[2])
+// A command is one as it is printed.
+type command struct {
+	text string
+	exit int // the code that it ends with
+}
+
+// TestDocs_Commands runs the commands of README.md, docs, the help and the comments of contrib in their order,
+// as they are printed, with local hosts in place of those of the page, in a folder for each page. Each ends
+// and prints as its page says. Those that notRun lists are parsed, and so are those in sentences.
+func TestDocs_Commands(t *testing.T) {
+	r := newRecorder(t)
+	plays := map[string][]block{}
+	var listed []string
+	for _, b := range documented(t) {
+		var run []command
+		for _, c := range b.commands {
+			if begins := listedAs(c.text); begins != "" {
+				listed = append(listed, begins)
+				r.check(b.page, c.text, true)
+				continue
 			}
-			for _, line := range prompt.FindAllStringSubmatch(m[2], -1) {
-				s.check(page, line[1], true)
-			}
+			run = append(run, c)
 		}
-		for _, m := range codeSpan.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
-			s.check(page, m[1], false)
+		if b.commands = run; len(run) > 0 {
+			plays[b.page] = append(plays[b.page], b)
 		}
 	}
-	s.examples((&env{}).root())
-	if s.checked < 100 {
-		t.Errorf("did not exercise: %d commands", s.checked)
+	for begins := range notRun {
+		if !slices.Contains(listed, begins) {
+			t.Errorf("no page has the command that is listed as not run: %s", begins)
+		}
+	}
+	for _, s := range stages {
+		if plays[s.page] == nil {
+			t.Errorf("no page has commands for the stage of %s", s.page)
+		}
+	}
+	ran := 0
+	for page, blocks := range plays {
+		s := stage{page: page}
+		if i := slices.IndexFunc(stages, func(s stage) bool { return s.page == page }); i >= 0 {
+			s = stages[i]
+		}
+		for _, b := range blocks {
+			ran += len(b.commands)
+		}
+		t.Run(page, func(t *testing.T) {
+			t.Parallel()
+			s.play(t, blocks)
+		})
+	}
+	if ran < 80 || r.checked < 60 {
+		t.Errorf("did not exercise: %d commands run, %d parsed", ran, r.checked)
 	}
 }
 
-// A recorder runs commands in a folder where weir only writes down its arguments.
+// listedAs returns what notRun lists a command by.
+func listedAs(command string) string {
+	for begins := range notRun {
+		if strings.HasPrefix(command, begins) {
+			return begins
+		}
+	}
+	return ""
+}
+
+var (
+	// A block of code, and its language.
+	codeBlock = regexp.MustCompile("(?ms)^ *```(\\w*)\n(.*?)^ *```$")
+	// A command in front of what it prints.
+	prompt = regexp.MustCompile(`(?m)^\$ (.*)\n`)
+	// A command in a sentence.
+	codeSpan = regexp.MustCompile("`(weir [^`\n]*)`")
+	// One that names a file is whole, unless it has words in capitals for what the user is to put there.
+	names    = regexp.MustCompile(`\.(jsonl|json|yaml|db|gz)\b`)
+	capitals = regexp.MustCompile(`[A-Z]{3}`)
+	// A command in a comment of contrib.
+	comment = regexp.MustCompile(`(?m)^#   ([a-z]+ [^:\n]*[^\n]*)$`)
+	// A line of a description in the help.
+	indented = regexp.MustCompile(`(?m)^    (\S.*)$`)
+	// A command of the recording, and its exit code.
+	typed = regexp.MustCompile(`(?m)^    \("([^#].*)", (\d+)\),$`)
+)
+
+// documented returns the commands of all pages.
+func documented(t *testing.T) (all []block) {
+	t.Helper()
+	for _, pattern := range []string{"README.md", "SECURITY.md", "docs/*.md", "docs/cli/*.md", "contrib/*", "docs/recording/record"} {
+		pages, err := filepath.Glob("../../" + pattern)
+		if err != nil || len(pages) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, page := range pages {
+			if info, err := os.Stat(page); err != nil || info.IsDir() {
+				continue
+			}
+			text, name := read(t, page), strings.TrimPrefix(page, "../../")
+			switch {
+			case strings.HasPrefix(name, "docs/cli/"):
+				all = append(all, helped(t, name, text)...)
+			case strings.HasPrefix(name, "contrib/"):
+				for _, m := range comment.FindAllStringSubmatch(text, -1) {
+					all = append(all, block{page: name, commands: statements(t, m[1])})
+				}
+			case strings.HasSuffix(name, "/record"):
+				b := block{page: name}
+				for _, m := range typed.FindAllStringSubmatch(text, -1) {
+					code, _ := strconv.Atoi(m[2])
+					b.commands = append(b.commands, command{m[1], code})
+				}
+				all = append(all, b)
+			default:
+				all = append(all, printed(t, name, text)...)
+			}
+		}
+	}
+	return all
+}
+
+// helped returns the examples of a command's help, and those in its description.
+func helped(t *testing.T, page, text string) []block {
+	b := block{page: page}
+	for _, m := range indented.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
+		b.commands = append(b.commands, statements(t, m[1])...)
+	}
+	if _, examples, found := strings.Cut(text, "### Examples\n\n```\n"); found {
+		examples, _, _ = strings.Cut(examples, "```")
+		b.commands = append(b.commands, statements(t, examples)...)
+	}
+	return []block{b}
+}
+
+// printed returns the commands of a page: those in blocks of sh or behind a $, and then those in its sentences
+// that are whole.
+func printed(t *testing.T, page, text string) (all []block) {
+	end := 0 // of the last block of sh
+	for _, at := range codeBlock.FindAllStringSubmatchIndex(text, -1) {
+		language, code := text[at[2]:at[3]], text[at[4]:at[5]]
+		prompts := prompt.FindAllStringSubmatchIndex(code, -1)
+		switch {
+		case language == "sh":
+			all = append(all, block{page: page, commands: statements(t, code)})
+			end = at[1]
+		case len(prompts) > 0:
+			for i, p := range prompts {
+				until := len(code)
+				if i+1 < len(prompts) {
+					until = prompts[i+1][0]
+				}
+				all = append(all, block{page: page, commands: []command{{text: code[p[2]:p[3]]}}, prints: code[p[1]:until]})
+			}
+		case language == "" && end > 0 && strings.TrimSpace(text[end:at[0]]) == "":
+			all[len(all)-1].prints = code
+		case language == "" && regexp.MustCompile(`(?m)^ *weir [a-z]`).MatchString(code):
+			t.Errorf("%s: a block with commands is to begin with ```sh:\n%s", page, code)
+		}
+	}
+	for _, m := range codeSpan.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
+		if names.MatchString(m[1]) && !capitals.MatchString(m[1]) {
+			all = append(all, block{page: page, commands: []command{{text: m[1]}}})
+		}
+	}
+	return all
+}
+
+// statements splits commands of a shell: one ends at the line with which the shell has all of it.
+func statements(t *testing.T, text string) (all []command) {
+	t.Helper()
+	whole := ""
+	for line := range strings.Lines(text) {
+		if whole == "" && (strings.TrimSpace(line) == "" || strings.HasPrefix(strings.TrimSpace(line), "#")) {
+			continue
+		}
+		whole += line
+		if strings.HasSuffix(line, "\\\n") {
+			continue
+		}
+		if said, err := exec.Command("bash", "-n", "-c", whole).CombinedOutput(); err == nil && len(said) == 0 {
+			all = append(all, command{text: strings.TrimSpace(whole)})
+			whole = ""
+		}
+	}
+	if whole != "" {
+		t.Errorf("the shell does not take\n%s", whole)
+	}
+	return all
+}
+
+// A recorder runs commands in a folder where weir only writes down its arguments, and nothing else is.
 type recorder struct {
 	t       *testing.T
 	dir     string
 	checked int
 }
 
+// newRecorder returns one that has checked the commands in sentences.
 func newRecorder(t *testing.T) *recorder {
 	t.Helper()
-	s := &recorder{t: t, dir: t.TempDir()}
-	script := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(s.dir, name), []byte("#!/bin/sh\n"+text), 0o700); err != nil {
-			t.Fatal(err)
+	r := &recorder{t: t, dir: t.TempDir()}
+	args := filepath.Join(r.dir, "args")
+	script := "#!/bin/sh\n" + `printf '%s\0' "$@" >>` + args + `; printf '\1' >>` + args + "\n"
+	if err := os.WriteFile(filepath.Join(r.dir, "weir"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	pages, _ := filepath.Glob("../../docs/*.md")
+	for _, page := range append(pages, "../../README.md", "../../SECURITY.md") {
+		for _, m := range codeSpan.FindAllStringSubmatch(codeBlock.ReplaceAllString(read(t, page), ""), -1) {
+			r.check(page, m[1], false)
 		}
 	}
-	script("weir", `printf '%s\0' "$@" >>`+s.dir+`/args; printf '\1' >>`+s.dir+"/args\n")
-	for _, name := range others {
-		script(name, "")
-	}
-	for _, name := range harmless {
-		path, err := exec.LookPath(name)
-		if err == nil {
-			err = os.Symlink(path, filepath.Join(s.dir, name))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return s
-}
-
-// examples checks those of a command and of all below it.
-func (s *recorder) examples(c *cobra.Command) {
-	if c.Example != "" {
-		s.check(c.CommandPath(), c.Example, true)
-	}
-	for _, sub := range c.Commands() {
-		s.examples(sub)
-	}
+	return r
 }
 
 // check has the shell run commands of a page, and parses what they give weir; whole ones have all
-// arguments.
-func (s *recorder) check(page, commands string, whole bool) {
-	s.t.Helper()
-	work, args := s.t.TempDir(), filepath.Join(s.dir, "args")
+// operands, which may be missing in a sentence.
+func (r *recorder) check(page, commands string, whole bool) {
+	r.t.Helper()
+	args := filepath.Join(r.dir, "args")
 	if err := os.RemoveAll(args); err != nil {
-		s.t.Fatal(err)
-	}
-	for _, name := range []string{"flights.jsonl", "feed.jsonl", "flights.csv"} { // which commands read
-		if err := os.WriteFile(filepath.Join(work, name), nil, 0o600); err != nil {
-			s.t.Fatal(err)
-		}
+		r.t.Fatal(err)
 	}
 	var said strings.Builder
-	c := exec.Command("/bin/sh", "-c", commands)
-	c.Dir, c.Env, c.Stderr, c.WaitDelay = work, []string{"PATH=" + s.dir, "HOME=" + work}, &said, 10*time.Second
+	c := exec.Command("bash", "-c", "command_not_found_handle() { :; }\n"+commands)
+	c.Dir, c.Env, c.Stderr, c.WaitDelay = r.t.TempDir(), []string{"PATH=" + r.dir}, &said, 10*time.Second
 	if err := c.Run(); err != nil || said.Len() > 0 {
-		s.t.Errorf("%s: %v\n%s\n%s", page, err, commands, said.String())
+		r.t.Errorf("%s: %v\n%s\n%s", page, err, commands, said.String())
 	}
 	b, _ := os.ReadFile(args) // there is none where weir was not called
 	calls := strings.SplitAfter(string(b), "\x01")
 	for _, call := range calls[:len(calls)-1] {
-		s.checked++
+		r.checked++
 		words := strings.Split(strings.TrimSuffix(call, "\x00\x01"), "\x00")
-		if err := parses(words, whole); err != nil {
-			s.t.Errorf("%s: weir %s: %v", page, strings.Join(words, " "), err)
+		if err := cli.Parses(words, whole); err != nil {
+			r.t.Errorf("%s: weir %s: %v", page, strings.Join(words, " "), err)
 		}
 	}
-	if len(calls) == 1 && strings.HasPrefix(commands, "weir ") {
-		s.t.Errorf("%s: weir was not called by\n%s", page, commands)
+	if len(calls) == 1 && regexp.MustCompile(`(^|\| )weir `).MatchString(commands) {
+		r.t.Errorf("%s: weir was not called by\n%s", page, commands)
 	}
-}
-
-// parses parses the arguments of weir.
-func parses(args []string, whole bool) error {
-	root := (&env{lookupEnv: os.LookupEnv}).root()
-	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd(args...)
-	c, rest, err := root.Find(args)
-	if err != nil {
-		return err
-	}
-	if c == root && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
-		return fmt.Errorf("there is no command %s", rest[0])
-	}
-	if err := c.ParseFlags(rest); err != nil || !whole {
-		return err
-	}
-	return c.ValidateArgs(c.Flags().Args())
 }

@@ -1,0 +1,47 @@
+package cli_test
+
+import (
+	"database/sql"
+	"fmt"
+	"html"
+	"os"
+	"strings"
+	"testing"
+)
+
+// The recording shows the commands that it types.
+func TestDocs_Recording(t *testing.T) {
+	session := typed.FindAllStringSubmatch(read(t, "../../docs/recording/record"), -1)
+	shown := html.UnescapeString(read(t, "../../docs/recording/session.svg"))
+	for _, s := range session {
+		if !strings.Contains(shown, s[1]) {
+			t.Errorf("the recording does not show %s: docs/recording/record makes it", s[1])
+		}
+	}
+	if len(session) < 4 {
+		t.Error("did not exercise: the recording has no session")
+	}
+}
+
+// sqlite3 is as much of SQLite's shell as the tutorial needs.
+func sqlite3() {
+	db, err := sql.Open("sqlite", "file:"+os.Args[1])
+	if err == nil {
+		var out string
+		out, err = ask(db, os.Args[2])
+		fmt.Print(out)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// A command that only prints ends without a word where its reader has had enough.
+func TestStdout_ReaderThatLeaves(t *testing.T) {
+	s := stage{}.scene(t, nil)
+	out := s.run("weir replay flights.jsonl.gz | head -n 1", sign{exit: 1, logs: "^$"})
+	if strings.Count(out, "\n") != 1 {
+		t.Errorf("it printed %q", out)
+	}
+}

@@ -1,0 +1,378 @@
+package cli_test
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+// A stage is where the commands of a page are run.
+type stage struct {
+	page  string
+	set   func(s *scene) // what the commands need
+	apart bool           // each command has a scene of its own
+	signs []sign
+}
+
+// A sign shows that a command did what its page says. Without one a command has to end with the code of its
+// page.
+type sign struct {
+	command string // a part of the command; that of the first sign that fits is its
+	exit    int
+	live    string // it runs until it is interrupted, at the end of the scene, and then ends with this code
+	ends    bool   // or before the next command
+	logs    string // a regular expression
+	prints  string // a regular expression
+	query   string // to the database that it writes
+	want    string // the answer, a blank behind each row
+	db      string // the database, where the command does not name it
+}
+
+// play runs the commands of a stage, and demands that each of its signs is that of a command.
+func (g stage) play(t *testing.T, blocks []block) {
+	used := make([]bool, len(g.signs))
+	find := func(c command) sign {
+		i := slices.IndexFunc(g.signs, func(s sign) bool { return strings.Contains(c.text, s.command) })
+		if i < 0 {
+			return sign{exit: c.exit}
+		}
+		used[i] = true
+		return g.signs[i]
+	}
+	var whole *scene
+	for _, b := range blocks {
+		out := ""
+		for _, c := range b.commands {
+			how := find(c)
+			if g.apart {
+				t.Run(c.text, func(t *testing.T) {
+					t.Parallel()
+					s := g.scene(t, []block{{commands: []command{c}}})
+					s.run(c.text, how)
+					s.end()
+				})
+				continue
+			}
+			if whole == nil {
+				whole = g.scene(t, blocks)
+			}
+			out += whole.run(c.text, how)
+		}
+		if b.prints != "" && !wildcards(b.prints).MatchString(out) {
+			t.Errorf("%v\nprints\n%s\nand not\n%s", b.commands, out, b.prints)
+		}
+	}
+	if whole != nil {
+		whole.end()
+	}
+	for i, s := range g.signs {
+		if !used[i] {
+			t.Errorf("no command has the sign %+v", s)
+		}
+	}
+}
+
+// wildcards matches a text in which … stands for anything.
+func wildcards(text string) *regexp.Regexp {
+	parts := strings.Split(text, "…")
+	for i := range parts {
+		parts[i] = regexp.QuoteMeta(parts[i])
+	}
+	return regexp.MustCompile("^" + strings.Join(parts, ".*") + "$")
+}
+
+// A scene is a folder in which commands of a page are run.
+type scene struct {
+	*live
+	printed string   // the commands
+	hosts   []string // of the page, each followed by what stands in its place
+	env     []string
+	url     string // of the Postgres database
+	exports string // the commands that set variables
+	running []*process
+	begun   int
+}
+
+// A process is a command that was started.
+type process struct {
+	*exec.Cmd
+	text      string
+	out, said string // its files of stdout and stderr
+	live      string
+	ended     chan struct{}
+}
+
+func (g stage) scene(t *testing.T, blocks []block) *scene {
+	t.Helper()
+	s := &scene{live: newLive(t, "")}
+	s.env = []string{"TERM=xterm", "TMPDIR=" + s.dir, "WEIR_BATCH_PERIOD=50ms", "FH_USERNAME=somebody", "FH_APIKEY=s3cret"}
+	for _, b := range blocks {
+		for _, c := range b.commands {
+			s.printed += c.text + "\n"
+		}
+	}
+	self, err := os.Executable()
+	s.check(err)
+	s.check(os.Symlink(self, filepath.Join(s.dir, "sqlite3")))
+	feed, err := filepath.Abs("../../testdata/flights.jsonl.gz")
+	s.check(err)
+	s.check(os.Symlink(feed, filepath.Join(s.dir, "flights.jsonl.gz")))
+	if strings.Contains(s.printed, "postgres:") || strings.Contains(s.printed, "db.example") {
+		s.postgres()
+	}
+	if g.set != nil {
+		g.set(s)
+	}
+	return s
+}
+
+// postgres puts a database in the place of those of the pages.
+func (s *scene) postgres() {
+	s.t.Helper()
+	s.url = testpg.New(s.t)
+	c, err := pgconn.ParseConfig(s.url)
+	s.check(err)
+	s.env = append(s.env, "PGHOST="+c.Host, fmt.Sprint("PGPORT=", c.Port), "PGDATABASE="+c.Database, "PGUSER="+c.User, "PGPASSWORD="+c.Password)
+	s.hosts = append(s.hosts, "postgres://weir@db.example/air", "'"+s.url+"'", "postgres://weir@db/air", "'"+s.url+"'",
+		"host=db.example dbname=air user=weir", fmt.Sprintf("host=%s dbname=%s user=%s", c.Host, c.Database, c.User),
+		"PGHOST=db.example PGDATABASE=air", fmt.Sprintf("PGHOST=%s PGDATABASE=%s", c.Host, c.Database))
+	db := &live{t: s.t, to: s.url}
+	db.exec("CREATE SCHEMA feeds")
+}
+
+// file writes one that commands read, compressed as its name says.
+func (s *scene) file(name, text string) {
+	s.t.Helper()
+	path := filepath.Join(s.dir, name)
+	s.check(os.MkdirAll(filepath.Dir(path), 0o700))
+	_ = os.Remove(path) // it may be a link
+	switch filepath.Ext(name) {
+	case ".gz":
+		var b strings.Builder
+		w := gzip.NewWriter(&b)
+		_, err := w.Write([]byte(text))
+		s.check(err)
+		s.check(w.Close())
+		text = b.String()
+	case ".zst":
+		w, err := zstd.NewWriter(nil)
+		s.check(err)
+		text = string(w.EncodeAll([]byte(text), nil))
+	}
+	s.write(name, text)
+}
+
+// ports puts free ports in the place of those of a page.
+func (s *scene) ports(ports ...string) {
+	s.t.Helper()
+	for _, p := range ports {
+		free, err := testpg.FreePort()
+		s.check(err)
+		s.hosts = append(s.hosts, p, fmt.Sprint(free))
+	}
+}
+
+// feeds puts a host that sends a feed to each connection in the place of one of the page.
+func (s *scene) feeds(host, feed string) {
+	s.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	s.check(err)
+	scheme, _, _ := strings.Cut(host, "://")
+	if scheme == "tls" {
+		pair, _ := s.certificate()
+		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}})
+		s.trust()
+	}
+	feedAll(s.t, l, feed)
+	addr := l.Addr().String()
+	if scheme == host { // of nc
+		addr = strings.Replace(addr, ":", " ", 1)
+	} else {
+		addr = scheme + "://" + addr
+	}
+	s.hosts = append(s.hosts, host, addr)
+}
+
+// trust has weir take the certificate of local hosts.
+func (s *scene) trust() { s.env = append(s.env, "WEIR_TLS_CA=cert.pem") }
+
+// weir runs the program to its end.
+func (s *scene) weir(args ...string) {
+	s.t.Helper()
+	c := s.start("before", args...)
+	_ = c.Wait()
+	if code := c.ProcessState.ExitCode(); code != 0 && code != 3 {
+		s.t.Fatalf("weir %s: exit %d\n%s", strings.Join(args, " "), code, s.log("before"))
+	}
+}
+
+// feedAll sends a feed to each connection, until the test ends.
+func feedAll(t *testing.T, l net.Listener, feed string) {
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte(feed))
+			_ = c.Close()
+		}
+	}()
+}
+
+var (
+	quoted = regexp.MustCompile(`'[^']*'`)
+	inPipe = regexp.MustCompile(`(?:^|\| )([a-z0-9_]+)(?: |$)`)
+)
+
+// run runs a command until it has ended, or for one that does not end by itself, until its sign is seen. It
+// returns what the command printed.
+func (s *scene) run(text string, how sign) string {
+	s.t.Helper()
+	if strings.HasPrefix(text, "export ") {
+		s.exports += s.local(text) + "\n"
+		return ""
+	}
+	for _, m := range inPipe.FindAllStringSubmatch(quoted.ReplaceAllString(text, ""), -1) {
+		if m[1] != "weir" && m[1] != "sqlite3" {
+			tool(s.t, m[1])
+		}
+	}
+	p := s.begin(text)
+	if how.live == "" {
+		p.wait(s.t)
+		if code := p.code(); code != how.exit {
+			s.t.Fatalf("%s\nexit %d, want %d\n%s%s", p.text, code, how.exit, read(s.t, p.out), read(s.t, p.said))
+		}
+	}
+	if missing := s.missing(text, p, how); missing != "" {
+		s.t.Fatalf("%s\nhas no sign of what its page says: %s\n%s%s", p.text, missing, read(s.t, p.out), read(s.t, p.said))
+	}
+	if p.live = how.live; p.live != "" {
+		s.running = append(s.running, p)
+	}
+	if how.ends {
+		s.end()
+	}
+	return s.remote(read(s.t, p.out))
+}
+
+// remote is what a command printed, with the names of the page.
+func (s *scene) remote(text string) string {
+	names := slices.Clone(s.hosts)
+	slices.Reverse(names)
+	return strings.NewReplacer(names...).Replace(text)
+}
+
+// local is a command with local hosts.
+func (s *scene) local(text string) string { return strings.NewReplacer(s.hosts...).Replace(text) }
+
+func (s *scene) begin(text string) *process {
+	s.t.Helper()
+	s.begun++
+	name := filepath.Join(s.dir, fmt.Sprintf("run%d.", s.begun))
+	p := &process{text: s.local(text), out: name + "out", said: name + "log", ended: make(chan struct{})}
+	p.Cmd = exec.Command("bash", "-o", "pipefail", "-c", s.exports+p.text)
+	p.Dir, p.Env = s.dir, append(append(os.Environ(), "PATH="+s.dir+":"+os.Getenv("PATH")), s.env...)
+	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := os.Create(p.out)
+	s.check(err)
+	said, err := os.Create(p.said)
+	s.check(err)
+	// Through pipes, which Wait reads to their ends: a process may still have locks when the shell that had it killed has ended.
+	p.Stdout, p.Stderr = struct{ io.Writer }{out}, struct{ io.Writer }{said}
+	s.check(p.Start())
+	go func() {
+		defer close(p.ended)
+		_ = p.Wait()
+		out.Close()
+		said.Close()
+	}()
+	s.t.Cleanup(func() {
+		_ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL)
+		<-p.ended
+	})
+	return p
+}
+
+// wait waits for a command to end.
+func (p *process) wait(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		t.Fatalf("%s\nhas not ended after %v\n%s%s", p.text, patience, read(t, p.out), read(t, p.said))
+	}
+}
+
+// code is what the command ended with, for the shell.
+func (p *process) code() int {
+	if status := p.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return p.ProcessState.ExitCode()
+}
+
+// missing waits for a command's sign, and returns what has not come.
+func (s *scene) missing(text string, p *process, how sign) (what string) {
+	l := &live{t: s.t, dir: s.dir, to: how.db}
+	switch m := regexp.MustCompile(`--to (?:sqlite:)?([^ ']+)`).FindStringSubmatch(text); {
+	case s.url != "" && regexp.MustCompile(`postgres:|host=db`).MatchString(text):
+		l.to = s.url
+	case how.db == "" && m != nil:
+		l.to = m[1]
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		switch {
+		case !regexp.MustCompile(how.logs).MatchString(read(s.t, p.said)):
+			what = "it does not log " + how.logs
+		case !regexp.MustCompile(how.prints).MatchString(read(s.t, p.out)):
+			what = "it does not print " + how.prints
+		case how.query != "" && l.rows(how.query)+" " != how.want:
+			what = fmt.Sprintf("%s is %s, want %s", how.query, l.rows(how.query), how.want)
+		default:
+			return ""
+		}
+		select {
+		case <-p.ended:
+			if len(s.running) == 0 { // nothing else brings it
+				return what
+			}
+		default:
+		}
+		if time.Now().After(end) {
+			return what
+		}
+	}
+}
+
+// end interrupts what runs, the last that was started first. In a pipe, what weir reads may end before it, and
+// so may weir.
+func (s *scene) end() {
+	s.t.Helper()
+	for _, p := range slices.Backward(s.running) {
+		_ = syscall.Kill(-p.Process.Pid, syscall.SIGINT)
+		p.wait(s.t)
+		if code := p.code(); fmt.Sprint(code) != p.live && (code != 0 || !strings.Contains(p.text, " | ")) {
+			s.t.Errorf("%s\nwas interrupted, and ended with %d, want %s\n%s", p.text, code, p.live, read(s.t, p.said))
+		}
+	}
+	s.running = nil
+}
