@@ -150,6 +150,7 @@ func (e *env) dryRun(ctx context.Context, to destination, c job.Config, m *mappi
 		return err
 	}
 	d.print(p)
+	e.tellUnmet(p.Unmet())
 	if p.Rejected() > 0 {
 		return codeError(exitRejected)
 	}

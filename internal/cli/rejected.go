@@ -62,7 +62,11 @@ func reasonText(o *syncOptions, r *progress.Reason, several bool) string {
 	}
 	about := []string{place}
 	if names := o.fieldsForKey(r); names != nil {
-		about = append(about, "its fields: "+strings.Join(names, ", "), "--key FIELD")
+		meant := o.meantForKey(names)
+		if len(names) > shownFields {
+			names = append(names[:shownFields], "…")
+		}
+		about = append(about, "its fields: "+strings.Join(names, ", "), meant)
 	}
 	return fmt.Sprintf("%s × %s (%s)", quantity.Grouped(r.Count), what, strings.Join(about, "; "))
 }
@@ -83,10 +87,17 @@ func (o *syncOptions) fieldsForKey(r *progress.Reason) []string {
 	if len(names) == 0 || !slices.ContainsFunc(o.key, func(k string) bool { return !slices.Contains(names, k) }) {
 		return nil
 	}
-	if len(names) > shownFields {
-		names = append(names[:shownFields], "…")
-	}
 	return names
+}
+
+// meantForKey says how the key is set, of a message with other fields.
+func (o *syncOptions) meantForKey(names []string) string {
+	for _, k := range o.key {
+		if meant := config.DidYouMean(k, names); meant != "" && !slices.Contains(names, k) {
+			return strings.TrimPrefix(meant, "; ")
+		}
+	}
+	return "--key FIELD"
 }
 
 const shownFields = 10

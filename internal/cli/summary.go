@@ -29,11 +29,13 @@ type summary struct {
 	NoTable  map[string]int64 `json:"no_table,omitempty"` // messages that no table takes
 	// Mismatches are values that were no object, or no array, where a path steps into one.
 	Mismatches map[string]int64 `json:"path_mismatches,omitempty"`
-	Batches    int64            `json:"batches"`
-	Seconds    float64          `json:"seconds"`
-	Rate       float64          `json:"lines_per_second"`
-	Error      string           `json:"error,omitempty"`
-	Tables     []tableSummary   `json:"tables,omitempty"` // where there are several
+	// Unmet are the fields that options name and no message has had.
+	Unmet   []string       `json:"unmet_fields,omitempty"`
+	Batches int64          `json:"batches"`
+	Seconds float64        `json:"seconds"`
+	Rate    float64        `json:"lines_per_second"`
+	Error   string         `json:"error,omitempty"`
+	Tables  []tableSummary `json:"tables,omitempty"` // where there are several
 }
 
 // tableSummary is what became of one of several tables.
@@ -83,6 +85,9 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 	s := newSummary(&did, c.Sources)
 	s.Ignored = p.Ignored()
 	s.Passed, s.NoTable = p.Unmatched()
+	for _, u := range p.Unmet() {
+		s.Unmet = append(s.Unmet, u.Field)
+	}
 	if err != nil {
 		s.Error = err.Error()
 	}
@@ -107,6 +112,7 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 	if len(s.Mismatches) > 0 {
 		e.log.Info(mismatched(s.Mismatches))
 	}
+	e.tellUnmet(p.Unmet())
 	if s.Rejected > 0 && o.rejects != "fail" { // whose error names the line
 		e.log.Warn(rejectedText(o, &c, &did))
 	}

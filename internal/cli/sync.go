@@ -247,6 +247,13 @@ func (r *syncRun) site() *web.Site {
 	if c.Spool.Dir != "" {
 		s.SpoolLimit = c.Spool.Max
 	}
+	s.Unmet = func() (texts []string) {
+		for _, u := range r.p.Unmet() {
+			text, _ := unmetText(&u)
+			texts = append(texts, text)
+		}
+		return texts
+	}
 	s.RejectsAt = "--rejects " + r.o.rejects
 	if r.o.rejects == "table" {
 		s.RejectsAt, s.LastRejects = c.ShowRejects, r.lastRejects

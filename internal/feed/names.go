@@ -7,6 +7,7 @@ import "sync"
 type Names struct {
 	mu       sync.Mutex
 	byNumber []string
+	met      []bool // by number: a feed has brought the name
 	numbers  map[string]int32
 }
 
@@ -40,12 +41,35 @@ func (n *Names) Meet(name []byte) int32 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if number, ok := n.numbers[string(name)]; ok {
+		n.met[number] = true
 		return number
 	}
 	if len(n.byNumber) >= maxNames || len(name) > maxLength {
 		return -1
 	}
-	return n.add(string(name))
+	number := n.add(string(name))
+	n.met[number] = true
+	return number
+}
+
+// HasMet reports whether a feed has brought a name. It may not know of one that gets no number.
+func (n *Names) HasMet(name string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	number, ok := n.numbers[name]
+	return ok && n.met[number]
+}
+
+// Met returns the names that a feed has brought.
+func (n *Names) Met() (names []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for number, met := range n.met {
+		if met {
+			names = append(names, n.byNumber[number])
+		}
+	}
+	return names
 }
 
 func (n *Names) add(name string) int32 {
@@ -53,7 +77,7 @@ func (n *Names) add(name string) int32 {
 		n.numbers = map[string]int32{}
 	}
 	number := int32(len(n.byNumber))
-	n.byNumber = append(n.byNumber, name)
+	n.byNumber, n.met = append(n.byNumber, name), append(n.met, false)
 	n.numbers[name] = number
 	return number
 }

@@ -387,6 +387,7 @@ func (r *run) options(t *schema.Table, o fold.Options, caps sink.Caps) (fold.Opt
 // countPassed counts what has found no table and no column.
 func (r *run) countPassed() {
 	r.p.SetIgnored(r.ignored())
+	r.countUnmet()
 	if m, ok := r.mapper.(*planned); ok {
 		r.p.SetUnmatched(m.ignored, m.noTable)
 	}

@@ -302,6 +302,7 @@ func (rd *reader) handOver(flushing context.Context) error {
 		b.Time = now
 	}
 	rd.folders.Seal(s.Set)
+	rd.countUnmet()
 	select {
 	case rd.full <- s:
 	case <-flushing.Done():

@@ -182,7 +182,7 @@ func (s *Scratch) appendSet(table int) *feed.Error {
 // appendWhole adds the row of the element at hand to a set.
 func (s *Scratch) appendWhole(table int, comma bool) *feed.Error {
 	t := &s.plan.tables[table]
-	s.table = table
+	s.table, s.took[table] = table, true
 	object, none, err := s.object(t)
 	if err != nil || none {
 		return err

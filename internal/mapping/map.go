@@ -37,7 +37,8 @@ type Scratch struct {
 	frames []frame // by tree; 0 is that of the message
 	line   *feed.Line
 	place  fold.Place
-	table  int // whose row is at hand, -1 for none
+	table  int    // whose row is at hand, -1 for none
+	took   []bool // by table: it has had a row
 
 	rows      []Row
 	named     []Row        // by the rows at hand, in other tables
@@ -55,7 +56,7 @@ type Scratch struct {
 
 // NewScratch returns the memory to map lines in.
 func (p *Plan) NewScratch() *Scratch {
-	s := &Scratch{plan: p, keys: make([][]feed.Field, len(p.tables))}
+	s := &Scratch{plan: p, keys: make([][]feed.Field, len(p.tables)), took: make([]bool, len(p.tables))}
 	for _, t := range p.trees {
 		s.frames = append(s.frames, newFrame(t))
 	}
@@ -193,6 +194,7 @@ func (s *Scratch) row(table int, above []feed.Field) *feed.Error {
 	if err != nil || none {
 		return err
 	}
+	s.took[table] = true
 	if s.met != nil {
 		s.met(table)
 	}

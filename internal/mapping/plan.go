@@ -136,6 +136,14 @@ func (s *source) fix() (why string) {
 	return why
 }
 
+// Fields are the fields of messages that the paths of the mapping begin with.
+func (p *Plan) Fields() (names []string) {
+	for _, k := range p.trees[0].nodes[0].kids {
+		names = append(names, p.trees[0].nodes[k].step.Name)
+	}
+	return names
+}
+
 // Tables returns the number of the plan's tables.
 func (p *Plan) Tables() int { return len(p.tables) }
 

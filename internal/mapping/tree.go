@@ -56,6 +56,9 @@ type frame struct {
 
 	// mismatches are, by node, values that are no object, or no array, where a path steps into one.
 	mismatches []int64
+	walked     []bool            // by node: an object or array was stepped through
+	met        []bool            // by node: one above had a value here
+	others     []map[string]bool // by node: names of members that no path leads to, of the first messages
 
 	index int    // of the element
 	key   []byte // of the element of an object: what is between the quotes of its name
@@ -69,7 +72,8 @@ type cell struct {
 }
 
 func newFrame(t *tree) frame {
-	return frame{tree: t, cells: make([]cell, len(t.nodes)), mismatches: make([]int64, len(t.nodes))}
+	return frame{tree: t, cells: make([]cell, len(t.nodes)), mismatches: make([]int64, len(t.nodes)),
+		walked: make([]bool, len(t.nodes)), met: make([]bool, len(t.nodes)), others: make([]map[string]bool, len(t.nodes))}
 }
 
 // begin turns to another value.
@@ -84,6 +88,22 @@ func (f *frame) begin(value []byte, k feed.Kind) {
 func (f *frame) set(at int32, value []byte, k feed.Kind) {
 	c := &f.cells[at]
 	c.value, c.field.Value, c.field.Kind = f.value, value, k
+}
+
+// sampled is how many messages are looked at for names that no path leads to: one of them may be
+// meant by a path that leads nowhere.
+const (
+	sampled   = 100
+	maxOthers = 1000 // names
+)
+
+func (f *frame) note(at int32, name []byte) {
+	if f.others[at] == nil {
+		f.others[at] = map[string]bool{}
+	}
+	if len(f.others[at]) < maxOthers {
+		f.others[at][string(name)] = true
+	}
 }
 
 // get returns what the value has at a node, nil where that is absent.
@@ -121,6 +141,7 @@ func (f *frame) open(at int32) {
 		f.mismatches[at]++
 		return
 	}
+	f.walked[at] = true
 	w := feed.Walk(v.Value)
 	w.Next()
 	array, odd := w.Array(), false
@@ -137,14 +158,18 @@ func (f *frame) open(at int32) {
 			f.name = feed.AppendUnquoted(f.name[:0], name)
 			name = f.name
 		}
-		k := w.Kind
+		k, taken := w.Kind, false
 		for n := range kids {
 			kid := kids[(next+n)%len(kids)]
 			if step := &f.tree.nodes[kid].step; array && step.Index == i || !array && step.Index < 0 && step.Name == string(name) {
 				f.set(kid, w.Raw(), k)
+				f.met[kid], taken = true, true
 				next += n + 1
 				break
 			}
+		}
+		if !taken && f.value <= sampled && !array {
+			f.note(at, name)
 		}
 		if k == feed.JSON {
 			w.Raw() // steps over it

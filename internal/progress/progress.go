@@ -23,6 +23,7 @@ type Progress struct {
 	tables    []Table
 	committed int64 // of state.Lines
 	ignored   map[string]int64
+	unmet     []Unmet
 	passed    int64
 	noTable   map[string]int64
 	recent    []Flushed // the last ones, the oldest first
@@ -365,6 +366,28 @@ func (p *Progress) SetMismatches(byPath map[string]int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state.Mismatches = byPath
+}
+
+// Unmet is a field that an option names and no message has had.
+type Unmet struct {
+	Option string   // or the part of the config file
+	Field  string   // its path
+	Name   string   // the last part of that
+	Beside []string // other fields that messages have there, and no option names
+}
+
+// SetUnmet notes such fields. They are not changed.
+func (p *Progress) SetUnmet(fields []Unmet) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unmet = fields
+}
+
+// Unmet returns what [Progress.SetUnmet] noted last.
+func (p *Progress) Unmet() []Unmet {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unmet
 }
 
 // SetIgnored notes how many values each field had that found no column.

@@ -43,6 +43,8 @@ type Status struct {
 	SourcesLeftOut int64    `json:"sources_left_out"`
 	Reasons        []Reason `json:"reasons"`    // of the rejected lines
 	RejectsAt      string   `json:"rejects_at"` // the command that prints them, or the flag that has them go elsewhere
+	// UnmetFields are those that options name and no message has had, for people.
+	UnmetFields []string `json:"unmet_fields"`
 }
 
 // Counts are of what was read: of the run, or of a source.
@@ -134,7 +136,10 @@ func (s *Site) status() *Status {
 		Counts:      Counts{Lines: did.Lines, Bytes: did.Bytes, PendingLines: did.Pending, RejectedLines: did.Rejected},
 		BufferBytes: did.Buffer, BufferLimitBytes: s.BufferLimit, SpoolBytes: did.Spool, SpoolLimitBytes: s.SpoolLimit,
 		Flushes: did.Batches, LastCommit: did.LastCommit.UTC(), RecentFlushes: []Flush{}, Retries: did.Retries, Reconnects: did.Reconnects,
-		Tables: []Table{}, Sources: []Source{}, Reasons: []Reason{}, RejectsAt: s.RejectsAt}
+		Tables: []Table{}, Sources: []Source{}, Reasons: []Reason{}, RejectsAt: s.RejectsAt, UnmetFields: []string{}}
+	if s.Unmet != nil {
+		st.UnmetFields = append(st.UnmetFields, s.Unmet()...)
+	}
 	st.rest(read{at.lines, at.bytes, 0}, read{since.lines, since.bytes, 0}, over, did.LastMessage, did.FeedTime)
 	for _, f := range s.Progress.Recent() {
 		st.RecentFlushes = append(st.RecentFlushes, Flush{f.At.UTC(), f.Took.Seconds(), int64(f.Rows), f.Messages})

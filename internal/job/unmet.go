@@ -1,0 +1,68 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weirsync/weir/internal/progress"
+)
+
+// unmetFlags are the flags that make what [mapping.Unmet] names, where there is no config file.
+var unmetFlags = map[string]string{"at": "--record", "when": "--only", "delete_when": "--delete-when", "version_field": "--version-field", "columns": "--fields"}
+
+// countUnmet notes the fields that options name and that no message has had. The reader calls it, or
+// it is called when the reader has ended.
+func (r *run) countUnmet() {
+	met := r.names.Met()
+	if len(met) == 0 {
+		return // there were no messages
+	}
+	unmet, named := r.unmetFields()
+	met = slices.DeleteFunc(met, func(name string) bool { return slices.Contains(named, name) })
+	for i := range unmet {
+		if unmet[i].Beside == nil {
+			unmet[i].Beside = met
+		}
+	}
+	r.p.SetUnmet(unmet)
+}
+
+// unmetFields returns these fields, and the fields of messages that options name.
+func (r *run) unmetFields() (unmet []progress.Unmet, named []string) {
+	add := func(option, field string) {
+		if field == "" {
+			return
+		}
+		if named = append(named, field); !r.names.HasMet(field) {
+			unmet = append(unmet, progress.Unmet{Option: option, Field: field, Name: field})
+		}
+	}
+	add("--time-field", r.Feed.TimeField)
+	add("--resume-field", r.Feed.ResumeField)
+	add("--keepalive-when", r.Feed.Keepalive.Field)
+	add("--error-when", r.Feed.Failure.Field)
+	m, ok := r.mapper.(*planned)
+	if !ok {
+		for i := range r.Tables {
+			o := &r.Tables[i].Fold
+			add("--delete-when", o.DeleteField)
+			add("--version-field", o.Version)
+			named = append(named, o.Key...)
+		}
+		return unmet, named
+	}
+	for _, u := range m.scratch.Unmet() {
+		option := unmetFlags[u.By]
+		switch {
+		case r.Mapping == nil:
+		case u.Column != "":
+			option = fmt.Sprintf("table %q, column %q", u.Table, u.Column)
+		case u.Table != "":
+			option = fmt.Sprintf("table %q, %s", u.Table, u.By)
+		default:
+			option = u.By
+		}
+		unmet = append(unmet, progress.Unmet{Option: option, Field: u.Path, Name: u.Name, Beside: u.Beside})
+	}
+	return unmet, append(named, m.plan.Fields()...)
+}
