@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -26,15 +27,40 @@ import (
 
 const benchRows = 50_000
 
-// distinct folds benchRows messages of as many ids, with 38 text columns.
-func distinct(b *testing.B, seed uint64) *fold.Batch {
+// distinct are benchRows messages of as many ids, with 38 text columns, of which each names a half.
+func distinct(b *testing.B, seed uint64) [][]byte {
 	var lines bytes.Buffer
 	if err := bench.Distinct(&lines, benchRows, seed); err != nil {
 		b.Fatal(err)
 	}
+	return slices.Collect(bytes.Lines(lines.Bytes()))
+}
+
+// narrow are messages with the first two of their columns alone.
+func narrow(lines [][]byte) [][]byte {
+	short := make([][]byte, len(lines))
+	for i, line := range lines {
+		short[i] = append(bytes.Join(bytes.SplitN(line, []byte(","), 4)[:3], []byte(",")), "}\n"...)
+	}
+	return short
+}
+
+// half are messages of which every other pair is of other ones.
+func half(lines, of [][]byte) [][]byte {
+	lines = slices.Clone(lines)
+	for i := range lines {
+		if i/2%2 == 0 {
+			lines[i] = of[i]
+		}
+	}
+	return lines
+}
+
+// folded is the batch of messages.
+func folded(b *testing.B, lines [][]byte) *fold.Batch {
 	f := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t"}, fold.Options{Limits: schema.Limits{FoldCase: true, Untyped: true}, Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 100, Log: logtest.New(b)})
 	batch := &fold.Batch{}
-	for line := range bytes.Lines(lines.Bytes()) {
+	for _, line := range lines {
 		if err := f.Fold(batch, line, fold.Place{}); err != nil {
 			b.Fatal(err)
 		}
@@ -61,52 +87,60 @@ var drivers = map[string]func(b *testing.B) sink.Sink{
 	},
 }
 
-// BenchmarkFlush writes batches of 50,000 rows of 38 text columns. The limit of
+// BenchmarkFlush writes batches of 50,000 rows of 38 text columns, and of 4. The limit of
 // Postgres is a bare COPY of the same rows into an empty table.
 func BenchmarkFlush(b *testing.B) {
-	batches := [3]*fold.Batch{distinct(b, 1), distinct(b, 2), distinct(b, 3)}
-	b.Run("postgres/copy", func(b *testing.B) { benchmarkCopy(b, batches[0]) })
+	wide := [3][][]byte{distinct(b, 1), distinct(b, 2), distinct(b, 3)}
+	b.Run("postgres/copy", func(b *testing.B) { benchmarkCopy(b, folded(b, wide[0])) })
+	few := [3][][]byte{narrow(wide[0]), narrow(wide[1]), narrow(wide[2])}
 	for _, driver := range []string{"sqlite", "postgres"} {
-		for _, kind := range []string{"insert", "update", "unchanged"} {
-			b.Run(driver+"/"+kind, func(b *testing.B) { benchmarkFlush(b, batches, drivers[driver], kind) })
+		for _, kind := range []string{"insert", "update", "unchanged", "half"} { // half: of the rows nothing changes
+			b.Run(driver+"/"+kind, func(b *testing.B) { benchmarkFlush(b, wide, drivers[driver], kind) })
+			b.Run(driver+"/"+kind+"/narrow", func(b *testing.B) { benchmarkFlush(b, few, drivers[driver], kind) })
 		}
 	}
 }
 
-func benchmarkFlush(b *testing.B, batches [3]*fold.Batch, open func(b *testing.B) sink.Sink, kind string) {
+func benchmarkFlush(b *testing.B, messages [3][][]byte, open func(b *testing.B) sink.Sink, kind string) {
 	b.ReportAllocs()
+	first, second, next := folded(b, messages[0]), folded(b, messages[1]), (*fold.Batch)(nil)
+	switch kind {
+	case "insert":
+		next = first
+	case "update":
+		next = folded(b, messages[2])
+	case "unchanged":
+		next = second
+	case "half":
+		next = folded(b, half(messages[1], messages[2]))
+	}
+	want := map[string]sink.Counts{"insert": {Inserted: benchRows}, "update": {Updated: benchRows}, "unchanged": {Unchanged: benchRows},
+		"half": {Updated: benchRows / 2, Unchanged: benchRows / 2}}[kind]
 	n := 0
 	for b.Loop() {
 		b.StopTimer()
 		db := open(b)
-		flush := func(f *fold.Batch, seq int64) sink.Result {
+		flush := func(f *fold.Batch, seq int64) sink.Counts {
 			res, err := db.Flush(b.Context(), &sink.Flush{Batches: []*fold.Batch{f}, Job: "j", Run: "r", Lanes: []sink.Lane{{Source: "s", Checkpoint: sink.Checkpoint{Seq: seq}}}})
 			if err != nil {
 				b.Fatal(err)
 			}
-			return res
+			return res.Total()
 		}
 		if _, err := db.Table(b.Context(), "t", []string{"id"}); err != nil {
 			b.Fatal(err)
 		}
-		next, seq := batches[0], int64(1)
+		seq := int64(1)
 		if kind != "insert" { // what is measured is not the first of its kind
-			flush(batches[0], 1)
-			flush(batches[1], 2)
+			flush(first, 1)
+			flush(second, 2)
 			seq = 3
 		}
-		switch kind {
-		case "update":
-			next = batches[2]
-		case "unchanged":
-			next = batches[1]
-		}
 		b.StartTimer()
-		res := flush(next, seq)
+		got := flush(next, seq)
 		b.StopTimer()
-		did := res.Total()
-		if got := map[string]int64{"insert": did.Inserted, "update": did.Updated, "unchanged": did.Unchanged}[kind]; got != benchRows {
-			b.Fatalf("%+v", res)
+		if got != want {
+			b.Fatalf("%+v", got)
 		}
 		if err := db.Close(); err != nil {
 			b.Fatal(err)

@@ -87,7 +87,7 @@ func (w *writer) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 			}
 			v = &value{kind: lib.SQLITE_NULL}
 		}
-		if w.sel.holds(i, v) || w.respelled(r, i) || w.mayBeNull(i) && w.sel.null(i) {
+		if w.sel.holds(i, v, w.types[i]) || w.respelled(r, i) || w.mayBeNull(i) && w.sel.null(i) {
 			continue
 		}
 		have := "NULL"

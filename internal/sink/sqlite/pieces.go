@@ -48,6 +48,7 @@ func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res
 			continue
 		}
 		w := d.newWriter(b, tables[i].Table, tables[i].HasConstraints || tables[i].indexed)
+		w.rowless = tables[i].rowless
 		if err := w.begin(f); err != nil {
 			return res, err
 		}

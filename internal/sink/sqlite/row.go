@@ -25,7 +25,9 @@ type writer struct {
 	// naming more would show: triggers, defaults, indexes. Elsewhere one
 	// statement for all rows saves preparing many.
 	exact bool
-	res   sink.Counts
+	// rowless is a table WITHOUT ROWID.
+	rowless bool
+	res     sink.Counts
 
 	cols  []int32       // of the table's columns, by those of the batch; -1: none
 	types []schema.Type // of the values that they get
@@ -37,11 +39,16 @@ type writer struct {
 	upd   *stmt   // the same
 	vals  []value // of the row at hand, by the batch's columns; kind 0: not named
 	all   []int   // the columns that upd sets
+	// columns are those that ins names.
+	columns []int
 	// stamps and now are the columns that get the time of the flush, and that.
 	stamps []int
 	now    value
-	set    []int // the columns that a statement for the row at hand names
-	fresh  int   // how many rows in succession were not there
+	set    []int   // the columns that a statement for the row at hand names
+	fresh  int     // how many rows in succession were not there
+	ups    *upsert // nil where rows are looked up
+	// idle is how many rows were unchanged lately; see learn. Where it is maxIdle they are looked up.
+	idle, maxIdle int
 
 	versions *versioned // nil where messages have none
 	refs     []reference
@@ -57,7 +64,7 @@ type writer struct {
 
 // newWriter starts to write a batch, or to look its rows up.
 func (d *DB) newWriter(b *fold.Batch, table schema.Table, exact bool) *writer {
-	return &writer{c: d.c, b: b, table: table, exact: exact}
+	return &writer{c: d.c, b: b, table: table, exact: exact, maxIdle: d.maxIdle}
 }
 
 // begin prepares to write.
@@ -166,18 +173,20 @@ func (w *writer) prepare() error {
 	}
 	for i := range w.vals {
 		if w.writable(i) {
-			w.set = append(w.set, i)
+			w.columns = append(w.columns, i)
 		}
 	}
-	if w.ins, err = w.c.prepare(w.insertSQL(w.set) + " ON CONFLICT DO NOTHING"); err != nil {
+	if w.ins, err = w.c.prepare(w.insertSQL(w.columns) + " ON CONFLICT DO NOTHING"); err != nil {
 		return err
 	}
-	w.set = slices.DeleteFunc(w.set, func(i int) bool { return t.Columns[i].Key })
-	w.all = w.set
-	if w.set = nil; len(w.all) > 0 {
-		w.upd, err = w.c.prepare(w.updateSQL(w.all))
+	w.all = slices.DeleteFunc(slices.Clone(w.columns), func(i int) bool { return t.Columns[i].Key })
+	if len(w.all) == 0 {
+		return nil
 	}
-	return err
+	if w.upd, err = w.c.prepare(w.updateSQL(w.all)); err != nil || w.rowless || w.b.FillOnly {
+		return err
+	}
+	return w.prepareUpsert()
 }
 
 // where is the condition on the key, with parameters from number n+1 on. Keys are
@@ -234,8 +243,15 @@ func (w *writer) lookUp() (bool, error) {
 	return w.sel.step()
 }
 
-// row brings one row of the table up to date.
+// row brings one row of the table up to date, and learns from it how the next is best written.
 func (w *writer) row(r *fold.Row) error {
+	unchanged := w.res.Unchanged
+	err := w.write(r)
+	w.learn(w.res.Unchanged > unchanged)
+	return err
+}
+
+func (w *writer) write(r *fold.Row) error {
 	t := &w.b.Table
 	w.c.release()
 	for i := range t.Columns {
@@ -266,6 +282,9 @@ func (w *writer) row(r *fold.Row) error {
 		if err := w.clear(r); err != nil {
 			return err
 		}
+	}
+	if !r.Deleted && !r.Replaces && w.upserts() {
+		return w.upsert()
 	}
 	if w.fresh >= manyFresh && !w.exact && !r.Deleted {
 		if done, err := w.insert(); err != nil {
@@ -334,7 +353,7 @@ func (w *writer) differing() {
 		if w.vals[i].kind == 0 || w.b.Table.Columns[i].Key {
 			continue
 		}
-		if w.b.FillOnly && !w.sel.null(i) || w.sel.holds(i, &w.vals[i]) {
+		if w.b.FillOnly && !w.sel.null(i) || w.holds(i) {
 			continue
 		}
 		w.set = append(w.set, i)
@@ -350,6 +369,9 @@ func (w *writer) differing() {
 	}
 }
 
+// holds reports whether column i of the table's row has the value of the row at hand.
+func (w *writer) holds(i int) bool { return w.sel.holds(i, &w.vals[i], w.types[i]) }
+
 // replaced reports whether the table's row is what a delete and an insert would
 // make it.
 func (w *writer) replaced() bool {
@@ -361,7 +383,7 @@ func (w *writer) replaced() bool {
 			if w.b.Table.Columns[i].Stamp == schema.NoStamp && !w.sel.null(i) {
 				return false
 			}
-		} else if w.cols[i] >= 0 && !w.b.Table.Columns[i].Key && !w.sel.holds(i, &w.vals[i]) {
+		} else if w.cols[i] >= 0 && !w.b.Table.Columns[i].Key && !w.holds(i) {
 			return false
 		}
 	}
@@ -384,31 +406,21 @@ func (w *writer) writable(i int) bool { return w.names[i] != "" }
 // insert reports whether no row had the key.
 func (w *writer) insert() (done bool, err error) {
 	w.sel.reset()
-	s := w.ins
-	w.set = w.set[:0]
-	for _, i := range w.stamps {
-		w.vals[i] = w.now
-	}
-	for i := range w.vals {
-		if w.writable(i) && (w.vals[i].kind != 0 && !w.vals[i].late || !w.exact) {
-			w.set = append(w.set, i)
-		}
-	}
+	w.stamp()
+	s, set := w.ins, w.columns
 	if w.exact {
-		if s, err = w.c.prepareOne(w.insertSQL(w.set)); err != nil {
+		w.set = w.set[:0]
+		for i := range w.vals {
+			if w.writable(i) && w.vals[i].kind != 0 && !w.vals[i].late {
+				w.set = append(w.set, i)
+			}
+		}
+		set = w.set
+		if s, err = w.c.prepareOne(w.insertSQL(set)); err != nil {
 			return false, err
 		}
 	}
-	s.clear() // a column without a value gets NULL: to bind it takes longer
-	for n, i := range w.set {
-		if w.vals[i].kind == 0 {
-			continue
-		}
-		if err := s.bindValue(n+1, &w.vals[i]); err != nil {
-			return false, err
-		}
-	}
-	if err := s.run(); err != nil {
+	if err := w.put(s, set); err != nil {
 		return false, err
 	}
 	if done = w.c.changes() > 0; !done {
@@ -417,6 +429,27 @@ func (w *writer) insert() (done bool, err error) {
 		}
 	}
 	return done, nil
+}
+
+// stamp has the row at hand set its stamps.
+func (w *writer) stamp() {
+	for _, i := range w.stamps {
+		w.vals[i] = w.now
+	}
+}
+
+// put runs a statement that inserts the row at hand with these columns.
+func (w *writer) put(s *stmt, columns []int) error {
+	s.clear() // a column without a value gets NULL: to bind it takes longer
+	for n, i := range columns {
+		if w.vals[i].kind == 0 {
+			continue
+		}
+		if err := s.bindValue(n+1, &w.vals[i]); err != nil {
+			return err
+		}
+	}
+	return s.run()
 }
 
 func (w *writer) insertSQL(set []int) string {

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"bytes"
 	"encoding/hex"
-	"math"
 
 	lib "modernc.org/sqlite/lib"
 
@@ -103,8 +102,8 @@ func (s *stmt) value(col int) value {
 }
 
 // holds reports whether a column of the statement's row has the value already,
-// as the column would keep it.
-func (s *stmt) holds(col int, v *value) bool {
+// as the column, which is of type t, would keep it.
+func (s *stmt) holds(col int, v *value, t schema.Type) bool {
 	kind := s.kind(col)
 	if kind == lib.SQLITE_BLOB || v.kind == lib.SQLITE_BLOB {
 		return kind == v.kind && bytes.Equal(s.blob(col), v.text)
@@ -112,16 +111,21 @@ func (s *stmt) holds(col int, v *value) bool {
 	switch {
 	case kind == lib.SQLITE_NULL || v.kind == lib.SQLITE_NULL:
 		return kind == v.kind
-	case v.kind == lib.SQLITE_TEXT:
+	case v.kind == lib.SQLITE_TEXT && (kind == lib.SQLITE_TEXT || t != schema.Any): // text that looks like a number may be kept as one
 		return bytes.Equal(s.bytes(col), v.text)
-	case kind == lib.SQLITE_TEXT:
+	case kind == lib.SQLITE_TEXT || v.kind == lib.SQLITE_TEXT:
 		return false
 	case kind == lib.SQLITE_INTEGER && v.kind == lib.SQLITE_INTEGER:
 		return s.int(col) == v.int
 	case kind == lib.SQLITE_INTEGER:
-		return float64(s.int(col)) == v.real && math.Abs(v.real) < 1<<53
+		return same(s.int(col), v.real)
 	case v.kind == lib.SQLITE_INTEGER:
-		return s.real(col) == float64(v.int) && -1<<53 < v.int && v.int < 1<<53
+		return same(v.int, s.real(col))
 	}
 	return s.real(col) == v.real // SQLite keeps no sign of a zero in a REAL column
+}
+
+// same reports whether two numbers are equal to the last digit.
+func same(n int64, f float64) bool {
+	return float64(n) == f && f < 1<<63 && int64(f) == n
 }

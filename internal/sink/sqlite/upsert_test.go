@@ -1,0 +1,194 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sqlite"
+)
+
+// flushes write lines to table t.
+type flushes struct {
+	t      *testing.T
+	db     *sqlite.DB
+	folder *fold.Folder
+	names  feed.Names
+	seq    int64
+}
+
+// ways calls f with the ways to write a row that exists.
+func ways(t *testing.T, f func(t *testing.T, r *flushes, db *file), ddl ...string) {
+	for _, looksUp := range []bool{false, true} {
+		t.Run(map[bool]string{false: "upsert", true: "look-up"}[looksUp], func(t *testing.T) {
+			db := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+			for _, sql := range ddl {
+				db.Exec(t, sql)
+			}
+			r := &flushes{t: t, db: open(t, db.path, sqlite.Options{Synchronous: sink.Off})}
+			r.db.LookUp(looksUp)
+			f(t, r, db)
+		})
+	}
+}
+
+// write flushes messages, and returns what that did to the table.
+func (r *flushes) write(key string, lines ...string) sink.Counts {
+	r.t.Helper()
+	table, err := r.db.Table(r.t.Context(), "t", strings.Split(key, ","))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if r.folder == nil {
+		r.folder = fold.NewFolder(&r.names, table, fold.Options{Key: strings.Split(key, ","), Columns: fold.AddColumns, MaxColumns: 2000, Limits: r.db.Caps().Limits, Log: logtest.New(r.t)})
+	}
+	var batch fold.Batch
+	for i, line := range lines {
+		if err := r.folder.Fold(&batch, []byte(line), fold.Place{Line: int64(i)}); err != nil {
+			if _, bad := err.(*feed.Error); !bad {
+				r.t.Fatal(err)
+			}
+		}
+	}
+	r.folder.Seal(&batch)
+	r.seq++
+	res, err := r.db.Flush(r.t.Context(), &sink.Flush{Batches: []*fold.Batch{&batch}, Job: "j", Lanes: lanesAt("s", r.seq), Run: "r"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return res.Total()
+}
+
+// expect fails the test where a flush did something else.
+func (r *flushes) expect(got sink.Counts, inserted, updated, unchanged int64) {
+	r.t.Helper()
+	if want := (sink.Counts{Inserted: inserted, Updated: updated, Unchanged: unchanged}); got != want {
+		r.t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// TestFlush_EveryValueOverEveryOther: whatever a column holds, the value of the last message is in it
+// as it would be in a new row, and what is there already is not written again.
+func TestFlush_EveryValueOverEveryOther(t *testing.T) {
+	for _, decl := range []string{"", "TEXT COLLATE NOCASE", "INTEGER", "REAL", "NUMERIC"} {
+		t.Run("declared "+decl, func(t *testing.T) {
+			ways(t, func(t *testing.T, r *flushes, db *file) {
+				var first, second []string
+				for i, a := range awkward {
+					for j, b := range awkward {
+						first = append(first, fmt.Sprintf(`{"id":%d,"v":%s}`, 100*i+j, a))
+						second = append(second, fmt.Sprintf(`{"id":%d,"v":%s}`, 100*i+j, b))
+					}
+				}
+				r.write("id", first...)
+				db.Exec(t, "CREATE TABLE was AS SELECT * FROM t")
+				db.Exec(t, "ALTER TABLE was ADD COLUMN same")
+				// A value that the column rejects is in no row.
+				wrong := fmt.Sprintf(`SELECT t.id, quote(t.v), quote(n.v) FROM t LEFT JOIN was n ON n.id = t.id %% 100 * 101
+					LEFT JOIN was o ON o.id = t.id WHERE t.v COLLATE BINARY IS NOT CASE WHEN n.id IS NULL THEN o.v ELSE n.v END
+					OR (typeof(t.v) IN ('text', 'blob', 'null')) <> (typeof(CASE WHEN n.id IS NULL THEN o.v ELSE n.v END) IN ('text', 'blob', 'null'))`)
+				differ := `SELECT count(*) FROM was o JOIN was n ON n.id = o.id % 100 * 101 WHERE o.v COLLATE BINARY IS NOT n.v`
+				rows := db.Query(t, "SELECT count(*), ("+differ+") FROM t")[0]
+				got := r.write("id", second...)
+				for _, row := range db.Query(t, wrong) {
+					t.Errorf("row %d has %s, not %s", row...)
+				}
+				if got.Updated != rows[1] {
+					t.Errorf("%d rows were updated, of which %d have another value", got.Updated, rows[1])
+				}
+				again := r.write("id", second...)
+				r.expect(again, 0, 0, got.Inserted+got.Updated+got.Unchanged)
+			}, "CREATE TABLE t (id INTEGER PRIMARY KEY, v "+decl+")")
+		})
+	}
+}
+
+// TestFlush_CountsByKey: rows are counted as they are whatever finds them, and whatever their keys are.
+func TestFlush_CountsByKey(t *testing.T) {
+	for name, test := range map[string]struct{ ddl, key, old, spelled, new string }{
+		"rowid":         {"id INTEGER PRIMARY KEY, a, b)", "id", "-9223372036854775808", `"-9223372036854775808"`, "0"},
+		"rowid, 0":      {"id INTEGER PRIMARY KEY, a, b)", "id", "0", `"0"`, "-9223372036854775808"},
+		"without rowid": {"id INTEGER PRIMARY KEY, a, b) WITHOUT ROWID", "id", "7", `"7"`, "8"},
+		"text":          {"id TEXT PRIMARY KEY, a, b)", "id", `"x"`, `"x"`, `"X"`},
+		"affinity":      {"id NUMERIC PRIMARY KEY, a, b)", "id", `7`, `"7"`, `"x"`},
+		"NOCASE":        {"id TEXT COLLATE NOCASE PRIMARY KEY, a, b)", "id", `"x"`, `"X"`, `"x "`},
+		"RTRIM":         {"id TEXT PRIMARY KEY COLLATE RTRIM, a, b)", "id", `"x"`, `"x  "`, `"X"`},
+		"two indexes":   {"id TEXT PRIMARY KEY, a, b, UNIQUE (id COLLATE NOCASE))", "id", `"x"`, `"X"`, `"y"`},
+		"two more":      {"id TEXT COLLATE NOCASE PRIMARY KEY, a, b, UNIQUE (id COLLATE BINARY))", "id", `"x"`, `"X"`, `"y"`},
+		"replacing":     {"id TEXT PRIMARY KEY ON CONFLICT REPLACE, a, b)", "id", `"x"`, `"x"`, `"y"`},
+		"beside":        {"n INTEGER PRIMARY KEY, id TEXT UNIQUE, a, b)", "id", `"x"`, `"x"`, `"y"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ways(t, func(t *testing.T, r *flushes, db *file) {
+				line := func(id, rest string) string { return `{"id":` + id + rest + `}` }
+				r.expect(r.write(test.key, line(test.old, `,"a":1,"b":2`)), 1, 0, 0)
+				r.expect(r.write(test.key, line(test.spelled, `,"a":1`)), 0, 0, 1)
+				r.expect(r.write(test.key, line(test.spelled, `,"b":3`), line(test.new, `,"a":5`)), 1, 1, 0)
+				r.expect(r.write(test.key, line(test.old, `,"a":4,"b":3`), line(test.new, "")), 0, 1, 1)
+				if got := fmt.Sprint(db.Query(t, "SELECT a, b FROM t ORDER BY a")); got != "[[4 3] [5 <nil>]]" {
+					t.Error(got)
+				}
+			}, "CREATE TABLE t ("+test.ddl)
+		})
+	}
+}
+
+// TestFlush_ARowidThatIsNoKey: a message may name it, and it stays where none does.
+func TestFlush_ARowidThatIsNoKey(t *testing.T) {
+	ways(t, func(t *testing.T, r *flushes, db *file) {
+		r.expect(r.write("id", `{"id":"a","n":5,"v":1}`, `{"id":"b","v":1}`), 2, 0, 0)
+		r.expect(r.write("id", `{"id":"a","v":2}`, `{"id":"b","v":1}`), 0, 1, 1)
+		r.expect(r.write("id", `{"id":"a","n":9}`, `{"id":"c","v":3}`), 1, 1, 0)
+		if got := fmt.Sprint(db.Query(t, "SELECT id, n, v FROM t ORDER BY id")); got != "[[a 9 2] [b 6 1] [c 10 3]]" {
+			t.Error(got)
+		}
+	}, "CREATE TABLE t (n INTEGER PRIMARY KEY, id TEXT UNIQUE, v INTEGER)")
+}
+
+// TestFlush_MostColumns: a table of as many columns as SQLite has.
+func TestFlush_MostColumns(t *testing.T) {
+	decls, values := []string{"id INTEGER PRIMARY KEY"}, ""
+	for i := range 1999 {
+		decls = append(decls, fmt.Sprintf("c%d INTEGER", i))
+		values += fmt.Sprintf(`,"c%d":%d`, i, i)
+	}
+	ways(t, func(t *testing.T, r *flushes, db *file) {
+		r.expect(r.write("id", `{"id":1`+values+`}`), 1, 0, 0)
+		r.expect(r.write("id", `{"id":1`+values+`}`), 0, 0, 1)
+		r.expect(r.write("id", `{"id":1,"c1998":7}`), 0, 1, 0)
+		r.expect(r.write("id", `{"id":1,"c0":0,"c1998":null}`), 0, 1, 0)
+		if got := fmt.Sprint(db.Query(t, "SELECT c0, c1997, c1998 FROM t")); got != "[[0 1997 <nil>]]" {
+			t.Error(got)
+		}
+	}, "CREATE TABLE t ("+strings.Join(decls, ", ")+")")
+}
+
+// TestUpserts_LearnFromTheRowsBefore: where most rows are unchanged they are looked up, and where most
+// change they are not.
+func TestUpserts_LearnFromTheRowsBefore(t *testing.T) {
+	rows := func(n int, unchanged ...bool) []bool { return slices.Concat(slices.Repeat([][]bool{unchanged}, n)...) }
+	f := func(name string, share float64, rows ...bool) {
+		t.Helper()
+		n := 0
+		for _, is := range sqlite.Upserts(rows...)[len(rows)/2:] {
+			if is {
+				n++
+			}
+		}
+		if got := float64(n) / float64(len(rows)-len(rows)/2); got != share {
+			t.Errorf("%s: %v of the rows are upserted, not %v", name, got, share)
+		}
+	}
+	f("all change", 1, rows(100, false)...)
+	f("none changes", 0, rows(100, true)...)
+	f("one of two changes", 1, rows(100, true, false)...)
+	f("nine of ten are unchanged", 0, rows(40, true, true, true, true, true, true, true, true, true, false)...)
+	f("few are unchanged", 1, rows(15, true)...)
+	f("more change again", 1, slices.Concat(rows(20, true), rows(25, false))...)
+}
