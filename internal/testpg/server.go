@@ -179,7 +179,7 @@ func start(folder string, settings []string) (_ *Server, err error) {
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}
 	s.args = []string{"-D", s.data(), "-k", s.sockets(), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "shared_buffers=32MB",
-		"-c", "max_connections=50", "-c", "autovacuum=off", "-c", "logging_collector=off"}
+		"-c", "max_connections=50", "-c", "autovacuum=off", "-c", "logging_collector=off", "-c", "deadlock_timeout=100ms"}
 	for _, set := range settings {
 		s.args = append(s.args, "-c", set)
 	}

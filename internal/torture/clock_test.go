@@ -42,7 +42,7 @@ func jumps() (seconds int64) {
 	n, _ := atoi(text)
 	return int64(n)
 }`
-	overlay, err := Overlay(dir, original, []byte(source))
+	overlay, err := Overlay(dir, map[string]string{original: source})
 	check(nil, err)
 	weir = filepath.Join(dir, "weir")
 	check(exec.Command("go", "build", "-pgo=off", "-overlay", overlay, "-o", weir, "../../cmd/weir").CombinedOutput())

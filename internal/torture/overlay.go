@@ -3,18 +3,23 @@ package torture
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 )
 
-// Overlay writes, into files in dir, what has the go command take changed for the content
-// of the file original, and returns the value of its flag -overlay.
-func Overlay(dir, original string, changed []byte) (config string, err error) {
-	if original, err = filepath.Abs(original); err != nil {
-		return "", err
+// Overlay writes, into files in dir, what has the go command take texts for the content of the files
+// of these names, and returns the value of its flag -overlay.
+func Overlay(dir string, texts map[string]string) (config string, err error) {
+	replace := map[string]string{}
+	for file, text := range texts {
+		path, err := filepath.Abs(file)
+		replace[path] = filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
+		if err = errors.Join(err, os.WriteFile(replace[path], []byte(text), 0o600)); err != nil {
+			return "", err
+		}
 	}
-	instead := filepath.Join(dir, filepath.Base(original))
-	text, err := json.Marshal(map[string]map[string]string{"Replace": {original: instead}})
+	text, err := json.Marshal(map[string]any{"Replace": replace})
 	config = filepath.Join(dir, "overlay.json")
-	return config, errors.Join(err, os.WriteFile(instead, changed, 0o600), os.WriteFile(config, text, 0o600))
+	return config, errors.Join(err, os.WriteFile(config, text, 0o600))
 }

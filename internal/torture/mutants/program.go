@@ -1,0 +1,161 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/torture"
+)
+
+// A program is the test binary of a package with all faults that its tests have to notice: building
+// a binary for each takes three times as long as the tests. Each function with faults has another
+// body for each of them, which runs while the file on holds the fault's name: the processes that
+// a test starts read it too.
+type program struct {
+	pkg     string
+	mutants []mutant
+	faults  []fault
+	dir     string
+}
+
+func (p *program) on() string     { return filepath.Join(p.dir, "on") }
+func (p *program) binary() string { return filepath.Join(p.dir, "test") }
+
+// most is how many mutants a program has at most, so that tests that wait do so at the same time.
+const most = 15
+
+// programsOf groups mutants, the largest group first. A mutant that is not within a function has a
+// program to itself.
+func programsOf(dir string, mutants []mutant) (programs []*program, err error) {
+	of := map[string]*program{}
+	for _, m := range mutants {
+		source, err := os.ReadFile(m.file)
+		if err != nil {
+			return nil, err
+		}
+		f, err := m.place(string(source))
+		if err != nil {
+			return nil, err
+		}
+		key := m.pkg
+		if f.always {
+			key = m.name
+		}
+		p := of[key]
+		if p == nil || len(p.mutants) == most {
+			p = &program{pkg: m.pkg, dir: filepath.Join(dir, fmt.Sprint(len(programs)))}
+			of[key], programs = p, append(programs, p)
+		}
+		p.mutants, p.faults = append(p.mutants, m), append(p.faults, f)
+	}
+	slices.SortStableFunc(programs, func(a, b *program) int { return cmp.Compare(len(b.mutants), len(a.mutants)) })
+	return programs, nil
+}
+
+// A fault is what takes the place of a part of a file's text.
+type fault struct {
+	file, pkg string // the package clause's name
+	at, end   int    // of the part
+	text      string
+	always    bool // it cannot be turned on and off
+}
+
+// current is the variable with the name of the fault that is on.
+const current = "currentMutant"
+
+// place finds where in a file's text the mutant belongs.
+func (m *mutant) place(source string) (f fault, err error) {
+	if n := strings.Count(source, m.old); n != 1 {
+		return f, fmt.Errorf("%s: %q is %d times in %s", m.name, m.old, n, m.file)
+	}
+	files := token.NewFileSet()
+	parsed, err := parser.ParseFile(files, m.file, source, parser.SkipObjectResolution)
+	if err != nil {
+		return f, err
+	}
+	offset := func(p token.Pos) int { return files.Position(p).Offset }
+	at := strings.Index(source, m.old)
+	end := at + len(m.old)
+	for _, d := range parsed.Decls {
+		d, ok := d.(*ast.FuncDecl)
+		if !ok || d.Body == nil || at <= offset(d.Body.Lbrace) || end > offset(d.Body.Rbrace) {
+			continue
+		}
+		begin := offset(d.Body.Lbrace) + 1
+		body := source[begin:at] + m.new + source[end:offset(d.Body.Rbrace)]
+		other := fmt.Sprintf("func() {%s}(); return", body)
+		if r := d.Type.Results; r != nil {
+			other = fmt.Sprintf("return func() %s {%s}()", source[offset(r.Pos()):offset(r.End())], body)
+		}
+		return fault{m.file, parsed.Name.Name, begin, begin, fmt.Sprintf("\nif %s == %q { %s }\n", current, m.name, other), false}, nil
+	}
+	return fault{m.file, parsed.Name.Name, at, end, m.new, true}, nil
+}
+
+// apply returns a file's text with its faults.
+func apply(source string, faults []fault) string {
+	slices.SortStableFunc(faults, func(a, b fault) int { return cmp.Compare(b.at, a.at) }) // the last first
+	for _, f := range faults {
+		source = source[:f.at] + f.text + source[f.end:]
+	}
+	return source
+}
+
+// build builds the program, and sees that a test passes while no fault is on.
+func (p *program) build() error {
+	if err := os.Mkdir(p.dir, 0o755); err != nil {
+		return err
+	}
+	byFile := map[string][]fault{}
+	for _, f := range p.faults {
+		byFile[f.file] = append(byFile[f.file], f)
+	}
+	instead := map[string]string{} // texts of files
+	for file, faults := range byFile {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		instead[file] = apply(string(source), faults)
+		instead[filepath.Join(filepath.Dir(file), "current_mutant.go")] = fmt.Sprintf(
+			"package %s\nimport \"os\"\nvar %s = func() string { b, _ := os.ReadFile(%q); return string(b) }()\n", faults[0].pkg, current, p.on())
+	}
+	config, err := torture.Overlay(p.dir, instead)
+	if err != nil {
+		return err
+	}
+	if out, err := exec.Command("go", "test", "-c", "-o", p.binary(), "-overlay", config, "-vet=off", p.pkg).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s does not build with its mutants: %w\n%s", p.pkg, err, out)
+	}
+	if p.faults[0].always {
+		return nil
+	}
+	out, passed, err := p.test("", p.mutants[0].run)
+	if err == nil && !passed {
+		err = fmt.Errorf("%s fails without a mutant:\n%s", p.pkg, out)
+	}
+	return err
+}
+
+// test runs tests with a fault, "" for none.
+func (p *program) test(name, run string) (out []byte, passed bool, err error) {
+	if err := os.WriteFile(p.on(), []byte(name), 0o644); err != nil {
+		return nil, false, err
+	}
+	c := exec.Command(p.binary(), "-test.failfast", "-test.timeout=90s", "-test.paniconexit0", "-test.run", run)
+	c.Dir = p.pkg
+	out, err = c.CombinedOutput()
+	if errors.As(err, new(*exec.ExitError)) {
+		return out, false, nil
+	}
+	return out, err == nil, err
+}
