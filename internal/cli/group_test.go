@@ -131,6 +131,7 @@ func (g *grouped) count(name, metric string) int {
 
 // Members of a group divide the partitions among them, and tell Kafka what the database has.
 func TestKafka_Group(t *testing.T) {
+	t.Parallel()
 	testkafka.Each(t, func(t *testing.T, start testkafka.Starter) {
 		for _, protocol := range []string{"classic", "consumer"} {
 			t.Run(protocol, func(t *testing.T) {

@@ -429,7 +429,10 @@ func kafkaBrokerAway(t *testing.T, start testkafka.Starter) {
 
 // The program is killed and the broker restarted, again and again: each record is applied once, and
 // the table is the fold of the topic.
-func TestKafka_ExactlyOnce(t *testing.T) { testkafka.Each(t, kafkaExactlyOnce) }
+func TestKafka_ExactlyOnce(t *testing.T) {
+	t.Parallel()
+	testkafka.Each(t, kafkaExactlyOnce)
+}
 
 func kafkaExactlyOnce(t *testing.T, start testkafka.Starter) {
 	if testing.Short() {

@@ -146,6 +146,7 @@ func TestLive_NothingIsLost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the program is killed without -short")
 	}
+	t.Parallel()
 	for _, kind := range []string{"sqlite", "postgres", "sqlite, spool", "postgres, spool"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

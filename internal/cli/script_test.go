@@ -63,12 +63,16 @@ func TestMain(m *testing.M) {
 //	cut FILE N              keep the first N bytes
 //
 // and the condition [root], for what needs a file system of its own.
-func TestScripts(t *testing.T) { scripts(t, "../../testdata/script", nil) }
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	scripts(t, "../../testdata/script", nil)
+}
 
 // TestScripts_Postgres runs those in testdata/script/postgres, each with an empty
 // database whose connection string is $PG, and its parts $PGHOST and so on, as
 // libpq knows them.
 func TestScripts_Postgres(t *testing.T) {
+	t.Parallel()
 	scripts(t, "../../testdata/script/postgres", func(e *testscript.Env) error {
 		url := testpg.New(t)
 		c, err := pgconn.ParseConfig(url)

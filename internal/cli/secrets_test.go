@@ -21,6 +21,7 @@ func TestSecrets(t *testing.T) {
 	if testing.Short() {
 		t.Skip("programs are killed without -short")
 	}
+	t.Parallel()
 	const canary = "c4nary"
 	l := newLive(t, "")
 	l.check(os.WriteFile(filepath.Join(l.dir, "feed.jsonl"), []byte(`{"id":1,"pitr":7}`+"\nbad\n"), 0o600))
@@ -77,7 +78,7 @@ func TestSecrets(t *testing.T) {
 		{"replay", "feed.jsonl", "--init", "PASS (" + canary},
 		{"sync", "tls://127.0.0.1:1", "--feed", "firehose", "--table", "t", "--to", "t.db", "--retry-for", "0s", "-v"},
 		{"sync", "tcp://127.0.0.1:1", "--init", `login {{file "secret"}}`, "--table", "t", "--to", "t.db", "--retry-for", "0s", "-v"},
-		{"bench", "ladder", "feed.jsonl", "--to", good, "--for", "10ms"},
+		{"bench", "ladder", "feed.jsonl", "--to", good, "--for", "10ms", "--messages", "100", "--runs", "1"},
 	} {
 		if out := run(true, args...); strings.Contains(out, canary) {
 			t.Errorf("%v:\n%s", args, out)

@@ -33,6 +33,7 @@ const (
 // A broker is a process of Apache Kafka, which is its own controller. Its data lies in a folder
 // that goes with the test binary.
 type broker struct {
+	used    sync.Mutex // by one test at a time
 	dir     string
 	cluster string
 	ports   [4]int // of the listeners: plain, TLS with client certificates, TLS and SASL, the controller's

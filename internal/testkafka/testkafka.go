@@ -47,14 +47,18 @@ func Start(t testing.TB, opts ...kfake.Opt) *Cluster {
 // A Starter returns a cluster that has these topics and no others.
 type Starter func(t testing.TB, partitions int32, topics ...string) *Cluster
 
-// Each runs a test with the stand-in and with Apache Kafka.
+// Each runs a test with the stand-in and with Apache Kafka, at the same time.
 func Each(t *testing.T, test func(t *testing.T, start Starter)) {
 	t.Run("kfake", func(t *testing.T) {
+		t.Parallel()
 		test(t, func(t testing.TB, partitions int32, topics ...string) *Cluster {
 			return Start(t, kfake.SeedTopics(partitions, topics...))
 		})
 	})
-	t.Run("broker", func(t *testing.T) { test(t, Broker) })
+	t.Run("broker", func(t *testing.T) {
+		t.Parallel()
+		test(t, Broker)
+	})
 }
 
 // Broker returns the cluster of Apache Kafka that the tests of a test binary share one after
@@ -62,6 +66,8 @@ func Each(t *testing.T, test func(t *testing.T, start Starter)) {
 func Broker(t testing.TB, partitions int32, topics ...string) *Cluster {
 	t.Helper()
 	b := shareBroker(t)
+	b.used.Lock()
+	t.Cleanup(b.used.Unlock)
 	c := &Cluster{t: t, port: b.ports[0], id: b.cluster, real: b}
 	t.Cleanup(func() {
 		if t.Failed() {
