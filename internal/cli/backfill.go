@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -30,7 +31,7 @@ func (o *syncOptions) backfill(job string, sources []string) func(tables []strin
 				words = append(words, "--"+s.Name+"="+s.Value())
 			case given && !slices.Contains(ownFlags, s.Name):
 				words = append(words, "--"+s.Name, strings.Trim(s.Value(), "[]"))
-			case given || s.Origin == "default": // it is left out, or not said
+			case given || s.Origin == config.Default: // it is left out, or not said
 			case s.Name == "spool" || s.Name == "capture" || s.Name == "metrics-addr" || s.Name == "metrics-file":
 				words = append(words, "--"+s.Name+"=")
 			case s.Name == "follow":

@@ -67,13 +67,13 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	}
 	f := c.Flags()
 	f.StringVar(&to, "to", "", toHelp)
-	f.StringVar(&o.Key, "key", "id", "the field that identifies a row")
-	f.IntVar(&o.Messages, "messages", 1_000_000, "use at most this many messages of the feed")
+	f.StringVar(&o.Key, "key", "id", "the `FIELD` that identifies a row")
+	f.IntVar(&o.Messages, "messages", 1_000_000, "use at most `N` messages of the feed")
 	f.DurationVar(&o.For, "for", 3*time.Second, "how long the first way writes; the others write as many messages")
-	f.IntVar(&o.Runs, "runs", 3, "how often everything is measured")
+	f.IntVar(&o.Runs, "runs", 3, "measure everything `N` times")
 	f.DurationVar(&o.Lag, "lag", 2*time.Second, "how far the table may be behind the feed")
 	f.BoolVar(&o.Unsafe, "unsafe", false, "advise also settings that lose commits in a power cut")
-	f.StringVar(&html, "html", "", "write a page with plots to this file")
+	f.StringVar(&html, "html", "", "write a page with plots to this `FILE`")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.SortFlags = false
 	return c

@@ -40,7 +40,8 @@ const (
 )
 
 const exitHelp = `Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done but lines were rejected,
-4 another run holds a source of this job, 130 or 143 stopped by a signal after a clean flush.`
+4 another run holds a source of this job, 130 or 143 stopped by a signal after a
+clean flush.`
 
 // usageError is a fault of the command line.
 type usageError struct{ error }
@@ -91,16 +92,14 @@ func stderrWidth() int {
 	return 80
 }
 
-// helpWidth is the width of the help's lines, 0 for no limit.
+// helpWidth is the width of the help's lines.
 func (e *env) helpWidth() int {
-	if e.stdout != os.Stdout || !e.terminal(int(os.Stdout.Fd())) {
-		return 0
+	if e.stdout == os.Stdout && e.terminal(int(os.Stdout.Fd())) {
+		if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && columns > 0 {
+			return columns
+		}
 	}
-	columns, _, err := term.GetSize(int(os.Stdout.Fd()))
-	if err != nil {
-		return 0
-	}
-	return columns
+	return 80
 }
 
 // untilSignal returns a context that the first signal ends; the second ends the

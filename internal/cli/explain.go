@@ -54,7 +54,7 @@ Exit codes: 0 done, 1 failed, or no line names the row, 2 wrong usage.`,
 	f := c.Flags()
 	inGroup(f, sourceFlags, o.maxLineFlag)
 	inGroup(f, foldFlags, func(f *pflag.FlagSet) { o.foldOptions.flags(f, &o.choices) })
-	f.StringVar(&o.of, "table", "", "the table of the row, where the config file has several")
+	f.StringVar(&o.of, "table", "", "the `TABLE` of the row, where the config file has several")
 	f.String("config", "", configHelp)
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	f.SortFlags = false

@@ -37,18 +37,18 @@ type feedOptions struct {
 
 func (o *feedOptions) flags(f *pflag.FlagSet, enums *choices) {
 	addChoice(enums, f, &o.feed, "feed", "", "a feed that weir knows: FlightAware's firehose (reads FH_USERNAME and FH_APIKEY)", firehose.Name)
-	f.StringVar(&o.events, "feed-events", "", "the events to ask Firehose for, such as 'position flightplan'")
-	f.StringVar(&o.init, "init", "", "the first line to send, or @FILE: a template with {{.resume}}, {{env \"NAME\"}} and {{file \"PATH\"}}")
-	f.StringVar(&o.resume, "resume-field", "", "the field whose last committed value is {{.resume}} when weir connects")
+	f.StringVar(&o.events, "feed-events", "", "the `EVENTS` to ask Firehose for, such as 'position flightplan'")
+	f.StringVar(&o.init, "init", "", "the first `LINE` to send, or @FILE: a template with {{.resume}}, {{env \"NAME\"}} and {{file \"PATH\"}}")
+	f.StringVar(&o.resume, "resume-field", "", "the `FIELD` whose last committed value is {{.resume}} when weir connects")
 	f.DurationVar(&o.idle, "idle-timeout", 0, "reconnect when nothing arrives for this long, or disconnect a sender (default never)")
-	f.StringVar(&o.keepalive, "keepalive-when", "", "FIELD=VALUE: a message with it is a keepalive, and skipped")
-	f.IntVar(&o.stale, "stale-keepalives", 5, "reconnect after this many keepalives in a row without a new resume value (0: never)")
-	f.StringVar(&o.failure, "error-when", "", "FIELD=VALUE: a message with it stops the run, with its error_msg")
-	f.StringVar(&o.timeField, "time-field", "", "the field with the time of a message (seconds since 1970, or RFC 3339), to show the lag")
-	f.StringVar(&o.tlsCA, "tls-ca", "", "a PEM file of the authorities to trust (default the system's); senders to tls-listen:// then need a certificate of one")
-	f.StringVar(&o.tlsCert, "tls-cert", "", "a PEM file with the certificate to show (tls-listen:// needs one)")
-	f.StringVar(&o.tlsKey, "tls-key", "", "a PEM file with the key of the certificate")
-	f.StringVar(&o.tlsServerName, "tls-server-name", "", "the name that the certificate of a tls:// feed must be for (default the host)")
+	f.StringVar(&o.keepalive, "keepalive-when", "", "`FIELD=VALUE`: a message with it is a keepalive, and skipped")
+	f.IntVar(&o.stale, "stale-keepalives", 5, "reconnect after `N` keepalives in a row without a new resume value (0: never)")
+	f.StringVar(&o.failure, "error-when", "", "`FIELD=VALUE`: a message with it stops the run, with its error_msg")
+	f.StringVar(&o.timeField, "time-field", "", "the `FIELD` with the time of a message (seconds since 1970, or RFC 3339), to show the lag")
+	f.StringVar(&o.tlsCA, "tls-ca", "", "a PEM `FILE` of the authorities to trust (default the system's); senders to tls-listen:// then need a certificate of one")
+	f.StringVar(&o.tlsCert, "tls-cert", "", "a PEM `FILE` with the certificate to show (tls-listen:// needs one)")
+	f.StringVar(&o.tlsKey, "tls-key", "", "a PEM `FILE` with the key of the certificate")
+	f.StringVar(&o.tlsServerName, "tls-server-name", "", "the `NAME` that the certificate of a tls:// feed must be for (default the host)")
 }
 
 // preset fills in the options that a named feed needs and that the user left open, and gives

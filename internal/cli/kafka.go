@@ -54,15 +54,15 @@ const (
 )
 
 func (o *kafkaOptions) flags(f *pflag.FlagSet, enums *choices) {
-	f.StringVar(&o.group, "group", "", "the consumer group, which divides the partitions among its members; also the name of the --job (default weir-JOB)")
+	f.StringVar(&o.group, "group", "", "the consumer `GROUP`, which divides the partitions among its members; also the name of the --job (default weir-JOB)")
 	addChoice(enums, f, &o.protocol, "group-protocol", protocolClassic, "consumer has the brokers assign the partitions (KIP-848; best from Kafka 4.3 on)", protocolClassic, protocolConsumer)
-	f.StringVar(&o.instance, "group-instance", "", "a name of this member that outlasts a restart, so that it keeps its partitions meanwhile")
-	f.StringVar(&o.partitions, "partitions", "", "no group: the partitions of each topic to read, such as 0-3,7")
-	f.StringVar(&o.start, "start", startEarliest, "where a partition without a checkpoint begins: earliest, latest, committed (by the group, to Kafka), or a time such as 2026-11-01T00:00:00Z")
+	f.StringVar(&o.instance, "group-instance", "", "a `NAME` of this member that outlasts a restart, so that it keeps its partitions meanwhile")
+	f.StringVar(&o.partitions, "partitions", "", "no group: the `PARTITIONS` of each topic to read, such as 0-3,7")
+	f.StringVar(&o.start, "start", startEarliest, "`WHERE` a partition without a checkpoint begins: earliest, latest, committed (by the group, to Kafka), or a time such as 2026-11-01T00:00:00Z")
 	f.BoolVar(&o.untilEnd, "until-end", false, "end when all records that existed at the start are committed")
 	addChoice(enums, f, &o.isolation, "isolation", isolationCommitted, "uncommitted also reads records of transactions that are open or were aborted", isolationCommitted, isolationUncommitted)
-	f.StringVar(&o.tombstones, "tombstones-by-key", "", "the field that has a record's key: a record without a value then deletes its row; off passes over these records (default the --key, of a compacted topic)")
-	f.StringSliceVar(&o.fields, "record-fields", nil, "PART=FIELD,...: put into each message its record's offset, partition, timestamp, key, topic or header.NAME")
+	f.StringVar(&o.tombstones, "tombstones-by-key", "", "the `FIELD` that has a record's key: a record without a value then deletes its row; off passes over these records (default the --key, of a compacted topic)")
+	f.StringSliceVar(&o.fields, "record-fields", nil, "`PART=FIELD,...`: put into each message its record's offset, partition, timestamp, key, topic or header.NAME")
 	addChoice(enums, f, &o.sasl, "sasl", "", "log in with KAFKA_USERNAME and KAFKA_PASSWORD or KAFKA_PASSWORD_FILE (of oauthbearer the token)", "plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
 }
 

@@ -49,6 +49,7 @@ var exitCodes = regexp.MustCompile(`(?s)\n\.PP\nExit codes: (.*?\.)\n`)
 // withSections adds to a page the sections that the description of the command has no place for.
 func withSections(page string, c *cobra.Command) string {
 	var more strings.Builder
+	more.WriteString(commands(c))
 	if m := exitCodes.FindStringSubmatch(page); m != nil {
 		page = strings.Replace(page, m[0], "\n", 1)
 		more.WriteString(".SH EXIT STATUS\n" + m[1] + "\n\n")
@@ -64,6 +65,20 @@ func withSections(page string, c *cobra.Command) string {
 		}
 	}
 	return page + "\n" + more.String()
+}
+
+// commands is the section of the commands below one, "" where there are none.
+func commands(c *cobra.Command) string {
+	var entries []entry
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() && !sub.IsAdditionalHelpTopicCommand() {
+			entries = append(entries, entry{names: sub.CommandPath(), text: sub.Short})
+		}
+	}
+	if entries == nil {
+		return ""
+	}
+	return section("COMMANDS", entries, false)
 }
 
 // An entry of a section of a page.

@@ -49,7 +49,7 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	})
 	inGroup(f, tableFlags, func(f *pflag.FlagSet) {
 		o.tableOptions.flags(f, &o.choices)
-		f.StringSliceVar(&o.only, tablesFlag, nil, "write only these tables of the config file, in a job of their own (--job): so a new table is filled")
+		f.StringSliceVar(&o.only, tablesFlag, nil, "write only these `TABLES` of the config file, in a job of their own (--job): so a new table is filled")
 		f.BoolVar(&o.dryRun, "dry-run", false, "read and fold, print the table that would be made, and write nothing")
 	})
 	inGroup(f, foldFlags, func(f *pflag.FlagSet) {
@@ -152,8 +152,8 @@ type sourceOptions struct {
 func (o *sourceOptions) flags(f *pflag.FlagSet, enums *choices) {
 	f.BoolVar(&o.follow, "follow", false, "keep reading as files grow, over rotation and truncation; wait for a file that does not exist yet")
 	addChoice(enums, f, &o.compression, "compression", source.Auto, "of the sources; auto recognizes gzip and zstd, deflate is raw", source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate)
-	f.StringVar(&o.maxRate, "max-rate", "", "read at most this many lines, such as 5000/s, so that a backfill leaves room for others (default no limit)")
-	f.StringVar(&o.job, "job", "", "the job whose checkpoints are read and written (default the name of the table, or of a config file with tables; stdin has none)")
+	f.StringVar(&o.maxRate, "max-rate", "", "read no faster than this `RATE`, such as 5000/s, so that a backfill leaves room for others (default no limit)")
+	f.StringVar(&o.job, "job", "", "the `JOB` whose checkpoints are read and written (default the name of the table, or of a config file with tables; stdin has none)")
 	f.BoolVar(&o.fromStart, "from-start", false, "read again from the start, over the rows that exist; deletes nothing")
 	f.BoolVar(&o.rebuild, "rebuild", false, "empty the table in the first batch and read from the start; refused if other jobs have written to it")
 	f.BoolVar(&o.accept, "accept-settings", false, "continue from a checkpoint of other settings, or of a table that was recreated since")
@@ -166,7 +166,7 @@ func (o *sourceOptions) check() error {
 	return nil
 }
 
-var toHelp = "the database: " + forms()
+var toHelp = "`DEST`, the database: " + forms()
 
 // tableOptions are those of all commands that fold for a table.
 type tableOptions struct {
@@ -179,9 +179,9 @@ const defaultMaxColumns = 500
 
 func (o *tableOptions) flags(f *pflag.FlagSet, enums *choices) {
 	f.StringVar(&o.to, "to", "", toHelp)
-	f.StringVar(&o.table, "table", "", "the table (default the name of the source file)")
+	f.StringVar(&o.table, "table", "", "the `TABLE` (default the name of the source file)")
 	addChoice(enums, f, &o.newColumns, "new-columns", "", "fields without a column (default add in a table that weir made, else ignore)", fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns)
-	f.IntVar(&o.maxColumns, "max-columns", defaultMaxColumns, "add at most this many columns to a table")
+	f.IntVar(&o.maxColumns, "max-columns", defaultMaxColumns, "add at most this many `COLUMNS` to a table")
 }
 
 // foldOptions are those of all commands that fold.
@@ -199,15 +199,15 @@ type foldOptions struct {
 const defaultTombstones = 7 * 24 * time.Hour
 
 func (o *foldOptions) flags(f *pflag.FlagSet, enums *choices) {
-	f.StringSliceVar(&o.key, "key", []string{"id"}, "the field or fields that identify a row")
-	f.StringVar(&o.deleteWhen, "delete-when", "", "FIELD=VALUE: a message with it removes its row; FIELD=null is JSON's null")
+	f.StringSliceVar(&o.key, "key", []string{"id"}, "the field or fields that identify a row: `FIELD,...`")
+	f.StringVar(&o.deleteWhen, "delete-when", "", "`FIELD=VALUE`: a message with it removes its row; FIELD=null is JSON's null")
 	addChoice(enums, f, &o.null, "null", fold.ClearNull, "clear: null sets NULL; keep: null is the same as absent", fold.ClearNull, fold.KeepNull)
-	f.StringVar(&o.version, "version-field", "", "the field with the version of a message: each column has the value of the newest message that named it, in whatever order they arrive")
+	f.StringVar(&o.version, "version-field", "", "the `FIELD` with the version of a message: each column has the value of the newest message that named it, in whatever order they arrive")
 	addChoice(enums, f, &o.scope, "version-scope", fold.ColumnScope, "column, or row: a message older than its row changes nothing", fold.ColumnScope, fold.RowScope)
 	f.BoolVar(&o.fillOnly, "fill-only", false, "write only where the table has NULL, so that the first value of a column stays")
-	f.StringVar(&o.narrowing.Record, "record", "", "the object in each message that is the row, such as after or payload.after (default the message); --delete-when, --version-field and --only read the message")
-	f.StringArrayVar(&o.narrowing.Only, "only", nil, "FIELD=VALUE, or FIELD=A,B for one of several: only messages with it count; repeated: all must hold")
-	f.StringSliceVar(&o.narrowing.Fields, "fields", nil, "the fields that are stored, beside the key (default all)")
+	f.StringVar(&o.narrowing.Record, "record", "", "the `PATH` of the object in each message that is the row, such as after or payload.after (default the message); --delete-when, --version-field and --only read the message")
+	f.StringArrayVar(&o.narrowing.Only, "only", nil, "`FIELD=VALUE`, or FIELD=A,B for one of several: only messages with it count; repeated: all must hold")
+	f.StringSliceVar(&o.narrowing.Fields, "fields", nil, "the `FIELDS` that are stored, beside the key (default all)")
 }
 
 // maxLineFlag is that of the group of the source.
@@ -257,7 +257,7 @@ const (
 
 func (o *batchOptions) flags(f *pflag.FlagSet, enums *choices) {
 	f.DurationVar(&o.batchPeriod, "batch-period", 0, "write a line after this time at the latest (default 1s; files: when a batch is full)")
-	f.IntVar(&o.batchRows, "batch-rows", defaultBatchRows, "write a batch when it has this many rows")
+	f.IntVar(&o.batchRows, "batch-rows", defaultBatchRows, "write a batch when it has this many `ROWS`")
 	o.buffer = defaultBuffer
 	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading pauses")
 	addChoice(enums, f, &o.synchronous, "synchronous", defaultSynchronous, "how safe a commit is from a power cut; see docs/durability.md", sink.Levels...)
@@ -291,10 +291,10 @@ type spoolOptions struct {
 const defaultSpoolMax = 10 << 30 // bytes
 
 func (o *spoolOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.spool, "spool", "", "a folder that holds a connection's lines until they are committed, so that reading continues while the database is unavailable")
+	f.StringVar(&o.spool, "spool", "", "a `FOLDER` that holds a connection's lines until they are committed, so that reading continues while the database is unavailable")
 	o.spoolMax = defaultSpoolMax
 	f.Var(&o.spoolMax, "spool-max", "size of the spool; when it is full, reading pauses")
-	f.StringVar(&o.capture, "capture", "", "a folder that keeps all lines of a connection or of stdin, as files that sync and replay read")
+	f.StringVar(&o.capture, "capture", "", "a `FOLDER` that keeps all lines of a connection or of stdin, as files that sync and replay read")
 	f.Var(&o.keepCaptures, "keep-captures", "remove captures whose lines are all older than this, such as 30d (default forever)")
 }
 
@@ -325,9 +325,9 @@ type rejectOptions struct {
 const defaultMaxRejects = 10_000
 
 func (o *rejectOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.rejects, "rejects", "table", "where bad lines go: table (weir_rejects), file:PATH, topic:NAME (of Kafka: dead letters), fail (the run stops), discard")
+	f.StringVar(&o.rejects, "rejects", "table", "`WHERE` bad lines go: table (weir_rejects), file:PATH, topic:NAME (of Kafka: dead letters), fail (the run stops), discard")
 	f.Var(&o.keepRejects, "keep-rejects", "how long rejected lines stay in weir_rejects, such as 30d (default forever)")
-	f.Int64Var(&o.maxRejects, "max-rejects", defaultMaxRejects, "stop the run after more than this many bad lines")
+	f.Int64Var(&o.maxRejects, "max-rejects", defaultMaxRejects, "stop the run after more than this many bad `LINES`")
 }
 
 // parse returns where bad lines go.
@@ -372,8 +372,8 @@ const (
 )
 
 func (o *logOptions) flags(f *pflag.FlagSet, enums *choices) {
-	f.StringVar(&o.metricsAddr, "metrics-addr", "", "serve a status page, /api/status, /metrics, /healthz and /readyz at this address, such as :9461 (default off)")
-	f.StringVar(&o.metricsFile, "metrics-file", "", "write the final metrics to this file, for node_exporter's textfile collector")
+	f.StringVar(&o.metricsAddr, "metrics-addr", "", "serve a status page, /api/status, /metrics, /healthz and /readyz at this `ADDRESS`, such as :9461 (default off)")
+	f.StringVar(&o.metricsFile, "metrics-file", "", "write the final metrics to this `FILE`, for node_exporter's textfile collector")
 	addChoice(enums, f, &o.progress, "progress", progressAuto, "the status line: auto (on a terminal), always or never", progressAuto, progressAlways, progressNever)
 	addChoice(enums, f, &o.summary, "summary", textFormat, "the summary at the end: text on stderr, or json on stdout", textFormat, jsonFormat)
 	addChoice(enums, f, &o.logFormat, "log-format", textFormat, "of messages on stderr", textFormat, jsonFormat)

@@ -33,24 +33,24 @@ type replayOptions struct {
 }
 
 func (o *replayOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.to, "to", "-", "stdout (-), tcp-listen://host:port or tls-listen://host:port; port 0 is any that is free")
-	f.StringVar(&o.speed, "speed", "1x", "how many times as fast as recorded, or max")
-	f.StringVar(&o.rate, "rate", "", "send lines at this rate, such as 150/s, instead of the recorded pace")
+	f.StringVar(&o.to, "to", "-", "`DEST`: stdout (-), tcp-listen://host:port or tls-listen://host:port; port 0 is any that is free")
+	f.StringVar(&o.speed, "speed", "1x", "how many `TIMES` as fast as recorded, or max")
+	f.StringVar(&o.rate, "rate", "", "send lines at this `RATE`, such as 150/s, instead of the recorded pace")
 	f.String("config", "", configHelp+"; replay takes feed, time_field and resume_field")
 	f.BoolVar(&o.Loop, "loop", false, "start again at the end, with the time field moved forward")
 	f.BoolVar(&o.Stamp, "stamp", false, "set the time field to the time at which a line is sent, to measure a lag")
 	f.DurationVar(&o.DropAfter, "drop-after", 0, "close each connection after this time, within a line")
 	f.DurationVar(&o.StallAfter, "stall-after", 0, "send nothing more on a connection after this time")
-	f.IntVar(&o.Garbage, "garbage", 0, "make every Nth line garbage")
+	f.IntVar(&o.Garbage, "garbage", 0, "make every `N`th line garbage")
 	inGroup(f, feedFlags, func(f *pflag.FlagSet) {
 		addChoice(&o.choices, f, &o.feed, "feed", "", "play a feed that weir knows: FlightAware's firehose", firehose.Name)
-		f.StringVar(&o.init, "init", "", "a regular expression that the first line of a client must match")
-		f.StringVar(&o.TimeField, "time-field", "", "the field with the time of a line: seconds since 1970, or RFC 3339")
-		f.StringVar(&o.ResumeField, "resume-field", "", "the field that a client resumes from")
+		f.StringVar(&o.init, "init", "", "a `REGEXP` that the first line of a client must match")
+		f.StringVar(&o.TimeField, "time-field", "", "the `FIELD` with the time of a line: seconds since 1970, or RFC 3339")
+		f.StringVar(&o.ResumeField, "resume-field", "", "the `FIELD` that a client resumes from")
 		f.DurationVar(&o.Keepalive, "keepalive", 0, "send a keepalive after this time without a line (default never)")
 		addChoice(&o.choices, f, &o.Compression, "compression", "", "of what is sent (default none)", source.Gzip, source.Zlib, source.Deflate)
-		f.StringVar(&o.cert, "tls-cert", "", "a PEM file with the certificate of tls-listen://")
-		f.StringVar(&o.key, "tls-key", "", "a PEM file with its key")
+		f.StringVar(&o.cert, "tls-cert", "", "a PEM `FILE` with the certificate of tls-listen://")
+		f.StringVar(&o.key, "tls-key", "", "a PEM `FILE` with its key")
 	})
 	f.SortFlags = false
 }

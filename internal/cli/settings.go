@@ -14,7 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-const configHelp = "a YAML file with the settings of weir sync, such as batch_rows: 1000"
+const configHelp = "a YAML `FILE` with the settings of weir sync, such as batch_rows: 1000"
 
 // settingsOf are the settings of sync, each a flag of f but for the sources.
 func settingsOf(f *pflag.FlagSet, o *syncOptions) (settings []*config.Setting) {
@@ -22,7 +22,8 @@ func settingsOf(f *pflag.FlagSet, o *syncOptions) (settings []*config.Setting) {
 		if fl.Name == "help" || fl.Name == tablesFlag {
 			return
 		}
-		s := &config.Setting{Name: fl.Name, About: fl.Usage, Kind: fl.Value.Type(), Value: func() string { return shown(fl.Name, fl.Value.String()) }, Set: func(v string) error { return setFlag(f, fl, v) }}
+		_, about := pflag.UnquoteUsage(fl)
+		s := &config.Setting{Name: fl.Name, About: about, Kind: fl.Value.Type(), Value: func() string { return shown(fl.Name, fl.Value.String()) }, Set: func(v string) error { return setFlag(f, fl, v) }}
 		if list, ok := fl.Value.(pflag.SliceValue); ok {
 			s.SetList = func(v []string) error {
 				fl.Changed = true

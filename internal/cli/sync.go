@@ -39,8 +39,8 @@ tcp-listen://host:port (tls-listen://) to accept senders, or
 kafka://broker:9092,…/topic,… (kafka+tls://; ~PATTERN in place of the topics).
 
 DEST is an SQLite file, created if it is missing, or a Postgres database: a URL,
-or keywords and values as in psql. PG* variables, .pgpass and service files fill in
-the rest. The table is made from the feed, or taken as it is.
+or keywords and values as in psql. PG* variables, .pgpass and service files fill
+in the rest. The table is made from the feed, or taken as it is.
 
 ` + exitHelp,
 		Example: `  weir sync flights.jsonl.gz --to flights.db
@@ -103,8 +103,11 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string) error {
 	out := newPrinter(e, o, p)
 	defer out.close()
 	for _, s := range o.resolved {
-		e.log.Debug(fmt.Sprintf("%s = %s (%s)", s.Name, s.Value(), s.Origin))
+		if s.Origin != config.Default {
+			e.log.Debug(fmt.Sprintf("%s = %s (%s)", s.Name, s.Value(), s.Origin))
+		}
 	}
+	e.log.Debug("the other settings have their defaults: weir config print shows all")
 	if o.dryRun {
 		return e.dryRun(ctx, to, c, o.mapping, p, out)
 	}

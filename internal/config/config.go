@@ -25,6 +25,9 @@ type Setting struct {
 	Origin string
 }
 
+// Default is the origin of a value that nothing has set.
+const Default = "default"
+
 const envPrefix = "WEIR_"
 
 // Env is the name of a setting's variable.
@@ -63,7 +66,7 @@ func Resolve(settings []*Setting, environ []string, file string, databases []str
 	}
 	for _, s := range settings {
 		if s.Origin == "" {
-			s.Origin = "default"
+			s.Origin = Default
 		}
 	}
 	return f, errors.Join(faults...)
