@@ -1,10 +1,8 @@
 package cli_test
 
 import (
-	"compress/gzip"
 	"crypto/tls"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -24,8 +22,8 @@ import (
 const (
 	// The code of a run that was interrupted.
 	stopped = "130"
-	// The number of flights, and that in testdata/flights.jsonl.gz.
-	countFlights, allFlights = "SELECT count(*) FROM flights", "1200 "
+	// The number of flights, and that in the flights.jsonl.gz of a scene.
+	countFlights, allFlights = "SELECT count(*) FROM flights", "44 "
 	// What a ladder logs when its first way has written. In Postgres all of it takes a minute.
 	firstWay = `synchronous normal \(1 of 3\)`
 	// A feed whose key is two fields.
@@ -60,13 +58,13 @@ var stages = []stage{
 		fills("nc feed.example", "n:"),
 		follows("tls://feed.example", "t:"),
 		{command: "feeds.flights", query: "SELECT count(*) FROM feeds.flights", want: allFlights},
-		{command: "sync flights.jsonl.gz", query: countFlights, want: "1201 "},
+		{command: "sync flights.jsonl.gz", query: countFlights, want: "45 "},
 		follows("kafka://", ""),
 		{command: "status --to", prints: "flights"},
 	}},
-	{page: "docs/recording/record", signs: []sign{
+	{page: "docs/recording/record", set: (*scene).wholeFeed, signs: []sign{
 		{command: "timeout", exit: 137},
-		{command: "weir sync", query: countFlights, want: allFlights},
+		{command: "weir sync", query: countFlights, want: "1200 "},
 		{command: "weir verify", prints: "1,200 rows"},
 	}},
 	{page: "docs/mapping.md", signs: []sign{{command: "weir sync --config air.yaml", exit: 3}}},
@@ -87,7 +85,7 @@ var stages = []stage{
 		follows("kafka+tls", ""),
 		fills("--until-end", ""),
 	}},
-	{page: "docs/ladder.md", set: setFew, apart: true, signs: []sign{
+	{page: "docs/ladder.md", apart: true, signs: []sign{
 		{command: "--to postgres:", live: stopped, logs: firstWay},
 		{prints: `(?s)MESSAGES/S.*7 weir.*No setting that was tried`},
 	}},
@@ -141,15 +139,15 @@ var stages = []stage{
 		{command: "weir status", prints: "flights"},
 		{query: countFlights, want: allFlights},
 	}},
-	{page: "docs/cli/weir_bench_ladder.md", set: setFew, apart: true, signs: []sign{{live: stopped, logs: firstWay}}},
+	{page: "docs/cli/weir_bench_ladder.md", apart: true, signs: []sign{{live: stopped, logs: firstWay}}},
 	{page: "docs/cli/weir_config_check.md", set: setTested, signs: []sign{{prints: "is right"}}},
 	{page: "docs/cli/weir_config_test.md", set: setTested, signs: []sign{{prints: "ok: a gate"}}},
-	{page: "docs/cli/weir_explain.md", set: func(s *scene) { s.file("captures/1.jsonl.zst", carriers) }, signs: []sign{
+	{page: "docs/cli/weir_explain.md", set: setExplained, signs: []sign{
 		{command: "BAW1174", prints: "BAW1174-1795183537-schedule-0424"},
 		{command: "BA,117", prints: "117"},
 	}},
 	{page: "docs/cli/weir_forget.md", set: setSynced, signs: []sign{{query: "SELECT count(*) FROM weir_checkpoints", want: "0 "}}},
-	{page: "docs/cli/weir_replay.md", set: func(s *scene) { s.ports("4000", "1501") }, signs: []sign{
+	{page: "docs/cli/weir_replay.md", set: setReplayed, signs: []sign{
 		{command: "10x", live: "0", prints: "^{"},
 		{command: "tcp-listen", live: "0", logs: "serving at"},
 		{command: "tls-listen", live: "0", logs: "serving at"},
@@ -163,7 +161,7 @@ var stages = []stage{
 		fills("", ""),
 	}},
 	{page: "docs/cli/weir_verify.md", set: setSynced, signs: []sign{
-		{command: "flights.jsonl.gz", prints: "1,200 rows"},
+		{command: "flights.jsonl.gz", prints: "44 rows"},
 		{command: "captures", prints: "2 rows"},
 	}},
 }
@@ -254,18 +252,6 @@ func setKafka(s *scene) {
 	s.hosts = append(s.hosts, "kafka://b1:9092,b2:9092", "kafka://"+addr, "kafka://b1", "kafka://"+addr)
 }
 
-// setFew has a short feed, for what writes it many times.
-func setFew(s *scene) {
-	f, err := os.Open("../../testdata/flights.jsonl.gz")
-	s.check(err)
-	defer f.Close()
-	r, err := gzip.NewReader(f)
-	s.check(err)
-	feed, err := io.ReadAll(r)
-	s.check(err)
-	s.file("flights.jsonl.gz", strings.Join(strings.SplitAfterN(string(feed), "\n", 51)[:50], ""))
-}
-
 func setLiveFeeds(s *scene) {
 	s.feeds("tls://feed.example:4000", gates(""))
 	s.file("firehose.jsonl", strings.ReplaceAll(gates(""), `{`, `{"type":"flightplan",`))
@@ -289,9 +275,15 @@ func setNotANumber(s *scene) {
 }
 
 func setReplayed(s *scene) {
+	s.wholeFeed()
 	s.check(os.Mkdir(filepath.Join(s.dir, "testdata"), 0o700))
-	s.check(os.Rename(filepath.Join(s.dir, "flights.jsonl.gz"), filepath.Join(s.dir, "testdata/flights.jsonl.gz")))
-	s.ports("4000")
+	s.check(os.Symlink("../flights.jsonl.gz", filepath.Join(s.dir, "testdata/flights.jsonl.gz")))
+	s.ports("4000", "1501")
+}
+
+func setExplained(s *scene) {
+	s.wholeFeed()
+	s.file("captures/1.jsonl.zst", carriers)
 }
 
 func setSpooled(s *scene) {

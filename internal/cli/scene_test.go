@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"bufio"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -130,9 +131,7 @@ func (g stage) scene(t *testing.T, blocks []block) *scene {
 	self, err := os.Executable()
 	s.check(err)
 	s.check(os.Symlink(self, filepath.Join(s.dir, "sqlite3")))
-	feed, err := filepath.Abs("../../testdata/flights.jsonl.gz")
-	s.check(err)
-	s.check(os.Symlink(feed, filepath.Join(s.dir, "flights.jsonl.gz")))
+	s.file("flights.jsonl.gz", shortFeed(t))
 	if strings.Contains(s.printed, "postgres:") || strings.Contains(s.printed, "db.example") {
 		s.postgres()
 	}
@@ -140,6 +139,39 @@ func (g stage) scene(t *testing.T, blocks []block) *scene {
 		g.set(s)
 	}
 	return s
+}
+
+// shortFeed is the beginning of testdata/flights.jsonl.gz.
+func shortFeed(t *testing.T) string {
+	t.Helper()
+	f, err := os.Open("../../testdata/flights.jsonl.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	lines := bufio.NewScanner(r)
+	for range 50 {
+		lines.Scan()
+		b.WriteString(lines.Text() + "\n")
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// wholeFeed has flights.jsonl.gz be that of testdata.
+func (s *scene) wholeFeed() {
+	s.t.Helper()
+	feed, err := filepath.Abs("../../testdata/flights.jsonl.gz")
+	s.check(err)
+	s.check(os.Remove(filepath.Join(s.dir, "flights.jsonl.gz")))
+	s.check(os.Symlink(feed, filepath.Join(s.dir, "flights.jsonl.gz")))
 }
 
 // postgres puts a database in the place of those of the pages.
