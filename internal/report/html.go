@@ -24,27 +24,36 @@ type mark struct {
 	Name string
 }
 
-// decades returns how many powers of ten the scale of the bars has.
-func (b *Bars) decades() float64 {
-	most := 10.0
+// ends returns where the scale of the bars begins and ends: the powers of ten around all values. The
+// least one has a bar, too.
+func (b *Bars) ends() (begin, end float64) {
+	least, most := math.Inf(1), 0.0
 	for i := range b.Rows {
-		most = max(most, b.Rows[i].Value.Most)
+		if v := &b.Rows[i].Value; v.Least > 0 {
+			least, most = min(least, v.Least), max(most, v.Most)
+		}
 	}
-	return math.Ceil(math.Log10(most))
+	if most == 0 {
+		return 0, 1
+	}
+	return math.Ceil(math.Log10(least)) - 1, math.Ceil(math.Log10(most))
 }
 
 // Scale returns the marks under the bars.
 func (b *Bars) Scale() []mark {
 	var marks []mark
-	all := b.decades()
-	for d := 0.0; d <= all; d++ {
-		marks = append(marks, mark{100 * d / all, short(math.Pow10(int(d)))})
+	begin, end := b.ends()
+	for d := begin; d <= end; d++ {
+		marks = append(marks, mark{100 * (d - begin) / (end - begin), short(math.Pow10(int(d)))})
 	}
 	return marks
 }
 
 // At is the place of a value on the scale.
-func (b *Bars) At(v float64) float64 { return 100 * math.Log10(max(v, 1)) / b.decades() }
+func (b *Bars) At(v float64) float64 {
+	begin, end := b.ends()
+	return 100 * (math.Log10(max(v, math.Pow10(int(begin)))) - begin) / (end - begin)
+}
 
 // Width is the length between two values.
 func (b *Bars) Width(from, to float64) float64 { return b.At(to) - b.At(from) }

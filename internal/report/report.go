@@ -47,7 +47,7 @@ func SpreadOf(values []float64) Spread {
 	return Spread{median, sorted[0], sorted[len(sorted)-1]}
 }
 
-// Bars compare ways of doing the same work, on a logarithmic scale that begins at 1.
+// Bars compare ways of doing the same work, on a logarithmic scale that begins at the power of ten below the least.
 type Bars struct {
 	Unit string // "messages/s"
 	Rows []Bar

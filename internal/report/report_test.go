@@ -26,8 +26,8 @@ func page() *report.Page {
 		Sections: []report.Section{{
 			Title: "ways", Note: "how to read it",
 			Bars: &report.Bars{Unit: "rows/s", Rows: []report.Bar{
-				{Name: "slow", Value: report.Spread{Median: 10, Least: 1, Most: 100}},
-				{Name: "fast", Value: report.Spread{Median: 1000, Least: 1000, Most: 1000}},
+				{Name: "slow", Value: report.Spread{Median: 100, Least: 10, Most: 1000}},
+				{Name: "fast", Value: report.Spread{Median: 10_000, Least: 10_000, Most: 10_000}},
 			}},
 			Lines: &report.Lines{Unit: "rows/s", Over: "size", Marks: []string{"1", "2"}, Curves: []report.Curve{
 				{Name: "one", Values: []report.Spread{{}, {Median: 300, Least: 200, Most: 350}}},
@@ -56,9 +56,10 @@ func TestHTML(t *testing.T) {
 	html := out.String()
 	for _, want := range []string{
 		"a &lt;machine&gt;",
-		`class="fill" style="width: 33.33%"`,                // 10 of 1,000, by decades
-		`class="spread" style="left: 0.00%; width: 66.67%"`, // 1 to 100
-		`left: 100.00%">1k<`,
+		`class="fill" style="width: 50.00%"`,                 // 100 of 10,000, by decades from 1 on
+		`class="spread" style="left: 25.00%; width: 50.00%"`, // 10 to 1,000
+		`left: 0.00%">1<`,
+		`left: 100.00%">10k<`,
 		"rows/s, logarithmic",
 		`style="top: 0.00%">500<`, // the scale of the lines ends there
 		`V30.00"`,                 // 350 of 500
@@ -69,6 +70,12 @@ func TestHTML(t *testing.T) {
 		if !strings.Contains(html, want) {
 			t.Errorf("%q is not in the page", want)
 		}
+	}
+	p := page()
+	p.Sections[0].Bars.Rows = append(p.Sections[0].Bars.Rows[1:], report.Bar{Name: "none"})
+	out.Reset()
+	if err := p.HTML(&out); err != nil || !strings.Contains(out.String(), `left: 0.00%">1k<`) || !strings.Contains(out.String(), `left: 100.00%">10k<`) {
+		t.Errorf("the scale of 10,000 and nothing is not 1k to 10k: %v", err)
 	}
 	if strings.Contains(html, "ZgotmplZ") || strings.Contains(html, "://") {
 		t.Error("the page has something that was filtered, or needs something beside itself")
