@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
@@ -47,10 +48,8 @@ func unit(quantity string) string {
 	return ""
 }
 
-// number is what comes before the unit.
-func number(quantity string) string {
-	return strings.TrimSuffix(strings.TrimSuffix(quantity, unit(quantity)), noBreak)
-}
+// number is what comes before the unit, with the space between them where there is one.
+func number(quantity string) string { return strings.TrimSuffix(quantity, unit(quantity)) }
 
 // place is where in a source a line is.
 func place(name string, line, offset int64) string {
@@ -84,6 +83,11 @@ func (s *Site) servePage(w http.ResponseWriter, _ *http.Request) {
 
 // page is a status as people see it.
 type page struct{ *Status }
+
+// OnlyFiles tells that no source is live: messages of a file may be of any age.
+func (p *page) OnlyFiles() bool {
+	return len(p.Sources) > 0 && !slices.ContainsFunc(p.Sources, func(s Source) bool { return s.Kind != kinds[progress.File] })
+}
 
 // Since is the time from t to that of the page.
 func (p *page) Since(t time.Time) time.Duration { return max(0, p.Time.Sub(t)) }
