@@ -381,7 +381,14 @@ func (o *logOptions) flags(f *pflag.FlagSet, enums *choices) {
 }
 
 func (o *logOptions) check() error {
-	if _, _, err := net.SplitHostPort(o.metricsAddr); err != nil && o.metricsAddr != "" {
+	if o.metricsAddr == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(o.metricsAddr)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
 		return fmt.Errorf("--metrics-addr: %w", err)
 	}
 	return nil

@@ -46,7 +46,8 @@ func rejectsPlace(o *syncOptions, c *job.Config) string {
 
 // reasonText is a reason with the first of its lines, which is in one of several sources.
 func reasonText(o *syncOptions, r *progress.Reason, several bool) string {
-	what, place := r.First.Detail, fmt.Sprintf("line %d", r.First.Line)
+	detail := clipped(r.First.Detail, shownDetail)
+	what, place := detail, fmt.Sprintf("line %d", r.First.Line)
 	records := source.TraitsOf(r.Source).Records
 	if records {
 		place = fmt.Sprintf("offset %d", r.First.Offset)
@@ -58,11 +59,14 @@ func reasonText(o *syncOptions, r *progress.Reason, several bool) string {
 		place = "first: " + place
 	}
 	if !r.Alike {
-		what, place = string(r.First.Reason), place+": "+r.First.Detail
+		what, place = string(r.First.Reason), place+": "+detail
 	}
 	about := []string{place}
 	if names := o.fieldsForKey(r); names != nil {
 		meant := o.meantForKey(names)
+		for i := range names {
+			names[i] = clipped(names[i], shownName)
+		}
 		if len(names) > shownFields {
 			names = append(names[:shownFields], "…")
 		}
@@ -100,7 +104,22 @@ func (o *syncOptions) meantForKey(names []string) string {
 	return "--key FIELD"
 }
 
-const shownFields = 10
+// What is shown of a reason: names and values of a feed may be of any length.
+const (
+	shownFields = 10
+	shownName   = 40  // characters
+	shownDetail = 200 // characters
+)
+
+// clipped is the beginning of a text that is longer than most characters.
+func clipped(s string, most int) string {
+	for i := range s {
+		if most--; most < 0 {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}
 
 // showRejects is the command that prints the rejected lines of this run's database.
 func (o *syncOptions) showRejects() string {

@@ -41,7 +41,7 @@ func (s *Scanner) Append(dst []Field, line []byte) ([]Field, error) {
 	s.line, s.unnumbered = line, nil
 	i := s.space(0)
 	if i == len(line) {
-		return dst, Errorf(Truncated, "truncated: the line is empty")
+		return dst, Errorf(Truncated, "the line is empty")
 	}
 	if line[i] != '{' {
 		return dst, s.noObject(i)
@@ -397,7 +397,7 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 func (s *Scanner) unexpected(i int, want string) error {
 	if i >= len(s.line) {
-		return Errorf(Truncated, "truncated: the line ends at byte %d where %s is due", len(s.line), want)
+		return Errorf(Truncated, "the line ends at byte %d where %s is due", len(s.line), want)
 	}
 	if c := s.line[i]; c >= utf8.RuneSelf {
 		if _, n := utf8.DecodeRune(s.line[i:]); n == 1 {
