@@ -35,6 +35,8 @@ type dryTable struct {
 	rows   int
 	filled map[string]bool // by column
 	sample []string        // rows
+
+	truncated bool // a message removes all rows that it had
 }
 
 // Some are shown.
@@ -53,6 +55,7 @@ func (d *dryRun) look(f *sink.Flush) error {
 		if b.Rows() > 0 {
 			d.tables[i].take(b)
 		}
+		d.tables[i].truncated = d.tables[i].truncated || b.Truncated != nil
 	}
 	if d.explain != nil {
 		for _, m := range fold.Messages(f.Batches) {
@@ -176,7 +179,7 @@ func (d *dryRun) print(p *progress.Progress) {
 	}
 	passed, noTable := p.Unmatched()
 	if passed > 0 {
-		say("-- ignored, as %s says: %s", d.mapping.File, quantity.Count(passed, "message"))
+		say("-- ignored, as %s says: %s", ignoredBy(d.mapping), quantity.Count(passed, "message"))
 	}
 	if len(noTable) > 0 {
 		say("-- ignored, %s: %s", noTableReason(d.mapping), someOf(noTable))
@@ -190,7 +193,11 @@ func (d *dryRun) print(p *progress.Progress) {
 	for i := range d.tables {
 		t := &d.tables[i]
 		if d.mapping != nil {
-			say("-- table %q: %s%s", t.table.Name, quantity.Count(int64(t.rows), "row"), atMost)
+			truncated := ""
+			if t.truncated {
+				truncated = "; a truncation removes those that it had"
+			}
+			say("-- table %q: %s%s%s", t.table.Name, quantity.Count(int64(t.rows), "row"), atMost, truncated)
 		}
 		for _, sql := range t.plan(&d.to) {
 			say("%s", sql)

@@ -94,6 +94,10 @@ type explainer struct {
 // look takes the messages of a flush.
 func (e *explainer) look(f *sink.Flush) error {
 	batches := slices.Clone(f.Batches)
+	if at := batches[e.table].Truncated; at != nil && e.exists {
+		e.lines++
+		e.remove(origin{File: f.Lanes[at.Lane].Source, Line: at.Line})
+	}
 	var resolver *fold.Resolver
 	if b := batches[e.table]; b.Versioned() {
 		resolver = fold.NewResolver(b, e.names, &b.Table)
@@ -167,13 +171,11 @@ func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin, sources map[st
 	for len(e.origins) < len(b.Table.Columns) {
 		e.origins = append(e.origins, origin{Column: strings.TrimPrefix(b.Table.Columns[len(e.origins)].Name, "\xff")})
 	}
-	if e.exists = !m.Deleted; !e.exists {
-		for i := range e.origins {
-			e.origins[i] = origin{Column: e.origins[i].Column}
-		}
-		e.removed = from
+	if m.Deleted {
+		e.remove(from)
 		return
 	}
+	e.exists = true
 	for i := range e.origins {
 		o := &e.origins[i]
 		if b.Initial(m, i) {
@@ -183,6 +185,14 @@ func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin, sources map[st
 			*o = origin{o.Column, append(json.RawMessage{}, v...), from.File, from.Line, sources[o.Column]}
 		}
 	}
+}
+
+// remove has a message remove the row.
+func (e *explainer) remove(from origin) {
+	for i := range e.origins {
+		e.origins[i] = origin{Column: e.origins[i].Column}
+	}
+	e.exists, e.removed = false, from
 }
 
 // explained is the table of no database in particular, whose limits are anyLimits.

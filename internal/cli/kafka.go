@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -109,7 +110,7 @@ func (o *syncOptions) checkKafka(sources []string, to destination, rejects *job.
 }
 
 // settings turns the options into those of the source.
-func (o *kafkaOptions) settings(env func(string) (string, bool), rules *fold.Options, mapped bool) (k source.Kafka, err error) {
+func (o *kafkaOptions) settings(env func(string) (string, bool), rules *fold.Options, m *mapping.Mapping) (k source.Kafka, err error) {
 	k = source.Kafka{UntilEnd: o.untilEnd, Uncommitted: o.isolation == isolationUncommitted, SASL: o.sasl,
 		Consumer: o.protocol == protocolConsumer, Instance: o.instance}
 	var faults []error
@@ -136,7 +137,8 @@ func (o *kafkaOptions) settings(env func(string) (string, bool), rules *fold.Opt
 	}
 	switch o.tombstones {
 	case "":
-		if len(rules.Key) == 1 && !rules.FillOnly && !mapped {
+		k.DropTombstones = m != nil && m.Envelope != nil // they name no table, and follow a message that removes the row
+		if len(rules.Key) == 1 && !rules.FillOnly && (m == nil || m.File == "") {
 			k.Compacted = rules.Key[0]
 		}
 	case noTombstones:

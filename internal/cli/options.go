@@ -205,6 +205,7 @@ func (o *foldOptions) flags(f *pflag.FlagSet, enums *choices) {
 	f.StringVar(&o.version, "version-field", "", "the `FIELD` with the version of a message: each column has the value of the newest message that named it, in whatever order they arrive")
 	addChoice(enums, f, &o.scope, "version-scope", fold.ColumnScope, "column, or row: a message older than its row changes nothing", fold.ColumnScope, fold.RowScope)
 	f.BoolVar(&o.fillOnly, "fill-only", false, "write only where the table has NULL, so that the first value of a column stays")
+	addChoice(enums, f, &o.narrowing.Envelope, "envelope", "", "read one table of a change stream, whose messages have a row in an envelope (docs/envelopes.md)", config.PresetNames()...)
 	f.StringVar(&o.narrowing.Record, "record", "", "the `PATH` of the object in each message that is the row, such as after or payload.after (default the message); --delete-when, --version-field and --only read the message")
 	f.StringArrayVar(&o.narrowing.Only, "only", nil, "`FIELD=VALUE`, or FIELD=A,B for one of several: only messages with it count; repeated: all must hold")
 	f.StringSliceVar(&o.narrowing.Fields, "fields", nil, "the `FIELDS` that are stored, beside the key (default all)")

@@ -67,6 +67,9 @@ var stages = []stage{
 		{command: "weir sync", query: countFlights, want: "1200 "},
 		{command: "weir verify", prints: "1,200 rows"},
 	}},
+	{page: "docs/envelopes.md", set: func(s *scene) {
+		s.file("changes.jsonl", `{"op":"c","before":null,"after":{"id":1,"name":"Ann"},"source":{"schema":"s","table":"customers"}}`+"\n"+`{"op":"t","source":{"schema":"s","table":"orders"}}`+"\n")
+	}, signs: []sign{{command: "weir sync", query: "SELECT id, name FROM customers", want: "1|Ann "}}},
 	{page: "docs/mapping.md", signs: []sign{{command: "weir sync --config air.yaml", exit: 3}}},
 	{page: "docs/recipes.md", set: setRecipes, apart: true, signs: []sign{
 		follows("/events", ""),

@@ -39,7 +39,7 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 		tablesErr = fmt.Errorf("--tables: needs a job of its own (--job NAME): that of %s is for all of its tables", o.mapping.File)
 	}
 	var kafkaErr error
-	src.Kafka, kafkaErr = o.kafkaOptions.settings(e.lookupEnv, &rules, o.mapping != nil && o.mapping.File != "")
+	src.Kafka, kafkaErr = o.kafkaOptions.settings(e.lookupEnv, &rules, o.mapping)
 	usage := errors.Join(err, rulesErr, o.check(), feedErr, kafkaErr, rateErr, rejectsErr, toErr, tablesErr)
 	if sourceErr == nil {
 		kafka := isKafka(sources)
@@ -72,7 +72,7 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 		Sources: sources,
 		Source:  src, Feed: feed,
 		Job: jobName, ResumeStdin: o.job != "",
-		Tables: c.Tables, NewMapper: c.NewMapper, Mapping: c.Mapping, Backfill: o.backfill(jobName, sources),
+		Tables: c.Tables, NewMapper: c.NewMapper, Mapping: c.Mapping, Stream: c.Stream, Backfill: o.backfill(jobName, sources),
 		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: int64(o.buffer), Prefetch: o.prefetch, Tombstones: time.Duration(o.tombstones),
 		Spool:   spool.Folders{Dir: o.spool, Max: int64(o.spoolMax), Capture: o.capture, KeepCaptures: o.keepCaptures.Duration},
 		Rejects: rejects, MaxRejects: o.maxRejects, RejectsAge: o.keepRejects.Duration, ShowRejects: o.showRejects(),

@@ -104,7 +104,7 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 		e.log.Info(fmt.Sprintf("ignored, without a column: %s (--new-columns add --from-start adds them)", someOf(s.Ignored)))
 	}
 	if s.Passed > 0 {
-		e.log.Info(fmt.Sprintf("ignored, as %s says: %s", o.mapping.File, quantity.Count(s.Passed, "message")))
+		e.log.Info(fmt.Sprintf("ignored, as %s says: %s", ignoredBy(o.mapping), quantity.Count(s.Passed, "message")))
 	}
 	if len(s.NoTable) > 0 {
 		e.log.Info(fmt.Sprintf("ignored, %s: %s", noTableReason(o.mapping), someOf(s.NoTable)))
@@ -149,6 +149,14 @@ func stoppedText(o *syncOptions, stops []progress.Stop) string {
 		text += "; run the same command to resume"
 	}
 	return text
+}
+
+// ignoredBy is what has messages ignored by their content.
+func ignoredBy(m *mapping.Mapping) string {
+	if m.File == "" {
+		return "--envelope " + m.Envelope.Preset
+	}
+	return m.File
 }
 
 // noTableReason is why messages are for no table.

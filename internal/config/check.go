@@ -39,6 +39,7 @@ func (r *reader) check(m *mappingDraft) {
 		c.parentage(t)
 		c.references(t)
 	}
+	c.envelopes(m)
 	cyclic := c.cycles()
 	for _, t := range m.tables {
 		if !cyclic {

@@ -109,7 +109,8 @@ func read(path string, settings []*Setting, databases []string, defaults func() 
 	}
 	var deleteWhen mapping.When
 	for _, e := range entries {
-		if i := slices.IndexFunc(mappingKeys, func(k key[mappingDraft]) bool { return k.name == e.key }); i >= 0 {
+		alone := given["tables"] == nil && slices.ContainsFunc(settings, func(s *Setting) bool { return Key(s.Name) == e.key })
+		if i := slices.IndexFunc(mappingKeys, func(k key[mappingDraft]) bool { return k.name == e.key }); i >= 0 && !alone {
 			if mappingKeys[i].read(r, m, e.value, e.key); given["tables"] == nil {
 				r.fault(e.at, "", "%s needs tables: it is about a mapping", e.key)
 			}
@@ -163,6 +164,12 @@ func (r *reader) finish(m *mappingDraft, given map[string]*yaml.Node, deleteWhen
 		if version.Base == mapping.RowBase {
 			version.Base = mapping.MessageBase
 		}
+	}
+	if m.version {
+		if o.Version != "" {
+			r.fault(place("version"), "version", "the version is that of version_field, or of the envelope: leave one out")
+		}
+		version = r.version(m.Envelope, place("version"))
 	}
 	r.inherit(m, deleteWhen, version)
 	for _, t := range m.tables {

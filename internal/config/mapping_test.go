@@ -104,7 +104,7 @@ func TestResolve_FaultsOfTables(t *testing.T) {
 	f("table: x\ntables: {a: }", "1:8: table: is for a file without tables")
 	f("tabels: {a: }", `1:1: unknown key "tabels"; did you mean "tables"?`)
 	f("tables:\n  flights:\n    colums: {id}\n    when: x", `3:5: tables.flights: unknown key "colums"; did you mean "columns"?`, `4:11: tables.flights.when: "x": must be FIELD=VALUE, such as op=delete`)
-	f("tables: {a: {from: x, envelope: y}}", `1:14: tables.a: unknown key "from"`, `1:23: tables.a: unknown key "envelope"`)
+	f("tables: {a: {origin: x, envelope: y}}", `1:14: tables.a: unknown key "origin"`, `1:25: tables.a: unknown key "envelope"`)
 	f("tables:\n  a: {key: id}\n  a: {key: id}", "3:3: tables: a is already set in line 2")
 	f("tables:\n  a: {max-columns: 1, max_columns: 2}", "2:23: tables.a: max_columns is already set in line 2")
 	f("tables: {.a: , 'a..b': , '': }", `1:10: tables: ".a" is not the name of a table: NAME or SCHEMA.NAME`, `1:16: tables: "a..b" is not the name of a table: NAME or SCHEMA.NAME`, `1:26: tables: "" is not the name of a table: NAME or SCHEMA.NAME`)

@@ -12,9 +12,10 @@ import (
 
 // Narrowing are the flags that make a mapping of one table, without a file.
 type Narrowing struct {
-	Record string   // the path of the object that is the row
-	Only   []string // FIELD=VALUE, or FIELD=A,B: the messages that count meet all
-	Fields []string // the fields that are stored, beside the key
+	Envelope string   // the name of that of the messages
+	Record   string   // the path of the object that is the row
+	Only     []string // FIELD=VALUE, or FIELD=A,B: the messages that count meet all
+	Fields   []string // the fields that are stored, beside the key
 }
 
 // Overlay returns the mapping of a run: that of the file, or that which the flags make for a
@@ -25,7 +26,7 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options)
 		faults = append(faults, fmt.Errorf("--"+flag+": "+format, args...))
 	}
 	if file != nil {
-		for flag, given := range map[string]bool{"record": n.Record != "", "only": n.Only != nil, "fields": n.Fields != nil} {
+		for flag, given := range map[string]bool{"envelope": n.Envelope != "", "record": n.Record != "", "only": n.Only != nil, "fields": n.Fields != nil} {
 			if given {
 				fault(flag, "is for one table, and %s has tables: say it there", file.File)
 			}
@@ -33,7 +34,7 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options)
 		slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 		return file, errors.Join(faults...)
 	}
-	if n.Record == "" && n.Only == nil && n.Fields == nil {
+	if n.Envelope == "" && n.Record == "" && n.Only == nil && n.Fields == nil {
 		return nil, nil
 	}
 	t := mapping.Table{Name: table, Key: o.Key, Type: mapping.Type{Kind: mapping.Auto}, Rest: o.Columns, Null: o.Null, FillOnly: o.FillOnly, MaxColumns: o.MaxColumns}
@@ -46,6 +47,16 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options)
 			fault(flag, "%s: ^ is the parent of an element, and a message has none", text)
 		}
 		return p
+	}
+	m := &mapping.Mapping{Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: defaultMaxTables}
+	if n.Envelope != "" {
+		e, err := Preset(n.Envelope)
+		if err != nil {
+			return nil, fmt.Errorf("--envelope: %w", err)
+		}
+		if e.OneTable, m.Envelope, t.From = true, e, []string{"*"}; o.FillOnly {
+			fault("fill-only", "never removes a row, and the envelope %s has messages that do: leave one out", n.Envelope)
+		}
 	}
 	if n.Record != "" {
 		t.At, t.DeletesNeedAt = path("record", n.Record), true
@@ -96,7 +107,8 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options)
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
-	return &mapping.Mapping{Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: defaultMaxTables, Tables: []mapping.Table{t}}, nil
+	m.Tables = []mapping.Table{t}
+	return m, nil
 }
 
 // readOnly reads FIELD=VALUE, or FIELD=A,B for one of several values.

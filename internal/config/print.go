@@ -19,6 +19,12 @@ import (
 // in each table; what is as it is by default is left out.
 func Print(m *mapping.Mapping) ([]byte, error) {
 	top := mapNode()
+	if m.Envelope != nil {
+		add(top, "envelope", envelopeNode(m.Envelope))
+	}
+	if slices.ContainsFunc(m.Tables, func(t mapping.Table) bool { return t.Version.IsEnvelopeVersion() }) {
+		add(top, "version", plainNode("true"))
+	}
 	if m.Ignore != nil {
 		add(top, "ignore", whenNode(m.Ignore))
 	}
@@ -105,6 +111,9 @@ func tableNode(t *mapping.Table) *yaml.Node {
 		}
 		add(n, "parent", parent)
 	}
+	if t.From != nil {
+		add(n, "from", listNode(t.From))
+	}
 	if t.When != nil {
 		add(n, "when", whenNode(t.When))
 	}
@@ -157,7 +166,9 @@ func ruleNodes(n *yaml.Node, t *mapping.Table) {
 		add(n, "fill_only", plainNode("true"))
 	}
 	if t.Version.Base != mapping.NoBase {
-		add(n, "version_field", textNode(t.Version.String()))
+		if !t.Version.IsEnvelopeVersion() {
+			add(n, "version_field", textNode(t.Version.String()))
+		}
 		addText(n, "version_scope", string(t.Scope))
 	}
 }

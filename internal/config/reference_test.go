@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the generated parts of docs/mapping.md")
+var update = flag.Bool("update", false, "write the generated parts of docs/mapping.md and docs/envelopes.md")
 
 // words is a form for people.
 func words(f form) string {
 	if name, ok := f["$ref"].(string); ok {
-		return map[string]string{"when": "WHEN", "source": "SOURCE", "values": "value or list", "expire": "map, see below", "statements": "list of text, or map", "test": "map"}[strings.TrimPrefix(name, "#/$defs/")]
+		return map[string]string{"when": "WHEN", "source": "SOURCE", "values": "value or list", "expire": "map, see below", "statements": "list of text, or map", "test": "map", "envelope": "name, or map, see [envelopes](envelopes.md)"}[strings.TrimPrefix(name, "#/$defs/")]
 	}
 	if forms, ok := f["anyOf"].([]form); ok {
 		all := make([]string, len(forms))
@@ -51,17 +51,22 @@ func reference[T any](keys []key[T]) string {
 	return b.String()
 }
 
-// TestDocs_ReferenceIsCurrent compares the tables of docs/mapping.md with the keys that the
-// reader knows.
+// TestDocs_ReferenceIsCurrent compares the tables of the pages with the keys that the reader knows.
 func TestDocs_ReferenceIsCurrent(t *testing.T) {
-	const page = "../../docs/mapping.md"
+	current(t, "../../docs/mapping.md", map[string]string{"top": reference(mappingKeys), "table": reference(tableKeys), "source": reference(sourceKeys), "test": reference(testKeys),
+		"expire": reference(expireKeys), "case": reference(caseKeys)})
+	current(t, "../../docs/envelopes.md", map[string]string{"envelope": reference(envelopeKeys)})
+}
+
+// current compares the tables of a page with what they are to be.
+func current(t *testing.T, page string, tables map[string]string) {
+	t.Helper()
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := string(text)
-	for name, want := range map[string]string{"top": reference(mappingKeys), "table": reference(tableKeys), "source": reference(sourceKeys), "test": reference(testKeys),
-		"expire": reference(expireKeys), "case": reference(caseKeys)} {
+	for name, want := range tables {
 		begin, end := "<!-- keys: "+name+" -->\n", "<!-- end -->"
 		before, rest, ok := strings.Cut(got, begin)
 		old, after, ok2 := strings.Cut(rest, end)

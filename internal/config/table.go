@@ -20,6 +20,7 @@ const (
 type mappingDraft struct {
 	mapping.Mapping
 	defaults fold.Options
+	version  bool // that of the envelope is used
 	tables   []*tableDraft
 	cases    []Case
 }
@@ -41,7 +42,9 @@ func (t *tableDraft) place(name string) mapping.Pos {
 
 // mappingKeys are those of the top that are no settings.
 var mappingKeys = []key[mappingDraft]{
-	{"ignore", "messages that are passed over, and counted", "none", ref("when"), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.Ignore = r.when(n, where) }},
+	{"envelope", "where the messages of a change stream have table, row and operation: the name of an envelope, or its keys", "the message is the row", ref("envelope"), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.Envelope = r.envelope(n, where) }},
+	{"version", "whether a message has the version of its envelope", "false", boolForm, func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.version = r.boolean(n, where) }},
+	{"ignore", "messages that are passed over, and counted; what the envelope ignores, too, is", "none", ref("when"), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.Ignore = r.when(n, where) }},
 	{"unmatched", "what becomes of a message that no table takes: `ignore` counts it, `reject` rejects it, `fail` ends the run", "ignore", enum(unmatched...), func(r *reader, m *mappingDraft, n *yaml.Node, where string) {
 		m.Unmatched = choice(r, n, where, unmatched...)
 	}},
@@ -56,7 +59,8 @@ var mappingKeys = []key[mappingDraft]{
 var unmatched = []mapping.Unmatched{mapping.IgnoreUnmatched, mapping.RejectUnmatched, mapping.FailUnmatched}
 
 var tableKeys = []key[tableDraft]{
-	{"when", "the messages that the table takes; of a child, the elements", "every message", ref("when"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.When = r.when(n, where) }},
+	{"from", "the name of the table in the stream, TABLE or SCHEMA.TABLE, or several; `*` stands for any text, `?` for any character", "the table's own name", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.From = r.names(n, where) }},
+	{"when", "the messages that the table takes; of a child, the elements", "every message; with an envelope, each of this table", ref("when"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.When = r.when(n, where) }},
 	{"at", "the path of the object that is the row; where it is absent or null there is no row", "the message", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.At = r.path(n, where) }},
 	{"each", "the path of an array, or object: each element is a row", "a row for each message", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Each = r.path(n, where) }},
 	{"of", "the parent table: `each` is in its row, and the rows live and die with it", "none", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Of = r.name(n, where) }},

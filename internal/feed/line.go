@@ -8,6 +8,7 @@ type Line struct {
 	Fields     []Field
 	Unnumbered [][]byte // the names of the fields that have none in [Names]
 	Err        error    // of the scan
+	Null       bool     // it is JSON's null, which Err says is no message
 	Blank      bool     // it holds nothing but white space, and is to be passed over
 	Deletes    bool     // it removes its row, whatever it says
 }
@@ -16,7 +17,8 @@ type Line struct {
 func (l *Line) Scan(s *Scanner, fields []Field, text []byte) []Field {
 	all, err := s.Append(fields, text)
 	if *l = (Line{Text: text, Err: err}); err != nil {
-		l.Blank = len(bytes.TrimLeft(text, " \t\r\n")) == 0
+		text = bytes.Trim(text, " \t\r\n")
+		l.Blank, l.Null = len(text) == 0, string(text) == "null"
 		return fields
 	}
 	l.Fields, l.Unnumbered = all[len(fields):], s.unnumbered

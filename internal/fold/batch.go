@@ -28,6 +28,9 @@ type Batch struct {
 
 	// Messages counts the messages folded; Rows() of them became rows.
 	Messages int64
+	// Truncated is the place of the message by which the table loses all rows that it had before the
+	// batch; nil: it keeps them.
+	Truncated *Place
 	// Child says whose rows the batch's belong to; nil: to none.
 	Child *Child
 	// Linked tells that some of the messages change other rows, too, in this table or another.

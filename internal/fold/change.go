@@ -16,6 +16,9 @@ const (
 	// Expect does nothing: another row names this one, and what becomes of that depends on whether this
 	// one exists.
 	Expect
+	// Truncate removes all rows of the table, and has no fields. The other changes of its message are of
+	// the same kind.
+	Truncate
 )
 
 // ends reports whether nothing is left of the row as it was.

@@ -14,6 +14,8 @@ type Set struct {
 	Rejects []Reject
 	// Unsplit tells that all of a feed goes into the set, whatever messages depend on.
 	Unsplit bool
+	// Whole tells that the set is all that is read.
+	Whole bool
 
 	rejectBytes int
 	explodes    int    // the bytes that [Explode] takes at most
@@ -63,7 +65,7 @@ func (s *Set) Reset() {
 		b.Reset()
 	}
 	clear(s.Rejects)
-	*s = Set{Batches: s.Batches, Rejects: s.Rejects[:0], Unsplit: s.Unsplit, before: s.before}
+	*s = Set{Batches: s.Batches, Rejects: s.Rejects[:0], Unsplit: s.Unsplit, Whole: s.Whole, before: s.before}
 }
 
 // A TableChange is a change of a row in one of several tables.
@@ -88,6 +90,9 @@ func (f Folders) Link() {
 // that a table, which is returned, does not take its change, and that the set is as it was. So it
 // is with [ErrSplit]; any other error ends the run.
 func (f Folders) Add(s *Set, changes []TableChange, at Place) (table int, err error) {
+	if len(changes) > 0 && changes[0].Op == Truncate {
+		return -1, f.truncate(s, changes, at)
+	}
 	if len(changes) != 1 || f[changes[0].Table].hasSets() {
 		return f.addSeveral(s, changes, at)
 	}

@@ -50,6 +50,9 @@ type Config struct {
 	// with these limits; the tables are fitted after it. nil: all messages are for the one table,
 	// whose columns are called as the fields are.
 	NewMapper func(names *feed.Names, limits schema.Limits) (Mapper, error)
+	// Stream tells that messages are those of a change stream, in which null removes a row that an
+	// earlier message has removed.
+	Stream bool
 	// Mapping is by which messages are taken, whatever the table, by the keys of a config file, for
 	// checkpoints.
 	Mapping map[string]string
@@ -237,7 +240,7 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	full, ready, free := make(chan *set), make(chan *set), make(chan *set, 2)
 	for range 2 {
 		s := newSet(len(r.Tables))
-		s.Unsplit = r.lookedAt
+		s.Unsplit, s.Whole = r.lookedAt, r.lookedAt && r.BatchRows == math.MaxInt
 		free <- s
 	}
 	in := &reader{run: r, scans: scans, full: full, free: free, unmarked: unmarked}

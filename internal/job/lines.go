@@ -195,7 +195,7 @@ func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (
 // addLine merges a line of a lane into the set. With an error it returns the table that
 // rejects the line, or -1.
 func (rd *reader) addLine(from *lane, l *feed.Line, at fold.Place) (table int, err error) {
-	if l.Err != nil {
+	if l.Err != nil && !(l.Null && rd.Stream) {
 		return rd.noTable(), l.Err
 	}
 	if rd.mapper == nil {

@@ -31,7 +31,7 @@ func (t *Table) StoredKey() []string {
 // A Mapper says what the lines of a job's sources mean for its tables. One goroutine uses it.
 type Mapper interface {
 	// Map returns the changes that a line makes, in the order of the tables: none where it is
-	// for no table. The line was scanned without an error; source is the name of where it
+	// for no table. The line was scanned without an error, or is null in a stream; source is the name of where it
 	// comes from. An error of type [*feed.Error] rejects the line, any other one ends the
 	// run. table is the one that rejects it, -1 where it is none of them. The answer is good
 	// until the next call.

@@ -53,5 +53,5 @@ func (s *set) isEmpty() bool {
 			return false
 		}
 	}
-	return s.Rows() == 0 && len(s.Rejects) == 0
+	return s.Rows() == 0 && len(s.Rejects) == 0 && !s.Truncates()
 }

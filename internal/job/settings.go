@@ -101,7 +101,7 @@ func recordSettings(k *source.Kafka) map[string]string {
 }
 
 // narrowingFlags are the flags that make parts of a mapping, by the keys of these.
-var narrowingFlags = map[string]string{"when": "only", "at": "record", "columns": "fields", "delete_when": "delete-when"}
+var narrowingFlags = map[string]string{"envelope": "envelope", "when": "only", "at": "record", "columns": "fields", "delete_when": "delete-when"}
 
 // rulesOf are the rules of the fold of a table by the names of their flags.
 func rulesOf(t *Table) map[string]string {
@@ -119,7 +119,7 @@ func rulesOf(t *Table) map[string]string {
 
 // rebuildOnly are the settings that can change only with an empty table: old rows or values
 // would stay.
-var rebuildOnly = []string{"key", "fill-only", "fill_only", "only", "record", "fields", "ignore", "when", "at", "each", "of", "set", "parent", "id", "columns", "type"}
+var rebuildOnly = []string{"key", "fill-only", "fill_only", "only", "record", "fields", "ignore", "envelope", "from", "when", "at", "each", "of", "set", "parent", "id", "columns", "type"}
 
 // changes returns words for the settings that differ from those of a checkpoint, whether one of
 // them is of rebuildOnly, and the tables that are new.

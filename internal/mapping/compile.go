@@ -37,13 +37,16 @@ func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error)
 	if c.plan.maxEach == 0 {
 		c.plan.maxEach = DefaultMaxEach
 	}
+	if m.Envelope != nil {
+		c.envelope(m.Envelope)
+	}
 	for _, i := range c.order() {
 		c.table(&m.Tables[i])
 	}
 	if len(c.faults) == 0 {
-		c.plan.ignore = c.when(m.Ignore, scope{}, "ignore")
+		c.plan.ignore = append(c.plan.ignore, c.when(m.Ignore, scope{}, "ignore")...)
 		c.discriminate()
-		c.slots()
+		c.plan.slots = c.slots(c.plan.trees[0])
 	}
 	if len(c.faults) > 0 {
 		return nil, errors.Join(c.faults...)
@@ -56,6 +59,7 @@ type compiler struct {
 	mapping *Mapping
 	names   *feed.Names
 	plan    *Plan
+	row     int32          // the tree of the rows that messages are
 	byName  map[string]int // of the plan's tables
 	scopes  []*scope       // by table
 	faults  []error
@@ -103,9 +107,10 @@ func (t *Table) above() (names []string) {
 // A scope is what paths begin at: the value that a row is made of, and within it the object
 // that is the row.
 type scope struct {
-	tree   int32
-	row    int32
-	parent *scope // of an element: that of the row whose array it is in
+	tree    int32
+	row     int32
+	message int32  // the tree that conditions read
+	parent  *scope // of an element: that of the row whose array it is in
 }
 
 // find adds a path to the plan's trees. inRow tells that it begins at the row.
@@ -119,7 +124,7 @@ func (c *compiler) find(p Path, s scope, inRow bool, pos Pos, what string) place
 	case p.Base == RowBase && inRow:
 		at = place{s.tree, s.row}
 	case p.Base == RowBase:
-		at.tree = s.tree
+		at.tree = s.message
 	}
 	at.node = c.plan.trees[at.tree].add(at.node, p.Steps)
 	return at
@@ -167,29 +172,31 @@ func (c *compiler) discriminate() {
 	}
 }
 
-// slots notes where the messages' fields are in their tree.
-func (c *compiler) slots() {
-	t := c.plan.trees[0]
+// slots returns where the fields of a line are in a tree, by the number of their names.
+func (c *compiler) slots(t *tree) (slots []int32) {
 	for _, k := range t.nodes[0].kids {
 		if step := t.nodes[k].step; step.Index < 0 {
 			n := c.names.Number(step.Name)
-			for int(n) >= len(c.plan.slots) {
-				c.plan.slots = append(c.plan.slots, 0)
+			for int(n) >= len(slots) {
+				slots = append(slots, 0)
 			}
-			c.plan.slots[n] = k
+			slots[n] = k
 		}
 	}
+	return slots
 }
 
 // table compiles one table. Those that it belongs to were compiled before.
 func (c *compiler) table(t *Table) {
 	out := planned{spec: t, parent: -1, hasAt: len(t.At.Steps) > 0, used: map[int32]bool{}, names: c.names}
-	s, what := scope{}, fmt.Sprintf("table %q", t.Name)
+	s, what := scope{tree: c.row}, fmt.Sprintf("table %q", t.Name)
 	if t.Each.Base != NoBase {
 		s = c.child(t, &out, what)
+	} else {
+		out.inLine, out.from = c.plan.envelope == nil && !out.hasAt, c.patterns(t)
 	}
 	if out.row = (place{s.tree, 0}); out.hasAt {
-		if out.row = c.find(t.At, s, false, t.Pos, what+": at"); out.row.tree != s.tree {
+		if out.row = c.find(t.At, s, true, t.Pos, what+": at"); out.row.tree != s.tree {
 			c.fault(t.Pos, "%s: at: must be a path within the element", what)
 		}
 		s.row = out.row.node
@@ -217,8 +224,10 @@ func (c *compiler) table(t *Table) {
 
 // child compiles what a table whose rows are elements of an array is to the one above.
 func (c *compiler) child(t *Table, out *planned, what string) scope {
-	above := &scope{}
-	if t.Of != "" {
+	above := &scope{tree: c.row}
+	if t.Of == "" {
+		out.from = c.patterns(t)
+	} else {
 		p := &c.plan.tables[c.byName[t.Of]]
 		out.parent, above = c.byName[t.Of], c.scopes[c.byName[t.Of]]
 		out.set = t.Set != MergeSet
@@ -231,7 +240,8 @@ func (c *compiler) child(t *Table, out *planned, what string) scope {
 	each := c.find(t.Each, *above, true, t.Pos, what+": each")
 	out.each = &each
 	c.plan.trees = append(c.plan.trees, newTree())
-	return scope{tree: int32(len(c.plan.trees) - 1), parent: above}
+	element := int32(len(c.plan.trees) - 1)
+	return scope{tree: element, message: element, parent: above}
 }
 
 // use notes that a field of the row is read by a path, and no field that nothing takes.
@@ -265,7 +275,7 @@ func (c *compiler) columns(t *Table, out *planned, s scope, what string) {
 	for _, w := range []When{t.When, t.DeleteWhen} {
 		for _, all := range w {
 			for i := range all {
-				if !out.hasAt && !out.everything {
+				if out.row == (place{s.message, 0}) && !out.everything {
 					out.use(all[i].Path)
 				}
 			}

@@ -89,6 +89,15 @@ func (e *Explainer) Untaken(text []byte) (names []string) {
 	if !rows || all {
 		return nil
 	}
+	if of := e.plan.envelope; of != nil {
+		w := feed.Walk(e.scratch.stream.row)
+		for w.Next(); w.Next(); w.Raw() {
+			if name := feed.AppendUnquoted(nil, w.Name); !e.plan.trees[of.row].has(name) {
+				names = append(names, string(name))
+			}
+		}
+		return names
+	}
 	for _, f := range e.line.Fields {
 		switch slots := e.plan.slots; {
 		case f.Name < 0:

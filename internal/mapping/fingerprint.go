@@ -30,7 +30,7 @@ func fingerprint(of any) string {
 // Fingerprint has a short text for each key of the file by which messages are taken, whatever the
 // table.
 func (m *Mapping) Fingerprint() map[string]string {
-	f := map[string]string{"ignore": fingerprint(m.Ignore)}
+	f := map[string]string{"ignore": fingerprint(m.Ignore), "envelope": fingerprint(m.Envelope)}
 	if m.Unmatched != IgnoreUnmatched {
 		f["unmatched"] = string(m.Unmatched)
 	}
@@ -45,7 +45,7 @@ func (m *Mapping) Fingerprint() map[string]string {
 // not count.
 func (t *Table) Fingerprint() map[string]string {
 	columns := slices.SortedFunc(slices.Values(t.Columns), func(a, b Column) int { return strings.Compare(a.Name, b.Name) })
-	f := map[string]string{"when": fingerprint(t.When), "at": t.At.String(), "each": t.Each.String(), "of": t.Of, "set": string(t.Set),
+	f := map[string]string{"from": fingerprint(t.From), "when": fingerprint(t.When), "at": t.At.String(), "each": t.Each.String(), "of": t.Of, "set": string(t.Set),
 		"parent": fingerprint(t.Parent), "id": t.ID, "columns": fingerprint(columns), "delete_when": fingerprint(t.DeleteWhen),
 		"version_field": t.Version.String()}
 	if t.Type.Kind != Auto && t.Type.Kind != DefaultType {

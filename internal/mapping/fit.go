@@ -110,12 +110,17 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 		}
 	}
 	// A row that others name cannot be deleted.
-	t.HasConstraints = t.HasConstraints || p.referred(table) && (x.deletes != nil || x.spec.Expire != nil)
+	t.HasConstraints = t.HasConstraints || p.referred(table) && (p.deletes(x) || x.spec.Expire != nil)
 	if x.parent >= 0 && !t.Exists {
 		t.AddForeignKey(p.belongs(table))
 	}
 	p.fitted[table] = t.Clone()
 	return errors.Join(faults...)
+}
+
+// deletes reports whether messages may remove rows of a table.
+func (p *Plan) deletes(x *planned) bool {
+	return x.deletes != nil || p.envelope != nil && p.envelope.deletes != nil
 }
 
 // fitAbove has a table that lacks a part of its parent's key get a column as its parent has it.

@@ -19,7 +19,7 @@ type Fate uint8
 // What becomes of it.
 const (
 	Taken   Fate = iota
-	Ignored      // by the mapping's ignore
+	Ignored      // by the mapping's ignore, or that of its envelope
 	NoTable      // takes it; see [Scratch.Discriminator]
 )
 
@@ -39,6 +39,7 @@ type Scratch struct {
 	place  fold.Place
 	table  int    // whose row is at hand, -1 for none
 	took   []bool // by table: it has had a row
+	stream streamScratch
 
 	rows      []Row
 	named     []Row        // by the rows at hand, in other tables
@@ -57,6 +58,7 @@ type Scratch struct {
 // NewScratch returns the memory to map lines in.
 func (p *Plan) NewScratch() *Scratch {
 	s := &Scratch{plan: p, keys: make([][]feed.Field, len(p.tables)), took: make([]bool, len(p.tables))}
+	s.stream.claims = make([]*target, len(p.tables))
 	for _, t := range p.trees {
 		s.frames = append(s.frames, newFrame(t))
 	}
@@ -71,6 +73,9 @@ func (s *Scratch) get(at place) *feed.Field { return s.frames[at.tree].get(at.no
 // Discriminator is the value by which messages that no table takes are told apart, of the last
 // line: its path, and its text; "" where it is absent or the mapping has no conditions.
 func (s *Scratch) Discriminator() (path, value string) {
+	if e := s.plan.envelope; e != nil && len(e.table) > 0 {
+		return "table", string(s.stream.name)
+	}
 	if s.plan.by.tree < 0 {
 		return "", ""
 	}
@@ -119,33 +124,65 @@ func (p *Plan) title(at place) string {
 // ([fold.Ensure], [fold.Expect]). An error of type [*feed.Error] rejects the line;
 // any other one ends the run.
 func (p *Plan) Map(l *feed.Line, at fold.Place, s *Scratch) ([]Row, Fate, error) {
-	s.begin(l, at)
-	if p.ignore != nil && s.holds(p.ignore) {
+	if p.envelope != nil {
+		if l.Null || l.Deletes && !p.takesTombstones() {
+			s.line, s.table = l, -1
+			return nil, Ignored, nil
+		}
+		s.beginChange(l, at)
+	} else {
+		s.begin(l, at)
+		s.fill(0, l, p.slots)
+	}
+	if p.ignore != nil && !l.Deletes && s.holds(p.ignore) {
 		return nil, Ignored, nil
 	}
-	taken := false
-	for _, i := range p.tops {
-		t := &p.tables[i]
-		if !s.holds(t.when) {
-			continue
-		}
-		taken = true
-		if err := s.row(i, nil); err != nil {
-			return nil, Taken, err
-		}
+	var taken bool
+	var err error
+	if p.envelope != nil {
+		taken, err = s.changes()
+	} else {
+		taken, err = s.tables(p.tops, p.loose)
 	}
-	for _, i := range p.loose {
-		some, err := s.elements(i, nil)
-		if err != nil {
-			return nil, Taken, err
-		}
-		taken = taken || some
-	}
-	if taken {
+	switch {
+	case err != nil:
+		return nil, Taken, err
+	case taken:
 		s.rows = append(s.rows, s.named...)
 		return s.rows, Taken, nil
 	}
 	return nil, NoTable, p.unmatchedError(s)
+}
+
+// tables adds the changes that the row at hand makes in tables: in those with a row per message,
+// and those whose elements belong to no row. taken tells that one of them takes it.
+func (s *Scratch) tables(tops, loose []int) (taken bool, err error) {
+	for _, i := range tops {
+		if !s.holds(s.plan.tables[i].when) {
+			continue
+		}
+		taken = true
+		if s.plan.envelope != nil {
+			if err := s.claim(i); err != nil {
+				return taken, err
+			}
+		}
+		if err := s.row(i, nil); err != nil {
+			return taken, err
+		}
+	}
+	for _, i := range loose {
+		some, err := s.elements(i, nil)
+		if err != nil {
+			return taken, err
+		}
+		if taken = taken || some; some && s.plan.envelope != nil {
+			if err := s.claim(i); err != nil {
+				return taken, err
+			}
+		}
+	}
+	return taken, nil
 }
 
 // unmatchedError is what the mapping makes of a line that no table takes, nil where it passes over it.
@@ -174,10 +211,13 @@ func (s *Scratch) begin(l *feed.Line, at fold.Place) {
 	clear(s.rows)
 	clear(s.named)
 	s.named, s.namedKeys, s.rows, s.fields, s.bytes, s.sets = s.named[:0], s.namedKeys[:0], s.rows[:0], s.fields[:0], s.bytes[:0], s.sets[:0]
-	f := &s.frames[0]
+}
+
+// fill has a frame hold the fields of a line, whose places in its tree slots has.
+func (s *Scratch) fill(tree int32, l *feed.Line, slots []int32) {
+	f := &s.frames[tree]
 	f.begin(bytes.TrimSpace(l.Text), feed.JSON)
 	f.cells[0].opened = f.value
-	slots := s.plan.slots
 	for i := range l.Fields {
 		if n := l.Fields[i].Name; uint(n) < uint(len(slots)) && slots[n] > 0 {
 			f.set(slots[n], l.Fields[i].Value, l.Fields[i].Kind)
@@ -190,6 +230,11 @@ func (s *Scratch) begin(l *feed.Line, at fold.Place) {
 func (s *Scratch) row(table int, above []feed.Field) *feed.Error {
 	t := &s.plan.tables[table]
 	s.table = table
+	if s.stream.former != nil && t.each == nil {
+		if err := s.formerKey(table); err != nil {
+			return err
+		}
+	}
 	object, none, err := s.object(t)
 	if err != nil || none {
 		return err
@@ -199,7 +244,7 @@ func (s *Scratch) row(table int, above []feed.Field) *feed.Error {
 		s.met(table)
 	}
 	c := fold.Change{Text: s.line.Text}
-	if s.line.Deletes || t.deletes != nil && s.holds(t.deletes) {
+	if s.line.Deletes || s.stream.deletes || t.deletes != nil && s.holds(t.deletes) {
 		c.Op = fold.Delete
 	}
 	if t.version != nil {
@@ -223,6 +268,9 @@ func (s *Scratch) row(table int, above []feed.Field) *feed.Error {
 		return err
 	}
 	c.Fields, c.Unnumbered = s.fields[from:len(s.fields):len(s.fields)], s.rest.unnumbered
+	if s.stream.former != nil && t.each == nil {
+		s.deleteFormer(table, key, &c)
+	}
 	s.rows = append(s.rows, Row{Table: table, Change: c})
 	if c.Op == fold.Delete {
 		return nil
@@ -284,14 +332,14 @@ func (s *Scratch) values(t *planned, object *feed.Field, key []feed.Field, delet
 
 // plain tells that the messages are the rows, and nothing is added or left out.
 func (t *planned) plain() bool {
-	return t.everything && !t.hasAt && t.each == nil && len(t.children) == 0
+	return t.everything && t.inLine && len(t.children) == 0
 }
 
 // object is the object that is the row. none tells that there is no row.
 func (s *Scratch) object(t *planned) (_ *feed.Field, none bool, err *feed.Error) {
 	v := s.get(t.row)
 	switch {
-	case !t.hasAt && t.each == nil:
+	case t.inLine:
 		return v, false, nil
 	case t.hasAt && (v == nil || v.Kind == feed.Null):
 		if t.spec.DeletesNeedAt && t.deletes != nil && s.holds(t.deletes) {

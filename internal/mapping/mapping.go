@@ -11,8 +11,9 @@ import (
 
 // A Mapping says what becomes of the messages of a feed.
 type Mapping struct {
-	File      string // that it was read from, for errors; "" for flags
-	Ignore    When   // messages that are passed over
+	File      string    // that it was read from, for errors; "" for flags
+	Envelope  *Envelope // nil: the messages are the rows
+	Ignore    When      // messages that are passed over
 	Unmatched Unmatched
 	MaxEach   int // elements of one array
 	MaxTables int
@@ -36,6 +37,8 @@ type Pos struct{ Line, Column int } // from 1
 type Table struct {
 	Pos  Pos `json:"-"` // where it is in the file
 	Name string
+	// From are the names of the table in a stream, as patterns; see [Envelope.Table].
+	From []string
 	When When
 	At   Path // of the object that is the row
 	// Each is the array, or object, of whose elements each is a row, in the row of the

@@ -93,6 +93,9 @@ func FieldPath(name string) Path {
 
 // String is the path as [ParsePath] reads it, in one spelling.
 func (p Path) String() string {
+	if p.IsEnvelopeVersion() {
+		return p.Text
+	}
 	var b strings.Builder
 	b.WriteString(map[Base]string{MessageBase: "$", ParentBase: "^"}[p.Base])
 	if b.Len() == 0 && len(p.Steps) == 0 && p.Base == RowBase {

@@ -19,8 +19,9 @@ type Plan struct {
 	trees     []*tree // 0 is that of messages
 	slots     []int32 // by number of a field's name: its node in the messages' tree; 0 is none
 	tables    []planned
-	tops      []int // the tables that have a row per message
-	loose     []int // those whose elements belong to no row
+	tops      []int     // the tables that have a row per message
+	loose     []int     // those whose elements belong to no row
+	envelope  *envelope // nil: the messages are the rows
 	ignore    condition
 	unmatched Unmatched
 	by        place // the discriminating value
@@ -42,7 +43,9 @@ type planned struct {
 
 	when, deletes condition
 	hasAt         bool
-	row           place // the object that is the row
+	inLine        bool      // the message is the row
+	row           place     // the object that is the row
+	from          []pattern // of its names in the stream
 	version       *place
 	columns       []column
 	everything    bool // the row's fields are columns by their names

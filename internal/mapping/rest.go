@@ -57,7 +57,7 @@ func (s *Scratch) others(t *planned, object *feed.Field, key []feed.Field) *feed
 // namedFields calls each with the fields of a row that no column takes, and what stands between
 // the quotes of their names where they are not those of the message.
 func (s *Scratch) namedFields(t *planned, object *feed.Field, each func(f feed.Field, name []byte)) *feed.Error {
-	if !t.hasAt && t.each == nil {
+	if t.inLine {
 		s.rest.unnumbered = s.line.Unnumbered
 		for _, f := range s.line.Fields {
 			if err := s.rest.check(t, f.Name); err != nil {

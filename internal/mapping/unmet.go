@@ -95,7 +95,7 @@ func (s *Scratch) unmet(at place) (missing place, ok bool) {
 	for n := at.node; n > 0; n = f.tree.nodes[n].parent {
 		node := &f.tree.nodes[n]
 		if at.tree == 0 && node.parent == 0 && node.step.Index < 0 {
-			if !s.plan.names.HasMet(node.step.Name) {
+			if !s.plan.names.HasMet(node.step.Name) && !f.met[n] { // which is so where the message is in an envelope
 				missing, ok = place{at.tree, n}, true
 			}
 		} else if f.walked[node.parent] && !f.met[n] {

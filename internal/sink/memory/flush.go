@@ -157,6 +157,10 @@ func (s *state) write(f *sink.Flush, b *fold.Batch, seen string, res *sink.Count
 	if !slices.Contains(s.writers[name], f.Job) {
 		s.writers[name] = slices.Sorted(slices.Values(append(slices.Clone(s.writers[name]), f.Job)))
 	}
+	if t := s.tables[name]; t != nil && b.Truncated != nil {
+		res.Deleted += int64(len(t.rows))
+		s.tables[name] = &table{Table: t.Table}
+	}
 	if b.Rows() == 0 {
 		return nil // rejects alone make no table
 	}

@@ -164,6 +164,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 
 // count adds what the statements of the parts did, and reports whether they got so far.
 func (a *attempt) count(r []result) (some bool) {
+	some = a.countEmptied(r)
 	for _, p := range a.parts {
 		if p.merge != nil {
 			if some = p.merge.count(&p.counts, r, p.tags, len(p.writes)+p.took); !some {

@@ -32,6 +32,7 @@ type part struct {
 	from, to int
 	tags     tags
 	taken    []int // those that delete rows that go with the ones that they belong to
+	emptied  int   // the one that removes all rows that the table has; 0: none does
 	counts   sink.Counts
 
 	// The table, once the flush is committed.
@@ -127,6 +128,7 @@ func (a *attempt) resolve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.countEmptied(r)
 	a.script = &script{}
 	for _, p := range a.parts {
 		if !p.looks || p.merge == nil {

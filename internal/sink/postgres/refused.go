@@ -32,6 +32,7 @@ func (a *attempt) flushPiecewise(ctx context.Context) (sink.Result, error) {
 		return a.result(), a.abandon(ctx, err)
 	}
 	c.takeLinked(r)
+	a.countEmptied(r)
 	if err := c.probe(); err != nil {
 		return a.result(), a.abandon(ctx, err)
 	}

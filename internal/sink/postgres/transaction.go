@@ -68,6 +68,23 @@ func (a *attempt) begin() {
 			p.change()
 		}
 	}
+	for _, p := range slices.Backward(a.parts) { // children before their parents
+		if p.emptied = 0; p.b.Truncated != nil && p.t.Exists {
+			p.emptied = a.script.add("DELETE FROM %s", p.t.ident)
+		}
+	}
+}
+
+// countEmptied adds what the statements did that remove all rows of tables, once.
+func (a *attempt) countEmptied(r []result) (some bool) {
+	for _, p := range a.parts {
+		if p.emptied > 0 && p.emptied < len(r) {
+			p.counts.Deleted += r[p.emptied].tag.RowsAffected()
+			some = true
+		}
+		p.emptied = 0
+	}
+	return some
 }
 
 // takeTurns adds what has a flush wait for the others of tables that it needs for itself, and these

@@ -95,6 +95,7 @@ func Test(t *testing.T, h Harness) {
 		{"ForeignKeys", needing(Nestable, foreignTests)},
 		{"Surrogates", needing(Nestable, surrogateTests)},
 		{"References", needing(Nestable, referenceTests)},
+		{"Stream", streamTests},
 		{"Faults", faultTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -29,6 +29,10 @@ type pieces struct {
 // writeRows brings the tables up to date, and replaces those that it changes.
 func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res sink.Result, err error) {
 	d.c.tidy() // before any statement of this flush is prepared
+	emptied, err := d.truncate(f, tables)
+	if err != nil {
+		return res, err
+	}
 	p := &pieces{c: d.c, ctx: ctx, batches: f.Batches, writers: make([]*writer, len(tables)), undoes: true}
 	batches, rows := slices.Clone(f.Batches), make([][]*fold.Row, len(tables))
 	for i, b := range f.Batches {
@@ -69,7 +73,26 @@ func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res
 		}
 	}
 	res.Tables = p.counts()
+	for i, n := range emptied {
+		res.Tables[i].Deleted += n
+	}
 	return res, nil
+}
+
+// truncate removes all rows of the tables that a flush begins by emptying, children before their
+// parents, and returns how many there were.
+func (d *DB) truncate(f *sink.Flush, tables []*table) (removed []int64, err error) {
+	removed = make([]int64, len(tables))
+	for i, b := range slices.Backward(f.Batches) {
+		if b.Truncated == nil || !tables[i].Exists {
+			continue
+		}
+		if err := d.c.exec("DELETE FROM " + quote(tables[i].Name)); err != nil {
+			return nil, fmt.Errorf("emptying table %q: %w", tables[i].Name, err)
+		}
+		removed[i] = int64(d.c.changes())
+	}
+	return removed, nil
 }
 
 // counts are what the writers did.

@@ -1,0 +1,234 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/weirsync/weir/internal/envelope"
+	"github.com/weirsync/weir/internal/mapping"
+)
+
+var envelopeKeys = []key[mapping.Envelope]{
+	{"unwrap", "the path of an object that is the message; where there is none, it is the line", "the line", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Unwrap = r.path(n, where) }},
+	{"table", "the path of the name of the table, or those of its parts, such as schema and table: of these, those that are present", "messages name no table", namesForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) {
+		e.Table = r.paths(n, where)
+	}},
+	{"each", "the path of an array whose elements are rows", "one row for each message", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Each = r.path(n, where) }},
+	{"row", "the path of the row, or several: the first that is present and not null counts. It is an object, or an array with an object for each field, which has its `name` and `value`", "with `each`, the element", namesForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) {
+		e.Row = r.paths(n, where)
+	}},
+	{"old", "the path of what the row was before, or of some of its fields: it has the key of a delete, and the former key of an update. With `each` it is an array beside that one", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Old = r.path(n, where) }},
+	{"key", "the path of an object with the fields of the key, which the row may lack", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Key = r.path(n, where) }},
+	{"delete_when", "the messages that remove their row", "never", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.DeleteWhen = r.when(n, where) }},
+	{"truncate_when", "the messages that remove all rows of their table", "never", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.TruncateWhen = r.when(n, where) }},
+	{"ignore", "messages that are passed over, and counted: heartbeats, changes of the schema", "none", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Ignore = r.when(n, where) }},
+	{"omit", "fields of the row that are no columns; a `*` at the end of a name stands for any text", "none", namesForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) {
+		if e.Omit = r.names(n, where); slices.ContainsFunc(e.Omit, func(name string) bool { return strings.Contains(strings.TrimSuffix(name, "*"), "*") }) {
+			r.fault(pos(n), where, "* may be at the end of a name alone")
+		}
+	}},
+	{"absent", "a text, or several: a value of the row that is one of them counts as absent", "none", namesForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Absent = r.names(n, where) }},
+	{"unset", "the path of an array with the names of fields that are NULL, unless the row has them", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Unset = r.path(n, where) }},
+	{"version", "the path of the version of a message, or those of its parts, which are compared in order; `PATH as lsn`, `binlog` or `mongo_ts` reads a text that has another order. It is used with `version: true` at the top of the file", "none", namesForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) {
+		for _, item := range r.scalars(n, where, "paths") {
+			part, err := mapping.ParseVersionPart(item.Value)
+			if err != nil {
+				r.fault(pos(item), where, "%v", err)
+			}
+			e.Version = append(e.Version, part)
+		}
+	}},
+}
+
+// scalars returns a single value, or those of a list.
+func (r *reader) scalars(n *yaml.Node, where, what string) (nodes []*yaml.Node) {
+	items := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		items = r.items(n, where, what)
+	}
+	for _, item := range items {
+		if _, ok := r.text(item, where); ok {
+			nodes = append(nodes, item)
+		}
+	}
+	return nodes
+}
+
+// paths reads a path, or a list of paths.
+func (r *reader) paths(n *yaml.Node, where string) (paths []mapping.Path) {
+	for _, item := range r.scalars(n, where, "paths") {
+		paths = append(paths, r.path(item, where))
+	}
+	return paths
+}
+
+// envelope reads an envelope: the name of one, or its keys.
+func (r *reader) envelope(n *yaml.Node, where string) *mapping.Envelope {
+	if n.Kind == yaml.MappingNode {
+		return r.envelopeMap(n, where)
+	}
+	name, ok := r.text(n, where)
+	if !ok {
+		return nil
+	}
+	e, err := Preset(name)
+	if err != nil {
+		r.fault(pos(n), where, "%v", err)
+	}
+	return e
+}
+
+// envelopeMap reads the keys of an envelope.
+func (r *reader) envelopeMap(n *yaml.Node, where string) *mapping.Envelope {
+	e := &mapping.Envelope{}
+	before := len(r.faults)
+	given := readKeys(r, n, where, envelopeKeys, e)
+	if len(r.faults) > before {
+		return e
+	}
+	switch {
+	case given["row"] == nil && given["each"] == nil:
+		r.fault(pos(n), where, "row is missing: the path of the row in a message")
+	case given["row"] != nil && given["each"] != nil:
+		r.fault(pos(given["row"]), where, "with each, the elements are the rows: leave row out")
+	}
+	check := func(p mapping.Path, name string) {
+		if p.Base == mapping.ParentBase {
+			r.fault(pos(given[name]), join(where, name), "%s: ^ is the parent of an element, and an envelope has none", p.Text)
+		}
+	}
+	for name, paths := range map[string][]mapping.Path{"unwrap": {e.Unwrap}, "table": e.Table, "each": {e.Each}, "row": e.Row, "old": {e.Old}, "key": {e.Key}, "unset": {e.Unset}} {
+		for _, p := range paths {
+			check(p, name)
+		}
+	}
+	for _, part := range e.Version {
+		check(part.From, "version")
+	}
+	for name, when := range map[string]mapping.When{"delete_when": e.DeleteWhen, "truncate_when": e.TruncateWhen, "ignore": e.Ignore} {
+		for _, all := range when {
+			for _, test := range all {
+				check(test.Path, name)
+			}
+		}
+	}
+	return e
+}
+
+// Preset returns the envelope of a name.
+func Preset(name string) (*mapping.Envelope, error) {
+	names, nodes := presets()
+	i := slices.Index(names, name)
+	if i < 0 {
+		return nil, fmt.Errorf("no envelope has the name %q; there are %s%s", name, strings.Join(names, ", "), DidYouMean(name, names))
+	}
+	r := &reader{file: "presets.yaml"}
+	e := r.envelopeMap(nodes[i], name)
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	e.Preset = name
+	return e, nil
+}
+
+// PresetNames are the names of the envelopes that have one.
+func PresetNames() []string {
+	names, _ := presets()
+	return names
+}
+
+func presets() (names []string, nodes []*yaml.Node) {
+	var doc yaml.Node
+	if err := yaml.NewDecoder(bytes.NewReader(envelope.Presets)).Decode(&doc); err != nil {
+		panic(err) // it is part of the program
+	}
+	for i := 0; i < len(doc.Content[0].Content); i += 2 {
+		names, nodes = append(names, doc.Content[0].Content[i].Value), append(nodes, doc.Content[0].Content[i+1])
+	}
+	return names, nodes
+}
+
+// version is the path of the version that messages have by their envelope.
+func (r *reader) version(e *mapping.Envelope, at mapping.Pos) mapping.Path {
+	switch {
+	case e == nil || e.Version == nil:
+		r.fault(at, "version", "needs an envelope with a version: version_field names the field of one")
+		return mapping.Path{}
+	case len(e.Version) > 1 || e.Version[0].As != mapping.NoCast:
+		return mapping.EnvelopeVersion
+	}
+	p := e.Version[0].From
+	p.Base = mapping.MessageBase
+	return p
+}
+
+// envelopes checks what the tables have to do with the envelope.
+func (c *checker) envelopes(m *mappingDraft) {
+	for _, t := range m.tables {
+		switch {
+		case t.given["from"] == nil:
+		case t.child():
+			c.fault(t.place("from"), t.where+".from", "the rows are in those of %s, which says from where these come", t.Of)
+		case m.Envelope == nil || m.Envelope.Table == nil:
+			c.fault(t.place("from"), t.where+".from", "needs an envelope with table, which says where a message has the name")
+		}
+		if m.Envelope == nil || m.Envelope.DeleteWhen == nil && m.Envelope.TruncateWhen == nil {
+			continue
+		}
+		if t.FillOnly {
+			c.fault(t.place("fill_only"), t.where, "fill_only never removes a row, and the envelope has delete_when or truncate_when: leave fill_only out")
+		}
+		if t.child() && !t.replaced() && t.given["version_field"] != nil {
+			c.fault(t.place("version_field"), t.where+".version_field", "the envelope has delete_when, and a delete of a row of %s counts as one of the rows here: they have its version; leave version_field out", t.Of)
+		}
+	}
+}
+
+// envelopeNode writes an envelope with its keys.
+func envelopeNode(e *mapping.Envelope) *yaml.Node {
+	n := mapNode()
+	addPaths := func(name string, paths ...mapping.Path) {
+		var texts []string
+		for _, p := range paths {
+			if p.Base != mapping.NoBase {
+				texts = append(texts, p.String())
+			}
+		}
+		if texts != nil {
+			add(n, name, listNode(texts))
+		}
+	}
+	addWhen := func(name string, w mapping.When) {
+		if w != nil {
+			add(n, name, whenNode(w))
+		}
+	}
+	addPaths("unwrap", e.Unwrap)
+	addPaths("table", e.Table...)
+	addPaths("each", e.Each)
+	addPaths("row", e.Row...)
+	addPaths("old", e.Old)
+	addPaths("key", e.Key)
+	addWhen("delete_when", e.DeleteWhen)
+	addWhen("truncate_when", e.TruncateWhen)
+	addWhen("ignore", e.Ignore)
+	if e.Omit != nil {
+		add(n, "omit", listNode(e.Omit))
+	}
+	if e.Absent != nil {
+		add(n, "absent", listNode(e.Absent))
+	}
+	addPaths("unset", e.Unset)
+	if e.Version != nil {
+		var parts []string
+		for _, v := range e.Version {
+			parts = append(parts, v.String())
+		}
+		add(n, "version", listNode(parts))
+	}
+	return n
+}

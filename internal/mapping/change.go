@@ -1,0 +1,502 @@
+package mapping
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+)
+
+// A streamScratch is what a [Scratch] has of the message of a change stream at hand.
+type streamScratch struct {
+	name    []byte // of the table
+	target  *target
+	targets map[string]*target // by name
+	claims  []*target          // by table: the first of which it took a row, where it takes rows of no others
+	deletes bool               // the message removes its rows
+	row     []byte             // the row at hand
+	former  []byte             // the same with the values that it had before; nil: they are not known
+	key     []feed.Field       // of former
+	version []uint64
+}
+
+// maxTargets is how many names of tables are kept with what takes them.
+const maxTargets = 10_000
+
+// at is the value at a place that a path of the envelope leads to; nil where there is none.
+func (s *Scratch) at(p place) *feed.Field {
+	if p.tree < 0 {
+		return nil
+	}
+	return s.get(p)
+}
+
+// isRow reports whether there is a value that is an object, or an array that may have its fields.
+func isRow(v *feed.Field) bool { return v != nil && v.Kind == feed.JSON }
+
+// takesTombstones reports whether what has only the key of a row, and no table, removes the row.
+func (p *Plan) takesTombstones() bool {
+	return len(p.tops) == 1 && len(p.loose) == 0 && p.tables[p.tops[0]].options.Version == ""
+}
+
+// beginChange makes the message in a line the one at hand.
+func (s *Scratch) beginChange(l *feed.Line, at fold.Place) {
+	s.begin(l, at)
+	e, st := s.plan.envelope, &s.stream
+	st.name, st.deletes, st.former = st.name[:0], l.Deletes, nil
+	if e.outer > 0 {
+		s.fill(e.outer, l, e.slots)
+		if v := s.get(e.unwrap); v != nil && v.Kind == feed.JSON && v.Value[0] == '{' {
+			s.frames[0].begin(v.Value, feed.JSON)
+			return
+		}
+	}
+	s.fill(0, l, s.plan.slots)
+}
+
+// changes adds the changes that the message makes. taken tells that a table takes it.
+func (s *Scratch) changes() (taken bool, err error) {
+	p, st := s.plan, &s.stream
+	e := p.envelope
+	if st.deletes { // a tombstone
+		st.target = p.target("")
+		s.beginRow(bytes.TrimSpace(s.line.Text), 0)
+		if err := s.row(p.tops[0], nil); err != nil {
+			return true, err
+		}
+		return true, nil
+	}
+	s.findTarget()
+	x := st.target
+	if len(x.tops)+len(x.loose) == 0 {
+		return false, nil
+	}
+	if e.truncates != nil && s.holds(e.truncates) {
+		return s.truncate(x)
+	}
+	if err := s.readVersion(); err != nil {
+		return true, err
+	}
+	st.deletes = e.deletes != nil && s.holds(e.deletes)
+	if e.each.tree >= 0 {
+		return s.eachChange(x)
+	}
+	var row *feed.Field
+	for _, at := range e.rows {
+		if v := s.at(at); row == nil || row.Kind == feed.Null {
+			row = v
+		}
+	}
+	return s.change(x, row, s.at(e.old), 0)
+}
+
+// findTarget finds what takes the rows of the message, by the name of its table.
+func (s *Scratch) findTarget() {
+	st := &s.stream
+	for _, part := range s.plan.envelope.table {
+		v := s.at(part)
+		if v == nil || v.Kind == feed.Null {
+			continue
+		}
+		if len(st.name) > 0 {
+			st.name = append(st.name, '.')
+		}
+		st.name = append(st.name, s.textOf(v)...)
+	}
+	if x, known := st.targets[string(st.name)]; known {
+		st.target = x
+		return
+	}
+	st.target = s.plan.target(string(st.name))
+	if st.targets == nil {
+		st.targets = map[string]*target{}
+	}
+	if len(st.targets) < maxTargets {
+		st.targets[st.target.name] = st.target
+	}
+}
+
+// claim demands that a table which takes rows of one schema, or of one table of the stream, does so.
+func (s *Scratch) claim(table int) error {
+	x := s.stream.target
+	only, one := x.only[table]
+	was := s.stream.claims[table]
+	switch {
+	case !one || was == x:
+	case was == nil:
+		s.stream.claims[table] = x
+	case was.only[table] != only && s.plan.envelope.spec.OneTable:
+		return fmt.Errorf("the stream has rows of two tables, %q and %q: choose one with --only, or name both in a config file", was.name, x.name)
+	case was.only[table] != only:
+		return fmt.Errorf("table %q: the stream has rows of %q and of %q: from says which it takes, such as from: %[2]s", s.plan.tables[table].spec.Name, was.name, x.name)
+	}
+	return nil
+}
+
+// truncate adds the changes of a message that empties a table of the stream.
+func (s *Scratch) truncate(x *target) (taken bool, err error) {
+	for _, i := range x.tops {
+		if !s.holds(s.plan.tables[i].when) {
+			continue
+		}
+		taken = true
+		if err := s.truncateTable(i); err != nil {
+			return taken, err
+		}
+	}
+	for _, i := range x.loose {
+		taken = true
+		if err := s.truncateTable(i); err != nil {
+			return taken, err
+		}
+	}
+	return taken, nil
+}
+
+// truncateTable adds what empties a table, and those whose rows belong to its rows.
+func (s *Scratch) truncateTable(table int) error {
+	t := &s.plan.tables[table]
+	if t.parent < 0 {
+		if err := s.claim(table); err != nil {
+			return err
+		}
+		s.table = table
+		if t.severalNames() && !s.plan.envelope.spec.OneTable {
+			return feed.Errorf(feed.BadValue, "table %q: it may have rows of several tables of the stream, and %q alone was truncated: which of them to remove is not known", t.spec.Name, s.stream.name)
+		}
+		if t.options.Version != "" {
+			return feed.Errorf(feed.BadVersion, "table %q: a truncation has no place among versions: without them it counts where it is in the stream", t.spec.Name)
+		}
+	}
+	s.rows = append(s.rows, Row{Table: table, Change: fold.Change{Op: fold.Truncate, Text: s.line.Text}})
+	for _, i := range t.children {
+		if err := s.truncateTable(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachChange adds the changes of a message with several rows.
+func (s *Scratch) eachChange(x *target) (taken bool, err error) {
+	e := s.plan.envelope
+	v, former := s.at(e.each), s.at(e.old)
+	if !isRow(v) || v.Value[0] != '[' {
+		return true, feed.Errorf(feed.BadValue, "%s is no array, which has the rows", e.spec.Each)
+	}
+	rows, olds := feed.Walk(v.Value), feed.Walker{}
+	rows.Next()
+	if isRow(former) && former.Value[0] == '[' {
+		olds = feed.Walk(former.Value)
+		olds.Next()
+	}
+	for i := 0; rows.Next(); i++ {
+		if i == s.plan.maxEach {
+			return true, feed.Errorf(feed.BadValue, "%s has more than %d elements (max_each)", e.spec.Each, s.plan.maxEach)
+		}
+		row := feed.Field{Kind: rows.Kind}
+		row.Value = rows.Raw()
+		var old *feed.Field
+		if olds.Next() {
+			old = &feed.Field{Kind: olds.Kind}
+			old.Value = olds.Raw()
+		}
+		some, err := s.change(x, &row, old, i)
+		if taken = taken || some; err != nil {
+			return taken, err
+		}
+	}
+	return taken, nil
+}
+
+// change adds the changes of one row of the message, which is number index among its rows.
+func (s *Scratch) change(x *target, row, old *feed.Field, index int) (taken bool, err error) {
+	e, st := s.plan.envelope, &s.stream
+	key := s.at(e.key)
+	if !isRow(key) {
+		key = nil
+	}
+	if !isRow(old) {
+		old = nil
+	}
+	if st.deletes && old != nil {
+		row, old = old, nil
+	}
+	switch {
+	case isRow(row):
+	case row != nil && row.Kind != feed.Null:
+		return true, feed.Errorf(feed.BadValue, "the row is no object but %s", brief(row))
+	case key == nil:
+		return true, feed.Errorf(feed.BadValue, "the message has no row (%s)", s.placesOfRow())
+	default:
+		row = nil
+	}
+	now, bad := s.compose(s.at(e.unset), key, row)
+	if bad != nil {
+		return true, bad
+	}
+	st.former = nil
+	if old != nil && !st.deletes {
+		if st.former, bad = s.compose(key, row, old); bad != nil {
+			return true, bad
+		}
+	}
+	st.row = now
+	s.beginRow(now, index)
+	return s.tables(x.tops, x.loose)
+}
+
+// placesOfRow are where a row may be, for people.
+func (s *Scratch) placesOfRow() string {
+	spec := s.plan.envelope.spec
+	var paths []string
+	for _, p := range spec.Row {
+		paths = append(paths, p.String())
+	}
+	if s.stream.deletes && spec.Old.Base != NoBase {
+		paths = append(paths, spec.Old.String())
+	}
+	return strings.Join(paths, ", ")
+}
+
+// beginRow makes a row the one at hand.
+func (s *Scratch) beginRow(row []byte, index int) {
+	f := &s.frames[s.plan.envelope.row]
+	f.begin(row, feed.JSON)
+	f.index, f.key = index, nil
+}
+
+// compose returns the object with the fields of several parts, of which those behind count before
+// those in front; nil parts have none. An array names fields that are null, or has fields as pairs.
+func (s *Scratch) compose(parts ...*feed.Field) ([]byte, *feed.Error) {
+	e := s.plan.envelope
+	var only *feed.Field
+	n := 0
+	for _, p := range parts {
+		if isRow(p) && string(p.Value) != "[]" {
+			only = p
+			n++
+		}
+	}
+	if n == 1 && only.Value[0] == '{' && len(e.names)+len(e.prefixes) == 0 && e.spec.Unset.Base == NoBase && !e.mayBeAbsent(only.Value) {
+		return only.Value, nil
+	}
+	from := len(s.bytes)
+	s.bytes = append(s.bytes, '{')
+	for _, p := range parts {
+		if !isRow(p) {
+			continue
+		}
+		if err := s.appendFields(p); err != nil {
+			return nil, err
+		}
+	}
+	s.bytes = append(s.bytes, '}')
+	return s.bytes[from:len(s.bytes):len(s.bytes)], nil
+}
+
+// mayBeAbsent reports whether some value in a row may mean that there is none.
+func (e *envelope) mayBeAbsent(row []byte) bool {
+	for _, a := range e.absent {
+		if bytes.Contains(row, a) {
+			return true
+		}
+	}
+	return false
+}
+
+// appendFields adds the fields of an object, or of an array.
+func (s *Scratch) appendFields(v *feed.Field) *feed.Error {
+	w := feed.Walk(v.Value)
+	w.Next()
+	array := w.Array()
+	for w.Next() {
+		if !array {
+			name := w.Name
+			if err := s.appendField(name, w.Raw()); err != nil {
+				return err
+			}
+			continue
+		}
+		name, value, ok := pair(w.Kind, w.Raw())
+		if !ok {
+			return feed.Errorf(feed.BadValue, "an array of fields has objects with name and value, or names of fields that are NULL, and not %s", brief(&feed.Field{Value: w.Raw()}))
+		}
+		if value == nil {
+			continue
+		}
+		if err := s.appendField(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pair reads an element of an array of fields: an object with name and value, or the name of a field
+// that is null.
+func pair(k feed.Kind, raw []byte) (name, value []byte, ok bool) {
+	if k == feed.String {
+		return raw[1 : len(raw)-1], null, true
+	}
+	if k != feed.JSON || raw[0] != '{' {
+		return nil, nil, false
+	}
+	w := feed.Walk(raw)
+	for w.Next(); w.Next(); {
+		switch member, v := string(w.Name), w.Raw(); {
+		case member == "name" && w.Kind == feed.String:
+			name = v[1 : len(v)-1]
+		case member == "value":
+			value = v
+		}
+	}
+	return name, value, name != nil
+}
+
+// appendField adds a field to the object that is being made, unless it is none. raw is what stands
+// between the quotes of its name.
+func (s *Scratch) appendField(raw, value []byte) *feed.Error {
+	e, name := s.plan.envelope, raw
+	if bytes.IndexByte(raw, '\\') >= 0 {
+		name = feed.AppendUnquoted(nil, raw)
+	}
+	if e.omits(name) || e.isAbsent(value) {
+		return nil
+	}
+	if e.spec.Unset.Base != NoBase && bytes.IndexByte(name, '.') >= 0 && !s.plan.trees[e.row].has(name) {
+		return feed.Errorf(feed.BadValue, "the field %q is part of a column's value, and weir sets whole columns: have the messages contain the whole row, or name a column for the field", name)
+	}
+	if s.bytes[len(s.bytes)-1] != '{' {
+		s.bytes = append(s.bytes, ',')
+	}
+	s.bytes = append(append(append(s.bytes, '"'), raw...), '"', ':')
+	s.bytes = append(s.bytes, value...)
+	return nil
+}
+
+// has reports whether a path begins with a member of that name.
+func (t *tree) has(name []byte) bool {
+	for _, k := range t.nodes[0].kids {
+		if step := &t.nodes[k].step; step.Index < 0 && step.Name == string(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// formerKey reads the key that the row at hand had before, for a table.
+func (s *Scratch) formerKey(table int) *feed.Error {
+	st, t := &s.stream, &s.plan.tables[table]
+	index := s.frames[s.plan.envelope.row].index
+	s.beginRow(st.former, index)
+	defer func() { s.beginRow(st.row, index) }()
+	st.key = st.key[:0]
+	object, none, err := s.object(t)
+	if err != nil || none {
+		return err
+	}
+	key, from := s.keys[table], len(s.fields)
+	clear(key)
+	err = s.values(t, object, key, true)
+	s.fields = s.fields[:from]
+	for i, f := range key {
+		f.Name = t.key[i].name
+		st.key = append(st.key, f)
+	}
+	return err
+}
+
+// deleteFormer adds the change that removes the row of the former key, where the key is another one
+// now.
+func (s *Scratch) deleteFormer(table int, key []feed.Field, c *fold.Change) {
+	same := true
+	for i, was := range s.stream.key {
+		same = same && string(s.textOf(&was)) == string(feed.Text(nil, key[i].Value, key[i].Kind))
+	}
+	if same {
+		return
+	}
+	if s.met != nil {
+		s.met(table)
+	}
+	from := len(s.fields)
+	s.fields = append(s.fields, s.stream.key...)
+	s.rows = append(s.rows, Row{Table: table, Change: fold.Change{Op: fold.Delete, Fields: s.fields[from:len(s.fields):len(s.fields)], Version: c.Version, Text: c.Text}})
+}
+
+// readVersion has the message have the version that its parts make.
+func (s *Scratch) readVersion() *feed.Error {
+	e, st := s.plan.envelope, &s.stream
+	if e.versionAt.tree < 0 {
+		return nil
+	}
+	st.version = st.version[:0]
+	for i := range e.version {
+		part := &e.version[i]
+		v := s.at(part.at)
+		switch {
+		case v != nil && v.Kind != feed.Null:
+			var ok bool
+			if st.version, ok = part.spec.As.append(st.version, v.Value, s.textOf(v)); !ok {
+				return feed.Errorf(feed.BadVersion, "%s is no part of a version: %s", part.spec, brief(v))
+			}
+		case i == 0:
+			return nil // the fold says that it is missing
+		default:
+			st.version = append(st.version, 0)
+		}
+	}
+	from, k := len(s.bytes), feed.Int
+	if len(st.version) == 1 {
+		s.bytes = strconv.AppendUint(s.bytes, st.version[0], 10)
+	} else { // texts have the order of the numbers, of which each has as many digits
+		k = feed.String
+		for i, n := range st.version {
+			s.bytes = append(s.bytes, `"/`[min(i, 1)])
+			s.bytes = fmt.Appendf(s.bytes, "%020d", n)
+		}
+		s.bytes = append(s.bytes, '"')
+	}
+	f := s.made(from, k)
+	s.frames[0].set(e.versionAt.node, f.Value, f.Kind)
+	return nil
+}
+
+// append adds the numbers of a part of a version.
+func (c VersionCast) append(numbers []uint64, raw, text []byte) (_ []uint64, ok bool) {
+	switch c {
+	case LSNCast:
+		high, low, two := strings.Cut(string(text), "/")
+		h, err := strconv.ParseUint(high, 16, 32)
+		l, err2 := strconv.ParseUint(low, 16, 32)
+		return append(numbers, h<<32|l), two && err == nil && err2 == nil
+	case BinlogCast:
+		file, at, positioned := strings.Cut(string(text), ":")
+		n, err := strconv.ParseUint(file[strings.LastIndex(file, ".")+1:], 10, 64)
+		if numbers = append(numbers, n); !positioned {
+			return numbers, err == nil
+		}
+		p, err2 := strconv.ParseUint(at, 10, 64)
+		return append(numbers, p), err == nil && err2 == nil
+	case TimestampCast:
+		var t, i uint64
+		found := 0
+		w := feed.Walk(raw)
+		for w.Next() {
+			into := map[string]*uint64{"t": &t, "i": &i}[string(w.Name)]
+			if into == nil || w.Kind != feed.Int {
+				continue
+			}
+			n, err := strconv.ParseUint(string(w.Raw()), 10, 32)
+			if *into = n; err == nil {
+				found++
+			}
+		}
+		return append(numbers, t<<32|i), found == 2
+	}
+	n, err := strconv.ParseUint(string(text), 10, 64)
+	return append(numbers, n), err == nil
+}
