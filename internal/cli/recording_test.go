@@ -40,6 +40,7 @@ func sqlite3() {
 // A command that only prints ends without a word where its reader has had enough.
 func TestStdout_ReaderThatLeaves(t *testing.T) {
 	s := stage{}.scene(t, nil)
+	s.wholeFeed()
 	out := s.run("weir replay flights.jsonl.gz | head -n 1", sign{exit: 1, logs: "^$"})
 	if strings.Count(out, "\n") != 1 {
 		t.Errorf("it printed %q", out)
