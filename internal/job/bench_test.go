@@ -2,15 +2,12 @@ package job_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/weirsync/weir/internal/bench"
 	"github.com/weirsync/weir/internal/feed"
@@ -87,11 +84,9 @@ var drivers = map[string]func(b *testing.B) sink.Sink{
 	},
 }
 
-// BenchmarkFlush writes batches of 50,000 rows of 38 text columns, and of 4. The limit of
-// Postgres is a bare COPY of the same rows into an empty table.
+// BenchmarkFlush writes batches of 50,000 rows of 38 text columns, and of 4.
 func BenchmarkFlush(b *testing.B) {
 	wide := [3][][]byte{distinct(b, 1), distinct(b, 2), distinct(b, 3)}
-	b.Run("postgres/copy", func(b *testing.B) { benchmarkCopy(b, folded(b, wide[0])) })
 	few := [3][][]byte{narrow(wide[0]), narrow(wide[1]), narrow(wide[2])}
 	for _, driver := range []string{"sqlite", "postgres"} {
 		for _, kind := range []string{"insert", "update", "unchanged", "half"} { // half: of the rows nothing changes
@@ -149,70 +144,6 @@ func benchmarkFlush(b *testing.B, messages [3][][]byte, open func(b *testing.B) 
 		b.StartTimer()
 	}
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "rows/s")
-}
-
-// benchmarkCopy copies the batch's rows into a table with the key that weir would
-// give it: encoded beforehand, and as values by pgx.
-func benchmarkCopy(b *testing.B, batch *fold.Batch) {
-	var lines bytes.Buffer
-	var names []string
-	for i := range batch.Table.Columns {
-		names = append(names, batch.Table.Columns[i].Name)
-	}
-	var values [][]any
-	for _, r := range batch.Sorted() {
-		row := make([]any, len(names))
-		for i := range row {
-			if i > 0 {
-				lines.WriteByte('\t')
-			}
-			if v := batch.Value(r, i); v == nil {
-				lines.WriteString(`\N`)
-			} else {
-				text := bytes.Trim(v, `"`) // the feed has no escapes
-				lines.Write(text)
-				row[i] = string(text)
-			}
-		}
-		lines.WriteByte('\n')
-		values = append(values, row)
-	}
-	conn, err := pgx.Connect(b.Context(), testpg.New(b))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer conn.Close(context.Background())
-	exec := func(sql string) {
-		if _, err := conn.Exec(b.Context(), sql); err != nil {
-			b.Fatal(err)
-		}
-	}
-	copies := map[string]func() error{
-		"encoded": func() error {
-			_, err := conn.PgConn().CopyFrom(b.Context(), bytes.NewReader(lines.Bytes()), "COPY t FROM STDIN")
-			return err
-		},
-		"values": func() error {
-			_, err := conn.CopyFrom(b.Context(), pgx.Identifier{"t"}, names, pgx.CopyFromRows(values))
-			return err
-		},
-	}
-	for _, kind := range []string{"encoded", "values"} {
-		b.Run(kind, func(b *testing.B) {
-			n := 0
-			for b.Loop() {
-				b.StopTimer()
-				exec("DROP TABLE IF EXISTS t")
-				exec(postgres.Create(&batch.Table))
-				b.StartTimer()
-				if err := copies[kind](); err != nil {
-					b.Fatal(err)
-				}
-				n += benchRows
-			}
-			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "rows/s")
-		})
-	}
 }
 
 // BenchmarkSync is the whole way of a file into a new database.

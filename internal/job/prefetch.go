@@ -156,7 +156,7 @@ func (p *prefetch) pass(ctx context.Context, in <-chan *set, out chan<- *set, lo
 	defer close(out)
 	for s := range in {
 		s.stopPrefetch = func() {}
-		if s.readsDominate = s.Rows() > 0 && p.wanted(); s.readsDominate {
+		if s.Rows() > 0 && p.wanted() {
 			reading, cancel := context.WithCancel(ctx)
 			var done sync.WaitGroup
 			done.Go(func() {

@@ -16,9 +16,7 @@ type set struct {
 	ended   []*lane // their claims are released when the set is committed
 	rebuild bool    // the tables are emptied first
 
-	// Of the prefetch.
-	readsDominate bool
-	stopPrefetch  func() // waits until nobody reads the rows
+	stopPrefetch func() // waits until nobody reads the rows
 }
 
 // setLane is a lane of a set, and how far the lane is read when the set is committed.

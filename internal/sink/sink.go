@@ -157,8 +157,6 @@ type Flush struct {
 	// Tombstones is how long the version of a delete is remembered at least, where a
 	// batch has versions.
 	Tombstones time.Duration
-	// ReadsDominate says that flushes wait for rows to be read from a disk.
-	ReadsDominate bool
 	// BeforeCommit is called in the transaction when everything but the checkpoints is
 	// written, with all rejects, those of the batch that the database refused among them;
 	// it sets what the checkpoints of Lanes say, but for Seq, and RejectFile. An error ends

@@ -29,6 +29,7 @@ type client struct {
 	unicode    bool          // its encoding holds every character
 	pooled     bool          // a pooler may give each transaction another session
 	temp       bool          // it lets us make temporary tables
+	counts     bool          // it counts the rows that are written
 	replicated bool          // it has a synchronous standby
 	idle       time.Duration // after which it ends a session that leaves a transaction idle; 0: never
 	ready      bool          // weir's tables exist
@@ -115,7 +116,8 @@ func (c *client) inspect(ctx context.Context) error {
 		"SELECT pg_backend_pid(), current_setting('server_version_num'), current_setting('server_encoding'), current_schema(), current_database(), pg_is_in_recovery(),"+
 			" has_database_privilege(current_database(), 'TEMP'), (SELECT extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid()),"+
 			" current_setting('synchronous_standby_names'), current_setting('default_transaction_read_only'),"+
-			" (SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout')",
+			" (SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'),"+
+			" (SELECT setting FROM pg_settings WHERE name = 'track_counts')",
 		"SELECT to_regclass(quote_ident(current_schema()) || '.weir_meta') IS NOT NULL")
 	if err != nil {
 		return err
@@ -129,6 +131,7 @@ func (c *client) inspect(ctx context.Context) error {
 	c.unicode = string(row[2]) == "UTF8" || string(row[2]) == "SQL_ASCII"
 	c.temp = string(row[6]) == "t"
 	c.replicated = len(row[8]) > 0
+	c.counts = string(row[11]) == "on"
 	c.idle = time.Duration(number(row[10])) * time.Millisecond
 	if !c.pooled {
 		if err := c.terminateStaleBackend(ctx); err != nil {

@@ -20,6 +20,9 @@ const maxStarts = 2
 // errRaced says that the versions of rows were written that a flush was about to write.
 var errRaced = errors.New("another session wrote newer versions meanwhile")
 
+// errTaken says that another session inserted a row that a MERGE was about to insert.
+var errTaken = errors.New("another session inserted a row of the same key meanwhile")
+
 // errGone says that rows are gone that a flush was about to change.
 var errGone = errors.New("another session deleted rows or changed their keys while they were written")
 
@@ -35,7 +38,7 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	if d.pendingID != id {
 		d.pendingID, d.pendingResult = id, sink.Result{Tables: make([]sink.Counts, len(f.Batches))}
 	}
-	d.rereads, d.gone, d.raced = 0, 0, 0
+	d.rereads, d.gone, d.raced, d.taken = 0, 0, 0, 0
 	for _, b := range f.Batches {
 		if t := d.known(b.Table.Name); t.stageName == "" {
 			t.stageName = d.stageName(f, t)
@@ -48,6 +51,8 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 			d.gone++
 		case errors.Is(err, errRaced) && d.raced < maxStarts:
 			d.raced++
+		case errors.Is(err, errTaken):
+			d.taken++
 		case (isStale(pgError(err)) || errors.Is(err, errStaleTable)) && d.rereads < maxStarts:
 			// Others changed a table since it was read.
 			d.rereads++
@@ -282,9 +287,9 @@ func (a *attempt) writeParts() {
 		switch {
 		case p.merge == nil || len(p.newer) == 0:
 		case p.merge.sweeps:
-			p.tags.delete = []int{p.merge.sweep(a.script)}
+			p.tags.delete = p.merge.sweep(a.script)
 		case p.merge.deletes && tables > 1:
-			p.tags.delete = []int{p.merge.delete(a.script, "")}
+			p.tags.delete = p.merge.delete(a.script)
 		}
 		for _, above := range a.takers(p) {
 			p.taken = append(p.taken, p.take(above))
@@ -325,6 +330,10 @@ func (a *attempt) failed(ctx context.Context, err error) (sink.Result, error) {
 		return a.result(), errGone
 	case direct && refused != nil && !isStale(refused) && (refused.Code == "23505" || refused.Code == "22P02"):
 		return d.write(ctx, a.f) // not all rows were new, or others have numbered columns
+	case a.unmergeable(refused):
+		return d.write(ctx, a.f)
+	case a.taken(refused):
+		return a.result(), errTaken
 	case isRaced(refused):
 		return a.result(), errRaced
 	case isStale(refused) && d.rereads < maxStarts:

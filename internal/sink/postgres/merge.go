@@ -27,6 +27,8 @@ type merge struct {
 	replaces bool       // rows are replaced
 	sweeps   bool       // staged rows are keys of rows above; see [fold.Explode]
 	resets   bool       // columns of rows get their default
+	removes  bool       // the MERGE deletes rows
+	separate bool       // several statements take the place of the MERGE
 	plain    bool       // the COPY takes the columns of the table alone
 	versions *versioned // nil where the batch has none
 	scratch  []byte
@@ -112,34 +114,36 @@ func (d *DB) newMerge(b *fold.Batch, t *table, table relation, rows []*fold.Row)
 	return m
 }
 
-// tags are the numbers of a merge's statements in its script; insert is -1 where there
-// is none.
+// tags are the numbers of a merge's statements in its script; -1: there is none.
 type tags struct {
-	insert         int
-	update, delete []int
+	insert, update, delete int
+	merge                  int // between two statements that tell what it counts
 }
+
+var noTags = tags{-1, -1, -1, -1}
 
 // count adds what a merge's statements did, if they got so far.
 func (m *merge) count(res *sink.Counts, r []result, at tags, rows int) bool {
-	affected := func(statements ...int) (n int64) {
-		for _, i := range statements {
-			if i >= 0 {
-				n += r[i].tag.RowsAffected()
-			}
-		}
-		return n
-	}
-	if len(r) <= slices.Max(slices.Concat([]int{at.insert}, at.update, at.delete)) || rows == 0 && !m.sweeps {
+	if len(r) <= max(at.insert, at.update, at.delete, at.merge+1) || rows == 0 && !m.sweeps {
 		return false
 	}
-	inserted, updated, deleted := affected(at.insert), affected(at.update...), affected(at.delete...)
-	res.Inserted += inserted
-	res.Updated += updated
-	res.Deleted += deleted
-	if m.sweeps { // the rows that are deleted are none of those
-		deleted = 0
+	affected := func(statement int) int64 {
+		if statement < 0 {
+			return 0
+		}
+		return r[statement].tag.RowsAffected()
 	}
-	res.Unchanged += int64(rows) - inserted - updated - deleted
+	did := sink.Counts{Inserted: affected(at.insert), Updated: affected(at.update), Deleted: affected(at.delete)}
+	if at.merge >= 0 {
+		m.split(&did, r[at.merge-1:at.merge+2])
+	}
+	res.Inserted += did.Inserted
+	res.Updated += did.Updated
+	res.Deleted += did.Deleted
+	if m.sweeps { // the rows that are deleted are none of those
+		did.Deleted = 0
+	}
+	res.Unchanged += int64(rows) - did.Inserted - did.Updated - did.Deleted
 	return true
 }
 
@@ -161,7 +165,9 @@ func (m *merge) copyAll(s *script, rows []*fold.Row) tags {
 	}
 	n := s.add("COPY %s (%s) FROM STDIN", m.table.ident, strings.Join(into, ", "))
 	s.copies = append(s.copies, m.encode(rows))
-	return tags{insert: n}
+	t := noTags
+	t.insert = n
+	return t
 }
 
 // stage adds what copies rows into the staging table.
@@ -172,65 +178,96 @@ func (m *merge) stage(s *script, rows []*fold.Row) {
 	}
 }
 
-// statements adds what brings the table up to date. New rows come first, in the
-// order of their keys: who waits there for another writer's row holds no lock on
-// a row that is there. Then the rows that are to change are locked in that order.
-// So writers that all do this cannot wait for each other in a circle.
-//
-// Rows are locked and changed in slices of that many: where the table is larger than
-// the memory, the pages that were read to lock a row are gone when all are locked.
-//
-// alone says that no other table is written: else rows are only locked that are to be
-// deleted, which happens when all tables have got their rows.
-func (m *merge) statements(s *script, rows []*fold.Row, slice int, alone bool) (t tags) {
-	t.insert = -1
+// statements adds what brings the table up to date, in the order of the keys: so writers that all do
+// this cannot wait for each other in a circle. alone says that no other table is written: else rows
+// that are to be deleted are only locked, for that happens when all tables have got their rows.
+func (m *merge) statements(s *script, rows []*fold.Row, alone bool) (t tags) {
 	if len(rows) == 0 {
-		return t // nothing is newer than what is there
+		return noTags // nothing is newer than what is there
 	}
 	m.findOwners(s)
 	m.findReferred(s)
+	if m.separate {
+		return m.separately(s, alone)
+	}
 	set, differs := m.assignments()
-	// A row that was just inserted may be another than the staged one: then it is
-	// marked, and left alone.
-	marked := set != "" && (m.table.triggers || (m.replaces || m.resets) && m.defaults())
-	t.insert = m.insert(s, marked)
-	var touched []string
-	if set != "" {
-		lives := m.lives()
-		if marked {
-			lives += "s.op IS DISTINCT FROM 'i' AND "
+	m.removes = m.deletes && alone && m.asFound(hasState) == ""
+	t = noTags
+	if m.deletes && !m.removes {
+		touched := "s.op = 'd'"
+		if set != nil {
+			touched += " OR " + m.lives() + differs
 		}
-		touched = append(touched, lives+"(t.ctid IS NULL OR "+differs+")")
-		// A row that was just locked shows it, unless others share the lock: that
-		// saves comparing it a second time. Where a table has rules, the check of a
-		// foreign key may have locked it too.
-		if !m.table.HasConstraints {
-			differs = "(t.xmax = pg_current_xact_id()::xid OR " + differs + ")"
-		}
-		differs = lives + m.asFound(hasState) + differs
+		m.lock(s, "t.ctid IS NOT NULL AND ("+touched+")")
 	}
-	if m.deletes {
-		touched = append(touched, "s.op = 'd' AND t.ctid IS NOT NULL")
-	}
-	if len(touched) == 0 {
-		return t
-	}
-	for from := 0; from < len(rows); from += slice {
-		in := ""
-		if slice < len(rows) {
-			in = fmt.Sprintf("s.n >= %d AND s.n < %d AND ", from, from+slice)
-		}
-		m.lock(s, in+"("+strings.Join(touched, " OR ")+")")
-		// Where nothing was locked, the rest is not even looked at.
-		in += "current_setting('weir.touched') <> '0' AND "
-		if set != "" {
-			t.update = append(t.update, s.add("UPDATE %s t SET %s FROM %s s WHERE %s%s AND %s", m.table.ident, set, m.t.stageName, in, m.on(), differs))
-		}
-		if m.deletes && alone {
-			t.delete = append(t.delete, m.delete(s, in))
-		}
+	s.add("%s", m.countSQL())
+	t.merge = s.add("%s", m.mergeSQL(set, differs))
+	s.add("%s", m.countSQL())
+	if m.deletes && !m.removes && alone {
+		t.delete = m.delete(s)
 	}
 	return t
+}
+
+// mergeSQL is the MERGE of the staged rows. It joins them once, and writes as it goes: no row is read
+// twice, however large the table. A row that another session deletes meanwhile, or gives another key,
+// is inserted; a key that another one inserts is an error, after which the flush takes the separate
+// statements.
+func (m *merge) mergeSQL(set []assignment, differs string) string {
+	var b strings.Builder
+	staged := m.t.stageName
+	if m.d.staging() == unlogged || m.owner != nil || len(m.refs) > 0 { // a scan may begin anywhere, or finds rows that were updated last
+		staged = "(SELECT * FROM " + staged + " ORDER BY n)"
+	}
+	fmt.Fprintf(&b, "MERGE INTO %s t USING %s s ON %s", m.table.ident, staged, m.on())
+	if m.removes {
+		b.WriteString(" WHEN MATCHED AND s.op = 'd' THEN DELETE")
+	}
+	into, from := m.inserted()
+	if found := m.asFound(hasState); found != "" {
+		// No condition of a MERGE may ask for xmin; what it writes may.
+		if set != nil {
+			set[0].value = m.orRaced(found+"true", set[0].value, set[0].at)
+		}
+		from[0] = m.orRaced(hasState+" OR s.found IS NULL", from[0], m.used[0].at)
+	}
+	if set != nil {
+		fmt.Fprintf(&b, " WHEN MATCHED AND %s%s THEN UPDATE SET %s", m.lives(), differs, m.setList(set))
+	}
+	fmt.Fprintf(&b, " WHEN NOT MATCHED AND %strue THEN INSERT (%s) VALUES (%s)", m.lives(), strings.Join(into, ", "), strings.Join(from, ", "))
+	return b.String()
+}
+
+// orRaced is a value of a column where a condition holds; else the text of a number that is none ends
+// the transaction, as with the fence.
+func (m *merge) orRaced(holds, value string, at int) string {
+	return fmt.Sprintf("CASE WHEN %s THEN %s ELSE concat('%s', s.n)::int::text::%s END", holds, value, racedWord, m.table.cols[at].staged)
+}
+
+// countSQL asks how many rows the session has inserted into the table and updated: a MERGE
+// tells only the sum.
+func (m *merge) countSQL() string {
+	sum, from := "%s", ""
+	table := quote(m.table.ident) + "::regclass"
+	if m.table.partitioned {
+		sum, from, table = "sum(%s)", " FROM pg_partition_tree("+table+")", "relid"
+	}
+	return fmt.Sprintf("SELECT "+sum+", "+sum+from, "pg_stat_get_xact_tuples_inserted("+table+")", "pg_stat_get_xact_tuples_updated("+table+")")
+}
+
+// split adds what a MERGE did, given the answers before it, to it and after it. What the triggers of
+// the table write to it themselves is counted there too, but not by the MERGE.
+func (m *merge) split(did *sink.Counts, r []result) {
+	count := func(column int) int64 { return number(r[2].rows[0][column]) - number(r[0].rows[0][column]) }
+	all := r[1].tag.RowsAffected()
+	inserted := min(count(0), all)
+	updated := all - inserted
+	if m.removes {
+		updated = min(count(1), updated)
+	}
+	did.Inserted += inserted
+	did.Updated += updated
+	did.Deleted += all - inserted - updated
 }
 
 // hasState is the condition that a staged row has a state that is kept beside it.
@@ -245,43 +282,6 @@ func (m *merge) lives() (sql string) {
 		sql += "s.op IS DISTINCT FROM 's' AND "
 	}
 	return sql
-}
-
-// delete adds what deletes the rows that staged ones delete, those of a part alone where in
-// is a condition.
-func (m *merge) delete(s *script, in string) int {
-	return s.add("DELETE FROM %s t USING %s s WHERE %s%s%s AND s.op = 'd'", m.table.ident, m.t.stageName, in, m.asFound(hasState), m.on())
-}
-
-const goneWord = "weir: rows are gone"
-
-// lock adds what locks the table's rows that staged ones touch, and demands that it lock
-// all of them. A row that another session deletes or gives another key, after the INSERT
-// saw it or while its lock is waited for, cannot be locked, even if that session
-// makes a new one of its key: then the flush starts again. Where a trigger or a policy
-// may keep rows away for good, it starts again once.
-func (m *merge) lock(s *script, touched string) {
-	strength := "NO KEY UPDATE"
-	if m.deletes {
-		strength = "UPDATE"
-	}
-	key := make([]string, len(m.table.Key))
-	for i, k := range m.table.Key {
-		key[i] = fmt.Sprintf("s.c%d", k)
-	}
-	count := "x.n::text"
-	if !(m.table.triggers || m.table.policed) || m.d.gone == 0 {
-		// A number that is none ends the transaction, as with the fence.
-		count = fmt.Sprintf("CASE WHEN x.n < y.n THEN ('%s' || y.n - x.n)::int::text ELSE %s END", goneWord, count)
-	}
-	// A table that the flush makes has no schema before its name, which may be any but weir's own.
-	asFound := m.asFound("s.kept")
-	if asFound != "" {
-		key = append(key, "s.found", hasState+" AS kept")
-	}
-	s.add("WITH weir_touched AS MATERIALIZED (SELECT s.n, %s FROM %s s LEFT JOIN %s t ON %s WHERE %s)"+
-		" SELECT set_config('weir.touched', %s, true) FROM (SELECT count(*) n FROM (SELECT FROM weir_touched s JOIN %[3]s t ON %[8]s%[4]s ORDER BY s.n FOR %[7]s OF t) l) x, (SELECT count(*) n FROM weir_touched) y",
-		strings.Join(key, ", "), m.t.stageName, m.table.ident, m.on(), touched, count, strength, asFound)
 }
 
 // on is the condition that a staged row and one of the table have the same key.
@@ -314,10 +314,8 @@ func (m *merge) begins(u *staged, other string) string {
 // initial is the expression of a column's default.
 func (m *merge) initial(at int) string { return cmp.Or(m.table.Columns[at].Default, "NULL") }
 
-// insert adds what inserts the rows that are not there, and returns the number of
-// the statement that counts them, by their marks where they are to be marked.
-func (m *merge) insert(s *script, marked bool) int {
-	var into, from []string
+// inserted are the columns of a row that is inserted, and their values.
+func (m *merge) inserted() (into, from []string) {
 	for i := range m.used {
 		u := &m.used[i]
 		into = append(into, ident(m.table.Columns[u.at].Name))
@@ -330,24 +328,7 @@ func (m *merge) insert(s *script, marked bool) int {
 	for _, c := range m.stamps {
 		into, from = append(into, ident(m.table.Columns[c.at].Name)), append(from, m.now())
 	}
-	key := make([]string, len(m.table.Key))
-	for i, k := range m.table.Key {
-		key[i] = ident(m.table.Columns[k].Name)
-	}
-	keys := strings.Join(key, ", ")
-	insert := fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s s WHERE %sNOT EXISTS (SELECT FROM %s t WHERE %s) ORDER BY s.n",
-		m.table.ident, strings.Join(into, ", "), strings.Join(from, ", "), m.t.stageName, m.lives(), m.table.ident, m.on())
-	passing := insert + " ON CONFLICT (" + keys + ") DO NOTHING"
-	if marked {
-		passing = fmt.Sprintf("WITH t AS (%s RETURNING %s) UPDATE %s s SET op = 'i' FROM t WHERE %s", passing, keys, m.t.stageName, m.on())
-	}
-	n := s.add("%s", passing)
-	if m.table.hides {
-		// A row that others made in the meantime is seen by now. What is not, a policy
-		// hides: then this is refused.
-		s.add("%s", insert)
-	}
-	return n
+	return into, from
 }
 
 // defaults reports whether the table has columns with a default, which may be
@@ -359,13 +340,28 @@ func (m *merge) defaults() bool {
 // now is the literal of the flush's time.
 func (m *merge) now() string { return quote(m.b.Time.UTC().Format(stampFormat)) }
 
-// assignments returns the SET list of the UPDATE, and the condition that it
-// changes a row: a stamp alone does not. Both are empty where no row of the batch
+// An assignment gives a column of a row that exists a value.
+type assignment struct {
+	at    int // in the table
+	value string
+}
+
+// setList is the SET list of some.
+func (m *merge) setList(set []assignment) string {
+	all := make([]string, len(set))
+	for i, a := range set {
+		all[i] = ident(m.table.Columns[a.at].Name) + " = " + a.value
+	}
+	return strings.Join(all, ", ")
+}
+
+// assignments returns what an update of a row assigns, and the condition that it
+// changes the row: a stamp alone does not. Both are empty where no row of the batch
 // names a column beside its key.
-func (m *merge) assignments() (set, differs string) {
-	var sets, conditions []string
+func (m *merge) assignments() (set []assignment, differs string) {
+	var conditions []string
 	add := func(at int, value, differs string) {
-		sets = append(sets, ident(m.table.Columns[at].Name)+" = "+value)
+		set = append(set, assignment{at, value})
 		conditions = append(conditions, differs)
 	}
 	for i := range m.used {
@@ -398,19 +394,18 @@ func (m *merge) assignments() (set, differs string) {
 			conditions = append(conditions[:0], "s.op = 'r'", "("+strings.Join(conditions, " OR ")+")")
 		}
 	}
-	if len(sets) == 0 {
-		return "", ""
+	if set == nil {
+		return nil, ""
 	}
 	for _, c := range m.stamps {
-		name := ident(m.table.Columns[c.at].Name)
 		switch {
 		case c.when == schema.UpdateStamp:
-			sets = append(sets, name+" = "+m.now())
+			set = append(set, assignment{c.at, m.now()})
 		case m.replaces: // the row is another one from here on
-			sets = append(sets, fmt.Sprintf("%s = CASE WHEN s.op = 'r' THEN %s ELSE t.%[1]s END", name, m.now()))
+			set = append(set, assignment{c.at, fmt.Sprintf("CASE WHEN s.op = 'r' THEN %s ELSE t.%s END", m.now(), ident(m.table.Columns[c.at].Name))})
 		}
 	}
-	return strings.Join(sets, ", "), "(" + strings.Join(conditions, " OR ") + ")"
+	return set, "(" + strings.Join(conditions, " OR ") + ")"
 }
 
 // unnamed is the value of a column that a row does not name: what the table has,

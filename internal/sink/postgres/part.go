@@ -41,13 +41,6 @@ type part struct {
 	unmarked bool // it is unlogged, and gets its marker
 }
 
-// How a batch is cut where reads dominate: a slice has sliceRows at least, and there
-// are mostSlices at most, for each looks through the staging table.
-const (
-	sliceRows  = 500
-	mostSlices = 40
-)
-
 // fit finds the statements that make the table what the batch needs.
 func (p *part) fit() (err error) {
 	p.ddl, p.after, p.stage, p.unmarked = nil, p.t.relation, p.t.stage, false
@@ -159,11 +152,8 @@ func (p *part) write(alone bool) {
 	if p.direct {
 		p.tags = p.merge.copyAll(s, p.newer)
 	} else {
-		slice := len(p.newer)
-		if p.a.f.ReadsDominate {
-			slice = max(sliceRows, len(p.newer)/mostSlices)
-		}
-		p.tags = p.merge.statements(s, p.newer, slice, alone)
+		p.merge.separate = p.separates()
+		p.tags = p.merge.statements(s, p.newer, alone)
 	}
 	p.to = s.n
 }

@@ -3,8 +3,8 @@
 // A flush goes to the server as one string of statements with the rows behind
 // it, and is answered at the COMMIT: one round trip, whatever its size and the number
 // of its tables. The string begins with the fence. For each table it copies the rows into
-// a staging table, and brings the table up to date from there with one INSERT and one
-// UPDATE that leave alone what does not change.
+// a staging table, and brings the table up to date from there with one MERGE that leaves
+// alone what does not change.
 package postgres
 
 import (
@@ -36,6 +36,7 @@ type DB struct {
 	// How often it was started again because the table or its rows had changed, or others had written
 	// the versions of its rows.
 	rereads, gone, raced int
+	taken                int // how often because another session had inserted a row of its own
 }
 
 // A table is what is known of one that flushes write.
@@ -45,9 +46,11 @@ type table struct {
 	key       []string // by the names that the feed uses
 	stageName string   // of the staging table; "" before the first flush of the connection
 	stage     stage
-	allNew    bool      // the last batch's rows were, so that the next one's may be
-	names     []string  // the numbered columns of its versions then
-	next      *relation // as the flush at hand makes it; nil: as it is
+	// unmergeable tells that the server refuses a MERGE.
+	unmergeable bool
+	allNew      bool      // the last batch's rows were, so that the next one's may be
+	names       []string  // the numbered columns of its versions then
+	next        *relation // as the flush at hand makes it; nil: as it is
 }
 
 var (

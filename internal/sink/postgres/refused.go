@@ -330,7 +330,7 @@ func (c *chunks) tableOf(statement int) int {
 		if len(p.writes) == 0 && p.merge == nil {
 			continue
 		}
-		if statement >= p.from && statement < p.to || slices.Contains(p.tags.delete, statement) {
+		if statement >= p.from && statement < p.to || p.tags.delete == statement {
 			return i
 		}
 		written = append(written, i)

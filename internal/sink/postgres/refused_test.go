@@ -157,9 +157,12 @@ func TestFlush_RowsGone(t *testing.T) {
 		"keys exchanged":     {"UPDATE t SET id = 100 WHERE id = 1; UPDATE t SET id = 1 WHERE id = 2; UPDATE t SET id = 2 WHERE id = 100", []string{"1|new", "2|new"}},
 		"another's update":   {"UPDATE t SET a = 'theirs'", []string{"1|new", "2|new"}},
 	} {
-		for kind, change := range map[string][]func(*fold.Options){"plain": nil, "versions": kinds["versions"].change} {
+		for kind, change := range map[string][]func(*fold.Options){"plain": nil, "separate statements": nil, "versions": kinds["versions"].change} {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				db := connect(t, testpg.New(t))
+				if kind == "separate statements" {
+					db.separately()
+				}
 				db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text, v integer)")
 				r := sinktest.Begin(t, db, change...)
 				r.Flush(`{"id":1,"a":"x","v":1}`, `{"id":2,"a":"x","v":1}`)

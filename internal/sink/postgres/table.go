@@ -20,6 +20,8 @@ type relation struct {
 	// policed tells that the table has rules or row-level security, which a COPY
 	// passes by or may not pass.
 	policed bool
+	// partitioned tells that its rows are in other tables.
+	partitioned bool
 	// triggers tells that it has triggers of inserts, which may change the row.
 	triggers bool
 	// hides tells that row-level security may keep rows from this user's sight.
@@ -203,6 +205,7 @@ func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relat
 	}
 	t.Exists = true
 	t.policed, t.triggers, t.hides = string(head[3]) == "t", string(head[5]) == "t", string(head[6]) == "t"
+	t.partitioned = string(head[1]) == "p"
 	t.oid, t.unlogged = string(head[7]), string(head[8]) == "u"
 	ours, err := d.readMarks(ctx, &t, string(head[9]), strings.Contains(string(head[0]), fmt.Sprintf("fillfactor=%d", fillFactor)))
 	if err != nil {

@@ -89,12 +89,14 @@ func (a *attempt) countEmptied(r []result) (some bool) {
 
 // takeTurns adds what has a flush wait for the others of tables that it needs for itself, and these
 // for it. One that is written piecewise needs the tables that may reject rows: it writes messages in the
-// order of the feed, so that two could wait for each other's rows. For versions see [part.alone].
+// order of the feed, so that two could wait for each other's rows. One that is sent again because another
+// session inserted a key first needs all: or the next one is first at another key. For versions see
+// [part.alone].
 func (a *attempt) takeTurns() {
 	turns := map[int64]bool{} // locks, and whether nobody else may have them
 	for _, p := range a.parts {
-		if p.b.Used() && p.b.Table.HasConstraints {
-			turns[lockNumber("turns", a.d.schema, a.d.fullName(&p.after))] = a.piecewise
+		if p.b.Used() {
+			turns[lockNumber("turns", a.d.schema, a.d.fullName(&p.after))] = a.piecewise && p.b.Table.HasConstraints || a.d.taken > 0
 		}
 		if p.b.Versioned() && (p.b.Used() || len(p.ddl) > 0) {
 			turns[a.d.versionsLock(&p.after)] = p.alone()
