@@ -2,8 +2,6 @@ package cli_test
 
 import (
 	"database/sql"
-	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -50,11 +48,9 @@ func TestDocs_Troubleshooting(t *testing.T) {
 			if !ok {
 				t.Fatal("there is no command that prints it")
 			}
-			l := newLive(t, "x.db")
-			l.write("f.jsonl", `{"id":1,"a":1}`+"\n"+`{"id":2,"a":2}`+"\n")
-			self, err := os.Executable()
-			l.check(err)
-			l.check(os.Symlink(self, l.dir+"/sqlite3"))
+			l := stage{}.scene(t, nil)
+			l.to = "x.db"
+			l.file("f.jsonl", `{"id":1,"a":1}`+"\n"+`{"id":2,"a":2}`+"\n")
 			switch {
 			case strings.HasPrefix(h[1], "another run"):
 				l.start("sync", "sync", "f.jsonl", "--follow", "--to", "x.db")
@@ -69,14 +65,9 @@ func TestDocs_Troubleshooting(t *testing.T) {
 				_, err = tx.Exec("CREATE TABLE f (id int PRIMARY KEY)")
 				l.check(err)
 			}
-			c := exec.Command("sh", "-c", command)
-			c.Dir, c.Env = l.dir, append(os.Environ(), "PATH="+l.dir+":"+os.Getenv("PATH"))
-			out, _ := c.CombinedOutput()
-			parts := strings.Split(h[1], "…")
-			for i := range parts {
-				parts[i] = regexp.QuoteMeta(parts[i])
-			}
-			if !regexp.MustCompile(strings.Join(parts, ".*")).Match(out) {
+			p := l.begin(command)
+			p.wait(t)
+			if out := read(t, p.out) + read(t, p.said); !regexp.MustCompile(wildcards(h[1])).MatchString(out) {
 				t.Errorf("%s\nprints\n%s", command, out)
 			}
 		})
