@@ -46,6 +46,7 @@ type writer struct {
 	now    value
 	set    []int   // the columns that a statement for the row at hand names
 	fresh  int     // how many rows in succession were not there
+	many   *many   // see insertMany
 	ups    *upsert // nil where rows are looked up
 	// idle is how many rows were unchanged lately; see learn. Where it is maxIdle they are looked up.
 	idle, maxIdle int
@@ -105,15 +106,23 @@ func (w *writer) rows(ctx context.Context, rows []*fold.Row, now phase) (at int,
 		write = func(r *fold.Row) error { return w.newer(r, wanted) }
 		now = allRows // which of them are deleted is found with what the database has
 	}
-	for i, r := range rows {
-		if i%1024 == 0 && ctx.Err() != nil {
-			return -1, ctx.Err()
+	for i, check := 0, 0; i < len(rows); i++ {
+		if i >= check {
+			if check = i + 1024; ctx.Err() != nil {
+				return -1, ctx.Err()
+			}
 		}
-		w.b.PrefetchValues(rows[i:])
-		if !now.has(r) {
+		if n, err := w.insertMany(rows[i:], now); err != nil {
+			return i + n, err
+		} else if n > 0 {
+			i += n - 1
 			continue
 		}
-		if err := write(r); err != nil {
+		w.b.PrefetchValues(rows[i:])
+		if !now.has(rows[i]) {
+			continue
+		}
+		if err := write(rows[i]); err != nil {
 			return i, err
 		}
 		if w.versions != nil && len(w.versions.gone) > len(w.versions.goneAt) {
@@ -290,6 +299,7 @@ func (w *writer) write(r *fold.Row) error {
 		if done, err := w.insert(); err != nil {
 			return err
 		} else if done {
+			w.fresh++
 			w.res.Inserted++
 			return nil
 		}
@@ -459,9 +469,12 @@ func (w *writer) insertSQL(set []int) string {
 		b.WriteString([]string{" (", ", "}[min(n, 1)])
 		b.WriteString(w.names[i])
 	}
-	b.WriteString(") VALUES (?" + strings.Repeat(", ?", len(set)-1) + ")")
+	b.WriteString(") VALUES " + params(len(set)))
 	return b.String()
 }
+
+// params is a row of parameters.
+func params(n int) string { return "(?" + strings.Repeat(", ?", n-1) + ")" }
 
 // update sets the columns that differ; see exact.
 func (w *writer) update() (err error) {
