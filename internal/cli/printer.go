@@ -150,15 +150,25 @@ func (o *printer) status() status {
 	if s.LastFlush > 0 {
 		is.add(11, "flush "+quantity.Duration(s.LastFlush))
 	}
-	if n := len(s.Lanes); n > 0 && s.Lanes[n-1].Size > 0 && s.Lanes[n-1].Offset > 0 {
-		read, size := s.Lanes[n-1].Offset, s.Lanes[n-1].Size
-		is.add(2, fmt.Sprintf("%.0f %%", min(100, 100*float64(read)/float64(size))))
-		left := time.Duration(float64(now.at.Sub(s.Start)) * float64(size-read) / float64(read))
-		if left >= time.Second && read < size {
-			is.add(6, "ETA "+quantity.Duration(left.Round(time.Second)))
-		}
-	}
+	is.addFiles(&s.Files, now.at.Sub(s.Start))
 	return is
+}
+
+// addFiles adds how far a run is with its files, after some time.
+func (s *status) addFiles(f *progress.Files, elapsed time.Duration) {
+	if f.Number > 1 {
+		s.add(6, fmt.Sprintf("file %s of %s", quantity.Grouped(int64(min(f.Ended+1, f.Number))), quantity.Grouped(int64(f.Number))))
+	}
+	if f.Size == 0 || f.Offset == 0 {
+		return
+	}
+	s.add(2, fmt.Sprintf("%.0f %%", min(100, 100*float64(f.Offset)/float64(f.Size))))
+	if f.Offset <= f.Before {
+		return
+	}
+	if left := time.Duration(float64(elapsed) * float64(f.Size-f.Offset) / float64(f.Offset-f.Before)); left >= time.Second {
+		s.add(6, "ETA "+quantity.Duration(left.Round(time.Second)))
+	}
 }
 
 // waitsFor is what a run waits for, "" for nothing.

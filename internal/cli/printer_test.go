@@ -34,7 +34,7 @@ func TestStatus(t *testing.T) {
 		want("0 lines  0/s  0 rows  waiting for the database: connection, for 1s")
 
 		file := p.Open("f.jsonl", progress.File)
-		file.Locate(func() (int64, int64) { return 250, 1000 })
+		file.Locate(0, func() (int64, int64) { return 1000, 1000 }) // all of it was read ahead
 		file.Read(3000, 250, true, time.Time{})
 		want("3,000 lines  3,000/s  0 rows  25 %  ETA 9s")
 		file.Reject(&fold.Reject{Table: 0, Reason: feed.NotJSON})
@@ -57,6 +57,24 @@ func TestStatus(t *testing.T) {
 		stopped = os.Interrupt
 		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  stopping (Ctrl-C: at once)  flush 20ms")
 	})
+}
+
+// Of several files, those that have not begun count too; what a run before has read says nothing of
+// how long the rest takes.
+func TestStatus_Files(t *testing.T) {
+	f := func(files progress.Files, want string) {
+		t.Helper()
+		var s status
+		if s.addFiles(&files, 10*time.Second); s.String() != want {
+			t.Errorf("%+v: %q, want %q", files, s, want)
+		}
+	}
+	f(progress.Files{}, "")
+	f(progress.Files{Number: 1, Offset: 500, Size: 1000}, "50 %  ETA 10s")
+	f(progress.Files{Number: 2000, Ended: 1000, Offset: 500, Size: 1000}, "file 1,001 of 2,000  50 %  ETA 10s")
+	f(progress.Files{Number: 2, Ended: 2, Offset: 1000, Size: 1000}, "file 2 of 2  100 %")
+	f(progress.Files{Number: 2, Ended: 1, Offset: 750, Size: 1000, Before: 500}, "file 2 of 2  75 %  ETA 10s")
+	f(progress.Files{Number: 2, Ended: 1, Offset: 500, Size: 1000, Before: 500}, "file 2 of 2  50 %")
 }
 
 func TestStatus_SaysWhatItWaitsFor(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -117,6 +118,25 @@ func (r *run) lanes(ctx context.Context) (names []string, src source.Source, err
 	return names, nil, nil
 }
 
+// sizeFiles notes how large the files are that the run is to read to their ends.
+func (r *run) sizeFiles() error {
+	sizes := map[string]int64{}
+	for _, spec := range r.Sources {
+		if r.Source.Follow || !source.TraitsOf(spec).Stored() {
+			return nil
+		}
+		name, err := source.Name(spec)
+		if err != nil {
+			return err
+		}
+		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() { // else reading says what is wrong
+			sizes[name] = info.Size()
+		}
+	}
+	r.p.SetFiles(sizes)
+	return nil
+}
+
 // sourceOptions are those of the run's sources.
 func (r *run) sourceOptions() source.Options {
 	opt := r.Source
@@ -219,12 +239,12 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	if err != nil && !finished {
 		return nil, err
 	}
-	if l.begun.Size != nil {
-		l.progress.Locate(func() (offset, size int64) { return l.begun.RawOffset(), l.begun.Size() })
-	}
 	l.begin.mark = mark{Source: l.begun.At, Feed: s.from.mark.Feed}
 	if l.begun.At != "" && !l.begun.Kept {
 		l.begin.line, l.begin.offset = s.from.line, max(s.from.offset, l.begun.Offset)
+	}
+	if l.begun.Size != nil {
+		l.progress.Locate(l.begin.offset, func() (offset, size int64) { return l.begun.RawOffset(), l.begun.Size() })
 	}
 	if topic, partition, ok := source.Partition(l.name); ok {
 		l.progress.Partition(topic, partition, l.begun.Lag, l.begun.Connected)

@@ -44,6 +44,8 @@ type Lane struct {
 	p         *Progress
 	state     LaneState
 	base      int64 // state.Lines when it was opened
+	baseBytes int64 // state.Bytes then
+	start     int64 // the byte at which it began then
 	committed int64 // of state.Lines
 	place     func() (offset, size int64)
 	lag       func() int64
@@ -56,7 +58,7 @@ func (p *Progress) Open(source string, kind Kind) *Lane {
 	defer p.mu.Unlock()
 	p.state.Begun, p.state.Trouble = true, "" // the database has answered
 	if l := p.lane(source); l != nil {
-		l.state.Open, l.base = true, l.state.Lines
+		l.state.Open, l.base, l.baseBytes = true, l.state.Lines, l.state.Bytes
 		return l
 	}
 	l := &Lane{p: p, state: LaneState{Source: source, Kind: kind, Open: true}}
@@ -64,12 +66,22 @@ func (p *Progress) Open(source string, kind Kind) *Lane {
 	return l
 }
 
-// Locate has place say how many raw bytes of the source were read, and how many there are. Any
-// goroutine may call it, also one that has begun to look before Close.
-func (l *Lane) Locate(place func() (offset, size int64)) {
+// Locate has place say how many raw bytes of the source were read, and how many there are; it began
+// at a byte. Any goroutine may call place, also one that has begun to look before Close.
+func (l *Lane) Locate(start int64, place func() (offset, size int64)) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
-	l.place = place
+	l.start, l.place = start, place
+}
+
+// located is how many raw bytes of the source are behind the run, and how many there are: what was
+// read ahead of the counts is not among them.
+func (l *Lane) located() (offset, size int64) {
+	if l.place == nil {
+		return 0, 0
+	}
+	offset, size = l.place()
+	return min(offset, l.start+l.state.Bytes-l.baseBytes), size
 }
 
 // Partition says what partition of a topic the source is, and how it is asked how many of its records
@@ -88,6 +100,7 @@ func (l *Lane) Close() {
 	defer p.mu.Unlock()
 	l.state.Open, l.state.Connections, l.place = false, 0, nil
 	if l.state.Kind == File {
+		p.endFile(l)
 		p.lanes = slices.DeleteFunc(p.lanes, func(other *Lane) bool { return other == l })
 	}
 }

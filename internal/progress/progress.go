@@ -24,6 +24,8 @@ type Progress struct {
 	committed int64 // of state.Lines
 	ignored   map[string]int64
 	unmet     []Unmet
+	fileSizes map[string]int64 // of the files that have not ended
+	files     Files            // those that have
 	passed    int64
 	noTable   map[string]int64
 	recent    []Flushed // the last ones, the oldest first
@@ -38,7 +40,8 @@ type Snapshot struct {
 	// stdin, files that are followed.
 	Lanes  []LaneState
 	Tables []Table // as New had them
-	Begun  bool    // a source was opened
+	Files  Files
+	Begun  bool // a source was opened
 
 	Lines, Bytes int64 // that were read, of all sources
 	Pending      int64 // lines of these that are not committed
@@ -170,18 +173,19 @@ func (p *Progress) Snapshot() Snapshot {
 	for i := range s.Tables {
 		s.Tables[i].Rejected = maps.Clone(s.Tables[i].Rejected)
 	}
+	s.Files = p.ofFiles()
 	s.Lanes = make([]LaneState, len(p.lanes))
 	lanes := make([]Lane, len(p.lanes))
 	for i, l := range p.lanes {
-		s.Lanes[i], lanes[i] = l.state, Lane{place: l.place, lag: l.lag, connected: l.connected}
+		s.Lanes[i], lanes[i] = l.state, *l
 		s.Lanes[i].Pending = max(0, l.state.Lines-l.committed)
 	}
 	p.mu.Unlock()
 	for i := range lanes { // which ask the file system, or take locks
 		to := &s.Lanes[i]
-		if place := lanes[i].place; place != nil {
-			to.Offset, to.Size = place()
-		}
+		to.Offset, to.Size = lanes[i].located()
+		s.Files.Offset += to.Offset
+		s.Files.Size += to.Size
 		if lag := lanes[i].lag; lag != nil {
 			to.Lag = lag()
 		}

@@ -47,12 +47,40 @@ func TestSnapshot_CountsBySourceAndTable(t *testing.T) {
 	})
 }
 
+// How far a run is: files that have ended, one that was begun by a run before, and one to come.
+func TestSnapshot_HowFarTheFilesAre(t *testing.T) {
+	p := progress.New("t")
+	want := func(f progress.Files) {
+		t.Helper()
+		if got := p.Snapshot().Files; got != f {
+			t.Errorf("%+v, want %+v", got, f)
+		}
+	}
+	want(progress.Files{})
+	p.SetFiles(map[string]int64{"a": 100, "b": 200, "c": 300, "d": 400})
+	want(progress.Files{Number: 4, Size: 1000})
+	open := func(name string, start, size int64) *progress.Lane {
+		l := p.Open(name, progress.File)
+		l.Locate(start, func() (int64, int64) { return size, size })
+		return l
+	}
+	open("a", 100, 100).Close() // a run before has read it
+	want(progress.Files{Number: 4, Ended: 1, Offset: 100, Size: 1000, Before: 100})
+	b := open("b", 0, 200)
+	b.Read(1, 50, true, time.Time{})
+	want(progress.Files{Number: 4, Ended: 1, Offset: 150, Size: 1000, Before: 100})
+	b.Close()
+	c := open("c", 100, 310) // it has grown
+	c.Read(1, 20, true, time.Time{})
+	want(progress.Files{Number: 4, Ended: 2, Offset: 420, Size: 1010, Before: 200})
+}
+
 func TestSnapshot_FilesLeaveTheirSums(t *testing.T) {
 	p := progress.New("t")
 	file, feed := p.Open("f.jsonl", progress.File), p.Open("tcp://a:1", progress.Dialed)
 	p.SetConnections("tcp://a:1", 1)
 	file.Read(3, 30, true, time.Time{})
-	file.Locate(func() (int64, int64) { return 30, 40 })
+	file.Locate(0, func() (int64, int64) { return 40, 40 }) // all of it was read ahead
 	if l := p.Snapshot().Lanes[0]; l.Offset != 30 || l.Size != 40 {
 		t.Errorf("the file while it is read: %+v", l)
 	}

@@ -37,6 +37,9 @@ type Status struct {
 	Reconnects    int64            `json:"reconnects"`
 	Kafka         *Kafka           `json:"kafka,omitempty"`
 
+	// Files are those that are read to their ends, and other sources whose size is known; missing where
+	// there are none.
+	Files   *Files   `json:"files,omitempty"`
 	Tables  []Table  `json:"tables"`
 	Sources []Source `json:"sources"` // at most maxSources
 	// SourcesLeftOut is how many more there are.
@@ -100,6 +103,14 @@ type Source struct {
 	LagRecords *int64 `json:"lag_records,omitempty"`
 }
 
+// Files is how far a run is with its files. Sizes are raw bytes of all, those that have not begun included.
+type Files struct {
+	Number      int64 `json:"number"`
+	Ended       int64 `json:"ended"`
+	OffsetBytes int64 `json:"offset_bytes"`
+	SizeBytes   int64 `json:"size_bytes"`
+}
+
 // A Flush is a batch that was written.
 type Flush struct {
 	Time     time.Time `json:"time"`
@@ -137,6 +148,9 @@ func (s *Site) status() *Status {
 		BufferBytes: did.Buffer, BufferLimitBytes: s.BufferLimit, SpoolBytes: did.Spool, SpoolLimitBytes: s.SpoolLimit,
 		Flushes: did.Batches, LastCommit: did.LastCommit.UTC(), RecentFlushes: []Flush{}, Retries: did.Retries, Reconnects: did.Reconnects,
 		Tables: []Table{}, Sources: []Source{}, Reasons: []Reason{}, RejectsAt: s.RejectsAt, UnmetFields: []string{}}
+	if f := &did.Files; f.Size > 0 {
+		st.Files = &Files{int64(f.Number), int64(f.Ended), f.Offset, f.Size}
+	}
 	if s.Unmet != nil {
 		st.UnmetFields = append(st.UnmetFields, s.Unmet()...)
 	}

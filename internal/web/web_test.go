@@ -124,7 +124,7 @@ func TestHandler_NamesAndLinesAreText(t *testing.T) {
 	s.Job, s.To, s.RejectsAt = hostile, hostile, hostile
 	l := s.Progress.Open(hostile, progress.Waiting)
 	l.Reject(&fold.Reject{Reason: feed.NotJSON})
-	s.Progress.Open(hostile+"/f", progress.File).Locate(func() (int64, int64) { return 1, 2 })
+	s.Progress.Open(hostile+"/f", progress.File).Locate(1, func() (int64, int64) { return 1, 2 })
 	s.Progress.Open("kafka://c/"+hostile+"/1", progress.Partition).Partition(hostile, "1", func() int64 { return 1 }, func() bool { return true })
 	s.Progress.Flushed(progress.Flush{Rows: 1, Tables: make([]progress.TableFlush, 2)})
 	s.LastRejects = func(context.Context, int) ([]sink.Kept, error) {
@@ -200,7 +200,7 @@ func TestStatus_CountsAndRates(t *testing.T) {
 		p := s.Progress
 		a, file := p.Open("tcp://a:1", progress.Dialed), p.Open("/x/f.jsonl", progress.File)
 		offset := int64(500)
-		file.Locate(func() (int64, int64) { return offset, 1000 })
+		file.Locate(1000, func() (int64, int64) { return offset, 1000 })
 		k := p.Open("kafka://c/t/3", progress.Partition)
 		k.Partition("t", "3", func() int64 { return 7 }, func() bool { return true })
 		l, err := web.Listen(loopback)
@@ -263,7 +263,7 @@ func TestStatus_CountsAndRates(t *testing.T) {
 			t.Errorf("the file: %+v", st.Sources[1])
 		}
 		page := string(ask("/"))
-		for _, text := range []string{"2,000 lines", "<dd class=\"big\">7 <small>records", "t/3", "1.0 <small>kB</small>", "70\u00a0%", "15s left", "not connected to tcp://a:1", "not_json", "unmatched", "tcp://a:1, </span>line 1,234"} {
+		for _, text := range []string{"2,000 lines", "<dd class=\"big\">7 <small>records", "t/3", "1.0\u00a0<small>kB</small>", "10<small>s</small>", "70\u00a0%", "15s left", "not connected to tcp://a:1", "not_json", "unmatched", "tcp://a:1, </span>line 1,234"} {
 			if !strings.Contains(page, text) {
 				t.Errorf("%q is missing:\n%s", text, page)
 			}
