@@ -91,13 +91,17 @@ func TestLanes_OverlappingWritersDoNotDeadlock(t *testing.T) {
 }
 
 // newFolder is a fold for a table.
-func newFolder(t testing.TB, s sink.Sink, table string) *fold.Folder {
+func newFolder(t testing.TB, s sink.Sink, table string, change ...func(*fold.Options)) *fold.Folder {
 	t.Helper()
 	known, err := s.Table(t.Context(), table, []string{"id"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fold.NewFolder(&feed.Names{}, known, fold.Options{Key: []string{"id"}, MaxColumns: 500, Columns: fold.AddColumns, Limits: s.Caps().Limits, Log: logtest.New(t)})
+	o := fold.Options{Key: []string{"id"}, MaxColumns: 500, Columns: fold.AddColumns, Limits: s.Caps().Limits, Log: logtest.New(t)}
+	for _, c := range change {
+		c(&o)
+	}
+	return fold.NewFolder(&feed.Names{}, known, o)
 }
 
 // TestLanes_FlushWritesOneRowOfWeirs: a flush of a known source writes its checkpoint and nothing

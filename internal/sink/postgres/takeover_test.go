@@ -18,7 +18,7 @@ import (
 func takeOver(t *testing.T, c sink.Claims, run, lane string) sink.Checkpoint {
 	t.Helper()
 	var found []sink.Checkpoint
-	err := sink.Patiently(t.Context(), time.Minute, func(e *sink.Error) { t.Log(e) }, func() (err error) {
+	err := sink.Patiently(t.Context(), 30*time.Second, func(e *sink.Error) { t.Log(e) }, func() (err error) {
 		found, err = c.(sink.GroupClaims).TakeOver(t.Context(), run, lane)
 		return err
 	})

@@ -337,6 +337,8 @@ var mutants = []mutant{
 		postgres, "TestWriters$", false},
 	{"versions that another run has written are overwritten, Postgres", "internal/sink/postgres/version.go", `"v.xmin = s.found"`, `"true"`,
 		postgres, "TestWriters_OneRowWithVersions/column", false},
+	{"writers with versions neither wait nor look for each other, Postgres", "internal/sink/postgres/version.go", `alone: p.alone(), names`, `alone: true, names`,
+		postgres, "TestSuite$/Version/RunsAtOnce|TestWriters_OneRowWithVersions", false},
 	{"a row that another run has written is overwritten by its version, Postgres", "internal/sink/postgres/version.go", `" OR t.xmin = s.found OR `, `" OR true OR `,
 		postgres, "TestWriters_OneRowWithVersions/row", false},
 	{"a row is written that another run has written meanwhile, Postgres", "internal/sink/postgres/merge.go", `const hasState = "s.state IS NOT NULL"`, `const hasState = "true"`,

@@ -31,7 +31,7 @@ func (p *program) on() string     { return filepath.Join(p.dir, "on") }
 func (p *program) binary() string { return filepath.Join(p.dir, "test") }
 
 // most is how many mutants a program has at most, so that tests that wait do so at the same time.
-const most = 15
+const most = 12
 
 // programsOf groups mutants, the largest group first. A mutant that is not within a function has a
 // program to itself.
