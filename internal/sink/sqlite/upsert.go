@@ -77,7 +77,7 @@ func (w *writer) upserts() bool {
 		return false
 	}
 	for i := range w.vals {
-		if v := &w.vals[i]; v.kind == lib.SQLITE_NULL || v.late {
+		if w.vals[i].kind == lib.SQLITE_NULL {
 			return false
 		}
 	}
