@@ -65,7 +65,7 @@ func (w *writer) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 	if err := w.refer(r); err != nil {
 		return nil, err
 	}
-	exists, err := w.lookUp()
+	exists, err := w.lookUp(w.sel)
 	switch {
 	case err != nil:
 		return nil, err

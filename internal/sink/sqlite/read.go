@@ -40,5 +40,5 @@ func (w *writer) find(r *fold.Row) (exists bool, err error) {
 	if _, err := w.own(r); err != nil {
 		return false, err
 	}
-	return w.lookUp()
+	return w.lookUp(w.sel)
 }

@@ -75,7 +75,10 @@ func (w *writer) begin(f *sink.Flush) error {
 			return err
 		}
 	}
-	return w.prepare()
+	if err := w.prepare(); err != nil || w.versions == nil {
+		return err
+	}
+	return w.prepareLook()
 }
 
 // manyFresh rows that were not there make it likely that the next is not either:
@@ -241,15 +244,15 @@ func (w *writer) initial(i int) error {
 	return nil
 }
 
-// lookUp steps w.sel to the row of the key that was taken, and reports whether
+// lookUp steps a query to the row of the key that was taken, and reports whether
 // there is one.
-func (w *writer) lookUp() (bool, error) {
+func (w *writer) lookUp(s *stmt) (bool, error) {
 	for i, k := range w.key {
-		if err := w.sel.bindValue(i+1, &w.vals[k]); err != nil {
+		if err := s.bindValue(i+1, &w.vals[k]); err != nil {
 			return false, err
 		}
 	}
-	return w.sel.step()
+	return s.step()
 }
 
 // row brings one row of the table up to date, and learns from it how the next is best written.
@@ -304,7 +307,7 @@ func (w *writer) write(r *fold.Row) error {
 			return nil
 		}
 	}
-	exists, err := w.lookUp()
+	exists, err := w.lookUp(w.sel)
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ type versioned struct {
 	names    string // JSON of those of the columns, as weir_meta has them
 	now      string
 	find     *stmt
+	look     *stmt // the version of the table's row where rows have one
 	put      *stmt
 	stored   []byte
 	// What is deleted when all tables have got their rows, and which of the rows it is.
@@ -77,6 +78,17 @@ func (w *writer) prepareVersions(f *sink.Flush) error {
 	v.resolver = fold.NewResolver(w.b, names, &w.table)
 	w.b, w.versions = v.resolver.Batch(), v
 	return nil
+}
+
+// prepareLook prepares to look for rows: no more of one is read than is needed, which docs/performance.md
+// has the gain of.
+func (w *writer) prepareLook() (err error) {
+	version := "NULL"
+	if at := w.b.Version; w.versions.find == nil && at >= 0 && w.writable(at) {
+		version = w.names[at]
+	}
+	w.versions.look, err = w.c.prepare("SELECT " + version + " FROM " + quote(w.table.Name) + w.where(0))
+	return err
 }
 
 // endVersions keeps the names of the columns that have versions.
@@ -159,16 +171,15 @@ func (w *writer) stored(r *fold.Row) (was fold.Stored, err error) {
 	if _, err = w.own(r); err != nil {
 		return was, err
 	}
-	was.Exists, err = w.lookUp()
-	if at := w.b.Version; was.Exists && v.find == nil && at >= 0 {
-		switch w.sel.kind(at) {
+	defer v.look.reset()
+	if was.Exists, err = w.lookUp(v.look); was.Exists {
+		switch v.look.kind(0) {
 		case lib.SQLITE_NULL:
 		case lib.SQLITE_FLOAT: // SQLite's own text has 15 digits
-			was.Version = feed.AppendReal(nil, w.sel.real(at))
+			was.Version = feed.AppendReal(nil, v.look.real(0))
 		default:
-			was.Version = bytes.Clone(w.sel.bytes(at))
+			was.Version = bytes.Clone(v.look.bytes(0))
 		}
 	}
-	w.sel.reset()
 	return was, err
 }
