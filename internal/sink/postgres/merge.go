@@ -24,6 +24,7 @@ type merge struct {
 	stamps   []stamped
 	bits     int        // marks that a row has; see staged
 	deletes  bool       // rows are deleted
+	removals int64      // of how many staged rows
 	replaces bool       // rows are replaced
 	sweeps   bool       // staged rows are keys of rows above; see [fold.Explode]
 	resets   bool       // columns of rows get their default
@@ -69,7 +70,9 @@ func (d *DB) newMerge(b *fold.Batch, t *table, table relation, rows []*fold.Row)
 		}
 	}
 	for _, r := range rows {
-		m.deletes = m.deletes || r.Deleted
+		if r.Deleted {
+			m.removals++
+		}
 		m.replaces = m.replaces || r.Replaces && !r.Deleted
 		m.sweeps = m.sweeps || r.Sweeps
 		for i := range place {
@@ -84,6 +87,7 @@ func (d *DB) newMerge(b *fold.Batch, t *table, table relation, rows []*fold.Row)
 			}
 		}
 	}
+	m.deletes = m.removals > 0
 	for _, k := range b.Table.Key {
 		names[k] = names[k] || m.sweeps // which a row may be compared with that has none
 	}
@@ -244,30 +248,33 @@ func (m *merge) orRaced(holds, value string, at int) string {
 	return fmt.Sprintf("CASE WHEN %s THEN %s ELSE concat('%s', s.n)::int::text::%s END", holds, value, racedWord, m.table.cols[at].staged)
 }
 
-// countSQL asks how many rows the session has inserted into the table and updated: a MERGE
-// tells only the sum.
-func (m *merge) countSQL() string {
-	sum, from := "%s", ""
-	table := quote(m.table.ident) + "::regclass"
-	if m.table.partitioned {
-		sum, from, table = "sum(%s)", " FROM pg_partition_tree("+table+")", "relid"
+// relations is a query for the OIDs of the table and of those that have rows of it.
+func (t *relation) relations() string {
+	id := "SELECT " + quote(t.ident) + "::regclass::oid"
+	if !t.below {
+		return id
 	}
-	return fmt.Sprintf("SELECT "+sum+", "+sum+from, "pg_stat_get_xact_tuples_inserted("+table+")", "pg_stat_get_xact_tuples_updated("+table+")")
+	return "WITH RECURSIVE below (id) AS (" + id + " UNION SELECT inhrelid FROM pg_inherits JOIN below ON inhparent = id) SELECT id FROM below"
 }
 
-// split adds what a MERGE did, given the answers before it, to it and after it. What the triggers of
-// the table write to it themselves is counted there too, but not by the MERGE.
+// countSQL asks how many rows the session has inserted into the table and deleted: a MERGE
+// tells only the sum.
+func (m *merge) countSQL() string {
+	return fmt.Sprintf("SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id)) FROM (%s) r (id)", m.table.relations())
+}
+
+// split adds what a MERGE did, given the answers before it, to it and after it. What triggers and foreign
+// keys of the table write to it themselves is counted there too, but not by the MERGE.
 func (m *merge) split(did *sink.Counts, r []result) {
 	count := func(column int) int64 { return number(r[2].rows[0][column]) - number(r[0].rows[0][column]) }
 	all := r[1].tag.RowsAffected()
-	inserted := min(count(0), all)
-	updated := all - inserted
+	inserted, deleted := min(count(0), all), int64(0)
 	if m.removes {
-		updated = min(count(1), updated)
+		deleted = min(count(1), all-inserted, m.removals)
 	}
 	did.Inserted += inserted
-	did.Updated += updated
-	did.Deleted += all - inserted - updated
+	did.Updated += all - inserted - deleted
+	did.Deleted += deleted
 }
 
 // hasState is the condition that a staged row has a state that is kept beside it.

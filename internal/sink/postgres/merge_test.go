@@ -96,6 +96,25 @@ func TestFlush_CountsOfTriggers(t *testing.T) {
 			db.Exec(t, "CREATE TRIGGER touches AFTER INSERT OR UPDATE OF a ON t FOR EACH ROW EXECUTE FUNCTION touches()")
 			sinktest.Counts(t, r.Flush(`{"id":1,"a":"z"}`, `{"id":8,"a":"z"}`, `{"id":6,"a":"y"}`), 1, 1, 1, 0)
 			sinktest.Expect(t, db, "SELECT id, n FROM t WHERE n IS NOT NULL ORDER BY id", "1|1", "8|1")
+			sinktest.Counts(t, r.Flush(`{"id":1,"a":"w"}`, `{"id":8,"a":"w"}`, `{"id":7,"op":"delete"}`), 0, 2, 0, 1)
+		})
+	}
+}
+
+// TestFlush_CountsOfOthersRows: neither rows that go with one of the same table nor those of tables below are
+// taken for what became of others.
+func TestFlush_CountsOfOthersRows(t *testing.T) {
+	for name, ddl := range map[string]string{
+		"set null":  "CREATE TABLE t (id integer PRIMARY KEY, a text, of integer REFERENCES t ON DELETE SET NULL)",
+		"cascade":   "CREATE TABLE t (id integer PRIMARY KEY, a text, of integer REFERENCES t ON DELETE CASCADE)",
+		"inherited": "CREATE TABLE t (id integer PRIMARY KEY, a text, of integer); CREATE TABLE t_1 () INHERITS (t); CREATE TABLE t_2 () INHERITS (t_1); INSERT INTO t_2 VALUES (7, 'x')",
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := connect(t, testpg.New(t))
+			db.Exec(t, ddl)
+			r := sinktest.Begin(t, db)
+			r.Flush(`{"id":1}`, `{"id":2,"of":1}`, `{"id":3,"of":1}`, `{"id":4}`, `{"id":7,"a":"y"}`)
+			sinktest.Counts(t, r.Flush(`{"id":1,"op":"delete"}`, `{"id":4,"a":"y"}`, `{"id":7,"a":"z"}`, `{"id":9}`), 1, 2, 0, 1)
 		})
 	}
 }

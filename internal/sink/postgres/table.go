@@ -20,8 +20,8 @@ type relation struct {
 	// policed tells that the table has rules or row-level security, which a COPY
 	// passes by or may not pass.
 	policed bool
-	// partitioned tells that its rows are in other tables.
-	partitioned bool
+	// below tells that other tables may have rows of it: partitions, or tables that inherit from it.
+	below bool
 	// triggers tells that it has triggers of inserts, which may change the row.
 	triggers bool
 	// hides tells that row-level security may keep rows from this user's sight.
@@ -167,7 +167,7 @@ func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relat
 			" (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped),"+
 			" (SELECT min(pg_describe_object(p.classid, p.objid, p.objsubid)) FROM pg_depend p JOIN pg_class u ON u.oid = p.objid AND u.relkind IN ('r', 'p', 'm')"+
 			"  WHERE p.classid = 'pg_class'::regclass AND p.objsubid > 0 AND p.refclassid = 'pg_type'::regclass"+
-			"  AND p.refobjid IN (SELECT y.oid FROM pg_type y WHERE y.oid = c.reltype OR y.typelem = c.reltype AND y.typcategory = 'A'))"+
+			"  AND p.refobjid IN (SELECT y.oid FROM pg_type y WHERE y.oid = c.reltype OR y.typelem = c.reltype AND y.typcategory = 'A')), c.relhassubclass"+
 			" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = "+is,
 		columnsSQL+is+" AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
 		"SELECT i.indisunique AND i.indisvalid AND i.indimmediate, i.indpred IS NULL AND i.indexprs IS NULL,"+
@@ -205,7 +205,7 @@ func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relat
 	}
 	t.Exists = true
 	t.policed, t.triggers, t.hides = string(head[3]) == "t", string(head[5]) == "t", string(head[6]) == "t"
-	t.partitioned = string(head[1]) == "p"
+	t.below = string(head[1]) == "p" || string(head[11]) == "t"
 	t.oid, t.unlogged = string(head[7]), string(head[8]) == "u"
 	ours, err := d.readMarks(ctx, &t, string(head[9]), strings.Contains(string(head[0]), fmt.Sprintf("fillfactor=%d", fillFactor)))
 	if err != nil {
