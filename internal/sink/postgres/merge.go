@@ -204,6 +204,7 @@ func (m *merge) statements(s *script, rows []*fold.Row, alone bool) (t tags) {
 		}
 		m.lock(s, "t.ctid IS NOT NULL AND ("+touched+")")
 	}
+	s.avoidScans(m.table.relations())
 	s.add("%s", m.countSQL())
 	t.merge = s.add("%s", m.mergeSQL(set, differs))
 	s.add("%s", m.countSQL())
@@ -211,6 +212,13 @@ func (m *merge) statements(s *script, rows []*fold.Row, alone bool) (t tags) {
 		t.delete = m.delete(s)
 	}
 	return t
+}
+
+// avoidScans adds what keeps a MERGE into one of the relations of a query from scanning it. To the planner
+// a scan of one that was empty when it was last vacuumed or analyzed costs nothing: it would scan what was
+// inserted so far for each staged row.
+func (s *script) avoidScans(relations string) {
+	s.add("SELECT set_config('enable_seqscan', 'off', true) FROM pg_class WHERE oid IN (%s) AND reltuples = 0 LIMIT 1", relations)
 }
 
 // mergeSQL is the MERGE of the staged rows. It joins them once, and writes as it goes: no row is read

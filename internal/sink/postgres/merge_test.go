@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testpg"
 )
@@ -115,6 +116,38 @@ func TestFlush_CountsOfOthersRows(t *testing.T) {
 			r := sinktest.Begin(t, db)
 			r.Flush(`{"id":1}`, `{"id":2,"of":1}`, `{"id":3,"of":1}`, `{"id":4}`, `{"id":7,"a":"y"}`)
 			sinktest.Counts(t, r.Flush(`{"id":1,"op":"delete"}`, `{"id":4,"a":"y"}`, `{"id":7,"a":"z"}`, `{"id":9}`), 1, 2, 0, 1)
+		})
+	}
+}
+
+// TestFlush_IntoVacuumed: a table that was empty when it was vacuumed is not scanned for each row.
+func TestFlush_IntoVacuumed(t *testing.T) {
+	const table = "CREATE TABLE t (id integer PRIMARY KEY, a text, v integer)"
+	for name, c := range map[string]struct {
+		ddl, vacuumed string
+		change        []func(*fold.Options)
+		looked        int // as often it may be scanned before anything is written
+	}{
+		"a table":     {ddl: table, vacuumed: "t"},
+		"a partition": {ddl: table + " PARTITION BY RANGE (id); CREATE TABLE t_0 PARTITION OF t FOR VALUES FROM (0) TO (10000)", vacuumed: "t_0"},
+		"versions":    {ddl: table, vacuumed: "weir_versions", change: []func(*fold.Options){versionedBy(fold.ColumnScope)}, looked: 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := connect(t, testpg.New(t))
+			db.Exec(t, c.ddl)
+			r := sinktest.Begin(t, db, c.change...)
+			r.Flush(`{"id":1,"v":1}`)
+			r.Flush(`{"id":1,"v":2}`)
+			db.Exec(t, "DELETE FROM "+c.vacuumed)
+			db.Exec(t, "VACUUM ANALYZE "+c.vacuumed)
+			db.Exec(t, "CREATE TABLE log (scans bigint)")
+			db.Exec(t, fmt.Sprintf("CREATE FUNCTION logs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log VALUES (pg_stat_get_xact_numscans('%s'::regclass)); RETURN NULL; END $$", c.vacuumed))
+			db.Exec(t, fmt.Sprintf("CREATE TRIGGER logs AFTER INSERT ON %s EXECUTE FUNCTION logs()", strings.TrimSuffix(c.vacuumed, "_0")))
+			for id := range 100 {
+				r.Fold(fmt.Sprintf(`{"id":%d,"a":"x","v":3}`, id))
+			}
+			r.Flush()
+			sinktest.Expect(t, db, fmt.Sprintf("SELECT count(*), bool_and(scans < %d) FROM log", 50+c.looked), "1|true")
 		})
 	}
 }

@@ -272,6 +272,7 @@ func (v *versioned) mergeStates(s *script, m *merge) {
 		const state = "CASE WHEN %s THEN s.state ELSE concat('%s', s.n)::int::text::bytea END"
 		matched, missing = fmt.Sprintf(state, "v.xmin = s.found", racedWord), fmt.Sprintf(state, "s.found IS NULL", racedWord)
 	}
+	s.avoidScans("SELECT " + quote(d.schema+".weir_versions") + "::regclass")
 	s.add("MERGE INTO %s.weir_versions v USING (SELECT n, key, state, found, CASE WHEN op = 'd' THEN now() END AS gone FROM %s WHERE state IS NOT NULL ORDER BY n) s ON v.tbl = %s AND v.key = s.key"+
 		" WHEN MATCHED THEN UPDATE SET state = %s, gone = s.gone WHEN NOT MATCHED THEN INSERT (tbl, key, state, gone) VALUES (%[3]s, s.key, %[5]s, s.gone)",
 		d.schema, m.t.stageName, d.literal(v.table), matched, missing)
