@@ -223,15 +223,11 @@ func (s *script) avoidScans(relations string) {
 
 // mergeSQL is the MERGE of the staged rows. It joins them once, and writes as it goes: no row is read
 // twice, however large the table. A row that another session deletes meanwhile, or gives another key,
-// is inserted; a key that another one inserts is an error, after which the flush takes the separate
-// statements.
+// is inserted; a key that another one inserts is an error, after which the flush is sent again. The rows
+// are sorted, for a COPY puts one that is short where a page before has room for it.
 func (m *merge) mergeSQL(set []assignment, differs string) string {
 	var b strings.Builder
-	staged := m.t.stageName
-	if m.d.staging() == unlogged || m.owner != nil || len(m.refs) > 0 { // a scan may begin anywhere, or finds rows that were updated last
-		staged = "(SELECT * FROM " + staged + " ORDER BY n)"
-	}
-	fmt.Fprintf(&b, "MERGE INTO %s t USING %s s ON %s", m.table.ident, staged, m.on())
+	fmt.Fprintf(&b, "MERGE INTO %s t USING (SELECT * FROM %s ORDER BY n) s ON %s", m.table.ident, m.t.stageName, m.on())
 	if m.removes {
 		b.WriteString(" WHEN MATCHED AND s.op = 'd' THEN DELETE")
 	}

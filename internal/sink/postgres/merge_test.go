@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -118,6 +119,27 @@ func TestFlush_CountsOfOthersRows(t *testing.T) {
 			sinktest.Counts(t, r.Flush(`{"id":1,"op":"delete"}`, `{"id":4,"a":"y"}`, `{"id":7,"a":"z"}`, `{"id":9}`), 1, 2, 0, 1)
 		})
 	}
+}
+
+// TestFlush_RowsOfManySizes: rows are written in the order of their keys, whatever the order in which the
+// staging table has them.
+func TestFlush_RowsOfManySizes(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
+	db.Exec(t, "CREATE TABLE log (n integer GENERATED ALWAYS AS IDENTITY, id integer)")
+	db.Exec(t, "CREATE FUNCTION logs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log (id) VALUES (NEW.id); RETURN NEW; END $$")
+	db.Exec(t, "CREATE TRIGGER logs BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION logs()")
+	r := sinktest.Begin(t, db)
+	for _, a := range "xy" { // rows in a staging table that the transaction has made lie in their order
+		r.Flush(fmt.Sprintf(`{"id":-1,"a":"%c"}`, a))
+	}
+	db.Exec(t, "TRUNCATE log")
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for id := range 5000 {
+		r.Fold(fmt.Sprintf(`{"id":%d,"a":"%s"}`, id, strings.Repeat("x", 40+rnd.IntN(200))))
+	}
+	r.Flush()
+	sinktest.Expect(t, db, "SELECT count(*), count(*) FILTER (WHERE id < before) FROM (SELECT id, lag(id) OVER (ORDER BY n) AS before FROM log) l", "5000|0")
 }
 
 // TestFlush_IntoVacuumed: a table that was empty when it was vacuumed is not scanned for each row.
