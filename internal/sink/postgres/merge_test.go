@@ -174,6 +174,21 @@ func TestFlush_IntoVacuumed(t *testing.T) {
 	}
 }
 
+// TestFlush_TriggerChangesOthers: a trigger changes rows that the flush is about to change.
+func TestFlush_TriggerChangesOthers(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text, last boolean)")
+	db.Exec(t, "CREATE FUNCTION last() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN UPDATE t SET last = false WHERE last; NEW.last = true; RETURN NEW; END $$")
+	db.Exec(t, "CREATE TRIGGER last BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION last()")
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":5,"a":"x"}`)
+	sinktest.Counts(t, r.Flush(`{"id":1,"a":"y"}`, `{"id":5,"a":"y"}`), 1, 1, 0, 0)
+	if sql := db.lastFlush(t); !strings.HasPrefix(sql, "BEGIN") {
+		t.Errorf("the rows were written one by one; the last of them by\n%s", sql)
+	}
+	sinktest.Expect(t, db, "SELECT id, a, last FROM t ORDER BY id", "1|y|true", "5|y|false")
+}
+
 // TestFlush_KeyTaken: another session inserts a row of a key that a flush is about to insert.
 func TestFlush_KeyTaken(t *testing.T) {
 	for name, c := range map[string]struct{ ddl, theirs string }{

@@ -29,11 +29,11 @@ func (a *attempt) merges() (parts []*part) {
 	return parts
 }
 
-// unmergeable reports whether an error is that of a server which has no MERGE, or none for a table: then
-// none of the tables gets another.
+// unmergeable reports whether an error is that of a server which has no MERGE, or none for a table, or that
+// of a trigger which changes rows that the MERGE is about to change: then none of the tables gets another.
 func (a *attempt) unmergeable(e *pgconn.PgError) bool {
 	parts := a.merges()
-	if len(parts) == 0 || e == nil || e.Code != "0A000" && e.Code != "42601" {
+	if len(parts) == 0 || e == nil || e.Code != "0A000" && e.Code != "42601" && e.Code != "27000" {
 		return false
 	}
 	for _, p := range parts {
