@@ -20,9 +20,9 @@ var errStaleTable = errors.New("the table has other columns than were read")
 const columnsWord = "weir: the table has other columns"
 
 // sameColumns adds what demands that the table still have the columns that were
-// read, by whose types values were judged and are staged, and keeps them so until
-// the transaction ends: the statement's own mention of the table locks it before it
-// looks. Whoever is going to alter the table needs the stronger lock first, or two
+// read, by whose types values were judged and are staged, and that row-level security hide rows from weir
+// or not as it did then, and keeps them so until the transaction ends: the statement's own mention of the
+// table locks it before it looks. Whoever is going to alter the table needs the stronger lock first, or two
 // would wait for each other, and demands that nobody else has widened a column of weir's.
 func (d *DB) sameColumns(s *script, t *relation, alters bool) {
 	if alters {
@@ -42,8 +42,8 @@ func (d *DB) sameColumns(s *script, t *relation, alters bool) {
 			columnsWord, d.schema, d.literal(sink.ColumnsMark(d.fullName(t))), quote(t.marks))
 	}
 	s.add("SELECT ('%s' || count(*))::int FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM %s WHERE false)"+
-		" HAVING string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS DISTINCT FROM %s OR %s::regclass::oid <> %s%s",
-		columnsWord, quote(t.ident), t.ident, quote(strings.Join(read, ",")), quote(t.ident), t.oid, other)
+		" HAVING string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS DISTINCT FROM %s OR %[2]s::regclass::oid <> %[5]s OR row_security_active(%[2]s::regclass) <> %[6]t%[7]s",
+		columnsWord, quote(t.ident), t.ident, quote(strings.Join(read, ",")), t.oid, t.hides, other)
 }
 
 // A change is a statement that changes the table.

@@ -444,22 +444,35 @@ func TestRefused_Policy(t *testing.T) {
 }
 
 // TestRefused_HiddenRow: a row that a policy keeps from weir's sight is in the way of a
-// new one; one that weir may see but not change stays.
+// new one; one that weir may see but not change stays. So it is where the policies come while weir runs.
 func TestRefused_HiddenRow(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	db.as(t, "app")
-	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, who text, n integer)")
-	db.Exec(t, "INSERT INTO t VALUES (1, 'other', 1), (5, 'me', -1)")
-	db.Exec(t, "GRANT ALL ON t TO app")
-	db.Exec(t, "ALTER TABLE t ENABLE ROW LEVEL SECURITY")
-	db.Exec(t, "CREATE POLICY mine ON t FOR SELECT USING (who = 'me')")
-	db.Exec(t, "CREATE POLICY new ON t FOR INSERT WITH CHECK (true)")
-	db.Exec(t, "CREATE POLICY old ON t FOR UPDATE USING (n > 0)")
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":2,"who":"me","n":2}`)
-	sinktest.Counts(t, r.Flush(`{"id":1,"who":"me","n":3}`, `{"id":2,"n":3}`, `{"id":3,"who":"me","n":3}`, `{"id":4,"who":"other","n":3}`, `{"id":5,"n":3}`), 1, 1, 1, 0)
-	sinktest.Expect(t, db, "SELECT * FROM t ORDER BY id", "1|other|1", "2|me|3", "3|me|3", "5|me|-1")
-	sinktest.Expect(t, db, "SELECT line, substring(reason FROM 'SQLSTATE (.....)') FROM weir_rejects ORDER BY line", "2|23505", "5|42501")
+	for name, late := range map[string]bool{"before": false, "later": true} {
+		t.Run(name, func(t *testing.T) {
+			db := connect(t, testpg.New(t))
+			db.as(t, "app")
+			db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, who text, n integer CHECK (n > -5))")
+			db.Exec(t, "INSERT INTO t VALUES (1, 'other', 1), (5, 'me', -1)")
+			db.Exec(t, "GRANT ALL ON t TO app")
+			enable := func() {
+				db.Exec(t, "ALTER TABLE t ENABLE ROW LEVEL SECURITY")
+				db.Exec(t, "CREATE POLICY mine ON t FOR SELECT USING (who = 'me')")
+				db.Exec(t, "CREATE POLICY new ON t FOR INSERT WITH CHECK (true)")
+				db.Exec(t, "CREATE POLICY old ON t FOR UPDATE USING (n > 0)")
+			}
+			if !late {
+				enable()
+			}
+			r := sinktest.Begin(t, db)
+			r.Flush(`{"id":2,"who":"me","n":1}`)
+			r.Flush(`{"id":2,"n":2}`)
+			if late {
+				enable()
+			}
+			sinktest.Counts(t, r.Flush(`{"id":1,"who":"me","n":3}`, `{"id":2,"n":3}`, `{"id":3,"who":"me","n":3}`, `{"id":4,"who":"other","n":3}`, `{"id":5,"n":3}`), 1, 1, 1, 0)
+			sinktest.Expect(t, db, "SELECT * FROM t ORDER BY id", "1|other|1", "2|me|3", "3|me|3", "5|me|-1")
+			sinktest.Expect(t, db, "SELECT line, substring(reason FROM 'SQLSTATE (.....)') FROM weir_rejects ORDER BY line", "3|23505", "6|42501")
+		})
+	}
 }
 
 // TestRefused_WithoutRules: a table that weir made refuses a row all the same;
