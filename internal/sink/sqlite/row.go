@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -323,7 +322,7 @@ func (w *writer) write(r *fold.Row) error {
 	case !exists:
 		var done bool
 		if done, err = w.insert(); err == nil && !done && !w.exact {
-			err = fmt.Errorf("table %q takes no row of a key that it does not have", w.table.Name)
+			err = w.insertOrFail()
 		}
 		w.counted(&w.res.Inserted)
 	case r.Replaces:
@@ -444,6 +443,17 @@ func (w *writer) insert() (done bool, err error) {
 	return done, nil
 }
 
+// insertOrFail inserts the row at hand where another row has something of it that is unique, the rowid:
+// SQLite says what.
+func (w *writer) insertOrFail() error {
+	s, err := w.c.prepareOne(w.insertSQL(w.columns))
+	if err != nil {
+		return err
+	}
+	w.stamp()
+	return w.put(s, w.columns)
+}
+
 // stamp has the row at hand set its stamps.
 func (w *writer) stamp() {
 	for _, i := range w.stamps {
@@ -467,7 +477,7 @@ func (w *writer) put(s *stmt, columns []int) error {
 
 func (w *writer) insertSQL(set []int) string {
 	var b strings.Builder
-	b.WriteString("INSERT INTO " + quote(w.table.Name))
+	b.WriteString("INSERT INTO " + quote(w.table.Name) + " AS weir") // in the upsert of a table named excluded, that would be the table
 	for n, i := range set {
 		b.WriteString([]string{" (", ", "}[min(n, 1)])
 		b.WriteString(w.names[i])

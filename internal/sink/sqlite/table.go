@@ -163,8 +163,12 @@ func (d *DB) readKey(t *table) (constrained bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if len(pk) == 1 && !slices.Contains(t.Key, pk[0]) && !slices.ContainsFunc(indexes, func(ix index) bool { return ix.primary }) {
-		t.Columns[pk[0]].Serial, t.Columns[pk[0]].Generated = true, t.Made
+	if len(pk) == 1 && !unique && !slices.ContainsFunc(indexes, func(ix index) bool { return ix.primary }) {
+		if slices.Contains(t.Key, pk[0]) { // it is unique by itself, and the key is more
+			t.indexed, constrained = true, true
+		} else {
+			t.Columns[pk[0]].Serial, t.Columns[pk[0]].Generated = true, t.Made
+		}
 	}
 	binary := func(collations map[int]string) bool {
 		for _, c := range collations {

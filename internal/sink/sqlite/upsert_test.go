@@ -14,13 +14,15 @@ import (
 	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
-// flushes write lines to table t.
+// flushes write lines to a table.
 type flushes struct {
-	t      *testing.T
-	db     *sqlite.DB
-	folder *fold.Folder
-	names  feed.Names
-	seq    int64
+	t       *testing.T
+	db      *sqlite.DB
+	table   string
+	folder  *fold.Folder
+	names   feed.Names
+	seq     int64
+	rejects int // by the database, in a flush from now on
 }
 
 // ways calls f with the ways to write a row that exists.
@@ -31,7 +33,7 @@ func ways(t *testing.T, f func(t *testing.T, r *flushes, db *file), ddl ...strin
 			for _, sql := range ddl {
 				db.Exec(t, sql)
 			}
-			r := &flushes{t: t, db: open(t, db.path, sqlite.Options{Synchronous: sink.Off})}
+			r := &flushes{t: t, table: "t", db: open(t, db.path, sqlite.Options{Synchronous: sink.Off})}
 			r.db.LookUp(looksUp)
 			f(t, r, db)
 		})
@@ -41,11 +43,12 @@ func ways(t *testing.T, f func(t *testing.T, r *flushes, db *file), ddl ...strin
 // write flushes messages, and returns what that did to the table.
 func (r *flushes) write(key string, lines ...string) sink.Counts {
 	r.t.Helper()
-	table, err := r.db.Table(r.t.Context(), "t", strings.Split(key, ","))
+	table, err := r.db.Table(r.t.Context(), r.table, strings.Split(key, ","))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if r.folder == nil {
+	table.HasConstraints = table.HasConstraints || r.rejects > 0
+	if r.folder == nil || r.rejects > 0 {
 		r.folder = fold.NewFolder(&r.names, table, fold.Options{Key: strings.Split(key, ","), Columns: fold.AddColumns, MaxColumns: 2000, Limits: r.db.Caps().Limits, Log: logtest.New(r.t)})
 	}
 	var batch fold.Batch
@@ -61,6 +64,9 @@ func (r *flushes) write(key string, lines ...string) sink.Counts {
 	res, err := r.db.Flush(r.t.Context(), &sink.Flush{Batches: []*fold.Batch{&batch}, Job: "j", Lanes: lanesAt("s", r.seq), Run: "r"})
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	if len(res.Refused) != r.rejects {
+		r.t.Errorf("rejected: %v", res.Refused)
 	}
 	return res.Total()
 }
@@ -149,6 +155,39 @@ func TestFlush_ARowidThatIsNoKey(t *testing.T) {
 			t.Error(got)
 		}
 	}, "CREATE TABLE t (n INTEGER PRIMARY KEY, id TEXT UNIQUE, v INTEGER)")
+}
+
+// TestFlush_OnlyTheKeyFindsARow: a row is not taken for another that has the same rowid, be this a part of
+// the key or none; and the message is rejected, not the run ended.
+func TestFlush_OnlyTheKeyFindsARow(t *testing.T) {
+	for name, test := range map[string]struct{ ddl, key string }{
+		"part of the key":     {"n INTEGER PRIMARY KEY, id TEXT, v INTEGER, UNIQUE (id, n))", "id,n"},
+		"no part of the key":  {"n INTEGER PRIMARY KEY, id TEXT UNIQUE, v INTEGER)", "id"},
+		"part, without rowid": {"n INTEGER PRIMARY KEY, id TEXT, v INTEGER, UNIQUE (id, n)) WITHOUT ROWID", "id,n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ways(t, func(t *testing.T, r *flushes, db *file) {
+				r.expect(r.write(test.key, `{"id":"a","n":5,"v":1}`, `{"id":"b","n":6,"v":1}`), 2, 0, 0)
+				r.rejects = 1
+				r.expect(r.write(test.key, `{"id":"a","n":5,"v":2}`, `{"id":"c","n":6,"v":3}`, `{"id":"d","n":7,"v":4}`), 1, 1, 0)
+				if got := fmt.Sprint(db.Query(t, "SELECT id, n, v FROM t ORDER BY id")); got != "[[a 5 2] [b 6 1] [d 7 4]]" {
+					t.Error(got)
+				}
+			}, "CREATE TABLE t ("+test.ddl)
+		})
+	}
+}
+
+// TestFlush_ATableNamedExcluded: that is what a new row is called in an upsert.
+func TestFlush_ATableNamedExcluded(t *testing.T) {
+	ways(t, func(t *testing.T, r *flushes, db *file) {
+		r.table = "excluded"
+		r.expect(r.write("id", `{"id":1,"weir":1}`), 1, 0, 0)
+		r.expect(r.write("id", `{"id":1,"weir":2}`, `{"id":2,"excluded":3}`), 1, 1, 0)
+		if got := fmt.Sprint(db.Query(t, "SELECT weir, excluded FROM excluded ORDER BY id")); got != "[[2 <nil>] [<nil> 3]]" {
+			t.Error(got)
+		}
+	})
 }
 
 // TestFlush_MostColumns: a table of as many columns as SQLite has.
