@@ -126,10 +126,10 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 		return err
 	}
 	r.expirers = newExpirers(r.Tables)
-	if err := r.sizeFiles(); err != nil {
-		return err
-	}
 	for {
+		if err := r.sizeFiles(); err != nil {
+			return err
+		}
 		lanes, err := r.attempt(ctx)
 		if err == nil {
 			break

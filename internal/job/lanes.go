@@ -118,7 +118,7 @@ func (r *run) lanes(ctx context.Context) (names []string, src source.Source, err
 	return names, nil, nil
 }
 
-// sizeFiles notes how large the files are that the run is to read to their ends.
+// sizeFiles notes how large the files are that an attempt is to read to their ends.
 func (r *run) sizeFiles() error {
 	sizes := map[string]int64{}
 	for _, spec := range r.Sources {
@@ -346,6 +346,7 @@ func (o *opener) take(ctx context.Context, starts []start) error {
 		if !s.accepted && file.Finished(s.name, o.Source, s.from.mark.Source) {
 			o.claimed[s.name] = nil
 			o.skip(s)
+			o.p.SkipFile(s.name)
 		} else if !s.unnamed {
 			names = append(names, s.name)
 		}

@@ -15,33 +15,43 @@ func (p *Progress) SetFiles(sizes map[string]int64) {
 	p.fileSizes, p.files = sizes, Files{Number: len(sizes)}
 }
 
+// SkipFile notes that a run before has read a file to its end, so that this one does not open it.
+func (p *Progress) SkipFile(source string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.files.Before += p.end(source)
+}
+
 // endFile notes that a file was read to its end. p is locked.
 func (p *Progress) endFile(l *Lane) {
-	size, ok := p.fileSizes[l.state.Source]
-	if !ok {
-		return
-	}
-	delete(p.fileSizes, l.state.Source)
-	p.files.Ended++
-	p.files.Offset += size
-	p.files.Size += size
+	size := p.end(l.state.Source)
 	if l.state.Lines == 0 { // a run before has read it
 		l.start = size
 	}
 	p.files.Before += min(l.start, size)
 }
 
+// end has a file be one of those that have ended, and returns its size; 0 where it was one. p is locked.
+func (p *Progress) end(source string) int64 {
+	size, ok := p.fileSizes[source]
+	if ok {
+		delete(p.fileSizes, source)
+		p.files.Ended++
+		p.files.Offset += size
+		p.files.Size += size
+	}
+	return size
+}
+
 // ofFiles is how far the run is with its files. p is locked; lanes are those of a snapshot, which is
 // to add what they say.
 func (p *Progress) ofFiles() Files {
 	f := p.files
-	for source, size := range p.fileSizes {
-		if p.lane(source) == nil {
-			f.Size += size
-		}
+	for _, size := range p.fileSizes {
+		f.Size += size
 	}
 	for _, l := range p.lanes {
-		f.Before += l.start
+		f.Size -= p.fileSizes[l.state.Source]
 	}
 	return f
 }

@@ -186,6 +186,7 @@ func (p *Progress) Snapshot() Snapshot {
 		to.Offset, to.Size = lanes[i].located()
 		s.Files.Offset += to.Offset
 		s.Files.Size += to.Size
+		s.Files.Before += min(lanes[i].start, to.Offset)
 		if lag := lanes[i].lag; lag != nil {
 			to.Lag = lag()
 		}

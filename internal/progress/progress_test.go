@@ -47,7 +47,8 @@ func TestSnapshot_CountsBySourceAndTable(t *testing.T) {
 	})
 }
 
-// How far a run is: files that have ended, one that was begun by a run before, and one to come.
+// How far a run is: files that have ended, one that was begun by a run before, one to come, and one that is
+// not opened.
 func TestSnapshot_HowFarTheFilesAre(t *testing.T) {
 	p := progress.New("t")
 	want := func(f progress.Files) {
@@ -57,22 +58,25 @@ func TestSnapshot_HowFarTheFilesAre(t *testing.T) {
 		}
 	}
 	want(progress.Files{})
-	p.SetFiles(map[string]int64{"a": 100, "b": 200, "c": 300, "d": 400})
-	want(progress.Files{Number: 4, Size: 1000})
+	p.SetFiles(map[string]int64{"a": 100, "b": 200, "c": 300, "d": 400, "e": 50})
+	want(progress.Files{Number: 5, Size: 1050})
+	p.SkipFile("e")
+	p.SkipFile("no file of the run's")
+	want(progress.Files{Number: 5, Ended: 1, Offset: 50, Size: 1050, Before: 50})
 	open := func(name string, start, size int64) *progress.Lane {
 		l := p.Open(name, progress.File)
 		l.Locate(start, func() (int64, int64) { return size, size })
 		return l
 	}
 	open("a", 100, 100).Close() // a run before has read it
-	want(progress.Files{Number: 4, Ended: 1, Offset: 100, Size: 1000, Before: 100})
+	want(progress.Files{Number: 5, Ended: 2, Offset: 150, Size: 1050, Before: 150})
 	b := open("b", 0, 200)
 	b.Read(1, 50, true, time.Time{})
-	want(progress.Files{Number: 4, Ended: 1, Offset: 150, Size: 1000, Before: 100})
+	want(progress.Files{Number: 5, Ended: 2, Offset: 200, Size: 1050, Before: 150})
 	b.Close()
 	c := open("c", 100, 310) // it has grown
 	c.Read(1, 20, true, time.Time{})
-	want(progress.Files{Number: 4, Ended: 2, Offset: 420, Size: 1010, Before: 200})
+	want(progress.Files{Number: 5, Ended: 3, Offset: 470, Size: 1060, Before: 250})
 }
 
 func TestSnapshot_FilesLeaveTheirSums(t *testing.T) {
