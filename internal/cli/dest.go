@@ -53,7 +53,7 @@ func meantForTo(args []string) string {
 }
 
 // databaseName matches what is called as databases are, and as no source is.
-var databaseName = regexp.MustCompile(`^(sqlite|postgres|postgresql):|\.(db|sqlite|sqlite3)$`)
+var databaseName = regexp.MustCompile(`^(sqlite|postgres|postgresql):|\.(db|sqlite|sqlite3)$|^(host|hostaddr|port|dbname|user|password|service) *=.* \w+ *=`)
 
 // forms lists those of --to.
 func forms() string {
