@@ -159,6 +159,9 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) error {
 		}
 	}
 	if p.c.autocommit() {
+		if err != nil && !errors.As(err, new(*sink.Refusal)) {
+			return err // of the disk
+		}
 		// RAISE(ROLLBACK) or ON CONFLICT ROLLBACK took the whole transaction.
 		return fmt.Errorf("a rule of table %q rolls back whole transactions, and weir cannot keep such a table: %v", p.writers[max(0, table)].table.Name, err)
 	}
