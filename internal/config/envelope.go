@@ -25,6 +25,7 @@ var envelopeKeys = []key[mapping.Envelope]{
 	{"key", "the path of an object with the fields of the key, which the row may lack", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Key = r.path(n, where) }},
 	{"delete_when", "the messages that remove their row", "never", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.DeleteWhen = r.when(n, where) }},
 	{"truncate_when", "the messages that remove all rows of their table", "never", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.TruncateWhen = r.when(n, where) }},
+	{"write_when", "the messages that set the columns of their row: one that is none of these, and is not removed, truncated or ignored, is rejected", "all others", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.WriteWhen = r.when(n, where) }},
 	{"ignore", "messages that are passed over, and counted: heartbeats, changes of the schema", "none", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Ignore = r.when(n, where) }},
 	{"omit", "fields of the row that are no columns; a `*` at the end of a name stands for any text", "none", namesForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) {
 		if e.Omit = r.names(n, where); slices.ContainsFunc(e.Omit, func(name string) bool { return strings.Contains(strings.TrimSuffix(name, "*"), "*") }) {
@@ -109,7 +110,7 @@ func (r *reader) envelopeMap(n *yaml.Node, where string) *mapping.Envelope {
 	for _, part := range e.Version {
 		check(part.From, "version")
 	}
-	for name, when := range map[string]mapping.When{"delete_when": e.DeleteWhen, "truncate_when": e.TruncateWhen, "ignore": e.Ignore} {
+	for name, when := range map[string]mapping.When{"delete_when": e.DeleteWhen, "truncate_when": e.TruncateWhen, "write_when": e.WriteWhen, "ignore": e.Ignore} {
 		for _, all := range when {
 			for _, test := range all {
 				check(test.Path, name)
@@ -215,6 +216,7 @@ func envelopeNode(e *mapping.Envelope) *yaml.Node {
 	addPaths("key", e.Key)
 	addWhen("delete_when", e.DeleteWhen)
 	addWhen("truncate_when", e.TruncateWhen)
+	addWhen("write_when", e.WriteWhen)
 	addWhen("ignore", e.Ignore)
 	if e.Omit != nil {
 		add(n, "omit", listNode(e.Omit))

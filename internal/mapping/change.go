@@ -81,6 +81,9 @@ func (s *Scratch) changes() (taken bool, err error) {
 		return true, err
 	}
 	st.deletes = e.deletes != nil && s.holds(e.deletes)
+	if !st.deletes && e.writes != nil && !s.holds(e.writes) {
+		return true, s.unknown()
+	}
 	if e.each.tree >= 0 {
 		return s.eachChange(x)
 	}
@@ -91,6 +94,15 @@ func (s *Scratch) changes() (taken bool, err error) {
 		}
 	}
 	return s.change(x, row, s.at(e.old), 0)
+}
+
+// unknown rejects a message of which it is not known what it does to its row.
+func (s *Scratch) unknown() *feed.Error {
+	of, is := s.plan.envelope.writes[0][0].at, "absent"
+	if v := s.get(of); v != nil {
+		is = brief(v)
+	}
+	return feed.Errorf(feed.BadValue, "what the message does to its row is not known: %s is %s (write_when)", s.plan.title(of), is)
 }
 
 // findTarget finds what takes the rows of the message, by the name of its table.

@@ -28,6 +28,7 @@ type Envelope struct {
 	Ignore       When
 	DeleteWhen   When
 	TruncateWhen When
+	WriteWhen    When // nil: all others; what is none of these is rejected
 	// Version are parts that are compared in order. They count for tables whose version is
 	// [EnvelopeVersion].
 	Version []VersionPart
@@ -96,7 +97,7 @@ type envelope struct {
 
 	unwrap, each, old, key, unset place
 	table, rows                   []place
-	deletes, truncates            condition
+	deletes, truncates, writes    condition
 	absent                        [][]byte // raw JSON
 	names                         [][]byte // that Omit lists, and what such names begin with
 	prefixes                      [][]byte
@@ -139,6 +140,7 @@ func (c *compiler) envelope(spec *Envelope) {
 	p.ignore = c.when(spec.Ignore, scope{}, "envelope: ignore")
 	e.deletes = c.when(spec.DeleteWhen, scope{}, "envelope: delete_when")
 	e.truncates = c.when(spec.TruncateWhen, scope{}, "envelope: truncate_when")
+	e.writes = c.when(spec.WriteWhen, scope{}, "envelope: write_when")
 	for _, text := range spec.Absent {
 		e.absent = append(e.absent, quoted(text), []byte(text))
 	}

@@ -62,6 +62,27 @@ func TestEnvelope_Rows(t *testing.T) {
 		error: table "a": the key column "id" has no value in this message`)
 }
 
+// TestEnvelope_Unknown: a message is no update because it is nothing else.
+func TestEnvelope_Unknown(t *testing.T) {
+	e := changeStream()
+	e.WriteWhen = when("op=c")
+	m := mapping.Mapping{Envelope: e, Tables: []mapping.Table{{Name: "a", Key: []string{"id"}}}}
+	want(t, mapped(t, m,
+		`{"op":"c","after":{"id":1},"source":{"table":"a"}}`,
+		`{"op":"d","before":{"id":1},"source":{"table":"a"}}`,
+		`{"op":"x","after":{"id":1},"source":{"table":"a"}}`,
+		`{"op":null,"after":{"id":1},"source":{"table":"a"}}`,
+		`{"op":"x","after":{"id":1},"source":{"table":"b"}}`,
+	), `
+		a id=1
+		delete a id=1
+		error: what the message does to its row is not known: op is "x" (write_when)
+		error: what the message does to its row is not known: op is null (write_when)
+		no table takes table=b`)
+	e.Ignore = nil
+	want(t, mapped(t, m, `{"after":{"id":1},"source":{"table":"a"}}`), `error: what the message does to its row is not known: op is absent (write_when)`)
+}
+
 func TestEnvelope_Truncation(t *testing.T) {
 	child := mapping.Table{Name: "items", Of: "a", Each: path("items"), Set: mapping.ReplaceSet, Key: []string{"n"}, Columns: columns("n")}
 	m := mapping.Mapping{Envelope: changeStream(), Tables: []mapping.Table{{Name: "a", Key: []string{"id"}}, child, {Name: "all", From: []string{"*"}, Key: []string{"id"}, When: when("op!=t")}, {Name: "both", From: []string{"c", "d"}, Key: []string{"id"}}}}
