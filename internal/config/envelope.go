@@ -177,11 +177,14 @@ func (c *checker) envelopes(m *mappingDraft) {
 		case m.Envelope == nil || m.Envelope.Table == nil:
 			c.fault(t.place("from"), t.where+".from", "needs an envelope with table, which says where a message has the name")
 		}
-		if m.Envelope == nil || m.Envelope.DeleteWhen == nil && m.Envelope.TruncateWhen == nil {
+		if m.Envelope != nil && t.given["from"] == nil && strings.ContainsAny(t.Name, "*?") {
+			c.fault(t.Pos, t.where, "the name is that of one table in the database: give it one, and the pattern to from")
+		}
+		if m.Envelope == nil || !m.Envelope.Removes() {
 			continue
 		}
 		if t.FillOnly {
-			c.fault(t.place("fill_only"), t.where, "fill_only never removes a row, and the envelope has delete_when or truncate_when: leave fill_only out")
+			c.fault(t.place("fill_only"), t.where, "fill_only never removes a row, and the envelope has delete_when, truncate_when or old: leave fill_only out")
 		}
 		if t.child() && !t.replaced() && t.given["version_field"] != nil {
 			c.fault(t.place("version_field"), t.where+".version_field", "the envelope has delete_when, and a delete of a row of %s counts as one of the rows here: they have its version; leave version_field out", t.Of)

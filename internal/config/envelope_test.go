@@ -85,6 +85,9 @@ func TestEnvelope_Faults(t *testing.T) {
 	f("version: true\ntables: {a: }", "1:10: version: needs an envelope with a version")
 	f("tables: {a: {from: x}}", "tables.a.from: needs an envelope with table, which says where a message has the name")
 	f("envelope: debezium\ntables: {a: , b: {of: a, each: x, key: y, from: z}}", "tables.b.from: the rows are in those of a, which says from where these come")
-	f("envelope: debezium\ntables: {a: {fill_only: true}}", "tables.a: fill_only never removes a row, and the envelope has delete_when or truncate_when: leave fill_only out")
+	f("envelope: {row: after, old: before}\ntables: {a: {fill_only: true}}", "tables.a: fill_only never removes a row")
+	f("envelope: {row: after}\ntables: {a: {fill_only: true}}")
+	f("envelope: debezium\ntables: {'*': {rest: add}}", `2:10: tables.*: the name is that of one table in the database: give it one, and the pattern to from`)
+	f("envelope: debezium\ntables: {a: {fill_only: true}}", "tables.a: fill_only never removes a row, and the envelope has delete_when, truncate_when or old: leave fill_only out")
 	f("envelope: debezium\ntables: {a: , b: {of: a, each: x, key: y, set: merge, version_field: v}}", "tables.b.version_field: the envelope has delete_when")
 }

@@ -54,7 +54,7 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options)
 		if err != nil {
 			return nil, fmt.Errorf("--envelope: %w", err)
 		}
-		if e.OneTable, m.Envelope, t.From = true, e, []string{"*"}; o.FillOnly {
+		if e.OneTable, m.Envelope, t.From = true, e, []string{"*"}; o.FillOnly && e.Removes() {
 			fault("fill-only", "never removes a row, and the envelope %s has messages that do: leave one out", n.Envelope)
 		}
 	}

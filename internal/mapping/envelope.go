@@ -34,6 +34,11 @@ type Envelope struct {
 	Version []VersionPart
 }
 
+// Removes reports whether messages may remove rows, as those do that change a key.
+func (e *Envelope) Removes() bool {
+	return e.DeleteWhen != nil || e.TruncateWhen != nil || e.Old.Base != NoBase
+}
+
 // A VersionPart is one of the numbers that a version consists of.
 type VersionPart struct {
 	From Path

@@ -120,7 +120,7 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 
 // deletes reports whether messages may remove rows of a table.
 func (p *Plan) deletes(x *planned) bool {
-	return x.deletes != nil || p.envelope != nil && p.envelope.deletes != nil
+	return x.deletes != nil || p.envelope != nil && p.envelope.spec.Removes()
 }
 
 // fitAbove has a table that lacks a part of its parent's key get a column as its parent has it.
