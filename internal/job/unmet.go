@@ -8,7 +8,7 @@ import (
 )
 
 // unmetFlags are the flags that make what [mapping.Unmet] names, where there is no config file.
-var unmetFlags = map[string]string{"at": "--record", "when": "--only", "delete_when": "--delete-when", "version_field": "--version-field", "columns": "--fields"}
+var unmetFlags = map[string]string{"ignore": "--envelope", "at": "--record", "when": "--only", "delete_when": "--delete-when", "version_field": "--version-field", "columns": "--fields"}
 
 // countUnmet notes the fields that options name and that no message has had. The reader calls it, or
 // it is called when the reader has ended.

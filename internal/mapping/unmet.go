@@ -38,7 +38,7 @@ func (s *Scratch) Unmet() (all []Unmet) {
 			continue
 		}
 		all = s.unmetTests(all, t.deletes, of("delete_when"))
-		if t.version != nil && t.spec.Version.Base != NoBase {
+		if t.version != nil && t.spec.Version.Base != NoBase && !t.spec.Version.IsEnvelopeVersion() {
 			all = s.unmetPath(all, of("version_field"), *t.version)
 		}
 		for j := range t.columns {
