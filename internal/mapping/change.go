@@ -23,8 +23,8 @@ type streamScratch struct {
 	version []uint64
 }
 
-// maxTargets is how many names of tables are kept with what takes them.
-const maxTargets = 10_000
+// What takes rows is kept for so many names of tables, of at most so many bytes each.
+const maxTargets, maxTargetName = 10_000, 1000
 
 // at is the value at a place that a path of the envelope leads to; nil where there is none.
 func (s *Scratch) at(p place) *feed.Field {
@@ -37,9 +37,14 @@ func (s *Scratch) at(p place) *feed.Field {
 // isRow reports whether there is a value that is an object, or an array that may have its fields.
 func isRow(v *feed.Field) bool { return v != nil && v.Kind == feed.JSON }
 
-// takesTombstones reports whether what has only the key of a row, and no table, removes the row.
+// takesTombstones reports whether what has only the key of a row, and no table, removes the row. Where a table
+// chooses among the messages, the row may be one of those that it leaves out.
 func (p *Plan) takesTombstones() bool {
-	return len(p.tops) == 1 && len(p.loose) == 0 && p.tables[p.tops[0]].options.Version == ""
+	if len(p.tops) != 1 || len(p.loose) > 0 {
+		return false
+	}
+	t := &p.tables[p.tops[0]]
+	return t.when == nil && t.options.Version == ""
 }
 
 // beginChange makes the message in a line the one at hand.
@@ -126,7 +131,7 @@ func (s *Scratch) findTarget() {
 	if st.targets == nil {
 		st.targets = map[string]*target{}
 	}
-	if len(st.targets) < maxTargets {
+	if len(st.targets) < maxTargets && len(st.name) <= maxTargetName {
 		st.targets[st.target.name] = st.target
 	}
 }
@@ -205,7 +210,8 @@ func (s *Scratch) eachChange(x *target) (taken bool, err error) {
 		olds = feed.Walk(former.Value)
 		olds.Next()
 	}
-	for i := 0; rows.Next(); i++ {
+	i := 0
+	for ; rows.Next(); i++ {
 		if i == s.plan.maxEach {
 			return true, feed.Errorf(feed.BadValue, "%s has more than %d elements (max_each)", e.spec.Each, s.plan.maxEach)
 		}
@@ -221,7 +227,7 @@ func (s *Scratch) eachChange(x *target) (taken bool, err error) {
 			return taken, err
 		}
 	}
-	return taken, nil
+	return taken || i == 0, nil
 }
 
 // change adds the changes of one row of the message, which is number index among its rows.

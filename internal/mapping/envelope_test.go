@@ -100,6 +100,7 @@ func TestEnvelope_EachAndPairs(t *testing.T) {
 	want(t, mapped(t, m,
 		`{"table":"a","type":"UPDATE","data":[{"id":1,"v":2},{"id":3}],"old":[{"v":1},{"id":4}]}`,
 		`{"table":"a","type":"DELETE","data":[{"id":1,"v":2},{"id":3}],"old":null}`,
+		`{"table":"a","type":"INSERT","data":[]}`,
 		`{"table":"a","type":"INSERT","data":null}`,
 	), `
 		a id=1 v=2
@@ -107,6 +108,7 @@ func TestEnvelope_EachAndPairs(t *testing.T) {
 		a id=3
 		delete a id=1 v=2
 		delete a id=3
+		no row
 		error: data is no array, which has the rows`)
 	m.Envelope = &mapping.Envelope{Table: paths("table"), Row: paths("columns"), Old: path("identity"), DeleteWhen: when("action=D")}
 	want(t, mapped(t, m,
@@ -237,6 +239,8 @@ func TestEnvelope_Tombstones(t *testing.T) {
 	f("delete a id=7", a)
 	f("", a, b)
 	a.Version = path("$.v")
+	f("", a)
+	a.Version, a.When = mapping.Path{}, when("source.table=a")
 	f("", a)
 }
 
