@@ -318,7 +318,7 @@ func (s *Scratch) compose(parts ...*feed.Field) ([]byte, *feed.Error) {
 
 // mayBeAbsent reports whether some value in a row may mean that there is none.
 func (e *envelope) mayBeAbsent(row []byte) bool {
-	for _, a := range e.absent {
+	for _, a := range e.hints {
 		if bytes.Contains(row, a) {
 			return true
 		}

@@ -1,8 +1,10 @@
 package mapping
 
 import (
+	"bytes"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -104,6 +106,7 @@ type envelope struct {
 	table, rows                   []place
 	deletes, truncates, writes    condition
 	absent                        [][]byte // raw JSON
+	hints                         [][]byte // one of them is in each text that has one of absent
 	names                         [][]byte // that Omit lists, and what such names begin with
 	prefixes                      [][]byte
 	version                       []versionPart
@@ -148,6 +151,11 @@ func (c *compiler) envelope(spec *Envelope) {
 	e.writes = c.when(spec.WriteWhen, scope{}, "envelope: write_when")
 	for _, text := range spec.Absent {
 		e.absent = append(e.absent, quoted(text), []byte(text))
+	}
+	for i, a := range e.absent {
+		if !slices.ContainsFunc(e.absent, func(b []byte) bool { return len(b) < len(a) && bytes.Contains(a, b) }) && !slices.ContainsFunc(e.absent[:i], func(b []byte) bool { return bytes.Equal(a, b) }) {
+			e.hints = append(e.hints, a)
+		}
 	}
 	for _, name := range spec.Omit {
 		if prefix, any := strings.CutSuffix(name, "*"); any {
