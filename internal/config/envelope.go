@@ -34,7 +34,7 @@ var envelopeKeys = []key[mapping.Envelope]{
 	}},
 	{"absent", "a text, or several: a value of the row that is one of them counts as absent", "none", namesForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Absent = r.names(n, where) }},
 	{"unset", "the path of an array with the names of fields that are NULL, unless the row has them", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Unset = r.path(n, where) }},
-	{"version", "the path of the version of a message, or those of its parts, which are compared in order; `PATH as lsn`, `binlog` or `mongo_ts` reads a text that has another order. It is used with `version: true` at the top of the file", "none", namesForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) {
+	{"version", "the path of the version of a message, or those of its parts, which are compared in order; `PATH as lsn`, `binlog`, `mongo_ts` or `timestamp` reads a text that has another order. It is used with `version: true` at the top of the file", "none", namesForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) {
 		for _, item := range r.scalars(n, where, "paths") {
 			part, err := mapping.ParseVersionPart(item.Value)
 			if err != nil {

@@ -79,7 +79,7 @@ func TestEnvelope_Faults(t *testing.T) {
 	f("envelope: {row: after, delete_when: {^.op: d}}\ntables: {a: }", "envelope.delete_when: ^.op: ^ is the parent")
 	f("envelope: {row: after, write_when: {}}\ntables: {a: }", "envelope.write_when: ")
 	f("envelope: {row: after, write_when: {^.op: c}}\ntables: {a: }", "envelope.write_when: ^.op: ^ is the parent")
-	f("envelope: {row: after, version: [a as integer]}\ntables: {a: }", `envelope.version: "integer": a version is read as lsn, binlog, mongo_ts, or as it is`)
+	f("envelope: {row: after, version: [a as integer]}\ntables: {a: }", `envelope.version: "integer": a version is read as lsn, binlog, mongo_ts, timestamp, or as it is`)
 	f("envelope: {row: after, omit: ['a*b']}\ntables: {a: }", "envelope.omit: * may be at the end of a name alone")
 	f("envelope: {row: after}\nversion: true\ntables: {a: }", "2:10: version: needs an envelope with a version: version_field names the field of one")
 	f("version: true\ntables: {a: }", "1:10: version: needs an envelope with a version")

@@ -3,6 +3,7 @@ package mapping
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -499,7 +500,7 @@ func (c VersionCast) append(numbers []uint64, raw, text []byte) (_ []uint64, ok 
 		}
 		p, err2 := strconv.ParseUint(at, 10, 64)
 		return append(numbers, p), err == nil && err2 == nil
-	case TimestampCast:
+	case MongoCast:
 		var t, i uint64
 		found := 0
 		w := feed.Walk(raw)
@@ -514,6 +515,16 @@ func (c VersionCast) append(numbers []uint64, raw, text []byte) (_ []uint64, ok 
 			}
 		}
 		return append(numbers, t<<32|i), found == 2
+	case RFC3339Cast:
+		m, _, why := readRFC3339(text)
+		n := uint64(m.seconds)
+		for i := range 9 {
+			n *= 10
+			if i < len(m.fraction) {
+				n += uint64(m.fraction[i] - '0')
+			}
+		}
+		return append(numbers, n), why == "" && len(m.fraction) <= 9 && m.seconds >= 0 && m.seconds < math.MaxInt64/1_000_000_000
 	}
 	n, err := strconv.ParseUint(string(text), 10, 64)
 	return append(numbers, n), err == nil

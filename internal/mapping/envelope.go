@@ -52,14 +52,15 @@ type VersionCast string
 
 // The casts of versions, whose texts have another order.
 const (
-	NoCast        VersionCast = ""
-	LSNCast       VersionCast = "lsn"      // 16/B374D848, of Postgres
-	BinlogCast    VersionCast = "binlog"   // mysql-bin.000003, or with a position: mysql-bin.000003:154
-	TimestampCast VersionCast = "mongo_ts" // {"$timestamp": {"t": 1589549400, "i": 1}}
+	NoCast      VersionCast = ""
+	LSNCast     VersionCast = "lsn"       // 16/B374D848, of Postgres
+	BinlogCast  VersionCast = "binlog"    // mysql-bin.000003, or with a position: mysql-bin.000003:154
+	MongoCast   VersionCast = "mongo_ts"  // {"$timestamp": {"t": 1589549400, "i": 1}}
+	RFC3339Cast VersionCast = "timestamp" // 2020-05-15T13:30:00.5Z
 )
 
 // VersionCasts are the casts by name.
-var VersionCasts = []VersionCast{LSNCast, BinlogCast, TimestampCast}
+var VersionCasts = []VersionCast{LSNCast, BinlogCast, MongoCast, RFC3339Cast}
 
 // ParseVersionPart reads PATH or PATH as CAST.
 func ParseVersionPart(text string) (v VersionPart, err error) {

@@ -162,6 +162,11 @@ func TestEnvelope_Versions(t *testing.T) {
 	f(`"file":"bin.000003","pos":154`, `"00000000000000000003/00000000000000000154/00000000000000000000"`, "file as binlog", "pos", "row")
 	f(`"p":"master.1000000:154"`, `"00000000000001000000/00000000000000000154"`, "p as binlog")
 	f(`"p":"master:x"`, `p as binlog is no part of a version: "master:x"`, "p as binlog")
+	f(`"t":"2020-05-15T13:30:00.5Z"`, "1589549400500000000", "t as timestamp")
+	f(`"t":"2020-05-15T15:30:00+02:00"`, "1589549400000000000", "t as timestamp")
+	f(`"t":"1969-12-31T23:59:59Z"`, `t as timestamp is no part of a version: "1969-12-31T23:59:59Z"`, "t as timestamp")
+	f(`"t":"2020-05-15T13:30:00.1234567891Z"`, `t as timestamp is no part of a version: "2020-05-15T13:30:00.1234567891Z"`, "t as timestamp")
+	f(`"t":"x"`, `t as timestamp is no part of a version: "x"`, "t as timestamp")
 	f(`"a":-1,"b":1`, `a is no part of a version: -1`, "a", "b")
 	if _, err := mapping.ParseVersionPart("a as integer"); err == nil {
 		t.Error("a version that is an integer")
