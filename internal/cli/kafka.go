@@ -146,6 +146,8 @@ func (o *kafkaOptions) settings(env func(string) (string, bool), rules *fold.Opt
 	default:
 		if k.Tombstone = o.tombstones; rules.FillOnly {
 			faults = append(faults, errors.New("--fill-only never removes a row: leave --tombstones-by-key out, or set it to off"))
+		} else if m != nil && m.Envelope != nil && !m.TakesTombstones() {
+			faults = append(faults, errors.New("--tombstones-by-key: a record without a value names no table of the stream, and has no version: with an envelope it removes rows of one table that takes all messages and keeps no versions; leave it out, for a message that removes the row comes before it"))
 		}
 	}
 	if o.sasl != "" {

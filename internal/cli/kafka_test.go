@@ -338,6 +338,7 @@ func TestKafka_Usage(t *testing.T) {
 	f("--spool is for a connection", "kafka://b/t", "--partitions", "0", "--spool", "s")
 	f("--sasl reads KAFKA_USERNAME", "kafka://u:p@b/t", "--partitions", "0")
 	f("never removes a row", "kafka://b/t", "--partitions", "0", "--fill-only", "--tombstones-by-key", "id")
+	f("names no table of the stream", "kafka://b/t", "--partitions", "0", "--envelope", "debezium", "--only", "source.table=t", "--tombstones-by-key", "id")
 }
 
 // Topics and partitions that do not exist, and brokers that cannot be reached, end the run.

@@ -38,14 +38,20 @@ func (s *Scratch) at(p place) *feed.Field {
 // isRow reports whether there is a value that is an object, or an array that may have its fields.
 func isRow(v *feed.Field) bool { return v != nil && v.Kind == feed.JSON }
 
-// takesTombstones reports whether what has only the key of a row, and no table, removes the row. Where a table
-// chooses among the messages, the row may be one of those that it leaves out.
-func (p *Plan) takesTombstones() bool {
-	if len(p.tops) != 1 || len(p.loose) > 0 {
-		return false
+// TakesTombstones reports whether what has only the key of a row, and no table of the stream, removes the
+// row. Where a table chooses among the messages, the row may be one of those that it leaves out.
+func (m *Mapping) TakesTombstones() bool {
+	takes := false
+	for i := range m.Tables {
+		switch t := &m.Tables[i]; {
+		case t.Of != "":
+		case takes || t.Each.Base != NoBase || t.When != nil || t.Version.Base != NoBase:
+			return false
+		default:
+			takes = true
+		}
 	}
-	t := &p.tables[p.tops[0]]
-	return t.when == nil && t.options.Version == ""
+	return takes
 }
 
 // beginChange makes the message in a line the one at hand.

@@ -39,6 +39,7 @@ func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error)
 	}
 	if m.Envelope != nil {
 		c.envelope(m.Envelope)
+		c.plan.tombstones = m.TakesTombstones()
 	}
 	for _, i := range c.order() {
 		c.table(&m.Tables[i])

@@ -125,7 +125,7 @@ func (p *Plan) title(at place) string {
 // any other one ends the run.
 func (p *Plan) Map(l *feed.Line, at fold.Place, s *Scratch) ([]Row, Fate, error) {
 	if p.envelope != nil {
-		if l.Null || l.Deletes && !p.takesTombstones() {
+		if l.Null || l.Deletes && !p.tombstones {
 			s.line, s.table = l, -1
 			return nil, Ignored, nil
 		}

@@ -14,19 +14,21 @@ import (
 // Its tables are numbered so that those that others belong or refer to come first, and else as
 // in the mapping.
 type Plan struct {
-	names     *feed.Names
-	limits    schema.Limits
-	trees     []*tree // 0 is that of messages
-	slots     []int32 // by number of a field's name: its node in the messages' tree; 0 is none
-	tables    []planned
-	tops      []int     // the tables that have a row per message
-	loose     []int     // those whose elements belong to no row
-	envelope  *envelope // nil: the messages are the rows
-	ignore    condition
-	unmatched Unmatched
-	by        place // the discriminating value
-	maxEach   int
-	fitted    []schema.Table // see Fit
+	names    *feed.Names
+	limits   schema.Limits
+	trees    []*tree // 0 is that of messages
+	slots    []int32 // by number of a field's name: its node in the messages' tree; 0 is none
+	tables   []planned
+	tops     []int     // the tables that have a row per message
+	loose    []int     // those whose elements belong to no row
+	envelope *envelope // nil: the messages are the rows
+	// tombstones tells that what has only the key of a row removes it, where there is an envelope.
+	tombstones bool
+	ignore     condition
+	unmatched  Unmatched
+	by         place // the discriminating value
+	maxEach    int
+	fitted     []schema.Table // see Fit
 }
 
 // planned is a table of a plan.
