@@ -47,7 +47,7 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 			return plan.Fit(i, have)
 		}}
 		if m.File == "" && m.Envelope != nil {
-			c.Tables[i].Mapping["envelope"] = m.Envelope.Preset
+			c.Tables[i].Mapping["envelope"] = m.Envelope.Preset + " " + m.Envelope.Fingerprint()
 		}
 		if e := t.Expire; e != nil {
 			c.Tables[i].Expire = &Expire{After: e.After, Of: t.Aging(), Every: e.Every, Below: plan.Below(i), Owner: plan.Owner(i)}

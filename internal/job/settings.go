@@ -133,10 +133,11 @@ func changes(was, now *settings) (words []string, rebuild bool, fresh []string) 
 				continue
 			}
 			rebuild = rebuild || slices.Contains(rebuildOnly, name)
-			if strings.HasPrefix(old[name]+new[name], mapping.HashPrefix) {
+			was, is := readable(old[name]), readable(new[name])
+			if was == is || strings.HasPrefix(old[name]+new[name], mapping.HashPrefix) {
 				words = append(words, prefix+name+" has changed")
 			} else {
-				words = append(words, fmt.Sprintf("%s%s was %s and is %s", prefix, name, orNone(old[name]), orNone(new[name])))
+				words = append(words, fmt.Sprintf("%s%s was %s and is %s", prefix, name, orNone(was), orNone(is)))
 			}
 		}
 	}
@@ -156,6 +157,12 @@ func changes(was, now *settings) (words []string, rebuild bool, fresh []string) 
 		}
 	}
 	return words, rebuild, fresh
+}
+
+// readable is a setting without the text that stands for what its name means.
+func readable(value string) string {
+	name, _, _ := strings.Cut(value, " "+mapping.HashPrefix)
+	return name
 }
 
 func orNone(value string) string {

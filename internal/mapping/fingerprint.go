@@ -40,6 +40,9 @@ func (m *Mapping) Fingerprint() map[string]string {
 	return present(f)
 }
 
+// Fingerprint is a short text that differs where what the envelope says does, whatever its name.
+func (e *Envelope) Fingerprint() string { return fingerprint(e) }
+
 // Fingerprint has a short text for each key of the file by which rows of the table are made. What
 // is among the options of its fold, when rows expire and what is run when the table is made does
 // not count.
