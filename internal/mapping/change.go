@@ -189,7 +189,7 @@ func (s *Scratch) truncateTable(table int) error {
 		}
 		s.table = table
 		if t.severalNames() && !s.plan.envelope.spec.OneTable {
-			return feed.Errorf(feed.BadValue, "table %q: it may have rows of several tables of the stream, and %q alone was truncated: which of them to remove is not known", t.spec.Name, s.stream.name)
+			return feed.Errorf(feed.BadValue, "table %q: it may have rows of several tables of the stream, and %q alone was truncated: which of them to remove is not known", t.spec.Name, clip(s.stream.name))
 		}
 		if t.options.Version != "" {
 			return feed.Errorf(feed.BadVersion, "table %q: a truncation has no place among versions: without them it counts where it is in the stream", t.spec.Name)

@@ -94,6 +94,12 @@ func TestEnvelope_Truncation(t *testing.T) {
 	want(t, mapped(t, m, `{"op":"t","v":1,"source":{"table":"a"}}`), `error: table "a": a truncation has no place among versions: without them it counts where it is in the stream`)
 }
 
+// TestEnvelope_LongNames: what is said and counted of a name has an end.
+func TestEnvelope_LongNames(t *testing.T) {
+	m := mapping.Mapping{Envelope: changeStream(), Tables: []mapping.Table{{Name: "a", Key: []string{"id"}}}}
+	want(t, mapped(t, m, `{"op":"c","after":{"id":1},"source":{"table":"`+strings.Repeat("\u00e4", 2000)+`"}}`), "no table takes table="+strings.Repeat("ä", 48)+"...")
+}
+
 func TestEnvelope_EachAndPairs(t *testing.T) {
 	m := mapping.Mapping{Tables: []mapping.Table{{Name: "a", Key: []string{"id"}}},
 		Envelope: &mapping.Envelope{Table: paths("table"), Each: path("data"), Old: path("old"), DeleteWhen: when("type=DELETE")}}

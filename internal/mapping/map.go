@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -71,16 +72,16 @@ func (p *Plan) NewScratch() *Scratch {
 func (s *Scratch) get(at place) *feed.Field { return s.frames[at.tree].get(at.node) }
 
 // Discriminator is the value by which messages that no table takes are told apart, of the last
-// line: its path, and its text; "" where it is absent or the mapping has no conditions.
+// line: its path, and the beginning of its text; "" where it is absent or the mapping has no conditions.
 func (s *Scratch) Discriminator() (path, value string) {
 	if e := s.plan.envelope; e != nil && len(e.table) > 0 {
-		return "table", string(s.stream.name)
+		return "table", clip(s.stream.name)
 	}
 	if s.plan.by.tree < 0 {
 		return "", ""
 	}
 	if v := s.get(s.plan.by); v != nil {
-		value = string(s.textOf(v))
+		value = clip(s.textOf(v))
 	}
 	return s.plan.trees[0].path(s.plan.by.node), value
 }
@@ -360,12 +361,19 @@ func (s *Scratch) object(t *planned) (_ *feed.Field, none bool, err *feed.Error)
 }
 
 // brief is a value for people.
-func brief(v *feed.Field) string {
+func brief(v *feed.Field) string { return clip(v.Value) }
+
+// clip is a text for people, or its beginning.
+func clip(text []byte) string {
 	const most = 100
-	if len(v.Value) > most {
-		return string(v.Value[:most-3]) + "..."
+	if len(text) <= most {
+		return string(text)
 	}
-	return string(v.Value)
+	n := most - 3
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return string(text[:n]) + "..."
 }
 
 // value is what a column gets. ok is false where nothing of what it comes from is present.
