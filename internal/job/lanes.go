@@ -49,10 +49,10 @@ type lane struct {
 }
 
 const (
-	// maxLanes is how many lanes a set takes at most: more of them save flushes of small files, and cost
-	// locks (of SQLite's claims, each of which is as slow as there are many) and memory. Of 10,000 files of 50
-	// messages, 4,000 cost 0.79 of the CPU of 1,000, and 10,000 no less (the section files of make bench).
-	maxLanes = 4000
+	// maxLanes is how many lanes a set takes at most. 4,000 would save a fifth of the CPU of 10,000 files of
+	// 50 messages (the section files of make bench), but two sets and a claim have a lock for each lane, and
+	// a Postgres server has room for 6,400 by default, of all its sessions.
+	maxLanes = 1000
 	// claimChunk is how many sources are claimed at a time: each claim is a round trip.
 	claimChunk = 200
 )
