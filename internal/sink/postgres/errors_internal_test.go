@@ -33,3 +33,11 @@ func TestIsHopeless(t *testing.T) {
 	f(later, errors.Join(noTLS, foreign), true)
 	f(later, errors.Join(noTLS, down), false) // sslmode=prefer, of a server that restarts
 }
+
+func TestMergeMisses(t *testing.T) {
+	for version, want := range map[int64]bool{150000: true, 150004: true, 150005: false, 150018: false, 160000: true, 160001: false, 180000: false} {
+		if got := (&client{version: version}).mergeMisses(); got != want {
+			t.Errorf("%d: %v", version, got)
+		}
+	}
+}

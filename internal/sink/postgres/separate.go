@@ -9,15 +9,19 @@ import (
 )
 
 // This file is about what takes the place of a MERGE: for tables that have rules or row-level
-// security, or for which the server refuses one; for a flush that is written piecewise; and for one whose
-// MERGE found each time that another session had just inserted a row of its own: these statements wait
-// for it.
+// security, or for which the server refuses one; for servers whose MERGE is wrong or cannot be counted; for
+// a flush that is written piecewise; and for one whose MERGE found each time that another session had just
+// inserted a row of its own: these statements wait for it.
 
 // separates reports whether the rows are written by separate statements.
 func (p *part) separates() bool {
 	d := p.a.d
-	return !d.counts || p.t.unmergeable || p.after.policed || p.a.piecewise || d.taken > maxStarts
+	return !d.counts || d.mergeMisses() || p.t.unmergeable || p.after.policed || p.a.piecewise || d.taken > maxStarts
 }
+
+// mergeMisses reports whether the server is one before 15.5 or 16.1: there a MERGE that has waited for an
+// UPDATE of another session may take the row for missing, and so pass by the delete of it.
+func (c *client) mergeMisses() bool { return c.version < 150005 || c.version == 160000 }
 
 // merges returns the parts that the attempt writes by a MERGE.
 func (a *attempt) merges() (parts []*part) {
