@@ -78,7 +78,7 @@ func reasonText(o *syncOptions, r *progress.Reason, several bool) string {
 // fieldsForKey are the fields of a message that lacks one of --key, nil where that is not what is
 // wrong with it.
 func (o *syncOptions) fieldsForKey(r *progress.Reason) []string {
-	if r.First.Reason != feed.BadKey || o.mapping != nil && o.mapping.File != "" || o.narrowing.Record != "" || !json.Valid(r.First.Text) {
+	if r.First.Reason != feed.BadKey || o.mapping != nil && o.mapping.File != "" || o.narrowing.Record != "" || o.narrowing.Envelope != "" || !json.Valid(r.First.Text) {
 		return nil
 	}
 	var names []string
@@ -94,8 +94,28 @@ func (o *syncOptions) fieldsForKey(r *progress.Reason) []string {
 	return names
 }
 
+// streams are by what fields the messages of change streams are told, the first that fits.
+var streams = []struct {
+	envelope string
+	fields   []string
+}{
+	{"debezium-flat", []string{"__deleted"}},
+	{"debezium", []string{"op", "source"}},
+	{"debezium", []string{"schema", "payload"}},
+	{"canal", []string{"database", "table", "type", "data", "isDdl"}},
+	{"maxwell", []string{"database", "table", "type", "data"}},
+	{"wal2json", []string{"action", "schema", "table"}},
+	{"dms", []string{"data", "metadata"}},
+	{"cloudevents", []string{"specversion", "type"}},
+}
+
 // meantForKey says how the key is set, of a message with other fields.
 func (o *syncOptions) meantForKey(names []string) string {
+	for _, s := range streams {
+		if !slices.ContainsFunc(s.fields, func(f string) bool { return !slices.Contains(names, f) }) {
+			return "perhaps --envelope " + s.envelope
+		}
+	}
 	for _, k := range o.key {
 		if meant := config.DidYouMean(k, names); meant != "" && !slices.Contains(names, k) {
 			return strings.TrimPrefix(meant, "; ")

@@ -348,7 +348,7 @@ func (s *Scratch) object(t *planned) (_ *feed.Field, none bool, err *feed.Error)
 			if v != nil {
 				is = "null"
 			}
-			return nil, false, feed.Errorf(feed.BadKey, "table %q: %s is %s in a message that deletes its row, so the key is unknown; a config file can name another place, as in %[4]s: [%[2]s.%[4]s, before.%[4]s]",
+			return nil, false, feed.Errorf(feed.BadKey, "table %q: %s is %s in a message that deletes its row, so the key is unknown; --envelope knows where change streams have it, and a config file can name another place, as in %[4]s: [%[2]s.%[4]s, before.%[4]s]",
 				t.spec.Name, t.spec.At, is, t.spec.Key[0])
 		}
 		return nil, true, nil

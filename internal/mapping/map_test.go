@@ -117,8 +117,8 @@ func TestMap_At(t *testing.T) {
 func TestMap_DeletesNeedAt(t *testing.T) {
 	m := one("", func(t *Table) { t.At, t.DeleteWhen, t.DeletesNeedAt = path("a.row"), when("op=d"), true })
 	want(t, mapped(t, m, `{"op":"d","a":{"row":null}}`, `{"op":"d","id":1}`, `{"op":"u","a":{"row":null}}`, `{"id":1}`, `{"op":"d","a":{"row":{"id":7}}}`), `
-		error: table "t": a.row is null in a message that deletes its row, so the key is unknown; a config file can name another place, as in id: [a.row.id, before.id]
-		error: table "t": a.row is absent in a message that deletes its row, so the key is unknown; a config file can name another place, as in id: [a.row.id, before.id]
+		error: table "t": a.row is null in a message that deletes its row, so the key is unknown; --envelope knows where change streams have it, and a config file can name another place, as in id: [a.row.id, before.id]
+		error: table "t": a.row is absent in a message that deletes its row, so the key is unknown; --envelope knows where change streams have it, and a config file can name another place, as in id: [a.row.id, before.id]
 		no row
 		no row
 		delete t id=7`)
