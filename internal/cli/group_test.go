@@ -268,7 +268,7 @@ func TestGroup_ClaimWaits(t *testing.T) {
 	g.produce(20)
 	waiting := func(what string) func() bool {
 		return func() bool {
-			return g.rows("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%"+what+"%'") != "0"
+			return g.rows("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%"+what+"%'") != "0"
 		}
 	}
 	g.until("the former owner flushes", waiting("weir_checkpoints"))
