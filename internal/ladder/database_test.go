@@ -27,7 +27,7 @@ func TestPostgres_LeavesNoSchema(t *testing.T) {
 		if err := db.begin(t.Context(), slog.New(slog.DiscardHandler)); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), rand.N(2*time.Millisecond))
+		ctx, cancel := context.WithTimeout(t.Context(), rand.N(500*time.Microsecond))
 		if err := db.wipe(ctx); err != nil {
 			t.Error(err)
 		}
