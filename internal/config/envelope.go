@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 
@@ -142,7 +143,8 @@ func PresetNames() []string {
 	return names
 }
 
-func presets() (names []string, nodes []*yaml.Node) {
+// presets are those of the program, which each command's flags name; nobody writes to them.
+var presets = sync.OnceValues(func() (names []string, nodes []*yaml.Node) {
 	var doc yaml.Node
 	if err := yaml.NewDecoder(bytes.NewReader(envelope.Presets)).Decode(&doc); err != nil {
 		panic(err) // it is part of the program
@@ -151,7 +153,7 @@ func presets() (names []string, nodes []*yaml.Node) {
 		names, nodes = append(names, doc.Content[0].Content[i].Value), append(nodes, doc.Content[0].Content[i+1])
 	}
 	return names, nodes
-}
+})
 
 // version is the path of the version that messages have by their envelope.
 func (r *reader) version(e *mapping.Envelope, at mapping.Pos) mapping.Path {
