@@ -1,6 +1,9 @@
 package fold
 
-import "github.com/weirsync/weir/internal/feed"
+import (
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/schema"
+)
 
 // Op is what a message does to its row.
 type Op uint8
@@ -34,6 +37,9 @@ type Change struct {
 	Fields     []feed.Field
 	Unnumbered [][]byte   // as in [feed.Line]
 	Version    feed.Field // without a Value where the message has none
+	// Declared are the columns, by name, that weir makes for fields of the change, where the stream says
+	// what they hold: others are made for the values that come. Nothing writes to it.
+	Declared map[string]schema.Column
 	// Text is the message's line. Where a value holds a NUL, it has the escape of one, too.
 	Text []byte
 }

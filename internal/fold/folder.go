@@ -320,13 +320,13 @@ func (f *Folder) find(c *Change, number int32) (int32, error) {
 		if h, known := f.byName[string(name)]; known {
 			return h, nil
 		}
-		return f.discover(string(name))
+		return f.discover(c, string(name))
 	}
 	name := f.names.Name(number)
 	h, known := f.byName[name]
 	if !known {
 		var err error
-		if h, err = f.discover(name); err != nil {
+		if h, err = f.discover(c, name); err != nil {
 			return 0, err
 		}
 	}
@@ -386,8 +386,8 @@ func (f *Folder) dropRepeated(c *Change) {
 	}
 }
 
-// discover decides what becomes of a field that was not seen before.
-func (f *Folder) discover(name string) (int32, error) {
+// discover decides what becomes of a field of a change that was not seen before.
+func (f *Folder) discover(by *Change, name string) (int32, error) {
 	switch {
 	case name == "":
 		return 0, feed.Errorf(feed.BadName, "a field has an empty name")
@@ -406,6 +406,7 @@ func (f *Folder) discover(name string) (int32, error) {
 			return 0, &NamesError{f.fields[other].name, name}
 		}
 		why := ""
+		f.declare(&f.table.Columns[i], by, name)
 		switch c := &f.table.Columns[i]; {
 		case c.Generated:
 			why = "the database computes this column"
@@ -428,12 +429,28 @@ func (f *Folder) discover(name string) (int32, error) {
 	case f.added < f.opt.MaxColumns:
 		fd.col = int32(len(f.table.Columns))
 		f.table.Columns = append(f.table.Columns, schema.New(name, false))
+		f.declare(&f.table.Columns[fd.col], by, name)
 		f.added++
 	case !f.saidFull:
 		f.saidFull = true
 		f.opt.Log.Warn(fmt.Sprintf("no more columns are added after %d (--max-columns); further fields, %q the first, are ignored", f.opt.MaxColumns, name))
 	}
 	return f.remember(fd, alias), nil
+}
+
+// declare makes the column of a field what a change declares: one that has no values yet, or of which
+// the database does not say that it holds bytes.
+func (f *Folder) declare(c *schema.Column, by *Change, name string) {
+	d, declared := by.Declared[name]
+	switch {
+	case !declared:
+	case c.New && c.Own && c.Type == schema.Any:
+		d.Name, d.Key, d.NotNull = c.Name, c.Key, c.NotNull
+		*c = d
+		f.foreign = f.foreign || !c.Own
+	case d.Type == schema.Bytes && c.TakesBytes():
+		c.Type = schema.Bytes
+	}
 }
 
 func (f *Folder) remember(fd field, alias string) int32 {

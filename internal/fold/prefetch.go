@@ -28,12 +28,18 @@ func (f *Folder) Prefetch(b *Batch, lines []feed.Line) {
 	for _, r := range rows {
 		if r != nil {
 			prefetch(unsafe.Pointer(unsafe.SliceData(r.Key)))
-			r.prefetchCells()
+			prefetchCells(r.cells)
+			b.prefetchVersions(r)
 		}
 	}
 	for i, r := range rows {
 		if r == nil {
 			continue
+		}
+		if r.versions > 0 {
+			vs := &b.versions[r.versions-1]
+			prefetch(unsafe.Pointer(b.arena.at(vs.live)))
+			prefetchCells(vs.cells)
 		}
 		last := ref(0)
 		for _, fd := range lines[i].Fields {
@@ -55,9 +61,15 @@ const (
 	refsALine  = 64 / align
 )
 
-func (r *Row) prefetchCells() {
-	for c := 0; c < len(r.cells); c += cellsALine {
-		prefetch(unsafe.Pointer(&r.cells[c]))
+func prefetchCells(cells []ref) {
+	for c := 0; c < len(cells); c += cellsALine {
+		prefetch(unsafe.Pointer(&cells[c]))
+	}
+}
+
+func (b *Batch) prefetchVersions(r *Row) {
+	if r.versions > 0 {
+		prefetch(unsafe.Pointer(&b.versions[r.versions-1]))
 	}
 }
 
@@ -70,10 +82,14 @@ func (b *Batch) PrefetchValues(rows []*Row) {
 		prefetch(unsafe.Pointer(rows[3*step]))
 	}
 	if len(rows) > 2*step {
-		rows[2*step].prefetchCells()
+		prefetchCells(rows[2*step].cells)
+		b.prefetchVersions(rows[2*step])
 	}
 	if len(rows) <= step {
 		return
+	}
+	if n := rows[step].versions; n > 0 {
+		prefetchCells(b.versions[n-1].cells)
 	}
 	last := ref(0)
 	for _, v := range rows[step].cells {

@@ -32,6 +32,13 @@ func NewSet(tables int) *Set {
 	return s
 }
 
+// Grow gives the set batches for this number of tables; those that are new come last.
+func (s *Set) Grow(tables int) {
+	for len(s.Batches) < tables {
+		s.Batches = append(s.Batches, new(Batch))
+	}
+}
+
 // Reject adds a line that cannot be a message.
 func (s *Set) Reject(r Reject) {
 	s.Rejects = append(s.Rejects, r)

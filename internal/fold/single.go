@@ -179,9 +179,10 @@ func (b *Batch) mergeLoggedVersion(r *Row, m *logged) {
 		return
 	}
 	newest := b.revive(vs, m.version)
+	b.wide(&vs.cells, int32(width-1), width)
 	for _, c := range m.cells {
-		if !b.Table.Columns[c.col].Key && b.wins(vs, c.col, m.version, newest, width) {
-			r.cells[c.col] = c.val
+		if !b.Table.Columns[c.col].Key && (newest || !b.older(version, vs.cells[c.col])) {
+			r.cells[c.col], vs.cells[c.col] = c.val, m.version
 		}
 	}
 	vs.mark(r)

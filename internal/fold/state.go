@@ -20,7 +20,11 @@ type state struct {
 
 	texts [][]byte
 	coded []uint64
+	room  []byte // that states are written into
 }
+
+// statesRoom is how many bytes of memory states are given at once.
+const statesRoom = 16 << 10
 
 var errState = errors.New("the versions that are kept beside a row in weir_versions are damaged")
 
@@ -105,7 +109,10 @@ func (s *state) encode() []byte {
 			s.coded = append(s.coded, uint64(n), of)
 		}
 	}
-	out := make([]byte, 0, size+3*len(s.coded)+2)
+	if size += 3*len(s.coded) + 2; size > cap(s.room)-len(s.room) {
+		s.room = make([]byte, 0, max(size, statesRoom))
+	}
+	out := s.room[len(s.room):]
 	out = binary.AppendUvarint(out, uint64(len(s.texts)-1))
 	for _, t := range s.texts[1:] {
 		out = append(binary.AppendUvarint(out, uint64(len(t))), t...)
@@ -113,5 +120,6 @@ func (s *state) encode() []byte {
 	for _, n := range s.coded {
 		out = binary.AppendUvarint(out, n)
 	}
-	return out
+	s.room = s.room[:len(s.room)+len(out)]
+	return slices.Clip(out)
 }

@@ -113,8 +113,10 @@ func (f *Folder) mergeVersioned(b *Batch, c *Change, at Place) {
 	}
 	v := b.putVersion(f.version)
 	newest := b.revive(vs, v)
+	b.wide(&vs.cells, int32(width-1), width)
 	for i, h := range f.hits {
-		if fd := &f.fields[h]; f.sets(fd, c.Fields[i].Kind) && b.wins(vs, fd.col, v, newest, width) {
+		if fd := &f.fields[h]; f.sets(fd, c.Fields[i].Kind) && (newest || !b.older(f.version, vs.cells[fd.col])) {
+			vs.cells[fd.col] = v
 			cell := b.cell(r, fd.col, width)
 			*cell = b.arena.set(*cell, c.Fields[i].Value)
 		}
@@ -170,16 +172,6 @@ func (b *Batch) revive(vs *versions, v ref) (newest bool) {
 		vs.live = v
 	}
 	return newest
-}
-
-// wins has a message of version v set a column, if the column has no newer value.
-func (b *Batch) wins(vs *versions, col int32, v ref, newest bool, width int) bool {
-	c := b.wide(&vs.cells, col, width)
-	if !newest && b.older(b.arena.get(v), *c) {
-		return false
-	}
-	*c = v
-	return true
 }
 
 // mark has a row know what its versions make of it.

@@ -17,6 +17,8 @@ type Limits struct {
 	// TextTypes tells that the database has no types of its own for times, dates, UUIDs and JSON:
 	// they are texts. Times are as its functions write them, in UTC: 2020-05-15 13:30:00.
 	TextTypes bool
+	// NoSchemas tells that the database has no schemas: SCHEMA.TABLE is SCHEMA_TABLE.
+	NoSchemas bool
 	// FoldCase tells that the database takes names that differ only in the case of ASCII
 	// letters for one name.
 	FoldCase bool

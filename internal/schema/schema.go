@@ -395,6 +395,17 @@ func New(name string, key bool) Column {
 	return Column{Name: name, Key: key, NotNull: key, New: true, Own: true}
 }
 
+// NewOf returns the same for values that are known to be of a type up to [JSON]. It is weir's to widen
+// all the same.
+func NewOf(name string, key bool, t Type) Column {
+	c := New(name, key)
+	c.widen(holds[t])
+	return c
+}
+
+// TakesBytes reports whether the column takes bytes, as far as the database says.
+func (c *Column) TakesBytes() bool { return c.Type == Any || c.Decl == "bytea" }
+
 // KeyColumns returns the names of the columns of the key as the database has it.
 func (t *Table) KeyColumns() []string {
 	key := t.StoredKey()

@@ -98,6 +98,11 @@ func MayEmpty(t *schema.Table, emptied func(table string) bool) error {
 // Computed is what a generated column is.
 const Computed = "is computed by the database"
 
+// NoKeyError says that a table has no key by which it could be kept.
+func NoKeyError(t *schema.Table) error {
+	return fmt.Errorf("table %q exists without a primary key, and the stream names none: name the table in a config file, with its key", t.Name)
+}
+
 // NotUniqueError says that a table could hold a key twice. The rest is for the statement
 // that makes an index.
 func NotUniqueError(t *schema.Table, index, on, key string) error {

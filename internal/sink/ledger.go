@@ -47,7 +47,8 @@ type Dialect struct {
 }
 
 // Ledger returns the statements that make weir's own tables where they are missing. A
-// driver runs them in its first flush.
+// driver runs them in its first flush. None locks a table that is there: CREATE INDEX IF NOT EXISTS
+// would, until the flush ends, and others write to it meanwhile.
 func (d Dialect) Ledger() []string {
 	return d.fill(
 		`CREATE TABLE IF NOT EXISTS {p}weir_meta (
@@ -88,9 +89,9 @@ func (d Dialect) Ledger() []string {
   "offset" {int},
   reason text,
   {raw},
-  time {time}
+  time {time},
+  UNIQUE (job, source, id)
 )`,
-		`CREATE INDEX IF NOT EXISTS weir_rejects_source ON {p}weir_rejects (job, source)`,
 		fmt.Sprintf(`INSERT INTO {p}weir_meta (name, value) VALUES ('format', '%d') ON CONFLICT DO NOTHING`, Format),
 	)
 }
@@ -174,7 +175,7 @@ func (f *Flush) Judge(found map[string]Fence) (done bool, err error) {
 }
 
 // TableIDs is what a checkpoint keeps of the identities of the flush's tables: that of the
-// only one, or each behind the name of its table, for their order may change.
+// only one that there ever is, or each behind the name of its table, for their order may change.
 func (f *Flush) TableIDs(ids ...string) string {
 	text := ""
 	for i, id := range ids {
@@ -186,7 +187,7 @@ func (f *Flush) TableIDs(ids ...string) string {
 // BeforeID is what stands in [Flush.TableIDs] before the i-th identity.
 func (f *Flush) BeforeID(i int) string {
 	switch {
-	case len(f.Batches) == 1:
+	case len(f.Batches) == 1 && !f.Grows:
 		return ""
 	case i == 0:
 		return strconv.Quote(f.Batches[i].Table.Name) + betweenIDs

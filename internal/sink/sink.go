@@ -17,7 +17,7 @@ import (
 type Sink interface {
 	// Caps returns what the database can hold.
 	Caps() Caps
-	// Table reads a table. Where there is none, Exists is false in the answer;
+	// Table reads a table for a key, or for its primary key where key is nil. Where there is none, Exists is false in the answer;
 	// where the table cannot be kept by that key, the error says what would
 	// make it so; it is a [KeyError] where weir made the table, and the answer is then
 	// what the table would be if it were missing.
@@ -134,8 +134,10 @@ type RejectFile struct {
 type Flush struct {
 	// Batches are what is written to the tables of the job, one for each, parents before
 	// their children: rows are inserted and updated in this order, and deleted in the
-	// reverse one. All flushes of a run have the same tables.
+	// reverse one. Those of later flushes of a run begin with the same.
 	Batches []*fold.Batch
+	// Grows tells that later flushes of the job may have more tables.
+	Grows bool
 	// Rejects are lines of the lanes that cannot be messages.
 	Rejects []fold.Reject
 	Job     string // under which the checkpoints are kept

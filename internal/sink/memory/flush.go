@@ -67,6 +67,9 @@ func (s *state) table(name string, key []string) (schema.Table, error) {
 	}
 	t := known.Clone()
 	t.Writers = s.writers[name]
+	if key == nil {
+		return t, nil
+	}
 	found, err := caps.FindKey(&t, key)
 	if err == nil && !slices.Equal(slices.Sorted(slices.Values(found)), slices.Sorted(slices.Values(t.Key))) {
 		err = fmt.Errorf("the key of table %q is %s", name, t.KeyNames())

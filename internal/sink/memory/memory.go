@@ -21,7 +21,7 @@ import (
 )
 
 // caps has as many columns as a table of Postgres, so that what is tried here can be done there.
-var caps = sink.Caps{Columns: 1600, Limits: schema.Limits{Untyped: true, TextTypes: true}}
+var caps = sink.Caps{Columns: 1600, Limits: schema.Limits{Untyped: true, TextTypes: true, NoSchemas: true}}
 
 // NewDriver returns a driver with databases of its own, by the names behind memory: in --to.
 func NewDriver() sink.Driver { return newServer().driver() }

@@ -33,6 +33,7 @@ type client struct {
 	replicated bool          // it has a synchronous standby
 	idle       time.Duration // after which it ends a session that leaves a transaction idle; 0: never
 	ready      bool          // weir's tables exist
+	versions   bool          // weir_versions does
 	backend    string        // the process at the other end, and when it began
 	started    string
 }
@@ -118,7 +119,7 @@ func (c *client) inspect(ctx context.Context) error {
 			" current_setting('synchronous_standby_names'), current_setting('default_transaction_read_only'),"+
 			" (SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'),"+
 			" (SELECT setting FROM pg_settings WHERE name = 'track_counts')",
-		"SELECT to_regclass(quote_ident(current_schema()) || '.weir_meta') IS NOT NULL")
+		"SELECT "+existSQL("quote_ident(current_schema())"))
 	if err != nil {
 		return err
 	}
@@ -147,7 +148,7 @@ func (c *client) inspect(ctx context.Context) error {
 	}
 	c.current = string(row[3])
 	c.schema = ident(c.current)
-	c.ready = string(r[1].rows[0][0]) == "t"
+	c.takeReady(r[1].rows[0])
 	if string(row[5]) == "t" && !c.reads {
 		return &sink.Error{Class: sink.Transient, Reason: "readonly",
 			Err: errors.New("the server is a standby, which takes no writes: name the primary, or all of them with target_session_attrs=read-write")}
@@ -173,7 +174,7 @@ func (c *client) askReady(ctx context.Context) error {
 	if err != nil {
 		return c.explain(err)
 	}
-	c.ready = string(r[0].rows[0][0]) == "t"
+	c.takeReady(r[0].rows[0])
 	return nil
 }
 
@@ -189,9 +190,17 @@ func (c *client) takesTransactions(ctx context.Context) error {
 	return c.explain(c.rollback(ctx))
 }
 
-// readySQL is whether weir's tables exist.
-func (c *client) readySQL() string {
-	return "to_regclass(" + c.literal(c.schema+".weir_meta") + ") IS NOT NULL"
+// readySQL is what takeReady takes.
+func (c *client) readySQL() string { return existSQL(c.literal(c.schema)) }
+
+// existSQL is whether weir's tables exist in a schema, and whether weir_versions does.
+func existSQL(schema string) string {
+	return fmt.Sprintf("to_regclass(%s || '.weir_meta') IS NOT NULL, to_regclass(%[1]s || '.weir_versions') IS NOT NULL", schema)
+}
+
+// takeReady notes which of weir's tables exist.
+func (c *client) takeReady(row [][]byte) {
+	c.ready, c.versions = string(row[0]) == "t", string(row[1]) == "t"
 }
 
 func (c *client) checkFormat(ctx context.Context) error {

@@ -11,9 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -250,16 +248,5 @@ func (m *merge) literal(raw []byte, in *relation, at int) string {
 	if raw == nil || raw[0] == 'n' {
 		return "NULL" + kind
 	}
-	text := string(raw)
-	switch t := in.Columns[at].Type; {
-	case raw[0] == '"' && t != schema.JSON:
-		text = string(feed.Text(nil, raw, feed.String))
-	case raw[0] == '[' && t == schema.Array:
-		text = string(appendArray(nil, raw))
-	case t == schema.Int:
-		if n, ok := feed.ParseInt(raw, feed.KindOf(raw)); ok {
-			text = strconv.FormatInt(n, 10)
-		}
-	}
-	return quote(text) + kind // what the encoding does not hold, the server refuses
+	return quote(string(m.text(raw, in.Columns[at].Type))) + kind // what the encoding does not hold, the server refuses
 }

@@ -20,8 +20,9 @@ const maxStarts = 2
 // errRaced says that the versions of rows were written that a flush was about to write.
 var errRaced = errors.New("another session wrote newer versions meanwhile")
 
-// errTaken says that another session inserted a row that a MERGE was about to insert.
-var errTaken = errors.New("another session inserted a row of the same key meanwhile")
+// errTaken says that another session inserted a row that a MERGE was about to insert, or that both waited for
+// each other.
+var errTaken = errors.New("another session wrote rows of the same keys meanwhile")
 
 // errGone says that rows are gone that a flush was about to change.
 var errGone = errors.New("another session deleted rows or changed their keys while they were written")
@@ -106,7 +107,6 @@ func (d *DB) reread(ctx context.Context, f *sink.Flush) error {
 	if err := d.askReady(ctx); err != nil {
 		return err
 	}
-	d.versions = false
 	for _, b := range f.Batches {
 		t := d.known(b.Table.Name)
 		if t.stage = (stage{}); t.Name == "" {
@@ -160,6 +160,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 			continue
 		}
 		p.t.allNew = p.counts.Inserted == int64(len(p.writes)+p.took)
+		p.repeatsNext()
 		if p.merge.versions != nil {
 			p.t.names = p.merge.versions.names
 		}

@@ -20,7 +20,7 @@ func (d *DB) Forget(ctx context.Context, job string) (sink.Forgotten, error) {
 }
 
 func (d *DB) forget(ctx context.Context, job string) (f sink.Forgotten, err error) {
-	if d.versions, err = d.hasVersions(ctx); err != nil {
+	if err := d.askReady(ctx); err != nil {
 		return f, err
 	}
 	// The lock keeps a first flush of another job from coming between the look and the

@@ -97,6 +97,7 @@ func (m *merge) findOwners(s *script) {
 	if m.owner == nil {
 		return
 	}
+	m.inOrder = false
 	s.add("UPDATE %s s SET c%d = (%s)", m.t.stageName, m.owner.at, m.finder(m.stagedPart).Find(m.owner.To))
 	lives := ""
 	if m.sweeps {

@@ -25,9 +25,11 @@ type part struct {
 	newer  []*fold.Row // what is to be written of them
 	direct bool        // the rows are copied into the table itself, as if all were new
 	looks  bool        // what the database has of them is read first
-	found  lookup
-	took   int            // of those that are looked at: rows that go with the ones that they belong to
-	newest *fold.Resolver // which rows are newer than what the database has; nil where they have no versions
+	// repeated is what is found so of rows without versions; nil: nothing is looked for.
+	repeated *repeated
+	found    lookup
+	took     int            // of those that are looked at: rows that go with the ones that they belong to
+	newest   *fold.Resolver // which rows are newer than what the database has; nil where they have no versions
 	// The statements that write them.
 	from, to int
 	tags     tags
@@ -97,7 +99,7 @@ func (p *part) change() {
 func (p *part) plan(assumeNew bool) (err error) {
 	above := p.follows()
 	assumeNew = assumeNew && (p.t.allNew || !p.t.Exists) && (above == nil || above.direct)
-	p.newer, p.direct, p.looks = p.writes, false, false
+	p.newer, p.direct, p.looks, p.repeated = p.writes, false, false, nil
 	switch {
 	case !p.b.Versioned():
 		p.merge = p.a.d.newMerge(p.b, p.t, p.after, p.writes)
@@ -108,23 +110,31 @@ func (p *part) plan(assumeNew bool) (err error) {
 	}
 	// A delete of a row that is missing leaves none to write; it may exist.
 	p.direct = assumeNew && len(p.newer) == len(p.writes) && p.merge.direct()
-	if p.looks = !p.direct && p.b.Versioned(); p.looks {
+	switch p.looks = !p.direct && (p.b.Versioned() || p.mayRepeat()); {
+	case p.looks && p.b.Versioned():
 		p.look()
+	case p.looks:
+		p.findRepeated()
 	}
 	return nil
 }
 
 // resolve reads what the database has of the rows of those parts that look for it, and makes
-// their merges those of what is newer. The script so far is sent.
+// their merges those of what is newer, or not there yet. The script so far is sent.
 func (a *attempt) resolve(ctx context.Context) error {
 	r, err := a.d.run(ctx, a.script)
 	if err != nil {
+		a.unlooked(pgError(err))
 		return err
 	}
 	a.countEmptied(r)
 	a.script = &script{}
 	for _, p := range a.parts {
 		if !p.looks || p.merge == nil {
+			continue
+		}
+		if p.repeated != nil {
+			p.dropRepeated()
 			continue
 		}
 		if err := p.resolved(r); err != nil {
@@ -140,7 +150,7 @@ func (p *part) write(alone bool) {
 	p.from = s.n
 	if p.merge.plain = p.direct; !p.direct {
 		var sql []string
-		sql, p.stage = p.merge.prepare()
+		sql, p.stage = p.merge.prepare(len(p.newer))
 		for _, q := range sql {
 			s.add("%s", q)
 		}

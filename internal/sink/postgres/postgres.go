@@ -23,7 +23,6 @@ type DB struct {
 	// characters are those beyond ASCII that another encoding than Unicode holds; nil where
 	// it is not known.
 	characters map[rune]bool
-	versions   bool   // weir_versions exists
 	named      string // the job that the session is named after
 
 	tables map[string]*table // that were read, by the names that the feed uses
@@ -49,6 +48,8 @@ type table struct {
 	// unmergeable tells that the server refuses a MERGE.
 	unmergeable bool
 	allNew      bool      // the last batch's rows were, so that the next one's may be
+	repeats     bool      // the last batch repeated what was there, so that the next one may
+	others      int       // how many batches from here on are taken to repeat little
 	names       []string  // the numbered columns of its versions then
 	next        *relation // as the flush at hand makes it; nil: as it is
 }

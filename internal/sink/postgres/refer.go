@@ -124,9 +124,11 @@ func (m *merge) findReferred(s *script) {
 			if !r.hidden() { // else what is found, nothing, is put there below
 				mark += fmt.Sprintf(", c%d = NULL", r.at)
 			}
+			m.inOrder = false
 			s.add("UPDATE %s s SET %s WHERE %s", m.t.stageName, mark, missing)
 		}
 		if r.hidden() {
+			m.inOrder = false
 			s.add("UPDATE %s s SET c%d = (%s) WHERE %s%s", m.t.stageName, r.at, find, value, notNull)
 		}
 	}

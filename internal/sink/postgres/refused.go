@@ -248,7 +248,7 @@ func (c *chunks) probe() error {
 		if p.merge == nil {
 			continue
 		}
-		sql, now := p.merge.prepare()
+		sql, now := p.merge.prepare(len(p.newer))
 		for _, q := range sql {
 			c.script.add("%s", q)
 		}

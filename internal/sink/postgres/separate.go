@@ -23,10 +23,10 @@ func (p *part) separates() bool {
 // UPDATE of another session may take the row for missing, and so pass by the delete of it.
 func (c *client) mergeMisses() bool { return c.version < 150005 || c.version == 160000 }
 
-// merges returns the parts that the attempt writes by a MERGE.
+// merges returns the parts that the attempt writes by a MERGE, or would have.
 func (a *attempt) merges() (parts []*part) {
 	for _, p := range a.parts {
-		if p.merge != nil && !p.direct && !p.merge.separate {
+		if p.merge != nil && !p.direct && !p.separates() {
 			parts = append(parts, p)
 		}
 	}
@@ -46,11 +46,15 @@ func (a *attempt) unmergeable(e *pgconn.PgError) bool {
 	return true
 }
 
-// taken reports whether an error is that of a MERGE which was about to insert a key that another session
-// has inserted meanwhile: its details are the names of the columns and their values.
+// taken reports whether an error is that of a flush with a MERGE which was about to insert a key that another session
+// has inserted meanwhile: its details are the names of the columns and their values. Or it ends a deadlock: a flush
+// that locks rows before its MERGE, because it deletes from one of several tables, has not the order of one that does not.
 func (a *attempt) taken(e *pgconn.PgError) bool {
-	if e == nil || e.Code != "23505" {
+	switch {
+	case e == nil || e.Code != "23505" && e.Code != "40P01":
 		return false
+	case e.Code == "40P01":
+		return len(a.merges()) > 0
 	}
 	_, names, _ := strings.Cut(e.Detail, "(")
 	names, _, _ = strings.Cut(names, ")=(")

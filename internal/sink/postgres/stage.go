@@ -69,10 +69,14 @@ func (d *DB) stageName(f *sink.Flush, t *table) string {
 	return fmt.Sprintf("%s.weir_stage_%08x", d.schema, h.Sum32())
 }
 
-// prepare returns the statements that make the staging table, where the one that
+// manyStaged is how many rows are worth a new file for the staging table, 0.5 ms, that they lie in order.
+const manyStaged = 2000
+
+// prepare returns the statements that make the staging table of some rows, where the one that
 // is there does not serve, and empty it. now is that table from then on, until the
-// transaction ends.
-func (m *merge) prepare() (sql []string, now stage) {
+// transaction ends. A COPY into a temporary table that its transaction has made or truncated has its rows in order;
+// else it puts one that is short where a page before has room for it.
+func (m *merge) prepare(rows int) (sql []string, now stage) {
 	old := m.t.stage
 	now = stage{kind: m.d.staging(), made: true, used: true, types: make([]string, len(m.table.cols)), versions: old.versions || m.versions != nil, hidden: m.hidden()}
 	if copy(now.types, old.types); len(now.types) > maxStaged { // those of other batches may be too many beside these
@@ -107,9 +111,10 @@ func (m *merge) prepare() (sql []string, now stage) {
 			sql = append(sql, "DROP TABLE IF EXISTS "+m.t.stageName)
 		}
 		sql = append(sql, fmt.Sprintf(`CREATE %s TABLE %s (n integer, op "char", marks varbit%s) %s`, kind, name, b.String(), end))
-	} else if now.kind == unlogged || old.used {
+	} else if now.kind == unlogged || old.used || rows >= manyStaged {
 		sql = append(sql, old.empty(m.t.stageName))
 	}
+	m.inOrder = now.kind != unlogged && len(sql) > 0 && !strings.HasPrefix(sql[0], "DELETE")
 	return sql, now
 }
 
@@ -165,6 +170,7 @@ func (m *merge) encode(rows []*fold.Row) copier {
 			end = append(bytes.Repeat([]byte(m.b.Time.UTC().Format("\t"+stampFormat)), len(m.stamps)), '\n')
 		}
 		for n, r := range rows {
+			m.b.PrefetchValues(rows[n:])
 			buf := w.line()
 			if !m.plain {
 				buf = append(strconv.AppendInt(buf, int64(n), 10), '\t')
@@ -242,27 +248,36 @@ func (m *merge) marks(r *fold.Row, digits []byte) (some bool) {
 
 // value appends a value for a column, which admitted it before.
 func (m *merge) value(dst, raw []byte, t schema.Type) []byte {
+	text := m.text(raw, t)
+	switch c := raw[0]; {
+	case c == '"' && t != schema.JSON && len(text) == len(raw)-2, c != '"' && c != '{' && c != '[':
+		return append(dst, text...) // it has no escapes, and so nothing to escape
+	}
+	return appendCopyText(dst, text)
+}
+
+// text is a raw value for a column, which admitted it before, as the text that the server reads. It may point
+// into m.scratch.
+func (m *merge) text(raw []byte, t schema.Type) []byte {
 	switch c := raw[0]; {
 	case c == '"' && t != schema.JSON:
 		text := feed.Text(m.scratch, raw, feed.String)
-		if len(text) == len(raw)-2 { // it has no escapes, and so nothing to escape
-			return append(dst, text...)
+		if len(text) < len(raw)-2 {
+			m.scratch = text
 		}
-		m.scratch = text
-		return appendCopyText(dst, text)
+		return text
 	case c == '[' && t == schema.Array:
 		m.scratch = appendArray(m.scratch[:0], raw)
-		return appendCopyText(dst, m.scratch)
-	case c == '"' || c == '{' || c == '[':
-		return appendCopyText(dst, raw)
+		return m.scratch
 	case t == schema.Int:
 		if k := feed.KindOf(raw); k != feed.Int {
 			if n, ok := feed.ParseInt(raw, k); ok {
-				return strconv.AppendInt(dst, n, 10)
+				m.scratch = strconv.AppendInt(m.scratch[:0], n, 10)
+				return m.scratch
 			} // else the table was altered since the value was admitted, and refuses it
 		}
 	}
-	return append(dst, raw...)
+	return raw
 }
 
 // appendArray appends a JSON array as Postgres writes arrays. Objects in it become texts.

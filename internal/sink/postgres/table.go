@@ -125,6 +125,9 @@ func (d *DB) Table(ctx context.Context, name string, key []string) (schema.Table
 	if err != nil && !errors.As(err, new(sink.KeyError)) {
 		return t.Table, d.explain(err)
 	}
+	if key == nil {
+		key = t.KeyColumns()
+	}
 	known := d.known(name)
 	if t.unlogged && !known.unlogged && !d.reads {
 		d.opt.Log.Warn(fmt.Sprintf("table %q is unlogged: a crash of the server empties it, and then the next run ends until --from-start reads the feed again", name))
@@ -172,13 +175,13 @@ func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relat
 		columnsSQL+is+" AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
 		"SELECT i.indisunique AND i.indisvalid AND i.indimmediate, i.indpred IS NULL AND i.indexprs IS NULL,"+
 			" (SELECT string_agg(a.attname, E'\\x01' ORDER BY a.attname) FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]))"+
-			" FROM pg_index i WHERE i.indrelid = "+is+" ORDER BY i.indexrelid",
+			", i.indisprimary FROM pg_index i WHERE i.indrelid = "+is+" ORDER BY i.indexrelid",
 		"SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = coalesce("+nullable(d, schemaName)+", current_schema())), "+d.readySQL(),
 		strings.ReplaceAll(keysSQL, "{t}", is))
 	if err != nil {
 		return t, err
 	}
-	d.ready = string(r[3].rows[0][1]) == "t"
+	d.takeReady(r[3].rows[0][1:])
 	if len(r[0].rows) == 0 {
 		if string(r[3].rows[0][0]) != "t" {
 			return t, fmt.Errorf("there is no schema %q: CREATE SCHEMA %s; a table whose name has a dot in it is written in double quotes", schemaName, ident(schemaName))
@@ -225,6 +228,11 @@ func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relat
 		more.held = cmp.Or(more.held, string(head[10]))
 		t.Columns, t.cols = append(t.Columns, c), append(t.cols, more)
 	}
+	if key == nil {
+		if key = primaryKey(r[2]); key == nil {
+			return t, sink.NoKeyError(&t.Table)
+		}
+	}
 	if t.Key, err = caps.FindKey(&t.Table, key); err != nil {
 		return missing(err)
 	}
@@ -249,6 +257,16 @@ func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relat
 		err = d.own(&t)
 	}
 	return t, err
+}
+
+// primaryKey returns the columns of the primary key, of the indexes of a table; nil: there is none.
+func primaryKey(indexes result) []string {
+	for _, row := range indexes.rows {
+		if string(row[len(row)-1]) == "t" {
+			return strings.Split(string(row[2]), "\x01")
+		}
+	}
+	return nil
 }
 
 func nullable(d *DB, s string) string {

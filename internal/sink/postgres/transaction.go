@@ -90,7 +90,7 @@ func (a *attempt) countEmptied(r []result) (some bool) {
 // takeTurns adds what has a flush wait for the others of tables that it needs for itself, and these
 // for it. One that is written piecewise needs the tables that may reject rows: it writes messages in the
 // order of the feed, so that two could wait for each other's rows. One that is sent again because another
-// session inserted a key first needs all: or the next one is first at another key. For versions see
+// session inserted a key first, or both waited for each other, needs all: or the next one is first at another key. For versions see
 // [part.alone].
 func (a *attempt) takeTurns() {
 	turns := map[int64]bool{} // locks, and whether nobody else may have them
@@ -140,9 +140,7 @@ func (a *attempt) readRebuild(ctx context.Context) error {
 			return err
 		}
 	}
-	var err error
-	d.versions, err = d.hasVersions(ctx)
-	return err
+	return nil
 }
 
 // empty adds what removes all that the job has written to the tables.

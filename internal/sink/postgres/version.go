@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -24,11 +23,6 @@ type versioned struct {
 }
 
 func (d *DB) fullName(t *relation) string { return identOf(d.schemaOf(t.ident)) }
-
-func (d *DB) hasVersions(ctx context.Context) (bool, error) {
-	r, err := d.query(ctx, "SELECT to_regclass("+d.literal(d.schema+".weir_versions")+") IS NOT NULL")
-	return err == nil && string(r[0].rows[0][0]) == "t", err
-}
 
 // dropVersions adds what removes the versions of a table by its full name.
 func (d *DB) dropVersions(s *script, table string) {
@@ -106,7 +100,7 @@ func (p *part) look() {
 // lookFor adds what stages the keys of a merge's rows, and reads what the database has of them.
 func (p *part) lookFor(m *merge) {
 	d, s, table := p.a.d, p.a.script, &p.after
-	sql, now := m.prepare()
+	sql, now := m.prepare(len(p.writes))
 	for _, q := range sql {
 		s.add("%s", q)
 	}
@@ -116,12 +110,17 @@ func (p *part) lookFor(m *merge) {
 	m.findOwners(s)
 	now.rows = len(p.writes)
 	p.found.stage = now
+	// OFFSET has the planner look each row up, by all of the key, whatever it knows of the table.
 	if p.b.Scope == fold.ColumnScope {
-		p.found.rows = s.add("SELECT s.n, (SELECT t.xmin FROM %s t WHERE %s), encode(v.state, 'hex'), v.xmin FROM %s s JOIN %s.weir_versions v ON v.tbl = %s AND v.key = s.key",
+		s.avoidScans(table.relations() + " UNION ALL SELECT " + quote(d.schema+".weir_versions") + "::regclass")
+		p.found.rows = s.add("SELECT s.n, (SELECT t.xmin FROM %s t WHERE %s), encode(v.state, 'hex'), v.xmin FROM %s s,"+
+			" LATERAL (SELECT state, xmin FROM %s.weir_versions WHERE tbl = %s AND key = s.key OFFSET 0) v",
 			table.ident, m.on(), m.t.stageName, d.schema, d.literal(m.versions.table))
 		return
 	}
-	p.found.rows = s.add("SELECT s.n, t.xmin, (%s)::text FROM %s s JOIN %s t ON %s", p.version(), m.t.stageName, table.ident, m.on())
+	s.avoidScans(table.relations())
+	p.found.rows = s.add("SELECT s.n, r.xmin, r.version FROM %s s, LATERAL (SELECT t.xmin, (%s)::text AS version FROM %s t WHERE %s OFFSET 0) r",
+		m.t.stageName, p.version(), table.ident, m.on())
 }
 
 // version is what a row has its version in.
@@ -265,7 +264,8 @@ const racedWord = "weir: another writer was first"
 // loops keeps: so writers cannot wait for each other in a circle. Rows are written after all states:
 // until the commit, nobody else can write a row whose state this flush has written. Where a state is not
 // the one that the row was resolved against, a number that is none ends the transaction, as with the
-// fence.
+// fence. The table's name is staged, too: the planner would read all states of a table whose size it does not
+// know, and compare each with each row.
 func (v *versioned) mergeStates(s *script, m *merge) {
 	d, matched, missing := m.d, "s.state", "s.state"
 	if !v.alone {
@@ -273,9 +273,9 @@ func (v *versioned) mergeStates(s *script, m *merge) {
 		matched, missing = fmt.Sprintf(state, "v.xmin = s.found", racedWord), fmt.Sprintf(state, "s.found IS NULL", racedWord)
 	}
 	s.avoidScans("SELECT " + quote(d.schema+".weir_versions") + "::regclass")
-	s.add("MERGE INTO %s.weir_versions v USING (SELECT n, key, state, found, CASE WHEN op = 'd' THEN now() END AS gone FROM %s WHERE state IS NOT NULL ORDER BY n) s ON v.tbl = %s AND v.key = s.key"+
-		" WHEN MATCHED THEN UPDATE SET state = %s, gone = s.gone WHEN NOT MATCHED THEN INSERT (tbl, key, state, gone) VALUES (%[3]s, s.key, %[5]s, s.gone)",
-		d.schema, m.t.stageName, d.literal(v.table), matched, missing)
+	s.add("MERGE INTO %s.weir_versions v USING (SELECT n, %s AS tbl, key, state, found, CASE WHEN op = 'd' THEN now() END AS gone FROM %s WHERE state IS NOT NULL ORDER BY n) s ON v.tbl = s.tbl AND v.key = s.key"+
+		" WHEN MATCHED THEN UPDATE SET state = %s, gone = s.gone WHEN NOT MATCHED THEN INSERT (tbl, key, state, gone) VALUES (s.tbl, s.key, %s, s.gone)",
+		d.schema, d.literal(v.table), m.t.stageName, matched, missing)
 }
 
 // asFound is the condition, with AND behind it, that a row t of the table is the one that the staged

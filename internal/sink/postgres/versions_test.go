@@ -153,6 +153,24 @@ func TestWriters_OtherRowsWithVersionsDoNotWait(t *testing.T) {
 	}
 }
 
+// TestWriters_FirstFlushWithVersions: the first flush of a run does not wait for others that write versions of
+// other tables.
+func TestWriters_FirstFlushWithVersions(t *testing.T) {
+	db := connectEmpty(t, testpg.New(t))
+	made := sinktest.BeginJob(t, db, "made", versionedBy(fold.ColumnScope))
+	made.Flush(`{"id":1,"v":1,"a":"x"}`)
+	made.End()
+	db.Exec(t, "ALTER DATABASE "+db.one(t, "SELECT current_database()")+" SET lock_timeout = '1s'")
+	db.Exec(t, "BEGIN")
+	db.Exec(t, "INSERT INTO weir_versions (tbl, key, state) VALUES ('other', '', '')")
+	r := sinktest.BeginJob(t, db, "first", versionedBy(fold.ColumnScope))
+	if _, err := r.TryFlush(`{"id":1,"v":2,"a":"y"}`, `{"id":2,"v":1,"a":"x"}`); err != nil {
+		t.Error(err)
+	}
+	db.Exec(t, "ROLLBACK")
+	sinktest.Expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|y", "2|x")
+}
+
 // TestWriters_RejectsWithVersions has runs write the same rows at once, of which the database rejects some.
 func TestWriters_RejectsWithVersions(t *testing.T) {
 	const writers, flushes = 3, 8
@@ -190,6 +208,7 @@ func TestWriters_RejectsWithVersions(t *testing.T) {
 			if len(again.reasons) > 0 {
 				t.Errorf("tried again for %v", again.reasons)
 			}
+			sinktest.Expect(t, db, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()", "0")
 		})
 	}
 }

@@ -23,6 +23,8 @@ type script struct {
 	sql    strings.Builder
 	n      int      // statements so far
 	copies []copier // what each COPY ... FROM STDIN among them is fed
+	// takers get the rows of statements as they come, which are good for that long; of others they are kept.
+	takers map[int]func(row [][]byte)
 	// failed are what errors of statements mean, where they are not about rows.
 	failed map[int]func(*pgconn.PgError) error
 }
@@ -40,6 +42,15 @@ func (s *script) add(format string, args ...any) int {
 	s.sql.WriteString(";\n")
 	s.n++
 	return s.n - 1
+}
+
+// addEach appends a statement that returns many rows.
+func (s *script) addEach(take func(row [][]byte), format string, args ...any) {
+	n := s.add(format, args...)
+	if s.takers == nil {
+		s.takers = map[int]func([][]byte){}
+	}
+	s.takers[n] = take
 }
 
 // result is what one statement brought back: its tag, such as "INSERT 0 5", and
@@ -83,7 +94,7 @@ func (c *client) run(ctx context.Context, s *script) ([]result, error) {
 	// warnings) that it stops to read, if nobody listens.
 	sent := make(chan error, 1)
 	go func() { sent <- s.send(front, conn) }()
-	results, err := c.receive(front)
+	results, err := c.receive(front, s.takers)
 	if e, failed := pgError(err), s.failed[len(results)]; e != nil && failed != nil {
 		err = failed(e)
 	}
@@ -119,7 +130,7 @@ func (s *script) send(front *pgproto3.Frontend, conn io.Writer) error {
 }
 
 // receive reads the answer to a script.
-func (c *client) receive(front *pgproto3.Frontend) (results []result, err error) {
+func (c *client) receive(front *pgproto3.Frontend, takers map[int]func([][]byte)) (results []result, err error) {
 	var refused *pgconn.PgError
 	var now result
 	for {
@@ -133,6 +144,10 @@ func (c *client) receive(front *pgproto3.Frontend) (results []result, err error)
 		}
 		switch m := m.(type) {
 		case *pgproto3.DataRow:
+			if take := takers[len(results)]; take != nil {
+				take(m.Values)
+				break
+			}
 			row := make([][]byte, len(m.Values))
 			for i, v := range m.Values {
 				if v != nil {

@@ -200,6 +200,7 @@ func TestWriters_Piecewise(t *testing.T) {
 func TestFlush_Deadlock(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
+	db.Exec(t, "ALTER TABLE t ENABLE ROW LEVEL SECURITY") // so that there is no MERGE, after which weir would try again by itself
 	db.Exec(t, "ALTER DATABASE "+db.one(t, "SELECT current_database()")+" SET deadlock_timeout = '50ms'")
 	r := sinktest.Begin(t, db)
 	r.Flush(`{"id":2,"a":"x"}`)
@@ -290,4 +291,79 @@ func TestRebuild_AnotherJobWritesMeanwhile(t *testing.T) {
 			sinktest.Expect(t, db, "SELECT id FROM t WHERE id > 1", "7")
 		})
 	}
+}
+
+// TestWriters_DeletesInSeveralTables: a flush that deletes from one of several tables locks rows before it
+// inserts; one that deletes from none does both in the order of the keys. One of them is sent again, and takes
+// a turn of its own; the run does not notice.
+func TestWriters_DeletesInSeveralTables(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE orders (id integer PRIMARY KEY, status text)")
+	m := sinktest.Shop(t)
+	extra := m.Tables[0]
+	extra.Name, extra.Columns = "extra", nil
+	m.Tables = append(m.Tables[:1], extra)
+	a, b := sinktest.BeginNestedJob(t, db, "a", m, false), sinktest.BeginNestedJob(t, db, "b", m, false)
+	for i := range 2 {
+		a.Flush(fmt.Sprintf(`{"id":3,"status":"a%d"}`, i), fmt.Sprintf(`{"id":9,"status":"a%d"}`, i))
+		b.Flush(fmt.Sprintf(`{"id":3,"status":"b%d"}`, i))
+	}
+	db.Exec(t, "CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.id = 1 THEN PERFORM pg_advisory_lock_shared(42); END IF; RETURN NEW; END $$")
+	db.Exec(t, "CREATE TRIGGER waits BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION waits()")
+	db.Exec(t, "SELECT pg_advisory_lock(42)")
+	waiting := func(n string) {
+		for db.one(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") != n {
+		}
+	}
+	var again retries
+	var flushes sync.WaitGroup
+	flush := func(r *sinktest.Nested, lines ...string) {
+		r.Sink = sink.Retry(r.Sink, time.Minute, again.add)
+		flushes.Go(func() { r.Flush(lines...) })
+	}
+	flush(a, `{"id":1,"status":"a"}`, `{"id":2,"status":"a"}`, `{"id":3,"status":"a"}`, `{"id":9,"op":"delete"}`)
+	waiting("1") // a holds rows 3 and 9
+	flush(b, `{"id":2,"status":"b"}`, `{"id":3,"status":"b"}`)
+	waiting("2") // and b the new row 2
+	db.Exec(t, "SELECT pg_advisory_unlock(42)")
+	flushes.Wait()
+	if len(again.reasons) > 0 {
+		t.Errorf("tried again for %v", again.reasons)
+	}
+	sinktest.Expect(t, db, "SELECT count(*), count(DISTINCT status) FROM orders WHERE id IN (2, 3)", "2|1")
+}
+
+// TestWriters_FirstFlushBesideRejects: two runs have begun before weir's tables were there. The first flush of one
+// of them, which would make them, comes when the other has made them, and is about to keep a reject.
+func TestWriters_FirstFlushBesideRejects(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "ALTER DATABASE "+db.one(t, "SELECT current_database()")+" SET deadlock_timeout = '20ms'")
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, c integer CHECK (c >= 0))")
+	a, b := sinktest.BeginJob(t, db, "a"), sinktest.BeginJob(t, db, "b")
+	a.Flush(`{"id":1}`)
+	holder := connect(t, db.url)
+	holder.Exec(t, "BEGIN")
+	holder.Exec(t, "INSERT INTO t (id) VALUES (5)")
+	var again retries
+	var flushes sync.WaitGroup
+	flush := func(r *sinktest.Run, waiting string, lines ...string) {
+		r.Sink = sink.Retry(r.Sink, time.Minute, again.add)
+		flushes.Go(func() {
+			if _, err := r.TryFlush(lines...); err != nil {
+				t.Error(err)
+			}
+		})
+		for db.one(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") != waiting {
+		}
+	}
+	flush(a, "1", `{"id":2,"c":-1}`, `{"id":5}`)
+	flush(b, "2", `{"id":3,"c":-1}`, `{"id":6}`)
+	time.Sleep(100 * time.Millisecond) // who waits from now on finds the deadlock
+	holder.Exec(t, "ROLLBACK")
+	flushes.Wait()
+	if len(again.reasons) > 0 {
+		t.Errorf("tried again for %v", again.reasons)
+	}
+	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "2")
+	sinktest.Expect(t, db, "SELECT id FROM t ORDER BY id", "1", "5", "6")
 }

@@ -13,7 +13,7 @@ import (
 var referenceTests = []test{
 	{"ARowThatIsMissingIsMade", func(t *testing.T, db Database) {
 		for _, id := range []string{"", "cid"} {
-			m := referring(t, "stub"+id, id, mapping.StubMissing)
+			m := Referring(t, "stub"+id, id, mapping.StubMissing)
 			n := BeginNested(t, db, m, false)
 			Counts(t, n.Flush(`{"order":1,"customer":7}`, `{"order":2,"customer":8,"name":"eight"}`, `{"order":3}`, `{"order":4,"customer":null}`), 6, 0, 0, 0)
 			is := func(want ...string) { t.Helper(); Expect(t, db, referred(m, id), want...) }
@@ -28,7 +28,7 @@ var referenceTests = []test{
 	}},
 	{"ARowThatIsMissingIsNull", func(t *testing.T, db Database) {
 		for _, id := range []string{"", "cid"} {
-			m := referring(t, "null"+id, id, mapping.NullMissing)
+			m := Referring(t, "null"+id, id, mapping.NullMissing)
 			n := BeginNested(t, db, m, false)
 			n.Flush(`{"order":2,"customer":8,"name":"eight"}`)
 			n.Flush(`{"order":1,"customer":7}`, `{"order":2,"customer":9}`, `{"order":3,"customer":8}`)
@@ -38,7 +38,7 @@ var referenceTests = []test{
 	}},
 	{"ARowThatIsMissingRejectsTheMessage", func(t *testing.T, db Database) {
 		for i, id := range []string{"", "cid"} {
-			m := referring(t, "reject"+id, id, mapping.RejectMissing)
+			m := Referring(t, "reject"+id, id, mapping.RejectMissing)
 			n := BeginNested(t, db, m, true)
 			n.Flush(`{"order":2,"customer":8,"name":"eight"}`)
 			n.Flush(`{"order":1,"customer":7}`, `{"order":2,"customer":9}`, `{"order":3,"customer":8}`)
@@ -62,7 +62,7 @@ var referenceTests = []test{
 		} {
 			for j, id := range []string{"", "cid"} {
 				for _, most := range []int{1, 3, 100} {
-					m := referring(t, fmt.Sprintf("%d%d%d", i, j, most), id, c.missing)
+					m := Referring(t, fmt.Sprintf("%d%d%d", i, j, most), id, c.missing)
 					m.Tables[0].DeleteWhen, m.Tables[1].DeleteWhen = has(t, "off"), has(t, "gone")
 					n := BeginNested(t, db, m, false)
 					n.Feed(most, `{"order":1,"customer":6}`, `{"order":1,"customer":7}`, `{"order":2,"customer":9}`, `{"order":2,"off":1}`,
@@ -88,7 +88,7 @@ var referenceTests = []test{
 	{"ARowThatWasDeletedIsMadeAgain", func(t *testing.T, db Database) {
 		for i, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
 			for _, most := range []int{1, 100} {
-				m := referring(t, fmt.Sprintf("again%d%d", i, most), "", mapping.StubMissing)
+				m := Referring(t, fmt.Sprintf("again%d%d", i, most), "", mapping.StubMissing)
 				for k := range m.Tables {
 					m.Tables[k].Version, m.Tables[k].Scope = pathOf(t, "v"), scope
 					m.Tables[k].Columns = append(m.Tables[k].Columns, columnsOf(t, "v: v as integer")...)
@@ -109,7 +109,7 @@ var referenceTests = []test{
 		}
 	}},
 	{"AMessageThatIsRejectedMakesNoRow", func(t *testing.T, db Database) {
-		m := referring(t, "theirs", "", mapping.StubMissing)
+		m := Referring(t, "theirs", "", mapping.StubMissing)
 		theirs(t, db, "CREATE TABLE customers_theirs (nr INTEGER PRIMARY KEY, name TEXT NOT NULL)")
 		theirs(t, db, "CREATE TABLE orders_theirs (nr INTEGER PRIMARY KEY, customer_id INTEGER, total INTEGER CHECK (total > 0))")
 		for _, most := range []int{1, 100} {
@@ -125,7 +125,7 @@ var referenceTests = []test{
 		}
 	}},
 	{"AMessageThatIsRejectedMakesNoTable", func(t *testing.T, db Database) {
-		m := referring(t, "first", "", mapping.RejectMissing)
+		m := Referring(t, "first", "", mapping.RejectMissing)
 		m.Tables = append(m.Tables, mapping.Table{Name: "notes_first", When: has(t, "note"), Key: []string{"nr"}, Columns: columnsOf(t, "nr: order as integer, note: as text")})
 		n := BeginNested(t, db, m, false)
 		n.Flush(`{"customer":7,"name":"seven"}`, `{"order":1,"customer":7}`)
@@ -134,7 +134,7 @@ var referenceTests = []test{
 		Expect(t, db, "SELECT nr, note FROM notes_first", "3|good")
 	}},
 	{"VersionsOfTheOtherRowStay", func(t *testing.T, db Database) {
-		m := referring(t, "versions", "", mapping.StubMissing)
+		m := Referring(t, "versions", "", mapping.StubMissing)
 		for i := range m.Tables {
 			m.Tables[i].Version = pathOf(t, "v")
 		}
@@ -144,7 +144,7 @@ var referenceTests = []test{
 		Expect(t, db, referred(m, ""), "1|7|seven")
 	}},
 	{"TheOtherKeyIsWidenedForIt", func(t *testing.T, db Database) {
-		m := referring(t, "wide", "", mapping.StubMissing)
+		m := Referring(t, "wide", "", mapping.StubMissing)
 		m.Tables[0].Columns = columnsOf(t, "nr: order as integer, customer_id: customer")
 		m.Tables[0].Columns[1].From[0].References, m.Tables[0].Columns[1].From[0].Missing = m.Tables[1].Name, mapping.StubMissing
 		m.Tables[1].Key, m.Tables[1].Columns = []string{"customer"}, nil
@@ -156,7 +156,7 @@ var referenceTests = []test{
 	{"ARowIsFoundByAKeyThatWasWidened", func(t *testing.T, db Database) {
 		for _, missing := range []mapping.Missing{mapping.StubMissing, mapping.NullMissing, mapping.RejectMissing} {
 			for _, id := range []string{"", "cid"} {
-				m := referring(t, string(missing)+id, id, missing)
+				m := Referring(t, string(missing)+id, id, missing)
 				for i := range m.Tables {
 					for j := range m.Tables[i].Columns {
 						m.Tables[i].Columns[j].From[0].As = mapping.Type{}
@@ -180,9 +180,9 @@ var referenceTests = []test{
 	}},
 }
 
-// referring is a mapping of orders, which name customers. Those have names only in messages that say
+// Referring is a mapping of orders, which name customers. Those have names only in messages that say
 // it.
-func referring(t *testing.T, suffix, id string, missing mapping.Missing) *mapping.Mapping {
+func Referring(t *testing.T, suffix, id string, missing mapping.Missing) *mapping.Mapping {
 	m := &mapping.Mapping{Tables: []mapping.Table{
 		{Name: "orders_" + suffix, When: has(t, "order"), Key: []string{"nr"}, Columns: columnsOf(t, "nr: order as integer, customer_id: customer as integer, total: as integer")},
 		{Name: "customers_" + suffix, When: has(t, "name"), Key: []string{"nr"}, ID: id, Columns: columnsOf(t, "nr: customer as integer, name: as text")},

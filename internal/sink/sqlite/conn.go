@@ -3,6 +3,7 @@ package sqlite
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"modernc.org/libc"
@@ -19,11 +20,14 @@ type conn struct {
 	db    uintptr
 	stmts map[string]*stmt // by SQL; see prepare
 	many  map[string]*stmt // see prepareOne
+	large []largeStmt      // see prepareLarge, the one that was used last at the end
 
 	mem     uintptr // C's memory for values that are bound, see hold
 	size    int     // bytes of it
 	used    int
 	retired []uintptr // mem as it was before it grew
+
+	portions []*portion // of the rows that are written, see ahead
 }
 
 // hold copies b to memory of C's, where it stays until release. Memory of Go's
@@ -138,14 +142,21 @@ func (c *conn) close() {
 			s.finalize()
 		}
 	}
+	for _, s := range c.large {
+		s.finalize()
+	}
 	if c.db != 0 {
 		lib.Xsqlite3_close_v2(c.tls, c.db)
 	}
 	c.release()
 	libc.Xfree(c.tls, c.mem)
 	c.mem, c.size = 0, 0
+	for _, p := range c.portions {
+		libc.Xfree(c.tls, p.mem)
+	}
+	c.portions = nil
 	c.tls.Close()
-	c.tls, c.db, c.stmts, c.many = nil, 0, nil, nil
+	c.tls, c.db, c.stmts, c.many, c.large = nil, 0, nil, nil, nil
 }
 
 func (c *conn) fail(rc int32, doing string) error {
@@ -224,16 +235,66 @@ func (c *conn) prepareOne(sql string) (*stmt, error) {
 	return c.cached(c.many, sql)
 }
 
+// maxLarge bounds the statements of many rows that are kept: one takes up to 70 KB, and there may be one for
+// each of many tables.
+const maxLarge = 16
+
+// A largeStmt is one of many rows.
+type largeStmt struct {
+	sql string
+	*stmt
+}
+
+// prepareLarge is prepare for a statement of many rows: it stays only until the next one is prepared.
+func (c *conn) prepareLarge(sql string) (*stmt, error) {
+	at := slices.IndexFunc(c.large, func(l largeStmt) bool { return l.sql == sql })
+	if at < 0 {
+		s, err := c.prepareOften(sql)
+		if err != nil {
+			return nil, err
+		}
+		if len(c.large) == maxLarge {
+			c.large[0].finalize()
+			c.large = slices.Delete(c.large, 0, 1)
+		}
+		c.large = append(c.large, largeStmt{sql, s})
+		return s, nil
+	}
+	used := c.large[at]
+	if last := len(c.large) - 1; at < last {
+		copy(c.large[at:], c.large[at+1:])
+		c.large[last] = used
+	}
+	return used.stmt, nil
+}
+
+// prepareRows prepares a statement of a number of rows.
+func (c *conn) prepareRows(n int, sql string) (*stmt, error) {
+	if n == 1 {
+		return c.prepare(sql)
+	}
+	return c.prepareLarge(sql)
+}
+
 func (c *conn) cached(in map[string]*stmt, sql string) (*stmt, error) {
 	if s, ok := in[sql]; ok {
 		return s, nil
 	}
+	s, err := c.prepareOften(sql)
+	if err != nil {
+		return nil, err
+	}
+	in[sql] = s
+	return s, nil
+}
+
+// prepareOften is prepareNew for a statement that is used again.
+func (c *conn) prepareOften(sql string) (*stmt, error) {
 	s, err := c.prepareNew(sql)
 	if err != nil {
 		err.(*Error).Doing = "preparing a statement" // so that no row is blamed
 		return nil, err
 	}
-	in[sql] = s
 	return s, nil
 }
 
@@ -377,9 +438,9 @@ func (s *stmt) bind(i int, v any) error {
 	case float64:
 		rc = lib.Xsqlite3_bind_double(s.c.tls, s.p, int32(i), v)
 	case string:
-		rc = s.bindText(i, []byte(v))
+		rc = s.bindText(i, s.c.hold([]byte(v)), len(v))
 	case []byte:
-		rc = s.bindText(i, v)
+		rc = s.bindText(i, s.c.hold(v), len(v))
 	case blob:
 		rc = lib.Xsqlite3_bind_blob(s.c.tls, s.p, int32(i), s.c.hold(v), int32(len(v)), lib.SQLITE_STATIC)
 	default:
@@ -391,9 +452,9 @@ func (s *stmt) bind(i int, v any) error {
 	return nil
 }
 
-// bindText binds text, which is good until the connection's release.
-func (s *stmt) bindText(i int, b []byte) int32 {
-	return lib.Xsqlite3_bind_text(s.c.tls, s.p, int32(i), s.c.hold(b), int32(len(b)), lib.SQLITE_STATIC)
+// bindText binds text of C's memory, where it has to stay until the statement has run.
+func (s *stmt) bindText(i int, at uintptr, n int) int32 {
+	return lib.Xsqlite3_bind_text(s.c.tls, s.p, int32(i), at, int32(n), lib.SQLITE_STATIC)
 }
 
 // bindFrom binds what column col of another statement's row holds.

@@ -175,7 +175,7 @@ func formatKey(k key) []string {
 		case lib.SQLITE_INTEGER:
 			texts[i] = "i" + strconv.FormatInt(v.int, 10)
 		case lib.SQLITE_FLOAT:
-			texts[i] = "r" + strconv.FormatFloat(v.real, 'g', -1, 64)
+			texts[i] = "r" + strconv.FormatFloat(v.real(), 'g', -1, 64)
 		case lib.SQLITE_BLOB:
 			texts[i] = "b" + string(v.text)
 		default:
@@ -293,7 +293,7 @@ func (v *value) json() []byte {
 	case lib.SQLITE_INTEGER:
 		return strconv.AppendInt(nil, v.int, 10)
 	case lib.SQLITE_FLOAT:
-		return feed.AppendReal(nil, v.real)
+		return feed.AppendReal(nil, v.real())
 	case lib.SQLITE_BLOB:
 		return append(hex.AppendEncode([]byte(`"\\x`), v.text), '"')
 	}

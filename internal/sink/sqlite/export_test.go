@@ -27,3 +27,9 @@ func Upserts(unchanged ...bool) (upserts []bool) {
 
 // Explain gives an error its class.
 func (d *DB) Explain(err error) error { return d.explain(err) }
+
+// LargeStatements is how many statements of many rows are kept.
+func (d *DB) LargeStatements() int { return len(d.c.large) }
+
+// MaxLarge is how many there may be.
+const MaxLarge = maxLarge

@@ -22,43 +22,40 @@ const (
 
 // A many inserts rows by one statement.
 type many struct {
-	*stmt
-	n int // of rows; 0: none are inserted together
+	sql string
+	n   int // of rows; 0: none are inserted together
 }
 
 // prepareMany prepares to insert rows together, if nothing but its values matters to a row.
-func (w *writer) prepareMany() (err error) {
+func (w *writer) prepareMany() {
 	w.many = &many{}
-	if w.exact || w.b.FillOnly || w.versions != nil || w.owner != nil || len(w.refs) > 0 || w.above {
-		return nil
+	if w.exact || w.b.FillOnly || w.owner != nil || len(w.refs) > 0 || w.above {
+		return
 	}
 	m := w.many
 	if m.n = min(manyRows, manyParams/len(w.columns)); m.n < 2 {
 		m.n = 0
-		return nil
+		return
 	}
 	more := strings.Repeat(", "+params(len(w.columns)), m.n-1)
-	m.stmt, err = w.c.prepare(w.insertSQL(w.columns) + more + " ON CONFLICT DO NOTHING")
-	return err
+	m.sql = w.insertSQL(w.columns) + more + " ON CONFLICT DO NOTHING"
 }
 
-// insertMany inserts the next rows by one statement, if those before were all new, and returns how many
-// these are. Where the table has some of them, or rejects one, they are written one by one, up to the
-// one that is rejected.
-func (w *writer) insertMany(rows []*fold.Row, now phase) (n int, err error) {
+// insertMany inserts rows of a portion, from this one on, by one statement if those before were all new, and
+// returns how many are written. Where the table has some of them, or rejects one, they are written one by one,
+// up to the one that is rejected.
+func (w *writer) insertMany(p *portion, from int, now phase) (n int, err error) {
 	if w.fresh < certainlyFresh || now == deleted {
 		return 0, nil
 	}
 	if w.many == nil {
-		if err := w.prepareMany(); err != nil {
-			return 0, err
-		}
+		w.prepareMany()
 	}
 	n = w.many.n
-	if n == 0 || n > len(rows) || slices.ContainsFunc(rows[:n], func(r *fold.Row) bool { return r.Deleted || r.Replaces || r.Sweeps }) {
+	if n == 0 || n > len(p.rows)-from || slices.ContainsFunc(p.rows[from:from+n], func(r *fold.Row) bool { return r.Deleted || r.Replaces || r.Sweeps }) {
 		return 0, nil
 	}
-	inserted, err := w.tryMany(rows)
+	inserted, err := w.tryMany(p, from)
 	if err != nil && (!isRefusal(err) || w.c.autocommit()) {
 		return 0, err
 	}
@@ -69,7 +66,9 @@ func (w *writer) insertMany(rows []*fold.Row, now phase) (n int, err error) {
 	}
 	w.res.Unchanged -= inserted // they will be counted there
 	w.fresh = 0
-	for i, r := range rows[:n] {
+	for i, r := range p.rows[from : from+n] {
+		w.vals = p.of(from + i)
+		w.unstamp()
 		if err := w.write(r); err != nil {
 			return i, err
 		}
@@ -77,17 +76,17 @@ func (w *writer) insertMany(rows []*fold.Row, now phase) (n int, err error) {
 	return n, nil
 }
 
-// tryMany inserts those of the next rows whose keys the table does not have, and returns how many
+// tryMany inserts those of the next rows of a portion whose keys the table does not have, and returns how many
 // these are; none if a value is long.
-func (w *writer) tryMany(rows []*fold.Row) (inserted int64, err error) {
-	m := w.many
+func (w *writer) tryMany(p *portion, from int) (inserted int64, err error) {
+	s, err := w.c.prepareLarge(w.many.sql)
+	if err != nil {
+		return 0, err
+	}
 	w.c.release()
-	m.clear()
-	for at := range m.n {
-		w.b.PrefetchValues(rows[at:])
-		for _, i := range w.columns {
-			w.take(rows[at], i)
-		}
+	s.clear()
+	for at := range w.many.n {
+		w.vals = p.of(from + at)
 		w.stamp()
 		for n, i := range w.columns {
 			if w.vals[i].kind == 0 {
@@ -96,12 +95,12 @@ func (w *writer) tryMany(rows []*fold.Row) (inserted int64, err error) {
 			if len(w.vals[i].text) > manyText {
 				return 0, nil
 			}
-			if err := m.bindValue(at*len(w.columns)+n+1, &w.vals[i]); err != nil {
+			if err := s.bindValue(at*len(w.columns)+n+1, &w.vals[i]); err != nil {
 				return 0, err
 			}
 		}
 	}
-	if err := m.run(); err != nil {
+	if err := s.run(); err != nil {
 		return 0, err
 	}
 	return int64(w.c.changes()), nil

@@ -36,7 +36,7 @@ func TestFlush_ManyNewRows(t *testing.T) {
 			for c, name := range []string{"a", "b"} {
 				if r.IntN(2) == 0 {
 					row[c] = fmt.Sprint("v", r.IntN(2))
-					if r.IntN(300) == 0 {
+					if r.IntN(20*int(seq)) == 0 { // at first more than is copied before it is bound
 						row[c] += strings.Repeat("x", 5000)
 					}
 					line = fmt.Appendf(line, `,%q:%q`, name, row[c])
@@ -71,6 +71,47 @@ func TestFlush_ManyNewRows(t *testing.T) {
 	for _, row := range got {
 		if id := int(row[0].(int64)); want[id] != [2]string{row[1].(string), row[2].(string)} {
 			t.Fatalf("row %v, want %v", row, want[id])
+		}
+	}
+}
+
+// TestFlush_ManyTables: of the statements that insert many rows, only those are kept that were used last; the tables
+// of the others are written as well.
+func TestFlush_ManyTables(t *testing.T) {
+	const tables, rows = sqlite.MaxLarge + 4, 200
+	path := filepath.Join(t.TempDir(), "t.db")
+	d := open(t, path, sqlite.Options{Synchronous: sink.Off})
+	f := &sink.Flush{Job: "j", Run: "r"}
+	folders := make([]*fold.Folder, tables)
+	for i := range folders {
+		table, err := d.Table(t.Context(), fmt.Sprint("t", i), []string{"id"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		folders[i] = fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Limits: d.Caps().Limits, Log: logtest.New(t)})
+		f.Batches = append(f.Batches, &fold.Batch{})
+	}
+	for seq := range 3 {
+		for i, folder := range folders {
+			f.Batches[i].Reset()
+			for id := range rows {
+				if err := folder.Fold(f.Batches[i], fmt.Appendf(nil, `{"id":%d,"a":"x%d"}`, seq*rows+id, i), fold.Place{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			folder.Seal(f.Batches[i])
+		}
+		f.Lanes = lanesAt("s", int64(seq+1))
+		if _, err := d.Flush(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+		if n := d.LargeStatements(); n != sqlite.MaxLarge {
+			t.Errorf("%d statements of many rows, want %d", n, sqlite.MaxLarge)
+		}
+	}
+	for i := range tables {
+		if got := newFile(t, path).Query(t, fmt.Sprintf("SELECT count(*) FROM t%d WHERE a = 'x%[1]d'", i))[0][0]; got != int64(3*rows) {
+			t.Errorf("table t%d has %v rows, want %d", i, got, 3*rows)
 		}
 	}
 }

@@ -145,7 +145,7 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) error {
 			w.written = nil
 			w.forgetOwners()
 			if w.versions != nil {
-				w.versions.gone, w.versions.goneAt = nil, nil
+				w.versions.gone, w.versions.states = nil, nil
 			}
 		}
 	}

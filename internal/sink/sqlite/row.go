@@ -74,10 +74,7 @@ func (w *writer) begin(f *sink.Flush) error {
 			return err
 		}
 	}
-	if err := w.prepare(); err != nil || w.versions == nil {
-		return err
-	}
-	return w.prepareLook()
+	return w.prepare()
 }
 
 // manyFresh rows that were not there make it likely that the next is not either:
@@ -99,39 +96,42 @@ func (p phase) has(r *fold.Row) bool { return p == allRows || r.Deleted == (p ==
 // rows writes rows up to one that the database rejects, and returns its index with the
 // error.
 func (w *writer) rows(ctx context.Context, rows []*fold.Row, now phase) (at int, err error) {
-	write := w.row
 	if w.versions != nil {
 		if now == deleted { // which rows they are was found with the others
 			return w.deferred()
 		}
-		wanted := now
-		write = func(r *fold.Row) error { return w.newer(r, wanted) }
-		now = allRows // which of them are deleted is found with what the database has
+		return w.newer(ctx, rows, now)
 	}
-	for i, check := 0, 0; i < len(rows); i++ {
-		if i >= check {
-			if check = i + 1024; ctx.Err() != nil {
-				return -1, ctx.Err()
+	err = w.ahead(ctx, rows, func(p *portion) error {
+		n, err := w.portion(p, now)
+		at += n
+		return err
+	})
+	if err == nil || errors.Is(err, ctx.Err()) {
+		return -1, err
+	}
+	return at, err
+}
+
+// portion writes rows up to one that the database rejects, and returns how many it has written.
+func (w *writer) portion(p *portion, now phase) (n int, err error) {
+	for n < len(p.rows) {
+		many, err := w.insertMany(p, n, now)
+		if n += many; err != nil {
+			return n, err
+		}
+		if many > 0 {
+			continue
+		}
+		if r := p.rows[n]; now.has(r) {
+			w.vals = p.of(n)
+			if err := w.row(r); err != nil {
+				return n, err
 			}
 		}
-		if n, err := w.insertMany(rows[i:], now); err != nil {
-			return i + n, err
-		} else if n > 0 {
-			i += n - 1
-			continue
-		}
-		w.b.PrefetchValues(rows[i:])
-		if !now.has(rows[i]) {
-			continue
-		}
-		if err := write(rows[i]); err != nil {
-			return i, err
-		}
-		if w.versions != nil && len(w.versions.gone) > len(w.versions.goneAt) {
-			w.versions.goneAt = append(w.versions.goneAt, i)
-		}
+		n++
 	}
-	return -1, nil
+	return n, nil
 }
 
 // isRefusal reports whether an error is about the row alone: a constraint, a
@@ -217,10 +217,13 @@ func (w *writer) where(n int) string {
 }
 
 // take reads what the row sets in column i.
-func (w *writer) take(r *fold.Row, i int) {
-	w.vals[i].kind = 0
+func (w *writer) take(r *fold.Row, i int) { w.takeTo(&w.vals[i], r, i) }
+
+// takeTo reads what the row sets in column i to v.
+func (w *writer) takeTo(v *value, r *fold.Row, i int) {
+	v.kind = 0 // the rest costs more to clear than to leave
 	if raw := w.b.Value(r, i); raw != nil && w.cols[i] >= 0 {
-		w.vals[i] = w.converted(raw, i)
+		*v = w.converted(raw, i)
 	}
 }
 
@@ -254,7 +257,8 @@ func (w *writer) lookUp(s *stmt) (bool, error) {
 	return s.step()
 }
 
-// row brings one row of the table up to date, and learns from it how the next is best written.
+// row brings the row of the table up to date whose values were taken, and learns from it how the next is
+// best written.
 func (w *writer) row(r *fold.Row) error {
 	unchanged := w.res.Unchanged
 	err := w.write(r)
@@ -266,7 +270,6 @@ func (w *writer) write(r *fold.Row) error {
 	t := &w.b.Table
 	w.c.release()
 	for i := range t.Columns {
-		w.take(r, i)
 		if !w.b.Initial(r, i) || w.cols[i] < 0 {
 			continue
 		}
@@ -436,9 +439,7 @@ func (w *writer) insert() (done bool, err error) {
 		return false, err
 	}
 	if done = w.c.changes() > 0; !done {
-		for _, i := range w.stamps {
-			w.vals[i].kind = 0
-		}
+		w.unstamp()
 	}
 	return done, nil
 }
@@ -458,6 +459,13 @@ func (w *writer) insertOrFail() error {
 func (w *writer) stamp() {
 	for _, i := range w.stamps {
 		w.vals[i] = w.now
+	}
+}
+
+// unstamp undoes stamp.
+func (w *writer) unstamp() {
+	for _, i := range w.stamps {
+		w.vals[i].kind = 0
 	}
 }
 

@@ -65,13 +65,16 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 		return t, fmt.Errorf("%q is a %s, not a table: weir keeps tables", t.Name, kind)
 	}
 	t.Exists, t.Strict = true, strict != 0
-	defaults := false
+	defaults, primary := false, []string(nil)
 	err = d.c.query("SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?)", func(s *stmt) error {
 		c := schema.Column{Name: s.text(0), Decl: s.text(1), NotNull: s.int(2) != 0,
 			Default: initial(s.text(3)), Generated: s.int(5) == 2 || s.int(5) == 3}
 		c.Type = affinity(c.Decl, strict != 0)
 		c.HoldsTime = c.Type == schema.Text || c.Type == schema.Any || c.Type == schema.Affine
 		defaults = defaults || c.Default != ""
+		if s.int(4) > 0 {
+			primary = append(primary, c.Name)
+		}
 		t.Columns = append(t.Columns, c)
 		return nil
 	}, t.Name)
@@ -90,7 +93,12 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 		t.Table = schema.Table{Name: t.Name, Writers: t.Writers}
 		return t, sink.KeyError{Err: err}
 	}
-	if t.Key, err = caps.FindKey(&t.Table, key); err != nil {
+	if t.key == nil {
+		if t.key = primary; t.key == nil {
+			return t, sink.NoKeyError(&t.Table)
+		}
+	}
+	if t.Key, err = caps.FindKey(&t.Table, t.key); err != nil {
 		return missing(err)
 	}
 	constrained, err := d.readKey(t)

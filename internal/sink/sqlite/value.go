@@ -3,6 +3,7 @@ package sqlite
 import (
 	"bytes"
 	"encoding/hex"
+	"math"
 
 	lib "modernc.org/sqlite/lib"
 
@@ -15,12 +16,18 @@ const stampFormat = "2006-01-02 15:04:05.000"
 
 // value is a feed's value as SQLite is given it.
 type value struct {
-	kind int32 // SQLITE_NULL, SQLITE_INTEGER, SQLITE_FLOAT, SQLITE_TEXT, SQLITE_BLOB
-	int  int64
-	real float64
 	text []byte // of the batch, or its own where escapes were resolved
+	int  int64  // or the bits of a float, or the address of C's memory that has the text too; 0: none has
+	kind int32  // SQLITE_NULL, SQLITE_INTEGER, SQLITE_FLOAT, SQLITE_TEXT, SQLITE_BLOB; 0: none
 	late bool   // it fills a row that exists, and none that is inserted
 }
+
+func realValue(f float64) value {
+	return value{kind: lib.SQLITE_FLOAT, int: int64(math.Float64bits(f))}
+}
+
+// real is the number of a SQLITE_FLOAT.
+func (v *value) real() float64 { return math.Float64frombits(uint64(v.int)) }
 
 // convert makes a value for a column. The column admitted it before.
 func convert(raw []byte, t schema.Type) value {
@@ -48,7 +55,7 @@ func convert(raw []byte, t schema.Type) value {
 	case number != feed.Int && number != feed.Number:
 	case t == schema.Real:
 		f, _, _ := feed.ParseReal(text)
-		return value{kind: lib.SQLITE_FLOAT, real: f}
+		return realValue(f)
 	default:
 		if number == feed.Int || t == schema.Int {
 			if n, ok := feed.ParseInt(text, number); ok {
@@ -59,7 +66,7 @@ func convert(raw []byte, t schema.Type) value {
 		}
 		// What no number of SQLite's holds to the last digit stays text.
 		if f, exact, ok := feed.ParseReal(text); ok && exact {
-			return value{kind: lib.SQLITE_FLOAT, real: f}
+			return realValue(f)
 		}
 	}
 	return value{kind: lib.SQLITE_TEXT, text: text}
@@ -73,11 +80,15 @@ func (s *stmt) bindValue(i int, v *value) error {
 	case lib.SQLITE_INTEGER:
 		rc = lib.Xsqlite3_bind_int64(s.c.tls, s.p, int32(i), v.int)
 	case lib.SQLITE_FLOAT:
-		rc = lib.Xsqlite3_bind_double(s.c.tls, s.p, int32(i), v.real)
+		rc = lib.Xsqlite3_bind_double(s.c.tls, s.p, int32(i), v.real())
 	case lib.SQLITE_BLOB:
 		return s.bind(i, blob(v.text))
 	default:
-		rc = s.bindText(i, v.text)
+		at := uintptr(v.int)
+		if at == 0 {
+			at = s.c.hold(v.text)
+		}
+		rc = s.bindText(i, at, len(v.text))
 	}
 	if rc != lib.SQLITE_OK {
 		return s.c.fail(rc, "")
@@ -92,7 +103,7 @@ func (s *stmt) value(col int) value {
 	case lib.SQLITE_INTEGER:
 		v.int = s.int(col)
 	case lib.SQLITE_FLOAT:
-		v.real = s.real(col)
+		return realValue(s.real(col))
 	case lib.SQLITE_TEXT:
 		v.text = bytes.Clone(s.bytes(col))
 	case lib.SQLITE_BLOB:
@@ -118,11 +129,11 @@ func (s *stmt) holds(col int, v *value, t schema.Type) bool {
 	case kind == lib.SQLITE_INTEGER && v.kind == lib.SQLITE_INTEGER:
 		return s.int(col) == v.int
 	case kind == lib.SQLITE_INTEGER:
-		return same(s.int(col), v.real)
+		return same(s.int(col), v.real())
 	case v.kind == lib.SQLITE_INTEGER:
 		return same(v.int, s.real(col))
 	}
-	return s.real(col) == v.real // SQLite keeps no sign of a zero in a REAL column
+	return s.real(col) == v.real() // SQLite keeps no sign of a zero in a REAL column
 }
 
 // same reports whether two numbers are equal to the last digit.

@@ -1,16 +1,14 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
-	lib "modernc.org/sqlite/lib"
-
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -21,13 +19,34 @@ type versioned struct {
 	table    string // in weir_versions
 	names    string // JSON of those of the columns, as weir_meta has them
 	now      string
-	find     *stmt
-	look     *stmt // the version of the table's row where rows have one
 	put      *stmt
-	stored   []byte
-	// What is deleted when all tables have got their rows, and which of the rows it is.
-	gone   []*fold.Row
-	goneAt []int
+	putMany  *stmt  // states of rows that exist, manyRows of them
+	n        int    // how many rows are resolved together
+	single   stored // for one row
+	several  stored // for n
+	between  *stmt  // the states of the rows between two keys
+	apart    int    // how many times between is not tried
+	// assuming has rows that have a state be taken to exist, until they are written.
+	assuming bool
+	was      []fold.Stored
+	text     []byte // what was points into
+	states   []newState
+	gone     []goneRow
+}
+
+// A stored is SQL that finds what the database has of some rows.
+type stored struct {
+	find string // their states
+	look string // the versions of the table's rows, where rows have one; NULL where there is no row
+}
+
+// A newState is what is to be kept beside a row that exists.
+type newState struct{ key, state []byte }
+
+// A goneRow is deleted when all tables have got their rows; at is its number among those given.
+type goneRow struct {
+	*fold.Row
+	at int
 }
 
 func versionsMark(table string) string { return sink.VersionsMark(lower(table)) }
@@ -67,11 +86,15 @@ func (w *writer) prepareVersions(f *sink.Flush) error {
 		if err := w.c.exec("DELETE FROM weir_versions WHERE tbl = ? AND gone < ?", v.table, before); err != nil {
 			return err
 		}
-		if v.find, err = w.c.prepare("SELECT state FROM weir_versions WHERE tbl = ?1 AND key = ?2"); err != nil {
+		const replace = " ON CONFLICT DO UPDATE SET state = excluded.state, gone = excluded.gone"
+		if v.put, err = w.c.prepare("INSERT INTO weir_versions (tbl, key, state, gone) VALUES (?1, ?2, ?3, ?4)" + replace); err != nil {
 			return err
 		}
-		if v.put, err = w.c.prepare("INSERT INTO weir_versions (tbl, key, state, gone) VALUES (?1, ?2, ?3, ?4)" +
-			" ON CONFLICT DO UPDATE SET state = excluded.state, gone = excluded.gone"); err != nil {
+		more := strings.Repeat(", (?1, ?, ?)", manyRows-1)
+		if v.putMany, err = w.c.prepare("INSERT INTO weir_versions (tbl, key, state) VALUES (?1, ?, ?)" + more + replace); err != nil {
+			return err
+		}
+		if v.between, err = w.c.prepare(fmt.Sprintf("SELECT key, state FROM weir_versions WHERE tbl = ?1 AND key BETWEEN ?2 AND ?3 LIMIT %d", maxBetween)); err != nil {
 			return err
 		}
 	}
@@ -80,15 +103,19 @@ func (w *writer) prepareVersions(f *sink.Flush) error {
 	return nil
 }
 
-// prepareLook prepares to look for rows: no more of one is read than is needed, which docs/performance.md
-// has the gain of.
-func (w *writer) prepareLook() (err error) {
-	version := "NULL"
-	if at := w.b.Version; w.versions.find == nil && at >= 0 && w.writable(at) {
-		version = w.names[at]
+// prepareStored prepares to find what the database has of n rows: no more of one is read than is needed,
+// which docs/performance.md has the gain of.
+func (w *writer) prepareStored(n int) (s stored) {
+	version := "x''"
+	if at := w.b.Version; w.b.Scope == fold.RowScope && at >= 0 && w.writable(at) {
+		version = "coalesce(" + w.names[at] + ", x'')"
 	}
-	w.versions.look, err = w.c.prepare("SELECT " + version + " FROM " + quote(w.table.Name) + w.where(0))
-	return err
+	finds, looks := make([]string, n), make([]string, n)
+	for i := range n {
+		finds[i] = "(SELECT state FROM weir_versions WHERE tbl = ?1 AND key = ?" + strconv.Itoa(i+2) + ")"
+		looks[i] = "(SELECT " + version + " FROM " + quote(w.table.Name) + w.where(i*len(w.key)) + ")"
+	}
+	return stored{"SELECT " + strings.Join(finds, ", "), "SELECT " + strings.Join(looks, ", ")}
 }
 
 // endVersions keeps the names of the columns that have versions.
@@ -101,85 +128,4 @@ func (w *writer) endVersions() error {
 		return err
 	}
 	return w.c.keepMark(versionsMark(w.table.Name), string(names))
-}
-
-// newer brings a row of the table up to date with what is newer of a row. One that is deleted waits
-// where now is living.
-func (w *writer) newer(r *fold.Row, now phase) error {
-	was, err := w.stored(r)
-	if err != nil {
-		return err
-	}
-	res, err := w.versions.resolver.Resolve(r, was)
-	if err != nil {
-		return fmt.Errorf("table %q: %w", w.table.Name, err)
-	}
-	if res.Unchanged {
-		w.res.Unchanged++
-	} else if now == living && res.Row.Deleted {
-		w.versions.gone = append(w.versions.gone, &res.Row)
-	} else if err := w.row(&res.Row); err != nil {
-		return err
-	}
-	if res.State == nil {
-		return nil
-	}
-	v := w.versions
-	var gone any
-	if res.Row.Deleted {
-		gone = v.now
-	}
-	err = errors.Join(v.put.bind(1, v.table), v.put.bind(2, blob(r.Key)), v.put.bind(3, blob(res.State)), v.put.bind(4, gone))
-	if err != nil {
-		return err
-	}
-	return v.put.run()
-}
-
-// deferred deletes the rows that waited, up to one that the database rejects, and returns its index
-// among those given with the error.
-func (w *writer) deferred() (at int, err error) {
-	for i, r := range w.versions.gone {
-		if err := w.row(r); err != nil {
-			return w.versions.goneAt[i], err
-		}
-	}
-	return -1, nil
-}
-
-// stored looks up what the database has of a row.
-func (w *writer) stored(r *fold.Row) (was fold.Stored, err error) {
-	v := w.versions
-	w.c.release()
-	if v.find != nil {
-		if err := errors.Join(v.find.bind(1, v.table), v.find.bind(2, blob(r.Key))); err != nil {
-			return was, err
-		}
-		known, err := v.find.step()
-		if known {
-			v.stored = append(v.stored[:0], v.find.blob(0)...)
-			was.State = v.stored
-		}
-		v.find.reset()
-		if err != nil || !known {
-			return was, err
-		}
-	}
-	for _, k := range w.b.Table.Key {
-		w.take(r, k)
-	}
-	if _, err = w.own(r); err != nil {
-		return was, err
-	}
-	defer v.look.reset()
-	if was.Exists, err = w.lookUp(v.look); was.Exists {
-		switch v.look.kind(0) {
-		case lib.SQLITE_NULL:
-		case lib.SQLITE_FLOAT: // SQLite's own text has 15 digits
-			was.Version = feed.AppendReal(nil, v.look.real(0))
-		default:
-			was.Version = bytes.Clone(v.look.bytes(0))
-		}
-	}
-	return was, err
 }
