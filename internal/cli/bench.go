@@ -4,13 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirsync/weir/internal/ladder"
+	"github.com/weirsync/weir/internal/experiment"
 	"github.com/weirsync/weir/internal/report"
 )
 
@@ -21,14 +23,80 @@ func (e *env) benchCommand() *cobra.Command {
 		Args:  noCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(e.ladderCommand())
+	c.AddCommand(e.allCommand(), e.ladderCommand(), e.overwriteCommand(), e.readersCommand(), e.roundtripsCommand(), e.queueCommand(), e.fillQueueCommand())
 	return c
 }
 
-func (e *env) ladderCommand() *cobra.Command {
-	var to, html string
+// A benchResult is printed as JSON, and its page for people. It may have a failure, too, for which the command ends
+// with an error.
+type benchResult interface{ Page() *report.Page }
+
+// experiment has a command run an experiment and print what it measured, with the flags --json and
+// --html behind its own.
+func (e *env) experiment(c *cobra.Command, run func(ctx context.Context, log *slog.Logger, args []string) (benchResult, error)) *cobra.Command {
+	var html string
 	var asJSON bool
-	o := ladder.Config{}
+	c.Long += "\n\nExit codes: 0 done, 1 failed, 2 wrong usage."
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if _, err := os.Stat(filepath.Dir(html)); err != nil { // before it takes minutes
+			return usageError{fmt.Errorf("--html: %w", err)}
+		}
+		r, err := run(c.Context(), slog.New(&textHandler{w: e.line, level: e}), args)
+		if err != nil {
+			return err
+		}
+		if f, ok := r.(interface{ failure() error }); ok {
+			err = f.failure()
+		}
+		page := r.Page()
+		if html != "" {
+			err = errors.Join(err, writeHTML(html, page)) // without it, the rest is printed: it took minutes
+		}
+		if asJSON {
+			return errors.Join(err, json.NewEncoder(e.stdout).Encode(r))
+		}
+		return errors.Join(err, page.Text(e.stdout))
+	}
+	f := c.Flags()
+	f.StringVar(&html, "html", "", "write a page with plots to this `FILE`")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	f.SortFlags = false
+	return c
+}
+
+func writeHTML(path string, p *report.Page) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.HTML(f), f.Close())
+}
+
+// place is where an experiment writes in the database that --to names.
+func (e *env) place(to string) (experiment.Database, error) {
+	d, err := e.destination(to)
+	if err != nil {
+		return nil, err
+	}
+	return experiment.Open(d.Name, d.dest)
+}
+
+// scratch is a folder for the databases of experiments that name none.
+func scratch() string {
+	dir := os.TempDir()
+	if _, err := os.Stat("/var/tmp"); err == nil && dir == "/tmp" { // which may lie in memory
+		dir = "/var/tmp"
+	}
+	return dir
+}
+
+func defaultLadder() experiment.LadderConfig {
+	return experiment.LadderConfig{Key: "id", Messages: 1_000_000, For: 3 * time.Second, Runs: 3, Lag: 2 * time.Second}
+}
+
+func (e *env) ladderCommand() *cobra.Command {
+	var to string
+	o := defaultLadder()
 	c := &cobra.Command{
 		Use:   "ladder FEED --to DEST",
 		Short: "Show what each step of batching is worth, and which settings to use",
@@ -42,63 +110,29 @@ Your tables are not touched: SQLite gets a file of its own beside DEST, Postgres
 schema of its own, and both are removed at the end. SQLite is in WAL mode
 throughout. "Syncs" are fsyncs of the database; "written" is what went to SQLite's
 files, or to Postgres' log. Each figure is the median of --runs runs, which take
-turns; beside it stand the least and the most.
-
-Exit codes: 0 done, 1 failed, 2 wrong usage.`,
+turns; beside it stand the least and the most.`,
 		Example: `  weir bench ladder flights.jsonl.gz --to flights.db
   weir bench ladder flights.jsonl.gz --to postgres://weir@db.example/air --html ladder.html
   weir bench ladder flights.jsonl.gz --to flights.db --lag 500ms --unsafe`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			o.Source = args[0]
-			r, err := e.ladder(c.Context(), o, to)
-			if err != nil {
-				return err
-			}
-			page := r.Page()
-			if html != "" {
-				err = writeHTML(html, page) // without it, the rest is printed: it took minutes
-			}
-			if asJSON {
-				return errors.Join(err, json.NewEncoder(e.stdout).Encode(r))
-			}
-			return errors.Join(err, page.Text(e.stdout))
-		},
 	}
 	f := c.Flags()
 	f.StringVar(&to, "to", "", toHelp)
-	f.StringVar(&o.Key, "key", "id", "the `FIELD` that identifies a row")
-	f.IntVar(&o.Messages, "messages", 1_000_000, "use at most `N` messages of the feed")
-	f.DurationVar(&o.For, "for", 3*time.Second, "how long the first way writes; the others write as many messages")
-	f.IntVar(&o.Runs, "runs", 3, "measure everything `N` times")
-	f.DurationVar(&o.Lag, "lag", 2*time.Second, "how far the table may be behind the feed")
+	f.StringVar(&o.Key, "key", o.Key, "the `FIELD` that identifies a row")
+	f.IntVar(&o.Messages, "messages", o.Messages, "use at most `N` messages of the feed")
+	f.DurationVar(&o.For, "for", o.For, "how long the first way writes; the others write as many messages")
+	f.IntVar(&o.Runs, "runs", o.Runs, "measure everything `N` times")
+	f.DurationVar(&o.Lag, "lag", o.Lag, "how far the table may be behind the feed")
 	f.BoolVar(&o.Unsafe, "unsafe", false, "advise also settings that lose commits in a power cut")
-	f.StringVar(&html, "html", "", "write a page with plots to this `FILE`")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
-	f.SortFlags = false
-	return c
-}
-
-func (e *env) ladder(ctx context.Context, o ladder.Config, to string) (*ladder.Result, error) {
-	d, err := e.destination(to)
-	if err != nil {
-		return nil, err
-	}
-	if o.Messages < 1 || o.For <= 0 || o.Runs < 1 || o.Lag <= 0 {
-		return nil, usagef("--messages, --for, --runs and --lag must be more than 0")
-	}
-	o.Log = slog.New(&textHandler{w: e.line, level: e})
-	db, err := ladder.Open(d.Name, d.dest)
-	if err != nil {
-		return nil, err
-	}
-	return ladder.Run(ctx, o, db)
-}
-
-func writeHTML(path string, p *report.Page) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(p.HTML(f), f.Close())
+	return e.experiment(c, func(ctx context.Context, log *slog.Logger, args []string) (benchResult, error) {
+		db, err := e.place(to)
+		if err != nil {
+			return nil, err
+		}
+		if o.Messages < 1 || o.For <= 0 || o.Runs < 1 || o.Lag <= 0 {
+			return nil, usagef("--messages, --for, --runs and --lag must be more than 0")
+		}
+		o.Source, o.Log = args[0], log
+		return experiment.Ladder(ctx, o, db)
+	})
 }

@@ -6,32 +6,39 @@ import (
 	"testing"
 )
 
-// TestLadder_InABrowser looks at the report of a ladder.
-func TestLadder_InABrowser(t *testing.T) {
+// TestBench_InABrowser looks at the reports of experiments.
+func TestBench_InABrowser(t *testing.T) {
 	b := newBrowser(t)
 	l := newLive(t, "t.db")
 	feed, err := filepath.Abs("../../testdata/flights.jsonl.gz")
 	l.check(err)
-	run := l.start("run", "bench", "ladder", feed, "--to", l.to, "--for", "20ms", "--messages", "200", "--runs", "2", "--html", "ladder.html")
-	if err := run.Wait(); err != nil {
-		t.Fatalf("%v\n%s", err, l.log("run"))
+	bars := map[string]int{"queue.html": 24, "ladder.html": 7}
+	for _, args := range [][]string{
+		{"queue", "--lines", "100", "--for", "20ms", "--runs", "2", "--html", "queue.html"},
+		{"ladder", feed, "--to", l.to, "--for", "20ms", "--messages", "200", "--runs", "2", "--html", "ladder.html"},
+	} {
+		if err := l.start("run", append([]string{"bench"}, args...)...).Wait(); err != nil {
+			t.Fatalf("%v\n%s", err, l.log("run"))
+		}
 	}
 	site := "file://" + l.dir
 	grounds := map[string]bool{}
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int64{360, 800, 1400} {
 			b.as(width, scheme)
-			b.open(site + "/ladder.html")
-			if over := evaluate[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
-				t.Errorf("it is %d pixels wider than %d", over, width)
-			}
-			// Each bar and each spread ends within its scale, and each of both scales has its marks.
-			if bars := evaluate[int](b, `[...document.querySelectorAll(".bar")].filter(bar =>
-				[...bar.children].every(part => part.getBoundingClientRect().right <= bar.getBoundingClientRect().right + 1)).length`); bars != 7 {
-				t.Errorf("at %d pixels %d of 7 bars are within their scale", width, bars)
-			}
-			if smallest := evaluate[float64](b, `Math.min(...[...document.querySelectorAll("body *")].filter(e => e.innerText).map(e => parseFloat(getComputedStyle(e).fontSize)))`); smallest < 12 {
-				t.Errorf("at %d pixels some text has %v", width, smallest)
+			for _, page := range []string{"queue.html", "ladder.html"} {
+				b.open(site + "/" + page)
+				if over := evaluate[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
+					t.Errorf("%s is %d pixels wider than %d", page, over, width)
+				}
+				// Each bar and each spread ends within its scale, and each of both scales has its marks.
+				if within := evaluate[int](b, `[...document.querySelectorAll(".bar")].filter(bar =>
+					[...bar.children].every(part => part.getBoundingClientRect().right <= bar.getBoundingClientRect().right + 1)).length`); within != bars[page] {
+					t.Errorf("%s: at %d pixels %d of %d bars are within their scale", page, width, within, bars[page])
+				}
+				if smallest := evaluate[float64](b, `Math.min(...[...document.querySelectorAll("body *")].filter(e => e.innerText).map(e => parseFloat(getComputedStyle(e).fontSize)))`); smallest < 12 {
+					t.Errorf("%s: at %d pixels some text has %v", page, width, smallest)
+				}
 			}
 		}
 		grounds[evaluate[string](b, "getComputedStyle(document.body).backgroundColor")] = true

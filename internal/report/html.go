@@ -104,6 +104,12 @@ func (l *Lines) Beside(curve, i int) float64 {
 	return l.X(i) + 0.8*(float64(curve)-float64(len(l.Curves)-1)/2)
 }
 
+// colors are those of curves on the page.
+const colors = 8
+
+// Color is the number of a curve's color.
+func (l *Lines) Color(curve int) int { return curve % colors }
+
 // Path is a curve in SVG's words.
 func (l *Lines) Path(curve int) string {
 	path := ""

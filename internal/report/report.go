@@ -3,6 +3,7 @@
 package report
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -18,6 +19,14 @@ type Page struct {
 	Measured string // what was measured, and where
 	Result   string // in a sentence; "" for none
 	Sections []Section
+	Chapters []Chapter // behind the sections
+}
+
+// A Chapter is a page within another, with the story that it is about.
+type Chapter struct {
+	Story       string
+	Source, URL string // of the story
+	Page        *Page
 }
 
 // A Section is one comparison, as a table and, on the page, as a plot.
@@ -100,13 +109,15 @@ func (p *Page) Text(w io.Writer) error {
 			fmt.Fprintln(t, strings.Join(row, "\t"))
 		}
 	}
-	if err := t.Flush(); err != nil {
-		return err
+	err := t.Flush()
+	if p.Result != "" && err == nil {
+		_, err = fmt.Fprintf(w, "\n%s\n", p.Result)
 	}
-	if p.Result == "" {
-		return nil
+	for i := range p.Chapters {
+		c := &p.Chapters[i]
+		fmt.Fprintf(w, "\n%s\n%s\n%s\n(%s, %s)\n\n", strings.ToUpper(c.Page.Title), strings.Repeat("=", len(c.Page.Title)), c.Story, c.Source, c.URL)
+		err = errors.Join(err, c.Page.Text(w))
 	}
-	_, err := fmt.Fprintf(w, "\n%s\n", p.Result)
 	return err
 }
 

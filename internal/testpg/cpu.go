@@ -23,7 +23,7 @@ func (s *Server) CPU(t testing.TB) (used time.Duration) {
 	for _, pid := range s.processes("") {
 		used += ticks(pid, 14, 15) // utime, stime
 	}
-	return used + ticks(s.cmd.Process.Pid, 16, 17) // of the children that it waited for
+	return used + ticks(s.PID(), 16, 17) // of the children that it waited for
 }
 
 // ticks adds up fields of a process's /proc/PID/stat, which count hundredths of a second.

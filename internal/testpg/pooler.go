@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/weirsync/weir/internal/pgserver"
 )
 
 var errNoPooler = fmt.Errorf("%w; neither is pgbouncer (Debian: apt install pgbouncer)", errMissing)
@@ -36,7 +38,7 @@ func Pool(t testing.TB, url, mode string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, err := FreePort()
+	port, err := pgserver.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +55,7 @@ func Pool(t testing.TB, url, mode string) string {
 	}
 	c := exec.Command(bin, ini)
 	c.Dir = dir
-	c.SysProcAttr = attributes(unprivileged())
+	c.SysProcAttr = pgserver.Attributes()
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +63,7 @@ func Pool(t testing.TB, url, mode string) string {
 	c.Stdout, c.Stderr = log, log
 	started, done := make(chan error), make(chan struct{})
 	go func() {
-		runtime.LockOSThread() // see Server.up
+		runtime.LockOSThread() // see pgserver.Server.Restart
 		defer runtime.UnlockOSThread()
 		defer close(done)
 		err := c.Start()

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/weirsync/weir/internal/latency"
 )
 
 // A Proxy stands between a client and a server, understands where the messages
@@ -174,8 +176,8 @@ func (p *Proxy) accept() {
 // pass passes messages on in one direction until the connection ends.
 func (p *Proxy) pass(from, to net.Conn, fromClient bool) {
 	defer p.wg.Done()
-	line := newDelayLine(to)
-	defer line.close()
+	line := latency.NewLine(to)
+	defer line.Close()
 	r := bufio.NewReaderSize(from, 64<<10)
 	for first := fromClient; ; first = false {
 		m, err := readMessage(r, first)
@@ -193,20 +195,20 @@ func (p *Proxy) pass(from, to net.Conn, fromClient bool) {
 			if fromClient {
 				client, server = from, to
 			} else if fatal {
-				line.flush()
+				line.Flush()
 				m, _ := shutDown.Encode(nil)
 				_, _ = client.Write(m)
 			}
 			client.Close()
 			if !half {
-				line.flush() // what was passed on before arrives
+				line.Flush() // what was passed on before arrives
 				server.Close()
 			}
 			return
 		}
-		line.send(m, delay)
+		line.Send(m, delay)
 	}
-	line.flush()
+	line.Flush()
 	if half, _ := p.manner(); !half || !fromClient {
 		to.Close()
 	}
@@ -257,53 +259,4 @@ func readMessage(r *bufio.Reader, first bool) ([]byte, error) {
 	m = append(m, make([]byte, size)...)
 	_, err := io.ReadFull(r, m[head:])
 	return m, err
-}
-
-// A delayLine writes what it is sent after a time, in order; what is under way
-// does not hold up what comes behind it.
-type delayLine struct {
-	to   net.Conn
-	ch   chan delayed
-	done chan struct{}
-}
-
-type delayed struct {
-	due   time.Time
-	data  []byte
-	after chan struct{}
-}
-
-func newDelayLine(to net.Conn) *delayLine {
-	l := &delayLine{to: to, ch: make(chan delayed, 4096), done: make(chan struct{})}
-	go func() {
-		defer close(l.done)
-		for d := range l.ch {
-			if wait := time.Until(d.due); wait > 0 {
-				time.Sleep(wait)
-			}
-			if d.data != nil {
-				_, _ = l.to.Write(d.data) // the other direction sees that it is closed
-			}
-			if d.after != nil {
-				close(d.after)
-			}
-		}
-	}()
-	return l
-}
-
-func (l *delayLine) send(m []byte, delay time.Duration) {
-	l.ch <- delayed{due: time.Now().Add(delay), data: m}
-}
-
-// flush waits until all that was sent is written.
-func (l *delayLine) flush() {
-	done := make(chan struct{})
-	l.ch <- delayed{after: done}
-	<-done
-}
-
-func (l *delayLine) close() {
-	close(l.ch)
-	<-l.done
 }

@@ -12,10 +12,7 @@ import (
 	"math/rand/v2"
 	neturl "net/url"
 	"os"
-	"os/exec"
-	"os/user"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,18 +22,16 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/weirsync/weir/internal/pgserver"
 )
 
 // A Server is one running Postgres. Its data lies in a folder of its own, which
 // goes with it.
 type Server struct {
-	folder string // of the data, where it is not dir
-	Port   int
-	dir    string
-	bin    string
-	args   []string
-	cmd    *exec.Cmd
-	done   chan struct{} // closed when the postmaster has ended
+	*pgserver.Server
+	dir      string
+	settings []string
 }
 
 var shared struct {
@@ -113,36 +108,10 @@ func without(t testing.TB, err error) {
 var errMissing = errors.New("no Postgres server is installed: name its bin folder in PG_BIN, or a server in TEST_POSTGRES_URL (Debian: apt install postgresql)")
 
 func missing() error {
-	if binaries() == "" {
+	if pgserver.Find() == "" {
 		return errMissing
 	}
 	return nil
-}
-
-// binaries returns the folder that holds initdb and postgres, "" where there is
-// none.
-func binaries() string {
-	folders := []string{os.Getenv("PG_BIN")}
-	if path, err := exec.LookPath("postgres"); err == nil {
-		if path, err = filepath.EvalSymlinks(path); err == nil {
-			folders = append(folders, filepath.Dir(path))
-		}
-	}
-	versions, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
-	number := func(path string) int { n, _ := strconv.Atoi(filepath.Base(filepath.Dir(path))); return n }
-	slices.SortFunc(versions, func(a, b string) int { return number(b) - number(a) })
-	for _, f := range append(folders, versions...) {
-		if f == "" {
-			continue
-		}
-		if _, err := os.Stat(filepath.Join(f, "initdb")); err != nil {
-			continue
-		}
-		if _, err := os.Stat(filepath.Join(f, "postgres")); err == nil {
-			return f
-		}
-	}
-	return ""
 }
 
 // prefix begins the names of the folders; the number of the process that made one is
@@ -153,45 +122,28 @@ func mkdir() (string, error) {
 	return os.MkdirTemp("/tmp", fmt.Sprintf("%s%d-", filepath.Base(prefix), os.Getpid()))
 }
 
-func start(folder string, settings []string) (_ *Server, err error) {
+// settings make tests fast.
+var settings = []string{"fsync=off", "shared_buffers=32MB", "max_connections=50", "autovacuum=off", "deadlock_timeout=100ms"}
+
+func start(folder string, more []string) (_ *Server, err error) {
 	sweep()
 	dir, err := mkdir()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, folder: folder, bin: binaries()}
+	s := &Server{dir: dir, settings: slices.Concat(settings, more)}
 	defer func() {
 		if err != nil {
 			os.RemoveAll(dir)
 		}
 	}()
-	// Postgres refuses to run as root, so another user owns and enters these.
-	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(s.data(), 0o700), os.Mkdir(s.sockets(), 0o755)); err != nil {
+	if s.Server, err = pgserver.New(dir, filepath.Join(cmp.Or(folder, dir), "data"), s.settings...); err != nil {
 		return nil, err
 	}
-	if owner := unprivileged(); owner != nil {
-		if err := errors.Join(os.Chown(s.data(), int(owner.Uid), int(owner.Gid)), os.Chown(s.sockets(), int(owner.Uid), int(owner.Gid))); err != nil {
-			return nil, err
-		}
+	if err := s.Init(); err != nil {
+		return nil, err
 	}
-	out, err := s.command("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync").CombinedOutput()
-	if err != nil {
-		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
-	}
-	s.args = []string{"-D", s.data(), "-k", s.sockets(), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "shared_buffers=32MB",
-		"-c", "max_connections=50", "-c", "autovacuum=off", "-c", "logging_collector=off", "-c", "deadlock_timeout=100ms"}
-	for _, set := range settings {
-		s.args = append(s.args, "-c", set)
-	}
-	for range 5 { // somebody may take the port before the server does
-		if s.Port, err = FreePort(); err != nil {
-			return nil, err
-		}
-		if err = s.up(); err == nil {
-			return s, nil
-		}
-	}
-	return nil, err
+	return s, s.Start()
 }
 
 // sweep removes what tests left that were killed.
@@ -205,99 +157,15 @@ func sweep() {
 	}
 }
 
-func (s *Server) data() string    { return filepath.Join(cmp.Or(s.folder, s.dir), "data") }
-func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
-func (s *Server) sockets() string { return filepath.Join(s.dir, "s") }
-
-// unprivileged is who the server runs as where the tests run as root.
-func unprivileged() *syscall.Credential {
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	for _, name := range []string{"postgres", "nobody"} {
-		if u, err := user.Lookup(name); err == nil {
-			uid, _ := strconv.Atoi(u.Uid)
-			gid, _ := strconv.Atoi(u.Gid)
-			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-		}
-	}
-	return nil
-}
-
-func (s *Server) command(name string, args ...string) *exec.Cmd {
-	c := exec.Command(filepath.Join(s.bin, name), args...)
-	c.Dir = s.sockets()
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "HOME=" + s.sockets(), "TZ=UTC"}
-	c.SysProcAttr = attributes(unprivileged())
-	return c
-}
-
-// up starts the server and waits until it answers.
-func (s *Server) up() error {
-	s.cmd = s.command("postgres", append(s.args, "-p", strconv.Itoa(s.Port))...)
-	// Not a pipe, which would live as long as the last of its children.
-	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	s.cmd.Stdout, s.cmd.Stderr = log, log
-	s.done = make(chan struct{})
-	started := make(chan error)
-	go func() {
-		// The server dies with the thread that started it, so this one stays.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := s.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = s.cmd.Wait()
-		}
-		close(s.done)
-	}()
-	if err := <-started; err != nil {
-		return err
-	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		c, err := pgconn.Connect(ctx, s.URL("postgres"))
-		cancel()
-		if err == nil {
-			return c.Close(context.Background())
-		}
-		select {
-		case <-s.done:
-			return fmt.Errorf("the server ended: %w\n%s", err, s.Log())
-		default:
-		}
-		if time.Now().After(end) {
-			s.Kill()
-			return fmt.Errorf("the server does not answer: %w\n%s", err, s.Log())
-		}
-	}
-}
-
-// Stop ends the server as its administrator would.
-func (s *Server) Stop() {
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL} {
-		_ = s.cmd.Process.Signal(sig)
-		select {
-		case <-s.done:
-			return
-		case <-time.After(5 * time.Second):
-		}
-	}
-}
-
 // Kill ends all of the server's processes at once, and waits until they are gone.
 func (s *Server) Kill() {
 	// Stopped first, so that none sees another one end, and tidies up.
 	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
-		for _, pid := range append([]int{s.cmd.Process.Pid}, s.processes("")...) {
+		for _, pid := range append([]int{s.PID()}, s.processes("")...) {
 			_ = syscall.Kill(pid, sig)
 		}
 	}
-	<-s.done
+	<-s.Done()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		children := s.processes("")
 		if len(children) == 0 {
@@ -335,7 +203,7 @@ func (s *Server) processes(kind string) (pids []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range all {
 		title, _ := os.ReadFile(filepath.Join(p, "cmdline"))
-		if to, err := os.Readlink(filepath.Join(p, "cwd")); err == nil && to == s.data() && strings.Contains(string(title), kind) {
+		if to, err := os.Readlink(filepath.Join(p, "cwd")); err == nil && to == s.Data() && strings.Contains(string(title), kind) {
 			pid, _ := strconv.Atoi(filepath.Base(p))
 			pids = append(pids, pid)
 		}
@@ -346,7 +214,7 @@ func (s *Server) processes(kind string) (pids []int) {
 // Restart starts the server again on its data and its port.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
-	if err := s.up(); err != nil {
+	if err := s.Server.Restart(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -358,28 +226,20 @@ func (s *Server) Standby(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Server{dir: dir, bin: s.bin}
+	b := &Server{dir: dir, settings: s.settings}
 	t.Cleanup(func() {
-		if b.cmd != nil {
+		if b.Server != nil {
 			b.Stop()
 		}
 		os.RemoveAll(dir)
 	})
-	if b.Port, err = FreePort(); err != nil {
+	if b.Server, err = pgserver.New(dir, filepath.Join(dir, "data"), s.settings...); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(b.sockets(), 0o755), os.Mkdir(b.data(), 0o700)); err != nil {
-		t.Fatal(err)
-	}
-	b.Own(t, b.sockets())
-	b.Own(t, b.data())
-	if out, err := b.command("pg_basebackup", "-D", b.data(), "-d", s.URL("postgres"), "-R", "-c", "fast").CombinedOutput(); err != nil {
+	if out, err := b.Command("pg_basebackup", "-D", b.Data(), "-d", s.URL("postgres"), "-R", "-c", "fast").CombinedOutput(); err != nil {
 		t.Skipf("NOT TESTED: pg_basebackup: %v\n%s", err, out)
 	}
-	for _, a := range s.args {
-		b.args = append(b.args, strings.ReplaceAll(a, s.dir, b.dir))
-	}
-	if err := b.up(); err != nil {
+	if err := b.Start(); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -423,12 +283,9 @@ func (s *Server) ask(t testing.TB, sql string) string {
 // the server read its configuration again.
 func (s *Server) Configure(t testing.TB, file string, content []byte) {
 	t.Helper()
-	path := filepath.Join(s.data(), file)
+	path := filepath.Join(s.Data(), file)
 	err := os.WriteFile(path, content, 0o600)
-	if owner := unprivileged(); owner != nil {
-		err = errors.Join(err, os.Chown(path, int(owner.Uid), int(owner.Gid)))
-	}
-	if err = errors.Join(err, s.cmd.Process.Signal(syscall.SIGHUP)); err != nil {
+	if err = errors.Join(err, pgserver.Own(path), syscall.Kill(s.PID(), syscall.SIGHUP)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -447,24 +304,9 @@ func (s *Server) Folder(t testing.TB) string {
 // Own gives a folder to the user that the server runs as.
 func (s *Server) Own(t testing.TB, dir string) {
 	t.Helper()
-	err := os.Chmod(dir, 0o700)
-	if owner := unprivileged(); owner != nil {
-		err = errors.Join(err, os.Chown(dir, int(owner.Uid), int(owner.Gid)))
-	}
-	if err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o700), pgserver.Own(dir)); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// Log returns what the server has logged.
-func (s *Server) Log() string {
-	text, _ := os.ReadFile(s.logFile())
-	return string(text)
-}
-
-// URL is the connection string of one of the server's databases.
-func (s *Server) URL(database string) string {
-	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", s.Port, database)
 }
 
 // Database makes a database, which goes with the test, and returns its

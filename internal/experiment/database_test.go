@@ -1,7 +1,8 @@
-package ladder
+package experiment
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -14,7 +15,17 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-func TestMain(m *testing.M) { os.Exit(testpg.Tests{M: m}.Run()) }
+// fillArg has the program of the tests fill a queue.
+const fillArg = "fill-queue"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == fillArg {
+		err := FillQueue(context.Background(), os.Args[2], os.Args[3], os.Args[4], os.Stdout)
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(testpg.Tests{M: m}.Run())
+}
 
 // TestPostgres_LeavesNoSchema wherever it is interrupted.
 func TestPostgres_LeavesNoSchema(t *testing.T) {
@@ -36,13 +47,19 @@ func TestPostgres_LeavesNoSchema(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	noSchemaIsLeft(t, url)
+}
+
+// noSchemaIsLeft demands that experiments have left none in a database.
+func noSchemaIsLeft(t *testing.T, url string) {
+	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 	var left int
-	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'weir_ladder%'").Scan(&left); err != nil {
+	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'weir_bench%'").Scan(&left); err != nil {
 		t.Fatal(err)
 	}
 	if left != 0 {

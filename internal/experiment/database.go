@@ -1,4 +1,4 @@
-package ladder
+package experiment
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/url"
 	"os"
@@ -22,8 +23,7 @@ import (
 	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
-// A Database is where the ladder stands: a place of its own beside the user's
-// tables, which is empty before each rung.
+// A Database is where an experiment writes: a place of its own beside the user's tables.
 type Database interface {
 	name() string
 	// begin makes the place, and removes those of runs that were killed.
@@ -32,10 +32,21 @@ type Database interface {
 	// open opens the place as an ordinary program does, on one connection.
 	open(ctx context.Context, level sink.Level) (*sql.DB, error)
 	// sink opens the place as weir does.
-	sink(ctx context.Context, level sink.Level) (sink.Sink, error)
+	sink(ctx context.Context, o sink.Options) (sink.Sink, error)
+	// reader opens the place as weir does to read.
+	reader(ctx context.Context) (sink.Inspector, error)
 	// wipe empties the place.
 	wipe(ctx context.Context) error
 	usage(ctx context.Context) (usage, error)
+	// size is that of the place's tables, in bytes.
+	size(ctx context.Context) (int64, error)
+	// wal is the size of SQLite's log; of Postgres', what was written since it was at a place.
+	wal(ctx context.Context, since int64) (int64, error)
+	// held reports whether the database belongs to this process, or to one that it starts, so that a
+	// limit of its memory holds the database, too.
+	held() bool
+	// buffers are the bytes of the server's shared buffers; 0: it has none.
+	buffers(ctx context.Context) (int64, error)
 	// lost is what a power cut takes of what was committed.
 	lost(level sink.Level) string
 	placeholder(i int) string
@@ -46,21 +57,36 @@ type usage struct{ syncs, written int64 }
 
 const nothing = "nothing"
 
-// databases make the ladder's place by the names of the drivers.
+var discard = slog.New(slog.DiscardHandler)
+
+// readerCache is SQLite's page cache of a connection that reads, as weir sync --prefetch has it.
+const readerCache = 1 << 20 // bytes
+
+// databases make the place by the names of the drivers.
 var databases = map[string]func(dest string) Database{
 	sqlite.Driver.Name: func(path string) Database { return &sqliteDB{path: path} },
 	postgres.Driver.Name: func(dsn string) Database {
-		return &postgresDB{dsn: dsn, schema: schemaPrefix + strings.ToLower(rand.Text()[:8])}
+		d := newPostgresDB(dsn)
+		return &d
 	},
 }
 
-// Open returns the ladder's place in a database of a driver.
+// Open returns the place of an experiment in a database of a driver.
 func Open(driver, dest string) (Database, error) {
 	place := databases[driver]
 	if place == nil {
-		return nil, fmt.Errorf("the ladder cannot measure %s", driver)
+		return nil, fmt.Errorf("weir bench cannot measure %s", driver)
 	}
 	return place(dest), nil
+}
+
+// within makes the place in db, has f write there, and removes it.
+func within(ctx context.Context, db Database, log *slog.Logger, f func() error) (err error) {
+	if err := db.begin(ctx, log); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.end(context.WithoutCancel(ctx))) }()
+	return f()
 }
 
 // A sqliteDB is a folder beside the file.
@@ -78,39 +104,79 @@ func (d *sqliteDB) name() string {
 }
 
 func (d *sqliteDB) placeholder(int) string { return "?" }
-func (d *sqliteDB) file() string           { return filepath.Join(d.place.dir, "ladder.db") }
+func (d *sqliteDB) file() string           { return filepath.Join(d.place.dir, "bench.db") }
 
 func (d *sqliteDB) begin(_ context.Context, log *slog.Logger) (err error) {
-	d.place, err = newPlace(filepath.Dir(d.path), ".weir-ladder-", log)
+	d.place, err = newPlace(filepath.Dir(d.path), "."+placePrefix, log)
 	return err
 }
 
 func (d *sqliteDB) end(context.Context) error { return d.place.remove() }
 
 func (d *sqliteDB) wipe(context.Context) error {
-	files, err := filepath.Glob(d.file() + "*")
+	files, err := os.ReadDir(d.place.dir)
 	for _, f := range files {
-		err = errors.Join(err, os.Remove(f))
+		if strings.HasPrefix(f.Name(), filepath.Base(d.file())) {
+			err = errors.Join(err, os.Remove(filepath.Join(d.place.dir, f.Name())))
+		}
 	}
 	return err
 }
 
 func (d *sqliteDB) open(ctx context.Context, level sink.Level) (*sql.DB, error) {
+	return openSQLite(ctx, d.file(), level)
+}
+
+// openSQLite opens a file on one connection, in WAL mode, with its syncs and writes counted.
+func openSQLite(ctx context.Context, path string, level sink.Level) (*sql.DB, error) {
 	sqlite.CountIO() // makes the file system known
-	u := url.URL{Scheme: "file", OmitHost: true, Path: d.file(), RawQuery: url.Values{"vfs": {sqlite.CountingVFS},
+	u := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{"vfs": {sqlite.CountingVFS},
 		"_pragma": {"journal_mode(wal)", "synchronous(" + string(level) + ")"}}.Encode()}
 	db, err := sql.Open("sqlite", u.String())
 	if err != nil {
 		return nil, err
 	}
 	db.SetMaxOpenConns(1)
-	return db, db.PingContext(ctx)
+	return pinged(ctx, db)
 }
 
-func (d *sqliteDB) sink(ctx context.Context, level sink.Level) (sink.Sink, error) {
-	sqlite.CountIO()
-	return sqlite.Open(ctx, d.file(), sqlite.Options{Synchronous: level, VFS: sqlite.CountingVFS, Log: slog.New(slog.DiscardHandler)})
+// pinged is a database that has answered, or is closed.
+func pinged(ctx context.Context, db *sql.DB) (*sql.DB, error) {
+	if err := db.PingContext(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
 }
+
+func (d *sqliteDB) sink(ctx context.Context, o sink.Options) (sink.Sink, error) {
+	sqlite.CountIO()
+	return sqlite.Open(ctx, d.file(), sqlite.Options{Synchronous: o.Level, Cache: o.Cache, VFS: sqlite.CountingVFS, Log: discard})
+}
+
+func (d *sqliteDB) reader(ctx context.Context) (sink.Inspector, error) {
+	return sqlite.Driver.Inspect(ctx, d.file(), sink.Options{Cache: readerCache, Log: discard})
+}
+
+func (d *sqliteDB) size(context.Context) (int64, error) {
+	return fileSize(d.file())
+}
+
+// fileSize is 0 where the file is missing.
+func fileSize(path string) (int64, error) {
+	f, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	} else if err != nil {
+		return 0, err
+	}
+	return f.Size(), nil
+}
+
+func (d *sqliteDB) wal(context.Context, int64) (int64, error) { return fileSize(d.file() + "-wal") }
+
+func (d *sqliteDB) held() bool { return true }
+
+func (d *sqliteDB) buffers(context.Context) (int64, error) { return 0, nil }
 
 func (d *sqliteDB) usage(context.Context) (usage, error) {
 	io := sqlite.CountIO()
@@ -127,10 +193,10 @@ func (d *sqliteDB) lost(level sink.Level) string {
 	return nothing
 }
 
-// schemaPrefix begins the names of the ladder's schemas; eight letters and digits follow.
-const schemaPrefix = "weir_ladder_"
+// schemaPrefix begins the names of the schemas; eight letters and digits follow.
+const schemaPrefix = "weir_bench_"
 
-// A postgresDB is a schema that the ladder makes and drops.
+// A postgresDB is a schema that the experiment makes and drops.
 type postgresDB struct {
 	dsn, schema string
 	// control has the schema locked. Its statements are short and end by themselves: pgx closes a
@@ -138,9 +204,15 @@ type postgresDB struct {
 	control *pgx.Conn
 	version int
 	words   string
+	fsync   bool // the server's; without it no commit is safe
+}
+
+func newPostgresDB(dsn string) postgresDB {
+	return postgresDB{dsn: dsn, schema: schemaPrefix + strings.ToLower(rand.Text()[:8])}
 }
 
 func (d *postgresDB) name() string             { return d.words }
+func (d *postgresDB) postgres() *postgresDB    { return d }
 func (d *postgresDB) placeholder(i int) string { return fmt.Sprint("$", i) }
 
 func (d *postgresDB) begin(ctx context.Context, log *slog.Logger) (err error) {
@@ -148,7 +220,7 @@ func (d *postgresDB) begin(ctx context.Context, log *slog.Logger) (err error) {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
-	err = d.control.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, 'Postgres ' || current_setting('server_version') || ', database ' || current_database()").Scan(&d.version, &d.words)
+	err = d.control.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, 'Postgres ' || current_setting('server_version') || ', database ' || current_database(), current_setting('fsync')::bool").Scan(&d.version, &d.words, &d.fsync)
 	if err == nil {
 		err = d.removeLeft(ctx, log)
 	}
@@ -213,7 +285,7 @@ func (d *postgresDB) open(ctx context.Context, level sink.Level) (*sql.DB, error
 	c.RuntimeParams["synchronous_commit"] = commitLevel(level)
 	db := stdlib.OpenDB(*c)
 	db.SetMaxOpenConns(1)
-	return db, db.PingContext(ctx)
+	return pinged(ctx, db)
 }
 
 func commitLevel(level sink.Level) string {
@@ -223,19 +295,55 @@ func commitLevel(level sink.Level) string {
 	return "off"
 }
 
-func (d *postgresDB) sink(ctx context.Context, level sink.Level) (sink.Sink, error) {
+// inSchema is the connection string for the schema.
+func (d *postgresDB) inSchema() (string, error) {
 	dsn := d.dsn + " search_path=" + d.schema
 	if strings.Contains(d.dsn, "://") {
 		u, err := url.Parse(d.dsn)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		q := u.Query()
 		q.Set("search_path", d.schema)
 		u.RawQuery = q.Encode()
 		dsn = u.String()
 	}
-	return postgres.Open(ctx, dsn, sink.Options{Level: level, Log: slog.New(slog.DiscardHandler)})
+	return dsn, nil
+}
+
+func (d *postgresDB) sink(ctx context.Context, o sink.Options) (sink.Sink, error) {
+	dsn, err := d.inSchema()
+	if err != nil {
+		return nil, err
+	}
+	return postgres.Open(ctx, dsn, sink.Options{Level: o.Level, Log: discard})
+}
+
+func (d *postgresDB) reader(ctx context.Context) (sink.Inspector, error) {
+	dsn, err := d.inSchema()
+	if err != nil {
+		return nil, err
+	}
+	return postgres.Driver.Inspect(ctx, dsn, sink.Options{Log: discard})
+}
+
+func (d *postgresDB) size(ctx context.Context) (bytes int64, err error) {
+	err = d.control.QueryRow(context.WithoutCancel(ctx), "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class WHERE relkind = 'r' AND relnamespace = $1::regnamespace", d.schema).Scan(&bytes)
+	return bytes, err
+}
+
+const walWritten = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint"
+
+func (d *postgresDB) wal(ctx context.Context, since int64) (bytes int64, err error) {
+	err = d.control.QueryRow(context.WithoutCancel(ctx), "SELECT "+walWritten).Scan(&bytes)
+	return bytes - since, err
+}
+
+func (d *postgresDB) held() bool { return false }
+
+func (d *postgresDB) buffers(ctx context.Context) (bytes int64, err error) {
+	err = d.control.QueryRow(context.WithoutCancel(ctx), "SELECT pg_size_bytes(current_setting('shared_buffers'))").Scan(&bytes)
+	return bytes, err
 }
 
 // settle is how long a server's statistics take to be known after a connection
@@ -248,12 +356,15 @@ func (d *postgresDB) usage(ctx context.Context) (u usage, err error) {
 	if d.version >= 180000 {
 		syncs = "(SELECT coalesce(sum(fsyncs), 0)::bigint FROM pg_stat_io WHERE object = 'wal')"
 	}
-	err = d.control.QueryRow(context.WithoutCancel(ctx), "SELECT "+syncs+", (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint").Scan(&u.syncs, &u.written)
+	err = d.control.QueryRow(context.WithoutCancel(ctx), "SELECT "+syncs+", "+walWritten).Scan(&u.syncs, &u.written)
 	return u, err
 }
 
 func (d *postgresDB) lost(level sink.Level) string {
-	if level == sink.Full {
+	switch {
+	case !d.fsync:
+		return "the database, perhaps: the server's fsync is off"
+	case level == sink.Full:
 		return nothing
 	}
 	return "the commits of the last 0.6 s" // 3 times wal_writer_delay

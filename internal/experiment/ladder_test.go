@@ -1,4 +1,4 @@
-package ladder
+package experiment
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 // TestAdvise_IsTheSafestOfTheFastest that keep to what is wanted.
 func TestAdvise_IsTheSafestOfTheFastest(t *testing.T) {
 	setting := func(level sink.Level, period, lag time.Duration, rate float64) Setting {
-		return Setting{Level: level, Period: period, Lag: lag, Flushes: enough, Cost: Cost{Rate: report.Spread{Median: rate}}}
+		return Setting{Level: level, Period: period, Lag: lag, Lost: (&postgresDB{fsync: true}).lost(level), Flushes: enough, Cost: Cost{Rate: report.Spread{Median: rate}}}
 	}
 	sweep := []Setting{
 		setting("off", time.Second, time.Second, 200),
@@ -25,7 +25,7 @@ func TestAdvise_IsTheSafestOfTheFastest(t *testing.T) {
 	sweep = append(sweep, few)
 	f := func(lag time.Duration, unsafe bool, level sink.Level, rate float64) {
 		t.Helper()
-		c := Config{Lag: lag, Unsafe: unsafe}
+		c := LadderConfig{Lag: lag, Unsafe: unsafe}
 		got := c.advise(sweep)
 		if level == "" {
 			if got != nil {
@@ -42,4 +42,9 @@ func TestAdvise_IsTheSafestOfTheFastest(t *testing.T) {
 	f(10*time.Second, false, "full", 91)
 	f(time.Second, false, "full", 40)
 	f(time.Millisecond, false, "", 0)
+	for i := range sweep {
+		sweep[i].Lost = (&postgresDB{}).lost(sweep[i].Level)
+	}
+	f(2*time.Second, false, "", 0) // a server without fsync keeps nothing safe
+	f(2*time.Second, true, "full", 91)
 }

@@ -1,4 +1,4 @@
-package ladder
+package experiment
 
 import (
 	"errors"
@@ -12,13 +12,16 @@ import (
 	"github.com/weirsync/weir/internal/lockfile"
 )
 
+// placePrefix begins the names of the folders of all experiments.
+const placePrefix = "weir-bench-"
+
 // A place is a folder of one run. A lock on a file in it tells that the run lives.
 type place struct {
 	dir  string
 	lock *lockfile.File
 }
 
-// newPlace makes a folder, and removes those that runs which were killed have left.
+// newPlace makes a folder, and removes those that runs of this user which were killed have left.
 func newPlace(parent, prefix string, log *slog.Logger) (*place, error) {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
@@ -28,8 +31,11 @@ func newPlace(parent, prefix string, log *slog.Logger) (*place, error) {
 		if !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) {
 			continue
 		}
+		if info, err := e.Info(); err != nil || !ours(info) { // in a folder of all users
+			continue
+		}
 		left := &place{dir: filepath.Join(parent, e.Name())}
-		if _, err := os.Stat(left.lockPath()); err != nil { // its run is about to lock it, or is not this user's
+		if _, err := os.Stat(left.lockPath()); err != nil { // its run is about to lock it
 			continue
 		}
 		if mine, err := left.take(); err != nil || !mine {

@@ -1,4 +1,4 @@
-package ladder
+package experiment
 
 import (
 	"bufio"
@@ -41,7 +41,7 @@ const (
 )
 
 // measure writes the sample in one way, and returns how many of its messages; with a limit it stops after that.
-func (c *Config) measure(ctx context.Context, db Database, s *sample, way way, limit time.Duration) (n int, one run, err error) {
+func (c *LadderConfig) measure(ctx context.Context, db Database, s *sample, way way, limit time.Duration) (n int, one run, err error) {
 	before, err := db.usage(ctx)
 	if err != nil {
 		return 0, one, err

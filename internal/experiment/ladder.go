@@ -1,7 +1,4 @@
-// Package ladder measures what each lesson of batching is worth on the user's own
-// disk, database and data: the same messages written in seven ways, from a
-// transaction for each message to weir, and more of them by weir under several settings.
-package ladder
+package experiment
 
 import (
 	"bufio"
@@ -18,16 +15,16 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/report"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/file"
 	"github.com/weirsync/weir/internal/source/tcp"
 )
 
-// Config is what is measured.
-type Config struct {
-	Source   string // as on the command line
+// LadderConfig is what the ladder measures: the same messages written in seven ways, from a
+// transaction for each message to weir, and more of them by weir under several settings.
+type LadderConfig struct {
+	Source   string // as on the command line; "" is a generated feed of flights, by id
 	Key      string // the field that names the row
 	Messages int    // taken of the feed at most
 	// For is how long the first rung runs at most. What it has written by then is the work of all rungs.
@@ -42,8 +39,8 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// A Result is what was measured.
-type Result struct {
+// A LadderResult is what was measured.
+type LadderResult struct {
 	Database string    `json:"database"`
 	Feed     string    `json:"feed"`
 	Runs     int       `json:"runs"`
@@ -55,43 +52,6 @@ type Result struct {
 	Sweep    []Setting `json:"sweep"`
 	Advice   *Setting  `json:"advice"` // nil where no setting keeps to what is wanted
 	Wanted   string    `json:"wanted"`
-}
-
-// A Cost is what writing some messages took: the median of several runs.
-type Cost struct {
-	Rate    report.Spread `json:"messages_per_second"`
-	Syncs   int64         `json:"syncs"`         // -1: the server does not tell
-	Written int64         `json:"written_bytes"` // to files; of Postgres, to its log
-}
-
-// A run is what one run cost.
-type run struct {
-	rate           float64
-	syncs, written int64
-}
-
-func newRun(n int, took time.Duration, before, after usage) run {
-	r := run{float64(n) / took.Seconds(), after.syncs - before.syncs, after.written - before.written}
-	if before.syncs < 0 || after.syncs < 0 {
-		r.syncs = -1
-	}
-	return r
-}
-
-// costOf is the median of each part.
-func costOf(runs []run) Cost {
-	median := func(f func(r run) float64) report.Spread {
-		var values []float64
-		for _, r := range runs {
-			values = append(values, f(r))
-		}
-		return report.SpreadOf(values)
-	}
-	return Cost{
-		Rate:    median(func(r run) float64 { return r.rate }),
-		Syncs:   int64(median(func(r run) float64 { return float64(r.syncs) }).Median),
-		Written: int64(median(func(r run) float64 { return float64(r.written) }).Median),
-	}
 }
 
 // A Rung is one way to write the messages.
@@ -114,26 +74,33 @@ type Setting struct {
 	Cost
 }
 
-// Run climbs the ladder in db, which it leaves as it was.
-func Run(ctx context.Context, c Config, db Database) (r *Result, err error) {
-	place, err := newPlace(os.TempDir(), "weir-ladder-", c.Log)
+// Ladder climbs the ladder in db, which it leaves as it was.
+func Ladder(ctx context.Context, c LadderConfig, db Database) (r *LadderResult, err error) {
+	place, err := newPlace(os.TempDir(), placePrefix, c.Log)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, place.remove()) }()
+	feed := cmp.Or(c.Source, "a generated feed of flights")
+	if c.Source == "" {
+		c.Source = filepath.Join(place.dir, "flights.jsonl")
+		if err := writeFlights(c.Source, c.Messages); err != nil {
+			return nil, err
+		}
+	}
 	s, err := c.sample(ctx, filepath.Join(place.dir, "feed.jsonl"))
 	if err != nil {
 		return nil, err
 	}
-	if err := db.begin(ctx, c.Log); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, db.end(context.WithoutCancel(ctx))) }()
-	r = &Result{Database: db.name(), Feed: c.Source, Runs: c.Runs, Messages: s.messages, IDs: s.ids, Columns: len(s.names), Wanted: c.wanted()}
-	if err := c.climb(ctx, db, s, r); err != nil {
-		return nil, err
-	}
-	if err := c.sweep(ctx, db, s, r); err != nil {
+	r = &LadderResult{Feed: feed, Runs: c.Runs, Messages: s.messages, IDs: s.ids, Columns: len(s.names), Wanted: c.wanted()}
+	err = within(ctx, db, c.Log, func() error {
+		r.Database = db.name()
+		if err := c.climb(ctx, db, s, r); err != nil {
+			return err
+		}
+		return c.sweep(ctx, db, s, r)
+	})
+	if err != nil {
 		return nil, err
 	}
 	r.Advice = c.advise(r.Sweep)
@@ -142,7 +109,7 @@ func Run(ctx context.Context, c Config, db Database) (r *Result, err error) {
 
 // climb runs the rungs in turns. The first run of the first one decides how many messages all others
 // write.
-func (c *Config) climb(ctx context.Context, db Database, s *sample, r *Result) error {
+func (c *LadderConfig) climb(ctx context.Context, db Database, s *sample, r *LadderResult) error {
 	runs := make([][]run, len(ways)+1)
 	work := *s
 	for turn := range c.Runs {
@@ -187,7 +154,7 @@ func (c *Config) climb(ctx context.Context, db Database, s *sample, r *Result) e
 }
 
 // sweep runs weir with all settings, in turns.
-func (c *Config) sweep(ctx context.Context, db Database, s *sample, r *Result) error {
+func (c *LadderConfig) sweep(ctx context.Context, db Database, s *sample, r *LadderResult) error {
 	for _, level := range levels {
 		for _, period := range periods {
 			r.Sweep = append(r.Sweep, Setting{Level: level, Period: period, Lost: db.lost(level)})
@@ -209,7 +176,7 @@ func (c *Config) sweep(ctx context.Context, db Database, s *sample, r *Result) e
 	for i := range r.Sweep {
 		set := &r.Sweep[i]
 		set.Cost, set.Lag = costOf(runs[i]), set.Period+set.Longest
-		if set.Lost != nothing && set.Level != sink.Off {
+		if set.Level == sink.Normal && set.Lost != db.lost(sink.Full) {
 			set.Lost += ", which the next run reads again"
 		}
 	}
@@ -221,7 +188,7 @@ var (
 	periods = []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, time.Second, 5 * time.Second}
 )
 
-func (c *Config) wanted() string {
+func (c *LadderConfig) wanted() string {
 	s := "a lag of at most " + c.Lag.String()
 	if !c.Unsafe {
 		s += ", and that a power cut takes nothing that was committed"
@@ -236,9 +203,9 @@ const (
 
 // advise picks the fastest setting that keeps to what is wanted; of those that are
 // about as fast the one with the strictest level and then the shortest period.
-func (c *Config) advise(sweep []Setting) *Setting {
+func (c *LadderConfig) advise(sweep []Setting) *Setting {
 	fits := func(s *Setting) bool {
-		return s.Flushes >= enough && s.Lag <= c.Lag && (s.Level == sink.Full || c.Unsafe && s.Level == sink.Normal)
+		return s.Flushes >= enough && s.Lag <= c.Lag && (s.Lost == nothing || c.Unsafe && s.Level != sink.Off)
 	}
 	best := 0.0
 	for i := range sweep {
@@ -266,12 +233,15 @@ type sample struct {
 }
 
 // open opens the feed.
-func (c *Config) open(ctx context.Context) (interface {
+func (c *LadderConfig) open(ctx context.Context) (interface {
 	Next(ctx context.Context) (*source.Block, error)
 	Close() error
 }, error) {
-	o := source.Options{Log: c.Log}
-	if source.TraitsOf(c.Source).Live {
+	o, traits := source.Options{Log: c.Log}, source.TraitsOf(c.Source)
+	if traits.Records {
+		return nil, errors.New("weir bench does not read Kafka, only files and connections: name a file with messages of the topic")
+	}
+	if traits.Live {
 		return tcp.Open(ctx, c.Source, o)
 	}
 	return file.Open(ctx, c.Source, o, "")
@@ -279,7 +249,7 @@ func (c *Config) open(ctx context.Context) (interface {
 
 // sample copies the beginning of the feed to a file, without the lines that are no
 // messages with a key.
-func (c *Config) sample(ctx context.Context, path string) (s *sample, err error) {
+func (c *LadderConfig) sample(ctx context.Context, path string) (s *sample, err error) {
 	stream, err := c.open(ctx)
 	if err != nil {
 		return nil, err

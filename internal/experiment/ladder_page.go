@@ -1,4 +1,4 @@
-package ladder
+package experiment
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 )
 
 // Page is the result for people.
-func (r *Result) Page() *report.Page {
+func (r *LadderResult) Page() *report.Page {
 	return &report.Page{
 		Title: "weir: the ladder",
 		Measured: fmt.Sprintf("%s. %s: %s, %s, %s. Medians of %s.", r.Database, r.Feed,
@@ -22,7 +22,7 @@ func (r *Result) Page() *report.Page {
 // few messages are written in less time than it takes to open a database.
 const few = 1000
 
-func (r *Result) rungs() report.Section {
+func (r *LadderResult) rungs() report.Section {
 	s := report.Section{
 		Title: fmt.Sprintf("The first %s, written in seven ways", quantity.Count(int64(r.Work), "message")),
 		Note:  "Each way writes the same messages, from opening the database to closing it.",
@@ -43,7 +43,7 @@ func (r *Result) rungs() report.Section {
 	return s
 }
 
-func (r *Result) settings() report.Section {
+func (r *LadderResult) settings() report.Section {
 	s := report.Section{
 		Title: "weir: all messages, with several settings",
 		Note:  "A flush is a transaction. The lag is a batch period and the longest flush after it, while weir reads as fast as it can.",
@@ -67,19 +67,10 @@ func (r *Result) settings() report.Section {
 	return s
 }
 
-func (c *Cost) syncsText() string {
-	if c.Syncs < 0 {
-		return "?"
-	}
-	return quantity.Grouped(c.Syncs)
-}
-
-func (c *Cost) writtenText() string { return quantity.Bytes(c.Written) }
-
 func lagText(lag time.Duration) string { return lag.Round(time.Millisecond).String() }
 
 // adviceText is the advice in a sentence.
-func (r *Result) adviceText() string {
+func (r *LadderResult) adviceText() string {
 	if a := r.Advice; a != nil {
 		return fmt.Sprintf("For %s: --synchronous %s --batch-period %s (%s messages/s, at most %s behind; a power cut takes %s).",
 			r.Wanted, a.Level, a.Period, quantity.Figure(a.Rate.Median), lagText(a.Lag), a.Lost)

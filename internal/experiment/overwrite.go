@@ -1,0 +1,278 @@
+package experiment
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/report"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// OverwriteConfig is what is measured of rows that are inserted and overwritten while their table
+// outgrows the memory.
+type OverwriteConfig struct {
+	// Memory is what the database's files have, in bytes. 0: 64 MiB, and of a server that runs already
+	// its shared buffers.
+	Memory int64
+	// Unlimited leaves the system's memory to SQLite, too.
+	Unlimited bool
+	Rows      int // that one run writes at most
+	Runs      int
+	Log       *slog.Logger
+}
+
+// OverwriteMemory is the memory that is compared with where none is named.
+const OverwriteMemory = 64 << 20
+
+// sizes are those of the table at which rows are written, in times of the memory.
+var sizes = []float64{0.25, 0.5, 1, 2, 4, 6}
+
+// An OverwriteResult is what was measured.
+type OverwriteResult struct {
+	Runs      int              `json:"runs"`
+	Databases []OverwriteTable `json:"databases"`
+}
+
+// An OverwriteTable is one database's.
+type OverwriteTable struct {
+	Database string          `json:"database"`
+	Memory   int64           `json:"memory_bytes"`
+	Held     bool            `json:"memory_is_limited"` // else it is only compared with
+	Sizes    []OverwriteSize `json:"sizes"`
+}
+
+// An OverwriteSize is what was measured at one size of the table. Each Cost is of the same number of
+// rows.
+type OverwriteSize struct {
+	Times      float64 `json:"times_memory"`
+	Bytes      int64   `json:"table_bytes"`
+	Rows       int     `json:"table_rows"`
+	Written    int     `json:"rows_of_a_run"`
+	Insert     Cost    `json:"insert"`
+	Overwrite  Cost    `json:"overwrite"`
+	Prefetched Cost    `json:"overwrite_with_prefetch"`
+	// How many times as long overwriting took as the inserting before it.
+	Ratio           report.Spread `json:"overwrite_of_insert"`
+	PrefetchedRatio report.Spread `json:"overwrite_with_prefetch_of_insert"`
+}
+
+// Overwrite measures databases one after the other.
+func Overwrite(ctx context.Context, c OverwriteConfig, dbs ...Database) (*OverwriteResult, error) {
+	r := &OverwriteResult{Runs: c.Runs}
+	for _, db := range dbs {
+		t, err := c.measure(ctx, db)
+		if err != nil {
+			return nil, cmp.Or(ctx.Err(), err) // what ctx has ended says no more than that it is over
+		}
+		r.Databases = append(r.Databases, *t)
+	}
+	return r, nil
+}
+
+// overwriteCache is SQLite's page cache, beside the memory of its files.
+const overwriteCache = 8 << 20 // bytes
+
+// leastMemory is what a database needs to work in.
+const leastMemory = 16 << 20 // bytes
+
+// mostBuffers are the shared buffers that are compared with unasked.
+const mostBuffers = 1 << 30 // bytes
+
+func (c *OverwriteConfig) measure(ctx context.Context, db Database) (t *OverwriteTable, err error) {
+	t = &OverwriteTable{Memory: cmp.Or(c.Memory, OverwriteMemory), Held: db.held() && !c.Unlimited}
+	if t.Held && t.Memory < leastMemory {
+		return nil, fmt.Errorf("a database does not work in less than %s of memory: --memory names more", quantity.Bytes(leastMemory))
+	}
+	if t.Held { // before the server starts, which is to be held, too
+		if limit, lerr := limitMemory(t.Memory); lerr == nil {
+			defer func() { err = errors.Join(err, limit.end()) }()
+		} else {
+			t.Held = false
+			c.Log.Warn(fmt.Sprintf("memory is not limited, so that the system's cache may hold the table: %v (weir may as root, or under systemd-run --user --scope)", lerr))
+		}
+	}
+	files, err := newPlace(os.TempDir(), placePrefix, c.Log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, files.remove()) }()
+	err = within(ctx, db, c.Log, func() error {
+		if t.Database = db.name(); !db.held() && c.Memory == 0 {
+			if t.Memory, err = db.buffers(ctx); err != nil {
+				return err
+			}
+			if t.Memory > mostBuffers {
+				return fmt.Errorf("shared_buffers is %s, and the table would grow to %s: name less by --memory", quantity.Bytes(t.Memory), quantity.Bytes(6*t.Memory))
+			}
+		}
+		w := &overwriting{c: c, db: db, path: filepath.Join(files.dir, "feed.jsonl"), most: c.Rows, random: rand.New(rand.NewPCG(1, 2))}
+		for _, times := range sizes {
+			s, err := w.at(ctx, times, t.Memory)
+			if err != nil {
+				return err
+			}
+			t.Sizes = append(t.Sizes, *s)
+		}
+		return nil
+	})
+	return t, err
+}
+
+// overwriting is one database at work.
+type overwriting struct {
+	c      *OverwriteConfig
+	db     Database
+	path   string // of the messages that are written next
+	rows   int    // of the table
+	syncs  int
+	used   usage // so far
+	most   int   // rows of a run
+	random *rand.Rand
+}
+
+const (
+	overwriteRows = 2_500       // rows of a flush, so that a run has several
+	growRows      = 50_000      // rows
+	firstRows     = 100         // rows, by which the bytes of a row are known
+	longestRun    = time.Second // about: where the disk is slower, runs write fewer rows
+)
+
+// at grows the table to a multiple of the memory, and writes rows there.
+func (w *overwriting) at(ctx context.Context, times float64, memory int64) (*OverwriteSize, error) {
+	w.c.Log.Info(fmt.Sprintf("%s: a table of %g times the memory", w.db.name(), times))
+	if err := w.grow(ctx, int64(times*float64(memory))); err != nil {
+		return nil, err
+	}
+	s := &OverwriteSize{Times: times, Written: min(w.most, w.rows)}
+	var err error
+	if s.Bytes, err = w.db.size(ctx); err != nil {
+		return nil, err
+	}
+	if w.used, err = w.db.usage(ctx); err != nil {
+		return nil, err
+	}
+	s.Rows = w.rows
+	kinds := []struct {
+		rows     func(n int) []int
+		prefetch string
+		cost     *Cost
+		runs     []run
+	}{{w.fresh, job.PrefetchOff, &s.Insert, nil}, {w.existing, job.PrefetchOff, &s.Overwrite, nil}, {w.existing, job.PrefetchOn, &s.Prefetched, nil}}
+	for range w.c.Runs {
+		for i := range kinds {
+			k := &kinds[i]
+			one, err := w.measured(ctx, k.rows(s.Written), k.prefetch)
+			if err != nil {
+				return nil, err
+			}
+			k.runs = append(k.runs, one)
+		}
+	}
+	for _, k := range kinds {
+		*k.cost = costOf(k.runs)
+	}
+	s.Ratio, s.PrefetchedRatio = ratioOf(kinds[0].runs, kinds[1].runs), ratioOf(kinds[0].runs, kinds[2].runs)
+	w.most = max(min(w.most, int(s.Overwrite.Rate.Median*longestRun.Seconds())), min(w.most, overwriteRows))
+	return s, nil
+}
+
+// grow inserts rows until the table has a size.
+func (w *overwriting) grow(ctx context.Context, bytes int64) error {
+	for {
+		has, err := w.db.size(ctx)
+		if err != nil || has >= bytes && w.rows > 0 {
+			return err
+		}
+		n := firstRows
+		if w.rows > 0 {
+			n = int(min(growRows, 1+float64(bytes-has)*float64(w.rows)/float64(max(has, 1))))
+		}
+		rows := w.fresh(n)
+		if err := w.feed(rows); err != nil {
+			return err
+		}
+		if err := w.sync(ctx, rows, growRows, job.PrefetchOff); err != nil {
+			return err
+		}
+	}
+}
+
+// fresh are the next rows that the table does not have.
+func (w *overwriting) fresh(n int) []int {
+	rows := make([]int, n)
+	for i := range rows {
+		rows[i] = w.rows + i
+	}
+	return rows
+}
+
+// existing are random rows of the table.
+func (w *overwriting) existing(n int) []int {
+	chosen := make(map[int]bool, n)
+	rows := make([]int, 0, n)
+	for len(rows) < n {
+		if i := w.random.IntN(w.rows); !chosen[i] {
+			chosen[i] = true
+			rows = append(rows, i)
+		}
+	}
+	return rows
+}
+
+// measured writes rows, and returns what that cost.
+func (w *overwriting) measured(ctx context.Context, rows []int, prefetch string) (one run, err error) {
+	if err := w.feed(rows); err != nil {
+		return one, err
+	}
+	start := time.Now()
+	if err := w.sync(ctx, rows, overwriteRows, prefetch); err != nil {
+		return one, err
+	}
+	took, before := time.Since(start), w.used
+	w.used, err = w.db.usage(ctx)
+	return newRun(len(rows), took, before, w.used), err
+}
+
+const overwriteColumns = 8 // of 32 bytes, beside the key
+
+// feed makes a message for each row.
+func (w *overwriting) feed(rows []int) error {
+	return writeMessages(w.path, slices.Values(rows), overwriteColumns, w.random)
+}
+
+// sync has weir write the feed, and compares what became of its rows with what was meant.
+func (w *overwriting) sync(ctx context.Context, rows []int, batch int, prefetch string) error {
+	to, err := w.db.sink(ctx, sink.Options{Level: sink.Full, Cache: overwriteCache})
+	if err != nil {
+		return err
+	}
+	w.syncs++ // each is a job of its own, for none resumes another
+	p := progress.New("t")
+	err = runJob(ctx, job.Config{Sources: []string{w.path}, Job: fmt.Sprint(w.syncs), BatchRows: batch, Buffer: 64 << 20,
+		Tables:   []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: overwriteColumns + 1}}},
+		Prefetch: prefetch, OpenReader: func(ctx context.Context) (job.RowReader, error) { return w.db.reader(ctx) }, Log: w.c.Log}, to, p)
+	if err != nil {
+		return err
+	}
+	want := progress.Rows{Updated: int64(len(rows))}
+	if rows[0] == w.rows {
+		want = progress.Rows{Inserted: int64(len(rows))}
+		w.rows += len(rows)
+	}
+	if got := p.Snapshot().Tables[0].Rows; got != want {
+		return fmt.Errorf("weir wrote %+v, not %+v", got, want)
+	}
+	return nil
+}

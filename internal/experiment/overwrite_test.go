@@ -1,0 +1,72 @@
+package experiment
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/weirsync/weir/internal/sink/postgres"
+	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+// TestOverwrite_WritesTheSameRowsAtEachSize whatever they cost.
+func TestOverwrite_WritesTheSameRowsAtEachSize(t *testing.T) {
+	const memory, rows = 512 << 10, 100
+	f := func(driver string, runs int, db Database) {
+		t.Helper()
+		r, err := Overwrite(t.Context(), OverwriteConfig{Memory: memory, Unlimited: true, Rows: rows, Runs: runs, Log: discard}, db)
+		if err != nil {
+			t.Fatalf("%s: %v", driver, err)
+		}
+		d := &r.Databases[0]
+		if len(d.Sizes) != len(sizes) || d.Held || d.Memory != memory {
+			t.Fatalf("%s: %+v", driver, d)
+		}
+		had := 0
+		for i := range d.Sizes {
+			s := &d.Sizes[i]
+			if s.Bytes < int64(sizes[i]*memory) || s.Rows < had || s.Written != rows {
+				t.Errorf("%s: %+v", driver, s)
+			}
+			had = s.Rows + runs*rows // those of its runs
+			for _, c := range []Cost{s.Insert, s.Overwrite, s.Prefetched} {
+				if c.Rate.Median <= 0 || driver == sqlite.Driver.Name && (c.Syncs < 1 || c.Written < rows*overwriteColumns*32) {
+					t.Errorf("%s: %+v", driver, c)
+				}
+			}
+		}
+	}
+	dir, err := os.MkdirTemp("/tmp", "weir-overwrite-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // the server may be another user's
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	db, err := Open(sqlite.Driver.Name, filepath.Join(dir, "t.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f(sqlite.Driver.Name, 2, db)
+	testpg.New(t) // or the test is skipped
+	if db, ok := Private(dir, "fsync=off"); ok {
+		f(postgres.Driver.Name, 1, db)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
+}
+
+// TestOverwrite_ComparesWithSharedBuffers where a server runs already.
+func TestOverwrite_ComparesWithSharedBuffers(t *testing.T) {
+	db, err := Open(postgres.Driver.Name, testpg.Start(t, "shared_buffers=1200MB").URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Overwrite(t.Context(), OverwriteConfig{Rows: 1, Runs: 1, Log: discard}, db)
+	if err == nil || err.Error() != "shared_buffers is 1.3 GB, and the table would grow to 7.5 GB: name less by --memory" {
+		t.Error(err)
+	}
+}

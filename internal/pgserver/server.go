@@ -1,0 +1,282 @@
+//go:build unix
+
+// Package pgserver runs private Postgres servers from the binaries that the machine has.
+package pgserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A Server is a private Postgres.
+type Server struct {
+	Port int
+	// Private has it listen on its socket alone, which is for its user (and root): no password is asked, and whoever
+	// connects can run programs as that user.
+	Private  bool
+	dir      string
+	data     string
+	bin      string
+	settings []string
+	cmd      *exec.Cmd
+	done     chan struct{} // closed when the postmaster has ended
+}
+
+// maxSocket is how long the path of a socket is at most, on Linux.
+const maxSocket = 107
+
+// New makes the folders of a server: dir, which exists, takes its log and its sockets (whose
+// paths are maxSocket bytes long at most), and data, which does not, its data. Settings are such as
+// "fsync=off".
+func New(dir, data string, settings ...string) (*Server, error) {
+	s := &Server{bin: Find(), settings: settings}
+	var derr, err error
+	s.dir, derr = filepath.Abs(dir) // the server's programs run in another folder
+	s.data, err = filepath.Abs(data)
+	if err = errors.Join(derr, err); err == nil && len(s.Sockets())+len("/.s.PGSQL.65535") > maxSocket {
+		err = fmt.Errorf("%s is too long for a Postgres server's socket: set TMPDIR to a shorter folder, such as /var/tmp", s.dir)
+	}
+	if err == nil {
+		err = errors.Join(os.Mkdir(data, 0o700), os.Mkdir(s.Sockets(), 0o700))
+	}
+	if unprivileged() != nil { // Postgres refuses to run as root, so another user owns and enters these
+		err = errors.Join(err, os.Chmod(dir, 0o755))
+	}
+	if err == nil {
+		err = errors.Join(Own(data), Own(s.Sockets()))
+	}
+	return s, err
+}
+
+// Init makes the data of a new cluster, whose superuser is postgres.
+func (s *Server) Init() error {
+	out, err := s.Command("initdb", "-D", s.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync").CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	for _, dir := range []string{s.Sockets(), s.data} {
+		if closed := closedTo(unprivileged(), dir); closed != "" {
+			return fmt.Errorf("initdb: %w: the server runs as the user %s, who cannot enter %s: set TMPDIR to a folder that all can enter, such as /var/tmp", err, username(), closed)
+		}
+	}
+	return fmt.Errorf("initdb: %w\n%s", err, out)
+}
+
+// closedTo returns the outermost of the folders down to dir that a user cannot enter, "" for none. It knows nothing of
+// access control lists.
+func closedTo(who *syscall.Credential, dir string) (closed string) {
+	dir, err := filepath.Abs(dir)
+	if who == nil || err != nil {
+		return ""
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err == nil {
+			enter := os.FileMode(0o001)
+			switch owner := info.Sys().(*syscall.Stat_t); {
+			case owner.Uid == who.Uid:
+				enter = 0o100
+			case owner.Gid == who.Gid:
+				enter = 0o010
+			}
+			if info.Mode()&enter == 0 {
+				closed = dir
+			}
+		}
+		if dir == filepath.Dir(dir) {
+			return closed
+		}
+	}
+}
+
+// username names who servers run as where this process is root's.
+func username() string {
+	u, err := user.LookupId(fmt.Sprint(unprivileged().Uid))
+	if err != nil {
+		return fmt.Sprint(unprivileged().Uid)
+	}
+	return u.Username
+}
+
+// Start starts the server on a port that is free.
+func (s *Server) Start() (err error) {
+	for range 5 { // somebody may take the port before the server does
+		if s.Port, err = FreePort(); err != nil {
+			return err
+		}
+		if err = s.Restart(); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// Find returns the folder that holds initdb and postgres, "" where there is none: PG_BIN, that of
+// postgres in the PATH, or the newest of Debian's.
+func Find() string {
+	folders := []string{os.Getenv("PG_BIN")}
+	if path, err := exec.LookPath("postgres"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			folders = append(folders, filepath.Dir(path))
+		}
+	}
+	versions, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	number := func(path string) int { n, _ := strconv.Atoi(filepath.Base(filepath.Dir(path))); return n }
+	slices.SortFunc(versions, func(a, b string) int { return number(b) - number(a) })
+	for _, f := range append(folders, versions...) {
+		if f == "" {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(f, "initdb")); err != nil {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(f, "postgres")); err == nil {
+			return f
+		}
+	}
+	return ""
+}
+
+// Data is the folder of the server's data.
+func (s *Server) Data() string { return s.data }
+
+// Sockets is a folder that the server owns.
+func (s *Server) Sockets() string { return filepath.Join(s.dir, "s") }
+
+func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
+
+// PID is the process of the postmaster.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
+// Done is closed when the postmaster has ended.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// unprivileged is who the server runs as where this process is root's.
+func unprivileged() *syscall.Credential {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		if u, err := user.Lookup(name); err == nil {
+			uid, _ := strconv.Atoi(u.Uid)
+			gid, _ := strconv.Atoi(u.Gid)
+			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		}
+	}
+	return nil
+}
+
+// Attributes are those of a process that the user of servers runs: it dies with its parent.
+func Attributes() *syscall.SysProcAttr { return attributes(unprivileged()) }
+
+// Own gives a file or folder to the user that servers run as.
+func Own(path string) error {
+	owner := unprivileged()
+	if owner == nil {
+		return nil
+	}
+	return os.Chown(path, int(owner.Uid), int(owner.Gid))
+}
+
+// Command is one of Postgres' programs, run as the server is.
+func (s *Server) Command(name string, args ...string) *exec.Cmd {
+	c := exec.Command(filepath.Join(s.bin, name), args...)
+	c.Dir = s.Sockets()
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "HOME=" + s.Sockets(), "TZ=UTC"}
+	c.SysProcAttr = Attributes()
+	return c
+}
+
+// Restart starts the server on its data and its port, and waits until it answers.
+func (s *Server) Restart() error {
+	listen := "127.0.0.1"
+	if s.Private {
+		listen = ""
+	}
+	args := []string{"-D", s.data, "-k", s.Sockets(), "-p", strconv.Itoa(s.Port), "-c", "listen_addresses=" + listen, "-c", "logging_collector=off"}
+	for _, set := range s.settings {
+		args = append(args, "-c", set)
+	}
+	s.cmd = s.Command("postgres", args...)
+	// Not a pipe, which would live as long as the last of its children.
+	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	s.cmd.Stdout, s.cmd.Stderr = log, log
+	s.done = make(chan struct{})
+	started := make(chan error)
+	go func() {
+		// The server dies with the thread that started it, so this one stays.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := s.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = s.cmd.Wait()
+		}
+		close(s.done)
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		c, err := pgconn.Connect(ctx, s.URL("postgres"))
+		cancel()
+		if err == nil {
+			return c.Close(context.Background())
+		}
+		select {
+		case <-s.done:
+			return fmt.Errorf("the server ended: %w\n%s", err, s.Log())
+		default:
+		}
+		if time.Now().After(end) {
+			s.Stop()
+			return fmt.Errorf("the server does not answer: %w\n%s", err, s.Log())
+		}
+	}
+}
+
+// Stop ends the server as its administrator would.
+func (s *Server) Stop() {
+	if s.done == nil { // it was not started
+		return
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL} {
+		_ = s.cmd.Process.Signal(sig)
+		select {
+		case <-s.done:
+			return
+		case <-time.After(5 * time.Second):
+		}
+	}
+}
+
+// Log returns what the server has logged.
+func (s *Server) Log() string {
+	text, _ := os.ReadFile(s.logFile())
+	return string(text)
+}
+
+// URL is the connection string of one of the server's databases.
+func (s *Server) URL(database string) string {
+	if s.Private {
+		return fmt.Sprintf("postgres://postgres@/%s?host=%s&port=%d&sslmode=disable", database, url.QueryEscape(s.Sockets()), s.Port)
+	}
+	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", s.Port, database)
+}
