@@ -21,6 +21,7 @@ import time
 
 sys.dont_write_bytecode = True
 import from_kafka
+import from_tap
 import into_postgres
 import into_sqlite
 from peer import HERE, ROOT, Feed
@@ -69,7 +70,8 @@ def main():
             subprocess.run(["go", "run", "./internal/bench/gen", "-kind", "hot", "-messages", "100000", "-ids", "5000", "-o", path], check=True, cwd=ROOT)
         feed, sample = Feed(path, "feed"), Feed(os.path.join(HERE, "sample.jsonl"), "sample")
         print(f"{feed.messages} messages, {len(feed.rows)} ids. The first line of a peer is its row of sample.jsonl.")
-        for title, peers in (("a file into SQLite", into_sqlite.PEERS), ("a file into Postgres", into_postgres.PEERS), ("Kafka into Postgres", from_kafka.PEERS)):
+        for title, peers in (("a file into SQLite", into_sqlite.PEERS), ("a file into Postgres", into_postgres.PEERS), ("a Singer tap into SQLite", from_tap.INTO_SQLITE),
+                             ("a Singer tap into Postgres", from_tap.INTO_POSTGRES), ("Kafka into Postgres", from_kafka.PEERS)):
             print(f"\n{title:28} {'messages/s':>10} {'weir is':>8} {'CPU':>8} {'memory':>8}")
             fastest = 0
             for kind in peers:

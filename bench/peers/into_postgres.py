@@ -54,27 +54,4 @@ class Script(Postgres):
         self.run(self.python, os.path.join(HERE, "script.py"), self.feed.path, self.url("options=-csearch_path%3Dweir_peers"))
 
 
-class Singer(Postgres):
-    name = "Singer target-postgres"
-
-    def prepare(self):
-        super().prepare()
-        self.bin = install("meltanolabs-target-postgres==0.8.1")
-        self.config = os.path.join(self.work, "singer.json")
-        self.singer = os.path.join(self.work, "singer.jsonl")
-        with open(self.config, "w") as f:
-            json.dump({"sqlalchemy_url": self.args.postgres.replace("postgres://", "postgresql+psycopg2://", 1), "default_target_schema": "weir_peers",
-                       "add_record_metadata": False, "activate_version": False}, f)
-        kinds = {int: "integer", float: "number"}
-        with open(self.feed.path) as f, open(self.singer, "w") as out:
-            schema = {"properties": {c: {"type": [kinds.get(t, "string"), "null"]} for c, t in sorted(self.feed.columns.items())}}
-            out.write(json.dumps({"type": "SCHEMA", "stream": "t", "schema": schema, "key_properties": ["id"]}) + "\n")
-            for line in f:
-                out.write('{"type":"RECORD","stream":"t","record":%s}\n' % line.strip())
-
-    def sync(self):
-        with open(self.singer) as f:
-            self.run(os.path.join(self.bin, "target-postgres"), "--config", self.config, stdin=f)
-
-
-PEERS = (Weir, Script, Singer)
+PEERS = (Weir, Script)

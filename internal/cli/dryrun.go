@@ -23,6 +23,7 @@ type dryRun struct {
 	to      destination
 	mapping *mapping.Mapping   // nil where the messages are the rows of one table
 	explain *mapping.Explainer // the same
+	found   map[string]schema.Table
 	tables  []dryTable
 	untaken map[string]int64 // values by field, of those that no table takes
 	rejects []fold.Reject
@@ -45,6 +46,11 @@ const (
 	someRows    = 3
 )
 
+// add adds a table that was found.
+func (d *dryRun) add(name string) {
+	d.tables = append(d.tables, dryTable{found: d.found[name], table: d.found[name], filled: map[string]bool{}})
+}
+
 // look takes what a flush would write.
 func (d *dryRun) look(f *sink.Flush) error {
 	batches, err := explode(f.Batches)
@@ -52,6 +58,9 @@ func (d *dryRun) look(f *sink.Flush) error {
 		return err
 	}
 	for i, b := range batches {
+		if i == len(d.tables) { // a message has added it
+			d.add(b.Table.Name)
+		}
 		if b.Rows() > 0 {
 			d.tables[i].take(b)
 		}
@@ -114,7 +123,7 @@ func (t *dryTable) empty() (names []string) {
 
 // dryRun reads and folds all of the sources and prints what would be written.
 func (e *env) dryRun(ctx context.Context, to destination, c job.Config, m *mapping.Mapping, p *progress.Progress, out *printer) (err error) {
-	d := &dryRun{env: e, to: to, mapping: m, untaken: map[string]int64{}}
+	d := &dryRun{env: e, to: to, mapping: m, found: map[string]schema.Table{}, untaken: map[string]int64{}}
 	caps := to.Caps
 	db, err := to.Inspect(ctx, to.dest, sink.Options{Log: e.log})
 	switch {
@@ -131,20 +140,26 @@ func (e *env) dryRun(ctx context.Context, to destination, c job.Config, m *mappi
 			return err
 		}
 	}
+	find := func(ctx context.Context, name string, key []string) (t schema.Table, err error) {
+		if t.Name = name; db != nil {
+			t, err = db.Table(ctx, name, key)
+		}
+		d.found[t.Name] = t
+		t.HasConstraints = t.HasConstraints || m != nil // its sets keep their messages
+		return t, err
+	}
 	tables := make([]schema.Table, len(c.Tables))
 	for i := range c.Tables {
-		tables[i] = schema.Table{Name: c.Tables[i].Name}
-		if db != nil {
-			if tables[i], err = db.Table(ctx, c.Tables[i].Name, c.Tables[i].StoredKey()); err != nil && !(c.Rebuild && errors.As(err, new(sink.KeyError))) {
-				return err
-			}
+		if tables[i], err = find(ctx, c.Tables[i].Name, c.Tables[i].StoredKey()); err != nil && !(c.Rebuild && errors.As(err, new(sink.KeyError))) {
+			return err
 		}
-		d.tables = append(d.tables, dryTable{found: tables[i], table: tables[i], filled: map[string]bool{}})
-		if m != nil { // its sets keep their messages
-			tables[i].HasConstraints, c.Tables[i].Fold.WholeLines = true, true
-		}
+		d.add(tables[i].Name)
+		c.Tables[i].Fold.WholeLines = m != nil
 	}
-	err = job.Fold(ctx, c, tables, caps, p, d.look)
+	if c.Star != nil {
+		c.Star.Fold.WholeLines = true
+	}
+	err = job.Fold(ctx, c, tables, caps, p, d.look, find)
 	out.close()
 	if err != nil && m != nil {
 		err = config.Locate(m.File, err)

@@ -198,7 +198,7 @@ func (e *explainer) remove(from origin) {
 // explained is the table of no database in particular, whose limits are anyLimits.
 var (
 	explained = schema.Table{Name: "explained"}
-	anyLimits = schema.Limits{FoldCase: true, Untyped: true, TextTypes: true}
+	anyLimits = schema.Limits{FoldCase: true, Untyped: true, TextTypes: true, NoSchemas: true}
 )
 
 func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []string) error {
@@ -217,6 +217,9 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 	opt.MaxColumns = math.MaxInt32
 	caps := sink.Caps{Columns: math.MaxInt32, Limits: anyLimits}
 	c := job.Config{Sources: sources, Source: source.Options{MaxLine: int(o.maxLine)}, BatchRows: defaultBatchRows, Buffer: defaultBuffer, Rejects: rejects, MaxRejects: 1 << 62, Log: e.log}
+	if o.mapping != nil {
+		o.mapping = o.mapping.With(o.of)
+	}
 	if err := o.tables(&c, &sink.Driver{Caps: caps}, explained.Name, opt); err != nil {
 		return usageError{err}
 	}
@@ -231,7 +234,10 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 		tables = append(tables, schema.Table{Name: c.Tables[i].Name, HasConstraints: true})
 	}
 	p := progress.New(make([]string, len(tables))...)
-	if err := job.Fold(ctx, c, tables, caps, p, x.look); err != nil {
+	find := func(_ context.Context, name string, _ []string) (schema.Table, error) {
+		return schema.Table{Name: name}, nil // it is none of those that are explained
+	}
+	if err := job.Fold(ctx, c, tables, caps, p, x.look, find); err != nil {
 		return err
 	}
 	switch {
@@ -268,7 +274,7 @@ func (o *explainOptions) explainer(c *job.Config, id string) (x *explainer, err 
 
 // tableOf is the table of the mapping that the flag names.
 func (o *explainOptions) tableOf(c *job.Config) (int, error) {
-	if o.mapping.File == "" || o.of == "" && len(c.Tables) == 1 {
+	if o.mapping.File == "" || o.of == "" && len(c.Tables) == 1 && c.Star == nil {
 		return 0, nil
 	}
 	var names []string
@@ -282,6 +288,9 @@ func (o *explainOptions) tableOf(c *job.Config) (int, error) {
 			}
 		}
 		return at, nil
+	}
+	if o.of == "" && c.Star != nil {
+		return 0, fmt.Errorf("%s has a table %q: --table NAME, as it is in the stream", o.mapping.File, mapping.Star)
 	}
 	if o.of == "" {
 		return 0, fmt.Errorf("%s has several tables: --table %s", o.mapping.File, strings.Join(names, ", or "))

@@ -15,7 +15,7 @@ import (
 // versions.
 func TestKafka_WarnsOfIDsInTwoPartitions(t *testing.T) {
 	t.Parallel()
-	c := testkafka.Start(t, kfake.SeedTopics(2, "t"))
+	c := testkafka.Start(t, kfake.SeedTopics(2, "t", "stream"))
 	for p := range int32(2) {
 		c.Produce("t", p, `{"id":7,"at":1}`, `{"id":8,"at":2}`)
 	}
@@ -40,6 +40,16 @@ func TestKafka_WarnsOfIDsInTwoPartitions(t *testing.T) {
 	_ = cmd.Wait()
 	if log := l.log("config"); strings.Count(log, "messages of id 7 come from") != 2 || strings.Count(log, `table "other": messages`) != 1 {
 		t.Errorf("with two tables:\n%s", log)
+	}
+	config = "envelope: {table: of, row: row}\ntables: {'*': {rest: add}}\n" // each makes its own
+	l.check(os.WriteFile(filepath.Join(l.dir, "c.yaml"), []byte(config), 0o600))
+	for p := range int32(2) {
+		c.Produce("stream", p, `{"of":"a","row":{"id":7}}`, `{"of":"b","row":{"id":7}}`)
+	}
+	cmd = l.start("star", "sync", "kafka://"+c.Addr()+"/stream", "--to", "t.db", "--config", "c.yaml", "--job", "star", "--partitions", "0-1", "--until-end")
+	_ = cmd.Wait()
+	if log := l.log("star"); strings.Count(log, "messages of id 7 come from") != 2 || strings.Count(log, `table "b": messages`) != 1 {
+		t.Errorf("with tables of the stream:\n%s", log)
 	}
 }
 

@@ -111,6 +111,14 @@ func (o *fileOptions) tables(c *job.Config, to *sink.Driver, table string, rules
 	return config.Locate(m.File, c.Map(m, whole, to.Caps.Limits))
 }
 
+// resumes reports whether stdout has values from which the source resumes.
+func (o *fileOptions) resumes() bool {
+	return o.mapping != nil && o.mapping.Envelope != nil && o.mapping.Envelope.Resume.Base != mapping.NoBase
+}
+
+// every reports whether the run is for each table that the messages of its envelope name.
+func (o *fileOptions) every() bool { return o.mapping == nil && o.table == "" && o.narrowing.Every() }
+
 // selected are the tables of the file that are written; whole is the mapping of all of them, nil
 // where these are all.
 func (o *fileOptions) selected() (m, whole *mapping.Mapping, err error) {
@@ -125,6 +133,9 @@ func (o *fileOptions) selected() (m, whole *mapping.Mapping, err error) {
 		if !slices.Contains(names, name) {
 			return nil, nil, fmt.Errorf("--tables: %s has no table %q%s", o.mapping.File, name, cmp.Or(config.DidYouMean(name, names), "; it has "+strings.Join(names, ", ")))
 		}
+	}
+	if slices.Contains(names, mapping.Star) {
+		return nil, nil, fmt.Errorf("--tables: %s has a table %q, which is for all that have no name there", o.mapping.File, mapping.Star)
 	}
 	if m, err = o.mapping.Select(o.only); err != nil {
 		return nil, nil, fmt.Errorf("--tables: %w", err)
@@ -205,7 +216,7 @@ func (o *foldOptions) flags(f *pflag.FlagSet, enums *choices) {
 	f.StringVar(&o.version, "version-field", "", "the `FIELD` with the version of a message: each column has the value of the newest message that named it, in whatever order they arrive")
 	addChoice(enums, f, &o.scope, "version-scope", fold.ColumnScope, "column, or row: a message older than its row changes nothing", fold.ColumnScope, fold.RowScope)
 	f.BoolVar(&o.fillOnly, "fill-only", false, "write only where the table has NULL, so that the first value of a column stays")
-	addChoice(enums, f, &o.narrowing.Envelope, "envelope", "", "read one table of a change stream, whose messages have a row in an envelope (docs/envelopes.md)", config.PresetNames()...)
+	addChoice(enums, f, &o.narrowing.Envelope, "envelope", "", "read a change stream, whose messages have a row in an envelope (docs/envelopes.md): all of its tables, or with --table one", config.PresetNames()...)
 	f.StringVar(&o.narrowing.Record, "record", "", "the `PATH` of the object in each message that is the row, such as after or payload.after (default the message); --delete-when, --version-field and --only read the message")
 	f.StringArrayVar(&o.narrowing.Only, "only", nil, "`FIELD=VALUE`, or FIELD=A,B for one of several: only messages with it count; repeated: all must hold")
 	f.StringSliceVar(&o.narrowing.Fields, "fields", nil, "the `FIELDS` that are stored, beside the key (default all)")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
 )
@@ -34,7 +35,14 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 	if err != nil || toErr != nil && meantForTo(args) != "" {
 		sourceErr = nil // stdin has no name, either, and a database is no source
 	}
-	tablesErr := o.tables(&c, &to.Driver, table, rules)
+	of := table
+	if o.every() {
+		of = mapping.Star
+	}
+	tablesErr := o.tables(&c, &to.Driver, of, rules)
+	if c.Star != nil && o.rebuild {
+		tablesErr = errors.Join(tablesErr, errors.New("--rebuild: the tables are those that the stream names, which are not known before it is read: drop them, or name them in a config file"))
+	}
 	if o.only != nil && o.job == "" && tablesErr == nil {
 		tablesErr = fmt.Errorf("--tables: needs a job of its own (--job NAME): that of %s is for all of its tables", o.mapping.File)
 	}
@@ -72,7 +80,7 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 		Sources: sources,
 		Source:  src, Feed: feed,
 		Job: jobName, ResumeStdin: o.job != "",
-		Tables: c.Tables, NewMapper: c.NewMapper, Mapping: c.Mapping, Stream: c.Stream, Backfill: o.backfill(jobName, sources),
+		Tables: c.Tables, Star: c.Star, NewMapper: c.NewMapper, Mapping: c.Mapping, Stream: c.Stream, Backfill: o.backfill(jobName, sources),
 		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: int64(o.buffer), Prefetch: o.prefetch, Tombstones: time.Duration(o.tombstones),
 		Spool:   spool.Folders{Dir: o.spool, Max: int64(o.spoolMax), Capture: o.capture, KeepCaptures: o.keepCaptures.Duration},
 		Rejects: rejects, MaxRejects: o.maxRejects, RejectsAge: o.keepRejects.Duration, ShowRejects: o.showRejects(),
@@ -90,7 +98,9 @@ func (o *syncOptions) sources(args []string) (sources []string, table string, li
 	case o.mapping != nil: // the job is named after the file
 		table = strings.TrimSuffix(filepath.Base(o.mapping.File), filepath.Ext(o.mapping.File))
 	case table == "":
-		table, err = stem(sources)
+		if table, err = stem(sources); err != nil && o.every() { // the job alone is called so
+			table, err = o.narrowing.Envelope, nil
+		}
 	}
 	switch {
 	case len(sources) < 2:

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/progress"
@@ -63,7 +64,7 @@ func reasonText(o *syncOptions, r *progress.Reason, several bool) string {
 	}
 	about := []string{place}
 	if names := o.fieldsForKey(r); names != nil {
-		meant := o.meantForKey(names)
+		meant := o.meantForKey(r.First.Text, names)
 		for i := range names {
 			names[i] = clipped(names[i], shownName)
 		}
@@ -94,27 +95,10 @@ func (o *syncOptions) fieldsForKey(r *progress.Reason) []string {
 	return names
 }
 
-// streams are by what fields the messages of change streams are told, the first that fits.
-var streams = []struct {
-	envelope string
-	fields   []string
-}{
-	{"debezium-flat", []string{"__deleted"}},
-	{"debezium", []string{"op", "source"}},
-	{"debezium", []string{"schema", "payload"}},
-	{"canal", []string{"database", "table", "type", "data", "isDdl"}},
-	{"maxwell", []string{"database", "table", "type", "data"}},
-	{"wal2json", []string{"action", "schema", "table"}},
-	{"dms", []string{"data", "metadata"}},
-	{"cloudevents", []string{"specversion", "type"}},
-}
-
-// meantForKey says how the key is set, of a message with other fields.
-func (o *syncOptions) meantForKey(names []string) string {
-	for _, s := range streams {
-		if !slices.ContainsFunc(s.fields, func(f string) bool { return !slices.Contains(names, f) }) {
-			return "perhaps --envelope " + s.envelope
-		}
+// meantForKey says how the key is set, of a message with other fields, which have these names.
+func (o *syncOptions) meantForKey(message []byte, names []string) string {
+	if of := envelope.Of(message); of != "" {
+		return "perhaps --envelope " + of
 	}
 	for _, k := range o.key {
 		if meant := config.DidYouMean(k, names); meant != "" && !slices.Contains(names, k) {

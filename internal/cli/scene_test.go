@@ -20,6 +20,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/weirsync/weir/internal/pgserver"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -119,10 +120,20 @@ type process struct {
 	ended     chan struct{}
 }
 
+// temporary makes a folder for what commands leave while they run. A private Postgres server has its sockets there: their
+// paths are 107 bytes long at most, and where this is root the server is another user's.
+func (s *scene) temporary() string {
+	dir, err := os.MkdirTemp("", "weir-")
+	s.check(err)
+	s.check(os.Chmod(dir, 0o711))
+	s.t.Cleanup(func() { s.check(os.RemoveAll(dir)) })
+	return dir
+}
+
 func (g stage) scene(t *testing.T, blocks []block) *scene {
 	t.Helper()
 	s := &scene{live: newLive(t, "")}
-	s.env = []string{"TERM=xterm", "TMPDIR=" + s.dir, "WEIR_BATCH_PERIOD=50ms", "FH_USERNAME=somebody", "FH_APIKEY=s3cret"}
+	s.env = []string{"TERM=xterm", "TMPDIR=" + s.temporary(), "WEIR_BATCH_PERIOD=50ms", "FH_USERNAME=somebody", "FH_APIKEY=s3cret"}
 	for _, b := range blocks {
 		for _, c := range b.commands {
 			s.printed += c.text + "\n"
@@ -214,7 +225,7 @@ func (s *scene) file(name, text string) {
 func (s *scene) ports(ports ...string) {
 	s.t.Helper()
 	for _, p := range ports {
-		free, err := testpg.FreePort()
+		free, err := pgserver.FreePort()
 		s.check(err)
 		s.hosts = append(s.hosts, p, fmt.Sprint(free))
 	}

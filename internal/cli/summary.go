@@ -93,7 +93,11 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 	}
 	if o.summary == jsonFormat {
 		line, _ := json.Marshal(s) // a plain struct
-		fmt.Fprintf(e.stdout, "%s\n", line)
+		to := e.stdout
+		if o.resumes() { // which stdout has
+			to = e.stderr
+		}
+		fmt.Fprintf(to, "%s\n", line)
 		return
 	}
 	if err != nil && s.Lines == 0 {

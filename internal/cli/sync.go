@@ -175,6 +175,12 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, claims.Close()) }()
 	manager.started()
+	if r.o.resumes() {
+		c.Resume = func(value []byte) error {
+			_, err := r.stdout.Write(append(value, '\n'))
+			return err
+		}
+	}
 	c.OpenReader = func(ctx context.Context) (job.RowReader, error) {
 		return r.inspect(ctx)
 	}

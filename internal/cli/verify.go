@@ -92,10 +92,11 @@ func (o *verifyOptions) time(tables []job.Table) (at time.Time, err error) {
 // A verifier compares what would be written with the tables.
 type verifier struct {
 	sink.Inspector
-	env    *env
-	show   int // differences that may still be printed
-	at     time.Time
-	tables []verified
+	env     *env
+	show    int // differences that may still be printed
+	at      time.Time
+	tables  []verified
+	several bool // tables, or there may be
 }
 
 // verified is what came of the comparison of a table.
@@ -118,7 +119,12 @@ func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
 	if err != nil {
 		return err
 	}
-	for i := range batches {
+	for i, b := range batches {
+		if i == len(v.tables) { // a message has added it
+			if err := v.add(ctx, b.Table.Name, b.Table.KeyColumns()); err != nil {
+				return err
+			}
+		}
 		if err := v.compare(ctx, batches, i); err != nil {
 			return err
 		}
@@ -267,7 +273,9 @@ func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err 
 		return err
 	}
 	table := o.table
-	if table == "" && o.mapping == nil {
+	if o.every() {
+		table = mapping.Star
+	} else if table == "" && o.mapping == nil {
 		if table, err = stem(files); err != nil {
 			return err
 		}
@@ -292,26 +300,37 @@ func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err 
 	return v.run(ctx, c, o.mapping)
 }
 
+// add adds a table to those that are compared.
+func (v *verifier) add(ctx context.Context, name string, key []string) error {
+	t, err := v.Table(ctx, name, key)
+	if err != nil {
+		return err
+	}
+	of := verified{Table: t}
+	if t.Exists {
+		if _, of.total, err = v.Sample(ctx, t.Name, 0); err != nil {
+			return err
+		}
+	}
+	if v.several {
+		of.prefix = printable(t.Name) + ": "
+	}
+	v.tables = append(v.tables, of)
+	return nil
+}
+
 // run folds the sources of a job, and compares its tables.
 func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) error {
 	var names []string
 	var tables []schema.Table
+	v.several = len(c.Tables) > 1 || c.Star != nil
 	for i := range c.Tables {
-		t, err := v.Table(ctx, c.Tables[i].Name, c.Tables[i].StoredKey())
-		if err != nil {
+		if err := v.add(ctx, c.Tables[i].Name, c.Tables[i].StoredKey()); err != nil {
 			return err
 		}
-		names, tables = append(names, t.Name), append(tables, t)
-		var total int64
-		if t.Exists {
-			if _, total, err = v.Sample(ctx, t.Name, 0); err != nil {
-				return err
-			}
-		}
-		v.tables = append(v.tables, verified{Table: t, expire: c.Tables[i].Expire, total: total})
-		if len(c.Tables) > 1 {
-			v.tables[i].prefix = printable(t.Name) + ": "
-		}
+		t := &v.tables[i]
+		t.expire = c.Tables[i].Expire
+		names, tables = append(names, t.Name), append(tables, t.Table)
 	}
 	for i := range v.tables {
 		if x := v.tables[i].expire; x != nil {
@@ -322,7 +341,7 @@ func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) er
 		}
 	}
 	p := progress.New(names...)
-	if err := job.Fold(ctx, c, tables, v.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) }); err != nil {
+	if err := job.Fold(ctx, c, tables, v.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) }, v.Table); err != nil {
 		if m != nil {
 			err = config.Locate(m.File, err)
 		}

@@ -67,7 +67,9 @@ func (c *checker) parentage(t *tableDraft) {
 		c.fault(t.place("each"), t.where+".each", "a message is no array: name the field that has it")
 	}
 	if t.child() {
-		if parent := c.byName[t.Of]; parent != nil {
+		if parent := c.byName[t.Of]; t.Of == mapping.Star {
+			c.fault(t.place("of"), t.where+".of", "%q stands for tables that have no name here: name the one whose rows have these", t.Of)
+		} else if parent != nil {
 			c.parents[t] = append(c.parents[t], edge{parent, t.place("of"), "of"})
 		} else {
 			c.fault(t.place("of"), t.where+".of", "no table %q in this file%s", t.Of, DidYouMean(t.Of, c.tableNames()))
@@ -106,6 +108,8 @@ func (c *checker) references(t *tableDraft) {
 			switch {
 			case len(col.From) > 1:
 				c.fault(s.Pos, where, "a column with references has one source")
+			case s.References == mapping.Star:
+				c.fault(s.Pos, where, "%q stands for tables that have no name here: name the one that it references", s.References)
 			case to == nil:
 				c.fault(s.Pos, where, "references %q, which is no table of this file%s", s.References, DidYouMean(s.References, c.tableNames()))
 			case to.child() || len(to.Key) != 1:
@@ -197,7 +201,7 @@ func (c *checker) columns(t *tableDraft) {
 	for _, k := range t.Key {
 		i := slices.IndexFunc(t.Columns, func(col mapping.Column) bool { return col.Name == k })
 		switch {
-		case t.Columns == nil || k == t.ID && k != "":
+		case t.Columns == nil || k == t.ID && k != "" || t.IsStar(): // which has those of the key that is known when it is added
 		case i < 0 && t.given["key"] == nil:
 			c.fault(t.Pos, t.where, "key is missing, and the table has no column %q", k)
 		case i < 0:

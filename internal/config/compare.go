@@ -24,6 +24,10 @@ func (c *Case) Compare(m *mapping.Mapping, rows func(table string) ([]string, er
 	var differences []*Fault
 	for _, want := range c.Want {
 		t := tables[want.Name]
+		if t == nil {
+			star := *tables[mapping.Star]
+			star.Name, t = want.Name, &star
+		}
 		texts, err := rows(t.Name)
 		if err != nil {
 			return nil, err

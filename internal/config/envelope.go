@@ -15,6 +15,7 @@ import (
 
 var envelopeKeys = []key[mapping.Envelope]{
 	{"unwrap", "the path of an object that is the message; where there is none, it is the line", "the line", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Unwrap = r.path(n, where) }},
+	{"connect_schema", "the path, in the line, of the schema of the message as Kafka Connect's JSON converter writes it: where it is present, fields of the row have its types, unless the config file names one. A line without it is unwrapped only if it has no other fields", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.ConnectSchema = r.path(n, where) }},
 	{"table", "the path of the name of the table, or those of its parts, such as schema and table: of these, those that are present", "messages name no table", namesForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) {
 		e.Table = r.paths(n, where)
 	}},
@@ -23,18 +24,28 @@ var envelopeKeys = []key[mapping.Envelope]{
 		e.Row = r.paths(n, where)
 	}},
 	{"old", "the path of what the row was before, or of some of its fields: it has the key of a delete, and the former key of an update. With `each` it is an array beside that one", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Old = r.path(n, where) }},
-	{"key", "the path of an object with the fields of the key, which the row may lack", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Key = r.path(n, where) }},
+	{"key", "the path of an object with the fields of the key, which the row may lack, or of an array with their names: the key of a table that `'*'` makes", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Key = r.path(n, where) }},
 	{"delete_when", "the messages that remove their row", "never", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.DeleteWhen = r.when(n, where) }},
 	{"truncate_when", "the messages that remove all rows of their table", "never", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.TruncateWhen = r.when(n, where) }},
+	{"replace_when", "the messages whose row is whole: a column that it lacks is NULL", "never", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.ReplaceWhen = r.when(n, where) }},
 	{"write_when", "the messages that set the columns of their row: one that is none of these, and is not removed, truncated or ignored, is rejected", "all others", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.WriteWhen = r.when(n, where) }},
 	{"ignore", "messages that are passed over, and counted: heartbeats, changes of the schema", "none", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Ignore = r.when(n, where) }},
+	{"warn_when", "messages that are ignored with a warning, which comes once", "none", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.WarnWhen = r.when(n, where) }},
+	{"fail_when", "messages that end the run: what they say cannot be applied, and what follows depends on it", "none", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.FailWhen = r.when(n, where) }},
 	{"omit", "fields of the row that are no columns; a `*` at the end of a name stands for any text", "none", namesForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) {
 		if e.Omit = r.names(n, where); slices.ContainsFunc(e.Omit, func(name string) bool { return strings.Contains(strings.TrimSuffix(name, "*"), "*") }) {
 			r.fault(pos(n), where, "* may be at the end of a name alone")
 		}
 	}},
 	{"absent", "a text, or several: a value of the row that is one of them counts as absent", "none", namesForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Absent = r.names(n, where) }},
-	{"unset", "the path of an array with the names of fields that are NULL, unless the row has them", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Unset = r.path(n, where) }},
+	{"unset", "the path of an array with the names of fields that are NULL, unless the row has them or is whole", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Unset = r.path(n, where) }},
+	{"partial", "the path of an array: where it has elements, the message changes parts of values, and is rejected unless `replace_when` holds", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Partial = r.path(n, where) }},
+	{"extended_json", "whether fields of the row have their types beside them, as in MongoDB's Extended JSON: numbers become numbers, times RFC 3339, identifiers, UUIDs and bytes (in base64) texts", "false", boolForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) {
+		e.ExtendedJSON = r.boolean(n, where)
+	}},
+	{"schema", "the path of a JSON Schema of the rows of the message's table that follow: their columns have its types, where `'*'` makes the table", "the stream describes no tables", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Schema = r.path(n, where) }},
+	{"schema_key", "the path of an array, beside `schema`, with the names of the fields that are the key", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.SchemaKey = r.path(n, where) }},
+	{"resume", "the path of a value from which the source resumes, in messages of its own: `weir sync` prints it to stdout, in a line, when all that came before it is committed", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Resume = r.path(n, where) }},
 	{"version", "the path of the version of a message, or those of its parts, which are compared in order; `PATH as lsn`, `binlog`, `mongo_ts` or `timestamp` reads a text that has another order. It is used with `version: true` at the top of the file", "none", namesForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) {
 		for _, item := range r.scalars(n, where, "paths") {
 			part, err := mapping.ParseVersionPart(item.Value)
@@ -95,6 +106,8 @@ func (r *reader) envelopeMap(n *yaml.Node, where string) *mapping.Envelope {
 	switch {
 	case given["row"] == nil && given["each"] == nil:
 		r.fault(pos(n), where, "row is missing: the path of the row in a message")
+	case given["connect_schema"] != nil && given["unwrap"] == nil:
+		r.fault(pos(given["connect_schema"]), where, "connect_schema is that of the message in a line: unwrap says where that is")
 	case given["row"] != nil && given["each"] != nil:
 		r.fault(pos(given["row"]), where, "with each, the elements are the rows: leave row out")
 	}
@@ -103,7 +116,7 @@ func (r *reader) envelopeMap(n *yaml.Node, where string) *mapping.Envelope {
 			r.fault(pos(given[name]), join(where, name), "%s: ^ is the parent of an element, and an envelope has none", p.Text)
 		}
 	}
-	for name, paths := range map[string][]mapping.Path{"unwrap": {e.Unwrap}, "table": e.Table, "each": {e.Each}, "row": e.Row, "old": {e.Old}, "key": {e.Key}, "unset": {e.Unset}} {
+	for name, paths := range map[string][]mapping.Path{"unwrap": {e.Unwrap}, "connect_schema": {e.ConnectSchema}, "table": e.Table, "each": {e.Each}, "row": e.Row, "old": {e.Old}, "key": {e.Key}, "unset": {e.Unset}, "partial": {e.Partial}, "schema": {e.Schema}, "schema_key": {e.SchemaKey}, "resume": {e.Resume}} {
 		for _, p := range paths {
 			check(p, name)
 		}
@@ -111,7 +124,7 @@ func (r *reader) envelopeMap(n *yaml.Node, where string) *mapping.Envelope {
 	for _, part := range e.Version {
 		check(part.From, "version")
 	}
-	for name, when := range map[string]mapping.When{"delete_when": e.DeleteWhen, "truncate_when": e.TruncateWhen, "write_when": e.WriteWhen, "ignore": e.Ignore} {
+	for name, when := range map[string]mapping.When{"delete_when": e.DeleteWhen, "truncate_when": e.TruncateWhen, "replace_when": e.ReplaceWhen, "write_when": e.WriteWhen, "warn_when": e.WarnWhen, "fail_when": e.FailWhen, "ignore": e.Ignore} {
 		for _, all := range when {
 			for _, test := range all {
 				check(test.Path, name)
@@ -179,7 +192,9 @@ func (c *checker) envelopes(m *mappingDraft) {
 		case m.Envelope == nil || m.Envelope.Table == nil:
 			c.fault(t.place("from"), t.where+".from", "needs an envelope with table, which says where a message has the name")
 		}
-		if m.Envelope != nil && t.given["from"] == nil && strings.ContainsAny(t.Name, "*?") {
+		if t.IsStar() {
+			c.star(m, t)
+		} else if m.Envelope != nil && t.given["from"] == nil && strings.ContainsAny(t.Name, "*?") {
 			c.fault(t.Pos, t.where, "the name is that of one table in the database: give it one, and the pattern to from")
 		}
 		if m.Envelope == nil || !m.Envelope.Removes() {
@@ -190,6 +205,25 @@ func (c *checker) envelopes(m *mappingDraft) {
 		}
 		if t.child() && !t.replaced() && t.given["version_field"] != nil {
 			c.fault(t.place("version_field"), t.where+".version_field", "the envelope has delete_when, and a delete of a row of %s counts as one of the rows here: they have its version; leave version_field out", t.Of)
+		}
+	}
+}
+
+// star checks the table that stands for those that no other takes.
+func (c *checker) star(m *mappingDraft, t *tableDraft) {
+	if m.Envelope == nil || m.Envelope.Table == nil {
+		c.fault(t.Pos, t.where, "is for all names of tables that no other takes, and needs an envelope with table, which says where a message has the name")
+	}
+	for _, key := range []string{"from", "of", "each", "id", "expire"} {
+		if t.given[key] != nil {
+			c.fault(t.place(key), join(t.where, key), "is for a table that has a name: give it one")
+		}
+	}
+	for _, col := range t.Columns {
+		for _, s := range col.From {
+			if s.References != "" {
+				c.fault(s.Pos, t.where+".columns."+col.Name, "references is for a table that has a name: give it one")
+			}
 		}
 	}
 }
@@ -214,6 +248,7 @@ func envelopeNode(e *mapping.Envelope) *yaml.Node {
 		}
 	}
 	addPaths("unwrap", e.Unwrap)
+	addPaths("connect_schema", e.ConnectSchema)
 	addPaths("table", e.Table...)
 	addPaths("each", e.Each)
 	addPaths("row", e.Row...)
@@ -221,8 +256,11 @@ func envelopeNode(e *mapping.Envelope) *yaml.Node {
 	addPaths("key", e.Key)
 	addWhen("delete_when", e.DeleteWhen)
 	addWhen("truncate_when", e.TruncateWhen)
+	addWhen("replace_when", e.ReplaceWhen)
 	addWhen("write_when", e.WriteWhen)
 	addWhen("ignore", e.Ignore)
+	addWhen("warn_when", e.WarnWhen)
+	addWhen("fail_when", e.FailWhen)
 	if e.Omit != nil {
 		add(n, "omit", listNode(e.Omit))
 	}
@@ -230,6 +268,13 @@ func envelopeNode(e *mapping.Envelope) *yaml.Node {
 		add(n, "absent", listNode(e.Absent))
 	}
 	addPaths("unset", e.Unset)
+	addPaths("partial", e.Partial)
+	if e.ExtendedJSON {
+		add(n, "extended_json", plainNode("true"))
+	}
+	addPaths("schema", e.Schema)
+	addPaths("schema_key", e.SchemaKey)
+	addPaths("resume", e.Resume)
 	if e.Version != nil {
 		var parts []string
 		for _, v := range e.Version {

@@ -87,7 +87,11 @@ func TestEnvelope_Faults(t *testing.T) {
 	f("envelope: debezium\ntables: {a: , b: {of: a, each: x, key: y, from: z}}", "tables.b.from: the rows are in those of a, which says from where these come")
 	f("envelope: {row: after, old: before}\ntables: {a: {fill_only: true}}", "tables.a: fill_only never removes a row")
 	f("envelope: {row: after}\ntables: {a: {fill_only: true}}")
-	f("envelope: debezium\ntables: {'*': {rest: add}}", `2:10: tables.*: the name is that of one table in the database: give it one, and the pattern to from`)
+	f("envelope: debezium\ntables: {'*': {rest: add}}")
+	f("envelope: debezium\ntables: {'a*': {rest: add}}", `2:10: tables.a*: the name is that of one table in the database: give it one, and the pattern to from`)
+	f("tables: {'*': {rest: add}}", "1:10: tables.*: is for all names of tables that no other takes, and needs an envelope with table")
+	f("envelope: debezium\ntables: {'*': {from: x, expire: {after: 1h}, columns: {a: {references: b}}}, b: }", "tables.*.from: is for a table that has a name", "tables.*.expire: is for a table that has a name", "tables.*.columns.a: references is for a table that has a name")
+	f("envelope: debezium\ntables: {'*': , b: {of: '*', each: x, key: y}, c: {columns: {id, d: {references: '*'}}}}", `tables.b.of: "*" stands for tables that have no name here`, `tables.c.columns.d: "*" stands for tables that have no name here`)
 	f("envelope: debezium\ntables: {a: {fill_only: true}}", "tables.a: fill_only never removes a row, and the envelope has delete_when, truncate_when or old: leave fill_only out")
 	f("envelope: debezium\ntables: {a: , b: {of: a, each: x, key: y, set: merge, version_field: v}}", "tables.b.version_field: the envelope has delete_when")
 }

@@ -101,7 +101,7 @@ func read(path string, settings []*Setting, databases []string, defaults func() 
 		return File{}, fmt.Errorf("the config file: %w", err)
 	}
 	r := &reader{file: path, databases: databases}
-	m := &mappingDraft{Mapping: mapping.Mapping{File: path, Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: defaultMaxTables}}
+	m := &mappingDraft{Mapping: mapping.Mapping{File: path, Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: mapping.DefaultMaxTables}}
 	entries := r.entries(data)
 	given := map[string]*yaml.Node{}
 	for _, e := range entries {

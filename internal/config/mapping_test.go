@@ -123,8 +123,8 @@ func TestResolve_FaultsOfTables(t *testing.T) {
 	// Columns.
 	f("tables: {a: {columns: {}}}", "1:23: tables.a.columns: no column is named: leave columns out to take all fields")
 	f("tables: {a: {columns: {id, id: x}}}", "1:28: tables.a.columns: id is already set in line 1")
-	f("tables: {a: {columns: {id, x: y as int, z: as numbr, u: as what}}}", `1:31: tables.a.columns.x: unknown type "int"; did you mean "integer"?`, `1:44: tables.a.columns.z: unknown type "numbr": must be auto, text, integer, real, numeric, boolean, json, timestamp, timestamp_ms, timestamp_us, timestamp_ns, date, date_days, uuid or bytes`,
-		`1:57: tables.a.columns.u: unknown type "what": must be auto, text, integer, real, numeric, boolean, json, timestamp, timestamp_ms, timestamp_us, timestamp_ns, date, date_days, uuid or bytes`)
+	f("tables: {a: {columns: {id, x: y as int, z: as numbr, u: as what}}}", `1:31: tables.a.columns.x: unknown type "int"; did you mean "integer"?`, `1:44: tables.a.columns.z: unknown type "numbr": must be auto, text, integer, real, numeric, numeric_base64, boolean, json, json_text, timestamp, timestamp_utc, timestamp_ms, timestamp_us, timestamp_ns, date, date_days, time_ms, time_us, time_ns, uuid or bytes`,
+		`1:57: tables.a.columns.u: unknown type "what": must be auto, text, integer, real, numeric, numeric_base64, boolean, json, json_text, timestamp, timestamp_utc, timestamp_ms, timestamp_us, timestamp_ns, date, date_days, time_ms, time_us, time_ns, uuid or bytes`)
 	f("tables: {a: {type: interger}}", `1:20: tables.a.type: unknown type "interger"; did you mean "integer"?`)
 	f("tables: {a: {columns: {id, b: a..b, c: ^.x}}}", `1:31: tables.a.columns.b: path "a..b": a name is empty`, "1:40: tables.a.columns.c: ^.x: ^ is the parent of an element")
 	f("tables: {a: {columns: {id, b: {}, c: []}}}", "1:31: tables.a.columns.b: the source is empty: name one of from, value, stamp or meta", "1:38: tables.a.columns.c: the list is empty")

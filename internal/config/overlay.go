@@ -18,8 +18,14 @@ type Narrowing struct {
 	Fields   []string // the fields that are stored, beside the key
 }
 
+// Every reports whether the flags are for each table that messages of their envelope name.
+func (n *Narrowing) Every() bool {
+	e, err := Preset(n.Envelope)
+	return n.Envelope != "" && err == nil && e.Table != nil
+}
+
 // Overlay returns the mapping of a run: that of the file, or that which the flags make for a
-// table with the rules of a fold, or nil where there is neither.
+// table ([mapping.Star]: for each in the stream) with the rules of a fold, or nil where there is neither.
 func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options) (*mapping.Mapping, error) {
 	var faults []error
 	fault := func(flag, format string, args ...any) {
@@ -48,13 +54,16 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options)
 		}
 		return p
 	}
-	m := &mapping.Mapping{Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: defaultMaxTables}
+	m := &mapping.Mapping{Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: mapping.DefaultMaxTables}
 	if n.Envelope != "" {
 		e, err := Preset(n.Envelope)
 		if err != nil {
 			return nil, fmt.Errorf("--envelope: %w", err)
 		}
-		if e.OneTable, m.Envelope, t.From = true, e, []string{"*"}; o.FillOnly && e.Removes() {
+		if m.Envelope = e; table != mapping.Star {
+			e.OneTable, t.From = true, []string{"*"}
+		}
+		if o.FillOnly && e.Removes() {
 			fault("fill-only", "never removes a row, and the envelope %s has messages that do: leave one out", n.Envelope)
 		}
 	}
@@ -89,7 +98,11 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options)
 				break
 			}
 		}
-		for _, f := range slices.Concat(o.Key, n.Fields) {
+		key := o.Key
+		if table == mapping.Star {
+			key = nil // each table has that of its own
+		}
+		for _, f := range slices.Concat(key, n.Fields) {
 			if !slices.ContainsFunc(t.Columns, func(c mapping.Column) bool { return c.Name == f }) {
 				t.Columns = append(t.Columns, mapping.Column{Name: f, From: []mapping.Source{{From: mapping.FieldPath(f)}}})
 			}

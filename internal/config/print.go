@@ -34,7 +34,7 @@ func Print(m *mapping.Mapping) ([]byte, error) {
 	if m.MaxEach != mapping.DefaultMaxEach {
 		add(top, "max_each", plainNode(strconv.Itoa(m.MaxEach)))
 	}
-	if m.MaxTables != defaultMaxTables {
+	if m.MaxTables != mapping.DefaultMaxTables {
 		add(top, "max_tables", plainNode(strconv.Itoa(m.MaxTables)))
 	}
 	tables := mapNode()

@@ -11,10 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/mapping"
 )
 
-const (
-	defaultMaxTables = 100
-	defaultEvery     = time.Minute
-)
+const defaultEvery = time.Minute
 
 // A mappingDraft is the mapping of a file that is being read.
 type mappingDraft struct {
@@ -50,7 +47,7 @@ var mappingKeys = []key[mappingDraft]{
 	}},
 	{"max_each", "the most elements of one array; a message with more is rejected", "100000", countForm(1), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.MaxEach = r.number(n, where, 1) }},
 	{"max_tables", "the most tables", "100", countForm(1), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.MaxTables = r.number(n, where, 1) }},
-	{"tables", "the tables by name, NAME or SCHEMA.NAME in the database", "one table, see `table`", form{"type": "object", "minProperties": 1, "additionalProperties": ref("table")}, func(r *reader, m *mappingDraft, n *yaml.Node, where string) {
+	{"tables", "the tables by name, NAME or SCHEMA.NAME in the database; `'*'` is for each table of a change stream that has no name here", "one table, see `table`", form{"type": "object", "minProperties": 1, "additionalProperties": ref("table")}, func(r *reader, m *mappingDraft, n *yaml.Node, where string) {
 		r.tables(m, n, where)
 	}},
 	{"tests", "feeds and the rows that they make, for `weir config test`", "none", listOf(ref("test")), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.cases = r.cases(n, where) }},

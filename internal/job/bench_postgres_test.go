@@ -37,7 +37,8 @@ func BenchmarkFlush_OfCopy(b *testing.B) {
 	}{
 		{"insert", sink.Counts{Inserted: benchRows}, []*fold.Batch{first}},
 		{"update", sink.Counts{Updated: benchRows}, []*fold.Batch{first, second, third}},
-		{"unchanged", sink.Counts{Unchanged: benchRows}, []*fold.Batch{first, second, second}},
+		{"unchanged", sink.Counts{Unchanged: benchRows}, []*fold.Batch{first, second, second}}, // by a MERGE
+		{"repeated", sink.Counts{Unchanged: benchRows}, []*fold.Batch{first, first, first}},    // without
 	} {
 		b.Run(c.name, func(b *testing.B) { benchmarkOfCopy(b, lines, c.want, c.all) })
 	}

@@ -42,6 +42,16 @@ func narrow(lines [][]byte) [][]byte {
 	return short
 }
 
+// withVersions are messages with a version, which is newer than those of the ones before.
+func withVersions(messages [3][][]byte) (all [3][][]byte) {
+	for n, lines := range messages {
+		for _, line := range lines {
+			all[n] = append(all[n], append(fmt.Appendf(nil, `{"v":%d,`, n), line[1:]...))
+		}
+	}
+	return all
+}
+
 // half are messages of which every other pair is of other ones.
 func half(lines, of [][]byte) [][]byte {
 	lines = slices.Clone(lines)
@@ -55,7 +65,11 @@ func half(lines, of [][]byte) [][]byte {
 
 // folded is the batch of messages.
 func folded(b *testing.B, lines [][]byte) *fold.Batch {
-	f := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t"}, fold.Options{Limits: schema.Limits{FoldCase: true, Untyped: true}, Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 100, Log: logtest.New(b)})
+	o := fold.Options{Limits: schema.Limits{FoldCase: true, Untyped: true}, Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 100, Log: logtest.New(b)}
+	if bytes.HasPrefix(lines[0], []byte(`{"v":`)) {
+		o.Version, o.Scope = "v", fold.ColumnScope
+	}
+	f := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t"}, o)
 	batch := &fold.Batch{}
 	for _, line := range lines {
 		if err := f.Fold(batch, line, fold.Place{}); err != nil {
@@ -92,6 +106,9 @@ func BenchmarkFlush(b *testing.B) {
 		for _, kind := range []string{"insert", "update", "unchanged", "half"} { // half: of the rows nothing changes
 			b.Run(driver+"/"+kind, func(b *testing.B) { benchmarkFlush(b, wide, drivers[driver], kind) })
 			b.Run(driver+"/"+kind+"/narrow", func(b *testing.B) { benchmarkFlush(b, few, drivers[driver], kind) })
+		}
+		for _, kind := range []string{"insert", "update"} {
+			b.Run(driver+"/"+kind+"/versions", func(b *testing.B) { benchmarkFlush(b, withVersions(wide), drivers[driver], kind) })
 		}
 	}
 }

@@ -62,7 +62,7 @@ func (r *run) admitAll(ctx context.Context, lanes []string) ([]start, error) {
 	}
 	fresh := r.unwritten()
 	otherJob := SettingsError{fmt.Sprintf("job %q is for %s: a run into %s needs a job of its own (--job NAME)", r.Job, tableList(tables), r.tableNames())}
-	if len(tables) > 0 && !r.writes() && len(fresh) == len(r.tables) {
+	if len(tables) > 0 && !r.writes() && len(fresh) == r.declared {
 		return nil, otherJob
 	}
 	for i := range starts {
@@ -93,9 +93,10 @@ func (s *start) found(cp sink.Checkpoint) (err error) {
 	return err
 }
 
-// unwritten are the names of the tables that the job has not written to.
+// unwritten are the names of the tables that the job has not written to, but for those that messages
+// have added.
 func (r *run) unwritten() (names []string) {
-	for i := range r.tables {
+	for i := range r.declared {
 		if !slices.Contains(r.tables[i].Writers, r.Job) {
 			names = append(names, r.Tables[i].Name)
 		}
@@ -107,7 +108,7 @@ func (r *run) unwritten() (names []string) {
 // or to some where a run may bring new ones.
 func (r *run) writes() bool {
 	fresh := len(r.unwritten())
-	return fresh == 0 || fresh < len(r.tables) && (r.AcceptSettings || r.FromStart) || r.hasWritten
+	return fresh == 0 || fresh < r.declared && (r.AcceptSettings || r.FromStart) || r.hasWritten
 }
 
 // isOtherTable reports whether a table is not the one that a checkpoint was written for.
@@ -126,8 +127,11 @@ func (r *run) tableNames() string {
 	return tableList(names)
 }
 
-// tableList lists tables for people.
+// tableList lists tables for people; without names they are those that messages add.
 func tableList(names []string) string {
+	if len(names) == 0 {
+		return "the tables of the stream"
+	}
 	quoted := make([]string, len(names))
 	for i := range names {
 		quoted[i] = strconv.Quote(names[i])
@@ -167,7 +171,7 @@ func (r *run) mayContinue(s *start) (accepted bool, err error) {
 		return false, r.keyErr
 	}
 	words, stale, fresh := changes(&s.was, &r.settings)
-	stale = stale && (r.keyErr != nil || slices.ContainsFunc(r.tables, func(t schema.Table) bool { return t.Exists }))
+	stale = stale && (r.keyErr != nil || r.Star != nil || slices.ContainsFunc(r.tables, func(t schema.Table) bool { return t.Exists }))
 	others := r.otherTables(s)
 	switch {
 	case r.FromStart && stale:
@@ -189,20 +193,31 @@ func (r *run) mayContinue(s *start) (accepted bool, err error) {
 	case r.keyErr != nil:
 		return false, r.keyErr
 	}
+	return len(words) > 0 || len(others) > 0, r.checkTables(s, others)
+}
+
+// checkTables reports that tables are not those that a checkpoint was written for, where that matters.
+func (r *run) checkTables(s *start, others []*schema.Table) error {
+	if r.FromStart || s.from == (position{}) {
+		return nil
+	}
 	for _, t := range others {
 		switch {
 		case !t.Exists:
-			return false, fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: --from-start rebuilds it", t.Name, s.name, from.line)
+			return fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: --from-start rebuilds it", t.Name, s.name, s.from.line)
 		case !r.AcceptSettings:
-			return false, fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: it was dropped and recreated, restored from a dump, lost columns, "+
-				"or is unlogged and the server crashed (--from-start reads again; --accept-settings continues with the table as it is)", t.Name, s.name, from.line)
+			return fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: it was dropped and recreated, restored from a dump, lost columns, "+
+				"or is unlogged and the server crashed (--from-start reads again; --accept-settings continues with the table as it is)", t.Name, s.name, s.from.line)
 		}
 	}
-	return len(words) > 0 || len(others) > 0, nil
+	return nil
 }
 
 // howToRebuild is how the user gets tables without rows of other settings.
 func (r *run) howToRebuild() string {
+	if r.Star != nil { // what is to be emptied is known when the stream was read
+		return fmt.Sprintf("drop the tables that the job has made, weir forget %s, and sync again", r.Job)
+	}
 	if r.keyErr == nil && slices.ContainsFunc(r.tables, func(t schema.Table) bool { return sink.MayRebuild(&t, r.Job) != nil }) {
 		return fmt.Sprintf("another --table, or an empty %s and --from-start", r.tableNames())
 	}

@@ -61,6 +61,9 @@ func (f *flusher) write(ctx context.Context, stop <-chan struct{}) error {
 			if err := f.writeSet(ctx, s); err != nil {
 				return err
 			}
+		case a := <-f.asks:
+			a.err = a.do(ctx)
+			close(a.done)
 		case <-f.expiryDue():
 		case <-f.outbox.woken():
 			if err := f.outbox.pass(ctx, f); err != nil {
@@ -80,6 +83,14 @@ func (f *flusher) write(ctx context.Context, stop <-chan struct{}) error {
 
 // writeSet writes a set.
 func (f *flusher) writeSet(ctx context.Context, s *set) error {
+	if s.isEmpty() && !s.rebuild { // there is only what is to be told
+		if err := errors.Join(f.resume(s), f.release(ctx, s.ended)); err != nil {
+			return err
+		}
+		s.reset()
+		f.free <- s
+		return nil
+	}
 	start := time.Now()
 	f.p.Flushing(true)
 	defer f.p.Flushing(false)
@@ -96,6 +107,9 @@ func (f *flusher) writeSet(ctx context.Context, s *set) error {
 	if err := f.committed(ctx, s, flush, &res); err != nil {
 		return err
 	}
+	if err := f.resume(s); err != nil {
+		return err
+	}
 	if !flush.DropRejects.IsZero() {
 		f.pruned = start
 	}
@@ -107,6 +121,16 @@ func (f *flusher) writeSet(ctx context.Context, s *set) error {
 	f.free <- s
 	if n := len(res.Refused); n > 0 {
 		if err := f.tooMany(res.Refused[n-1].Detail); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resume passes on the values from which the source of a set that is committed resumes.
+func (f *flusher) resume(s *set) error {
+	for _, value := range s.resumes {
+		if err := f.Resume(value); err != nil {
 			return err
 		}
 	}
@@ -127,7 +151,7 @@ func flushed(s *fold.Set, res *sink.Result, took time.Duration) progress.Flush {
 
 // flushOf returns the flush of a set.
 func (f *flusher) flushOf(s *set) *sink.Flush {
-	flush := &sink.Flush{Batches: s.Batches, Rejects: s.Rejects, Job: f.Job, Run: f.id, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.Rejects.mode == keep || f.Rejects.mode == toTopic,
+	flush := &sink.Flush{Batches: s.Batches, Grows: f.Star != nil, Rejects: s.Rejects, Job: f.Job, Run: f.id, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.Rejects.mode == keep || f.Rejects.mode == toTopic,
 		Rebuild: s.rebuild, Tombstones: f.Tombstones}
 	flush.BeforeCommit = func(rejects []fold.Reject) error {
 		refused := make([]int64, len(s.lanes))

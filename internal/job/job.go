@@ -12,7 +12,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -46,6 +45,8 @@ type Config struct {
 	// Tables are those that the sources' messages are applied to, parents before their
 	// children.
 	Tables []Table
+	// Star stands for the tables that messages add to these, behind them; nil: they add none.
+	Star *Table
 	// NewMapper returns what maps lines whose scanners number names as names does, for a database
 	// with these limits; the tables are fitted after it. nil: all messages are for the one table,
 	// whose columns are called as the fields are.
@@ -53,6 +54,9 @@ type Config struct {
 	// Stream tells that messages are those of a change stream, in which null removes a row that an
 	// earlier message has removed.
 	Stream bool
+	// Resume is called with each value from which the source resumes, as JSON, that the envelope of
+	// a mapping names, in order, when all that came before it is committed. nil: with none.
+	Resume func(value []byte) error
 	// Mapping is by which messages are taken, whatever the table, by the keys of a config file, for
 	// checkpoints.
 	Mapping map[string]string
@@ -110,8 +114,8 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 	}
 	c.FromStart = c.FromStart || c.Rebuild
 	c.Tables = slices.Clone(c.Tables) // they get the names that the database has
-	r := &run{Config: c, db: db, claims: claims, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate),
-		moved: map[string]bool{}, fenced: map[string]bool{}, flush: db.Flush,
+	r := &run{Config: c, declared: len(c.Tables), db: db, claims: claims, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate),
+		moved: map[string]bool{}, fenced: map[string]bool{}, flush: db.Flush, find: db.Table,
 		prefetch: &prefetch{mode: c.Prefetch, open: c.OpenReader}}
 	r.feedNames = r.Feed.names(&r.names)
 	defer func() { err = errors.Join(err, r.prefetch.close()) }()
@@ -144,16 +148,18 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 
 // Fold reads the sources from their starts, folds them for tables of a database with
 // these limits, and has each set of rows looked at in place of a flush. When ctx ends, so
-// does Fold with its error, and what was read until then is not looked at.
-func Fold(ctx context.Context, c Config, tables []schema.Table, caps sink.Caps, p *progress.Progress, look func(*sink.Flush) error) error {
+// does Fold with its error, and what was read until then is not looked at. find returns a table that a
+// message adds, as the database has it, by a key, or by its primary key where that is nil.
+func Fold(ctx context.Context, c Config, tables []schema.Table, caps sink.Caps, p *progress.Progress, look func(*sink.Flush) error, find FindTable) error {
 	c.Tables = slices.Clone(c.Tables)
-	r := &run{Config: c, claims: unclaimed{}, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), prefetch: &prefetch{}, lanesAtOnce: math.MaxInt, lookedAt: true,
+	r := &run{Config: c, declared: len(c.Tables), claims: unclaimed{}, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), prefetch: &prefetch{}, lanesAtOnce: math.MaxInt, lookedAt: true,
 		flush: func(_ context.Context, f *sink.Flush) (sink.Result, error) {
 			if err := ctx.Err(); err != nil {
 				return sink.Result{}, err
 			}
 			return sink.Result{}, look(f)
 		}}
+	r.find = find
 	r.feedNames = r.Feed.names(&r.names)
 	if err := r.fold(tables, caps); err != nil {
 		return err
@@ -163,12 +169,17 @@ func Fold(ctx context.Context, c Config, tables []schema.Table, caps sink.Caps, 
 	return cmp.Or(err, ctx.Err())
 }
 
+// FindTable is [sink.Sink]'s Table.
+type FindTable func(ctx context.Context, name string, key []string) (schema.Table, error)
+
 // run is what lasts over all attempts of a run to read its sources. During one it does
 // not change, except for what has an owner of its own.
 type run struct {
 	Config
+	declared  int // of Tables: those behind these were added by messages
 	db        sink.Sink
 	flush     func(context.Context, *sink.Flush) (sink.Result, error)
+	find      FindTable
 	claims    sink.Claims
 	p         *progress.Progress
 	id        string
@@ -181,18 +192,26 @@ type run struct {
 	lanesAtOnce int
 	lookedAt    bool // nothing is written: a set is all that is read
 
-	tables      []schema.Table // as the attempt found them
-	keyErr      error          // why one cannot have the key of this run
-	settings    settings       // of the fold
-	settingText string         // the same, as checkpoints keep them
-	mapper      Mapper         // nil where the fields are the columns of the one table, which is identity's
+	// Those that messages have added in this attempt, behind Tables: the reader's, which gives them to the
+	// flusher for its asks.
+	added       []Table
+	found       []schema.Table // the same as the database had them
+	asks        chan *ask      // of the reader, for the flusher
+	caps        sink.Caps
+	tables      []schema.Table    // as the attempt found them
+	keyErr      error             // why one cannot have the key of this run
+	settings    settings          // of the fold
+	settingText string            // the same, as checkpoints keep them
+	streamNames map[string]string // of the same; while an attempt lasts, the reader's
+	mapper      Mapper            // nil where the fields are the columns of the one table, which is identity's
 	identity    *fold.Mapper
 	folders     fold.Folders
 	constrained bool // a table has refused a row
 
-	watches []fold.Watch    // by table; nil: no source is a partition. The reader's, as the next
+	watches []*fold.Watch   // by table; nil: no source is a partition. The reader's, as the next
 	warned  map[string]bool // that ids of a table come from several partitions, and that a compacted topic is sparse
 
+	folded    int              // messages, while they are few: the reader's
 	known     int              // lanes, when the attempt began
 	ends      map[string]int64 // of partitions, when the run began
 	rewinds   int
@@ -227,6 +246,11 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	if err != nil {
 		return nil, err
 	}
+	for i := range starts {
+		if err := r.knowNames(&starts[i]); err != nil {
+			return nil, err
+		}
+	}
 	k, _ := src.(*kafka.Source)
 	if k != nil && r.inGroup() {
 		if err := r.join(ctx, k, starts); err != nil {
@@ -240,6 +264,7 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	scans := newScanPool(&r.names, r.limit)
 	box := r.newOutbox(k, starts)
 	o := &opener{run: r, scans: scans, outbox: box}
+	r.asks = make(chan *ask)
 	full, ready, free := make(chan *set), make(chan *set), make(chan *set, 2)
 	for range 2 {
 		s := newSet(len(r.Tables))
@@ -302,6 +327,7 @@ func (r *run) logFinished() {
 // begin reads the tables and starts a fold for them.
 func (r *run) begin(ctx context.Context) error {
 	r.keyErr = nil
+	r.Tables, r.added, r.found = append(r.Tables, r.added...), nil, nil
 	tables := make([]schema.Table, len(r.Tables))
 	for i := range r.Tables {
 		var err error
@@ -319,39 +345,60 @@ func (r *run) begin(ctx context.Context) error {
 
 // fold starts a fold for tables of a database with these limits.
 func (r *run) fold(tables []schema.Table, caps sink.Caps) (err error) {
-	r.tables, r.folders = tables, nil
+	r.tables, r.folders, r.caps = tables, nil, caps
 	for i := range tables {
 		r.Tables[i].Name = tables[i].Name
 	}
-	r.settings = r.foldSettings()
-	text, err := json.Marshal(r.settings)
-	if err != nil {
+	if r.settings = r.foldSettings(); r.streamNames == nil {
+		r.streamNames = map[string]string{}
+	}
+	if err := r.keepSettings(); err != nil {
 		return err
 	}
-	r.settingText = string(text)
 	if r.NewMapper != nil {
 		if r.mapper, err = r.NewMapper(&r.names, caps.Limits); err != nil {
 			return err
+		}
+		if m, ok := r.mapper.(*planned); ok {
+			m.log = r.Log
 		}
 	}
 	fitted, err := r.fit(tables, caps.Limits)
 	if err != nil {
 		return err
 	}
-	for i, t := range fitted {
-		o, err := r.options(&t, r.Tables[i].Fold, caps)
+	for i := range fitted {
+		o, err := r.addFolder(&fitted[i], caps)
 		if err != nil {
 			return err
 		}
-		t.HasConstraints = t.HasConstraints || r.constrained
-		r.folders = append(r.folders, fold.NewFolder(&r.names, t, o))
 		r.identity = fold.NewMapper(&r.names, o)
 	}
 	r.folders.Link()
 	if m, ok := r.mapper.(*planned); ok {
+		m.scratch.Names = r.streamNames
+		m.scratch.Now = func(table int) schema.Table { return r.folders[table].Table() }
 		return r.folders.Nest(m.plan)
 	}
 	return nil
+}
+
+// addFolder adds the folder of a table, behind those of the tables before it.
+func (r *run) addFolder(fitted *schema.Table, caps sink.Caps) (fold.Options, error) {
+	o, err := r.options(fitted, r.table(len(r.folders)).Fold, caps)
+	if err == nil {
+		fitted.HasConstraints = fitted.HasConstraints || r.constrained
+		r.folders = append(r.folders, fold.NewFolder(&r.names, *fitted, o))
+	}
+	return o, err
+}
+
+// table returns a table of the run by its number.
+func (r *run) table(i int) *Table {
+	if n := len(r.Tables); i >= n {
+		return &r.added[i-n]
+	}
+	return &r.Tables[i]
 }
 
 // fit returns tables as the job wants them. The error joins those of all.
@@ -407,7 +454,7 @@ func (r *run) ignored() map[string]int64 {
 	all := map[string]int64{}
 	for i, f := range r.folders {
 		for field, n := range f.Ignored() {
-			all[r.Tables[i].Name+"."+field] = n
+			all[r.table(i).Name+"."+field] = n
 		}
 	}
 	return all

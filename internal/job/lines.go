@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -100,17 +102,7 @@ func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err err
 		next := min(at+len(line.Text)+1, len(e.Data))
 		if !line.Blank {
 			was := r.feed
-			counts, err := rd.foldLineOf(e, i, at)
-			if err == fold.ErrSplit {
-				r.feed = was
-				if at > 0 {
-					rd.moveTo(e, at)
-				}
-				if err := rd.handOver(flushing); err != nil {
-					return at, err
-				}
-				counts, err = rd.foldLineOf(e, i, at)
-			}
+			counts, err := rd.foldLineAt(flushing, e, i, at)
 			if err != nil {
 				if counts {
 					at, r.line = next, r.line+1
@@ -129,6 +121,37 @@ func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err err
 		}
 	}
 	return at, nil
+}
+
+// foldLineAt folds a line of a block, which begins at an index, when there is what it needs: an empty
+// set, or one more table.
+func (rd *reader) foldLineAt(flushing context.Context, e *event, i, at int) (counts bool, err error) {
+	r := &e.lane.reading
+	for was := r.feed; ; {
+		counts, err = rd.foldLineOf(e, i, at)
+		n, adds := err.(*mapping.NewTable)
+		if !adds && err != fold.ErrSplit {
+			return counts, err
+		}
+		if r.feed = was; adds {
+			if err = rd.addTable(flushing, e, at, n); err == errNoTable {
+				return true, rd.countMessage(e.lane)
+			}
+		} else {
+			err = rd.split(flushing, e, at)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+}
+
+// split hands over what was read before an index of a block.
+func (rd *reader) split(flushing context.Context, e *event, at int) error {
+	if at > 0 {
+		rd.moveTo(e, at)
+	}
+	return rd.handOver(flushing)
 }
 
 // foldLineOf is foldLine of a line of a block, which begins at an index.
@@ -156,16 +179,15 @@ func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (
 	table, err := rd.addLine(l, line, at)
 	switch err := err.(type) {
 	case nil:
-		r.folded++
-		rd.addLane(l)
+		if rd.mapper == nil && rd.folded < likely {
+			rd.folded++
+			rd.tellEnvelope(l, line.Text, at.Line)
+		}
+		err = rd.countMessage(l)
 		if rd.watches != nil {
 			rd.warn(l)
 		}
-		if r.hint.on {
-			r.hint.on = false
-			return true, rd.rejectHeld(l)
-		}
-		return true, nil
+		return true, err
 	case *feed.Error:
 		// The end of a followed file comes when another one has taken its place.
 		if tail && err.Reason == feed.Truncated && source.TraitsOf(l.name).Named && !rd.Source.Follow {
@@ -185,11 +207,34 @@ func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (
 		err2 := rd.reject(l, at, table, line.Text, err)
 		return !errors.Is(err2, ErrRejected), err2
 	default:
-		if err == fold.ErrSplit {
+		if _, needs := err.(*mapping.NewTable); needs || err == fold.ErrSplit {
 			return false, err
 		}
 		return false, fmt.Errorf("%s line %d: %w", l.name, at.Line, err)
 	}
+}
+
+// likely is how many messages of a run are looked at: a change stream may begin with some that are not rows.
+const likely = 10
+
+// tellEnvelope warns, once, of a message that looks to be in an envelope, whose fields become columns.
+func (rd *reader) tellEnvelope(l *lane, message []byte, line int64) {
+	if of := envelope.Of(message); of != "" {
+		l.log.Warn(fmt.Sprintf("%s line %d looks like a message of a change stream, whose row is in an envelope: --envelope %s reads that; without it the fields of the envelope are the columns", l.name, line, of))
+		rd.folded = likely
+	}
+}
+
+// countMessage notes that a line of a lane is a message.
+func (rd *reader) countMessage(l *lane) error {
+	r := &l.reading
+	r.folded++
+	rd.addLane(l)
+	if r.hint.on {
+		r.hint.on = false
+		return rd.rejectHeld(l)
+	}
+	return nil
 }
 
 // addLine merges a line of a lane into the set. With an error it returns the table that
@@ -206,12 +251,15 @@ func (rd *reader) addLine(from *lane, l *feed.Line, at fold.Place) (table int, e
 	if err != nil {
 		return table, err
 	}
+	if m, ok := rd.mapper.(*planned); ok && m.resume != nil && rd.Resume != nil {
+		rd.set.resume(m.resume)
+	}
 	return rd.folders.Add(rd.set.Set, changes, at)
 }
 
 // noTable is the table that rejects a line that is no message: -1 where there are several.
 func (rd *reader) noTable() int {
-	if len(rd.Tables) == 1 {
+	if len(rd.Tables) == 1 && rd.Star == nil {
 		return 0
 	}
 	return -1

@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -18,12 +19,35 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 	if err != nil {
 		return err
 	}
+	tableOf := func(i int) Table {
+		t := plan.Table(i)
+		return plannedTable(m, t, Table{Name: t.Name, Key: plan.StoredKey(i), Fold: plan.Options(i), Fit: func(_ *schema.Limits, have *schema.Table) error {
+			for _, s := range t.OnCreate {
+				have.OnCreate = append(have.OnCreate, s.SQL)
+			}
+			return plan.Fit(i, have)
+		}, Expire: expireOf(plan, i)})
+	}
 	// Each attempt compiles the mapping again for its tables, as they are then.
+	var added []*addedTable
 	c.NewMapper = func(names *feed.Names, limits schema.Limits) (Mapper, error) {
 		if plan, err = mapping.Compile(m, names, limits); err != nil {
 			return nil, err
 		}
 		p := &planned{plan: plan, scratch: plan.NewScratch(), noTable: map[string]int64{}}
+		for _, t := range added {
+			if _, err := p.scratch.Add(t.table, t.key); err != nil {
+				return nil, err
+			}
+		}
+		p.add = func(n *mapping.NewTable, key []string) (t Table, err error) {
+			i, err := p.scratch.Add(n, key)
+			if err != nil {
+				return t, err
+			}
+			added = append(added, &addedTable{n, key})
+			return tableOf(i), nil
+		}
 		if whole != nil {
 			all, err := mapping.Compile(whole, names, limits)
 			if err != nil {
@@ -39,21 +63,38 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 	}
 	c.Tables = make([]Table, plan.Tables())
 	for i := range c.Tables {
-		t := plan.Table(i)
-		c.Tables[i] = Table{Name: t.Name, Key: plan.StoredKey(i), Fold: plan.Options(i), Mapping: t.Fingerprint(), Fit: func(_ *schema.Limits, have *schema.Table) error {
-			for _, s := range t.OnCreate {
-				have.OnCreate = append(have.OnCreate, s.SQL)
-			}
-			return plan.Fit(i, have)
-		}}
-		if m.File == "" && m.Envelope != nil {
-			c.Tables[i].Mapping["envelope"] = m.Envelope.Preset + " " + m.Envelope.Fingerprint()
-		}
-		if e := t.Expire; e != nil {
-			c.Tables[i].Expire = &Expire{After: e.After, Of: t.Aging(), Every: e.Every, Below: plan.Below(i), Owner: plan.Owner(i)}
-		}
+		c.Tables[i] = tableOf(i)
+	}
+	if star, options := plan.Star(); star != nil {
+		t := plannedTable(m, star, Table{Name: star.Name, Key: star.Key, Fold: options})
+		c.Star = &t
 	}
 	return nil
+}
+
+// An addedTable is one that a message of a run has added to those of its mapping.
+type addedTable struct {
+	table *mapping.NewTable
+	key   []string
+}
+
+// plannedTable gives a table what checkpoints keep of its mapping.
+func plannedTable(m *mapping.Mapping, of *mapping.Table, t Table) Table {
+	t.Mapping = of.Fingerprint()
+	if m.File == "" && m.Envelope != nil {
+		t.Mapping["envelope"] = m.Envelope.Preset + " " + m.Envelope.Fingerprint()
+	}
+	return t
+}
+
+// expireOf is when rows of a table of a plan are removed.
+func expireOf(plan *mapping.Plan, i int) *Expire {
+	t := plan.Table(i)
+	e := t.Expire
+	if e == nil {
+		return nil
+	}
+	return &Expire{After: e.After, Of: t.Aging(), Every: e.Every, Below: plan.Below(i), Owner: plan.Owner(i)}
 }
 
 // planned maps lines by the plan of a mapping, and counts those that are for no table.
@@ -61,8 +102,13 @@ type planned struct {
 	whole   *planned // of the mapping that this one was selected from; nil: this one is all
 	plan    *mapping.Plan
 	scratch *mapping.Scratch
+	log     *slog.Logger
+	warned  bool   // of messages that are ignored
+	resume  []byte // from which the source of the last line resumes; nil: it does not say
 	ignored int64
 	noTable map[string]int64 // by what they have where the conditions of the tables look
+	// add adds a table behind the others, with a key.
+	add func(n *mapping.NewTable, key []string) (Table, error)
 }
 
 // Beyond maxValues, all are otherValues.
@@ -75,18 +121,24 @@ const (
 func (m *planned) Map(l *feed.Line, source string, at fold.Place) (_ []fold.TableChange, table int, err error) {
 	if m.whole != nil {
 		changes, _, err := m.whole.Map(l, source, at)
-		if m.ignored = m.whole.ignored; err != nil || len(changes) == 0 {
+		if m.ignored, m.resume = m.whole.ignored, m.whole.resume; err != nil || len(changes) == 0 {
 			return nil, -1, err // the table may be none of this run
 		}
 	}
 	m.scratch.Source = source
 	changes, fate, err := m.plan.Map(l, at, m.scratch)
+	m.resume = m.scratch.Resume()
 	switch {
 	case err != nil:
 		return nil, m.scratch.Table(), err
 	case m.whole != nil: // which has counted it
 	case fate == mapping.Ignored:
 		m.ignored++
+	case fate == mapping.Warned:
+		if m.ignored++; !m.warned && m.log != nil {
+			m.warned = true
+			m.log.Warn(m.scratch.Warning())
+		}
 	case fate == mapping.NoTable:
 		name := "all"
 		if path, value := m.scratch.Discriminator(); path != "" {

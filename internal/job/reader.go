@@ -173,6 +173,9 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	r.pos = l.begin
 	r.line, r.base, r.feed = r.pos.line, r.pos.line, feedState{feedMark: r.pos.mark.Feed, opening: !l.begun.Kept}
 	r.hint.on = r.pos.offset == 0 && !source.TraitsOf(l.name).Live
+	if err := errors.Join(rd.knowNames(&l.start), rd.checkAdded(flushing, l)); err != nil {
+		return err
+	}
 	if l.begun.At != "" && !l.begun.Kept && l.from == (position{}) {
 		rd.addLane(l) // so that the next run begins there, too
 	}
@@ -242,7 +245,7 @@ const rejectShare = 8
 // isFull reports whether the set at hand has no room left.
 func (rd *reader) isFull() bool {
 	s := rd.set
-	return s.Rows() >= rd.BatchRows || int64(s.Bytes()) >= rd.Buffer/2 || int64(s.RejectBytes()) >= rd.Buffer/rejectShare
+	return s.Rows() >= rd.BatchRows || int64(s.Bytes()) >= rd.Buffer/2 || int64(s.RejectBytes()+s.resumeBytes) >= rd.Buffer/rejectShare
 }
 
 // startPeriod notes when the first line of the set came in, and how long it waits.
@@ -272,7 +275,7 @@ func (rd *reader) handOverAll(flushing context.Context) error {
 func (rd *reader) handOver(flushing context.Context) error {
 	s := rd.set
 	s.rebuild = rd.rebuilds && !rd.emptied && len(s.lanes) > 0
-	if s.isEmpty() && !s.rebuild {
+	if s.isEmpty() && len(s.resumes) == 0 && !s.rebuild {
 		s.first, s.period = time.Time{}, 0
 		return nil
 	}
@@ -310,6 +313,7 @@ func (rd *reader) handOver(flushing context.Context) error {
 	}
 	select {
 	case rd.set = <-rd.free:
+		rd.set.Grow(len(rd.folders))
 		return nil
 	case <-flushing.Done():
 		return flushing.Err()

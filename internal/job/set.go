@@ -1,6 +1,7 @@
 package job
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -15,6 +16,9 @@ type set struct {
 	lanes   []setLane
 	ended   []*lane // their claims are released when the set is committed
 	rebuild bool    // the tables are emptied first
+	// resumes are values from which the source resumes once the set is committed, as JSON, in order.
+	resumes     [][]byte
+	resumeBytes int
 
 	stopPrefetch func() // waits until nobody reads the rows
 }
@@ -41,8 +45,18 @@ func (s *set) reset() {
 	s.Reset()
 	clear(s.lanes)
 	clear(s.ended)
-	*s = set{Set: s.Set, lanes: s.lanes[:0], ended: s.ended[:0]}
+	clear(s.resumes)
+	*s = set{Set: s.Set, lanes: s.lanes[:0], ended: s.ended[:0], resumes: s.resumes[:0]}
 }
+
+// resume adds a value from which the source resumes after the last line that was folded.
+func (s *set) resume(value []byte) {
+	s.resumes = append(s.resumes, bytes.Clone(value))
+	s.resumeBytes += len(value) + resumeOverhead
+}
+
+// resumeOverhead is about what a value takes beside its bytes.
+const resumeOverhead = 64
 
 // isEmpty reports whether there is nothing to write: no run resumes a lane that is unnamed.
 func (s *set) isEmpty() bool {

@@ -21,6 +21,9 @@ type settings struct {
 	// Tables are in the order of the job, in which a checkpoint has their identities; nil where
 	// there is one, and flags say what it is.
 	Tables []tableSettings `json:"tables,omitempty"`
+	// Names are, by the names in the database, those in the stream of tables that messages have added, where
+	// several of these are one there. They are no settings, and may grow.
+	Names map[string]string `json:"names,omitempty"`
 }
 
 type tableSettings struct {
@@ -36,6 +39,28 @@ func parseSettings(text string) (s settings, err error) {
 		return s, fmt.Errorf("reading the settings of the checkpoint: %w", err)
 	}
 	return s, nil
+}
+
+// keepSettings has the checkpoints to come keep the settings.
+func (r *run) keepSettings() error {
+	s := r.settings // which others read
+	s.Names = r.streamNames
+	text, err := json.Marshal(s)
+	r.settingText = string(text)
+	return err
+}
+
+// knowNames notes the names of tables of the stream that the checkpoint has which a source continues from.
+func (r *run) knowNames(s *start) error {
+	if s.from == (position{}) || len(s.was.Names) == 0 {
+		return nil
+	}
+	for name, of := range s.was.Names {
+		if _, known := r.streamNames[name]; !known {
+			r.streamNames[name] = of
+		}
+	}
+	return r.keepSettings()
 }
 
 // tableNames are nil where there is one table, which flags describe.
@@ -55,25 +80,32 @@ func (s *settings) table(name string) (tableSettings, bool) {
 	return s.Tables[i], true
 }
 
-// foldSettings returns the settings of a run.
-func (c *Config) foldSettings() (s settings) {
+// foldSettings returns the settings of a run, without the tables that messages have added.
+func (r *run) foldSettings() (s settings) {
+	c, tables := &r.Config, r.Tables[:r.declared]
 	s.Flags, s.Keys = map[string]string{"max-line": strconv.Itoa(c.Source.MaxLine)}, c.Mapping
 	maps.Copy(s.Flags, recordSettings(&c.Source.Kafka))
-	if len(c.Tables) == 1 && c.Mapping == nil { // flags say what the table is
-		maps.Copy(s.Flags, rulesOf(&c.Tables[0]))
-		for key, text := range c.Tables[0].Mapping {
+	if c.Star != nil {
+		tables = append(slices.Clone(tables), *c.Star)
+	}
+	if len(tables) == 1 && c.Mapping == nil { // flags say what the table is
+		maps.Copy(s.Flags, rulesOf(&tables[0]))
+		for key, text := range tables[0].Mapping {
 			if flag := narrowingFlags[key]; flag != "" {
 				s.Flags[flag] = text
 			}
 		}
+		if c.Star != nil {
+			s.Flags["table"] = c.Star.Name
+		}
 		return s
 	}
-	for i := range c.Tables {
-		t := tableSettings{c.Tables[i].Name, map[string]string{}}
-		for flag, value := range rulesOf(&c.Tables[i]) {
+	for i := range tables {
+		t := tableSettings{tables[i].Name, map[string]string{}}
+		for flag, value := range rulesOf(&tables[i]) {
 			t.Keys[strings.ReplaceAll(flag, "-", "_")] = value
 		}
-		maps.Copy(t.Keys, c.Tables[i].Mapping)
+		maps.Copy(t.Keys, tables[i].Mapping)
 		s.Tables = append(s.Tables, t)
 	}
 	return s

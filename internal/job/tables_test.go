@@ -333,7 +333,7 @@ func TestTables_Fold(t *testing.T) {
 			rows = append(rows, b.Rows())
 		}
 		return nil
-	})
+	}, nil)
 	if err != nil || !slices.Equal(rows, []int{1, 2}) {
 		t.Errorf("%v rows, %v", rows, err)
 	}

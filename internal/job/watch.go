@@ -13,13 +13,20 @@ func (r *run) watch(lanes []string) {
 	if len(lanes) == 0 || !source.TraitsOf(lanes[0]).Records {
 		return
 	}
-	if r.watches = make([]fold.Watch, len(r.folders)); r.warned == nil {
+	if r.watches = []*fold.Watch{}; r.warned == nil {
 		r.warned = map[string]bool{}
 	}
-	for i, f := range r.folders {
-		r.watches[i].Lanes = len(lanes) > 1 && r.Tables[i].Fold.Version == "" && !r.warned[crossing(&r.Tables[i])]
-		f.Watch(&r.watches[i])
+	for i := range r.folders {
+		r.watchTable(i)
 	}
+}
+
+// watchTable is watch for one more table.
+func (r *run) watchTable(i int) {
+	t := r.table(i)
+	w := &fold.Watch{Lanes: r.known > 1 && t.Fold.Version == "" && !r.warned[crossing(t)]}
+	r.watches = append(r.watches, w)
+	r.folders[i].Watch(w)
 }
 
 // What [run.warned] is kept by.
@@ -32,15 +39,14 @@ func sparse(l *lane) string {
 // watchColumns has the fold look for messages of a lane that are sparse, where that matters.
 func (rd *reader) watchColumns(l *lane) {
 	matters := l.begun.Compacted && !rd.warned[sparse(l)]
-	for i := range rd.watches {
-		rd.watches[i].Columns = matters
+	for _, w := range rd.watches {
+		w.Columns = matters
 	}
 }
 
 // warn warns of what the fold has noted.
 func (rd *reader) warn(l *lane) {
-	for i := range rd.watches {
-		w := &rd.watches[i]
+	for i, w := range rd.watches {
 		if w.Met == nil {
 			continue
 		}
@@ -53,10 +59,10 @@ func (rd *reader) warn(l *lane) {
 				"so that a later run with --from-start finds less: read messages before they are compacted (min.compaction.lag.ms), or set cleanup.policy=delete", sparse(l), met.Row, met.Column))
 			continue
 		}
-		w.Lanes, rd.warned[crossing(&rd.Tables[i])] = false, true
+		w.Lanes, rd.warned[crossing(rd.table(i))] = false, true
 		rd.Log.Warn(fmt.Sprintf("table %q: messages of %s come from %s and from %s. Their order is that in which the two are read, not that in which they were sent: "+
 			"send all messages of a key to one partition, or use --version-field (such as --record-fields timestamp=@timestamp --version-field @timestamp)",
-			rd.Tables[i].Name, met.Row, partitionText(rd.set.lanes[met.First].lane), partitionText(l)))
+			rd.table(i).Name, met.Row, partitionText(rd.set.lanes[met.First].lane), partitionText(l)))
 	}
 }
 

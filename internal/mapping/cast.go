@@ -20,8 +20,10 @@ type cast struct {
 	// textTime asks for points in time as SQLite's functions write them, in UTC:
 	// 2020-05-15 13:30:00. Else they are as RFC 3339 has them.
 	textTime bool
-	fraction int // digits of a second that the column holds
-	shift    int // how many digits of a number of a point in time are behind that of its seconds
+	fraction int  // digits of a second that the column holds
+	shift    int  // how many digits of a number of a point in time are behind that of its seconds
+	utc      bool // a point in time without an offset is in UTC
+	scale    int  // digits of a Base64Number after the point, or noScale
 	// textJSON tells that the column is no JSON column of the database's, and gets strings of
 	// JSON as JSON.
 	textJSON bool
@@ -45,12 +47,20 @@ func newCast(t Type, textTypes bool) cast {
 		c.reader = (*Scratch).readReal
 	case Numeric:
 		c.reader = (*Scratch).readNumeric
+	case Base64Number:
+		if c.reader, c.scale = (*Scratch).readBase64Number, noScale; t.Precision > 0 {
+			c.scale = t.Scale
+		}
 	case Boolean:
 		c.asItIs, c.reader = c.asItIs|1<<feed.Bool, (*Scratch).readBoolean
 	case JSON:
 		c.asItIs, c.reader = c.asItIs|1<<feed.JSON, (*Scratch).readJSON
+	case JSONText:
+		c.asItIs, c.reader = c.asItIs|1<<feed.JSON, (*Scratch).readJSONText
 	case Timestamp:
 		c.reader = (*Scratch).readTime
+	case TimestampUTC:
+		c.utc, c.reader = true, (*Scratch).readTime
 	case TimestampMs:
 		c.shift, c.reader = 3, (*Scratch).readTime
 	case TimestampUs:
@@ -61,6 +71,12 @@ func newCast(t Type, textTypes bool) cast {
 		c.reader = (*Scratch).readDate
 	case DateDays:
 		c.reader = (*Scratch).readDays
+	case TimeMs:
+		c.shift, c.reader = 3, (*Scratch).readTimeOfDay
+	case TimeUs:
+		c.shift, c.reader = 6, (*Scratch).readTimeOfDay
+	case TimeNs:
+		c.shift, c.reader = 9, (*Scratch).readTimeOfDay
 	case UUID:
 		c.reader = (*Scratch).readUUID
 	case Bytes:
@@ -85,7 +101,7 @@ func (s *Scratch) read(v *feed.Field, c *cast) (feed.Field, string) {
 	switch {
 	case c.asItIs&(1<<v.Kind) != 0:
 		return *v, ""
-	case v.Kind == feed.JSON && c.Kind != Text:
+	case v.Kind == feed.JSON && c.Kind != Text && c.Kind != Base64Number:
 		return *v, "an object or array is not " + article(c.Type)
 	}
 	return c.reader(s, v, c)
@@ -100,14 +116,20 @@ func article(t Type) string {
 		return "a real"
 	case UUID:
 		return "a UUID"
+	case Base64Number:
+		return "a number in base64"
 	case JSON:
 		return "JSON"
+	case JSONText:
+		return "JSON in a text"
 	case Bytes:
 		return "bytes in base64"
 	case Date, DateDays:
 		return "a date"
-	case Timestamp, TimestampMs, TimestampUs, TimestampNs:
+	case Timestamp, TimestampUTC, TimestampMs, TimestampUs, TimestampNs:
 		return "a timestamp"
+	case TimeMs, TimeUs, TimeNs:
+		return "a time of day"
 	}
 	return "a " + string(t.Kind)
 }
@@ -407,17 +429,25 @@ func (s *Scratch) readUUID(v *feed.Field, _ *cast) (feed.Field, string) {
 }
 
 func (s *Scratch) readBytes(v *feed.Field, _ *cast) (feed.Field, string) {
+	if !s.decode(v) {
+		return *v, notBase64
+	}
+	from := len(s.bytes)
+	s.bytes = append(s.bytes, `"\\x`...)
+	s.bytes = append(hex.AppendEncode(s.bytes, s.digits), '"')
+	return s.made(from, feed.String), ""
+}
+
+const notBase64 = "it is not base64"
+
+// decode has s.digits be the bytes that a value in base64 means.
+func (s *Scratch) decode(v *feed.Field) bool {
 	if v.Kind != feed.String {
-		return *v, "it is not base64"
+		return false
 	}
 	text := s.textOf(v)
 	s.digits = append(s.digits[:0], make([]byte, base64.StdEncoding.DecodedLen(len(text)))...)
 	n, err := base64.StdEncoding.Strict().Decode(s.digits, text)
-	if err != nil {
-		return *v, "it is not base64"
-	}
-	from := len(s.bytes)
-	s.bytes = append(s.bytes, `"\\x`...)
-	s.bytes = append(hex.AppendEncode(s.bytes, s.digits[:n]), '"')
-	return s.made(from, feed.String), ""
+	s.digits = s.digits[:n]
+	return err == nil
 }

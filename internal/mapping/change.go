@@ -13,15 +13,22 @@ import (
 
 // A streamScratch is what a [Scratch] has of the message of a change stream at hand.
 type streamScratch struct {
-	name    []byte // of the table
-	target  *target
-	targets map[string]*target // by name
-	claims  []*target          // by table: the first of which it took a row, where it takes rows of no others
-	deletes bool               // the message removes its rows
-	row     []byte             // the row at hand
-	former  []byte             // the same with the values that it had before; nil: they are not known
-	key     []feed.Field       // of former
-	version []uint64
+	name        []byte // of the table
+	target      *target
+	targets     map[string]*target  // by name
+	claims      []*target           // by table: the first of which it took a row, where it takes rows of no others
+	declared    map[string]Declared // by name
+	deletes     bool                // the message removes its rows
+	whole       bool                // what its rows lack is NULL
+	row         []byte              // the row at hand
+	former      []byte              // the same with the values that it had before; nil: they are not known
+	key         []feed.Field        // of former
+	version     []uint64
+	resume      []byte                // of the message; nil: it has none
+	schemas     map[string]*rowSchema // by its text
+	schemaBytes int                   // of these texts
+	schema      *rowSchema            // of the message; nil: it has none
+	typing      *typing               // of the row at hand; nil: nothing is known of its types
 }
 
 // What takes rows is kept for so many names of tables, of at most so many bytes each.
@@ -45,7 +52,7 @@ func (m *Mapping) TakesTombstones() bool {
 	for i := range m.Tables {
 		switch t := &m.Tables[i]; {
 		case t.Of != "":
-		case takes || t.Each.Base != NoBase || t.When != nil || t.Version.Base != NoBase:
+		case takes || t.IsStar() || t.Each.Base != NoBase || t.When != nil || t.Version.Base != NoBase:
 			return false
 		default:
 			takes = true
@@ -58,11 +65,12 @@ func (m *Mapping) TakesTombstones() bool {
 func (s *Scratch) beginChange(l *feed.Line, at fold.Place) {
 	s.begin(l, at)
 	e, st := s.plan.envelope, &s.stream
-	st.name, st.deletes, st.former = st.name[:0], l.Deletes, nil
+	st.name, st.deletes, st.former, st.schema, st.resume, st.whole = st.name[:0], l.Deletes, nil, nil, nil, false
 	if e.outer > 0 {
 		s.fill(e.outer, l, e.slots)
-		if v := s.get(e.unwrap); v != nil && v.Kind == feed.JSON && v.Value[0] == '{' {
+		if v := s.get(e.unwrap); v != nil && v.Kind == feed.JSON && v.Value[0] == '{' && (e.connect.tree < 0 || e.wraps(l) || s.hasSchema()) {
 			s.frames[0].begin(v.Value, feed.JSON)
+			s.readSchema()
 			return
 		}
 	}
@@ -83,18 +91,29 @@ func (s *Scratch) changes() (taken bool, err error) {
 	}
 	s.findTarget()
 	x := st.target
-	if len(x.tops)+len(x.loose) == 0 {
+	adds := len(x.tops)+len(x.loose) == 0
+	if adds && (p.star == nil || !s.holds(p.star.when)) {
 		return false, nil
 	}
 	if e.truncates != nil && s.holds(e.truncates) {
+		if adds {
+			return true, s.newTable(true)
+		}
 		return s.truncate(x)
 	}
 	if err := s.readVersion(); err != nil {
 		return true, err
 	}
 	st.deletes = e.deletes != nil && s.holds(e.deletes)
+	st.whole = e.replaces != nil && !st.deletes && s.holds(e.replaces)
+	if v := s.at(e.partial); !st.whole && !st.deletes && isRow(v) && hasElements(v.Value) {
+		return true, feed.Errorf(feed.BadValue, "the message changes parts of values (%s), and weir sets whole columns: have the messages contain the whole row", e.spec.Partial)
+	}
 	if !st.deletes && e.writes != nil && !s.holds(e.writes) {
 		return true, s.unknown()
+	}
+	if adds { // no message that is rejected, or has no row, says which key it has
+		return true, s.newTable(false)
 	}
 	if e.each.tree >= 0 {
 		return s.eachChange(x)
@@ -110,11 +129,12 @@ func (s *Scratch) changes() (taken bool, err error) {
 
 // unknown rejects a message of which it is not known what it does to its row.
 func (s *Scratch) unknown() *feed.Error {
-	of, is := s.plan.envelope.writes[0][0].at, "absent"
-	if v := s.get(of); v != nil {
-		is = brief(v)
+	of, is := s.tested(s.plan.envelope.writes)
+	where := "write_when"
+	if name := s.plan.envelope.spec.Preset; name != "" {
+		where += " of the envelope " + name
 	}
-	return feed.Errorf(feed.BadValue, "what the message does to its row is not known: %s is %s (write_when)", s.plan.title(of), is)
+	return feed.Errorf(feed.BadValue, "what the message does to its row is not known: %s is %s (%s)", of, is, where)
 }
 
 // findTarget finds what takes the rows of the message, by the name of its table.
@@ -241,7 +261,7 @@ func (s *Scratch) eachChange(x *target) (taken bool, err error) {
 func (s *Scratch) change(x *target, row, old *feed.Field, index int) (taken bool, err error) {
 	e, st := s.plan.envelope, &s.stream
 	key := s.at(e.key)
-	if !isRow(key) {
+	if !isRow(key) || key.Value[0] == '[' {
 		key = nil
 	}
 	if !isRow(old) {
@@ -259,7 +279,11 @@ func (s *Scratch) change(x *target, row, old *feed.Field, index int) (taken bool
 	default:
 		row = nil
 	}
-	now, bad := s.compose(s.at(e.unset), key, row)
+	unset := s.at(e.unset)
+	if st.whole {
+		unset = nil
+	}
+	now, bad := s.compose(unset, key, row)
 	if bad != nil {
 		return true, bad
 	}
@@ -285,6 +309,13 @@ func (s *Scratch) placesOfRow() string {
 		paths = append(paths, spec.Old.String())
 	}
 	return strings.Join(paths, ", ")
+}
+
+// hasElements reports whether an array, or object, is not empty.
+func hasElements(value []byte) bool {
+	w := feed.Walk(value)
+	w.Next() // into it
+	return w.Next()
 }
 
 // beginRow makes a row the one at hand.
@@ -391,14 +422,18 @@ func (s *Scratch) appendField(raw, value []byte) *feed.Error {
 	if e.omits(name) || e.isAbsent(value) {
 		return nil
 	}
-	if e.spec.Unset.Base != NoBase && bytes.IndexByte(name, '.') >= 0 && !s.plan.trees[e.row].has(name) {
+	if e.spec.Unset.Base != NoBase && !s.stream.whole && bytes.IndexByte(name, '.') >= 0 && !s.plan.trees[e.row].has(name) {
 		return feed.Errorf(feed.BadValue, "the field %q is part of a column's value, and weir sets whole columns: have the messages contain the whole row, or name a column for the field", name)
 	}
 	if s.bytes[len(s.bytes)-1] != '{' {
 		s.bytes = append(s.bytes, ',')
 	}
 	s.bytes = append(append(append(s.bytes, '"'), raw...), '"', ':')
-	s.bytes = append(s.bytes, value...)
+	if e.spec.ExtendedJSON {
+		s.bytes = appendPlain(s.bytes, value)
+	} else {
+		s.bytes = append(s.bytes, value...)
+	}
 	return nil
 }
 
@@ -522,7 +557,7 @@ func (c VersionCast) append(numbers []uint64, raw, text []byte) (_ []uint64, ok 
 		}
 		return append(numbers, t<<32|i), found == 2
 	case RFC3339Cast:
-		m, _, why := readRFC3339(text)
+		m, _, why := readRFC3339(text, false)
 		n := uint64(m.seconds)
 		for i := range 9 {
 			n *= 10

@@ -37,12 +37,20 @@ func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error)
 	if c.plan.maxEach == 0 {
 		c.plan.maxEach = DefaultMaxEach
 	}
+	if c.plan.maxTables = m.MaxTables; c.plan.maxTables == 0 {
+		c.plan.maxTables = DefaultMaxTables
+	}
 	if m.Envelope != nil {
 		c.envelope(m.Envelope)
 		c.plan.tombstones = m.TakesTombstones()
 	}
 	for _, i := range c.order() {
-		c.table(&m.Tables[i])
+		if !m.Tables[i].IsStar() {
+			c.table(&m.Tables[i])
+		}
+	}
+	if i := slices.IndexFunc(m.Tables, func(t Table) bool { return t.IsStar() }); i >= 0 && len(c.faults) == 0 {
+		c.star(&m.Tables[i])
 	}
 	if len(c.faults) == 0 {
 		c.plan.ignore = append(c.plan.ignore, c.when(m.Ignore, scope{}, "ignore")...)
@@ -383,7 +391,7 @@ func (c *compiler) options(t *Table, out *planned, s scope, what string) {
 	if out.set { // its rows are whole, and have the version of the message
 		o.Null, o.FillOnly = fold.ClearNull, false
 	} else if of := c.versioned(t); of != nil {
-		o.Version, o.Scope = of.Version.String(), fold.ColumnScope
+		o.Version, o.Scope = c.versionTitle(of.Version), fold.ColumnScope
 		if of == t {
 			at := c.find(t.Version, s, false, t.Pos, what+": version_field")
 			out.version = &at
@@ -395,6 +403,18 @@ func (c *compiler) options(t *Table, out *planned, s scope, what string) {
 		}
 	}
 	out.options = o
+}
+
+// versionTitle is where messages have their version, for people.
+func (c *compiler) versionTitle(p Path) string {
+	if !p.IsEnvelopeVersion() {
+		return p.String()
+	}
+	var parts []string
+	for _, v := range c.mapping.Envelope.Version {
+		parts = append(parts, v.String())
+	}
+	return strings.Join(parts, ", ")
 }
 
 // versioned returns the table that says which version the messages of a table have: itself, or one

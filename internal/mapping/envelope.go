@@ -9,11 +9,14 @@ import (
 )
 
 // An Envelope says where the messages of a change stream have a table, a row and what becomes of it.
-// Its paths, but for Unwrap, read the message that this leads to.
+// Its paths, but for Unwrap and ConnectSchema, read the message that Unwrap leads to.
 type Envelope struct {
 	Preset string `json:"-"` // its name; "" for one of its own
 	Unwrap Path   // of an object that is the message; where there is none, the line is the message
-	Table  []Path // the parts of the table's name, those that are present; nil: messages name no table
+	// ConnectSchema is, in the line, what says which types the fields of the row have, as Kafka Connect's JSON
+	// converter has it. Where the envelope has one, a line without it is unwrapped only if it has nothing else.
+	ConnectSchema Path
+	Table         []Path // the parts of the table's name, those that are present; nil: messages name no table
 	// OneTable ends the run when messages name a second table.
 	OneTable bool
 	Each     Path   // of an array, each of whose elements is a row; the zero path: there is one row
@@ -21,16 +24,30 @@ type Envelope struct {
 	// Old has the row as it was before, or some of it: the key of a delete, and the former key of an
 	// update. With Each it is an array beside that one.
 	Old  Path
-	Key  Path     // an object with the fields of the key, which the row may lack
+	Key  Path     // an object with the fields of the key, which the row may lack; an array has their names alone
 	Omit []string // names of fields that are no columns; a * at the end stands for any text
 	// Absent are texts of values that mean that there is none.
 	Absent []string
-	Unset  Path // an array with the names of fields that are NULL
+	Unset  Path // an array with the names of fields that are NULL, unless the row is whole
+	// Partial is an array that has elements where the message changes parts of values that it does not
+	// have; then it is rejected, unless the row is whole.
+	Partial Path
+	// ExtendedJSON has fields of the row with a type beside their value, as MongoDB writes them.
+	ExtendedJSON bool
+
+	ReplaceWhen When // the row is whole: what it lacks is NULL
+	// Schema and SchemaKey are of messages that describe the rows to come of their table: a JSON Schema
+	// of them, and an array with the names of the fields that are their key.
+	Schema, SchemaKey Path
+	// Resume has a value from which the source resumes, in messages of their own.
+	Resume Path
 
 	Ignore       When
 	DeleteWhen   When
 	TruncateWhen When
 	WriteWhen    When // nil: all others; what is none of these is rejected
+	WarnWhen     When // they are ignored, with a warning
+	FailWhen     When // they end the run
 	// Version are parts that are compared in order. They count for tables whose version is
 	// [EnvelopeVersion].
 	Version []VersionPart
@@ -103,15 +120,19 @@ type envelope struct {
 	slots []int32 // of that tree
 	row   int32   // the tree of rows
 
-	unwrap, each, old, key, unset place
-	table, rows                   []place
-	deletes, truncates, writes    condition
-	absent                        [][]byte // raw JSON
-	hints                         [][]byte // one of them is in each text that has one of absent
-	names                         [][]byte // that Omit lists, and what such names begin with
-	prefixes                      [][]byte
-	version                       []versionPart
-	versionAt                     place
+	unwrap, connect, each, old, key, unset place
+	schema, schemaKey, resume              place
+	table, rows                            []place
+	deletes, truncates, writes             condition
+	warns, fails                           condition
+	absent                                 [][]byte // raw JSON
+	hints                                  [][]byte // one of them is in each text that has one of absent
+	names                                  [][]byte // that Omit lists, and what such names begin with
+	prefixes                               [][]byte
+	version                                []versionPart
+	versionAt                              place
+	partial                                place
+	replaces                               condition
 }
 
 type versionPart struct {
@@ -134,6 +155,9 @@ func (c *compiler) envelope(spec *Envelope) {
 		p.trees = append(p.trees, newTree())
 		e.outer = int32(len(p.trees) - 1)
 		e.unwrap = place{e.outer, p.trees[e.outer].add(0, spec.Unwrap.Steps)}
+		if e.connect.tree = -1; spec.ConnectSchema.Base != NoBase {
+			e.connect = place{e.outer, p.trees[e.outer].add(0, spec.ConnectSchema.Steps)}
+		}
 		e.slots = c.slots(p.trees[e.outer])
 	}
 	p.trees = append(p.trees, newTree())
@@ -146,10 +170,14 @@ func (c *compiler) envelope(spec *Envelope) {
 		e.rows = append(e.rows, find(row, "row"))
 	}
 	e.each, e.old, e.key, e.unset = find(spec.Each, "each"), find(spec.Old, "old"), find(spec.Key, "key"), find(spec.Unset, "unset")
+	e.partial, e.replaces = find(spec.Partial, "partial"), c.when(spec.ReplaceWhen, scope{}, "envelope: replace_when")
+	e.schema, e.schemaKey, e.resume = find(spec.Schema, "schema"), find(spec.SchemaKey, "schema_key"), find(spec.Resume, "resume")
 	p.ignore = c.when(spec.Ignore, scope{}, "envelope: ignore")
 	e.deletes = c.when(spec.DeleteWhen, scope{}, "envelope: delete_when")
 	e.truncates = c.when(spec.TruncateWhen, scope{}, "envelope: truncate_when")
 	e.writes = c.when(spec.WriteWhen, scope{}, "envelope: write_when")
+	e.warns = c.when(spec.WarnWhen, scope{}, "envelope: warn_when")
+	e.fails = c.when(spec.FailWhen, scope{}, "envelope: fail_when")
 	for _, text := range spec.Absent {
 		e.absent = append(e.absent, quoted(text), []byte(text))
 	}
@@ -157,6 +185,9 @@ func (c *compiler) envelope(spec *Envelope) {
 		if !slices.ContainsFunc(e.absent, func(b []byte) bool { return len(b) < len(a) && bytes.Contains(a, b) }) && !slices.ContainsFunc(e.absent[:i], func(b []byte) bool { return bytes.Equal(a, b) }) {
 			e.hints = append(e.hints, a)
 		}
+	}
+	if spec.ExtendedJSON {
+		e.hints = append(e.hints, []byte(`"$`))
 	}
 	for _, name := range spec.Omit {
 		if prefix, any := strings.CutSuffix(name, "*"); any {

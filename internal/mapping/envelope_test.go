@@ -143,6 +143,24 @@ func TestEnvelope_KeyAndUnset(t *testing.T) {
 		delete a id="7"`)
 }
 
+func TestEnvelope_Whole(t *testing.T) {
+	m := mapping.Mapping{Tables: []mapping.Table{{Name: "a", Key: []string{"_id"}, Rest: fold.AddColumns}},
+		Envelope: &mapping.Envelope{Table: paths("coll"), Row: paths("full", "changed"), Key: path("key"), Unset: path("removed"), Partial: path("cut"), ExtendedJSON: true,
+			DeleteWhen: when("op=delete"), ReplaceWhen: when("op=replace")}}
+	want(t, mapped(t, m,
+		`{"op":"replace","coll":"a","key":{"_id":{"$oid":"7"}},"full":{"_id":{"$oid":"7"},"n":{"$numberLong":"12"},"d":{"$numberDecimal":"1.50"},"nan":{"$numberDouble":"NaN"},"x.y":1},"cut":[{"field":"n"}],"removed":["x.z"]}`,
+		`{"op":"update","coll":"a","key":{"_id":{"$oid":"7"}},"changed":{"at":{"$date":{"$numberLong":"1589549400500"}},"on":{"$date":"2020-05-15T13:30:00Z"},"ms":{"$date":-1},"b":{"$binary":{"base64":"AQI=","subType":"00"}},"u":{"$uuid":"3b241101-e2bb-4255-8caf-4136c566a962"}},"removed":["n"],"cut":[]}`,
+		`{"op":"update","coll":"a","key":{"_id":{"$oid":"7"}},"changed":{"a":{"b":{"$numberInt":"1"}},"t":{"$timestamp":{"t":1,"i":2}},"v":{"$undefined":true},"e":{}}}`,
+		`{"op":"update","coll":"a","key":{"_id":{"$oid":"7"}},"changed":{},"cut":[{"field":"vacation_time","newSize":36}]}`,
+		`{"op":"delete","coll":"a","key":{"_id":{"$oid":"7"}}}`,
+	), `
+		replace a _id="7" _id="7" n=12 d=1.50 nan="NaN" x.y=1
+		a n=null _id="7" at="2020-05-15T13:30:00.5Z" on="2020-05-15T13:30:00Z" ms="1969-12-31T23:59:59.999Z" b="AQI=" u="3b241101-e2bb-4255-8caf-4136c566a962"
+		a _id="7" a={"b":{"$numberInt":"1"}} t={"$timestamp":{"t":1,"i":2}} v=null e={}
+		error: the message changes parts of values (cut), and weir sets whole columns: have the messages contain the whole row
+		delete a _id="7"`)
+}
+
 func TestEnvelope_Versions(t *testing.T) {
 	f := func(line, want string, parts ...string) {
 		t.Helper()

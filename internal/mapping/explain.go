@@ -66,7 +66,16 @@ func (e *Explainer) each(text []byte, row func(t *planned, table int)) {
 		return // it makes none
 	}
 	e.scratch.met = func(table int) { row(&e.plan.tables[table], table) }
-	_, _, _ = e.plan.Map(&e.line, fold.Place{}, e.scratch) // that it makes rows was found before
+	_, _, err := e.plan.Map(&e.line, fold.Place{}, e.scratch) // that it makes rows was found before
+	if n, ok := err.(*NewTable); ok && !n.Truncates {
+		key := n.Key
+		if key == nil {
+			key = e.plan.star.spec.Key
+		}
+		if _, err := e.scratch.Add(n, key); err == nil {
+			_, _, _ = e.plan.Map(&e.line, fold.Place{}, e.scratch)
+		}
+	}
 }
 
 // Sources returns, for each row that a line makes in a table, where the values of its columns come

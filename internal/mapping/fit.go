@@ -12,20 +12,26 @@ import (
 // that has such types and in one where they are texts. Those that are missing are as the values
 // are.
 var columnTypes = map[TypeKind][2]schema.Type{
-	Text:        {schema.Text, schema.Text},
-	Integer:     {schema.Int, schema.Int},
-	Real:        {schema.Real, schema.Real},
-	Numeric:     {schema.Number, schema.Any},
-	Boolean:     {schema.Bool, schema.Bool},
-	JSON:        {schema.JSON, schema.Text},
-	Timestamp:   {schema.Instant, schema.Text},
-	TimestampMs: {schema.Instant, schema.Text},
-	TimestampUs: {schema.Instant, schema.Text},
-	TimestampNs: {schema.Instant, schema.Text},
-	Date:        {schema.Day, schema.Text},
-	DateDays:    {schema.Day, schema.Text},
-	UUID:        {schema.UUID, schema.Text},
-	Bytes:       {schema.Bytes, schema.Bytes},
+	Text:         {schema.Text, schema.Text},
+	Integer:      {schema.Int, schema.Int},
+	Real:         {schema.Real, schema.Real},
+	Numeric:      {schema.Number, schema.Any},
+	Base64Number: {schema.Number, schema.Any},
+	Boolean:      {schema.Bool, schema.Bool},
+	JSON:         {schema.JSON, schema.Text},
+	JSONText:     {schema.JSON, schema.Text},
+	Timestamp:    {schema.Instant, schema.Text},
+	TimestampUTC: {schema.Instant, schema.Text},
+	TimestampMs:  {schema.Instant, schema.Text},
+	TimestampUs:  {schema.Instant, schema.Text},
+	TimestampNs:  {schema.Instant, schema.Text},
+	Date:         {schema.Day, schema.Text},
+	DateDays:     {schema.Day, schema.Text},
+	TimeMs:       {schema.Text, schema.Text},
+	TimeUs:       {schema.Text, schema.Text},
+	TimeNs:       {schema.Text, schema.Text},
+	UUID:         {schema.UUID, schema.Text},
+	Bytes:        {schema.Bytes, schema.Bytes},
 }
 
 // column is the type of a column that weir makes for values of the type; Any where it is that of
@@ -40,19 +46,25 @@ func (t Type) column(textTypes bool) schema.Type {
 // takers are the types of columns of a table that exists that take values of a type, beside those
 // that take a text of any kind. Those of types that are missing are of all types.
 var takers = map[TypeKind][]schema.Type{
-	Integer:     {schema.Int, schema.Real, schema.Number, schema.JSON},
-	Real:        {schema.Real, schema.Number, schema.JSON},
-	Numeric:     {schema.Real, schema.Number, schema.JSON},
-	Boolean:     {schema.Bool, schema.JSON},
-	JSON:        {schema.JSON},
-	Timestamp:   {schema.Instant},
-	TimestampMs: {schema.Instant},
-	TimestampUs: {schema.Instant},
-	TimestampNs: {schema.Instant},
-	Date:        {schema.Day, schema.Instant},
-	DateDays:    {schema.Day, schema.Instant},
-	UUID:        {schema.UUID},
-	Bytes:       {schema.Bytes},
+	Integer:      {schema.Int, schema.Real, schema.Number, schema.JSON},
+	Real:         {schema.Real, schema.Number, schema.JSON},
+	Numeric:      {schema.Real, schema.Number, schema.JSON},
+	Base64Number: {schema.Real, schema.Number, schema.JSON},
+	Boolean:      {schema.Bool, schema.JSON},
+	JSON:         {schema.JSON},
+	JSONText:     {schema.JSON},
+	Timestamp:    {schema.Instant},
+	TimestampUTC: {schema.Instant},
+	TimestampMs:  {schema.Instant},
+	TimestampUs:  {schema.Instant},
+	TimestampNs:  {schema.Instant},
+	Date:         {schema.Day, schema.Instant},
+	DateDays:     {schema.Day, schema.Instant},
+	TimeMs:       {},
+	TimeUs:       {},
+	TimeNs:       {},
+	UUID:         {schema.UUID},
+	Bytes:        {schema.Bytes},
 }
 
 // takes reports whether a column takes values of a type.
@@ -256,7 +268,7 @@ func (p *Plan) fitColumn(t *schema.Table, name string, key bool, as cast, source
 		fault("the database computes it")
 		return
 	}
-	if as.Kind == Bytes && (c.Type == schema.Any || c.Decl == "bytea") {
+	if as.Kind == Bytes && c.TakesBytes() {
 		c.Type = schema.Bytes
 	}
 	if as.fits(c) {
@@ -299,7 +311,7 @@ func (c *cast) fits(x *schema.Column) bool {
 // make returns a column that weir makes for values of the type.
 func (c *cast) make(name string, key, textTypes bool) schema.Column {
 	typ := c.column(textTypes)
-	if typ == schema.Any && c.Kind != Numeric {
+	if typ == schema.Any && c.Kind != Numeric && c.Kind != Base64Number {
 		return schema.New(name, key)
 	}
 	return schema.Column{Name: name, Type: typ, Key: key, NotNull: key, New: true, Precision: c.Precision, Scale: c.Scale}

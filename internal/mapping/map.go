@@ -19,9 +19,11 @@ type Fate uint8
 
 // What becomes of it.
 const (
-	Taken   Fate = iota
-	Ignored      // by the mapping's ignore, or that of its envelope
-	NoTable      // takes it; see [Scratch.Discriminator]
+	Taken     Fate = iota
+	Ignored        // by the mapping's ignore, or that of its envelope
+	Warned         // the same, and its user is to be told; see [Scratch.Warning]
+	NoTable        // takes it; see [Scratch.Discriminator]
+	Announced      // it says something of the stream, and not of a row; see [Scratch.Resume]
 )
 
 // An UnmatchedError ends a run: no table takes a message, and the mapping demands that one does.
@@ -33,6 +35,11 @@ func (e *UnmatchedError) Error() string { return e.Detail }
 type Scratch struct {
 	// Source is the name of the source of the lines, which the mapping may ask for.
 	Source string
+	// Now returns a table with the columns that the messages so far have brought; nil: as [Plan.Fit] made it.
+	Now func(table int) schema.Table
+	// Names are, by the names in the database, those in the stream of tables that earlier runs have added, where
+	// several of these are one there.
+	Names map[string]string
 
 	plan   *Plan
 	frames []frame // by tree; 0 is that of the message
@@ -127,7 +134,7 @@ func (p *Plan) title(at place) string {
 func (p *Plan) Map(l *feed.Line, at fold.Place, s *Scratch) ([]Row, Fate, error) {
 	if p.envelope != nil {
 		if l.Null || l.Deletes && !p.tombstones {
-			s.line, s.table = l, -1
+			s.line, s.table, s.stream.resume = l, -1, nil
 			return nil, Ignored, nil
 		}
 		s.beginChange(l, at)
@@ -137,6 +144,14 @@ func (p *Plan) Map(l *feed.Line, at fold.Place, s *Scratch) ([]Row, Fate, error)
 	}
 	if p.ignore != nil && !l.Deletes && s.holds(p.ignore) {
 		return nil, Ignored, nil
+	}
+	if p.envelope != nil && !l.Deletes {
+		if p.envelope.warns != nil && s.holds(p.envelope.warns) {
+			return nil, Warned, nil
+		}
+		if announces, err := s.announce(); announces {
+			return nil, Announced, err
+		}
 	}
 	var taken bool
 	var err error
@@ -230,7 +245,7 @@ func (s *Scratch) fill(tree int32, l *feed.Line, slots []int32) {
 // those of its elements. above is the key of the row that it belongs to.
 func (s *Scratch) row(table int, above []feed.Field) *feed.Error {
 	t := &s.plan.tables[table]
-	s.table = table
+	s.table, s.stream.typing = table, s.typing(table)
 	if s.stream.former != nil && t.each == nil {
 		if err := s.formerKey(table); err != nil {
 			return err
@@ -245,8 +260,13 @@ func (s *Scratch) row(table int, above []feed.Field) *feed.Error {
 		s.met(table)
 	}
 	c := fold.Change{Text: s.line.Text}
+	if s.stream.typing != nil {
+		c.Declared = s.stream.typing.declared
+	}
 	if s.line.Deletes || s.stream.deletes || t.deletes != nil && s.holds(t.deletes) {
 		c.Op = fold.Delete
+	} else if s.stream.whole && t.each == nil {
+		c.Op = fold.Replace
 	}
 	if t.version != nil {
 		if v := s.get(*t.version); v != nil {
@@ -397,12 +417,16 @@ func (s *Scratch) value(t *planned, c *column) (f feed.Field, ok bool, err *feed
 				continue
 			}
 		}
-		if src.cast.asItIs&(1<<v.Kind) != 0 { // as read would find
+		as := &src.cast
+		if s.stream.typing != nil && s.stream.typing.sources[src] != nil {
+			as = s.stream.typing.sources[src]
+		}
+		if as.asItIs&(1<<v.Kind) != 0 { // as read would find
 			f.Name, f.Kind, f.Value = c.name, v.Kind, v.Value
 			return f, true, nil
 		}
 		why := ""
-		if f, why = s.read(v, &src.cast); why != "" {
+		if f, why = s.read(v, as); why != "" {
 			return f, false, feed.Errorf(feed.BadValue, "table %q, column %q: %s is %s: %s", t.spec.Name, c.spec.Name, src.title(), brief(v), why)
 		}
 		f.Name = c.name

@@ -208,16 +208,24 @@ const (
 	Integer     TypeKind = "integer"
 	Real        TypeKind = "real"
 	Numeric     TypeKind = "numeric"
-	Boolean     TypeKind = "boolean"
-	JSON        TypeKind = "json"
-	Timestamp   TypeKind = "timestamp"
-	TimestampMs TypeKind = "timestamp_ms"
-	TimestampUs TypeKind = "timestamp_us"
-	TimestampNs TypeKind = "timestamp_ns"
-	Date        TypeKind = "date"
-	DateDays    TypeKind = "date_days"
-	UUID        TypeKind = "uuid"
-	Bytes       TypeKind = "bytes"
+	// Base64Number is a number as Kafka Connect has it: base64 of its digits without the point, as a binary
+	// number of two's complement, or an object with these as value, and scale.
+	Base64Number TypeKind = "numeric_base64"
+	Boolean      TypeKind = "boolean"
+	JSON         TypeKind = "json"
+	JSONText     TypeKind = "json_text" // JSON in a string
+	Timestamp    TypeKind = "timestamp"
+	TimestampUTC TypeKind = "timestamp_utc"
+	TimestampMs  TypeKind = "timestamp_ms"
+	TimestampUs  TypeKind = "timestamp_us"
+	TimestampNs  TypeKind = "timestamp_ns"
+	Date         TypeKind = "date"
+	DateDays     TypeKind = "date_days"
+	TimeMs       TypeKind = "time_ms" // of the day, as a number
+	TimeUs       TypeKind = "time_us"
+	TimeNs       TypeKind = "time_ns"
+	UUID         TypeKind = "uuid"
+	Bytes        TypeKind = "bytes"
 )
 
 // Expire is when rows of a table are removed.
@@ -259,7 +267,7 @@ func (t *Table) TypeOf(s *Source) Type {
 // IsTime reports whether values of the type are points in time, or days.
 func (t Type) IsTime() bool {
 	switch t.Kind {
-	case Timestamp, TimestampMs, TimestampUs, TimestampNs, Date, DateDays:
+	case Timestamp, TimestampUTC, TimestampMs, TimestampUs, TimestampNs, Date, DateDays:
 		return true
 	}
 	return false

@@ -164,7 +164,7 @@ func cutAs(text string) (path, typ string, ok bool) {
 }
 
 // TypeNames are the types by name.
-var TypeNames = []TypeKind{Auto, Text, Integer, Real, Numeric, Boolean, JSON, Timestamp, TimestampMs, TimestampUs, TimestampNs, Date, DateDays, UUID, Bytes}
+var TypeNames = []TypeKind{Auto, Text, Integer, Real, Numeric, Base64Number, Boolean, JSON, JSONText, Timestamp, TimestampUTC, TimestampMs, TimestampUs, TimestampNs, Date, DateDays, TimeMs, TimeUs, TimeNs, UUID, Bytes}
 
 // maxPrecision is that of numeric in Postgres.
 const maxPrecision = 1000
@@ -174,7 +174,7 @@ type UnknownTypeError struct{ Name string }
 
 func (e *UnknownTypeError) Error() string { return fmt.Sprintf("unknown type %q", e.Name) }
 
-// ParseType reads a type: one of [TypeNames], numeric(p) or numeric(p,s).
+// ParseType reads a type: one of [TypeNames], numeric(p) or numeric(p,s), and so numeric_base64.
 func ParseType(text string) (Type, error) {
 	name, rest, brackets := strings.Cut(text, "(")
 	t := Type{Kind: TypeKind(strings.TrimSpace(name))}
@@ -192,10 +192,10 @@ func ParseType(text string) (Type, error) {
 		t.Scale, serr = strconv.Atoi(strings.TrimSpace(scale))
 	}
 	switch {
-	case t.Kind != Numeric:
-		return Type{}, fmt.Errorf("type %q: only numeric has digits in parentheses", text)
+	case t.Kind != Numeric && t.Kind != Base64Number:
+		return Type{}, fmt.Errorf("type %q: only numeric and numeric_base64 have digits in parentheses", text)
 	case !closed || perr != nil || serr != nil || t.Precision < 1 || t.Precision > maxPrecision || t.Scale < 0 || t.Scale > t.Precision:
-		return Type{}, fmt.Errorf("type %q: must be numeric(DIGITS,FRACTION), such as numeric(12,2), with %d digits at most", text, maxPrecision)
+		return Type{}, fmt.Errorf("type %q: must be %s(DIGITS,FRACTION), such as %[2]s(12,2), with %d digits at most", text, t.Kind, maxPrecision)
 	}
 	return t, nil
 }

@@ -24,6 +24,8 @@ type Plan struct {
 	envelope *envelope // nil: the messages are the rows
 	// tombstones tells that what has only the key of a row removes it, where there is an envelope.
 	tombstones bool
+	star       *planned // stands for tables that are added; nil: none does
+	maxTables  int
 	ignore     condition
 	unmatched  Unmatched
 	by         place // the discriminating value
@@ -50,6 +52,7 @@ type planned struct {
 	from          []pattern // of its names in the stream
 	version       *place
 	columns       []column
+	described     bool // by the stream: it need not have what it describes
 	everything    bool // the row's fields are columns by their names
 	rest          fold.NewColumns
 	used          map[int32]bool // names of the row's fields that are no such columns

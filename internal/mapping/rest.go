@@ -48,10 +48,18 @@ func (t *planned) named() bool { return t.everything || t.rest != fold.IgnoreCol
 
 // others adds the fields of a row that a table takes by their names. Those of its key are noted.
 func (s *Scratch) others(t *planned, object *feed.Field, key []feed.Field) *feed.Error {
-	return s.namedFields(t, object, func(f feed.Field, _ []byte) {
+	var bad *feed.Error
+	err := s.namedFields(t, object, func(f feed.Field, name []byte) {
+		if s.stream.typing != nil && bad == nil {
+			f, bad = s.typed(f, name)
+		}
 		t.noteKey(f, key)
 		s.fields = append(s.fields, f)
 	})
+	if err != nil {
+		return err
+	}
+	return bad
 }
 
 // namedFields calls each with the fields of a row that no column takes, and what stands between

@@ -42,7 +42,7 @@ func (s *Scratch) readTime(v *feed.Field, c *cast) (feed.Field, string) {
 		d.point -= c.shift
 		m, why = s.elapsed(d)
 	} else if c.shift == 0 {
-		m, asItIs, why = readRFC3339(text)
+		m, asItIs, why = readRFC3339(text, c.utc)
 	} else {
 		why = "it is not a number"
 	}
@@ -98,10 +98,11 @@ func (s *Scratch) elapsed(d decimal) (m moment, why string) {
 	return m, ""
 }
 
-// readRFC3339 reads a point in time. asItIs tells that it is spelled as appendTo spells it.
-func readRFC3339(text []byte) (m moment, asItIs bool, why string) {
-	const form = "2020-05-15T13:30:00Z"
-	if len(text) < len(form) || text[4] != '-' || text[7] != '-' || text[13] != ':' || text[16] != ':' {
+// readRFC3339 reads a point in time. utc takes one without an offset, which is in UTC, and an offset
+// without minutes or without a colon. asItIs tells that it is spelled as appendTo spells it.
+func readRFC3339(text []byte, utc bool) (m moment, asItIs bool, why string) {
+	const form = "2020-05-15T13:30:00"
+	if len(text) < len(form) || len(text) == len(form) && !utc || text[4] != '-' || text[7] != '-' || text[13] != ':' || text[16] != ':' {
 		return m, false, noTime
 	}
 	days, ok := readDay(text[:10])
@@ -115,12 +116,12 @@ func readRFC3339(text []byte) (m moment, asItIs bool, why string) {
 		return m, false, "it is a leap second, which databases do not have"
 	}
 	rest := text[19:]
-	if rest[0] == '.' {
+	if len(rest) > 0 && rest[0] == '.' {
 		n := 1
 		for n < len(rest) && isDigit(rest[n]) {
 			n++
 		}
-		if n == 1 || n == len(rest) {
+		if n == 1 || n == len(rest) && !utc {
 			return m, false, noTime
 		}
 		if m.fraction = rest[1:n]; n > maxSeconds {
@@ -131,7 +132,11 @@ func readRFC3339(text []byte) (m moment, asItIs bool, why string) {
 	asItIs = text[10] == 'T' && string(rest) == "Z" && !bytes.HasSuffix(m.fraction, []byte("0"))
 	m.fraction = bytes.TrimRight(m.fraction, "0")
 	offset := 0
+	if utc {
+		rest = wholeOffset(rest)
+	}
 	switch {
+	case utc && len(rest) == 0:
 	case len(rest) == 1 && (rest[0] == 'Z' || rest[0] == 'z'):
 	case len(rest) == 6 && (rest[0] == '+' || rest[0] == '-') && rest[3] == ':':
 		hours, minutes := twoDigits(rest[1:]), twoDigits(rest[4:])
@@ -146,6 +151,19 @@ func readRFC3339(text []byte) (m moment, asItIs bool, why string) {
 	}
 	m.seconds = days*secondsPerDay + int64((hour*60+minute-offset)*60+second)
 	return m, asItIs, ""
+}
+
+// wholeOffset spells an offset as RFC 3339 does, where it has no minutes or no colon.
+func wholeOffset(text []byte) []byte {
+	if len(text) > 0 && (text[0] == '+' || text[0] == '-') {
+		switch len(text) {
+		case 3:
+			return []byte{text[0], text[1], text[2], ':', '0', '0'}
+		case 5:
+			return []byte{text[0], text[1], text[2], ':', text[3], text[4]}
+		}
+	}
+	return text
 }
 
 // twoDigits reads a number of two digits; -1 is none.

@@ -41,6 +41,9 @@ func (s *Scratch) Unmet() (all []Unmet) {
 		if t.version != nil && t.spec.Version.Base != NoBase && !t.spec.Version.IsEnvelopeVersion() {
 			all = s.unmetPath(all, of("version_field"), *t.version)
 		}
+		if t.described {
+			continue
+		}
 		for j := range t.columns {
 			c := &t.columns[j]
 			paths := []place{}

@@ -39,7 +39,7 @@ type Snapshot struct {
 	// Lanes are the sources that are being read, and all that have no end: connections,
 	// stdin, files that are followed.
 	Lanes  []LaneState
-	Tables []Table // as New had them
+	Tables []Table // as New had them, and those that were added
 	Files  Files
 	Begun  bool // a source was opened
 
@@ -155,6 +155,13 @@ func New(tables ...string) *Progress {
 	return p
 }
 
+// AddTable adds a table behind the others.
+func (p *Progress) AddTable(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tables = append(p.tables, Table{Name: name, Rejected: reasons()})
+}
+
 func reasons() map[feed.Reason]int64 {
 	m := map[feed.Reason]int64{}
 	for _, r := range feed.Reasons {
@@ -243,7 +250,7 @@ func (s *Snapshot) NotReady() string {
 type Flush struct {
 	Took   time.Duration
 	Rows   int          // of all tables
-	Tables []TableFlush // in the order of New
+	Tables []TableFlush // in the order in which they were added
 }
 
 // A TableFlush is what a flush did to a table.

@@ -20,7 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/pgserver"
 	"github.com/weirsync/weir/internal/testtls"
 )
 
@@ -146,7 +146,7 @@ var properties string
 // configure writes the broker's settings, its certificate, and the key of it.
 func (b *broker) configure() (err error) {
 	for i := range b.ports {
-		if b.ports[i], err = testpg.FreePort(); err != nil {
+		if b.ports[i], err = pgserver.FreePort(); err != nil {
 			return err
 		}
 	}

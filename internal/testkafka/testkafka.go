@@ -17,7 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/pgserver"
 )
 
 // A Cluster is one broker, which can be stopped and started again with what it holds.
@@ -33,7 +33,7 @@ type Cluster struct {
 // Start starts a cluster of the stand-in.
 func Start(t testing.TB, opts ...kfake.Opt) *Cluster {
 	t.Helper()
-	port, err := testpg.FreePort()
+	port, err := pgserver.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,14 @@ type sample struct {
 	sources map[string]read
 }
 
+// table is how many rows a table had; it may have been added since.
+func (s *sample) table(i int) int64 {
+	if i >= len(s.rows) {
+		return 0
+	}
+	return s.rows[i]
+}
+
 // read is how far a source was read.
 type read struct{ lines, bytes, offset int64 }
 

@@ -165,7 +165,7 @@ func (s *Site) status() *Status {
 	slices.SortStableFunc(st.Reasons, func(a, b Reason) int { return cmp.Compare(b.Lines, a.Lines) })
 	for i := range did.Tables {
 		t := &did.Tables[i]
-		st.Tables = append(st.Tables, Table{t.Name, perSecond(at.rows[i]-since.rows[i], over), t.Messages, t.Coalesced,
+		st.Tables = append(st.Tables, Table{t.Name, perSecond(at.rows[i]-since.table(i), over), t.Messages, t.Coalesced,
 			t.Inserted, t.Updated, t.Unchanged, t.Deleted, t.Expired, some(t.Rejected)})
 	}
 	for i := range did.Lanes {

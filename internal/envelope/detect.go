@@ -1,0 +1,82 @@
+package envelope
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// Of returns the name of the envelope that a message looks to be in, or "". That of one which has only some of
+// the fields that its tool always sends is not told.
+func Of(message []byte) string {
+	var m fields
+	if json.Unmarshal(message, &m) != nil {
+		return ""
+	}
+	if payload := m.object("payload"); payload != nil && len(m) <= 2 {
+		m = payload
+	}
+	for _, s := range signs {
+		if s.of(m) {
+			return s.envelope
+		}
+	}
+	return ""
+}
+
+// signs tell the messages of change streams; the first that fits counts.
+var signs = []struct {
+	envelope string
+	of       func(m fields) bool
+}{
+	{"debezium-mysql", func(m fields) bool {
+		source := m.object("source")
+		return m.text("op", "c", "u", "d", "r", "t") && source.text("db") && source["schema"] == nil && m.has("ts_ms")
+	}},
+	{"debezium", func(m fields) bool {
+		return m.text("op", "c", "u", "d", "r", "t") && m.object("source") != nil && (m.has("before") || m.has("after"))
+	}},
+	{"debezium-flat", func(m fields) bool {
+		return m.text("__deleted", "true", "false") || m.text("__op", "c", "u", "d", "r") && m.text("__table")
+	}},
+	{"canal", func(m fields) bool { return m.text("database") && m.text("table") && m.has("isDdl", "data") }},
+	{"maxwell", func(m fields) bool {
+		return m.text("database") && m.text("table") && m.text("type", "insert", "update", "delete", "bootstrap-insert") && m.object("data") != nil
+	}},
+	{"wal2json", func(m fields) bool {
+		return m.text("action", "I", "U", "D", "T") && m.text("schema") && m.text("table")
+	}},
+	{"dms", func(m fields) bool {
+		about := m.object("metadata")
+		return m.object("data") != nil && about.text("operation") && about.text("table-name")
+	}},
+	{"mongodb", func(m fields) bool {
+		return m.text("operationType", "insert", "update", "replace", "delete") && m.object("ns").text("coll") && m.object("documentKey") != nil
+	}},
+	{"airbyte", func(m fields) bool { return m.text("type", "RECORD") && m.object("record").text("stream") }},
+	{"singer", func(m fields) bool {
+		return m.text("stream") && (m.text("type", "RECORD") && m.object("record") != nil || m.text("type", "SCHEMA") && m.object("schema") != nil)
+	}},
+	{"cloudevents", func(m fields) bool {
+		return m.text("specversion") && m.text("type") && m.text("source") && m.text("id")
+	}},
+}
+
+// fields are those of an object.
+type fields map[string]json.RawMessage
+
+// has reports whether there are all of some fields.
+func (m fields) has(names ...string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return m[name] == nil })
+}
+
+// text reports whether a field is a text, and one of these if there are any.
+func (m fields) text(name string, of ...string) bool {
+	var text *string
+	return json.Unmarshal(m[name], &text) == nil && text != nil && (len(of) == 0 || slices.Contains(of, *text))
+}
+
+// object returns a field that is an object, else nil.
+func (m fields) object(name string) (o fields) {
+	_ = json.Unmarshal(m[name], &o) // of anything else it stays nil
+	return o
+}

@@ -1,0 +1,98 @@
+package job_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
+)
+
+// resumes has a config map messages of an envelope, with a row or a value from which the source resumes.
+func resumes(t *testing.T, c *job.Config) {
+	t.Helper()
+	m := &mapping.Mapping{File: "t.yaml", Unmatched: mapping.IgnoreUnmatched,
+		Envelope: &mapping.Envelope{Row: []mapping.Path{mapping.FieldPath("record")}, Resume: mapping.FieldPath("value")},
+		Tables:   []mapping.Table{{Name: "t", Key: []string{"id"}, Rest: fold.AddColumns, MaxColumns: 500}}}
+	if err := c.Map(m, nil, schema.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRun_ResumesAfterCommit: whichever calls of the database fail, before they do something or after, all
+// rows before a value from which the source resumes are there when it is told, and all are told in order.
+func TestRun_ResumesAfterCommit(t *testing.T) {
+	sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
+		var feed strings.Builder
+		var want []string
+		for id := 1; id <= 100; id++ {
+			fmt.Fprintf(&feed, `{"record":{"id":%d}}`+"\n", id)
+			for rnd.IntN(4) == 0 { // also one behind the other
+				want = append(want, fmt.Sprintf(`{"upto": %d, "n": %d}`, id, len(want)))
+				fmt.Fprintf(&feed, `{"value":%s}`+"\n", want[len(want)-1])
+			}
+		}
+		feed.WriteString(`{"value":null}` + "\n")
+		seed := rnd.Uint64()
+		for kind, dest := range destinations(t) {
+			t.Run(kind, func(t *testing.T) {
+				db := openSink(t, dest)
+				defer db.Close()
+				reader := openSQL(t, dest)
+				defer reader.Close()
+				var told []string
+				rejects, err := job.ParseRejects("table")
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := job.Config{Sources: []string{"-"}, Job: "t", BatchRows: 7, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30, Log: logtest.New(t),
+					Resume: func(value []byte) error {
+						upto, n := 0, 0
+						if _, err := fmt.Sscanf(string(value), `{"upto": %d`, &upto); err != nil {
+							return err
+						}
+						told = append(told, string(value))
+						err := reader.QueryRowContext(t.Context(), fmt.Sprintf("SELECT count(*) FROM t WHERE id <= %d", upto)).Scan(&n)
+						if err == nil && n != upto {
+							err = fmt.Errorf("%s was told when %d rows were there", value, n)
+						}
+						return err
+					}}
+				c.Source.Stdin = strings.NewReader(feed.String())
+				resumes(t, &c)
+				faults := sinktest.RandomFaults(rand.New(rand.NewPCG(seed, 1)))
+				if err := job.Run(t.Context(), c, sink.Retry(sinktest.Faulty(db, faults), time.Minute, func(*sink.Error) {}), nil, progress.New("t")); err != nil {
+					t.Fatal(err)
+				}
+				if strings.Join(told, "\n") != strings.Join(want, "\n") {
+					t.Errorf("told\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
+				}
+			})
+		}
+	})
+}
+
+// TestRun_ResumeEndsRun: a value that cannot be told ends the run.
+func TestRun_ResumeEndsRun(t *testing.T) {
+	dest := destinations(t)["sqlite"]
+	db := openSink(t, dest)
+	defer db.Close()
+	full := errors.New("no space left")
+	c := tablesConfig(t, "-", "t")
+	c.Resume = func([]byte) error { return full }
+	c.Source.Stdin = strings.NewReader(`{"value":{}}` + "\n")
+	resumes(t, &c)
+	if err := job.Run(t.Context(), c, db, nil, progress.New("t")); !errors.Is(err, full) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,129 @@
+package mapping
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+
+	"github.com/weirsync/weir/internal/feed"
+)
+
+// noScale is that of a Base64Number whose objects alone say how many digits follow the point.
+const noScale = math.MinInt
+
+// readBase64Number reads a decimal as Kafka Connect writes it.
+func (s *Scratch) readBase64Number(v *feed.Field, c *cast) (feed.Field, string) {
+	scale := c.scale
+	switch v.Kind {
+	case feed.Int, feed.Number: // decimal.format=NUMERIC
+		return s.readNumeric(v, c)
+	case feed.JSON:
+		var ok bool
+		if v, scale, ok = scaled(v.Value); !ok {
+			return *v, "it is neither base64 nor an object with scale and value"
+		}
+	}
+	if scale == noScale {
+		return *v, "it does not say how many of its digits follow the point, and numeric_base64(DIGITS,FRACTION) does"
+	}
+	if !s.decode(v) || len(s.digits) == 0 {
+		return *v, notBase64
+	}
+	if len(s.digits) > maxNumber {
+		return *v, "it has more digits than a database's numbers"
+	}
+	n := new(big.Int).SetBytes(s.digits)
+	if s.digits[0]&0x80 != 0 { // two's complement
+		n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(8*len(s.digits))))
+	}
+	from := len(s.bytes)
+	if n.Sign() < 0 {
+		s.bytes = append(s.bytes, '-')
+	}
+	digits := n.Abs(n).Append(nil, 10)
+	if max(len(digits), scale+1)-min(scale, 0) >= maxNumber { // with the point
+		return *v, "it has more digits than a database's numbers"
+	}
+	if scale < 0 {
+		digits, scale = append(digits, bytes.Repeat([]byte{'0'}, -scale)...), 0
+	}
+	if zeros := scale + 1 - len(digits); zeros > 0 {
+		digits = append(bytes.Repeat([]byte{'0'}, zeros), digits...)
+	}
+	s.bytes = append(s.bytes, digits[:len(digits)-scale]...)
+	if scale > 0 {
+		s.bytes = append(append(s.bytes, '.'), digits[len(digits)-scale:]...)
+	}
+	made := s.made(from, feed.KindOf(s.bytes[from:]))
+	return s.readNumeric(&made, c)
+}
+
+// scaled reads the members of an object with a number and its scale.
+func scaled(object []byte) (v *feed.Field, scale int, ok bool) {
+	v = &feed.Field{Value: object, Kind: feed.JSON}
+	w := feed.Walk(object)
+	for w.Next(); w.Next(); {
+		name, k, raw := w.Name, w.Kind, w.Raw()
+		switch string(name) {
+		case "scale":
+			n, err := strconv.Atoi(string(raw))
+			scale, ok = n, err == nil && -maxWhole <= n && n <= maxFraction
+		case "value":
+			v = &feed.Field{Value: raw, Kind: k}
+		}
+	}
+	return v, scale, ok && v.Kind == feed.String
+}
+
+// readJSONText reads JSON in a string. A column of texts gets the string.
+func (s *Scratch) readJSONText(v *feed.Field, c *cast) (feed.Field, string) {
+	if v.Kind != feed.String {
+		return *v, "it is no string with JSON"
+	}
+	text := bytes.TrimSpace(s.textOf(v))
+	switch {
+	case !json.Valid(text):
+		return *v, "it is no string with JSON"
+	case c.textJSON:
+		return *v, ""
+	}
+	from := len(s.bytes)
+	s.bytes = append(s.bytes, text...)
+	return s.made(from, feed.KindOf(text)), ""
+}
+
+// readTimeOfDay reads what has gone by since midnight.
+func (s *Scratch) readTimeOfDay(v *feed.Field, c *cast) (feed.Field, string) {
+	n, why := s.integer(v)
+	if why != "" {
+		return *v, why
+	}
+	unit := int64(1)
+	for range c.shift {
+		unit *= 10
+	}
+	if n < 0 || n > secondsPerDay*unit { // 24:00:00 is one of Postgres' times
+		return *v, "it is not in a day"
+	}
+	from, second := len(s.bytes), n/unit
+	s.bytes = fmt.Appendf(s.bytes, `"%02d:%02d:%02d`, second/3600, second/60%60, second%60)
+	if n %= unit; n > 0 {
+		s.bytes = bytes.TrimRight(fmt.Appendf(s.bytes, ".%0*d", c.shift, n), "0")
+	}
+	s.bytes = append(s.bytes, '"')
+	return s.made(from, feed.String), ""
+}
+
+// readDouble reads a double in the spelling of its own: Java's may have digits that say nothing more.
+func (s *Scratch) readDouble(v *feed.Field, _ *cast) (feed.Field, string) {
+	n, _, ok := feed.ParseReal(v.Value)
+	if !ok {
+		return *v, ""
+	}
+	from := len(s.bytes)
+	s.bytes = feed.AppendReal(s.bytes, n)
+	return s.made(from, feed.KindOf(s.bytes[from:])), ""
+}
