@@ -119,7 +119,9 @@ func (a *allBench) run(ctx context.Context, stories []story) (benchResult, error
 		case ctx.Err() != nil || err != nil && a.e.exitCode(err) == exitUsage:
 			return nil, cmp.Or(ctx.Err(), err)
 		case err != nil:
-			if one.Error = err.Error(); !errors.Is(err, errNoPostgres) {
+			if one.Error = err.Error(); errors.Is(err, errNoPostgres) {
+				a.log.Warn(fmt.Sprintf("%s is skipped: %v", s.name, err))
+			} else {
 				r.failed = errors.Join(r.failed, fmt.Errorf("%s: %w", s.name, err))
 			}
 		default:
@@ -151,7 +153,7 @@ func (a *allBench) place() (experiment.Database, error) {
 
 func (a *allBench) ladder(ctx context.Context) (benchResult, error) {
 	o := defaultLadder()
-	o.Source, o.Messages, o.Log = a.feed, 200_000, a.log
+	o.Source, o.Log = a.feed, a.log
 	if a.quick {
 		o.Messages, o.For, o.Runs = 1000, 20*time.Millisecond, 1
 	}
@@ -167,7 +169,7 @@ func (a *allBench) overwrite(ctx context.Context) (benchResult, error) {
 	if o.Log = a.log; a.quick {
 		o.Memory, o.Rows, o.Runs, o.Unlimited = 1<<20, 500, 1, true
 	}
-	dbs, err := a.e.overwritten(a.to, o.Memory)
+	dbs, err := a.e.overwritten(a.to, o.Memory, a.log)
 	if err != nil {
 		return nil, err
 	}

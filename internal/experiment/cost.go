@@ -11,17 +11,18 @@ import (
 type Cost struct {
 	Rate    report.Spread `json:"messages_per_second"`
 	Syncs   int64         `json:"syncs"`
-	Written int64         `json:"written_bytes"` // to files; of Postgres, to its log
+	Written int64         `json:"written_bytes"`        // to files; of Postgres, to its log
+	Read    int64         `json:"read_bytes,omitempty"` // from the disk; 0: that is not known
 }
 
 // A run is what one run cost.
 type run struct {
-	rate           float64
-	syncs, written int64
+	rate                 float64
+	syncs, written, read int64
 }
 
 func newRun(n int, took time.Duration, before, after usage) run {
-	return run{rateOf(n, took), after.syncs - before.syncs, after.written - before.written}
+	return run{rateOf(n, took), after.syncs - before.syncs, after.written - before.written, after.read - before.read}
 }
 
 // rateOf is how many in a second. Where the clock is coarse, a short time is none.
@@ -52,6 +53,7 @@ func costOf(runs []run) Cost {
 		Rate:    median(func(r run) float64 { return r.rate }),
 		Syncs:   int64(median(func(r run) float64 { return float64(r.syncs) }).Median),
 		Written: int64(median(func(r run) float64 { return float64(r.written) }).Median),
+		Read:    int64(median(func(r run) float64 { return float64(r.read) }).Median),
 	}
 }
 

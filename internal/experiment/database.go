@@ -29,6 +29,8 @@ type Database interface {
 	// begin makes the place, and removes those of runs that were killed.
 	begin(ctx context.Context, log *slog.Logger) error
 	end(ctx context.Context) error
+	// folder is the place's; "" where a server has it that runs already.
+	folder() string
 	// open opens the place as an ordinary program does, on one connection.
 	open(ctx context.Context, level sink.Level) (*sql.DB, error)
 	// sink opens the place as weir does.
@@ -53,7 +55,7 @@ type Database interface {
 }
 
 // usage is what a database has cost so far.
-type usage struct{ syncs, written int64 }
+type usage struct{ syncs, written, read int64 }
 
 const nothing = "nothing"
 
@@ -80,13 +82,21 @@ func Open(driver, dest string) (Database, error) {
 	return place(dest), nil
 }
 
-// within makes the place in db, has f write there, and removes it.
-func within(ctx context.Context, db Database, log *slog.Logger, f func() error) (err error) {
+// within makes the place in db, has f write there, and to files in a folder, and removes both.
+func within(ctx context.Context, db Database, log *slog.Logger, f func(dir string) error) (err error) {
 	if err := db.begin(ctx, log); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.end(context.WithoutCancel(ctx))) }()
-	return f()
+	if dir := db.folder(); dir != "" {
+		return f(dir)
+	}
+	files, err := newPlace(os.TempDir(), placePrefix, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, files.remove()) }()
+	return f(files.dir)
 }
 
 // A sqliteDB is a folder beside the file.
@@ -112,6 +122,8 @@ func (d *sqliteDB) begin(_ context.Context, log *slog.Logger) (err error) {
 }
 
 func (d *sqliteDB) end(context.Context) error { return d.place.remove() }
+
+func (d *sqliteDB) folder() string { return d.place.dir }
 
 func (d *sqliteDB) wipe(context.Context) error {
 	files, err := os.ReadDir(d.place.dir)
@@ -180,7 +192,7 @@ func (d *sqliteDB) buffers(context.Context) (int64, error) { return 0, nil }
 
 func (d *sqliteDB) usage(context.Context) (usage, error) {
 	io := sqlite.CountIO()
-	return usage{io.Syncs, io.Written}, nil
+	return usage{io.Syncs, io.Written, diskRead("self")}, nil
 }
 
 func (d *sqliteDB) lost(level sink.Level) string {
@@ -191,6 +203,21 @@ func (d *sqliteDB) lost(level sink.Level) string {
 		return "what was committed since the last sync"
 	}
 	return nothing
+}
+
+// diskRead is how many bytes processes, and those of their children that have ended, have read from the disk; 0 where
+// the system does not tell.
+func diskRead(pids ...string) (bytes int64) {
+	for _, pid := range pids {
+		io, _ := os.ReadFile(filepath.Join("/proc", pid, "io"))
+		for line := range strings.Lines(string(io)) {
+			var n int64
+			if found, _ := fmt.Sscanf(line, "read_bytes: %d", &n); found == 1 {
+				bytes += n
+			}
+		}
+	}
+	return bytes
 }
 
 // schemaPrefix begins the names of the schemas; eight letters and digits follow.
@@ -270,6 +297,8 @@ func (d *postgresDB) end(ctx context.Context) error {
 	_, err := d.control.Exec(ctx, "DROP SCHEMA IF EXISTS "+d.schema+" CASCADE")
 	return errors.Join(err, d.control.Close(ctx))
 }
+
+func (d *postgresDB) folder() string { return "" }
 
 func (d *postgresDB) wipe(ctx context.Context) error {
 	_, err := d.control.Exec(context.WithoutCancel(ctx), "SET client_min_messages = error; DROP SCHEMA "+d.schema+" CASCADE; CREATE SCHEMA "+d.schema)

@@ -15,14 +15,18 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// fillArg has the program of the tests fill a queue.
-const fillArg = "fill-queue"
+// fillArg has the program of the tests fill a queue, and otherArg say something else and stay.
+const fillArg, otherArg = "fill-queue", "other"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == fillArg {
 		err := FillQueue(context.Background(), os.Args[2], os.Args[3], os.Args[4], os.Stdout)
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+	if len(os.Args) > 1 && os.Args[1] == otherArg {
+		fmt.Println("other")
+		time.Sleep(time.Hour)
 	}
 	os.Exit(testpg.Tests{M: m}.Run())
 }

@@ -93,7 +93,7 @@ func Ladder(ctx context.Context, c LadderConfig, db Database) (r *LadderResult, 
 		return nil, err
 	}
 	r = &LadderResult{Feed: feed, Runs: c.Runs, Messages: s.messages, IDs: s.ids, Columns: len(s.names), Wanted: c.wanted()}
-	err = within(ctx, db, c.Log, func() error {
+	err = within(ctx, db, c.Log, func(string) error {
 		r.Database = db.name()
 		if err := c.climb(ctx, db, s, r); err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -51,6 +50,8 @@ type OverwriteTable struct {
 	Memory   int64           `json:"memory_bytes"`
 	Held     bool            `json:"memory_is_limited"` // else it is only compared with
 	Sizes    []OverwriteSize `json:"sizes"`
+	// Flushes is what larger flushes give at the last size.
+	Flushes []OverwriteFlush `json:"flushes"`
 }
 
 // An OverwriteSize is what was measured at one size of the table. Each Cost is of the same number of
@@ -61,11 +62,23 @@ type OverwriteSize struct {
 	Rows       int     `json:"table_rows"`
 	Written    int     `json:"rows_of_a_run"`
 	Insert     Cost    `json:"insert"`
+	Scattered  Cost    `json:"insert_scattered"` // new keys between those of the table
 	Overwrite  Cost    `json:"overwrite"`
+	Auto       Cost    `json:"overwrite_with_prefetch_auto"`
 	Prefetched Cost    `json:"overwrite_with_prefetch"`
-	// How many times as long overwriting took as the inserting before it.
+	// How many times as long writing took as the inserting before it, in the order of the keys.
+	ScatteredRatio  report.Spread `json:"insert_scattered_of_insert"`
 	Ratio           report.Spread `json:"overwrite_of_insert"`
+	AutoRatio       report.Spread `json:"overwrite_with_prefetch_auto_of_insert"`
 	PrefetchedRatio report.Spread `json:"overwrite_with_prefetch_of_insert"`
+}
+
+// An OverwriteFlush is what flushes of one size cost. The more rows a flush has, the more of them are in the same page.
+type OverwriteFlush struct {
+	Rows      int           `json:"rows_of_a_flush"`
+	Insert    Cost          `json:"insert"`
+	Overwrite Cost          `json:"overwrite"`
+	Ratio     report.Spread `json:"overwrite_of_insert"`
 }
 
 // Overwrite measures databases one after the other.
@@ -103,12 +116,7 @@ func (c *OverwriteConfig) measure(ctx context.Context, db Database) (t *Overwrit
 			c.Log.Warn(fmt.Sprintf("memory is not limited, so that the system's cache may hold the table: %v (weir may as root, or under systemd-run --user --scope)", lerr))
 		}
 	}
-	files, err := newPlace(os.TempDir(), placePrefix, c.Log)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, files.remove()) }()
-	err = within(ctx, db, c.Log, func() error {
+	err = within(ctx, db, c.Log, func(dir string) (err error) {
 		if t.Database = db.name(); !db.held() && c.Memory == 0 {
 			if t.Memory, err = db.buffers(ctx); err != nil {
 				return err
@@ -117,7 +125,7 @@ func (c *OverwriteConfig) measure(ctx context.Context, db Database) (t *Overwrit
 				return fmt.Errorf("shared_buffers is %s, and the table would grow to %s: name less by --memory", quantity.Bytes(t.Memory), quantity.Bytes(6*t.Memory))
 			}
 		}
-		w := &overwriting{c: c, db: db, path: filepath.Join(files.dir, "feed.jsonl"), most: c.Rows, random: rand.New(rand.NewPCG(1, 2))}
+		w := &overwriting{c: c, db: db, path: filepath.Join(dir, "feed.jsonl"), most: c.Rows, random: rand.New(rand.NewPCG(1, 2))}
 		for _, times := range sizes {
 			s, err := w.at(ctx, times, t.Memory)
 			if err != nil {
@@ -125,7 +133,8 @@ func (c *OverwriteConfig) measure(ctx context.Context, db Database) (t *Overwrit
 			}
 			t.Sizes = append(t.Sizes, *s)
 		}
-		return nil
+		t.Flushes, err = w.larger(ctx)
+		return err
 	})
 	return t, err
 }
@@ -135,11 +144,14 @@ type overwriting struct {
 	c      *OverwriteConfig
 	db     Database
 	path   string // of the messages that are written next
-	rows   int    // of the table
-	syncs  int
-	used   usage // so far
-	most   int   // rows of a run
+	rows   int    // of the table, beside those that are scattered
+	added  int    // how many of the rows that are written next are new
 	random *rand.Rand
+
+	scattered int   // rows so far
+	syncs     int   // so far
+	used      usage // so far
+	most      int   // rows of a run
 }
 
 const (
@@ -147,6 +159,7 @@ const (
 	growRows      = 50_000      // rows
 	firstRows     = 100         // rows, by which the bytes of a row are known
 	longestRun    = time.Second // about: where the disk is slower, runs write fewer rows
+	largerFlush   = 10          // times the rows of a run: a batch of weir's by default
 )
 
 // at grows the table to a multiple of the memory, and writes rows there.
@@ -163,29 +176,65 @@ func (w *overwriting) at(ctx context.Context, times float64, memory int64) (*Ove
 	if w.used, err = w.db.usage(ctx); err != nil {
 		return nil, err
 	}
-	s.Rows = w.rows
-	kinds := []struct {
-		rows     func(n int) []int
-		prefetch string
-		cost     *Cost
-		runs     []run
-	}{{w.fresh, job.PrefetchOff, &s.Insert, nil}, {w.existing, job.PrefetchOff, &s.Overwrite, nil}, {w.existing, job.PrefetchOn, &s.Prefetched, nil}}
+	s.Rows = w.rows + w.scattered
+	kinds := []overwriteKind{
+		{rows: w.fresh, batch: overwriteRows, prefetch: job.PrefetchOff, cost: &s.Insert},
+		{rows: w.between, batch: overwriteRows, prefetch: job.PrefetchOff, cost: &s.Scattered, ratio: &s.ScatteredRatio},
+		{rows: w.existing, batch: overwriteRows, prefetch: job.PrefetchOff, cost: &s.Overwrite, ratio: &s.Ratio},
+		{rows: w.existing, batch: overwriteRows, prefetch: job.PrefetchAuto, cost: &s.Auto, ratio: &s.AutoRatio},
+		{rows: w.existing, batch: overwriteRows, prefetch: job.PrefetchOn, cost: &s.Prefetched, ratio: &s.PrefetchedRatio},
+	}
+	if err := w.turns(ctx, s.Written, kinds); err != nil {
+		return nil, err
+	}
+	w.most = max(min(w.most, int(s.Overwrite.Rate.Median*longestRun.Seconds())), min(w.most, overwriteRows))
+	return s, nil
+}
+
+// larger writes rows in flushes that are larger than those of the runs so far.
+func (w *overwriting) larger(ctx context.Context) (all []OverwriteFlush, err error) {
+	for _, n := range []int{w.c.Rows, largerFlush * w.c.Rows} {
+		f := OverwriteFlush{Rows: min(n, w.rows)}
+		w.c.Log.Info(fmt.Sprintf("%s: flushes of %s", w.db.name(), quantity.Count(int64(f.Rows), "row")))
+		err := w.turns(ctx, f.Rows, []overwriteKind{
+			{rows: w.fresh, batch: f.Rows, prefetch: job.PrefetchOff, cost: &f.Insert},
+			{rows: w.existing, batch: f.Rows, prefetch: job.PrefetchOff, cost: &f.Overwrite, ratio: &f.Ratio}})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+// An overwriteKind is one way to write rows.
+type overwriteKind struct {
+	rows     func(n int) []string // the keys
+	batch    int                  // rows of a flush
+	prefetch string
+	cost     *Cost
+	ratio    *report.Spread // to the first kind; nil for that itself
+	runs     []run
+}
+
+// turns writes n rows in each way, in turns.
+func (w *overwriting) turns(ctx context.Context, n int, kinds []overwriteKind) error {
 	for range w.c.Runs {
 		for i := range kinds {
 			k := &kinds[i]
-			one, err := w.measured(ctx, k.rows(s.Written), k.prefetch)
+			one, err := w.measured(ctx, k, n)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			k.runs = append(k.runs, one)
 		}
 	}
 	for _, k := range kinds {
-		*k.cost = costOf(k.runs)
+		if *k.cost = costOf(k.runs); k.ratio != nil {
+			*k.ratio = ratioOf(kinds[0].runs, k.runs)
+		}
 	}
-	s.Ratio, s.PrefetchedRatio = ratioOf(kinds[0].runs, kinds[1].runs), ratioOf(kinds[0].runs, kinds[2].runs)
-	w.most = max(min(w.most, int(s.Overwrite.Rate.Median*longestRun.Seconds())), min(w.most, overwriteRows))
-	return s, nil
+	return nil
 }
 
 // grow inserts rows until the table has a size.
@@ -199,61 +248,76 @@ func (w *overwriting) grow(ctx context.Context, bytes int64) error {
 		if w.rows > 0 {
 			n = int(min(growRows, 1+float64(bytes-has)*float64(w.rows)/float64(max(has, 1))))
 		}
-		rows := w.fresh(n)
-		if err := w.feed(rows); err != nil {
+		keys := w.fresh(n)
+		if err := w.feed(keys); err != nil {
 			return err
 		}
-		if err := w.sync(ctx, rows, growRows, job.PrefetchOff); err != nil {
+		if err := w.sync(ctx, keys, growRows, job.PrefetchOff); err != nil {
 			return err
 		}
 	}
 }
 
-// fresh are the next rows that the table does not have.
-func (w *overwriting) fresh(n int) []int {
-	rows := make([]int, n)
-	for i := range rows {
-		rows[i] = w.rows + i
+// fresh are the keys of the next rows, which come to the end of the table and of its index.
+func (w *overwriting) fresh(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = rowKey(w.rows + i)
 	}
-	return rows
+	w.rows += n
+	w.added = n
+	return keys
 }
 
-// existing are random rows of the table.
-func (w *overwriting) existing(n int) []int {
+// between are keys of new rows, each behind that of a random row.
+func (w *overwriting) between(n int) []string {
+	keys := w.existing(n)
+	for i := range keys {
+		w.scattered++
+		keys[i] = fmt.Sprintf("%s-%d", keys[i], w.scattered)
+	}
+	w.added = n
+	return keys
+}
+
+// existing are the keys of random rows of the table.
+func (w *overwriting) existing(n int) []string {
 	chosen := make(map[int]bool, n)
-	rows := make([]int, 0, n)
-	for len(rows) < n {
+	keys := make([]string, 0, n)
+	for len(keys) < n {
 		if i := w.random.IntN(w.rows); !chosen[i] {
 			chosen[i] = true
-			rows = append(rows, i)
+			keys = append(keys, rowKey(i))
 		}
 	}
-	return rows
+	w.added = 0
+	return keys
 }
 
-// measured writes rows, and returns what that cost.
-func (w *overwriting) measured(ctx context.Context, rows []int, prefetch string) (one run, err error) {
-	if err := w.feed(rows); err != nil {
+// measured writes n rows, and returns what that cost.
+func (w *overwriting) measured(ctx context.Context, k *overwriteKind, n int) (one run, err error) {
+	keys := k.rows(n)
+	if err := w.feed(keys); err != nil {
 		return one, err
 	}
 	start := time.Now()
-	if err := w.sync(ctx, rows, overwriteRows, prefetch); err != nil {
+	if err := w.sync(ctx, keys, k.batch, k.prefetch); err != nil {
 		return one, err
 	}
 	took, before := time.Since(start), w.used
 	w.used, err = w.db.usage(ctx)
-	return newRun(len(rows), took, before, w.used), err
+	return newRun(n, took, before, w.used), err
 }
 
 const overwriteColumns = 8 // of 32 bytes, beside the key
 
-// feed makes a message for each row.
-func (w *overwriting) feed(rows []int) error {
-	return writeMessages(w.path, slices.Values(rows), overwriteColumns, w.random)
+// feed makes a message for each key.
+func (w *overwriting) feed(keys []string) error {
+	return writeMessages(w.path, slices.Values(keys), overwriteColumns, w.random)
 }
 
 // sync has weir write the feed, and compares what became of its rows with what was meant.
-func (w *overwriting) sync(ctx context.Context, rows []int, batch int, prefetch string) error {
+func (w *overwriting) sync(ctx context.Context, keys []string, batch int, prefetch string) error {
 	to, err := w.db.sink(ctx, sink.Options{Level: sink.Full, Cache: overwriteCache})
 	if err != nil {
 		return err
@@ -266,11 +330,7 @@ func (w *overwriting) sync(ctx context.Context, rows []int, batch int, prefetch 
 	if err != nil {
 		return err
 	}
-	want := progress.Rows{Updated: int64(len(rows))}
-	if rows[0] == w.rows {
-		want = progress.Rows{Inserted: int64(len(rows))}
-		w.rows += len(rows)
-	}
+	want := progress.Rows{Inserted: int64(w.added), Updated: int64(len(keys) - w.added)}
 	if got := p.Snapshot().Tables[0].Rows; got != want {
 		return fmt.Errorf("weir wrote %+v, not %+v", got, want)
 	}

@@ -29,11 +29,19 @@ func TestOverwrite_WritesTheSameRowsAtEachSize(t *testing.T) {
 			if s.Bytes < int64(sizes[i]*memory) || s.Rows < had || s.Written != rows {
 				t.Errorf("%s: %+v", driver, s)
 			}
-			had = s.Rows + runs*rows // those of its runs
-			for _, c := range []Cost{s.Insert, s.Overwrite, s.Prefetched} {
+			had = s.Rows + 2*runs*rows // those of its runs
+			for _, c := range []Cost{s.Insert, s.Scattered, s.Overwrite, s.Auto, s.Prefetched} {
 				if c.Rate.Median <= 0 || driver == sqlite.Driver.Name && (c.Syncs < 1 || c.Written < rows*overwriteColumns*32) {
 					t.Errorf("%s: %+v", driver, c)
 				}
+			}
+		}
+		if len(d.Flushes) != 2 || d.Flushes[0].Rows != rows || d.Flushes[1].Rows != largerFlush*rows {
+			t.Errorf("%s: %+v", driver, d.Flushes)
+		}
+		for i := range d.Flushes {
+			if f := &d.Flushes[i]; f.Insert.Rate.Median <= 0 || f.Ratio.Median <= 0 {
+				t.Errorf("%s: %+v", driver, f)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ type place struct {
 	lock *lockfile.File
 }
 
-// newPlace makes a folder, and removes those that runs of this user which were killed have left.
+// newPlace makes a folder, and removes those that runs of this user which were killed have left, as far as it can.
 func newPlace(parent, prefix string, log *slog.Logger) (*place, error) {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
@@ -42,7 +42,8 @@ func newPlace(parent, prefix string, log *slog.Logger) (*place, error) {
 			continue
 		}
 		if err := left.remove(); err != nil {
-			return nil, err
+			log.Warn(fmt.Sprintf("what a run that was killed had left stays: %v", err))
+			continue
 		}
 		log.Info(fmt.Sprintf("removed %s, which a run that was killed had left", left.dir))
 	}

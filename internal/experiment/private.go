@@ -3,8 +3,11 @@ package experiment
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/weirsync/weir/internal/pgserver"
 )
@@ -55,11 +58,21 @@ func (d *privateDB) end(ctx context.Context) error {
 	return errors.Join(d.postgresDB.end(ctx), d.stop())
 }
 
+func (d *privateDB) folder() string { return d.place.dir }
+
 func (d *privateDB) stop() error {
 	if d.server != nil {
 		d.server.Stop()
 	}
 	return d.place.remove()
+}
+
+func (d *privateDB) usage(ctx context.Context) (usage, error) {
+	u, err := d.postgresDB.usage(ctx)
+	server := fmt.Sprint(d.server.PID())
+	children, _ := os.ReadFile(filepath.Join("/proc", server, "task", server, "children"))
+	u.read = diskRead(append(strings.Fields(string(children)), server)...)
+	return u, err
 }
 
 func (d *privateDB) held() bool { return true }

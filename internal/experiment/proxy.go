@@ -119,6 +119,7 @@ func (p *proxy) dial(ctx context.Context) (net.Conn, error) {
 	if !ok {
 		return conn, nil
 	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // a server that does not answer
 	answer := make([]byte, 1)
 	_, err = conn.Write(sslRequest)
 	if err == nil {

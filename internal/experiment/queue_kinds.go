@@ -193,5 +193,5 @@ func (f *countedFile) Sync() error {
 // sqliteUsage is what all of SQLite in this process has cost.
 func sqliteUsage() usage {
 	io := sqlite.CountIO()
-	return usage{io.Syncs, io.Written}
+	return usage{syncs: io.Syncs, written: io.Written}
 }

@@ -115,7 +115,7 @@ func TestQueue_ProcessEnds(t *testing.T) {
 // TestQueue_OtherProcess: one that says something else is killed.
 func TestQueue_OtherProcess(t *testing.T) {
 	c := QueueConfig{Lines: 10, For: time.Minute, Runs: 1, Log: logtest.New(t), Fill: func(ctx context.Context, _, _, _ string) *exec.Cmd {
-		return exec.CommandContext(ctx, "sh", "-c", "echo other; exec sleep 1000")
+		return exec.CommandContext(ctx, os.Args[0], otherArg)
 	}}
 	if _, err := c.kills(t.Context(), t.TempDir(), queueKinds[0], sink.Full); err == nil {
 		t.Error("it is no error")

@@ -9,7 +9,6 @@ import (
 	"iter"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -80,15 +79,10 @@ const readersColumns = 4 // of 32 bytes, beside the key
 
 // Readers measures queries in db, which it leaves as it was.
 func Readers(ctx context.Context, c ReadersConfig, db Database) (r *ReadersResult, err error) {
-	files, err := newPlace(os.TempDir(), placePrefix, c.Log)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, files.remove()) }()
 	r = &ReadersResult{Cores: runtime.GOMAXPROCS(0), Rows: c.Rows, Runs: c.Runs, For: c.For}
-	err = within(ctx, db, c.Log, func() error {
+	err = within(ctx, db, c.Log, func(dir string) error {
 		r.Database = db.name()
-		w := &readersWork{c: &c, db: db, feed: filepath.Join(files.dir, "feed.jsonl"), random: rand.New(rand.NewPCG(1, 3))}
+		w := &readersWork{c: &c, db: db, feed: filepath.Join(dir, "feed.jsonl"), random: rand.New(rand.NewPCG(1, 3))}
 		return w.turns(ctx, r)
 	})
 	if err != nil {
@@ -118,7 +112,7 @@ func (w *readersWork) counts() []int {
 
 // turns fills the table, and measures all rates in turns.
 func (w *readersWork) turns(ctx context.Context, r *ReadersResult) error {
-	if err := writeMessages(w.feed, numbers(0, w.c.Rows), readersColumns, w.random); err != nil {
+	if err := writeMessages(w.feed, rowKeys(w.c.Rows), readersColumns, w.random); err != nil {
 		return err
 	}
 	if err := w.sync(ctx, 0, progress.New("t")); err != nil {
@@ -154,11 +148,11 @@ func ratesOf(runs []*readersRun, read int) []run {
 	return rates
 }
 
-// numbers are n from a first one on.
-func numbers(first, n int) iter.Seq[int] {
-	return func(yield func(int) bool) {
+// rowKeys are the keys of n rows.
+func rowKeys(n int) iter.Seq[string] {
+	return func(yield func(string) bool) {
 		for i := range n {
-			if !yield(first + i) {
+			if !yield(rowKey(i)) {
 				return
 			}
 		}
@@ -233,11 +227,11 @@ func (w *readersWork) run(ctx context.Context, rate int) (r *readersRun, err err
 	return r, err
 }
 
-// someRows are random rows of the table.
-func (w *readersWork) someRows(n int) iter.Seq[int] {
-	return func(yield func(int) bool) {
+// someRows are the keys of random rows of the table.
+func (w *readersWork) someRows(n int) iter.Seq[string] {
+	return func(yield func(string) bool) {
 		for range n {
-			if !yield(w.random.IntN(w.c.Rows)) {
+			if !yield(rowKey(w.random.IntN(w.c.Rows))) {
 				return
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -49,6 +48,7 @@ type Roundtrip struct {
 const (
 	rowByRow   = "row by row"
 	statements = "a statement for each table"
+	prepared   = "the same, prepared before"
 	firstBatch = "weir, first batch of a run"
 	laterBatch = "weir, later batches"
 )
@@ -67,15 +67,10 @@ func Roundtrips(ctx context.Context, c RoundtripsConfig, db Database) (r *Roundt
 		return nil, errors.New("SQLite has no round trips: roundtrips needs a database of Postgres (--to postgres://…)")
 	}
 	r = &RoundtripsResult{Rows: c.Rows, Runs: c.Runs}
-	folder, err := newPlace(os.TempDir(), placePrefix, c.Log)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, folder.remove()) }()
-	err = within(ctx, db, c.Log, func() error {
+	err = within(ctx, db, c.Log, func(dir string) error {
 		r.Database = db.name()
 		for _, tables := range c.Tables {
-			w := chain{tables: tables, rows: c.Rows, db: server.postgres(), feed: filepath.Join(folder.dir, "feed.jsonl")}
+			w := chain{tables: tables, rows: c.Rows, db: server.postgres(), feed: filepath.Join(dir, "feed.jsonl")}
 			if err := w.writeFeed(); err != nil {
 				return err
 			}
@@ -94,11 +89,11 @@ func Roundtrips(ctx context.Context, c RoundtripsConfig, db Database) (r *Roundt
 
 // turns measures all ways with some tables and a delay, in turns.
 func (c *RoundtripsConfig) turns(ctx context.Context, w *chain, delay time.Duration) ([]Roundtrip, error) {
-	ways := []string{rowByRow, statements, firstBatch, laterBatch}
+	ways := []string{rowByRow, statements, prepared, firstBatch, laterBatch}
 	runs := map[string][]written{}
 	for turn := range c.Runs {
 		c.Log.Info(fmt.Sprintf("%s, %v added to each round trip (%d of %d)", quantity.Count(int64(w.tables), "table"), delay, turn+1, c.Runs))
-		for _, way := range ways[:3] {
+		for _, way := range ways[:4] {
 			err := w.db.wipe(ctx)
 			if err == nil {
 				err = w.create(ctx)
@@ -190,6 +185,13 @@ func (w *chain) program(ctx context.Context, p *proxy, way string, limit time.Du
 		return one, err
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	if way == prepared { // pgx finds a statement by its text
+		for t := range w.tables {
+			if _, err := conn.Prepare(ctx, w.statement(t), w.statement(t)); err != nil {
+				return one, err
+			}
+		}
+	}
 	before, start := p.trips.Load(), time.Now()
 	tx, err := conn.Begin(ctx)
 	if err != nil {
@@ -239,11 +241,20 @@ func (w *chain) rowByRow(ctx context.Context, tx pgx.Tx, limit time.Duration) (n
 	return n, time.Since(start) / time.Duration(n) * time.Duration(w.rows-n), nil
 }
 
+// statement inserts rows of a table, and returns their generated keys.
+func (w *chain) statement(t int) string {
+	columns, types := "key, a, b", "$1::text[], $2::text[], $3::text[]"
+	if t > 0 {
+		columns, types = columns+", parent", types+", $4::bigint[]"
+	}
+	return "INSERT INTO " + w.name(t) + " (" + columns + ") SELECT * FROM unnest(" + types + ") RETURNING key, id"
+}
+
 // statements inserts all rows of a table by one statement, which returns the generated keys for the next table.
 func (w *chain) statements(ctx context.Context, tx pgx.Tx) error {
 	ids := map[string]int64{}
 	for t := range w.tables {
-		columns, values, types := "key, a, b", [3][]string{}, "$1::text[], $2::text[], $3::text[]"
+		var values [3][]string
 		var parents []int64
 		for n := range w.rows {
 			for i, v := range []string{key(t, n), text(t, n), text(t, n)} {
@@ -255,9 +266,9 @@ func (w *chain) statements(ctx context.Context, tx pgx.Tx) error {
 		}
 		args := []any{values[0], values[1], values[2]}
 		if t > 0 {
-			columns, types, args = columns+", parent", types+", $4::bigint[]", append(args, parents)
+			args = append(args, parents)
 		}
-		rows, err := tx.Query(ctx, "INSERT INTO "+w.name(t)+" ("+columns+") SELECT * FROM unnest("+types+") RETURNING key, id", args...)
+		rows, err := tx.Query(ctx, w.statement(t), args...)
 		if err != nil {
 			return err
 		}

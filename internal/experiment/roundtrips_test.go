@@ -32,7 +32,7 @@ func TestRoundtrips_CountsThem(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(r.Trips) != 2*2*4 {
+		if len(r.Trips) != 2*2*5 {
 			t.Fatalf("%d were measured", len(r.Trips))
 		}
 		for _, m := range r.Trips {
@@ -42,6 +42,8 @@ func TestRoundtrips_CountsThem(t *testing.T) {
 				want = 2 + tables + tables*int64(rows)
 			case statements: // one to prepare and one to run for each table
 				want = 2 + 2*tables
+			case prepared:
+				want = 2 + tables
 			case firstBatch: // a look at each table, and the flush
 				want = 1 + 3*tables
 			}

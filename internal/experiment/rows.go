@@ -9,15 +9,15 @@ import (
 	"os"
 )
 
-// writeMessages makes a message for each row, with some columns of 32 random characters.
-func writeMessages(path string, rows iter.Seq[int], columns int, random *rand.Rand) error {
+// writeMessages makes a message for each key, with some columns of 32 random characters.
+func writeMessages(path string, keys iter.Seq[string], columns int, random *rand.Rand) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
 	out := bufio.NewWriterSize(f, 1<<16)
-	for i := range rows {
-		fmt.Fprintf(out, `{"id":%q`, rowKey(i))
+	for key := range keys {
+		fmt.Fprintf(out, `{"id":%q`, key)
 		for c := range columns {
 			fmt.Fprintf(out, `,"c%d":"%016x%016x"`, c, random.Uint64(), random.Uint64())
 		}
@@ -26,5 +26,5 @@ func writeMessages(path string, rows iter.Seq[int], columns int, random *rand.Ra
 	return errors.Join(out.Flush(), f.Close())
 }
 
-// rowKey is the key of a row. Keys grow, so that new rows come to the end of a table and of its index.
+// rowKey is the key of a row. Keys grow with it.
 func rowKey(i int) string { return fmt.Sprintf("%012d", i) }
