@@ -60,8 +60,8 @@ var overwriteColumnsOf = []report.Column{{Name: "insert/s", Number: true}, {Name
 
 // compared says what inserting and overwriting some rows cost.
 func compared(insert, overwrite *Cost, rows int) []string {
-	read := "unknown"
-	if insert.Read+overwrite.Read > 0 {
+	read := "none seen" // not every system tells
+	if overwrite.Read > 0 {
 		read = quantity.Bytes(overwrite.Read / int64(rows))
 	}
 	return []string{spreadText(insert.Rate), spreadText(overwrite.Rate), quantity.Bytes(insert.Written / int64(rows)), quantity.Bytes(overwrite.Written / int64(rows)), read}

@@ -68,7 +68,7 @@ func TestRoundtrips_StopRowByRow(t *testing.T) {
 	if m.Way != rowByRow || m.Messages != 1 || m.Trips != 2+2+2 || rows/m.Rate.Median < (2*rows*delay).Seconds() {
 		t.Errorf("%+v", m)
 	}
-	if text := r.Page().Result; !strings.Contains(text, "1,000 messages of 2 tables with 5ms added: row by row 1") || !strings.Contains(text, "which takes 1 round trip.") {
+	if text := r.Page().Result; !strings.Contains(text, "1,000 messages of 2 tables with 5ms added: row by row ") || !strings.Contains(text, "which takes 1 round trip.") {
 		t.Error(text)
 	}
 }
