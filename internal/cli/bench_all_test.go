@@ -28,13 +28,17 @@ func TestBenchAll_ContinuesAfterFailures(t *testing.T) {
 			return fakeResult{7}, err
 		}}
 	}
-	a := &allBench{e: &env{}, log: logtest.New(t)}
+	said := ""
+	a := &allBench{e: &env{}, log: logtest.To(func(line string) { said += line })}
 	r, err := a.run(t.Context(), []story{fake("broken", errors.New("no disk")), fake("distant", errNoPostgres), fake("good", nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := r.(*allResult).failure(); ran != "broken distant good " || err == nil || err.Error() != "broken: no disk" {
 		t.Errorf("ran %q: %v", ran, err)
+	}
+	if !strings.Contains(said, "distant is skipped: it needs Postgres") {
+		t.Errorf("it said %q", said)
 	}
 	var text strings.Builder
 	if err := r.Page().Text(&text); err != nil {
