@@ -211,9 +211,15 @@ func (m *merge) statements(s *script, rows []*fold.Row, alone bool) (t tags) {
 		m.lock(s, "t.ctid IS NOT NULL AND ("+touched+")")
 	}
 	s.avoidScans(m.table.relations())
+	if len(rows) >= manyStaged {
+		s.add("%s", m.hashSQL())
+	}
 	s.add("%s", m.countSQL())
 	t.merge = s.add("%s", m.mergeSQL(set, differs))
 	s.add("%s", m.countSQL())
+	if len(rows) >= manyStaged {
+		s.add("SET LOCAL enable_hashjoin = off")
+	}
 	if m.deletes && !m.removes && alone {
 		t.delete = m.delete(s)
 	}
@@ -225,6 +231,14 @@ func (m *merge) statements(s *script, rows []*fold.Row, alone bool) (t tags) {
 // inserted so far for each staged row, or read all of it once and compare it with each.
 func (s *script) avoidScans(relations string) {
 	s.add("SELECT set_config('enable_seqscan', 'off', true), set_config('enable_material', 'off', true) FROM pg_class WHERE oid IN (%s) AND reltuples = 0 LIMIT 1", relations)
+}
+
+// hashSQL lets the MERGE hash the table's keys where most rows seem to be staged: reading the whole table takes less
+// then than finding each key in the index. The hash is of the table, for its keys are known to be unique, and
+// fits into memory at this size: so rows are still written as they are staged, in the order of the keys.
+func (m *merge) hashSQL() string {
+	return fmt.Sprintf("SELECT set_config('enable_hashjoin', 'on', true) FROM (SELECT sum(pg_relation_size(id)) FROM (%s) r (id)) t (size) WHERE size <= least(3 * pg_relation_size('%s'), 64 << 20)",
+		m.table.relations(), m.t.stageName)
 }
 
 // mergeSQL is the MERGE of the staged rows. It joins them once, and writes as it goes: no row is read

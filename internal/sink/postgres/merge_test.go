@@ -150,6 +150,37 @@ func testRowsOfManySizes(t *testing.T, rows int) {
 	sinktest.Expect(t, db, "SELECT count(*), count(*) FILTER (WHERE id < before) FROM (SELECT id, lag(id) OVER (ORDER BY n) AS before FROM log) l", fmt.Sprintf("%d|0", rows))
 }
 
+// TestFlush_OfMostRows: a flush of most rows of a table reads all of it, another one looks for each row by its key;
+// both write the rows in the order of their keys.
+func TestFlush_OfMostRows(t *testing.T) {
+	const rows = 2500
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
+	add := func(from, to int) {
+		db.Exec(t, fmt.Sprintf("INSERT INTO t SELECT id, 'x' FROM generate_series(%d, %d) id ORDER BY md5(id::text)", from, to))
+	}
+	db.Exec(t, "CREATE TABLE log (n integer GENERATED ALWAYS AS IDENTITY, id integer)")
+	db.Exec(t, "CREATE FUNCTION logs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log (id) VALUES (NEW.id); RETURN NEW; END $$")
+	db.Exec(t, "CREATE TRIGGER logs BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION logs()")
+	db.Exec(t, "CREATE TABLE scans (key bigint)")
+	db.Exec(t, "CREATE FUNCTION counts() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO scans VALUES (pg_stat_get_xact_numscans('t_pkey'::regclass)); RETURN NULL; END $$")
+	db.Exec(t, "CREATE TRIGGER counts AFTER UPDATE ON t EXECUTE FUNCTION counts()")
+	r := sinktest.Begin(t, db)
+	add(1, rows+rows/2)
+	for n, c := range []struct{ a, scans string }{{"y", "0"}, {"z", strconv.Itoa(rows)}} {
+		db.Exec(t, "TRUNCATE log, scans")
+		for id := range rows {
+			r.Fold(fmt.Sprintf(`{"id":%d,"a":"%s"}`, id+1, c.a))
+		}
+		sinktest.Counts(t, r.Flush(), 0, rows, 0, 0)
+		sinktest.Expect(t, db, "SELECT key FROM scans", c.scans)
+		sinktest.Expect(t, db, "SELECT count(*), count(*) FILTER (WHERE id < before) FROM (SELECT id, lag(id) OVER (ORDER BY n) AS before FROM log) l", fmt.Sprintf("%d|0", rows))
+		if n == 0 {
+			add(2*rows, 20*rows)
+		}
+	}
+}
+
 // TestFlush_RowsThatReferToMissingOnes: rows are written in the order of their keys where some of the staged ones
 // were updated, and lie elsewhere since.
 func TestFlush_RowsThatReferToMissingOnes(t *testing.T) {
