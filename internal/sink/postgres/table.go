@@ -210,7 +210,9 @@ func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relat
 	t.policed, t.triggers, t.hides = string(head[3]) == "t", string(head[5]) == "t", string(head[6]) == "t"
 	t.below = string(head[1]) == "p" || string(head[11]) == "t"
 	t.oid, t.unlogged = string(head[7]), string(head[8]) == "u"
-	ours, err := d.readMarks(ctx, &t, string(head[9]), strings.Contains(string(head[0]), fmt.Sprintf("fillfactor=%d", fillFactor)))
+	ours, err := d.readMarks(ctx, &t, string(head[9]), slices.ContainsFunc([]int{fillFactor, fillFactorRewritten}, func(f int) bool {
+		return strings.Contains(string(head[0]), fmt.Sprintf("fillfactor=%d", f))
+	}))
 	if err != nil {
 		return t, err
 	}
@@ -487,8 +489,9 @@ func waits(c *schema.Column) bool {
 }
 
 // fillFactor leaves room in a page for new versions of its rows, which then need
-// no new entries in the indexes.
-const fillFactor = 90
+// no new entries in the indexes. The other one is for users whose flushes change most rows of a table of weir's,
+// and need room for all of them.
+const fillFactor, fillFactorRewritten = 90, 50
 
 // stampFormat is how stamps are written. A timestamp without time zone gets them in UTC, for
 // it passes over the zone.

@@ -416,3 +416,17 @@ func TestValues_ComeBack(t *testing.T) {
 		}
 	}
 }
+
+// TestTable_FillFactor: a table that weir made is weir's with either of its fill factors; with another one somebody else
+// may have made it again.
+func TestTable_FillFactor(t *testing.T) {
+	for factor, made := range map[int]bool{90: true, 50: true, 70: false} {
+		db := connect(t, testpg.New(t))
+		r := sinktest.Begin(t, db)
+		r.Flush(`{"id":1,"a":1}`)
+		db.Exec(t, fmt.Sprintf("ALTER TABLE t SET (fillfactor = %d)", factor))
+		if found, err := r.Sink.Table(t.Context(), "t", []string{"id"}); err != nil || found.Made != made {
+			t.Errorf("with a fill factor of %d: %v, %v", factor, found.Made, err)
+		}
+	}
+}

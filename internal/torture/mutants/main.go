@@ -341,6 +341,8 @@ var mutants = []mutant{
 		postgres, "TestFlush_RowsOfManySizes/1500", false},
 	{"a MERGE of few rows takes them as they lie, Postgres", "internal/sink/postgres/stage.go", `m.inOrder = now.kind != unlogged && len(sql) > 0 && !strings.HasPrefix(sql[0], "DELETE")`, `m.inOrder = now.kind != unlogged`,
 		postgres, "TestFlush_RowsOfManySizes/1500", false},
+	{"a MERGE of few rows of a table reads all of it, Postgres", "internal/sink/postgres/merge.go", `least(3 * `, `least(3000 * `,
+		postgres, "TestFlush_OfMostRows", false},
 	{"rows with other values are taken for repeated, Postgres", "internal/sink/postgres/repeated.go", `case !bytes.Equal(`, `case t == schema.JSON && !bytes.Equal(`,
 		postgres, "TestFlush_Repeated/made", false},
 	{"a row that is found twice is judged by one of the two, Postgres", "internal/sink/postgres/repeated.go", `= !p.repeated.found[at] && m.repeats(`, `= m.repeats(`,
