@@ -12,6 +12,7 @@ import (
 // leave their columns' defaults behind, for the database may have a row that lives on by newer
 // messages.
 func (b *Batch) removeColumns(r *Row, vs *versions, v ref, columns []schema.Column) {
+	b.marks = true // with versions, a delete may leave defaults behind wherever it goes; see Resolver.clear
 	text := b.arena.get(v)
 	for i := range r.cells {
 		if !columns[i].Key && r.cells[i] != 0 && !b.older(text, vs.cells[i]) {
@@ -123,7 +124,7 @@ func (v *Resolver) clear(out *Row) (some bool) {
 		if v.now.columns[n] != nil || c < 0 {
 			continue
 		}
-		if v.b.marks = true; !some {
+		if !some {
 			out.cells = append(slices.Clone(out.cells), make([]ref, max(0, len(v.columns)-len(out.cells)))...)
 		}
 		out.cells[c], some = onlyInitial, true

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -30,10 +31,14 @@ const (
 
 // A portion is some rows of a batch and what they set.
 type portion struct {
-	rows []*fold.Row
-	vals []value // of all rows, by the batch's columns
-	mem  uintptr // C's memory, for texts; the connection frees it
-	used int     // bytes of it
+	given []*fold.Row
+	rows  []*fold.Row // that are to be written: those that were given, or what they were resolved to
+	vals  []value     // of all rows, by the batch's columns
+	mem   uintptr     // C's memory, for texts; the connection frees it
+	used  int         // bytes of it
+
+	newer newerRows // where the batch has versions
+	err   error     // of reading it
 }
 
 func (c *conn) addPortion() {
@@ -43,12 +48,17 @@ func (c *conn) addPortion() {
 // forget lets the memory of the batch go.
 func (p *portion) forget() {
 	clear(p.vals)
-	p.rows, p.vals = nil, p.vals[:0]
+	p.given, p.rows, p.vals = nil, nil, p.vals[:0]
+	p.newer.forget()
 }
 
-// perPortion is how many rows of the batch a portion has.
+// perPortion is how many rows of the batch a portion has: as many as are written together, several times.
 func (w *writer) perPortion() int {
-	return max(1, min(portionRows, portionValues/len(w.b.Table.Columns)))
+	if w.versions != nil && !w.versions.together {
+		return 1
+	}
+	n := min(portionRows, portionValues/len(w.b.Table.Columns))
+	return max(1, n-n%manyRows, min(n, manyRows-1))
 }
 
 // of returns the values of a row, by its place in the portion.
@@ -57,16 +67,24 @@ func (p *portion) of(at int) []value {
 	return p.vals[at*n : (at+1)*n]
 }
 
-// read reads the first n rows.
-func (p *portion) read(w *writer, rows []*fold.Row, n int) {
-	columns := len(w.b.Table.Columns)
-	p.rows, p.used = rows[:n], 0
+// read reads what the rows set.
+func (p *portion) read(w *writer) {
+	n, columns := len(p.given), len(w.b.Table.Columns)
+	p.rows, p.used = p.given, 0
+	if w.versions != nil {
+		p.rows = p.newer.written[:n]
+	}
 	p.vals = slices.Grow(p.vals[:0], n*columns)[:n*columns]
-	for at, r := range p.rows {
-		w.b.PrefetchValues(rows[at:])
+	for at := range p.given {
+		w.b.PrefetchValues(p.given[at:])
+		if w.versions != nil {
+			if p.err = p.resolve(w, at); p.err != nil {
+				return
+			}
+		}
 		vals := p.of(at)
 		for i := range vals {
-			if w.takeTo(&vals[i], r, i); vals[i].kind == lib.SQLITE_TEXT {
+			if w.takeTo(&vals[i], p.rows[at], i); vals[i].kind == lib.SQLITE_TEXT {
 				p.hold(&vals[i])
 			}
 		}
@@ -86,47 +104,70 @@ func (p *portion) hold(v *value) {
 	p.used += n
 }
 
-// ahead calls write with portions of rows, one after another, while the next are read. It returns when
-// all are written, or with write's first error.
-func (w *writer) ahead(ctx context.Context, rows []*fold.Row, write func(*portion) error) error {
-	n := w.perPortion()
-	for len(w.c.portions) < min(portions, (len(rows)+n-1)/n) {
+// ahead calls write with portions of rows, one after another, while the next are read; before that, it calls find
+// with each. It returns when all are written, or with the first error.
+func (w *writer) ahead(ctx context.Context, rows []*fold.Row, find, write func(*portion) error) error {
+	n, count := w.perPortion(), 1
+	if n > 1 && len(rows) > n {
+		count = portions
+	}
+	for len(w.c.portions) < count {
 		w.c.addPortion()
 	}
-	free, read := make(chan *portion, portions), make(chan *portion, portions)
-	for _, p := range w.c.portions {
-		free <- p
-	}
+	given, read := make(chan *portion, portions), make(chan *portion, portions)
 	var reader sync.WaitGroup
-	reader.Go(func() {
-		defer close(read)
-		for len(rows) > 0 {
-			p, more := <-free
-			if !more {
-				return
+	if count > 1 {
+		reader.Go(func() {
+			for p := range given {
+				p.read(w)
+				read <- p
 			}
-			p.read(w, rows, min(n, len(rows)))
-			rows = rows[len(p.rows):]
-			read <- p
-		}
-	})
+		})
+	}
 	own := w.vals
 	defer func() {
-		close(free)
+		close(given)
 		reader.Wait()
 		w.vals = own
 		for _, p := range w.c.portions {
 			p.forget()
 		}
 	}()
-	for p := range read {
-		if err := ctx.Err(); err != nil {
+	busy := 0
+	give := func(p *portion) error {
+		if len(rows) == 0 {
+			return nil
+		}
+		p.given, rows = rows[:min(n, len(rows))], rows[min(n, len(rows)):]
+		w.vals = own
+		if err := find(p); err != nil {
+			return err
+		}
+		if busy++; count > 1 {
+			given <- p
+			return nil
+		}
+		p.read(w)
+		read <- p
+		return nil
+	}
+	for _, p := range w.c.portions[:count] {
+		if err := give(p); err != nil {
+			return err
+		}
+	}
+	for busy > 0 {
+		p := <-read
+		busy--
+		if err := cmp.Or(ctx.Err(), p.err); err != nil {
 			return err
 		}
 		if err := write(p); err != nil {
 			return err
 		}
-		free <- p
+		if err := give(p); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ type conn struct {
 	retired []uintptr // mem as it was before it grew
 
 	portions []*portion // of the rows that are written, see ahead
+	known    knownStates
 }
 
 // hold copies b to memory of C's, where it stays until release. Memory of Go's
@@ -442,11 +443,19 @@ func (s *stmt) bind(i int, v any) error {
 	case []byte:
 		rc = s.bindText(i, s.c.hold(v), len(v))
 	case blob:
-		rc = lib.Xsqlite3_bind_blob(s.c.tls, s.p, int32(i), s.c.hold(v), int32(len(v)), lib.SQLITE_STATIC)
+		return s.bindBlob(i, v)
 	default:
 		panic(fmt.Sprintf("sqlite: cannot bind %T", v))
 	}
 	if rc != lib.SQLITE_OK {
+		return s.c.fail(rc, "")
+	}
+	return nil
+}
+
+// bindBlob binds a blob, which is good until the connection's release.
+func (s *stmt) bindBlob(i int, v []byte) error {
+	if rc := lib.Xsqlite3_bind_blob(s.c.tls, s.p, int32(i), s.c.hold(v), int32(len(v)), lib.SQLITE_STATIC); rc != lib.SQLITE_OK {
 		return s.c.fail(rc, "")
 	}
 	return nil

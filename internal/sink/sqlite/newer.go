@@ -2,7 +2,7 @@ package sqlite
 
 import (
 	"bytes"
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,125 +24,129 @@ const maxBetween = 2 * manyRows
 // skipBetween is how many times that is not tried again where there were.
 const skipBetween = 16
 
-// newer brings rows of the table up to date with what is newer of them, up to one that the database
-// rejects, and returns its index with the error. Those that are deleted wait where now is living.
-func (w *writer) newer(ctx context.Context, rows []*fold.Row, now phase) (at int, err error) {
-	v := w.versions
-	if v.n == 0 {
-		w.prepareNewer()
-	}
-	if len(w.c.portions) == 0 {
-		w.c.addPortion()
-	}
-	p, own := w.c.portions[0], w.vals
-	defer func() {
-		w.vals = own
-		p.forget()
-	}()
-	for check := 0; at < len(rows); {
-		if at >= check {
-			if check = at + 1024; ctx.Err() != nil {
-				return -1, ctx.Err()
-			}
-		}
-		n, s := v.n, &v.several
-		if n > len(rows)-at {
-			n, s = 1, &v.single
-		}
-		w.vals = own
-		done, err := w.newerOf(rows[at:at+n], s, at, now, p)
-		if err != nil {
-			return at + done, err
-		}
-		at += n
-	}
-	return -1, w.putStates()
+// newerRows is what is known of the rows of a portion that have versions.
+type newerRows struct {
+	was      []fold.Stored
+	text     []byte // what was points into
+	resolved []fold.Resolved
+	written  []*fold.Row // what they are resolved to
 }
 
-// prepareNewer decides how many rows are resolved together: several, if nothing but its values matters to a
-// row.
-func (w *writer) prepareNewer() {
-	v := w.versions
-	v.n = manyRows
-	if w.exact || w.owner != nil || len(w.refs) > 0 || w.above || len(w.below) > 0 || w.follows {
-		v.n = 1
-	}
-	v.was = make([]fold.Stored, v.n)
-	v.single, v.several = w.prepareStored(1), w.prepareStored(v.n)
+func (n *newerRows) forget() {
+	clear(n.was)
+	n.resolved, n.written = nil, nil // some may be kept
 }
 
-// newerOf is newer of rows that are resolved together, of which the first one's index is from. The index that
-// it returns counts from there.
-func (w *writer) newerOf(rows []*fold.Row, s *stored, from int, now phase, p *portion) (at int, err error) {
-	v, n, known := w.versions, len(rows), false
-	v.assuming = n > 1 && v.between != nil
-	if err := w.readStored(s, rows); err != nil {
+// begin makes room for rows of which nothing is known. What rows were resolved to before is written over, unless it
+// is kept.
+func (n *newerRows) begin(rows int, kept bool) {
+	n.text, n.was = n.text[:0], slices.Grow(n.was[:0], rows)[:rows]
+	clear(n.was)
+	if kept || len(n.resolved) < rows {
+		n.resolved, n.written = make([]fold.Resolved, rows), make([]*fold.Row, rows)
+		for i := range n.written {
+			n.written[i] = &n.resolved[i].Row
+		}
+	}
+}
+
+// prepareNewer decides whether the next rows, n of them, are resolved while others are written: if nothing but its
+// values matters to a row, and there are some.
+func (w *writer) prepareNewer(n int) {
+	v := w.versions
+	v.together = n >= manyRows && !w.exact && w.owner == nil && len(w.refs) == 0 && !w.above && len(w.below) == 0 && !w.follows
+	v.assuming = v.together && v.between != nil
+	if v.single.look == "" {
+		v.single, v.several = w.prepareStored(1), w.prepareStored(manyRows)
+	}
+}
+
+// resolve tells what becomes of a row of a portion.
+func (p *portion) resolve(w *writer, at int) (err error) {
+	v := w.versions
+	v.resolving.Lock()
+	defer v.resolving.Unlock()
+	if p.newer.resolved[at], err = v.resolver.Resolve(p.given[at], p.newer.was[at]); err != nil {
+		return fmt.Errorf("table %q: %w", w.table.Name, err)
+	}
+	return nil
+}
+
+// resolveGone is resolve of a row that was taken to exist, because it has a state, and does not.
+func (w *writer) resolveGone(p *portion, at int) error {
+	p.newer.was[at].Exists = false
+	err := p.resolve(w, at)
+	w.vals = p.of(at)
+	w.takeAll(p.rows[at])
+	return err
+}
+
+// newer brings rows of the table up to date with what is newer of them, up to one that the database rejects, and
+// returns how many it has written. The first one's index is from. Those that are deleted wait where now is living.
+func (w *writer) newer(p *portion, from int, now phase) (n int, err error) {
+	if err := w.findGone(p); err != nil {
 		return 0, err
 	}
-	resolved, written := make([]fold.Resolved, n), make([]*fold.Row, n)
-	for i := range rows {
-		w.b.PrefetchValues(rows[i:])
-		if resolved[i], err = w.resolve(rows[i], v.was[i]); err != nil {
-			return i, err
-		}
-		written[i], known = &resolved[i].Row, known || v.was[i].Exists
-	}
-	p.read(w, written, n)
-	for i := 0; i < n; i++ {
-		if n > 1 && !known {
-			many, err := w.insertMany(p, i, now)
-			if err != nil {
-				return i + many, err
-			}
-			for ; many > 0; many-- {
-				if err := w.keepState(&resolved[i]); err != nil {
-					return i, err
-				}
-				i++
-			}
-			if i == n {
-				break
+	for n < len(p.rows) {
+		many := 0
+		if w.versions.together && !slices.ContainsFunc(p.newer.was[n:min(n+manyRows, len(p.rows))], func(was fold.Stored) bool { return was.Exists }) {
+			if many, err = w.insertMany(p, n, now); err != nil {
+				return n + many, err
 			}
 		}
-		w.vals = p.of(i)
-		waits, err := w.writeNewer(rows[i], &resolved[i], v.was[i], now)
+		for end := n + many; n < end; n++ {
+			if err := w.keepState(&p.newer.resolved[n]); err != nil {
+				return n, err
+			}
+		}
+		if many > 0 {
+			continue
+		}
+		waits, err := w.writeNewer(p, n, now)
 		if err == nil {
-			err = w.keepState(&resolved[i])
+			err = w.keepState(&p.newer.resolved[n])
 		}
 		if err != nil {
-			return i, err
+			return n, err
 		}
 		if waits {
-			v.gone = append(v.gone, goneRow{written[i], from + i})
+			row := *p.rows[n]
+			w.versions.gone = append(w.versions.gone, goneRow{&row, from + n})
 		}
+		n++
 	}
-	return 0, nil
+	return n, nil
 }
 
-// resolve tells what becomes of a row.
-func (w *writer) resolve(r *fold.Row, was fold.Stored) (fold.Resolved, error) {
-	res, err := w.versions.resolver.Resolve(r, was)
-	if err != nil {
-		return res, fmt.Errorf("table %q: %w", w.table.Name, err)
-	}
-	return res, nil
-}
-
-// writeNewer writes what a row was resolved to, and reports whether it waits. Where the row was taken to exist,
-// because it has a state, and does not, it is resolved again.
-func (w *writer) writeNewer(r *fold.Row, res *fold.Resolved, was fold.Stored, now phase) (waits bool, err error) {
+// findGone looks those rows up that were taken to exist, and whose writing would not show it if they do not.
+func (w *writer) findGone(p *portion) error {
 	v := w.versions
-	assumed := v.assuming && was.State != nil
-	if assumed && (res.Unchanged || res.Row.Deleted || res.Row.Replaces) {
-		assumed, was.Exists = false, false
-		if err = w.look(&v.single, []*fold.Row{r}, func(int, *stmt) { was.Exists = true }); err == nil {
-			*res, err = w.resolve(r, was)
-		}
-		w.takeAll(&res.Row)
-		if err != nil {
-			return false, err
+	if !v.assuming {
+		return nil
+	}
+	v.asked = v.asked[:0]
+	for i := range p.rows {
+		if res := &p.newer.resolved[i]; p.newer.was[i].State != nil && (res.Unchanged || res.Row.Deleted || res.Row.Replaces) {
+			p.newer.was[i].Exists = false
+			v.asked = append(v.asked, i)
 		}
 	}
+	err := w.eachStored(p, func(of *stored, at []int) error {
+		return w.look(of, p, at, func(i int, _ *stmt, _ int) { p.newer.was[i].Exists = true })
+	})
+	for _, i := range v.asked {
+		if err == nil && !p.newer.was[i].Exists {
+			err = w.resolveGone(p, i)
+		}
+	}
+	return err
+}
+
+// writeNewer writes what a row was resolved to, and reports whether it waits.
+func (w *writer) writeNewer(p *portion, at int, now phase) (waits bool, err error) {
+	w.vals = p.of(at)
+	was, res := &p.newer.was[at], &p.newer.resolved[at]
+	assumed := w.versions.assuming && was.State != nil && was.Exists && !res.Row.Replaces
 	before := w.res
 	switch {
 	case res.Unchanged:
@@ -154,11 +158,9 @@ func (w *writer) writeNewer(r *fold.Row, res *fold.Resolved, was fold.Stored, no
 	if err := w.row(&res.Row); err != nil || !assumed || w.res.Inserted == before.Inserted {
 		return false, err
 	}
-	was.Exists = false
-	if *res, err = w.resolve(r, was); err != nil {
+	if err := w.resolveGone(p, at); err != nil {
 		return false, err
 	}
-	w.takeAll(&res.Row)
 	err = w.row(&res.Row)
 	if w.res = before; res.Row.Deleted {
 		w.res.Unchanged++
@@ -175,69 +177,106 @@ func (w *writer) takeAll(r *fold.Row) {
 	}
 }
 
-// readStored reads what the database has of rows; whether those that have a state exist is not, where they are
-// taken to.
-func (w *writer) readStored(s *stored, rows []*fold.Row) error {
+// readStored reads what the database has of the rows of a portion; whether those that have a state exist is not,
+// where they are taken to.
+func (w *writer) readStored(p *portion) error {
 	v := w.versions
-	v.text = v.text[:0]
-	clear(v.was)
+	p.newer.begin(len(p.given), w.above)
+	v.asked = v.asked[:0]
+	for i, r := range p.given {
+		if v.known == nil || v.known.add(r.Key) {
+			v.asked = append(v.asked, i)
+		}
+	}
 	if v.between != nil {
-		if err := w.readStates(s, rows); err != nil {
+		if err := w.eachStored(p, func(of *stored, at []int) error { return w.readStates(of, p, at) }); err != nil {
 			return err
 		}
-	}
-	if v.assuming || v.between != nil && v.was[0].State == nil {
-		return nil
-	}
-	v.was[0].Exists = false
-	return w.look(s, rows, func(i int, s *stmt) {
-		was := &v.was[i]
-		was.Exists = true
-		switch kind := s.kind(i); {
-		case kind == lib.SQLITE_FLOAT: // SQLite's own text has 15 digits
-			was.Version = feed.AppendReal(nil, s.real(i))
-		case kind != lib.SQLITE_BLOB || len(s.blob(i)) > 0:
-			was.Version = bytes.Clone(s.bytes(i))
+		if v.assuming {
+			return nil
 		}
+		v.asked = slices.DeleteFunc(v.asked, func(i int) bool { return p.newer.was[i].State == nil })
+	}
+	return w.eachStored(p, func(of *stored, at []int) error {
+		for _, i := range at {
+			p.newer.was[i].Exists = false
+		}
+		return w.look(of, p, at, p.newer.exists)
 	})
 }
 
-// look looks rows up, and calls each with the number of each that exists, and with what has its version in the
-// column of that number.
-func (w *writer) look(of *stored, rows []*fold.Row, each func(i int, s *stmt)) error {
-	s, err := w.c.prepareRows(len(rows), of.look)
+// eachStored calls read with the rows of a portion that are asked for, several at a time, and with SQL for so many.
+func (w *writer) eachStored(p *portion, read func(of *stored, at []int) error) error {
+	v := w.versions
+	for at := v.asked; len(at) > 0; {
+		of, n := &v.several, manyRows
+		if len(at) < n {
+			of, n = &v.single, 1
+		}
+		if err := read(of, at[:n]); err != nil {
+			return err
+		}
+		at = at[n:]
+	}
+	return nil
+}
+
+// exists notes that a row exists, and what has its version: a column of a query's row.
+func (n *newerRows) exists(i int, s *stmt, col int) {
+	was := &n.was[i]
+	was.Exists = true
+	switch kind := s.kind(col); {
+	case kind == lib.SQLITE_FLOAT: // SQLite's own text has 15 digits
+		was.Version = feed.AppendReal(nil, s.real(col))
+	case kind != lib.SQLITE_BLOB || len(s.blob(col)) > 0:
+		was.Version = bytes.Clone(s.bytes(col))
+	}
+}
+
+// found notes the state of a row.
+func (n *newerRows) found(i int, state []byte) {
+	from := len(n.text)
+	n.text = append(n.text, state...)
+	n.was[i].State, n.was[i].Exists = n.text[from:len(n.text):len(n.text)], true
+}
+
+// look looks those rows of a portion up that stand at these places, and calls each with the place of each that exists, and
+// with the column that has its version.
+func (w *writer) look(of *stored, p *portion, at []int, each func(i int, s *stmt, col int)) error {
+	s, err := w.c.prepareRows(len(at), of.look)
 	if err != nil {
 		return err
 	}
 	w.c.release()
-	for i, r := range rows {
+	for n, i := range at {
 		for _, k := range w.b.Table.Key {
-			w.take(r, k)
+			w.take(p.given[i], k)
 		}
-		if _, err := w.own(r); err != nil {
+		if _, err := w.own(p.given[i]); err != nil {
 			return err
 		}
 		for part, k := range w.key {
-			if err := s.bindValue(i*len(w.key)+part+1, &w.vals[k]); err != nil {
+			if err := s.bindValue(n*len(w.key)+part+1, &w.vals[k]); err != nil {
 				return err
 			}
 		}
 	}
-	return s.stepEach(len(rows), func(i int) { each(i, s) })
+	return s.stepEach(len(at), func(n int) { each(at[n], s, n) })
 }
 
-// readStates reads the states of rows. Those of neighbours in the database are read as such.
-func (w *writer) readStates(of *stored, rows []*fold.Row) error {
+// readStates reads the states of those rows of a portion that stand at these places. Those of neighbours in the database
+// are read as such.
+func (w *writer) readStates(of *stored, p *portion, at []int) error {
 	v := w.versions
 	if v.apart > 0 {
 		v.apart--
-	} else if len(rows) > 1 {
-		if done, err := w.readBetween(rows); done || err != nil {
+	} else if len(at) > 1 {
+		if done, err := w.readBetween(p, at); done || err != nil {
 			return err
 		}
 		v.apart = skipBetween
 	}
-	s, err := w.c.prepareRows(len(rows), of.find)
+	s, err := w.c.prepareRows(len(at), of.find)
 	if err != nil {
 		return err
 	}
@@ -245,12 +284,12 @@ func (w *writer) readStates(of *stored, rows []*fold.Row) error {
 	if err := s.bind(1, v.table); err != nil {
 		return err
 	}
-	for i, r := range rows {
-		if err := s.bind(i+2, blob(r.Key)); err != nil {
+	for n, i := range at {
+		if err := s.bindBlob(n+2, p.given[i].Key); err != nil {
 			return err
 		}
 	}
-	return s.stepEach(len(rows), func(i int) { v.found(i, s.blob(i)) })
+	return s.stepEach(len(at), func(n int) { p.newer.found(at[n], s.blob(n)) })
 }
 
 // stepEach steps a query of one row to that, and calls each with the number of each of its n columns that is not NULL.
@@ -268,55 +307,48 @@ func (s *stmt) stepEach(n int, each func(i int)) error {
 }
 
 // readBetween is readStates, if there are few states beside those of the rows.
-func (w *writer) readBetween(rows []*fold.Row) (done bool, err error) {
-	v := w.versions
-	first, last := rows[0].Key, rows[0].Key
-	for _, r := range rows[1:] { // the order of numbers is another one
-		if bytes.Compare(r.Key, first) < 0 {
-			first = r.Key
-		} else if bytes.Compare(r.Key, last) > 0 {
-			last = r.Key
+func (w *writer) readBetween(p *portion, at []int) (done bool, err error) {
+	s := w.versions.between
+	first, last := p.given[at[0]].Key, p.given[at[0]].Key
+	for _, i := range at[1:] { // the order of numbers is another one
+		if key := p.given[i].Key; bytes.Compare(key, first) < 0 {
+			first = key
+		} else if bytes.Compare(key, last) > 0 {
+			last = key
 		}
 	}
 	w.c.release()
-	if err := errors.Join(v.between.bind(1, v.table), v.between.bind(2, blob(first)), v.between.bind(3, blob(last))); err != nil {
+	if err := errors.Join(s.bind(1, w.versions.table), s.bindBlob(2, first), s.bindBlob(3, last)); err != nil {
 		return false, err
 	}
-	defer v.between.reset()
-	at := 0
+	defer s.reset()
+	next := 0
 	for n := 0; ; n++ {
 		if n == maxBetween {
 			return false, nil
 		}
-		if more, err := v.between.step(); err != nil || !more {
+		if more, err := s.step(); err != nil || !more {
 			return true, err
 		}
-		key := v.between.blob(0)
-		same := func(r *fold.Row) bool { return bytes.Equal(r.Key, key) }
-		if next := slices.IndexFunc(rows[at:], same); next >= 0 {
-			at += next
-		} else if at = slices.IndexFunc(rows, same); at < 0 {
-			at = 0
+		key := s.blob(0)
+		same := func(i int) bool { return bytes.Equal(p.given[i].Key, key) }
+		if step := slices.IndexFunc(at[next:], same); step >= 0 {
+			next += step
+		} else if next = slices.IndexFunc(at, same); next < 0 {
+			next = 0
 			continue
 		}
-		v.found(at, v.between.blob(1))
+		p.newer.found(at[next], s.blob(1))
 	}
-}
-
-// found notes the state of a row.
-func (v *versioned) found(i int, state []byte) {
-	from := len(v.text)
-	v.text = append(v.text, state...)
-	v.was[i].State, v.was[i].Exists = v.text[from:len(v.text):len(v.text)], true
 }
 
 // keepState keeps what is beside a row from now on.
 func (w *writer) keepState(res *fold.Resolved) error {
 	v := w.versions
-	switch {
-	case res.State == nil:
+	if res.State == nil {
 		return nil
-	case res.Row.Deleted:
+	}
+	if res.Row.Deleted {
 		return w.putState(newState{res.Row.Key, res.State}, v.now)
 	}
 	if v.states = append(v.states, newState{res.Row.Key, res.State}); len(v.states) < manyRows {
@@ -327,7 +359,7 @@ func (w *writer) keepState(res *fold.Resolved) error {
 		return err
 	}
 	for i, s := range v.states {
-		if err := errors.Join(v.putMany.bind(2*i+2, blob(s.key)), v.putMany.bind(2*i+3, blob(s.state))); err != nil {
+		if err := cmp.Or(v.putMany.bindBlob(2*i+2, s.key), v.putMany.bindBlob(2*i+3, s.state)); err != nil {
 			return err
 		}
 	}

@@ -96,17 +96,22 @@ func (p phase) has(r *fold.Row) bool { return p == allRows || r.Deleted == (p ==
 // rows writes rows up to one that the database rejects, and returns its index with the
 // error.
 func (w *writer) rows(ctx context.Context, rows []*fold.Row, now phase) (at int, err error) {
+	find, write := func(*portion) error { return nil }, w.portion
 	if w.versions != nil {
 		if now == deleted { // which rows they are was found with the others
 			return w.deferred()
 		}
-		return w.newer(ctx, rows, now)
+		w.prepareNewer(len(rows))
+		find, write = w.readStored, func(p *portion, now phase) (int, error) { return w.newer(p, at, now) }
 	}
-	err = w.ahead(ctx, rows, func(p *portion) error {
-		n, err := w.portion(p, now)
+	err = w.ahead(ctx, rows, find, func(p *portion) error {
+		n, err := write(p, now)
 		at += n
 		return err
 	})
+	if err == nil && w.versions != nil {
+		return -1, w.putStates()
+	}
 	if err == nil || errors.Is(err, ctx.Err()) {
 		return -1, err
 	}

@@ -82,7 +82,7 @@ func (s *stmt) bindValue(i int, v *value) error {
 	case lib.SQLITE_FLOAT:
 		rc = lib.Xsqlite3_bind_double(s.c.tls, s.p, int32(i), v.real())
 	case lib.SQLITE_BLOB:
-		return s.bind(i, blob(v.text))
+		return s.bindBlob(i, v.text)
 	default:
 		at := uintptr(v.int)
 		if at == 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -21,17 +22,18 @@ type versioned struct {
 	now      string
 	put      *stmt
 	putMany  *stmt  // states of rows that exist, manyRows of them
-	n        int    // how many rows are resolved together
 	single   stored // for one row
-	several  stored // for n
+	several  stored // for manyRows
 	between  *stmt  // the states of the rows between two keys
 	apart    int    // how many times between is not tried
-	// assuming has rows that have a state be taken to exist, until they are written.
-	assuming bool
-	was      []fold.Stored
-	text     []byte // what was points into
-	states   []newState
-	gone     []goneRow
+	known    *knownKeys
+	// together has rows be resolved while others are written, and assuming those that have a state be taken to exist,
+	// until they are written.
+	together, assuming bool
+	resolving          sync.Mutex // held while the resolver is used
+	asked              []int      // the rows of a portion that are looked up
+	states             []newState
+	gone               []goneRow
 }
 
 // A stored is SQL that finds what the database has of some rows.
@@ -80,6 +82,9 @@ func (w *writer) prepareVersions(f *sink.Flush) error {
 			return json.Unmarshal([]byte(v.names), &names)
 		}, versionsMark(w.table.Name))
 		if err != nil {
+			return err
+		}
+		if v.known, err = w.c.known.begin(w.c, v.table); err != nil {
 			return err
 		}
 		before := time.Now().Add(-f.Tombstones).UTC().Format(timeFormat)
