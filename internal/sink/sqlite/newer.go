@@ -184,7 +184,7 @@ func (w *writer) readStored(p *portion) error {
 	p.newer.begin(len(p.given), w.above)
 	v.asked = v.asked[:0]
 	for i, r := range p.given {
-		if v.known == nil || v.known.add(r.Key) {
+		if v.known.add(r.Key) {
 			v.asked = append(v.asked, i)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 // TestFlush_ManyVersions: rows with versions, which are resolved together where several are written, among rows
-// of other states, rows without one, and rows that were removed by hand, come out as if each was written by
-// itself, with the same states, and are counted so.
+// of other states, rows without one, and rows that were removed by hand, come out as if few were written
+// at a time, with the same states, and are counted so.
 func TestFlush_ManyVersions(t *testing.T) {
 	for _, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
 		t.Run(string(scope), func(t *testing.T) {
@@ -29,9 +29,9 @@ func TestFlush_ManyVersions(t *testing.T) {
 			var last []string
 			for range 10 {
 				var lines []string
-				from, step := r.IntN(600), 1+r.IntN(4)
+				from, step, rows := r.IntN(600), 1+r.IntN(4), []int{200, 2000}[r.IntN(2)]
 				chance := []int{0, 10, 300}[r.IntN(3)] // of a message that is unlike most
-				for id := from; id < from+200; id += step {
+				for id := from; id < from+rows; id += step {
 					switch {
 					case r.IntN(1000) < chance:
 						lines = append(lines, fmt.Sprintf(`{"id":%d,"v":%d,"op":"delete"}`, id, r.IntN(30)))
@@ -46,8 +46,8 @@ func TestFlush_ManyVersions(t *testing.T) {
 				}
 				last = lines
 				var alone sink.Counts
-				for _, line := range lines {
-					c := apart.flush(line)
+				for few := range slices.Chunk(lines, 10) {
+					c := apart.flush(few...)
 					alone = sink.Counts{Inserted: alone.Inserted + c.Inserted, Updated: alone.Updated + c.Updated, Deleted: alone.Deleted + c.Deleted, Unchanged: alone.Unchanged + c.Unchanged}
 				}
 				if c := together.flush(lines...); c != alone {
@@ -69,10 +69,41 @@ func TestFlush_ManyVersions(t *testing.T) {
 	}
 }
 
+// TestFlush_OthersWriteVersions: what another run writes is found, whether or not the rows were known to be missing
+// before.
+func TestFlush_OthersWriteVersions(t *testing.T) {
+	for _, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
+		t.Run(string(scope), func(t *testing.T) {
+			rows := func(from, version int, value string) (lines []string) {
+				for id := from; id < from+100; id++ {
+					lines = append(lines, fmt.Sprintf(`{"id":%d,"v":%d,"a":%q}`, id, version, value))
+				}
+				return lines
+			}
+			one := openVersioned(t, scope)
+			one.flush(rows(0, 5, "one")...)
+			other := one.another("other")
+			other.flush(rows(50, 9, "other")...)
+			one.flush(rows(100, 7, "late")...)
+			other.flush(rows(200, 7, "other")...)
+			one.flush(rows(0, 8, "one")...)
+			one.flush(rows(200, 6, "late")...)
+			one.flush(rows(200, 7, "one")...)
+			one.flush(rows(250, 6, "late")...)
+			want := "0 49one\n150 199late\n200 299one\n300 349late\n50 149other"
+			if got := one.rows("SELECT min(id), max(id), a FROM t GROUP BY a, id BETWEEN 200 AND 299, id >= 300"); got != want {
+				t.Errorf("%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
 // versionedFile is a file and a run that writes messages with versions into its table t.
 type versionedFile struct {
 	t      *testing.T
 	file   *file
+	scope  fold.Scope
+	source string
 	db     *sqlite.DB
 	folder *fold.Folder
 	seq    int64
@@ -80,8 +111,14 @@ type versionedFile struct {
 
 func openVersioned(t *testing.T, scope fold.Scope) *versionedFile {
 	path := filepath.Join(t.TempDir(), "t.db")
-	f := newFile(t, path)
-	v := &versionedFile{t: t, file: f, db: open(t, path, sqlite.Options{Synchronous: sink.Off})}
+	v := &versionedFile{t: t, file: newFile(t, path), scope: scope}
+	return v.another("s")
+}
+
+// another is a run that writes the same file from another source.
+func (v *versionedFile) another(source string) *versionedFile {
+	t, scope := v.t, v.scope
+	v = &versionedFile{t: t, file: v.file, scope: scope, source: source, db: open(t, v.file.path, sqlite.Options{Synchronous: sink.Off})}
 	table, err := v.db.Table(t.Context(), "t", []string{"id"})
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +137,7 @@ func (v *versionedFile) flush(lines ...string) sink.Counts {
 	}
 	v.folder.Seal(&batch)
 	v.seq++
-	res, err := v.db.Flush(v.t.Context(), &sink.Flush{Batches: []*fold.Batch{&batch}, Job: "j", Run: "r", Tombstones: 1 << 50, Lanes: lanesAt("s", v.seq)})
+	res, err := v.db.Flush(v.t.Context(), &sink.Flush{Batches: []*fold.Batch{&batch}, Job: "j", Run: "r", Tombstones: 1 << 50, Lanes: lanesAt(v.source, v.seq)})
 	if err != nil {
 		v.t.Fatal(err)
 	}

@@ -73,6 +73,8 @@ func (w *writer) begin(f *sink.Flush) error {
 		if err := w.prepareVersions(f); err != nil {
 			return err
 		}
+	} else { // what it writes is not noted
+		delete(w.c.known.tables, anyRow(w.table.Name))
 	}
 	return w.prepare()
 }

@@ -84,7 +84,7 @@ func (w *writer) prepareVersions(f *sink.Flush) error {
 		if err != nil {
 			return err
 		}
-		if v.known, err = w.c.known.begin(w.c, v.table); err != nil {
+		if v.known, err = w.c.known.begin(w.c, anyState(w.table.Name)); err != nil {
 			return err
 		}
 		before := time.Now().Add(-f.Tombstones).UTC().Format(timeFormat)
@@ -100,6 +100,12 @@ func (w *writer) prepareVersions(f *sink.Flush) error {
 			return err
 		}
 		if v.between, err = w.c.prepare(fmt.Sprintf("SELECT key, state FROM weir_versions WHERE tbl = ?1 AND key BETWEEN ?2 AND ?3 LIMIT %d", maxBetween)); err != nil {
+			return err
+		}
+	}
+	if w.b.Scope == fold.RowScope && !w.exact && w.b.Table.Owner() == nil {
+		var err error
+		if v.known, err = w.c.known.begin(w.c, anyRow(w.table.Name)); err != nil {
 			return err
 		}
 	}
