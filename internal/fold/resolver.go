@@ -101,12 +101,15 @@ func (v *Resolver) Resolve(r *Row, was Stored) (Resolved, error) {
 // drop takes the values out of a row whose versions are too old, and reports
 // whether any is left.
 func (v *Resolver) drop(out *Row, vs *versions, old func(column int, version []byte) bool) (some bool) {
-	own := false
+	own, last, version := false, ref(0), []byte(nil)
 	for c, ver := range vs.cells {
 		if ver == 0 {
 			continue
 		}
-		if !old(c, v.b.arena.get(ver)) {
+		if ver != last { // neighbours mostly have one version
+			last, version = ver, v.b.arena.get(ver)
+		}
+		if !old(c, version) {
 			some = true
 			continue
 		}

@@ -14,7 +14,8 @@ import (
 )
 
 // This file is about rows of which only what is newer is written. Their states are read and written
-// manyRows at a time, and no row is looked up before it changes: docs/performance.md has the gain,
+// manyRows at a time, no row is looked up before it changes, and the next rows are resolved while others are written (see
+// ahead): docs/performance.md and docs/versions.md have the gain,
 // BenchmarkFlush/sqlite/insert/versions and BenchmarkFlush/sqlite/update/versions would show its loss.
 
 // maxBetween is how many states are read between the keys of manyRows rows; where there are more, reading
