@@ -50,6 +50,7 @@ type table struct {
 	allNew      bool      // the last batch's rows were, so that the next one's may be
 	repeats     bool      // the last batch repeated what was there, so that the next one may
 	others      int       // how many batches from here on are taken to repeat little
+	scattered   int       // how many are taken to repeat rows that lie among many others
 	names       []string  // the numbered columns of its versions then
 	next        *relation // as the flush at hand makes it; nil: as it is
 }

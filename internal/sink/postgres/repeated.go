@@ -15,33 +15,29 @@ import (
 
 // This file is about flushes whose rows the table mostly has already, as when a feed is read a second time: the
 // table's rows are read first, and only those that are not word for word what the batch has are staged. For a row
-// that stays, this costs the server half of what its staging and the MERGE do (BenchmarkFlush_OfCopy/repeated). As
+// that stays, this costs the server a third of what its staging and the MERGE do (BenchmarkFlush_OfCopy/repeated). As
 // in a MERGE, such a row is as a snapshot of the transaction has it, is not locked, and nothing is written for it.
 
 const (
-	// manyRepeated is how many rows are worth another round trip: each saves 2 µs.
+	// manyRepeated is how many rows are worth another round trip: each saves 2 µs and more.
 	manyRepeated = 5000
-	// notRepeated is for how many flushes rows are not compared after most of them were others.
+	// notRepeated is for how many flushes rows are not compared after most of them were others, or not by ranges of
+	// keys after most of them were not found so.
 	notRepeated = 50
-	// maxShapes is how many statements read the rows, each those that name the same columns: what none of them
-	// names need not be sent, a seventh of what it all takes.
-	maxShapes = 8
 	// maxRepeated is how many bytes of keys are sent for it, of which this side holds a few copies.
 	maxRepeated = 8 << 20
+	// rangeRows is how many rows are looked for by one range of keys, and maxRange how many the table may have there:
+	// to read one so takes 0.4 of what it takes to look for it by its key.
+	rangeRows = 5000
+	maxRange  = rangeRows * 3 / 2
 )
 
 // repeated is what is read to find the rows that a batch repeats, by row of those that are to be written.
 type repeated struct {
-	found []bool
-	same  []bool // of those that were found once: tables that inherit from another one may have a key twice
-	n     int    // how many
-}
-
-// A shape is rows that name the same columns.
-type shape struct {
-	used []int    // of [merge.used]
-	keys [][]byte // the arrays of the key's columns, as SQL, but for their ends
-	rows []int
+	found  []bool
+	same   []bool // of those that were found once: tables that inherit from another one may have a key twice
+	n      int    // how many
+	ranges bool   // they are looked for by ranges of keys
 }
 
 // mayRepeat reports whether the rows are compared with the table's before they are staged: after a flush that
@@ -50,8 +46,19 @@ func (p *part) mayRepeat() bool {
 	m := p.merge
 	again := slices.ContainsFunc(p.a.f.Lanes, func(l sink.Lane) bool { return l.Restart })
 	return (again || p.t.repeats) && p.t.others == 0 && !p.a.piecewise && !p.b.Versioned() && p.t.Exists && !p.after.policed && p.a.d.unicode &&
-		len(p.writes) >= manyRepeated && keySize(p.writes) <= maxRepeated &&
+		len(p.writes) >= manyRepeated && (p.inRanges() || keySize(p.writes) <= maxRepeated) &&
 		m.owner == nil && len(m.refs) == 0 && !m.sweeps && !slices.ContainsFunc(p.a.parts, func(q *part) bool { return q.b.Child != nil })
+}
+
+// inRanges reports whether rows are looked for by ranges of keys: where these have an order that is the database's
+// too, as far as this side knows, and do not lie scattered among others.
+func (p *part) inRanges() bool {
+	t := &p.merge.table
+	if p.t.scattered > 0 || len(t.Key) != 1 {
+		return false
+	}
+	kind := t.Columns[t.Key[0]].Type
+	return kind == schema.Text || kind == schema.Int
 }
 
 // keySize is how many bytes the keys of rows have.
@@ -62,85 +69,86 @@ func keySize(rows []*fold.Row) (n int) {
 	return n
 }
 
-// findRepeated adds what reads the table's rows of the keys. Each is looked for by the key's index, which OFFSET
-// leaves the planner alone: it would rather scan the whole table, of which a batch may be a small part.
+// findRepeated adds what reads the table's rows of the keys.
 func (p *part) findRepeated() {
-	p.repeated = &repeated{found: make([]bool, len(p.writes)), same: make([]bool, len(p.writes))}
-	p.a.script.avoidScans(p.merge.table.relations())
-	for _, s := range p.merge.shapes(p.writes) {
-		p.findShape(s)
+	m, s := p.merge, p.a.script
+	p.repeated = &repeated{found: make([]bool, len(p.writes)), same: make([]bool, len(p.writes)), ranges: p.inRanges()}
+	have := make([]string, len(m.used))
+	for i, u := range m.used {
+		have[i] = "t." + ident(m.table.Columns[u.at].Name)
+	}
+	if p.repeated.ranges {
+		p.findRanges(strings.Join(have, ", "))
+		return
+	}
+	s.avoidScans(m.table.relations())
+	p.findKeys(strings.Join(have, ", "))
+}
+
+// findRanges reads the rows by ranges of the key's index, in their order. Where others lie between them, the rest of
+// a range is left to the MERGE; so is all that the database has in another order than the batch.
+func (p *part) findRanges(have string) {
+	m, s, k := p.merge, p.a.script, p.merge.table.Key[0]
+	methods := []string{"enable_seqscan", "enable_bitmapscan", "enable_sort"} // of each range, they would read the whole table
+	for _, method := range methods {
+		s.add("SET LOCAL %s = off", method)
+	}
+	var ranges []string
+	for rows := range slices.Chunk(p.writes, rangeRows) {
+		ranges = append(ranges, fmt.Sprintf("(%s::%s, %s::%[2]s)", p.a.d.literal(string(rows[0].Key)), m.keyType(k), p.a.d.literal(string(rows[len(rows)-1].Key))))
+	}
+	order, at, key := fold.KeyOrder(&p.b.Table), 0, m.usedAt(k)
+	name := "t." + ident(m.table.Columns[k].Name)
+	s.addEach(func(row [][]byte) {
+		for at < len(p.writes) && order(p.writes[at].Key, row[key]) < 0 {
+			at++
+		}
+		if at < len(p.writes) && bytes.Equal(p.writes[at].Key, row[key]) {
+			p.compare(at, row)
+		}
+	}, "SELECT %s FROM (VALUES %s) r (first, last), LATERAL (SELECT t.* FROM %s t WHERE %s BETWEEN r.first AND r.last ORDER BY %[4]s LIMIT %[5]d) t",
+		have, strings.Join(ranges, ", "), m.table.ident, name, maxRange)
+	for _, method := range methods {
+		s.add("SET LOCAL %s = DEFAULT", method)
 	}
 }
 
-// shapes are those of rows that may be repeated, the last one of all that are not of the first ones.
-func (m *merge) shapes(rows []*fold.Row) []*shape {
-	all, known := []*shape(nil), map[string]*shape{}
-	mask := make([]byte, len(m.used))
-	for n, r := range rows {
-		m.b.PrefetchValues(rows[n:])
-		if r.Deleted || r.Replaces || !m.mask(mask, r) {
-			continue
-		}
-		if len(all) >= maxShapes-1 && known[string(mask)] == nil {
-			for i := range mask {
-				mask[i] = 1
-			}
-		}
-		s := known[string(mask)]
-		if s == nil {
-			s = &shape{keys: make([][]byte, len(m.table.Key))}
-			for i := range mask {
-				if mask[i] == 1 {
-					s.used = append(s.used, i)
-				}
-			}
-			all, known[string(mask)] = append(all, s), s
-		}
-		m.addKey(s, r)
-		s.rows = append(s.rows, n)
-	}
-	return all
-}
-
-// mask tells which columns a row names, and reports false where one begins with its default.
-func (m *merge) mask(mask []byte, r *fold.Row) bool {
-	for i := range m.used {
-		u := &m.used[i]
-		if mask[i] = 0; m.b.Value(r, u.from) != nil {
-			mask[i] = 1
-		}
-		if u.initial >= 0 && m.b.Initial(r, u.from) {
-			return false
-		}
-	}
-	return true
-}
-
-// findShape adds what reads the rows of a shape.
-func (p *part) findShape(s *shape) {
+// findKeys reads the rows by their keys. Each is looked for by the key's index, which OFFSET leaves the planner alone: it
+// would rather scan the whole table, of which a batch may be a small part.
+func (p *part) findKeys(have string) {
 	m, sql := p.merge, &p.a.script.sql
-	have := make([]string, len(s.used))
-	for i, u := range s.used {
-		have[i] = "t." + ident(m.table.Columns[m.used[u].at].Name)
-	}
-	fmt.Fprintf(sql, "SELECT s.n - 1, %s FROM unnest(", strings.Join(have, ", "))
+	fmt.Fprintf(sql, "SELECT %s, s.n - 1 FROM unnest(", have)
 	var columns []string
-	for i, k := range m.table.Key {
+	for i, list := range m.keyLists(p.writes) {
 		if i > 0 {
 			sql.WriteString(", ")
 		}
-		sql.Write(s.keys[i])
-		kind, _, _ := strings.Cut(m.table.cols[k].staged, " COLLATE ") // the column that it is compared with has it
-		fmt.Fprintf(sql, "}'::%s[]", kind)
+		sql.Write(list)
+		k := m.table.Key[i]
+		fmt.Fprintf(sql, "}'::%s[]", m.keyType(k))
 		columns = append(columns, fmt.Sprintf("c%d", k))
 	}
-	s.keys = nil
 	p.a.script.addEach(func(row [][]byte) {
-		at := s.rows[number(row[0])]
-		m.b.PrefetchValues(p.writes[at:])
-		p.repeated.same[at] = !p.repeated.found[at] && m.repeats(s, p.writes[at], row[1:])
-		p.repeated.found[at] = true
+		p.compare(int(number(row[len(m.used)])), row)
 	}, ") WITH ORDINALITY s (%s, n), LATERAL (SELECT t.* FROM %s t WHERE %s OFFSET 0) t", strings.Join(columns, ", "), m.table.ident, m.on())
+}
+
+// keyType is the type of a column of the key, of what is compared with it: its collation is the column's.
+func (m *merge) keyType(k int) string {
+	kind, _, _ := strings.Cut(m.table.cols[k].staged, " COLLATE ")
+	return kind
+}
+
+// usedAt is which of the used columns one of the table is.
+func (m *merge) usedAt(k int) int {
+	return slices.IndexFunc(m.used, func(u staged) bool { return u.at == k })
+}
+
+// compare notes whether a row is the one that the table has, which was found.
+func (p *part) compare(at int, have [][]byte) {
+	p.merge.b.PrefetchValues(p.writes[at:])
+	p.repeated.same[at] = !p.repeated.found[at] && p.merge.repeats(p.writes[at], have)
+	p.repeated.found[at] = true
 }
 
 // unlooked has the next flushes, and this one if it starts again, not look where the server refused it or took too
@@ -165,50 +173,64 @@ func (p *part) dropRepeated() {
 	p.merge = p.a.d.newMerge(p.b, p.t, p.after, p.newer)
 }
 
-// repeatsNext decides whether the rows of the next flush are compared first.
+// repeatsNext decides whether the rows of the next flush are compared first, and how.
 func (p *part) repeatsNext() {
-	t, rows := p.t, int64(len(p.writes))
-	if p.repeated != nil && 2*int64(p.repeated.n) < rows { // or their texts are not the server's
+	t, rows, unchanged := p.t, int64(len(p.writes)), p.counts.Unchanged
+	switch r := p.repeated; {
+	case r == nil:
+	case r.ranges && 4*int64(r.n) < 3*unchanged:
+		t.scattered = notRepeated
+	case 2*int64(r.n) < rows: // or their texts are not the server's
 		t.others = notRepeated
 	}
-	t.others = max(t.others-1, 0)
-	t.repeats = t.others == 0 && 4*p.counts.Unchanged >= 3*rows
+	t.scattered, t.others = max(t.scattered-1, 0), max(t.others-1, 0)
+	t.repeats = t.others == 0 && 4*unchanged >= 3*rows
 }
 
-// addKey adds the key of a row to the arrays, with what both an array and a string of SQL escape.
-func (m *merge) addKey(s *shape, r *fold.Row) {
+// keyLists are the keys of rows as arrays in SQL, but for their ends, with what both an array and a string of SQL escape.
+func (m *merge) keyLists(rows []*fold.Row) [][]byte {
+	lists, from := make([][]byte, len(m.table.Key)), make([]int, len(m.table.Key))
 	for i, k := range m.table.Key {
-		list := s.keys[i]
-		if list == nil {
-			list = append(list, "E'{"...)
-		} else {
-			list = append(list, ',')
-		}
-		list = append(list, '"')
-		from := m.used[slices.IndexFunc(m.used, func(u staged) bool { return u.at == k })].from
-		for _, c := range m.text(m.b.Value(r, from), m.table.Columns[k].Type) {
-			switch c {
-			case '"':
-				list = append(list, `\\"`...)
-			case '\\':
-				list = append(list, `\\\\`...)
-			case '\'':
-				list = append(list, "''"...)
-			default:
-				list = append(list, c)
-			}
-		}
-		s.keys[i] = append(list, '"')
+		lists[i], from[i] = append(lists[i], "E'{"...), m.used[m.usedAt(k)].from
 	}
+	for n, r := range rows {
+		m.b.PrefetchValues(rows[n:])
+		for i, k := range m.table.Key {
+			list := lists[i]
+			if n > 0 {
+				list = append(list, ',')
+			}
+			list = append(list, '"')
+			for _, c := range m.text(m.b.Value(r, from[i]), m.table.Columns[k].Type) {
+				switch c {
+				case '"':
+					list = append(list, `\\"`...)
+				case '\\':
+					list = append(list, `\\\\`...)
+				case '\'':
+					list = append(list, "''"...)
+				default:
+					list = append(list, c)
+				}
+			}
+			lists[i] = append(list, '"')
+		}
+	}
+	return lists
 }
 
-// repeats reports whether a row writes what the table has, given the texts of the shape's columns. The key's is
+// repeats reports whether a row writes what the table has, given the texts of the used columns. The key's is
 // compared too: one that is too long may have found another row.
-func (m *merge) repeats(s *shape, r *fold.Row, have [][]byte) bool {
-	for i, n := range s.used {
-		u := &m.used[n]
+func (m *merge) repeats(r *fold.Row, have [][]byte) bool {
+	if r.Deleted || r.Replaces {
+		return false
+	}
+	for i := range m.used {
+		u := &m.used[i]
 		raw, t := m.b.Value(r, u.from), m.table.Columns[u.at].Type
 		switch {
+		case u.initial >= 0 && m.b.Initial(r, u.from):
+			return false
 		case raw == nil:
 		case have[i] == nil || raw[0] == 'n':
 			if have[i] != nil || raw[0] != 'n' {
