@@ -106,7 +106,7 @@ func (p *part) findRanges(have string) {
 		if at < len(p.writes) && bytes.Equal(p.writes[at].Key, row[key]) {
 			p.compare(at, row)
 		}
-	}, "SELECT %s FROM (VALUES %s) r (first, last), LATERAL (SELECT t.* FROM %s t WHERE %s BETWEEN r.first AND r.last ORDER BY %[4]s LIMIT %[5]d) t",
+	}, "SELECT %s FROM (VALUES %s) r (first, last), LATERAL (SELECT t.* FROM %s t WHERE %s BETWEEN r.first AND r.last ORDER BY %[4]s FETCH FIRST %[5]d ROWS WITH TIES) t",
 		have, strings.Join(ranges, ", "), m.table.ident, name, maxRange)
 	for _, method := range methods {
 		s.add("SET LOCAL %s = DEFAULT", method)
