@@ -15,8 +15,9 @@ import (
 
 // This file is about flushes whose rows the table mostly has already, as when a feed is read a second time: the
 // table's rows are read first, and only those that are not word for word what the batch has are staged. For a row
-// that stays, this costs the server a quarter of what its staging and the MERGE do, or half where it is looked for by its key (BenchmarkFlush_OfCopy/repeated). As
-// in a MERGE, such a row is as a snapshot of the transaction has it, is not locked, and nothing is written for it.
+// that stays, this costs the server a quarter of what its staging and the MERGE do (BenchmarkFlush_OfCopy/repeated), or
+// half where it is looked for by its key. As in a MERGE, such a row is as a snapshot of the transaction has it, is not
+// locked, and nothing is written for it.
 
 const (
 	// manyRepeated is how many rows are worth another round trip: each saves 2 µs and more.
