@@ -79,6 +79,30 @@ func (s *state) decode(raw []byte, columns int) error {
 	return nil
 }
 
+// liveOf returns the version of the newest message that a row lives by, given its state; nil is none. It is the first
+// that a state has.
+func liveOf(raw []byte) (live []byte) {
+	n, size := binary.Uvarint(raw)
+	if size <= 0 {
+		return nil
+	}
+	raw = raw[size:]
+	for i := range n {
+		length, size := binary.Uvarint(raw)
+		if size <= 0 || length > uint64(len(raw)-size) {
+			return nil
+		}
+		if i == 0 {
+			live = raw[size : size+int(length)]
+		}
+		raw = raw[size+int(length):]
+	}
+	if at, size := binary.Uvarint(raw); size <= 0 || at != 1 {
+		return nil
+	}
+	return live
+}
+
 // isEmpty reports whether there are no versions in the state, which was encoded.
 func (s *state) isEmpty() bool { return len(s.texts) == 1 }
 

@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"slices"
@@ -37,6 +38,7 @@ type Dialect struct {
 	Raw      string // the columns of weir_rejects that hold a line
 	Hot      string // behind a table whose rows are updated by each flush
 	Keyed    string // behind a table that is read and written by its key alone
+	KeyOrder string // the columns of that key; "": the table comes first
 	Bytewise string // behind what is sorted by its bytes
 	Reason   string // the word of a reject's reason, which ends before a colon
 	Kept     string // a rejected line's columns: the hexadecimal digits of one that is not text, or NULL, and the text
@@ -106,7 +108,7 @@ func (d Dialect) Versions() []string {
   key {bytes} NOT NULL,
   state {bytes} NOT NULL,
   gone {time},
-  PRIMARY KEY (tbl, key)
+  PRIMARY KEY ({order})
 ){keyed}`,
 		`CREATE INDEX IF NOT EXISTS weir_versions_gone ON {p}weir_versions (tbl, gone) WHERE gone IS NOT NULL`,
 	)
@@ -114,7 +116,7 @@ func (d Dialect) Versions() []string {
 
 func (d Dialect) fill(statements ...string) []string {
 	r := strings.NewReplacer("{p}", d.Prefix, "{int}", d.Integer, "{time}", d.Time, "{bytes}", d.Bytes, "{serial}", d.Serial,
-		"{raw}", d.Raw, "{hot}", d.Hot, "{keyed}", d.Keyed)
+		"{raw}", d.Raw, "{hot}", d.Hot, "{keyed}", d.Keyed, "{order}", cmp.Or(d.KeyOrder, "tbl, key"))
 	for i := range statements {
 		statements[i] = r.Replace(statements[i])
 	}

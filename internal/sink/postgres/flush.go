@@ -165,7 +165,10 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 			p.t.names = p.merge.versions.names
 		}
 	}
-	return a.result(), a.committed(r)
+	if err = a.committed(r); err == nil {
+		a.remember(r)
+	}
+	return a.result(), err
 }
 
 // count adds what the statements of the parts did, and reports whether they got so far.
@@ -303,6 +306,8 @@ func (a *attempt) writeParts() {
 func (a *attempt) failed(ctx context.Context, err error) (sink.Result, error) {
 	d := a.d
 	refused := pgError(err)
+	recalled := a.recalled()
+	d.memory.forget(0)
 	direct, rows := false, 0
 	for _, p := range a.parts {
 		p.t.allNew = false
@@ -335,6 +340,9 @@ func (a *attempt) failed(ctx context.Context, err error) (sink.Result, error) {
 		return d.write(ctx, a.f)
 	case a.taken(refused):
 		return a.result(), errTaken
+	case recalled && isRaced(refused):
+		d.memory.forget(notRemembered)
+		return d.write(ctx, a.f)
 	case isRaced(refused):
 		return a.result(), errRaced
 	case isStale(refused) && d.rereads < maxStarts:

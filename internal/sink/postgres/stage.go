@@ -159,7 +159,9 @@ func (m *merge) copySQL() string {
 }
 
 // marked tells that staged rows say what they do.
-func (m *merge) marked() bool { return m.deletes || m.replaces || m.sweeps }
+func (m *merge) marked() bool {
+	return m.deletes || m.replaces || m.sweeps || m.versions != nil && m.versions.recalled
+}
 
 // encode writes the rows as the lines of a COPY.
 func (m *merge) encode(rows []*fold.Row) copier {
@@ -183,6 +185,8 @@ func (m *merge) encode(rows []*fold.Row) copier {
 					buf = append(buf, 'd', '\t')
 				case r.Replaces:
 					buf = append(buf, 'r', '\t')
+				case m.versions != nil && m.versions.recalled && m.versions.known[n]:
+					buf = append(buf, 'k', '\t')
 				default:
 					buf = append(buf, '\\', 'N', '\t')
 				}

@@ -18,7 +18,7 @@ import (
 // dialect is how Postgres declares weir's own tables.
 func (c *client) dialect() sink.Dialect {
 	return sink.Dialect{Prefix: c.schema + ".", Integer: "bigint", Time: "timestamptz", Bytes: "bytea", Serial: "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
-		Raw: "raw text,\n  bytes bytea", Hot: " WITH (fillfactor = 50)", Keyed: " WITH (fillfactor = 80)",
+		Raw: "raw text,\n  bytes bytea", Hot: " WITH (fillfactor = 50)", Keyed: " WITH (fillfactor = 50)", KeyOrder: "key, tbl",
 		Bytewise: ` COLLATE "C"`, Reason: "split_part(reason, ':', 1)", Kept: "encode(bytes, 'hex'), raw",
 		Micros: micros, Text: c.literal, Table: func(name string) string { return identOf(c.schemaOf(name)) }}
 }

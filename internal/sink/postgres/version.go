@@ -13,13 +13,17 @@ import (
 
 // versioned is what a merge needs of a batch that has versions.
 type versioned struct {
-	table   string // in weir_versions
-	looking bool   // for what the database has: no state is staged yet
-	alone   bool   // no other writer of the table's versions runs at the same time
-	states  [][]byte
-	found   [][]byte // the xmin of the state that each row was resolved against, of the row where its state stays; nil: none
-	names   []string // of the columns, by their number in the states
-	kept    []string // the names as they were found
+	table     string // in weir_versions
+	looking   bool   // for what the database has: no state is staged yet
+	alone     bool   // no other writer of the table's versions runs at the same time
+	states    [][]byte
+	found     [][]byte // the xmin of the state that each row was resolved against, of the row where its state stays; nil: none
+	known     []bool   // rows that were not looked for: see [part.recall]
+	recalled  bool     // there are such
+	remembers bool     // the states are remembered
+	xid       int      // the statement that reads the ID of the transaction then; else -1
+	names     []string // of the columns, by their number in the states
+	kept      []string // the names as they were found
 }
 
 func (d *DB) fullName(t *relation) string { return identOf(d.schemaOf(t.ident)) }
@@ -58,7 +62,7 @@ func (p *part) alone() bool {
 
 // versioned is what a merge of the rows needs.
 func (p *part) versioned() *versioned {
-	return &versioned{table: p.a.d.fullName(&p.after), alone: p.alone(), names: p.t.names, kept: p.t.names}
+	return &versioned{table: p.a.d.fullName(&p.after), alone: p.alone(), names: p.t.names, kept: p.t.names, remembers: p.remembers(), xid: -1}
 }
 
 // readyVersions adds what makes the table of the versions, and takes away those that
@@ -89,7 +93,7 @@ func (p *part) look() {
 	p.merge, m.versions = m, v
 	p.found = lookup{versions: v, stage: p.t.stage, names: -1, rows: -1}
 	p.lookBelow()
-	if len(p.writes) > 0 {
+	if len(p.unknown) > 0 {
 		p.lookFor(m)
 	}
 	if p.b.Scope == fold.ColumnScope { // others add names: these have all numbers of the states that were just read
@@ -97,18 +101,22 @@ func (p *part) look() {
 	}
 }
 
-// lookFor adds what stages the keys of a merge's rows, and reads what the database has of them.
+// lookFor adds what stages the keys of the rows of a merge that are unknown, and reads what the database has of them.
 func (p *part) lookFor(m *merge) {
 	d, s, table := p.a.d, p.a.script, &p.after
-	sql, now := m.prepare(len(p.writes))
+	rows := make([]*fold.Row, len(p.unknown))
+	for i, n := range p.unknown {
+		rows[i] = p.writes[n]
+	}
+	sql, now := m.prepare(len(rows))
 	for _, q := range sql {
 		s.add("%s", q)
 	}
 	m.used = slices.DeleteFunc(m.used, func(u staged) bool { return !table.Columns[u.at].Key })
 	m.bits, m.deletes, m.replaces = 0, false, false
-	m.stage(s, p.writes)
+	m.stage(s, rows)
 	m.findOwners(s)
-	now.rows = len(p.writes)
+	now.rows = len(rows)
 	p.found.stage = now
 	// OFFSET has the planner look each row up, by all of the key, whatever it knows of the table.
 	if p.b.Scope == fold.ColumnScope {
@@ -152,6 +160,11 @@ func (p *part) resolved(r []result) error {
 // mergeAssumingNew makes the merge one that assumes that no row exists yet; a duplicate key
 // makes the flush fall back to look.
 func (p *part) mergeAssumingNew() error {
+	p.stored = make([]storedRow, len(p.writes))
+	for i, r := range p.writes {
+		p.stored[i].row = r
+	}
+	p.unknown = nil
 	return p.mergeNewer(p.versioned(), nil)
 }
 
@@ -162,13 +175,10 @@ func (p *part) mergeNewer(v *versioned, found []result) (err error) {
 	if above := p.follows(); above != nil && above.newest != nil {
 		p.newest.Below(above.newest)
 	}
-	all := make([]storedRow, len(p.writes))
-	for i, r := range p.writes {
-		all[i].row = r
-	}
+	all := p.stored
 	if found != nil {
 		if p.found.rows >= 0 {
-			err = takeStored(all, found[p.found.rows].rows, p.b.Scope)
+			err = p.takeStored(found[p.found.rows].rows)
 		}
 		if err == nil {
 			all, err = p.follow(all, found)
@@ -178,6 +188,7 @@ func (p *part) mergeNewer(v *versioned, found []result) (err error) {
 		}
 	}
 	p.newer, err = v.read(p.newest, all)
+	v.recalled = slices.ContainsFunc(all, func(r storedRow) bool { return r.known })
 	if p.merge = nil; len(all) > 0 {
 		p.merge = p.a.d.newMerge(p.newest.Batch(), p.t, p.after, p.newer)
 		p.merge.versions = v
@@ -191,15 +202,16 @@ type storedRow struct {
 	row          *fold.Row
 	was          fold.Stored
 	found, state []byte
+	known        bool // it was not looked for
 }
 
-// takeStored takes what was found of rows: their numbers, the xmin of those that the table has, their
-// state or version, and the xmin of the state.
-func takeStored(rows []storedRow, found [][][]byte, scope fold.Scope) (err error) {
+// takeStored takes what was found of rows: their numbers among those that are unknown, the xmin of those that the
+// table has, their state or version, and the xmin of the state.
+func (p *part) takeStored(found [][][]byte) (err error) {
 	for _, row := range found {
-		r := &rows[number(row[0])]
+		r := &p.stored[p.unknown[number(row[0])]]
 		r.found, r.was.Exists = row[1], row[1] != nil
-		if scope == fold.RowScope {
+		if p.b.Scope == fold.RowScope {
 			r.was.Version = row[2]
 			continue
 		}
@@ -232,7 +244,7 @@ func (v *versioned) read(resolver *fold.Resolver, all []storedRow) (rows []*fold
 		if res.State != nil {
 			from = all[i].state
 		}
-		rows, v.states, v.found = append(rows, &res.Row), append(v.states, res.State), append(v.found, from)
+		rows, v.states, v.found, v.known = append(rows, &res.Row), append(v.states, res.State), append(v.found, from), append(v.known, all[i].known)
 	}
 	return rows, nil
 }
@@ -249,6 +261,9 @@ func (v *versioned) keep(s *script, m *merge, f *sink.Flush, rows []*fold.Row) {
 	} else {
 		v.mergeStates(s, m)
 	}
+	if v.remembers {
+		v.xid = s.add("SELECT pg_current_xact_id()")
+	}
 	// What another writer has locked is left to it, and to the next flush.
 	s.add("DELETE FROM %s.weir_versions WHERE ctid = ANY (ARRAY(SELECT ctid FROM %[1]s.weir_versions WHERE tbl = %s AND gone < now() - interval '%d seconds' FOR UPDATE SKIP LOCKED))",
 		d.schema, d.literal(v.table), int64(f.Tombstones.Seconds()))
@@ -264,7 +279,7 @@ const racedWord = "weir: another writer was first"
 // loops keeps: so writers cannot wait for each other in a circle. Rows are written after all states:
 // until the commit, nobody else can write a row whose state this flush has written. Where a state is not
 // the one that the row was resolved against, a number that is none ends the transaction, as with the
-// fence. The table's name is staged, too: the planner would read all states of a table whose size it does not
+// fence. The table's name is an expression of the staged row: the planner would read all states of a table whose size it does not
 // know, and compare each with each row.
 func (v *versioned) mergeStates(s *script, m *merge) {
 	d, matched, missing := m.d, "s.state", "s.state"
@@ -273,9 +288,11 @@ func (v *versioned) mergeStates(s *script, m *merge) {
 		matched, missing = fmt.Sprintf(state, "v.xmin = s.found", racedWord), fmt.Sprintf(state, "s.found IS NULL", racedWord)
 	}
 	s.avoidScans("SELECT " + quote(d.schema+".weir_versions") + "::regclass")
-	s.add("MERGE INTO %s.weir_versions v USING (SELECT n, %s AS tbl, key, state, found, CASE WHEN op = 'd' THEN now() END AS gone FROM %s WHERE state IS NOT NULL ORDER BY n) s ON v.tbl = s.tbl AND v.key = s.key"+
-		" WHEN MATCHED THEN UPDATE SET state = %s, gone = s.gone WHEN NOT MATCHED THEN INSERT (tbl, key, state, gone) VALUES (s.tbl, s.key, %s, s.gone)",
-		d.schema, d.literal(v.table), m.t.stageName, matched, missing)
+	const gone = "CASE WHEN s.op = 'd' THEN now() END"
+	s.add("MERGE INTO %s.weir_versions v USING %s s ON v.tbl = CASE WHEN s.n >= 0 THEN %s END AND v.key = s.key"+
+		" WHEN MATCHED AND "+hasState+" THEN UPDATE SET state = %s, gone = "+gone+
+		" WHEN NOT MATCHED AND "+hasState+" THEN INSERT (tbl, key, state, gone) VALUES (%[3]s, s.key, %[5]s, "+gone+")",
+		d.schema, m.sorted(), d.literal(v.table), matched, missing)
 }
 
 // asFound is the condition, with AND behind it, that a row t of the table is the one that the staged

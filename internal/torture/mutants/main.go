@@ -373,6 +373,10 @@ var mutants = []mutant{
 		postgres, "TestWriters_OneRowWithVersions/column", false},
 	{"writers with versions take turns, Postgres", "internal/sink/postgres/version.go", `case p.a.piecewise, p.a.f.Rebuild, d.raced+d.gone > 0:`, `case p != nil || p.a.f.Rebuild || d.raced+d.gone > 0:`,
 		postgres, "TestWriters_OtherRowsWithVersionsDoNotWait", false},
+	{"a row that was not looked for is written where it is missing, Postgres", "internal/sink/postgres/merge.go", `missing += " AND s.op IS DISTINCT FROM 'k'"`, `missing += ""`,
+		postgres, "TestFlush_RememberedRowIsGone", false},
+	{"a message that changes nothing is compared with what is remembered, Postgres", "internal/fold/version.go", `live != nil && b.older(live, vs.live)`, `live != nil`,
+		postgres, "TestFlush_RememberedRowIsGone", false},
 }
 
 func main() {

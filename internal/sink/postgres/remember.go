@@ -1,0 +1,129 @@
+package postgres
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/weirsync/weir/internal/fold"
+)
+
+// This file is about the states of rows that the connection wrote last: they are remembered with the transaction
+// that wrote them, and the database is not asked for them again. Where one is no longer the row's, or the row is
+// missing, the flush ends before anything is committed, all is forgotten, and the flush looks for what the database has.
+// That saves a third of the server's CPU where the same rows change again and again (BenchmarkVersions).
+
+const (
+	// maxRemembered is how many bytes the states may take, of which each row has rememberedSize beside its key and state.
+	maxRemembered  = 16 << 20
+	rememberedSize = 150
+	// notRemembered is how many flushes ask for all states after one that was wrong: there seem to be other writers.
+	notRemembered = 50
+)
+
+// memory holds the states of the rows that a connection wrote last.
+type memory struct {
+	conn   *pgconn.PgConn // the connection; another one may lead to another server, or to one that was restored
+	states map[rowName]*remembered
+	size   int
+	xid    uint64 // of the last transaction that wrote some
+	rest   int    // for how many flushes nothing is remembered
+}
+
+// A rowName is the number of a table, and a key.
+type rowName struct {
+	table int
+	key   string
+}
+
+// remembered is the state of a row, and the transaction that wrote it.
+type remembered struct {
+	state []byte
+	xid   uint64
+}
+
+// forget forgets all states, and remembers none for some flushes.
+func (m *memory) forget(rest int) { *m = memory{rest: max(m.rest, rest)} }
+
+// find returns what is remembered of a row; nil: nothing is.
+func (m *memory) find(table int, key []byte) *remembered {
+	r := m.states[rowName{table, string(key)}]
+	if r != nil && m.xid-r.xid >= 1<<31 { // its 32 bits are about to be another transaction's
+		return nil
+	}
+	return r
+}
+
+// put remembers the state of a row, in place of some other row's where there are too many.
+func (m *memory) put(table int, key, state []byte) {
+	r := m.states[rowName{table, string(key)}]
+	if r == nil {
+		r = &remembered{}
+		m.states[rowName{table, string(key)}] = r
+		m.size += rememberedSize + len(key)
+	}
+	was := cap(r.state)
+	r.state, r.xid = append(r.state[:0], state...), m.xid
+	m.size += cap(r.state) - was
+	for name, r := range m.states { // in no order
+		if m.size <= maxRemembered {
+			break
+		}
+		delete(m.states, name)
+		m.size -= rememberedSize + len(name.key) + cap(r.state)
+	}
+}
+
+// remembers reports whether the states of the rows that the part writes are remembered. Behind a pooler nobody
+// notices that another server takes the place of the one that has written them.
+func (p *part) remembers() bool {
+	return p.b.Scope == fold.ColumnScope && p.b.Child == nil && !p.a.d.pooled && p.a.d.memory.rest == 0 && !p.alone() && !p.separates()
+}
+
+// recall finds those rows whose states are remembered and surely change: then writing them shows whether the
+// database has what is remembered. The others are to be looked for.
+func (p *part) recall() {
+	p.stored, p.unknown = make([]storedRow, len(p.writes)), nil
+	m := &p.a.d.memory
+	known := p.remembers() && m.conn == p.a.d.conn
+	for i, r := range p.writes {
+		s := &p.stored[i]
+		s.row = r
+		if known {
+			if was := m.find(p.t.n, r.Key); was != nil && p.b.Renews(r, was.state) {
+				s.known, s.was = true, fold.Stored{Exists: true, State: was.state}
+				s.state = strconv.AppendUint(nil, uint64(uint32(was.xid)), 10)
+				continue
+			}
+		}
+		p.unknown = append(p.unknown, i)
+	}
+}
+
+// recalled reports whether rows are written that were not looked for.
+func (a *attempt) recalled() bool {
+	return slices.ContainsFunc(a.parts, func(p *part) bool { return p.merge != nil && p.merge.versions != nil && p.merge.versions.recalled })
+}
+
+// remember remembers the states that were written, given the answer to the script.
+func (a *attempt) remember(r []result) {
+	m := &a.d.memory
+	m.rest = max(m.rest-1, 0)
+	for _, p := range a.parts {
+		if p.merge == nil || p.merge.versions == nil || p.merge.versions.xid < 0 {
+			continue
+		}
+		if m.conn != a.d.conn {
+			m.forget(0)
+			m.conn, m.states = a.d.conn, map[rowName]*remembered{}
+		}
+		v := p.merge.versions
+		m.xid = uint64(number(r[v.xid].rows[0][0]))
+		for n, row := range p.newer {
+			if state := v.states[n]; state != nil {
+				m.put(p.t.n, row.Key, state)
+			}
+		}
+	}
+}
