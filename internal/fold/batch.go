@@ -4,8 +4,6 @@ package fold
 
 import (
 	"bytes"
-	"hash/maphash"
-	"slices"
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -38,7 +36,7 @@ type Batch struct {
 
 	arena arena
 	rows  []Row
-	index []int32 // open addressing by hash; row number + 1, 0 is empty
+	index []slot
 	slabs [][]ref // what rows take their cells from
 	begun int     // of slabs
 	slab  []ref   // what is left of the last that was begun
@@ -135,19 +133,17 @@ const maxRejectText = 64 << 10 // bytes
 // JSON value does.
 const initial = ' '
 
-var seed = maphash.MakeSeed() // so that no feed can choose ids that collide
-
 // Rows returns the number of rows.
 func (b *Batch) Rows() int { return len(b.rows) }
 
 // What a row takes beside its values, of which as much again may be room to grow, and its place in
 // the index at most.
-const perRow, perIndexed = 64, 16
+const perRow, perIndexed = 64, 4 * perSlot
 
 // Bytes returns the memory that the batch holds its content in.
 func (b *Batch) Bytes() int {
 	const perLogged, perVersions = 80, 40
-	return b.arena.bytes() + 4*b.cells + 4*len(b.index) + perRow*cap(b.rows) + perLogged*len(b.log) + perVersions*cap(b.versions) + perLinked*cap(b.links) + 4*cap(b.lanes) + b.extra
+	return b.arena.bytes() + 4*b.cells + perSlot*len(b.index) + perRow*cap(b.rows) + perLogged*len(b.log) + perVersions*cap(b.versions) + perLinked*cap(b.links) + 4*cap(b.lanes) + b.extra
 }
 
 // Reset empties the batch and keeps its memory. What was read from it is void.
@@ -161,42 +157,6 @@ func (b *Batch) Reset() {
 	}
 	*b = Batch{versions: b.versions[:0], text: b.text, arena: b.arena, rows: b.rows[:0], index: b.index, slabs: b.slabs, log: b.log[:0],
 		exploded: b.exploded, sweeps: b.sweeps[:0], links: b.links[:0], firsts: b.firsts[:0], lanes: b.lanes[:0]}
-}
-
-// row returns the number of the key's row, which it makes where there is none.
-func (b *Batch) row(key []byte) (n int, made bool) {
-	if 2*len(b.rows) >= len(b.index) {
-		b.rehash(max(1024, 2*len(b.index)))
-	}
-	h := maphash.Bytes(seed, key)
-	mask := uint64(len(b.index) - 1)
-	for i := h & mask; ; i = (i + 1) & mask {
-		n := int(b.index[i]) - 1
-		if n < 0 {
-			b.rows = append(b.rows, Row{Key: b.arena.get(b.arena.put(key)), hash: h})
-			b.index[i] = int32(len(b.rows))
-			return len(b.rows) - 1, true
-		}
-		if r := &b.rows[n]; r.hash == h && bytes.Equal(r.Key, key) {
-			return n, false
-		}
-	}
-}
-
-func (b *Batch) rehash(size int) {
-	if size == len(b.index) {
-		clear(b.index)
-	} else {
-		b.index = make([]int32, size)
-	}
-	mask := uint64(size - 1)
-	for n := range b.rows {
-		i := b.rows[n].hash & mask
-		for b.index[i] != 0 {
-			i = (i + 1) & mask
-		}
-		b.index[i] = int32(n + 1)
-	}
 }
 
 // cell returns the place of a row's column, for a table of width columns.
@@ -285,24 +245,4 @@ func (b *Batch) Sorted() []*Row {
 	}
 	b.sort(rows)
 	return rows
-}
-
-func (b *Batch) sort(rows []*Row) {
-	compare := KeyOrder(&b.Table)
-	slices.SortFunc(rows, func(x, y *Row) int { return compare(x.Key, y.Key) })
-}
-
-// KeyOrder returns the order of the keys of a table's rows in which all writers lock and write
-// them.
-func KeyOrder(t *schema.Table) func(a, b []byte) int {
-	if len(t.Key) != 1 || t.Columns[t.Key[0]].Type != schema.Int {
-		return bytes.Compare
-	}
-	return func(a, b []byte) int {
-		// Fewer digits are the smaller number.
-		if len(a) != len(b) {
-			return len(a) - len(b)
-		}
-		return bytes.Compare(a, b)
-	}
 }

@@ -1,9 +1,7 @@
 package fold
 
 import (
-	"bytes"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"slices"
 
@@ -216,21 +214,6 @@ func (b *Batch) Has(key []byte) bool { return b.find(key) != nil }
 // none.
 func (b *Batch) Above(r *Row, above *Batch) *Row {
 	return above.find(AppendKey(nil, &above.Table, b.keyAbove(r)))
-}
-
-// find returns the row of a key, nil where the batch has none.
-func (b *Batch) find(key []byte) *Row {
-	if len(b.rows) == 0 {
-		return nil
-	}
-	h := maphash.Bytes(seed, key)
-	mask := uint64(len(b.index) - 1)
-	for i := h & mask; b.index[i] != 0; i = (i + 1) & mask {
-		if r := &b.rows[b.index[i]-1]; r.hash == h && bytes.Equal(r.Key, key) {
-			return r
-		}
-	}
-	return nil
 }
 
 // An explosion makes the rows of one call of [Explode].

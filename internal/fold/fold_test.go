@@ -335,7 +335,7 @@ func BenchmarkFold(b *testing.B) {
 func benchmarkFold(b *testing.B, lines [][]byte) {
 	names, batch, o := &feed.Names{}, &fold.Batch{}, options(b, nil)
 	f, mapper, scan := fold.NewFolder(names, table, o), fold.NewMapper(names, o), feed.NewScanner(names)
-	ahead, fields := make([]feed.Line, fold.MaxPrefetch), []feed.Field(nil)
+	ahead, fields := make([]feed.Line, 64), []feed.Field(nil)
 	size, n := 0, 0
 	next := func() {
 		fields = fields[:0]
@@ -345,8 +345,8 @@ func benchmarkFold(b *testing.B, lines [][]byte) {
 			size += len(text)
 			n++
 		}
-		f.Prefetch(batch, ahead)
 		for i := range ahead {
+			f.Prefetch(batch, ahead, i)
 			c := mapper.Map(&ahead[i])
 			if err := f.Add(batch, &c, fold.Place{}); err != nil {
 				b.Fatal(err)

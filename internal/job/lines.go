@@ -95,9 +95,7 @@ func (rd *reader) moveTo(e *event, at int) {
 func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err error) {
 	r := &e.lane.reading
 	for i := range e.lines {
-		if i%fold.MaxPrefetch == 0 {
-			rd.prefetchLines(e.lines[i:min(i+fold.MaxPrefetch, len(e.lines))])
-		}
+		rd.prefetchLines(e.lines, i)
 		line := &e.lines[i]
 		next := min(at+len(line.Text)+1, len(e.Data))
 		if !line.Blank {
@@ -265,11 +263,11 @@ func (rd *reader) noTable() int {
 	return -1
 }
 
-// prefetchLines has the memory fetched that folding lines will touch, where their fields are the
-// columns.
-func (rd *reader) prefetchLines(lines []feed.Line) {
+// prefetchLines has the memory fetched that folding lines will touch, of which one is at hand, where their
+// fields are the columns.
+func (rd *reader) prefetchLines(lines []feed.Line, at int) {
 	if rd.mapper == nil {
-		rd.folders[0].Prefetch(rd.set.Batches[0], lines)
+		rd.folders[0].Prefetch(rd.set.Batches[0], lines, at)
 	}
 }
 
