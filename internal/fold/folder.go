@@ -155,7 +155,7 @@ func (f *Folder) Add(b *Batch, c *Change, at Place) error {
 }
 
 // widen has the columns of weir's hold the values of the change at hand. Most messages bring nothing that a field has not
-// brought before: to look at each column takes a thirtieth of a hot feed's fold.
+// brought before: to look at each column takes a twelfth of a hot feed's scan and fold.
 func (f *Folder) widen(c *Change) {
 	if !f.unheld {
 		return
