@@ -37,6 +37,7 @@ func BenchmarkFlush_OfCopy(b *testing.B) {
 	}{
 		{"insert", sink.Counts{Inserted: benchRows}, []*fold.Batch{first}},
 		{"update", sink.Counts{Updated: benchRows}, []*fold.Batch{first, second, third}},
+		{"rewritten", sink.Counts{Updated: benchRows}, []*fold.Batch{first, second, third, second, third, second, third}},
 		{"unchanged", sink.Counts{Unchanged: benchRows}, []*fold.Batch{first, second, second}}, // by a MERGE
 		{"repeated", sink.Counts{Unchanged: benchRows}, []*fold.Batch{first, first, first}},    // without
 	} {

@@ -167,6 +167,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	}
 	if err = a.committed(r); err == nil {
 		a.remember(r)
+		a.makeRooms(ctx)
 	}
 	return a.result(), err
 }

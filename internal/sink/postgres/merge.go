@@ -32,6 +32,7 @@ type merge struct {
 	separate bool       // several statements take the place of the MERGE
 	plain    bool       // the COPY takes the columns of the table alone
 	inOrder  bool       // the staging table has the rows in the order of the COPY
+	crowded  bool       // it updated many rows, and most of them not within their pages
 	versions *versioned // nil where the batch has none
 	scratch  []byte
 }
@@ -296,9 +297,10 @@ func (t *relation) relations() string {
 }
 
 // countSQL asks how many rows the session has inserted into the table and deleted: a MERGE
-// tells only the sum.
+// tells only the sum; and how many it has updated, and of these within their pages.
 func (m *merge) countSQL() string {
-	return fmt.Sprintf("SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id)) FROM (%s) r (id)", m.table.relations())
+	return fmt.Sprintf("SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id)),"+
+		" sum(pg_stat_get_xact_tuples_updated(id)), sum(pg_stat_get_xact_tuples_hot_updated(id)) FROM (%s) r (id)", m.table.relations())
 }
 
 // split adds what a MERGE did, given the answers before it, to it and after it. What triggers and foreign
@@ -313,6 +315,7 @@ func (m *merge) split(did *sink.Counts, r []result) {
 	did.Inserted += inserted
 	did.Updated += all - inserted - deleted
 	did.Deleted += deleted
+	m.crowded = crowded(count(2), count(3))
 }
 
 // hasState is the condition that a staged row has a state that is kept beside it.

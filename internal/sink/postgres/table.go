@@ -489,9 +489,8 @@ func waits(c *schema.Column) bool {
 }
 
 // fillFactor leaves room in a page for new versions of its rows, which then need
-// no new entries in the indexes. The other one is for users whose flushes change most rows of a table of weir's,
-// and need room for all of them.
-const fillFactor, fillFactorRewritten = 90, 50
+// no new entries in the indexes. Where that is too little, see [attempt.makeRooms].
+const fillFactor = 90
 
 // stampFormat is how stamps are written. A timestamp without time zone gets them in UTC, for
 // it passes over the zone.

@@ -1,0 +1,132 @@
+package postgres_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+// rewrite flushes rows with a value that they do not have.
+func rewrite(r *sinktest.Run, rows, value int) {
+	for id := range rows {
+		r.Fold(fmt.Sprintf(`{"id":%d,"a":%d}`, id, value))
+	}
+	r.Flush()
+}
+
+func (d *database) fillFactor(t *testing.T) string {
+	t.Helper()
+	return d.one(t, "SELECT coalesce(array_to_string(reloptions, ','), '') FROM pg_class WHERE oid = 't'::regclass")
+}
+
+// TestFlush_MakesRoom: a table of weir's whose rows are all updated gets room for their next versions, once: then they
+// need no new index entries. It stays weir's.
+func TestFlush_MakesRoom(t *testing.T) {
+	const rows = 4000
+	url := testpg.New(t)
+	for name, pool := range map[string]string{"alone": "", "pooled": testpg.Pool(t, url, "transaction")} {
+		t.Run(name, func(t *testing.T) {
+			db := connectEmpty(t, url)
+			db.weir = pool
+			r := sinktest.Begin(t, db)
+			rewrite(r, rows, 0)
+			if got := db.fillFactor(t); got != "fillfactor=90" {
+				t.Fatalf("before an update: %s", got)
+			}
+			rewrite(r, rows, 1)
+			if got := db.fillFactor(t); got != "fillfactor=50" {
+				t.Fatalf("after an update of all rows: %s", got)
+			}
+			for n := range 2 { // which leave each row in a page with room
+				rewrite(r, rows, n+2)
+			}
+			if found, err := r.Sink.Table(t.Context(), "t", []string{"id"}); err != nil || !found.Made {
+				t.Errorf("it is no longer weir's: %+v, %v", found, err)
+			}
+			index := "SELECT pg_relation_size('t_pkey')"
+			was := db.Query(t, index)[0][0].(int64)
+			for n := range 4 {
+				rewrite(r, rows, n+10)
+			}
+			if now := db.Query(t, index)[0][0].(int64); now != was {
+				t.Errorf("the index has grown from %d to %d", was, now)
+			}
+			db.Exec(t, "ALTER TABLE t SET (fillfactor = 90)")
+			rewrite(r, rows, 20)
+			rewrite(r, rows, 21)
+			if got := db.fillFactor(t); got != "fillfactor=90" {
+				t.Errorf("set by the user: %s", got)
+			}
+		})
+	}
+}
+
+// TestFlush_LeavesRoom: a table that somebody else made or changed, or one of another role's, keeps its fill factor,
+// and so does one of which few rows are updated at a time.
+func TestFlush_LeavesRoom(t *testing.T) {
+	for name, c := range map[string]struct {
+		made, changed string
+		rows          int
+		want          string
+	}{
+		"few rows":         {rows: 1900},
+		"the user's":       {made: "CREATE TABLE t (id bigint PRIMARY KEY, a bigint) WITH (fillfactor = 90)"},
+		"theirs":           {changed: "ALTER TABLE t SET (fillfactor = 70)", want: "fillfactor=70"},
+		"reset":            {changed: "ALTER TABLE t RESET (fillfactor)", want: "-"},
+		"other settings":   {changed: "ALTER TABLE t SET (autovacuum_enabled = off)", want: "fillfactor=50,autovacuum_enabled=off"},
+		"an index":         {changed: "CREATE INDEX ON t (a)"},
+		"another's":        {changed: "ALTER TABLE t OWNER TO postgres; GRANT ALL ON t TO app"},
+		"with inheritance": {changed: "CREATE TABLE t_1 () INHERITS (t)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := connect(t, testpg.New(t))
+			db.as(t, "app")
+			if c.made != "" {
+				db.Exec(t, c.made+"; GRANT ALL ON t TO app")
+			}
+			r := sinktest.Begin(t, db)
+			rows := max(c.rows, 4000*(1-min(c.rows, 1)))
+			rewrite(r, rows, 0)
+			if c.changed != "" {
+				db.Exec(t, c.changed)
+				r.Reread(r.Checkpoint())
+			}
+			for n := range 3 {
+				rewrite(r, rows, n+1)
+			}
+			want := strings.TrimPrefix(c.want, "-")
+			if c.want == "" {
+				want = "fillfactor=90"
+			}
+			if got := db.fillFactor(t); got != want && !(name == "other settings" && strings.Contains(got, "fillfactor=50")) {
+				t.Errorf("%s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// TestFlush_MakesRoomLater: a lock that another session has on the table delays no flush; the fill factor is lowered
+// by one that can have it.
+func TestFlush_MakesRoomLater(t *testing.T) {
+	const rows = 4000
+	db := connect(t, testpg.New(t))
+	r := sinktest.Begin(t, db)
+	rewrite(r, rows, 0)
+	db.Exec(t, "BEGIN; LOCK TABLE t IN SHARE UPDATE EXCLUSIVE MODE") // as VACUUM and CREATE INDEX CONCURRENTLY do
+	for n := range 2 {
+		rewrite(r, rows, n+1)
+	}
+	if got := db.fillFactor(t); got != "fillfactor=90" {
+		t.Errorf("beside the lock: %s", got)
+	}
+	db.Exec(t, "COMMIT")
+	for n := range 4 {
+		rewrite(r, rows, n+3)
+	}
+	if got := db.fillFactor(t); got != "fillfactor=50" {
+		t.Errorf("after the lock: %s", got)
+	}
+}
