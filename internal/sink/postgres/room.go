@@ -21,28 +21,34 @@ const (
 	roomWait = 10 * time.Millisecond
 )
 
-// crowded reports whether most of a MERGE's updates found no room in their pages.
-func crowded(updated, hot int64) bool { return updated >= crowdedFrom && hot < updated/2 }
+// crowded returns the updates of a MERGE if most of them found no room in their pages, else 0.
+func crowded(updated, hot int64) int64 {
+	if updated < crowdedFrom || hot >= updated/2 {
+		return 0
+	}
+	return updated
+}
 
 // makeRooms lowers the fill factors of the tables in which the flush found too little room, once it is committed:
 // nothing depends on that. Where another session has a lock in the way, it is tried after the next such flush.
 func (a *attempt) makeRooms(ctx context.Context) {
 	for _, p := range a.parts {
-		if p.merge == nil || !p.merge.crowded || p.t.roomy || !p.t.Made {
+		if p.merge == nil || p.merge.crowded == 0 || p.t.roomy || !p.t.Made {
 			continue
 		}
-		err := a.d.makeRoom(ctx, &p.t.relation)
+		later, err := a.d.makeRoom(ctx, &p.t.relation, p.merge.crowded)
 		refused := pgError(err)
-		p.t.roomy = err == nil || refused != nil && refused.Code != "55P03"
+		p.t.roomy = !later && err == nil || refused != nil && refused.Code != "55P03"
 		if err != nil {
 			a.d.opt.Log.Debug(fmt.Sprintf("the fill factor of %s stays as it is: %v", p.t.ident, err))
 		}
 	}
 }
 
-// makeRoom lowers a table's fill factor, unless it is another one than tables get that weir makes, or the table is
-// another role's. Where somebody has made an index, its columns may be what updates need new entries for.
-func (d *DB) makeRoom(ctx context.Context, t *relation) error {
+// makeRoom lowers a table's fill factor, later where the flush updated less than half of its rows: the others may never be
+// updated. It leaves a fill factor that is another one than tables get that weir makes, and another role's table. Where
+// somebody has made an index, its columns may be what updates need new entries for.
+func (d *DB) makeRoom(ctx context.Context, t *relation, updated int64) (later bool, err error) {
 	indexes := 1
 	for _, c := range t.Columns {
 		if c.Serial && !c.Key {
@@ -52,13 +58,14 @@ func (d *DB) makeRoom(ctx context.Context, t *relation) error {
 	r, err := d.query(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL synchronous_commit = off",
 		fmt.Sprintf("SET LOCAL lock_timeout = %d", roomWait.Milliseconds()),
 		"LOCK TABLE "+t.ident+" IN SHARE UPDATE EXCLUSIVE MODE", // others write meanwhile
-		fmt.Sprintf("SELECT FROM pg_class c WHERE oid = %s::regclass AND relkind = 'r' AND NOT relhassubclass AND reloptions @> '{fillfactor=%d}' AND pg_has_role(relowner, 'USAGE')"+
-			" AND (SELECT count(*) FROM pg_index WHERE indrelid = c.oid) = %d", quote(t.ident), fillFactor, indexes))
-	if err == nil && len(r[4].rows) > 0 {
+		fmt.Sprintf("SELECT reltuples > %d FROM pg_class c WHERE oid = %s::regclass AND relkind = 'r' AND NOT relhassubclass AND reloptions @> '{fillfactor=%d}' AND pg_has_role(relowner, 'USAGE')"+
+			" AND (SELECT count(*) FROM pg_index WHERE indrelid = c.oid) = %d", 2*updated, quote(t.ident), fillFactor, indexes))
+	ours := err == nil && len(r[4].rows) > 0
+	if later = ours && string(r[4].rows[0][0]) == "t"; ours && !later {
 		_, err = d.query(ctx, fmt.Sprintf("ALTER TABLE %s SET (fillfactor = %d)", t.ident, fillFactorRewritten), "COMMIT")
 	}
 	if d.rollback(ctx) != nil {
 		d.drop()
 	}
-	return err
+	return later, err
 }

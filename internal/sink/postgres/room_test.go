@@ -64,9 +64,10 @@ func TestFlush_MakesRoom(t *testing.T) {
 	}
 }
 
-// TestFlush_RoomEnough: a table keeps its fill factor where most updates find room as it is.
+// TestFlush_RoomEnough: a table keeps its fill factor where most updates find room as it is, and where most rows are not
+// updated.
 func TestFlush_RoomEnough(t *testing.T) {
-	const rows, apart = 40_000, 16
+	const rows, apart = 20_000, 8
 	db := connect(t, testpg.New(t))
 	r := sinktest.Begin(t, db)
 	rewrite(r, rows, 0)
@@ -76,6 +77,15 @@ func TestFlush_RoomEnough(t *testing.T) {
 	sinktest.Counts(t, r.Flush(), 0, rows/apart, 0, 0)
 	if got := db.fillFactor(t); got != "fillfactor=90" {
 		t.Errorf("%s", got)
+	}
+	db.Exec(t, "VACUUM ANALYZE t")
+	rewrite(r, rows/4, 2) // rows of pages that have nothing else
+	if got := db.fillFactor(t); got != "fillfactor=90" {
+		t.Errorf("a quarter of the rows: %s", got)
+	}
+	rewrite(r, rows, 3)
+	if got := db.fillFactor(t); got != "fillfactor=50" {
+		t.Errorf("all rows: %s", got)
 	}
 }
 

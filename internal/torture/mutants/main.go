@@ -345,7 +345,7 @@ var mutants = []mutant{
 		postgres, "TestFlush_RowsOfManySizes/1500", false},
 	{"a MERGE of few rows takes them as they lie, Postgres", "internal/sink/postgres/stage.go", `m.inOrder = now.kind != unlogged && len(sql) > 0 && !strings.HasPrefix(sql[0], "DELETE")`, `m.inOrder = now.kind != unlogged`,
 		postgres, "TestFlush_RowsOfManySizes/1500", false},
-	{"updates that find room in their pages ask for more, Postgres", "internal/sink/postgres/room.go", `hot < updated/2`, `hot <= updated`,
+	{"updates that find room in their pages ask for more, Postgres", "internal/sink/postgres/room.go", `hot >= updated/2`, `hot > updated`,
 		postgres, "TestFlush_RoomEnough", false},
 	{"a table with an index of the user's gets room, Postgres", "internal/sink/postgres/room.go", `WHERE indrelid = c.oid) = %d`, `WHERE indrelid = c.oid) >= %d`,
 		postgres, "TestFlush_LeavesRoom", false},
