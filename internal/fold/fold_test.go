@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink/sinktest"
 )
 
 // table is one that does not exist.
@@ -236,6 +238,53 @@ func TestFold_RejectedLineLeavesNoTrace(t *testing.T) {
 }
 
 // TestFold_NamesThatAreOneColumn ends the run.
+// TestFold_Widens columns by the values of all messages that are taken, in any order, and by no others.
+func TestFold_Widens(t *testing.T) {
+	values := []string{"null", "true", "1", "-0", "9007199254740993", "99999999999999999999", "1.5", "1e400", `"x"`, `"1"`, "{}", "[1]", "[1e999999]"}
+	sinktest.Seeds(t, 300, func(t *testing.T, rnd *rand.Rand) {
+		f, b := newFolder(t, nil), &fold.Batch{}
+		key := schema.New("id", true)
+		want := map[string]*schema.Column{"id": &key}
+		for range rnd.IntN(40) {
+			id, a, name := values[1+rnd.IntN(9)], values[rnd.IntN(1+rnd.IntN(len(values)))], []string{"a", "b"}[rnd.IntN(2)]
+			line := fmt.Sprintf(`{"id":%s,%q:%s}`, id, name, a)
+			gone := rnd.IntN(4)
+			switch gone {
+			case 0:
+				line = fmt.Sprintf(`{%q:%s,"id":null}`, name, a)
+			case 1:
+				line = fmt.Sprintf(`{"id":%s,"op":"delete",%q:%s}`, id, name, a)
+			}
+			if err := f.Fold(b, []byte(line), fold.Place{}); (err != nil) != (gone == 0) {
+				t.Fatalf("%s: %v", line, err)
+			}
+			if gone > 0 {
+				_ = want["id"].Admit([]byte(id), feed.KindOf([]byte(id)))
+			}
+			if gone > 1 {
+				if want[name] == nil {
+					c := schema.New(name, false)
+					want[name] = &c
+				}
+				_ = want[name].Admit([]byte(a), feed.KindOf([]byte(a)))
+			}
+			got := f.Table()
+			if len(got.Columns) != len(want) {
+				t.Fatalf("%s: %d columns, want %d", line, len(got.Columns), len(want))
+			}
+			for _, c := range got.Columns {
+				if w := want[c.Name]; c.Type != w.Type || c.Mark() != w.Mark() {
+					t.Fatalf("%s: %s is %s (%s), want %s (%s)", line, c.Name, c.Type, c.Mark(), w.Type, w.Mark())
+				}
+			}
+			if rnd.IntN(5) == 0 {
+				f.Seal(b)
+				b.Reset()
+			}
+		}
+	})
+}
+
 func TestFold_NamesThatAreOneColumn(t *testing.T) {
 	f, b := newFolder(t, nil), &fold.Batch{}
 	rows(t, f, b, `{"id":"x","alt":1}`)

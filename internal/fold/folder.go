@@ -161,12 +161,11 @@ func (f *Folder) widen(c *Change) {
 		return
 	}
 	for i, h := range f.hits {
-		k := c.Fields[i].Kind
-		col := f.column(h, c)
-		if col != nil && col.Own && !col.Holds(k) {
+		k, fd := c.Fields[i].Kind, &f.fields[h]
+		switch col := f.column(h, c); {
+		case col != nil && col.Own && !col.Holds(k):
 			_ = col.Admit(c.Fields[i].Value, k) // which takes everything
-		}
-		if fd := &f.fields[h]; fd.col < 0 || col != nil && (!col.Own || col.Holds(k)) {
+		case col != nil || fd.col < 0:
 			fd.holds |= 1 << k // for good: a column is never narrowed
 		}
 	}

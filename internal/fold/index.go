@@ -6,7 +6,7 @@ import (
 )
 
 // A slot of the index, which is open addressing by the hash of the key. The tag tells a key's row from those that
-// stand before it without fetching them from memory.
+// stand before it without fetching those from memory.
 type slot struct {
 	row int32 // its number + 1; 0 is empty
 	tag uint32
