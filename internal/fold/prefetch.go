@@ -16,7 +16,7 @@ const inCache = 1 << 20
 // An upcoming line is one that is about to be folded.
 type upcoming struct {
 	hash uint64 // of its key; 0: unknown
-	row  int32  // that it likely goes to, by its number; -1: unknown
+	row  int32  // that it likely goes to, by its number; -1: unknown. It may be of another batch
 }
 
 // Prefetch has the memory fetched that folding lines will touch, of which lines[at] is at hand, where that

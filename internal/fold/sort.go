@@ -54,15 +54,15 @@ func sharedPrefix(rows []*Row) int {
 	return len(shared)
 }
 
-// head is a number by which a key comes before one that has a higher one: its bytes behind those that it
-// shares with all, and its length before them where that comes first.
+// head is a number that is never higher than that of a key that comes later; keys of one number have to be compared. It is
+// made of the bytes behind those that all keys share, and of the key's length before them where that comes first.
 func head(key []byte, shared int, byLength bool) uint64 {
 	var eight [8]byte
 	switch {
 	case !byLength:
 		copy(eight[:], key[shared:])
 	case len(key) >= math.MaxUint8:
-		return math.MaxUint64 // these are compared
+		return math.MaxUint64
 	default:
 		eight[0] = byte(len(key))
 		copy(eight[1:], key[shared:])
