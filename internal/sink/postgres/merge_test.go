@@ -236,7 +236,7 @@ func TestFlush_IntoVacuumed(t *testing.T) {
 // TestFlush_StatesByKey: where nobody has analyzed the versions yet, or a table was empty when it was vacuumed, those
 // of each row are looked up by its key, before they are resolved and when they are written.
 func TestFlush_StatesByKey(t *testing.T) {
-	const rows = 2000
+	const rows = 1999 // of more, a MERGE may hash the table
 	for scope, table := range map[fold.Scope]string{fold.ColumnScope: "weir_versions", fold.RowScope: "t"} {
 		t.Run(string(scope), func(t *testing.T) {
 			db := connectEmpty(t, testpg.New(t))
