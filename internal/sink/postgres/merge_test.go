@@ -151,34 +151,63 @@ func testRowsOfManySizes(t *testing.T, rows int) {
 	sinktest.Expect(t, db, "SELECT count(*), count(*) FILTER (WHERE id < before) FROM (SELECT id, lag(id) OVER (ORDER BY n) AS before FROM log) l", fmt.Sprintf("%d|0", rows))
 }
 
-// TestFlush_OfMostRows: a flush of most rows of a table reads all of it, another one looks for each row by its key;
-// both write the rows in the order of their keys.
+// TestFlush_OfMostRows: a flush of most rows of a table reads all of it, at once, another one looks for each row by its
+// key; both write the rows in the order of their keys, as where others lie in tables below.
 func TestFlush_OfMostRows(t *testing.T) {
 	const rows = 2500
-	db := connect(t, testpg.New(t))
-	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
-	add := func(from, to int) {
-		db.Exec(t, fmt.Sprintf("INSERT INTO t SELECT id, 'x' FROM generate_series(%d, %d) id ORDER BY md5(id::text)", from, to))
+	for name, below := range map[string]string{
+		"a table":    "",
+		"partitions": " PARTITION BY HASH (id); CREATE TABLE t_0 PARTITION OF t FOR VALUES WITH (MODULUS 2, REMAINDER 0); CREATE TABLE t_1 PARTITION OF t FOR VALUES WITH (MODULUS 2, REMAINDER 1)",
+		"inherited":  "; CREATE TABLE below () INHERITS (t)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := connect(t, testpg.New(t))
+			db.Exec(t, "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET hash_mem_multiplier = 1', current_database()); END $$")
+			db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)"+below)
+			add := func(from, to int) {
+				db.Exec(t, fmt.Sprintf("INSERT INTO t SELECT id, 'x' FROM generate_series(%d, %d) id ORDER BY md5(id::text)", from, to))
+			}
+			db.Exec(t, "CREATE TABLE log (n integer GENERATED ALWAYS AS IDENTITY, id integer)")
+			db.Exec(t, "CREATE FUNCTION logs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log (id) VALUES (NEW.id); RETURN NEW; END $$")
+			db.Exec(t, "CREATE TRIGGER logs BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION logs()")
+			db.Exec(t, "CREATE TABLE scans (key bigint, memory text)")
+			db.Exec(t, "CREATE FUNCTION counts() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO scans VALUES (pg_stat_get_xact_numscans('t_pkey'::regclass), current_setting('hash_mem_multiplier')); RETURN NULL; END $$")
+			db.Exec(t, "CREATE TRIGGER counts AFTER UPDATE ON t EXECUTE FUNCTION counts()")
+			r := sinktest.Begin(t, db)
+			add(1, 2*rows)
+			for n, scans := range []string{"0|2", strconv.Itoa(rows) + "|1"} { // what is hashed stays in memory: else it would be written in parts
+				db.Exec(t, "TRUNCATE log, scans")
+				for id := range rows {
+					r.Fold(fmt.Sprintf(`{"id":%d,"a":"%d"}`, id+1, n))
+				}
+				sinktest.Counts(t, r.Flush(), 0, rows, 0, 0)
+				if below == "" {
+					sinktest.Expect(t, db, "SELECT key, memory FROM scans", scans)
+				}
+				sinktest.Expect(t, db, "SELECT count(*), count(*) FILTER (WHERE id < before) FROM (SELECT id, lag(id) OVER (ORDER BY n) AS before FROM log) l", fmt.Sprintf("%d|0", rows))
+				if n == 0 {
+					add(2*rows+1, 20*rows)
+				}
+			}
+		})
 	}
-	db.Exec(t, "CREATE TABLE log (n integer GENERATED ALWAYS AS IDENTITY, id integer)")
-	db.Exec(t, "CREATE FUNCTION logs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log (id) VALUES (NEW.id); RETURN NEW; END $$")
-	db.Exec(t, "CREATE TRIGGER logs BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION logs()")
-	db.Exec(t, "CREATE TABLE scans (key bigint)")
-	db.Exec(t, "CREATE FUNCTION counts() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO scans VALUES (pg_stat_get_xact_numscans('t_pkey'::regclass)); RETURN NULL; END $$")
-	db.Exec(t, "CREATE TRIGGER counts AFTER UPDATE ON t EXECUTE FUNCTION counts()")
+}
+
+// TestFlush_OfMostRowsInQuotes: the staging table is one of a schema with an odd name, where none may be temporary.
+func TestFlush_OfMostRowsInQuotes(t *testing.T) {
+	db := connect(t, testpg.Start(t, "track_activity_query_size=64kB").Database(t))
+	db.as(t, "app")
+	db.Exec(t, `DO $$ BEGIN EXECUTE format('REVOKE TEMP ON DATABASE %I FROM PUBLIC; ALTER DATABASE %1$I SET search_path = "it''s \ here"', current_database()); END $$`)
+	db.Exec(t, `CREATE SCHEMA "it's \ here" AUTHORIZATION app`)
 	r := sinktest.Begin(t, db)
-	add(1, rows+rows/2)
-	for n, c := range []struct{ a, scans string }{{"y", "0"}, {"z", strconv.Itoa(rows)}} {
-		db.Exec(t, "TRUNCATE log, scans")
-		for id := range rows {
-			r.Fold(fmt.Sprintf(`{"id":%d,"a":"%s"}`, id+1, c.a))
+	for n, want := range [][2]int64{{2500, 0}, {0, 2500}, {0, 2500}} {
+		for id := range 2500 {
+			r.Fold(fmt.Sprintf(`{"id":%d,"a":"%d"}`, id, n))
 		}
-		sinktest.Counts(t, r.Flush(), 0, rows, 0, 0)
-		sinktest.Expect(t, db, "SELECT key FROM scans", c.scans)
-		sinktest.Expect(t, db, "SELECT count(*), count(*) FILTER (WHERE id < before) FROM (SELECT id, lag(id) OVER (ORDER BY n) AS before FROM log) l", fmt.Sprintf("%d|0", rows))
-		if n == 0 {
-			add(2*rows, 20*rows)
-		}
+		sinktest.Counts(t, r.Flush(), want[0], want[1], 0, 0)
+	}
+	if sql := db.lastFlush(t); !strings.Contains(sql, "MERGE INTO ") {
+		t.Errorf("it was sent\n%s", sql)
 	}
 }
 
