@@ -31,6 +31,9 @@ const (
 	// to read one so takes 0.4 of what it takes to look for it by its key.
 	rangeRows = 5000
 	maxRange  = rangeRows * 3 / 2
+	// maxRead is how many times the batch's bytes may be read: of each row, all columns are that some row of the batch
+	// names, and a long text that few of them name costs more than the others save.
+	maxRead = 4
 )
 
 // repeated is what is read to find the rows that a batch repeats, by row of those that are to be written.
@@ -39,6 +42,7 @@ type repeated struct {
 	same   []bool // of those that were found once: tables that inherit from another one may have a key twice
 	n      int    // how many
 	ranges bool   // they are looked for by ranges of keys
+	read   int    // bytes of the table's
 }
 
 // mayRepeat reports whether the rows are compared with the table's before they are staged: after a flush that
@@ -101,6 +105,7 @@ func (p *part) findRanges(have string) {
 	order, at, key := fold.KeyOrder(&p.b.Table), 0, m.usedAt(k)
 	name := "t." + ident(m.table.Columns[k].Name)
 	s.addEach(func(row [][]byte) {
+		p.repeated.took(row)
 		for at < len(p.writes) && order(p.writes[at].Key, row[key]) < 0 {
 			at++
 		}
@@ -130,6 +135,7 @@ func (p *part) findKeys(have string) {
 		columns = append(columns, fmt.Sprintf("c%d", k))
 	}
 	p.a.script.addEach(func(row [][]byte) {
+		p.repeated.took(row)
 		p.compare(int(number(row[len(m.used)])), row)
 	}, ") WITH ORDINALITY s (%s, n), LATERAL (SELECT t.* FROM %s t WHERE %s OFFSET 0) t", strings.Join(columns, ", "), m.table.ident, m.on())
 }
@@ -143,6 +149,13 @@ func (m *merge) keyType(k int) string {
 // usedAt is which of the used columns one of the table is.
 func (m *merge) usedAt(k int) int {
 	return slices.IndexFunc(m.used, func(u staged) bool { return u.at == k })
+}
+
+// took counts what was read of a row.
+func (r *repeated) took(row [][]byte) {
+	for _, v := range row {
+		r.read += len(v)
+	}
 }
 
 // compare notes whether a row is the one that the table has, which was found.
@@ -179,6 +192,8 @@ func (p *part) repeatsNext() {
 	t, rows, unchanged := p.t, int64(len(p.writes)), p.counts.Unchanged
 	switch r := p.repeated; {
 	case r == nil:
+	case r.read > maxRead*p.b.Bytes():
+		t.others = notRepeated
 	case r.ranges && 4*int64(r.n) < 3*unchanged:
 		t.scattered = notRepeated
 	case 2*int64(r.n) < rows: // or their texts are not the server's

@@ -185,6 +185,34 @@ func TestFlush_RepeatedAmongOthers(t *testing.T) {
 	}
 }
 
+// TestFlush_RepeatedBesideLongTexts: where few rows name a column with long texts, all of these would be read each time.
+func TestFlush_RepeatedBesideLongTexts(t *testing.T) {
+	server := testpg.Start(t, "track_activity_query_size=64kB")
+	for _, keys := range []string{"id", "id, k"} {
+		t.Run(keys, func(t *testing.T) {
+			db := connect(t, server.Database(t))
+			db.Exec(t, "CREATE TABLE t (id bigint, k bigint, a text, long text, PRIMARY KEY ("+keys+"))")
+			lines := make([]string, 5000)
+			for i := range lines {
+				lines[i] = fmt.Sprintf(`{"id":%d,"k":%[1]d,"a":"x"}`, i)
+			}
+			r := sinktest.BeginTable(t, db, "t", strings.Split(keys, ", ")...)
+			r.Flush(lines...)
+			db.Exec(t, "UPDATE t SET long = repeat('long', 2000)")
+			r.Flush(lines...) // which repeats what is there
+			for i, look := range []bool{true, true, false} {
+				if i > 0 {
+					lines[7] = fmt.Sprintf(`{"id":7,"k":7,"long":"%d"}`, i)
+				}
+				r.Flush(lines...)
+				if last := db.lastFlush(t); strings.Contains(last, "BEGIN") == look {
+					t.Errorf("flush %d ended with %.300s", i, last)
+				}
+			}
+		})
+	}
+}
+
 // TestFlush_RepeatedRandom holds flushes that are compared with the table first against a plain model.
 func TestFlush_RepeatedRandom(t *testing.T) {
 	server := testpg.Start(t)
