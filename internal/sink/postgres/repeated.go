@@ -22,8 +22,8 @@ import (
 const (
 	// manyRepeated is how many rows are worth another round trip: each saves 2 µs and more.
 	manyRepeated = 5000
-	// notRepeated is for how many flushes rows are not compared after most of them were others, or not by ranges of
-	// keys after most of them were not found so.
+	// notRepeated is how many flushes do not compare their rows after one that compared them in vain, or look for them
+	// by key after one that missed too many of them by ranges of keys.
 	notRepeated = 50
 	// maxRepeated is how many bytes of keys are sent for it, of which this side holds a few copies.
 	maxRepeated = 8 << 20
