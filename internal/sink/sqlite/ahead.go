@@ -70,7 +70,7 @@ func (p *portion) of(at int) []value {
 // read reads what the rows set.
 func (p *portion) read(w *writer) {
 	n, columns := len(p.given), len(w.b.Table.Columns)
-	p.rows, p.used = p.given, 0
+	p.rows, p.used, p.err = p.given, 0, nil
 	if w.versions != nil {
 		p.rows = p.newer.written[:n]
 	}

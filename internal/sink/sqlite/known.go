@@ -59,7 +59,9 @@ func (k *known) begin(c *conn, some string) (*knownKeys, error) {
 }
 
 func (k *known) forget() {
-	clear(k.words)
+	if k.keys > 0 { // where two runs take turns, this is once a flush
+		clear(k.words)
+	}
 	clear(k.tables)
 	k.keys = 0
 }

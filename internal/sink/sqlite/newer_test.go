@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -98,6 +99,32 @@ func TestFlush_OthersWriteVersions(t *testing.T) {
 	}
 }
 
+// TestFlush_UndoneEmptying: what a flush removed before it failed is there again, and is found.
+func TestFlush_UndoneEmptying(t *testing.T) {
+	for _, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
+		t.Run(string(scope), func(t *testing.T) {
+			first := openVersioned(t, scope)
+			first.flush(`{"id":1,"v":9,"a":"new"}`)
+			later := first.another("later")
+			for _, empty := range []func(*sink.Flush){
+				func(f *sink.Flush) { f.Batches[0].Truncated = &fold.Place{} },
+				func(f *sink.Flush) { f.Rebuild = true },
+			} {
+				f := later.seal(`{"id":2,"v":1,"a":"x"}`)
+				f.BeforeCommit = func([]fold.Reject) error { return errors.New("no room") }
+				empty(f)
+				if _, err := later.db.Flush(t.Context(), f); err == nil {
+					t.Fatal("it was committed")
+				}
+				later.flush(`{"id":1,"v":3,"a":"old"}`)
+				if got := first.rows("SELECT id, v, a FROM t"); got != "1 9new" {
+					t.Errorf("%q, want the row of the newest message", got)
+				}
+			}
+		})
+	}
+}
+
 // versionedFile is a file and a run that writes messages with versions into its table t.
 type versionedFile struct {
 	t      *testing.T
@@ -128,7 +155,8 @@ func (v *versionedFile) another(source string) *versionedFile {
 	return v
 }
 
-func (v *versionedFile) flush(lines ...string) sink.Counts {
+// seal returns a flush of messages, which is the run's next one.
+func (v *versionedFile) seal(lines ...string) *sink.Flush {
 	var batch fold.Batch
 	for _, line := range lines {
 		if err := v.folder.Fold(&batch, []byte(line), fold.Place{}); err != nil {
@@ -136,11 +164,15 @@ func (v *versionedFile) flush(lines ...string) sink.Counts {
 		}
 	}
 	v.folder.Seal(&batch)
-	v.seq++
-	res, err := v.db.Flush(v.t.Context(), &sink.Flush{Batches: []*fold.Batch{&batch}, Job: "j", Run: "r", Tombstones: 1 << 50, Lanes: lanesAt(v.source, v.seq)})
+	return &sink.Flush{Batches: []*fold.Batch{&batch}, Job: "j", Run: "r", Tombstones: 1 << 50, Lanes: lanesAt(v.source, v.seq+1)}
+}
+
+func (v *versionedFile) flush(lines ...string) sink.Counts {
+	res, err := v.db.Flush(v.t.Context(), v.seal(lines...))
 	if err != nil {
 		v.t.Fatal(err)
 	}
+	v.seq++
 	return res.Total()
 }
 

@@ -73,7 +73,8 @@ func (w *writer) begin(f *sink.Flush) error {
 		if err := w.prepareVersions(f); err != nil {
 			return err
 		}
-	} else { // what it writes is not noted
+	}
+	if w.b.Scope != fold.RowScope || w.versions.known == nil { // the rows that it writes are not noted
 		delete(w.c.known.tables, anyRow(w.table.Name))
 	}
 	return w.prepare()
