@@ -357,8 +357,12 @@ func (c *Column) AppendKey(dst, value []byte, k feed.Kind) []byte {
 	dst = feed.AppendText(dst, value, k)
 	switch strings.ToUpper(c.Collation) {
 	case "NOCASE":
+		ended := false // SQLite compares up to a NUL, and then the lengths
 		for i, b := range dst[from:] {
-			if 'A' <= b && b <= 'Z' {
+			switch ended = ended || b == 0; {
+			case ended:
+				dst[from+i] = 0
+			case 'A' <= b && b <= 'Z':
 				dst[from+i] = b + 'a' - 'A'
 			}
 		}

@@ -100,7 +100,7 @@ func TestColumn_AppendKey(t *testing.T) {
 		groups [][]string
 	}{
 		{Column{Type: Text}, [][]string{{`"A"`, `"\u0041"`}, {`"a"`}, {`1`, `"1"`}, {`"01"`}, {`1.0`, `"1.0"`}}},
-		{Column{Type: Text, Collation: "NOCASE"}, [][]string{{`"A"`, `"a"`}, {`"É"`}, {`"é"`}}},
+		{Column{Type: Text, Collation: "NOCASE"}, [][]string{{`"A"`, `"a"`}, {`"É"`}, {`"é"`}, {`"A\u0000b"`, `"a\u0000C"`}, {`"a\u0000bc"`}}},
 		{Column{Type: Text, Collation: "RTRIM"}, [][]string{{`"a"`, `"a "`}, {`" a"`}}},
 		{Column{Type: Int}, [][]string{{`1`, `"1"`, `1.0`, `10e-1`}, {`-1`}, {`10`}}},
 		{Column{Type: Real}, [][]string{{`0.5`, `5e-1`, `"0.50"`}, {`0.25`}, {`0`, `-0`, `-0.0`}, {`1e16`, `10000000000000000`}, {`9007199254740992`, `9007199254740993`, `9007199254740992.0`}, {`1e300`}}},
