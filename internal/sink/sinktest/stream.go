@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 )
 
@@ -81,6 +82,19 @@ var streamTests = slices.Concat([]test{
 		n.Flush(event("c", "a", "null", `{"id":1}`))
 		Counts(t, n.Flush(event("t", "a", "null", "null"), event("c", "a", "null", `{"id":3,"v":10}`), event("c", "a", "null", `{"id":4,"v":8}`)), 1, 0, 0, 1)
 		Expect(t, db, "SELECT id, v FROM a", "4|8")
+	}},
+	{"ATruncationOfATableThatAnotherRunMade", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		BeginJob(t, db, "other").Flush(`{"id":1}`)
+		r.Fold(`{"id":2}`)
+		f := r.Seal()
+		f.Batches[0].Truncated = &fold.Place{}
+		res, err := r.Send(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		Counts(t, res, 1, 0, 0, 1)
+		Expect(t, db, "SELECT id FROM t", "2")
 	}},
 }), needing(Nestable, []test{
 	{"ATruncationTakesTheRowsBelow", func(t *testing.T, db Database) {

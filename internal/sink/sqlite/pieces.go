@@ -29,7 +29,7 @@ type pieces struct {
 // writeRows brings the tables up to date, and replaces those that it changes.
 func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res sink.Result, err error) {
 	d.c.tidy() // before any statement of this flush is prepared
-	emptied, err := d.truncate(f, tables)
+	emptied, err := d.truncate(ctx, f, tables)
 	if err != nil {
 		return res, err
 	}
@@ -81,14 +81,23 @@ func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res
 
 // truncate removes all rows of the tables that a flush begins by emptying, children before their
 // parents, and returns how many there were.
-func (d *DB) truncate(f *sink.Flush, tables []*table) (removed []int64, err error) {
+func (d *DB) truncate(ctx context.Context, f *sink.Flush, tables []*table) (removed []int64, err error) {
 	removed = make([]int64, len(tables))
 	for i, b := range slices.Backward(f.Batches) {
-		if b.Truncated == nil || !tables[i].Exists {
+		if b.Truncated == nil {
 			continue
 		}
-		if err := d.c.exec("DELETE FROM " + quote(tables[i].Name)); err != nil {
-			return nil, fmt.Errorf("emptying table %q: %w", tables[i].Name, err)
+		t := tables[i]
+		if !t.Exists { // another run may have made it since
+			if t, err = d.readTable(ctx, t.Name, t.key); err != nil {
+				return nil, err
+			}
+		}
+		if !t.Exists {
+			continue
+		}
+		if err := d.c.exec("DELETE FROM " + quote(t.Name)); err != nil {
+			return nil, fmt.Errorf("emptying table %q: %w", t.Name, err)
 		}
 		removed[i] = int64(d.c.changes())
 	}
