@@ -23,7 +23,7 @@ import (
 // table had rows before versions began, which that fold does not know, it demands what
 // batches of one message have.
 func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
-	feeds, versions, defaults, late := 0, 0, 0, 0
+	feeds, versions, defaults, late, renewed := 0, 0, 0, 0, 0
 	sinktest.Seeds(t, 200, func(t *testing.T, rnd *rand.Rand) {
 		rules := foldtest.Rules{Key: []string{"id"}, KeepNull: rnd.IntN(4) == 0}
 		switch rnd.IntN(4) {
@@ -77,6 +77,7 @@ func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
 					strings.Join(before, "\n"), strings.Join(lines, "\n"), cuts, db.show(), got, want, rejects)
 			}
 			late += db.resets
+			renewed += db.renewed
 		}
 		if feeds++; rules.Version != "" {
 			versions++
@@ -87,8 +88,8 @@ func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
 			}
 		}
 	})
-	if feeds >= 200 && (versions < 50 || defaults < 50 || late < 50) {
-		t.Errorf("did not exercise: %d feeds with versions, %d defaults, %d columns that a late delete took", versions, defaults, late)
+	if feeds >= 200 && (versions < 50 || defaults < 50 || late < 50 || renewed < 50) {
+		t.Errorf("did not exercise: %d feeds with versions, %d defaults, %d columns that a late delete took, %d states that were renewed", versions, defaults, late, renewed)
 	}
 }
 
@@ -121,11 +122,12 @@ func randomLines(rnd *rand.Rand, rules foldtest.Rules, n int) (lines []string) {
 
 // mapDB is a database of one table.
 type mapDB struct {
-	rows   map[string]map[string]string // raw values by key and column; none is NULL
-	states map[string][]byte
-	names  []string
-	resets int
-	apart  *rand.Rand // where set, batches are written in pieces of their messages
+	rows    map[string]map[string]string // raw values by key and column; none is NULL
+	states  map[string][]byte
+	names   []string
+	resets  int
+	renewed int        // rows that renew their states
+	apart   *rand.Rand // where set, batches are written in pieces of their messages
 }
 
 var initials = map[string]string{"d": `"dflt"`, "e": "5"}
@@ -194,9 +196,16 @@ func (db *mapDB) piece(t *testing.T, b *fold.Batch, rows []*fold.Row, table *sch
 		if v, set := row["v"]; set && b.Scope == fold.RowScope {
 			was.Version = feed.AppendText(nil, []byte(v), feed.KindOf([]byte(v)))
 		}
+		renews := b.Scope == fold.ColumnScope && was.Exists && b.Renews(r, was.State)
 		res, err := resolver.Resolve(r, was)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if renews {
+			db.renewed++
+			if res.State == nil || res.Row.Deleted || res.Row.Replaces {
+				t.Fatalf("row %s, whose state is %q, is renewed, and becomes %+v", key, was.State, res)
+			}
 		}
 		if !res.Unchanged {
 			db.write(resolver.Batch(), &res.Row)

@@ -21,6 +21,7 @@ func FuzzState(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 200, 1, 0}, uint8(3))
 	f.Fuzz(func(t *testing.T, raw []byte, columns uint8) {
 		var was, is state
+		liveOf(raw) // whatever it is
 		if was.decode(raw, int(columns)) != nil {
 			return
 		}
@@ -28,8 +29,12 @@ func FuzzState(f *testing.F) {
 		for i := range cells {
 			cells[i] = bytes.Clone(was.columns[i])
 		}
-		if err := is.decode(was.encode(), int(columns)); err != nil {
+		coded := was.encode()
+		if err := is.decode(coded, int(columns)); err != nil {
 			t.Fatal(err)
+		}
+		if got := liveOf(coded); !bytes.Equal(got, live) || (got == nil) != (live == nil) {
+			t.Errorf("a row that lives by %q is taken to live by %q", live, got)
 		}
 		if !bytes.Equal(is.live, live) || !bytes.Equal(is.tomb, tomb) || !slices.EqualFunc(is.columns, cells, bytes.Equal) {
 			t.Errorf("%q %q %q became %q %q %q", live, tomb, cells, is.live, is.tomb, is.columns)
