@@ -279,8 +279,8 @@ const racedWord = "weir: another writer was first"
 // loops keeps: so writers cannot wait for each other in a circle. Rows are written after all states:
 // until the commit, nobody else can write a row whose state this flush has written. Where a state is not
 // the one that the row was resolved against, a number that is none ends the transaction, as with the
-// fence. The table's name is an expression of the staged row: the planner would read all states of a table whose size it does not
-// know, and compare each with each row.
+// fence. The table's name is an expression of the staged row: else the planner would read all states of a table whose size it
+// does not know, and compare each with each row. It is NULL for rows without a state, which are not looked for.
 func (v *versioned) mergeStates(s *script, m *merge) {
 	d, matched, missing := m.d, "s.state", "s.state"
 	if !v.alone {
@@ -289,10 +289,10 @@ func (v *versioned) mergeStates(s *script, m *merge) {
 	}
 	s.avoidScans("SELECT " + quote(d.schema+".weir_versions") + "::regclass")
 	const gone = "CASE WHEN s.op = 'd' THEN now() END"
-	s.add("MERGE INTO %s.weir_versions v USING %s s ON v.tbl = CASE WHEN s.n >= 0 THEN %s END AND v.key = s.key"+
-		" WHEN MATCHED AND "+hasState+" THEN UPDATE SET state = %s, gone = "+gone+
+	s.add("MERGE INTO %s.weir_versions v USING %s s ON v.tbl = CASE WHEN "+hasState+" THEN %s END AND v.key = s.key"+
+		" WHEN MATCHED THEN UPDATE SET state = %s, gone = "+gone+
 		" WHEN NOT MATCHED AND "+hasState+" THEN INSERT (tbl, key, state, gone) VALUES (%[3]s, s.key, %[5]s, "+gone+")",
-		d.schema, m.sorted(), d.literal(v.table), matched, missing)
+		d.schema, m.sorted("n, op, key, state, found"), d.literal(v.table), matched, missing)
 }
 
 // asFound is the condition, with AND behind it, that a row t of the table is the one that the staged
