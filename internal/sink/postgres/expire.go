@@ -201,6 +201,7 @@ func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) erro
 	if err != nil {
 		return err
 	}
+	x.memory.forget(0) // what is remembered may be of these rows
 	last := len(gone) - 1
 	res.Removed += gone[last]
 	for i, n := range gone[:last] {

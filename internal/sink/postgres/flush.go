@@ -307,8 +307,6 @@ func (a *attempt) writeParts() {
 func (a *attempt) failed(ctx context.Context, err error) (sink.Result, error) {
 	d := a.d
 	refused := pgError(err)
-	recalled := a.recalled()
-	d.memory.forget(0)
 	direct, rows := false, 0
 	for _, p := range a.parts {
 		p.t.allNew = false
@@ -341,7 +339,7 @@ func (a *attempt) failed(ctx context.Context, err error) (sink.Result, error) {
 		return d.write(ctx, a.f)
 	case a.taken(refused):
 		return a.result(), errTaken
-	case recalled && isRaced(refused):
+	case isRaced(refused) && a.recalled():
 		d.memory.forget(notRemembered)
 		return d.write(ctx, a.f)
 	case isRaced(refused):

@@ -55,7 +55,7 @@ func (m *memory) find(table int, key []byte) *remembered {
 	return r
 }
 
-// put remembers the state of a row, in place of some other row's where there are too many.
+// put remembers the state of a row, in place of those of some others where there are too many.
 func (m *memory) put(table int, key, state []byte) {
 	r := m.states[rowName{table, string(key)}]
 	if r == nil {
@@ -66,10 +66,20 @@ func (m *memory) put(table int, key, state []byte) {
 	was := cap(r.state)
 	r.state, r.xid = append(r.state[:0], state...), m.xid
 	m.size += cap(r.state) - was
-	for name, r := range m.states { // in no order
-		if m.size <= maxRemembered {
+	if m.size <= maxRemembered {
+		return
+	}
+	for name := range m.states { // in no order; to begin takes as long as many steps
+		if m.size <= maxRemembered*7/8 {
 			break
 		}
+		m.drop(name)
+	}
+}
+
+// drop forgets the state of a row.
+func (m *memory) drop(name rowName) {
+	if r := m.states[name]; r != nil {
 		delete(m.states, name)
 		m.size -= rememberedSize + len(name.key) + cap(r.state)
 	}
@@ -106,22 +116,31 @@ func (a *attempt) recalled() bool {
 	return slices.ContainsFunc(a.parts, func(p *part) bool { return p.merge != nil && p.merge.versions != nil && p.merge.versions.recalled })
 }
 
-// remember remembers the states that were written, given the answer to the script.
+// remember remembers the states that were written, given the answer to the script. What is remembered of the others that
+// were written is no longer so.
 func (a *attempt) remember(r []result) {
 	m := &a.d.memory
 	m.rest = max(m.rest-1, 0)
+	if m.conn != a.d.conn || m.states == nil {
+		m.forget(0)
+		m.conn, m.states = a.d.conn, map[rowName]*remembered{}
+	}
 	for _, p := range a.parts {
-		if p.merge == nil || p.merge.versions == nil || p.merge.versions.xid < 0 {
+		if p.merge == nil || p.merge.versions == nil {
 			continue
 		}
-		if m.conn != a.d.conn {
-			m.forget(0)
-			m.conn, m.states = a.d.conn, map[rowName]*remembered{}
-		}
 		v := p.merge.versions
-		m.xid = uint64(number(r[v.xid].rows[0][0]))
+		if v.xid >= 0 {
+			m.xid = uint64(number(r[v.xid].rows[0][0]))
+		} else if len(m.states) == 0 {
+			continue
+		}
 		for n, row := range p.newer {
-			if state := v.states[n]; state != nil {
+			switch state := v.states[n]; {
+			case state == nil:
+			case v.xid < 0:
+				m.drop(rowName{p.t.n, string(row.Key)})
+			default:
 				m.put(p.t.n, row.Key, state)
 			}
 		}

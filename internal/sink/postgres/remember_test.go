@@ -5,8 +5,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testpg"
 )
@@ -42,6 +44,44 @@ func TestFlush_RememberedRowsAreOneRoundTrip(t *testing.T) {
 	all = append(all, theirs)
 	flush(4, `{"id":1,"v":15,"a":"15","b":"15"}`) // it begins again, after a ROLLBACK
 	flush(2, `{"id":1,"v":16,"b":"16"}`)          // there are other writers
+}
+
+// TestFlush_RememberedRowsAreWrittenOtherwise: what is remembered is not taken for wrong where the connection itself has
+// written the rows in a way that is not remembered, or a flush had to be sent again for another reason.
+func TestFlush_RememberedRowsAreWrittenOtherwise(t *testing.T) {
+	db, p := throughProxy(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, v integer, a integer CHECK (a >= 0), seen timestamptz)")
+	r := sinktest.Begin(t, db, versionedBy(fold.ColumnScope), func(o *fold.Options) { o.Columns = fold.AddColumns })
+	flush := func(answers int, lines ...string) {
+		t.Helper()
+		p.Cut(nil)
+		r.Flush(lines...)
+		if got := p.Count(); answers > 0 && got.Answers != answers {
+			t.Errorf("answered %d times, want %d: %q", got.Answers, answers, lines)
+		}
+	}
+	r.Flush(`{"id":1,"v":1,"a":1}`)
+	r.Flush(`{"id":1,"v":2,"a":2}`)
+	flush(1, `{"id":1,"v":3,"a":3}`)
+
+	flush(2, `{"id":1,"v":4,"b":"adds a column"}`)
+	flush(2, `{"id":1,"v":5,"a":5}`)
+	flush(1, `{"id":1,"v":6,"a":6}`)
+
+	flush(0, `{"id":1,"v":7,"a":7}`, `{"id":2,"v":7,"a":-1}`) // is written piecewise
+	flush(2, `{"id":1,"v":8,"a":8}`)
+	flush(1, `{"id":1,"v":9,"a":9}`)
+
+	flush(2, `{"id":3,"v":1,"a":1}`)
+	flush(3, `{"id":1,"v":10,"a":10}`) // is taken to be new, as the row before
+	flush(1, `{"id":1,"v":11,"a":11}`)
+
+	db.Exec(t, "UPDATE t SET seen = '2000-01-01' WHERE id = 1")
+	if got := r.Expire(&sink.Expiry{Table: "t", Key: []string{"id"}, Of: []string{"seen"}, Before: time.Now().Add(-time.Hour)}); got.Removed != 2 {
+		t.Fatalf("%+v", got)
+	}
+	flush(2, `{"id":1,"v":12,"a":12}`)
+	sinktest.Expect(t, db, "SELECT id, v, a, b FROM t ORDER BY id", "1|12|12|NULL")
 }
 
 // TestFlush_RememberedRowIsGone: a row that somebody has removed starts from nothing, and one without versions is older
