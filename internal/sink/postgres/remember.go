@@ -86,7 +86,8 @@ func (m *memory) drop(name rowName) {
 }
 
 // remembers reports whether the states of the rows that the part writes are remembered. Behind a pooler nobody
-// notices that another server takes the place of the one that has written them.
+// notices that another server takes the place of the one that has written them. A flush that is alone does not compare
+// states; and where other tables' rows go with deleted ones it always is, as their look counts on all rows being staged.
 func (p *part) remembers() bool {
 	return p.b.Scope == fold.ColumnScope && p.b.Child == nil && !p.a.d.pooled && p.a.d.memory.rest == 0 && !p.alone() && !p.separates()
 }
