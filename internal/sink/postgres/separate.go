@@ -42,6 +42,7 @@ func (a *attempt) unmergeable(e *pgconn.PgError) bool {
 	}
 	for _, p := range parts {
 		p.t.unmergeable = true
+		a.d.opt.Log.Debug(fmt.Sprintf("%s is written by separate statements from here on: %v", p.t.ident, e))
 	}
 	return true
 }
