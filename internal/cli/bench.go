@@ -91,7 +91,7 @@ func scratch() string {
 }
 
 func defaultLadder() experiment.LadderConfig {
-	return experiment.LadderConfig{Key: "id", Messages: 200_000, For: 3 * time.Second, Runs: 3, Lag: 2 * time.Second}
+	return experiment.LadderConfig{Key: "id", Messages: 500_000, For: 3 * time.Second, Runs: 3, Lag: 2 * time.Second}
 }
 
 func (e *env) ladderCommand() *cobra.Command {

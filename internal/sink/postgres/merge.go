@@ -32,7 +32,7 @@ type merge struct {
 	separate bool       // several statements take the place of the MERGE
 	plain    bool       // the COPY takes the columns of the table alone
 	inOrder  bool       // the staging table has the rows in the order of the COPY
-	crowded  int64      // how many rows it updated, where it was many, and most of them not within their pages
+	crowded  int64      // how many rows it has updated outside of their pages, where these are most of many
 	versions *versioned // nil where the batch has none
 	scratch  []byte
 }

@@ -21,12 +21,12 @@ const (
 	roomWait = 10 * time.Millisecond
 )
 
-// crowded returns the updates of a MERGE if most of them found no room in their pages, else 0.
+// crowded returns how many updates of a MERGE found no room in their pages, if it was most of many, else 0.
 func crowded(updated, hot int64) int64 {
 	if updated < crowdedFrom || hot >= updated/2 {
 		return 0
 	}
-	return updated
+	return updated - hot
 }
 
 // makeRooms lowers the fill factors of the tables in which the flush found too little room, once it is committed:
@@ -36,7 +36,8 @@ func (a *attempt) makeRooms(ctx context.Context) {
 		if p.merge == nil || p.merge.crowded == 0 || p.t.roomy || !p.t.Made {
 			continue
 		}
-		later, err := a.d.makeRoom(ctx, &p.t.relation, p.merge.crowded)
+		p.t.crowded += p.merge.crowded
+		later, err := a.d.makeRoom(ctx, &p.t.relation, p.t.crowded)
 		refused := pgError(err)
 		p.t.roomy = !later && err == nil || refused != nil && refused.Code != "55P03"
 		if err != nil {
@@ -45,8 +46,8 @@ func (a *attempt) makeRooms(ctx context.Context) {
 	}
 }
 
-// makeRoom lowers a table's fill factor, later where the flush updated less than half of its rows: the others may never be
-// updated. It leaves a fill factor that is another one than tables get that weir makes, and another role's table. Where
+// makeRoom lowers a table's fill factor, later where so far less than half of its rows were updated: the others may never
+// be. It leaves a fill factor that is another one than tables get that weir makes, and another role's table. Where
 // somebody has made an index, its columns may be what updates need new entries for.
 func (d *DB) makeRoom(ctx context.Context, t *relation, updated int64) (later bool, err error) {
 	indexes := 1
