@@ -206,7 +206,7 @@ func (w *writer) readStored(p *portion) error {
 	})
 }
 
-// eachStored calls read with the rows of a portion that are asked for, several at a time, and with SQL for so many.
+// eachStored calls read with the rows of a portion that are asked for, several at a time, and with SQL that asks for as many.
 func (w *writer) eachStored(p *portion, read func(of *stored, at []int) error) error {
 	v := w.versions
 	for at := v.asked; len(at) > 0; {
