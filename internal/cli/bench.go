@@ -101,16 +101,16 @@ func (e *env) ladderCommand() *cobra.Command {
 		Use:   "ladder FEED --to DEST",
 		Short: "Show what each step of batching is worth, and which settings to use",
 		Long: `Write messages of FEED into DEST in seven ways: from a look-up and a write in a
-transaction for each message, as most programs begin, to weir. All ways write the
-same messages: as many as the first of them writes within --for. Then sync all
-messages of FEED with several batch periods and levels of --synchronous, and name
-the settings that meet --lag and lose nothing in a power cut.
+transaction for each message, as most programs begin, to weir. All ways write
+the same messages: as many as the first of them writes within --for. Then sync
+all messages of FEED with several batch periods and levels of --synchronous, and
+name the settings that meet --lag and lose nothing in a power cut.
 
-Your tables are not touched: SQLite gets a file of its own beside DEST, Postgres a
-schema of its own, and both are removed at the end. SQLite is in WAL mode
-throughout. "Syncs" are fsyncs of the database; "written" is what went to SQLite's
-files, or to Postgres' log. Each figure is the median of --runs runs, which take
-turns; beside it stand the least and the most.`,
+Your tables are not touched: SQLite gets a file of its own beside DEST, Postgres
+a schema of its own, and both are removed at the end. SQLite is in WAL mode
+throughout. "Syncs" are fsyncs of the database; "written" is what went to
+SQLite's files, or to Postgres' log. Each figure is the median of --runs runs,
+which take turns; beside it stand the least and the most.`,
 		Example: `  weir bench ladder flights.jsonl.gz --to flights.db
   weir bench ladder flights.jsonl.gz --to postgres://weir@db.example/air --html ladder.html
   weir bench ladder flights.jsonl.gz --to flights.db --lag 500ms --unsafe`,

@@ -59,14 +59,16 @@ func (e *env) allCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "all [FEED] [--to DEST]",
 		Short: "Run all experiments, and make one page of the stories that they are about",
-		Long: `Run the experiments of weir bench one after the other, with the defaults of their
-commands, and show for each the public report that it is about, with its figure and
-yours. It takes some ten minutes; --quick takes seconds, and its figures mean little.
+		Long: `Run the experiments of weir bench one after the other, with the defaults of
+their commands, and show for each the public report that it is about, with its
+figure and yours. It takes some ten minutes; --quick takes seconds, and its
+figures mean little.
 
-FEED is for the ladder, which takes 200,000 messages of it at most; without one a feed
-is generated. Without --to they measure SQLite in TMPDIR or /var/tmp, and a private
-Postgres server, where Postgres is installed (PG_BIN names its bin folder). Your tables
-are not touched. Where there is no Postgres the page says what was not measured.`,
+FEED is for the ladder, which takes 200,000 messages of it at most; without one
+a feed is generated. Without --to they measure SQLite in TMPDIR or /var/tmp, and
+a private Postgres server, where Postgres is installed (PG_BIN names its bin
+folder). Your tables are not touched. Where there is no Postgres the page says
+what was not measured.`,
 		Example: `  weir bench all --html report.html
   weir bench all flights.jsonl.gz --to postgres://weir@db.example/air --quick`,
 		Args: cobra.MaximumNArgs(1),

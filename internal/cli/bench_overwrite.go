@@ -25,21 +25,23 @@ func (e *env) overwriteCommand() *cobra.Command {
 		Use:   "overwrite [--to DEST]",
 		Short: "Compare inserting with overwriting as a table outgrows memory",
 		Long: `Grow a table to 0.25, 0.5, 1, 2, 4 and 6 times the memory that its database has,
-and measure at each size how fast weir inserts rows whose keys are behind all others
-or in between, and overwrites random ones, with --prefetch off, auto and on; at last
-also in larger flushes, up to weir's own of 100,000 rows.
+and measure at each size how fast weir inserts rows whose keys are behind all
+others or in between, and overwrites random ones, with --prefetch off, auto and
+on; at last also in larger flushes, up to weir's own of 100,000 rows.
 
-Memory is limited for SQLite and for a private Postgres server: the system's cache
-and the server's shared buffers hold --memory of the files together, by a control
-group of Linux. That needs root or a group that is yours ("systemd-run --user
---scope weir bench overwrite"); else a warning says that it is not limited. The private
-server does not vacuum. A server that runs already is not limited: there the table's size is compared with
-shared_buffers, or with --memory.
+Memory is limited for SQLite and for a private Postgres server: the system's
+cache and the server's shared buffers hold --memory of the files together, by a
+control group of Linux. That needs root or a group that is yours ("systemd-run
+--user --scope weir bench overwrite"); else a warning says that it is not
+limited. The private server does not vacuum. A server that runs already is not
+limited: there the table's size is compared with shared_buffers, or with
+--memory.
 
-Without --to it measures SQLite and, where Postgres is installed (PG_BIN names its
-bin folder), a private server, in TMPDIR or /var/tmp. Your tables are not touched:
-SQLite gets a file of its own beside DEST, Postgres a schema of its own, and both
-are removed at the end. Each figure is the median of --runs runs, which take turns.`,
+Without --to it measures SQLite and, where Postgres is installed (PG_BIN names
+its bin folder), a private server, in TMPDIR or /var/tmp. Your tables are not
+touched: SQLite gets a file of its own beside DEST, Postgres a schema of its
+own, and both are removed at the end. Each figure is the median of --runs runs,
+which take turns.`,
 		Example: `  weir bench overwrite
   weir bench overwrite --to flights.db --html overwrite.html
   weir bench overwrite --to postgres://weir@db.example/air --memory 32MiB`,

@@ -23,16 +23,17 @@ func (e *env) queueCommand() *cobra.Command {
 		Use:   "queue",
 		Short: "Compare weir's spool with a table of SQLite as durable queues",
 		Long: `Put lines into two durable queues and take them out: a table of SQLite (one
-connection, explicit transactions, no VACUUM, WAL mode), and the log of weir's spool
-(see --spool of weir sync). At synchronous full each request is on the disk before the
-next one comes; at normal the spool syncs once a second, and SQLite when it copies
-its log into the database; at off neither does. Then processes that fill the queues
-are killed, and what they left is opened and compared.
+connection, explicit transactions, no VACUUM, WAL mode), and the log of weir's
+spool (see --spool of weir sync). At synchronous full each request is on the
+disk before the next one comes; at normal the spool syncs once a second, and
+SQLite when it copies its log into the database; at off neither does. Then
+processes that fill the queues are killed, and what they left is opened and
+compared.
 
-All ways put the same lines there: as many as the first, SQLite at synchronous full,
-puts there within --for. The queues are files in a hidden folder in --dir, which is
-removed at the end. "Syncs" are fsyncs; "written" is what went to files. Each figure is
-the median of --runs runs, which take turns.`,
+All ways put the same lines there: as many as the first, SQLite at synchronous
+full, puts there within --for. The queues are files in a hidden folder in --dir,
+which is removed at the end. "Syncs" are fsyncs; "written" is what went to
+files. Each figure is the median of --runs runs, which take turns.`,
 		Example: `  weir bench queue
   weir bench queue --dir /var/spool --lines 10000 --request 10 --html queue.html`,
 		Args: cobra.NoArgs,

@@ -22,14 +22,14 @@ func (e *env) readersCommand() *cobra.Command {
 		Use:   "readers --to DEST",
 		Short: "Show how many queries readers get while weir writes",
 		Long: `Have 1 to --readers programs ask for rows by their keys, and for 100 rows in the
-order of the key, each on a connection of its own: while weir is idle, and while it
-updates random rows of the same table at the --writes rates. It shows queries a
-second, latencies (p50, p99, the longest), how many queries were answered while a
-flush was under way, and the size of the write-ahead log.
+order of the key, each on a connection of its own: while weir is idle, and while
+it updates random rows of the same table at the --writes rates. It shows queries
+a second, latencies (p50, p99, the longest), how many queries were answered
+while a flush was under way, and the size of the write-ahead log.
 
-Your tables are not touched: SQLite gets a file of its own beside DEST, Postgres a
-schema of its own, and both are removed at the end. Each figure is the median of
---runs runs, which take turns; latencies are of all runs. The readers are
+Your tables are not touched: SQLite gets a file of its own beside DEST, Postgres
+a schema of its own, and both are removed at the end. Each figure is the median
+of --runs runs, which take turns; latencies are of all runs. The readers are
 goroutines of weir's own process, so that both share its cores.`,
 		Example: `  weir bench readers --to flights.db
   weir bench readers --to postgres://weir@db.example/air --readers 8 --html readers.html`,

@@ -22,16 +22,18 @@ func (e *env) roundtripsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "roundtrips [--to DEST]",
 		Short: "Show what the distance to the database costs, and how many round trips are needed",
-		Long: `Write messages that are rows of several tables, with foreign keys to keys that the
-database generates, into Postgres: row by row, by a statement for each table, and by
-weir. All connections go through a proxy in this process that adds some milliseconds
-to each round trip, and counts them: a round trip begins when the client sends
-something after the server has answered all that it sent before.
+		Long: `Write messages that are rows of several tables, with foreign keys to keys that
+the database generates, into Postgres: row by row, by a statement for each
+table, and by weir. All connections go through a proxy in this process that adds
+some milliseconds to each round trip, and counts them: a round trip begins when
+the client sends something after the server has answered all that it sent
+before.
 
-Without --to it measures a private server, where Postgres is installed (PG_BIN names
-its bin folder). Your tables are not touched: the experiment has a schema of its own,
-which is removed at the end. Each figure is the median of --runs runs, which take
-turns. Row by row stops after --for; its rate is that of the rows that it wrote.`,
+Without --to it measures a private server, where Postgres is installed (PG_BIN
+names its bin folder). Your tables are not touched: the experiment has a schema
+of its own, which is removed at the end. Each figure is the median of --runs
+runs, which take turns. Row by row stops after --for; its rate is that of the
+rows that it wrote.`,
 		Example: `  weir bench roundtrips
   weir bench roundtrips --to postgres://weir@db.example/air --rows 200 --delay 1ms,20ms --html roundtrips.html`,
 		Args: cobra.NoArgs,

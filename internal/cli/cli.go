@@ -204,7 +204,10 @@ transaction, with a checkpoint: the next run resumes where the last batch ended.
     weir sync flights.jsonl.gz --to postgres://weir@db.example/air
     weir status --to flights.db                      # checkpoints and rejected lines
 
-` + exitHelp,
+` + exitHelp + `
+
+Documentation: https://github.com/weirsync/weir/tree/main/docs, in packages also
+/usr/share/doc/weir.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version,
@@ -212,7 +215,7 @@ transaction, with a checkpoint: the next run resumes where the last batch ended.
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.Flags().Bool("version", false, "print the version")
-	root.PersistentFlags().BoolVarP(&e.verbose, "verbose", "v", false, "print more")
+	root.PersistentFlags().BoolVarP(&e.verbose, "verbose", "v", false, "print more, such as the settings in use")
 	root.SetVersionTemplate(e.versionText())
 	root.SetFlagErrorFunc(e.flagFault)
 	e.useFlagGroups(root)

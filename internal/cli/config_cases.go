@@ -24,9 +24,9 @@ func (e *env) configTestCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "test FILE",
 		Short: "Run the tests of a config file",
-		Long: `Run the tests of a config file: apply the feed of each to empty tables in SQLite, once
-in one batch and once line by line, and compare the rows with those that the test
-wants. on_create and expire are left out.
+		Long: `Run the tests of a config file: apply the feed of each to empty tables in
+SQLite, once in one batch and once line by line, and compare the rows with those
+that the test wants. on_create and expire are left out.
 
 Exit codes: 0 all tests passed, 1 failed, or a test did, 2 the file has faults.`,
 		Example: `  weir config test weir.yaml`,

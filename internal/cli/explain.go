@@ -32,9 +32,9 @@ func (e *env) explainCommand() *cobra.Command {
 		Use:   "explain ID FILE... [--table NAME]",
 		Short: "Name the line that set each column of a row",
 		Long: `Read captured files, in the order in which they are named, and print one row as
-they make it: each column, its value, and the file and line that set it. With the
-tables of a config file it also names the source that the value came from, such as
-"clock (type=offblock)". No database is needed.
+they make it: each column, its value, and the file and line that set it. With
+the tables of a config file it also names the source that the value came from,
+such as "clock (type=offblock)". No database is needed.
 
 The ID of a key of several fields has as many parts, separated by commas.
 

@@ -33,7 +33,7 @@ type replayOptions struct {
 }
 
 func (o *replayOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.to, "to", "-", "`DEST`: stdout (-), tcp-listen://host:port or tls-listen://host:port; port 0 is any that is free")
+	f.StringVar(&o.to, "to", "-", "`OUT`: stdout (-), tcp-listen://host:port or tls-listen://host:port; port 0 is any that is free")
 	f.StringVar(&o.speed, "speed", "1x", "how many `TIMES` as fast as recorded, or max")
 	f.StringVar(&o.rate, "rate", "", "send lines at this `RATE`, such as 150/s, instead of the recorded pace")
 	f.String("config", "", configHelp+"; replay takes feed, time_field and resume_field")
@@ -60,15 +60,15 @@ func (e *env) replayCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replay FILE... [--to OUT]",
 		Short: "Serve captured files as a live feed",
-		Long: `Send the lines of captured files (plain, gzip, zstd) to stdout, or to each client
-that connects to OUT: tcp-listen://host:port, or tls-listen://host:port with
---tls-cert and --tls-key. With --time-field they are sent at the recorded pace,
---speed times as fast; or at a --rate; or as fast as clients read.
+		Long: `Send the lines of captured files (plain, gzip, zstd) to stdout, or to each
+client that connects to OUT: tcp-listen://host:port, or tls-listen://host:port
+with --tls-cert and --tls-key. With --time-field they are sent at the recorded
+pace, --speed times as fast; or at a --rate; or as fast as clients read.
 
---init is a regular expression that the client's first line must match. Its groups
-"resume" and "compression" say from where (--resume-field) and how to send. A slow
-client delays only itself. --drop-after, --stall-after and --garbage make a bad
-feed, to test what reads it.
+--init is a regular expression that the client's first line must match. Its
+groups "resume" and "compression" say from where (--resume-field) and how to
+send. A slow client delays only itself. --drop-after, --stall-after and
+--garbage make a bad feed, to test what reads it.
 
 Exit codes: 0 done, or stopped by a signal, 1 failed, 2 wrong usage.`,
 		Example: `  weir replay flights.jsonl.gz --time-field pitr --speed 10x

@@ -29,18 +29,18 @@ func (e *env) verifyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify FILE... --to DEST",
 		Short: "Compare tables with captured files",
-		Long: `Fold captured files, in the order in which they are named, and compare the table,
-or all tables of the config file, with the result. It only reads, and prints the first
-differences.
+		Long: `Fold captured files, in the order in which they are named, and compare the
+table, or all tables of the config file, with the result. It only reads, and
+prints the first differences.
 
-The whole fold is held in memory: about as much as the table has bytes. Columns that
-no message names are not compared. A column that none of a row's messages names must
-be NULL, unless it has a default. A number or JSON whose spelling a widened column
-may have changed is compared by value.
+The whole fold is held in memory: about as much as the table has bytes. Columns
+that no message names are not compared. A column that none of a row's messages
+names must be NULL, unless it has a default. A number or JSON whose spelling a
+widened column may have changed is compared by value.
 
-A table whose rows expire needs --at, the time of the comparison: rows that may be
-missing because they, or rows that they belong to, had expired by then are counted
-apart.
+A table whose rows expire needs --at, the time of the comparison: rows that may
+be missing because they, or rows that they belong to, had expired by then are
+counted apart.
 
 Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 		Example: `  weir verify flights.jsonl.gz --to flights.db

@@ -42,7 +42,7 @@ func Connect(env func(string) (string, bool)) (*Manager, error) {
 }
 
 // patience is how long a manager that reads nothing is waited for: once its socket is full, a
-// message would wait for ever.
+// message would wait forever.
 const patience = time.Second
 
 // Tell sends a state: lines as sd_notify(3) has them.
