@@ -180,7 +180,7 @@ func (b *outbox) took(ctx context.Context, f *flusher, a answer) error {
 	b.after = a.last
 	if a.err != nil {
 		if !b.failed {
-			f.Log.Warn(fmt.Sprintf("sending rejected records to topic %s: %v; they wait in weir_rejects, and are tried again", f.Rejects.topic, a.err))
+			f.Log.Warn(fmt.Sprintf("sending rejected records to topic %s: %v; they wait in weir_rejects; retrying", f.Rejects.topic, a.err))
 		}
 		b.failed = true
 	}

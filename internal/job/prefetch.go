@@ -161,7 +161,7 @@ func (p *prefetch) pass(ctx context.Context, in <-chan *set, out chan<- *set, lo
 			var done sync.WaitGroup
 			done.Go(func() {
 				if err := p.read(reading, s.Set); err != nil && reading.Err() == nil {
-					log.Warn(fmt.Sprintf("rows are no longer read before they are written: %v", err))
+					log.Warn(fmt.Sprintf("prefetch stops for this run: %v", err))
 					p.stop()
 				}
 			})

@@ -42,7 +42,7 @@ var (
 		"weir_senders":                        "Connections that send lines.",
 	}
 	ofKafka = map[string]string{
-		"weir_kafka_lag_records":        "Records of a partition that the database has not: from its committed offset to the partition's end.",
+		"weir_kafka_lag_records":        "Records of a partition that are not in the database yet: from its committed offset to the partition's end.",
 		"weir_kafka_partitions":         "Partitions that are read.",
 		"weir_kafka_fetch_errors_total": "Fetches that failed.",
 		"weir_kafka_rebalances_total":   "Changes of the partitions that the consumer group has assigned.",

@@ -284,7 +284,7 @@ func (d *DB) trim() {
 	}
 	_ = d.pragma("wal_checkpoint(TRUNCATE)") // a reader's lock is no failure here
 	if size = d.WALBytes(); size > walWarning {
-		d.opt.Log.Warn(fmt.Sprintf("the log %s-wal has grown to %d MiB: another program holds an old snapshot of the database open", d.path, size>>20))
+		d.opt.Log.Warn(fmt.Sprintf("the write-ahead log %s-wal has grown to %d MiB: another program holds an old snapshot of the database open", d.path, size>>20))
 		d.warnedAt = 2 * size
 	}
 }

@@ -151,7 +151,7 @@ func (b *brokers) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ ne
 		b.opts.Log.Warn(fmt.Sprintf("no broker can be reached: %v; reconnecting", b.err))
 		b.opts.Reconnects()
 	case was == 0 && now > 0 && b.err != nil:
-		b.opts.Log.Info("connected to Kafka again")
+		b.opts.Log.Info("reconnected to Kafka")
 		b.err = nil
 	}
 }
@@ -222,7 +222,7 @@ func (b *brokers) patiently(ctx context.Context, call func() error) error {
 		if !ok {
 			return fmt.Errorf("%w (tried for %s; --retry-for says how long)", err, b.opts.RetryFor)
 		}
-		b.opts.Log.Warn(fmt.Sprintf("%v; trying again in %s", err, wait.Round(10*time.Millisecond)), "attempt", attempt)
+		b.opts.Log.Warn(fmt.Sprintf("%v; retrying in %s", err, wait.Round(10*time.Millisecond)), "attempt", attempt)
 		if err := backoff.Sleep(ctx, wait); err != nil {
 			return err
 		}

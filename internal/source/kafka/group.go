@@ -176,7 +176,7 @@ func (s *Source) revoked(ctx context.Context, cl *kgo.Client, of map[string][]in
 		select {
 		case <-c.done:
 		case <-timer.C:
-			s.opts.Log.Warn(fmt.Sprintf("the group takes partitions away whose records could not be committed within %s: whoever gets them reads them again", releaseWait))
+			s.opts.Log.Warn(fmt.Sprintf("the group revokes partitions whose records could not be committed within %s: the member that gets them reads them again", releaseWait))
 			return
 		case <-s.group.closing:
 			return
@@ -274,7 +274,7 @@ func (s *Source) tell(ctx context.Context, cl *kgo.Client, lanes []*lane) {
 	ctx, cancel := context.WithTimeout(ctx, tellWait)
 	defer cancel()
 	if err := cl.CommitRecords(kgo.PreCommitFnContext(ctx, s.group.named), last...); err != nil {
-		s.opts.Log.Debug(fmt.Sprintf("telling Kafka the offsets: %v", err))
+		s.opts.Log.Debug(fmt.Sprintf("committing the group's offsets to Kafka: %v", err))
 	}
 }
 
