@@ -1,4 +1,4 @@
-// Command weir keeps a database table true to a feed.
+// Command weir applies a stream of partial JSON updates to SQLite or Postgres tables.
 package main
 
 import (

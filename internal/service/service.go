@@ -1,4 +1,4 @@
-// Package service tells systemd how the program is that it has started.
+// Package service tells systemd that a run has started, is alive, and stops.
 package service
 
 import (

@@ -7,9 +7,9 @@ import (
 )
 
 // This file is about tables of weir's whose flushes update most rows. A page that is filled by nine tenths has no room
-// for their next versions: each lies in another page, and the key's index gets an entry for it, which takes 5.7 to
-// 6.5 µs of the server's CPU a row of 38 columns and 308 to 404 B of log. With room it is 4.6 to 5.3 µs and 207 to
-// 216 B (BenchmarkFlush_OfCopy/rewritten), and the table ends smaller, for it grows by the second versions in any case.
+// for their next versions: each lies in another page, and needs an entry in the key's index. With room, updates take 0.8
+// of the server's CPU and half of its log (BenchmarkFlush_OfCopy/rewritten), and the table ends smaller, for it grows by
+// the second versions in any case.
 
 // fillFactorRewritten is the fill factor of such a table.
 const fillFactorRewritten = 50

@@ -1,10 +1,9 @@
 // Package sqlite is the driver for SQLite files.
 //
-// It reads each row of a batch, compares, and writes what differs, all inside
-// one transaction that began as a writer, so that nobody can come between. That
-// is what an upsert does in one statement, but it also leaves unnamed columns to
-// their defaults, fires only the triggers of columns that change, and writes
-// nothing for a row that stays the same.
+// A flush is one transaction that begins as a writer, so that nobody can come between. A row
+// is ordinarily written by an upsert, which writes nothing where the row stays the same. Where
+// that cannot be right, as it fires triggers of columns that do not change, or is slower, the
+// row is read, compared, and written.
 package sqlite
 
 import (
