@@ -13,7 +13,7 @@ import (
 )
 
 // A run that waits is alive, however long, and so is one whose database is unavailable; one whose
-// flush is neither done nor tried again is not, nor one that does not read.
+// flush is neither done nor retried is not, nor one that does not read.
 func TestReporter_Watchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := progress.New("t")

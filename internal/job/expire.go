@@ -59,7 +59,7 @@ func timeOf(text string) (time.Time, bool) {
 
 const (
 	expireEvery = time.Minute
-	// A step that failed is tried again, but not for long when nothing else is to be done.
+	// A step that failed is retried, but not for long when nothing else is to be done.
 	expireMinWait  = 5 * time.Millisecond
 	expireMaxWait  = 5 * time.Second
 	expirePatience = 10 * time.Second

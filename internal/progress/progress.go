@@ -76,7 +76,7 @@ type Snapshot struct {
 	LastFlush   time.Duration // that it took
 	LastCommit  time.Time     // by this run or one before
 
-	// Flushing is when the flush that is under way began, or was last tried again; Step when the
+	// Flushing is when the flush that is under way began, or was last retried; Step when the
 	// reader last did anything, if only to see that there is nothing to do. Zero: there is none.
 	Flushing, Step time.Time
 }
@@ -318,7 +318,7 @@ func (p *Progress) CommittedBefore(at time.Time) {
 	}
 }
 
-// Retry counts a call of the database that is tried again.
+// Retry counts a call of the database that is retried.
 func (p *Progress) Retry(e *sink.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -112,7 +112,7 @@ func TestRetry_Stopped(t *testing.T) {
 	})
 }
 
-// TestRetry_StoppedInATry: what is said is why it was tried again, whenever the signal comes.
+// TestRetry_StoppedInATry: what is said is why it was retried, whenever the signal comes.
 func TestRetry_StoppedInATry(t *testing.T) {
 	for name, during := range map[string]func(error) error{
 		"as it is": func(err error) error { return err },

@@ -354,7 +354,7 @@ func (l *Log) active() (*segment, error) {
 	if err == nil {
 		err = l.fs.Sync()
 	}
-	if err != nil { // on a full disk it is tried again and again
+	if err != nil { // on a full disk it is retried and again
 		return nil, errors.Join(err, l.remove(s))
 	}
 	l.mu.Lock()

@@ -135,7 +135,7 @@ func (p *page) LastFlush() *Flush {
 	return nil
 }
 
-// AllRetries is how often calls of the database were tried again.
+// AllRetries is how often calls of the database were retried.
 func (p *page) AllRetries() int64 { return sum(p.Retries) }
 
 // RetryReasons says why they were.

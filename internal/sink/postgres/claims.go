@@ -44,7 +44,7 @@ func OpenClaims(_ context.Context, dsn, job string, o sink.Options) (*Claims, er
 	return &Claims{job: job, client: c, lanes: map[string]bool{}}, nil
 }
 
-// A busy lock is tried again: the server may not have noticed yet that a run was killed.
+// A busy lock is retried: the server may not have noticed yet that a run was killed.
 const (
 	busyTries = 5
 	busyWait  = 100 * time.Millisecond

@@ -22,7 +22,7 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// retries collects why calls were tried again.
+// retries collects why calls were retried.
 type retries struct {
 	mu      sync.Mutex
 	reasons []string

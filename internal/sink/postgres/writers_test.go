@@ -132,7 +132,7 @@ func TestWriters_Sets(t *testing.T) {
 }
 
 // threeWriters has three runs flush at the same time, each that often, what write folds for one of
-// them with a value of its own. It returns why flushes were tried again.
+// them with a value of its own. It returns why flushes were retried.
 func threeWriters(t *testing.T, db *database, m *mapping.Mapping, flushes int, write func(n *sinktest.Nested, rnd *rand.Rand, writer, value int)) []string {
 	var again retries
 	var wg sync.WaitGroup

@@ -32,7 +32,7 @@ const (
 	maxLetter = 64 << 20 // bytes
 	// decodeTries is how often a batch is fetched before it counts as one that cannot be read.
 	decodeTries = 2
-	// letterWait is how long the brokers may take to take a record before it is tried again.
+	// letterWait is how long the brokers may take to take a record before it is retried.
 	letterWait = 30 * time.Second
 )
 

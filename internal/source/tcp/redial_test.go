@@ -181,7 +181,7 @@ func TestLastLine(t *testing.T) {
 }
 
 // TestDial_EndsAtOnce: where TLS cannot work, or the host is unknown, reconnecting is of no use,
-// and the reason is said; what may pass is tried again.
+// and the reason is said; what may pass is retried.
 func TestDial_EndsAtOnce(t *testing.T) {
 	pair, pool := certificate(t)
 	stranger, others := certificate(t)
@@ -205,7 +205,7 @@ func TestDial_EndsAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		serve func(net.Conn)
 		tls   *tls.Config
-		want  string // of the error; "": it is tried again
+		want  string // of the error; "": it is retried
 	}{
 		"a client certificate is wanted":     {wants(&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}), &tls.Config{RootCAs: pool}, "certificate required; --tls-cert and --tls-key show one"},
 		"the same in TLS 1.2":                {wants(&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MaxVersion: tls.VersionTLS12}), &tls.Config{RootCAs: pool}, "handshake failure"},
