@@ -159,7 +159,7 @@ func (o *kafkaOptions) settings(env func(string) (string, bool), rules *fold.Opt
 	return k, errors.Join(faults...)
 }
 
-// login reads what Kafka is told by a mechanism. A file is read again each time: tokens expire.
+// login reads the credentials of a mechanism. A file is read again each time: tokens expire.
 func login(env func(string) (string, bool), mechanism string) (user, password string, err error) {
 	user, ok := env("KAFKA_USERNAME")
 	if !ok && mechanism != "oauthbearer" {

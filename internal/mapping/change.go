@@ -31,7 +31,7 @@ type streamScratch struct {
 	typing      *typing               // of the row at hand; nil: nothing is known of its types
 }
 
-// What takes rows is kept for so many names of tables, of at most so many bytes each.
+// At most this many names of tables, of at most this many bytes each, have their targets cached.
 const maxTargets, maxTargetName = 10_000, 1000
 
 // at is the value at a place that a path of the envelope leads to; nil where there is none.
