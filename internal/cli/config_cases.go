@@ -117,7 +117,7 @@ func runCase(ctx context.Context, m *mapping.Mapping, test *config.Case, batchRo
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	return test.Compare(m, func(table string) ([]string, error) {
-		if t, err := in.Table(ctx, table, nil); err == nil && !t.Exists {
+		if t, err := sink.Table(ctx, in.Tables, table, nil); err == nil && !t.Exists {
 			return nil, nil
 		}
 		rows, _, err := in.Sample(ctx, table, math.MaxInt)

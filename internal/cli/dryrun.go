@@ -125,13 +125,13 @@ func (t *dryTable) empty() (names []string) {
 func (e *env) dryRun(ctx context.Context, to destination, c job.Config, m *mapping.Mapping, p *progress.Progress, out *printer) (err error) {
 	d := &dryRun{env: e, to: to, mapping: m, found: map[string]schema.Table{}, untaken: map[string]int64{}}
 	caps := to.Caps
+	have := sink.ReadTables(sink.NoTables)
 	db, err := to.Inspect(ctx, to.dest, sink.Options{Log: e.log})
 	switch {
 	case err == nil:
 		defer func() { err = errors.Join(err, db.Close()) }()
-		caps = db.Caps()
+		caps, have = db.Caps(), db.Tables
 	case errors.Is(err, fs.ErrNotExist):
-		db = nil
 	default:
 		return err
 	}
@@ -140,26 +140,27 @@ func (e *env) dryRun(ctx context.Context, to destination, c job.Config, m *mappi
 			return err
 		}
 	}
-	find := func(ctx context.Context, name string, key []string) (t schema.Table, err error) {
-		if t.Name = name; db != nil {
-			t, err = db.Table(ctx, name, key)
+	read := func(ctx context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
+		tables, err := have(ctx, wanted...)
+		for i := range tables {
+			t := &tables[i]
+			d.found[t.Name] = *t
+			t.HasConstraints = t.HasConstraints || m != nil // its sets keep their messages
 		}
-		d.found[t.Name] = t
-		t.HasConstraints = t.HasConstraints || m != nil // its sets keep their messages
-		return t, err
+		return tables, err
 	}
-	tables := make([]schema.Table, len(c.Tables))
-	for i := range c.Tables {
-		if tables[i], err = find(ctx, c.Tables[i].Name, c.Tables[i].StoredKey()); err != nil && !(c.Rebuild && errors.As(err, new(sink.KeyError))) {
-			return err
-		}
+	tables, err := read(ctx, job.TableKeys(c.Tables)...)
+	if err != nil && !(c.Rebuild && errors.As(err, new(sink.KeyError))) {
+		return err
+	}
+	for i := range tables {
 		d.add(tables[i].Name)
 		c.Tables[i].Fold.WholeLines = m != nil
 	}
 	if c.Star != nil {
 		c.Star.Fold.WholeLines = true
 	}
-	err = job.Fold(ctx, c, tables, caps, p, d.look, find)
+	err = job.Fold(ctx, c, tables, caps, p, d.look, read)
 	out.close()
 	if err != nil && m != nil {
 		err = config.Locate(m.File, err)

@@ -234,10 +234,8 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 		tables = append(tables, schema.Table{Name: c.Tables[i].Name, HasConstraints: true})
 	}
 	p := progress.New(make([]string, len(tables))...)
-	find := func(_ context.Context, name string, _ []string) (schema.Table, error) {
-		return schema.Table{Name: name}, nil // it is none of those that are explained
-	}
-	if err := job.Fold(ctx, c, tables, caps, p, x.look, find); err != nil {
+	// A table that a message adds is none of those that are explained.
+	if err := job.Fold(ctx, c, tables, caps, p, x.look, sink.NoTables); err != nil {
 		return err
 	}
 	switch {

@@ -132,7 +132,7 @@ func (e *env) sample(ctx context.Context, db sink.Inspector, st sink.Status, n i
 				continue
 			}
 			seen[table] = true
-			if t, err := db.Table(ctx, table, nil); err == nil && !t.Exists {
+			if t, err := sink.Table(ctx, db.Tables, table, nil); err == nil && !t.Exists {
 				continue // with rejects alone
 			}
 			rows, total, err := db.Sample(ctx, table, n)

@@ -121,7 +121,11 @@ func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
 	}
 	for i, b := range batches {
 		if i == len(v.tables) { // a message has added it
-			if err := v.add(ctx, b.Table.Name, b.Table.KeyColumns()); err != nil {
+			t, err := sink.Table(ctx, v.Tables, b.Table.Name, b.Table.KeyColumns())
+			if err != nil {
+				return err
+			}
+			if err := v.add(ctx, t); err != nil {
 				return err
 			}
 		}
@@ -301,11 +305,7 @@ func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err 
 }
 
 // add adds a table to those that are compared.
-func (v *verifier) add(ctx context.Context, name string, key []string) error {
-	t, err := v.Table(ctx, name, key)
-	if err != nil {
-		return err
-	}
+func (v *verifier) add(ctx context.Context, t schema.Table) (err error) {
 	of := verified{Table: t}
 	if t.Exists {
 		if _, of.total, err = v.Sample(ctx, t.Name, 0); err != nil {
@@ -322,15 +322,17 @@ func (v *verifier) add(ctx context.Context, name string, key []string) error {
 // run folds the sources of a job, and compares its tables.
 func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) error {
 	var names []string
-	var tables []schema.Table
 	v.several = len(c.Tables) > 1 || c.Star != nil
-	for i := range c.Tables {
-		if err := v.add(ctx, c.Tables[i].Name, c.Tables[i].StoredKey()); err != nil {
+	tables, err := v.Tables(ctx, job.TableKeys(c.Tables)...)
+	if err != nil {
+		return err
+	}
+	for i := range tables {
+		if err := v.add(ctx, tables[i]); err != nil {
 			return err
 		}
-		t := &v.tables[i]
-		t.expire = c.Tables[i].Expire
-		names, tables = append(names, t.Name), append(tables, t.Table)
+		v.tables[i].expire = c.Tables[i].Expire
+		names = append(names, tables[i].Name)
 	}
 	for i := range v.tables {
 		if x := v.tables[i].expire; x != nil {
@@ -341,7 +343,7 @@ func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) er
 		}
 	}
 	p := progress.New(names...)
-	if err := job.Fold(ctx, c, tables, v.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) }, v.Table); err != nil {
+	if err := job.Fold(ctx, c, tables, v.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) }, v.Tables); err != nil {
 		if m != nil {
 			err = config.Locate(m.File, err)
 		}

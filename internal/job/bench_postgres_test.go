@@ -98,7 +98,7 @@ func measureFlush(b *testing.B, conn *pgx.Conn, url string, want sink.Counts, ba
 	if err := conn.QueryRow(b.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'weir%' ORDER BY backend_start DESC LIMIT 1").Scan(&pid); err != nil {
 		b.Fatal(err)
 	}
-	if _, err := db.Table(b.Context(), "t", []string{"id"}); err != nil {
+	if _, err := sink.Table(b.Context(), db.Tables, "t", []string{"id"}); err != nil {
 		b.Fatal(err)
 	}
 	var res sink.Result

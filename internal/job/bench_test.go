@@ -139,7 +139,7 @@ func benchmarkFlush(b *testing.B, messages [3][][]byte, open func(b *testing.B) 
 			}
 			return res.Total()
 		}
-		if _, err := db.Table(b.Context(), "t", []string{"id"}); err != nil {
+		if _, err := sink.Table(b.Context(), db.Tables, "t", []string{"id"}); err != nil {
 			b.Fatal(err)
 		}
 		seq := int64(1)

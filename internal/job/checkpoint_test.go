@@ -17,12 +17,12 @@ type lateCommit struct {
 	asked bool
 }
 
-func (l *lateCommit) Table(ctx context.Context, name string, key []string) (schema.Table, error) {
+func (l *lateCommit) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
 	if !l.asked {
 		l.asked = true
-		return schema.Table{Name: name}, nil
+		return []schema.Table{{Name: wanted[0].Name}}, nil
 	}
-	return l.Sink.Table(ctx, name, key)
+	return l.Sink.Tables(ctx, wanted...)
 }
 
 func TestSync_TheTableIsMadeByALateCommit(t *testing.T) {

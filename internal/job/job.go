@@ -115,7 +115,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 	c.FromStart = c.FromStart || c.Rebuild
 	c.Tables = slices.Clone(c.Tables) // they get the names that the database has
 	r := &run{Config: c, declared: len(c.Tables), db: db, claims: claims, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate),
-		moved: map[string]bool{}, fenced: map[string]bool{}, flush: db.Flush, find: db.Table,
+		moved: map[string]bool{}, fenced: map[string]bool{}, flush: db.Flush, readTables: db.Tables,
 		prefetch: &prefetch{mode: c.Prefetch, open: c.OpenReader}}
 	r.feedNames = r.Feed.names(&r.names)
 	defer func() { err = errors.Join(err, r.prefetch.close()) }()
@@ -148,9 +148,9 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 
 // Fold reads the sources from their starts, folds them for tables of a database with
 // these limits, and has each set of rows looked at in place of a flush. When ctx ends, so
-// does Fold with its error, and what was read until then is not looked at. find returns a table that a
-// message adds, as the database has it, by a key, or by its primary key where that is nil.
-func Fold(ctx context.Context, c Config, tables []schema.Table, caps sink.Caps, p *progress.Progress, look func(*sink.Flush) error, find FindTable) error {
+// does Fold with its error, and what was read until then is not looked at. read returns a table that a
+// message adds, as the database has it.
+func Fold(ctx context.Context, c Config, tables []schema.Table, caps sink.Caps, p *progress.Progress, look func(*sink.Flush) error, read sink.ReadTables) error {
 	c.Tables = slices.Clone(c.Tables)
 	r := &run{Config: c, declared: len(c.Tables), claims: unclaimed{}, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), prefetch: &prefetch{}, lanesAtOnce: math.MaxInt, lookedAt: true,
 		flush: func(_ context.Context, f *sink.Flush) (sink.Result, error) {
@@ -159,7 +159,7 @@ func Fold(ctx context.Context, c Config, tables []schema.Table, caps sink.Caps, 
 			}
 			return sink.Result{}, look(f)
 		}}
-	r.find = find
+	r.readTables = read
 	r.feedNames = r.Feed.names(&r.names)
 	if err := r.fold(tables, caps); err != nil {
 		return err
@@ -169,25 +169,23 @@ func Fold(ctx context.Context, c Config, tables []schema.Table, caps sink.Caps, 
 	return cmp.Or(err, ctx.Err())
 }
 
-// FindTable is [sink.Sink]'s Table.
-type FindTable func(ctx context.Context, name string, key []string) (schema.Table, error)
-
 // run is what lasts over all attempts of a run to read its sources. During one it does
 // not change, except for what has an owner of its own.
 type run struct {
 	Config
-	declared  int // of Tables: those behind these were added by messages
-	db        sink.Sink
-	flush     func(context.Context, *sink.Flush) (sink.Result, error)
-	find      FindTable
-	claims    sink.Claims
-	p         *progress.Progress
-	id        string
-	pool      *source.Pool
-	limit     *rate.Limiter // of lines read, all sources together; nil: none
-	prefetch  *prefetch
-	names     feed.Names // of the fields, in all sources
-	feedNames feedNames
+	declared int // of Tables: those behind these were added by messages
+	db       sink.Sink
+	flush    func(context.Context, *sink.Flush) (sink.Result, error)
+	// readTables is that of the database.
+	readTables sink.ReadTables
+	claims     sink.Claims
+	p          *progress.Progress
+	id         string
+	pool       *source.Pool
+	limit      *rate.Limiter // of lines read, all sources together; nil: none
+	prefetch   *prefetch
+	names      feed.Names // of the fields, in all sources
+	feedNames  feedNames
 	// lanesAtOnce is how many lanes a set takes at most; 0: maxLanes.
 	lanesAtOnce int
 	lookedAt    bool // nothing is written: a set is all that is read
@@ -328,17 +326,13 @@ func (r *run) logFinished() {
 func (r *run) begin(ctx context.Context) error {
 	r.keyErr = nil
 	r.Tables, r.added, r.found = append(r.Tables, r.added...), nil, nil
-	tables := make([]schema.Table, len(r.Tables))
-	for i := range r.Tables {
-		var err error
-		tables[i], err = r.db.Table(ctx, r.Tables[i].Name, r.Tables[i].StoredKey())
-		if errors.As(err, new(sink.KeyError)) {
-			if !r.Rebuild {
-				r.keyErr = err // the checkpoint may know the reason: other settings
-			}
-		} else if err != nil {
-			return err
+	tables, err := r.db.Tables(ctx, TableKeys(r.Tables)...)
+	if errors.As(err, new(sink.KeyError)) {
+		if !r.Rebuild {
+			r.keyErr = err // the checkpoint may know the reason: other settings
 		}
+	} else if err != nil {
+		return err
 	}
 	return r.fold(tables, r.db.Caps())
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 // A Table is one of those that a job keeps.
@@ -26,6 +27,15 @@ func (t *Table) StoredKey() []string {
 		return t.Key
 	}
 	return t.Fold.Key
+}
+
+// TableKeys are the tables with their keys as the database has them.
+func TableKeys(tables []Table) []sink.TableKey {
+	keys := make([]sink.TableKey, len(tables))
+	for i := range tables {
+		keys[i] = sink.TableKey{Name: tables[i].Name, Key: tables[i].StoredKey()}
+	}
+	return keys
 }
 
 // A Mapper says what the lines of a job's sources mean for its tables. One goroutine uses it.

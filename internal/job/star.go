@@ -46,14 +46,14 @@ func (rd *reader) addTable(flushing context.Context, e *event, at int, n *mappin
 	err := rd.ask(flushing, func(ctx context.Context) (err error) {
 		key := n.Key
 		if key == nil {
-			if have, err = rd.find(ctx, n.Name, nil); err != nil {
+			if have, err = sink.Table(ctx, rd.readTables, n.Name, nil); err != nil {
 				return err
 			}
 			if key = rd.Star.Key; have.Exists {
 				key = have.KeyColumns()
 			}
 		}
-		if have, err = rd.find(ctx, n.Name, key); err != nil {
+		if have, err = sink.Table(ctx, rd.readTables, n.Name, key); err != nil {
 			return err
 		}
 		if n.Truncates && !have.Exists {
@@ -129,15 +129,9 @@ func (rd *reader) checkAdded(flushing context.Context, l *lane) error {
 		return nil
 	}
 	var now []schema.Table // another run may have made them since they were found
-	err := rd.ask(flushing, func(ctx context.Context) error {
-		for i := range rd.added {
-			t, err := rd.find(ctx, rd.added[i].Name, rd.added[i].StoredKey())
-			if err != nil {
-				return err
-			}
-			now = append(now, t)
-		}
-		return nil
+	err := rd.ask(flushing, func(ctx context.Context) (err error) {
+		now, err = rd.readTables(ctx, TableKeys(rd.added)...)
+		return err
 	})
 	if err != nil {
 		return err

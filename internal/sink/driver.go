@@ -54,9 +54,9 @@ var Levels = []Level{Off, Normal, Full, Extra}
 // An Inspector reads a database, and writes nothing. Its methods are called by one
 // goroutine at a time.
 type Inspector interface {
-	// Caps and Table are those of [Sink].
+	// Caps and Tables are those of [Sink].
 	Caps() Caps
-	Table(ctx context.Context, name string, key []string) (schema.Table, error)
+	Tables(ctx context.Context, wanted ...TableKey) ([]schema.Table, error)
 	// Status returns what the database knows of jobs and rejects.
 	Status(ctx context.Context) (Status, error)
 	// Rejects calls each with every rejected line that is kept, in the order in which they

@@ -36,16 +36,19 @@ func (q Query) RejectFile(ctx context.Context, job, path string) (f RejectFile, 
 	return f, err
 }
 
+// WritersSQL asks for what [Dialect.Writers] takes.
+func (d Dialect) WritersSQL() string {
+	return d.with("SELECT job, tbl FROM {p}weir_jobs ORDER BY job{c}")
+}
+
 // Writers returns the jobs that have written to a table, which Dialect.Table names.
-func (q Query) Writers(ctx context.Context, table string) (jobs []string, err error) {
-	var d Dialect
-	rows, err := q(ctx, func(of Dialect) string { d = of; return d.with("SELECT job, tbl FROM {p}weir_jobs ORDER BY job{c}") })
-	for _, row := range rows {
+func (d Dialect) Writers(answer [][][]byte, table string) (jobs []string) {
+	for _, row := range answer {
 		if d.Table(string(row[1])) == table {
 			jobs = append(jobs, string(row[0]))
 		}
 	}
-	return jobs, err
+	return jobs
 }
 
 // betweenTables stands between the names of a job's tables in an answer; no name has it.

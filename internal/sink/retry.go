@@ -97,9 +97,9 @@ type retry struct {
 	onRetry  func(*Error)
 }
 
-func (r *retry) Table(ctx context.Context, name string, key []string) (t schema.Table, err error) {
-	err = r.do(ctx, func() error { t, err = r.Sink.Table(ctx, name, key); return err })
-	return t, err
+func (r *retry) Tables(ctx context.Context, wanted ...TableKey) (tables []schema.Table, err error) {
+	err = r.do(ctx, func() error { tables, err = r.Sink.Tables(ctx, wanted...); return err })
+	return tables, err
 }
 
 func (r *retry) Flush(ctx context.Context, f *Flush) (res Result, err error) {

@@ -5,6 +5,7 @@ package sink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,11 +18,11 @@ import (
 type Sink interface {
 	// Caps returns what the database can hold.
 	Caps() Caps
-	// Table reads a table for a key, or for its primary key where key is nil. Where there is none, Exists is false in the answer;
-	// where the table cannot be kept by that key, the error says what would
-	// make it so; it is a [KeyError] where weir made the table, and the answer is then
-	// what the table would be if it were missing.
-	Table(ctx context.Context, name string, key []string) (schema.Table, error)
+	// Tables reads tables, each for a key, or for its primary key where that is nil. Where there is
+	// none of a name, Exists is false in the answer; where a table cannot be kept by that key, the error
+	// says what would make it so; it is a [KeyError] where weir made all tables of which that is true,
+	// and the answer then has what these would be if they were missing.
+	Tables(ctx context.Context, wanted ...TableKey) ([]schema.Table, error)
 	// Flush writes the batches of the job's tables, its rejects and the checkpoints of its
 	// lanes in one transaction, after it has made or widened the tables as the batches need
 	// it. A flush that was sent before, whatever came of it, may be sent again as it is: it
@@ -40,6 +41,43 @@ type Sink interface {
 	Forget(ctx context.Context, job string) (Forgotten, error)
 	// Close releases the database. It is safe to call it twice.
 	Close() error
+}
+
+// A TableKey is a table's name, and the columns that tell its rows apart.
+type TableKey struct {
+	Name string
+	Key  []string
+}
+
+// ReadTables is Tables of a [Sink].
+type ReadTables func(ctx context.Context, wanted ...TableKey) ([]schema.Table, error)
+
+// NoTables is [ReadTables] of a database that has none.
+func NoTables(_ context.Context, wanted ...TableKey) ([]schema.Table, error) {
+	return EachTable(wanted, func(_ int, w TableKey) (schema.Table, error) { return schema.Table{Name: w.Name}, nil })
+}
+
+// Table reads one table.
+func Table(ctx context.Context, read ReadTables, name string, key []string) (t schema.Table, err error) {
+	tables, err := read(ctx, TableKey{name, key})
+	if len(tables) > 0 {
+		t = tables[0]
+	}
+	return t, err
+}
+
+// EachTable is Tables of a [Sink] by what reads one table.
+func EachTable(wanted []TableKey, read func(i int, w TableKey) (schema.Table, error)) ([]schema.Table, error) {
+	tables, keyErr := make([]schema.Table, len(wanted)), error(nil)
+	for i, w := range wanted {
+		var err error
+		if tables[i], err = read(i, w); errors.As(err, new(KeyError)) {
+			keyErr = err
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return tables, keyErr
 }
 
 // Claims hold the lanes of one job for a run, by a connection or a file of their own:

@@ -35,8 +35,12 @@ func (c *conn) Caps() sink.Caps { return caps }
 // Close implements [sink.Sink].
 func (c *conn) Close() error { return nil }
 
-// Table implements [sink.Sink].
-func (c *conn) Table(ctx context.Context, name string, key []string) (schema.Table, error) {
+// Tables implements [sink.Sink].
+func (c *conn) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
+	return sink.EachTable(wanted, func(_ int, w sink.TableKey) (schema.Table, error) { return c.table(ctx, w.Name, w.Key) })
+}
+
+func (c *conn) table(ctx context.Context, name string, key []string) (schema.Table, error) {
 	if strings.HasPrefix(name, "weir_") {
 		return schema.Table{}, fmt.Errorf("a table cannot be named %q: names that begin so belong to weir", name)
 	}

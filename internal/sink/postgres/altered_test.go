@@ -145,7 +145,7 @@ func TestTable_Unlogged(t *testing.T) {
 	r.Flush(`{"id":2,"a":"x"}`)
 	r.End()
 	id := func(r *sinktest.Run) string {
-		known, err := r.Sink.Table(t.Context(), "t", []string{"id"})
+		known, err := sink.Table(t.Context(), r.Sink.Tables, "t", []string{"id"})
 		if err != nil {
 			t.Fatal(err)
 		}

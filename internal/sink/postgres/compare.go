@@ -20,7 +20,7 @@ const comparedRows = 200
 
 // Compare implements [sink.Inspector].
 func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Difference) bool) error {
-	if _, err := d.Table(ctx, b.Table.Name, b.Table.KeyColumns()); err != nil {
+	if _, err := sink.Table(ctx, d.Tables, b.Table.Name, b.Table.KeyColumns()); err != nil {
 		return err
 	}
 	if err := d.readAbove(ctx, b); err != nil {
@@ -52,7 +52,7 @@ func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Diffe
 
 // Others implements [sink.Inspector].
 func (d *DB) Others(ctx context.Context, b *fold.Batch, each func(key string) bool) error {
-	if _, err := d.Table(ctx, b.Table.Name, b.Table.KeyColumns()); err != nil {
+	if _, err := sink.Table(ctx, d.Tables, b.Table.Name, b.Table.KeyColumns()); err != nil {
 		return err
 	}
 	if err := d.readAbove(ctx, b); err != nil {

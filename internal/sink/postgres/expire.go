@@ -29,7 +29,8 @@ func (d *DB) Expire(ctx context.Context, e *sink.Expiry) (sink.Expired, error) {
 
 func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err error) {
 	x := &expiry{DB: d, Expiry: e}
-	x.t, err = d.readTable(ctx, e.Table, e.Key)
+	read, err := d.readRelations(ctx, []sink.TableKey{{Name: e.Table, Key: e.Key}})
+	x.t = read[0]
 	columns, res, err := e.Begin(&caps.Limits, &x.t.Table, err)
 	if err != nil || res.Done {
 		return res, err

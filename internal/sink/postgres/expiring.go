@@ -80,7 +80,7 @@ func (x *expiry) readTables(ctx context.Context) (indexed []string, err error) {
 // exist.
 func (x *expiry) below(ctx context.Context, name string, key []string) (*relation, error) {
 	if !x.known(name).Exists {
-		if _, err := x.DB.Table(ctx, name, key); err != nil {
+		if _, err := sink.Table(ctx, x.Tables, name, key); err != nil {
 			return nil, err
 		}
 	}

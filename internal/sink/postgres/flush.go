@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -107,16 +108,20 @@ func (d *DB) reread(ctx context.Context, f *sink.Flush) error {
 	if err := d.askReady(ctx); err != nil {
 		return err
 	}
+	var was []schema.Table
+	var wanted []sink.TableKey
 	for _, b := range f.Batches {
 		t := d.known(b.Table.Name)
-		if t.stage = (stage{}); t.Name == "" {
-			continue
+		if t.stage = (stage{}); t.Name != "" {
+			was, wanted = append(was, t.Table), append(wanted, sink.TableKey{Name: t.Name, Key: t.key})
 		}
-		was := t.Table
-		if _, err := d.Table(ctx, was.Name, t.key); err != nil {
-			return err
-		}
-		if err := sink.CheckSame(&was, &t.Table); err != nil {
+	}
+	now, err := d.Tables(ctx, wanted...)
+	if err != nil {
+		return err
+	}
+	for i := range now {
+		if err := sink.CheckSame(&was[i], &now[i]); err != nil {
 			return err
 		}
 	}

@@ -93,7 +93,7 @@ func TestLanes_OverlappingWritersDoNotDeadlock(t *testing.T) {
 // newFolder is a fold for a table.
 func newFolder(t testing.TB, s sink.Sink, table string, change ...func(*fold.Options)) *fold.Folder {
 	t.Helper()
-	known, err := s.Table(t.Context(), table, []string{"id"})
+	known, err := sink.Table(t.Context(), s.Tables, table, []string{"id"})
 	if err != nil {
 		t.Fatal(err)
 	}

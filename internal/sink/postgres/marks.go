@@ -3,50 +3,57 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// readMarks reads what weir's own tables have of a table that has lost some columns, and
-// reports whether weir made it. filled tells that it has the fill factor of weir's tables:
-// the mark outlives a table, and goes with it where it is dumped and restored; so does the
-// fill factor.
-func (d *DB) readMarks(ctx context.Context, t *relation, lost string, filled bool) (ours bool, err error) {
-	t.ID = t.oid
-	if !d.ready {
-		return false, nil
-	}
-	full := d.fullName(t)
-	statements := []string{
-		fmt.Sprintf("SELECT name, value FROM %s.weir_meta WHERE name IN (%s, %s, %s)", d.schema, d.literal(sink.MadeMark(full)), d.literal(sink.ColumnsMark(full)), d.literal(sink.VersionsMark(full)))}
-	if t.unlogged {
-		statements = append(statements, "SELECT to_regclass("+d.literal(d.schema+".weir_unlogged")+") IS NOT NULL")
-	}
-	r, err := d.query(ctx, statements...)
-	if err != nil {
-		return false, err
-	}
-	for _, row := range r[0].rows {
-		switch string(row[0]) {
-		case d.storable(sink.VersionsMark(full)):
-			t.Versioned = true
-		case d.storable(sink.ColumnsMark(full)):
-			t.marks = string(row[1])
-		default:
-			ours = filled
-			t.ID += "/" + string(row[1]) + "/" + lost
+// readMarks reads what weir's own tables have of tables, and ends the transaction.
+func (d *DB) readMarks(ctx context.Context, looks []look) error {
+	s := &script{}
+	var marks, unlogged []string
+	for i := range looks {
+		full := d.fullName(&looks[i].relation)
+		marks = append(marks, d.literal(sink.MadeMark(full)), d.literal(sink.ColumnsMark(full)), d.literal(sink.VersionsMark(full)))
+		if looks[i].marked {
+			unlogged = append(unlogged, looks[i].oid)
 		}
 	}
-	t.marked = t.unlogged && string(r[1].rows[0][0]) == "t"
-	if t.Writers, err = sink.Query(d.ask).Writers(ctx, full); err != nil || !t.marked {
-		return ours, err
+	if d.ready && len(looks) > 0 {
+		s.add("SELECT name, value FROM %s.weir_meta WHERE name IN (%s)", d.schema, strings.Join(marks, ", "))
+		s.add("%s", d.dialect().WritersSQL())
+		if len(unlogged) > 0 {
+			s.add("SELECT tbl, mark FROM %s.weir_unlogged WHERE tbl IN (%s)", d.schema, strings.Join(unlogged, ", "))
+		}
 	}
-	r, err = d.query(ctx, fmt.Sprintf("SELECT mark FROM %s.weir_unlogged WHERE tbl = %s", d.schema, t.oid))
-	if err == nil && len(r[0].rows) > 0 {
-		t.marker = string(r[0].rows[0][0])
-		t.ID += "/" + t.marker
+	s.add("COMMIT")
+	r, err := d.run(ctx, s)
+	if err != nil || len(r) == 1 {
+		return err
 	}
-	return ours, err
+	meta, markers := texts(r[0]), map[string]string{}
+	if len(unlogged) > 0 {
+		markers = texts(r[2])
+	}
+	for i := range looks {
+		t := &looks[i].relation
+		full := d.fullName(t)
+		if t.Writers = d.dialect().Writers(r[1].rows, full); looks[i].head == nil {
+			continue
+		}
+		_, t.Versioned = meta[d.storable(sink.VersionsMark(full))]
+		t.marks, t.made, t.marker = meta[d.storable(sink.ColumnsMark(full))], meta[d.storable(sink.MadeMark(full))], markers[t.oid]
+	}
+	return nil
+}
+
+// texts are the second column of a result by the first one.
+func texts(r result) map[string]string {
+	m := map[string]string{}
+	for _, row := range r.rows {
+		m[string(row[0])] = string(row[1])
+	}
+	return m
 }
 
 // tableID is SQL for the ID of a table as it is in a flush's transaction.

@@ -137,7 +137,7 @@ func (d *DB) readAbove(ctx context.Context, b *fold.Batch) error {
 			if d.known(l.Table).Exists {
 				continue
 			}
-			if _, err := d.Table(ctx, l.Table, l.Key); err != nil {
+			if _, err := sink.Table(ctx, d.Tables, l.Table, l.Key); err != nil {
 				return err
 			}
 		}

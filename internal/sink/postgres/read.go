@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 // Read implements [sink.Inspector]: the rows' pages are then in the memory of the server.
@@ -16,7 +17,7 @@ func (d *DB) Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error {
 	}
 	t := d.known(b.Table.Name)
 	if !t.Exists {
-		if known, err := d.Table(ctx, b.Table.Name, b.Table.KeyColumns()); err != nil || !known.Exists {
+		if known, err := sink.Table(ctx, d.Tables, b.Table.Name, b.Table.KeyColumns()); err != nil || !known.Exists {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testpg"
 )
@@ -43,7 +44,7 @@ func TestFlush_MakesRoom(t *testing.T) {
 			for n := range 2 { // which leave each row in a page with room
 				rewrite(r, rows, n+2)
 			}
-			if found, err := r.Sink.Table(t.Context(), "t", []string{"id"}); err != nil || !found.Made {
+			if found, err := sink.Table(t.Context(), r.Sink.Tables, "t", []string{"id"}); err != nil || !found.Made {
 				t.Errorf("it is no longer weir's: %+v, %v", found, err)
 			}
 			index := "SELECT pg_relation_size('t_pkey')"

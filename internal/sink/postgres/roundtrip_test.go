@@ -10,6 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testpg"
 )
@@ -246,6 +247,32 @@ func TestFlush_TheOrdersAreOneRoundTrip(t *testing.T) {
 			}
 		}
 		t.Logf("with so much delay each way a flush of 1,000 orders, 3,000 items and 500 customers took: %v", took)
+	}
+}
+
+// TestTables_AreTwoRoundTrips however many there are, and whether weir has made its own.
+func TestTables_AreTwoRoundTrips(t *testing.T) {
+	db, p := throughProxy(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE theirs (id integer PRIMARY KEY)")
+	db.Exec(t, "CREATE UNLOGGED TABLE loose (id integer PRIMARY KEY)")
+	names := []string{"theirs", "loose", "a", "b", "c"}
+	for range 2 {
+		s := sinktest.BeginTables(t, db, names)
+		for n := range len(names) + 1 {
+			var wanted []sink.TableKey
+			for _, name := range names[:n] {
+				wanted = append(wanted, sink.TableKey{Name: name, Key: []string{"id"}})
+			}
+			p.Cut(nil)
+			if found, err := s.Sink.Tables(t.Context(), wanted...); err != nil || len(found) != n {
+				t.Fatalf("%d of %d tables are found: %v", len(found), n, err)
+			}
+			if c := p.Count(); c.Answers != 2 {
+				t.Errorf("the look at %d tables was answered %d times: %+v", n, c.Answers, c)
+			}
+		}
+		s.Flush(`{"id":1,"a.x":1,"b.x":1,"c.x":1}`)
+		s.End()
 	}
 }
 

@@ -1,9 +1,6 @@
 package postgres
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,6 +28,7 @@ type relation struct {
 	// go, when the server crashes. marked tells that weir_unlogged exists.
 	unlogged, marked bool
 	marker           string
+	made             string // the ID that weir gave it when it made it, "" where it did not
 	marks            string // what weir keeps of the columns that are its own, "" where there is nothing
 }
 
@@ -116,151 +114,6 @@ func identOf(schemaName, table string) string {
 	return ident(schemaName) + "." + ident(table)
 }
 
-// Table implements [sink.Sink].
-func (d *DB) Table(ctx context.Context, name string, key []string) (schema.Table, error) {
-	if err := d.connect(ctx); err != nil {
-		return schema.Table{}, err
-	}
-	t, err := d.readTable(ctx, name, key)
-	if err != nil && !errors.As(err, new(sink.KeyError)) {
-		return t.Table, d.explain(err)
-	}
-	if key == nil {
-		key = t.KeyColumns()
-	}
-	known := d.known(name)
-	if t.unlogged && !known.unlogged && !d.reads {
-		d.opt.Log.Warn(fmt.Sprintf("table %q is unlogged: a crash of the server empties it, and then the next run ends until --from-start reads the feed again", name))
-	}
-	t.FullName = d.fullName(&t)
-	known.relation, known.key, known.next = t, key, nil
-	return t.Clone(), err
-}
-
-// readTable reads a table as it is at one moment: what weir keeps of its columns goes with
-// their types only as long as no other run widens one between the two.
-func (d *DB) readTable(ctx context.Context, name string, key []string) (relation, error) {
-	if _, err := d.query(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil {
-		return relation{}, err
-	}
-	t, err := d.readCatalogs(ctx, name, key)
-	if end := d.rollback(ctx); err == nil {
-		err = end
-	}
-	return t, err
-}
-
-// readCatalogs reads a table from the catalogs, in the transaction that is open.
-func (d *DB) readCatalogs(ctx context.Context, name string, key []string) (relation, error) {
-	t := relation{Table: d.newTable(name)}
-	schemaName, rel, err := splitName(name)
-	if err != nil {
-		return t, err
-	}
-	if strings.HasPrefix(rel, "weir_") {
-		return t, fmt.Errorf("a table cannot be named %q: names that begin so belong to weir", rel)
-	}
-	t.ident = identOf(schemaName, rel)
-	is := "to_regclass(" + d.literal(t.ident) + ")"
-	r, err := d.query(ctx,
-		"SELECT coalesce(array_to_string(c.reloptions, ','), ''), c.relkind, n.nspname, c.relrowsecurity OR EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid),"+
-			" (SELECT count(*) FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)"+
-			" + (SELECT count(*) FROM pg_constraint k WHERE (conrelid = c.oid AND contype IN ('c', 'f', 'x') OR confrelid = c.oid) AND NOT ("+ownKey+")),"+
-			" EXISTS (SELECT FROM pg_trigger WHERE (tgrelid = c.oid OR tgrelid IN (SELECT relid FROM pg_partition_tree(c.oid))) AND NOT tgisinternal AND tgtype & 4 <> 0), row_security_active(c.oid), c.oid, c.relpersistence,"+
-			" (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped),"+
-			" (SELECT min(pg_describe_object(p.classid, p.objid, p.objsubid)) FROM pg_depend p JOIN pg_class u ON u.oid = p.objid AND u.relkind IN ('r', 'p', 'm')"+
-			"  WHERE p.classid = 'pg_class'::regclass AND p.objsubid > 0 AND p.refclassid = 'pg_type'::regclass"+
-			"  AND p.refobjid IN (SELECT y.oid FROM pg_type y WHERE y.oid = c.reltype OR y.typelem = c.reltype AND y.typcategory = 'A')), c.relhassubclass"+
-			" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = "+is,
-		columnsSQL+is+" AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
-		"SELECT i.indisunique AND i.indisvalid AND i.indimmediate, i.indpred IS NULL AND i.indexprs IS NULL,"+
-			" (SELECT string_agg(a.attname, E'\\x01' ORDER BY a.attname) FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]))"+
-			", i.indisprimary FROM pg_index i WHERE i.indrelid = "+is+" ORDER BY i.indexrelid",
-		"SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = coalesce("+nullable(d, schemaName)+", current_schema())), "+d.readySQL(),
-		strings.ReplaceAll(keysSQL, "{t}", is))
-	if err != nil {
-		return t, err
-	}
-	d.takeReady(r[3].rows[0][1:])
-	if len(r[0].rows) == 0 {
-		if string(r[3].rows[0][0]) != "t" {
-			return t, fmt.Errorf("there is no schema %q: CREATE SCHEMA %s; a table whose name has a dot in it is written in double quotes", schemaName, ident(schemaName))
-		}
-		limits := d.Caps()
-		for _, k := range key {
-			if err := limits.CheckName(k); err != nil {
-				return t, fmt.Errorf("the key cannot be a column: %w", err)
-			}
-		}
-		t.Writers, err = sink.Query(d.ask).Writers(ctx, d.fullName(&t))
-		return t, err
-	}
-	head := r[0].rows[0]
-	if n := string(head[2]); n == "pg_catalog" || n == "information_schema" || strings.HasPrefix(n, "pg_toast") {
-		return t, fmt.Errorf("%q is a table of Postgres' own", name)
-	}
-	t.ident = ident(string(head[2])) + "." + ident(rel)
-	switch kind := string(head[1]); kind {
-	case "r", "p":
-	default:
-		kinds := map[string]string{"v": "view", "m": "materialized view", "f": "foreign table", "S": "sequence", "i": "index", "c": "composite type"}
-		return t, fmt.Errorf("%q is a %s, not a table: weir keeps tables", name, kinds[kind])
-	}
-	t.Exists = true
-	t.policed, t.triggers, t.hides = string(head[3]) == "t", string(head[5]) == "t", string(head[6]) == "t"
-	t.below = string(head[1]) == "p" || string(head[11]) == "t"
-	t.oid, t.unlogged = string(head[7]), string(head[8]) == "u"
-	ours, err := d.readMarks(ctx, &t, string(head[9]), slices.ContainsFunc([]int{fillFactor, fillFactorRewritten}, func(f int) bool {
-		return strings.Contains(string(head[0]), fmt.Sprintf("fillfactor=%d", f))
-	}))
-	if err != nil {
-		return t, err
-	}
-	missing := func(err error) (relation, error) {
-		if !ours {
-			return t, err
-		}
-		blank := relation{Table: d.newTable(name), ident: t.ident, oid: t.oid}
-		blank.Writers = t.Writers
-		return blank, sink.KeyError{Err: err}
-	}
-	ruled := string(head[4]) != "0" || string(head[1]) == "p" || t.policed
-	for _, row := range r[1].rows {
-		c, more := d.readColumn(row)
-		more.held = cmp.Or(more.held, string(head[10]))
-		t.Columns, t.cols = append(t.Columns, c), append(t.cols, more)
-	}
-	if key == nil {
-		if key = primaryKey(r[2]); key == nil {
-			return t, sink.NoKeyError(&t.Table)
-		}
-	}
-	if t.Key, err = caps.FindKey(&t.Table, key); err != nil {
-		return missing(err)
-	}
-	t.readKeys(r[4])
-	other, err := t.readIndexes(r[2], ours)
-	if err != nil {
-		return missing(err)
-	}
-	for _, c := range t.Columns {
-		if c.Serial && ours {
-			continue
-		}
-		if c.Default != "" || c.Generated || c.NotNull && !c.Key {
-			ruled = true
-		}
-	}
-	t.HasConstraints = ruled || other || !d.unicode
-	// With constraints or triggers of its own a table is no longer only weir's: new fields do
-	// not become columns by themselves.
-	t.Made = ours && !ruled
-	if t.marks != "" {
-		err = d.own(&t)
-	}
-	return t, err
-}
-
 // primaryKey returns the columns of the primary key, of the indexes of a table; nil: there is none.
 func primaryKey(indexes result) []string {
 	for _, row := range indexes.rows {
@@ -269,13 +122,6 @@ func primaryKey(indexes result) []string {
 		}
 	}
 	return nil
-}
-
-func nullable(d *DB, s string) string {
-	if s == "" {
-		return "NULL"
-	}
-	return d.literal(s)
 }
 
 // columnsSQL reads a table's columns; a domain's are those of the type that it

@@ -246,7 +246,7 @@ func TestTable_SchemasPartitionsAndNames(t *testing.T) {
 	long := strings.Repeat("é", 32) // 64 bytes
 	for name, word := range map[string]string{long: "63", "no.such": "CREATE SCHEMA", "a.b.c": "3 parts", `"a`: "without an end", "pg_class": "Postgres' own", "weir_x": "belong to weir"} {
 		s := db.Open(t)
-		if _, err := s.Table(t.Context(), name, []string{"id"}); err == nil || !strings.Contains(err.Error(), word) {
+		if _, err := sink.Table(t.Context(), s.Tables, name, []string{"id"}); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("the table %q was answered with %v", name, err)
 		}
 		s.Close()
@@ -425,7 +425,7 @@ func TestTable_FillFactor(t *testing.T) {
 		r := sinktest.Begin(t, db)
 		r.Flush(`{"id":1,"a":1}`)
 		db.Exec(t, fmt.Sprintf("ALTER TABLE t SET (fillfactor = %d)", factor))
-		if found, err := r.Sink.Table(t.Context(), "t", []string{"id"}); err != nil || found.Made != made {
+		if found, err := sink.Table(t.Context(), r.Sink.Tables, "t", []string{"id"}); err != nil || found.Made != made {
 			t.Errorf("with a fill factor of %d: %v, %v", factor, found.Made, err)
 		}
 	}

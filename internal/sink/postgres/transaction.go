@@ -130,12 +130,16 @@ func (a *attempt) readRebuild(ctx context.Context) error {
 		}
 		a.others = string(r[0].rows[0][0])
 	}
-	for _, p := range a.parts {
-		now, err := d.readTable(ctx, p.b.Table.Name, p.t.key)
-		if err != nil && !errors.As(err, new(sink.KeyError)) {
-			return err
-		}
-		p.t.relation = now
+	wanted := make([]sink.TableKey, len(a.parts))
+	for i, p := range a.parts {
+		wanted[i] = sink.TableKey{Name: p.b.Table.Name, Key: p.t.key}
+	}
+	now, err := d.readRelations(ctx, wanted)
+	if err != nil && !errors.As(err, new(sink.KeyError)) {
+		return err
+	}
+	for i, p := range a.parts {
+		p.t.relation = now[i]
 		if err := errors.Join(sink.MayRebuild(&p.t.Table, d.storable(a.f.Job)), sink.MayEmpty(&p.t.Table, func(other string) bool { return a.called(other) != nil })); err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ var checkpointTests = []test{
 		if _, err := r.Send(f); err != nil {
 			t.Fatal(err)
 		}
-		known, err := r.Sink.Table(t.Context(), table, []string{"id"})
+		known, err := sink.Table(t.Context(), r.Sink.Tables, table, []string{"id"})
 		if err != nil {
 			t.Fatal(err)
 		}

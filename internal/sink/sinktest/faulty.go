@@ -144,9 +144,9 @@ type faulty struct {
 	caller
 }
 
-func (s *faulty) Table(ctx context.Context, name string, key []string) (t schema.Table, err error) {
-	err = s.call(ctx, "Table", nil, func() error { t, err = s.Sink.Table(ctx, name, key); return err })
-	return t, err
+func (s *faulty) Tables(ctx context.Context, wanted ...sink.TableKey) (tables []schema.Table, err error) {
+	err = s.call(ctx, "Tables", nil, func() error { tables, err = s.Sink.Tables(ctx, wanted...); return err })
+	return tables, err
 }
 
 func (s *faulty) Flush(ctx context.Context, f *sink.Flush) (res sink.Result, err error) {

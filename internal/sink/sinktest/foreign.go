@@ -78,7 +78,7 @@ var foreignTests = []test{
 			t.Helper()
 			s := db.Open(t)
 			defer s.Close()
-			found, err := s.Table(t.Context(), name, keys)
+			found, err := sink.Table(t.Context(), s.Tables, name, keys)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +105,7 @@ var foreignTests = []test{
 		n = BeginNested(t, db, untypedShop(t), false)
 		n.Flush(`{"id":"x"}`) // with no row below
 		for i := range n.plan.Tables() {
-			have, err := n.Sink.Table(t.Context(), n.plan.Table(i).Name, n.plan.Options(i).Key)
+			have, err := sink.Table(t.Context(), n.Sink.Tables, n.plan.Table(i).Name, n.plan.Options(i).Key)
 			if err != nil || have.Columns[0].Type != schema.Text || !have.Columns[0].Own || len(have.ForeignKeys) != min(i, 1) {
 				t.Errorf("table %+v, %v", have, err)
 			}
@@ -129,7 +129,7 @@ var foreignTests = []test{
 				n.Flush(strings.Split(lines, "\n")...)
 			}
 			for i := range n.plan.Tables() {
-				have, err := n.Sink.Table(t.Context(), n.plan.Table(i).Name, n.plan.Options(i).Key)
+				have, err := sink.Table(t.Context(), n.Sink.Tables, n.plan.Table(i).Name, n.plan.Options(i).Key)
 				if err != nil || have.Columns[0].Type != schema.Int {
 					t.Errorf("table %+v, %v", have, err)
 				}
@@ -189,7 +189,7 @@ var foreignTests = []test{
 		for range 2 {
 			n := BeginNested(t, db, m, false)
 			n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
-			if have, err := n.Sink.Table(t.Context(), "taxes", []string{`select ''`, "sku", "code"}); err != nil || len(have.ForeignKeys) != 1 || have.HasConstraints {
+			if have, err := sink.Table(t.Context(), n.Sink.Tables, "taxes", []string{`select ''`, "sku", "code"}); err != nil || len(have.ForeignKeys) != 1 || have.HasConstraints {
 				t.Errorf("table %+v, %v", have, err)
 			}
 			n.End()

@@ -63,7 +63,7 @@ var inspectorTests = []test{
 		if n, err := i.StoredRejects(t.Context(), job); n != 0 || err != nil {
 			t.Errorf("%d rejects are kept, %v", n, err)
 		}
-		if got, err := i.Table(t.Context(), table, []string{"id"}); err != nil || got.Exists {
+		if got, err := sink.Table(t.Context(), i.Tables, table, []string{"id"}); err != nil || got.Exists {
 			t.Errorf("the table exists: %v, %v", got.Exists, err)
 		}
 	}},
@@ -109,7 +109,7 @@ var inspectorTests = []test{
 		i := inspect(t, db)
 		name := func(of string) string {
 			t.Helper()
-			got, err := i.Table(t.Context(), of, []string{"id"})
+			got, err := sink.Table(t.Context(), i.Tables, of, []string{"id"})
 			if err != nil || got.FullName == "" {
 				t.Errorf("the full name of %s is %q, %v", of, got.FullName, err)
 			}
@@ -405,7 +405,7 @@ func rejects(t *testing.T, i sink.Inspector, job string) (kept []string) {
 // sealed folds lines into a batch for the table as an inspector finds it.
 func sealed(t *testing.T, i sink.Inspector, key []string, lines ...string) *fold.Batch {
 	t.Helper()
-	known, err := i.Table(t.Context(), table, key)
+	known, err := sink.Table(t.Context(), i.Tables, table, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -460,7 +460,7 @@ var driverTests = []test{
 		if s.Caps().Columns == 0 || d.Caps.Columns == 0 || d.Name == "" || d.Usage == "" {
 			t.Errorf("the driver says %+v, the database %+v", d, s.Caps())
 		}
-		if missing, err := s.Table(t.Context(), table, []string{"id"}); err != nil || missing.Exists || missing.Name != table {
+		if missing, err := sink.Table(t.Context(), s.Tables, table, []string{"id"}); err != nil || missing.Exists || missing.Name != table {
 			t.Errorf("a table that is missing is %+v, %v", missing, err)
 		}
 		r := &Run{t: t, Sink: s, Claims: c, id: "run", job: job, table: table, keep: true}

@@ -17,7 +17,7 @@ var ledgerTests = []test{
 			t.Helper()
 			r := Begin(t, db)
 			defer r.End()
-			known, err := r.Sink.Table(t.Context(), table, []string{"id"})
+			known, err := sink.Table(t.Context(), r.Sink.Tables, table, []string{"id"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -42,7 +42,7 @@ var ledgerTests = []test{
 		db.Exec(t, "DROP TABLE t")
 		again := BeginJob(t, db, "another")
 		again.Flush(`{"id":1,"a":1}`)
-		known, err := again.Sink.Table(t.Context(), table, []string{"id"})
+		known, err := sink.Table(t.Context(), again.Sink.Tables, table, []string{"id"})
 		if err != nil || known.ID == first {
 			t.Errorf("the table that was recreated is %q as before (%v)", known.ID, err)
 		}
@@ -57,7 +57,7 @@ var ledgerTests = []test{
 		}
 		first.End()
 		first = Begin(t, db)
-		known, err := first.Sink.Table(t.Context(), table, []string{"id"})
+		known, err := sink.Table(t.Context(), first.Sink.Tables, table, []string{"id"})
 		if err != nil || known.ID == first.cp().TableID {
 			t.Errorf("the table without its column is %q as before (%v)", known.ID, err)
 		}
@@ -66,7 +66,7 @@ var ledgerTests = []test{
 		first.Flush(`{"id":1,"a":1,"b":1}`)
 		first.End()
 		first = Begin(t, db)
-		if known, err = first.Sink.Table(t.Context(), table, []string{"id"}); err != nil || known.ID != first.cp().TableID {
+		if known, err = sink.Table(t.Context(), first.Sink.Tables, table, []string{"id"}); err != nil || known.ID != first.cp().TableID {
 			t.Errorf("the table is %q, the checkpoint's %q (%v)", known.ID, first.cp().TableID, err)
 		}
 		if cps, err := claims(t, db, "second").Checkpoints(t.Context(), from); err != nil || cps[0].TableID == known.ID {
@@ -78,7 +78,7 @@ var ledgerTests = []test{
 		r := BeginJob(t, db, "other")
 		r.Flush(`{"id":2}`)
 		writers := func() []string {
-			known, err := r.Sink.Table(t.Context(), table, []string{"id"})
+			known, err := sink.Table(t.Context(), r.Sink.Tables, table, []string{"id"})
 			if err != nil {
 				t.Fatal(err)
 			}

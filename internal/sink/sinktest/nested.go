@@ -59,7 +59,7 @@ func (n *Nested) read(ruled bool) (err error) {
 	for i := range n.plan.Tables() {
 		o := n.plan.Options(i)
 		o.MaxColumns, o.Log = 500, slog.New(slog.DiscardHandler)
-		t, err := n.Sink.Table(n.t.Context(), n.plan.Table(i).Name, n.plan.StoredKey(i))
+		t, err := sink.Table(n.t.Context(), n.Sink.Tables, n.plan.Table(i).Name, n.plan.StoredKey(i))
 		if err == nil {
 			err = n.plan.Fit(i, &t)
 		}
@@ -299,7 +299,7 @@ var nestedTests = []test{
 		n.Flush(`{"id":1,"items":[{"sku":7,"qty":1}]}`)
 		n.Flush(`{"id":2,"items":[{"sku":8,"qty":1,"taxes":[{"code":1,"amount":1}]}]}`)
 		shopIs(t, db, rowsOf{"1|a", "2|NULL"}, rowsOf{"1|7|1", "2|8|1"}, rowsOf{"2|8|1|1"})
-		if c, err := n.Sink.Table(t.Context(), "items", []string{"order_id", "sku"}); err != nil || c.Columns[1].Type != schema.Int {
+		if c, err := sink.Table(t.Context(), n.Sink.Tables, "items", []string{"order_id", "sku"}); err != nil || c.Columns[1].Type != schema.Int {
 			t.Errorf("the table is %+v, %v", c.Columns, err)
 		}
 	}},
@@ -314,7 +314,7 @@ var nestedTests = []test{
 		m.Tables[1].Rest = fold.AddColumns
 		n := BeginNested(t, db, m, false)
 		n.Flush(`{"id":1,"items":[{"sku":"x","bad":1},{"sku":"x","good":1,"taxes":[]}]}`, `{"id":1,"items":[{"sku":"y","bad":1},{"bad":1}]}`, `{"id":2,"items":[{"sku":"y","bad":1,"taxes":[{"code":"a"},{"amount":1}]}]}`)
-		if c, err := n.Sink.Table(t.Context(), "items", []string{"order_id", "sku"}); err != nil || len(c.Columns) != 4 {
+		if c, err := sink.Table(t.Context(), n.Sink.Tables, "items", []string{"order_id", "sku"}); err != nil || len(c.Columns) != 4 {
 			t.Errorf("the table has %+v, %v", c.Columns, err)
 		}
 		Expect(t, db, "SELECT sku, good FROM items", "x|1")
@@ -539,7 +539,7 @@ func randomOrder(rnd *rand.Rand) string {
 
 // rows are those of a table as the model of the mapping has them.
 func (n *Nested) rows(db Database, table int) []string {
-	t, err := db.Open(n.t).Table(n.t.Context(), n.plan.Table(table).Name, n.plan.StoredKey(table))
+	t, err := sink.Table(n.t.Context(), db.Open(n.t).Tables, n.plan.Table(table).Name, n.plan.StoredKey(table))
 	if err == nil {
 		err = n.plan.Fit(table, &t)
 	}

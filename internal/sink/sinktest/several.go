@@ -83,7 +83,7 @@ func BeginTables(t *testing.T, db Database, tables []string, change ...func(tabl
 		for _, c := range change {
 			c(name, &o)
 		}
-		t0, err := s.Sink.Table(t.Context(), name, o.Key)
+		t0, err := sink.Table(t.Context(), s.Sink.Tables, name, o.Key)
 		if err != nil {
 			t.Fatal(err)
 		}

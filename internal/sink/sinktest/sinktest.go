@@ -293,7 +293,7 @@ func (r *Run) read(change ...func(*fold.Options)) error {
 	for _, c := range change {
 		c(&o)
 	}
-	t, err := r.Sink.Table(r.t.Context(), r.table, o.Key)
+	t, err := sink.Table(r.t.Context(), r.Sink.Tables, r.table, o.Key)
 	if err != nil && !errors.As(err, new(sink.KeyError)) {
 		return err
 	}

@@ -119,7 +119,7 @@ var stampTests = []test{
 		stampsAre(t, db, "1|01|01", "2|01|01") // they are not older than can be
 		r.At(at(2)).Flush(`{"id":1,"a":"y"}`, `{"id":3}`)
 		stampsAre(t, db, "1|01|02", "2|01|01", "3|02|02")
-		if got, err := r.Sink.Table(t.Context(), table, []string{"id"}); err != nil || !got.Made || got.HasConstraints {
+		if got, err := sink.Table(t.Context(), r.Sink.Tables, table, []string{"id"}); err != nil || !got.Made || got.HasConstraints {
 			t.Errorf("the table is no longer only weir's: %+v, %v", got, err)
 		}
 	}},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 // streaming is a mapping of change streams as Debezium has them: their tables, each with its own name
@@ -158,7 +159,7 @@ func randomStream(t *testing.T, db Database, rnd *rand.Rand) {
 			want = append(want, fmt.Sprintf("%d|%s", id, tables[i][id]))
 		}
 		var have []string
-		if table, err := n.Sink.Table(t.Context(), name, []string{"id"}); err != nil {
+		if table, err := sink.Table(t.Context(), n.Sink.Tables, name, []string{"id"}); err != nil {
 			t.Fatal(err)
 		} else if table.Exists {
 			have = Rows(t, db, "SELECT id, v FROM "+name+" ORDER BY id")

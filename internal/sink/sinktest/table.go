@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 // columnTests: a table that weir made grows with its feed.
@@ -101,7 +102,7 @@ var columnTests = []test{
 	{"RejectedLineMakesNoTable", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		r.Flush(`{"a":1}`, `not json`)
-		if got, err := r.Sink.Table(t.Context(), table, []string{"id"}); err != nil || got.Exists {
+		if got, err := sink.Table(t.Context(), r.Sink.Tables, table, []string{"id"}); err != nil || got.Exists {
 			t.Errorf("the table is there: %v, %v", got.Exists, err)
 		}
 		Expect(t, db, "SELECT line, raw FROM weir_rejects ORDER BY line", `1|{"a":1}`, "2|not json")
@@ -241,7 +242,7 @@ var tableTests = []test{
 	{"WeirsOwnNamesAreTaken", func(t *testing.T, db Database) {
 		s := db.Open(t)
 		defer s.Close()
-		if _, err := s.Table(t.Context(), "weir_rejects", []string{"id"}); err == nil {
+		if _, err := sink.Table(t.Context(), s.Tables, "weir_rejects", []string{"id"}); err == nil {
 			t.Error("weir_rejects can be synced into")
 		}
 	}},

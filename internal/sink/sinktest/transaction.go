@@ -48,7 +48,7 @@ var transactionTests = []test{
 		if _, err := r.Sink.Flush(t.Context(), f); !errors.Is(err, errStop) {
 			t.Fatalf("the flush ended with %v", err)
 		}
-		if got, err := r.Sink.Table(t.Context(), table, []string{"id"}); err != nil || got.Exists {
+		if got, err := sink.Table(t.Context(), r.Sink.Tables, table, []string{"id"}); err != nil || got.Exists {
 			t.Errorf("the table is there: %v, %v", got.Exists, err)
 		}
 		f.BeforeCommit = nil

@@ -43,7 +43,7 @@ const stepsSource = "steps.jsonl"
 
 func newSteps(ctx context.Context, s sink.Sink, rows int) (*steps, error) {
 	st := &steps{sink: s, rows: rows, job: "steps", run: fmt.Sprintf("run-%d-%d", os.Getpid(), time.Now().UnixNano())}
-	t, err := s.Table(ctx, "t", []string{"id"})
+	t, err := sink.Table(ctx, s.Tables, "t", []string{"id"})
 	if err != nil {
 		return nil, err
 	}

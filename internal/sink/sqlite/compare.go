@@ -17,7 +17,7 @@ import (
 
 // Compare implements [sink.Inspector].
 func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Difference) bool) error {
-	table, err := d.Table(ctx, b.Table.Name, b.Table.KeyColumns())
+	table, err := d.table(ctx, b.Table.Name, b.Table.KeyColumns())
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (w *writer) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 
 // Others implements [sink.Inspector].
 func (d *DB) Others(ctx context.Context, b *fold.Batch, each func(key string) bool) error {
-	table, err := d.Table(ctx, b.Table.Name, b.Table.KeyColumns())
+	table, err := d.table(ctx, b.Table.Name, b.Table.KeyColumns())
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func TestCountIO_SeesSyncsAndBytes(t *testing.T) {
 	cost := func(level sink.Level) sqlite.IO {
 		sqlite.CountIO()
 		db := open(t, filepath.Join(t.TempDir(), "t.db"), sqlite.Options{Synchronous: level, VFS: sqlite.CountingVFS})
-		table, err := db.Table(t.Context(), "t", []string{"id"})
+		table, err := sink.Table(t.Context(), db.Tables, "t", []string{"id"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -100,7 +100,7 @@ func (d *DB) reconnect(ctx context.Context) error {
 			break
 		}
 		var now schema.Table
-		if now, err = d.Table(ctx, was.Name, was.key); err == nil {
+		if now, err = d.table(ctx, was.Name, was.key); err == nil {
 			err = sink.CheckSame(&was.Table, &now)
 		}
 	}

@@ -20,7 +20,7 @@ func BenchmarkFlush_Lanes(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer d.Close()
-			t, err := d.Table(b.Context(), "t", []string{"id"})
+			t, err := sink.Table(b.Context(), d.Tables, "t", []string{"id"})
 			if err != nil {
 				b.Fatal(err)
 			}

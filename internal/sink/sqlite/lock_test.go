@@ -166,7 +166,7 @@ func TestFlush_OtherWritersGetOn(t *testing.T) {
 		d := open(t, f.path, sqlite.Options{Yield: true})
 		s := sink.Retry(d, limit, func(*sink.Error) {})
 		seq := int64(0)
-		table, err := s.Table(t.Context(), "t", []string{"id"})
+		table, err := sink.Table(t.Context(), s.Tables, "t", []string{"id"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 func TestFlush_ManyNewRows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.db")
 	d, names, r := open(t, path, sqlite.Options{Synchronous: sink.Off}), &feed.Names{}, rand.New(rand.NewPCG(1, 1))
-	table, err := d.Table(t.Context(), "t", []string{"id"})
+	table, err := sink.Table(t.Context(), d.Tables, "t", []string{"id"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestFlush_ManyTables(t *testing.T) {
 	f := &sink.Flush{Job: "j", Run: "r"}
 	folders := make([]*fold.Folder, tables)
 	for i := range folders {
-		table, err := d.Table(t.Context(), fmt.Sprint("t", i), []string{"id"})
+		table, err := sink.Table(t.Context(), d.Tables, fmt.Sprint("t", i), []string{"id"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -146,7 +146,7 @@ func openVersioned(t *testing.T, scope fold.Scope) *versionedFile {
 func (v *versionedFile) another(source string) *versionedFile {
 	t, scope := v.t, v.scope
 	v = &versionedFile{t: t, file: v.file, scope: scope, source: source, db: open(t, v.file.path, sqlite.Options{Synchronous: sink.Off})}
-	table, err := v.db.Table(t.Context(), "t", []string{"id"})
+	table, err := sink.Table(t.Context(), v.db.Tables, "t", []string{"id"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ func (d *DB) Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error {
 	t, have := &b.Table, d.known(b).Table
 	if !have.Exists {
 		var err error
-		if have, err = d.Table(ctx, t.Name, t.KeyColumns()); err != nil || !have.Exists {
+		if have, err = d.table(ctx, t.Name, t.KeyColumns()); err != nil || !have.Exists {
 			return err
 		}
 	}

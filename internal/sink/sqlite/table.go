@@ -14,8 +14,12 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Table implements [sink.Sink].
-func (d *DB) Table(ctx context.Context, name string, key []string) (schema.Table, error) {
+// Tables implements [sink.Sink].
+func (d *DB) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
+	return sink.EachTable(wanted, func(_ int, w sink.TableKey) (schema.Table, error) { return d.table(ctx, w.Name, w.Key) })
+}
+
+func (d *DB) table(ctx context.Context, name string, key []string) (schema.Table, error) {
 	if l := strings.ToLower(name); strings.HasPrefix(l, "sqlite_") || strings.HasPrefix(l, "weir_") {
 		return schema.Table{}, fmt.Errorf("a table cannot be named %q: names that begin so belong to SQLite and to weir", name)
 	}
@@ -58,7 +62,8 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 	if err != nil {
 		return t, err
 	}
-	if t.Writers, err = sink.Query(d.ask).Writers(ctx, lower(t.Name)); err != nil || kind == "" {
+	writers, err := d.ask(ctx, sink.Dialect.WritersSQL)
+	if t.Writers = dialect.Writers(writers, lower(t.Name)); err != nil || kind == "" {
 		return t, err
 	}
 	if kind != "table" {

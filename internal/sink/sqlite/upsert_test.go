@@ -55,7 +55,7 @@ func (r *flushes) write(key string, lines ...string) sink.Counts {
 
 func (r *flushes) flush(key string, lines ...string) (sink.Result, error) {
 	r.t.Helper()
-	table, err := r.db.Table(r.t.Context(), r.table, strings.Split(key, ","))
+	table, err := sink.Table(r.t.Context(), r.db.Tables, r.table, strings.Split(key, ","))
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -169,7 +169,7 @@ func syncValues(t *testing.T, f *file, values []string) map[int]bool {
 func syncValuesBy(t *testing.T, f *file, values []string, size int) map[int]bool {
 	t.Helper()
 	d := open(t, f.path, sqlite.Options{Synchronous: sink.Off})
-	table, err := d.Table(t.Context(), "t", []string{"id"})
+	table, err := sink.Table(t.Context(), d.Tables, "t", []string{"id"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func TestFlush_KeysAreEqualWhereTheDatabaseSaysSo(t *testing.T) {
 					f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
 					f.Exec(t, create)
 					d := open(t, f.path, sqlite.Options{Synchronous: sink.Off})
-					table, err := d.Table(t.Context(), "t", []string{"id"})
+					table, err := sink.Table(t.Context(), d.Tables, "t", []string{"id"})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -1,0 +1,220 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// Tables implements [sink.Sink].
+func (d *DB) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
+	if err := d.connect(ctx); err != nil {
+		return nil, err
+	}
+	relations, err := d.readRelations(ctx, wanted)
+	if err != nil && !errors.As(err, new(sink.KeyError)) {
+		return nil, d.explain(err)
+	}
+	tables := make([]schema.Table, len(wanted))
+	for i := range relations {
+		t, known, key := &relations[i], d.known(wanted[i].Name), wanted[i].Key
+		if key == nil {
+			key = t.KeyColumns()
+		}
+		if t.unlogged && !known.unlogged && !d.reads {
+			d.opt.Log.Warn(fmt.Sprintf("table %q is unlogged: a crash of the server empties it, and then the next run ends until --from-start reads the feed again", t.Name))
+		}
+		t.FullName = d.fullName(t)
+		known.relation, known.key, known.next = *t, key, nil
+		tables[i] = t.Clone()
+	}
+	return tables, err
+}
+
+// A look is what the catalogs have of a table.
+type look struct {
+	schema string // of the name, "" where it has none
+	relation
+	first int // of the statements that ask for it
+
+	hasSchema                     bool
+	head                          [][]byte
+	columns, indexes, foreignKeys result
+}
+
+// readRelations reads tables as they are at one moment: what weir keeps of their columns goes with
+// their types only as long as no other run widens one between the two. These are two round trips,
+// whatever the number of the tables.
+func (d *DB) readRelations(ctx context.Context, wanted []sink.TableKey) (relations []relation, err error) {
+	relations = make([]relation, len(wanted))
+	looks, s := make([]look, len(wanted)), &script{}
+	s.add("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+	ready := s.add("SELECT %s", d.readySQL())
+	for i := range wanted {
+		if looks[i], err = d.lookAt(s, wanted[i].Name); err != nil {
+			return relations, err
+		}
+	}
+	r, err := d.run(ctx, s)
+	if err == nil {
+		d.takeReady(r[ready].rows[0])
+		for i := range looks {
+			looks[i].take(r)
+		}
+		err = d.readMarks(ctx, looks)
+	}
+	if err != nil {
+		return relations, errors.Join(err, d.rollback(ctx))
+	}
+	_, err = sink.EachTable(wanted, func(i int, w sink.TableKey) (schema.Table, error) {
+		var err error
+		relations[i], err = d.relationOf(&looks[i], w.Key)
+		return relations[i].Table, err
+	})
+	return relations, err
+}
+
+// lookAt adds what reads a table from the catalogs.
+func (d *DB) lookAt(s *script, name string) (l look, err error) {
+	l = look{relation: relation{Table: d.newTable(name)}, first: s.n}
+	rel := ""
+	if l.schema, rel, err = splitName(name); err != nil {
+		return l, err
+	}
+	if strings.HasPrefix(rel, "weir_") {
+		return l, fmt.Errorf("a table cannot be named %q: names that begin so belong to weir", rel)
+	}
+	l.ident = identOf(l.schema, rel)
+	is := "to_regclass(" + d.literal(l.ident) + ")"
+	for _, q := range []string{
+		"SELECT coalesce(array_to_string(c.reloptions, ','), ''), c.relkind, n.nspname, c.relrowsecurity OR EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid)," +
+			" (SELECT count(*) FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)" +
+			" + (SELECT count(*) FROM pg_constraint k WHERE (conrelid = c.oid AND contype IN ('c', 'f', 'x') OR confrelid = c.oid) AND NOT (" + ownKey + "))," +
+			" EXISTS (SELECT FROM pg_trigger WHERE (tgrelid = c.oid OR tgrelid IN (SELECT relid FROM pg_partition_tree(c.oid))) AND NOT tgisinternal AND tgtype & 4 <> 0), row_security_active(c.oid), c.oid, c.relpersistence," +
+			" (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped)," +
+			" (SELECT min(pg_describe_object(p.classid, p.objid, p.objsubid)) FROM pg_depend p JOIN pg_class u ON u.oid = p.objid AND u.relkind IN ('r', 'p', 'm')" +
+			"  WHERE p.classid = 'pg_class'::regclass AND p.objsubid > 0 AND p.refclassid = 'pg_type'::regclass" +
+			"  AND p.refobjid IN (SELECT y.oid FROM pg_type y WHERE y.oid = c.reltype OR y.typelem = c.reltype AND y.typcategory = 'A')), c.relhassubclass, to_regclass(" + d.literal(d.schema+".weir_unlogged") + ") IS NOT NULL" +
+			" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = " + is,
+		columnsSQL + is + " AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+		"SELECT i.indisunique AND i.indisvalid AND i.indimmediate, i.indpred IS NULL AND i.indexprs IS NULL," +
+			" (SELECT string_agg(a.attname, E'\\x01' ORDER BY a.attname) FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]))" +
+			", i.indisprimary FROM pg_index i WHERE i.indrelid = " + is + " ORDER BY i.indexrelid",
+		"SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = coalesce(" + nullable(d, l.schema) + ", current_schema()))",
+		strings.ReplaceAll(keysSQL, "{t}", is),
+	} {
+		s.add("%s", q)
+	}
+	return l, nil
+}
+
+// take takes the answer.
+func (l *look) take(r []result) {
+	r = r[l.first:]
+	l.columns, l.indexes, l.foreignKeys = r[1], r[2], r[4]
+	l.hasSchema = string(r[3].rows[0][0]) == "t"
+	if len(r[0].rows) > 0 {
+		l.head = r[0].rows[0]
+		_, rel, _ := splitName(l.Name)
+		l.ident = identOf(string(l.head[2]), rel) // that the search path leads to
+		l.oid, l.unlogged = string(l.head[7]), string(l.head[8]) == "u"
+		l.marked = l.unlogged && string(l.head[12]) == "t"
+	}
+}
+
+// relationOf is a table by what the catalogs and weir's own tables have of it.
+func (d *DB) relationOf(l *look, key []string) (relation, error) {
+	t, err := l.relation, error(nil)
+	if l.head == nil {
+		if !l.hasSchema {
+			return t, fmt.Errorf("there is no schema %q: CREATE SCHEMA %s; a table whose name has a dot in it is written in double quotes", l.schema, ident(l.schema))
+		}
+		limits := d.Caps()
+		for _, k := range key {
+			if err := limits.CheckName(k); err != nil {
+				return t, fmt.Errorf("the key cannot be a column: %w", err)
+			}
+		}
+		return t, nil
+	}
+	head := l.head
+	if n := string(head[2]); n == "pg_catalog" || n == "information_schema" || strings.HasPrefix(n, "pg_toast") {
+		return t, fmt.Errorf("%q is a table of Postgres' own", t.Name)
+	}
+	switch kind := string(head[1]); kind {
+	case "r", "p":
+	default:
+		kinds := map[string]string{"v": "view", "m": "materialized view", "f": "foreign table", "S": "sequence", "i": "index", "c": "composite type"}
+		return t, fmt.Errorf("%q is a %s, not a table: weir keeps tables", t.Name, kinds[kind])
+	}
+	t.Exists = true
+	t.policed, t.triggers, t.hides = string(head[3]) == "t", string(head[5]) == "t", string(head[6]) == "t"
+	t.below = string(head[1]) == "p" || string(head[11]) == "t"
+	// The mark of a table that weir made outlives it, and goes with it where it is dumped and
+	// restored; so does the fill factor.
+	ours := t.made != "" && slices.ContainsFunc([]int{fillFactor, fillFactorRewritten}, func(f int) bool {
+		return strings.Contains(string(head[0]), fmt.Sprintf("fillfactor=%d", f))
+	})
+	if t.ID = t.oid; t.made != "" {
+		t.ID += "/" + t.made + "/" + string(head[9])
+	}
+	if t.marker != "" {
+		t.ID += "/" + t.marker
+	}
+	missing := func(err error) (relation, error) {
+		if !ours {
+			return t, err
+		}
+		blank := relation{Table: d.newTable(t.Name), ident: t.ident, oid: t.oid}
+		blank.Writers = t.Writers
+		return blank, sink.KeyError{Err: err}
+	}
+	ruled := string(head[4]) != "0" || string(head[1]) == "p" || t.policed
+	for _, row := range l.columns.rows {
+		c, more := d.readColumn(row)
+		more.held = cmp.Or(more.held, string(head[10]))
+		t.Columns, t.cols = append(t.Columns, c), append(t.cols, more)
+	}
+	if key == nil {
+		if key = primaryKey(l.indexes); key == nil {
+			return t, sink.NoKeyError(&t.Table)
+		}
+	}
+	if t.Key, err = caps.FindKey(&t.Table, key); err != nil {
+		return missing(err)
+	}
+	t.readKeys(l.foreignKeys)
+	other, err := t.readIndexes(l.indexes, ours)
+	if err != nil {
+		return missing(err)
+	}
+	for _, c := range t.Columns {
+		if c.Serial && ours {
+			continue
+		}
+		if c.Default != "" || c.Generated || c.NotNull && !c.Key {
+			ruled = true
+		}
+	}
+	t.HasConstraints = ruled || other || !d.unicode
+	// With constraints or triggers of its own a table is no longer only weir's: new fields do
+	// not become columns by themselves.
+	t.Made = ours && !ruled
+	if t.marks != "" {
+		err = d.own(&t)
+	}
+	return t, err
+}
+
+func nullable(d *DB, s string) string {
+	if s == "" {
+		return "NULL"
+	}
+	return d.literal(s)
+}
