@@ -12,7 +12,7 @@ import (
 func (r *LadderResult) Page() *report.Page {
 	return &report.Page{
 		Title: "weir: the ladder",
-		Measured: fmt.Sprintf("%s. %s: %s, %s, %s. Medians of %s.", r.Database, r.Feed,
+		Measured: fmt.Sprintf("%s; %s: %s, %s, %s. Medians of %s.", r.Database, r.Feed,
 			quantity.Count(int64(r.Messages), "message"), quantity.Count(int64(r.IDs), "id"), quantity.Count(int64(r.Columns), "column"), quantity.Count(int64(r.Runs), "run")),
 		Result:   r.adviceText(),
 		Sections: []report.Section{r.rungs(), r.settings()},
@@ -71,14 +71,15 @@ func lagText(lag time.Duration) string { return lag.Round(time.Millisecond).Stri
 
 // adviceText is the advice in a sentence.
 func (r *LadderResult) adviceText() string {
+	text, fastest := "No setting that was tried gives "+r.Wanted+".", 0.0
 	if a := r.Advice; a != nil {
-		return fmt.Sprintf("For %s: --synchronous %s --batch-period %s (%s messages/s, at most %s behind; a power cut takes %s).",
+		fastest = a.Rate.Median
+		text = fmt.Sprintf("For %s: --synchronous %s --batch-period %s (%s messages/s, at most %s behind; a power cut takes %s).",
 			r.Wanted, a.Level, a.Period, quantity.Figure(a.Rate.Median), lagText(a.Lag), a.Lost)
 	}
-	text := fmt.Sprintf("No setting that was tried gives %s.", r.Wanted)
 	for i := range r.Sweep {
-		if r.Sweep[i].Flushes < enough {
-			return text + fmt.Sprintf(" Those with fewer than %d flushes do not count: a longer feed, and more --messages, make more of them.", enough)
+		if s := &r.Sweep[i]; s.Flushes < enough && near*s.Rate.Median > fastest {
+			return text + fmt.Sprintf(" Settings with fewer than %d flushes do not count, and some of these may be better: a longer feed, and more --messages, make more of them.", enough)
 		}
 	}
 	return text

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -47,4 +48,24 @@ func TestAdvise_IsTheSafestOfTheFastest(t *testing.T) {
 	}
 	f(2*time.Second, false, "", 0) // a server without fsync keeps nothing safe
 	f(2*time.Second, true, "full", 91)
+}
+
+// TestLadder_SaysWhatItDidNotCount where it may have been better.
+func TestLadder_SaysWhatItDidNotCount(t *testing.T) {
+	setting := func(flushes int, rate float64) Setting {
+		return Setting{Flushes: flushes, Cost: Cost{Rate: report.Spread{Median: rate}}}
+	}
+	for _, c := range []struct {
+		r    LadderResult
+		says bool
+	}{
+		{LadderResult{Advice: new(setting(enough, 100)), Sweep: []Setting{setting(enough-1, 200)}}, true},
+		{LadderResult{Advice: new(setting(enough, 100)), Sweep: []Setting{setting(enough-1, 101), setting(enough, 200)}}, false},
+		{LadderResult{Sweep: []Setting{setting(enough-1, 1)}}, true},
+		{LadderResult{Sweep: []Setting{setting(enough, 1)}}, false},
+	} {
+		if text := c.r.adviceText(); strings.Contains(text, "fewer than 10 flushes") != c.says {
+			t.Error(text)
+		}
+	}
 }

@@ -76,7 +76,18 @@ func memoryGroup() (root, own string, names groupFiles, err error) {
 	if err != nil {
 		return "", "", names, err
 	}
-	for line := range strings.Lines(string(text)) {
+	root, own, names = findMemoryGroup(string(text))
+	if root == "" {
+		return "", "", names, errors.New("this system has no control groups for memory")
+	}
+	own, err = visibleGroup(root, own)
+	return root, own, names, err
+}
+
+// findMemoryGroup finds the group in what the system says of a process. Where both versions are mounted, version 1 has
+// the memory if it has a group for it.
+func findMemoryGroup(text string) (root, own string, names groupFiles) {
+	for line := range strings.Lines(text) {
 		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(part) == 3 && part[1] == "memory" {
 			root, own, names = "/sys/fs/cgroup/memory", part[2], groupFiles{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache", true}
@@ -86,11 +97,7 @@ func memoryGroup() (root, own string, names groupFiles, err error) {
 			root, own, names = "/sys/fs/cgroup", part[2], groupFiles{"memory.high", "memory.current", "file", false}
 		}
 	}
-	if root == "" {
-		return "", "", names, errors.New("this system has no control groups for memory")
-	}
-	own, err = visibleGroup(root, own)
-	return root, own, names, err
+	return root, own, names
 }
 
 // visibleGroup returns the folder of this process's group. In a container, the path of the group may be that outside of

@@ -96,3 +96,47 @@ func TestLimit_FindsTheGroup(t *testing.T) {
 	f("/docker/0123", all)
 	f("/../..", all)
 }
+
+func TestLimit_OfBothVersions(t *testing.T) {
+	f := func(text, root, own, limit string) {
+		t.Helper()
+		if r, o, names := findMemoryGroup(text); r != root || o != own || names.limit != limit {
+			t.Errorf("%q: %s, %s, %+v", text, r, o, names)
+		}
+	}
+	f("0::/user.slice/a.scope\n", "/sys/fs/cgroup", "/user.slice/a.scope", "memory.high")
+	f("9:name=systemd:/x\n4:memory:/docker/1\n1:cpu,cpuacct:/\n0::/y\n", "/sys/fs/cgroup/memory", "/docker/1", "memory.limit_in_bytes")
+	f("0::/y\n4:memory:/\n", "/sys/fs/cgroup/memory", "/", "memory.limit_in_bytes")
+	f("1:cpu:/\n", "", "", "")
+}
+
+// TestLimit_FollowsTheProcesses: in version 2 the limit is that of files, and what processes need beside them.
+func TestLimit_FollowsTheProcesses(t *testing.T) {
+	m := &memoryLimit{dir: t.TempDir()}
+	_, _, m.names = findMemoryGroup("0::/")
+	file := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(m.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := func(current, files, want string) {
+		t.Helper()
+		file("memory.current", current+"\n")
+		file("memory.stat", "anon 17\nfile "+files+"\nfile_mapped 5\n")
+		file(m.names.limit, "")
+		more, err := m.set(1000)
+		if got, _ := os.ReadFile(m.limit.Name()); err != nil || more || string(got) != want {
+			t.Errorf("files have %s of %s: the limit is %s, want %s (%v)", files, current, got, want, err)
+		}
+	}
+	file(m.names.limit, "max\n")
+	var err error
+	if m.limit, err = os.OpenFile(filepath.Join(m.dir, m.names.limit), os.O_WRONLY, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer m.limit.Close()
+	f("5000", "4000", "2000")
+	f("300", "200", "1100")
+	f("200", "300", "1000") // they are not counted at one moment
+}
