@@ -65,6 +65,9 @@ func (r *ReadersResult) queries(name string) report.Section {
 
 // latencyText is a latency with the digits that count.
 func latencyText(d time.Duration) string {
+	if d < time.Millisecond {
+		return quantity.Figure(float64(d)/float64(time.Microsecond)) + " µs"
+	}
 	return quantity.Figure(float64(d)/float64(time.Millisecond)) + " ms"
 }
 
