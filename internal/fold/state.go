@@ -10,17 +10,17 @@ import (
 // state is what a database keeps beside a row: the newest message that the row
 // lives by, the newest delete, and each column's version. nil is none.
 //
-// It is written as the number of versions and each with its length, in the order in
-// which the rest names them; the numbers, from 1, of that of the row and of the
-// delete, or 0; and the numbers of the columns', each behind how many columns in
-// succession have it.
+// It is written as the number of versions, these, packed, in the order in which the rest names them, and pairs of numbers,
+// each pair as one: first those of the row's version and of the delete's, from 1, or 0 for none; then how many columns in
+// succession have a version, and its number. So a row of one version of 10 digits takes 10 bytes.
 type state struct {
 	live, tomb []byte
 	columns    [][]byte
 
-	texts [][]byte
-	coded []uint64
-	room  []byte // that states are written into
+	texts    [][]byte
+	coded    []uint64
+	unpacked []byte // what texts that were packed point into
+	room     []byte // that states are written into
 }
 
 // statesRoom is how many bytes of memory states are given at once.
@@ -28,44 +28,99 @@ const statesRoom = 16 << 10
 
 var errState = errors.New("the versions that are kept beside a row in weir_versions are damaged")
 
-// decode reads a state for a number of columns. What it holds points into raw.
+// Versions are mostly numbers or times: one that has no other characters than these is packed, two to a byte. Before a
+// version stands twice its length, and 1 more if it is packed.
+const packable = "0123456789.-:TZ+"
+
+// nibbles is the place of each character in packable, from 1.
+var nibbles = func() (at [256]byte) {
+	for i := range len(packable) {
+		at[packable[i]] = byte(i + 1)
+	}
+	return at
+}()
+
+// pack appends a version to out.
+func pack(out, version []byte) []byte {
+	from, n := len(out), uint64(len(version))
+	out = binary.AppendUvarint(out, n<<1|1)
+	for i := 0; i < len(version); i += 2 {
+		high, low := nibbles[version[i]], byte(1)
+		if i+1 < len(version) {
+			low = nibbles[version[i+1]]
+		}
+		if high == 0 || low == 0 {
+			return append(binary.AppendUvarint(out[:from], n<<1), version...)
+		}
+		out = append(out, (high-1)<<4|(low-1))
+	}
+	return out
+}
+
+// A stateReader reads what a state is written as.
+type stateReader struct {
+	raw []byte
+	bad bool // the state is damaged
+}
+
+func (r *stateReader) number() uint64 {
+	n, size := binary.Uvarint(r.raw)
+	if size <= 0 {
+		r.raw, r.bad = nil, true
+		return 0
+	}
+	r.raw = r.raw[size:]
+	return n
+}
+
+// version reads what pack has written. A version that was packed is appended to room.
+func (r *stateReader) version(room []byte) (version, now []byte) {
+	n := r.number()
+	length := int(min(n>>1, maxVersion+1))
+	size := length
+	if n&1 == 1 {
+		size = (length + 1) / 2
+	}
+	if length == 0 || length > maxVersion || size > len(r.raw) {
+		r.bad = true
+		return nil, room
+	}
+	v := r.raw[:size:size]
+	if r.raw = r.raw[size:]; n&1 == 0 {
+		return v, room
+	}
+	from := len(room)
+	for _, b := range v {
+		room = append(room, packable[b>>4], packable[b&15])
+	}
+	room = room[:from+length]
+	return room[from:len(room):len(room)], room
+}
+
+// decode reads a state for a number of columns. What it holds points into raw, or is good until the next one is read.
 func (s *state) decode(raw []byte, columns int) error {
 	s.live, s.tomb, s.columns = nil, nil, slices.Grow(s.columns[:0], columns)[:columns]
 	clear(s.columns)
 	if len(raw) == 0 {
 		return nil
 	}
-	ok := true
-	next := func() int {
-		n, size := binary.Uvarint(raw)
-		if size <= 0 || n > 1<<20 {
-			ok = false
-			return 0
-		}
-		raw = raw[size:]
-		return int(n)
+	r := stateReader{raw: raw}
+	s.texts, s.unpacked = append(s.texts[:0], nil), s.unpacked[:0]
+	for n := r.number(); n > 0 && !r.bad; n-- {
+		var version []byte
+		version, s.unpacked = r.version(s.unpacked)
+		s.texts = append(s.texts, version)
 	}
-	s.texts = append(s.texts[:0], nil)
-	for n := next(); n > 0 && ok; n-- {
-		size := next()
-		if size == 0 || size > len(raw) {
-			return errState
-		}
-		s.texts = append(s.texts, raw[:size:size])
-		raw = raw[size:]
+	base := uint64(len(s.texts))
+	pair := r.number()
+	if r.bad || pair >= base*base {
+		return errState
 	}
-	text := func() []byte {
-		n := next()
-		if n >= len(s.texts) {
-			ok = false
-			return nil
-		}
-		return s.texts[n]
-	}
-	s.live, s.tomb = text(), text()
-	for at := 0; len(raw) > 0 && ok; {
-		n, version := next(), text()
-		if n == 0 || n > columns-at {
+	s.live, s.tomb = s.texts[pair/base], s.texts[pair%base]
+	for at := 0; len(r.raw) > 0; {
+		pair := r.number()
+		n, version := pair/base, s.texts[pair%base]
+		if n == 0 || n > uint64(columns-at) {
 			return errState
 		}
 		for ; n > 0; n-- {
@@ -73,31 +128,21 @@ func (s *state) decode(raw []byte, columns int) error {
 			at++
 		}
 	}
-	if !ok {
-		return errState
-	}
 	return nil
 }
 
 // liveOf returns the version of the newest message that a row lives by, given its state; nil is none. It is the first
-// that a state has.
-func liveOf(raw []byte) (live []byte) {
-	n, size := binary.Uvarint(raw)
-	if size <= 0 {
-		return nil
-	}
-	raw = raw[size:]
-	for i := range n {
-		length, size := binary.Uvarint(raw)
-		if size <= 0 || length > uint64(len(raw)-size) {
-			return nil
+// that a state has. Versions that were packed are appended to room.
+func liveOf(raw, room []byte) (live []byte) {
+	r := stateReader{raw: raw}
+	n := r.number()
+	for i := uint64(0); i < n && !r.bad; i++ {
+		var v []byte
+		if v, room = r.version(room); i == 0 {
+			live = v
 		}
-		if i == 0 {
-			live = raw[size : size+int(length)]
-		}
-		raw = raw[size+int(length):]
 	}
-	if at, size := binary.Uvarint(raw); size <= 0 || at != 1 {
+	if pair := r.number(); r.bad || pair/(n+1) != 1 {
 		return nil
 	}
 	return live
@@ -110,7 +155,7 @@ func (s *state) isEmpty() bool { return len(s.texts) == 1 }
 func (s *state) encode() []byte {
 	s.texts, s.coded = append(s.texts[:0], nil), s.coded[:0]
 	size := 0
-	number := func(version []byte) uint64 {
+	numberOf := func(version []byte) uint64 {
 		if version == nil {
 			return 0
 		}
@@ -120,12 +165,12 @@ func (s *state) encode() []byte {
 			}
 		}
 		s.texts = append(s.texts, version)
-		size += len(version) + 2
+		size += len(version) + 2 // and its length
 		return uint64(len(s.texts) - 1)
 	}
-	s.coded = append(s.coded, number(s.live), number(s.tomb))
+	s.coded = append(s.coded, numberOf(s.live), numberOf(s.tomb))
 	for at := 0; at < len(s.columns); {
-		n, of := 1, number(s.columns[at])
+		n, of := 1, numberOf(s.columns[at])
 		for at+n < len(s.columns) && bytes.Equal(s.columns[at+n], s.columns[at]) {
 			n++
 		}
@@ -139,10 +184,10 @@ func (s *state) encode() []byte {
 	out := s.room[len(s.room):]
 	out = binary.AppendUvarint(out, uint64(len(s.texts)-1))
 	for _, t := range s.texts[1:] {
-		out = append(binary.AppendUvarint(out, uint64(len(t))), t...)
+		out = pack(out, t)
 	}
-	for _, n := range s.coded {
-		out = binary.AppendUvarint(out, n)
+	for pair := range slices.Chunk(s.coded, 2) {
+		out = binary.AppendUvarint(out, pair[0]*uint64(len(s.texts))+pair[1])
 	}
 	s.room = s.room[:len(s.room)+len(out)]
 	return slices.Clip(out)

@@ -212,6 +212,7 @@ func (b *Batch) Renews(r *Row, state []byte) bool {
 	if vs.live == 0 || vs.tomb != 0 || vs.ended != 0 || vs.takes != 0 || vs.ensured {
 		return false
 	}
-	live := liveOf(state)
+	var room [64]byte // which stays on the stack
+	live := liveOf(state, room[:0])
 	return live != nil && b.older(live, vs.live)
 }

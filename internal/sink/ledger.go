@@ -14,7 +14,7 @@ import (
 )
 
 // Format is the format of weir's own tables. No earlier one was ever released.
-const Format = 3
+const Format = 4
 
 // CheckFormat reports why weir's tables in a database, which where names, cannot be used.
 func CheckFormat(found int64, where string) error {

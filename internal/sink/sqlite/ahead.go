@@ -36,6 +36,7 @@ type portion struct {
 	vals  []value     // of all rows, by the batch's columns
 	mem   uintptr     // C's memory, for texts; the connection frees it
 	used  int         // bytes of it
+	long  []int       // the rows that have a value of more than manyText bytes
 
 	newer newerRows // where the batch has versions
 	err   error     // of reading it
@@ -70,11 +71,15 @@ func (p *portion) of(at int) []value {
 // read reads what the rows set.
 func (p *portion) read(w *writer) {
 	n, columns := len(p.given), len(w.b.Table.Columns)
-	p.rows, p.used, p.err = p.given, 0, nil
+	p.rows, p.used, p.long, p.err = p.given, 0, p.long[:0], nil
 	if w.versions != nil {
 		p.rows = p.newer.written[:n]
 	}
 	p.vals = slices.Grow(p.vals[:0], n*columns)[:n*columns]
+	if w.versions != nil {
+		w.versions.resolving.Lock()
+		defer w.versions.resolving.Unlock()
+	}
 	for at := range p.given {
 		w.b.PrefetchValues(p.given[at:])
 		if w.versions != nil {
@@ -84,8 +89,15 @@ func (p *portion) read(w *writer) {
 		}
 		vals := p.of(at)
 		for i := range vals {
-			if w.takeTo(&vals[i], p.rows[at], i); vals[i].kind == lib.SQLITE_TEXT {
-				p.hold(&vals[i])
+			w.takeTo(&vals[i], p.rows[at], i)
+			switch v := &vals[i]; v.kind {
+			case lib.SQLITE_TEXT:
+				p.hold(v)
+				fallthrough
+			case lib.SQLITE_BLOB:
+				if len(v.text) > manyText {
+					p.long = append(p.long, at)
+				}
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -267,7 +268,7 @@ func TestClaims_NoDatabase(t *testing.T) {
 			t.Errorf("a file of format %d: %v", value, err)
 		}
 	}
-	f.Exec(t, "UPDATE weir_meta SET value = '3' WHERE name = 'format'")
+	f.Exec(t, "UPDATE weir_meta SET value = '"+strconv.Itoa(sink.Format)+"' WHERE name = 'format'")
 	if _, err := openClaims(t, path, "job").Take(t.Context(), "b"); err != nil {
 		t.Errorf("a lane whose checkpoint could not be read is held: %v", err)
 	}

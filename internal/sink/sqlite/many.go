@@ -52,7 +52,7 @@ func (w *writer) insertMany(p *portion, from int, now phase) (n int, err error) 
 		w.prepareMany()
 	}
 	n = w.many.n
-	if n == 0 || n > len(p.rows)-from || slices.ContainsFunc(p.rows[from:from+n], func(r *fold.Row) bool { return r.Deleted || r.Replaces || r.Sweeps }) {
+	if n == 0 || n > len(p.rows)-from || slices.ContainsFunc(p.long, func(at int) bool { return at >= from && at < from+n }) || slices.ContainsFunc(p.rows[from:from+n], func(r *fold.Row) bool { return r.Deleted || r.Replaces || r.Sweeps }) {
 		return 0, nil
 	}
 	inserted, err := w.tryMany(p, from)
@@ -77,7 +77,7 @@ func (w *writer) insertMany(p *portion, from int, now phase) (n int, err error) 
 }
 
 // tryMany inserts those of the next rows of a portion whose keys the table does not have, and returns how many
-// these are; none if a value is long.
+// these are.
 func (w *writer) tryMany(p *portion, from int) (inserted int64, err error) {
 	s, err := w.c.prepareLarge(w.many.sql)
 	if err != nil {
@@ -88,16 +88,8 @@ func (w *writer) tryMany(p *portion, from int) (inserted int64, err error) {
 	for at := range w.many.n {
 		w.vals = p.of(from + at)
 		w.stamp()
-		for n, i := range w.columns {
-			if w.vals[i].kind == 0 {
-				continue
-			}
-			if len(w.vals[i].text) > manyText {
-				return 0, nil
-			}
-			if err := s.bindValue(at*len(w.columns)+n+1, &w.vals[i]); err != nil {
-				return 0, err
-			}
+		if err := w.bindRow(s, at*len(w.columns), w.columns); err != nil {
+			return 0, err
 		}
 	}
 	if err := s.run(); err != nil {

@@ -62,12 +62,9 @@ func (w *writer) prepareNewer(n int) {
 	}
 }
 
-// resolve tells what becomes of a row of a portion.
+// resolve tells what becomes of a row of a portion. The caller holds resolving.
 func (p *portion) resolve(w *writer, at int) (err error) {
-	v := w.versions
-	v.resolving.Lock()
-	defer v.resolving.Unlock()
-	if p.newer.resolved[at], err = v.resolver.Resolve(p.given[at], p.newer.was[at]); err != nil {
+	if p.newer.resolved[at], err = w.versions.resolver.Resolve(p.given[at], p.newer.was[at]); err != nil {
 		return fmt.Errorf("table %q: %w", w.table.Name, err)
 	}
 	return nil
@@ -76,7 +73,9 @@ func (p *portion) resolve(w *writer, at int) (err error) {
 // resolveGone is resolve of a row that was taken to exist, because it has a state, and does not.
 func (w *writer) resolveGone(p *portion, at int) error {
 	p.newer.was[at].Exists = false
+	w.versions.resolving.Lock()
 	err := p.resolve(w, at)
+	w.versions.resolving.Unlock()
 	w.vals = p.of(at)
 	w.takeAll(p.rows[at])
 	return err
@@ -352,32 +351,44 @@ func (w *writer) keepState(res *fold.Resolved) error {
 	if res.Row.Deleted {
 		return w.putState(newState{res.Row.Key, res.State}, v.now)
 	}
-	if v.states = append(v.states, newState{res.Row.Key, res.State}); len(v.states) < manyRows {
+	if v.states = append(v.states, newState{res.Row.Key, res.State}); len(v.states) < stateRows[0] {
 		return nil
 	}
-	w.c.release()
-	if err := v.putMany.bind(1, v.table); err != nil {
-		return err
-	}
-	for i, s := range v.states {
-		if err := cmp.Or(v.putMany.bindBlob(2*i+2, s.key), v.putMany.bindBlob(2*i+3, s.state)); err != nil {
-			return err
-		}
-	}
-	v.states = v.states[:0]
-	return v.putMany.run()
+	return w.putStates()
 }
 
-// putStates writes the states that are left.
+// putStates writes the states that were not yet.
 func (w *writer) putStates() error {
 	v := w.versions
-	for _, s := range v.states {
+	states := v.states
+	v.states = v.states[:0]
+	for _, m := range v.putMany {
+		for ; len(states) >= m.rows; states = states[m.rows:] {
+			if err := w.putTogether(m, states[:m.rows]); err != nil {
+				return err
+			}
+		}
+	}
+	for _, s := range states {
 		if err := w.putState(s, nil); err != nil {
 			return err
 		}
 	}
-	v.states = v.states[:0]
 	return nil
+}
+
+// putTogether writes states by one statement.
+func (w *writer) putTogether(m manyStates, states []newState) error {
+	w.c.release()
+	if err := m.bind(1, w.versions.table); err != nil {
+		return err
+	}
+	for i, s := range states {
+		if err := cmp.Or(m.bindBlob(2*i+2, s.key), m.bindBlob(2*i+3, s.state)); err != nil {
+			return err
+		}
+	}
+	return m.run()
 }
 
 // putState writes a state; gone is when its row was deleted.

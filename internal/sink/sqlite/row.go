@@ -479,16 +479,26 @@ func (w *writer) unstamp() {
 
 // put runs a statement that inserts the row at hand with these columns.
 func (w *writer) put(s *stmt, columns []int) error {
-	s.clear() // a column without a value gets NULL: to bind it takes longer
-	for n, i := range columns {
+	s.clear()
+	if err := w.bindRow(s, 0, columns); err != nil {
+		return err
+	}
+	return s.run()
+}
+
+// bindRow binds what the row at hand has in these columns, from parameter n+1 on. A column without a value keeps the NULL
+// of clear: to bind it takes longer.
+func (w *writer) bindRow(s *stmt, n int, columns []int) error {
+	for _, i := range columns {
+		n++
 		if w.vals[i].kind == 0 {
 			continue
 		}
-		if err := s.bindValue(n+1, &w.vals[i]); err != nil {
+		if err := s.bindValue(n, &w.vals[i]); err != nil {
 			return err
 		}
 	}
-	return s.run()
+	return nil
 }
 
 func (w *writer) insertSQL(set []int) string {

@@ -21,7 +21,7 @@ type versioned struct {
 	names    string // JSON of those of the columns, as weir_meta has them
 	now      string
 	put      *stmt
-	putMany  *stmt  // states of rows that exist, manyRows of them
+	putMany  []manyStates
 	single   stored // for one row
 	several  stored // for manyRows
 	between  *stmt  // the states of the rows between two keys
@@ -41,6 +41,15 @@ type stored struct {
 	find string // their states
 	look string // the versions of the table's rows, where rows have one; NULL where there is no row
 }
+
+// A manyStates writes the states of a number of rows that exist.
+type manyStates struct {
+	*stmt
+	rows int
+}
+
+// stateRows is how many states a statement writes: where there are 64 it takes 0.84 of the CPU of 16 at a time.
+var stateRows = []int{64, manyRows}
 
 // A newState is what is to be kept beside a row that exists.
 type newState struct{ key, state []byte }
@@ -95,9 +104,13 @@ func (w *writer) prepareVersions(f *sink.Flush) error {
 		if v.put, err = w.c.prepare("INSERT INTO weir_versions (tbl, key, state, gone) VALUES (?1, ?2, ?3, ?4)" + replace); err != nil {
 			return err
 		}
-		more := strings.Repeat(", (?1, ?, ?)", manyRows-1)
-		if v.putMany, err = w.c.prepare("INSERT INTO weir_versions (tbl, key, state) VALUES (?1, ?, ?)" + more + replace); err != nil {
-			return err
+		for _, rows := range stateRows {
+			more := strings.Repeat(", (?1, ?, ?)", rows-1)
+			s, err := w.c.prepare("INSERT INTO weir_versions (tbl, key, state) VALUES (?1, ?, ?)" + more + replace)
+			if err != nil {
+				return err
+			}
+			v.putMany = append(v.putMany, manyStates{s, rows})
 		}
 		if v.between, err = w.c.prepare(fmt.Sprintf("SELECT key, state FROM weir_versions WHERE tbl = ?1 AND key BETWEEN ?2 AND ?3 LIMIT %d", maxBetween)); err != nil {
 			return err
