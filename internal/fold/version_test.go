@@ -44,6 +44,19 @@ func FuzzState(f *testing.F) {
 	})
 }
 
+// TestState_Size: states are short, for in a table whose rows change in no order each page of them is written.
+func TestState_Size(t *testing.T) {
+	for version, want := range map[string]int{"1000000000": 10, "2026-11-23T05:15:07Z": 15, "17.25": 8, "b": 6} {
+		s := state{live: []byte(version), columns: [][]byte{nil}}
+		for range 20 {
+			s.columns = append(s.columns, s.live)
+		}
+		if coded := s.encode(); len(coded) != want {
+			t.Errorf("the state of a row of version %s has %d bytes: %q", version, len(coded), coded)
+		}
+	}
+}
+
 // TestCheckVersion: a version of the whole row is kept where it stays as it is.
 func TestCheckVersion(t *testing.T) {
 	for _, c := range []struct {
