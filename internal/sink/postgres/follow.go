@@ -40,9 +40,10 @@ func (p *part) deleted(each func(above *part, numbers []int)) {
 	}
 }
 
-// mayFollow reports whether the table may have rows that deletes of other tables' count for.
+// mayFollow reports whether the table may have rows that deletes of other tables' count for. One that the flush makes
+// has those of pieces that are written.
 func (p *part) mayFollow() (may bool) {
-	if p.b.Used() && p.t.Exists {
+	if p.b.Used() && (p.t.Exists || p.a.piecewise) {
 		p.deleted(func(*part, []int) { may = true })
 	}
 	return may

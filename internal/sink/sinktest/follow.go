@@ -75,4 +75,11 @@ var followTests = []test{
 		shopIs(t, db, rowsOf{"1|NULL", "9|NULL"}, rowsOf{"1|w|NULL", "1|y|NULL", "9|x|NULL"}, rowsOf{"1|y|b|7", "9|x|a|1"})
 		Expect(t, db, "SELECT line FROM weir_rejects", "5")
 	}},
+	{"ADeleteTakesRowsBelowThatTheSameFlushHasMade", func(t *testing.T, db Database) {
+		theirs(t, db, "CREATE TABLE orders (id BIGINT PRIMARY KEY, status TEXT CHECK (status <> 'bad'), v BIGINT)")
+		n := BeginNested(t, db, VersionedShop(t, fold.ColumnScope), false)
+		n.Flush(`{"id":1,"v":3,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`, `{"id":2,"v":1,"status":"bad"}`, `{"id":1,"v":7}`, `{"id":1,"v":5,"op":"delete"}`)
+		shopIs(t, db, rowsOf{"1|NULL"}, nil, nil)
+		Expect(t, db, "SELECT line FROM weir_rejects", "2")
+	}},
 }
