@@ -282,9 +282,7 @@ func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 func (a *attempt) writeParts() {
 	tables := 0
 	for _, p := range a.parts {
-		takers := a.takers(p)
-		p.direct = p.direct && len(takers) == 0
-		if tables += len(takers); p.merge != nil {
+		if tables += len(a.takers(p)); p.merge != nil {
 			tables++
 		}
 	}

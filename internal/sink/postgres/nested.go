@@ -10,7 +10,8 @@ import (
 
 // explodeAll makes the rows that are values of others.
 func (a *attempt) explodeAll() error {
-	for i := range a.parts {
+	for i, p := range a.parts {
+		p.direct = p.direct && len(a.takers(p)) == 0 // before its rows' sets: those of rows that exist are swept
 		if err := a.explode(i); err != nil {
 			return err
 		}

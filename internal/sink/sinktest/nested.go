@@ -400,6 +400,14 @@ var nestedTests = []test{
 		shopIs(t, db, rowsOf{"1|NULL"}, rowsOf{"1|x|NULL"}, rowsOf{"1|x|b|NULL"})
 		Counts(t, n.Flush(`{"id":1,"op":"delete"}`), 0, 0, 0, 3)
 	}},
+	{"ASetOfAnElementIsSweptBesideADelete", func(t *testing.T, db Database) {
+		m := MergedShop(t)
+		m.Tables[2].Set = mapping.ReplaceSet
+		n := BeginNested(t, db, m, false)
+		n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`) // all rows are new, so those of the next flush may be
+		n.Flush(`{"id":2,"op":"delete"}`, `{"id":1,"items":[{"sku":"x","taxes":[]},{"sku":"y","taxes":[{"code":"b"}]}]}`)
+		shopIs(t, db, rowsOf{"1|NULL"}, rowsOf{"1|x|NULL", "1|y|NULL"}, rowsOf{"1|y|b|NULL"})
+	}},
 	{"ADeleteOfAKeyOfAnotherTypeTakesNothing", func(t *testing.T, db Database) {
 		m := MergedShop(t)
 		m.Tables[0].Columns = columnsOf(t, "id, status: as text")
