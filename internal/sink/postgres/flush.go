@@ -103,7 +103,8 @@ func (d *DB) known(name string) *table {
 	return t
 }
 
-// reread reads the tables of a flush, and whether weir's own exist.
+// reread reads the tables of a flush, and whether weir's own exist. Tables and columns that others have made
+// meanwhile are not counted: each that the flush makes may be.
 func (d *DB) reread(ctx context.Context, f *sink.Flush) error {
 	if err := d.askReady(ctx); err != nil {
 		return err
@@ -123,6 +124,9 @@ func (d *DB) reread(ctx context.Context, f *sink.Flush) error {
 	for i := range now {
 		if err := sink.CheckSame(&was[i], &now[i]); err != nil {
 			return err
+		}
+		if len(now[i].Columns) > len(was[i].Columns) {
+			d.rereads = 0
 		}
 	}
 	return nil

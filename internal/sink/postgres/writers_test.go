@@ -231,6 +231,22 @@ func TestFlush_FourMakeOneTable(t *testing.T) {
 	}
 }
 
+// TestFlush_OthersMakeEachTable: the tables that a first flush makes are made by others, one after the other, just before.
+func TestFlush_OthersMakeEachTable(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	n := sinktest.BeginNested(t, db, sinktest.Shop(t), false)
+	for _, made := range []string{"orders (id bigint PRIMARY KEY, status text)", "items (order_id bigint, sku text, qty bigint, PRIMARY KEY (order_id, sku))",
+		"taxes (order_id bigint, sku text, code text, amount bigint, PRIMARY KEY (order_id, sku, code))"} {
+		other := connect(t, db.url)
+		other.Exec(t, "BEGIN")
+		other.Exec(t, "CREATE TABLE "+made)
+		done := when(t, db, fmt.Sprintf("wait_event_type = 'Lock' AND %s = ANY (pg_blocking_pids(pid))", other.one(t, "SELECT pg_backend_pid()")), func() { other.Exec(t, "COMMIT") })
+		defer func() { <-done }()
+	}
+	n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
+	sinktest.Expect(t, db, "SELECT id, sku, code FROM orders JOIN items ON order_id = id JOIN taxes USING (order_id, sku)", "1|x|a")
+}
+
 func fourMakeOneTable(t *testing.T, change []func(*fold.Options)) {
 	db := connect(t, testpg.New(t))
 	var again retries
