@@ -216,6 +216,27 @@ func (b *Batch) Above(r *Row, above *Batch) *Row {
 	return above.find(AppendKey(nil, &above.Table, b.keyAbove(r)))
 }
 
+// Explodes begins [Batch.Exploded] of a table as the database has it: the rows are whole, also in columns
+// that others have added.
+func (b *Batch) Explodes(table *schema.Table) {
+	if b.exploded == nil {
+		b.exploded = &Batch{}
+	}
+	whole := b.Table.Clone()
+	for i := range table.Columns {
+		if b.Limits.Find(&whole, table.Columns[i].Name, i) < 0 {
+			whole.Columns = append(whole.Columns, table.Columns[i])
+		}
+	}
+	b.emptyExploded(whole)
+}
+
+func (b *Batch) emptyExploded(table schema.Table) {
+	e := b.exploded
+	e.Reset()
+	e.Table, e.Limits, e.Time, e.Version, e.Child, e.used = table, b.Limits, b.Time, -1, b.Child, true
+}
+
 // An explosion makes the rows of one call of [Explode].
 type explosion struct {
 	batches []*Batch
@@ -224,7 +245,7 @@ type explosion struct {
 }
 
 // Explode makes the rows of the tables whose rows are values of a batch's: for those of its rows,
-// as they are written, it makes [Batch.Exploded] of the batches of these tables. They are
+// as they are written, it makes [Batch.Exploded] of the batches of these tables, which [Batch.Explodes] has begun. They are
 // whole: a column that an element omits is NULL. Behind them are those that sweep. of is the batch
 // of the rows: the parent-th, or what a [Resolver] makes of it.
 func Explode(batches []*Batch, parent int, of *Batch, rows []*Row) error {
@@ -278,12 +299,8 @@ func Explode(batches []*Batch, parent int, of *Batch, rows []*Row) error {
 // begin starts with the rows of a table.
 func (x *explosion) begin(table int) {
 	b := x.batches[table]
-	if b.exploded == nil {
-		b.exploded = &Batch{}
-	}
 	e := b.exploded
-	e.Reset()
-	e.Table, e.Limits, e.Time, e.Version, e.Child, e.used = b.Table.Clone(), b.Limits, b.Time, -1, b.Child, true
+	b.emptyExploded(e.Table)
 	o := b.nested.folders[table].opt
 	o.Columns, o.Log = IgnoreColumns, slog.New(slog.DiscardHandler) // that was told when they were judged
 	f := NewFolder(b.nested.folders[table].names, e.Table, o)

@@ -38,6 +38,11 @@ func (a *attempt) explode(table int) error {
 	if p.merge == nil || p.set || !slices.ContainsFunc(a.parts, below) {
 		return nil
 	}
+	for i, q := range a.parts {
+		if q.set && fold.Top(batches, i) == table {
+			q.b.Explodes(&q.after.Table)
+		}
+	}
 	if err := fold.Explode(batches, table, p.merge.b, p.newer); err != nil {
 		return err
 	}

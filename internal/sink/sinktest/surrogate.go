@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
 )
@@ -26,6 +27,21 @@ var surrogateTests = []test{
 		Expect(t, db, "SELECT o.id, i.sku FROM orders o JOIN items i ON i.oid = o.oid", "5|x")
 		Expect(t, db, "SELECT count(*) FROM items", "1")
 		Expect(t, db, "SELECT count(*) FROM taxes", "0")
+	}},
+	{"AnElementIsWholeInColumnsThatOthersAdd", func(t *testing.T, db Database) {
+		for _, ids := range [][2]string{{"", ""}, {"oid", ""}, {"oid", "iid"}} {
+			m := generated(t, ids[0], ids[1])
+			m.Tables[1].Rest, m.Tables[2].Rest = fold.AddColumns, fold.AddColumns
+			n := BeginNested(t, db, m, false)
+			n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
+			other := BeginNestedJob(t, db, "another job", m, false)
+			other.Flush(`{"id":1,"items":[{"sku":"x","new":"x","taxes":[{"code":"a","new":"x"}]},{"sku":"y","new":"y"}]}`)
+			n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]},{"sku":"y","qty":1}]}`)
+			Expect(t, db, "SELECT sku, qty, new FROM items ORDER BY sku", "x|NULL|NULL", "y|1|NULL")
+			Expect(t, db, "SELECT code, new FROM taxes", "a|NULL")
+			other.End()
+			n.drop(db)
+		}
 	}},
 	{"ARowIsFoundByAKeyThatWasWidened", func(t *testing.T, db Database) {
 		m := generated(t, "oid", "iid")

@@ -84,7 +84,6 @@ func (p *pieces) explode(table int, rows [][]*fold.Row) error {
 	}
 	for i := table + 1; i < len(rows); i++ {
 		if below := p.writers[i]; below != nil && below.swept != nil && fold.Top(p.batches, i) == table {
-			below.b = p.batches[i].Exploded()
 			rows[i] = below.b.Sorted()
 		}
 	}

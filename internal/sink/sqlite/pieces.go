@@ -48,8 +48,14 @@ func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res
 		rows[i], p.undoes = b.Sorted(), p.undoes && b.Table.HasConstraints
 	}
 	for i, b := range f.Batches {
+		if b.Child != nil && b.Child.Set {
+			b.Explodes(&tables[i].Table)
+		}
 		if !b.Used() {
 			continue
+		}
+		if b.Child != nil && b.Child.Set {
+			b = b.Exploded()
 		}
 		w := d.newWriter(b, tables[i].Table, tables[i].HasConstraints || tables[i].indexed)
 		w.rowless = tables[i].rowless
