@@ -259,7 +259,7 @@ func (v *versioned) keep(s *script, m *merge, f *sink.Flush, rows []*fold.Row) {
 	if m.plain {
 		v.copyAll(s, m, rows)
 	} else {
-		v.mergeStates(s, m)
+		v.mergeStates(s, m, len(rows))
 	}
 	if v.remembers {
 		v.xid = s.add("SELECT pg_current_xact_id()")
@@ -281,18 +281,20 @@ const racedWord = "weir: another writer was first"
 // the one that the row was resolved against, a number that is none ends the transaction, as with the
 // fence. The table's name is an expression of the staged row: else the planner would read all states of a table whose size it
 // does not know, and compare each with each row. It is NULL for rows without a state, which are not looked for.
-func (v *versioned) mergeStates(s *script, m *merge) {
+func (v *versioned) mergeStates(s *script, m *merge, rows int) {
 	d, matched, missing := m.d, "s.state", "s.state"
 	if !v.alone {
 		const state = "CASE WHEN %s THEN s.state ELSE concat('%s', s.n)::int::text::bytea END"
 		matched, missing = fmt.Sprintf(state, "v.xmin = s.found", racedWord), fmt.Sprintf(state, "s.found IS NULL", racedWord)
 	}
 	s.avoidScans("SELECT " + quote(d.schema+".weir_versions") + "::regclass")
+	unhash := m.mayHash(s, rows, d.schema+".weir_versions")
 	const gone = "CASE WHEN s.op = 'd' THEN now() END"
 	s.add("MERGE INTO %s.weir_versions v USING %s s ON v.tbl = CASE WHEN "+hasState+" THEN %s END AND v.key = s.key"+
 		" WHEN MATCHED THEN UPDATE SET state = %s, gone = "+gone+
 		" WHEN NOT MATCHED AND "+hasState+" THEN INSERT (tbl, key, state, gone) VALUES (%[3]s, s.key, %[5]s, "+gone+")",
 		d.schema, m.sorted("n, op, key, state, found"), d.literal(v.table), matched, missing)
+	unhash()
 }
 
 // asFound is the condition, with AND behind it, that a row t of the table is the one that the staged
