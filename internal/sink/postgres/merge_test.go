@@ -272,7 +272,9 @@ func TestFlush_StatesByKey(t *testing.T) {
 			r := sinktest.Begin(t, db, versionedBy(scope))
 			flush := func(version int) {
 				for id := range rows {
-					r.Fold(fmt.Sprintf(`{"id":%d,"a":"x%d","v":%[2]d}`, id, version))
+					for part := range 2 { // of one message, the MERGE compares the version of a row
+						r.Fold(fmt.Sprintf(`{"id":%d,"%c":"x%d","v":%[3]d}`, id, "ab"[part], 2*version+part))
+					}
 				}
 				r.Flush()
 			}

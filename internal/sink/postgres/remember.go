@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
 )
 
 // This file is about the states of rows that the connection wrote last: they are remembered with the transaction
@@ -85,22 +86,42 @@ func (m *memory) drop(name rowName) {
 	}
 }
 
-// remembers reports whether the states of the rows that the part writes are remembered. Behind a pooler nobody
-// notices that another server takes the place of the one that has written them. A flush that is alone does not compare
+// mayKnow reports whether some rows of the part need not be looked for. A flush that is alone does not compare
 // states; and where other tables' rows go with deleted ones it always is, as their look counts on all rows being staged.
+func (p *part) mayKnow() bool { return p.b.Child == nil && !p.alone() && !p.separates() }
+
+// remembers reports whether the states of the rows that the part writes are remembered. Behind a pooler nobody
+// notices that another server takes the place of the one that has written them.
 func (p *part) remembers() bool {
-	return p.b.Scope == fold.ColumnScope && p.b.Child == nil && !p.a.d.pooled && p.a.d.memory.rest == 0 && !p.alone() && !p.separates()
+	return p.b.Scope == fold.ColumnScope && !p.a.d.pooled && p.a.d.memory.rest == 0 && p.mayKnow()
 }
 
-// recall finds those rows whose states are remembered and surely change: then writing them shows whether the
-// database has what is remembered. The others are to be looked for.
+// compares reports whether the MERGE can compare the versions of rows, in the order that weir has: those of whole numbers.
+func (p *part) compares() bool {
+	if p.b.Scope != fold.RowScope || p.b.Version < 0 || !p.mayKnow() {
+		return false
+	}
+	at := versionAt(p.b, &p.after)
+	return at >= 0 && p.b.Table.Columns[p.b.Version].Type == schema.Int && p.after.Columns[at].Type == schema.Int && !p.after.Columns[at].Generated
+}
+
+// versionAt is the column of a table that has the versions of its rows; below 0: none has.
+func versionAt(b *fold.Batch, t *relation) int {
+	return caps.Find(&t.Table, b.Table.Columns[b.Version].Name, b.Version)
+}
+
+// recall finds the rows that need not be looked for: those whose versions the MERGE compares, and those whose states are
+// remembered and surely change: then writing them shows whether the database has what is remembered.
 func (p *part) recall() {
 	p.stored, p.unknown = make([]storedRow, len(p.writes)), nil
 	m := &p.a.d.memory
-	known := p.remembers() && m.conn == p.a.d.conn
+	known, compares := p.remembers() && m.conn == p.a.d.conn, p.compares()
 	for i, r := range p.writes {
 		s := &p.stored[i]
 		s.row = r
+		if s.known = compares && p.b.IsWhole(r); s.known {
+			continue
+		}
 		if known {
 			if was := m.find(p.t.n, r.Key); was != nil && p.b.Renews(r, was.state) {
 				s.known, s.was = true, fold.Stored{Exists: true, State: was.state}
@@ -112,7 +133,7 @@ func (p *part) recall() {
 	}
 }
 
-// recalled reports whether rows are written that were not looked for.
+// recalled reports whether rows are written whose states were remembered.
 func (a *attempt) recalled() bool {
 	return slices.ContainsFunc(a.parts, func(p *part) bool { return p.merge != nil && p.merge.versions != nil && p.merge.versions.recalled })
 }

@@ -96,7 +96,7 @@ func (m *merge) separately(s *script, alone bool) (t tags) {
 		if !m.table.HasConstraints {
 			differs = "(t.xmax = pg_current_xact_id()::xid OR " + differs + ")"
 		}
-		differs = lives + m.asFound(hasState) + differs
+		differs = lives + m.asFound(m.sure()) + differs
 	}
 	if m.deletes {
 		touched = append(touched, "s.op = 'd' AND t.ctid IS NOT NULL")
@@ -143,7 +143,7 @@ const someLocked = "current_setting('weir.touched') <> '0'"
 
 // delete adds what deletes the rows that staged ones delete.
 func (m *merge) delete(s *script) int {
-	return s.add("DELETE FROM %s t USING %s s WHERE %s%s AND s.op = 'd'", m.table.ident, m.t.stageName, m.asFound(hasState), m.on())
+	return s.add("DELETE FROM %s t USING %s s WHERE %s%s AND s.op = 'd'", m.table.ident, m.t.stageName, m.asFound(m.sure()), m.on())
 }
 
 const goneWord = "weir: rows are gone"
@@ -168,9 +168,9 @@ func (m *merge) lock(s *script, touched string) {
 		count = fmt.Sprintf("CASE WHEN x.n < y.n THEN ('%s' || y.n - x.n)::int::text ELSE %s END", goneWord, count)
 	}
 	// A table that the flush makes has no schema before its name, which may be any but weir's own.
-	asFound := m.asFound("s.kept")
+	asFound := m.asFound("s.sure")
 	if asFound != "" {
-		key = append(key, "s.found", hasState+" AS kept")
+		key = append(key, "s.found", m.sure()+" AS sure")
 	}
 	s.add("WITH weir_touched AS MATERIALIZED (SELECT s.n, %s FROM %s s LEFT JOIN %s t ON %s WHERE %s)"+
 		" SELECT set_config('weir.touched', %s, true) FROM (SELECT count(*) n FROM (SELECT FROM weir_touched s JOIN %[3]s t ON %[8]s%[4]s ORDER BY s.n FOR %[7]s OF t) l) x, (SELECT count(*) n FROM weir_touched) y",

@@ -141,7 +141,7 @@ func (m *merge) copySQL() string {
 	if m.bits > 0 {
 		cols = append(cols, "marks")
 	}
-	if m.versions != nil {
+	if m.stagesFound() {
 		cols = append(cols, "key", "state", "found")
 	}
 	for _, u := range m.used {
@@ -160,7 +160,17 @@ func (m *merge) copySQL() string {
 
 // marked tells that staged rows say what they do.
 func (m *merge) marked() bool {
-	return m.deletes || m.replaces || m.sweeps || m.versions != nil && m.versions.recalled
+	return m.deletes || m.replaces || m.sweeps || m.marksKnown()
+}
+
+// marksKnown tells that some staged rows were not looked for, and say so.
+func (m *merge) marksKnown() bool {
+	return m.versions != nil && (m.versions.recalled || m.versions.compared && !m.versions.comparing)
+}
+
+// stagesFound tells that staged rows have what is kept beside rows, or what was found of them.
+func (m *merge) stagesFound() bool {
+	return m.versions != nil && !m.versions.comparing
 }
 
 // encode writes the rows as the lines of a COPY.
@@ -185,7 +195,7 @@ func (m *merge) encode(rows []*fold.Row) copier {
 					buf = append(buf, 'd', '\t')
 				case r.Replaces:
 					buf = append(buf, 'r', '\t')
-				case m.versions != nil && m.versions.recalled && m.versions.known[n]:
+				case m.marksKnown() && m.versions.known[n]:
 					buf = append(buf, 'k', '\t')
 				default:
 					buf = append(buf, '\\', 'N', '\t')
@@ -198,7 +208,7 @@ func (m *merge) encode(rows []*fold.Row) copier {
 					buf = append(buf, '\\', 'N', '\t')
 				}
 			}
-			if !m.plain && m.versions != nil {
+			if !m.plain && m.stagesFound() {
 				buf = append(appendHex(buf, r.Key), '\t')
 				buf = m.versions.appendTo(buf, n)
 			}

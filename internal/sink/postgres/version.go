@@ -19,7 +19,9 @@ type versioned struct {
 	states    [][]byte
 	found     [][]byte // the xmin of the state that each row was resolved against, of the row where its state stays; nil: none
 	known     []bool   // rows that were not looked for: see [part.recall]
-	recalled  bool     // there are such
+	recalled  bool     // there are such, and their states were remembered
+	compared  bool     // there are such, and the MERGE compares their versions with the table's
+	comparing bool     // all are such
 	remembers bool     // the states are remembered
 	xid       int      // the statement that reads the ID of the transaction then; else -1
 	names     []string // of the columns, by their number in the states
@@ -188,7 +190,9 @@ func (p *part) mergeNewer(v *versioned, found []result) (err error) {
 		}
 	}
 	p.newer, err = v.read(p.newest, all)
-	v.recalled = slices.ContainsFunc(all, func(r storedRow) bool { return r.known })
+	v.recalled = p.b.Scope == fold.ColumnScope && slices.Contains(v.known, true)
+	v.compared = p.b.Scope == fold.RowScope && slices.Contains(v.known, true)
+	v.comparing = v.compared && !slices.Contains(v.known, false)
 	if p.merge = nil; len(all) > 0 {
 		p.merge = p.a.d.newMerge(p.newest.Batch(), p.t, p.after, p.newer)
 		p.merge.versions = v
@@ -297,14 +301,22 @@ func (v *versioned) mergeStates(s *script, m *merge, rows int) {
 	unhash()
 }
 
+// sure is the condition that a staged row may be written whatever the table has of it: nobody else can write one whose
+// state the flush has written, and of another one the MERGE compares the version.
+func (m *merge) sure() string {
+	if m.versions != nil && m.versions.compared {
+		return "s.op = 'k'"
+	}
+	return hasState
+}
+
 // asFound is the condition, with AND behind it, that a row t of the table is the one that the staged
-// row was resolved against, or one that the flush has written. kept is the condition that the staged row
-// has a state: then nobody else can write the row.
-func (m *merge) asFound(kept string) string {
-	if m.versions == nil || m.versions.alone {
+// row was resolved against, or one that the flush has written, if it is not sure.
+func (m *merge) asFound(sure string) string {
+	if v := m.versions; v == nil || v.alone || v.comparing {
 		return ""
 	}
-	return "(" + kept + " OR t.xmin = s.found OR t.xmin = pg_current_xact_id()::xid) AND "
+	return "(" + sure + " OR t.xmin = s.found OR t.xmin = pg_current_xact_id()::xid) AND "
 }
 
 // keptText is the literal of the names as they were found.

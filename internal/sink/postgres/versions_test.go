@@ -153,6 +153,43 @@ func TestWriters_OtherRowsWithVersionsDoNotWait(t *testing.T) {
 	}
 }
 
+// TestFlush_RowVersionsAreOneRoundTrip: a flush does not look for rows of one message, or of several with one version, in a
+// table whose versions are whole numbers.
+func TestFlush_RowVersionsAreOneRoundTrip(t *testing.T) {
+	for decl, looks := range map[string]int{"smallint": 0, "bigint": 0, "numeric": 1, "text": 1} {
+		t.Run(decl, func(t *testing.T) {
+			db, p := throughProxy(t, testpg.New(t))
+			db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, v "+decl+", a text, b text, c text)")
+			db.Exec(t, "INSERT INTO t (id, v, a) VALUES (4, NULL, 'by hand')")
+			r := sinktest.Begin(t, db, versionedBy(fold.RowScope))
+			var all []string
+			flush := func(answers, inserted, updated, unchanged, deleted int64, lines ...string) {
+				t.Helper()
+				all = append(all, lines...)
+				p.Cut(nil)
+				res := r.Flush(lines...)
+				sinktest.Counts(t, res, inserted, updated, unchanged, deleted)
+				if got := p.Count(); int64(got.Answers) != answers {
+					t.Errorf("answered %d times, want %d: %q", got.Answers, answers, lines)
+				}
+				sinktest.Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t WHERE v IS NOT NULL ORDER BY id", sinktest.PlainFold(t, all, true)...)
+			}
+			one := int64(1 + looks)
+			first := []string{`{"id":1,"v":5,"a":"5","b":"5"}`, `{"id":2,"v":9,"a":"9"}`}
+			r.Flush(first...)
+			r.Flush(first...) // is taken to be new, as the rows before
+			flush(one, 0, 0, 2, 0, first...)
+			flush(one, 1, 2, 0, 0, `{"id":1,"v":7,"a":"7"}`, `{"id":2,"v":10,"a":"10"}`, `{"id":3,"v":10,"a":"10"}`)
+			flush(one, 0, 1, 2, 0, `{"id":1,"v":6,"a":"6"}`, `{"id":2,"v":9,"a":"9"}`, `{"id":4,"v":-3,"a":"-3"}`)
+			flush(one, 0, 1, 0, 0, `{"id":1,"v":"7","b":"equal"}`, `{"id":1,"v":7.0,"c":"and again"}`)
+			flush(2, 0, 2, 0, 0, `{"id":1,"v":3,"b":"3"}`, `{"id":1,"v":8,"c":"8"}`, `{"id":2,"v":11,"a":"11"}`)
+			// What is older than a delete that takes the row is written.
+			flush(2, 0, 2, 1, 0, `{"id":1,"v":20,"op":"delete"}`, `{"id":1,"v":4,"b":"4"}`, `{"id":2,"v":12,"a":"12"}`, `{"id":3,"v":9,"a":"9"}`)
+			flush(2, 0, 1, 0, 1, `{"id":2,"v":12,"op":"delete"}`, `{"id":3,"v":12,"c":"12"}`)
+		})
+	}
+}
+
 // TestWriters_FirstFlushWithVersions: the first flush of a run does not wait for others that write versions of
 // other tables.
 func TestWriters_FirstFlushWithVersions(t *testing.T) {

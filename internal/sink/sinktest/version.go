@@ -3,6 +3,7 @@ package sinktest
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -224,6 +225,11 @@ var versionTests = []test{
 	{"RowScopeEqualsThePlainFold", func(t *testing.T, db Database) {
 		Seeds(t, 8, func(t *testing.T, rnd *rand.Rand) {
 			lines := versionedFeed(rnd, 20+rnd.IntN(200))
+			if rnd.IntN(2) == 0 { // a database may compare versions by itself that are all whole numbers
+				for i, line := range lines {
+					lines[i] = notWhole.ReplaceAllString(line, `"v":$1`)
+				}
+			}
 			r := Begin(t, db, byRow)
 			for rest := lines; len(rest) > 0; {
 				n := min(1+rnd.IntN(40), len(rest))
@@ -271,6 +277,8 @@ func inBatches(t *testing.T, db Database, option func(*fold.Options), size int, 
 	}
 	db.Exec(t, "DROP TABLE t")
 }
+
+var notWhole = regexp.MustCompile(`"v":"?(\d+)(?:\.0)?"?`)
 
 // versionedFeed makes messages no two of which have the same version.
 func versionedFeed(rnd *rand.Rand, n int) (lines []string) {

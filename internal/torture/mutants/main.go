@@ -385,6 +385,12 @@ var mutants = []mutant{
 		postgres, "TestWriters_OtherRowsWithVersionsDoNotWait", false},
 	{"a row that was not looked for is written where it is missing, Postgres", "internal/sink/postgres/merge.go", `missing += " AND s.op IS DISTINCT FROM 'k'"`, `missing += ""`,
 		postgres, "TestFlush_RememberedRowIsGone", false},
+	{"a version of a row that is as new as the table's is not written, Postgres", "internal/sink/postgres/merge.go", `"s.c%d < t.%s"`, `"s.c%d <= t.%s"`,
+		postgres, "TestFlush_RowVersionsAreOneRoundTrip", false},
+	{"a replaced row is compared with the table's version, Postgres", "internal/sink/postgres/merge.go", `older = "s.op = 'k' AND " + older`, `older += ""`,
+		postgres, "TestFlush_RowVersionsAreOneRoundTrip", false},
+	{"a row of messages of several versions is written as a whole, Postgres", "internal/fold/rowscope.go", `v != vs.live && b.older(b.arena.get(v), vs.live)`, `false`,
+		postgres, "TestFlush_RowVersionsAreOneRoundTrip", false},
 	{"a message that changes nothing is compared with what is remembered, Postgres", "internal/fold/version.go", `live != nil && b.older(live, vs.live)`, `live != nil`,
 		postgres, "TestFlush_RememberedRowIsGone", false},
 }
