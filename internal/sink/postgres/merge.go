@@ -213,8 +213,8 @@ func (m *merge) statements(s *script, rows []*fold.Row, alone bool) (t tags) {
 	}
 	s.avoidScans(m.table.relations())
 	unhash := func() {}
-	if !m.table.below {
-		unhash = m.mayHash(s, len(rows), m.table.ident)
+	if !m.table.below { // 0.9 of the server's CPU where all rows change, 0.84 where none does (BenchmarkFlush_OfCopy)
+		unhash = s.mayHash(m.table.ident, len(rows), "3 * pg_relation_size("+quote(m.t.stageName)+")")
 	}
 	s.add("%s", m.countSQL())
 	t.merge = s.add("%s", m.mergeSQL(set, differs))
@@ -233,18 +233,17 @@ func (s *script) avoidScans(relations string) {
 	s.add("SELECT set_config('enable_seqscan', 'off', true), set_config('enable_material', 'off', true) FROM pg_class WHERE oid IN (%s) AND reltuples = 0 LIMIT 1", relations)
 }
 
-// mayHash has what is added next hash the keys of a table, until unhash is called, where most of its rows seem to be
-// staged: reading the whole table takes less then than finding each key in the index: 0.9 of the server's CPU where all
-// rows change, 0.84 where none does (BenchmarkFlush_OfCopy). The hash of 64 MB of a table's pages takes up to 95 MB, which
+// mayHash has what is added next hash the keys of a table, until unhash is called, where the table has at most that many
+// bytes, so that most of its rows seem to be staged: reading the whole table takes less then than finding each key in the
+// index. The hash of 64 MB of a table's pages takes up to 95 MB, which
 // fits into twice work_mem: a part of it on the disk would end the order of the keys, in which rows are written as they are
 // staged. The planner knows that the keys are unique, and so hashes them and not the staged ones, only of a table without
 // others below: else rows may be written in the order in which these tables have them.
-func (m *merge) mayHash(s *script, rows int, table string) (unhash func()) {
+func (s *script) mayHash(table string, rows int, most string) (unhash func()) {
 	if rows < manyStaged {
 		return func() {}
 	}
-	s.add("SELECT set_config('enable_hashjoin', 'on', true), set_config('hash_mem_multiplier', '2', true) WHERE pg_relation_size(%s) <= least(3 * pg_relation_size(%s), 64 << 20)",
-		quote(table), quote(m.t.stageName))
+	s.add("SELECT set_config('enable_hashjoin', 'on', true), set_config('hash_mem_multiplier', '2', true) WHERE pg_relation_size(%s) <= least(%s, 64 << 20)", quote(table), most)
 	return func() { s.add("SET LOCAL enable_hashjoin = off") }
 }
 
