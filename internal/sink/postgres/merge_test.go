@@ -293,32 +293,6 @@ func TestFlush_StatesByKey(t *testing.T) {
 	}
 }
 
-// TestFlush_StatesAtOnce: a flush of most rows whose states are kept does not find each by the index, and writes them in the
-// order of the keys; one of few of them does.
-func TestFlush_StatesAtOnce(t *testing.T) {
-	db := connectEmpty(t, testpg.New(t))
-	for _, many := range []bool{true, false} {
-		r := sinktest.Begin(t, db, versionedBy(fold.ColumnScope))
-		flush := func(version, rows int) {
-			for id := range rows {
-				r.Fold(fmt.Sprintf(`{"id":%d,"a":"x%d","v":%[2]d}`, 10_000+id*7%rows, version)) // in the order of their texts, too
-			}
-			r.Flush()
-		}
-		flush(1, 10_000)
-		flush(2, 10_000) // is taken to be new, as the rows before
-		db.Exec(t, "CREATE TABLE log (n serial, key bytea, scans bigint)")
-		db.Exec(t, "CREATE FUNCTION logs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log (key, scans) VALUES (NEW.key, pg_stat_get_xact_numscans('weir_versions_pkey'::regclass)); RETURN NEW; END $$")
-		db.Exec(t, "CREATE TRIGGER logs BEFORE UPDATE ON weir_versions FOR EACH ROW EXECUTE FUNCTION logs()")
-		rows := map[bool]int{true: 10_000, false: 2000}[many]
-		flush(3, rows)
-		sinktest.Expect(t, db, "SELECT count(*), max(scans) < 100, (SELECT bool_and(key > was) FROM (SELECT key, lag(key) OVER (ORDER BY n) FROM log) l (key, was)) FROM log",
-			fmt.Sprint(rows, "|", many, "|true"))
-		r.End()
-		db.Exec(t, "DROP TABLE t, log; DROP TABLE weir_versions; DROP FUNCTION logs; DELETE FROM weir_meta WHERE name LIKE 'versions %'")
-	}
-}
-
 // TestFlush_TriggerChangesOthers: a trigger changes rows that the flush is about to change.
 func TestFlush_TriggerChangesOthers(t *testing.T) {
 	db := connect(t, testpg.New(t))
