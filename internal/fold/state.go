@@ -10,9 +10,10 @@ import (
 // state is what a database keeps beside a row: the newest message that the row
 // lives by, the newest delete, and each column's version. nil is none.
 //
-// It is written as the number of versions, these, packed, in the order in which the rest names them, and pairs of numbers,
-// each pair as one: first those of the row's version and of the delete's, from 1, or 0 for none; then how many columns in
-// succession have a version, and its number. So a row of one version of 10 digits takes 10 bytes.
+// It is written as the number of its versions, these (see pack), and pairs of numbers. The first pair says which versions
+// are live and tomb, counted from 1, or 0 for none; each of the others, how many columns in succession have a version, and
+// which. A pair is one number: the first of it, times one more than there are versions, and the second. Versions stand in
+// the order in which the pairs name them. So a row of one version of 10 digits takes 10 bytes.
 type state struct {
 	live, tomb []byte
 	columns    [][]byte
@@ -28,8 +29,8 @@ const statesRoom = 16 << 10
 
 var errState = errors.New("the versions that are kept beside a row in weir_versions are damaged")
 
-// Versions are mostly numbers or times: one that has no other characters than these is packed, two to a byte. Before a
-// version stands twice its length, and 1 more if it is packed.
+// packable is what most versions are made of, numbers and times: one that has no other characters is packed, two to a
+// byte. Before a version stands twice its length, and 1 more if it is packed.
 const packable = "0123456789.-:TZ+"
 
 // nibbles is the place of each character in packable, from 1.
@@ -73,27 +74,38 @@ func (r *stateReader) number() uint64 {
 	return n
 }
 
-// version reads what pack has written. A version that was packed is appended to room.
-func (r *stateReader) version(room []byte) (version, now []byte) {
+// A packedVersion is what pack has written of a version.
+type packedVersion struct {
+	raw    []byte
+	length int // of the version, if it is packed; 0: raw is the version
+}
+
+// version reads what pack has written.
+func (r *stateReader) version() (v packedVersion) {
 	n := r.number()
 	length := int(min(n>>1, maxVersion+1))
 	size := length
 	if n&1 == 1 {
-		size = (length + 1) / 2
+		size, v.length = (length+1)/2, length
 	}
 	if length == 0 || length > maxVersion || size > len(r.raw) {
 		r.bad = true
-		return nil, room
+		return packedVersion{}
 	}
-	v := r.raw[:size:size]
-	if r.raw = r.raw[size:]; n&1 == 0 {
-		return v, room
+	v.raw, r.raw = r.raw[:size:size], r.raw[size:]
+	return v
+}
+
+// unpack returns a version, which points into room if it was packed, and room with that behind what it had.
+func (v packedVersion) unpack(room []byte) (version, now []byte) {
+	if v.length == 0 {
+		return v.raw, room
 	}
 	from := len(room)
-	for _, b := range v {
+	for _, b := range v.raw {
 		room = append(room, packable[b>>4], packable[b&15])
 	}
-	room = room[:from+length]
+	room = room[:from+v.length]
 	return room[from:len(room):len(room)], room
 }
 
@@ -108,7 +120,7 @@ func (s *state) decode(raw []byte, columns int) error {
 	s.texts, s.unpacked = append(s.texts[:0], nil), s.unpacked[:0]
 	for n := r.number(); n > 0 && !r.bad; n-- {
 		var version []byte
-		version, s.unpacked = r.version(s.unpacked)
+		version, s.unpacked = r.version().unpack(s.unpacked)
 		s.texts = append(s.texts, version)
 	}
 	base := uint64(len(s.texts))
@@ -132,19 +144,20 @@ func (s *state) decode(raw []byte, columns int) error {
 }
 
 // liveOf returns the version of the newest message that a row lives by, given its state; nil is none. It is the first
-// that a state has. Versions that were packed are appended to room.
+// that a state has, and the only one that is unpacked: into room, if that is large enough.
 func liveOf(raw, room []byte) (live []byte) {
 	r := stateReader{raw: raw}
+	var first packedVersion
 	n := r.number()
 	for i := uint64(0); i < n && !r.bad; i++ {
-		var v []byte
-		if v, room = r.version(room); i == 0 {
-			live = v
+		if v := r.version(); i == 0 {
+			first = v
 		}
 	}
 	if pair := r.number(); r.bad || pair/(n+1) != 1 {
 		return nil
 	}
+	live, _ = first.unpack(room[:0])
 	return live
 }
 

@@ -213,6 +213,6 @@ func (b *Batch) Renews(r *Row, state []byte) bool {
 		return false
 	}
 	var room [64]byte // which stays on the stack
-	live := liveOf(state, room[:0])
+	live := liveOf(state, room[:])
 	return live != nil && b.older(live, vs.live)
 }

@@ -44,6 +44,38 @@ func FuzzState(f *testing.F) {
 	})
 }
 
+// TestState_Versions: each version comes back as it was written, beside any other.
+func TestState_Versions(t *testing.T) {
+	texts := []string{"7", "+5", "007", "-0", "0", "00", ".", "--", "1e3", "1.50", "2026-11-23T05:15:07.5+01:00", "2026-11-23 05:15", "\x00", "a\x00b", "\xc3\xa9", "ab", "abc"}
+	for _, n := range []int{63, 64, 127, 128, 255, maxVersion} {
+		texts = append(texts, strings.Repeat("7", n), strings.Repeat("z", n), strings.Repeat("7", n-1)+"z")
+	}
+	written := map[string]string{}
+	for i, text := range texts {
+		other := texts[(i+1)%len(texts)]
+		was := state{live: []byte(text), tomb: []byte(other), columns: [][]byte{nil, []byte(other), []byte(text), []byte(text), nil, []byte(other)}}
+		coded := was.encode()
+		if same, ok := written[string(coded)]; ok {
+			t.Errorf("%q and %q are written as the same", text, same)
+		}
+		written[string(coded)] = text
+		var is state
+		if err := is.decode(coded, len(was.columns)); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if !bytes.Equal(is.live, was.live) || !bytes.Equal(is.tomb, was.tomb) || !slices.EqualFunc(is.columns, was.columns, bytes.Equal) {
+			t.Errorf("%q and %q became %q %q %q", text, other, is.live, is.tomb, is.columns)
+		}
+		if live := liveOf(coded, nil); string(live) != text {
+			t.Errorf("a row that lives by %q is taken to live by %q", text, live)
+		}
+		for n := range coded { // what is cut is damaged, or another state
+			_ = is.decode(coded[:n], len(was.columns))
+			liveOf(coded[:n], nil)
+		}
+	}
+}
+
 // TestState_Size: states are short, for in a table whose rows change in no order each page of them is written.
 func TestState_Size(t *testing.T) {
 	for version, want := range map[string]int{"1000000000": 10, "2026-11-23T05:15:07Z": 15, "17.25": 8, "b": 6} {
