@@ -36,7 +36,7 @@ type portion struct {
 	vals  []value     // of all rows, by the batch's columns
 	mem   uintptr     // C's memory, for texts; the connection frees it
 	used  int         // bytes of it
-	long  []int       // the rows that have a value of more than manyText bytes
+	long  []int       // where rows stand that have a value of more than manyText bytes
 
 	newer newerRows // where the batch has versions
 	err   error     // of reading it
@@ -68,18 +68,17 @@ func (p *portion) of(at int) []value {
 	return p.vals[at*n : (at+1)*n]
 }
 
-// read reads what the rows set.
+// read reads what the rows set. Where they have versions, they are resolved first.
 func (p *portion) read(w *writer) {
-	n, columns := len(p.given), len(w.b.Table.Columns)
+	n := len(p.given)
 	p.rows, p.used, p.long, p.err = p.given, 0, p.long[:0], nil
 	if w.versions != nil {
 		p.rows = p.newer.written[:n]
-	}
-	p.vals = slices.Grow(p.vals[:0], n*columns)[:n*columns]
-	if w.versions != nil {
 		w.versions.resolving.Lock()
 		defer w.versions.resolving.Unlock()
 	}
+	values := n * len(w.b.Table.Columns)
+	p.vals = slices.Grow(p.vals[:0], values)[:values]
 	for at := range p.given {
 		w.b.PrefetchValues(p.given[at:])
 		if w.versions != nil {
@@ -87,17 +86,22 @@ func (p *portion) read(w *writer) {
 				return
 			}
 		}
-		vals := p.of(at)
-		for i := range vals {
-			w.takeTo(&vals[i], p.rows[at], i)
-			switch v := &vals[i]; v.kind {
-			case lib.SQLITE_TEXT:
-				p.hold(v)
-				fallthrough
-			case lib.SQLITE_BLOB:
-				if len(v.text) > manyText {
-					p.long = append(p.long, at)
-				}
+		p.take(w, at)
+	}
+}
+
+// take reads what a row sets.
+func (p *portion) take(w *writer, at int) {
+	vals := p.of(at)
+	for i := range vals {
+		w.takeTo(&vals[i], p.rows[at], i)
+		switch v := &vals[i]; v.kind {
+		case lib.SQLITE_TEXT:
+			p.hold(v)
+			fallthrough
+		case lib.SQLITE_BLOB:
+			if len(v.text) > manyText {
+				p.long = append(p.long, at)
 			}
 		}
 	}

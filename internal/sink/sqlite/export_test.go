@@ -33,3 +33,6 @@ func (d *DB) LargeStatements() int { return len(d.c.large) }
 
 // MaxLarge is how many there may be.
 const MaxLarge = maxLarge
+
+// BoundMemory is how many bytes of C's memory there are for values that are bound.
+func (d *DB) BoundMemory() int { return d.c.size }

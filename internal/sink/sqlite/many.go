@@ -52,7 +52,7 @@ func (w *writer) insertMany(p *portion, from int, now phase) (n int, err error) 
 		w.prepareMany()
 	}
 	n = w.many.n
-	if n == 0 || n > len(p.rows)-from || slices.ContainsFunc(p.long, func(at int) bool { return at >= from && at < from+n }) || slices.ContainsFunc(p.rows[from:from+n], func(r *fold.Row) bool { return r.Deleted || r.Replaces || r.Sweeps }) {
+	if n == 0 || n > len(p.rows)-from || !p.arePlain(from, from+n) {
 		return 0, nil
 	}
 	inserted, err := w.tryMany(p, from)
@@ -74,6 +74,13 @@ func (w *writer) insertMany(p *portion, from int, now phase) (n int, err error) 
 		}
 	}
 	return n, nil
+}
+
+// arePlain reports whether these rows but set values, none of which is long.
+func (p *portion) arePlain(from, to int) bool {
+	isLong := func(at int) bool { return from <= at && at < to }
+	isOther := func(r *fold.Row) bool { return r.Deleted || r.Replaces || r.Sweeps }
+	return !slices.ContainsFunc(p.long, isLong) && !slices.ContainsFunc(p.rows[from:to], isOther)
 }
 
 // tryMany inserts those of the next rows of a portion whose keys the table does not have, and returns how many

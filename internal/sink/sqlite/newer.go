@@ -13,10 +13,10 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// This file is about rows of which only what is newer is written. Their states are read and written
-// manyRows at a time, no row is looked up before it changes, and the next rows are resolved while others are written (see
-// ahead): docs/performance.md and docs/versions.md have the gain,
-// BenchmarkFlush/sqlite/insert/versions and BenchmarkFlush/sqlite/update/versions would show its loss.
+// This file is about rows of which only what is newer is written. Their states are read manyRows at a time and written
+// 64 (see stateRows), no row is looked up before it changes, and the next rows are resolved while others are written (see
+// ahead): docs/performance.md and docs/versions.md have the gain, BenchmarkFlush/sqlite/insert/versions and
+// BenchmarkFlush/sqlite/update/versions would show its loss.
 
 // maxBetween is how many states are read between the keys of manyRows rows; where there are more, reading
 // only those of the rows costs less.
@@ -76,9 +76,14 @@ func (w *writer) resolveGone(p *portion, at int) error {
 	w.versions.resolving.Lock()
 	err := p.resolve(w, at)
 	w.versions.resolving.Unlock()
+	p.take(w, at)
 	w.vals = p.of(at)
-	w.takeAll(p.rows[at])
 	return err
+}
+
+// areMissing reports whether none of these rows is known to exist.
+func (n *newerRows) areMissing(from, to int) bool {
+	return !slices.ContainsFunc(n.was[from:to], func(was fold.Stored) bool { return was.Exists })
 }
 
 // newer brings rows of the table up to date with what is newer of them, up to one that the database rejects, and
@@ -89,7 +94,7 @@ func (w *writer) newer(p *portion, from int, now phase) (n int, err error) {
 	}
 	for n < len(p.rows) {
 		many := 0
-		if w.versions.together && !slices.ContainsFunc(p.newer.was[n:min(n+manyRows, len(p.rows))], func(was fold.Stored) bool { return was.Exists }) {
+		if w.versions.together && p.newer.areMissing(n, min(n+manyRows, len(p.rows))) {
 			if many, err = w.insertMany(p, n, now); err != nil {
 				return n + many, err
 			}
@@ -168,13 +173,6 @@ func (w *writer) writeNewer(p *portion, at int, now phase) (waits bool, err erro
 		w.res.Inserted++
 	}
 	return false, err
-}
-
-// takeAll takes a row's values.
-func (w *writer) takeAll(r *fold.Row) {
-	for i := range w.vals {
-		w.take(r, i)
-	}
 }
 
 // readStored reads what the database has of the rows of a portion; whether those that have a state exist is not,
@@ -342,7 +340,7 @@ func (w *writer) readBetween(p *portion, at []int) (done bool, err error) {
 	}
 }
 
-// keepState keeps what is beside a row from now on.
+// keepState keeps what is beside a row from now on. That of a row that exists waits until a statement can write many.
 func (w *writer) keepState(res *fold.Resolved) error {
 	v := w.versions
 	if res.State == nil {
@@ -357,14 +355,14 @@ func (w *writer) keepState(res *fold.Resolved) error {
 	return w.putStates()
 }
 
-// putStates writes the states that were not yet.
+// putStates writes the states that wait.
 func (w *writer) putStates() error {
 	v := w.versions
 	states := v.states
 	v.states = v.states[:0]
-	for _, m := range v.putMany {
-		for ; len(states) >= m.rows; states = states[m.rows:] {
-			if err := w.putTogether(m, states[:m.rows]); err != nil {
+	for _, put := range v.putMany {
+		for ; len(states) >= put.rows; states = states[put.rows:] {
+			if err := w.putTogether(put, states[:put.rows]); err != nil {
 				return err
 			}
 		}
@@ -377,18 +375,18 @@ func (w *writer) putStates() error {
 	return nil
 }
 
-// putTogether writes states by one statement.
-func (w *writer) putTogether(m manyStates, states []newState) error {
+// putTogether writes as many states as a statement does.
+func (w *writer) putTogether(put manyStates, states []newState) error {
 	w.c.release()
-	if err := m.bind(1, w.versions.table); err != nil {
+	if err := put.bind(1, w.versions.table); err != nil {
 		return err
 	}
 	for i, s := range states {
-		if err := cmp.Or(m.bindBlob(2*i+2, s.key), m.bindBlob(2*i+3, s.state)); err != nil {
+		if err := cmp.Or(put.bindBlob(2*i+2, s.key), put.bindBlob(2*i+3, s.state)); err != nil {
 			return err
 		}
 	}
-	return m.run()
+	return put.run()
 }
 
 // putState writes a state; gone is when its row was deleted.
@@ -400,7 +398,9 @@ func (w *writer) putState(s newState, gone any) error {
 // among those given with the error.
 func (w *writer) deferred() (at int, err error) {
 	for _, r := range w.versions.gone {
-		w.takeAll(r.Row)
+		for i := range w.vals {
+			w.take(r.Row, i)
+		}
 		if err := w.row(r.Row); err != nil {
 			return r.at, err
 		}

@@ -99,6 +99,29 @@ func TestFlush_OthersWriteVersions(t *testing.T) {
 	}
 }
 
+// TestFlush_GoneLong: rows that were removed by hand get the long values of older messages one by one: together they
+// would take much memory.
+func TestFlush_GoneLong(t *testing.T) {
+	const rows, size = 300, 20 << 10
+	f := openVersioned(t, fold.ColumnScope)
+	var newer, older []string
+	for id := range rows {
+		newer = append(newer, fmt.Sprintf(`{"id":%d,"v":9,"a":"new"}`, id))
+		older = append(older, fmt.Sprintf(`{"id":%d,"v":3,"a":"%0*d"}`, id, size, id))
+	}
+	f.flush(newer...)
+	f.file.Exec(t, "DELETE FROM t")
+	if c := f.flush(older...); c != (sink.Counts{Inserted: rows}) {
+		t.Errorf("%+v, want all inserted", c)
+	}
+	if got, want := f.rows("SELECT count(*), min(length(a)), sum(a) FROM t"), fmt.Sprint(rows, size, rows*(rows-1)/2); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if n := f.db.BoundMemory(); n > 4*size {
+		t.Errorf("%d bytes of memory for values that are bound", n)
+	}
+}
+
 // TestFlush_UndoneEmptying: what a flush removed before it failed is there again, and is found.
 func TestFlush_UndoneEmptying(t *testing.T) {
 	for _, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
