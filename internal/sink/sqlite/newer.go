@@ -340,16 +340,17 @@ func (w *writer) readBetween(p *portion, at []int) (done bool, err error) {
 	}
 }
 
-// keepState keeps what is beside a row from now on. That of a row that exists waits until a statement can write many.
+// keepState keeps what is beside a row from now on. That of a row that exists waits until a statement can write many,
+// unless it is long.
 func (w *writer) keepState(res *fold.Resolved) error {
-	v := w.versions
-	if res.State == nil {
+	v, s := w.versions, newState{res.Row.Key, res.State}
+	if s.state == nil {
 		return nil
 	}
 	if res.Row.Deleted {
-		return w.putState(newState{res.Row.Key, res.State}, v.now)
+		return w.putState(s, v.now)
 	}
-	if v.states = append(v.states, newState{res.Row.Key, res.State}); len(v.states) < stateRows[0] {
+	if v.states = append(v.states, s); len(v.states) < stateRows[0] && len(s.key)+len(s.state) <= manyText {
 		return nil
 	}
 	return w.putStates()

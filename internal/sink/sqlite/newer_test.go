@@ -122,6 +122,23 @@ func TestFlush_GoneLong(t *testing.T) {
 	}
 }
 
+// TestFlush_LongKeys: states whose keys are long are not written many at a time, which would take much memory.
+func TestFlush_LongKeys(t *testing.T) {
+	const rows, size = 200, 40 << 10
+	f := openVersioned(t, fold.ColumnScope)
+	var lines []string
+	for id := range rows {
+		lines = append(lines, fmt.Sprintf(`{"id":"k%0*d","v":9,"a":"x"}`, size, id))
+	}
+	f.flush(lines...)
+	if got, want := f.rows("SELECT (SELECT count(*) FROM t), count(*) FROM weir_versions"), fmt.Sprint(rows, rows); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if n := f.db.BoundMemory(); n > 1<<20 {
+		t.Errorf("%d bytes of memory for values that are bound", n)
+	}
+}
+
 // TestFlush_UndoneEmptying: what a flush removed before it failed is there again, and is found.
 func TestFlush_UndoneEmptying(t *testing.T) {
 	for _, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
