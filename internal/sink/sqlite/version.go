@@ -75,56 +75,61 @@ func (d *DB) dropVersions(ctx context.Context, table string) (had bool, err erro
 		d.c.exec("DELETE FROM weir_meta WHERE name = ?", versionsMark(table)))
 }
 
-// prepareVersions makes the writer one of a batch that has versions, and forgets
-// deletes that are old.
-func (w *writer) prepareVersions(f *sink.Flush) error {
-	v := &versioned{table: lower(w.table.Name), now: time.Now().UTC().Format(timeFormat)}
+// prepareVersions makes the writer one of a batch that has versions.
+func (w *writer) prepareVersions(f *sink.Flush) (err error) {
+	w.versions = &versioned{table: lower(w.table.Name), now: time.Now().UTC().Format(timeFormat)}
 	var names []string
-	if w.b.Scope == fold.ColumnScope {
-		for _, sql := range dialect.Versions() {
-			if err := w.c.exec(sql); err != nil {
-				return err
-			}
-		}
-		err := w.c.query("SELECT value FROM weir_meta WHERE name = ?", func(s *stmt) error {
-			v.names = s.text(0)
-			return json.Unmarshal([]byte(v.names), &names)
-		}, versionsMark(w.table.Name))
-		if err != nil {
-			return err
-		}
-		if v.known, err = w.c.known.begin(w.c, anyState(w.table.Name)); err != nil {
-			return err
-		}
-		before := time.Now().Add(-f.Tombstones).UTC().Format(timeFormat)
-		if err := w.c.exec("DELETE FROM weir_versions WHERE tbl = ? AND gone < ?", v.table, before); err != nil {
-			return err
-		}
-		const replace = " ON CONFLICT DO UPDATE SET state = excluded.state, gone = excluded.gone"
-		if v.put, err = w.c.prepare("INSERT INTO weir_versions (tbl, key, state, gone) VALUES (?1, ?2, ?3, ?4)" + replace); err != nil {
-			return err
-		}
-		for _, rows := range stateRows {
-			more := strings.Repeat(", (?1, ?, ?)", rows-1)
-			s, err := w.c.prepare("INSERT INTO weir_versions (tbl, key, state) VALUES (?1, ?, ?)" + more + replace)
-			if err != nil {
-				return err
-			}
-			v.putMany = append(v.putMany, manyStates{s, rows})
-		}
-		if v.between, err = w.c.prepare(fmt.Sprintf("SELECT key, state FROM weir_versions WHERE tbl = ?1 AND key BETWEEN ?2 AND ?3 LIMIT %d", maxBetween)); err != nil {
-			return err
-		}
+	switch {
+	case w.b.Scope == fold.ColumnScope:
+		names, err = w.prepareStates(f.Tombstones)
+	case !w.exact && w.b.Table.Owner() == nil:
+		w.versions.known, err = w.c.known.begin(w.c, anyRow(w.table.Name))
 	}
-	if w.b.Scope == fold.RowScope && !w.exact && w.b.Table.Owner() == nil {
-		var err error
-		if v.known, err = w.c.known.begin(w.c, anyRow(w.table.Name)); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
-	v.resolver = fold.NewResolver(w.b, names, &w.table)
-	w.b, w.versions = v.resolver.Batch(), v
+	w.versions.resolver = fold.NewResolver(w.b, names, &w.table)
+	w.b = w.versions.resolver.Batch()
 	return nil
+}
+
+// prepareStates prepares to read and write states, forgets deletes that are old, and returns the names of the columns that
+// have versions.
+func (w *writer) prepareStates(tombstones time.Duration) (names []string, err error) {
+	v := w.versions
+	for _, sql := range dialect.Versions() {
+		if err := w.c.exec(sql); err != nil {
+			return nil, err
+		}
+	}
+	err = w.c.query("SELECT value FROM weir_meta WHERE name = ?", func(s *stmt) error {
+		v.names = s.text(0)
+		return json.Unmarshal([]byte(v.names), &names)
+	}, versionsMark(w.table.Name))
+	if err != nil {
+		return nil, err
+	}
+	if v.known, err = w.c.known.begin(w.c, anyState(w.table.Name)); err != nil {
+		return nil, err
+	}
+	before := time.Now().Add(-tombstones).UTC().Format(timeFormat)
+	if err := w.c.exec("DELETE FROM weir_versions WHERE tbl = ? AND gone < ?", v.table, before); err != nil {
+		return nil, err
+	}
+	const replace = " ON CONFLICT DO UPDATE SET state = excluded.state, gone = excluded.gone"
+	if v.put, err = w.c.prepare("INSERT INTO weir_versions (tbl, key, state, gone) VALUES (?1, ?2, ?3, ?4)" + replace); err != nil {
+		return nil, err
+	}
+	for _, rows := range stateRows {
+		more := strings.Repeat(", (?1, ?, ?)", rows-1)
+		s, err := w.c.prepare("INSERT INTO weir_versions (tbl, key, state) VALUES (?1, ?, ?)" + more + replace)
+		if err != nil {
+			return nil, err
+		}
+		v.putMany = append(v.putMany, manyStates{s, rows})
+	}
+	v.between, err = w.c.prepare(fmt.Sprintf("SELECT key, state FROM weir_versions WHERE tbl = ?1 AND key BETWEEN ?2 AND ?3 LIMIT %d", maxBetween))
+	return names, err
 }
 
 // prepareStored prepares to find what the database has of n rows: no more of one is read than is needed,
