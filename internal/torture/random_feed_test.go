@@ -236,7 +236,7 @@ func (c *randomCase) versions(rnd *rand.Rand, n int) []string {
 			spellings = append(spellings, fmt.Sprintf("%d.0", v), fmt.Sprintf(`"%d.00"`, v), fmt.Sprintf("%de0", v), fmt.Sprintf(`"0%d"`, v))
 		}
 		if c.table == nil {
-			spellings = append(spellings, fmt.Sprintf(`"%da"`, v), fmt.Sprintf(`"v%d"`, v))
+			spellings = append(spellings, fmt.Sprintf(`"%da"`, v), fmt.Sprintf(`"v%d"`, v), fmt.Sprintf(`"2026-11-23T05:15:07.%d+01:00"`, v))
 		}
 		out[i] = pick(rnd, spellings)
 	}
