@@ -139,13 +139,11 @@ func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
 // explode returns the batches with those of rows that are values of others' rows.
 func explode(batches []*fold.Batch) ([]*fold.Batch, error) {
 	all := slices.Clone(batches)
-	for _, b := range batches {
-		b.Explodes(&b.Table)
-	}
+	x := fold.NewExplosion(batches, func(i int) *schema.Table { return &batches[i].Table })
 	for i, b := range batches {
 		if b.Child != nil && b.Child.Set {
 			all[i] = b.Exploded() // by now
-		} else if err := fold.Explode(batches, i, b, b.Sorted()); err != nil {
+		} else if err := x.Explode(i, b, b.Sorted()); err != nil {
 			return nil, err
 		}
 	}

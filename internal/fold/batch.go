@@ -54,7 +54,7 @@ type Batch struct {
 
 	used     bool    // see Used
 	nested   *nested // of a child
-	exploded *Batch  // what Explode made
+	exploded *Batch  // what an [Explosion] made
 	sweeps   []Row
 	links    []link  // by row, of a child whose rows are changes of their own
 	firsts   []int32 // by row of the table above: the first that belongs to it, from 1
@@ -74,7 +74,7 @@ type Row struct {
 	// Deleted is set where nothing followed the delete.
 	Deleted bool
 	// Sweeps is set where this is no row, but has the key of a row above alone: of the rows
-	// that belong to it, only those among the batch's stay. See [Explode].
+	// that belong to it, only those among the batch's stay. See [Explosion.Explode].
 	Sweeps bool
 
 	versions int32 // number of the row's versions in the batch, from 1; 0 is none

@@ -204,7 +204,7 @@ func Top(batches []*Batch, table int) int {
 	return table
 }
 
-// Exploded is the batch of the rows of a child's table that the last [Explode] made.
+// Exploded is the batch of the rows of a child's table that the last [Explosion.Explode] made.
 func (b *Batch) Exploded() *Batch { return b.exploded }
 
 // Has reports whether the batch has a row of a key.
@@ -216,19 +216,33 @@ func (b *Batch) Above(r *Row, above *Batch) *Row {
 	return above.find(AppendKey(nil, &above.Table, b.keyAbove(r)))
 }
 
-// Explodes begins [Batch.Exploded] of a table as the database has it: the rows are whole, also in columns
-// that others have added.
-func (b *Batch) Explodes(table *schema.Table) {
-	if b.exploded == nil {
-		b.exploded = &Batch{}
-	}
-	whole := b.Table.Clone()
-	for i := range table.Columns {
-		if b.Limits.Find(&whole, table.Columns[i].Name, i) < 0 {
-			whole.Columns = append(whole.Columns, table.Columns[i])
+// An Explosion makes the rows of the tables whose rows are values of others', in [Batch.Exploded] of
+// their batches.
+type Explosion struct {
+	batches []*Batch
+	folders []*Folder // by table, nil where the last Explode made none of its rows
+	explode Exploder
+}
+
+// NewExplosion returns one for the tables as the database has them: the rows are whole, also in
+// columns that the run does not know because others have added them.
+func NewExplosion(batches []*Batch, table func(i int) *schema.Table) *Explosion {
+	for i, b := range batches {
+		if b.Child == nil || !b.Child.Set {
+			continue
 		}
+		whole := b.Table.Clone()
+		for j, c := range table(i).Columns {
+			if b.Limits.Find(&whole, c.Name, j) < 0 {
+				whole.Columns = append(whole.Columns, c)
+			}
+		}
+		if b.exploded == nil {
+			b.exploded = &Batch{}
+		}
+		b.emptyExploded(whole)
 	}
-	b.emptyExploded(whole)
+	return &Explosion{batches: batches}
 }
 
 func (b *Batch) emptyExploded(table schema.Table) {
@@ -237,19 +251,12 @@ func (b *Batch) emptyExploded(table schema.Table) {
 	e.Table, e.Limits, e.Time, e.Version, e.Child, e.used = table, b.Limits, b.Time, -1, b.Child, true
 }
 
-// An explosion makes the rows of one call of [Explode].
-type explosion struct {
-	batches []*Batch
-	folders []*Folder // by table, nil where it makes none of its rows
-	explode Exploder
-}
-
-// Explode makes the rows of the tables whose rows are values of a batch's: for those of its rows,
-// as they are written, it makes [Batch.Exploded] of the batches of these tables, which [Batch.Explodes] has begun. They are
+// Explode makes the rows that are values of those of a batch, as they are written. They are
 // whole: a column that an element omits is NULL. Behind them are those that sweep. of is the batch
 // of the rows: the parent-th, or what a [Resolver] makes of it.
-func Explode(batches []*Batch, parent int, of *Batch, rows []*Row) error {
-	x := &explosion{batches: batches, folders: make([]*Folder, len(batches))}
+func (x *Explosion) Explode(parent int, of *Batch, rows []*Row) error {
+	batches := x.batches
+	x.folders, x.explode = make([]*Folder, len(batches)), nil
 	columns := map[int]int{} // of the rows, by the table whose rows they have
 	for i, b := range batches {
 		if b.Child == nil || !b.Child.Set || b.Child.Parent != parent && x.folders[b.Child.Parent] == nil {
@@ -297,7 +304,7 @@ func Explode(batches []*Batch, parent int, of *Batch, rows []*Row) error {
 }
 
 // begin starts with the rows of a table.
-func (x *explosion) begin(table int) {
+func (x *Explosion) begin(table int) {
 	b := x.batches[table]
 	e := b.exploded
 	b.emptyExploded(e.Table)
@@ -309,7 +316,7 @@ func (x *explosion) begin(table int) {
 }
 
 // add adds a row.
-func (x *explosion) add(c *TableChange, replaces bool) error {
+func (x *Explosion) add(c *TableChange, replaces bool) error {
 	f, b := x.folders[c.Table], x.batches[c.Table].exploded
 	c.Op = Replace // of one key the last counts, as a whole
 	if err := f.judge(b, &c.Change); err != nil {
@@ -333,7 +340,7 @@ func (x *explosion) add(c *TableChange, replaces bool) error {
 
 // sweep has the rows go that belong to a row and are not among those of the batch, of a table and
 // those below it.
-func (x *explosion) sweep(table int, above [][]byte) {
+func (x *Explosion) sweep(table int, above [][]byte) {
 	for i := table; i < len(x.batches); i++ {
 		if i != table && (x.folders[i] == nil || !x.below(i, table)) {
 			continue
@@ -348,7 +355,7 @@ func (x *explosion) sweep(table int, above [][]byte) {
 }
 
 // below tells that the rows of a table belong to those of another, at any level.
-func (x *explosion) below(table, above int) bool {
+func (x *Explosion) below(table, above int) bool {
 	for b := x.batches[table]; b.Child != nil; b = x.batches[b.Child.Parent] {
 		if b.Child.Parent == above {
 			return true

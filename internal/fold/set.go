@@ -18,7 +18,7 @@ type Set struct {
 	Whole bool
 
 	rejectBytes int
-	explodes    int    // the bytes that [Explode] takes at most
+	explodes    int    // the bytes that [Explosion.Explode] takes at most
 	messages    int64  // numbers those that are added
 	before      []undo // of addSeveral
 }
@@ -54,7 +54,7 @@ func (s *Set) Rows() (n int) {
 }
 
 // Bytes returns the memory that the set holds its content in, with that of the rows that
-// [Explode] makes of it.
+// [Explosion.Explode] makes of it.
 func (s *Set) Bytes() int {
 	n := s.rejectBytes + s.explodes
 	for _, b := range s.Batches {

@@ -26,7 +26,7 @@ type merge struct {
 	deletes  bool       // rows are deleted
 	removals int64      // of how many staged rows
 	replaces bool       // rows are replaced
-	sweeps   bool       // staged rows are keys of rows above; see [fold.Explode]
+	sweeps   bool       // staged rows are keys of rows above; see [fold.Explosion.Explode]
 	resets   bool       // columns of rows get their default
 	removes  bool       // the MERGE deletes rows
 	separate bool       // several statements take the place of the MERGE

@@ -6,13 +6,15 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
 )
 
 // explodeAll makes the rows that are values of others.
 func (a *attempt) explodeAll() error {
+	x := fold.NewExplosion(a.f.Batches, func(i int) *schema.Table { return &a.parts[i].after.Table })
 	for i, p := range a.parts {
 		p.direct = p.direct && len(a.takers(p)) == 0 // before its rows' sets: those of rows that exist are swept
-		if err := a.explode(i); err != nil {
+		if err := a.explode(x, i); err != nil {
 			return err
 		}
 	}
@@ -32,18 +34,13 @@ func (a *attempt) lockSets() {
 
 // explode makes the rows of other tables that are values of the rows of a part, as they are
 // written, and has the parts of these tables write them.
-func (a *attempt) explode(table int) error {
+func (a *attempt) explode(x *fold.Explosion, table int) error {
 	p, batches := a.parts[table], a.f.Batches
 	below := func(q *part) bool { return q.set && q.b.Used() }
 	if p.merge == nil || p.set || !slices.ContainsFunc(a.parts, below) {
 		return nil
 	}
-	for i, q := range a.parts {
-		if q.set && fold.Top(batches, i) == table {
-			q.b.Explodes(&q.after.Table)
-		}
-	}
-	if err := fold.Explode(batches, table, p.merge.b, p.newer); err != nil {
+	if err := x.Explode(table, p.merge.b, p.newer); err != nil {
 		return err
 	}
 	for i, q := range a.parts {

@@ -79,7 +79,7 @@ func (p *pieces) explode(table int, rows [][]*fold.Row) error {
 	if w == nil || !w.above {
 		return nil
 	}
-	if err := fold.Explode(p.batches, table, w.b, w.written); err != nil {
+	if err := p.explosion.Explode(table, w.b, w.written); err != nil {
 		return err
 	}
 	for i := table + 1; i < len(rows); i++ {

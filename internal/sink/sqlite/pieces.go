@@ -10,6 +10,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -20,6 +21,8 @@ type pieces struct {
 	ctx     context.Context
 	batches []*fold.Batch
 	writers []*writer // by table; nil where the batch has no rows
+	// explosion makes the rows of sets.
+	explosion *fold.Explosion
 	// undoes tells that the messages of the rows were kept. Else the whole flush leaves no
 	// trace where a row is rejected.
 	undoes bool
@@ -47,10 +50,8 @@ func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res
 		}
 		rows[i], p.undoes = b.Sorted(), p.undoes && b.Table.HasConstraints
 	}
+	p.explosion = fold.NewExplosion(f.Batches, func(i int) *schema.Table { return &tables[i].Table })
 	for i, b := range f.Batches {
-		if b.Child != nil && b.Child.Set {
-			b.Explodes(&tables[i].Table)
-		}
 		if !b.Used() {
 			continue
 		}
