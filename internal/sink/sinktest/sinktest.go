@@ -91,7 +91,7 @@ func Test(t *testing.T, h Harness) {
 		{"Stamps", stampTests},
 		{"OnCreate", needing(Scripted, onCreateTests)},
 		{"Expiry", slices.Concat(expiryTests, belowTests)},
-		{"Nested", needing(Nestable, slices.Concat(nestedTests, followTests))},
+		{"Nested", needing(Nestable, slices.Concat(nestedTests, wholeTests, followTests))},
 		{"ForeignKeys", needing(Nestable, foreignTests)},
 		{"Surrogates", needing(Nestable, surrogateTests)},
 		{"References", needing(Nestable, referenceTests)},
