@@ -293,6 +293,40 @@ func TestFlush_StatesByKey(t *testing.T) {
 	}
 }
 
+// TestFlush_StatesAtOnce: a flush of most rows whose states are kept does not find each by the index, and writes them in the
+// order of the keys; one of few of them does.
+func TestFlush_StatesAtOnce(t *testing.T) {
+	const rows, few = 10_000, 2000
+	for _, analyzed := range []bool{false, true} {
+		t.Run(fmt.Sprint("analyzed ", analyzed), func(t *testing.T) {
+			db := connectEmpty(t, testpg.New(t))
+			r := sinktest.Begin(t, db, versionedBy(fold.ColumnScope))
+			flush := func(version, rows int) {
+				for id := range rows {
+					r.Fold(fmt.Sprintf(`{"id":%d,"a":"x%d","v":%[2]d}`, 10_000+id*7%rows, version)) // in the order of their texts, too
+				}
+				r.Flush()
+			}
+			flush(1, rows)
+			flush(2, rows) // is taken to be new, as the rows before
+			if analyzed {
+				db.Exec(t, "VACUUM ANALYZE weir_versions")
+			}
+			db.Exec(t, "CREATE TABLE log (n serial, key bytea, scans bigint)")
+			db.Exec(t, "CREATE FUNCTION logs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log (key, scans) VALUES (NEW.key, pg_stat_get_xact_numscans('weir_versions_pkey'::regclass)); RETURN NEW; END $$")
+			db.Exec(t, "CREATE TRIGGER logs BEFORE UPDATE ON weir_versions FOR EACH ROW EXECUTE FUNCTION logs()")
+			// What the session scanned in transactions before is counted too until the server reports it, once a second: so
+			// only the difference between two rows says how they were found.
+			const logged = "SELECT count(*), max(scans) - min(scans), (SELECT bool_and(key > was) FROM (SELECT key, lag(key) OVER (ORDER BY n) FROM log) l (key, was)) FROM log"
+			flush(3, rows)
+			sinktest.Expect(t, db, logged, fmt.Sprint(rows, "|0|true"))
+			db.Exec(t, "TRUNCATE log")
+			flush(4, few)
+			sinktest.Expect(t, db, logged, fmt.Sprintf("%d|%d|true", few, few-1))
+		})
+	}
+}
+
 // TestFlush_TriggerChangesOthers: a trigger changes rows that the flush is about to change.
 func TestFlush_TriggerChangesOthers(t *testing.T) {
 	db := connect(t, testpg.New(t))
