@@ -214,7 +214,7 @@ func (m *merge) statements(s *script, rows []*fold.Row, alone bool) (t tags) {
 	s.avoidScans(m.table.relations())
 	unhash := func() {}
 	if !m.table.below { // 0.9 of the server's CPU where all rows change, 0.84 where none does (BenchmarkFlush_OfCopy)
-		unhash = s.mayHash(m.table.ident, len(rows), "3 * pg_relation_size("+quote(m.t.stageName)+")")
+		unhash = m.mayHash(s, m.table.ident, len(rows), "3 * pg_relation_size("+quote(m.t.stageName)+")")
 	}
 	s.add("%s", m.countSQL())
 	t.merge = s.add("%s", m.mergeSQL(set, differs))
@@ -235,12 +235,12 @@ func (s *script) avoidScans(relations string) {
 
 // mayHash has what is added next hash the keys of a table, until unhash is called, where the table has at most that many
 // bytes, so that most of its rows seem to be staged: reading the whole table takes less then than finding each key in the
-// index. The hash of 64 MB of a table's pages takes up to 95 MB, which
-// fits into twice work_mem: a part of it on the disk would end the order of the keys, in which rows are written as they are
-// staged. The planner knows that the keys are unique, and so hashes them and not the staged ones, only of a table without
-// others below: else rows may be written in the order in which these tables have them.
-func (s *script) mayHash(table string, rows int, most string) (unhash func()) {
-	if rows < manyStaged {
+// index. The hash of 64 MB of a table's pages takes up to 95 MB, which fits into twice work_mem: a part of it on the disk
+// would end the order of the keys, in which rows are written as they are staged. The planner knows that the keys are
+// unique, and so hashes them and not the staged ones: but for a table with others below, where rows may be written in the
+// order in which these have them, and for staged rows of which it has statistics too, which no temporary table gets.
+func (m *merge) mayHash(s *script, table string, rows int, most string) (unhash func()) {
+	if rows < manyStaged || m.d.staging() == unlogged {
 		return func() {}
 	}
 	s.add("SELECT set_config('enable_hashjoin', 'on', true), set_config('hash_mem_multiplier', '2', true) WHERE pg_relation_size(%s) <= least(%s, 64 << 20)", quote(table), most)

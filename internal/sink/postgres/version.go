@@ -298,7 +298,7 @@ func (v *versioned) mergeStates(s *script, m *merge, rows int) {
 		matched, missing = fmt.Sprintf(state, "v.xmin = s.found", racedWord), fmt.Sprintf(state, "s.found IS NULL", racedWord)
 	}
 	s.avoidScans("SELECT " + quote(d.schema+".weir_versions") + "::regclass")
-	unhash := s.mayHash(d.schema+".weir_versions", rows, strconv.Itoa(hashedStates*rows))
+	unhash := m.mayHash(s, d.schema+".weir_versions", rows, strconv.Itoa(hashedStates*rows))
 	const gone = "CASE WHEN s.op = 'd' THEN now() END"
 	s.add("MERGE INTO %s.weir_versions v USING %s s ON v.tbl = CASE WHEN "+hasState+" THEN %s END AND v.key = s.key"+
 		" WHEN MATCHED THEN UPDATE SET state = %s, gone = "+gone+
