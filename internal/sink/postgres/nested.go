@@ -32,19 +32,29 @@ func (a *attempt) lockSets() {
 	}
 }
 
+// hasSets reports whether rows that the flush writes are values of the part's.
+func (p *part) hasSets() bool {
+	table := slices.Index(p.a.parts, p)
+	for i, q := range p.a.parts {
+		if q.set && q.b.Used() && fold.Top(p.a.f.Batches, i) == table {
+			return true
+		}
+	}
+	return false
+}
+
 // explode makes the rows of other tables that are values of the rows of a part, as they are
 // written, and has the parts of these tables write them.
 func (a *attempt) explode(x *fold.Explosion, table int) error {
 	p, batches := a.parts[table], a.f.Batches
-	below := func(q *part) bool { return q.set && q.b.Used() }
-	if p.merge == nil || p.set || !slices.ContainsFunc(a.parts, below) {
+	if p.merge == nil || p.set || !p.hasSets() {
 		return nil
 	}
 	if err := x.Explode(table, p.merge.b, p.newer); err != nil {
 		return err
 	}
 	for i, q := range a.parts {
-		if !below(q) || fold.Top(batches, i) != table {
+		if !q.set || !q.b.Used() || fold.Top(batches, i) != table {
 			continue
 		}
 		e := q.b.Exploded()

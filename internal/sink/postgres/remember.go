@@ -97,8 +97,9 @@ func (p *part) remembers() bool {
 }
 
 // compares reports whether the MERGE can compare the versions of rows, in the order that weir has: those of whole numbers.
+// Of a row that has rows of other tables as values it has to be known before whether it is written, with them.
 func (p *part) compares() bool {
-	if p.b.Scope != fold.RowScope || p.b.Version < 0 || !p.mayKnow() {
+	if p.b.Scope != fold.RowScope || p.b.Version < 0 || !p.mayKnow() || p.hasSets() {
 		return false
 	}
 	at := versionAt(p.b, &p.after)

@@ -389,6 +389,8 @@ var mutants = []mutant{
 		postgres, "TestFlush_RowVersionsAreOneRoundTrip", false},
 	{"a replaced row is compared with the table's version, Postgres", "internal/sink/postgres/merge.go", `older = "s.op = 'k' AND " + older`, `older += ""`,
 		postgres, "TestFlush_RowVersionsAreOneRoundTrip", false},
+	{"a row whose sets are written too is compared by the MERGE, Postgres", "internal/sink/postgres/remember.go", `|| p.hasSets()`, ``,
+		postgres, "TestSuite/Nested", false},
 	{"a row of messages of several versions is written as a whole, Postgres", "internal/fold/rowscope.go", `v != vs.live && b.older(b.arena.get(v), vs.live)`, `false`,
 		postgres, "TestFlush_RowVersionsAreOneRoundTrip", false},
 	{"a message that changes nothing is compared with what is remembered, Postgres", "internal/fold/version.go", `live != nil && b.older(live, vs.live)`, `live != nil`,
