@@ -134,15 +134,14 @@ func (p *part) lookFor(m *merge) {
 		m.t.stageName, p.version(), table.ident, m.on())
 }
 
-// version is what a row has its version in.
+// version is what a row has its version in, of a type that may be another one than the batch's, if others widened it.
 func (p *part) version() string {
 	if p.b.Version < 0 {
 		return "NULL"
 	}
-	c := &p.b.Table.Columns[p.b.Version]
-	version := "t." + ident(c.Name)
-	if c.Type == schema.Real {
-		version = widened(version, c.Type, schema.Number)
+	version := "t." + ident(p.b.Table.Columns[p.b.Version].Name)
+	if at := versionAt(p.b, &p.after); at >= 0 && p.after.Columns[at].Type == schema.Real {
+		version = widened(version, schema.Real, schema.Number)
 	}
 	return version
 }

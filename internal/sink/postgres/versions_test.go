@@ -190,6 +190,24 @@ func TestFlush_RowVersionsAreOneRoundTrip(t *testing.T) {
 	}
 }
 
+// TestFlush_RowVersionsAreTextsMeanwhile: another run has made texts of the versions, which were numbers when the rows came.
+func TestFlush_RowVersionsAreTextsMeanwhile(t *testing.T) {
+	for _, first := range []string{"5", "5.5"} {
+		db := connectEmpty(t, testpg.New(t))
+		one, other := sinktest.BeginJob(t, db, "one", versionedBy(fold.RowScope)), sinktest.BeginJob(t, db, "other", versionedBy(fold.RowScope))
+		for _, r := range []*sinktest.Run{one, other} {
+			r.Flush(fmt.Sprintf(`{"id":1,"v":%s,"a":"x","b":"x"}`, first), fmt.Sprintf(`{"id":2,"v":%s,"a":"x","b":"x"}`, first))
+		}
+		other.Fold(`{"id":1,"v":7,"b":"7"}`, `{"id":2,"v":7,"b":"7"}`)
+		one.Flush(`{"id":1,"v":"text","a":"y"}`)
+		sinktest.Counts(t, other.Flush(), 0, 1, 1, 0)
+		sinktest.Expect(t, db, "SELECT id, v, a, b FROM t ORDER BY id", "1|text|y|x", "2|7|x|7")
+		sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+		one.End()
+		other.End()
+	}
+}
+
 // TestWriters_FirstFlushWithVersions: the first flush of a run does not wait for others that write versions of
 // other tables.
 func TestWriters_FirstFlushWithVersions(t *testing.T) {
