@@ -190,6 +190,38 @@ func TestFlush_RowVersionsAreOneRoundTrip(t *testing.T) {
 	}
 }
 
+// TestWriters_RowVersionMeanwhile: another session changes a row, and commits only when a flush waits for it, whose MERGE
+// then compares the version that the row has by now.
+func TestWriters_RowVersionMeanwhile(t *testing.T) {
+	for theirs, c := range map[string]struct {
+		inserted, updated, unchanged int64
+		want                         string
+	}{
+		"UPDATE t SET v = 8, a = 'theirs' WHERE id = 1":                                {0, 1, 1, "1|8|theirs|x"},
+		"UPDATE t SET v = 7, a = 'theirs' WHERE id = 1":                                {0, 2, 0, "1|7|7|x"},
+		"UPDATE t SET v = 4, b = 'theirs' WHERE id = 1":                                {0, 2, 0, "1|7|7|theirs"},
+		"UPDATE t SET v = NULL, a = 'theirs' WHERE id = 1":                             {0, 2, 0, "1|7|7|x"},
+		"DELETE FROM t WHERE id = 1":                                                   {1, 1, 0, "1|7|7|NULL"},
+		"UPDATE t SET id = 10, v = 20 WHERE id = 1":                                    {1, 1, 0, "1|7|7|NULL"},
+		"DELETE FROM t WHERE id = 1; INSERT INTO t (id, v, a) VALUES (1, 8, 'theirs')": {0, 1, 1, "1|8|theirs|NULL"},
+	} {
+		t.Run(theirs, func(t *testing.T) {
+			db := connectEmpty(t, testpg.New(t))
+			r := sinktest.Begin(t, db, versionedBy(fold.RowScope))
+			for v := 1; v < 6; v++ {
+				r.Flush(fmt.Sprintf(`{"id":0,"v":%d,"a":"x","b":"x"}`, v), fmt.Sprintf(`{"id":1,"v":%d,"a":"x","b":"x"}`, v))
+			}
+			db.Exec(t, "BEGIN")
+			db.Exec(t, theirs)
+			done := when(t, db, "wait_event_type = 'Lock'", func() { db.Exec(t, "COMMIT") })
+			res := r.Flush(`{"id":0,"v":7,"a":"7"}`, `{"id":1,"v":7,"a":"7"}`)
+			<-done
+			sinktest.Counts(t, res, c.inserted, c.updated, c.unchanged, 0)
+			sinktest.Expect(t, db, "SELECT id, v, a, b FROM t WHERE id < 2 ORDER BY id", "0|7|7|x", c.want)
+		})
+	}
+}
+
 // TestFlush_RowVersionsAreTextsMeanwhile: another run has made texts of the versions, which were numbers when the rows came.
 func TestFlush_RowVersionsAreTextsMeanwhile(t *testing.T) {
 	for _, first := range []string{"5", "5.5"} {
