@@ -389,6 +389,8 @@ var mutants = []mutant{
 		postgres, "TestFlush_RowVersionsAreOneRoundTrip", false},
 	{"a replaced row is compared with the table's version, Postgres", "internal/sink/postgres/merge.go", `older = "s.op = 'k' AND " + older`, `older += ""`,
 		postgres, "TestFlush_RowVersionsAreOneRoundTrip", false},
+	{"staged rows of which the server has statistics are hashed, Postgres", "internal/sink/postgres/merge.go", ` || m.d.staging() == unlogged`, ``,
+		postgres, "TestFlush_StatesAtOnce", false},
 	{"a row whose sets are written too is compared by the MERGE, Postgres", "internal/sink/postgres/remember.go", `|| p.hasSets()`, ``,
 		postgres, "TestSuite/Nested", false},
 	{"a row of messages of several versions is written as a whole, Postgres", "internal/fold/rowscope.go", `v != vs.live && b.older(b.arena.get(v), vs.live)`, `false`,
