@@ -355,7 +355,7 @@ var mutants = []mutant{
 		postgres, "TestFlush_RoomEnough", false},
 	{"a table with an index of the user's gets room, Postgres", "internal/sink/postgres/room.go", `WHERE indrelid = c.oid) = %d`, `WHERE indrelid = c.oid) >= %d`,
 		postgres, "TestFlush_LeavesRoom", false},
-	{"a MERGE of few rows of a table reads all of it, Postgres", "internal/sink/postgres/merge.go", `least(3 * `, `least(3000 * `,
+	{"a MERGE of few rows of a table reads all of it, Postgres", "internal/sink/postgres/merge.go", `"3 * pg_relation_size`, `"3000 * pg_relation_size`,
 		postgres, "TestFlush_OfMostRows", false},
 	{"rows with other values are taken for repeated, Postgres", "internal/sink/postgres/repeated.go", `case !bytes.Equal(`, `case t == schema.JSON && !bytes.Equal(`,
 		postgres, "TestFlush_Repeated/made", false},
