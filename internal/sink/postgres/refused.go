@@ -83,8 +83,8 @@ func (a *attempt) abandon(ctx context.Context, err error) error {
 type chunks struct {
 	*attempt
 	ctx context.Context
-	// linked has the SQLSTATEs of each table, see linkedSQL, and asked the statements that
-	// ask for them.
+	// linked has the SQLSTATEs and constraints of each table, see linkedSQL, and asked the
+	// statements that ask for them.
 	linked []map[string]bool
 	asked  []int
 	marked []chunkState // of the parts, what they were at the mark
@@ -156,8 +156,9 @@ func (c *chunks) Write(rows [][]*fold.Row, _ bool) error {
 				why.Of, why.At = c.blame(e, table)
 			}
 		}
+		leadsOut := slices.ContainsFunc(c.linked, func(linked map[string]bool) bool { return linked[constraintName(e)] })
 		for i, linked := range c.linked {
-			if linked[e.Code] && (table < 0 || table == i) {
+			if linked[e.Code] && !leadsOut && (table < 0 || table == i) {
 				why.Needs = e.Code
 			}
 		}
@@ -193,10 +194,18 @@ func copyLine(e *pgconn.PgError, rows int) (at int) {
 
 // linkedSQL asks for the SQLSTATEs of violations that are about other rows of the flush's
 // tables too, and may be none once these are written: of foreign keys between the tables, and of
-// unique values that may be exchanged.
+// unique values that may be exchanged. With them come the foreign keys of the same SQLSTATE that lead out of these
+// tables, as [constraintName] has them: a message that waited in vain for a row there would leave unique values to later ones.
 const linkedSQL = "SELECT DISTINCT CASE contype WHEN 'f' THEN '23503' WHEN 'u' THEN '23505' ELSE '23P01' END FROM pg_constraint" +
 	" WHERE contype = 'f' AND (conrelid = %[1]s AND confrelid IN (%[2]s) OR confrelid = %[1]s AND conrelid IN (%[2]s))" +
-	" OR conrelid = %[1]s AND contype IN ('u', 'x') AND condeferrable"
+	" OR conrelid = %[1]s AND contype IN ('u', 'x') AND condeferrable" +
+	" UNION SELECT concat_ws(' ', n.nspname, r.relname, k.conname) FROM pg_constraint k JOIN pg_class r ON r.oid = k.conrelid JOIN pg_namespace n ON n.oid = r.relnamespace" +
+	" WHERE k.contype = 'f' AND k.conrelid = %[1]s AND k.confrelid NOT IN (%[2]s)"
+
+// constraintName names the constraint that an error is about.
+func constraintName(e *pgconn.PgError) string {
+	return strings.Join([]string{e.SchemaName, e.TableName, e.ConstraintName}, " ")
+}
 
 // askLinked adds what finds them.
 func (c *chunks) askLinked() {

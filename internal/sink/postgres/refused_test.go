@@ -51,6 +51,21 @@ func rejectsAlone(t *testing.T, db *database, good, bad, better, words string) {
 	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "2")
 }
 
+// TestRefused_DeferredKeyOfOtherTables: a message whose row refers to none of a table that the flush does not write is
+// rejected in its turn, also where that shows when all rows are written. Beside it are tables whose rows do wait for each other.
+func TestRefused_DeferredKeyOfOtherTables(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE kinds (id integer PRIMARY KEY)")
+	db.Exec(t, "CREATE TABLE a (id integer PRIMARY KEY, kind integer REFERENCES kinds (id) DEFERRABLE INITIALLY DEFERRED, gate text UNIQUE)")
+	db.Exec(t, "CREATE TABLE p (id integer PRIMARY KEY)")
+	db.Exec(t, "CREATE TABLE c (id integer PRIMARY KEY, p integer REFERENCES p (id))")
+	s := sinktest.BeginTables(t, db, []string{"a", "p", "c"})
+	s.Flush(`{"a.id":1,"a.kind":7,"a.gate":"y"}`, `{"a.id":1,"a.gate":"x"}`, `{"a.id":2,"a.gate":"x"}`, `{"c.id":1,"c.p":1}`, `{"p.id":1}`)
+	sinktest.Expect(t, db, "SELECT id, gate FROM a", "1|x")
+	sinktest.Expect(t, db, "SELECT id, p FROM c", "1|1")
+	sinktest.Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "1", "3")
+}
+
 // TestRefused_NotByARow: what no row can mend ends the flush.
 func TestRefused_NotByARow(t *testing.T) {
 	for name, c := range map[string]struct{ table, revoke, want string }{

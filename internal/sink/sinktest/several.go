@@ -305,6 +305,16 @@ var severalTests = []test{
 		Expect(t, db, "SELECT id, a FROM p ORDER BY id", "7|NULL", "8|second")
 		Expect(t, db, "SELECT line FROM weir_rejects", "5")
 	}},
+	{"NoneWaitsForARowOfOtherTables", func(t *testing.T, db Database) {
+		theirs(t, db, "CREATE TABLE kinds (id INTEGER PRIMARY KEY)")
+		theirs(t, db, "CREATE TABLE p (id INTEGER PRIMARY KEY, kind INTEGER REFERENCES kinds (id), gate TEXT UNIQUE)")
+		theirs(t, db, "CREATE TABLE c (id INTEGER PRIMARY KEY, p INTEGER REFERENCES p (id))")
+		s := BeginTables(t, db, []string{"p", "c"})
+		s.Flush(`{"p.id":1,"p.kind":7,"p.gate":"y"}`, `{"p.id":1,"p.gate":"x"}`, `{"p.id":2,"p.gate":"x"}`, `{"c.id":1,"c.p":1}`)
+		Expect(t, db, "SELECT id, gate FROM p", "1|x")
+		Expect(t, db, "SELECT id, p FROM c", "1|1")
+		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "1", "3")
+	}},
 	{"VersionsInOneTable", func(t *testing.T, db Database) {
 		versions := func(table string, o *fold.Options) {
 			if table != "b" {

@@ -119,7 +119,7 @@ func (p *pieces) sweep(table int) error {
 
 func (p *pieces) refused(err error, table int) error {
 	if isRefusal(err) {
-		return p.refusal(err, table, -1)
+		return p.refusal(err, table, -1, false)
 	}
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	lib "modernc.org/sqlite/lib"
 
@@ -231,7 +230,7 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 			if p.writers[table].swept != nil || at >= len(given[table]) { // the row is none of those given
 				at = -1
 			}
-			return p.refusal(err, table, at)
+			return p.refusal(err, table, at, at >= 0 && !given[table][at].Deleted)
 		}
 		return err
 	}
@@ -256,13 +255,14 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 		}
 	}
 	if p.c.deferredKeys() {
-		return -1, p.refusal(&Error{Code: lib.SQLITE_CONSTRAINT_FOREIGNKEY, Msg: "FOREIGN KEY constraint failed"}, -1, -1)
+		return -1, p.refusal(&Error{Code: lib.SQLITE_CONSTRAINT_FOREIGNKEY, Msg: "FOREIGN KEY constraint failed"}, -1, -1, false)
 	}
 	return -1, nil
 }
 
-// refusal is an error about one of the rows of a piece, or about all where at is -1.
-func (p *pieces) refusal(err error, table, at int) error {
+// refusal is an error about one of the rows of a piece, or about all where at is -1. sets says that the row is one
+// that was to be inserted or updated.
+func (p *pieces) refusal(err error, table, at int, sets bool) error {
 	refused := &sink.Refusal{Err: err, Table: table, Of: table, At: at}
 	e := (*Error)(nil)
 	if !errors.As(err, &e) {
@@ -272,7 +272,11 @@ func (p *pieces) refusal(err error, table, at int) error {
 	case lib.SQLITE_CONSTRAINT_UNIQUE, lib.SQLITE_CONSTRAINT_PRIMARYKEY, lib.SQLITE_CONSTRAINT_ROWID:
 		refused.Taken = true
 	case lib.SQLITE_CONSTRAINT_FOREIGNKEY:
-		linked, err := p.linked()
+		var only *writer
+		if sets {
+			only = p.writers[table]
+		}
+		linked, err := p.linked(only)
 		if err != nil {
 			return err
 		}
@@ -283,20 +287,26 @@ func (p *pieces) refusal(err error, table, at int) error {
 	return refused
 }
 
-// linked reports whether one of the tables has a foreign key to one of them.
-func (p *pieces) linked() (bool, error) {
-	var names []any
-	for _, w := range p.writers {
-		if w != nil {
-			names = append(names, w.table.Name)
+// linked reports whether one of the tables has a foreign key to one of them: of these, where only is given, one that a row
+// of its table may violate which is inserted or updated, its key being what it was. Which one it violates SQLite does
+// not say: where the table has foreign keys to others too, messages may wait in vain.
+func (p *pieces) linked(only *writer) (linked bool, err error) {
+	named := func(name string) *writer {
+		at := slices.IndexFunc(p.writers, func(w *writer) bool { return w != nil && lower(w.table.Name) == lower(name) })
+		if at < 0 {
+			return nil
 		}
+		return p.writers[at]
 	}
-	in := "COLLATE NOCASE IN (?1"
-	for i := range names[1:] {
-		in += fmt.Sprintf(", ?%d", i+2)
-	}
-	keys := int64(0)
-	err := p.c.query(strings.ReplaceAll(`SELECT count(*) FROM pragma_table_list l, pragma_foreign_key_list(l.name) f WHERE l.schema = 'main' AND l.name {in}) AND f."table" {in})`, "{in}", in),
-		func(s *stmt) error { keys = s.int(0); return nil }, names...)
-	return keys > 0, err
+	err = p.c.query(`SELECT l.name, f."table", f."to" FROM pragma_table_list l, pragma_foreign_key_list(l.name) f WHERE l.schema = 'main'`, func(s *stmt) error {
+		of, to := named(s.text(0)), named(s.text(1))
+		linked = linked || of != nil && to != nil && (only == nil || of == only || to == only && !to.isKey(s.text(2)))
+		return nil
+	})
+	return linked, err
+}
+
+// isKey reports whether a column is one of the table's key.
+func (w *writer) isKey(column string) bool {
+	return slices.ContainsFunc(w.table.Key, func(k int) bool { return lower(w.table.Columns[k].Name) == lower(column) })
 }
