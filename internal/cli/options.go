@@ -273,7 +273,7 @@ func (o *batchOptions) flags(f *pflag.FlagSet, enums *choices) {
 	o.buffer = defaultBuffer
 	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading pauses")
 	addChoice(enums, f, &o.synchronous, "synchronous", defaultSynchronous, "how safe a commit is from a power cut; see docs/durability.md", sink.Levels...)
-	addChoice(enums, f, &o.prefetch, "prefetch", job.PrefetchAuto, "look up the rows of a batch on 8 more connections before it is written; auto: when flushes wait for the disk", job.PrefetchAuto, job.PrefetchOn, job.PrefetchOff)
+	addChoice(enums, f, &o.prefetch, "prefetch", job.PrefetchAuto, "read the rows of a batch before they are written, many at once; auto: when flushes wait for the disk", job.PrefetchAuto, job.PrefetchOn, job.PrefetchOff)
 	f.Var(&o.retryFor, "retry-for", "how long to retry a locked or unavailable database, or a lost feed (default 5m; connections: forever)")
 }
 

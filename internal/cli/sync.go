@@ -181,8 +181,10 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	c.OpenReader = func(ctx context.Context) (job.RowReader, error) {
-		return r.inspect(ctx)
+	if c.SlowRow = r.to.SlowRow; r.to.OpenReader != nil {
+		c.OpenReader = func(ctx context.Context) (sink.RowReader, error) {
+			return r.to.OpenReader(ctx, r.to.dest, r.readerOptions())
+		}
 	}
 	err = r.o.countStored(ctx, r.storedRejects, func() error {
 		return job.Run(ctx, c, sink.Retry(db, patience, onRetry), sink.RetryClaims(claims, patience, onRetry), r.p)
@@ -206,7 +208,12 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 
 // inspect opens the database to read beside the run.
 func (r *syncRun) inspect(ctx context.Context) (sink.Inspector, error) {
-	return r.to.Inspect(ctx, r.to.dest, sink.Options{Cache: readerCache, Log: slog.New(debugHandler{r.log.Handler()})})
+	return r.to.Inspect(ctx, r.to.dest, r.readerOptions())
+}
+
+// readerOptions are those of the run's connections that read.
+func (r *syncRun) readerOptions() sink.Options {
+	return sink.Options{Cache: readerCache, Log: slog.New(debugHandler{r.log.Handler()})}
 }
 
 // shownJob is the name of a job for people and Prometheus.

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sqlite"
@@ -35,8 +36,8 @@ type Database interface {
 	open(ctx context.Context, level sink.Level) (*sql.DB, error)
 	// sink opens the place as weir does.
 	sink(ctx context.Context, o sink.Options) (sink.Sink, error)
-	// reader opens the place as weir does to read.
-	reader(ctx context.Context) (sink.Inspector, error)
+	// prefetch sets what of a run reads rows of the place before they are written.
+	prefetch(c *job.Config)
 	// wipe empties the place.
 	wipe(ctx context.Context) error
 	usage(ctx context.Context) (usage, error)
@@ -165,8 +166,11 @@ func (d *sqliteDB) sink(ctx context.Context, o sink.Options) (sink.Sink, error) 
 	return sqlite.Open(ctx, d.file(), sqlite.Options{Synchronous: o.Level, Cache: o.Cache, VFS: sqlite.CountingVFS, Log: discard})
 }
 
-func (d *sqliteDB) reader(ctx context.Context) (sink.Inspector, error) {
-	return sqlite.Driver.Inspect(ctx, d.file(), sink.Options{Cache: readerCache, Log: discard})
+func (d *sqliteDB) prefetch(c *job.Config) {
+	c.SlowRow = sqlite.Driver.SlowRow
+	c.OpenReader = func(ctx context.Context) (sink.RowReader, error) {
+		return sqlite.Driver.OpenReader(ctx, d.file(), sink.Options{Cache: readerCache, Log: discard})
+	}
 }
 
 func (d *sqliteDB) size(context.Context) (int64, error) {
@@ -348,13 +352,7 @@ func (d *postgresDB) sink(ctx context.Context, o sink.Options) (sink.Sink, error
 	return postgres.Open(ctx, dsn, sink.Options{Level: o.Level, Log: discard})
 }
 
-func (d *postgresDB) reader(ctx context.Context) (sink.Inspector, error) {
-	dsn, err := d.inSchema()
-	if err != nil {
-		return nil, err
-	}
-	return postgres.Driver.Inspect(ctx, dsn, sink.Options{Log: discard})
-}
+func (d *postgresDB) prefetch(c *job.Config) { c.SlowRow = postgres.Driver.SlowRow }
 
 func (d *postgresDB) size(ctx context.Context) (bytes int64, err error) {
 	err = d.control.QueryRow(context.WithoutCancel(ctx), "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class WHERE relkind = 'r' AND relnamespace = $1::regnamespace", d.schema).Scan(&bytes)

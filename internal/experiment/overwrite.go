@@ -75,10 +75,12 @@ type OverwriteSize struct {
 
 // An OverwriteFlush is what flushes of one size cost. The more rows a flush has, the more of them are in the same page.
 type OverwriteFlush struct {
-	Rows      int           `json:"rows_of_a_flush"`
-	Insert    Cost          `json:"insert"`
-	Overwrite Cost          `json:"overwrite"`
-	Ratio     report.Spread `json:"overwrite_of_insert"`
+	Rows            int           `json:"rows_of_a_flush"`
+	Insert          Cost          `json:"insert"`
+	Overwrite       Cost          `json:"overwrite"`
+	Prefetched      Cost          `json:"overwrite_with_prefetch"`
+	Ratio           report.Spread `json:"overwrite_of_insert"`
+	PrefetchedRatio report.Spread `json:"overwrite_with_prefetch_of_insert"`
 }
 
 // Overwrite measures databases one after the other.
@@ -198,7 +200,8 @@ func (w *overwriting) larger(ctx context.Context) (all []OverwriteFlush, err err
 		w.c.Log.Info(fmt.Sprintf("%s: flushes of %s", w.db.name(), quantity.Count(int64(f.Rows), "row")))
 		err := w.turns(ctx, f.Rows, []overwriteKind{
 			{rows: w.fresh, batch: f.Rows, prefetch: job.PrefetchOff, cost: &f.Insert},
-			{rows: w.existing, batch: f.Rows, prefetch: job.PrefetchOff, cost: &f.Overwrite, ratio: &f.Ratio}})
+			{rows: w.existing, batch: f.Rows, prefetch: job.PrefetchOff, cost: &f.Overwrite, ratio: &f.Ratio},
+			{rows: w.existing, batch: f.Rows, prefetch: job.PrefetchOn, cost: &f.Prefetched, ratio: &f.PrefetchedRatio}})
 		if err != nil {
 			return nil, err
 		}
@@ -324,10 +327,11 @@ func (w *overwriting) sync(ctx context.Context, keys []string, batch int, prefet
 	}
 	w.syncs++ // each is a job of its own, for none resumes another
 	p := progress.New("t")
-	err = runJob(ctx, job.Config{Sources: []string{w.path}, Job: fmt.Sprint(w.syncs), BatchRows: batch, Buffer: 64 << 20,
+	c := job.Config{Sources: []string{w.path}, Job: fmt.Sprint(w.syncs), BatchRows: batch, Buffer: 64 << 20,
 		Tables:   []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: overwriteColumns + 1}}},
-		Prefetch: prefetch, OpenReader: func(ctx context.Context) (job.RowReader, error) { return w.db.reader(ctx) }, Log: w.c.Log}, to, p)
-	if err != nil {
+		Prefetch: prefetch, Log: w.c.Log}
+	w.db.prefetch(&c)
+	if err = runJob(ctx, c, to, p); err != nil {
 		return err
 	}
 	want := progress.Rows{Inserted: int64(w.added), Updated: int64(len(keys) - w.added)}

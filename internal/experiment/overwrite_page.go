@@ -73,11 +73,11 @@ func (t *OverwriteTable) larger() report.Section {
 	s := report.Section{
 		Title: t.Database + ": larger flushes",
 		Note:  fmt.Sprintf("All rows of a run in one flush, at %g times the memory. Rows are written in the order of their keys, so that the more of them a flush has, the more are in a page that is read and written once.", last.Times),
-		Table: report.Table{Columns: append([]report.Column{{Name: "rows of a flush", Number: true}, {Name: "ratio", Number: true}}, overwriteColumnsOf...)},
+		Table: report.Table{Columns: append([]report.Column{{Name: "rows of a flush", Number: true}, {Name: "ratio", Number: true}, {Name: "with prefetch", Number: true}}, overwriteColumnsOf...)},
 	}
 	for i := range t.Flushes {
 		f := &t.Flushes[i]
-		s.Table.Rows = append(s.Table.Rows, append([]string{quantity.Grouped(int64(f.Rows)), spreadText(f.Ratio)}, compared(&f.Insert, &f.Overwrite, f.Rows)...))
+		s.Table.Rows = append(s.Table.Rows, append([]string{quantity.Grouped(int64(f.Rows)), spreadText(f.Ratio), spreadText(f.PrefetchedRatio)}, compared(&f.Insert, &f.Overwrite, f.Rows)...))
 	}
 	return s
 }
@@ -103,5 +103,6 @@ func (t *OverwriteTable) bend() string {
 			break
 		}
 	}
-	return fmt.Sprintf("%s; %s. In flushes of %s it takes %s times as long there.", text, bends, quantity.Count(int64(flush.Rows), "row"), quantity.Figure(flush.Ratio.Median))
+	return fmt.Sprintf("%s; %s. In flushes of %s it takes %s times as long there (with prefetch %s).", text, bends, quantity.Count(int64(flush.Rows), "row"), quantity.Figure(flush.Ratio.Median),
+		quantity.Figure(flush.PrefetchedRatio.Median))
 }

@@ -40,7 +40,7 @@ func TestOverwrite_WritesTheSameRowsAtEachSize(t *testing.T) {
 			t.Errorf("%s: %+v", driver, d.Flushes)
 		}
 		for i := range d.Flushes {
-			if f := &d.Flushes[i]; f.Insert.Rate.Median <= 0 || f.Ratio.Median <= 0 {
+			if f := &d.Flushes[i]; f.Insert.Rate.Median <= 0 || f.Ratio.Median <= 0 || f.PrefetchedRatio.Median <= 0 {
 				t.Errorf("%s: %+v", driver, f)
 			}
 		}

@@ -72,10 +72,10 @@ type Config struct {
 	// Tombstones is how long the version of a delete is remembered.
 	Tombstones time.Duration
 
-	// Prefetch is PrefetchAuto, …; OpenReader opens one of its connections. nil
-	// is none.
+	// Prefetch is PrefetchAuto, …; SlowRow and OpenReader are the driver's, of this database.
 	Prefetch   string
-	OpenReader func(context.Context) (RowReader, error)
+	SlowRow    time.Duration
+	OpenReader func(context.Context) (sink.RowReader, error)
 
 	Rejects    Rejects
 	MaxRejects int64
@@ -116,7 +116,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 	c.Tables = slices.Clone(c.Tables) // they get the names that the database has
 	r := &run{Config: c, declared: len(c.Tables), db: db, claims: claims, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate),
 		moved: map[string]bool{}, fenced: map[string]bool{}, flush: db.Flush, readTables: db.Tables,
-		prefetch: &prefetch{mode: c.Prefetch, open: c.OpenReader}}
+		prefetch: &prefetch{mode: c.Prefetch, slow: c.SlowRow, open: c.OpenReader}}
 	r.feedNames = r.Feed.names(&r.names)
 	defer func() { err = errors.Join(err, r.prefetch.close()) }()
 	if err := r.begin(ctx); err != nil {

@@ -12,15 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
 )
-
-// A RowReader is a further connection to the database, which reads the rows that a
-// batch will change, so that the flush finds them in memory. It is used by one
-// goroutine at a time.
-type RowReader interface {
-	Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error
-	Close() error
-}
 
 // When rows are prefetched.
 const (
@@ -33,23 +26,23 @@ const (
 	rowReaders  = 8 // connections that read at a time: a disk answers many questions at once
 	readerChunk = 64
 
-	// A flush of at least judgedRows that takes slowRow for each of them waits for
-	// a disk: in memory a row takes 3 to 15 µs. SQLite on a disk of 19,000 reads a
-	// second takes 100, and prefetching made that slower.
+	// A flush of at least judgedRows that takes the driver's SlowRow for each of them waits for
+	// a disk.
 	judgedRows = 1000
-	slowRow    = 200 * time.Microsecond
 	// After disableAfter flushes that are not 10 % faster, prefetching pauses for
 	// retryAfter flushes.
 	disableAfter, retryAfter = 3, 50
 )
 
-// A prefetch reads the rows of one set while the one before it is written.
+// A prefetch decides whether rows are read before they are written, and reads those of one set while the one
+// before it is written, where the driver has readers.
 type prefetch struct {
 	mode string
-	open func(context.Context) (RowReader, error)
+	slow time.Duration                                 // see [sink.Driver]
+	open func(context.Context) (sink.RowReader, error) // nil: the driver has none
 
 	reading sync.Mutex // one batch at a time
-	pool    []RowReader
+	pool    []sink.RowReader
 
 	mu     sync.Mutex
 	on     bool
@@ -58,11 +51,11 @@ type prefetch struct {
 	left   int           // flushes to go before it is tried again
 }
 
-// wanted reports whether the next batch is to be prefetched.
+// wanted reports whether the next set is to be prefetched.
 func (p *prefetch) wanted() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.open != nil && (p.mode == PrefetchOn || p.mode == PrefetchAuto && p.on)
+	return p.mode == PrefetchOn || p.mode == PrefetchAuto && p.on
 }
 
 // flushed takes how long a flush took, and decides about the next ones.
@@ -76,7 +69,7 @@ func (p *prefetch) flushed(rows int, took time.Duration) {
 	switch {
 	case !p.on && p.left > 0:
 		p.left--
-	case !p.on && perRow >= slowRow:
+	case !p.on && perRow >= p.slow:
 		p.on, p.before, p.futile = true, perRow, 0
 	case p.on && perRow < p.before*9/10:
 		p.futile = 0
@@ -156,7 +149,7 @@ func (p *prefetch) pass(ctx context.Context, in <-chan *set, out chan<- *set, lo
 	defer close(out)
 	for s := range in {
 		s.stopPrefetch = func() {}
-		if s.Rows() > 0 && p.wanted() {
+		if p.open != nil && s.Rows() > 0 && p.wanted() {
 			reading, cancel := context.WithCancel(ctx)
 			var done sync.WaitGroup
 			done.Go(func() {

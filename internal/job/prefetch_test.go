@@ -1,14 +1,14 @@
 package job
 
 import (
-	"context"
 	"testing"
 	"time"
 )
 
 // TestPrefetch_TurnsOnWhereFlushesAreSlow and off again where it does not help.
 func TestPrefetch_TurnsOnWhereFlushesAreSlow(t *testing.T) {
-	a := &prefetch{mode: PrefetchAuto, open: func(context.Context) (RowReader, error) { return nil, nil }}
+	const slowRow = 100 * time.Microsecond
+	a := &prefetch{mode: PrefetchAuto, slow: slowRow}
 	flush := func(rows int, perRow time.Duration) { a.flushed(rows, time.Duration(rows)*perRow) }
 	expect := func(on bool, when string) {
 		t.Helper()

@@ -197,6 +197,9 @@ type Flush struct {
 	// Tombstones is how long the version of a delete is remembered at least, where a
 	// batch has versions.
 	Tombstones time.Duration
+	// Prefetch says that flushes wait for the disk, so that a driver which can should have the rows read before they
+	// are asked for.
+	Prefetch bool
 	// BeforeCommit is called in the transaction when everything but the checkpoints is
 	// written, with all rejects, those of the batch that the database refused among them;
 	// it sets what the checkpoints of Lanes say, but for Seq, and RejectFile. An error ends

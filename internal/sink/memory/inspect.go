@@ -219,9 +219,6 @@ func (t *table) differing(have row, b *fold.Batch, r *fold.Row, columns []int) i
 	return -1
 }
 
-// Read implements [sink.Inspector]. There is no disk to read from.
-func (c *conn) Read(ctx context.Context, _ *fold.Batch, _ []*fold.Row) error { return ctx.Err() }
-
 // plan says what a table would get.
 func plan(want *schema.Table) []string {
 	var added []string

@@ -19,7 +19,10 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(testpg.Tests{M: m}) }
+func TestMain(m *testing.M) {
+	postgres.ReadAheadBy(50)
+	goleak.VerifyTestMain(testpg.Tests{M: m})
+}
 
 // TestSuite has the driver pass the suite of all drivers.
 func TestSuite(t *testing.T) {
@@ -40,7 +43,7 @@ func connectEmpty(t *testing.T, url string) *database {
 
 // TestSuite_Forms is the suite where the staging table is another one: that of a
 // user who may make no temporary tables, where tables are written by separate statements too, and that
-// behind a pooler. The two are run at the same time,
+// behind a pooler, where rows are also read ahead. The two are run at the same time,
 // each with a server of its own, for the suite counts what is written to a server's log.
 func TestSuite_Forms(t *testing.T) {
 	t.Parallel()
@@ -68,7 +71,7 @@ func TestSuite_Forms(t *testing.T) {
 		pool := testpg.Pool(t, url, "transaction")
 		sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
 			db := connectEmpty(t, url)
-			db.beside, db.pooled = true, true
+			db.beside, db.pooled, db.ahead = true, true, true
 			db.weir = pool
 			return db
 		}})
@@ -85,6 +88,15 @@ type database struct {
 
 	pooled bool // no session is weir's, so that none can hold a lane
 	beside bool // other tests run at the same time
+	ahead  bool // flushes read ahead what they write
+}
+
+// aheadSink wants what its flushes write read ahead.
+type aheadSink struct{ sink.Sink }
+
+func (s aheadSink) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
+	f.Prefetch = true
+	return s.Sink.Flush(ctx, f)
 }
 
 // Has reports traits: nobody but the server makes databases.
@@ -110,7 +122,11 @@ func connect(t *testing.T, url string) *database {
 // Open opens the database as weir does.
 func (d *database) Open(t *testing.T) sink.Sink {
 	t.Helper()
-	return d.open(t, cmp.Or(d.weir, d.url))
+	if db := d.open(t, cmp.Or(d.weir, d.url)); !d.ahead {
+		return db
+	} else {
+		return aheadSink{db}
+	}
 }
 
 // Claims opens the claims of a job as weir does.

@@ -32,6 +32,8 @@ type merge struct {
 	separate bool       // several statements take the place of the MERGE
 	plain    bool       // the COPY takes the columns of the table alone
 	inOrder  bool       // the staging table has the rows in the order of the COPY
+	size     int        // bytes of the values in the rows
+	ahead    bool       // what the MERGE will read of the table is read ahead; see mergeAhead
 	crowded  int64      // how many rows it has updated outside of their pages, where these are most of many
 	versions *versioned // nil where the batch has none
 	scratch  []byte
@@ -82,6 +84,7 @@ func (d *DB) newMerge(b *fold.Batch, t *table, table relation, rows []*fold.Row)
 			v := b.Value(r, i)
 			if v != nil {
 				names[i] = true
+				m.size += len(v)
 				nulls[i] = nulls[i] || v[0] == 'n'
 			}
 			if !r.Deleted && b.Initial(r, i) {
@@ -124,17 +127,14 @@ func (d *DB) newMerge(b *fold.Batch, t *table, table relation, rows []*fold.Row)
 // tags are the numbers of a merge's statements in its script; -1: there is none.
 type tags struct {
 	insert, update, delete int
-	merge                  int // between two statements that tell what it counts
+	before, after          int // which tell what the MERGEs between them count
 }
 
-var noTags = tags{-1, -1, -1, -1}
+var noTags = tags{-1, -1, -1, -1, -1}
 
 // count adds what a merge's statements did, if they got so far.
 func (m *merge) count(res *sink.Counts, r []result, at tags, rows int) bool {
-	last := max(at.insert, at.update, at.delete)
-	if at.merge >= 0 {
-		last = max(last, at.merge+1)
-	}
+	last := max(at.insert, at.update, at.delete, at.after)
 	if len(r) <= last || rows == 0 && !m.sweeps {
 		return false
 	}
@@ -145,8 +145,8 @@ func (m *merge) count(res *sink.Counts, r []result, at tags, rows int) bool {
 		return r[statement].tag.RowsAffected()
 	}
 	did := sink.Counts{Inserted: affected(at.insert), Updated: affected(at.update), Deleted: affected(at.delete)}
-	if at.merge >= 0 {
-		m.split(&did, r[at.merge-1:at.merge+2])
+	if at.after >= 0 {
+		m.split(&did, r[at.before:at.after+1])
 	}
 	res.Inserted += did.Inserted
 	res.Updated += did.Updated
@@ -212,13 +212,17 @@ func (m *merge) statements(s *script, rows []*fold.Row, alone bool) (t tags) {
 		m.lock(s, "t.ctid IS NOT NULL AND ("+touched+")")
 	}
 	s.avoidScans(m.table.relations())
-	unhash := func() {}
-	if !m.table.below { // 0.9 of the server's CPU where all rows change, 0.84 where none does (BenchmarkFlush_OfCopy)
+	ahead, unhash := m.ahead && m.inOrder, func() {}
+	if !ahead && !m.table.below { // 0.9 of the server's CPU where all rows change, 0.84 where none does (BenchmarkFlush_OfCopy)
 		unhash = m.mayHash(s, m.table.ident, len(rows), "3 * pg_relation_size("+quote(m.t.stageName)+")")
 	}
-	s.add("%s", m.countSQL())
-	t.merge = s.add("%s", m.mergeSQL(set, differs))
-	s.add("%s", m.countSQL())
+	t.before = s.add("%s", m.countSQL())
+	if ahead {
+		m.mergeAhead(s, len(rows), set, differs)
+	} else {
+		s.add("%s", m.mergeSQL(m.sorted("*"), set, differs))
+	}
+	t.after = s.add("%s", m.countSQL())
 	unhash()
 	if m.deletes && !m.removes && alone {
 		t.delete = m.delete(s)
@@ -247,14 +251,14 @@ func (m *merge) mayHash(s *script, table string, rows int, most string) (unhash 
 	return func() { s.add("SET LOCAL enable_hashjoin = off") }
 }
 
-// mergeSQL is the MERGE of the staged rows. It joins them once, and writes as it goes: no row is read
+// mergeSQL is the MERGE of staged rows. It joins them once, and writes as it goes: no row is read
 // twice, however large the table. A row that another session deletes meanwhile, or gives another key,
 // is inserted; a key that another one inserts is an error, after which the flush is sent again. Where the
 // rows are not in order they are sorted: what is no table, a MERGE makes one value of each row of, to find it
 // again, which with the sort takes 0.4 of 8 µs a row of 38 columns (BenchmarkFlush_OfCopy).
-func (m *merge) mergeSQL(set []assignment, differs string) string {
+func (m *merge) mergeSQL(staged string, set []assignment, differs string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "MERGE INTO %s t USING %s s ON %s", m.table.ident, m.sorted("*"), m.on())
+	fmt.Fprintf(&b, "MERGE INTO %s t USING %s s ON %s", m.table.ident, staged, m.on())
 	if m.removes {
 		b.WriteString(" WHEN MATCHED AND s.op = 'd' THEN DELETE")
 	}
@@ -321,11 +325,17 @@ func (m *merge) countSQL() string {
 		" sum(pg_stat_get_xact_tuples_updated(id)), sum(pg_stat_get_xact_tuples_hot_updated(id)) FROM (%s) r (id)", m.table.relations())
 }
 
-// split adds what a MERGE did, given the answers before it, to it and after it. What triggers and foreign
-// keys of the table write to it themselves is counted there too, but not by the MERGE.
+// split adds what MERGEs did, given the answers from before them to after them. What triggers and foreign
+// keys of the table write to it themselves is counted there too, but not by a MERGE.
 func (m *merge) split(did *sink.Counts, r []result) {
-	count := func(column int) int64 { return number(r[2].rows[0][column]) - number(r[0].rows[0][column]) }
-	all := r[1].tag.RowsAffected()
+	last := len(r) - 1
+	count := func(column int) int64 { return number(r[last].rows[0][column]) - number(r[0].rows[0][column]) }
+	all := int64(0)
+	for _, one := range r[1:last] {
+		if strings.HasPrefix(one.tag.String(), "MERGE ") {
+			all += one.tag.RowsAffected()
+		}
+	}
 	inserted, deleted := min(count(0), all), int64(0)
 	if m.removes {
 		deleted = min(count(1), all-inserted, m.removals)

@@ -156,6 +156,7 @@ func (p *part) write(alone bool) {
 	p.from = s.n
 	if p.merge.plain = p.direct; !p.direct {
 		var sql []string
+		p.merge.ahead = p.a.f.Prefetch && p.merge.mayReadAhead(len(p.newer))
 		sql, p.stage = p.merge.prepare(len(p.newer))
 		for _, q := range sql {
 			s.add("%s", q)

@@ -111,7 +111,7 @@ func (m *merge) prepare(rows int) (sql []string, now stage) {
 			sql = append(sql, "DROP TABLE IF EXISTS "+m.t.stageName)
 		}
 		sql = append(sql, fmt.Sprintf(`CREATE %s TABLE %s (n integer, op "char", marks varbit%s) %s`, kind, name, b.String(), end))
-	} else if now.kind == unlogged || old.used || rows >= manyStaged {
+	} else if now.kind == unlogged || old.used || rows >= manyStaged || m.ahead {
 		sql = append(sql, old.empty(m.t.stageName))
 	}
 	m.inOrder = now.kind != unlogged && len(sql) > 0 && !strings.HasPrefix(sql[0], "DELETE")

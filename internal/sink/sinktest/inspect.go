@@ -306,10 +306,13 @@ var inspectorTests = []test{
 	{"ReadOfRowsThatExistAndThatDoNot", func(t *testing.T, db Database) {
 		r := Begin(t, db, key("id", "k"))
 		lines := []string{`{"id":1,"k":"it's","a":"x"}`, `{"id":2,"k":"b","a":"y"}`}
-		i := inspect(t, db)
+		i, isReader := inspect(t, db).(sink.RowReader)
+		if !isReader {
+			return
+		}
 		read := func(lines ...string) {
 			t.Helper()
-			b := sealed(t, i, []string{"id", "k"}, lines...)
+			b := sealed(t, inspect(t, db), []string{"id", "k"}, lines...)
 			if err := i.Read(t.Context(), b, b.Sorted()); err != nil {
 				t.Error(err)
 			}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/weirsync/weir/internal/realpath"
 	"github.com/weirsync/weir/internal/schema"
@@ -32,15 +33,25 @@ var Driver = sink.Driver{
 	OpenClaims: func(ctx context.Context, path, job string, o sink.Options) (sink.Claims, error) {
 		return OpenClaims(ctx, path, job, Options{Synchronous: o.Level, Log: o.Log})
 	},
-	Inspect: func(ctx context.Context, path string, o sink.Options) (sink.Inspector, error) {
-		switch _, err := os.Stat(path); {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil, fmt.Errorf("the database is missing: %w", err)
-		case err != nil:
-			return nil, fmt.Errorf("the database: %w", err)
-		}
-		return Open(ctx, path, Options{Synchronous: sink.Full, Cache: o.Cache, ReadOnly: true, Log: o.Log})
+	// In memory a row takes 3 to 15 µs; on a disk of 19,000 reads a second 100, and reading ahead made that slower.
+	SlowRow: 200 * time.Microsecond,
+	OpenReader: func(ctx context.Context, path string, o sink.Options) (sink.RowReader, error) {
+		return inspect(ctx, path, o)
 	},
+	Inspect: func(ctx context.Context, path string, o sink.Options) (sink.Inspector, error) {
+		return inspect(ctx, path, o)
+	},
+}
+
+// inspect opens a database to read.
+func inspect(ctx context.Context, path string, o sink.Options) (*DB, error) {
+	switch _, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("the database is missing: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("the database: %w", err)
+	}
+	return Open(ctx, path, Options{Synchronous: sink.Full, Cache: o.Cache, ReadOnly: true, Log: o.Log})
 }
 
 // parse takes a path, which a scheme may precede.

@@ -7,7 +7,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// Read implements [sink.Inspector]: the rows' pages are then in the memory of the system.
+// Read implements [sink.RowReader]: the rows' pages are then in the memory of the system.
 func (d *DB) Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error {
 	t, have := &b.Table, d.known(b).Table
 	if !have.Exists {

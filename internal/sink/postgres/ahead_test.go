@@ -1,0 +1,82 @@
+package postgres_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+// TestFlush_ReadsAhead: what is read ahead is written as it is otherwise, and counted so.
+func TestFlush_ReadsAhead(t *testing.T) {
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	server := testpg.Start(t, "track_activity_query_size=1MB")
+	plain, ahead := connect(t, server.Database(t)), connect(t, server.Database(t))
+	ahead.ahead = true
+	for _, key := range []string{"text", "bigint", "numeric", "uuid", `text COLLATE "en-x-icu"`, "char(40)", "timestamptz"} {
+		t.Run(key, func(t *testing.T) {
+			dbs := []*database{plain, ahead}
+			runs := make([]*sinktest.Run, len(dbs))
+			for i, db := range dbs {
+				db.Exec(t, "CREATE TABLE t (id "+key+" PRIMARY KEY, a text, b text, c text)")
+				runs[i] = sinktest.Begin(t, db)
+			}
+			for range 5 {
+				lines := make([]string, 200+rnd.IntN(600))
+				for i := range lines {
+					lines[i] = message(rnd, key)
+				}
+				want, got := runs[0].Flush(lines...), runs[1].Flush(lines...)
+				if want.Tables[0] != got.Tables[0] {
+					t.Errorf("the counts are %+v, and %+v of what is read ahead", want.Tables[0], got.Tables[0])
+				}
+			}
+			if slices := strings.Count(ahead.lastFlush(t), "MERGE INTO"); slices < 3 {
+				t.Errorf("rows are written by %d statements", slices)
+			}
+			const content = "SELECT md5(string_agg(t::text, ',' ORDER BY id)) FROM t"
+			if plain.one(t, content) != ahead.one(t, content) {
+				t.Error("the tables differ")
+			}
+			for i, db := range dbs {
+				runs[i].End()
+				// What a bitmap scan finds in an index is read there, and not fetched by it.
+				const byBitmap = "SELECT sum(idx_tup_read - idx_tup_fetch) > 500 FROM pg_stat_user_indexes WHERE relname = 't'"
+				for deadline := time.Now().Add(5 * time.Second); db.ahead && db.one(t, byBitmap) != "true"; time.Sleep(10 * time.Millisecond) {
+					if time.Now().After(deadline) {
+						t.Fatal("no bitmap was scanned")
+					}
+				}
+				db.Exec(t, "DROP TABLE t")
+			}
+		})
+	}
+}
+
+// message is one that sets some columns of one of 1,000 rows, or deletes it.
+func message(rnd *rand.Rand, key string) string {
+	n := rnd.IntN(1000)
+	id := fmt.Sprintf("%q", fmt.Sprintf("Key '%03d\\", n))
+	switch key {
+	case "bigint", "numeric":
+		id = fmt.Sprint(n - 500)
+	case "uuid":
+		id = fmt.Sprintf(`"00000000-0000-0000-0000-%012d"`, n)
+	case "timestamptz":
+		id = fmt.Sprintf(`"2026-01-01T%02d:%02d:00Z"`, n/60, n%60)
+	}
+	switch rnd.IntN(10) {
+	case 0:
+		return fmt.Sprintf(`{"id":%s,"op":"delete"}`, id)
+	case 1:
+		return fmt.Sprintf(`{"id":%s,"a":null,"b":"%0200d"}`, id, rnd.IntN(3))
+	default:
+		return fmt.Sprintf(`{"id":%s,"%c":"%0100d"}`, id, "abc"[rnd.IntN(3)], rnd.IntN(3))
+	}
+}
