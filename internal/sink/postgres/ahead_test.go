@@ -80,3 +80,32 @@ func message(rnd *rand.Rand, key string) string {
 		return fmt.Sprintf(`{"id":%s,"%c":"%0100d"}`, id, "abc"[rnd.IntN(3)], rnd.IntN(3))
 	}
 }
+
+// TestFlush_SlicesOfRowsOfAnySize: what is read ahead are the pages of about as many rows as is said, however long these are.
+func TestFlush_SlicesOfRowsOfAnySize(t *testing.T) {
+	columns, narrow := "", ""
+	for i := range 30 {
+		columns += fmt.Sprintf(", n%d bigint", i)
+		narrow += fmt.Sprintf(`,"n%d":%d`, i, i%10)
+	}
+	for name, value := range map[string]string{"short": narrow, "long": fmt.Sprintf(`,"a":"%0150000d"`, 0)} {
+		t.Run(name, func(t *testing.T) {
+			db := connect(t, testpg.New(t))
+			db.ahead = true
+			db.Exec(t, "CREATE TABLE log (n bigint)")
+			db.Exec(t, "CREATE TABLE t (id bigint PRIMARY KEY, a text"+columns+")")
+			db.Exec(t, "CREATE FUNCTION counts() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log SELECT count(*) FROM new; RETURN NULL; END $$")
+			db.Exec(t, "CREATE TRIGGER counts AFTER INSERT ON t REFERENCING NEW TABLE AS new FOR EACH STATEMENT EXECUTE FUNCTION counts()")
+			r := sinktest.Begin(t, db)
+			r.Flush(`{"id":-1}`) // the next rows are not all that the table has
+			r.Flush(`{"id":-1}`)
+			db.Exec(t, "TRUNCATE log")
+			lines := make([]string, 420)
+			for i := range lines {
+				lines[i] = fmt.Sprintf(`{"id":%d%s}`, i, value)
+			}
+			sinktest.Counts(t, r.Flush(lines...), int64(len(lines)), 0, 0, 0)
+			sinktest.Expect(t, db, "SELECT max(n), sum(n), count(*) FROM log WHERE n > 0", "50|420|9")
+		})
+	}
+}

@@ -32,7 +32,6 @@ type merge struct {
 	separate bool       // several statements take the place of the MERGE
 	plain    bool       // the COPY takes the columns of the table alone
 	inOrder  bool       // the staging table has the rows in the order of the COPY
-	size     int        // bytes of the values in the rows
 	ahead    bool       // what the MERGE will read of the table is read ahead; see mergeAhead
 	crowded  int64      // how many rows it has updated outside of their pages, where these are most of many
 	versions *versioned // nil where the batch has none
@@ -84,7 +83,6 @@ func (d *DB) newMerge(b *fold.Batch, t *table, table relation, rows []*fold.Row)
 			v := b.Value(r, i)
 			if v != nil {
 				names[i] = true
-				m.size += len(v)
 				nulls[i] = nulls[i] || v[0] == 'n'
 			}
 			if !r.Deleted && b.Initial(r, i) {
@@ -218,9 +216,9 @@ func (m *merge) statements(s *script, rows []*fold.Row, alone bool) (t tags) {
 	}
 	t.before = s.add("%s", m.countSQL())
 	if ahead {
-		m.mergeAhead(s, len(rows), set, differs)
+		m.mergeAhead(s, len(rows), m.whens(set, differs))
 	} else {
-		s.add("%s", m.mergeSQL(m.sorted("*"), set, differs))
+		s.add("%s", m.mergeSQL(m.sorted("*"), m.whens(set, differs)))
 	}
 	t.after = s.add("%s", m.countSQL())
 	unhash()
@@ -256,9 +254,13 @@ func (m *merge) mayHash(s *script, table string, rows int, most string) (unhash 
 // is inserted; a key that another one inserts is an error, after which the flush is sent again. Where the
 // rows are not in order they are sorted: what is no table, a MERGE makes one value of each row of, to find it
 // again, which with the sort takes 0.4 of 8 µs a row of 38 columns (BenchmarkFlush_OfCopy).
-func (m *merge) mergeSQL(staged string, set []assignment, differs string) string {
+func (m *merge) mergeSQL(staged, whens string) string {
+	return fmt.Sprintf("MERGE INTO %s t USING %s s ON %s%s", m.table.ident, staged, m.on(), whens)
+}
+
+// whens are the clauses of a MERGE that say what becomes of a staged row.
+func (m *merge) whens(set []assignment, differs string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "MERGE INTO %s t USING %s s ON %s", m.table.ident, staged, m.on())
 	if m.removes {
 		b.WriteString(" WHEN MATCHED AND s.op = 'd' THEN DELETE")
 	}

@@ -156,6 +156,7 @@ func (p *part) write(alone bool) {
 	p.from = s.n
 	if p.merge.plain = p.direct; !p.direct {
 		var sql []string
+		p.merge.separate = p.separates()
 		p.merge.ahead = p.a.f.Prefetch && p.merge.mayReadAhead(len(p.newer))
 		sql, p.stage = p.merge.prepare(len(p.newer))
 		for _, q := range sql {
@@ -169,7 +170,6 @@ func (p *part) write(alone bool) {
 	if p.direct {
 		p.tags = p.merge.copyAll(s, p.newer)
 	} else {
-		p.merge.separate = p.separates()
 		p.tags = p.merge.statements(s, p.newer, alone)
 	}
 	p.to = s.n
