@@ -21,9 +21,10 @@ var (
 const mostSlices = 40
 
 // mayReadAhead reports whether the pages of some staged rows can be read ahead: by a bitmap of the index of a key, which
-// takes a list of a single column's values.
+// takes a list of a single column's values. Rows that are linked are written by one statement: those that one of them
+// needs may be in another slice.
 func (m *merge) mayReadAhead(rows int) bool {
-	return rows >= leastAhead && len(m.table.Key) == 1 && !m.table.below && !m.separate
+	return rows >= leastAhead && len(m.table.Key) == 1 && !m.table.below && !m.table.linked && !m.separate
 }
 
 // mergeAhead adds the MERGE of the staged rows, slice by slice in their order, and before each the query that reads the

@@ -109,3 +109,35 @@ func TestFlush_SlicesOfRowsOfAnySize(t *testing.T) {
 		})
 	}
 }
+
+// TestFlush_ReadsNoLinkedRowsAhead: rows that need others of their table are written by one statement with these.
+func TestFlush_ReadsNoLinkedRowsAhead(t *testing.T) {
+	server := testpg.Start(t, "track_activity_query_size=1MB")
+	for name, ddl := range map[string]string{
+		"rows below":       "CREATE TABLE t (id integer PRIMARY KEY, a text, of integer REFERENCES t)",
+		"values exchanged": "CREATE TABLE t (id integer PRIMARY KEY, a text, of integer UNIQUE DEFERRABLE)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := connect(t, server.Database(t))
+			db.ahead = true
+			db.Exec(t, ddl)
+			const rows = 300
+			flush := func(r *sinktest.Run, of func(i int) int, inserted, updated int64) {
+				t.Helper()
+				lines := make([]string, rows)
+				for i := range lines {
+					lines[i] = fmt.Sprintf(`{"id":%d,"of":%d}`, i, of(i))
+				}
+				sinktest.Counts(t, r.Flush(lines...), inserted, updated, 0, 0)
+				if sql := db.lastFlush(t); strings.Contains(sql, "SAVEPOINT") || strings.Count(sql, "MERGE INTO") != 1 {
+					t.Errorf("it was sent\n%.2000s", sql)
+				}
+			}
+			r := sinktest.Begin(t, db)
+			r.Flush(`{"id":-1}`)
+			r.Flush(`{"id":-1}`)
+			flush(r, func(i int) int { return rows - 1 - i }, rows, 0)
+			flush(r, func(i int) int { return i }, 0, rows)
+		})
+	}
+}
