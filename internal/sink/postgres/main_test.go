@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	postgres.ReadAheadBy(50)
+	postgres.ReadAheadBy(4)
 	goleak.VerifyTestMain(testpg.Tests{M: m})
 }
 
