@@ -26,6 +26,14 @@ func TestPrefetch_TurnsOnWhereFlushesAreSlow(t *testing.T) {
 		flush(judgedRows, slowRow/2)
 	}
 	expect(true, "as it helps")
+	for range judgeAfter - 10 {
+		expect(true, "until it is judged")
+		flush(judgedRows, slowRow/2)
+	}
+	flush(judgedRows, slowRow/2)
+	expect(false, "when flushes are judged without it")
+	flush(judgedRows, 2*slowRow)
+	expect(true, "as they are slow")
 	for range disableAfter {
 		flush(judgedRows, 2*slowRow)
 	}
@@ -36,6 +44,10 @@ func TestPrefetch_TurnsOnWhereFlushesAreSlow(t *testing.T) {
 	expect(false, "soon after")
 	flush(judgedRows, 2*slowRow)
 	expect(true, "when it is tried again")
+	for range judgeAfter + 2 {
+		flush(judgedRows, slowRow/2)
+	}
+	expect(false, "when flushes are fast without it")
 
 	a.mode = PrefetchOff
 	expect(false, "off")
