@@ -19,7 +19,10 @@ func TestFlush_ReadsAhead(t *testing.T) {
 	server := testpg.Start(t, "track_activity_query_size=1MB")
 	plain, ahead := connect(t, server.Database(t)), connect(t, server.Database(t))
 	ahead.ahead = true
-	for _, key := range []string{"text", "bigint", "numeric", "uuid", `text COLLATE "en-x-icu"`, "char(40)", "timestamptz"} {
+	for _, db := range []*database{plain, ahead} {
+		db.Exec(t, "CREATE DOMAIN key AS text CHECK (value <> '')")
+	}
+	for _, key := range []string{"text", "bigint", "numeric", "uuid", `text COLLATE "en-x-icu"`, "char(40)", "varchar(40)", "key", "integer", "smallint", "date", "timestamptz"} {
 		t.Run(key, func(t *testing.T) {
 			dbs := []*database{plain, ahead}
 			runs := make([]*sinktest.Run, len(dbs))
@@ -64,10 +67,12 @@ func message(rnd *rand.Rand, key string) string {
 	n := rnd.IntN(1000)
 	id := fmt.Sprintf("%q", fmt.Sprintf("Key '%03d\\", n))
 	switch key {
-	case "bigint", "numeric":
+	case "bigint", "numeric", "integer", "smallint":
 		id = fmt.Sprint(n - 500)
 	case "uuid":
 		id = fmt.Sprintf(`"00000000-0000-0000-0000-%012d"`, n)
+	case "date":
+		id = time.Date(2026, 1, n, 0, 0, 0, 0, time.UTC).Format(`"2006-01-02"`)
 	case "timestamptz":
 		id = fmt.Sprintf(`"2026-01-01T%02d:%02d:00Z"`, n/60, n%60)
 	}
