@@ -21,10 +21,9 @@ var (
 const mostSlices = 40
 
 // mayReadAhead reports whether the pages of some staged rows can be read ahead: by a bitmap of the index of a key, which
-// takes a list of a single column's values. Rows that are linked are written by one statement: those that one of them
-// needs may be in another slice.
+// takes a list of a single column's values. What looks at the rows at the end of a statement needs all of them.
 func (m *merge) mayReadAhead(rows int) bool {
-	return rows >= leastAhead && len(m.table.Key) == 1 && !m.table.below && !m.table.linked && !m.separate
+	return rows >= leastAhead && len(m.table.Key) == 1 && !m.table.below && !m.table.whole && !m.separate
 }
 
 // mergeAhead adds the MERGE of the staged rows, slice by slice in their order, and before each the query that reads the

@@ -102,6 +102,7 @@ func (d *DB) lookAt(s *script, name string) (l look, err error) {
 			"  WHERE p.classid = 'pg_class'::regclass AND p.objsubid > 0 AND p.refclassid = 'pg_type'::regclass" +
 			"  AND p.refobjid IN (SELECT y.oid FROM pg_type y WHERE y.oid = c.reltype OR y.typelem = c.reltype AND y.typcategory = 'A')), c.relhassubclass, to_regclass(" + d.literal(d.schema+".weir_unlogged") + ") IS NOT NULL," +
 			" EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND (confrelid = c.oid OR contype IN ('p', 'u', 'x') AND condeferrable AND NOT condeferred))" +
+			" OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal AND tgtype & 3 <> 3)" + // FOR EACH STATEMENT, or not BEFORE
 			" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = " + is,
 		columnsSQL + is + " AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
 		"SELECT i.indisunique AND i.indisvalid AND i.indimmediate, i.indpred IS NULL AND i.indexprs IS NULL," +
@@ -157,7 +158,7 @@ func (d *DB) relationOf(l *look, key []string) (relation, error) {
 	t.Exists = true
 	t.policed, t.triggers, t.hides = string(head[3]) == "t", string(head[5]) == "t", string(head[6]) == "t"
 	t.below = string(head[1]) == "p" || string(head[11]) == "t"
-	t.linked = string(head[13]) == "t"
+	t.whole = string(head[13]) == "t"
 	// The mark of a table that weir made outlives it, and goes with it where it is dumped and
 	// restored; so does the fill factor.
 	ours := t.made != "" && slices.ContainsFunc([]int{fillFactor, fillFactorRewritten}, func(f int) bool {
