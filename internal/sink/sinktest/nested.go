@@ -437,9 +437,9 @@ var nestedTests = []test{
 	}},
 }
 
-// randomSets writes a random feed in random batches, with calls that fail and runs that end
-// anywhere.
-func randomSets(t *testing.T, db Database, rnd *rand.Rand) {
+// randomShop is Shop whose tables have names that no other test uses, and some of them keys that the database generates.
+// adds tells of each table of sets whether it gets the columns that elements add.
+func randomShop(t *testing.T, rnd *rand.Rand, adds func() bool) *mapping.Mapping {
 	m := Shop(t)
 	suffix := strconv.FormatUint(rnd.Uint64(), 36)
 	for i := range m.Tables {
@@ -447,7 +447,7 @@ func randomSets(t *testing.T, db Database, rnd *rand.Rand) {
 		if x.Name = x.Name + "_" + suffix; x.Of != "" {
 			x.Of = m.Tables[i-1].Name
 		}
-		if i > 0 && rnd.IntN(3) == 0 {
+		if i > 0 && adds() {
 			x.Rest = fold.AddColumns
 		}
 	}
@@ -456,6 +456,13 @@ func randomSets(t *testing.T, db Database, rnd *rand.Rand) {
 			m.Tables[i].ID = id
 		}
 	}
+	return m
+}
+
+// randomSets writes a random feed in random batches, with calls that fail and runs that end
+// anywhere.
+func randomSets(t *testing.T, db Database, rnd *rand.Rand) {
+	m := randomShop(t, rnd, func() bool { return rnd.IntN(3) == 0 })
 	switch rnd.IntN(4) {
 	case 0, 1:
 		m.Tables[0].Version, m.Tables[0].Scope = pathOf(t, "$.v"), fold.ColumnScope

@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/foldtest"
 )
 
@@ -26,19 +24,7 @@ var wholeTests = []test{
 // randomWriters has two jobs write a random feed in turn. Each adds columns that the other one does not know when it
 // writes the same rows without them.
 func randomWriters(t *testing.T, db Database, rnd *rand.Rand) {
-	m := Shop(t)
-	suffix := strconv.FormatUint(rnd.Uint64(), 36)
-	for i := range m.Tables {
-		x := &m.Tables[i]
-		if x.Name += suffix; i > 0 {
-			x.Of, x.Rest = m.Tables[i-1].Name, fold.AddColumns
-		}
-	}
-	for i, id := range []string{"oid", "iid"} {
-		if rnd.IntN(2) == 0 {
-			m.Tables[i].ID = id
-		}
-	}
+	m := randomShop(t, rnd, func() bool { return true })
 	d, _ := db.Driver()
 	model := foldtest.NewModel(m, d.Caps.TextTypes)
 	writers := []*Nested{BeginNested(t, db, m, false), BeginNestedJob(t, db, "another job", m, rnd.IntN(2) == 0)}
