@@ -64,7 +64,7 @@ their commands, and show for each the public report that it is about, with its
 figure and yours. It takes some ten minutes; --quick takes seconds, and its
 figures mean little.
 
-FEED is for the ladder, which takes 200,000 messages of it at most; without one
+FEED is for the ladder, which takes 500,000 messages of it at most; without one
 a feed is generated. Without --to they measure SQLite in TMPDIR or /var/tmp, and
 a private Postgres server, where Postgres is installed (PG_BIN names its bin
 folder). Your tables are not touched. Where there is no Postgres the page says
