@@ -54,6 +54,23 @@ func TestOpen_PermissionDenied(t *testing.T) {
 	if err := open(); err == nil || !strings.Contains(err.Error(), grant) {
 		t.Fatalf("without the right to read weir's tables: %v", err)
 	}
+	const look = `GRANT SELECT ON TABLE weir_checkpoints, weir_jobs, weir_meta, weir_reject_files, weir_rejects TO "nobody_much"`
+	inspect := func() error {
+		d, err := postgres.Inspect(t.Context(), db.weir, sink.Options{Log: logtest.New(t)})
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		_, err = d.Status(t.Context())
+		return err
+	}
+	if err := inspect(); err == nil || !strings.Contains(err.Error(), look) {
+		t.Errorf("without the right to look at weir's tables: %v", err)
+	}
+	db.Exec(t, look)
+	if err := inspect(); err != nil {
+		t.Error(err)
+	}
 	db.Exec(t, grant)
 	if err := open(); err != nil {
 		t.Error(err)

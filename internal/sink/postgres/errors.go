@@ -127,8 +127,12 @@ func (c *client) grant(e *pgconn.PgError) string {
 		return "GRANT the owner's role" + to + ", or have the owner change it"
 	case !ok:
 		return "GRANT what is missing"
+	case kind == "schema" && c.reads:
+		return "GRANT USAGE ON SCHEMA " + name + to
 	case kind == "schema":
 		return "GRANT USAGE, CREATE ON SCHEMA " + name + to
+	case kind == "table" && c.reads:
+		return "GRANT SELECT ON TABLE " + name + to
 	case kind == "table":
 		return "GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE " + name + to + ", and TRUNCATE for --rebuild, REFERENCES for child tables"
 	case kind == "sequence":
