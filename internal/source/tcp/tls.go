@@ -3,6 +3,7 @@ package tcp
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -63,6 +64,10 @@ func hint(err error) string {
 	switch {
 	case tcp.Alert(err) == tcp.AlertCertRequired:
 		return "; --tls-cert and --tls-key show one"
+	case errors.As(err, new(x509.UnknownAuthorityError)):
+		return "; --tls-ca trusts an authority of your own"
+	case errors.As(err, new(x509.HostnameError)):
+		return "; --tls-server-name names the host of the certificate"
 	case errors.As(err, &header) && string(header.RecordHeader[:4]) == "HTTP":
 		return "; it speaks HTTP"
 	case errors.As(err, &header):
