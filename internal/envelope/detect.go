@@ -43,6 +43,9 @@ var signs = []struct {
 		return m.text("database") && m.text("table") && m.text("type", "insert", "update", "delete", "bootstrap-insert") && m.object("data") != nil
 	}},
 	{"wal2json", func(m fields) bool {
+		if m.text("action", "B", "C") { // a transaction begins, or is committed
+			return !m.hasOther("action", "xid", "timestamp", "origin", "lsn", "nextlsn")
+		}
 		return m.text("action", "I", "U", "D", "T") && m.text("schema") && m.text("table")
 	}},
 	{"dms", func(m fields) bool {
@@ -67,6 +70,16 @@ type fields map[string]json.RawMessage
 // has reports whether there are all of some fields.
 func (m fields) has(names ...string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return m[name] == nil })
+}
+
+// hasOther reports whether there are others than some fields.
+func (m fields) hasOther(names ...string) bool {
+	for name := range m {
+		if !slices.Contains(names, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // text reports whether a field is a text, and one of these if there are any.
