@@ -157,7 +157,11 @@ func (e *env) run(ctx context.Context, args []string) int {
 	case errors.As(err, new(usageError)):
 		hint = []any{hintField, "See '" + command.CommandPath() + " --help'."}
 	case errors.As(err, new(sink.BusyError)):
-		hint = []any{hintField, "Wait for it to end, or run another job: --job NAME"}
+		wait := "Wait for it to end"
+		if command.Name() == "sync" {
+			wait += ", or run another job: --job NAME"
+		}
+		hint = []any{hintField, wait}
 	}
 	e.log.Error(err.Error(), hint...)
 	return code

