@@ -60,11 +60,15 @@ func (l *Limits) Find(t *Table, name string, hint int) int {
 	return -1
 }
 
-// FindKey returns the columns of the key's fields.
-func (l *Limits) FindKey(t *Table, fields []string) ([]int, error) {
+// FindKey returns the columns of the key's fields. primary are those of the primary key, if the
+// table has one.
+func (l *Limits) FindKey(t *Table, fields, primary []string) ([]int, error) {
 	found := make([]int, len(fields))
 	for i, k := range fields {
 		if found[i] = l.Find(t, k, i); found[i] < 0 {
+			if primary != nil {
+				return nil, fmt.Errorf("table %q has no column %q for the key: --key %s is its primary key", t.Name, k, strings.Join(primary, ","))
+			}
 			return nil, fmt.Errorf("table %q has no column %q for the key: name its key with --key", t.Name, k)
 		}
 	}

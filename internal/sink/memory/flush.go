@@ -74,7 +74,7 @@ func (s *state) table(name string, key []string) (schema.Table, error) {
 	if key == nil {
 		return t, nil
 	}
-	found, err := caps.FindKey(&t, key)
+	found, err := caps.FindKey(&t, key, nil)
 	if err == nil && !slices.Equal(slices.Sorted(slices.Values(found)), slices.Sorted(slices.Values(t.Key))) {
 		err = fmt.Errorf("the key of table %q is %s", name, t.KeyNames())
 	}
@@ -238,7 +238,7 @@ func (s *state) grow(b *fold.Batch) (*table, error) {
 		// Which columns are stamps is the run's to say.
 		c.New, c.HoldsTime, c.Stamp = false, c.HoldsTime || c.Type == schema.Instant, schema.NoStamp
 	}
-	if t.Key, err = caps.FindKey(&t, key); err != nil {
+	if t.Key, err = caps.FindKey(&t, key, nil); err != nil {
 		return nil, err
 	}
 	t.Writers, t.Versioned = nil, t.Versioned || b.Scope == fold.ColumnScope

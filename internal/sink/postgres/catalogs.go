@@ -184,12 +184,13 @@ func (d *DB) relationOf(l *look, key []string) (relation, error) {
 		more.held = cmp.Or(more.held, string(head[10]))
 		t.Columns, t.cols = append(t.Columns, c), append(t.cols, more)
 	}
+	primary := primaryKey(l.indexes)
 	if key == nil {
-		if key = primaryKey(l.indexes); key == nil {
+		if key = primary; key == nil {
 			return t, sink.NoKeyError(&t.Table)
 		}
 	}
-	if t.Key, err = caps.FindKey(&t.Table, key); err != nil {
+	if t.Key, err = caps.FindKey(&t.Table, key, primary); err != nil {
 		return missing(err)
 	}
 	t.readKeys(l.foreignKeys)

@@ -103,7 +103,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 			return t, sink.NoKeyError(&t.Table)
 		}
 	}
-	if t.Key, err = caps.FindKey(&t.Table, t.key); err != nil {
+	if t.Key, err = caps.FindKey(&t.Table, t.key, primary); err != nil {
 		return missing(err)
 	}
 	constrained, err := d.readKey(t)
