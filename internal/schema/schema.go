@@ -219,14 +219,15 @@ func (c *Column) Admit(value []byte, k feed.Kind) *feed.Error {
 	if c.takes(value, k) {
 		return nil
 	}
-	if len(value) > 100 {
-		value = append(value[:97:97], "..."...)
+	text := feed.Text(nil, value, k)
+	if len(text) > 100 {
+		text = append(text[:97:97], "..."...)
 	}
 	held := ""
 	if c.Held != "" {
 		held = ", and cannot be widened: " + c.Held
 	}
-	return feed.Errorf(feed.BadValue, "column %q is %s and cannot take %s %q as it is%s", c.Name, c.Declared(), k, value, held)
+	return feed.Errorf(feed.BadValue, "column %q is %s and cannot take %s %q as it is%s", c.Name, c.Declared(), k, text, held)
 }
 
 // Declared is the type of the column for people.
