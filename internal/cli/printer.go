@@ -73,6 +73,7 @@ type counts struct {
 const (
 	lineEvery = 500 * time.Millisecond // on a terminal
 	logEvery  = 10 * time.Second       // elsewhere
+	longFlush = 10 * time.Second       // after which a flush is waited for, as for somebody's lock
 )
 
 func newPrinter(e *env, o *syncOptions, p *progress.Progress) *printer {
@@ -175,6 +176,9 @@ func (s *status) addFiles(f *progress.Files, elapsed time.Duration) {
 func waitsFor(s *progress.Snapshot) string {
 	if s.Trouble != "" {
 		return fmt.Sprintf("the database: %s, for %s", s.Trouble, quantity.Duration(time.Since(s.TroubleSince).Round(time.Second)))
+	}
+	if since := time.Since(s.Flushing); !s.Flushing.IsZero() && since >= longFlush {
+		return fmt.Sprintf("the database: a flush, for %s", quantity.Duration(since.Round(time.Second)))
 	}
 	for _, l := range s.Lanes {
 		switch {
