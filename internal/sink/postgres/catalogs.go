@@ -46,11 +46,13 @@ type look struct {
 	hasSchema                     bool
 	head                          [][]byte
 	columns, indexes, foreignKeys result
+	replaced                      bool // or dropped, while it was read
 }
 
 // readRelations reads tables as they are at one moment: what weir keeps of their columns goes with
 // their types only as long as no other run widens one between the two. These are two round trips,
-// whatever the number of the tables.
+// whatever the number of the tables. A name leads to what it is by now, not at that moment: if a table is
+// dropped meanwhile, all are read again.
 func (d *DB) readRelations(ctx context.Context, wanted []sink.TableKey) (relations []relation, err error) {
 	relations = make([]relation, len(wanted))
 	looks, s := make([]look, len(wanted)), &script{}
@@ -66,6 +68,12 @@ func (d *DB) readRelations(ctx context.Context, wanted []sink.TableKey) (relatio
 		d.takeReady(r[ready].rows[0])
 		for i := range looks {
 			looks[i].take(r)
+		}
+		if slices.ContainsFunc(looks, func(l look) bool { return l.replaced }) {
+			if err := d.rollback(ctx); err != nil {
+				return relations, err
+			}
+			return d.readRelations(ctx, wanted)
 		}
 		err = d.readMarks(ctx, looks)
 	}
@@ -110,6 +118,7 @@ func (d *DB) lookAt(s *script, name string) (l look, err error) {
 			", i.indisprimary FROM pg_index i WHERE i.indrelid = " + is + " ORDER BY i.indexrelid",
 		"SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = coalesce(" + nullable(d, l.schema) + ", current_schema()))",
 		strings.ReplaceAll(keysSQL, "{t}", is),
+		"SELECT " + is + "::oid",
 	} {
 		s.add("%s", q)
 	}
@@ -127,6 +136,7 @@ func (l *look) take(r []result) {
 		l.ident = identOf(string(l.head[2]), rel) // that the search path leads to
 		l.oid, l.unlogged = string(l.head[7]), string(l.head[8]) == "u"
 		l.marked = l.unlogged && string(l.head[12]) == "t"
+		l.replaced = string(r[5].rows[0][0]) != l.oid
 	}
 }
 

@@ -128,7 +128,7 @@ func primaryKey(indexes result) []string {
 }
 
 // columnsSQL reads a table's columns; a domain's are those of the type that it
-// is based on.
+// is based on. pg_get_serial_sequence would fail where the table is dropped meanwhile.
 const columnsSQL = `SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity, a.attgenerated,
  coalesce(pg_get_expr(f.adbin, f.adrelid), pg_get_expr(t.typdefaultbin, 0)), t.typtype,
  CASE WHEN b.oid IS NULL THEN format_type(t.oid, a.atttypmod) ELSE format_type(b.oid, t.typtypmod) END,
@@ -136,7 +136,8 @@ const columnsSQL = `SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.at
  CASE WHEN b.oid IS NULL THEN a.atttypmod ELSE t.typtypmod END,
  l.collname, quote_ident(ln.nspname) || '.' || quote_ident(l.collname), l.collisdeterministic,
  (SELECT string_agg(e.enumlabel, E'\x01' ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = coalesce(b.oid, t.oid)),
- CASE WHEN a.attidentity = 'd' THEN pg_get_serial_sequence(a.attrelid::regclass::text, a.attname) END,
+ (SELECT quote_ident(sn.nspname) || '.' || quote_ident(s.relname) FROM pg_depend p JOIN pg_class s ON s.oid = p.objid JOIN pg_namespace sn ON sn.oid = s.relnamespace
+  WHERE a.attidentity = 'd' AND p.classid = 'pg_class'::regclass AND p.refclassid = 'pg_class'::regclass AND p.refobjid = a.attrelid AND p.refobjsubid = a.attnum AND p.deptype = 'i'),
  (SELECT min(pg_describe_object(p.classid, p.objid, p.objsubid)) FROM pg_depend p
   LEFT JOIN pg_index i ON p.classid = 'pg_class'::regclass AND i.indexrelid = p.objid
   LEFT JOIN pg_class s ON p.classid = 'pg_class'::regclass AND s.oid = p.objid AND s.relkind = 'S'
