@@ -114,3 +114,24 @@ func TestSync_TwoProcessesWithDifferentTypes(t *testing.T) {
 		sinktest.Expect(t, f, "SELECT d, count(*) FROM t GROUP BY d ORDER BY d", "1.5|100", "1152921504606846977|100", "2|100", "7|100", "true|350", "x|50")
 	}
 }
+
+// TestTables_Wide: a table is read by work in proportion to its columns, counted by allocations: to fold a
+// name in capitals takes one.
+func TestTables_Wide(t *testing.T) {
+	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+	const columns = 400
+	line := `{"id":1`
+	for i := range columns {
+		line += fmt.Sprintf(`,"C%d":1`, i)
+	}
+	r := sinktest.Begin(t, f)
+	r.Flush(line + "}")
+	allocs := testing.AllocsPerRun(1, func() {
+		if _, err := r.Sink.Tables(t.Context(), sink.TableKey{Name: "t"}); err != nil {
+			t.Error(err)
+		}
+	})
+	if allocs > 50*columns {
+		t.Errorf("reading %d columns took %.0f allocations", columns, allocs)
+	}
+}

@@ -55,8 +55,12 @@ func (d *DB) readMarks(ctx context.Context, t *table, ours bool) error {
 		return fmt.Errorf("reading the columns that weir made in table %q: %w", t.Name, err)
 	}
 	t.ID = made
-	for i, name := range slices.Sorted(maps.Keys(marks)) {
-		if caps.Find(&t.Table, name, i) < 0 {
+	has := make(map[string]bool, len(t.Columns))
+	for i := range t.Columns {
+		has[caps.FoldName(t.Columns[i].Name)] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(marks)) {
+		if !has[caps.FoldName(name)] {
 			t.ID += lostMark + strconv.Quote(name)
 		}
 	}
