@@ -22,6 +22,7 @@ import (
 
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/spool"
 )
 
 // Set by the linker: see the Makefile.
@@ -162,6 +163,12 @@ func (e *env) run(ctx context.Context, args []string) int {
 			wait += ", or run another job: --job NAME"
 		}
 		hint = []any{hintField, wait}
+	case spool.IsFull(err):
+		free := "Free some space and run weir again"
+		if command.Name() == "sync" {
+			free += ": it resumes where it stopped"
+		}
+		hint = []any{hintField, free}
 	}
 	e.log.Error(err.Error(), hint...)
 	return code

@@ -203,7 +203,11 @@ func (f *file) explain(err error) error {
 	}
 	out := &sink.Error{Reason: "error"}
 	hint := ""
-	switch e.primary() {
+	code := e.primary()
+	if e.Code == lib.SQLITE_IOERR_SHMSIZE {
+		code = lib.SQLITE_FULL // there was no room for the index of the log
+	}
+	switch code {
 	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_PROTOCOL:
 		out.Class, out.Reason = sink.Transient, "locked"
 		hint = "another program is writing to it"

@@ -42,6 +42,7 @@ func TestExplain_Classes(t *testing.T) {
 		{lib.SQLITE_IOERR_READ, sink.Unknown, "io"},
 		{lib.SQLITE_IOERR_SHMMAP, sink.Unknown, "io"},
 		{lib.SQLITE_FULL, sink.Permanent, "full"},
+		{lib.SQLITE_IOERR_SHMSIZE, sink.Permanent, "full"},
 		{lib.SQLITE_READONLY, sink.Permanent, "readonly"},
 		{lib.SQLITE_READONLY_DBMOVED, sink.Permanent, "readonly"},
 		{lib.SQLITE_READONLY_DIRECTORY, sink.Permanent, "readonly"},
