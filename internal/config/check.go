@@ -184,16 +184,11 @@ func (c *checker) names(t *tableDraft) {
 			case seen[name]:
 				c.fault(t.place("parent"), t.where+".parent", "two columns of %s get the name %q", t.Of, name)
 			case own[name]:
-				c.fault(t.Pos, t.where, "the column %q of %s, which children take over, has the name of a column of this table: parent: {%s: %s} renames it", has[i], t.Of, has[i], suggested(t.Of, has[i]))
+				c.fault(t.Pos, t.where, "the column %q of %s, which children take over, has the name of a column of this table: parent: {%s: %s} renames it", has[i], t.Of, has[i], mapping.ParentColumn(t.Of, has[i]))
 			}
 			seen[name] = true
 		}
 	}
-}
-
-// suggested is a name for what a child has from its parent.
-func suggested(parent, name string) string {
-	return strings.TrimSuffix(parent[strings.LastIndex(parent, ".")+1:], "s") + "_" + name
 }
 
 // columns checks the sources of a table's columns, and its key.

@@ -192,7 +192,10 @@ func (s *Scratch) appendWhole(table int, comma bool) *feed.Error {
 	}
 	s.sets = append(s.sets, '[')
 	from, key := len(s.sets), s.keys[table]
-	clear(key)
+	clear(key[copy(key, s.keys[t.parent]):])
+	if err := s.checkHidden(t, key); err != nil {
+		return err
+	}
 	for i := range t.columns {
 		col := &t.columns[i]
 		if col.stamp != NoStamp {

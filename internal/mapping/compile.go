@@ -218,6 +218,7 @@ func (c *compiler) table(t *Table) {
 	c.columns(t, &out, s, what)
 	c.key(t, &out)
 	c.options(t, &out, s, what)
+	c.hides(&out, s, what)
 	c.byName[t.Name] = len(c.plan.tables)
 	if out.parent >= 0 {
 		p := &c.plan.tables[out.parent]
@@ -363,7 +364,6 @@ func (c *compiler) key(t *Table, out *planned) {
 			}
 			k.name = c.names.Number(k.title)
 			out.key = append(out.key, k)
-			out.used[k.name] = true
 		}
 	}
 	for _, name := range t.Key {
@@ -376,6 +376,38 @@ func (c *compiler) key(t *Table, out *planned) {
 		}
 		out.key = append(out.key, k)
 	}
+}
+
+// hides finds the fields of an element that no column can take, because the parent's key has their names.
+func (c *compiler) hides(out *planned, s scope, what string) {
+	if out.parent < 0 || !out.named() {
+		return
+	}
+	hide := func(h hiddenField) {
+		if number := c.names.Number(h.title); !out.used[number] {
+			out.used[number] = true
+			h.at = c.find(FieldPath(h.title), s, true, out.spec.Pos, what)
+			out.hides = append(out.hides, h)
+		}
+	}
+	p := &c.plan.tables[out.parent]
+	for part, k := range p.key {
+		if !out.key[part].hidden {
+			hide(hiddenField{title: out.key[part].title, parents: k.title, part: part})
+		}
+	}
+	if out.owner != nil {
+		parents := p.spec.ID
+		if parents == "" {
+			parents = p.owner.column
+		}
+		hide(hiddenField{title: out.owner.column, parents: parents, part: -1})
+	}
+}
+
+// ParentColumn is a name for the column that a child takes over from its parent, where it needs another.
+func ParentColumn(parent, name string) string {
+	return strings.TrimSuffix(parent[strings.LastIndex(parent, ".")+1:], "s") + "_" + name
 }
 
 // options compiles what the fold of a table is to do.

@@ -341,6 +341,9 @@ func (s *Scratch) values(t *planned, object *feed.Field, key []feed.Field, delet
 	if err := t.checkKey(key); err != nil || deletes {
 		return err
 	}
+	if err := s.checkHidden(t, key); err != nil {
+		return err
+	}
 	for _, i := range t.children {
 		if s.plan.tables[i].set {
 			if err := s.setCell(i); err != nil {

@@ -246,6 +246,12 @@ func TestMap_ArraysOfOthers(t *testing.T) {
 		  c are:
 		  c p_id=1 n=1 a=[{"b":"]"}] id=5
 		  c p_id=1 n=2`)
+	want(t, mapped(t, child("p", "rows", "n", ""), `{"id":1,"rows":[{"n":1,"id":"1"},{"n":2,"id":5}]}`), `
+		error: table "c": the element has a field "id" of its own (5), and the column of that name has the key of its parent: parent: {id: p_id} renames that one (element 1 of rows)`)
+	want(t, mapped(t, child("p", "rows", "n", "n: , item: id", func(c *Table) { c.Rest = fold.AddColumns }), `{"id":1,"rows":[{"n":1,"id":5,"x":2}]}`), `
+		p id=1
+		  c are:
+		  c id=1 n=1 item=5 x=2`)
 	want(t, mapped(t, child("", "rows", "n", "", func(c *Table) { c.When = when("n!=2") }), `{"id":1,"rows":[{"n":1,"x":0},{"n":2},{"n":3,"n":4}]}`), `
 		p id=1
 		c n=1 x=0

@@ -58,7 +58,16 @@ type planned struct {
 	used          map[int32]bool // names of the row's fields that are no such columns
 	key           []keyPart
 	owner         *owner
+	hides         []hiddenField
 	setName       int32 // the name of the column of its parent that has the set
+}
+
+// A hiddenField is a field of an element that has the name of a column with the parent's key, so that no
+// column can take it.
+type hiddenField struct {
+	title, parents string // of the column: here, and in the parent
+	at             place
+	part           int // of the key, whose value the field may repeat; -1: none, the database generates it
 }
 
 // An owner is the row above, of those that a row belongs to, whose key the database generates: the

@@ -107,6 +107,25 @@ func (r *restNames) check(t *planned, number int32) *feed.Error {
 	return feed.Errorf(feed.BadColumn, "table %q: no column takes the field %q (rest: reject)", t.spec.Name, name)
 }
 
+// checkHidden rejects an element with a field that has the name of a column with its parent's key, unless it
+// repeats the key: no column could take it.
+func (s *Scratch) checkHidden(t *planned, key []feed.Field) *feed.Error {
+	for i := range t.hides {
+		h := &t.hides[i]
+		v := s.get(h.at)
+		if v == nil || h.part >= 0 && string(s.textOf(v)) == string(feed.Text(nil, key[h.part].Value, key[h.part].Kind)) {
+			continue
+		}
+		to := ParentColumn(t.spec.Of, h.parents)
+		if to == h.title {
+			to = "parent_" + h.parents
+		}
+		return feed.Errorf(feed.BadColumn, "table %q: the element has a field %q of its own (%s), and the column of that name has the key of its parent: parent: {%s: %s} renames that one",
+			t.spec.Name, h.title, brief(v), h.parents, to)
+	}
+	return nil
+}
+
 // noteKey notes a field of the key.
 func (t *planned) noteKey(f feed.Field, key []feed.Field) {
 	for part := range t.key {
