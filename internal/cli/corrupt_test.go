@@ -5,7 +5,6 @@ import (
 	"hash/crc32"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -146,9 +145,8 @@ func TestCorrupt_Group(t *testing.T) {
 	c.Produce("t", 0, `{"id":3}`)
 	c.Damage("t", "here", -1, flip)
 	l := newLive(t, testpg.New(t))
-	begun := time.Now()
 	code, log := l.topics(c, "t", "--until-end")
-	if got := l.rows("SELECT id FROM t"); code != 3 || got != "3" || time.Since(begun) > patience {
+	if got := l.rows("SELECT id FROM t"); code != 3 || got != "3" {
 		t.Errorf("exit %d, the table has %s\n%s", code, got, log)
 	}
 	if got := l.rejects("t"); got != "0 corrupt " {

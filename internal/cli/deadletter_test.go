@@ -124,10 +124,9 @@ func TestDeadLetters_Refused(t *testing.T) {
 	refuses.Store(false)
 	c.Produce("t", 0, `bad`, `{"id":1}`, `worse`)
 	refuses.Store(true)
-	begun := time.Now()
 	code, log := l.topics(c, "t", "--partitions", "0", "--until-end", "--rejects", "topic:dead")
-	if code != 3 || !strings.Contains(log, "TOPIC_AUTHORIZATION_FAILED") || !strings.Contains(log, "not sent to topic dead: 2;") || time.Since(begun) > patience {
-		t.Fatalf("exit %d after %v\n%s", code, time.Since(begun), log)
+	if code != 3 || !strings.Contains(log, "TOPIC_AUTHORIZATION_FAILED") || !strings.Contains(log, "not sent to topic dead: 2;") {
+		t.Fatalf("exit %d\n%s", code, log)
 	}
 	if got := l.rejects("t"); got != "0 not_json 2 not_json " {
 		t.Fatalf("the rejects are %s", got)
@@ -324,11 +323,10 @@ func TestDeadLetters_Stopped(t *testing.T) {
 	c := testkafka.Start(t, kfake.SeedTopics(1, "t", "dead"))
 	l := newLive(t, "t.db")
 	run := l.rejectsAndLoses(c)
-	begun := time.Now()
 	l.check(run.Process.Signal(os.Interrupt))
 	_ = run.Wait()
-	if code, took := run.ProcessState.ExitCode(), time.Since(begun); code != 130 || took > 30*time.Second || l.stored() != "1" || !strings.Contains(l.log("run"), "not sent to topic dead: 1;") {
-		t.Errorf("exit %d after %v, %s rejects\n%s", code, took, l.stored(), l.log("run"))
+	if code := run.ProcessState.ExitCode(); code != 130 || l.stored() != "1" || !strings.Contains(l.log("run"), "not sent to topic dead: 1;") {
+		t.Errorf("exit %d, %s rejects\n%s", code, l.stored(), l.log("run"))
 	}
 	c.Up()
 	if code, log := l.topics(c, "t", "--partitions", "0", "--until-end", "--rejects", "topic:dead"); code != 0 || len(l.letters(c, "dead")) != 1 || l.stored() != "0" {

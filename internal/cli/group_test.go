@@ -315,12 +315,11 @@ func TestGroup_EndsWhileOthersJoin(t *testing.T) {
 	g.until("the group waits", func() bool { return g.c.GroupInfo("weir-t").State == "PreparingRebalance" })
 	time.Sleep(2 * time.Second) // a heartbeat, after which the first member joins again
 	g.check(one.Process.Signal(os.Interrupt))
-	ended := time.Now()
-	if _ = one.Wait(); one.ProcessState.ExitCode() != 130 || time.Since(ended) > 25*time.Second {
-		t.Errorf("exit %d after %v\n%s", one.ProcessState.ExitCode(), time.Since(ended), g.log("member1"))
+	if _ = one.Wait(); one.ProcessState.ExitCode() != 130 {
+		t.Errorf("exit %d\n%s", one.ProcessState.ExitCode(), g.log("member1"))
 	}
-	if slices.Contains(g.c.Members("weir-t"), g.ids[one]) {
-		t.Error("it has not left the group")
+	if left := g.c.Members("weir-t"); slices.Contains(left, g.ids[one]) || !slices.Contains(left, g.ids[dead]) {
+		t.Errorf("it has not left the group, or waited until the session of the dead one had expired: %v are left", left)
 	}
 }
 
@@ -336,13 +335,12 @@ func TestGroup_Instance(t *testing.T) {
 		return g.count("member1", "weir_kafka_partitions") == 1 && g.count("member2", "weir_kafka_partitions") == 1
 	})
 	g.kill(b)
-	killed := time.Now()
 	g.produce(10)
 	g.member("--group-instance", "b")
-	g.until("all is committed", func() bool { return g.rows("SELECT sum(line) FROM weir_checkpoints") == "40" })
-	if took := time.Since(killed); took > 30*time.Second {
-		t.Errorf("the partition was read after %v", took)
+	if slices.Contains(g.c.Members("weir-t"), g.ids[b]) {
+		t.Error("the dead one is still a member: its partitions wait until its session expires")
 	}
+	g.until("all is committed", func() bool { return g.rows("SELECT sum(line) FROM weir_checkpoints") == "40" })
 	g.finish()
 }
 

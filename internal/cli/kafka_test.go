@@ -286,10 +286,9 @@ func TestKafka_Login(t *testing.T) {
 		cmd := exec.Command(filepath.Join(l.dir, "weir"), append([]string{"sync", scheme + "://" + c.Addr() + "/t", "--partitions", "0", "--until-end", "--from-start", "--to", "t.db", "--retry-for", "3s"}, more...)...)
 		var out bytes.Buffer
 		cmd.Dir, cmd.Stderr, cmd.Env = l.dir, &out, append(os.Environ(), env...)
-		begun := time.Now()
 		_ = cmd.Run()
-		if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(out.String(), said) || time.Since(begun) > patience {
-			t.Errorf("%s %q: exit %d after %v, want %d with %q\n%s", scheme, more, got, time.Since(begun), code, said, out.String())
+		if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(out.String(), said) {
+			t.Errorf("%s %q: exit %d, want %d with %q\n%s", scheme, more, got, code, said, out.String())
 		}
 		if strings.Contains(out.String(), "s3cret") {
 			t.Errorf("the password is shown\n%s", out.String())

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"regexp"
 	"strconv"
 	"strings"
@@ -34,6 +35,9 @@ import (
 const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
+	if signal.Ignored(os.Interrupt) { // by a shell that runs the tests in its background; what they start would ignore it too
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
+	}
 	testscript.Main(testkafka.Tests{M: testpg.Tests{M: m}}, map[string]func(){
 		"weir":    func() { os.Exit(cli.Main()) },
 		"sqlite3": sqlite3,

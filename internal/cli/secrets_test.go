@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/weirsync/weir/internal/testpg"
 )
@@ -32,27 +31,25 @@ func TestSecrets(t *testing.T) {
 		t.Fatal("the URL has no place for a password")
 	}
 	bad := "postgres://app:" + canary + "@127.0.0.1:1/db"
-	run := func(wait bool, args ...string) (out string) {
+	start := func(args ...string) (c *exec.Cmd, out func() string) {
 		t.Helper()
-		c := exec.Command(filepath.Join(l.dir, "weir"), args...)
+		c = exec.Command(filepath.Join(l.dir, "weir"), args...)
 		c.Dir = l.dir
 		c.Env = append(os.Environ(), "FH_USERNAME=somebody", "FH_APIKEY="+canary, "WEIR_LOG_FORMAT=json", "GOTRACEBACK=all")
 		if args[0] == "config" {
 			c.Env = append(c.Env, "WEIR_INIT=live "+canary)
 		}
-		var b bytes.Buffer
-		c.Stdout, c.Stderr = &b, &b
+		said, err := os.CreateTemp(t.TempDir(), "")
+		l.check(err)
+		defer said.Close()
+		c.Stdout, c.Stderr = said, said
 		l.check(c.Start())
-		if !wait {
-			time.Sleep(400 * time.Millisecond)
-			title, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", c.Process.Pid))
-			if err == nil && bytes.Contains(title, []byte(canary)) {
-				t.Errorf("%v: the process's title is %q", args, title)
-			}
-			l.check(c.Process.Signal(syscall.SIGQUIT)) // it prints all stacks
+		t.Cleanup(func() { l.kill(c) })
+		return c, func() string {
+			text, err := os.ReadFile(said.Name())
+			l.check(err)
+			return string(text)
 		}
-		_ = c.Wait()
-		return b.String()
 	}
 	for _, args := range [][]string{
 		{"sync", "feed.jsonl", "--to", good, "-v", "--metrics-file", "out.prom", "--rejects", "file:rejects"},
@@ -80,7 +77,9 @@ func TestSecrets(t *testing.T) {
 		{"sync", "tcp://127.0.0.1:1", "--init", `login {{file "secret"}}`, "--table", "t", "--to", "t.db", "--retry-for", "0s", "-v"},
 		{"bench", "ladder", "feed.jsonl", "--to", good, "--for", "10ms", "--messages", "100", "--runs", "1"},
 	} {
-		if out := run(true, args...); strings.Contains(out, canary) {
+		c, out := start(args...)
+		_ = c.Wait()
+		if out := out(); strings.Contains(out, canary) {
 			t.Errorf("%v:\n%s", args, out)
 		} else if out == "" {
 			t.Errorf("%v printed nothing", args)
@@ -92,7 +91,16 @@ func TestSecrets(t *testing.T) {
 		{"sync", "tcp://127.0.0.1:1", "--init", "login me token " + canary, "--table", "t", "--to", "t.db", "-v"},
 		{"sync", "tcp://127.0.0.1:1", "--init=login me token " + canary, "--table", "t", "--to", "host=127.0.0.1 port=1 user=x password=a\\ " + canary, "-v"},
 	} {
-		if out := run(false, args...); strings.Contains(out, canary) || !strings.Contains(out, "goroutine ") {
+		c, out := start(args...)
+		l.until("the first words of "+strings.Join(args, " "), func() bool { return out() != "" })
+		title, err := exec.Command("ps", "-ww", "-o", "args=", "-p", fmt.Sprint(c.Process.Pid)).Output()
+		l.check(err)
+		if !bytes.Contains(title, []byte(args[1])) || bytes.Contains(title, []byte(canary)) {
+			t.Errorf("%v: the process's title is %q", args, title)
+		}
+		l.check(c.Process.Signal(syscall.SIGQUIT)) // it prints all stacks
+		_ = c.Wait()
+		if out := out(); strings.Contains(out, canary) || !strings.Contains(out, "goroutine ") {
 			t.Errorf("%v, stopped by SIGQUIT:\n%s", args, out)
 		}
 	}

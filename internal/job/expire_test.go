@@ -223,11 +223,7 @@ func TestExpire_AStopLeavesTheRest(t *testing.T) {
 		}
 		return f
 	})
-	start := time.Now()
-	if err := job.Run(stopped, c, endless(db), openClaims(t, dest), p); err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("it took %v", took)
+	if err := job.Run(stopped, c, endless(db), openClaims(t, dest), p); err != nil || n > 3 {
+		t.Errorf("it ended with %v after %d tries", err, n)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/weirsync/weir/internal/lockfile"
 )
@@ -192,21 +191,17 @@ func TestLock_SharedWithAnotherProcess(t *testing.T) {
 	closed(t, second)
 }
 
-// TestLock_Many: thousands of bytes are locked and unlocked in a moment.
+// TestLock_Many locks thousands of bytes of one file at once.
 func TestLock_Many(t *testing.T) {
 	const bytes = 5000
 	at := func(i int64) int64 { return i * 1_000_003 }
 	path := filepath.Join(t.TempDir(), "lock")
 	first, second := open(t, path), open(t, path)
-	start := time.Now()
 	for i := range int64(bytes) {
 		lock(t, first, at(i), false)
 	}
 	for i := range int64(bytes) {
 		unlock(t, first, at(i))
-	}
-	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("%d locks took %v", bytes, took)
 	}
 	for i := range int64(bytes) {
 		lock(t, second, at(i), false)

@@ -31,6 +31,8 @@ type Proxy struct {
 	half   bool // a cut leaves the server's side open
 	fatal  bool // a cut tells the client that the server ends the session
 	cut    func(m Message) bool
+	until  func(m Message) bool
+	held   chan struct{} // closed when the server's messages may pass; nil: they always may
 	cuts   int
 	count  Count
 	conns  map[net.Conn]bool // true: to the server
@@ -90,6 +92,11 @@ func (p *Proxy) Cut(cut func(m Message) bool) {
 	p.set(func() { p.cut, p.count = cut, Count{} })
 }
 
+// Hold keeps back the server's messages until the client has sent one for which until is true.
+func (p *Proxy) Hold(until func(m Message) bool) {
+	p.set(func() { p.until, p.held = until, make(chan struct{}) })
+}
+
 // Break closes all connections now.
 func (p *Proxy) Break() {
 	p.set(func() {
@@ -127,8 +134,17 @@ func (p *Proxy) close() {
 			c.Close()
 		}
 		p.conns = nil
+		p.release()
 	})
 	p.wg.Wait()
+}
+
+// release lets the server's messages pass again; the caller holds the lock.
+func (p *Proxy) release() {
+	if p.until != nil {
+		close(p.held)
+		p.until = nil
+	}
 }
 
 // keep remembers a connection, which ends with the proxy; false says that the
@@ -206,6 +222,13 @@ func (p *Proxy) pass(from, to net.Conn, fromClient bool) {
 			}
 			return
 		}
+		if !fromClient {
+			var held chan struct{}
+			p.set(func() { held = p.held })
+			if held != nil {
+				<-held
+			}
+		}
 		line.Send(m, delay)
 	}
 	line.Flush()
@@ -228,6 +251,9 @@ func (p *Proxy) see(fromClient bool, kind byte, size int) (cut bool, delay time.
 	if fromClient {
 		m.Number = p.count.Client
 		p.count.Client++
+		if p.until != nil && p.until(m) {
+			p.release()
+		}
 	} else {
 		p.count.Server++
 		if kind == 'Z' { // ReadyForQuery

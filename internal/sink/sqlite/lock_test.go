@@ -47,13 +47,10 @@ func (f *file) hold(t *testing.T, begin string) (release func()) {
 func TestFlush_LockedForLong(t *testing.T) {
 	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
 	retries := 0
-	const patience = 2500 * time.Millisecond
-	s := mustSteps(t, sink.Retry(open(t, f.path, sqlite.Options{}), patience, func(*sink.Error) { retries++ }), 10)
+	s := mustSteps(t, sink.Retry(open(t, f.path, sqlite.Options{}), 2500*time.Millisecond, func(*sink.Error) { retries++ }), 10)
 	s.mustNext(t, 7) // the table has all columns
 	release := f.hold(t, "BEGIN IMMEDIATE")
-	start := time.Now()
 	_, err := s.next(t.Context())
-	took := time.Since(start)
 	var e *sink.Error
 	if !errors.As(err, &e) || e.Class != sink.Transient || e.Reason != "locked" {
 		t.Fatalf("the flush ended with %v", err)
@@ -63,8 +60,8 @@ func TestFlush_LockedForLong(t *testing.T) {
 			t.Errorf("the error does not say %q: %v", words, err)
 		}
 	}
-	if took < time.Second || took > 4*patience || retries == 0 {
-		t.Errorf("it waited %v with %d retries, for a patience of %v", took, retries, patience)
+	if retries == 0 {
+		t.Error("it gave up at once")
 	}
 	release()
 	s.cp.Seq-- // it was not written
@@ -122,11 +119,7 @@ func TestSync_LockedFile(t *testing.T) {
 			f.Exec(t, "CREATE TABLE theirs (a)")
 			feed := write(t, filepath.Join(dir, "t.jsonl"), `{"id":1}`+"\n")
 			f.hold(t, test.begin)
-			start := time.Now()
-			_, errs, code := weir(t, "sync", feed, "--to", f.path, "--retry-for", "3s")
-			if took := time.Since(start); took < 2*time.Second || took > 20*time.Second {
-				t.Errorf("it gave up after %v, with --retry-for 3s", took)
-			}
+			_, errs, code := weir(t, "sync", feed, "--to", f.path, "--retry-for", "100ms")
 			if code != 1 || !strings.Contains(errs, f.path) || !strings.Contains(errs, "locked") {
 				t.Errorf("exit %d: %s", code, errs)
 			}
@@ -134,8 +127,8 @@ func TestSync_LockedFile(t *testing.T) {
 	}
 }
 
-// TestFlush_OtherWritersGetOn: a backfill without a pause lets others write, and
-// is not starved by one that has no pauses either.
+// TestFlush_OtherWritersGetOn: a backfill without a pause and another writer without one both
+// finish. That the backfill lets others in regularly is TestTurn_PausesForOthers.
 func TestFlush_OtherWritersGetOn(t *testing.T) {
 	const want, limit = 25, 120 * time.Second
 	rows := 5000
@@ -193,12 +186,10 @@ func TestFlush_OtherWritersGetOn(t *testing.T) {
 		// until both have written enough.
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
-		var start time.Time // of the second
 		type done struct {
-			w    writer
-			n    int
-			took time.Duration // until there were enough
-			err  error
+			w   writer
+			n   int
+			err error
 		}
 		enough, ended := make(chan string, 2), make(chan done, 2)
 		stop, atIt := make(chan struct{}), make(chan struct{})
@@ -207,7 +198,6 @@ func TestFlush_OtherWritersGetOn(t *testing.T) {
 				d := done{w: w}
 				if i == 1 {
 					<-atIt
-					start = time.Now()
 				}
 				for {
 					select {
@@ -226,9 +216,6 @@ func TestFlush_OtherWritersGetOn(t *testing.T) {
 						return
 					}
 					if d.n++; d.n == want {
-						if i == 1 {
-							d.took = time.Since(start)
-						}
 						enough <- w.name
 					}
 				}
@@ -240,24 +227,10 @@ func TestFlush_OtherWritersGetOn(t *testing.T) {
 		case <-ctx.Done():
 		}
 		close(stop)
-		var first int
-		var took time.Duration
 		for range 2 {
-			d := <-ended
-			if d.n < want || d.err != nil {
+			if d := <-ended; d.n < want || d.err != nil {
 				t.Errorf("%s: %d transactions in %v, want %d: %v", d.w.name, d.n, limit, want, d.err)
 			}
-			if d.w.name == a.name {
-				first = d.n
-			} else {
-				took = d.took
-			}
-		}
-		t.Logf("the second writer made %d transactions in %v, the first one %d", want, took, first)
-		// Without pauses it takes 15 to 25 s and the time of 500 to 800 batches;
-		// with them less than a second (on two cores).
-		if took > 10*time.Second && first > 300 {
-			t.Error("the second writer is starved")
 		}
 		if s := f.one(t, "PRAGMA integrity_check"); s != "ok" {
 			t.Error(s)
@@ -324,8 +297,7 @@ func TestFlush_ContextEndsTheWait(t *testing.T) {
 	s := mustSteps(t, sink.Retry(open(t, f.path, sqlite.Options{}), time.Hour, func(*sink.Error) { cancel() }), 10)
 	s.mustNext(t, 1)
 	f.hold(t, "BEGIN IMMEDIATE")
-	start := time.Now()
-	if _, err := s.next(ctx); err == nil || time.Since(start) > 10*time.Second {
-		t.Errorf("after %v: %v", time.Since(start), err)
+	if _, err := s.next(ctx); err == nil {
+		t.Error("the flush succeeded")
 	}
 }
