@@ -119,9 +119,9 @@ which take turns; beside it stand the least and the most.`,
 	f := c.Flags()
 	f.StringVar(&to, "to", "", toHelp)
 	f.StringVar(&o.Key, "key", o.Key, "the `FIELD` that identifies a row")
-	f.IntVar(&o.Messages, "messages", o.Messages, "use at most `N` messages of the feed")
+	addWhole(f, &o.Messages, "messages", o.Messages, "use at most `N` messages of the feed")
 	f.DurationVar(&o.For, "for", o.For, "how long the first way writes; the others write as many messages")
-	f.IntVar(&o.Runs, "runs", o.Runs, "measure everything `N` times")
+	addWhole(f, &o.Runs, "runs", o.Runs, "measure everything `N` times")
 	f.DurationVar(&o.Lag, "lag", o.Lag, "how far the table may be behind the feed")
 	f.BoolVar(&o.Unsafe, "unsafe", false, "advise also settings that lose commits in a power cut")
 	return e.experiment(c, func(ctx context.Context, log *slog.Logger, args []string) (benchResult, error) {

@@ -51,8 +51,8 @@ which take turns.`,
 	f.StringVar(&to, "to", "", toHelp)
 	f.Var(&memory, "memory", "what the table outgrows (default 64MiB; of a server that runs already, its shared_buffers)")
 	f.Lookup("memory").DefValue = "0" // 0B is printed as a default
-	f.IntVar(&o.Rows, "rows", o.Rows, "write at most `N` rows in a run")
-	f.IntVar(&o.Runs, "runs", o.Runs, "measure everything `N` times")
+	addWhole(f, &o.Rows, "rows", o.Rows, "write at most `N` rows in a run")
+	addWhole(f, &o.Runs, "runs", o.Runs, "measure everything `N` times")
 	f.BoolVar(&o.Unlimited, "unlimited", false, "do not limit memory: the system's cache may hold the table")
 	return e.experiment(c, func(ctx context.Context, log *slog.Logger, _ []string) (benchResult, error) {
 		if o.Rows < 1 || o.Runs < 1 {

@@ -40,10 +40,10 @@ files. Each figure is the median of --runs runs, which take turns.`,
 	}
 	f := c.Flags()
 	f.StringVar(&o.Dir, "dir", o.Dir, "a `FOLDER` on the disk that is measured")
-	f.IntVar(&o.Lines, "lines", o.Lines, "put `N` lines into a queue at most")
+	addWhole(f, &o.Lines, "lines", o.Lines, "put `N` lines into a queue at most")
 	f.IntSliceVar(&o.Requests, "request", o.Requests, "how many lines are put there at once, `N,...`")
 	f.DurationVar(&o.For, "for", o.For, "how long the first way puts lines into its queue at most; the others put as many there")
-	f.IntVar(&o.Runs, "runs", o.Runs, "measure everything `N` times")
+	addWhole(f, &o.Runs, "runs", o.Runs, "measure everything `N` times")
 	return e.experiment(c, func(ctx context.Context, log *slog.Logger, _ []string) (benchResult, error) {
 		if o.Lines < 1 || len(o.Requests) == 0 || slices.Min(o.Requests) < 1 || o.For <= 0 || o.Runs < 1 {
 			return nil, usagef("--lines, --request, --for and --runs must be more than 0")

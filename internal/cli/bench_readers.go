@@ -37,11 +37,11 @@ goroutines of weir's own process, so that both share its cores.`,
 	}
 	f := c.Flags()
 	f.StringVar(&to, "to", "", toHelp)
-	f.IntVar(&o.Rows, "rows", o.Rows, "`N` rows of the table")
-	f.IntVar(&o.Readers, "readers", o.Readers, "ask by 1, 2, 4 to `N` connections (default the number of cores)")
+	addWhole(f, &o.Rows, "rows", o.Rows, "`N` rows of the table")
+	addWhole(f, &o.Readers, "readers", o.Readers, "ask by 1, 2, 4 to `N` connections (default the number of cores)")
 	f.IntSliceVar(&o.Rates, "writes", o.Rates, "updates a second that weir writes, `N,...`")
 	f.DurationVar(&o.For, "for", o.For, "how long each number of readers asks each query")
-	f.IntVar(&o.Runs, "runs", o.Runs, "measure everything `N` times")
+	addWhole(f, &o.Runs, "runs", o.Runs, "measure everything `N` times")
 	return e.experiment(c, func(ctx context.Context, log *slog.Logger, _ []string) (benchResult, error) {
 		db, err := e.place(to)
 		if err != nil {

@@ -40,11 +40,11 @@ rows that it wrote.`,
 	}
 	f := c.Flags()
 	f.StringVar(&to, "to", "", toHelp)
-	f.IntVar(&o.Rows, "rows", o.Rows, "write `N` rows of each table")
+	addWhole(f, &o.Rows, "rows", o.Rows, "write `N` rows of each table")
 	f.IntSliceVar(&o.Tables, "tables", o.Tables, "how many tables a message is a row of, `N,...`")
 	f.DurationSliceVar(&o.Delays, "delay", o.Delays, "what is added to each round trip, `DURATION,...`")
 	f.DurationVar(&o.For, "for", o.For, "how long a run that writes row by row takes at most")
-	f.IntVar(&o.Runs, "runs", o.Runs, "measure everything `N` times")
+	addWhole(f, &o.Runs, "runs", o.Runs, "measure everything `N` times")
 	return e.experiment(c, func(ctx context.Context, log *slog.Logger, _ []string) (benchResult, error) {
 		if o.Rows < 1 || o.For <= 0 || o.Runs < 1 || len(o.Tables) == 0 || slices.Min(o.Tables) < 1 || len(o.Delays) == 0 || slices.Min(o.Delays) < 0 {
 			return nil, usagef("--rows, --tables, --for and --runs must be more than 0, and --delay not less")

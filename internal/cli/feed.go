@@ -42,7 +42,7 @@ func (o *feedOptions) flags(f *pflag.FlagSet, enums *choices) {
 	f.StringVar(&o.resume, "resume-field", "", "the `FIELD` whose last committed value is {{.resume}} when weir connects")
 	f.DurationVar(&o.idle, "idle-timeout", 0, "reconnect when nothing arrives for this long, or disconnect a sender (default never)")
 	f.StringVar(&o.keepalive, "keepalive-when", "", "`FIELD=VALUE`: a message with it is a keepalive, and skipped")
-	f.IntVar(&o.stale, "stale-keepalives", 5, "reconnect after `N` keepalives in a row without a new resume value (0: never)")
+	addWhole(f, &o.stale, "stale-keepalives", 5, "reconnect after `N` keepalives in a row without a new resume value (0: never)")
 	f.StringVar(&o.failure, "error-when", "", "`FIELD=VALUE`: a message with it stops the run, with its error_msg")
 	f.StringVar(&o.timeField, "time-field", "", "the `FIELD` with the time of a message (seconds since 1970, or RFC 3339), to show the lag")
 	f.StringVar(&o.tlsCA, "tls-ca", "", "a PEM `FILE` of the authorities to trust (default the system's); senders to tls-listen:// then need a certificate of one")

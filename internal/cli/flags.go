@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -96,6 +97,33 @@ func flagUsages(f *pflag.FlagSet, columns int) string {
 func (e *env) useFlagGroups(root *cobra.Command) {
 	cobra.AddTemplateFunc("flagUsages", func(f *pflag.FlagSet) string { return flagUsages(f, e.helpWidth()) })
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages |", "{{flagUsages .LocalFlags |", 1))
+}
+
+// A whole is the value of a flag that takes a whole number, which is decimal: pflag's own would read 010 as 8.
+type whole[T int | int64] struct{ value *T }
+
+func (w whole[T]) Set(s string) error {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if *w.value = T(n); err == nil && (strconv.FormatInt(n, 10) != s || int64(T(n)) != n) {
+		err = strconv.ErrSyntax
+	}
+	return err
+}
+
+func (w whole[T]) String() string {
+	if w.value == nil { // pflag's zero value
+		return "0"
+	}
+	return strconv.FormatInt(int64(*w.value), 10)
+}
+
+// Type is what pflag calls it.
+func (w whole[T]) Type() string { return "int" }
+
+// addWhole defines the flag of a whole number.
+func addWhole[T int | int64](f *pflag.FlagSet, value *T, flag string, preset T, usage string) {
+	*value = preset
+	f.Var(whole[T]{value}, flag, usage)
 }
 
 // A choice is the value of a flag that takes one of several words. Any word can be set:

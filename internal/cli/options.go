@@ -192,7 +192,7 @@ func (o *tableOptions) flags(f *pflag.FlagSet, enums *choices) {
 	f.StringVar(&o.to, "to", "", toHelp)
 	f.StringVar(&o.table, "table", "", "the `TABLE` (default the name of the source file)")
 	addChoice(enums, f, &o.newColumns, "new-columns", "", "fields without a column (default add in a table that weir made, else ignore)", fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns)
-	f.IntVar(&o.maxColumns, "max-columns", defaultMaxColumns, "add at most this many `COLUMNS` to a table")
+	addWhole(f, &o.maxColumns, "max-columns", defaultMaxColumns, "add at most this many `COLUMNS` to a table")
 }
 
 // foldOptions are those of all commands that fold.
@@ -269,7 +269,7 @@ const (
 
 func (o *batchOptions) flags(f *pflag.FlagSet, enums *choices) {
 	f.DurationVar(&o.batchPeriod, "batch-period", 0, "write a line after this time at the latest (default 1s; files: when a batch is full)")
-	f.IntVar(&o.batchRows, "batch-rows", defaultBatchRows, "write a batch when it has this many `ROWS`")
+	addWhole(f, &o.batchRows, "batch-rows", defaultBatchRows, "write a batch when it has this many `ROWS`")
 	o.buffer = defaultBuffer
 	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading pauses")
 	addChoice(enums, f, &o.synchronous, "synchronous", defaultSynchronous, "how safe a commit is from a power cut; see docs/durability.md", sink.Levels...)
@@ -339,7 +339,7 @@ const defaultMaxRejects = 10_000
 func (o *rejectOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.rejects, "rejects", "table", "`WHERE` bad lines go: table (weir_rejects), file:PATH, topic:NAME (of Kafka: dead letters), fail (the run stops), discard")
 	f.Var(&o.keepRejects, "keep-rejects", "how long rejected lines stay in weir_rejects, such as 30d (default forever)")
-	f.Int64Var(&o.maxRejects, "max-rejects", defaultMaxRejects, "stop the run after more than this many bad `LINES`")
+	addWhole(f, &o.maxRejects, "max-rejects", defaultMaxRejects, "stop the run after more than this many bad `LINES`")
 }
 
 // parse returns where bad lines go.

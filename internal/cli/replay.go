@@ -41,7 +41,7 @@ func (o *replayOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.Stamp, "stamp", false, "set the time field to the time at which a line is sent, to measure a lag")
 	f.DurationVar(&o.DropAfter, "drop-after", 0, "close each connection after this time, within a line")
 	f.DurationVar(&o.StallAfter, "stall-after", 0, "send nothing more on a connection after this time")
-	f.IntVar(&o.Garbage, "garbage", 0, "make every `N`th line garbage")
+	addWhole(f, &o.Garbage, "garbage", 0, "make every `N`th line garbage")
 	inGroup(f, feedFlags, func(f *pflag.FlagSet) {
 		addChoice(&o.choices, f, &o.feed, "feed", "", "play a feed that weir knows: FlightAware's firehose", firehose.Name)
 		f.StringVar(&o.init, "init", "", "a `REGEXP` that the first line of a client must match")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/source"
 )
 
 const configHelp = "a YAML `FILE` with the settings of weir sync, such as batch_rows: 1000"
@@ -37,8 +38,17 @@ func settingsOf(f *pflag.FlagSet, o *syncOptions) (settings []*config.Setting) {
 	})
 	return append(settings, &config.Setting{Name: "source", About: "the sources, where the command line names none: a path, a URL, or a list",
 		Value:   func() string { return redacted(strings.Join(o.source, ",")) },
-		Set:     func(v string) error { o.source = strings.Split(v, ","); return nil },
+		Set:     func(v string) error { o.source = splitSources(v); return nil },
 		SetList: func(v []string) error { o.source = v; return nil }})
+}
+
+// splitSources returns the sources in a text, separated by commas. In topics of Kafka commas separate brokers
+// and topics, so these are one source.
+func splitSources(text string) []string {
+	if source.TraitsOf(text).Records {
+		return []string{text}
+	}
+	return strings.Split(text, ",")
 }
 
 // resolve gives the flags of sync that were not on the command line their values from the
@@ -123,8 +133,8 @@ func valueFault(fl *pflag.Flag, v string, cause error) error {
 		if _, err := strconv.ParseBool(v); err != nil {
 			return fmt.Errorf("%q is neither true nor false", v)
 		}
-	case "int", "int64":
-		if _, err := strconv.ParseInt(v, 10, 64); err != nil || len(v) > 1 && v[0] == '0' {
+	case "int":
+		if cause != nil {
 			return fmt.Errorf("%q is not a whole number, such as 1000", v)
 		}
 	case "duration":

@@ -73,7 +73,7 @@ again:
 	c.Flags().String("config", "", configHelp)
 	c.Flags().BoolVar(&rejects, "rejects", false, "print the rejected lines")
 	c.Flags().StringVar(&job, "job", "", "show only this `JOB`")
-	c.Flags().IntVar(&sample, "sample", 0, "also print this many `ROWS` of each table")
+	addWhole(c.Flags(), &sample, "sample", 0, "also print this many `ROWS` of each table")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON; with --rejects one object per line, with place and reason")
 	return c
 }

@@ -60,7 +60,7 @@ Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 	inGroup(f, tableFlags, func(f *pflag.FlagSet) { o.tableOptions.flags(f, &o.choices) })
 	inGroup(f, foldFlags, func(f *pflag.FlagSet) { o.foldOptions.flags(f, &o.choices) })
 	f.String("config", "", configHelp)
-	f.IntVar(&o.show, "show", 10, "print at most `N` differences")
+	addWhole(f, &o.show, "show", 10, "print at most `N` differences")
 	f.StringVar(&o.at, "at", "", "the `TIME` of the comparison, such as 2020-05-15T13:30:00Z, for a table whose rows expire")
 	f.SortFlags = false
 	return c

@@ -77,5 +77,5 @@ func (s *Scratch) tested(c condition) (of, is string) {
 // Warning says why the last line, which is [Warned], is passed over.
 func (s *Scratch) Warning() string {
 	of, is := s.tested(s.plan.envelope.warns)
-	return fmt.Sprintf("messages in which %s is %s are ignored: weir does not do what they ask for (the envelope's warn_when; see docs/envelopes.md)", of, is)
+	return fmt.Sprintf("messages in which %s is %s are ignored: weir does not act on them (the envelope's warn_when; see docs/envelopes.md)", of, is)
 }
