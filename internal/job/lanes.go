@@ -145,7 +145,7 @@ func (r *run) sourceOptions() source.Options {
 		_, err := feed.NewScanner(&feed.Names{}).Scan(line)
 		return err == nil
 	}
-	opt.Reconnects, opt.Connections = r.p.Reconnect, r.p.SetConnections
+	opt.Reconnects, opt.Connections, opt.SenderFailed = r.p.Reconnect, r.p.SetConnections, r.p.SenderFailed
 	opt.Kafka.Cursors, opt.Kafka.Rebalanced = r.cursors, r.p.Rebalanced
 	opt.Kafka.Failed, opt.Kafka.Buffer, opt.Kafka.Ends = r.p.FetchFailed, r.Buffer, r.ends
 	opt.Hello, opt.Resumes = r.Feed.Hello, r.Feed.ResumeField != ""

@@ -20,6 +20,7 @@ var (
 	ofRun = map[string]string{
 		"weir_retries_total":                 "Database calls that were retried.",
 		"weir_reconnects_total":              "Reconnects to a feed.",
+		"weir_sender_errors_total":           "Senders disconnected because of an error.",
 		"weir_path_mismatches_total":         "Values that were no object, or no array, where a path of the mapping steps into one.",
 		"weir_spool_bytes":                   "Bytes of lines in the spool that are not committed.",
 		"weir_spool_limit_bytes":             "Bytes that the spool takes at most.",
@@ -92,6 +93,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		count("weir_retries_total", float64(n), "", reason)
 	}
 	count("weir_reconnects_total", float64(s.Reconnects), "")
+	count("weir_sender_errors_total", float64(s.SenderErrors), "")
 	mismatches := int64(0)
 	for _, n := range s.Mismatches {
 		mismatches += n

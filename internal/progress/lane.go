@@ -209,6 +209,13 @@ func (p *Progress) Fenced() {
 	p.state.Fenced++
 }
 
+// SenderFailed counts a sender that was disconnected because of an error.
+func (p *Progress) SenderFailed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.SenderErrors++
+}
+
 // Reconnect counts a connection that is made again.
 func (p *Progress) Reconnect() {
 	p.mu.Lock()

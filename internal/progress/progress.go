@@ -53,6 +53,8 @@ type Snapshot struct {
 	// Unassigned are the rejected lines that no table has rejected.
 	Unassigned map[feed.Reason]int64
 	Reconnects int64
+	// SenderErrors are senders that were disconnected because of an error.
+	SenderErrors int64
 	// FailedFetches are those of Kafka.
 	FailedFetches int64
 	// Of a consumer group: changes of the partitions that it has assigned, and flushes that found that

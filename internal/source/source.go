@@ -61,6 +61,9 @@ type Options struct {
 	// Connections is called with how many a lane has, whenever one is made or ends, from other
 	// goroutines than Next's; nil: nothing.
 	Connections func(lane string, n int)
+	// SenderFailed is called for each sender that is disconnected because of an error, from its
+	// goroutine; nil: nothing.
+	SenderFailed func()
 
 	Log *slog.Logger // nil: none
 }
@@ -97,6 +100,9 @@ func (o Options) WithDefaults() (Options, error) {
 	}
 	if o.Connections == nil {
 		o.Connections = func(string, int) {}
+	}
+	if o.SenderFailed == nil {
+		o.SenderFailed = func() {}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -2,6 +2,9 @@ package file_test
 
 import (
 	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
 	"io"
 	"slices"
 	"strings"
@@ -76,6 +79,49 @@ func TestCompression_CutAnywhereGivesWholeLinesThenAnError(t *testing.T) {
 			wantError(t, err, path, name, "truncated", "decompressed bytes")
 			if s := text(got); !bytes.HasPrefix(data, []byte(s)) || s != "" && !strings.HasSuffix(s, "\n") {
 				t.Fatalf("%s cut at %d: %q", name, cut, s)
+			}
+		}
+	}
+}
+
+// Streams of zlib and deflate may follow each other like members of gzip, and what follows the last
+// one is never left out in silence.
+func TestCompression_WhatFollowsAStreamIsRead(t *testing.T) {
+	data := feed(60)
+	pack := map[string]func(io.Writer) io.WriteCloser{
+		source.Gzip: func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) },
+		source.Zlib: func(w io.Writer) io.WriteCloser { return zlib.NewWriter(w) },
+		source.Deflate: func(w io.Writer) io.WriteCloser {
+			d, err := flate.NewWriter(w, flate.BestSpeed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		},
+	}
+	for format, open := range pack {
+		packed := func(data []byte) []byte {
+			var b bytes.Buffer
+			w := open(&b)
+			_, _ = w.Write(data) // to memory
+			_ = w.Close()
+			return b.Bytes()
+		}
+		two := slices.Concat(packed(data[:100]), packed(data[100:]))
+		got, err := readAll(tempFile(t, two), source.Options{Compression: format}, place{})
+		if err != nil || text(got) != string(data) {
+			t.Errorf("%s: %d bytes of two streams, want %d, %v", format, len(text(got)), len(data), err)
+		}
+		what := "trailing garbage"
+		if format == source.Deflate {
+			what = format // no stream has a mark at its beginning: it is corrupt, or truncated
+		}
+		for _, behind := range []string{"garbage", "{\"id\":1}\n"} {
+			path := tempFile(t, slices.Concat(two, []byte(behind)))
+			got, err := readAll(path, source.Options{Compression: format}, place{})
+			wantError(t, err, path, format, what)
+			if !strings.HasPrefix(text(got), string(data)) {
+				t.Errorf("%s and %q: %d bytes of lines, want all %d", format, behind, len(text(got)), len(data))
 			}
 		}
 	}

@@ -34,7 +34,12 @@ var compressionMagics = func() []string {
 	return magics
 }()
 
-var errTrailing = errors.New("data after the last gzip member that is not gzip")
+// A trailingError tells of bytes after a whole stream that begin no other one.
+type trailingError struct{ format string }
+
+func (e *trailingError) Error() string {
+	return "the bytes after the last whole stream are not " + e.format
+}
 
 // Sniff detects the compression of a stream by its first bytes.
 func Sniff(br *bufio.Reader) string {
@@ -78,16 +83,16 @@ func Prefix(br *bufio.Reader, magics ...string) string {
 func Decompress(br *bufio.Reader, format string, window uint64) (io.Reader, error) {
 	switch format {
 	case source.Gzip:
-		return &latch{r: &gzipReader{br: br}}, nil
+		return &latch{r: &members{br: br, format: format, open: openGzip(br), begins: func(p []byte) bool { return strings.HasPrefix(gzipMagic, string(p)) }, padded: true}}, nil
 	case source.Zstd:
 		// With a concurrency of one it has no goroutines, so nothing is to be closed.
 		z, err := zstd.NewReader(br, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window))
 		return &latch{r: z}, err
 	case source.Zlib:
-		z, err := zlib.NewReader(br)
-		return &latch{r: z}, err
+		return &latch{r: &members{br: br, format: format, open: openZlib(br), begins: isZlib}}, nil
 	case source.Deflate:
-		return &latch{r: flate.NewReader(br)}, nil
+		open := func() (io.Reader, error) { return flate.NewReader(br), nil }
+		return &latch{r: &members{br: br, format: format, open: open, begins: func([]byte) bool { return true }}}, nil
 	default:
 		return br, nil
 	}
@@ -106,59 +111,89 @@ func (l *latch) Read(p []byte) (n int, err error) {
 	return n, l.err
 }
 
-// gzipReader reads members up to the end. It does what gzip(1) does and the
-// library does not: it passes over zero bytes after a member, tells garbage
-// there from a bad member, and takes an end within a header for an error.
-type gzipReader struct {
+// members reads streams of a format that follow each other, up to the end. It does what gzip(1)
+// does and the library does not: it tells garbage after a stream from a bad stream, and takes an
+// end within a header for an error.
+type members struct {
 	br     *bufio.Reader
-	member gzip.Reader
-	inside bool // the member is not read to its end
-	later  bool // a member was read before
+	format string
+	open   func() (io.Reader, error) // begins the next stream
+	begins func(magic []byte) bool   // whether the next two bytes, or the last one, may begin a stream
+	padded bool                      // zero bytes after a stream are skipped
+	member io.Reader                 // nil between two streams
+	later  bool                      // a stream was read before
 }
 
-func (g *gzipReader) Read(p []byte) (int, error) {
+func (m *members) Read(p []byte) (int, error) {
 	for {
-		if !g.inside {
-			if err := g.next(); err != nil {
+		if m.member == nil {
+			if err := m.next(); err != nil {
 				return 0, err
 			}
 		}
-		n, err := g.member.Read(p)
+		n, err := m.member.Read(p)
 		if err != io.EOF {
 			return n, err
 		}
-		g.inside = false
+		m.member = nil
 		if n > 0 {
 			return n, nil
 		}
 	}
 }
 
-// next opens the next member; io.EOF if there is none.
-func (g *gzipReader) next() error {
-	for g.later {
-		c, err := g.br.ReadByte()
+// next opens the next stream; io.EOF if there is none.
+func (m *members) next() (err error) {
+	for m.later && m.padded {
+		c, err := m.br.ReadByte()
 		if err != nil {
 			return err
 		}
 		if c != 0 {
-			_ = g.br.UnreadByte() // the byte was read just now
+			_ = m.br.UnreadByte() // the byte was read just now
 			break
 		}
 	}
-	if _, err := g.br.Peek(1); err != nil {
+	if _, err := m.br.Peek(1); err != nil {
 		return err
 	}
-	if magic, _ := g.br.Peek(len(gzipMagic)); g.later && !strings.HasPrefix(gzipMagic, string(magic)) {
-		return errTrailing
+	if magic, _ := m.br.Peek(2); m.later && !m.begins(magic) {
+		return &trailingError{m.format}
 	}
-	err := g.member.Reset(g.br)
-	if err == io.EOF {
+	m.later = true
+	if m.member, err = m.open(); err == io.EOF {
 		return io.ErrUnexpectedEOF
 	}
-	g.member.Multistream(false)
-	g.inside, g.later = true, true
 	return err
+}
+
+// openGzip returns what opens the next member of a gzip file.
+func openGzip(br *bufio.Reader) func() (io.Reader, error) {
+	z := new(gzip.Reader)
+	return func() (io.Reader, error) {
+		err := z.Reset(br)
+		z.Multistream(false)
+		return z, err
+	}
+}
+
+// openZlib returns what opens the next zlib stream.
+func openZlib(br *bufio.Reader) func() (io.Reader, error) {
+	var z io.ReadCloser
+	return func() (_ io.Reader, err error) {
+		if z == nil {
+			z, err = zlib.NewReader(br)
+		} else {
+			err = z.(zlib.Resetter).Reset(br, nil)
+		}
+		return z, err
+	}
+}
+
+// isZlib reports whether bytes may begin a zlib stream (RFC 1950).
+func isZlib(p []byte) bool {
+	const deflate, maxWindow = 8, 7
+	return p[0]&0xf == deflate && p[0]>>4 <= maxWindow && (len(p) < 2 || (uint(p[0])<<8|uint(p[1]))%31 == 0)
 }
 
 // Fault says in two words what is wrong with a compressed stream, whose window was bounded.
@@ -170,7 +205,7 @@ func Fault(err error, window int) string {
 		return "bad checksum"
 	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return fmt.Sprintf("corrupt, or needs a window of more than %d MiB", window>>20)
-	case errors.Is(err, errTrailing):
+	case errors.As(err, new(*trailingError)):
 		return "trailing garbage"
 	default:
 		return "corrupt"

@@ -30,17 +30,16 @@ const (
 type Framer struct {
 	Pool    *source.Pool
 	MaxLine int
-	Permits []Permit          // for long lines, by their length
-	Live    bool              // whole lines go out after each read
-	Tail    bool              // a last line without newline counts
-	Rewinds bool              // the stream can be read again from a cursor
-	Whole   func([]byte) bool // where Tail is not set: whether such a line counts, if the stream
-	Clean   func() bool       // ended cleanly; nil: it did
-	Hole    bool              // NUL bytes at the beginning are passed over
-	Restart bool              // of the next block
+	Room    func(bytes int) error // is asked before a line takes this many; nil: always
+	Live    bool                  // whole lines go out after each read
+	Tail    bool                  // a last line without newline counts
+	Rewinds bool                  // the stream can be read again from a cursor
+	Whole   func([]byte) bool     // where Tail is not set: whether such a line counts, if the stream
+	Clean   func() bool           // ended cleanly; nil: it did
+	Hole    bool                  // NUL bytes at the beginning are passed over
+	Restart bool                  // of the next block
 
-	src  *bufio.Reader
-	held int // of Permits, until Forgo
+	src *bufio.Reader
 
 	off       int64  // of the block that is being filled
 	head      []byte // first bytes of the stream
@@ -60,7 +59,7 @@ type Framer struct {
 // Reset makes f begin a new stream.
 func (f *Framer) Reset(src *bufio.Reader) {
 	*f = Framer{
-		src: src, Pool: f.Pool, MaxLine: f.MaxLine, Permits: f.Permits, held: f.held, Live: f.Live, Tail: f.Tail, Rewinds: f.Rewinds, Whole: f.Whole, Clean: f.Clean,
+		src: src, Pool: f.Pool, MaxLine: f.MaxLine, Room: f.Room, Live: f.Live, Tail: f.Tail, Rewinds: f.Rewinds, Whole: f.Whole, Clean: f.Clean,
 	}
 	if f.Rewinds {
 		f.head = newHead()
@@ -78,10 +77,17 @@ func (f *Framer) Next() (*source.Block, error) {
 		f.refill(nil)
 	}
 	for f.err == nil && (f.cut == 0 || !f.Live && f.n < f.limit) {
-		if f.n == f.limit && !f.grow() {
+		switch {
+		case f.n < f.limit:
+			f.read()
+		case f.limit > f.MaxLine:
 			return f.oversize()
+		default:
+			limit := min(2*f.limit, f.MaxLine+1)
+			if f.err = f.widen(limit); f.err == nil {
+				f.limit = limit
+			}
 		}
-		f.read()
 	}
 	if f.n == f.cut {
 		f.lookAhead()
@@ -133,12 +139,6 @@ func (f *Framer) Torn() string {
 
 // Ended reports whether the stream ended well and everything was handed out.
 func (f *Framer) Ended() bool { return f.err == io.EOF && f.n == 0 }
-
-// A Permit is for lines of more than a length: who is in one has put a token in.
-type Permit struct {
-	Over   int
-	Tokens chan struct{}
-}
 
 // EndsFile notes that the file ends with the last block, and how it is then.
 func (f *Framer) EndsFile(size, modified int64) {
@@ -218,30 +218,19 @@ func (f *Framer) lookAhead() {
 	}
 }
 
-// grow makes room for a longer line, unless that would be too long.
-func (f *Framer) grow() bool {
-	limit := min(2*f.limit, f.MaxLine+1)
-	if limit == f.limit {
-		return false
+// widen makes room in the block for a line of size bytes.
+func (f *Framer) widen(size int) error {
+	if f.Room != nil {
+		if err := f.Room(size); err != nil {
+			return err
+		}
 	}
-	f.limit = limit
-	for f.held < len(f.Permits) && limit > f.Permits[f.held].Over {
-		f.Permits[f.held].Tokens <- struct{}{}
-		f.held++
-	}
-	if limit > len(f.blk.Buf) {
-		buf := make([]byte, limit)
+	if size > len(f.blk.Buf) {
+		buf := make([]byte, size)
 		copy(buf, f.blk.Buf[:f.n])
 		f.blk.Buf = buf
 	}
-	return true
-}
-
-// Forgo lets another sender have a long line.
-func (f *Framer) Forgo() {
-	for ; f.held > 0; f.held-- {
-		<-f.Permits[f.held-1].Tokens
-	}
+	return nil
 }
 
 // refill starts a block with what is left of the one before.
@@ -282,17 +271,23 @@ func (f *Framer) emit(end int) *source.Block {
 // oversize hands out the beginning of a line that is too long and reads past
 // the rest of it.
 func (f *Framer) oversize() (*source.Block, error) {
-	b := f.blk
-	size := int64(f.n)
-	data := b.Buf[:min(f.n, excerpt)]
-	last := &f.last
-	last.reset()
-	last.add(b.Buf[:f.n])
+	b, size := f.blk, int64(f.n)
+	f.last.reset()
+	f.addLast(b.Buf[:f.n])
+	if f.n = min(f.n, excerpt); len(b.Buf) > max(f.Pool.Size(), excerpt) {
+		b.Buf = bytes.Clone(b.Buf[:f.n]) // the rest need not wait in memory until the block is folded
+	}
 	for whole := false; !whole && f.err == nil; {
 		p, err := f.src.ReadSlice('\n')
 		size += int64(len(p))
-		data = append(data, p[:min(len(p), excerpt-len(data))]...)
-		last.add(p)
+		keep := p[:min(len(p), excerpt-f.n)]
+		if n := f.n + len(keep); n > len(b.Buf) {
+			if err := f.widen(excerpt); err != nil {
+				return nil, f.cutOff(size, err)
+			}
+		}
+		f.n += copy(b.Buf[f.n:], keep)
+		f.addLast(p)
 		f.head = Extend(f.head, p)
 		if whole = err == nil; whole {
 			f.lookAhead()
@@ -300,17 +295,28 @@ func (f *Framer) oversize() (*source.Block, error) {
 			f.err = err
 			b.Tail = err == io.EOF && f.Tail
 			if !b.Tail {
-				f.off, f.n, f.left = f.off+size, 0, size
-				return nil, err
+				return nil, f.cutOff(size, err)
 			}
 		}
 	}
-	f.n = len(data)
-	f.emit(len(data))
+	f.emit(f.n)
 	f.off = b.Offset + size
 	b.Oversize = size
 	if e := f.end; e != nil {
-		e.oversize, e.lastLen, e.lastSum = size, len(last.bytes()), sum(last.bytes())
+		e.oversize, e.lastLen, e.lastSum = size, len(f.last.bytes()), sum(f.last.bytes())
 	}
 	return b, nil
+}
+
+// addLast adds a part of a line that is too long to the bytes that a cursor after it knows.
+func (f *Framer) addLast(p []byte) {
+	if f.head != nil {
+		f.last.add(p)
+	}
+}
+
+// cutOff notes that a line that is too long does not count, because it has no end.
+func (f *Framer) cutOff(size int64, err error) error {
+	f.off, f.n, f.left, f.err = f.off+size, 0, size, err
+	return err
 }

@@ -59,7 +59,7 @@ func (s *Stream) Go() { s.start.Do(func() { go s.run() }) }
 
 // run hands out blocks until the stream ends or is closed.
 func (s *Stream) run() {
-	s.err = s.produce()
+	s.err = source.Guard(s.produce)
 	if s.Ctx.Err() != nil {
 		s.err = fmt.Errorf("read %s: %w", s.Name, fs.ErrClosed)
 	}

@@ -113,10 +113,12 @@ func readIdle(c net.Conn, p []byte, idle time.Duration) (int, error) {
 	}
 	n, err := c.Read(p)
 	if idle > 0 && isTimeout(err) {
-		err = fmt.Errorf("nothing arrived for %s", idle)
+		err = silence(idle)
 	}
 	return n, err
 }
+
+func silence(idle time.Duration) error { return fmt.Errorf("nothing arrived for %s", idle) }
 
 func isTimeout(err error) bool {
 	timeout := net.Error(nil)
@@ -175,7 +177,7 @@ func (s *Stream) produceDialed() error {
 			s.opts.Connections(s.Name, 1)
 			unguard := tcp.Guard(s.dialer.wire)
 			if err = s.restart(); err == nil {
-				err = s.deliver()
+				err = source.Guard(s.deliver)
 				brought = s.reader.Pos()
 			}
 			if unguard() {

@@ -26,11 +26,15 @@ const (
 	senderRead  = 4 << 10  // bytes that are read ahead of a sender's framer
 	senderBlock = 16 << 10 // bytes of a sender's block unless one line is longer
 
-	// What all senders together cannot fill the memory with: only manyMedium at a time are in
-	// a line over senderBlock, and manyLong in one over longLine. Others wait.
+	// Senders together cannot fill the memory: only manyMedium at a time are in a line over
+	// senderBlock, and manyLong in one over longLine. Others wait.
 	manyMedium = 16
 	longLine   = 1 << 20 // bytes
 	manyLong   = 4
+	// Others wait for a sender within such a line, so it has to send longLineRate bytes a second
+	// on average, and may pause for longLinePause.
+	longLineRate  = 16 << 10
+	longLinePause = time.Minute
 
 	// senderWindow bounds a sender's zstd window: what RFC 8878 recommends, and `zstd -19`
 	// needs. As many as fit into Options.Windows are taken at a time, minWindows at least.
@@ -46,7 +50,7 @@ const (
 type listener struct {
 	net.Listener
 	tls     *tls.Config // nil: without
-	permits []lines.Permit
+	permits []permit
 	windows chan struct{} // a token for each sender that has a zstd window
 	pool    *source.Pool  // of small blocks, for a sender that is idle keeps one
 	changed func(n int)   // is called with how many conns there are; mu is locked
@@ -76,7 +80,7 @@ func listen(ctx context.Context, name string, o *source.Options) (*listener, err
 func newListener(in net.Listener, name string, o *source.Options) *listener {
 	return &listener{
 		Listener: in,
-		permits:  []lines.Permit{{Over: senderBlock, Tokens: make(chan struct{}, manyMedium)}, {Over: longLine, Tokens: make(chan struct{}, manyLong)}},
+		permits:  []permit{{senderBlock, make(chan struct{}, manyMedium)}, {longLine, make(chan struct{}, manyLong)}},
 		windows:  make(chan struct{}, max(minWindows, o.Windows/senderWindow)),
 		pool:     source.NewPoolOf(senderBlock, senderBlock),
 		changed:  func(n int) { o.Connections(name, n) },
@@ -166,16 +170,18 @@ func (s *Stream) produceSent() error {
 			continue
 		}
 		if err := s.listener.add(c); err != nil {
+			s.opts.SenderFailed()
 			s.opts.Log.Warn(fmt.Sprintf("%s: %s is turned away: %v", s.Name, c.RemoteAddr(), err))
 			_ = c.Close()
 			continue
 		}
 		senders.Go(func() {
-			err := s.sender(c)
+			err := source.Guard(func() error { return s.sender(c) })
 			if s.listener.remove(c) {
 				err = errors.New("it has sent no line yet, and was disconnected to make room for another one")
 			}
 			if err != io.EOF && s.Ctx.Err() == nil {
+				s.opts.SenderFailed()
 				s.opts.Log.Warn(fmt.Sprintf("%s: the sender %s: %v", s.Name, c.RemoteAddr(), lines.Bare(err)))
 			}
 		})
@@ -191,14 +197,26 @@ var strangers = func() map[string]string {
 	return m
 }()
 
+// A permit is for lines over a length: a sender in such a line has put a token in.
+type permit struct {
+	over   int // bytes
+	tokens chan struct{}
+}
+
 // senderConn is a sender's connection, whose reads have a deadline.
 type senderConn struct {
 	net.Conn
-	idle  time.Duration // as in Options
-	spoke bool          // a first line has come; until then the deadline is that for it
+	idle    time.Duration // as in Options
+	spoke   bool          // a first line has come; until then the deadline is that for it
+	permits []permit      // of the listener
+	held    int           // of these, by this sender
+	pause   time.Duration // that a sender with a permit has left
 }
 
 func (c *senderConn) Read(p []byte) (int, error) {
+	if c.held > 0 {
+		return c.readLong(p)
+	}
 	if c.spoke {
 		return readIdle(c.Conn, p, c.idle)
 	}
@@ -207,6 +225,50 @@ func (c *senderConn) Read(p []byte) (int, error) {
 		err = fmt.Errorf("no line arrived within %s", firstLineTimeout)
 	}
 	return n, err
+}
+
+// readLong reads within a line for which there is a permit.
+func (c *senderConn) readLong(p []byte) (int, error) {
+	wait := c.pause
+	if c.spoke && c.idle > 0 {
+		wait = min(wait, c.idle)
+	}
+	begin := time.Now()
+	_ = c.SetReadDeadline(begin.Add(wait))
+	n, err := c.Conn.Read(p)
+	c.pause = min(longLinePause, c.pause-time.Since(begin)+time.Duration(n)*time.Second/longLineRate)
+	switch {
+	case !isTimeout(err):
+	case wait == c.idle:
+		err = silence(c.idle)
+	default:
+		err = fmt.Errorf("a line over %d KiB arrived too slowly: it may pause for %s, and else takes at least %d KiB/s", senderBlock>>10, longLinePause, longLineRate>>10)
+	}
+	return n, err
+}
+
+// room waits for the permits that a line of a length takes.
+func (c *senderConn) room(ctx context.Context, length int) error {
+	for c.held < len(c.permits) && length > c.permits[c.held].over {
+		select {
+		case c.permits[c.held].tokens <- struct{}{}:
+			c.held++
+			c.pause = longLinePause
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// giveBack lets other senders have long lines.
+func (c *senderConn) giveBack() {
+	if c.held > 0 {
+		_ = c.SetReadDeadline(time.Time{})
+	}
+	for ; c.held > 0; c.held-- {
+		<-c.permits[c.held-1].tokens
+	}
 }
 
 // secured is a sender's connection under TLS, if the listener asks for it.
@@ -231,7 +293,8 @@ func (s *Stream) sender(c net.Conn) error {
 		return err
 	}
 	defer func() { _ = over.Close() }()
-	in := &senderConn{Conn: over, idle: s.opts.Idle}
+	in := &senderConn{Conn: over, idle: s.opts.Idle, permits: s.listener.permits}
+	defer in.giveBack()
 	bytes := lines.NewRaw(s.Ctx, in)
 	br := bufio.NewReaderSize(bytes, senderRead)
 	format := s.opts.Compression
@@ -263,8 +326,8 @@ func (s *Stream) sender(c net.Conn) error {
 	if format != source.None {
 		br = bufio.NewReaderSize(src, senderRead)
 	}
-	f := lines.Framer{MaxLine: s.opts.MaxLine, Live: true, Pool: s.listener.pool, Permits: s.listener.permits, Whole: s.opts.Whole, Clean: isClean(in.Conn)}
-	defer f.Forgo()
+	f := lines.Framer{MaxLine: s.opts.MaxLine, Live: true, Pool: s.listener.pool, Whole: s.opts.Whole, Clean: isClean(in.Conn),
+		Room: func(length int) error { return in.room(s.Ctx, length) }}
 	defer f.Drop()
 	f.Reset(br)
 	if _, err := br.Peek(1); err != nil { // a block is made when there is something to put into it
@@ -285,7 +348,7 @@ func (s *Stream) sender(c net.Conn) error {
 		if err := s.Send(source.Event{Block: b}); err != nil {
 			return err
 		}
-		f.Forgo()
+		in.giveBack()
 	}
 }
 

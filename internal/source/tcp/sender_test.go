@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/weirsync/weir/internal/logtest"
@@ -224,6 +225,105 @@ func TestListen_LongLinesWait(t *testing.T) {
 	})
 }
 
+// TestListen_StalledLongLinesMakeRoom: senders that stop within long lines, or drip, do not keep
+// others from sending long lines.
+func TestListen_StalledLongLinesMakeRoom(t *testing.T) {
+	long := append(bytes.Repeat([]byte("x"), senderBlock+100), '\n')
+	listenIn(t, source.Options{}, nil, func(l *listening) {
+		for i := range manyMedium {
+			c := l.dial()
+			l.send(c, []byte("{}\n"))
+			l.want("{}\n")
+			l.send(c, long[:senderBlock+1])
+			if i%2 == 0 {
+				go func() {
+					for err := error(nil); err == nil; time.Sleep(time.Second) {
+						_, err = c.Write([]byte("x"))
+					}
+				}()
+			}
+		}
+		good := l.dial()
+		l.send(good, []byte("{}\n"))
+		l.want("{}\n")
+		l.send(good, long)
+		time.Sleep(longLinePause - time.Second)
+		l.wantWarnings(0, "")
+		time.Sleep(2 * time.Second)
+		l.wantWarnings(manyMedium, "arrived too slowly")
+		l.want(string(long))
+		time.Sleep(time.Hour) // it has no line at hand
+		l.send(good, long)
+		l.want(string(long))
+	})
+}
+
+// TestListen_SteadyLongLineIsRead: a sender on a slow line has as long as its line takes.
+func TestListen_SteadyLongLineIsRead(t *testing.T) {
+	listenIn(t, source.Options{MaxLine: 4 << 20}, nil, func(l *listening) {
+		c := l.dial()
+		piece := bytes.Repeat([]byte("x"), longLineRate*30)
+		for range 6 {
+			l.send(c, piece)
+			time.Sleep(30 * time.Second)
+		}
+		l.send(c, []byte("\n"))
+		l.want(strings.Repeat(string(piece), 6) + "\n")
+		l.wantWarnings(0, "")
+	})
+}
+
+// TestListen_TooLongLines: a line over --max-line is cut off whatever the limit, plain or
+// compressed, and the sender and the others continue.
+func TestListen_TooLongLines(t *testing.T) {
+	for _, limit := range []int{1, 100, senderBlock - 1, senderBlock, senderBlock + 1, 40 << 10, 64 << 10, 100 << 10} {
+		for _, size := range []int{limit + 1, senderBlock, 20_000, 64 << 10, 70_000, 300_000} {
+			if size <= limit {
+				continue
+			}
+			for _, compress := range []func([]byte) []byte{bytes.Clone, gzipped} {
+				listenIn(t, source.Options{MaxLine: limit}, nil, func(l *listening) {
+					l.send(l.dial(), compress([]byte(strings.Repeat("x", size)+"\n1\n")))
+					b, err := l.stream.Next(l.Context())
+					if err != nil || b.Oversize != int64(size)+1 || len(b.Data) != min(size+1, 64<<10) {
+						t.Fatalf("limit %d, line of %d: %d bytes of %d, %v", limit, size, len(b.Data), b.Oversize, err)
+					}
+					b.Release()
+					l.want("1\n")
+				})
+			}
+		}
+	}
+}
+
+func gzipped(data []byte) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = w.Write(data)
+	_ = w.Close()
+	return b.Bytes()
+}
+
+// TestListen_PanicEndsOneSender: where weir itself fails on what a sender sends, that sender is
+// disconnected, and the others continue.
+func TestListen_PanicEndsOneSender(t *testing.T) {
+	failed := 0
+	o := source.Options{SenderFailed: func() { failed++ }, Whole: func([]byte) bool { panic("a fault in weir") }}
+	listenIn(t, o, nil, func(l *listening) {
+		good, bad := l.dial(), l.dial()
+		go func() { _, _ = bad.Write([]byte("{}")); bad.Close() }()
+		synctest.Wait()
+		if w := <-l.warnings; !strings.Contains(w, "internal error: a fault in weir") || !strings.Contains(w, "sender_test.go") {
+			t.Errorf("warning %q", w)
+		}
+		if failed != 1 {
+			t.Errorf("%d failures are counted", failed)
+		}
+		l.send(good, []byte("1\n"))
+		l.want("1\n")
+	})
+}
+
 // TestListen_ZstdWindows: a sender may ask for a window of 8 MiB, and only some at a time.
 func TestListen_ZstdWindows(t *testing.T) {
 	packed := func(window int) []byte {
@@ -234,7 +334,7 @@ func TestListen_ZstdWindows(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, "{}\n")
 		_ = w.Flush() // the size is not known then
-		_, _ = w.Write(bytes.Repeat([]byte("x"), window/4))
+		_, _ = w.Write(bytes.Repeat([]byte("x"), senderBlock/2))
 		_ = w.Flush()
 		return b.Bytes()
 	}

@@ -306,10 +306,13 @@ var mutants = []mutant{
 		files, "TestFollow_TruncatedAndGrownPastTheOffset", false},
 	{"what is before a followed file's offset is not compared", "internal/source/file/follow.go", `same, err = t.holds(t.last, t.at-int64(len(t.last)))`, `same = true`,
 		files, "TestFollow_TruncatedAndGrownPastTheOffset", false},
-	{"a long line's permit ends with its block", "internal/source/lines/frame.go", `	f.blk, f.n, f.cut = nil, 0, 0
-`, `	f.blk, f.n, f.cut = nil, 0, 0
-	f.Forgo()
-`,
+	{"a long line's permit ends with its block", "internal/source/tcp/listen.go", `		if err := s.Send(source.Event{Block: b}); err != nil {
+			return err
+		}
+		in.giveBack()`, `		in.giveBack()
+		if err := s.Send(source.Event{Block: b}); err != nil {
+			return err
+		}`,
 		conns, "TestListen_LongLinesWait", false},
 	{"a sender's zstd window is as large as a file's", "internal/source/tcp/listen.go", `lines.Decompress(br, format, senderWindow)`, `lines.Decompress(br, format, lines.MaxWindow)`,
 		conns, "TestListen_ZstdWindows", false},
