@@ -395,6 +395,63 @@ func TestGroup_UntilEndOfTheRun(t *testing.T) {
 	}
 }
 
+// A topic that was recreated ends the run although it ends before the checkpoint, so nothing of it
+// has to be read.
+func TestGroup_UntilEndOfARecreatedTopic(t *testing.T) {
+	testkafka.Each(t, groupUntilEndOfARecreatedTopic)
+}
+
+func groupUntilEndOfARecreatedTopic(t *testing.T, start testkafka.Starter) {
+	c := start(t, 1, "t")
+	l := newLive(t, testpg.New(t))
+	c.Produce("t", 0, `{"id":1}`, `{"id":2}`, `{"id":3}`)
+	if code, log := l.topics(c, "t", "--group", "g", "--until-end"); code != 0 {
+		t.Fatalf("exit %d\n%s", code, log)
+	}
+	for _, records := range [][]string{{`{"id":4}`}, {`{"id":4}`, `{"id":5}`, `{"id":6}`}} {
+		c.DeleteTopics("t")
+		c.CreateTopics(1, nil, "t")
+		c.Produce("t", 0, records...)
+		code, log := l.topics(c, "t", "--group", "g", "--until-end")
+		if code != 1 || !strings.Contains(log, "which was deleted and recreated") {
+			t.Errorf("%d records: exit %d\n%s", len(records), code, log)
+		}
+	}
+}
+
+// A member that has read its partitions to their ends commits what it read before another member
+// gets one of them.
+func TestGroup_UntilEndCommitsBeforeItReleases(t *testing.T) {
+	t.Parallel()
+	g := newGrouped(t, testpg.New(t), testkafka.Start(t, kfake.SeedTopics(2, "t")), 2)
+	g.produce(20)
+	g.finish() // there is a table
+	db := g.database()
+	defer db.Close()
+	lock, err := db.Conn(t.Context())
+	g.check(err)
+	defer lock.Close()
+	for _, q := range []string{"SELECT pg_advisory_lock(1)",
+		"CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(1), pg_sleep(0.05); RETURN NEW; END'",
+		"CREATE TRIGGER slow BEFORE INSERT OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION slow()"} {
+		_, err := lock.ExecContext(t.Context(), q)
+		g.check(err)
+	}
+	g.produce(20)
+	first := g.member("--until-end", "--batch-rows", "10")
+	g.until("it has read all", func() bool { return g.count("member1", "weir_pending_lines") >= 20 })
+	rebalances := g.count("member1", "weir_kafka_rebalances_total")
+	second := g.member("--until-end")
+	g.until("a partition is revoked", func() bool { return g.count("member1", "weir_kafka_rebalances_total") > rebalances })
+	_, err = lock.ExecContext(t.Context(), "SELECT pg_advisory_unlock(1)")
+	g.check(err)
+	_, _ = first.Wait(), second.Wait()
+	if log := g.log("member1"); strings.Contains(log, "reading again") {
+		t.Errorf("the first one reads again\n%s", log)
+	}
+	g.finish()
+}
+
 // What a group refuses for good ends the run; what passes does not.
 func TestGroup_Errors(t *testing.T) {
 	t.Parallel()

@@ -196,10 +196,15 @@ func (o *opener) read(ctx context.Context, src source.Source) error {
 		case e.Kind == source.Closing, e.Kind == source.Lost:
 			if delete(lanes, e.Lane); l != nil {
 				ended[e.Lane] = l
+			} else if e.Done != nil {
+				l = ended[e.Lane]
 			}
 		}
-		if l == nil {
-			continue // there is nothing to read
+		if l == nil { // there was nothing to read
+			if e.Done != nil {
+				e.Done()
+			}
+			continue
 		}
 		if err := o.scans.put(ctx, l, e); err != nil {
 			return err

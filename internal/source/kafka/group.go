@@ -221,12 +221,12 @@ func (s *Source) answer() (some bool, err error) {
 	return true, nil
 }
 
-// release stops reading a lane.
+// release stops reading a lane. One that was read to its end may have lines that are not committed yet.
 func (s *Source) release(l *lane, c *call) {
 	if c.kind == lost {
 		l.owned.Store(false)
 	}
-	if s.reading[l.partition] == nil {
+	if s.reading[l.partition] == nil && (c.kind == lost || !l.ended) {
 		if c.done != nil {
 			c.done <- struct{}{}
 		}
@@ -306,14 +306,19 @@ func (s *Source) expel(member string) error {
 	return err
 }
 
-// allCommitted reports whether the database has all lanes up to their ends, whoever reads them.
+// allCommitted reports whether the database has all lanes up to their ends, whoever reads them. The
+// checkpoint of a topic that was recreated is an error.
 func (s *Source) allCommitted(ctx context.Context) (bool, error) {
 	cursors, err := s.opts.Kafka.Cursors(ctx, s.Lanes())
 	if err != nil {
 		return false, err
 	}
 	for i, l := range s.lanes {
-		if at, err := readCursor(cursors[i], l); err != nil || at.Offset < l.until {
+		at, err := readCursor(cursors[i], l)
+		if err != nil || at.Offset < l.until {
+			return false, err
+		}
+		if err := s.check(ctx, l, at); err != nil {
 			return false, err
 		}
 	}

@@ -181,12 +181,7 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (b sourc
 			return b, err
 		}
 	}
-	if at.Offset > l.end { // another member has read it since
-		if err := s.brokers.patiently(ctx, func() error { return s.findBounds(ctx, l) }); err != nil {
-			return b, err
-		}
-	}
-	if err := l.check(at); err != nil {
+	if err := s.check(ctx, l, at); err != nil {
 		return b, err
 	}
 	l.at = at
@@ -205,6 +200,16 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (b sourc
 				s.committed()
 			}
 		}}, nil
+}
+
+// check reports why a lane cannot be read from a cursor.
+func (s *Source) check(ctx context.Context, l *lane, at cursor) error {
+	if at.Offset > l.end { // another member has read it since
+		if err := s.brokers.patiently(ctx, func() error { return s.findBounds(ctx, l) }); err != nil {
+			return err
+		}
+	}
+	return l.check(at)
 }
 
 // committed notes that there are offsets to tell.

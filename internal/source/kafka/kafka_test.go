@@ -180,6 +180,20 @@ func TestRelease_Lost(t *testing.T) {
 	}
 }
 
+// What was read of a revoked partition is committed before another member gets it, also if it was
+// read to its end.
+func TestRelease_RevokedAtItsEnd(t *testing.T) {
+	l := &lane{name: "t", ended: true}
+	s := &Source{reading: map[partition]*lane{}, lanes: []*lane{l}}
+	c := &call{kind: revoked, lanes: []*lane{l}, done: make(chan struct{}, 1)}
+	if s.release(l, c); len(c.done) > 0 || len(s.events) != 1 {
+		t.Fatalf("%d released at once, with %d events", len(c.done), len(s.events))
+	}
+	if s.events[0].Done(); len(c.done) != 1 {
+		t.Error("it is not released when all is committed")
+	}
+}
+
 // The record at the offset of a letter is another one in a topic that was recreated.
 func TestSend_Recreated(t *testing.T) {
 	t.Parallel()
