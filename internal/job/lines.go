@@ -47,6 +47,9 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	if at > 0 || len(e.Data) == 0 {
 		rd.moveTo(e, at)
 	}
+	if err == nil && rd.isFull() {
+		err = rd.handOver(flushing)
+	}
 	return err
 }
 
@@ -196,7 +199,7 @@ func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (
 			return false, fmt.Errorf("%s: %w", l.name, hint)
 		}
 		if r.hint.on && rd.Rejects.mode != fail {
-			r.held = append(r.held, heldReject{at, table, err, bytes.Clone(line.Text)})
+			r.held = append(r.held, fold.NewReject(at, table, err, line.Text))
 			return true, nil
 		}
 		if err := rd.rejectHeld(l); err != nil {
@@ -271,14 +274,6 @@ func (rd *reader) prefetchLines(lines []feed.Line, at int) {
 	}
 }
 
-// A heldReject is a line that is rejected unless its file as a whole is wrong.
-type heldReject struct {
-	at    fold.Place
-	table int // that rejects it, -1 for none
-	why   *feed.Error
-	text  []byte
-}
-
 // rejectHeld rejects the lines of a lane that were held until it was clear what its source is.
 func (rd *reader) rejectHeld(l *lane) error {
 	r := &l.reading
@@ -291,8 +286,8 @@ func (rd *reader) rejectHeld(l *lane) error {
 		r.pos, r.past = r.past, position{}
 	}
 	rd.addLane(l)
-	for _, h := range held {
-		if err := rd.reject(l, h.at, h.table, h.text, h.why); err != nil {
+	for i := range held {
+		if err := rd.keepReject(l, held[i]); err != nil {
 			return err
 		}
 	}
@@ -301,27 +296,31 @@ func (rd *reader) rejectHeld(l *lane) error {
 
 // reject deals with a line that is no message.
 func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *feed.Error) error {
-	rd.startPeriod(l)
 	if rd.Feed.resumes(l.name) && l.reading.feed.again(line) {
 		return nil // it was counted when it came first
 	}
-	rejected := fold.NewReject(at, table, why, line)
+	return rd.keepReject(l, fold.NewReject(at, table, why, line))
+}
+
+// keepReject counts a rejected line, and puts it where the run keeps them.
+func (rd *reader) keepReject(l *lane, rejected fold.Reject) error {
+	rd.startPeriod(l)
 	l.progress.Reject(&rejected)
 	l.reading.rejected++
 	switch rd.Rejects.mode {
 	case discard:
 	case fail:
-		place := fmt.Sprintf("line %d (byte %d)", at.Line, at.Offset)
+		place := fmt.Sprintf("line %d (byte %d)", rejected.Line, rejected.Offset)
 		if source.TraitsOf(l.name).Records {
-			place = fmt.Sprintf("offset %d", at.Offset)
+			place = fmt.Sprintf("offset %d", rejected.Offset)
 		}
-		return fmt.Errorf("%w: %s %s: %s", ErrRejected, l.name, place, why.Detail)
+		return fmt.Errorf("%w: %s %s: %s", ErrRejected, l.name, place, rejected.Detail)
 	default:
 		rejected.Lane = rd.laneIndex(l)
 		rd.addLane(l)
 		rd.set.Reject(rejected)
 	}
-	return rd.tooMany(why.Detail)
+	return rd.tooMany(rejected.Detail)
 }
 
 // tooMany ends a run whose feed is mostly bad.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -35,8 +36,8 @@ type laneReading struct {
 	conn int      // that brought the lines at hand; see [source.Block]
 	feed feedState
 	hint hint
-	held []heldReject // until it is clear what the source is
-	past position     // after the last line that was read, while there are any
+	held []fold.Reject // until it is clear what the source is
+	past position      // after the last line that was read, while there are any
 
 	inSet int // its place in the set at hand, from 1; 0 is none
 	tally

@@ -203,13 +203,15 @@ func TestRejects_LargeOnesAreHandedOver(t *testing.T) {
 	if err := os.WriteFile(feed, bytes.Repeat([]byte(strings.Repeat("x", line)+"\n"), 100), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := configOf(t, feed, "table")
-	c.Source.MaxLine, c.Buffer, c.BatchPeriod = 1<<20, 8<<20, time.Minute
-	d := &small{t: t, most: int(c.Buffer/8) + line + 1000}
-	if _, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), func(db sink.Sink) sink.Sink { d.Sink = db; return d }, never); err != nil {
-		t.Fatal(err)
-	}
-	if d.batches < 100*line/d.most {
-		t.Errorf("did not exercise: %d batches", d.batches)
+	for _, maxLine := range []int{1 << 20, line - 1} {
+		c := configOf(t, feed, "table")
+		c.Source.MaxLine, c.Buffer, c.BatchPeriod = maxLine, 8<<20, time.Minute
+		d := &small{t: t, most: int(c.Buffer/8) + line + 1000}
+		if _, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), func(db sink.Sink) sink.Sink { d.Sink = db; return d }, never); err != nil {
+			t.Fatal(err)
+		}
+		if d.batches < 100*line/d.most {
+			t.Errorf("did not exercise: %d batches", d.batches)
+		}
 	}
 }
