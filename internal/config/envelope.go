@@ -29,6 +29,7 @@ var envelopeKeys = []key[mapping.Envelope]{
 	{"truncate_when", "the messages that remove all rows of their table", "never", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.TruncateWhen = r.when(n, where) }},
 	{"replace_when", "the messages whose row is whole: a column that it lacks is NULL", "never", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.ReplaceWhen = r.when(n, where) }},
 	{"write_when", "the messages that set the columns of their row: one that is none of these, and is not removed, truncated or ignored, is rejected", "all others", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.WriteWhen = r.when(n, where) }},
+	{"insert_when", "the messages that insert their row: one with a value that counts as `absent` is rejected, for nothing else has the value", "never", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.InsertWhen = r.when(n, where) }},
 	{"ignore", "messages that are passed over, and counted: heartbeats, changes of the schema", "none", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Ignore = r.when(n, where) }},
 	{"warn_when", "messages that are ignored with a warning, which comes once", "none", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.WarnWhen = r.when(n, where) }},
 	{"fail_when", "messages that end the run: what they say cannot be applied, and what follows depends on it", "none", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.FailWhen = r.when(n, where) }},
@@ -124,7 +125,7 @@ func (r *reader) envelopeMap(n *yaml.Node, where string) *mapping.Envelope {
 	for _, part := range e.Version {
 		check(part.From, "version")
 	}
-	for name, when := range map[string]mapping.When{"delete_when": e.DeleteWhen, "truncate_when": e.TruncateWhen, "replace_when": e.ReplaceWhen, "write_when": e.WriteWhen, "warn_when": e.WarnWhen, "fail_when": e.FailWhen, "ignore": e.Ignore} {
+	for name, when := range map[string]mapping.When{"delete_when": e.DeleteWhen, "truncate_when": e.TruncateWhen, "replace_when": e.ReplaceWhen, "write_when": e.WriteWhen, "insert_when": e.InsertWhen, "warn_when": e.WarnWhen, "fail_when": e.FailWhen, "ignore": e.Ignore} {
 		for _, all := range when {
 			for _, test := range all {
 				check(test.Path, name)
@@ -258,6 +259,7 @@ func envelopeNode(e *mapping.Envelope) *yaml.Node {
 	addWhen("truncate_when", e.TruncateWhen)
 	addWhen("replace_when", e.ReplaceWhen)
 	addWhen("write_when", e.WriteWhen)
+	addWhen("insert_when", e.InsertWhen)
 	addWhen("ignore", e.Ignore)
 	addWhen("warn_when", e.WarnWhen)
 	addWhen("fail_when", e.FailWhen)

@@ -20,6 +20,7 @@ type streamScratch struct {
 	declared    map[string]Declared // by name
 	deletes     bool                // the message removes its rows
 	whole       bool                // what its rows lack is NULL
+	inserts     bool                // nothing else has what its rows lack
 	row         []byte              // the row at hand
 	former      []byte              // the same with the values that it had before; nil: they are not known
 	key         []feed.Field        // of former
@@ -66,6 +67,7 @@ func (s *Scratch) beginChange(l *feed.Line, at fold.Place) {
 	s.begin(l, at)
 	e, st := s.plan.envelope, &s.stream
 	st.name, st.deletes, st.former, st.schema, st.resume, st.whole = st.name[:0], l.Deletes, nil, nil, nil, false
+	st.inserts = false
 	if e.outer > 0 {
 		s.fill(e.outer, l, e.slots)
 		if v := s.get(e.unwrap); v != nil && v.Kind == feed.JSON && v.Value[0] == '{' && (e.connect.tree < 0 || e.wraps(l) || s.hasSchema()) {
@@ -106,6 +108,7 @@ func (s *Scratch) changes() (taken bool, err error) {
 	}
 	st.deletes = e.deletes != nil && s.holds(e.deletes)
 	st.whole = e.replaces != nil && !st.deletes && s.holds(e.replaces)
+	st.inserts = e.inserts != nil && !st.deletes && s.holds(e.inserts)
 	if v := s.at(e.partial); !st.whole && !st.deletes && isRow(v) && hasElements(v.Value) {
 		return true, feed.Errorf(feed.BadValue, "the message changes parts of values (%s), and weir sets whole columns: have the messages contain the whole row", e.spec.Partial)
 	}
@@ -419,7 +422,13 @@ func (s *Scratch) appendField(raw, value []byte) *feed.Error {
 	if bytes.IndexByte(raw, '\\') >= 0 {
 		name = feed.AppendUnquoted(nil, raw)
 	}
-	if e.omits(name) || e.isAbsent(value) {
+	if e.omits(name) {
+		return nil
+	}
+	if e.isAbsent(value) {
+		if s.stream.inserts {
+			return feed.Errorf(feed.BadValue, "the source left out the value of %q of a row whose key it changed, for the value did not change: have it set REPLICA IDENTITY FULL on the table", clip(name))
+		}
 		return nil
 	}
 	if e.spec.Unset.Base != NoBase && !s.stream.whole && bytes.IndexByte(name, '.') >= 0 && !s.plan.trees[e.row].has(name) {

@@ -46,6 +46,7 @@ type Envelope struct {
 	DeleteWhen   When
 	TruncateWhen When
 	WriteWhen    When // nil: all others; what is none of these is rejected
+	InsertWhen   When // messages that insert their row: what they leave out nothing else has
 	WarnWhen     When // they are ignored, with a warning
 	FailWhen     When // they end the run
 	// Version are parts that are compared in order. They count for tables whose version is
@@ -123,7 +124,7 @@ type envelope struct {
 	unwrap, connect, each, old, key, unset place
 	schema, schemaKey, resume              place
 	table, rows                            []place
-	deletes, truncates, writes             condition
+	deletes, truncates, writes, inserts    condition
 	warns, fails                           condition
 	absent                                 [][]byte // raw JSON
 	hints                                  [][]byte // one of them is in each text that has one of absent
@@ -176,6 +177,7 @@ func (c *compiler) envelope(spec *Envelope) {
 	e.deletes = c.when(spec.DeleteWhen, scope{}, "envelope: delete_when")
 	e.truncates = c.when(spec.TruncateWhen, scope{}, "envelope: truncate_when")
 	e.writes = c.when(spec.WriteWhen, scope{}, "envelope: write_when")
+	e.inserts = c.when(spec.InsertWhen, scope{}, "envelope: insert_when")
 	e.warns = c.when(spec.WarnWhen, scope{}, "envelope: warn_when")
 	e.fails = c.when(spec.FailWhen, scope{}, "envelope: fail_when")
 	for _, text := range spec.Absent {
