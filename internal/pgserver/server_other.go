@@ -24,5 +24,8 @@ func (*Server) Start() error { return nil }
 // Stop is never called.
 func (*Server) Stop() {}
 
+// PID is never called.
+func (*Server) PID() int { return 0 }
+
 // URL is never called.
 func (*Server) URL(string) string { return "" }
