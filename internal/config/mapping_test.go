@@ -138,7 +138,6 @@ func TestResolve_FaultsOfTables(t *testing.T) {
 	f("tables: {a: {columns: {id, b: {meta: index}}}}", "1:31: tables.a.columns.b: meta: index is of an element, and the table has no each")
 	f("tables: {a: {columns: {id, b: [{value: 1}, x], c: [x, x as text]}}}", "1:44: tables.a.columns.b: never counts: a source before it always does", "1:55: tables.a.columns.c: never counts: a source before it always does")
 	f("tables: {a: {columns: {id, b: !!binary aGk=, c: {value: &x [*x]}}}}", "1:31: tables.a.columns.b: must be a single value, not a value with the tag !!binary", "1:57: tables.a.columns.c.value: the value has more than 10000 parts")
-	f("tables: {a: {columns: {id, b: {missing: stub}}}}", "1:41: tables.a.columns.b: missing is about references, which names a table")
 
 	// Conditions.
 	f("tables: {a: {when: []}, b: {when: {}}, c: {when: {x: []}}, d: {when: {x: {}}}, e: {when: {x: }}}", "1:20: tables.a.when: the list is empty", "1:35: tables.b.when: the condition is empty: leave it out if it always holds",
@@ -261,7 +260,7 @@ func printable(m *mapping.Mapping) string {
 		}
 		for _, c := range t.Columns {
 			for _, s := range c.From {
-				text += fmt.Sprintf(" %q: %s|%s %s %s %s %s %s\n", c.Name, s.From, s.As, s.Value, s.Stamp, s.Meta, s.References, s.Missing)
+				text += fmt.Sprintf(" %q: %s|%s %s %s %s %s\n", c.Name, s.From, s.As, s.Value, s.Stamp, s.Meta, s.References)
 				when(s.When)
 			}
 		}
@@ -341,16 +340,3 @@ func FuzzRead(f *testing.F) {
 }
 
 var placed = regexp.MustCompile(`^[1-9][0-9]*:[1-9][0-9]*: `)
-
-// TestResolve_MissingRows: YAML's null is what becomes of a reference as well as the word.
-func TestResolve_MissingRows(t *testing.T) {
-	for text, want := range map[string]mapping.Missing{"": mapping.StubMissing, ", missing: null": mapping.NullMissing, ", missing: ~": mapping.NullMissing, `, missing: "null"`: mapping.NullMissing, ", missing: reject": mapping.RejectMissing} {
-		f, err := readText(t, "tables: {p: {columns: {id}}, a: {columns: {id, r: {from: x, references: p"+text+"}}}}")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := f.Mapping.Tables[1].Columns[1].From[0].Missing; got != want {
-			t.Errorf("%q is %q", text, got)
-		}
-	}
-}

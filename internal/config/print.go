@@ -239,7 +239,6 @@ func sourceNode(s mapping.Source, column string) *yaml.Node {
 		add(n, "when", whenNode(s.When))
 	}
 	addText(n, "references", s.References)
-	addText(n, "missing", string(s.Missing))
 	return n
 }
 

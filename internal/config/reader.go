@@ -76,7 +76,7 @@ func keyNames[T any](keys []key[T]) []string {
 
 // nullIsValue are the keys to which null is a value. To all others it is as if the key were
 // absent.
-var nullIsValue = map[string]bool{"value": true, "not": true, "missing": true}
+var nullIsValue = map[string]bool{"value": true, "not": true}
 
 // readKeys reads a map of known keys into a value; it returns the nodes of those that are
 // given.

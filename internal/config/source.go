@@ -106,18 +106,10 @@ var sourceKeys = []key[sourceDraft]{
 		s.Stamp = choice(r, n, where, mapping.InsertStamp, mapping.UpdateStamp)
 	}},
 	{"meta", "what is known beside the value: `index` (from 0) or `key` of an element, `line`, `offset` or `source` of the message", "", enum(metas...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.Meta = choice(r, n, where, metas...) }},
-	{"references", "the table of the mapping that the value is a foreign key to", "", textForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.References = r.name(n, where) }},
-	{"missing", "what becomes of a reference to a row that is missing: `stub` makes the row with its key alone, `null` leaves the reference NULL, `reject` rejects the message", "stub", orNull(enum(missings...)), func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
-		if s.Missing = mapping.NullMissing; !isNull(n) {
-			s.Missing = choice(r, n, where, missings...)
-		}
-	}},
+	{"references", "the table of the file that the value is a foreign key to; a row that is missing there is made with its key alone", "", textForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.References = r.name(n, where) }},
 }
 
-var (
-	metas    = []mapping.Meta{mapping.IndexMeta, mapping.KeyMeta, mapping.LineMeta, mapping.OffsetMeta, mapping.SourceMeta}
-	missings = []mapping.Missing{mapping.StubMissing, mapping.NullMissing, mapping.RejectMissing}
-)
+var metas = []mapping.Meta{mapping.IndexMeta, mapping.KeyMeta, mapping.LineMeta, mapping.OffsetMeta, mapping.SourceMeta}
 
 // sourceMap reads a source that is written as a map.
 func (r *reader) sourceMap(n *yaml.Node, column, where string) mapping.Source {
@@ -148,14 +140,9 @@ func (r *reader) sourceMap(n *yaml.Node, column, where string) mapping.Source {
 		r.fault(pos(n), where, "the source is empty: name one of %s", either([]string{"from", "value", "stamp", "meta"}))
 	case s.typed && given["type"] != nil:
 		r.fault(pos(given["type"]), where, "the type is named twice, by from and by type")
-	case given["missing"] != nil && s.References == "":
-		r.fault(pos(given["missing"]), where, "missing is about references, which names a table")
 	}
 	if s.From.Base == mapping.NoBase {
 		s.From = mapping.FieldPath(column)
-	}
-	if s.References != "" && s.Missing == "" {
-		s.Missing = mapping.StubMissing
 	}
 	return s.Source
 }

@@ -65,7 +65,7 @@ func (w *chain) mapping() (m *mapping.Mapping, err error) {
 		if n > 0 {
 			s, serr := mapping.ParseSource("$."+tableName(n-1)+".key", "parent")
 			err = errors.Join(err, serr)
-			s.References, s.Missing = tableName(n-1), mapping.StubMissing
+			s.References = tableName(n - 1)
 			t.Columns = append(t.Columns, mapping.Column{Name: "parent", From: []mapping.Source{s}})
 		}
 		m.Tables = append(m.Tables, t)

@@ -59,8 +59,8 @@ type Batch struct {
 	links    []link  // by row, of a child whose rows are changes of their own
 	firsts   []int32 // by row of the table above: the first that belongs to it, from 1
 
-	expected map[string]bool // see [Folder.expect]
-	lanes    []int32         // by row, from 1, where the last message came from; see [Watch]
+	deletes bool    // a message deletes a row of a table whose rows others name
+	lanes   []int32 // by row, from 1, where the last message came from; see [Watch]
 }
 
 // A Row is what a batch does to the row of one key.
@@ -77,6 +77,7 @@ type Row struct {
 	// that belong to it, only those among the batch's stay. See [Explosion.Explode].
 	Sweeps bool
 
+	named    bool  // a message of the batch names the row in another one, see [Ensure]
 	versions int32 // number of the row's versions in the batch, from 1; 0 is none
 	hash     uint64
 	cells    []ref // by column

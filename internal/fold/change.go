@@ -16,9 +16,6 @@ const (
 	// Ensure makes the row, with its key alone, unless it exists. It has no version, and is older than
 	// all.
 	Ensure
-	// Expect does nothing: another row names this one, and what becomes of that depends on whether this
-	// one exists.
-	Expect
 	// Truncate removes all rows of the table, and has no fields. The other changes of its message are of
 	// the same kind.
 	Truncate

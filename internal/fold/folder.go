@@ -43,7 +43,9 @@ type Folder struct {
 	nested   *nested
 	watch    *Watch                     // nil: nobody wants to know
 	ahead    [4 * prefetchStep]upcoming // see Prefetch
-	refers   []int32                    // the columns whose values are judged by the rows that they name; see splits
+
+	referenced bool  // rows of other tables name its rows
+	references []int // the tables whose rows its rows name, and those that belong to them
 }
 
 type field struct {
@@ -179,13 +181,14 @@ func (f *Folder) apply(b *Batch, c *Change, at Place) {
 	if c.Op == Delete {
 		f.forget(f.before) // without values it makes no column
 	}
-	switch {
-	case c.Op == Expect:
-		f.expect(b)
-	case f.opt.Version != "":
+	if f.opt.Version != "" {
 		f.mergeVersioned(b, c, at)
-	default:
+	} else {
 		f.merge(b, c, at)
+	}
+	b.deletes = b.deletes || f.referenced && c.Op == Delete
+	if c.Op == Ensure {
+		b.rows[f.row].named = true
 	}
 	if f.watch != nil {
 		f.watch.see(f, b, c, at)

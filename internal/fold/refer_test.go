@@ -116,42 +116,67 @@ func TestEnsure(t *testing.T) {
 	})
 }
 
-// TestAdd_Splits: a set is written before a message that makes or deletes a row which an earlier message
-// of it names, and before one that names a row which it deletes.
+// TestAdd_Splits: a set is written before a message by which the database would decide otherwise, whether
+// a row may be deleted, than when the delete came.
 func TestAdd_Splits(t *testing.T) {
 	names := &feed.Names{}
+	type about struct {
+		op    fold.Op
+		table int
+		key   int
+	}
+	const planes, flights, crews = 0, 1, 2 // flights name planes, and so do the members of crews
 	for _, c := range []struct {
-		versioned, splits bool
-		ops               []fold.Op
+		name   string
+		splits bool // before the last message
+		feed   [][]about
 	}{
-		{false, true, []fold.Op{fold.Expect, fold.Upsert}},
-		{false, true, []fold.Op{fold.Expect, fold.Ensure}},
-		{false, true, []fold.Op{fold.Expect, fold.Delete}},
-		{false, true, []fold.Op{fold.Upsert, fold.Expect, fold.Delete}},
-		{false, true, []fold.Op{fold.Upsert, fold.Delete, fold.Expect}},
-		{false, false, []fold.Op{fold.Upsert, fold.Delete, fold.Ensure, fold.Expect}},
-		{false, false, []fold.Op{fold.Upsert, fold.Expect, fold.Upsert}},
-		{false, false, []fold.Op{fold.Expect, fold.Expect}},
-		{true, true, []fold.Op{fold.Upsert, fold.Expect, fold.Upsert}}, // it may be too old
-		{true, true, []fold.Op{fold.Upsert, fold.Delete, fold.Expect}},
-		{true, false, []fold.Op{fold.Ensure, fold.Expect, fold.Upsert}},
-		{true, false, []fold.Op{fold.Upsert, fold.Expect}},
+		{"the row is written after its delete", true, [][]about{{{fold.Delete, planes, 1}}, {{fold.Upsert, planes, 1}}}},
+		{"another row is written", false, [][]about{{{fold.Delete, planes, 1}}, {{fold.Upsert, planes, 2}}}},
+		{"a row is named after a delete", true, [][]about{{{fold.Delete, planes, 1}}, {{fold.Upsert, flights, 1}, {fold.Ensure, planes, 2}}}},
+		{"a row that may name the deleted one is deleted", true, [][]about{{{fold.Delete, planes, 1}}, {{fold.Delete, flights, 1}}}},
+		{"a row is deleted whose members may name the deleted one", true, [][]about{{{fold.Delete, planes, 1}}, {{fold.Delete, crews, 1}}}},
+		{"a row is deleted that was named", true, [][]about{{{fold.Upsert, flights, 1}, {fold.Ensure, planes, 1}}, {{fold.Delete, planes, 1}}}},
+		{"another row is deleted", false, [][]about{{{fold.Upsert, flights, 1}, {fold.Ensure, planes, 1}}, {{fold.Delete, planes, 2}}}},
+		{"flights are deleted before a plane", false, [][]about{{{fold.Delete, flights, 1}}, {{fold.Delete, planes, 1}}}},
+		{"one message deletes and makes a row", false, [][]about{{{fold.Upsert, flights, 1}}, {{fold.Delete, planes, 1}, {fold.Upsert, flights, 1}, {fold.Ensure, planes, 1}}}},
 	} {
-		o := fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Log: logtest.New(t)}
-		if c.versioned {
-			o.Version, o.Scope = "v", fold.ColumnScope
-		}
-		folders := fold.Folders{fold.NewFolder(names, schema.Table{Name: "t"}, o)}
-		for n := range 4 {
-			unsplit, rows := n%2 == 1, 1+n/2
-			set := fold.NewSet(1)
+		for _, unsplit := range []bool{false, true} {
+			var folders fold.Folders
+			o := fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Log: logtest.New(t)}
+			for i, refs := range [][]schema.Ref{nil, {{Column: 1, From: []int{1}, Table: planes}}, nil, {{Column: 1, From: []int{1}, Table: planes}}} {
+				table := schema.Table{Name: fmt.Sprint("t", i), Exists: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Key: true}, {Name: "plane"}}, Refs: refs}
+				folders = append(folders, fold.NewFolder(names, table, o))
+			}
+			if err := folders.Nest(crewed{}); err != nil {
+				t.Fatal(err)
+			}
+			set := fold.NewSet(len(folders))
 			set.Unsplit = unsplit
-			for i, op := range c.ops {
-				_, err := folders.Add(set, []fold.TableChange{{Change: *change(t, names, o, `{"id":1,"v":1}`, op)}, {Change: *change(t, names, o, `{"id":2,"v":1}`, op)}}[:rows], fold.Place{})
-				if last := i == len(c.ops)-1; (err == fold.ErrSplit) != (last && c.splits && !unsplit) || err != nil && err != fold.ErrSplit {
-					t.Errorf("%v, versioned %v: change %d: %v", c.ops, c.versioned, i, err)
+			for i, message := range c.feed {
+				var changes []fold.TableChange
+				for _, x := range message {
+					changes = append(changes, fold.TableChange{Table: x.table, Change: *change(t, names, o, fmt.Sprintf(`{"id":%d}`, x.key), x.op)})
+				}
+				_, err := folders.Add(set, changes, fold.Place{})
+				if last := i == len(c.feed)-1; (err == fold.ErrSplit) != (last && c.splits && !unsplit) || err != nil && err != fold.ErrSplit {
+					t.Errorf("%s, unsplit %v: message %d: %v", c.name, unsplit, i, err)
 				}
 			}
 		}
 	}
 }
+
+// crewed is the nesting of four tables: rows of the last belong to rows of the one before it.
+type crewed struct{ fold.Nesting }
+
+func (crewed) Parent(table int) (int, []string) {
+	if table == 3 {
+		return 2, []string{"id"}
+	}
+	return -1, nil
+}
+
+func (crewed) Set(int) bool { return false }
+
+func (crewed) SetColumn(int) string { return "" }

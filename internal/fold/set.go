@@ -12,7 +12,7 @@ import (
 type Set struct {
 	Batches []*Batch // parents before their children
 	Rejects []Reject
-	// Unsplit tells that all of a feed goes into the set, whatever messages depend on.
+	// Unsplit tells that all of a feed goes into the set, whatever the database would decide meanwhile.
 	Unsplit bool
 	// Whole tells that the set is all that is read.
 	Whole bool
@@ -155,7 +155,7 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 		if err == nil && folder.hasSets() {
 			table, err = f.judgeSets(s, c)
 		}
-		if err == nil && (f.splits(s, c) || f.endsNamed(s, changes[:i], c)) {
+		if err == nil && f.splits(s, c) {
 			err = ErrSplit
 		}
 		if err != nil {

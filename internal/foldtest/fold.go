@@ -132,19 +132,6 @@ func (t *Table) Stub(key Value) {
 	t.rows[Key(key.Text)] = r
 }
 
-// outdated reports whether a value of a version comes too late for a column of a row.
-func (t *Table) outdated(key, column, version string) bool {
-	r := t.rows[key]
-	if r == nil || t.Version == "" {
-		return false
-	}
-	older := func(than string) bool { return than != "" && Compare(version, than) < 0 }
-	if t.RowScope {
-		return r.live != "" && older(r.cells[t.Version].Text)
-	}
-	return older(r.tomb) || older(r.versions[column])
-}
-
 // Empty removes all rows, and leaves the columns.
 func (t *Table) Empty() { t.rows = map[string]*row{} }
 

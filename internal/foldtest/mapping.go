@@ -206,6 +206,8 @@ type modelRow struct {
 	fields  map[string]raw
 	deletes bool
 	refers  map[string]mapping.Source // columns that name rows of other tables
+
+	elements []modelRow // of its sets
 }
 
 // Apply applies a message, and returns why it is rejected.
@@ -270,6 +272,10 @@ func (m *Model) write(rows []modelRow) error {
 			}
 			m.take(r.table, key, r.fields[versionField])
 		}
+	}
+	if err := m.violated(); err != nil {
+		m.tables = before
+		return err
 	}
 	return nil
 }
@@ -342,6 +348,7 @@ func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]mode
 				return err
 			}
 			(*rows)[at].fields[setField+child.Name] = asSet(child, all)
+			(*rows)[at].elements = append((*rows)[at].elements, all...)
 		}
 	}
 	return nil

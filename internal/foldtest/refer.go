@@ -1,16 +1,18 @@
 package foldtest
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/weirsync/weir/internal/mapping"
 )
 
-// refer looks for the rows that a row names.
+// refer makes the rows that a row names, and the elements of its sets.
 func (m *Model) refer(r modelRow) error {
-	var own []string
-	for _, k := range m.key(r.table) {
-		own = append(own, r.fields[k].value().Text)
+	for _, e := range r.elements {
+		if err := m.refer(e); err != nil {
+			return err
+		}
 	}
 	for column, s := range r.refers {
 		x, ok := r.fields[column]
@@ -21,16 +23,30 @@ func (m *Model) refer(r modelRow) error {
 		if key.Kind == Null || key.Kind == JSON || key.Text == "" {
 			return fmt.Errorf("%s is no key", column)
 		}
-		switch to := m.tables[s.References]; {
-		case to.Has(key.Text):
-		case s.Missing == mapping.NullMissing:
-			r.fields[column] = "null"
-		case s.Missing == mapping.RejectMissing:
-			if v := r.fields[versionField]; v == "" || !m.tables[r.table.Name].outdated(Key(own...), column, v.value().Text) {
-				return fmt.Errorf("%s names a row that is missing", column)
-			}
-		default:
+		if to := m.tables[s.References]; !to.Has(key.Text) {
 			to.Stub(key)
+		}
+	}
+	return nil
+}
+
+// ErrReferenced rejects a message that deletes a row that others name.
+var ErrReferenced = errors.New("others name the row")
+
+// violated reports that a row names one that is missing, which a message has deleted.
+func (m *Model) violated() error {
+	for i := range m.mapping.Tables {
+		t := &m.mapping.Tables[i]
+		for _, c := range t.Columns {
+			to := m.tables[c.From[0].References]
+			if to == nil {
+				continue
+			}
+			for _, row := range m.rows(t) {
+				if key, ok := row[c.Name]; ok && key.Kind != Null && !to.Has(key.Text) {
+					return fmt.Errorf("%w: table %s names %s of %s", ErrReferenced, t.Name, key.Text, c.From[0].References)
+				}
+			}
 		}
 	}
 	return nil

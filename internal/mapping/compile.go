@@ -295,7 +295,7 @@ func (c *compiler) columns(t *Table, out *planned, s scope, what string) {
 
 // refers makes a column one whose values are keys of rows of another table.
 func (c *compiler) refers(x *column, t *Table, src *Source) {
-	x.refers = &reference{table: c.byName[src.References], missing: missing[src.Missing]}
+	x.refers = &reference{table: c.byName[src.References]}
 	to := &c.plan.tables[x.refers.table]
 	key := to.key[0].cast
 	if src.As.Kind != DefaultType && src.As != key.Type {
@@ -311,9 +311,6 @@ func (c *compiler) refers(x *column, t *Table, src *Source) {
 		c.fault(x.spec.Pos, "table %q: the key column %q is one that the database generates for a row of %q: no message has it", t.Name, x.spec.Name, src.References)
 	}
 }
-
-// missing are what the sinks call what becomes of a reference to a row that is missing.
-var missing = map[Missing]schema.Missing{"": schema.Stub, StubMissing: schema.Stub, NullMissing: schema.Null, RejectMissing: schema.Reject}
 
 func (c *compiler) source(t *Table, src *Source, s scope, what string) source {
 	x := source{spec: src, when: c.when(src.When, s, what+": when"), at: place{tree: -1}, cast: c.plan.cast(t.TypeOf(src))}

@@ -171,7 +171,7 @@ func (p *Plan) fitSurrogate(t *schema.Table, name string, fault func(why string)
 // generates.
 func (p *Plan) fitOwner(table int, t *schema.Table, fault func(why string)) {
 	x := &p.tables[table]
-	ref := schema.Ref{To: p.Owner(table), Table: x.owner.table}
+	ref := schema.Ref{To: p.Owner(table), Table: x.owner.table, Owner: true}
 	if !p.fitKeyOf(t, x.owner.column, ref.To.Table, true, fault) {
 		return
 	}
@@ -192,7 +192,7 @@ func (p *Plan) fitOwner(table int, t *schema.Table, fault func(why string)) {
 // fitReference makes a column of a table one whose values are keys of rows of another table.
 func (p *Plan) fitReference(t *schema.Table, c *column, fault func(why string)) {
 	to := &p.fitted[c.refers.table]
-	ref := schema.Ref{To: p.lookup(c.refers.table), Table: c.refers.table, Missing: c.refers.missing}
+	ref := schema.Ref{To: p.lookup(c.refers.table), Table: c.refers.table}
 	if c.refers.hidden == "" {
 		p.fitColumn(t, c.spec.Name, c.key >= 0, c.cast(p), c, fault)
 	} else if !p.fitKeyOf(t, c.spec.Name, ref.To.Table, false, fault) {
@@ -209,7 +209,6 @@ func (p *Plan) fitReference(t *schema.Table, c *column, fault func(why string)) 
 		t.Columns = append(t.Columns, x)
 	}
 	t.Refs = append(t.Refs, ref)
-	t.HasConstraints = t.HasConstraints || ref.Missing == schema.Reject
 	if !t.Exists && t.Columns[ref.Column].Type != schema.Any { // else the two may come to have different types
 		t.AddForeignKey(schema.ForeignKey{Columns: []string{c.spec.Name}, Table: ref.To.Table, To: []string{ref.To.Column}})
 	}

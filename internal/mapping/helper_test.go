@@ -126,7 +126,7 @@ func mapped(t *testing.T, m mapping.Mapping, lines ...string) string {
 	return strings.Join(out, "\n")
 }
 
-var ops = map[fold.Op]string{fold.Upsert: "", fold.Delete: "delete ", fold.Replace: "replace ", fold.Ensure: "ensure ", fold.Expect: "expect ", fold.Truncate: "truncate "}
+var ops = map[fold.Op]string{fold.Upsert: "", fold.Delete: "delete ", fold.Replace: "replace ", fold.Ensure: "ensure ", fold.Truncate: "truncate "}
 
 // show is a row, with those of its sets under it.
 func show(p *mapping.Plan, names *feed.Names, r *mapping.Row) []string {

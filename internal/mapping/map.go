@@ -129,8 +129,7 @@ func (p *Plan) title(at place) string {
 
 // Map returns what a line says, which must have been scanned without an error: a change for each
 // row that it is about, those of parents first, and behind them one for each row that these name
-// ([fold.Ensure], [fold.Expect]). An error of type [*feed.Error] rejects the line;
-// any other one ends the run.
+// ([fold.Ensure]). An error of type [*feed.Error] rejects the line; any other one ends the run.
 func (p *Plan) Map(l *feed.Line, at fold.Place, s *Scratch) ([]Row, Fate, error) {
 	if p.envelope != nil {
 		if l.Null || l.Deletes && !p.tombstones {
@@ -446,11 +445,7 @@ func (s *Scratch) refer(c *column, v feed.Field) {
 	v.Name = s.plan.tables[c.refers.table].key[0].name
 	n := len(s.namedKeys)
 	s.namedKeys = append(s.namedKeys, v)
-	row := Row{Table: c.refers.table, Change: fold.Change{Op: fold.Expect, Text: s.line.Text, Fields: s.namedKeys[n : n+1 : n+1]}}
-	if c.refers.missing == schema.Stub {
-		row.Op = fold.Ensure
-	}
-	s.named = append(s.named, row)
+	s.named = append(s.named, Row{Table: c.refers.table, Change: fold.Change{Op: fold.Ensure, Text: s.line.Text, Fields: s.namedKeys[n : n+1 : n+1]}})
 }
 
 // title is what a source is called in the mapping.

@@ -268,14 +268,14 @@ func TestMap_ArraysOfOthers(t *testing.T) {
 
 // TestMap_RowsThatOthersName come last, as changes of their own tables.
 func TestMap_RowsThatOthersName(t *testing.T) {
-	refers := func(column string, missing Missing) []Column {
+	refers := func(column string) []Column {
 		c := columns(column)
-		c[len(c)-1].From[0].References, c[len(c)-1].From[0].Missing = "p", missing
+		c[len(c)-1].From[0].References = "p"
 		return c
 	}
 	m := Mapping{Tables: []Table{
-		{Name: "o", When: when("no"), Key: []string{"no"}, Columns: refers("no, p1: a", StubMissing), DeleteWhen: when("op=d")},
-		{Name: "i", Of: "o", Each: path("items"), Key: []string{"n"}, Columns: refers("n, p2: b", RejectMissing)},
+		{Name: "o", When: when("no"), Key: []string{"no"}, Columns: refers("no, p1: a"), DeleteWhen: when("op=d")},
+		{Name: "i", Of: "o", Each: path("items"), Key: []string{"n"}, Columns: refers("n, p2: b")},
 		{Name: "p", When: when("id"), Key: []string{"id"}, Columns: columns("id: as integer")},
 	}}
 	want(t, mapped(t, m, `{"no":1,"id":5,"a":"7","items":[{"n":1,"b":8},{"n":2,"b":null},{"n":3}]}`, `{"no":1,"a":9,"op":"d"}`, `{"no":1,"a":"x"}`), `
@@ -286,7 +286,7 @@ func TestMap_RowsThatOthersName(t *testing.T) {
 		  i no=1 n=2 p2=null
 		  i no=1 n=3 p2=null
 		ensure p id=7
-		expect p id=8
+		ensure p id=8
 		delete o no=1
 		error: table "o", column "p1": a is "x": it is not an integer`)
 }

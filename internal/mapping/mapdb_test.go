@@ -1,6 +1,7 @@
 package mapping_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -128,8 +129,7 @@ func (db *mapDB) line(text string, at fold.Place) (outcome string, split bool) {
 	return "taken", false
 }
 
-// flush writes the set at hand: where rows name others that are missing and must not be, message by
-// message.
+// flush writes the set at hand, message by message if rows that are deleted are named by others.
 func (db *mapDB) flush(outcomes []string) {
 	db.folders.Seal(db.set)
 	rows := make([][]*fold.Row, len(db.tables))
@@ -163,12 +163,50 @@ func (db *mapDB) write(rows [][]*fold.Row) bool {
 		}
 	}
 	for i := range db.set.Batches {
-		if !db.writeTable(i, rows, resolvers) {
-			db.tables = before
-			return false
-		}
+		db.writeTable(i, rows, resolvers)
+	}
+	if db.violated() {
+		db.tables = before
+		return false
 	}
 	return true
+}
+
+// violated reports whether a row names one that is missing.
+func (db *mapDB) violated() bool {
+	violated := false
+	for i, b := range db.set.Batches {
+		for _, ref := range b.Table.Refs {
+			if ref.Owner {
+				continue
+			}
+			name := b.Table.Columns[ref.From[0]].Name
+			find := func(raw []byte) {
+				key := fmt.Sprintf("%q", []string{string(feed.AppendText(nil, raw, feed.KindOf(raw)))})
+				violated = violated || raw[0] != 'n' && db.tables[ref.Table].rows[key] == nil
+			}
+			if b.Child != nil && b.Child.Set {
+				named := map[string][]byte{} // of two elements of one key the last counts
+				db.eachElement(i, func(key string, r *mapping.Row) {
+					for _, f := range r.Fields {
+						if f.Name == db.names.Number(name) {
+							named[key] = bytes.Clone(f.Value)
+						}
+					}
+				})
+				for _, raw := range named {
+					find(raw)
+				}
+				continue
+			}
+			for _, row := range db.tables[i].rows {
+				if raw, named := row[name]; named {
+					find([]byte(raw))
+				}
+			}
+		}
+	}
+	return violated
 }
 
 // take removes the rows that belong to one that a batch removes, but for those that come later.
@@ -206,20 +244,15 @@ func (db *mapDB) above(table int, of *fold.Batch) (names []string) {
 	return nil
 }
 
-// writeTable writes the rows of a table, up to one that names another that must not be missing.
-func (db *mapDB) writeTable(table int, all [][]*fold.Row, resolvers []*fold.Resolver) bool {
+// writeTable writes the rows of a table.
+func (db *mapDB) writeTable(table int, all [][]*fold.Row, resolvers []*fold.Resolver) {
 	t, b, resolver, rows := &db.tables[table], db.set.Batches[table], resolvers[table], all[table]
-	exists := func(table int, raw []byte) bool {
-		return db.tables[table].rows[fmt.Sprintf("%q", []string{string(feed.AppendText(nil, raw, feed.KindOf(raw)))})] != nil
-	}
 	if resolver == nil {
 		for _, r := range rows {
-			if !t.write(b, r, exists) {
-				return false
-			}
+			t.write(b, r)
 		}
 		db.take(b, rows)
-		return true
+		return
 	}
 	if parent, _ := db.plan.Parent(table); parent >= 0 && !b.Child.Set && resolvers[parent] != nil {
 		resolver.Below(resolvers[parent])
@@ -238,15 +271,14 @@ func (db *mapDB) writeTable(table int, all [][]*fold.Row, resolvers []*fold.Reso
 		if err != nil {
 			db.t.Fatal(err)
 		}
-		if !res.Unchanged && !t.write(resolver.Batch(), &res.Row, exists) {
-			return false
+		if !res.Unchanged {
+			t.write(resolver.Batch(), &res.Row)
 		}
 		if res.State != nil {
 			t.states[key] = res.State
 		}
 	}
 	t.names = resolver.Names()
-	return true
 }
 
 // keyOf is the key of a row for all runs: [fold.Row.Key] has its parts in the order of the columns,
@@ -261,20 +293,12 @@ func keyOf(b *fold.Batch, r *fold.Row) string {
 }
 
 // write does what a driver does with a row.
-func (t *mapTable) write(b *fold.Batch, r *fold.Row, has func(table int, key []byte) bool) bool {
+func (t *mapTable) write(b *fold.Batch, r *fold.Row) {
 	key := keyOf(b, r)
 	row, exists := t.rows[key]
 	if r.Deleted {
 		delete(t.rows, key)
-		return true
-	}
-	missing := map[int]bool{}
-	for _, ref := range b.Table.Refs {
-		if raw := b.Value(r, ref.From[0]); ref.Missing > schema.Stub && raw != nil && raw[0] != 'n' && !has(ref.Table, raw) {
-			if missing[ref.From[0]] = true; ref.Missing == schema.Reject {
-				return false
-			}
-		}
+		return
 	}
 	if !exists || r.Replaces {
 		exists, row = false, map[string]string{}
@@ -287,13 +311,12 @@ func (t *mapTable) write(b *fold.Batch, r *fold.Row, has func(table int, key []b
 		case raw == nil && b.Initial(r, i): // a late delete took it
 			delete(row, c.Name)
 		case raw == nil, c.Key && exists, b.FillOnly && exists && set:
-		case raw[0] == 'n', missing[i]:
+		case raw[0] == 'n':
 			delete(row, c.Name)
 		default:
 			row[c.Name] = string(raw)
 		}
 	}
-	return true
 }
 
 // show returns the rows of a table as the model does; those of sets are exploded.
@@ -334,12 +357,30 @@ func (db *mapDB) inModel(of int, column string) string {
 
 // exploded are the rows of a table that are in sets, by their keys.
 func (db *mapDB) exploded(table int) map[string]string {
+	rows := map[string]string{}
+	db.eachElement(table, func(key string, r *mapping.Row) {
+		cells := map[string]foldtest.Value{}
+		for _, f := range r.Fields {
+			name := ""
+			if f.Name >= 0 {
+				name = db.names.Name(f.Name)
+			} else {
+				name = string(r.Unnumbered[^f.Name])
+			}
+			cells[db.inModel(table, name)] = foldtest.MustParse(string(f.Value))
+		}
+		rows[key] = foldtest.Show(cells, db.model.Key(db.plan.Table(table).Name))
+	})
+	return rows
+}
+
+// eachElement calls each with the rows of a table that are in sets, and their keys.
+func (db *mapDB) eachElement(table int, each func(key string, r *mapping.Row)) {
 	top := table
 	for db.plan.SetColumn(top) == "" {
 		top, _ = db.plan.Parent(top)
 	}
 	parent, _ := db.plan.Parent(top)
-	rows := map[string]string{}
 	text := func(of int, c *fold.Change) string {
 		parts := make([]string, len(db.plan.Options(of).Key))
 		for i, k := range db.plan.Options(of).Key {
@@ -362,24 +403,12 @@ func (db *mapDB) exploded(table int) map[string]string {
 			key = append(key, []byte(row[k]))
 		}
 		if err := explode(top, key, []byte(set), func(r *mapping.Row) error {
-			if r.Table != table {
-				return nil
+			if r.Table == table {
+				each(text(table, &r.Change), r)
 			}
-			cells := map[string]foldtest.Value{}
-			for _, f := range r.Fields {
-				name := ""
-				if f.Name >= 0 {
-					name = db.names.Name(f.Name)
-				} else {
-					name = string(r.Unnumbered[^f.Name])
-				}
-				cells[db.inModel(table, name)] = foldtest.MustParse(string(f.Value))
-			}
-			rows[text(table, &r.Change)] = foldtest.Show(cells, db.model.Key(db.plan.Table(table).Name))
 			return nil
 		}); err != nil {
 			db.t.Fatal(err)
 		}
 	}
-	return rows
 }

@@ -95,10 +95,9 @@ type Source struct {
 	Value []byte // raw JSON; nil where the value is none of the file's
 	Stamp Stamp
 	Meta  Meta
-	// References is the table to which the value is a foreign key, "" for none; Missing is
-	// what becomes of a value that has no row there.
+	// References is the table to which the value is a foreign key, "" for none. A row that is missing
+	// there is made, with its key alone.
 	References string
-	Missing    Missing
 }
 
 // Stamp is when a column gets the time of the flush.
@@ -122,16 +121,6 @@ const (
 	LineMeta   Meta = "line"  // from 1
 	OffsetMeta Meta = "offset"
 	SourceMeta Meta = "source"
-)
-
-// Missing is what becomes of a reference to a row that is missing.
-type Missing string
-
-// What becomes of it.
-const (
-	StubMissing   Missing = "stub" // the row is made, with its key alone
-	NullMissing   Missing = "null"
-	RejectMissing Missing = "reject"
 )
 
 // A Path leads from a message to a value in it.

@@ -100,8 +100,7 @@ type column struct {
 
 // A reference is what a column is whose values are keys of rows of another table.
 type reference struct {
-	table   int
-	missing schema.Missing
+	table int
 	// hidden is the name of the column with the key as messages have it, where the table of the row
 	// has one that the database generates; else "".
 	hidden string

@@ -86,7 +86,7 @@ type program struct {
 }
 
 func newProgram(t *testing.T, dir, url string, rnd *rand.Rand) *program {
-	p := &program{draw: &draw{rnd}, t: t, dir: filepath.Join(dir, strings.ReplaceAll(filepath.Base(t.Name()), "=", "")), to: "t.db", postgres: url != ""}
+	p := &program{draw: &draw{Rand: rnd}, t: t, dir: filepath.Join(dir, strings.ReplaceAll(filepath.Base(t.Name()), "=", "")), to: "t.db", postgres: url != ""}
 	p.check(os.Mkdir(p.dir, 0o700))
 	if p.postgres {
 		schema := strings.ToLower(filepath.Base(p.dir))
@@ -100,7 +100,7 @@ func newProgram(t *testing.T, dir, url string, rnd *rand.Rand) *program {
 	for right := false; !right; { // some have conditions that no message meets
 		p.mapping = p.draw.mapping()
 		if p.one(2) {
-			p.references(&p.mapping, true)
+			p.references(&p.mapping)
 		}
 		p.writable()
 		text, err := config.Print(&p.mapping)

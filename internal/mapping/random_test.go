@@ -2,6 +2,7 @@ package mapping_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -24,9 +25,9 @@ func TestMapping_Random(t *testing.T) {
 	}
 	seen := map[string]int{}
 	sinktest.Seeds(t, n, func(t *testing.T, rnd *rand.Rand) {
-		d := &draw{rnd}
+		d := &draw{Rand: rnd}
 		m, textTypes := d.mapping(), rnd.IntN(2) == 0
-		if d.one(2) && d.references(&m, false) {
+		if d.one(2) && d.references(&m) {
 			seen["references"]++
 		}
 		lines := make([]string, 1+rnd.IntN(1+rnd.IntN(60)))
@@ -37,6 +38,9 @@ func TestMapping_Random(t *testing.T) {
 		var want []string
 		for i, l := range lines {
 			outcome, err := model.Apply(l, int64(i+1), int64(10*i))
+			if errors.Is(err, foldtest.ErrReferenced) {
+				seen["deletes of rows that others name"]++
+			}
 			if err != nil {
 				outcome = "rejected"
 			}
@@ -66,7 +70,7 @@ func TestMapping_Random(t *testing.T) {
 			t.Fatalf("%s\n%s", describe(&m), strings.Join(lines, "\n"))
 		}
 	})
-	for what, least := range map[string]int{"taken": 10, "rejected": 10, "ignored": 1, "no table": 1, "rows": 10, "rows of sets": 2, "references": 1} {
+	for what, least := range map[string]int{"taken": 10, "rejected": 10, "ignored": 1, "no table": 1, "rows": 10, "rows of sets": 2, "references": 1, "deletes of rows that others name": 1} {
 		if seen[what] < least*int(n)/10 && seen["taken"] > 1000 {
 			t.Errorf("did not exercise: %d %s", seen[what], what)
 		}
@@ -81,7 +85,7 @@ func describe(m *mapping.Mapping) string {
 		for _, c := range t.Columns {
 			fmt.Fprintf(&b, "  %s:", c.Name)
 			for _, s := range c.From {
-				fmt.Fprintf(&b, " [%s as %s value %s meta %s when %+v references %s %s]", s.From, s.As, s.Value, s.Meta, s.When, s.References, s.Missing)
+				fmt.Fprintf(&b, " [%s as %s value %s meta %s when %+v references %s]", s.From, s.As, s.Value, s.Meta, s.When, s.References)
 			}
 			b.WriteString("\n")
 		}
@@ -89,13 +93,19 @@ func describe(m *mapping.Mapping) string {
 	return b.String()
 }
 
-type draw struct{ *rand.Rand }
+type draw struct {
+	*rand.Rand
+	fleet bool // the feed is about planes, and flights and crews that name them
+}
 
 func (d *draw) of(texts ...string) string { return texts[d.IntN(len(texts))] }
 func (d *draw) one(in int) bool           { return d.IntN(in) == 0 }
 
 // message is a line of a feed.
 func (d *draw) message() string {
+	if d.fleet {
+		return d.fleetMessage()
+	}
 	if d.one(40) {
 		return d.of(`{}`, `{"type":"x"}`, `{"id":1,"type":"a","\u0069tems":[{"sku":1,"sku":2}]}`)
 	}
@@ -207,6 +217,10 @@ func (d *draw) mapping() (m mapping.Mapping) {
 		m.Tables = d.orders()
 		return m
 	}
+	if d.fleet = d.one(4); d.fleet {
+		m.Tables = d.fleetTables()
+		return m
+	}
 	for i := range 1 + d.IntN(3) {
 		m.Tables = append(m.Tables, d.table(fmt.Sprint("t", i)))
 		if of := &m.Tables[len(m.Tables)-1]; !d.one(3) {
@@ -252,23 +266,63 @@ func (d *draw) table(name string) mapping.Table {
 	return t
 }
 
-// references may have a table name rows of another one. held tells that the database does not delete
-// a row that others name.
-func (d *draw) references(m *mapping.Mapping, held bool) bool {
+// fleetTables are tables whose rows name those of another one, which messages delete as well.
+func (d *draw) fleetTables() []mapping.Table {
+	names := mapping.Column{Name: "reg", From: []mapping.Source{source("ref", "")}}
+	names.From[0].References = "planes"
+	planes := mapping.Table{Name: "planes", When: when("type=plane|both"), Key: []string{"id"}, ID: d.of("", "pid"), Columns: columns("id, n")}
+	flights := mapping.Table{Name: "flights", When: when("type=flight|both"), Key: []string{"id"}, Columns: append(columns("id, n"), names)}
+	crews := mapping.Table{Name: "crews", When: when("type=crew"), Key: []string{"id"}, Columns: columns("id, n")}
+	members := mapping.Table{Name: "members", Of: "crews", Each: path("items"), Set: mapping.Set(d.of("replace", "merge")), Key: []string{"sku"}, Parent: map[string]string{"id": "crew"}, Columns: append(columns("sku"), names)}
+	for _, t := range []*mapping.Table{&planes, &flights, &crews} {
+		switch t.DeleteWhen = when("op=delete"); d.IntN(6) {
+		case 0:
+			t.Version = path("$.v")
+		case 1:
+			if t != &crews { // whose members would need the column, too
+				t.Version, t.Scope = path("$.v"), fold.RowScope
+				t.Columns = append(t.Columns, columns("ver: $.v as text")...)
+			}
+		case 2:
+			t.Null = fold.KeepNull
+		}
+	}
+	return []mapping.Table{planes, flights, crews, members}
+}
+
+func (d *draw) fleetMessage() string {
+	number := func() string { return d.of("1", "2", "3") }
+	of := d.of("plane", "plane", "flight", "flight", "crew", "both")
+	fields := fmt.Sprintf(`"type":%q,"id":%s,"v":%d`, of, number(), 1+d.IntN(4))
+	if d.one(3) {
+		fields += `,"op":"delete"`
+	}
+	if d.one(2) {
+		fields += `,"n":` + d.of("1", "2", "null")
+	}
+	if of != "plane" && !d.one(4) {
+		fields += `,"ref":` + d.of("1", "2", "3", "null")
+	}
+	if of == "crew" && !d.one(4) {
+		var members []string
+		for range d.IntN(3) {
+			members = append(members, fmt.Sprintf(`{"sku":%s,"ref":%s}`, d.of("1", "2"), number()))
+		}
+		fields += `,"items":[` + strings.Join(members, ",") + "]"
+	}
+	return "{" + fields + "}"
+}
+
+// references may have a table name rows of another one.
+func (d *draw) references(m *mapping.Mapping) bool {
 	for _, i := range d.Perm(len(m.Tables)) {
 		for _, j := range d.Perm(len(m.Tables)) {
 			from, to := &m.Tables[i], &m.Tables[j]
-			if i == j || from.Of != "" || to.Of != "" || from.Columns == nil || to.Columns == nil || from.Each.Base != mapping.NoBase || !slices.Equal(to.Key, []string{"id"}) {
+			if i == j || d.fleet && from.Name == "planes" || from.Of != "" || to.Of != "" || from.Columns == nil || to.Columns == nil || from.Each.Base != mapping.NoBase || !slices.Equal(to.Key, []string{"id"}) {
 				continue
 			}
 			s := source(d.of("ref", "$.ref", "ref", "id"), "")
-			s.References, s.Missing = to.Name, mapping.Missing(d.of("", "stub", "null", "reject"))
-			if s.Missing == mapping.NullMissing && from.Null == fold.KeepNull {
-				s.Missing = mapping.StubMissing
-			}
-			if held {
-				to.DeleteWhen = nil
-			}
+			s.References = to.Name
 			from.Columns = append(from.Columns, mapping.Column{Name: "names", From: []mapping.Source{s}})
 			return true
 		}

@@ -23,7 +23,7 @@ func TestMapping_VersionsInAnyOrder(t *testing.T) {
 	}
 	rows := 0
 	sinktest.Seeds(t, n, func(t *testing.T, rnd *rand.Rand) {
-		d := &draw{rnd}
+		d := &draw{Rand: rnd}
 		m := mapping.Mapping{Tables: d.orders()}
 		m.Tables[0].Scope = fold.ColumnScope
 		lines := make([]string, 1+rnd.IntN(40))

@@ -11,20 +11,9 @@ type Ref struct {
 	From  []int
 	To    *Lookup
 	Table int // of the row, by its batch
-	// Missing is what becomes of a row that names one that is missing.
-	Missing Missing
+	// Owner tells that the row belongs to the one that it names, and is not written if that is missing.
+	Owner bool
 }
-
-// Missing is what becomes of a row that names a row that is missing.
-type Missing uint8
-
-// What becomes of it.
-const (
-	NoRow  Missing = iota // it is not written: it belongs to the other one
-	Stub                  // the other one is made, with its key alone
-	Null                  // it names none
-	Reject                // the database rejects it
-)
 
 // A Lookup finds a row by its key, as messages have it.
 type Lookup struct {
@@ -88,7 +77,7 @@ func (t *Table) Stored() Table {
 // Owner returns what names the row that a row of the table belongs to where that is not done by its
 // key; nil: nothing does.
 func (t *Table) Owner() *Ref {
-	if i := slices.IndexFunc(t.Refs, func(r Ref) bool { return r.Missing == NoRow }); i >= 0 {
+	if i := slices.IndexFunc(t.Refs, func(r Ref) bool { return r.Owner }); i >= 0 {
 		return &t.Refs[i]
 	}
 	return nil

@@ -1,16 +1,10 @@
 package sink
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/weirsync/weir/internal/schema"
 )
-
-// MissingRow says that a row names one of a table that is missing.
-func MissingRow(table, key string) string {
-	return fmt.Sprintf("no row of table %q has the key %s", table, key)
-}
 
 // A Finder writes the SQL that finds rows by their keys as messages have them.
 type Finder struct {

@@ -159,9 +159,6 @@ func (m *merge) compareSQL(rows []*fold.Row) string {
 		}
 		column := "t." + ident(c.Name)
 		differs := distinct(m.table.cols[u.at].image, "v."+name, column)
-		if m.mayBeNull(u.at) {
-			differs = column + notNull + " AND " + differs
-		}
 		if c.Default != "" {
 			differs = "v." + name + notNull + " AND " + differs
 		}
@@ -220,7 +217,9 @@ func (m *merge) given(rows []*fold.Row) string {
 				values = append(values, m.literal(m.b.Value(r, m.owner.From[i]), p.table, p.at))
 			}
 		}
-		m.hiddenRefs(func(ref *reference) { values = append(values, m.literal(m.b.Value(r, ref.From[0]), ref.to, ref.key)) })
+		for _, ref := range m.refs {
+			values = append(values, m.literal(m.b.Value(r, ref.From[0]), ref.to, ref.key))
+		}
 		tuples[n] = "(" + strings.Join(values, ", ") + ")"
 	}
 	from := fmt.Sprintf("(VALUES %s)", strings.Join(tuples, ", "))
@@ -231,10 +230,10 @@ func (m *merge) given(rows []*fold.Row) string {
 		}
 		found, more = append(found, fmt.Sprintf(", (%s)", m.finder(m.stagedPart).Find(m.owner.To))), append(more, fmt.Sprintf("c%d", m.owner.at))
 	}
-	m.hiddenRefs(func(r *reference) {
-		names = append(names, hiddenName(r.From[0]))
-		found, more = append(found, fmt.Sprintf(", (%s)", r.find(m))), append(more, fmt.Sprintf("c%d", r.at))
-	})
+	for _, ref := range m.refs {
+		names = append(names, hiddenName(ref.From[0]))
+		found, more = append(found, fmt.Sprintf(", (%s)", ref.find(m))), append(more, fmt.Sprintf("c%d", ref.at))
+	}
 	if found != nil {
 		from = fmt.Sprintf("(SELECT s.*%s FROM %s s(%s))", strings.Join(found, ""), from, strings.Join(names, ", "))
 		names = append(names, more...)

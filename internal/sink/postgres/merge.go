@@ -95,14 +95,14 @@ func (d *DB) newMerge(b *fold.Batch, t *table, table relation, rows []*fold.Row)
 	for _, k := range b.Table.Key {
 		names[k] = names[k] || m.sweeps // which a row may be compared with that has none
 	}
-	add := func(at, from int, null bool) *staged {
+	add := func(at, from int) {
 		i := slices.IndexFunc(m.used, func(u staged) bool { return u.at == at })
 		if i < 0 {
 			i = len(m.used)
 			m.used = append(m.used, staged{at: at, from: from, null: -1, initial: -1, found: at != place[from]})
 		}
 		s := &m.used[i]
-		if s.null < 0 && null {
+		if s.null < 0 && nulls[from] {
 			s.null = m.bits
 			m.bits++
 		}
@@ -110,15 +110,14 @@ func (d *DB) newMerge(b *fold.Batch, t *table, table relation, rows []*fold.Row)
 			s.initial = m.bits
 			m.bits++
 		}
-		return s
 	}
 	for i, at := range place {
 		if names[i] && at >= 0 && !table.Columns[at].Generated {
-			add(at, i, nulls[i])
+			add(at, i)
 		}
 	}
 	m.owner = m.newOwnership()
-	m.newReferences(names, func(at, from int, null bool) *staged { return add(at, from, null || nulls[from]) })
+	m.newReferences(names, add)
 	return m
 }
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testpg"
 )
@@ -216,7 +215,7 @@ func TestFlush_OfMostRowsInQuotes(t *testing.T) {
 func TestFlush_RowsThatReferToMissingOnes(t *testing.T) {
 	for _, id := range []string{"", "cid"} {
 		db := connect(t, testpg.New(t))
-		r := sinktest.BeginNested(t, db, sinktest.Referring(t, "t", id, mapping.NullMissing), false)
+		r := sinktest.BeginNested(t, db, sinktest.Referring(t, "t", id), false)
 		r.Flush(`{"order":-1,"customer":1,"name":"one"}`)
 		db.Exec(t, "CREATE TABLE log (n integer GENERATED ALWAYS AS IDENTITY, id integer)")
 		db.Exec(t, "CREATE FUNCTION logs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log (id) VALUES (NEW.nr); RETURN NEW; END $$")

@@ -60,9 +60,9 @@ func (m *merge) hidden() (sql string) {
 			sql += fmt.Sprintf(", %s %s", hiddenName(m.owner.From[i]), p.table.cols[p.at].staged)
 		}
 	}
-	m.hiddenRefs(func(r *reference) {
+	for _, r := range m.refs {
 		sql += fmt.Sprintf(", %s %s", hiddenName(r.From[0]), r.to.cols[r.key].staged)
-	})
+	}
 	return sql
 }
 

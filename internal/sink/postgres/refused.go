@@ -172,9 +172,6 @@ func (c *chunks) Write(rows [][]*fold.Row, _ bool) error {
 
 // words are the database's own for a refusal.
 func words(e *pgconn.PgError) string {
-	if missing := missingRow(e); missing != "" {
-		return missing
-	}
 	s := e.Message
 	if e.Detail != "" {
 		s += ": " + e.Detail

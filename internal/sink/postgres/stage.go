@@ -154,7 +154,9 @@ func (m *merge) copySQL() string {
 			cols = append(cols, hiddenName(from))
 		}
 	}
-	m.hiddenRefs(func(r *reference) { cols = append(cols, hiddenName(r.From[0])) })
+	for _, r := range m.refs {
+		cols = append(cols, hiddenName(r.From[0]))
+	}
 	return fmt.Sprintf("COPY %s (%s) FROM STDIN", m.t.stageName, strings.Join(cols, ", "))
 }
 

@@ -2,7 +2,6 @@ package sinktest
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -13,7 +12,7 @@ import (
 var referenceTests = []test{
 	{"ARowThatIsMissingIsMade", func(t *testing.T, db Database) {
 		for _, id := range []string{"", "cid"} {
-			m := Referring(t, "stub"+id, id, mapping.StubMissing)
+			m := Referring(t, "stub"+id, id)
 			n := BeginNested(t, db, m, false)
 			Counts(t, n.Flush(`{"order":1,"customer":7}`, `{"order":2,"customer":8,"name":"eight"}`, `{"order":3}`, `{"order":4,"customer":null}`), 6, 0, 0, 0)
 			is := func(want ...string) { t.Helper(); Expect(t, db, referred(m, id), want...) }
@@ -26,69 +25,48 @@ var referenceTests = []test{
 			n.End()
 		}
 	}},
-	{"ARowThatIsMissingIsNull", func(t *testing.T, db Database) {
-		for _, id := range []string{"", "cid"} {
-			m := Referring(t, "null"+id, id, mapping.NullMissing)
-			n := BeginNested(t, db, m, false)
-			n.Flush(`{"order":2,"customer":8,"name":"eight"}`)
-			n.Flush(`{"order":1,"customer":7}`, `{"order":2,"customer":9}`, `{"order":3,"customer":8}`)
-			Expect(t, db, referred(m, id), "1|NULL|NULL", "2|NULL|NULL", "3|8|eight")
-			n.End()
-		}
-	}},
-	{"ARowThatIsMissingRejectsTheMessage", func(t *testing.T, db Database) {
+	{"ARowThatOthersNameIsNotDeleted", func(t *testing.T, db Database) {
 		for i, id := range []string{"", "cid"} {
-			m := Referring(t, "reject"+id, id, mapping.RejectMissing)
-			n := BeginNested(t, db, m, true)
-			n.Flush(`{"order":2,"customer":8,"name":"eight"}`)
-			n.Flush(`{"order":1,"customer":7}`, `{"order":2,"customer":9}`, `{"order":3,"customer":8}`)
-			Expect(t, db, referred(m, id), "2|8|eight", "3|8|eight")
-			Expect(t, db, "SELECT line FROM weir_rejects ORDER BY id", []string{"2", "3", "6", "7"}[:2+2*i]...)
-			Expect(t, db, "SELECT DISTINCT reason FROM weir_rejects WHERE line IN (2, 6) AND id > (SELECT max(id) - 2 FROM weir_rejects)",
-				fmt.Sprintf("database: table %q: no row of table %q has the key 7", m.Tables[0].Name, m.Tables[1].Name))
-			n.End()
+			for _, most := range []int{1, 2, 3, 100} {
+				m := Referring(t, fmt.Sprintf("kept%d%d", i, most), id)
+				m.Tables[0].DeleteWhen, m.Tables[1].DeleteWhen = has(t, "off"), has(t, "gone")
+				n := BeginNested(t, db, m, false)
+				n.Feed(most, `{"customer":1,"name":"one"}`, `{"order":1,"customer":1}`, `{"customer":1,"name":0,"gone":1}`, `{"order":2,"customer":1}`,
+					`{"order":3,"customer":2}`, `{"customer":2,"name":0,"gone":1}`, `{"customer":2,"name":"two"}`, // it was made for the order
+					`{"customer":3,"name":"three"}`, `{"order":4,"customer":3}`, `{"order":4,"customer":1}`, `{"customer":3,"name":0,"gone":1}`, // nothing names it any more
+					`{"order":5,"customer":4}`, `{"customer":4,"name":0,"gone":1}`, `{"order":5,"off":1}`, `{"customer":4,"name":0,"gone":1}`, `{"order":6,"customer":4}`,
+					`{"customer":5,"name":0,"gone":1}`, `{"customer":5,"name":"five"}`)
+				Expect(t, db, referred(m, id), "1|1|one", "2|1|one", "3|2|two", "4|1|one", "6|4|NULL")
+				Expect(t, db, "SELECT nr FROM "+m.Tables[1].Name+" ORDER BY nr", "1", "2", "4", "5")
+				Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "3", "6", "13")
+				db.Exec(t, "DELETE FROM weir_rejects")
+				db.Exec(t, "DELETE FROM weir_checkpoints")
+				n.End()
+			}
 		}
 	}},
 	{"ItDoesNotMatterWhereBatchesEnd", func(t *testing.T, db Database) {
-		for i, c := range []struct {
-			missing mapping.Missing
-			rejects string
-			orders  []string
-			numbers []string // of the customers
-		}{
-			{mapping.StubMissing, "", []string{"1|7|NULL", "3|5|five", "5|4|four", "6|4|four", "7|3|NULL"}, []string{"3", "4", "5", "6", "7", "8", "9"}},
-			{mapping.NullMissing, "17", []string{"1|NULL|NULL", "3|NULL|NULL", "5|NULL|NULL", "6|4|four"}, []string{"3", "4", "5", "7"}},
-			{mapping.RejectMissing, "1,2,3,5,8,12,17", []string{"6|4|four"}, []string{"3", "4", "5", "7"}},
-		} {
-			for j, id := range []string{"", "cid"} {
-				for _, most := range []int{1, 3, 100} {
-					m := Referring(t, fmt.Sprintf("%d%d%d", i, j, most), id, c.missing)
-					m.Tables[0].DeleteWhen, m.Tables[1].DeleteWhen = has(t, "off"), has(t, "gone")
-					n := BeginNested(t, db, m, false)
-					n.Feed(most, `{"order":1,"customer":6}`, `{"order":1,"customer":7}`, `{"order":2,"customer":9}`, `{"order":2,"off":1}`,
-						`{"order":3,"customer":5}`, `{"customer":5,"name":"five"}`, `{"customer":7,"name":"x"}`, `{"order":4,"customer":8}`, `{"order":4,"off":1}`,
-						`{"customer":4,"name":"x"}`, `{"customer":4,"name":"x","gone":1}`, `{"order":5,"customer":4}`, `{"customer":4,"name":"four"}`, `{"order":6,"customer":4}`,
-						`{"customer":7,"name":null}`, `{"customer":3,"name":"three"}`, `{"order":7,"customer":3,"name":"x","gone":1}`)
-					Expect(t, db, referred(m, id), c.orders...)
-					Expect(t, db, "SELECT nr FROM "+m.Tables[1].Name+" ORDER BY nr", c.numbers...)
-					var lines []string
-					for _, row := range db.Query(t, "SELECT line FROM weir_rejects ORDER BY line") {
-						lines = append(lines, show(row[0]))
-					}
-					if got := strings.Join(lines, ","); got != c.rejects {
-						t.Errorf("%s, %d at most: rejects %s, want %s", c.missing, most, got, c.rejects)
-					}
-					db.Exec(t, "DELETE FROM weir_rejects")
-					db.Exec(t, "DELETE FROM weir_checkpoints")
-					n.End()
-				}
+		for i, id := range []string{"", "cid"} {
+			for _, most := range []int{1, 3, 100} {
+				m := Referring(t, fmt.Sprintf("%d%d", i, most), id)
+				m.Tables[0].DeleteWhen, m.Tables[1].DeleteWhen = has(t, "off"), has(t, "gone")
+				n := BeginNested(t, db, m, false)
+				n.Feed(most, `{"order":1,"customer":6}`, `{"order":1,"customer":7}`, `{"order":2,"customer":9}`, `{"order":2,"off":1}`,
+					`{"order":3,"customer":5}`, `{"customer":5,"name":"five"}`, `{"customer":7,"name":"x"}`, `{"order":4,"customer":8}`, `{"order":4,"off":1}`,
+					`{"customer":4,"name":"x"}`, `{"customer":4,"name":"x","gone":1}`, `{"order":5,"customer":4}`, `{"customer":4,"name":"four"}`, `{"order":6,"customer":4}`,
+					`{"customer":7,"name":null}`, `{"customer":3,"name":"three"}`, `{"order":7,"customer":3,"name":"x","gone":1}`)
+				Expect(t, db, referred(m, id), "1|7|NULL", "3|5|five", "5|4|four", "6|4|four", "7|3|NULL")
+				Expect(t, db, "SELECT nr FROM "+m.Tables[1].Name+" ORDER BY nr", "3", "4", "5", "6", "7", "8", "9")
+				Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+				db.Exec(t, "DELETE FROM weir_checkpoints")
+				n.End()
 			}
 		}
 	}},
 	{"ARowThatWasDeletedIsMadeAgain", func(t *testing.T, db Database) {
 		for i, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
 			for _, most := range []int{1, 100} {
-				m := Referring(t, fmt.Sprintf("again%d%d", i, most), "", mapping.StubMissing)
+				m := Referring(t, fmt.Sprintf("again%d%d", i, most), "")
 				for k := range m.Tables {
 					m.Tables[k].Version, m.Tables[k].Scope = pathOf(t, "v"), scope
 					m.Tables[k].Columns = append(m.Tables[k].Columns, columnsOf(t, "v: v as integer")...)
@@ -109,7 +87,7 @@ var referenceTests = []test{
 		}
 	}},
 	{"AMessageThatIsRejectedMakesNoRow", func(t *testing.T, db Database) {
-		m := Referring(t, "theirs", "", mapping.StubMissing)
+		m := Referring(t, "theirs", "")
 		theirs(t, db, "CREATE TABLE customers_theirs (nr INTEGER PRIMARY KEY, name TEXT NOT NULL)")
 		theirs(t, db, "CREATE TABLE orders_theirs (nr INTEGER PRIMARY KEY, customer_id INTEGER, total INTEGER CHECK (total > 0))")
 		for _, most := range []int{1, 100} {
@@ -124,17 +102,8 @@ var referenceTests = []test{
 			n.End()
 		}
 	}},
-	{"AMessageThatIsRejectedMakesNoTable", func(t *testing.T, db Database) {
-		m := Referring(t, "first", "", mapping.RejectMissing)
-		m.Tables = append(m.Tables, mapping.Table{Name: "notes_first", When: has(t, "note"), Key: []string{"nr"}, Columns: columnsOf(t, "nr: order as integer, note: as text")})
-		n := BeginNested(t, db, m, false)
-		n.Flush(`{"customer":7,"name":"seven"}`, `{"order":1,"customer":7}`)
-		n.Feed(1, `{"order":2,"customer":8,"note":"bad"}`, `{"order":3,"customer":7,"note":"good"}`)
-		Expect(t, db, referred(m, ""), "1|7|seven", "3|7|seven")
-		Expect(t, db, "SELECT nr, note FROM notes_first", "3|good")
-	}},
 	{"VersionsOfTheOtherRowStay", func(t *testing.T, db Database) {
-		m := Referring(t, "versions", "", mapping.StubMissing)
+		m := Referring(t, "versions", "")
 		for i := range m.Tables {
 			m.Tables[i].Version = pathOf(t, "v")
 		}
@@ -144,9 +113,9 @@ var referenceTests = []test{
 		Expect(t, db, referred(m, ""), "1|7|seven")
 	}},
 	{"TheOtherKeyIsWidenedForIt", func(t *testing.T, db Database) {
-		m := Referring(t, "wide", "", mapping.StubMissing)
+		m := Referring(t, "wide", "")
 		m.Tables[0].Columns = columnsOf(t, "nr: order as integer, customer_id: customer")
-		m.Tables[0].Columns[1].From[0].References, m.Tables[0].Columns[1].From[0].Missing = m.Tables[1].Name, mapping.StubMissing
+		m.Tables[0].Columns[1].From[0].References = m.Tables[1].Name
 		m.Tables[1].Key, m.Tables[1].Columns = []string{"customer"}, nil
 		n := BeginNested(t, db, m, false)
 		n.Flush(`{"customer":7,"name":"seven","a":1,"b":2,"c":3,"d":4}`) // its fields become columns
@@ -154,41 +123,38 @@ var referenceTests = []test{
 		Expect(t, db, "SELECT customer, name FROM "+m.Tables[1].Name+" ORDER BY customer = 'ten'", "7|seven", "ten|NULL")
 	}},
 	{"ARowIsFoundByAKeyThatWasWidened", func(t *testing.T, db Database) {
-		for _, missing := range []mapping.Missing{mapping.StubMissing, mapping.NullMissing, mapping.RejectMissing} {
-			for _, id := range []string{"", "cid"} {
-				m := Referring(t, string(missing)+id, id, missing)
-				for i := range m.Tables {
-					for j := range m.Tables[i].Columns {
-						m.Tables[i].Columns[j].From[0].As = mapping.Type{}
-					}
+		for _, id := range []string{"", "cid"} {
+			m := Referring(t, "found"+id, id)
+			for i := range m.Tables {
+				for j := range m.Tables[i].Columns {
+					m.Tables[i].Columns[j].From[0].As = mapping.Type{}
 				}
-				n := BeginNested(t, db, m, false)
-				n.Flush(`{"customer":1,"name":"one"}`, `{"customer":1.5,"name":"more"}`)
-				n.Flush(`{"order":1,"customer":1}`, `{"order":2,"customer":1.5}`)
-				n.Flush(`{"customer":"x","name":"ex"}`)
-				n.Flush(`{"order":3,"customer":1}`, `{"order":4,"customer":"1.5"}`)
-				n.Flush(`{"order":5,"customer":"x"}`)
-				if id != "" { // else a column whose type comes from values has what messages have
-					Expect(t, db, referred(m, id), "1|1|one", "2|1.5|more", "3|1|one", "4|1.5|more", "5|x|ex")
-				}
-				Expect(t, db, "SELECT count(customer_id) FROM "+m.Tables[0].Name, "5")
-				Expect(t, db, "SELECT count(*) FROM "+m.Tables[1].Name, "3")
-				Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
-				n.End()
 			}
+			n := BeginNested(t, db, m, false)
+			n.Flush(`{"customer":1,"name":"one"}`, `{"customer":1.5,"name":"more"}`)
+			n.Flush(`{"order":1,"customer":1}`, `{"order":2,"customer":1.5}`)
+			n.Flush(`{"customer":"x","name":"ex"}`)
+			n.Flush(`{"order":3,"customer":1}`, `{"order":4,"customer":"1.5"}`)
+			n.Flush(`{"order":5,"customer":"x"}`)
+			if id != "" { // else a column whose type comes from values has what messages have
+				Expect(t, db, referred(m, id), "1|1|one", "2|1.5|more", "3|1|one", "4|1.5|more", "5|x|ex")
+			}
+			Expect(t, db, "SELECT count(customer_id) FROM "+m.Tables[0].Name, "5")
+			Expect(t, db, "SELECT count(*) FROM "+m.Tables[1].Name, "3")
+			Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+			n.End()
 		}
 	}},
 }
 
 // Referring is a mapping of orders, which name customers. Those have names only in messages that say
 // it.
-func Referring(t *testing.T, suffix, id string, missing mapping.Missing) *mapping.Mapping {
+func Referring(t *testing.T, suffix, id string) *mapping.Mapping {
 	m := &mapping.Mapping{Tables: []mapping.Table{
 		{Name: "orders_" + suffix, When: has(t, "order"), Key: []string{"nr"}, Columns: columnsOf(t, "nr: order as integer, customer_id: customer as integer, total: as integer")},
 		{Name: "customers_" + suffix, When: has(t, "name"), Key: []string{"nr"}, ID: id, Columns: columnsOf(t, "nr: customer as integer, name: as text")},
 	}}
-	from := &m.Tables[0].Columns[1].From[0]
-	from.References, from.Missing = m.Tables[1].Name, missing
+	m.Tables[0].Columns[1].From[0].References = m.Tables[1].Name
 	return m
 }
 

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -87,7 +86,7 @@ func (w *writer) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 			}
 			v = &value{kind: lib.SQLITE_NULL}
 		}
-		if w.sel.holds(i, v, w.types[i]) || w.respelled(r, i) || w.mayBeNull(i) && w.sel.null(i) {
+		if w.sel.holds(i, v, w.types[i]) || w.respelled(r, i) {
 			continue
 		}
 		have := "NULL"
@@ -156,11 +155,6 @@ func keyOf(s *stmt, columns []int) string {
 		key = strconv.AppendQuote(key, s.text(i))
 	}
 	return string(key)
-}
-
-// mayBeNull tells that column i names rows that may have been missing when a message came.
-func (w *writer) mayBeNull(i int) bool {
-	return slices.ContainsFunc(w.b.Table.Refs, func(r schema.Ref) bool { return r.Column == i && r.Missing == schema.Null })
 }
 
 // respelled reports whether column i of the table's row has what the row of the batch

@@ -5,37 +5,32 @@ import (
 
 	lib "modernc.org/sqlite/lib"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// This file is about rows that name rows of other tables.
+// This file is about rows that name rows of other tables by keys that the database generates.
 
 // A reference finds the rows that a column names.
 type reference struct {
 	*schema.Ref
-	only bool // rows are only read
 	find *stmt
 	key  schema.Type // that keys are written as
 }
 
 // prepareRefs prepares to find the rows that those of the writer name. to returns the writer of a
-// table.
+// table; nil: rows are only read.
 func (w *writer) prepareRefs(to func(table int) *writer) error {
 	for i := range w.b.Table.Refs {
 		ref := reference{Ref: &w.b.Table.Refs[i]}
-		if ref.Missing == schema.NoRow {
+		from := ref.From[0]
+		if ref.Owner || from == ref.Column {
 			continue
 		}
-		from := ref.From[0]
 		collation := w.b.Table.Columns[from].Collation
 		ref.key = w.types[from]
-		if from == ref.Column && (to == nil || ref.Missing == schema.Stub) {
-			continue // the column has what messages have
-		}
-		if ref.only = to == nil; !ref.only {
+		if to != nil {
 			of := to(ref.Table)
 			at := of.b.Table.Key[0]
 			collation, ref.key = of.table.Columns[of.cols[at]].Collation, of.types[at]
@@ -63,17 +58,14 @@ func (w *writer) refer(r *fold.Row) error {
 		from := ref.From[0]
 		raw := w.b.Value(r, from)
 		switch {
-		case r.Deleted, raw == nil && (from == ref.Column || !w.b.Initial(r, from)):
-			continue
+		case r.Deleted, raw == nil && !w.b.Initial(r, from):
 		case raw == nil || raw[0] == 'n':
 			w.vals[ref.Column] = value{kind: lib.SQLITE_NULL}
-			continue
-		}
-		id, err := ref.row(w, raw)
-		if err != nil {
-			return err
-		}
-		if id.kind == lib.SQLITE_NULL || from != ref.Column {
+		default:
+			id, err := ref.row(raw)
+			if err != nil {
+				return err
+			}
 			id.late = w.b.Initial(r, from)
 			w.vals[ref.Column] = id
 		}
@@ -82,18 +74,10 @@ func (w *writer) refer(r *fold.Row) error {
 }
 
 // row returns what the database knows the row by that has a key; NULL where there is none.
-func (ref *reference) row(w *writer, raw []byte) (id value, err error) {
+func (ref *reference) row(raw []byte) (id value, err error) {
 	key := convert(raw, ref.key)
-	id, err = ref.known(&key)
-	if err == nil && id.kind == lib.SQLITE_NULL && ref.Missing == schema.Reject && !ref.only {
-		err = &Error{Code: lib.SQLITE_CONSTRAINT, Msg: sink.MissingRow(ref.To.Table, string(feed.Text(nil, raw, feed.KindOf(raw))))}
-	}
-	return id, err
-}
-
-func (ref *reference) known(key *value) (id value, err error) {
 	defer ref.find.reset()
-	if err := ref.find.bindValue(1, key); err != nil {
+	if err := ref.find.bindValue(1, &key); err != nil {
 		return id, err
 	}
 	if found, err := ref.find.step(); err != nil || !found {

@@ -37,9 +37,11 @@ const (
 )
 
 var mutants = []mutant{
-	{"a message is judged by a row that a later one makes", "internal/fold/refer.go", `named && (c.Op.ends() || !certain)`, `named && (c.Op.ends() || false && !certain)`,
+	{"a row that was named is deleted in the same batch", "internal/fold/refer.go", `c.Op == Delete && r.named`, `false`,
 		folding, "TestAdd_Splits", false},
-	{"a message is judged by a row that an earlier one deletes", "internal/fold/refer.go", `return r != nil && r.Deleted`, `return false`,
+	{"a row is written in the batch that deletes it", "internal/fold/refer.go", `r != nil && (r.Deleted ||`, `r != nil && (`,
+		folding, "TestAdd_Splits", false},
+	{"rows that belong to others name no deleted ones", "internal/fold/refer.go", `of = f[of].nested.parent {`, `of = -1 {`,
 		folding, "TestAdd_Splits", false},
 	{"a row that another needs ends with any delete", "internal/fold/columnscope.go", `vs.ensured || was.Exists && now.live == nil`, `vs.kept`,
 		folding, "TestEnsure", false},
