@@ -135,7 +135,7 @@ func (rd *reader) foldLineAt(flushing context.Context, e *event, i, at int) (cou
 			return counts, err
 		}
 		if r.feed = was; adds {
-			if err = rd.addTable(flushing, e, at, n); err == errNoTable {
+			if err = rd.addTable(flushing, e, i, at, n); err == errNoTable {
 				return true, rd.countMessage(e.lane)
 			}
 		} else {

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -40,10 +41,16 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 				return nil, err
 			}
 		}
-		p.add = func(n *mapping.NewTable, key []string) (t Table, err error) {
+		p.add = func(n *mapping.NewTable, key []string, l *feed.Line) (t Table, err error) {
 			i, err := p.scratch.Add(n, key)
 			if err != nil {
 				return t, err
+			}
+			if l != nil {
+				if _, _, err = p.plan.Map(l, fold.Place{}, p.scratch); errors.As(err, &p.refused) {
+					p.scratch.Drop()
+					return t, err
+				}
 			}
 			added = append(added, &addedTable{n, key})
 			return tableOf(i), nil
@@ -107,8 +114,10 @@ type planned struct {
 	resume  []byte // from which the source of the last line resumes; nil: it does not say
 	ignored int64
 	noTable map[string]int64 // by what they have where the conditions of the tables look
-	// add adds a table behind the others, with a key.
-	add func(n *mapping.NewTable, key []string) (Table, error)
+	// add adds a table behind the others, with a key; not for a line that is rejected then: nothing else says
+	// that this is the key. A nil line adds it in any case.
+	add     func(n *mapping.NewTable, key []string, l *feed.Line) (Table, error)
+	refused *feed.Error // of the line at hand, for which no table was added
 }
 
 // Beyond maxValues, all are otherValues.
@@ -124,6 +133,10 @@ func (m *planned) Map(l *feed.Line, source string, at fold.Place) (_ []fold.Tabl
 		if m.ignored, m.resume = m.whole.ignored, m.whole.resume; err != nil || len(changes) == 0 {
 			return nil, -1, err // the table may be none of this run
 		}
+	}
+	if refused := m.refused; refused != nil {
+		m.refused = nil
+		return nil, -1, refused
 	}
 	m.scratch.Source = source
 	changes, fate, err := m.plan.Map(l, at, m.scratch)

@@ -39,8 +39,9 @@ func (rd *reader) ask(flushing context.Context, do func(context.Context) error) 
 var errNoTable = errors.New("there is no such table")
 
 // addTable adds a table that a message needs, which begins at an index of a block, behind the others.
-// Sets that are on their way lack it.
-func (rd *reader) addTable(flushing context.Context, e *event, at int, n *mapping.NewTable) error {
+// Sets that are on their way lack it. A line that is rejected adds no table, unless the stream or the database says
+// which key it has.
+func (rd *reader) addTable(flushing context.Context, e *event, i, at int, n *mapping.NewTable) error {
 	var have schema.Table
 	var t Table
 	err := rd.ask(flushing, func(ctx context.Context) (err error) {
@@ -62,7 +63,11 @@ func (rd *reader) addTable(flushing context.Context, e *event, at int, n *mappin
 		if err := rd.sameAsOther(&have); err != nil {
 			return err
 		}
-		if t, err = rd.mapper.(*planned).add(n, key); err != nil {
+		line := &e.lines[i]
+		if n.Key != nil || have.Exists {
+			line = nil
+		}
+		if t, err = rd.mapper.(*planned).add(n, key, line); err != nil {
 			return err
 		}
 		// From here on an attempt that comes after this one has the table, too, whatever ends this one.
@@ -74,6 +79,9 @@ func (rd *reader) addTable(flushing context.Context, e *event, at int, n *mappin
 	})
 	if err == errNoTable {
 		return err
+	}
+	if rd.mapper.(*planned).refused != nil {
+		return nil // the mapper rejects the line
 	}
 	if err != nil {
 		return fmt.Errorf("table %q of the stream: %w", n.Of, err)

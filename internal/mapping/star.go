@@ -184,6 +184,16 @@ func (s *Scratch) Add(n *NewTable, key []string) (table int, err error) {
 	return table, errors.Join(c.faults...)
 }
 
+// Drop takes the table back that was added last.
+func (s *Scratch) Drop() {
+	p := s.plan
+	last := len(p.tables) - 1
+	is := func(i int) bool { return i == last }
+	p.tables, p.fitted, p.tops, p.loose = p.tables[:last], p.fitted[:last], slices.DeleteFunc(p.tops, is), slices.DeleteFunc(p.loose, is)
+	s.keys, s.took, s.stream.claims = s.keys[:last], s.took[:last], s.stream.claims[:last]
+	clear(s.stream.targets)
+}
+
 // describe gives a table the columns that the stream describes, as far as it takes fields by their names. Its own
 // columns stay, and get the types of their fields where it names none.
 func (t *Table) describe(columns []Column) {
