@@ -27,7 +27,7 @@ UNRACED := -gcflags=modernc.org/...=-race=false
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 AT_ONCE := -p $(shell expr $(CORES) + 1) -parallel $(shell expr $(CORES) \* 2)
 
-.PHONY: help build demo test kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-peers bench-kafka soak pgo cover feed docs recording servers clean
+.PHONY: help build demo test kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-peers bench-kafka stories soak pgo cover feed docs recording servers clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -110,6 +110,11 @@ bench-peers: build ## time weir and the peers from public package registries on 
 bench-kafka: build ## time reading RECORDS from Apache Kafka by its client alone and by weir, and from a file, TURNS times in turns
 	.ci/needs
 	WEIR=$(CURDIR)/bin/weir KAFKA_RECORDS=$(RECORDS) REQUIRE_KAFKA=1 go test -run='^$$' -bench=Kafka -benchtime=$(TURNS)x -timeout 60m ./internal/cli
+
+stories: ## measure what engineering posts reported about upserts: docs/dev/stories.md
+	go build -o bin/stories ./bench/stories
+	if systemd-run --scope -q true 2>/dev/null; then systemd-run --scope -q -p MemoryHigh=64M bin/stories -memory 67108864 overwrite; else bin/stories overwrite; fi
+	for story in readers roundtrips queue; do bin/stories $$story || exit 1; done
 
 soak: build ## sync a replay for SOAK seconds at RATE lines a second (SPOOL=1: with a spool), and see that nothing grows
 	SECONDS_=$(SOAK) RATE=$(RATE) bench/soak

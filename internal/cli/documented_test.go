@@ -126,7 +126,7 @@ var (
 // documented returns the commands of all pages.
 func documented(t *testing.T) (all []block) {
 	t.Helper()
-	for _, pattern := range []string{"README.md", "SECURITY.md", "docs/*.md", "docs/cli/*.md", "contrib/*", "docs/recording/record"} {
+	for _, pattern := range []string{"README.md", "SECURITY.md", "docs/*.md", "docs/dev/*.md", "docs/cli/*.md", "contrib/*", "docs/recording/record"} {
 		pages, err := filepath.Glob("../../" + pattern)
 		if err != nil || len(pages) == 0 {
 			t.Fatal(pattern, err)

@@ -91,7 +91,7 @@ var stages = []stage{
 		follows("kafka+tls", ""),
 		fills("--until-end", ""),
 	}},
-	{page: "docs/ladder.md", apart: true, signs: []sign{
+	{page: "docs/bench.md", apart: true, signs: []sign{
 		{command: "--to postgres:", live: stopped, logs: firstWay},
 		{prints: `(?s)MESSAGES/S.*7 weir.*No setting that was tried`},
 	}},
@@ -129,7 +129,6 @@ var stages = []stage{
 		{command: "weir sync", live: stopped, ends: true, query: "SELECT id, gate FROM flights ORDER BY id", want: "BA1|7 BA2|NULL "},
 		{command: "weir verify", prints: "2 rows"},
 	}},
-	{page: "docs/stories.md", apart: true, signs: []sign{{live: stopped, logs: `ladder \(1 of`}}},
 	{page: "docs/verify.md", set: setCaptured, signs: []sign{
 		{command: "weir verify", prints: "2 rows"},
 		{command: "explain BAW117", prints: "BAW117"},
@@ -146,12 +145,7 @@ var stages = []stage{
 		{command: "weir status", prints: "flights"},
 		{query: countFlights, want: allFlights},
 	}},
-	{page: "docs/cli/weir_bench_overwrite.md", apart: true, signs: []sign{{live: stopped, logs: "a table of 0.5 times"}}},
-	{page: "docs/cli/weir_bench_readers.md", apart: true, signs: []sign{{live: stopped, logs: "weir writes 1000 updates/s"}}},
-	{page: "docs/cli/weir_bench_all.md", apart: true, signs: []sign{{live: stopped, logs: `ladder \(1 of`}}},
-	{page: "docs/cli/weir_bench_ladder.md", apart: true, signs: []sign{{live: stopped, logs: firstWay}}},
-	{page: "docs/cli/weir_bench_queue.md", apart: true, signs: []sign{{live: stopped, logs: `\(1 of 3\)`}}},
-	{page: "docs/cli/weir_bench_roundtrips.md", apart: true, signs: []sign{{live: stopped, logs: `added to each round trip \(1 of 3\)`}}},
+	{page: "docs/cli/weir_bench.md", apart: true, signs: []sign{{live: stopped, logs: firstWay}}},
 	{page: "docs/cli/weir_config_check.md", set: setTested, signs: []sign{{prints: "is right"}}},
 	{page: "docs/cli/weir_config_test.md", set: setTested, signs: []sign{{prints: "ok: a gate"}}},
 	{page: "docs/cli/weir_explain.md", set: setExplained, signs: []sign{

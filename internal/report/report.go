@@ -1,9 +1,7 @@
 // Package report shows what was measured: as text, and as a page that needs nothing beside itself.
-// All measurements of weir bench look the same by it.
 package report
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -19,14 +17,6 @@ type Page struct {
 	Measured string // what was measured, and where
 	Result   string // in a sentence; "" for none
 	Sections []Section
-	Chapters []Chapter // behind the sections
-}
-
-// A Chapter is a page within another, with the story that it is about.
-type Chapter struct {
-	Story       string
-	Source, URL string // of the story
-	Page        *Page
 }
 
 // A Section is one comparison, as a table and, on the page, as a plot.
@@ -112,11 +102,6 @@ func (p *Page) Text(w io.Writer) error {
 	err := t.Flush()
 	if p.Result != "" && err == nil {
 		_, err = fmt.Fprintf(w, "\n%s\n", p.Result)
-	}
-	for i := range p.Chapters {
-		c := &p.Chapters[i]
-		fmt.Fprintf(w, "\n%s\n%s\n%s\n(%s, %s)\n\n", strings.ToUpper(c.Page.Title), strings.Repeat("=", len(c.Page.Title)), c.Story, c.Source, c.URL)
-		err = errors.Join(err, c.Page.Text(w))
 	}
 	return err
 }

@@ -101,25 +101,3 @@ func TestHTML_ColorsEachCurve(t *testing.T) {
 		}
 	}
 }
-
-// TestChapters: pages within a page have their stories before them.
-func TestChapters(t *testing.T) {
-	whole := &report.Page{Title: "all", Measured: "a machine", Chapters: []report.Chapter{{Story: "It <was> slow.", Source: "A blog", URL: "https://blog.example/slow", Page: page()}}}
-	var out strings.Builder
-	if err := whole.Text(&out); err != nil {
-		t.Fatal(err)
-	}
-	want := "a machine\n\nA REPORT\n========\nIt <was> slow.\n(A blog, https://blog.example/slow)\n\na <machine>\n\nways:\nWAY   ROWS/S\nslow  10\nfast  1,000\n\nthe first\n"
-	if out.String() != want {
-		t.Errorf("%q, want %q", out.String(), want)
-	}
-	out.Reset()
-	if err := whole.HTML(&out); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"<h1>all</h1>", `<h1 class="story">a report</h1>`, `<p>It &lt;was&gt; slow. (<a href="https://blog.example/slow">A blog</a>)</p>`, `class="fill" style="width: 50.00%"`, `<p class="result">the first</p>`} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("%q is not in the page", want)
-		}
-	}
-}

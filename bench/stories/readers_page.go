@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/report"
+)
+
+// Page is the result for people.
+func (r *ReadersResult) Page() *report.Page {
+	p := &report.Page{
+		Title: "weir: readers while it writes",
+		Measured: fmt.Sprintf("%s, %s, %s of %d columns of text. Each number of readers asks each query for %s, each reader on a connection of its own; weir updates random rows in flushes of a second, synchronous full. Medians of %s.",
+			r.Database, quantity.Count(int64(r.Cores), "core"), quantity.Count(int64(r.Rows), "row"), readersColumns+1, r.For, quantity.Count(int64(r.Runs), "run")),
+		Result: r.resultText(),
+	}
+	for q := range readerQueries {
+		p.Sections = append(p.Sections, r.queries(readerQueries[q].name))
+	}
+	p.Sections = append(p.Sections, r.writes())
+	return p
+}
+
+// wantedText names a rate of weir's.
+func (w *ReadersWrite) wantedText() string {
+	if w.Wanted == 0 {
+		return "idle"
+	}
+	return quantity.Grouped(int64(w.Wanted)) + "/s"
+}
+
+func (r *ReadersResult) queries(name string) report.Section {
+	s := report.Section{
+		Title: "Queries for " + name,
+		Note:  "Longest is the slowest of all queries. \"During flushes\" are queries that began and ended while one flush of weir's was under way, so that they did not wait for it.",
+		Lines: &report.Lines{Unit: "queries/s of all readers", Over: "readers"},
+		Table: report.Table{Columns: []report.Column{{Name: "weir writes", Number: true}, {Name: "readers", Number: true}, {Name: "queries/s", Number: true}, {Name: "of idle", Number: true},
+			{Name: "p50", Number: true}, {Name: "p99", Number: true}, {Name: "longest", Number: true}, {Name: "during flushes", Number: true}}},
+	}
+	for i := range r.Writing {
+		w := &r.Writing[i]
+		curve := report.Curve{Name: "weir writes " + w.wantedText()}
+		if w.Wanted == 0 {
+			curve.Name = "weir is idle"
+		}
+		for k := range w.Reads {
+			read := &w.Reads[k]
+			if read.Query != name {
+				continue
+			}
+			if i == 0 {
+				s.Lines.Marks = append(s.Lines.Marks, fmt.Sprint(read.Readers))
+			}
+			curve.Values = append(curve.Values, read.Rate)
+			s.Table.Rows = append(s.Table.Rows, []string{w.wantedText(), fmt.Sprint(read.Readers), spreadText(read.Rate), spreadText(read.Kept),
+				latencyText(read.P50), latencyText(read.P99), latencyText(read.Longest), quantity.Grouped(int64(read.InFlight))})
+		}
+		s.Lines.Curves = append(s.Lines.Curves, curve)
+	}
+	return s
+}
+
+// latencyText is a latency with the digits that count.
+func latencyText(d time.Duration) string {
+	if d < time.Millisecond {
+		return quantity.Figure(float64(d)/float64(time.Microsecond)) + " µs"
+	}
+	return quantity.Figure(float64(d)/float64(time.Millisecond)) + " ms"
+}
+
+// writes are weir's own rates, and the log over time.
+func (r *ReadersResult) writes() report.Section {
+	s := report.Section{
+		Title: "What weir writes meanwhile",
+		Note:  "The size of SQLite's write-ahead log; of Postgres, what was written to its log since the first query.",
+		Lines: &report.Lines{Unit: "bytes of the log", Over: "seconds of queries"},
+		Table: report.Table{Columns: []report.Column{{Name: "weir writes", Number: true}, {Name: "updates/s", Number: true}, {Name: "flushes", Number: true}, {Name: "longest flush", Number: true},
+			{Name: "log at last", Number: true}}},
+	}
+	for k := range r.Writing[0].WAL {
+		s.Lines.Marks = append(s.Lines.Marks, quantity.Figure(r.For.Seconds()*float64(k+1)))
+	}
+	for i := range r.Writing {
+		w := &r.Writing[i]
+		s.Lines.Curves = append(s.Lines.Curves, report.Curve{Name: w.wantedText(), Values: w.WAL})
+		s.Table.Rows = append(s.Table.Rows, []string{w.wantedText(), spreadText(w.Reached), quantity.Grouped(int64(w.Flushes)), latencyText(w.Longest), quantity.Bytes(int64(w.WAL[len(w.WAL)-1].Median))})
+	}
+	return s
+}
+
+// resultText says what one reader keeps of its rate, and whether it waits.
+func (r *ReadersResult) resultText() string {
+	var kept []string
+	for i := range r.Writing[1:] {
+		w := &r.Writing[i+1]
+		text := fmt.Sprintf("While weir writes %s updates/s, one reader keeps %s of its rate for %s, and %s for %s", quantity.Figure(w.Reached.Median),
+			quantity.Figure(w.Reads[0].Kept.Median), w.Reads[0].Query, quantity.Figure(w.Reads[1].Kept.Median), w.Reads[1].Query)
+		during, longest := 0, time.Duration(0)
+		for k := range w.Reads {
+			during, longest = during+w.Reads[k].InFlight, max(longest, w.Reads[k].Longest)
+		}
+		kept = append(kept, text+fmt.Sprintf("; %s were answered within a flush, and the longest took %s (the longest flush %s).",
+			quantity.Count(int64(during), "read"), latencyText(longest), latencyText(w.Longest)))
+	}
+	return strings.Join(kept, " ")
+}

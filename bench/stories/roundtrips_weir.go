@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/ladder"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/postgres"
+)
+
+// through returns the connection string of a schema through a proxy.
+func through(d *ladder.Postgres, p *proxy) string {
+	c := d.Control.Config()
+	host, port, _ := net.SplitHostPort(p.listener.Addr().String())
+	settings := maps.Clone(c.RuntimeParams)
+	maps.Copy(settings, map[string]string{"host": host, "port": port, "user": c.User, "password": c.Password, "dbname": c.Database,
+		"sslmode": "disable", "search_path": d.Schema, "synchronous_commit": "on"})
+	dsn := ""
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		dsn += fmt.Sprintf("%s='%s' ", name, strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(settings[name]))
+	}
+	return dsn
+}
+
+// writeFeed writes the file of messages. Each has an object for each table.
+func (w *chain) writeFeed() (err error) {
+	f, err := os.Create(w.feed)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	b := bufio.NewWriter(f)
+	for n := range 2 * w.rows {
+		for t := range w.tables {
+			fmt.Fprintf(b, `%c"%s":{"key":%q,"a":%q,"b":%[4]q}`, "{,"[min(t, 1)], tableName(t), key(t, n), text(t, n))
+		}
+		fmt.Fprintln(b, "}")
+	}
+	return b.Flush()
+}
+
+// mapping is what makes rows of the messages, as a config file would say it.
+func (w *chain) mapping() (m *mapping.Mapping, err error) {
+	m = &mapping.Mapping{Unmatched: mapping.FailUnmatched, MaxEach: 1, MaxTables: w.tables}
+	for n := range w.tables {
+		t := mapping.Table{Name: tableName(n), At: mapping.FieldPath(tableName(n)), Key: []string{"key"}, ID: "id"}
+		for _, name := range []string{"key", "a", "b"} {
+			s, serr := mapping.ParseSource("", name)
+			err = errors.Join(err, serr)
+			t.Columns = append(t.Columns, mapping.Column{Name: name, From: []mapping.Source{s}})
+		}
+		if n > 0 {
+			s, serr := mapping.ParseSource("$."+tableName(n-1)+".key", "parent")
+			err = errors.Join(err, serr)
+			s.References = tableName(n - 1)
+			t.Columns = append(t.Columns, mapping.Column{Name: "parent", From: []mapping.Source{s}})
+		}
+		m.Tables = append(m.Tables, t)
+	}
+	return m, err
+}
+
+// A timedSink notes what each flush takes, and the first one with what came before it in the run.
+type timedSink struct {
+	sink.Sink
+	p        *proxy
+	messages int
+	trips    int64     // before the run
+	begun    time.Time // the run
+	flushes  []written
+}
+
+func (s *timedSink) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
+	if len(s.flushes) > 0 {
+		s.trips, s.begun = s.p.trips.Load(), time.Now()
+	}
+	r, err := s.Sink.Flush(ctx, f)
+	s.flushes = append(s.flushes, written{s.messages, s.p.trips.Load() - s.trips, time.Since(s.begun)})
+	return r, err
+}
+
+// weir writes the rows in a batch, and as many more in another one, on a connection that is open. The first takes all
+// that a run begins with: it looks at the tables, and makes weir's own. The second is a flush alone.
+func (w *chain) weir(ctx context.Context, p *proxy, log *slog.Logger) (first, later written, err error) {
+	quiet := slog.New(slog.DiscardHandler)
+	db, err := postgres.Open(ctx, through(w.db, p), sink.Options{Level: sink.Full, Log: quiet})
+	if err != nil {
+		return first, later, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	rejects, err := job.ParseRejects("fail")
+	if err != nil {
+		return first, later, err
+	}
+	m, err := w.mapping()
+	if err != nil {
+		return first, later, err
+	}
+	c := job.Config{Sources: []string{w.feed}, Job: "bench", BatchRows: w.rows * w.tables, Buffer: 256 << 20, Rejects: rejects, Log: log}
+	if err := c.Map(m, nil, db.Caps().Limits); err != nil {
+		return first, later, err
+	}
+	var names []string
+	for i := range c.Tables {
+		names = append(names, c.Tables[i].Name)
+	}
+	to := &timedSink{Sink: db, p: p, messages: w.rows, trips: p.trips.Load(), begun: time.Now()}
+	err = job.Run(ctx, c, to, nil, progress.New(names...))
+	if err = cmp.Or(err, ctx.Err()); err != nil { // a run that is stopped has no error
+		return first, later, err
+	}
+	if n := len(to.flushes); n != 2 {
+		return first, later, fmt.Errorf("weir wrote two batches of %d messages in %d flushes", w.rows, n)
+	}
+	return to.flushes[0], to.flushes[1], w.check(ctx, 2*w.rows)
+}

@@ -1,0 +1,380 @@
+package ladder
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/source/tcp"
+)
+
+// Config is what the ladder measures: the same messages written in seven ways, from a
+// transaction for each message to weir, and more of them by weir under several settings.
+type Config struct {
+	Source   string // as on the command line; "" is a generated feed of flights, by id
+	Key      string // the field that names the row
+	Messages int    // taken of the feed at most
+	// For is how long the first rung runs at most. What it has written by then is the work of all rungs.
+	For time.Duration
+	// Runs is how often each rung and setting runs.
+	Runs int
+	// Lag is how old the table may be at most, for the advice.
+	Lag time.Duration
+	// Unsafe allows the advice of a setting with which a power cut takes something that was committed.
+	Unsafe bool
+	// Log says what is measured next.
+	Log *slog.Logger
+}
+
+// A Result is what was measured.
+type Result struct {
+	Database string    `json:"database"`
+	Feed     string    `json:"feed"`
+	Runs     int       `json:"runs"`
+	Messages int       `json:"messages"` // of the settings
+	Work     int       `json:"messages_of_rungs"`
+	IDs      int       `json:"ids"`
+	Columns  int       `json:"columns"`
+	Rungs    []Rung    `json:"rungs"`
+	Sweep    []Setting `json:"sweep"`
+	Advice   *Setting  `json:"advice"` // nil where no setting keeps to what is wanted
+	Wanted   string    `json:"wanted"`
+}
+
+// A Rung is one way to write the messages.
+type Rung struct {
+	Name    string     `json:"name"`
+	Level   sink.Level `json:"synchronous"`
+	Lost    string     `json:"lost_in_a_power_cut"`
+	Speedup float64    `json:"speedup"` // over the first
+	Cost
+}
+
+// A Setting is weir with one batch period and one level.
+type Setting struct {
+	Level   sink.Level    `json:"synchronous"`
+	Period  time.Duration `json:"batch_period_ns"`
+	Flushes int           `json:"flushes"` // of all runs
+	Longest time.Duration `json:"longest_flush_ns"`
+	Lag     time.Duration `json:"lag_ns"` // at most: a period, and the flush after it
+	Lost    string        `json:"lost_in_a_power_cut"`
+	Cost
+}
+
+// Run climbs the ladder in db and leaves db as it was.
+func Run(ctx context.Context, c Config, db Database) (r *Result, err error) {
+	place, err := NewPlace(os.TempDir(), PlacePrefix, c.Log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, place.Remove()) }()
+	feed := cmp.Or(c.Source, "a generated feed of flights")
+	if c.Source == "" {
+		c.Source = filepath.Join(place.Dir, "flights.jsonl")
+		if err := writeFlights(c.Source, c.Messages); err != nil {
+			return nil, err
+		}
+	}
+	s, err := c.sample(ctx, filepath.Join(place.Dir, "feed.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	r = &Result{Feed: feed, Runs: c.Runs, Messages: s.messages, IDs: s.ids, Columns: len(s.names), Wanted: c.wanted()}
+	err = Within(ctx, db, c.Log, func(string) error {
+		r.Database = db.Name()
+		if err := c.climb(ctx, db, s, r); err != nil {
+			return err
+		}
+		return c.sweep(ctx, db, s, r)
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.Advice = c.advise(r.Sweep)
+	return r, nil
+}
+
+// climb runs the rungs in turns. The first run of the first one decides how many messages all others
+// write.
+func (c *Config) climb(ctx context.Context, db Database, s *sample, r *Result) error {
+	runs := make([][]Timing, len(ways)+1)
+	work := *s
+	for turn := range c.Runs {
+		for i, way := range ways {
+			c.Log.Info(fmt.Sprintf("%s (%d of %d)", way.name, turn+1, c.Runs))
+			var limit time.Duration
+			if turn == 0 && i == 0 {
+				limit = c.For
+			}
+			written, one, err := c.measure(ctx, db, &work, way, limit)
+			if err != nil {
+				// database/sql says no more of a transaction that ctx has ended than that it is over.
+				return fmt.Errorf("%s: %w", way.name, cmp.Or(ctx.Err(), err))
+			}
+			runs[i] = append(runs[i], one)
+			if limit > 0 {
+				if work, err = s.first(written); err != nil {
+					return err
+				}
+			}
+		}
+		c.Log.Info(fmt.Sprintf("weir (%d of %d)", turn+1, c.Runs))
+		set, err := c.weir(ctx, db, &work, sink.Full, 0)
+		if err != nil {
+			return err
+		}
+		runs[len(ways)] = append(runs[len(ways)], set.Timing)
+	}
+	r.Work = work.messages
+	for i, way := range ways {
+		rung := Rung{Name: way.name, Level: way.level, Lost: way.lost, Cost: CostOf(runs[i])}
+		if !way.all {
+			rung.Lost += db.Lost(way.level)
+		}
+		r.Rungs = append(r.Rungs, rung)
+	}
+	r.Rungs = append(r.Rungs, Rung{Name: "weir", Level: sink.Full, Lost: db.Lost(sink.Full), Cost: CostOf(runs[len(ways)])})
+	for i := range r.Rungs {
+		r.Rungs[i].Speedup = r.Rungs[i].Rate.Median / r.Rungs[0].Rate.Median
+	}
+	return nil
+}
+
+// sweep runs weir with all settings, in turns.
+func (c *Config) sweep(ctx context.Context, db Database, s *sample, r *Result) error {
+	for _, level := range levels {
+		for _, period := range periods {
+			r.Sweep = append(r.Sweep, Setting{Level: level, Period: period, Lost: db.Lost(level)})
+		}
+	}
+	runs := make([][]Timing, len(r.Sweep))
+	for turn := range c.Runs {
+		for i := range r.Sweep {
+			set := &r.Sweep[i]
+			c.Log.Info(fmt.Sprintf("weir, synchronous %s, batch period %s (%d of %d)", set.Level, set.Period, turn+1, c.Runs))
+			one, err := c.weir(ctx, db, s, set.Level, set.Period)
+			if err != nil {
+				return err
+			}
+			runs[i] = append(runs[i], one.Timing)
+			set.Flushes, set.Longest = set.Flushes+one.flushes, max(set.Longest, one.longest)
+		}
+	}
+	for i := range r.Sweep {
+		set := &r.Sweep[i]
+		set.Cost, set.Lag = CostOf(runs[i]), set.Period+set.Longest
+		if set.Level == sink.Normal && set.Lost != db.Lost(sink.Full) {
+			set.Lost += ", which the next run reads again"
+		}
+	}
+	return nil
+}
+
+var (
+	levels  = []sink.Level{sink.Off, sink.Normal, sink.Full}
+	periods = []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, time.Second, 5 * time.Second}
+)
+
+func (c *Config) wanted() string {
+	s := "a lag of at most " + c.Lag.String()
+	if !c.Unsafe {
+		s += ", and that a power cut takes nothing that was committed"
+	}
+	return s
+}
+
+const (
+	near   = 0.9 // how much slower a safer setting may be to be preferred
+	enough = 10  // flushes, from which on the longest tells something
+)
+
+// advise picks the fastest setting that keeps to what is wanted; of those that are
+// about as fast the one with the strictest level and then the shortest period.
+func (c *Config) advise(sweep []Setting) *Setting {
+	fits := func(s *Setting) bool {
+		return s.Flushes >= enough && s.Lag <= c.Lag && (s.Lost == nothing || c.Unsafe && s.Level != sink.Off)
+	}
+	best := 0.0
+	for i := range sweep {
+		if fits(&sweep[i]) {
+			best = max(best, sweep[i].Rate.Median)
+		}
+	}
+	for l := len(levels) - 1; l >= 0; l-- {
+		for i := range sweep {
+			if s := &sweep[i]; s.Level == levels[l] && fits(s) && s.Rate.Median >= near*best {
+				return s
+			}
+		}
+	}
+	return nil
+}
+
+// A sample is the part of the feed that is written, as a file.
+type sample struct {
+	path     string
+	messages int // in the file
+	ids      int
+	names    []string // of the fields; the key is the first
+	numbers  *feed.Names
+}
+
+// open opens the feed.
+func (c *Config) open(ctx context.Context) (interface {
+	Next(ctx context.Context) (*source.Block, error)
+	Close() error
+}, error) {
+	o, traits := source.Options{Log: c.Log}, source.TraitsOf(c.Source)
+	if traits.Records {
+		return nil, errors.New("weir bench does not read Kafka, only files and connections: name a file with messages of the topic")
+	}
+	if traits.Live {
+		return tcp.Open(ctx, c.Source, o)
+	}
+	return file.Open(ctx, c.Source, o, "")
+}
+
+// sample copies the beginning of the feed to a file, without the lines that are no
+// messages with a key.
+func (c *Config) sample(ctx context.Context, path string) (s *sample, err error) {
+	stream, err := c.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, stream.Close()) }()
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	w := bufio.NewWriterSize(f, 1<<20)
+	s = &sample{path: path, names: []string{c.Key}, numbers: &feed.Names{}}
+	p := newParser(s, c.Key)
+	ids := map[string]bool{}
+	for s.messages < c.Messages {
+		b, err := stream.Next(ctx)
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+		for line := range bytes.Lines(b.Data) {
+			if s.messages == c.Messages || b.Oversize > 0 || !p.parse(bytes.TrimSuffix(line, []byte{'\n'})) {
+				continue
+			}
+			s.messages++
+			ids[p.id] = true
+			if _, err := w.Write(line); err != nil {
+				return nil, err
+			}
+		}
+		b.Release()
+	}
+	if s.messages == 0 {
+		return nil, fmt.Errorf("%s has no message with the key field %q (--key)", c.Source, c.Key)
+	}
+	s.ids = len(ids)
+	return s, w.Flush()
+}
+
+// first returns a sample of the first n messages, as a file beside this one.
+func (s *sample) first(n int) (part sample, err error) {
+	part = *s
+	part.path, part.messages = s.path+".first", n
+	from, err := os.Open(s.path)
+	if err != nil {
+		return part, err
+	}
+	defer from.Close()
+	to, err := os.Create(part.path)
+	if err != nil {
+		return part, err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	lines := bufio.NewReaderSize(from, 1<<20)
+	w := bufio.NewWriterSize(to, 1<<20)
+	for n > 0 {
+		line, err := lines.ReadSlice('\n')
+		if _, werr := w.Write(line); werr != nil {
+			return part, werr
+		}
+		switch err {
+		case nil:
+			n--
+		case bufio.ErrBufferFull: // the line's next part follows
+		case io.EOF:
+			return part, w.Flush()
+		default:
+			return part, err
+		}
+	}
+	return part, w.Flush()
+}
+
+// A parser cuts lines into what a simple program works with: an id and the texts
+// of the columns.
+type parser struct {
+	s      *sample
+	scan   *feed.Scanner
+	key    string
+	byName map[string]int
+	fields []feed.Field
+
+	id  string
+	set []cell // without the key
+}
+
+type cell struct {
+	col  int
+	text sql.NullString
+}
+
+func newParser(s *sample, key string) *parser {
+	p := &parser{s: s, scan: feed.NewScanner(s.numbers), key: key, byName: map[string]int{}}
+	for i, n := range s.names {
+		p.byName[n] = i
+	}
+	return p
+}
+
+// parse reads a line and reports whether it is a message. Columns that it is the
+// first to name are added to the sample's.
+func (p *parser) parse(line []byte) bool {
+	fields, err := p.scan.Append(p.fields[:0], line)
+	if p.fields = fields; err != nil {
+		return false
+	}
+	p.id, p.set = "", p.set[:0]
+	for i := range fields {
+		f := &fields[i]
+		name := p.scan.Name(f)
+		text := string(feed.AppendText(nil, f.Value, f.Kind))
+		if name == p.key {
+			if f.Kind != feed.Null && f.Kind != feed.JSON {
+				p.id = text
+			}
+			continue
+		}
+		col, ok := p.byName[name]
+		if !ok {
+			col = len(p.s.names)
+			p.s.names = append(p.s.names, name)
+			p.byName[name] = col
+		}
+		p.set = append(p.set, cell{col, sql.NullString{String: text, Valid: f.Kind != feed.Null}})
+	}
+	return p.id != ""
+}

@@ -1,0 +1,86 @@
+package ladder
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/report"
+)
+
+// Page is the result for people.
+func (r *Result) Page() *report.Page {
+	return &report.Page{
+		Title: "weir: the ladder",
+		Measured: fmt.Sprintf("%s; %s: %s, %s, %s. Medians of %s.", r.Database, r.Feed,
+			quantity.Count(int64(r.Messages), "message"), quantity.Count(int64(r.IDs), "id"), quantity.Count(int64(r.Columns), "column"), quantity.Count(int64(r.Runs), "run")),
+		Result:   r.adviceText(),
+		Sections: []report.Section{r.rungs(), r.settings()},
+	}
+}
+
+// few messages are written in less time than it takes to open a database.
+const few = 1000
+
+func (r *Result) rungs() report.Section {
+	s := report.Section{
+		Title: fmt.Sprintf("The first %s, written in seven ways", quantity.Count(int64(r.Work), "message")),
+		Note:  "Each way writes the same messages, from opening the database to closing it.",
+		Bars:  &report.Bars{Unit: "messages/s"},
+		Table: report.Table{Columns: []report.Column{{Name: "way"}, {Name: "messages/s", Number: true}, {Name: "least", Number: true}, {Name: "most", Number: true},
+			{Name: "speed-up", Number: true}, {Name: "syncs", Number: true}, {Name: "written", Number: true}, {Name: "a power cut takes"}}},
+	}
+	if r.Work < few {
+		s.Title += " (few, so that opening and closing the database counts most; --for writes more)"
+	}
+	for i := range r.Rungs {
+		g := &r.Rungs[i]
+		name := fmt.Sprintf("%d %s", i+1, g.Name)
+		s.Bars.Rows = append(s.Bars.Rows, report.Bar{Name: name, Value: g.Rate})
+		s.Table.Rows = append(s.Table.Rows, []string{name, quantity.Figure(g.Rate.Median), quantity.Figure(g.Rate.Least), quantity.Figure(g.Rate.Most),
+			quantity.Figure(g.Speedup), g.SyncsText(), g.WrittenText(), g.Lost})
+	}
+	return s
+}
+
+func (r *Result) settings() report.Section {
+	s := report.Section{
+		Title: "weir: all messages, with several settings",
+		Note:  "A flush is a transaction. The lag is a batch period and the longest flush after it, while weir reads as fast as it can.",
+		Lines: &report.Lines{Unit: "messages/s", Over: "batch period"},
+		Table: report.Table{Columns: []report.Column{{Name: "synchronous"}, {Name: "batch period", Number: true}, {Name: "messages/s", Number: true}, {Name: "least", Number: true}, {Name: "most", Number: true},
+			{Name: "flushes", Number: true}, {Name: "syncs", Number: true}, {Name: "written", Number: true}, {Name: "lag at most", Number: true}, {Name: "a power cut takes"}}},
+	}
+	for _, period := range periods {
+		s.Lines.Marks = append(s.Lines.Marks, period.String())
+	}
+	for _, level := range levels {
+		s.Lines.Curves = append(s.Lines.Curves, report.Curve{Name: "synchronous " + string(level)})
+	}
+	for i := range r.Sweep {
+		set := &r.Sweep[i]
+		curve := &s.Lines.Curves[i/len(periods)]
+		curve.Values = append(curve.Values, set.Rate)
+		s.Table.Rows = append(s.Table.Rows, []string{string(set.Level), set.Period.String(), quantity.Figure(set.Rate.Median), quantity.Figure(set.Rate.Least), quantity.Figure(set.Rate.Most),
+			fmt.Sprint(set.Flushes), set.SyncsText(), set.WrittenText(), lagText(set.Lag), set.Lost})
+	}
+	return s
+}
+
+func lagText(lag time.Duration) string { return lag.Round(time.Millisecond).String() }
+
+// adviceText is the advice in a sentence.
+func (r *Result) adviceText() string {
+	text, fastest := "No setting that was tried gives "+r.Wanted+".", 0.0
+	if a := r.Advice; a != nil {
+		fastest = a.Rate.Median
+		text = fmt.Sprintf("For %s: --synchronous %s --batch-period %s (%s messages/s, at most %s behind; a power cut takes %s).",
+			r.Wanted, a.Level, a.Period, quantity.Figure(a.Rate.Median), lagText(a.Lag), a.Lost)
+	}
+	for i := range r.Sweep {
+		if s := &r.Sweep[i]; s.Flushes < enough && near*s.Rate.Median > fastest {
+			return text + fmt.Sprintf(" Settings with fewer than %d flushes do not count, and some of these may be better: a longer feed, and more --messages, make more of them.", enough)
+		}
+	}
+	return text
+}

@@ -1,0 +1,15 @@
+//go:build unix
+
+package ladder
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// ours reports whether a folder is this user's.
+func ours(folder fs.FileInfo) bool {
+	owner, ok := folder.Sys().(*syscall.Stat_t)
+	return ok && int(owner.Uid) == os.Geteuid()
+}

@@ -1,0 +1,57 @@
+package ladder
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// A synced is one sync by weir.
+type synced struct {
+	Timing
+	flushes int
+	longest time.Duration
+}
+
+// RunJob runs a job that discards rejected lines into a sink, and closes the sink. A job that was
+// stopped is an error.
+func RunJob(ctx context.Context, c job.Config, to sink.Sink, p *progress.Progress) (err error) {
+	if c.Rejects, err = job.ParseRejects("discard"); err != nil {
+		return errors.Join(err, to.Close())
+	}
+	err = job.Run(ctx, c, to, nil, p)
+	return errors.Join(cmp.Or(err, ctx.Err()), to.Close())
+}
+
+// weir syncs the sample.
+func (c *Config) weir(ctx context.Context, db Database, s *sample, level sink.Level, period time.Duration) (one synced, err error) {
+	before, err := db.Usage(ctx)
+	if err != nil {
+		return one, err
+	}
+	start := time.Now()
+	to, err := db.Sink(ctx, sink.Options{Level: level})
+	if err != nil {
+		return one, err
+	}
+	p := progress.New("t")
+	p.Observe(func(f progress.Flush) {
+		one.flushes++
+		one.longest = max(one.longest, f.Took)
+	})
+	if err := RunJob(ctx, job.Config{Sources: []string{s.path}, BatchRows: 100_000, BatchPeriod: period, Buffer: 256 << 20,
+		MaxRejects: int64(s.messages), Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{c.Key}, MaxColumns: len(s.names)}}}, Log: c.Log}, to, p); err != nil {
+		return one, fmt.Errorf("weir at %s: %w", level, err)
+	}
+	took := time.Since(start)
+	after, err := db.Usage(ctx)
+	one.Timing = NewTiming(int(p.Snapshot().Tables[0].Messages), took, before, after)
+	return one, errors.Join(err, db.Wipe(ctx))
+}
