@@ -3,10 +3,12 @@ package job_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -99,6 +101,71 @@ func TestSync_RebuildOfManyFiles(t *testing.T) {
 				t.Errorf("the table is %s by %d lines, want 500: %s", got, p.Snapshot().Lines, warned)
 			}
 		})
+	}
+}
+
+// heldClaims counts the lanes that a run holds.
+type heldClaims struct {
+	sink.Claims
+	mu   sync.Mutex
+	held map[string]bool
+	most int
+}
+
+func (c *heldClaims) Take(ctx context.Context, lanes ...string) ([]sink.Checkpoint, error) {
+	c.mu.Lock()
+	for _, l := range lanes {
+		c.held[l] = true
+	}
+	c.most = max(c.most, len(c.held))
+	c.mu.Unlock()
+	return c.Claims.Take(ctx, lanes...)
+}
+
+func (c *heldClaims) Drop(ctx context.Context, lanes ...string) error {
+	c.mu.Lock()
+	for _, l := range lanes {
+		delete(c.held, l)
+	}
+	c.mu.Unlock()
+	return c.Claims.Drop(ctx, lanes...)
+}
+
+// TestSync_FilesWithoutLinesAreReleased: the claims of files that bring nothing to write are released while
+// others are read, for a server has room for few thousand locks. Such files are empty, or were read before
+// and then touched.
+func TestSync_FilesWithoutLinesAreReleased(t *testing.T) {
+	const files, most = 4000, 3300 // of two sets, one at hand, and those that were claimed ahead
+	dest := filepath.Join(t.TempDir(), "t.db")
+	c := smallFiles(t, files)
+	for _, what := range []string{"empty", "touched"} {
+		for _, path := range c.Sources {
+			var err error
+			if what == "empty" {
+				err = os.Truncate(path, 0)
+			} else {
+				err = os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		db, claims := openSink(t, dest), &heldClaims{Claims: openClaims(t, dest), held: map[string]bool{}}
+		if err := job.Run(t.Context(), c, db, claims, progress.New("t")); err != nil {
+			t.Fatal(err)
+		}
+		if claims.most > most || len(claims.held) > 0 {
+			t.Errorf("%s files: %d claims at a time, want %d at most; %d are left", what, claims.most, most, len(claims.held))
+		}
+		if err := errors.Join(claims.Close(), db.Close()); err != nil {
+			t.Error(err)
+		}
+		if what == "empty" {
+			for i, path := range c.Sources {
+				write(t, path, []string{fmt.Sprintf(`{"id":%d}`, i%1500)})
+			}
+			runAll(t, c, dest)
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 		if err := rd.rejectHeld(l); err != nil {
 			return err
 		}
-		r.line, r.base, r.hint = 0, r.base-r.line, hint{} // what was read before is good, whatever comes now
+		r.line, r.hint = 0, hint{} // what was read before is good, whatever comes now
 	}
 	if e.Conn != r.conn {
 		r.conn, r.feed.repeats = e.Conn, 0
@@ -32,7 +32,7 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	if rd.watches != nil {
 		rd.watchColumns(l)
 	}
-	before, folded, at := r.line, r.folded, 0
+	before, folded, at := r.read, r.folded, 0
 	if e.Oversize > 0 {
 		at, err = rd.oversize(e)
 	} else {
@@ -42,8 +42,8 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	if n := len(e.lines); n > 0 && rd.Feed.TimeField != "" {
 		named = feedTime(&e.lines[n-1], rd.feedNames.time)
 	}
-	l.progress.Read(r.line-before, e.size(at), r.folded > folded, named)
-	rd.read = rd.read || r.line > before
+	l.progress.Read(r.read-before, e.size(at), r.folded > folded, named)
+	rd.read = rd.read || r.read > before
 	if at > 0 || len(e.Data) == 0 {
 		rd.moveTo(e, at)
 	}
@@ -67,7 +67,7 @@ func (rd *reader) oversize(e *event) (at int, err error) {
 		r.feed = was
 		return 0, err
 	}
-	r.line++
+	r.advance()
 	return len(e.Data), err
 }
 
@@ -82,7 +82,7 @@ func (e *event) size(at int) int64 {
 // moveTo notes that the lines of the block up to an index are folded.
 func (rd *reader) moveTo(e *event, at int) {
 	l, r := e.lane, &e.lane.reading
-	read := position{line: r.line, offset: e.OffsetAfter(at), mark: mark{Source: e.CursorAfter(at), Feed: r.feed.feedMark}, read: r.line - r.base}
+	read := position{line: r.line, offset: e.OffsetAfter(at), mark: mark{Source: e.CursorAfter(at), Feed: r.feed.feedMark}, read: r.read}
 	if len(r.held) > 0 {
 		r.past = read // what is held is read again if the run ends now
 		return
@@ -106,14 +106,16 @@ func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err err
 			counts, err := rd.foldLineAt(flushing, e, i, at)
 			if err != nil {
 				if counts {
-					at, r.line = next, r.line+1
+					at = next
+					r.advance()
 				} else {
 					r.feed = was // the next run meets the line again
 				}
 				return at, err
 			}
 		}
-		at, r.line = next, r.line+1
+		at = next
+		r.advance()
 		if rd.isFull() {
 			rd.moveTo(e, at)
 			if err := rd.handOver(flushing); err != nil {

@@ -29,11 +29,10 @@ type reader struct {
 
 // laneReading is what the reader knows of a lane.
 type laneReading struct {
-	seq  int64    // of the last set that had it
-	pos  position // after the last line that was folded
-	line int64    // lines read, the one at hand included
-	base int64    // the line after which this attempt began, as if nothing had been restarted since
-	conn int      // that brought the lines at hand; see [source.Block]
+	seq int64    // of the last set that had it
+	pos position // after the last line that was folded
+	laneCursor
+	conn int // that brought the lines at hand; see [source.Block]
 	feed feedState
 	hint hint
 	held []fold.Reject // until it is clear what the source is
@@ -44,6 +43,14 @@ type laneReading struct {
 	restart   bool // see setLane
 	tentative bool
 }
+
+// A laneCursor counts the lines that were read of a lane.
+type laneCursor struct {
+	line int64 // of the file or connection at hand, as people count: each restarts it
+	read int64 // of all that this attempt has read: it only grows
+}
+
+func (c *laneCursor) advance() { c.line, c.read = c.line+1, c.read+1 }
 
 // fill folds what the pool has until there is no more.
 func (rd *reader) fill(reading, flushing context.Context) error {
@@ -136,7 +143,7 @@ func (rd *reader) received(reading context.Context, e *event, ok bool) (*event, 
 
 // handle deals with an event.
 func (rd *reader) handle(flushing context.Context, e *event) error {
-	if e.lane.reading.inSet == 0 && len(rd.set.lanes) >= cmp.Or(rd.lanesAtOnce, maxLanes) {
+	if most := cmp.Or(rd.lanesAtOnce, maxLanes); e.lane.reading.inSet == 0 && (len(rd.set.lanes) >= most || len(rd.set.ended) >= most) {
 		if err := rd.handOver(flushing); err != nil {
 			return err
 		}
@@ -172,7 +179,7 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 		r.seq = 0
 	}
 	r.pos = l.begin
-	r.line, r.base, r.feed = r.pos.line, r.pos.line, feedState{feedMark: r.pos.mark.Feed, opening: !l.begun.Kept}
+	r.line, r.feed = r.pos.line, feedState{feedMark: r.pos.mark.Feed, opening: !l.begun.Kept}
 	r.hint.on = r.pos.offset == 0 && !source.TraitsOf(l.name).Live
 	if err := errors.Join(rd.knowNames(&l.start), rd.checkAdded(flushing, l)); err != nil {
 		return err
@@ -276,7 +283,7 @@ func (rd *reader) handOverAll(flushing context.Context) error {
 func (rd *reader) handOver(flushing context.Context) error {
 	s := rd.set
 	s.rebuild = rd.rebuilds && !rd.emptied && len(s.lanes) > 0
-	if s.isEmpty() && len(s.resumes) == 0 && !s.rebuild {
+	if s.isEmpty() && len(s.resumes) == 0 && len(s.ended) == 0 && !s.rebuild {
 		s.first, s.period = time.Time{}, 0
 		return nil
 	}
