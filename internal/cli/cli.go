@@ -164,11 +164,7 @@ func (e *env) run(ctx context.Context, args []string) int {
 		}
 		hint = []any{hintField, wait}
 	case spool.IsFull(err):
-		free := "Free some space and run weir again"
-		if command.Name() == "sync" {
-			free += ": it resumes where it stopped"
-		}
-		hint = []any{hintField, free}
+		hint = []any{hintField, "Free some space and run weir again"}
 	}
 	e.log.Error(err.Error(), hint...)
 	return code

@@ -21,7 +21,9 @@ type summary struct {
 	Table   string   `json:"table,omitempty"` // "" where there are several
 	Sources []string `json:"sources"`
 	Lines   int64    `json:"lines"`
-	Bytes   int64    `json:"bytes"`
+	// Uncommitted are lines of these that are not in the database, for the run has failed.
+	Uncommitted int64 `json:"uncommitted,omitempty"`
+	Bytes       int64 `json:"bytes"`
 	tableCounts
 	Rejected int64            `json:"rejected"`
 	Ignored  map[string]int64 `json:"ignored,omitempty"`  // values of fields that have no column
@@ -57,7 +59,7 @@ type tableCounts struct {
 
 func newSummary(did *progress.Snapshot, sources []string) *summary {
 	total := did.Total()
-	s := &summary{Sources: sources, Lines: did.Lines, Bytes: did.Bytes, tableCounts: countsOf(&total), Rejected: did.Rejected,
+	s := &summary{Sources: sources, Lines: did.Lines, Uncommitted: did.Pending, Bytes: did.Bytes, tableCounts: countsOf(&total), Rejected: did.Rejected,
 		Mismatches: did.Mismatches, Batches: did.Batches, Seconds: time.Since(did.Start).Seconds()}
 	s.Rate = float64(s.Lines) / s.Seconds
 	if len(did.Tables) == 1 {
@@ -191,7 +193,11 @@ func someOf(counts map[string]int64) string {
 // text is the summary in a line, and one more for each of several tables.
 func (s *summary) text(job string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s (%s) in %s, %s/s", cmp.Or(s.Table, job), quantity.Count(s.Lines, "line"), quantity.Bytes(s.Bytes),
+	fmt.Fprintf(&b, "%s: %s (%s)", cmp.Or(s.Table, job), quantity.Count(s.Lines, "line"), quantity.Bytes(s.Bytes))
+	if s.Uncommitted > 0 {
+		fmt.Fprintf(&b, ", %s of them not committed,", quantity.Grouped(s.Uncommitted))
+	}
+	fmt.Fprintf(&b, " in %s, %s/s",
 		quantity.Duration(time.Duration(s.Seconds*float64(time.Second))), quantity.Grouped(int64(s.Rate)))
 	fmt.Fprintf(&b, "; rows: %s; %s rejected; %s", s.rows(), quantity.Grouped(s.Rejected), quantity.Count(s.Batches, "batch"))
 	if s.Messages > 0 {

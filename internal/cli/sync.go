@@ -19,6 +19,7 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/spool"
 	"github.com/weirsync/weir/internal/web"
 )
 
@@ -196,6 +197,9 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	r.summarize(r.o, c, r.p, err)
 	switch {
 	case err != nil:
+		if stops := r.p.Snapshot().Stops; isFull(err) && len(stops) > 0 && !slices.ContainsFunc(stops, func(s progress.Stop) bool { return !s.Resumes }) {
+			err = fmt.Errorf("%w; the same command resumes where it stopped", err)
+		}
 		return err
 	case ctx.Err() != nil:
 		r.log.Info(stoppedText(r.o, r.p.Snapshot().Stops))
@@ -204,6 +208,12 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		return codeError(exitRejected)
 	}
 	return nil
+}
+
+// isFull reports whether an error says that a disk is full, weir's own or the database's.
+func isFull(err error) bool {
+	failed, ok := errors.AsType[*sink.Error](err)
+	return spool.IsFull(err) || ok && failed.Reason == "full"
 }
 
 // inspect opens the database to read beside the run.

@@ -323,7 +323,37 @@ func TestSync_WhatCannotBeReadAgain(t *testing.T) {
 			_, _ = conn.Read(make([]byte, 1)) // until the other side goes
 		}), "table")
 		c.Feed.Hello, c.BatchRows = nil, 1
-		if _, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), through(2), never); err == nil || !strings.Contains(err.Error(), "lines 1 to 2 may be lost") {
+		if _, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), through(2), never); err == nil || !strings.Contains(err.Error(), "not committed: 2. They") {
+			t.Error(err)
+		}
+	})
+	// The second connection counts its lines from 1 again, and brings fewer than the first.
+	t.Run("a feed that has reconnected", func(t *testing.T) {
+		both := make(chan struct{})
+		c := configOf(t, accept(t, func(n int, conn net.Conn) {
+			for i := range []int{100, 50}[min(n, 1)] {
+				fmt.Fprintf(conn, `{"id":"%d"}`+"\n", 100*n+i)
+			}
+			if n == 0 {
+				<-both // until all is committed
+			} else {
+				_, _ = conn.Read(make([]byte, 1))
+			}
+		}), "table")
+		c.Feed, c.BatchRows, c.BatchPeriod = job.Feed{}, 50, time.Hour
+		var once sync.Once
+		_, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), faulty(sinktest.Flushes(func(c sinktest.Call) (f sinktest.Fault) {
+			if c.N == 3 {
+				f.Err = sink.ErrChanged{Err: errors.New("a view was dropped")}
+			}
+			return f
+		})), func(p *progress.Progress) bool {
+			if p.Snapshot().Batches == 2 {
+				once.Do(func() { close(both) })
+			}
+			return false
+		})
+		if err == nil || !strings.Contains(err.Error(), "a view was dropped; lines of "+c.Sources[0]+" that were read and not committed: 50. They are lost unless they are sent again") {
 			t.Error(err)
 		}
 	})
@@ -337,11 +367,50 @@ func TestSync_WhatCannotBeReadAgain(t *testing.T) {
 			c := configOf(t, "-", "table")
 			c.Job, c.ResumeStdin, c.BatchRows, c.BatchPeriod, c.Source.Stdin = "t", true, 10, time.Hour, strings.NewReader(feed.String())
 			_, err := runUntil(t, c, dest, through(4+1000*(1-n)), never)
-			if n == 0 && err != nil || n == 1 && (err == nil || !strings.Contains(err.Error(), "lines 1021 to 10")) {
+			if n == 0 && err != nil || n == 1 && (err == nil || !strings.Contains(err.Error(), "lines of stdin that were read and not committed: 30. They")) {
 				t.Errorf("run %d: %v", n, err)
 			}
 		}
 	})
+}
+
+// TestSync_LostLinesAreCounted: a run that ends with an error says how many lines it has read and not
+// committed, also of those that it had not folded yet.
+func TestSync_LostLinesAreCounted(t *testing.T) {
+	const sent, batch = 20_000, 500
+	c := configOf(t, "tcp-listen://127.0.0.1:0", "table")
+	c.BatchRows, c.BatchPeriod, c.Buffer = batch, time.Hour, 1<<26
+	c.Log = logtest.To(func(text string) {
+		if _, addr, ok := strings.Cut(text, "senders connect to "); ok {
+			go func() {
+				var lines strings.Builder
+				for i := range sent {
+					fmt.Fprintf(&lines, `{"id":"%d"}`+"\n", i)
+				}
+				_ = send(addr, []byte(lines.String())) // which the run does not read to its end
+			}()
+		}
+	})
+	broken := errors.New("it broke")
+	for _, is := range []error{broken, &sink.Error{Class: sink.Unknown, Err: broken}} {
+		p, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), faulty(sinktest.Flushes(func(c sinktest.Call) (f sinktest.Fault) {
+			if c.N == 3 {
+				f.Err = is
+			}
+			return f
+		})), never)
+		s, perhaps := p.Snapshot(), ""
+		if is != broken {
+			perhaps = "perhaps "
+		}
+		lost := s.Lines - 2*batch
+		if want := fmt.Sprintf("it broke; lines of tcp-listen://127.0.0.1:0 that were read and %snot committed: %d. They", perhaps, lost); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("of %d lines: %v\nwant %s", s.Lines, err, want)
+		}
+		if len(s.Stops) != 1 || s.Stops[0].Line != 2*batch || s.Stops[0].Lost != lost || s.Pending != lost || s.Stops[0].Resumes {
+			t.Errorf("the source was left at %+v, with %d lines pending, want %d", s.Stops, s.Pending, lost)
+		}
+	}
 }
 
 // TestSpool_OldKeepalives: those of a connection that is over do not end the one at hand.

@@ -34,13 +34,14 @@ type flusher struct {
 type laneFlushed struct {
 	refused int64       // messages that the database rejected
 	last    []laneFlush // the last of its flushes, while there are lanes that cannot be read again
-	safe    int64       // lines that are committed
+	pos     position    // of the last of them; where the lane begins before the first
+	safe    int64       // lines that this attempt has read and the database has
 }
 
 // laneFlush is a flush that had a lane.
 type laneFlush struct {
 	number int64 // among all flushes, from 1
-	line   int64 // of the lane, that was committed with it
+	read   int64 // lines of the lane that this attempt had read by then
 }
 
 // write writes sets until there are no more, and removes old rows between them. When stop is
@@ -83,6 +84,7 @@ func (f *flusher) write(ctx context.Context, stop <-chan struct{}) error {
 
 // writeSet writes a set.
 func (f *flusher) writeSet(ctx context.Context, s *set) error {
+	f.ended = f.ended || len(s.ended) > 0
 	if s.isEmpty() && !s.rebuild { // there is only what is to be told
 		if err := errors.Join(f.resume(s), f.release(ctx, s.ended)); err != nil {
 			return err
@@ -116,7 +118,6 @@ func (f *flusher) writeSet(ctx context.Context, s *set) error {
 	took := time.Since(start)
 	f.p.Flushed(flushed(s.Set, &res, took))
 	f.prefetch.flushed(s.Rows(), took)
-	f.ended = f.ended || len(s.ended) > 0
 	s.reset()
 	f.free <- s
 	if n := len(res.Refused); n > 0 {
@@ -196,7 +197,7 @@ func (f *flusher) committed(ctx context.Context, s *set, flush *sink.Flush, res 
 		if l.begun.Committed != nil {
 			l.begun.Committed(at.pos.mark.Source)
 		}
-		l.flushed.safe = at.pos.line
+		l.flushed.pos, l.flushed.safe = at.pos, at.pos.read
 		l.progress.Committed(at.pos.read)
 		if !l.repeats && l.flushed.last == nil {
 			f.unrepeatable = append(f.unrepeatable, l)
@@ -204,7 +205,7 @@ func (f *flusher) committed(ctx context.Context, s *set, flush *sink.Flush, res 
 		if len(f.unrepeatable) == 0 {
 			continue
 		}
-		if l.flushed.last = append(l.flushed.last, laneFlush{f.flushes, at.pos.line}); len(l.flushed.last) == 2*rememberedFlushes {
+		if l.flushed.last = append(l.flushed.last, laneFlush{f.flushes, at.pos.read}); len(l.flushed.last) == 2*rememberedFlushes {
 			l.flushed.last = append(l.flushed.last[:0], l.flushed.last[rememberedFlushes:]...)
 		}
 	}
@@ -248,7 +249,7 @@ func (f *flusher) noteLost(s *set, err error) {
 		l.flushed.safe = 0
 		for _, at := range l.flushed.last {
 			if at.number <= found {
-				l.flushed.safe = at.line
+				l.flushed.safe = at.read
 			}
 		}
 	}

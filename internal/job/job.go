@@ -139,7 +139,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 			break
 		}
 		if err := r.rewind(ctx, lanes, err); err != nil {
-			return err
+			return r.unfinished(lanes, err)
 		}
 	}
 	r.logFinished()
@@ -295,16 +295,19 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 		defer close(full)
 		return in.fill(reading, flushing)
 	})
-	err = g.Wait()
+	err = errors.Join(g.Wait(), in.failed)
 	r.p.SetBuffer(0)
+	scans.leave()
 	for _, l := range o.lanes {
 		if err == nil && ctx.Err() != nil && in.open[l] {
-			r.p.Stopped(l.stop())
+			r.p.Stopped(l.stop(l.reading.pos))
 		}
 		l.progress.Close()
-		l.progress.Drop()
+		if err == nil {
+			l.progress.Drop() // what made nothing to commit
+		}
 	}
-	return o.lanes, errors.Join(in.failed, err, o.close())
+	return o.lanes, errors.Join(err, o.close())
 }
 
 // logFinished logs the files that were read to their ends before, in one line.
@@ -482,10 +485,8 @@ func (r *run) rewind(ctx context.Context, lanes []*lane, err error) error {
 	case !errors.As(err, &behind) && !errors.As(err, &unlogged) && !errors.As(err, &changed):
 		return err
 	}
-	for _, l := range lanes {
-		if !l.repeats && l.reading.line > l.flushed.safe {
-			return fmt.Errorf("%w; %s cannot be read again: lines %d to %d may be lost", err, l.name, l.flushed.safe+1, l.reading.line)
-		}
+	if slices.ContainsFunc(lanes, func(l *lane) bool { return l.lost() > 0 }) {
+		return err
 	}
 	if !errors.Is(err, kafka.ErrNewPartition) { // which is no fault
 		if err := r.countRewind(err); err != nil {
@@ -496,12 +497,33 @@ func (r *run) rewind(ctx context.Context, lanes []*lane, err error) error {
 	r.Log.Warn(fmt.Sprintf("%v; reading again from the database's checkpoint", err))
 	var names []string
 	for _, l := range lanes {
+		l.progress.Drop()
 		names = append(names, l.name)
 	}
 	if err := r.claims.Drop(ctx, names...); err != nil {
 		return err
 	}
 	return r.begin(ctx)
+}
+
+// unfinished notes where an error has left the lanes, and returns the error with how many lines it has lost.
+func (r *run) unfinished(lanes []*lane, err error) error {
+	perhaps := "" // the answer to a commit may have been lost
+	if failed, ok := errors.AsType[*sink.Error](err); ok && failed.Class == sink.Unknown {
+		perhaps = "perhaps "
+	}
+	for _, l := range lanes {
+		if l.reading.ended && l.flushed.safe == l.reading.read {
+			continue
+		}
+		s := l.stop(l.flushed.pos)
+		s.Lost = l.lost()
+		r.p.Stopped(s)
+		if s.Lost > 0 {
+			err = fmt.Errorf("%w; lines of %s that were read and %snot committed: %d. They are lost unless they are sent again", err, l.name, perhaps, s.Lost)
+		}
+	}
+	return err
 }
 
 // countRewind counts a rewind for a reason, which it returns as the run's error after too many.

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -46,6 +48,8 @@ type lane struct {
 
 	reading laneReading // the reader's
 	flushed laneFlushed // the flusher's
+
+	left atomic.Int64 // lines that were read and are not folded, for the attempt ends
 }
 
 const (
@@ -245,6 +249,7 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 		return nil, err
 	}
 	l.begin.mark = mark{Source: l.begun.At, Feed: s.from.mark.Feed}
+	defer func() { l.flushed.pos = l.begin }()
 	if l.begun.At != "" && !l.begun.Kept {
 		l.begin.line, l.begin.offset = s.from.line, max(s.from.offset, l.begun.Offset)
 	}
@@ -269,16 +274,43 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	return l, nil
 }
 
-// stop is where a lane was left whose lines are all committed.
-func (l *lane) stop() progress.Stop {
-	s := progress.Stop{Source: l.name, Line: l.reading.pos.line, Offset: l.reading.pos.offset, Resumes: l.resumes && !l.unnamed}
+// stop is where a lane was left: all before a position is committed.
+func (l *lane) stop(at position) progress.Stop {
+	s := progress.Stop{Source: l.name, Line: at.line, Offset: at.offset, Resumes: l.begun.Kept || l.resumes && !l.unnamed}
 	if l.begun.Size != nil {
 		if size := l.begun.Size(); size > 0 {
 			// What a file has is read ahead; of a compressed one the offset counts other bytes.
-			s.Read = min(1, float64(min(l.reading.pos.offset, l.begun.RawOffset()))/float64(size))
+			s.Read = min(1, float64(min(at.offset, l.begun.RawOffset()))/float64(size))
 		}
 	}
 	return s
+}
+
+// leave counts lines that were read and are not folded, for the attempt ends.
+func (l *lane) leave(lines, bytes int64) {
+	l.left.Add(lines)
+	l.progress.Read(lines, bytes, false, time.Time{})
+}
+
+// leaveBlock is leave of a block that is not scanned; nil is none.
+func (l *lane) leaveBlock(b *source.Block) {
+	if b == nil {
+		return
+	}
+	n, _ := b.Lines(math.MaxInt)
+	l.leave(int64(n), max(b.Oversize, int64(len(b.Data))))
+}
+
+// lost is how many lines were read that the database does not have, and that the run cannot read again. What a
+// spool keeps was lost only if it was committed, and removed there, before the database was restored.
+func (l *lane) lost() int64 {
+	switch {
+	case l.repeats:
+		return 0
+	case l.begun.Kept:
+		return l.flushed.pos.read - l.flushed.safe
+	}
+	return l.reading.read + l.left.Load() - l.flushed.safe
 }
 
 // kindOf returns how a source is read.

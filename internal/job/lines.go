@@ -43,6 +43,9 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 		named = feedTime(&e.lines[n-1], rd.feedNames.time)
 	}
 	l.progress.Read(r.read-before, e.size(at), r.folded > folded, named)
+	if err != nil {
+		l.leave(e.count()-(r.read-before), e.size(len(e.Data))-e.size(at))
+	}
 	rd.read = rd.read || r.read > before
 	if at > 0 || len(e.Data) == 0 {
 		rd.moveTo(e, at)
@@ -69,6 +72,14 @@ func (rd *reader) oversize(e *event) (at int, err error) {
 	}
 	r.advance()
 	return len(e.Data), err
+}
+
+// count is how many lines a block has.
+func (e *event) count() int64 {
+	if e.Oversize > 0 {
+		return 1
+	}
+	return int64(len(e.lines))
 }
 
 // size is how many bytes of the source a block has up to an index.

@@ -38,6 +38,8 @@ type laneReading struct {
 	held []fold.Reject // until it is clear what the source is
 	past position      // after the last line that was read, while there are any
 
+	ended bool // all its lines were folded
+
 	inSet int // its place in the set at hand, from 1; 0 is none
 	tally
 	restart   bool // see setLane
@@ -158,6 +160,7 @@ func (rd *reader) handle(flushing context.Context, e *event) error {
 		return rd.endLane(flushing, e)
 	case source.Lost:
 		delete(rd.open, e.lane)
+		e.lane.reading.ended = true
 		e.lane.progress.Remove()
 		return rd.claims.Drop(flushing, e.lane.name)
 	}
@@ -213,6 +216,7 @@ func (rd *reader) endLane(flushing context.Context, e *event) error {
 		if hint := l.reading.hint.ended(); hint != nil {
 			return fmt.Errorf("%s: %w", l.name, hint)
 		}
+		l.reading.ended = true
 		if err := rd.rejectHeld(l); err != nil || e.of.Done == nil {
 			return err
 		}

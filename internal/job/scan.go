@@ -84,9 +84,10 @@ func (p *scanPool) put(ctx context.Context, l *lane, of source.Event) (err error
 			return ctx.Err()
 		}
 	}
-	var b *source.Block
-	for rest := of.Block; rest != nil; {
-		if b, rest, err = p.pace(ctx, rest); err != nil {
+	for b, rest := (*source.Block)(nil), of.Block; rest != nil; {
+		whole := rest
+		if b, rest, err = p.pace(ctx, whole); err != nil {
+			l.leaveBlock(whole)
 			return err
 		}
 		e := p.spare()
@@ -100,6 +101,8 @@ func (p *scanPool) put(ctx context.Context, l *lane, of source.Event) (err error
 		case p.events <- e:
 			p.work <- e
 		case <-ctx.Done():
+			l.leaveBlock(b)
+			l.leaveBlock(rest)
 			return ctx.Err()
 		}
 		if folded == nil {
@@ -167,6 +170,16 @@ func (p *scanPool) release(e *event) {
 	select {
 	case p.free <- e:
 	default:
+	}
+}
+
+// leave counts the lines of what is left in the pool, when nobody takes it any more.
+func (p *scanPool) leave() {
+	for e := range p.events {
+		if <-e.ready; e.Block != nil {
+			e.lane.leave(e.count(), e.size(len(e.Data)))
+		}
+		p.release(e)
 	}
 }
 

@@ -173,7 +173,7 @@ func TestSync_LostLinesAreCountedByLane(t *testing.T) {
 		return f
 	})
 	_, err := runTables(t, dest, c, faults)
-	if err == nil || !strings.Contains(err.Error(), "stdin cannot be read again: lines 2 to 4 may be lost") {
+	if err == nil || !strings.Contains(err.Error(), "lines of stdin that were read and not committed: 3. They are lost unless they are sent again") {
 		t.Error(err)
 	}
 }

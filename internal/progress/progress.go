@@ -97,6 +97,7 @@ type Stop struct {
 	Line, Offset int64
 	Read         float64 // the part of it; 0 where that is not known
 	Resumes      bool    // a later run continues there
+	Lost         int64   // lines that were read and not committed, and that weir cannot read again
 }
 
 // Stopped notes where a source was left. It is called once for each, when the run ends.

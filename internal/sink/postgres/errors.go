@@ -90,7 +90,7 @@ func classify(e *pgconn.PgError) (class sink.Class, reason, hint string) {
 	case "53300":
 		return sink.Transient, "connections", ""
 	case "53100":
-		return sink.Permanent, "full", "free some space and run weir again: it resumes where it stopped"
+		return sink.Permanent, "full", "free some space and run weir again"
 	case "55000", "57P04":
 		return sink.Permanent, "error", ""
 	case "42501":

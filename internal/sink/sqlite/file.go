@@ -214,7 +214,7 @@ func (f *file) explain(err error) error {
 	case lib.SQLITE_IOERR:
 		out.Class, out.Reason = sink.Unknown, "io"
 	case lib.SQLITE_FULL:
-		out.Reason, hint = "full", "free some space and run weir again: it resumes where it stopped"
+		out.Reason, hint = "full", "free some space and run weir again"
 	case lib.SQLITE_READONLY:
 		out.Reason, hint = "readonly", "weir needs to write the file and its folder"
 	case lib.SQLITE_NOTADB:
