@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,6 +150,9 @@ func (e *env) run(ctx context.Context, args []string) int {
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
 	command, err := root.ExecuteContextC(ctx)
+	if errors.Is(err, context.Canceled) && e.stopped() != nil {
+		err = cmp.Or(withoutCanceled(err), err)
+	}
 	code := e.exitCode(err)
 	if err == nil || errors.As(err, new(codeError)) || code > exitSignal || command.Name() != "sync" && readerLeft(err) {
 		return code
@@ -175,6 +179,21 @@ func (e *env) run(ctx context.Context, args []string) int {
 func readerLeft(err error) bool {
 	var path *fs.PathError
 	return errors.Is(err, syscall.EPIPE) && errors.As(err, &path) && path.Path == os.Stdout.Name()
+}
+
+// withoutCanceled is what an error joins to the end of a context; nil where that is all.
+func withoutCanceled(err error) error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var rest []error
+		for _, each := range joined.Unwrap() {
+			rest = append(rest, withoutCanceled(each))
+		}
+		return errors.Join(rest...)
+	}
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
 }
 
 // exitCode is that of a command which returned an error, or none.

@@ -109,16 +109,21 @@ type retryLog struct {
 	verbose bool
 
 	mu       sync.Mutex
-	reported map[string]time.Time // by reason
+	troubles map[string]trouble // by reason
 }
+
+// A trouble is a failure that is retried, until it has not come for retryEvery.
+type trouble struct{ last, reported time.Time }
 
 func (l *retryLog) add(e *sink.Error) {
 	l.mu.Lock()
-	last, again := l.reported[e.Reason]
-	due := again && time.Since(last) > retryEvery
-	if !again || due {
-		l.reported[e.Reason] = time.Now()
+	t := l.troubles[e.Reason]
+	again := e.Attempt > 1 || time.Since(t.last) <= retryEvery
+	due := again && time.Since(t.reported) > retryEvery
+	if t.last = time.Now(); !again || due {
+		t.reported = t.last
 	}
+	l.troubles[e.Reason] = t
 	l.mu.Unlock()
 	if due || l.verbose || e.Class == sink.Unknown || !again && e.Reason == "connection" {
 		l.log.Warn(fmt.Sprintf("%v; retrying", e), "attempt", e.Attempt)

@@ -148,7 +148,7 @@ func TestStatusLine(t *testing.T) {
 func TestRetryLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var attempts []int64
-		l := &retryLog{log: slog.New(attemptsHandler(func(n int64) { attempts = append(attempts, n) })), reported: map[string]time.Time{}}
+		l := &retryLog{log: slog.New(attemptsHandler(func(n int64) { attempts = append(attempts, n) })), troubles: map[string]trouble{}}
 		for n := range 25 { // seconds
 			l.add(&sink.Error{Class: sink.Transient, Reason: "connection", Err: context.DeadlineExceeded, Attempt: n + 1})
 			time.Sleep(time.Second)
@@ -163,6 +163,12 @@ func TestRetryLog(t *testing.T) {
 		}
 		if len(attempts) != 1 || attempts[0] != 12 {
 			t.Errorf("a lock was reported at attempts %v", attempts)
+		}
+		attempts = nil
+		time.Sleep(time.Hour)
+		l.add(&sink.Error{Class: sink.Transient, Reason: "locked", Err: context.DeadlineExceeded, Attempt: 1})
+		if len(attempts) != 0 {
+			t.Errorf("a short lock an hour later was reported at attempts %v", attempts)
 		}
 	})
 }

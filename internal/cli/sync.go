@@ -9,7 +9,6 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -150,7 +149,7 @@ type syncRun struct {
 func (r *syncRun) run(ctx context.Context) (err error) {
 	manager, stop := r.report(ctx)
 	defer stop()
-	retries := &retryLog{log: r.log, verbose: r.verbose, reported: map[string]time.Time{}}
+	retries := &retryLog{log: r.log, verbose: r.verbose, troubles: map[string]trouble{}}
 	onRetry := func(failure *sink.Error) {
 		r.p.Retry(failure)
 		retries.add(failure)

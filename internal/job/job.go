@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -206,6 +207,8 @@ type run struct {
 	folders     fold.Folders
 	constrained bool // a table has refused a row
 
+	ignoredBefore map[string]int64 // what [run.ignored] returned at the end of the attempt before
+
 	watches []*fold.Watch   // by table; nil: no source is a partition. The reader's, as the next
 	warned  map[string]bool // that ids of a table come from several partitions, and that a compacted topic is sparse
 
@@ -328,6 +331,7 @@ func (r *run) logFinished() {
 // begin reads the tables and starts a fold for them.
 func (r *run) begin(ctx context.Context) error {
 	r.keyErr = nil
+	r.ignoredBefore = r.ignored()
 	r.Tables, r.added, r.found = append(r.Tables, r.added...), nil, nil
 	tables, err := r.db.Tables(ctx, TableKeys(r.Tables)...)
 	if errors.As(err, new(sink.KeyError)) {
@@ -445,13 +449,14 @@ func (r *run) countPassed() {
 
 // ignored returns how many values each field had that found no column.
 func (r *run) ignored() map[string]int64 {
-	if len(r.folders) == 1 {
-		return r.folders[0].Ignored()
-	}
 	all := map[string]int64{}
+	maps.Copy(all, r.ignoredBefore)
 	for i, f := range r.folders {
 		for field, n := range f.Ignored() {
-			all[r.table(i).Name+"."+field] = n
+			if len(r.folders) > 1 {
+				field = r.table(i).Name + "." + field
+			}
+			all[field] += n
 		}
 	}
 	return all

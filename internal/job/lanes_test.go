@@ -13,10 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
 )
 
 // smallFiles writes files of a line each, and returns how a job reads all of them.
@@ -218,5 +220,22 @@ func TestSync_BadFirstLinesOfASlowSource(t *testing.T) {
 		if got, want := query(t, dest, "SELECT count(*) || ' ' || count(DISTINCT line) FROM weir_rejects"), fmt.Sprintf("%d %[1]d", min(n+1, 2)); got != want {
 			t.Errorf("after run %d: rejects, and lines of them: %s, want %s", n, got, want)
 		}
+	}
+}
+
+// TestSync_RewindKeepsCounts: values without a column are counted over all attempts of a run.
+func TestSync_RewindKeepsCounts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "feed.jsonl")
+	write(t, path, []string{`{"id":1,"x":1}`, `{"id":2,"x":1}`, `{"id":3,"x":1}`, `{"id":4,"x":1}`})
+	c := configOf(t, path, "fail")
+	c.BatchRows, c.Tables[0].Fold.Columns = 2, fold.IgnoreColumns
+	p, err := runTables(t, filepath.Join(t.TempDir(), "t.db"), c, sinktest.Flushes(func(call sinktest.Call) (f sinktest.Fault) {
+		if call.N == 2 {
+			f.Err = sink.ErrChanged{Err: errors.New("a view was dropped")}
+		}
+		return f
+	}))
+	if n := p.Ignored()["x"]; err != nil || n < 4 {
+		t.Errorf("of 4 values %d were ignored, %v", n, err)
 	}
 }

@@ -323,17 +323,22 @@ func (rd *reader) keepReject(l *lane, rejected fold.Reject) error {
 	switch rd.Rejects.mode {
 	case discard:
 	case fail:
-		place := fmt.Sprintf("line %d (byte %d)", rejected.Line, rejected.Offset)
-		if source.TraitsOf(l.name).Records {
-			place = fmt.Sprintf("offset %d", rejected.Offset)
-		}
-		return fmt.Errorf("%w: %s %s: %s", ErrRejected, l.name, place, rejected.Detail)
+		return rejectedError(l.name, &rejected)
 	default:
 		rejected.Lane = rd.laneIndex(l)
 		rd.addLane(l)
 		rd.set.Reject(rejected)
 	}
 	return rd.tooMany(rejected.Detail)
+}
+
+// rejectedError is the end of a run that takes no bad lines.
+func rejectedError(lane string, r *fold.Reject) error {
+	place := fmt.Sprintf("line %d (byte %d)", r.Line, r.Offset)
+	if source.TraitsOf(lane).Records {
+		place = fmt.Sprintf("offset %d", r.Offset)
+	}
+	return fmt.Errorf("%w: %s %s: %s", ErrRejected, lane, place, r.Detail)
 }
 
 // tooMany ends a run whose feed is mostly bad.

@@ -31,11 +31,12 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 	}
 	// Each attempt compiles the mapping again for its tables, as they are then.
 	var added []*addedTable
+	counts := &unmatched{noTable: map[string]int64{}}
 	c.NewMapper = func(names *feed.Names, limits schema.Limits) (Mapper, error) {
 		if plan, err = mapping.Compile(m, names, limits); err != nil {
 			return nil, err
 		}
-		p := &planned{plan: plan, scratch: plan.NewScratch(), noTable: map[string]int64{}}
+		p := &planned{plan: plan, scratch: plan.NewScratch(), unmatched: counts}
 		for _, t := range added {
 			if _, err := p.scratch.Add(t.table, t.key); err != nil {
 				return nil, err
@@ -60,7 +61,7 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 			if err != nil {
 				return nil, err
 			}
-			p.whole = &planned{plan: all, scratch: all.NewScratch(), noTable: p.noTable}
+			p.whole = &planned{plan: all, scratch: all.NewScratch(), unmatched: counts}
 		}
 		return p, nil
 	}
@@ -110,14 +111,19 @@ type planned struct {
 	plan    *mapping.Plan
 	scratch *mapping.Scratch
 	log     *slog.Logger
-	warned  bool   // of messages that are ignored
 	resume  []byte // from which the source of the last line resumes; nil: it does not say
-	ignored int64
-	noTable map[string]int64 // by what they have where the conditions of the tables look
+	*unmatched
 	// add adds a table behind the others, with a key; not for a line that is rejected then: nothing else says
 	// that this is the key. A nil line adds it in any case.
 	add     func(n *mapping.NewTable, key []string, l *feed.Line) (Table, error)
 	refused *feed.Error // of the line at hand, for which no table was added
+}
+
+// unmatched counts the messages that are for no table, in all attempts of a run.
+type unmatched struct {
+	warned  bool // of messages that are ignored
+	ignored int64
+	noTable map[string]int64 // by what they have where the conditions of the tables look
 }
 
 // Beyond maxValues, all are otherValues.
@@ -130,7 +136,7 @@ const (
 func (m *planned) Map(l *feed.Line, source string, at fold.Place) (_ []fold.TableChange, table int, err error) {
 	if m.whole != nil {
 		changes, _, err := m.whole.Map(l, source, at)
-		if m.ignored, m.resume = m.whole.ignored, m.whole.resume; err != nil || len(changes) == 0 {
+		if m.resume = m.whole.resume; err != nil || len(changes) == 0 {
 			return nil, -1, err // the table may be none of this run
 		}
 	}

@@ -249,7 +249,7 @@ func (r *Rejects) write(f *sink.Flush, rejects []fold.Reject) error {
 	switch {
 	case r.mode == fail && len(rejects) > 0:
 		first := &rejects[0]
-		return fmt.Errorf("%w: %s line %d (byte %d): %s", ErrRejected, f.Lanes[first.Lane].Source, first.Line, first.Offset, first.Detail)
+		return rejectedError(f.Lanes[first.Lane].Source, first)
 	case r.mode != toFile:
 		return nil
 	}

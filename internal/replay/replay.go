@@ -6,6 +6,7 @@ package replay
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -294,7 +295,9 @@ func (p *player) keepalive() error {
 	p.fresh = time.Now()
 	line := fmt.Sprintf(`{"type":"keepalive","serverTime":"%d"}`+"\n", p.fresh.Unix())
 	if p.ResumeField != "" && p.last != "" {
-		line = fmt.Sprintf(`{%q:%q,"type":"keepalive","serverTime":"%d"}`+"\n", p.ResumeField, p.last, p.fresh.Unix())
+		name, _ := json.Marshal(p.ResumeField) // strings
+		last, _ := json.Marshal(p.last)
+		line = fmt.Sprintf(`{%s:%s,"type":"keepalive","serverTime":"%d"}`+"\n", name, last, p.fresh.Unix())
 	}
 	if _, err := io.WriteString(p.out, line); err != nil {
 		return err
