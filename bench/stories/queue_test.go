@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // queues runs the story in a folder, which has to be empty at the end.
@@ -30,6 +31,7 @@ func queues(ctx context.Context, t *testing.T, c QueueConfig) (*QueueResult, err
 }
 
 func TestQueue_CountsLinesAndSyncs(t *testing.T) {
+	testcheck.Only(t)
 	const lines = 40
 	r, err := queues(t.Context(), t, QueueConfig{Lines: lines, Requests: []int{1, 20}, For: time.Minute, Runs: 2})
 	if err != nil {
@@ -68,6 +70,7 @@ func TestQueue_CountsLinesAndSyncs(t *testing.T) {
 
 // TestQueue_LeavesNothing wherever it is interrupted.
 func TestQueue_LeavesNothing(t *testing.T) {
+	testcheck.Only(t)
 	for range 10 {
 		ctx, cancel := context.WithTimeout(t.Context(), rand.N(300*time.Millisecond))
 		_, err := queues(ctx, t, QueueConfig{Lines: 1000, Requests: []int{10}, For: 50 * time.Millisecond, Runs: 100})
@@ -80,6 +83,7 @@ func TestQueue_LeavesNothing(t *testing.T) {
 
 // TestQueue_SeesWhatIsMissing: lines that are taken out are compared with those that were put in.
 func TestQueue_SeesWhatIsMissing(t *testing.T) {
+	testcheck.Only(t)
 	for _, k := range queueKinds {
 		q, err := k.open(t.Context(), filepath.Join(t.TempDir(), "q"), sink.Off)
 		if err != nil {
@@ -104,6 +108,7 @@ func TestQueue_SeesWhatIsMissing(t *testing.T) {
 
 // TestQueue_ProcessEnds: a process that does not fill the queue is an error, with what it said.
 func TestQueue_ProcessEnds(t *testing.T) {
+	testcheck.Only(t)
 	c := QueueConfig{Lines: 10, For: time.Minute, Runs: 1, Log: logtest.New(t), Fill: func(ctx context.Context, queue, dir, level string) *exec.Cmd {
 		return exec.CommandContext(ctx, os.Args[0], fillQueue, "none", dir, level)
 	}}
@@ -114,6 +119,7 @@ func TestQueue_ProcessEnds(t *testing.T) {
 
 // TestQueue_OtherProcess: one that says something else is killed.
 func TestQueue_OtherProcess(t *testing.T) {
+	testcheck.Only(t)
 	c := QueueConfig{Lines: 10, For: time.Minute, Runs: 1, Log: logtest.New(t), Fill: func(ctx context.Context, _, _, _ string) *exec.Cmd {
 		return exec.CommandContext(ctx, os.Args[0], otherArg)
 	}}

@@ -8,11 +8,13 @@ import (
 	"github.com/weirsync/weir/internal/ladder"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
 // TestReaders_AreAnsweredWithinFlushes of weir's, whatever that takes.
 func TestReaders_AreAnsweredWithinFlushes(t *testing.T) {
+	testcheck.Only(t)
 	const rate = 20_000
 	f := func(driver, dest string) {
 		t.Helper()

@@ -12,6 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -27,6 +28,7 @@ func roundtripsOf(ctx context.Context, t *testing.T, url string, c RoundtripsCon
 }
 
 func TestRoundtrips_CountsThem(t *testing.T) {
+	testcheck.Only(t)
 	url := testpg.New(t)
 	for _, rows := range []int{7, 80} {
 		r, err := roundtripsOf(t.Context(), t, url, RoundtripsConfig{Rows: rows, Tables: []int{1, 3}, Delays: []time.Duration{0, time.Millisecond}, For: time.Minute, Runs: 1})
@@ -60,6 +62,7 @@ func TestRoundtrips_CountsThem(t *testing.T) {
 
 // TestRoundtrips_StopRowByRow: what is left of the messages is reckoned.
 func TestRoundtrips_StopRowByRow(t *testing.T) {
+	testcheck.Only(t)
 	const rows, delay = 1000, 5 * time.Millisecond
 	r, err := roundtripsOf(t.Context(), t, testpg.New(t), RoundtripsConfig{Rows: rows, Tables: []int{2}, Delays: []time.Duration{delay}, For: time.Nanosecond, Runs: 1})
 	if err != nil {
@@ -76,6 +79,7 @@ func TestRoundtrips_StopRowByRow(t *testing.T) {
 
 // TestRoundtrips_LeavesNothing wherever it is interrupted.
 func TestRoundtrips_LeavesNothing(t *testing.T) {
+	testcheck.Only(t)
 	url := testpg.New(t)
 	for range 10 {
 		ctx, cancel := context.WithTimeout(t.Context(), rand.N(200*time.Millisecond))

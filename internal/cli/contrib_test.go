@@ -15,11 +15,13 @@ import (
 
 	"github.com/weirsync/weir/internal/metrics"
 	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // tool returns the path of a program that .ci/needs installs, into .bin or for all.
 func tool(t *testing.T, name string) string {
 	t.Helper()
+	testcheck.Only(t)
 	path, err := filepath.Abs("../../.bin/" + name)
 	if err == nil {
 		if _, err = os.Stat(path); err == nil {
@@ -27,10 +29,7 @@ func tool(t *testing.T, name string) string {
 		}
 	}
 	if path, err = exec.LookPath(name); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v; .ci/needs installs it", err)
+		testcheck.Missing(t, name+", which .ci/needs check installs")
 	}
 	return path
 }

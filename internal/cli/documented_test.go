@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/cli"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // notRun are the commands that cannot run here, by how they begin, and why. What they give weir is parsed.
@@ -49,6 +50,7 @@ type command struct {
 // as they are printed, with local hosts in place of those of the page, in a folder for each page. Each ends
 // and prints as its page says. Those that notRun lists are parsed, and so are those in sentences.
 func TestDocs_Commands(t *testing.T) {
+	testcheck.Only(t) // it needs many tools
 	r := newRecorder(t)
 	plays := map[string][]block{}
 	var listed []string

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -28,9 +29,7 @@ type firestarter struct {
 // connection, by runs that are killed, and from stdin. Each makes the tables that Firestarter makes
 // of the same messages; "diverted", which it does not take from them, and the stamps aside.
 func TestFirestarter_TablesAreEqual(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the program is killed without -short")
-	}
+	testcheck.Only(t)
 	from := map[string]func(*firestarter){"a file": (*firestarter).fromFile, "stdin": (*firestarter).fromStdin, "a connection": (*firestarter).fromConnection}
 	for _, kind := range []string{"sqlite", "postgres"} {
 		for name, run := range from {

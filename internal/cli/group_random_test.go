@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testkafka"
 	"github.com/weirsync/weir/internal/testpg"
 )
@@ -25,9 +26,7 @@ func TestGroup_ExactlyOnce(t *testing.T) {
 	for _, way := range []string{"an id is in one partition", "ids have versions"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			if testing.Short() {
-				t.Skip("the program is killed without -short")
-			}
+			testcheck.Only(t)
 			sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
 				groupExactlyOnce(t, rnd, strings.Contains(way, "versions"))
 			})

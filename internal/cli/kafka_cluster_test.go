@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testkafka"
 	"github.com/weirsync/weir/internal/testpg"
 )
@@ -18,9 +19,7 @@ import (
 // come: each record is applied once.
 func TestGroup_LeadersMove(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("the client asks for leaders every 5 s: without -short")
-	}
+	testcheck.Only(t)
 	c := testkafka.Start(t, kfake.SeedTopics(4, "t"))
 	g := newGrouped(t, testpg.New(t), c, 4)
 	g.produce(20)
@@ -69,9 +68,7 @@ func readingRun(t *testing.T) (*live, *testkafka.Cluster, *exec.Cmd) {
 // A topic that is deleted and recreated while it is read ends the run.
 func TestKafka_RecreatedMeanwhile(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("the client asks for leaders every 5 s: without -short")
-	}
+	testcheck.Only(t)
 	l, c, run := readingRun(t)
 	l.check(c.DeleteTopic("t"))
 	l.check(c.CreateTopic("t", 1, nil))
@@ -85,9 +82,7 @@ func TestKafka_RecreatedMeanwhile(t *testing.T) {
 // A leader whose log ends before what was read ends the run.
 func TestKafka_TruncatedMeanwhile(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("the client asks for leaders every 5 s: without -short")
-	}
+	testcheck.Only(t)
 	l, c, run := readingRun(t)
 	c.ControlKey(int16(kmsg.OffsetForLeaderEpoch), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		request := r.(*kmsg.OffsetForLeaderEpochRequest)

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testkafka"
 	"github.com/weirsync/weir/internal/testpg"
 )
@@ -435,9 +436,7 @@ func TestKafka_ExactlyOnce(t *testing.T) {
 }
 
 func kafkaExactlyOnce(t *testing.T, start testkafka.Starter) {
-	if testing.Short() {
-		t.Skip("the program is killed without -short")
-	}
+	testcheck.Only(t)
 	intoBoth(t, func(t *testing.T, to string) {
 		const partitions = 3
 		c := start(t, partitions, "t")

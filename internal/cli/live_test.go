@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 	"github.com/weirsync/weir/internal/testtls"
 )
@@ -143,9 +144,7 @@ func (l *live) until(what string, ready func() bool) {
 // whose connection breaks every second. weir is killed three times, the feed stalls
 // and the database is stopped; the table is the fold of the feed's files.
 func TestLive_NothingIsLost(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the program is killed without -short")
-	}
+	testcheck.Only(t)
 	t.Parallel()
 	for _, kind := range []string{"sqlite", "postgres", "sqlite, spool", "postgres, spool"} {
 		t.Run(kind, func(t *testing.T) {

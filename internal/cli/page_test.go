@@ -17,6 +17,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // A browser shows a page, and notes what it should not have to.
@@ -33,19 +35,15 @@ type browser struct {
 // newBrowser starts a headless browser. Without one a test is skipped; in CI it fails.
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("a browser takes seconds to start: without -short")
-	}
+	testcheck.Only(t)
 	options := chromedp.DefaultExecAllocatorOptions[:]
 	names := []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
 	found := slices.IndexFunc(names, func(name string) bool { _, err := exec.LookPath(name); return err == nil })
 	switch {
 	case found >= 0:
 		options = append(options, chromedp.ExecPath(names[found]))
-	case os.Getenv("CI") != "":
-		t.Fatal("no browser is installed (Debian: apt install chromium)")
 	default:
-		t.Skip("no browser is installed (Debian: apt install chromium)")
+		testcheck.Missing(t, "a browser (Debian: apt install chromium)")
 	}
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // it refuses to run as root with one

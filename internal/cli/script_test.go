@@ -26,6 +26,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/weirsync/weir/internal/cli"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testkafka"
 	"github.com/weirsync/weir/internal/testpg"
 	"github.com/weirsync/weir/internal/testtls"
@@ -66,7 +67,8 @@ func TestMain(m *testing.M) {
 //	scrape FILE PATH…       fetch the metrics whose address FILE names, and PATHs; to stdout
 //	cut FILE N              keep the first N bytes
 //
-// and the condition [root], for what needs a file system of its own.
+// and the conditions [root], for what needs a file system of its own, and [check], for what make test
+// does not run.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	scripts(t, "../../testdata/script", nil)
@@ -108,8 +110,11 @@ func scripts(t *testing.T, dir string, setup func(*testscript.Env) error) {
 			"served": served, "waitlog": waitlog, "send": send, "certificate": certificate,
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond == "root" {
+			switch cond {
+			case "root":
 				return os.Geteuid() == 0, nil
+			case "check":
+				return testcheck.On(), nil
 			}
 			return false, fmt.Errorf("there is no condition %q", cond)
 		},

@@ -17,9 +17,6 @@ import (
 // it in all that comes out: output, errors, logs, metrics, a panic's stacks, the title of
 // the process, and what is kept in the database and the spool.
 func TestSecrets(t *testing.T) {
-	if testing.Short() {
-		t.Skip("programs are killed without -short")
-	}
 	t.Parallel()
 	const canary = "c4nary"
 	l := newLive(t, "")

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -136,9 +137,7 @@ func (s *tapped) compare() {
 // TestSinger_Killed: whenever a target is killed, the database has all that came before the last state that it has
 // printed, and a tap that resumes there makes the same tables as without.
 func TestSinger_Killed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the program is killed without -short")
-	}
+	testcheck.Only(t)
 	t.Parallel()
 	for _, kind := range []string{"sqlite", "postgres"} {
 		t.Run(kind, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -20,9 +21,7 @@ import (
 // versions over six files. Two syncs of three runs each write them at the same time,
 // and some runs are killed: the table is the fold of the messages by their versions.
 func TestVersions_TwoSyncsInAnyOrderGiveOneTable(t *testing.T) {
-	if testing.Short() {
-		t.Skip("programs are killed without -short")
-	}
+	testcheck.Only(t)
 	for _, kind := range []string{"sqlite", "postgres"} {
 		t.Run(kind, func(t *testing.T) {
 			sinktest.Seeds(t, 2, func(t *testing.T, rnd *rand.Rand) {

@@ -13,6 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // reads returns a function that reads a value as a type, for a database with types of its own or
@@ -245,10 +246,7 @@ func TestCast_Times(t *testing.T) {
 
 // TestCast_AnyTime compares with the time package.
 func TestCast_AnyTime(t *testing.T) {
-	n := 2000
-	if testing.Short() {
-		n = 200
-	}
+	n := testcheck.Rounds(200, 2000)
 	read, text, day := reads(t, "timestamp", false), reads(t, "timestamp", true), reads(t, "date_days", false)
 	sinktest.Seeds(t, uint64(n), func(t *testing.T, rnd *rand.Rand) {
 		at := time.Unix(rnd.Int64N(253402300799+62135596800)-62135596800, rnd.Int64N(1e6)*1000).UTC()

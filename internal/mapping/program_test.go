@@ -25,6 +25,7 @@ import (
 	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -36,9 +37,7 @@ func TestMain(m *testing.M) {
 // batches of random sizes, killed or not, while the feed grows: its tables and its rejected lines are
 // those of the plain model.
 func TestMapping_Program(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the program is killed without -short")
-	}
+	testcheck.Only(t)
 	for _, kind := range []string{"sqlite", "postgres"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

@@ -14,15 +14,13 @@ import (
 	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // TestMapping_Random: random mappings of random feeds, folded in batches that end anywhere by runs
 // that end anywhere, make the tables and reject the lines that the plain model of a mapping does.
 func TestMapping_Random(t *testing.T) {
-	n := uint64(2000)
-	if testing.Short() {
-		n = 300
-	}
+	n := uint64(testcheck.Rounds(300, 2000))
 	seen := map[string]int{}
 	sinktest.Seeds(t, n, func(t *testing.T, rnd *rand.Rand) {
 		d := &draw{Rand: rnd}

@@ -12,15 +12,13 @@ import (
 	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // TestMapping_VersionsInAnyOrder: messages with versions make the same tables in any order and any
 // batches, where deletes of rows take those that belong to them.
 func TestMapping_VersionsInAnyOrder(t *testing.T) {
-	n := uint64(1000)
-	if testing.Short() {
-		n = 200
-	}
+	n := uint64(testcheck.Rounds(200, 1000))
 	rows := 0
 	sinktest.Seeds(t, n, func(t *testing.T, rnd *rand.Rand) {
 		d := &draw{Rand: rnd}

@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirsync/weir/internal/pgserver"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testtls"
 )
 
@@ -60,18 +61,17 @@ func (t Tests) Run() int {
 	return code
 }
 
-var errMissing = errors.New("no Kafka broker is installed: .ci/needs gets its jars by Maven, and Java 17 runs them (Debian: apt install openjdk-17-jre-headless maven)")
+var errMissing = errors.New("a Kafka broker: .ci/needs check gets its jars by Maven, and Java 17 runs them (Debian: apt install openjdk-17-jre-headless maven)")
 
 // shareBroker returns the running broker. Without one a test is skipped; in CI it fails.
 func shareBroker(t testing.TB) *broker {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("Apache Kafka takes seconds to start: without -short")
-	}
+	testcheck.Only(t)
 	shared.Do(func() { shared.broker, shared.err = startBroker() })
-	if err := shared.err; errors.Is(err, errMissing) && os.Getenv("CI") == "" && os.Getenv("REQUIRE_KAFKA") == "" {
-		t.Skip(err)
-	} else if err != nil {
+	switch err := shared.err; {
+	case errors.Is(err, errMissing) && os.Getenv("REQUIRE_KAFKA") == "":
+		testcheck.Missing(t, err.Error())
+	case err != nil:
 		t.Fatal(err)
 	}
 	return shared.broker

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -21,12 +22,12 @@ import (
 // demands that the table be the fold that package foldtest makes of the feed, and that
 // each bad line be kept once.
 func TestRandom(t *testing.T) {
-	n := times(t)
+	n := testcheck.Rounds(15, 100*tortured())
 	for _, kind := range []string{"sqlite", "postgres"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, kind)
-			sinktest.Seeds(t, uint64(100*n), func(t *testing.T, rnd *rand.Rand) {
+			sinktest.Seeds(t, uint64(n), func(t *testing.T, rnd *rand.Rand) {
 				c := drawCase(rnd, kind == "postgres")
 				err := b.run(c)
 				if err == nil {

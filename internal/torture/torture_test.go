@@ -22,6 +22,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/weirsync/weir/internal/cli"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -31,12 +32,14 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// times is how much longer than in CI the tests are asked to run.
+// times is how much longer than by make check the tests are asked to run.
 func times(t *testing.T) int {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("programs are killed without -short: under the race detector SQLite takes 20 times as long")
-	}
+	testcheck.Only(t)
+	return tortured()
+}
+
+func tortured() int {
 	n, err := strconv.Atoi(os.Getenv("TORTURE"))
 	if err != nil || n < 1 {
 		return 1

@@ -19,6 +19,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -238,9 +239,7 @@ func TestConnect_CutAnywhere(t *testing.T) {
 // TestFirstFlush_CutAnywhere cuts the connection before every other message of a flush that
 // makes weir's tables and the user's.
 func TestFirstFlush_CutAnywhere(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a database for each cut takes a while")
-	}
+	testcheck.Only(t)
 	for how, cut := range cuts {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()

@@ -16,6 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -47,9 +48,7 @@ func connectEmpty(t *testing.T, url string) *database {
 // each with a server of its own, for the suite counts what is written to a server's log.
 func TestSuite_Forms(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("the suite once is enough with -short")
-	}
+	testcheck.Only(t)
 	t.Run("unlogged", func(t *testing.T) {
 		t.Parallel()
 		url := testpg.Start(t, "track_counts=off").Database(t)

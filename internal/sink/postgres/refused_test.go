@@ -11,6 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -262,10 +263,7 @@ func TestFlush_WidestTable(t *testing.T) {
 // TestRefused_FewOfMany: rows that only the database can judge cost a few tries
 // each, however many there are beside them.
 func TestRefused_FewOfMany(t *testing.T) {
-	rows := 1_000_000
-	if testing.Short() {
-		rows = 20_000
-	}
+	rows := testcheck.Rounds(20_000, 1_000_000)
 	db, p := throughProxy(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, n integer CONSTRAINT no_sevens CHECK (n <> 7))")
 	r := sinktest.Begin(t, db)

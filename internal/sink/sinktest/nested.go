@@ -17,6 +17,7 @@ import (
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // Nested is a run whose messages a mapping makes rows of several tables of, some of which belong
@@ -429,10 +430,7 @@ var nestedTests = []test{
 		Expect(t, db, "SELECT line FROM weir_rejects", "5")
 	}},
 	{"Random", func(t *testing.T, db Database) {
-		count := uint64(40)
-		if testing.Short() {
-			count = 5
-		}
+		count := uint64(testcheck.Rounds(5, 40))
 		Seeds(t, count, func(t *testing.T, rnd *rand.Rand) { randomSets(t, db, rnd) })
 	}},
 }

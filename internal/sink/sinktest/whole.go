@@ -8,15 +8,13 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/foldtest"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // wholeTests: elements of sets are whole, whoever adds columns to their tables.
 var wholeTests = []test{
 	{"RandomWriters", func(t *testing.T, db Database) {
-		count := uint64(20)
-		if testing.Short() {
-			count = 3
-		}
+		count := uint64(testcheck.Rounds(3, 20))
 		Seeds(t, count, func(t *testing.T, rnd *rand.Rand) { randomWriters(t, db, rnd) })
 	}},
 }

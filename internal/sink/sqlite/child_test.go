@@ -22,6 +22,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // steps is the run of a feed whose state is easy to tell from outside: batch k
@@ -180,9 +181,7 @@ func stepsChild(path, level, upTo string) error {
 // command is the test binary as another program; wrap is what it runs under.
 func command(t *testing.T, child string, wrap []string, args ...string) *exec.Cmd {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("processes are killed and broken without -short: under the race detector SQLite takes 20 times as long")
-	}
+	testcheck.Only(t)
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -217,10 +216,7 @@ func weir(t *testing.T, args ...string) (stdout, stderr string, code int) {
 func strace(t *testing.T, log string, options ...string) []string {
 	t.Helper()
 	if out, err := exec.Command("strace", "-f", "-qq", "-o", os.DevNull, "true").CombinedOutput(); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("CI is set, and strace does not work: %v: %s", err, out)
-		}
-		t.Skipf("NOT TESTED: this needs strace (apt install strace), to make system calls fail: %v: %s", err, out)
+		testcheck.Missing(t, fmt.Sprintf("strace, which makes system calls fail (Debian: apt install strace): %v: %s", err, out))
 	}
 	return append([]string{"strace", "-f", "-qq", "-o", log}, options...)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 func addColumns(o *fold.Options) { o.Columns = fold.AddColumns }
@@ -86,9 +87,7 @@ func TestWiden_KeepsACollation(t *testing.T) {
 
 // TestSync_TwoProcessesWithDifferentTypes: the table has every value of both feeds.
 func TestSync_TwoProcessesWithDifferentTypes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("processes are started without -short")
-	}
+	testcheck.Only(t)
 	var numbers, others strings.Builder
 	for i := range 400 {
 		fmt.Fprintf(&numbers, `{"id":%d,"d":%s}`+"\n", i, []string{"1.5", "2", "7", "1152921504606846977"}[i%4])

@@ -15,6 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // hold takes a lock on a file as another program does, and returns what lets it
@@ -131,10 +132,7 @@ func TestSync_LockedFile(t *testing.T) {
 // finish. That the backfill lets others in regularly is TestTurn_PausesForOthers.
 func TestFlush_OtherWritersGetOn(t *testing.T) {
 	const want, limit = 25, 120 * time.Second
-	rows := 5000
-	if testing.Short() {
-		rows = 500
-	}
+	rows := testcheck.Rounds(500, 5000)
 	type writer struct {
 		name  string
 		write func(ctx context.Context) error
