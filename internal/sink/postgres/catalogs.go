@@ -115,6 +115,7 @@ func (d *DB) lookAt(s *script, name string) (l look, err error) {
 		columnsSQL + is + " AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
 		"SELECT i.indisunique AND i.indisvalid AND i.indimmediate, i.indpred IS NULL AND i.indexprs IS NULL," +
 			" (SELECT string_agg(a.attname, E'\\x01' ORDER BY a.attname) FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]))" +
+			", (SELECT string_agg(n.nspname || '.' || c.relname, E'\\x01') FROM (SELECT i.indexrelid UNION SELECT relid FROM pg_partition_tree(i.indexrelid)) p (id) JOIN pg_class c ON c.oid = p.id JOIN pg_namespace n ON n.oid = c.relnamespace)" +
 			", i.indisprimary FROM pg_index i WHERE i.indrelid = " + is + " ORDER BY i.indexrelid",
 		"SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = coalesce(" + nullable(d, l.schema) + ", current_schema()))",
 		strings.ReplaceAll(keysSQL, "{t}", is),

@@ -69,6 +69,14 @@ func oneLine(err error) error {
 	return errors.New(strings.TrimSpace(lines[0]) + " " + strings.Join(said, "; "))
 }
 
+// SQLSTATEs that mean more than their class.
+const (
+	uniqueViolation    = "23505"
+	exclusionViolation = "23P01"
+	deadlockDetected   = "40P01"
+	queryCanceled      = "57014" // by statement_timeout, or by somebody
+)
+
 // classify tells what may be done about an error of the server's
 // (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 func classify(e *pgconn.PgError) (class sink.Class, reason, hint string) {
@@ -188,5 +196,5 @@ func isStale(e *pgconn.PgError) bool {
 	case "42P01", "42703", "42804", "42883", "42P10", "42P07", "42701", "42710", "26000", "0A000", "XX000", "3F000":
 		return true
 	}
-	return e.Code == "23505" && strings.HasPrefix(e.ConstraintName, "pg_")
+	return e.Code == uniqueViolation && e.SchemaName == "pg_catalog"
 }

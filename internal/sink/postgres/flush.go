@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
@@ -18,15 +16,22 @@ import (
 // its rows meanwhile.
 const maxStarts = 2
 
-// errRaced says that the versions of rows were written that a flush was about to write.
-var errRaced = errors.New("another session wrote newer versions meanwhile")
-
-// errTaken says that another session inserted a row that a MERGE was about to insert, or that both waited for
-// each other.
-var errTaken = errors.New("another session wrote rows of the same keys meanwhile")
-
-// errGone says that rows are gone that a flush was about to change.
-var errGone = errors.New("another session deleted rows or changed their keys while they were written")
+// What the failure of a flush means, beside errFenced and errStaleTable; see [attempt.cause].
+var (
+	// errRaced says that the versions of rows were written that a flush was about to write.
+	errRaced = errors.New("another session wrote newer versions meanwhile")
+	// errTaken says that another session inserted a row that a MERGE was about to insert, or that both waited for
+	// each other.
+	errTaken = errors.New("another session wrote rows of the same keys meanwhile")
+	// errGone says that rows are gone that a flush was about to change.
+	errGone = errors.New("another session deleted rows or changed their keys while they were written")
+	// errNotNew says that not all of the rows were new that were written as if they were.
+	errNotNew = errors.New("not all rows are new")
+	// errUnmergeable says that the server refuses a MERGE.
+	errUnmergeable = errors.New("the server refuses a MERGE")
+	// errRows says that the database may reject some of the rows.
+	errRows = errors.New("the database rejects rows")
+)
 
 // Flush implements [sink.Sink].
 func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
@@ -155,20 +160,20 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	}
 	err := a.compose(ctx)
 	if err != nil {
-		return a.failed(ctx, err)
+		return a.failed(ctx, err, -1)
 	}
 	r, err := d.run(ctx, a.script)
 	if a.count(r) {
 		d.pendingResult = a.result() // it counts where the answer is lost and the commit is not
 	}
 	if err != nil {
-		return a.failed(ctx, err)
+		return a.failed(ctx, err, len(r))
 	}
 	for _, p := range a.parts {
 		if p.merge == nil {
 			continue
 		}
-		p.t.allNew = p.counts.Inserted == int64(len(p.writes)+p.took)
+		p.t.news.wrote(p.counts.Inserted == int64(len(p.writes)+p.took))
 		p.repeatsNext()
 		if p.merge.versions != nil {
 			p.t.names = p.merge.versions.names
@@ -309,17 +314,11 @@ func (a *attempt) writeParts() {
 	}
 }
 
-// failed ends a flush that did not go through at once, or finds the rows that the
-// database refuses.
-func (a *attempt) failed(ctx context.Context, err error) (sink.Result, error) {
+// failed ends a flush that did not go through at once, or writes it in another way. at is the statement of the script
+// that failed, -1 for one before it.
+func (a *attempt) failed(ctx context.Context, err error, at int) (sink.Result, error) {
 	d := a.d
-	refused := pgError(err)
-	direct, rows := false, 0
-	for _, p := range a.parts {
-		p.t.allNew = false
-		direct, rows = direct || p.direct && p.t.Exists, rows+len(p.rows) // in a table that the flush makes all are new
-	}
-	if d.conn == nil || refused == nil && !d.open {
+	if d.conn == nil || pgError(err) == nil && !d.open {
 		return a.result(), err
 	}
 	for _, p := range a.parts {
@@ -331,56 +330,53 @@ func (a *attempt) failed(ctx context.Context, err error) (sink.Result, error) {
 	if err := d.rollback(ctx); err != nil {
 		return a.result(), err
 	}
-	if err := mismatch(refused); err != nil {
-		return a.result(), err
-	}
 	if err := d.unwidened(err); err != nil {
 		return a.result(), err
 	}
+	why := a.cause(err, at)
+	for _, p := range a.parts {
+		p.t.news.failed(errors.Is(why, errNotNew) && p.direct)
+	}
 	switch {
-	case a.orphaned(refused) && d.gone < maxStarts:
-		return a.result(), errGone
-	case direct && refused != nil && !isStale(refused) && (refused.Code == "23505" || refused.Code == "22P02"):
-		return d.write(ctx, a.f) // not all rows were new, or others have numbered columns
-	case a.unmergeable(refused):
+	case errors.Is(why, errUnmergeable):
+		a.withoutMerge(err)
 		return d.write(ctx, a.f)
-	case a.taken(refused):
-		return a.result(), errTaken
-	case isRaced(refused) && a.recalled():
+	case errors.Is(why, errNotNew):
+		return d.write(ctx, a.f)
+	case errors.Is(why, errRaced) && a.recalled():
 		d.memory.forget(notRemembered)
 		return d.write(ctx, a.f)
-	case isRaced(refused):
-		return a.result(), errRaced
-	case isStale(refused) && d.rereads < maxStarts:
-		return a.result(), err
-	case rows > 0 && (isRefusal(refused) || refused != nil && refused.Code == "57014" && rows > 1):
+	case errors.Is(why, errRows):
 		return a.flushPiecewise(ctx)
 	}
-	return a.result(), err
+	return a.result(), why
 }
 
-// isRaced reports whether an error says that another writer has written versions of rows.
-func isRaced(e *pgconn.PgError) bool {
-	return e != nil && (e.Code == "22P02" && strings.Contains(e.Message, racedWord) || e.Code == "23505" && e.TableName == "weir_versions")
-}
-
-// mismatch returns what an error says of a transaction that found a lane, or a table's
-// columns, otherwise than the flush takes them to be: errFenced, errStaleTable, or nil.
-func mismatch(e *pgconn.PgError) error {
-	ended := func(word string) bool {
-		return e.Code == "22P02" && strings.Contains(e.Message, word)
+// cause is what an error of the script means, by the number of the statement and the SQLSTATE, and never by the words of a message, which
+// a value may have put there: one of the errors of this package, or the error itself.
+func (a *attempt) cause(err error, at int) error {
+	e, d := pgError(err), a.d
+	direct, rows := false, 0
+	for _, p := range a.parts {
+		direct, rows = direct || p.direct && p.t.Exists, rows+len(p.rows) // in a table that the flush makes all are new
 	}
 	switch {
+	case direct && (errors.Is(err, errRaced) || e != nil && e.Code == uniqueViolation): // or others have numbered columns
+		return errNotNew
 	case e == nil:
-		return nil
-	case ended(fenceWord), e.Code == "23505" && e.TableName == "weir_checkpoints":
-		return errFenced
-	case ended(columnsWord):
-		return errStaleTable
-	case ended(goneWord):
+		return err
+	case a.orphaned(e) && d.gone < maxStarts:
 		return errGone
+	case a.unmergeable(e, at):
+		return errUnmergeable
+	case a.taken(e, at):
+		return errTaken
+	case isStale(e) && d.rereads < maxStarts:
+		return err
+	case rows > 0 && isRefusal(e), rows > 1 && e.Code == queryCanceled: // fewer may take less than the time that the server gives
+		return errRows
 	}
-	return nil
+	return err
 }
 
 // committed takes the answer of a script whose last statement was COMMIT.

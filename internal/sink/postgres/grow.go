@@ -17,8 +17,6 @@ import (
 // errStaleTable says that the table was altered since it was read.
 var errStaleTable = errors.New("the table has other columns than were read")
 
-const columnsWord = "weir: the table has other columns"
-
 // sameColumns adds what demands that the table still have the columns that were
 // read, by whose types values were judged and are staged, and that row-level security hide rows from weir
 // or not as it did then, and keeps them so until the transaction ends: the statement's own mention of the
@@ -32,18 +30,18 @@ func (d *DB) sameColumns(s *script, t *relation, alters bool) {
 	for i, c := range t.Columns {
 		read[i] = c.Name + " " + c.Decl
 	}
-	other := ""
+	same := ""
 	if t.marker != "" {
-		other = fmt.Sprintf(" OR NOT EXISTS (SELECT FROM %s.weir_unlogged WHERE tbl = %s AND mark = %s)", d.schema, t.oid, d.literal(t.marker))
+		same = fmt.Sprintf(" AND EXISTS (SELECT FROM %s.weir_unlogged WHERE tbl = %s AND mark = %s)", d.schema, t.oid, d.literal(t.marker))
 	}
-	// A number that is none ends the transaction, as with the fence.
 	if alters && t.marks != "" {
-		s.add("SELECT ('%s' || count(*))::int FROM %s.weir_meta WHERE name = %s HAVING max(value) IS DISTINCT FROM %s",
-			columnsWord, d.schema, d.literal(sink.ColumnsMark(d.fullName(t))), quote(t.marks))
+		s.demand(errStaleTable, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s",
+			d.schema, d.literal(sink.ColumnsMark(d.fullName(t))), quote(t.marks))
 	}
-	s.add("SELECT ('%s' || count(*))::int FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM %s WHERE false)"+
-		" HAVING string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS DISTINCT FROM %s OR %[2]s::regclass::oid <> %[5]s OR row_security_active(%[2]s::regclass) <> %[6]t%[7]s",
-		columnsWord, quote(t.ident), t.ident, quote(strings.Join(read, ",")), t.oid, t.hides, other)
+	s.demand(errStaleTable, "SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS NOT DISTINCT FROM %[3]s"+
+		" AND %[1]s::regclass::oid = %[4]s AND row_security_active(%[1]s::regclass) = %[5]t%[6]s"+
+		" FROM pg_attribute WHERE attrelid = %[1]s::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM %[2]s WHERE false)",
+		quote(t.ident), t.ident, quote(strings.Join(read, ",")), t.oid, t.hides, same)
 }
 
 // A change is a statement that changes the table.

@@ -14,8 +14,6 @@ import (
 // errFenced is what the server's answer means where a lane is not where the flush begins.
 var errFenced = errors.New("a lane is not where this flush begins")
 
-const fenceWord = "weir: a lane has moved"
-
 // laneColumns are what [attempt.values] has of a lane, and content is how the checkpoint is
 // updated with it.
 const (
@@ -43,19 +41,18 @@ func (a *attempt) fence() {
 	}
 	if len(made) > 0 {
 		slices.SortFunc(made, func(x, y *sink.Lane) int { return cmp.Compare(a.f.LaneName(x), a.f.LaneName(y)) })
-		s.add("INSERT INTO %s.weir_checkpoints (job, run, tableid, updated, %s) SELECT %s, %s, %s, now(), v.* FROM %s",
-			d.schema, laneColumns, job, run, id, a.values(made))
+		s.means(s.add("INSERT INTO %s.weir_checkpoints (job, run, tableid, updated, %s) SELECT %s, %s, %s, now(), v.* FROM %s",
+			d.schema, laneColumns, job, run, id, a.values(made)), errFenced, uniqueViolation)
 	}
 	if len(moved) > 1 {
 		s.add("SELECT count(*) FROM (SELECT FROM %s.weir_checkpoints WHERE job = %s AND source IN (%s) ORDER BY source FOR NO KEY UPDATE) x",
 			d.schema, job, a.names(moved))
 	}
 	if len(moved) > 0 {
-		// A number that is none ends the transaction, and its text comes back in the error.
-		s.add("WITH moved AS (UPDATE %s.weir_checkpoints c SET seq = v.seq, run = %s, tableid = %s, %s FROM %s"+
+		s.means(s.add("WITH moved AS (UPDATE %s.weir_checkpoints c SET seq = v.seq, run = %s, tableid = %s, %s FROM %s"+
 			" WHERE c.job = %s AND c.source = v.source AND c.seq = v.seq - 1 RETURNING 1)"+
-			" SELECT CASE WHEN count(*) <> %d THEN ('%s' || count(*))::integer END FROM moved",
-			d.schema, run, id, content, a.values(moved), job, len(moved), fenceWord)
+			" SELECT 1 / (count(*) = %d)::integer FROM moved",
+			d.schema, run, id, content, a.values(moved), job, len(moved)), errFenced, divisionByZero)
 	}
 }
 

@@ -221,6 +221,7 @@ func (m *merge) statements(s *script, rows []*fold.Row, alone bool) (t tags) {
 	}
 	t.after = s.add("%s", m.countSQL())
 	unhash()
+	m.unraced(s)
 	if m.deletes && !m.removes && alone {
 		t.delete = m.delete(s)
 	}
@@ -267,13 +268,13 @@ func (m *merge) whens(set []assignment, differs string) string {
 	if found := m.asFound(m.sure()); found != "" {
 		// No condition of a MERGE may ask for xmin; what it writes may.
 		if set != nil {
-			set[0].value = m.orRaced(found+"true", set[0].value, set[0].at)
+			set[0].value = m.orRaced(found+"true", set[0].value)
 		}
 		missing := "(" + hasState + " OR s.found IS NULL)"
 		if m.versions.recalled { // a row whose state was remembered exists
 			missing += " AND s.op IS DISTINCT FROM 'k'"
 		}
-		values[0] = m.orRaced(missing, values[0], m.used[0].at)
+		values[0] = m.orRaced(missing, values[0])
 	}
 	if set != nil {
 		fmt.Fprintf(&b, " WHEN MATCHED AND %s%s%s THEN UPDATE SET %s", m.lives(), m.notOlder(), differs, m.setList(set))
@@ -304,10 +305,17 @@ func (m *merge) sorted(columns string) string {
 	return "(SELECT " + columns + " FROM " + m.t.stageName + " ORDER BY n)"
 }
 
-// orRaced is a value of a column where a condition holds; else the text of a number that is none ends
-// the transaction, as with the fence.
-func (m *merge) orRaced(holds, value string, at int) string {
-	return fmt.Sprintf("CASE WHEN %s THEN %s ELSE concat('%s', s.n)::int::text::%s END", holds, value, racedWord, m.table.cols[at].staged)
+// orRaced is a value of a column, and notes where a condition does not hold: see [merge.unraced].
+func (m *merge) orRaced(holds, value string) string {
+	return fmt.Sprintf("CASE WHEN CASE WHEN %s THEN true ELSE set_config('weir.raced', 'on', true) = 'on' END THEN %s END", holds, value)
+}
+
+// unraced adds what demands that the conditions of orRaced held. The MERGE itself could not say so: whatever it raised, a value
+// in a trigger or a domain could raise too.
+func (m *merge) unraced(s *script) {
+	if m.asFound(m.sure()) != "" {
+		s.demand(errRaced, "coalesce(current_setting('weir.raced', true), '') = ''")
+	}
 }
 
 // relations is a query for the OIDs of the table and of those that have rows of it.

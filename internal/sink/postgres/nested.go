@@ -25,11 +25,13 @@ func (a *attempt) explodeAll() error {
 // writers make at once do not see each other, and locks of the rows alone could be waited for in a
 // circle: the row that has the set is not locked where it stays as it is.
 func (a *attempt) lockSets() {
+	turns := map[int64]bool{}
 	for _, p := range a.parts {
 		if p.set && p.merge != nil && p.merge.sweeps {
-			a.script.add("SELECT pg_advisory_xact_lock(%d)", lockNumber("sets", a.d.schema, a.d.fullName(&p.after)))
+			turns[lockNumber("sets", a.d.schema, a.d.fullName(&p.after))] = true
 		}
 	}
+	a.script.takeTurns(turns)
 }
 
 // hasSets reports whether rows that the flush writes are values of the part's.
@@ -64,7 +66,7 @@ func (a *attempt) explode(x *fold.Explosion, table int) error {
 		}
 		if q.direct = false; len(q.newer) > 0 {
 			q.merge = a.d.newMerge(e, q.t, q.after, q.newer)
-			q.direct = p.direct && (q.t.allNew || !q.t.Exists) && q.merge.direct()
+			q.direct = p.direct && (q.t.news.seemsNew() || !q.t.Exists) && q.merge.direct()
 		}
 	}
 	return nil

@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -83,10 +81,7 @@ func (p *part) change() {
 	}
 	for _, c := range p.ddl {
 		if n := s.add("%s", c.sql); c.failed != nil {
-			if s.failed == nil {
-				s.failed = map[int]func(*pgconn.PgError) error{}
-			}
-			s.failed[n] = c.failed
+			s.onError(n, c.failed)
 		}
 	}
 	if p.unmarked {
@@ -100,7 +95,7 @@ func (p *part) change() {
 // plan decides how the rows are written.
 func (p *part) plan(assumeNew bool) (err error) {
 	above := p.follows()
-	assumeNew = assumeNew && (p.t.allNew || !p.t.Exists) && (above == nil || above.direct)
+	assumeNew = assumeNew && (p.t.news.seemsNew() || !p.t.Exists) && (above == nil || above.direct)
 	p.newer, p.direct, p.looks, p.repeated = p.writes, false, false, nil
 	switch {
 	case !p.b.Versioned():
@@ -183,5 +178,30 @@ func (p *part) committed() {
 	p.t.relation, p.t.stage, p.t.stage.used = p.after, p.stage, false
 	if p.t.stage.kind == perFlush {
 		p.t.stage = stage{}
+	}
+}
+
+// A guess is whether the rows of the next batch seem to be all new. Each time that it is wrong, twice as many batches
+// of new rows have to come before the next one.
+type guess struct {
+	fresh int // how many batches in succession had new rows alone
+	doubt int // how many of them it takes
+}
+
+const maxDoubt = 256
+
+func (g *guess) seemsNew() bool { return g.fresh > 0 && g.fresh >= g.doubt }
+
+// wrote notes whether all rows of a batch were new.
+func (g *guess) wrote(allNew bool) {
+	if g.fresh++; !allNew {
+		g.fresh = 0
+	}
+}
+
+// failed notes that a batch did not go through, wrong that this was for the guess.
+func (g *guess) failed(wrong bool) {
+	if g.fresh = 0; wrong {
+		g.doubt = min(max(2, 2*g.doubt), maxDoubt)
 	}
 }

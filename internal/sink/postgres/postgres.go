@@ -50,7 +50,7 @@ type table struct {
 	unmergeable bool
 	roomy       bool      // its fill factor has been lowered, or is not to be
 	crowded     int64     // how many updates found no room in their pages, of flushes where most did not
-	allNew      bool      // the last batch's rows were, so that the next one's may be
+	news        guess     // whether the rows of the next batch seem to be all new
 	repeats     bool      // the last batch repeated what was there, so that the next one may
 	others      int       // how many batches from here on are taken to repeat little
 	scattered   int       // how many are taken to repeat rows that lie among many others

@@ -64,9 +64,6 @@ func (a *attempt) flushPiecewise(ctx context.Context) (sink.Result, error) {
 
 // abandon rolls back what failed, and returns why it did.
 func (a *attempt) abandon(ctx context.Context, err error) error {
-	if why := mismatch(pgError(err)); why != nil {
-		err = why
-	}
 	for _, p := range a.parts {
 		p.t.stage = stage{}
 	}
@@ -143,14 +140,12 @@ func (c *chunks) Write(rows [][]*fold.Row, _ bool) error {
 	}
 	c.d.gone = 0
 	table, err := c.try()
-	for ; mismatch(pgError(err)) == errGone && c.d.gone < maxStarts; c.d.gone++ {
+	for ; errors.Is(err, errGone) && c.d.gone < maxStarts; c.d.gone++ {
 		table, err = c.try()
 	}
 	switch e := pgError(err); {
-	case err == nil, mismatch(e) != nil:
-		return err
 	case isRefusal(e):
-		why := &sink.Refusal{Err: errors.New(words(e)), Table: table, Of: table, At: -1, Taken: e.Code == "23505" || e.Code == "23P01"}
+		why := &sink.Refusal{Err: errors.New(words(e)), Table: table, Of: table, At: -1, Taken: e.Code == uniqueViolation || e.Code == exclusionViolation}
 		if table >= 0 {
 			if why.At = copyLine(e, len(rows[table])); why.At < 0 {
 				why.Of, why.At = c.blame(e, table)
@@ -163,7 +158,7 @@ func (c *chunks) Write(rows [][]*fold.Row, _ bool) error {
 			}
 		}
 		return why
-	case e != nil && e.Code == "57014" && n > 1: // fewer may take less than the time that the server gives
+	case e != nil && e.Code == queryCanceled && n > 1: // fewer may take less than the time that the server gives
 		return &sink.Refusal{Err: err, Table: -1, Of: -1, At: -1}
 	default:
 		return err

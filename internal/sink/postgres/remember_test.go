@@ -73,11 +73,12 @@ func TestFlush_RememberedRowsAreWrittenOtherwise(t *testing.T) {
 	flush(1, `{"id":1,"v":9,"a":9}`)
 
 	flush(2, `{"id":3,"v":1,"a":1}`)
-	flush(3, `{"id":1,"v":10,"a":10}`) // is taken to be new, as the row before
+	flush(2, `{"id":4,"v":1,"a":1}`)
+	flush(3, `{"id":1,"v":10,"a":10}`) // is taken to be new, as the two rows before
 	flush(1, `{"id":1,"v":11,"a":11}`)
 
 	db.Exec(t, "UPDATE t SET seen = '2000-01-01' WHERE id = 1")
-	if got := r.Expire(&sink.Expiry{Table: "t", Key: []string{"id"}, Of: []string{"seen"}, Before: time.Now().Add(-time.Hour)}); got.Removed != 2 {
+	if got := r.Expire(&sink.Expiry{Table: "t", Key: []string{"id"}, Of: []string{"seen"}, Before: time.Now().Add(-time.Hour)}); got.Removed != 3 {
 		t.Fatalf("%+v", got)
 	}
 	flush(2, `{"id":1,"v":12,"a":12}`)

@@ -33,44 +33,45 @@ func (a *attempt) merges() (parts []*part) {
 	return parts
 }
 
-// unmergeable reports whether an error is that of a server which has no MERGE, or none for a table, or that
-// of a trigger which changes rows that the MERGE is about to change: then none of the tables gets another.
-func (a *attempt) unmergeable(e *pgconn.PgError) bool {
-	parts := a.merges()
-	if len(parts) == 0 || e == nil || e.Code != "0A000" && e.Code != "42601" && e.Code != "27000" {
-		return false
+// mergedBy returns the part that a statement of the script is the MERGE of; nil: of none.
+func (a *attempt) mergedBy(statement int) *part {
+	for _, p := range a.merges() {
+		if p.tags.before < statement && statement < p.tags.after {
+			return p
+		}
 	}
-	for _, p := range parts {
-		p.t.unmergeable = true
-		a.d.opt.Log.Debug(fmt.Sprintf("%s is written by separate statements from here on: %v", p.t.ident, e))
-	}
-	return true
+	return nil
 }
 
-// taken reports whether an error is that of a flush with a MERGE which was about to insert a key that another session
-// has inserted meanwhile: its details are the names of the columns and their values. Or it ends a deadlock: a flush
-// that locks rows before its MERGE, because it deletes from one of several tables, has not the order of one that does not.
-func (a *attempt) taken(e *pgconn.PgError) bool {
+// unmergeable reports whether an error is that of a server which has no MERGE, or none for a table, or that
+// of a trigger which changes rows that the MERGE is about to change. What a trigger itself raises has its place in Where.
+func (a *attempt) unmergeable(e *pgconn.PgError, at int) bool {
 	switch {
-	case e == nil || e.Code != "23505" && e.Code != "40P01":
+	case e.Where != "":
 		return false
-	case e.Code == "40P01":
+	case e.Code == "42601": // in the whole string, before its first statement, which has no value
+		return at == 0 && len(a.merges()) > 0
+	}
+	return (e.Code == "0A000" || e.Code == "27000") && a.mergedBy(at) != nil
+}
+
+// withoutMerge has the tables be written by separate statements from here on.
+func (a *attempt) withoutMerge(err error) {
+	for _, p := range a.merges() {
+		p.t.unmergeable = true
+		a.d.opt.Log.Debug(fmt.Sprintf("%s is written by separate statements from here on: %v", p.t.ident, err))
+	}
+}
+
+// taken reports whether an error is that of a MERGE which was about to insert a key that another session
+// has inserted meanwhile. Or it ends a deadlock: a flush
+// that locks rows before its MERGE, because it deletes from one of several tables, has not the order of one that does not.
+func (a *attempt) taken(e *pgconn.PgError, at int) bool {
+	if e.Code == deadlockDetected {
 		return len(a.merges()) > 0
 	}
-	_, names, _ := strings.Cut(e.Detail, "(")
-	names, _, _ = strings.Cut(names, ")=(")
-	of := strings.Split(names, ", ")
-	slices.Sort(of)
-	return slices.ContainsFunc(a.merges(), func(p *part) bool {
-		key := p.after.KeyColumns()
-		for i := range key {
-			if !slices.Contains(of, key[i]) {
-				key[i] = ident(key[i]) // which the server quotes where that is needed
-			}
-		}
-		slices.Sort(key)
-		return slices.Equal(of, key)
-	})
+	p := a.mergedBy(at)
+	return e.Code == uniqueViolation && e.Where == "" && p != nil && (p.after.keyIndexes == nil || slices.Contains(p.after.keyIndexes, e.SchemaName+"."+e.ConstraintName))
 }
 
 // separately adds the statements. New rows come first, in the order of their keys: who waits there for
@@ -146,8 +147,6 @@ func (m *merge) delete(s *script) int {
 	return s.add("DELETE FROM %s t USING %s s WHERE %s%s AND s.op = 'd'", m.table.ident, m.t.stageName, m.asFound(m.sure()), m.on())
 }
 
-const goneWord = "weir: rows are gone"
-
 // lock adds what locks the table's rows that staged ones touch, and demands that it lock
 // all of them. A row that another session deletes or gives another key, after the INSERT
 // saw it or while its lock is waited for, cannot be locked, even if that session
@@ -162,17 +161,16 @@ func (m *merge) lock(s *script, touched string) {
 	for i, k := range m.table.Key {
 		key[i] = fmt.Sprintf("s.c%d", k)
 	}
-	count := "x.n::text"
-	if !(m.table.triggers || m.table.policed) || m.d.gone == 0 {
-		// A number that is none ends the transaction, as with the fence.
-		count = fmt.Sprintf("CASE WHEN x.n < y.n THEN ('%s' || y.n - x.n)::int::text ELSE %s END", goneWord, count)
-	}
 	// A table that the flush makes has no schema before its name, which may be any but weir's own.
 	asFound := m.asFound("s.sure")
 	if asFound != "" {
 		key = append(key, "s.found", m.sure()+" AS sure")
 	}
 	s.add("WITH weir_touched AS MATERIALIZED (SELECT s.n, %s FROM %s s LEFT JOIN %s t ON %s WHERE %s)"+
-		" SELECT set_config('weir.touched', %s, true) FROM (SELECT count(*) n FROM (SELECT FROM weir_touched s JOIN %[3]s t ON %[8]s%[4]s ORDER BY s.n FOR %[7]s OF t) l) x, (SELECT count(*) n FROM weir_touched) y",
-		strings.Join(key, ", "), m.t.stageName, m.table.ident, m.on(), touched, count, strength, asFound)
+		" SELECT set_config('weir.touched', x.n::text, true), set_config('weir.gone', (x.n < y.n)::text, true)"+
+		" FROM (SELECT count(*) n FROM (SELECT FROM weir_touched s JOIN %[3]s t ON %[7]s%[4]s ORDER BY s.n FOR %[6]s OF t) l) x, (SELECT count(*) n FROM weir_touched) y",
+		strings.Join(key, ", "), m.t.stageName, m.table.ident, m.on(), touched, strength, asFound)
+	if !(m.table.triggers || m.table.policed) || m.d.gone == 0 {
+		s.demand(errGone, "current_setting('weir.gone') = 'false'")
+	}
 }

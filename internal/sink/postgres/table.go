@@ -27,6 +27,9 @@ type relation struct {
 	// hides tells that row-level security may keep rows from this user's sight.
 	hides bool
 	oid   string
+	// keyIndexes are the indexes over the key, and those of its partitions, as SCHEMA.NAME; nil where they were not read since the
+	// table was made.
+	keyIndexes []string
 	// marker is what weir_unlogged has of an unlogged table: it goes where the table's rows
 	// go, when the server crashes. marked tells that weir_unlogged exists.
 	unlogged, marked bool
@@ -235,6 +238,7 @@ func (t *relation) readIndexes(indexes result, ours bool) (other bool, err error
 	for _, row := range indexes.rows {
 		if string(row[0]) == "t" && string(row[1]) == "t" && string(row[2]) == strings.Join(sorted, "\x01") {
 			unique = true
+			t.keyIndexes = append(t.keyIndexes, strings.Split(string(row[3]), "\x01")...)
 		} else if !t.serial(row) || !ours {
 			other = other || string(row[0]) == "t" || string(row[1]) == "f"
 		}

@@ -171,7 +171,7 @@ func (a *attempt) empty() {
 		s.add("TRUNCATE %s", strings.Join(truncate, ", "))
 	}
 	// Another job may have written to a table before this had its lock.
-	s.add("SELECT ('%s' || jobs)::int FROM (%s) AS now (jobs) WHERE jobs <> %s", columnsWord, a.othersSQL(), d.literal(a.others))
+	s.demand(errStaleTable, "(%s) = %s", a.othersSQL(), d.literal(a.others))
 }
 
 // othersSQL is a hash of the other jobs that have written, with their tables.

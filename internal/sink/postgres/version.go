@@ -272,12 +272,10 @@ func (v *versioned) keep(s *script, m *merge, f *sink.Flush, rows []*fold.Row) {
 	s.add("DELETE FROM %s.weir_versions WHERE ctid = ANY (ARRAY(SELECT ctid FROM %[1]s.weir_versions WHERE tbl = %s AND gone < now() - interval '%d seconds' FOR UPDATE SKIP LOCKED))",
 		d.schema, d.literal(v.table), int64(f.Tombstones.Seconds()))
 	if len(v.names) > len(v.kept) {
-		s.add("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = CASE WHEN weir_meta.value = %s THEN excluded.value ELSE concat('%s', excluded.name)::int::text END",
-			d.schema, d.literal(sink.VersionsMark(v.table)), d.literal(namesText(v.names)), v.keptText(d), racedWord)
+		s.means(s.add("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = CASE 1 / (weir_meta.value IS NOT DISTINCT FROM %s)::integer WHEN 1 THEN excluded.value END",
+			d.schema, d.literal(sink.VersionsMark(v.table)), d.literal(namesText(v.names)), v.keptText(d)), errRaced, divisionByZero)
 	}
 }
-
-const racedWord = "weir: another writer was first"
 
 // hashedStates is how many bytes of states, of which one mostly takes 140, each staged row is worth where their keys are
 // hashed: writing one takes 1.4 µs then, and 1.9 by the index; with three states for each staged row both take 2.1 (by
@@ -287,22 +285,23 @@ const hashedStates = 300
 // mergeStates adds what writes the staged states in the order of their keys, which a left join by nested
 // loops keeps: so writers cannot wait for each other in a circle. Rows are written after all states:
 // until the commit, nobody else can write a row whose state this flush has written. Where a state is not
-// the one that the row was resolved against, a number that is none ends the transaction, as with the
+// the one that the row was resolved against, a division by zero ends the transaction, as with the
 // fence. The table's name is an expression of the staged row: else the planner would read all states of a table whose size it
 // does not know, and compare each with each row. It is NULL for rows without a state, which are not looked for.
 func (v *versioned) mergeStates(s *script, m *merge, rows int) {
 	d, matched, missing := m.d, "s.state", "s.state"
 	if !v.alone {
-		const state = "CASE WHEN %s THEN s.state ELSE concat('%s', s.n)::int::text::bytea END"
-		matched, missing = fmt.Sprintf(state, "v.xmin = s.found", racedWord), fmt.Sprintf(state, "s.found IS NULL", racedWord)
+		const state = "CASE 1 / (%s)::integer WHEN 1 THEN s.state END"
+		matched, missing = fmt.Sprintf(state, "v.xmin IS NOT DISTINCT FROM s.found"), fmt.Sprintf(state, "s.found IS NULL")
 	}
 	s.avoidScans("SELECT " + quote(d.schema+".weir_versions") + "::regclass")
 	unhash := m.mayHash(s, d.schema+".weir_versions", rows, strconv.Itoa(hashedStates*rows))
 	const gone = "CASE WHEN s.op = 'd' THEN now() END"
-	s.add("MERGE INTO %s.weir_versions v USING %s s ON v.tbl = CASE WHEN "+hasState+" THEN %s END AND v.key = s.key"+
+	n := s.add("MERGE INTO %s.weir_versions v USING %s s ON v.tbl = CASE WHEN "+hasState+" THEN %s END AND v.key = s.key"+
 		" WHEN MATCHED THEN UPDATE SET state = %s, gone = "+gone+
 		" WHEN NOT MATCHED AND "+hasState+" THEN INSERT (tbl, key, state, gone) VALUES (%[3]s, s.key, %[5]s, "+gone+")",
 		d.schema, m.sorted("n, op, key, state, found"), d.literal(v.table), matched, missing)
+	s.means(n, errRaced, divisionByZero, uniqueViolation)
 	unhash()
 }
 
@@ -333,13 +332,11 @@ func (v *versioned) keptText(d *DB) string {
 }
 
 // copyAll adds what copies the versions of rows of which none are kept. Others may have
-// given columns numbers in the meantime: then the text of a number that is none ends the
-// transaction.
+// given columns numbers in the meantime.
 func (v *versioned) copyAll(s *script, m *merge, rows []*fold.Row) {
 	d := m.d
-	s.add("SELECT CASE WHEN max(value) IS DISTINCT FROM %s THEN ('%s' || count(*))::int END FROM %s.weir_meta WHERE name = %s",
-		v.keptText(d), racedWord, d.schema, d.literal(sink.VersionsMark(v.table)))
-	s.add("COPY %s.weir_versions (tbl, key, state) FROM STDIN", d.schema)
+	s.demand(errRaced, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s", d.schema, d.literal(sink.VersionsMark(v.table)), v.keptText(d))
+	s.means(s.add("COPY %s.weir_versions (tbl, key, state) FROM STDIN", d.schema), errRaced, uniqueViolation)
 	s.copies = append(s.copies, func(w *copyWriter) error {
 		table := append(appendCopyText(nil, []byte(v.table)), '\t')
 		for n, r := range rows {

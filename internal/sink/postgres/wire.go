@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,33 @@ type script struct {
 	takers map[int]func(row [][]byte)
 	// failed are what errors of statements mean, where they are not about rows.
 	failed map[int]func(*pgconn.PgError) error
+}
+
+// divisionByZero is the SQLSTATE of a demand that is not met.
+const divisionByZero = "22012"
+
+// demand adds a statement that ends the transaction with err unless a condition holds. No value of a message, type, trigger or
+// function of the user's takes part in the condition, so that nothing else can make this statement divide by zero.
+func (s *script) demand(err error, format string, args ...any) {
+	s.means(s.add("SELECT 1 / ("+format+")::integer", args...), err, divisionByZero)
+}
+
+// means has errors of a statement that have one of some SQLSTATEs be err.
+func (s *script) means(statement int, err error, codes ...string) {
+	s.onError(statement, func(e *pgconn.PgError) error {
+		if slices.Contains(codes, e.Code) {
+			return err
+		}
+		return e
+	})
+}
+
+// onError has errors of a statement be what failed makes of them.
+func (s *script) onError(statement int, failed func(*pgconn.PgError) error) {
+	if s.failed == nil {
+		s.failed = map[int]func(*pgconn.PgError) error{}
+	}
+	s.failed[statement] = failed
 }
 
 // copier writes the lines of a COPY in text form.
