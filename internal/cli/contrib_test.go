@@ -41,6 +41,21 @@ func TestContrib_Alerts(t *testing.T) {
 	}
 }
 
+// Prometheus takes the configuration of contrib, which scrapes the job that the alerts are about, where
+// --metrics-addr :9461 listens.
+func TestContrib_Prometheus(t *testing.T) {
+	if out, err := exec.Command(tool(t, "promtool"), "check", "config", "../../contrib/prometheus.yml").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	config, err := os.ReadFile("../../contrib/prometheus.yml")
+	check(t, err)
+	for _, line := range []string{"job_name: weir\n", "targets: ['127.0.0.1:9461']"} {
+		if !strings.Contains(string(config), line) {
+			t.Errorf("it has no %s", line)
+		}
+	}
+}
+
 // exposed returns all metrics that a run can have, while it lasts and in the file, with their
 // labels.
 func exposed(t *testing.T) map[string][]string {
