@@ -53,7 +53,12 @@ type look struct {
 // their types only as long as no other run widens one between the two. These are two round trips,
 // whatever the number of the tables. A name leads to what it is by now, not at that moment: if a table is
 // dropped meanwhile, all are read again.
-func (d *DB) readRelations(ctx context.Context, wanted []sink.TableKey) (relations []relation, err error) {
+func (d *DB) readRelations(ctx context.Context, wanted []sink.TableKey) ([]relation, error) {
+	return d.readRelationsIn(ctx, wanted, 10)
+}
+
+// readRelationsIn is readRelations in so many tries at most.
+func (d *DB) readRelationsIn(ctx context.Context, wanted []sink.TableKey, tries int) (relations []relation, err error) {
 	relations = make([]relation, len(wanted))
 	looks, s := make([]look, len(wanted)), &script{}
 	s.add("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -73,7 +78,10 @@ func (d *DB) readRelations(ctx context.Context, wanted []sink.TableKey) (relatio
 			if err := d.rollback(ctx); err != nil {
 				return relations, err
 			}
-			return d.readRelations(ctx, wanted)
+			if tries == 1 {
+				return relations, &sink.Error{Class: sink.Transient, Reason: "locked", Err: errors.New("another session keeps dropping or replacing a table while it is read")}
+			}
+			return d.readRelationsIn(ctx, wanted, tries-1)
 		}
 		err = d.readMarks(ctx, looks)
 	}

@@ -17,10 +17,10 @@ import (
 type client struct {
 	config *pgconn.Config
 	opt    sink.Options
-	reads  bool           // writes nothing, and demands no server that can
-	conn   *pgconn.PgConn // nil before it is made, and after it broke
-	open   bool           // a transaction is
-	warned string         // what the server warned of last
+	reads  bool               // writes nothing, and demands no server that can
+	conn   *pgconn.PgConn     // nil before it is made, and after it broke
+	open   bool               // a transaction is
+	warned map[string]warning // by SQLSTATE
 
 	// Of the server, asked at each connection.
 	version    int64         // 150018
@@ -48,7 +48,7 @@ func newClient(dsn string, o sink.Options, reads bool) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &client{config: config, opt: o, reads: reads}, nil
+	return &client{config: config, opt: o, reads: reads, warned: map[string]warning{}}, nil
 }
 
 // Parse reads a connection string, which may be a URL or keywords and values;

@@ -189,9 +189,8 @@ func (c *client) receive(front *pgproto3.Frontend, takers map[int]func([][]byte)
 		case *pgproto3.ErrorResponse:
 			refused = pgconn.ErrorResponseToPgError(m)
 		case *pgproto3.NoticeResponse:
-			if m.SeverityUnlocalized == "WARNING" && m.Message != c.warned {
-				c.warned = m.Message // a trigger may say it for every row
-				c.opt.Log.Warn(fmt.Sprintf("Postgres warns: %s", m.Message))
+			if m.SeverityUnlocalized == "WARNING" {
+				c.warn(m.Code, m.Message)
 			}
 		case *pgproto3.ReadyForQuery:
 			c.open = m.TxStatus != 'I'
@@ -201,6 +200,35 @@ func (c *client) receive(front *pgproto3.Frontend, takers map[int]func([][]byte)
 			return results, nil
 		}
 	}
+}
+
+// warnEvery is how often warnings of one SQLSTATE are logged: a trigger may raise one for every row.
+const warnEvery = time.Minute
+
+// A warning is what the server last warned of with an SQLSTATE.
+type warning struct {
+	text   string
+	logged time.Time
+	others int // warnings since then that were not logged
+}
+
+// warn logs a warning of the server's, unless it repeats the last one of its SQLSTATE or comes soon after it.
+func (c *client) warn(code, text string) {
+	w := c.warned[code]
+	switch now := time.Now(); {
+	case text == w.text:
+		return
+	case now.Sub(w.logged) < warnEvery:
+		w.others++
+	default:
+		more := ""
+		if w.others > 0 {
+			more = fmt.Sprintf(" (%d other warnings with SQLSTATE %s were not logged)", w.others, code)
+		}
+		c.opt.Log.Warn("Postgres warns: " + text + more)
+		w = warning{text: text, logged: now}
+	}
+	c.warned[code] = w
 }
 
 // isFatal reports whether an error ends the session. A pooler's has only the severity that
