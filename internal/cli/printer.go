@@ -73,7 +73,6 @@ type counts struct {
 const (
 	lineEvery = 500 * time.Millisecond // on a terminal
 	logEvery  = 10 * time.Second       // elsewhere
-	longFlush = 10 * time.Second       // after which a flush is waited for, as for somebody's lock
 )
 
 func newPrinter(e *env, o *syncOptions, p *progress.Progress) *printer {
@@ -133,7 +132,7 @@ func (o *printer) status() status {
 		is.add(3, quantity.Grouped(s.Rejected)+" rejected")
 	}
 	if what := waitsFor(&s); what != "" {
-		is.add(0, "waiting for "+what)
+		is.add(0, what)
 	}
 	if o.stopped() != nil {
 		is.add(0, "stopping (Ctrl-C: at once)")
@@ -172,25 +171,22 @@ func (s *status) addFiles(f *progress.Files, elapsed time.Duration) {
 	}
 }
 
-// waitsFor is what a run waits for, "" for nothing.
+// waitsFor says what a run waits for, "" for nothing.
 func waitsFor(s *progress.Snapshot) string {
-	if s.Trouble != "" {
-		return fmt.Sprintf("the database: %s, for %s", s.Trouble, quantity.Duration(time.Since(s.TroubleSince).Round(time.Second)))
-	}
-	if since := time.Since(s.Flushing); !s.Flushing.IsZero() && since >= longFlush {
-		return fmt.Sprintf("the database: a flush, for %s", quantity.Duration(since.Round(time.Second)))
+	if stalls := s.Stalls(); len(stalls) > 0 {
+		return stalls[0].String()
 	}
 	for _, l := range s.Lanes {
 		switch {
 		case !l.Open || l.Kind == progress.File:
 		case l.Kind == progress.Dialed && l.Connections == 0:
-			return "the feed"
+			return "waiting for the feed"
 		case l.Kind == progress.Partition && l.Connections == 0:
-			return "the broker"
+			return "waiting for the broker"
 		case l.Kind == progress.Listening && l.Connections == 0:
-			return "senders"
+			return "waiting for senders"
 		case s.Lines == 0:
-			return "lines"
+			return "waiting for lines"
 		}
 	}
 	return ""

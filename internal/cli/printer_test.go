@@ -31,7 +31,7 @@ func TestStatus(t *testing.T) {
 		}
 		want("0 lines  0/s  0 rows")
 		p.Retry(&sink.Error{Reason: "connection"})
-		want("0 lines  0/s  0 rows  waiting for the database: connection, for 1s")
+		want("0 lines  0/s  0 rows  waiting for the database (connection), for 1s")
 
 		file := p.Open("f.jsonl", progress.File)
 		file.Locate(0, func() (int64, int64) { return 1000, 1000 }) // all of it was read ahead
@@ -88,30 +88,30 @@ func TestStatus_SaysWhatItWaitsFor(t *testing.T) {
 			}
 		}
 		stdin := p.Open("-", progress.Waiting)
-		want("lines")
+		want("waiting for lines")
 		stdin.Close()
 		live := p.Open("tcp://a:1", progress.Dialed)
-		want("the feed")
+		want("waiting for the feed")
 		p.SetConnections("tcp://a:1", 1)
-		want("lines")
+		want("waiting for lines")
 		live.Read(1, 10, true, time.Time{})
 		want("")
 		p.Retry(&sink.Error{Reason: "locked"})
 		time.Sleep(2*time.Minute + 5*time.Second)
 		p.Retry(&sink.Error{Reason: "connection"})
-		want("the database: connection, for 2m5s")
+		want("waiting for the database (connection), for 2m5s")
 		p.Flushed(progress.Flush{Tables: make([]progress.TableFlush, 1)})
 		want("")
 		p.Flushing(true)
 		time.Sleep(9 * time.Second)
 		want("")
 		time.Sleep(16 * time.Second)
-		want("the database: a flush, for 25s")
+		want("waiting for a flush to end (another session's lock, or a slow database), for 25s")
 		p.Flushing(false)
 		want("")
 		live.Close()
 		p.Open("tcp-listen://:1", progress.Listening)
-		want("senders")
+		want("waiting for senders")
 	})
 }
 

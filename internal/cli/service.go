@@ -81,9 +81,9 @@ func (r *reporter) run(ctx context.Context, stopping <-chan struct{}) {
 // the watchdog's time before that is left out.
 func (r *reporter) state() string {
 	s := r.p.Snapshot()
-	what, stalled := s.Stalled(time.Now())
-	if r.watchdog > 0 && stalled >= r.watchdog/2 {
-		return fmt.Sprintf("STATUS=%s has not moved for %v", what, stalled.Round(time.Second))
+	what, unmoved := s.Unmoved(time.Now())
+	if r.watchdog > 0 && unmoved >= r.watchdog/2 {
+		return fmt.Sprintf("STATUS=%s has not moved for %v", what, unmoved.Round(time.Second))
 	}
 	status := s.NotReady()
 	if status == "" {

@@ -56,7 +56,7 @@ func TestReporter_Watchdog(t *testing.T) {
 		during("while it waits for lines", 100, 20, "STATUS=1,200 lines\n", func() { p.Step(true) })
 		during("while the reader hangs", 60, 5, "reading has not moved for 1m", func() {})
 		p.Flushing(true)
-		during("while the database is unavailable", 1000, 200, "waiting for the database (connection)", func() { p.Retry(&sink.Error{Reason: "connection"}) })
+		during("while the database is unavailable", 1000, 200, "waiting for the database (connection), for ", func() { p.Retry(&sink.Error{Reason: "connection"}) })
 		during("while the flush hangs", 60, 5, "a flush has not moved for 1m", func() { p.Step(true) })
 		p.Flushing(false)
 		p.Flushed(progress.Flush{Tables: make([]progress.TableFlush, 1)})

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -149,6 +150,11 @@ type syncRun struct {
 func (r *syncRun) run(ctx context.Context) (err error) {
 	manager, stop := r.report(ctx)
 	defer stop()
+	var stalls sync.WaitGroup
+	watching, unwatch := context.WithCancel(ctx)
+	stalls.Go(func() { logStalls(watching, r.p, r.log) })
+	defer stalls.Wait()
+	defer unwatch()
 	retries := &retryLog{log: r.log, verbose: r.verbose, troubles: map[string]trouble{}}
 	onRetry := func(failure *sink.Error) {
 		r.p.Retry(failure)

@@ -91,7 +91,7 @@ func TestService_Watchdog(t *testing.T) {
 	m.start("away", "sync", "tcp-listen://127.0.0.1:0", "--table", "t", "--to", m.to)
 	m.hears("^READY=1$")
 	for range 5 {
-		m.hears("^STATUS=waiting for the database \\(connection\\)\nWATCHDOG=1$")
+		m.hears("^STATUS=waiting for the database \\(connection\\), for \\d+s\nWATCHDOG=1$")
 	}
 
 	url := testpg.New(t)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
 )
@@ -20,10 +21,12 @@ func (o *opener) spooled(src source.Source) source.Source {
 		Folders: o.Spool, Period: cmp.Or(o.BatchPeriod, livePeriod), Pool: o.pool,
 		Job: o.Job, Source: s.name, Seq: s.cp.Seq,
 		FromStart: o.FromStart && !o.hasBegun(s), Repeats: o.Feed.resumes(s.name), LastResume: o.lastResume(),
-		Log: o.Log.With("source", s.name), Gauge: o.p.SetSpool,
+		Log: o.Log.With("source", s.name), Gauge: o.p.SetSpool, Paused: func(why spool.Pause) { o.p.Pause(pauses[why]) },
 	})
 	return o.spool
 }
+
+var pauses = map[spool.Pause]progress.Cause{spool.Full: progress.SpoolFull, spool.DiskFull: progress.SpoolDiskFull, spool.CaptureDiskFull: progress.CaptureDiskFull}
 
 // lastResume returns a function that finds the last resume value among lines, "" where there is
 // none. It is for one goroutine.

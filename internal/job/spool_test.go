@@ -204,7 +204,14 @@ func TestSpool_FullOneStopsReading(t *testing.T) {
 	sent := make(chan error, 1)
 	addr := <-s.addr
 	go func() { sent <- send(addr, feedOf(lines)) }()
-	s.waitFor("the spool is full")
+	stalled := func(why ...progress.Cause) func() bool {
+		return func() bool {
+			did := s.p.Snapshot()
+			stalls := did.Stalls()
+			return len(stalls) == len(why) && (len(why) == 0 || stalls[0].Cause == why[0])
+		}
+	}
+	s.until("it says that the spool is full", stalled(progress.SpoolFull))
 	time.Sleep(200 * time.Millisecond)
 	select {
 	case <-sent:
@@ -218,7 +225,7 @@ func TestSpool_FullOneStopsReading(t *testing.T) {
 		t.Errorf("the gauge says %d", s.p.Snapshot().Spool)
 	}
 	close(s.db.back)
-	s.waitFor("has room again")
+	s.until("it says that there is room", stalled())
 	if err := <-sent; err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -22,6 +23,8 @@ var (
 		"weir_reconnects_total":              "Reconnects to a feed.",
 		"weir_sender_errors_total":           "Senders disconnected because of an error.",
 		"weir_path_mismatches_total":         "Values that were no object, or no array, where a path of the mapping steps into one.",
+		"weir_stalled_seconds":               "For how long the run has been stalled, by reason; 0: it is not for that one.",
+		"weir_flush_running_seconds":         "How long the flush that is under way has run; 0: there is none.",
 		"weir_spool_bytes":                   "Bytes of lines in the spool that are not committed.",
 		"weir_spool_limit_bytes":             "Bytes that the spool takes at most.",
 		"weir_buffer_bytes":                  "Memory that the filling batch holds.",
@@ -52,7 +55,7 @@ var (
 )
 
 // The labels that a metric has besides.
-var furtherLabels = map[string][]string{"weir_rejected_lines_total": {"reason"}, "weir_rows_total": {"result"}, "weir_retries_total": {"reason"},
+var furtherLabels = map[string][]string{"weir_rejected_lines_total": {"reason"}, "weir_rows_total": {"result"}, "weir_retries_total": {"reason"}, "weir_stalled_seconds": {"reason"},
 	"weir_kafka_lag_records": {"topic", "partition"}}
 
 func newCollector(r Run, job string) *collector {
@@ -99,6 +102,18 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		mismatches += n
 	}
 	count("weir_path_mismatches_total", float64(mismatches), "")
+	stalled := map[progress.Cause]float64{}
+	for _, st := range s.Stalls() {
+		stalled[st.Cause] = time.Since(st.Since).Seconds()
+	}
+	for _, cause := range progress.Causes {
+		gauge("weir_stalled_seconds", stalled[cause], "", string(cause))
+	}
+	flushing := time.Duration(0)
+	if !s.FlushBegan.IsZero() {
+		flushing = time.Since(s.FlushBegan)
+	}
+	gauge("weir_flush_running_seconds", flushing.Seconds(), "")
 	gauge("weir_spool_bytes", float64(s.Spool), "")
 	if c.run.SpoolLimit > 0 {
 		gauge("weir_spool_limit_bytes", float64(c.run.SpoolLimit), "")

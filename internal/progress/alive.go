@@ -3,7 +3,10 @@ package progress
 import "time"
 
 // Flushing notes that a flush is under way, until it is called with false.
-func (p *Progress) Flushing(now bool) { p.note(&p.state.Flushing, now) }
+func (p *Progress) Flushing(now bool) {
+	p.note(&p.state.Flushing, now)
+	p.note(&p.state.FlushBegan, now)
+}
 
 // Step notes that the reader is alive, until it is called with false.
 func (p *Progress) Step(now bool) { p.note(&p.state.Step, now) }
@@ -17,9 +20,9 @@ func (p *Progress) note(at *time.Time, now bool) {
 	}
 }
 
-// Stalled returns what has not moved, and for how long: a flush that is neither done nor tried
+// Unmoved returns what has not moved, and for how long: a flush that is neither done nor tried
 // again, or the reader while no flush is under way.
-func (s *Snapshot) Stalled(now time.Time) (what string, since time.Duration) {
+func (s *Snapshot) Unmoved(now time.Time) (what string, since time.Duration) {
 	switch {
 	case !s.Flushing.IsZero():
 		return "a flush", now.Sub(s.Flushing)

@@ -75,12 +75,19 @@ type Snapshot struct {
 	TroubleSince time.Time
 	// Unreachable is why the database could not be asked last, beside the flushes; "": it could.
 	Unreachable string
-	LastFlush   time.Duration // that it took
-	LastCommit  time.Time     // by this run or one before
+	// UnreachableSince is when that began.
+	UnreachableSince time.Time
+	LastFlush        time.Duration // that it took
+	LastCommit       time.Time     // by this run or one before
 
 	// Flushing is when the flush that is under way began, or was last retried; Step when the
 	// reader last did anything, if only to see that there is nothing to do. Zero: there is none.
 	Flushing, Step time.Time
+	// FlushBegan is when the flush that is under way began, whatever was retried since.
+	FlushBegan time.Time
+	// Paused is why reading pauses, and PausedSince when that began; "": it does not.
+	Paused      Cause
+	PausedSince time.Time
 }
 
 // A Reason has the rejected lines with one reason.
@@ -233,12 +240,10 @@ func Lag(at time.Time) time.Duration {
 
 // NotReady returns why the run cannot read its feeds and write what they bring, "" where it can.
 func (s *Snapshot) NotReady() string {
-	switch {
-	case s.Trouble != "":
-		return "waiting for the database (" + s.Trouble + ")"
-	case s.Unreachable != "":
-		return "the database cannot be reached (" + s.Unreachable + ")"
-	case !s.Begun:
+	if stalls := s.Stalls(); len(stalls) > 0 {
+		return stalls[0].String()
+	}
+	if !s.Begun {
 		return "not reading yet"
 	}
 	for _, l := range s.Lanes {
@@ -352,6 +357,9 @@ func (p *Progress) Asked(err error) {
 		reason = "" // the run's own connection has been of use since the last question
 	}
 	p.asked = time.Now()
+	if p.state.Unreachable == "" {
+		p.state.UnreachableSince = p.asked
+	}
 	p.state.Unreachable = reason
 }
 

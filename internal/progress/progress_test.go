@@ -130,20 +130,20 @@ func TestNotReady(t *testing.T) {
 	}
 	want("not reading yet")
 	p.Retry(&sink.Error{Reason: "connection"})
-	want("waiting for the database (connection)")
+	want("waiting for the database (connection), for 0s")
 	l := p.Open("tcp://a:1", progress.Dialed)
 	want("not connected to tcp://a:1")
 	p.SetConnections("tcp://a:1", 1)
 	want("")
 	p.Retry(&sink.Error{Reason: "locked"})
-	want("waiting for the database (locked)")
+	want("waiting for the database (locked), for 0s")
 	p.Flushed(progress.Flush{Tables: make([]progress.TableFlush, 1)})
 	want("")
 	gone := fmt.Errorf("asking: %w", &sink.Error{Class: sink.Transient, Reason: "connection"})
 	p.Asked(gone) // but flushes have committed
 	want("")
 	p.Asked(gone) // a run that has nothing to write
-	want("the database cannot be reached (connection)")
+	want("the database cannot be reached (connection), for 0s")
 	p.Asked(nil)
 	want("")
 	p.Asked(gone)

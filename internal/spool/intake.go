@@ -2,8 +2,6 @@ package spool
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/weirsync/weir/internal/source"
@@ -24,7 +22,7 @@ type intake struct {
 	cursors    func(at int64) func(end int) source.Cursor
 	lastResume func(lines []byte) string
 	fail       func(error) // hears of an error of the disk
-	logger     *slog.Logger
+	paused     func(Pause)
 }
 
 // run reads the source until it or ctx ends.
@@ -111,7 +109,7 @@ func (w *intake) waitForCommit(ctx context.Context) error {
 // append puts lines on disk, when there is room.
 func (w *intake) append(ctx context.Context, lines []byte) (at int64, err error) {
 	resume := w.lastResume(lines)
-	start, said := time.Now(), false
+	start, said := time.Now(), Reading
 	for {
 		size := w.log.Size()
 		full := w.max > 0 && size > 0 && size+int64(len(lines)) > w.max
@@ -122,13 +120,9 @@ func (w *intake) append(ctx context.Context, lines []byte) (at int64, err error)
 				return 0, err
 			}
 		}
-		if !said && time.Since(start) >= roomPoll {
-			said = true
-			if full {
-				w.logger.Warn(fmt.Sprintf("the spool is full (%d bytes): reading pauses until the database has taken some of it", size))
-			} else {
-				w.logger.Warn("the spool's disk is full: reading pauses")
-			}
+		if why := w.pause(full); why != said && time.Since(start) >= roomPoll {
+			said = why
+			w.paused(why)
 		}
 		if full && w.level.drained() {
 			// What is left is the segment that is appended to.
@@ -143,9 +137,20 @@ func (w *intake) append(ctx context.Context, lines []byte) (at int64, err error)
 			return 0, err
 		}
 	}
-	if said {
-		w.logger.Info("the spool has room again")
+	if said != Reading {
+		w.paused(Reading)
 	}
 	w.level.appended(at + int64(len(lines)))
 	return at, nil
+}
+
+// pause returns what lines wait for: the log has reached its limit, or else there is no room on its disk.
+func (w *intake) pause(full bool) Pause {
+	switch {
+	case w.max == 0, full && w.keeper.captureFull.Load():
+		return CaptureDiskFull
+	case full:
+		return Full
+	}
+	return DiskFull
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -77,7 +78,8 @@ type keeper struct {
 	period   time.Duration
 	requests chan chan<- error // for empty
 	logger   *slog.Logger
-	saidFull bool // that the captures' disk is
+	// captureFull says that there is no room on the captures' disk. The intake reads it.
+	captureFull atomic.Bool
 }
 
 // run works each period, and when it is asked, until ctx ends.
@@ -131,12 +133,11 @@ func (k *keeper) forget(final bool) error {
 		signal(k.level.changed)
 	}
 	if k.captures != nil && IsFull(err) {
-		if !k.saidFull {
+		if !k.captureFull.Swap(true) {
 			k.logger.Warn("the capture's disk is full: its lines stay where they are until there is room")
 		}
-		k.saidFull = true
 		return nil
 	}
-	k.saidFull = false
+	k.captureFull.Store(false)
 	return err
 }

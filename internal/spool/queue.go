@@ -44,7 +44,20 @@ type Config struct {
 
 	Log   *slog.Logger
 	Gauge func(bytes int64) // gets how much of the log is not committed
+	// Paused is called when reading pauses for a second or for another reason, and when it resumes.
+	Paused func(Pause)
 }
+
+// A Pause is why nothing is read.
+type Pause int
+
+// Why nothing is read.
+const (
+	Reading         Pause = iota // it is
+	Full                         // the log has as many bytes as it may
+	DiskFull                     // there is no room on the log's disk
+	CaptureDiskFull              // there is no room on the captures' disk
+)
 
 const (
 	maxSegment = 64 << 20 // bytes of a queue's segment
@@ -165,7 +178,7 @@ func (q *Queue) open(from source.Point) (err error) {
 	q.handover, q.level = newHandover(next, end), newLevel(next, end, gauge)
 	q.keeper = &keeper{log: q.log, captures: q.captures, level: q.level, period: c.Period, requests: make(chan chan<- error), logger: c.Log}
 	q.intake = &intake{in: q.in, lane: c.Source, log: q.log, max: most, handover: q.handover, level: q.level, keeper: q.keeper,
-		cursors: q.cursors, lastResume: c.LastResume, fail: q.fail, logger: c.Log}
+		cursors: q.cursors, lastResume: c.LastResume, fail: q.fail, paused: c.Paused}
 	return nil
 }
 

@@ -111,6 +111,7 @@ func startAt(t *testing.T, path string, c Config, from source.Point) *queued {
 	s := &queued{T: t, feed: newFeed(), disk: &slowDisk{}, said: make(chan string, 1000)}
 	c.Job, c.Source, c.Pool, c.Gauge, c.Period = "job", "feed", s.feed.pool, s.level.Store, time.Second
 	c.Log = logtest.To(func(text string) { s.said <- text })
+	c.Paused = func(why Pause) { s.said <- fmt.Sprint("pause ", int(why)) }
 	if c.LastResume == nil {
 		c.LastResume = func([]byte) string { return "" }
 	}
@@ -258,7 +259,7 @@ func TestQueue_FullOneGoesOnAtOnce(t *testing.T) {
 		<-sent // by the third block, which has no room
 		begun := time.Now()
 		time.Sleep(10 * time.Second)
-		if w := <-s.said; !strings.Contains(w, "the spool is full (2000 bytes)") || len(s.said) > 0 {
+		if w := <-s.said; !strings.Contains(w, "pause 1") || len(s.said) > 0 {
 			t.Error(w)
 		}
 		s.q.committed(last.CursorAfter(len(line)))
@@ -266,7 +267,7 @@ func TestQueue_FullOneGoesOnAtOnce(t *testing.T) {
 		if took := time.Since(begun); took != 10*time.Second {
 			t.Errorf("after the commit it took %v", took-10*time.Second)
 		}
-		if w := <-s.said; w != "the spool has room again" {
+		if w := <-s.said; w != "pause 0" {
 			t.Error(w)
 		}
 		s.end()

@@ -21,6 +21,8 @@ type Status struct {
 	Time    time.Time `json:"time"` // of this answer
 	// NotReady is why /readyz answers 503, "" where it does not.
 	NotReady string `json:"not_ready"`
+	// Stalled are the reasons for which lines are not read or not written, the one that the page shows first.
+	Stalled []Stall `json:"stalled"`
 	// RateSeconds is how many seconds all rates are over.
 	RateSeconds float64 `json:"rate_seconds"`
 
@@ -48,6 +50,13 @@ type Status struct {
 	RejectsAt      string   `json:"rejects_at"` // the command that prints them, or the flag that has them go elsewhere
 	// UnmetFields are those that options name and no message has had, for people.
 	UnmetFields []string `json:"unmet_fields"`
+}
+
+// A Stall is one such reason.
+type Stall struct {
+	Reason string    `json:"reason"` // as weir_stalled_seconds has it
+	Text   string    `json:"text"`   // for people
+	Since  time.Time `json:"since"`
 }
 
 // Counts are of what was read: of the run, or of a source.
@@ -147,7 +156,10 @@ func (s *Site) status() *Status {
 		Counts:      Counts{Lines: did.Lines, Bytes: did.Bytes, PendingLines: did.Pending, RejectedLines: did.Rejected},
 		BufferBytes: did.Buffer, BufferLimitBytes: s.BufferLimit, SpoolBytes: did.Spool, SpoolLimitBytes: s.SpoolLimit,
 		Flushes: did.Batches, LastCommit: did.LastCommit.UTC(), RecentFlushes: []Flush{}, Retries: did.Retries, Reconnects: did.Reconnects,
-		Tables: []Table{}, Sources: []Source{}, Reasons: []Reason{}, RejectsAt: s.RejectsAt, UnmetFields: []string{}}
+		Stalled: []Stall{}, Tables: []Table{}, Sources: []Source{}, Reasons: []Reason{}, RejectsAt: s.RejectsAt, UnmetFields: []string{}}
+	for _, stall := range did.Stalls() {
+		st.Stalled = append(st.Stalled, Stall{string(stall.Cause), stall.Text, stall.Since.UTC()})
+	}
 	if f := &did.Files; f.Size > 0 {
 		st.Files = &Files{int64(f.Number), int64(f.Ended), f.Offset, f.Size}
 	}

@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/weirsync/weir/internal/progress"
+)
+
+// logStalls logs when a run stalls and when it continues, until ctx ends. That the database is unavailable
+// is logged with each failure, and here when it has been for that long.
+func logStalls(ctx context.Context, p *progress.Progress, log *slog.Logger) {
+	logged := map[progress.Cause]progress.Stall{}
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+		s, now := p.Snapshot(), map[progress.Cause]bool{}
+		for _, st := range s.Stalls() {
+			now[st.Cause] = true
+			if _, again := logged[st.Cause]; again || st.Cause == progress.DatabaseUnavailable && time.Since(st.Since) < retryEvery {
+				continue
+			}
+			logged[st.Cause] = st
+			log.Warn(st.String(), "reason", string(st.Cause))
+		}
+		for cause, st := range logged {
+			if !now[cause] {
+				delete(logged, cause)
+				log.Info("no longer: "+st.String(), "reason", string(cause))
+			}
+		}
+	}
+}
