@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// Every test that docs/evidence.md names exists, and so does every row of its table
+// Every test that docs/dev/testing.md names exists, and so does every row of its table
 // of inputs.
-func TestDocs_EvidenceNamesTestsThatExist(t *testing.T) {
-	text, err := os.ReadFile("../../docs/evidence.md")
+func TestDocs_TestingNamesTestsThatExist(t *testing.T) {
+	text, err := os.ReadFile("../../docs/dev/testing.md")
 	if err != nil {
 		t.Fatal(err)
 	}
