@@ -45,6 +45,9 @@ func (r *run) admitAll(ctx context.Context, lanes []string) ([]start, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := r.readLatest(ctx); err != nil {
+		return nil, err
+	}
 	for i := range starts {
 		if starts[i].unnamed {
 			continue
@@ -55,7 +58,7 @@ func (r *run) admitAll(ctx context.Context, lanes []string) ([]start, error) {
 		found = found[1:]
 	}
 	// The last commit of a run that was killed may have come after the tables were read.
-	if slices.ContainsFunc(starts, r.isOtherTable) || len(tables) > 0 && !r.writes() {
+	if slices.ContainsFunc(starts, r.isOtherTable) || r.isOtherTable(r.latest) || len(tables) > 0 && !r.writes() {
 		if err := r.begin(ctx); err != nil {
 			return nil, err
 		}
@@ -70,6 +73,9 @@ func (r *run) admitAll(ctx context.Context, lanes []string) ([]start, error) {
 			return nil, err
 		}
 	}
+	if err := r.checkTables(&r.latest, r.otherTables(&r.latest)); err != nil {
+		return nil, err
+	}
 	if len(tables) > 0 && !r.writes() { // no checkpoint knows the job's tables
 		if way := r.howToFill(fresh); way != "" {
 			otherJob.What += "; " + way
@@ -77,6 +83,16 @@ func (r *run) admitAll(ctx context.Context, lanes []string) ([]start, error) {
 		return nil, otherJob
 	}
 	return starts, nil
+}
+
+// readLatest reads the checkpoint that the job wrote last, whose source may be none of this run: the files that
+// made a table may have been rotated away.
+func (r *run) readLatest(ctx context.Context) (err error) {
+	r.latest = start{}
+	if r.latest.name, r.latest.cp, err = r.claims.Latest(ctx); err == nil {
+		r.latest.from, err = positionOf(r.latest.cp)
+	}
+	return err
 }
 
 // startOf returns the start of a source without its checkpoint.

@@ -214,6 +214,7 @@ type run struct {
 
 	folded    int              // messages, while they are few: the reader's
 	known     int              // lanes, when the attempt began
+	latest    start            // the source that the job committed last, when the attempt began
 	ends      map[string]int64 // of partitions, when the run began
 	rewinds   int
 	rewound   time.Time       // when it last did
@@ -559,9 +560,12 @@ func (r *run) noteFenced(lanes []string) {
 type unclaimed struct{}
 
 func (unclaimed) Tables(context.Context) ([]string, error) { return nil, nil }
-func (unclaimed) Drop(context.Context, ...string) error    { return nil }
-func (unclaimed) TakeJob(context.Context) error            { return nil }
-func (unclaimed) Close() error                             { return nil }
+func (unclaimed) Latest(context.Context) (source string, cp sink.Checkpoint, err error) {
+	return "", cp, nil
+}
+func (unclaimed) Drop(context.Context, ...string) error { return nil }
+func (unclaimed) TakeJob(context.Context) error         { return nil }
+func (unclaimed) Close() error                          { return nil }
 func (unclaimed) Checkpoints(_ context.Context, lanes ...string) ([]sink.Checkpoint, error) {
 	return make([]sink.Checkpoint, len(lanes)), nil
 }

@@ -86,6 +86,9 @@ func (rd *reader) addTable(flushing context.Context, e *event, i, at int, n *map
 	if err != nil {
 		return fmt.Errorf("table %q of the stream: %w", n.Of, err)
 	}
+	if err := rd.checkTables(&rd.latest, otherAdded(&rd.latest.cp, have)); err != nil {
+		return err
+	}
 	for l := range rd.open {
 		if err := rd.checkTables(&l.start, otherAdded(&l.cp, have)); err != nil {
 			return err

@@ -27,6 +27,16 @@ func (q Query) Tables(ctx context.Context, job string) (names []string, err erro
 	return names, err
 }
 
+// Latest is for [Claims].
+func (q Query) Latest(ctx context.Context, job string) (source string, cp Checkpoint, err error) {
+	rows, err := q.ask(ctx, `SELECT source, line, "offset", mark, coalesce(tableid, '') FROM {p}weir_checkpoints`+
+		" WHERE job = {1} AND mark <> '' AND NOT ("+ofRun("source")+") ORDER BY updated DESC NULLS LAST LIMIT 1", job)
+	for _, row := range rows {
+		source, cp = string(row[0]), Checkpoint{Line: number(row[1]), Offset: number(row[2]), Mark: string(row[3]), TableID: string(row[4])}
+	}
+	return source, cp, err
+}
+
 // RejectFile is for [Claims].
 func (q Query) RejectFile(ctx context.Context, job, path string) (f RejectFile, err error) {
 	rows, err := q.ask(ctx, "SELECT size, id FROM {p}weir_reject_files WHERE job = {1} AND path = {2}", job, path)

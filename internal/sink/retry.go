@@ -68,6 +68,11 @@ func (r *retryClaims) Checkpoints(ctx context.Context, lanes ...string) (cps []C
 	return cps, err
 }
 
+func (r *retryClaims) Latest(ctx context.Context) (source string, cp Checkpoint, err error) {
+	err = r.retry.do(ctx, func() error { source, cp, err = r.Claims.Latest(ctx); return err })
+	return source, cp, err
+}
+
 func (r *retryClaims) Take(ctx context.Context, lanes ...string) (cps []Checkpoint, err error) {
 	err = r.retry.do(ctx, func() error { cps, err = r.Claims.Take(ctx, lanes...); return err })
 	return cps, err

@@ -89,6 +89,9 @@ type Claims interface {
 	// Checkpoints returns the checkpoints of lanes, in the order of their names: the zero
 	// one where there is none.
 	Checkpoints(ctx context.Context, lanes ...string) ([]Checkpoint, error)
+	// Latest returns the source of the job's last committed checkpoint, and of that checkpoint Line,
+	// Offset, Mark and TableID. Those count that a run can resume from; zero values: there is none.
+	Latest(ctx context.Context) (source string, cp Checkpoint, err error)
 	// Take claims lanes, and returns their checkpoints as Checkpoints does. The error is a
 	// [BusyError] where another run holds one of them; then none of them is taken. Until
 	// Close no other run can take the whole job: nor where there are no lanes to take.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -127,6 +128,16 @@ func (c *claims) Tables(ctx context.Context) (names []string, err error) {
 	}
 	slices.Sort(names)
 	return names, ctx.Err()
+}
+
+// Latest implements [sink.Claims].
+func (c *claims) Latest(ctx context.Context) (source string, cp sink.Checkpoint, err error) {
+	for l, at := range c.db.committed().checkpoints {
+		if l.job == c.job && at.Mark != "" && !strings.HasPrefix(l.name, sink.RunPrefix) && !at.Committed.Before(cp.Committed) {
+			source, cp = l.name, at
+		}
+	}
+	return source, cp, ctx.Err()
 }
 
 // RejectFile implements [sink.Claims].

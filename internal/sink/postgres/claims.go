@@ -67,6 +67,11 @@ func (c *Claims) Tables(ctx context.Context) ([]string, error) {
 	return sink.Query(c.ask).Tables(ctx, c.job)
 }
 
+// Latest implements [sink.Claims].
+func (c *Claims) Latest(ctx context.Context) (string, sink.Checkpoint, error) {
+	return sink.Query(c.ask).Latest(ctx, c.job)
+}
+
 // RejectFile implements [sink.Claims].
 func (c *Claims) RejectFile(ctx context.Context, path string) (sink.RejectFile, error) {
 	return sink.Query(c.ask).RejectFile(ctx, c.job, path)

@@ -185,6 +185,11 @@ func (c *faultyClaims) Checkpoints(ctx context.Context, lanes ...string) (cps []
 	return cps, err
 }
 
+func (c *faultyClaims) Latest(ctx context.Context) (source string, cp sink.Checkpoint, err error) {
+	err = c.call(ctx, "Latest", nil, func() error { source, cp, err = c.Claims.Latest(ctx); return err })
+	return source, cp, err
+}
+
 func (c *faultyClaims) Take(ctx context.Context, lanes ...string) (cps []sink.Checkpoint, err error) {
 	err = c.call(ctx, "Take", nil, func() error { cps, err = c.Claims.Take(ctx, lanes...); return err })
 	return cps, err
