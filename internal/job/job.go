@@ -277,12 +277,14 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	in.rebuilds = r.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return r.hasBegun(&s) })
 	out := &flusher{run: r, ready: ready, free: free, outbox: box}
 
-	// What was read is written even when reading was stopped, so flushing ends
-	// only with an error; that ends reading too.
+	// What was read is folded and written even when reading was stopped, so flushing ends
+	// only with an error; that ends folding and reading too.
 	g, flushing := errgroup.WithContext(context.WithoutCancel(ctx))
-	reading, cancel := context.WithCancel(ctx)
+	folding, cancel := context.WithCancel(flushing)
 	defer cancel()
-	defer context.AfterFunc(flushing, cancel)()
+	reading, stop := context.WithCancel(folding)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)()
 	sending, written := context.WithCancel(flushing)
 	g.Go(func() error { return box.send(sending) })
 	g.Go(func() error {
@@ -291,7 +293,7 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	})
 	g.Go(func() error { r.prefetch.pass(flushing, full, ready, r.Log); return nil })
 	g.Go(func() error {
-		scans.run(reading, func(ctx context.Context) error { return o.open(ctx, starts, src) })
+		scans.run(func() error { return o.open(reading, folding, starts, src) })
 		return nil
 	})
 	g.Go(func() error {

@@ -75,26 +75,30 @@ type opener struct {
 }
 
 // open reads the sources to their ends, one after the other; files that are followed are read
-// at the same time. src is the source of all of them, nil where none was asked for its lanes.
-func (o *opener) open(ctx context.Context, starts []start, src source.Source) error {
+// at the same time. When reading ends, what was read before is put into the pool yet; when folding
+// ends, nothing is. src is the source of all of them, nil where none was asked for its lanes.
+func (o *opener) open(reading, folding context.Context, starts []start, src source.Source) error {
 	o.starts, o.claimed = starts, map[string]*start{}
 	if src != nil {
-		return o.read(ctx, src)
+		return o.read(reading, folding, src)
 	}
-	readAll := func(ctx context.Context, src source.Source) (err error) {
+	readAll := func(reading, folding context.Context, src source.Source) (err error) {
 		defer func() { err = errors.Join(err, src.Close()) }()
-		return o.read(ctx, src)
+		return o.read(reading, folding, src)
 	}
 	names := make([]string, len(starts))
 	for i := range starts {
 		names[i] = starts[i].name
 	}
 	if !o.Source.Follow || len(names) < 2 {
-		return readAll(ctx, o.spooled(o.source(names)))
+		return readAll(reading, folding, o.spooled(o.source(names)))
 	}
-	g, ctx := errgroup.WithContext(ctx)
+	g, folding := errgroup.WithContext(folding)
+	reading, cancel := context.WithCancel(reading)
+	defer cancel()
+	defer context.AfterFunc(folding, cancel)()
 	for i := range names {
-		g.Go(func() error { return readAll(ctx, o.source(names[i:i+1])) })
+		g.Go(func() error { return readAll(reading, folding, o.source(names[i:i+1])) })
 	}
 	return g.Wait()
 }
@@ -169,18 +173,19 @@ func (o *opener) source(names []string) source.Source {
 }
 
 // read puts what a source brings into the pool, until an error or its end.
-func (o *opener) read(ctx context.Context, src source.Source) error {
-	ctx, cancel := context.WithCancel(ctx)
+func (o *opener) read(reading, folding context.Context, src source.Source) error {
+	folding, cancel := context.WithCancel(folding)
 	var spooling sync.WaitGroup
 	defer spooling.Wait()
 	defer cancel()
 	if o.spool != nil {
-		spooling.Go(func() { o.spool.Run(ctx) })
+		spooling.Go(func() { o.spool.Run(folding) })
 	}
+	defer context.AfterFunc(reading, src.Stop)()
 	lanes := map[string]*lane{} // that are open
 	ended := map[string]*lane{} // that may come back
 	for {
-		e, err := src.Next(ctx)
+		e, err := src.Next(folding)
 		if err == io.EOF {
 			return nil
 		} else if err != nil {
@@ -189,10 +194,10 @@ func (o *opener) read(ctx context.Context, src source.Source) error {
 		l := lanes[e.Lane]
 		switch {
 		case e.Kind == source.Opened && l == nil:
-			if err := o.waitCommitted(ctx, ended[e.Lane]); err != nil {
+			if err := o.waitCommitted(reading, folding, ended[e.Lane]); err != nil {
 				return err
 			}
-			if l, err = o.begin(ctx, e, ended[e.Lane] != nil); err != nil {
+			if l, err = o.begin(reading, e, ended[e.Lane] != nil); err != nil {
 				return err
 			}
 			lanes[e.Lane] = l
@@ -210,7 +215,7 @@ func (o *opener) read(ctx context.Context, src source.Source) error {
 			}
 			continue
 		}
-		if err := o.scans.put(ctx, l, e); err != nil {
+		if err := o.scans.put(reading, folding, l, e); err != nil {
 			return err
 		}
 	}
@@ -218,19 +223,19 @@ func (o *opener) read(ctx context.Context, src source.Source) error {
 
 // waitCommitted waits until all that was read of a lane that has ended is committed, and its claim
 // released: before that its checkpoint does not say where it continues. nil is no lane.
-func (o *opener) waitCommitted(ctx context.Context, l *lane) error {
+func (o *opener) waitCommitted(reading, folding context.Context, l *lane) error {
 	if l == nil {
 		return nil
 	}
 	done := make(chan struct{})
-	if err := o.scans.put(ctx, l, source.Event{Kind: source.Closing, Lane: l.name, Done: func() { close(done) }}); err != nil {
+	if err := o.scans.put(reading, folding, l, source.Event{Kind: source.Closing, Lane: l.name, Done: func() { close(done) }}); err != nil {
 		return err
 	}
 	select {
 	case <-done:
 		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-reading.Done():
+		return reading.Err()
 	}
 }
 

@@ -60,10 +60,9 @@ func (rd *reader) fill(reading, flushing context.Context) error {
 	defer rd.p.Step(false)
 	for {
 		rd.p.Step(true)
-		e, err := rd.next(reading, flushing)
-		if err == nil && e == nil { // the end
-			rd.failed = rd.scans.err
-			return rd.handOver(flushing)
+		e, err := rd.next(flushing)
+		if err == nil && e == nil {
+			return rd.end(reading, flushing)
 		}
 		if err == nil {
 			err = rd.handle(flushing, e)
@@ -77,10 +76,6 @@ func (rd *reader) fill(reading, flushing context.Context) error {
 		case err == nil || err == errDue:
 		case flushing.Err() != nil:
 			return nil // the flusher has the error
-		case reading.Err() != nil && rd.rebuilds && !rd.read:
-			return nil // a table is not emptied for what was not read
-		case reading.Err() != nil:
-			return rd.handOverAll(flushing)
 		default:
 			// What was read before it went wrong is good, and is written: so the
 			// error must not end the flusher.
@@ -90,12 +85,27 @@ func (rd *reader) fill(reading, flushing context.Context) error {
 	}
 }
 
+// end hands over what was read when no more comes.
+func (rd *reader) end(reading, flushing context.Context) error {
+	rd.failed = rd.scans.err
+	switch {
+	case reading.Err() == nil:
+		return rd.handOver(flushing)
+	case errors.Is(rd.failed, context.Canceled):
+		rd.failed = nil
+	}
+	if rd.rebuilds && !rd.read {
+		return nil // a table is not emptied for what was not read
+	}
+	return rd.handOverAll(flushing)
+}
+
 // errDue says that the set at hand has waited for long enough.
 var errDue = errors.New("the batch is due")
 
 // next waits for an event, but not past the time at which the set is due. It returns nil
 // after the last.
-func (rd *reader) next(reading, flushing context.Context) (*event, error) {
+func (rd *reader) next(flushing context.Context) (*event, error) {
 	var due <-chan time.Time
 	if rd.set.period > 0 {
 		wait := time.Until(rd.set.first.Add(rd.set.period))
@@ -109,19 +119,16 @@ func (rd *reader) next(reading, flushing context.Context) (*event, error) {
 			due = timer.C
 		}
 	}
-	if err := reading.Err(); err != nil {
-		return nil, err
-	}
 	select {
 	case e, ok := <-rd.scans.events:
-		return rd.received(reading, e, ok)
+		return received(e, ok), nil
 	default:
 	}
 	idle := time.NewTimer(livePeriod) // until what was read of other sources is written
 	defer idle.Stop()
 	select {
 	case e, ok := <-rd.scans.events:
-		return rd.received(reading, e, ok)
+		return received(e, ok), nil
 	case <-due:
 		return nil, errDue
 	case <-idle.C:
@@ -129,18 +136,15 @@ func (rd *reader) next(reading, flushing context.Context) (*event, error) {
 			return nil, errDue
 		}
 		return nil, cmp.Or(rd.handOverAll(flushing), errDue)
-	case <-reading.Done():
-		return nil, reading.Err()
 	}
 }
 
-// received returns an event that is scanned, nil where none is to come.
-func (rd *reader) received(reading context.Context, e *event, ok bool) (*event, error) {
-	if !ok {
-		return nil, reading.Err()
+// received returns an event that is scanned, nil if none is to come.
+func received(e *event, ok bool) *event {
+	if ok {
+		<-e.ready
 	}
-	<-e.ready
-	return e, nil
+	return e
 }
 
 // handle deals with an event.

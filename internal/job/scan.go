@@ -55,7 +55,7 @@ func newScanPool(names *feed.Names, limit *rate.Limiter) *scanPool {
 }
 
 // run scans what produce puts into the pool, until it returns.
-func (p *scanPool) run(ctx context.Context, produce func(context.Context) error) {
+func (p *scanPool) run(produce func() error) {
 	var scanning sync.WaitGroup
 	for _, scan := range p.scanners {
 		scanning.Go(func() {
@@ -65,14 +65,15 @@ func (p *scanPool) run(ctx context.Context, produce func(context.Context) error)
 			}
 		})
 	}
-	p.err = produce(ctx)
+	p.err = produce()
 	close(p.work)
 	scanning.Wait()
 	close(p.events)
 }
 
-// put adds an event of a lane. Several goroutines may.
-func (p *scanPool) put(ctx context.Context, l *lane, of source.Event) (err error) {
+// put adds an event of a lane, until folding ends. Several goroutines may. Lines that are not due
+// when reading ends are added at once, unless they can be read again.
+func (p *scanPool) put(reading, folding context.Context, l *lane, of source.Event) (err error) {
 	if of.Kind != source.Data {
 		e := p.spare()
 		e.lane, e.of = l, of
@@ -80,15 +81,16 @@ func (p *scanPool) put(ctx context.Context, l *lane, of source.Event) (err error
 		select {
 		case p.events <- e:
 			return nil
-		case <-ctx.Done():
-			return ctx.Err()
+		case <-folding.Done():
+			return folding.Err()
 		}
 	}
 	for b, rest := (*source.Block)(nil), of.Block; rest != nil; {
-		whole := rest
-		if b, rest, err = p.pace(ctx, whole); err != nil {
-			l.leaveBlock(whole)
-			return err
+		b, rest = p.pace(reading, rest)
+		if p.limit != nil && reading.Err() != nil && l.repeats && !l.begun.Waits { // a FIFO waits
+			l.leaveBlock(b)
+			l.leaveBlock(rest)
+			return reading.Err()
 		}
 		e := p.spare()
 		e.lane, e.of, e.Block = l, of, b
@@ -100,18 +102,18 @@ func (p *scanPool) put(ctx context.Context, l *lane, of source.Event) (err error
 		select {
 		case p.events <- e:
 			p.work <- e
-		case <-ctx.Done():
+		case <-folding.Done():
 			l.leaveBlock(b)
 			l.leaveBlock(rest)
-			return ctx.Err()
+			return folding.Err()
 		}
 		if folded == nil {
 			continue
 		}
 		select {
 		case <-folded:
-		case <-ctx.Done():
-			return ctx.Err()
+		case <-folding.Done():
+			return folding.Err()
 		}
 	}
 	return nil
@@ -132,20 +134,17 @@ func newLimiter(perSecond float64) *rate.Limiter {
 // lines would be limited by the clock.
 const piece = 10
 
-// pace cuts off the lines of a block that are read next, and waits until they are due. rest is
-// nil behind the last.
-func (p *scanPool) pace(ctx context.Context, b *source.Block) (due, rest *source.Block, err error) {
+// pace cuts off the lines of a block that are read next, and waits until they are due, or until
+// reading ends. rest is nil behind the last.
+func (p *scanPool) pace(reading context.Context, b *source.Block) (due, rest *source.Block) {
 	if p.limit == nil || len(b.Data) == 0 {
-		return b, nil, nil
+		return b, nil
 	}
 	n, end := b.Lines(1 + p.limit.Burst()/piece)
-	if err := p.limit.WaitN(ctx, n); err != nil {
-		return nil, nil, err
+	if p.limit.WaitN(reading, n) != nil || end == len(b.Data) {
+		return b, nil
 	}
-	if end == len(b.Data) {
-		return b, nil, nil
-	}
-	return b.Cut(end), b, nil
+	return b.Cut(end), b
 }
 
 func (p *scanPool) spare() *event {

@@ -50,11 +50,11 @@ func TestMaxRate_AtEveryInstant(t *testing.T) {
 		ended := make(chan bool)
 		go func() {
 			defer close(ended)
-			p.run(t.Context(), func(ctx context.Context) error {
+			p.run(func() error {
 				for {
-					e, err := in.Next(ctx)
+					e, err := in.Next(t.Context())
 					if err == nil {
-						err = p.put(ctx, l, e)
+						err = p.put(t.Context(), t.Context(), l, e)
 					}
 					if err != nil {
 						return err
@@ -109,11 +109,11 @@ func TestScanPool_LongBlocksOfSourcesThatEnd(t *testing.T) {
 		putting, cancel := context.WithCancel(t.Context())
 		go func() {
 			defer close(ended)
-			p.run(t.Context(), func(context.Context) error {
+			p.run(func() error {
 				var all sync.WaitGroup
 				for range cap(p.events) {
 					all.Go(func() {
-						_ = p.put(putting, &lane{}, source.Event{Block: &source.Block{Data: make([]byte, longBlock+1)}})
+						_ = p.put(t.Context(), putting, &lane{}, source.Event{Block: &source.Block{Data: make([]byte, longBlock+1)}})
 					})
 				}
 				all.Wait()

@@ -28,6 +28,7 @@ func (p *partitions) Next(ctx context.Context) (source.Event, error) {
 	return step(), nil
 }
 
+func (p *partitions) Stop()        {}
 func (p *partitions) Close() error { return nil }
 
 // opened offers a lane, and takes from where it is begun.

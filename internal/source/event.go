@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"sync"
 )
 
 // A Source brings the lines of lanes. A lane is what is read in order and resumed by itself: a
@@ -12,6 +13,9 @@ type Source interface {
 	// Next returns the next event. It returns io.EOF when no lane is left and none will come,
 	// another error that ends all lanes, and ctx's error as soon as ctx ends.
 	Next(ctx context.Context) (Event, error)
+	// Stop ends reading: Next returns what was read before of lanes that cannot be read again, and
+	// then io.EOF. Any goroutine may call it.
+	Stop()
 	// Close ends reading. It must not run together with Next.
 	Close() error
 }
@@ -74,6 +78,7 @@ type Begun struct {
 type Stream interface {
 	// NextEvent returns Data, or Opened again. It returns io.EOF at the lane's end.
 	NextEvent(ctx context.Context) (Event, error)
+	Stop() // is that of [Source]
 	Close() error
 }
 
@@ -86,27 +91,31 @@ func Series(names []string, begin func(ctx context.Context, name string, from Po
 type series struct {
 	names  []string // that are left, the one at hand included
 	begin  func(ctx context.Context, name string, from Point) (Stream, Begun, error)
-	opened bool   // the first of names
-	stream Stream // nil until it is begun
+	opened bool // the first of names
+
+	mu      sync.Mutex
+	stream  Stream // nil until it is begun
+	stopped bool
 }
 
 func (s *series) Next(ctx context.Context) (e Event, err error) {
+	stream, stopped := s.state()
 	switch {
-	case len(s.names) == 0:
+	case len(s.names) == 0, stream == nil && stopped:
 		return e, io.EOF
 	case !s.opened:
 		s.opened = true
-		return Event{Kind: Opened, Lane: s.names[0], Begin: func(ctx context.Context, from Point) (b Begun, err error) {
-			s.stream, b, err = s.begin(ctx, s.names[0], from)
-			return b, err
-		}}, nil
+		return Event{Kind: Opened, Lane: s.names[0], Begin: s.beginFirst}, nil
 	}
 	err = io.EOF
-	if s.stream != nil {
-		e, err = s.stream.NextEvent(ctx)
+	if stream != nil {
+		e, err = stream.NextEvent(ctx)
 	}
 	if err == nil || ctx.Err() != nil {
 		return e, err
+	}
+	if _, stopped := s.state(); stopped {
+		return e, io.EOF
 	}
 	closing := s.Close()
 	if err == io.EOF {
@@ -117,12 +126,40 @@ func (s *series) Next(ctx context.Context) (e Event, err error) {
 	return e, nil
 }
 
+// beginFirst has the first of names read.
+func (s *series) beginFirst(ctx context.Context, from Point) (Begun, error) {
+	stream, b, err := s.begin(ctx, s.names[0], from)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stream = stream; stream != nil && s.stopped {
+		stream.Stop()
+	}
+	return b, err
+}
+
+func (s *series) state() (stream Stream, stopped bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stream, s.stopped
+}
+
+func (s *series) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped = true; s.stream != nil {
+		s.stream.Stop()
+	}
+}
+
 // Close ends the lane at hand.
 func (s *series) Close() error {
-	if s.stream == nil {
+	stream, _ := s.state()
+	if stream == nil {
 		return nil
 	}
-	err := s.stream.Close()
+	err := stream.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.stream = nil
 	return err
 }

@@ -25,18 +25,18 @@ type intake struct {
 	paused     func(Pause)
 }
 
-// run reads the source until it or ctx ends.
-func (w *intake) run(ctx context.Context) error {
+// run reads the source until it or ctx ends. It waits for the reader, or for room, until waits ends.
+func (w *intake) run(ctx, waits context.Context) error {
 	for {
 		e, err := w.in.Next(ctx)
 		switch {
 		case err != nil:
 		case e.Kind == source.Data:
-			err = w.put(ctx, e)
+			err = w.put(waits, e)
 		case e.Kind == source.Opened && w.max > 0: // what came before is on disk
 			_, err = e.Begin(ctx, source.Point{Resume: w.log.Resume()})
 		default:
-			err = w.pass(ctx, e)
+			err = w.pass(waits, e)
 		}
 		if err != nil {
 			return err

@@ -1,10 +1,12 @@
 package spool
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -88,7 +90,10 @@ type Queue struct {
 
 	dir      *Dir // nil where the log is in the captures'
 	captures *Captures
-	ended    chan struct{} // closed when Run has ended
+	stopped  context.Context    // ends with Stop
+	stop     context.CancelFunc // of that
+	taken    chan struct{}      // closed when all that was read of the source is in the queue
+	ended    chan struct{}      // closed when Run has ended
 
 	failing sync.Mutex
 	failed  error // of the disk
@@ -99,7 +104,9 @@ var _ source.Source = (*Queue)(nil)
 
 // NewQueue returns the queue of a source. Its log is opened when the source's lane is begun.
 func NewQueue(in source.Source, c Config) *Queue {
-	return &Queue{in: in, c: c, begun: make(chan struct{}), ended: make(chan struct{})}
+	q := &Queue{in: in, c: c, begun: make(chan struct{}), taken: make(chan struct{}), ended: make(chan struct{})}
+	q.stopped, q.stop = context.WithCancel(context.Background())
+	return q
 }
 
 // begin opens the log, and has the source begin its lane behind what that holds.
@@ -202,7 +209,15 @@ func (q *Queue) Run(ctx context.Context) {
 			cancel()
 		}
 	})
-	q.handover.finish(q.intake.run(ctx))
+	waits := ctx // of the intake for the reader
+	if q.durable() {
+		var cancel context.CancelFunc
+		waits, cancel = context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(q.stopped, cancel)()
+	}
+	q.handover.finish(q.intake.run(ctx, waits))
+	close(q.taken)
 	select {
 	case <-q.handover.over:
 	case <-ctx.Done():
@@ -228,6 +243,14 @@ func (q *Queue) Next(ctx context.Context) (e source.Event, err error) {
 // next is Next when the lane is begun.
 func (q *Queue) next(ctx context.Context) (none source.Event, err error) {
 	for {
+		if q.durable() && q.stopped.Err() != nil { // what is on disk stays there for the next run
+			select {
+			case <-q.taken:
+				return none, cmp.Or(q.failure(), io.EOF)
+			case <-ctx.Done():
+				return none, ctx.Err()
+			}
+		}
 		e, from, to, err := q.handover.take()
 		switch {
 		case e != nil:
@@ -245,8 +268,13 @@ func (q *Queue) next(ctx context.Context) (none source.Event, err error) {
 		case from < to:
 			return q.read(from, to)
 		}
+		stopped := q.stopped.Done()
+		if !q.durable() {
+			stopped = nil
+		}
 		select {
 		case <-q.handover.changed:
+		case <-stopped:
 		case <-ctx.Done():
 			return none, ctx.Err()
 		}
@@ -272,6 +300,12 @@ func (q *Queue) committed(c source.Cursor) {
 	if m := readMark(c); m.Spool == q.id {
 		q.level.committed(m.At)
 	}
+}
+
+// Stop implements source.Source. What the source has read is put into the queue yet.
+func (q *Queue) Stop() {
+	q.in.Stop()
+	q.stop()
 }
 
 // Close closes the source, after Run. What is in the queue stays open until Finish.

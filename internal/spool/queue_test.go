@@ -48,6 +48,7 @@ func (f *feed) Next(ctx context.Context) (source.Event, error) {
 	}
 }
 
+func (f *feed) Stop()        {}
 func (f *feed) Close() error { return nil }
 
 // block is one of connection 1.

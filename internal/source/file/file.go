@@ -66,7 +66,7 @@ func open(ctx context.Context, name string, o source.Options, from source.Cursor
 	}
 	o.Log = o.Log.With("source", name)
 	s := &Stream{opts: o}
-	s.Stream = lines.NewStream(name, s.produce)
+	s.Stream = lines.NewStream(name, s.produce, s.interrupt)
 	stop := context.AfterFunc(ctx, s.Cancel)
 	err = s.open(ctx, from)
 	if !stop() {
@@ -313,7 +313,7 @@ func (s *Stream) markEnd() {
 // which is not closed: a read that hangs there is left behind. It must not
 // run together with Next.
 func (s *Stream) Close() error {
-	if s.Stop(func() bool { return s.in == nil || s.file != nil || s.deadline(time.Now()) }) && s.in != nil {
+	if s.End() && s.in != nil {
 		s.reader.Forget()
 	}
 	if s.follow != nil {
@@ -324,6 +324,11 @@ func (s *Stream) Close() error {
 	}
 	s.deadline(time.Time{})
 	return nil
+}
+
+// interrupt makes a read return that hangs, and reports whether it will.
+func (s *Stream) interrupt() bool {
+	return !s.waits || s.file != nil || s.deadline(time.Now()) || !s.reader.Raw.Hangs()
 }
 
 // deadline sets that of reads, and reports whether the stream can have one.

@@ -42,6 +42,8 @@ type Source struct {
 
 	decompressor kgo.Decompressor // of batches that the source itself fetches
 
+	stopped context.Context    // ends with Stop
+	stop    context.CancelFunc // of that
 	cancel  context.CancelFunc // of what runs in the background
 	waiting sync.WaitGroup     // for it
 	texts   texter
@@ -81,6 +83,7 @@ func New(ctx context.Context, spec string, o source.Options) (_ *Source, err err
 	}
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel
+	s.stopped, s.stop = context.WithCancel(background)
 	s.waiting.Go(func() { s.watchEnds(background) })
 	if o.Kafka.Group != "" {
 		s.group = &group{calls: make(chan *call, 1), dirty: make(chan struct{}, 1), closing: background.Done()}
@@ -110,6 +113,20 @@ func (s *Source) Ends() map[string]int64 {
 
 // Next implements [source.Source].
 func (s *Source) Next(ctx context.Context) (source.Event, error) {
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.stopped, cancel)()
+	e, err := s.next(reading)
+	if err != nil && ctx.Err() == nil && s.stopped.Err() != nil {
+		err = io.EOF
+	}
+	return e, err
+}
+
+// Stop implements [source.Source]: records can be read again from the checkpoints.
+func (s *Source) Stop() { s.stop() }
+
+func (s *Source) next(ctx context.Context) (source.Event, error) {
 	for {
 		switch {
 		case ctx.Err() != nil:

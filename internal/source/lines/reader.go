@@ -157,15 +157,22 @@ type Raw struct {
 	R   io.Reader
 	N   atomic.Int64
 	Err error // first one that is not io.EOF
+
+	reading atomic.Bool // R
 }
 
 // NewRaw returns what reads r until ctx ends.
 func NewRaw(ctx context.Context, r io.Reader) *Raw { return &Raw{ctx: ctx, R: r} }
 
+// Hangs reports whether a read of R is under way. If it is not when ctx has ended, none will be.
+func (r *Raw) Hangs() bool { return r.reading.Load() }
+
 func (r *Raw) Read(p []byte) (int, error) {
 	if r.Err != nil {
 		return 0, r.Err
 	}
+	r.reading.Store(true)
+	defer r.reading.Store(false)
 	if r.Err = r.ctx.Err(); r.Err != nil {
 		return 0, r.Err
 	}

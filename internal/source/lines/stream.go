@@ -3,29 +3,41 @@ package lines
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"sync"
+	"time"
 
 	"github.com/weirsync/weir/internal/source"
 )
+
+// stopWait is how long a read may take that hangs when reading is stopped, but may have data.
+const stopWait = 100 * time.Millisecond
 
 // A Stream hands over what a goroutine of its own reads of a lane, one block ahead. One goroutine
 // at a time calls Next or NextEvent.
 type Stream struct {
 	Name string
-	Ctx  context.Context // ends with Stop
+	Ctx  context.Context // of reading: ends with Stop or End
 
-	cancel  context.CancelFunc
-	produce func() error // calls Send until the lane ends; io.EOF is its end
-	start   sync.Once
-	events  chan source.Event // closed after err is set
-	err     error
+	cancel    context.CancelFunc
+	produce   func() error // calls Send until the lane ends; io.EOF is its end
+	interrupt func() bool
+	start     sync.Once
+	events    chan source.Event // closed after err is set
+	err       error
+	ended     context.Context // nobody calls Next any more
+	end       context.CancelFunc
+	stuck     chan struct{} // closed when reading was stopped, but hangs
+	stop      sync.Once
 }
 
-// NewStream returns a stream that has not begun to read.
-func NewStream(name string, produce func() error) *Stream {
-	s := &Stream{Name: name, produce: produce, events: make(chan source.Event)}
-	s.Ctx, s.cancel = context.WithCancel(context.Background())
+// NewStream returns a stream that has not begun to read. interrupt makes a read return that hangs,
+// and reports whether it will.
+func NewStream(name string, produce func() error, interrupt func() bool) *Stream {
+	s := &Stream{Name: name, produce: produce, interrupt: interrupt, events: make(chan source.Event), stuck: make(chan struct{})}
+	s.ended, s.end = context.WithCancel(context.Background())
+	s.Ctx, s.cancel = context.WithCancel(s.ended)
 	return s
 }
 
@@ -49,6 +61,8 @@ func (s *Stream) NextEvent(ctx context.Context) (source.Event, error) {
 			return source.Event{}, s.err
 		}
 		return e, nil
+	case <-s.stuck:
+		return source.Event{}, io.EOF
 	case <-ctx.Done():
 		return source.Event{}, ctx.Err()
 	}
@@ -60,8 +74,11 @@ func (s *Stream) Go() { s.start.Do(func() { go s.run() }) }
 // run hands out blocks until the stream ends or is closed.
 func (s *Stream) run() {
 	s.err = source.Guard(s.produce)
-	if s.Ctx.Err() != nil {
+	switch {
+	case s.ended.Err() != nil:
 		s.err = fmt.Errorf("read %s: %w", s.Name, fs.ErrClosed)
+	case s.Ctx.Err() != nil:
+		s.err = io.EOF
 	}
 	close(s.events)
 }
@@ -75,20 +92,28 @@ func (s *Stream) Send(e source.Event) error {
 	select {
 	case s.events <- e:
 		return nil
-	case <-s.Ctx.Done():
-		return s.Ctx.Err()
+	case <-s.ended.Done():
+		return s.ended.Err()
 	}
 }
 
-// Stop ends reading. interrupt makes a read return that waits, and reports whether it will: then
-// Stop waits until the goroutine has ended, and reports so.
-func (s *Stream) Stop(interrupt func() bool) (ended bool) {
+// Stop ends reading: Next returns what was read before, and then io.EOF. Any goroutine may call it.
+func (s *Stream) Stop() {
 	s.cancel()
+	if !s.interrupt() {
+		time.AfterFunc(stopWait, func() { s.stop.Do(func() { close(s.stuck) }) })
+	}
+}
+
+// End ends reading at once. It waits until the goroutine has ended, unless that hangs, and reports
+// whether it has.
+func (s *Stream) End() (ended bool) {
+	s.end()
 	s.start.Do(func() {
 		s.err = fs.ErrClosed
 		close(s.events)
 	})
-	if !interrupt() {
+	if !s.interrupt() {
 		return false
 	}
 	for e := range s.events { // until run has ended

@@ -228,7 +228,7 @@ func (s *Stream) produceDialed() error {
 
 // waitForCommit waits until what was read so far is committed, and need not be asked for again.
 func (s *Stream) waitForCommit() {
-	if !s.opts.Resumes {
+	if !s.opts.Resumes || s.Ctx.Err() != nil {
 		return
 	}
 	committed := make(chan string, 1)

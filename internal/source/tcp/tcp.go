@@ -60,10 +60,10 @@ func open(ctx context.Context, name string, o source.Options, resume string) (s 
 func newStream(name string, o source.Options, l *listener) *Stream {
 	s := &Stream{opts: o, listener: l}
 	if l != nil {
-		s.Stream = lines.NewStream(name, s.produceSent)
+		s.Stream = lines.NewStream(name, s.produceSent, s.interrupt)
 		return s
 	}
-	s.Stream = lines.NewStream(name, s.produceDialed)
+	s.Stream = lines.NewStream(name, s.produceDialed, s.interrupt)
 	s.dialer = newDialer(name, &s.opts)
 	s.reader.Init(s.Ctx, name, s.dialer, &s.opts)
 	s.reader.Live = true
@@ -86,16 +86,19 @@ func (s *Stream) reconnect(conn int, why error) {
 	}
 }
 
+// interrupt ends all connections, and with them their reads.
+func (s *Stream) interrupt() bool {
+	if s.dialer != nil {
+		_ = s.dialer.Close()
+	} else {
+		_ = s.listener.Close()
+	}
+	return true
+}
+
 // Close ends all connections. It must not run together with Next.
 func (s *Stream) Close() error {
-	s.Stop(func() bool {
-		if s.dialer != nil {
-			_ = s.dialer.Close()
-		} else {
-			_ = s.listener.Close()
-		}
-		return true
-	})
+	s.End()
 	if s.dialer == nil {
 		return nil
 	}

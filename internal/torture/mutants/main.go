@@ -64,7 +64,7 @@ var mutants = []mutant{
 		postgres, "TestFlush_IsOneTransaction", false},
 	{"rebuild over what another job commits meanwhile", "internal/sink/postgres/transaction.go", `"(%s) = %s", a.othersSQL()`, `"true OR (%s) = %s", a.othersSQL()`,
 		postgres, "TestRebuild_AnotherJobWritesMeanwhile", false},
-	{"rebuild by a run that was stopped", "internal/job/reader.go", `reading.Err() != nil && rd.rebuilds && !rd.read:`, `false:`,
+	{"rebuild by a run that was stopped", "internal/job/reader.go", `if rd.rebuilds && !rd.read {`, `if false {`,
 		cli, "TestScripts/settings$", false},
 	{"rejects of a connection replaced", "internal/job/reader.go", `fresh := l.cp.Mark == "" && l.resumes && !l.unnamed`, `fresh := l.cp.Mark == "" && !l.unnamed`,
 		cli, "TestScripts/rejects$", false},
