@@ -381,7 +381,12 @@ func (r *run) fold(tables []schema.Table, caps sink.Caps) (err error) {
 	r.folders.Link()
 	if m, ok := r.mapper.(*planned); ok {
 		m.scratch.Names = r.streamNames
-		m.scratch.Now = func(table int) schema.Table { return r.folders[table].Table() }
+		m.scratch.Now = func(table int) (schema.Table, bool) {
+			if table == len(r.folders) { // about to be added
+				return schema.Table{}, false
+			}
+			return r.folders[table].Table(), true
+		}
 		return r.folders.Nest(m.plan)
 	}
 	return nil

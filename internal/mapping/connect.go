@@ -131,8 +131,9 @@ func (s *Scratch) typing(table int) *typing {
 	if r.tables[table] == nil {
 		have := &s.plan.fitted[table]
 		if s.Now != nil {
-			now := s.Now(table)
-			have = &now
+			if now, ok := s.Now(table); ok {
+				have = &now
+			}
 		}
 		r.tables[table] = s.plan.typing(table, have, r.fields)
 	}

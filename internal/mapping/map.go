@@ -35,8 +35,9 @@ func (e *UnmatchedError) Error() string { return e.Detail }
 type Scratch struct {
 	// Source is the name of the source of the lines, which the mapping may ask for.
 	Source string
-	// Now returns a table with the columns that the messages so far have brought; nil: as [Plan.Fit] made it.
-	Now func(table int) schema.Table
+	// Now returns a table with the columns that the messages so far have brought. If it is nil, or ok is false, the
+	// table is as [Plan.Fit] made it.
+	Now func(table int) (_ schema.Table, ok bool)
 	// Names are, by the names in the database, those in the stream of tables that earlier runs have added, where
 	// several of these are one there.
 	Names map[string]string

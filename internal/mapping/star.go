@@ -192,6 +192,9 @@ func (s *Scratch) Drop() {
 	p.tables, p.fitted, p.tops, p.loose = p.tables[:last], p.fitted[:last], slices.DeleteFunc(p.tops, is), slices.DeleteFunc(p.loose, is)
 	s.keys, s.took, s.stream.claims = s.keys[:last], s.took[:last], s.stream.claims[:last]
 	clear(s.stream.targets)
+	for _, r := range s.stream.schemas {
+		delete(r.tables, last)
+	}
 }
 
 // describe gives a table the columns that the stream describes, as far as it takes fields by their names. Its own
