@@ -60,14 +60,25 @@ func newBench(t *testing.T, kind string) *bench {
 	}
 	if err == nil && kind == "postgres" {
 		b.url = testpg.New(t)
-		if b.db, err = sql.Open("pgx", b.url); err == nil {
-			t.Cleanup(func() { b.db.Close() })
-		}
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.open(t)
 	return b
+}
+
+// open opens the database, if it is a server's.
+func (b *bench) open(t *testing.T) {
+	if b.url == "" {
+		return
+	}
+	db, err := sql.Open("pgx", b.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	b.db = db
 }
 
 // A randomCase is a feed or two, a table, and how runs bring the one into the other.
