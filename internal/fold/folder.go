@@ -500,7 +500,7 @@ func (f *Folder) merge(b *Batch, c *Change, at Place) {
 		clear(r.cells)
 		r.Replaces = true
 	}
-	if made || c.Op.ends() {
+	if first || c.Op == Delete { // the key is spelled as by the message that makes the row
 		f.putKey(b, r, c)
 	}
 	if c.Op != Delete {

@@ -147,7 +147,11 @@ func (b *Batch) mergeLogged(r *Row, m *logged, made bool) {
 	for _, c := range m.cells {
 		have, column := &r.cells[c.col], &b.Table.Columns[c.col]
 		switch {
-		case !b.FillOnly || column.Key:
+		case column.Key:
+			if first || m.op == Delete {
+				*have = c.val
+			}
+		case !b.FillOnly:
 			*have = c.val
 		case *have != 0:
 		case first || column.Default == "":
@@ -163,7 +167,7 @@ func (b *Batch) mergeLoggedVersion(r *Row, m *logged) {
 	width := len(b.Table.Columns)
 	vs := b.versionsOf(r)
 	for _, c := range m.cells {
-		if b.Table.Columns[c.col].Key {
+		if b.Table.Columns[c.col].Key && !vs.lives() {
 			r.cells[c.col] = c.val
 		}
 	}

@@ -93,8 +93,10 @@ func (f *Folder) mergeVersioned(b *Batch, c *Change, at Place) {
 	vs := b.versionsOf(r)
 	b.Messages++
 	f.row = int32(n)
-	if made {
+	if !vs.lives() {
 		f.putKey(b, r, c)
+	}
+	if made {
 		f.inherit(b, r)
 	}
 	if f.table.HasConstraints {
@@ -176,8 +178,11 @@ func (b *Batch) revive(vs *versions, v ref) (newest bool) {
 
 // mark has a row know what its versions make of it.
 func (vs *versions) mark(r *Row) {
-	r.Deleted, r.Replaces = vs.live == 0 && !vs.kept, vs.ended != 0
+	r.Deleted, r.Replaces = !vs.lives(), vs.ended != 0
 }
+
+// lives reports whether a message of the batch has the row exist.
+func (vs *versions) lives() bool { return vs.live != 0 || vs.kept }
 
 // CheckVersion reports why a table cannot be kept by the options' version.
 func CheckVersion(t *schema.Table, o Options) error {

@@ -452,10 +452,13 @@ func (m *merge) assignments() (set []assignment, differs string) {
 	for i := range m.used {
 		u := &m.used[i]
 		c := &m.table.Columns[u.at]
+		was, is := "t."+ident(c.Name), fmt.Sprintf("s.c%d", u.at)
 		if c.Key {
+			if image := m.table.cols[u.at].image; m.replaces && image != "%s" { // equal keys may be spelled otherwise
+				add(u.at, "CASE WHEN s.op = 'r' THEN "+is+" ELSE "+was+" END", "s.op = 'r' AND "+distinct(image, is, was))
+			}
 			continue
 		}
-		was, is := "t."+ident(c.Name), fmt.Sprintf("s.c%d", u.at)
 		switch image := m.table.cols[u.at].image; {
 		case m.b.FillOnly:
 			add(u.at, "coalesce("+was+", "+is+")", was+isNull+" AND "+is+notNull)

@@ -412,3 +412,14 @@ func TestFlush_KeyTakenAgain(t *testing.T) {
 	}
 	sinktest.Expect(t, db, "SELECT * FROM t WHERE id >= 10 ORDER BY id", want...)
 }
+
+// TestFlush_KeyIsSpelledAnew: a row that is deleted and comes again in one batch has the key as the later
+// message spells it, as if the two were in batches of their own.
+func TestFlush_KeyIsSpelledAnew(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id numeric PRIMARY KEY, v integer)")
+	r := sinktest.Begin(t, db, func(o *fold.Options) { o.DeleteField, o.DeleteValue = "op", "d" })
+	r.Flush(`{"id":1,"v":1}`, `{"id":2,"v":1}`, `{"id":3,"v":1}`)
+	r.Flush(`{"id":1,"op":"d"}`, `{"id":1.0,"v":1}`, `{"id":2.0,"v":1}`, `{"id":3,"op":"d"}`, `{"id":3.00,"v":2}`, `{"id":4,"op":"d"}`, `{"id":4.0,"v":1}`)
+	sinktest.Expect(t, db, "SELECT id::text, v FROM t ORDER BY id", "1.0|1", "2|1", "3.00|2", "4.0|1")
+}

@@ -36,3 +36,6 @@ const MaxLarge = maxLarge
 
 // BoundMemory is how many bytes of C's memory there are for values that are bound.
 func (d *DB) BoundMemory() int { return d.c.size }
+
+// Disconnect closes the connection as a failed commit does.
+func (d *DB) Disconnect() { d.disconnect() }

@@ -9,6 +9,9 @@ import (
 
 // Forget implements [sink.Sink].
 func (d *DB) Forget(ctx context.Context, job string) (f sink.Forgotten, err error) {
+	if err := d.usable(ctx); err != nil {
+		return f, err
+	}
 	known, err := d.hasTable(ctx, "weir_jobs")
 	if err != nil || !known {
 		return f, d.explain(err)

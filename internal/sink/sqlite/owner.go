@@ -134,13 +134,13 @@ func (w *writer) forgetOwners() {
 	}
 }
 
-// overwrite makes the row at hand one that has nothing of what it was but its key, and the key that
-// the database generated.
+// overwrite makes the row at hand one that has nothing of what it was but the key that the database
+// generated.
 func (w *writer) overwrite() error {
 	w.set = w.set[:0]
 	for i := range w.vals {
 		c := &w.b.Table.Columns[i]
-		if !w.writable(i) || c.Key {
+		if !w.writable(i) || c.Key && w.holds(i) {
 			continue
 		}
 		if v := &w.vals[i]; c.Stamp == schema.NoStamp && (v.kind == 0 || v.late) {

@@ -406,7 +406,7 @@ func (w *writer) replaced() bool {
 			if w.b.Table.Columns[i].Stamp == schema.NoStamp && !w.sel.null(i) {
 				return false
 			}
-		} else if w.cols[i] >= 0 && !w.b.Table.Columns[i].Key && !w.holds(i) {
+		} else if w.cols[i] >= 0 && !w.holds(i) {
 			return false
 		}
 	}

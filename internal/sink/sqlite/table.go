@@ -23,6 +23,9 @@ func (d *DB) table(ctx context.Context, name string, key []string) (schema.Table
 	if l := strings.ToLower(name); strings.HasPrefix(l, "sqlite_") || strings.HasPrefix(l, "weir_") {
 		return schema.Table{}, fmt.Errorf("a table cannot be named %q: names that begin so belong to SQLite and to weir", name)
 	}
+	if err := d.usable(ctx); err != nil {
+		return schema.Table{}, err
+	}
 	var t *table
 	err := d.polling(ctx, func() (err error) {
 		t, err = d.readTable(ctx, name, key)
