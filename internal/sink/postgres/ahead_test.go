@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
 // TestFlush_ReadsAhead: what is read ahead is written as it is otherwise, and counted so.
 func TestFlush_ReadsAhead(t *testing.T) {
+	testcheck.Only(t)
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
@@ -88,6 +90,7 @@ func message(rnd *rand.Rand, key string) string {
 
 // TestFlush_SlicesOfRowsOfAnySize: the pages of as many rows are read ahead at a time as is meant, however long these are; there, of a fortieth.
 func TestFlush_SlicesOfRowsOfAnySize(t *testing.T) {
+	testcheck.Only(t)
 	columns, narrow := "", ""
 	for i := range 30 {
 		columns += fmt.Sprintf(", n%d bigint", i)
@@ -113,6 +116,7 @@ func TestFlush_SlicesOfRowsOfAnySize(t *testing.T) {
 
 // TestFlush_WholeTablesAreNotReadAhead: where something looks at the rows at the end of a statement, one writes all.
 func TestFlush_WholeTablesAreNotReadAhead(t *testing.T) {
+	testcheck.Only(t)
 	server := testpg.Start(t, "track_activity_query_size=1MB")
 	for name, ddl := range map[string]string{
 		"rows below":       "CREATE TABLE t (id integer PRIMARY KEY, a text, of integer REFERENCES t)",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -181,6 +182,7 @@ func TestClaims_IdleSession(t *testing.T) {
 // TestClaims_TooManyLocks: the server has room for a limited number; the error says what makes more,
 // and none of them is held.
 func TestClaims_TooManyLocks(t *testing.T) {
+	testcheck.Only(t)
 	s := testpg.Start(t, "max_locks_per_transaction=10")
 	db := connect(t, s.Database(t))
 	c := db.Claims(t, "job")

@@ -20,6 +20,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -102,6 +103,7 @@ func TestOpen_TLSAndPasswords(t *testing.T) {
 
 // TestOpen_Standby: of two servers the one that takes writes is meant.
 func TestOpen_Standby(t *testing.T) {
+	testcheck.Only(t)
 	s := testpg.Start(t)
 	db := connect(t, s.Database(t))
 	standby := s.Standby(t)

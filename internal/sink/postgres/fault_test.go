@@ -152,6 +152,9 @@ func TestFlush_CutAnywhere(t *testing.T) {
 	for name, kind := range kinds {
 		for how, cut := range cuts {
 			t.Run(name+", "+how, func(t *testing.T) {
+				if name != "plain" && how != "to the client" {
+					testcheck.Only(t)
+				}
 				t.Parallel()
 				db, p := cut.connect(t)
 				if kind.table != "" {
@@ -212,6 +215,9 @@ func TestFlush_CutAnywhere(t *testing.T) {
 func TestConnect_CutAnywhere(t *testing.T) {
 	for how, cut := range cuts {
 		t.Run(how, func(t *testing.T) {
+			if how != "to the client" {
+				testcheck.Only(t)
+			}
 			t.Parallel()
 			db, p := cut.connect(t)
 			r := sinktest.Begin(t, db)
@@ -568,6 +574,7 @@ func TestFlush_Stopped(t *testing.T) {
 
 // TestFlush_DiskFull has the table on a disk of 8 MB.
 func TestFlush_DiskFull(t *testing.T) {
+	testcheck.Only(t)
 	if os.Geteuid() != 0 {
 		t.Skip("NOT TESTED: a small file system takes root to mount")
 	}

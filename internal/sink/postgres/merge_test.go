@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -22,6 +23,7 @@ func (d *database) lastFlush(t *testing.T) string {
 // TestFlush_Statements: tables are written by one MERGE, but for those that the server does not merge into,
 // or into which it does so otherwise than rows are written.
 func TestFlush_Statements(t *testing.T) {
+	testcheck.Only(t)
 	server := testpg.Start(t, "track_activity_query_size=64kB")
 	for name, c := range map[string]struct {
 		ddl, late string // the latter after the first flush
@@ -153,6 +155,7 @@ func testRowsOfManySizes(t *testing.T, rows int) {
 // TestFlush_OfMostRows: a flush of most rows of a table reads all of it, at once, another one looks for each row by its
 // key; both write the rows in the order of their keys, as where others lie in tables below.
 func TestFlush_OfMostRows(t *testing.T) {
+	testcheck.Only(t)
 	const rows = 2500
 	for name, below := range map[string]string{
 		"a table":    "",
@@ -232,6 +235,7 @@ func TestFlush_RowsThatReferToMissingOnes(t *testing.T) {
 
 // TestFlush_IntoVacuumed: a table that was empty when it was vacuumed is not scanned for each row.
 func TestFlush_IntoVacuumed(t *testing.T) {
+	testcheck.Only(t)
 	const table = "CREATE TABLE t (id integer PRIMARY KEY, a text, v integer)"
 	for name, c := range map[string]struct {
 		ddl, vacuumed string
@@ -264,6 +268,7 @@ func TestFlush_IntoVacuumed(t *testing.T) {
 // TestFlush_StatesByKey: where nobody has analyzed the versions yet, or a table was empty when it was vacuumed, those
 // of each row are looked up by its key, before they are resolved and when they are written.
 func TestFlush_StatesByKey(t *testing.T) {
+	testcheck.Only(t)
 	const rows = 1999 // of more, a MERGE may hash the table
 	for scope, table := range map[fold.Scope]string{fold.ColumnScope: "weir_versions", fold.RowScope: "t"} {
 		t.Run(string(scope), func(t *testing.T) {
@@ -295,6 +300,7 @@ func TestFlush_StatesByKey(t *testing.T) {
 // TestFlush_StatesAtOnce: a flush of most rows whose states are kept does not find each by the index, and writes them in the
 // order of the keys; one of few of them does.
 func TestFlush_StatesAtOnce(t *testing.T) {
+	testcheck.Only(t)
 	const all, most, few = 15_000, 10_000, 2000
 	for name, c := range map[string]struct {
 		analyze string

@@ -160,6 +160,7 @@ func TestRefused_SetsWaitForOtherTables(t *testing.T) {
 
 // TestFlush_RowsGone: another session takes rows away while a flush waits for them.
 func TestFlush_RowsGone(t *testing.T) {
+	url := testpg.New(t)
 	for name, c := range map[string]struct {
 		theirs string
 		want   []string
@@ -174,7 +175,7 @@ func TestFlush_RowsGone(t *testing.T) {
 	} {
 		for kind, change := range map[string][]func(*fold.Options){"plain": nil, "separate statements": nil, "versions": kinds["versions"].change} {
 			t.Run(name+", "+kind, func(t *testing.T) {
-				db := connect(t, testpg.New(t))
+				db := connectEmpty(t, url)
 				if kind == "separate statements" {
 					db.separately()
 				}

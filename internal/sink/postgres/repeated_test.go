@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -104,6 +105,7 @@ func TestFlush_ReadAgain(t *testing.T) {
 // TestFlush_RepeatedByIndex: rows that a table may have already are read by its key's index, also in one that was empty
 // when it was vacuumed.
 func TestFlush_RepeatedByIndex(t *testing.T) {
+	testcheck.Only(t)
 	for key, scans := range map[string]string{"id": "n = 2", "id, a": "n >= 10000"} { // two ranges; each key
 		t.Run(key, func(t *testing.T) {
 			db := connect(t, testpg.New(t))
@@ -126,6 +128,7 @@ func TestFlush_RepeatedByIndex(t *testing.T) {
 // TestFlush_RepeatedAmongMany: of ranges that others lie in, no more is read than half as many rows again as are looked for,
 // also where the planner would rather sort what a range has.
 func TestFlush_RepeatedAmongMany(t *testing.T) {
+	testcheck.Only(t)
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id bigint PRIMARY KEY, a text)")
 	db.Exec(t, "INSERT INTO t SELECT id * 10, 'x' || id * 10 FROM generate_series(0, 9999) id ORDER BY random()")
@@ -146,6 +149,7 @@ func TestFlush_RepeatedAmongMany(t *testing.T) {
 // TestFlush_RepeatedAmongOthers: rows that lie among others, or in another order than the database's, are looked for by
 // ranges once, and then by their keys.
 func TestFlush_RepeatedAmongOthers(t *testing.T) {
+	testcheck.Only(t)
 	server := testpg.Start(t, "track_activity_query_size=1MB")
 	for name, c := range map[string]struct {
 		kind string
@@ -187,6 +191,7 @@ func TestFlush_RepeatedAmongOthers(t *testing.T) {
 
 // TestFlush_RepeatedBesideLongTexts: where few rows name a column with long texts, all of these would be read each time.
 func TestFlush_RepeatedBesideLongTexts(t *testing.T) {
+	testcheck.Only(t)
 	server := testpg.Start(t, "track_activity_query_size=64kB")
 	for _, keys := range []string{"id", "id, k"} {
 		t.Run(keys, func(t *testing.T) {
@@ -215,6 +220,7 @@ func TestFlush_RepeatedBesideLongTexts(t *testing.T) {
 
 // TestFlush_RepeatedRandom holds flushes that are compared with the table first against a plain model.
 func TestFlush_RepeatedRandom(t *testing.T) {
+	testcheck.Only(t)
 	server := testpg.Start(t)
 	for name, c := range map[string]struct {
 		kind string

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -26,6 +27,7 @@ func (d *database) fillFactor(t *testing.T) string {
 // TestFlush_MakesRoom: a table of weir's whose rows are all updated gets room for their next versions, once: then they
 // need no new index entries. It stays weir's.
 func TestFlush_MakesRoom(t *testing.T) {
+	testcheck.Only(t)
 	const rows = 4000
 	url := testpg.New(t)
 	for name, pool := range map[string]string{"alone": "", "pooled": testpg.Pool(t, url, "transaction")} {
@@ -68,6 +70,7 @@ func TestFlush_MakesRoom(t *testing.T) {
 // TestFlush_RoomEnough: a table keeps its fill factor where most updates find room as it is, and until half of the rows
 // were updated without.
 func TestFlush_RoomEnough(t *testing.T) {
+	testcheck.Only(t)
 	const rows, apart = 20_000, 8
 	db := connect(t, testpg.New(t))
 	r := sinktest.Begin(t, db)
@@ -96,6 +99,7 @@ func TestFlush_RoomEnough(t *testing.T) {
 // TestFlush_LeavesRoom: a table that somebody else made or changed, or one of another role's, keeps its fill factor,
 // and so does one of which few rows are updated at a time.
 func TestFlush_LeavesRoom(t *testing.T) {
+	testcheck.Only(t)
 	const rows = 4000
 	url := testpg.New(t)
 	for name, c := range map[string]struct {
@@ -135,6 +139,7 @@ func TestFlush_LeavesRoom(t *testing.T) {
 // TestFlush_MakesRoomLater: a lock that another session has on the table delays no flush; the fill factor is lowered
 // by one that can have it.
 func TestFlush_MakesRoomLater(t *testing.T) {
+	testcheck.Only(t)
 	const rows = 4000
 	db := connect(t, testpg.New(t))
 	r := sinktest.Begin(t, db)

@@ -12,6 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -19,6 +20,7 @@ import (
 // what it does not take is rejected, in Postgres' own words where only Postgres
 // can know.
 func TestTable_TypesOfOthers(t *testing.T) {
+	url := testpg.New(t)
 	for _, c := range []struct {
 		decl        string
 		good, stand []string // values, and how they stand in the column
@@ -54,7 +56,7 @@ func TestTable_TypesOfOthers(t *testing.T) {
 		{"xml", []string{`"<a/>"`}, []string{"<a/>"}, []string{`"<a>"`}},
 	} {
 		t.Run(c.decl, func(t *testing.T) {
-			db := connect(t, testpg.New(t))
+			db := connectEmpty(t, url)
 			db.Exec(t, `CREATE TYPE mood AS ENUM ('it''s', 'so\so')`)
 			db.Exec(t, "CREATE DOMAIN temper AS mood")
 			db.Exec(t, "CREATE DOMAIN positive AS integer CHECK (VALUE > 0)")
@@ -93,6 +95,7 @@ func TestTable_TypesOfOthers(t *testing.T) {
 // TestTable_KeysOfManySpellings: two spellings of one key are one row, in one
 // batch too.
 func TestTable_KeysOfManySpellings(t *testing.T) {
+	url := testpg.New(t)
 	for decl, spellings := range map[string][]string{
 		"uuid":             {`"A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"`, `"a0eebc999c0b4ef8bb6d6bb9bd380a11"`},
 		"timestamptz":      {`"2024-01-01T12:00:00Z"`, `"2024-01-01T14:00:00.000+02:00"`, `"2024-01-01T12:00:00.0000005Z"`},
@@ -105,7 +108,7 @@ func TestTable_KeysOfManySpellings(t *testing.T) {
 		"text":             {`"` + strings.Repeat(`\u6f22`, 450) + `"`, `"` + strings.Repeat("漢", 450) + `"`}, // maxKey is of its text
 	} {
 		t.Run(decl, func(t *testing.T) {
-			db := connect(t, testpg.New(t))
+			db := connectEmpty(t, url)
 			db.Exec(t, "CREATE TYPE mood AS ENUM ('good')")
 			db.Exec(t, "CREATE DOMAIN temper AS mood")
 			db.Exec(t, "CREATE TABLE t (id "+decl+" PRIMARY KEY, n integer, m integer)")
@@ -122,7 +125,7 @@ func TestTable_KeysOfManySpellings(t *testing.T) {
 		})
 	}
 	for _, decl := range []string{"inet", "integer[]", "jsonb", "text COLLATE nocase", "numeric(5,2)", "real", "timestamptz(0)"} {
-		db := connect(t, testpg.New(t))
+		db := connectEmpty(t, url)
 		db.Exec(t, "CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
 		db.Exec(t, "CREATE TABLE t (id "+decl+" PRIMARY KEY)")
 		if _, err := sinktest.TryBegin(t, db); err == nil || !strings.Contains(err.Error(), "could not tell which") {
@@ -270,6 +273,7 @@ func TestFlush_Synchronous(t *testing.T) {
 
 // TestFlush_LeavesRowsThatStay looks at what Postgres counts.
 func TestFlush_LeavesRowsThatStay(t *testing.T) {
+	testcheck.Only(t)
 	db := connect(t, testpg.New(t))
 	r := sinktest.Begin(t, db)
 	line := func(id int, value string) string {
@@ -322,6 +326,7 @@ func TestFlush_LeavesRowsThatStay(t *testing.T) {
 
 // TestEncodings: servers that do not keep Unicode.
 func TestEncodings(t *testing.T) {
+	testcheck.Only(t)
 	for _, c := range []struct{ encoding, rows, rejects, names string }{
 		{"LATIN1", "1|Zürich", "1", "1"},
 		{"EUC_JP", "1|Zürich,2|日本", "0", "1"},

@@ -54,10 +54,11 @@ var hung = []struct{ sql, says string }{
 // TestWiden_WhatHangsOnAColumn: a value that asks for a wider type is rejected, and names
 // what hangs on the column; all others go in, and other columns are widened.
 func TestWiden_WhatHangsOnAColumn(t *testing.T) {
+	url := testpg.New(t)
 	for _, c := range hung {
 		for _, when := range []string{"before a run", "during a run"} {
 			t.Run(c.sql+" "+when, func(t *testing.T) {
-				db := connect(t, testpg.New(t))
+				db := connectEmpty(t, url)
 				r := sinktest.Begin(t, db)
 				r.Flush(`{"id":1,"n":1,"m":1}`)
 				db.Exec(t, c.sql)

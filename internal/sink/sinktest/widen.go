@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // wideningTests: a column that becomes wider keeps its values.
@@ -49,8 +50,11 @@ var wideningTests = []test{
 		}
 	}},
 	{"TwoRunsWithDifferentTypesEndWithTheUnion", func(t *testing.T, db Database) {
-		for _, a := range kinds {
-			for _, b := range kinds {
+		for i, a := range kinds {
+			for j, b := range kinds {
+				if (i+2*j)%testcheck.Rounds(4, 1) != 0 {
+					continue
+				}
 				// Both begin before there is a table; the second knows nothing of what
 				// the first makes.
 				first, second := BeginJob(t, db, "first"), BeginJob(t, db, "second")
@@ -128,8 +132,11 @@ var wideningTests = []test{
 	}},
 	{"ColumnsAddedToATableOfOthersAreWidened", func(t *testing.T, db Database) {
 		add := func(o *fold.Options) { o.Columns = fold.AddColumns }
-		for _, a := range kinds {
-			for _, b := range kinds[1:3] {
+		for i, a := range kinds {
+			for j, b := range kinds[1:3] {
+				if (i+2*j)%testcheck.Rounds(4, 1) != 0 {
+					continue
+				}
 				theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, theirs INTEGER CHECK (theirs > 0))")
 				db.Exec(t, "INSERT INTO t (id, theirs) VALUES (9, 1)")
 				r := Begin(t, db, add)
