@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -32,6 +33,7 @@ func TestMain(m *testing.M) {
 
 // TestRun_EachStory runs each as make stories does, as little as possible.
 func TestRun_EachStory(t *testing.T) {
+	testcheck.Only(t)
 	testpg.New(t)                                     // fails in CI if Postgres cannot be had
 	dir, err := os.MkdirTemp("/tmp", "weir-stories-") // a private server may run as another user
 	if err == nil {
