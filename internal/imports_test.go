@@ -17,7 +17,7 @@ const module = "github.com/weirsync/weir/"
 // Arrows point downwards only.
 var allowed = map[string][]string{
 	"cmd/weir": {"internal/cli"},
-	"internal/cli": {"internal/config", "internal/envelope", "internal/envelope/firehose", "internal/ladder", "internal/feed", "internal/fold", "internal/mapping", "internal/metrics", "internal/job", "internal/progress", "internal/quantity", "internal/realpath", "internal/replay", "internal/report", "internal/schema", "internal/service", "internal/sink",
+	"internal/cli": {"internal/config", "internal/envelope", "internal/envelope/firehose", "internal/ladder", "internal/feed", "internal/fold", "internal/mapping", "internal/memory", "internal/metrics", "internal/job", "internal/progress", "internal/quantity", "internal/realpath", "internal/replay", "internal/report", "internal/schema", "internal/service", "internal/sink",
 		"internal/sink/postgres", "internal/sink/sqlite", "internal/source", "internal/spool", "internal/web", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/term"},
 	"internal/ladder": {"internal/feed", "internal/fold", "internal/job", "internal/lockfile", "internal/progress", "internal/quantity", "internal/report", "internal/sink", "internal/sink/postgres", "internal/sink/sqlite", "internal/source", "internal/source/file", "internal/source/tcp",
 		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/stdlib"},
@@ -50,6 +50,7 @@ var allowed = map[string][]string{
 	"internal/feed":              {},
 	"internal/backoff":           {},
 	"internal/latency":           {},
+	"internal/memory":            {"golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 	"internal/quantity":          {},
 	"internal/report":            {"internal/quantity"},
 	"internal/realpath":          {},

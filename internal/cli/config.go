@@ -42,7 +42,7 @@ file.`,
 			}
 			t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 			for _, s := range settings {
-				fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, printable(s.Value()), s.Origin)
+				fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, printable(s.Value()), originText(s))
 			}
 			if err := t.Flush(); err != nil || file.Mapping == nil {
 				return err
@@ -57,6 +57,14 @@ file.`,
 	}
 	o.flags(c.Flags())
 	return c
+}
+
+// originText is where the value of a setting came from.
+func originText(s *config.Setting) string {
+	if s.Origin == config.Default && s.Why != nil {
+		return s.Origin + ": " + s.Why()
+	}
+	return s.Origin
 }
 
 func (e *env) configCheckCommand() *cobra.Command {

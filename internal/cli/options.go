@@ -15,6 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/memory"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 )
@@ -250,28 +251,44 @@ func fieldValue(flag, s string) (field, value string, err error) {
 	return field, value, err
 }
 
+// foldBuffer is the memory for batches, in bytes, of commands that fold without a run.
+const foldBuffer = 256 << 20
+
+// A bufferSize is the size of the batches' memory, with the reason why the default is what it is.
+type bufferSize struct{ memory.Buffer }
+
+// Set reads a size.
+func (b *bufferSize) Set(text string) error { return (*config.Size)(&b.Bytes).Set(text) }
+
+func (b *bufferSize) String() string { return config.Size(b.Bytes).String() }
+
+// Type names the kind of value in the help.
+func (b *bufferSize) Type() string { return (*config.Size)(&b.Bytes).Type() }
+
+// Why is the reason of the default.
+func (b *bufferSize) Why() string { return b.Buffer.Why }
+
 // batchOptions say when batches are written, and how.
 type batchOptions struct {
 	batchPeriod time.Duration
-	batchRows   int
-	buffer      config.Size
+	batchRows   config.OptCount
+	buffer      bufferSize
 	synchronous sink.Level
 	prefetch    string
 	retryFor    config.OptDuration
 }
 
 const (
-	defaultBatchRows   = 100_000
-	defaultBuffer      = 256 << 20 // bytes
 	defaultSynchronous = sink.Full
 	defaultRetryFor    = 5 * time.Minute
 )
 
 func (o *batchOptions) flags(f *pflag.FlagSet, enums *choices) {
 	f.DurationVar(&o.batchPeriod, "batch-period", 0, "write a line after this time at the latest (default 1s; files: when a batch is full)")
-	addWhole(f, &o.batchRows, "batch-rows", defaultBatchRows, "write a batch when it has this many `ROWS`")
-	o.buffer = defaultBuffer
-	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading pauses")
+	f.Var(&o.batchRows, "batch-rows", "write a batch when it has this many `ROWS`")
+	o.buffer = bufferSize{memory.Available().Buffer()}
+	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading pauses (default a quarter of the memory that weir may use: 64MiB to 2GiB)")
+	f.Lookup("buffer").DefValue = "" // it is another one on another machine
 	addChoice(enums, f, &o.synchronous, "synchronous", defaultSynchronous, "how safe a commit is from a power cut; see docs/durability.md", sink.Levels...)
 	addChoice(enums, f, &o.prefetch, "prefetch", job.PrefetchAuto, "read the rows of a batch before they are written, many at once; auto: when flushes wait for the disk", job.PrefetchAuto, job.PrefetchOn, job.PrefetchOff)
 	f.Var(&o.retryFor, "retry-for", "how long to retry a locked or unavailable database, or a lost feed (default 5m; connections: forever)")
@@ -280,11 +297,11 @@ func (o *batchOptions) flags(f *pflag.FlagSet, enums *choices) {
 func (o *batchOptions) check() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if o.batchRows < 1 {
-		fault("--batch-rows %d: must be at least 1", o.batchRows)
+	if o.batchRows.IsSet && o.batchRows.N < 1 {
+		fault("--batch-rows %d: must be at least 1", o.batchRows.N)
 	}
-	if o.buffer < 1<<20 || o.buffer > 32<<30 {
-		fault("--buffer %s: must be between 1MiB and 32GiB", o.buffer)
+	if o.buffer.Bytes < 1<<20 || o.buffer.Bytes > 32<<30 {
+		fault("--buffer %s: must be between 1MiB and 32GiB", &o.buffer)
 	}
 	if o.batchPeriod < 0 || o.retryFor.Duration < 0 {
 		fault("--batch-period and --retry-for cannot be negative")

@@ -25,7 +25,7 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 		err = errors.New("no source is named, and stdin is a terminal: weir sync feed.jsonl --to flights.db")
 	}
 	o.preset(args, o.compression)
-	src := source.Options{MaxLine: int(o.maxLine), Follow: o.follow, Compression: o.compression, Windows: int(o.buffer / 4), Stdin: e.stdin}
+	src := source.Options{MaxLine: int(o.maxLine), Follow: o.follow, Compression: o.compression, Windows: int(o.buffer.Bytes / 4), Stdin: e.stdin}
 	rules, rulesErr := o.rules()
 	feed, feedErr := o.feedOptions.settings(e.lookupEnv, &src)
 	rate, rateErr := readRate("max-rate", o.maxRate)
@@ -81,7 +81,7 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 		Source:  src, Feed: feed,
 		Job: jobName, ResumeStdin: o.job != "",
 		Tables: c.Tables, Star: c.Star, NewMapper: c.NewMapper, Mapping: c.Mapping, Stream: c.Stream, Backfill: o.backfill(jobName, sources),
-		BatchRows: o.batchRows, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: int64(o.buffer), Prefetch: o.prefetch, Tombstones: time.Duration(o.tombstones),
+		BatchRows: o.batchRows.N, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: o.buffer.Bytes, Prefetch: o.prefetch, Tombstones: time.Duration(o.tombstones),
 		Spool:   spool.Folders{Dir: o.spool, Max: int64(o.spoolMax), Capture: o.capture, KeepCaptures: o.keepCaptures.Duration},
 		Rejects: rejects, MaxRejects: o.maxRejects, RejectsAge: o.keepRejects.Duration, ShowRejects: o.showRejects(),
 		FromStart: o.fromStart, Rebuild: o.rebuild, AcceptSettings: o.accept,

@@ -31,6 +31,9 @@ func settingsOf(f *pflag.FlagSet, o *syncOptions) (settings []*config.Setting) {
 				return list.Replace(v)
 			}
 		}
+		if v, ok := fl.Value.(interface{ Why() string }); ok {
+			s.Why = v.Why
+		}
 		if fl.Changed {
 			s.Origin = "flag --" + fl.Name
 		}

@@ -104,8 +104,8 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string) error {
 	out := newPrinter(e, o, p)
 	defer out.close()
 	for _, s := range o.resolved {
-		if s.Origin != config.Default {
-			e.log.Debug(fmt.Sprintf("%s = %s (%s)", s.Name, s.Value(), s.Origin))
+		if s.Origin != config.Default || s.Why != nil {
+			e.log.Debug(fmt.Sprintf("%s = %s (%s)", s.Name, s.Value(), originText(s)))
 		}
 	}
 	e.log.Debug("the other settings have their defaults: weir config print shows all")

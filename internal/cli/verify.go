@@ -290,7 +290,7 @@ func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err 
 		return err
 	}
 	c := job.Config{Sources: files, Source: source.Options{MaxLine: int(o.maxLine)},
-		BatchPeriod: math.MaxInt64, BatchRows: math.MaxInt, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Log: e.log}
+		BatchPeriod: math.MaxInt64, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Log: e.log}
 	if err := o.tables(&c, &to.Driver, table, opt); err != nil {
 		return usageError{err}
 	}

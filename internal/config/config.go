@@ -23,6 +23,8 @@ type Setting struct {
 	SetList func([]string) error
 	// Origin says where the value came from; a setting that has one is not set again.
 	Origin string
+	// Why says why the default is what it is on this machine; nil: it is the same on all.
+	Why func() string
 }
 
 // Default is the origin of a value that nothing has set.

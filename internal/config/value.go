@@ -47,6 +47,31 @@ func (s Size) String() string {
 // Type names the kind of value in the help.
 func (s *Size) Type() string { return "size" }
 
+// OptCount is a whole number of things; where it is not set, there is no limit.
+type OptCount struct {
+	N     int
+	IsSet bool
+}
+
+// Set reads a whole number.
+func (c *OptCount) Set(text string) (err error) {
+	c.IsSet = true
+	if c.N, err = strconv.Atoi(text); err == nil && strconv.Itoa(c.N) != text {
+		err = strconv.ErrSyntax // 010 is 8 to some
+	}
+	return err
+}
+
+func (c *OptCount) String() string {
+	if !c.IsSet {
+		return "no limit"
+	}
+	return strconv.Itoa(c.N)
+}
+
+// Type names the kind of value in the help.
+func (c *OptCount) Type() string { return "int" }
+
 // Duration is a duration that may be in days, such as 7d.
 type Duration time.Duration
 

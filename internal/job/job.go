@@ -62,7 +62,7 @@ type Config struct {
 	// checkpoints.
 	Mapping map[string]string
 
-	BatchRows int
+	BatchRows int // a set has at most; 0 is no limit
 	// BatchPeriod is how long a line waits at most before it is written; 0
 	// means 1s for a source that can make its reader wait or that is held to a
 	// rate, and no limit for another file.
@@ -270,7 +270,7 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	full, ready, free := make(chan *set), make(chan *set), make(chan *set, 2)
 	for range 2 {
 		s := newSet(len(r.Tables))
-		s.Unsplit, s.Whole = r.lookedAt, r.lookedAt && r.BatchRows == math.MaxInt
+		s.Unsplit, s.Whole = r.lookedAt, r.lookedAt && r.Buffer == math.MaxInt64
 		free <- s
 	}
 	in := &reader{run: r, scans: scans, full: full, free: free, unmarked: unmarked}

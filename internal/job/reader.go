@@ -261,7 +261,7 @@ const rejectShare = 8
 // isFull reports whether the set at hand has no room left.
 func (rd *reader) isFull() bool {
 	s := rd.set
-	return s.Rows() >= rd.BatchRows || int64(s.Bytes()) >= rd.Buffer/2 || int64(s.RejectBytes()+s.resumeBytes) >= rd.Buffer/rejectShare
+	return rd.BatchRows > 0 && s.Rows() >= rd.BatchRows || int64(s.Bytes()) >= rd.Buffer/2 || int64(s.RejectBytes()+s.resumeBytes) >= rd.Buffer/rejectShare
 }
 
 // startPeriod notes when the first line of the set came in, and how long it waits.

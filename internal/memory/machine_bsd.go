@@ -1,0 +1,19 @@
+//go:build darwin || freebsd
+
+package memory
+
+import (
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+)
+
+// machine returns the machine's memory in bytes, 0 if it cannot be told.
+func machine(fs.FS) int64 {
+	for _, name := range []string{"hw.memsize", "hw.physmem"} { // of macOS, and of FreeBSD
+		if n, err := unix.SysctlUint64(name); err == nil {
+			return int64(n)
+		}
+	}
+	return 0
+}

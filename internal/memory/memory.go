@@ -1,0 +1,114 @@
+// Package memory says how much memory this process may use.
+package memory
+
+import (
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Limit is how much memory a process may use.
+type Limit struct {
+	Bytes int64  // 0: nothing says
+	From  string // what says so, for people: "the machine's memory"
+}
+
+// Available returns the lowest of the limits of this process: the memory of its control groups, GOMEMLIMIT,
+// and the machine's memory.
+func Available() Limit {
+	l := available(os.DirFS("/"))
+	l.lower(debug.SetMemoryLimit(-1), "GOMEMLIMIT")
+	return l
+}
+
+// available is Available of what stands in files.
+func available(root fs.FS) (l Limit) {
+	l.lower(machine(root), "the machine's memory")
+	for _, file := range groupFiles(root) {
+		l.lower(number(read(root, file)), "the control group's "+path.Base(file))
+	}
+	return l
+}
+
+func (l *Limit) lower(bytes int64, from string) {
+	if bytes > 0 && bytes < math.MaxInt64 && (l.Bytes == 0 || bytes < l.Bytes) {
+		*l = Limit{bytes, from}
+	}
+}
+
+// groupFiles are the files that may hold limits of the groups that this process is in: of each one and all above
+// it. A container may see the path of a group that only its host has, and its own limits at the top.
+func groupFiles(root fs.FS) (files []string) {
+	for line := range strings.Lines(read(root, "proc/self/cgroup")) {
+		controllers, group, _ := strings.Cut(strings.TrimSpace(line[strings.Index(line, ":")+1:]), ":")
+		folder, names := "sys/fs/cgroup", []string{"memory.max", "memory.high"}
+		switch {
+		case controllers == "": // version 2
+		case slices.Contains(strings.Split(controllers, ","), "memory"):
+			folder, names = "sys/fs/cgroup/memory", []string{"memory.limit_in_bytes"}
+		default:
+			continue
+		}
+		for ; ; group = path.Dir(group) {
+			for _, name := range names {
+				files = append(files, path.Join(folder, group, name))
+			}
+			if group == "/" || group == "." || group == "" {
+				break
+			}
+		}
+	}
+	return files
+}
+
+func read(root fs.FS, file string) string {
+	b, _ := fs.ReadFile(root, file) // a missing file has no limit
+	return strings.TrimSpace(string(b))
+}
+
+// number returns 0 for a text that is no number, such as max. The old control groups have a number near the
+// highest one where there is no limit.
+func number(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n > math.MaxInt64-1<<20 {
+		return 0
+	}
+	return n
+}
+
+// A Buffer is how much memory a run takes for its batches, and why it is this much.
+type Buffer struct {
+	Bytes int64  // a whole number of MiB
+	Why   string // for people: "a quarter of 8.0 GiB, the machine's memory"
+}
+
+// The least and the most that [Limit.Buffer] returns, in bytes.
+const least, most = 64 << 20, 2 << 30
+
+// Buffer returns a quarter of the limit, at least 64 MiB and at most 2 GiB.
+func (l Limit) Buffer() Buffer {
+	why := fmt.Sprintf("a quarter of %s, %s", size(l.Bytes), l.From)
+	switch quarter := l.Bytes / 4 &^ (1<<20 - 1); {
+	case l.Bytes == 0:
+		return Buffer{least, "64 MiB at least; the system does not say how much memory there is"}
+	case quarter < least:
+		return Buffer{least, "64 MiB at least; " + why + ", is less"}
+	case quarter > most:
+		return Buffer{most, "2 GiB at most; " + why + ", is more"}
+	default:
+		return Buffer{quarter, why}
+	}
+}
+
+func size(bytes int64) string {
+	if bytes < 1<<30 {
+		return fmt.Sprintf("%d MiB", bytes>>20)
+	}
+	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
+}
