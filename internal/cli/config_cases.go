@@ -55,7 +55,7 @@ func (e *env) runCases(ctx context.Context, file *config.File) error {
 	for i := range file.Cases {
 		test := &file.Cases[i]
 		differences := map[string][]*config.Fault{}
-		for batches, rows := range map[string]int{"in one batch": math.MaxInt, "line by line": 1} {
+		for batches, rows := range map[string]int{"in one batch": 0, "line by line": 1} {
 			found, err := runCase(ctx, &m, test, rows)
 			if err != nil {
 				return fmt.Errorf("test %q, %s: %w", test.Name, batches, err)
@@ -79,7 +79,7 @@ func (e *env) runCases(ctx context.Context, file *config.File) error {
 	return nil
 }
 
-// runCase applies the feed of a test to empty tables, in batches of a number of rows, and compares
+// runCase applies the feed of a test to empty tables, in batches of a number of rows (0: in one), and compares
 // them.
 func runCase(ctx context.Context, m *mapping.Mapping, test *config.Case, batchRows int) (_ []*config.Fault, err error) {
 	dir, err := os.MkdirTemp("", "weir-test-")

@@ -147,8 +147,16 @@ func (b *Batch) Bytes() int {
 	return b.arena.bytes() + 4*b.cells + perSlot*len(b.index) + perRow*cap(b.rows) + perLogged*len(b.log) + perVersions*cap(b.versions) + perLinked*cap(b.links) + 4*cap(b.lanes) + b.extra
 }
 
-// Reset empties the batch and keeps its memory. What was read from it is void.
+// keptArena is how much of its arena a batch keeps whatever it needed of it last, in bytes.
+const keptArena = 16 * chunkSize
+
+// Reset empties the batch. It keeps its memory for the next content, unless it needed less than an eighth of it: a
+// live run that has caught up gives back what that took. What was read from it is void.
 func (b *Batch) Reset() {
+	if held := len(b.arena.chunks) * chunkSize; held > keptArena && b.arena.bytes() < held/8 {
+		*b = Batch{text: b.text}
+		return
+	}
 	b.arena.reset()
 	clear(b.index)
 	clear(b.rows)

@@ -53,6 +53,14 @@ func (s *Set) Rows() (n int) {
 	return n
 }
 
+// Messages returns the number of messages of all tables.
+func (s *Set) Messages() (n int64) {
+	for _, b := range s.Batches {
+		n += b.Messages
+	}
+	return n
+}
+
 // Bytes returns the memory that the set holds its content in, with that of the rows that
 // [Explosion.Explode] makes of it.
 func (s *Set) Bytes() int {

@@ -65,7 +65,7 @@ type Config struct {
 	BatchRows int // a set has at most; 0 is no limit
 	// BatchPeriod is how long a line waits at most before it is written; 0
 	// means 1s for a source that can make its reader wait or that is held to a
-	// rate, and no limit for another file.
+	// rate, up to 10s for a followed file or Kafka while there is more to read, and no limit for another file.
 	BatchPeriod time.Duration
 	MaxRate     float64 // lines a second that are read at most; 0 is no limit
 	Buffer      int64   // bytes of memory for both sets
@@ -100,6 +100,9 @@ type Config struct {
 }
 
 const livePeriod = time.Second
+
+// catchUpPeriod is how long a line of a followed file or of Kafka waits at most while there is more to read.
+const catchUpPeriod = 10 * time.Second
 
 // ErrRejected ends a run that takes no bad lines.
 var ErrRejected = errors.New("a line was rejected")

@@ -45,6 +45,9 @@ type lane struct {
 	begun    source.Begun
 	begin    position      // of its first line
 	period   time.Duration // a line waits at most before it is written; 0 is no limit
+	// prompt tells that this is so while lines wait to be read, too. Else a batch is filled until there are none
+	// for the moment, for [catchUpPeriod] at most.
+	prompt bool
 
 	reading laneReading // the reader's
 	flushed laneFlushed // the flusher's
@@ -264,8 +267,10 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	if topic, partition, ok := source.Partition(l.name); ok {
 		l.progress.Partition(topic, partition, l.begun.Lag, l.begun.Connected)
 	}
+	l.prompt = l.period > 0
 	if l.period == 0 && (l.begun.Waits || o.MaxRate > 0) {
-		l.period = livePeriod
+		of := source.TraitsOf(l.name)
+		l.period, l.prompt = livePeriod, o.MaxRate > 0 || !of.Stored() && !of.Records
 	}
 	o.mu.Lock()
 	o.lanes = append(o.lanes, l)

@@ -127,7 +127,7 @@ func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err err
 		}
 		at = next
 		r.advance()
-		if rd.isFull() {
+		if rd.isFull() || rd.isEager() {
 			rd.moveTo(e, at)
 			if err := rd.handOver(flushing); err != nil {
 				return at, err

@@ -13,6 +13,7 @@ type set struct {
 	*fold.Set
 	first   time.Time     // when the first line came in
 	period  time.Duration // how long it waits at most: the shortest of its lanes; 0 is no limit
+	prompt  bool          // it is written after that time although there is more to read; see lane.prompt
 	lanes   []setLane
 	ended   []*lane // their claims are released when the set is committed
 	rebuild bool    // the tables are emptied first
