@@ -118,8 +118,8 @@ type GroupClaims interface {
 	Database(ctx context.Context) (id string, err error)
 	// Begin writes the checkpoints of lanes that have none, in the name of a run.
 	Begin(ctx context.Context, run string, lanes []Lane) error
-	// TakeOver moves the fences of lanes on, by the name of a run that writes no flushes, and returns
-	// their checkpoints with the new Seq, and the Run that was there before. It waits for flushes of these lanes that are
+	// TakeOver moves the fences of lanes on, once for a name, which has no space and is that of no run, and returns
+	// their checkpoints with the new Seq. It waits for flushes of these lanes that are
 	// under way, so that no other run changes these checkpoints any more. Drop need not release them.
 	TakeOver(ctx context.Context, run string, lanes ...string) ([]Checkpoint, error)
 }

@@ -90,7 +90,7 @@ func (c *Claims) Checkpoints(ctx context.Context, lanes ...string) ([]sink.Check
 }
 
 func (c *Claims) checkpointsSQL(lanes []string) string {
-	return c.lanesSQL(c.job, lanes, `c.seq, c.line, c."offset", coalesce(c.mark, ''), c.rejected, coalesce(c.settings, ''), c.run, coalesce(c.tableid, ''), `+micros("c.updated"))
+	return c.lanesSQL(c.job, lanes, `c.seq, c.line, c."offset", coalesce(c.mark, ''), c.rejected, coalesce(c.settings, ''), `+writerSQL+`, coalesce(c.tableid, ''), `+micros("c.updated"))
 }
 
 // readCheckpoints reads the answer to checkpointsSQL.

@@ -76,8 +76,12 @@ func (c *Claims) write(ctx context.Context, statements ...string) ([][][]byte, e
 	return r[last].rows, nil
 }
 
+// writerSQL is the run that wrote a checkpoint: TakeOver puts its own name and a space before it, which the
+// next flush replaces.
+const writerSQL = "regexp_replace(c.run, '^.* ', '')"
+
 // TakeOver implements [sink.GroupClaims]. The row of a lane is its lock: a flush has it from its
-// fence to its end.
+// fence to its end. A second call with a name finds it, and changes nothing.
 func (c *Claims) TakeOver(ctx context.Context, run string, lanes ...string) ([]sink.Checkpoint, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,8 +97,9 @@ func (c *Claims) TakeOver(ctx context.Context, run string, lanes ...string) ([]s
 	s.add("BEGIN ISOLATION LEVEL READ COMMITTED")
 	s.add("SET LOCAL lock_timeout = '%s'", takeOverWait)
 	s.add("SET LOCAL synchronous_commit = on") // what the run reads from here rests on it
-	found := s.add("%s ORDER BY c.source FOR NO KEY UPDATE OF c", c.checkpointsSQL(lanes))
-	s.add("UPDATE %s.weir_checkpoints c SET seq = seq + 1, run = %s WHERE %s", c.schema, c.literal(run), of)
+	s.add("%s ORDER BY c.source FOR NO KEY UPDATE OF c", c.checkpointsSQL(lanes))
+	s.add("UPDATE %s.weir_checkpoints c SET seq = seq + 1, run = %s || ' ' || %s WHERE %s AND split_part(run, ' ', 1) <> %[2]s", c.schema, c.literal(run), writerSQL, of)
+	found := s.add("%s", c.checkpointsSQL(lanes))
 	s.add("COMMIT")
 	r, err := c.run(ctx, s)
 	if e := pgError(err); e != nil && e.Code == "55P03" {
@@ -103,11 +108,7 @@ func (c *Claims) TakeOver(ctx context.Context, run string, lanes ...string) ([]s
 		c.drop()
 		return nil, c.explain(err)
 	}
-	all := readCheckpoints(len(lanes), r[found].rows)
-	for i := range all {
-		all[i].Seq++
-	}
-	return all, nil
+	return readCheckpoints(len(lanes), r[found].rows), nil
 }
 
 // endStopped ends the sessions of the job that have changed checkpoints, have not committed, and

@@ -59,10 +59,33 @@ func TestTakeOver_Fences(t *testing.T) {
 	if cp := takeOver(t, first, "first", "a"); cp.Seq != 2 || cp.Offset != 7 || cp.Mark != "{}" {
 		t.Errorf("the checkpoint is %+v", cp)
 	}
-	if cp := takeOver(t, second, "second", "a"); cp.Seq != 3 || cp.Run != "first" || cp.Offset != 7 {
+	if cp := takeOver(t, second, "second", "a"); cp.Seq != 3 || len(cp.Run) != 1 || cp.Offset != 7 {
 		t.Errorf("the checkpoint is %+v", cp)
 	}
-	sinktest.Expect(t, db, `SELECT source, seq, run = 'second', "offset" FROM weir_checkpoints ORDER BY 1`, "a|3|true|7", "b|1|false|0")
+	sinktest.Expect(t, db, `SELECT source, seq, run LIKE 'second _', "offset" FROM weir_checkpoints ORDER BY 1`, "a|3|true|7", "b|1|false|0")
+}
+
+// TestTakeOver_LostAnswers: whatever answer is lost, the next try has the same checkpoint, and the run
+// that wrote it.
+func TestTakeOver_LostAnswers(t *testing.T) {
+	t.Parallel()
+	url := testpg.New(t)
+	p := testpg.NewProxy(t, url)
+	direct, db := connect(t, url), connect(t, p.URL())
+	if err := direct.Claims(t, "job").(sink.GroupClaims).Begin(t.Context(), "writer", []sink.Lane{{Source: "a"}}); err != nil {
+		t.Fatal(err)
+	}
+	claims := db.Claims(t, "job")
+	last := takeOver(t, claims, "begun", "a").Seq
+	for n, cut := 0, true; cut; n++ {
+		p.Cut(func(m testpg.Message) bool { return !m.FromClient && m.Number == n })
+		cuts := p.Cuts()
+		cp := takeOver(t, claims, fmt.Sprint("member", n), "a")
+		if last++; cp.Seq != last || cp.Run != "writer" {
+			t.Errorf("without the server's message %d the checkpoint is %+v, want Seq %d", n, cp, last)
+		}
+		cut = p.Cuts() > cuts
+	}
 }
 
 // TestTakeOver_StoppedInTransaction: a flush whose weir is stopped in the middle holds the lane
@@ -100,7 +123,7 @@ func TestTakeOver_StoppedInTransaction(t *testing.T) {
 		t.Error(err)
 	}
 	flush("")
-	if cp := takeOver(t, claims, "last", "a"); cp.Offset != 5 || cp.Seq != 4 || cp.Run != "next" {
+	if cp := takeOver(t, claims, "last", "a"); cp.Offset != 5 || cp.Seq != 4 || cp.Run != "run" {
 		t.Errorf("the flush of a weir that is stopped: %+v", cp)
 	}
 	sinktest.Expect(t, db, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'weir/job' AND state = 'idle in transaction'", "0")
