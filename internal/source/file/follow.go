@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/weirsync/weir/internal/backoff"
@@ -135,19 +137,20 @@ func (t *follower) over() (bool, error) {
 	return seen && t.replaced, nil
 }
 
-// reopen goes to the start of the file that path is now.
+// reopen goes to the start of the file that is read next: the one at path now, or one that was there
+// between two looks.
 func (t *follower) reopen() error {
 	if t.truncated {
 		t.log.Warn(fmt.Sprintf("%s was truncated: it is read again from its start; what was written to it after byte %d and before the truncation was not seen", t.path, t.at))
 		t.truncated = false
 		return t.from(0)
 	}
-	f, err := os.Open(t.path)
+	f, err := t.openNext()
 	for errors.Is(err, fs.ErrNotExist) { // renamed once more
 		if err := backoff.Sleep(t.ctx, t.poll); err != nil {
 			return err
 		}
-		f, err = os.Open(t.path)
+		f, err = t.openNext()
 	}
 	if err != nil {
 		return fmt.Errorf("follow %s over its rotation: %w", t.path, lines.Bare(err))
@@ -155,4 +158,46 @@ func (t *follower) reopen() error {
 	t.file.Close()
 	t.file, t.replaced = f, false
 	return t.from(0)
+}
+
+// openNext opens the file that is read next. The error is an [fs.ErrNotExist] if it was renamed meanwhile.
+func (t *follower) openNext() (*os.File, error) {
+	own, err := t.file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	path, doubtful, err := successor(t.path, own)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	again, _, err := successor(t.path, own)
+	if err == nil {
+		err = sameFile(f, again)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	if len(doubtful) > 0 {
+		t.log.Warn(fmt.Sprintf("%s was replaced, and it is not clear whether it was rotated more than once since the last look: if these were %s meanwhile, sync them too: %s",
+			t.path, filepath.Base(t.path), strings.Join(doubtful, ", ")))
+	}
+	return f, nil
+}
+
+// sameFile returns an [fs.ErrNotExist] if the file at a path is not f.
+func sameFile(f *os.File, path string) error {
+	own, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	now, err := os.Stat(path)
+	if err == nil && !os.SameFile(own, now) {
+		err = fs.ErrNotExist
+	}
+	return err
 }

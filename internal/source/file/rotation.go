@@ -1,0 +1,79 @@
+package file
+
+import (
+	"cmp"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// successor returns the path of the file to read after own, which was at path before: the oldest of the
+// files that were rotated after it, or path. doubtful are the names of files that were written after own,
+// and that path may have been too: their names do not say whether they were.
+func successor(path string, own fs.FileInfo) (next string, doubtful []string, err error) {
+	now, err := os.Stat(path)
+	if err != nil {
+		return "", nil, err
+	}
+	dir, base := filepath.Split(path)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	var renamed string // what own is called now
+	var written []fs.FileInfo
+	for _, e := range entries {
+		info, err := e.Info()
+		switch {
+		case err != nil || !info.Mode().IsRegular() || os.SameFile(info, now):
+		case os.SameFile(info, own):
+			renamed = info.Name()
+		case !info.ModTime().Before(own.ModTime()):
+			written = append(written, info)
+		}
+	}
+	common := commonPrefix(base, renamed)
+	var rotated []string
+	for _, info := range written {
+		rest, begins := strings.CutPrefix(info.Name(), common)
+		switch {
+		case begins && numbers.ReplaceAllString(rest, "#") == numbers.ReplaceAllString(renamed[len(common):], "#") && compareAge(rest, renamed[len(common):]) > 0:
+			rotated = append(rotated, rest)
+		case info.ModTime().After(own.ModTime()) && numbers.MatchString(strings.TrimPrefix(info.Name(), base)) && strings.HasPrefix(info.Name(), base):
+			doubtful = append(doubtful, info.Name())
+		}
+	}
+	if len(rotated) == 0 {
+		return path, doubtful, nil
+	}
+	return dir + common + slices.MinFunc(rotated, compareAge), doubtful, nil
+}
+
+var numbers = regexp.MustCompile(`[0-9]+`)
+
+// compareAge compares the ends of the names of two rotated files, which differ in their numbers alone. It
+// is negative if a is the older one: FILE.1 is newer than FILE.2, FILE-20241124 older than FILE-20241125.
+func compareAge(a, b string) int {
+	as, bs := numbers.FindAllString(a, -1), numbers.FindAllString(b, -1)
+	dated := slices.ContainsFunc(as, func(n string) bool { return len(n) > 3 })
+	for i := range as {
+		x, y := strings.TrimLeft(as[i], "0"), strings.TrimLeft(bs[i], "0")
+		if c := cmp.Or(len(x)-len(y), strings.Compare(x, y)); c != 0 && dated {
+			return c
+		} else if c != 0 {
+			return -c
+		}
+	}
+	return 0
+}
+
+func commonPrefix(a, b string) string {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return a[:n]
+}
