@@ -80,7 +80,7 @@ func TestStalled_FlushWaitsForALock(t *testing.T) {
 	l.start("sync", "sync", "feed.jsonl", "--follow", "--table", "t", "--to", l.to, "--metrics-addr", "127.0.0.1:0")
 	const text = "waiting for a flush to end (another session's lock, or a slow database)"
 	l.stalls("sync", "flush", text)
-	if m := l.get("sync", "/metrics"); !regexp.MustCompile(`(?m)^weir_flush_running_seconds\{weir_job="t"\} 1\d`).MatchString(m) {
+	if m := l.get("sync", "/metrics"); !regexp.MustCompile(`(?m)^weir_flush_running_seconds\{weir_job="t"\} [1-9]`).MatchString(m) {
 		t.Error("the age of the flush is no metric")
 	}
 	l.check(lock.Rollback())
