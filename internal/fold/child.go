@@ -142,7 +142,6 @@ func (f *Folder) eachOfSets(c *Change, each func(*TableChange) error) error {
 // judgeSets decides whether the tables of the rows that are values of a change's row take them.
 // The table that does not is returned.
 func (f Folders) judgeSets(s *Set, c *TableChange) (table int, err error) {
-	bytes := 0
 	err = f[c.Table].eachOfSets(&c.Change, func(e *TableChange) error {
 		table = e.Table
 		of := f[table]
@@ -153,23 +152,20 @@ func (f Folders) judgeSets(s *Set, c *TableChange) (table int, err error) {
 		if of.extent() != to {
 			s.before = append(s.before, undo{of, to})
 		}
-		bytes += 2*perRow + perIndexed + 4*len(of.table.Columns) + len(e.Text)
 		return nil
 	})
-	if err == nil {
-		s.explodes += bytes
-	}
 	return table, err
 }
 
-// widenSets has the tables hold the rows that are values of a change's row.
-func (f Folders) widenSets(c *TableChange) error {
+// widenSets makes room in the set, and in the tables' columns, for the rows that are values of a change's row.
+func (f Folders) widenSets(s *Set, c *TableChange) error {
 	return f[c.Table].eachOfSets(&c.Change, func(e *TableChange) error {
 		of := f[e.Table]
 		if err := of.resolve(&e.Change); err != nil {
 			return err
 		}
 		of.widen(&e.Change)
+		s.explodes += 2*perRow + perIndexed + 4*len(of.table.Columns) + len(e.Text)
 		return nil
 	})
 }

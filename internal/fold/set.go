@@ -190,7 +190,7 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 			}
 		}
 		if folder.hasSets() {
-			if err := f.widenSets(c); err != nil {
+			if err := f.widenSets(s, c); err != nil {
 				return c.Table, err
 			}
 		}

@@ -256,6 +256,20 @@ var nestedTests = []test{
 		Counts(t, n.Flush(line), 4, 0, 0, 0)
 		Counts(t, n.Flush(line), 0, 0, 4, 0)
 	}},
+	{"ARejectedMessageTakesNoRoomForTheRowsOfItsSets", func(t *testing.T, db Database) {
+		theirs(t, db, "CREATE TABLE notes (id bigint PRIMARY KEY, n bigint)")
+		m := Shop(t)
+		m.Tables = append(m.Tables, mapping.Table{Name: "notes", Key: []string{"id"}, Columns: columnsOf(t, "id, n: note")})
+		n := BeginNested(t, db, m, false)
+		n.Fold(`{"id":1,"note":1,"items":[{"sku":"x"}]}`)
+		before := n.set.Bytes()
+		if _, err := n.fold([]byte(`{"id":2,"note":"none","items":[{"sku":"x"},{"sku":"y"},{"sku":"z"}]}`), fold.Place{Line: 2}); err == nil {
+			t.Error("the message is taken")
+		}
+		if after := n.set.Bytes(); after != before {
+			t.Errorf("the set takes %d bytes, before the rejected message %d", after, before)
+		}
+	}},
 	{"ABatchHasRoomForTheRowsOfItsSets", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, Shop(t), false)
 		n.Fold(`{"id":1,"items":[` + strings.Repeat(`{"sku":"x"},`, 999) + `{"sku":"y"}]}`)
