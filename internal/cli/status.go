@@ -107,7 +107,10 @@ func (e *env) printStatus(st sink.Status, job string) error {
 	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TABLE\tSOURCE\tLINE\tOFFSET\tBATCHES\tUPDATED\tJOB")
 	for _, j := range st.Jobs {
-		updated, tables := j.Updated.Local().Format(time.DateTime), printable(strings.Join(j.Tables, ", "))
+		updated, tables := "", printable(strings.Join(j.Tables, ", "))
+		if !j.Updated.IsZero() {
+			updated = j.Updated.Local().Format(time.DateTime)
+		}
 		if j.Source == "" { // no run resumes what the job has read
 			fmt.Fprintf(t, "%s\tstdin\t\t\t\t%s\t%s\n", tables, updated, printable(j.Job))
 			continue

@@ -76,8 +76,12 @@ func (q Query) Status(ctx context.Context) (st Status, err error) {
 		return st, err
 	}
 	for _, row := range jobs {
-		st.Jobs = append(st.Jobs, JobStatus{Job: string(row[0]), Tables: strings.Split(string(row[1]), betweenTables), Source: string(row[2]),
-			Line: number(row[3]), Offset: number(row[4]), Flushes: number(row[5]), Updated: time.UnixMicro(number(row[6])).UTC()})
+		j := JobStatus{Job: string(row[0]), Tables: strings.Split(string(row[1]), betweenTables), Source: string(row[2]),
+			Line: number(row[3]), Offset: number(row[4]), Flushes: number(row[5])}
+		if row[6] != nil {
+			j.Updated = time.UnixMicro(number(row[6])).UTC()
+		}
+		st.Jobs = append(st.Jobs, j)
 	}
 	rejects, err := q(ctx, func(d Dialect) string {
 		return d.with("SELECT job, " + d.Reason + ", count(*) FROM {p}weir_rejects GROUP BY 1, 2 ORDER BY 1, 3 DESC")

@@ -267,7 +267,7 @@ type JobStatus struct {
 	Line    int64     `json:"line"`
 	Offset  int64     `json:"offset"`
 	Flushes int64     `json:"batches"`
-	Updated time.Time `json:"updated"`
+	Updated time.Time `json:"updated,omitzero"` // zero: no checkpoint of the job is kept
 }
 
 // Forgotten counts what was removed with a job.

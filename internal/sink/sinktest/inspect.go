@@ -95,6 +95,13 @@ var inspectorTests = []test{
 			t.Errorf("the rejects are %v", st.Rejects)
 		}
 	}},
+	{"AJobWithoutCheckpointsHasNoTime", func(t *testing.T, db Database) {
+		Begin(t, db).Flush(`{"id":1}`)
+		theirs(t, db, "DELETE FROM weir_checkpoints")
+		if st, err := inspect(t, db).Status(t.Context()); err != nil || len(st.Jobs) != 1 || !st.Jobs[0].Updated.IsZero() {
+			t.Errorf("the jobs are %+v, %v", st.Jobs, err)
+		}
+	}},
 	{"StatusCountsRejectsByReason", func(t *testing.T, db Database) {
 		Begin(t, db).Flush(`{"a":1}`, `bad`, `{"a":2}`, `{"id":1}`)
 		BeginJob(t, db, "a job").Flush(`worse`)
