@@ -76,12 +76,16 @@ func pageCache(buffer int64) int { return int(min(max(buffer/4, 8<<20), 64<<20))
 // cache.
 const readerCache = 1 << 20 // bytes
 
-// limitMemory has the garbage collected before the run takes more memory than it
-// promises: one and a half times the buffer, 64 MiB, and ten times the longest line,
-// SQLite's pages and the program itself included.
+// programSize is about what the program takes beside its heap and SQLite's pages, in bytes.
+const programSize = 32 << 20
+
+// limitMemory has the garbage collected before the run takes more memory than it promises: one and a half times the
+// buffer, 64 MiB, and ten times the longest line, SQLite's pages and the program itself included. The collector
+// exceeds its limit while it works, and what the heap needs beside objects is not counted: hence a seventh less.
 func limitMemory(buffer int64) {
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(buffer*5/4 + 32<<20)
+		heap := buffer*3/2 + 64<<20 - int64(pageCache(buffer)) - programSize
+		debug.SetMemoryLimit(heap * 6 / 7)
 	}
 }
 
