@@ -8,20 +8,24 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// litestream returns the path of Litestream: what LITESTREAM names, or the one in .bin.
+// litestream returns the path of Litestream, which .ci/needs builds.
 func litestream(t *testing.T) string {
 	t.Helper()
-	path := os.Getenv("LITESTREAM")
-	if path == "" {
-		path, _ = filepath.Abs("../../.bin/litestream")
+	testcheck.Only(t)
+	path, err := filepath.Abs("../../.bin/litestream")
+	if err == nil {
+		_, err = os.Stat(path)
 	}
-	if _, err := os.Stat(path); err != nil {
-		if os.Getenv("REQUIRE_LITESTREAM") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v: make .bin/litestream", err)
+	switch {
+	case err == nil:
+	case os.Getenv("CI") != "":
+		t.Fatal(err)
+	default:
+		t.Skip(err)
 	}
 	return path
 }

@@ -1,0 +1,78 @@
+package torture
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	feeds "github.com/weirsync/weir/internal/bench"
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+// TestMemory_LargeBatches: batches that fill the buffer take no more than one and a half times of it and 64 MiB, whatever
+// the shape of the rows.
+func TestMemory_LargeBatches(t *testing.T) {
+	times(t)
+	for name, feed := range map[string]func(io.Writer) error{
+		"wide":     func(w io.Writer) error { return feeds.Hot(w, 400_000, 300_000, 1) },
+		"distinct": func(w io.Writer) error { return feeds.Distinct(w, 400_000, 1) },
+		"narrow": func(w io.Writer) error {
+			for i := range 1_500_000 {
+				if _, err := fmt.Fprintf(w, `{"id":%d,"a":%d,"b":"v%d"}`+"\n", i*7919%1_000_000, i, i); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			self, err := os.Executable()
+			if err == nil {
+				err = os.Symlink(self, filepath.Join(dir, "weir"))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, "feed.jsonl")
+			file, err := os.Create(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := bufio.NewWriter(file)
+			if err := feed(w); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			if err := file.Close(); err != nil {
+				t.Fatal(err)
+			}
+			for kind, dest := range map[string]string{"sqlite": "t.db", "postgres": testpg.New(t)} {
+				for _, buffer := range []int64{16, 64} { // MiB
+					os.Remove(filepath.Join(dir, "t.db"))
+					c := exec.Command(filepath.Join(dir, "weir"), "sync", "feed.jsonl", "--to", dest, "--table", fmt.Sprintf("t%d", buffer), "--job", fmt.Sprint(buffer), "--buffer", fmt.Sprintf("%dMiB", buffer), "-q")
+					c.Dir = dir
+					if err := c.Start(); err != nil {
+						t.Fatal(err)
+					}
+					ended := make(chan error, 1)
+					go func() { ended <- c.Wait() }()
+					peak, most := peakOf(c.Process.Pid, ended), buffer<<20*3/2+64<<20
+					if code := c.ProcessState.ExitCode(); code != 0 {
+						t.Fatalf("%s: exit %d", kind, code)
+					}
+					t.Logf("%s, %d MiB: %.1f MiB of %d", kind, buffer, float64(peak)/(1<<20), most>>20)
+					if peak > most {
+						t.Errorf("%s, --buffer %dMiB: %d bytes, want at most %d", kind, buffer, peak, most)
+					}
+				}
+			}
+		})
+	}
+}
