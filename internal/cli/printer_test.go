@@ -201,7 +201,7 @@ func TestSummary_SeveralTables(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		did := p.Snapshot()
 		s := newSummary(&did, []string{"f.jsonl"})
-		want := `air: 1,500 lines (2.0 kB) in 2s, 750/s; rows: 1 inserted, 1 updated, 0 unchanged, 1 deleted; 2 rejected; 1 batch, 25 % of the messages folded
+		want := `air: 1,500 lines (2.0 kB), 1,500 of them not committed, in 2s, 750/s; rows: 1 inserted, 1 updated, 0 unchanged, 1 deleted; 2 rejected; 1 batch, 25 % of the messages folded
 flights: rows: 1 inserted, 1 updated, 0 unchanged, 0 deleted; 0 rejected
 positions: rows: 0 inserted, 0 updated, 0 unchanged, 1 deleted; 1 rejected`
 		if got := s.text("air"); got != want {
