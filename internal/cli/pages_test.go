@@ -214,8 +214,9 @@ func setRecipes(s *scene) {
 	s.file("array.json", "[\n"+strings.ReplaceAll(strings.TrimSpace(feed), "\n", ",\n")+"\n]\n")
 	s.file("pretty.json", strings.ReplaceAll(feed, ",", ",\n "))
 	s.file("flights.csv", "id,alt,gate\nBA1,35000,7\nBA2,100,\n")
-	s.file("tap.jsonl", `{"type":"SCHEMA","stream":"flights"}`+"\n"+`{"type":"RECORD","stream":"flights","record":{"id":"BA1","alt":35000,"gate":"7"}}`+"\n"+
-		`{"type":"RECORD","stream":"flights","record":{"id":"BA2","alt":100}}`+"\n"+`{"type":"RECORD","stream":"other","record":{"id":"x"}}`+"\n"+`{"type":"STATE"}`+"\n")
+	schema := `{"type":"SCHEMA","stream":%q,"key_properties":["id"],"schema":{"properties":{"id":{"type":"string"},"alt":{"type":"integer"},"gate":{"type":"string"}}}}` + "\n"
+	s.file("tap.jsonl", fmt.Sprintf(schema, "flights")+fmt.Sprintf(schema, "other")+`{"type":"RECORD","stream":"flights","record":{"id":"BA1","alt":35000,"gate":"7"}}`+"\n"+
+		`{"type":"RECORD","stream":"flights","record":{"id":"BA2","alt":100}}`+"\n"+`{"type":"RECORD","stream":"other","record":{"id":"x"}}`+"\n"+`{"type":"STATE","value":{}}`+"\n")
 	s.file("events.json", `{"payload":{"op":"c","before":null,"after":{"id":"BA1","alt":1,"gate":"7"}}}`+"\n"+`{"op":"c","after":{"id":"BA3","alt":1}}`+"\n"+
 		`{"op":"u","before":{"id":"BA1"},"after":{"id":"BA1","alt":35000}}`+"\n"+`{"op":"d","before":{"id":"BA3","alt":1},"after":null}`+"\n"+`{"op":"c","after":{"id":"BA2","alt":100}}`+"\n")
 	if packed := regexp.MustCompile(`^(xz|bzip2) -dc`).FindStringSubmatch(s.printed); packed != nil {
