@@ -55,7 +55,8 @@ func CostOf(runs []Timing) Cost {
 	}
 }
 
-// SyncsText and WrittenText are the figures as people read them.
+// SyncsText returns the syncs as people read them.
 func (c *Cost) SyncsText() string { return quantity.Grouped(c.Syncs) }
 
+// WrittenText returns the bytes written as people read them.
 func (c *Cost) WrittenText() string { return quantity.Bytes(c.Written) }

@@ -87,6 +87,7 @@ type SQLite struct {
 	place *Place
 }
 
+// Name implements [Database].
 func (d *SQLite) Name() string {
 	dir := filepath.Dir(d.path)
 	if whole, err := filepath.Abs(dir); err == nil {
@@ -95,20 +96,25 @@ func (d *SQLite) Name() string {
 	return "SQLite " + sqlite.Version + ", in " + dir
 }
 
+// Placeholder implements [Database].
 func (d *SQLite) Placeholder(int) string { return "?" }
 
 // File is the database's path.
 func (d *SQLite) File() string { return filepath.Join(d.place.Dir, "bench.db") }
 
+// Begin implements [Database].
 func (d *SQLite) Begin(_ context.Context, log *slog.Logger) (err error) {
 	d.place, err = NewPlace(filepath.Dir(d.path), "."+PlacePrefix, log)
 	return err
 }
 
+// End implements [Database].
 func (d *SQLite) End(context.Context) error { return d.place.Remove() }
 
+// Folder implements [Database].
 func (d *SQLite) Folder() string { return d.place.Dir }
 
+// Wipe implements [Database].
 func (d *SQLite) Wipe(context.Context) error {
 	files, err := os.ReadDir(d.place.Dir)
 	for _, f := range files {
@@ -119,6 +125,7 @@ func (d *SQLite) Wipe(context.Context) error {
 	return err
 }
 
+// OpenSQL implements [Database].
 func (d *SQLite) OpenSQL(ctx context.Context, level sink.Level) (*sql.DB, error) {
 	return OpenSQLite(ctx, d.File(), level)
 }
@@ -144,16 +151,19 @@ func pinged(ctx context.Context, db *sql.DB) (*sql.DB, error) {
 	return db, nil
 }
 
+// Sink implements [Database].
 func (d *SQLite) Sink(ctx context.Context, o sink.Options) (sink.Sink, error) {
 	sqlite.CountIO()
 	return sqlite.Open(ctx, d.File(), sqlite.Options{Synchronous: o.Level, Cache: o.Cache, VFS: sqlite.CountingVFS, Log: discard})
 }
 
+// Usage implements [Database].
 func (d *SQLite) Usage(context.Context) (Usage, error) {
 	io := sqlite.CountIO()
 	return Usage{io.Syncs, io.Written, DiskRead("self")}, nil
 }
 
+// Lost implements [Database].
 func (d *SQLite) Lost(level sink.Level) string {
 	switch level {
 	case sink.Off:
@@ -199,9 +209,13 @@ func NewPostgres(dsn string) Postgres {
 	return Postgres{dsn: dsn, Schema: schemaPrefix + strings.ToLower(rand.Text()[:8])}
 }
 
-func (d *Postgres) Name() string             { return d.words }
+// Name implements [Database].
+func (d *Postgres) Name() string { return d.words }
+
+// Placeholder implements [Database].
 func (d *Postgres) Placeholder(i int) string { return fmt.Sprint("$", i) }
 
+// Begin implements [Database].
 func (d *Postgres) Begin(ctx context.Context, log *slog.Logger) (err error) {
 	if d.Control, err = pgx.Connect(ctx, cmp.Or(d.dsn, " ")); err != nil {
 		return err
@@ -253,18 +267,22 @@ func (d *Postgres) removeLeft(ctx context.Context, log *slog.Logger) error {
 	return err
 }
 
+// End implements [Database].
 func (d *Postgres) End(ctx context.Context) error {
 	_, err := d.Control.Exec(ctx, "DROP SCHEMA IF EXISTS "+d.Schema+" CASCADE")
 	return errors.Join(err, d.Control.Close(ctx))
 }
 
+// Folder implements [Database].
 func (d *Postgres) Folder() string { return "" }
 
+// Wipe implements [Database].
 func (d *Postgres) Wipe(ctx context.Context) error {
 	_, err := d.Control.Exec(context.WithoutCancel(ctx), "SET client_min_messages = error; DROP SCHEMA "+d.Schema+" CASCADE; CREATE SCHEMA "+d.Schema)
 	return err
 }
 
+// OpenSQL implements [Database].
 func (d *Postgres) OpenSQL(ctx context.Context, level sink.Level) (*sql.DB, error) {
 	c, err := pgx.ParseConfig(cmp.Or(d.dsn, " "))
 	if err != nil {
@@ -300,6 +318,7 @@ func (d *Postgres) InSchema() (string, error) {
 	return dsn, nil
 }
 
+// Sink implements [Database].
 func (d *Postgres) Sink(ctx context.Context, o sink.Options) (sink.Sink, error) {
 	dsn, err := d.InSchema()
 	if err != nil {
@@ -315,6 +334,7 @@ const WALWritten = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint"
 // ended.
 const settle = 300 * time.Millisecond
 
+// Usage implements [Database].
 func (d *Postgres) Usage(ctx context.Context) (u Usage, err error) {
 	time.Sleep(settle)
 	syncs := "(SELECT wal_sync FROM pg_stat_wal)"
@@ -325,6 +345,7 @@ func (d *Postgres) Usage(ctx context.Context) (u Usage, err error) {
 	return u, err
 }
 
+// Lost implements [Database].
 func (d *Postgres) Lost(level sink.Level) string {
 	switch {
 	case !d.fsync:

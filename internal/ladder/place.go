@@ -15,7 +15,7 @@ import (
 // PlacePrefix begins the names of the folders of all runs.
 const PlacePrefix = "weir-bench-"
 
-// A place is a folder of one Timing. A lock on a file in it tells that the run lives.
+// A Place is a folder of one run. A lock on a file in it shows that the run lives.
 type Place struct {
 	Dir  string
 	lock *lockfile.File

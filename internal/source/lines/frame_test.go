@@ -150,9 +150,9 @@ func FuzzFramer(f *testing.F) {
 				}
 				return
 			}
-			at := lines.Position{}
 			if from > 0 {
-				if at, err = lines.ReadCursor(cursors(t, raw, most, o, tail)[from-1], "it"); err != nil {
+				at, err := lines.ReadCursor(cursors(t, raw, most, o, tail)[from-1], "it")
+				if err != nil {
 					t.Fatal(err)
 				}
 				if err := r.Skip(at); err != nil {
