@@ -406,6 +406,25 @@ var nestedTests = []test{
 		n.Flush(taken)
 		shopIs(t, db, nil, nil, nil)
 	}},
+	{"WhatADeleteTakesAndComesBackIsUnchanged", func(t *testing.T, db Database) {
+		const order, taken = `{"id":1,"status":"s","items":[{"sku":"x","qty":1,"taxes":[{"code":"a","amount":5}]},{"sku":"y","taxes":[{"code":"a"}]}]}`, `{"id":1,"op":"delete"}`
+		for name, sets := range map[string][2]mapping.Set{"merged": {mapping.MergeSet, mapping.MergeSet}, "replaced": {mapping.ReplaceSet, mapping.ReplaceSet}, "mixed": {mapping.MergeSet, mapping.ReplaceSet}} {
+			m := MergedShop(t)
+			for i := range m.Tables {
+				if m.Tables[i].Name += "_" + name; i > 0 {
+					m.Tables[i].Of, m.Tables[i].Set = m.Tables[i-1].Name, sets[i-1]
+				}
+			}
+			n := BeginNested(t, db, m, false)
+			n.Flush(order)
+			Counts(t, n.Flush(taken, order), 0, 0, 5, 0)
+			// Of what does not come back, the rest goes.
+			Counts(t, n.Flush(taken, `{"id":1,"status":"s","items":[{"sku":"x","qty":2,"taxes":[{"code":"b"}]}]}`), 1, 1, 1, 3)
+			Expect(t, db, "SELECT order_id, sku, code, amount FROM taxes_"+name, "1|x|b|NULL")
+			Counts(t, n.Flush(`{"id":1,"items":[{"sku":"x","qty":3}]}`, taken), 0, 0, 0, 3)
+			n.End()
+		}
+	}},
 	{"ADeleteTakesTheRowsOfSetsInElements", func(t *testing.T, db Database) {
 		m := MergedShop(t)
 		m.Tables[2].Set = mapping.ReplaceSet

@@ -15,8 +15,9 @@ import (
 type lowerTable struct {
 	w   *writer
 	key []int // the columns of its batch that have the key of the row above, as messages have it
-	del *stmt
-	sel *stmt // their keys, as messages have them, where deletes of the rows above are theirs too
+	sel *stmt // their keys, as messages have them, and then as the database has them
+	// top is the writer whose rows have these as values: w where they are changes of their own.
+	top *writer
 }
 
 // nest finds the tables below each, and prepares to write them.
@@ -43,29 +44,20 @@ func (p *pieces) nest() error {
 		for of := w.b.Child; of != nil; of = p.batches[of.Parent].Child {
 			above := p.writers[of.Parent]
 			n := len(above.b.Table.Key)
-			below := lowerTable{w: w, key: w.b.Child.Key[:n]}
+			below := lowerTable{w: w, key: w.b.Child.Key[:n], top: p.writers[fold.Top(p.batches, i)]}
 			var err error
-			if below.del, err = p.c.prepare("DELETE FROM " + quote(w.table.Name) + w.whereAbove(n)); err != nil {
+			if below.sel, err = p.c.prepare("SELECT " + w.keyParts() + ", " + w.storedNames() + " FROM " + quote(w.table.Name) + w.whereAbove(n)); err != nil {
 				return err
-			}
-			if w.follows {
-				if below.sel, err = p.c.prepare("SELECT " + w.keyParts() + " FROM " + quote(w.table.Name) + w.whereAbove(n)); err != nil {
-					return err
-				}
 			}
 			above.below = append(above.below, below)
 		}
 		if !w.b.Child.Set {
 			continue
 		}
-		names := make([]string, len(w.key))
-		for part, k := range w.key {
-			names[part] = w.names[k]
-		}
 		top := p.writers[fold.Top(p.batches, i)]
 		top.above, w.swept = true, w.b.Child.Key[:len(top.b.Table.Key)]
 		var err error
-		if w.members, err = p.c.prepare("SELECT " + strings.Join(names, ", ") + " FROM " + quote(w.table.Name) + w.whereAbove(len(w.swept))); err != nil {
+		if w.members, err = p.c.prepare("SELECT " + w.storedNames() + " FROM " + quote(w.table.Name) + w.whereAbove(len(w.swept))); err != nil {
 			return err
 		}
 	}
@@ -102,17 +94,25 @@ func (p *pieces) sweep(table int) error {
 		if err != nil {
 			return err
 		}
-		for _, key := range gone {
-			for i := range key {
-				if err := w.del.bindValue(i+1, &key[i]); err != nil {
-					return err
-				}
-			}
-			if err := w.del.run(); err != nil {
-				return p.refused(err, table)
-			}
-			w.res.Deleted += int64(min(1, w.c.changes()))
+		if err := w.deleteAll(gone); err != nil {
+			return p.refused(err, table)
 		}
+	}
+	return nil
+}
+
+// deleteAll deletes and counts the rows of keys as the database has them.
+func (w *writer) deleteAll(keys []key) error {
+	for _, key := range keys {
+		for i := range key {
+			if err := w.del.bindValue(i+1, &key[i]); err != nil {
+				return err
+			}
+		}
+		if err := w.del.run(); err != nil {
+			return err
+		}
+		w.res.Deleted += int64(min(1, w.c.changes()))
 	}
 	return nil
 }
@@ -148,19 +148,39 @@ func (w *writer) missing(r *fold.Row) (gone []key, err error) {
 	}
 }
 
-// clear deletes all rows that belong to the row at hand.
+// clear deletes the rows that belong to the row at hand, but those that the piece at hand writes or sweeps itself.
 func (w *writer) clear(r *fold.Row) error {
 	for i := len(w.below) - 1; i >= 0; i-- {
 		below := &w.below[i]
-		if err := w.bindKey(below.del, below, r); err != nil {
+		if below.w.follows || below.top == w && !r.Deleted {
+			continue
+		}
+		top, n := &below.top.b.Table, len(below.w.b.Table.Key)
+		var gone []key
+		err := w.eachBelow(below, r, func(k key) {
+			if below.top == w || !below.top.writes(k[:len(top.Key)].folded(top)) {
+				gone = append(gone, k[n:])
+			}
+		})
+		if err == nil {
+			err = below.w.deleteAll(gone)
+		}
+		if err != nil {
 			return err
 		}
-		if err := below.del.run(); err != nil {
-			return err
-		}
-		below.w.res.Deleted += int64(w.c.changes())
 	}
 	return nil
+}
+
+// writes reports whether the piece at hand has a row of a key, as the fold has it.
+func (w *writer) writes(key []byte) bool {
+	if w.inPiece == nil {
+		w.inPiece = make(map[string]bool, len(w.piece))
+		for _, r := range w.piece {
+			w.inPiece[string(r.Key)] = true
+		}
+	}
+	return w.inPiece[string(key)]
 }
 
 // bindKey gives a statement for the rows below the key of a row.
@@ -172,6 +192,15 @@ func (w *writer) bindKey(s *stmt, below *lowerTable, r *fold.Row) error {
 		}
 	}
 	return nil
+}
+
+// storedNames is SQL for the key of a row as the database has it.
+func (w *writer) storedNames() string {
+	names := make([]string, len(w.key))
+	for part, k := range w.key {
+		names[part] = w.names[k]
+	}
+	return strings.Join(names, ", ")
 }
 
 // keyParts is SQL for the key of a row as messages have it.
@@ -207,7 +236,17 @@ func (p *pieces) taken(table int, rows [][]*fold.Row) ([]*fold.Row, error) {
 			if taking == nil {
 				taking = w.versions.resolver.Taking(rows[table])
 			}
-			if err := above.eachBelow(w, r, func(key [][]byte) { taking.Add(key, v) }); err != nil {
+			below := &above.below[slices.IndexFunc(above.below, func(b lowerTable) bool { return b.w == w })]
+			err := above.eachBelow(below, r, func(k key) {
+				values := make([][]byte, len(w.b.Table.Key))
+				for i := range values {
+					if v := &k[i]; v.kind != lib.SQLITE_NULL {
+						values[i] = v.json()
+					}
+				}
+				taking.Add(values, v)
+			})
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -218,9 +257,9 @@ func (p *pieces) taken(table int, rows [][]*fold.Row) ([]*fold.Row, error) {
 	return taking.Rows(), nil
 }
 
-// eachBelow calls each with the keys, as messages have them, of the rows that belong to a row.
-func (w *writer) eachBelow(of *writer, r *fold.Row, each func(key [][]byte)) error {
-	below := &w.below[slices.IndexFunc(w.below, func(b lowerTable) bool { return b.w == of })]
+// eachBelow calls each with the keys of the rows of a table that belong to a row, as messages have them and then
+// as the database has them.
+func (w *writer) eachBelow(below *lowerTable, r *fold.Row, each func(k key)) error {
 	w.c.release()
 	defer below.sel.reset()
 	if err := w.bindKey(below.sel, below, r); err != nil {
@@ -231,12 +270,10 @@ func (w *writer) eachBelow(of *writer, r *fold.Row, each func(key [][]byte)) err
 		if err != nil || !more {
 			return err
 		}
-		key := make([][]byte, len(of.b.Table.Key))
-		for i := range key {
-			if v := below.sel.value(i); v.kind != lib.SQLITE_NULL {
-				key[i] = v.json()
-			}
+		k := make(key, len(below.w.b.Table.Key)+len(below.w.key))
+		for i := range k {
+			k[i] = below.sel.value(i)
 		}
-		each(key)
+		each(k)
 	}
 }

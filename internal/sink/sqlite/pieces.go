@@ -155,9 +155,9 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) error {
 		}
 	}
 	before := p.counts()
-	for _, w := range p.writers {
+	for i, w := range p.writers {
 		if w != nil {
-			w.written = nil
+			w.written, w.piece, w.inPiece = nil, rows[i], nil
 			w.forgetOwners()
 			if w.versions != nil {
 				w.versions.gone, w.versions.states = nil, nil

@@ -59,7 +59,9 @@ type writer struct {
 	above   bool         // rows of other tables are values of the table's
 	written []*fold.Row  // of such a table
 	swept   []int        // where the rows are values of others: the columns of the key of the rows that have them
-	members *stmt        // the keys of the rows that belong to one of these
+	piece   []*fold.Row  // that are written
+	inPiece map[string]bool
+	members *stmt // the keys of the rows that belong to one of these
 }
 
 // newWriter starts to write a batch, or to look its rows up.
@@ -401,16 +403,21 @@ func (w *writer) replaced() bool {
 	if w.exact {
 		return false // defaults would show
 	}
+	known := 0 // of the table's columns
 	for i := range w.vals {
-		if w.vals[i].kind == 0 && w.cols[i] >= 0 {
+		if w.cols[i] < 0 { // a set, or a column that no row names
+			continue
+		}
+		known++
+		if w.vals[i].kind == 0 {
 			if w.b.Table.Columns[i].Stamp == schema.NoStamp && !w.sel.null(i) {
 				return false
 			}
-		} else if w.cols[i] >= 0 && !w.holds(i) {
+		} else if !w.holds(i) {
 			return false
 		}
 	}
-	return len(w.table.Columns) == len(w.vals)
+	return len(w.table.Columns) == known
 }
 
 func (w *writer) delete() error {
