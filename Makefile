@@ -41,6 +41,7 @@ demo: build ## sync the shipped feed into flights.db and show the result
 test: ## run the tests that take minutes, against SQLite and private Postgres servers
 	.ci/needs test
 	go test $(AT_ONCE) -timeout 40m ./...
+	@[ -n "$$CI" ] || echo 'Not run: what only make check runs (real brokers, browsers, killed programs, power cuts); docs/dev/testing.md'
 
 check: ## run everything else: make test's packages with CHECK=1, race, mutants, benchmarks once, lint
 	.ci/needs check
