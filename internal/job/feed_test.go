@@ -9,8 +9,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -410,6 +412,145 @@ func TestSync_LostLinesAreCounted(t *testing.T) {
 		if len(s.Stops) != 1 || s.Stops[0].Line != 2*batch || s.Stops[0].Lost != lost || s.Pending != lost || s.Stops[0].Resumes {
 			t.Errorf("the source was left at %+v, with %d lines pending, want %d", s.Stops, s.Pending, lost)
 		}
+	}
+}
+
+// A slowFeed waits after each line until that is in the spool, so that no reader has it as a part of a
+// larger block.
+type slowFeed struct {
+	*testing.T
+	p atomic.Pointer[progress.Progress]
+}
+
+func (f *slowFeed) send(conn io.Writer, lines ...string) {
+	for _, line := range lines {
+		before := int64(0)
+		if p := f.p.Load(); p != nil {
+			before = p.Snapshot().Spool
+		}
+		fmt.Fprintln(conn, line)
+		for end := time.Now().Add(time.Minute); f.p.Load() == nil || f.p.Load().Snapshot().Spool < before+int64(len(line))+1; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				f.Error("a line never came into the spool")
+				return
+			}
+		}
+	}
+}
+
+// TestSpool_StaleKeepalives: a reader behind the spool drops the connection that is stale, though its
+// lines come from the disk.
+func TestSpool_StaleKeepalives(t *testing.T) {
+	slow := &slowFeed{T: t}
+	var onDisk atomic.Bool
+	again := make(chan bool, 1)
+	addr := accept(t, func(n int, conn net.Conn) {
+		in := bufio.NewReader(conn)
+		_, _ = in.ReadString('\n')
+		if n > 0 {
+			again <- true
+			return
+		}
+		for i := range 30 {
+			slow.send(conn, fmt.Sprintf(`{"pitr":"%d","id":"a"}`, i))
+		}
+		slow.send(conn, slices.Repeat([]string{`{"pitr":"29","type":"keepalive"}`}, 5)...)
+		onDisk.Store(true)
+		_, _ = in.ReadByte() // until weir reconnects
+	})
+	dir := t.TempDir()
+	c := configOf(t, addr, "table")
+	c.BatchRows = 1
+	c.Feed.Keepalive, c.Feed.StaleAfter = job.Match{Field: "type", Value: "keepalive"}, 5
+	c.Spool = spool.Folders{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
+	db := newOutage()
+	var back sync.Once
+	_, err := runUntil(t, c, filepath.Join(dir, "t.db"), faulty(db.faults()), func(p *progress.Progress) bool {
+		slow.p.Store(p)
+		if onDisk.Load() {
+			back.Do(func() { close(db.back) })
+		}
+		return len(again) > 0
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSpool_PlacesOfRejects: a rejected line has one place, whether it came from memory, from the disk, or from
+// there in a later run.
+func TestSpool_PlacesOfRejects(t *testing.T) {
+	const lines = 60
+	places := func(t *testing.T, lags, breaks bool) string {
+		slow := &slowFeed{T: t}
+		feed := make([]string, lines)
+		for i := range feed {
+			feed[i] = fmt.Sprintf(`{"pitr":"%d","id":"a"}`, i)
+			if i%7 == 3 {
+				feed[i] = fmt.Sprint("bad ", i)
+			}
+		}
+		var onDisk atomic.Bool
+		addr := accept(t, func(n int, conn net.Conn) {
+			in := bufio.NewReader(conn)
+			_, _ = in.ReadString('\n')
+			if n == 0 {
+				slow.send(conn, feed[:lines/2]...)
+				return
+			}
+			if !onDisk.Load() {
+				slow.send(conn, feed[lines/2:]...)
+				onDisk.Store(true)
+			}
+			_, _ = in.ReadByte()
+		})
+		dir := t.TempDir()
+		dest := filepath.Join(dir, "t.db")
+		c := configOf(t, addr, "table")
+		c.BatchRows, c.BatchPeriod = 1000, time.Minute // the spool's size grows by each line if nothing is committed
+		c.Spool = spool.Folders{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
+		if lags {
+			c.BatchRows, c.BatchPeriod = 1, 20*time.Millisecond
+		}
+		flushes := 0
+		faults := sinktest.Flushes(func(sinktest.Call) (f sinktest.Fault) {
+			for lags && !onDisk.Load() {
+				time.Sleep(time.Millisecond)
+			}
+			if flushes++; breaks && flushes == lines/3 {
+				f.Err = errBroken
+			}
+			return f
+		})
+		run := func() error {
+			_, err := runUntil(t, c, dest, faulty(faults), func(p *progress.Progress) bool {
+				slow.p.Store(p)
+				s := p.Snapshot()
+				return s.Lines == lines || onDisk.Load() && s.Lines > 0 && s.Spool == 0
+			})
+			return err
+		}
+		err := run()
+		if breaks {
+			if !errors.Is(err, errBroken) {
+				t.Fatal(err)
+			}
+			err = run()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return query(t, dest, "SELECT group_concat(raw || ' ' || line || ' ' || offset, ', ' ORDER BY line) FROM weir_rejects")
+	}
+	memory := places(t, false, false)
+	if want := "bad 59 60 1219"; !strings.HasSuffix(memory, want) {
+		t.Errorf("from memory the places are\n%s, want the last to be %s", memory, want)
+	}
+	if disk := places(t, true, false); disk != memory {
+		t.Errorf("from the disk the places are\n%s, want\n%s", disk, memory)
+	}
+	if later := places(t, true, true); later != memory {
+		t.Errorf("in a later run the places are\n%s, want\n%s", later, memory)
 	}
 }
 

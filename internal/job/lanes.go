@@ -258,7 +258,13 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	}
 	l.begin.mark = mark{Source: l.begun.At, Feed: s.from.mark.Feed}
 	defer func() { l.flushed.pos = l.begin }()
-	if l.begun.At != "" && !l.begun.Kept {
+	switch {
+	case l.begun.Kept:
+		l.begin.offset = l.begun.Offset
+		if l.begun.At == s.from.mark.Source {
+			l.begin.line = s.from.line
+		}
+	case l.begun.At != "":
 		l.begin.line, l.begin.offset = s.from.line, max(s.from.offset, l.begun.Offset)
 	}
 	if l.begun.Size != nil {
@@ -428,7 +434,7 @@ func (o *opener) logStart(l *lane) {
 	case source.TraitsOf(l.name).Records && l.begun.At != "":
 		l.log.Info(fmt.Sprintf("%s: reading from offset %d", l.name, l.begin.offset))
 	case l.begin.offset > 0:
-		l.log.Info(fmt.Sprintf("%s: resuming after line %d (byte %d)", l.name, from.line, from.offset))
+		l.log.Info(fmt.Sprintf("%s: resuming after line %d (byte %d)", l.name, l.begin.line, l.begin.offset))
 	}
 	if at := l.begun.Addr; at != nil {
 		l.log.Info(fmt.Sprintf("%s: senders connect to %s", l.name, at))

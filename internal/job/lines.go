@@ -26,8 +26,7 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 		r.line, r.hint = 0, hint{} // what was read before is good, whatever comes now
 	}
 	if e.Conn != r.conn {
-		r.conn, r.feed.repeats = e.Conn, 0
-		r.feed.opening = !l.begun.Kept // what is read back from the disk has no connection
+		r.conn, r.feed.repeats, r.feed.opening = e.Conn, 0, true
 	}
 	if rd.watches != nil {
 		rd.watchColumns(l)

@@ -31,7 +31,7 @@ type Block struct {
 	// again: offsets and lines restart at 0 with this block.
 	Restart bool
 	// Conn is the number of the connection that brought the lines, from 1; 0 for other
-	// sources, and for what was read back from a disk.
+	// sources, and for lines that an earlier run has put on a disk.
 	Conn int
 	// At returns the cursor after the lines of Data[:end]; nil where the lane has none.
 	At func(end int) Cursor

@@ -19,9 +19,10 @@ type handover struct {
 	taken   chan struct{} // takes one value for an offer that was taken
 	over    chan struct{} // closed when the reader has been told of the end
 
-	mu    sync.Mutex // held for a moment
-	next  int64      // offset of the line that the reader gets next
-	end   int64      // behind the last line that it may read from the disk
+	mu    sync.Mutex   // held for a moment
+	next  int64        // offset of the line that the reader gets next
+	end   int64        // behind the last line that it may read from the disk
+	conns []connection // that brought the lines from next on, the first of them and those after it
 	offer offer
 	ended error // comes after all lines
 	fault error // comes at once
@@ -35,8 +36,16 @@ type offer struct {
 	size  int64 // of these; 0 for what is not on the disk
 }
 
+// A connection is one of [source.Block.Conn], and the offset of its first line.
+type connection struct {
+	at   int64
+	conn int
+}
+
+// newHandover returns one with lines on the disk that an earlier run has put there.
 func newHandover(next, end int64) *handover {
-	return &handover{changed: make(chan struct{}, 1), taken: make(chan struct{}, 1), over: make(chan struct{}), next: next, end: end}
+	return &handover{changed: make(chan struct{}, 1), taken: make(chan struct{}, 1), over: make(chan struct{}), next: next, end: end,
+		conns: []connection{{at: next}}}
 }
 
 // publish hands over a block whose lines are on the disk. It reports whether the reader has taken
@@ -44,6 +53,9 @@ func newHandover(next, end int64) *handover {
 func (h *handover) publish(ctx context.Context, o offer) (taken bool) {
 	h.mu.Lock()
 	h.end = o.at + o.size
+	if conn := o.event.Block.Conn; conn != h.conns[len(h.conns)-1].conn {
+		h.conns = append(h.conns, connection{o.at, conn})
+	}
 	keepsUp := h.next == o.at
 	if keepsUp {
 		h.offer = o
@@ -108,9 +120,9 @@ func (h *handover) abort(err error) {
 	signal(h.changed)
 }
 
-// take returns what the reader gets next: an event, or offsets between which it finds lines on the
+// take returns what the reader gets next: an event, or where it finds lines of one connection on the
 // disk, or the end, or nothing yet.
-func (h *handover) take() (e *source.Event, from, to int64, err error) {
+func (h *handover) take() (e *source.Event, disk stretch, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	o := h.offer
@@ -122,9 +134,9 @@ func (h *handover) take() (e *source.Event, from, to int64, err error) {
 		h.next += o.size
 		h.end = max(h.end, h.next)
 		h.taken <- struct{}{}
-		return o.event, 0, 0, nil
+		return o.event, disk, nil
 	case h.next < h.end:
-		return nil, h.next, h.end, nil
+		return nil, h.unread(), nil
 	case o.event == nil:
 		err = h.ended
 	}
@@ -132,7 +144,25 @@ func (h *handover) take() (e *source.Event, from, to int64, err error) {
 		h.told = true
 		close(h.over)
 	}
-	return nil, 0, 0, err
+	return nil, disk, err
+}
+
+// A stretch is a part of the log whose lines one connection has brought.
+type stretch struct {
+	from, to int64 // offsets
+	conn     int   // see [source.Block]; 0 for lines of an earlier run
+}
+
+// unread returns the lines on the disk that the reader gets next.
+func (h *handover) unread() stretch {
+	for len(h.conns) > 1 && h.conns[1].at <= h.next {
+		h.conns = h.conns[1:]
+	}
+	s := stretch{h.next, h.end, h.conns[0].conn}
+	if len(h.conns) > 1 {
+		s.to = min(s.to, h.conns[1].at)
+	}
+	return s
 }
 
 // moveTo notes that the reader has read the lines before an offset from the disk.

@@ -53,6 +53,7 @@ func (w *intake) put(ctx context.Context, e source.Event) error {
 		// It has no end to be kept by. So what comes behind it waits until it is committed
 		// as a reject: else the feed would be asked for what comes behind it.
 		_, end := w.log.Bounds()
+		b.Offset, b.Restart = end, false
 		b.At = func(int) source.Cursor { return w.cursors(end)(0) }
 		if err := w.pass(ctx, e); err != nil {
 			return err
@@ -75,7 +76,7 @@ func (w *intake) put(ctx context.Context, e source.Event) error {
 		w.level.committed(o.at + o.size)
 		return w.handover.give(ctx, o)
 	}
-	b.At = w.cursors(o.at)
+	b.Data, b.Offset, b.Restart, b.Tail, b.At = lines, o.at, false, false, w.cursors(o.at) // as if it came from the disk
 	if !w.handover.publish(ctx, o) {
 		b.Release()
 	}

@@ -20,6 +20,7 @@ type level struct {
 }
 
 func newLevel(safe, end int64, gauge func(int64)) *level {
+	gauge(end - safe)
 	return &level{gauge: gauge, changed: make(chan struct{}, 1), safe: safe, end: end}
 }
 

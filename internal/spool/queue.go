@@ -70,7 +70,8 @@ const (
 
 // A Queue is a source around a source of one lane. Every line is put on disk before it is handed
 // on, and stays there until it is committed. A reader that keeps up gets the blocks from memory;
-// one that does not gets them from the disk, in order.
+// one that does not gets them from the disk, in order. Offsets are those of the log, in which lines of all
+// connections and runs follow each other; so a line has one place, whoever reads it.
 //
 // Run fills the queue, on a goroutine of its own; one other calls Next, and any calls Committed.
 // None of them waits for a sync of the log, but where its next segment is begun.
@@ -132,7 +133,7 @@ func (q *Queue) beginIn(ctx context.Context, from source.Point, begin func(conte
 		return b, errors.Join(err, q.closeFolders())
 	}
 	if q.durable() {
-		b.Kept, b.At, b.Committed = true, q.cursor(q.handover.next), q.committed
+		b.Kept, b.At, b.Offset, b.Committed = true, q.cursor(q.handover.next), q.handover.next, q.committed
 	}
 	close(q.begun)
 	return b, nil
@@ -251,7 +252,7 @@ func (q *Queue) next(ctx context.Context) (none source.Event, err error) {
 				return none, ctx.Err()
 			}
 		}
-		e, from, to, err := q.handover.take()
+		e, disk, err := q.handover.take()
 		switch {
 		case e != nil:
 			return *e, nil
@@ -265,8 +266,8 @@ func (q *Queue) next(ctx context.Context) (none source.Event, err error) {
 				err = failed
 			}
 			return none, err
-		case from < to:
-			return q.read(from, to)
+		case disk.from < disk.to:
+			return q.read(disk)
 		}
 		stopped := q.stopped.Done()
 		if !q.durable() {
@@ -281,17 +282,17 @@ func (q *Queue) next(ctx context.Context) (none source.Event, err error) {
 	}
 }
 
-// read returns lines that are on disk between two offsets.
-func (q *Queue) read(from, to int64) (e source.Event, err error) {
+// read returns lines that are on disk.
+func (q *Queue) read(of stretch) (e source.Event, err error) {
 	b, err := q.c.Pool.Fill(func(p []byte) (int, error) {
-		return q.log.ReadLines(p[:min(int64(len(p)), to-from)], from)
+		return q.log.ReadLines(p[:min(int64(len(p)), of.to-of.from)], of.from)
 	})
 	if err != nil {
 		q.fail(err)
 		return e, q.failure()
 	}
-	q.handover.moveTo(from + int64(len(b.Data)))
-	b.Offset, b.At = from, q.cursors(from)
+	q.handover.moveTo(of.from + int64(len(b.Data)))
+	b.Offset, b.At, b.Conn = of.from, q.cursors(of.from), of.conn
 	return source.Event{Lane: q.c.Source, Block: b}, nil
 }
 

@@ -193,7 +193,7 @@ func TestQueue_MemoryAndDisk(t *testing.T) {
 		if took := time.Since(begun); took != patience {
 			t.Errorf("a reader that does not come held the source for %v", took)
 		}
-		s.want("on disk 0\non disk 1\non disk 2\n", 0)
+		s.want("on disk 0\non disk 1\non disk 2\n", 1)
 		go s.send("2\n")
 		last := s.want("2\n", 1)
 		if s.level.Load() != 34 {
@@ -286,7 +286,7 @@ func TestQueue_End(t *testing.T) {
 			close(s.feed.blocks)
 			synctest.Wait()
 			s.disk.fail.Store(fails)
-			s.want("1\n2\n", 0)
+			s.want("1\n2\n", 1)
 			for range 2 {
 				if _, err := s.q.Next(t.Context()); !fails && err != io.EOF || fails && !errors.Is(err, errSync) {
 					t.Errorf("it ended with %v", err)
@@ -326,7 +326,7 @@ func TestQueue_Oversize(t *testing.T) {
 		s.feed.blocks <- long
 		go s.send("2\n")
 		synctest.Wait()
-		at := s.want("1\n", 0).CursorAfter(2)
+		at := s.want("1\n", 1).CursorAfter(2)
 		if got := s.want("beginning", 1).CursorAfter(9); got != at {
 			t.Errorf("its cursor is %s, want %s", got, at)
 		}
@@ -394,7 +394,8 @@ func lastNumber(lines []byte) string {
 }
 
 // TestQueue_AnyPace: whatever the pace of source, reader, commits and syncs, and wherever the
-// reader is stopped, it gets each line once, and the next queue begins behind what it committed.
+// reader is stopped, it gets each line once, with its offset in the log and the connection of this run
+// that brought it, and the next queue begins behind what it committed.
 func TestQueue_AnyPace(t *testing.T) {
 	sinktest.Seeds(t, 15, func(t *testing.T, rnd *rand.Rand) {
 		synctest.Test(t, func(t *testing.T) {
@@ -421,17 +422,31 @@ func TestQueue_AnyPace(t *testing.T) {
 					}
 					rest = rest[at+bytes.IndexByte(rest[at:], '\n')+1:]
 				}
+				if s.begun.Offset != int64(got.Len()) {
+					t.Fatalf("it starts at offset %d, want %d", s.begun.Offset, got.Len())
+				}
+				connOf := make([]int, all.Len()) // the byte at an offset; 0: none of this run
 				fed := make(chan struct{})
 				ctx, cancel := context.WithCancel(t.Context())
 				feeder := rand.New(rand.NewPCG(rnd.Uint64(), 2))
 				go func() {
 					defer close(fed)
-					for len(rest) > 0 {
+					for conn := 1; len(rest) > 0; conn += feeder.IntN(2) {
 						end := min(1+feeder.IntN(10_000), len(rest))
 						end += bytes.IndexByte(append(rest[end-1:len(rest):len(rest)], '\n'), '\n')
 						end = min(end, len(rest))
+						b := s.feed.block(string(rest[:end]))
+						if b.Conn = conn; feeder.IntN(4) == 0 {
+							b.Restart, b.Offset = true, 0
+							if b.Tail = feeder.IntN(2) == 0; b.Tail {
+								b.Data = b.Data[:end-1]
+							}
+						}
+						for i := range end {
+							connOf[all.Len()-len(rest)+i] = conn
+						}
 						select {
-						case s.feed.blocks <- s.feed.block(string(rest[:end])):
+						case s.feed.blocks <- b:
 						case <-ctx.Done():
 							return
 						}
@@ -446,6 +461,9 @@ func TestQueue_AnyPace(t *testing.T) {
 						t.Fatal(err)
 					}
 					b := e.Block
+					if b.Offset != int64(got.Len()) || b.Restart || b.Tail || b.Conn != connOf[b.Offset] || b.Conn != connOf[b.OffsetAfter(len(b.Data))-1] {
+						t.Fatalf("%d bytes of connection %d at %d (restart %v, tail %v), want connection %d at %d", len(b.Data), b.Conn, b.Offset, b.Restart, b.Tail, connOf[b.Offset], got.Len())
+					}
 					end := len(b.Data)
 					if rnd.IntN(4) == 0 { // a batch ends within a block
 						end = bytes.IndexByte(b.Data, '\n') + 1
