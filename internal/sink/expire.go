@@ -20,6 +20,8 @@ type Expiry struct {
 	// After is the key of the last row that a step looked at, in the driver's own notation; nil
 	// begins.
 	After []string
+	// Together is how many rows a driver tries to remove at once, which it sets as the database lets them go; 0: all.
+	Together int
 	// Below are the tables whose rows belong to those of the table, parents before their children:
 	// they go with these.
 	Below []schema.Lower

@@ -1,12 +1,15 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
@@ -17,9 +20,11 @@ func (d *DB) Expire(ctx context.Context, e *sink.Expiry) (sink.Expired, error) {
 	if err := d.connect(ctx); err != nil {
 		return sink.Expired{}, err
 	}
-	res, err := d.expire(ctx, e)
-	if err != nil && d.conn != nil {
-		err = errors.Join(err, d.rollback(ctx))
+	res, err := d.undone(ctx, e, false)
+	if isAltered(pgError(err)) && d.conn != nil { // a table below, since it was read
+		if res, err = d.undone(ctx, e, true); isAltered(pgError(err)) {
+			err = &sink.Error{Class: sink.Transient, Reason: "altered", Err: fmt.Errorf("a table is altered meanwhile: %w", err)}
+		}
 	}
 	if err != nil {
 		return sink.Expired{}, d.explain(err)
@@ -27,8 +32,22 @@ func (d *DB) Expire(ctx context.Context, e *sink.Expiry) (sink.Expired, error) {
 	return res, nil
 }
 
-func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err error) {
-	x := &expiry{DB: d, Expiry: e}
+// undone is expire, and rolls back what fails.
+func (d *DB) undone(ctx context.Context, e *sink.Expiry, fresh bool) (sink.Expired, error) {
+	res, err := d.expire(ctx, e, fresh)
+	if err != nil && d.conn != nil {
+		err = errors.Join(err, d.rollback(ctx))
+	}
+	return res, err
+}
+
+// isAltered reports whether an error says that a statement does not fit a table, and not what a trigger's or a
+// rule's does.
+func isAltered(e *pgconn.PgError) bool { return isStale(e) && e.Where == "" }
+
+// expire makes a step; fresh has the tables below read again.
+func (d *DB) expire(ctx context.Context, e *sink.Expiry, fresh bool) (res sink.Expired, err error) {
+	x := &expiry{DB: d, Expiry: e, fresh: fresh}
 	read, err := d.readRelations(ctx, []sink.TableKey{{Name: e.Table, Key: e.Key}})
 	x.t = read[0]
 	columns, res, err := e.Begin(&caps.Limits, &x.t.Table, err)
@@ -49,7 +68,7 @@ func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err 
 		return res, err
 	}
 	at := e.Lead(columns, indexed)
-	if at >= 0 {
+	if x.indexed = at >= 0; x.indexed {
 		err = x.findOld(ctx, columns[at].Name)
 	} else {
 		err = x.walk(ctx)
@@ -57,14 +76,15 @@ func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err 
 	if err != nil {
 		return res, err
 	}
-	order := fold.KeyOrder(&x.t.Table)
-	slices.SortFunc(x.rows, func(a, b key) int { return order(a.fold, b.fold) })
-	if err := x.remove(ctx, x.rows, &res); err != nil {
+	done, err := x.remove(ctx, &res)
+	switch {
+	case err != nil:
 		return sink.Expired{}, err
-	}
-	if at >= 0 {
+	case x.indexed:
 		e.Found(len(x.rows), &res)
-	} else {
+	case done < len(x.rows):
+		e.Walked(x.rows[done-1].texts, &res)
+	default:
 		e.Walked(x.after, &res)
 	}
 	return res, nil
@@ -79,6 +99,9 @@ type expiry struct {
 
 	// tables are those whose rows are removed: those below, by their numbers, and t.
 	tables []*expiring
+
+	fresh   bool // tables below are read again
+	indexed bool // an index finds the rows
 
 	rows  []key    // that are old
 	after []string // the last row that was looked at; nil where none follows
@@ -178,35 +201,44 @@ func (x *expiry) literals(texts []string) []string {
 	return out
 }
 
-// remove deletes those of the rows that still are old, and those below them. Where the database does
-// not let some of them go, it deletes the others.
-func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	gone, err := x.try(ctx, rows)
-	if refused := pgError(err); err != nil && x.conn != nil && isRefusal(refused) {
+// expireTries is how often a step tries to remove rows at most, where the database does not let some go: the feed
+// waits for it.
+const expireTries = 20
+
+// remove deletes those of the rows that still are old, and those below them, and returns how many it has come
+// through. The database lets all rows of a try go or none: so those that an index found are left to a walk then, which
+// tries fewer rows, down to one, and more again when they went.
+func (x *expiry) remove(ctx context.Context, res *sink.Expired) (done int, err error) {
+	order := fold.KeyOrder(&x.t.Table)
+	for tries := 0; done < len(x.rows) && tries < expireTries; tries++ {
+		most := cmp.Or(x.Together, sink.ExpireRows)
+		rows := slices.Clone(x.rows[done:min(done+most, len(x.rows))])
+		slices.SortFunc(rows, func(a, b key) int { return order(a.fold, b.fold) })
+		gone, err := x.try(ctx, rows)
+		if err == nil {
+			x.memory.forget(0) // what is remembered may be of these rows
+			last := len(gone) - 1
+			res.Removed += gone[last]
+			for i, n := range gone[:last] {
+				x.With(res, i, n)
+			}
+			done, x.Together = done+len(rows), min(2*most, sink.ExpireRows)
+			continue
+		}
+		refused := pgError(err)
+		if x.conn == nil || isAltered(refused) || !isRefusal(refused) {
+			return done, err
+		}
 		if err := x.rollback(ctx); err != nil {
-			return err
+			return done, err
 		}
-		if len(rows) == 1 {
+		if x.Together = max(1, len(rows)/2); x.indexed || len(rows) == 1 {
 			res.Kept, res.Why = res.Kept+1, words(refused)
-			return nil
+			done++
 		}
-		half := len(rows) / 2
-		if err := x.remove(ctx, rows[:half], res); err != nil {
-			return err
+		if x.indexed {
+			break
 		}
-		return x.remove(ctx, rows[half:], res)
 	}
-	if err != nil {
-		return err
-	}
-	x.memory.forget(0) // what is remembered may be of these rows
-	last := len(gone) - 1
-	res.Removed += gone[last]
-	for i, n := range gone[:last] {
-		x.With(res, i, n)
-	}
-	return nil
+	return done, nil
 }

@@ -79,6 +79,10 @@ func (x *expiry) readTables(ctx context.Context) (indexed []string, err error) {
 // below returns a copy of what is known of another table, which it reads where that is not known to
 // exist.
 func (x *expiry) below(ctx context.Context, name string, key []string) (*relation, error) {
+	if x.fresh {
+		read, err := x.readRelations(ctx, []sink.TableKey{{Name: name, Key: key}})
+		return &read[0], err
+	}
 	if !x.known(name).Exists {
 		if _, err := sink.Table(ctx, x.Tables, name, key); err != nil {
 			return nil, err

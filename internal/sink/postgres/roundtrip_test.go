@@ -185,6 +185,49 @@ func TestExpire_RowsBelowCostNoRoundTrip(t *testing.T) {
 	}
 }
 
+// TestExpire_RowsThatStayAreTriedInManySteps: the feed waits for none of these long, however many rows the
+// database does not let go.
+func TestExpire_RowsThatStayAreTriedInManySteps(t *testing.T) {
+	for _, index := range []string{"", "CREATE INDEX ON t (at)"} {
+		db, p := throughProxy(t, testpg.New(t))
+		db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, at timestamp DEFAULT '2020-05-15')")
+		db.Exec(t, "INSERT INTO t SELECT generate_series(1, 1500)")
+		db.Exec(t, "CREATE TABLE theirs (id integer REFERENCES t (id))")
+		db.Exec(t, "INSERT INTO theirs SELECT generate_series(401, 600)")
+		if index != "" {
+			db.Exec(t, index)
+		}
+		r := sinktest.Begin(t, db)
+		e := &sink.Expiry{Table: "t", Key: []string{"id"}, Of: []string{"at"}, Before: time.Now()}
+		all := sink.Expired{}
+		for !all.Done {
+			p.Cut(nil)
+			res, err := r.Sink.Expire(t.Context(), e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := p.Count().Answers; n > 50 {
+				t.Fatalf("a step was answered %d times", n)
+			}
+			all.Done, all.Removed, all.Kept = res.Done, all.Removed+res.Removed, all.Kept+res.Kept
+		}
+		if all.Removed != 1300 || all.Kept != 200 {
+			t.Errorf("%q: %+v", index, all)
+		}
+	}
+}
+
+// TestExpire_ATableBelowThatWasAltered: it is read again, and no row is said to be refused.
+func TestExpire_ATableBelowThatWasAltered(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	n := sinktest.BeginNested(t, db, sinktest.AgingShop(t), false)
+	n.Flush(`{"id":1,"at":"2020-05-15T13:00:00Z","items":[{"sku":"x"}]}`)
+	db.Exec(t, "ALTER TABLE items RENAME order_id TO other")
+	if res, err := n.Sink.Expire(t.Context(), n.Expiry(0, 30)); err != nil || res.Removed != 1 || res.Kept != 0 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
 // TestFlush_TheOrdersAreOneRoundTrip: so are the tables of contrib/orders.yaml, with keys that the
 // database generates and rows that name others; and with versions they are two.
 func TestFlush_TheOrdersAreOneRoundTrip(t *testing.T) {
