@@ -53,17 +53,18 @@ func (m *merge) newOwnership() *ownership {
 // have.
 func hiddenName(from int) string { return fmt.Sprintf("h%d", from) }
 
-// hidden are the definitions of these columns.
-func (m *merge) hidden() (sql string) {
+// hidden are the types of these columns.
+func (m *merge) hidden() map[int]string {
+	types := map[int]string{}
 	if m.owner != nil {
 		for i, p := range m.owner.parts {
-			sql += fmt.Sprintf(", %s %s", hiddenName(m.owner.From[i]), p.table.cols[p.at].staged)
+			types[m.owner.From[i]] = p.table.cols[p.at].staged
 		}
 	}
 	for _, r := range m.refs {
-		sql += fmt.Sprintf(", %s %s", hiddenName(r.From[0]), r.to.cols[r.key].staged)
+		types[r.From[0]] = r.to.cols[r.key].staged
 	}
-	return sql
+	return types
 }
 
 // appendHidden appends the values of a row in these columns.

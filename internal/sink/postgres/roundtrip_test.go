@@ -185,6 +185,24 @@ func TestExpire_RowsBelowCostNoRoundTrip(t *testing.T) {
 	}
 }
 
+// TestFlush_BatchesWithAndWithoutReferencesStageInOneTable: it is not made again as rows name others and do not, in turns.
+func TestFlush_BatchesWithAndWithoutReferencesStageInOneTable(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	n := sinktest.BeginNested(t, db, sinktest.Referring(t, "turns", "cid"), false)
+	const staging = "SELECT string_agg(oid || ' ' || relname, ', ' ORDER BY oid) FROM pg_class WHERE relname LIKE 'weir_stage_%'"
+	made := ""
+	for i := range 6 {
+		n.Flush(fmt.Sprintf(`{"order":1,"total":%d}`, i), `{"order":2,"total":3}`)
+		n.Flush(fmt.Sprintf(`{"order":1,"customer":%d}`, i%2), fmt.Sprintf(`{"order":2,"customer":%d,"name":"n%d"}`, i%2, i))
+		switch now := db.one(t, staging); {
+		case i < 2:
+			made = now
+		case now != made:
+			t.Errorf("after flush %d the staging tables are %s, before they were %s", i, now, made)
+		}
+	}
+}
+
 // TestExpire_RowsThatStayAreTriedInManySteps: the feed waits for none of these long, however many rows the
 // database does not let go.
 func TestExpire_RowsThatStayAreTriedInManySteps(t *testing.T) {

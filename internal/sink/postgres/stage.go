@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"hash/fnv"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,8 +23,8 @@ type stage struct {
 	used  bool     // it may hold rows of this transaction, or the remains of those of one that was rolled back
 	rows  int      // how many, of both; 0 where that is not counted
 	types []string // by column of the table; "" where it has none
-	// hidden are the definitions of columns that the table does not have.
-	hidden string
+	// hidden are the types of columns that the table does not have, by those of the batch.
+	hidden map[int]string
 	// versions tells that it has columns for what is kept beside a row.
 	versions bool
 }
@@ -78,11 +80,19 @@ const manyStaged = 2000
 // else it puts one that is short where a page before has room for it.
 func (m *merge) prepare(rows int) (sql []string, now stage) {
 	old := m.t.stage
-	now = stage{kind: m.d.staging(), made: true, used: true, types: make([]string, len(m.table.cols)), versions: old.versions || m.versions != nil, hidden: m.hidden()}
-	if copy(now.types, old.types); len(now.types) > maxStaged { // those of other batches may be too many beside these
+	now = stage{kind: m.d.staging(), made: true, used: true, types: make([]string, len(m.table.cols)), versions: old.versions || m.versions != nil, hidden: map[int]string{}}
+	copy(now.types, old.types)
+	maps.Copy(now.hidden, old.hidden)
+	if len(now.types)+len(now.hidden) > maxStaged { // those of other batches may be too many beside these
 		clear(now.types)
+		clear(now.hidden)
 	}
-	serves := old.made && old.kind == now.kind && old.versions == now.versions && old.hidden == now.hidden
+	serves := old.made && old.kind == now.kind && old.versions == now.versions
+	for from, t := range m.hidden() {
+		if now.hidden[from] != t {
+			now.hidden[from], serves = t, false
+		}
+	}
 	for _, u := range m.used {
 		if t := m.table.cols[u.at].staged; now.types[u.at] != t {
 			now.types[u.at], serves = t, false
@@ -95,7 +105,9 @@ func (m *merge) prepare(rows int) (sql []string, now stage) {
 				fmt.Fprintf(&b, ", c%d %s", i, t)
 			}
 		}
-		b.WriteString(now.hidden)
+		for _, from := range slices.Sorted(maps.Keys(now.hidden)) {
+			fmt.Fprintf(&b, ", %s %s", hiddenName(from), now.hidden[from])
+		}
 		if now.versions {
 			b.WriteString(", key bytea, state bytea, found xid")
 		}
