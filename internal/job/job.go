@@ -367,7 +367,7 @@ func (r *run) fold(tables []schema.Table, caps sink.Caps) (err error) {
 			return err
 		}
 		if m, ok := r.mapper.(*planned); ok {
-			m.log = r.Log
+			m.log, m.scratch.LeftOut = r.Log, m.warnLeftOut
 		}
 	}
 	fitted, err := r.fit(tables, caps.Limits)

@@ -31,7 +31,7 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 	}
 	// Each attempt compiles the mapping again for its tables, as they are then.
 	var added []*addedTable
-	counts := &unmatched{noTable: map[string]int64{}}
+	counts := &unmatched{noTable: map[string]int64{}, leftOut: map[[2]string]bool{}}
 	c.NewMapper = func(names *feed.Names, limits schema.Limits) (Mapper, error) {
 		if plan, err = mapping.Compile(m, names, limits); err != nil {
 			return nil, err
@@ -121,7 +121,8 @@ type planned struct {
 
 // unmatched counts the messages that are for no table, in all attempts of a run.
 type unmatched struct {
-	warned  bool // of messages that are ignored
+	warned  bool               // of messages that are ignored
+	leftOut map[[2]string]bool // columns that a warning named, with their tables
 	ignored int64
 	noTable map[string]int64 // by what they have where the conditions of the tables look
 }
@@ -131,6 +132,14 @@ const (
 	maxValues   = 1000
 	otherValues = "other values"
 )
+
+// warnLeftOut warns once that a column of a table has lost a value.
+func (m *planned) warnLeftOut(table, column string) {
+	if of := [2]string{table, column}; !m.leftOut[of] {
+		m.leftOut[of] = true
+		m.log.Warn(fmt.Sprintf("table %q: a message that changes the key of a row has no value for the column %q: the row has none there now. Let the source send whole rows (Postgres: REPLICA IDENTITY FULL)", table, column))
+	}
+}
 
 // Map implements [Mapper].
 func (m *planned) Map(l *feed.Line, source string, at fold.Place) (_ []fold.TableChange, table int, err error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
 )
 
 // A streamScratch is what a [Scratch] has of the message of a change stream at hand.
@@ -23,7 +24,7 @@ type streamScratch struct {
 	inserts     bool                // nothing else has what its rows lack
 	row         []byte              // the row at hand
 	former      []byte              // the same with the values that it had before; nil: they are not known
-	key         []feed.Field        // of former
+	key, newKey []feed.Field        // of former, of row
 	version     []uint64
 	resume      []byte                // of the message; nil: it has none
 	schemas     map[string]*rowSchema // by its text
@@ -456,16 +457,69 @@ func (t *tree) has(name []byte) bool {
 	return false
 }
 
-// formerKey reads the key that the row at hand had before, for a table.
-func (s *Scratch) formerKey(table int) *feed.Error {
-	st, t := &s.stream, &s.plan.tables[table]
-	index := s.frames[s.plan.envelope.row].index
-	s.beginRow(st.former, index)
-	defer func() { s.beginRow(st.row, index) }()
-	st.key = st.key[:0]
+// keyChanges reports whether the row at hand had another key in a table before, which is st.key then. If so,
+// what the message leaves out of the row comes from the former one.
+func (s *Scratch) keyChanges(table int) (bool, *feed.Error) {
+	st := &s.stream
+	var bad *feed.Error
+	if st.key, bad = s.readKey(table, st.former, st.key[:0]); bad != nil || len(st.key) == 0 {
+		s.beginRow(st.row, s.frames[s.plan.envelope.row].index)
+		return false, bad
+	}
+	if st.newKey, bad = s.readKey(table, st.row, st.newKey[:0]); bad != nil {
+		return false, bad
+	}
+	same := true
+	for i := range st.newKey {
+		now := &st.newKey[i]
+		same = same && string(s.textOf(&st.key[i])) == string(feed.Text(nil, now.Value, now.Kind))
+	}
+	if same {
+		return false, nil
+	}
+	row, bad := s.complete()
+	if bad == nil {
+		s.beginRow(row, s.frames[s.plan.envelope.row].index)
+	}
+	return true, bad
+}
+
+// complete is the row of the message with the fields that only the former row has.
+func (s *Scratch) complete() ([]byte, *feed.Error) {
+	row, from := s.stream.row, len(s.bytes)
+	s.bytes = append(s.bytes, bytes.TrimSpace(row[:len(row)-1])...)
+	w := feed.Walk(s.stream.former)
+	for w.Next(); w.Next(); {
+		name, value := w.Name, w.Raw()
+		if hasMember(row, name) {
+			continue
+		}
+		if err := s.appendField(name, value); err != nil {
+			return nil, err
+		}
+	}
+	s.bytes = append(s.bytes, '}')
+	return s.bytes[from:len(s.bytes):len(s.bytes)], nil
+}
+
+// hasMember reports whether an object has a member whose name is spelled like that.
+func hasMember(object, name []byte) bool {
+	w := feed.Walk(object)
+	for w.Next(); w.Next(); w.Raw() {
+		if bytes.Equal(w.Name, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// readKey makes a row the one at hand, and appends the key that it has in a table, if it has a row there.
+func (s *Scratch) readKey(table int, row []byte, to []feed.Field) ([]feed.Field, *feed.Error) {
+	t := &s.plan.tables[table]
+	s.beginRow(row, s.frames[s.plan.envelope.row].index)
 	object, none, err := s.object(t)
 	if err != nil || none {
-		return err
+		return to, err
 	}
 	key, from := s.keys[table], len(s.fields)
 	clear(key)
@@ -473,27 +527,41 @@ func (s *Scratch) formerKey(table int) *feed.Error {
 	s.fields = s.fields[:from]
 	for i, f := range key {
 		f.Name = t.key[i].name
-		st.key = append(st.key, f)
+		to = append(to, f)
 	}
-	return err
+	return to, err
 }
 
-// deleteFormer adds the change that removes the row of the former key, where the key is another one
-// now.
-func (s *Scratch) deleteFormer(table int, key []feed.Field, c *fold.Change) {
-	same := true
-	for i, was := range s.stream.key {
-		same = same && string(s.textOf(&was)) == string(feed.Text(nil, key[i].Value, key[i].Kind))
-	}
-	if same {
-		return
-	}
+// deleteFormer adds the change that removes the row of the former key, of a row whose change is c.
+func (s *Scratch) deleteFormer(table int, c *fold.Change) {
 	if s.met != nil {
 		s.met(table)
 	}
 	from := len(s.fields)
 	s.fields = append(s.fields, s.stream.key...)
 	s.rows = append(s.rows, Row{Table: table, Change: fold.Change{Op: fold.Delete, Fields: s.fields[from:len(s.fields):len(s.fields)], Version: c.Version, Text: c.Text}})
+}
+
+// leftOut calls LeftOut for the columns of a table that the change of a row with a new key has no value for.
+func (s *Scratch) leftOut(table int, c *fold.Change) {
+	p, t := s.plan, s.now(table)
+	has := make([]bool, len(t.Columns))
+	for _, f := range c.Fields {
+		name := ""
+		if f.Name >= 0 {
+			name = p.names.Name(f.Name)
+		} else {
+			name = string(c.Unnumbered[^f.Name])
+		}
+		if at := p.limits.Find(t, name, len(t.Columns)); at >= 0 {
+			has[at] = true
+		}
+	}
+	for i := range t.Columns {
+		if col := &t.Columns[i]; !has[i] && !col.Key && !col.Generated && !col.Serial && !col.Hidden && col.Stamp == schema.NoStamp {
+			s.LeftOut(p.tables[table].spec.Name, col.Name)
+		}
+	}
 }
 
 // readVersion has the message have the version that its parts make.

@@ -129,15 +129,19 @@ func (s *Scratch) typing(table int) *typing {
 		return nil
 	}
 	if r.tables[table] == nil {
-		have := &s.plan.fitted[table]
-		if s.Now != nil {
-			if now, ok := s.Now(table); ok {
-				have = &now
-			}
-		}
-		r.tables[table] = s.plan.typing(table, have, r.fields)
+		r.tables[table] = s.plan.typing(table, s.now(table), r.fields)
 	}
 	return r.tables[table]
+}
+
+// now is a table with the columns that the messages so far have brought.
+func (s *Scratch) now(table int) *schema.Table {
+	if s.Now != nil {
+		if now, ok := s.Now(table); ok {
+			return &now
+		}
+	}
+	return &s.plan.fitted[table]
 }
 
 // typing is what fields say of the rows of a table, as it is now. Columns whose type the mapping names keep that.

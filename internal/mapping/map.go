@@ -38,6 +38,9 @@ type Scratch struct {
 	// Now returns a table with the columns that the messages so far have brought. If it is nil, or ok is false, the
 	// table is as [Plan.Fit] made it.
 	Now func(table int) (_ schema.Table, ok bool)
+	// LeftOut, if it is not nil, is called for each column of a table that a row loses the value of: a message
+	// changed its key, and has neither the value nor the one that it had before.
+	LeftOut func(table, column string)
 	// Names are, by the names in the database, those in the stream of tables that earlier runs have added, where
 	// several of these are one there.
 	Names map[string]string
@@ -246,9 +249,14 @@ func (s *Scratch) fill(tree int32, l *feed.Line, slots []int32) {
 func (s *Scratch) row(table int, above []feed.Field) *feed.Error {
 	t := &s.plan.tables[table]
 	s.table, s.stream.typing = table, s.typing(table)
+	keyChanged := false
 	if s.stream.former != nil && t.each == nil {
-		if err := s.formerKey(table); err != nil {
+		var err *feed.Error
+		if keyChanged, err = s.keyChanges(table); err != nil {
 			return err
+		}
+		if keyChanged {
+			defer s.beginRow(s.stream.row, s.frames[s.plan.envelope.row].index)
 		}
 	}
 	object, none, err := s.object(t)
@@ -289,8 +297,11 @@ func (s *Scratch) row(table int, above []feed.Field) *feed.Error {
 		return err
 	}
 	c.Fields, c.Unnumbered = s.fields[from:len(s.fields):len(s.fields)], s.rest.unnumbered
-	if s.stream.former != nil && t.each == nil {
-		s.deleteFormer(table, key, &c)
+	if keyChanged {
+		s.deleteFormer(table, &c)
+		if s.LeftOut != nil && c.Op != fold.Delete {
+			s.leftOut(table, &c)
+		}
 	}
 	s.rows = append(s.rows, Row{Table: table, Change: c})
 	if c.Op == fold.Delete {
