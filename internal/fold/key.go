@@ -91,3 +91,25 @@ func partsOf(t *schema.Table) []int {
 	})
 	return parts
 }
+
+// KeyTexts is the way back of [AppendKey]: a text of each value, in the order of t.Key; nil where the key is none of the
+// table's.
+func KeyTexts(t *schema.Table, key []byte) [][]byte {
+	texts := make([][]byte, len(t.Key))
+	for _, part := range slices.Backward(partsOf(t)) {
+		begin, end := 0, len(key)
+		if len(t.Key) > 1 {
+			if end -= 4; end < 0 {
+				return nil
+			}
+			if begin = end - int(binary.BigEndian.Uint32(key[end:])); begin < 0 {
+				return nil
+			}
+		}
+		texts[part], key = t.Columns[t.Key[part]].KeyText(key[begin:end]), key[:begin]
+	}
+	if len(key) > 0 {
+		return nil
+	}
+	return texts
+}

@@ -161,6 +161,16 @@ func liveOf(raw, room []byte) (live []byte) {
 	return live
 }
 
+// RemembersDelete reports whether a state, as [Resolved] has it, holds the version of a delete.
+func RemembersDelete(raw []byte) bool {
+	r := stateReader{raw: raw}
+	n := r.number()
+	for i := uint64(0); i < n && !r.bad; i++ {
+		r.version()
+	}
+	return r.number()%(n+1) != 0 || r.bad
+}
+
 // isEmpty reports whether there are no versions in the state, which was encoded.
 func (s *state) isEmpty() bool { return len(s.texts) == 1 }
 

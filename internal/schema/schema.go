@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -371,6 +372,21 @@ func (c *Column) AppendKey(dst, value []byte, k feed.Kind) []byte {
 		dst = append(dst[:from], bytes.TrimRight(dst[from:], " ")...)
 	}
 	return dst
+}
+
+// KeyText is the way back of AppendKey: the text of a value that has this key. It is not changed, nor kept, but for numbers and
+// points in time.
+func (c *Column) KeyText(key []byte) []byte {
+	switch digits, exp, ok := bytes.Cut(key, []byte("e")); {
+	case c.Type == Instant:
+		n, _ := strconv.ParseInt(string(key), 10, 64)
+		return time.UnixMicro(n).UTC().AppendFormat(nil, time.RFC3339Nano)
+	case c.Type == Number && ok: // the point is before the digits
+		n, _ := strconv.ParseInt(string(exp), 10, 64)
+		n -= int64(len(bytes.TrimPrefix(digits, []byte("-"))))
+		return strconv.AppendInt(append(bytes.Clone(digits), 'e'), n, 10)
+	}
+	return key
 }
 
 // appendNumber appends one spelling for all texts of a number, or of a Real for

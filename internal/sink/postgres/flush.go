@@ -182,6 +182,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	if err = a.committed(r); err == nil {
 		a.remember(r)
 		a.makeRooms(ctx)
+		a.dropOrphans(ctx)
 	}
 	return a.result(), err
 }

@@ -55,6 +55,7 @@ type table struct {
 	others      int       // how many batches from here on are taken to repeat little
 	scattered   int       // how many are taken to repeat rows that lie among many others
 	names       []string  // the numbered columns of its versions then
+	orphans     time.Time // when states of its rows are looked at for those that somebody else has deleted
 	next        *relation // as the flush at hand makes it; nil: as it is
 }
 

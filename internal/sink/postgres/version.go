@@ -36,7 +36,7 @@ func (d *DB) dropVersions(s *script, table string) {
 	if d.versions {
 		s.add("DELETE FROM %s.weir_versions WHERE tbl = %s", d.schema, d.literal(table))
 	}
-	s.add("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.VersionsMark(table)))
+	s.add("DELETE FROM %s.weir_meta WHERE name IN (%s, %s)", d.schema, d.literal(sink.VersionsMark(table)), d.literal(sink.OrphansMark(table)))
 }
 
 // versionsLock is the number of the advisory lock of a table's versions.

@@ -204,6 +204,99 @@ var versionTests = []test{
 		r.Flush(`{"id":1,"v":2,"a":2,"b":2}`)
 		Expect(t, db, "SELECT id, v, a, b FROM t ORDER BY id", "1|3|3|2", "2|1|7|NULL")
 	}},
+	{"VersionsOfRowsThatOthersDeletedGo", func(t *testing.T, db Database) {
+		const rows = 300
+		for _, ids := range []string{`"id":%d,"n":1`, `"id":"it's a \\\" %d é","n":true`, `"id":%d.5,"n":-1e30`, `"id":"7","n":"%d"`} {
+			r := Begin(t, db, byColumn, key("n", "id"))
+			message := func(n, version int, rest string) string {
+				return "{" + fmt.Sprintf(ids, n) + fmt.Sprintf(`,"v":%d%s}`, version, rest)
+			}
+			r.Flush(message(-1, 5, `,"a":"stays"`), message(-2, 5, `,"a":"newer"`), message(-3, 5, `,"op":"delete"`), message(-4, 5, `,"a":"x"`))
+			r.Flush(message(-2, 4, `,"op":"delete"`), message(-4, 4, `,"op":"delete"`))
+			for round := range 6 {
+				for n := range rows {
+					r.Fold(message(rows*round+n, 5, `,"a":"gone"`))
+				}
+				r.Flush()
+				r.End()
+				theirs(t, db, "DELETE FROM t WHERE a IN ('gone', 'x')")
+				db.Exec(t, "DELETE FROM weir_meta WHERE name LIKE 'orphans %'") // an hour passes
+				r = Begin(t, db, byColumn, key("n", "id"))
+			}
+			r.Flush(message(-5, 5, ""))
+			// Those of the rows that exist stay, and so do the deletes that are remembered.
+			Expect(t, db, "SELECT count(*), count(gone) FROM weir_versions", "5|2")
+			r.Flush(message(-1, 4, `,"a":"old","b":"first"`), message(-2, 3, `,"b":"old"`), message(-3, 4, ""), message(-4, 3, ""), message(0, 1, `,"a":"again"`))
+			Expect(t, db, "SELECT a, b FROM t ORDER BY v, coalesce(a, '')", "again|NULL", "NULL|NULL", "newer|NULL", "stays|first")
+			r.End()
+			db.Exec(t, "DROP TABLE t")
+			db.Exec(t, "DELETE FROM weir_versions")
+		}
+	}},
+	{"OnlyVersionsOfRowsThatOthersDeletedGo", func(t *testing.T, db Database) {
+		for _, of := range [][]string{
+			{"bigint", `1`, `"2"`},
+			{"text", `"1"`, `"a'\\x41"`},
+			{"varchar(20)", `1.50`, `"'x"`},
+			{"numeric", `-0.0150`, `1e30`},
+			{"double precision", `1.5`, `1e30`},
+			{"boolean", `true`, `false`},
+			{"uuid", `"A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"`, `"a0eebc999c0b4ef8bb6d6bb9bd380a12"`},
+			{"date", `"2026-11-24"`, `"1969-01-01"`},
+			{"timestamptz", `"2026-11-24T08:00:00.000001+02:00"`, `"1969-11-24T08:00:00.5Z"`},
+		} {
+			theirs(t, db, "CREATE TABLE t (id "+of[0]+" PRIMARY KEY, v bigint, a text)")
+			message := func(id int, a string) string { return fmt.Sprintf(`{"id":%s,"v":1,"a":%q}`, of[1+id], a) }
+			r := Begin(t, db, byColumn)
+			r.Flush(message(0, "x"), message(1, "y"))
+			r.End()
+			for _, left := range []string{"2", "1"} {
+				db.Exec(t, "DELETE FROM weir_meta WHERE name LIKE 'orphans %'") // an hour passes
+				r := Begin(t, db, byColumn)
+				r.Flush(message(0, "x"))
+				r.End()
+				Expect(t, db, "SELECT count(*) FROM weir_versions", left)
+				theirs(t, db, "DELETE FROM t WHERE a = 'y'")
+			}
+			if t.Failed() {
+				t.Fatalf("the key is %q", of)
+			}
+			db.Exec(t, "DROP TABLE t")
+			db.Exec(t, "DELETE FROM weir_versions")
+		}
+	}},
+	{"VersionsOfRowsThatOthersDeletedWithTheirParentGo", func(t *testing.T, db Database) {
+		for _, generated := range []bool{false, true} {
+			m := VersionedShop(t, fold.ColumnScope)
+			if generated {
+				m.Tables[0].ID, m.Tables[1].ID, m.Tables[1].Parent = "oid", "iid", nil
+			}
+			order := func(id int) string {
+				return fmt.Sprintf(`{"id":%d,"v":3,"items":[{"sku":"x","taxes":[{"code":"a"},{"code":"b"}]},{"sku":"y"}]}`, id)
+			}
+			n := BeginNested(t, db, m, false)
+			n.Flush(order(1), order(2))
+			for id := 3; id < 6; id++ {
+				n.End()
+				db.Exec(t, "DELETE FROM weir_meta WHERE name LIKE 'orphans %'") // an hour passes
+				n = BeginNested(t, db, m, false)
+				n.Flush(order(id))
+			}
+			Expect(t, db, "SELECT count(*) FROM weir_versions", "25")
+			n.End()
+			for _, table := range []string{"taxes", "items", "orders"} { // as a cascade does
+				theirs(t, db, "DELETE FROM "+table)
+			}
+			for id := 6; id < 8; id++ {
+				db.Exec(t, "DELETE FROM weir_meta WHERE name LIKE 'orphans %'")
+				n = BeginNested(t, db, m, false)
+				n.Flush(order(id))
+				n.End()
+			}
+			Expect(t, db, "SELECT count(*) FROM weir_versions", "10")
+			n.drop(db)
+		}
+	}},
 	{"TwoRunsInAnyOrderEqualThePlainFold", func(t *testing.T, db Database) {
 		Seeds(t, 8, func(t *testing.T, rnd *rand.Rand) { inTwoRuns(t, db, rnd, byColumn) })
 	}},

@@ -79,7 +79,10 @@ func (w *writer) begin(f *sink.Flush) error {
 	if w.b.Scope != fold.RowScope || w.versions.known == nil { // the rows that it writes are not noted
 		delete(w.c.known.tables, anyRow(w.table.Name))
 	}
-	return w.prepare()
+	if err := w.prepare(); err != nil || w.b.Scope != fold.ColumnScope {
+		return err
+	}
+	return w.dropOrphans()
 }
 
 // manyFresh rows that were not there make it likely that the next is not either:

@@ -72,7 +72,7 @@ func (d *DB) dropVersions(ctx context.Context, table string) (had bool, err erro
 		return false, err
 	}
 	return marks > 0, errors.Join(d.c.exec("DELETE FROM weir_versions WHERE tbl = ?", lower(table)),
-		d.c.exec("DELETE FROM weir_meta WHERE name = ?", versionsMark(table)))
+		d.c.exec("DELETE FROM weir_meta WHERE name IN (?, ?)", versionsMark(table), sink.OrphansMark(lower(table))))
 }
 
 // prepareVersions makes the writer one of a batch that has versions.

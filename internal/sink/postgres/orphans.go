@@ -1,0 +1,163 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// dropOrphans drops some states of rows that somebody else has deleted, once the flush is committed: nothing depends on
+// that. Where another session has a lock in the way, it is tried after the next flush.
+func (a *attempt) dropOrphans(ctx context.Context) {
+	for _, p := range a.parts {
+		if p.merge == nil || p.b.Scope != fold.ColumnScope || time.Now().Before(p.t.orphans) {
+			continue
+		}
+		err := p.dropOrphans(ctx)
+		if err == nil {
+			continue
+		}
+		if a.d.conn != nil && a.d.rollback(ctx) != nil {
+			a.d.drop()
+		}
+		if refused := pgError(err); refused != nil && refused.Code != "55P03" {
+			p.t.orphans = time.Now().Add(time.Hour)
+		}
+		a.d.opt.Log.Debug(fmt.Sprintf("versions of deleted rows of %s stay: %v", p.t.ident, err))
+	}
+}
+
+// orphansAtOnce are dropped by one statement.
+const orphansAtOnce = 1000
+
+// dropOrphans does it for one table. A state that remembers a delete becomes a tombstone.
+func (p *part) dropOrphans(ctx context.Context) error {
+	d := p.a.d
+	r, err := d.query(ctx, fmt.Sprintf("SELECT value FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.OrphansMark(d.fullName(&p.t.relation)))))
+	if err != nil {
+		return err
+	}
+	var pass sink.Orphans
+	if len(r[0].rows) > 0 {
+		pass = sink.ReadOrphans(string(r[0].rows[0][0]))
+	}
+	before := 0
+	for most := pass.Next(len(p.rows), 0); most > 0; most = pass.Next(len(p.rows), before) {
+		if err := p.dropSome(ctx, &pass, most); err != nil {
+			return err
+		}
+		before += most
+	}
+	p.t.orphans = pass.Due
+	return nil
+}
+
+// dropSome is one look of dropOrphans, in a transaction of its own if there are states.
+func (p *part) dropSome(ctx context.Context, pass *sink.Orphans, most int) error {
+	d, name := p.a.d, p.a.d.fullName(&p.t.relation)
+	table := d.literal(name)
+	// The key's index has all tables: those of others are looked at as well.
+	r, err := d.query(ctx, fmt.Sprintf(`SELECT encode(key, 'hex'), CASE WHEN tbl = %s AND gone IS NULL THEN encode(state, 'hex') END, xmin FROM %s.weir_versions WHERE key >= '\x%x' ORDER BY key LIMIT %d`,
+		table, d.schema, pass.After, most))
+	if err != nil {
+		return err
+	}
+	s := &script{}
+	s.add("BEGIN ISOLATION LEVEL READ COMMITTED")
+	s.add("SET LOCAL synchronous_commit = off")
+	s.add("SET LOCAL lock_timeout = %d", roomWait.Milliseconds())
+	s.add("SET LOCAL enable_seqscan = off")
+	s.takeTurns(map[int64]bool{d.versionsLock(&p.t.relation): true})
+	var last []byte
+	var states [2][]string // those without a delete, and with one
+	key := p.stateKey()
+	for _, row := range r[0].rows {
+		if last, err = unhex(row[0]); err != nil {
+			return err
+		}
+		state, err := unhex(row[1])
+		if err != nil {
+			return err
+		}
+		texts := fold.KeyTexts(&p.b.Table, last)
+		if row[1] == nil || texts == nil {
+			continue
+		}
+		deletes := 0
+		if fold.RemembersDelete(state) {
+			deletes = 1
+		}
+		states[deletes] = append(states[deletes], fmt.Sprintf(`('\x%x'::bytea, '%s'::xid, %s)`, last, row[2], key.literals(texts)))
+	}
+	var counts []int
+	for deletes, verb := range []string{"DELETE FROM %s.weir_versions w USING %s", "UPDATE %s.weir_versions w SET gone = now() FROM %s"} {
+		for some := range slices.Chunk(states[deletes], orphansAtOnce) {
+			from := fmt.Sprintf("(VALUES %s) v(key, was%s)", strings.Join(some, ", "), key.names())
+			counts = append(counts, s.add(verb+" WHERE w.tbl = %s AND w.key = v.key AND w.xmin = v.was AND NOT EXISTS (SELECT FROM %s t WHERE %s)", d.schema, from, table, p.t.ident, key.on))
+		}
+	}
+	did, err := d.run(ctx, s)
+	if err != nil {
+		return err
+	}
+	dropped := 0
+	for _, n := range counts {
+		dropped += int(did[n].tag.RowsAffected())
+	}
+	if dropped > 0 {
+		d.memory.forget(0) // what is remembered may be of these rows
+	}
+	pass.Took(most, len(r[0].rows), last, dropped)
+	_, err = d.query(ctx, fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value", d.schema, d.literal(sink.OrphansMark(name)), d.literal(pass.Mark())), "COMMIT")
+	return err
+}
+
+// A stateKey has the parts of a row's key, as messages have it.
+type stateKey struct {
+	staged []string // their types in SQL
+	on     string   // the condition that the row t has the parts p0, p1, … of v
+}
+
+func (p *part) stateKey() (k stateKey) {
+	t := &p.t.relation
+	m := p.a.d.newMerge(p.b, p.t, *t, nil)
+	var all []string
+	add := func(of *relation, at int) {
+		k.staged = append(k.staged, of.cols[at].staged)
+	}
+	if o := m.owner; o != nil {
+		for _, above := range o.parts {
+			add(above.table, above.at)
+		}
+		all = append(all, fmt.Sprintf("t.%s = (%s)", ident(t.Columns[o.at].Name), m.finder(func(i int) string { return fmt.Sprintf("v.p%d", i) }).Find(o.To)))
+	}
+	for part := len(k.staged); part < len(p.b.Table.Key); part++ {
+		at := caps.Find(&t.Table, p.b.Table.Columns[p.b.Table.Key[part]].Name, p.b.Table.Key[part])
+		add(t, at)
+		all = append(all, fmt.Sprintf("%s = v.p%d", t.compared(at), part))
+	}
+	k.on = strings.Join(all, " AND ")
+	return k
+}
+
+// names are the columns of v, with a comma before each.
+func (k *stateKey) names() (sql string) {
+	for i := range k.staged {
+		sql += fmt.Sprintf(", p%d", i)
+	}
+	return sql
+}
+
+// literals are the parts of a key in SQL.
+func (k *stateKey) literals(texts [][]byte) string {
+	all := make([]string, len(texts))
+	for i, text := range texts {
+		all[i] = quote(string(text)) + "::" + k.staged[i]
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,134 @@
+package sqlite
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// An orphan is a state whose row somebody else may have deleted.
+type orphan struct {
+	key     []byte
+	deletes bool // it remembers a delete
+}
+
+// dropOrphans drops some states of rows that somebody else has deleted. One that remembers a delete becomes a tombstone.
+func (w *writer) dropOrphans() error {
+	name := sink.OrphansMark(w.versions.table)
+	var mark string
+	if err := w.c.query("SELECT value FROM weir_meta WHERE name = ?", func(s *stmt) error { mark = s.text(0); return nil }, name); err != nil {
+		return err
+	}
+	pass := sink.ReadOrphans(mark)
+	before := 0
+	for most := pass.Next(w.b.Rows(), 0); most > 0; most = pass.Next(w.b.Rows(), before) {
+		if err := w.dropSome(&pass, most); err != nil {
+			return err
+		}
+		before += most
+	}
+	if before == 0 {
+		return nil
+	}
+	return w.c.keepMark(name, pass.Mark())
+}
+
+// dropSome is one look of dropOrphans.
+func (w *writer) dropSome(pass *sink.Orphans, most int) error {
+	v := w.versions
+	var found []orphan
+	looked, last := 0, []byte(nil)
+	err := w.c.query("SELECT key, state, gone IS NULL FROM weir_versions WHERE tbl = ? AND key > coalesce(?, x'') ORDER BY key LIMIT ?", func(s *stmt) error {
+		looked, last = looked+1, bytes.Clone(s.blob(0))
+		if s.int(2) != 0 {
+			found = append(found, orphan{last, fold.RemembersDelete(s.blob(1))})
+		}
+		return nil
+	}, v.table, blob(pass.After), int64(most))
+	if err != nil {
+		return err
+	}
+	dropped := 0
+	for _, o := range found {
+		if exists, err := w.hasRowOf(o.key); err != nil {
+			return err
+		} else if exists {
+			continue
+		}
+		dropped++
+		if o.deletes {
+			err = w.c.exec("UPDATE weir_versions SET gone = ? WHERE tbl = ? AND key = ?", v.now, v.table, blob(o.key))
+		} else {
+			err = w.c.exec("DELETE FROM weir_versions WHERE tbl = ? AND key = ?", v.table, blob(o.key))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	pass.Took(most, looked, last, dropped)
+	return nil
+}
+
+// spellings are how many values a text of a key may stand for, in one column or another.
+const spellings = 4
+
+// hasRowOf reports whether the table may have the row of a key as the fold has it.
+func (w *writer) hasRowOf(key []byte) (exists bool, err error) {
+	texts := fold.KeyTexts(&w.b.Table, key)
+	if texts == nil {
+		return true, nil
+	}
+	f := w.finder()
+	equal := f.Equal
+	f.Equal = func(table, column string, part int) string {
+		column, collation, _ := strings.Cut(equal(table, column, part), fmt.Sprintf(" = ?%d", part+1))
+		at := spellings * part
+		return fmt.Sprintf("%s%s IN (?%d, ?%d, ?%d, ?%d)", column, collation, at+1, at+2, at+3, at+4)
+	}
+	var above *schema.Lookup
+	if w.owner != nil {
+		above = w.owner.To
+	}
+	s, err := w.c.prepareOne("SELECT 1 FROM " + quote(w.table.Name) + " WHERE " + f.Where(w.table.Name, w.b.Table.KeyColumns(), above, len(texts)))
+	if err != nil {
+		return false, err
+	}
+	defer w.c.release()
+	defer s.reset()
+	for part, text := range texts {
+		for i, v := range spelled(text) {
+			if err := s.bindValue(spellings*part+i+1, &v); err != nil {
+				return false, err
+			}
+		}
+	}
+	return s.step()
+}
+
+// spelled are the values of which [schema.Column.AppendKey] makes a text, whatever the type of the column.
+func spelled(text []byte) (values [spellings]value) {
+	for i := range values {
+		values[i].kind = lib.SQLITE_NULL
+	}
+	values[0] = value{kind: lib.SQLITE_TEXT, text: text}
+	if rest, ok := bytes.CutPrefix(text, []byte("'")); ok {
+		values[1] = value{kind: lib.SQLITE_TEXT, text: rest}
+	}
+	if _, ok := feed.IsNumber(text); ok {
+		values[2] = convert(text, schema.Any)
+	}
+	if digits, ok := bytes.CutPrefix(text, []byte(`\x`)); ok {
+		if raw, err := hex.AppendDecode([]byte{}, digits); err == nil {
+			values[3] = value{kind: lib.SQLITE_BLOB, text: raw}
+		}
+	}
+	return values
+}
