@@ -92,6 +92,29 @@ var checkpointTests = []test{
 			t.Errorf("the checkpoint is %+v, %v", got, err)
 		}
 	}},
+	{"LatestIsTheLastCommitOfTheJob", func(t *testing.T, db Database) {
+		db.Open(t) // as every run does first
+		latest := func(job, source string, line int64) {
+			t.Helper()
+			got, cp, err := claims(t, db, job).Latest(t.Context())
+			if err != nil || got != source || cp.Line != line || (source == "") != (cp == sink.Checkpoint{}) {
+				t.Errorf("the last commit of %s is %+v of %q, %v; want line %d of %q", job, cp, got, err, line, source)
+			}
+		}
+		latest(job, "", 0)
+		r := Begin(t, db)
+		for n, source := range []string{"b.jsonl", "a.jsonl", "b.jsonl"} {
+			r.Fold(fmt.Sprintf(`{"id":%d}`, n))
+			f := r.Seal()
+			f.Lanes[0].Source, f.Lanes[0].Checkpoint = source, sink.Checkpoint{Seq: int64(n/2 + 1), Line: int64(10 + n), Offset: 7, Mark: `{"m":1}`}
+			if _, err := r.Send(f); err != nil {
+				t.Fatal(err)
+			}
+			latest(job, source, int64(10+n))
+			time.Sleep(2 * time.Millisecond) // commits are told apart by their times
+		}
+		latest("other job", "", 0)
+	}},
 	{"RejectFileStaysWithoutAnother", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		for n, file := range []*sink.RejectFile{{Path: "a", Size: 1, ID: "x"}, nil, {Path: "b", Size: 2, ID: "y"}, {Path: "a", Size: 3, ID: "z"}} {
