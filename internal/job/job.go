@@ -210,7 +210,9 @@ type run struct {
 	folders     fold.Folders
 	constrained bool // a table has refused a row
 
-	ignoredBefore map[string]int64 // what [run.ignored] returned at the end of the attempt before
+	// What the functions of these names returned at the end of the attempt before:
+	ignoredBefore, mismatchesBefore map[string]int64
+	unmetBefore                     []progress.Unmet // nil: there was none
 
 	watches []*fold.Watch   // by table; nil: no source is a partition. The reader's, as the next
 	warned  map[string]bool // that ids of a table come from several partitions, and that a compacted topic is sparse
@@ -337,7 +339,6 @@ func (r *run) logFinished() {
 // begin reads the tables and starts a fold for them.
 func (r *run) begin(ctx context.Context) error {
 	r.keyErr = nil
-	r.ignoredBefore = r.ignored()
 	r.Tables, r.added, r.found = append(r.Tables, r.added...), nil, nil
 	tables, err := r.db.Tables(ctx, TableKeys(r.Tables)...)
 	if errors.As(err, new(sink.KeyError)) {
@@ -352,7 +353,12 @@ func (r *run) begin(ctx context.Context) error {
 
 // fold starts a fold for tables of a database with these limits.
 func (r *run) fold(tables []schema.Table, caps sink.Caps) (err error) {
-	r.tables, r.folders, r.caps = tables, nil, caps
+	r.ignoredBefore, r.mismatchesBefore = r.ignored(), r.mismatches()
+	if r.mapper != nil {
+		unmet, _ := r.unmetFields()
+		r.unmetBefore = append([]progress.Unmet{}, unmet...)
+	}
+	r.tables, r.folders, r.mapper, r.caps = tables, nil, nil, caps
 	for i := range tables {
 		r.Tables[i].Name = tables[i].Name
 	}
@@ -469,6 +475,22 @@ func (r *run) ignored() map[string]int64 {
 			}
 			all[field] += n
 		}
+	}
+	return all
+}
+
+// mismatches returns how many values were no object, or no array, where a path of the mapping steps into one.
+func (r *run) mismatches() map[string]int64 {
+	m, ok := r.mapper.(*planned)
+	if !ok {
+		return r.mismatchesBefore
+	}
+	all := m.scratch.Mismatches()
+	for path, n := range r.mismatchesBefore {
+		if all == nil {
+			all = map[string]int64{}
+		}
+		all[path] += n
 	}
 	return all
 }

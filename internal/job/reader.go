@@ -68,9 +68,7 @@ func (rd *reader) fill(reading, flushing context.Context) error {
 			err = rd.handle(flushing, e)
 			rd.scans.release(e)
 			rd.p.SetBuffer(int64(rd.set.Bytes()))
-			if m, ok := rd.mapper.(*planned); ok {
-				rd.p.SetMismatches(m.scratch.Mismatches())
-			}
+			rd.p.SetMismatches(rd.mismatches())
 		}
 		switch {
 		case err == nil || err == errDue:

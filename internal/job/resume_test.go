@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -94,5 +95,38 @@ func TestRun_ResumeEndsRun(t *testing.T) {
 	resumes(t, &c)
 	if err := job.Run(t.Context(), c, db, nil, progress.New("t")); !errors.Is(err, full) {
 		t.Error(err)
+	}
+}
+
+// TestMap_RewindKeepsCounts: what a mapping's paths met, and what was no object where they step into one, lasts
+// over a rewind, also if only lines that are not read again had it.
+func TestMap_RewindKeepsCounts(t *testing.T) {
+	feed := filepath.Join(t.TempDir(), "feed.jsonl")
+	write(t, feed, []string{`{"id":1,"of":{"a":1}}`, `{"id":2,"of":"x"}`, `{"id":3,"of":{"b":1}}`, `{"id":4,"of":{"b":1}}`})
+	path, err := mapping.ParsePath("of.a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &mapping.Mapping{File: "t.yaml", Tables: []mapping.Table{{Name: "t", Key: []string{"id"}, MaxColumns: 500, Rest: fold.IgnoreColumns,
+		Columns: []mapping.Column{{Name: "id", From: []mapping.Source{{From: mapping.FieldPath("id")}}}, {Name: "a", From: []mapping.Source{{From: path}}}}}}}
+	c := configOf(t, feed, "fail")
+	c.Feed, c.BatchRows = job.Feed{}, 2
+	if err := c.Map(m, nil, schema.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := runTables(t, filepath.Join(t.TempDir(), "t.db"), c, sinktest.Flushes(func(call sinktest.Call) (f sinktest.Fault) {
+		if call.N == 2 {
+			f.Err = sink.ErrChanged{Err: errors.New("a view was dropped")}
+		}
+		return f
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := p.Snapshot().Mismatches; n["of"] != 1 {
+		t.Errorf("values that are no object: %v, want one of \"of\"", n)
+	}
+	if unmet := p.Unmet(); len(unmet) > 0 {
+		t.Errorf("paths that no message has had: %v, but line 1 had them", unmet)
 	}
 }

@@ -51,7 +51,7 @@ func (r *run) unmetFields() (unmet []progress.Unmet, named []string) {
 		}
 		return unmet, named
 	}
-	for _, u := range m.scratch.Unmet() {
+	for _, u := range m.scratch.Unmet() { // since this attempt began
 		option := unmetFlags[u.By]
 		switch {
 		case r.Mapping == nil:
@@ -63,6 +63,11 @@ func (r *run) unmetFields() (unmet []progress.Unmet, named []string) {
 			option = u.By
 		}
 		unmet = append(unmet, progress.Unmet{Option: option, Field: u.Path, Name: u.Name, Beside: u.Beside})
+	}
+	if r.unmetBefore != nil {
+		unmet = slices.DeleteFunc(unmet, func(u progress.Unmet) bool {
+			return !slices.ContainsFunc(r.unmetBefore, func(b progress.Unmet) bool { return b.Option == u.Option && b.Field == u.Field })
+		})
 	}
 	return unmet, append(named, m.plan.Fields()...)
 }

@@ -3,6 +3,7 @@ package replay_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
@@ -76,6 +77,31 @@ func TestPlay_ShiftsTheTimeAlone(t *testing.T) {
 			t.Fatalf("%v: %q, want %q at %d", err, sent, want, i)
 		}
 	}
+}
+
+// TestPlay_KeepalivesAreJSON: whatever is in the resume field's name and value.
+func TestPlay_KeepalivesAreJSON(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		name, value := "a\"b", "c\x7f\x01\"\u2028d"
+		file := filepath.Join(t.TempDir(), "feed.jsonl")
+		line, err := json.Marshal(map[string]string{name: value, "t": "2020-01-01T00:00:00Z"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		later := `{"t":"2020-01-01T01:00:00Z"}`
+		if err := os.WriteFile(file, []byte(string(line)+"\n"+later+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		out := &some{most: len(line) + 2, stop: stop} // stops at the first keepalive
+		err = replay.Play(ctx, replay.Config{Files: []string{file}, TimeField: "t", ResumeField: name, Speed: 1, Keepalive: time.Minute}, out, "")
+		_, keepalive, _ := strings.Cut(strings.TrimSpace(out.String()), "\n")
+		keepalive, _, _ = strings.Cut(keepalive, "\n")
+		var got map[string]string
+		if err2 := json.Unmarshal([]byte(keepalive), &got); err2 != nil || got["type"] != "keepalive" || got[name] != value {
+			t.Errorf("%v: %q is %v, %v", err, keepalive, got, err2)
+		}
+	})
 }
 
 // stalling takes lines, but none for a minute after the first ten.
