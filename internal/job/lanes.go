@@ -256,6 +256,7 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	if err != nil && !finished {
 		return nil, err
 	}
+	l.repeats = l.repeats && !l.begun.Once
 	l.begin.mark = mark{Source: l.begun.At, Feed: s.from.mark.Feed}
 	defer func() { l.flushed.pos = l.begin }()
 	switch {
@@ -292,7 +293,7 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 
 // stop is where a lane was left: all before a position is committed.
 func (l *lane) stop(at position) progress.Stop {
-	s := progress.Stop{Source: l.name, Line: at.line, Offset: at.offset, Resumes: l.begun.Kept || l.resumes && !l.unnamed}
+	s := progress.Stop{Source: l.name, Line: at.line, Offset: at.offset, Resumes: l.begun.Kept || l.resumes && !l.unnamed && !l.begun.Once}
 	if l.begun.Size != nil {
 		if size := l.begun.Size(); size > 0 {
 			// What a file has is read ahead; of a compressed one the offset counts other bytes.

@@ -65,6 +65,7 @@ type Begun struct {
 	Waits     bool   // it may make its reader wait: all but regular files that are not followed
 	Compacted bool   // only the last message of each key stays there
 	Kept      bool   // its lines are kept on disk until they are committed
+	Once      bool   // no run can read it again: a FIFO or a device
 	Addr      net.Addr
 	Size      func() int64              // in raw bytes now, 0 where it is not known
 	RawOffset func() int64              // raw bytes that were read

@@ -25,7 +25,7 @@ func New(names []string, o source.Options) source.Source {
 		if s.Done() {
 			err = io.EOF
 		}
-		return s, source.Begun{At: s.Start(), Waits: s.Waits(), Size: s.Size, RawOffset: s.RawOffset}, err
+		return s, source.Begun{At: s.Start(), Waits: s.Waits(), Once: s.in != nil && !s.reader.Rewinds, Size: s.Size, RawOffset: s.RawOffset}, err
 	})
 }
 
