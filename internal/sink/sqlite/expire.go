@@ -51,16 +51,21 @@ func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err 
 	if err := d.polling(ctx, func() (err error) { rows, after, err = x.find(columns); return err }); err != nil {
 		return res, err
 	}
+	done := 0
 	if len(rows) > 0 {
 		if err := x.polling(ctx, func() error { return x.readBelow(ctx) }); err != nil {
 			return res, err
 		}
-		if err := x.remove(ctx, rows, &res); err != nil {
+		if done, err = x.remove(ctx, rows, &res); err != nil {
 			return sink.Expired{}, err
 		}
 	}
+	if done < len(rows) {
+		after = formatKey(rows[done-1])
+	}
 	if x.indexed {
 		e.Found(len(rows), &res)
+		res.Done = res.Done && done == len(rows)
 	} else {
 		e.Walked(after, &res)
 	}
@@ -199,14 +204,15 @@ func parseKey(text string) (any, error) {
 	}
 }
 
-// remove deletes those of the rows that still are old.
-func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) (err error) {
+// remove deletes those of the rows that still are old, up to one after which the step has taken its time, and returns
+// how many it has come through.
+func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) (done int, err error) {
 	if err := x.polling(ctx, func() error { return x.c.exec("BEGIN IMMEDIATE") }); err != nil {
-		return err
+		return 0, err
 	}
 	x.wrote = true
-	for _, r := range rows {
-		if err = x.removeRow(r, res); err != nil {
+	for begun := time.Now(); done < len(rows) && (done == 0 || time.Since(begun) < sink.ExpireTime); done++ {
+		if err = x.removeRow(rows[done], res); err != nil {
 			break
 		}
 	}
@@ -216,7 +222,7 @@ func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) (err
 	if !x.c.autocommit() {
 		err = errors.Join(err, x.c.exec("ROLLBACK"))
 	}
-	return err
+	return done, err
 }
 
 // removeRow deletes a row and those below it, unless the database does not let one of them go.

@@ -1,0 +1,32 @@
+package sqlite_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
+)
+
+// TestExpire_SlowRowsTakeSeveralSteps: a foreign key without an index has SQLite read a table for each old row. The
+// feed has its turn meanwhile.
+func TestExpire_SlowRowsTakeSeveralSteps(t *testing.T) {
+	for _, index := range []string{"CREATE INDEX other ON t (n)", "CREATE INDEX by_at ON t (at)"} {
+		db := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, at TIMESTAMP, n INTEGER)")
+		db.Exec(t, "INSERT INTO t WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < 900) SELECT i, '2020-05-15 00:00:00', 0 FROM g")
+		db.Exec(t, "CREATE TABLE theirs (id INTEGER REFERENCES t (id))")
+		db.Exec(t, "INSERT INTO theirs WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < 30000) SELECT 2 + i % 200 FROM g")
+		db.Exec(t, index)
+		r := sinktest.Begin(t, db)
+		e := &sink.Expiry{Table: "t", Key: []string{"id"}, Of: []string{"at"}, Before: time.Now()}
+		first, err := r.Sink.Expire(t.Context(), e)
+		if err != nil || first.Done || first.Removed == 0 || first.Removed == 700 {
+			t.Errorf("%s: the first step did %+v, %v", index, first, err)
+		}
+		if all := r.Expire(e); first.Removed+all.Removed != 700 || first.Kept+all.Kept != 200 {
+			t.Errorf("%s: %+v, and then %+v", index, first, all)
+		}
+	}
+}
