@@ -209,6 +209,7 @@ func (x *expiry) script(rows []key) (s *script, counts []int) {
 	s.add("SET LOCAL synchronous_commit = %s", commitLevels[x.opt.Level])
 	s.add("SET LOCAL lock_timeout = '2s'")
 	s.add("SET LOCAL enable_seqscan = off")
+	s.add("SET LOCAL jit = off") // what a scan of a user's table costs then would have each be compiled
 	s.add("SET LOCAL extra_float_digits = 1")
 	turns := map[int64]bool{}
 	for _, e := range x.tables {
