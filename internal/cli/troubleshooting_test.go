@@ -20,19 +20,20 @@ var troubles = map[string]string{
 	"gzip truncated after … decompressed bytes":                                  `gzip -c f.jsonl | head -c 30 >t.gz; weir sync t.gz --to x.db --table t`,
 	"was read to its end before and has not changed: nothing to do":              `weir sync f.jsonl --to x.db; weir sync f.jsonl --to x.db`,
 	"no file matches": `weir sync 'no*.jsonl' --to x.db`,
-	"was read up to line … with other settings":                    `weir sync f.jsonl --to x.db; weir sync f.jsonl --to x.db --null keep`,
-	`the table "…" of this checkpoint (…) is missing`:              `weir sync f.jsonl --to x.db; sqlite3 x.db 'DROP TABLE f'; echo '{"id":3}' >>f.jsonl; weir sync f.jsonl --to x.db`,
-	`another run holds … of job "…"`:                               `weir sync f.jsonl --to x.db`, // beside one that follows the file
-	`has no primary key or unique index over exactly "…"`:          `sqlite3 x.db 'CREATE TABLE f (id int)'; weir sync f.jsonl --to x.db`,
-	`has no column "…" for the key`:                                `sqlite3 x.db 'CREATE TABLE f (a int)'; weir sync f.jsonl --to x.db`,
-	`ignored, without a column: "…"`:                               `sqlite3 x.db 'CREATE TABLE f (id int PRIMARY KEY)'; weir sync f.jsonl --to x.db`,
-	"database is locked (another program is writing to it)":        `weir sync f.jsonl --to x.db --retry-for 10ms`, // while it is
-	"failed to connect to …: connect: connection refused":          `weir sync f.jsonl --to 'postgres://weir@127.0.0.1:1/x?sslmode=disable' --retry-for 10ms`,
-	"the database's folder: … no such file or directory":           `weir sync f.jsonl --to no/such/x.db`,
-	"connect to …: connect: connection refused; reconnecting in …": `weir sync tcp://127.0.0.1:1 --to x.db --table f --retry-for 1s`,
-	"suggests no name for the table":                               `weir sync tcp://127.0.0.1:1 --to x.db`,
-	"unknown flag: …; did you mean …":                              `weir sync f.jsonl --to x.db --idle-timout 3s`,
-	"writing the metrics file …: no such file or directory":        `weir sync f.jsonl --to x.db --metrics-file no/such/weir.prom`,
+	"was read up to line … with other settings":                              `weir sync f.jsonl --to x.db; weir sync f.jsonl --to x.db --null keep`,
+	`the table "…" of this checkpoint (…) is missing`:                        `weir sync f.jsonl --to x.db; sqlite3 x.db 'DROP TABLE f'; echo '{"id":3}' >>f.jsonl; weir sync f.jsonl --to x.db`,
+	`another run holds … of job "…"`:                                         `weir sync f.jsonl --to x.db`, // beside one that follows the file
+	`has no primary key or unique index over exactly "…"`:                    `sqlite3 x.db 'CREATE TABLE f (id int)'; weir sync f.jsonl --to x.db`,
+	`has no column "…" for the key`:                                          `sqlite3 x.db 'CREATE TABLE f (a int)'; weir sync f.jsonl --to x.db`,
+	`ignored, without a column: "…"`:                                         `sqlite3 x.db 'CREATE TABLE f (id int PRIMARY KEY)'; weir sync f.jsonl --to x.db`,
+	"database is locked (another program is writing to it)":                  `weir sync f.jsonl --to x.db --retry-for 10ms`, // while it is
+	"failed to connect to …: connect: connection refused":                    `weir sync f.jsonl --to 'postgres://weir@127.0.0.1:1/x?sslmode=disable' --retry-for 10ms`,
+	"the database's folder: … no such file or directory":                     `weir sync f.jsonl --to no/such/x.db`,
+	"connect to …: connect: connection refused; reconnecting in …":           `weir sync tcp://127.0.0.1:1 --to x.db --table f --retry-for 1s`,
+	"suggests no name for the table":                                         `weir sync tcp://127.0.0.1:1 --to x.db`,
+	"is damaged: the … bytes from byte … on are not those that were written": `mkdir s; echo '{"id":1}' >s/00000000000000000000-20261121T104500.000Z.jsonl; touch s/00000000000000000000-20261121T104500.000Z.index s/00000000000000000100-20261121T104501.000Z.jsonl; weir sync tcp-listen://127.0.0.1:0 --to x.db --table f --spool s`,
+	"unknown flag: …; did you mean …":                                        `weir sync f.jsonl --to x.db --idle-timout 3s`,
+	"writing the metrics file …: no such file or directory":                  `weir sync f.jsonl --to x.db --metrics-file no/such/weir.prom`,
 }
 
 // Each message of docs/troubleshooting.md is one that weir prints.

@@ -2,20 +2,18 @@
 // lines, each with a small index beside it.
 //
 // A segment's name is the log's offset at which it begins, and when: so names sort in
-// the order of the lines. Its index has a line for each run of lines that was
-// appended: where in the segment it ends, the CRC of its bytes and of the rest of the
-// index's line, and the last resume value among its lines. After a crash the log ends
-// behind the last run whose CRC is right.
+// the order of the lines. Its index has an entry for each run of lines that was
+// appended. Whatever is read of a segment is compared with it. After a crash the log
+// ends behind the last run that is whole, if what was synced ends there or before:
+// otherwise the disk has damaged it, which is an error.
 package spool
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -32,6 +30,7 @@ type Log struct {
 	// Locked in this order. None but mu is waited for by those who only look.
 	syncing  sync.Mutex // held over Sync, and where files are closed that it may be syncing
 	changing sync.Mutex // held by who appends, and who takes the segment that is appended to
+	reading  sync.Mutex // held over ReadLines
 
 	mu       sync.Mutex // held for a moment, and not over calls to the disk
 	meta     Meta
@@ -39,6 +38,8 @@ type Log struct {
 	end      int64      // offset behind the last line
 	resume   string
 	lost     int64 // bytes that Open cut off
+
+	next position // behind what ReadLines has read; locked by reading
 }
 
 // Meta is what a log knows of itself.
@@ -60,8 +61,6 @@ const (
 	timeFormat = "20060102T150405.000Z"
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // A segment is a file of lines and its index.
 type segment struct {
 	base  int64 // offset of its first byte in the log
@@ -69,50 +68,59 @@ type segment struct {
 	began time.Time
 	data  File
 	index File
-	wrote int64 // bytes of the index
-	dirty bool
+
+	indexed int64 // bytes of the index
+	synced  int64 // bytes of data that are known to be synced; -1 if not even the first entry is
 }
 
 func (s *segment) name() string {
 	return fmt.Sprintf("%020d-%s", s.base, s.began.UTC().Format(timeFormat))
 }
 
+// namedSegment returns a segment by its name, or nil if that is another file's.
+func namedSegment(name string) *segment {
+	s := &segment{synced: -1}
+	var at string
+	if _, err := fmt.Sscanf(name, "%020d-%s", &s.base, &at); err != nil {
+		return nil
+	}
+	var err error
+	if s.began, err = time.Parse(timeFormat, at); err != nil {
+		return nil
+	}
+	return s
+}
+
 // Open reads the log in a folder. The next segment is begun when the last has at least these bytes,
-// or is of that age.
+// or is of that age. Damage is a *DamageError, if this finds it: else ReadLines and Forget do.
 func Open(fs FS, bytes int64, age time.Duration) (l *Log, err error) {
 	l = &Log{fs: fs, segment: bytes, age: age}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, l.Close())
+			l, err = nil, errors.Join(err, l.close())
 		}
 	}()
 	names, err := fs.Names()
 	if err != nil {
-		return nil, err
+		return l, err
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		switch stem, isData := strings.CutSuffix(name, dataExt); {
+		stem, ext := strings.TrimSuffix(name, path.Ext(name)), path.Ext(name)
+		s := namedSegment(stem)
+		switch {
 		case name == metaName:
 			if err := l.readMeta(); err != nil {
-				return nil, err
+				return l, err
 			}
-		case strings.HasSuffix(name, partExt):
+		case ext == partExt, s != nil && ext == indexExt && !slices.Contains(names, stem+dataExt): // it was being removed
 			if err := fs.Remove(name); err != nil {
-				return nil, err
+				return l, err
 			}
-		case isData:
-			s := &segment{}
-			var at string
-			if _, err := fmt.Sscanf(stem, "%020d-%s", &s.base, &at); err != nil {
-				continue // not ours
-			}
-			if s.began, err = time.Parse(timeFormat, at); err != nil {
-				continue
-			}
+		case s != nil && ext == dataExt:
 			l.segments = append(l.segments, s)
-			if err := l.openSegment(s); err != nil {
-				return nil, err
+			if err := l.openSegment(s, slices.Contains(names, stem+indexExt)); err != nil {
+				return l, err
 			}
 		}
 	}
@@ -129,112 +137,73 @@ func (l *Log) readMeta() error {
 	return nil
 }
 
-func (l *Log) openSegment(s *segment) (err error) {
+// openSegment opens the files of a segment, or makes them. Lines without an index are damage.
+func (l *Log) openSegment(s *segment, hasIndex bool) (err error) {
 	if s.data, err = l.fs.Open(s.name() + dataExt); err != nil {
 		return err
+	}
+	if s.size, err = s.data.Size(); err != nil {
+		return err
+	}
+	if s.size > 0 && !hasIndex {
+		return &DamageError{File: s.name() + indexExt}
 	}
 	if s.index, err = l.fs.Open(s.name() + indexExt); err != nil {
 		return err
 	}
-	s.size, err = s.data.Size()
+	s.indexed, err = s.index.Size()
 	return err
 }
 
 // recover finds the end of the log. All segments but the last were synced before the
-// next was begun, so that a crash can have torn the last alone; where the disk lost
-// more, the log ends before that.
+// next was begun, so that a crash can have torn the last alone.
 func (l *Log) recover() error {
-	whole := 1
-	for whole < len(l.segments) && l.segments[whole-1].base+l.segments[whole-1].size == l.segments[whole].base {
-		whole++
-	}
-	for n := len(l.segments); n > 0; n-- {
-		s := l.segments[n-1]
-		if n <= whole {
-			size := s.size
-			resume, err := s.recover()
-			if err != nil {
-				return err
-			}
-			if l.lost += size - s.size; s.wrote > 0 {
-				l.end, l.resume = s.base+s.size, resume
-				break
-			}
-			// The resume value that it begins with is lost: the one before it ends with the
-			// same.
-		} else {
-			l.lost += s.size
+	for i, next := range l.segments[min(1, len(l.segments)):] {
+		s := l.segments[i]
+		if size := next.base - s.base; size != s.size {
+			return &DamageError{s.name() + dataExt, min(size, s.size), max(size, s.size) - min(size, s.size)}
 		}
+	}
+	for sealed := false; len(l.segments) > 0; sealed = true {
+		n := len(l.segments) - 1
+		s := l.segments[n]
+		size := s.size
+		resume, err := s.recover(sealed)
+		if err != nil {
+			return err
+		}
+		l.lost += size - s.size
+		if l.end = s.base + s.size; s.indexed > 0 {
+			l.resume = resume
+			break
+		}
+		// The resume value that it begins with is lost: the one before it ends with the
+		// same.
 		if err := l.remove(s); err != nil {
 			return err
 		}
-		l.segments, l.end = l.segments[:n-1], s.base
+		l.segments = l.segments[:n]
 	}
 	return nil
 }
 
-// recover cuts off what does not match the index, and returns the last resume value.
-func (s *segment) recover() (resume string, err error) {
-	good, resume, err := s.scan()
-	if err == nil {
-		err = errors.Join(s.data.Truncate(good), s.index.Truncate(s.wrote))
+// recover cuts off what is behind the last whole run, unless that was synced, as all of a sealed
+// segment was. It returns the last resume value.
+func (s *segment) recover(sealed bool) (resume string, err error) {
+	r := position{s: s}.read(s.size, s.indexed)
+	_, torn := io.Copy(io.Discard, r)
+	if torn != nil && !errors.As(torn, new(*DamageError)) {
+		return "", torn
 	}
-	s.size, s.dirty = good, true
-	return resume, err
-}
-
-// scan returns the end of the last run of lines that is whole, and its resume value,
-// and leaves in s.wrote where the index of them ends.
-func (s *segment) scan() (end int64, resume string, err error) {
-	size, err := s.index.Size()
+	synced, err := r.syncedTo()
 	if err != nil {
-		return 0, "", err
+		return "", err
 	}
-	index := bufio.NewReader(io.NewSectionReader(s.index, 0, size))
-	data := bufio.NewReaderSize(io.NewSectionReader(s.data, 0, s.size), 1<<20)
-	for s.wrote = 0; ; {
-		line, err := index.ReadString('\n')
-		if err == io.EOF {
-			return end, resume, nil
-		} else if err != nil {
-			return 0, "", err
-		}
-		to, sum, value, ok := parseEntry(line)
-		if !ok || to < end || to > s.size {
-			return end, resume, nil
-		}
-		crc := crc32.New(castagnoli)
-		if _, err := io.CopyN(crc, data, to-end); err != nil {
-			return 0, "", err
-		}
-		if entrySum(crc.Sum32(), to, value) != sum {
-			return end, resume, nil
-		}
-		end, resume = to, value
-		s.wrote += int64(len(line))
+	if torn != nil && (sealed || synced > r.data) {
+		return "", torn
 	}
-}
-
-// entry is a line of an index: the end of a run of lines in its segment, the CRC and
-// the resume value.
-func entry(data uint32, end int64, resume string) []byte {
-	quoted, _ := json.Marshal(resume) // a string
-	return fmt.Appendf(nil, "%d %08x %s\n", end, entrySum(data, end, resume), quoted)
-}
-
-func entrySum(data uint32, end int64, resume string) uint32 {
-	return crc32.Update(data, castagnoli, fmt.Appendf(nil, "%d %s", end, resume))
-}
-
-func parseEntry(line string) (end int64, sum uint32, resume string, ok bool) {
-	head, quoted, found := strings.Cut(line, ` "`)
-	if !found {
-		return 0, 0, "", false
-	}
-	if n, err := fmt.Sscanf(head, "%d %08x", &end, &sum); n != 2 || err != nil {
-		return 0, 0, "", false
-	}
-	return end, sum, resume, json.Unmarshal([]byte(`"`+quoted), &resume) == nil
+	s.size, s.indexed = r.data, r.position.indexed
+	return r.resume, errors.Join(s.data.Truncate(s.size), s.index.Truncate(s.indexed))
 }
 
 // Meta returns what Begin was given last; the zero value where the folder was empty.
@@ -310,18 +279,23 @@ func (l *Log) Append(lines []byte, resume string) (at int64, err error) {
 	if _, err := s.data.WriteAt(lines, s.size); err != nil {
 		return 0, err // what it wrote is written over, or cut off after a crash
 	}
-	e := entry(crc32.Checksum(lines, castagnoli), s.size+int64(len(lines)), resume)
-	if _, err := s.index.WriteAt(e, s.wrote); err != nil {
+	e := entry{end: s.size + int64(len(lines)), synced: s.synced, sum: crc32.Checksum(lines, castagnoli), resume: resume}
+	indexed, err := s.enter(e)
+	if err != nil {
 		return 0, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at = l.end
-	s.size += int64(len(lines))
-	s.wrote += int64(len(e))
-	s.dirty = true
+	s.size, s.indexed = e.end, indexed
 	l.end, l.resume = at+int64(len(lines)), resume
 	return at, nil
+}
+
+// enter appends an entry to the index, and returns where that ends then.
+func (s *segment) enter(e entry) (indexed int64, err error) {
+	n, err := s.index.WriteAt(e.line(), s.indexed)
+	return s.indexed + int64(n), err
 }
 
 // last returns the segment that is appended to, or nil.
@@ -344,18 +318,17 @@ func (l *Log) active() (*segment, error) {
 			return nil, err
 		}
 	}
-	s := &segment{base: l.end, began: time.Now()}
-	err := l.openSegment(s)
+	s := &segment{base: l.end, began: time.Now(), synced: -1}
+	err := l.openSegment(s, false)
 	if err == nil { // each segment begins with the last resume value
-		e := entry(0, 0, l.resume)
-		_, err = s.index.WriteAt(e, 0)
-		s.wrote, s.dirty = int64(len(e)), true
+		s.indexed, err = s.enter(entry{resume: l.resume})
 	}
 	if err == nil {
 		err = l.fs.Sync()
 	}
 	if err != nil { // on a full disk it is retried and again
-		return nil, errors.Join(err, l.remove(s))
+		_ = l.remove(s) // Open does it if this cannot
+		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -366,7 +339,7 @@ func (l *Log) active() (*segment, error) {
 // seal makes a segment one that another may follow: what a write that failed has left
 // behind its end is cut off.
 func (s *segment) seal() error {
-	return errors.Join(s.data.Truncate(s.size), s.index.Truncate(s.wrote), s.sync())
+	return errors.Join(s.data.Truncate(s.size), s.index.Truncate(s.indexed), s.sync())
 }
 
 // full reports whether another segment is due. One that began in the future was begun
@@ -385,26 +358,45 @@ func (l *Log) Sync() error {
 		return nil
 	}
 	l.mu.Lock()
-	dirty := s.dirty
-	s.dirty = false // what is appended from now on is for the next time
+	size, synced := s.size, s.synced // what is appended from now on is for the next time
 	l.mu.Unlock()
-	if !dirty {
+	if size == synced {
 		return nil
 	}
-	err := s.sync()
-	if err != nil {
-		l.mu.Lock()
-		s.dirty = true
-		l.mu.Unlock()
+	if err := s.sync(); err != nil {
+		return err
+	}
+	return l.noteSynced(s, size)
+}
+
+// noteSynced enters into the index how much of a segment is synced, so that its loss is known
+// for damage. Of a segment that was sealed meanwhile all is, and without room on the disk the
+// next entry says it.
+func (l *Log) noteSynced(s *segment, size int64) error {
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	if s != l.last() {
+		return nil
+	}
+	indexed, err := s.enter(entry{end: s.size, synced: size, resume: l.resume})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.synced = size; err == nil {
+		s.indexed = indexed
+	} else if IsFull(err) {
+		err = nil
 	}
 	return err
 }
 
 func (s *segment) sync() error { return errors.Join(s.data.Sync(), s.index.Sync()) }
 
-// ReadLines fills p with whole lines from an offset on, and returns how many bytes
-// these are: 0 where p is too small for one line.
+// ReadLines fills p with the runs of lines from an offset on, and returns how many bytes
+// these are: 0 where p is too small for the run there. The offset may be within a run, which
+// p has to have room for. Where the next run is damaged it returns a *DamageError.
 func (l *Log) ReadLines(p []byte, at int64) (int, error) {
+	l.reading.Lock()
+	defer l.reading.Unlock()
 	l.mu.Lock()
 	i := len(l.segments) - 1
 	for i >= 0 && l.segments[i].base > at {
@@ -415,27 +407,36 @@ func (l *Log) ReadLines(p []byte, at int64) (int, error) {
 		return 0, fmt.Errorf("the spool has no lines at %d", at)
 	}
 	s := l.segments[i]
-	rest := s.base + s.size - at
+	size, indexed := s.size, s.indexed
 	l.mu.Unlock()
-	p = p[:min(int64(len(p)), rest)]
-	if n, err := s.data.ReadAt(p, at-s.base); n < len(p) {
-		return 0, fmt.Errorf("reading the spool: %w", err)
+	at -= s.base
+	if l.next.s != s || l.next.data > at {
+		l.next = position{s: s}
 	}
-	return bytes.LastIndexByte(p, '\n') + 1, nil
+	r := l.next.read(size, indexed)
+	if err := r.skip(at); err != nil {
+		return 0, err
+	}
+	begin := r.data
+	_, err := io.ReadFull(r, p)
+	if l.next = r.position; r.data > at {
+		return copy(p, p[at-begin:r.data-begin]), nil // damage behind it is found next
+	}
+	return 0, err
 }
 
 // Forget removes the segments whose lines all lie before an offset. keep, where it is
-// not nil, gets each one's content first, with the time at which it was begun. The
+// not nil, gets each one's content first, with the time at which it was begun; reading it fails with a *DamageError. The
 // last one goes only where final says that nothing will be appended to it. One Forget at a
 // time.
 func (l *Log) Forget(before int64, final bool, keep func(began time.Time, content io.Reader) error) error {
 	for {
-		s, size := l.oldest(final)
+		s, size, indexed := l.oldest(final)
 		if s == nil || s.base+size > before {
 			return nil
 		}
 		if keep != nil && size > 0 {
-			if err := keep(s.began, io.NewSectionReader(s.data, 0, size)); err != nil {
+			if err := keep(s.began, position{s: s}.read(size, indexed)); err != nil {
 				return err
 			}
 		}
@@ -445,15 +446,16 @@ func (l *Log) Forget(before int64, final bool, keep func(began time.Time, conten
 	}
 }
 
-// oldest returns the first segment and its size; it is nil where that is appended to, if
-// this is not final.
-func (l *Log) oldest(final bool) (*segment, int64) {
+// oldest returns the first segment, its size and its index's; it is nil where that is appended to,
+// if this is not final.
+func (l *Log) oldest(final bool) (s *segment, size, indexed int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.segments) > 1 || final && len(l.segments) == 1 {
-		return l.segments[0], l.segments[0].size
+		s = l.segments[0]
+		return s, s.size, s.indexed
 	}
-	return nil, 0
+	return nil, 0, 0
 }
 
 // drop removes the first segment.
@@ -468,10 +470,10 @@ func (l *Log) drop(s *segment) error {
 	return l.remove(s)
 }
 
-// remove takes a segment from the disk. Its index goes last: without it the lines
-// would count as torn.
+// remove takes a segment from the disk. Its index goes last, also if the power is cut: lines without
+// one count as damaged.
 func (l *Log) remove(s *segment) error {
-	return errors.Join(s.close(), l.fs.Remove(s.name()+dataExt), l.fs.Remove(s.name()+indexExt))
+	return errors.Join(s.close(), l.fs.Remove(s.name()+dataExt), l.fs.Sync(), l.fs.Remove(s.name()+indexExt))
 }
 
 func (s *segment) close() error {
@@ -486,8 +488,9 @@ func (s *segment) close() error {
 }
 
 // Close syncs and closes the files.
-func (l *Log) Close() error {
-	err := l.Sync()
+func (l *Log) Close() error { return errors.Join(l.Sync(), l.close()) }
+
+func (l *Log) close() (err error) {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
 	l.changing.Lock()

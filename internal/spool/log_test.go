@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/spool"
 )
 
@@ -150,7 +151,7 @@ func lines(t *testing.T, l *spool.Log, at int64) string {
 	t.Helper()
 	var all []byte
 	_, end := l.Bounds()
-	p := make([]byte, 300)
+	p := make([]byte, 500)
 	for at < end {
 		n, err := l.ReadLines(p, at)
 		if err != nil || n == 0 {
@@ -250,55 +251,223 @@ func TestLog_ForgetsWholeSegments(t *testing.T) {
 	}
 }
 
-// A file cut at any byte, or with any byte changed, costs the runs from there on and
-// no other.
-func TestLog_EndsBehindTheLastWholeRun(t *testing.T) {
-	whole, ends, all := newDisk(), []int{0}, ""
-	l := open(t, whole)
-	for n := range 4 {
-		all += fmt.Sprintf(`{"id":%d,"a":"ü"}`+"\n", n)
-		_, err := l.Append([]byte(all[ends[n]:]), fmt.Sprint("r", n))
+// A damagedLog is a log of small segments, and what was written to it.
+type damagedLog struct {
+	*testing.T
+	disk    *disk
+	all     string
+	ends    []int    // of each run in all
+	resumes []string // after it
+	synced  int      // bytes of all
+	last    int      // where the last segment begins
+}
+
+const smallSegment = 300
+
+func newDamagedLog(t *testing.T, rnd *rand.Rand) (*damagedLog, *spool.Log) {
+	w := &damagedLog{T: t, disk: newDisk()}
+	l, err := spool.Open(w.disk, smallSegment, 0)
+	check(t, err)
+	for n := range 1 + rnd.IntN(12) {
+		lines, files := run(rnd, n), len(w.disk.now)
+		at, err := l.Append([]byte(lines), fmt.Sprint("r", n))
 		check(t, err)
-		ends = append(ends, len(all))
+		if len(w.disk.now) > files {
+			w.synced, w.last = int(at), int(at)
+		}
+		w.all += lines
+		w.ends, w.resumes = append(w.ends, len(w.all)), append(w.resumes, fmt.Sprint("r", n))
+		if rnd.IntN(3) == 0 {
+			check(t, l.Sync())
+			w.synced = len(w.all)
+		}
 	}
-	check(t, l.Close())
-	for _, name := range slices.Sorted(maps.Keys(whole.now)) {
-		for at := range whole.now[name].now {
-			for _, cut := range []bool{true, false} {
-				d := newDisk()
-				for name, c := range whole.now {
-					d.now[name] = &content{now: bytes.Clone(c.now)}
-				}
-				c := d.now[name]
-				was := len(c.now)
-				if cut {
-					c.now = c.now[:at]
-				} else {
-					c.now[at] ^= 1
-				}
-				l := open(t, d)
-				_, end := l.Bounds()
-				n := slices.Index(ends, int(end))
-				if n < 0 || lines(t, l, 0) != all[:end] {
-					t.Fatalf("%s, byte %d, cut %v: the log ends at %d", name, at, cut, end)
-				}
-				if strings.HasSuffix(name, ".jsonl") {
-					// The runs before the damage stand.
-					if before := slices.IndexFunc(ends, func(e int) bool { return e > at }) - 1; n != before {
-						t.Fatalf("byte %d of %d, cut %v: it ends after %d runs, want %d", at, was, cut, n, before)
+	return w, l
+}
+
+// places an error: it has to name the segment of a file that was damaged.
+func (w *damagedLog) places(err error, name string) {
+	w.Helper()
+	damage, stem := new(spool.DamageError), strings.TrimSuffix(name, filepath.Ext(name))
+	if !errors.As(err, &damage) || !strings.HasPrefix(damage.File, stem) || damage.Bytes == 0 || damage.At < 0 {
+		w.Fatalf("with %s damaged: %v", name, err)
+	}
+}
+
+// read reads all lines, which have to be the first of those that were written, with a buffer of any
+// size; first from the second line on.
+func (w *damagedLog) read(l *spool.Log, rnd *rand.Rand) (to int, err error) {
+	w.Helper()
+	_, _ = w.readFrom(strings.IndexByte(w.all, '\n')+1, l, rnd)
+	return w.readFrom(0, l, rnd)
+}
+
+func (w *damagedLog) readFrom(begin int, l *spool.Log, rnd *rand.Rand) (to int, err error) {
+	w.Helper()
+	_, end := l.Bounds()
+	at := int64(begin)
+	for size := 1 + rnd.IntN(1000); at < end; {
+		p := make([]byte, size)
+		n, err := l.ReadLines(p, at)
+		if err != nil {
+			return int(at), err
+		}
+		if !strings.HasPrefix(w.all[at:], string(p[:n])) {
+			w.Fatalf("at %d it reads %q", at, p[:n])
+		}
+		if at += int64(n); n == 0 {
+			size *= 2
+		}
+		if size > 4096 {
+			w.Fatalf("at %d no buffer is enough", at)
+		}
+	}
+	return int(at), nil
+}
+
+// keep returns what captures get of all segments.
+func (w *damagedLog) keep(l *spool.Log) (kept string, err error) {
+	_, end := l.Bounds()
+	err = l.Forget(end, true, func(_ time.Time, content io.Reader) error {
+		b, err := io.ReadAll(content)
+		if err == nil {
+			kept += string(b)
+		}
+		return err
+	})
+	return kept, err
+}
+
+// opened checks what is left of a log in which a file was damaged.
+func (w *damagedLog) opened(name string, rnd *rand.Rand) {
+	w.Helper()
+	d := newDisk()
+	for name, c := range w.disk.now {
+		d.now[name] = &content{now: bytes.Clone(c.now)}
+	}
+	l, err := spool.Open(d, smallSegment, 0)
+	if err != nil {
+		w.places(err, name)
+		return
+	}
+	_, end := l.Bounds()
+	left := w.all[:end]
+	if n := int(end); n < w.synced || n < w.last || l.Lost() != int64(len(w.all)-n) {
+		w.Fatalf("with %s damaged: %d of %d bytes are left, %d lost, %d were synced", name, n, len(w.all), l.Lost(), w.synced)
+	} else if run := slices.Index(w.ends, n); n > 0 && (run < 0 || l.Resume() != w.resumes[run]) {
+		w.Fatalf("the log ends at %d with resume value %q", n, l.Resume())
+	}
+	if to, err := w.read(l, rnd); err != nil {
+		w.places(err, name)
+	} else if to != int(end) {
+		w.Fatalf("%d of %d bytes were read", to, end)
+	} else {
+		left += "{}\n"
+		_, err = l.Append([]byte("{}\n"), "")
+		check(w.T, errors.Join(err, l.Close()))
+		l, err = spool.Open(d, smallSegment, 0)
+		check(w.T, err)
+		if got := lines(w.T, l, 0); got != left || l.Lost() > 0 {
+			w.Fatalf("with %s damaged it then holds %q", name, got)
+		}
+	}
+	kept, err := w.keep(l)
+	if err != nil {
+		w.places(err, name)
+	}
+	if !strings.HasPrefix(left, kept) || err == nil && kept != left {
+		w.Fatalf("with %s damaged the captures got %q, %v", name, kept, err)
+	}
+}
+
+// TestLog_AnyDamagedByte: whichever byte of a log is damaged, while it is read or before it is
+// opened, after a kill or a clean end: lines come as they were written, or an error names the
+// place. Only what was never synced may be cut off, and counts as lost.
+func TestLog_AnyDamagedByte(t *testing.T) {
+	sinktest.Seeds(t, 30, func(t *testing.T, rnd *rand.Rand) {
+		w, l := newDamagedLog(t, rnd)
+		each := func(do func(name string)) {
+			for _, name := range slices.Sorted(maps.Keys(w.disk.now)) {
+				text := w.disk.now[name].now
+				for at := range text {
+					was := bytes.Clone(text)
+					text[at] ^= byte(1 + rnd.IntN(255))
+					if strings.HasSuffix(name, ".jsonl") {
+						for next := at + 1; next < min(at+rnd.IntN(10), len(text)); next++ {
+							text[next] = byte(rnd.Uint32())
+						}
 					}
-				}
-				if n > 0 && l.Resume() != fmt.Sprint("r", n-1) {
-					t.Fatalf("resume %q after %d runs", l.Resume(), n)
-				}
-				_, err := l.Append([]byte("{}\n"), "")
-				check(t, err)
-				check(t, l.Close())
-				if got := lines(t, open(t, d), 0); got != all[:end]+"{}\n" {
-					t.Fatalf("%s, byte %d: then it holds %q", name, at, got)
+					do(name)
+					copy(text, was)
 				}
 			}
 		}
+		each(func(name string) {
+			if _, err := w.read(l, rnd); err != nil {
+				w.places(err, name)
+			}
+		})
+		if to, err := w.read(l, rnd); to != len(w.all) || err != nil {
+			t.Fatal("did not exercise:", to, err)
+		}
+		if rnd.IntN(2) == 0 {
+			check(t, l.Close())
+			w.synced = len(w.all)
+		}
+		each(func(name string) { w.opened(name, rnd) })
+	})
+}
+
+// TestLog_CutFile: the end of a segment that was synced is missed, and so is an index. Of
+// an index that was cut off nothing is known: so its lines are cut off, but not in silence.
+func TestLog_CutFile(t *testing.T) {
+	sinktest.Seeds(t, 10, func(t *testing.T, rnd *rand.Rand) {
+		w, l := newDamagedLog(t, rnd)
+		check(t, l.Close())
+		w.synced = len(w.all)
+		for _, name := range slices.Sorted(maps.Keys(w.disk.now)) {
+			c := w.disk.now[name]
+			text := c.now
+			for at := range text {
+				if c.now = text[:at]; strings.HasSuffix(name, ".jsonl") {
+					w.opened(name, rnd)
+					continue
+				}
+				synced := w.synced
+				w.synced = 0
+				w.opened(name, rnd)
+				w.synced = synced
+			}
+			c.now = text
+			if strings.HasSuffix(name, ".index") {
+				delete(w.disk.now, name)
+				for range 2 { // an error makes no index either
+					if _, err := spool.Open(w.disk, smallSegment, 0); err == nil || !strings.Contains(err.Error(), name+" is missing") {
+						t.Errorf("without %s: %v", name, err)
+					}
+				}
+				w.disk.now[name] = c
+			}
+		}
+	})
+}
+
+// TestOpen_RemovesWhatARemovalLeft: a crash between the removal of a segment's two files leaves the
+// index.
+func TestOpen_RemovesWhatARemovalLeft(t *testing.T) {
+	d := newDisk()
+	l := open(t, d)
+	_, err := l.Append([]byte("{}\n"), "7")
+	check(t, errors.Join(err, l.Close()))
+	for name := range d.now {
+		d.now["notes.index"] = &content{}
+		if strings.HasSuffix(name, ".jsonl") {
+			delete(d.now, name)
+		}
+	}
+	check(t, open(t, d).Close())
+	if left := slices.Collect(maps.Keys(d.now)); !slices.Equal(left, []string{"notes.index"}) {
+		t.Errorf("%q are left", left)
 	}
 }
 
@@ -320,11 +489,11 @@ func TestLog_ResumeValueOutlivesASegmentWithoutAnIndex(t *testing.T) {
 }
 
 // powerCuts cuts the power at random moments, and returns how often something that was
-// synced was lost. Lines are also appended while others are synced.
+// synced was lost. Lines are also appended while others are synced, and committed ones removed.
 func powerCuts(t *testing.T, trials int, noSync bool) (lost int) {
 	rnd := rand.New(rand.NewPCG(3, 1))
 	for range trials {
-		d, all, safe := newDisk(), "", 0
+		d, all, safe, forgotten := newDisk(), "", 0, 0
 		d.noSync = noSync
 		l := open(t, d)
 		add := func(n int) {
@@ -346,17 +515,26 @@ func powerCuts(t *testing.T, trials int, noSync bool) (lost int) {
 			}
 			check(t, l.Sync())
 			d.syncing, safe = nil, promised
+			if rnd.IntN(2) == 0 {
+				forgotten = max(forgotten, rnd.IntN(safe+1))
+				check(t, l.Forget(int64(forgotten), false, nil))
+			}
 		}
-		after := open(t, d.cut(rnd))
+		after, err := spool.Open(d.cut(rnd), 2000, 0)
+		if noSync && errors.As(err, new(*spool.DamageError)) {
+			lost++
+			continue
+		}
+		check(t, err)
 		begin, end := after.Bounds()
-		if begin != 0 || int(end) < safe {
+		if int(begin) > forgotten || int(end) < safe {
 			lost++
 			continue
 		}
 		if noSync {
 			continue // whatever it holds
 		}
-		if got := lines(t, after, 0); !strings.HasPrefix(all, got) {
+		if got := lines(t, after, begin); !strings.HasPrefix(all[begin:], got) {
 			t.Fatal("after a power cut the log holds what was not appended")
 		}
 	}
@@ -436,7 +614,7 @@ func TestLog_ClockSetBack(t *testing.T) {
 	segments := func(begun string) (n int) {
 		t.Helper()
 		name := "00000000000000000000-" + begun
-		d.now = map[string]*content{name + ".index": {now: []byte(`9 0879194c "7"` + "\n")}, name + ".jsonl": {now: []byte("{\"id\":1}\n")}}
+		d.now = map[string]*content{name + ".index": {now: indexOf("{\"id\":1}\n")}, name + ".jsonl": {now: []byte("{\"id\":1}\n")}}
 		l, err := spool.Open(d, 1<<20, time.Hour)
 		check(t, err)
 		if l.Lost() > 0 {
@@ -527,19 +705,47 @@ func fullDiskUntilOld(t *testing.T) {
 	}
 }
 
+// indexOf is the index of a segment of one run.
+func indexOf(lines string) []byte {
+	d := newDisk()
+	l, err := spool.Open(d, 1<<20, 0)
+	if err == nil {
+		_, err = l.Append([]byte(lines), "7")
+	}
+	if err != nil {
+		panic(err)
+	}
+	for name, c := range d.now {
+		if strings.HasSuffix(name, ".index") {
+			return c.now
+		}
+	}
+	return nil
+}
+
 func FuzzOpen(f *testing.F) {
-	f.Add([]byte(`9 9c4cf0cb "7"`+"\n"), []byte("{\"a\":1}\n"))
+	f.Add(indexOf("{\"a\":1}\n"), []byte("{\"a\":1}\n"))
 	f.Fuzz(func(t *testing.T, index, data []byte) {
 		d := newDisk()
 		const name = "00000000000000000000-20261121T104500.000Z"
 		d.now[name+".index"], d.now[name+".jsonl"] = &content{now: index}, &content{now: data}
 		l, err := spool.Open(d, 1000, 0)
-		if err != nil {
+		if errors.As(err, new(*spool.DamageError)) {
+			return
+		} else if err != nil {
 			t.Fatal(err)
 		}
 		_, end := l.Bounds()
 		if end+l.Lost() != int64(len(data)) || end > 0 && !bytes.HasPrefix(d.now[name+".jsonl"].now, data[:end]) {
 			t.Errorf("end %d, lost %d", end, l.Lost())
+		}
+		p := make([]byte, len(data))
+		for at := int64(0); at < end; {
+			n, err := l.ReadLines(p, at)
+			if err != nil || n == 0 || !bytes.HasPrefix(data[at:], p[:n]) {
+				t.Fatalf("at %d of %d: %d bytes, %v", at, end, n, err)
+			}
+			at += int64(n)
 		}
 	})
 }

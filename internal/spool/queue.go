@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -81,6 +82,7 @@ type Queue struct {
 	begun chan struct{} // closed when all that is below is made
 
 	log     *Log
+	path    string // of its folder
 	id      string // of the log
 	folders []string
 
@@ -156,7 +158,8 @@ func (q *Queue) openFolders() (err error) {
 // open opens the log in the folders. One of them may be nil.
 func (q *Queue) open(from source.Point) (err error) {
 	c, dir := &q.c, q.dir
-	path, age, size, most, gauge := c.Dir, time.Duration(0), min(max(c.Max/segments, minSegment), maxSegment), c.Max, c.Gauge
+	q.path = c.Dir
+	age, size, most, gauge := time.Duration(0), min(max(c.Max/segments, minSegment), maxSegment), c.Max, c.Gauge
 	if dir != nil {
 		q.folders = append(q.folders, c.Dir)
 	}
@@ -164,24 +167,25 @@ func (q *Queue) open(from source.Point) (err error) {
 		q.folders, age = append(q.folders, c.Capture), captureAge
 	}
 	if dir == nil {
-		path, dir, most, size, gauge = c.Capture, q.captures.Dir, 0, maxSegment, func(int64) {}
+		q.path = filepath.Join(c.Capture, ownDir)
+		dir, most, size, gauge = q.captures.Dir, 0, maxSegment, func(int64) {}
 	}
 	if q.log, err = Open(dir, size, age); err != nil {
-		return fmt.Errorf("the spool %s: %w", path, err)
+		return q.explain(err)
 	}
 	if lost := q.log.Lost(); lost > 0 {
-		c.Log.Warn(fmt.Sprintf("the spool %s: its last %d bytes were incomplete, and were cut off", path, lost))
+		c.Log.Warn(fmt.Sprintf("the spool %s: its last %d bytes were not synced when the last run ended, and are incomplete: they were cut off", q.path, lost))
 	}
 	_, next := q.log.Bounds()
 	if most > 0 {
-		if next, err = place(q.log, c, from, path); err != nil {
+		if next, err = place(q.log, c, from, q.path); err != nil {
 			return err
 		}
 		q.id = q.log.Meta().ID
 	}
 	_, end := q.log.Bounds()
 	if next < end {
-		c.Log.Info(fmt.Sprintf("%d bytes in %s are written first", end-next, path))
+		c.Log.Info(fmt.Sprintf("%d bytes in %s are written first", end-next, q.path))
 	}
 	q.handover, q.level = newHandover(next, end), newLevel(next, end, gauge)
 	q.keeper = &keeper{log: q.log, captures: q.captures, level: q.level, period: c.Period, requests: make(chan chan<- error), logger: c.Log}
@@ -285,7 +289,8 @@ func (q *Queue) next(ctx context.Context) (none source.Event, err error) {
 // read returns lines that are on disk.
 func (q *Queue) read(of stretch) (e source.Event, err error) {
 	b, err := q.c.Pool.Fill(func(p []byte) (int, error) {
-		return q.log.ReadLines(p[:min(int64(len(p)), of.to-of.from)], of.from)
+		n, err := q.log.ReadLines(p, of.from)
+		return int(min(int64(n), of.to-of.from)), err
 	})
 	if err != nil {
 		q.fail(err)
@@ -350,7 +355,7 @@ func (q *Queue) fail(err error) {
 	if q.failed != nil {
 		return
 	}
-	q.failed = fmt.Errorf("the spool: %w", err)
+	q.failed = q.explain(err)
 	for _, dir := range q.folders {
 		if _, gone := os.Stat(dir); errors.Is(gone, fs.ErrNotExist) {
 			q.failed = fmt.Errorf("the folder %s was removed or renamed during the run: %w", dir, err)
@@ -358,6 +363,19 @@ func (q *Queue) fail(err error) {
 		}
 	}
 	q.handover.abort(q.failed)
+}
+
+// explain returns an error of the log for people.
+func (q *Queue) explain(err error) error {
+	err = fmt.Errorf("the spool %s: %w", q.path, err)
+	if !errors.As(err, new(*DamageError)) {
+		return err
+	}
+	after := "sync them by themselves, and then start this run again"
+	if q.c.Repeats {
+		after = "the next run asks the feed again for what is not committed"
+	}
+	return fmt.Errorf("%w: move %s/*.jsonl to another folder: %s", err, q.path, after)
 }
 
 // failure returns why the queue failed, for Next.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -309,10 +311,70 @@ func TestQueue_FailsUnderAReaderThatIsStopped(t *testing.T) {
 		s.disk.fail.Store(true)
 		s.stop()
 		s.run.Wait()
-		if err := s.q.Finish(); !errors.Is(err, errSync) || !strings.HasPrefix(err.Error(), "the spool: ") {
+		if err := s.q.Finish(); !errors.Is(err, errSync) || !strings.HasPrefix(err.Error(), "the spool "+s.q.path+": ") {
 			t.Errorf("Finish says %v", err)
 		}
 	})
+}
+
+// TestQueue_Damage: a run that reads damaged lines from the disk ends with an error that says where
+// they are and what to do; what it says works.
+func TestQueue_Damage(t *testing.T) {
+	for repeats, advice := range map[bool]string{true: "the next run asks the feed again for what is not committed", false: "sync them by themselves, and then start this run again"} {
+		synctest.Test(t, func(t *testing.T) {
+			dir, away := t.TempDir(), t.TempDir()
+			c := Config{Folders: Folders{Dir: dir, Max: 1 << 20}, Repeats: repeats, LastResume: lastNumber}
+			s := start(t, dir, c)
+			s.send("1 one\n")
+			s.send("2 two\n")
+			synctest.Wait()
+			files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+			if err != nil || len(files) != 1 {
+				t.Fatal(files, err)
+			}
+			if err := os.WriteFile(files[0], []byte("1 one\n2 twx\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			first := s.want("1 one\n", 1)
+			from := source.Point{Cursor: first.CursorAfter(6), Resume: "1"}
+			s.q.committed(from.Cursor)
+			wantDamage := func(err error) {
+				t.Helper()
+				want := fmt.Sprintf("the spool %s: %s is damaged: the 6 bytes from byte 6 on are not those that were written: move %s/*.jsonl to another folder: %s",
+					dir, filepath.Base(files[0]), dir, advice)
+				if err == nil || err.Error() != want {
+					t.Errorf("%v\nwant\n%s", err, want)
+				}
+			}
+			_, err = s.q.Next(t.Context())
+			wantDamage(err)
+			s.stop()
+			s.run.Wait()
+			if err := s.q.Finish(); err != nil {
+				t.Errorf("what Next has said comes again: %v", err)
+			}
+
+			c.Job, c.Source, c.Gauge, c.Log = "job", "feed", func(int64) {}, logtest.New(t)
+			again := newFeed()
+			opened, err := again.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = NewQueue(again, c).begin(t.Context(), from, opened.Begin)
+			wantDamage(err)
+
+			if err := os.Rename(files[0], filepath.Join(away, "1.jsonl")); err != nil {
+				t.Fatal(err)
+			}
+			s = startAt(t, dir, c, from)
+			if s.feed.resume != "1" {
+				t.Errorf("the feed is asked for what comes after %q", s.feed.resume)
+			}
+			s.send("2 two\n")
+			s.want("2 two\n", 1)
+			s.end()
+		})
+	}
 }
 
 // TestQueue_Oversize: a line of which there is only the beginning is not put on disk. What comes

@@ -263,9 +263,15 @@ var mutants = []mutant{
 		sqlite, "TestSuite/Version", false},
 	{"the spool does not sync", "internal/spool/log.go", `errors.Join(s.data.Sync(), s.index.Sync())`, `error(nil)`,
 		spool, "TestLog_PowerCut", false},
-	{"the spool takes a torn end for whole", "internal/spool/log.go", `if entrySum(crc.Sum32(), to, value) != sum {`, `if entrySum(crc.Sum32(), to, value) == sum+1 {`,
+	{"the spool takes a torn end for whole", "internal/spool/index.go", `p = p[n:]; r.sum != r.run.sum {`, `p = p[n:]; r.sum == r.run.sum+1 {`,
 		spool, "TestLog_", false},
-	{"the spool's resume value is lost with an empty segment", "internal/spool/log.go", `size - s.size; s.wrote > 0 {`, `size - s.size; true {`,
+	{"damage of what was synced counts as a torn end", "internal/spool/log.go", `(sealed || synced > r.data)`, `false`,
+		spool, "TestLog_AnyDamagedByte", false},
+	{"what was never synced counts as damaged", "internal/spool/log.go", `(sealed || synced > r.data)`, `true`,
+		spool, "TestLog_PowerCut", false},
+	{"captures get what was not compared", "internal/spool/log.go", `position{s: s}.read(size, indexed)); err`, `io.NewSectionReader(s.data, 0, size)); err`,
+		spool, "TestLog_AnyDamagedByte", false},
+	{"the spool's resume value is lost with an empty segment", "internal/spool/log.go", `s.base + s.size; s.indexed > 0 {`, `s.base + s.size; true {`,
 		spool, "TestLog_ResumeValue", false},
 	{"a block in memory comes before lines on the disk", "internal/spool/handover.go", `case o.event != nil && o.at == h.next:`, `case o.event != nil:`,
 		spool, "TestQueue_", false},
@@ -286,17 +292,14 @@ var mutants = []mutant{
 		spool, "TestCaptures_NamesAreInTheOrder", false},
 	{"a capture is too old by its own beginning", "internal/spool/capture.go", `FindStringSubmatch(names[i+1])[2]`, `FindStringSubmatch(names[i])[2]`,
 		spool, "TestCaptures_OldOnesGo", false},
-	{"the spool is locked while it syncs", "internal/spool/log.go", `	err := s.sync()
-	if err != nil {
-		l.mu.Lock()
-		s.dirty = true
-		l.mu.Unlock()
+	{"the spool is locked while it syncs", "internal/spool/log.go", `	if err := s.sync(); err != nil {
+		return err
 	}
-	return err`, `	l.mu.Lock()
+	return l.noteSynced(s, size)`, `	l.mu.Lock()
 	defer l.mu.Unlock()
 	return s.sync()`,
 		spool, "TestLog_SlowSync", false},
-	{"the next segment is begun before the last is on disk", "internal/spool/log.go", `s.index.Truncate(s.wrote), s.sync())`, `s.index.Truncate(s.wrote))`,
+	{"the next segment is begun before the last is on disk", "internal/spool/log.go", `s.index.Truncate(s.indexed), s.sync())`, `s.index.Truncate(s.indexed))`,
 		spool, "TestLog_PowerCut", false},
 	{"locks of the process in place of the file's", "internal/lockfile/lock_linux.go", `unix.F_OFD_SETLK,`, `unix.F_SETLK,`,
 		lockfile, "TestLock_TwoJobsOfOneProcess", false},
