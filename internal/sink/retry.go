@@ -129,6 +129,9 @@ func (r *retry) do(ctx context.Context, call func() error) error {
 		if !errors.As(err, &e) || e.Class == Permanent {
 			return err
 		}
+		if before == nil && ctx.Err() == context.Canceled { // which broke the call off: there is no fault to report
+			return ctx.Err()
+		}
 		before = err
 		if e.Class == Unknown {
 			// To ask whether it happened takes one try more; a disk that keeps

@@ -112,6 +112,18 @@ func TestRetry_Stopped(t *testing.T) {
 	})
 }
 
+// TestRetry_StoppedInTheFirstTry: a signal that breaks off a connection is no fault of the connection.
+func TestRetry_StoppedInTheFirstTry(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	err := sink.Patiently(ctx, time.Hour, func(*sink.Error) { t.Error("a retry was reported") }, func() error {
+		cancel()
+		return &sink.Error{Class: sink.Transient, Reason: "connection", Err: errFlaky}
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
 // TestRetry_StoppedInATry: what is said is why it was retried, whenever the signal comes.
 func TestRetry_StoppedInATry(t *testing.T) {
 	for name, during := range map[string]func(error) error{
