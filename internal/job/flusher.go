@@ -94,8 +94,8 @@ func (f *flusher) writeSet(ctx context.Context, s *set) error {
 		return nil
 	}
 	start := time.Now()
-	f.p.Flushing(true)
-	defer f.p.Flushing(false)
+	f.p.Flushing(s.Rows())
+	defer f.p.FlushEnded()
 	flush := f.flushOf(s)
 	if f.RejectsAge > 0 && f.RejectsAge < math.MaxInt64 && start.Sub(f.pruned) >= pruneEvery {
 		flush.DropRejects = start.Add(-f.RejectsAge)

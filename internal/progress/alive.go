@@ -2,21 +2,28 @@ package progress
 
 import "time"
 
-// Flushing notes that a flush is under way, until it is called with false.
-func (p *Progress) Flushing(now bool) {
-	p.note(&p.state.Flushing, now)
-	p.note(&p.state.FlushBegan, now)
+// Flushing notes that a flush of some rows is under way, until [Progress.FlushEnded].
+func (p *Progress) Flushing(rows int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	p.state.Flushing, p.state.FlushBegan, p.state.FlushRows = now, now, rows
+}
+
+// FlushEnded notes that no flush is under way.
+func (p *Progress) FlushEnded() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Flushing, p.state.FlushBegan, p.state.FlushRows = time.Time{}, time.Time{}, 0
 }
 
 // Step notes that the reader is alive, until it is called with false.
-func (p *Progress) Step(now bool) { p.note(&p.state.Step, now) }
-
-func (p *Progress) note(at *time.Time, now bool) {
+func (p *Progress) Step(now bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	*at = time.Time{}
+	p.state.Step = time.Time{}
 	if now {
-		*at = time.Now()
+		p.state.Step = time.Now()
 	}
 }
 

@@ -83,8 +83,10 @@ type Snapshot struct {
 	// Flushing is when the flush that is under way began, or was last retried; Step when the
 	// reader last did anything, if only to see that there is nothing to do. Zero: there is none.
 	Flushing, Step time.Time
-	// FlushBegan is when the flush that is under way began, whatever was retried since.
+	// FlushBegan is when the flush that is under way began, whatever was retried since, and FlushRows
+	// how many rows it writes.
 	FlushBegan time.Time
+	FlushRows  int
 	// Paused is why reading pauses, and PausedSince when that began; "": it does not.
 	Paused      Cause
 	PausedSince time.Time

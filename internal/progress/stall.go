@@ -8,7 +8,7 @@ type Cause string
 // Why a run is stalled.
 const (
 	DatabaseUnavailable Cause = "database"          // calls fail, and are retried
-	SlowFlush           Cause = "flush"             // one has run for longFlush: a lock, or a slow database
+	SlowFlush           Cause = "flush"             // one runs for longer than its rows explain: a lock, or a slow database
 	SpoolFull           Cause = "spool_full"        // up to its limit
 	SpoolDiskFull       Cause = "spool_disk_full"   // there is no room on the spool's disk
 	CaptureDiskFull     Cause = "capture_disk_full" // there is no room on the capture's disk
@@ -18,8 +18,12 @@ const (
 // before it.
 var Causes = []Cause{DatabaseUnavailable, SlowFlush, CaptureDiskFull, SpoolDiskFull, SpoolFull}
 
-// longFlush is how long a flush runs before it counts as stalled.
-const longFlush = 10 * time.Second
+// A flush counts as stalled after longFlush and longRow for each of its rows: a large batch is no fault. The
+// slowest that was measured, a table of six times the memory (docs/dev/stories.md), took 0.12 ms a row.
+const (
+	longFlush = 10 * time.Second
+	longRow   = 200 * time.Microsecond
+)
 
 // A Stall is a reason for which lines are not read or not written, and since when.
 type Stall struct {
@@ -41,7 +45,7 @@ func (s *Snapshot) Stalls() (all []Stall) {
 	case s.Unreachable != "":
 		all = append(all, Stall{DatabaseUnavailable, "the database cannot be reached (" + s.Unreachable + ")", s.UnreachableSince})
 	}
-	if !s.FlushBegan.IsZero() && time.Since(s.FlushBegan) >= longFlush {
+	if !s.FlushBegan.IsZero() && time.Since(s.FlushBegan) >= longFlush+time.Duration(s.FlushRows)*longRow {
 		all = append(all, Stall{SlowFlush, "waiting for a flush to end (another session's lock, or a slow database)", s.FlushBegan})
 	}
 	switch s.Paused {
