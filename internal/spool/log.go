@@ -202,7 +202,7 @@ func (s *segment) recover(sealed bool) (resume string, err error) {
 	if torn != nil && (sealed || synced > r.data) {
 		return "", torn
 	}
-	s.size, s.indexed = r.data, r.position.indexed
+	s.size, s.indexed = r.data, r.indexed
 	return r.resume, errors.Join(s.data.Truncate(s.size), s.index.Truncate(s.indexed))
 }
 

@@ -127,10 +127,6 @@ type wayModel struct {
 	refused         int
 }
 
-func (m *wayModel) clone() wayModel {
-	return wayModel{maps.Clone(m.planes), maps.Clone(m.flights), m.refused}
-}
-
 func (m *wayModel) apply(w *way, lines []string) {
 	for _, l := range lines {
 		f := wayFields(l)
@@ -190,7 +186,7 @@ func (b *bench) goes(w *way) (err error) {
 	if err := os.WriteFile(filepath.Join(g.dir, "ways.yaml"), []byte(waysFile), 0o600); err != nil {
 		return err
 	}
-	if g.db, err = g.running.open(); err != nil {
+	if g.db, err = g.open(); err != nil {
 		return err
 	}
 	defer g.db.Close()
