@@ -26,7 +26,7 @@ UNRACED := -gcflags=modernc.org/...=-race=false
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 AT_ONCE := -p $(shell expr $(CORES) + 1) -parallel $(shell expr $(CORES) \* 2)
 
-.PHONY: help build demo test check kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-peers bench-kafka stories soak pgo cover feed docs recording servers clean
+.PHONY: help build demo test check kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-backfill bench-peers bench-kafka stories soak pgo cover feed docs recording servers clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -110,6 +110,12 @@ bench-reference: ## build the C program that weir is compared with, and compare;
 	mkdir -p bin
 	$(CC) -O3 -march=native -o bin/reference bench/reference/reference.c -lsqlite3
 	$(MAKE) bench ONLY=reference
+
+bench-backfill: build ## time backfills beside DuckDB and the C program; BENCH="-postgres URL" for Postgres too
+	mkdir -p bin
+	$(CC) -O3 -march=native -o bin/reference bench/reference/reference.c -lsqlite3
+	python3 -m venv bin/duckdb && bin/duckdb/bin/pip install -q duckdb
+	$(MAKE) bench ONLY=backfill BENCH='-python bin/duckdb/bin/python $(BENCH)'
 
 bench-peers: RECORDS = 100000
 bench-peers: build ## time weir and the peers from public package registries on RECORDS messages, and compare what they wrote

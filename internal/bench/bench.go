@@ -41,6 +41,16 @@ func Distinct(w io.Writer, n int, seed uint64) error {
 	return columns(w, n, rand.New(rand.NewPCG(seed, 1)), func(i int) int { return i })
 }
 
+// Narrow writes n messages of three columns on up to ids rows.
+func Narrow(w io.Writer, n, ids int, seed uint64) error {
+	r := rand.New(rand.NewPCG(seed, 4))
+	return messages(w, n, func(b []byte, i int) []byte {
+		b = strconv.AppendInt(append(b, `{"id":`...), int64(r.IntN(ids)), 10)
+		b = strconv.AppendInt(append(b, `,"seen":`...), int64(i), 10)
+		return append(strconv.AppendInt(append(b, `,"state":"s`...), r.Int64N(1000), 10), '"')
+	})
+}
+
 func columns(w io.Writer, n int, r *rand.Rand, id func(int) int) error {
 	return messages(w, n, func(b []byte, i int) []byte {
 		b = appendID(b, id(i))

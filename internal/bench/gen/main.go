@@ -17,7 +17,7 @@ import (
 
 func main() {
 	path := flag.String("o", "testdata/flights.jsonl.gz", "the file; with gzip where its name ends so")
-	kind := flag.String("kind", "flights", "flights, hot (few ids, many messages), shapes (hot, of six types) or distinct (each message an id of its own)")
+	kind := flag.String("kind", "flights", "flights, hot (few ids, many messages), shapes (hot, of six types), distinct (each message an id of its own) or narrow (three columns)")
 	flights := flag.Int("flights", bench.ShippedFlights, "flights")
 	messages := flag.Int("messages", 1_000_000, "messages of the other kinds")
 	ids := flag.Int("ids", 50_000, "ids of the hot feeds")
@@ -28,6 +28,7 @@ func main() {
 		"hot":      func(w io.Writer) error { return bench.Hot(w, *messages, *ids, *seed) },
 		"shapes":   func(w io.Writer) error { return bench.Shapes(w, *messages, *ids, *seed) },
 		"distinct": func(w io.Writer) error { return bench.Distinct(w, *messages, *seed) },
+		"narrow":   func(w io.Writer) error { return bench.Narrow(w, *messages, *ids, *seed) },
 	}
 	feed, ok := feeds[*kind]
 	if !ok {

@@ -27,6 +27,7 @@ var (
 	rounds   = flag.Int("rounds", 5, "how often each command is run; medians count")
 	only     = flag.String("only", ".", "the sections whose names match")
 	postgres = flag.String("postgres", "", "a Postgres database to write to, in a schema weir_bench")
+	python   = flag.String("python", "python3", "a Python that has the package duckdb, for backfill")
 	largest  = flag.Int("largest", 10_000_000, "messages of the longest feed; it takes 340 bytes of disk each")
 )
 
@@ -41,7 +42,7 @@ func main() {
 		name string
 		run  func()
 	}{
-		{"reference", b.reference}, {"cores", b.cores}, {"small", b.small}, {"memory", b.memory},
+		{"reference", b.reference}, {"backfill", b.backfill}, {"cores", b.cores}, {"small", b.small}, {"memory", b.memory},
 		{"messages", b.messages}, {"ids", b.ids}, {"keys", b.keys}, {"files", b.files}, {"stream", b.endless}, {"postgres", b.postgres},
 	} {
 		if regexp.MustCompile(*only).MatchString(s.name) {
@@ -79,15 +80,22 @@ func (t *table) weir(feed string, args ...string) command {
 	return command{args: append([]string{"bin/weir", "sync", feed, "--to", t.db(), "--table", "t", "-q"}, args...)}
 }
 
-// run runs the commands in turn, and returns the medians of each.
+// run runs the commands in turn, each without what the one before wrote, and returns the medians of each.
 func (t *table) run(rounds int, commands ...command) []cost {
+	return t.turns(rounds, func() {
+		files, _ := filepath.Glob(t.db() + "*")
+		for _, f := range files {
+			check(os.Remove(f))
+		}
+	}, commands...)
+}
+
+// turns runs the commands in turn, clear before each, and returns the medians of each.
+func (t *table) turns(rounds int, clear func(), commands ...command) []cost {
 	all := make([][]cost, len(commands))
 	for range rounds {
 		for i, c := range commands {
-			files, _ := filepath.Glob(t.db() + "*")
-			for _, f := range files {
-				check(os.Remove(f))
-			}
+			clear()
 			all[i] = append(all[i], t.once(c))
 		}
 	}
@@ -267,21 +275,24 @@ func (t *table) postgres() {
 		fmt.Println("no -postgres URL")
 		return
 	}
+	t.head("feed", "wall", "messages/s", "CPU of weir")
+	for name, ids := range map[string]int{"hot": 50_000, "distinct": million} {
+		c := t.turns(*rounds, t.emptySchema, t.intoPostgres(t.feed(million, ids)))[0]
+		t.row(name, c.wall, int(million/c.wall.Seconds()), c.cpu)
+	}
+}
+
+// intoPostgres is a sync into a table of the schema weir_bench.
+func (t *table) intoPostgres(feed string, args ...string) command {
 	join := "?"
 	if strings.Contains(*postgres, "?") {
 		join = "&"
 	}
-	url := *postgres + join + "search_path=weir_bench"
-	psql := func(sql string) { check(exec.Command("psql", "-qX", *postgres, "-c", sql).Run()) }
-	t.head("feed", "wall", "messages/s", "CPU of weir")
-	for name, ids := range map[string]int{"hot": 50_000, "distinct": million} {
-		var runs []cost
-		for range *rounds {
-			psql("SET client_min_messages = error; DROP SCHEMA IF EXISTS weir_bench CASCADE; CREATE SCHEMA weir_bench")
-			runs = append(runs, t.run(1, command{args: []string{"bin/weir", "sync", t.feed(million, ids), "--to", url, "--table", "t", "-q"}})...)
-		}
-		wall := median(runs, func(c cost) time.Duration { return c.wall })
-		t.row(name, wall, int(million/wall.Seconds()), median(runs, func(c cost) time.Duration { return c.cpu }))
-	}
-	psql("DROP SCHEMA weir_bench CASCADE")
+	return command{args: append([]string{"bin/weir", "sync", feed, "--to", *postgres + join + "search_path=weir_bench", "--table", "t", "-q"}, args...)}
+}
+
+// emptySchema makes the schema weir_bench anew.
+func (t *table) emptySchema() {
+	sql := "SET client_min_messages = error; DROP SCHEMA IF EXISTS weir_bench CASCADE; CREATE SCHEMA weir_bench; CHECKPOINT"
+	check(exec.Command("psql", "-qX", *postgres, "-c", sql).Run())
 }
