@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weirsync/weir/internal/schema"
@@ -17,9 +18,10 @@ type Expiry struct {
 	Owner  *schema.Lookup // finds the first of them, as [schema.Lower.Owner] does
 	Of     []string       // columns: in each of them the row has NULL, or a time before Before
 	Before time.Time
-	// After is the key of the last row that a step looked at, in the driver's own notation; nil
-	// begins.
-	After []string
+	// Walk tells that steps look at all rows in the order of the key, and After is the key of the last one that they
+	// looked at, as the driver has it; nil: none.
+	Walk  bool
+	After any
 	// Together is how many rows a driver tries to remove at once, which it sets as the database lets them go; 0: all.
 	Together int
 	// Below are the tables whose rows belong to those of the table, parents before their children:
@@ -71,35 +73,34 @@ func (e *Expiry) Begin(l *schema.Limits, t *schema.Table, read error) (columns [
 	return columns, res, nil
 }
 
-// Lead returns which of the columns finds old rows by an index, -1 where none does or the step
-// is one of a walk in the order of the key. indexed are the columns that an index begins with.
-func (e *Expiry) Lead(columns []*schema.Column, indexed []string) int {
-	lead := -1
-	if e.After != nil {
-		return lead
-	}
-	for i, c := range columns {
+// Lead returns the column that finds old rows by an index; nil if none does, and the step is one of a walk in the
+// order of the key. indexed are the columns that an index begins with.
+func (e *Expiry) Lead(columns []*schema.Column, indexed []string) (lead *schema.Column) {
+	for _, c := range columns {
 		// The rows that have NULL in it are looked through, too.
-		if slices.Contains(indexed, c.Name) && (lead < 0 || c.NotNull && !columns[lead].NotNull) {
-			lead = i
+		if !e.Walk && slices.Contains(indexed, c.Name) && (lead == nil || c.NotNull && !lead.NotNull) {
+			lead = c
 		}
 	}
+	e.Walk = lead == nil
 	return lead
 }
 
-// Found notes how far a step came that an index led to the old rows.
-func (e *Expiry) Found(rows int, res *Expired) {
-	if res.Kept > 0 { // they would be found again and again
-		e.After, res.Kept, res.Why = []string{}, 0, ""
-		return
+// Advance moves the expiry on by a step that dealt with the first done of the old rows that it found. row is the key of
+// one of them, and after that of the last row that a walk looked at, nil if none follows.
+func Advance[K any](e *Expiry, res *Expired, found, done int, row func(int) K, after *K) {
+	switch {
+	case !e.Walk && res.Kept > 0: // the index would find them again and again
+		e.Walk, res.Kept, res.Why = true, 0, ""
+	case !e.Walk:
+		res.Done = done == found && found < ExpireRows
+	case done == found && after == nil:
+		res.Done = true
+	case done == found:
+		e.After = *after
+	case done > 0:
+		e.After = row(done - 1)
 	}
-	res.Done = rows < ExpireRows
-}
-
-// Walked notes how far a step came in the order of the key: after is the last row that it looked
-// at, nil where none follows.
-func (e *Expiry) Walked(after []string, res *Expired) {
-	e.After, res.Done = after, after == nil
 }
 
 // With counts the rows of another table that went with those that were removed.
@@ -112,35 +113,112 @@ func (e *Expiry) With(res *Expired, below int, rows int64) {
 	}
 }
 
-// KeyTable returns a table by whose key [fold.AppendKey] makes the key of a row as the fold has it,
-// of the values of its columns. key and owner are as those of a [schema.Lower]; read returns a table
-// that a lookup is for.
-func KeyTable(l *schema.Limits, t *schema.Table, key []string, owner *schema.Lookup, read func(*schema.Lookup) (*schema.Table, error)) (keyed schema.Table, err error) {
-	add := func(from *schema.Table, name string) error {
-		at := l.Find(from, name, 0)
-		if at < 0 {
-			return DroppedError{Table: from.Name, Column: name}
+// Reads returns the tables that a step needs: that of the expiry, those below it, and those that have parts of the keys
+// of their rows.
+func (e *Expiry) Reads() []TableKey {
+	tables, owners := []TableKey{{e.Table, e.Key}}, []*schema.Lookup{e.Owner}
+	for i := range e.Below {
+		l := &e.Below[i]
+		tables, owners = append(tables, TableKey{l.Table, l.Key}), append(owners, l.Owner)
+	}
+	for _, l := range owners {
+		for ; l != nil; l = l.Above {
+			if !slices.ContainsFunc(tables, func(t TableKey) bool { return t.Name == l.Table }) {
+				tables = append(tables, TableKey{l.Table, l.Key})
+			}
 		}
-		keyed.Columns, keyed.Key = append(keyed.Columns, from.Columns[at]), append(keyed.Key, len(keyed.Columns))
+	}
+	return tables
+}
+
+// An ExpirySQL is how a driver writes what an expiry removes. Tables are counted as [Expiry.Reads] has them.
+type ExpirySQL struct {
+	Limits *schema.Limits
+	Tables []*schema.Table
+	Name   func(table int) string
+	Quote  func(name string) string
+	Column func(table, column int) string // of a row t, as the index over a key compares it
+	Type   func(table, column int) string // columns that differ in it are compared as texts
+}
+
+// An Aged table is one whose rows an expiry removes: those that are old, or those that belong to them.
+type Aged struct {
+	Name  string // in SQL
+	Where string // the condition of a row t that goes
+	// Key are SQL for the parts of the key of a row t as messages have it, of which Keyed makes that of the fold; nil: no
+	// versions are kept.
+	Key   []string
+	Keyed schema.Table
+}
+
+// Aged returns the tables whose rows go, that of the expiry first, and nil for one that does not exist. old is the
+// condition of its rows t.
+func (e *Expiry) Aged(x *ExpirySQL, old string) ([]*Aged, error) {
+	aged := make([]*Aged, 1+len(e.Below))
+	aged[0] = &Aged{Name: x.Name(0), Where: old}
+	if err := e.keep(x, aged[0], 0, e.Key, e.Owner); err != nil {
+		return nil, err
+	}
+	for i := range e.Below {
+		l, n, to := &e.Below[i], i+1, e.Below[i].Above+1
+		if aged[to] == nil || !x.Tables[n].Exists {
+			continue
+		}
+		have, want := make([]string, len(l.Columns)), make([]string, len(l.Columns))
+		for part := range l.Columns {
+			at, is := x.Limits.Find(x.Tables[n], l.Columns[part], 0), x.Limits.Find(x.Tables[to], l.To[part], 0)
+			if at < 0 || is < 0 {
+				return nil, DroppedError{Table: x.Tables[n].Name, Column: l.Columns[part]}
+			}
+			have[part], want[part] = x.Column(n, at), x.Column(to, is)
+			if x.Type(n, at) != x.Type(to, is) {
+				have[part], want[part] = "CAST("+have[part]+" AS text)", "CAST("+want[part]+" AS text)"
+			}
+		}
+		aged[n] = &Aged{Name: x.Name(n), Where: fmt.Sprintf("(%s) IN (SELECT %s FROM %s t WHERE %s)",
+			strings.Join(have, ", "), strings.Join(want, ", "), aged[to].Name, aged[to].Where)}
+		if err := e.keep(x, aged[n], n, l.Key, l.Owner); err != nil {
+			return nil, err
+		}
+	}
+	return aged, nil
+}
+
+// keep finds the keys by which the versions of a table's rows are kept.
+func (e *Expiry) keep(x *ExpirySQL, a *Aged, table int, key []string, owner *schema.Lookup) error {
+	if !x.Tables[table].Versioned {
+		return nil
+	}
+	add := func(from int, name string) error {
+		t := x.Tables[from]
+		at := x.Limits.Find(t, name, 0)
+		if at < 0 {
+			return DroppedError{Table: t.Name, Column: name}
+		}
+		a.Keyed.Columns, a.Keyed.Key = append(a.Keyed.Columns, t.Columns[at]), append(a.Keyed.Key, len(a.Keyed.Columns))
+		if from == table {
+			a.Key = append(a.Key, x.Column(table, at))
+		}
 		return nil
 	}
 	if owner != nil {
+		at := func(name string) int {
+			return slices.IndexFunc(e.Reads(), func(t TableKey) bool { return t.Name == name })
+		}
+		f := &Finder{Table: func(name string) string { return x.Name(at(name)) }, Quote: x.Quote}
+		a.Key = f.Parts(owner, "t."+x.Quote(key[0]))
 		for _, part := range owner.Parts() {
-			in, err := read(part.In)
-			if err == nil {
-				err = add(in, part.Column)
-			}
-			if err != nil {
-				return keyed, err
+			if err := add(at(part.In.Table), part.Column); err != nil {
+				return err
 			}
 		}
 		key = key[1:]
 	}
-	order := func(name string) int { return l.Find(t, name, 0) }
+	order := func(name string) int { return x.Limits.Find(x.Tables[table], name, 0) }
 	for _, name := range slices.SortedFunc(slices.Values(key), func(a, b string) int { return order(a) - order(b) }) {
-		if err := add(t, name); err != nil {
-			return keyed, err
+		if err := add(table, name); err != nil {
+			return err
 		}
 	}
-	return keyed, nil
+	return nil
 }

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -20,91 +22,56 @@ func (d *DB) Expire(ctx context.Context, e *sink.Expiry) (sink.Expired, error) {
 	if err := d.connect(ctx); err != nil {
 		return sink.Expired{}, err
 	}
-	res, err := d.undone(ctx, e, false)
-	if isAltered(pgError(err)) && d.conn != nil { // a table below, since it was read
-		if res, err = d.undone(ctx, e, true); isAltered(pgError(err)) {
-			err = &sink.Error{Class: sink.Transient, Reason: "altered", Err: fmt.Errorf("a table is altered meanwhile: %w", err)}
-		}
+	res, err := d.expire(ctx, e)
+	if err == nil {
+		return res, nil
 	}
-	if err != nil {
-		return sink.Expired{}, d.explain(err)
-	}
-	return res, nil
-}
-
-// undone is expire, and rolls back what fails.
-func (d *DB) undone(ctx context.Context, e *sink.Expiry, fresh bool) (sink.Expired, error) {
-	res, err := d.expire(ctx, e, fresh)
-	if err != nil && d.conn != nil {
+	altered := isAltered(pgError(err))
+	if d.conn != nil {
 		err = errors.Join(err, d.rollback(ctx))
 	}
-	return res, err
+	if altered {
+		err = &sink.Error{Class: sink.Transient, Reason: "altered", Err: fmt.Errorf("a table is altered meanwhile: %w", err)}
+	}
+	return sink.Expired{}, d.explain(err)
 }
 
 // isAltered reports whether an error says that a statement does not fit a table, and not what a trigger's or a
 // rule's does.
 func isAltered(e *pgconn.PgError) bool { return isStale(e) && e.Where == "" }
 
-// expire makes a step; fresh has the tables below read again.
-func (d *DB) expire(ctx context.Context, e *sink.Expiry, fresh bool) (res sink.Expired, err error) {
-	x := &expiry{DB: d, Expiry: e, fresh: fresh}
-	read, err := d.readRelations(ctx, []sink.TableKey{{Name: e.Table, Key: e.Key}})
-	x.t = read[0]
-	columns, res, err := e.Begin(&caps.Limits, &x.t.Table, err)
+func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err error) {
+	read, err := d.readRelations(ctx, e.Reads())
+	if err != nil && !errors.As(err, new(sink.KeyError)) {
+		return res, err
+	}
+	x := &expiry{DB: d, Expiry: e, read: read, t: &read[0]}
+	columns, res, err := e.Begin(&caps.Limits, &x.t.Table, nil)
 	if err != nil || res.Done {
 		return res, err
 	}
 	slices.Sort(x.t.Key) // as most indexes over keys have them
-	indexed, err := x.readTables(ctx)
-	if err != nil {
-		return res, err
-	}
 	var conditions []string
 	for _, c := range columns {
 		conditions = append(conditions, fmt.Sprintf("(t.%s IS NULL OR %s)", ident(c.Name), x.before(c.Name)))
 	}
 	x.old = strings.Join(conditions, " AND ")
-	if err := x.tie(ctx); err != nil {
-		return res, err
-	}
-	at := e.Lead(columns, indexed)
-	if x.indexed = at >= 0; x.indexed {
-		err = x.findOld(ctx, columns[at].Name)
-	} else {
-		err = x.walk(ctx)
-	}
+	rows, after, err := x.find(ctx, columns)
 	if err != nil {
 		return res, err
 	}
-	done, err := x.remove(ctx, &res)
-	switch {
-	case err != nil:
-		return sink.Expired{}, err
-	case x.indexed:
-		e.Found(len(x.rows), &res)
-	case done < len(x.rows):
-		e.Walked(x.rows[done-1].texts, &res)
-	default:
-		e.Walked(x.after, &res)
-	}
-	return res, nil
+	done, err := x.remove(ctx, rows, &res)
+	sink.Advance(e, &res, len(rows), done, func(i int) []string { return rows[i].texts }, after)
+	return res, err
 }
 
 // An expiry is a step of one.
 type expiry struct {
 	*DB
 	*sink.Expiry
-	t   relation
-	old string // the condition that a row t is old
-
-	// tables are those whose rows are removed: those below, by their numbers, and t.
-	tables []*expiring
-
-	fresh   bool // tables below are read again
-	indexed bool // an index finds the rows
-
-	rows  []key    // that are old
-	after []string // the last row that was looked at; nil where none follows
+	read []relation // as [sink.Expiry.Reads] has them
+	t    *relation  // the first
+	old  string     // the condition that a row t is old
 }
 
 // A key is that of a row: the texts of its columns' values, and as the fold has it.
@@ -138,31 +105,7 @@ func (x *expiry) take(row [][]byte) key {
 	return k
 }
 
-// keys are SQL for what take reads, of the columns that columns calls k0, k1, …
-const keys = "k{n}::text, to_json(k{n})::text"
-
-// look asks for rows. Whatever the statistics say, an index serves it.
-func (x *expiry) look(ctx context.Context, sql string) ([][][]byte, error) {
-	r, err := x.query(ctx, "BEGIN READ ONLY", "SET LOCAL enable_seqscan = off", "SET LOCAL extra_float_digits = 1", sql, "COMMIT")
-	if err != nil {
-		return nil, err
-	}
-	return r[3].rows, nil
-}
-
-// findOld finds rows by an index of a column.
-func (x *expiry) findOld(ctx context.Context, lead string) error {
-	rows := fmt.Sprintf("(SELECT %s FROM %s t WHERE %s AND ", x.columns("%s AS k{n}", ", "), x.t.ident, x.old)
-	limit := fmt.Sprintf(" LIMIT %d)", sink.ExpireRows)
-	found, err := x.look(ctx, fmt.Sprintf("SELECT %s FROM (%s%s ORDER BY t.%s%s UNION ALL %[2]st.%[4]s IS NULL%[5]s) x LIMIT %d",
-		x.named(keys), rows, x.before(lead), ident(lead), limit, sink.ExpireRows))
-	for _, row := range found {
-		x.rows = append(x.rows, x.take(row))
-	}
-	return err
-}
-
-// named is columns of what names no column of the table.
+// named is SQL for each of the columns k0, k1, … of what has the key.
 func (x *expiry) named(format string) string {
 	parts := make([]string, len(x.t.Key))
 	for i := range parts {
@@ -171,74 +114,169 @@ func (x *expiry) named(format string) string {
 	return strings.Join(parts, ", ")
 }
 
-// walk finds rows in the order of the key.
-func (x *expiry) walk(ctx context.Context) error {
-	where := x.columns("%s IS NOT NULL", " AND ")
-	if len(x.After) > 0 {
-		where += fmt.Sprintf(" AND (%s) > (%s)", x.columns("%s", ", "), strings.Join(x.literals(x.After), ", "))
+// find returns rows that are old, and the last one that a walk looked at, if others follow.
+func (x *expiry) find(ctx context.Context, columns []*schema.Column) (rows []key, after *[]string, err error) {
+	r, err := x.query(ctx, "SELECT a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam"+
+		" JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]"+
+		" WHERE i.indrelid = "+x.t.oid+" AND i.indisvalid AND i.indpred IS NULL AND m.amname = 'btree'")
+	if err != nil {
+		return nil, nil, err
 	}
-	found, err := x.look(ctx, fmt.Sprintf("WITH weir_window AS MATERIALIZED (SELECT %s, %s AS old FROM %s t WHERE %s ORDER BY %s LIMIT %d),"+
-		" weir_found AS (SELECT *, row_number() OVER (ORDER BY %s) AS n FROM weir_window) SELECT %s, old, n FROM weir_found WHERE old OR n = %d ORDER BY n LIMIT %d",
-		x.columns("%s AS k{n}", ", "), x.old, x.t.ident, where, x.columns("%s", ", "), sink.ExpireWindow, x.named("k{n}"), x.named(keys), sink.ExpireWindow, sink.ExpireRows))
-	for _, row := range found {
-		k := x.take(row)
-		if string(row[2*len(x.t.Key)]) == "t" {
-			x.rows = append(x.rows, k)
+	var indexed []string
+	for _, row := range r[0].rows {
+		indexed = append(indexed, string(row[0]))
+	}
+	const keys = "k{n}::text, to_json(k{n})::text"
+	sql := ""
+	if lead := x.Lead(columns, indexed); lead != nil {
+		old := fmt.Sprintf("(SELECT %s FROM %s t WHERE %s AND ", x.columns("%s AS k{n}", ", "), x.t.ident, x.old)
+		limit := fmt.Sprintf(" LIMIT %d)", sink.ExpireRows)
+		sql = fmt.Sprintf("SELECT %s, true, 0 FROM (%s%s ORDER BY t.%s%s UNION ALL %[2]st.%[4]s IS NULL%[5]s) x LIMIT %d",
+			x.named(keys), old, x.before(lead.Name), ident(lead.Name), limit, sink.ExpireRows)
+	} else {
+		where := x.columns("%s IS NOT NULL", " AND ")
+		if last, ok := x.After.([]string); ok {
+			where += fmt.Sprintf(" AND (%s) > %s", x.columns("%s", ", "), x.literals(last))
 		}
-		if len(x.rows) == sink.ExpireRows || number(row[2*len(x.t.Key)+1]) == sink.ExpireWindow {
-			x.after = k.texts
+		sql = fmt.Sprintf("WITH weir_window AS MATERIALIZED (SELECT %s, %s AS old FROM %s t WHERE %s ORDER BY %s LIMIT %d),"+
+			" weir_found AS (SELECT *, row_number() OVER (ORDER BY %s) AS n FROM weir_window) SELECT %s, old, n FROM weir_found WHERE old OR n = %d ORDER BY n LIMIT %d",
+			x.columns("%s AS k{n}", ", "), x.old, x.t.ident, where, x.columns("%s", ", "), sink.ExpireWindow, x.named("k{n}"), x.named(keys), sink.ExpireWindow, sink.ExpireRows)
+	}
+	// Whatever the statistics say, an index serves it.
+	if r, err = x.query(ctx, "BEGIN READ ONLY", "SET LOCAL enable_seqscan = off", "SET LOCAL extra_float_digits = 1", sql, "COMMIT"); err != nil {
+		return nil, nil, err
+	}
+	for _, row := range r[3].rows {
+		k, n := x.take(row), 2*len(x.t.Key)
+		if string(row[n]) == "t" {
+			rows = append(rows, k)
+		}
+		if len(rows) == sink.ExpireRows || number(row[n+1]) == sink.ExpireWindow {
+			after = &k.texts
 		}
 	}
-	return err
+	return rows, after, nil
 }
 
 // literals are a key's texts in SQL.
-func (x *expiry) literals(texts []string) []string {
+func (x *expiry) literals(texts []string) string {
 	out := make([]string, len(texts))
 	for i, text := range texts {
 		out[i] = quote(text) + "::" + x.t.cols[x.t.Key[i]].staged
 	}
-	return out
+	return "(" + strings.Join(out, ", ") + ")"
 }
 
-// expireTries is how often a step tries to remove rows at most, where the database does not let some go: the feed
-// waits for it.
-const expireTries = 20
-
-// remove deletes those of the rows that still are old, and those below them, and returns how many it has come
-// through. The database lets all rows of a try go or none: so those that an index found are left to a walk then, which
-// tries fewer rows, down to one, and more again when they went.
-func (x *expiry) remove(ctx context.Context, res *sink.Expired) (done int, err error) {
+// remove deletes those of the rows that still are old, and those below them, until the step has taken its time, and
+// returns how many it has come through. The database lets all rows of a try go or none: the next one is of fewer rows
+// then, down to one, and of more again when they went.
+func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) (done int, err error) {
 	order := fold.KeyOrder(&x.t.Table)
-	for tries := 0; done < len(x.rows) && tries < expireTries; tries++ {
+	for begun, first := time.Now(), true; done < len(rows) && (first || time.Since(begun) < sink.ExpireTime); first = false {
 		most := cmp.Or(x.Together, sink.ExpireRows)
-		rows := slices.Clone(x.rows[done:min(done+most, len(x.rows))])
-		slices.SortFunc(rows, func(a, b key) int { return order(a.fold, b.fold) })
-		gone, err := x.try(ctx, rows)
+		some := slices.Clone(rows[done:min(done+most, len(rows))])
+		slices.SortFunc(some, func(a, b key) int { return order(a.fold, b.fold) })
+		err := x.try(ctx, some, res)
 		if err == nil {
-			x.memory.forget(0) // what is remembered may be of these rows
-			last := len(gone) - 1
-			res.Removed += gone[last]
-			for i, n := range gone[:last] {
-				x.With(res, i, n)
-			}
-			done, x.Together = done+len(rows), min(2*most, sink.ExpireRows)
+			done, x.Together = done+len(some), min(2*most, sink.ExpireRows)
 			continue
 		}
 		refused := pgError(err)
-		if x.conn == nil || isAltered(refused) || !isRefusal(refused) {
+		slow := refused != nil && refused.Code == tookTooLong && len(some) > 1
+		if x.conn == nil || !slow && (isAltered(refused) || !isRefusal(refused)) {
 			return done, err
 		}
 		if err := x.rollback(ctx); err != nil {
 			return done, err
 		}
-		if x.Together = max(1, len(rows)/2); x.indexed || len(rows) == 1 {
+		if x.Together = max(1, len(some)/2); len(some) == 1 || !x.Walk && !slow {
 			res.Kept, res.Why = res.Kept+1, words(refused)
 			done++
 		}
-		if x.indexed {
+		if !x.Walk && !slow {
 			break
 		}
 	}
 	return done, nil
+}
+
+// tookTooLong is the SQLSTATE of a statement that its timeout ended.
+const tookTooLong = "57014"
+
+// try deletes those of the rows that still are old, which it locks one after the other, and those below them.
+func (x *expiry) try(ctx context.Context, rows []key, res *sink.Expired) error {
+	tuples, tables := make([]string, len(rows)), make([]*schema.Table, len(x.read))
+	for n := range rows {
+		tuples[n] = x.literals(rows[n].texts)
+	}
+	for i := range x.read {
+		tables[i] = &x.read[i].Table
+	}
+	aged, err := x.Aged(&sink.ExpirySQL{Limits: &caps.Limits, Tables: tables, Quote: ident, Name: func(table int) string { return x.read[table].ident },
+		Column: func(table, column int) string { return x.read[table].compared(column) },
+		Type:   func(table, column int) string { return x.read[table].cols[column].staged }},
+		fmt.Sprintf("(%s) IN (VALUES %s) AND %s", x.columns("%s", ", "), strings.Join(tuples, ", "), x.old))
+	if err != nil {
+		return err
+	}
+	s := &script{}
+	s.add("BEGIN ISOLATION LEVEL READ COMMITTED")
+	s.add("SET LOCAL synchronous_commit = %s", commitLevels[x.opt.Level])
+	s.add("SET LOCAL lock_timeout = '2s'")
+	s.add("SET LOCAL enable_seqscan = off")
+	s.add("SET LOCAL jit = off") // what a scan of a user's table costs then would have each be compiled
+	s.add("SET LOCAL extra_float_digits = 1")
+	turns := map[int64]bool{}
+	for i, a := range aged {
+		if a != nil && a.Key != nil {
+			turns[x.versionsLock(&x.read[i])] = true
+		}
+	}
+	s.takeTurns(turns)
+	s.add("%s", fmt.Sprintf("SELECT count(*) FROM (SELECT FROM %s t WHERE %s ORDER BY %s FOR UPDATE) x", x.t.ident, aged[0].Where, x.columns("%s", ", ")))
+	if len(rows) > 1 {
+		s.add("SET LOCAL statement_timeout = '1s'")
+	}
+	first := s.n
+	for i := len(aged) - 1; i >= 0; i-- { // children before parents
+		sql := "SELECT WHERE false"
+		if a := aged[i]; a != nil {
+			answer := "1"
+			if a.Key != nil {
+				answer = "to_json(" + strings.Join(a.Key, ")::text, to_json(") + ")::text"
+			}
+			sql = fmt.Sprintf("DELETE FROM %s t WHERE %s RETURNING %s", a.Name, a.Where, answer)
+		}
+		s.add("%s", sql)
+	}
+	if len(turns) == 0 {
+		s.add("COMMIT")
+	}
+	r, err := x.run(ctx, s)
+	if err != nil {
+		return err
+	}
+	gone, drop := make([][][][]byte, len(aged)), &script{}
+	for i, a := range aged {
+		if gone[i] = r[first+len(aged)-1-i].rows; a != nil && a.Key != nil && len(gone[i]) > 0 {
+			keys := make([]string, len(gone[i]))
+			for n, row := range gone[i] {
+				keys[n] = fmt.Sprintf(`'\x%x'`, fold.AppendKey(nil, &a.Keyed, row))
+			}
+			slices.Sort(keys)
+			drop.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND key IN (%s)", x.schema, x.literal(x.fullName(&x.read[i])), strings.Join(keys, ", "))
+		}
+	}
+	if len(turns) > 0 {
+		drop.add("COMMIT")
+		if _, err := x.run(ctx, drop); err != nil {
+			return err
+		}
+	}
+	x.memory.forget(0) // what is remembered may be of these rows
+	res.Removed += int64(len(gone[0]))
+	for i, rows := range gone[1:] {
+		x.With(res, i, int64(len(rows)))
+	}
+	return nil
 }

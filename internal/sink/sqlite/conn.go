@@ -444,6 +444,8 @@ func (s *stmt) bind(i int, v any) error {
 		rc = s.bindText(i, s.c.hold(v), len(v))
 	case blob:
 		return s.bindBlob(i, v)
+	case *value:
+		return s.bindValue(i, v)
 	default:
 		panic(fmt.Sprintf("sqlite: cannot bind %T", v))
 	}

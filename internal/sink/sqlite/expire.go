@@ -40,35 +40,27 @@ func (d *DB) Expire(ctx context.Context, e *sink.Expiry) (sink.Expired, error) {
 
 func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err error) {
 	x := &expiry{DB: d, Expiry: e}
-	err = d.polling(ctx, func() (err error) { x.t, err = d.readTable(ctx, e.Table, e.Key); return err })
-	columns, res, err := e.Begin(&caps.Limits, &x.t.Table, err)
+	if err := d.polling(ctx, func() error { return x.readTables(ctx) }); err != nil {
+		return res, err
+	}
+	x.t = x.read[0]
+	columns, res, err := e.Begin(&caps.Limits, &x.t.Table, nil)
 	if err != nil || res.Done {
 		return res, err
 	}
 	slices.Sort(x.t.Key) // as most indexes over keys have them
 	var rows []key
-	var after []string
+	var after *key
 	if err := d.polling(ctx, func() (err error) { rows, after, err = x.find(columns); return err }); err != nil {
 		return res, err
 	}
 	done := 0
 	if len(rows) > 0 {
-		if err := x.polling(ctx, func() error { return x.readBelow(ctx) }); err != nil {
+		if done, err = x.remove(ctx, rows, &res); err != nil {
 			return res, err
 		}
-		if done, err = x.remove(ctx, rows, &res); err != nil {
-			return sink.Expired{}, err
-		}
 	}
-	if done < len(rows) {
-		after = formatKey(rows[done-1])
-	}
-	if x.indexed {
-		e.Found(len(rows), &res)
-		res.Done = res.Done && done == len(rows)
-	} else {
-		e.Walked(after, &res)
-	}
+	sink.Advance(e, &res, len(rows), done, func(i int) key { return rows[i] }, after)
 	return res, nil
 }
 
@@ -76,18 +68,32 @@ func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err 
 type expiry struct {
 	*DB
 	*sink.Expiry
-	t       *table
-	old     string // the condition that a row is old; ?1 is the time
-	indexed bool   // an index finds the rows that may be old
-	// tables are those whose rows are removed: those below, by their numbers, and x.t.
-	tables []*expiring
+	read []*table // as [sink.Expiry.Reads] has them
+	t    *table   // the first
+	old  string   // the condition that a row t is old; ?1 is the time
+	aged []*sink.Aged
+}
+
+// readTables reads the tables of the step.
+func (x *expiry) readTables(ctx context.Context) error {
+	x.read = nil
+	for _, w := range x.Reads() {
+		t, err := x.readTable(ctx, w.Name, w.Key)
+		if errors.As(err, new(sink.KeyError)) {
+			t.Exists = false // with this key
+		} else if err != nil {
+			return err
+		}
+		x.read = append(x.read, t)
+	}
+	return nil
 }
 
 // A key has a value for each of the key's columns.
 type key []value
 
-// find returns rows that are old, and the last one that was looked at, if others follow.
-func (x *expiry) find(columns []*schema.Column) (rows []key, after []string, err error) {
+// find returns rows that are old, and the last one that a walk looked at, if others follow.
+func (x *expiry) find(columns []*schema.Column) (rows []key, after *key, err error) {
 	var indexed []string
 	err = x.c.query("SELECT i.name FROM pragma_index_list(?) l, pragma_index_info(l.name) i WHERE i.seqno = 0 AND l.partial = 0 AND i.name IS NOT NULL",
 		func(s *stmt) error { indexed = append(indexed, s.text(0)); return nil }, x.t.Name)
@@ -97,24 +103,33 @@ func (x *expiry) find(columns []*schema.Column) (rows []key, after []string, err
 	var conditions []string
 	for _, c := range columns {
 		// What is no text is no time that weir wrote.
-		conditions = append(conditions, fmt.Sprintf("(%[1]s IS NULL OR typeof(%[1]s) = 'text' AND %[1]s < ?1)", quote(c.Name)))
+		conditions = append(conditions, fmt.Sprintf("(t.%[1]s IS NULL OR typeof(t.%[1]s) = 'text' AND t.%[1]s < ?1)", quote(c.Name)))
 	}
 	x.old = strings.Join(conditions, " AND ")
-	lead := x.Lead(columns, indexed)
-	if x.indexed = lead >= 0; x.indexed {
-		return x.findOld(quote(columns[lead].Name))
+	if lead := x.Lead(columns, indexed); lead != nil {
+		old := "SELECT " + strings.Join(x.names(), ", ") + " FROM " + quote(x.t.Name) + " t WHERE " + x.old + " AND t." + quote(lead.Name)
+		err = x.c.query(old+" >= '' AND t."+quote(lead.Name)+" < ?1 UNION ALL "+old+" IS NULL LIMIT "+strconv.Itoa(sink.ExpireRows),
+			func(s *stmt) error { rows = append(rows, x.take(s)); return nil }, x.before())
+		return rows, nil, err
 	}
 	return x.walk()
 }
 
-// names are the key's columns in SQL, as the index over them sorts them.
+// column is a column of a row t in SQL, as the index over a key sorts it.
+func (x *expiry) column(table, at int) string {
+	c := &x.read[table].Columns[at]
+	sql := "t." + quote(c.Name)
+	if c.Collation != "" {
+		sql += " COLLATE " + c.Collation
+	}
+	return sql
+}
+
+// names are the key's columns in SQL.
 func (x *expiry) names() []string {
 	names := make([]string, len(x.t.Key))
 	for i, k := range x.t.Key {
-		c := &x.t.Columns[k]
-		if names[i] = quote(c.Name); c.Collation != "" {
-			names[i] += " COLLATE " + c.Collation
-		}
+		names[i] = x.column(0, k)
 	}
 	return names
 }
@@ -128,36 +143,23 @@ func (x *expiry) take(s *stmt) key {
 	return k
 }
 
-// findOld is find by an index of a column.
-func (x *expiry) findOld(lead string) (rows []key, _ []string, err error) {
-	where := " FROM " + quote(x.t.Name) + " WHERE " + x.old + " AND " + lead
-	keys := "SELECT " + strings.Join(x.names(), ", ")
-	err = x.c.query(keys+where+" >= '' AND "+lead+" < ?1 UNION ALL "+keys+where+" IS NULL LIMIT "+strconv.Itoa(sink.ExpireRows),
-		func(s *stmt) error { rows = append(rows, x.take(s)); return nil }, x.before())
-	return rows, nil, err
-}
-
 func (x *expiry) before() string { return x.Before.UTC().Format(stampFormat) }
 
 // walk is find in the order of the key.
-func (x *expiry) walk() (rows []key, after []string, err error) {
+func (x *expiry) walk() (rows []key, after *key, err error) {
 	names := x.names()
 	list := strings.Join(names, ", ")
-	where := " WHERE " + strings.Join(names, " IS NOT NULL AND ") + " IS NOT NULL"
+	where := strings.Join(names, " IS NOT NULL AND ") + " IS NOT NULL"
 	args := []any{x.before()}
-	if len(x.After) > 0 {
-		var marks []string
-		for i, text := range x.After {
-			v, err := parseKey(text)
-			if err != nil {
-				return nil, nil, err
-			}
-			args, marks = append(args, v), append(marks, "?"+strconv.Itoa(i+2))
+	if last, ok := x.After.(key); ok {
+		marks := make([]string, len(last))
+		for i := range last {
+			args, marks[i] = append(args, &last[i]), "?"+strconv.Itoa(i+2)
 		}
 		where += " AND (" + list + ") > (" + strings.Join(marks, ", ") + ")"
 	}
 	looked := 0
-	err = x.c.query(fmt.Sprintf("SELECT %s, %s FROM %s%s ORDER BY %s LIMIT %d", list, x.old, quote(x.t.Name), where, list, sink.ExpireWindow), func(s *stmt) error {
+	err = x.c.query(fmt.Sprintf("SELECT %s, %s FROM %s t WHERE %s ORDER BY %s LIMIT %d", list, x.old, quote(x.t.Name), where, list, sink.ExpireWindow), func(s *stmt) error {
 		if len(rows) == sink.ExpireRows {
 			return nil
 		}
@@ -165,48 +167,30 @@ func (x *expiry) walk() (rows []key, after []string, err error) {
 			rows = append(rows, x.take(s))
 		}
 		if looked == sink.ExpireWindow || len(rows) == sink.ExpireRows {
-			after = formatKey(x.take(s))
+			last := x.take(s)
+			after = &last
 		}
 		return nil
 	}, args...)
 	return rows, after, err
 }
 
-// formatKey is a key as [sink.Expiry] has it: a letter for the kind of each value, and that.
-func formatKey(k key) []string {
-	texts := make([]string, len(k))
-	for i, v := range k {
-		switch v.kind {
-		case lib.SQLITE_INTEGER:
-			texts[i] = "i" + strconv.FormatInt(v.int, 10)
-		case lib.SQLITE_FLOAT:
-			texts[i] = "r" + strconv.FormatFloat(v.real(), 'g', -1, 64)
-		case lib.SQLITE_BLOB:
-			texts[i] = "b" + string(v.text)
-		default:
-			texts[i] = "t" + string(v.text)
-		}
-	}
-	return texts
-}
-
-// parseKey returns what bind takes for a value of formatKey's.
-func parseKey(text string) (any, error) {
-	switch kind, rest := text[0], text[1:]; kind {
-	case 'i':
-		return strconv.ParseInt(rest, 10, 64)
-	case 'r':
-		return strconv.ParseFloat(rest, 64)
-	case 'b':
-		return blob(rest), nil
-	default:
-		return rest, nil
-	}
-}
-
 // remove deletes those of the rows that still are old, up to one after which the step has taken its time, and returns
 // how many it has come through.
 func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) (done int, err error) {
+	where := x.old
+	for i, name := range x.names() {
+		where += " AND " + name + " = ?" + strconv.Itoa(i+2)
+	}
+	tables := make([]*schema.Table, len(x.read))
+	for i := range tables {
+		tables[i] = &x.read[i].Table
+	}
+	x.aged, err = x.Aged(&sink.ExpirySQL{Limits: &caps.Limits, Tables: tables, Quote: quote, Column: x.column,
+		Name: func(table int) string { return quote(tables[table].Name) }, Type: func(table, column int) string { return "" }}, where)
+	if err != nil {
+		return 0, err
+	}
 	if err := x.polling(ctx, func() error { return x.c.exec("BEGIN IMMEDIATE") }); err != nil {
 		return 0, err
 	}
@@ -243,27 +227,70 @@ func (x *expiry) removeRow(k key, res *sink.Expired) error {
 	case err != nil:
 		return err
 	default:
-		last := len(x.tables) - 1
-		res.Removed += gone[last]
-		for i, rows := range gone[:last] {
+		res.Removed += gone[0]
+		for i, rows := range gone[1:] {
 			x.With(res, i, rows)
 		}
 	}
 	return x.c.do("RELEASE weir")
 }
 
-// delete deletes a row that is old and those below it, and counts them by table.
+// delete deletes a row that is old and those below it, with what is kept of their versions, and counts them by table.
 func (x *expiry) delete(k key) (gone []int64, err error) {
 	defer x.c.release()
-	gone = make([]int64, len(x.tables))
-	for i := len(x.tables) - 2; i >= 0; i-- { // children before parents
-		if gone[i], err = x.deleteFrom(x.tables[i], k); err != nil {
+	gone = make([]int64, len(x.aged))
+	for i := len(x.aged) - 1; i >= 0; i-- { // children before parents
+		a := x.aged[i]
+		if a == nil {
+			continue
+		}
+		versions, err := x.foldKeys(a, k)
+		if err != nil {
 			return nil, err
 		}
+		s, err := x.bound("DELETE FROM "+a.Name+" AS t WHERE "+a.Where, k)
+		if err == nil {
+			err = s.run()
+		}
+		if err != nil {
+			return nil, err
+		}
+		gone[i] = int64(x.c.changes())
+		for _, key := range versions {
+			s, err := x.c.prepareOne("DELETE FROM weir_versions WHERE tbl = ? AND key = ?")
+			if err == nil {
+				err = s.runWith(lower(x.read[i].Name), blob(key))
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
 	}
-	last := len(x.tables) - 1
-	gone[last], err = x.deleteFrom(x.tables[last], k)
-	return gone, err
+	return gone, nil
+}
+
+// foldKeys returns the keys, as the fold has them, of the rows of a table that go with that of a key, if versions of them
+// are kept.
+func (x *expiry) foldKeys(a *sink.Aged, k key) (keys [][]byte, err error) {
+	if a.Key == nil {
+		return nil, nil
+	}
+	s, err := x.bound("SELECT "+strings.Join(a.Key, ", ")+" FROM "+a.Name+" t WHERE "+a.Where, k)
+	if err != nil {
+		return nil, err
+	}
+	defer s.reset()
+	for {
+		more, err := s.step()
+		if err != nil || !more {
+			return keys, err
+		}
+		found := make(key, len(a.Key))
+		for i := range found {
+			found[i] = s.value(i)
+		}
+		keys = append(keys, found.folded(&a.Keyed))
+	}
 }
 
 // bound prepares a statement with the time as ?1 and a key from ?2 on.
