@@ -28,7 +28,6 @@ type conn struct {
 	retired []uintptr // mem as it was before it grew
 
 	portions []*portion // of the rows that are written, see ahead
-	known    known
 }
 
 // hold copies b to memory of C's, where it stays until release. Memory of Go's

@@ -54,9 +54,6 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		}
 	}
 	d.turn.released = time.Now()
-	if err != nil {
-		d.c.known.forget() // a table that it had emptied has its rows again
-	}
 	err = d.explain(err)
 	if e := (*sink.Error)(nil); errors.As(err, &e) && e.Class == sink.Unknown {
 		// Whatever this connection says from now on may be untrue, and the

@@ -13,8 +13,8 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// This file is about rows of which only what is newer is written. Their states are read manyRows at a time and written
-// 64 (see stateRows), no row is looked up before it changes, and the next rows are resolved while others are written (see
+// This file is about rows of which only what is newer is written. Their states are read and written manyRows at a
+// time, no row is looked up before it changes, and the next rows are resolved while others are written (see
 // ahead): docs/performance.md and docs/versions.md have the gain, BenchmarkFlush/sqlite/insert/versions and
 // BenchmarkFlush/sqlite/update/versions would show its loss.
 
@@ -181,10 +181,8 @@ func (w *writer) readStored(p *portion) error {
 	v := w.versions
 	p.newer.begin(len(p.given), w.above)
 	v.asked = v.asked[:0]
-	for i, r := range p.given {
-		if v.known.add(r.Key) {
-			v.asked = append(v.asked, i)
-		}
+	for i := range p.given {
+		v.asked = append(v.asked, i)
 	}
 	if v.between != nil {
 		if err := w.eachStored(p, func(of *stored, at []int) error { return w.readStates(of, p, at) }); err != nil {
@@ -350,7 +348,7 @@ func (w *writer) keepState(res *fold.Resolved) error {
 	if res.Row.Deleted {
 		return w.putState(s, v.now)
 	}
-	if v.states = append(v.states, s); len(v.states) < stateRows[0] && len(s.key)+len(s.state) <= manyText {
+	if v.states = append(v.states, s); len(v.states) < manyRows && len(s.key)+len(s.state) <= manyText {
 		return nil
 	}
 	return w.putStates()
@@ -361,12 +359,8 @@ func (w *writer) putStates() error {
 	v := w.versions
 	states := v.states
 	v.states = v.states[:0]
-	for _, put := range v.putMany {
-		for ; len(states) >= put.rows; states = states[put.rows:] {
-			if err := w.putTogether(put, states[:put.rows]); err != nil {
-				return err
-			}
-		}
+	if len(states) == manyRows {
+		return w.putTogether(states)
 	}
 	for _, s := range states {
 		if err := w.putState(s, nil); err != nil {
@@ -376,8 +370,9 @@ func (w *writer) putStates() error {
 	return nil
 }
 
-// putTogether writes as many states as a statement does.
-func (w *writer) putTogether(put manyStates, states []newState) error {
+// putTogether writes manyRows states by one statement.
+func (w *writer) putTogether(states []newState) error {
+	put := w.versions.putMany
 	w.c.release()
 	if err := put.bind(1, w.versions.table); err != nil {
 		return err

@@ -1,7 +1,6 @@
 package sqlite_test
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -70,35 +69,6 @@ func TestFlush_ManyVersions(t *testing.T) {
 	}
 }
 
-// TestFlush_OthersWriteVersions: what another run writes is found, whether or not the rows were known to be missing
-// before.
-func TestFlush_OthersWriteVersions(t *testing.T) {
-	for _, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
-		t.Run(string(scope), func(t *testing.T) {
-			rows := func(from, version int, value string) (lines []string) {
-				for id := from; id < from+100; id++ {
-					lines = append(lines, fmt.Sprintf(`{"id":%d,"v":%d,"a":%q}`, id, version, value))
-				}
-				return lines
-			}
-			one := openVersioned(t, scope)
-			one.flush(rows(0, 5, "one")...)
-			other := one.another("other")
-			other.flush(rows(50, 9, "other")...)
-			one.flush(rows(100, 7, "late")...)
-			other.flush(rows(200, 7, "other")...)
-			one.flush(rows(0, 8, "one")...)
-			one.flush(rows(200, 6, "late")...)
-			one.flush(rows(200, 7, "one")...)
-			one.flush(rows(250, 6, "late")...)
-			want := "0 49one\n150 199late\n200 299one\n300 349late\n50 149other"
-			if got := one.rows("SELECT min(id), max(id), a FROM t GROUP BY a, id BETWEEN 200 AND 299, id >= 300"); got != want {
-				t.Errorf("%s\nwant\n%s", got, want)
-			}
-		})
-	}
-}
-
 // TestFlush_GoneLong: rows that were removed by hand get the long values of older messages one by one: together they
 // would take much memory.
 func TestFlush_GoneLong(t *testing.T) {
@@ -139,38 +109,10 @@ func TestFlush_LongKeys(t *testing.T) {
 	}
 }
 
-// TestFlush_UndoneEmptying: what a flush removed before it failed is there again, and is found.
-func TestFlush_UndoneEmptying(t *testing.T) {
-	for _, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
-		t.Run(string(scope), func(t *testing.T) {
-			first := openVersioned(t, scope)
-			first.flush(`{"id":1,"v":9,"a":"new"}`)
-			later := first.another("later")
-			for _, empty := range []func(*sink.Flush){
-				func(f *sink.Flush) { f.Batches[0].Truncated = &fold.Place{} },
-				func(f *sink.Flush) { f.Rebuild = true },
-			} {
-				f := later.seal(`{"id":2,"v":1,"a":"x"}`)
-				f.BeforeCommit = func([]fold.Reject) error { return errors.New("no room") }
-				empty(f)
-				if _, err := later.db.Flush(t.Context(), f); err == nil {
-					t.Fatal("it was committed")
-				}
-				later.flush(`{"id":1,"v":3,"a":"old"}`)
-				if got := first.rows("SELECT id, v, a FROM t"); got != "1 9new" {
-					t.Errorf("%q, want the row of the newest message", got)
-				}
-			}
-		})
-	}
-}
-
 // versionedFile is a file and a run that writes messages with versions into its table t.
 type versionedFile struct {
 	t      *testing.T
 	file   *file
-	scope  fold.Scope
-	source string
 	db     *sqlite.DB
 	folder *fold.Folder
 	seq    int64
@@ -178,14 +120,7 @@ type versionedFile struct {
 
 func openVersioned(t *testing.T, scope fold.Scope) *versionedFile {
 	path := filepath.Join(t.TempDir(), "t.db")
-	v := &versionedFile{t: t, file: newFile(t, path), scope: scope}
-	return v.another("s")
-}
-
-// another is a run that writes the same file from another source.
-func (v *versionedFile) another(source string) *versionedFile {
-	t, scope := v.t, v.scope
-	v = &versionedFile{t: t, file: v.file, scope: scope, source: source, db: open(t, v.file.path, sqlite.Options{Synchronous: sink.Off})}
+	v := &versionedFile{t: t, file: newFile(t, path), db: open(t, path, sqlite.Options{Synchronous: sink.Off})}
 	table, err := sink.Table(t.Context(), v.db.Tables, "t", []string{"id"})
 	if err != nil {
 		t.Fatal(err)
@@ -195,8 +130,8 @@ func (v *versionedFile) another(source string) *versionedFile {
 	return v
 }
 
-// seal returns a flush of messages, which is the run's next one.
-func (v *versionedFile) seal(lines ...string) *sink.Flush {
+// flush writes messages.
+func (v *versionedFile) flush(lines ...string) sink.Counts {
 	var batch fold.Batch
 	for _, line := range lines {
 		if err := v.folder.Fold(&batch, []byte(line), fold.Place{}); err != nil {
@@ -204,15 +139,11 @@ func (v *versionedFile) seal(lines ...string) *sink.Flush {
 		}
 	}
 	v.folder.Seal(&batch)
-	return &sink.Flush{Batches: []*fold.Batch{&batch}, Job: "j", Run: "r", Tombstones: 1 << 50, Lanes: lanesAt(v.source, v.seq+1)}
-}
-
-func (v *versionedFile) flush(lines ...string) sink.Counts {
-	res, err := v.db.Flush(v.t.Context(), v.seal(lines...))
+	v.seq++
+	res, err := v.db.Flush(v.t.Context(), &sink.Flush{Batches: []*fold.Batch{&batch}, Job: "j", Run: "r", Tombstones: 1 << 50, Lanes: lanesAt("s", v.seq)})
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	v.seq++
 	return res.Total()
 }
 

@@ -76,19 +76,11 @@ func (w *writer) begin(f *sink.Flush) error {
 			return err
 		}
 	}
-	if w.b.Scope != fold.RowScope || w.versions.known == nil { // the rows that it writes are not noted
-		delete(w.c.known.tables, anyRow(w.table.Name))
-	}
 	if err := w.prepare(); err != nil || w.b.Scope != fold.ColumnScope {
 		return err
 	}
 	return w.dropOrphans()
 }
-
-// manyFresh rows that were not there make it likely that the next is not either:
-// it is inserted without a look, which takes an eighth off a table's first load.
-// BenchmarkFlush/insert would show the loss.
-const manyFresh = 8
 
 // phase is which rows of a batch are written.
 type phase int
@@ -312,15 +304,6 @@ func (w *writer) write(r *fold.Row) error {
 	}
 	if !r.Deleted && !r.Replaces && w.upserts() {
 		return w.upsert()
-	}
-	if w.fresh >= manyFresh && !w.exact && !r.Deleted {
-		if done, err := w.insert(); err != nil {
-			return err
-		} else if done {
-			w.fresh++
-			w.res.Inserted++
-			return nil
-		}
 	}
 	exists, err := w.lookUp(w.sel)
 	if err != nil {

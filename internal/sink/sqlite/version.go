@@ -21,12 +21,11 @@ type versioned struct {
 	names    string // JSON of those of the columns, as weir_meta has them
 	now      string
 	put      *stmt
-	putMany  []manyStates
+	putMany  *stmt  // of manyRows states
 	single   stored // for one row
 	several  stored // for manyRows
 	between  *stmt  // the states of the rows between two keys
 	apart    int    // how many times between is not tried
-	known    *knownKeys
 	// together has rows be resolved while others are written, and assuming those that have a state be taken to exist,
 	// until they are written.
 	together, assuming bool
@@ -41,15 +40,6 @@ type stored struct {
 	find string // their states
 	look string // the versions of the table's rows, where rows have one; NULL where there is no row
 }
-
-// A manyStates is a statement that writes the states of a number of rows that exist.
-type manyStates struct {
-	*stmt
-	rows int
-}
-
-// stateRows are how many states a statement writes, the most first: to write 64 takes 0.84 of the CPU of four times 16.
-var stateRows = []int{64, manyRows}
 
 // A newState is what is to be kept beside a row that exists.
 type newState struct{ key, state []byte }
@@ -79,14 +69,10 @@ func (d *DB) dropVersions(ctx context.Context, table string) (had bool, err erro
 func (w *writer) prepareVersions(f *sink.Flush) (err error) {
 	w.versions = &versioned{table: lower(w.table.Name), now: time.Now().UTC().Format(timeFormat)}
 	var names []string
-	switch {
-	case w.b.Scope == fold.ColumnScope:
-		names, err = w.prepareStates(f.Tombstones)
-	case !w.exact && w.b.Table.Owner() == nil:
-		w.versions.known, err = w.c.known.begin(w.c, anyRow(w.table.Name))
-	}
-	if err != nil {
-		return err
+	if w.b.Scope == fold.ColumnScope {
+		if names, err = w.prepareStates(f.Tombstones); err != nil {
+			return err
+		}
 	}
 	w.versions.resolver = fold.NewResolver(w.b, names, &w.table)
 	w.b = w.versions.resolver.Batch()
@@ -109,9 +95,6 @@ func (w *writer) prepareStates(tombstones time.Duration) (names []string, err er
 	if err != nil {
 		return nil, err
 	}
-	if v.known, err = w.c.known.begin(w.c, anyState(w.table.Name)); err != nil {
-		return nil, err
-	}
 	before := time.Now().Add(-tombstones).UTC().Format(timeFormat)
 	if err := w.c.exec("DELETE FROM weir_versions WHERE tbl = ? AND gone < ?", v.table, before); err != nil {
 		return nil, err
@@ -120,13 +103,9 @@ func (w *writer) prepareStates(tombstones time.Duration) (names []string, err er
 	if v.put, err = w.c.prepare("INSERT INTO weir_versions (tbl, key, state, gone) VALUES (?1, ?2, ?3, ?4)" + replace); err != nil {
 		return nil, err
 	}
-	for _, rows := range stateRows {
-		more := strings.Repeat(", (?1, ?, ?)", rows-1)
-		s, err := w.c.prepare("INSERT INTO weir_versions (tbl, key, state) VALUES (?1, ?, ?)" + more + replace)
-		if err != nil {
-			return nil, err
-		}
-		v.putMany = append(v.putMany, manyStates{s, rows})
+	more := strings.Repeat(", (?1, ?, ?)", manyRows-1)
+	if v.putMany, err = w.c.prepare("INSERT INTO weir_versions (tbl, key, state) VALUES (?1, ?, ?)" + more + replace); err != nil {
+		return nil, err
 	}
 	v.between, err = w.c.prepare(fmt.Sprintf("SELECT key, state FROM weir_versions WHERE tbl = ?1 AND key BETWEEN ?2 AND ?3 LIMIT %d", maxBetween))
 	return names, err
