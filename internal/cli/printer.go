@@ -134,6 +134,9 @@ func (o *printer) status() status {
 	if what := waitsFor(&s); what != "" {
 		is.add(0, what)
 	}
+	if what := writing(&s); what != "" {
+		is.add(2, what)
+	}
 	if o.stopped() != nil {
 		is.add(0, "stopping (Ctrl-C: at once)")
 	}
@@ -190,6 +193,17 @@ func waitsFor(s *progress.Snapshot) string {
 		}
 	}
 	return ""
+}
+
+// writing says how far the flush is that is under way, "" where there is none, or it began just now.
+func writing(s *progress.Snapshot) string {
+	switch {
+	case s.FlushBegan.IsZero() || time.Since(s.FlushBegan) < progress.LongFlush:
+		return ""
+	case s.FlushSent == s.FlushRows:
+		return "writing " + quantity.Count(int64(s.FlushRows), "row") + ", all sent"
+	}
+	return fmt.Sprintf("writing %s, %s sent", quantity.Count(int64(s.FlushRows), "row"), quantity.Grouped(int64(s.FlushSent)))
 }
 
 // A status is what a line says, in parts.

@@ -127,6 +127,30 @@ func TestStatus_Fits(t *testing.T) {
 	}
 }
 
+func TestStatus_SaysHowFarAFlushIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := progress.New("t")
+		want := func(what string) {
+			t.Helper()
+			s := p.Snapshot()
+			if got := writing(&s); got != what {
+				t.Errorf("%q, want %q", got, what)
+			}
+		}
+		want("")
+		p.Flushing(1_000_000)
+		want("")
+		time.Sleep(time.Second)
+		want("writing 1,000,000 rows, 0 sent")
+		p.Sent(412_000)
+		want("writing 1,000,000 rows, 412,000 sent")
+		p.Sent(1_000_001)
+		want("writing 1,000,000 rows, all sent")
+		p.FlushEnded()
+		want("")
+	})
+}
+
 // TestStatusLine: what is written takes the place of the line, which comes again.
 func TestStatusLine(t *testing.T) {
 	var b bytes.Buffer

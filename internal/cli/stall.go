@@ -37,3 +37,27 @@ func logStalls(ctx context.Context, p *progress.Progress, log *slog.Logger) {
 		}
 	}
 }
+
+// logStop says what a run that was stopped waits for, until it has ended.
+func logStop(ctx context.Context, ended <-chan struct{}, p *progress.Progress, log *slog.Logger) {
+	select {
+	case <-ctx.Done():
+	case <-ended:
+		return
+	}
+	var said time.Time
+	t := time.NewTicker(progress.LongFlush)
+	defer t.Stop()
+	for {
+		s := p.Snapshot()
+		if what := writing(&s); what != "" && time.Since(said) >= logEvery {
+			said = time.Now()
+			log.Info("stopping when this is done: " + what + "; a second signal ends the run at once")
+		}
+		select {
+		case <-t.C:
+		case <-ended:
+			return
+		}
+	}
+}

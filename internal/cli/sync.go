@@ -157,7 +157,10 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	var stalls sync.WaitGroup
 	watching, unwatch := context.WithCancel(ctx)
 	stalls.Go(func() { logStalls(watching, r.p, r.log) })
+	ended := make(chan struct{})
+	stalls.Go(func() { logStop(ctx, ended, r.p, r.log) })
 	defer stalls.Wait()
+	defer close(ended)
 	defer unwatch()
 	retries := &retryLog{log: r.log, verbose: r.verbose, troubles: map[string]trouble{}}
 	onRetry := func(failure *sink.Error) {

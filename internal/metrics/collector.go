@@ -25,6 +25,8 @@ var (
 		"weir_path_mismatches_total":         "Values that were no object, or no array, where a path of the mapping steps into one.",
 		"weir_stalled_seconds":               "For how long the run has been stalled, by reason; 0: it is not for that one.",
 		"weir_flush_running_seconds":         "How long the flush that is under way has run; 0: there is none.",
+		"weir_flush_rows":                    "Rows of the flush that is under way; 0: there is none.",
+		"weir_flush_sent_rows":               "Rows of the flush that is under way that the database has been sent.",
 		"weir_spool_bytes":                   "Bytes of lines in the spool that are not committed.",
 		"weir_spool_limit_bytes":             "Bytes that the spool takes at most.",
 		"weir_buffer_bytes":                  "Memory that the filling batch holds.",
@@ -114,6 +116,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		flushing = time.Since(s.FlushBegan)
 	}
 	gauge("weir_flush_running_seconds", flushing.Seconds(), "")
+	gauge("weir_flush_rows", float64(s.FlushRows), "")
+	gauge("weir_flush_sent_rows", float64(s.FlushSent), "")
 	gauge("weir_spool_bytes", float64(s.Spool), "")
 	if c.run.SpoolLimit > 0 {
 		gauge("weir_spool_limit_bytes", float64(c.run.SpoolLimit), "")

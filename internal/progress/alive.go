@@ -7,14 +7,21 @@ func (p *Progress) Flushing(rows int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	p.state.Flushing, p.state.FlushBegan, p.state.FlushRows = now, now, rows
+	p.state.Flushing, p.state.FlushBegan, p.state.FlushRows, p.state.FlushSent = now, now, rows, 0
+}
+
+// Sent notes how many rows of the flush that is under way the database has been sent.
+func (p *Progress) Sent(rows int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.FlushSent = min(rows, p.state.FlushRows)
 }
 
 // FlushEnded notes that no flush is under way.
 func (p *Progress) FlushEnded() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state.Flushing, p.state.FlushBegan, p.state.FlushRows = time.Time{}, time.Time{}, 0
+	p.state.Flushing, p.state.FlushBegan, p.state.FlushRows, p.state.FlushSent = time.Time{}, time.Time{}, 0, 0
 }
 
 // Step notes that the reader is alive, until it is called with false.

@@ -84,9 +84,9 @@ type Snapshot struct {
 	// reader last did anything, if only to see that there is nothing to do. Zero: there is none.
 	Flushing, Step time.Time
 	// FlushBegan is when the flush that is under way began, whatever was retried since, and FlushRows
-	// how many rows it writes.
-	FlushBegan time.Time
-	FlushRows  int
+	// how many rows it writes; the database has been sent FlushSent of them.
+	FlushBegan           time.Time
+	FlushRows, FlushSent int
 	// Paused is why reading pauses, and PausedSince when that began; "": it does not.
 	Paused      Cause
 	PausedSince time.Time

@@ -18,11 +18,14 @@ const (
 // before it.
 var Causes = []Cause{DatabaseUnavailable, SlowFlush, CaptureDiskFull, SpoolDiskFull, SpoolFull}
 
-// A flush counts as stalled after longFlush and longRow for each of its rows: a large batch is no fault. The
+// LongFlush is after how long people are told how far a flush is.
+const LongFlush = time.Second
+
+// A flush counts as stalled after slowFlush and slowRow for each of its rows: a large batch is no fault. The
 // slowest that was measured, a table of six times the memory (docs/dev/stories.md), took 0.12 ms a row.
 const (
-	longFlush = 10 * time.Second
-	longRow   = 200 * time.Microsecond
+	slowFlush = 10 * time.Second
+	slowRow   = 200 * time.Microsecond
 )
 
 // A Stall is a reason for which lines are not read or not written, and since when.
@@ -45,7 +48,7 @@ func (s *Snapshot) Stalls() (all []Stall) {
 	case s.Unreachable != "":
 		all = append(all, Stall{DatabaseUnavailable, "the database cannot be reached (" + s.Unreachable + ")", s.UnreachableSince})
 	}
-	if !s.FlushBegan.IsZero() && time.Since(s.FlushBegan) >= longFlush+time.Duration(s.FlushRows)*longRow {
+	if !s.FlushBegan.IsZero() && time.Since(s.FlushBegan) >= slowFlush+time.Duration(s.FlushRows)*slowRow {
 		all = append(all, Stall{SlowFlush, "waiting for a flush to end (another session's lock, or a slow database)", s.FlushBegan})
 	}
 	switch s.Paused {

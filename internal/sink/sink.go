@@ -203,12 +203,22 @@ type Flush struct {
 	// Prefetch says that flushes wait for the disk, so that a driver which can should have the rows read before they
 	// are asked for.
 	Prefetch bool
+	// Sent is called now and then with how many rows of the batches the database has been sent, those that are not
+	// changed among them: fewer than before where they are sent again. nil is none.
+	Sent func(rows int)
 	// BeforeCommit is called in the transaction when everything but the checkpoints is
 	// written, with all rejects, those of the batch that the database refused among them;
 	// it sets what the checkpoints of Lanes say, but for Seq, and RejectFile. An error ends
 	// the flush and nothing is written. It may be called again when the flush is. nil is
 	// none.
 	BeforeCommit func(rejects []fold.Reject) error
+}
+
+// TellSent calls Sent, if there is one.
+func (f *Flush) TellSent(rows int) {
+	if f.Sent != nil {
+		f.Sent(rows)
+	}
 }
 
 // A Result is what a flush did.

@@ -135,6 +135,14 @@ func (p *page) LastFlush() *Flush {
 	return nil
 }
 
+// Writing is the flush that is under way, nil where there is none, or it began just now.
+func (p *page) Writing() *Flushing {
+	if p.Flushing == nil || p.Since(p.Flushing.Since) < progress.LongFlush {
+		return nil
+	}
+	return p.Flushing
+}
+
 // AllRetries is how often calls of the database were retried.
 func (p *page) AllRetries() int64 { return sum(p.Retries) }
 

@@ -33,6 +33,7 @@ type Status struct {
 	SpoolLimitBytes  int64 `json:"spool_limit_bytes"` // 0 where there is no spool
 
 	Flushes       int64            `json:"flushes"`
+	Flushing      *Flushing        `json:"flushing,omitempty"`   // missing where no flush is under way
 	LastCommit    time.Time        `json:"last_commit,omitzero"` // of this run, or of the one that it resumes
 	RecentFlushes []Flush          `json:"recent_flushes"`       // the oldest first
 	Retries       map[string]int64 `json:"retries"`              // of the database, by reason
@@ -128,6 +129,13 @@ type Flush struct {
 	Messages int64     `json:"messages"`
 }
 
+// Flushing is a flush that is under way.
+type Flushing struct {
+	Since time.Time `json:"since"`
+	Rows  int64     `json:"rows"`
+	Sent  int64     `json:"rows_sent"` // the database has been sent them
+}
+
 // Kafka is what happened to the partitions of a run.
 type Kafka struct {
 	LagRecords  int64 `json:"lag_records"` // of all partitions
@@ -159,6 +167,9 @@ func (s *Site) status() *Status {
 		Stalled: []Stall{}, Tables: []Table{}, Sources: []Source{}, Reasons: []Reason{}, RejectsAt: s.RejectsAt, UnmetFields: []string{}}
 	for _, stall := range did.Stalls() {
 		st.Stalled = append(st.Stalled, Stall{string(stall.Cause), stall.Text, stall.Since.UTC()})
+	}
+	if !did.FlushBegan.IsZero() {
+		st.Flushing = &Flushing{did.FlushBegan.UTC(), int64(did.FlushRows), int64(did.FlushSent)}
 	}
 	if f := &did.Files; f.Size > 0 {
 		st.Files = &Files{int64(f.Number), int64(f.Ended), f.Offset, f.Size}

@@ -324,3 +324,23 @@ func TestPage_OldMessages(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// A flush that is long under way takes the place of the last one.
+func TestPage_HowFarAFlushIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := site("t")
+		s.Progress.Flushing(1_000_000)
+		s.Progress.Sent(412_000)
+		for _, under := range []bool{false, true, false} {
+			page := get(t, s, loopback, "GET", "localhost", "/").Body.String()
+			for text, want := range map[string]bool{"412,000 of&nbsp;1,000,000 rows sent": under, "Last flush": !under} {
+				if strings.Contains(page, text) != want {
+					t.Errorf("%q is there: %v\n%s", text, !want, page)
+				}
+			}
+			if time.Sleep(time.Second); under {
+				s.Progress.FlushEnded()
+			}
+		}
+	})
+}

@@ -36,6 +36,8 @@ type merge struct {
 	crowded  int64      // how many rows it has updated outside of their pages, where these are most of many
 	versions *versioned // nil where the batch has none
 	scratch  []byte
+	// sent is called now and then with how many of the rows of the COPY were sent; nil is none.
+	sent func(rows, of int)
 }
 
 // staged is a column that some row of the batch names.

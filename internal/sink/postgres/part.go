@@ -148,7 +148,7 @@ func (a *attempt) resolve(ctx context.Context) error {
 // write adds what writes the rows; alone says that no other table's are written.
 func (p *part) write(alone bool) {
 	s := p.a.script
-	p.from = s.n
+	p.from, p.merge.sent = s.n, p.tellSent
 	if p.merge.plain = p.direct; !p.direct {
 		var sql []string
 		p.merge.separate = p.separates()
@@ -168,6 +168,22 @@ func (p *part) write(alone bool) {
 		p.tags = p.merge.statements(s, p.newer, alone)
 	}
 	p.to = s.n
+}
+
+// tellSent tells how many rows of the flush were sent, rows of those that the COPY of the part has being among them. What
+// is not newer than the database's is not copied.
+func (p *part) tellSent(rows, of int) {
+	if p.a.piecewise {
+		return // a piece may be sent again
+	}
+	sent := len(p.rows) * rows / of
+	for _, other := range p.a.parts {
+		if other == p {
+			break
+		}
+		sent += len(other.rows)
+	}
+	p.a.f.TellSent(sent)
 }
 
 // committed makes the table what the flush has made of it.

@@ -86,6 +86,7 @@ type chunks struct {
 	asked  []int
 	marked []chunkState // of the parts, what they were at the mark
 	first  []string     // the statements that the next script begins with
+	sent   int          // rows that were written
 }
 
 // chunkState is what a chunk changes of a part, but for its rows.
@@ -118,6 +119,7 @@ func (c *chunks) Mark() error {
 // Undo implements [sink.RowWriter].
 func (c *chunks) Undo() error {
 	c.restore(c.marked)
+	c.sent = 0
 	c.first = append(c.first, "ROLLBACK TO weir_mark")
 	return nil
 }
@@ -142,6 +144,10 @@ func (c *chunks) Write(rows [][]*fold.Row, _ bool) error {
 	table, err := c.try()
 	for ; errors.Is(err, errGone) && c.d.gone < maxStarts; c.d.gone++ {
 		table, err = c.try()
+	}
+	if err == nil {
+		c.sent += n
+		c.f.TellSent(c.sent)
 	}
 	switch e := pgError(err); {
 	case isRefusal(e):

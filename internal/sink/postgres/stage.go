@@ -196,6 +196,9 @@ func (m *merge) encode(rows []*fold.Row) copier {
 			end = append(bytes.Repeat([]byte(m.b.Time.UTC().Format("\t"+stampFormat)), len(m.stamps)), '\n')
 		}
 		for n, r := range rows {
+			if n%sentEvery == 0 && m.sent != nil {
+				m.sent(n, len(rows))
+			}
 			m.b.PrefetchValues(rows[n:])
 			buf := w.line()
 			if !m.plain {
@@ -249,9 +252,15 @@ func (m *merge) encode(rows []*fold.Row) copier {
 				return err
 			}
 		}
+		if m.sent != nil {
+			m.sent(len(rows), len(rows))
+		}
 		return nil
 	}
 }
+
+// sentEvery is after how many rows it is told that they were sent.
+const sentEvery = 4096
 
 // marks writes the digits of a row's marks, and reports whether any is set.
 func (m *merge) marks(r *fold.Row, digits []byte) (some bool) {

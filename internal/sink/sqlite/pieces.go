@@ -26,6 +26,8 @@ type pieces struct {
 	// trace where a row is rejected.
 	undoes bool
 	marked []sink.Counts // what they were at the mark
+	sent   int           // rows that were written
+	f      *sink.Flush
 }
 
 // writeRows brings the tables up to date, and replaces those that it changes.
@@ -35,7 +37,7 @@ func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res
 	if err != nil {
 		return res, err
 	}
-	p := &pieces{c: d.c, ctx: ctx, batches: f.Batches, writers: make([]*writer, len(tables)), undoes: true}
+	p := &pieces{f: f, c: d.c, ctx: ctx, batches: f.Batches, writers: make([]*writer, len(tables)), undoes: true}
 	batches, rows := slices.Clone(f.Batches), make([][]*fold.Row, len(tables))
 	for i, b := range f.Batches {
 		if !b.Used() && !tables[i].lags(tables) {
@@ -139,6 +141,7 @@ func (p *pieces) Mark() error {
 // Undo implements [sink.RowWriter].
 func (p *pieces) Undo() error {
 	p.reset(p.marked)
+	p.sent = 0
 	return p.c.do("ROLLBACK TO weir_mark")
 }
 
@@ -154,7 +157,7 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) error {
 			return err
 		}
 	}
-	before := p.counts()
+	before, sent := p.counts(), p.sent
 	for i, w := range p.writers {
 		if w != nil {
 			w.written, w.piece, w.inPiece = nil, rows[i], nil
@@ -166,6 +169,7 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) error {
 	}
 	table, err := p.rows(rows)
 	if err != nil {
+		p.sent = sent
 		p.reset(before)
 		for _, w := range p.writers {
 			if w != nil {
@@ -225,7 +229,12 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 		if len(rows[table]) == 0 {
 			return nil
 		}
-		at, err := p.writers[table].rows(p.ctx, rows[table], now)
+		at, err := p.writers[table].rows(p.ctx, rows[table], now, func(n int) {
+			if now != deleted {
+				p.sent += n
+				p.f.TellSent(p.sent)
+			}
+		})
 		if isRefusal(err) {
 			if p.writers[table].swept != nil || at >= len(given[table]) { // the row is none of those given
 				at = -1

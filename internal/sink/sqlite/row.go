@@ -94,8 +94,8 @@ const (
 func (p phase) has(r *fold.Row) bool { return p == allRows || r.Deleted == (p == deleted) }
 
 // rows writes rows up to one that the database rejects, and returns its index with the
-// error.
-func (w *writer) rows(ctx context.Context, rows []*fold.Row, now phase) (at int, err error) {
+// error. It calls sent with how many it has written, some at a time.
+func (w *writer) rows(ctx context.Context, rows []*fold.Row, now phase, sent func(n int)) (at int, err error) {
 	find, write := func(*portion) error { return nil }, w.portion
 	if w.versions != nil {
 		if now == deleted { // which rows they are was found with the others
@@ -107,6 +107,7 @@ func (w *writer) rows(ctx context.Context, rows []*fold.Row, now phase) (at int,
 	err = w.ahead(ctx, rows, find, func(p *portion) error {
 		n, err := write(p, now)
 		at += n
+		sent(n)
 		return err
 	})
 	if err == nil && w.versions != nil {
