@@ -8,25 +8,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// otherArg has the program of the tests say something that is no answer, and stay.
-const otherArg = "other"
-
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == fillQueue { // as queueStory starts it
 		fmt.Fprintln(os.Stderr, run(context.Background(), os.Args[1:], os.Stdout))
 		os.Exit(1)
-	}
-	if len(os.Args) > 1 && os.Args[1] == otherArg {
-		fmt.Println("other")
-		time.Sleep(time.Hour)
 	}
 	os.Exit(testpg.Tests{M: m}.Run())
 }
@@ -61,22 +51,5 @@ func TestRun_EachStory(t *testing.T) {
 	}
 	if err := run(t.Context(), []string{"lader"}, os.Stderr); err == nil || !strings.Contains(err.Error(), "name one story") {
 		t.Error(err)
-	}
-}
-
-// noSchemaIsLeft demands that stories left none in a database.
-func noSchemaIsLeft(t *testing.T, url string) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	var left int
-	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'weir_bench%'").Scan(&left); err != nil {
-		t.Fatal(err)
-	}
-	if left != 0 {
-		t.Errorf("they left %d schemas", left)
 	}
 }

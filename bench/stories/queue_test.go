@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,19 +66,6 @@ func TestQueue_CountsLinesAndSyncs(t *testing.T) {
 	}
 }
 
-// TestQueue_LeavesNothing wherever it is interrupted.
-func TestQueue_LeavesNothing(t *testing.T) {
-	testcheck.Only(t)
-	for range 10 {
-		ctx, cancel := context.WithTimeout(t.Context(), rand.N(300*time.Millisecond))
-		_, err := queues(ctx, t, QueueConfig{Lines: 1000, Requests: []int{10}, For: 50 * time.Millisecond, Runs: 100})
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("an interrupt is %v", err)
-		}
-	}
-}
-
 // TestQueue_SeesWhatIsMissing: lines that are taken out are compared with those that were put in.
 func TestQueue_SeesWhatIsMissing(t *testing.T) {
 	testcheck.Only(t)
@@ -103,27 +88,5 @@ func TestQueue_SeesWhatIsMissing(t *testing.T) {
 		if err := q.close(); err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-// TestQueue_ProcessEnds: a process that does not fill the queue is an error, with what it said.
-func TestQueue_ProcessEnds(t *testing.T) {
-	testcheck.Only(t)
-	c := QueueConfig{Lines: 10, For: time.Minute, Runs: 1, Log: logtest.New(t), Fill: func(ctx context.Context, queue, dir, level string) *exec.Cmd {
-		return exec.CommandContext(ctx, os.Args[0], fillQueue, "none", dir, level)
-	}}
-	if _, err := c.kills(t.Context(), t.TempDir(), queueKinds[0], sink.Full); err == nil || !strings.Contains(err.Error(), `there is no queue "none"`) {
-		t.Error(err)
-	}
-}
-
-// TestQueue_OtherProcess: one that says something else is killed.
-func TestQueue_OtherProcess(t *testing.T) {
-	testcheck.Only(t)
-	c := QueueConfig{Lines: 10, For: time.Minute, Runs: 1, Log: logtest.New(t), Fill: func(ctx context.Context, _, _, _ string) *exec.Cmd {
-		return exec.CommandContext(ctx, os.Args[0], otherArg)
-	}}
-	if _, err := c.kills(t.Context(), t.TempDir(), queueKinds[0], sink.Full); err == nil {
-		t.Error("it is no error")
 	}
 }

@@ -32,8 +32,6 @@ type ReadersConfig struct {
 	For     time.Duration // how long each number of readers asks each query
 	Runs    int
 	Log     *slog.Logger
-
-	period time.Duration // of weir's batches; 0: a second
 }
 
 // A ReadersResult is what was measured.
@@ -254,7 +252,7 @@ func (w *readersWork) sync(ctx context.Context, rate float64, p *progress.Progre
 	}
 	to := &countingSink{db, &w.flushes}
 	w.jobs++ // none resumes another
-	return ladder.RunJob(ctx, job.Config{Sources: []string{w.feed}, Job: fmt.Sprint(w.jobs), BatchRows: 100_000, BatchPeriod: w.c.period, MaxRate: rate, Buffer: 64 << 20,
+	return ladder.RunJob(ctx, job.Config{Sources: []string{w.feed}, Job: fmt.Sprint(w.jobs), BatchRows: 100_000, MaxRate: rate, Buffer: 64 << 20,
 		Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: readersColumns + 1}}}, Log: discard}, to, p)
 }
 

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -75,21 +73,6 @@ func TestRoundtrips_StopRowByRow(t *testing.T) {
 	if text := r.Page().Result; !strings.Contains(text, "1,000 messages of 2 tables with 5ms added: row by row ") || !strings.Contains(text, "which takes 1 round trip.") {
 		t.Error(text)
 	}
-}
-
-// TestRoundtrips_LeavesNothing wherever it is interrupted.
-func TestRoundtrips_LeavesNothing(t *testing.T) {
-	testcheck.Only(t)
-	url := testpg.New(t)
-	for range 10 {
-		ctx, cancel := context.WithTimeout(t.Context(), rand.N(200*time.Millisecond))
-		_, err := roundtripsOf(ctx, t, url, RoundtripsConfig{Rows: 50, Tables: []int{3}, Delays: []time.Duration{time.Millisecond}, For: time.Minute, Runs: 10})
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("an interrupt is %v", err)
-		}
-	}
-	noSchemaIsLeft(t, url)
 }
 
 func TestRoundtrips_NeedPostgres(t *testing.T) {

@@ -2,7 +2,6 @@ package fold_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/schema"
-	"github.com/weirsync/weir/internal/sink/sinktest"
 )
 
 // change is what a line says, with another op.
@@ -22,56 +20,6 @@ func change(t *testing.T, names *feed.Names, o fold.Options, line string, op fol
 	c := fold.NewMapper(names, o).Map(&l)
 	c.Op = op
 	return &c
-}
-
-// TestAdd_ReplaceIsDeleteAndUpsert: a row that is replaced is one that was deleted and set, by
-// messages of one version; taken apart, too.
-func TestAdd_ReplaceIsDeleteAndUpsert(t *testing.T) {
-	sinktest.Seeds(t, 100, func(t *testing.T, rnd *rand.Rand) {
-		o := fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Log: logtest.New(t)}
-		if scope := []fold.Scope{"", fold.ColumnScope, fold.RowScope}[rnd.IntN(3)]; scope != "" {
-			o.Version, o.Scope = "v", scope
-		}
-		table := schema.Table{Name: "t", Exists: true, HasConstraints: true, Key: []int{0}, Columns: []schema.Column{
-			{Name: "id", Key: true}, {Name: "a"}, {Name: "b", Default: "1"}}}
-		names := &feed.Names{}
-		folders := [2]*fold.Folder{fold.NewFolder(names, table, o), fold.NewFolder(names, table, o)}
-		var batches [2]fold.Batch
-		var lines []string
-		for range 1 + rnd.IntN(9) {
-			line := fmt.Sprintf(`{"id":%d,"v":%d`, rnd.IntN(2), rnd.IntN(4))
-			for _, column := range []string{"a", "b"} {
-				if rnd.IntN(2) == 0 {
-					line += fmt.Sprintf(`,%q:%d`, column, rnd.IntN(9))
-				}
-			}
-			line += "}"
-			op := fold.Op(rnd.IntN(3))
-			lines = append(lines, fmt.Sprint(line, " ", op))
-			apart := []fold.Op{op}
-			if op == fold.Replace {
-				apart = []fold.Op{fold.Delete, fold.Upsert}
-			}
-			for i, ops := range [][]fold.Op{{op}, apart} {
-				for _, op := range ops {
-					if err := folders[i].Add(&batches[i], change(t, names, o, line, op), fold.Place{}); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-		}
-		var got, merged [2]string
-		for i := range batches {
-			b := &batches[i]
-			folders[i].Seal(b)
-			got[i] = dump(b)
-			all := []*fold.Batch{b}
-			merged[i] = dumpRows(b, fold.Merge(all, fold.Messages(all))[0])
-		}
-		if got[0] != got[1] || merged[0] != got[0] || merged[1] != got[0] {
-			t.Errorf("%+v\n%s\ngive\n%s\nand\n%s, merged from single messages\n%s\nand\n%s", o, strings.Join(lines, "\n"), got[0], got[1], merged[0], merged[1])
-		}
-	})
 }
 
 // TestAdd_TablesShareAScan: one line's fields go to several tables, which find their own among
@@ -174,3 +122,68 @@ func TestFolders_ADeleteMakesNoColumn(t *testing.T) {
 		}
 	}
 }
+
+// TestAdd_Splits: a set is written before a message by which the database would decide otherwise, whether
+// a row may be deleted, than when the delete came.
+func TestAdd_Splits(t *testing.T) {
+	names := &feed.Names{}
+	type about struct {
+		op    fold.Op
+		table int
+		key   int
+	}
+	const planes, flights, crews = 0, 1, 2 // flights name planes, and so do the members of crews
+	for _, c := range []struct {
+		name   string
+		splits bool // before the last message
+		feed   [][]about
+	}{
+		{"the row is written after its delete", true, [][]about{{{fold.Delete, planes, 1}}, {{fold.Upsert, planes, 1}}}},
+		{"another row is written", false, [][]about{{{fold.Delete, planes, 1}}, {{fold.Upsert, planes, 2}}}},
+		{"a row is named after a delete", true, [][]about{{{fold.Delete, planes, 1}}, {{fold.Upsert, flights, 1}, {fold.Ensure, planes, 2}}}},
+		{"a row that may name the deleted one is deleted", true, [][]about{{{fold.Delete, planes, 1}}, {{fold.Delete, flights, 1}}}},
+		{"a row is deleted whose members may name the deleted one", true, [][]about{{{fold.Delete, planes, 1}}, {{fold.Delete, crews, 1}}}},
+		{"a row is deleted that was named", true, [][]about{{{fold.Upsert, flights, 1}, {fold.Ensure, planes, 1}}, {{fold.Delete, planes, 1}}}},
+		{"another row is deleted", false, [][]about{{{fold.Upsert, flights, 1}, {fold.Ensure, planes, 1}}, {{fold.Delete, planes, 2}}}},
+		{"flights are deleted before a plane", false, [][]about{{{fold.Delete, flights, 1}}, {{fold.Delete, planes, 1}}}},
+		{"one message deletes and makes a row", false, [][]about{{{fold.Upsert, flights, 1}}, {{fold.Delete, planes, 1}, {fold.Upsert, flights, 1}, {fold.Ensure, planes, 1}}}},
+	} {
+		for _, unsplit := range []bool{false, true} {
+			var folders fold.Folders
+			o := fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Log: logtest.New(t)}
+			for i, refs := range [][]schema.Ref{nil, {{Column: 1, From: []int{1}, Table: planes}}, nil, {{Column: 1, From: []int{1}, Table: planes}}} {
+				table := schema.Table{Name: fmt.Sprint("t", i), Exists: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Key: true}, {Name: "plane"}}, Refs: refs}
+				folders = append(folders, fold.NewFolder(names, table, o))
+			}
+			if err := folders.Nest(crewed{}); err != nil {
+				t.Fatal(err)
+			}
+			set := fold.NewSet(len(folders))
+			set.Unsplit = unsplit
+			for i, message := range c.feed {
+				var changes []fold.TableChange
+				for _, x := range message {
+					changes = append(changes, fold.TableChange{Table: x.table, Change: *change(t, names, o, fmt.Sprintf(`{"id":%d}`, x.key), x.op)})
+				}
+				_, err := folders.Add(set, changes, fold.Place{})
+				if last := i == len(c.feed)-1; (err == fold.ErrSplit) != (last && c.splits && !unsplit) || err != nil && err != fold.ErrSplit {
+					t.Errorf("%s, unsplit %v: message %d: %v", c.name, unsplit, i, err)
+				}
+			}
+		}
+	}
+}
+
+// crewed is the nesting of four tables: rows of the last belong to rows of the one before it.
+type crewed struct{ fold.Nesting }
+
+func (crewed) Parent(table int) (int, []string) {
+	if table == 3 {
+		return 2, []string{"id"}
+	}
+	return -1, nil
+}
+
+func (crewed) Set(int) bool { return false }
+
+func (crewed) SetColumn(int) string { return "" }

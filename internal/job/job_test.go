@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib"
 	"go.uber.org/goleak"
+	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -22,6 +22,7 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
@@ -110,82 +111,11 @@ func randomValue(r *rand.Rand, column int) any {
 	return randomValue(r, r.IntN(5)) // a column of all kinds
 }
 
-// randomFeed makes lines, some of which are no messages.
-func randomFeed(r *rand.Rand, n int) []string {
-	feed := make([]string, n)
-	ids := 1 + r.IntN(n/4+1)
-	for i := range feed {
-		id := r.IntN(ids)
-		var b strings.Builder
-		switch r.IntN(4) { // three spellings of one key
-		case 0:
-			fmt.Fprintf(&b, `{"id":%d`, id)
-		case 1:
-			fmt.Fprintf(&b, `{"\u0069d":"%d"`, id)
-		default:
-			fmt.Fprintf(&b, `{"id":"%d"`, id)
-		}
-		if r.IntN(10) == 0 {
-			b.WriteString(`,"op":"delete"`)
-		}
-		for range r.IntN(6) {
-			c := r.IntN(12)
-			v, _ := json.Marshal(randomValue(r, c))
-			fmt.Fprintf(&b, `,"c %d":%s`, c, v)
-		}
-		b.WriteByte('}')
-		if feed[i] = b.String(); r.IntN(30) == 0 {
-			m := feed[i]
-			feed[i] = []string{m[:len(m)-1], "nonsense", "[1]", `{"c 1":1}`, `{"id":null}`, m + "}", "{\"id\":\"\xff\"}"}[r.IntN(7)]
-		}
-	}
-	return feed
-}
-
-// plainFold is the table that a feed makes, and how many of its lines are bad.
-func plainFold(feed []string) (want *foldtest.Table, bad int) {
-	want = foldtest.NewTable(foldtest.Rules{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500}, foldtest.Limits{})
-	for _, line := range feed {
-		if want.Apply([]byte(line)) != nil {
-			bad++
-		}
-	}
-	return want, bad
-}
-
 func write(t *testing.T, path string, feed []string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(strings.Join(feed, "\n")+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func run(t *testing.T, dest, feed string, fromStart bool) *progress.Progress {
-	t.Helper()
-	db := openSink(t, dest)
-	defer db.Close()
-	claims := openClaims(t, dest)
-	defer claims.Close()
-	rejects, err := job.ParseRejects("table")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := progress.New("t")
-	err = job.Run(t.Context(), job.Config{
-		Sources: []string{feed}, Job: "t", BatchRows: 1000, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30, FromStart: fromStart,
-		Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500}}},
-		Log:    logtest.New(t),
-	}, db, claims, p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-// compare checks the table t against the fold, cell by cell.
-func compare(t *testing.T, dest string, fold *foldtest.Table) {
-	t.Helper()
-	compareTable(t, dest, "t", fold)
 }
 
 func compareTable(t *testing.T, dest, table string, fold *foldtest.Table) {
@@ -262,61 +192,33 @@ func query(t *testing.T, dest, q string) string {
 	return s.String
 }
 
-// TestSync_AgainChangesNothing folds the whole feed on top of itself.
-func TestSync_AgainChangesNothing(t *testing.T) {
-	sinktest.Seeds(t, 10, func(t *testing.T, r *rand.Rand) {
-		path := filepath.Join(t.TempDir(), "feed.jsonl")
-		write(t, path, randomFeed(r, 300))
-		for kind, dest := range destinations(t) {
-			t.Run(kind, func(t *testing.T) { again(t, path, dest) })
-		}
-	})
-}
-
-func again(t *testing.T, path, dest string) {
-	run(t, dest, path, false)
-	p := run(t, dest, path, true)
-	if did := p.Snapshot().Tables[0]; did.Inserted+did.Updated+did.Deleted != 0 {
-		t.Errorf("%d rows were written again", did.Inserted+did.Updated+did.Deleted)
-	}
-	if p := run(t, dest, path, false); p.Snapshot().Lines != 0 {
-		t.Errorf("a file that is done was read again: %d lines", p.Snapshot().Lines)
-	}
-}
-
 // TestSync_ServerRestored: a server that does not wait for its disk is killed
 // again and again, and what it had acknowledged is read again.
 func TestSync_ServerRestored(t *testing.T) {
 	s := testpg.Start(t, "fsync=on")
 	dest := s.Database(t)
-	feed := randomFeed(rand.New(rand.NewPCG(1, 0)), 3000)
+	feed := routedFeed(rand.New(rand.NewPCG(1, 0)), 3000)
 	path := filepath.Join(t.TempDir(), "feed.jsonl")
 	write(t, path, feed)
-	want, bad := plainFold(feed)
+	want, bad := plainTables(t, feed)
+	target := &restoredServer{t: t, server: s}
+	c, behind := tablesConfig(t, path, twoTables...), 0
+	c.BatchRows, c.Log = 30, logtest.To(func(text string) {
+		if strings.Contains(text, "was restored to an earlier state") {
+			behind++
+		}
+	})
 	db := openSink(t, dest)
 	defer db.Close()
-	target := &restoredServer{Sink: sink.Retry(db, time.Minute, func(*sink.Error) {}), t: t, server: s}
-	rejects, _ := job.ParseRejects("table")
-	behind := 0
-	err := job.Run(t.Context(), job.Config{
-		Sources: []string{path}, Job: "t", BatchRows: 30, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30,
-		Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500}}},
-		Log: logtest.To(func(text string) {
-			if strings.Contains(text, "was restored to an earlier state") {
-				behind++
-			}
-		})}, target, sink.RetryClaims(openClaims(t, dest), time.Minute, func(*sink.Error) {}), progress.New("t"))
-	if err != nil {
+	target.Sink = sink.Retry(db, time.Minute, func(*sink.Error) {})
+	if err := job.Run(t.Context(), c, target, sink.RetryClaims(openClaims(t, dest), time.Minute, func(*sink.Error) {}), progress.New(twoTables...)); err != nil {
 		t.Fatal(err)
 	}
 	if behind != target.kills || behind == 0 {
 		t.Errorf("did not exercise: of %d kills the server was restored to an earlier state after %d", target.kills, behind)
 	}
 	t.Logf("the server was killed %d times and lost commits %d times", target.kills, behind)
-	compare(t, dest, want)
-	if n := query(t, dest, "SELECT count(*) || ' ' || count(DISTINCT line) FROM weir_rejects"); n != fmt.Sprint(bad, " ", bad) {
-		t.Errorf("rejected lines, and different ones: %s, want %d", n, bad)
-	}
+	compareTables(t, dest, want, bad)
 }
 
 // restoredServer is a sink whose server is killed after some of its flushes.
@@ -346,32 +248,196 @@ func (g *restoredServer) Flush(ctx context.Context, f *sink.Flush) (sink.Result,
 // TestSync_PeriodWritesASlowPipe sends lines through a pipe that stays open, and
 // expects them in the table before it is closed.
 func TestSync_PeriodWritesASlowPipe(t *testing.T) {
-	db := openSink(t, filepath.Join(t.TempDir(), "t.db"))
-	defer db.Close()
 	r, w := io.Pipe()
-	flushed := make(chan int, 10)
-	p := progress.New("t")
-	p.Observe(func(f progress.Flush) { flushed <- f.Rows })
-	rejects, _ := job.ParseRejects("table")
-	done := make(chan error, 1)
-	go func() {
-		done <- job.Run(t.Context(), job.Config{Sources: []string{"-"}, Job: "t", BatchRows: 1000, Buffer: 1 << 20, BatchPeriod: 20 * time.Millisecond,
-			Rejects: rejects, Source: source.Options{Stdin: r}, Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: 10}}},
-			Log: logtest.New(t)}, db, nil, p)
-	}()
-	for i := range 3 {
-		fmt.Fprintf(w, "{\"id\":%d}\n", i)
-		select {
-		case n := <-flushed:
-			if n != 1 {
-				t.Errorf("a batch of %d rows", n)
+	c := configOf(t, "-", "fail")
+	c.Source.Stdin = r
+	next := int64(0)
+	p, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), nil, func(p *progress.Progress) bool {
+		if p.Snapshot().Batches == next { // that of the last line was written
+			if next++; next <= 3 {
+				fmt.Fprintf(w, "{\"id\":%d}
+", next)
+			} else {
+				w.Close()
 			}
-		case <-time.After(2 * time.Minute):
-			t.Fatal("the line was not written while the pipe was open")
 		}
+		return false
+	})
+	if err != nil || p.Snapshot().Batches != 3 {
+		t.Errorf("%d batches, %v", p.Snapshot().Batches, err)
 	}
-	w.Close()
-	if err := <-done; err != nil {
+}
+
+// TestBatches_ByMemory: a file is folded as far as memory allows; if all of its rows are new, waiting would save nothing,
+// and batches are written while it is read.
+func TestBatches_ByMemory(t *testing.T) {
+	const messages = 240_000
+	for name, test := range map[string]struct {
+		repeats     int // messages of each id
+		buffer      int64
+		least, most int64 // batches
+	}{
+		"in one batch":                   {2, 1 << 30, 1, 1},
+		"all rows are new":               {1, 1 << 30, 2, 3},
+		"as much as the buffer may hold": {2, 8 << 20, 2, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			feed := make([]string, messages)
+			for i := range feed {
+				feed[i] = fmt.Sprintf(`{"id":%d,"a":%d}`, i/test.repeats, i)
+			}
+			dir := t.TempDir()
+			path := filepath.Join(dir, "feed.jsonl")
+			write(t, path, feed)
+			c := configOf(t, path, "fail")
+			c.BatchRows, c.BatchPeriod, c.Buffer = 0, 0, test.buffer
+			dest := filepath.Join(dir, "t.db")
+			p, _ := runAll(t, c, dest)
+			if got := p.Snapshot().Batches; got < test.least || got > test.most {
+				t.Errorf("%d batches, want %d to %d", got, test.least, test.most)
+			}
+			if got, want := query(t, dest, "SELECT count(*) || ' ' || max(a) FROM t"), fmt.Sprint(messages/test.repeats, " ", messages-1); got != want {
+				t.Errorf("the table is %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// lateCommit is a database that a run has asked for its table just before the last commit of
+// another one came, which was killed.
+type lateCommit struct {
+	sink.Sink
+	asked bool
+}
+
+func (l *lateCommit) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
+	if !l.asked {
+		l.asked = true
+		return []schema.Table{{Name: wanted[0].Name}}, nil
+	}
+	return l.Sink.Tables(ctx, wanted...)
+}
+
+func TestSync_TheTableIsMadeByALateCommit(t *testing.T) {
+	dir := t.TempDir()
+	feed, db := filepath.Join(dir, "feed.jsonl"), filepath.Join(dir, "t.db")
+	if err := os.WriteFile(feed, []byte("{\"id\":1}\n{\"id\":2}\n"), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	c := configOf(t, feed, "table")
+	if _, err := runUntil(t, c, db, nil, never); err != nil {
+		t.Fatal(err)
+	}
+	late := &lateCommit{}
+	if _, err := runUntil(t, c, db, func(s sink.Sink) sink.Sink { late.Sink = s; return late }, never); err != nil || !late.asked {
+		t.Errorf("the run ended with %v", err)
+	}
+}
+
+// TestSync_ConstraintAddedMeanwhile: what a constraint rejects that a table gets during the
+// run is found message by message, though the batch at hand has not kept its messages.
+func TestSync_ConstraintAddedMeanwhile(t *testing.T) {
+	var feed []string
+	for i := range 100 {
+		feed = append(feed, fmt.Sprintf(`{"id":%d,"n":%d}`, i, i))
+	}
+	feed = append(feed, `{"id":7,"a":"kept"}`, `{"id":7,"n":3,"a":"lost"}`, `{"id":200,"n":200}`)
+	path := filepath.Join(t.TempDir(), "feed.jsonl")
+	write(t, path, feed)
+	for kind, dest := range destinations(t) {
+		t.Run(kind, func(t *testing.T) {
+			again := 0
+			c := configOf(t, path, "table")
+			c.BatchRows, c.BatchPeriod, c.Log = 10, 0, logtest.To(func(text string) {
+				if strings.Contains(text, "reading again") {
+					again++
+				}
+			})
+			if _, err := runUntil(t, c, dest, func(db sink.Sink) sink.Sink { return &addsIndex{Sink: db, t: t, dest: dest} }, never); err != nil {
+				t.Fatal(err)
+			}
+			if again != 1 {
+				t.Errorf("the source was read again %d times", again)
+			}
+			if got := query(t, dest, "SELECT count(*) || ' ' || sum(n) FROM t"); got != "101 5150" {
+				t.Errorf("rows and their sum: %s", got)
+			}
+			if got := query(t, dest, "SELECT n || ' ' || a FROM t WHERE id = 7"); got != "7 kept" {
+				t.Errorf("the row of which a message was rejected is %s", got)
+			}
+			if got := query(t, dest, "SELECT count(*) || ' ' || max(line) FROM weir_rejects"); got != "1 102" {
+				t.Errorf("rejected lines, and the last: %s", got)
+			}
+		})
+	}
+}
+
+// execSQL runs a statement as another program does.
+func execSQL(t *testing.T, dest, statement string) {
+	t.Helper()
+	driver := "pgx"
+	if !isPostgres(dest) {
+		driver = "sqlite"
+	}
+	db, err := sql.Open(driver, dest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), statement); err != nil {
+		t.Error(err)
+	}
+}
+
+// addsIndex is a sink whose table gets a unique index behind the third flush.
+type addsIndex struct {
+	sink.Sink
+	t       *testing.T
+	dest    string
+	flushes int
+}
+
+func (a *addsIndex) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
+	res, err := a.Sink.Flush(ctx, f)
+	if a.flushes++; err == nil && a.flushes == 3 {
+		execSQL(a.t, a.dest, "CREATE UNIQUE INDEX other ON t (n)")
+	}
+	return res, err
+}
+
+// TestProgress_Pending: lines are pending until they are committed, also when their numbers begin
+// again with another file.
+func TestProgress_Pending(t *testing.T) {
+	for name, period := range map[string]time.Duration{"committed at once": time.Millisecond, "not at all": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "feed.jsonl")
+			for name, text := range map[string]string{path: "{\"id\":1}\nbad\n{\"id\":2}\n\n", path + ".new": "{\"id\":3}\n{\"id\":4}\n"} {
+				if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := configOf(t, path, "table")
+			c.Source.Follow, c.BatchPeriod = true, period
+			pending := func(lines int64) int64 {
+				if period == time.Hour {
+					return lines
+				}
+				return 0
+			}
+			p, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), nil, func(p *progress.Progress) bool {
+				s := p.Snapshot()
+				if s.Lines == 4 && s.Pending == pending(4) {
+					_ = os.Rename(path+".new", path) // the second time there is none
+				}
+				return s.Lines == 6 && s.Pending == pending(6) && s.Lanes[0].Pending == s.Pending
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := p.Snapshot()
+			if s.Pending != 0 || s.Lanes[0].Open || s.Lanes[0].LastMessage.IsZero() || s.Lanes[0].Rejected != 1 || s.Tables[0].Messages != 4 {
+				t.Errorf("at the end: %+v", s)
+			}
+		})
 	}
 }

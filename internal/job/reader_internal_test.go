@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,8 +12,44 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/source"
 )
+
+// TestReader_FillsABatchWhileItIsBehind: a batch of a followed file or of Kafka is written after its period if there is
+// nothing more to read, else after the longer one.
+func TestReader_FillsABatchWhileItIsBehind(t *testing.T) {
+	for name, test := range map[string]struct {
+		age            time.Duration
+		prompt, behind bool
+		due            bool
+	}{
+		"before its period":                {time.Second / 4, true, true, false},
+		"with more to read":                {2 * time.Second, false, true, false},
+		"with more to read, for long":      {catchUpPeriod + time.Second, false, true, true},
+		"with nothing to read":             {2 * time.Second, false, false, true},
+		"promptly, whatever there is more": {2 * time.Second, true, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rd := &reader{run: &run{}, scans: &scanPool{events: make(chan *event, 1)}, free: make(chan *set, 2), set: &set{Set: fold.NewSet(0)}}
+			rd.free <- nil
+			rd.set.first, rd.set.period, rd.set.prompt = time.Now().Add(-test.age), time.Second, test.prompt
+			e := &event{ready: make(chan struct{}, 1)}
+			e.ready <- struct{}{}
+			if test.behind {
+				rd.scans.events <- e
+			} else {
+				time.AfterFunc(10*time.Millisecond, func() { close(rd.scans.events) })
+			}
+			if _, err := rd.next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if due := rd.set.first.IsZero(); due != test.due { // an empty set that is handed over begins again
+				t.Errorf("written: %v, want %v", due, test.due)
+			}
+		})
+	}
+}
 
 // pausing gives blocks, with a pause between them.
 type pausing struct {
@@ -128,4 +165,18 @@ func TestScanPool_LongBlocksOfSourcesThatEnd(t *testing.T) {
 		}
 		<-ended
 	})
+}
+
+// TestChanges_Envelope: a preset that means something else is another setting, whatever its name.
+func TestChanges_Envelope(t *testing.T) {
+	f := func(was, is, want string) {
+		t.Helper()
+		words, rebuild, _ := changes(&settings{Flags: map[string]string{"envelope": was}}, &settings{Flags: map[string]string{"envelope": is}})
+		if !slices.Equal(words, []string{want}) || !rebuild {
+			t.Errorf("%q: %v", words, rebuild)
+		}
+	}
+	f("debezium sha256:1", "debezium sha256:2", "--envelope has changed")
+	f("debezium sha256:1", "maxwell sha256:2", `--envelope was "debezium" and is "maxwell"`)
+	f("", "maxwell sha256:2", `--envelope was not set and is "maxwell"`)
 }
