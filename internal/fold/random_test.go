@@ -17,40 +17,70 @@ import (
 	"github.com/weirsync/weir/internal/sink/sinktest"
 )
 
+// A message is a line, or one that replaces a row or demands that it exist.
+type message struct {
+	line string
+	op   fold.Op // Upsert: what the line says
+}
+
+// apply applies a message to the plain fold, and reports whether it was taken.
+func (m message) apply(model *foldtest.Table, rules foldtest.Rules) bool {
+	switch m.op {
+	case fold.Ensure:
+		if !model.Has("1") {
+			model.Stub(foldtest.MustParse("1"))
+		}
+		return true
+	case fold.Replace: // a delete and what the line says, of one version; or neither
+		if randomTable(rules).Apply([]byte(m.line)) != nil || model.Apply([]byte(m.line[:len(m.line)-1]+`,"op":"delete"}`)) != nil {
+			return false
+		}
+	}
+	return model.Apply([]byte(m.line)) == nil
+}
+
+// randomTable is the plain fold's table.
+func randomTable(rules foldtest.Rules) *foldtest.Table {
+	number := func(v foldtest.Value) bool { return v.Kind == foldtest.Number }
+	return foldtest.NewTable(rules, foldtest.Limits{}, foldtest.Column{Name: "id"}, foldtest.Column{Name: "v"}, foldtest.Column{Name: "a"}, foldtest.Column{Name: "n", Takes: number},
+		foldtest.Column{Name: "d", Default: foldtest.MustParse(`"dflt"`)}, foldtest.Column{Name: "e", Takes: number, Default: foldtest.MustParse("5")})
+}
+
 // TestFold_DoesNotDependOnWhereABatchEnds folds random feeds in batches that end
-// anywhere, and by several folders, into a database of a few maps, and demands what the
+// anywhere, and by several folders, with their rows prefetched or not, into a database of a few maps, and demands what the
 // plain fold of message after message has: its rows and its rejected lines. Where the
 // table had rows before versions began, which that fold does not know, it demands what
 // batches of one message have.
 func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
-	feeds, versions, defaults, late, renewed := 0, 0, 0, 0, 0
-	sinktest.Seeds(t, 200, func(t *testing.T, rnd *rand.Rand) {
+	feeds, versions, defaults, late, renewed, replaced, ensured := 0, 0, 0, 0, 0, 0, 0
+	sinktest.Seeds(t, 400, func(t *testing.T, rnd *rand.Rand) {
 		rules := foldtest.Rules{Key: []string{"id"}, KeepNull: rnd.IntN(4) == 0}
-		switch rnd.IntN(4) {
+		switch rnd.IntN(5) {
 		case 0:
 			rules.FillOnly = true
-		case 1:
+		case 1, 2:
 			rules.Version = "v"
-		case 2:
+		case 3:
 			rules.Version, rules.RowScope = "v", true
 		}
 		if !rules.FillOnly {
 			rules.DeleteField, rules.DeleteValue = "op", "delete"
 		}
 		lines := randomLines(rnd, rules, 1+rnd.IntN(1+rnd.IntN(80)))
-		var before []string
-		if rules.Version != "" && rnd.IntN(2) == 0 {
+		if rnd.IntN(12) == 0 { // less is not prefetched
+			lines[rnd.IntN(len(lines))] = message{line: `{"id":1,"v":3,"d":"x","a":"` + strings.Repeat("x", 1<<20) + `"}`}
+		}
+		var before []message
+		if rules.Version != "" && rnd.IntN(4) == 0 {
 			before = randomLines(rnd, foldtest.Rules{}, 1+rnd.IntN(6))
 		}
-		number := func(v foldtest.Value) bool { return v.Kind == foldtest.Number }
-		columns := []foldtest.Column{{Name: "id"}, {Name: "v"}, {Name: "a"}, {Name: "n", Takes: number},
-			{Name: "d", Default: foldtest.MustParse(`"dflt"`)}, {Name: "e", Takes: number, Default: foldtest.MustParse("5")}}
-		model := foldtest.NewTable(rules, foldtest.Limits{}, columns...)
+		model := randomTable(rules)
 		var rejects []int
-		for i, l := range lines {
-			if model.Apply([]byte(l)) != nil {
+		for i, m := range lines {
+			if !m.apply(model, rules) {
 				rejects = append(rejects, i)
 			}
+			replaced, ensured = replaced+int(m.op&fold.Replace/fold.Replace), ensured+int(m.op/fold.Ensure)
 		}
 		want := map[string]string{}
 		for k, row := range model.Rows() {
@@ -60,6 +90,7 @@ func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
 		for _, cuts := range []int{1, len(lines), 1 + rnd.IntN(len(lines)), 0, 0} {
 			db := &mapDB{rows: map[string]map[string]string{}, states: map[string][]byte{}}
 			db.sync(t, foldtest.Rules{Key: rules.Key}, before, func() int { return 1 })
+			db.ahead = rnd.IntN(2) == 0
 			if rnd.IntN(2) == 0 {
 				db.apart = rnd
 			}
@@ -73,8 +104,8 @@ func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
 				want = db.show()
 			}
 			if !maps.Equal(db.show(), want) || !slices.Equal(got, rejects) {
-				t.Fatalf("%+v\n%s\n--\n%s\nin batches of %d (0: any) become\n%v, rejected %v\nand should be\n%v, rejected %v", rules,
-					strings.Join(before, "\n"), strings.Join(lines, "\n"), cuts, db.show(), got, want, rejects)
+				t.Fatalf("%+v\n%.300s\n--\n%.3000s\nin batches of %d (0: any) become\n%.300s, rejected %v\nand should be\n%.300s, rejected %v", rules,
+					fmt.Sprint(before), fmt.Sprint(lines), cuts, fmt.Sprint(db.show()), got, fmt.Sprint(want), rejects)
 			}
 			late += db.resets
 			renewed += db.renewed
@@ -88,21 +119,49 @@ func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
 			}
 		}
 	})
-	if feeds >= 200 && (versions < 50 || defaults < 50 || late < 50 || renewed < 50) {
-		t.Errorf("did not exercise: %d feeds with versions, %d defaults, %d columns that a late delete took, %d states that were renewed", versions, defaults, late, renewed)
+	if feeds >= 400 && min(versions, defaults, late, renewed, replaced, ensured) < 50 {
+		t.Errorf("did not exercise: %d feeds with versions, %d defaults, %d columns that a late delete took, %d states that were renewed, %d rows replaced, %d demanded", versions, defaults, late, renewed, replaced, ensured)
 	}
 }
 
 // randomLines makes messages with equal names, values that do not fit, nulls, versions
-// of all kinds, deletes, and columns that have a default.
-func randomLines(rnd *rand.Rand, rules foldtest.Rules, n int) (lines []string) {
+// of all kinds, deletes, columns that have a default, and a few that are no messages.
+func randomLines(rnd *rand.Rand, rules foldtest.Rules, n int) (lines []message) {
 	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
+	if rules.Key != nil && rnd.IntN(2) == 0 { // few, of one row
+		for range 2 + n%9 {
+			m := message{fmt.Sprintf(`{"id":1,"v":%d,%q:%d}`, rnd.IntN(4), pick("a", "d", "e"), rnd.IntN(9)), fold.Upsert}
+			switch rnd.IntN(8) {
+			case 0, 1:
+				m = message{`{"id":1}`, fold.Ensure}
+			case 2, 3, 4:
+				m.line = m.line[:len(m.line)-1] + `,"op":"delete"}`
+			case 5:
+				if rules.DeleteField != "" {
+					m.op = fold.Replace
+				}
+			}
+			lines = append(lines, m)
+		}
+		return lines
+	}
 	for range n {
+		op, special := fold.Upsert, rnd.IntN(20)
+		switch {
+		case special == 0:
+			lines = append(lines, message{line: "{"})
+			continue
+		case special < 4 && rules.Key != nil:
+			lines = append(lines, message{`{"id":1}`, fold.Ensure})
+			continue
+		case special < 6 && rules.DeleteField != "":
+			op = fold.Replace
+		}
 		fields := []string{`"id":` + pick("1", `"1"`, "2", `"2"`, "3")}
 		if rnd.IntN(3) > 0 || rules.Version != "" {
 			fields = append(fields, `"v":`+pick("1", "2", "3", `"2"`, "2.0", "10", `"9"`, `"1a"`, `"x"`, "3e0", `"4"`, "5", "6", "7"))
 		}
-		if rnd.IntN(4) == 0 {
+		if rnd.IntN(4) == 0 && op == fold.Upsert {
 			fields = append(fields, `"op":`+pick(`"delete"`, `"delete"`, `"delete"`, `"put"`, "null"))
 		}
 		for range rnd.IntN(5) {
@@ -115,7 +174,7 @@ func randomLines(rnd *rand.Rand, rules foldtest.Rules, n int) (lines []string) {
 		if rnd.IntN(12) > 0 && !slices.ContainsFunc(fields, func(f string) bool { return strings.HasPrefix(f, `"id"`) }) {
 			fields = append(fields, `"id":`+pick("1", "2"))
 		}
-		lines = append(lines, "{"+strings.Join(fields, ",")+"}")
+		lines = append(lines, message{"{" + strings.Join(fields, ",") + "}", op})
 	}
 	return lines
 }
@@ -128,12 +187,13 @@ type mapDB struct {
 	resets  int
 	renewed int        // rows that renew their states
 	apart   *rand.Rand // where set, batches are written in pieces of their messages
+	ahead   bool       // rows are prefetched
 }
 
 var initials = map[string]string{"d": `"dflt"`, "e": "5"}
 
 // sync folds lines in batches of as many as size says, and returns the rejected ones.
-func (db *mapDB) sync(t *testing.T, rules foldtest.Rules, lines []string, size func() int) (rejects []int) {
+func (db *mapDB) sync(t *testing.T, rules foldtest.Rules, messages []message, size func() int) (rejects []int) {
 	o := fold.Options{Key: rules.Key, DeleteField: rules.DeleteField, DeleteValue: rules.DeleteValue, FillOnly: rules.FillOnly,
 		Version: rules.Version, Columns: fold.IgnoreColumns, Log: logtest.New(t)}
 	if rules.KeepNull {
@@ -147,10 +207,28 @@ func (db *mapDB) sync(t *testing.T, rules foldtest.Rules, lines []string, size f
 	}
 	table := schema.Table{Name: "t", Exists: true, HasConstraints: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "v", Type: schema.Text},
 		{Name: "a", Type: schema.Text}, {Name: "n", Type: schema.Number}, {Name: "d", Type: schema.Text, Default: "'dflt'"}, {Name: "e", Type: schema.Number, Default: "5"}}}
-	f, b := fold.NewFolder(&feed.Names{}, table, o), &fold.Batch{}
+	names := &feed.Names{}
+	scan, mapper, lines := feed.NewScanner(names), fold.NewMapper(names, o), make([]feed.Line, len(messages))
+	for i := range lines {
+		lines[i].Scan(scan, nil, []byte(messages[i].line))
+	}
+	f, b := fold.NewFolder(names, table, o), &fold.Batch{}
 	for i, left := 0, size(); i < len(lines); i++ {
+		if db.ahead {
+			f.Prefetch(b, lines, i)
+		}
+		err := error(nil)
+		if lines[i].Err != nil {
+			err = lines[i].Err
+		} else {
+			c := mapper.Map(&lines[i])
+			if messages[i].op != fold.Upsert {
+				c.Op = messages[i].op
+			}
+			err = f.Add(b, &c, fold.Place{Line: int64(i)})
+		}
 		var bad *feed.Error
-		if err := f.Fold(b, []byte(lines[i]), fold.Place{Line: int64(i)}); errors.As(err, &bad) {
+		if errors.As(err, &bad) {
 			rejects = append(rejects, i)
 		} else if err != nil {
 			t.Fatal(err)
@@ -160,7 +238,7 @@ func (db *mapDB) sync(t *testing.T, rules foldtest.Rules, lines []string, size f
 			db.flush(t, b, &table)
 			b.Reset()
 			if left = size(); i%3 == 0 {
-				f = fold.NewFolder(&feed.Names{}, table, o) // another run
+				f = fold.NewFolder(names, table, o) // another run
 			}
 		}
 	}

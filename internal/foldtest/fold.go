@@ -125,7 +125,11 @@ func (t *Table) Has(key ...string) bool {
 // Stub makes a row of a key alone, which is older than all messages. It remembers deletes.
 func (t *Table) Stub(key Value) {
 	t.births++
-	r := &row{cells: map[string]Value{t.Key[0]: key}, versions: map[string]string{}, live: before, born: t.births}
+	r := &row{cells: map[string]Value{}, versions: map[string]string{}, live: before, born: t.births}
+	for _, c := range t.Columns {
+		r.cells[c.Name] = c.Default
+	}
+	r.cells[t.Key[0]] = key
 	if old := t.rows[Key(key.Text)]; old != nil {
 		r.tomb = old.tomb
 	}
