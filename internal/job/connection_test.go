@@ -2,7 +2,6 @@ package job_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -13,12 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink/sinktest"
-	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
 )
 
@@ -151,39 +146,18 @@ func lostConnection(t *testing.T, rnd *rand.Rand, spooled, inclusive, before boo
 	serving.Go(func() { b.serve(t, l) })
 	dir := t.TempDir()
 	dest := filepath.Join(dir, "t.db")
-	db := openSink(t, dest)
-	rejects, _ := job.ParseRejects("table")
-	c := job.Config{
-		Sources: []string{"tcp://" + l.Addr().String()}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000}, Job: "t",
-		Feed:      job.Feed{ResumeField: "pitr", Hello: func(resume string) ([]byte, error) { return []byte("from " + resume + "\n"), nil }},
-		Tables:    []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: 10}}},
-		BatchRows: 1000, BatchPeriod: time.Minute, Buffer: 1 << 20, MaxRejects: 1 << 20, Rejects: rejects, Log: logtest.New(t),
-	}
+	c := configOf(t, "tcp://"+l.Addr().String(), "table")
+	c.BatchPeriod = time.Minute
 	if spooled {
 		c.BatchPeriod, c.Spool = 50*time.Millisecond, spool.Folders{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	p := progress.New("t")
-	ended := make(chan error, 1)
 	// A flush takes longer than it takes to connect again.
-	slow := sinktest.Faulty(db, sinktest.Flushes(func(sinktest.Call) sinktest.Fault { return sinktest.Fault{Delay: 700 * time.Millisecond} }))
-	go func() { ended <- job.Run(ctx, c, slow, openClaims(t, dest), p) }()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	slow := sinktest.Flushes(func(sinktest.Call) sinktest.Fault { return sinktest.Fault{Delay: 700 * time.Millisecond} })
+	if _, err := runUntil(t, c, dest, faulty(slow), func(p *progress.Progress) bool {
 		b.mu.Lock()
-		sent, all := int64(b.sent), b.all
-		b.mu.Unlock()
-		if all && p.Snapshot().Lines == sent {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d of %d lines after two minutes", p.Snapshot().Lines, sent)
-		}
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if err := db.Close(); err != nil {
+		defer b.mu.Unlock()
+		return b.all && p.Snapshot().Lines == int64(b.sent)
+	}); err != nil {
 		t.Error(err)
 	}
 	l.Close()

@@ -129,7 +129,11 @@ func runUntil(t *testing.T, c job.Config, dest string, through func(sink.Sink) s
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
-	p, ended := progress.New("t"), make(chan error, 1)
+	names := []string{}
+	for i := range c.Tables {
+		names = append(names, c.Tables[i].Name)
+	}
+	p, ended := progress.New(names...), make(chan error, 1)
 	go func() { ended <- job.Run(ctx, c, db, claims, p) }()
 	for {
 		select {
@@ -144,6 +148,15 @@ func runUntil(t *testing.T, c job.Config, dest string, through func(sink.Sink) s
 			}
 		}
 	}
+}
+
+// runToEnd runs until the run's own end, with faults or without.
+func runToEnd(t *testing.T, c job.Config, dest string, faults sinktest.Faults) (*progress.Progress, error) {
+	t.Helper()
+	if faults == nil {
+		return runUntil(t, c, dest, nil, never)
+	}
+	return runUntil(t, c, dest, faulty(faults), never)
 }
 
 // faulty has a database with faults stand before the one of a run.
@@ -592,13 +605,11 @@ func TestSpool_OldKeepalives(t *testing.T) {
 // What only a connection can do about keepalives is not done for a file, however many there are.
 func TestSync_KeepalivesInAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "feed.jsonl")
-	if err := os.WriteFile(file, []byte(strings.Repeat(`{"type":"keepalive"}`+"\n", 10)+`{"id":1}`+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, file, append(slices.Repeat([]string{`{"type":"keepalive"}`}, 10), `{"id":1}`))
 	c := configOf(t, file, "fail")
 	c.Feed = job.Feed{Keepalive: job.Match{Field: "type", Value: "keepalive"}, StaleAfter: 5}
 	dest := filepath.Join(t.TempDir(), "t.db")
-	if _, err := runUntil(t, c, dest, nil, func(*progress.Progress) bool { return false }); err != nil {
+	if _, err := runToEnd(t, c, dest, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := query(t, dest, "SELECT count(*) FROM t"); got != "1" {

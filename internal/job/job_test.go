@@ -13,11 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	_ "github.com/jackc/pgx/v5/stdlib"
+	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
@@ -25,9 +24,7 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
-	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
-	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -255,8 +252,7 @@ func TestSync_PeriodWritesASlowPipe(t *testing.T) {
 	p, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), nil, func(p *progress.Progress) bool {
 		if p.Snapshot().Batches == next { // that of the last line was written
 			if next++; next <= 3 {
-				fmt.Fprintf(w, "{\"id\":%d}
-", next)
+				fmt.Fprintf(w, "{\"id\":%d}\n", next)
 			} else {
 				w.Close()
 			}

@@ -40,11 +40,8 @@ func runAll(t *testing.T, c job.Config, dest string) (p *progress.Progress, warn
 	t.Helper()
 	var log bytes.Buffer
 	c.Log = logtest.To(func(text string) { fmt.Fprintln(&log, text) })
-	db, claims := openSink(t, dest), openClaims(t, dest)
-	defer db.Close()
-	defer claims.Close()
-	p = progress.New("t")
-	if err := job.Run(t.Context(), c, db, claims, p); err != nil {
+	p, err := runToEnd(t, c, dest, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return p, log.String()
@@ -229,7 +226,7 @@ func TestSync_RewindKeepsCounts(t *testing.T) {
 	write(t, path, []string{`{"id":1,"x":1}`, `{"id":2,"x":1}`, `{"id":3,"x":1}`, `{"id":4,"x":1}`})
 	c := configOf(t, path, "fail")
 	c.BatchRows, c.Tables[0].Fold.Columns = 2, fold.IgnoreColumns
-	p, err := runTables(t, filepath.Join(t.TempDir(), "t.db"), c, sinktest.Flushes(func(call sinktest.Call) (f sinktest.Fault) {
+	p, err := runToEnd(t, c, filepath.Join(t.TempDir(), "t.db"), sinktest.Flushes(func(call sinktest.Call) (f sinktest.Fault) {
 		if call.N == 2 {
 			f.Err = sink.ErrChanged{Err: errors.New("a view was dropped")}
 		}

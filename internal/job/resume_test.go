@@ -11,9 +11,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
@@ -47,32 +45,29 @@ func TestRun_ResumesAfterCommit(t *testing.T) {
 		seed := rnd.Uint64()
 		for kind, dest := range destinations(t) {
 			t.Run(kind, func(t *testing.T) {
-				db := openSink(t, dest)
-				defer db.Close()
 				reader := openSQL(t, dest)
 				defer reader.Close()
 				var told []string
-				rejects, err := job.ParseRejects("table")
-				if err != nil {
-					t.Fatal(err)
-				}
-				c := job.Config{Sources: []string{"-"}, Job: "t", BatchRows: 7, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30, Log: logtest.New(t),
-					Resume: func(value []byte) error {
-						upto, n := 0, 0
-						if _, err := fmt.Sscanf(string(value), `{"upto": %d`, &upto); err != nil {
-							return err
-						}
-						told = append(told, string(value))
-						err := reader.QueryRowContext(t.Context(), fmt.Sprintf("SELECT count(*) FROM t WHERE id <= %d", upto)).Scan(&n)
-						if err == nil && n != upto {
-							err = fmt.Errorf("%s was told when %d rows were there", value, n)
-						}
+				c := configOf(t, "-", "table")
+				c.Feed, c.BatchRows, c.BatchPeriod = job.Feed{}, 7, 0
+				c.Resume = func(value []byte) error {
+					upto, n := 0, 0
+					if _, err := fmt.Sscanf(string(value), `{"upto": %d`, &upto); err != nil {
 						return err
-					}}
+					}
+					told = append(told, string(value))
+					err := reader.QueryRowContext(t.Context(), fmt.Sprintf("SELECT count(*) FROM t WHERE id <= %d", upto)).Scan(&n)
+					if err == nil && n != upto {
+						err = fmt.Errorf("%s was told when %d rows were there", value, n)
+					}
+					return err
+				}
 				c.Source.Stdin = strings.NewReader(feed.String())
 				resumes(t, &c)
 				faults := sinktest.RandomFaults(rand.New(rand.NewPCG(seed, 1)))
-				if err := job.Run(t.Context(), c, sink.Retry(sinktest.Faulty(db, faults), time.Minute, func(*sink.Error) {}), nil, progress.New("t")); err != nil {
+				if _, err := runUntil(t, c, dest, func(db sink.Sink) sink.Sink {
+					return sink.Retry(sinktest.Faulty(db, faults), time.Minute, func(*sink.Error) {})
+				}, never); err != nil {
 					t.Fatal(err)
 				}
 				if strings.Join(told, "\n") != strings.Join(want, "\n") {
@@ -85,15 +80,13 @@ func TestRun_ResumesAfterCommit(t *testing.T) {
 
 // TestRun_ResumeEndsRun: a value that cannot be told ends the run.
 func TestRun_ResumeEndsRun(t *testing.T) {
-	dest := destinations(t)["sqlite"]
-	db := openSink(t, dest)
-	defer db.Close()
 	full := errors.New("no space left")
-	c := tablesConfig(t, "-", "t")
+	c := configOf(t, "-", "table")
+	c.Feed = job.Feed{}
 	c.Resume = func([]byte) error { return full }
 	c.Source.Stdin = strings.NewReader(`{"value":{}}` + "\n")
 	resumes(t, &c)
-	if err := job.Run(t.Context(), c, db, nil, progress.New("t")); !errors.Is(err, full) {
+	if _, err := runToEnd(t, c, filepath.Join(t.TempDir(), "t.db"), nil); !errors.Is(err, full) {
 		t.Error(err)
 	}
 }
@@ -114,7 +107,7 @@ func TestMap_RewindKeepsCounts(t *testing.T) {
 	if err := c.Map(m, nil, schema.Limits{}); err != nil {
 		t.Fatal(err)
 	}
-	p, err := runTables(t, filepath.Join(t.TempDir(), "t.db"), c, sinktest.Flushes(func(call sinktest.Call) (f sinktest.Fault) {
+	p, err := runToEnd(t, c, filepath.Join(t.TempDir(), "t.db"), sinktest.Flushes(func(call sinktest.Call) (f sinktest.Fault) {
 		if call.N == 2 {
 			f.Err = sink.ErrChanged{Err: errors.New("a view was dropped")}
 		}

@@ -89,7 +89,7 @@ func TestSync_LanesComeAndEnd(t *testing.T) {
 				func() source.Event { return source.Event{Kind: source.Closing, Lane: "a"} },
 			}
 			c.SetSource(p)
-			if _, err := runTables(t, dest, c, nil); err != nil {
+			if _, err := runToEnd(t, c, dest, nil); err != nil {
 				t.Fatal(err)
 			}
 			if a != "" || b != "" || again != "3" {
@@ -121,7 +121,7 @@ func TestSync_LanesComeBackBeforeTheyAreCommitted(t *testing.T) {
 						opened("a", &again), p.data("a", 4), p.data("b", 5),
 					}
 					c.SetSource(p)
-					if _, err := runTables(t, dest, c, nil); err != nil {
+					if _, err := runToEnd(t, c, dest, nil); err != nil {
 						t.Fatal(err)
 					}
 					if a != "" || again != "3" {
@@ -144,7 +144,7 @@ func TestSync_NothingIsWrittenTwice(t *testing.T) {
 			write(t, path, []string{`{"id":1}`, `{"id":2}`, `{"id":3}`, `{"id":4}`})
 			c := configOf(t, path, "fail")
 			c.BatchRows = 2
-			p, err := runTables(t, dest, c, nil)
+			p, err := runToEnd(t, c, dest, nil)
 			if s := p.Snapshot(); err != nil || s.Batches != 2 {
 				t.Errorf("%d batches, %v", s.Batches, err)
 			}
@@ -173,7 +173,7 @@ func TestSync_LostLinesAreCountedByLane(t *testing.T) {
 		}
 		return f
 	})
-	_, err := runTables(t, dest, c, faults)
+	_, err := runToEnd(t, c, dest, faults)
 	if err == nil || !strings.Contains(err.Error(), "lines of stdin that were read and not committed: 3. They are lost unless they are sent again") {
 		t.Error(err)
 	}

@@ -18,13 +18,10 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/progress"
-	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
-	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
 )
@@ -64,10 +61,7 @@ type spooled struct {
 // start starts a run, whose database is unavailable, in a folder.
 func startSpooled(t *testing.T, dir string, max int64) *spooled {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "t.db"), sqlite.Options{Synchronous: sink.Off, Log: logtest.New(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dest := filepath.Join(dir, "t.db")
 	s := &spooled{t: t, p: progress.New("t"), db: newOutage(),
 		addr: make(chan string, 1), said: make(chan string, 10000), end: make(chan error, 1)}
 	say := func(text string) {
@@ -77,15 +71,14 @@ func startSpooled(t *testing.T, dir string, max int64) *spooled {
 		}
 		s.said <- text
 	}
-	claims := openClaims(t, filepath.Join(dir, "t.db"))
-	rejects, _ := job.ParseRejects("fail")
+	c := configOf(t, "tcp-listen://127.0.0.1:0", "fail")
+	c.Feed, c.Source.MaxLine, c.Log = job.Feed{}, 1<<20, logtest.To(say)
+	c.Spool = spool.Folders{Dir: filepath.Join(dir, "spool"), Max: max, Capture: filepath.Join(dir, "captures")}
+	db, claims := openSink(t, dest), openClaims(t, dest)
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(t.Context())
 	go func() {
-		err := job.Run(ctx, job.Config{Sources: []string{"tcp-listen://127.0.0.1:0"}, Source: source.Options{MaxLine: 1 << 20}, Job: "t",
-			Tables:    []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: 500}}},
-			BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20, MaxRejects: 10, Rejects: rejects,
-			Spool: spool.Folders{Dir: filepath.Join(dir, "spool"), Max: max, Capture: filepath.Join(dir, "captures")}, Log: logtest.To(say)}, sinktest.Faulty(db, s.db.faults()), claims, s.p)
+		err := job.Run(ctx, c, sinktest.Faulty(db, s.db.faults()), claims, s.p)
 		s.end <- errors.Join(err, claims.Close(), db.Close())
 	}()
 	return s

@@ -2,7 +2,6 @@ package job_test
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -121,27 +121,9 @@ func compareTables(t *testing.T, dest string, want map[string]*foldtest.Table, b
 	for table, fold := range want {
 		compareTable(t, dest, table, fold)
 	}
-	if n := query(t, dest, "SELECT count(*) || ' ' || count(DISTINCT line) FROM weir_rejects"); n != fmt.Sprint(bad, " ", bad) {
+	if n := query(t, dest, "SELECT count(*) || ' ' || count(DISTINCT source || line) FROM weir_rejects"); n != fmt.Sprint(bad, " ", bad) {
 		t.Errorf("rejected lines, and different ones: %s, want %d", n, bad)
 	}
-}
-
-// runTables does one run.
-func runTables(t *testing.T, dest string, c job.Config, faults sinktest.Faults) (*progress.Progress, error) {
-	t.Helper()
-	db := openSink(t, dest)
-	defer db.Close()
-	claims := openClaims(t, dest)
-	defer claims.Close()
-	var names []string
-	for i := range c.Tables {
-		names = append(names, c.Tables[i].Name)
-	}
-	p := progress.New(names...)
-	if faults != nil {
-		db = sinktest.Faulty(db, faults)
-	}
-	return p, job.Run(t.Context(), c, db, claims, p)
 }
 
 // TestTables_RunsThatEndAnywhere: runs whose flushes fail, before they do something or after,
@@ -157,7 +139,7 @@ func TestTables_RunsThatEndAnywhere(t *testing.T) {
 				end, ended := errors.New("the run ends here"), 0
 				for {
 					at := sinktest.Moment(rnd.IntN(3))
-					_, err := runTables(t, dest, tablesConfig(t, path, twoTables...), sinktest.Flushes(func(c sinktest.Call) (f sinktest.Fault) {
+					_, err := runToEnd(t, tablesConfig(t, path, twoTables...), dest, sinktest.Flushes(func(c sinktest.Call) (f sinktest.Fault) {
 						if c.N == 3 {
 							f.At, f.Err = at, end
 						}
@@ -179,25 +161,52 @@ func TestTables_RunsThatEndAnywhere(t *testing.T) {
 	})
 }
 
-// TestTables_FaultyDatabase: whichever calls fail within a run.
+// TestTables_FaultyDatabase: whichever calls fail within a run, of several files, before they do something or after.
 func TestTables_FaultyDatabase(t *testing.T) {
-	sinktest.Seeds(t, 2, func(t *testing.T, rnd *rand.Rand) {
+	sinktest.Seeds(t, 4, func(t *testing.T, rnd *rand.Rand) {
 		lines := routedFeed(rnd, 300)
-		path := filepath.Join(t.TempDir(), "feed.jsonl")
-		write(t, path, lines)
+		c := tablesConfig(t, "", twoTables...)
+		c.Sources = nil
+		for lines := range slices.Chunk(lines, 100) {
+			c.Sources = append(c.Sources, filepath.Join(t.TempDir(), "feed.jsonl"))
+			write(t, c.Sources[len(c.Sources)-1], lines)
+		}
 		want, bad := plainTables(t, lines)
 		seed := rnd.Uint64()
 		for kind, dest := range destinations(t) {
 			t.Run(kind, func(t *testing.T) {
 				db := openSink(t, dest)
 				defer db.Close()
-				faults := sinktest.RandomFaults(rand.New(rand.NewPCG(seed, 1)))
-				err := job.Run(t.Context(), tablesConfig(t, path, twoTables...), sink.Retry(sinktest.Faulty(db, faults), time.Minute, func(*sink.Error) {}),
-					sink.RetryClaims(sinktest.FaultyClaims(openClaims(t, dest), faults), time.Minute, func(*sink.Error) {}), progress.New(twoTables...))
-				if err != nil {
+				var failed atomic.Int64
+				faults, onRetry := sinktest.RandomFaults(rand.New(rand.NewPCG(seed, 1))), func(*sink.Error) { failed.Add(1) }
+				if err := job.Run(t.Context(), c, sink.Retry(sinktest.Faulty(db, faults), time.Minute, onRetry),
+					sink.RetryClaims(sinktest.FaultyClaims(openClaims(t, dest), faults), time.Minute, onRetry), progress.New(twoTables...)); err != nil {
 					t.Fatal(err)
 				}
+				if failed.Load() == 0 {
+					t.Error("did not exercise: no call failed")
+				}
 				compareTables(t, dest, want, bad)
+			})
+		}
+	})
+}
+
+// TestTables_AgainChangesNothing folds the whole feed on top of itself.
+func TestTables_AgainChangesNothing(t *testing.T) {
+	sinktest.Seeds(t, 5, func(t *testing.T, rnd *rand.Rand) {
+		for kind, dest := range destinations(t) {
+			t.Run(kind, func(t *testing.T) {
+				c := tablesConfig(t, fillTwoTables(t, dest, routedFeed(rnd, 300)...), twoTables...)
+				c.FromStart, c.BatchRows = true, 1000
+				p, err := runToEnd(t, c, dest, nil)
+				if s := p.Snapshot(); err != nil || s.Lines != 300 || s.Total().Inserted+s.Total().Updated+s.Total().Deleted != 0 {
+					t.Errorf("%d lines were read again, and %+v written: %v", s.Lines, s.Total(), err)
+				}
+				c.FromStart = false
+				if p, err := runToEnd(t, c, dest, nil); err != nil || p.Snapshot().Lines != 0 {
+					t.Errorf("a file that is done was read again: %d lines, %v", p.Snapshot().Lines, err)
+				}
 			})
 		}
 	})
@@ -215,7 +224,7 @@ func TestTables_CountsAndRejects(t *testing.T) {
 nonsense
 {"other":1}
 `)
-			p, err := runTables(t, dest, c, nil)
+			p, err := runToEnd(t, c, dest, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -236,7 +245,7 @@ func fillTwoTables(t *testing.T, dest string, lines ...string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "feed.jsonl")
 	write(t, path, lines)
-	if _, err := runTables(t, dest, tablesConfig(t, path, twoTables...), nil); err != nil {
+	if _, err := runToEnd(t, tablesConfig(t, path, twoTables...), dest, nil); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -252,7 +261,7 @@ func TestTables_Rebuild(t *testing.T) {
 			want, bad := plainTables(t, lines)
 			c := tablesConfig(t, path, twoTables...)
 			c.Rebuild = true
-			if _, err := runTables(t, dest, c, nil); err != nil {
+			if _, err := runToEnd(t, c, dest, nil); err != nil {
 				t.Fatal(err)
 			}
 			compareTables(t, dest, want, bad)
@@ -267,7 +276,7 @@ func TestTables_OneJobIsForOneSetOfTables(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			path := fillTwoTables(t, dest, `{"id":1,"a.x":1,"b.x":1,"c.x":1}`)
 			for _, other := range [][]string{{"c", "d"}, {"a"}, {"a", "b", "c"}} {
-				_, err := runTables(t, dest, tablesConfig(t, path, other...), nil)
+				_, err := runToEnd(t, tablesConfig(t, path, other...), dest, nil)
 				if !errors.As(err, new(job.SettingsError)) {
 					t.Errorf("a run into %q: %v", other, err)
 				}
@@ -275,49 +284,27 @@ func TestTables_OneJobIsForOneSetOfTables(t *testing.T) {
 			write(t, path, []string{`{"id":1,"a.x":1,"b.x":1,"c.x":1}`, `{"id":2,"a.x":2,"b.x":2,"c.x":2}`})
 			c := tablesConfig(t, path, "a", "b", "c")
 			c.AcceptSettings = true
-			if _, err := runTables(t, dest, c, nil); err != nil {
+			if _, err := runToEnd(t, c, dest, nil); err != nil {
 				t.Fatal(err)
 			}
 			if got := query(t, dest, "SELECT (SELECT count(*) FROM a) || ' ' || (SELECT count(*) FROM b) || ' ' || (SELECT count(*) FROM c)"); got != "2 2 1" {
 				t.Errorf("the tables have %s rows", got)
 			}
-			if _, err := runTables(t, dest, tablesConfig(t, path, "a", "b", "c"), nil); err != nil {
-				t.Errorf("the next run: %v", err)
-			}
-		})
-	}
-}
-
-// TestTables_InAnotherOrder: their order, and where a new one stands among them, says nothing of
-// what they are.
-func TestTables_InAnotherOrder(t *testing.T) {
-	for kind, dest := range destinations(t) {
-		t.Run(kind, func(t *testing.T) {
-			path := fillTwoTables(t, dest, `{"id":1,"a.x":1,"b.x":1,"c.x":1}`)
-			for i, order := range [][]string{{"b", "a"}, {"b", "c", "a"}} {
-				c := tablesConfig(t, path, order...)
-				c.AcceptSettings = i > 0
-				if _, err := runTables(t, dest, c, nil); err != nil {
-					t.Errorf("%q: %v", order, err)
+			// Their order says nothing of what they are.
+			for _, order := range [][]string{{"a", "b", "c"}, {"b", "c", "a"}} {
+				if _, err := runToEnd(t, tablesConfig(t, path, order...), dest, nil); err != nil {
+					t.Errorf("the next run, into %q: %v", order, err)
 				}
 			}
+			execSQL(t, dest, "DROP TABLE b")
+			if _, err := runToEnd(t, tablesConfig(t, path, "a", "b", "c"), dest, nil); err == nil || !strings.Contains(err.Error(), `the table "b" of this checkpoint`) {
+				t.Errorf("without the table: %v", err)
+			}
+			execSQL(t, dest, "CREATE TABLE b (id TEXT PRIMARY KEY, x TEXT)")
+			if _, err := runToEnd(t, tablesConfig(t, path, "a", "b", "c"), dest, nil); err == nil || !strings.Contains(err.Error(), `table "b" is not as this checkpoint`) {
+				t.Errorf("with another one: %v", err)
+			}
 		})
-	}
-}
-
-// TestTables_AnotherTableThanTheCheckpoints: it is named.
-func TestTables_AnotherTableThanTheCheckpoints(t *testing.T) {
-	dest := filepath.Join(t.TempDir(), "t.db")
-	path := fillTwoTables(t, dest, `{"id":1,"a.x":1,"b.x":1}`)
-	execute(t, dest, "DROP TABLE b")
-	_, err := runTables(t, dest, tablesConfig(t, path, twoTables...), nil)
-	if err == nil || !strings.Contains(err.Error(), `the table "b" of this checkpoint`) {
-		t.Errorf("without the table: %v", err)
-	}
-	execute(t, dest, "CREATE TABLE b (id TEXT PRIMARY KEY, x)")
-	_, err = runTables(t, dest, tablesConfig(t, path, twoTables...), nil)
-	if err == nil || !strings.Contains(err.Error(), `table "b" is not as this checkpoint`) {
-		t.Errorf("with another one: %v", err)
 	}
 }
 
@@ -336,18 +323,5 @@ func TestTables_Fold(t *testing.T) {
 	}, nil)
 	if err != nil || !slices.Equal(rows, []int{1, 2}) {
 		t.Errorf("%v rows, %v", rows, err)
-	}
-}
-
-// execute runs a statement in an SQLite file as another program does.
-func execute(t *testing.T, path, statement string) {
-	t.Helper()
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.Exec(statement); err != nil {
-		t.Fatal(err)
 	}
 }
