@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"path/filepath"
-	"strconv"
 	"testing"
 
 	"github.com/weirsync/weir/internal/source"
@@ -24,33 +22,6 @@ func BenchmarkNext(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				s := open(b, path, source.Options{}, place{})
-				readToEnd(b, s)
-			}
-		})
-	}
-}
-
-// BenchmarkOpenSmallFiles opens, reads and closes files of ten lines, one after the other.
-func BenchmarkOpenSmallFiles(b *testing.B) {
-	dir := b.TempDir()
-	for _, c := range []struct {
-		name string
-		file []byte
-	}{{"plain", feed(10)}, {"gzip", gz(b, feed(10))}} {
-		b.Run(c.name, func(b *testing.B) {
-			paths := make([]string, 100)
-			for i := range paths {
-				paths[i] = write(b, filepath.Join(dir, c.name+strconv.Itoa(i)), c.file)
-			}
-			o := source.Options{Pool: source.NewPool()}
-			n := 0
-			b.ReportAllocs()
-			for b.Loop() {
-				s, err := file.Open(context.Background(), paths[n%len(paths)], o, "")
-				if err != nil {
-					b.Fatal(err)
-				}
-				n++
 				readToEnd(b, s)
 			}
 		})

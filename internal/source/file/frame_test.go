@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"math/rand/v2"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -63,91 +61,6 @@ func checkLines(t *testing.T, got, want []line) {
 	}
 }
 
-// chunks gives data in reads of random sizes, empty ones too.
-type chunks struct {
-	data []byte
-	rng  *rand.Rand
-}
-
-func (c *chunks) Read(p []byte) (int, error) {
-	if len(c.data) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, c.data[:min(len(c.data), c.rng.IntN(9))])
-	c.data = c.data[n:]
-	return n, nil
-}
-
-func FuzzFrame(f *testing.F) {
-	f.Add([]byte("{\"id\":1}\n{\"id\":2}\r\n\n{\"id\":3}"), uint64(1), 10)
-	f.Add([]byte("\xef\xbb\xbfa\nb\n"), uint64(2), 1)
-	f.Add([]byte("\xef\xbb"), uint64(3), 1)
-	f.Add([]byte("\xff\xfea\x00\n\x00"), uint64(4), 1)
-	f.Add([]byte(strings.Repeat("x", 3000)+"\n\nyy"), uint64(5), 100)
-	f.Add([]byte("\n\n\n"), uint64(6), 2)
-	f.Fuzz(func(t *testing.T, data []byte, seed uint64, maxLine int) {
-		if maxLine < 1 || maxLine > 1<<20 {
-			maxLine = 1 + int(seed%64)
-		}
-		if len(data) < 3 && bytes.ContainsAny(data, "\xef\xff\xfe") {
-			return // a part of a byte order mark
-		}
-		o := source.Options{MaxLine: maxLine, Compression: source.None}
-		want := reference(data, maxLine)
-		check := func(got []line, err error) {
-			t.Helper()
-			if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
-				wantError(t, err, "is UTF-16")
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			checkLines(t, got, want)
-		}
-		check(readStdin(&chunks{data, rand.New(rand.NewPCG(seed, 0))}, o))
-		check(readAll(tempFile(t, data), o, place{}))
-	})
-}
-
-func TestNext_ReadsMayBeSplitInAnyWay(t *testing.T) {
-	data := append(feed(50), "no newline"...)
-	o := source.Options{MaxLine: 100}
-	want := reference(data, 100)
-	readers := map[string]func(io.Reader) io.Reader{
-		"whole":    func(r io.Reader) io.Reader { return r },
-		"one byte": iotest.OneByteReader,
-		"half":     iotest.HalfReader,
-		"data+eof": iotest.DataErrReader,
-	}
-	for name, wrap := range readers {
-		got, err := readStdin(wrap(bytes.NewReader(data)), o)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		checkLines(t, got, want)
-		for at := 0; name == "whole" && at <= len(data); at += 7 {
-			got, err := readStdin(io.MultiReader(bytes.NewReader(data[:at]), bytes.NewReader(data[at:])), o)
-			if err != nil {
-				t.Fatalf("cut at %d: %v", at, err)
-			}
-			checkLines(t, got, want)
-		}
-	}
-}
-
-func TestNext_FileLargerThanBlock(t *testing.T) {
-	data := feed(30_000)
-	for _, tail := range []string{"", "{}", strings.Repeat("y", 700<<10), strings.Repeat("z", 700<<10) + "\n"} {
-		data := append(slices.Clone(data), tail...)
-		got, err := readAll(tempFile(t, data), source.Options{}, place{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkLines(t, got, reference(data, source.DefaultMaxLine))
-	}
-}
-
 // The last block must know the end of the file even where it is full to the
 // last byte.
 func TestCursorAfter_EndOfFileIsKnownAtAnySize(t *testing.T) {
@@ -165,31 +78,6 @@ func TestCursorAfter_EndOfFileIsKnownAtAnySize(t *testing.T) {
 			}
 			if len(lines) > 1 && lines[0].after.FileSize != 0 {
 				t.Errorf("%s of %d bytes: the first line is taken for the end", name, size)
-			}
-		}
-	}
-}
-
-func TestNext_LineLimitIsExact(t *testing.T) {
-	for _, max := range []int{1, 5, 64<<10 - 1, 256<<10 - 1, 256 << 10, 300 << 10} {
-		for _, size := range []int{max - 1, max, max + 1, max + 2} {
-			for _, end := range []string{"", "\n", "\nnext\n"} {
-				data := []byte("a\n" + strings.Repeat("x", size) + end)
-				o := source.Options{MaxLine: max}
-				want := reference(data, max)
-				for _, from := range []string{"stream", "file"} {
-					var got []line
-					var err error
-					if from == "file" {
-						got, err = readAll(tempFile(t, data), o, place{})
-					} else {
-						got, err = readStdin(bytes.NewReader(data), o)
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
-					checkLines(t, got, want)
-				}
 			}
 		}
 	}
