@@ -2,22 +2,15 @@ package job
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// A hint watches the first lines of a source for files that are not one object
-// a line, so that the user gets one word instead of many rejects.
-type hint struct {
-	on    bool // no line was good yet
-	count int  // bad lines
-	// guess is what all of them look like.
-	guess *format
-	cells int // of the first line of a table of text
-}
-
-const enough = 5 // bad lines before the file as a whole is called wrong
+// judged is how many of the first lines of a source tell which format it has. Two do if no others can follow.
+const judged = 5
 
 // A format is one of files that weir does not read.
 type format struct {
@@ -58,29 +51,64 @@ func (f *format) Error() string {
 	return text
 }
 
-// bad counts a line that is no message, and returns what is wrong with the whole
-// file where that is clear.
-func (h *hint) bad(line []byte, err *feed.Error) error {
-	if !h.on {
-		return nil
+// formatOf returns the format of a source that begins with a block, nil if that has messages or is none of the known
+// ones: the user gets one sentence instead of many rejects. grows tells that others may write to the source.
+func formatOf(e *event, grows bool) *format {
+	if e.Oversize > 0 {
+		return markedFormat(e.Data)
 	}
-	line = bytes.Trim(line, " \t\r") // a line of other spaces is not blank
-	if h.count++; h.count == 1 {
-		if f := markedFormat(line); f != nil {
-			return f
+	var bad [][]byte
+	torn := false
+	for i := range e.lines {
+		switch l := &e.lines[i]; {
+		case l.Blank:
+			continue
+		case l.Err == nil:
+			return nil
+		case len(bad) == 0:
+			err := (*feed.Error)(nil)
+			torn = errors.As(l.Err, &err) && err.Reason == feed.Truncated
 		}
-		h.begin(line, err)
+		// A line of other spaces is not blank.
+		if bad = append(bad, bytes.Trim(e.lines[i].Text, " \t\r")); len(bad) == judged {
+			break
+		}
 	}
-	if h.on = h.guess != nil && h.fits(line); h.on && h.count == enough {
-		return h.guess
+	if grows && len(bad) < judged {
+		bad = bad[:min(1, len(bad))]
 	}
-	return nil
+	return guess(bad, torn)
 }
 
-// ended looks at a file that was short.
-func (h *hint) ended() error {
-	if h.on && h.count > 1 {
-		return h.guess
+// guess returns the format of a source of whose first lines none is a message. torn tells that the first one begins an
+// object that has no end.
+func guess(lines [][]byte, torn bool) *format {
+	if len(lines) == 0 {
+		return nil
+	}
+	first := lines[0]
+	if f := markedFormat(first); f != nil || len(lines) == 1 {
+		return f
+	}
+	all := func(is func(line []byte) bool) bool {
+		return !slices.ContainsFunc(lines, func(line []byte) bool { return !is(line) })
+	}
+	switch {
+	case len(first) > 0 && first[0] == '{':
+		if torn {
+			return &pretty
+		}
+	case all(isEvent):
+		return &events
+	case !bytes.ContainsAny(first, "{}[]<>"): // the names of a table's columns
+		for _, separator := range []byte("\t;,") {
+			if n := cells(first, separator); n > 1 {
+				if all(func(line []byte) bool { return cells(line, separator) == n }) {
+					return tables[separator]
+				}
+				return nil
+			}
+		}
 	}
 	return nil
 }
@@ -99,41 +127,6 @@ func markedFormat(line []byte) *format {
 		}
 	}
 	return nil
-}
-
-// begin guesses by the first bad line what the file is.
-func (h *hint) begin(line []byte, err *feed.Error) {
-	switch {
-	case line[0] == '{':
-		if err.Reason == feed.Truncated {
-			h.guess = &pretty
-		}
-	case isEvent(line):
-		h.guess = &events
-	case !bytes.ContainsAny(line, "{}[]<>"): // the names of a table's columns
-		for _, separator := range []byte("\t;,") {
-			if n := cells(line, separator); n > 1 {
-				h.guess, h.cells = tables[separator], n
-				return
-			}
-		}
-	}
-}
-
-// fits reports whether a bad line is one of a file as the first one told.
-func (h *hint) fits(line []byte) bool {
-	switch h.guess {
-	case &pretty:
-		return true
-	case &events:
-		return isEvent(line)
-	}
-	for separator, f := range tables {
-		if f == h.guess {
-			return cells(line, separator) == h.cells
-		}
-	}
-	return false
 }
 
 // isEvent reports whether a line is one of server-sent events.

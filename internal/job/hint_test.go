@@ -3,26 +3,19 @@ package job
 import (
 	"strings"
 	"testing"
-
-	"github.com/weirsync/weir/internal/feed"
 )
 
-func TestHint(t *testing.T) {
+// TestGuess: the first lines of a file that has no messages tell its format.
+func TestGuess(t *testing.T) {
 	f := func(lines, want string) {
 		t.Helper()
-		h, got := hint{on: true}, ""
+		var bad [][]byte
 		for line := range strings.SplitSeq(lines, "\n") {
-			reason := feed.NotJSON
-			if strings.HasPrefix(line, "{") {
-				reason = feed.Truncated
-			}
-			if err := h.bad([]byte(line), feed.Errorf(reason, "")); err != nil {
-				got = err.Error()
-				break
-			}
+			bad = append(bad, []byte(line))
 		}
-		if err := h.ended(); err != nil && got == "" {
-			got = err.Error()
+		got := ""
+		if f := guess(bad, lines[0] == '{'); f != nil {
+			got = f.Error()
 		}
 		if what, _, _ := strings.Cut(strings.TrimPrefix(got, "this is "), ";"); what != want {
 			t.Errorf("%q: %s, want %s", lines, got, want)

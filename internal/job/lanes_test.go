@@ -195,8 +195,8 @@ func TestSync_FollowsManyFiles(t *testing.T) {
 	}
 }
 
-// TestSync_BadFirstLinesOfASlowSource: they are rejected although it is not clear yet what
-// the source is, for nobody knows when more of it comes; and once.
+// TestSync_BadFirstLinesOfASlowSource: they are rejected, and once. Two of them do not tell what a file is that others
+// write to.
 func TestSync_BadFirstLinesOfASlowSource(t *testing.T) {
 	dir := t.TempDir()
 	feed, dest := filepath.Join(dir, "feed.jsonl"), filepath.Join(dir, "t.db")

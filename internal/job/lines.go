@@ -20,10 +20,13 @@ var errTorn = errors.New("the last line has no end yet")
 func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	l, r := e.lane, &e.lane.reading
 	if e.Restart {
-		if err := rd.rejectHeld(l); err != nil {
-			return err
+		r.line, r.first = 0, false // what was read before is good, whatever comes now
+	}
+	if r.first && len(e.Data) > 0 {
+		r.first = false
+		if f := formatOf(e, rd.Source.Follow); f != nil {
+			return fmt.Errorf("%s: %w", l.name, f)
 		}
-		r.line, r.hint = 0, hint{} // what was read before is good, whatever comes now
 	}
 	if e.Conn != r.conn {
 		r.conn, r.feed.repeats, r.feed.opening = e.Conn, 0, true
@@ -59,9 +62,6 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 // does not count.
 func (rd *reader) oversize(e *event) (at int, err error) {
 	r := &e.lane.reading
-	if err := rd.rejectHeld(e.lane); err != nil {
-		return 0, err
-	}
 	was := r.feed
 	err = rd.reject(e.lane, fold.Place{Line: r.line + 1, Offset: e.Offset}, rd.noTable(), bytes.TrimSuffix(e.Data, newline),
 		feed.Errorf(feed.TooLong, "a line of %d bytes: at most %d (--max-line)", e.Oversize-1, rd.Source.MaxLine))
@@ -93,10 +93,6 @@ func (e *event) size(at int) int64 {
 func (rd *reader) moveTo(e *event, at int) {
 	l, r := e.lane, &e.lane.reading
 	read := position{line: r.line, offset: e.OffsetAfter(at), mark: mark{Source: e.CursorAfter(at), Feed: r.feed.feedMark}, read: r.read}
-	if len(r.held) > 0 {
-		r.past = read // what is held is read again if the run ends now
-		return
-	}
 	if read != r.pos { // else it was handed over
 		r.pos = read
 		rd.addLane(l)
@@ -148,7 +144,8 @@ func (rd *reader) foldLineAt(flushing context.Context, e *event, i, at int) (cou
 		}
 		if r.feed = was; adds {
 			if err = rd.addTable(flushing, e, i, at, n); err == errNoTable {
-				return true, rd.countMessage(e.lane)
+				rd.countMessage(e.lane)
+				return true, nil
 			}
 		} else {
 			err = rd.split(flushing, e, at)
@@ -180,7 +177,6 @@ func (rd *reader) foldLineOf(e *event, i, at int) (counts bool, err error) {
 // foldLine folds or rejects a line. Where it returns an error, which ends the
 // source, counts tells whether the line was dealt with.
 func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (counts bool, err error) {
-	r := &l.reading
 	rd.startPeriod(l)
 	if rd.Feed.hasControl() && line.Err == nil {
 		if pass, err := rd.controlMessage(l, line); err != nil {
@@ -196,26 +192,16 @@ func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (
 			rd.folded++
 			rd.tellEnvelope(l, line.Text, at.Line)
 		}
-		err = rd.countMessage(l)
+		rd.countMessage(l)
 		if rd.watches != nil {
 			rd.warn(l)
 		}
-		return true, err
+		return true, nil
 	case *feed.Error:
 		// The end of a followed file comes when another one has taken its place.
 		if tail && err.Reason == feed.Truncated && source.TraitsOf(l.name).Named && !rd.Source.Follow {
 			l.log.Warn(fmt.Sprintf("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, at.Line, at.Offset))
 			return false, errTorn
-		}
-		if hint := r.hint.bad(line.Text, err); hint != nil {
-			return false, fmt.Errorf("%s: %w", l.name, hint)
-		}
-		if r.hint.on && rd.Rejects.mode != fail {
-			r.held = append(r.held, fold.NewReject(at, table, err, line.Text))
-			return true, nil
-		}
-		if err := rd.rejectHeld(l); err != nil {
-			return true, err
 		}
 		err2 := rd.reject(l, at, table, line.Text, err)
 		return !errors.Is(err2, ErrRejected), err2
@@ -239,15 +225,9 @@ func (rd *reader) tellEnvelope(l *lane, message []byte, line int64) {
 }
 
 // countMessage notes that a line of a lane is a message.
-func (rd *reader) countMessage(l *lane) error {
-	r := &l.reading
-	r.folded++
+func (rd *reader) countMessage(l *lane) {
+	l.reading.folded++
 	rd.addLane(l)
-	if r.hint.on {
-		r.hint.on = false
-		return rd.rejectHeld(l)
-	}
-	return nil
 }
 
 // addLine merges a line of a lane into the set. With an error it returns the table that
@@ -284,26 +264,6 @@ func (rd *reader) prefetchLines(lines []feed.Line, at int) {
 	if rd.mapper == nil {
 		rd.folders[0].Prefetch(rd.set.Batches[0], lines, at)
 	}
-}
-
-// rejectHeld rejects the lines of a lane that were held until it was clear what its source is.
-func (rd *reader) rejectHeld(l *lane) error {
-	r := &l.reading
-	if len(r.held) == 0 {
-		return nil
-	}
-	held := r.held
-	r.held = nil
-	if r.past != (position{}) {
-		r.pos, r.past = r.past, position{}
-	}
-	rd.addLane(l)
-	for i := range held {
-		if err := rd.keepReject(l, held[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // reject deals with a line that is no message.

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -32,11 +30,9 @@ type laneReading struct {
 	seq int64    // of the last set that had it
 	pos position // after the last line that was folded
 	laneCursor
-	conn int // that brought the lines at hand; see [source.Block]
-	feed feedState
-	hint hint
-	held []fold.Reject // until it is clear what the source is
-	past position      // after the last line that was read, while there are any
+	conn  int // that brought the lines at hand; see [source.Block]
+	feed  feedState
+	first bool // no line was read yet, so the next ones are the first of a file
 
 	ended bool // all its lines were folded
 
@@ -95,7 +91,7 @@ func (rd *reader) end(reading, flushing context.Context) error {
 	if rd.rebuilds && !rd.read {
 		return nil // a table is not emptied for what was not read
 	}
-	return rd.handOverAll(flushing)
+	return rd.handOver(flushing)
 }
 
 // errDue says that the set at hand has waited for long enough.
@@ -111,7 +107,7 @@ func (rd *reader) next(flushing context.Context) (*event, error) {
 			wait = time.Until(rd.set.first.Add(max(rd.set.period, catchUpPeriod)))
 		}
 		if wait <= 0 && len(rd.free) > 0 {
-			if err := rd.handOverAll(flushing); err != nil {
+			if err := rd.handOver(flushing); err != nil {
 				return nil, err
 			}
 		} else { // while the sink is busy the set keeps filling
@@ -136,7 +132,7 @@ func (rd *reader) next(flushing context.Context) (*event, error) {
 		if rd.set.period > 0 {
 			return nil, errDue
 		}
-		return nil, cmp.Or(rd.handOverAll(flushing), errDue)
+		return nil, cmp.Or(rd.handOver(flushing), errDue)
 	}
 }
 
@@ -188,7 +184,7 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	}
 	r.pos = l.begin
 	r.line, r.feed = r.pos.line, feedState{feedMark: r.pos.mark.Feed, opening: !l.begun.Kept}
-	r.hint.on = r.pos.offset == 0 && !source.TraitsOf(l.name).Live
+	r.first = r.pos.offset == 0 && !source.TraitsOf(l.name).Live
 	if err := errors.Join(rd.knowNames(&l.start), rd.checkAdded(flushing, l)); err != nil {
 		return err
 	}
@@ -218,12 +214,9 @@ func (rd *reader) endLane(flushing context.Context, e *event) error {
 		if e.of.Err != nil {
 			return e.of.Err
 		}
-		if hint := l.reading.hint.ended(); hint != nil {
-			return fmt.Errorf("%s: %w", l.name, hint)
-		}
 		l.reading.ended = true
-		if err := rd.rejectHeld(l); err != nil || e.of.Done == nil {
-			return err
+		if e.of.Done == nil {
+			return nil
 		}
 	}
 	if err := rd.commitAll(flushing); err != nil {
@@ -290,17 +283,6 @@ func (rd *reader) startPeriod(l *lane) {
 		s.period = l.period
 	}
 	s.prompt = s.prompt || l.prompt
-}
-
-// handOverAll is handOver of all that was read, with the lines that were held: nobody knows
-// when more of their sources comes.
-func (rd *reader) handOverAll(flushing context.Context) error {
-	for l := range rd.open {
-		if err := rd.rejectHeld(l); err != nil {
-			return err
-		}
-	}
-	return rd.handOver(flushing)
 }
 
 // handOver gives the set to the flusher, and takes an empty one. It does nothing
