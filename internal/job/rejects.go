@@ -28,9 +28,10 @@ type Rejects struct {
 	path  string
 	topic string
 	file  *lockfile.File
-	size  int64  // of the file, as far as its lines count
-	next  int64  // the same after the flush at hand
-	mark  string // the ID of the job's lines
+	first rejectLine // of the file when it was opened
+	size  int64      // of the file, as far as its lines count
+	next  int64      // the same after the flush at hand
+	mark  string     // the ID of the job's file
 }
 
 type rejectMode int
@@ -74,7 +75,7 @@ type rejectLine struct {
 	Reason string    `json:"reason"`
 	Raw    string    `json:"raw"`
 	Time   time.Time `json:"time"`
-	Mark   string    `json:"mark,omitempty"` // the ID of the job's lines in this file
+	Mark   string    `json:"mark,omitempty"` // the ID of the job's file
 }
 
 // Path returns the path of the file, "" where there is none.
@@ -94,35 +95,42 @@ func (r *Rejects) Check() error {
 	} else if err != nil {
 		return err
 	}
-	return errors.Join(r.check(f), f.Close())
+	_, err = r.check(f)
+	return errors.Join(err, f.Close())
 }
 
 // head is how weir's lines begin.
 var head = regexp.MustCompile(`^\{("job":"(\\.|[^"\\])*",)?"source":"(\\.|[^"\\])*","line":\d+,"offset":\d+,"reason":"`)
 
-// check returns an error for a file that is not weir's. Blank lines are where
-// [Rejects.drop] was.
-func (r *Rejects) check(f *os.File) error {
+// check returns the first line of the file, the zero value if there is no whole one, or an error for a file that is not
+// weir's. Blank lines are where [Rejects.drop] was.
+func (r *Rejects) check(f *os.File) (l rejectLine, err error) {
 	lines := bufio.NewReaderSize(f, longest)
 	for {
 		c, err := lines.ReadByte()
 		switch {
 		case err == io.EOF:
-			return nil
+			return l, nil
 		case err != nil:
-			return err
+			return l, err
 		case c == ' ' || c == '\n':
 			continue
 		}
 		if err := lines.UnreadByte(); err != nil {
-			return err
+			return l, err
 		}
-		if first, _ := lines.Peek(longest); !head.Match(first) {
-			return fmt.Errorf("%s holds something other than rejected lines that weir wrote: name another file", r.path)
+		first, _ := lines.Peek(longest)
+		if !head.Match(first) {
+			return l, fmt.Errorf("%s holds something other than rejected lines that weir wrote: name another file", r.path)
 		}
-		return nil
+		first, _, _ = bytes.Cut(first, newline)
+		_ = json.Unmarshal(first, &l) // or a crash has torn it
+		return l, nil
 	}
 }
+
+// longest is more than a line of the file takes, whose raw text may be escaped.
+const longest = 1 << 20
 
 // lockAt is a byte of the file that it will never have.
 const lockAt = 1 << 62
@@ -140,48 +148,14 @@ func (r *Rejects) open() (err error) {
 	} else if busy {
 		return fmt.Errorf("the file for rejects %s is that of another run: take another one", r.path)
 	}
-	if err := r.check(r.file.File); err != nil {
+	if r.first, err = r.check(r.file.File); err != nil {
 		return err
 	}
-	if r.size, err = r.file.Seek(0, io.SeekEnd); err == nil {
-		err = r.mendEnd()
-	}
-	r.next = r.size
+	r.size, err = r.file.Seek(0, io.SeekEnd)
 	return err
 }
 
-// longest is more than a line of the file takes, whose raw text may be escaped.
-const longest = 1 << 20
-
-// mendEnd cuts off a last line that a crash has torn. Anything else without an end gets
-// one, so that what comes next does not become a part of it.
-func (r *Rejects) mendEnd() error {
-	end := make([]byte, min(r.size, longest))
-	if _, err := r.file.ReadAt(end, r.size-int64(len(end))); err != nil || len(end) == 0 || end[len(end)-1] == '\n' {
-		return err
-	}
-	last := end[bytes.LastIndexByte(end, '\n')+1:]
-	if isTorn(last) {
-		r.size -= int64(len(last))
-		return r.file.Truncate(r.size)
-	}
-	_, err := r.file.WriteAt(newline, r.size)
-	r.size++
-	return err
-}
-
-// isTorn reports whether a line without an end is the beginning of one of weir's. A whole
-// one is none: it may have been committed, and lost its end in an editor.
-func isTorn(line []byte) bool {
-	for _, begin := range []string{`{"job":"`, `{"source":"`} {
-		if n := min(len(begin), len(line)); string(line[:n]) == begin[:n] {
-			return !json.Valid(line)
-		}
-	}
-	return false
-}
-
-// resume takes out what a flush has written that did not commit. unmarked tells that the
+// resume cuts off what a flush has written that did not commit. unmarked tells that the
 // database does not know the file yet: what a crash of the job's first flush leaves would
 // stay.
 func (r *Rejects) resume(ctx context.Context, claims sink.Claims) (unmarked bool, err error) {
@@ -189,57 +163,42 @@ func (r *Rejects) resume(ctx context.Context, claims sink.Claims) (unmarked bool
 		return false, nil
 	}
 	m, err := claims.RejectFile(ctx, r.path)
-	if err != nil {
+	switch mark := r.first.Mark; {
+	case err != nil:
 		return false, err
+	case mark != "" && mark != m.ID:
+		return false, fmt.Errorf("the file for rejects %s has lines of job %q that this database does not know: name another file for this job, or move that one away", r.path, r.first.Job)
+	case mark == "" && (m.ID == "" || m.Size > r.size): // it is new, or was moved away
+		r.size, r.mark, unmarked = 0, rand.Text(), true
+	default:
+		r.size, r.mark = min(m.Size, r.size), m.ID
 	}
-	if m.ID == "" || m.Size > r.size { // it was moved away
-		r.mark = rand.Text()
-		return true, nil
+	if err := r.file.Truncate(r.size); err != nil || r.size == 0 {
+		return unmarked, err
 	}
-	r.mark = m.ID
-	end, err := r.drop(m.Size, r.size, "")
-	if err != nil || end == r.size {
-		return false, err
+	end := make([]byte, 1)
+	if _, err = r.file.ReadAt(end, r.size-1); err == nil && end[0] != '\n' { // an editor was there
+		_, err = r.file.WriteAt(newline, r.size)
+		r.size++
 	}
-	r.size, r.next = end, end
-	return false, r.file.Truncate(end)
+	return unmarked, err
 }
 
-// drop makes the job's lines in a part of the file blank, of one source alone where it is
-// not empty, and returns where the last line ends that stays. Among them may lie lines of
-// other jobs, to whose place their marks refer: so they are not removed.
-func (r *Rejects) drop(from, to int64, source string) (end int64, err error) {
-	lines := bufio.NewReaderSize(io.NewSectionReader(r.file, from, to-from), longest)
-	end = from
-	for at := from; at < to; {
+// drop makes the lines of a source blank that are in a part of the file.
+func (r *Rejects) drop(to int64, source string) error {
+	lines := bufio.NewReaderSize(io.NewSectionReader(r.file, 0, to), longest)
+	for at := int64(0); at < to; {
 		line, err := lines.ReadSlice('\n')
-		whole := len(line)
-		for ; err == bufio.ErrBufferFull; whole += len(line) { // none of weir's
-			line, err = lines.ReadSlice('\n')
-		}
 		if err != nil && err != io.EOF {
-			return end, fmt.Errorf("reading rejects: %w", err)
+			return fmt.Errorf("reading rejects: %w", err)
 		}
 		var l rejectLine
-		if whole > longest || json.Unmarshal(line, &l) != nil || l.Mark != r.mark || source != "" && l.Source != source {
-			if err := r.blank(end, at); err != nil {
-				return end, err
+		if json.Unmarshal(line, &l) == nil && l.Source == source {
+			if _, err := r.file.WriteAt(bytes.Repeat([]byte{' '}, len(line)-1), at); err != nil {
+				return fmt.Errorf("writing rejects: %w", err)
 			}
-			end = at + int64(whole)
 		}
-		at += int64(whole)
-	}
-	return end, r.blank(end, to)
-}
-
-// blank writes spaces over whole lines.
-func (r *Rejects) blank(from, to int64) error {
-	spaces := bytes.Repeat([]byte{' '}, int(min(to-from, 64<<10)))
-	for ; from < to-1; from += int64(len(spaces)) {
-		spaces = spaces[:min(int64(len(spaces)), to-1-from)]
-		if _, err := r.file.WriteAt(spaces, from); err != nil {
-			return fmt.Errorf("writing rejects: %w", err)
-		}
+		at += int64(len(line))
 	}
 	return nil
 }
@@ -295,7 +254,7 @@ func (r *Rejects) committed(f *sink.Flush) error {
 		if !f.Lanes[i].Restart {
 			continue
 		}
-		if _, err := r.drop(0, before, f.Lanes[i].Source); err != nil {
+		if err := r.drop(before, f.Lanes[i].Source); err != nil {
 			return err
 		}
 	}

@@ -163,8 +163,8 @@ type Lane struct {
 	Checkpoint Checkpoint
 }
 
-// A RejectFile is the state of a file of rejects: the lines past the size that have its ID
-// were written by a flush that did not commit.
+// A RejectFile is the state of a job's file of rejects: what is past the size was written by a flush that did not
+// commit.
 type RejectFile struct {
 	Path string
 	Size int64  // bytes
