@@ -37,8 +37,6 @@ func BenchmarkFlush_OfCopy(b *testing.B) {
 	}{
 		{"insert", sink.Counts{Inserted: benchRows}, []*fold.Batch{first}},
 		{"update", sink.Counts{Updated: benchRows}, []*fold.Batch{first, second, third}},
-		// Of a table that has got room for it.
-		{"rewritten", sink.Counts{Updated: benchRows}, []*fold.Batch{first, second, third, folded(b, distinct(b, 4)), folded(b, distinct(b, 5))}},
 		// By a MERGE, then without one.
 		{"unchanged", sink.Counts{Unchanged: benchRows}, []*fold.Batch{first, second, second}},
 		{"repeated", sink.Counts{Unchanged: benchRows}, []*fold.Batch{first, first, first}},

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/weirsync/weir/internal/feed"
 )
@@ -27,8 +26,6 @@ type Limits struct {
 	// MaxName and MaxKey are how many bytes the database takes for a column's name and for a
 	// key; 0 is no limit.
 	MaxName, MaxKey int
-	// Characters are those beyond ASCII that a column's name may have; nil is all.
-	Characters map[rune]bool
 	// Reserved are names that the database gives no column.
 	Reserved []string
 }
@@ -80,8 +77,6 @@ func (l *Limits) CheckName(name string) error {
 	switch {
 	case l.MaxName > 0 && len(name) > l.MaxName:
 		return feed.Errorf(feed.BadName, "the field name %q has %d bytes: the database takes %d", name[:min(len(name), 100)], len(name), l.MaxName)
-	case l.Characters != nil && strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf && !l.Characters[r] }):
-		return feed.Errorf(feed.BadName, "the field name %q has characters that the database's encoding does not hold", name)
 	case slices.Contains(l.Reserved, name):
 		return feed.Errorf(feed.BadName, "the field name %q is one that the database keeps for itself (rename it in the feed)", name)
 	}

@@ -35,7 +35,7 @@ func (m *merge) mergeAhead(s *script, rows int, whens string) {
 	size := max(aheadRows, (rows+mostSlices-1)/mostSlices)
 	last := (rows - 1) / size
 	// How many rows a page has is known to the server alone, which compresses long values, or puts them elsewhere.
-	s.add("SELECT set_config('weir.slices', array_agg(ctid ORDER BY ctid)::text, true) FROM %s WHERE n > 0 AND n %% %d = 0", m.t.stageName, size)
+	s.add("SELECT set_config('weir.slices', array_agg(ctid ORDER BY ctid)::text, true) FROM %s WHERE n > 0 AND n %% %d = 0", m.t.stageName(), size)
 	begin := func(slice int) string { return fmt.Sprintf("(current_setting('weir.slices')::tid[])[%d]", slice) }
 	key := m.table.Key[0]
 	for i := range last + 1 {
@@ -46,7 +46,7 @@ func (m *merge) mergeAhead(s *script, rows int, whens string) {
 		if i < last {
 			bounds = append(bounds, "ctid < "+begin(i+1))
 		}
-		slice := "SELECT * FROM " + m.t.stageName
+		slice := "SELECT * FROM " + m.t.stageName()
 		if bounds != nil {
 			slice += " WHERE " + strings.Join(bounds, " AND ")
 		}

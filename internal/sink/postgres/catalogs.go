@@ -98,7 +98,7 @@ func (d *DB) readRelationsIn(ctx context.Context, wanted []sink.TableKey, tries 
 
 // lookAt adds what reads a table from the catalogs.
 func (d *DB) lookAt(s *script, name string) (l look, err error) {
-	l = look{relation: relation{Table: d.newTable(name)}, first: s.n}
+	l = look{relation: relation{Table: schema.Table{Name: name}}, first: s.n}
 	rel := ""
 	if l.schema, rel, err = splitName(name); err != nil {
 		return l, err
@@ -107,7 +107,7 @@ func (d *DB) lookAt(s *script, name string) (l look, err error) {
 		return l, fmt.Errorf("a table cannot be named %q: names that begin so belong to weir", rel)
 	}
 	l.ident = identOf(l.schema, rel)
-	is := "to_regclass(" + d.literal(l.ident) + ")"
+	is := "to_regclass(" + literal(l.ident) + ")"
 	for _, q := range []string{
 		"SELECT coalesce(array_to_string(c.reloptions, ','), ''), c.relkind, n.nspname, c.relrowsecurity OR EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid)," +
 			" (SELECT count(*) FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)" +
@@ -116,7 +116,7 @@ func (d *DB) lookAt(s *script, name string) (l look, err error) {
 			" (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped)," +
 			" (SELECT min(pg_describe_object(p.classid, p.objid, p.objsubid)) FROM pg_depend p JOIN pg_class u ON u.oid = p.objid AND u.relkind IN ('r', 'p', 'm')" +
 			"  WHERE p.classid = 'pg_class'::regclass AND p.objsubid > 0 AND p.refclassid = 'pg_type'::regclass" +
-			"  AND p.refobjid IN (SELECT y.oid FROM pg_type y WHERE y.oid = c.reltype OR y.typelem = c.reltype AND y.typcategory = 'A')), c.relhassubclass, to_regclass(" + d.literal(d.schema+".weir_unlogged") + ") IS NOT NULL," +
+			"  AND p.refobjid IN (SELECT y.oid FROM pg_type y WHERE y.oid = c.reltype OR y.typelem = c.reltype AND y.typcategory = 'A')), c.relhassubclass, to_regclass(" + literal(d.schema+".weir_unlogged") + ") IS NOT NULL," +
 			" EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND (confrelid = c.oid OR contype IN ('p', 'u', 'x') AND condeferrable AND NOT condeferred))" +
 			" OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal AND tgtype & 3 <> 3)" + // FOR EACH STATEMENT, or not BEFORE
 			" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = " + is,
@@ -156,9 +156,8 @@ func (d *DB) relationOf(l *look, key []string) (relation, error) {
 		if !l.hasSchema {
 			return t, fmt.Errorf("there is no schema %q: CREATE SCHEMA %s; a table whose name has a dot in it is written in double quotes", l.schema, ident(l.schema))
 		}
-		limits := d.Caps()
 		for _, k := range key {
-			if err := limits.CheckName(k); err != nil {
+			if err := caps.CheckName(k); err != nil {
 				return t, fmt.Errorf("the key cannot be a column: %w", err)
 			}
 		}
@@ -178,11 +177,9 @@ func (d *DB) relationOf(l *look, key []string) (relation, error) {
 	t.policed, t.triggers, t.hides = string(head[3]) == "t", string(head[5]) == "t", string(head[6]) == "t"
 	t.below = string(head[1]) == "p" || string(head[11]) == "t"
 	t.whole = string(head[13]) == "t"
-	// The mark of a table that weir made outlives it, and goes with it where it is dumped and
-	// restored; so does the fill factor.
-	ours := t.made != "" && slices.ContainsFunc([]int{fillFactor, fillFactorRewritten}, func(f int) bool {
-		return strings.Contains(string(head[0]), fmt.Sprintf("fillfactor=%d", f))
-	})
+	// The mark of a table that weir made outlives it. A fill factor, which the user may have changed, tells the table from
+	// another one of the same name, and a dump keeps it.
+	ours := t.made != "" && strings.Contains(string(head[0]), "fillfactor=")
 	if t.ID = t.oid; t.made != "" {
 		t.ID += "/" + t.made + "/" + string(head[9])
 	}
@@ -193,7 +190,7 @@ func (d *DB) relationOf(l *look, key []string) (relation, error) {
 		if !ours {
 			return t, err
 		}
-		blank := relation{Table: d.newTable(t.Name), ident: t.ident, oid: t.oid}
+		blank := relation{Table: schema.Table{Name: t.Name}, ident: t.ident, oid: t.oid}
 		blank.Writers = t.Writers
 		return blank, sink.KeyError{Err: err}
 	}
@@ -225,7 +222,7 @@ func (d *DB) relationOf(l *look, key []string) (relation, error) {
 			ruled = true
 		}
 	}
-	t.HasConstraints = ruled || other || !d.unicode
+	t.HasConstraints = ruled || other
 	// With constraints or triggers of its own a table is no longer only weir's: new fields do
 	// not become columns by themselves.
 	t.Made = ours && !ruled
@@ -239,5 +236,5 @@ func nullable(d *DB, s string) string {
 	if s == "" {
 		return "NULL"
 	}
-	return d.literal(s)
+	return literal(s)
 }

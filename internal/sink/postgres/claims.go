@@ -174,7 +174,7 @@ func (c *Claims) take(ctx context.Context, lanes []string) ([]sink.Checkpoint, e
 // flushingSQL names the transactions of the job's other sessions. A run that was killed
 // leaves its locks at once, but its last flush may still be under way.
 func (c *Claims) flushingSQL() string {
-	return "SELECT pid || ' ' || extract(epoch FROM xact_start) FROM pg_stat_activity WHERE application_name = " + c.literal("weir/"+c.job) +
+	return "SELECT pid || ' ' || extract(epoch FROM xact_start) FROM pg_stat_activity WHERE application_name = " + literal("weir/"+c.job) +
 		" AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
 }
 
@@ -319,7 +319,7 @@ func (c *Claims) connect(ctx context.Context) error {
 		return err
 	}
 	lanes := slices.Collect(maps.Keys(c.lanes))
-	statements := []string{"SET application_name = " + c.literal("weir/"+c.job)}
+	statements := []string{"SET application_name = " + literal("weir/"+c.job)}
 	if c.whole {
 		statements = append(statements, "SELECT pg_try_advisory_lock("+c.jobKey()+")")
 	}

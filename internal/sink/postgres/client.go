@@ -26,9 +26,7 @@ type client struct {
 	version    int64         // 150018
 	current    string        // the schema that tables are made in
 	schema     string        // the same as an identifier; weir's own tables are there
-	unicode    bool          // its encoding holds every character
 	pooled     bool          // a pooler may give each transaction another session
-	temp       bool          // it lets us make temporary tables
 	counts     bool          // it counts the rows that are written
 	replicated bool          // it has a synchronous standby
 	idle       time.Duration // after which it ends a session that leaves a transaction idle; 0: never
@@ -111,7 +109,7 @@ func (c *client) connect(ctx context.Context) (made bool, err error) {
 
 // inspect asks the server what it is.
 func (c *client) inspect(ctx context.Context) error {
-	c.open, c.unicode = false, true
+	c.open = false
 	session := fmt.Sprint(c.conn.PID())
 	r, err := c.query(ctx,
 		"SELECT pg_backend_pid(), current_setting('server_version_num'), current_setting('server_encoding'), current_schema(), current_database(), pg_is_in_recovery(),"+
@@ -129,8 +127,10 @@ func (c *client) inspect(ctx context.Context) error {
 		return fmt.Errorf("the server at %s is Postgres %d; weir needs %d or later", c.where(), c.version/10000, minVersion/10000)
 	}
 	c.pooled = pid != session
-	c.unicode = string(row[2]) == "UTF8" || string(row[2]) == "SQL_ASCII"
-	c.temp = string(row[6]) == "t"
+	if encoding := string(row[2]); encoding != "UTF8" && encoding != "SQL_ASCII" {
+		return &sink.Error{Class: sink.Permanent, Reason: "error",
+			Err: fmt.Errorf("database %s has the encoding %s, which lacks characters that a feed may have: make one by CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", row[4], encoding)}
+	}
 	c.replicated = len(row[8]) > 0
 	c.counts = string(row[11]) == "on"
 	c.idle = time.Duration(number(row[10])) * time.Millisecond
@@ -156,6 +156,10 @@ func (c *client) inspect(ctx context.Context) error {
 	if string(row[9]) == "on" && !c.reads {
 		return &sink.Error{Class: sink.Permanent, Reason: "readonly",
 			Err: fmt.Errorf("default_transaction_read_only is on for this role or database, though the server at %s is no standby: ALTER ROLE … (or DATABASE …) SET default_transaction_read_only = off", c.where())}
+	}
+	if string(row[6]) != "t" && !c.reads {
+		return &sink.Error{Class: sink.Permanent, Reason: "permission",
+			Err: fmt.Errorf("role %s may make no temporary tables in database %s, and weir stages rows in one: GRANT TEMP ON DATABASE %s TO %s", c.config.User, row[4], ident(string(row[4])), ident(c.config.User))}
 	}
 	if c.pooled && !c.reads {
 		if err := c.takesTransactions(ctx); err != nil {
@@ -191,7 +195,7 @@ func (c *client) takesTransactions(ctx context.Context) error {
 }
 
 // readySQL is what takeReady takes.
-func (c *client) readySQL() string { return existSQL(c.literal(c.schema)) }
+func (c *client) readySQL() string { return existSQL(literal(c.schema)) }
 
 // existSQL is whether weir's tables exist in a schema, and whether weir_versions does.
 func existSQL(schema string) string {

@@ -10,7 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// caps are those of a database whose encoding holds every character.
+// caps are what the driver can do.
 var caps = sink.Caps{Columns: maxColumns, Limits: schema.Limits{NoNUL: true, MaxName: maxName, MaxKey: maxKey, Reserved: systemColumns}}
 
 // Driver is the [sink.Driver] for Postgres.

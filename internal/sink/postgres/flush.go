@@ -46,11 +46,6 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		d.pendingID, d.pendingResult = id, sink.Result{Tables: make([]sink.Counts, len(f.Batches))}
 	}
 	d.rereads, d.gone, d.raced, d.taken = 0, 0, 0, 0
-	for _, b := range f.Batches {
-		if t := d.known(b.Table.Name); t.stageName == "" {
-			t.stageName = d.stageName(f, t)
-		}
-	}
 	res, err := d.write(ctx, f)
 	for d.conn != nil {
 		switch {
@@ -181,7 +176,6 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	}
 	if err = a.committed(r); err == nil {
 		a.remember(r)
-		a.makeRooms(ctx)
 		a.dropOrphans(ctx)
 	}
 	return a.result(), err

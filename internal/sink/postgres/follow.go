@@ -83,11 +83,11 @@ func (p *part) lookBelow() {
 		}
 		join, belongs := p.belongs(above)
 		p.found.keys = append(p.found.keys, followed{above, s.add("SELECT s.n, %s FROM %s s%s JOIN %s t ON %s WHERE s.n IN (%s)",
-			strings.Join(parts, ", "), above.t.stageName, join, t.ident, belongs, strings.Join(in, ", "))})
+			strings.Join(parts, ", "), above.t.stageName(), join, t.ident, belongs, strings.Join(in, ", "))})
 	})
 	if p.b.Scope == fold.ColumnScope {
 		p.found.states = s.add("SELECT encode(v.key, 'hex'), encode(v.state, 'hex') FROM (VALUES %s) g (low, high) JOIN %s.weir_versions v ON v.tbl = %s AND v.key >= g.low AND v.key < g.high",
-			strings.Join(ranges, ", "), d.schema, d.literal(d.fullName(t)))
+			strings.Join(ranges, ", "), d.schema, literal(d.fullName(t)))
 	}
 }
 

@@ -32,11 +32,11 @@ func (d *DB) sameColumns(s *script, t *relation, alters bool) {
 	}
 	same := ""
 	if t.marker != "" {
-		same = fmt.Sprintf(" AND EXISTS (SELECT FROM %s.weir_unlogged WHERE tbl = %s AND mark = %s)", d.schema, t.oid, d.literal(t.marker))
+		same = fmt.Sprintf(" AND EXISTS (SELECT FROM %s.weir_unlogged WHERE tbl = %s AND mark = %s)", d.schema, t.oid, literal(t.marker))
 	}
 	if alters && t.marks != "" {
 		s.demand(errStaleTable, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s",
-			d.schema, d.literal(sink.ColumnsMark(d.fullName(t))), quote(t.marks))
+			d.schema, literal(sink.ColumnsMark(d.fullName(t))), quote(t.marks))
 	}
 	s.demand(errStaleTable, "SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS NOT DISTINCT FROM %[3]s"+
 		" AND %[1]s::regclass::oid = %[4]s AND row_security_active(%[1]s::regclass) = %[5]t%[6]s"+
@@ -116,12 +116,12 @@ func (d *DB) create(want *schema.Table, t *table, above func(*schema.ForeignKey)
 	ddl = []change{{sql: Create(&have.Table)}}
 	for _, sql := range want.OnCreate {
 		// So it can be several statements, and cannot end the transaction.
-		ddl = append(ddl, change{"DO " + d.literal("BEGIN EXECUTE "+d.literal(sql)+"; END"), func(e *pgconn.PgError) error { return onCreateError(want.Name, e) }})
+		ddl = append(ddl, change{"DO " + literal("BEGIN EXECUTE "+literal(sql)+"; END"), func(e *pgconn.PgError) error { return onCreateError(want.Name, e) }})
 	}
 	return append(ddl,
 		change{sql: d.keepMark(sink.MadeMark(full), sink.NewTableID())},
 		// Another table of that name may have left it.
-		change{sql: fmt.Sprintf("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.VersionsMark(full)))},
+		change{sql: fmt.Sprintf("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, literal(sink.VersionsMark(full)))},
 		d.mark(&have),
 	), have, nil
 }
@@ -137,7 +137,7 @@ func onCreateError(table string, e *pgconn.PgError) error {
 
 // mark keeps what the columns of weir's in a table have to hold.
 func (d *DB) mark(t *relation) change {
-	t.marks = d.storable(t.Marks())
+	t.marks = storable(t.Marks())
 	return change{sql: d.keepMark(sink.ColumnsMark(d.fullName(t)), t.marks)}
 }
 

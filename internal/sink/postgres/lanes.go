@@ -34,7 +34,7 @@ func (a *attempt) fence() {
 			moved = append(moved, l)
 		}
 	}
-	job, run := d.literal(a.f.Job), d.literal(a.f.Run)
+	job, run := literal(a.f.Job), literal(a.f.Run)
 	id := "''" // until it is known
 	if !a.late {
 		id = a.tableIDs()
@@ -65,10 +65,10 @@ func (a *attempt) tableIDs() string {
 		}
 	}
 	if len(late) == 0 {
-		return a.d.literal(a.f.TableIDs(ids...))
+		return literal(a.f.TableIDs(ids...))
 	}
 	for i, p := range a.parts {
-		ids[i] = a.d.literal(a.f.BeforeID(i)) + " || " + a.d.tableID(&p.after)
+		ids[i] = literal(a.f.BeforeID(i)) + " || " + a.d.tableID(&p.after)
 	}
 	return strings.Join(ids, " || ")
 }
@@ -79,7 +79,7 @@ func (a *attempt) checkpoints() {
 	d := a.d
 	a.script.add("SET LOCAL enable_hashjoin = on") // there may be many lanes
 	a.idAt = a.script.add("UPDATE %s.weir_checkpoints c SET tableid = %s, %s FROM %s WHERE c.job = %s AND c.source = v.source RETURNING c.tableid",
-		d.schema, a.tableIDs(), content, a.values(a.lanes()), d.literal(a.f.Job))
+		d.schema, a.tableIDs(), content, a.values(a.lanes()), literal(a.f.Job))
 }
 
 func (a *attempt) lanes() []*sink.Lane {
@@ -98,8 +98,8 @@ func (a *attempt) values(lanes []*sink.Lane) string {
 			b.WriteString(", ")
 		}
 		cp := &l.Checkpoint
-		fmt.Fprintf(&b, "(%s, %d, %d, %d, %s, %d, %s)", a.d.literal(a.f.LaneName(l)), cp.Seq, cp.Line, cp.Offset,
-			a.d.literal(cp.Mark), cp.Rejected, a.d.literal(cp.Settings))
+		fmt.Fprintf(&b, "(%s, %d, %d, %d, %s, %d, %s)", literal(a.f.LaneName(l)), cp.Seq, cp.Line, cp.Offset,
+			literal(cp.Mark), cp.Rejected, literal(cp.Settings))
 	}
 	return "(VALUES " + b.String() + ") v(" + laneColumns + ")"
 }
@@ -108,7 +108,7 @@ func (a *attempt) values(lanes []*sink.Lane) string {
 func (a *attempt) names(lanes []*sink.Lane) string {
 	names := make([]string, len(lanes))
 	for i, l := range lanes {
-		names[i] = a.d.literal(a.f.LaneName(l))
+		names[i] = literal(a.f.LaneName(l))
 	}
 	return strings.Join(names, ", ")
 }
@@ -117,10 +117,10 @@ func (a *attempt) names(lanes []*sink.Lane) string {
 func (c *client) lanesSQL(job string, lanes []string, columns string) string {
 	values := make([]string, len(lanes))
 	for i, l := range lanes {
-		values[i] = fmt.Sprintf("(%d, %s)", i, c.literal(l))
+		values[i] = fmt.Sprintf("(%d, %s)", i, literal(l))
 	}
 	return fmt.Sprintf("SELECT v.n, %s FROM (VALUES %s) v(n, source) JOIN %s.weir_checkpoints c ON c.job = %s AND c.source = v.source",
-		columns, strings.Join(values, ", "), c.schema, c.literal(job))
+		columns, strings.Join(values, ", "), c.schema, literal(job))
 }
 
 // judge finds out why the fence did not let a flush pass.

@@ -14,7 +14,7 @@ func (d *DB) readMarks(ctx context.Context, looks []look) error {
 	var marks, unlogged []string
 	for i := range looks {
 		full := d.fullName(&looks[i].relation)
-		marks = append(marks, d.literal(sink.MadeMark(full)), d.literal(sink.ColumnsMark(full)), d.literal(sink.VersionsMark(full)))
+		marks = append(marks, literal(sink.MadeMark(full)), literal(sink.ColumnsMark(full)), literal(sink.VersionsMark(full)))
 		if looks[i].marked {
 			unlogged = append(unlogged, looks[i].oid)
 		}
@@ -41,8 +41,8 @@ func (d *DB) readMarks(ctx context.Context, looks []look) error {
 		if t.Writers = d.dialect().Writers(r[1].rows, full); looks[i].head == nil {
 			continue
 		}
-		_, t.Versioned = meta[d.storable(sink.VersionsMark(full))]
-		t.marks, t.made, t.marker = meta[d.storable(sink.ColumnsMark(full))], meta[d.storable(sink.MadeMark(full))], markers[t.oid]
+		_, t.Versioned = meta[storable(sink.VersionsMark(full))]
+		t.marks, t.made, t.marker = meta[storable(sink.ColumnsMark(full))], meta[storable(sink.MadeMark(full))], markers[t.oid]
 	}
 	return nil
 }
@@ -62,7 +62,7 @@ func (d *DB) tableID(t *relation) string {
 	case !t.Exists:
 		return "''"
 	case t.ID != "":
-		return d.literal(t.ID)
+		return literal(t.ID)
 	}
 	marker := "''"
 	if t.unlogged {
@@ -70,7 +70,7 @@ func (d *DB) tableID(t *relation) string {
 	}
 	return fmt.Sprintf("(SELECT c.oid || coalesce('/' || (SELECT value FROM %s.weir_meta WHERE name = %s)"+
 		" || '/' || (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped), '') || %s FROM pg_class c WHERE c.oid = %s::regclass)",
-		d.schema, d.literal(sink.MadeMark(d.fullName(t))), marker, d.literal(t.ident))
+		d.schema, literal(sink.MadeMark(d.fullName(t))), marker, literal(t.ident))
 }
 
 // markUnlogged adds what leaves a marker that shares the fate of an unlogged table.
@@ -78,11 +78,11 @@ func (d *DB) markUnlogged(s *script, t *relation) {
 	if !t.marked { // even where it exists, this would need the right to make one
 		s.add("CREATE UNLOGGED TABLE IF NOT EXISTS %s.weir_unlogged (tbl oid PRIMARY KEY, mark text NOT NULL)", d.schema)
 	}
-	s.add("INSERT INTO %s.weir_unlogged (tbl, mark) VALUES (%s, %s) ON CONFLICT DO NOTHING", d.schema, t.oid, d.literal(sink.NewTableID()))
+	s.add("INSERT INTO %s.weir_unlogged (tbl, mark) VALUES (%s, %s) ON CONFLICT DO NOTHING", d.schema, t.oid, literal(sink.NewTableID()))
 }
 
 // keepMark is SQL that writes a mark.
 func (d *DB) keepMark(name, value string) string {
 	return fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-		d.schema, d.literal(name), d.literal(value))
+		d.schema, literal(name), literal(value))
 }

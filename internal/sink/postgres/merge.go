@@ -33,7 +33,6 @@ type merge struct {
 	plain    bool       // the COPY takes the columns of the table alone
 	inOrder  bool       // the staging table has the rows in the order of the COPY
 	ahead    bool       // what the MERGE will read of the table is read ahead; see mergeAhead
-	crowded  int64      // how many rows it has updated outside of their pages, where these are most of many
 	versions *versioned // nil where the batch has none
 	scratch  []byte
 	// sent is called now and then with how many of the rows of the COPY were sent; nil is none.
@@ -211,18 +210,13 @@ func (m *merge) statements(s *script, rows []*fold.Row, alone bool) (t tags) {
 		m.lock(s, "t.ctid IS NOT NULL AND ("+touched+")")
 	}
 	s.avoidScans(m.table.relations())
-	ahead, unhash := m.ahead && m.inOrder, func() {}
-	if !ahead && !m.table.below { // 0.9 of the server's CPU where all rows change, 0.84 where none does (BenchmarkFlush_OfCopy)
-		unhash = m.mayHash(s, m.table.ident, len(rows), "3 * pg_relation_size("+quote(m.t.stageName)+")")
-	}
 	t.before = s.add("%s", m.countSQL())
-	if ahead {
+	if m.ahead && m.inOrder {
 		m.mergeAhead(s, len(rows), m.whens(set, differs))
 	} else {
 		s.add("%s", m.mergeSQL(m.sorted("*"), m.whens(set, differs)))
 	}
 	t.after = s.add("%s", m.countSQL())
-	unhash()
 	m.unraced(s)
 	if m.deletes && !m.removes && alone {
 		t.delete = m.delete(s)
@@ -235,20 +229,6 @@ func (m *merge) statements(s *script, rows []*fold.Row, alone bool) (t tags) {
 // inserted so far for each staged row, or read all of it once and compare it with each.
 func (s *script) avoidScans(relations string) {
 	s.add("SELECT set_config('enable_seqscan', 'off', true), set_config('enable_material', 'off', true) FROM pg_class WHERE oid IN (%s) AND reltuples = 0 LIMIT 1", relations)
-}
-
-// mayHash has what is added next hash the keys of a table, until unhash is called, where the table has at most that many
-// bytes, so that most of its rows seem to be staged: reading the whole table takes less then than finding each key in the
-// index. The hash of 64 MB of a table's pages takes up to 95 MB, which fits into twice work_mem: a part of it on the disk
-// would end the order of the keys, in which rows are written as they are staged. The planner knows that the keys are
-// unique, and so hashes them and not the staged ones: but for a table with others below, where rows may be written in the
-// order in which these have them, and for staged rows of which it has statistics too, which no temporary table gets.
-func (m *merge) mayHash(s *script, table string, rows int, most string) (unhash func()) {
-	if rows < manyStaged || m.d.staging() == unlogged {
-		return func() {}
-	}
-	s.add("SELECT set_config('enable_hashjoin', 'on', true), set_config('hash_mem_multiplier', '2', true) WHERE pg_relation_size(%s) <= least(%s, 64 << 20)", quote(table), most)
-	return func() { s.add("SET LOCAL enable_hashjoin = off") }
 }
 
 // mergeSQL is the MERGE of staged rows. It joins them once, and writes as it goes: no row is read
@@ -302,9 +282,9 @@ func (m *merge) notOlder() string {
 // sorted are the staged rows, of which some columns are asked for, in the order of their keys.
 func (m *merge) sorted(columns string) string {
 	if m.inOrder {
-		return m.t.stageName
+		return m.t.stageName()
 	}
-	return "(SELECT " + columns + " FROM " + m.t.stageName + " ORDER BY n)"
+	return "(SELECT " + columns + " FROM " + m.t.stageName() + " ORDER BY n)"
 }
 
 // orRaced is a value of a column, and notes where a condition does not hold: see [merge.unraced].
@@ -330,10 +310,9 @@ func (t *relation) relations() string {
 }
 
 // countSQL asks how many rows the session has inserted into the table and deleted: a MERGE
-// tells only the sum; and how many it has updated, and of these within their pages.
+// tells only the sum.
 func (m *merge) countSQL() string {
-	return fmt.Sprintf("SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id)),"+
-		" sum(pg_stat_get_xact_tuples_updated(id)), sum(pg_stat_get_xact_tuples_hot_updated(id)) FROM (%s) r (id)", m.table.relations())
+	return fmt.Sprintf("SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id)) FROM (%s) r (id)", m.table.relations())
 }
 
 // split adds what MERGEs did, given the answers from before them to after them. What triggers and foreign
@@ -354,7 +333,6 @@ func (m *merge) split(did *sink.Counts, r []result) {
 	did.Inserted += inserted
 	did.Updated += all - inserted - deleted
 	did.Deleted += deleted
-	m.crowded = crowded(count(2), count(3))
 }
 
 // hasState is the condition that a staged row has a state that is kept beside it.

@@ -84,8 +84,8 @@ func (m *merge) sweep(s *script) int {
 	join, belongs := m.belongs(m.b.Sweeps()[0])
 	// EXCEPT looks at each row once, however the server joins.
 	return s.add("DELETE FROM %s t USING (SELECT %s FROM %s s%s JOIN %s t ON %s WHERE s.op = 's' EXCEPT SELECT %s FROM %s s WHERE s.op IS DISTINCT FROM 's' ORDER BY %s) g WHERE %s",
-		m.table.ident, strings.Join(key, ", "), m.t.stageName, join, m.table.ident, belongs,
-		strings.Join(staged, ", "), m.t.stageName, ordinals(len(key)), strings.Join(is, " AND "))
+		m.table.ident, strings.Join(key, ", "), m.t.stageName(), join, m.table.ident, belongs,
+		strings.Join(staged, ", "), m.t.stageName(), ordinals(len(key)), strings.Join(is, " AND "))
 }
 
 // takers are the parts whose rows take those of a part with them that belong to them: they delete
@@ -117,11 +117,11 @@ func (p *part) take(above *part) int {
 	}
 	except := ""
 	if p.merge != nil {
-		except = fmt.Sprintf(" EXCEPT SELECT %s FROM %s s WHERE s.op IS DISTINCT FROM 's'", strings.Join(staged, ", "), p.t.stageName)
+		except = fmt.Sprintf(" EXCEPT SELECT %s FROM %s s WHERE s.op IS DISTINCT FROM 's'", strings.Join(staged, ", "), p.t.stageName())
 	}
 	join, belongs := p.belongs(above)
 	return p.a.script.add("DELETE FROM %s t USING (SELECT DISTINCT %s FROM %s s%s JOIN %s t ON %s WHERE s.op IN ('d', 'r')%s ORDER BY %s) g WHERE %s",
-		t.ident, strings.Join(key, ", "), above.t.stageName, join, t.ident, belongs, except, ordinals(len(key)), strings.Join(is, " AND "))
+		t.ident, strings.Join(key, ", "), above.t.stageName(), join, t.ident, belongs, except, ordinals(len(key)), strings.Join(is, " AND "))
 }
 
 // belongs is the condition that a row of the table belongs to a staged one of the part above; join is

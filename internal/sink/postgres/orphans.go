@@ -32,13 +32,16 @@ func (a *attempt) dropOrphans(ctx context.Context) {
 	}
 }
 
-// orphansAtOnce are dropped by one statement.
-const orphansAtOnce = 1000
+const (
+	orphansAtOnce = 1000 // are dropped by one statement
+	// orphansWait is how long a lock is waited for: the next flush waits as long.
+	orphansWait = 10 * time.Millisecond
+)
 
 // dropOrphans does it for one table. A state that remembers a delete becomes a tombstone.
 func (p *part) dropOrphans(ctx context.Context) error {
 	d := p.a.d
-	r, err := d.query(ctx, fmt.Sprintf("SELECT value FROM %s.weir_meta WHERE name = %s", d.schema, d.literal(sink.OrphansMark(d.fullName(&p.t.relation)))))
+	r, err := d.query(ctx, fmt.Sprintf("SELECT value FROM %s.weir_meta WHERE name = %s", d.schema, literal(sink.OrphansMark(d.fullName(&p.t.relation)))))
 	if err != nil {
 		return err
 	}
@@ -60,7 +63,7 @@ func (p *part) dropOrphans(ctx context.Context) error {
 // dropSome is one look of dropOrphans, in a transaction of its own if there are states.
 func (p *part) dropSome(ctx context.Context, pass *sink.Orphans, most int) error {
 	d, name := p.a.d, p.a.d.fullName(&p.t.relation)
-	table := d.literal(name)
+	table := literal(name)
 	// The key's index has all tables: those of others are looked at as well.
 	r, err := d.query(ctx, fmt.Sprintf(`SELECT encode(key, 'hex'), CASE WHEN tbl = %s AND gone IS NULL THEN encode(state, 'hex') END, xmin FROM %s.weir_versions WHERE key >= '\x%x' ORDER BY key LIMIT %d`,
 		table, d.schema, pass.After, most))
@@ -70,7 +73,7 @@ func (p *part) dropSome(ctx context.Context, pass *sink.Orphans, most int) error
 	s := &script{}
 	s.add("BEGIN ISOLATION LEVEL READ COMMITTED")
 	s.add("SET LOCAL synchronous_commit = off")
-	s.add("SET LOCAL lock_timeout = %d", roomWait.Milliseconds())
+	s.add("SET LOCAL lock_timeout = %d", orphansWait.Milliseconds())
 	s.add("SET LOCAL enable_seqscan = off")
 	s.takeTurns(map[int64]bool{d.versionsLock(&p.t.relation): true})
 	var last []byte
@@ -113,7 +116,7 @@ func (p *part) dropSome(ctx context.Context, pass *sink.Orphans, most int) error
 		d.memory.forget(0) // what is remembered may be of these rows
 	}
 	pass.Took(most, len(r[0].rows), last, dropped)
-	_, err = d.query(ctx, fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value", d.schema, d.literal(sink.OrphansMark(name)), d.literal(pass.Mark())), "COMMIT")
+	_, err = d.query(ctx, fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value", d.schema, literal(sink.OrphansMark(name)), literal(pass.Mark())), "COMMIT")
 	return err
 }
 

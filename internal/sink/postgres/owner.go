@@ -99,12 +99,12 @@ func (m *merge) findOwners(s *script) {
 		return
 	}
 	m.inOrder = false
-	s.add("UPDATE %s s SET c%d = (%s)", m.t.stageName, m.owner.at, m.finder(m.stagedPart).Find(m.owner.To))
+	s.add("UPDATE %s s SET c%d = (%s)", m.t.stageName(), m.owner.at, m.finder(m.stagedPart).Find(m.owner.To))
 	lives := ""
 	if m.sweeps {
 		lives = " AND op IS DISTINCT FROM 's'"
 	}
-	s.add("DELETE FROM %s WHERE c%d IS NULL%s", m.t.stageName, m.owner.at, lives)
+	s.add("DELETE FROM %s WHERE c%d IS NULL%s", m.t.stageName(), m.owner.at, lives)
 }
 
 // belongs is the condition that a row of the table belongs to a staged one that sweeps, of which the

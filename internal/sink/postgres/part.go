@@ -188,11 +188,11 @@ func (p *part) tellSent(rows, of int) {
 
 // committed makes the table what the flush has made of it.
 func (p *part) committed() {
-	if job := p.a.d.storable(p.a.f.Job); !slices.Contains(p.after.Writers, job) {
+	if job := storable(p.a.f.Job); !slices.Contains(p.after.Writers, job) {
 		p.after.Writers = append(slices.Clip(p.after.Writers), job)
 	}
 	p.t.relation, p.t.stage, p.t.stage.used = p.after, p.stage, false
-	if p.t.stage.kind == perFlush {
+	if p.a.d.pooled {
 		p.t.stage = stage{}
 	}
 }

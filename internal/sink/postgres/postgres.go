@@ -13,17 +13,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
 // DB is a [sink.Sink] for one database.
 type DB struct {
 	*client
-	// characters are those beyond ASCII that another encoding than Unicode holds; nil where
-	// it is not known.
-	characters map[rune]bool
-	named      string // the job that the session is named after
+	named string // the job that the session is named after
 
 	tables map[string]*table // that were read, by the names that the feed uses
 	stuck  map[string]string // columns of weir's that could not be widened, and why
@@ -42,14 +38,11 @@ type DB struct {
 // A table is what is known of one that flushes write.
 type table struct {
 	relation
-	n         int      // the table's, among those that were read
-	key       []string // by the names that the feed uses
-	stageName string   // of the staging table; "" before the first flush of the connection
-	stage     stage
+	n     int      // the table's, among those that were read
+	key   []string // by the names that the feed uses
+	stage stage
 	// unmergeable tells that the server refuses a MERGE.
 	unmergeable bool
-	roomy       bool      // its fill factor has been lowered, or is not to be
-	crowded     int64     // how many updates found no room in their pages, of flushes where most did not
 	news        guess     // whether the rows of the next batch seem to be all new
 	repeats     bool      // the last batch repeated what was there, so that the next one may
 	others      int       // how many batches from here on are taken to repeat little
@@ -99,25 +92,21 @@ func (d *DB) connect(ctx context.Context) error {
 	}
 	d.named = ""
 	for _, t := range d.tables {
-		t.stageName, t.stage = "", stage{}
+		t.stage = stage{}
 	}
-	d.opt.Log.Debug(fmt.Sprintf("Postgres %d at %s; staging table: %s", d.version/10000, d.where(), d.staging()))
+	pooled := ""
+	if d.pooled {
+		pooled = ", behind a pooler: a staging table is made for each flush"
+	}
+	d.opt.Log.Debug(fmt.Sprintf("Postgres %d at %s%s", d.version/10000, d.where(), pooled))
 	if d.opt.Level == sink.Extra && !d.replicated {
 		d.opt.Log.Debug("the server has no synchronous standby: --synchronous extra waits for its own disk alone, as full does")
-	}
-	if err := d.readHeld(ctx); err != nil {
-		d.drop()
-		return d.explain(err)
 	}
 	return nil
 }
 
 // Caps implements [sink.Sink].
-func (d *DB) Caps() sink.Caps {
-	c := caps
-	c.Characters = d.characters
-	return c
-}
+func (d *DB) Caps() sink.Caps { return caps }
 
 // Close implements [sink.Sink].
 func (d *DB) Close() error {
@@ -131,11 +120,6 @@ func (d *DB) Close() error {
 		// A commit that waits for the disk takes all before it along.
 		_, err = d.query(ctx, "BEGIN", "SET LOCAL synchronous_commit = on", "UPDATE "+d.schema+".weir_meta SET value = value WHERE name = 'format'", "COMMIT")
 	}
-	for _, t := range d.tables {
-		if t.stage.kind == unlogged && t.stage.made && d.conn != nil {
-			_, _ = d.query(ctx, "DROP TABLE IF EXISTS "+t.stageName)
-		}
-	}
 	d.close(ctx)
 	return d.explain(err)
 }
@@ -148,8 +132,3 @@ func number(b []byte) int64 {
 
 // systemColumns are in every table.
 var systemColumns = []string{"tableoid", "ctid", "xmin", "cmin", "xmax", "cmax"}
-
-// newTable is a table that this database lacks.
-func (d *DB) newTable(name string) schema.Table {
-	return schema.Table{Name: name, HasConstraints: !d.unicode} // only the server knows which characters it has
-}

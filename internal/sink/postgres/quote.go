@@ -1,20 +1,15 @@
 package postgres
 
-import (
-	"fmt"
-	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
-)
+import "strings"
 
 // ident makes a name an identifier of SQL. A name has no NUL: the fold rejects
 // such fields.
 func ident(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // literal makes a text a string of SQL, whatever standard_conforming_strings is.
-func (c *client) literal(s string) string { return quote(c.storable(s)) }
+func literal(s string) string { return quote(storable(s)) }
 
-// quote is literal for a text that the server's encoding holds.
+// quote is literal for a text that is storable.
 func quote(s string) string {
 	if strings.IndexByte(s, '\\') >= 0 {
 		return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(s) + "'"
@@ -22,30 +17,9 @@ func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
 }
 
-// storable is a text in a form that the server's encoding can hold. What it
-// cannot becomes an escape, so that two names stay two.
-func (c *client) storable(s string) string {
-	plain := true
-	for i := 0; i < len(s) && plain; i++ {
-		plain = s[i] != 0 && s[i] < utf8.RuneSelf
-	}
-	if plain || c.unicode && utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
-		return s
-	}
-	var b strings.Builder
-	b.Grow(len(s))
-	for _, r := range strings.ToValidUTF8(s, "?") {
-		switch {
-		case r != 0 && (r < utf8.RuneSelf || c.unicode):
-			b.WriteRune(r)
-		case r > 0xFFFF: // as JSON writes it: checkpoints are JSON
-			hi, lo := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
+// storable is a text as the server takes it: without NUL and what is no UTF-8.
+func storable(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", `\u0000`) // as in JSON: checkpoints are JSON
 }
 
 // appendCopyText appends a value of a COPY in text form. Every backslash is

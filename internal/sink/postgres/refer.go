@@ -64,6 +64,6 @@ func (m *merge) findReferred(s *script) {
 	for i := range m.refs {
 		r := &m.refs[i]
 		m.inOrder = false
-		s.add("UPDATE %s s SET c%d = (%s) WHERE %s%s", m.t.stageName, r.at, r.find(m), r.value(), notNull)
+		s.add("UPDATE %s s SET c%d = (%s) WHERE %s%s", m.t.stageName(), r.at, r.find(m), r.value(), notNull)
 	}
 }

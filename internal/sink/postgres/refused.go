@@ -322,7 +322,7 @@ func (c *chunks) send() (table int, err error) {
 func (c *chunks) empty() {
 	for _, p := range c.parts {
 		if p.t.stage.used {
-			c.script.add("%s", p.t.stage.empty(p.t.stageName))
+			c.script.add("%s", p.t.stage.empty(p.t.stageName()))
 		}
 	}
 }

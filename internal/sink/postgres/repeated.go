@@ -50,7 +50,7 @@ type repeated struct {
 func (p *part) mayRepeat() bool {
 	m := p.merge
 	again := slices.ContainsFunc(p.a.f.Lanes, func(l sink.Lane) bool { return l.Restart })
-	return (again || p.t.repeats) && p.t.others == 0 && !p.a.piecewise && !p.b.Versioned() && p.t.Exists && !p.after.policed && p.a.d.unicode &&
+	return (again || p.t.repeats) && p.t.others == 0 && !p.a.piecewise && !p.b.Versioned() && p.t.Exists && !p.after.policed &&
 		len(p.writes) >= manyRepeated && (p.inRanges() || keySize(p.writes) <= maxRepeated) &&
 		m.owner == nil && len(m.refs) == 0 && !m.sweeps && !slices.ContainsFunc(p.a.parts, func(q *part) bool { return q.b.Child != nil })
 }
@@ -100,7 +100,7 @@ func (p *part) findRanges(have string) {
 	}
 	var ranges []string
 	for rows := range slices.Chunk(p.writes, rangeRows) {
-		ranges = append(ranges, fmt.Sprintf("(%s::%s, %s::%[2]s)", p.a.d.literal(string(rows[0].Key)), m.keyType(k), p.a.d.literal(string(rows[len(rows)-1].Key))))
+		ranges = append(ranges, fmt.Sprintf("(%s::%s, %s::%[2]s)", literal(string(rows[0].Key)), m.keyType(k), literal(string(rows[len(rows)-1].Key))))
 	}
 	order, at, key := fold.KeyOrder(&p.b.Table), 0, m.usedAt(k)
 	name := "t." + ident(m.table.Columns[k].Name)

@@ -107,7 +107,7 @@ func (m *merge) separately(s *script, alone bool) (t tags) {
 	}
 	m.lock(s, "("+strings.Join(touched, " OR ")+")")
 	if set != nil {
-		t.update = s.add("UPDATE %s t SET %s FROM %s s WHERE %s AND %s AND %s", m.table.ident, m.setList(set), m.t.stageName, someLocked, m.on(), differs)
+		t.update = s.add("UPDATE %s t SET %s FROM %s s WHERE %s AND %s AND %s", m.table.ident, m.setList(set), m.t.stageName(), someLocked, m.on(), differs)
 	}
 	if m.deletes && alone {
 		t.delete = m.delete(s)
@@ -125,10 +125,10 @@ func (m *merge) insert(s *script, marked bool) int {
 	}
 	keys := strings.Join(key, ", ")
 	insert := fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s s WHERE %sNOT EXISTS (SELECT FROM %s t WHERE %s) ORDER BY s.n",
-		m.table.ident, strings.Join(into, ", "), strings.Join(from, ", "), m.t.stageName, m.lives(), m.table.ident, m.on())
+		m.table.ident, strings.Join(into, ", "), strings.Join(from, ", "), m.t.stageName(), m.lives(), m.table.ident, m.on())
 	passing := insert + " ON CONFLICT (" + keys + ") DO NOTHING"
 	if marked {
-		passing = fmt.Sprintf("WITH t AS (%s RETURNING %s) UPDATE %s s SET op = 'i' FROM t WHERE %s", passing, keys, m.t.stageName, m.on())
+		passing = fmt.Sprintf("WITH t AS (%s RETURNING %s) UPDATE %s s SET op = 'i' FROM t WHERE %s", passing, keys, m.t.stageName(), m.on())
 	}
 	n := s.add("%s", passing)
 	if m.table.hides {
@@ -144,7 +144,7 @@ const someLocked = "current_setting('weir.touched') <> '0'"
 
 // delete adds what deletes the rows that staged ones delete.
 func (m *merge) delete(s *script) int {
-	return s.add("DELETE FROM %s t USING %s s WHERE %s%s AND s.op = 'd'", m.table.ident, m.t.stageName, m.asFound(m.sure()), m.on())
+	return s.add("DELETE FROM %s t USING %s s WHERE %s%s AND s.op = 'd'", m.table.ident, m.t.stageName(), m.asFound(m.sure()), m.on())
 }
 
 // lock adds what locks the table's rows that staged ones touch, and demands that it lock
@@ -169,7 +169,7 @@ func (m *merge) lock(s *script, touched string) {
 	s.add("WITH weir_touched AS MATERIALIZED (SELECT s.n, %s FROM %s s LEFT JOIN %s t ON %s WHERE %s)"+
 		" SELECT set_config('weir.touched', x.n::text, true), set_config('weir.gone', (x.n < y.n)::text, true)"+
 		" FROM (SELECT count(*) n FROM (SELECT FROM weir_touched s JOIN %[3]s t ON %[7]s%[4]s ORDER BY s.n FOR %[6]s OF t) l) x, (SELECT count(*) n FROM weir_touched) y",
-		strings.Join(key, ", "), m.t.stageName, m.table.ident, m.on(), touched, strength, asFound)
+		strings.Join(key, ", "), m.t.stageName(), m.table.ident, m.on(), touched, strength, asFound)
 	if !(m.table.triggers || m.table.policed) || m.d.gone == 0 {
 		s.demand(errGone, "current_setting('weir.gone') = 'false'")
 	}

@@ -3,7 +3,6 @@ package postgres
 import (
 	"bytes"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"strconv"
@@ -12,13 +11,11 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
-	"github.com/weirsync/weir/internal/sink"
 )
 
-// A stage is the table that a batch is copied into before it is merged. The
-// server decides which kind it is.
+// A stage is the temporary table that a batch is copied into before it is merged: made once and emptied at each commit,
+// or made for each flush behind a pooler, which may lead the next one to another session.
 type stage struct {
-	kind  stageKind
 	made  bool
 	used  bool     // it may hold rows of this transaction, or the remains of those of one that was rolled back
 	rows  int      // how many, of both; 0 where that is not counted
@@ -33,43 +30,10 @@ type stage struct {
 // n, op, nulls, key, state and found.
 const maxStaged = 1600 - 6
 
-type stageKind int
+// stageName is the name of a table's staging table.
+func (t *table) stageName() string { return "pg_temp." + t.stageIdent() }
 
-const (
-	// session: a temporary table, made once and emptied at each commit.
-	session stageKind = iota
-	// perFlush: one that is made for each flush, because the next one may be on
-	// another session of a pooler.
-	perFlush
-	// unlogged: a table that is not temporary, where the user may make none.
-	unlogged
-)
-
-func (k stageKind) String() string {
-	return [...]string{"temporary, kept", "temporary, one a flush", "unlogged"}[k]
-}
-
-func (d *DB) staging() stageKind {
-	switch {
-	case !d.temp:
-		return unlogged
-	case d.pooled:
-		return perFlush
-	}
-	return session
-}
-
-// stageName is the name of a table's staging table. One that is not temporary has the same
-// name in the next run that begins with the same source: that run removes what a killed one
-// left.
-func (d *DB) stageName(f *sink.Flush, t *table) string {
-	if d.staging() != unlogged {
-		return fmt.Sprintf("pg_temp.weir_stage_%d", t.n)
-	}
-	h := fnv.New32a()
-	h.Write([]byte(f.Job + "\x00" + f.Lanes[0].Source + "\x00" + t.ident))
-	return fmt.Sprintf("%s.weir_stage_%08x", d.schema, h.Sum32())
-}
+func (t *table) stageIdent() string { return fmt.Sprintf("weir_stage_%d", t.n) }
 
 // manyStaged is how many rows are worth a new file for the staging table, 0.5 ms, that they lie in order.
 const manyStaged = 2000
@@ -80,14 +44,14 @@ const manyStaged = 2000
 // else it puts one that is short where a page before has room for it.
 func (m *merge) prepare(rows int) (sql []string, now stage) {
 	old := m.t.stage
-	now = stage{kind: m.d.staging(), made: true, used: true, types: make([]string, len(m.table.cols)), versions: old.versions || m.versions != nil, hidden: map[int]string{}}
+	now = stage{made: true, used: true, types: make([]string, len(m.table.cols)), versions: old.versions || m.versions != nil, hidden: map[int]string{}}
 	copy(now.types, old.types)
 	maps.Copy(now.hidden, old.hidden)
 	if len(now.types)+len(now.hidden) > maxStaged { // those of other batches may be too many beside these
 		clear(now.types)
 		clear(now.hidden)
 	}
-	serves := old.made && old.kind == now.kind && old.versions == now.versions
+	serves := old.made && old.versions == now.versions
 	for from, t := range m.hidden() {
 		if now.hidden[from] != t {
 			now.hidden[from], serves = t, false
@@ -111,22 +75,18 @@ func (m *merge) prepare(rows int) (sql []string, now stage) {
 		if now.versions {
 			b.WriteString(", key bytea, state bytea, found xid")
 		}
-		kind, end := "TEMP", "ON COMMIT DELETE ROWS"
-		switch now.kind {
-		case perFlush:
+		end := "ON COMMIT DELETE ROWS"
+		if m.d.pooled {
 			end = "ON COMMIT DROP"
-		case unlogged:
-			kind, end = "UNLOGGED", ""
 		}
-		name := strings.TrimPrefix(m.t.stageName, "pg_temp.")
-		if now.kind != perFlush || old.made {
-			sql = append(sql, "DROP TABLE IF EXISTS "+m.t.stageName)
+		if !m.d.pooled || old.made {
+			sql = append(sql, "DROP TABLE IF EXISTS "+m.t.stageName())
 		}
-		sql = append(sql, fmt.Sprintf(`CREATE %s TABLE %s (n integer, op "char", marks varbit%s) %s`, kind, name, b.String(), end))
-	} else if now.kind == unlogged || old.used || rows >= manyStaged || m.ahead {
-		sql = append(sql, old.empty(m.t.stageName))
+		sql = append(sql, fmt.Sprintf(`CREATE TEMP TABLE %s (n integer, op "char", marks varbit%s) %s`, m.t.stageIdent(), b.String(), end))
+	} else if old.used || rows >= manyStaged || m.ahead {
+		sql = append(sql, old.empty(m.t.stageName()))
 	}
-	m.inOrder = now.kind != unlogged && len(sql) > 0 && !strings.HasPrefix(sql[0], "DELETE")
+	m.inOrder = len(sql) > 0 && !strings.HasPrefix(sql[0], "DELETE")
 	return sql, now
 }
 
@@ -169,7 +129,7 @@ func (m *merge) copySQL() string {
 	for _, r := range m.refs {
 		cols = append(cols, hiddenName(r.From[0]))
 	}
-	return fmt.Sprintf("COPY %s (%s) FROM STDIN", m.t.stageName, strings.Join(cols, ", "))
+	return fmt.Sprintf("COPY %s (%s) FROM STDIN", m.t.stageName(), strings.Join(cols, ", "))
 }
 
 // marked tells that staged rows say what they do.

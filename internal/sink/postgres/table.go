@@ -164,7 +164,7 @@ func (d *DB) readColumn(row [][]byte) (c schema.Column, more column) {
 	c = schema.Column{Name: s[0], Decl: s[1], NotNull: s[2] == "t", Default: s[5], Generated: s[3] == "a" || s[4] != ""}
 	more = column{staged: s[7], image: "%s", identity: s[3] != "", held: strings.TrimPrefix(s[16], "rule _RETURN on ")}
 	if s[3] == "d" {
-		c.Default = "nextval(" + d.literal(s[15]) + "::regclass)"
+		c.Default = "nextval(" + literal(s[15]) + "::regclass)"
 	}
 	if s[11] != "" && s[11] != "default" {
 		more.staged += " COLLATE " + s[12]
@@ -343,7 +343,7 @@ func waits(c *schema.Column) bool {
 }
 
 // fillFactor leaves room in a page for new versions of its rows, which then need
-// no new entries in the indexes. Where that is too little, see [attempt.makeRooms].
+// no new entries in the indexes.
 const fillFactor = 90
 
 // stampFormat is how stamps are written. A timestamp without time zone gets them in UTC, for

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
@@ -324,61 +326,37 @@ func TestFlush_LeavesRowsThatStay(t *testing.T) {
 	}
 }
 
-// TestEncodings: servers that do not keep Unicode.
+// TestEncodings: a database whose encoding lacks characters is refused; one that takes any bytes is not.
 func TestEncodings(t *testing.T) {
 	testcheck.Only(t)
-	for _, c := range []struct{ encoding, rows, rejects, names string }{
-		{"LATIN1", "1|Zürich", "1", "1"},
-		{"EUC_JP", "1|Zürich,2|日本", "0", "1"},
-		{"SQL_ASCII", "1|Zürich,2|日本", "0", "0"},
-	} {
-		t.Run(c.encoding, func(t *testing.T) {
-			s := testpg.Start(t)
-			db := connect(t, s.Database(t, "ENCODING '"+c.encoding+"' LOCALE 'C'"))
-			db.Exec(t, "SET client_encoding = "+map[string]string{"LATIN1": "UTF8", "EUC_JP": "UTF8", "SQL_ASCII": "SQL_ASCII"}[c.encoding])
-			r := sinktest.BeginJob(t, db, "日本 😀")
-			r.Flush(`{"id":1,"a":"Zürich"}`)
-			r.Flush(`{"id":2,"a":"日本"}`, "bad 日本")
-			sinktest.Expect(t, db, "SELECT id, a FROM t ORDER BY id", strings.Split(c.rows, ",")...)
-			sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects WHERE reason LIKE 'database%'", c.rejects)
-			// A name that the encoding does not hold is the line's fault, as one is that is too long.
-			res := r.Flush(`{"id":3,"é":1}`, `{"id":4,"한":1,"a":"x"}`)
-			if len(res.Refused) != 0 {
-				t.Errorf("rejected by the database: %v", res.Refused)
-			}
-			sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects WHERE reason LIKE 'name%'", c.names)
-			r.End()
-			r = sinktest.BeginJob(t, db, "compare")
-			r.Fold(`{"id":1,"a":"Zürich"}`, `{"id":3,"é":1}`)
-			err := r.Sink.(sink.Inspector).Compare(t.Context(), r.Seal().Batches[0], func(d sink.Difference) bool {
-				t.Errorf("row %s differs: %+v", d.Row.Key, d)
-				return true
-			})
-			if err != nil {
-				t.Error(err)
-			}
-			r.Reset()
-			r.End()
-			if again := sinktest.BeginJob(t, db, "日本 😀"); again.Checkpoint().Line != 5 {
-				t.Errorf("the next run gets %+v", again.Checkpoint())
-			}
-		})
+	s := testpg.Start(t)
+	latin := connect(t, s.Database(t, "ENCODING 'LATIN1' LOCALE 'C'"))
+	if _, err := postgres.Open(t.Context(), latin.url, latin.options(t)); err == nil || !strings.Contains(err.Error(), "encoding LATIN1") {
+		t.Errorf("LATIN1 was answered with %v", err)
+	}
+	db := connect(t, s.Database(t, "ENCODING 'SQL_ASCII' LOCALE 'C'"))
+	r := sinktest.BeginJob(t, db, "日本 😀")
+	r.Flush(`{"id":1,"a":"Zürich"}`, `{"id":2,"a":"日本","é":1}`, "bad 日本")
+	sinktest.Expect(t, db, `SELECT id, a, "é" FROM t ORDER BY id`, "1|Zürich|NULL", "2|日本|1")
+	sinktest.Expect(t, db, "SELECT raw FROM weir_rejects", "bad 日本")
+	r.End()
+	if again := sinktest.BeginJob(t, db, "日本 😀"); again.Checkpoint().Line != 3 {
+		t.Errorf("the next run gets %+v", again.Checkpoint())
 	}
 }
 
-// TestFlush_WithoutTemporaryTables: the user may make none.
-func TestFlush_WithoutTemporaryTables(t *testing.T) {
+// TestOpen_WithoutTemporaryTables: a role that may make none ends the run, which says what to grant.
+func TestOpen_WithoutTemporaryTables(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.as(t, "app")
-	db.Exec(t, "REVOKE TEMP ON DATABASE "+db.one(t, "SELECT current_database()")+" FROM PUBLIC")
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":1,"a":"x"}`)
-	r.Flush(`{"id":1,"a":"y"}`, `{"id":2,"a":"y","b":1}`)
-	r.Flush(`{"id":1,"op":"delete"}`, `{"id":2,"c":7,"b":null}`)
-	sinktest.Expect(t, db, "SELECT id, a, b, c FROM t", "2|y|NULL|7")
-	sinktest.Expect(t, db, "SELECT relpersistence FROM pg_class WHERE relname LIKE 'weir_stage%'", "u")
-	r.End()
-	sinktest.Expect(t, db, "SELECT count(*) FROM pg_class WHERE relname LIKE 'weir_stage%'", "0")
+	name := db.one(t, "SELECT current_database()")
+	db.Exec(t, "REVOKE TEMP ON DATABASE "+name+" FROM PUBLIC")
+	_, err := postgres.Open(t.Context(), db.weir, db.options(t))
+	if e, ok := errors.AsType[*sink.Error](err); !ok || e.Class != sink.Permanent || !strings.Contains(err.Error(), `GRANT TEMP ON DATABASE "`+name+`" TO "app"`) {
+		t.Errorf("it was answered with %v", err)
+	}
+	db.Exec(t, "GRANT TEMP ON DATABASE "+name+" TO app")
+	sinktest.Begin(t, db).Flush(`{"id":1}`)
 }
 
 // TestValues_ComeBack: texts of every kind of character, alone, in arrays and in
@@ -419,16 +397,15 @@ func TestValues_ComeBack(t *testing.T) {
 	}
 }
 
-// TestTable_FillFactor: a table that weir made is weir's with either of its fill factors; with another one somebody else
-// may have made it again.
+// TestTable_FillFactor: a table that weir made is weir's with whatever fill factor; without one somebody else made it again.
 func TestTable_FillFactor(t *testing.T) {
-	for factor, made := range map[int]bool{90: true, 50: true, 70: false} {
+	for change, made := range map[string]bool{"SET (fillfactor = 50)": true, "RESET (fillfactor)": false} {
 		db := connect(t, testpg.New(t))
 		r := sinktest.Begin(t, db)
 		r.Flush(`{"id":1,"a":1}`)
-		db.Exec(t, fmt.Sprintf("ALTER TABLE t SET (fillfactor = %d)", factor))
+		db.Exec(t, "ALTER TABLE t "+change)
 		if found, err := sink.Table(t.Context(), r.Sink.Tables, "t", []string{"id"}); err != nil || found.Made != made {
-			t.Errorf("with a fill factor of %d: %v, %v", factor, found.Made, err)
+			t.Errorf("after %s it is weir's: %v, %v", change, found.Made, err)
 		}
 	}
 }

@@ -24,8 +24,8 @@ func (c *Claims) Database(ctx context.Context) (string, error) {
 	if err := c.connect(ctx); err != nil {
 		return "", err
 	}
-	mark := c.literal(sink.DatabaseMark)
-	rows, err := c.write(ctx, fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT DO NOTHING", c.schema, mark, c.literal(rand.Text())),
+	mark := literal(sink.DatabaseMark)
+	rows, err := c.write(ctx, fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT DO NOTHING", c.schema, mark, literal(rand.Text())),
 		fmt.Sprintf("SELECT value FROM %s.weir_meta WHERE name = %s", c.schema, mark))
 	if err != nil {
 		return "", err
@@ -43,7 +43,7 @@ func (c *Claims) Begin(ctx context.Context, run string, lanes []sink.Lane) error
 	values := make([]string, len(lanes))
 	for i := range lanes {
 		cp := &lanes[i].Checkpoint
-		values[i] = fmt.Sprintf("(%s, %s, 1, %s, %d, %d, %s, 0, now())", c.literal(c.job), c.literal(lanes[i].Source), c.literal(run), cp.Line, cp.Offset, c.literal(cp.Mark))
+		values[i] = fmt.Sprintf("(%s, %s, 1, %s, %d, %d, %s, 0, now())", literal(c.job), literal(lanes[i].Source), literal(run), cp.Line, cp.Offset, literal(cp.Mark))
 	}
 	_, err := c.write(ctx, fmt.Sprintf(`INSERT INTO %s.weir_checkpoints (job, source, seq, run, line, "offset", mark, rejected, updated) VALUES %s ON CONFLICT DO NOTHING`,
 		c.schema, strings.Join(values, ", ")))
@@ -90,15 +90,15 @@ func (c *Claims) TakeOver(ctx context.Context, run string, lanes ...string) ([]s
 	}
 	names := make([]string, len(lanes))
 	for i, l := range lanes {
-		names[i] = c.literal(l)
+		names[i] = literal(l)
 	}
-	of := fmt.Sprintf("c.job = %s AND c.source IN (%s)", c.literal(c.job), strings.Join(names, ", "))
+	of := fmt.Sprintf("c.job = %s AND c.source IN (%s)", literal(c.job), strings.Join(names, ", "))
 	s := &script{}
 	s.add("BEGIN ISOLATION LEVEL READ COMMITTED")
 	s.add("SET LOCAL lock_timeout = '%s'", takeOverWait)
 	s.add("SET LOCAL synchronous_commit = on") // what the run reads from here rests on it
 	s.add("%s ORDER BY c.source FOR NO KEY UPDATE OF c", c.checkpointsSQL(lanes))
-	s.add("UPDATE %s.weir_checkpoints c SET seq = seq + 1, run = %s || ' ' || %s WHERE %s AND split_part(run, ' ', 1) <> %[2]s", c.schema, c.literal(run), writerSQL, of)
+	s.add("UPDATE %s.weir_checkpoints c SET seq = seq + 1, run = %s || ' ' || %s WHERE %s AND split_part(run, ' ', 1) <> %[2]s", c.schema, literal(run), writerSQL, of)
 	found := s.add("%s", c.checkpointsSQL(lanes))
 	s.add("COMMIT")
 	r, err := c.run(ctx, s)
@@ -122,7 +122,7 @@ func (c *Claims) endStopped(ctx context.Context, of string) error {
 	r, err := c.query(ctx, fmt.Sprintf("SELECT a.pid, pg_terminate_backend(a.pid) FROM %s.weir_checkpoints c"+
 		" JOIN pg_locks l ON l.locktype = 'transactionid' AND l.transactionid = c.xmax AND l.mode = 'ExclusiveLock' AND l.granted"+
 		" JOIN pg_stat_activity a ON a.pid = l.pid WHERE %s AND a.application_name = %s AND a.wait_event_type = 'Client' AND a.state_change < now() - interval '%s'",
-		c.schema, of, c.literal("weir/"+c.job), takeOverWait))
+		c.schema, of, literal("weir/"+c.job), takeOverWait))
 	if err != nil {
 		c.drop()
 		return c.explain(err)

@@ -20,7 +20,7 @@ func (c *client) dialect() sink.Dialect {
 	return sink.Dialect{Prefix: c.schema + ".", Integer: "bigint", Time: "timestamptz", Bytes: "bytea", Serial: "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
 		Raw: "raw text,\n  bytes bytea", Hot: " WITH (fillfactor = 50)", Keyed: " WITH (fillfactor = 50)", KeyOrder: "key, tbl",
 		Bytewise: ` COLLATE "C"`, Reason: "split_part(reason, ':', 1)", Kept: "encode(bytes, 'hex'), raw",
-		Micros: micros, Text: c.literal, Table: func(name string) string { return identOf(c.schemaOf(name)) }}
+		Micros: micros, Text: literal, Table: func(name string) string { return identOf(c.schemaOf(name)) }}
 }
 
 // stoppedAfter is how long a flush may leave the server waiting before the server ends it: others may
@@ -34,7 +34,7 @@ func (a *attempt) begin() {
 	d, s := a.d, a.script
 	s.add("BEGIN ISOLATION LEVEL READ COMMITTED") // a role's default may be another
 	if name := "weir/" + a.f.Job; d.named != name && !d.pooled {
-		s.add("SET application_name = %s", d.literal(name))
+		s.add("SET application_name = %s", literal(name))
 	}
 	s.add("SET LOCAL synchronous_commit = %s", commitLevels[d.opt.Level])
 	if d.idle == 0 || d.idle > stoppedAfter {
@@ -54,9 +54,9 @@ func (a *attempt) begin() {
 	s.add("SET LOCAL enable_hashjoin = off") // they would hash the whole table, and lose the order of the keys
 	s.add("SET LOCAL enable_mergejoin = off")
 	for _, p := range a.parts {
-		if a.f.First() || !slices.Contains(p.after.Writers, d.storable(a.f.Job)) {
+		if a.f.First() || !slices.Contains(p.after.Writers, storable(a.f.Job)) {
 			// Before anything else: [DB.Forget] looks here for who else has written to a table.
-			s.add("INSERT INTO %s.weir_jobs (job, tbl) VALUES (%s, %s) ON CONFLICT DO NOTHING", d.schema, d.literal(a.f.Job), d.literal(p.b.Table.Name))
+			s.add("INSERT INTO %s.weir_jobs (job, tbl) VALUES (%s, %s) ON CONFLICT DO NOTHING", d.schema, literal(a.f.Job), literal(p.b.Table.Name))
 		}
 	}
 	a.takeTurns()
@@ -140,7 +140,7 @@ func (a *attempt) readRebuild(ctx context.Context) error {
 	}
 	for i, p := range a.parts {
 		p.t.relation = now[i]
-		if err := errors.Join(sink.MayRebuild(&p.t.Table, d.storable(a.f.Job)), sink.MayEmpty(&p.t.Table, func(other string) bool { return a.called(other) != nil })); err != nil {
+		if err := errors.Join(sink.MayRebuild(&p.t.Table, storable(a.f.Job)), sink.MayEmpty(&p.t.Table, func(other string) bool { return a.called(other) != nil })); err != nil {
 			return err
 		}
 	}
@@ -150,7 +150,7 @@ func (a *attempt) readRebuild(ctx context.Context) error {
 // empty adds what removes all that the job has written to the tables.
 func (a *attempt) empty() {
 	d, s := a.d, a.script
-	job := d.literal(a.f.Job)
+	job := literal(a.f.Job)
 	s.add("DELETE FROM %s.weir_checkpoints WHERE job = %s AND source NOT IN (%s)", d.schema, job, a.names(a.lanes()))
 	s.add("DELETE FROM %s.weir_rejects WHERE job = %s", d.schema, job)
 	var truncate, drop []string
@@ -171,23 +171,23 @@ func (a *attempt) empty() {
 		s.add("TRUNCATE %s", strings.Join(truncate, ", "))
 	}
 	// Another job may have written to a table before this had its lock.
-	s.demand(errStaleTable, "(%s) = %s", a.othersSQL(), d.literal(a.others))
+	s.demand(errStaleTable, "(%s) = %s", a.othersSQL(), literal(a.others))
 }
 
 // othersSQL is a hash of the other jobs that have written, with their tables.
 func (a *attempt) othersSQL() string {
-	return "SELECT coalesce(md5(string_agg(job || ' ' || tbl, ',' ORDER BY job, tbl)), '') FROM " + a.d.schema + ".weir_jobs WHERE job <> " + a.d.literal(a.f.Job)
+	return "SELECT coalesce(md5(string_agg(job || ' ' || tbl, ',' ORDER BY job, tbl)), '') FROM " + a.d.schema + ".weir_jobs WHERE job <> " + literal(a.f.Job)
 }
 
 // end adds the rejects, what is known of the checkpoints at the end alone, and the COMMIT.
 func (a *attempt) end(rejects []fold.Reject, late bool) {
 	d, f, s := a.d, a.f, a.script
-	job := d.literal(f.Job)
+	job := literal(f.Job)
 	var restarts []string
 	unnamed := false
 	for _, l := range a.lanes() {
 		if l.Restart {
-			restarts = append(restarts, d.literal(l.Source))
+			restarts = append(restarts, literal(l.Source))
 		}
 		unnamed = unnamed || l.Unnamed && l.Checkpoint.Seq == 1
 	}
@@ -202,7 +202,7 @@ func (a *attempt) end(rejects []fold.Reject, late bool) {
 	}
 	if r := f.RejectFile; r != nil {
 		s.add("INSERT INTO %s.weir_reject_files (job, path, size, id) VALUES (%s, %s, %d, %s) ON CONFLICT (job, path) DO UPDATE SET size = excluded.size, id = excluded.id",
-			d.schema, job, d.literal(r.Path), r.Size, d.literal(r.ID))
+			d.schema, job, literal(r.Path), r.Size, literal(r.ID))
 	}
 	if unnamed {
 		s.add("DELETE FROM %s.weir_checkpoints WHERE source LIKE '%s%%' AND updated < now() - interval '%d seconds'", d.schema, sink.RunPrefix, int64(sink.RunsKept.Seconds()))
@@ -220,9 +220,9 @@ func (d *DB) keep(s *script, f *sink.Flush, rejects []fold.Reject) {
 		return
 	}
 	s.add(`COPY %s.weir_rejects (job, source, line, "offset", reason, raw, bytes, time) FROM STDIN`, d.schema)
-	job, sources := d.storable(f.Job), make([]string, len(f.Lanes))
+	job, sources := storable(f.Job), make([]string, len(f.Lanes))
 	for i := range sources {
-		sources[i] = d.storable(f.Lanes[i].Source)
+		sources[i] = storable(f.Lanes[i].Source)
 	}
 	s.copies = append(s.copies, func(w *copyWriter) error {
 		text := func(line []byte, s string) []byte { return append(appendCopyText(line, []byte(s)), '\t') }
@@ -230,9 +230,9 @@ func (d *DB) keep(s *script, f *sink.Flush, rejects []fold.Reject) {
 			r := &rejects[i]
 			line := text(text(w.line(), job), sources[r.Lane])
 			line = fmt.Appendf(line, "%d\t%d\t", r.Line, r.Offset)
-			line = text(line, d.storable(r.Why()))
+			line = text(line, storable(r.Why()))
 			raw := string(r.Text)
-			shown := d.storable(raw)
+			shown := storable(raw)
 			if line = text(line, shown); shown == raw && utf8.ValidString(raw) {
 				line = append(line, `\N`...)
 			} else {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
@@ -34,9 +33,9 @@ func (d *DB) fullName(t *relation) string { return identOf(d.schemaOf(t.ident)) 
 // dropVersions adds what removes the versions of a table by its full name.
 func (d *DB) dropVersions(s *script, table string) {
 	if d.versions {
-		s.add("DELETE FROM %s.weir_versions WHERE tbl = %s", d.schema, d.literal(table))
+		s.add("DELETE FROM %s.weir_versions WHERE tbl = %s", d.schema, literal(table))
 	}
-	s.add("DELETE FROM %s.weir_meta WHERE name IN (%s, %s)", d.schema, d.literal(sink.VersionsMark(table)), d.literal(sink.OrphansMark(table)))
+	s.add("DELETE FROM %s.weir_meta WHERE name IN (%s, %s)", d.schema, literal(sink.VersionsMark(table)), literal(sink.OrphansMark(table)))
 }
 
 // versionsLock is the number of the advisory lock of a table's versions.
@@ -77,7 +76,7 @@ func (d *DB) readyVersions(s *script, table *relation) {
 		}
 	}
 	name := d.fullName(table)
-	s.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND NOT EXISTS (SELECT FROM %s.weir_meta WHERE name = %s)", d.schema, d.literal(name), d.schema, d.literal(sink.VersionsMark(name)))
+	s.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND NOT EXISTS (SELECT FROM %s.weir_meta WHERE name = %s)", d.schema, literal(name), d.schema, literal(sink.VersionsMark(name)))
 }
 
 // lookup is where the answer to what the database has of rows is found.
@@ -100,7 +99,7 @@ func (p *part) look() {
 		p.lookFor(m)
 	}
 	if p.b.Scope == fold.ColumnScope { // others add names: these have all numbers of the states that were just read
-		p.found.names = p.a.script.add("SELECT value FROM %s.weir_meta WHERE name = %s", p.a.d.schema, p.a.d.literal(sink.VersionsMark(v.table)))
+		p.found.names = p.a.script.add("SELECT value FROM %s.weir_meta WHERE name = %s", p.a.d.schema, literal(sink.VersionsMark(v.table)))
 	}
 }
 
@@ -126,12 +125,12 @@ func (p *part) lookFor(m *merge) {
 		s.avoidScans(table.relations() + " UNION ALL SELECT " + quote(d.schema+".weir_versions") + "::regclass")
 		p.found.rows = s.add("SELECT s.n, (SELECT t.xmin FROM %s t WHERE %s), encode(v.state, 'hex'), v.xmin FROM %s s,"+
 			" LATERAL (SELECT state, xmin FROM %s.weir_versions WHERE tbl = %s AND key = s.key OFFSET 0) v",
-			table.ident, m.on(), m.t.stageName, d.schema, d.literal(m.versions.table))
+			table.ident, m.on(), m.t.stageName(), d.schema, literal(m.versions.table))
 		return
 	}
 	s.avoidScans(table.relations())
 	p.found.rows = s.add("SELECT s.n, r.xmin, r.version FROM %s s, LATERAL (SELECT t.xmin, (%s)::text AS version FROM %s t WHERE %s OFFSET 0) r",
-		m.t.stageName, p.version(), table.ident, m.on())
+		m.t.stageName(), p.version(), table.ident, m.on())
 }
 
 // version is what a row has its version in, of a type that may be another one than the batch's, if others widened it.
@@ -263,24 +262,19 @@ func (v *versioned) keep(s *script, m *merge, f *sink.Flush, rows []*fold.Row) {
 	if m.plain {
 		v.copyAll(s, m, rows)
 	} else {
-		v.mergeStates(s, m, len(rows))
+		v.mergeStates(s, m)
 	}
 	if v.remembers {
 		v.xid = s.add("SELECT pg_current_xact_id()")
 	}
 	// What another writer has locked is left to it, and to the next flush.
 	s.add("DELETE FROM %s.weir_versions WHERE ctid = ANY (ARRAY(SELECT ctid FROM %[1]s.weir_versions WHERE tbl = %s AND gone < now() - interval '%d seconds' FOR UPDATE SKIP LOCKED))",
-		d.schema, d.literal(v.table), int64(f.Tombstones.Seconds()))
+		d.schema, literal(v.table), int64(f.Tombstones.Seconds()))
 	if len(v.names) > len(v.kept) {
 		s.means(s.add("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = CASE 1 / (weir_meta.value IS NOT DISTINCT FROM %s)::integer WHEN 1 THEN excluded.value END",
-			d.schema, d.literal(sink.VersionsMark(v.table)), d.literal(namesText(v.names)), v.keptText(d)), errRaced, divisionByZero)
+			d.schema, literal(sink.VersionsMark(v.table)), literal(namesText(v.names)), v.keptText(d)), errRaced, divisionByZero)
 	}
 }
-
-// hashedStates is how many bytes of states, of which one mostly takes 140, each staged row is worth where their keys are
-// hashed: writing one takes 1.4 µs then, and 1.9 by the index; with three states for each staged row both take 2.1 (by
-// hand, medians of six turns; BenchmarkVersions).
-const hashedStates = 300
 
 // mergeStates adds what writes the staged states in the order of their keys, which a left join by nested
 // loops keeps: so writers cannot wait for each other in a circle. Rows are written after all states:
@@ -288,21 +282,19 @@ const hashedStates = 300
 // the one that the row was resolved against, a division by zero ends the transaction, as with the
 // fence. The table's name is an expression of the staged row: else the planner would read all states of a table whose size it
 // does not know, and compare each with each row. It is NULL for rows without a state, which are not looked for.
-func (v *versioned) mergeStates(s *script, m *merge, rows int) {
+func (v *versioned) mergeStates(s *script, m *merge) {
 	d, matched, missing := m.d, "s.state", "s.state"
 	if !v.alone {
 		const state = "CASE 1 / (%s)::integer WHEN 1 THEN s.state END"
 		matched, missing = fmt.Sprintf(state, "v.xmin IS NOT DISTINCT FROM s.found"), fmt.Sprintf(state, "s.found IS NULL")
 	}
 	s.avoidScans("SELECT " + quote(d.schema+".weir_versions") + "::regclass")
-	unhash := m.mayHash(s, d.schema+".weir_versions", rows, strconv.Itoa(hashedStates*rows))
 	const gone = "CASE WHEN s.op = 'd' THEN now() END"
 	n := s.add("MERGE INTO %s.weir_versions v USING %s s ON v.tbl = CASE WHEN "+hasState+" THEN %s END AND v.key = s.key"+
 		" WHEN MATCHED THEN UPDATE SET state = %s, gone = "+gone+
 		" WHEN NOT MATCHED AND "+hasState+" THEN INSERT (tbl, key, state, gone) VALUES (%[3]s, s.key, %[5]s, "+gone+")",
-		d.schema, m.sorted("n, op, key, state, found"), d.literal(v.table), matched, missing)
+		d.schema, m.sorted("n, op, key, state, found"), literal(v.table), matched, missing)
 	s.means(n, errRaced, divisionByZero, uniqueViolation)
-	unhash()
 }
 
 // sure is the condition that a staged row may be written whatever the table has of it: nobody else can write one whose
@@ -328,14 +320,14 @@ func (v *versioned) keptText(d *DB) string {
 	if v.kept == nil {
 		return "NULL"
 	}
-	return d.literal(namesText(v.kept))
+	return literal(namesText(v.kept))
 }
 
 // copyAll adds what copies the versions of rows of which none are kept. Others may have
 // given columns numbers in the meantime.
 func (v *versioned) copyAll(s *script, m *merge, rows []*fold.Row) {
 	d := m.d
-	s.demand(errRaced, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s", d.schema, d.literal(sink.VersionsMark(v.table)), v.keptText(d))
+	s.demand(errRaced, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s", d.schema, literal(sink.VersionsMark(v.table)), v.keptText(d))
 	s.means(s.add("COPY %s.weir_versions (tbl, key, state) FROM STDIN", d.schema), errRaced, uniqueViolation)
 	s.copies = append(s.copies, func(w *copyWriter) error {
 		table := append(appendCopyText(nil, []byte(v.table)), '\t')
