@@ -264,7 +264,7 @@ func (x *expiry) try(ctx context.Context, rows []key, res *sink.Expired) error {
 				keys[n] = fmt.Sprintf(`'\x%x'`, fold.AppendKey(nil, &a.Keyed, row))
 			}
 			slices.Sort(keys)
-			drop.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND key IN (%s)", x.schema, x.literal(x.fullName(&x.read[i])), strings.Join(keys, ", "))
+			drop.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND key IN (%s)", x.schema, literal(x.fullName(&x.read[i])), strings.Join(keys, ", "))
 		}
 	}
 	if len(turns) > 0 {

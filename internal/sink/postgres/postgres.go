@@ -43,13 +43,13 @@ type table struct {
 	stage stage
 	// unmergeable tells that the server refuses a MERGE.
 	unmergeable bool
-	news        guess     // whether the rows of the next batch seem to be all new
-	repeats     bool      // the last batch repeated what was there, so that the next one may
-	others      int       // how many batches from here on are taken to repeat little
-	scattered   int       // how many are taken to repeat rows that lie among many others
-	names       []string  // the numbered columns of its versions then
-	orphans     time.Time // when states of its rows are looked at for those that somebody else has deleted
-	next        *relation // as the flush at hand makes it; nil: as it is
+	news        guess // whether the rows of the next batch seem to be all new
+	repeats     bool  // the last batch repeated what was there, so that the next one may
+	// incomparable tells that comparing rows before they are staged gains nothing for this table.
+	incomparable bool
+	names        []string  // the numbered columns of its versions then
+	orphans      time.Time // when states of its rows are looked at for those that somebody else has deleted
+	next         *relation // as the flush at hand makes it; nil: as it is
 }
 
 var (

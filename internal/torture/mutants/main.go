@@ -365,7 +365,11 @@ var mutants = []mutant{
 		postgres, "TestFlush_Repeated/made", false},
 	{"of the last key of a range that others lie in, one row is read of two, Postgres", "internal/sink/postgres/repeated.go", `FETCH FIRST %[5]d ROWS WITH TIES`, `LIMIT %[5]d`,
 		postgres, "TestFlush_RepeatedBelow", false},
-	{"rows that lie among others are looked for by ranges each time, Postgres", "internal/sink/postgres/repeated.go", `t.scattered = notRepeated`, `t.scattered = 0`,
+	{"rows that lie among others are looked for each time, Postgres", "internal/sink/postgres/repeated.go", `		t.incomparable = true
+	}
+	t.repeats`, `		t.incomparable = false
+	}
+	t.repeats`,
 		postgres, "TestFlush_RepeatedAmongOthers", false},
 	{"a row that is found twice is judged by one of the two, Postgres", "internal/sink/postgres/repeated.go", `= !p.repeated.found[at] && p.merge.repeats(`, `= p.merge.repeats(`,
 		postgres, "TestFlush_RepeatedBelow", false},
