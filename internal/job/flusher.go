@@ -153,7 +153,7 @@ func flushed(s *fold.Set, res *sink.Result, took time.Duration) progress.Flush {
 // flushOf returns the flush of a set.
 func (f *flusher) flushOf(s *set) *sink.Flush {
 	flush := &sink.Flush{Batches: s.Batches, Grows: f.Star != nil, Rejects: s.Rejects, Job: f.Job, Run: f.id, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.Rejects.mode == keep || f.Rejects.mode == toTopic,
-		Rebuild: s.rebuild, Tombstones: f.Tombstones, Prefetch: f.prefetch.wanted(), Sent: f.p.Sent}
+		Rebuild: s.rebuild, Tombstones: f.Tombstones, Sent: f.p.Sent}
 	flush.BeforeCommit = func(rejects []fold.Reject) error {
 		refused := make([]int64, len(s.lanes))
 		for i := range rejects[len(s.Rejects):] {

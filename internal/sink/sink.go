@@ -200,9 +200,6 @@ type Flush struct {
 	// Tombstones is how long the version of a delete is remembered at least, where a
 	// batch has versions.
 	Tombstones time.Duration
-	// Prefetch says that flushes wait for the disk, so that a driver which can should have the rows read before they
-	// are asked for.
-	Prefetch bool
 	// Sent is called now and then with how many rows of the batches the database has been sent, those that are not
 	// changed among them: fewer than before where they are sent again. nil is none.
 	Sent func(rows int)

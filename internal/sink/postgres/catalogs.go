@@ -116,9 +116,7 @@ func (d *DB) lookAt(s *script, name string) (l look, err error) {
 			" (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped)," +
 			" (SELECT min(pg_describe_object(p.classid, p.objid, p.objsubid)) FROM pg_depend p JOIN pg_class u ON u.oid = p.objid AND u.relkind IN ('r', 'p', 'm')" +
 			"  WHERE p.classid = 'pg_class'::regclass AND p.objsubid > 0 AND p.refclassid = 'pg_type'::regclass" +
-			"  AND p.refobjid IN (SELECT y.oid FROM pg_type y WHERE y.oid = c.reltype OR y.typelem = c.reltype AND y.typcategory = 'A')), c.relhassubclass, to_regclass(" + literal(d.schema+".weir_unlogged") + ") IS NOT NULL," +
-			" EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND (confrelid = c.oid OR contype IN ('p', 'u', 'x') AND condeferrable AND NOT condeferred))" +
-			" OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal AND tgtype & 3 <> 3)" + // FOR EACH STATEMENT, or not BEFORE
+			"  AND p.refobjid IN (SELECT y.oid FROM pg_type y WHERE y.oid = c.reltype OR y.typelem = c.reltype AND y.typcategory = 'A')), c.relhassubclass, to_regclass(" + literal(d.schema+".weir_unlogged") + ") IS NOT NULL" +
 			" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = " + is,
 		columnsSQL + is + " AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
 		"SELECT i.indisunique AND i.indisvalid AND i.indimmediate, i.indpred IS NULL AND i.indexprs IS NULL," +
@@ -176,7 +174,6 @@ func (d *DB) relationOf(l *look, key []string) (relation, error) {
 	t.Exists = true
 	t.policed, t.triggers, t.hides = string(head[3]) == "t", string(head[5]) == "t", string(head[6]) == "t"
 	t.below = string(head[1]) == "p" || string(head[11]) == "t"
-	t.whole = string(head[13]) == "t"
 	// The mark of a table that weir made outlives it. A fill factor, which the user may have changed, tells the table from
 	// another one of the same name, and a dump keeps it.
 	ours := t.made != "" && strings.Contains(string(head[0]), "fillfactor=")

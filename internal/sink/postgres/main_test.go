@@ -21,7 +21,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	postgres.ReadAheadBy(4)
 	goleak.VerifyTestMain(testpg.Tests{M: m})
 }
 
@@ -44,7 +43,7 @@ func connectEmpty(t *testing.T, url string) *database {
 
 // TestSuite_Forms is the suite where tables are written by separate statements, for a user to whom they do not belong, and
 // where the staging table is another one: that
-// behind a pooler, where rows are also read ahead. The two are run at the same time,
+// behind a pooler. The two are run at the same time,
 // each with a server of its own, for the suite counts what is written to a server's log.
 func TestSuite_Forms(t *testing.T) {
 	t.Parallel()
@@ -69,7 +68,7 @@ func TestSuite_Forms(t *testing.T) {
 		pool := testpg.Pool(t, url, "transaction")
 		sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
 			db := connectEmpty(t, url)
-			db.beside, db.pooled, db.ahead = true, true, true
+			db.beside, db.pooled = true, true
 			db.weir = pool
 			return db
 		}})
@@ -86,15 +85,6 @@ type database struct {
 
 	pooled bool // no session is weir's, so that none can hold a lane
 	beside bool // other tests run at the same time
-	ahead  bool // flushes read ahead what they write
-}
-
-// aheadSink wants what its flushes write read ahead.
-type aheadSink struct{ sink.Sink }
-
-func (s aheadSink) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
-	f.Prefetch = true
-	return s.Sink.Flush(ctx, f)
 }
 
 // Has reports traits: nobody but the server makes databases.
@@ -120,11 +110,7 @@ func connect(t *testing.T, url string) *database {
 // Open opens the database as weir does.
 func (d *database) Open(t *testing.T) sink.Sink {
 	t.Helper()
-	if db := d.open(t, cmp.Or(d.weir, d.url)); !d.ahead {
-		return db
-	} else {
-		return aheadSink{db}
-	}
+	return d.open(t, cmp.Or(d.weir, d.url))
 }
 
 // Claims opens the claims of a job as weir does.

@@ -32,7 +32,6 @@ type merge struct {
 	separate bool       // several statements take the place of the MERGE
 	plain    bool       // the COPY takes the columns of the table alone
 	inOrder  bool       // the staging table has the rows in the order of the COPY
-	ahead    bool       // what the MERGE will read of the table is read ahead; see mergeAhead
 	versions *versioned // nil where the batch has none
 	scratch  []byte
 	// sent is called now and then with how many of the rows of the COPY were sent; nil is none.
@@ -211,11 +210,7 @@ func (m *merge) statements(s *script, rows []*fold.Row, alone bool) (t tags) {
 	}
 	s.avoidScans(m.table.relations())
 	t.before = s.add("%s", m.countSQL())
-	if m.ahead && m.inOrder {
-		m.mergeAhead(s, len(rows), m.whens(set, differs))
-	} else {
-		s.add("%s", m.mergeSQL(m.sorted("*"), m.whens(set, differs)))
-	}
+	s.add("%s", m.mergeSQL(set, differs))
 	t.after = s.add("%s", m.countSQL())
 	m.unraced(s)
 	if m.deletes && !m.removes && alone {
@@ -236,8 +231,8 @@ func (s *script) avoidScans(relations string) {
 // is inserted; a key that another one inserts is an error, after which the flush is sent again. Where the
 // rows are not in order they are sorted: what is no table, a MERGE makes one value of each row of, to find it
 // again, which with the sort takes 0.4 of 8 µs a row of 38 columns (BenchmarkFlush_OfCopy).
-func (m *merge) mergeSQL(staged, whens string) string {
-	return fmt.Sprintf("MERGE INTO %s t USING %s s ON %s%s", m.table.ident, staged, m.on(), whens)
+func (m *merge) mergeSQL(set []assignment, differs string) string {
+	return fmt.Sprintf("MERGE INTO %s t USING %s s ON %s%s", m.table.ident, m.sorted("*"), m.on(), m.whens(set, differs))
 }
 
 // whens are the clauses of a MERGE that say what becomes of a staged row.

@@ -83,7 +83,7 @@ func (m *merge) prepare(rows int) (sql []string, now stage) {
 			sql = append(sql, "DROP TABLE IF EXISTS "+m.t.stageName())
 		}
 		sql = append(sql, fmt.Sprintf(`CREATE TEMP TABLE %s (n integer, op "char", marks varbit%s) %s`, m.t.stageIdent(), b.String(), end))
-	} else if old.used || rows >= manyStaged || m.ahead {
+	} else if old.used || rows >= manyStaged {
 		sql = append(sql, old.empty(m.t.stageName()))
 	}
 	m.inOrder = len(sql) > 0 && !strings.HasPrefix(sql[0], "DELETE")

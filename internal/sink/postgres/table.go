@@ -19,9 +19,6 @@ type relation struct {
 	policed bool
 	// below tells that other tables may have rows of it: partitions, or tables that inherit from it.
 	below bool
-	// whole tells that something looks at its rows at the end of a statement, when all are to be there: a constraint
-	// between rows of it, or a trigger.
-	whole bool
 	// triggers tells that it has triggers of inserts, which may change the row.
 	triggers bool
 	// hides tells that row-level security may keep rows from this user's sight.

@@ -235,8 +235,6 @@ var mutants = []mutant{
 		sqlite, "TestSuite/Version", false},
 	{"a late value goes into a row that is inserted", "internal/fold/folder.go", `if first || f.table.Columns[fd.col].Default == "" {`, `if true {`,
 		folding, "TestFold_DoesNotDepend", false},
-	{"staged rows between two slices are left out", "internal/sink/postgres/ahead.go", `"ctid >= "+begin(i))`, `"ctid > "+begin(i))`,
-		postgres, "TestFlush_ReadsAhead", false},
 	{"a late value goes into a row that is inserted, Postgres", "internal/sink/postgres/merge.go", `v = fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", m.begins(u, v+isNull+" AND "+m.absent(u)),`,
 		`v = fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", v+isNull+" AND "+m.absent(u),`, postgres, "TestSuite$/Fold", false},
 	{"a late value goes into a row that is inserted, SQLite", "internal/sink/sqlite/row.go", `			v.late = true`, `			v.late = false`,
