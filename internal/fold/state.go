@@ -143,24 +143,6 @@ func (s *state) decode(raw []byte, columns int) error {
 	return nil
 }
 
-// liveOf returns the version of the newest message that a row lives by, given its state; nil is none. It is the first
-// that a state has, and the only one that is unpacked: into room, if that is large enough.
-func liveOf(raw, room []byte) (live []byte) {
-	r := stateReader{raw: raw}
-	var first packedVersion
-	n := r.number()
-	for i := uint64(0); i < n && !r.bad; i++ {
-		if v := r.version(); i == 0 {
-			first = v
-		}
-	}
-	if pair := r.number(); r.bad || pair/(n+1) != 1 {
-		return nil
-	}
-	live, _ = first.unpack(room[:0])
-	return live
-}
-
 // RemembersDelete reports whether a state, as [Resolved] has it, holds the version of a delete.
 func RemembersDelete(raw []byte) bool {
 	r := stateReader{raw: raw}

@@ -210,14 +210,3 @@ func CheckVersion(t *schema.Table, o Options) error {
 		return fmt.Errorf("the column %q of table %q is %s, which the database writes otherwise than the feed: a version of the whole row is kept as a number or text", c.Name, t.Name, c.Decl)
 	}
 }
-
-// Renews reports whether a row surely changes a state: it has no delete, and lives by a newer message.
-func (b *Batch) Renews(r *Row, state []byte) bool {
-	vs := &b.versions[r.versions-1]
-	if vs.live == 0 || vs.tomb != 0 || vs.ended != 0 || vs.takes != 0 || vs.ensured {
-		return false
-	}
-	var room [64]byte // which stays on the stack
-	live := liveOf(state, room[:])
-	return live != nil && b.older(live, vs.live)
-}

@@ -23,7 +23,6 @@ func FuzzState(f *testing.F) {
 	f.Add([]byte{0, 0, 200, 1}, uint8(3))
 	f.Fuzz(func(t *testing.T, raw []byte, columns uint8) {
 		var was, is state
-		liveOf(raw, nil) // whatever it is
 		if was.decode(raw, int(columns)) != nil {
 			return
 		}
@@ -34,9 +33,6 @@ func FuzzState(f *testing.F) {
 		coded := was.encode()
 		if err := is.decode(coded, int(columns)); err != nil {
 			t.Fatal(err)
-		}
-		if got := liveOf(coded, nil); !bytes.Equal(got, live) || (got == nil) != (live == nil) {
-			t.Errorf("a row that lives by %q is taken to live by %q", live, got)
 		}
 		if !bytes.Equal(is.live, live) || !bytes.Equal(is.tomb, tomb) || !slices.EqualFunc(is.columns, cells, bytes.Equal) {
 			t.Errorf("%q %q %q became %q %q %q", live, tomb, cells, is.live, is.tomb, is.columns)
@@ -66,12 +62,8 @@ func TestState_Versions(t *testing.T) {
 		if !bytes.Equal(is.live, was.live) || !bytes.Equal(is.tomb, was.tomb) || !slices.EqualFunc(is.columns, was.columns, bytes.Equal) {
 			t.Errorf("%q and %q became %q %q %q", text, other, is.live, is.tomb, is.columns)
 		}
-		if live := liveOf(coded, nil); string(live) != text {
-			t.Errorf("a row that lives by %q is taken to live by %q", text, live)
-		}
 		for n := range coded { // what is cut is damaged, or another state
 			_ = is.decode(coded[:n], len(was.columns))
-			liveOf(coded[:n], nil)
 		}
 	}
 }

@@ -273,7 +273,6 @@ func (x *expiry) try(ctx context.Context, rows []key, res *sink.Expired) error {
 			return err
 		}
 	}
-	x.memory.forget(0) // what is remembered may be of these rows
 	res.Removed += int64(len(gone[0]))
 	for i, rows := range gone[1:] {
 		x.With(res, i, int64(len(rows)))

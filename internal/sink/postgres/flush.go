@@ -175,7 +175,6 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		}
 	}
 	if err = a.committed(r); err == nil {
-		a.remember(r)
 		a.dropOrphans(ctx)
 	}
 	return a.result(), err
@@ -337,9 +336,6 @@ func (a *attempt) failed(ctx context.Context, err error, at int) (sink.Result, e
 		a.withoutMerge(err)
 		return d.write(ctx, a.f)
 	case errors.Is(why, errNotNew):
-		return d.write(ctx, a.f)
-	case errors.Is(why, errRaced) && a.recalled():
-		d.memory.forget(notRemembered)
 		return d.write(ctx, a.f)
 	case errors.Is(why, errRows):
 		return a.flushPiecewise(ctx)

@@ -199,7 +199,7 @@ func (m *merge) statements(s *script, rows []*fold.Row, alone bool) (t tags) {
 		return m.separately(s, alone)
 	}
 	set, differs := m.assignments()
-	m.removes = m.deletes && alone && m.asFound(m.sure()) == ""
+	m.removes = m.deletes && alone && m.asFound(hasState) == ""
 	t = noTags
 	if m.deletes && !m.removes {
 		touched := "s.op = 'd'"
@@ -242,36 +242,18 @@ func (m *merge) whens(set []assignment, differs string) string {
 		b.WriteString(" WHEN MATCHED AND s.op = 'd' THEN DELETE")
 	}
 	into, values := m.inserted()
-	if found := m.asFound(m.sure()); found != "" {
+	if found := m.asFound(hasState); found != "" {
 		// No condition of a MERGE may ask for xmin; what it writes may.
 		if set != nil {
 			set[0].value = m.orRaced(found+"true", set[0].value)
 		}
-		missing := "(" + hasState + " OR s.found IS NULL)"
-		if m.versions.recalled { // a row whose state was remembered exists
-			missing += " AND s.op IS DISTINCT FROM 'k'"
-		}
-		values[0] = m.orRaced(missing, values[0])
+		values[0] = m.orRaced(hasState+" OR s.found IS NULL", values[0])
 	}
 	if set != nil {
-		fmt.Fprintf(&b, " WHEN MATCHED AND %s%s%s THEN UPDATE SET %s", m.lives(), m.notOlder(), differs, m.setList(set))
+		fmt.Fprintf(&b, " WHEN MATCHED AND %s%s THEN UPDATE SET %s", m.lives(), differs, m.setList(set))
 	}
 	fmt.Fprintf(&b, " WHEN NOT MATCHED AND %strue THEN INSERT (%s) VALUES (%s)", m.lives(), strings.Join(into, ", "), strings.Join(values, ", "))
 	return b.String()
-}
-
-// notOlder is the condition, with AND behind it, that the version of a staged row that was not looked for is not older
-// than the table's.
-func (m *merge) notOlder() string {
-	if m.versions == nil || !m.versions.compared {
-		return ""
-	}
-	at := versionAt(m.b, &m.table)
-	older := fmt.Sprintf("s.c%d < t.%s", at, ident(m.table.Columns[at].Name))
-	if m.marksKnown() {
-		older = "s.op = 'k' AND " + older
-	}
-	return "(" + older + ") IS NOT TRUE AND "
 }
 
 // sorted are the staged rows, of which some columns are asked for, in the order of their keys.
@@ -290,7 +272,7 @@ func (m *merge) orRaced(holds, value string) string {
 // unraced adds what demands that the conditions of orRaced held. The MERGE itself could not say so: whatever it raised, a value
 // in a trigger or a domain could raise too.
 func (m *merge) unraced(s *script) {
-	if m.asFound(m.sure()) != "" {
+	if m.asFound(hasState) != "" {
 		s.demand(errRaced, "coalesce(current_setting('weir.raced', true), '') = ''")
 	}
 }

@@ -112,9 +112,6 @@ func (p *part) dropSome(ctx context.Context, pass *sink.Orphans, most int) error
 	for _, n := range counts {
 		dropped += int(did[n].tag.RowsAffected())
 	}
-	if dropped > 0 {
-		d.memory.forget(0) // what is remembered may be of these rows
-	}
 	pass.Took(most, len(r[0].rows), last, dropped)
 	_, err = d.query(ctx, fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value", d.schema, literal(sink.OrphansMark(name)), literal(pass.Mark())), "COMMIT")
 	return err

@@ -25,8 +25,6 @@ type part struct {
 	looks  bool        // what the database has of them is read first
 	// repeated is what is found so of rows without versions; nil: nothing is looked for.
 	repeated *repeated
-	stored   []storedRow // what the database has of the writes, as far as that is known
-	unknown  []int       // those of the writes that are looked for
 	found    lookup
 	took     int            // of those that are looked at: rows that go with the ones that they belong to
 	newest   *fold.Resolver // which rows are newer than what the database has; nil where they have no versions
@@ -101,7 +99,7 @@ func (p *part) plan(assumeNew bool) (err error) {
 	case !p.b.Versioned():
 		p.merge = p.a.d.newMerge(p.b, p.t, p.after, p.writes)
 	case assumeNew:
-		if err := p.mergeAssumingNew(); err != nil {
+		if err := p.mergeNewer(p.versioned(), nil); err != nil {
 			return err
 		}
 	}
@@ -109,10 +107,6 @@ func (p *part) plan(assumeNew bool) (err error) {
 	p.direct = assumeNew && len(p.newer) == len(p.writes) && p.merge.direct()
 	switch p.looks = !p.direct && (p.b.Versioned() || p.mayRepeat()); {
 	case p.looks && p.b.Versioned():
-		p.recall()
-		if p.looks = len(p.unknown) > 0 || p.mayFollow(); !p.looks {
-			return p.mergeNewer(p.versioned(), nil)
-		}
 		p.look()
 	case p.looks:
 		p.findRepeated()

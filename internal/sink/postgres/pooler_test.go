@@ -49,7 +49,7 @@ func TestPooler(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, "temporary, one a flush") }) {
+	if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, "behind a pooler") }) {
 		t.Errorf("the pooler was not noticed: %q", said)
 	}
 	sinktest.Expect(t, db, "SELECT count(*), min(a), max(b) FROM t", fmt.Sprintf("%d|%d|%d", 50*(runs+1), 100+flushes-1, flushes-1))

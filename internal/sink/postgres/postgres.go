@@ -23,7 +23,6 @@ type DB struct {
 
 	tables map[string]*table // that were read, by the names that the feed uses
 	stuck  map[string]string // columns of weir's that could not be widened, and why
-	memory memory            // of the rows with versions that were written last
 
 	// Of flushes: the last one, and the one at hand.
 	committedID   string      // the last flush that is known to be committed, "" for none

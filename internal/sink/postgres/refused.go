@@ -18,7 +18,6 @@ import (
 func (a *attempt) flushPiecewise(ctx context.Context) (sink.Result, error) {
 	d, f := a.d, a.f
 	a.idAt, a.piecewise = 0, true
-	d.memory.forget(0) // a piece that is undone leaves nothing of what it has written
 	for _, p := range a.parts {
 		p.merge, p.direct, p.counts = nil, false, sink.Counts{}
 	}

@@ -97,7 +97,7 @@ func (m *merge) separately(s *script, alone bool) (t tags) {
 		if !m.table.HasConstraints {
 			differs = "(t.xmax = pg_current_xact_id()::xid OR " + differs + ")"
 		}
-		differs = lives + m.asFound(m.sure()) + differs
+		differs = lives + m.asFound(hasState) + differs
 	}
 	if m.deletes {
 		touched = append(touched, "s.op = 'd' AND t.ctid IS NOT NULL")
@@ -144,7 +144,7 @@ const someLocked = "current_setting('weir.touched') <> '0'"
 
 // delete adds what deletes the rows that staged ones delete.
 func (m *merge) delete(s *script) int {
-	return s.add("DELETE FROM %s t USING %s s WHERE %s%s AND s.op = 'd'", m.table.ident, m.t.stageName(), m.asFound(m.sure()), m.on())
+	return s.add("DELETE FROM %s t USING %s s WHERE %s%s AND s.op = 'd'", m.table.ident, m.t.stageName(), m.asFound(hasState), m.on())
 }
 
 // lock adds what locks the table's rows that staged ones touch, and demands that it lock
@@ -164,7 +164,7 @@ func (m *merge) lock(s *script, touched string) {
 	// A table that the flush makes has no schema before its name, which may be any but weir's own.
 	asFound := m.asFound("s.sure")
 	if asFound != "" {
-		key = append(key, "s.found", m.sure()+" AS sure")
+		key = append(key, "s.found", hasState+" AS sure")
 	}
 	s.add("WITH weir_touched AS MATERIALIZED (SELECT s.n, %s FROM %s s LEFT JOIN %s t ON %s WHERE %s)"+
 		" SELECT set_config('weir.touched', x.n::text, true), set_config('weir.gone', (x.n < y.n)::text, true)"+

@@ -134,17 +134,12 @@ func (m *merge) copySQL() string {
 
 // marked tells that staged rows say what they do.
 func (m *merge) marked() bool {
-	return m.deletes || m.replaces || m.sweeps || m.marksKnown()
-}
-
-// marksKnown tells that some staged rows were not looked for, and say so.
-func (m *merge) marksKnown() bool {
-	return m.versions != nil && (m.versions.recalled || m.versions.compared && !m.versions.comparing)
+	return m.deletes || m.replaces || m.sweeps
 }
 
 // stagesFound tells that staged rows have what is kept beside rows, or what was found of them.
 func (m *merge) stagesFound() bool {
-	return m.versions != nil && !m.versions.comparing
+	return m.versions != nil
 }
 
 // encode writes the rows as the lines of a COPY.
@@ -172,8 +167,6 @@ func (m *merge) encode(rows []*fold.Row) copier {
 					buf = append(buf, 'd', '\t')
 				case r.Replaces:
 					buf = append(buf, 'r', '\t')
-				case m.marksKnown() && m.versions.known[n]:
-					buf = append(buf, 'k', '\t')
 				default:
 					buf = append(buf, '\\', 'N', '\t')
 				}

@@ -13,19 +13,13 @@ import (
 
 // versioned is what a merge needs of a batch that has versions.
 type versioned struct {
-	table     string // in weir_versions
-	looking   bool   // for what the database has: no state is staged yet
-	alone     bool   // no other writer of the table's versions runs at the same time
-	states    [][]byte
-	found     [][]byte // the xmin of the state that each row was resolved against, of the row where its state stays; nil: none
-	known     []bool   // rows that were not looked for: see [part.recall]
-	recalled  bool     // there are such, and their states were remembered
-	compared  bool     // there are such, and the MERGE compares their versions with the table's
-	comparing bool     // all are such
-	remembers bool     // the states are remembered
-	xid       int      // the statement that reads the ID of the transaction then; else -1
-	names     []string // of the columns, by their number in the states
-	kept      []string // the names as they were found
+	table   string // in weir_versions
+	looking bool   // for what the database has: no state is staged yet
+	alone   bool   // no other writer of the table's versions runs at the same time
+	states  [][]byte
+	found   [][]byte // the xmin of the state that each row was resolved against, of the row where its state stays; nil: none
+	names   []string // of the columns, by their number in the states
+	kept    []string // the names as they were found
 }
 
 func (d *DB) fullName(t *relation) string { return identOf(d.schemaOf(t.ident)) }
@@ -64,7 +58,7 @@ func (p *part) alone() bool {
 
 // versioned is what a merge of the rows needs.
 func (p *part) versioned() *versioned {
-	return &versioned{table: p.a.d.fullName(&p.after), alone: p.alone(), names: p.t.names, kept: p.t.names, remembers: p.remembers(), xid: -1}
+	return &versioned{table: p.a.d.fullName(&p.after), alone: p.alone(), names: p.t.names, kept: p.t.names}
 }
 
 // readyVersions adds what makes the table of the versions, and takes away those that
@@ -95,7 +89,7 @@ func (p *part) look() {
 	p.merge, m.versions = m, v
 	p.found = lookup{versions: v, stage: p.t.stage, names: -1, rows: -1}
 	p.lookBelow()
-	if len(p.unknown) > 0 {
+	if len(p.writes) > 0 {
 		p.lookFor(m)
 	}
 	if p.b.Scope == fold.ColumnScope { // others add names: these have all numbers of the states that were just read
@@ -103,22 +97,18 @@ func (p *part) look() {
 	}
 }
 
-// lookFor adds what stages the keys of the rows of a merge that are unknown, and reads what the database has of them.
+// lookFor adds what stages the keys of the rows of a merge, and reads what the database has of them.
 func (p *part) lookFor(m *merge) {
 	d, s, table := p.a.d, p.a.script, &p.after
-	rows := make([]*fold.Row, len(p.unknown))
-	for i, n := range p.unknown {
-		rows[i] = p.writes[n]
-	}
-	sql, now := m.prepare(len(rows))
+	sql, now := m.prepare(len(p.writes))
 	for _, q := range sql {
 		s.add("%s", q)
 	}
 	m.used = slices.DeleteFunc(m.used, func(u staged) bool { return !table.Columns[u.at].Key })
 	m.bits, m.deletes, m.replaces = 0, false, false
-	m.stage(s, rows)
+	m.stage(s, p.writes)
 	m.findOwners(s)
-	now.rows = len(rows)
+	now.rows = len(p.writes)
 	p.found.stage = now
 	// OFFSET has the planner look each row up, by all of the key, whatever it knows of the table.
 	if p.b.Scope == fold.ColumnScope {
@@ -139,7 +129,7 @@ func (p *part) version() string {
 		return "NULL"
 	}
 	version := "t." + ident(p.b.Table.Columns[p.b.Version].Name)
-	if at := versionAt(p.b, &p.after); at >= 0 && p.after.Columns[at].Type == schema.Real {
+	if at := caps.Find(&p.after.Table, p.b.Table.Columns[p.b.Version].Name, p.b.Version); at >= 0 && p.after.Columns[at].Type == schema.Real {
 		version = widened(version, schema.Real, schema.Number)
 	}
 	return version
@@ -158,28 +148,20 @@ func (p *part) resolved(r []result) error {
 	return p.mergeNewer(v, r)
 }
 
-// mergeAssumingNew makes the merge one that assumes that no row exists yet; a duplicate key
-// makes the flush fall back to look.
-func (p *part) mergeAssumingNew() error {
-	p.stored = make([]storedRow, len(p.writes))
-	for i, r := range p.writes {
-		p.stored[i].row = r
-	}
-	p.unknown = nil
-	return p.mergeNewer(p.versioned(), nil)
-}
-
 // mergeNewer makes the merge one of those rows that are newer than what was found of them; nil: nothing
-// was.
+// was, as of rows that are all assumed to be new: a duplicate key makes the flush fall back to look.
 func (p *part) mergeNewer(v *versioned, found []result) (err error) {
 	p.newest = fold.NewResolver(p.b, v.names, &p.after.Table)
 	if above := p.follows(); above != nil && above.newest != nil {
 		p.newest.Below(above.newest)
 	}
-	all := p.stored
+	all := make([]storedRow, len(p.writes))
+	for i, r := range p.writes {
+		all[i].row = r
+	}
 	if found != nil {
 		if p.found.rows >= 0 {
-			err = p.takeStored(found[p.found.rows].rows)
+			err = p.takeStored(all, found[p.found.rows].rows)
 		}
 		if err == nil {
 			all, err = p.follow(all, found)
@@ -189,9 +171,6 @@ func (p *part) mergeNewer(v *versioned, found []result) (err error) {
 		}
 	}
 	p.newer, err = v.read(p.newest, all)
-	v.recalled = p.b.Scope == fold.ColumnScope && slices.Contains(v.known, true)
-	v.compared = p.b.Scope == fold.RowScope && slices.Contains(v.known, true)
-	v.comparing = v.compared && !slices.Contains(v.known, false)
 	if p.merge = nil; len(all) > 0 {
 		p.merge = p.a.d.newMerge(p.newest.Batch(), p.t, p.after, p.newer)
 		p.merge.versions = v
@@ -205,14 +184,13 @@ type storedRow struct {
 	row          *fold.Row
 	was          fold.Stored
 	found, state []byte
-	known        bool // it was not looked for
 }
 
-// takeStored takes what was found of rows: their numbers among those that are unknown, the xmin of those that the
-// table has, their state or version, and the xmin of the state.
-func (p *part) takeStored(found [][][]byte) (err error) {
+// takeStored takes what was found of rows: their numbers, the xmin of those that the table has, their state or version,
+// and the xmin of the state.
+func (p *part) takeStored(all []storedRow, found [][][]byte) (err error) {
 	for _, row := range found {
-		r := &p.stored[p.unknown[number(row[0])]]
+		r := &all[number(row[0])]
 		r.found, r.was.Exists = row[1], row[1] != nil
 		if p.b.Scope == fold.RowScope {
 			r.was.Version = row[2]
@@ -247,7 +225,7 @@ func (v *versioned) read(resolver *fold.Resolver, all []storedRow) (rows []*fold
 		if res.State != nil {
 			from = all[i].state
 		}
-		rows, v.states, v.found, v.known = append(rows, &res.Row), append(v.states, res.State), append(v.found, from), append(v.known, all[i].known)
+		rows, v.states, v.found = append(rows, &res.Row), append(v.states, res.State), append(v.found, from)
 	}
 	return rows, nil
 }
@@ -263,9 +241,6 @@ func (v *versioned) keep(s *script, m *merge, f *sink.Flush, rows []*fold.Row) {
 		v.copyAll(s, m, rows)
 	} else {
 		v.mergeStates(s, m)
-	}
-	if v.remembers {
-		v.xid = s.add("SELECT pg_current_xact_id()")
 	}
 	// What another writer has locked is left to it, and to the next flush.
 	s.add("DELETE FROM %s.weir_versions WHERE ctid = ANY (ARRAY(SELECT ctid FROM %[1]s.weir_versions WHERE tbl = %s AND gone < now() - interval '%d seconds' FOR UPDATE SKIP LOCKED))",
@@ -297,19 +272,10 @@ func (v *versioned) mergeStates(s *script, m *merge) {
 	s.means(n, errRaced, divisionByZero, uniqueViolation)
 }
 
-// sure is the condition that a staged row may be written whatever the table has of it: nobody else can write one whose
-// state the flush has written, and of another one the MERGE compares the version.
-func (m *merge) sure() string {
-	if m.versions != nil && m.versions.compared {
-		return "s.op = 'k'"
-	}
-	return hasState
-}
-
 // asFound is the condition, with AND behind it, that a row t of the table is the one that the staged
 // row was resolved against, or one that the flush has written, if it is not sure.
 func (m *merge) asFound(sure string) string {
-	if v := m.versions; v == nil || v.alone || v.comparing {
+	if v := m.versions; v == nil || v.alone {
 		return ""
 	}
 	return "(" + sure + " OR t.xmin = s.found OR t.xmin = pg_current_xact_id()::xid) AND "

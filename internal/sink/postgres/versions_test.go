@@ -153,45 +153,8 @@ func TestWriters_OtherRowsWithVersionsDoNotWait(t *testing.T) {
 	}
 }
 
-// TestFlush_RowVersionsAreOneRoundTrip: a flush does not look for rows of one message, or of several with one version, in a
-// table whose versions are whole numbers.
-func TestFlush_RowVersionsAreOneRoundTrip(t *testing.T) {
-	for decl, looks := range map[string]int{"smallint": 0, "bigint": 0, "numeric": 1, "text": 1} {
-		t.Run(decl, func(t *testing.T) {
-			db, p := throughProxy(t, testpg.New(t))
-			db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, v "+decl+", a text, b text, c text)")
-			db.Exec(t, "INSERT INTO t (id, v, a) VALUES (4, NULL, 'by hand')")
-			r := sinktest.Begin(t, db, versionedBy(fold.RowScope))
-			var all []string
-			flush := func(answers, inserted, updated, unchanged, deleted int64, lines ...string) {
-				t.Helper()
-				all = append(all, lines...)
-				p.Cut(nil)
-				res := r.Flush(lines...)
-				sinktest.Counts(t, res, inserted, updated, unchanged, deleted)
-				if got := p.Count(); int64(got.Answers) != answers {
-					t.Errorf("answered %d times, want %d: %q", got.Answers, answers, lines)
-				}
-				sinktest.Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t WHERE v IS NOT NULL ORDER BY id", sinktest.PlainFold(t, all, true)...)
-			}
-			one := int64(1 + looks)
-			first := []string{`{"id":1,"v":5,"a":"5","b":"5"}`, `{"id":2,"v":9,"a":"9"}`}
-			r.Flush(first...)
-			r.Flush(first...) // is taken to be new, as the rows before
-			flush(one, 0, 0, 2, 0, first...)
-			flush(one, 1, 2, 0, 0, `{"id":1,"v":7,"a":"7"}`, `{"id":2,"v":10,"a":"10"}`, `{"id":3,"v":10,"a":"10"}`)
-			flush(one, 0, 1, 2, 0, `{"id":1,"v":6,"a":"6"}`, `{"id":2,"v":9,"a":"9"}`, `{"id":4,"v":-3,"a":"-3"}`)
-			flush(one, 0, 1, 0, 0, `{"id":1,"v":"7","b":"equal"}`, `{"id":1,"v":7.0,"c":"and again"}`)
-			flush(2, 0, 2, 0, 0, `{"id":1,"v":3,"b":"3"}`, `{"id":1,"v":8,"c":"8"}`, `{"id":2,"v":11,"a":"11"}`)
-			// What is older than a delete that takes the row is written.
-			flush(2, 0, 2, 1, 0, `{"id":1,"v":20,"op":"delete"}`, `{"id":1,"v":4,"b":"4"}`, `{"id":2,"v":12,"a":"12"}`, `{"id":3,"v":9,"a":"9"}`)
-			flush(2, 0, 1, 0, 1, `{"id":2,"v":12,"op":"delete"}`, `{"id":3,"v":12,"c":"12"}`)
-		})
-	}
-}
-
-// TestWriters_RowVersionMeanwhile: another session changes a row, and commits only when a flush waits for it, whose MERGE
-// then compares the version that the row has by now.
+// TestWriters_RowVersionMeanwhile: another session changes a row, and commits only when a flush waits for it, which
+// then starts again.
 func TestWriters_RowVersionMeanwhile(t *testing.T) {
 	for theirs, c := range map[string]struct {
 		inserted, updated, unchanged int64
@@ -297,5 +260,91 @@ func TestWriters_RejectsWithVersions(t *testing.T) {
 			}
 			sinktest.Expect(t, db, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()", "0")
 		})
+	}
+}
+
+// TestFlush_VersionsOfRowsThatAreGone: a row that somebody has removed starts from nothing, and one without versions is older
+// than all messages.
+func TestFlush_VersionsOfRowsThatAreGone(t *testing.T) {
+	for name, remove := range map[string]string{"row": "DELETE FROM t", "state": "DELETE FROM weir_versions", "both": "TRUNCATE t, weir_versions"} {
+		for _, version := range []int{6, 4} { // newer than what was removed, and older
+			t.Run(fmt.Sprint(name, version), func(t *testing.T) {
+				db := connect(t, testpg.New(t))
+				r := sinktest.Begin(t, db, versionedBy(fold.ColumnScope))
+				r.Flush(`{"id":1,"v":1,"a":"x","b":"x"}`)
+				r.Flush(`{"id":1,"v":5,"a":"5"}`)
+				db.Exec(t, remove)
+				r.Flush(fmt.Sprintf(`{"id":1,"v":%d,"a":"%[1]d"}`, version))
+				r.Flush(`{"id":1,"v":0,"b":"late"}`)
+				sinktest.Expect(t, db, "SELECT a, b FROM t", fmt.Sprint(version, "|late"))
+			})
+		}
+	}
+}
+
+// TestFlush_VersionsOfRowsThatOthersChanged has a run write rows that others have changed since it wrote them: another run, or
+// somebody by hand, who removes rows, or states, or both. The table is the fold, where a row that was removed starts from nothing.
+func TestFlush_VersionsOfRowsThatOthersChanged(t *testing.T) {
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	db := connect(t, testpg.New(t))
+	first := sinktest.Begin(t, db, versionedBy(fold.ColumnScope))
+	first.Flush(`{"id":0,"v":0,"a":"x","b":"x","c":"x"}`)
+	var lines [5][]string // by row, since it was removed
+	fill := func(id int) string { return fmt.Sprintf(`{"id":%d,"v":0,"a":"x","b":"x","c":"x"}`, id) }
+	write := func(r *sinktest.Run, deletes bool) {
+		t.Helper()
+		var all []string
+		for range 1 + rnd.IntN(4) {
+			id := rnd.IntN(len(lines))
+			line := fmt.Sprintf(`{"id":%d,"v":%d,"%c":"%[2]d"}`, id, 1+rnd.IntN(1000), "abc"[rnd.IntN(3)])
+			if deletes && rnd.IntN(8) == 0 {
+				line = fmt.Sprintf(`{"id":%d,"v":%d,"op":"delete"}`, id, 1+rnd.IntN(1000))
+			}
+			all, lines[id] = append(all, line), append(lines[id], line)
+		}
+		if _, err := r.TryFlush(all...); err != nil {
+			t.Error(err)
+		}
+	}
+	for round := range 25 {
+		deletes := round%2 == 0 // a tombstone outlives a row that was removed by hand
+		db.Exec(t, "TRUNCATE weir_versions")
+		db.Exec(t, "TRUNCATE t")
+		for id := range lines {
+			lines[id] = []string{fill(id)}
+			first.Flush(fill(id))
+		}
+		one := sinktest.BeginJob(t, db, fmt.Sprint("one ", round), versionedBy(fold.ColumnScope))
+		other := sinktest.BeginJob(t, db, fmt.Sprint("other ", round), versionedBy(fold.ColumnScope))
+		for range 1 + rnd.IntN(4) {
+			write(one, deletes)
+		}
+		id := rnd.IntN(len(lines))
+		what := rnd.IntN(4)
+		switch {
+		case deletes:
+			write(other, true)
+		case what == 0:
+			db.Exec(t, fmt.Sprintf("DELETE FROM t WHERE id = %d", id))
+			lines[id] = nil
+		case what == 1:
+			db.Exec(t, "TRUNCATE t")
+			clear(lines[:])
+		case what == 2:
+			db.Exec(t, "TRUNCATE weir_versions")
+			db.Exec(t, "TRUNCATE t")
+			clear(lines[:])
+		}
+		for range 2 {
+			write(one, deletes)
+			write(other, deletes)
+		}
+		sinktest.Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id", sinktest.PlainFold(t, slices.Concat(lines[:]...), false)...)
+		if one.End(); t.Failed() {
+			t.Fatalf("round %d, %d, %d: %q", round, what, id, lines)
+		}
+		other.End()
 	}
 }

@@ -391,18 +391,6 @@ var mutants = []mutant{
 		postgres, "TestWriters_OneRowWithVersions/column", false},
 	{"writers with versions take turns, Postgres", "internal/sink/postgres/version.go", `case p.a.piecewise, p.a.f.Rebuild, d.raced+d.gone > 0:`, `case p != nil || p.a.f.Rebuild || d.raced+d.gone > 0:`,
 		postgres, "TestWriters_OtherRowsWithVersionsDoNotWait", false},
-	{"a row that was not looked for is written where it is missing, Postgres", "internal/sink/postgres/merge.go", `missing += " AND s.op IS DISTINCT FROM 'k'"`, `missing += ""`,
-		postgres, "TestFlush_RememberedRowIsGone", false},
-	{"a version of a row that is as new as the table's is not written, Postgres", "internal/sink/postgres/merge.go", `"s.c%d < t.%s"`, `"s.c%d <= t.%s"`,
-		postgres, "TestFlush_RowVersionsAreOneRoundTrip", false},
-	{"a replaced row is compared with the table's version, Postgres", "internal/sink/postgres/merge.go", `older = "s.op = 'k' AND " + older`, `older += ""`,
-		postgres, "TestFlush_RowVersionsAreOneRoundTrip", false},
-	{"a row whose sets are written too is compared by the MERGE, Postgres", "internal/sink/postgres/remember.go", `|| p.hasSets()`, ``,
-		postgres, "TestSuite/Nested", false},
-	{"a row of messages of several versions is written as a whole, Postgres", "internal/fold/rowscope.go", `v != vs.live && b.older(b.arena.get(v), vs.live)`, `false`,
-		postgres, "TestFlush_RowVersionsAreOneRoundTrip", false},
-	{"a message that changes nothing is compared with what is remembered, Postgres", "internal/fold/version.go", `live != nil && b.older(live, vs.live)`, `live != nil`,
-		postgres, "TestFlush_RememberedRowIsGone", false},
 }
 
 func main() {
