@@ -65,6 +65,7 @@ var allowed = map[string][]string{
 		"github.com/twmb/franz-go/pkg/sasl", "github.com/twmb/franz-go/pkg/sasl/oauth", "github.com/twmb/franz-go/pkg/sasl/plain", "github.com/twmb/franz-go/pkg/sasl/scram"},
 	"internal/testkafka":       {"internal/pgserver", "internal/testcheck", "internal/testtls", "github.com/twmb/franz-go/pkg/kadm", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kfake", "github.com/twmb/franz-go/pkg/kgo", "github.com/twmb/franz-go/pkg/kmsg"},
 	"internal/testcheck":       {},
+	"internal/testweir":        {"internal/cli", "internal/testcheck", "internal/testtls", "github.com/jackc/pgx/v5/stdlib", "github.com/rogpeppe/go-internal/testscript", "modernc.org/sqlite"},
 	"internal/testtls":         {},
 	"internal/bench":           {},
 	"internal/bench/gen":       {"internal/bench"},
@@ -155,7 +156,7 @@ func TestDriversAreNamedOnce(t *testing.T) {
 // TestProgramHasNoTestLibrary keeps helpers of tests out of what users run.
 func TestProgramHasNoTestLibrary(t *testing.T) {
 	for _, dep := range list(t, "-pgo=off", "-deps", "../cmd/weir") {
-		for _, banned := range []string{"testing", "testscript", "goleak", "rapid", "go-cmp", "go-json-experiment", "sinktest", "sink/memory", "kfake", "internal/bench"} {
+		for _, banned := range []string{"testing", "testscript", "testweir", "goleak", "rapid", "go-cmp", "go-json-experiment", "sinktest", "sink/memory", "kfake", "internal/bench"} {
 			if strings.Contains(dep, banned) && !strings.Contains(dep, "internal/testlog") {
 				t.Errorf("cmd/weir depends on %s", dep)
 			}

@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
-	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 // backfillTables are those of a config file at first, and a table that it gets later.
@@ -55,52 +52,37 @@ func TestBackfill(t *testing.T) {
 	t.Logf("seed %d", seed)
 	for name, top := range map[string]string{"at rest": "", "versions": "version_field: v\n"} {
 		t.Run(name, func(t *testing.T) {
-			for kind, dest := range map[string]func() string{"sqlite": func() string { return "x.db" }, "postgres": func() string { return testpg.New(t) }} {
-				t.Run(kind, func(t *testing.T) {
-					feed, half := backfillFeed(rand.New(rand.NewPCG(seed, 0)), 2000)
-					l, fresh := newLive(t, dest()), newLive(t, dest())
-					l.write("weir.yaml", fmt.Sprintf(backfillTables, top, ""))
-					l.write("feed.jsonl", string(feed[:half]))
-					l.exits(0, l.start("first", "sync", "--config", "weir.yaml", "--to", l.to))
+			intoBoth(t, func(t *testing.T, to func(testing.TB) string) {
+				t.Parallel()
+				feed, half := backfillFeed(rand.New(rand.NewPCG(seed, 0)), 2000)
+				l, fresh := testweir.New(t, to(t)), testweir.New(t, to(t))
+				l.Write("weir.yaml", fmt.Sprintf(backfillTables, top, ""))
+				l.Write("feed.jsonl", string(feed[:half]))
+				l.Start("sync", "--config", "weir.yaml", "--to", l.To).Exit(0)
 
-					l.write("weir.yaml", fmt.Sprintf(backfillTables, top, backfillNew))
-					l.write("feed.jsonl", string(feed))
-					l.exits(2, l.start("refused", "sync", "--config", "weir.yaml", "--to", l.to))
-					fill := []string{"sync", "--config", "weir.yaml", "--to", l.to, "--tables", "positions", "--job", "fill", "--max-rate", "2000/s"}
-					next := []string{"sync", "--config", "weir.yaml", "--to", l.to, "--accept-settings", "--max-rate", "1000/s"}
-					if top == "" {
-						l.exits(0, l.start("fill", fill...))
-						l.exits(0, l.start("next", next...))
-					} else {
-						filling, running := l.start("fill", fill...), l.start("next", next...)
-						l.exits(0, running)
-						l.exits(0, filling)
-					}
+				l.Write("weir.yaml", fmt.Sprintf(backfillTables, top, backfillNew))
+				l.Write("feed.jsonl", string(feed))
+				l.Start("sync", "--config", "weir.yaml", "--to", l.To).Exit(2)
+				fill := []string{"sync", "--config", "weir.yaml", "--to", l.To, "--tables", "positions", "--job", "fill", "--max-rate", "2000/s"}
+				next := []string{"sync", "--config", "weir.yaml", "--to", l.To, "--accept-settings", "--max-rate", "1000/s"}
+				if top == "" {
+					l.Start(fill...).Exit(0)
+					l.Start(next...).Exit(0)
+				} else {
+					filling, running := l.Start(fill...), l.Start(next...)
+					running.Exit(0)
+					filling.Exit(0)
+				}
 
-					fresh.write("weir.yaml", fmt.Sprintf(backfillTables, top, backfillNew))
-					fresh.write("feed.jsonl", string(feed))
-					fresh.exits(0, fresh.start("whole", "sync", "--config", "weir.yaml", "--to", fresh.to))
-					for _, query := range []string{"SELECT * FROM flights ORDER BY id", "SELECT * FROM positions ORDER BY id, leg"} {
-						if got, want := l.ask(query), fresh.ask(query); got != want || len(want) < 100 {
-							t.Errorf("%s:\n%s\nwant\n%s", query, got, want)
-						}
+				fresh.Write("weir.yaml", fmt.Sprintf(backfillTables, top, backfillNew))
+				fresh.Write("feed.jsonl", string(feed))
+				fresh.Start("sync", "--config", "weir.yaml", "--to", fresh.To).Exit(0)
+				for _, query := range []string{"SELECT * FROM flights ORDER BY id", "SELECT * FROM positions ORDER BY id, leg"} {
+					if got, want := l.Ask(query), fresh.Ask(query); got != want || len(want) < 100 {
+						t.Errorf("%s:\n%s\nwant\n%s", query, got, want)
 					}
-				})
-			}
+				}
+			})
 		})
-	}
-}
-
-func (l *live) write(name, text string) {
-	l.t.Helper()
-	l.check(os.WriteFile(filepath.Join(l.dir, name), []byte(text), 0o600))
-}
-
-// exits waits for a program and demands its exit code.
-func (l *live) exits(code int, c *exec.Cmd) {
-	l.t.Helper()
-	_ = c.Wait()
-	if got := c.ProcessState.ExitCode(); got != code {
-		l.t.Fatalf("%v exited with %d:\n%s%s%s%s", c.Args, got, l.log("first"), l.log("refused"), l.log("fill"), l.log("next"))
 	}
 }

@@ -2,14 +2,13 @@ package cli_test
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -18,8 +17,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirsync/weir/internal/bench"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testkafka"
 	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 const benchPartitions = 4
@@ -42,15 +43,11 @@ func BenchmarkKafka(b *testing.B) {
 		for codec, c := range codecs {
 			b.Run(name+"/"+codec, func(b *testing.B) {
 				var messages bytes.Buffer
-				if err := feed(&messages); err != nil {
-					b.Fatal(err)
-				}
+				testcheck.OK(b, feed(&messages))
 				broker := testkafka.Broker(b, benchPartitions, "t")
 				fillTopic(b, broker, "t", messages.Bytes(), kgo.ProducerBatchCompression(c), kgo.ProducerBatchMaxBytes(900_000))
 				file := filepath.Join(b.TempDir(), "feed.jsonl")
-				if err := os.WriteFile(file, messages.Bytes(), 0o600); err != nil {
-					b.Fatal(err)
-				}
+				testcheck.OK(b, os.WriteFile(file, messages.Bytes(), 0o600))
 				benchWays(b, broker, server, file, records)
 			})
 		}
@@ -90,9 +87,7 @@ func BenchmarkKafkaMembers(b *testing.B) {
 		records = 20_000
 	}
 	var messages bytes.Buffer
-	if err := bench.Hot(&messages, records, 5000, 1); err != nil {
-		b.Fatal(err)
-	}
+	testcheck.OK(b, bench.Hot(&messages, records, 5000, 1))
 	broker := testkafka.Broker(b, benchPartitions, "t")
 	fillTopic(b, broker, "t", messages.Bytes())
 	var took [3]time.Duration // by the number of members
@@ -138,9 +133,7 @@ func fillTopic(b *testing.B, c *testkafka.Cluster, topic string, messages []byte
 			}
 		})
 	}
-	if err := client.Flush(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	testcheck.OK(b, client.Flush(b.Context()))
 }
 
 // readAlone reads the topic by the client, as the program asks for it.
@@ -154,9 +147,7 @@ func readAlone(b *testing.B, c *testkafka.Cluster, records int) usage {
 	defer client.Close()
 	for n := 0; n < records; {
 		fetches := client.PollRecords(b.Context(), 5000)
-		if err := fetches.Err(); err != nil {
-			b.Fatal(err)
-		}
+		testcheck.OK(b, fetches.Err())
 		n += fetches.NumRecords()
 	}
 	return usage{wall: time.Since(begun), cpu: cpuTime(b) - before}
@@ -165,9 +156,7 @@ func readAlone(b *testing.B, c *testkafka.Cluster, records int) usage {
 // cpuTime is what this process has used.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	testcheck.OK(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -177,48 +166,13 @@ func readByProgram(b *testing.B, server *testpg.Server, args ...string) (u usage
 		before := server.CPU(b)
 		defer func() { u.server = server.CPU(b) - before }()
 	}
-	program := os.Getenv("WEIR")
-	dir := b.TempDir()
-	if program == "" {
-		self, err := os.Executable()
-		if err != nil {
-			b.Fatal(err)
-		}
-		program = filepath.Join(dir, "weir")
-		if err := os.Symlink(self, program); err != nil {
-			b.Fatal(err)
-		}
-	}
-	cmd := exec.Command(program, append([]string{"sync", "--table", "t"}, args...)...)
-	var out bytes.Buffer
-	cmd.Dir, cmd.Stderr = dir, &out
+	f := testweir.New(b, "")
+	f.Program = cmp.Or(os.Getenv("WEIR"), f.Program)
 	begun := time.Now()
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	done := make(chan error)
-	go func() { done <- cmd.Wait() }()
-	for {
-		select {
-		case err := <-done:
-			if err != nil {
-				b.Fatalf("%v\n%s", err, out.String())
-			}
-			u.wall, u.cpu = time.Since(begun), cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()
-			return u
-		case <-time.After(20 * time.Millisecond):
-			// Not that of the usage at the end, which begins with that of this process.
-			u.peak = max(u.peak, highWater(cmd.Process.Pid))
-		}
-	}
-}
-
-// highWater is the most memory that a process has had, 0 where Linux does not say it.
-func highWater(pid int) (bytes int64) {
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if _, text, ok := strings.Cut(string(status), "VmHWM:"); ok {
-		kB, _ := strconv.ParseInt(strings.Fields(text)[0], 10, 64)
-		return kB << 10
-	}
-	return 0
+	run := f.Start(append([]string{"sync", "--table", "t"}, args...)...)
+	u.peak = run.Peak()
+	u.wall = time.Since(begun)
+	run.Exit(0)
+	u.cpu = run.ProcessState.UserTime() + run.ProcessState.SystemTime()
+	return u
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // tool returns the path of a program that .ci/needs installs, into .bin or for all.
-func tool(t *testing.T, name string) string {
+func tool(t testing.TB, name string) string {
 	t.Helper()
 	testcheck.Only(t)
 	path, err := filepath.Abs("../../.bin/" + name)
@@ -48,7 +48,7 @@ func TestContrib_Prometheus(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	config, err := os.ReadFile("../../contrib/prometheus.yml")
-	check(t, err)
+	testcheck.OK(t, err)
 	for _, line := range []string{"job_name: weir\n", "targets: ['127.0.0.1:9461']"} {
 		if !strings.Contains(string(config), line) {
 			t.Errorf("it has no %s", line)
@@ -73,9 +73,7 @@ func exposed(t *testing.T) map[string][]string {
 	reg.WALBytes(func() int64 { return 1 })
 	reg.RejectsStored(1)
 	file := filepath.Join(t.TempDir(), "weir.prom")
-	if err := reg.WriteFile(file, 0, true); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.OK(t, reg.WriteFile(file, 0, true))
 	w := httptest.NewRecorder()
 	reg.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	names := map[string][]string{}
@@ -142,9 +140,7 @@ type dashboard struct {
 // that Prometheus takes, whose legends name labels that the series have.
 func TestContrib_Dashboard(t *testing.T) {
 	var d dashboard
-	if err := json.Unmarshal([]byte(read(t, "../../contrib/grafana/weir.json")), &d); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.OK(t, json.Unmarshal([]byte(read(t, "../../contrib/grafana/weir.json")), &d))
 	if d.UID == "" || d.Title == "" || d.SchemaVersion < 30 {
 		t.Errorf("%+v", d)
 	}
@@ -205,9 +201,7 @@ func TestContrib_Dashboard(t *testing.T) {
 		rules += fmt.Sprintf("  - {record: expression_%d, expr: %q}\n", i, e)
 	}
 	file := filepath.Join(t.TempDir(), "rules.yml")
-	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.OK(t, os.WriteFile(file, []byte(rules), 0o600))
 	if out, err := exec.Command(tool(t, "promtool"), "check", "rules", file).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -10,8 +10,6 @@ import (
 	"io"
 	"math/big"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -20,8 +18,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testkafka"
-	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 // The tables of testdata/debezium, whose types are in the messages, or here.
@@ -54,7 +53,7 @@ tables:
 
 // A debezium is a folder with the program and what Debezium wrote of the tables in testdata/debezium.
 type debezium struct {
-	live
+	*testweir.Folder
 	form   string // of its messages
 	tables []string
 }
@@ -85,13 +84,10 @@ func TestDebezium_TablesAreEqual(t *testing.T) {
 		{"wal2json, killed", "wal2json", "envelope: wal2json" + wal2jsonTables + debeziumEvents, all[1:], (*debezium).killed},
 		{"wal2json, versions", "wal2json", "envelope: wal2json\nversion: true" + wal2jsonTables, all[1:8], (*debezium).twice},
 	} {
-		for _, kind := range []string{"sqlite", "postgres"} {
-			t.Run(c.name+" to "+kind, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
+			intoBoth(t, func(t *testing.T, to func(testing.TB) string) {
 				t.Parallel()
-				d := &debezium{live: *newLive(t, "shop.db"), form: c.form, tables: c.tables}
-				if kind == "postgres" {
-					d.to = testpg.New(t)
-				}
+				d := &debezium{Folder: testweir.New(t, to(t)), form: c.form, tables: c.tables}
 				var lines []string
 				if c.form == "wal2json" {
 					lines = unzipped(t, "envelopes/wal2json/changes.jsonl.gz")
@@ -100,12 +96,12 @@ func TestDebezium_TablesAreEqual(t *testing.T) {
 						lines = append(lines, r[2])
 					}
 				}
-				d.check(os.WriteFile(filepath.Join(d.dir, "shop.jsonl"), []byte(strings.Join(lines, "\n")+"\n"), 0o600))
-				d.check(os.WriteFile(filepath.Join(d.dir, "shop.yaml"), []byte(c.config), 0o600))
+				d.Write("shop.jsonl", strings.Join(lines, "\n")+"\n")
+				d.Write("shop.yaml", c.config)
 				c.run(d)
 				d.compare()
 			})
-		}
+		})
 	}
 }
 
@@ -121,43 +117,35 @@ func debeziumRecords(t *testing.T, form string) (records [][]string) {
 }
 
 // unzipped are the lines of a file of testdata.
-func unzipped(t *testing.T, name string) (lines []string) {
+func unzipped(t testing.TB, name string) (lines []string) {
 	t.Helper()
 	f, err := os.Open("../../testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.OK(t, err)
 	defer f.Close()
 	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.OK(t, err)
 	r := bufio.NewReader(z)
 	for {
 		line, err := r.ReadString('\n')
 		if err == io.EOF {
 			return lines
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.OK(t, err)
 		lines = append(lines, strings.TrimSuffix(line, "\n"))
 	}
 }
 
 // sync reads the file.
 func (d *debezium) sync(more ...string) {
-	d.t.Helper()
-	d.run(append([]string{"sync", "shop.jsonl", "--config", "shop.yaml", "--to", d.to}, more...)...)
+	d.Helper()
+	d.run(append([]string{"sync", "shop.jsonl", "--config", "shop.yaml", "--to", d.To}, more...)...)
 }
 
 // run runs the program to its end.
 func (d *debezium) run(args ...string) {
-	d.t.Helper()
-	c := exec.Command(filepath.Join(d.dir, "weir"), args...)
-	c.Dir = d.dir
-	if out, err := c.CombinedOutput(); err != nil {
-		d.t.Errorf("%v\n%s\n%s", err, out, d.ask("SELECT line, reason FROM weir_rejects"))
+	d.Helper()
+	if c := d.Start(args...); c.Wait() != 0 {
+		d.Errorf("%s\n%s", c.Exit(0), d.Ask("SELECT line, reason FROM weir_rejects"))
 	}
 }
 
@@ -172,67 +160,67 @@ func (d *debezium) twice() {
 // every has views of the tables that '*' makes, by the names of the others.
 func (d *debezium) every() {
 	separator := "_"
-	db := d.open("rwc")
+	db := d.Open(d.To, "rwc")
 	defer db.Close()
-	if strings.Contains(d.to, "://") {
+	if strings.Contains(d.To, "://") {
 		separator = "."
 		for _, name := range []string{"inventory", "sales"} {
 			_, err := db.Exec("CREATE SCHEMA " + name)
-			d.check(err)
+			d.Check(err)
 		}
 	}
 	d.sync()
 	for _, name := range []string{"inventory.kinds", "inventory.documents", "inventory.documents_full", "sales.mails"} {
 		space, table, _ := strings.Cut(name, ".")
 		_, err := db.Exec(fmt.Sprintf("CREATE VIEW %s AS SELECT * FROM %s%s%s", table, space, separator, table))
-		d.check(err)
+		d.Check(err)
 	}
 }
 
 func (d *debezium) killed() {
 	for _, line := range []string{"60", "140"} {
-		c := d.start("sync", "sync", "shop.jsonl", "--config", "shop.yaml", "--to", d.to, "--max-rate", "150/s", "--batch-rows", "3")
-		d.until(line+" lines", func() bool { return d.ask("SELECT count(*) FROM weir_checkpoints WHERE line >= "+line) == "1" })
-		d.kill(c)
+		c := d.Start("sync", "shop.jsonl", "--config", "shop.yaml", "--to", d.To, "--max-rate", "150/s", "--batch-rows", "3")
+		d.Becomes("1", "SELECT count(*) FROM weir_checkpoints WHERE line >= "+line)
+		c.Kill()
 	}
-	if d.ask("SELECT count(*) FROM weir_checkpoints WHERE line >= 249") == "1" {
-		d.t.Error("did not exercise: the last run has nothing to do")
+	if d.Ask("SELECT count(*) FROM weir_checkpoints WHERE line >= 249") == "1" {
+		d.Error("did not exercise: the last run has nothing to do")
 	}
 	d.sync()
 }
 
 // compare demands that the tables are the source's.
 func (d *debezium) compare() {
-	d.t.Helper()
+	d.Helper()
 	want := map[string][]map[string]any{}
-	for _, line := range unzipped(d.t, "debezium/tables.jsonl.gz") {
+	for _, line := range unzipped(d, "debezium/tables.jsonl.gz") {
 		var row struct {
 			Table string
 			Row   map[string]any
 		}
-		decode(d.t, line, &row)
+		decode(d, line, &row)
 		want[row.Table] = append(want[row.Table], row.Row)
 	}
 	for _, table := range d.tables {
 		got := d.rows(table)
 		if len(got) != len(want[table]) || len(got) < 2 {
-			d.t.Errorf("%s has %d rows, want %d", table, len(got), len(want[table]))
+			d.Errorf("%s has %d rows, want %d", table, len(got), len(want[table]))
 			continue
 		}
 		for i, row := range want[table] {
 			for name, value := range row {
 				if is, has := got[i][name]; !has || !d.same(name, value, is) {
-					d.t.Errorf("%s, row %d: %s is %.200s, want %.200v", table, i, name, is, value)
+					d.Errorf("%s, row %d: %s is %.200s, want %.200v", table, i, name, is, value)
 				}
 			}
 		}
 	}
-	if n := d.ask("SELECT count(*) FROM weir_rejects"); n != "0" {
-		d.t.Errorf("%s lines were rejected: %s", n, d.ask("SELECT line, reason FROM weir_rejects"))
+	if n := d.Ask("SELECT count(*) FROM weir_rejects"); n != "0" {
+		d.Errorf("%s lines were rejected: %s", n, d.Ask("SELECT line, reason FROM weir_rejects"))
 	}
 }
 
-func decode(t *testing.T, text string, into any) {
+func decode(t testing.TB, text string, into any) {
 	t.Helper()
 	r := json.NewDecoder(strings.NewReader(text))
 	r.UseNumber()
@@ -243,35 +231,35 @@ func decode(t *testing.T, text string, into any) {
 
 // rows are those of a table in the order of its key, which is in its first columns. NULL is "NULL".
 func (d *debezium) rows(table string) (rows []map[string]string) {
-	db := d.database()
+	db := d.Open(d.To, "ro")
 	defer db.Close()
 	c, err := db.Conn(context.Background())
-	d.check(err)
+	d.Check(err)
 	defer c.Close()
 	columns, order := "*", map[string]string{"order_lines": "t.order_id, t.line_no", "sales_customers": "t.code", "rates": "t.day, t.at, t.factor"}[table]
 	if order == "" {
 		order = "t.id"
 	}
-	if strings.Contains(d.to, "://") {
+	if strings.Contains(d.To, "://") {
 		_, err = c.ExecContext(context.Background(), "SET timezone = 'UTC'")
-		d.check(err)
-		names := strings.Fields(d.ask(fmt.Sprintf("SELECT attname FROM pg_attribute WHERE attrelid = '%s'::regclass AND attnum > 0 ORDER BY attnum", table)))
+		d.Check(err)
+		names := strings.Fields(d.Ask(fmt.Sprintf("SELECT attname FROM pg_attribute WHERE attrelid = '%s'::regclass AND attnum > 0 ORDER BY attnum", table)))
 		for i, name := range names {
 			names[i] = fmt.Sprintf("%q::text", name)
 		}
 		columns = strings.Join(names, ", ")
 	}
 	found, err := c.QueryContext(context.Background(), fmt.Sprintf("SELECT %s FROM %s t ORDER BY %s", columns, table, order))
-	d.check(err)
+	d.Check(err)
 	defer found.Close()
 	names, err := found.Columns()
-	d.check(err)
+	d.Check(err)
 	for found.Next() {
 		cells, into, row := make([]any, len(names)), make([]any, len(names)), map[string]string{}
 		for i := range cells {
 			into[i] = &cells[i]
 		}
-		d.check(found.Scan(into...))
+		d.Check(found.Scan(into...))
 		for i, cell := range cells {
 			switch x := cell.(type) {
 			case nil:
@@ -284,7 +272,7 @@ func (d *debezium) rows(table string) (rows []map[string]string) {
 		}
 		rows = append(rows, row)
 	}
-	d.check(found.Err())
+	d.Check(found.Err())
 	return rows
 }
 
@@ -310,7 +298,7 @@ func (d *debezium) same(column string, want any, got string) bool {
 	}
 	if slices.Contains([]string{"doc", "meta", "names", "counts", "parts"}, column) {
 		var have any
-		decode(d.t, got, &have)
+		decode(d, got, &have)
 		return reflect.DeepEqual(have, want)
 	}
 	switch w := want.(type) {
@@ -360,24 +348,18 @@ func TestDebezium_Kafka(t *testing.T) {
 		t.Errorf("did not exercise: %d tombstones", tombstones)
 	}
 	c.Send(c.Client(), records...)
-	for _, kind := range []string{"sqlite", "postgres"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			d := &debezium{live: *newLive(t, "shop.db"), form: "precise.schemas", tables: names}
-			if kind == "postgres" {
-				d.to = testpg.New(t)
-			}
-			source := "kafka://" + c.Addr() + "/"
-			d.check(os.WriteFile(filepath.Join(d.dir, "shop.yaml"), []byte("envelope: debezium"+debeziumTables+debeziumEvents), 0o600))
-			d.run("sync", source+strings.Join(topics, ","), "--partitions", "0", "--until-end", "--config", "shop.yaml", "--to", d.to)
-			d.compare()
+	intoBoth(t, func(t *testing.T, to func(testing.TB) string) {
+		t.Parallel()
+		d := &debezium{Folder: testweir.New(t, to(t)), form: "precise.schemas", tables: names}
+		source := "kafka://" + c.Addr() + "/"
+		d.Write("shop.yaml", "envelope: debezium"+debeziumTables+debeziumEvents)
+		d.run("sync", source+strings.Join(topics, ","), "--partitions", "0", "--until-end", "--config", "shop.yaml", "--to", d.To)
+		d.compare()
 
-			d.tables = []string{"kinds"}
-			if d.to = "one.db"; kind == "postgres" {
-				d.to = testpg.New(t)
-			}
-			d.run("sync", source+"shop.inventory.kinds", "--partitions", "0", "--until-end", "--envelope", "debezium", "--table", "kinds", "--to", d.to)
-			d.compare()
-		})
-	}
+		d.tables = []string{"kinds"}
+		d.Check(os.RemoveAll(d.Path("t.db")))
+		d.To = to(t)
+		d.run("sync", source+"shop.inventory.kinds", "--partitions", "0", "--until-end", "--envelope", "debezium", "--table", "kinds", "--to", d.To)
+		d.compare()
+	})
 }

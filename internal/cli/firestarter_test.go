@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,14 +13,14 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 // firestarter is a folder with the program and the two tables that Firestarter makes of
 // testdata/firestarter/feed.jsonl, whose times are in a far future: nothing expires.
 type firestarter struct {
-	live
-	repo string
+	*testweir.Folder
+	feed, repo string
 }
 
 // TestFirestarter_TablesAreEqual runs contrib/firestarter.yaml as it stands: from a file and from a
@@ -31,18 +29,16 @@ type firestarter struct {
 func TestFirestarter_TablesAreEqual(t *testing.T) {
 	testcheck.Only(t)
 	from := map[string]func(*firestarter){"a file": (*firestarter).fromFile, "stdin": (*firestarter).fromStdin, "a connection": (*firestarter).fromConnection}
-	for _, kind := range []string{"sqlite", "postgres"} {
-		for name, run := range from {
-			t.Run(kind+" from "+name, func(t *testing.T) {
+	for name, run := range from {
+		t.Run(name, func(t *testing.T) {
+			intoBoth(t, func(t *testing.T, to func(testing.TB) string) {
 				t.Parallel()
-				f := &firestarter{live: *newLive(t, "air.db")}
+				f := &firestarter{Folder: testweir.New(t, to(t))}
+				f.Env = []string{"FH_USERNAME=somebody", "FH_APIKEY=s3cret"}
 				var err error
 				f.repo, err = filepath.Abs("../..")
-				f.check(err)
+				f.Check(err)
 				f.feed = f.repo + "/testdata/firestarter/feed.jsonl"
-				if kind == "postgres" {
-					f.to = testpg.New(t)
-				}
 				run(f)
 				for _, table := range []string{"flights", "positions"} {
 					want := strings.Split(strings.TrimSpace(read(t, f.repo+"/testdata/firestarter/"+table+".jsonl")), "\n")
@@ -50,91 +46,80 @@ func TestFirestarter_TablesAreEqual(t *testing.T) {
 						t.Errorf("%s has\n%s\nwant\n%s", table, strings.Join(got, "\n"), strings.Join(want, "\n"))
 					}
 				}
-				if n := f.ask("SELECT count(*) FROM weir_rejects"); n != "0" {
-					t.Errorf("%s lines were rejected", n)
-				}
+				f.Has("0", "SELECT count(*) FROM weir_rejects")
 			})
-		}
+		})
 	}
 }
 
 // sync is the command line of a run.
 func (f *firestarter) sync(source string, more ...string) []string {
-	return append([]string{"sync", source, "--config", f.repo + "/contrib/firestarter.yaml", "--to", f.to, "-q"}, more...)
+	return append([]string{"sync", source, "--config", f.repo + "/contrib/firestarter.yaml", "--to", f.To, "-q"}, more...)
 }
 
 func (f *firestarter) fromStdin() {
-	c := exec.Command(filepath.Join(f.dir, "weir"), f.sync("-")...)
+	c := f.Command(f.sync("-")...)
 	feed, err := os.Open(f.feed)
-	f.check(err)
+	f.Check(err)
 	defer feed.Close()
-	c.Dir, c.Stdin = f.dir, feed
-	if out, err := c.CombinedOutput(); err != nil {
-		f.t.Fatalf("%v\n%s", err, out)
-	}
+	c.Stdin = feed
+	c.Start().Exit(0)
 }
 
 func (f *firestarter) fromFile() {
 	for _, lines := range []string{"60", "160"} {
-		c := f.start("sync", f.sync(f.feed, "--max-rate", "40/s", "--batch-rows", "7")...)
-		f.until(lines+" lines", func() bool { return f.past(lines) })
-		f.kill(c)
+		c := f.Start(f.sync(f.feed, "--max-rate", "40/s", "--batch-rows", "7")...)
+		f.Until(lines+" lines", func() bool { return f.past(lines) })
+		c.Kill()
 	}
 	if f.past("345") {
-		f.t.Error("did not exercise: the last run has nothing to do")
+		f.Error("did not exercise: the last run has nothing to do")
 	}
-	if err := f.start("sync", f.sync(f.feed)...).Wait(); err != nil {
-		f.t.Errorf("%v\n%s", err, f.log("sync"))
-	}
+	f.Start(f.sync(f.feed)...).Exit(0)
 }
 
 func (f *firestarter) past(line string) bool {
-	return f.ask("SELECT count(*) FROM weir_checkpoints WHERE line >= "+line) == "1"
+	return f.Ask("SELECT count(*) FROM weir_checkpoints WHERE line >= "+line) == "1"
 }
 
 // fromConnection reads from a replay whose connection breaks, and which sends the messages of the
 // last pitr again.
 func (f *firestarter) fromConnection() {
-	f.start("replay", "replay", f.feed, "--feed", "firehose", "--rate", "100/s", "--drop-after", "900ms", "--to", "tls-listen://127.0.0.1:0", "--tls-cert", "cert.pem", "--tls-key", "key.pem")
-	serving := regexp.MustCompile(`serving at (\S+)`)
-	f.until("the replay", func() bool { return serving.MatchString(f.log("replay")) })
-	run := f.sync("tls://"+serving.FindStringSubmatch(f.log("replay"))[1], "--compression", "gzip", "--tls-ca", "cert.pem", "--batch-period", "20ms", "-v")
+	replay := f.Start("replay", f.feed, "--feed", "firehose", "--rate", "100/s", "--drop-after", "900ms", "--to", "tls-listen://127.0.0.1:0", "--tls-cert", "cert.pem", "--tls-key", "key.pem")
+	run := f.sync("tls://"+replay.Serves(), "--compression", "gzip", "--tls-ca", "cert.pem", "--batch-period", "20ms", "-v")
+	logs := ""
 	for _, rows := range []int{10, 40} {
-		c := f.start("sync", run...)
-		f.until(fmt.Sprint(rows, " rows"), func() bool {
-			n, err := strconv.Atoi(f.ask("SELECT count(*) FROM positions"))
+		c := f.Start(run...)
+		f.Until(fmt.Sprint(rows, " rows"), func() bool {
+			n, err := strconv.Atoi(f.Ask("SELECT count(*) FROM positions"))
 			return err == nil && n >= rows
 		})
-		f.kill(c)
+		c.Kill()
+		logs += c.Log()
 	}
-	c := f.start("sync", run...)
-	f.until("all is read", func() bool {
-		return f.ask(`SELECT count(*) FROM weir_checkpoints WHERE mark LIKE '%"resume":"4102445481"%'`) == "1"
-	})
-	f.check(c.Process.Signal(os.Interrupt))
-	if _ = c.Wait(); c.ProcessState.ExitCode() != 130 {
-		f.t.Errorf("the run ended with %d\n%s", c.ProcessState.ExitCode(), f.log("sync"))
-	}
-	if !strings.Contains(f.log("sync"), "reconnecting in") {
-		f.t.Error("did not exercise: the connection never broke")
+	c := f.Start(run...)
+	f.Becomes("1", `SELECT count(*) FROM weir_checkpoints WHERE mark LIKE '%"resume":"4102445481"%'`)
+	c.Interrupt()
+	if !strings.Contains(logs+c.Log(), "reconnecting in") {
+		f.Error("did not exercise: the connection never broke")
 	}
 }
 
 // rows are those of a table in order, each as JSON without what is NULL.
 func (f *firestarter) rows(table string) (rows []string) {
-	db := f.database()
+	db := f.Open(f.To, "ro")
 	defer db.Close()
 	found, err := db.Query("SELECT * FROM " + table)
-	f.check(err)
+	f.Check(err)
 	defer found.Close()
 	names, err := found.Columns()
-	f.check(err)
+	f.Check(err)
 	for found.Next() {
 		cells, into := make([]any, len(names)), make([]any, len(names))
 		for i := range cells {
 			into[i] = &cells[i]
 		}
-		f.check(found.Scan(into...))
+		f.Check(found.Scan(into...))
 		row := map[string]any{}
 		for i, c := range cells {
 			switch x := c.(type) {
@@ -151,7 +136,7 @@ func (f *firestarter) rows(table string) (rows []string) {
 			row[names[i]] = c
 		}
 		if row["added"] == nil || table == "flights" && row["changed"] == nil {
-			f.t.Errorf("%s: a row without stamps: %v", table, row)
+			f.Errorf("%s: a row without stamps: %v", table, row)
 		}
 		for _, c := range []string{"added", "changed", "diverted"} {
 			delete(row, c)
@@ -159,10 +144,10 @@ func (f *firestarter) rows(table string) (rows []string) {
 		var text bytes.Buffer
 		e := json.NewEncoder(&text)
 		e.SetEscapeHTML(false)
-		f.check(e.Encode(row))
+		f.Check(e.Encode(row))
 		rows = append(rows, strings.TrimSpace(text.String()))
 	}
-	f.check(found.Err())
+	f.Check(found.Err())
 	slices.Sort(rows)
 	return rows
 }

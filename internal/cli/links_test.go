@@ -64,7 +64,7 @@ func TestDocs_LinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-func read(t *testing.T, path string) string {
+func read(t testing.TB, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // publisher serves MQTT: to each subscriber it sends the lines of a feed. It returns its address.
-func publisher(t *testing.T, feed string) string {
+func publisher(t testing.TB, feed string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 // A browser shows a page, and notes what it should not have to.
@@ -53,7 +54,7 @@ func newBrowser(t *testing.T) *browser {
 	t.Cleanup(stop)
 	b.ctx, stop = chromedp.NewContext(ctx)
 	t.Cleanup(stop)
-	check(t, chromedp.Listen(b.ctx, b.note))
+	testcheck.OK(t, chromedp.Listen(b.ctx, b.note))
 	go func() {
 		for m := range chromedp.Console(b.ctx) {
 			b.mu.Lock()
@@ -62,15 +63,8 @@ func newBrowser(t *testing.T) *browser {
 		}
 	}()
 	_, err := chromedp.Call(b.ctx, network.Enable, network.EnableParams{})
-	check(t, err)
+	testcheck.OK(t, err)
 	return b
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func (b *browser) note(event any) {
@@ -87,14 +81,14 @@ func (b *browser) note(event any) {
 // as has the next pages shown at a width and in a colour scheme.
 func (b *browser) as(width int64, scheme string) {
 	b.t.Helper()
-	check(b.t, chromedp.Do(b.ctx, chromedp.EmulateViewport(width, 800)))
+	testcheck.OK(b.t, chromedp.Do(b.ctx, chromedp.EmulateViewport(width, 800)))
 	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
-	check(b.t, err)
+	testcheck.OK(b.t, err)
 }
 
 func (b *browser) open(url string) {
 	b.t.Helper()
-	check(b.t, chromedp.Do(b.ctx, chromedp.Navigate(url)))
+	testcheck.OK(b.t, chromedp.Do(b.ctx, chromedp.Navigate(url)))
 }
 
 // evaluate returns the value of an expression in the page.
@@ -112,9 +106,9 @@ func (b *browser) text() string { b.t.Helper(); return evaluate[string](b, "docu
 // until waits until the page says something.
 func (b *browser) until(text string) {
 	b.t.Helper()
-	for end := time.Now().Add(patience); !strings.Contains(b.text(), text); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(testweir.Patience); !strings.Contains(b.text(), text); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			b.t.Fatalf("%q: not after %v\n%s", text, patience, b.text())
+			b.t.Fatalf("%q: not after %v\n%s", text, testweir.Patience, b.text())
 		}
 	}
 }
@@ -135,21 +129,15 @@ func (b *browser) calm(site string) {
 }
 
 // sender sends lines to a run that listens.
-func (l *live) sender(name string) (send func(lines ...string)) {
-	l.t.Helper()
-	var addr string
-	l.until("the address for senders", func() bool {
-		_, log, found := strings.Cut(l.log(name), "senders connect to ")
-		addr, _, _ = strings.Cut(log, "\n")
-		return found
-	})
-	conn, err := net.Dial("tcp", addr)
-	l.check(err)
-	l.t.Cleanup(func() { conn.Close() })
+func sender(l *testweir.Folder, run *testweir.Run) (send func(lines ...string)) {
+	l.Helper()
+	conn, err := net.Dial("tcp", run.Serves())
+	l.Check(err)
+	l.Cleanup(func() { conn.Close() })
 	return func(lines ...string) {
-		l.t.Helper()
+		l.Helper()
 		_, err := fmt.Fprintf(conn, "%s\n", strings.Join(lines, "\n"))
-		l.check(err)
+		l.Check(err)
 	}
 }
 
@@ -157,9 +145,9 @@ func (l *live) sender(name string) (send func(lines ...string)) {
 func TestPage_InABrowser(t *testing.T) {
 	const hostile = `<script>alert(1)</script>`
 	b := newBrowser(t)
-	l := newLive(t, "t.db")
-	run := l.start("run", "sync", "tcp-listen://127.0.0.1:0", "--table", hostile, "--to", l.to, "--time-field", "at", "--batch-period", "50ms", "--metrics-addr", "127.0.0.1:0")
-	send, site := l.sender("run"), l.site("run")
+	l := testweir.New(t, "t.db")
+	run := l.Start("sync", "tcp-listen://127.0.0.1:0", "--table", hostile, "--to", l.To, "--time-field", "at", "--batch-period", "50ms", "--metrics-addr", "127.0.0.1:0")
+	send, site := sender(l, run), run.Site()
 	send(`{"id":1,"at":1}`, `{"id":2}`, hostile)
 
 	// The numbers change while it is looked at: it is not loaded again.
@@ -211,19 +199,19 @@ func TestPage_InABrowser(t *testing.T) {
 
 	// Without JavaScript it is whole, and loads itself again.
 	_, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
-	check(t, err)
+	testcheck.OK(t, err)
 	b.open(site + "/")
 	if text := b.text(); !strings.Contains(text, "204 lines,") || !evaluate[bool](b, `document.querySelector("meta[http-equiv=refresh]") !== null`) {
 		t.Errorf("without JavaScript:\n%s", text)
 	}
 	_, err = chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{})
-	check(t, err)
+	testcheck.OK(t, err)
 	b.open(site + "/")
 	b.calm(site)
 
 	// A run that has ended is seen to have.
-	check(t, run.Process.Signal(syscall.SIGTERM))
-	_ = run.Wait()
+	run.Signal(syscall.SIGTERM)
+	run.Wait()
 	b.until("No answer since")
 	if text := b.text(); !strings.Contains(text, "204 lines,") {
 		t.Errorf("when the run has ended:\n%s", text)

@@ -1,20 +1,17 @@
 package cli_test
 
 import (
-	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/weirsync/weir/internal/testkafka"
 )
@@ -23,7 +20,7 @@ const (
 	// The code of a run that was interrupted.
 	stopped = "130"
 	// The number of flights, and that in the flights.jsonl.gz of a scene.
-	countFlights, allFlights = "SELECT count(*) FROM flights", "44 "
+	countFlights, allFlights = "SELECT count(*) FROM flights", "44"
 	// What a ladder logs when its first way has written. In Postgres all of it takes a minute.
 	firstWay = `synchronous normal \(1 of 3\)`
 	// A feed whose key is two fields.
@@ -38,7 +35,7 @@ func gates(prefix string) string {
 // fills is the sign of a command that writes gates into the table flights.
 func fills(command, prefix string) sign {
 	return sign{command: command, query: "SELECT id, alt, gate FROM flights WHERE id LIKE '" + prefix + "BA_' ORDER BY id",
-		want: strings.ReplaceAll("BA1|35000|7 BA2|100|NULL ", "BA", prefix+"BA")}
+		want: strings.ReplaceAll("BA1|35000|7 BA2|100|NULL", "BA", prefix+"BA")}
 }
 
 // follows is that of one that does so until it is interrupted.
@@ -51,40 +48,40 @@ func follows(command, prefix string) sign {
 // stages are those of the pages whose commands need something, or show more than that they end with 0.
 var stages = []stage{
 	{page: "README.md", set: setReadme, signs: []sign{
-		{command: "<<'END'", query: "SELECT alt, gs, gate_dest FROM flights", want: "35000|481|NULL "},
+		{command: "<<'END'", query: "SELECT alt, gs, gate_dest FROM flights", want: "35000|481|NULL"},
 		{command: "status --to flights.db --sample 1", prints: "BAW117"},
 		fills("'captures/*.jsonl'", ""),
-		{command: "--follow", live: stopped, query: "SELECT id, alt, gate FROM feed ORDER BY id", want: "BA1|35000|7 BA2|100|NULL "},
+		{command: "--follow", live: stopped, query: "SELECT id, alt, gate FROM feed ORDER BY id", want: "BA1|35000|7 BA2|100|NULL"},
 		fills("nc feed.example", "n:"),
 		follows("tls://feed.example", "t:"),
 		{command: "feeds.flights", query: "SELECT count(*) FROM feeds.flights", want: allFlights},
-		{command: "sync flights.jsonl.gz", query: countFlights, want: "45 "},
+		{command: "sync flights.jsonl.gz", query: countFlights, want: "45"},
 		follows("kafka://", ""),
 		{command: "status --to", prints: "flights"},
 	}},
 	{page: "docs/recording/record", set: (*scene).wholeFeed, signs: []sign{
 		{command: "timeout", exit: 137},
-		{command: "weir sync", query: countFlights, want: "1200 "},
+		{command: "weir sync", query: countFlights, want: "1200"},
 		{command: "weir verify", prints: "1,200 rows"},
 	}},
 	{page: "docs/envelopes.md", set: func(s *scene) {
 		s.file("changes.jsonl", `{"op":"c","before":null,"after":{"id":1,"name":"Ann"},"source":{"schema":"s","table":"customers"}}`+"\n"+`{"op":"t","source":{"schema":"s","table":"orders"}}`+"\n")
 	}, signs: []sign{
-		{command: "debezium --to", query: "SELECT id, name FROM s_customers", want: "1|Ann "},
-		{command: "debezium --table", query: "SELECT id, name FROM customers", want: "1|Ann "},
+		{command: "debezium --to", query: "SELECT id, name FROM s_customers", want: "1|Ann"},
+		{command: "debezium --table", query: "SELECT id, name FROM customers", want: "1|Ann"},
 	}},
 	{page: "docs/mapping.md", signs: []sign{{command: "weir sync --config air.yaml", exit: 3}}},
 	{page: "docs/recipes.md", set: setRecipes, apart: true, signs: []sign{
 		follows("/events", ""),
 		follows("kcat", ""),
-		{command: "--table topics", live: stopped, query: "SELECT id FROM topics", want: "flights/BA "},
+		{command: "--table topics", live: stopped, query: "SELECT id FROM topics", want: "flights/BA"},
 		follows("mosquitto_sub", ""),
-		{command: "flights.csv", query: "SELECT id, alt, gate FROM flights ORDER BY id", want: "BA1|35000|7 BA2|100| "},
+		{command: "flights.csv", query: "SELECT id, alt, gate FROM flights ORDER BY id", want: "BA1|35000|7 BA2|100|"},
 		fills("", ""),
 	}},
 	{page: "docs/firestarter.md", set: setFirehose, signs: []sign{
-		{command: "--to postgres:", live: stopped, query: "SELECT count(*) > 0 FROM positions", want: "true "},
-		{command: "captured.jsonl", query: "SELECT count(*) FROM weir_rejects", want: "0 "},
+		{command: "--to postgres:", live: stopped, query: "SELECT count(*) > 0 FROM positions", want: "true"},
+		{command: "captured.jsonl", query: "SELECT count(*) FROM weir_rejects", want: "0"},
 	}},
 	{page: "docs/kafka.md", set: setKafka, apart: true, signs: []sign{
 		follows("--partitions", ""),
@@ -98,13 +95,13 @@ var stages = []stage{
 	{page: "docs/live.md", set: setLiveFeeds, signs: []sign{
 		follows("tls://feed.example", ""),
 		{command: "watch", live: "0", prints: "BA1"},
-		{command: "tls://firehose", live: stopped, query: "SELECT count(*) > 0 FROM flights", want: "true "},
+		{command: "tls://firehose", live: stopped, query: "SELECT count(*) > 0 FROM flights", want: "true"},
 		{command: "tcp-listen", live: stopped, logs: "senders connect to"},
-		{command: "nc ", query: "SELECT count(*) FROM flights WHERE id LIKE 's:BA_'", want: "2 ", db: "flights.db"},
+		{command: "nc ", query: "SELECT count(*) FROM flights WHERE id LIKE 's:BA_'", want: "2", db: "flights.db"},
 	}},
 	{page: "docs/operating.md", set: setNewTable, signs: []sign{
-		{command: "--tables positions", query: "SELECT id, alt FROM positions", want: "BA1|35000 ", db: "flights.db"},
-		{command: "--accept-settings", query: "SELECT id, gate FROM flights", want: "BA1|7 ", db: "flights.db"},
+		{command: "--tables positions", query: "SELECT id, alt FROM positions", want: "BA1|35000", db: "flights.db"},
+		{command: "--accept-settings", query: "SELECT id, gate FROM flights", want: "BA1|7", db: "flights.db"},
 	}},
 	{page: "docs/page.md", set: func(s *scene) { s.ports("7001", "9461") }, signs: []sign{
 		{command: "--metrics-addr", live: stopped, logs: "metrics at"},
@@ -116,17 +113,17 @@ var stages = []stage{
 	}},
 	{page: "docs/rejects.md", set: setNotANumber, signs: []sign{
 		{command: "--json", prints: `"reason": ?"not_json`},
-		{command: "sed", query: "SELECT id, alt FROM flights", want: "BA1|NULL "},
+		{command: "sed", query: "SELECT id, alt FROM flights", want: "BA1|NULL"},
 		{command: "--to flights.db", prints: "1 +not_json"},
-		{command: "DELETE", query: "SELECT count(*) FROM weir_rejects", want: "0 ", db: "flights.db"},
+		{command: "DELETE", query: "SELECT count(*) FROM weir_rejects", want: "0", db: "flights.db"},
 	}},
 	{page: "docs/replay.md", set: setReplayed, signs: []sign{
 		{command: "weir replay", live: "0", logs: "serving at"},
-		{command: "weir sync", live: stopped, query: "SELECT count(*) > 0 FROM flights", want: "1 "},
+		{command: "weir sync", live: stopped, query: "SELECT count(*) > 0 FROM flights", want: "1"},
 		{command: "watch", live: "0", prints: "flights"},
 	}},
 	{page: "docs/spool.md", set: setSpooled, signs: []sign{
-		{command: "weir sync", live: stopped, ends: true, query: "SELECT id, gate FROM flights ORDER BY id", want: "BA1|7 BA2|NULL "},
+		{command: "weir sync", live: stopped, ends: true, query: "SELECT id, gate FROM flights ORDER BY id", want: "BA1|7 BA2|NULL"},
 		{command: "weir verify", prints: "2 rows"},
 	}},
 	{page: "docs/verify.md", set: setCaptured, signs: []sign{
@@ -136,7 +133,7 @@ var stages = []stage{
 	}},
 	{page: "docs/versions.md", set: setVersioned, signs: []sign{
 		follows("tls://", ""),
-		{command: "backfill", query: "SELECT id, dest FROM flights WHERE dest IS NOT NULL", want: "BA1|KJFK "},
+		{command: "backfill", query: "SELECT id, dest FROM flights WHERE dest IS NOT NULL", want: "BA1|KJFK"},
 	}},
 	{page: "docs/cli/weir.md", set: setFirst, signs: []sign{
 		follows("tail", ""),
@@ -152,15 +149,15 @@ var stages = []stage{
 		{command: "BAW1174", prints: "BAW1174-1795183537-schedule-0424"},
 		{command: "BA,117", prints: "117"},
 	}},
-	{page: "docs/cli/weir_forget.md", set: setSynced, signs: []sign{{query: "SELECT count(*) FROM weir_checkpoints", want: "0 "}}},
+	{page: "docs/cli/weir_forget.md", set: setSynced, signs: []sign{{query: "SELECT count(*) FROM weir_checkpoints", want: "0"}}},
 	{page: "docs/cli/weir_replay.md", set: setReplayed, signs: []sign{
 		{command: "10x", live: "0", prints: "^{"},
 		{command: "tcp-listen", live: "0", logs: "serving at"},
 		{command: "tls-listen", live: "0", logs: "serving at"},
 	}},
-	{page: "docs/cli/weir_status.md", set: setNotANumber, signs: []sign{{query: "SELECT id, alt FROM flights", want: "BA1|NULL "}}},
+	{page: "docs/cli/weir_status.md", set: setNotANumber, signs: []sign{{query: "SELECT id, alt FROM flights", want: "BA1|NULL"}}},
 	{page: "docs/cli/weir_sync.md", set: setSynopsis, apart: true, signs: []sign{
-		{command: "carrier,flight", live: stopped, query: "SELECT carrier, flight, gate FROM feed ORDER BY flight", want: "BA|117|7 BA|118|8 "},
+		{command: "carrier,flight", live: stopped, query: "SELECT carrier, flight, gate FROM feed ORDER BY flight", want: "BA|117|7 BA|118|8"},
 		{command: "feeds.flights", query: "SELECT count(*) FROM feeds.flights", want: allFlights},
 		{command: "sync flights.jsonl.gz", query: countFlights, want: allFlights},
 		follows("--partitions", ""),
@@ -182,7 +179,7 @@ func setReadme(s *scene) {
 
 // topics starts a broker that has a feed in each of some topics.
 func topics(s *scene, partitions int32, names ...string) *testkafka.Cluster {
-	c := testkafka.Start(s.t, kfake.SeedTopics(partitions, names...))
+	c := testkafka.Start(s, kfake.SeedTopics(partitions, names...))
 	for _, name := range names {
 		c.Produce(name, 0, strings.Split(strings.TrimSpace(gates("")), "\n")...)
 	}
@@ -202,13 +199,13 @@ func setRecipes(s *scene) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done() // the stream does not end
 	}))
-	s.t.Cleanup(web.Close)
+	s.Cleanup(web.Close)
 	s.hosts = append(s.hosts, "https://api.example", web.URL)
 	switch {
 	case strings.Contains(s.printed, "kcat"):
 		s.hosts = append(s.hosts, "broker.example:9092", topics(s, 1, "flights").Addr())
 	case strings.Contains(s.printed, "mosquitto"):
-		_, port, _ := net.SplitHostPort(publisher(s.t, feed))
+		_, port, _ := net.SplitHostPort(publisher(s, feed))
 		s.hosts = append(s.hosts, "mqtt.example", "127.0.0.1", "1883", port)
 	}
 	s.file("array.json", "[\n"+strings.ReplaceAll(strings.TrimSpace(feed), "\n", ",\n")+"\n]\n")
@@ -221,31 +218,26 @@ func setRecipes(s *scene) {
 		`{"op":"u","before":{"id":"BA1"},"after":{"id":"BA1","alt":35000}}`+"\n"+`{"op":"d","before":{"id":"BA3","alt":1},"after":null}`+"\n"+`{"op":"c","after":{"id":"BA2","alt":100}}`+"\n")
 	if packed := regexp.MustCompile(`^(xz|bzip2) -dc`).FindStringSubmatch(s.printed); packed != nil {
 		s.file("flights.jsonl", feed)
-		s.check(exec.Command(tool(s.t, packed[1]), filepath.Join(s.dir, "flights.jsonl")).Run())
+		s.Check(exec.Command(tool(s, packed[1]), s.Path("flights.jsonl")).Run())
 	}
 }
 
 // plays has a replay send a feed in the place of FlightAware's.
 func (s *scene) plays(feed string) {
-	s.start("replay", "replay", feed, "--feed", "firehose", "--to", "tls-listen://127.0.0.1:0", "--tls-cert", "cert.pem", "--tls-key", "key.pem")
-	serving := regexp.MustCompile(`serving at (\S+)`)
-	s.until("the replay", func() bool { return serving.MatchString(s.log("replay")) })
-	s.hosts = append(s.hosts, "tls://firehose.flightaware.com", "tls://"+serving.FindStringSubmatch(s.log("replay"))[1], "FH_USERNAME=… FH_APIKEY=…", "FH_USERNAME=somebody FH_APIKEY=s3cret")
+	replay := s.Start("replay", feed, "--feed", "firehose", "--to", "tls-listen://127.0.0.1:0", "--tls-cert", "cert.pem", "--tls-key", "key.pem")
+	s.hosts = append(s.hosts, "tls://firehose.flightaware.com", "tls://"+replay.Serves(), "FH_USERNAME=… FH_APIKEY=…", "FH_USERNAME=somebody FH_APIKEY=s3cret")
 	s.trust()
 }
 
 func setFirehose(s *scene) {
-	s.file("captured.jsonl", read(s.t, "../../testdata/firestarter/feed.jsonl"))
+	s.file("captured.jsonl", read(s, "../../testdata/firestarter/feed.jsonl"))
 	s.plays("captured.jsonl")
-	s.file("contrib/firestarter.yaml", s.local(read(s.t, "../../contrib/firestarter.yaml")))
+	s.file("contrib/firestarter.yaml", s.local(read(s, "../../contrib/firestarter.yaml")))
 }
 
 func setKafka(s *scene) {
 	if strings.Contains(s.printed, "kafka+tls") {
-		pair, authorities := s.certificate()
-		c := testkafka.Start(s.t, kfake.SeedTopics(1, "flights", "arrivals"), kfake.TLS(&tls.Config{Certificates: []tls.Certificate{pair}}), kfake.EnableSASL(),
-			kfake.Superuser("PLAIN", "u", "p"), kfake.Superuser("SCRAM-SHA-512", "u", "p"))
-		producer := c.Client(kgo.DialTLSConfig(&tls.Config{RootCAs: authorities}), kgo.SASL(plain.Auth{User: "u", Pass: "p"}.AsMechanism()))
+		c, producer := secureKafka(s.Folder, "flights", "arrivals")
 		for line := range strings.Lines(gates("")) {
 			c.Send(producer, &kgo.Record{Topic: "flights", Value: []byte(line)})
 		}
@@ -283,8 +275,8 @@ func setNotANumber(s *scene) {
 
 func setReplayed(s *scene) {
 	s.wholeFeed()
-	s.check(os.Mkdir(filepath.Join(s.dir, "testdata"), 0o700))
-	s.check(os.Symlink("../flights.jsonl.gz", filepath.Join(s.dir, "testdata/flights.jsonl.gz")))
+	s.Check(os.Mkdir(s.Path("testdata"), 0o700))
+	s.Check(os.Symlink("../flights.jsonl.gz", s.Path("testdata/flights.jsonl.gz")))
 	s.ports("4000", "1501")
 }
 
@@ -295,11 +287,11 @@ func setExplained(s *scene) {
 
 func setSpooled(s *scene) {
 	s.feeds("tls://feed.example:4000", gates(""))
-	s.hosts = append(s.hosts, "/var/spool", s.dir+"/spool", "/srv", s.dir)
+	s.hosts = append(s.hosts, "/var/spool", s.Dir+"/spool", "/srv", s.Dir)
 }
 
 func setCaptured(s *scene) {
-	s.hosts = append(s.hosts, "/srv", s.dir)
+	s.hosts = append(s.hosts, "/srv", s.Dir)
 	feed := strings.ReplaceAll(gates(""), "BA1", "BAW117")
 	s.file("captures/1.zst", feed)
 	s.file("feed.jsonl", feed)

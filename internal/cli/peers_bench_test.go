@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirsync/weir/internal/bench"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testkafka"
 	"github.com/weirsync/weir/internal/testpg"
 )
@@ -23,21 +24,13 @@ func BenchmarkPeers(b *testing.B) {
 		b.Skip("it installs other programs: make bench-peers")
 	}
 	records, err := strconv.Atoi(os.Getenv("RECORDS"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	testcheck.OK(b, err)
 	var feed bytes.Buffer
-	if err := bench.Hot(&feed, records, 5000, 1); err != nil {
-		b.Fatal(err)
-	}
+	testcheck.OK(b, bench.Hot(&feed, records, 5000, 1))
 	sample, err := os.ReadFile(filepath.Join(peers, "sample.jsonl"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	testcheck.OK(b, err)
 	file := filepath.Join(b.TempDir(), "feed.jsonl")
-	if err := os.WriteFile(file, feed.Bytes(), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	testcheck.OK(b, os.WriteFile(file, feed.Bytes(), 0o600))
 	broker := testkafka.Broker(b, benchPartitions, "feed", "sample")
 	fillTopic(b, broker, "feed", feed.Bytes(), kgo.ProducerBatchCompression(kgo.Lz4Compression()))
 	fillTopic(b, broker, "sample", sample)
@@ -45,8 +38,6 @@ func BenchmarkPeers(b *testing.B) {
 	for b.Loop() {
 		cmd := exec.Command("python3", peers, file, "--postgres", server.Database(b), "--kafka", broker.Addr(), "--weir", os.Getenv("WEIR"))
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-		if err := cmd.Run(); err != nil {
-			b.Fatal(err)
-		}
+		testcheck.OK(b, cmd.Run())
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 // The recording shows the commands that it types.
@@ -27,9 +29,11 @@ func TestDocs_Recording(t *testing.T) {
 func sqlite3() {
 	db, err := sql.Open("sqlite", "file:"+os.Args[1])
 	if err == nil {
-		var out string
-		out, err = ask(db, os.Args[2])
-		fmt.Print(out)
+		var rows []string
+		rows, err = testweir.Rows(db, os.Args[2])
+		for _, row := range rows {
+			fmt.Println(row)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

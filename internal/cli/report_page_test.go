@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/report"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // TestReport_InABrowser looks at a report of figures that are the same in each run of the test: one of
@@ -33,9 +34,9 @@ func TestReport_InABrowser(t *testing.T) {
 		Title: "Sizes", Lines: &report.Lines{Unit: "ms", Over: "rows", Marks: []string{"1", "1,000", "1,000,000"}, Curves: []report.Curve{{Name: "a", Values: at(1, 5, 1000)}, {Name: "b", Values: at(0.1, 3, 999)}}},
 	}}}
 	f, err := os.Create(filepath.Join(dir, "report.html"))
-	check(t, err)
-	check(t, page.HTML(f))
-	check(t, f.Close())
+	testcheck.OK(t, err)
+	testcheck.OK(t, page.HTML(f))
+	testcheck.OK(t, f.Close())
 	site := "file://" + dir
 	grounds := map[string]bool{}
 	for _, scheme := range []string{"light", "dark"} {

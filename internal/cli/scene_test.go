@@ -21,7 +21,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/weirsync/weir/internal/pgserver"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 // A stage is where the commands of a page are run.
@@ -101,7 +103,7 @@ func wildcards(text string) string {
 
 // A scene is a folder in which commands of a page are run.
 type scene struct {
-	*live
+	*testweir.Folder
 	printed string   // the commands
 	hosts   []string // of the page, each followed by what stands in its place
 	env     []string
@@ -124,24 +126,22 @@ type process struct {
 // paths are 107 bytes long at most, and where this is root the server is another user's.
 func (s *scene) temporary() string {
 	dir, err := os.MkdirTemp("", "weir-")
-	s.check(err)
-	s.check(os.Chmod(dir, 0o711))
-	s.t.Cleanup(func() { s.check(os.RemoveAll(dir)) })
+	s.Check(err)
+	s.Check(os.Chmod(dir, 0o711))
+	s.Cleanup(func() { s.Check(os.RemoveAll(dir)) })
 	return dir
 }
 
 func (g stage) scene(t *testing.T, blocks []block) *scene {
 	t.Helper()
-	s := &scene{live: newLive(t, "")}
+	s := &scene{Folder: testweir.New(t, "")}
 	s.env = []string{"TERM=xterm", "TMPDIR=" + s.temporary(), "WEIR_BATCH_PERIOD=50ms", "FH_USERNAME=somebody", "FH_APIKEY=s3cret"}
 	for _, b := range blocks {
 		for _, c := range b.commands {
 			s.printed += c.text + "\n"
 		}
 	}
-	self, err := os.Executable()
-	s.check(err)
-	s.check(os.Symlink(self, filepath.Join(s.dir, "sqlite3")))
+	s.Link("sqlite3")
 	s.file("flights.jsonl.gz", shortFeed(t))
 	if strings.Contains(s.printed, "postgres:") || strings.Contains(s.printed, "db.example") {
 		s.postgres()
@@ -156,93 +156,86 @@ func (g stage) scene(t *testing.T, blocks []block) *scene {
 func shortFeed(t *testing.T) string {
 	t.Helper()
 	f, err := os.Open("../../testdata/flights.jsonl.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.OK(t, err)
 	defer f.Close()
 	r, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.OK(t, err)
 	var b strings.Builder
 	lines := bufio.NewScanner(r)
 	for range 50 {
 		lines.Scan()
 		b.WriteString(lines.Text() + "\n")
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.OK(t, lines.Err())
 	return b.String()
 }
 
 // wholeFeed has flights.jsonl.gz be that of testdata.
 func (s *scene) wholeFeed() {
-	s.t.Helper()
+	s.Helper()
 	feed, err := filepath.Abs("../../testdata/flights.jsonl.gz")
-	s.check(err)
-	s.check(os.Remove(filepath.Join(s.dir, "flights.jsonl.gz")))
-	s.check(os.Symlink(feed, filepath.Join(s.dir, "flights.jsonl.gz")))
+	s.Check(err)
+	s.Check(os.Remove(s.Path("flights.jsonl.gz")))
+	s.Check(os.Symlink(feed, s.Path("flights.jsonl.gz")))
 }
 
 // postgres puts a database in the place of those of the pages.
 func (s *scene) postgres() {
-	s.t.Helper()
-	s.url = testpg.New(s.t)
+	s.Helper()
+	s.url = testpg.New(s)
 	c, err := pgconn.ParseConfig(s.url)
-	s.check(err)
+	s.Check(err)
 	s.env = append(s.env, "PGHOST="+c.Host, fmt.Sprint("PGPORT=", c.Port), "PGDATABASE="+c.Database, "PGUSER="+c.User, "PGPASSWORD="+c.Password)
 	s.hosts = append(s.hosts, "postgres://weir@db.example/air", "'"+s.url+"'", "postgres://weir@db/air", "'"+s.url+"'",
 		"host=db.example dbname=air user=weir", fmt.Sprintf("host=%s dbname=%s user=%s", c.Host, c.Database, c.User),
 		"PGHOST=db.example PGDATABASE=air", fmt.Sprintf("PGHOST=%s PGDATABASE=%s", c.Host, c.Database))
-	db := &live{t: s.t, to: s.url}
-	db.exec("CREATE SCHEMA feeds")
+	s.With(s.url).Exec("CREATE SCHEMA feeds")
 }
 
 // file writes one that commands read, compressed as its name says.
 func (s *scene) file(name, text string) {
-	s.t.Helper()
-	path := filepath.Join(s.dir, name)
-	s.check(os.MkdirAll(filepath.Dir(path), 0o700))
+	s.Helper()
+	path := s.Path(name)
+	s.Check(os.MkdirAll(filepath.Dir(path), 0o700))
 	_ = os.Remove(path) // it may be a link
 	switch filepath.Ext(name) {
 	case ".gz":
 		var b strings.Builder
 		w := gzip.NewWriter(&b)
 		_, err := w.Write([]byte(text))
-		s.check(err)
-		s.check(w.Close())
+		s.Check(err)
+		s.Check(w.Close())
 		text = b.String()
 	case ".zst":
 		w, err := zstd.NewWriter(nil)
-		s.check(err)
+		s.Check(err)
 		text = string(w.EncodeAll([]byte(text), nil))
 	}
-	s.write(name, text)
+	s.Write(name, text)
 }
 
 // ports puts free ports in the place of those of a page.
 func (s *scene) ports(ports ...string) {
-	s.t.Helper()
+	s.Helper()
 	for _, p := range ports {
 		free, err := pgserver.FreePort()
-		s.check(err)
+		s.Check(err)
 		s.hosts = append(s.hosts, p, fmt.Sprint(free))
 	}
 }
 
 // feeds puts a host that sends a feed to each connection in the place of one of the page.
 func (s *scene) feeds(host, feed string) {
-	s.t.Helper()
+	s.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	s.check(err)
+	s.Check(err)
 	scheme, _, _ := strings.Cut(host, "://")
 	if scheme == "tls" {
-		pair, _ := s.certificate()
+		pair, _ := s.Certificate()
 		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}})
 		s.trust()
 	}
-	feedAll(s.t, l, feed)
+	feedAll(s, l, feed)
 	addr := l.Addr().String()
 	if scheme == host { // of nc
 		addr = strings.Replace(addr, ":", " ", 1)
@@ -257,16 +250,14 @@ func (s *scene) trust() { s.env = append(s.env, "WEIR_TLS_CA=cert.pem") }
 
 // weir runs the program to its end.
 func (s *scene) weir(args ...string) {
-	s.t.Helper()
-	c := s.start("before", args...)
-	_ = c.Wait()
-	if code := c.ProcessState.ExitCode(); code != 0 && code != 3 {
-		s.t.Fatalf("weir %s: exit %d\n%s", strings.Join(args, " "), code, s.log("before"))
+	s.Helper()
+	if c := s.Start(args...); c.Wait() != 3 {
+		c.Exit(0)
 	}
 }
 
 // feedAll sends a feed to each connection, until the test ends.
-func feedAll(t *testing.T, l net.Listener, feed string) {
+func feedAll(t testing.TB, l net.Listener, feed string) {
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -288,25 +279,25 @@ var (
 // run runs a command until it has ended, or for one that does not end by itself, until its sign is seen. It
 // returns what the command printed.
 func (s *scene) run(text string, how sign) string {
-	s.t.Helper()
+	s.Helper()
 	if strings.HasPrefix(text, "export ") {
 		s.exports += s.local(text) + "\n"
 		return ""
 	}
 	for _, m := range inPipe.FindAllStringSubmatch(quoted.ReplaceAllString(text, ""), -1) {
 		if m[1] != "weir" && m[1] != "sqlite3" {
-			tool(s.t, m[1])
+			tool(s, m[1])
 		}
 	}
 	p := s.begin(text)
 	if how.live == "" {
-		p.wait(s.t)
+		p.wait(s)
 		if code := p.code(); code != how.exit {
-			s.t.Fatalf("%s\nexit %d, want %d\n%s%s", p.text, code, how.exit, read(s.t, p.out), read(s.t, p.said))
+			s.Fatalf("%s\nexit %d, want %d\n%s%s", p.text, code, how.exit, read(s, p.out), read(s, p.said))
 		}
 	}
 	if missing := s.missing(text, p, how); missing != "" {
-		s.t.Fatalf("%s\nhas no sign of what its page says: %s\n%s%s", p.text, missing, read(s.t, p.out), read(s.t, p.said))
+		s.Fatalf("%s\nhas no sign of what its page says: %s\n%s%s", p.text, missing, read(s, p.out), read(s, p.said))
 	}
 	if p.live = how.live; p.live != "" {
 		s.running = append(s.running, p)
@@ -314,7 +305,7 @@ func (s *scene) run(text string, how sign) string {
 	if how.ends {
 		s.end()
 	}
-	return s.remote(read(s.t, p.out))
+	return s.remote(read(s, p.out))
 }
 
 // remote is what a command printed, with the names of the page.
@@ -328,27 +319,27 @@ func (s *scene) remote(text string) string {
 func (s *scene) local(text string) string { return strings.NewReplacer(s.hosts...).Replace(text) }
 
 func (s *scene) begin(text string) *process {
-	s.t.Helper()
+	s.Helper()
 	s.begun++
-	name := filepath.Join(s.dir, fmt.Sprintf("run%d.", s.begun))
+	name := filepath.Join(s.Dir, fmt.Sprintf("run%d.", s.begun))
 	p := &process{text: s.local(text), out: name + "out", said: name + "log", ended: make(chan struct{})}
 	p.Cmd = exec.Command("bash", "-o", "pipefail", "-c", s.exports+p.text)
-	p.Dir, p.Env = s.dir, append(append(os.Environ(), "PATH="+s.dir+":"+os.Getenv("PATH")), s.env...)
+	p.Dir, p.Env = s.Dir, append(append(os.Environ(), "PATH="+s.Dir+":"+os.Getenv("PATH")), s.env...)
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := os.Create(p.out)
-	s.check(err)
+	s.Check(err)
 	said, err := os.Create(p.said)
-	s.check(err)
+	s.Check(err)
 	// Through pipes, which Wait reads to their ends: a process may still have locks when the shell that had it killed has ended.
 	p.Stdout, p.Stderr = struct{ io.Writer }{out}, struct{ io.Writer }{said}
-	s.check(p.Start())
+	s.Check(p.Start())
 	go func() {
 		defer close(p.ended)
 		_ = p.Wait()
 		out.Close()
 		said.Close()
 	}()
-	s.t.Cleanup(func() {
+	s.Cleanup(func() {
 		_ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL)
 		<-p.ended
 	})
@@ -356,12 +347,12 @@ func (s *scene) begin(text string) *process {
 }
 
 // wait waits for a command to end.
-func (p *process) wait(t *testing.T) {
+func (p *process) wait(t testing.TB) {
 	t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
-		t.Fatalf("%s\nhas not ended after %v\n%s%s", p.text, patience, read(t, p.out), read(t, p.said))
+	case <-time.After(testweir.Patience):
+		t.Fatalf("%s\nhas not ended after %v\n%s%s", p.text, testweir.Patience, read(t, p.out), read(t, p.said))
 	}
 }
 
@@ -375,21 +366,21 @@ func (p *process) code() int {
 
 // missing waits for a command's sign, and returns what has not come.
 func (s *scene) missing(text string, p *process, how sign) (what string) {
-	l := &live{t: s.t, dir: s.dir, to: how.db}
+	l := s.With(how.db)
 	switch m := regexp.MustCompile(`--to (?:sqlite:)?([^ ']+)`).FindStringSubmatch(text); {
 	case s.url != "" && regexp.MustCompile(`postgres:|host=db`).MatchString(text):
-		l.to = s.url
+		l.To = s.url
 	case how.db == "" && m != nil:
-		l.to = m[1]
+		l.To = m[1]
 	}
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(testweir.Patience); ; time.Sleep(10 * time.Millisecond) {
 		switch {
-		case !regexp.MustCompile(how.logs).MatchString(read(s.t, p.said)):
+		case !regexp.MustCompile(how.logs).MatchString(read(s, p.said)):
 			what = "it does not log " + how.logs
-		case !regexp.MustCompile(how.prints).MatchString(read(s.t, p.out)):
+		case !regexp.MustCompile(how.prints).MatchString(read(s, p.out)):
 			what = "it does not print " + how.prints
-		case how.query != "" && l.rows(how.query)+" " != how.want:
-			what = fmt.Sprintf("%s is %s, want %s", how.query, l.rows(how.query), how.want)
+		case how.query != "" && l.Ask(how.query) != how.want:
+			what = fmt.Sprintf("%s is %s, want %s", how.query, l.Ask(how.query), how.want)
 		default:
 			return ""
 		}
@@ -409,12 +400,12 @@ func (s *scene) missing(text string, p *process, how sign) (what string) {
 // end interrupts what runs, the last that was started first. In a pipe, what weir reads may end before it, and
 // so may weir.
 func (s *scene) end() {
-	s.t.Helper()
+	s.Helper()
 	for _, p := range slices.Backward(s.running) {
 		_ = syscall.Kill(-p.Process.Pid, syscall.SIGINT)
-		p.wait(s.t)
+		p.wait(s)
 		if code := p.code(); fmt.Sprint(code) != p.live && (code != 0 || !strings.Contains(p.text, " | ")) {
-			s.t.Errorf("%s\nwas interrupted, and ended with %d, want %s\n%s", p.text, code, p.live, read(s.t, p.said))
+			s.Errorf("%s\nwas interrupted, and ended with %d, want %s\n%s", p.text, code, p.live, read(s, p.said))
 		}
 	}
 	s.running = nil

@@ -4,45 +4,33 @@ import (
 	"bytes"
 	"compress/gzip"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"os/signal"
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/klauspost/compress/zstd"
 	"github.com/rogpeppe/go-internal/testscript"
-	_ "modernc.org/sqlite"
 
-	"github.com/weirsync/weir/internal/cli"
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testkafka"
 	"github.com/weirsync/weir/internal/testpg"
 	"github.com/weirsync/weir/internal/testtls"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
-// patience is how long a test waits for what must come; a loaded machine takes a while.
-const patience = 2 * time.Minute
-
 func TestMain(m *testing.M) {
-	if signal.Ignored(os.Interrupt) { // by a shell that runs the tests in its background; what they start would ignore it too
-		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
-	}
-	testscript.Main(testkafka.Tests{M: testpg.Tests{M: m}}, map[string]func(){
-		"weir":    func() { os.Exit(cli.Main()) },
-		"sqlite3": sqlite3,
-	})
+	testweir.Main(testkafka.Tests{M: testpg.Tests{M: m}}, map[string]func(){"sqlite3": sqlite3})
 }
 
 // TestScripts runs the command line as users do: each script in testdata/script
@@ -50,9 +38,12 @@ func TestMain(m *testing.M) {
 // are
 //
 //	exits N weir …          run the program and demand its exit code
+//	says N TEXT weir …      and a text in what it writes to stderr
 //	sqlite DB SQL           run SQL; rows go to stdout, cells apart by |
 //	postgres URL SQL        the same
-//	until DB SQL WANT       wait for the SQL's answer to be WANT
+//	query DB SQL WANT       demand the rows, which are apart by blanks
+//	until DB SQL WANT       wait for them
+//	session URL SQL…        run SQL in a connection that stays open
 //	compress gzip|zstd FILE write FILE.gz or FILE.zst
 //	bytes FILE TEXT…        append TEXT, with Go's escapes, to FILE
 //	repeat FILE N TEXT      append TEXT N times; %d in it is the number
@@ -62,16 +53,18 @@ func TestMain(m *testing.M) {
 //	waitlog NAME REGEXP     wait for NAME to say something
 //	send ADDR FILE          connect to ADDR and send FILE
 //	certificate             write cert.pem and key.pem, for localhost
-//	signal NAME SIGNAL CODE send it a signal and demand its exit code
+//	signal NAME SIGNAL CODE send it a signal and demand its exit code; STOP and CONT have none
+//	ended NAME CODE         wait until it has ended, and demand its exit code, a regular expression
 //	hold FIFO FILE          write FILE into a FIFO, which stays open to the end
 //	scrape FILE PATH…       fetch the metrics whose address FILE names, and PATHs; to stdout
+//	metric NAME M REGEXP    wait until the series of a metric of NAME have a sum
 //	cut FILE N              keep the first N bytes
 //
 // and the conditions [root], for what needs a file system of its own, and [check], for what make test
 // does not run.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	scripts(t, "../../testdata/script", nil)
+	scripts(t, "", nil, nil)
 }
 
 // TestScripts_Postgres runs those in testdata/script/postgres, each with an empty
@@ -79,144 +72,136 @@ func TestScripts(t *testing.T) {
 // libpq knows them.
 func TestScripts_Postgres(t *testing.T) {
 	t.Parallel()
-	scripts(t, "../../testdata/script/postgres", func(e *testscript.Env) error {
-		url := testpg.New(t)
+	scripts(t, "postgres", nil, func(s *script, e *testscript.Env) {
+		url := testpg.New(s)
 		c, err := pgconn.ParseConfig(url)
-		if err != nil {
-			return err
-		}
+		s.Check(err)
 		for name, value := range map[string]string{"PG": url, "PGHOST": c.Host, "PGPORT": fmt.Sprint(c.Port), "PGDATABASE": c.Database, "PGUSER": c.User, "PGPASSWORD": c.Password} {
 			e.Setenv(name, value)
 		}
-		return nil
 	})
 }
 
-func scripts(t *testing.T, dir string, setup func(*testscript.Env) error) {
-	testscript.Run(t, testscript.Params{
-		Dir: dir,
+// A script is one that runs: its folder, and what it has started.
+type script struct {
+	*testweir.Folder
+	runs    map[string]*testweir.Run // by name
+	session *sql.Conn
+	kafka
+}
+
+// commands are those of scripts besides testscript's own.
+var commands = map[string]func(*script, *testscript.TestScript, []string){
+	"exits": exits, "says": says, "query": query, "until": until, "session": session, "compress": compress, "bytes": appendBytes, "repeat": repeat, "serve": serve,
+	"scrape": scrape, "metric": metric, "cut": cut, "start": start, "signal": sendSignal, "ended": ended, "hold": hold, "served": served, "waitlog": waitlog, "send": send,
+	"certificate": func(s *script, _ *testscript.TestScript, _ []string) { s.Check(testtls.Write(s.Dir)) },
+}
+
+// scripts runs those of a folder. Conditions are besides those of all.
+func scripts(t *testing.T, dir string, conditions map[string]bool, setup func(*script, *testscript.Env)) {
+	type key struct{}
+	of := func(ts *testscript.TestScript) *script { return ts.Value(key{}).(*script) }
+	p := testscript.Params{
+		Dir: "../../testdata/script/" + dir,
 		Setup: func(e *testscript.Env) error {
+			s := &script{Folder: &testweir.Folder{TB: e.T().(testing.TB), Dir: e.WorkDir}, runs: map[string]*testweir.Run{}}
+			e.Values[key{}] = s
 			repo, err := os.Getwd()
 			e.Setenv("REPO", repo+"/../..")
 			e.Setenv("HOME", e.WorkDir)
-			if setup != nil && err == nil {
-				err = setup(e)
+			if setup != nil {
+				setup(s, e)
 			}
 			return err
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "sqlite": query, "postgres": query, "until": until, "compress": compress, "bytes": appendBytes,
-			"repeat": repeat, "serve": serve, "scrape": scrape, "cut": cut, "start": start, "signal": sendSignal, "hold": hold,
-			"served": served, "waitlog": waitlog, "send": send, "certificate": certificate,
-		},
-		Condition: func(cond string) (bool, error) {
-			switch cond {
-			case "root":
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"sqlite": answer, "postgres": answer},
+		Condition: func(name string) (bool, error) {
+			on, known := conditions[name]
+			switch {
+			case name == "root":
 				return os.Geteuid() == 0, nil
-			case "check":
+			case name == "check":
 				return testcheck.On(), nil
+			case !known:
+				return false, fmt.Errorf("there is no condition %q", name)
 			}
-			return false, fmt.Errorf("there is no condition %q", cond)
+			return on, nil
 		},
-	})
+	}
+	for name, command := range commands {
+		p.Cmds[name] = func(ts *testscript.TestScript, neg bool, args []string) {
+			if neg {
+				ts.Fatalf("%s cannot be negated", name)
+			}
+			command(of(ts), ts, args)
+		}
+	}
+	testscript.Run(t, p)
 }
 
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits CODE COMMAND…")
-	}
-	err := ts.Exec(args[1], args[2:]...)
-	code := 0
-	if e := (*exec.ExitError)(nil); err != nil {
-		var ok bool
-		if e, ok = err.(*exec.ExitError); !ok {
-			ts.Fatalf("%v", err)
-		}
+func exits(_ *script, ts *testscript.TestScript, args []string) {
+	err, code := ts.Exec(args[1], args[2:]...), 0
+	if e := (*exec.ExitError)(nil); errors.As(err, &e) {
 		code = e.ExitCode()
+	} else {
+		ts.Check(err)
 	}
 	if fmt.Sprint(code) != args[0] {
 		ts.Fatalf("exit code %d, want %s", code, args[0])
 	}
 }
 
-func open(ts *testscript.TestScript, path string) *sql.DB {
-	if strings.Contains(path, "://") {
-		db, err := sql.Open("pgx", path)
-		ts.Check(err)
-		return db
+func says(s *script, ts *testscript.TestScript, args []string) {
+	exits(s, ts, append([]string{args[0]}, args[2:]...))
+	if !strings.Contains(ts.ReadFile("stderr"), args[1]) {
+		ts.Fatalf("it does not say %q", args[1])
 	}
-	db, err := sql.Open("sqlite", "file:"+strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(ts.MkAbs(path))+"?_pragma=busy_timeout(5000)")
-	ts.Check(err)
-	return db
 }
 
-func ask(db *sql.DB, query string) (string, error) {
-	rows, err := db.Query(query)
-	if err != nil {
-		return "", err
-	}
-	defer rows.Close()
-	cols, err := rows.Columns()
-	if err != nil {
-		return "", err
-	}
-	var b strings.Builder
-	for rows.Next() {
-		cells, into := make([]any, len(cols)), make([]any, len(cols))
-		for i := range cells {
-			into[i] = &cells[i]
-		}
-		if err := rows.Scan(into...); err != nil {
-			return "", err
-		}
-		for i, c := range cells {
-			if i > 0 {
-				b.WriteByte('|')
-			}
-			switch c := c.(type) {
-			case nil:
-				b.WriteString("NULL")
-			case []byte:
-				fmt.Fprintf(&b, "x'%x'", c)
-			case float64:
-				b.WriteString(strconv.FormatFloat(c, 'g', -1, 64))
-			default:
-				fmt.Fprint(&b, c)
-			}
-		}
-		b.WriteByte('\n')
-	}
-	return b.String(), rows.Err()
-}
-
-func query(ts *testscript.TestScript, neg bool, args []string) {
-	db := open(ts, args[0])
+// answer is a command that may be negated: the database refuses the query.
+func answer(ts *testscript.TestScript, neg bool, args []string) {
+	f := testweir.Folder{TB: fatals{ts: ts}, Dir: ts.MkAbs(".")}
+	db := f.Open(args[0], "rwc")
 	defer db.Close()
-	out, err := ask(db, args[1])
+	rows, err := testweir.Rows(db, args[1])
 	if (err != nil) != neg {
 		ts.Fatalf("%s: %v", args[1], err)
 	}
-	_, err = io.WriteString(ts.Stdout(), out)
-	ts.Check(err)
-}
-
-func until(ts *testscript.TestScript, _ bool, args []string) {
-	var last string
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if _, err := os.Stat(ts.MkAbs(args[0])); err != nil && !strings.Contains(args[0], "://") {
-			continue
-		}
-		db := open(ts, args[0])
-		out, err := ask(db, args[1])
-		db.Close()
-		if last = strings.TrimSpace(out); err == nil && last == args[2] {
-			return
-		}
+	for _, row := range rows {
+		fmt.Fprintln(ts.Stdout(), row)
 	}
-	ts.Fatalf("%s is %q, not %q, after %v", args[1], last, args[2], patience)
 }
 
-func compress(ts *testscript.TestScript, _ bool, args []string) {
+// fatals ends a script with an error.
+type fatals struct {
+	testing.TB
+	ts *testscript.TestScript
+}
+
+func (fatals) Helper()             {}
+func (f fatals) Fatal(args ...any) { f.ts.Fatalf("%s", fmt.Sprint(args...)) }
+
+func query(s *script, _ *testscript.TestScript, args []string) { s.With(args[0]).Has(args[2], args[1]) }
+
+func until(s *script, _ *testscript.TestScript, args []string) {
+	s.With(args[0]).Becomes(args[2], args[1])
+}
+
+func session(s *script, ts *testscript.TestScript, args []string) {
+	if s.session == nil {
+		db := s.Open(args[0], "")
+		var err error
+		s.session, err = db.Conn(s.Context())
+		ts.Check(err)
+		s.Cleanup(func() { s.session.Close(); db.Close() })
+	}
+	for _, sql := range args[1:] {
+		_, err := s.session.ExecContext(s.Context(), sql)
+		ts.Check(err)
+	}
+}
+
+func compress(_ *script, ts *testscript.TestScript, args []string) {
 	data, err := os.ReadFile(ts.MkAbs(args[1]))
 	ts.Check(err)
 	var out bytes.Buffer
@@ -233,141 +218,113 @@ func compress(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]+ext), out.Bytes(), 0o644))
 }
 
-func appendTo(ts *testscript.TestScript, file string, data []byte) {
+func appendTo(ts *testscript.TestScript, file, text string) {
 	f, err := os.OpenFile(ts.MkAbs(file), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	ts.Check(err)
-	_, err = f.Write(data)
-	ts.Check(err)
-	ts.Check(f.Close())
+	_, err = f.WriteString(text)
+	ts.Check(errors.Join(err, f.Close()))
 }
 
-func appendBytes(ts *testscript.TestScript, _ bool, args []string) {
-	for _, a := range args[1:] {
-		text, err := strconv.Unquote(`"` + strings.ReplaceAll(a, `"`, `\"`) + `"`)
-		ts.Check(err)
-		appendTo(ts, args[0], []byte(text))
+// unescaped is a text with Go's escapes, but for quotes, as it is meant.
+func unescaped(ts *testscript.TestScript, text string) string {
+	text, err := strconv.Unquote(`"` + strings.ReplaceAll(text, `"`, `\"`) + `"`)
+	ts.Check(err)
+	return text
+}
+
+func appendBytes(_ *script, ts *testscript.TestScript, args []string) {
+	for _, text := range args[1:] {
+		appendTo(ts, args[0], unescaped(ts, text))
 	}
 }
 
-func repeat(ts *testscript.TestScript, _ bool, args []string) {
+func repeat(_ *script, ts *testscript.TestScript, args []string) {
 	n, err := strconv.Atoi(args[1])
 	ts.Check(err)
-	var b bytes.Buffer
+	var b strings.Builder
 	for i := range n {
 		b.WriteString(strings.ReplaceAll(args[2], "%d", strconv.Itoa(i)))
 	}
-	text := strings.ReplaceAll(b.String(), `\n`, "\n")
-	appendTo(ts, args[0], []byte(text))
+	appendTo(ts, args[0], strings.ReplaceAll(b.String(), `\n`, "\n"))
 }
 
-func serve(ts *testscript.TestScript, _ bool, args []string) {
-	data, err := os.ReadFile(ts.MkAbs(args[0]))
-	ts.Check(err)
+func serve(s *script, ts *testscript.TestScript, args []string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	ts.Check(err)
 	ts.Setenv("FEED", "tcp://"+l.Addr().String())
-	done := make(chan bool)
+	text, done := ts.ReadFile(args[0]), make(chan bool)
 	go func() {
 		defer close(done)
 		if c, err := l.Accept(); err == nil {
-			_, _ = c.Write(data)
+			_, _ = io.WriteString(c, text)
 			c.Close()
 		}
 	}()
-	ts.Defer(func() { l.Close(); <-done })
+	s.Cleanup(func() { l.Close(); <-done })
 }
 
-func start(ts *testscript.TestScript, _ bool, args []string) {
-	path, err := exec.LookPath(args[1])
+func start(s *script, ts *testscript.TestScript, args []string) {
+	var err error
+	s.Program, err = exec.LookPath(args[1])
 	ts.Check(err)
-	log, err := os.Create(ts.MkAbs(args[0] + ".log"))
-	ts.Check(err)
-	defer log.Close()
-	c := exec.Command(path, args[2:]...)
-	c.Dir, c.Stderr = ts.MkAbs("."), log
-	c.Env = append(os.Environ(), "HOME="+c.Dir, "FH_USERNAME="+ts.Getenv("FH_USERNAME"), "FH_APIKEY="+ts.Getenv("FH_APIKEY"))
-	ts.Check(c.Start())
-	running.Store(ts.MkAbs(args[0]), c)
-	ts.Defer(func() {
-		if c.ProcessState == nil {
-			_ = c.Process.Kill()
-			_ = c.Wait()
-		}
-	})
+	run := s.Command(args[2:]...)
+	run.LogFile = s.Path(args[0] + ".log")
+	ts.Check(os.RemoveAll(run.LogFile))
+	run.Env = append(run.Env, "HOME="+s.Dir, "FH_USERNAME="+ts.Getenv("FH_USERNAME"), "FH_APIKEY="+ts.Getenv("FH_APIKEY"))
+	s.runs[args[0]] = run.Start()
 }
 
-// running are the programs that start has started, by script and name.
-var running sync.Map
-
-func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
-	v, _ := running.Load(ts.MkAbs(args[0]))
-	c := v.(*exec.Cmd)
-	for _, name := range strings.Split(args[1], ",") {
-		ts.Check(c.Process.Signal(map[string]os.Signal{"INT": os.Interrupt, "TERM": syscall.SIGTERM, "KILL": os.Kill}[name]))
+func sendSignal(s *script, _ *testscript.TestScript, args []string) {
+	for name := range strings.SplitSeq(args[1], ",") {
+		s.runs[args[0]].Signal(map[string]os.Signal{"INT": os.Interrupt, "TERM": syscall.SIGTERM, "KILL": os.Kill, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT}[name])
 	}
-	_ = c.Wait()
-	if code := fmt.Sprint(c.ProcessState.ExitCode()); code != args[2] {
-		log, _ := os.ReadFile(ts.MkAbs(args[0] + ".log"))
-		ts.Fatalf("%s ended with %s, want %s:\n%s", args[0], code, args[2], log)
+	if len(args) > 2 {
+		ended(s, nil, []string{args[0], args[2]})
 	}
 }
 
-func served(ts *testscript.TestScript, _ bool, args []string) {
-	ts.Setenv(args[1], await(ts, args[0], `(?:serving at|senders connect to) (\S+)`)[1])
+func ended(s *script, _ *testscript.TestScript, args []string) {
+	run := s.runs[args[0]]
+	if code := fmt.Sprint(run.Wait()); !whole(args[1]).MatchString(code) {
+		s.Fatalf("%s: exit %s, want %s\n%s", args[0], code, args[1], run.Log())
+	}
 }
 
-func send(ts *testscript.TestScript, _ bool, args []string) {
-	data, err := os.ReadFile(ts.MkAbs(args[1]))
-	ts.Check(err)
+// whole is a regular expression for all of a text.
+func whole(expression string) *regexp.Regexp { return regexp.MustCompile("^(" + expression + ")$") }
+
+func served(s *script, ts *testscript.TestScript, args []string) {
+	ts.Setenv(args[1], s.runs[args[0]].Serves())
+}
+
+func waitlog(s *script, _ *testscript.TestScript, args []string) { s.runs[args[0]].Says(args[1]) }
+
+func send(_ *script, ts *testscript.TestScript, args []string) {
 	c, err := net.Dial("tcp", args[0])
 	ts.Check(err)
-	_, err = c.Write(data)
-	ts.Check(err)
-	ts.Check(c.Close())
+	_, err = io.WriteString(c, ts.ReadFile(args[1]))
+	ts.Check(errors.Join(err, c.Close()))
 }
 
-func waitlog(ts *testscript.TestScript, _ bool, args []string) { await(ts, args[0], args[1]) }
-
-// await waits until the log of a program that start has started matches.
-func await(ts *testscript.TestScript, name, what string) []string {
-	re, log := regexp.MustCompile(what), []byte(nil)
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		var err error
-		log, err = os.ReadFile(ts.MkAbs(name + ".log"))
-		ts.Check(err)
-		if m := re.FindStringSubmatch(string(log)); m != nil {
-			return m
-		}
-	}
-	ts.Fatalf("%s does not say %s, but:\n%s", name, what, log)
-	return nil
-}
-
-func certificate(ts *testscript.TestScript, _ bool, _ []string) {
-	ts.Check(testtls.Write(ts.MkAbs(".")))
-}
-
-func hold(ts *testscript.TestScript, _ bool, args []string) {
+func hold(s *script, ts *testscript.TestScript, args []string) {
 	ts.Check(syscall.Mkfifo(ts.MkAbs(args[0]), 0o600))
 	f, err := os.OpenFile(ts.MkAbs(args[0]), os.O_RDWR, 0)
 	ts.Check(err)
-	ts.Defer(func() { f.Close() })
-	data, err := os.ReadFile(ts.MkAbs(args[1]))
-	ts.Check(err)
-	_, err = f.Write(data)
+	s.Cleanup(func() { f.Close() })
+	_, err = f.WriteString(ts.ReadFile(args[1]))
 	ts.Check(err)
 }
 
 var metricsURL = regexp.MustCompile(`http://\S+/metrics`)
 
-func scrape(ts *testscript.TestScript, _ bool, args []string) {
+func scrape(_ *script, ts *testscript.TestScript, args []string) {
 	var until *regexp.Regexp
 	if name, value, ok := strings.Cut(args[len(args)-1], "="); ok {
 		until = regexp.MustCompile(`(?m)^` + name + `(\{.*\})? ` + value + `$`)
 		args = args[:len(args)-1]
 	}
 scraping:
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(testweir.Patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		log, err := os.ReadFile(ts.MkAbs(args[0]))
 		if err != nil || metricsURL.Find(log) == nil {
 			continue
@@ -389,7 +346,22 @@ scraping:
 	ts.Fatalf("%s names no address of metrics, or they never had %v", args[0], until)
 }
 
-func cut(ts *testscript.TestScript, _ bool, args []string) {
+func metric(s *script, _ *testscript.TestScript, args []string) {
+	s.Until(fmt.Sprint(args), func() bool { return whole(args[2]).MatchString(fmt.Sprint(count(s.runs[args[0]], args[1]))) })
+}
+
+// count returns the sum of all series of a metric of a run.
+func count(run *testweir.Run, metric string) (sum int) {
+	for line := range strings.SplitSeq(run.Get("/metrics"), "\n") {
+		if rest, ok := strings.CutPrefix(line, metric+"{"); ok {
+			n, _ := strconv.Atoi(rest[strings.LastIndexByte(rest, ' ')+1:])
+			sum += n
+		}
+	}
+	return sum
+}
+
+func cut(_ *script, ts *testscript.TestScript, args []string) {
 	n, err := strconv.ParseInt(args[1], 10, 64)
 	ts.Check(err)
 	path := ts.MkAbs(args[0])

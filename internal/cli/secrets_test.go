@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 // TestSecrets gives every command a password in every place that takes one, and looks for
@@ -19,34 +20,22 @@ import (
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	const canary = "c4nary"
-	l := newLive(t, "")
-	l.check(os.WriteFile(filepath.Join(l.dir, "feed.jsonl"), []byte(`{"id":1,"pitr":7}`+"\nbad\n"), 0o600))
-	l.check(os.WriteFile(filepath.Join(l.dir, "secret"), []byte(canary), 0o600))
-	l.check(os.WriteFile(filepath.Join(l.dir, "secret.yml"), []byte("source: [\"tcp://127.0.0.1:1\"]\ninit: login me token "+canary+"\ntable: t\nto: host=127.0.0.1 port=1 password='a "+canary+"' user=x dbname=y\n"), 0o600))
+	l := testweir.New(t, "")
+	l.Write("feed.jsonl", `{"id":1,"pitr":7}`+"\nbad\n")
+	l.Write("secret", canary)
+	l.Write("secret.yml", "source: [\"tcp://127.0.0.1:1\"]\ninit: login me token "+canary+"\ntable: t\nto: host=127.0.0.1 port=1 password='a "+canary+"' user=x dbname=y\n")
 	good := strings.Replace(testpg.New(t), "postgres@", "postgres:"+canary+"@", 1)
 	if !strings.Contains(good, canary) {
 		t.Fatal("the URL has no place for a password")
 	}
 	bad := "postgres://app:" + canary + "@127.0.0.1:1/db"
-	start := func(args ...string) (c *exec.Cmd, out func() string) {
-		t.Helper()
-		c = exec.Command(filepath.Join(l.dir, "weir"), args...)
-		c.Dir = l.dir
-		c.Env = append(os.Environ(), "FH_USERNAME=somebody", "FH_APIKEY="+canary, "WEIR_LOG_FORMAT=json", "GOTRACEBACK=all")
+	start := func(args ...string) *testweir.Run {
+		c := l.Command(args...)
+		c.Env = append(c.Env, "FH_USERNAME=somebody", "FH_APIKEY="+canary, "WEIR_LOG_FORMAT=json", "GOTRACEBACK=all")
 		if args[0] == "config" {
 			c.Env = append(c.Env, "WEIR_INIT=live "+canary)
 		}
-		said, err := os.CreateTemp(t.TempDir(), "")
-		l.check(err)
-		defer said.Close()
-		c.Stdout, c.Stderr = said, said
-		l.check(c.Start())
-		t.Cleanup(func() { l.kill(c) })
-		return c, func() string {
-			text, err := os.ReadFile(said.Name())
-			l.check(err)
-			return string(text)
-		}
+		return c.Start()
 	}
 	for _, args := range [][]string{
 		{"sync", "feed.jsonl", "--to", good, "-v", "--metrics-file", "out.prom", "--rejects", "file:rejects"},
@@ -74,12 +63,9 @@ func TestSecrets(t *testing.T) {
 		{"sync", "tcp://127.0.0.1:1", "--init", `login {{file "secret"}}`, "--table", "t", "--to", "t.db", "--retry-for", "0s", "-v"},
 		{"bench", "feed.jsonl", "--to", good, "--for", "10ms", "--messages", "100", "--runs", "1"},
 	} {
-		c, out := start(args...)
-		_ = c.Wait()
-		if out := out(); strings.Contains(out, canary) {
-			t.Errorf("%v:\n%s", args, out)
-		} else if out == "" {
-			t.Errorf("%v printed nothing", args)
+		c := start(args...)
+		if out := c.Out() + c.Log(); out == "" || strings.Contains(out, canary) {
+			t.Errorf("%v printed %q", args, out)
 		}
 	}
 	for _, args := range [][]string{
@@ -88,27 +74,26 @@ func TestSecrets(t *testing.T) {
 		{"sync", "tcp://127.0.0.1:1", "--init", "login me token " + canary, "--table", "t", "--to", "t.db", "-v"},
 		{"sync", "tcp://127.0.0.1:1", "--init=login me token " + canary, "--table", "t", "--to", "host=127.0.0.1 port=1 user=x password=a\\ " + canary, "-v"},
 	} {
-		c, out := start(args...)
-		l.until("the first words of "+strings.Join(args, " "), func() bool { return out() != "" })
+		c := start(args...)
+		c.Says(".")
 		title, err := exec.Command("ps", "-ww", "-o", "args=", "-p", fmt.Sprint(c.Process.Pid)).Output()
-		l.check(err)
+		l.Check(err)
 		if !bytes.Contains(title, []byte(args[1])) || bytes.Contains(title, []byte(canary)) {
 			t.Errorf("%v: the process's title is %q", args, title)
 		}
-		l.check(c.Process.Signal(syscall.SIGQUIT)) // it prints all stacks
-		_ = c.Wait()
-		if out := out(); strings.Contains(out, canary) || !strings.Contains(out, "goroutine ") {
+		c.Signal(syscall.SIGQUIT) // it prints all stacks
+		if out := c.Out() + c.Log(); strings.Contains(out, canary) || !strings.Contains(out, "goroutine ") {
 			t.Errorf("%v, stopped by SIGQUIT:\n%s", args, out)
 		}
 	}
-	l.start("page", "sync", "tcp-listen://127.0.0.1:0", "--table", "t", "--to", good, "--metrics-addr", "127.0.0.1:0")
+	page := l.Start("sync", "tcp-listen://127.0.0.1:0", "--table", "t", "--to", good, "--metrics-addr", "127.0.0.1:0")
 	for _, path := range []string{"/", "/api/status", "/rejects", "/metrics"} {
-		if text := l.get("page", path); strings.Contains(text, canary) || !strings.Contains(text, "weir") {
+		if text := page.Get(path); strings.Contains(text, canary) || !strings.Contains(text, "weir") {
 			t.Errorf("%s is\n%s", path, text)
 		}
 	}
 	left := 0
-	l.check(filepath.WalkDir(l.dir, func(path string, d os.DirEntry, err error) error {
+	l.Check(filepath.WalkDir(l.Dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || strings.HasPrefix(d.Name(), "secret") || !d.Type().IsRegular() {
 			return err
 		}

@@ -6,20 +6,17 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 // A tapped is a target that reads a tap of a log of changes, and the last state that it has printed.
 type tapped struct {
-	*live
+	*testweir.Folder
 	changes []string // records of the streams a and b, in the order of the log
 	state   int      // changes up to which the target has them; the last that it has printed
 }
@@ -43,14 +40,14 @@ func (s *tapped) tap(to io.Writer, rnd *rand.Rand, upto int) {
 // run has the target read the tap from its last state on up to a number of changes, and kills it once it has
 // printed a state, unless these are all.
 func (s *tapped) run(rnd *rand.Rand, upto int) {
-	s.t.Helper()
-	c := exec.Command(filepath.Join(s.dir, "weir"), "sync", "--envelope", "singer", "--to", s.to, "--batch-period", "20ms", "--batch-rows", "300", "-q")
-	c.Dir, c.Stderr = s.dir, os.Stderr
+	s.Helper()
+	c := s.Command("sync", "--envelope", "singer", "--to", s.To, "--batch-period", "20ms", "--batch-rows", "300", "-q")
+	c.Stdout = nil
 	in, err := c.StdinPipe()
-	s.check(err)
+	s.Check(err)
 	out, err := c.StdoutPipe()
-	s.check(err)
-	s.check(c.Start())
+	s.Check(err)
+	c.Start()
 	all, state, done := upto == len(s.changes), s.state, make(chan struct{})
 	go func() {
 		defer close(done)
@@ -60,30 +57,30 @@ func (s *tapped) run(rnd *rand.Rand, upto int) {
 	}()
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var printed struct{ Upto int }
-		s.check(json.Unmarshal(lines.Bytes(), &printed))
+		s.Check(json.Unmarshal(lines.Bytes(), &printed))
 		if printed.Upto <= state {
-			s.t.Errorf("the state %d comes behind %d", printed.Upto, state)
+			s.Errorf("the state %d comes behind %d", printed.Upto, state)
 		}
 		if state = printed.Upto; !all {
-			_ = c.Process.Kill()
+			c.Kill()
 		}
 	}
-	err = c.Wait()
+	code := c.Wait()
 	<-done
 	s.state = state
-	if all && err != nil {
-		s.t.Fatal(err)
+	if all && code != 0 {
+		s.Fatalf("exit %d\n%s", code, c.Log())
 	}
 	s.compare()
 	if all && s.state != len(s.changes) {
-		s.t.Errorf("the last state is %d of %d", s.state, len(s.changes))
+		s.Errorf("the last state is %d of %d", s.state, len(s.changes))
 	}
 }
 
 // compare demands that each row has what the changes up to the state gave it, or later ones, which are committed
 // before their state is printed.
 func (s *tapped) compare() {
-	s.t.Helper()
+	s.Helper()
 	type row struct {
 		stream string
 		id     int
@@ -97,18 +94,18 @@ func (s *tapped) compare() {
 				Deleted *string `json:"_sdc_deleted_at"`
 			}
 		}
-		s.check(json.Unmarshal([]byte(change), &c))
+		s.Check(json.Unmarshal([]byte(change), &c))
 		if want[row{c.Stream, c.Record.ID}] = c.Record.N; c.Record.Deleted != nil {
 			want[row{c.Stream, c.Record.ID}] = -1
 		}
 	}
 	have := map[row]int{}
 	for _, stream := range []string{"a", "b"} {
-		for line := range strings.Lines(s.ask("SELECT id, n FROM " + stream)) {
+		for _, line := range strings.Fields(s.Ask("SELECT id, n FROM " + stream)) {
 			var id, n int
 			if _, err := fmt.Sscanf(line, "%d|%d", &id, &n); err != nil {
 				if s.state > 0 {
-					s.t.Fatalf("%s: %v", line, err)
+					s.Fatalf("%s: %v", line, err)
 				}
 				return // there are no tables yet
 			}
@@ -120,15 +117,15 @@ func (s *tapped) compare() {
 		got, ok := have[r]
 		switch {
 		case n < 0 && ok && (all || got <= s.state):
-			s.t.Errorf("%v: %d, want none", r, got)
+			s.Errorf("%v: %d, want none", r, got)
 		case n >= 0 && !ok && all, n >= 0 && ok && (got < n || all && got != n):
-			s.t.Errorf("%v: %d, %v, want %d", r, got, ok, n)
+			s.Errorf("%v: %d, %v, want %d", r, got, ok, n)
 		}
 	}
 	if all {
 		for r, n := range have {
 			if was, known := want[r]; !known || was < 0 {
-				s.t.Errorf("%v: %d, want none", r, n)
+				s.Errorf("%v: %d, want none", r, n)
 			}
 		}
 	}
@@ -139,32 +136,26 @@ func (s *tapped) compare() {
 func TestSinger_Killed(t *testing.T) {
 	testcheck.Only(t)
 	t.Parallel()
-	for _, kind := range []string{"sqlite", "postgres"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
-				to := "tapped.db"
-				if kind == "postgres" {
-					to = testpg.New(t)
+	intoBoth(t, func(t *testing.T, to func(testing.TB) string) {
+		t.Parallel()
+		sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
+			s := &tapped{Folder: testweir.New(t, to(t))}
+			for n := 1; n <= 4000; n++ {
+				more := ""
+				switch rnd.IntN(6) {
+				case 0:
+					more = `,"_sdc_deleted_at":"2024-01-02T03:04:05Z"`
+				case 1:
+					more = `,"at":null`
+				case 2:
+					more = fmt.Sprintf(`,"at":"2024-01-02 03:04:%02d+00"`, rnd.IntN(60))
 				}
-				s := &tapped{live: newLive(t, to)}
-				for n := 1; n <= 4000; n++ {
-					more := ""
-					switch rnd.IntN(6) {
-					case 0:
-						more = `,"_sdc_deleted_at":"2024-01-02T03:04:05Z"`
-					case 1:
-						more = `,"at":null`
-					case 2:
-						more = fmt.Sprintf(`,"at":"2024-01-02 03:04:%02d+00"`, rnd.IntN(60))
-					}
-					s.changes = append(s.changes, fmt.Sprintf(`{"type":"RECORD","stream":%q,"record":{"id":%d,"n":%d%s}}`, []string{"a", "b"}[rnd.IntN(2)], rnd.IntN(400), n, more))
-				}
-				for range 4 {
-					s.run(rnd, s.state+30+rnd.IntN(600))
-				}
-				s.run(rnd, len(s.changes))
-			})
+				s.changes = append(s.changes, fmt.Sprintf(`{"type":"RECORD","stream":%q,"record":{"id":%d,"n":%d%s}}`, []string{"a", "b"}[rnd.IntN(2)], rnd.IntN(400), n, more))
+			}
+			for range 4 {
+				s.run(rnd, s.state+30+rnd.IntN(600))
+			}
+			s.run(rnd, len(s.changes))
 		})
-	}
+	})
 }

@@ -5,14 +5,14 @@ package cli_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/testweir"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,9 +30,7 @@ func newTerminal(t *testing.T, columns int) *terminal {
 	t.Helper()
 	check := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.OK(t, err)
 	}
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	check(err)
@@ -88,7 +86,7 @@ func (term *terminal) wait(from, columns int, match string) int {
 	term.t.Helper()
 	re := regexp.MustCompile(match)
 	const begin = "\r\x1b[K"
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(testweir.Patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		text := term.text()
 		for at := from; ; {
 			i := strings.Index(text[at:], begin)
@@ -119,17 +117,14 @@ func (term *terminal) wait(from, columns int, match string) int {
 // says what the run waits for.
 func TestTerminal_StatusFits(t *testing.T) {
 	t.Parallel()
-	l := newLive(t, "t.db")
+	l := testweir.New(t, "t.db")
 	feed := strings.Repeat(`{"id":1,"a":2}`+"\n", 200_000)
-	l.check(os.WriteFile(filepath.Join(l.dir, "feed.jsonl"), []byte(feed), 0o600))
+	l.Write("feed.jsonl", feed)
 	term := newTerminal(t, 200)
-	run := func(args ...string) *exec.Cmd {
-		c := exec.Command(filepath.Join(l.dir, "weir"), args...)
-		c.Dir, c.Stderr = l.dir, term.slave
-		c.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=")
-		l.check(c.Start())
-		t.Cleanup(func() { l.kill(c) })
-		return c
+	run := func(args ...string) *testweir.Run {
+		c := l.Command(args...)
+		c.Stderr, c.Env = term.slave, append(c.Env, "TERM=xterm", "NO_COLOR=")
+		return c.Start()
 	}
 	sync := run("sync", "feed.jsonl", "--to", "t.db", "--max-rate", "10000/s", "--batch-period", "300ms")
 	term.wait(0, 200, `lines  [\d,]+/s  [\d,]+ rows?  \d+ % folded  flush .*  \d+ %  ETA `)
@@ -138,7 +133,7 @@ func TestTerminal_StatusFits(t *testing.T) {
 		at := term.wait(term.end(), 200, "...") // which may have been on its way
 		term.wait(at, columns, "...")
 	}
-	l.kill(sync)
+	sync.Kill()
 	term.resize(40)
 	at := term.end()
 	run("sync", "tcp://127.0.0.1:1", "--to", "t.db", "--table", "live")
@@ -148,16 +143,11 @@ func TestTerminal_StatusFits(t *testing.T) {
 // TestTerminal_NoSource: a command without a source does not wait for what somebody types.
 func TestTerminal_NoSource(t *testing.T) {
 	t.Parallel()
-	l := newLive(t, "t.db")
+	l := testweir.New(t, "t.db")
 	term := newTerminal(t, 80)
-	c := exec.Command(filepath.Join(l.dir, "weir"), "sync", "--to", "t.db")
-	c.Dir, c.Stdin, c.Stderr = l.dir, term.slave, term.slave
-	_ = c.Run()
+	c := l.Command("sync", "--to", "t.db")
+	c.Stdin, c.Stderr = term.slave, term.slave
+	c.Start().Exit(2)
 	const want = "weir: no source is named, and stdin is a terminal: weir sync feed.jsonl --to flights.db\r\nSee 'weir sync --help'.\r\n"
-	for end := time.Now().Add(patience); term.text() != want && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		continue // until it is read
-	}
-	if code := c.ProcessState.ExitCode(); code != 2 || term.text() != want {
-		t.Errorf("exit code %d, %q", code, term.text())
-	}
+	l.Until("what it says", func() bool { return term.text() == want })
 }

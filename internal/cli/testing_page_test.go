@@ -39,7 +39,7 @@ func TestDocs_TestingNamesTestsThatExist(t *testing.T) {
 			t.Errorf("the test %s is missing", test)
 		}
 		if isScript {
-			dir := map[string]string{"TestScripts": "", "TestScripts_Postgres": "postgres"}[test]
+			dir := map[string]string{"TestScripts": "", "TestScripts_Postgres": "postgres", "TestScripts_Kafka": "kafka"}[test]
 			if _, err := os.Stat(filepath.Join("../../testdata/script", dir, script+".txtar")); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}

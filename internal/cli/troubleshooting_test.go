@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"database/sql"
 	"regexp"
 	"strings"
 	"testing"
@@ -50,21 +49,20 @@ func TestDocs_Troubleshooting(t *testing.T) {
 				t.Fatal("there is no command that prints it")
 			}
 			l := stage{}.scene(t, nil)
-			l.to = "x.db"
+			l.To = "x.db"
 			l.file("f.jsonl", `{"id":1,"a":1}`+"\n"+`{"id":2,"a":2}`+"\n")
 			switch {
 			case strings.HasPrefix(h[1], "another run"):
-				l.start("sync", "sync", "f.jsonl", "--follow", "--to", "x.db")
-				l.until("the first run", func() bool { return l.ask("SELECT count(*) FROM f") == "2" })
+				l.Start("sync", "f.jsonl", "--follow", "--to", "x.db")
+				l.Becomes("2", "SELECT count(*) FROM f")
 			case strings.HasPrefix(h[1], "database is locked"):
-				db, err := sql.Open("sqlite", "file:"+l.dir+"/x.db")
-				l.check(err)
+				db := l.Open("x.db", "rwc")
 				defer db.Close()
 				tx, err := db.Begin()
-				l.check(err)
+				l.Check(err)
 				defer tx.Rollback()
 				_, err = tx.Exec("CREATE TABLE f (id int PRIMARY KEY)")
-				l.check(err)
+				l.Check(err)
 			}
 			p := l.begin(command)
 			p.wait(t)

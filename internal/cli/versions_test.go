@@ -1,11 +1,9 @@
 package cli_test
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,7 +12,7 @@ import (
 
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 // TestVersions_TwoSyncsInAnyOrderGiveOneTable shuffles the messages of a feed with
@@ -22,53 +20,37 @@ import (
 // and some runs are killed: the table is the fold of the messages by their versions.
 func TestVersions_TwoSyncsInAnyOrderGiveOneTable(t *testing.T) {
 	testcheck.Only(t)
-	for _, kind := range []string{"sqlite", "postgres"} {
-		t.Run(kind, func(t *testing.T) {
-			sinktest.Seeds(t, 2, func(t *testing.T, rnd *rand.Rand) {
-				l := newLive(t, "t.db")
-				if kind == "postgres" {
-					l.to = testpg.New(t)
-				}
-				want := l.writeVersioned(rnd, 12000, 6)
-				var syncs sync.WaitGroup
-				for job := range 2 {
-					seed := rnd.Uint64()
-					syncs.Go(func() { l.syncVersioned(job, rand.New(rand.NewPCG(seed, 1))) })
-				}
-				syncs.Wait()
-				if got := l.ask("SELECT id, CAST(v AS INTEGER), a, b, c FROM t ORDER BY id"); got != want {
-					t.Errorf("the table is not the fold by versions:\n%s\nwant:\n%s", got, want)
-				}
-				if n := l.ask("SELECT count(*) FROM weir_rejects"); n != "0" {
-					t.Errorf("%s lines were rejected", n)
-				}
-			})
+	intoBoth(t, func(t *testing.T, to func(testing.TB) string) {
+		sinktest.Seeds(t, 2, func(t *testing.T, rnd *rand.Rand) {
+			l := testweir.New(t, to(t))
+			want := writeVersioned(l, rnd, 12000, 6)
+			var syncs sync.WaitGroup
+			for job := range 2 {
+				seed := rnd.Uint64()
+				syncs.Go(func() { syncVersioned(l, job, rand.New(rand.NewPCG(seed, 1))) })
+			}
+			syncs.Wait()
+			l.Has(want, "SELECT id, CAST(v AS INTEGER), a, b, c FROM t ORDER BY id")
+			l.Has("0", "SELECT count(*) FROM weir_rejects")
 		})
-	}
+	})
 }
 
 // syncVersioned runs one of two syncs, each of half of the files.
-func (l *live) syncVersioned(job int, rnd *rand.Rand) {
+func syncVersioned(l *testweir.Folder, job int, rnd *rand.Rand) {
 	for file := 3 * job; file < 3*job+3; file++ {
 		name := fmt.Sprintf("part%d.jsonl", file)
-		args := []string{"sync", name, "--table", "t", "--to", l.to, "--version-field", "v", "--delete-when", "op=delete",
+		args := []string{"sync", name, "--table", "t", "--to", l.To, "--version-field", "v", "--delete-when", "op=delete",
 			"--batch-rows", fmt.Sprint(20 + rnd.IntN(300)), "-q"}
 		for kill := rnd.IntN(2) == 0; ; kill = false {
-			c := exec.Command(filepath.Join(l.dir, "weir"), args...)
-			c.Dir = l.dir
-			var out bytes.Buffer
-			c.Stderr = &out
-			if err := c.Start(); err != nil {
-				l.t.Error(err)
-				return
-			}
+			c := l.Start(args...)
 			if kill {
-				time.AfterFunc(time.Duration(20+rnd.IntN(200))*time.Millisecond, func() { _ = c.Process.Kill() })
+				time.AfterFunc(time.Duration(20+rnd.IntN(200))*time.Millisecond, c.Kill)
 			}
-			if err := c.Wait(); err == nil {
+			if code := c.Wait(); code == 0 {
 				break
 			} else if !kill {
-				l.t.Errorf("%s: %v\n%s", name, err, out.String())
+				l.Errorf("%s: exit %d\n%s", name, code, c.Log())
 				return
 			}
 		}
@@ -77,7 +59,7 @@ func (l *live) syncVersioned(job int, rnd *rand.Rand) {
 
 // writeVersioned writes messages of as many versions into files, at random, and
 // returns the rows that they make in the order of these.
-func (l *live) writeVersioned(rnd *rand.Rand, messages, files int) string {
+func writeVersioned(l *testweir.Folder, rnd *rand.Rand, messages, files int) string {
 	const ids = 40
 	columns := []string{"a", "b", "c"}
 	rows := make([][]string, ids)
@@ -110,7 +92,7 @@ func (l *live) writeVersioned(rnd *rand.Rand, messages, files int) string {
 	rnd.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
 	for file := range files {
 		part := lines[file*len(lines)/files : (file+1)*len(lines)/files]
-		l.check(os.WriteFile(filepath.Join(l.dir, fmt.Sprintf("part%d.jsonl", file)), []byte(strings.Join(part, "")), 0o600))
+		l.Check(os.WriteFile(filepath.Join(l.Dir, fmt.Sprintf("part%d.jsonl", file)), []byte(strings.Join(part, "")), 0o600))
 	}
 	var want []string
 	for id, r := range rows {
@@ -118,5 +100,5 @@ func (l *live) writeVersioned(rnd *rand.Rand, messages, files int) string {
 			want = append(want, fmt.Sprintf("%d|%s", id, strings.Join(r, "|")))
 		}
 	}
-	return strings.Join(want, "\n")
+	return strings.Join(want, " ")
 }

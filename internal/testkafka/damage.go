@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // Damage changes the batch of partition 0 of a topic that has a text in it, which is not compressed: where Apache Kafka
@@ -58,18 +59,12 @@ func (c *Cluster) damageFile(topic, text string, damage func(batch []byte)) {
 		c.t.Fatalf("the segments are %q, %v", segments, err)
 	}
 	f, err := os.OpenFile(segments[0], os.O_RDWR, 0)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testcheck.OK(c.t, err)
 	whole, err := os.ReadFile(segments[0])
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testcheck.OK(c.t, err)
 	c.damage(whole, text, damage)
 	_, err = f.WriteAt(whole, 0)
-	if err := errors.Join(err, f.Close()); err != nil {
-		c.t.Fatal(err)
-	}
+	testcheck.OK(c.t, errors.Join(err, f.Close()))
 }
 
 // damage changes the one of some batches that has a text in it.
@@ -89,9 +84,7 @@ func (c *Cluster) batches(topic string) (id [16]byte, whole []byte) {
 	c.t.Helper()
 	cl := c.Client()
 	found, err := kadm.NewClient(cl).Metadata(c.t.Context(), topic)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testcheck.OK(c.t, err)
 	p := kmsg.NewFetchRequestTopicPartition()
 	p.PartitionMaxBytes = 1 << 20
 	t := kmsg.NewFetchRequestTopic()
@@ -100,9 +93,7 @@ func (c *Cluster) batches(topic string) (id [16]byte, whole []byte) {
 	r := kmsg.NewPtrFetchRequest()
 	r.MinBytes, r.MaxBytes, r.Topics = 1, 1<<20, []kmsg.FetchRequestTopic{t}
 	answer, err := r.RequestWith(c.t.Context(), cl.SeedBrokers()[0])
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testcheck.OK(c.t, err)
 	return id, bytes.Clone(answer.Topics[0].Partitions[0].RecordBatches)
 }
 

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // Members are the ids of a group's members, sorted.
@@ -20,9 +22,7 @@ func (c *Cluster) Members(group string) (ids []string) {
 func (c *Cluster) Expel(group, member string) {
 	c.t.Helper()
 	conn, err := net.Dial("tcp", c.Addr())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testcheck.OK(c.t, err)
 	defer func() { _ = conn.Close() }()
 	text := func(b []byte, s string) []byte { return append(binary.BigEndian.AppendUint16(b, uint16(len(s))), s...) }
 	const leaveGroup = 13 // its version 0, and a correlation id of 0
@@ -32,9 +32,7 @@ func (c *Cluster) Expel(group, member string) {
 	if err == nil {
 		_, err = io.ReadFull(conn, answer)
 	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testcheck.OK(c.t, err)
 	if code := binary.BigEndian.Uint16(answer[8:]); code != 0 {
 		c.t.Fatalf("expelling %s from group %s: error %d", member, group, code)
 	}

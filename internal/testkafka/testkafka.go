@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirsync/weir/internal/pgserver"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // A Cluster is one broker, which can be stopped and started again with what it holds.
@@ -34,11 +35,10 @@ type Cluster struct {
 func Start(t testing.TB, opts ...kfake.Opt) *Cluster {
 	t.Helper()
 	port, err := pgserver.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.OK(t, err)
 	c := &Cluster{t: t, port: port, id: "CLUSTER"}
-	c.opts = append(opts, kfake.Ports(port), kfake.ClusterID(c.id), kfake.DataDir(t.TempDir()))
+	quick := kfake.BrokerConfigs(map[string]string{"group.consumer.heartbeat.interval.ms": "500"})
+	c.opts = append(opts, quick, kfake.Ports(port), kfake.ClusterID(c.id), kfake.DataDir(t.TempDir()))
 	c.Up()
 	t.Cleanup(func() { c.Down() })
 	return c
@@ -78,9 +78,7 @@ func Broker(t testing.TB, partitions int32, topics ...string) *Cluster {
 		c.Up()
 	}
 	there, err := kadm.NewClient(c.Client()).ListTopics(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.OK(t, err)
 	// One that was just made may not be listed.
 	c.DeleteTopics(slices.Compact(slices.Sorted(slices.Values(append(there.Names(), topics...))))...)
 	if len(topics) > 0 {
@@ -98,9 +96,7 @@ func (c *Cluster) Up() {
 	} else {
 		c.Cluster, err = kfake.NewCluster(c.opts...)
 	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testcheck.OK(c.t, err)
 }
 
 // Down ends the broker: that of Apache Kafka without a warning.
@@ -112,9 +108,12 @@ func (c *Cluster) Down() {
 	}
 }
 
-// Slow reports whether a test had better do less: the broker takes seconds to start, and is not what
+// Slow reports whether a test had better do less with Apache Kafka: it takes seconds to start, and is not what
 // the tests are about (make kafka).
-func (c *Cluster) Slow() bool { return c.real != nil && os.Getenv("REQUIRE_KAFKA") == "" }
+func Slow() bool { return os.Getenv("REQUIRE_KAFKA") == "" }
+
+// Real reports whether it is Apache Kafka.
+func (c *Cluster) Real() bool { return c.real != nil }
 
 // Addr is that of the broker.
 func (c *Cluster) Addr() string { return "127.0.0.1:" + strconv.Itoa(c.port) }
@@ -135,9 +134,7 @@ func (c *Cluster) ID() string { return c.id }
 func (c *Cluster) Client(opts ...kgo.Opt) *kgo.Client {
 	c.t.Helper()
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.Addr()), kgo.RecordPartitioner(kgo.ManualPartitioner())}, opts...)...)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testcheck.OK(c.t, err)
 	c.t.Cleanup(cl.Close)
 	return cl
 }
@@ -156,9 +153,7 @@ func (c *Cluster) CreateTopics(partitions int32, settings map[string]string, top
 	if err == nil {
 		err = answers.Error()
 	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testcheck.OK(c.t, err)
 	c.until(admin, func(listed kadm.TopicDetails) bool {
 		for _, a := range answers {
 			if listed[a.Topic].ID != a.ID {
@@ -179,9 +174,7 @@ func (c *Cluster) DeleteTopics(topics ...string) {
 			err = errors.Join(err, a.Err)
 		}
 	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testcheck.OK(c.t, err)
 	c.until(admin, func(listed kadm.TopicDetails) bool {
 		return !slices.ContainsFunc(topics, listed.Has)
 	})
@@ -201,18 +194,32 @@ func (c *Cluster) until(admin *kadm.Client, what func(kadm.TopicDetails) bool) {
 	}
 }
 
-// Produce appends records to a partition: each the text of a value, or "KEY|VALUE", or "KEY|" for
-// one without a value.
+// AddPartition adds a partition to a topic.
+func (c *Cluster) AddPartition(topic string) {
+	c.t.Helper()
+	answers, err := kadm.NewClient(c.Client()).CreatePartitions(c.t.Context(), 1, topic)
+	testcheck.OK(c.t, errors.Join(err, answers.Error()))
+}
+
+// Record returns a record: the text is its value, or "KEY|VALUE", or "KEY|" for one without a value.
+func Record(text string) *kgo.Record {
+	key, value, ok := strings.Cut(text, "|")
+	switch {
+	case !ok:
+		return &kgo.Record{Value: []byte(text)}
+	case value == "":
+		return &kgo.Record{Key: []byte(key)}
+	}
+	return &kgo.Record{Key: []byte(key), Value: []byte(value)}
+}
+
+// Produce appends records to a partition, in one batch.
 func (c *Cluster) Produce(topic string, partition int32, texts ...string) {
 	c.t.Helper()
 	records := make([]*kgo.Record, len(texts))
 	for i, text := range texts {
-		records[i] = &kgo.Record{Topic: topic, Partition: partition, Value: []byte(text)}
-		if key, value, ok := strings.Cut(text, "|"); ok {
-			if records[i].Key, records[i].Value = []byte(key), []byte(value); value == "" {
-				records[i].Value = nil
-			}
-		}
+		records[i] = Record(text)
+		records[i].Topic, records[i].Partition = topic, partition
 	}
 	c.Send(c.Client(), records...)
 }
@@ -220,7 +227,5 @@ func (c *Cluster) Produce(topic string, partition int32, texts ...string) {
 // Send has a client append records.
 func (c *Cluster) Send(cl *kgo.Client, records ...*kgo.Record) {
 	c.t.Helper()
-	if err := cl.ProduceSync(c.t.Context(), records...).FirstErr(); err != nil {
-		c.t.Fatal(err)
-	}
+	testcheck.OK(c.t, cl.ProduceSync(c.t.Context(), records...).FirstErr())
 }

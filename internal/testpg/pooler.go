@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/weirsync/weir/internal/pgserver"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 var errNoPooler = fmt.Errorf("%w; neither is pgbouncer (Debian: apt install pgbouncer)", errMissing)
@@ -35,31 +36,21 @@ func Pool(t testing.TB, url, mode string) string {
 		bin = "/usr/sbin/pgbouncer"
 	}
 	u, err := neturl.Parse(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.OK(t, err)
 	port, err := pgserver.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.OK(t, err)
 	dir, err := mkdir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	ini := filepath.Join(dir, "pgbouncer.ini")
 	text := fmt.Sprintf("[databases]\n* = host=%s port=%s user=postgres\n[pgbouncer]\nlisten_addr=127.0.0.1\nlisten_port=%d\nunix_socket_dir=\nauth_type=any\npool_mode=%s\ndefault_pool_size=2\nmax_client_conn=50\n",
 		u.Hostname(), u.Port(), port, mode)
-	if err := errors.Join(os.WriteFile(ini, []byte(text), 0o644), os.Chmod(dir, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.OK(t, errors.Join(os.WriteFile(ini, []byte(text), 0o644), os.Chmod(dir, 0o755)))
 	c := exec.Command(bin, ini)
 	c.Dir = dir
 	c.SysProcAttr = pgserver.Attributes()
 	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.OK(t, err)
 	c.Stdout, c.Stderr = log, log
 	started, done := make(chan error), make(chan struct{})
 	go func() {
@@ -72,9 +63,7 @@ func Pool(t testing.TB, url, mode string) string {
 			_ = c.Wait()
 		}
 	}()
-	if err := <-started; err != nil {
-		t.Fatal(err)
-	}
+	testcheck.OK(t, <-started)
 	t.Cleanup(func() {
 		_ = c.Process.Signal(syscall.SIGKILL)
 		<-done

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/weirsync/weir/internal/latency"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // A Proxy stands between a client and a server, understands where the messages
@@ -56,9 +57,7 @@ type Count struct {
 func NewProxy(t testing.TB, url string) *Proxy {
 	t.Helper()
 	u, err := neturl.Parse(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.OK(t, err)
 	p := &Proxy{target: u.Host, conns: map[net.Conn]bool{}}
 	if p.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -18,9 +19,7 @@ func TestMain(m *testing.M) { os.Exit(testpg.Tests{M: m}.Run()) }
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.OK(t, err)
 	t.Cleanup(func() { c.Close(context.Background()) })
 	return c
 }

@@ -1,0 +1,107 @@
+package testweir
+
+import (
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite"
+)
+
+// Open opens a database: a file of the folder, in a mode of SQLite such as "ro", or a connection string.
+func (f *Folder) Open(to, mode string) *sql.DB {
+	f.Helper()
+	driver := "pgx"
+	if !strings.Contains(to, "://") {
+		if !strings.HasPrefix(to, "/") {
+			to = f.Path(to)
+		}
+		driver, to = "sqlite", "file:"+strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(to)+"?_pragma=busy_timeout(20000)&mode="+mode
+	}
+	db, err := sql.Open(driver, to)
+	f.Check(err)
+	return db
+}
+
+// Exec runs statements in the database.
+func (f *Folder) Exec(statements ...string) {
+	f.Helper()
+	db := f.Open(f.To, "rwc")
+	defer db.Close()
+	for _, s := range statements {
+		if _, err := db.Exec(s); err != nil {
+			f.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+// Ask returns the rows that the database answers a query with, a blank between two, or why there are none.
+func (f *Folder) Ask(query string) string {
+	f.Helper()
+	db := f.Open(f.To, "ro")
+	defer db.Close()
+	rows, err := Rows(db, query)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.Join(rows, " ")
+}
+
+// Becomes waits for an answer.
+func (f *Folder) Becomes(want, query string) {
+	f.Helper()
+	last := ""
+	defer func() {
+		if last != want {
+			f.Logf("%s is %s, want %s", query, last, want)
+		}
+	}()
+	f.Until(query, func() bool { last = f.Ask(query); return last == want })
+}
+
+// Has demands an answer.
+func (f *Folder) Has(want, query string) {
+	f.Helper()
+	if got := f.Ask(query); got != want {
+		f.Errorf("%s is\n%s\nwant\n%s", query, got, want)
+	}
+}
+
+// Rows returns the rows of a query, each with | between its cells.
+func Rows(db *sql.DB, query string) (all []string, err error) {
+	rows, err := db.Query(query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	cols, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	for rows.Next() {
+		cells, into := make([]any, len(cols)), make([]any, len(cols))
+		for i := range cells {
+			into[i] = &cells[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return nil, err
+		}
+		texts := make([]string, len(cells))
+		for i, c := range cells {
+			switch c := c.(type) {
+			case nil:
+				texts[i] = "NULL"
+			case []byte:
+				texts[i] = fmt.Sprintf("x'%x'", c)
+			case float64:
+				texts[i] = strconv.FormatFloat(c, 'g', -1, 64)
+			default:
+				texts[i] = fmt.Sprint(c)
+			}
+		}
+		all = append(all, strings.Join(texts, "|"))
+	}
+	return all, rows.Err()
+}
