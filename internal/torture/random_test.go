@@ -45,11 +45,12 @@ func TestRandom(t *testing.T) {
 
 // A bench is where cases run, one at a time.
 type bench struct {
-	t   *testing.T
-	dir string
-	url string  // of a Postgres database, "" for SQLite
-	db  *sql.DB // that database
-	n   int
+	t      *testing.T
+	dir    string
+	server *testpg.Server // for databases of their own
+	url    string         // of a Postgres database, "" for SQLite
+	db     *sql.DB        // that database
+	n      int
 }
 
 func newBench(t *testing.T, kind string) *bench {

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,10 +26,11 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// TestRandomWays runs the program on small feeds that come in every way: as folders of files that are rotated,
-// on stdin, from senders, from a connection that breaks. Lines are too long, references keep rows from being
-// deleted, signals come when a pipe is drained, tables are dropped, databases are restored. The tables, the number
-// of rejected lines, exit codes and memory must be those of a plain model.
+// TestRandomWays runs the program on small feeds that come in every way: as folders of files that are rotated, on
+// stdin, from senders, from a feed that breaks and that can be resumed or not. Lines are too long, references keep
+// rows from being deleted, signals come at any moment and when all that was sent was read, tables are dropped,
+// databases are restored, under a run and between runs. The tables, the number of rejected lines, exit codes and
+// memory must be those of a plain model.
 func TestRandomWays(t *testing.T) {
 	n := times(t)
 	for _, kind := range []string{"sqlite", "postgres"} {
@@ -35,12 +38,13 @@ func TestRandomWays(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, kind)
 			if kind == "postgres" { // few locks: none is held for each file of a folder
-				b.url = testpg.Start(t, "max_locks_per_transaction=10", "max_connections=20").URL("postgres")
+				b.server = testpg.Start(t, "max_locks_per_transaction=10", "max_connections=20")
+				b.url = b.server.URL("postgres")
 				b.open(t)
 			}
 			sinktest.Seeds(t, uint64(10*n), func(t *testing.T, rnd *rand.Rand) {
 				w := drawWay(rnd)
-				if err := b.goes(w); err != nil {
+				if err := b.goes(t, w); err != nil {
 					t.Fatalf("%v\n%v", err, w)
 				}
 			})
@@ -50,15 +54,18 @@ func TestRandomWays(t *testing.T) {
 
 // A way is how a feed comes, and what happens meanwhile.
 type way struct {
-	from    string     // files, stdin, sender, feed
+	from    string     // files, stdin, sender, feed, resumed: a feed that sends what comes after a value
 	rounds  [][]string // lines
 	flags   []string
 	maxLine int
-	pack    bool   // a sender compresses
-	empty   int    // files without lines
-	rotated bool   // files are removed when they were read
-	signal  bool   // a run over files is interrupted before the one that counts
-	then    string // before the last round: "", dropped, restored
+	pack    bool          // a stream is compressed
+	empty   int           // files without lines
+	rotated bool          // files are removed when they were read
+	signal  string        // to a run: "", drained: when it has read all that was sent; anytime
+	moment  time.Duration // of a signal at any time
+	breaks  int           // a feed that resumes ends the first connection of each round in the line after so many
+	overlap bool          // a feed that resumes sends the line with that value again
+	then    string        // before the last round: "", dropped, restored
 }
 
 func (w *way) String() string {
@@ -78,26 +85,37 @@ func (w *way) String() string {
 }
 
 func drawWay(rnd *rand.Rand) *way {
-	w := &way{from: pick(rnd, []string{"files", "files", "stdin", "sender", "feed"}), maxLine: pick(rnd, []int{2 << 10, 20_000, 64_000, 1 << 20})}
+	w := &way{from: pick(rnd, []string{"files", "files", "stdin", "sender", "feed", "resumed"}), maxLine: pick(rnd, []int{2 << 10, 20_000, 64_000, 1 << 20})}
 	w.flags = []string{"--batch-rows", pick(rnd, []string{"1", "2", "7", "100000"}), "--max-line", fmt.Sprint(w.maxLine), "--buffer", "8MiB", "--batch-period", "20ms", "--synchronous", "off", "--retry-for", "5s"}
-	w.pack, w.rotated, w.signal = rnd.IntN(2) == 0, rnd.IntN(2) == 0, rnd.IntN(3) == 0
+	w.pack, w.rotated, w.overlap = rnd.IntN(2) == 0, rnd.IntN(2) == 0, rnd.IntN(3) == 0
+	w.signal, w.moment = pick(rnd, []string{"", "drained", "anytime"}), time.Duration(rnd.IntN(150))*time.Millisecond
 	w.then = pick(rnd, []string{"", "dropped", "restored"})
+	if w.from == "resumed" {
+		w.flags = append(w.flags, "--init", "from {{.resume}}", "--resume-field", "t")
+		w.breaks = rnd.IntN(30)
+	}
 	if w.from == "files" && rnd.IntN(4) == 0 {
 		w.empty = 1500
 	}
-	many := rnd.IntN(8) == 0
+	many, t := rnd.IntN(8) == 0 && w.maxLine < 1<<20, 0
 	for range 3 {
 		var lines []string
-		for range 5 + rnd.IntN(60) {
-			lines = append(lines, wayLine(rnd, w.maxLine))
+		add := func(format string, args ...any) {
+			t++
+			lines = append(lines, fmt.Sprintf(`{"t":%d,`, t)+fmt.Sprintf(format, args...))
 		}
-		if many && w.maxLine < 1<<20 {
+		for range 5 + rnd.IntN(60) {
+			add("%s", wayLine(rnd, w.maxLine))
+		}
+		if many {
 			for range 1500 {
-				lines = append(lines, fmt.Sprintf(`{"plane":"P1","s":"%s"}`, strings.Repeat("x", 70_000)))
+				add(`"plane":"P1","s":"%s"}`, strings.Repeat("x", 70_000))
 			}
 			many = false
 		}
-		w.rounds = append(w.rounds, append(lines, `{"plane":"P0","n":0}`))
+		add(`"flight":"F9","reg":"P9"}`) // so there are both tables
+		add(`"plane":"P0","n":0}`)
+		w.rounds = append(w.rounds, lines)
 	}
 	return w
 }
@@ -107,13 +125,13 @@ func wayLine(rnd *rand.Rand, maxLine int) string {
 	plane := rnd.IntN(6)
 	switch rnd.IntN(8) {
 	case 0, 1:
-		return fmt.Sprintf(`{"plane":"P%d","op":"D"}`, plane)
+		return fmt.Sprintf(`"plane":"P%d","op":"D"}`, plane)
 	case 2:
-		return fmt.Sprintf(`{"flight":"F%d%d","reg":"P%[1]d"}`, plane, rnd.IntN(3))
+		return fmt.Sprintf(`"flight":"F%d%d","reg":"P%[1]d"}`, plane, rnd.IntN(3))
 	case 3:
-		return fmt.Sprintf(`{"plane":"P%d","s":"%s"}`, plane, strings.Repeat("x", rnd.IntN(min(3*maxLine, 100_000))))
+		return fmt.Sprintf(`"plane":"P%d","s":"%s"}`, plane, strings.Repeat("x", rnd.IntN(min(3*maxLine, 100_000))))
 	}
-	return fmt.Sprintf(`{"plane":"P%d","n":%d}`, plane, rnd.IntN(1000))
+	return fmt.Sprintf(`"plane":"P%d","n":%d}`, plane, rnd.IntN(1000))
 }
 
 const waysFile = `tables:
@@ -127,7 +145,9 @@ type wayModel struct {
 	refused         int
 }
 
-func (m *wayModel) apply(w *way, lines []string) {
+func newWayModel() *wayModel { return &wayModel{map[string]string{}, map[string]string{}, 0} }
+
+func (m *wayModel) apply(w *way, lines ...string) {
 	for _, l := range lines {
 		f := wayFields(l)
 		plane, named := f["plane"], slices.Contains(slices.Collect(maps.Values(m.flights)), f["plane"])
@@ -163,25 +183,14 @@ func wayFields(line string) map[string]string {
 type aWay struct {
 	*running
 	*way
-	wayModel
-	db   *sql.DB
-	read []string // what stdin has had
+	*wayModel
+	db *sql.DB
 }
 
-func (b *bench) goes(w *way) (err error) {
-	b.n++
-	g := &aWay{running: &running{bench: b, randomCase: &randomCase{postgres: b.url != ""}, dir: filepath.Join(b.dir, fmt.Sprint("n", b.n)), to: "t.db"}, way: w, wayModel: wayModel{map[string]string{}, map[string]string{}, 0}}
-	if err := os.Mkdir(g.dir, 0o700); err != nil {
-		return err
-	}
-	defer os.RemoveAll(g.dir)
+func (b *bench) goes(t *testing.T, w *way) (err error) {
+	g := &aWay{running: &running{bench: b, randomCase: &randomCase{postgres: b.server != nil}, dir: t.TempDir(), to: "t.db"}, way: w, wayModel: newWayModel()}
 	if g.postgres {
-		schema := fmt.Sprint("s", b.n)
-		g.to = b.url + "&search_path=" + schema
-		if _, err := b.db.Exec("CREATE SCHEMA " + schema); err != nil {
-			return err
-		}
-		defer func() { _, _ = b.db.Exec("DROP SCHEMA " + schema + " CASCADE") }()
+		g.to = b.server.Database(t)
 	}
 	if err := os.WriteFile(filepath.Join(g.dir, "ways.yaml"), []byte(waysFile), 0o600); err != nil {
 		return err
@@ -189,29 +198,39 @@ func (b *bench) goes(w *way) (err error) {
 	if g.db, err = g.open(); err != nil {
 		return err
 	}
-	defer g.db.Close()
+	defer func() { g.db.Close() }()
 	switch w.from {
 	case "files":
 		return g.files()
 	case "stdin":
 		return g.stdins()
-	case "sender":
-		return g.sender()
 	}
-	return g.feed()
+	return g.streams()
+}
+
+// A wayRun is a run of the program.
+type wayRun struct {
+	*exec.Cmd
+	out fmt.Stringer
 }
 
 // start starts a run.
-func (g *aWay) start(source string, in *os.File) (*exec.Cmd, fmt.Stringer, error) {
+func (g *aWay) start(source string, in *os.File) (wayRun, error) {
 	c, out := g.command(append([]string{"sync", source, "--config", "ways.yaml", "--to", g.to, "-q"}, g.flags...)...)
 	if in != nil { // with a job, lines that were read before are skipped
 		c.Stdin, c.Args = in, append(c.Args, "--job", "ways")
 	}
-	return c, out, c.Start()
+	return wayRun{c, out}, c.Start()
+}
+
+// stops interrupts a run and demands that it end as it should.
+func (g *aWay) stops(run wayRun) error {
+	_ = run.Process.Signal(syscall.SIGTERM)
+	return g.ends(run, 143)
 }
 
 // ends demands the exit code of a run, and that its memory was bounded.
-func (g *aWay) ends(c *exec.Cmd, out fmt.Stringer, want ...int) error {
+func (g *aWay) ends(c wayRun, want ...int) error {
 	kill := time.AfterFunc(2*time.Minute, func() { _ = c.Process.Kill() })
 	defer kill.Stop()
 	ended := make(chan struct{})
@@ -233,14 +252,14 @@ func (g *aWay) ends(c *exec.Cmd, out fmt.Stringer, want ...int) error {
 		return fmt.Errorf("the run took %d MiB, and may take %d", used>>10, most>>10)
 	}
 	if code := c.ProcessState.ExitCode(); !slices.Contains(want, code) {
-		return fmt.Errorf("the run ended with %d, not %v\n%s", code, want, out)
+		return fmt.Errorf("the run ended with %d, not %v\n%s", code, want, c.out)
 	}
 	return nil
 }
 
 // differs tells how the database differs from the model, "" for not at all.
 func (g *aWay) differs() string {
-	have := wayModel{map[string]string{}, map[string]string{}, 0}
+	have := newWayModel()
 	for query, into := range map[string]map[string]string{"SELECT plane, concat(n, '|', coalesce(length(s), 0)) FROM planes": have.planes, "SELECT flight, reg FROM flights": have.flights} {
 		rows, err := g.db.Query(query)
 		if err != nil {
@@ -257,7 +276,7 @@ func (g *aWay) differs() string {
 	if maps.Equal(have.planes, g.planes) && maps.Equal(have.flights, g.flights) && have.refused == g.refused {
 		return ""
 	}
-	return fmt.Sprintf("the database has\n%v\nand should have\n%v", have, g.wayModel)
+	return fmt.Sprintf("the database has\n%v\nand should have\n%v", *have, *g.wayModel)
 }
 
 func (g *aWay) same() error {
@@ -277,7 +296,55 @@ func (g *aWay) becomes() error {
 	return nil
 }
 
-// save and restore have the tables and checkpoints go back.
+// follows has the model take lines until the database is as it says: it has a part of them, from the first on.
+func (g *aWay) follows(lines []string) (n int, err error) {
+	for ; g.differs() != ""; n++ {
+		if n == len(lines) {
+			return n, fmt.Errorf("the lines of a run that was interrupted: %w", g.same())
+		}
+		g.apply(g.way, lines[n])
+	}
+	return n, nil
+}
+
+// keep makes a copy of the database while no run has it open, and putBack has it take the database's place.
+func (g *aWay) keep() error {
+	if !g.postgres {
+		_, err := g.db.Exec("VACUUM INTO ?", filepath.Join(g.dir, "kept.db"))
+		return err
+	}
+	g.db.Close() // a template has no connections
+	_, err := g.bench.db.Exec("CREATE DATABASE kept_" + g.name() + " TEMPLATE " + g.name())
+	return errors.Join(err, g.reopen())
+}
+
+func (g *aWay) putBack() (err error) {
+	g.db.Close()
+	if g.postgres {
+		for _, s := range []string{"DROP DATABASE " + g.name() + " WITH (FORCE)", "ALTER DATABASE kept_" + g.name() + " RENAME TO " + g.name()} {
+			_, e := g.bench.db.Exec(s)
+			err = errors.Join(err, e)
+		}
+		return errors.Join(err, g.reopen())
+	}
+	at := filepath.Join(g.dir, g.to)
+	for _, end := range []string{"-wal", "-shm"} {
+		if e := os.Remove(at + end); !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	return errors.Join(err, os.Rename(filepath.Join(g.dir, "kept.db"), at), g.reopen())
+}
+
+func (g *aWay) reopen() (err error) {
+	g.db, err = g.open()
+	return err
+}
+
+// name is the Postgres database's.
+func (g *aWay) name() string { return strings.TrimPrefix(must(url.Parse(g.to)).Path, "/") }
+
+// save and restore have the tables and checkpoints go back under a run.
 func (g *aWay) save() (err error) {
 	for _, t := range []string{"planes", "flights", "weir_checkpoints", "weir_rejects"} {
 		_, e := g.db.Exec("CREATE TABLE kept_" + t + " AS SELECT * FROM " + t)
@@ -310,30 +377,44 @@ func (g *aWay) files() error {
 			return err
 		}
 	}
+	kept := newWayModel()
 	for i, lines := range g.rounds {
 		for k, part := range slices.Collect(slices.Chunk(lines, 1+len(lines)/4)) {
 			if err := os.WriteFile(filepath.Join(g.dir, fmt.Sprintf("f%d-%d.jsonl", i, k)), []byte(strings.Join(part, "\n")+"\n"), 0o600); err != nil {
 				return err
 			}
 		}
-		last := i == len(g.rounds)-1
-		if last && g.then == "dropped" {
-			if _, err := g.db.Exec("DROP TABLE flights"); err == nil {
-				c, out, err := g.start("f*.jsonl", nil)
-				return errors.Join(err, g.ends(c, out, 1))
+		switch last := i == len(g.rounds)-1; {
+		case last && g.then == "dropped":
+			_, err := g.db.Exec("DROP TABLE flights")
+			run, e := g.start("f*.jsonl", nil)
+			return errors.Join(err, e, g.ends(run, 1))
+		case last && g.then == "restored":
+			if err := g.putBack(); err != nil {
+				return err
+			}
+			if g.rotated { // nobody has the lines between
+				g.wayModel = kept
 			}
 		}
-		if g.apply(g.way, lines); g.signal {
-			c, out, err := g.start("f*.jsonl", nil)
-			time.Sleep(time.Duration(30+10*i) * time.Millisecond)
-			_ = c.Process.Signal(syscall.SIGTERM)
-			if err := errors.Join(err, g.ends(c, out, 0, 3, 143, -1)); err != nil {
+		g.apply(g.way, lines...)
+		if g.signal != "" {
+			run, err := g.start("f*.jsonl", nil)
+			time.Sleep(g.moment)
+			_ = run.Process.Signal(syscall.SIGTERM)
+			if err := errors.Join(err, g.ends(run, 0, 3, 143, -1)); err != nil {
 				return err
 			}
 		}
-		c, out, err := g.start("f*.jsonl", nil)
-		if err := errors.Join(err, g.ends(c, out, 0, 3), g.same()); err != nil {
+		run, err := g.start("f*.jsonl", nil)
+		if err := errors.Join(err, g.ends(run, 0, 3), g.same()); err != nil {
 			return err
+		}
+		if i == 0 && g.then == "restored" {
+			kept = &wayModel{maps.Clone(g.planes), maps.Clone(g.flights), g.refused}
+			if err := g.keep(); err != nil {
+				return err
+			}
 		}
 		if g.rotated {
 			for _, name := range must(filepath.Glob(filepath.Join(g.dir, "f[0-8]-*"))) {
@@ -346,29 +427,49 @@ func (g *aWay) files() error {
 
 func must[T any](v T, _ error) T { return v }
 
-// stdins interrupts each run when it has drained its pipe: what was read is written, and the next run skips it.
+// stdins pipes the feed from its start to each run, and interrupts it: the lines that it has taken out of the pipe
+// are written, and the next run skips them.
 func (g *aWay) stdins() error {
-	for _, lines := range g.rounds {
-		g.read = append(g.read, lines...)
-		g.apply(g.way, lines)
+	feed, applied := "", 0 // bytes of it whose lines the model has
+	for i, lines := range g.rounds {
+		last := i == len(g.rounds)-1
+		if last && g.then == "restored" {
+			if err := g.putBack(); err != nil {
+				return err
+			}
+		}
+		feed += strings.Join(lines, "\n") + "\n"
 		in, w, err := os.Pipe()
 		if err != nil {
 			return err
 		}
-		c, out, err := g.start("-", in)
+		run, err := g.start("-", in)
 		if err != nil {
 			return err
 		}
+		wrote := make(chan int)
+		_ = w.SetWriteDeadline(time.Now().Add(time.Minute))
+		go func() { n, _ := io.WriteString(w, feed); wrote <- n }()
+		n := 0
+		if anytime := g.signal == "anytime" && !last; anytime {
+			time.Sleep(g.moment)
+			err = g.interrupted(run)
+			_ = w.SetWriteDeadline(time.Now())
+			n = <-wrote
+		} else {
+			n = <-wrote
+			err = errors.Join(until(func() bool { return inPipe(in) == 0 }), g.stops(run))
+		}
+		read := n - inPipe(in)
 		in.Close()
-		if _, err := io.WriteString(w, strings.Join(g.read, "\n")+"\n"); err != nil {
-			return errors.Join(err, g.ends(c, out, 143))
-		}
-		for n := 1; n > 0 && err == nil; time.Sleep(time.Millisecond) {
-			n, err = unix.IoctlGetInt(int(w.Fd()), unix.TIOCINQ)
-		}
-		_ = c.Process.Signal(syscall.SIGTERM)
-		err = errors.Join(err, g.ends(c, out, 143), g.same())
 		w.Close()
+		if whole := strings.LastIndexByte(feed[:read], '\n') + 1; whole > applied {
+			g.apply(g.way, strings.Split(feed[applied:whole-1], "\n")...)
+			applied = whole
+		}
+		if err = errors.Join(err, g.same()); err == nil && i == 0 && g.then == "restored" {
+			err = g.keep()
+		}
 		if err != nil {
 			return err
 		}
@@ -376,94 +477,206 @@ func (g *aWay) stdins() error {
 	return nil
 }
 
-// address is a free one.
-func address() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+// interrupted interrupts a run that may not have begun to listen to signals.
+func (g *aWay) interrupted(run wayRun) error {
+	_ = run.Process.Signal(syscall.SIGTERM)
+	return g.ends(run, 143, -1)
 }
 
-func (g *aWay) sender() error {
-	at := address()
-	c, out, err := g.start("tcp-listen://"+at, nil)
-	if err != nil {
-		return err
-	}
-	for _, lines := range g.rounds {
-		g.apply(g.way, lines)
-		conn, err := net.Dial("tcp", at)
-		for end := time.Now().Add(20 * time.Second); err != nil && time.Now().Before(end); conn, err = net.Dial("tcp", at) {
-			time.Sleep(10 * time.Millisecond)
-		}
-		if err != nil {
-			return errors.Join(err, g.ends(c, out, 143))
-		}
-		var to io.WriteCloser = conn
-		if g.pack {
-			to = gzip.NewWriter(conn)
-		}
-		_, err = io.WriteString(to, strings.Join(lines, "\n")+"\n")
-		to.Close()
-		conn.Close()
-		if err := errors.Join(err, g.becomes()); err != nil {
-			_ = c.Process.Signal(syscall.SIGTERM)
-			return errors.Join(err, g.ends(c, out, 143))
+// inPipe is how many bytes nobody has read yet.
+func inPipe(f *os.File) int { return must(unix.IoctlGetInt(int(f.Fd()), unix.TIOCINQ)) }
+
+// until waits for a condition.
+func until(holds func() bool) error {
+	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			return errors.New("waited for too long")
 		}
 	}
-	_ = c.Process.Signal(syscall.SIGTERM)
-	return g.ends(c, out, 143)
+	return nil
 }
 
-// feed serves a feed that cannot be resumed. If the database goes back, the run ends and says so: lines are lost.
-func (g *aWay) feed() error {
+// A wayStream is a run that reads what is sent by connections.
+type wayStream struct {
+	*aWay
+	run  wayRun
+	from string
+	l    *net.TCPListener // of a feed
+	conn net.Conn
+	pack *gzip.Writer // nil where nothing is compressed
+}
+
+// streams sends each round by a connection of its own.
+func (g *aWay) streams() (err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	c, out, err := g.start("tcp://"+l.Addr().String(), nil)
-	if err != nil {
+	s := &wayStream{aWay: g, from: "tcp://" + l.Addr().String(), l: l.(*net.TCPListener)}
+	if g.from == "sender" {
+		l.Close() // the run listens there
+		s.from = "tcp-listen://" + l.Addr().String()
+	}
+	defer func() { s.close() }()
+	if s.run, err = g.start(s.from, nil); err != nil {
 		return err
 	}
-	stop := time.AfterFunc(2*time.Minute, func() { l.Close(); _ = c.Process.Kill() })
-	defer stop.Stop()
-	for i, lines := range g.rounds {
-		lost := i == len(g.rounds)-1 && g.then == "restored"
-		if lost {
-			if err := g.restore(); err != nil {
-				return err
+	var sent []string
+	for i := 0; i < len(g.rounds) && err == nil; i++ {
+		lines := g.rounds[i]
+		sent = append(sent, lines...)
+		if g.then == "restored" && g.from != "sender" && i == len(g.rounds)-1 {
+			if err = g.restore(); err == nil && g.from == "feed" {
+				return s.loses(lines[len(lines)-3:])
 			}
-			lines = lines[len(lines)-3:]
-			_ = l.(*net.TCPListener).SetDeadline(time.Now().Add(10 * time.Second))
 		}
-		conn, err := l.Accept()
-		if err != nil && lost { // a flush that was on its way has told
-			_ = c.Process.Signal(syscall.SIGTERM)
-			return g.ends(c, out, 1)
+		if i == 1 && g.signal != "" && err == nil {
+			var n int
+			if n, err = s.interrupt(sent[:len(sent)-len(lines)], lines[:len(lines)/2]); g.from == "resumed" {
+				lines = lines[n:]
+			}
 		}
-		if err != nil {
-			return errors.Join(err, g.ends(c, out, 143))
+		g.apply(g.way, lines...)
+		if g.from == "resumed" {
+			err = errors.Join(err, s.resumes(sent))
+		} else {
+			err = errors.Join(err, s.connect(), s.send(lines))
 		}
-		_, err = io.WriteString(conn, strings.Join(lines, "\n")+"\n")
-		if lost {
-			defer conn.Close()
-			end := time.AfterFunc(10*time.Second, func() { _ = c.Process.Signal(syscall.SIGTERM) })
-			defer end.Stop()
-			return errors.Join(err, g.ends(c, out, 1))
+		if g.from == "sender" {
+			s.close()
 		}
-		g.apply(g.way, lines)
 		if err = errors.Join(err, g.becomes()); err == nil && i == 0 && g.then == "restored" {
 			err = g.save()
 		}
-		conn.Close()
-		if err != nil {
-			_ = c.Process.Signal(syscall.SIGTERM)
-			return errors.Join(err, g.ends(c, out, 143))
+		s.close()
+	}
+	return errors.Join(err, g.stops(s.run))
+}
+
+// interrupt interrupts the run after some lines and begins another one. It returns how many the model has taken.
+func (s *wayStream) interrupt(before, lines []string) (n int, err error) {
+	if s.way.from == "resumed" {
+		_, err = s.serve(slices.Concat(before, lines), 20*time.Second, 0)
+	} else {
+		err = errors.Join(s.connect(), s.send(lines))
+	}
+	if s.signal == "drained" {
+		err = errors.Join(err, until(s.drained))
+	} else {
+		time.Sleep(s.moment / 8)
+	}
+	if err = errors.Join(err, s.stops(s.run)); err != nil {
+		return 0, err
+	}
+	s.close()
+	if s.signal == "drained" {
+		n = len(lines)
+		s.apply(s.way, lines...)
+		err = s.same()
+	} else {
+		n, err = s.follows(lines)
+	}
+	if err == nil {
+		s.run, err = s.start(s.from, nil)
+	}
+	return n, err
+}
+
+// resumes serves a feed, until the database has all of it, to connections that ask for what comes after a value.
+func (s *wayStream) resumes(sent []string) error {
+	breaks := s.breaks
+	return until(func() bool {
+		served, err := s.serve(sent, 10*time.Millisecond, breaks)
+		if served && err == nil {
+			breaks = 0
+		}
+		return s.differs() == ""
+	})
+}
+
+// serve serves a connection, if one comes, lines after the value that it asks for; after some of them, 0 for all, the
+// connection breaks within a line.
+func (s *wayStream) serve(sent []string, patience time.Duration, breaks int) (served bool, err error) {
+	_ = s.l.SetDeadline(time.Now().Add(patience))
+	if err := s.connect(); err != nil {
+		return false, err
+	}
+	after := 0
+	if _, err := fmt.Fscanf(s.conn, "from %d\n", &after); err != nil && err.Error() != "unexpected newline" {
+		return true, err
+	}
+	if s.overlap && after > 0 {
+		after--
+	}
+	if sent = sent[after:]; breaks == 0 || breaks >= len(sent) {
+		return true, s.send(sent)
+	}
+	err = s.send(sent[:breaks])
+	s.write(sent[breaks][:len(sent[breaks])/2])
+	_ = s.conn.(*net.TCPConn).SetLinger(0)
+	s.conn.Close()
+	return true, err
+}
+
+// connect has the next connection.
+func (s *wayStream) connect() (err error) {
+	s.close()
+	if s.way.from == "sender" {
+		err = until(func() bool { s.conn, err = net.Dial("tcp", s.l.Addr().String()); return err == nil })
+	} else {
+		s.conn, err = s.l.Accept()
+	}
+	if s.pack = nil; err == nil && s.way.pack {
+		s.pack = gzip.NewWriter(s.conn)
+	}
+	return err
+}
+
+func (s *wayStream) close() {
+	if s.conn == nil {
+		return
+	}
+	if s.pack != nil {
+		s.pack.Close()
+	}
+	s.conn.Close()
+	s.conn = nil
+}
+
+// send sends lines, as far as the run takes them.
+func (s *wayStream) send(lines []string) error {
+	return s.write(strings.Join(lines, "\n") + "\n")
+}
+
+func (s *wayStream) write(text string) error {
+	_ = s.conn.SetWriteDeadline(time.Now().Add(time.Minute))
+	if s.pack == nil {
+		_, err := io.WriteString(s.conn, text)
+		return err
+	}
+	_, err := io.WriteString(s.pack, text)
+	return errors.Join(err, s.pack.Flush())
+}
+
+// drained reports whether the run has read all that was sent.
+func (s *wayStream) drained() bool {
+	port := fmt.Sprintf(":%04X", s.l.Addr().(*net.TCPAddr).Port)
+	for line := range strings.Lines(string(must(os.ReadFile("/proc/net/tcp")))) {
+		if f := strings.Fields(line); (strings.HasSuffix(f[1], port) || strings.HasSuffix(f[2], port)) && f[4] != "00000000:00000000" {
+			return false
 		}
 	}
-	_ = c.Process.Signal(syscall.SIGTERM)
-	return g.ends(c, out, 143)
+	return true
+}
+
+// loses demands that a run over a feed that cannot be resumed end, and say so, if the database went back: lines are lost.
+func (s *wayStream) loses(lines []string) error {
+	_ = s.l.SetDeadline(time.Now().Add(10 * time.Second))
+	if s.connect() == nil { // else a flush that was on its way has told
+		_ = s.send(lines)
+	}
+	end := time.AfterFunc(10*time.Second, func() { _ = s.run.Process.Signal(syscall.SIGTERM) })
+	defer end.Stop()
+	return s.ends(s.run, 1)
 }
