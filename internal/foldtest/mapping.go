@@ -449,6 +449,8 @@ func (m *Model) rest(t *mapping.Table, v view, fields map[string]raw, deletes bo
 	}
 	for name, x := range members {
 		switch {
+		case name == "", strings.ContainsRune(name, 0):
+			return fmt.Errorf("a field is called %q", name)
 		case used[name]:
 		case t.Rest == "reject" && t.Columns != nil:
 			return fmt.Errorf("no column takes %s", name)

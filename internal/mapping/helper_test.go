@@ -2,94 +2,19 @@ package mapping_test
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
 )
 
-func path(text string) mapping.Path {
-	p, err := mapping.ParsePath(text)
-	if err != nil {
-		panic(err)
-	}
-	return p
-}
-
-// when is the condition that all of the tests FIELD=VALUE|VALUE, FIELD!=VALUE, FIELD or !FIELD
-// hold.
-func when(tests ...string) mapping.When {
-	var all mapping.All
-	for _, t := range tests {
-		x := mapping.Test{}
-		field, values, compares := strings.Cut(t, "=")
-		if field, x.Not = strings.CutSuffix(field, "!"); compares {
-			for v := range strings.SplitSeq(values, "|") {
-				value := mapping.Value{Text: v}
-				if v == "null" {
-					value = mapping.Value{Null: true}
-				}
-				x.In = append(x.In, value)
-			}
-		} else if after, absent := strings.CutPrefix(field, "!"); absent {
-			field, x.Present = after, mapping.MustBeAbsent
-		} else {
-			x.Present = mapping.MustBePresent
-		}
-		x.Path = path(field)
-		all = append(all, x)
-	}
-	return mapping.When{all}
-}
-
-// columns are columns NAME: SOURCE; SOURCE …, separated by commas. A source is one that
-// ParseSource reads, with " if CONDITION" behind it or not, or =JSON, or meta NAME.
-func columns(text string) []mapping.Column {
-	out := []mapping.Column{}
-	depth := 0
-	parts := strings.FieldsFunc(text, func(r rune) bool {
-		switch r {
-		case '(', '{', '[':
-			depth++
-		case ')', '}', ']':
-			depth--
-		}
-		return r == ',' && depth == 0 || r == '\n'
-	})
-	for _, part := range parts {
-		if part = strings.TrimSpace(part); part == "" {
-			continue
-		}
-		name, sources, _ := strings.Cut(part, ":")
-		c := mapping.Column{Name: name}
-		for s := range strings.SplitSeq(sources, ";") {
-			c.From = append(c.From, source(strings.TrimSpace(s), name))
-		}
-		out = append(out, c)
-	}
-	return out
-}
-
-func source(text, column string) (s mapping.Source) {
-	text, condition, conditional := strings.Cut(text, " if ")
-	var err error
-	if value, constant := strings.CutPrefix(text, "="); constant {
-		s.Value = []byte(value)
-	} else if meta, is := strings.CutPrefix(text, "meta "); is {
-		s.Meta = mapping.Meta(meta)
-	} else if stamp, is := strings.CutPrefix(text, "stamp "); is {
-		s.Stamp = mapping.Stamp(stamp)
-	} else if s, err = mapping.ParseSource(text, column); err != nil {
-		panic(err)
-	}
-	if conditional {
-		s.When = when(strings.Fields(condition)...)
-	}
-	return s
-}
+// What mappings are written in.
+var path, when, columns, source = foldtest.Path, foldtest.When, foldtest.Columns, foldtest.Source
 
 // mapped returns what becomes of lines, each in a line of its own.
 func mapped(t *testing.T, m mapping.Mapping, lines ...string) string {
@@ -192,4 +117,50 @@ func want(t *testing.T, got, text string) {
 	if text = strings.Join(lines, "\n"); got != text {
 		t.Errorf("got\n%s\nwant\n%s", got, text)
 	}
+}
+
+// folded returns what becomes of lines that are folded into one set, each in a line of its own.
+func folded(t *testing.T, m mapping.Mapping, lines ...string) string {
+	t.Helper()
+	names := &feed.Names{}
+	plan, err := mapping.Compile(&m, names, schema.Limits{Untyped: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var folders fold.Folders
+	for i := range plan.Tables() {
+		table := schema.Table{Name: plan.Table(i).Name}
+		if err := plan.Fit(i, &table); err != nil {
+			t.Fatal(err)
+		}
+		o := plan.Options(i)
+		o.Log, o.MaxColumns = slog.New(slog.DiscardHandler), 1000
+		folders = append(folders, fold.NewFolder(names, table, o))
+	}
+	folders.Link()
+	if err := folders.Nest(plan); err != nil {
+		t.Fatal(err)
+	}
+	scan, scratch, set := feed.NewScanner(names), plan.NewScratch(), fold.NewSet(plan.Tables())
+	var out []string
+	for i, line := range lines {
+		var l feed.Line
+		if l.Scan(scan, nil, []byte(line)); l.Err != nil {
+			t.Fatal(l.Err)
+		}
+		at := fold.Place{Line: int64(i + 1)}
+		rows, fate, err := plan.Map(&l, at, scratch)
+		if err == nil {
+			_, err = folders.Add(set, rows, at)
+		}
+		switch _, bad := err.(*feed.Error); {
+		case bad:
+			out = append(out, "rejected: "+err.Error())
+		case err != nil:
+			t.Fatal(err)
+		default:
+			out = append(out, map[mapping.Fate]string{mapping.Ignored: "ignored", mapping.NoTable: "no table"}[fate])
+		}
+	}
+	return strings.Join(out, "\n")
 }

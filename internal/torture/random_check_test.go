@@ -31,16 +31,42 @@ func (r *running) check() error {
 		return err
 	}
 	defer db.Close()
+	var faults []string
+	fault := func(format string, args ...any) {
+		faults = append(faults, fmt.Sprintf(format, args...))
+	}
+	if r.mapping != nil {
+		if faults, err = r.checkMapping(db); err != nil {
+			return err
+		}
+	} else if err := r.checkTable(db, model, fault); err != nil {
+		return err
+	}
+	kept, err := r.rejected(db)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(kept, rejects) {
+		fault("rejected lines: %v, and should be: %v", kept, rejects)
+	}
+	if len(faults) == 0 && r.verifies() {
+		if code, out := r.verify(); code != 0 {
+			fault("verify ended with %d\n%s", code, out)
+		}
+	}
+	if len(faults) > 0 {
+		slices.Sort(faults)
+		return errors.New(strings.Join(faults[:min(len(faults), 8)], "\n"))
+	}
+	return nil
+}
+
+// checkTable compares the table with the model's.
+func (r *running) checkTable(db *sql.DB, model *foldtest.Table, fault func(format string, args ...any)) error {
 	rows := model.Rows()
 	have, columns, err := r.read(db)
 	if err != nil {
 		return err
-	}
-	var faults []string
-	fault := func(format string, args ...any) {
-		if len(faults) < 8 {
-			faults = append(faults, fmt.Sprintf(format, args...))
-		}
 	}
 	for _, c := range model.Columns {
 		if err := r.typed(c.Name); err != nil && slices.Contains(columns, c.Name) {
@@ -68,22 +94,6 @@ func (r *running) check() error {
 		if _, known := have[key]; !known {
 			fault("the table lacks the row %s", key)
 		}
-	}
-	kept, err := r.rejected(db)
-	if err != nil {
-		return err
-	}
-	if !slices.Equal(kept, rejects) {
-		fault("rejected lines: %v, and should be: %v", kept, rejects)
-	}
-	if len(faults) == 0 && r.verifies() {
-		if code, out := r.verify(); code != 0 {
-			fault("verify ended with %d\n%s", code, out)
-		}
-	}
-	if len(faults) > 0 {
-		slices.Sort(faults)
-		return errors.New(strings.Join(faults, "\n"))
 	}
 	return nil
 }
@@ -147,37 +157,59 @@ func (r *running) typed(column string) error {
 
 // read reads the table, its rows by their keys.
 func (r *running) read(db *sql.DB) (rows map[string]map[string]cell, columns []string, err error) {
-	rows = map[string]map[string]cell{}
-	kinds := map[string]string{}
-	r.types = kinds
-	describe := "SELECT name, type FROM pragma_table_xinfo('t')"
+	t, err := r.rowsOf(db, "t")
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, r.types = map[string]map[string]cell{}, t.types
+	for _, row := range t.rows {
+		key := r.keyOf(row)
+		if rows[key] != nil {
+			return nil, nil, fmt.Errorf("the table has the row %s twice", key)
+		}
+		rows[key] = row
+	}
+	return rows, t.columns, nil
+}
+
+// tableRows are those of a table, which has no columns if it is missing.
+type tableRows struct {
+	columns []string
+	types   map[string]string
+	rows    []map[string]cell
+}
+
+// rowsOf reads a table.
+func (r *running) rowsOf(db *sql.DB, table string) (t tableRows, err error) {
+	t.types = map[string]string{}
+	describe := "SELECT name, type FROM pragma_table_xinfo('" + table + "')"
 	if r.postgres {
-		describe = "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = to_regclass('t') AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
+		describe = "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = to_regclass('" + table + "') AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
 	}
 	described, err := db.Query(describe)
 	if err != nil {
-		return nil, nil, err
+		return t, err
 	}
 	defer described.Close()
 	var list []string
 	for described.Next() {
 		var name, kind string
 		if err := described.Scan(&name, &kind); err != nil {
-			return nil, nil, err
+			return t, err
 		}
-		columns, kinds[name] = append(columns, name), kind
+		t.columns, t.types[name] = append(t.columns, name), kind
 		if r.postgres {
 			list = append(list, quote(name)+"::text", "''")
 		} else {
 			list = append(list, "+"+quote(name), "typeof("+quote(name)+")")
 		}
 	}
-	if len(columns) == 0 {
-		return rows, nil, described.Err()
+	if len(t.columns) == 0 {
+		return t, described.Err()
 	}
-	found, err := db.Query("SELECT " + strings.Join(list, ", ") + " FROM t")
+	found, err := db.Query("SELECT " + strings.Join(list, ", ") + " FROM " + table)
 	if err != nil {
-		return nil, nil, err
+		return t, err
 	}
 	defer found.Close()
 	for found.Next() {
@@ -186,19 +218,15 @@ func (r *running) read(db *sql.DB) (rows map[string]map[string]cell, columns []s
 			into[i] = &values[i]
 		}
 		if err := found.Scan(into...); err != nil {
-			return nil, nil, err
+			return t, err
 		}
 		row := map[string]cell{}
-		for i, name := range columns {
-			row[name] = newCell(values[2*i], fmt.Sprint(values[2*i+1]), kinds[name])
+		for i, name := range t.columns {
+			row[name] = newCell(values[2*i], fmt.Sprint(values[2*i+1]), t.types[name])
 		}
-		key := r.keyOf(row)
-		if rows[key] != nil {
-			return nil, nil, fmt.Errorf("the table has the row %s twice", key)
-		}
-		rows[key] = row
+		t.rows = append(t.rows, row)
 	}
-	return rows, columns, found.Err()
+	return t, found.Err()
 }
 
 // newCell makes a cell of what a driver returns.
@@ -214,6 +242,9 @@ func newCell(v any, storage, kind string) cell {
 	case float64:
 		return cell{"real", strconv.FormatFloat(v, 'g', -1, 64)}
 	case []byte:
+		if storage == "blob" {
+			return cell{storage, fmt.Sprintf(`\x%x`, v)}
+		}
 		return cell{storage, string(v)}
 	}
 	text := fmt.Sprint(v)

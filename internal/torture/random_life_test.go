@@ -96,7 +96,7 @@ func (r *running) expect(want int, args ...string) error {
 func (r *running) again(flag string) error {
 	r.fromStart()
 	whole := r.kills == 0 && slices.Contains(r.flags, "100000") && !slices.Contains(r.flags, "--batch-period") && len(r.files[0]) == 1 && len(r.appended) == 0 &&
-		r.writers == 1 && r.life.kind == "from the start" && !r.rules.FillOnly && r.table == nil
+		r.writers == 1 && r.life.kind == "from the start" && !r.rules.FillOnly && r.table == nil && r.mapping == nil
 	for w := range r.writers {
 		r.extra = []string{flag}
 		err := r.sync(w, 0)

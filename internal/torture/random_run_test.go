@@ -58,6 +58,7 @@ type running struct {
 
 	types    map[string]string // of the table's columns, when it was read last
 	fold     *foldtest.Table   // what the files hold so far
+	mapped   mappedModel       // the same of a config file's tables
 	applied  map[string]int    // lines of each file
 	accepted map[string]int    // those that were no rejects
 	bad      []string
@@ -65,7 +66,11 @@ type running struct {
 
 // model folds what the files hold and it has not folded yet.
 func (r *running) model() (t *foldtest.Table, rejects []string) {
-	if r.fold == nil {
+	switch {
+	case r.mapping != nil && r.mapped.Model == nil:
+		r.fromStart()
+		r.mapped.Model = foldtest.NewModel(r.mapping, !r.postgres)
+	case r.mapping == nil && r.fold == nil:
 		r.fromStart()
 		if r.table == nil {
 			r.fold = foldtest.NewTable(r.rules, r.limits())
@@ -79,7 +84,7 @@ func (r *running) model() (t *foldtest.Table, rejects []string) {
 			name := r.file(w, p)
 			for ; r.applied[name] < len(lines); r.applied[name]++ {
 				line := lines[r.applied[name]]
-				if err := r.fold.Apply([]byte(line)); err != nil {
+				if err := r.apply(w, p, r.applied[name]); err != nil {
 					r.bad = append(r.bad, fmt.Sprintf("%s:%d", name, r.applied[name]+1))
 				} else if strings.TrimSpace(line) != "" {
 					r.accepted[name]++
@@ -89,6 +94,20 @@ func (r *running) model() (t *foldtest.Table, rejects []string) {
 	}
 	slices.Sort(r.bad)
 	return r.fold, r.bad
+}
+
+// apply has the model fold a line of a file.
+func (r *running) apply(writer, part, i int) error {
+	before := r.files[writer][part][:i]
+	line := r.files[writer][part][i]
+	if r.mapping == nil {
+		return r.fold.Apply([]byte(line))
+	}
+	if r.stdin {
+		before = slices.Concat(slices.Concat(r.files[writer][:part]...), before)
+	}
+	_, err := r.mapped.Apply(line, int64(len(before)+1), int64(len(strings.Join(append(before[:len(before):len(before)], ""), "\n"))))
+	return err
 }
 
 // fromStart has the model fold all files again, over what it has.
@@ -102,6 +121,9 @@ func (r *running) all() error {
 		if err := r.exec(r.table.make(r.randomCase)...); err != nil {
 			return err
 		}
+	}
+	if err := os.WriteFile(filepath.Join(r.dir, configFile), []byte(r.config), 0o600); err != nil {
+		return err
 	}
 	if err := r.write(); err != nil {
 		return err
@@ -200,6 +222,10 @@ func (r *running) count() error {
 		return nil
 	}
 	model, rejects := r.model()
+	rows := 0
+	if model != nil {
+		rows = len(model.Rows())
+	}
 	sum := counts{}
 	for _, n := range r.counts {
 		sum.Inserted += n.Inserted
@@ -213,7 +239,7 @@ func (r *running) count() error {
 		}
 	}
 	again := sum.Lines > 0 && r.writers > 1 // one may read again what another's change to the table has made void
-	if rows := len(model.Rows()); sum.Inserted-sum.Deleted != rows || sum.Rejected != len(rejects) && !(again && sum.Rejected > len(rejects)) {
+	if model != nil && sum.Inserted-sum.Deleted != rows || sum.Rejected != len(rejects) && !(again && sum.Rejected > len(rejects)) {
 		return fmt.Errorf("the summary is wrong: %+v, and should be of %d rows and %d rejected lines", r.counts, rows, len(rejects))
 	}
 	return nil
@@ -238,7 +264,7 @@ func (r *running) exec(statements ...string) error {
 
 func (r *running) open() (*sql.DB, error) {
 	if r.postgres {
-		return sql.Open("pgx", r.to)
+		return sql.Open("pgx", r.to+"&timezone=UTC")
 	}
 	return sql.Open("sqlite", "file:"+filepath.Join(r.dir, r.to)+"?_pragma=busy_timeout(20000)")
 }

@@ -12,15 +12,15 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/foldtest"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// TestRandom runs the program on random feeds, into tables that it makes and into those
-// of a user, with random settings, killed or not, by one run or by two at once, and
-// demands that the table be the fold that package foldtest makes of the feed, and that
-// each bad line be kept once.
+// TestRandom runs the program on random feeds, into a table that it makes or one of a user, or into those of a random
+// config file, with random settings, killed or not, by one run or by two at once, and demands that the tables be the
+// fold that package foldtest makes of the feed, and that each bad line be kept once.
 func TestRandom(t *testing.T) {
 	n := testcheck.Rounds(15, 100*tortured())
 	for _, kind := range []string{"sqlite", "postgres"} {
@@ -28,7 +28,7 @@ func TestRandom(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, kind)
 			sinktest.Seeds(t, uint64(n), func(t *testing.T, rnd *rand.Rand) {
-				c := drawCase(rnd, kind == "postgres")
+				c := drawCase(rnd, kind == "postgres", t.TempDir())
 				err := b.run(c)
 				if err == nil {
 					return
@@ -86,8 +86,11 @@ func (b *bench) open(t *testing.T) {
 type randomCase struct {
 	postgres bool
 	rules    foldtest.Rules
-	keys     []string   // how the parts of the key are spelled
-	table    *userTable // nil where weir makes it
+	keys     []string         // how the parts of the key are spelled
+	table    *userTable       // nil where weir makes it
+	mapping  *mapping.Mapping // of a config file, instead of rules, keys and a table
+	config   string           // that file
+	messages *mappingDraw     // its feed
 	writers  int
 	files    [][][]string // of each writer, their lines
 	appended []string     // to the last file of the first writer, later
@@ -105,10 +108,21 @@ type randomCase struct {
 	life     life
 }
 
-func drawCase(rnd *rand.Rand, postgres bool) *randomCase {
+func drawCase(rnd *rand.Rand, postgres bool, dir string) *randomCase {
 	c := &randomCase{postgres: postgres, writers: 1, rejects: "table"}
+	c.rules.Key, c.rules.MaxColumns = []string{"id"}, 500
+	if rnd.IntN(3) == 0 {
+		c.drawMapping(rnd, filepath.Join(dir, configFile))
+	} else {
+		c.drawRules(rnd)
+	}
+	c.drawRuns(rnd)
+	return c
+}
+
+// drawRules has a case be about one table.
+func (c *randomCase) drawRules(rnd *rand.Rand) {
 	r := &c.rules
-	r.Key, r.MaxColumns = []string{"id"}, 500
 	if rnd.IntN(5) == 0 {
 		r.Key = []string{"id", "k"}
 	}
@@ -145,6 +159,10 @@ func drawCase(rnd *rand.Rand, postgres bool) *randomCase {
 	} else if rnd.IntN(10) == 0 && c.writers == 1 && !r.RowScope {
 		r.MaxColumns = rnd.IntN(8)
 	}
+}
+
+// drawRuns draws how runs read a feed, and the feed.
+func (c *randomCase) drawRuns(rnd *rand.Rand) {
 	c.flags = append(c.flags, "--batch-rows", pick(rnd, []string{"1", "2", "7", "100", "100000"}))
 	if rnd.IntN(4) == 0 {
 		c.flags = append(c.flags, "--prefetch", "on")
@@ -173,12 +191,9 @@ func drawCase(rnd *rand.Rand, postgres bool) *randomCase {
 		c.flags = append(c.flags, "--batch-period", "5ms")
 	}
 	c.drawFiles(rnd, n)
-	return c
 }
 
 func (c *randomCase) drawFiles(rnd *rand.Rand, n int) {
-	columns, kind := drawColumns(rnd, c)
-	versions := c.versions(rnd, c.writers*n)
 	parts := 1
 	switch k := rnd.IntN(10); {
 	case k < 2 && c.writers == 1:
@@ -189,6 +204,20 @@ func (c *randomCase) drawFiles(rnd *rand.Rand, n int) {
 	case k == 3 && !c.late:
 		c.pack = pick(rnd, []string{"gz", "zst"})
 	}
+	c.noEnd = rnd.IntN(10) == 0
+	appends := c.pack == "" && !c.stdin && !c.noEnd && c.writers == 1
+	if c.mapping != nil {
+		c.files = [][][]string{split(c.messages.lines(n), min(parts, n))}
+		if appends && rnd.IntN(2) == 0 {
+			c.appended = c.messages.lines(1 + rnd.IntN(20))
+		}
+		if !c.stdin && rnd.IntN(4) == 0 {
+			c.life.kind = "from the start"
+		}
+		return
+	}
+	columns, kind := drawColumns(rnd, c)
+	versions := c.versions(rnd, c.writers*n)
 	for w := range c.writers {
 		s := &feedSource{rnd: rnd, c: c, columns: columns, kind: kind, version: versions[w*n : (w+1)*n], writer: w}
 		lines := s.lines(n)
@@ -208,10 +237,7 @@ func (c *randomCase) drawFiles(rnd *rand.Rand, n int) {
 				}
 			}
 		}
-		var files [][]string
-		for p := range parts {
-			files = append(files, lines[p*len(lines)/parts:(p+1)*len(lines)/parts])
-		}
+		files := split(lines, parts)
 		for i, f := range files {
 			if bad := len(f) > 0 && foldtest.NewTable(c.rules, foldtest.Limits{}).Apply([]byte(f[0])) != nil; bad || len(f) == 0 {
 				files[i] = append([]string{s.line(0, 5)}, f...) // with the version of the first line
@@ -219,10 +245,9 @@ func (c *randomCase) drawFiles(rnd *rand.Rand, n int) {
 		}
 		c.files = append(c.files, files)
 	}
-	c.noEnd = rnd.IntN(10) == 0
 	later := &feedSource{rnd: rnd, c: c, columns: columns, kind: kind, version: c.versions(rnd, 20)}
 	c.drawLife(rnd, later)
-	if c.pack == "" && !c.stdin && !c.noEnd && c.writers == 1 && rnd.IntN(5) == 0 {
+	if appends && rnd.IntN(5) == 0 {
 		c.appended = later.lines(1 + rnd.IntN(20))
 		if c.rules.Columns != "" {
 		} else if c.table == nil && rnd.IntN(3) == 0 {
@@ -233,9 +258,18 @@ func (c *randomCase) drawFiles(rnd *rand.Rand, n int) {
 	}
 }
 
+// split makes parts of lines.
+func split(lines []string, parts int) (files [][]string) {
+	for p := range parts {
+		files = append(files, lines[p*len(lines)/parts:(p+1)*len(lines)/parts])
+	}
+	return files
+}
+
 // String is the case as somebody would write it down who wants to see it again.
 func (c *randomCase) String() string {
 	var b strings.Builder
+	b.WriteString(c.config)
 	if c.table != nil {
 		for _, s := range c.table.make(c) {
 			fmt.Fprintf(&b, "%s;\n", s)
@@ -270,8 +304,13 @@ func (c *randomCase) file(writer, part int) string {
 	return name
 }
 
+const configFile = "weir.yaml"
+
 // foldArgs are the flags of the fold, which verify takes too.
 func (c *randomCase) foldArgs(to string) []string {
+	if c.mapping != nil {
+		return []string{"--config", configFile, "--to", to}
+	}
 	r := &c.rules
 	args := []string{"--table", "t", "--to", to, "--key", strings.Join(r.Key, ",")}
 	if r.KeepNull {

@@ -25,13 +25,16 @@ func (r *running) verifies() bool {
 	if r.rules.MaxColumns != 500 && notYet["verify where few columns are added"] {
 		return false
 	}
+	if r.mapping != nil && r.messages.fleet { // deletes that references refuse
+		return false
+	}
 	return !r.blind && (r.table == nil || !r.table.linked && !slices.ContainsFunc(r.table.columns, func(w userColumn) bool { return w.wrong != "" || w.named }))
 }
 
 // spoil changes one value of a table that weir made, or removes a row, and demands that
 // verify find it.
 func (r *running) spoil() error {
-	if r.table != nil || !r.verifies() {
+	if r.table != nil || r.mapping != nil || !r.verifies() {
 		return nil
 	}
 	db, err := r.open()

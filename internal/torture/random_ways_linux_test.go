@@ -86,15 +86,19 @@ func (w *way) String() string {
 
 func drawWay(rnd *rand.Rand) *way {
 	w := &way{from: pick(rnd, []string{"files", "files", "stdin", "sender", "feed", "resumed"}), maxLine: pick(rnd, []int{2 << 10, 20_000, 64_000, 1 << 20})}
-	w.flags = []string{"--batch-rows", pick(rnd, []string{"1", "2", "7", "100000"}), "--max-line", fmt.Sprint(w.maxLine), "--buffer", "8MiB", "--batch-period", "20ms", "--synchronous", "off", "--retry-for", "5s"}
+	w.flags = []string{"--batch-rows", pick(rnd, []string{"1", "2", "7", "100000"}), "--max-line", fmt.Sprint(w.maxLine), "--buffer", "8MiB", "--synchronous", "off", "--retry-for", "5s"}
 	w.pack, w.rotated, w.overlap = rnd.IntN(2) == 0, rnd.IntN(2) == 0, rnd.IntN(3) == 0
-	w.signal, w.moment = pick(rnd, []string{"", "drained", "anytime"}), time.Duration(rnd.IntN(150))*time.Millisecond
-	w.then = pick(rnd, []string{"", "dropped", "restored"})
+	w.signal, w.moment = pick(rnd, []string{"", "", "drained", "anytime"}), time.Duration(rnd.IntN(150))*time.Millisecond
+	if w.then = pick(rnd, []string{"", "restored"}); w.from == "files" && rnd.IntN(3) == 0 {
+		w.then = "dropped"
+	}
 	if w.from == "resumed" {
 		w.flags = append(w.flags, "--init", "from {{.resume}}", "--resume-field", "t")
 		w.breaks = rnd.IntN(30)
 	}
-	if w.from == "files" && rnd.IntN(4) == 0 {
+	if w.from != "files" { // whose batches are as large as memory allows
+		w.flags = append(w.flags, "--batch-period", "20ms")
+	} else if rnd.IntN(4) == 0 {
 		w.empty = 1500
 	}
 	many, t := rnd.IntN(8) == 0 && w.maxLine < 1<<20, 0
@@ -127,7 +131,7 @@ func wayLine(rnd *rand.Rand, maxLine int) string {
 	case 0, 1:
 		return fmt.Sprintf(`"plane":"P%d","op":"D"}`, plane)
 	case 2:
-		return fmt.Sprintf(`"flight":"F%d%d","reg":"P%[1]d"}`, plane, rnd.IntN(3))
+		return fmt.Sprintf(`"flight":"F%d","reg":"P%d"}`, rnd.IntN(6), plane)
 	case 3:
 		return fmt.Sprintf(`"plane":"P%d","s":"%s"}`, plane, strings.Repeat("x", rnd.IntN(min(3*maxLine, 100_000))))
 	}
@@ -147,7 +151,7 @@ type wayModel struct {
 
 func newWayModel() *wayModel { return &wayModel{map[string]string{}, map[string]string{}, 0} }
 
-func (m *wayModel) apply(w *way, lines ...string) {
+func (m *wayModel) takes(w *way, lines ...string) {
 	for _, l := range lines {
 		f := wayFields(l)
 		plane, named := f["plane"], slices.Contains(slices.Collect(maps.Values(m.flights)), f["plane"])
@@ -288,12 +292,8 @@ func (g *aWay) same() error {
 
 // becomes waits until the database is as the model says.
 func (g *aWay) becomes() error {
-	for end := time.Now().Add(20 * time.Second); g.differs() != ""; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			return g.same()
-		}
-	}
-	return nil
+	_ = until(func() bool { return g.differs() == "" })
+	return g.same()
 }
 
 // follows has the model take lines until the database is as it says: it has a part of them, from the first on.
@@ -302,7 +302,7 @@ func (g *aWay) follows(lines []string) (n int, err error) {
 		if n == len(lines) {
 			return n, fmt.Errorf("the lines of a run that was interrupted: %w", g.same())
 		}
-		g.apply(g.way, lines[n])
+		g.takes(g.way, lines[n])
 	}
 	return n, nil
 }
@@ -397,7 +397,7 @@ func (g *aWay) files() error {
 				g.wayModel = kept
 			}
 		}
-		g.apply(g.way, lines...)
+		g.takes(g.way, lines...)
 		if g.signal != "" {
 			run, err := g.start("f*.jsonl", nil)
 			time.Sleep(g.moment)
@@ -464,7 +464,7 @@ func (g *aWay) stdins() error {
 		in.Close()
 		w.Close()
 		if whole := strings.LastIndexByte(feed[:read], '\n') + 1; whole > applied {
-			g.apply(g.way, strings.Split(feed[applied:whole-1], "\n")...)
+			g.takes(g.way, strings.Split(feed[applied:whole-1], "\n")...)
 			applied = whole
 		}
 		if err = errors.Join(err, g.same()); err == nil && i == 0 && g.then == "restored" {
@@ -526,8 +526,8 @@ func (g *aWay) streams() (err error) {
 	for i := 0; i < len(g.rounds) && err == nil; i++ {
 		lines := g.rounds[i]
 		sent = append(sent, lines...)
-		if g.then == "restored" && g.from != "sender" && i == len(g.rounds)-1 {
-			if err = g.restore(); err == nil && g.from == "feed" {
+		if g.then == "restored" && i == len(g.rounds)-1 {
+			if err = g.restore(); err == nil && g.from != "resumed" {
 				return s.loses(lines[len(lines)-3:])
 			}
 		}
@@ -537,7 +537,7 @@ func (g *aWay) streams() (err error) {
 				lines = lines[n:]
 			}
 		}
-		g.apply(g.way, lines...)
+		g.takes(g.way, lines...)
 		if g.from == "resumed" {
 			err = errors.Join(err, s.resumes(sent))
 		} else {
@@ -572,7 +572,7 @@ func (s *wayStream) interrupt(before, lines []string) (n int, err error) {
 	s.close()
 	if s.signal == "drained" {
 		n = len(lines)
-		s.apply(s.way, lines...)
+		s.takes(s.way, lines...)
 		err = s.same()
 	} else {
 		n, err = s.follows(lines)
@@ -670,7 +670,7 @@ func (s *wayStream) drained() bool {
 	return true
 }
 
-// loses demands that a run over a feed that cannot be resumed end, and say so, if the database went back: lines are lost.
+// loses demands that a run end, and say so, if the database went back and what it read cannot be read again.
 func (s *wayStream) loses(lines []string) error {
 	_ = s.l.SetDeadline(time.Now().Add(10 * time.Second))
 	if s.connect() == nil { // else a flush that was on its way has told
