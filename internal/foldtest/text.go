@@ -89,4 +89,3 @@ func Source(text, column string) (s mapping.Source) {
 	}
 	return s
 }
-
