@@ -46,7 +46,7 @@ type look struct {
 	hasSchema                     bool
 	head                          [][]byte
 	columns, indexes, foreignKeys result
-	replaced                      bool // or dropped, while it was read
+	replaced                      bool // or made, or dropped, while it was read
 }
 
 // readRelations reads tables as they are at one moment: what weir keeps of their columns goes with
@@ -143,8 +143,8 @@ func (l *look) take(r []result) {
 		l.ident = identOf(string(l.head[2]), rel) // that the search path leads to
 		l.oid, l.unlogged = string(l.head[7]), string(l.head[8]) == "u"
 		l.marked = l.unlogged && string(l.head[12]) == "t"
-		l.replaced = string(r[5].rows[0][0]) != l.oid
 	}
+	l.replaced = string(r[5].rows[0][0]) != l.oid
 }
 
 // relationOf is a table by what the catalogs and weir's own tables have of it.

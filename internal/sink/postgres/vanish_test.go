@@ -2,9 +2,13 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/testpg"
@@ -36,5 +40,37 @@ func TestTables_DroppedMeanwhile(t *testing.T) {
 		if seen[table.Exists]++; table.Exists && (len(table.Columns) != 2 || len(table.Key) != 1 || !table.HasConstraints || table.Columns[0].Default == "") {
 			t.Fatalf("half of the table was read: %+v", table)
 		}
+	}
+}
+
+// TestTables_ReplacedAllTheTime: reading a table that another session keeps replacing ends with an error, which can be
+// retried, after some tries. It is never taken for one that does not exist.
+func TestTables_ReplacedAllTheTime(t *testing.T) {
+	url := testpg.New(t)
+	other, db := connect(t, url), connect(t, url).Open(t)
+	other.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY)")
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = other.conn.Exec(ctx, "DO $$ BEGIN LOOP DROP TABLE t; CREATE TABLE t (id integer PRIMARY KEY); COMMIT; END LOOP; END $$", pgx.QueryExecModeSimpleProtocol)
+	}()
+	defer func() { stop(); <-ended }()
+	var wanted []sink.TableKey
+	for i := range 50 { // so that it takes long
+		wanted = append(wanted, sink.TableKey{Name: fmt.Sprint("other ", i)})
+	}
+	wanted = append(wanted, sink.TableKey{Name: "t"})
+	within, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for reads := 1; ; reads++ {
+		tables, err := db.Tables(within, wanted...)
+		if err == nil && tables[len(wanted)-1].Exists { // it was fast enough
+			continue
+		}
+		if failed, ok := errors.AsType[*sink.Error](err); !ok || failed.Class != sink.Transient || failed.Reason != "locked" {
+			t.Errorf("read %d ended with %v", reads, err)
+		}
+		return
 	}
 }
