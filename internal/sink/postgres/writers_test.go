@@ -130,6 +130,33 @@ func TestWriters_Sets(t *testing.T) {
 	}
 }
 
+// TestWriters_TablesInAnotherOrder has two runs write the sets of two tables, which their mappings name in opposite
+// orders: nobody waits in a circle.
+func TestWriters_TablesInAnotherOrder(t *testing.T) {
+	const flushes = 300
+	db := connect(t, testpg.New(t))
+	one, other := sinktest.Baskets(t, "a", "b"), sinktest.Baskets(t, "b", "a")
+	first := sinktest.BeginNested(t, db, one, false)
+	first.Flush(`{"id":1,"a":[{"sku":"x"}],"b":[{"sku":"x"}]}`)
+	first.End()
+	var again retries
+	var wg sync.WaitGroup
+	for w, m := range []*mapping.Mapping{one, other} {
+		n := sinktest.BeginNestedJob(t, db, fmt.Sprint("job ", w), m, false)
+		n.Sink = sink.Retry(n.Sink, time.Minute, again.add)
+		wg.Go(func() {
+			for k := range flushes {
+				n.Flush(fmt.Sprintf(`{"id":1,"a":[{"sku":"%d"}],"b":[{"sku":"%d"}]}`, w*flushes+k, w*flushes+k))
+			}
+		})
+	}
+	wg.Wait()
+	if deadlocks := db.one(t, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); deadlocks != "0" || len(again.reasons) > 0 {
+		t.Errorf("%s deadlocks; tried again for %v", deadlocks, again.reasons)
+	}
+	sinktest.Expect(t, db, "SELECT count(DISTINCT s.sku) FROM (SELECT sku FROM a UNION ALL SELECT sku FROM b) s", "1")
+}
+
 // threeWriters has three runs flush at the same time, each that often, what write folds for one of
 // them with a value of its own. It returns why flushes were retried.
 func threeWriters(t *testing.T, db *database, m *mapping.Mapping, flushes int, write func(n *sinktest.Nested, rnd *rand.Rand, writer, value int)) []string {

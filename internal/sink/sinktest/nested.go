@@ -195,6 +195,16 @@ func Shop(t *testing.T) *mapping.Mapping {
 	}}
 }
 
+// Baskets maps messages to baskets with sets, which are arrays of the same names, in the order that is given.
+func Baskets(t *testing.T, sets ...string) *mapping.Mapping {
+	t.Helper()
+	m := &mapping.Mapping{Tables: []mapping.Table{{Name: "baskets", Key: []string{"id"}, Columns: columnsOf(t, "id: as integer")}}}
+	for _, name := range sets {
+		m.Tables = append(m.Tables, mapping.Table{Name: name, Of: "baskets", Each: pathOf(t, name), Key: []string{"sku"}, Parent: map[string]string{"id": "basket"}, Columns: columnsOf(t, "sku: as text")})
+	}
+	return m
+}
+
 // MergedShop is the shop with items and taxes that are updates.
 func MergedShop(t *testing.T) *mapping.Mapping {
 	t.Helper()
