@@ -74,13 +74,24 @@ func TestStalled_FlushWaitsForALock(t *testing.T) {
 	continues(l, run, text)
 }
 
-// The disk of a capture is full, without a spool: reading pauses, and the capture's disk is named.
-func TestStalled_CaptureDiskIsFull(t *testing.T) {
+// The disk of a spool, or of a capture without a spool, is full: reading pauses, and that disk is named.
+func TestStalled_DiskIsFull(t *testing.T) {
+	for flag, is := range map[string]struct{ cause, text string }{
+		"--spool":   {"spool_disk_full", "the spool's disk is full: reading pauses until it has room"},
+		"--capture": {"capture_disk_full", "the capture's disk is full: reading pauses until it has room"},
+	} {
+		t.Run(flag, func(t *testing.T) { diskIsFull(t, flag, is.cause, is.text) })
+	}
+}
+
+// diskIsFull fills the disk of the folder that a flag names while a sender sends lines, and has room again later.
+func diskIsFull(t *testing.T, flag, cause, text string) {
+	t.Helper()
 	l := testweir.New(t, "t.db")
-	disk := l.Path("captures")
+	disk := l.Path("disk")
 	l.Check(os.Mkdir(disk, 0o700))
 	smallDisk(t, disk, 4)
-	run := l.Start("sync", "tcp-listen://127.0.0.1:0", "--table", "t", "--to", l.To, "--capture", disk, "--metrics-addr", "127.0.0.1:0")
+	run := l.Start("sync", "tcp-listen://127.0.0.1:0", "--table", "t", "--to", l.To, flag, disk, "--metrics-addr", "127.0.0.1:0")
 	addr := run.Serves()
 	other := filepath.Join(disk, "other")
 	if err := os.WriteFile(other, make([]byte, 8<<20), 0o600); err == nil {
@@ -94,8 +105,7 @@ func TestStalled_CaptureDiskIsFull(t *testing.T) {
 		_, err := fmt.Fprintf(conn, `{"id":%d,"text":%q}`+"\n", n, strings.Repeat("x", 100))
 		l.Check(err)
 	}
-	const text = "the capture's disk is full: reading pauses until it has room"
-	stalls(l, run, "capture_disk_full", text)
+	stalls(l, run, cause, text)
 	l.Check(os.Remove(other))
 	continues(l, run, text)
 	l.Becomes(fmt.Sprint(lines), "SELECT count(*) FROM t")
