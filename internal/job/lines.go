@@ -22,6 +22,9 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	if e.Restart {
 		r.line, r.first = 0, false // what was read before is good, whatever comes now
 	}
+	if e.failed != nil {
+		return e.failed
+	}
 	if r.first && len(e.Data) > 0 {
 		r.first = false
 		if f := formatOf(e, rd.Source.Follow); f != nil {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"time"
 
 	"github.com/weirsync/weir/internal/source"
@@ -70,6 +72,9 @@ func (rd *reader) fill(reading, flushing context.Context) error {
 		case err == nil || err == errDue:
 		case flushing.Err() != nil:
 			return nil // the flusher has the error
+		case errors.As(err, new(*source.PanicError)):
+			rd.failed = err // the set may have half of a message
+			return nil
 		default:
 			// What was read before it went wrong is good, and is written: so the
 			// error must not end the flusher.
@@ -165,11 +170,28 @@ func (rd *reader) handle(flushing context.Context, e *event) error {
 		e.lane.progress.Remove()
 		return rd.claims.Drop(flushing, e.lane.name)
 	}
-	err := rd.foldBlock(flushing, e)
-	if err == errTorn {
+	was := e.lane.reading.read
+	err := source.Guard(func() error { return rd.foldBlock(flushing, e) })
+	switch {
+	case err == errTorn:
 		return nil // it is the lane's last
+	case errors.As(err, new(*source.PanicError)):
+		return e.panicked(e.lane.reading.read-was, err)
 	}
 	return err
+}
+
+// panicked is the error of a panic that ended the scan or the fold of a block, of which so many lines were folded.
+func (e *event) panicked(folded int64, err error) error {
+	l, r := e.lane, &e.lane.reading
+	n, _ := e.Lines(math.MaxInt)
+	l.progress.Read(folded, 0, false, time.Time{})
+	l.leave(int64(n)-folded, e.size(len(e.Data)))
+	what, first, last := "line", r.line+1, r.line-folded+int64(n)
+	if e.Records != nil {
+		what, first, last = "offset", e.Records[folded].Offset, e.Records[n-1].Offset
+	}
+	return fmt.Errorf("%s %ss %d to %d: weir itself failed on one of them, and none was written; please report it with the %s: %w", l.name, what, first, last, what, err)
 }
 
 // beginLane begins to read a lane that was opened.

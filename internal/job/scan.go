@@ -23,6 +23,7 @@ type event struct {
 	fields        []feed.Field  // of all lines
 	ready         chan struct{} // takes one value when the block is scanned
 	folded        chan struct{} // closed when the block, a long one, is folded
+	failed        error         // of the scan
 }
 
 // maxScanners is how many blocks are scanned at a time at most. The fold, which one
@@ -60,7 +61,7 @@ func (p *scanPool) run(produce func() error) {
 	for _, scan := range p.scanners {
 		scanning.Go(func() {
 			for e := range p.work {
-				e.scan(scan)
+				e.failed = source.Guard(func() error { e.scan(scan); return nil })
 				e.ready <- struct{}{}
 			}
 		})

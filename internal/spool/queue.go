@@ -221,7 +221,7 @@ func (q *Queue) Run(ctx context.Context) {
 		defer cancel()
 		defer context.AfterFunc(q.stopped, cancel)()
 	}
-	q.handover.finish(q.intake.run(ctx, waits))
+	q.handover.finish(source.Guard(func() error { return q.intake.run(ctx, waits) }))
 	close(q.taken)
 	select {
 	case <-q.handover.over:

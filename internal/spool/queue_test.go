@@ -547,3 +547,13 @@ func TestQueue_AnyPace(t *testing.T) {
 		})
 	})
 }
+
+// TestQueue_PanicOfTheIntake: what panics while lines are looked at ends the queue with an error, not the process.
+func TestQueue_PanicOfTheIntake(t *testing.T) {
+	s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}, LastResume: func([]byte) string { panic("a fault of weir") }})
+	s.send("1\n")
+	if _, err := s.q.Next(t.Context()); !errors.As(err, new(*source.PanicError)) {
+		t.Errorf("the queue ends with %v", err)
+	}
+	s.end()
+}
