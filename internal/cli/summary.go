@@ -31,6 +31,8 @@ type summary struct {
 	NoTable  map[string]int64 `json:"no_table,omitempty"` // messages that no table takes
 	// Mismatches are values that were no object, or no array, where a path steps into one.
 	Mismatches map[string]int64 `json:"path_mismatches,omitempty"`
+	// Lost are values that were not kept, by TABLE.COLUMN or TABLE.FIELD.
+	Lost map[string]int64 `json:"lost_values,omitempty"`
 	// Unmet are the fields that options name and no message has had.
 	Unmet   []string       `json:"unmet_fields,omitempty"`
 	Batches int64          `json:"batches"`
@@ -60,7 +62,7 @@ type tableCounts struct {
 func newSummary(did *progress.Snapshot, sources []string) *summary {
 	total := did.Total()
 	s := &summary{Sources: sources, Lines: did.Lines, Uncommitted: did.Pending, Bytes: did.Bytes, tableCounts: countsOf(&total), Rejected: did.Rejected,
-		Mismatches: did.Mismatches, Batches: did.Batches, Seconds: time.Since(did.Start).Seconds()}
+		Mismatches: did.Mismatches, Lost: did.Lost, Batches: did.Batches, Seconds: time.Since(did.Start).Seconds()}
 	s.Rate = float64(s.Lines) / s.Seconds
 	if len(did.Tables) == 1 {
 		s.Table = did.Tables[0].Name
@@ -117,6 +119,9 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 	}
 	if len(s.Mismatches) > 0 {
 		e.log.Info(mismatched(s.Mismatches))
+	}
+	if len(s.Lost) > 0 {
+		e.log.Warn("values that were not kept: " + someOf(s.Lost))
 	}
 	e.tellUnmet(p.Unmet())
 	if s.Rejected > 0 && o.rejects != "fail" { // whose error names the line

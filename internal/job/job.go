@@ -373,7 +373,7 @@ func (r *run) fold(tables []schema.Table, caps sink.Caps) (err error) {
 			return err
 		}
 		if m, ok := r.mapper.(*planned); ok {
-			m.log, m.scratch.LeftOut = r.Log, m.warnLeftOut
+			m.log, m.scratch.Lost = r.Log, m.lose
 		}
 	}
 	fitted, err := r.fit(tables, caps.Limits)
@@ -493,6 +493,14 @@ func (r *run) mismatches() map[string]int64 {
 		all[path] += n
 	}
 	return all
+}
+
+// lost returns how many values were not kept, by TABLE.COLUMN or TABLE.FIELD; nil: none.
+func (r *run) lost() map[string]int64 {
+	if m, ok := r.mapper.(*planned); ok && len(m.lost) > 0 {
+		return maps.Clone(m.lost)
+	}
+	return nil
 }
 
 // maxRewinds is how often a run rewinds in a row: until a minute (calm) passes without a

@@ -31,7 +31,7 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 	}
 	// Each attempt compiles the mapping again for its tables, as they are then.
 	var added []*addedTable
-	counts := &unmatched{noTable: map[string]int64{}, leftOut: map[[2]string]bool{}}
+	counts := &unmatched{noTable: map[string]int64{}, lost: map[string]int64{}}
 	c.NewMapper = func(names *feed.Names, limits schema.Limits) (Mapper, error) {
 		if plan, err = mapping.Compile(m, names, limits); err != nil {
 			return nil, err
@@ -121,10 +121,10 @@ type planned struct {
 
 // unmatched counts the messages that are for no table, in all attempts of a run.
 type unmatched struct {
-	warned  bool               // of messages that are ignored
-	leftOut map[[2]string]bool // columns that a warning named, with their tables
+	warned  bool // of messages that are ignored
 	ignored int64
 	noTable map[string]int64 // by what they have where the conditions of the tables look
+	lost    map[string]int64 // values that were not kept, by TABLE.COLUMN or TABLE.FIELD
 }
 
 // Beyond maxValues, all are otherValues.
@@ -133,12 +133,17 @@ const (
 	otherValues = "other values"
 )
 
-// warnLeftOut warns once that a column of a table has lost a value.
-func (m *planned) warnLeftOut(table, column string) {
-	if of := [2]string{table, column}; !m.leftOut[of] {
-		m.leftOut[of] = true
-		m.log.Warn(fmt.Sprintf("table %q: a message that changes the key of a row has no value for the column %q: the row has none there now. Let the source send whole rows (Postgres: REPLICA IDENTITY FULL)", table, column))
+// lose counts a value that is not kept, and warns of the first of its name.
+func (m *planned) lose(table, name string, why mapping.Loss) {
+	of := table + "." + name
+	if m.lost[of]++; m.lost[of] > 1 || m.log == nil {
+		return
 	}
+	text := "a message that changes the key of a row has no value for the column %q: the row has none there now. Let the source send whole rows (Postgres: REPLICA IDENTITY FULL)"
+	if why == mapping.NameTaken {
+		text = "the field %q is ignored: the column of that name has another source. Name a column for the field, or rename that one"
+	}
+	m.log.Warn(fmt.Sprintf("table %q: "+text, table, name))
 }
 
 // Map implements [Mapper].

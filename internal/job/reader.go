@@ -67,6 +67,7 @@ func (rd *reader) fill(reading, flushing context.Context) error {
 			rd.scans.release(e)
 			rd.p.SetBuffer(int64(rd.set.Bytes()))
 			rd.p.SetMismatches(rd.mismatches())
+			rd.p.SetLost(rd.lost())
 		}
 		switch {
 		case err == nil || err == errDue:

@@ -432,7 +432,7 @@ func (s *Scratch) appendField(raw, value []byte) *feed.Error {
 		}
 		return nil
 	}
-	if e.spec.Unset.Base != NoBase && !s.stream.whole && bytes.IndexByte(name, '.') >= 0 && !s.plan.trees[e.row].has(name) {
+	if e.spec.Unset.Base != NoBase && !s.stream.whole && bytes.IndexByte(name, '.') >= 0 && !s.plan.trees[e.row].has(0, name) {
 		return feed.Errorf(feed.BadValue, "the field %q is part of a column's value, and weir sets whole columns: have the messages contain the whole row, or name a column for the field", name)
 	}
 	if s.bytes[len(s.bytes)-1] != '{' {
@@ -447,9 +447,9 @@ func (s *Scratch) appendField(raw, value []byte) *feed.Error {
 	return nil
 }
 
-// has reports whether a path begins with a member of that name.
-func (t *tree) has(name []byte) bool {
-	for _, k := range t.nodes[0].kids {
+// has reports whether a path leads from a node to a member of that name.
+func (t *tree) has(from int32, name []byte) bool {
+	for _, k := range t.nodes[from].kids {
 		if step := &t.nodes[k].step; step.Index < 0 && step.Name == string(name) {
 			return true
 		}
@@ -542,7 +542,7 @@ func (s *Scratch) deleteFormer(table int, c *fold.Change) {
 	s.rows = append(s.rows, Row{Table: table, Change: fold.Change{Op: fold.Delete, Fields: s.fields[from:len(s.fields):len(s.fields)], Version: c.Version, Text: c.Text}})
 }
 
-// leftOut calls LeftOut for the columns of a table that the change of a row with a new key has no value for.
+// leftOut calls Lost for the columns of a table that the change of a row with a new key has no value for.
 func (s *Scratch) leftOut(table int, c *fold.Change) {
 	p, t := s.plan, s.now(table)
 	has := make([]bool, len(t.Columns))
@@ -559,7 +559,7 @@ func (s *Scratch) leftOut(table int, c *fold.Change) {
 	}
 	for i := range t.Columns {
 		if col := &t.Columns[i]; !has[i] && !col.Key && !col.Generated && !col.Serial && !col.Hidden && col.Stamp == schema.NoStamp {
-			s.LeftOut(p.tables[table].spec.Name, col.Name)
+			s.Lost(p.tables[table].spec.Name, col.Name, KeyChanged)
 		}
 	}
 }

@@ -60,8 +60,21 @@ func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error)
 	if len(c.faults) > 0 {
 		return nil, errors.Join(c.faults...)
 	}
+	c.taken(c.plan.tables)
 	c.plan.fitted = make([]schema.Table, len(c.plan.tables))
 	return c.plan, nil
+}
+
+// taken finds, when the paths of tables are known, the columns whose names are those of fields that no path reads.
+func (c *compiler) taken(tables []planned) {
+	for i := range tables {
+		t := &tables[i]
+		for j := range t.columns {
+			if col := &t.columns[j]; !c.plan.trees[t.row.tree].has(t.row.node, []byte(col.spec.Name)) {
+				t.taken[col.name] = true
+			}
+		}
+	}
 }
 
 type compiler struct {
@@ -197,7 +210,7 @@ func (c *compiler) slots(t *tree) (slots []int32) {
 
 // table compiles one table. Those that it belongs to were compiled before.
 func (c *compiler) table(t *Table) {
-	out := planned{spec: t, parent: -1, hasAt: len(t.At.Steps) > 0, used: map[int32]bool{}, names: c.names}
+	out := planned{spec: t, parent: -1, hasAt: len(t.At.Steps) > 0, used: map[int32]bool{}, taken: map[int32]bool{}, names: c.names}
 	s, what := scope{tree: c.row}, fmt.Sprintf("table %q", t.Name)
 	if t.Each.Base != NoBase {
 		s = c.child(t, &out, what)

@@ -101,7 +101,7 @@ func (e *Explainer) Untaken(text []byte) (names []string) {
 	if of := e.plan.envelope; of != nil {
 		w := feed.Walk(e.scratch.stream.row)
 		for w.Next(); w.Next(); w.Raw() {
-			if name := feed.AppendUnquoted(nil, w.Name); !e.plan.trees[of.row].has(name) {
+			if name := feed.AppendUnquoted(nil, w.Name); !e.plan.trees[of.row].has(0, name) {
 				names = append(names, string(name))
 			}
 		}

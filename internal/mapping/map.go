@@ -26,6 +26,15 @@ const (
 	Announced      // it says something of the stream, and not of a row; see [Scratch.Resume]
 )
 
+// A Loss is why a value is not kept.
+type Loss int
+
+// Why a value is not kept.
+const (
+	KeyChanged Loss = iota // a message changed the key of a row, and has neither the column's value nor the former one
+	NameTaken              // of a field that no path reads, for a column of its name has another source
+)
+
 // An UnmatchedError ends a run: no table takes a message, and the mapping demands that one does.
 type UnmatchedError struct{ Detail string }
 
@@ -38,9 +47,9 @@ type Scratch struct {
 	// Now returns a table with the columns that the messages so far have brought. If it is nil, or ok is false, the
 	// table is as [Plan.Fit] made it.
 	Now func(table int) (_ schema.Table, ok bool)
-	// LeftOut, if it is not nil, is called for each column of a table that a row loses the value of: a message
-	// changed its key, and has neither the value nor the one that it had before.
-	LeftOut func(table, column string)
+	// Lost, if it is not nil, is called for each value that is not kept: of a column of a row, or of a field of
+	// a message, by its name.
+	Lost func(table, name string, why Loss)
 	// Names are, by the names in the database, those in the stream of tables that earlier runs have added, where
 	// several of these are one there.
 	Names map[string]string
@@ -299,7 +308,7 @@ func (s *Scratch) row(table int, above []feed.Field) *feed.Error {
 	c.Fields, c.Unnumbered = s.fields[from:len(s.fields):len(s.fields)], s.rest.unnumbered
 	if keyChanged {
 		s.deleteFormer(table, &c)
-		if s.LeftOut != nil && c.Op != fold.Delete {
+		if s.Lost != nil && c.Op != fold.Delete {
 			s.leftOut(table, &c)
 		}
 	}

@@ -143,7 +143,7 @@ func TestMap_OneOfSeveralKeys(t *testing.T) {
 }
 
 // TestMap_Rest: fields that no column takes are passed over, added or rejected. Those that a
-// column or condition uses are not among them.
+// column or condition uses are not among them. One with the name of a column that has another source cannot be added.
 func TestMap_Rest(t *testing.T) {
 	rest := func(r fold.NewColumns) func(*Table) {
 		return func(t *Table) { t.Rest, t.When = r, when("type=a") }
@@ -151,7 +151,8 @@ func TestMap_Rest(t *testing.T) {
 	line := `{"type":"a","id":1,"orig":"OSL","origin":"?","x":{"y":1},"z":2}`
 	want(t, mapped(t, one("id, origin: orig", rest("")), line), `t id=1 origin="OSL"`)
 	want(t, mapped(t, one("id, origin: orig", rest(fold.AddColumns)), line), `t id=1 origin="OSL" x={"y":1} z=2`)
-	want(t, mapped(t, one("id, origin: orig, y: x.y", rest(fold.RejectColumns)), line), `error: table "t": no column takes the field "z" (rest: reject)`)
+	want(t, mapped(t, one("id, origin: orig, from: origin, y: x.y", rest(fold.RejectColumns)), line), `error: table "t": no column takes the field "z" (rest: reject)`)
+	want(t, mapped(t, one("id, origin: orig", rest(fold.RejectColumns)), line), `error: table "t": no column takes the field "origin" (rest: reject)`)
 }
 
 // TestMap_Deletes: of a message that deletes only the key and the version count.

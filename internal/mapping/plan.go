@@ -56,6 +56,7 @@ type planned struct {
 	everything    bool // the row's fields are columns by their names
 	rest          fold.NewColumns
 	used          map[int32]bool // names of the row's fields that are no such columns
+	taken         map[int32]bool // those of them that are read by no path: a column of the name has another source
 	key           []keyPart
 	owner         *owner
 	hides         []hiddenField

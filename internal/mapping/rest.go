@@ -71,7 +71,7 @@ func (s *Scratch) namedFields(t *planned, object *feed.Field, each func(f feed.F
 			if err := s.rest.check(t, f.Name); err != nil {
 				return err
 			}
-			if f.Name < 0 || !t.used[f.Name] {
+			if !s.isUsed(t, f.Name) {
 				each(f, nil)
 			}
 		}
@@ -86,16 +86,27 @@ func (s *Scratch) namedFields(t *planned, object *feed.Field, each func(f feed.F
 		if err := s.rest.check(t, f.Name); err != nil {
 			return err
 		}
-		if f.Name < 0 || !t.used[f.Name] {
+		if !s.isUsed(t, f.Name) {
 			each(f, name)
 		}
 	}
 	return nil
 }
 
+// isUsed reports whether a field is none of those that a table takes by their names.
+func (s *Scratch) isUsed(t *planned, number int32) bool {
+	if number < 0 || !t.used[number] {
+		return false
+	}
+	if s.Lost != nil && t.taken[number] {
+		s.Lost(t.spec.Name, t.names.Name(number), NameTaken)
+	}
+	return true
+}
+
 // check demands that a table takes a field.
 func (r *restNames) check(t *planned, number int32) *feed.Error {
-	if t.everything || t.rest != fold.RejectColumns || number >= 0 && t.used[number] {
+	if t.everything || t.rest != fold.RejectColumns || number >= 0 && t.used[number] && !t.taken[number] {
 		return nil
 	}
 	name := ""

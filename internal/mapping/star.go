@@ -177,6 +177,7 @@ func (s *Scratch) Add(n *NewTable, key []string) (table int, err error) {
 	c := &compiler{names: p.names, plan: p, row: p.envelope.row, byName: map[string]int{}, scopes: make([]*scope, len(p.tables))}
 	c.table(&t)
 	table = len(p.tables) - 1
+	c.taken(p.tables[table:])
 	p.tables[table].described = n.Columns != nil
 	p.tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.Of) + "$")}}
 	p.fitted = append(p.fitted, schema.Table{})

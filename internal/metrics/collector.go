@@ -23,6 +23,7 @@ var (
 		"weir_reconnects_total":              "Reconnects to a feed.",
 		"weir_sender_errors_total":           "Senders disconnected because of an error.",
 		"weir_path_mismatches_total":         "Values that were no object, or no array, where a path of the mapping steps into one.",
+		"weir_lost_values_total":             "Values that were not kept: those of a row whose key changed that the source left out, and fields whose column has another source.",
 		"weir_stalled_seconds":               "For how long the run has been stalled, by reason; 0: it is not for that one.",
 		"weir_flush_running_seconds":         "How long the flush that is under way has run; 0: there is none.",
 		"weir_flush_rows":                    "Rows of the flush that is under way; 0: there is none.",
@@ -99,11 +100,13 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	count("weir_reconnects_total", float64(s.Reconnects), "")
 	count("weir_sender_errors_total", float64(s.SenderErrors), "")
-	mismatches := int64(0)
-	for _, n := range s.Mismatches {
-		mismatches += n
+	for name, by := range map[string]map[string]int64{"weir_path_mismatches_total": s.Mismatches, "weir_lost_values_total": s.Lost} {
+		total := int64(0)
+		for _, n := range by {
+			total += n
+		}
+		count(name, float64(total), "")
 	}
-	count("weir_path_mismatches_total", float64(mismatches), "")
 	stalled := map[progress.Cause]float64{}
 	for _, st := range s.Stalls() {
 		stalled[st.Cause] = time.Since(st.Since).Seconds()

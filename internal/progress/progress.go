@@ -62,7 +62,9 @@ type Snapshot struct {
 	Rebalances, Fenced int64
 	// Mismatches are values that were no object, or no array, where a path of the mapping steps
 	// into one: by their paths. It is not changed.
-	Mismatches  map[string]int64
+	Mismatches map[string]int64
+	// Lost are values that were not kept, by TABLE.COLUMN or TABLE.FIELD. It is not changed.
+	Lost        map[string]int64
 	LastMessage time.Time // when it was read
 	FeedTime    time.Time // of the last message that named one
 
@@ -391,6 +393,13 @@ func (p *Progress) SetMismatches(byPath map[string]int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state.Mismatches = byPath
+}
+
+// SetLost notes what [Snapshot] has.
+func (p *Progress) SetLost(values map[string]int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Lost = values
 }
 
 // Unmet is a field that an option names and no message has had.
