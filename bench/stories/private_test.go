@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -16,33 +17,23 @@ import (
 func TestPrivate_IsForItsUser(t *testing.T) {
 	testpg.New(t) // or the test is skipped
 	dir, err := os.MkdirTemp("/tmp", "weir-private-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	defer os.RemoveAll(dir)
 	db, err := private(dir, "fsync=off")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	d := db.(*privateDB)
 	if os.Geteuid() == 0 {
 		// The server runs as another user, who cannot enter the folder.
 		if err := d.Begin(t.Context(), discard); err == nil || !strings.Contains(err.Error(), "cannot enter "+dir+": set TMPDIR") {
 			t.Errorf("in a folder that is closed: %v", err)
 		}
-		if err := os.Chmod(dir, 0o711); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, os.Chmod(dir, 0o711))
 	}
-	if err := d.Begin(t.Context(), discard); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, d.Begin(t.Context(), discard))
 	var listens string
 	err = d.Control.QueryRow(t.Context(), "SHOW listen_addresses").Scan(&listens)
 	sockets, serr := os.Stat(filepath.Join(d.place.Dir, "s"))
-	if err := errors.Join(err, serr, d.End(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, errors.Join(err, serr, d.End(t.Context())))
 	if listens != "" || sockets.Mode().Perm() != 0o700 {
 		t.Errorf("it listens on %q, and its sockets are in a folder of %v", listens, sockets.Mode())
 	}

@@ -32,9 +32,7 @@ func TestQueue_CountsLinesAndSyncs(t *testing.T) {
 	testcheck.Only(t)
 	const lines = 40
 	r, err := queues(t.Context(), t, QueueConfig{Lines: lines, Requests: []int{1, 20}, For: time.Minute, Runs: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	if len(r.Queues) != 2*2*3 || len(r.Kills) != 2*3 {
 		t.Fatalf("%d and %d were measured", len(r.Queues), len(r.Kills))
 	}
@@ -71,15 +69,11 @@ func TestQueue_SeesWhatIsMissing(t *testing.T) {
 	testcheck.Only(t)
 	for _, k := range queueKinds {
 		q, err := k.open(t.Context(), filepath.Join(t.TempDir(), "q"), sink.Off)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		for _, n := range []int{0, 1, 3} {
 			line := []byte(queueLine)
 			number(line, n)
-			if err := q.put(t.Context(), line); err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, q.put(t.Context(), line))
 		}
 		n, err := drain(t.Context(), q)
 		if n != 2 || err == nil || !strings.Contains(err.Error(), "line 2 of the queue is") {

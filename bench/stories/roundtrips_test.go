@@ -18,9 +18,7 @@ import (
 func roundtripsOf(ctx context.Context, t *testing.T, url string, c RoundtripsConfig) (*RoundtripsResult, error) {
 	t.Helper()
 	db, err := ladder.Open(postgres.Driver.Name, url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	c.Log = logtest.New(t)
 	return Roundtrips(ctx, c, db)
 }
@@ -30,9 +28,7 @@ func TestRoundtrips_CountsThem(t *testing.T) {
 	url := testpg.New(t)
 	for _, rows := range []int{7, 80} {
 		r, err := roundtripsOf(t.Context(), t, url, RoundtripsConfig{Rows: rows, Tables: []int{1, 3}, Delays: []time.Duration{0, time.Millisecond}, For: time.Minute, Runs: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		if len(r.Trips) != 2*2*5 {
 			t.Fatalf("%d were measured", len(r.Trips))
 		}
@@ -63,9 +59,7 @@ func TestRoundtrips_StopRowByRow(t *testing.T) {
 	testcheck.Only(t)
 	const rows, delay = 1000, 5 * time.Millisecond
 	r, err := roundtripsOf(t.Context(), t, testpg.New(t), RoundtripsConfig{Rows: rows, Tables: []int{2}, Delays: []time.Duration{delay}, For: time.Nanosecond, Runs: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	m := &r.Trips[0]
 	if m.Way != rowByRow || m.Messages != 1 || m.Trips != 2+2+2 || rows/m.Rate.Median < (2*rows*delay).Seconds() {
 		t.Errorf("%+v", m)
@@ -77,9 +71,7 @@ func TestRoundtrips_StopRowByRow(t *testing.T) {
 
 func TestRoundtrips_NeedPostgres(t *testing.T) {
 	db, err := ladder.Open(sqlite.Driver.Name, "t.db")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	if _, err := Roundtrips(t.Context(), RoundtripsConfig{}, db); err == nil || !strings.Contains(err.Error(), "with -to") {
 		t.Error(err)
 	}

@@ -3,24 +3,22 @@ package config
 import (
 	"strings"
 	"testing"
+
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 func TestCase_Compare(t *testing.T) {
 	f := func(columns, want string, rows string, faults ...string) {
 		t.Helper()
 		read, err := readText(t, "tables: {a: {key: [g, id], columns: {g, id, "+columns+"}}, b: {of: a, each: x, key: g, parent: {g: up}}}\ntests:\n- name: x\n  feed: ''\n  want: {"+want+"}\n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		differences, err := read.Cases[0].Compare(read.Mapping, func(table string) ([]string, error) {
 			if rows == "" {
 				return nil, nil
 			}
 			return strings.Split(rows, "|"), nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		var got []string
 		for _, d := range differences {
 			_, text, _ := strings.Cut(d.Error(), "weir.yaml:")

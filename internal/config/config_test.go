@@ -1,8 +1,19 @@
 package config
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 func TestResolve_ReadsScalarsByTheirText(t *testing.T) {
@@ -101,5 +112,190 @@ func TestResolve_RefusesVariablesThatAreNoSettings(t *testing.T) {
 	}
 	if err := k.resolve("", "WEIR_PASSWORD=secret"); strings.Contains(err.Error(), "secret") {
 		t.Error(err)
+	}
+}
+
+// taken are some settings, and what they were set to.
+type taken struct {
+	t        testing.TB
+	path     string
+	settings []*Setting
+	values   map[string][]string
+}
+
+func newTaken(t testing.TB) *taken {
+	k := &taken{t: t, path: filepath.Join(t.TempDir(), "weir.yml"), values: map[string][]string{}}
+	for _, name := range []string{"to", "null", "batch-rows", "prefetch", "key", "source"} {
+		s := &Setting{Name: name, Value: func() string { return strings.Join(k.values[name], "+") }, Set: func(v string) error { k.values[name] = []string{v}; return nil }}
+		if name == "key" || name == "source" {
+			s.SetList = func(v []string) error { k.values[name] = append([]string{"list"}, v...); return nil }
+		}
+		k.settings = append(k.settings, s)
+	}
+	return k
+}
+
+// resolve takes the text as a config file.
+func (k *taken) resolve(text string, environ ...string) error {
+	if err := os.WriteFile(k.path, []byte(text), 0o600); err != nil {
+		k.t.Fatal(err)
+	}
+	clear(k.values)
+	for _, s := range k.settings {
+		s.Origin = ""
+	}
+	_, err := Resolve(k.settings, environ, k.path, databases, func() fold.Options { return fold.Options{Key: []string{"id"}} })
+	return err
+}
+
+// Whatever a config file holds, it is taken or refused, and what it sets is in it.
+func FuzzResolve(f *testing.F) {
+	f.Add("batch_rows: 1000\nto: flights.db\n")
+	f.Add("a: &x [*x]\n")
+	f.Add("key: [carrier, flight]\nsource: {a: 1}\n")
+	f.Add("? !!binary x\n: 1e999\n")
+	f.Add("null: keep\n~: 1\nto: ~\nkey: [~]\n")
+	f.Add("--- \nto: a\n...\n---\nto: b\n")
+	f.Add("<<: {to: a}\nto: !!int \"7\"\n")
+	k := newTaken(f)
+	f.Fuzz(func(t *testing.T, text string) {
+		if err := k.resolve(text); err != nil || !utf8.ValidString(text) || strings.ContainsAny(text, "\\'\"|>&\n\r\t\u0085\u2028\u2029") {
+			return // scalars may be spelled otherwise than they are meant
+		}
+		for name, values := range k.values {
+			for _, v := range values {
+				if v != "list" && !strings.Contains(text, v) {
+					t.Errorf("%s is %q after %q", name, v, text)
+				}
+			}
+		}
+	})
+}
+
+// A string in quotes is taken as it is, alone and in a list.
+func FuzzResolve_Quoted(f *testing.F) {
+	for _, s := range []string{"null", "~", "a,b.jsonl", "off", "007", "1e3", "", " x ", "#", "a: b", "ü\u2028"} {
+		f.Add(s)
+	}
+	k := newTaken(f)
+	f.Fuzz(func(t *testing.T, s string) {
+		if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsGraphic(r) }) {
+			return
+		}
+		quoted, err := json.Marshal(s)
+		testcheck.NoError(t, err)
+		testcheck.NoError(t, k.resolve("to: "+string(quoted)+"\nsource: ["+string(quoted)+", x]\n"))
+		if !slices.Equal(k.values["to"], []string{s}) || !slices.Equal(k.values["source"], []string{"list", s, "x"}) {
+			t.Errorf("%s was read as %q", quoted, k.values)
+		}
+	})
+}
+
+func TestOverlay_MakesOneTable(t *testing.T) {
+	f := func(n Narrowing, o fold.Options, want string) {
+		t.Helper()
+		m, err := n.Overlay(nil, "gates", o)
+		testcheck.NoError(t, err)
+		if m == nil {
+			if want != "" {
+				t.Errorf("%+v makes nothing", n)
+			}
+			return
+		}
+		text, err := Print(m)
+		testcheck.NoError(t, err)
+		if got := strings.ReplaceAll(string(text), "\n    ", "; "); got != "tables:\n  gates:; "+want+"\n" {
+			t.Errorf("%+v makes\n%s", n, got)
+		}
+	}
+	rules := func(change func(*fold.Options)) fold.Options {
+		o := top()
+		change(&o)
+		return o
+	}
+	f(Narrowing{}, top(), "")
+	f(Narrowing{Record: "after"}, top(), "at: after; key: id; max_columns: 500")
+	f(Narrowing{Record: "payload.after"}, rules(func(o *fold.Options) {
+		o.DeleteField, o.DeleteValue, o.Version, o.Null, o.Columns = "op", "d", "source.lsn", fold.KeepNull, fold.AddColumns
+	}), "at: payload.after; key: id; delete_when: {op: d}; null: keep; version_field: source.lsn; version_scope: column; rest: add; max_columns: 500")
+	f(Narrowing{Only: []string{"type=a,b", "x.y=null", "z="}}, top(), `when: {type: [a, b], x.y: null, z: ""}; key: id; max_columns: 500`)
+	f(Narrowing{Fields: []string{"gate", "a.b", "id"}}, rules(func(o *fold.Options) { o.Key = []string{"id", "nr"}; o.FillOnly = true }),
+		`key: [id, nr]; fill_only: true; rest: ignore; columns:;   id: null;   nr: null;   gate: null;   a.b: null`)
+}
+
+func TestOverlay_ReportsAllFaults(t *testing.T) {
+	f := func(n Narrowing, file *mapping.Mapping, o fold.Options, want ...string) {
+		t.Helper()
+		if _, err := n.Overlay(file, "gates", o); err == nil || err.Error() != strings.Join(want, "\n") {
+			t.Errorf("%+v: %v\nwant %s", n, err, strings.Join(want, "\n"))
+		}
+	}
+	all := Narrowing{Record: "a", Only: []string{"a=b"}, Fields: []string{"c"}}
+	f(all, &mapping.Mapping{File: "weir.yaml"}, top(), "--fields: is for one table, and weir.yaml has tables: say it there",
+		"--only: is for one table, and weir.yaml has tables: say it there", "--record: is for one table, and weir.yaml has tables: say it there")
+	o := top()
+	o.Columns, o.DeleteField, o.Version = fold.AddColumns, "a..b", "^.v"
+	f(Narrowing{Record: "a..b", Only: []string{"x", "a=1", "a=2", "a==b"}, Fields: []string{"g", "g"}}, nil, o,
+		`--record: path "a..b": a name is empty`, `--only: "x": must be FIELD=VALUE, such as op=delete`, "--only: a is named twice: a=A,B means one of them", `--only: "a==b": FIELD=VALUE has one equals sign, as in a=b`,
+		"--fields: names all columns that are stored: leave --new-columns out", "--fields: g,g: the names must differ, and none may be empty", `--delete-when: path "a..b": a name is empty`, "--version-field: ^.v: ^ is the parent of an element, and a message has none")
+	if m, err := (&Narrowing{}).Overlay(&mapping.Mapping{File: "weir.yaml"}, "", top()); err != nil || m.File != "weir.yaml" {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+func TestDuration(t *testing.T) {
+	f := func(text string, want time.Duration, shown string) {
+		t.Helper()
+		var d Duration
+		var o OptDuration
+		if err := d.Set(text); err != nil || time.Duration(d) != want || d.String() != shown {
+			t.Errorf("%s: %v, shown as %s (%v)", text, time.Duration(d), d, err)
+		}
+		if err := o.Set(text); err != nil || o.Duration != want || !o.IsSet || o.String() != shown {
+			t.Errorf("%s: %+v, shown as %s (%v)", text, o, &o, err)
+		}
+	}
+	f("7d", 7*24*time.Hour, "7d")
+	f("48h", 48*time.Hour, "2d")
+	f("90s", 90*time.Second, "1m30s")
+	f("0s", 0, "0s")
+	f("-1h", -time.Hour, "-1h0m0s")
+	for _, text := range []string{"", "d", "1.5d", "-1d", "5", "99999d", "soon"} {
+		if d := new(Duration); d.Set(text) == nil {
+			t.Errorf("%q is %s", text, d)
+		}
+	}
+}
+
+func TestOptDuration_NotSetAndForever(t *testing.T) {
+	var o OptDuration
+	if o.IsSet || o.String() != "" {
+		t.Errorf("%+v is shown as %s", o, &o)
+	}
+	if err := o.Set("forever"); err != nil || o.Duration != Forever || o.String() != "forever" {
+		t.Errorf("forever is %+v (%v)", o, err)
+	}
+	if d := new(Duration); d.Set("forever") == nil {
+		t.Errorf("a plain duration takes forever: %s", d)
+	}
+}
+
+func TestSize(t *testing.T) {
+	f := func(text string, want Size, shown string) {
+		t.Helper()
+		var s Size
+		if err := s.Set(text); err != nil || s != want || s.String() != shown {
+			t.Errorf("%s: %d, shown as %s (%v)", text, s, s, err)
+		}
+	}
+	f("64MiB", 64<<20, "64MiB")
+	f("1.5K", 1536, "1536B")
+	f("1GB", 1e9, "1000000000B")
+	f("4096", 4096, "4KiB")
+	f(" 2 GiB ", 2<<30, "2GiB")
+	for _, text := range []string{"", "many", "-1", "12parsecs", "NaN", "9e99GiB"} {
+		if s := new(Size); s.Set(text) == nil {
+			t.Errorf("%q is %s", text, s)
+		}
 	}
 }

@@ -7,27 +7,22 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // TestPresets: each is right, and what is printed of it is the same envelope.
 func TestPresets(t *testing.T) {
 	for _, name := range PresetNames() {
 		want, err := Preset(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		file, err := readText(t, "envelope: "+name+"\nversion: true\ntables: {a: }\n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		m := file.Mapping
 		if !reflect.DeepEqual(m.Envelope, want) || m.Tables[0].Version.Base != mapping.MessageBase {
 			t.Errorf("%s: %+v", name, m)
 		}
 		printed, err := Print(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		again, err := readText(t, string(printed))
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, printed)

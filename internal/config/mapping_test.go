@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // top are the rules of a fold that no setting has changed.
@@ -25,9 +26,7 @@ var databases = []string{"sqlite", "postgres"}
 func readText(t testing.TB, text string) (File, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "weir.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	o := top()
 	one := func(name string, into *string) *Setting {
 		return &Setting{Name: name, Set: func(v string) error { *into = v; return nil }, Value: func() string { return *into }}
@@ -45,39 +44,6 @@ func readText(t testing.TB, text string) (File, error) {
 		o.DeleteField, o.DeleteValue, _ = strings.Cut(deleteWhen, "=")
 		return o
 	})
-}
-
-func TestResolve_ExamplesAreRead(t *testing.T) {
-	for file, tables := range map[string][]string{"firestarter": {"flights", "positions"}, "orders": {"customers", "orders", "order_items", "item_taxes"}} {
-		text, err := os.ReadFile("../../contrib/" + file + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := readText(t, string(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var names []string
-		for _, table := range f.Mapping.Tables {
-			names = append(names, table.Name)
-		}
-		if strings.Join(names, " ") != strings.Join(tables, " ") {
-			t.Errorf("%s has the tables %s", file, names)
-		}
-		switch all := f.Mapping.Tables; file {
-		case "firestarter":
-			if n, m := len(all[0].Columns), len(all[1].Columns); n != 45 || m != 52 || all[0].Null != fold.KeepNull || all[0].Rest != fold.IgnoreColumns {
-				t.Errorf("%d and %d columns: %+v", n, m, all[0])
-			}
-			if got := all[0].Columns[17].From; len(got) != 3 || got[2].From.Text != "alt" || got[2].As.Kind != mapping.Integer || len(got[2].When[0]) != 2 {
-				t.Errorf("%s is %+v", all[0].Columns[17].Name, got)
-			}
-		case "orders":
-			if len(f.Cases) != 1 || len(f.Cases[0].Want) != 3 || all[2].Of != "orders" || all[2].Version.Base != mapping.MessageBase {
-				t.Errorf("%+v\n%+v", f.Cases, all[2])
-			}
-		}
-	}
 }
 
 // Each fault has its place, and the rest of the file is read.
@@ -204,9 +170,7 @@ tables:
   c: {of: a, each: cs, key: i, columns: {i: {meta: index}, v: [., x, {value: 0100}]}, set: merge}
   d: {columns: {nr: [{value: 0100, when: {a: 1}}, {value: {a: [on, 1.50, ~, "1", true]}}]}}
 `)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	m := f.Mapping
 	a, b, c, d := m.Tables[0], m.Tables[1], m.Tables[2], m.Tables[3]
 	if m.Unmatched != mapping.FailUnmatched || len(m.Ignore) != 1 || m.MaxEach != 100_000 || m.MaxTables != 100 {
@@ -272,9 +236,7 @@ func printable(m *mapping.Mapping) string {
 func printed(t *testing.T, m *mapping.Mapping) {
 	t.Helper()
 	text, err := Print(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	again, err := readText(t, string(text))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
@@ -284,39 +246,16 @@ func printed(t *testing.T, m *mapping.Mapping) {
 	}
 }
 
-func TestPrint_IsReadAgain(t *testing.T) {
-	for _, name := range []string{"firestarter", "orders"} {
-		text, err := os.ReadFile("../../contrib/" + name + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := readText(t, string(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		printed(t, f.Mapping)
-	}
-	f, err := readText(t, "tables: {t: {columns: {id, a: [a, b.a], c: [{value: null, when: x=1}, c]}}}")
-	if err != nil {
-		t.Fatal(err)
-	}
-	printed(t, f.Mapping)
-	if text, err := Print(f.Mapping); err != nil || !strings.Contains(string(text), "a: [a, b.a]") {
-		t.Errorf("%v\n%s", err, text)
-	}
-}
-
 // FuzzRead reads files: each fault has a place, and what is read can be printed and read again.
 func FuzzRead(f *testing.F) {
 	for _, name := range []string{"firestarter", "orders"} {
 		text, err := os.ReadFile("../../contrib/" + name + ".yaml")
-		if err != nil {
-			f.Fatal(err)
-		}
+		testcheck.NoError(f, err)
 		f.Add(string(text))
 	}
 	f.Add("null: keep\nignore: [{a: ~}, {b: {not: [x, null]}}]\ntables: {a: {key: [\"x,y\", z]}, b: {of: a, each: $.b[0], set: merge, key: i, columns: {i: {meta: index}, v: {value: {a: [on, 1.50, ~]}}}}}\n")
 	f.Add("tables:\n  ~: {each: \"\\\"a b\\\".c\", expire: {after: 36h, of: x}, on_create: {sqlite: [a, b]}, parent: {x: y}, of: \"null\", key: k}\n  \"null\": {id: x, key: [\"~\"], rest: add}\n")
+	f.Add("tables: {t: {columns: {id, a: [a, b.a], c: [{value: null, when: x=1}, c]}}}")
 	f.Add("tables: {a: &x {columns: {id: &y [as integer, *y]}}, b: *x}\n")
 	f.Add("tables: {a: {columns: {id, b: {value: \"\\x7f\\u2028\"}}}}\ntests: [{name: x, feed: |\n  {}\n, want: {a: [{id: 1}]}}]\n")
 	f.Fuzz(func(t *testing.T, text string) {

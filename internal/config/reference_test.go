@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 var update = flag.Bool("update", false, "write the generated parts of docs/mapping.md and docs/envelopes.md")
@@ -62,9 +64,7 @@ func TestDocs_ReferenceIsCurrent(t *testing.T) {
 func current(t *testing.T, page string, tables map[string]string) {
 	t.Helper()
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	got := string(text)
 	for name, want := range tables {
 		begin, end := "<!-- keys: "+name+" -->\n", "<!-- end -->"
@@ -78,8 +78,6 @@ func current(t *testing.T, page string, tables map[string]string) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(page, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, os.WriteFile(page, []byte(got), 0o644))
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // validate judges a node by a JSON Schema, as far as ours go.
@@ -121,26 +123,18 @@ func TestSchema_IsTheReaders(t *testing.T) {
 		s.Set = func(string) error { return nil }
 	}
 	text, err := Schema(settings, databases)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	var schema map[string]any
-	if err := json.Unmarshal(text, &schema); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, json.Unmarshal(text, &schema))
 	judge := func(text string) error {
 		var doc yaml.Node
-		if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, yaml.Unmarshal([]byte(text), &doc))
 		return validate(schema, schema, doc.Content[0])
 	}
 	var taken, refused []string
 	for _, name := range []string{"firestarter", "orders"} {
 		text, err := os.ReadFile("../../contrib/" + name + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		taken = append(taken, string(text))
 	}
 	for _, table := range []string{"", "{when: a=b}", "{when: [{a: 1}, {b: {not: null, present: true}}], delete-when: {c: [1, x, ~]}}", "{at: a.b, key: [a, 'b,c']}", "{key: 1}", "{id: x, type: 'numeric(12, 2)', rest: add, max_columns: 0}",

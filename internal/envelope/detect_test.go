@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/envelope"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // TestOf has messages in the forms of the tools, and some that only look alike.
@@ -78,15 +79,11 @@ func TestOf_RealLines(t *testing.T) {
 func lines(t *testing.T, path string) (all [][]byte) {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	from := bufio.NewReader(bytes.NewReader(data))
 	if filepath.Ext(path) == ".gz" {
 		unzipped, err := gzip.NewReader(from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		from = bufio.NewReader(unzipped)
 	}
 	for {

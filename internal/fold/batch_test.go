@@ -11,6 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // TestFold_StopsBeforeAnArenaIsFull: a value past 32 GiB would be written over others.
@@ -21,9 +22,7 @@ func TestFold_StopsBeforeAnArenaIsFull(t *testing.T) {
 	b.arena.chunks = make([][]byte, maxArena/chunkSize)
 	b.arena.next = maxArena - align
 	b.arena.chunks[len(b.arena.chunks)-1] = make([]byte, chunkSize)
-	if err := f.Fold(&b, []byte(`{"id":"x","a":"the last"}`), Place{}); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, f.Fold(&b, []byte(`{"id":"x","a":"the last"}`), Place{}))
 	if err := f.Fold(&b, []byte(`{"id":"x","a":"too many"}`), Place{}); err != errFull {
 		t.Errorf("a batch of %d bytes takes a line: %v", b.arena.bytes(), err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // change is what a line says, with another op.
@@ -40,9 +41,7 @@ func TestAdd_TablesShareAScan(t *testing.T) {
 		scanned = l.Scan(scan, scanned[:0], []byte(line))
 		for i, f := range folders {
 			c := mappers[i].Map(&l)
-			if err := f.Add(batches[i], &c, fold.Place{}); err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, f.Add(batches[i], &c, fold.Place{}))
 		}
 	}
 	byID, byName := "\"1\" replaces deleted\n\"2\" name=\"y\" a=5 b=4\n", "\"x\" replaces deleted\n\"y\" id=2 a=5 b=4\n"
@@ -61,9 +60,7 @@ func TestAdd_ValuesThatNoLineHas(t *testing.T) {
 	c := change(t, names, options(t, nil), `{"id":"x","alt":7,"op":"delete"}`, fold.Upsert)
 	c.Fields[1].Name = names.Number("altitude")
 	c.Fields[2] = feed.Field{Name: names.Number("kind"), Kind: feed.String, Value: []byte(`"constant"`)}
-	if err := f.Add(b, c, fold.Place{}); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, f.Add(b, c, fold.Place{}))
 	f.Seal(b)
 	if got := dump(b); got != "\"x\" altitude=7 kind=\"constant\"\n" {
 		t.Error(got)
@@ -155,9 +152,7 @@ func TestAdd_Splits(t *testing.T) {
 				table := schema.Table{Name: fmt.Sprint("t", i), Exists: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Key: true}, {Name: "plane"}}, Refs: refs}
 				folders = append(folders, fold.NewFolder(names, table, o))
 			}
-			if err := folders.Nest(crewed{}); err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, folders.Nest(crewed{}))
 			set := fold.NewSet(len(folders))
 			set.Unsplit = unsplit
 			for i, message := range c.feed {

@@ -15,6 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // table is one that does not exist.
@@ -304,9 +305,7 @@ func TestBatch_ValuesOfAllSizes(t *testing.T) {
 			id := fmt.Sprint(i % 3)
 			v := strings.Repeat(string(rune('a'+i)), n+round)
 			want[id] = fmt.Sprintf("%q", v)
-			if err := f.Fold(b, fmt.Appendf(nil, `{"id":%q,"v":%q}`, id, v), fold.Place{}); err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, f.Fold(b, fmt.Appendf(nil, `{"id":%q,"v":%q}`, id, v), fold.Place{}))
 		}
 		f.Seal(b)
 		for _, r := range b.Sorted() {
@@ -342,9 +341,7 @@ func TestMessages_AreThoseThatWereFolded(t *testing.T) {
 // flights are the lines of the shipped feed.
 func flights(tb testing.TB) [][]byte {
 	var buf bytes.Buffer
-	if err := bench.Flights(&buf, bench.ShippedFlights, bench.ShippedSeed); err != nil {
-		tb.Fatal(err)
-	}
+	testcheck.NoError(tb, bench.Flights(&buf, bench.ShippedFlights, bench.ShippedSeed))
 	return bytes.Split(bytes.TrimSpace(buf.Bytes()), []byte("\n"))
 }
 
@@ -353,9 +350,7 @@ func TestFold_KnownRowAllocatesNothing(t *testing.T) {
 	f, b := newFolder(t, nil), &fold.Batch{}
 	all := func() {
 		for _, l := range lines {
-			if err := f.Fold(b, l, fold.Place{}); err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, f.Fold(b, l, fold.Place{}))
 		}
 	}
 	all()
@@ -374,9 +369,7 @@ func BenchmarkFold(b *testing.B) {
 		write func(w io.Writer, n, ids int, seed uint64) error
 	}{{"hot", bench.Hot}, {"shapes", bench.Shapes}} {
 		var lines bytes.Buffer
-		if err := hot.write(&lines, 200_000, 50_000, 1); err != nil {
-			b.Fatal(err)
-		}
+		testcheck.NoError(b, hot.write(&lines, 200_000, 50_000, 1))
 		b.Run(hot.name, func(b *testing.B) { benchmarkFold(b, bytes.Split(bytes.TrimSpace(lines.Bytes()), []byte("\n"))) })
 	}
 }
@@ -397,9 +390,7 @@ func benchmarkFold(b *testing.B, lines [][]byte) {
 		for i := range ahead {
 			f.Prefetch(batch, ahead, i)
 			c := mapper.Map(&ahead[i])
-			if err := f.Add(batch, &c, fold.Place{}); err != nil {
-				b.Fatal(err)
-			}
+			testcheck.NoError(b, f.Add(batch, &c, fold.Place{}))
 		}
 	}
 	for n < len(lines) {

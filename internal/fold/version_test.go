@@ -10,6 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 func FuzzState(f *testing.F) {
@@ -31,9 +32,7 @@ func FuzzState(f *testing.F) {
 			cells[i] = bytes.Clone(was.columns[i])
 		}
 		coded := was.encode()
-		if err := is.decode(coded, int(columns)); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, is.decode(coded, int(columns)))
 		if !bytes.Equal(is.live, live) || !bytes.Equal(is.tomb, tomb) || !slices.EqualFunc(is.columns, cells, bytes.Equal) {
 			t.Errorf("%q %q %q became %q %q %q", live, tomb, cells, is.live, is.tomb, is.columns)
 		}
@@ -110,9 +109,7 @@ func TestResolver_LeavesTheBatchAsItWas(t *testing.T) {
 	f := NewFolder(&feed.Names{}, schema.Table{Name: "t"}, Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Version: "v", Scope: ColumnScope, Columns: AddColumns, MaxColumns: 9, Log: logtest.New(t)})
 	var b Batch
 	for i, line := range []string{`{"id":1,"v":7,"a":1}`, `{"id":1,"v":5,"op":"delete"}`} {
-		if err := f.Fold(&b, []byte(line), Place{Line: int64(i + 1)}); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, f.Fold(&b, []byte(line), Place{Line: int64(i + 1)}))
 	}
 	f.Seal(&b)
 	columns, bytes := len(b.Table.Columns), b.Bytes()

@@ -16,6 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -48,9 +49,7 @@ func BenchmarkFlush_OfCopy(b *testing.B) {
 func benchmarkOfCopy(b *testing.B, lines []byte, want sink.Counts, batches []*fold.Batch) {
 	server := testpg.Start(b, "fsync=on", "shared_buffers=256MB", "max_wal_size=8GB", "checkpoint_timeout=1h", "autovacuum=off")
 	conn, err := pgx.Connect(b.Context(), server.Database(b))
-	if err != nil {
-		b.Fatal(err)
-	}
+	testcheck.NoError(b, err)
 	defer conn.Close(context.Background())
 	exec := func(sql string) {
 		if _, err := conn.Exec(b.Context(), sql); err != nil {
@@ -88,14 +87,10 @@ func benchmarkOfCopy(b *testing.B, lines []byte, want sink.Counts, batches []*fo
 // measureFlush measures the last of some flushes into a new database.
 func measureFlush(b *testing.B, conn *pgx.Conn, url string, want sink.Counts, batches []*fold.Batch) (last used) {
 	db, err := postgres.Open(b.Context(), url, sink.Options{Level: sink.Full, Log: logtest.New(b)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testcheck.NoError(b, err)
 	defer db.Close()
 	var pid uint32
-	if err := conn.QueryRow(b.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'weir%' ORDER BY backend_start DESC LIMIT 1").Scan(&pid); err != nil {
-		b.Fatal(err)
-	}
+	testcheck.NoError(b, conn.QueryRow(b.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'weir%' ORDER BY backend_start DESC LIMIT 1").Scan(&pid))
 	if _, err := sink.Table(b.Context(), db.Tables, "t", []string{"id"}); err != nil {
 		b.Fatal(err)
 	}
@@ -104,9 +99,7 @@ func measureFlush(b *testing.B, conn *pgx.Conn, url string, want sink.Counts, ba
 		last = measure(b, conn, pid, func() {
 			res, err = db.Flush(b.Context(), &sink.Flush{Batches: []*fold.Batch{batch}, Job: "j", Run: "r", Lanes: []sink.Lane{{Source: "s", Checkpoint: sink.Checkpoint{Seq: int64(i + 1)}}}})
 		})
-		if err != nil {
-			b.Fatal(err)
-		}
+		testcheck.NoError(b, err)
 	}
 	if got := res.Total(); got != want {
 		b.Fatalf("%+v", got)
@@ -117,9 +110,7 @@ func measureFlush(b *testing.B, conn *pgx.Conn, url string, want sink.Counts, ba
 // measure runs what a backend has to do.
 func measure(b *testing.B, conn *pgx.Conn, pid uint32, do func()) used {
 	log := func() (n int64) {
-		if err := conn.QueryRow(b.Context(), "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint").Scan(&n); err != nil {
-			b.Fatal(err)
-		}
+		testcheck.NoError(b, conn.QueryRow(b.Context(), "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint").Scan(&n))
 		return n
 	}
 	cpu := func() (ns time.Duration) {

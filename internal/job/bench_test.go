@@ -19,6 +19,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -27,9 +28,7 @@ const benchRows = 50_000
 // distinct are benchRows messages of as many ids, with 38 text columns, of which each names a half.
 func distinct(b *testing.B, seed uint64) [][]byte {
 	var lines bytes.Buffer
-	if err := bench.Distinct(&lines, benchRows, seed); err != nil {
-		b.Fatal(err)
-	}
+	testcheck.NoError(b, bench.Distinct(&lines, benchRows, seed))
 	return slices.Collect(bytes.Lines(lines.Bytes()))
 }
 
@@ -72,9 +71,7 @@ func folded(b *testing.B, lines [][]byte) *fold.Batch {
 	f := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t"}, o)
 	batch := &fold.Batch{}
 	for _, line := range lines {
-		if err := f.Fold(batch, line, fold.Place{}); err != nil {
-			b.Fatal(err)
-		}
+		testcheck.NoError(b, f.Fold(batch, line, fold.Place{}))
 	}
 	f.Seal(batch)
 	return batch
@@ -84,16 +81,12 @@ func folded(b *testing.B, lines [][]byte) *fold.Batch {
 var drivers = map[string]func(b *testing.B) sink.Sink{
 	"sqlite": func(b *testing.B) sink.Sink {
 		db, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "t.db"), sqlite.Options{Synchronous: sink.Normal, Log: logtest.New(b)})
-		if err != nil {
-			b.Fatal(err)
-		}
+		testcheck.NoError(b, err)
 		return db
 	},
 	"postgres": func(b *testing.B) sink.Sink {
 		db, err := postgres.Open(b.Context(), testpg.New(b), sink.Options{Level: sink.Full, Log: logtest.New(b)})
-		if err != nil {
-			b.Fatal(err)
-		}
+		testcheck.NoError(b, err)
 		return db
 	},
 }
@@ -134,9 +127,7 @@ func benchmarkFlush(b *testing.B, messages [3][][]byte, open func(b *testing.B) 
 		db := open(b)
 		flush := func(f *fold.Batch, seq int64) sink.Counts {
 			res, err := db.Flush(b.Context(), &sink.Flush{Batches: []*fold.Batch{f}, Job: "j", Run: "r", Lanes: []sink.Lane{{Source: "s", Checkpoint: sink.Checkpoint{Seq: seq}}}})
-			if err != nil {
-				b.Fatal(err)
-			}
+			testcheck.NoError(b, err)
 			return res.Total()
 		}
 		if _, err := sink.Table(b.Context(), db.Tables, "t", []string{"id"}); err != nil {
@@ -154,9 +145,7 @@ func benchmarkFlush(b *testing.B, messages [3][][]byte, open func(b *testing.B) 
 		if got != want {
 			b.Fatalf("%+v", got)
 		}
-		if err := db.Close(); err != nil {
-			b.Fatal(err)
-		}
+		testcheck.NoError(b, db.Close())
 		n += benchRows
 		b.StartTimer()
 	}
@@ -174,12 +163,8 @@ func BenchmarkSync(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			path := filepath.Join(b.TempDir(), "feed.jsonl")
 			f, err := os.Create(path)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := write(f); err != nil {
-				b.Fatal(err)
-			}
+			testcheck.NoError(b, err)
+			testcheck.NoError(b, write(f))
 			size, _ := f.Seek(0, io.SeekCurrent)
 			f.Close()
 			b.SetBytes(size)
@@ -187,18 +172,12 @@ func BenchmarkSync(b *testing.B) {
 			for b.Loop() {
 				i++
 				db, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), fmt.Sprint(i, ".db")), sqlite.Options{Synchronous: sink.Normal, Log: logtest.New(b)})
-				if err != nil {
-					b.Fatal(err)
-				}
+				testcheck.NoError(b, err)
 				rejects, _ := job.ParseRejects("fail")
 				err = job.Run(b.Context(), job.Config{Sources: []string{path}, Job: "t", BatchRows: 100_000, Buffer: 256 << 20, Rejects: rejects,
 					Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: 100}}}, Log: logtest.New(b)}, db, nil, progress.New("t"))
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := db.Close(); err != nil {
-					b.Fatal(err)
-				}
+				testcheck.NoError(b, err)
+				testcheck.NoError(b, db.Close())
 			}
 			b.ReportMetric(float64(i)*messages/b.Elapsed().Seconds(), "msg/s")
 		})

@@ -15,6 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/spool"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // A breaking feed closes each connection but the last after some lines. One that is
@@ -139,9 +140,7 @@ func lostConnection(t *testing.T, rnd *rand.Rand, spooled, inclusive, before boo
 	b, bad, want := newBreaking(rnd, inclusive)
 	b.before = before
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	var serving sync.WaitGroup
 	serving.Go(func() { b.serve(t, l) })
 	dir := t.TempDir()

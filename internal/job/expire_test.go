@@ -20,6 +20,7 @@ import (
 	"github.com/weirsync/weir/internal/sink/memory"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // expires has rows of the table t expire two days after they last changed.
@@ -40,13 +41,9 @@ func inMemory(t *testing.T, through func(sink.Sink) sink.Sink, steps func(p *par
 	synctest.Test(t, func(t *testing.T) {
 		driver := memory.NewDriver()
 		db, err := driver.Open(t.Context(), "db", sink.Options{Log: logtest.New(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		claims, err := driver.OpenClaims(t.Context(), "db", "t", sink.Options{Log: logtest.New(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		c := configOf(t, "", "fail")
 		c.Sources = nil
 		c.Log = logtest.To(func(text string) { warned += text + "\n" })
@@ -57,13 +54,9 @@ func inMemory(t *testing.T, through func(sink.Sink) sink.Sink, steps func(p *par
 		in := &partitions{pool: source.NewPool()}
 		in.steps = steps(in, func() int64 {
 			in, err := driver.Inspect(t.Context(), "db", sink.Options{Log: logtest.New(t)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, err)
 			_, rows, err := in.Sample(t.Context(), "t", 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, err)
 			return rows
 		})
 		c.SetSource(in)
@@ -184,9 +177,7 @@ func TestExpire_AtTheStartAndTheEndOfAFile(t *testing.T) {
 						return f
 					}), time.Minute, func(*sink.Error) {})
 				}, never)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testcheck.NoError(t, err)
 				if got := query(t, dest, "SELECT count(*) || '|' || min(n) || '|' || max(n) FROM t"); got != want {
 					t.Errorf("the table is %s, want %s", got, want)
 				}

@@ -24,6 +24,7 @@ import (
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // A scripted feed sends its nth connection what reply says for the value that it is asked
@@ -47,9 +48,7 @@ func newScripted(t *testing.T, reply func(n int, from string) (text string, stay
 func accept(t *testing.T, serve func(n int, conn net.Conn)) (spec string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for n := 0; ; n++ {
@@ -105,9 +104,7 @@ func behind(lines []string, value string) string {
 func configOf(t *testing.T, spec, rejects string) job.Config {
 	t.Helper()
 	r, err := job.ParseRejects(rejects)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	return job.Config{
 		Sources: []string{spec}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000, Poll: 10 * time.Millisecond}, Job: "t",
 		Feed:      job.Feed{ResumeField: "pitr", Hello: func(resume string) ([]byte, error) { return []byte("from " + resume + "\n"), nil }},
@@ -183,9 +180,7 @@ func TestSync_LineThatEndsTheRun(t *testing.T) {
 	} {
 		feed := []string{c.first, c.line, `{"pitr":"3","id":"c"}`}
 		file := filepath.Join(t.TempDir(), "feed.jsonl")
-		if err := os.WriteFile(file, []byte(behind(feed, "")), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, os.WriteFile(file, []byte(behind(feed, "")), 0o600))
 		for kind, spec := range map[string]string{
 			"file":       file,
 			"connection": newScripted(t, func(_ int, from string) (string, bool) { return behind(feed, from), true }).addr,
@@ -271,9 +266,7 @@ func TestSync_ArrayBehindGoodLines(t *testing.T) {
 	t.Run("a file that was rotated", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "feed.jsonl")
 		for _, f := range []struct{ name, text string }{{path, `{"id":"a"}` + "\n"}, {path + ".new", array + "\n" + `{"id":"b"}` + "\n"}} {
-			if err := os.WriteFile(f.name, []byte(f.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, os.WriteFile(f.name, []byte(f.text), 0o600))
 		}
 		c := configOf(t, path, "table")
 		c.Source.Follow, c.BatchPeriod = true, time.Hour
@@ -485,9 +478,7 @@ func TestSpool_StaleKeepalives(t *testing.T) {
 		}
 		return len(again) > 0
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 }
 
 // TestSpool_PlacesOfRejects: a rejected line has one place, whether it came from memory, from the disk, or from
@@ -550,9 +541,7 @@ func TestSpool_PlacesOfRejects(t *testing.T) {
 			}
 			err = run()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		return query(t, dest, "SELECT group_concat(raw || ' ' || line || ' ' || offset, ', ' ORDER BY line) FROM weir_rejects")
 	}
 	memory := places(t, false, false)
@@ -594,9 +583,7 @@ func TestSpool_OldKeepalives(t *testing.T) {
 		}
 		return p.Snapshot().Lines == 9
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	if was := f.was(); len(was) != 2 {
 		t.Errorf("%d connections were made: %q", len(was), was)
 	}

@@ -14,14 +14,13 @@ import (
 
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // TestSync_LostLinesOfAFIFO: what was read of a FIFO and not committed is lost, though it has a name as a file has.
 func TestSync_LostLinesOfAFIFO(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, syscall.Mkfifo(fifo, 0o600))
 	go func() {
 		var lines strings.Builder
 		for i := range 30 {

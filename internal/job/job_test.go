@@ -25,6 +25,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
@@ -50,9 +51,7 @@ func openSink(t *testing.T, dest string) sink.Sink {
 	} else {
 		db, err = sqlite.Open(t.Context(), dest, sqlite.Options{Synchronous: sink.Off, Log: logtest.New(t)})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	return db
 }
 
@@ -66,9 +65,7 @@ func openClaims(t *testing.T, dest string) sink.Claims {
 	} else {
 		claims, err = sqlite.OpenClaims(t.Context(), dest, "t", sqlite.Options{Synchronous: sink.Off, Log: logtest.New(t)})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	t.Cleanup(func() { claims.Close() })
 	return claims
 }
@@ -81,9 +78,7 @@ func openSQL(t *testing.T, dest string) *sql.DB {
 		driver, dest = "sqlite", "file:"+dest+"?mode=ro"
 	}
 	db, err := sql.Open(driver, dest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	return db
 }
 
@@ -110,9 +105,7 @@ func randomValue(r *rand.Rand, column int) any {
 
 func write(t *testing.T, path string, feed []string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(strings.Join(feed, "\n")+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.WriteFile(path, []byte(strings.Join(feed, "\n")+"\n"), 0o644))
 }
 
 func compareTable(t *testing.T, dest, table string, fold *foldtest.Table) {
@@ -121,9 +114,7 @@ func compareTable(t *testing.T, dest, table string, fold *foldtest.Table) {
 	db := openSQL(t, dest)
 	defer db.Close()
 	rows, err := db.Query("SELECT * FROM " + table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	defer rows.Close()
 	cols, _ := rows.Columns()
 	seen := 0
@@ -132,9 +123,7 @@ func compareTable(t *testing.T, dest, table string, fold *foldtest.Table) {
 		for i := range values {
 			into[i] = &values[i]
 		}
-		if err := rows.Scan(into...); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, rows.Scan(into...))
 		got := map[string]any{}
 		for i, c := range cols {
 			got[c] = values[i]
@@ -208,9 +197,7 @@ func TestSync_ServerRestored(t *testing.T) {
 	db := openSink(t, dest)
 	defer db.Close()
 	target.Sink = sink.Retry(db, time.Minute, func(*sink.Error) {})
-	if err := job.Run(t.Context(), c, target, sink.RetryClaims(openClaims(t, dest), time.Minute, func(*sink.Error) {}), progress.New(twoTables...)); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, job.Run(t.Context(), c, target, sink.RetryClaims(openClaims(t, dest), time.Minute, func(*sink.Error) {}), progress.New(twoTables...)))
 	if behind != target.kills || behind == 0 {
 		t.Errorf("did not exercise: of %d kills the server was restored to an earlier state after %d", target.kills, behind)
 	}
@@ -317,9 +304,7 @@ func (l *lateCommit) Tables(ctx context.Context, wanted ...sink.TableKey) ([]sch
 func TestSync_TheTableIsMadeByALateCommit(t *testing.T) {
 	dir := t.TempDir()
 	feed, db := filepath.Join(dir, "feed.jsonl"), filepath.Join(dir, "t.db")
-	if err := os.WriteFile(feed, []byte("{\"id\":1}\n{\"id\":2}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.WriteFile(feed, []byte("{\"id\":1}\n{\"id\":2}\n"), 0o600))
 	c := configOf(t, feed, "table")
 	if _, err := runUntil(t, c, db, nil, never); err != nil {
 		t.Fatal(err)
@@ -376,9 +361,7 @@ func execSQL(t *testing.T, dest, statement string) {
 		driver = "sqlite"
 	}
 	db, err := sql.Open(driver, dest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	defer db.Close()
 	if _, err := db.ExecContext(t.Context(), statement); err != nil {
 		t.Error(err)
@@ -408,9 +391,7 @@ func TestProgress_Pending(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "feed.jsonl")
 			for name, text := range map[string]string{path: "{\"id\":1}\nbad\n{\"id\":2}\n\n", path + ".new": "{\"id\":3}\n{\"id\":4}\n"} {
-				if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testcheck.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 			}
 			c := configOf(t, path, "table")
 			c.Source.Follow, c.BatchPeriod = true, period
@@ -427,9 +408,7 @@ func TestProgress_Pending(t *testing.T) {
 				}
 				return s.Lines == 6 && s.Pending == pending(6) && s.Lanes[0].Pending == s.Pending
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, err)
 			s := p.Snapshot()
 			if s.Pending != 0 || s.Lanes[0].Open || s.Lanes[0].LastMessage.IsZero() || s.Lanes[0].Rejected != 1 || s.Tables[0].Messages != 4 {
 				t.Errorf("at the end: %+v", s)

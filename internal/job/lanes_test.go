@@ -19,6 +19,7 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // smallFiles writes files of a line each, and returns how a job reads all of them.
@@ -41,9 +42,7 @@ func runAll(t *testing.T, c job.Config, dest string) (p *progress.Progress, warn
 	var log bytes.Buffer
 	c.Log = logtest.To(func(text string) { fmt.Fprintln(&log, text) })
 	p, err := runToEnd(t, c, dest, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	return p, log.String()
 }
 
@@ -78,13 +77,9 @@ func TestSync_ManyFilesAreFewFlushes(t *testing.T) {
 func spoil(t *testing.T, path string) {
 	t.Helper()
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	write(t, path, []string{strings.Repeat("x", int(info.Size())-1)})
-	if err := os.Chtimes(path, time.Time{}, info.ModTime()); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.Chtimes(path, time.Time{}, info.ModTime()))
 }
 
 // A table that is emptied is filled in one go, though its first flush forgets the
@@ -145,14 +140,10 @@ func TestSync_FilesWithoutLinesAreReleased(t *testing.T) {
 			} else {
 				err = os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour))
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, err)
 		}
 		db, claims := openSink(t, dest), &heldClaims{Claims: openClaims(t, dest), held: map[string]bool{}}
-		if err := job.Run(t.Context(), c, db, claims, progress.New("t")); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, job.Run(t.Context(), c, db, claims, progress.New("t")))
 		if claims.most > most || len(claims.held) > 0 {
 			t.Errorf("%s files: %d claims at a time, want %d at most; %d are left", what, claims.most, most, len(claims.held))
 		}
@@ -187,9 +178,7 @@ func TestSync_FollowsManyFiles(t *testing.T) {
 	c.Source.Follow, c.BatchPeriod = true, time.Hour
 	var lanes *flushedLanes
 	_, err := runUntil(t, c, dest, func(s sink.Sink) sink.Sink { lanes = &flushedLanes{Sink: s}; return lanes }, lines(files))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	if got := query(t, dest, "SELECT count(*) || '|' || sum(line) FROM weir_checkpoints"); got != "1200|1200" || lanes.most.Load() != 1000 {
 		t.Errorf("the checkpoints are %s; a flush moved %d files on", got, lanes.most.Load())
 	}
@@ -202,9 +191,7 @@ func TestSync_BadFirstLinesOfASlowSource(t *testing.T) {
 	feed, dest := filepath.Join(dir, "feed.jsonl"), filepath.Join(dir, "t.db")
 	for n, more := range []string{"{\"id\":\n", "{\"id\":\n", "{\"id\":1}\n"} {
 		f, err := os.OpenFile(feed, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		if _, err := f.WriteString(more); err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // resumes has a config map messages of an envelope, with a row or a value from which the source resumes.
@@ -23,9 +24,7 @@ func resumes(t *testing.T, c *job.Config) {
 	m := &mapping.Mapping{File: "t.yaml", Unmatched: mapping.IgnoreUnmatched,
 		Envelope: &mapping.Envelope{Row: []mapping.Path{mapping.FieldPath("record")}, Resume: mapping.FieldPath("value")},
 		Tables:   []mapping.Table{{Name: "t", Key: []string{"id"}, Rest: fold.AddColumns, MaxColumns: 500}}}
-	if err := c.Map(m, nil, schema.Limits{}); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, c.Map(m, nil, schema.Limits{}))
 }
 
 // TestRun_ResumesAfterCommit: whichever calls of the database fail, before they do something or after, all
@@ -97,25 +96,19 @@ func TestMap_RewindKeepsCounts(t *testing.T) {
 	feed := filepath.Join(t.TempDir(), "feed.jsonl")
 	write(t, feed, []string{`{"id":1,"of":{"a":1}}`, `{"id":2,"of":"x"}`, `{"id":3,"of":{"b":1}}`, `{"id":4,"of":{"b":1}}`})
 	path, err := mapping.ParsePath("of.a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	m := &mapping.Mapping{File: "t.yaml", Tables: []mapping.Table{{Name: "t", Key: []string{"id"}, MaxColumns: 500, Rest: fold.IgnoreColumns,
 		Columns: []mapping.Column{{Name: "id", From: []mapping.Source{{From: mapping.FieldPath("id")}}}, {Name: "a", From: []mapping.Source{{From: path}}}}}}}
 	c := configOf(t, feed, "fail")
 	c.Feed, c.BatchRows = job.Feed{}, 2
-	if err := c.Map(m, nil, schema.Limits{}); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, c.Map(m, nil, schema.Limits{}))
 	p, err := runToEnd(t, c, filepath.Join(t.TempDir(), "t.db"), sinktest.Flushes(func(call sinktest.Call) (f sinktest.Fault) {
 		if call.N == 2 {
 			f.Err = sink.ErrChanged{Err: errors.New("a view was dropped")}
 		}
 		return f
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	if n := p.Snapshot().Mismatches; n["of"] != 1 {
 		t.Errorf("values that are no object: %v, want one of \"of\"", n)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // gated is a database whose flushes wait for a gate.
@@ -39,9 +40,7 @@ func (g *gated) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 func TestStop_WhatStdinGaveIsWritten(t *testing.T) {
 	sinktest.Seeds(t, 10, func(t *testing.T, rnd *rand.Rand) {
 		in, out, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		defer in.Close()
 		each, written := 1+rnd.IntN(3000), make(chan string)
 		go func() { // until in is closed for writing
@@ -79,15 +78,11 @@ func TestStop_WhatStdinGaveIsWritten(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if err := out.SetWriteDeadline(time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, out.SetWriteDeadline(time.Now()))
 		all := <-written
 		out.Close()
 		rest, err := io.ReadAll(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		taken := all[:len(all)-len(rest)]
 		if got, want := query(t, dest, "SELECT count(*) FROM t"), fmt.Sprint(strings.Count(taken, "\n")); got != want {
 			t.Errorf("%s rows, want %s for as many lines that were read (%d at a time)", got, want, each)

@@ -24,6 +24,7 @@ import (
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // outage is a time when a database does not answer.
@@ -147,24 +148,16 @@ func sizeOf(t *testing.T, pattern string) (size int64) {
 func captured(t *testing.T, pattern string) (all []byte) {
 	t.Helper()
 	specs, err := source.Expand([]string{pattern}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	for _, spec := range specs {
 		f, err := os.Open(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		defer f.Close()
 		z, err := zstd.NewReader(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		defer z.Close()
 		text, err := io.ReadAll(z)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		all = append(all, text...)
 	}
 	return all
@@ -219,9 +212,7 @@ func TestSpool_FullOneStopsReading(t *testing.T) {
 	}
 	close(s.db.back)
 	s.until("it says that there is room", stalled())
-	if err := <-sent; err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, <-sent)
 	s.complete(dir, lines)
 }
 
@@ -231,9 +222,7 @@ func TestSpool_TheNextRunDrainsItFirst(t *testing.T) {
 	for range 2 { // the second run breaks too, before it has committed anything
 		s := startSpooled(t, dir, 1<<30)
 		if addr := <-s.addr; s.p.Snapshot().Lines == 0 && sizeOf(t, filepath.Join(dir, "spool", "*.jsonl")) == 0 {
-			if err := send(addr, feed); err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, send(addr, feed))
 		}
 		s.until("all is on disk", func() bool { return sizeOf(t, filepath.Join(dir, "spool", "*.jsonl")) == int64(len(feed)) })
 		close(s.db.broken)
@@ -253,17 +242,11 @@ func TestSpool_DatabaseRestored(t *testing.T) {
 	dir, feed := t.TempDir(), feedOf(lines)
 	s := startSpooled(t, dir, 1<<30)
 	close(s.db.back)
-	if err := send(<-s.addr, feed); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, send(<-s.addr, feed))
 	s.until("all is committed", func() bool { return s.p.Snapshot().Lines == lines && s.p.Snapshot().Spool == 0 })
-	if err := s.finish(); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, s.finish())
 	s = startSpooled(t, dir, 1<<30)
-	if err := send(<-s.addr, feed); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, send(<-s.addr, feed))
 	s.until("all is on disk", func() bool { return sizeOf(t, filepath.Join(dir, "spool", "*.jsonl")) == int64(len(feed)) })
 	close(s.db.broken)
 	if err := s.finish(); !errors.Is(err, errBroken) {
@@ -278,9 +261,7 @@ func TestSpool_DatabaseRestored(t *testing.T) {
 	close(s.db.back)
 	s.waitFor("the database was restored to before the first line in")
 	s.until("all is committed", func() bool { return s.p.Snapshot().Lines == lines && s.p.Snapshot().Spool == 0 })
-	if err := s.finish(); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, s.finish())
 }
 
 // TestCapture_FullDiskIsWaitedFor: the table is still written; what is to be captured stays in the
@@ -292,9 +273,7 @@ func TestCapture_FullDiskIsWaitedFor(t *testing.T) {
 	const lines = 20_000
 	dir := t.TempDir()
 	captures := filepath.Join(dir, "captures")
-	if err := os.Mkdir(captures, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.Mkdir(captures, 0o700))
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", captures).CombinedOutput(); err != nil {
 		t.Skipf("NOT TESTED: no tmpfs can be mounted here: %s", out)
 	}
@@ -309,11 +288,7 @@ func TestCapture_FullDiskIsWaitedFor(t *testing.T) {
 	addr := <-s.addr
 	go func() { sent <- send(addr, feedOf(lines)) }()
 	s.waitFor("the capture's disk is full")
-	if err := os.Remove(other); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-sent; err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.Remove(other))
+	testcheck.NoError(t, <-sent)
 	s.complete(dir, lines)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // These tests are about runs into several tables, with messages as for a [sinktest.Router].
@@ -32,9 +33,7 @@ var twoTables = []string{"a", "b"}
 // tablesConfig is that of a run of a feed into tables.
 func tablesConfig(t *testing.T, path string, tables ...string) job.Config {
 	rejects, err := job.ParseRejects("table")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500}
 	c := job.Config{Sources: []string{path}, Job: "t", BatchRows: 20, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30, Log: logtest.New(t)}
 	var options []fold.Options
@@ -108,9 +107,7 @@ func plainTables(t *testing.T, lines []string) (want map[string]*foldtest.Table,
 			if err == nil {
 				err = want[table].Apply(text)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, err)
 		}
 	}
 	return want, bad
@@ -212,34 +209,6 @@ func TestTables_AgainChangesNothing(t *testing.T) {
 	})
 }
 
-// TestTables_CountsAndRejects: lines of stdin are counted by table, and a line that a table
-// rejects is that table's.
-func TestTables_CountsAndRejects(t *testing.T) {
-	for kind, dest := range destinations(t) {
-		t.Run(kind, func(t *testing.T) {
-			c := tablesConfig(t, "-", twoTables...)
-			c.Source.Stdin = strings.NewReader(`{"id":1,"a.x":1,"b.x":1}
-{"a.id":2,"a.x":1,"b.x":2}
-{"id":1,"a.x":2}
-nonsense
-{"other":1}
-`)
-			p, err := runToEnd(t, c, dest, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := p.Snapshot()
-			a, b := s.Tables[0], s.Tables[1]
-			if a.Messages != 2 || a.Inserted != 1 || a.Coalesced != 1 || b.Messages != 1 || b.Inserted != 1 || b.Rejected[feed.BadKey] != 1 || a.Rejected[feed.BadKey] != 0 || s.Unassigned[feed.NotJSON] != 1 {
-				t.Errorf("%+v", s)
-			}
-			if got := query(t, dest, `SELECT reason FROM weir_rejects WHERE line = 2`); !strings.Contains(got, `table "b": the key field "id" is missing`) {
-				t.Errorf("rejected: %s", got)
-			}
-		})
-	}
-}
-
 // fillTwoTables runs a feed of lines into the two tables, and returns its path.
 func fillTwoTables(t *testing.T, dest string, lines ...string) (path string) {
 	t.Helper()
@@ -311,9 +280,7 @@ func TestTables_OneJobIsForOneSetOfTables(t *testing.T) {
 // TestTables_Fold folds a feed without a database.
 func TestTables_Fold(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "feed.jsonl")
-	if err := os.WriteFile(path, []byte("{\"id\":1,\"a.x\":1,\"b.x\":1}\n{\"id\":2,\"b.x\":1}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.WriteFile(path, []byte("{\"id\":1,\"a.x\":1,\"b.x\":1}\n{\"id\":2,\"b.x\":1}\n"), 0o600))
 	var rows []int
 	err := job.Fold(context.Background(), tablesConfig(t, path, twoTables...), []schema.Table{{Name: "a"}, {Name: "b"}}, sink.Caps{Columns: 100}, progress.New(twoTables...), func(f *sink.Flush) error {
 		for _, b := range f.Batches {

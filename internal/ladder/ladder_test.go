@@ -1,12 +1,24 @@
 package ladder
 
 import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/report"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/postgres"
+	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/testpg"
 )
 
 // TestAdvise_IsTheSafestOfTheFastest that keep to what is wanted.
@@ -67,5 +79,94 @@ func TestLadder_SaysWhatItDidNotCount(t *testing.T) {
 		if text := c.r.adviceText(); strings.Contains(text, "fewer than 10 flushes") != c.says {
 			t.Error(text)
 		}
+	}
+}
+
+func TestMain(m *testing.M) { os.Exit(testpg.Tests{M: m}.Run()) }
+
+// TestPostgres_LeavesNoSchema, whenever it is interrupted.
+func TestPostgres_LeavesNoSchema(t *testing.T) {
+	url := testpg.New(t)
+	for range 50 {
+		db, err := Open(postgres.Driver.Name, url)
+		testcheck.NoError(t, err)
+		testcheck.NoError(t, db.Begin(t.Context(), slog.New(slog.DiscardHandler)))
+		ctx, cancel := context.WithTimeout(t.Context(), rand.N(500*time.Microsecond))
+		if err := db.Wipe(ctx); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		testcheck.NoError(t, db.End(t.Context()))
+	}
+	noSchemaIsLeft(t, url)
+}
+
+// noSchemaIsLeft demands that measurements left none in a database.
+func noSchemaIsLeft(t *testing.T, url string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	testcheck.NoError(t, err)
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	var left int
+	testcheck.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'weir_bench%'").Scan(&left))
+	if left != 0 {
+		t.Errorf("it left %d schemas", left)
+	}
+}
+
+// TestSQLite_WipesItsFiles whatever their folder is called.
+func TestSQLite_WipesItsFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a[b] 100%")
+	testcheck.NoError(t, os.Mkdir(dir, 0o700))
+	d := &SQLite{path: filepath.Join(dir, "t.db")}
+	testcheck.NoError(t, d.Begin(t.Context(), discard))
+	for range 2 {
+		db, err := d.OpenSQL(t.Context(), sink.Off)
+		testcheck.NoError(t, err)
+		_, err = db.ExecContext(t.Context(), "CREATE TABLE t (id text)")
+		testcheck.NoError(t, errors.Join(err, db.Close(), d.Wipe(t.Context())))
+	}
+	testcheck.NoError(t, d.End(t.Context()))
+}
+
+func TestPlace_RemovesThoseOfDeadRunsAlone(t *testing.T) {
+	dir := t.TempDir()
+	unlocked := filepath.Join(dir, "p-about-to-be-locked")
+	testcheck.NoError(t, os.Mkdir(unlocked, 0o700))
+	strange := filepath.Join(dir, "p-of-another-user")
+	others := os.Geteuid() == 0
+	if others {
+		testcheck.NoError(t, errors.Join(os.Mkdir(strange, 0o755), os.WriteFile(filepath.Join(strange, "lock"), nil, 0o600), os.Chown(strange, 1, -1)))
+	}
+	said := 0
+	next := func() *Place {
+		t.Helper()
+		p, err := NewPlace(dir, "p-", logtest.To(func(string) { said++ }))
+		testcheck.NoError(t, err)
+		return p
+	}
+	exists := func(path string, want bool) {
+		t.Helper()
+		if _, err := os.Stat(path); (err == nil) != want {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	live, dead := next(), next()
+	if err := dead.lock.Close(); err != nil { // as the system does
+		t.Fatal(err)
+	}
+	last := next()
+	if others {
+		exists(strange, true)
+	}
+	exists(dead.Dir, false)
+	exists(live.Dir, true)
+	exists(unlocked, true)
+	if said != 1 {
+		t.Errorf("it named %d places", said)
+	}
+	for _, p := range []*Place{live, last} {
+		testcheck.NoError(t, p.Remove())
+		exists(p.Dir, false)
 	}
 }

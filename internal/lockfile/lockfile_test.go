@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/lockfile"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // TestMain is also the other process: with a path it locks a byte of that file, alone or
@@ -45,9 +46,7 @@ func otherBusy(t *testing.T, path string, env ...string) (busy bool, end func())
 	cmd.Env = append(append(os.Environ(), "LOCK="+path), env...)
 	in, err := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err, err2, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, errors.Join(err, err2, cmd.Start()))
 	said, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || said != "true\n" && said != "false\n" {
 		t.Fatalf("the other process says %q, %v", said, err)
@@ -63,9 +62,7 @@ func otherBusy(t *testing.T, path string, env ...string) (busy bool, end func())
 func open(t *testing.T, path string) *lockfile.File {
 	t.Helper()
 	f, err := lockfile.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	return f
 }
 
@@ -228,21 +225,15 @@ func TestOpenLike(t *testing.T) {
 	}
 	dir := t.TempDir()
 	model := filepath.Join(dir, "model")
-	if err := errors.Join(os.WriteFile(model, nil, 0o600), os.Chmod(model, 0o666)); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, errors.Join(os.WriteFile(model, nil, 0o600), os.Chmod(model, 0o666)))
 	path := filepath.Join(dir, "lock")
 	f, err := lockfile.OpenLike(path, model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	closed(t, f)
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o666 {
 		t.Errorf("the file that was made is %v, %v", info.Mode(), err)
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.Chmod(path, 0o600))
 	if f, err = lockfile.OpenLike(path, model); err != nil {
 		t.Fatal(err)
 	}
@@ -252,9 +243,7 @@ func TestOpenLike(t *testing.T) {
 	}
 	// Where a link leads, nothing is made or given away.
 	victim, link := filepath.Join(dir, "victim"), filepath.Join(dir, "link")
-	if err := os.Symlink(victim, link); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.Symlink(victim, link))
 	if _, err := lockfile.OpenLike(link, model); err == nil {
 		t.Error("a link to nothing was followed")
 	}

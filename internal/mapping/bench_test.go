@@ -3,7 +3,6 @@ package mapping_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"github.com/weirsync/weir/internal/config"
@@ -11,6 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // firestarter is the mapping of contrib/firestarter.yaml: two tables of one feed.
@@ -20,9 +20,7 @@ func firestarter(t testing.TB) *mapping.Mapping {
 		settings = append(settings, &config.Setting{Name: name, Set: func(string) error { return nil }})
 	}
 	f, err := config.Resolve(settings, nil, "../../contrib/firestarter.yaml", nil, func() fold.Options { return fold.Options{Null: fold.KeepNull} })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	return f.Mapping
 }
 
@@ -60,16 +58,12 @@ func BenchmarkMap(b *testing.B) {
 		b.Run(stage, func(b *testing.B) {
 			names := &feed.Names{}
 			plan, err := mapping.Compile(firestarter(b), names, schema.Limits{FoldCase: true, Untyped: true, TextTypes: true})
-			if err != nil {
-				b.Fatal(err)
-			}
+			testcheck.NoError(b, err)
 			var folders []*fold.Folder
 			var batches []*fold.Batch
 			for i := range plan.Tables() {
 				t := schema.Table{Name: plan.Table(i).Name}
-				if err := plan.Fit(i, &t); err != nil {
-					b.Fatal(err)
-				}
+				testcheck.NoError(b, plan.Fit(i, &t))
 				folders, batches = append(folders, fold.NewFolder(names, t, plan.Options(i))), append(batches, &fold.Batch{})
 			}
 			one := fold.NewFolder(names, schema.Table{Name: "t"}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 200})
@@ -84,9 +78,7 @@ func BenchmarkMap(b *testing.B) {
 					return
 				case "identity":
 					c := fold.Change{Fields: l.Fields, Text: l.Text}
-					if err := one.Add(batches[0], &c, fold.Place{}); err != nil {
-						b.Fatal(err)
-					}
+					testcheck.NoError(b, one.Add(batches[0], &c, fold.Place{}))
 					return
 				}
 				rows, _, err := plan.Map(&l, fold.Place{}, scratch)
@@ -97,9 +89,7 @@ func BenchmarkMap(b *testing.B) {
 					return
 				}
 				for i := range rows {
-					if err := folders[rows[i].Table].Add(batches[rows[i].Table], &rows[i].Change, fold.Place{}); err != nil {
-						b.Fatal(err)
-					}
+					testcheck.NoError(b, folders[rows[i].Table].Add(batches[rows[i].Table], &rows[i].Change, fold.Place{}))
 				}
 			}
 			for _, l := range lines {
@@ -114,44 +104,11 @@ func BenchmarkMap(b *testing.B) {
 	}
 }
 
-// BenchmarkWhen is what a condition costs.
-func BenchmarkWhen(b *testing.B) {
-	for _, condition := range []string{"type=position", "type=a|b|c|d|e|f|g|position", "type=arrival|cancellation|departure|flightplan|onblock|offblock|extendedFlightInfo|flifo"} {
-		b.Run(fmt.Sprint(strings.Count(condition, "|")+1, len(condition)), func(b *testing.B) {
-			names := &feed.Names{}
-			for n := range 2 {
-				m := mapping.Mapping{}
-				for range 1 + 100*n {
-					m.Tables = append(m.Tables, mapping.Table{Name: fmt.Sprint("t", len(m.Tables)), When: when(condition, "type=x"), Key: []string{"id"}, Columns: columns("id")})
-				}
-				plan, err := mapping.Compile(&m, names, schema.Limits{FoldCase: true, Untyped: true, TextTypes: true})
-				if err != nil {
-					b.Fatal(err)
-				}
-				var l feed.Line
-				l.Scan(feed.NewScanner(names), nil, []byte(`{"id":1,"type":"position"}`))
-				scratch := plan.NewScratch()
-				if n == 0 {
-					continue
-				}
-				for b.Loop() {
-					if _, _, err := plan.Map(&l, fold.Place{}, scratch); err != nil {
-						b.Fatal(err)
-					}
-				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/101, "ns/condition")
-			}
-		})
-	}
-}
-
 // TestMap_AllocatesNothing for messages whose rows are known, and for those that no table takes.
 func TestMap_AllocatesNothing(t *testing.T) {
 	names := &feed.Names{}
 	plan, err := mapping.Compile(firestarter(t), names, schema.Limits{TextTypes: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	scan, scratch, lines := feed.NewScanner(names), plan.NewScratch(), make([]feed.Line, 200)
 	for i, text := range firehose(len(lines)) {
 		if lines[i].Scan(scan, nil, text); lines[i].Err != nil {

@@ -1,18 +1,13 @@
 package mapping_test
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
-	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
@@ -22,9 +17,7 @@ func reads(t testing.TB, typ string, textTypes bool) func(value string) string {
 	m := mapping.Mapping{Tables: []mapping.Table{{Name: "t", Key: []string{"id"}, Columns: columns("id: =1, v: as " + typ)}}}
 	names := &feed.Names{}
 	plan, err := mapping.Compile(&m, names, schema.Limits{TextTypes: textTypes})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	scan, scratch := feed.NewScanner(names), plan.NewScratch()
 	return func(value string) string {
 		var l feed.Line
@@ -242,40 +235,4 @@ func TestCast_Times(t *testing.T) {
 		`"2020-05-15T13:30:00+24:00"`, `"2020-05-15T13:30:00Z "`, `"15 May 2020"`, `""`, `true`, `{}`, `"2020-05-15T13:30:00.5"`, `"-020-05-15T13:30:00Z"`} {
 		f("timestamp", v, "no", "no")
 	}
-}
-
-// TestCast_AnyTime compares with the time package.
-func TestCast_AnyTime(t *testing.T) {
-	n := testcheck.Rounds(200, 2000)
-	read, text, day := reads(t, "timestamp", false), reads(t, "timestamp", true), reads(t, "date_days", false)
-	sinktest.Seeds(t, uint64(n), func(t *testing.T, rnd *rand.Rand) {
-		at := time.Unix(rnd.Int64N(253402300799+62135596800)-62135596800, rnd.Int64N(1e6)*1000).UTC()
-		want := strconv.Quote(at.Format(time.RFC3339Nano))
-		zone := time.FixedZone("", (rnd.IntN(2*24*60-1)-24*60+1)*60)
-		for _, v := range []string{want, strconv.Quote(at.In(zone).Format(time.RFC3339Nano)), seconds(at)} {
-			if year := at.In(zone).Year(); year < 0 || year > 9999 {
-				continue
-			}
-			if got := read(v); got != want {
-				t.Errorf("%s is %s, want %s", v, got, want)
-			}
-			if got, want := text(v), strconv.Quote(at.Format("2006-01-02 15:04:05.999999")); got != want {
-				t.Errorf("%s is %s, want %s", v, got, want)
-			}
-		}
-		days := at.Truncate(24*time.Hour).Unix() / 86400
-		if got, want := day(fmt.Sprint(days)), at.Format(`"2006-01-02"`); got != want {
-			t.Errorf("day %d is %s, want %s", days, got, want)
-		}
-	})
-}
-
-// seconds is a time as a decimal number of seconds.
-func seconds(t time.Time) string {
-	micros := t.UnixMicro()
-	sign := ""
-	if micros < 0 {
-		sign, micros = "-", -micros
-	}
-	return fmt.Sprintf("%s%d.%06d", sign, micros/1e6, micros%1e6)
 }

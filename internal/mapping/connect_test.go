@@ -11,6 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // typed maps a line of a table t of an envelope with Connect's schemas, and returns its values and the
@@ -22,12 +23,8 @@ func typed(t *testing.T, table mapping.Table, have schema.Table, textTypes bool,
 	m := &mapping.Mapping{Envelope: &mapping.Envelope{Unwrap: path("payload"), ConnectSchema: path("schema"), Row: []mapping.Path{path("after")}}, Tables: []mapping.Table{table}}
 	names := &feed.Names{}
 	plan, err := mapping.Compile(m, names, schema.Limits{TextTypes: textTypes})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := plan.Fit(0, &have); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
+	testcheck.NoError(t, plan.Fit(0, &have))
 	var l feed.Line
 	if l.Scan(feed.NewScanner(names), nil, []byte(line)); l.Err != nil {
 		t.Fatal(l.Err)

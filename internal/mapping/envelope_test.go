@@ -8,6 +8,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 func paths(texts ...string) (all []mapping.Path) {
@@ -228,9 +229,7 @@ func TestEnvelope_Null(t *testing.T) {
 	for _, e := range []*mapping.Envelope{nil, changeStream()} {
 		names := &feed.Names{}
 		plan, err := mapping.Compile(&mapping.Mapping{Envelope: e, Tables: []mapping.Table{{Name: "a", Key: []string{"id"}}}}, names, schema.Limits{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		var l feed.Line
 		if l.Scan(feed.NewScanner(names), nil, []byte(" null\r")); !l.Null || l.Err == nil {
 			t.Fatal(l.Null, l.Err)
@@ -249,9 +248,7 @@ func TestEnvelope_Tombstones(t *testing.T) {
 		t.Helper()
 		names := &feed.Names{}
 		plan, err := mapping.Compile(&mapping.Mapping{Envelope: changeStream(), Tables: tables}, names, schema.Limits{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		var l feed.Line
 		l.Scan(feed.NewScanner(names), nil, []byte(`{"id":7}`))
 		l.Deletes = true
@@ -277,9 +274,7 @@ func TestEnvelope_AllocatesNothing(t *testing.T) {
 	names := &feed.Names{}
 	m := &mapping.Mapping{Envelope: changeStream(), Tables: []mapping.Table{{Name: "a", Key: []string{"id"}, Columns: columns("id: as integer, v"), Rest: fold.AddColumns}}}
 	plan, err := mapping.Compile(m, names, schema.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	scan, scratch := feed.NewScanner(names), plan.NewScratch()
 	for _, text := range []string{`{"op":"u","before":{"id":1,"v":"a"},"after":{"id":1,"v":"b","w":2},"source":{"schema":"s","table":"a"}}`,
 		`{"schema":{},"payload":{"op":"u","before":{"id":2},"after":{"id":1,"v":"?"},"source":{"schema":"s","table":"a"}}}`} {

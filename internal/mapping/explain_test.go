@@ -6,14 +6,13 @@ import (
 
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 func TestWhen_String(t *testing.T) {
 	path := func(text string) mapping.Path {
 		p, err := mapping.ParsePath(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		return p
 	}
 	f := func(w mapping.When, want string) {
@@ -30,9 +29,7 @@ func TestWhen_String(t *testing.T) {
 // TestExplainer_Sources are those that [mapping.Plan.Map] takes, one set for each row of the table.
 func TestExplainer_Sources(t *testing.T) {
 	e, err := mapping.NewExplainer(firestarter(t), schema.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	f := func(line string, want map[string]string) {
 		t.Helper()
 		rows := e.Sources(0, []byte(line))

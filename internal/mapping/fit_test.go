@@ -9,14 +9,13 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	. "github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 func compiled(t *testing.T, m Mapping, textTypes bool) *Plan {
 	t.Helper()
 	p, err := Compile(&m, &feed.Names{}, schema.Limits{TextTypes: textTypes})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	return p
 }
 
@@ -118,9 +117,7 @@ func TestFit_NewTable(t *testing.T) {
 		p := compiled(t, m, textTypes)
 		for i := range p.Tables() {
 			table := schema.Table{Name: p.Table(i).Name}
-			if err := p.Fit(i, &table); err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, p.Fit(i, &table))
 			var got []string
 			for _, c := range table.Columns {
 				if c.Type == schema.Rows {
@@ -179,13 +176,9 @@ func TestFit_JSONInATextColumn(t *testing.T) {
 	}{{schema.JSON, `"x"`}, {schema.Text, `"\"x\""`}} {
 		m, names := one("id, v: as json"), &feed.Names{}
 		p, err := Compile(&m, names, schema.Limits{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		table := schema.Table{Name: "t", Exists: true, Columns: []schema.Column{{Name: "id", Key: true}, {Name: "v", Type: c.column}}}
-		if err := p.Fit(0, &table); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, p.Fit(0, &table))
 		var l feed.Line
 		l.Scan(feed.NewScanner(names), nil, []byte(`{"id":1,"v":"x"}`))
 		rows, _, err := p.Map(&l, fold.Place{}, p.NewScratch())
@@ -201,9 +194,7 @@ func TestScratch_Mismatches(t *testing.T) {
 	m.Tables = append(m.Tables, Table{Name: "items", Of: "t", Each: path("o.items"), Set: ReplaceSet, Key: []string{"nr"}, Columns: columns("nr, price: price.net")},
 		Table{Name: "cuts", Of: "items", Each: path("cuts"), Set: ReplaceSet, Key: []string{"why"}, Columns: columns("why: ., note: x")})
 	p, err := Compile(&m, names, schema.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	scan, s := feed.NewScanner(names), p.NewScratch()
 	for _, line := range []string{`{"id":1,"a":7}`, `{"id":1,"a":{"b":[]},"list":{}}`, `{"id":1,"a":{"b":null},"list":null}`, `{"id":1,"a":[{}]}`, `{"id":1,"o":{"items":[{"nr":1,"price":5},{"nr":2,"price":"x","cuts":["y"]}]}}`} {
 		var l feed.Line

@@ -11,6 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // What mappings are written in.
@@ -21,9 +22,7 @@ func mapped(t *testing.T, m mapping.Mapping, lines ...string) string {
 	t.Helper()
 	names := &feed.Names{}
 	plan, err := mapping.Compile(&m, names, schema.Limits{FoldCase: true, Untyped: true, TextTypes: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	scan, scratch := feed.NewScanner(names), plan.NewScratch()
 	scratch.Source = "feed.jsonl"
 	var out []string

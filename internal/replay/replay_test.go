@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/replay"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // some takes a number of bytes, and then ends.
@@ -34,9 +35,7 @@ func (s *some) Write(p []byte) (int, error) {
 // TestPlay_LoopGoesOn: a client resumes where it was, in whichever loop.
 func TestPlay_LoopGoesOn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "feed.jsonl")
-	if err := os.WriteFile(file, []byte(`{"pitr":"100","id":1}`+"\n"+`{"pitr":"101","id":2}`+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.WriteFile(file, []byte(`{"pitr":"100","id":1}`+"\n"+`{"pitr":"101","id":2}`+"\n"), 0o600))
 	for resume, want := range map[string]string{
 		"":      `{"pitr":"100","id":1} {"pitr":"101","id":2} {"pitr":"102","id":1} {"pitr":"103","id":2} {"pitr":"104","id":1}`,
 		"101":   `{"pitr":"101","id":2} {"pitr":"102","id":1} {"pitr":"103","id":2}`,
@@ -65,9 +64,7 @@ func TestPlay_LoopGoesOn(t *testing.T) {
 func TestPlay_ShiftsTheTimeAlone(t *testing.T) {
 	line := ` {"a":{"t":1,"b":[{"t":2},"\"}"]}, "t" : "2020-01-01T00:00:0%sZ" ,"c":[1]} `
 	file := filepath.Join(t.TempDir(), "feed.jsonl")
-	if err := os.WriteFile(file, []byte(strings.Replace(line, "%s", "0", 1)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.WriteFile(file, []byte(strings.Replace(line, "%s", "0", 1)+"\n"), 0o600))
 	ctx, stop := context.WithCancel(t.Context())
 	out := &some{most: len(line), stop: stop}
 	err := replay.Play(ctx, replay.Config{Files: []string{file}, TimeField: "t", ResumeField: "t", Speed: math.Inf(1), Loop: true}, out, "")
@@ -85,13 +82,9 @@ func TestPlay_KeepalivesAreJSON(t *testing.T) {
 		name, value := "a\"b", "c\x7f\x01\"\u2028d"
 		file := filepath.Join(t.TempDir(), "feed.jsonl")
 		line, err := json.Marshal(map[string]string{name: value, "t": "2020-01-01T00:00:00Z"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		later := `{"t":"2020-01-01T01:00:00Z"}`
-		if err := os.WriteFile(file, []byte(string(line)+"\n"+later+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, os.WriteFile(file, []byte(string(line)+"\n"+later+"\n"), 0o600))
 		ctx, stop := context.WithCancel(t.Context())
 		out := &some{most: len(line) + 2, stop: stop} // stops at the first keepalive
 		err = replay.Play(ctx, replay.Config{Files: []string{file}, TimeField: "t", ResumeField: name, Speed: 1, Keepalive: time.Minute}, out, "")
@@ -121,14 +114,10 @@ func (s *stalling) Write(p []byte) (int, error) {
 // when it does.
 func TestPlay_RateAtEveryInstant(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "feed.jsonl")
-	if err := os.WriteFile(file, bytes.Repeat([]byte(`{"id":1}`+"\n"), 500), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.WriteFile(file, bytes.Repeat([]byte(`{"id":1}`+"\n"), 500), 0o600))
 	synctest.Test(t, func(t *testing.T) {
 		out := &stalling{}
-		if err := replay.Play(t.Context(), replay.Config{Files: []string{file}, Rate: 100}, out, ""); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, replay.Play(t.Context(), replay.Config{Files: []string{file}, Rate: 100}, out, ""))
 		for i, from := range out.sent {
 			for j, to := range out.sent[i:] {
 				if most := 100*to.Sub(from).Seconds() + 6; float64(j) > most {

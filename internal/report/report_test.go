@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/report"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 func TestSpreadOf(t *testing.T) {
@@ -40,9 +41,7 @@ func page() *report.Page {
 
 func TestText(t *testing.T) {
 	var out strings.Builder
-	if err := page().Text(&out); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, page().Text(&out))
 	want := "a <machine>\n\nways:\nWAY   ROWS/S\nslow  10\nfast  1,000\n\nthe first\n"
 	if out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
@@ -51,9 +50,7 @@ func TestText(t *testing.T) {
 
 func TestHTML(t *testing.T) {
 	var out strings.Builder
-	if err := page().HTML(&out); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, page().HTML(&out))
 	html := out.String()
 	for _, want := range []string{
 		"a &lt;machine&gt;",
@@ -91,9 +88,7 @@ func TestHTML_ColorsEachCurve(t *testing.T) {
 		l.Curves = append(l.Curves, l.Curves[0])
 	}
 	var out strings.Builder
-	if err := p.HTML(&out); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, p.HTML(&out))
 	for i := range l.Curves {
 		class := fmt.Sprintf("c%d", l.Color(i))
 		if !strings.Contains(out.String(), `<path class="`+class+`"`) || !strings.Contains(out.String(), "."+class+" { stroke: var(--"+class+")") || strings.Count(out.String(), "--"+class+": #") != 2 {

@@ -1,10 +1,13 @@
 package schema
 
 import (
+	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // admits reports whether a column takes a value, given as JSON.
@@ -132,4 +135,179 @@ func TestColumn_AppendKey(t *testing.T) {
 			}
 		}
 	}
+}
+
+// own is a column of weir's after values, as a run finds it that comes later.
+func own(t *testing.T, values ...string) Table {
+	t.Helper()
+	c := New("c", false)
+	for _, v := range values {
+		if err := c.Admit([]byte(v), feed.KindOf([]byte(v))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := Table{Name: "t", Columns: []Column{{Name: "c"}, {Name: "theirs", Type: Int}}}
+	marks := (&Table{Columns: []Column{c}}).Marks()
+	testcheck.NoError(t, found.Own(marks, func(*Column, Type) bool { return true }, func(*Column) string { return "" }))
+	if got := found.Columns[0]; got.Type != c.Type || !got.Own {
+		t.Errorf("%v: the column is %v, and to the next run %v (%s)", values, c.Type, got.Type, marks)
+	}
+	if found.Columns[1].Own {
+		t.Error("a column without a mark is weir's")
+	}
+	return found
+}
+
+// TestGrow_IsTheUnion: the type of a column depends on the set of values alone, whichever
+// way they are spread over batches, and over runs that do not know of each other.
+func TestGrow_IsTheUnion(t *testing.T) {
+	values := []string{"null", "true", "1", "9007199254740993", "1.5", "0.1234567890123456789", "1e200000", `"x"`, `{"a":1}`}
+	everything := func(int) bool { return true }
+	for set := range 1 << len(values) {
+		var in []string
+		for i, v := range values {
+			if set>>i&1 == 1 {
+				in = append(in, v)
+			}
+		}
+		want := own(t, in...).Columns[0].Type
+		for at := range len(in) + 1 {
+			for _, parts := range [][2][]string{{in[:at], in[at:]}, {in[at:], in[:at]}} {
+				have, batch := own(t, parts[0]...), own(t, parts[1]...)
+				grown, err := have.Grow(&Limits{Untyped: true}, &batch, everything)
+				testcheck.NoError(t, err)
+				if got := have.Columns[0].Type; got != want {
+					t.Errorf("%v and then %v make %v, and together %v", parts[0], parts[1], got, want)
+				}
+				if again, err := have.Grow(&Limits{Untyped: true}, &batch, everything); err != nil || len(again) > 0 {
+					t.Errorf("%v and then %v twice: %v, %v after %v", parts[0], parts[1], again, err, grown)
+				}
+			}
+		}
+	}
+}
+
+// TestGrow_ColumnsOfOthers are not widened, and an error says why.
+func TestGrow_ColumnsOfOthers(t *testing.T) {
+	nothing := func(int) bool { return false }
+	for _, c := range []struct {
+		have  Column
+		batch []string
+		why   string
+	}{
+		{Column{Type: Int, Decl: "bigint", Held: "view v uses it"}, []string{"1", `"x"`}, "view v uses it"},
+		{Column{Type: Int, Decl: "bigint", Held: "view v uses it"}, []string{"1", "null"}, ""},
+		{Column{Type: Int, Decl: "INTEGER"}, []string{"1.5"}, "it is INTEGER"},
+		{Column{Type: Day, Decl: "date"}, []string{`"x"`}, "it is date"},
+		{Column{Type: Any}, []string{"1", "true", `"x"`}, ""},
+		{Column{Type: Text, Decl: "text"}, []string{"1", "true", `"x"`}, ""},
+	} {
+		c.have.Name = "c"
+		have, batch := Table{Name: "t", Columns: []Column{c.have}}, own(t, c.batch...)
+		grown, err := have.Grow(&Limits{}, &batch, nothing)
+		if len(grown) > 0 {
+			t.Errorf("%+v was widened", c.have)
+		}
+		if (err != nil) != (c.why != "") || err != nil && !strings.Contains(err.Error(), c.why) {
+			t.Errorf("%+v and %v: %v", c.have, c.batch, err)
+		}
+	}
+}
+
+// TestOwn_WhatOthersAltered is theirs.
+func TestOwn_WhatOthersAltered(t *testing.T) {
+	table := Table{Columns: []Column{{Name: "a", Decl: "bigint"}, {Name: "b", Decl: "date"}, {Name: "c", Decl: "bigint"}}}
+	err := table.Own(`{"a":"integer","b":"integer","c":"nonsense","gone":"text"}`, func(c *Column, as Type) bool { return c.Decl == "bigint" && as == Int }, func(*Column) string { return "" })
+	testcheck.NoError(t, err)
+	if got := slices.Collect(func(yield func(bool) bool) {
+		for _, c := range table.Columns {
+			yield(c.Own)
+		}
+	}); !slices.Equal(got, []bool{true, false, false}) {
+		t.Errorf("weir's are %v", got)
+	}
+	if err := table.Own("damaged", nil, nil); err == nil {
+		t.Error("marks that cannot be read are taken for none")
+	}
+}
+
+func TestRespelled_IsTheSameValue(t *testing.T) {
+	f := func(typ Type, raw, text string, want bool) {
+		t.Helper()
+		c := Column{Type: typ}
+		if got := c.Respelled([]byte(raw), []byte(text)); got != want {
+			t.Errorf("%s: %s and %s: %v", typ, raw, text, got)
+		}
+	}
+	f(Text, `1e3`, `1000`, true)
+	f(Text, `1.50`, `1.5`, true)
+	f(Text, `-0.0`, `0`, true)
+	f(Text, `1e23`, `100000000000000000000000`, true)
+	f(Text, `1e3`, `1001`, false)
+	f(Text, `1e3`, `1000 `, false)
+	f(Text, `"1e3"`, `1000`, false) // a string was never anything else
+	f(Text, `true`, `1`, false)
+	f(Text, `{"b":1,"a":[1,2]}`, `{"a": [1, 2], "b": 1}`, true)
+	f(Text, `{"a":1,"a":2}`, `{"a": 2}`, true)
+	f(Text, `["\u00e9",1e2,null,true]`, `["é", 100, null, true]`, true)
+	f(Text, `{"a":1}`, `{"a": 2}`, false)
+	f(Text, `{"a":1}`, `{"a": "1"}`, false)
+	f(Text, `{"a":[1,2]}`, `{"a": [2, 1]}`, false)
+	f(Text, `[1]`, `[1, 2]`, false)
+	f(Text, `{"a":1}`, `{"a": 1} `, true)
+	f(Text, `{"a":1}`, `{"a": 1} x`, false)
+	f(Text, `{}`, `null`, false)
+	f(Text, `[]`, `nothing`, false)
+	f(JSON, `[1]`, `[1.0]`, false)
+	f(Number, `1.50`, `1.5`, true)
+	f(Number, `1.50`, `1.51`, false)
+	f(Any, `9007199254740992`, `9.007199254740992e+15`, true)
+	f(Int, `1e3`, `1000`, false) // these types keep one spelling
+	f(Real, `1e3`, `1000`, false)
+}
+
+// A column of weir's that took a value takes it again, whatever it was widened to since.
+func FuzzWiden(f *testing.F) {
+	f.Add([]byte("1\n1.5\ntrue\n\"x\"\n{}\nnull\n9223372036854775808\n1e400"), false)
+	f.Add([]byte("\"1\"\n7\n\"a\""), true)
+	f.Fuzz(func(t *testing.T, text []byte, key bool) {
+		var names feed.Names
+		scan := feed.NewScanner(&names)
+		c := New("c", key)
+		var taken [][]byte
+		admit := func(v []byte) *feed.Error {
+			k := feed.KindOf(v)
+			if c.Holds(k) {
+				return nil
+			}
+			return c.Admit(v, k)
+		}
+		for _, v := range bytes.Split(text, []byte("\n")) {
+			line := append(append([]byte(`{"c":`), v...), '}')
+			fields, err := scan.Append(nil, line)
+			if err != nil || len(fields) != 1 {
+				continue
+			}
+			v := fields[0].Value
+			if k := fields[0].Kind; key && (k == feed.Null || k == feed.JSON) {
+				continue
+			}
+			if admit(v) == nil {
+				taken = append(taken, v)
+			}
+		}
+		// So a later run finds it.
+		table := Table{Columns: []Column{{Name: "c", Key: key}}}
+		marks := (&Table{Columns: []Column{c}}).Marks()
+		testcheck.NoError(t, table.Own(marks, func(*Column, Type) bool { return true }, func(*Column) string { return "" }))
+		was := c.Type
+		if c = table.Columns[0]; c.Type != was {
+			t.Errorf("a column that was %v is %v to the next run", was, c.Type)
+		}
+		for _, v := range taken {
+			if err := admit(v); err != nil || c.Type != was {
+				t.Errorf("%s was taken, and now: %v (type %v, then %v)", v, err, was, c.Type)
+			}
+		}
+	})
 }

@@ -18,12 +18,13 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/weirsync/weir/internal/spool"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 func captures(t *testing.T, dir string, keep time.Duration) *spool.Captures {
 	t.Helper()
 	c, err := spool.OpenCaptures(dir, keep)
-	check(t, err)
+	testcheck.NoError(t, err)
 	return c
 }
 
@@ -31,10 +32,10 @@ func captures(t *testing.T, dir string, keep time.Duration) *spool.Captures {
 func captured(t *testing.T, dir string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*"))
-	check(t, err)
+	testcheck.NoError(t, err)
 	return slices.DeleteFunc(paths, func(path string) bool {
 		info, err := os.Stat(path)
-		check(t, err)
+		testcheck.NoError(t, err)
 		return info.IsDir()
 	})
 }
@@ -42,13 +43,13 @@ func captured(t *testing.T, dir string) []string {
 func contentOf(t *testing.T, path string) string {
 	t.Helper()
 	f, err := os.Open(path)
-	check(t, err)
+	testcheck.NoError(t, err)
 	defer f.Close()
 	z, err := zstd.NewReader(f)
-	check(t, err)
+	testcheck.NoError(t, err)
 	defer z.Close()
 	text, err := io.ReadAll(z)
-	check(t, err)
+	testcheck.NoError(t, err)
 	return string(text)
 }
 
@@ -69,27 +70,27 @@ func TestCaptures_NamesAreInTheOrderOfTheLines(t *testing.T) {
 		}
 		line := fmt.Sprintf("{\"n\":%d}\n", n)
 		want = append(want, line)
-		check(t, c.Add(now, strings.NewReader(line)))
+		testcheck.NoError(t, c.Add(now, strings.NewReader(line)))
 		if rnd.IntN(4) == 0 {
 			for _, path := range captured(t, dir) {
-				check(t, os.Rename(path, filepath.Join(archive, filepath.Base(path))))
+				testcheck.NoError(t, os.Rename(path, filepath.Join(archive, filepath.Base(path))))
 			}
 		}
 		switch rnd.IntN(6) {
 		case 0:
-			check(t, c.Close())
+			testcheck.NoError(t, c.Close())
 			c = captures(t, dir, 0)
 		case 1: // without what it remembers, what is in the folder tells
-			check(t, c.Close())
+			testcheck.NoError(t, c.Close())
 			if len(captured(t, dir)) > 0 {
-				check(t, os.RemoveAll(filepath.Join(dir, ".weir")))
+				testcheck.NoError(t, os.RemoveAll(filepath.Join(dir, ".weir")))
 			}
 			c = captures(t, dir, 0)
 		}
 	}
-	check(t, c.Close())
+	testcheck.NoError(t, c.Close())
 	for _, path := range captured(t, dir) {
-		check(t, os.Rename(path, filepath.Join(archive, filepath.Base(path))))
+		testcheck.NoError(t, os.Rename(path, filepath.Join(archive, filepath.Base(path))))
 	}
 	paths := captured(t, archive)
 	if len(paths) != len(want) {
@@ -115,8 +116,8 @@ func TestCaptures_OneRunAtATime(t *testing.T) {
 	if left := captured(t, dir); len(left) > 0 {
 		t.Errorf("a capture that failed left %q", left)
 	}
-	check(t, c.Add(time.Now(), strings.NewReader("{}\n")))
-	check(t, c.Close())
+	testcheck.NoError(t, c.Add(time.Now(), strings.NewReader("{}\n")))
+	testcheck.NoError(t, c.Close())
 	for path, want := range map[string]os.FileMode{dir: 0o700, captured(t, dir)[0]: 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s has mode %v, %v", path, info.Mode(), err)
@@ -136,7 +137,7 @@ func TestCaptures_OldOnesGo(t *testing.T) {
 		c := captures(t, dir, 24*time.Hour)
 		others := []string{"000000000000-20000101T000000.000Z.jsonl.zst.bak", "20000101T000000.000Z.jsonl.zst", "notes.txt"}
 		for _, name := range others {
-			check(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+			testcheck.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 		}
 		left := func(want ...string) {
 			t.Helper()
@@ -157,7 +158,7 @@ func TestCaptures_OldOnesGo(t *testing.T) {
 		}
 		add := func(text string) {
 			t.Helper()
-			check(t, c.Add(time.Now(), strings.NewReader(text+"\n")))
+			testcheck.NoError(t, c.Add(time.Now(), strings.NewReader(text+"\n")))
 		}
 		add("monday")
 		time.Sleep(23 * time.Hour)
@@ -172,7 +173,7 @@ func TestCaptures_OldOnesGo(t *testing.T) {
 		time.Sleep(1000 * time.Hour)
 		add("years later")
 		left("thursday", "years later")
-		check(t, c.Close())
+		testcheck.NoError(t, c.Close())
 	})
 	if _, err := os.Stat(filepath.Join(dir, ".weir", "capture.part")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a part is left: %v", err)

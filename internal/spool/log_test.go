@@ -17,6 +17,7 @@ import (
 
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/spool"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // disk is a folder whose power can be cut: of what was not synced, each block of a file
@@ -140,9 +141,7 @@ func (f *file) Size() (int64, error) { return int64(len(f.now)), nil }
 func open(t *testing.T, fs spool.FS) *spool.Log {
 	t.Helper()
 	l, err := spool.Open(fs, 2000, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	return l
 }
 
@@ -163,13 +162,6 @@ func lines(t *testing.T, l *spool.Log, at int64) string {
 	return string(all)
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // run is a number of lines.
 func run(rnd *rand.Rand, n int) string {
 	var b strings.Builder
@@ -179,42 +171,6 @@ func run(rnd *rand.Rand, n int) string {
 	return b.String()
 }
 
-func TestLog_GoesOnWhereItEnded(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 1))
-	d, all := newDisk(), ""
-	l := open(t, d)
-	check(t, l.Begin(spool.Meta{ID: "x", Job: "job", Source: "tcp://x", Seq: 7}, 1000, "6"))
-	if l.Resume() != "6" {
-		t.Error(l.Resume())
-	}
-	for n := range 300 {
-		lines := run(rnd, n)
-		resume := fmt.Sprint(n)
-		if n%3 == 0 {
-			resume = "" // the run has none
-		}
-		at, err := l.Append([]byte(lines), resume)
-		check(t, err)
-		if at != 1000+int64(len(all)) {
-			t.Fatalf("run %d lies at %d, want %d", n, at, 1000+len(all))
-		}
-		all += lines
-		if n%50 == 49 {
-			check(t, l.Close())
-			l = open(t, d)
-		}
-	}
-	if begin, end := l.Bounds(); begin != 1000 || end != 1000+int64(len(all)) || l.Lost() != 0 {
-		t.Errorf("bounds %d and %d, lost %d", begin, end, l.Lost())
-	}
-	if got := lines(t, l, 1000); got != all {
-		t.Error("the lines are not those that were appended")
-	}
-	if l.Resume() != "299" && l.Resume() != "298" || l.Meta().Seq != 7 {
-		t.Errorf("resume %s, meta %+v", l.Resume(), l.Meta())
-	}
-}
-
 func TestLog_ForgetsWholeSegments(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(2, 1))
 	l := open(t, newDisk())
@@ -222,7 +178,7 @@ func TestLog_ForgetsWholeSegments(t *testing.T) {
 	for n := range 200 {
 		lines := run(rnd, n)
 		_, err := l.Append([]byte(lines), fmt.Sprint(n))
-		check(t, err)
+		testcheck.NoError(t, err)
 		all += lines
 	}
 	keep := func(_ time.Time, content io.Reader) error {
@@ -230,7 +186,7 @@ func TestLog_ForgetsWholeSegments(t *testing.T) {
 		kept += string(b)
 		return err
 	}
-	check(t, l.Forget(10000, false, keep))
+	testcheck.NoError(t, l.Forget(10000, false, keep))
 	begin, end := l.Bounds()
 	if begin == 0 || begin > 10000 || 10000-begin > 2500 {
 		t.Errorf("the log begins at %d", begin)
@@ -238,11 +194,11 @@ func TestLog_ForgetsWholeSegments(t *testing.T) {
 	if kept+lines(t, l, begin) != all {
 		t.Error("what was kept and what is left are not what was appended")
 	}
-	check(t, l.Forget(end, false, keep))
+	testcheck.NoError(t, l.Forget(end, false, keep))
 	if l.Size() == 0 {
 		t.Error("the segment that is appended to was removed")
 	}
-	check(t, l.Forget(end, true, keep))
+	testcheck.NoError(t, l.Forget(end, true, keep))
 	if at, err := l.Append([]byte("{}\n"), ""); l.Size() != 3 || kept != all || at != end || err != nil {
 		t.Errorf("size %d, at %d, %v", l.Size(), at, err)
 	}
@@ -267,18 +223,18 @@ const smallSegment = 300
 func newDamagedLog(t *testing.T, rnd *rand.Rand) (*damagedLog, *spool.Log) {
 	w := &damagedLog{T: t, disk: newDisk()}
 	l, err := spool.Open(w.disk, smallSegment, 0)
-	check(t, err)
+	testcheck.NoError(t, err)
 	for n := range 1 + rnd.IntN(12) {
 		lines, files := run(rnd, n), len(w.disk.now)
 		at, err := l.Append([]byte(lines), fmt.Sprint("r", n))
-		check(t, err)
+		testcheck.NoError(t, err)
 		if len(w.disk.now) > files {
 			w.synced, w.last = int(at), int(at)
 		}
 		w.all += lines
 		w.ends, w.resumes = append(w.ends, len(w.all)), append(w.resumes, fmt.Sprint("r", n))
 		if rnd.IntN(3) == 0 {
-			check(t, l.Sync())
+			testcheck.NoError(t, l.Sync())
 			w.synced = len(w.all)
 		}
 	}
@@ -364,9 +320,9 @@ func (w *damagedLog) opened(name string, rnd *rand.Rand) {
 	} else {
 		left += "{}\n"
 		_, err = l.Append([]byte("{}\n"), "")
-		check(w.T, errors.Join(err, l.Close()))
+		testcheck.NoError(w.T, errors.Join(err, l.Close()))
 		l, err = spool.Open(d, smallSegment, 0)
-		check(w.T, err)
+		testcheck.NoError(w.T, err)
 		if got := lines(w.T, l, 0); got != left || l.Lost() > 0 {
 			w.Fatalf("with %s damaged it then holds %q", name, got)
 		}
@@ -411,7 +367,7 @@ func TestLog_AnyDamagedByte(t *testing.T) {
 			t.Fatal("did not exercise:", to, err)
 		}
 		if rnd.IntN(2) == 0 {
-			check(t, l.Close())
+			testcheck.NoError(t, l.Close())
 			w.synced = len(w.all)
 		}
 		each(func(name string) { w.opened(name, rnd) })
@@ -423,7 +379,7 @@ func TestLog_AnyDamagedByte(t *testing.T) {
 func TestLog_CutFile(t *testing.T) {
 	sinktest.Seeds(t, 10, func(t *testing.T, rnd *rand.Rand) {
 		w, l := newDamagedLog(t, rnd)
-		check(t, l.Close())
+		testcheck.NoError(t, l.Close())
 		w.synced = len(w.all)
 		for _, name := range slices.Sorted(maps.Keys(w.disk.now)) {
 			c := w.disk.now[name]
@@ -458,14 +414,14 @@ func TestOpen_RemovesWhatARemovalLeft(t *testing.T) {
 	d := newDisk()
 	l := open(t, d)
 	_, err := l.Append([]byte("{}\n"), "7")
-	check(t, errors.Join(err, l.Close()))
+	testcheck.NoError(t, errors.Join(err, l.Close()))
 	for name := range d.now {
 		d.now["notes.index"] = &content{}
 		if strings.HasSuffix(name, ".jsonl") {
 			delete(d.now, name)
 		}
 	}
-	check(t, open(t, d).Close())
+	testcheck.NoError(t, open(t, d).Close())
 	if left := slices.Collect(maps.Keys(d.now)); !slices.Equal(left, []string{"notes.index"}) {
 		t.Errorf("%q are left", left)
 	}
@@ -475,16 +431,16 @@ func TestOpen_RemovesWhatARemovalLeft(t *testing.T) {
 func TestLog_ResumeValueOutlivesASegmentWithoutAnIndex(t *testing.T) {
 	d := newDisk()
 	l := open(t, d)
-	check(t, l.Begin(spool.Meta{ID: "x"}, 50, ""))
+	testcheck.NoError(t, l.Begin(spool.Meta{ID: "x"}, 50, ""))
 	_, err := l.Append([]byte("{}\n"), "7")
-	check(t, errors.Join(err, l.Close()))
+	testcheck.NoError(t, errors.Join(err, l.Close()))
 	for _, ext := range []string{".jsonl", ".index"} {
 		d.now["00000000000000000053-29990101T000000.000Z"+ext] = &content{}
 		l = open(t, d)
 		if begin, end := l.Bounds(); l.Resume() != "7" || begin != 50 || end != 53 || l.Lost() != 0 {
 			t.Errorf("%s: resume %q, from %d to %d, %d lost", ext, l.Resume(), begin, end, l.Lost())
 		}
-		check(t, l.Close())
+		testcheck.NoError(t, l.Close())
 	}
 }
 
@@ -499,7 +455,7 @@ func powerCuts(t *testing.T, trials int, noSync bool) (lost int) {
 		add := func(n int) {
 			lines := run(rnd, n)
 			_, err := l.Append([]byte(lines), fmt.Sprint(n))
-			check(t, err)
+			testcheck.NoError(t, err)
 			all += lines
 		}
 		for n := range rnd.IntN(100) {
@@ -513,11 +469,11 @@ func powerCuts(t *testing.T, trials int, noSync bool) (lost int) {
 					add(n)
 				}
 			}
-			check(t, l.Sync())
+			testcheck.NoError(t, l.Sync())
 			d.syncing, safe = nil, promised
 			if rnd.IntN(2) == 0 {
 				forgotten = max(forgotten, rnd.IntN(safe+1))
-				check(t, l.Forget(int64(forgotten), false, nil))
+				testcheck.NoError(t, l.Forget(int64(forgotten), false, nil))
 			}
 		}
 		after, err := spool.Open(d.cut(rnd), 2000, 0)
@@ -525,7 +481,7 @@ func powerCuts(t *testing.T, trials int, noSync bool) (lost int) {
 			lost++
 			continue
 		}
-		check(t, err)
+		testcheck.NoError(t, err)
 		begin, end := after.Bounds()
 		if int(begin) > forgotten || int(end) < safe {
 			lost++
@@ -558,7 +514,7 @@ func TestLog_SlowSyncStopsNobody(t *testing.T) {
 	add := func() {
 		t.Helper()
 		_, err := l.Append(bytes.Repeat([]byte("line\n"), 10), "7")
-		check(t, err)
+		testcheck.NoError(t, err)
 	}
 	// during does something while the disk syncs for somebody else.
 	during := func(sync func() error, do func()) {
@@ -579,7 +535,7 @@ func TestLog_SlowSyncStopsNobody(t *testing.T) {
 		} else {
 			close(release)
 		}
-		check(t, <-ended)
+		testcheck.NoError(t, <-ended)
 	}
 	add()
 	during(l.Sync, func() {
@@ -605,7 +561,7 @@ func TestLog_SlowSyncStopsNobody(t *testing.T) {
 	if l.Size() != 2003 || l.Resume() != "8" {
 		t.Errorf("the log has %d bytes, resume %s", l.Size(), l.Resume())
 	}
-	check(t, l.Close())
+	testcheck.NoError(t, l.Close())
 }
 
 // TestLog_ClockSetBack: a segment that was begun in the future is not appended to until then.
@@ -616,12 +572,12 @@ func TestLog_ClockSetBack(t *testing.T) {
 		name := "00000000000000000000-" + begun
 		d.now = map[string]*content{name + ".index": {now: indexOf("{\"id\":1}\n")}, name + ".jsonl": {now: []byte("{\"id\":1}\n")}}
 		l, err := spool.Open(d, 1<<20, time.Hour)
-		check(t, err)
+		testcheck.NoError(t, err)
 		if l.Lost() > 0 {
 			t.Fatal("did not exercise: the segment is not whole")
 		}
 		_, err = l.Append([]byte("{}\n"), "")
-		check(t, errors.Join(err, l.Close()))
+		testcheck.NoError(t, errors.Join(err, l.Close()))
 		return len(d.now) / 2
 	}
 	if n := segments(time.Now().UTC().Format("20060102T150405.000Z")); n != 1 {
@@ -643,7 +599,7 @@ func TestLog_FullDisk(t *testing.T) {
 		}
 	}
 	d.full = false
-	check(t, l.Close())
+	testcheck.NoError(t, l.Close())
 	got := lines(t, open(t, d), 0)
 	for n := range 500 {
 		if strings.Contains(got, fmt.Sprintf("{\"n\":%d}\n", n)) != (n%3 != 1) {
@@ -652,20 +608,17 @@ func TestLog_FullDisk(t *testing.T) {
 	}
 }
 
-func TestOpenDir_OneProcessAtATime(t *testing.T) {
+// TestOpenDir_IsForItsUser: nobody else reads what waits in it.
+func TestOpenDir_IsForItsUser(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "b")
 	d, err := spool.OpenDir(path)
-	check(t, err)
+	testcheck.NoError(t, err)
 	info, err := os.Stat(path)
-	check(t, err)
+	testcheck.NoError(t, err)
 	if info.Mode().Perm()&0o077 != 0 {
 		t.Errorf("others may read it: %v", info.Mode())
 	}
-	l, err := spool.Open(d, 1<<20, time.Hour)
-	check(t, err)
-	_, err = l.Append([]byte("{}\n"), "")
-	check(t, err)
-	check(t, errors.Join(l.Close(), d.Close()))
+	testcheck.NoError(t, d.Close())
 }
 
 // TestLog_FullDiskUntilTheSegmentIsOld: what a full disk took of a run of lines is in nobody's
@@ -678,10 +631,10 @@ func fullDiskUntilOld(t *testing.T) {
 	const age = time.Hour
 	d := newDisk()
 	l, err := spool.Open(d, 2000, age)
-	check(t, err)
-	check(t, l.Begin(spool.Meta{ID: "x"}, 0, ""))
+	testcheck.NoError(t, err)
+	testcheck.NoError(t, l.Begin(spool.Meta{ID: "x"}, 0, ""))
 	_, err = l.Append([]byte("one\n"), "1")
-	check(t, err)
+	testcheck.NoError(t, err)
 	d.full = true
 	for range 3 {
 		if _, err := l.Append([]byte("two two two\n"), "2"); err == nil {
@@ -695,11 +648,11 @@ func fullDiskUntilOld(t *testing.T) {
 	d.full = false
 	for _, line := range []string{"two two two\n", "three\n"} {
 		_, err = l.Append([]byte(line), "3")
-		check(t, err)
+		testcheck.NoError(t, err)
 	}
-	check(t, l.Close())
+	testcheck.NoError(t, l.Close())
 	l, err = spool.Open(d, 2000, age)
-	check(t, err)
+	testcheck.NoError(t, err)
 	if got := lines(t, l, 0); got != "one\ntwo two two\nthree\n" || l.Lost() > 0 {
 		t.Errorf("the log has %q; %d bytes were lost", got, l.Lost())
 	}

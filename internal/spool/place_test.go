@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // TestPlace: where a run begins in what is in the folder, by what the database knows.
@@ -42,17 +43,11 @@ func TestPlace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder, err := Folder(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, err)
 			log, err := Open(folder, minSegment, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, err)
 			defer log.Close()
-			if err := log.Begin(Meta{ID: "A", Job: "job", Source: "feed", Seq: 3}, c.log.begin, "r0"); err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, log.Begin(Meta{ID: "A", Job: "job", Source: "feed", Seq: 3}, c.log.begin, "r0"))
 			if c.log.lines != "" {
 				if _, err := log.Append([]byte(c.log.lines), "r2"); err != nil {
 					t.Fatal(err)

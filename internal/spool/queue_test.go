@@ -19,6 +19,7 @@ import (
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // feed is a source of what a test sends it.
@@ -139,9 +140,7 @@ func startAt(t *testing.T, path string, c Config, from source.Point) *queued {
 	if err == nil {
 		s.begun, err = s.q.beginIn(t.Context(), from, opened.Begin)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(t.Context())
 	s.run.Go(func() { s.q.Run(ctx) })
@@ -332,9 +331,7 @@ func TestQueue_Damage(t *testing.T) {
 			if err != nil || len(files) != 1 {
 				t.Fatal(files, err)
 			}
-			if err := os.WriteFile(files[0], []byte("1 one\n2 twx\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, os.WriteFile(files[0], []byte("1 one\n2 twx\n"), 0o600))
 			first := s.want("1 one\n", 1)
 			from := source.Point{Cursor: first.CursorAfter(6), Resume: "1"}
 			s.q.committed(from.Cursor)
@@ -357,15 +354,11 @@ func TestQueue_Damage(t *testing.T) {
 			c.Job, c.Source, c.Gauge, c.Log = "job", "feed", func(int64) {}, logtest.New(t)
 			again := newFeed()
 			opened, err := again.Next(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, err)
 			_, err = NewQueue(again, c).begin(t.Context(), from, opened.Begin)
 			wantDamage(err)
 
-			if err := os.Rename(files[0], filepath.Join(away, "1.jsonl")); err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, os.Rename(files[0], filepath.Join(away, "1.jsonl")))
 			s = startAt(t, dir, c, from)
 			if s.feed.resume != "1" {
 				t.Errorf("the feed is asked for what comes after %q", s.feed.resume)
@@ -519,9 +512,7 @@ func TestQueue_AnyPace(t *testing.T) {
 				cursor = s.begun.At
 				for left := rnd.IntN(60); left > 0 && got.Len() < all.Len(); left-- {
 					e, err := s.q.Next(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					testcheck.NoError(t, err)
 					b := e.Block
 					if b.Offset != int64(got.Len()) || b.Restart || b.Tail || b.Conn != connOf[b.Offset] || b.Conn != connOf[b.OffsetAfter(len(b.Data))-1] {
 						t.Fatalf("%d bytes of connection %d at %d (restart %v, tail %v), want connection %d at %d", len(b.Data), b.Conn, b.Offset, b.Restart, b.Tail, connOf[b.Offset], got.Len())

@@ -27,6 +27,14 @@ func Rounds(test, check int) int {
 	return test
 }
 
+// NoError ends a test with an error, if there is one.
+func NoError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Missing ends a test for which the machine lacks something: in CI it fails, elsewhere it is skipped.
 func Missing(t testing.TB, what string) {
 	t.Helper()

@@ -16,6 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/web"
 )
 
@@ -28,9 +29,7 @@ func site(tables ...string) *web.Site {
 func get(t *testing.T, s *web.Site, addr, method, host, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	l, err := web.Listen(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	defer l.Close()
 	w, r := httptest.NewRecorder(), httptest.NewRequest(method, path, nil)
 	r.Host = host
@@ -204,9 +203,7 @@ func TestStatus_CountsAndRates(t *testing.T) {
 		k := p.Open("kafka://c/t/3", progress.Partition)
 		k.Partition("t", "3", func() int64 { return 7 }, func() bool { return true })
 		l, err := web.Listen(loopback)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		defer l.Close()
 		handler := s.Handler(l)
 		ask := func(path string) []byte {
@@ -217,9 +214,7 @@ func TestStatus_CountsAndRates(t *testing.T) {
 		}
 		status := func() (st web.Status) {
 			t.Helper()
-			if err := json.Unmarshal(ask("/api/status"), &st); err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, json.Unmarshal(ask("/api/status"), &st))
 			return st
 		}
 		flush := func(rows int64) {
@@ -277,9 +272,7 @@ func TestStatus_ManySources(t *testing.T) {
 		s.Progress.Open(strings.Repeat("x", i+1), progress.Waiting)
 	}
 	var st web.Status
-	if err := json.Unmarshal(get(t, s, loopback, "GET", "localhost", "/api/status").Body.Bytes(), &st); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, json.Unmarshal(get(t, s, loopback, "GET", "localhost", "/api/status").Body.Bytes(), &st))
 	if len(st.Sources) != 200 || st.SourcesLeftOut != 50 {
 		t.Errorf("%d sources, and %d left out", len(st.Sources), st.SourcesLeftOut)
 	}

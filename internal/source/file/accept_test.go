@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // What was read just before a file was truncated counts; what was read just after comes again
@@ -16,21 +17,13 @@ func TestFollower_TruncatedAroundARead(t *testing.T) {
 		read string
 		n    int
 	}{{"b\n", 2}, {"B\n", 0}} {
-		if err := os.WriteFile(path, []byte("a\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, os.WriteFile(path, []byte("a\n"), 0o600))
 		file, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		defer file.Close()
 		f := follower{ctx: t.Context(), path: path, file: file, log: logtest.New(t)}
-		if err := f.from(2); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte("A\nB\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, f.from(2))
+		testcheck.NoError(t, os.WriteFile(path, []byte("A\nB\n"), 0o600))
 		if n, err := f.accept([]byte(c.read)); n != c.n || err != nil || !f.truncated || f.at != int64(2+n) {
 			t.Errorf("%q: %d, %v, truncated %v, at %d", c.read, n, err, f.truncated, f.at)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 func BenchmarkNext(b *testing.B) {
@@ -35,9 +36,7 @@ func readToEnd(b *testing.B, s *file.Stream) {
 		if err == io.EOF {
 			break
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		testcheck.NoError(b, err)
 		block.Release()
 	}
 	s.Close()

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 func TestCompression_ToldByFirstBytes(t *testing.T) {
@@ -93,9 +94,7 @@ func TestCompression_WhatFollowsAStreamIsRead(t *testing.T) {
 		source.Zlib: func(w io.Writer) io.WriteCloser { return zlib.NewWriter(w) },
 		source.Deflate: func(w io.Writer) io.WriteCloser {
 			d, err := flate.NewWriter(w, flate.BestSpeed)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, err)
 			return d
 		},
 	}

@@ -12,19 +12,16 @@ import (
 
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 func TestFIFO_IsAStream(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "fifo")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, syscall.Mkfifo(path, 0o600))
 	go os.WriteFile(path, []byte("a\nb"), 0o600)
 	s := open(t, path, source.Options{}, place{Cursor: `{"Offset":7}`})
 	got, err := drain(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	checkLines(t, got, reference([]byte("a\nb"), 100))
 	if !s.Waits() || s.Name != path || s.Size() != 0 {
 		t.Errorf("waits %v, name %s, size %d", s.Waits(), s.Name, s.Size())
@@ -33,9 +30,7 @@ func TestFIFO_IsAStream(t *testing.T) {
 
 func TestFIFO_WaitForAWriterEndsWithContext(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "fifo")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, syscall.Mkfifo(path, 0o600))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := file.Open(ctx, path, source.Options{}, ""); !errors.Is(err, context.Canceled) {
@@ -46,9 +41,7 @@ func TestFIFO_WaitForAWriterEndsWithContext(t *testing.T) {
 
 func TestFIFO_CloseEndsAReadThatWaits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "fifo")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, syscall.Mkfifo(path, 0o600))
 	writer := make(chan *os.File)
 	go func() {
 		w, _ := os.OpenFile(path, os.O_WRONLY, 0)
@@ -61,7 +54,5 @@ func TestFIFO_CloseEndsAReadThatWaits(t *testing.T) {
 	if _, err := s.Next(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, s.Close())
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // followed is a file that a test writes to and a stream follows.
@@ -48,9 +49,7 @@ func (f *followed) open(from place) {
 func (f *followed) append(s string) {
 	f.Helper()
 	w, err := os.OpenFile(f.path, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		f.Fatal(err)
-	}
+	testcheck.NoError(f, err)
 	defer w.Close()
 	if _, err := w.WriteString(s); err != nil {
 		f.Fatal(err)
@@ -118,9 +117,7 @@ func TestFollow_Truncation(t *testing.T) {
 	follow(t, "a\nbbbbbbbbb\nto", func(f *followed) {
 		f.want("a\n", 0)
 		f.want("bbbbbbbbb\n", 2)
-		if err := os.Truncate(f.path, 0); err != nil {
-			f.Fatal(err)
-		}
+		testcheck.NoError(f, os.Truncate(f.path, 0))
 		// What was left without a newline comes out as the end of the old stream.
 		if l := f.want("to", 12); !l.tail || l.restart {
 			f.Errorf("%+v", l)
@@ -207,9 +204,7 @@ func TestFollow_NothingInTheFileIsLost(t *testing.T) {
 				case 0:
 					write(f, f.path, []byte(lines.String()))
 				case 1:
-					if err := os.Rename(f.path, f.path+".1"); err != nil {
-						f.Fatal(err)
-					}
+					testcheck.NoError(f, os.Rename(f.path, f.path+".1"))
 					f.append(lines.String())
 				default:
 					restarts = false
@@ -237,9 +232,7 @@ func TestFollow_WaitsForTheFile(t *testing.T) {
 		if w := <-f.warnings; !strings.Contains(w, f.path+" does not exist yet: waiting for it") || len(f.warnings) > 0 {
 			t.Errorf("%s, and %d more", w, len(f.warnings))
 		}
-		if err := os.Mkdir(filepath.Dir(f.path), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, os.Mkdir(filepath.Dir(f.path), 0o700))
 		time.Sleep(time.Hour)
 		f.append("a\n")
 		<-opened
@@ -260,9 +253,7 @@ func TestFollow_Rotation(t *testing.T) {
 		f.want("a\n", 0)
 		for range 3 {
 			old := f.path + ".1"
-			if err := os.Rename(f.path, old); err != nil {
-				f.Fatal(err)
-			}
+			testcheck.NoError(f, os.Rename(f.path, old))
 			// The writer has the old file open for a while yet.
 			rotated := *f
 			rotated.path = old
@@ -283,13 +274,9 @@ func TestFollow_RemovedFileIsReadToItsEnd(t *testing.T) {
 	follow(t, "a\n", func(f *followed) {
 		f.want("a\n", 0)
 		w, err := os.OpenFile(f.path, os.O_APPEND|os.O_WRONLY, 0)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testcheck.NoError(f, err)
 		defer w.Close()
-		if err := os.Remove(f.path); err != nil {
-			f.Fatal(err)
-		}
+		testcheck.NoError(f, os.Remove(f.path))
 		w.WriteString("b\n")
 		f.want("b\n", 2)
 		write(f, filepath.Clean(f.path), []byte("c\n"))
@@ -311,4 +298,77 @@ func TestFollow_CloseEndsTheWait(t *testing.T) {
 		os.Rename(f.path, f.path+".1") // not a single byte was written after it
 		f.stream.Close()
 	})
+}
+
+// rotate gives a followed file's content other names, in order, and then begins a new one.
+func (f *followed) rotate(content string, renames ...string) {
+	f.Helper()
+	for i := 0; i < len(renames); i += 2 {
+		old, name := renames[i], renames[i+1]
+		testcheck.NoError(f, os.Rename(f.path+old, f.path+name))
+	}
+	f.append(content)
+}
+
+// A file that was rotated again before weir looked at it is read in its turn.
+func TestFollow_RotatedTwiceBetweenTwoLooks(t *testing.T) {
+	for name, rotations := range map[string][][]string{
+		"numbers": {{"", ".1"}, {".1", ".2", "", ".1"}, {".2", ".3", ".1", ".2", "", ".1"}},
+		"dates":   {{"", "-20241129"}, {"", "-20241130"}, {"", "-20241201"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			follow(t, "a\n", func(f *followed) {
+				write(f, f.path+"5.1", []byte("another feed\n"))
+				f.want("a\n", 0)
+				for i, renames := range rotations {
+					f.rotate(string("bcd"[i])+"\n", renames...)
+				}
+				for _, line := range []string{"b\n", "c\n", "d\n"} {
+					if l := f.want(line, 0); !l.restart {
+						t.Errorf("%q is not the beginning of a file", line)
+					}
+				}
+				f.append("e\n")
+				f.want("e\n", 2)
+			})
+		})
+	}
+}
+
+// A predecessor that still grows is not read again, nor is a file whose place is not known; both are named.
+func TestFollow_NamesFilesThatItMayHaveMissed(t *testing.T) {
+	for name, c := range map[string]struct {
+		others  map[string]string
+		removed bool // the file that was read before
+		warning string
+	}{
+		"one rotation":           {others: map[string]string{"notes": "", "lock": ""}},
+		"a growing predecessor":  {others: map[string]string{".2": "x\n"}, warning: "sync them too: feed.2"},
+		"compressed meanwhile":   {others: map[string]string{".0.gz": "x"}, warning: "sync them too: feed.0.gz"},
+		"the old one is removed": {others: map[string]string{".7": "x\n"}, removed: true, warning: "sync them too: feed.7"},
+		"removed, nothing else":  {removed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			follow(t, "a\n", func(f *followed) {
+				f.want("a\n", 0)
+				later := time.Now().Add(100 * 365 * 24 * time.Hour) // synctest's clock is not the file system's
+				for suffix, content := range c.others {
+					write(f, f.path+suffix, []byte(content))
+					testcheck.NoError(t, os.Chtimes(f.path+suffix, time.Time{}, later))
+				}
+				f.rotate("b\n", "", ".1")
+				if c.removed {
+					testcheck.NoError(t, os.Remove(filepath.Clean(f.path+".1")))
+				}
+				f.want("b\n", 0)
+				warning := ""
+				if len(f.warnings) > 0 {
+					warning = <-f.warnings
+				}
+				if (c.warning == "") != (warning == "") || !strings.HasSuffix(warning, c.warning) {
+					t.Errorf("warned %q, want %q", warning, c.warning)
+				}
+			})
+		})
+	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -98,9 +99,7 @@ func drainAfter(s *file.Stream, number int64) ([]line, error) {
 func open(t testing.TB, spec string, o source.Options, from place) *file.Stream {
 	t.Helper()
 	s, err := file.Open(context.Background(), spec, o, from.Cursor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -133,9 +132,7 @@ func text(lines []line) string {
 
 func write(t testing.TB, path string, data []byte) string {
 	t.Helper()
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.WriteFile(path, data, 0o600))
 	return path
 }
 
@@ -152,9 +149,7 @@ func gz(t testing.TB, data []byte) []byte {
 	if _, err := w.Write(data); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, w.Close())
 	return buf.Bytes()
 }
 
@@ -162,15 +157,11 @@ func zst(t testing.TB, data []byte) []byte {
 	t.Helper()
 	var buf bytes.Buffer
 	w, err := zstd.NewWriter(&buf, zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	if _, err := w.Write(data); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, w.Close())
 	return buf.Bytes()
 }
 

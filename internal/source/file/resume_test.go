@@ -3,6 +3,7 @@ package file_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -13,6 +14,9 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/source/lines"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 func TestOpen_ResumesAfterEveryLine(t *testing.T) {
@@ -21,9 +25,7 @@ func TestOpen_ResumesAfterEveryLine(t *testing.T) {
 	for name, in := range map[string][]byte{"plain": data, "gzip": gz(t, data), "zstd": zst(t, data)} {
 		path := tempFile(t, in)
 		all, err := readAll(path, o, place{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		for i, l := range all {
 			rest, err := readAll(path, o, l.after)
 			if err != nil {
@@ -40,9 +42,7 @@ func TestOpen_ResumesStdinByPassingOver(t *testing.T) {
 	data := feed(30)
 	for name, in := range map[string][]byte{"plain": data, "gzip": gz(t, data)} {
 		all, err := readStdin(bytes.NewReader(in), source.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		for i, l := range all {
 			rest, err := readAll("-", source.Options{Stdin: bytes.NewReader(in)}, l.after)
 			if err != nil || !slices.Equal(rest, all[i+1:]) {
@@ -94,9 +94,7 @@ func TestOpen_TellsChangedFiles(t *testing.T) {
 	for _, compress := range []func([]byte) []byte{same, func(p []byte) []byte { return gz(t, p) }} {
 		path := tempFile(t, compress(data))
 		lines, err := readAll(path, source.Options{}, place{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		at := lines[300].after
 		reopen := func(data []byte) error {
 			write(t, path, compress(data))
@@ -127,9 +125,7 @@ func TestDone_OnlyWhileTheFileIsTheSame(t *testing.T) {
 	for name, in := range map[string][]byte{"plain": data, "gzip": g} {
 		path := tempFile(t, in)
 		lines, err := readAll(path, source.Options{}, place{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		end := lines[len(lines)-1].after
 		check := func(from place, done bool, rest int) {
 			t.Helper()
@@ -142,9 +138,7 @@ func TestDone_OnlyWhileTheFileIsTheSame(t *testing.T) {
 		check(place{}, false, 40)
 		check(lines[38].after, false, 1)
 		check(end, true, 0)
-		if err := os.Chtimes(path, time.Time{}, time.Unix(1, 0)); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, os.Chtimes(path, time.Time{}, time.Unix(1, 0)))
 		check(end, name == "plain", 0) // gzip: read once more to be sure
 		write(t, path, slices.Concat(in, in))
 		check(end, false, 40)
@@ -154,9 +148,7 @@ func TestDone_OnlyWhileTheFileIsTheSame(t *testing.T) {
 func TestDone_FollowedFileNeverIs(t *testing.T) {
 	path := tempFile(t, []byte("a\n"))
 	lines, err := readAll(path, source.Options{}, place{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	if s := open(t, path, source.Options{Follow: true}, lines[0].after); s.Done() || !s.Waits() {
 		t.Errorf("done %v, waits %v", s.Done(), s.Waits())
 	}
@@ -182,9 +174,7 @@ func TestStream_Properties(t *testing.T) {
 	}
 
 	in, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	defer in.Close()
 	s = open(t, "-", source.Options{Stdin: in}, place{})
 	if s.Waits() || s.Name != "stdin" || s.Size() != 0 {
@@ -212,4 +202,34 @@ func TestNext_AfterTheEndAndAfterClose(t *testing.T) {
 			t.Errorf("after Close: %v", err)
 		}
 	}
+}
+
+// Whatever a database gives as a checkpoint, reading resumes at the beginning of a line
+// or ends with an error.
+func FuzzCursor(f *testing.F) {
+	const text = "{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n"
+	path := filepath.Join(f.TempDir(), "feed.jsonl")
+	testcheck.NoError(f, os.WriteFile(path, []byte(text), 0o600))
+	for _, seed := range []string{`{}`, `{"Offset":9,"HeadLen":0}`, `{"Offset":9,"LastLen":9,"LastSum":1}`, `{"Offset":-1}`, `{"Offset":1e18}`, `{"Offset":9,"HeadLen":-5}`, `{"Offset":27,"FileSize":27}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, mark []byte) {
+		var from lines.Position
+		_ = json.Unmarshal(mark, &from) // then Open says so
+		s, err := file.Open(t.Context(), path, source.Options{}, source.Cursor(mark))
+		if err != nil {
+			return
+		}
+		defer s.Close()
+		b, err := s.Next(t.Context())
+		if err != nil {
+			if err == io.EOF && from.Offset != int64(len(text)) && !s.Done() {
+				t.Errorf("the end at %d", from.Offset)
+			}
+			return
+		}
+		if b.Offset != from.Offset || text[b.Offset:] != string(b.Data) {
+			t.Errorf("%q at %d, from %d", b.Data, b.Offset, from.Offset)
+		}
+	})
 }

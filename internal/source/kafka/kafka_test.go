@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testkafka"
 )
 
@@ -22,9 +23,7 @@ func read(t *testing.T, c *testkafka.Cluster, o source.Options, from map[string]
 	t.Helper()
 	o.Kafka.UntilEnd, o.RetryFor = true, time.Minute
 	s, err := New(t.Context(), "kafka://"+c.Addr()+"/t", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	defer s.Close()
 	texts, after = map[string][]string{}, map[string][]source.Cursor{}
 	ended := map[string]bool{}
@@ -152,14 +151,10 @@ func TestAppendKey(t *testing.T) {
 func TestSource_Cancelled(t *testing.T) {
 	c := testkafka.Start(t, kfake.SeedTopics(1, "t"))
 	s, err := New(t.Context(), "kafka://"+c.Addr()+"/t", source.Options{Kafka: source.Kafka{Partitions: []int32{0}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	defer s.Close()
 	e, err := s.Next(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	if _, err := e.Begin(t.Context(), source.Point{}); err != nil {
 		t.Fatal(err)
 	}
@@ -200,14 +195,10 @@ func TestSend_Recreated(t *testing.T) {
 	c := testkafka.Start(t, kfake.SeedTopics(1, "t", "dead"))
 	c.Produce("t", 0, "bad")
 	s, err := New(t.Context(), "kafka://"+c.Addr()+"/t", source.Options{Kafka: source.Kafka{Partitions: []int32{0}, DeadLetters: "dead"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	defer s.Close()
 	sender, err := s.NewSender()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	defer sender.Close()
 	c.DeleteTopics("t")
 	c.CreateTopics(1, nil, "t")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/lines"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // excerpt is how much is kept of a line over the limit.
@@ -45,13 +46,9 @@ func compressed(t testing.TB, format string, data []byte, halves bool) []byte {
 		default:
 			return data
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		_, _ = w.Write(part) // to memory
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, w.Close())
 	}
 	return out.Bytes()
 }
@@ -138,9 +135,7 @@ func FuzzFramer(f *testing.F) {
 				pool = source.NewPoolOf(16<<10, 16<<10)
 			}
 			o, err := source.Options{MaxLine: maxLine, Compression: compression, Pool: pool}.WithDefaults()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, err)
 			var r lines.Reader
 			r.Init(context.Background(), "it", &pieces{raw, most}, &o)
 			r.Live, r.Tail, r.Rewinds = live, tail, true
@@ -152,12 +147,8 @@ func FuzzFramer(f *testing.F) {
 			}
 			if from > 0 {
 				at, err := lines.ReadCursor(cursors(t, raw, most, o, tail)[from-1], "it")
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := r.Skip(at); err != nil {
-					t.Fatal(err)
-				}
+				testcheck.NoError(t, err)
+				testcheck.NoError(t, r.Skip(at))
 			}
 			checkCuts(t, &r, want[from:])
 			r.Forget()
@@ -203,9 +194,7 @@ func cursors(t *testing.T, raw []byte, most int, o source.Options, tail bool) (a
 	var r lines.Reader
 	r.Init(context.Background(), "it", &pieces{raw, most}, &o)
 	r.Tail, r.Rewinds = tail, true
-	if err := r.Begin(); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, r.Begin())
 	for {
 		b, err := r.Next()
 		if err != nil {

@@ -14,13 +14,16 @@ import (
 	"math"
 	"math/big"
 	"net"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // dialIn has do read a stream, in a bubble, whose connections are pipes: serve is at the other
@@ -31,9 +34,7 @@ func dialIn(t *testing.T, spec string, o source.Options, serve func(n int, c net
 		warnings := make(chan string, 1000)
 		o.Log = logtest.To(func(w string) { warnings <- w })
 		o, err := o.WithDefaults()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		s := newStream(spec, o, nil)
 		n := 0
 		s.dialer.dial = func(context.Context, string, string) (net.Conn, error) {
@@ -88,19 +89,13 @@ func linesOf(t *testing.T, s *Stream) (string, error) {
 // certificate returns one for the name "pipe", and what trusts it.
 func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	// A bubble's time begins in the year 2000.
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"pipe"}, NotBefore: time.Unix(0, 0), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	pool := x509.NewCertPool()
 	pool.AddCert(leaf)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool
@@ -327,5 +322,67 @@ func TestIdle(t *testing.T) {
 		if w, took := <-warnings, time.Since(began); !strings.Contains(w, "nothing arrived for 1m0s") || took < time.Minute || took > 61*time.Second {
 			t.Errorf("%s after %v", w, took)
 		}
+	})
+}
+
+// seen notes how many connections there were, one after the other.
+type seen struct {
+	mu sync.Mutex
+	n  []int
+}
+
+func (s *seen) add(_ string, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n = append(s.n, n)
+}
+
+func (s *seen) want(t *testing.T, n ...int) {
+	t.Helper()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.n, n) {
+		t.Errorf("the numbers of connections were %v, want %v", s.n, n)
+	}
+}
+
+func TestConnections_OfAFeed(t *testing.T) {
+	var s seen
+	serve := func(n int, c net.Conn) {
+		time.Sleep(time.Second)
+		if n == 0 {
+			_, _ = c.Write([]byte("{}\n"))
+		}
+	}
+	dialIn(t, "tcp://pipe", source.Options{RetryFor: 4 * time.Second, Connections: s.add}, serve, func(t *testing.T, stream *Stream, _ chan string) {
+		if _, err := stream.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.mu.Lock()
+		if s.n[0] != 1 {
+			t.Errorf("with a line there were %v connections", s.n)
+		}
+		s.mu.Unlock()
+		if _, err := stream.Next(t.Context()); err == nil {
+			t.Fatal("did not exercise: the feed came back")
+		}
+		if s.n = slices.Compact(s.n); len(s.n) < 4 || s.n[1] != 0 || s.n[2] != 1 || s.n[len(s.n)-1] != 0 {
+			t.Errorf("the numbers of connections were %v", s.n)
+		}
+	})
+}
+
+func TestConnections_OfAListener(t *testing.T) {
+	var s seen
+	listenIn(t, source.Options{Connections: s.add}, nil, func(l *listening) {
+		one, two := l.dial(), l.dial()
+		l.send(one, []byte("{}\n"))
+		l.want("{}\n")
+		s.want(t, 1, 2)
+		_ = two.Close()
+		s.want(t, 1, 2, 1)
+		_ = one.Close()
+		s.want(t, 1, 2, 1, 0)
 	})
 }

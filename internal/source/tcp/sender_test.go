@@ -17,6 +17,7 @@ import (
 
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // pipes is a listener whose senders are at the other end of pipes, so that time can be a
@@ -63,9 +64,7 @@ func listenIn(t *testing.T, o source.Options, withTLS *tls.Config, do func(l *li
 		l := &listening{T: t, warnings: make(chan string, 2*maxSenders)}
 		o.Log = logtest.To(func(w string) { l.warnings <- w })
 		o, err := o.WithDefaults()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		in := newListener(&pipes{make(chan net.Conn), make(chan struct{})}, "tcp-listen://pipe", &o)
 		in.tls = withTLS
 		l.stream = newStream("tcp-listen://pipe", o, in)
@@ -329,9 +328,7 @@ func TestListen_ZstdWindows(t *testing.T) {
 	packed := func(window int) []byte {
 		var b bytes.Buffer
 		w, err := zstd.NewWriter(&b, zstd.WithWindowSize(window), zstd.WithEncoderConcurrency(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		_, _ = io.WriteString(w, "{}\n")
 		_ = w.Flush() // the size is not known then
 		_, _ = w.Write(bytes.Repeat([]byte("x"), senderBlock/2))
@@ -388,4 +385,50 @@ func TestListen_Strangers(t *testing.T) {
 		l.send(c, []byte("O\n"))
 		l.want("GO\n")
 	})
+}
+
+// sendAll sends line after line until the connection ends, and counts those that were taken. A write to a pipe
+// returns when all of it was read.
+func sendAll(c net.Conn, line string, taken *atomic.Int64) {
+	for {
+		if _, err := io.WriteString(c, line); err != nil {
+			return
+		}
+		taken.Add(1)
+	}
+}
+
+// TestStop_WhatConnectionsSentComesYet: each line that was read of a connection when reading is
+// stopped comes before the end, because nobody sends it again.
+func TestStop_WhatConnectionsSentComesYet(t *testing.T) {
+	line := `{"id":"` + strings.Repeat("x", 500) + `"}` + "\n"
+	check := func(t *testing.T, s *Stream, taken *atomic.Int64) {
+		t.Helper()
+		synctest.Wait()
+		before := taken.Load()
+		s.Stop()
+		text, err := linesOf(t, s)
+		if err != nil && err != io.EOF {
+			t.Fatal(err)
+		}
+		if got := int64(strings.Count(text, line)); got != before || taken.Load() != before || before == 0 {
+			t.Errorf("%d lines came of %d that were read, and %d then", got, before, taken.Load())
+		}
+	}
+	var taken atomic.Int64
+	listenIn(t, source.Options{}, nil, func(l *listening) {
+		for range 20 {
+			c := l.dial()
+			go sendAll(c, line, &taken)
+		}
+		check(l.T, l.stream, &taken)
+	})
+	for _, resumes := range []bool{false, true} {
+		taken.Store(0)
+		serve := func(_ int, c net.Conn) { sendAll(c, line, &taken) }
+		dialIn(t, "tcp://feed:1", source.Options{RetryFor: 1 << 60, Resumes: resumes}, serve, func(t *testing.T, s *Stream, _ chan string) {
+			s.Go()
+			check(t, s, &taken)
+		})
+	}
 }

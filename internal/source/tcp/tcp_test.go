@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/tcp"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -22,9 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func serve(t *testing.T, data string, how func(*net.TCPConn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -112,9 +112,7 @@ func TestTCP_ResetIsAnErrorAfterTheWholeLines(t *testing.T) {
 
 func TestTCP_RefusedAndClosed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	addr := "tcp://" + l.Addr().String()
 	s := open(t, addr)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -135,9 +133,38 @@ func TestTCP_RefusedAndClosed(t *testing.T) {
 func open(t *testing.T, name string) *tcp.Stream {
 	t.Helper()
 	s, err := tcp.Open(t.Context(), name, source.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
+}
+
+// TestListen_LongLinesAreNotKept: a sender that is idle does not hold the memory of a long
+// line, its own or another's.
+func TestListen_LongLinesAreNotKept(t *testing.T) {
+	const senders = 100
+	s := open(t, "tcp-listen://127.0.0.1:0")
+	long := append(bytes.Repeat([]byte("x"), 900_000), '\n')
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range senders {
+		c, err := net.Dial("tcp", s.Addr().String())
+		testcheck.NoError(t, err)
+		defer c.Close()
+		for _, line := range [][]byte{long, []byte("{}\n")} {
+			sent := make(chan error, 1)
+			go func() { _, err := c.Write(line); sent <- err }()
+			for left := len(line); left > 0; {
+				b, err := s.Next(t.Context())
+				testcheck.NoError(t, err)
+				left -= len(b.Data)
+				b.Release()
+			}
+			testcheck.NoError(t, <-sent)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if used := int64(after.HeapAlloc) - int64(before.HeapAlloc); used > 16<<20 {
+		t.Errorf("%d senders take %d MiB", senders, used>>20)
+	}
 }

@@ -18,6 +18,7 @@ import (
 
 	benchfeed "github.com/weirsync/weir/internal/bench"
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 const flight = `{"pitr":"1795180486","type":"position","id":"SAS2004-1795180966-schedule-0373","lat":50.68949,"lon":-8.10804,"alt":37000,"gs":484,"heading":357,"gate_dest":"D24","terminal_dest":"3","route":"MERIT HFD PUT TUSKY DOGAL BEXET","reg":"N547WR","aircrafttype":"B738","orig":"SBGR","dest":"LEMD","diverted":false,"estimated_in":"1795185902"}`
@@ -332,9 +333,7 @@ func BenchmarkScan(b *testing.B) {
 	bench("unicode", []byte(`{"id":"Zürich 日本 😀","text":"`+strings.Repeat("é日\\n", 40)+`"}`))
 	bench("nested", []byte(`{"id":1,"way":[`+strings.Repeat(`{"lat":1.5,"lon":2},`, 15)+`{}]}`))
 	var shapes bytes.Buffer
-	if err := benchfeed.Shapes(&shapes, 1000, 1000, 1); err != nil {
-		b.Fatal(err)
-	}
+	testcheck.NoError(b, benchfeed.Shapes(&shapes, 1000, 1000, 1))
 	bench("shapes", bytes.Split(bytes.TrimSpace(shapes.Bytes()), []byte("\n"))...)
 }
 
@@ -394,5 +393,121 @@ func TestScan_NamesPastTheLimit(t *testing.T) {
 				t.Errorf("%d names without a number: %d", unnumbered, len(l.Unnumbered))
 			}
 		}
+	}
+}
+
+// A step is one value of a walk.
+type step struct {
+	depth     int
+	name, raw string
+	named     bool
+	kind      feed.Kind
+}
+
+// walked steps through a value; into reports which objects and arrays it steps into.
+func walked(value []byte, into func(step int) bool) []step {
+	var steps []step
+	w := feed.Walk(value)
+	for w.Next() {
+		s := step{depth: w.Depth, name: string(feed.AppendUnquoted(nil, w.Name)), named: w.Name != nil, kind: w.Kind}
+		if w.Kind != feed.JSON || !into(len(steps)) {
+			s.raw = string(w.Raw())
+		}
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// strictly are the steps that a strict parser makes of it.
+func strictly(t *testing.T, value []byte, into func(step int) bool) []step {
+	d := jsontext.NewDecoder(bytes.NewReader(value), jsontext.AllowDuplicateNames(true))
+	var steps []step
+	fail := func(err error) {
+		if err != nil {
+			t.Fatalf("%q: %v", value, err)
+		}
+	}
+	var walk func(depth int, s step)
+	walk = func(depth int, s step) {
+		s.depth = depth
+		switch c := d.PeekKind(); {
+		case (c == '{' || c == '[') && into(len(steps)):
+			_, err := d.ReadToken()
+			fail(err)
+			s.kind = feed.JSON
+			steps = append(steps, s)
+			for d.PeekKind() != '}' && d.PeekKind() != ']' {
+				var member step
+				if c == '{' {
+					name, err := d.ReadToken()
+					fail(err)
+					member.name, member.named = name.String(), true
+				}
+				walk(depth+1, member)
+			}
+			_, err = d.ReadToken()
+			fail(err)
+		default:
+			v, err := d.ReadValue()
+			fail(err)
+			s.raw, s.kind = string(v), kindOf(v)
+			steps = append(steps, s)
+		}
+	}
+	walk(0, step{})
+	return steps
+}
+
+// FuzzWalk holds the walk through a value that the scanner takes against a strict parser; skip
+// says which objects and arrays are read whole.
+func FuzzWalk(f *testing.F) {
+	for _, line := range adversarial {
+		f.Add([]byte(line), uint64(0))
+		f.Add([]byte(line), uint64(6))
+	}
+	f.Add([]byte(`{"a":[[],[[]],{"b":{},"":[1,-2.5e-3,"\\","\\\"",null,true,false,"]}"]}] , "c\n" : "d" , "e":{"f":[" :"]}}`), uint64(0b10100))
+	f.Fuzz(func(t *testing.T, line []byte, skip uint64) {
+		if _, err := feed.NewScanner(&feed.Names{}).Scan(line); err != nil {
+			return
+		}
+		into := func(step int) bool { return step >= 64 || skip>>step&1 == 0 }
+		got, want := walked(line, into), strictly(t, line, into)
+		for i := range max(len(got), len(want)) {
+			if i >= len(got) || i >= len(want) || got[i] != want[i] {
+				t.Fatalf("%q, step %d:\n%+v\nwant\n%+v", line, i, got[min(i, len(got)):], want[min(i, len(want)):])
+			}
+		}
+	})
+}
+
+// TestWalk_OffsetAndArray are of the value at hand, before it is read and after.
+func TestWalk_OffsetAndArray(t *testing.T) {
+	text := `{"a": [1, {"b":2}], "c":{}}`
+	w := feed.Walk([]byte(text))
+	for w.Next() {
+		at := w.Offset()
+		array := w.Array()
+		if raw := string(w.Raw()); w.Depth > 0 && !strings.HasPrefix(text[at:], raw) || array != (raw[0] == '[') || at != w.Offset() {
+			t.Errorf("%s at %d, array %v", raw, at, array)
+		}
+		if w.Depth == 0 {
+			w = feed.Walk([]byte(text)) // it was read whole
+			w.Next()
+		}
+	}
+}
+
+func TestWalk_AllocatesNothing(t *testing.T) {
+	value := []byte(`{"a":[1,{"b\n":"c"},[[]]],"d":{"e":null}}`)
+	n := testing.AllocsPerRun(10, func() {
+		w := feed.Walk(value)
+		for w.Next() {
+			if w.Depth == 2 {
+				w.Raw()
+			}
+		}
+	})
+	if n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
