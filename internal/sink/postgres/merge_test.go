@@ -216,38 +216,6 @@ func TestFlush_IntoVacuumed(t *testing.T) {
 	}
 }
 
-// TestFlush_StatesByKey: where nobody has analyzed the versions yet, or a table was empty when it was vacuumed, those
-// of each row are looked up by its key, before they are resolved and when they are written.
-func TestFlush_StatesByKey(t *testing.T) {
-	testcheck.Only(t)
-	const rows = 1999
-	for scope, table := range map[fold.Scope]string{fold.ColumnScope: "weir_versions", fold.RowScope: "t"} {
-		t.Run(string(scope), func(t *testing.T) {
-			db := connectEmpty(t, testpg.New(t))
-			r := sinktest.Begin(t, db, versionedBy(scope))
-			flush := func(version int) {
-				for id := range rows {
-					for part := range 2 { // of one message, the MERGE compares the version of a row
-						r.Fold(fmt.Sprintf(`{"id":%d,"%c":"x%d","v":%[3]d}`, id, "ab"[part], 2*version+part))
-					}
-				}
-				r.Flush()
-			}
-			flush(1)
-			if scope == fold.RowScope {
-				db.Exec(t, "DELETE FROM t")
-				db.Exec(t, "VACUUM (TRUNCATE off) t")
-				flush(2)
-			}
-			db.Exec(t, "CREATE TABLE log (scans bigint)")
-			db.Exec(t, "CREATE FUNCTION logs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log VALUES (pg_stat_get_xact_numscans('"+table+"_pkey'::regclass)); RETURN NULL; END $$")
-			db.Exec(t, "CREATE TRIGGER logs AFTER UPDATE ON "+table+" EXECUTE FUNCTION logs()")
-			flush(3)
-			sinktest.Expect(t, db, fmt.Sprintf("SELECT count(*), bool_and(scans >= %d) FROM log", 2*rows), "1|true")
-		})
-	}
-}
-
 // TestFlush_TriggerChangesOthers: a trigger changes rows that the flush is about to change.
 func TestFlush_TriggerChangesOthers(t *testing.T) {
 	db := connect(t, testpg.New(t))

@@ -97,45 +97,6 @@ func TestFlush_ReadAgain(t *testing.T) {
 	}
 }
 
-// TestFlush_RepeatedByIndex: rows that a table may have already are read by ranges of its key's index, also in one that was
-// empty when it was vacuumed.
-func TestFlush_RepeatedByIndex(t *testing.T) {
-	testcheck.Only(t)
-	db := connect(t, testpg.New(t))
-	db.Exec(t, "CREATE TABLE t (id bigint PRIMARY KEY, a text)")
-	lines := plainRows(10000)
-	r := sinktest.Begin(t, db)
-	r.Flush(lines...)
-	db.Exec(t, "DELETE FROM t")
-	db.Exec(t, "VACUUM (TRUNCATE off) t")
-	sinktest.Counts(t, r.Flush(lines...), 10000, 0, 0, 0)
-	r.End()
-	logStatistic(t, db, "pg_stat_get_xact_numscans('t_pkey'::regclass)")
-	again(t, sinktest.Begin(t, db), 10000, lines)
-	sinktest.Expect(t, db, "SELECT count(*), bool_and(n = 2) FROM log", "1|true")
-}
-
-// TestFlush_RepeatedAmongMany: of ranges that others lie in, no more is read than half as many rows again as are looked for,
-// also where the planner would rather sort what a range has.
-func TestFlush_RepeatedAmongMany(t *testing.T) {
-	testcheck.Only(t)
-	db := connect(t, testpg.New(t))
-	db.Exec(t, "CREATE TABLE t (id bigint PRIMARY KEY, a text)")
-	db.Exec(t, "INSERT INTO t SELECT id * 10, 'x' || id * 10 FROM generate_series(0, 9999) id ORDER BY random()")
-	db.Exec(t, "INSERT INTO t SELECT id, 'other' FROM generate_series(0, 99999) id WHERE id % 10 > 0 ORDER BY random()")
-	db.Exec(t, "ANALYZE t")
-	var lines []string
-	for i := range 10000 {
-		lines = append(lines, fmt.Sprintf(`{"id":%d,"a":"x%[1]d"}`, 10*i))
-	}
-	r := sinktest.Begin(t, db)
-	r.Flush(lines[0])
-	r.End()
-	logStatistic(t, db, "pg_stat_get_xact_tuples_fetched('t'::regclass)")
-	again(t, sinktest.Begin(t, db), len(lines), lines)
-	sinktest.Expect(t, db, "SELECT count(*), bool_and(n < 2 * 7500 + 10000 + 100) FROM log", "1|true")
-}
-
 // TestFlush_RepeatedAmongOthers: rows that lie among others, or in another order than the database's, are looked for by
 // ranges once, and then no more.
 func TestFlush_RepeatedAmongOthers(t *testing.T) {
@@ -284,13 +245,6 @@ func TestFlush_RepeatedRandom(t *testing.T) {
 			}
 		})
 	}
-}
-
-// logStatistic makes a table log of what a transaction that moves a checkpoint has come to.
-func logStatistic(t *testing.T, db *database, statistic string) {
-	db.Exec(t, "CREATE TABLE log (n bigint)")
-	db.Exec(t, "CREATE FUNCTION logs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log VALUES ("+statistic+"); RETURN NULL; END $$")
-	db.Exec(t, "CREATE CONSTRAINT TRIGGER logs AFTER UPDATE ON weir_checkpoints DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION logs()")
 }
 
 func plainRows(n int) (lines []string) {
