@@ -74,8 +74,6 @@ func (p *portion) read(w *writer) {
 	p.rows, p.used, p.long, p.err = p.given, 0, p.long[:0], nil
 	if w.versions != nil {
 		p.rows = p.newer.written[:n]
-		w.versions.resolving.Lock()
-		defer w.versions.resolving.Unlock()
 	}
 	values := n * len(w.b.Table.Columns)
 	p.vals = slices.Grow(p.vals[:0], values)[:values]

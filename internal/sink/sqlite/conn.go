@@ -176,11 +176,6 @@ func (c *conn) autocommit() bool { return lib.Xsqlite3_get_autocommit(c.tls, c.d
 // changes is how many rows the last statement that writes wrote.
 func (c *conn) changes() int32 { return lib.Xsqlite3_changes(c.tls, c.db) }
 
-// lastRowid is the rowid of the row that was inserted last, or that was set since.
-func (c *conn) lastRowid() int64 { return lib.Xsqlite3_last_insert_rowid(c.tls, c.db) }
-
-func (c *conn) setLastRowid(id int64) { lib.Xsqlite3_set_last_insert_rowid(c.tls, c.db, id) }
-
 // deferredKeys reports whether a deferred foreign key is violated at this point
 // of the transaction.
 func (c *conn) deferredKeys() bool {

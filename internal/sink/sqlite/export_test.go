@@ -6,25 +6,6 @@ func (d *DB) Pragma(name string) (n int64, err error) {
 	return n, err
 }
 
-// LookUp has rows looked up before they are written, or written without, whatever the rows before.
-func (d *DB) LookUp(always bool) {
-	d.maxIdle = 2*manyIdle + 1
-	if always {
-		d.maxIdle = 0
-	}
-}
-
-// Upserts reports, of rows that are unchanged or not, whether the one after each is written without a
-// look at the table.
-func Upserts(unchanged ...bool) (upserts []bool) {
-	w := &writer{ups: &upsert{serial: -1}, maxIdle: manyIdle}
-	for _, is := range unchanged {
-		w.learn(is)
-		upserts = append(upserts, w.upserts())
-	}
-	return upserts
-}
-
 // Explain gives an error its class.
 func (d *DB) Explain(err error) error { return d.explain(err) }
 

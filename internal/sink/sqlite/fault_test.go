@@ -255,22 +255,21 @@ func TestFlush_LocksSurviveAnotherOpenOfTheFile(t *testing.T) {
 
 // TestFlush_DiskFullAmongRows: SQLite then ends the transaction by itself, as a constraint can.
 func TestFlush_DiskFullAmongRows(t *testing.T) {
-	ways(t, func(t *testing.T, r *flushes, db *file) {
-		r.write("id", `{"id":0,"v":"x"}`)
-		var many []string
-		for i := range 200 {
-			many = append(many, fmt.Sprintf(`{"id":%d,"v":"%01000d"}`, i, i))
-		}
-		if _, err := r.db.Pragma("max_page_count = 20"); err != nil {
-			t.Fatal(err)
-		}
-		_, err := r.flush("id", many...)
-		if e := (*sink.Error)(nil); !errors.As(err, &e) || e.Class != sink.Permanent || e.Reason != "full" {
-			t.Errorf("the error is %v", err)
-		}
-		if _, err := r.db.Pragma("max_page_count = 2000"); err != nil {
-			t.Fatal(err)
-		}
-		r.expect(r.write("id", many...), 199, 1, 0)
-	})
+	r, _ := newFlushes(t)
+	r.write("id", `{"id":0,"v":"x"}`)
+	var many []string
+	for i := range 200 {
+		many = append(many, fmt.Sprintf(`{"id":%d,"v":"%01000d"}`, i, i))
+	}
+	if _, err := r.db.Pragma("max_page_count = 20"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.flush("id", many...)
+	if e := (*sink.Error)(nil); !errors.As(err, &e) || e.Class != sink.Permanent || e.Reason != "full" {
+		t.Errorf("the error is %v", err)
+	}
+	if _, err := r.db.Pragma("max_page_count = 2000"); err != nil {
+		t.Fatal(err)
+	}
+	r.expect(r.write("id", many...), 199, 1, 0)
 }

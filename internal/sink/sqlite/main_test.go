@@ -39,13 +39,12 @@ func TestSuite(t *testing.T) {
 	}})
 }
 
-// TestSuite_WithoutAWAL is the suite on a file that is not in WAL mode, whose rows are never written
-// without a look at the table: in TestSuite most are.
+// TestSuite_WithoutAWAL is the suite on a file that is not in WAL mode.
 func TestSuite_WithoutAWAL(t *testing.T) {
 	sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
 		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
 		f.Exec(t, "CREATE TABLE theirs (a)") // weir sets the mode of new files only
-		f.rollback, f.looksUp = true, true
+		f.rollback = true
 		return f
 	}})
 }
@@ -55,7 +54,6 @@ type file struct {
 	path     string
 	db       *sql.DB
 	rollback bool // not in WAL mode
-	looksUp  bool // see LookUp
 }
 
 // Has reports all traits, but that a rollback journal is gone when the transaction is.
@@ -80,11 +78,7 @@ func dsn(path string) string { return "file:" + (&url.URL{Path: path}).EscapedPa
 // Open opens the file as weir does.
 func (f *file) Open(t *testing.T) sink.Sink {
 	t.Helper()
-	d := open(t, f.path, sqlite.Options{Synchronous: sink.Off})
-	if f.looksUp {
-		d.LookUp(true)
-	}
-	return d
+	return open(t, f.path, sqlite.Options{Synchronous: sink.Off})
 }
 
 func open(t *testing.T, path string, o sqlite.Options) *sqlite.DB {

@@ -69,7 +69,7 @@ func (w *writer) insertMany(p *portion, from int, now phase) (n int, err error) 
 	for i, r := range p.rows[from : from+n] {
 		w.vals = p.of(from + i)
 		w.unstamp()
-		if err := w.write(r); err != nil {
+		if err := w.row(r); err != nil {
 			return i, err
 		}
 	}

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -13,17 +12,10 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// This file is about rows of which only what is newer is written. Their states are read and written manyRows at a
-// time, no row is looked up before it changes, and the next rows are resolved while others are written (see
-// ahead): docs/performance.md and docs/versions.md have the gain, BenchmarkFlush/sqlite/insert/versions and
-// BenchmarkFlush/sqlite/update/versions would show its loss.
-
-// maxBetween is how many states are read between the keys of manyRows rows; where there are more, reading
-// only those of the rows costs less.
-const maxBetween = 2 * manyRows
-
-// skipBetween is how many times that is not tried again where there were.
-const skipBetween = 16
+// This file is about rows of which only what is newer is written. They are looked up, and their states read and written,
+// manyRows at a time, and the next rows are resolved while others are written (see ahead): docs/performance.md and
+// docs/versions.md have the gain, BenchmarkFlush/sqlite/insert/versions and BenchmarkFlush/sqlite/update/versions would
+// show its loss.
 
 // newerRows is what is known of the rows of a portion that have versions.
 type newerRows struct {
@@ -56,29 +48,17 @@ func (n *newerRows) begin(rows int, kept bool) {
 func (w *writer) prepareNewer(n int) {
 	v := w.versions
 	v.together = n >= manyRows && !w.exact && w.owner == nil && len(w.refs) == 0 && !w.above && len(w.below) == 0 && !w.follows
-	v.assuming = v.together && v.between != nil
 	if v.single.look == "" {
 		v.single, v.several = w.prepareStored(1), w.prepareStored(manyRows)
 	}
 }
 
-// resolve tells what becomes of a row of a portion. The caller holds resolving.
+// resolve tells what becomes of a row of a portion.
 func (p *portion) resolve(w *writer, at int) (err error) {
 	if p.newer.resolved[at], err = w.versions.resolver.Resolve(p.given[at], p.newer.was[at]); err != nil {
 		return fmt.Errorf("table %q: %w", w.table.Name, err)
 	}
 	return nil
-}
-
-// resolveGone is resolve of a row that was taken to exist, because it has a state, and does not.
-func (w *writer) resolveGone(p *portion, at int) error {
-	p.newer.was[at].Exists = false
-	w.versions.resolving.Lock()
-	err := p.resolve(w, at)
-	w.versions.resolving.Unlock()
-	p.take(w, at)
-	w.vals = p.of(at)
-	return err
 }
 
 // areMissing reports whether none of these rows is known to exist.
@@ -89,9 +69,6 @@ func (n *newerRows) areMissing(from, to int) bool {
 // newer brings rows of the table up to date with what is newer of them, up to one that the database rejects, and
 // returns how many it has written. The first one's index is from. Those that are deleted wait where now is living.
 func (w *writer) newer(p *portion, from int, now phase) (n int, err error) {
-	if err := w.findGone(p); err != nil {
-		return 0, err
-	}
 	for n < len(p.rows) {
 		many := 0
 		if w.versions.together && p.newer.areMissing(n, min(n+manyRows, len(p.rows))) {
@@ -123,60 +100,21 @@ func (w *writer) newer(p *portion, from int, now phase) (n int, err error) {
 	return n, nil
 }
 
-// findGone looks those rows up that were taken to exist, and whose writing would not show it if they do not.
-func (w *writer) findGone(p *portion) error {
-	v := w.versions
-	if !v.assuming {
-		return nil
-	}
-	v.asked = v.asked[:0]
-	for i := range p.rows {
-		if res := &p.newer.resolved[i]; p.newer.was[i].State != nil && (res.Unchanged || res.Row.Deleted || res.Row.Replaces) {
-			p.newer.was[i].Exists = false
-			v.asked = append(v.asked, i)
-		}
-	}
-	err := w.eachStored(p, func(of *stored, at []int) error {
-		return w.look(of, p, at, func(i int, _ *stmt, _ int) { p.newer.was[i].Exists = true })
-	})
-	for _, i := range v.asked {
-		if err == nil && !p.newer.was[i].Exists {
-			err = w.resolveGone(p, i)
-		}
-	}
-	return err
-}
-
 // writeNewer writes what a row was resolved to, and reports whether it waits.
 func (w *writer) writeNewer(p *portion, at int, now phase) (waits bool, err error) {
 	w.vals = p.of(at)
-	was, res := &p.newer.was[at], &p.newer.resolved[at]
-	assumed := w.versions.assuming && was.State != nil && was.Exists && !res.Row.Replaces
-	before := w.res
-	switch {
+	switch res := &p.newer.resolved[at]; {
 	case res.Unchanged:
 		w.res.Unchanged++
 		return false, nil
 	case now == living && res.Row.Deleted:
 		return true, nil
+	default:
+		return false, w.row(&res.Row)
 	}
-	if err := w.row(&res.Row); err != nil || !assumed || w.res.Inserted == before.Inserted {
-		return false, err
-	}
-	if err := w.resolveGone(p, at); err != nil {
-		return false, err
-	}
-	err = w.row(&res.Row)
-	if w.res = before; res.Row.Deleted {
-		w.res.Unchanged++
-	} else {
-		w.res.Inserted++
-	}
-	return false, err
 }
 
-// readStored reads what the database has of the rows of a portion; whether those that have a state exist is not,
-// where they are taken to.
+// readStored reads what the database has of the rows of a portion.
 func (w *writer) readStored(p *portion) error {
 	v := w.versions
 	p.newer.begin(len(p.given), w.above)
@@ -184,12 +122,9 @@ func (w *writer) readStored(p *portion) error {
 	for i := range p.given {
 		v.asked = append(v.asked, i)
 	}
-	if v.between != nil {
+	if w.b.Scope == fold.ColumnScope {
 		if err := w.eachStored(p, func(of *stored, at []int) error { return w.readStates(of, p, at) }); err != nil {
 			return err
-		}
-		if v.assuming {
-			return nil
 		}
 		v.asked = slices.DeleteFunc(v.asked, func(i int) bool { return p.newer.was[i].State == nil })
 	}
@@ -260,24 +195,14 @@ func (w *writer) look(of *stored, p *portion, at []int, each func(i int, s *stmt
 	return s.stepEach(len(at), func(n int) { each(at[n], s, n) })
 }
 
-// readStates reads the states of those rows of a portion that stand at these places. Those of neighbours in the database
-// are read as such.
+// readStates reads the states of those rows of a portion that stand at these places.
 func (w *writer) readStates(of *stored, p *portion, at []int) error {
-	v := w.versions
-	if v.apart > 0 {
-		v.apart--
-	} else if len(at) > 1 {
-		if done, err := w.readBetween(p, at); done || err != nil {
-			return err
-		}
-		v.apart = skipBetween
-	}
 	s, err := w.c.prepareRows(len(at), of.find)
 	if err != nil {
 		return err
 	}
 	w.c.release()
-	if err := s.bind(1, v.table); err != nil {
+	if err := s.bind(1, w.versions.table); err != nil {
 		return err
 	}
 	for n, i := range at {
@@ -300,42 +225,6 @@ func (s *stmt) stepEach(n int, each func(i int)) error {
 		}
 	}
 	return nil
-}
-
-// readBetween is readStates, if there are few states beside those of the rows.
-func (w *writer) readBetween(p *portion, at []int) (done bool, err error) {
-	s := w.versions.between
-	first, last := p.given[at[0]].Key, p.given[at[0]].Key
-	for _, i := range at[1:] { // the order of numbers is another one
-		if key := p.given[i].Key; bytes.Compare(key, first) < 0 {
-			first = key
-		} else if bytes.Compare(key, last) > 0 {
-			last = key
-		}
-	}
-	w.c.release()
-	if err := errors.Join(s.bind(1, w.versions.table), s.bindBlob(2, first), s.bindBlob(3, last)); err != nil {
-		return false, err
-	}
-	defer s.reset()
-	next := 0
-	for n := 0; ; n++ {
-		if n == maxBetween {
-			return false, nil
-		}
-		if more, err := s.step(); err != nil || !more {
-			return true, err
-		}
-		key := s.blob(0)
-		same := func(i int) bool { return bytes.Equal(p.given[i].Key, key) }
-		if step := slices.IndexFunc(at[next:], same); step >= 0 {
-			next += step
-		} else if next = slices.IndexFunc(at, same); next < 0 {
-			next = 0
-			continue
-		}
-		p.newer.found(at[next], s.blob(1))
-	}
 }
 
 // keepState keeps what is beside a row from now on. That of a row that exists waits until a statement can write many,

@@ -60,7 +60,6 @@ func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res
 			b = b.Exploded()
 		}
 		w := d.newWriter(b, tables[i].Table, tables[i].HasConstraints || tables[i].indexed)
-		w.rowless = tables[i].rowless
 		if err := w.begin(f); err != nil {
 			return res, err
 		}

@@ -24,9 +24,7 @@ type writer struct {
 	// naming more would show: triggers, defaults, indexes. Elsewhere one
 	// statement for all rows saves preparing many.
 	exact bool
-	// rowless is a table WITHOUT ROWID.
-	rowless bool
-	res     sink.Counts
+	res   sink.Counts
 
 	cols  []int32       // of the table's columns, by those of the batch; -1: none
 	types []schema.Type // of the values that they get
@@ -43,12 +41,9 @@ type writer struct {
 	// stamps and now are the columns that get the time of the flush, and that.
 	stamps []int
 	now    value
-	set    []int   // the columns that a statement for the row at hand names
-	fresh  int     // how many rows in succession were not there
-	many   *many   // see insertMany
-	ups    *upsert // nil where rows are looked up
-	// idle is how many rows were unchanged lately; see learn. Where it is maxIdle they are looked up.
-	idle, maxIdle int
+	set    []int // the columns that a statement for the row at hand names
+	fresh  int   // how many rows in succession were not there
+	many   *many // see insertMany
 
 	versions *versioned // nil where messages have none
 	refs     []reference
@@ -66,7 +61,7 @@ type writer struct {
 
 // newWriter starts to write a batch, or to look its rows up.
 func (d *DB) newWriter(b *fold.Batch, table schema.Table, exact bool) *writer {
-	return &writer{c: d.c, b: b, table: table, exact: exact, maxIdle: d.maxIdle}
+	return &writer{c: d.c, b: b, table: table, exact: exact}
 }
 
 // begin prepares to write.
@@ -200,10 +195,8 @@ func (w *writer) prepare() error {
 	if len(w.all) == 0 {
 		return nil
 	}
-	if w.upd, err = w.c.prepare(w.updateSQL(w.all)); err != nil || w.rowless || w.b.FillOnly {
-		return err
-	}
-	return w.prepareUpsert()
+	w.upd, err = w.c.prepare(w.updateSQL(w.all))
+	return err
 }
 
 // where is the condition on the key, with parameters from number n+1 on. Keys are
@@ -263,16 +256,8 @@ func (w *writer) lookUp(s *stmt) (bool, error) {
 	return s.step()
 }
 
-// row brings the row of the table up to date whose values were taken, and learns from it how the next is
-// best written.
+// row brings the row of the table up to date whose values were taken: it looks the row up, and inserts or updates it.
 func (w *writer) row(r *fold.Row) error {
-	unchanged := w.res.Unchanged
-	err := w.write(r)
-	w.learn(w.res.Unchanged > unchanged)
-	return err
-}
-
-func (w *writer) write(r *fold.Row) error {
 	t := &w.b.Table
 	w.c.release()
 	for i := range t.Columns {
@@ -302,9 +287,6 @@ func (w *writer) write(r *fold.Row) error {
 		if err := w.clear(r); err != nil {
 			return err
 		}
-	}
-	if !r.Deleted && !r.Replaces && w.upserts() {
-		return w.upsert()
 	}
 	exists, err := w.lookUp(w.sel)
 	if err != nil {
@@ -497,7 +479,7 @@ func (w *writer) bindRow(s *stmt, n int, columns []int) error {
 
 func (w *writer) insertSQL(set []int) string {
 	var b strings.Builder
-	b.WriteString("INSERT INTO " + quote(w.table.Name) + " AS weir") // in the upsert of a table named excluded, that would be the table
+	b.WriteString("INSERT INTO " + quote(w.table.Name))
 	for n, i := range set {
 		b.WriteString([]string{" (", ", "}[min(n, 1)])
 		b.WriteString(w.names[i])

@@ -45,7 +45,6 @@ type DB struct {
 	tables   map[string]*table // by their names in lower case, as of the last commit
 	last     sink.Result       // of the last flush
 	wrote    bool
-	maxIdle  int // manyIdle, but in tests
 	turn     turn
 	warnedAt int64 // size of the WAL that was warned of
 }
@@ -55,7 +54,6 @@ type table struct {
 	schema.Table
 	key     []string          // by the names that the feed uses
 	indexed bool              // it has indexes beside the key's
-	rowless bool              // WITHOUT ROWID
 	version int64             // the schema's version when the table was read
 	marks   string            // what weir kept of its columns then
 	stuck   map[string]string // columns of weir's that could not be widened, and why
@@ -85,7 +83,7 @@ var _, _ = sqlite.OFDLocking(true)
 
 // Open opens the file at path, or makes it.
 func Open(ctx context.Context, path string, o Options) (*DB, error) {
-	d := &DB{file: file{path: realpath.Of(path), opt: o}, tables: map[string]*table{}, maxIdle: manyIdle}
+	d := &DB{file: file{path: realpath.Of(path), opt: o}, tables: map[string]*table{}}
 	if err := d.open(ctx, lib.SQLITE_OPEN_READWRITE|lib.SQLITE_OPEN_CREATE); err != nil {
 		return nil, err
 	}

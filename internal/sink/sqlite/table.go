@@ -56,10 +56,9 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 		return t, err
 	}
 	kind, sql, strict := "", "", int64(0)
-	err := d.c.query("SELECT l.type, l.strict, l.name, s.sql, l.wr FROM pragma_table_list l LEFT JOIN sqlite_schema s ON s.name = l.name WHERE l.schema = 'main' AND l.name = ? COLLATE NOCASE",
+	err := d.c.query("SELECT l.type, l.strict, l.name, s.sql FROM pragma_table_list l LEFT JOIN sqlite_schema s ON s.name = l.name WHERE l.schema = 'main' AND l.name = ? COLLATE NOCASE",
 		func(s *stmt) error {
 			kind, strict, t.Name, sql = s.text(0), s.int(1), s.text(2), s.text(3)
-			t.rowless = s.int(4) != 0
 			return nil
 		}, name)
 	if err != nil {

@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -21,18 +19,13 @@ type versioned struct {
 	names    string // JSON of those of the columns, as weir_meta has them
 	now      string
 	put      *stmt
-	putMany  *stmt  // of manyRows states
-	single   stored // for one row
-	several  stored // for manyRows
-	between  *stmt  // the states of the rows between two keys
-	apart    int    // how many times between is not tried
-	// together has rows be resolved while others are written, and assuming those that have a state be taken to exist,
-	// until they are written.
-	together, assuming bool
-	resolving          sync.Mutex // held while the resolver is used
-	asked              []int      // the rows of a portion that are looked up
-	states             []newState // that wait to be written
-	gone               []goneRow
+	putMany  *stmt      // of manyRows states
+	single   stored     // for one row
+	several  stored     // for manyRows
+	together bool       // rows are resolved while others are written
+	asked    []int      // the rows of a portion that are looked up
+	states   []newState // that wait to be written
+	gone     []goneRow
 }
 
 // A stored is SQL that finds what the database has of some rows.
@@ -107,8 +100,7 @@ func (w *writer) prepareStates(tombstones time.Duration) (names []string, err er
 	if v.putMany, err = w.c.prepare("INSERT INTO weir_versions (tbl, key, state) VALUES (?1, ?, ?)" + more + replace); err != nil {
 		return nil, err
 	}
-	v.between, err = w.c.prepare(fmt.Sprintf("SELECT key, state FROM weir_versions WHERE tbl = ?1 AND key BETWEEN ?2 AND ?3 LIMIT %d", maxBetween))
-	return names, err
+	return names, nil
 }
 
 // prepareStored prepares to find what the database has of n rows: no more of one is read than is needed,
