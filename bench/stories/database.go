@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/ladder"
 	"github.com/weirsync/weir/internal/report"
 	"github.com/weirsync/weir/internal/sink"
@@ -80,22 +79,6 @@ func fileSize(path string) (int64, error) {
 func sharedBuffers(ctx context.Context, d *ladder.Postgres) (bytes int64, err error) {
 	err = d.Control.QueryRow(context.WithoutCancel(ctx), "SELECT pg_size_bytes(current_setting('shared_buffers'))").Scan(&bytes)
 	return bytes, err
-}
-
-// readerCache is SQLite's page cache of a connection that reads ahead, as weir sync --prefetch sets it.
-const readerCache = 1 << 20 // bytes
-
-// readAhead sets what reads rows of the place before they are written.
-func readAhead(c *job.Config, db ladder.Database) {
-	d, ok := db.(*ladder.SQLite)
-	if !ok {
-		c.SlowRow = postgres.Driver.SlowRow
-		return
-	}
-	c.SlowRow = sqlite.Driver.SlowRow
-	c.OpenReader = func(ctx context.Context) (sink.RowReader, error) {
-		return sqlite.Driver.OpenReader(ctx, d.File(), sink.Options{Cache: readerCache, Log: discard})
-	}
 }
 
 // ratioOf returns how many times as high the rates of runs are as those of others that took turns with them.

@@ -58,30 +58,24 @@ type OverwriteTable struct {
 // An OverwriteSize is what was measured at one size of the table. Each Cost is of the same number of
 // rows.
 type OverwriteSize struct {
-	Times      float64     `json:"times_memory"`
-	Bytes      int64       `json:"table_bytes"`
-	Rows       int         `json:"table_rows"`
-	Written    int         `json:"rows_of_a_run"`
-	Insert     ladder.Cost `json:"insert"`
-	Scattered  ladder.Cost `json:"insert_scattered"` // new keys between those of the table
-	Overwrite  ladder.Cost `json:"overwrite"`
-	Auto       ladder.Cost `json:"overwrite_with_prefetch_auto"`
-	Prefetched ladder.Cost `json:"overwrite_with_prefetch"`
+	Times     float64     `json:"times_memory"`
+	Bytes     int64       `json:"table_bytes"`
+	Rows      int         `json:"table_rows"`
+	Written   int         `json:"rows_of_a_run"`
+	Insert    ladder.Cost `json:"insert"`
+	Scattered ladder.Cost `json:"insert_scattered"` // new keys between those of the table
+	Overwrite ladder.Cost `json:"overwrite"`
 	// How many times as long writing took as the inserting before it, in the order of the keys.
-	ScatteredRatio  report.Spread `json:"insert_scattered_of_insert"`
-	Ratio           report.Spread `json:"overwrite_of_insert"`
-	AutoRatio       report.Spread `json:"overwrite_with_prefetch_auto_of_insert"`
-	PrefetchedRatio report.Spread `json:"overwrite_with_prefetch_of_insert"`
+	ScatteredRatio report.Spread `json:"insert_scattered_of_insert"`
+	Ratio          report.Spread `json:"overwrite_of_insert"`
 }
 
 // An OverwriteFlush is what flushes of one size cost. The more rows a flush has, the more of them are in the same page.
 type OverwriteFlush struct {
-	Rows            int           `json:"rows_of_a_flush"`
-	Insert          ladder.Cost   `json:"insert"`
-	Overwrite       ladder.Cost   `json:"overwrite"`
-	Prefetched      ladder.Cost   `json:"overwrite_with_prefetch"`
-	Ratio           report.Spread `json:"overwrite_of_insert"`
-	PrefetchedRatio report.Spread `json:"overwrite_with_prefetch_of_insert"`
+	Rows      int           `json:"rows_of_a_flush"`
+	Insert    ladder.Cost   `json:"insert"`
+	Overwrite ladder.Cost   `json:"overwrite"`
+	Ratio     report.Spread `json:"overwrite_of_insert"`
 }
 
 // Overwrite measures databases one after the other.
@@ -168,11 +162,9 @@ func (w *overwriting) at(ctx context.Context, times float64, memory int64) (*Ove
 	}
 	s.Rows = w.rows + w.scattered
 	kinds := []overwriteKind{
-		{rows: w.fresh, batch: overwriteRows, prefetch: job.PrefetchOff, cost: &s.Insert},
-		{rows: w.between, batch: overwriteRows, prefetch: job.PrefetchOff, cost: &s.Scattered, ratio: &s.ScatteredRatio},
-		{rows: w.existing, batch: overwriteRows, prefetch: job.PrefetchOff, cost: &s.Overwrite, ratio: &s.Ratio},
-		{rows: w.existing, batch: overwriteRows, prefetch: job.PrefetchAuto, cost: &s.Auto, ratio: &s.AutoRatio},
-		{rows: w.existing, batch: overwriteRows, prefetch: job.PrefetchOn, cost: &s.Prefetched, ratio: &s.PrefetchedRatio},
+		{rows: w.fresh, batch: overwriteRows, cost: &s.Insert},
+		{rows: w.between, batch: overwriteRows, cost: &s.Scattered, ratio: &s.ScatteredRatio},
+		{rows: w.existing, batch: overwriteRows, cost: &s.Overwrite, ratio: &s.Ratio},
 	}
 	if err := w.turns(ctx, s.Written, kinds); err != nil {
 		return nil, err
@@ -187,9 +179,8 @@ func (w *overwriting) larger(ctx context.Context) (all []OverwriteFlush, err err
 		f := OverwriteFlush{Rows: min(n, w.rows)}
 		w.c.Log.Info(fmt.Sprintf("%s: flushes of %s", w.db.Name(), quantity.Count(int64(f.Rows), "row")))
 		err := w.turns(ctx, f.Rows, []overwriteKind{
-			{rows: w.fresh, batch: f.Rows, prefetch: job.PrefetchOff, cost: &f.Insert},
-			{rows: w.existing, batch: f.Rows, prefetch: job.PrefetchOff, cost: &f.Overwrite, ratio: &f.Ratio},
-			{rows: w.existing, batch: f.Rows, prefetch: job.PrefetchOn, cost: &f.Prefetched, ratio: &f.PrefetchedRatio}})
+			{rows: w.fresh, batch: f.Rows, cost: &f.Insert},
+			{rows: w.existing, batch: f.Rows, cost: &f.Overwrite, ratio: &f.Ratio}})
 		if err != nil {
 			return nil, err
 		}
@@ -200,12 +191,11 @@ func (w *overwriting) larger(ctx context.Context) (all []OverwriteFlush, err err
 
 // An overwriteKind is one way to write rows.
 type overwriteKind struct {
-	rows     func(n int) []string // the keys
-	batch    int                  // rows of a flush
-	prefetch string
-	cost     *ladder.Cost
-	ratio    *report.Spread // to the first kind; nil for that itself
-	runs     []ladder.Timing
+	rows  func(n int) []string // the keys
+	batch int                  // rows of a flush
+	cost  *ladder.Cost
+	ratio *report.Spread // to the first kind; nil for that itself
+	runs  []ladder.Timing
 }
 
 // turns writes n rows in each way, in turns.
@@ -243,7 +233,7 @@ func (w *overwriting) grow(ctx context.Context, bytes int64) error {
 		if err := w.feed(keys); err != nil {
 			return err
 		}
-		if err := w.sync(ctx, keys, growRows, job.PrefetchOff); err != nil {
+		if err := w.sync(ctx, keys, growRows); err != nil {
 			return err
 		}
 	}
@@ -292,7 +282,7 @@ func (w *overwriting) measured(ctx context.Context, k *overwriteKind, n int) (on
 		return one, err
 	}
 	start := time.Now()
-	if err := w.sync(ctx, keys, k.batch, k.prefetch); err != nil {
+	if err := w.sync(ctx, keys, k.batch); err != nil {
 		return one, err
 	}
 	took, before := time.Since(start), w.used
@@ -308,7 +298,7 @@ func (w *overwriting) feed(keys []string) error {
 }
 
 // sync has weir write the feed, and compares what became of its rows with what was meant.
-func (w *overwriting) sync(ctx context.Context, keys []string, batch int, prefetch string) error {
+func (w *overwriting) sync(ctx context.Context, keys []string, batch int) error {
 	to, err := w.db.Sink(ctx, sink.Options{Level: sink.Full, Cache: overwriteCache})
 	if err != nil {
 		return err
@@ -316,9 +306,7 @@ func (w *overwriting) sync(ctx context.Context, keys []string, batch int, prefet
 	w.syncs++ // each is a job of its own, for none resumes another
 	p := progress.New("t")
 	c := job.Config{Sources: []string{w.path}, Job: fmt.Sprint(w.syncs), BatchRows: batch, Buffer: 64 << 20,
-		Tables:   []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: overwriteColumns + 1}}},
-		Prefetch: prefetch, Log: w.c.Log}
-	readAhead(&c, w.db)
+		Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: overwriteColumns + 1}}}, Log: w.c.Log}
 	if err = ladder.RunJob(ctx, c, to, p); err != nil {
 		return err
 	}

@@ -35,17 +35,17 @@ func (t *OverwriteTable) held() string {
 func (t *OverwriteTable) section() report.Section {
 	s := report.Section{
 		Title: t.Database + ": overwriting random rows",
-		Note:  "At each size all ways write the same number of rows, from opening the database to closing it: rows with new keys behind all others, rows with new keys in between, and random rows of the table, with prefetching off, auto and on. The ratios are the time of each way, in times of that of new keys behind all others: the median of the runs, the least and the most.",
+		Note:  "At each size all ways write the same number of rows, from opening the database to closing it: rows with new keys behind all others, rows with new keys in between, and random rows of the table. The ratios are the time of each way, in times of that of new keys behind all others: the median of the runs, the least and the most.",
 		Lines: &report.Lines{Unit: "times the time of inserting in key order", Over: "size of the table, in times of the memory",
-			Curves: []report.Curve{{Name: "insert in between"}, {Name: "overwrite"}, {Name: "overwrite, prefetch auto"}, {Name: "overwrite, prefetch on"}}},
+			Curves: []report.Curve{{Name: "insert in between"}, {Name: "overwrite"}}},
 		Table: report.Table{Columns: append([]report.Column{{Name: "of memory", Number: true}, {Name: "table", Number: true}, {Name: "insert in between", Number: true}, {Name: "overwrite", Number: true},
-			{Name: "prefetch auto", Number: true}, {Name: "on", Number: true}, {Name: "a run writes", Number: true}}, overwriteColumnsOf...)},
+			{Name: "a run writes", Number: true}}, overwriteColumnsOf...)},
 	}
 	for i := range t.Sizes {
 		z := &t.Sizes[i]
 		s.Lines.Marks = append(s.Lines.Marks, fmt.Sprintf("%g", z.Times))
 		row := []string{fmt.Sprintf("%g", z.Times), quantity.Bytes(z.Bytes)}
-		for c, ratio := range []report.Spread{z.ScatteredRatio, z.Ratio, z.AutoRatio, z.PrefetchedRatio} {
+		for c, ratio := range []report.Spread{z.ScatteredRatio, z.Ratio} {
 			s.Lines.Curves[c].Values = append(s.Lines.Curves[c].Values, ratio)
 			row = append(row, spreadText(ratio))
 		}
@@ -74,11 +74,11 @@ func (t *OverwriteTable) larger() report.Section {
 	s := report.Section{
 		Title: t.Database + ": larger flushes",
 		Note:  fmt.Sprintf("All rows of a run in one flush, at %g times the memory. Rows are written in the order of their keys, so that the more of them a flush has, the more are in a page that is read and written once.", last.Times),
-		Table: report.Table{Columns: append([]report.Column{{Name: "rows of a flush", Number: true}, {Name: "ratio", Number: true}, {Name: "with prefetch", Number: true}}, overwriteColumnsOf...)},
+		Table: report.Table{Columns: append([]report.Column{{Name: "rows of a flush", Number: true}, {Name: "ratio", Number: true}}, overwriteColumnsOf...)},
 	}
 	for i := range t.Flushes {
 		f := &t.Flushes[i]
-		s.Table.Rows = append(s.Table.Rows, append([]string{quantity.Grouped(int64(f.Rows)), spreadText(f.Ratio), spreadText(f.PrefetchedRatio)}, compared(&f.Insert, &f.Overwrite, f.Rows)...))
+		s.Table.Rows = append(s.Table.Rows, append([]string{quantity.Grouped(int64(f.Rows)), spreadText(f.Ratio)}, compared(&f.Insert, &f.Overwrite, f.Rows)...))
 	}
 	return s
 }
@@ -95,8 +95,8 @@ const bent = 1.5
 // bend says where overwriting falls behind.
 func (t *OverwriteTable) bend() string {
 	first, last, flush := &t.Sizes[0], &t.Sizes[len(t.Sizes)-1], &t.Flushes[len(t.Flushes)-1]
-	text := fmt.Sprintf("%s: overwriting takes %s times as long as inserting at %g times memory, and %s times (with prefetch %s) at %g times", t.Database,
-		quantity.Figure(first.Ratio.Median), first.Times, quantity.Figure(last.Ratio.Median), quantity.Figure(last.PrefetchedRatio.Median), last.Times)
+	text := fmt.Sprintf("%s: overwriting takes %s times as long as inserting at %g times memory, and %s times at %g times", t.Database,
+		quantity.Figure(first.Ratio.Median), first.Times, quantity.Figure(last.Ratio.Median), last.Times)
 	bends := "it does not bend"
 	for i := range t.Sizes {
 		if z := &t.Sizes[i]; z.Ratio.Median >= bent*first.Ratio.Median {
@@ -104,6 +104,5 @@ func (t *OverwriteTable) bend() string {
 			break
 		}
 	}
-	return fmt.Sprintf("%s; %s. In flushes of %s it takes %s times as long there (with prefetch %s).", text, bends, quantity.Count(int64(flush.Rows), "row"), quantity.Figure(flush.Ratio.Median),
-		quantity.Figure(flush.PrefetchedRatio.Median))
+	return fmt.Sprintf("%s; %s. In flushes of %s it takes %s times as long there.", text, bends, quantity.Count(int64(flush.Rows), "row"), quantity.Figure(flush.Ratio.Median))
 }

@@ -50,7 +50,7 @@ func TestDrivers_OneMore(t *testing.T) {
 	feed(first + `{"id":"BA1","gate":"B7"}` + "\n" + `{"id":"BA2","op":"delete"}` + "\n")
 	weir(1, "verify FEED --to memory:air --delete-when op=delete", `BA1: gate is A1, and should be "B7"`)
 	weir(2, "sync FEED --to memory:air --delete-when op=delete", "--delete-when")
-	weir(0, "sync FEED --to memory:air --delete-when op=delete --accept-settings --prefetch on", "1 updated, 0 unchanged, 1 deleted")
+	weir(0, "sync FEED --to memory:air --delete-when op=delete --accept-settings", "1 updated, 0 unchanged, 1 deleted")
 	weir(3, "sync FEED --to memory:air --delete-when op=delete --rebuild", "1 inserted")
 	weir(0, "verify FEED --to memory:air --delete-when op=delete", "1 row of table")
 	weir(0, "status --to memory:air", "5")

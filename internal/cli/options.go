@@ -274,7 +274,6 @@ type batchOptions struct {
 	batchRows   config.OptCount
 	buffer      bufferSize
 	synchronous sink.Level
-	prefetch    string
 	retryFor    config.OptDuration
 }
 
@@ -290,7 +289,6 @@ func (o *batchOptions) flags(f *pflag.FlagSet, enums *choices) {
 	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading pauses (default a quarter of the memory that weir may use: 64MiB to 2GiB)")
 	f.Lookup("buffer").DefValue = "" // it is another one on another machine
 	addChoice(enums, f, &o.synchronous, "synchronous", defaultSynchronous, "how safe a commit is from a power cut; see docs/durability.md", sink.Levels...)
-	addChoice(enums, f, &o.prefetch, "prefetch", job.PrefetchAuto, "read the rows of a batch before they are written, many at once; auto: when flushes wait for the disk", job.PrefetchAuto, job.PrefetchOn, job.PrefetchOff)
 	f.Var(&o.retryFor, "retry-for", "how long to retry a locked or unavailable database, or a lost feed (default 5m; connections: forever)")
 }
 

@@ -72,8 +72,7 @@ in the rest. The table is made from the feed, or taken as it is.
 // bytes.
 func pageCache(buffer int64) int { return int(min(max(buffer/4, 8<<20), 64<<20)) }
 
-// readerCache is the same for a connection of --prefetch, which only fills the system's
-// cache.
+// readerCache is the same for a connection that only reads.
 const readerCache = 1 << 20 // bytes
 
 // programSize is about what the program takes beside its heap and SQLite's pages, in bytes.
@@ -194,11 +193,6 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if c.SlowRow = r.to.SlowRow; r.to.OpenReader != nil {
-		c.OpenReader = func(ctx context.Context) (sink.RowReader, error) {
-			return r.to.OpenReader(ctx, r.to.dest, r.readerOptions())
-		}
-	}
 	err = r.o.countStored(ctx, r.storedRejects, func() error {
 		return job.Run(ctx, c, sink.Retry(db, patience, onRetry), sink.RetryClaims(claims, patience, onRetry), r.p)
 	})
@@ -230,12 +224,7 @@ func isFull(err error) bool {
 
 // inspect opens the database to read beside the run.
 func (r *syncRun) inspect(ctx context.Context) (sink.Inspector, error) {
-	return r.to.Inspect(ctx, r.to.dest, r.readerOptions())
-}
-
-// readerOptions are those of the run's connections that read.
-func (r *syncRun) readerOptions() sink.Options {
-	return sink.Options{Cache: readerCache, Log: slog.New(debugHandler{r.log.Handler()})}
+	return r.to.Inspect(ctx, r.to.dest, sink.Options{Cache: readerCache, Log: slog.New(debugHandler{r.log.Handler()})})
 }
 
 // shownJob is the name of a job for people and Prometheus.

@@ -28,8 +28,8 @@ func TestResolve_ReadsScalarsByTheirText(t *testing.T) {
 	}
 	f("null: keep", "null", "keep")
 	f(`"null": keep`, "null", "keep")
-	f("prefetch: off", "prefetch", "off")
-	f("prefetch: On", "prefetch", "On")
+	f("synchronous: off", "synchronous", "off")
+	f("synchronous: On", "synchronous", "On")
 	f("batch-rows: 7", "batch-rows", "7")
 	f("batch_rows: 0100", "batch-rows", "0100")
 	f("batch_rows: 1_000", "batch-rows", "1_000")
@@ -99,10 +99,10 @@ func TestResolve_RefusesVariablesThatAreNoSettings(t *testing.T) {
 		}
 	}
 	f("WEIR_TO=x", "")
-	f("WEIR_PREFETCH=off", "")
+	f("WEIR_SYNCHRONOUS=off", "")
 	f("WEIR_BATCH_ROW=7", `unknown setting "WEIR_BATCH_ROW"; did you mean "WEIR_BATCH_ROWS"?`)
 	f("WEIR_BACTH_ROWS=7", `did you mean "WEIR_BATCH_ROWS"?`)
-	f("WEIR_PREFECTH=7", `did you mean "WEIR_PREFETCH"?`)
+	f("WEIR_SYNCRHONOUS=7", `did you mean "WEIR_SYNCHRONOUS"?`)
 	f("WEIR_batch_rows=7", `unknown setting "WEIR_batch_rows"`)
 	f("WEIR_PASSWORD=secret", `unknown setting "WEIR_PASSWORD"`)
 	// A cluster's, for a service weir or weir-metrics.

@@ -21,7 +21,7 @@ const rememberedFlushes = 1000
 // A flusher writes sets.
 type flusher struct {
 	*run
-	ready   <-chan *set
+	full    <-chan *set
 	free    chan<- *set
 	flushes int64 // that were committed
 	// unrepeatable are lanes that cannot be read again.
@@ -52,7 +52,7 @@ func (f *flusher) write(ctx context.Context, stop <-chan struct{}) error {
 			return err
 		}
 		select {
-		case s, more := <-f.ready:
+		case s, more := <-f.full:
 			if !more {
 				if err := f.outbox.finish(ctx, f, stop); err != nil {
 					return err
@@ -101,7 +101,6 @@ func (f *flusher) writeSet(ctx context.Context, s *set) error {
 		flush.DropRejects = start.Add(-f.RejectsAge)
 	}
 	res, err := f.flush(ctx, flush)
-	s.stopPrefetch()
 	if err != nil {
 		f.noteLost(s, err)
 		return err
@@ -117,7 +116,6 @@ func (f *flusher) writeSet(ctx context.Context, s *set) error {
 	}
 	took := time.Since(start)
 	f.p.Flushed(flushed(s.Set, &res, took))
-	f.prefetch.flushed(s.Rows(), took)
 	s.reset()
 	f.free <- s
 	if n := len(res.Refused); n > 0 {

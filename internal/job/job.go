@@ -73,11 +73,6 @@ type Config struct {
 	// Tombstones is how long the version of a delete is remembered.
 	Tombstones time.Duration
 
-	// Prefetch is PrefetchAuto, …; SlowRow and OpenReader are the driver's, of this database.
-	Prefetch   string
-	SlowRow    time.Duration
-	OpenReader func(context.Context) (sink.RowReader, error)
-
 	Rejects    Rejects
 	MaxRejects int64
 	// RejectsAge is how long rejected lines are kept in the database; 0 is for good.
@@ -119,10 +114,8 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 	c.FromStart = c.FromStart || c.Rebuild
 	c.Tables = slices.Clone(c.Tables) // they get the names that the database has
 	r := &run{Config: c, declared: len(c.Tables), db: db, claims: claims, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate),
-		moved: map[string]bool{}, fenced: map[string]bool{}, flush: db.Flush, readTables: db.Tables,
-		prefetch: &prefetch{mode: c.Prefetch, slow: c.SlowRow, open: c.OpenReader}}
+		moved: map[string]bool{}, fenced: map[string]bool{}, flush: db.Flush, readTables: db.Tables}
 	r.feedNames = r.Feed.names(&r.names)
-	defer func() { err = errors.Join(err, r.prefetch.close()) }()
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
@@ -156,7 +149,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 // message adds, as the database has it.
 func Fold(ctx context.Context, c Config, tables []schema.Table, caps sink.Caps, p *progress.Progress, look func(*sink.Flush) error, read sink.ReadTables) error {
 	c.Tables = slices.Clone(c.Tables)
-	r := &run{Config: c, declared: len(c.Tables), claims: unclaimed{}, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), prefetch: &prefetch{}, lanesAtOnce: math.MaxInt, lookedAt: true,
+	r := &run{Config: c, declared: len(c.Tables), claims: unclaimed{}, p: p, id: rand.Text(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), lanesAtOnce: math.MaxInt, lookedAt: true,
 		flush: func(_ context.Context, f *sink.Flush) (sink.Result, error) {
 			if err := ctx.Err(); err != nil {
 				return sink.Result{}, err
@@ -187,8 +180,7 @@ type run struct {
 	id         string
 	pool       *source.Pool
 	limit      *rate.Limiter // of lines read, all sources together; nil: none
-	prefetch   *prefetch
-	names      feed.Names // of the fields, in all sources
+	names      feed.Names    // of the fields, in all sources
 	feedNames  feedNames
 	// lanesAtOnce is how many lanes a set takes at most; 0: maxLanes.
 	lanesAtOnce int
@@ -272,7 +264,7 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	box := r.newOutbox(k, starts)
 	o := &opener{run: r, scans: scans, outbox: box}
 	r.asks = make(chan *ask)
-	full, ready, free := make(chan *set), make(chan *set), make(chan *set, 2)
+	full, free := make(chan *set), make(chan *set, 2)
 	for range 2 {
 		s := newSet(len(r.Tables))
 		s.Unsplit, s.Whole = r.lookedAt, r.lookedAt && r.Buffer == math.MaxInt64
@@ -280,7 +272,7 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 	}
 	in := &reader{run: r, scans: scans, full: full, free: free, unmarked: unmarked}
 	in.rebuilds = r.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return r.hasBegun(&s) })
-	out := &flusher{run: r, ready: ready, free: free, outbox: box}
+	out := &flusher{run: r, full: full, free: free, outbox: box}
 
 	// What was read is folded and written even when reading was stopped, so flushing ends
 	// only with an error; that ends folding and reading too.
@@ -296,7 +288,6 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 		defer written()
 		return out.write(flushing, ctx.Done())
 	})
-	g.Go(func() error { r.prefetch.pass(flushing, full, ready, r.Log); return nil })
 	g.Go(func() error {
 		scans.run(func() error { return o.open(reading, folding, starts, src) })
 		return nil

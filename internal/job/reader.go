@@ -339,7 +339,7 @@ func (rd *reader) handOver(flushing context.Context) error {
 		}
 	}
 	now := time.Now()
-	for _, b := range s.Batches { // before the prefetch, too, reads them
+	for _, b := range s.Batches {
 		b.Time = now
 	}
 	rd.folders.Seal(s.Set)

@@ -20,8 +20,6 @@ type set struct {
 	// resumes are values from which the source resumes once the set is committed, as JSON, in order.
 	resumes     [][]byte
 	resumeBytes int
-
-	stopPrefetch func() // waits until nobody reads the rows
 }
 
 // setLane is a lane of a set, and how far the lane is read when the set is committed.

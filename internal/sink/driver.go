@@ -3,7 +3,6 @@ package sink
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
@@ -27,11 +26,6 @@ type Driver struct {
 	Open func(ctx context.Context, dest string, o Options) (Sink, error)
 	// OpenClaims opens the claims of a job in a database that is open.
 	OpenClaims func(ctx context.Context, dest, job string, o Options) (Claims, error)
-	// SlowRow is how long a flush takes for each row, at least, where it waits for the disk.
-	SlowRow time.Duration
-	// OpenReader opens one more connection, which reads rows of one batch while another one is written; nil:
-	// [Flush.Prefetch] is all that the driver can use.
-	OpenReader func(ctx context.Context, dest string, o Options) (RowReader, error)
 	// Inspect opens a database to read. The error is [fs.ErrNotExist] where it is missing.
 	Inspect func(ctx context.Context, dest string, o Options) (Inspector, error)
 }
@@ -56,13 +50,6 @@ const (
 
 // Levels are all of them.
 var Levels = []Level{Off, Normal, Full, Extra}
-
-// A RowReader reads the rows that a batch will change, so that the flush finds them in memory. It is used by one
-// goroutine at a time.
-type RowReader interface {
-	Read(ctx context.Context, b *fold.Batch, rows []*fold.Row) error
-	Close() error
-}
 
 // An Inspector reads a database, and writes nothing. Its methods are called by one
 // goroutine at a time.

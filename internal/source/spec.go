@@ -116,7 +116,7 @@ type Kafka struct {
 	// Login returns what the mechanism needs whenever a connection is made: of oauthbearer, the
 	// token is the password.
 	Login  func() (user, password string, err error)
-	Buffer int64  // bytes of memory for the batches, of which the prefetch has a share; 0: as much as is of use
+	Buffer int64  // bytes of memory for the batches; 0: as much as is of use
 	Failed func() // is called for each fetch that failed, from any goroutine; nil: nothing
 }
 

@@ -164,9 +164,6 @@ func (c *randomCase) drawRules(rnd *rand.Rand) {
 // drawRuns draws how runs read a feed, and the feed.
 func (c *randomCase) drawRuns(rnd *rand.Rand) {
 	c.flags = append(c.flags, "--batch-rows", pick(rnd, []string{"1", "2", "7", "100", "100000"}))
-	if rnd.IntN(4) == 0 {
-		c.flags = append(c.flags, "--prefetch", "on")
-	}
 	if rnd.IntN(8) == 0 {
 		c.flags = append(c.flags, "--buffer", "1MiB")
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
@@ -27,7 +26,6 @@ var Driver = sink.Driver{
 	OpenClaims: func(ctx context.Context, dsn, job string, o sink.Options) (sink.Claims, error) {
 		return OpenClaims(ctx, dsn, job, o)
 	},
-	SlowRow: 60 * time.Microsecond, // in memory one takes 3 to 15
 	Inspect: func(ctx context.Context, dsn string, o sink.Options) (sink.Inspector, error) {
 		return Inspect(ctx, dsn, o)
 	},

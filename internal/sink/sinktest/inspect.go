@@ -310,26 +310,6 @@ var inspectorTests = []test{
 			t.Errorf("the differences are %q, want %q", got, want)
 		}
 	}},
-	{"ReadOfRowsThatExistAndThatDoNot", func(t *testing.T, db Database) {
-		r := Begin(t, db, key("id", "k"))
-		lines := []string{`{"id":1,"k":"it's","a":"x"}`, `{"id":2,"k":"b","a":"y"}`}
-		i, isReader := inspect(t, db).(sink.RowReader)
-		if !isReader {
-			return
-		}
-		read := func(lines ...string) {
-			t.Helper()
-			b := sealed(t, inspect(t, db), []string{"id", "k"}, lines...)
-			if err := i.Read(t.Context(), b, b.Sorted()); err != nil {
-				t.Error(err)
-			}
-		}
-		read(lines...) // before there is a table
-		r.Flush(lines...)
-		read(lines...)
-		read(`{"id":2,"k":"b","op":"delete"}`, `{"id":3,"k":"c","a":"z"}`, `{"id":4,"k":"d","new":1}`)
-		Expect(t, db, "SELECT id, k, a FROM t ORDER BY id", "1|it's|x", "2|b|y")
-	}},
 	{"OnlyWhatIsCommittedIsRead", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"a":"x"}`, `bad`)

@@ -145,6 +145,18 @@ func (d *DB) Others(ctx context.Context, b *fold.Batch, each func(key string) bo
 	return d.explain(err)
 }
 
+// find looks a row up by its key alone, and reports whether it exists.
+func (w *writer) find(r *fold.Row) (exists bool, err error) {
+	w.c.release()
+	for _, k := range w.b.Table.Key {
+		w.take(r, k)
+	}
+	if _, err := w.own(r); err != nil {
+		return false, err
+	}
+	return w.lookUp(w.sel)
+}
+
 var errEnough = errors.New("no more rows are wanted")
 
 // keyOf is the key of the row at hand, which some columns have.
