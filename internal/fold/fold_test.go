@@ -84,6 +84,15 @@ func TestFold_MergesByKey(t *testing.T) {
 	f(func(o *fold.Options) { o.Null = fold.KeepNull }, "\"x\" a=1\n", `{"id":"x","a":1}`, `{"id":"x","a":null,"b":null}`)
 	f(func(o *fold.Options) { o.FillOnly = true }, "\"x\" a=1 b=2\n", `{"id":"x","a":1,"b":null}`, `{"id":"x","a":3,"b":2}`)
 	f(func(o *fold.Options) { o.Key = []string{"a", "b"} }, "\"1\\x00\\x00\\x00\\x0123\\x00\\x00\\x00\\x02\" n=2\n\"12\\x00\\x00\\x00\\x023\\x00\\x00\\x00\\x01\" n=1\n", `{"a":"12","b":"3","n":1}`, `{"a":"1","b":"23","n":2}`)
+	// More equal names than there may be columns.
+	f(nil, "\"1\" a=2\n", `{"id":1`+strings.Repeat(`,"a":1`, 60_000)+`,"a":2}`)
+	// Null is JSON's, and no text.
+	null := func(o *fold.Options) { o.DeleteValue = "null" }
+	f(null, "\"1\" replaces deleted\n", `{"id":1,"op":null}`)
+	f(null, "\"1\" op=\"null\"\n", `{"id":1,"op":"null"}`)
+	f(null, "\"1\"\n", `{"id":1}`)
+	f(func(o *fold.Options) { o.DeleteValue = "5" }, "\"1\" replaces deleted\n\"2\" replaces deleted\n", `{"id":1,"op":5}`, `{"id":2,"op":"5"}`)
+	f(func(o *fold.Options) { o.DeleteValue = "" }, "\"1\" op=null\n\"2\" replaces deleted\n", `{"id":1,"op":null}`, `{"id":2,"op":""}`)
 }
 
 // TestFold_LastOfTwoEqualNamesIsTheOnlyOne: nothing of a line depends on a value that
@@ -130,14 +139,6 @@ func TestFold_LastOfTwoEqualNamesIsTheOnlyOne(t *testing.T) {
 		if c.Type != schema.Int {
 			t.Errorf("column %s is %s", c.Name, c.Type)
 		}
-	}
-}
-
-// TestFold_ManyEqualNames takes no longer than as many others.
-func TestFold_ManyEqualNames(t *testing.T) {
-	line := `{"id":1` + strings.Repeat(`,"a":1`, 60_000) + `,"a":2}`
-	if got := rows(t, newFolder(t, nil), &fold.Batch{}, line); got != "\"1\" a=2\n" {
-		t.Error(got)
 	}
 }
 
@@ -200,22 +201,6 @@ func TestFold_KeyIsMeasuredByItsText(t *testing.T) {
 	}
 }
 
-// TestFold_DeletesByNull: null is JSON's, and no text.
-func TestFold_DeletesByNull(t *testing.T) {
-	f := func(change func(*fold.Options), want string, lines ...string) {
-		t.Helper()
-		if got := rows(t, newFolder(t, change), &fold.Batch{}, lines...); got != want {
-			t.Errorf("%q\ngive\n%swant\n%s", lines, got, want)
-		}
-	}
-	null := func(o *fold.Options) { o.DeleteValue = "null" }
-	f(null, "\"1\" replaces deleted\n", `{"id":1,"op":null}`)
-	f(null, "\"1\" op=\"null\"\n", `{"id":1,"op":"null"}`)
-	f(null, "\"1\"\n", `{"id":1}`)
-	f(func(o *fold.Options) { o.DeleteValue = "5" }, "\"1\" replaces deleted\n\"2\" replaces deleted\n", `{"id":1,"op":5}`, `{"id":2,"op":"5"}`)
-	f(func(o *fold.Options) { o.DeleteValue = "" }, "\"1\" op=null\n\"2\" replaces deleted\n", `{"id":1,"op":null}`, `{"id":2,"op":""}`)
-}
-
 // TestFold_RejectedLineLeavesNoTrace folds lines that bring new columns and are no
 // messages.
 func TestFold_RejectedLineLeavesNoTrace(t *testing.T) {
@@ -238,7 +223,6 @@ func TestFold_RejectedLineLeavesNoTrace(t *testing.T) {
 	}
 }
 
-// TestFold_NamesThatAreOneColumn ends the run.
 // TestFold_Widens columns by the values of all messages that are taken, in any order, and by no others.
 func TestFold_Widens(t *testing.T) {
 	values := []string{"null", "true", "1", "-0", "9007199254740993", "99999999999999999999", "1.5", "1e400", `"x"`, `"1"`, "{}", "[1]", "[1e999999]"}
@@ -286,6 +270,7 @@ func TestFold_Widens(t *testing.T) {
 	})
 }
 
+// TestFold_NamesThatAreOneColumn: the second of them ends the run.
 func TestFold_NamesThatAreOneColumn(t *testing.T) {
 	f, b := newFolder(t, nil), &fold.Batch{}
 	rows(t, f, b, `{"id":"x","alt":1}`)

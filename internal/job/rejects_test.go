@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // TestRejects_TheFileIsOfOneJob: what a crash left behind the committed lines is cut off; another database has no
@@ -24,9 +25,7 @@ func TestRejects_TheFileIsOfOneJob(t *testing.T) {
 	sync := func(db, line string, through func(sink.Sink) sink.Sink) error {
 		t.Helper()
 		f, err := os.OpenFile(feed, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		if _, err := io.WriteString(f, line); err != nil {
 			t.Fatal(err)
 		}
@@ -37,9 +36,7 @@ func TestRejects_TheFileIsOfOneJob(t *testing.T) {
 	has := func(want string) {
 		t.Helper()
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		var got []string
 		for line := range bytes.Lines(text) {
 			var l struct{ Raw string }
@@ -68,9 +65,7 @@ func TestRejects_TheFileIsOfOneJob(t *testing.T) {
 		}
 		has(step.has)
 	}
-	if err := os.Rename(file, file+".old"); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.Rename(file, file+".old"))
 	if err := sync("a.db", "three\n", nil); err != nil {
 		t.Error(err)
 	}
@@ -100,9 +95,7 @@ func TestRejects_OneFileForMany(t *testing.T) {
 			for _, name := range []string{"a", "b"} {
 				path := filepath.Join(dir, name)
 				sources = append(sources, path)
-				if err := os.WriteFile(path, []byte("bad "+name+"1\n"+`{"id":"`+name+`"}`+"\nbad "+name+"2\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testcheck.NoError(t, os.WriteFile(path, []byte("bad "+name+"1\n"+`{"id":"`+name+`"}`+"\nbad "+name+"2\n"), 0o600))
 			}
 			file := filepath.Join(dir, "rejects")
 			for n, order := range [][]string{sources, {sources[1], sources[0]}, sources, sources} {
@@ -115,9 +108,7 @@ func TestRejects_OneFileForMany(t *testing.T) {
 				}
 			}
 			got, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, err)
 			for _, bad := range []string{"bad a1", "bad a2", "bad b1", "bad b2"} {
 				if n := strings.Count(string(got), `"`+bad+`"`); n != 1 {
 					t.Errorf("breaking in flushes %d and %d: %q is in the file %d times\n%s", first, second, bad, n, got)
@@ -151,9 +142,7 @@ func (d *small) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 func TestRejects_LargeOnesAreHandedOver(t *testing.T) {
 	const line = 60_000
 	feed := filepath.Join(t.TempDir(), "feed")
-	if err := os.WriteFile(feed, bytes.Repeat([]byte(strings.Repeat("x", line)+"\n"), 100), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.WriteFile(feed, bytes.Repeat([]byte(strings.Repeat("x", line)+"\n"), 100), 0o600))
 	for _, maxLine := range []int{1 << 20, line - 1} {
 		c := configOf(t, feed, "table")
 		c.Source.MaxLine, c.Buffer, c.BatchPeriod = maxLine, 8<<20, time.Minute

@@ -269,25 +269,3 @@ func TestEnvelope_Tombstones(t *testing.T) {
 	a.Version, a.When = mapping.Path{}, when("source.table=a")
 	f("", a)
 }
-
-func TestEnvelope_AllocatesNothing(t *testing.T) {
-	names := &feed.Names{}
-	m := &mapping.Mapping{Envelope: changeStream(), Tables: []mapping.Table{{Name: "a", Key: []string{"id"}, Columns: columns("id: as integer, v"), Rest: fold.AddColumns}}}
-	plan, err := mapping.Compile(m, names, schema.Limits{})
-	testcheck.NoError(t, err)
-	scan, scratch := feed.NewScanner(names), plan.NewScratch()
-	for _, text := range []string{`{"op":"u","before":{"id":1,"v":"a"},"after":{"id":1,"v":"b","w":2},"source":{"schema":"s","table":"a"}}`,
-		`{"schema":{},"payload":{"op":"u","before":{"id":2},"after":{"id":1,"v":"?"},"source":{"schema":"s","table":"a"}}}`} {
-		var l feed.Line
-		if l.Scan(scan, nil, []byte(text)); l.Err != nil {
-			t.Fatal(l.Err)
-		}
-		if n := testing.AllocsPerRun(10, func() {
-			if rows, _, err := plan.Map(&l, fold.Place{}, scratch); err != nil || len(rows) == 0 {
-				t.Fatal(text, len(rows), err)
-			}
-		}); n > 0 {
-			t.Errorf("%v allocations for %s", n, text)
-		}
-	}
-}
