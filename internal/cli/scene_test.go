@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -110,16 +109,13 @@ type scene struct {
 	url     string // of the Postgres database
 	exports string // the commands that set variables
 	running []*process
-	begun   int
 }
 
 // A process is a command that was started.
 type process struct {
-	*exec.Cmd
-	text      string
-	out, said string // its files of stdout and stderr
+	*testweir.Run
+	text, out string // the command, and the file of its stdout
 	live      string
-	ended     chan struct{}
 }
 
 // temporary makes a folder for what commands leave while they run. A private Postgres server has its sockets there: their
@@ -291,13 +287,12 @@ func (s *scene) run(text string, how sign) string {
 	}
 	p := s.begin(text)
 	if how.live == "" {
-		p.wait(s)
 		if code := p.code(); code != how.exit {
-			s.Fatalf("%s\nexit %d, want %d\n%s%s", p.text, code, how.exit, read(s, p.out), read(s, p.said))
+			s.Fatalf("%s\nexit %d, want %d\n%s%s", p.text, code, how.exit, read(s, p.out), p.Log())
 		}
 	}
 	if missing := s.missing(text, p, how); missing != "" {
-		s.Fatalf("%s\nhas no sign of what its page says: %s\n%s%s", p.text, missing, read(s, p.out), read(s, p.said))
+		s.Fatalf("%s\nhas no sign of what its page says: %s\n%s%s", p.text, missing, read(s, p.out), p.Log())
 	}
 	if p.live = how.live; p.live != "" {
 		s.running = append(s.running, p)
@@ -320,44 +315,27 @@ func (s *scene) local(text string) string { return strings.NewReplacer(s.hosts..
 
 func (s *scene) begin(text string) *process {
 	s.Helper()
-	s.begun++
-	name := filepath.Join(s.Dir, fmt.Sprintf("run%d.", s.begun))
-	p := &process{text: s.local(text), out: name + "out", said: name + "log", ended: make(chan struct{})}
-	p.Cmd = exec.Command("bash", "-o", "pipefail", "-c", s.exports+p.text)
-	p.Dir, p.Env = s.Dir, append(append(os.Environ(), "PATH="+s.Dir+":"+os.Getenv("PATH")), s.env...)
+	bash := s.With("")
+	bash.Program = "bash"
+	p := &process{Run: bash.Command("-o", "pipefail", "-c", s.exports+s.local(text)), text: s.local(text)}
+	p.Env = append(append(p.Env, "PATH="+s.Dir+":"+os.Getenv("PATH")), s.env...)
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.out = strings.TrimSuffix(p.LogFile, "log") + "out"
 	out, err := os.Create(p.out)
 	s.Check(err)
-	said, err := os.Create(p.said)
+	log, err := os.Create(p.LogFile)
 	s.Check(err)
-	// Through pipes, which Wait reads to their ends: a process may still have locks when the shell that had it killed has ended.
-	p.Stdout, p.Stderr = struct{ io.Writer }{out}, struct{ io.Writer }{said}
-	s.Check(p.Start())
-	go func() {
-		defer close(p.ended)
-		_ = p.Wait()
-		out.Close()
-		said.Close()
-	}()
-	s.Cleanup(func() {
-		_ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL)
-		<-p.ended
-	})
+	s.Cleanup(func() { out.Close(); log.Close() })
+	// Through pipes, which are read to their ends: a process may still have locks when the shell that had it killed has ended.
+	p.Stdout, p.Stderr = struct{ io.Writer }{out}, struct{ io.Writer }{log}
+	p.Start()
+	s.Cleanup(func() { _ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL) })
 	return p
 }
 
-// wait waits for a command to end.
-func (p *process) wait(t testing.TB) {
-	t.Helper()
-	select {
-	case <-p.ended:
-	case <-time.After(testweir.Patience):
-		t.Fatalf("%s\nhas not ended after %v\n%s%s", p.text, testweir.Patience, read(t, p.out), read(t, p.said))
-	}
-}
-
-// code is what the command ended with, for the shell.
+// code waits for a command to end, and returns what it ended with, for the shell.
 func (p *process) code() int {
+	p.Wait()
 	if status := p.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
 		return 128 + int(status.Signal())
 	}
@@ -375,7 +353,7 @@ func (s *scene) missing(text string, p *process, how sign) (what string) {
 	}
 	for end := time.Now().Add(testweir.Patience); ; time.Sleep(10 * time.Millisecond) {
 		switch {
-		case !regexp.MustCompile(how.logs).MatchString(read(s, p.said)):
+		case !regexp.MustCompile(how.logs).MatchString(p.Log()):
 			what = "it does not log " + how.logs
 		case !regexp.MustCompile(how.prints).MatchString(read(s, p.out)):
 			what = "it does not print " + how.prints
@@ -384,12 +362,8 @@ func (s *scene) missing(text string, p *process, how sign) (what string) {
 		default:
 			return ""
 		}
-		select {
-		case <-p.ended:
-			if len(s.running) == 0 { // nothing else brings it
-				return what
-			}
-		default:
+		if p.Ended() && len(s.running) == 0 { // nothing else brings it
+			return what
 		}
 		if time.Now().After(end) {
 			return what
@@ -403,9 +377,8 @@ func (s *scene) end() {
 	s.Helper()
 	for _, p := range slices.Backward(s.running) {
 		_ = syscall.Kill(-p.Process.Pid, syscall.SIGINT)
-		p.wait(s)
 		if code := p.code(); fmt.Sprint(code) != p.live && (code != 0 || !strings.Contains(p.text, " | ")) {
-			s.Errorf("%s\nwas interrupted, and ended with %d, want %s\n%s", p.text, code, p.live, read(s, p.said))
+			s.Errorf("%s\nwas interrupted, and ended with %d, want %s\n%s", p.text, code, p.live, p.Log())
 		}
 	}
 	s.running = nil

@@ -65,8 +65,8 @@ func TestDocs_Troubleshooting(t *testing.T) {
 				l.Check(err)
 			}
 			p := l.begin(command)
-			p.wait(t)
-			if out := read(t, p.out) + read(t, p.said); !regexp.MustCompile(wildcards(h[1])).MatchString(out) {
+			p.Wait()
+			if out := read(t, p.out) + p.Log(); !regexp.MustCompile(wildcards(h[1])).MatchString(out) {
 				t.Errorf("%s\nprints\n%s", command, out)
 			}
 		})

@@ -68,8 +68,7 @@ func TestClock_Jumps(t *testing.T) {
 				}
 				const lines = 6000 // three seconds
 				tr := newTrial(t, rnd, "", to, "normal", lines)
-				tr.check(os.Remove(tr.path("weir")))
-				tr.check(os.Symlink(weir, tr.path("weir")))
+				tr.Program = weir
 				switch source {
 				case "file":
 					tr.args = append([]string{"sync", "feed.jsonl", "--max-rate", "2000"}, tr.args...)
@@ -79,19 +78,17 @@ func TestClock_Jumps(t *testing.T) {
 				if source == "spool" {
 					tr.args = append(tr.args, "--spool", "spool")
 				}
-				c := exec.Command(tr.path("weir"), append(tr.args, "--summary", "json")...)
-				var out, errs strings.Builder
-				c.Env = append(os.Environ(), "TEST_JUMPS="+jumps)
-				c.Dir, c.Stdout, c.Stderr = tr.dir, &out, &errs
-				tr.check(c.Start())
-				if !tr.done(c, &errs, nil) || tr.verify() != lines {
-					t.Fatalf("the run did not end well\n%s", &errs)
+				c := tr.Command(append(tr.args, "--summary", "json")...)
+				c.Env = append(c.Env, "TEST_JUMPS="+jumps)
+				c.Start()
+				if !tr.done(c, nil) || tr.verify() != lines {
+					t.Fatalf("the run did not end well\n%s", c.Log())
 				}
 				var sum struct {
 					Batches int
 					Seconds float64
 				}
-				tr.check(json.Unmarshal([]byte(out.String()), &sum))
+				tr.Check(json.Unmarshal([]byte(c.Out()), &sum))
 				t.Logf("%d batches in %.1f s", sum.Batches, sum.Seconds)
 				// One batch is due every 20 ms, at most; a busy machine writes fewer.
 				if sum.Seconds < 2.5 || sum.Seconds > 60 || sum.Batches < 3 || float64(sum.Batches) > sum.Seconds/0.02+10 {

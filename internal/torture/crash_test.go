@@ -63,14 +63,14 @@ func crashes(t *testing.T, rnd *rand.Rand, to, source string, wanted int) (kills
 			tr.args = append(tr.args, "--spool", "spool", "--spool-max", "1MiB")
 		}
 		for at := 0; ; {
-			c, errs := tr.start()
+			c := tr.start()
 			start := time.Now()
 			killed := make(chan struct{})
 			kill := time.AfterFunc(time.Duration(rnd.Int64N(int64(life))), func() {
 				close(killed)
-				_ = c.Process.Kill()
+				c.Kill()
 			})
-			all := tr.done(c, errs, killed)
+			all := tr.done(c, killed)
 			kill.Stop()
 			now := tr.verify()
 			if now < at {
@@ -114,23 +114,23 @@ func TestCrash_Server(t *testing.T) {
 
 func serverCrashes(t *testing.T, rnd *rand.Rand, server *testpg.Server, level string) (kills, back int) {
 	tr := newTrial(t, rnd, "file", server.Database(t), level, 30000)
-	c, errs := tr.start()
+	c := tr.start()
 	for at := 0; kills < 6 && at < len(tr.feed); kills++ {
 		time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond)
 		server.Kill()
 		server.Restart(t)
 		at = tr.verify()
 	}
-	if !tr.done(c, errs, nil) {
-		t.Fatalf("the run did not end well\n%s", errs)
+	if !tr.done(c, nil) {
+		t.Fatalf("the run did not end well\n%s", c.Log())
 	}
 	if at := tr.verify(); at != len(tr.feed) {
 		t.Errorf("the run ended after line %d of %d", at, len(tr.feed))
 	}
 	restored, _, _ := strings.Cut(sink.BehindError{}.Error(), ":")
-	back = strings.Count(errs.String(), restored)
+	back = strings.Count(c.Log(), restored)
 	if level == "full" && back > 0 {
-		t.Errorf("at level full the database lost commits\n%s", errs)
+		t.Errorf("at level full the database lost commits\n%s", c.Log())
 	}
 	return kills, back
 }
@@ -148,7 +148,7 @@ func TestConnection_Breaks(t *testing.T) {
 				proxy := testpg.NewProxy(t, testpg.New(t))
 				proxy.Half(half)
 				tr := newTrial(t, rnd, "file", proxy.URL(), "full", 30000)
-				c, errs := tr.start()
+				c := tr.start()
 				ended := make(chan struct{})
 				breaking := make(chan int, 1)
 				go func() {
@@ -166,11 +166,11 @@ func TestConnection_Breaks(t *testing.T) {
 						}
 					}
 				}()
-				all := tr.done(c, errs, nil)
+				all := tr.done(c, nil)
 				close(ended)
 				breaks := <-breaking
 				if at := tr.verify(); !all || at != len(tr.feed) {
-					t.Errorf("the run ended after line %d of %d\n%s", at, len(tr.feed), errs)
+					t.Errorf("the run ended after line %d of %d\n%s", at, len(tr.feed), c.Log())
 				}
 				if breaks < 5 {
 					t.Errorf("did not exercise: %d breaks", breaks)
@@ -194,17 +194,14 @@ func injected(t *testing.T, rnd *rand.Rand, source, what string, at int) (code i
 		tr.args = append(tr.args, "--spool", "spool", "--spool-max", "1MiB")
 	}
 	tr.args = append(tr.args, "--retry-for", "0s") // a connection ends with its feed
-	args := append([]string{"-f", "-qq", "-o", "/dev/null", "-e", "trace=" + fileCalls, "-e", fmt.Sprintf("inject=%s:%s:when=%d", fileCalls, what, at), tr.path("weir")}, tr.args...)
-	c := exec.Command("strace", append(args, "--batch-rows", "60")...)
-	c.Dir = tr.dir
-	out, _ := c.CombinedOutput()
-	if code = c.ProcessState.ExitCode(); code == 1 && what == "signal=KILL" {
-		t.Fatalf("call %d: the run ended by itself\n%s", at, out)
+	c := tr.Command(append(tr.args, "--batch-rows", "60")...).Under("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace="+fileCalls, "-e", fmt.Sprintf("inject=%s:%s:when=%d", fileCalls, what, at)).Start()
+	if code = c.Wait(); code == 1 && what == "signal=KILL" {
+		t.Fatalf("call %d: the run ended by itself\n%s", at, c.Log())
 	}
 	tr.verify()
-	again, errs := tr.start()
-	if all, to := tr.done(again, errs, nil), tr.verify(); !all || to != len(tr.feed) {
-		t.Fatalf("call %d: the next run ended after line %d: %v\n%s", at, to, all, errs)
+	again := tr.start()
+	if all, to := tr.done(again, nil), tr.verify(); !all || to != len(tr.feed) {
+		t.Fatalf("call %d: the next run ended after line %d: %v\n%s", at, to, all, again.Log())
 	}
 	return code
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 const (
@@ -50,31 +51,23 @@ func TestHalfOpen(t *testing.T) {
 		t.Skip(notTested, err)
 	}
 	rnd := rand.New(rand.NewPCG(1, 0))
-	start := func(tr *trial) (c *exec.Cmd, said *strings.Builder, stdin io.Writer) {
-		c, said = exec.Command(tr.path("weir"), tr.args...), &strings.Builder{}
-		c.Dir, c.Stderr = tr.dir, said
-		stdin, err := c.StdinPipe()
-		tr.check(err)
-		tr.check(c.Start())
-		t.Cleanup(func() { _ = c.Process.Kill() })
-		return c, said, stdin
+	start := func(tr *trial) (run *testweir.Run, stdin io.Writer) {
+		run = tr.Command(tr.args...)
+		stdin, err := run.StdinPipe()
+		tr.Check(err)
+		return run.Start(), stdin
 	}
-	end := func(tr *trial, c *exec.Cmd, said *strings.Builder, noticed string) {
-		tr.check(c.Process.Signal(os.Interrupt))
-		if _ = c.Wait(); c.ProcessState.ExitCode() != 130 {
-			t.Errorf("the run ended by itself: %s\n%s", c.ProcessState, said)
-		}
+	end := func(tr *trial, run *testweir.Run, noticed string) {
+		run.Signal(os.Interrupt)
+		run.Exit(130, noticed)
 		tr.verify()
-		if !strings.Contains(said.String(), noticed) {
-			t.Errorf("the run never noticed that it was cut off\n%s", said)
-		}
 	}
 	// The one only waits for what it is sent, the other has something to send.
 	reads := newTrial(t, rnd, "", "", "normal", 60_000)
 	reads.dial("1000/s")
 	writes := newTrial(t, rnd, "stdin", testpg.Start(t).Database(t), "normal", 3000)
-	reader, readerSaid, _ := start(reads)
-	writer, writerSaid, feed := start(writes)
+	reader, _ := start(reads)
+	writer, feed := start(writes)
 	send := func(lines []message) {
 		for _, m := range lines {
 			fmt.Fprintln(feed, m.line)
@@ -83,27 +76,28 @@ func TestHalfOpen(t *testing.T) {
 	send(writes.feed[:1000])
 	writes.past(999)
 	begun := reads.past(1)
-	writes.check(network(false))
+	writes.Check(network(false))
 	send(writes.feed[1000:2000])
 	time.Sleep(45 * time.Second)
-	writes.check(network(true))
+	writes.Check(network(true))
 	reads.past(begun + 2000)
 	writes.past(1999)
-	end(reads, reader, readerSaid, "connection timed out")
-	end(writes, writer, writerSaid, "answers no more")
-	t.Logf("noticed\n%s%s", readerSaid, writerSaid)
+	end(reads, reader, "connection timed out")
+	end(writes, writer, "answers no more")
+	t.Logf("noticed\n%s%s", reader.Log(), writer.Log())
 }
 
 // past waits until more lines are committed, and returns how many.
-func (tr *trial) past(line int) int {
-	tr.t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if s, err := tr.look(); err == nil && s.line > line {
-			return s.line
+func (tr *trial) past(line int) (now int) {
+	tr.Helper()
+	tr.Until(fmt.Sprint(line, " lines"), func() bool {
+		s, err := tr.look()
+		if err == nil {
+			now = s.line
 		}
-	}
-	tr.t.Fatalf("no more than %d lines are committed after a minute", line)
-	return 0
+		return now > line
+	})
+	return now
 }
 
 // network turns the only device of this network on or off.

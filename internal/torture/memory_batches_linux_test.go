@@ -2,15 +2,15 @@ package torture
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	feeds "github.com/weirsync/weir/internal/bench"
 	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 // TestMemory_LargeBatches: batches that fill the buffer take no more than one and a half times of it and 64 MiB, whatever
@@ -30,43 +30,17 @@ func TestMemory_LargeBatches(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			self, err := os.Executable()
-			if err == nil {
-				err = os.Symlink(self, filepath.Join(dir, "weir"))
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			path := filepath.Join(dir, "feed.jsonl")
-			file, err := os.Create(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := testweir.New(t, "")
+			file, err := os.Create(f.Path("feed.jsonl"))
+			f.Check(err)
 			w := bufio.NewWriter(file)
-			if err := feed(w); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.Flush(); err != nil {
-				t.Fatal(err)
-			}
-			if err := file.Close(); err != nil {
-				t.Fatal(err)
-			}
+			f.Check(errors.Join(feed(w), w.Flush(), file.Close()))
 			for kind, dest := range map[string]string{"sqlite": "t.db", "postgres": testpg.New(t)} {
 				for _, buffer := range []int64{16, 64} { // MiB
-					os.Remove(filepath.Join(dir, "t.db"))
-					c := exec.Command(filepath.Join(dir, "weir"), "sync", "feed.jsonl", "--to", dest, "--table", fmt.Sprintf("t%d", buffer), "--job", fmt.Sprint(buffer), "--buffer", fmt.Sprintf("%dMiB", buffer), "-q")
-					c.Dir = dir
-					if err := c.Start(); err != nil {
-						t.Fatal(err)
-					}
-					ended := make(chan error, 1)
-					go func() { ended <- c.Wait() }()
-					peak, most := peakOf(c.Process.Pid, ended), buffer<<20*3/2+64<<20
-					if code := c.ProcessState.ExitCode(); code != 0 {
-						t.Fatalf("%s: exit %d", kind, code)
-					}
+					os.Remove(f.Path("t.db"))
+					run := f.Start("sync", "feed.jsonl", "--to", dest, "--table", fmt.Sprintf("t%d", buffer), "--job", fmt.Sprint(buffer), "--buffer", fmt.Sprintf("%dMiB", buffer), "-q")
+					peak, most := run.Peak(), buffer<<20*3/2+64<<20
+					run.Exit(0)
 					t.Logf("%s, %d MiB: %.1f MiB of %d", kind, buffer, float64(peak)/(1<<20), most>>20)
 					if peak > most {
 						t.Errorf("%s, --buffer %dMiB: %d bytes, want at most %d", kind, buffer, peak, most)

@@ -3,15 +3,11 @@ package torture
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 // TestMemory_LongLines: the peak is at most one and a half times the buffer, 64 MiB, and ten times
@@ -29,54 +25,20 @@ func TestMemory_LongLines(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			self, err := os.Executable()
-			if err == nil {
-				err = os.Symlink(self, filepath.Join(dir, "weir"))
-			}
+			f := testweir.New(t, "t.db")
 			var feed strings.Builder
 			for i := range 4 {
 				feed.WriteString(line(i) + "\n")
 			}
-			if err == nil {
-				err = os.WriteFile(filepath.Join(dir, "feed.jsonl"), []byte(feed.String()), 0o600)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			c := exec.Command(filepath.Join(dir, "weir"), "sync", "feed.jsonl", "--to", "t.db", "--buffer", "1MiB", "-q")
-			c.Dir = dir
-			if err := c.Start(); err != nil {
-				t.Fatal(err)
-			}
-			ended := make(chan error, 1)
-			go func() { ended <- c.Wait() }()
-			peak := peakOf(c.Process.Pid, ended)
-			if code, want := c.ProcessState.ExitCode(), map[bool]int{true: 3}[name == "fields"]; code != want {
-				t.Errorf("exit %d, want %d", code, want)
-			}
+			f.Write("feed.jsonl", feed.String())
+			c := f.Start("sync", "feed.jsonl", "--to", "t.db", "--buffer", "1MiB", "-q")
+			peak := c.Peak()
+			c.Exit(map[bool]int{true: 3}[name == "fields"])
 			t.Logf("%.1f MiB", float64(peak)/(1<<20))
 			if most := int64(3<<20/2 + 64<<20 + 10*longest); peak > most {
 				t.Errorf("%d bytes, want at most %d", peak, most)
 			}
 		})
-	}
-}
-
-// peakOf returns the most memory that a program has had, in bytes, when it has ended. What the
-// system counts for a child includes its parent's at the fork.
-func peakOf(pid int, ended <-chan error) (bytes int64) {
-	for {
-		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if _, text, ok := strings.Cut(string(status), "VmHWM:"); ok {
-			kilobytes, _ := strconv.ParseInt(strings.Fields(text)[0], 10, 64)
-			bytes = max(bytes, kilobytes<<10)
-		}
-		select {
-		case <-ended:
-			return bytes
-		case <-time.After(5 * time.Millisecond):
-		}
 	}
 }
 
@@ -90,19 +52,16 @@ func TestFault_Memory(t *testing.T) {
 		ended := map[int]int{}
 		for kilobytes := 160_000; kilobytes > 20_000; kilobytes -= 20_000 {
 			tr := newTrial(t, rnd, "file", "", "full", 20000)
-			c := exec.Command("sh", "-c", fmt.Sprintf(`ulimit -s 512; ulimit -d %d; exec "$0" "$@"`, kilobytes), tr.path("weir"))
-			c.Args = append(append(c.Args, tr.args...), "--buffer", "16MiB", "--batch-rows", "300")
-			c.Dir = tr.dir
-			out, _ := c.CombinedOutput()
-			code := c.ProcessState.ExitCode()
+			c := tr.Command(append(tr.args, "--buffer", "16MiB", "--batch-rows", "300")...).Under("sh", "-c", fmt.Sprintf(`ulimit -s 512; ulimit -d %d; exec "$0" "$@"`, kilobytes)).Start()
+			code := c.Wait()
 			ended[code]++
 			if kilobytes == 160_000 && code != 3 { // 3: the feed has bad lines
-				t.Errorf("with %d kB: exit %d\n%s", kilobytes, code, out)
+				t.Errorf("with %d kB: exit %d\n%s", kilobytes, code, c.Log())
 			}
 			tr.verify()
-			again, errs := tr.start()
-			if all, to := tr.done(again, errs, nil), tr.verify(); !all || to != len(tr.feed) {
-				t.Fatalf("with %d kB: the next run ended after line %d\n%s", kilobytes, to, errs)
+			again := tr.start()
+			if all, to := tr.done(again, nil), tr.verify(); !all || to != len(tr.feed) {
+				t.Fatalf("with %d kB: the next run ended after line %d\n%s", kilobytes, to, again.Log())
 			}
 		}
 		t.Logf("exit codes: %s", strings.TrimPrefix(fmt.Sprint(ended), "map"))

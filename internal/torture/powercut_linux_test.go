@@ -18,13 +18,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
 
 // A disk is an ext4 file system in a file, whose power can be cut: what it was not told
 // to sync, and what its journal holds in memory, is gone.
 type disk struct {
-	t       *testing.T
+	*testing.T
 	image   string
 	path    string // where it is mounted
 	mounted bool
@@ -36,43 +37,36 @@ func newDisk(t *testing.T, megabytes int) *disk {
 		t.Skip("a power cut takes root, who mounts a file system of its own")
 	}
 	dir, err := os.MkdirTemp("", "weir-disk-") // which others may enter: Postgres does not run as root
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	d := &disk{t: t, image: filepath.Join(dir, "image"), path: filepath.Join(dir, "disk")}
-	d.check(os.Chmod(dir, 0o755))
-	d.check(os.WriteFile(d.image, nil, 0o600))
-	d.check(os.Truncate(d.image, int64(megabytes)<<20))
-	d.check(os.Mkdir(d.path, 0o755))
+	d := &disk{T: t, image: filepath.Join(dir, "image"), path: filepath.Join(dir, "disk")}
+	d.Check(os.Chmod(dir, 0o755))
+	d.Check(os.WriteFile(d.image, nil, 0o600))
+	d.Check(os.Truncate(d.image, int64(megabytes)<<20))
+	d.Check(os.Mkdir(d.path, 0o755))
 	d.command("mkfs.ext4", "-q", d.image)
 	d.mount()
 	t.Cleanup(d.unmount)
 	return d
 }
 
-func (d *disk) check(err error) {
-	d.t.Helper()
-	if err != nil {
-		d.t.Fatal(err)
-	}
-}
+func (d *disk) Check(err error) { d.Helper(); testcheck.OK(d, err) }
 
 func (d *disk) command(name string, args ...string) {
-	d.t.Helper()
+	d.Helper()
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
-		d.t.Fatalf("%s: %v\n%s", name, err, out)
+		d.Fatalf("%s: %v\n%s", name, err, out)
 	}
 }
 
 func (d *disk) mount() {
-	d.t.Helper()
+	d.Helper()
 	d.command("mount", "-o", "loop", d.image, d.path)
 	d.mounted = true
 }
 
 func (d *disk) unmount() {
-	d.t.Helper()
+	d.Helper()
 	if !d.mounted {
 		return
 	}
@@ -83,7 +77,7 @@ func (d *disk) unmount() {
 			return
 		}
 		if time.Now().After(end) {
-			d.t.Fatalf("unmounting: %v", err)
+			d.Fatalf("unmounting: %v", err)
 		}
 	}
 }
@@ -91,21 +85,21 @@ func (d *disk) unmount() {
 // cut is the power cut. Afterwards every call of the file system fails, until it is
 // mounted again.
 func (d *disk) cut() {
-	d.t.Helper()
+	d.Helper()
 	const shutdown, noFlush = 0x8004587d, 2 // FS_IOC_SHUTDOWN, neither data nor journal
 	f, err := os.Open(d.path)
-	d.check(err)
+	d.Check(err)
 	defer f.Close()
 	how := uint32(noFlush)
 	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), shutdown, uintptr(unsafe.Pointer(&how))); errno != 0 {
-		d.t.Fatalf("FS_IOC_SHUTDOWN: %v", errno)
+		d.Fatalf("FS_IOC_SHUTDOWN: %v", errno)
 	}
 	runtime.KeepAlive(&how)
 }
 
 // again mounts what the power cut left.
 func (d *disk) again() {
-	d.t.Helper()
+	d.Helper()
 	d.unmount()
 	d.mount()
 }
@@ -121,7 +115,7 @@ func (d *disk) writeback() {
 // acknowledge asks the database again and again how far it has come, until stop is
 // closed, and keeps the last answer: what another program saw committed.
 func (tr *trial) acknowledge(stop <-chan struct{}, line *atomic.Int64) {
-	db := tr.open()
+	db := tr.Open(tr.To, "rwc")
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	for {
@@ -130,7 +124,7 @@ func (tr *trial) acknowledge(stop <-chan struct{}, line *atomic.Int64) {
 			return
 		case <-time.After(2 * time.Millisecond):
 		}
-		if _, err := os.Stat(tr.to); err != nil && !tr.isPostgres() {
+		if _, err := os.Stat(tr.To); err != nil && !tr.isPostgres() {
 			continue
 		}
 		var now int64
@@ -149,8 +143,8 @@ type outcome struct {
 // powerCut runs weir until the power is cut, mostly after it has come further than a
 // line, and looks at what is left.
 func (tr *trial) powerCut(d *disk, at int, life time.Duration, restart func()) outcome {
-	tr.t.Helper()
-	c, _ := tr.start()
+	tr.Helper()
+	c := tr.start()
 	stop := make(chan struct{})
 	var seen atomic.Int64
 	var watching sync.WaitGroup
@@ -171,8 +165,7 @@ func (tr *trial) powerCut(d *disk, at int, life time.Duration, restart func()) o
 	d.cut()
 	close(stop)
 	watching.Wait()
-	_ = c.Process.Kill()
-	_ = c.Wait()
+	c.Kill()
 	acked := int(seen.Load())
 	restart()
 	s, err := tr.look()
@@ -241,7 +234,7 @@ func TestPowerCut_Postgres(t *testing.T) {
 		t.Run(level, func(t *testing.T) {
 			sinktest.Seeds(t, uint64(n), func(t *testing.T, rnd *rand.Rand) {
 				d := newDisk(t, 256)
-				d.check(os.Chmod(d.path, 0o777))
+				d.Check(os.Chmod(d.path, 0o777))
 				server := testpg.StartIn(t, d.path, "fsync=on", "full_page_writes=on", "max_wal_size=64MB", "min_wal_size=32MB")
 				t.Cleanup(server.Kill)
 				cuts, halfway, lost := 0, 0, 0
@@ -259,7 +252,7 @@ func TestPowerCut_Postgres(t *testing.T) {
 							halfway++
 						}
 						lost += max(0, min(1, o.acked-o.found))
-						d.check(o.err)
+						d.Check(o.err)
 						if now := tr.verify(); now < o.acked && level == "full" {
 							t.Fatalf("line %d was committed; after a power cut the table stands at %d", o.acked, now)
 						}
@@ -290,15 +283,15 @@ func TestPowerCut_Spool(t *testing.T) {
 			tr.args = append(tr.args, "--spool", filepath.Join(d.path, "spool"), "--spool-max", "1MiB")
 			for range 4 {
 				o := tr.powerCut(d, 0, 400*time.Millisecond, d.again)
-				d.check(o.err)
+				d.Check(o.err)
 				if cuts++; o.acked > 0 {
 					halfway++
 				}
 				tr.verify()
 			}
-			c, errs := tr.start()
-			if !tr.done(c, errs, nil) || tr.verify() != len(tr.feed) {
-				t.Fatalf("the last run did not end well\n%s", errs)
+			c := tr.start()
+			if !tr.done(c, nil) || tr.verify() != len(tr.feed) {
+				t.Fatalf("the last run did not end well\n%s", c.Log())
 			}
 			d.unmount()
 		}

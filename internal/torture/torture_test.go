@@ -8,9 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,19 +15,14 @@ import (
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
-	"github.com/rogpeppe/go-internal/testscript"
 	_ "modernc.org/sqlite"
 
-	"github.com/weirsync/weir/internal/cli"
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
-func TestMain(m *testing.M) {
-	testscript.Main(testpg.Tests{M: m}, map[string]func(){
-		"weir": func() { os.Exit(cli.Main()) },
-	})
-}
+func TestMain(m *testing.M) { testweir.Main(testpg.Tests{M: m}, nil) }
 
 // times is how much longer than by make check the tests are asked to run.
 func times(t *testing.T) int {
@@ -118,10 +110,8 @@ func fold(feed []message) map[string]string {
 
 // A trial is one feed on its way into one table, by one way.
 type trial struct {
-	t      *testing.T
+	*testweir.Folder
 	rnd    *rand.Rand
-	dir    string // of the program and the feed
-	to     string
 	feed   []message
 	source string // file, stdin or tcp
 	args   []string
@@ -130,19 +120,16 @@ type trial struct {
 
 func newTrial(t *testing.T, rnd *rand.Rand, source, to, level string, lines int) *trial {
 	t.Helper()
-	tr := &trial{t: t, rnd: rnd, dir: t.TempDir(), to: to, source: source, feed: newFeed(rnd, lines)}
-	self, err := os.Executable()
-	tr.check(err)
-	tr.check(os.Symlink(self, tr.path("weir")))
+	tr := &trial{Folder: testweir.New(t, to), rnd: rnd, source: source, feed: newFeed(rnd, lines)}
 	var text strings.Builder
 	for _, m := range tr.feed {
 		text.WriteString(m.line + "\n")
 	}
-	tr.check(os.WriteFile(tr.path("feed.jsonl"), []byte(text.String()), 0o600))
+	tr.Write("feed.jsonl", text.String())
 	if to == "" {
-		tr.to = tr.path("t.db")
+		tr.To = tr.Path("t.db")
 	}
-	tr.args = []string{"--table", "t", "--to", tr.to, "--delete-when", "op=delete", "--synchronous", level, "--batch-period", "20ms", "--retry-for", "60s", "-q"}
+	tr.args = []string{"--table", "t", "--to", tr.To, "--delete-when", "op=delete", "--synchronous", level, "--batch-period", "20ms", "--retry-for", "60s", "-q"}
 	if rnd.IntN(2) == 0 { // in the feed's order they change nothing
 		tr.args = append(tr.args, "--version-field", "n")
 	}
@@ -151,7 +138,7 @@ func newTrial(t *testing.T, rnd *rand.Rand, source, to, level string, lines int)
 		tr.args = append([]string{"sync", "feed.jsonl"}, tr.args...)
 	case "stdin":
 		tr.args = append([]string{"sync", "-", "--job", "torture"}, tr.args...)
-		tr.input = tr.path("feed.jsonl")
+		tr.input = tr.Path("feed.jsonl")
 	case "tcp":
 		tr.dial("20000/s")
 	}
@@ -160,80 +147,30 @@ func newTrial(t *testing.T, rnd *rand.Rand, source, to, level string, lines int)
 
 // dial has the trial's runs read from a connection.
 func (tr *trial) dial(rate string) {
-	tr.t.Helper()
+	tr.Helper()
 	tr.source = "tcp"
-	tr.args = append([]string{"sync", "tcp://" + tr.serve(rate), "--init", "from {{.resume}}", "--resume-field", "pitr"}, tr.args...)
+	replay := tr.Start("replay", "feed.jsonl", "--resume-field", "pitr", "--init", "^from (?P<resume>[0-9]*)$", "--rate", rate, "--to", "tcp-listen://127.0.0.1:0")
+	tr.args = append([]string{"sync", "tcp://" + replay.Serves(), "--init", "from {{.resume}}", "--resume-field", "pitr"}, tr.args...)
 }
 
-func (tr *trial) path(name string) string { return filepath.Join(tr.dir, name) }
-
-func (tr *trial) check(err error) {
-	tr.t.Helper()
-	if err != nil {
-		tr.t.Fatal(err)
-	}
-}
-
-// serve has weir replay the feed.
-func (tr *trial) serve(rate string) (addr string) {
-	tr.t.Helper()
-	log, err := os.Create(tr.path("replay.log"))
-	tr.check(err)
-	defer log.Close()
-	c := exec.Command(tr.path("weir"), "replay", "feed.jsonl", "--resume-field", "pitr", "--init", "^from (?P<resume>[0-9]*)$", "--rate", rate, "--to", "tcp-listen://127.0.0.1:0")
-	c.Dir, c.Stderr = tr.dir, log
-	tr.check(c.Start())
-	tr.t.Cleanup(func() {
-		_ = c.Process.Kill()
-		_ = c.Wait()
-	})
-	serving := regexp.MustCompile(`serving at (\S+)`)
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		text, _ := os.ReadFile(tr.path("replay.log"))
-		if m := serving.FindSubmatch(text); m != nil {
-			return string(m[1])
-		}
-	}
-	tr.t.Fatal("the replay does not serve")
-	return ""
-}
-
-// start starts a run; its stderr comes with the command.
-func (tr *trial) start() (*exec.Cmd, *strings.Builder) {
-	tr.t.Helper()
-	c := exec.Command(tr.path("weir"), append(tr.args, "--batch-rows", strconv.Itoa(1+tr.rnd.IntN(60)))...)
-	c.Dir = tr.dir
-	var errs strings.Builder
-	c.Stderr = &errs
+// start starts a run.
+func (tr *trial) start() *testweir.Run {
+	tr.Helper()
+	run := tr.Command(append(tr.args, "--batch-rows", strconv.Itoa(1+tr.rnd.IntN(60)))...)
 	if tr.input != "" {
 		f, err := os.Open(tr.input)
-		tr.check(err)
+		tr.Check(err)
 		defer f.Close()
-		c.Stdin = f
+		run.Stdin = f
 	}
-	tr.check(c.Start())
-	return c, &errs
+	return run.Start()
 }
 
-func (tr *trial) open() *sql.DB {
-	tr.t.Helper()
-	driver, dsn := "pgx", tr.to
-	if !tr.isPostgres() {
-		driver, dsn = "sqlite", "file:"+tr.to+"?_pragma=busy_timeout(20000)"
-	}
-	db, err := sql.Open(driver, dsn)
-	tr.check(err)
-	return db
-}
-
-func (tr *trial) isPostgres() bool { return strings.HasPrefix(tr.to, "postgres://") }
+func (tr *trial) isPostgres() bool { return strings.HasPrefix(tr.To, "postgres://") }
 
 // make makes an empty database with a journal mode of its own.
 func (tr *trial) make(journal string) {
-	db, err := sql.Open("sqlite", "file:"+tr.to)
-	tr.check(err)
-	_, err = db.Exec("PRAGMA journal_mode = " + journal + "; CREATE TABLE theirs (a)")
-	tr.check(errors.Join(err, db.Close()))
+	tr.Exec("PRAGMA journal_mode = "+journal, "CREATE TABLE theirs (a)")
 }
 
 // A snapshot is what a database held at one instant.
@@ -247,10 +184,10 @@ var errNone = errors.New("nothing was committed")
 
 // look reads the database.
 func (tr *trial) look() (*snapshot, error) {
-	db := tr.open()
+	db := tr.Open(tr.To, "rwc")
 	defer db.Close()
 	if !tr.isPostgres() {
-		if _, err := os.Stat(tr.to); err != nil {
+		if _, err := os.Stat(tr.To); err != nil {
 			return nil, errNone
 		}
 		var ok string
@@ -262,7 +199,7 @@ func (tr *trial) look() (*snapshot, error) {
 	if tr.isPostgres() {
 		o.Isolation = sql.LevelRepeatableRead
 	}
-	tx, err := db.BeginTx(tr.t.Context(), o)
+	tx, err := db.BeginTx(tr.Context(), o)
 	if err != nil {
 		return nil, err
 	}
@@ -329,23 +266,23 @@ func (tr *trial) look() (*snapshot, error) {
 // and that each of the bad ones among them was kept once. It returns how many lines
 // that is.
 func (tr *trial) verify() int {
-	tr.t.Helper()
+	tr.Helper()
 	s, err := tr.look()
 	if err == errNone {
 		return 0
 	}
-	tr.check(err)
+	tr.Check(err)
 	want := fold(tr.feed[:s.line])
 	wrong := 0
 	for id := range want {
 		if s.rows[id] != want[id] {
 			if wrong++; wrong < 4 {
-				tr.t.Errorf("after line %d, row %s is %q, want %q", s.line, id, s.rows[id], want[id])
+				tr.Errorf("after line %d, row %s is %q, want %q", s.line, id, s.rows[id], want[id])
 			}
 		}
 	}
 	if len(s.rows) != len(want) || wrong > 0 {
-		tr.t.Fatalf("after line %d: %d rows, want %d; %d of them are wrong", s.line, len(s.rows), len(want), wrong)
+		tr.Fatalf("after line %d: %d rows, want %d; %d of them are wrong", s.line, len(s.rows), len(want), wrong)
 	}
 	var bad []string
 	for _, m := range tr.feed[:s.line] {
@@ -357,48 +294,45 @@ func (tr *trial) verify() int {
 		bad = append(bad, tr.feed[next].line) // which has no resume value of its own
 	}
 	if strings.Join(bad, "\n") != strings.Join(s.rejects, "\n") {
-		tr.t.Fatalf("after line %d: %d lines are kept as rejects, want %d", s.line, len(s.rejects), len(bad))
+		tr.Fatalf("after line %d: %d lines are kept as rejects, want %d", s.line, len(s.rejects), len(bad))
 	}
 	return s.line
 }
 
 // done waits until a run has ended, or until all is committed where it never does, and
 // reports whether it read everything.
-func (tr *trial) done(c *exec.Cmd, errs *strings.Builder, killed <-chan struct{}) (all bool) {
-	tr.t.Helper()
-	ended := make(chan error, 1)
-	go func() { ended <- c.Wait() }()
-	tooLong := time.After(5 * time.Minute)
-	for {
-		select {
-		case <-tooLong:
-			_ = c.Process.Kill()
-			<-ended
-			tr.t.Fatalf("the run did not end\n%s", errs)
-		case <-ended:
-			switch code := c.ProcessState.ExitCode(); code {
-			case 0, 3:
-				return true
-			case -1:
-				return false // by a signal
-			default:
-				tr.t.Fatalf("the run ended by itself: exit %d\n%s", code, errs)
-			}
-		case <-time.After(30 * time.Millisecond):
-			if tr.source != "tcp" {
-				continue
-			}
-			select {
-			case <-killed:
-				continue
-			default:
-			}
-			if s, err := tr.look(); err == nil && s.line == len(tr.feed) {
-				_ = c.Process.Signal(os.Interrupt)
-				<-ended
-				// Else it was killed just then; a run that finds all done may not listen to signals yet.
-				return c.ProcessState.ExitCode() >= 0 || c.ProcessState.String() == "signal: interrupt"
-			}
+func (tr *trial) done(run *testweir.Run, killed <-chan struct{}) (all bool) {
+	tr.Helper()
+	finished := func() bool { // all is committed, by a run that never ends by itself
+		if tr.source != "tcp" {
+			return false
 		}
+		select {
+		case <-killed:
+			return false
+		default:
+		}
+		s, err := tr.look()
+		return err == nil && s.line == len(tr.feed)
+	}
+	for end := time.Now().Add(5 * time.Minute); !run.Ended() && !finished(); time.Sleep(30 * time.Millisecond) {
+		if time.Now().After(end) {
+			run.Kill()
+			tr.Fatalf("the run did not end\n%s", run.Log())
+		}
+	}
+	if !run.Ended() {
+		run.Signal(os.Interrupt)
+		// Else it was killed just then; a run that finds all done may not listen to signals yet.
+		return run.Wait() >= 0 || run.ProcessState.String() == "signal: interrupt"
+	}
+	switch code := run.Wait(); code {
+	case 0, 3:
+		return true
+	case -1:
+		return false // by a signal
+	default:
+		tr.Fatalf("the run ended by itself: exit %d\n%s", code, run.Log())
+		return false
 	}
 }
