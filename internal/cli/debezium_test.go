@@ -249,17 +249,10 @@ func (d *debezium) rows(table string) (rows []map[string]string) {
 		}
 		columns = strings.Join(names, ", ")
 	}
-	found, err := c.QueryContext(context.Background(), fmt.Sprintf("SELECT %s FROM %s t ORDER BY %s", columns, table, order))
+	names, all, err := testweir.Cells(c, fmt.Sprintf("SELECT %s FROM %s t ORDER BY %s", columns, table, order))
 	d.Check(err)
-	defer found.Close()
-	names, err := found.Columns()
-	d.Check(err)
-	for found.Next() {
-		cells, into, row := make([]any, len(names)), make([]any, len(names)), map[string]string{}
-		for i := range cells {
-			into[i] = &cells[i]
-		}
-		d.Check(found.Scan(into...))
+	for _, cells := range all {
+		row := map[string]string{}
 		for i, cell := range cells {
 			switch x := cell.(type) {
 			case nil:
@@ -272,7 +265,6 @@ func (d *debezium) rows(table string) (rows []map[string]string) {
 		}
 		rows = append(rows, row)
 	}
-	d.Check(found.Err())
 	return rows
 }
 

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -127,33 +128,25 @@ var (
 // documented returns the commands of all pages.
 func documented(t *testing.T) (all []block) {
 	t.Helper()
-	for _, pattern := range []string{"README.md", "SECURITY.md", "docs/*.md", "docs/dev/*.md", "docs/cli/*.md", "contrib/*", "docs/recording/record"} {
-		pages, err := filepath.Glob("../../" + pattern)
-		if err != nil || len(pages) == 0 {
-			t.Fatal(pattern, err)
-		}
-		for _, page := range pages {
-			if info, err := os.Stat(page); err != nil || info.IsDir() {
-				continue
+	texts := pages(t, "README.md", "SECURITY.md", "docs/*.md", "docs/dev/*.md", "docs/cli/*.md", "contrib/*", "docs/recording/record")
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		text := texts[name]
+		switch {
+		case strings.HasPrefix(name, "docs/cli/"):
+			all = append(all, helped(t, name, text)...)
+		case strings.HasPrefix(name, "contrib/"):
+			for _, m := range comment.FindAllStringSubmatch(text, -1) {
+				all = append(all, block{page: name, commands: statements(t, m[1])})
 			}
-			text, name := read(t, page), strings.TrimPrefix(page, "../../")
-			switch {
-			case strings.HasPrefix(name, "docs/cli/"):
-				all = append(all, helped(t, name, text)...)
-			case strings.HasPrefix(name, "contrib/"):
-				for _, m := range comment.FindAllStringSubmatch(text, -1) {
-					all = append(all, block{page: name, commands: statements(t, m[1])})
-				}
-			case strings.HasSuffix(name, "/record"):
-				b := block{page: name}
-				for _, m := range typed.FindAllStringSubmatch(text, -1) {
-					code, _ := strconv.Atoi(m[2])
-					b.commands = append(b.commands, command{m[1], code})
-				}
-				all = append(all, b)
-			default:
-				all = append(all, printed(t, name, text)...)
+		case strings.HasSuffix(name, "/record"):
+			b := block{page: name}
+			for _, m := range typed.FindAllStringSubmatch(text, -1) {
+				code, _ := strconv.Atoi(m[2])
+				b.commands = append(b.commands, command{m[1], code})
 			}
+			all = append(all, b)
+		default:
+			all = append(all, printed(t, name, text)...)
 		}
 	}
 	return all
@@ -242,9 +235,8 @@ func newRecorder(t *testing.T) *recorder {
 	args := filepath.Join(r.dir, "args")
 	script := "#!/bin/sh\n" + `printf '%s\0' "$@" >>` + args + `; printf '\1' >>` + args + "\n"
 	testcheck.OK(t, os.WriteFile(filepath.Join(r.dir, "weir"), []byte(script), 0o700))
-	pages, _ := filepath.Glob("../../docs/*.md")
-	for _, page := range append(pages, "../../README.md", "../../SECURITY.md") {
-		for _, m := range codeSpan.FindAllStringSubmatch(codeBlock.ReplaceAllString(read(t, page), ""), -1) {
+	for page, text := range pages(t, "docs/*.md", "README.md", "SECURITY.md") {
+		for _, m := range codeSpan.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
 			r.check(page, m[1], false)
 		}
 	}

@@ -109,17 +109,9 @@ func (f *firestarter) fromConnection() {
 func (f *firestarter) rows(table string) (rows []string) {
 	db := f.Open(f.To, "ro")
 	defer db.Close()
-	found, err := db.Query("SELECT * FROM " + table)
+	names, all, err := testweir.Cells(db, "SELECT * FROM "+table)
 	f.Check(err)
-	defer found.Close()
-	names, err := found.Columns()
-	f.Check(err)
-	for found.Next() {
-		cells, into := make([]any, len(names)), make([]any, len(names))
-		for i := range cells {
-			into[i] = &cells[i]
-		}
-		f.Check(found.Scan(into...))
+	for _, cells := range all {
 		row := map[string]any{}
 		for i, c := range cells {
 			switch x := c.(type) {
@@ -147,7 +139,6 @@ func (f *firestarter) rows(table string) (rows []string) {
 		f.Check(e.Encode(row))
 		rows = append(rows, strings.TrimSpace(text.String()))
 	}
-	f.Check(found.Err())
 	slices.Sort(rows)
 	return rows
 }

@@ -1,6 +1,7 @@
 package testweir
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"strconv"
@@ -71,23 +72,8 @@ func (f *Folder) Has(want, query string) {
 
 // Rows returns the rows of a query, each with | between its cells.
 func Rows(db *sql.DB, query string) (all []string, err error) {
-	rows, err := db.Query(query)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	cols, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
-	for rows.Next() {
-		cells, into := make([]any, len(cols)), make([]any, len(cols))
-		for i := range cells {
-			into[i] = &cells[i]
-		}
-		if err := rows.Scan(into...); err != nil {
-			return nil, err
-		}
+	_, rows, err := Cells(db, query)
+	for _, cells := range rows {
 		texts := make([]string, len(cells))
 		for i, c := range cells {
 			switch c := c.(type) {
@@ -103,5 +89,30 @@ func Rows(db *sql.DB, query string) (all []string, err error) {
 		}
 		all = append(all, strings.Join(texts, "|"))
 	}
-	return all, rows.Err()
+	return all, err
+}
+
+// Cells returns the columns and the rows of a query, as a [sql.DB] or a [sql.Conn] answers it.
+func Cells(db interface {
+	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
+}, query string) (columns []string, all [][]any, err error) {
+	rows, err := db.QueryContext(context.Background(), query)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rows.Close()
+	if columns, err = rows.Columns(); err != nil {
+		return nil, nil, err
+	}
+	for rows.Next() {
+		cells, into := make([]any, len(columns)), make([]any, len(columns))
+		for i := range cells {
+			into[i] = &cells[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return nil, nil, err
+		}
+		all = append(all, cells)
+	}
+	return columns, all, rows.Err()
 }

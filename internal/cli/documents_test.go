@@ -1,10 +1,134 @@
 package cli_test
 
 import (
+	"database/sql"
+	"fmt"
+	"html"
+	"os"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/testweir"
 )
+
+var (
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	link    = regexp.MustCompile(`\]\(([^)#]*)(#[^)]*)?\)`)
+	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// The code that docs/drivers.md shows is that of the files that it names.
+func TestDocs_DriversShowsTheCode(t *testing.T) {
+	blocks := regexp.MustCompile("(?s)```go\n// (\\S+)\n(.*?)```").FindAllStringSubmatch(read(t, "../../docs/drivers.md"), -1)
+	if len(blocks) == 0 {
+		t.Error("did not exercise: the page shows no code")
+	}
+	for _, b := range blocks {
+		if file, code := b[1], b[2]; !strings.Contains(read(t, "../../"+file), code) {
+			t.Errorf("%s does not have\n%s", file, code)
+		}
+	}
+}
+
+// Every link of a page leads to a page, and to a heading of it where it names one; the
+// index has all pages.
+func TestDocs_LinksLeadSomewhere(t *testing.T) {
+	index := read(t, "../../docs/README.md")
+	for page, text := range pages(t, "docs/*.md", "docs/dev/*.md", "README.md", "SECURITY.md") {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			target, anchor := "../../"+page, m[2]
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(target), m[1])
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %v", page, err)
+				continue
+			}
+			if anchor != "" && !hasHeading(read(t, target), anchor[1:]) {
+				t.Errorf("%s: %s has no heading %s", page, target, anchor)
+			}
+		}
+		if name, ok := strings.CutPrefix(page, "docs/"); ok && name != "README.md" && !strings.Contains(index, "("+name+")") {
+			t.Errorf("docs/README.md does not list %s", name)
+		}
+	}
+}
+
+// pages returns the files of the repository that patterns match, by their names.
+func pages(t testing.TB, patterns ...string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, pattern := range patterns {
+		found, err := filepath.Glob("../../" + pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, path := range found {
+			if info, err := os.Stat(path); err == nil && !info.IsDir() {
+				all[strings.TrimPrefix(path, "../../")] = read(t, path)
+			}
+		}
+	}
+	return all
+}
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	testcheck.OK(t, err)
+	return string(text)
+}
+
+// hasHeading reports whether a page has the heading that an anchor names.
+func hasHeading(page, anchor string) bool {
+	for _, m := range heading.FindAllStringSubmatch(page, -1) {
+		if strings.ReplaceAll(strings.ToLower(dropped.ReplaceAllString(m[1], "")), " ", "-") == anchor {
+			return true
+		}
+	}
+	return false
+}
+
+// Every test that docs/dev/testing.md names exists, and so does every row of its table
+// of inputs.
+func TestDocs_TestingNamesTestsThatExist(t *testing.T) {
+	text, code := read(t, "../../docs/dev/testing.md"), ""
+	for _, file := range pages(t, "internal/*_test.go", "internal/*/*_test.go", "internal/*/*/*_test.go") {
+		code += file
+	}
+	names := regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w*(?:/[a-z]\w*)?`).FindAllString(text, -1)
+	if len(names) < 100 {
+		t.Errorf("only %d tests are named", len(names))
+	}
+	for _, name := range names {
+		test, script, isScript := strings.Cut(name, "/")
+		if !regexp.MustCompile(`func ` + test + `\w*\(`).MatchString(code) {
+			t.Errorf("the test %s is missing", test)
+		}
+		if isScript {
+			dir := map[string]string{"TestScripts": "", "TestScripts_Postgres": "postgres", "TestScripts_Kafka": "kafka"}[test]
+			if _, err := os.Stat(filepath.Join("../../testdata/script", dir, script+".txtar")); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	for n, row := range regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllStringSubmatch(text, -1) {
+		if row[1] != strconv.Itoa(n+1) {
+			t.Fatalf("row %d is %s", n+1, row[1])
+		}
+		if n == 94 {
+			return
+		}
+	}
+	t.Error("rows are missing")
+}
 
 // troubles are commands that make weir print the messages of docs/troubleshooting.md, in folders with
 // a feed called f.jsonl.
@@ -70,5 +194,45 @@ func TestDocs_Troubleshooting(t *testing.T) {
 				t.Errorf("%s\nprints\n%s", command, out)
 			}
 		})
+	}
+}
+
+// The recording shows the commands that it types.
+func TestDocs_Recording(t *testing.T) {
+	session := typed.FindAllStringSubmatch(read(t, "../../docs/recording/record"), -1)
+	shown := html.UnescapeString(read(t, "../../docs/recording/session.svg"))
+	for _, s := range session {
+		if !strings.Contains(shown, s[1]) {
+			t.Errorf("the recording does not show %s: docs/recording/record makes it", s[1])
+		}
+	}
+	if len(session) < 4 {
+		t.Error("did not exercise: the recording has no session")
+	}
+}
+
+// sqlite3 is as much of SQLite's shell as the tutorial needs.
+func sqlite3() {
+	db, err := sql.Open("sqlite", "file:"+os.Args[1])
+	if err == nil {
+		var rows []string
+		rows, err = testweir.Rows(db, os.Args[2])
+		for _, row := range rows {
+			fmt.Println(row)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// A command that only prints ends without a word where its reader has had enough.
+func TestStdout_ReaderThatLeaves(t *testing.T) {
+	s := stage{}.scene(t, nil)
+	s.wholeFeed()
+	out := s.run("weir replay flights.jsonl.gz | head -n 1", sign{exit: 1, logs: "^$"})
+	if strings.Count(out, "\n") != 1 {
+		t.Errorf("it printed %q", out)
 	}
 }
