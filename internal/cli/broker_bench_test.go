@@ -43,11 +43,11 @@ func BenchmarkKafka(b *testing.B) {
 		for codec, c := range codecs {
 			b.Run(name+"/"+codec, func(b *testing.B) {
 				var messages bytes.Buffer
-				testcheck.OK(b, feed(&messages))
+				testcheck.NoError(b, feed(&messages))
 				broker := testkafka.Broker(b, benchPartitions, "t")
 				fillTopic(b, broker, "t", messages.Bytes(), kgo.ProducerBatchCompression(c), kgo.ProducerBatchMaxBytes(900_000))
 				file := filepath.Join(b.TempDir(), "feed.jsonl")
-				testcheck.OK(b, os.WriteFile(file, messages.Bytes(), 0o600))
+				testcheck.NoError(b, os.WriteFile(file, messages.Bytes(), 0o600))
 				benchWays(b, broker, server, file, records)
 			})
 		}
@@ -87,7 +87,7 @@ func BenchmarkKafkaMembers(b *testing.B) {
 		records = 20_000
 	}
 	var messages bytes.Buffer
-	testcheck.OK(b, bench.Hot(&messages, records, 5000, 1))
+	testcheck.NoError(b, bench.Hot(&messages, records, 5000, 1))
 	broker := testkafka.Broker(b, benchPartitions, "t")
 	fillTopic(b, broker, "t", messages.Bytes())
 	var took [3]time.Duration // by the number of members
@@ -133,7 +133,7 @@ func fillTopic(b *testing.B, c *testkafka.Cluster, topic string, messages []byte
 			}
 		})
 	}
-	testcheck.OK(b, client.Flush(b.Context()))
+	testcheck.NoError(b, client.Flush(b.Context()))
 }
 
 // readAlone reads the topic by the client, as the program asks for it.
@@ -147,7 +147,7 @@ func readAlone(b *testing.B, c *testkafka.Cluster, records int) usage {
 	defer client.Close()
 	for n := 0; n < records; {
 		fetches := client.PollRecords(b.Context(), 5000)
-		testcheck.OK(b, fetches.Err())
+		testcheck.NoError(b, fetches.Err())
 		n += fetches.NumRecords()
 	}
 	return usage{wall: time.Since(begun), cpu: cpuTime(b) - before}
@@ -156,7 +156,7 @@ func readAlone(b *testing.B, c *testkafka.Cluster, records int) usage {
 // cpuTime is what this process has used.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
-	testcheck.OK(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	testcheck.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 

@@ -56,7 +56,7 @@ func newBrowser(t *testing.T) *browser {
 	t.Cleanup(stop)
 	b.ctx, stop = chromedp.NewContext(ctx)
 	t.Cleanup(stop)
-	testcheck.OK(t, chromedp.Listen(b.ctx, b.note))
+	testcheck.NoError(t, chromedp.Listen(b.ctx, b.note))
 	go func() {
 		for m := range chromedp.Console(b.ctx) {
 			b.mu.Lock()
@@ -65,7 +65,7 @@ func newBrowser(t *testing.T) *browser {
 		}
 	}()
 	_, err := chromedp.Call(b.ctx, network.Enable, network.EnableParams{})
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	return b
 }
 
@@ -83,14 +83,14 @@ func (b *browser) note(event any) {
 // as has the next pages shown at a width and in a colour scheme.
 func (b *browser) as(width int64, scheme string) {
 	b.t.Helper()
-	testcheck.OK(b.t, chromedp.Do(b.ctx, chromedp.EmulateViewport(width, 800)))
+	testcheck.NoError(b.t, chromedp.Do(b.ctx, chromedp.EmulateViewport(width, 800)))
 	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
-	testcheck.OK(b.t, err)
+	testcheck.NoError(b.t, err)
 }
 
 func (b *browser) open(url string) {
 	b.t.Helper()
-	testcheck.OK(b.t, chromedp.Do(b.ctx, chromedp.Navigate(url)))
+	testcheck.NoError(b.t, chromedp.Do(b.ctx, chromedp.Navigate(url)))
 }
 
 // evaluate returns the value of an expression in the page.
@@ -201,13 +201,13 @@ func TestPage_InABrowser(t *testing.T) {
 
 	// Without JavaScript it is whole, and loads itself again.
 	_, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	b.open(site + "/")
 	if text := b.text(); !strings.Contains(text, "204 lines,") || !evaluate[bool](b, `document.querySelector("meta[http-equiv=refresh]") !== null`) {
 		t.Errorf("without JavaScript:\n%s", text)
 	}
 	_, err = chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{})
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	b.open(site + "/")
 	b.calm(site)
 
@@ -243,9 +243,9 @@ func TestReport_InABrowser(t *testing.T) {
 		Title: "Sizes", Lines: &report.Lines{Unit: "ms", Over: "rows", Marks: []string{"1", "1,000", "1,000,000"}, Curves: []report.Curve{{Name: "a", Values: at(1, 5, 1000)}, {Name: "b", Values: at(0.1, 3, 999)}}},
 	}}}
 	f, err := os.Create(filepath.Join(dir, "report.html"))
-	testcheck.OK(t, err)
-	testcheck.OK(t, page.HTML(f))
-	testcheck.OK(t, f.Close())
+	testcheck.NoError(t, err)
+	testcheck.NoError(t, page.HTML(f))
+	testcheck.NoError(t, f.Close())
 	site := "file://" + dir
 	grounds := map[string]bool{}
 	for _, scheme := range []string{"light", "dark"} {

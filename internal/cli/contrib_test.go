@@ -48,7 +48,7 @@ func TestContrib_Prometheus(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	config, err := os.ReadFile("../../contrib/prometheus.yml")
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	for _, line := range []string{"job_name: weir\n", "targets: ['127.0.0.1:9461']"} {
 		if !strings.Contains(string(config), line) {
 			t.Errorf("it has no %s", line)
@@ -73,7 +73,7 @@ func exposed(t *testing.T) map[string][]string {
 	reg.WALBytes(func() int64 { return 1 })
 	reg.RejectsStored(1)
 	file := filepath.Join(t.TempDir(), "weir.prom")
-	testcheck.OK(t, reg.WriteFile(file, 0, true))
+	testcheck.NoError(t, reg.WriteFile(file, 0, true))
 	w := httptest.NewRecorder()
 	reg.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	names := map[string][]string{}
@@ -140,7 +140,7 @@ type dashboard struct {
 // that Prometheus takes, whose legends name labels that the series have.
 func TestContrib_Dashboard(t *testing.T) {
 	var d dashboard
-	testcheck.OK(t, json.Unmarshal([]byte(read(t, "../../contrib/grafana/weir.json")), &d))
+	testcheck.NoError(t, json.Unmarshal([]byte(read(t, "../../contrib/grafana/weir.json")), &d))
 	if d.UID == "" || d.Title == "" || d.SchemaVersion < 30 {
 		t.Errorf("%+v", d)
 	}
@@ -201,7 +201,7 @@ func TestContrib_Dashboard(t *testing.T) {
 		rules += fmt.Sprintf("  - {record: expression_%d, expr: %q}\n", i, e)
 	}
 	file := filepath.Join(t.TempDir(), "rules.yml")
-	testcheck.OK(t, os.WriteFile(file, []byte(rules), 0o600))
+	testcheck.NoError(t, os.WriteFile(file, []byte(rules), 0o600))
 	if out, err := exec.Command(tool(t, "promtool"), "check", "rules", file).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -120,17 +120,17 @@ func debeziumRecords(t *testing.T, form string) (records [][]string) {
 func unzipped(t testing.TB, name string) (lines []string) {
 	t.Helper()
 	f, err := os.Open("../../testdata/" + name)
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	defer f.Close()
 	z, err := gzip.NewReader(f)
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	r := bufio.NewReader(z)
 	for {
 		line, err := r.ReadString('\n')
 		if err == io.EOF {
 			return lines
 		}
-		testcheck.OK(t, err)
+		testcheck.NoError(t, err)
 		lines = append(lines, strings.TrimSuffix(line, "\n"))
 	}
 }

@@ -234,7 +234,7 @@ func newRecorder(t *testing.T) *recorder {
 	r := &recorder{t: t, dir: t.TempDir()}
 	args := filepath.Join(r.dir, "args")
 	script := "#!/bin/sh\n" + `printf '%s\0' "$@" >>` + args + `; printf '\1' >>` + args + "\n"
-	testcheck.OK(t, os.WriteFile(filepath.Join(r.dir, "weir"), []byte(script), 0o700))
+	testcheck.NoError(t, os.WriteFile(filepath.Join(r.dir, "weir"), []byte(script), 0o700))
 	for page, text := range pages(t, "docs/*.md", "README.md", "SECURITY.md") {
 		for _, m := range codeSpan.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
 			r.check(page, m[1], false)
@@ -248,11 +248,11 @@ func newRecorder(t *testing.T) *recorder {
 func (r *recorder) check(page, commands string, whole bool) {
 	r.t.Helper()
 	args := filepath.Join(r.dir, "args")
-	testcheck.OK(r.t, os.RemoveAll(args))
+	testcheck.NoError(r.t, os.RemoveAll(args))
 	var said strings.Builder
 	c := exec.Command("bash", "-c", "command_not_found_handle() { :; }\n"+commands)
 	dir := r.t.TempDir()
-	testcheck.OK(r.t, os.Mkdir(filepath.Join(dir, "weir"), 0o700)) // as git clone makes it
+	testcheck.NoError(r.t, os.Mkdir(filepath.Join(dir, "weir"), 0o700)) // as git clone makes it
 	c.Dir, c.Env, c.Stderr, c.WaitDelay = dir, []string{"PATH=" + r.dir}, &said, 10*time.Second
 	if err := c.Run(); err != nil || said.Len() > 0 {
 		r.t.Errorf("%s: %v\n%s\n%s", page, err, commands, said.String())

@@ -82,7 +82,7 @@ func pages(t testing.TB, patterns ...string) map[string]string {
 func read(t testing.TB, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	return string(text)
 }
 

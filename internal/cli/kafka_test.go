@@ -259,7 +259,7 @@ func rejected(s *script, ts *testscript.TestScript, args []string) {
 func lettersOf(t testing.TB, c *testkafka.Cluster, topic string) (all []*kgo.Record) {
 	t.Helper()
 	ends, err := kadm.NewClient(c.Client()).ListEndOffsets(t.Context(), topic)
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	n := 0
 	ends.Each(func(o kadm.ListedOffset) { n += int(o.Offset) })
 	ctx, cancel := context.WithTimeout(t.Context(), testweir.Patience)

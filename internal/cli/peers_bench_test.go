@@ -24,13 +24,13 @@ func BenchmarkPeers(b *testing.B) {
 		b.Skip("it installs other programs: make bench-peers")
 	}
 	records, err := strconv.Atoi(os.Getenv("RECORDS"))
-	testcheck.OK(b, err)
+	testcheck.NoError(b, err)
 	var feed bytes.Buffer
-	testcheck.OK(b, bench.Hot(&feed, records, 5000, 1))
+	testcheck.NoError(b, bench.Hot(&feed, records, 5000, 1))
 	sample, err := os.ReadFile(filepath.Join(peers, "sample.jsonl"))
-	testcheck.OK(b, err)
+	testcheck.NoError(b, err)
 	file := filepath.Join(b.TempDir(), "feed.jsonl")
-	testcheck.OK(b, os.WriteFile(file, feed.Bytes(), 0o600))
+	testcheck.NoError(b, os.WriteFile(file, feed.Bytes(), 0o600))
 	broker := testkafka.Broker(b, benchPartitions, "feed", "sample")
 	fillTopic(b, broker, "feed", feed.Bytes(), kgo.ProducerBatchCompression(kgo.Lz4Compression()))
 	fillTopic(b, broker, "sample", sample)
@@ -38,6 +38,6 @@ func BenchmarkPeers(b *testing.B) {
 	for b.Loop() {
 		cmd := exec.Command("python3", peers, file, "--postgres", server.Database(b), "--kafka", broker.Addr(), "--weir", os.Getenv("WEIR"))
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-		testcheck.OK(b, cmd.Run())
+		testcheck.NoError(b, cmd.Run())
 	}
 }

@@ -152,17 +152,17 @@ func (g stage) scene(t *testing.T, blocks []block) *scene {
 func shortFeed(t *testing.T) string {
 	t.Helper()
 	f, err := os.Open("../../testdata/flights.jsonl.gz")
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	defer f.Close()
 	r, err := gzip.NewReader(f)
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	var b strings.Builder
 	lines := bufio.NewScanner(r)
 	for range 50 {
 		lines.Scan()
 		b.WriteString(lines.Text() + "\n")
 	}
-	testcheck.OK(t, lines.Err())
+	testcheck.NoError(t, lines.Err())
 	return b.String()
 }
 

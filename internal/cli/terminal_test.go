@@ -30,7 +30,7 @@ func newTerminal(t *testing.T, columns int) *terminal {
 	t.Helper()
 	check := func(err error) {
 		t.Helper()
-		testcheck.OK(t, err)
+		testcheck.NoError(t, err)
 	}
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	check(err)

@@ -43,11 +43,3 @@ func Missing(t testing.TB, what string) {
 	}
 	t.Skipf("NOT TESTED: missing: %s", what)
 }
-
-// OK ends a test with an error, if there is one.
-func OK(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -59,12 +59,12 @@ func (c *Cluster) damageFile(topic, text string, damage func(batch []byte)) {
 		c.t.Fatalf("the segments are %q, %v", segments, err)
 	}
 	f, err := os.OpenFile(segments[0], os.O_RDWR, 0)
-	testcheck.OK(c.t, err)
+	testcheck.NoError(c.t, err)
 	whole, err := os.ReadFile(segments[0])
-	testcheck.OK(c.t, err)
+	testcheck.NoError(c.t, err)
 	c.damage(whole, text, damage)
 	_, err = f.WriteAt(whole, 0)
-	testcheck.OK(c.t, errors.Join(err, f.Close()))
+	testcheck.NoError(c.t, errors.Join(err, f.Close()))
 }
 
 // damage changes the one of some batches that has a text in it.
@@ -84,7 +84,7 @@ func (c *Cluster) batches(topic string) (id [16]byte, whole []byte) {
 	c.t.Helper()
 	cl := c.Client()
 	found, err := kadm.NewClient(cl).Metadata(c.t.Context(), topic)
-	testcheck.OK(c.t, err)
+	testcheck.NoError(c.t, err)
 	p := kmsg.NewFetchRequestTopicPartition()
 	p.PartitionMaxBytes = 1 << 20
 	t := kmsg.NewFetchRequestTopic()
@@ -93,7 +93,7 @@ func (c *Cluster) batches(topic string) (id [16]byte, whole []byte) {
 	r := kmsg.NewPtrFetchRequest()
 	r.MinBytes, r.MaxBytes, r.Topics = 1, 1<<20, []kmsg.FetchRequestTopic{t}
 	answer, err := r.RequestWith(c.t.Context(), cl.SeedBrokers()[0])
-	testcheck.OK(c.t, err)
+	testcheck.NoError(c.t, err)
 	return id, bytes.Clone(answer.Topics[0].Partitions[0].RecordBatches)
 }
 

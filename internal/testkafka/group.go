@@ -22,7 +22,7 @@ func (c *Cluster) Members(group string) (ids []string) {
 func (c *Cluster) Expel(group, member string) {
 	c.t.Helper()
 	conn, err := net.Dial("tcp", c.Addr())
-	testcheck.OK(c.t, err)
+	testcheck.NoError(c.t, err)
 	defer func() { _ = conn.Close() }()
 	text := func(b []byte, s string) []byte { return append(binary.BigEndian.AppendUint16(b, uint16(len(s))), s...) }
 	const leaveGroup = 13 // its version 0, and a correlation id of 0
@@ -32,7 +32,7 @@ func (c *Cluster) Expel(group, member string) {
 	if err == nil {
 		_, err = io.ReadFull(conn, answer)
 	}
-	testcheck.OK(c.t, err)
+	testcheck.NoError(c.t, err)
 	if code := binary.BigEndian.Uint16(answer[8:]); code != 0 {
 		c.t.Fatalf("expelling %s from group %s: error %d", member, group, code)
 	}

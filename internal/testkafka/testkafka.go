@@ -35,7 +35,7 @@ type Cluster struct {
 func Start(t testing.TB, opts ...kfake.Opt) *Cluster {
 	t.Helper()
 	port, err := pgserver.FreePort()
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	c := &Cluster{t: t, port: port, id: "CLUSTER"}
 	quick := kfake.BrokerConfigs(map[string]string{"group.consumer.heartbeat.interval.ms": "500"})
 	c.opts = append(opts, quick, kfake.Ports(port), kfake.ClusterID(c.id), kfake.DataDir(t.TempDir()))
@@ -78,7 +78,7 @@ func Broker(t testing.TB, partitions int32, topics ...string) *Cluster {
 		c.Up()
 	}
 	there, err := kadm.NewClient(c.Client()).ListTopics(t.Context())
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	// One that was just made may not be listed.
 	c.DeleteTopics(slices.Compact(slices.Sorted(slices.Values(append(there.Names(), topics...))))...)
 	if len(topics) > 0 {
@@ -96,7 +96,7 @@ func (c *Cluster) Up() {
 	} else {
 		c.Cluster, err = kfake.NewCluster(c.opts...)
 	}
-	testcheck.OK(c.t, err)
+	testcheck.NoError(c.t, err)
 }
 
 // Down ends the broker: that of Apache Kafka without a warning.
@@ -134,7 +134,7 @@ func (c *Cluster) ID() string { return c.id }
 func (c *Cluster) Client(opts ...kgo.Opt) *kgo.Client {
 	c.t.Helper()
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.Addr()), kgo.RecordPartitioner(kgo.ManualPartitioner())}, opts...)...)
-	testcheck.OK(c.t, err)
+	testcheck.NoError(c.t, err)
 	c.t.Cleanup(cl.Close)
 	return cl
 }
@@ -153,7 +153,7 @@ func (c *Cluster) CreateTopics(partitions int32, settings map[string]string, top
 	if err == nil {
 		err = answers.Error()
 	}
-	testcheck.OK(c.t, err)
+	testcheck.NoError(c.t, err)
 	c.until(admin, func(listed kadm.TopicDetails) bool {
 		for _, a := range answers {
 			if listed[a.Topic].ID != a.ID {
@@ -174,7 +174,7 @@ func (c *Cluster) DeleteTopics(topics ...string) {
 			err = errors.Join(err, a.Err)
 		}
 	}
-	testcheck.OK(c.t, err)
+	testcheck.NoError(c.t, err)
 	c.until(admin, func(listed kadm.TopicDetails) bool {
 		return !slices.ContainsFunc(topics, listed.Has)
 	})
@@ -198,7 +198,7 @@ func (c *Cluster) until(admin *kadm.Client, what func(kadm.TopicDetails) bool) {
 func (c *Cluster) AddPartition(topic string) {
 	c.t.Helper()
 	answers, err := kadm.NewClient(c.Client()).CreatePartitions(c.t.Context(), 1, topic)
-	testcheck.OK(c.t, errors.Join(err, answers.Error()))
+	testcheck.NoError(c.t, errors.Join(err, answers.Error()))
 }
 
 // Record returns a record: the text is its value, or "KEY|VALUE", or "KEY|" for one without a value.
@@ -227,5 +227,5 @@ func (c *Cluster) Produce(topic string, partition int32, texts ...string) {
 // Send has a client append records.
 func (c *Cluster) Send(cl *kgo.Client, records ...*kgo.Record) {
 	c.t.Helper()
-	testcheck.OK(c.t, cl.ProduceSync(c.t.Context(), records...).FirstErr())
+	testcheck.NoError(c.t, cl.ProduceSync(c.t.Context(), records...).FirstErr())
 }

@@ -36,21 +36,21 @@ func Pool(t testing.TB, url, mode string) string {
 		bin = "/usr/sbin/pgbouncer"
 	}
 	u, err := neturl.Parse(url)
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	port, err := pgserver.FreePort()
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	dir, err := mkdir()
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	ini := filepath.Join(dir, "pgbouncer.ini")
 	text := fmt.Sprintf("[databases]\n* = host=%s port=%s user=postgres\n[pgbouncer]\nlisten_addr=127.0.0.1\nlisten_port=%d\nunix_socket_dir=\nauth_type=any\npool_mode=%s\ndefault_pool_size=2\nmax_client_conn=50\n",
 		u.Hostname(), u.Port(), port, mode)
-	testcheck.OK(t, errors.Join(os.WriteFile(ini, []byte(text), 0o644), os.Chmod(dir, 0o755)))
+	testcheck.NoError(t, errors.Join(os.WriteFile(ini, []byte(text), 0o644), os.Chmod(dir, 0o755)))
 	c := exec.Command(bin, ini)
 	c.Dir = dir
 	c.SysProcAttr = pgserver.Attributes()
 	log, err := os.Create(filepath.Join(dir, "log"))
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	c.Stdout, c.Stderr = log, log
 	started, done := make(chan error), make(chan struct{})
 	go func() {
@@ -63,7 +63,7 @@ func Pool(t testing.TB, url, mode string) string {
 			_ = c.Wait()
 		}
 	}()
-	testcheck.OK(t, <-started)
+	testcheck.NoError(t, <-started)
 	t.Cleanup(func() {
 		_ = c.Process.Signal(syscall.SIGKILL)
 		<-done

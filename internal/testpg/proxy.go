@@ -57,7 +57,7 @@ type Count struct {
 func NewProxy(t testing.TB, url string) *Proxy {
 	t.Helper()
 	u, err := neturl.Parse(url)
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	p := &Proxy{target: u.Host, conns: map[net.Conn]bool{}}
 	if p.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)

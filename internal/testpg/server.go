@@ -87,7 +87,7 @@ func StartIn(t testing.TB, folder string, settings ...string) *Server {
 		without(t, err)
 	}
 	s, err := start(folder, settings)
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	t.Cleanup(func() {
 		s.Stop()
 		os.RemoveAll(s.dir)
@@ -191,7 +191,7 @@ func (s *Server) Freeze(t testing.TB, kind string) {
 		t.Fatalf("the server has no process %q", kind)
 	}
 	for _, pid := range pids {
-		testcheck.OK(t, syscall.Kill(pid, syscall.SIGSTOP))
+		testcheck.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
 	}
 }
 
@@ -211,14 +211,14 @@ func (s *Server) processes(kind string) (pids []int) {
 // Restart starts the server again on its data and its port.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
-	testcheck.OK(t, s.Server.Restart())
+	testcheck.NoError(t, s.Server.Restart())
 }
 
 // Standby starts a server that follows s and takes no writes.
 func (s *Server) Standby(t testing.TB) *Server {
 	t.Helper()
 	dir, err := mkdir()
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	b := &Server{dir: dir, settings: s.settings}
 	t.Cleanup(func() {
 		if b.Server != nil {
@@ -232,7 +232,7 @@ func (s *Server) Standby(t testing.TB) *Server {
 	if out, err := b.Command("pg_basebackup", "-D", b.Data(), "-d", s.URL("postgres"), "-R", "-c", "fast").CombinedOutput(); err != nil {
 		t.Skipf("NOT TESTED: pg_basebackup: %v\n%s", err, out)
 	}
-	testcheck.OK(t, b.Start())
+	testcheck.NoError(t, b.Start())
 	return b
 }
 
@@ -259,7 +259,7 @@ func (s *Server) Promote(t testing.TB) {
 func (s *Server) ask(t testing.TB, sql string) string {
 	t.Helper()
 	c, err := pgconn.Connect(t.Context(), s.URL("postgres"))
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	defer c.Close(context.Background())
 	r, err := c.Exec(t.Context(), sql).ReadAll()
 	if err != nil || len(r[0].Rows) != 1 {
@@ -283,7 +283,7 @@ func (s *Server) Configure(t testing.TB, file string, content []byte) {
 func (s *Server) Folder(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(s.dir, "f")
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	s.Own(t, dir)
 	return dir
 }
@@ -291,7 +291,7 @@ func (s *Server) Folder(t testing.TB) string {
 // Own gives a folder to the user that the server runs as.
 func (s *Server) Own(t testing.TB, dir string) {
 	t.Helper()
-	testcheck.OK(t, errors.Join(os.Chmod(dir, 0o700), pgserver.Own(dir)))
+	testcheck.NoError(t, errors.Join(os.Chmod(dir, 0o700), pgserver.Own(dir)))
 }
 
 // Database makes a database, which goes with the test, and returns its
@@ -305,7 +305,7 @@ func (s *Server) Database(t testing.TB, options ...string) string {
 func create(t testing.TB, url, options string) string {
 	t.Helper()
 	config, err := pgconn.ParseConfig(url)
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	name := fmt.Sprintf("weir_%012x", rand.Uint64N(1<<48))
 	admin := func(sql string) error {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -318,10 +318,10 @@ func create(t testing.TB, url, options string) string {
 		_, err = c.Exec(ctx, sql).ReadAll()
 		return err
 	}
-	testcheck.OK(t, admin("CREATE DATABASE "+name+" TEMPLATE template0 STRATEGY file_copy "+options))
+	testcheck.NoError(t, admin("CREATE DATABASE "+name+" TEMPLATE template0 STRATEGY file_copy "+options))
 	t.Cleanup(func() { _ = admin("DROP DATABASE " + name + " WITH (FORCE)") }) // the server may be down
 	u, err := neturl.Parse(url)
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	u.Path = "/" + name
 	return u.String()
 }

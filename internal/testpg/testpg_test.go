@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { os.Exit(testpg.Tests{M: m}.Run()) }
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	t.Cleanup(func() { c.Close(context.Background()) })
 	return c
 }

@@ -89,7 +89,7 @@ func (f *Folder) Link(program string) {
 }
 
 // Check ends the test if there is an error.
-func (f *Folder) Check(err error) { f.Helper(); testcheck.OK(f, err) }
+func (f *Folder) Check(err error) { f.Helper(); testcheck.NoError(f, err) }
 
 // Path returns the path of a file.
 func (f *Folder) Path(name string) string { return filepath.Join(f.Dir, name) }

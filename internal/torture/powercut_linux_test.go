@@ -37,7 +37,7 @@ func newDisk(t *testing.T, megabytes int) *disk {
 		t.Skip("a power cut takes root, who mounts a file system of its own")
 	}
 	dir, err := os.MkdirTemp("", "weir-disk-") // which others may enter: Postgres does not run as root
-	testcheck.OK(t, err)
+	testcheck.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	d := &disk{T: t, image: filepath.Join(dir, "image"), path: filepath.Join(dir, "disk")}
 	d.Check(os.Chmod(dir, 0o755))
@@ -50,7 +50,7 @@ func newDisk(t *testing.T, megabytes int) *disk {
 	return d
 }
 
-func (d *disk) Check(err error) { d.Helper(); testcheck.OK(d, err) }
+func (d *disk) Check(err error) { d.Helper(); testcheck.NoError(d, err) }
 
 func (d *disk) command(name string, args ...string) {
 	d.Helper()
