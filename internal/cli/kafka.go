@@ -59,12 +59,28 @@ func (o *kafkaOptions) flags(f *pflag.FlagSet, enums *choices) {
 	addChoice(enums, f, &o.protocol, "group-protocol", protocolClassic, "consumer has the brokers assign the partitions (KIP-848; best from Kafka 4.3 on)", protocolClassic, protocolConsumer)
 	f.StringVar(&o.instance, "group-instance", "", "a `NAME` of this member that outlasts a restart, so that it keeps its partitions meanwhile")
 	f.StringVar(&o.partitions, "partitions", "", "no group: the `PARTITIONS` of each topic to read, such as 0-3,7")
-	f.StringVar(&o.start, "start", startEarliest, "`WHERE` a partition without a checkpoint begins: earliest, latest, committed (by the group, to Kafka), or a time such as 2026-11-01T00:00:00Z")
+	f.StringVar(&o.start, "start", startEarliest, "`WHERE` a partition without a checkpoint begins: earliest, latest, committed (by the group, to Kafka), or a time such as 2026-11-01T00:00:00Z; or TOPIC/PARTITION=OFFSET,..., which skips the records of partitions before it")
 	f.BoolVar(&o.untilEnd, "until-end", false, "end when all records that existed at the start are committed")
 	addChoice(enums, f, &o.isolation, "isolation", isolationCommitted, "uncommitted also reads records of transactions that are open or were aborted", isolationCommitted, isolationUncommitted)
 	f.StringVar(&o.tombstones, "tombstones-by-key", "", "the `FIELD` that has a record's key: a record without a value then deletes its row; off passes over these records (default the --key, of a compacted topic)")
 	f.StringSliceVar(&o.fields, "record-fields", nil, "`PART=FIELD,...`: put into each message its record's offset, partition, timestamp, key, topic or header.NAME")
 	addChoice(enums, f, &o.sasl, "sasl", "", "log in with KAFKA_USERNAME and KAFKA_PASSWORD or KAFKA_PASSWORD_FILE (of oauthbearer the token)", "plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
+}
+
+// parseOffsets reads TOPIC/PARTITION=OFFSET,...; nil: the text is none.
+func parseOffsets(text string) map[string]int64 {
+	of := map[string]int64{}
+	for part := range strings.SplitSeq(text, ",") {
+		name, offset, _ := strings.Cut(part, "=")
+		topic, number, _ := strings.Cut(name, "/")
+		_, bad := strconv.ParseUint(number, 10, 31)
+		at, err := strconv.ParseInt(offset, 10, 64)
+		if bad != nil || err != nil || at < 0 || !source.IsTopic(topic) {
+			return nil
+		}
+		of[name] = at
+	}
+	return of
 }
 
 // isKafka reports whether the sources are topics.
@@ -124,8 +140,11 @@ func (o *kafkaOptions) settings(env func(string) (string, bool), rules *fold.Opt
 	case startCommitted:
 		k.Start.Committed = true
 	default:
+		if k.Start.Offsets = parseOffsets(o.start); k.Start.Offsets != nil {
+			break
+		}
 		if k.Start.Time, err = time.Parse(time.RFC3339, o.start); err != nil {
-			faults = append(faults, fmt.Errorf("--start %q: must be earliest, latest, committed or a time such as 2026-11-01T00:00:00Z", o.start))
+			faults = append(faults, fmt.Errorf("--start %q: must be earliest, latest, committed, a time such as 2026-11-01T00:00:00Z, or offsets such as flights/0=1234", o.start))
 		}
 	}
 	for _, text := range o.fields {

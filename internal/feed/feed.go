@@ -63,13 +63,12 @@ const (
 	BadColumn    Reason = "column"
 	BadVersion   Reason = "version"
 	Unmatched    Reason = "unmatched" // no table takes it
-	Corrupt      Reason = "corrupt"
 	Database     Reason = "database"
 )
 
 // Reasons lists every reason, for metrics that start at zero.
 var Reasons = []Reason{NotJSON, Truncated, TrailingData, NotObject, InvalidUTF8, Surrogate,
-	TooDeep, TooLong, BadKey, BadName, BadValue, BadColumn, BadVersion, Unmatched, Corrupt, Database}
+	TooDeep, TooLong, BadKey, BadName, BadValue, BadColumn, BadVersion, Unmatched, Database}
 
 // An Error tells why a line cannot become a message.
 type Error struct {

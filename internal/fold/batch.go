@@ -59,8 +59,7 @@ type Batch struct {
 	links    []link  // by row, of a child whose rows are changes of their own
 	firsts   []int32 // by row of the table above: the first that belongs to it, from 1
 
-	deletes bool    // a message deletes a row of a table whose rows others name
-	lanes   []int32 // by row, from 1, where the last message came from; see [Watch]
+	deletes bool // a message deletes a row of a table whose rows others name
 }
 
 // A Row is what a batch does to the row of one key.
@@ -144,7 +143,7 @@ const perRow, perIndexed = 64, 4 * perSlot
 // Bytes returns the memory that the batch holds its content in.
 func (b *Batch) Bytes() int {
 	const perLogged, perVersions = 80, 40
-	return b.arena.bytes() + 4*b.cells + perSlot*len(b.index) + perRow*cap(b.rows) + perLogged*len(b.log) + perVersions*cap(b.versions) + perLinked*cap(b.links) + 4*cap(b.lanes) + b.extra
+	return b.arena.bytes() + 4*b.cells + perSlot*len(b.index) + perRow*cap(b.rows) + perLogged*len(b.log) + perVersions*cap(b.versions) + perLinked*cap(b.links) + b.extra
 }
 
 // keptArena is how much of its arena a batch keeps whatever it needed of it last, in bytes.
@@ -165,7 +164,7 @@ func (b *Batch) Reset() {
 		b.exploded.Reset()
 	}
 	*b = Batch{versions: b.versions[:0], text: b.text, arena: b.arena, rows: b.rows[:0], index: b.index, slabs: b.slabs, log: b.log[:0],
-		exploded: b.exploded, sweeps: b.sweeps[:0], links: b.links[:0], firsts: b.firsts[:0], lanes: b.lanes[:0]}
+		exploded: b.exploded, sweeps: b.sweeps[:0], links: b.links[:0], firsts: b.firsts[:0]}
 }
 
 // cell returns the place of a row's column, for a table of width columns.

@@ -41,7 +41,6 @@ type Folder struct {
 	takes    []byte // the version of the newest delete of that row; nil is none
 	saidFull bool   // that the limit on columns was reached
 	nested   *nested
-	watch    *Watch                     // nil: nobody wants to know
 	ahead    [4 * prefetchStep]upcoming // see Prefetch
 
 	referenced bool  // rows of other tables name its rows
@@ -189,9 +188,6 @@ func (f *Folder) apply(b *Batch, c *Change, at Place) {
 	b.deletes = b.deletes || f.referenced && c.Op == Delete
 	if c.Op == Ensure {
 		b.rows[f.row].named = true
-	}
-	if f.watch != nil {
-		f.watch.see(f, b, c, at)
 	}
 }
 

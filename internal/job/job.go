@@ -206,9 +206,6 @@ type run struct {
 	ignoredBefore, mismatchesBefore map[string]int64
 	unmetBefore                     []progress.Unmet // nil: there was none
 
-	watches []*fold.Watch   // by table; nil: no source is a partition. The reader's, as the next
-	warned  map[string]bool // that ids of a table come from several partitions, and that a compacted topic is sparse
-
 	folded    int              // messages, while they are few: the reader's
 	known     int              // lanes, when the attempt began
 	latest    start            // the source that the job committed last, when the attempt began
@@ -240,7 +237,6 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 		defer func() { err = errors.Join(err, src.Close()) }()
 	}
 	r.known = len(names)
-	r.watch(names)
 	starts, err := r.admitAll(ctx, names)
 	if err != nil {
 		return nil, err

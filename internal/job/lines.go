@@ -34,9 +34,6 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	if e.Conn != r.conn {
 		r.conn, r.feed.repeats, r.feed.opening = e.Conn, 0, true
 	}
-	if rd.watches != nil {
-		rd.watchColumns(l)
-	}
 	before, folded, at := r.read, r.folded, 0
 	if e.Oversize > 0 {
 		at, err = rd.oversize(e)
@@ -196,9 +193,6 @@ func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (
 			rd.tellEnvelope(l, line.Text, at.Line)
 		}
 		rd.countMessage(l)
-		if rd.watches != nil {
-			rd.warn(l)
-		}
 		return true, nil
 	case *feed.Error:
 		// The end of a followed file comes when another one has taken its place.

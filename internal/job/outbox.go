@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/weirsync/weir/internal/backoff"
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source/kafka"
 )
@@ -169,7 +167,7 @@ func (b *outbox) next(ctx context.Context, f *flusher, sent []int64) (waiting in
 	}
 	letters := make([]kafka.Letter, len(kept))
 	for i, k := range kept {
-		letters[i] = kafka.Letter{ID: k.ID, Lane: k.Source, Offset: k.Offset, Reason: k.Reason, Text: k.Text, Lost: strings.HasPrefix(k.Reason, string(feed.Corrupt)+":")}
+		letters[i] = kafka.Letter{ID: k.ID, Lane: k.Source, Offset: k.Offset, Reason: k.Reason, Text: k.Text}
 	}
 	b.letters <- letters // there is room, as one chunk is under way at a time
 	return waiting, nil

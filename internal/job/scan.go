@@ -218,8 +218,6 @@ func (e *event) scanRecords(scan *feed.Scanner) {
 			l.Err = errBinary
 		case source.TooLong:
 			l.Err = errTooLong
-		case source.Unreadable:
-			l.Err = feed.Errorf(feed.Corrupt, "%s", e.Detail)
 		}
 	}
 }

@@ -117,10 +117,6 @@ func (rd *reader) addTable(flushing context.Context, e *event, i, at int, n *map
 		rd.folders.Link()
 	}
 	rd.set.Grow(len(rd.folders))
-	if rd.watches != nil {
-		rd.watchTable(len(rd.folders) - 1)
-		rd.watchColumns(e.lane)
-	}
 	return nil
 }
 

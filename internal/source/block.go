@@ -17,7 +17,6 @@ type Block struct {
 	// of what was read. Next is the offset after them.
 	Records []Record
 	Next    int64
-	Detail  string // why an Unreadable one, which is alone in its block, cannot be read
 	// Time is that of the last record; zero where none is known.
 	Time time.Time
 	// Offset is that of Data[0] in the decompressed stream, in bytes.
@@ -52,12 +51,11 @@ type RecordKind uint8
 
 // What a record is.
 const (
-	Message    RecordKind = iota
-	Tombstone             // it has the key of a row that is to be removed
-	NoValue               // it has no value, and says nothing of a row
-	Binary                // it is not JSON: an encoding that needs a schema
-	TooLong               // there is only its beginning
-	Unreadable            // it is a batch of them that cannot be read; see Block.Detail
+	Message   RecordKind = iota
+	Tombstone            // it has the key of a row that is to be removed
+	NoValue              // it has no value, and says nothing of a row
+	Binary               // it is not JSON: an encoding that needs a schema
+	TooLong              // there is only its beginning
 )
 
 // Lines returns how many lines the block has, at most most, and the index after these.

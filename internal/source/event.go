@@ -63,7 +63,6 @@ type Begun struct {
 	At        Cursor // where it begins: the point's cursor, or "" for a lane that cannot go back
 	Offset    int64  // of At, where that is not the point's
 	Waits     bool   // it may make its reader wait: all but regular files that are not followed
-	Compacted bool   // only the last message of each key stays there
 	Kept      bool   // its lines are kept on disk until they are committed
 	Once      bool   // no run can read it again: a FIFO or a device
 	Addr      net.Addr

@@ -122,6 +122,8 @@ type Kafka struct {
 
 // Start is where a partition without a checkpoint begins; the zero value is its first record.
 type Start struct {
+	// Offsets are where partitions begin, as TOPIC/PARTITION, whose checkpoints are before that, too.
+	Offsets   map[string]int64
 	Latest    bool      // behind its last record
 	Committed bool      // where the group has committed to Kafka, else at its first record
 	Time      time.Time // at the first record of this time or later

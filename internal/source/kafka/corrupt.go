@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,9 +8,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/weirsync/weir/internal/source"
 )
 
 const (
@@ -20,18 +16,12 @@ const (
 	batchShare = 2
 	batchLines = 4
 	// maxDoubts is how often in a row a batch may fail to be read that can be read when it is looked at.
-	maxDoubts = 10
+	maxDoubts = 3
 )
 
 // maxBatch is how large a batch may become when it is decompressed.
 func (s *Source) maxBatch() int {
 	return int(min(max(s.opts.Kafka.Buffer/batchShare, batchLines*int64(s.opts.MaxLine)), math.MaxInt32))
-}
-
-// A badBatch is one whose records cannot be read. They have these offsets.
-type badBatch struct {
-	first, last int64
-	why         string
 }
 
 // isUnreadable reports whether a fetch may have brought what is no batch, or no batch any more.
@@ -49,115 +39,37 @@ func (s *Source) unreadable() *lane {
 	return nil
 }
 
-// pass has a lane read on behind a batch that cannot be read, which becomes a reject. some is false where
-// the batch can be read after all.
-func (s *Source) pass(ctx context.Context, l *lane) (e source.Event, some bool, err error) {
+// fetchAgain has the client fetch a lane's next batch again, which could not be read: what was wrong may have come on
+// the way. The error says where the batch is, and what begins behind it.
+func (s *Source) fetchAgain(ctx context.Context, l *lane) error {
 	why := l.unreadable
 	l.unreadable = nil
-	bad, err := s.inspect(ctx, l, why)
-	if err != nil {
-		return e, false, err
+	if l.doubted != l.at.Offset {
+		l.doubted, l.doubts = l.at.Offset, 0
 	}
-	if bad == nil {
-		if l.doubted != l.at.Offset {
-			l.doubted, l.doubts = l.at.Offset, 0
-		}
-		if l.doubts++; l.doubts > maxDoubts {
-			return e, false, s.failure(ctx, l, why)
-		}
-		s.opts.Log.Warn(fmt.Sprintf("%s at offset %d: %v; fetching it again", l.name, l.at.Offset, why))
-		s.seek(l)
-		return e, false, nil
+	if l.doubts++; l.doubts > maxDoubts || errors.As(why, new(*kgo.ErrDecompressTooLarge)) {
+		return s.damaged(ctx, l, why)
 	}
-	b := s.opts.Pool.Block()
-	l.at.Offset = bad.last + 1
-	b.Data, b.Next, b.Detail = append(b.Buf[:0], '\n'), l.at.Offset, bad.why
-	b.Records = []source.Record{{Offset: bad.first, End: 1, Kind: source.Unreadable}}
-	at := l.at
-	b.AtOffset(func(offset int64) source.Cursor {
-		at.Offset = offset
-		return at.text()
-	})
-	if l.until >= 0 && l.at.Offset >= l.until {
-		s.end(l)
-	} else {
-		s.seek(l)
-	}
-	return source.Event{Lane: l.name, Block: b}, true, nil
-}
-
-// seek has the client fetch a lane from its offset on.
-func (s *Source) seek(l *lane) {
+	s.opts.Log.Warn(fmt.Sprintf("%s at offset %d: %v; fetching it again", l.name, l.at.Offset, why))
 	s.consumer.SetOffsets(map[string]map[int32]kgo.EpochOffset{l.topic: {l.number: {Epoch: l.at.Epoch, Offset: l.at.Offset}}})
+	return nil
 }
 
-// inspect fetches the batch at a lane's offset again. It returns nil where that can be read: what was
-// wrong then came on the way.
-func (s *Source) inspect(ctx context.Context, l *lane, why error) (*badBatch, error) {
-	var large *kgo.ErrDecompressTooLarge
-	if errors.As(why, &large) { // its checksum is right
-		bad := &badBatch{first: max(l.at.Offset, large.Offset), last: large.NextOffset - 1}
-		bad.why = fmt.Sprintf("the batch of offsets %d to %d decompresses to more than %d MiB (--buffer allows a half of it)", bad.first, bad.last, s.maxBatch()>>20)
-		return bad, nil
-	}
-	answer, err := s.fetchAgain(ctx, l, s.fetchBytes())
-	if err != nil {
-		return nil, err
-	}
-	readable, fault := s.faultOf(l, answer)
-	if readable {
-		return nil, nil
-	}
-	if h, ok := readHeader(answer.RecordBatches); ok && h.size <= len(answer.RecordBatches) && h.size+headerSize > len(answer.RecordBatches) {
-		// It came alone: only the header of the next one can contradict its offsets.
-		if answer, err = s.fetchAgain(ctx, l, int32(min(int64(h.size)+int64(s.fetchBytes()), math.MaxInt32))); err != nil {
-			return nil, err
-		}
-		if readable, fault = s.faultOf(l, answer); readable {
-			return nil, nil
+// damaged is the error of a lane whose next batch cannot be read.
+func (s *Source) damaged(ctx context.Context, l *lane, why error) error {
+	next := int64(-1)
+	if large := (*kgo.ErrDecompressTooLarge)(nil); errors.As(why, &large) {
+		next, why = large.NextOffset, fmt.Errorf("it decompresses to more than %d MiB (--buffer allows a half of it)", s.maxBatch()>>20)
+	} else if answer, err := s.fetch(ctx, l, l.at.Offset, s.fetchBytes()); err == nil {
+		h, ok := readHeader(answer.RecordBatches)
+		behind, more := readHeader(answer.RecordBatches[min(h.size, len(answer.RecordBatches)):])
+		if ok && h.last >= l.at.Offset && h.last < answer.HighWatermark && (more && h.last < behind.first || int64(h.records) == h.last-h.first+1) {
+			next = h.last + 1
 		}
 	}
-	bad, ok := extent(answer, l.at.Offset)
-	if !ok {
-		return nil, fmt.Errorf("reading %s at offset %d: %w; the header of the batch is damaged, too, so that nothing says at which offset the next one begins", l.name, l.at.Offset, why)
+	err := fmt.Errorf("%s: the batch at offset %d cannot be read: %w", l.name, l.at.Offset, why)
+	if next < 0 {
+		return fmt.Errorf("%w; its header is damaged, too, so that nothing says where the next one begins: --start %s/%d=OFFSET begins at an offset", err, l.topic, l.number)
 	}
-	bad.why = fmt.Sprintf("the batch of offsets %d to %d is corrupt: %v", bad.first, bad.last, cmp.Or(fault, why))
-	return &bad, nil
-}
-
-// fetchAgain fetches the batches at a lane's offset, as often as it takes.
-func (s *Source) fetchAgain(ctx context.Context, l *lane, most int32) (answer *kmsg.FetchResponseTopicPartition, err error) {
-	err = s.brokers.patiently(ctx, func() (err error) {
-		answer, err = s.fetch(ctx, l, l.at.Offset, most)
-		if errors.Is(err, errGone) {
-			return fatalError{err}
-		}
-		return err
-	})
-	if errors.Is(err, errGone) {
-		err = s.failure(ctx, l, kerr.OffsetOutOfRange)
-	}
-	return answer, err
-}
-
-// faultOf reports whether the first batch of an answer can be read at a lane's offset, and why not, where that
-// is known.
-func (s *Source) faultOf(l *lane, answer *kmsg.FetchResponseTopicPartition) (readable bool, fault error) {
-	p, end := s.decode(l.partition, l.at.Offset, answer)
-	return p.Err == nil && end > l.at.Offset || len(answer.RecordBatches) == 0, p.Err
-}
-
-// extent returns the offsets of the first batch of an answer, from one on. ok is false where its header is
-// damaged, too: good records would be passed over.
-func extent(answer *kmsg.FetchResponseTopicPartition, offset int64) (bad badBatch, ok bool) {
-	h, ok := readHeader(answer.RecordBatches)
-	if !ok || h.size > len(answer.RecordBatches) || h.last < offset || h.last >= answer.HighWatermark || h.records < 1 || int64(h.records) > h.last-h.first+1 {
-		return bad, false
-	}
-	if len(answer.RecordBatches) > h.size {
-		if next, ok := readHeader(answer.RecordBatches[h.size:]); ok && next.first <= h.last {
-			return bad, false
-		}
-	}
-	return badBatch{first: max(offset, h.first), last: h.last}, true
+	return fmt.Errorf("%w; --start %s/%d=%d begins behind it, without these records", err, l.topic, l.number, next)
 }

@@ -22,7 +22,6 @@ type Letter struct {
 	Offset int64
 	Reason string
 	Text   []byte // what the database keeps of it
-	Lost   bool   // there is no record that can be read
 }
 
 const (
@@ -108,7 +107,7 @@ func (s *Sender) Send(ctx context.Context, letters []Letter) (sent []int64, err 
 // originals fetches the records of some of the first letters: nil for a letter whose record is not to be had
 // any more.
 func (s *Sender) originals(ctx context.Context, l *lane, letters []Letter) (some []*kgo.Record, err error) {
-	for try := 0; len(some) == 0 && try < decodeTries && !letters[0].Lost; try++ {
+	for try := 0; len(some) == 0 && try < decodeTries; try++ {
 		batches, err := s.fetch(ctx, l, letters[0].Offset, lettersAtOnce)
 		if errors.Is(err, errGone) {
 			break

@@ -44,7 +44,6 @@ type group struct {
 	closing <-chan struct{}                    // nobody calls Next any more
 	stop    context.CancelFunc                 // ends all that the client waits for
 
-	asked     atomic.Bool          // whether others have committed, since lanes were assigned
 	owner     string               // the metadata of what is committed to Kafka
 	committed kadm.OffsetResponses // what was, before the source has joined
 }
@@ -130,12 +129,9 @@ func (s *Source) assigned(ctx context.Context, offsets map[string]map[int32]kgo.
 		}
 	}
 	s.opts.Kafka.Rebalanced()
-	s.group.asked.Store(false)
 	c := &call{kind: assigned, lanes: s.lanesOf(of), from: make(chan map[partition]cursor, 1)}
 	if len(c.lanes) < n {
 		c.kind, c.err = failed, ErrNewPartition
-	} else if err := s.checkOwnerAgain(ctx); err != nil {
-		c.kind, c.err = failed, err
 	}
 	if !s.call(ctx, c) {
 		return nil, context.Canceled
@@ -247,12 +243,6 @@ func (s *Source) tellOffsets(ctx context.Context) {
 		select {
 		case <-s.group.dirty:
 			s.tell(ctx, s.consumer, s.lanes)
-			if s.group.asked.Swap(true) {
-				continue
-			}
-			if err := s.checkOwnerAgain(ctx); err != nil { // it has joined at the same time
-				s.call(ctx, &call{kind: failed, err: err})
-			}
 		case <-ctx.Done():
 			return
 		}

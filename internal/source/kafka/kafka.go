@@ -149,8 +149,8 @@ func (s *Source) next(ctx context.Context) (source.Event, error) {
 				return e, nil
 			}
 		} else if l := s.unreadable(); l != nil {
-			if e, some, err := s.pass(ctx, l); some || err != nil {
-				return e, err
+			if err := s.fetchAgain(ctx, l); err != nil {
+				return source.Event{}, err
 			}
 		} else if err := s.poll(ctx); err != nil {
 			return source.Event{}, err
@@ -198,6 +198,10 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (b sourc
 			return b, err
 		}
 	}
+	if first, ok := s.opts.Kafka.Start.Offsets[fmt.Sprintf("%s/%d", l.topic, l.number)]; ok && at.Offset < first {
+		s.opts.Log.Warn(fmt.Sprintf("%s begins at offset %d: --start leaves out those from %d on", l.name, first, at.Offset))
+		at.Offset, at.Epoch = first, -1
+	}
 	if err := s.check(ctx, l, at); err != nil {
 		return b, err
 	}
@@ -210,7 +214,7 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (b sourc
 		s.reading[l.partition] = l
 	}
 	s.committed() // so that others see whose the lane is
-	return source.Begun{At: at.text(), Offset: at.Offset, Waits: !s.opts.Kafka.UntilEnd, Compacted: l.compacted, Lag: l.lag, Connected: s.brokers.connected,
+	return source.Begun{At: at.text(), Offset: at.Offset, Waits: !s.opts.Kafka.UntilEnd, Lag: l.lag, Connected: s.brokers.connected,
 		Committed: func(c source.Cursor) {
 			if at, err := readCursor(c, l); err == nil && c != "" {
 				l.committed.Store(at.Offset)

@@ -124,18 +124,6 @@ func (s *Source) checkOwner(committed kadm.OffsetResponses) error {
 	return nil
 }
 
-// checkOwnerAgain is checkOwner of what the group has committed by now: others may have joined it
-// since.
-func (s *Source) checkOwnerAgain(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, tellWait)
-	defer cancel()
-	committed, err := s.fetchOffsets(ctx)
-	if err != nil {
-		return nil // the next time
-	}
-	return s.checkOwner(committed)
-}
-
 // named puts the database's id into a commit of offsets.
 func (g *group) named(commit *kmsg.OffsetCommitRequest) error {
 	for i := range commit.Topics {

@@ -154,10 +154,12 @@ var mutants = []mutant{
 		postgres, "TestTakeOver_StoppedInTransaction", false},
 	{"a revocation does not commit", "internal/source/kafka/group.go", "	if c.kind == lost {\n		s.events", "	if c.kind != assigned {\n		s.events",
 		cli, "TestScripts_Kafka/kfake//group_release$", false},
-	{"a batch that was damaged on the way is given up", "internal/source/kafka/corrupt.go", `	return p.Err == nil && end > l.at.Offset ||`, `	return p.Err == nil && end < l.at.Offset ||`,
+	{"a batch that was damaged on the way is given up", "internal/source/kafka/corrupt.go", `l.doubts++; l.doubts > maxDoubts ||`, `l.doubts++; l.doubts > 0 ||`,
 		cli, "TestScripts_Kafka/kfake//corrupt_on_the_way$", false},
-	{"good batches behind a damaged header are passed over", "internal/source/kafka/corrupt.go", `ok && next.first <= h.last {`, `!ok && next.first <= h.last {`,
+	{"good batches behind a damaged header are left out", "internal/source/kafka/corrupt.go", `(more && h.last < behind.first || `, `(more || `,
 		cli, "TestScripts_Kafka/kfake//corrupt_header$", false},
+	{"--start goes back", "internal/source/kafka/kafka.go", `ok && at.Offset < first {`, `ok {`,
+		cli, "TestScripts_Kafka/kfake//corrupt$", false},
 	{"dead letters are removed before the brokers have them", "internal/source/kafka/deadletter.go", `			if failed == nil {
 				sent = append(sent, of.ID)
 			}
