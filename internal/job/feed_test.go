@@ -156,6 +156,21 @@ func runToEnd(t *testing.T, c job.Config, dest string, faults sinktest.Faults) (
 	return runUntil(t, c, dest, faulty(faults), never)
 }
 
+// succeedsUntil is runUntil for a run that has to succeed, and succeeds is runToEnd.
+func succeedsUntil(t *testing.T, c job.Config, dest string, through func(sink.Sink) sink.Sink, so func(p *progress.Progress) bool) *progress.Progress {
+	t.Helper()
+	p, err := runUntil(t, c, dest, through, so)
+	testcheck.NoError(t, err)
+	return p
+}
+
+func succeeds(t *testing.T, c job.Config, dest string, faults sinktest.Faults) *progress.Progress {
+	t.Helper()
+	p, err := runToEnd(t, c, dest, faults)
+	testcheck.NoError(t, err)
+	return p
+}
+
 // faulty has a database with faults stand before the one of a run.
 func faulty(faults sinktest.Faults) func(sink.Sink) sink.Sink {
 	return func(db sink.Sink) sink.Sink { return sinktest.Faulty(db, faults) }
@@ -226,9 +241,7 @@ func TestSync_ArrayBehindGoodLines(t *testing.T) {
 			return array + "\n" + `{"pitr":"2","id":"b"}` + "\n", true
 		})
 		dest := filepath.Join(t.TempDir(), "t.db")
-		if _, err := runUntil(t, configOf(t, f.addr, "table"), dest, nil, lines(4)); err != nil {
-			t.Fatal(err)
-		}
+		succeedsUntil(t, configOf(t, f.addr, "table"), dest, nil, lines(4))
 		check(t, dest, "a b")
 	})
 	t.Run("the feed begins again", func(t *testing.T) {
@@ -241,9 +254,7 @@ func TestSync_ArrayBehindGoodLines(t *testing.T) {
 		c := configOf(t, f.addr, "table")
 		c.Feed.ResumeField, c.BatchPeriod = "", time.Hour
 		dest := filepath.Join(t.TempDir(), "t.db")
-		if _, err := runUntil(t, c, dest, nil, lines(3)); err != nil {
-			t.Fatal(err)
-		}
+		succeedsUntil(t, c, dest, nil, lines(3))
 		check(t, dest, "a b")
 	})
 	t.Run("a sender", func(t *testing.T) {
@@ -255,9 +266,7 @@ func TestSync_ArrayBehindGoodLines(t *testing.T) {
 			}
 		})
 		dest := filepath.Join(t.TempDir(), "t.db")
-		if _, err := runUntil(t, c, dest, nil, lines(2)); err != nil {
-			t.Fatal(err)
-		}
+		succeedsUntil(t, c, dest, nil, lines(2))
 		if err := <-sent; err != nil {
 			t.Error(err)
 		}
@@ -292,9 +301,7 @@ func TestSync_EmptyResumeValue(t *testing.T) {
 		}
 		return `{"pitr":"2","id":"c"}` + "\n", true
 	})
-	if _, err := runUntil(t, configOf(t, f.addr, "table"), filepath.Join(t.TempDir(), "t.db"), nil, lines(3)); err != nil {
-		t.Fatal(err)
-	}
+	succeedsUntil(t, configOf(t, f.addr, "table"), filepath.Join(t.TempDir(), "t.db"), nil, lines(3))
 	if was := f.was(); len(was) != 2 || was[1] != "1" {
 		t.Errorf("the feed was asked for what came after %q", was)
 	}
@@ -596,9 +603,7 @@ func TestSync_KeepalivesInAFile(t *testing.T) {
 	c := configOf(t, file, "fail")
 	c.Feed = job.Feed{Keepalive: job.Match{Field: "type", Value: "keepalive"}, StaleAfter: 5}
 	dest := filepath.Join(t.TempDir(), "t.db")
-	if _, err := runToEnd(t, c, dest, nil); err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, c, dest, nil)
 	if got := query(t, dest, "SELECT count(*) FROM t"); got != "1" {
 		t.Errorf("%s rows", got)
 	}

@@ -275,7 +275,7 @@ func TestBatches_ByMemory(t *testing.T) {
 			c := configOf(t, path, "fail")
 			c.BatchRows, c.BatchPeriod, c.Buffer = 0, 0, test.buffer
 			dest := filepath.Join(dir, "t.db")
-			p, _ := runAll(t, c, dest)
+			p := succeeds(t, c, dest, nil)
 			if got := p.Snapshot().Batches; got < test.least || got > test.most {
 				t.Errorf("%d batches, want %d to %d", got, test.least, test.most)
 			}
@@ -306,9 +306,7 @@ func TestSync_TheTableIsMadeByALateCommit(t *testing.T) {
 	feed, db := filepath.Join(dir, "feed.jsonl"), filepath.Join(dir, "t.db")
 	testcheck.NoError(t, os.WriteFile(feed, []byte("{\"id\":1}\n{\"id\":2}\n"), 0o600))
 	c := configOf(t, feed, "table")
-	if _, err := runUntil(t, c, db, nil, never); err != nil {
-		t.Fatal(err)
-	}
+	succeedsUntil(t, c, db, nil, never)
 	late := &lateCommit{}
 	if _, err := runUntil(t, c, db, func(s sink.Sink) sink.Sink { late.Sink = s; return late }, never); err != nil || !late.asked {
 		t.Errorf("the run ended with %v", err)
@@ -334,9 +332,7 @@ func TestSync_ConstraintAddedMeanwhile(t *testing.T) {
 					again++
 				}
 			})
-			if _, err := runUntil(t, c, dest, func(db sink.Sink) sink.Sink { return &addsIndex{Sink: db, t: t, dest: dest} }, never); err != nil {
-				t.Fatal(err)
-			}
+			succeedsUntil(t, c, dest, func(db sink.Sink) sink.Sink { return &addsIndex{Sink: db, t: t, dest: dest} }, never)
 			if again != 1 {
 				t.Errorf("the source was read again %d times", again)
 			}

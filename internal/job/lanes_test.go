@@ -1,7 +1,6 @@
 package job_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,23 +35,13 @@ func smallFiles(t *testing.T, n int) job.Config {
 	return c
 }
 
-// runAll runs a job to its end, and returns what it did and the warnings.
-func runAll(t *testing.T, c job.Config, dest string) (p *progress.Progress, warned string) {
-	t.Helper()
-	var log bytes.Buffer
-	c.Log = logtest.To(func(text string) { fmt.Fprintln(&log, text) })
-	p, err := runToEnd(t, c, dest, nil)
-	testcheck.NoError(t, err)
-	return p, log.String()
-}
-
 // Many small files are a few flushes, and nothing where none has changed.
 func TestSync_ManyFilesAreFewFlushes(t *testing.T) {
 	const files, lanesAtOnce = 2000, 1000
 	for kind, dest := range destinations(t) {
 		t.Run(kind, func(t *testing.T) {
 			c := smallFiles(t, files)
-			p, _ := runAll(t, c, dest)
+			p := succeeds(t, c, dest, nil)
 			if got, most := p.Snapshot().Batches, int64(files/c.BatchRows+files/lanesAtOnce+1); got > most {
 				t.Errorf("%d files were %d flushes, want %d at most", files, got, most)
 			}
@@ -64,7 +53,7 @@ func TestSync_ManyFilesAreFewFlushes(t *testing.T) {
 			for _, path := range c.Sources {
 				spoil(t, path)
 			}
-			p, _ = runAll(t, c, dest)
+			p = succeeds(t, c, dest, nil)
 			if after := query(t, dest, checkpoints); after != before || p.Snapshot().Batches != 0 || p.Snapshot().Lines != 0 {
 				t.Errorf("the second run read %d lines and wrote %d batches: the checkpoints are %s, were %s", p.Snapshot().Lines, p.Snapshot().Batches, after, before)
 			}
@@ -88,9 +77,11 @@ func TestSync_RebuildOfManyFiles(t *testing.T) {
 	for kind, dest := range destinations(t) {
 		t.Run(kind, func(t *testing.T) {
 			c := smallFiles(t, 500)
-			runAll(t, c, dest)
+			succeeds(t, c, dest, nil)
 			c.Rebuild, c.BatchRows = true, 50
-			p, warned := runAll(t, c, dest)
+			warned := ""
+			c.Log = logtest.To(func(text string) { warned += text })
+			p := succeeds(t, c, dest, nil)
 			if got := query(t, dest, "SELECT count(*) || '|' || sum(a) FROM t"); got != "500|124750" || p.Snapshot().Lines != 500 || warned != "" {
 				t.Errorf("the table is %s by %d lines, want 500: %s", got, p.Snapshot().Lines, warned)
 			}
@@ -154,7 +145,7 @@ func TestSync_FilesWithoutLinesAreReleased(t *testing.T) {
 			for i, path := range c.Sources {
 				write(t, path, []string{fmt.Sprintf(`{"id":%d}`, i%1500)})
 			}
-			runAll(t, c, dest)
+			succeeds(t, c, dest, nil)
 		}
 	}
 }
@@ -177,8 +168,7 @@ func TestSync_FollowsManyFiles(t *testing.T) {
 	c := smallFiles(t, files)
 	c.Source.Follow, c.BatchPeriod = true, time.Hour
 	var lanes *flushedLanes
-	_, err := runUntil(t, c, dest, func(s sink.Sink) sink.Sink { lanes = &flushedLanes{Sink: s}; return lanes }, lines(files))
-	testcheck.NoError(t, err)
+	succeedsUntil(t, c, dest, func(s sink.Sink) sink.Sink { lanes = &flushedLanes{Sink: s}; return lanes }, lines(files))
 	if got := query(t, dest, "SELECT count(*) || '|' || sum(line) FROM weir_checkpoints"); got != "1200|1200" || lanes.most.Load() != 1000 {
 		t.Errorf("the checkpoints are %s; a flush moved %d files on", got, lanes.most.Load())
 	}
@@ -198,9 +188,7 @@ func TestSync_BadFirstLinesOfASlowSource(t *testing.T) {
 		f.Close()
 		c := configOf(t, feed, "table")
 		c.Source.Follow = true
-		if _, err := runUntil(t, c, dest, nil, func(p *progress.Progress) bool { return p.Snapshot().Batches > 0 }); err != nil {
-			t.Fatal(err)
-		}
+		succeedsUntil(t, c, dest, nil, func(p *progress.Progress) bool { return p.Snapshot().Batches > 0 })
 		if got, want := query(t, dest, "SELECT count(*) || ' ' || count(DISTINCT line) FROM weir_rejects"), fmt.Sprintf("%d %[1]d", min(n+1, 2)); got != want {
 			t.Errorf("after run %d: rejects, and lines of them: %s, want %s", n, got, want)
 		}

@@ -198,7 +198,7 @@ func TestSpool_FullOneStopsReading(t *testing.T) {
 		}
 	}
 	s.until("it says that the spool is full", stalled(progress.SpoolFull))
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond)
 	select {
 	case <-sent:
 		t.Error("a full spool went on reading")

@@ -214,9 +214,7 @@ func fillTwoTables(t *testing.T, dest string, lines ...string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "feed.jsonl")
 	write(t, path, lines)
-	if _, err := runToEnd(t, tablesConfig(t, path, twoTables...), dest, nil); err != nil {
-		t.Fatal(err)
-	}
+	succeeds(t, tablesConfig(t, path, twoTables...), dest, nil)
 	return path
 }
 
@@ -230,9 +228,7 @@ func TestTables_Rebuild(t *testing.T) {
 			want, bad := plainTables(t, lines)
 			c := tablesConfig(t, path, twoTables...)
 			c.Rebuild = true
-			if _, err := runToEnd(t, c, dest, nil); err != nil {
-				t.Fatal(err)
-			}
+			succeeds(t, c, dest, nil)
 			compareTables(t, dest, want, bad)
 		})
 	}
@@ -253,9 +249,7 @@ func TestTables_OneJobIsForOneSetOfTables(t *testing.T) {
 			write(t, path, []string{`{"id":1,"a.x":1,"b.x":1,"c.x":1}`, `{"id":2,"a.x":2,"b.x":2,"c.x":2}`})
 			c := tablesConfig(t, path, "a", "b", "c")
 			c.AcceptSettings = true
-			if _, err := runToEnd(t, c, dest, nil); err != nil {
-				t.Fatal(err)
-			}
+			succeeds(t, c, dest, nil)
 			if got := query(t, dest, "SELECT (SELECT count(*) FROM a) || ' ' || (SELECT count(*) FROM b) || ' ' || (SELECT count(*) FROM c)"); got != "2 2 1" {
 				t.Errorf("the tables have %s rows", got)
 			}

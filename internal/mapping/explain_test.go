@@ -10,11 +10,6 @@ import (
 )
 
 func TestWhen_String(t *testing.T) {
-	path := func(text string) mapping.Path {
-		p, err := mapping.ParsePath(text)
-		testcheck.NoError(t, err)
-		return p
-	}
 	f := func(w mapping.When, want string) {
 		t.Helper()
 		if got := w.String(); got != want {
