@@ -44,7 +44,7 @@ type look struct {
 	first int // of the statements that ask for it
 
 	hasSchema                     bool
-	head                          [][]byte
+	head                          map[string]string // nil: there is no such table
 	columns, indexes, foreignKeys result
 	replaced                      bool // or made, or dropped, while it was read
 }
@@ -109,14 +109,14 @@ func (d *DB) lookAt(s *script, name string) (l look, err error) {
 	l.ident = identOf(l.schema, rel)
 	is := "to_regclass(" + literal(l.ident) + ")"
 	for _, q := range []string{
-		"SELECT coalesce(array_to_string(c.reloptions, ','), ''), c.relkind, n.nspname, c.relrowsecurity OR EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid)," +
+		"SELECT coalesce(array_to_string(c.reloptions, ','), '') AS options, c.relkind, n.nspname, c.relrowsecurity OR EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid) AS policed," +
 			" (SELECT count(*) FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)" +
-			" + (SELECT count(*) FROM pg_constraint k WHERE (conrelid = c.oid AND contype IN ('c', 'f', 'x') OR confrelid = c.oid) AND NOT (" + ownKey + "))," +
-			" EXISTS (SELECT FROM pg_trigger WHERE (tgrelid = c.oid OR tgrelid IN (SELECT relid FROM pg_partition_tree(c.oid))) AND NOT tgisinternal AND tgtype & 4 <> 0), row_security_active(c.oid), c.oid, c.relpersistence," +
-			" (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped)," +
+			" + (SELECT count(*) FROM pg_constraint k WHERE (conrelid = c.oid AND contype IN ('c', 'f', 'x') OR confrelid = c.oid) AND NOT (" + ownKey + ")) AS rules," +
+			" EXISTS (SELECT FROM pg_trigger WHERE (tgrelid = c.oid OR tgrelid IN (SELECT relid FROM pg_partition_tree(c.oid))) AND NOT tgisinternal AND tgtype & 4 <> 0) AS triggers, row_security_active(c.oid) AS hides, c.oid, c.relpersistence," +
+			" (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped) AS dropped," +
 			" (SELECT min(pg_describe_object(p.classid, p.objid, p.objsubid)) FROM pg_depend p JOIN pg_class u ON u.oid = p.objid AND u.relkind IN ('r', 'p', 'm')" +
 			"  WHERE p.classid = 'pg_class'::regclass AND p.objsubid > 0 AND p.refclassid = 'pg_type'::regclass" +
-			"  AND p.refobjid IN (SELECT y.oid FROM pg_type y WHERE y.oid = c.reltype OR y.typelem = c.reltype AND y.typcategory = 'A')), c.relhassubclass, to_regclass(" + literal(d.schema+".weir_unlogged") + ") IS NOT NULL" +
+			"  AND p.refobjid IN (SELECT y.oid FROM pg_type y WHERE y.oid = c.reltype OR y.typelem = c.reltype AND y.typcategory = 'A')) AS held, c.relhassubclass, to_regclass(" + literal(d.schema+".weir_unlogged") + ") IS NOT NULL AS marked" +
 			" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = " + is,
 		columnsSQL + is + " AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
 		"SELECT i.indisunique AND i.indisvalid AND i.indimmediate, i.indpred IS NULL AND i.indexprs IS NULL," +
@@ -137,12 +137,12 @@ func (l *look) take(r []result) {
 	r = r[l.first:]
 	l.columns, l.indexes, l.foreignKeys = r[1], r[2], r[4]
 	l.hasSchema = string(r[3].rows[0][0]) == "t"
-	if len(r[0].rows) > 0 {
-		l.head = r[0].rows[0]
+	if found := r[0].records(); len(found) > 0 {
+		l.head = found[0]
 		_, rel, _ := splitName(l.Name)
-		l.ident = identOf(string(l.head[2]), rel) // that the search path leads to
-		l.oid, l.unlogged = string(l.head[7]), string(l.head[8]) == "u"
-		l.marked = l.unlogged && string(l.head[12]) == "t"
+		l.ident = identOf(l.head["nspname"], rel) // that the search path leads to
+		l.oid, l.unlogged = l.head["oid"], l.head["relpersistence"] == "u"
+		l.marked = l.unlogged && l.head["marked"] == "t"
 	}
 	l.replaced = string(r[5].rows[0][0]) != l.oid
 }
@@ -162,23 +162,23 @@ func (d *DB) relationOf(l *look, key []string) (relation, error) {
 		return t, nil
 	}
 	head := l.head
-	if n := string(head[2]); n == "pg_catalog" || n == "information_schema" || strings.HasPrefix(n, "pg_toast") {
+	if n := head["nspname"]; n == "pg_catalog" || n == "information_schema" || strings.HasPrefix(n, "pg_toast") {
 		return t, fmt.Errorf("%q is a table of Postgres' own", t.Name)
 	}
-	switch kind := string(head[1]); kind {
+	switch kind := head["relkind"]; kind {
 	case "r", "p":
 	default:
 		kinds := map[string]string{"v": "view", "m": "materialized view", "f": "foreign table", "S": "sequence", "i": "index", "c": "composite type"}
 		return t, fmt.Errorf("%q is a %s, not a table: weir keeps tables", t.Name, kinds[kind])
 	}
 	t.Exists = true
-	t.policed, t.triggers, t.hides = string(head[3]) == "t", string(head[5]) == "t", string(head[6]) == "t"
-	t.below = string(head[1]) == "p" || string(head[11]) == "t"
+	t.policed, t.triggers, t.hides = head["policed"] == "t", head["triggers"] == "t", head["hides"] == "t"
+	t.below = head["relkind"] == "p" || head["relhassubclass"] == "t"
 	// The mark of a table that weir made outlives it. A fill factor, which the user may have changed, tells the table from
 	// another one of the same name, and a dump keeps it.
-	ours := t.made != "" && strings.Contains(string(head[0]), "fillfactor=")
+	ours := t.made != "" && strings.Contains(head["options"], "fillfactor=")
 	if t.ID = t.oid; t.made != "" {
-		t.ID += "/" + t.made + "/" + string(head[9])
+		t.ID += "/" + t.made + "/" + head["dropped"]
 	}
 	if t.marker != "" {
 		t.ID += "/" + t.marker
@@ -191,10 +191,10 @@ func (d *DB) relationOf(l *look, key []string) (relation, error) {
 		blank.Writers = t.Writers
 		return blank, sink.KeyError{Err: err}
 	}
-	ruled := string(head[4]) != "0" || string(head[1]) == "p" || t.policed
-	for _, row := range l.columns.rows {
-		c, more := d.readColumn(row)
-		more.held = cmp.Or(more.held, string(head[10]))
+	ruled := head["rules"] != "0" || head["relkind"] == "p" || t.policed
+	for _, row := range l.columns.records() {
+		c, more := readColumn(row)
+		more.held = cmp.Or(more.held, head["held"])
 		t.Columns, t.cols = append(t.Columns, c), append(t.cols, more)
 	}
 	primary := primaryKey(l.indexes)

@@ -129,22 +129,22 @@ func primaryKey(indexes result) []string {
 
 // columnsSQL reads a table's columns; a domain's are those of the type that it
 // is based on. pg_get_serial_sequence would fail where the table is dropped meanwhile.
-const columnsSQL = `SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity, a.attgenerated,
- coalesce(pg_get_expr(f.adbin, f.adrelid), pg_get_expr(t.typdefaultbin, 0)), t.typtype,
- CASE WHEN b.oid IS NULL THEN format_type(t.oid, a.atttypmod) ELSE format_type(b.oid, t.typtypmod) END,
- CASE WHEN n.nspname = 'pg_catalog' THEN coalesce(b.typname, t.typname) END, coalesce(b.typcategory, t.typcategory),
- CASE WHEN b.oid IS NULL THEN a.atttypmod ELSE t.typtypmod END,
- l.collname, quote_ident(ln.nspname) || '.' || quote_ident(l.collname), l.collisdeterministic,
- (SELECT string_agg(e.enumlabel, E'\x01' ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = coalesce(b.oid, t.oid)),
+const columnsSQL = `SELECT a.attname, format_type(a.atttypid, a.atttypmod) AS decl, a.attnotnull, a.attidentity, a.attgenerated,
+ coalesce(pg_get_expr(f.adbin, f.adrelid), pg_get_expr(t.typdefaultbin, 0)) AS initial, t.typtype,
+ CASE WHEN b.oid IS NULL THEN format_type(t.oid, a.atttypmod) ELSE format_type(b.oid, t.typtypmod) END AS staged,
+ CASE WHEN n.nspname = 'pg_catalog' THEN coalesce(b.typname, t.typname) END AS type, coalesce(b.typcategory, t.typcategory) AS category,
+ CASE WHEN b.oid IS NULL THEN a.atttypmod ELSE t.typtypmod END AS modifier,
+ l.collname, quote_ident(ln.nspname) || '.' || quote_ident(l.collname) AS collation, l.collisdeterministic,
+ (SELECT string_agg(e.enumlabel, E'\x01' ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = coalesce(b.oid, t.oid)) AS labels,
  (SELECT quote_ident(sn.nspname) || '.' || quote_ident(s.relname) FROM pg_depend p JOIN pg_class s ON s.oid = p.objid JOIN pg_namespace sn ON sn.oid = s.relnamespace
-  WHERE a.attidentity = 'd' AND p.classid = 'pg_class'::regclass AND p.refclassid = 'pg_class'::regclass AND p.refobjid = a.attrelid AND p.refobjsubid = a.attnum AND p.deptype = 'i'),
+  WHERE a.attidentity = 'd' AND p.classid = 'pg_class'::regclass AND p.refclassid = 'pg_class'::regclass AND p.refobjid = a.attrelid AND p.refobjsubid = a.attnum AND p.deptype = 'i') AS sequence,
  (SELECT min(pg_describe_object(p.classid, p.objid, p.objsubid)) FROM pg_depend p
   LEFT JOIN pg_index i ON p.classid = 'pg_class'::regclass AND i.indexrelid = p.objid
   LEFT JOIN pg_class s ON p.classid = 'pg_class'::regclass AND s.oid = p.objid AND s.relkind = 'S'
   LEFT JOIN pg_constraint k ON p.classid = 'pg_constraint'::regclass AND k.oid = p.objid
   WHERE p.refclassid = 'pg_class'::regclass AND p.refobjid = a.attrelid AND p.refobjsubid = a.attnum AND s.oid IS NULL
   AND (i.indexrelid IS NULL OR i.indexprs IS NOT NULL OR i.indpred IS NOT NULL) AND (k.oid IS NULL OR k.contype NOT IN ('p', 'u', 'n') AND NOT (` + ownKey + `))
-  AND (p.classid <> 'pg_attrdef'::regclass OR p.objid IS DISTINCT FROM f.oid) AND p.classid <> 'pg_statistic_ext'::regclass)
+  AND (p.classid <> 'pg_attrdef'::regclass OR p.objid IS DISTINCT FROM f.oid) AND p.classid <> 'pg_statistic_ext'::regclass) AS held
  FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
  LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
  JOIN pg_namespace n ON n.oid = coalesce(b.typnamespace, t.typnamespace)
@@ -153,34 +153,31 @@ const columnsSQL = `SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.at
  WHERE a.attrelid = `
 
 // readColumn turns a row of columnsSQL into a column.
-func (d *DB) readColumn(row [][]byte) (c schema.Column, more column) {
-	s := make([]string, len(row))
-	for i := range row {
-		s[i] = string(row[i])
+func readColumn(row map[string]string) (c schema.Column, more column) {
+	c = schema.Column{Name: row["attname"], Decl: row["decl"], NotNull: row["attnotnull"] == "t", Default: row["initial"], Generated: row["attidentity"] == "a" || row["attgenerated"] != ""}
+	more = column{staged: row["staged"], image: "%s", identity: row["attidentity"] != "", held: strings.TrimPrefix(row["held"], "rule _RETURN on ")}
+	if row["attidentity"] == "d" {
+		c.Default = "nextval(" + literal(row["sequence"]) + "::regclass)"
 	}
-	c = schema.Column{Name: s[0], Decl: s[1], NotNull: s[2] == "t", Default: s[5], Generated: s[3] == "a" || s[4] != ""}
-	more = column{staged: s[7], image: "%s", identity: s[3] != "", held: strings.TrimPrefix(s[16], "rule _RETURN on ")}
-	if s[3] == "d" {
-		c.Default = "nextval(" + literal(s[15]) + "::regclass)"
+	if row["collname"] != "" && row["collname"] != "default" {
+		more.staged += " COLLATE " + row["collation"]
 	}
-	if s[11] != "" && s[11] != "default" {
-		more.staged += " COLLATE " + s[12]
-	}
-	c.Judged = s[6] == "d" // a domain may have a CHECK
+	c.Judged = row["typtype"] == "d" // a domain may have a CHECK
 	text := func() {
 		c.Type = schema.Text
-		if s[13] == "f" { // equal is not the same
-			c.Collation, more.image = s[11], `(%s COLLATE "C")`
+		if row["collisdeterministic"] == "f" { // equal is not the same
+			c.Collation, more.image = row["collname"], `(%s COLLATE "C")`
 		}
 	}
-	switch mod := number(row[10]); s[8] {
+	_, isEnum := row["labels"]
+	switch mod := number([]byte(row["modifier"])); row["type"] {
 	case "bool":
 		c.Type, c.Labels = schema.Bool, []string{"true", "false"}
 	case "int2", "int4", "int8":
-		c.Type, c.Size = schema.Int, int(s[8][3]-'0')
+		c.Type, c.Size = schema.Int, int(row["type"][3]-'0')
 	case "float4", "float8":
-		c.Type, c.Size = schema.Real, int(s[8][5]-'0')
-		more.image = "pg_catalog." + s[8] + "send(%s)"
+		c.Type, c.Size = schema.Real, int(row["type"][5]-'0')
+		more.image = "pg_catalog." + row["type"] + "send(%s)"
 	case "numeric":
 		c.Type, more.image = schema.Number, "pg_catalog.numeric_send(%s)"
 		c.Judged = c.Judged || mod >= 0
@@ -197,7 +194,7 @@ func (d *DB) readColumn(row [][]byte) (c schema.Column, more column) {
 		if text(); mod > 4 {
 			c.Size = int(mod - 4)
 		}
-		if c.HoldsTime = c.Size == 0 || c.Size >= len(stampFormat); s[8] == "bpchar" {
+		if c.HoldsTime = c.Size == 0 || c.Size >= len(stampFormat); row["type"] == "bpchar" {
 			c.Collation = "RTRIM"
 		}
 	case "json", "jsonb":
@@ -209,14 +206,14 @@ func (d *DB) readColumn(row [][]byte) (c schema.Column, more column) {
 	case "timestamptz":
 		c.Type, c.Judged, c.HoldsTime = schema.Instant, true, true
 	default:
-		more.image, c.HoldsTime = "(%s)::text", s[8] == "timestamp"
+		more.image, c.HoldsTime = "(%s)::text", row["type"] == "timestamp"
 		switch {
-		case row[14] != nil:
-			c.Type, c.Labels, more.image = schema.Enum, strings.Split(s[14], "\x01"), "%s"
-			if s[6] == "d" { // which no operator of enums takes
+		case isEnum:
+			c.Type, c.Labels, more.image = schema.Enum, strings.Split(row["labels"], "\x01"), "%s"
+			if row["typtype"] == "d" { // which no operator of enums takes
 				more.image = "(%s)::" + strings.ReplaceAll(more.staged, "%", "%%")
 			}
-		case s[9] == "A":
+		case row["category"] == "A":
 			c.Type, c.Judged = schema.Array, true
 		default:
 			c.Type, c.Judged = schema.External, true

@@ -84,8 +84,23 @@ func (s *script) addEach(take func(row [][]byte), format string, args ...any) {
 // result is what one statement brought back: its tag, such as "INSERT 0 5", and
 // its rows as text; a cell that is nil is NULL.
 type result struct {
-	tag  pgconn.CommandTag
-	rows [][][]byte
+	tag     pgconn.CommandTag
+	columns []string // their names
+	rows    [][][]byte
+}
+
+// records are the rows by the names of their columns; a cell that is NULL is missing.
+func (r result) records() []map[string]string {
+	all := make([]map[string]string, len(r.rows))
+	for i, row := range r.rows {
+		all[i] = map[string]string{}
+		for at, cell := range row {
+			if cell != nil {
+				all[i][r.columns[at]] = string(cell)
+			}
+		}
+	}
+	return all
 }
 
 // lostError says that the connection broke, so that nobody knows what became of
@@ -171,6 +186,10 @@ func (c *client) receive(front *pgproto3.Frontend, takers map[int]func([][]byte)
 			return results, &lostError{err}
 		}
 		switch m := m.(type) {
+		case *pgproto3.RowDescription:
+			for _, f := range m.Fields {
+				now.columns = append(now.columns, string(f.Name))
+			}
 		case *pgproto3.DataRow:
 			if take := takers[len(results)]; take != nil {
 				take(m.Values)
