@@ -15,7 +15,9 @@ func (e *env) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the manual pages to a folder",
-		Args:  cobra.ExactArgs(1),
+		// Packages use it, people do not.
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return err

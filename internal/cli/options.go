@@ -375,20 +375,10 @@ func (o *rejectOptions) parse() (r job.Rejects, err error) {
 type logOptions struct {
 	metricsAddr, metricsFile string
 
-	progress  progressMode
 	summary   outputFormat
 	logFormat outputFormat
 	quiet     bool
 }
-
-// progressMode says when the status line is shown.
-type progressMode string
-
-const (
-	progressAuto   progressMode = "auto"
-	progressAlways progressMode = "always"
-	progressNever  progressMode = "never"
-)
 
 // outputFormat is that of the log and of the summary.
 type outputFormat string
@@ -401,7 +391,6 @@ const (
 func (o *logOptions) flags(f *pflag.FlagSet, enums *choices) {
 	f.StringVar(&o.metricsAddr, "metrics-addr", "", "serve a status page, /api/status, /metrics, /healthz and /readyz at this `ADDRESS`, such as :9461 (default off)")
 	f.StringVar(&o.metricsFile, "metrics-file", "", "write the final metrics to this `FILE`, for node_exporter's textfile collector")
-	addChoice(enums, f, &o.progress, "progress", progressAuto, "the status line: auto (on a terminal), always or never", progressAuto, progressAlways, progressNever)
 	addChoice(enums, f, &o.summary, "summary", textFormat, "the summary at the end: text on stderr, or json on stdout", textFormat, jsonFormat)
 	addChoice(enums, f, &o.logFormat, "log-format", textFormat, "of messages on stderr", textFormat, jsonFormat)
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only warnings and errors")

@@ -78,15 +78,14 @@ const (
 func newPrinter(e *env, o *syncOptions, p *progress.Progress) *printer {
 	out := &printer{p: p, line: e.line, stopped: e.stopped, stop: make(chan struct{}), done: make(chan struct{}), before: counts{at: time.Now()}}
 	dumb := os.Getenv("TERM") == "dumb" || os.Getenv("NO_COLOR") != "" && os.Getenv("TERM") == ""
-	line := o.progress == progressAlways || o.progress == progressAuto && !o.quiet && o.logFormat != jsonFormat && !dumb && e.stderr == os.Stderr && e.terminal(int(os.Stderr.Fd()))
 	switch {
-	case line:
+	case o.quiet:
+		close(out.done)
+	case o.logFormat != jsonFormat && !dumb && e.stderr == os.Stderr && e.terminal(int(os.Stderr.Fd())):
 		e.line.width = e.width
 		go out.tick(lineEvery, func() { out.line.show(out.status()) })
-	case o.progress == progressAuto && !o.quiet:
-		go out.tick(logEvery, func() { e.log.Info(out.status().String()) })
 	default:
-		close(out.done)
+		go out.tick(logEvery, func() { e.log.Info(out.status().String()) })
 	}
 	return out
 }
