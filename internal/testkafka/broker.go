@@ -93,16 +93,12 @@ func jars() (string, error) {
 	return folder, nil
 }
 
-// prefix begins the names of the folders; the number of the process that made one is next.
-const prefix = "weir-kafka-"
-
 func startBroker() (_ *broker, err error) {
 	if _, err := jars(); err != nil {
 		return nil, err
 	}
-	sweep()
 	b := &broker{}
-	if b.dir, err = os.MkdirTemp("", fmt.Sprintf("%s%d-", prefix, os.Getpid())); err != nil {
+	if b.dir, err = testcheck.Folder(os.TempDir(), "weir-kafka-"); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -125,17 +121,6 @@ func startBroker() (_ *broker, err error) {
 		return nil, fmt.Errorf("formatting the broker's storage: %w\n%s", err, out)
 	}
 	return b, b.up()
-}
-
-// sweep removes what tests left that were killed.
-func sweep() {
-	old, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
-	for _, dir := range old {
-		number, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), prefix), "-")
-		if pid, err := strconv.Atoi(number); err == nil && !lives(pid) {
-			_ = os.RemoveAll(dir)
-		}
-	}
 }
 
 func (b *broker) file(name string) string { return filepath.Join(b.dir, name) }

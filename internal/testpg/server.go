@@ -113,19 +113,13 @@ func missing() error {
 	return nil
 }
 
-// prefix begins the names of the folders; the number of the process that made one is
-// next. They lie under /tmp, for the path of a socket is 107 bytes long at most.
-const prefix = "/tmp/weir-pg-"
-
-func mkdir() (string, error) {
-	return os.MkdirTemp("/tmp", fmt.Sprintf("%s%d-", filepath.Base(prefix), os.Getpid()))
-}
+// mkdir makes a folder. It lies under /tmp, for the path of a socket is 107 bytes long at most.
+func mkdir() (string, error) { return testcheck.Folder("/tmp", "weir-pg-") }
 
 // settings make tests fast.
 var settings = []string{"fsync=off", "shared_buffers=32MB", "max_connections=50", "autovacuum=off", "deadlock_timeout=100ms"}
 
 func start(folder string, more []string) (_ *Server, err error) {
-	sweep()
 	dir, err := mkdir()
 	if err != nil {
 		return nil, err
@@ -143,17 +137,6 @@ func start(folder string, more []string) (_ *Server, err error) {
 		return nil, err
 	}
 	return s, s.Start()
-}
-
-// sweep removes what tests left that were killed.
-func sweep() {
-	old, _ := filepath.Glob(prefix + "*")
-	for _, dir := range old {
-		number, _, _ := strings.Cut(strings.TrimPrefix(dir, prefix), "-")
-		if pid, err := strconv.Atoi(number); err == nil && syscall.Kill(pid, 0) == syscall.ESRCH {
-			os.RemoveAll(dir)
-		}
-	}
 }
 
 // Kill ends all of the server's processes at once, and waits until they are gone.

@@ -116,7 +116,7 @@ func serverCrashes(t *testing.T, rnd *rand.Rand, server *testpg.Server, level st
 	tr := newTrial(t, rnd, "file", server.Database(t), level, 30000)
 	c := tr.start()
 	for at := 0; kills < 6 && at < len(tr.feed); kills++ {
-		time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond)
+		time.Sleep(time.Duration(rnd.IntN(100)) * time.Millisecond)
 		server.Kill()
 		server.Restart(t)
 		at = tr.verify()
