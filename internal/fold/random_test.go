@@ -72,7 +72,7 @@ func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
 		if rnd.IntN(12) == 0 { // less is not prefetched
 			lines = append(lines, message{line: `{"id":"1","v":3,"a":"` + strings.Repeat("x", 1<<20) + `"}`})
 			for range 70 {
-				lines = append(lines, message{line: fmt.Sprintf(`{"id":"%d","v":%d,"a":"%d"}`, rnd.IntN(9), rnd.IntN(9), rnd.IntN(9))})
+				lines = append(lines, message{line: fmt.Sprintf(`{"id":"%d",%s"v":%d,"a":"%d"}`, rnd.IntN(9), []string{"", "", "", `"none":1,`, `"id":7,`}[rnd.IntN(5)], rnd.IntN(9), rnd.IntN(9))})
 			}
 		}
 		var before []message
