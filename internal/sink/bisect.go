@@ -61,8 +61,10 @@ const (
 // such a value is taken, nothing of the batches stays: they are written as smaller batches,
 // which end where that finds the messages that are rejected. It is the same where messages
 // change several rows, for what is rejected of one row is to leave no trace in the others.
-func Bisect(batches []*fold.Batch, rows [][]*fold.Row, w RowWriter) ([]fold.Reject, error) {
-	p := &bisection{batches: batches, w: w, logged: true}
+//
+// rejected says that all rows were written at once, and rejected.
+func Bisect(batches []*fold.Batch, rows [][]*fold.Row, rejected bool, w RowWriter) ([]fold.Reject, error) {
+	p := &bisection{batches: batches, w: w, rejected: rejected, logged: true}
 	linked, only, tables := false, 0, 0
 	for i, b := range batches {
 		if b.Rows() > 0 {
@@ -93,13 +95,14 @@ func Bisect(batches []*fold.Batch, rows [][]*fold.Row, w RowWriter) ([]fold.Reje
 
 // bisection is one call of Bisect.
 type bisection struct {
-	batches []*fold.Batch
-	w       RowWriter
-	logged  bool // the batches have kept their messages
-	marked  bool
-	ordered bool  // the messages are written in their order
-	bad     []bad // rejected so far
-	rejects []fold.Reject
+	batches  []*fold.Batch
+	w        RowWriter
+	rejected bool // all rows were, when they were written at once
+	logged   bool // the batches have kept their messages
+	marked   bool
+	ordered  bool  // the messages are written in their order
+	bad      []bad // rejected so far
+	rejects  []fold.Reject
 }
 
 // bad are rows that are rejected: one, or those that messages change together.
@@ -137,9 +140,15 @@ func (p *bisection) inPieces(table int, rows []*fold.Row) error {
 		all[table] = rows
 		return all
 	}
-	err := halve(rows, false,
-		func(rows []*fold.Row) error { return p.try(of(rows), false) },
-		func(r *fold.Row, why *Refusal) { p.bad = append(p.bad, bad{of([]*fold.Row{r}), why}) })
+	search := search[*fold.Row]{
+		try:    func(rows []*fold.Row) error { return p.try(of(rows), false) },
+		single: func(r *fold.Row, why *Refusal) { p.bad = append(p.bad, bad{of([]*fold.Row{r}), why}) }}
+	if p.rejected { // else before the first piece that is
+		if err := p.mark(); err != nil {
+			return err
+		}
+	}
+	err := search.all(rows, p.rejected)
 	if err != nil || len(p.bad) == 0 {
 		return err
 	}
@@ -160,12 +169,17 @@ func (p *bisection) try(rows [][]*fold.Row, together bool) error {
 	case why.Taken:
 		return errInOrder
 	case !p.marked: // nothing is written yet
-		p.marked = true
-		if err := p.w.Mark(); err != nil {
+		if err := p.mark(); err != nil {
 			return err
 		}
 	}
 	return err
+}
+
+// mark marks that nothing is written yet.
+func (p *bisection) mark() error {
+	p.marked = true
+	return p.w.Mark()
 }
 
 func count(rows [][]*fold.Row) (n int) {
@@ -226,55 +240,95 @@ func (p *bisection) reject(m fold.Message, why *Refusal) {
 	p.rejects = append(p.rejects, fold.Reject{Place: m.Place(), Table: table, Reason: feed.Database, Detail: detail, Text: slices.Clone(m.Text())})
 }
 
-// halve writes pieces until what is rejected of them is single. try writes one; the
-// Refusal that it returns is about the At-th of it. rejected says that all of it is known
-// to be rejected at once.
-func halve[T any](all []T, rejected bool, try func([]T) error, single func(T, *Refusal)) error {
-	bad, misled := 0, 0 // how many are rejected, and how often one was named that is not
-	// piece is how many are written at a time around one that is rejected: where more are, not
-	// all of the rest is to be sent for each.
-	piece := smallPiece
-	var write func(of []T, rejected bool) error
-	write = func(of []T, rejected bool) error {
-		if !rejected || len(of) == 1 {
-			err := try(of)
-			var why *Refusal
-			switch {
-			case err == nil:
-				piece = max(piece, 4*len(of))
-				return nil
-			case !errors.As(err, &why):
-				return err
-			case len(of) == 1:
-				bad++
-				single(of[0], why)
-				return nil
-			case why.At >= 0 && misled <= bad: // write what is around it
-				piece = max(smallPiece, min(piece, len(of))/2)
-				for i, part := range [][]T{of[:why.At], of[why.At : why.At+1], of[why.At+1:]} {
-					for len(part) > 0 {
-						n, before := min(len(part), piece), bad
-						if err := write(part[:n], false); err != nil {
-							return err
-						}
-						if i == 1 && bad == before {
-							misled++
-						}
-						part = part[n:]
-					}
-				}
-				return nil
-			}
-			rejected = true
+// A search writes pieces until what is rejected of them is single.
+type search[T any] struct {
+	try    func([]T) error   // writes some; the Refusal that it returns is about the At-th of them
+	single func(T, *Refusal) // takes one that is rejected
+	bad    int               // how many are rejected
+	misled int               // how often one was named that is not
+}
+
+// all writes what may be large. rejected says that all of it is known to be rejected at once: then it is written in pieces.
+func (s *search[T]) all(of []T, rejected bool) error {
+	if !rejected {
+		err := s.try(of)
+		var why *Refusal
+		switch {
+		case !errors.As(err, &why):
+			return err
+		case len(of) <= smallPiece:
+			return s.around(of, why)
 		}
-		half, before := len(of)/2, bad
-		if err := write(of[:half], false); err != nil {
+	} else if len(of) <= smallPiece {
+		return s.halves(of, true)
+	}
+	return s.pieces(of, smallPiece)
+}
+
+// pieces writes pieces that grow by a quarter each time that one is right, and shrink by half if not: one in four is rejected
+// then, if those that are rejected lie far apart. What is right is written once.
+func (s *search[T]) pieces(of []T, size int) error {
+	for len(of) > 0 {
+		n, before := min(len(of), size), s.bad
+		if err := s.write(of[:n], false); err != nil {
 			return err
 		}
-		// Where the first half was right, the second is what was rejected.
-		return write(of[half:], rejected && bad == before)
+		if of = of[n:]; s.bad == before {
+			size += size / 4
+		} else {
+			size = max(smallPiece, size/2)
+		}
 	}
-	return write(all, rejected)
+	return nil
+}
+
+// write writes one piece. rejected says that it is known to be rejected.
+func (s *search[T]) write(of []T, rejected bool) error {
+	if len(of) == 0 {
+		return nil
+	}
+	if rejected && len(of) > 1 {
+		return s.halves(of, true)
+	}
+	err := s.try(of)
+	var why *Refusal
+	if errors.As(err, &why) {
+		return s.around(of, why)
+	}
+	return err
+}
+
+// around writes the rest of a piece that is rejected.
+func (s *search[T]) around(of []T, why *Refusal) error {
+	switch {
+	case len(of) == 1:
+		s.bad++
+		s.single(of[0], why)
+		return nil
+	case why.At < 0 || s.misled > s.bad:
+		return s.halves(of, true)
+	}
+	if err := s.write(of[:why.At], false); err != nil {
+		return err
+	}
+	before := s.bad
+	if err := s.write(of[why.At:why.At+1], false); err != nil {
+		return err
+	}
+	if s.bad == before {
+		s.misled++
+	}
+	return s.pieces(of[why.At+1:], max(smallPiece, len(of)/4)) // where one is rejected there may be more
+}
+
+// halves writes a piece half by half.
+func (s *search[T]) halves(of []T, rejected bool) error {
+	half, before := len(of)/2, s.bad
+	if err := s.write(of[:half], false); err != nil {
+		return err
+	}
+	// Where the first half was right, the second is what was rejected.
+	return s.write(of[half:], rejected && s.bad == before)
 }
 
 // together writes the bad rows that need others, those with the same need at once.

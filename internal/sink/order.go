@@ -14,7 +14,8 @@ import (
 // written, and so do those of its rows that follow it.
 func (p *bisection) inOrder() error {
 	o := &ordered{p: p, why: map[rowKey]*Refusal{}}
-	if err := halve(fold.Messages(p.batches), true, o.write, o.single); err != nil {
+	search := search[fold.Message]{try: o.write, single: o.single}
+	if err := search.all(fold.Messages(p.batches), true); err != nil {
 		return err
 	}
 	p.bad = o.waiting()

@@ -40,7 +40,7 @@ func (a *attempt) flushPiecewise(ctx context.Context) (sink.Result, error) {
 	for i, p := range a.parts {
 		rows[i] = p.rows
 	}
-	if a.refused, err = sink.Bisect(f.Batches, rows, c); err != nil {
+	if a.refused, err = sink.Bisect(f.Batches, rows, true, c); err != nil {
 		return a.result(), a.abandon(ctx, err)
 	}
 	rejects := slices.Concat(f.Rejects, a.refused)

@@ -53,6 +53,7 @@ func (a *attempt) begin() {
 	a.fence()
 	s.add("SET LOCAL enable_hashjoin = off") // they would hash the whole table, and lose the order of the keys
 	s.add("SET LOCAL enable_mergejoin = off")
+	s.add("SET LOCAL enable_material = off") // where statistics take the table for empty, each staged row would be compared with all of it
 	for _, p := range a.parts {
 		if a.f.First() || !slices.Contains(p.after.Writers, storable(a.f.Job)) {
 			// Before anything else: [DB.Forget] looks here for who else has written to a table.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
@@ -103,8 +104,7 @@ var surrogateTests = []test{
 				theirs(t, db, "DROP TABLE orders")
 			}
 			theirs(t, db, create)
-			m := generated(t, "oid", "")
-			n := &Nested{Tables: openTables(t, db, job, len(m.Tables)), mapping: m}
+			n := &Nested{Run: open(t, db, job, ""), mapping: generated(t, "oid", ""), names: &feed.Names{}}
 			var fault *mapping.Fault
 			if err := n.read(false); !errors.As(err, &fault) || !strings.Contains(fault.Text, `column "oid"`) {
 				t.Errorf("%s: %v", create, err)

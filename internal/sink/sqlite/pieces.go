@@ -68,7 +68,7 @@ func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res
 	if err := p.nest(); err != nil {
 		return res, err
 	}
-	if res.Refused, err = sink.Bisect(batches, rows, p); err != nil {
+	if res.Refused, err = sink.Bisect(batches, rows, false, p); err != nil {
 		return res, err
 	}
 	for _, w := range p.writers {
