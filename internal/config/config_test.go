@@ -125,7 +125,7 @@ type taken struct {
 
 func newTaken(t testing.TB) *taken {
 	k := &taken{t: t, path: filepath.Join(t.TempDir(), "weir.yml"), values: map[string][]string{}}
-	for _, name := range []string{"to", "null", "batch-rows", "prefetch", "key", "source"} {
+	for _, name := range []string{"to", "null", "batch-rows", "synchronous", "key", "source"} {
 		s := &Setting{Name: name, Value: func() string { return strings.Join(k.values[name], "+") }, Set: func(v string) error { k.values[name] = []string{v}; return nil }}
 		if name == "key" || name == "source" {
 			s.SetList = func(v []string) error { k.values[name] = append([]string{"list"}, v...); return nil }
