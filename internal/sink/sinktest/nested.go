@@ -23,14 +23,9 @@ import (
 // Nested is a run whose messages a mapping makes rows of several tables of, some of which belong
 // to rows of others.
 type Nested struct {
-	*Run
+	*Tables
 	mapping *mapping.Mapping
-	names   *feed.Names
-	scan    *feed.Scanner
-	scratch *mapping.Scratch
 	plan    *mapping.Plan
-	folders fold.Folders
-	set     *fold.Set
 	model   *foldtest.Model // of a random feed
 }
 
@@ -43,7 +38,7 @@ func BeginNested(t *testing.T, db Database, m *mapping.Mapping, ruled bool) *Nes
 // BeginNestedJob is BeginNested for a job of its own.
 func BeginNestedJob(t *testing.T, db Database, job string, m *mapping.Mapping, ruled bool) *Nested {
 	t.Helper()
-	n := &Nested{Run: open(t, db, job, ""), mapping: m, names: &feed.Names{}, set: fold.NewSet(len(m.Tables))}
+	n := &Nested{Tables: openTables(t, db, job, len(m.Tables)), mapping: m}
 	if err := errors.Join(n.take(), n.read(ruled)); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +51,12 @@ func (n *Nested) read(ruled bool) (err error) {
 	if n.plan, err = mapping.Compile(n.mapping, n.names, limits); err != nil {
 		return err
 	}
-	n.scan, n.scratch, n.folders = feed.NewScanner(n.names), n.plan.NewScratch(), nil
+	scratch := n.plan.NewScratch()
+	n.changes = func(l *feed.Line, at fold.Place) ([]fold.TableChange, error) {
+		rows, _, err := n.plan.Map(l, at, scratch)
+		return rows, err
+	}
+	n.folders = nil
 	for i := range n.plan.Tables() {
 		o := n.plan.Options(i)
 		o.MaxColumns, o.Log = 500, slog.New(slog.DiscardHandler)
@@ -95,66 +95,6 @@ func (n *Nested) Feed(most int, lines ...string) {
 		inSet++
 	}
 	n.Flush()
-}
-
-// Fold folds lines into the set at hand.
-func (n *Nested) Fold(lines ...string) {
-	n.t.Helper()
-	for _, line := range lines {
-		if err := n.add(line); err != nil {
-			n.t.Fatal(err)
-		}
-	}
-}
-
-// add folds or rejects a line.
-func (n *Nested) add(line string) error {
-	at := fold.Place{Lane: n.lane, Line: n.cp().Line + 1, Offset: n.cp().Offset}
-	var bad *feed.Error
-	if table, err := n.fold([]byte(line), at); errors.As(err, &bad) {
-		n.set.Reject(fold.NewReject(at, table, bad, []byte(line)))
-	} else if err != nil {
-		return err
-	}
-	n.cp().Line++
-	n.cp().Offset += int64(len(line)) + 1
-	return nil
-}
-
-func (n *Nested) fold(line []byte, at fold.Place) (table int, err error) {
-	var l feed.Line
-	if l.Scan(n.scan, nil, line); l.Err != nil {
-		return -1, l.Err
-	}
-	rows, _, err := n.plan.Map(&l, at, n.scratch)
-	if err != nil || len(rows) == 0 {
-		return -1, err
-	}
-	return n.folders.Add(n.set, rows, at)
-}
-
-// Seal makes a flush of the set at hand.
-func (n *Nested) Seal() *sink.Flush {
-	n.folders.Seal(n.set)
-	for _, b := range n.set.Batches {
-		b.Time = n.now
-	}
-	for i := range n.lanes {
-		n.lanes[i].Checkpoint.Seq++
-	}
-	return &sink.Flush{Batches: n.set.Batches, Rejects: n.set.Rejects, Job: n.job, Run: n.id, Lanes: slices.Clone(n.lanes), KeepRejects: n.keep, Tombstones: time.Hour}
-}
-
-// Flush writes the lines in one transaction of their own.
-func (n *Nested) Flush(lines ...string) sink.Result {
-	n.t.Helper()
-	n.Fold(lines...)
-	defer n.set.Reset()
-	res, err := n.Sink.Flush(n.t.Context(), n.Seal())
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return res
 }
 
 // columnsOf are columns NAME or NAME: SOURCE, separated by commas; a source is as in a mapping's

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -58,25 +57,30 @@ func (r *Router) Map(l *feed.Line, _ string, _ fold.Place) (_ []fold.TableChange
 	return r.changes, -1, nil
 }
 
-// Several is a run into several tables, whose messages are as for a [Router].
-type Several struct {
+// Tables is a run into several tables.
+type Tables struct {
 	*Run
-	names   feed.Names
+	names   *feed.Names
 	scan    *feed.Scanner
-	fields  []feed.Field
-	router  *Router
 	folders fold.Folders
 	set     *fold.Set
+	// changes are those of a line.
+	changes func(l *feed.Line, at fold.Place) ([]fold.TableChange, error)
 }
 
-// BeginTables is Begin for several tables, parents first.
-func BeginTables(t *testing.T, db Database, tables []string, change ...func(table string, o *fold.Options)) *Several {
+// openTables is open for a number of tables.
+func openTables(t *testing.T, db Database, job string, tables int) *Tables {
+	names := &feed.Names{}
+	return &Tables{Run: open(t, db, job, ""), names: names, scan: feed.NewScanner(names), set: fold.NewSet(tables)}
+}
+
+// BeginTables is Begin for several tables, parents first, whose messages are as for a [Router].
+func BeginTables(t *testing.T, db Database, tables []string, change ...func(table string, o *fold.Options)) *Tables {
 	t.Helper()
-	s := &Several{Run: open(t, db, job, ""), set: fold.NewSet(len(tables))}
+	s := openTables(t, db, job, len(tables))
 	if err := s.take(); err != nil {
 		t.Fatal(err)
 	}
-	s.scan = feed.NewScanner(&s.names)
 	var options []fold.Options
 	for _, name := range tables {
 		o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500, Limits: s.Sink.Caps().Limits, Log: logtest.New(t)}
@@ -91,48 +95,64 @@ func BeginTables(t *testing.T, db Database, tables []string, change ...func(tabl
 			o.Columns = fold.AddColumns
 		}
 		options = append(options, o)
-		s.folders = append(s.folders, fold.NewFolder(&s.names, t0, o))
+		s.folders = append(s.folders, fold.NewFolder(s.names, t0, o))
 	}
 	s.folders.Link()
-	s.router = NewRouter(&s.names, tables, options)
+	router := NewRouter(s.names, tables, options)
+	s.changes = func(l *feed.Line, at fold.Place) ([]fold.TableChange, error) {
+		changes, _, err := router.Map(l, "", at)
+		return changes, err
+	}
 	return s
 }
 
 // Fold folds lines into the set at hand.
-func (s *Several) Fold(lines ...string) {
+func (s *Tables) Fold(lines ...string) {
 	s.t.Helper()
 	for _, line := range lines {
-		at := fold.Place{Lane: s.lane, Line: s.cp().Line + 1, Offset: s.cp().Offset}
-		var l feed.Line
-		s.fields = l.Scan(s.scan, s.fields[:0], []byte(line))
-		table, err := -1, error(nil)
-		if l.Err != nil {
-			err = l.Err
-		} else if changes, _, _ := s.router.Map(&l, "", at); len(changes) > 0 {
-			table, err = s.folders.Add(s.set, changes, at)
-		}
-		var bad *feed.Error
-		if errors.As(err, &bad) {
-			s.set.Reject(fold.NewReject(at, table, bad, []byte(line)))
-		} else if err != nil {
+		if err := s.add(line); err != nil {
 			s.t.Fatal(err)
 		}
-		s.cp().Line++
-		s.cp().Offset += int64(len(line)) + 1
 	}
+}
+
+// add folds or rejects a line.
+func (s *Tables) add(line string) error {
+	at := fold.Place{Lane: s.lane, Line: s.cp().Line + 1, Offset: s.cp().Offset}
+	var bad *feed.Error
+	if table, err := s.fold([]byte(line), at); errors.As(err, &bad) {
+		s.set.Reject(fold.NewReject(at, table, bad, []byte(line)))
+	} else if err != nil {
+		return err
+	}
+	s.cp().Line++
+	s.cp().Offset += int64(len(line)) + 1
+	return nil
+}
+
+func (s *Tables) fold(line []byte, at fold.Place) (table int, err error) {
+	var l feed.Line
+	if l.Scan(s.scan, nil, line); l.Err != nil {
+		return -1, l.Err
+	}
+	changes, err := s.changes(&l, at)
+	if err != nil || len(changes) == 0 {
+		return -1, err
+	}
+	return s.folders.Add(s.set, changes, at)
 }
 
 // Seal makes a flush of the set at hand.
-func (s *Several) Seal() *sink.Flush {
+func (s *Tables) Seal() *sink.Flush {
 	s.folders.Seal(s.set)
-	for i := range s.lanes {
-		s.lanes[i].Checkpoint.Seq++
+	for _, b := range s.set.Batches {
+		b.Time = s.now
 	}
-	return &sink.Flush{Batches: s.set.Batches, Rejects: s.set.Rejects, Job: s.job, Run: s.id, Lanes: slices.Clone(s.lanes), KeepRejects: s.keep, Tombstones: time.Hour}
+	return s.flushOf(s.set.Batches, s.set.Rejects)
 }
 
 // Send writes a flush and empties the set.
-func (s *Several) Send(f *sink.Flush) sink.Result {
+func (s *Tables) Send(f *sink.Flush) sink.Result {
 	s.t.Helper()
 	defer s.set.Reset()
 	res, err := s.Sink.Flush(s.t.Context(), f)
@@ -143,7 +163,7 @@ func (s *Several) Send(f *sink.Flush) sink.Result {
 }
 
 // Flush writes the lines in one transaction of their own.
-func (s *Several) Flush(lines ...string) sink.Result {
+func (s *Tables) Flush(lines ...string) sink.Result {
 	s.t.Helper()
 	s.Fold(lines...)
 	return s.Send(s.Seal())
@@ -409,7 +429,7 @@ func anyBatches(t *testing.T, db Database, rnd *rand.Rand) {
 }
 
 // tableID is what the checkpoint of the run's lane has of the tables.
-func tableID(t *testing.T, s *Several) string {
+func tableID(t *testing.T, s *Tables) string {
 	t.Helper()
 	cps, err := s.Claims.Checkpoints(t.Context(), s.lanes[s.lane].Source)
 	if err != nil {

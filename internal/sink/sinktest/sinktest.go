@@ -367,10 +367,15 @@ func (r *Run) fold(line []byte, at fold.Place) error {
 func (r *Run) Seal() *sink.Flush {
 	r.folder.Seal(&r.batch)
 	r.batch.Time = r.now
+	return r.flushOf([]*fold.Batch{&r.batch}, r.rejects)
+}
+
+// flushOf makes a flush of batches, which moves all lanes on.
+func (r *Run) flushOf(batches []*fold.Batch, rejects []fold.Reject) *sink.Flush {
 	for i := range r.lanes {
 		r.lanes[i].Checkpoint.Seq++
 	}
-	return &sink.Flush{Batches: []*fold.Batch{&r.batch}, Rejects: r.rejects, Job: r.job, Run: r.id, Lanes: slices.Clone(r.lanes), KeepRejects: r.keep, Tombstones: time.Hour}
+	return &sink.Flush{Batches: batches, Rejects: rejects, Job: r.job, Run: r.id, Lanes: slices.Clone(r.lanes), KeepRejects: r.keep, Tombstones: time.Hour}
 }
 
 // Flush writes the lines in one transaction of their own.

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
@@ -104,7 +103,8 @@ var surrogateTests = []test{
 				theirs(t, db, "DROP TABLE orders")
 			}
 			theirs(t, db, create)
-			n := &Nested{Run: open(t, db, job, ""), mapping: generated(t, "oid", ""), names: &feed.Names{}}
+			m := generated(t, "oid", "")
+			n := &Nested{Tables: openTables(t, db, job, len(m.Tables)), mapping: m}
 			var fault *mapping.Fault
 			if err := n.read(false); !errors.As(err, &fault) || !strings.Contains(fault.Text, `column "oid"`) {
 				t.Errorf("%s: %v", create, err)

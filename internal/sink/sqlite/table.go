@@ -180,7 +180,7 @@ func (d *DB) readKey(t *table) (constrained bool, err error) {
 	}
 	if len(pk) == 1 && !unique && !slices.ContainsFunc(indexes, func(ix index) bool { return ix.primary }) {
 		if slices.Contains(t.Key, pk[0]) { // it is unique by itself, and the key is more
-			t.indexed, constrained = true, true
+			constrained = true
 		} else {
 			t.Columns[pk[0]].Serial, t.Columns[pk[0]].Generated = true, t.Made
 		}
