@@ -121,7 +121,7 @@ func init() {
 			}
 		},
 		"applied": func(s *script, ts *testscript.TestScript, args []string) {
-			s.topic.applied(s.With(ts.Getenv("TO")), args...)
+			s.applied(s.With(ts.Getenv("TO")), args...)
 		},
 	} {
 		commands[name] = command

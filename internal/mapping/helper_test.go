@@ -15,7 +15,7 @@ import (
 )
 
 // What mappings are written in.
-var path, when, columns, source = foldtest.Path, foldtest.When, foldtest.Columns, foldtest.Source
+var path, when, columns = foldtest.Path, foldtest.When, foldtest.Columns
 
 // mapped returns what becomes of lines, each in a line of its own.
 func mapped(t *testing.T, m mapping.Mapping, lines ...string) string {

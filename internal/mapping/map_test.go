@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/mapping"
 	. "github.com/weirsync/weir/internal/mapping"
 )
 
@@ -309,10 +308,10 @@ func TestMap_TwoElementsOfOneKey(t *testing.T) {
 // TestMap_DeleteWithoutAVersion: a delete that cannot be compared with the rows that it takes is
 // rejected. Files have none, but records of Kafka may be deletes.
 func TestMap_DeleteWithoutAVersion(t *testing.T) {
-	got := folded(t, mapping.Mapping{Tables: []mapping.Table{
+	got := folded(t, Mapping{Tables: []Table{
 		{Name: "orders", Key: []string{"id"}, DeleteWhen: when("op=delete"), Columns: columns("id")},
-		{Name: "items", Of: "orders", Each: path("items"), Set: mapping.MergeSet, Key: []string{"sku"}, Columns: columns("sku")},
-		{Name: "taxes", Of: "items", Each: path("taxes"), Set: mapping.MergeSet, Key: []string{"code"}, Columns: columns("code"), Version: path("v")},
+		{Name: "items", Of: "orders", Each: path("items"), Set: MergeSet, Key: []string{"sku"}, Columns: columns("sku")},
+		{Name: "taxes", Of: "items", Each: path("taxes"), Set: MergeSet, Key: []string{"code"}, Columns: columns("code"), Version: path("v")},
 	}}, `{"id":1,"items":[{"sku":"x","taxes":[{"code":"a","v":1}]}]}`, `{"id":1,"op":"delete"}`)
 	if want := "\n" + `rejected: table "orders": the delete has none, and the rows of "taxes" that go with the row do`; got != want {
 		t.Errorf("got %q, want %q", got, want)

@@ -30,7 +30,7 @@ func (f *Folder) Open(to, mode string) *sql.DB {
 func (f *Folder) Exec(statements ...string) {
 	f.Helper()
 	db := f.Open(f.To, "rwc")
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	for _, s := range statements {
 		if _, err := db.Exec(s); err != nil {
 			f.Fatalf("%s: %v", s, err)
@@ -42,7 +42,7 @@ func (f *Folder) Exec(statements ...string) {
 func (f *Folder) Ask(query string) string {
 	f.Helper()
 	db := f.Open(f.To, "ro")
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	rows, err := Rows(db, query)
 	if err != nil {
 		return err.Error()
@@ -100,7 +100,7 @@ func Cells(db interface {
 	if err != nil {
 		return nil, nil, err
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	if columns, err = rows.Columns(); err != nil {
 		return nil, nil, err
 	}

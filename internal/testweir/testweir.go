@@ -241,8 +241,10 @@ func (r *Run) Signal(sig os.Signal) {
 	}
 }
 
-// Stop halts the run, Continue lets it run again.
-func (r *Run) Stop()     { r.folder.Helper(); r.Signal(syscall.SIGSTOP) }
+// Stop halts the run.
+func (r *Run) Stop() { r.folder.Helper(); r.Signal(syscall.SIGSTOP) }
+
+// Continue lets a run that was halted run again.
 func (r *Run) Continue() { r.folder.Helper(); r.Signal(syscall.SIGCONT) }
 
 // Interrupt interrupts the run, which ends as one that was.
@@ -265,7 +267,7 @@ func (r *Run) Get(path string) string {
 	r.folder.Helper()
 	answer, err := http.Get(r.Site() + path)
 	r.folder.Check(err)
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(answer.Body)
 	r.folder.Check(err)
 	return string(text)
