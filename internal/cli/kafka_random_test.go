@@ -153,7 +153,7 @@ func groupExactlyOnce(t *testing.T, rnd *rand.Rand, versions bool) {
 		default:
 			members, m = drop(members)
 			stopped = append(stopped, m)
-			m.Stop()
+			m.Pause()
 			g.expel(m)
 		}
 		if round == 5 {

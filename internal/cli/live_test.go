@@ -52,7 +52,7 @@ func nothingIsLost(l *testweir.Folder, server *testpg.Server, more []string) {
 	}
 	c, before := l.Start(sync...), lines()
 	l.Until("some lines are committed", func() bool { return lines() > before })
-	replay.Stop()
+	replay.Pause()
 	c.Says("nothing arrived for 500ms")
 	replay.Continue()
 	spooled := func() []string { left, _ := filepath.Glob(l.Path("spool/*.jsonl")); return left }

@@ -27,7 +27,7 @@ func Available() Limit {
 	return l
 }
 
-// available is Available of what stands in files.
+// available is the part of [Available] that reads files; tests pass their own root.
 func available(root fs.FS) (l Limit) {
 	l.lower(machine(root), "the machine's memory")
 	for _, file := range groupFiles(root) {

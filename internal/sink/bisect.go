@@ -14,8 +14,8 @@ type Refusal struct {
 	Err error // in the database's own words
 	// Table is the table that rejects, -1 where the database does not say.
 	Table int
-	// At is the row that it is about most likely, from 0, among those of the table Of: Table, or
-	// the one whose rows have those of Table as values; -1 where the database does not say.
+	// At is the index of the suspect row among the rows of table Of, or -1 if the database does not
+	// name one. Of is Table, or the table whose rows contain Table's rows as a set.
 	Of, At int
 	// Needs names what it wants of other rows of the flush's tables, such as one that a
 	// foreign key refers to; "" is nothing.
@@ -29,14 +29,13 @@ func (e *Refusal) Unwrap() error { return e.Err }
 
 // A RowWriter writes rows of a flush in the open transaction.
 type RowWriter interface {
-	// Write writes rows, by table, or leaves no trace of them: what is not deleted first,
-	// parents before children, then what is, children before parents. Its error is a [Refusal]
-	// where it is about the rows. together asks it to let constraints wait until all are
-	// written.
+	// Write writes rows, indexed by table, or none of them. It upserts first, parents before
+	// children, and then deletes, children before parents. If the rows are at fault, the error
+	// is a [Refusal]. together defers constraints until all rows are written.
 	Write(rows [][]*fold.Row, together bool) error
-	// Mark begins what Undo takes back. It is called once.
+	// Mark sets the savepoint for Undo. It is called once.
 	Mark() error
-	// Undo leaves no trace of what was written since Mark.
+	// Undo rolls back everything written since Mark.
 	Undo() error
 }
 
@@ -44,8 +43,8 @@ type RowWriter interface {
 const (
 	// smallPiece is how many rows are written at a time, at least, around a row that is rejected.
 	smallPiece = 64
-	// maxTogether is of how many rows that need others some are left out, to see whether
-	// the rest is right: it takes up to twice as many tries.
+	// maxTogether is the most rows needing each other among which culprits are searched by
+	// leaving some out: n rows take up to 2n tries.
 	maxTogether = 64
 )
 
@@ -57,10 +56,9 @@ const (
 // and all at once, for they may need each other. What is left then is written message by
 // message, in the order of the feed.
 //
-// Which of two rows gets a value that only one may have depends on their order. So, when
-// such a value is taken, nothing of the batches stays: they are written as smaller batches,
-// which end where that finds the messages that are rejected. It is the same where messages
-// change several rows, for what is rejected of one row is to leave no trace in the others.
+// On a unique or exclusion violation Bisect rolls back everything and writes the messages again in the order
+// of the feed, in smaller batches, because the first message has the right to the value. It does
+// the same if messages change several rows: such a message is applied as a whole or not at all.
 //
 // rejected says that all rows were written at once, and rejected.
 func Bisect(batches []*fold.Batch, rows [][]*fold.Row, rejected bool, w RowWriter) ([]fold.Reject, error) {

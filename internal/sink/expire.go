@@ -10,8 +10,8 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// An Expiry is which rows of a table are removed because they are old, and how far that has
-// come. Each step removes at most ExpireRows of them and looks at no more than ExpireWindow.
+// An Expiry says which rows of a table expire, and holds the position of the removal. One step
+// removes at most ExpireRows of them, and reads at most ExpireWindow.
 type Expiry struct {
 	Table  string
 	Key    []string       // its fields, as the database has them
@@ -29,7 +29,7 @@ type Expiry struct {
 	Below []schema.Lower
 }
 
-// How large a step is: so long does it hold up the feed.
+// Bounds of a step. The feed waits for it, so they are small.
 const (
 	ExpireRows   = 1000
 	ExpireWindow = 10_000
@@ -103,8 +103,8 @@ func Advance[K any](e *Expiry, res *Expired, found, done int, row func(int) K, a
 	}
 }
 
-// With counts the rows of another table that went with those that were removed.
-func (e *Expiry) With(res *Expired, below int, rows int64) {
+// CountBelow adds to res the rows of a dependent table that were removed with the expired ones.
+func (e *Expiry) CountBelow(res *Expired, below int, rows int64) {
 	if rows > 0 && res.Below == nil {
 		res.Below = make([]int64, len(e.Below))
 	}

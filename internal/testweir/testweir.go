@@ -140,7 +140,7 @@ func (f *Folder) Command(args ...string) *Run {
 // Start starts a run.
 func (f *Folder) Start(args ...string) *Run { f.Helper(); return f.Command(args...).Start() }
 
-// Under has the run be started by another program, such as strace with its arguments.
+// Under starts the run through another program, such as strace with its arguments.
 func (r *Run) Under(program string, args ...string) *Run {
 	c := exec.Command(program, args...)
 	c.Args = append(append(c.Args, r.Path), r.Args[1:]...)
@@ -241,8 +241,8 @@ func (r *Run) Signal(sig os.Signal) {
 	}
 }
 
-// Stop halts the run.
-func (r *Run) Stop() { r.folder.Helper(); r.Signal(syscall.SIGSTOP) }
+// Pause suspends the run by SIGSTOP, until Continue. It does not end it, as Interrupt and Kill do.
+func (r *Run) Pause() { r.folder.Helper(); r.Signal(syscall.SIGSTOP) }
 
 // Continue lets a run that was halted run again.
 func (r *Run) Continue() { r.folder.Helper(); r.Signal(syscall.SIGCONT) }

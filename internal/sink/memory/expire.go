@@ -54,7 +54,7 @@ func (s *state) expireBelow(e *sink.Expiry, gone []row, res *sink.Expired) {
 				below[i] = append(below[i], t.remove(key))
 			}
 		}
-		e.With(res, i, int64(len(below[i])))
+		e.CountBelow(res, i, int64(len(below[i])))
 	}
 }
 

@@ -275,7 +275,7 @@ func (x *expiry) try(ctx context.Context, rows []key, res *sink.Expired) error {
 	}
 	res.Removed += int64(len(gone[0]))
 	for i, rows := range gone[1:] {
-		x.With(res, i, int64(len(rows)))
+		x.CountBelow(res, i, int64(len(rows)))
 	}
 	return nil
 }

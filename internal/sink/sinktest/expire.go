@@ -28,7 +28,7 @@ func (r *Run) Expire(e *sink.Expiry) (all sink.Expired) {
 		}
 		all.Removed, all.Kept = all.Removed+res.Removed, all.Kept+res.Kept
 		for i, rows := range res.Below {
-			e.With(&all, i, rows)
+			e.CountBelow(&all, i, rows)
 		}
 		if all.Why += res.Why; res.Done {
 			all.Missing = res.Missing

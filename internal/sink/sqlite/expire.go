@@ -229,7 +229,7 @@ func (x *expiry) removeRow(k key, res *sink.Expired) error {
 	default:
 		res.Removed += gone[0]
 		for i, rows := range gone[1:] {
-			x.With(res, i, rows)
+			x.CountBelow(res, i, rows)
 		}
 	}
 	return x.c.do("RELEASE weir")

@@ -15,7 +15,7 @@ const (
 	// some of the longest messages.
 	batchShare = 2
 	batchLines = 4
-	// maxDoubts is how often in a row a batch may fail to be read that can be read when it is looked at.
+	// maxDoubts is how often a batch that cannot be read is fetched again before it counts as damaged.
 	maxDoubts = 3
 )
 
