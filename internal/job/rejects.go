@@ -167,7 +167,7 @@ func (r *Rejects) resume(ctx context.Context, claims sink.Claims) (unmarked bool
 	case err != nil:
 		return false, err
 	case mark != "" && mark != m.ID:
-		return false, fmt.Errorf("the file for rejects %s has lines of job %q that this database does not know: name another file for this job, or move that one away", r.path, r.first.Job)
+		return false, fmt.Errorf("the file for rejects %s has lines that job %q wrote beside another database, or under another path, or before `weir forget` or a restore: move it away, or name another file", r.path, r.first.Job)
 	case mark == "" && (m.ID == "" || m.Size > r.size): // it is new, or was moved away
 		r.size, r.mark, unmarked = 0, rand.Text(), true
 	default:

@@ -57,7 +57,7 @@ func TestRejects_TheFileIsOfOneJob(t *testing.T) {
 	}{
 		{"a.db", `{"id":1}` + "\none\n", nil, "", "one"},
 		{"a.db", "two\n" + strings.Repeat("x", 60_000) + "\n", crashIn(1), errCrash.Error(), "one two " + strings.Repeat("x", 60_000)},
-		{"b.db", "", nil, `lines of job "t" that this database does not know`, "one two " + strings.Repeat("x", 60_000)},
+		{"b.db", "", nil, `lines that job "t" wrote beside another database`, "one two " + strings.Repeat("x", 60_000)},
 		{"a.db", "", nil, "", "one two " + strings.Repeat("x", 60_000)},
 	} {
 		if err := sync(step.db, step.line, step.through); step.want == "" && err != nil || step.want != "" && (err == nil || !strings.Contains(err.Error(), step.want)) {
