@@ -71,7 +71,7 @@ func (c *compiler) taken(tables []planned) {
 		t := &tables[i]
 		for j := range t.columns {
 			if col := &t.columns[j]; !c.plan.trees[t.row.tree].has(t.row.node, []byte(col.spec.Name)) {
-				t.taken[col.name] = true
+				t.taken[c.names.Number(col.spec.Name)] = true // col.name may be hidden
 			}
 		}
 	}
