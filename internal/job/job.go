@@ -360,7 +360,7 @@ func (r *run) fold(tables []schema.Table, caps sink.Caps) (err error) {
 			return err
 		}
 		if m, ok := r.mapper.(*planned); ok {
-			m.log, m.scratch.Lost = r.Log, m.lose
+			m.log = r.Log
 		}
 	}
 	fitted, err := r.fit(tables, caps.Limits)

@@ -241,10 +241,14 @@ func (rd *reader) addLine(from *lane, l *feed.Line, at fold.Place) (table int, e
 	if err != nil {
 		return table, err
 	}
-	if m, ok := rd.mapper.(*planned); ok && m.resume != nil && rd.Resume != nil {
+	m, plans := rd.mapper.(*planned)
+	if plans && m.resume != nil && rd.Resume != nil {
 		rd.set.resume(m.resume)
 	}
-	return rd.folders.Add(rd.set.Set, changes, at)
+	if table, err = rd.folders.Add(rd.set.Set, changes, at); err == nil && plans && len(changes) > 0 {
+		m.countLost()
+	}
+	return table, err
 }
 
 // noTable is the table that rejects a line that is no message: -1 where there are several.

@@ -133,17 +133,24 @@ const (
 	otherValues = "other values"
 )
 
-// lose counts a value that is not kept, and warns of the first of its name.
-func (m *planned) lose(table, name string, why mapping.Loss) {
-	of := table + "." + name
+// countLost counts the values of the last line that are not kept, and warns of the first of each name. It is called
+// when the line was folded: until then it may be rejected, or mapped again.
+func (m *planned) countLost() {
+	for i := range m.scratch.Lost {
+		m.lose(&m.scratch.Lost[i])
+	}
+}
+
+func (m *planned) lose(v *mapping.LostValue) {
+	of := v.Table + "." + v.Name
 	if m.lost[of]++; m.lost[of] > 1 || m.log == nil {
 		return
 	}
 	text := "a message that changes the key of a row has no value for the column %q: the row has none there now. Let the source send whole rows (Postgres: REPLICA IDENTITY FULL)"
-	if why == mapping.NameTaken {
+	if v.Why == mapping.NameTaken {
 		text = "the field %q is ignored: the column of that name has another source. Name a column for the field, or rename that one"
 	}
-	m.log.Warn(fmt.Sprintf("table %q: "+text, table, name))
+	m.log.Warn(fmt.Sprintf("table %q: "+text, v.Table, v.Name))
 }
 
 // Map implements [Mapper].

@@ -542,7 +542,7 @@ func (s *Scratch) deleteFormer(table int, c *fold.Change) {
 	s.rows = append(s.rows, Row{Table: table, Change: fold.Change{Op: fold.Delete, Fields: s.fields[from:len(s.fields):len(s.fields)], Version: c.Version, Text: c.Text}})
 }
 
-// leftOut calls Lost for the columns of a table that the change of a row with a new key has no value for.
+// leftOut adds to Lost the columns of a table that the change of a row with a new key has no value for.
 func (s *Scratch) leftOut(table int, c *fold.Change) {
 	p, t := s.plan, s.now(table)
 	has := make([]bool, len(t.Columns))
@@ -559,7 +559,7 @@ func (s *Scratch) leftOut(table int, c *fold.Change) {
 	}
 	for i := range t.Columns {
 		if col := &t.Columns[i]; !has[i] && !col.Key && !col.Generated && !col.Serial && !col.Hidden && col.Stamp == schema.NoStamp {
-			s.Lost(p.tables[table].spec.Name, col.Name, KeyChanged)
+			s.Lost = append(s.Lost, LostValue{p.tables[table].spec.Name, col.Name, KeyChanged})
 		}
 	}
 }

@@ -26,6 +26,12 @@ const (
 	Announced      // it says something of the stream, and not of a row; see [Scratch.Resume]
 )
 
+// A LostValue is one that is not kept: of a column of a row, or of a field of a message, by its name.
+type LostValue struct {
+	Table, Name string
+	Why         Loss
+}
+
 // A Loss is why a value is not kept.
 type Loss int
 
@@ -47,9 +53,8 @@ type Scratch struct {
 	// Now returns a table with the columns that the messages so far have brought. If it is nil, or ok is false, the
 	// table is as [Plan.Fit] made it.
 	Now func(table int) (_ schema.Table, ok bool)
-	// Lost, if it is not nil, is called for each value that is not kept: of a column of a row, or of a field of
-	// a message, by its name.
-	Lost func(table, name string, why Loss)
+	// Lost are the values of the last line that are not kept.
+	Lost []LostValue
 	// Names are, by the names in the database, those in the stream of tables that earlier runs have added, where
 	// several of these are one there.
 	Names map[string]string
@@ -146,7 +151,7 @@ func (p *Plan) title(at place) string {
 func (p *Plan) Map(l *feed.Line, at fold.Place, s *Scratch) ([]Row, Fate, error) {
 	if p.envelope != nil {
 		if l.Null || l.Deletes && !p.tombstones {
-			s.line, s.table, s.stream.resume = l, -1, nil
+			s.line, s.table, s.stream.resume, s.Lost = l, -1, nil, s.Lost[:0]
 			return nil, Ignored, nil
 		}
 		s.beginChange(l, at)
@@ -239,6 +244,7 @@ func (s *Scratch) begin(l *feed.Line, at fold.Place) {
 	clear(s.rows)
 	clear(s.named)
 	s.named, s.namedKeys, s.rows, s.fields, s.bytes, s.sets = s.named[:0], s.namedKeys[:0], s.rows[:0], s.fields[:0], s.bytes[:0], s.sets[:0]
+	s.Lost = s.Lost[:0]
 }
 
 // fill has a frame hold the fields of a line, whose places in its tree slots has.
@@ -308,7 +314,7 @@ func (s *Scratch) row(table int, above []feed.Field) *feed.Error {
 	c.Fields, c.Unnumbered = s.fields[from:len(s.fields):len(s.fields)], s.rest.unnumbered
 	if keyChanged {
 		s.deleteFormer(table, &c)
-		if s.Lost != nil && c.Op != fold.Delete {
+		if c.Op != fold.Delete {
 			s.leftOut(table, &c)
 		}
 	}

@@ -98,8 +98,8 @@ func (s *Scratch) isUsed(t *planned, number int32) bool {
 	if number < 0 || !t.used[number] {
 		return false
 	}
-	if s.Lost != nil && t.taken[number] {
-		s.Lost(t.spec.Name, t.names.Name(number), NameTaken)
+	if t.taken[number] {
+		s.Lost = append(s.Lost, LostValue{t.spec.Name, t.names.Name(number), NameTaken})
 	}
 	return true
 }
