@@ -95,7 +95,7 @@ func Bisect(batches []*fold.Batch, rows [][]*fold.Row, rejected bool, w RowWrite
 type bisection struct {
 	batches  []*fold.Batch
 	w        RowWriter
-	rejected bool // all rows were, when they were written at once
+	rejected bool // all rows were, when they were written at once; then those of one table are not again
 	logged   bool // the batches have kept their messages
 	marked   bool
 	ordered  bool  // the messages are written in their order
@@ -118,7 +118,7 @@ type rowKey struct {
 // errInOrder ends what does not write messages in their order.
 var errInOrder = errors.New("messages are to be written in their order")
 
-// asOne writes all rows at once.
+// asOne writes all rows at once, even if they were rejected: constraints that can wait may not have waited then.
 func (p *bisection) asOne(rows [][]*fold.Row) error {
 	err := p.try(rows, false)
 	var why *Refusal
@@ -243,6 +243,7 @@ type search[T any] struct {
 	try    func([]T) error   // writes some; the Refusal that it returns is about the At-th of them
 	single func(T, *Refusal) // takes one that is rejected
 	bad    int               // how many are rejected
+	failed int               // how many pieces were, or took the database too long
 	misled int               // how often one was named that is not
 }
 
@@ -264,14 +265,14 @@ func (s *search[T]) all(of []T, rejected bool) error {
 }
 
 // pieces writes pieces that grow by a quarter each time that one is right, and shrink by half if not: one in four is rejected
-// then, if those that are rejected lie far apart. What is right is written once.
+// then, if those that are rejected lie far apart, or the database takes so many at a time. What is right is written once.
 func (s *search[T]) pieces(of []T, size int) error {
 	for len(of) > 0 {
-		n, before := min(len(of), size), s.bad
+		n, before := min(len(of), size), s.failed
 		if err := s.write(of[:n], false); err != nil {
 			return err
 		}
-		if of = of[n:]; s.bad == before {
+		if of = of[n:]; s.failed == before {
 			size += size / 4
 		} else {
 			size = max(smallPiece, size/2)
@@ -298,6 +299,7 @@ func (s *search[T]) write(of []T, rejected bool) error {
 
 // around writes the rest of a piece that is rejected.
 func (s *search[T]) around(of []T, why *Refusal) error {
+	s.failed++
 	switch {
 	case len(of) == 1:
 		s.bad++
@@ -306,7 +308,7 @@ func (s *search[T]) around(of []T, why *Refusal) error {
 	case why.At < 0 || s.misled > s.bad:
 		return s.halves(of, true)
 	}
-	if err := s.write(of[:why.At], false); err != nil {
+	if err := s.pieces(of[:why.At], max(smallPiece, len(of)/2)); err != nil { // it need not be the first that is rejected
 		return err
 	}
 	before := s.bad

@@ -21,6 +21,7 @@ func TestSearch_WritesFewRowsTwice(t *testing.T) {
 		name   string
 		bad    func(i int) bool
 		blames string
+		most   int     // rows at a time; 0 is any number
 		rows   float64 // at most, in batches
 		tries  int     // at most
 	}{
@@ -31,6 +32,9 @@ func TestSearch_WritesFewRowsTwice(t *testing.T) {
 		{name: "100, and which is not said", bad: func(i int) bool { return scattered[i] }, blames: right, rows: 1.7, tries: 3000},
 		{name: "100, and a wrong one is named", bad: func(i int) bool { return scattered[i] }, blames: wrong, rows: 1.8, tries: 4000},
 		{name: "1,000 side by side", bad: func(i int) bool { return i/1000 == 300 }, blames: first, rows: 1.3, tries: 3500},
+		{name: "1,000 side by side, the last is named", bad: func(i int) bool { return i/1000 == 300 }, blames: last, rows: 1.3, tries: 3500},
+		{name: "20,000 side by side, the last is named", bad: func(i int) bool { return i/20_000 == 15 }, blames: last, rows: 2, tries: 60_000},
+		{name: "none, but at most 1,000 at a time", bad: func(int) bool { return false }, most: 1000, rows: 1.4, tries: 6000},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			all := make([]int, n)
@@ -43,6 +47,9 @@ func TestSearch_WritesFewRowsTwice(t *testing.T) {
 				try: func(of []int) error {
 					rows, tries = rows+len(of), tries+1
 					at := slices.IndexFunc(of, test.bad)
+					if test.most > 0 && len(of) > test.most {
+						return &Refusal{Err: errors.New("too many"), At: -1}
+					}
 					if at < 0 {
 						written = append(written, of...)
 						return nil

@@ -66,6 +66,21 @@ func TestRefused_DeferredKeyOfOtherTables(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "1", "3")
 }
 
+// TestRefused_RightOnlyTogether: rows that wait for each other in a circle, some for a key and some for a unique value, are
+// written at once, where the constraints can wait that the first attempt has checked after each statement.
+func TestRefused_RightOnlyTogether(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE a (id integer PRIMARY KEY)")
+	db.Exec(t, "CREATE TABLE b (id integer PRIMARY KEY, a integer REFERENCES a DEFERRABLE, gate text UNIQUE DEFERRABLE)")
+	db.Exec(t, "ALTER TABLE a ADD b integer REFERENCES b DEFERRABLE")
+	s := sinktest.BeginTables(t, db, []string{"a", "b"})
+	s.Flush(`{"b.id":1,"b.gate":"x"}`)
+	s.Flush(`{"b.id":2,"b.gate":"x"}`, `{"a.id":1,"a.b":2}`, `{"b.id":1,"b.a":1,"b.gate":"y"}`)
+	sinktest.Expect(t, db, "SELECT id, a, gate FROM b ORDER BY id", "1|1|y", "2|NULL|x")
+	sinktest.Expect(t, db, "SELECT id, b FROM a", "1|2")
+	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
+}
+
 // TestRefused_NotByARow: what no row can mend ends the flush.
 func TestRefused_NotByARow(t *testing.T) {
 	for name, c := range map[string]struct{ table, revoke, want string }{
