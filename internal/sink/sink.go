@@ -201,7 +201,9 @@ type Flush struct {
 	// batch has versions.
 	Tombstones time.Duration
 	// Sent is called now and then with how many rows of the batches the database has been sent, those that are not
-	// changed among them: fewer than before where they are sent again. nil is none.
+	// changed among them: fewer than before if they are sent again, and more than the batches have if some are written
+	// twice. It may be called from another goroutine than Flush's, never after Flush has returned, and a driver need
+	// not call it. nil is none.
 	Sent func(rows int)
 	// BeforeCommit is called in the transaction when everything but the checkpoints is
 	// written, with all rejects, those of the batch that the database refused among them;
