@@ -40,6 +40,9 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	} else {
 		at, err = rd.foldLines(flushing, e)
 	}
+	if at > 0 || len(e.Data) == 0 {
+		rd.moveTo(e, at)
+	}
 	named := e.Time
 	if n := len(e.lines); n > 0 && rd.Feed.TimeField != "" {
 		named = feedTime(&e.lines[n-1], rd.feedNames.time)
@@ -49,12 +52,6 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 		l.leave(e.count()-(r.read-before), e.size(len(e.Data))-e.size(at))
 	}
 	rd.read = rd.read || r.read > before
-	if at > 0 || len(e.Data) == 0 {
-		rd.moveTo(e, at)
-	}
-	if err == nil && rd.isFull() {
-		err = rd.handOver(flushing)
-	}
 	return err
 }
 

@@ -78,3 +78,52 @@ func TestSync_PanicOfAScan(t *testing.T) {
 		t.Errorf("the table has %s, want what was read before", got)
 	}
 }
+
+// TestSync_PanicBehindTheLastLine: all lines of the block are folded when weir fails, so the last one is named.
+func TestSync_PanicBehindTheLastLine(t *testing.T) {
+	for _, records := range []bool{true, false} {
+		c := configOf(t, "", "fail")
+		c.Sources, c.BatchPeriod = nil, 0
+		p := &partitions{pool: source.NewPool()}
+		var a source.Cursor
+		p.steps = []func() source.Event{opened("a", &a), func() source.Event {
+			e := p.data("a", 1)()
+			if records {
+				e.Block.Records = []source.Record{{Offset: 7, End: len(e.Block.Data)}}
+			}
+			e.Block.At = func(int) source.Cursor { panic("a fault of weir") }
+			return e
+		}}
+		c.SetSource(p)
+		did, err := runToEnd(t, c, filepath.Join(t.TempDir(), "t.db"), nil)
+		want := "a lines 1 to 1: weir itself failed"
+		if records {
+			want = "a offsets 7 to 7: weir itself failed"
+		}
+		if !errors.As(err, new(*source.PanicError)) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+		if n := did.Snapshot().Lines; n != 1 {
+			t.Errorf("%d lines were read, want 1", n)
+		}
+	}
+}
+
+// TestSync_PanicOfASource: what it brought before is good, and is written.
+func TestSync_PanicOfASource(t *testing.T) {
+	dest := filepath.Join(t.TempDir(), "t.db")
+	c := configOf(t, "", "fail")
+	c.Sources, c.BatchPeriod = nil, 0
+	p := &partitions{pool: source.NewPool()}
+	var a source.Cursor
+	p.steps = []func() source.Event{opened("a", &a), p.data("a", 1), func() source.Event {
+		return source.Event{Kind: source.Closing, Lane: "a", Err: source.Guard(func() error { panic("a fault of weir") })}
+	}}
+	c.SetSource(p)
+	if _, err := runToEnd(t, c, dest, nil); !errors.As(err, new(*source.PanicError)) {
+		t.Errorf("%v, want the panic", err)
+	}
+	if got := query(t, dest, "SELECT n FROM t"); got != "1" {
+		t.Errorf("the table has %s, want what was read before", got)
+	}
+}

@@ -25,6 +25,7 @@ type reader struct {
 	open     map[*lane]bool
 	read     bool  // there were lines
 	failed   error // of reading
+	broken   bool  // a fold has panicked: the set at hand may have half of a message
 }
 
 // laneReading is what the reader knows of a lane.
@@ -56,6 +57,20 @@ func (c *laneCursor) advance() { c.line, c.read = c.line+1, c.read+1 }
 func (rd *reader) fill(reading, flushing context.Context) error {
 	rd.set, rd.open = <-rd.free, map[*lane]bool{}
 	defer rd.p.Step(false)
+	err := rd.guard(func() error { return rd.foldAll(reading, flushing) })
+	if err == nil || flushing.Err() != nil {
+		return nil // the flusher has the error
+	}
+	// What was read before it went wrong is good, and is written: so the error must not end the flusher.
+	rd.failed = err
+	if rd.broken {
+		return nil
+	}
+	return rd.guard(func() error { return rd.handOver(flushing) })
+}
+
+// foldAll folds what comes until the end, and hands it over.
+func (rd *reader) foldAll(reading, flushing context.Context) error {
 	for {
 		rd.p.Step(true)
 		e, err := rd.next(flushing)
@@ -69,20 +84,22 @@ func (rd *reader) fill(reading, flushing context.Context) error {
 			rd.p.SetMismatches(rd.mismatches())
 			rd.p.SetLost(rd.lost())
 		}
-		switch {
-		case err == nil || err == errDue:
-		case flushing.Err() != nil:
-			return nil // the flusher has the error
-		case errors.As(err, new(*source.PanicError)):
-			rd.failed = err // the set may have half of a message
-			return nil
-		default:
-			// What was read before it went wrong is good, and is written: so the
-			// error must not end the flusher.
-			rd.failed = err
-			return rd.handOver(flushing)
+		if err != nil && err != errDue {
+			return err
 		}
 	}
+}
+
+// guard is [source.Guard] for what folds.
+func (rd *reader) guard(do func() error) error {
+	returned := false
+	err := source.Guard(func() error {
+		err := do()
+		returned = true
+		return err
+	})
+	rd.broken = rd.broken || !returned
+	return err
 }
 
 // end hands over what was read when no more comes.
@@ -172,12 +189,14 @@ func (rd *reader) handle(flushing context.Context, e *event) error {
 		return rd.claims.Drop(flushing, e.lane.name)
 	}
 	was := e.lane.reading.read
-	err := source.Guard(func() error { return rd.foldBlock(flushing, e) })
+	err := rd.guard(func() error { return rd.foldBlock(flushing, e) })
 	switch {
 	case err == errTorn:
 		return nil // it is the lane's last
-	case errors.As(err, new(*source.PanicError)):
+	case rd.broken || e.failed != nil:
 		return e.panicked(e.lane.reading.read-was, err)
+	case err == nil && rd.isFull():
+		return rd.handOver(flushing)
 	}
 	return err
 }
@@ -188,9 +207,10 @@ func (e *event) panicked(folded int64, err error) error {
 	n, _ := e.Lines(math.MaxInt)
 	l.progress.Read(folded, 0, false, time.Time{})
 	l.leave(int64(n)-folded, e.size(len(e.Data)))
-	what, first, last := "line", r.line+1, r.line-folded+int64(n)
+	before, at := r.line-folded, max(0, min(folded, int64(n)-1)) // all are folded where handing them over has failed
+	what, first, last := "line", before+at+1, before+int64(n)
 	if e.Records != nil {
-		what, first, last = "offset", e.Records[folded].Offset, e.Records[n-1].Offset
+		what, first, last = "offset", e.Records[at].Offset, e.Records[n-1].Offset
 	}
 	return fmt.Errorf("%s %ss %d to %d: weir itself failed on one of them, and none was written; please report it with the %s: %w", l.name, what, first, last, what, err)
 }

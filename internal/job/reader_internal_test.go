@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -179,4 +181,30 @@ func TestChanges_Envelope(t *testing.T) {
 	f("debezium sha256:1", "debezium sha256:2", "--envelope has changed")
 	f("debezium sha256:1", "maxwell sha256:2", `--envelope was "debezium" and is "maxwell"`)
 	f("", "maxwell sha256:2", `--envelope was not set and is "maxwell"`)
+}
+
+// TestReader_PanicOfHandingOver: the run ends with an error, and the set is not written.
+func TestReader_PanicOfHandingOver(t *testing.T) {
+	for name, e := range map[string]*event{
+		"when no more comes": nil,
+		"for one who waits":  {lane: &lane{}, of: source.Event{Kind: source.Closing, Done: func() {}}, ready: make(chan struct{}, 1)},
+		"after an error":     {lane: &lane{}, of: source.Event{Kind: source.Data}, Block: &source.Block{}, failed: io.ErrUnexpectedEOF, ready: make(chan struct{}, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			full, free := make(chan *set, 1), make(chan *set, 2)
+			s := &set{Set: fold.NewSet(1)} // of a table that the run does not have, so that it cannot be sealed
+			s.Reject(fold.Reject{})
+			free <- s
+			rd := &reader{run: &run{p: progress.New()}, scans: &scanPool{events: make(chan *event, 1)}, full: full, free: free}
+			if e != nil {
+				e.ready <- struct{}{}
+				rd.scans.events <- e
+			}
+			close(rd.scans.events)
+			err := rd.fill(t.Context(), t.Context())
+			if err = errors.Join(err, rd.failed); !errors.As(err, new(*source.PanicError)) || len(full) > 0 {
+				t.Errorf("%v, sets to write: %d", err, len(full))
+			}
+		})
+	}
 }

@@ -193,7 +193,7 @@ var mutants = []mutant{
 		kills, "TestRandom$/sqlite", false},
 	{"what was read before a signal is dropped", "internal/job/scan.go", `if p.limit != nil && reading.Err() != nil && l.repeats && !l.begun.Waits {`, `if reading.Err() != nil {`,
 		kills, "TestRandomWays$/sqlite", false},
-	{"lines that are too long do not fill a batch", "internal/job/lines.go", "	if err == nil && rd.isFull() {\n		err = rd", "	if err == nil && e.Oversize == 0 && rd.isFull() {\n		err = rd",
+	{"lines that are too long do not fill a batch", "internal/job/reader.go", `case err == nil && rd.isFull():`, `case err == nil && e.Oversize == 0 && rd.isFull():`,
 		kills, "TestRandomWays$/sqlite", false},
 	{"whether a row may be deleted is decided by the whole batch", "internal/fold/refer.go", `case s.Unsplit:`, `case true:`,
 		kills, "TestRandomWays$/sqlite", false},
