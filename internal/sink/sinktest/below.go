@@ -103,6 +103,23 @@ var belowTests = slices.Concat([]test{
 			db.Exec(t, "DELETE FROM weir_versions")
 		}
 	}},
+	{"VersionsGoWhateverTheTablesAreCalled", func(t *testing.T, db Database) {
+		for _, orders := range []string{"t", "s"} { // as SQL calls rows, too
+			m := generated(t, "oid", "")
+			m.Tables = m.Tables[:2]
+			m.Tables[0].Name, m.Tables[1].Of = orders, orders
+			versioned(t, aging(t, m))
+			n := BeginNested(t, db, m, false)
+			n.Flush(`{"v":5,"id":1,"at":"2020-05-15T14:00:00Z","items":[{"sku":"x","qty":5}]}`, `{"v":5,"id":2,"at":"2020-05-15T13:00:00Z","items":[{"sku":"x","qty":5}]}`)
+			if got := n.expire(0, 30); !reflect.DeepEqual(got, sink.Expired{Removed: 1, Below: []int64{1}}) {
+				t.Errorf("%s: %+v", orders, got)
+			}
+			n.Flush(`{"v":1,"id":1,"items":[{"sku":"x","qty":1}]}`, `{"v":1,"id":2,"items":[{"sku":"x","qty":2}]}`)
+			Expect(t, db, "SELECT qty FROM items ORDER BY qty", "2", "5")
+			n.drop(db)
+			db.Exec(t, "DELETE FROM weir_versions")
+		}
+	}},
 	{"VersionsOfTablesInTheMiddleGo", func(t *testing.T, db Database) {
 		m := generated(t, "oid", "")
 		m.Tables[0].Columns = columnsOf(t, "id: as text, status: as text")
