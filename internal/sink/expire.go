@@ -1,7 +1,6 @@
 package sink
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -48,14 +47,12 @@ type Expired struct {
 	Missing string
 }
 
-// Begin returns the columns of a table by which its rows expire. read is what reading it ended
-// with; a table that is missing or has another key has no old rows, as Expired then says.
-func (e *Expiry) Begin(l *schema.Limits, t *schema.Table, read error) (columns []*schema.Column, res Expired, err error) {
+// Begin returns the columns of a table by which its rows expire. One that does not exist with the key has no old rows,
+// as Expired then says.
+func (e *Expiry) Begin(l *schema.Limits, t *schema.Table) (columns []*schema.Column, res Expired, err error) {
 	switch {
-	case errors.As(read, new(KeyError)) || read == nil && !t.Exists:
+	case !t.Exists:
 		return nil, Expired{Done: true}, nil
-	case read != nil:
-		return nil, res, read
 	case len(e.Of) == 0:
 		return nil, res, fmt.Errorf("no column is named by which rows of table %q expire", t.Name)
 	}
@@ -90,7 +87,7 @@ func (e *Expiry) Lead(columns []*schema.Column, indexed []string) (lead *schema.
 // one of them, and after that of the last row that a walk looked at, nil if none follows.
 func Advance[K any](e *Expiry, res *Expired, found, done int, row func(int) K, after *K) {
 	switch {
-	case !e.Walk && res.Kept > 0: // the index would find them again and again
+	case !e.Walk && (res.Kept > 0 || done > 0 && res.Removed == 0): // the index would find them again and again
 		e.Walk, res.Kept, res.Why = true, 0, ""
 	case !e.Walk:
 		res.Done = done == found && found < ExpireRows

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -13,8 +14,11 @@ import (
 func (c *conn) Expire(_ context.Context, e *sink.Expiry) (res sink.Expired, err error) {
 	err = c.db.change(func(s *state) error {
 		read, err := s.table(e.Table, e.Key)
+		if err != nil && !errors.As(err, new(sink.KeyError)) {
+			return err
+		}
 		var columns []*schema.Column
-		if columns, res, err = e.Begin(&caps.Limits, &read, err); err != nil || res.Done {
+		if columns, res, err = e.Begin(&caps.Limits, &read); err != nil || res.Done {
 			return err
 		}
 		t := s.copied(e.Table)

@@ -123,7 +123,7 @@ func (d *DB) lookAt(s *script, name string) (l look, err error) {
 			" (SELECT string_agg(a.attname, E'\\x01' ORDER BY a.attname) FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]))" +
 			", (SELECT string_agg(n.nspname || '.' || c.relname, E'\\x01') FROM (SELECT i.indexrelid UNION SELECT relid FROM pg_partition_tree(i.indexrelid)) p (id) JOIN pg_class c ON c.oid = p.id JOIN pg_namespace n ON n.oid = c.relnamespace)" +
 			", i.indisprimary FROM pg_index i WHERE i.indrelid = " + is + " ORDER BY i.indexrelid",
-		"SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = coalesce(" + nullable(d, l.schema) + ", current_schema()))",
+		"SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = coalesce(" + nullable(l.schema) + ", current_schema()))",
 		strings.ReplaceAll(keysSQL, "{t}", is),
 		"SELECT " + is + "::oid",
 	} {
@@ -229,7 +229,7 @@ func (d *DB) relationOf(l *look, key []string) (relation, error) {
 	return t, err
 }
 
-func nullable(d *DB, s string) string {
+func nullable(s string) string {
 	if s == "" {
 		return "NULL"
 	}

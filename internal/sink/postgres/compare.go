@@ -247,5 +247,5 @@ func (m *merge) literal(raw []byte, in *relation, at int) string {
 	if raw == nil || raw[0] == 'n' {
 		return "NULL" + kind
 	}
-	return quote(string(m.text(raw, in.Columns[at].Type))) + kind // what the encoding does not hold, the server refuses
+	return quote(string(m.text(raw, in.Columns[at].Type))) + kind
 }

@@ -83,13 +83,13 @@ func classify(e *pgconn.PgError) (class sink.Class, reason, hint string) {
 	switch e.Code {
 	case "25006":
 		return sink.Transient, "readonly", "the server takes no writes; after a failover name all servers, with target_session_attrs=read-write"
-	case "40P01":
+	case deadlockDetected:
 		return sink.Transient, "deadlock", ""
 	case "40001", "40003":
 		return sink.Transient, "serialization", ""
 	case "55P03":
 		return sink.Transient, "locked", "another session holds a lock on the table"
-	case "57014":
+	case queryCanceled:
 		return sink.Transient, "timeout", "the server's statement_timeout, or somebody's cancel; a smaller --batch-rows takes less time"
 	case "25P03", "25P04":
 		return sink.Transient, "timeout", "the server's idle_in_transaction_session_timeout or transaction_timeout"

@@ -46,7 +46,7 @@ func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err 
 		return res, err
 	}
 	x := &expiry{DB: d, Expiry: e, read: read, t: &read[0]}
-	columns, res, err := e.Begin(&caps.Limits, &x.t.Table, nil)
+	columns, res, err := e.Begin(&caps.Limits, &x.t.Table)
 	if err != nil || res.Done {
 		return res, err
 	}
@@ -61,8 +61,11 @@ func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err 
 		return res, err
 	}
 	done, err := x.remove(ctx, rows, &res)
+	if err != nil {
+		return res, err
+	}
 	sink.Advance(e, &res, len(rows), done, func(i int) []string { return rows[i].texts }, after)
-	return res, err
+	return res, nil
 }
 
 // An expiry is a step of one.
@@ -182,7 +185,7 @@ func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) (don
 			continue
 		}
 		refused := pgError(err)
-		slow := refused != nil && refused.Code == tookTooLong && len(some) > 1
+		slow := refused != nil && refused.Code == queryCanceled && len(some) > 1
 		if x.conn == nil || !slow && (isAltered(refused) || !isRefusal(refused)) {
 			return done, err
 		}
@@ -200,14 +203,12 @@ func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) (don
 	return done, nil
 }
 
-// tookTooLong is the SQLSTATE of a statement that its timeout ended.
-const tookTooLong = "57014"
-
-// try deletes those of the rows that still are old, which it locks one after the other, and those below them.
+// try deletes those of the rows that still are old, which it locks in their order, and those below them.
 func (x *expiry) try(ctx context.Context, rows []key, res *sink.Expired) error {
-	tuples, tables := make([]string, len(rows)), make([]*schema.Table, len(x.read))
+	tuples, numbered, tables := make([]string, len(rows)), make([]string, len(rows)), make([]*schema.Table, len(x.read))
 	for n := range rows {
 		tuples[n] = x.literals(rows[n].texts)
+		numbered[n] = fmt.Sprintf("(%d, %s", n, tuples[n][1:])
 	}
 	for i := range x.read {
 		tables[i] = &x.read[i].Table
@@ -233,7 +234,8 @@ func (x *expiry) try(ctx context.Context, rows []key, res *sink.Expired) error {
 		}
 	}
 	s.takeTurns(turns)
-	s.add("%s", fmt.Sprintf("SELECT count(*) FROM (SELECT FROM %s t WHERE %s ORDER BY %s FOR UPDATE) x", x.t.ident, aged[0].Where, x.columns("%s", ", ")))
+	s.add("%s", fmt.Sprintf("SELECT count(*) FROM (SELECT FROM (VALUES %s) v(n, %s) JOIN %s t ON %s WHERE %s ORDER BY v.n FOR UPDATE OF t) x",
+		strings.Join(numbered, ", "), x.named("k{n}"), x.t.ident, x.columns("%s = v.k{n}", " AND "), x.old))
 	if len(rows) > 1 {
 		s.add("SET LOCAL statement_timeout = '1s'")
 	}

@@ -111,7 +111,7 @@ func (p *part) compare(at int, have [][]byte) {
 // long: it would each time.
 func (a *attempt) unlooked(e *pgconn.PgError) {
 	for _, p := range a.parts {
-		if p.repeated != nil && e != nil && (isRefusal(e) || e.Code == "57014") {
+		if p.repeated != nil && e != nil && (isRefusal(e) || e.Code == queryCanceled) {
 			p.t.incomparable = true
 		}
 	}

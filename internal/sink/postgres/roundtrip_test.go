@@ -219,6 +219,42 @@ func TestExpire_TheClockEndsAStep(t *testing.T) {
 	}
 }
 
+// TestExpire_RowsThatATriggerKeeps: an index that finds them again does not have the expiry go on for ever.
+func TestExpire_RowsThatATriggerKeeps(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	aged(t, db, "CREATE INDEX ON t (at)", "IF old.id < 1001 THEN RETURN NULL; END IF")
+	r := sinktest.Begin(t, db)
+	e := &sink.Expiry{Table: "t", Key: []string{"id"}, Of: []string{"at"}, Before: time.Now()}
+	if all := r.Expire(e); all.Removed != 1 || all.Kept != 0 {
+		t.Errorf("%+v", all)
+	}
+}
+
+// TestExpire_AStepThatFailedIsTakenAgain: the rows that it had come through count when it succeeds.
+func TestExpire_AStepThatFailedIsTakenAgain(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	aged(t, db, "DELETE FROM t WHERE id > 2", "IF old.id = 1 THEN RAISE 'it stays'; END IF; RAISE 'later' USING ERRCODE = 'serialization_failure'")
+	r := sinktest.Begin(t, db)
+	e := &sink.Expiry{Table: "t", Key: []string{"id"}, Of: []string{"at"}, Before: time.Now()}
+	if res, err := r.Sink.Expire(t.Context(), e); err == nil {
+		t.Fatalf("did not exercise: %+v", res)
+	}
+	db.Exec(t, "DROP TRIGGER deletes ON t")
+	if all := r.Expire(e); all.Removed != 2 || all.Kept != 0 {
+		t.Errorf("%+v", all)
+	}
+}
+
+// aged makes a table t of 1001 old rows with a trigger that does something first when one is deleted.
+func aged(t *testing.T, db *database, more, trigger string) {
+	t.Helper()
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, at timestamp DEFAULT '2020-05-15')")
+	db.Exec(t, "INSERT INTO t SELECT generate_series(1, 1001)")
+	db.Exec(t, more)
+	db.Exec(t, "CREATE FUNCTION deletes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "+trigger+"; RETURN old; END $$")
+	db.Exec(t, "CREATE TRIGGER deletes BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION deletes()")
+}
+
 // TestExpire_ATableBelowThatWasAltered: it is read again, and no row is said to be refused.
 func TestExpire_ATableBelowThatWasAltered(t *testing.T) {
 	db := connect(t, testpg.New(t))

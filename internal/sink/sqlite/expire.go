@@ -44,7 +44,7 @@ func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err 
 		return res, err
 	}
 	x.t = x.read[0]
-	columns, res, err := e.Begin(&caps.Limits, &x.t.Table, nil)
+	columns, res, err := e.Begin(&caps.Limits, &x.t.Table)
 	if err != nil || res.Done {
 		return res, err
 	}

@@ -30,3 +30,17 @@ func TestExpire_SlowRowsTakeSeveralSteps(t *testing.T) {
 		}
 	}
 }
+
+// TestExpire_RowsThatATriggerKeeps: an index that finds them again does not have the expiry go on for ever.
+func TestExpire_RowsThatATriggerKeeps(t *testing.T) {
+	db := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+	db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, at TIMESTAMP)")
+	db.Exec(t, "INSERT INTO t WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < 1001) SELECT i, '2020-05-15 00:00:00' FROM g")
+	db.Exec(t, "CREATE INDEX by_at ON t (at)")
+	db.Exec(t, "CREATE TRIGGER keeps BEFORE DELETE ON t WHEN old.id < 1001 BEGIN SELECT RAISE(IGNORE); END")
+	r := sinktest.Begin(t, db)
+	e := &sink.Expiry{Table: "t", Key: []string{"id"}, Of: []string{"at"}, Before: time.Now()}
+	if all := r.Expire(e); all.Removed != 1 || all.Kept != 0 {
+		t.Errorf("%+v", all)
+	}
+}

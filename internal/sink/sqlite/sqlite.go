@@ -1,9 +1,7 @@
 // Package sqlite is the driver for SQLite files.
 //
 // A flush is one transaction that begins as a writer, so that nobody can come between. A row
-// is ordinarily written by an upsert, which writes nothing where the row stays the same. Where
-// that cannot be right, as it fires triggers of columns that do not change, or is slower, the
-// row is read, compared, and written.
+// is read, compared, and written if it changes. Many new rows are inserted by one statement.
 package sqlite
 
 import (
