@@ -142,7 +142,8 @@ func (c *Cluster) Client(opts ...kgo.Opt) *kgo.Client {
 // CreateTopics creates topics, with settings such as cleanup.policy.
 func (c *Cluster) CreateTopics(partitions int32, settings map[string]string, topics ...string) {
 	c.t.Helper()
-	all := map[string]*string{}
+	policy := "delete" // else a broker may keep the policy of a topic that had the name before
+	all := map[string]*string{"cleanup.policy": &policy}
 	for k, v := range settings {
 		all[k] = &v
 	}
