@@ -9,7 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// judged is how many of the first lines of a source tell which format it has. Two do if no others can follow.
+// judged is how many of the first lines of a source tell which format it has; fewer do if it has no more.
 const judged = 5
 
 // A format is one of files that weir does not read.
@@ -51,33 +51,53 @@ func (f *format) Error() string {
 	return text
 }
 
-// formatOf returns the format of a source that begins with a block, nil if that has messages or is none of the known
-// ones: the user gets one sentence instead of many rejects. grows tells that others may write to the source.
-func formatOf(e *event, grows bool) *format {
-	if e.Oversize > 0 {
-		return markedFormat(e.Data)
+// A beginning is that of a source, until it has brought a message or is judged.
+type beginning struct {
+	awaits bool     // no message has come
+	bad    [][]byte // copies of its lines
+	torn   bool     // the first one begins an object that has no end
+}
+
+// add returns the format of a source that goes on with a block, nil if it has messages, is none of the known formats or
+// has brought too few lines to tell: the user gets one sentence instead of many rejects. It does not depend on how the
+// lines are cut into blocks.
+func (b *beginning) add(e *event) *format {
+	if e.Oversize > 0 && b.awaits {
+		first := len(b.bad) == 0
+		if *b = (beginning{}); first {
+			return markedFormat(e.Data)
+		}
 	}
-	var bad [][]byte
-	torn := false
-	for i := range e.lines {
+	for i := 0; i < len(e.lines) && b.awaits; i++ {
 		switch l := &e.lines[i]; {
 		case l.Blank:
 			continue
 		case l.Err == nil:
+			*b = beginning{}
 			return nil
-		case len(bad) == 0:
+		case len(b.bad) == 0:
 			err := (*feed.Error)(nil)
-			torn = errors.As(l.Err, &err) && err.Reason == feed.Truncated
+			b.torn = errors.As(l.Err, &err) && err.Reason == feed.Truncated
 		}
 		// A line of other spaces is not blank.
-		if bad = append(bad, bytes.Trim(e.lines[i].Text, " \t\r")); len(bad) == judged {
-			break
+		b.bad = append(b.bad, bytes.Clone(bytes.Trim(e.lines[i].Text, " \t\r")))
+		if len(b.bad) == 1 {
+			if f := markedFormat(b.bad[0]); f != nil {
+				return f
+			}
+		}
+		if len(b.bad) == judged {
+			return b.end()
 		}
 	}
-	if grows && len(bad) < judged {
-		bad = bad[:min(1, len(bad))]
-	}
-	return guess(bad, torn)
+	return nil
+}
+
+// end returns the format of a source that has brought enough lines, or brings no more.
+func (b *beginning) end() *format {
+	f := guess(b.bad, b.torn)
+	*b = beginning{}
+	return f
 }
 
 // guess returns the format of a source of whose first lines none is a message. torn tells that the first one begins an

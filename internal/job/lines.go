@@ -20,16 +20,13 @@ var errTorn = errors.New("the last line has no end yet")
 func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	l, r := e.lane, &e.lane.reading
 	if e.Restart {
-		r.line, r.first = 0, false // what was read before is good, whatever comes now
+		r.line, r.begins = 0, beginning{} // what was read before is good, whatever comes now
 	}
 	if e.failed != nil {
 		return e.failed
 	}
-	if r.first && len(e.Data) > 0 {
-		r.first = false
-		if f := formatOf(e, rd.Source.Follow); f != nil {
-			return fmt.Errorf("%s: %w", l.name, f)
-		}
+	if f := r.begins.add(e); f != nil {
+		return rd.foreign(l, f)
 	}
 	if e.Conn != r.conn {
 		r.conn, r.feed.repeats, r.feed.opening = e.Conn, 0, true
@@ -53,6 +50,15 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	}
 	rd.read = rd.read || r.read > before
 	return err
+}
+
+// foreign ends the run for a lane that has another format. Its lines that were rejected before that was clear are not
+// written, unless they were handed over or other lanes have brought something, too.
+func (rd *reader) foreign(l *lane, f *format) error {
+	if s := rd.set; len(s.lanes) == 1 && s.lanes[0].lane == l {
+		s.reset()
+	}
+	return fmt.Errorf("%s: %w", l.name, f)
 }
 
 // oversize rejects a line of which there is only the beginning. It returns 0 where the line

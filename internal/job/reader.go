@@ -33,9 +33,9 @@ type laneReading struct {
 	seq int64    // of the last set that had it
 	pos position // after the last line that was folded
 	laneCursor
-	conn  int // that brought the lines at hand; see [source.Block]
-	feed  feedState
-	first bool // no line was read yet, so the next ones are the first of a file
+	conn   int // that brought the lines at hand; see [source.Block]
+	feed   feedState
+	begins beginning
 
 	ended bool // all its lines were folded
 
@@ -227,7 +227,7 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	}
 	r.pos = l.begin
 	r.line, r.feed = r.pos.line, feedState{feedMark: r.pos.mark.Feed, opening: !l.begun.Kept}
-	r.first = r.pos.offset == 0 && !source.TraitsOf(l.name).Live
+	r.begins.awaits = r.pos.offset == 0 && !source.TraitsOf(l.name).Live
 	if err := errors.Join(rd.knowNames(&l.start), rd.checkAdded(flushing, l)); err != nil {
 		return err
 	}
@@ -259,6 +259,9 @@ func (rd *reader) endLane(flushing context.Context, e *event) error {
 		}
 		l.reading.ended = true
 		if e.of.Done == nil {
+			if f := l.reading.begins.end(); f != nil && !rd.Source.Follow { // else another file comes
+				return rd.foreign(l, f)
+			}
 			return nil
 		}
 	}

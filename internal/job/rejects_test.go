@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,8 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
@@ -150,6 +153,57 @@ func TestRejects_LargeOnesAreHandedOver(t *testing.T) {
 		succeedsUntil(t, c, filepath.Join(t.TempDir(), "t.db"), func(db sink.Sink) sink.Sink { d.Sink = db; return d }, never)
 		if d.batches < 100*line/d.most {
 			t.Errorf("did not exercise: %d batches", d.batches)
+		}
+	}
+}
+
+// TestSync_OtherFormatsInPieces: what a source is does not depend on how its lines come. Five lines tell it, or its end.
+func TestSync_OtherFormatsInPieces(t *testing.T) {
+	for _, test := range []struct{ lines, want, rejects string }{
+		{"a,b|1,2", "a: this is CSV", ""},
+		{"a,b|1,2|1,2|1,2|1,2|1,2|{}", "a: this is CSV", ""},
+		{"{| 1|}", "a: this is JSON over several lines", ""},
+		{"PK\x03\x04|{}", "a: this is a zip archive", ""},
+		{`a,b|1,2|{"id":1}`, "", "2"},
+		{`a,b|1,2|{"id":1}|1,2|1,2|1,2|1,2`, "", "6"},
+		{"a,b", "", "1"},
+		{"a,b|1", "", "2"},
+	} {
+		for _, pieces := range []bool{false, true} {
+			dest := filepath.Join(t.TempDir(), "t.db")
+			c := configOf(t, "", "table")
+			c.Sources, c.BatchPeriod, c.Feed = nil, 0, job.Feed{}
+			pool, offset, at := source.NewPool(), int64(0), source.Cursor("")
+			p := &partitions{steps: []func() source.Event{opened("a", &at)}, pool: pool}
+			blocks := []string{strings.ReplaceAll(test.lines, "|", "\n") + "\n"}
+			if pieces {
+				blocks = strings.SplitAfter(strings.ReplaceAll(test.lines, "|", "\n")+"\n", "\n")
+			}
+			for _, text := range blocks {
+				if text == "" {
+					continue
+				}
+				p.steps = append(p.steps, func() source.Event {
+					b, _ := pool.Fill(func(buf []byte) (int, error) { return copy(buf, text), nil })
+					b.Offset = offset
+					offset += int64(len(text))
+					return source.Event{Lane: "a", Block: b}
+				})
+			}
+			p.steps = append(p.steps, func() source.Event { return source.Event{Kind: source.Closing, Lane: "a"} })
+			c.SetSource(p)
+			_, err := runToEnd(t, c, dest, nil)
+			got, _, _ := strings.Cut(fmt.Sprint(err), ";")
+			if got == "<nil>" {
+				got = ""
+			}
+			rejects := ""
+			if test.rejects != "" {
+				rejects = query(t, dest, "SELECT count(*) FROM weir_rejects")
+			}
+			if got != test.want || rejects != test.rejects {
+				t.Errorf("%q in pieces %v: %q with %s rejects, want %q with %s", test.lines, pieces, got, rejects, test.want, test.rejects)
+			}
 		}
 	}
 }
