@@ -11,7 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kfake"
+
 	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/testkafka"
 	"github.com/weirsync/weir/internal/testweir"
 )
 
@@ -155,6 +158,7 @@ var troubles = map[string]string{
 	"connect to …: connect: connection refused; reconnecting in …":           `weir sync tcp://127.0.0.1:1 --to x.db --table f --retry-for 1s`,
 	"suggests no name for the table":                                         `weir sync tcp://127.0.0.1:1 --to x.db`,
 	"is damaged: the … bytes from byte … on are not those that were written": `mkdir s; echo '{"id":1}' >s/00000000000000000000-20261121T104500.000Z.jsonl; touch s/00000000000000000000-20261121T104500.000Z.index s/00000000000000000100-20261121T104501.000Z.jsonl; weir sync tcp-listen://127.0.0.1:0 --to x.db --table f --spool s`,
+	"the batch at offset … cannot be read":                                   `weir sync kafka://BROKER/t --partitions 0 --until-end --to x.db`, // where one is damaged
 	"unknown flag: …; did you mean …":                                        `weir sync f.jsonl --to x.db --idle-timout 3s`,
 	"writing the metrics file …: no such file or directory":                  `weir sync f.jsonl --to x.db --metrics-file no/such/weir.prom`,
 }
@@ -187,6 +191,12 @@ func TestDocs_Troubleshooting(t *testing.T) {
 				defer tx.Rollback()
 				_, err = tx.Exec("CREATE TABLE f (id int PRIMARY KEY)")
 				l.Check(err)
+			}
+			if strings.Contains(command, "BROKER") {
+				c := testkafka.Start(t, kfake.SeedTopics(1, "t"))
+				c.Produce("t", 0, `{"id":1,"s":"here"}`)
+				c.Damage("t", "here", -1, func(b []byte) { b[len(b)-1] ^= 1 })
+				command = strings.ReplaceAll(command, "BROKER", c.Addr())
 			}
 			p := l.begin(command)
 			p.Wait()

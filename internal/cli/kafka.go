@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -73,9 +74,10 @@ func parseOffsets(text string) map[string]int64 {
 	for part := range strings.SplitSeq(text, ",") {
 		name, offset, _ := strings.Cut(part, "=")
 		topic, number, _ := strings.Cut(name, "/")
-		_, bad := strconv.ParseUint(number, 10, 31)
+		n, bad := strconv.ParseUint(number, 10, 31)
 		at, err := strconv.ParseInt(offset, 10, 64)
-		if bad != nil || err != nil || at < 0 || !source.IsTopic(topic) {
+		_, twice := of[name]
+		if bad != nil || strconv.FormatUint(n, 10) != number || err != nil || at < 0 || !source.IsTopic(topic) || twice {
 			return nil
 		}
 		of[name] = at
@@ -117,12 +119,29 @@ func (o *syncOptions) checkKafka(sources []string, to destination, rejects *job.
 	fault(!grouped && (k.group != "" || k.protocol != protocolClassic || k.instance != "" || k.start == startCommitted),
 		"--partitions reads without a group: leave out --group, --group-protocol, --group-instance and --start committed")
 	fault(grouped && rejects.Path() != "", "--rejects file:PATH is not for a group, whose members would share what the database knows of the file: --rejects table, or topic:NAME")
-	if spec, err := source.ParseKafka(sources[0]); err == nil && rejects.Topic() != "" {
-		fault(spec.Reads(rejects.Topic()), fmt.Sprintf("--rejects topic:%s: the topic is also read, so that dead letters would come back", rejects.Topic()))
+	if spec, err := source.ParseKafka(sources[0]); err == nil {
+		fault(rejects.Topic() != "" && spec.Reads(rejects.Topic()), fmt.Sprintf("--rejects topic:%s: the topic is also read, so that dead letters would come back", rejects.Topic()))
+		faults = append(faults, k.checkOffsets(&spec)...)
 	}
 	fault(o.init != "", "--init is for connections to feeds: Kafka has --sasl")
 	fault(o.dryRun && !k.untilEnd, "--dry-run needs --until-end: a topic has no end")
 	return errors.Join(faults...)
+}
+
+// checkOffsets finds the offsets of --start whose partitions are not read.
+func (o *kafkaOptions) checkOffsets(spec *source.KafkaSpec) (faults []error) {
+	read, err := parsePartitions(o.partitions)
+	for _, name := range slices.Sorted(maps.Keys(parseOffsets(o.start))) {
+		topic, number, _ := strings.Cut(name, "/")
+		n, _ := strconv.ParseInt(number, 10, 32)
+		switch {
+		case !spec.Reads(topic):
+			faults = append(faults, fmt.Errorf("--start %s: the topic is not read", name))
+		case err == nil && read != nil && !slices.Contains(read, int32(n)):
+			faults = append(faults, fmt.Errorf("--start %s: --partitions leaves the partition out", name))
+		}
+	}
+	return faults
 }
 
 // settings turns the options into those of the source.

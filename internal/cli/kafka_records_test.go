@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -55,8 +56,9 @@ func TestCorrupt_Bomb(t *testing.T) {
 			c.Send(c.Client(kgo.ProducerBatchCompression(by), kgo.ProducerBatchMaxBytes(64<<20)), &kgo.Record{Topic: "t", Value: []byte(`{"id":1,"s":"` + strings.Repeat("x", 8<<20) + `"}`)})
 			c.Produce("t", 0, fmt.Sprintf(`{"id":2,"n":%d}`, n))
 			behind := fmt.Sprintf("t/0=%d", 2*n+1)
-			reads("--buffer", "8MiB", "--max-line", "1MiB").Exit(1, "it decompresses to more than 4 MiB (--buffer allows a half of it); --start "+behind+" begins behind it")
-			reads("--buffer", "8MiB", "--max-line", "1MiB", "--start", behind).Exit(0)
+			reads("--buffer", "8MiB", "--max-line", "1MiB", "--accept-settings").Exit(1, "it decompresses to more than 4 MiB (half of --buffer); --start "+behind+" begins behind it")
+			reads("--buffer", "8MiB", "--max-line", "1500kB", "--accept-settings").Exit(1, "it decompresses to more than 5 MiB (four times --max-line)")
+			reads("--buffer", "8MiB", "--max-line", "1MiB", "--start", behind, "--accept-settings").Exit(0)
 			f.Has(fmt.Sprintf("2|%d", n), "SELECT id, n FROM t")
 		}
 	})
@@ -72,6 +74,34 @@ func TestCorrupt_HeaderOfALargeBatch(t *testing.T) {
 	f, reads := into(t, c)
 	reads("--buffer", "8MiB").Exit(1, "its header is damaged, too")
 	f.Has("1|0", "SELECT id, (SELECT count(*) FROM weir_rejects) FROM t")
+}
+
+// A broker that is not the leader for a moment is asked again where a damaged batch ends.
+func TestCorrupt_LeaderAway(t *testing.T) {
+	c := testkafka.Start(t, kfake.SeedTopics(1, "t"))
+	c.Produce("t", 0, `{"id":1,"s":"here"}`)
+	c.Produce("t", 0, `{"id":2}`)
+	var asked atomic.Int64
+	c.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		request := r.(*kmsg.FetchRequest)
+		if request.MaxWaitMillis != 1000 || asked.Add(1) > 1 { // those of the consumer may wait for longer
+			return nil, nil, false
+		}
+		at := kmsg.NewFetchResponseTopicPartition()
+		at.ErrorCode = kerr.NotLeaderForPartition.Code
+		of := kmsg.NewFetchResponseTopic()
+		of.Topic, of.TopicID, of.Partitions = request.Topics[0].Topic, request.Topics[0].TopicID, []kmsg.FetchResponseTopicPartition{at}
+		answer := request.ResponseKind().(*kmsg.FetchResponse)
+		answer.Topics = []kmsg.FetchResponseTopic{of}
+		return answer, nil, true
+	})
+	c.Damage("t", "here", -1, func(b []byte) { b[len(b)-1] ^= 1 })
+	_, reads := into(t, c)
+	reads().Exit(1, "--start t/0=1 begins behind it")
+	if asked.Load() != 2 {
+		t.Errorf("where it ends was asked for %d times", asked.Load())
+	}
 }
 
 // The end of a compacted topic is an offset, not a number of records.

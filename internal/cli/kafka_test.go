@@ -355,6 +355,11 @@ func damage(s *script, ts *testscript.TestScript, args []string) {
 			binary.BigEndian.PutUint32(batch[17:], crc32.Checksum(batch[21:], crc32.MakeTable(crc32.Castagnoli)))
 		},
 		"header": func(batch []byte) { binary.BigEndian.PutUint32(batch[23:], 2) },
+		"longer": func(batch []byte) { // by a record
+			binary.BigEndian.PutUint32(batch[23:], binary.BigEndian.Uint32(batch[23:])+1)
+			binary.BigEndian.PutUint32(batch[57:], binary.BigEndian.Uint32(batch[57:])+1)
+		},
+		"hole": func(batch []byte) { binary.BigEndian.PutUint32(batch[57:], binary.BigEndian.Uint32(batch[57:])-1) },
 	}[args[3]])
 }
 

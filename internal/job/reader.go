@@ -231,8 +231,9 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	if err := errors.Join(rd.knowNames(&l.start), rd.checkAdded(flushing, l)); err != nil {
 		return err
 	}
-	if l.begun.At != "" && !l.begun.Kept && l.from == (position{}) {
-		rd.addLane(l) // so that the next run begins there, too
+	moved := source.TraitsOf(l.name).Records && l.begun.At != l.from.mark.Source
+	if l.begun.At != "" && !l.begun.Kept && (l.from == (position{}) || moved) {
+		rd.addLane(l) // so that the next run begins there, too, also if nothing is read
 	}
 	if l.accepted || rd.rebuilds && !rd.emptied || rd.unmarked {
 		rd.addLane(l)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const (
@@ -19,9 +20,16 @@ const (
 	maxDoubts = 3
 )
 
-// maxBatch is how large a batch may become when it is decompressed.
-func (s *Source) maxBatch() int {
-	return int(min(max(s.opts.Kafka.Buffer/batchShare, batchLines*int64(s.opts.MaxLine)), math.MaxInt32))
+// maxBatch is how large a batch may become when it is decompressed, in bytes, and what says so.
+func (s *Source) maxBatch() (most int, limit string) {
+	of, limit := s.opts.Kafka.Buffer/batchShare, "half of --buffer"
+	if lines := batchLines * int64(s.opts.MaxLine); lines > of {
+		of, limit = lines, "four times --max-line"
+	}
+	if of > math.MaxInt32 {
+		of, limit = math.MaxInt32, "the largest that is read"
+	}
+	return int(of), limit
 }
 
 // isUnreadable reports whether a fetch may have brought what is no batch, or no batch any more.
@@ -57,19 +65,43 @@ func (s *Source) fetchAgain(ctx context.Context, l *lane) error {
 
 // damaged is the error of a lane whose next batch cannot be read.
 func (s *Source) damaged(ctx context.Context, l *lane, why error) error {
-	next := int64(-1)
+	next, doubt := int64(-1), error(nil)
 	if large := (*kgo.ErrDecompressTooLarge)(nil); errors.As(why, &large) {
-		next, why = large.NextOffset, fmt.Errorf("it decompresses to more than %d MiB (--buffer allows a half of it)", s.maxBatch()>>20)
-	} else if answer, err := s.fetch(ctx, l, l.at.Offset, s.fetchBytes()); err == nil {
-		h, ok := readHeader(answer.RecordBatches)
-		behind, more := readHeader(answer.RecordBatches[min(h.size, len(answer.RecordBatches)):])
-		if ok && h.last >= l.at.Offset && h.last < answer.HighWatermark && (more && h.last < behind.first || int64(h.records) == h.last-h.first+1) {
-			next = h.last + 1
-		}
+		most, limit := s.maxBatch()
+		next, why = large.NextOffset, fmt.Errorf("it decompresses to more than %d MiB (%s)", most>>20, limit)
+	} else {
+		next, doubt = s.behind(ctx, l)
 	}
 	err := fmt.Errorf("%s: the batch at offset %d cannot be read: %w", l.name, l.at.Offset, why)
-	if next < 0 {
+	switch {
+	case doubt != nil:
+		return fmt.Errorf("%w; where the next one begins is not known: %w", err, doubt)
+	case next < 0:
 		return fmt.Errorf("%w; its header is damaged, too, so that nothing says where the next one begins: --start %s/%d=OFFSET begins at an offset", err, l.topic, l.number)
 	}
 	return fmt.Errorf("%w; --start %s/%d=%d begins behind it, without these records", err, l.topic, l.number, next)
+}
+
+// behind finds the offset behind a lane's next batch, which cannot be read; it is -1 if the header is damaged, too.
+func (s *Source) behind(ctx context.Context, l *lane) (next int64, err error) {
+	var answer *kmsg.FetchResponseTopicPartition
+	err = s.brokers.patiently(ctx, func() (err error) {
+		if answer, err = s.fetch(ctx, l, l.at.Offset, s.fetchBytes()); errors.Is(err, errGone) {
+			return fatalError{err}
+		}
+		return err
+	})
+	if err != nil {
+		return -1, err
+	}
+	h, ok := readHeader(answer.RecordBatches)
+	if !ok || h.last < l.at.Offset || h.last >= answer.HighWatermark {
+		return -1, nil
+	}
+	after, more := readHeader(answer.RecordBatches[min(h.size, len(answer.RecordBatches)):])
+	room := h.last - h.first + 1 // compaction leaves fewer records
+	if more && h.last >= after.first || h.records < 1 || int64(h.records) > room || int64(h.records) < room && !more && !l.compacted {
+		return -1, nil
+	}
+	return h.last + 1, nil
 }

@@ -198,7 +198,13 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (b sourc
 			return b, err
 		}
 	}
-	if first, ok := s.opts.Kafka.Start.Offsets[fmt.Sprintf("%s/%d", l.topic, l.number)]; ok && at.Offset < first {
+	if first, ok := s.opts.Kafka.Start.Offsets[l.key()]; ok && at.Offset < first {
+		if err := s.lookBehind(ctx, l, first); err != nil {
+			return b, err
+		}
+		if first > l.end {
+			return b, fmt.Errorf("--start %s=%d: the partition ends at offset %d", l.key(), first, l.end)
+		}
 		s.opts.Log.Warn(fmt.Sprintf("%s begins at offset %d: --start leaves out those from %d on", l.name, first, at.Offset))
 		at.Offset, at.Epoch = first, -1
 	}
@@ -225,12 +231,18 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (b sourc
 
 // check reports why a lane cannot be read from a cursor.
 func (s *Source) check(ctx context.Context, l *lane, at cursor) error {
-	if at.Offset > l.end { // another member has read it since
-		if err := s.brokers.patiently(ctx, func() error { return s.findBounds(ctx, l) }); err != nil {
-			return err
-		}
+	if err := s.lookBehind(ctx, l, at.Offset); err != nil {
+		return err
 	}
 	return l.check(at)
+}
+
+// lookBehind finds out where a lane ends now, unless it is known to have an offset: another member may have read it since.
+func (s *Source) lookBehind(ctx context.Context, l *lane, offset int64) error {
+	if offset <= l.end {
+		return nil
+	}
+	return s.brokers.patiently(ctx, func() error { return s.findBounds(ctx, l) })
 }
 
 // committed notes that there are offsets to tell.
@@ -313,8 +325,9 @@ func (s *Source) consume() (err error) {
 	if s.opts.Kafka.Uncommitted {
 		isolation = kgo.ReadUncommitted()
 	}
+	most, _ := s.maxBatch()
 	opts := append(s.options(), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(isolation), kgo.KeepControlRecords(),
-		kgo.FetchMaxBytes(s.fetchBytes()), kgo.MaxDecompressBatchBytes(s.maxBatch()), kgo.WithPools(&pools{}))
+		kgo.FetchMaxBytes(s.fetchBytes()), kgo.MaxDecompressBatchBytes(most), kgo.WithPools(&pools{}))
 	if s.group == nil {
 		s.consumer, err = kgo.NewClient(append(opts, kgo.ConsumePartitions(s.offsets()))...)
 		return err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -71,6 +72,9 @@ func readCursor(c source.Cursor, l *lane) (at cursor, err error) {
 	return at, nil
 }
 
+// key is the lane as TOPIC/PARTITION.
+func (l *lane) key() string { return fmt.Sprintf("%s/%d", l.topic, l.number) }
+
 // check reports why a lane cannot be read from a cursor.
 func (l *lane) check(at cursor) error {
 	switch {
@@ -127,6 +131,11 @@ func (s *Source) find(ctx context.Context) error {
 	}
 	if len(topics) == 0 {
 		return fatalError{fmt.Errorf("no topic matches %s", s.spec.Pattern)}
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.opts.Kafka.Start.Offsets)) {
+		if !slices.ContainsFunc(s.lanes, func(l *lane) bool { return l.key() == key }) {
+			return fatalError{fmt.Errorf("--start %s=%d: there is no such partition", key, s.opts.Kafka.Start.Offsets[key])}
+		}
 	}
 	starts, err := s.admin.ListStartOffsets(ctx, topics...)
 	if err = errors.Join(err, starts.Error()); err != nil {

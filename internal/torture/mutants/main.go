@@ -154,7 +154,7 @@ var mutants = []mutant{
 		cli, "TestScripts_Kafka/kfake//group_release$", false},
 	{"a batch that was damaged on the way is given up", "internal/source/kafka/corrupt.go", `l.doubts++; l.doubts > maxDoubts ||`, `l.doubts++; l.doubts > 0 ||`,
 		cli, "TestScripts_Kafka/kfake//corrupt_on_the_way$", false},
-	{"good batches behind a damaged header are left out", "internal/source/kafka/corrupt.go", `(more && h.last < behind.first || `, `(more && h.last > behind.first || `,
+	{"good batches behind a damaged header are left out", "internal/source/kafka/corrupt.go", `if more && h.last >= after.first || `, `if more && h.last > after.first+9 || `,
 		cli, "TestScripts_Kafka/kfake//corrupt_header$", false},
 	{"--start goes back", "internal/source/kafka/kafka.go", `ok && at.Offset < first {`, `ok {`,
 		cli, "TestScripts_Kafka/kfake//corrupt$", false},
