@@ -65,7 +65,8 @@ func (s *Source) fetchAgain(ctx context.Context, l *lane) error {
 
 // damaged is the error of a lane whose next batch cannot be read.
 func (s *Source) damaged(ctx context.Context, l *lane, why error) error {
-	next, doubt := int64(-1), error(nil)
+	var next int64
+	var doubt error
 	if large := (*kgo.ErrDecompressTooLarge)(nil); errors.As(why, &large) {
 		most, limit := s.maxBatch()
 		next, why = large.NextOffset, fmt.Errorf("it decompresses to more than %d MiB (%s)", most>>20, limit)
