@@ -105,10 +105,8 @@ func TestLargeFlush_EndedInTheMiddle(t *testing.T) {
 		},
 		"stopped": func(_ *testweir.Folder, run *testweir.Run) { run.Signal(syscall.SIGTERM) },
 		"stopped twice": func(l *testweir.Folder, run *testweir.Run) {
-			run.Signal(syscall.SIGTERM)
-			run.Says("stopping when this is done: writing 1,000,000 rows, ")
 			l.Until("the end", func() bool {
-				run.Signal(syscall.SIGTERM) // right after the first it is the same one
+				run.Signal(syscall.SIGTERM) // those right after the first are the same one
 				return run.Ended()
 			})
 		},
