@@ -58,9 +58,8 @@ type beginning struct {
 	torn   bool     // the first one begins an object that has no end
 }
 
-// add returns the format of a source that goes on with a block, nil if it has messages, is none of the known formats or
-// has brought too few lines to tell: the user gets one sentence instead of many rejects. It does not depend on how the
-// lines are cut into blocks.
+// add looks at the next block. It returns the format of the source, or nil if the source has messages, is of no known
+// format, or has brought too few lines yet. How lines are cut into blocks makes no difference.
 func (b *beginning) add(e *event) *format {
 	if e.Oversize > 0 && b.awaits {
 		first := len(b.bad) == 0

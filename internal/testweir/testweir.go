@@ -244,7 +244,7 @@ func (r *Run) Signal(sig os.Signal) {
 // Pause suspends the run by SIGSTOP, until Continue. It does not end it, as Interrupt and Kill do.
 func (r *Run) Pause() { r.folder.Helper(); r.Signal(syscall.SIGSTOP) }
 
-// Continue lets a run that was halted run again.
+// Continue resumes a paused run.
 func (r *Run) Continue() { r.folder.Helper(); r.Signal(syscall.SIGCONT) }
 
 // Interrupt interrupts the run, which ends as one that was.
