@@ -99,16 +99,13 @@ func (b *beginning) end() *format {
 	return f
 }
 
-// guess returns the format of a source of whose first lines none is a message. torn tells that the first one begins an
-// object that has no end.
+// guess returns the format of a source of whose first lines none is a message, nor does the first one's beginning tell it:
+// see markedFormat. torn tells that the first one begins an object that has no end.
 func guess(lines [][]byte, torn bool) *format {
-	if len(lines) == 0 {
+	if len(lines) < 2 {
 		return nil
 	}
 	first := lines[0]
-	if f := markedFormat(first); f != nil || len(lines) == 1 {
-		return f
-	}
 	all := func(is func(line []byte) bool) bool {
 		return !slices.ContainsFunc(lines, func(line []byte) bool { return !is(line) })
 	}

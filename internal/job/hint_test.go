@@ -3,18 +3,27 @@ package job
 import (
 	"strings"
 	"testing"
+
+	"github.com/weirsync/weir/internal/feed"
 )
 
 // TestGuess: the first lines of a file that has no messages tell its format.
 func TestGuess(t *testing.T) {
 	f := func(lines, want string) {
 		t.Helper()
-		var bad [][]byte
+		b, e, got := beginning{awaits: true}, &event{}, ""
 		for line := range strings.SplitSeq(lines, "\n") {
-			bad = append(bad, []byte(line))
+			err := &feed.Error{}
+			if line[0] == '{' {
+				err.Reason = feed.Truncated
+			}
+			e.lines = append(e.lines, feed.Line{Text: []byte(line), Err: err})
 		}
-		got := ""
-		if f := guess(bad, lines[0] == '{'); f != nil {
+		f := b.add(e)
+		if f == nil {
+			f = b.end()
+		}
+		if f != nil {
 			got = f.Error()
 		}
 		if what, _, _ := strings.Cut(strings.TrimPrefix(got, "this is "), ";"); what != want {
