@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testweir"
@@ -29,8 +30,8 @@ func litestream(t *testing.T) string {
 	return path
 }
 
-// TestLitestream_LargeBatch: Litestream follows a database into which a large batch is loaded and then updated, and what
-// it restores is equal.
+// TestLitestream_LargeBatch: Litestream follows a database that a live run writes to, into which a large batch is loaded
+// and then updated beside it. What it restores is equal.
 func TestLitestream_LargeBatch(t *testing.T) {
 	program, f := litestream(t), testweir.New(t, "t.db")
 	weir := func(args ...string) string {
@@ -39,28 +40,56 @@ func TestLitestream_LargeBatch(t *testing.T) {
 		run.Exit(0)
 		return run.Out()
 	}
-	const rows = 300_000
-	feed := func(name string, n, value int) string {
+	rows := 300_000 * times(t)
+	feed := func(name string, n, value int) {
 		var b strings.Builder
 		for i := range 2 * n { // each row twice, so that all are in one batch
 			fmt.Fprintf(&b, `{"id":%d,"a":"%s","n":%d}`+"\n", i/2, strings.Repeat("x", 200), value+i)
 		}
 		f.Write(name, b.String())
-		return name
 	}
-	weir("sync", feed("first.jsonl", 10, 0), "--to", "t.db", "--table", "t", "--buffer", "1GiB", "-q")
+	load := func(name string) {
+		weir("sync", name, "--to", "t.db", "--table", "t", "--buffer", "2GiB", "-q")
+	}
+	feed("load.jsonl", rows, 1)
+	feed("update.jsonl", rows/3, 7)
+	line := func(i int) string { return fmt.Sprintf(`{"id":%d,"n":%d}`+"\n", i%1000, i) }
+	f.Write("live.jsonl", line(0))
+	live := f.Start("sync", "live.jsonl", "--follow", "--to", "t.db", "--batch-period", "50ms", "-q")
+	f.Becomes("1", "SELECT count(*) FROM live")
 	f.Program = program
 	replica := "file://" + f.Path("replica")
 	replicate := f.Start("replicate", "t.db", replica)
 	f.Program = f.Path("weir")
-	weir("sync", feed("load.jsonl", rows, 1), "--to", "t.db", "--table", "t", "--buffer", "1GiB", "-q")
-	weir("sync", feed("update.jsonl", rows/3, 7), "--to", "t.db", "--table", "t", "--buffer", "1GiB", "-q")
+	log, err := os.OpenFile(f.Path("live.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
+	f.Check(err)
+	defer func() { _ = log.Close() }()
+	loaded, fed := make(chan struct{}), make(chan int)
+	go func() {
+		for n := 1; ; n++ {
+			select {
+			case <-loaded:
+				fed <- n
+				return
+			case <-time.After(time.Millisecond):
+				if _, err := log.WriteString(line(n)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}()
+	load("load.jsonl")
+	load("update.jsonl")
+	close(loaded)
+	f.Becomes(fmt.Sprint(<-fed-1), "SELECT max(n) FROM live")
+	live.Interrupt()
 	replicate.Signal(os.Interrupt) // it replicates the rest first
 	replicate.Wait()
 	f.Program = program
 	weir("restore", "-o", "copy.db", replica)
 	f.Program = f.Path("weir")
-	weir("verify", "first.jsonl", "load.jsonl", "update.jsonl", "--to", "copy.db", "--table", "t")
+	weir("verify", "load.jsonl", "update.jsonl", "--to", "copy.db", "--table", "t")
+	weir("verify", "live.jsonl", "--to", "copy.db")
 	status := func(db string) string { return weir("status", "--to", db, "--json") }
 	if want, got := status("t.db"), status("copy.db"); got != want {
 		t.Errorf("the status of the copy:\n%s\nwant\n%s\n%s", got, want, replicate.Log())
