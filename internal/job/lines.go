@@ -244,14 +244,18 @@ func (rd *reader) addLine(from *lane, l *feed.Line, at fold.Place) (table int, e
 	if err != nil {
 		return table, err
 	}
-	m, plans := rd.mapper.(*planned)
-	if plans && m.resume != nil && rd.Resume != nil {
-		rd.set.resume(m.resume)
+	if table, err = rd.folders.Add(rd.set.Set, changes, at); err != nil {
+		return table, err
 	}
-	if table, err = rd.folders.Add(rd.set.Set, changes, at); err == nil && plans && len(changes) > 0 {
-		m.countLost()
+	if m, plans := rd.mapper.(*planned); plans {
+		if m.resume != nil && rd.Resume != nil {
+			rd.set.resume(m.resume)
+		}
+		if len(changes) > 0 {
+			m.countLost()
+		}
 	}
-	return table, err
+	return table, nil
 }
 
 // noTable is the table that rejects a line that is no message: -1 where there are several.
