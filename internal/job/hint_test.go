@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/source"
 )
 
 // TestGuess: the first lines of a file that has no messages tell its format.
 func TestGuess(t *testing.T) {
 	f := func(lines, want string) {
 		t.Helper()
-		b, e, got := beginning{awaits: true}, &event{}, ""
+		b, e, got := beginning{awaits: true}, &event{Block: &source.Block{}}, ""
 		for line := range strings.SplitSeq(lines, "\n") {
 			err := &feed.Error{}
 			if line[0] == '{' {

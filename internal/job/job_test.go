@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -215,7 +216,10 @@ type restoredServer struct {
 
 func (g *restoredServer) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	res, err := g.Sink.Flush(ctx, f)
-	if g.flushes++; err == nil {
+	if g.flushes++; err != nil {
+		return res, err
+	}
+	return res, ofTest(func() {
 		switch {
 		case g.kills < 6 && g.flushes%12 == []int{6, 11}[g.kills%2]: // so that one flush is lost, or several
 			g.server.Settle(g.t)
@@ -225,8 +229,19 @@ func (g *restoredServer) Flush(ctx context.Context, f *sink.Flush) (sink.Result,
 			g.server.Restart(g.t)
 			g.kills++
 		}
-	}
-	return res, err
+	})
+}
+
+// ofTest does what may end the test from within a run: an error ends the run then, which would wait for its goroutine.
+func ofTest(do func()) error {
+	err, ended := errors.New("the test has failed"), make(chan struct{})
+	go func() {
+		defer close(ended)
+		do()
+		err = nil
+	}()
+	<-ended
+	return err
 }
 
 // TestSync_PeriodWritesASlowPipe sends lines through a pipe that stays open, and
@@ -375,7 +390,7 @@ type addsIndex struct {
 func (a *addsIndex) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	res, err := a.Sink.Flush(ctx, f)
 	if a.flushes++; err == nil && a.flushes == 3 {
-		execSQL(a.t, a.dest, "CREATE UNIQUE INDEX other ON t (n)")
+		return res, ofTest(func() { execSQL(a.t, a.dest, "CREATE UNIQUE INDEX other ON t (n)") })
 	}
 	return res, err
 }

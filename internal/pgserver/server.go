@@ -233,8 +233,8 @@ func (s *Server) Restart() error {
 	if err := <-started; err != nil {
 		return err
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		c, err := pgconn.Connect(ctx, s.URL("postgres"))
 		cancel()
 		if err == nil {

@@ -70,7 +70,7 @@ func Pool(t testing.TB, url, mode string) string {
 		log.Close()
 	})
 	u.Host = fmt.Sprintf("127.0.0.1:%d", port)
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		p, err := pgconn.Connect(context.Background(), u.String())
 		if err == nil {
 			_ = p.Close(context.Background())

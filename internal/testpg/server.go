@@ -148,7 +148,7 @@ func (s *Server) Kill() {
 		}
 	}
 	<-s.Done()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		children := s.processes("")
 		if len(children) == 0 {
 			return
@@ -166,12 +166,15 @@ func (s *Server) Settle(t testing.TB) {
 }
 
 // Freeze stops the server's processes of a kind, such as "walwriter", until they
-// are killed.
+// are killed. A server that has just started may not have it yet.
 func (s *Server) Freeze(t testing.TB, kind string) {
 	t.Helper()
 	pids := s.processes(kind)
-	if len(pids) == 0 {
-		t.Fatalf("the server has no process %q", kind)
+	for end := time.Now().Add(2 * time.Minute); len(pids) == 0; pids = s.processes(kind) {
+		if time.Now().After(end) {
+			t.Fatalf("the server has no process %q", kind)
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
 	for _, pid := range pids {
 		testcheck.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
@@ -223,7 +226,7 @@ func (s *Server) Standby(t testing.TB) *Server {
 func (s *Server) CatchUp(t testing.TB, primary *Server) {
 	t.Helper()
 	at := primary.ask(t, "SELECT pg_current_wal_lsn()")
-	for end := time.Now().Add(10 * time.Second); s.ask(t, "SELECT pg_last_wal_replay_lsn() >= '"+at+"'") != "t"; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); s.ask(t, "SELECT pg_last_wal_replay_lsn() >= '"+at+"'") != "t"; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the standby does not catch up")
 		}
