@@ -11,21 +11,22 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// lines writes a feed of a line for each row of a large flush, in no order of their keys.
-func lines(l *testweir.Folder, name string, line func(id int) string) {
+// twice writes a feed of two equal lines for each row, so that all are one flush, in no order of their keys.
+func twice(l *testweir.Folder, name string, rows int, line func(id int) string) {
 	l.Helper()
 	var b strings.Builder
-	for i := range large {
-		b.WriteString(line(i * 7919 % large))
-		b.WriteByte('\n')
+	for i := range rows {
+		text := line(i * 7919 % rows)
+		b.WriteString(text + "\n" + text + "\n")
 	}
 	l.Write(name, b.String())
 }
 
-// A flush of a million rows into Postgres is the fold of its lines, whatever the rows are and however the server is reached:
-// two feeds are loaded, each in one flush.
+// A large flush into Postgres is the fold of its lines, whatever the rows are and however the server is reached: two feeds
+// are loaded, each in one flush.
 func TestLargeFlush_IntoPostgres(t *testing.T) {
 	testcheck.Only(t)
+	const rows = 300_000
 	first := func(id int) string { return fmt.Sprintf(`{"id":%d,"a":%d,"v":2,"b":"%030d"}`, id, id, id) }
 	change := func(id int) string { return fmt.Sprintf(`{"id":%d,"a":%d,"v":%d}`, id, id+1, 1+id%3) }
 	direct := func(_ testing.TB, url string) string { return url }
@@ -59,12 +60,12 @@ func TestLargeFlush_IntoPostgres(t *testing.T) {
 				return fmt.Sprintf(`{"id":%d,"a":-1}`, id)
 			}
 			return change(id)
-		}, refused: large / 10_000},
+		}, refused: rows / 10_000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := testweir.New(t, testpg.New(t))
-			lines(l, "first.jsonl", first)
-			lines(l, "second.jsonl", way.second)
+			twice(l, "first.jsonl", rows, first)
+			twice(l, "second.jsonl", rows, way.second)
 			if way.config != "" {
 				l.Write("weir.yaml", way.config)
 				way.flags = append(way.flags, "--config", "weir.yaml")
@@ -83,13 +84,15 @@ func TestLargeFlush_IntoPostgres(t *testing.T) {
 				start := time.Now()
 				run := l.Start(append([]string{"sync", feed, "--to", url, "--buffer", "1GiB", "--summary", "json"}, way.flags...)...)
 				run.Exit(code)
-				t.Logf("%s: %.1f s: %s", feed, time.Since(start).Seconds(), run.Out())
+				if t.Logf("%s: %.1f s: %s", feed, time.Since(start).Seconds(), run.Out()); code == 0 && !strings.Contains(run.Out(), `"batches":1,`) {
+					t.Errorf("did not exercise: %s was not one flush", feed)
+				}
 			}
 			sync("first.jsonl", 0)
 			if way.refused > 0 {
 				sync("second.jsonl", 3)
-				l.Has(fmt.Sprint(way.refused), "SELECT count(*) FROM weir_rejects")
-				l.Has(fmt.Sprint(large, "|", way.refused), "SELECT count(*), sum((id % 10000 = 77 AND a = id)::int) FROM t WHERE a = id + 1 OR id % 10000 = 77")
+				l.Has(fmt.Sprint(2*way.refused), "SELECT count(*) FROM weir_rejects")
+				l.Has(fmt.Sprint(rows, "|", way.refused), "SELECT count(*), sum((id % 10000 = 77 AND a = id)::int) FROM t WHERE a = id + 1 OR id % 10000 = 77")
 				return
 			}
 			sync("second.jsonl", 0)
