@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,16 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/weirsync/weir/internal/testcheck"
 )
-
-var update = flag.Bool("update", false, "write the generated pages of docs/cli")
 
 // TestDocs_CommandPagesAreCurrent compares docs/cli with what the commands say
 // of themselves.
 func TestDocs_CommandPagesAreCurrent(t *testing.T) {
 	const dir = "../../docs/cli"
 	made := t.TempDir()
-	if *update {
+	if *testcheck.Update {
 		made = dir
 	}
 	root := (&env{}).root()

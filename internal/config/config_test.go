@@ -1,7 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,84 +19,49 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-func TestResolve_ReadsScalarsByTheirText(t *testing.T) {
-	k := newTaken(t)
-	f := func(text, name, want string) {
-		t.Helper()
-		if err := k.resolve(text); err != nil {
-			t.Errorf("%q: %v", text, err)
-		} else if got := strings.Join(k.values[name], "+"); got != want {
-			t.Errorf("%q: %s is %q, want %q", text, name, got, want)
+// TestResolve reads the files in testdata/files.txtar.
+func TestResolve(t *testing.T) {
+	testcheck.Golden(t, "testdata/files.txtar", func(t *testing.T, _, text string) (out string) {
+		k := newTaken(t)
+		for _, file := range strings.Split(strings.TrimSpace(text), "\n\n") {
+			file, _, _ = strings.Cut(file, "\n= ")
+			file, _, _ = strings.Cut(file, "\n! ")
+			out += file + "\n" + k.result(file) + "\n"
 		}
-	}
-	f("null: keep", "null", "keep")
-	f(`"null": keep`, "null", "keep")
-	f("synchronous: off", "synchronous", "off")
-	f("synchronous: On", "synchronous", "On")
-	f("batch-rows: 7", "batch-rows", "7")
-	f("batch_rows: 0100", "batch-rows", "0100")
-	f("batch_rows: 1_000", "batch-rows", "1_000")
-	f("to: 2024-01-01", "to", "2024-01-01")
-	f("to: 1:30", "to", "1:30")
-	f("to: 'null'", "to", "null")
-	f("to: ''", "to", "")
-	f("to: null\nnull: ~", "to", "")
-	f("source: [a,b.jsonl]", "source", "list+a+b.jsonl")
-	f(`source: ["a,b.jsonl"]`, "source", "list+a,b.jsonl")
-	f("source:\n- 1\n- 'x y'\n", "source", "list+1+x y")
-	f("source: []", "source", "list")
-	f("source: a,b", "source", "a,b") // as the variable has it
-	f("to: &x t.db\nkey: *x", "key", "t.db")
-	f("key: &x [a, b]\nsource: *x", "source", "list+a+b")
-	f("\ufeffto: t.db", "to", "t.db")
-	f("---\nto: t.db\n...\n", "to", "t.db")
-	f("to: |\n  a\n  b\n", "to", "a\nb\n")
-	for _, nothing := range []string{"", "# nothing\n", "---\n", "~", "null\n", "{}"} {
-		f(nothing, "to", "")
+		return strings.TrimSuffix(out, "\n")
+	})
+	k := newTaken(t)
+	for _, text := range []string{"", "\ufeffto: t.db"} {
+		if _, err := k.resolve(text); err != nil || strings.Join(k.values["to"], "") != strings.TrimPrefix(text, "\ufeffto: ") {
+			t.Errorf("%q: %v, %q", text, err, k.values)
+		}
 	}
 }
 
-func TestResolve_RefusesWithThePlace(t *testing.T) {
-	k := newTaken(t)
-	f := func(text string, want ...string) {
-		t.Helper()
-		err := k.resolve(text)
-		if err == nil {
-			t.Errorf("%q is taken: %q", text, k.values)
-			return
+// result is what a file sets, or what is wrong with it.
+func (k *taken) result(file string) (out string) {
+	if _, err := k.resolve(file); err != nil {
+		for fault := range strings.SplitSeq(err.Error(), "\n") {
+			_, fault, _ = strings.Cut(fault, "weir.yaml:")
+			out += "! " + fault + "\n"
 		}
-		for _, w := range want {
-			if !strings.Contains(err.Error(), w) {
-				t.Errorf("%q: %v\nwant %s", text, err, w)
-			}
+		return out
+	}
+	for _, name := range slices.Sorted(maps.Keys(k.values)) {
+		if v := k.values[name]; k.lists[name] {
+			out += fmt.Sprintf("= %s is the list %q\n", name, v)
+		} else {
+			out += fmt.Sprintf("= %s is %q\n", name, v[0])
 		}
 	}
-	f("to: a\n\nto: b\n", "weir.yml:3:1: to is already set in line 1")
-	f("batch_rows: 1\nbatch-rows: 2\n", "weir.yml:2:1: batch_rows is already set in line 1")
-	f("null: keep\n'null': keep\n", "weir.yml:2:1: null is already set in line 1")
-	f("to: a\nbatch_row: 1\n", `weir.yml:2:1: unknown key "batch_row"; did you mean "batch_rows"?`)
-	f("xy: 1\n", `weir.yml:1:1: unknown key "xy"`)
-	f("<<: {to: a}\n", `:1:1: unknown key "<<"`)
-	f("~: 1", `unknown key "~"`)
-	f("to: a\nkey: [a, [b]]\nnull: {a: 1}\n", "weir.yml:2:6: key: item 2 is not a value", "weir.yml:3:7: null: must be a value or a list of values")
-	f("key:\n- a\n-\n", "weir.yml:2:1: key: item 2 is not a value")
-	f("to: [a]\n", "weir.yml:1:5: to: must be a single value, not a list")
-	f("key: &x [*x]\n", "key: item 1 is not a value")
-	f("to: !!binary aGk=\n", "weir.yml:1:5: to: must be a value or a list")
-	f("to: !thing x\n", "weir.yml:1:5: to: must be a value or a list")
-	f("? [a]\n: 1\n", "weir.yml:1:3: must be a name, not a list")
-	f("- to\n", "weir.yml:1:1: must be settings")
-	f("flights.db", "weir.yml:1:1: must be settings")
-	f("to: a\n---\nto: b\n", "weir.yml:2:1: a second document begins")
-	f("to: [", "weir.yml:1:1: yaml: ")
-	f("to: a\n to: b\n", "weir.yml:2:1: yaml: ")
+	return cmp.Or(out, "= nothing is set\n")
 }
 
 func TestResolve_RefusesVariablesThatAreNoSettings(t *testing.T) {
 	k := newTaken(t)
 	f := func(variable, want string) {
 		t.Helper()
-		err := k.resolve("", "HOME=/", variable)
+		_, err := k.resolve("", "HOME=/", variable)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", variable, err, want)
 		}
@@ -110,7 +78,7 @@ func TestResolve_RefusesVariablesThatAreNoSettings(t *testing.T) {
 		"WEIR_PORT_80_TCP_ADDR=10.0.0.1", "WEIR_METRICS_PORT_9461_TCP_PROTO=tcp"} {
 		f(v, "")
 	}
-	if err := k.resolve("", "WEIR_PASSWORD=secret"); strings.Contains(err.Error(), "secret") {
+	if _, err := k.resolve("", "WEIR_PASSWORD=secret"); strings.Contains(err.Error(), "secret") {
 		t.Error(err)
 	}
 }
@@ -121,14 +89,15 @@ type taken struct {
 	path     string
 	settings []*Setting
 	values   map[string][]string
+	lists    map[string]bool // settings that were set to a list
 }
 
 func newTaken(t testing.TB) *taken {
-	k := &taken{t: t, path: filepath.Join(t.TempDir(), "weir.yml"), values: map[string][]string{}}
-	for _, name := range []string{"to", "null", "batch-rows", "synchronous", "key", "source"} {
-		s := &Setting{Name: name, Value: func() string { return strings.Join(k.values[name], "+") }, Set: func(v string) error { k.values[name] = []string{v}; return nil }}
+	k := &taken{t: t, path: filepath.Join(t.TempDir(), "weir.yaml"), values: map[string][]string{}, lists: map[string]bool{}}
+	for _, name := range []string{"to", "null", "batch-rows", "synchronous", "key", "source", "version-field", "delete-when", "feed", "feed-events", "table", "fill-only"} {
+		s := &Setting{Name: name, Value: func() string { return strings.Join(k.values[name], ",") }, Set: func(v string) error { k.values[name] = []string{v}; return nil }}
 		if name == "key" || name == "source" {
-			s.SetList = func(v []string) error { k.values[name] = append([]string{"list"}, v...); return nil }
+			s.SetList = func(v []string) error { k.values[name], k.lists[name] = v, true; return nil }
 		}
 		k.settings = append(k.settings, s)
 	}
@@ -136,16 +105,36 @@ func newTaken(t testing.TB) *taken {
 }
 
 // resolve takes the text as a config file.
-func (k *taken) resolve(text string, environ ...string) error {
-	if err := os.WriteFile(k.path, []byte(text), 0o600); err != nil {
-		k.t.Fatal(err)
-	}
+func (k *taken) resolve(text string, environ ...string) (File, error) {
+	testcheck.NoError(k.t, os.WriteFile(k.path, []byte(text), 0o600))
 	clear(k.values)
+	clear(k.lists)
 	for _, s := range k.settings {
 		s.Origin = ""
 	}
-	_, err := Resolve(k.settings, environ, k.path, databases, func() fold.Options { return fold.Options{Key: []string{"id"}} })
-	return err
+	return Resolve(k.settings, environ, k.path, databases, func() fold.Options {
+		o, value := top(), func(name string) string { return strings.Join(k.values[name], ",") }
+		if v := value("key"); v != "" {
+			o.Key = strings.Split(v, ",")
+		}
+		o.Null, o.Version, o.FillOnly = fold.Null(cmp.Or(value("null"), string(o.Null))), value("version-field"), value("fill-only") == "true"
+		o.DeleteField, o.DeleteValue, _ = strings.Cut(value("delete-when"), "=")
+		return o
+	})
+}
+
+// top are the rules of a fold that no setting has changed.
+func top() fold.Options {
+	return fold.Options{Key: []string{"id"}, Null: fold.ClearNull, Scope: fold.ColumnScope, MaxColumns: 500}
+}
+
+// databases are those that a file may name.
+var databases = []string{"sqlite", "postgres"}
+
+// readText reads a file with that text, whose settings are few.
+func readText(t testing.TB, text string) (File, error) {
+	t.Helper()
+	return newTaken(t).resolve(text)
 }
 
 // Whatever a config file holds, it is taken or refused, and what it sets is in it.
@@ -159,12 +148,13 @@ func FuzzResolve(f *testing.F) {
 	f.Add("<<: {to: a}\nto: !!int \"7\"\n")
 	k := newTaken(f)
 	f.Fuzz(func(t *testing.T, text string) {
-		if err := k.resolve(text); err != nil || !utf8.ValidString(text) || strings.ContainsAny(text, "\\'\"|>&\n\r\t\u0085\u2028\u2029") {
+		k.t = t
+		if _, err := k.resolve(text); err != nil || !utf8.ValidString(text) || strings.ContainsAny(text, "\\'\"|>&\n\r\t\u0085\u2028\u2029") {
 			return // scalars may be spelled otherwise than they are meant
 		}
 		for name, values := range k.values {
 			for _, v := range values {
-				if v != "list" && !strings.Contains(text, v) {
+				if !strings.Contains(text, v) {
 					t.Errorf("%s is %q after %q", name, v, text)
 				}
 			}
@@ -182,10 +172,12 @@ func FuzzResolve_Quoted(f *testing.F) {
 		if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsGraphic(r) }) {
 			return
 		}
+		k.t = t
 		quoted, err := json.Marshal(s)
 		testcheck.NoError(t, err)
-		testcheck.NoError(t, k.resolve("to: "+string(quoted)+"\nsource: ["+string(quoted)+", x]\n"))
-		if !slices.Equal(k.values["to"], []string{s}) || !slices.Equal(k.values["source"], []string{"list", s, "x"}) {
+		_, err = k.resolve("to: " + string(quoted) + "\nsource: [" + string(quoted) + ", x]\n")
+		testcheck.NoError(t, err)
+		if !slices.Equal(k.values["to"], []string{s}) || !slices.Equal(k.values["source"], []string{s, "x"}) {
 			t.Errorf("%s was read as %q", quoted, k.values)
 		}
 	})

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -9,8 +8,6 @@ import (
 
 	"github.com/weirsync/weir/internal/testcheck"
 )
-
-var update = flag.Bool("update", false, "write the generated parts of docs/mapping.md and docs/envelopes.md")
 
 // words is a form for people.
 func words(f form) string {
@@ -73,11 +70,11 @@ func current(t *testing.T, page string, tables map[string]string) {
 		if !ok || !ok2 {
 			t.Fatalf("%s has no %s", page, begin)
 		}
-		if got = before + begin + want + end + after; old != want && !*update {
+		if got = before + begin + want + end + after; old != want && !*testcheck.Update {
 			t.Errorf("%s: the keys of %q are not those of the reader: go test ./internal/config -run Docs -update", page, name)
 		}
 	}
-	if *update {
+	if *testcheck.Update {
 		testcheck.NoError(t, os.WriteFile(page, []byte(got), 0o644))
 	}
 }

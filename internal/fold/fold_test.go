@@ -69,70 +69,42 @@ func dumpRows(b *fold.Batch, rows []*fold.Row) string {
 	return out.String()
 }
 
-func TestFold_MergesByKey(t *testing.T) {
-	f := func(change func(*fold.Options), want string, lines ...string) {
-		t.Helper()
-		if got := rows(t, newFolder(t, change), &fold.Batch{}, lines...); got != want {
-			t.Errorf("%q\ngive\n%swant\n%s", lines, got, want)
+// TestFold_Deletes: which values of its field make a message a delete. Null is JSON's, and no text.
+func TestFold_Deletes(t *testing.T) {
+	for _, c := range []struct{ value, field, want string }{
+		{"null", `,"op":null`, " replaces deleted"}, {"null", `,"op":"null"`, ` op="null"`}, {"null", "", ""}, {"5", `,"op":5`, " replaces deleted"}, {"5", `,"op":"5"`, " replaces deleted"},
+		{"", `,"op":null`, " op=null"}, {"", `,"op":""`, " replaces deleted"},
+	} {
+		f := newFolder(t, func(o *fold.Options) { o.DeleteValue = c.value })
+		if got := rows(t, f, &fold.Batch{}, `{"id":1`+c.field+`}`); got != `"1"`+c.want+"\n" {
+			t.Errorf("%s with %s: %s", c.value, c.field, got)
 		}
 	}
-	f(nil, "\"x\" a=2 b=1\n", `{"id":"x","a":1,"b":1}`, `{"id":"\u0078","a":2}`)
-	f(nil, "\"1\" a=1 b=null\n", `{"id":1,"a":1}`, `{"id":"1","b":null}`)
-	f(nil, "\"x\" a=2\n", `{"id":"y","a":1,"id":"x","a":2}`)
-	f(nil, "\"x\" replaces b=2\n", `{"id":"x","a":1}`, `{"id":"x","op":"delete","a":5}`, `{"id":"x","b":2}`)
-	f(nil, "\"x\" replaces deleted\n", `{"id":"x","a":1}`, `{"id":"x","op":"delete"}`)
-	f(func(o *fold.Options) { o.Null = fold.KeepNull }, "\"x\" a=1\n", `{"id":"x","a":1}`, `{"id":"x","a":null,"b":null}`)
-	f(func(o *fold.Options) { o.FillOnly = true }, "\"x\" a=1 b=2\n", `{"id":"x","a":1,"b":null}`, `{"id":"x","a":3,"b":2}`)
-	f(func(o *fold.Options) { o.Key = []string{"a", "b"} }, "\"1\\x00\\x00\\x00\\x0123\\x00\\x00\\x00\\x02\" n=2\n\"12\\x00\\x00\\x00\\x023\\x00\\x00\\x00\\x01\" n=1\n", `{"a":"12","b":"3","n":1}`, `{"a":"1","b":"23","n":2}`)
-	// More equal names than there may be columns.
-	f(nil, "\"1\" a=2\n", `{"id":1`+strings.Repeat(`,"a":1`, 60_000)+`,"a":2}`)
-	// Null is JSON's, and no text.
-	null := func(o *fold.Options) { o.DeleteValue = "null" }
-	f(null, "\"1\" replaces deleted\n", `{"id":1,"op":null}`)
-	f(null, "\"1\" op=\"null\"\n", `{"id":1,"op":"null"}`)
-	f(null, "\"1\"\n", `{"id":1}`)
-	f(func(o *fold.Options) { o.DeleteValue = "5" }, "\"1\" replaces deleted\n\"2\" replaces deleted\n", `{"id":1,"op":5}`, `{"id":2,"op":"5"}`)
-	f(func(o *fold.Options) { o.DeleteValue = "" }, "\"1\" op=null\n\"2\" replaces deleted\n", `{"id":1,"op":null}`, `{"id":2,"op":""}`)
 }
 
-// TestFold_LastOfTwoEqualNamesIsTheOnlyOne: nothing of a line depends on a value that
-// comes again in it.
-func TestFold_LastOfTwoEqualNamesIsTheOnlyOne(t *testing.T) {
-	table := schema.Table{Name: "t", Exists: true, Key: []int{0}, Columns: []schema.Column{
-		{Name: "id", Type: schema.Int, Key: true}, {Name: "n", Type: schema.Int}, {Name: "s", Type: schema.Text}}}
-	versions := func(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }
-	f := func(change func(*fold.Options), want string, lines ...string) {
-		t.Helper()
-		o := fold.Options{Limits: schema.Limits{NoNUL: true, FoldCase: true}, Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Columns: fold.IgnoreColumns, Log: logtest.New(t)}
-		if change != nil {
-			change(&o)
-		}
-		if got := rows(t, fold.NewFolder(&feed.Names{}, table, o), &fold.Batch{}, lines...); got != want {
-			t.Errorf("%q\ngive\n%swant\n%s", lines, got, want)
-		}
+// TestFold_PartsOfAKey do not run together.
+func TestFold_PartsOfAKey(t *testing.T) {
+	f := newFolder(t, func(o *fold.Options) { o.Key = []string{"a", "b"} })
+	want := "\"1\\x00\\x00\\x00\\x0123\\x00\\x00\\x00\\x02\" n=2\n\"12\\x00\\x00\\x00\\x023\\x00\\x00\\x00\\x01\" n=1\n"
+	if got := rows(t, f, &fold.Batch{}, `{"a":"12","b":"3","n":1}`, `{"a":"1","b":"23","n":2}`); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	f(nil, "\"1\" n=2\n", `{"id":1,"n":"bad","n":2}`)
-	f(nil, "\"1\" n=2\n", `{"id":1,"n":1.5,"\u006e":{},"n":2}`)
-	f(nil, "\"1\" n=3\n", `{"id":[],"n":"bad","n":3,"id":{},"id":"x","id":null,"id":1}`)
-	f(nil, "\"1\" s=\"y\"\n", `{"id":1,"s":"x\u0000","s":"y"}`)
-	f(func(o *fold.Options) { o.FillOnly = true }, "\"1\" n=2\n", `{"id":1,"n":1,"n":2}`, `{"id":1,"n":3,"n":4}`)
-	f(func(o *fold.Options) { o.FillOnly = true }, "\"1\" n=3\n", `{"id":1,"n":1,"n":null}`, `{"id":1,"n":3}`)
-	f(func(o *fold.Options) { o.Null = fold.KeepNull }, "\"1\" n=1\n", `{"id":1,"n":1}`, `{"id":1,"n":2,"n":null}`)
-	f(nil, "\"1\" s=\"x\"\n", `{"id":1,"op":"delete","op":"update","s":"x"}`)
-	f(nil, "\"1\" replaces deleted\n", `{"id":1,"op":"update","s":1,"op":"delete"}`)
-	f(versions, "\"1\" n=2\n", `{"id":1,"v":5,"n":2}`, `{"id":1,"v":9,"n":3,"v":4}`, `{"id":1,"v":[],"v":3,"n":"bad","n":1}`)
+}
 
-	// More fields than the quick look tells apart, in both orders.
-	many, back := `{"id":1`, `{"id":1`
+// TestFold_LastOfManyEqualNames: nothing of a line depends on a value that comes again in it, however many fields
+// there are.
+func TestFold_LastOfManyEqualNames(t *testing.T) {
+	if got := rows(t, newFolder(t, nil), &fold.Batch{}, `{"id":1`+strings.Repeat(`,"a":1`, 60_000)+`,"a":2}`); got != "\"1\" a=2\n" { // more than there may be columns
+		t.Error(got)
+	}
+	many, back := `{"id":1`, `{"id":1` // more than the quick look tells apart, in both orders
 	for i := range 100 {
 		many += fmt.Sprintf(`,"c%d":%d`, i, i)
 		back += fmt.Sprintf(`,"c%d":"x"`, 99-i)
 	}
-	of := newFolder(t, nil)
-	if got := rows(t, of, &fold.Batch{}, many+`}`, many+`,"c7":"last"}`, back+`,"c98":"last"}`); strings.Count(got, `"x"`) != 99 || strings.Count(got, `c98="last"`) != 1 {
+	if got := rows(t, newFolder(t, nil), &fold.Batch{}, many+`}`, many+`,"c7":"last"}`, back+`,"c98":"last"}`); strings.Count(got, `"x"`) != 99 || strings.Count(got, `c98="last"`) != 1 {
 		t.Error(got)
 	}
-
 	folder := newFolder(t, nil)
 	rows(t, folder, &fold.Batch{}, `{"id":"x","id":1,"n":"x","n":true,"n":2}`, `{"n":[],"id":2,"n":3,"id":[],"id":"3"}`)
 	for _, c := range folder.Table().Columns {
@@ -302,24 +274,6 @@ func TestBatch_ValuesOfAllSizes(t *testing.T) {
 		if b.Rows() != 0 {
 			t.Error("a batch that was reset has rows")
 		}
-	}
-}
-
-// TestMessages_AreThoseThatWereFolded takes the batch of a table with constraints apart again.
-func TestMessages_AreThoseThatWereFolded(t *testing.T) {
-	table := schema.Table{Name: "t", Exists: true, HasConstraints: true, Key: []int{0}, Columns: []schema.Column{
-		{Name: "id", Type: schema.Text, Key: true}, {Name: "a", Type: schema.Any}, {Name: "b", Type: schema.Any}}}
-	f := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Log: logtest.New(t)})
-	b := &fold.Batch{}
-	rows(t, f, b, `{"id":"x","a":1}`, `{"id":"y","a":2}`, `{"id":"x","b":3}`)
-	var got []string
-	all := []*fold.Batch{b}
-	for _, m := range fold.Messages(all) {
-		r := fold.Merge(all, []fold.Message{m})[0][0]
-		got = append(got, fmt.Sprintf("%d %s %s %s %s", m.Place().Line, m.Text(), m[0].Key(), b.Value(r, 1), b.Value(r, 2)))
-	}
-	if want := "[1 {\"id\":\"x\",\"a\":1} x 1  2 {\"id\":\"y\",\"a\":2} y 2  3 {\"id\":\"x\",\"b\":3} x  3]"; fmt.Sprint(got) != want {
-		t.Errorf("%v, want %s", got, want)
 	}
 }
 

@@ -13,13 +13,28 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
+// FuzzState: each version comes back as it was written, beside any other, and states that differ are written otherwise.
 func FuzzState(f *testing.F) {
-	var s state
-	s.live, s.tomb = []byte("20"), []byte("9")
-	s.columns = [][]byte{nil, []byte("20"), []byte("20"), []byte("7"), nil}
-	f.Add(s.encode(), uint8(5))
-	s.live, s.columns[1] = []byte("2026-11-23T05:15:07Z"), []byte("1e3")
-	f.Add(s.encode(), uint8(5))
+	texts := []string{"7", "+5", "007", "-0", "0", "00", ".", "--", "1e3", "1.50", "2026-11-23T05:15:07.5+01:00", "2026-11-23 05:15", "\x00", "a\x00b", "\xc3\xa9", "ab", "abc"}
+	for _, n := range []int{63, 64, 127, 128, 255, maxVersion} {
+		texts = append(texts, strings.Repeat("7", n), strings.Repeat("z", n), strings.Repeat("7", n-1)+"z")
+	}
+	written := map[string]string{}
+	for i, text := range texts {
+		other := []byte(texts[(i+1)%len(texts)])
+		s := state{live: []byte(text), tomb: other, columns: [][]byte{nil, other, []byte(text), []byte(text), nil, other}}
+		coded := s.encode()
+		if same, ok := written[string(coded)]; ok {
+			f.Errorf("%q and %q are written as the same", text, same)
+		}
+		written[string(coded)] = text
+		var is state
+		if err := is.decode(coded, 6); err != nil || !bytes.Equal(is.live, s.live) || !bytes.Equal(is.tomb, s.tomb) || !slices.EqualFunc(is.columns, s.columns, bytes.Equal) {
+			f.Errorf("%q and %q became %q %q %q, %v", text, other, is.live, is.tomb, is.columns, err)
+		}
+		f.Add(coded, uint8(6))
+		f.Add(coded[:len(coded)/2], uint8(6)) // is damaged, or another state
+	}
 	f.Add([]byte{1, 3, '7', 2}, uint8(0))
 	f.Add([]byte{0, 0, 200, 1}, uint8(3))
 	f.Fuzz(func(t *testing.T, raw []byte, columns uint8) {
@@ -37,34 +52,6 @@ func FuzzState(f *testing.F) {
 			t.Errorf("%q %q %q became %q %q %q", live, tomb, cells, is.live, is.tomb, is.columns)
 		}
 	})
-}
-
-// TestState_Versions: each version comes back as it was written, beside any other.
-func TestState_Versions(t *testing.T) {
-	texts := []string{"7", "+5", "007", "-0", "0", "00", ".", "--", "1e3", "1.50", "2026-11-23T05:15:07.5+01:00", "2026-11-23 05:15", "\x00", "a\x00b", "\xc3\xa9", "ab", "abc"}
-	for _, n := range []int{63, 64, 127, 128, 255, maxVersion} {
-		texts = append(texts, strings.Repeat("7", n), strings.Repeat("z", n), strings.Repeat("7", n-1)+"z")
-	}
-	written := map[string]string{}
-	for i, text := range texts {
-		other := texts[(i+1)%len(texts)]
-		was := state{live: []byte(text), tomb: []byte(other), columns: [][]byte{nil, []byte(other), []byte(text), []byte(text), nil, []byte(other)}}
-		coded := was.encode()
-		if same, ok := written[string(coded)]; ok {
-			t.Errorf("%q and %q are written as the same", text, same)
-		}
-		written[string(coded)] = text
-		var is state
-		if err := is.decode(coded, len(was.columns)); err != nil {
-			t.Fatalf("%q: %v", text, err)
-		}
-		if !bytes.Equal(is.live, was.live) || !bytes.Equal(is.tomb, was.tomb) || !slices.EqualFunc(is.columns, was.columns, bytes.Equal) {
-			t.Errorf("%q and %q became %q %q %q", text, other, is.live, is.tomb, is.columns)
-		}
-		for n := range coded { // what is cut is damaged, or another state
-			_ = is.decode(coded[:n], len(was.columns))
-		}
-	}
 }
 
 // TestState_Size: states are short, for in a table whose rows change in no order each page of them is written.

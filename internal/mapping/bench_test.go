@@ -56,21 +56,19 @@ func BenchmarkMap(b *testing.B) {
 	}
 	for _, stage := range []string{"scan", "map", "fold", "identity"} {
 		b.Run(stage, func(b *testing.B) {
-			names := &feed.Names{}
-			plan, err := mapping.Compile(firestarter(b), names, schema.Limits{FoldCase: true, Untyped: true, TextTypes: true})
-			testcheck.NoError(b, err)
+			m := newMapper(b, firestarter(b), schema.Limits{FoldCase: true, Untyped: true, TextTypes: true})
 			var folders []*fold.Folder
 			var batches []*fold.Batch
-			for i := range plan.Tables() {
-				t := schema.Table{Name: plan.Table(i).Name}
-				testcheck.NoError(b, plan.Fit(i, &t))
-				folders, batches = append(folders, fold.NewFolder(names, t, plan.Options(i))), append(batches, &fold.Batch{})
+			for i := range m.Tables() {
+				t := schema.Table{Name: m.Table(i).Name}
+				testcheck.NoError(b, m.Fit(i, &t))
+				folders, batches = append(folders, fold.NewFolder(m.names, t, m.Options(i))), append(batches, &fold.Batch{})
 			}
-			one := fold.NewFolder(names, schema.Table{Name: "t"}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 200})
-			scan, scratch, fields := feed.NewScanner(names), plan.NewScratch(), []feed.Field(nil)
+			one := fold.NewFolder(m.names, schema.Table{Name: "t"}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 200})
 			var l feed.Line
+			var fields []feed.Field
 			run := func(line []byte) {
-				if fields = l.Scan(scan, fields[:0], line); l.Err != nil {
+				if fields = l.Scan(m.scan, fields[:0], line); l.Err != nil {
 					b.Fatal(l.Err)
 				}
 				switch stage {
@@ -81,7 +79,7 @@ func BenchmarkMap(b *testing.B) {
 					testcheck.NoError(b, one.Add(batches[0], &c, fold.Place{}))
 					return
 				}
-				rows, _, err := plan.Map(&l, fold.Place{}, scratch)
+				rows, _, err := m.Map(&l, fold.Place{}, m.scratch)
 				if err != nil {
 					b.Fatal(err, string(line))
 				}
@@ -106,7 +104,7 @@ func BenchmarkMap(b *testing.B) {
 
 // TestMap_AllocatesNothing for messages whose rows are known, and for those that no table takes.
 func TestMap_AllocatesNothing(t *testing.T) {
-	stream := &mapping.Mapping{Envelope: changeStream(), Tables: []mapping.Table{{Name: "a", Key: []string{"id"}, Columns: columns("id: as integer, v"), Rest: fold.AddColumns}}}
+	stream := parse(t, "envelope: {unwrap: payload, table: [source.schema, source.table], row: after, old: before, delete_when: op=d, absent: '?'}\ntables: {a: {columns: {id: as integer, v}, rest: add}}")
 	for name, c := range map[string]struct {
 		m     *mapping.Mapping
 		lines [][]byte
@@ -117,18 +115,15 @@ func TestMap_AllocatesNothing(t *testing.T) {
 		"envelope": {stream, [][]byte{[]byte(`{"op":"u","before":{"id":1,"v":"a"},"after":{"id":1,"v":"b","w":2},"source":{"schema":"s","table":"a"}}`),
 			[]byte(`{"schema":{},"payload":{"op":"u","before":{"id":2},"after":{"id":1,"v":"?"},"source":{"schema":"s","table":"a"}}}`)}, true},
 	} {
-		names := &feed.Names{}
-		plan, err := mapping.Compile(c.m, names, schema.Limits{TextTypes: true})
-		testcheck.NoError(t, err)
-		scan, scratch, lines := feed.NewScanner(names), plan.NewScratch(), make([]feed.Line, len(c.lines))
+		m, lines := newMapper(t, c.m, schema.Limits{TextTypes: true}), make([]feed.Line, len(c.lines))
 		for i, text := range c.lines {
-			if lines[i].Scan(scan, nil, text); lines[i].Err != nil {
+			if lines[i].Scan(m.scan, nil, text); lines[i].Err != nil {
 				t.Fatal(lines[i].Err)
 			}
 		}
 		if n := testing.AllocsPerRun(10, func() {
 			for i := range lines {
-				if rows, _, err := plan.Map(&lines[i], fold.Place{}, scratch); err != nil || (len(rows) > 0) != c.takes {
+				if rows, _, err := m.Map(&lines[i], fold.Place{}, m.scratch); err != nil || (len(rows) > 0) != c.takes {
 					t.Fatal(len(rows), err)
 				}
 			}

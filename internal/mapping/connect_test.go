@@ -9,33 +9,28 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// typed maps a line of a table t of an envelope with Connect's schemas, and returns its values and the
-// columns that it declares.
-func typed(t *testing.T, table mapping.Table, have schema.Table, textTypes bool, line string) string {
+// typed maps a line of a table t, which has columns as a config file names them and is in the database as it is
+// found, of an envelope with Connect's schemas, and returns its values and the columns that it declares.
+func typed(t *testing.T, columns string, have schema.Table, textTypes bool, line string) string {
 	t.Helper()
-	table.Name, table.Key = "t", []string{"id"}
+	m := newMapper(t, parse(t, "envelope: {unwrap: payload, connect_schema: schema, row: after}\ntables: {t: {"+columns+"}}"), schema.Limits{TextTypes: textTypes})
 	have.Name = "t"
-	m := &mapping.Mapping{Envelope: &mapping.Envelope{Unwrap: path("payload"), ConnectSchema: path("schema"), Row: []mapping.Path{path("after")}}, Tables: []mapping.Table{table}}
-	names := &feed.Names{}
-	plan, err := mapping.Compile(m, names, schema.Limits{TextTypes: textTypes})
-	testcheck.NoError(t, err)
-	testcheck.NoError(t, plan.Fit(0, &have))
+	testcheck.NoError(t, m.Fit(0, &have))
 	var l feed.Line
-	if l.Scan(feed.NewScanner(names), nil, []byte(line)); l.Err != nil {
+	if l.Scan(m.scan, nil, []byte(line)); l.Err != nil {
 		t.Fatal(l.Err)
 	}
-	rows, _, err := plan.Map(&l, fold.Place{}, plan.NewScratch())
+	rows, _, err := m.Map(&l, fold.Place{}, m.scratch)
 	if err != nil {
 		return err.Error()
 	}
 	var out []string
 	for _, f := range rows[0].Fields {
-		out = append(out, fmt.Sprintf("%s=%s", names.Name(f.Name), f.Value))
+		out = append(out, fmt.Sprintf("%s=%s", m.names.Name(f.Name), f.Value))
 	}
 	for _, name := range slices.Sorted(maps.Keys(rows[0].Declared)) {
 		out = append(out, fmt.Sprintf("%s:%s", name, rows[0].Declared[name].Type))
@@ -62,7 +57,7 @@ func TestConnect_Types(t *testing.T) {
 	f := func(field, instant, text string) {
 		t.Helper()
 		for textTypes, want := range map[bool]string{false: instant, true: text} {
-			if got := typed(t, mapping.Table{}, schema.Table{}, textTypes, message("id int64 1", field)); got != want {
+			if got := typed(t, "", schema.Table{}, textTypes, message("id int64 1", field)); got != want {
 				t.Errorf("%s: %s, want %s", field, got, want)
 			}
 		}
@@ -93,22 +88,19 @@ func TestConnect_Types(t *testing.T) {
 func TestConnect_Mapped(t *testing.T) {
 	f := func(cols string, have schema.Type, want string) {
 		t.Helper()
-		table, exists := mapping.Table{}, schema.Table{}
-		if cols != "" {
-			table.Columns = columns(cols)
-		}
+		exists := schema.Table{}
 		if have != schema.Any {
 			exists = schema.Table{Exists: true, Columns: []schema.Column{{Name: "id", Type: schema.Int, Key: true}, {Name: "v", Type: have}}, Key: []int{0}}
 		}
-		if got := typed(t, table, exists, false, message("id int64 1", "v int64/io.debezium.time.Timestamp 1000")); got != want {
+		if got := typed(t, cols, exists, false, message("id int64 1", "v int64/io.debezium.time.Timestamp 1000")); got != want {
 			t.Errorf("%s in %s: %s, want %s", cols, have, got, want)
 		}
 	}
-	f("id, v", schema.Any, `id=1 v="1970-01-01T00:00:01Z" id:integer v:time`)
-	f("id, at: v", schema.Any, `id=1 at="1970-01-01T00:00:01Z" at:time id:integer v:time`)
-	f("id, v: v as integer", schema.Any, "id=1 v=1000 id:integer")
-	f("id, v: id", schema.Any, "id=1 v=1 id:integer v:integer")
-	f("id, v: =7", schema.Any, "id=1 v=7 id:integer")
+	f("columns: {id, v}", schema.Any, `id=1 v="1970-01-01T00:00:01Z" id:integer v:time`)
+	f("columns: {id, at: v}", schema.Any, `id=1 at="1970-01-01T00:00:01Z" at:time id:integer v:time`)
+	f("columns: {id, v: v as integer}", schema.Any, "id=1 v=1000 id:integer")
+	f("columns: {id, v: id}", schema.Any, "id=1 v=1 id:integer v:integer")
+	f("columns: {id, v: {value: 7}}", schema.Any, "id=1 v=7 id:integer")
 	f("", schema.Instant, `id=1 v="1970-01-01T00:00:01Z" id:integer v:time`)
 	f("", schema.Text, `id=1 v="1970-01-01T00:00:01Z" id:integer v:time`)
 	f("", schema.Int, "id=1 v=1000 id:integer")
@@ -121,7 +113,7 @@ func TestConnect_Widens(t *testing.T) {
 	f := func(field string, have schema.Column, want string) {
 		t.Helper()
 		exists := schema.Table{Exists: true, Made: true, Columns: []schema.Column{{Name: "id", Type: schema.Int, Key: true}, have}, Key: []int{0}}
-		if got := typed(t, mapping.Table{}, exists, false, message("id int64 1", field)); !strings.HasPrefix(got+" ", "id=1 "+want+" ") {
+		if got := typed(t, "", exists, false, message("id int64 1", field)); !strings.HasPrefix(got+" ", "id=1 "+want+" ") {
 			t.Errorf("%s in %s: %s, want %s", field, have.Type, got, want)
 		}
 	}
@@ -139,7 +131,7 @@ func TestConnect_Widens(t *testing.T) {
 func TestConnect_Unwrap(t *testing.T) {
 	f := func(line, want string) {
 		t.Helper()
-		if got := typed(t, mapping.Table{}, schema.Table{}, false, line); got != want {
+		if got := typed(t, "", schema.Table{}, false, line); got != want {
 			t.Errorf("%s: %s, want %s", line, got, want)
 		}
 	}

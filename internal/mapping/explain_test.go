@@ -9,16 +9,16 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
+// TestWhen_String is a condition for people.
 func TestWhen_String(t *testing.T) {
-	f := func(w mapping.When, want string) {
-		t.Helper()
-		if got := w.String(); got != want {
+	for text, want := range map[string]string{
+		"{type: [a, null]}": "type=a,null",
+		"[{a.b: {not: c, present: true}, $: {present: false}}, {d: ''}]": "a.b present, a.b!=c, $ absent or d=",
+	} {
+		if got := parse(t, "tables: {t: {when: "+text+"}}").Tables[0].When.String(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	f(mapping.When{{{Path: path("type"), In: []mapping.Value{{Text: "a"}, {Text: "null", Null: true}}}}}, "type=a,null")
-	f(mapping.When{{{Path: path("a.b"), In: []mapping.Value{{Text: "c"}}, Not: true, Present: mapping.MustBePresent}, {Path: path("$"), Present: mapping.MustBeAbsent}},
-		{{Path: path("d"), In: []mapping.Value{{}}}}}, "a.b present, a.b!=c, $ absent or d=")
 }
 
 // TestExplainer_Sources are those that [mapping.Plan.Map] takes, one set for each row of the table.

@@ -32,7 +32,7 @@ type Server struct {
 	bin      string
 	settings []string
 	cmd      *exec.Cmd
-	done     chan struct{} // closed when the postmaster has ended
+	done     <-chan struct{} // closed when the postmaster has ended
 }
 
 // maxSocket is how long the path of a socket is at most, on Linux.
@@ -199,6 +199,21 @@ func (s *Server) Command(name string, args ...string) *exec.Cmd {
 	return c
 }
 
+// Begin starts a command that has [Attributes], and returns a channel that is closed when it has ended.
+func Begin(c *exec.Cmd) (ended <-chan struct{}, err error) {
+	started, done := make(chan error), make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // the command dies with the thread that started it, so this one stays
+		defer runtime.UnlockOSThread()
+		err := c.Start()
+		if started <- err; err == nil {
+			_ = c.Wait()
+		}
+	}()
+	return done, <-started
+}
+
 // Restart starts the server on its data and its port, and waits until it answers.
 func (s *Server) Restart() error {
 	listen := "127.0.0.1"
@@ -217,20 +232,7 @@ func (s *Server) Restart() error {
 	}
 	defer log.Close()
 	s.cmd.Stdout, s.cmd.Stderr = log, log
-	s.done = make(chan struct{})
-	started := make(chan error)
-	go func() {
-		// The server dies with the thread that started it, so this one stays.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := s.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = s.cmd.Wait()
-		}
-		close(s.done)
-	}()
-	if err := <-started; err != nil {
+	if s.done, err = Begin(s.cmd); err != nil {
 		return err
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {

@@ -39,7 +39,7 @@ type broker struct {
 	cluster string
 	ports   [4]int // of the listeners: plain, TLS with client certificates, TLS and SASL, the controller's
 	cmd     *exec.Cmd
-	done    chan struct{} // closed when the process has ended
+	done    <-chan struct{} // closed when the process has ended
 }
 
 var shared struct {
@@ -174,22 +174,10 @@ func (b *broker) up() error {
 	}
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
-	done, started := make(chan struct{}), make(chan error)
-	go func() {
-		// The broker dies with the thread that started it, so this one stays.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait()
-		}
-		close(done)
-	}()
-	if err := <-started; err != nil {
+	if b.done, err = pgserver.Begin(cmd); err != nil {
 		return err
 	}
-	b.cmd, b.done = cmd, done
+	b.cmd = cmd
 	return b.serves()
 }
 

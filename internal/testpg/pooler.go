@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -52,18 +51,8 @@ func Pool(t testing.TB, url, mode string) string {
 	log, err := os.Create(filepath.Join(dir, "log"))
 	testcheck.NoError(t, err)
 	c.Stdout, c.Stderr = log, log
-	started, done := make(chan error), make(chan struct{})
-	go func() {
-		runtime.LockOSThread() // see pgserver.Server.Restart
-		defer runtime.UnlockOSThread()
-		defer close(done)
-		err := c.Start()
-		started <- err
-		if err == nil {
-			_ = c.Wait()
-		}
-	}()
-	testcheck.NoError(t, <-started)
+	done, err := pgserver.Begin(c)
+	testcheck.NoError(t, err)
 	t.Cleanup(func() {
 		_ = c.Process.Signal(syscall.SIGKILL)
 		<-done
