@@ -14,16 +14,34 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Compare implements [sink.Inspector].
-func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Difference) bool) error {
+// A reader looks rows of a batch up.
+type reader struct {
+	layout     *layout
+	references references
+	sel        *stmt // the row that was looked up last, until reset
+}
+
+func (d *DB) newReader(ctx context.Context, b *fold.Batch) (*reader, error) {
 	table, err := d.table(ctx, b.Table.Name, b.Table.KeyColumns())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d.c.tidy()
-	w := d.newWriter(b, table, true)
-	if err := errors.Join(w.prepare(), w.prepareRefs(nil)); err != nil {
-		return d.explain(err)
+	w := &reader{layout: newLayout(b, &table)}
+	if w.references, err = d.c.prepareReferences(w.layout); err == nil {
+		err = w.references.prepareRefs(d.c, nil)
+	}
+	if err == nil {
+		w.sel, err = d.c.prepare(w.layout.selectSQL())
+	}
+	return w, d.explain(err)
+}
+
+// Compare implements [sink.Inspector].
+func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Difference) bool) error {
+	w, err := d.newReader(ctx, b)
+	if err != nil {
+		return err
 	}
 	rows := b.Sorted()
 	named := make([]bool, len(b.Table.Columns))
@@ -32,13 +50,14 @@ func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Diffe
 			named[i] = named[i] || b.Value(r, i) != nil
 		}
 	}
-	for _, ref := range w.refs {
+	for _, ref := range w.references.refs {
 		named[ref.Column] = named[ref.From[0]]
 	}
 	for _, r := range rows {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		d.c.bound.release()
 		diff, err := w.compare(r, named)
 		w.sel.reset()
 		if err != nil {
@@ -53,18 +72,16 @@ func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Diffe
 
 // compare returns the first difference of a row in the columns that some message
 // named, or nil.
-func (w *writer) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
-	w.c.release()
-	for i := range w.vals {
-		w.take(r, i)
-	}
-	if _, err := w.own(r); err != nil {
+func (w *reader) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
+	vals := make([]value, len(named))
+	w.layout.read(vals, r)
+	if _, err := w.references.findOwner(r, vals); err != nil {
 		return nil, err
 	}
-	if err := w.refer(r); err != nil {
+	if err := w.references.findReferred(r, vals); err != nil {
 		return nil, err
 	}
-	exists, err := w.lookUp(w.sel)
+	exists, err := w.layout.lookUp(w.sel, vals)
 	switch {
 	case err != nil:
 		return nil, err
@@ -75,18 +92,18 @@ func (w *writer) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 	case !exists:
 		return &sink.Difference{Row: r, Kind: sink.Missing}, nil
 	}
-	for i := range w.vals {
-		c, v := &w.b.Table.Columns[i], &w.vals[i]
-		if !w.writable(i) || !named[i] || c.Key {
+	for i := range vals {
+		c, v := &w.layout.b.Table.Columns[i], &vals[i]
+		if w.layout.names[i] == "" || !named[i] || c.Key {
 			continue
 		}
-		if v.kind == 0 || w.b.Initial(r, i) { // no message named it
-			if w.table.Columns[w.cols[i]].Default != "" {
+		if v.kind == 0 || w.layout.b.Initial(r, i) { // no message named it
+			if w.layout.table.Columns[w.layout.cols[i]].Default != "" {
 				continue
 			}
 			v = &value{kind: lib.SQLITE_NULL}
 		}
-		if w.sel.holds(i, v, w.types[i]) || w.respelled(r, i) {
+		if w.sel.holds(i, v, w.layout.types[i]) || w.respelled(r, i) {
 			continue
 		}
 		have := "NULL"
@@ -100,33 +117,33 @@ func (w *writer) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 
 // Others implements [sink.Inspector].
 func (d *DB) Others(ctx context.Context, b *fold.Batch, each func(key string) bool) error {
-	table, err := d.table(ctx, b.Table.Name, b.Table.KeyColumns())
+	w, err := d.newReader(ctx, b)
 	if err != nil {
 		return err
 	}
-	d.c.tidy()
-	w := d.newWriter(b, table, true)
-	if err := w.prepare(); err != nil {
-		return d.explain(err)
-	}
-	known := map[string]bool{}
+	l := w.layout
+	known, vals := map[string]bool{}, make([]value, len(l.cols))
 	for _, r := range b.Sorted() {
-		exists, err := w.find(r)
+		d.c.bound.release()
+		l.readKey(vals, r)
+		_, err := w.references.findOwner(r, vals)
+		exists := false
+		if err == nil {
+			exists, err = l.lookUp(w.sel, vals)
+		}
 		if exists {
-			known[keyOf(w.sel, w.key)] = true
+			known[keyOf(w.sel, l.key)] = true
 		}
 		w.sel.reset()
 		if err != nil || ctx.Err() != nil {
 			return errors.Join(d.explain(err), ctx.Err())
 		}
 	}
-	names := make([]string, len(w.key))
-	columns := make([]int, len(w.key))
-	for i, k := range w.key {
-		names[i], columns[i] = w.names[k], i
+	columns := make([]int, len(l.key))
+	for i := range columns {
+		columns[i] = i
 	}
-	list := strings.Join(names, ", ")
-	err = d.c.query("SELECT "+list+" FROM "+quote(table.Name)+" ORDER BY "+list, func(s *stmt) error {
+	err = d.c.query("SELECT "+l.keySQL()+" FROM "+quote(l.table.Name)+" ORDER BY "+l.keySQL(), func(s *stmt) error {
 		if known[keyOf(s, columns)] {
 			return ctx.Err()
 		}
@@ -145,21 +162,9 @@ func (d *DB) Others(ctx context.Context, b *fold.Batch, each func(key string) bo
 	return d.explain(err)
 }
 
-// find looks a row up by its key alone, and reports whether it exists.
-func (w *writer) find(r *fold.Row) (exists bool, err error) {
-	w.c.release()
-	for _, k := range w.b.Table.Key {
-		w.take(r, k)
-	}
-	if _, err := w.own(r); err != nil {
-		return false, err
-	}
-	return w.lookUp(w.sel)
-}
-
 var errEnough = errors.New("no more rows are wanted")
 
-// keyOf is the key of the row at hand, which some columns have.
+// keyOf is the key of a statement's row, which some columns have.
 func keyOf(s *stmt, columns []int) string {
 	var key []byte
 	for _, i := range columns {
@@ -169,10 +174,9 @@ func keyOf(s *stmt, columns []int) string {
 	return string(key)
 }
 
-// respelled reports whether column i of the table's row has what the row of the batch
-// names, but for its spelling.
-func (w *writer) respelled(r *fold.Row, i int) bool {
-	c, raw := &w.table.Columns[w.cols[i]], w.b.Value(r, i)
+// respelled reports whether column i of the table's row has what a row of the batch names, but for its spelling.
+func (w *reader) respelled(r *fold.Row, i int) bool {
+	c, raw := &w.layout.table.Columns[w.layout.cols[i]], w.layout.b.Value(r, i)
 	if raw == nil || c.Type == schema.Text != (w.sel.kind(i) == lib.SQLITE_TEXT) {
 		return false
 	}

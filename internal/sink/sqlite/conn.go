@@ -22,36 +22,50 @@ type conn struct {
 	many  map[string]*stmt // see prepareOne
 	large []largeStmt      // see prepareLarge, the one that was used last at the end
 
-	mem     uintptr // C's memory for values that are bound, see hold
-	size    int     // bytes of it
+	bound bindings
+}
+
+// bindings are C's memory for the values that are bound. Memory of Go's must not be bound: only C's view of it would keep it,
+// and a stack may move.
+type bindings struct {
+	tls     *libc.TLS
+	mem     uintptr
+	size    int // bytes of mem
 	used    int
 	retired []uintptr // mem as it was before it grew
-
-	portions []*portion // of the rows that are written, see ahead
 }
 
-// hold copies b to memory of C's, where it stays until release. Memory of Go's
-// must not be bound: only C's view of it would keep it, and a stack may move.
-func (c *conn) hold(b []byte) uintptr {
-	if c.mem == 0 || c.used+len(b) > c.size {
-		if c.mem != 0 {
-			c.retired = append(c.retired, c.mem)
+// borrowed is an address in bindings: good until the next release.
+type borrowed uintptr
+
+// hold copies v to C's memory.
+func (b *bindings) hold(v []byte) borrowed {
+	if b.mem == 0 || b.used+len(v) > b.size {
+		if b.mem != 0 {
+			b.retired = append(b.retired, b.mem)
 		}
-		c.size, c.used = max(64<<10, 2*c.size, 2*len(b)), 0
-		c.mem = libc.Xmalloc(c.tls, libc.Tsize_t(c.size))
+		b.size, b.used = max(64<<10, 2*b.size, 2*len(v)), 0
+		b.mem = libc.Xmalloc(b.tls, libc.Tsize_t(b.size))
 	}
-	p := c.mem + uintptr(c.used)
-	copy(unsafe.Slice((*byte)(pointer(p)), len(b)), b)
-	c.used += len(b)
-	return p
+	p := b.mem + uintptr(b.used)
+	copy(unsafe.Slice((*byte)(pointer(p)), len(v)), v)
+	b.used += len(v)
+	return borrowed(p)
 }
 
-// release makes the memory of values that were bound free for others.
-func (c *conn) release() {
-	for _, p := range c.retired {
-		libc.Xfree(c.tls, p)
+// release makes the memory free for other values. Statements that have the former ones must not run before they are bound
+// again.
+func (b *bindings) release() {
+	for _, p := range b.retired {
+		libc.Xfree(b.tls, p)
 	}
-	c.retired, c.used = c.retired[:0], 0
+	b.retired, b.used = b.retired[:0], 0
+}
+
+func (b *bindings) free() {
+	b.release()
+	libc.Xfree(b.tls, b.mem)
+	b.mem, b.size = 0, 0
 }
 
 // stmt is a prepared statement.
@@ -83,6 +97,7 @@ const slot = 8 // bytes; what libc lays an argument or a pointer out in
 // file system of SQLite's, or the default one. flags are SQLite's.
 func openConn(path string, flags int32, vfs string) (*conn, error) {
 	c := &conn{tls: libc.NewTLS(), stmts: map[string]*stmt{}, many: map[string]*stmt{}}
+	c.bound.tls = c.tls
 	name, err := libc.CString(path)
 	if err != nil {
 		return nil, err
@@ -148,13 +163,7 @@ func (c *conn) close() {
 	if c.db != 0 {
 		lib.Xsqlite3_close_v2(c.tls, c.db)
 	}
-	c.release()
-	libc.Xfree(c.tls, c.mem)
-	c.mem, c.size = 0, 0
-	for _, p := range c.portions {
-		libc.Xfree(c.tls, p.mem)
-	}
-	c.portions = nil
+	c.bound.free()
 	c.tls.Close()
 	c.tls, c.db, c.stmts, c.many, c.large = nil, 0, nil, nil, nil
 }
@@ -344,7 +353,7 @@ func (c *conn) query(sql string, row func(*stmt) error, args ...any) error {
 		return err
 	}
 	defer s.finalize()
-	defer c.release()
+	defer c.bound.release()
 	for i, a := range args {
 		if err := s.bind(i+1, a); err != nil {
 			return err
@@ -404,7 +413,7 @@ func (s *stmt) run() error {
 
 // runWith runs a statement that has no rows with these arguments, which are as for bind.
 func (s *stmt) runWith(args ...any) error {
-	defer s.c.release()
+	defer s.c.bound.release()
 	for i, a := range args {
 		if err := s.bind(i+1, a); err != nil {
 			return err
@@ -433,9 +442,9 @@ func (s *stmt) bind(i int, v any) error {
 	case float64:
 		rc = lib.Xsqlite3_bind_double(s.c.tls, s.p, int32(i), v)
 	case string:
-		rc = s.bindText(i, s.c.hold([]byte(v)), len(v))
+		rc = s.bindText(i, []byte(v))
 	case []byte:
-		rc = s.bindText(i, s.c.hold(v), len(v))
+		rc = s.bindText(i, v)
 	case blob:
 		return s.bindBlob(i, v)
 	case *value:
@@ -451,15 +460,15 @@ func (s *stmt) bind(i int, v any) error {
 
 // bindBlob binds a blob, which is good until the connection's release.
 func (s *stmt) bindBlob(i int, v []byte) error {
-	if rc := lib.Xsqlite3_bind_blob(s.c.tls, s.p, int32(i), s.c.hold(v), int32(len(v)), lib.SQLITE_STATIC); rc != lib.SQLITE_OK {
+	if rc := lib.Xsqlite3_bind_blob(s.c.tls, s.p, int32(i), uintptr(s.c.bound.hold(v)), int32(len(v)), lib.SQLITE_STATIC); rc != lib.SQLITE_OK {
 		return s.c.fail(rc, "")
 	}
 	return nil
 }
 
-// bindText binds text of C's memory, where it has to stay until the statement has run.
-func (s *stmt) bindText(i int, at uintptr, n int) int32 {
-	return lib.Xsqlite3_bind_text(s.c.tls, s.p, int32(i), at, int32(n), lib.SQLITE_STATIC)
+// bindText binds a text, which is good until the connection's release.
+func (s *stmt) bindText(i int, v []byte) int32 {
+	return lib.Xsqlite3_bind_text(s.c.tls, s.p, int32(i), uintptr(s.c.bound.hold(v)), int32(len(v)), lib.SQLITE_STATIC)
 }
 
 // bindFrom binds what column col of another statement's row holds.

@@ -2,8 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,8 +11,6 @@ import (
 
 	lib "modernc.org/sqlite/lib"
 
-	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -26,13 +22,8 @@ func (d *DB) Expire(ctx context.Context, e *sink.Expiry) (sink.Expired, error) {
 		return sink.Expired{}, err
 	}
 	res, err := d.expire(ctx, e)
-	d.turn.released = time.Now()
-	err = d.explain(err)
-	if failed := (*sink.Error)(nil); errors.As(err, &failed) && failed.Class == sink.Unknown {
-		d.disconnect() // as after a flush
-	}
 	if err != nil {
-		return sink.Expired{}, err
+		return sink.Expired{}, d.judge(err)
 	}
 	d.trim()
 	return res, nil
@@ -89,9 +80,6 @@ func (x *expiry) readTables(ctx context.Context) error {
 	return nil
 }
 
-// A key has a value for each of the key's columns.
-type key []value
-
 // find returns rows that are old, and the last one that a walk looked at, if others follow.
 func (x *expiry) find(columns []*schema.Column) (rows []key, after *key, err error) {
 	var indexed []string
@@ -109,7 +97,7 @@ func (x *expiry) find(columns []*schema.Column) (rows []key, after *key, err err
 	if lead := x.Lead(columns, indexed); lead != nil {
 		old := "SELECT " + strings.Join(x.names(), ", ") + " FROM " + quote(x.t.Name) + " t WHERE " + x.old + " AND t." + quote(lead.Name)
 		err = x.c.query(old+" >= '' AND t."+quote(lead.Name)+" < ?1 UNION ALL "+old+" IS NULL LIMIT "+strconv.Itoa(sink.ExpireRows),
-			func(s *stmt) error { rows = append(rows, x.take(s)); return nil }, x.before())
+			func(s *stmt) error { rows = append(rows, s.key(len(x.t.Key))); return nil }, x.before())
 		return rows, nil, err
 	}
 	return x.walk()
@@ -134,15 +122,6 @@ func (x *expiry) names() []string {
 	return names
 }
 
-// take returns the key that a statement's row begins with.
-func (x *expiry) take(s *stmt) key {
-	k := make(key, len(x.t.Key))
-	for i := range k {
-		k[i] = s.value(i)
-	}
-	return k
-}
-
 func (x *expiry) before() string { return x.Before.UTC().Format(stampFormat) }
 
 // walk is find in the order of the key.
@@ -164,10 +143,10 @@ func (x *expiry) walk() (rows []key, after *key, err error) {
 			return nil
 		}
 		if looked++; s.int(len(names)) != 0 {
-			rows = append(rows, x.take(s))
+			rows = append(rows, s.key(len(x.t.Key)))
 		}
 		if looked == sink.ExpireWindow || len(rows) == sink.ExpireRows {
-			last := x.take(s)
+			last := s.key(len(x.t.Key))
 			after = &last
 		}
 		return nil
@@ -191,21 +170,14 @@ func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) (don
 	if err != nil {
 		return 0, err
 	}
-	if err := x.polling(ctx, func() error { return x.c.exec("BEGIN IMMEDIATE") }); err != nil {
-		return 0, err
-	}
-	x.wrote = true
-	for begun := time.Now(); done < len(rows) && (done == 0 || time.Since(begun) < sink.ExpireTime); done++ {
-		if err = x.removeRow(rows[done], res); err != nil {
-			break
+	err = x.transaction(ctx, func() error {
+		for begun := time.Now(); done < len(rows) && (done == 0 || time.Since(begun) < sink.ExpireTime); done++ {
+			if err := x.removeRow(rows[done], res); err != nil {
+				return err
+			}
 		}
-	}
-	if err == nil {
-		err = x.commit()
-	}
-	if !x.c.autocommit() {
-		err = errors.Join(err, x.c.exec("ROLLBACK"))
-	}
+		return nil
+	})
 	return done, err
 }
 
@@ -237,7 +209,7 @@ func (x *expiry) removeRow(k key, res *sink.Expired) error {
 
 // delete deletes a row that is old and those below it, with what is kept of their versions, and counts them by table.
 func (x *expiry) delete(k key) (gone []int64, err error) {
-	defer x.c.release()
+	defer x.c.bound.release()
 	gone = make([]int64, len(x.aged))
 	for i := len(x.aged) - 1; i >= 0; i-- { // children before parents
 		a := x.aged[i]
@@ -279,18 +251,11 @@ func (x *expiry) foldKeys(a *sink.Aged, k key) (keys [][]byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.reset()
-	for {
-		more, err := s.step()
-		if err != nil || !more {
-			return keys, err
-		}
-		found := make(key, len(a.Key))
-		for i := range found {
-			found[i] = s.value(i)
-		}
-		keys = append(keys, found.folded(&a.Keyed))
+	found, err := s.restKeys(len(a.Key))
+	for _, k := range found {
+		keys = append(keys, k.folded(&a.Keyed))
 	}
+	return keys, err
 }
 
 // bound prepares a statement with the time as ?1 and a key from ?2 on.
@@ -304,32 +269,4 @@ func (x *expiry) bound(sql string, k key) (*stmt, error) {
 		err = errors.Join(err, s.bindValue(i+2, &k[i]))
 	}
 	return s, err
-}
-
-// folded is the key as the fold has it.
-func (k key) folded(t *schema.Table) []byte {
-	values := make([][]byte, len(k))
-	for i := range k {
-		values[i] = k[i].json()
-		if c := &t.Columns[t.Key[i]]; k[i].kind == lib.SQLITE_BLOB && c.Type != schema.Bytes {
-			bytes := t.Clone()
-			bytes.Columns[t.Key[i]].Type = schema.Bytes
-			t = &bytes
-		}
-	}
-	return fold.AppendKey(nil, t, values)
-}
-
-// json is a value of the database's as a feed has it.
-func (v *value) json() []byte {
-	switch v.kind {
-	case lib.SQLITE_INTEGER:
-		return strconv.AppendInt(nil, v.int, 10)
-	case lib.SQLITE_FLOAT:
-		return feed.AppendReal(nil, v.real())
-	case lib.SQLITE_BLOB:
-		return append(hex.AppendEncode([]byte(`"\\x`), v.text), '"')
-	}
-	text, _ := json.Marshal(string(v.text)) // a string
-	return text
 }

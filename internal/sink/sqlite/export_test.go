@@ -16,7 +16,7 @@ func (d *DB) LargeStatements() int { return len(d.c.large) }
 const MaxLarge = maxLarge
 
 // BoundMemory is how many bytes of C's memory there are for values that are bound.
-func (d *DB) BoundMemory() int { return d.c.size }
+func (d *DB) BoundMemory() int { return d.c.bound.size }
 
 // Disconnect closes the connection as a failed commit does.
 func (d *DB) Disconnect() { d.disconnect() }

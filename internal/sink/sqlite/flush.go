@@ -35,35 +35,54 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	if d.opt.Yield {
 		d.turn.yield()
 	}
-	if err := d.polling(ctx, func() error { return d.c.exec("BEGIN IMMEDIATE") }); err != nil {
-		return sink.Result{}, d.explain(err)
-	}
-	d.wrote = true
-	res, tables, err := d.write(ctx, f)
-	switch {
-	case err != nil || tables == nil:
-		if !d.c.autocommit() {
-			err = errors.Join(err, d.c.exec("ROLLBACK"))
+	var res sink.Result
+	var tables []*table
+	err := d.transaction(ctx, func() (err error) {
+		if res, tables, err = d.write(ctx, f); err == nil {
+			d.last = res // what counts if the answer is lost and the commit is not
 		}
-	default:
-		d.last = res // what counts if the answer is lost and the commit is not
-		if err = d.commit(); err == nil {
-			for _, t := range tables {
-				d.tables[lower(t.Name)] = t
-			}
+		return err
+	})
+	if errors.Is(err, errCommitted) {
+		return d.last, nil
+	}
+	if err = d.judge(err); err == nil {
+		for _, t := range tables {
+			d.tables[lower(t.Name)] = t
 		}
-	}
-	d.turn.released = time.Now()
-	err = d.explain(err)
-	if e := (*sink.Error)(nil); errors.As(err, &e) && e.Class == sink.Unknown {
-		// Whatever this connection says from now on may be untrue, and the
-		// COMMIT may have happened: the next try asks the file.
-		d.disconnect()
-	}
-	if err == nil {
 		d.trim()
 	}
 	return res, err
+}
+
+// errCommitted says that a flush was committed before.
+var errCommitted = errors.New("the flush was committed before")
+
+// transaction calls f in a transaction that may write, and commits what f did unless it fails.
+func (d *DB) transaction(ctx context.Context, f func() error) error {
+	if err := d.polling(ctx, func() error { return d.c.exec("BEGIN IMMEDIATE") }); err != nil {
+		return err
+	}
+	d.wrote = true
+	err := f()
+	if err == nil {
+		err = d.commit()
+	}
+	if !d.c.autocommit() {
+		err = errors.Join(err, d.c.exec("ROLLBACK"))
+	}
+	d.turn.released = time.Now()
+	return err
+}
+
+// judge gives an error its class, and disconnects if a COMMIT may have happened although it failed: whatever this
+// connection says from now on may be untrue, so the next try asks the file.
+func (d *DB) judge(err error) error {
+	err = d.explain(err)
+	if e := (*sink.Error)(nil); errors.As(err, &e) && e.Class == sink.Unknown {
+		d.disconnect()
+	}
+	return err
 }
 
 // usable makes sure that the connection is open and still that of the file at the path:
@@ -121,16 +140,18 @@ func (d *DB) commit() error {
 	return err
 }
 
-// write does all of a flush between BEGIN and COMMIT, and returns the tables as they then
-// are: nil if the flush was committed before.
+// write does all of a flush between BEGIN and COMMIT, and returns the tables as they then are. The error is errCommitted if
+// there was nothing to do.
 func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, tables []*table, err error) {
 	for _, sql := range dialect.Ledger() {
 		if err := d.c.exec(sql); err != nil {
 			return res, nil, err
 		}
 	}
-	if done, err := d.fence(f); done || err != nil {
-		return d.last, nil, err
+	if done, err := d.fence(f); err != nil {
+		return res, nil, err
+	} else if done {
+		return res, nil, errCommitted
 	}
 	tables = make([]*table, len(f.Batches))
 	for i, b := range f.Batches {

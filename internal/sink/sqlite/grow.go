@@ -100,7 +100,7 @@ func (d *DB) create(ctx context.Context, want *schema.Table, key []string, above
 		}
 	}
 	// Another table of that name may have left them.
-	if _, err := d.dropVersions(ctx, want.Name); err != nil {
+	if err := d.dropVersions(ctx, want.Name); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(d.c.keepMark(madeMark(want.Name), sink.NewTableID()), d.c.keepMark(columnsMark(want.Name), t.Marks())); err != nil {

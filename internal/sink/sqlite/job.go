@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -16,24 +15,18 @@ func (d *DB) Forget(ctx context.Context, job string) (f sink.Forgotten, err erro
 	if err != nil || !known {
 		return f, d.explain(err)
 	}
-	if err := d.polling(ctx, func() error { return d.c.exec("BEGIN IMMEDIATE") }); err != nil {
-		return f, d.explain(err)
-	}
-	versions, err := d.hasTable(ctx, "weir_versions")
-	if err == nil {
+	err = d.transaction(ctx, func() error {
+		versions, err := d.hasTable(ctx, "weir_versions")
+		if err != nil {
+			return err
+		}
 		f, err = sink.Query(d.ask).Forget(ctx, job, versions, func(sql string) (int64, error) {
 			err := d.c.exec(sql)
 			return int64(d.c.changes()), err
 		})
-	}
-	if err == nil {
-		d.wrote = true
-		err = d.commit()
-	}
-	if !d.c.autocommit() {
-		err = errors.Join(err, d.c.exec("ROLLBACK"))
-	}
-	return f, d.explain(err)
+		return err
+	})
+	return f, d.judge(err)
 }
 
 // Outbox implements [sink.Sink].
@@ -48,9 +41,5 @@ func (d *DB) Outbox(ctx context.Context, o *sink.Outbox) (next []sink.Kept, wait
 		})
 		return err
 	})
-	err = d.explain(err)
-	if failed := (*sink.Error)(nil); errors.As(err, &failed) && failed.Class == sink.Unknown {
-		d.disconnect() // as after a flush
-	}
-	return next, waiting, err
+	return next, waiting, d.judge(err)
 }

@@ -97,7 +97,7 @@ func (d *DB) empty(ctx context.Context, f *sink.Flush, tables []*table) error {
 	}
 	return d.unkeyed(func() error { // no row that stays refers to one that goes
 		for i, t := range tables {
-			if _, err := d.dropVersions(ctx, t.Name); err != nil {
+			if err := d.dropVersions(ctx, t.Name); err != nil {
 				return err
 			}
 			var err error

@@ -21,16 +21,16 @@ type orphan struct {
 }
 
 // dropOrphans drops some states of rows that somebody else has deleted. One that remembers a delete becomes a tombstone.
-func (w *writer) dropOrphans() error {
-	name := sink.OrphansMark(w.versions.table)
+func (s *stateStore) dropOrphans(l *layout) error {
+	name := sink.OrphansMark(s.table)
 	var mark string
-	if err := w.c.query("SELECT value FROM weir_meta WHERE name = ?", func(s *stmt) error { mark = s.text(0); return nil }, name); err != nil {
+	if err := s.c.query("SELECT value FROM weir_meta WHERE name = ?", func(row *stmt) error { mark = row.text(0); return nil }, name); err != nil {
 		return err
 	}
 	pass := sink.ReadOrphans(mark)
 	before := 0
-	for most := pass.Next(w.b.Rows(), 0); most > 0; most = pass.Next(w.b.Rows(), before) {
-		if err := w.dropSome(&pass, most); err != nil {
+	for most := pass.Next(l.b.Rows(), 0); most > 0; most = pass.Next(l.b.Rows(), before) {
+		if err := s.dropSome(l, &pass, most); err != nil {
 			return err
 		}
 		before += most
@@ -38,36 +38,35 @@ func (w *writer) dropOrphans() error {
 	if before == 0 {
 		return nil
 	}
-	return w.c.keepMark(name, pass.Mark())
+	return s.c.keepMark(name, pass.Mark())
 }
 
 // dropSome is one look of dropOrphans.
-func (w *writer) dropSome(pass *sink.Orphans, most int) error {
-	v := w.versions
+func (s *stateStore) dropSome(l *layout, pass *sink.Orphans, most int) error {
 	var found []orphan
 	looked, last := 0, []byte(nil)
-	err := w.c.query("SELECT key, state, gone IS NULL FROM weir_versions WHERE tbl = ? AND key > coalesce(?, x'') ORDER BY key LIMIT ?", func(s *stmt) error {
-		looked, last = looked+1, bytes.Clone(s.blob(0))
-		if s.int(2) != 0 {
-			found = append(found, orphan{last, fold.RemembersDelete(s.blob(1))})
+	err := s.c.query("SELECT key, state, gone IS NULL FROM weir_versions WHERE tbl = ? AND key > coalesce(?, x'') ORDER BY key LIMIT ?", func(row *stmt) error {
+		looked, last = looked+1, bytes.Clone(row.blob(0))
+		if row.int(2) != 0 {
+			found = append(found, orphan{last, fold.RemembersDelete(row.blob(1))})
 		}
 		return nil
-	}, v.table, blob(pass.After), int64(most))
+	}, s.table, blob(pass.After), int64(most))
 	if err != nil {
 		return err
 	}
 	dropped := 0
 	for _, o := range found {
-		if exists, err := w.hasRowOf(o.key); err != nil {
+		if exists, err := s.c.hasRowOf(l, o.key); err != nil {
 			return err
 		} else if exists {
 			continue
 		}
 		dropped++
 		if o.deletes {
-			err = w.c.exec("UPDATE weir_versions SET gone = ? WHERE tbl = ? AND key = ?", v.now, v.table, blob(o.key))
+			err = s.c.exec("UPDATE weir_versions SET gone = ? WHERE tbl = ? AND key = ?", s.now, s.table, blob(o.key))
 		} else {
-			err = w.c.exec("DELETE FROM weir_versions WHERE tbl = ? AND key = ?", v.table, blob(o.key))
+			err = s.c.exec("DELETE FROM weir_versions WHERE tbl = ? AND key = ?", s.table, blob(o.key))
 		}
 		if err != nil {
 			return err
@@ -81,27 +80,23 @@ func (w *writer) dropSome(pass *sink.Orphans, most int) error {
 const spellings = 4
 
 // hasRowOf reports whether the table may have the row of a key as the fold has it.
-func (w *writer) hasRowOf(key []byte) (exists bool, err error) {
-	texts := fold.KeyTexts(&w.b.Table, key)
+func (c *conn) hasRowOf(l *layout, key []byte) (exists bool, err error) {
+	texts := fold.KeyTexts(&l.b.Table, key)
 	if texts == nil {
 		return true, nil
 	}
-	f := w.finder()
+	f := l.finder()
 	equal := f.Equal
 	f.Equal = func(table, column string, part int) string {
 		column, collation, _ := strings.Cut(equal(table, column, part), fmt.Sprintf(" = ?%d", part+1))
 		at := spellings * part
 		return fmt.Sprintf("%s%s IN (?%d, ?%d, ?%d, ?%d)", column, collation, at+1, at+2, at+3, at+4)
 	}
-	var above *schema.Lookup
-	if w.owner != nil {
-		above = w.owner.To
-	}
-	s, err := w.c.prepareOne("SELECT 1 FROM " + quote(w.table.Name) + " WHERE " + f.Where(w.table.Name, w.b.Table.KeyColumns(), above, len(texts)))
+	s, err := c.prepareOne("SELECT 1 FROM " + quote(l.table.Name) + l.whereOf(f, len(texts)))
 	if err != nil {
 		return false, err
 	}
-	defer w.c.release()
+	defer c.bound.release()
 	defer s.reset()
 	for part, text := range texts {
 		for i, v := range spelled(text) {

@@ -59,11 +59,10 @@ func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res
 		if b.Child != nil && b.Child.Set {
 			b = b.Exploded()
 		}
-		w := d.newWriter(b, tables[i].Table, tables[i].HasConstraints || tables[i].indexed)
-		if err := w.begin(f); err != nil {
+		if p.writers[i], err = d.newWriter(b, tables[i], f); err != nil {
 			return res, err
 		}
-		p.writers[i], batches[i] = w, w.b
+		batches[i] = p.writers[i].layout.b
 	}
 	if err := p.nest(); err != nil {
 		return res, err
@@ -72,10 +71,10 @@ func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res
 		return res, err
 	}
 	for _, w := range p.writers {
-		if w == nil || w.versions == nil {
+		if w == nil || w.versions == nil || w.versions.states == nil {
 			continue
 		}
-		if err := w.endVersions(); err != nil {
+		if err := w.versions.states.keepNames(w.versions.resolver.Names()); err != nil {
 			return res, err
 		}
 	}
@@ -159,11 +158,7 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) error {
 	before, sent := p.counts(), p.sent
 	for i, w := range p.writers {
 		if w != nil {
-			w.written, w.piece, w.inPiece = nil, rows[i], nil
-			w.forgetOwners()
-			if w.versions != nil {
-				w.versions.gone, w.versions.states = nil, nil
-			}
+			w.begin(rows[i])
 		}
 	}
 	table, err := p.rows(rows)
@@ -172,7 +167,7 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) error {
 		p.reset(before)
 		for _, w := range p.writers {
 			if w != nil {
-				w.sel.reset()
+				w.statements.sel.reset()
 			}
 		}
 	}
@@ -181,7 +176,7 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) error {
 			return err // of the disk
 		}
 		// RAISE(ROLLBACK) or ON CONFLICT ROLLBACK took the whole transaction.
-		return fmt.Errorf("a rule of table %q rolls back whole transactions, and weir cannot keep such a table: %v", p.writers[max(0, table)].table.Name, err)
+		return fmt.Errorf("a rule of table %q rolls back whole transactions, and weir cannot keep such a table: %v", p.writers[max(0, table)].layout.table.Name, err)
 	}
 	if !p.undoes && errors.As(err, new(*sink.Refusal)) {
 		return sink.ErrUnlogged{Err: err}
@@ -209,19 +204,19 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) error {
 func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 	several := 0
 	for i, of := range rows {
-		if several += min(1, len(of)); len(of) > 0 && len(p.writers[i].below) > 0 {
+		if several += min(1, len(of)); len(of) > 0 && len(p.writers[i].nested.below) > 0 {
 			several++
 		}
 	}
 	given := rows
 	rows = slices.Clone(rows)
 	for table := range rows { // before some of them are gone
-		taken, err := p.taken(table, given)
+		followers, err := p.followers(table, given)
 		if err != nil {
 			return table, err
 		}
-		if len(taken) > 0 {
-			rows[table] = slices.Concat(rows[table], taken)
+		if len(followers) > 0 {
+			rows[table] = slices.Concat(rows[table], followers)
 		}
 	}
 	write := func(table int, now phase) error {
@@ -235,7 +230,7 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 			}
 		})
 		if isRefusal(err) {
-			if p.writers[table].swept != nil || at >= len(given[table]) { // the row is none of those given
+			if p.writers[table].nested.members != nil || at >= len(given[table]) { // the row is none of those given
 				at = -1
 			}
 			return p.refusal(err, table, at, at >= 0 && !given[table][at].Deleted)
@@ -300,7 +295,7 @@ func (p *pieces) refusal(err error, table, at int, sets bool) error {
 // not say: where the table has foreign keys to others too, messages may wait in vain.
 func (p *pieces) linked(only *writer) (linked bool, err error) {
 	named := func(name string) *writer {
-		at := slices.IndexFunc(p.writers, func(w *writer) bool { return w != nil && lower(w.table.Name) == lower(name) })
+		at := slices.IndexFunc(p.writers, func(w *writer) bool { return w != nil && lower(w.layout.table.Name) == lower(name) })
 		if at < 0 {
 			return nil
 		}
@@ -308,13 +303,8 @@ func (p *pieces) linked(only *writer) (linked bool, err error) {
 	}
 	err = p.c.query(`SELECT l.name, f."table", f."to" FROM pragma_table_list l, pragma_foreign_key_list(l.name) f WHERE l.schema = 'main'`, func(s *stmt) error {
 		of, to := named(s.text(0)), named(s.text(1))
-		linked = linked || of != nil && to != nil && (only == nil || of == only || to == only && !to.isKey(s.text(2)))
+		linked = linked || of != nil && to != nil && (only == nil || of == only || to == only && !to.layout.isKey(s.text(2)))
 		return nil
 	})
 	return linked, err
-}
-
-// isKey reports whether a column is one of the table's key.
-func (w *writer) isKey(column string) bool {
-	return slices.ContainsFunc(w.table.Key, func(k int) bool { return lower(w.table.Columns[k].Name) == lower(column) })
 }

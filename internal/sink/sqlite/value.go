@@ -16,8 +16,8 @@ const stampFormat = "2006-01-02 15:04:05.000"
 
 // value is a feed's value as SQLite is given it.
 type value struct {
-	text []byte // of the batch, or its own where escapes were resolved
-	int  int64  // or the bits of a float, or the address of C's memory that has the text too; 0: none has
+	text []byte // the batch's memory, or its own if escapes were resolved
+	int  int64  // or the bits of a float
 	kind int32  // SQLITE_NULL, SQLITE_INTEGER, SQLITE_FLOAT, SQLITE_TEXT, SQLITE_BLOB; 0: none
 	late bool   // it fills a row that exists, and none that is inserted
 }
@@ -84,14 +84,20 @@ func (s *stmt) bindValue(i int, v *value) error {
 	case lib.SQLITE_BLOB:
 		return s.bindBlob(i, v.text)
 	default:
-		at := uintptr(v.int)
-		if at == 0 {
-			at = s.c.hold(v.text)
-		}
-		rc = s.bindText(i, at, len(v.text))
+		rc = s.bindText(i, v.text)
 	}
 	if rc != lib.SQLITE_OK {
 		return s.c.fail(rc, "")
+	}
+	return nil
+}
+
+// bindAll binds values from the first parameter on.
+func (s *stmt) bindAll(values []value) error {
+	for i := range values {
+		if err := s.bindValue(i+1, &values[i]); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -1,0 +1,73 @@
+package sqlite
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"strconv"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// A key has a value for each of the key's columns, as the database has it or as messages have it.
+type key []value
+
+// key returns the first n columns of the statement's row.
+func (s *stmt) key(n int) key {
+	k := make(key, n)
+	for i := range k {
+		k[i] = s.value(i)
+	}
+	return k
+}
+
+// keys runs a query with these arguments, and returns the first n columns of its rows.
+func (s *stmt) keys(args []value, n int) ([]key, error) {
+	if err := s.bindAll(args); err != nil {
+		return nil, err
+	}
+	return s.restKeys(n)
+}
+
+// restKeys returns the first n columns of the rows of a query whose arguments are bound.
+func (s *stmt) restKeys(n int) (keys []key, err error) {
+	defer s.reset()
+	for {
+		more, err := s.step()
+		if err != nil || !more {
+			return keys, err
+		}
+		keys = append(keys, s.key(n))
+	}
+}
+
+// folded is the key as the fold has it.
+func (k key) folded(t *schema.Table) []byte {
+	values := make([][]byte, len(k))
+	for i := range k {
+		values[i] = k[i].json()
+		if c := &t.Columns[t.Key[i]]; k[i].kind == lib.SQLITE_BLOB && c.Type != schema.Bytes {
+			bytes := t.Clone()
+			bytes.Columns[t.Key[i]].Type = schema.Bytes
+			t = &bytes
+		}
+	}
+	return fold.AppendKey(nil, t, values)
+}
+
+// json is a value of the database's as a feed has it.
+func (v *value) json() []byte {
+	switch v.kind {
+	case lib.SQLITE_INTEGER:
+		return strconv.AppendInt(nil, v.int, 10)
+	case lib.SQLITE_FLOAT:
+		return feed.AppendReal(nil, v.real())
+	case lib.SQLITE_BLOB:
+		return append(hex.AppendEncode([]byte(`"\\x`), v.text), '"')
+	}
+	text, _ := json.Marshal(string(v.text)) // a string
+	return text
+}

@@ -1,0 +1,238 @@
+package sqlite
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// A layout maps the columns of a batch to those of its table, and writes SQL for them. It stays the same for a whole
+// flush. A list of columns has indexes into the batch's table.
+type layout struct {
+	b       *fold.Batch
+	table   schema.Table  // as the database has it
+	cols    []int32       // the table's column, by column of the batch; -1: none
+	types   []schema.Type // of the values that are written, by column of the batch
+	names   []string      // the column in SQL, by column of the batch; "": the table takes no value
+	key     []int         // as the database has it
+	columns []int         // that the table takes values for
+	stamps  []int         // the columns that get the time of the flush
+	now     value         // the time of the flush
+}
+
+func newLayout(b *fold.Batch, table *schema.Table) *layout {
+	n := len(b.Table.Columns)
+	l := &layout{b: b, table: *table, cols: make([]int32, n), types: make([]schema.Type, n), names: make([]string, n), key: b.Table.StoredKey(),
+		now: value{kind: lib.SQLITE_TEXT, text: []byte(b.Time.UTC().Format(stampFormat))}}
+	for i := range b.Table.Columns {
+		c := &b.Table.Columns[i]
+		at := caps.Find(table, c.Name, i)
+		l.cols[i], l.types[i] = int32(at), c.Type
+		if at < 0 {
+			continue
+		}
+		if c.Type != schema.Bytes { // to the database, a column for bytes takes anything
+			l.types[i] = table.Columns[at].Type
+		}
+		if table.Columns[at].Generated || c.Generated {
+			continue
+		}
+		l.names[i], l.columns = quote(table.Columns[at].Name), append(l.columns, i)
+		if c.Stamp != schema.NoStamp {
+			l.stamps = append(l.stamps, i)
+		}
+	}
+	return l
+}
+
+// read converts what a row sets.
+func (l *layout) read(vals []value, r *fold.Row) {
+	for i := range vals {
+		l.readColumn(&vals[i], r, i)
+	}
+}
+
+// readKey converts the key of a row.
+func (l *layout) readKey(vals []value, r *fold.Row) {
+	for _, k := range l.b.Table.Key {
+		l.readColumn(&vals[k], r, k)
+	}
+}
+
+func (l *layout) readColumn(v *value, r *fold.Row, i int) {
+	v.kind = 0 // the rest costs more to clear than to leave
+	if raw := l.b.Value(r, i); raw != nil && l.cols[i] >= 0 {
+		*v = convert(raw, l.types[i])
+	}
+}
+
+// stamp sets the stamps of a row.
+func (l *layout) stamp(vals []value) {
+	for _, i := range l.stamps {
+		vals[i] = l.now
+	}
+}
+
+// unstamp undoes stamp.
+func (l *layout) unstamp(vals []value) {
+	for _, i := range l.stamps {
+		vals[i].kind = 0
+	}
+}
+
+// storedKey is the key of a row as the database has it.
+func (l *layout) storedKey(vals []value) key {
+	k := make(key, len(l.key))
+	for i, column := range l.key {
+		k[i] = vals[column]
+	}
+	return k
+}
+
+// isKey reports whether a column of the table is part of its key.
+func (l *layout) isKey(column string) bool {
+	return slices.ContainsFunc(l.table.Key, func(k int) bool { return lower(l.table.Columns[k].Name) == lower(column) })
+}
+
+// bindKey binds the key of a row, from parameter n+1 on.
+func (l *layout) bindKey(s *stmt, n int, vals []value) error {
+	for i, k := range l.key {
+		if err := s.bindValue(n+i+1, &vals[k]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookUp steps a query by key, and reports whether there is a row.
+func (l *layout) lookUp(s *stmt, vals []value) (bool, error) {
+	if err := l.bindKey(s, 0, vals); err != nil {
+		return false, err
+	}
+	return s.step()
+}
+
+// bindRow binds what a row has in some columns, from parameter n+1 on. A column without a value keeps the NULL of clear: to
+// bind it takes longer.
+func (l *layout) bindRow(s *stmt, n int, columns []int, vals []value) error {
+	for _, i := range columns {
+		n++
+		if vals[i].kind == 0 {
+			continue
+		}
+		if err := s.bindValue(n, &vals[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// where is the condition on the key, with parameters from number n+1 on. Keys are equal if the key's index says so; the
+// column may have another collation.
+func (l *layout) where(n int) string {
+	var b strings.Builder
+	for i, k := range l.key {
+		b.WriteString([]string{" WHERE ", " AND "}[min(i, 1)])
+		b.WriteString(l.names[k])
+		b.WriteString(" = ?")
+		b.WriteString(strconv.Itoa(n + i + 1))
+		if collation := l.table.Columns[l.cols[k]].Collation; collation != "" {
+			b.WriteString(" COLLATE " + collation)
+		}
+	}
+	return b.String()
+}
+
+func (l *layout) selectSQL() string {
+	list := slices.Clone(l.names)
+	for i := range list {
+		if list[i] == "" {
+			list[i] = "NULL"
+		}
+	}
+	return "SELECT " + strings.Join(list, ", ") + " FROM " + quote(l.table.Name) + l.where(0)
+}
+
+func (l *layout) deleteSQL() string { return "DELETE FROM " + quote(l.table.Name) + l.where(0) }
+
+// insertSQL inserts a number of rows.
+func (l *layout) insertSQL(columns []int, rows int) string {
+	names := make([]string, len(columns))
+	for n, i := range columns {
+		names[n] = l.names[i]
+	}
+	row := "(?" + strings.Repeat(", ?", len(columns)-1) + ")"
+	return "INSERT INTO " + quote(l.table.Name) + " (" + strings.Join(names, ", ") + ") VALUES " + row + strings.Repeat(", "+row, rows-1)
+}
+
+func (l *layout) updateSQL(columns []int) string {
+	sets := make([]string, len(columns))
+	for n, i := range columns {
+		sets[n] = l.names[i] + " = ?" + strconv.Itoa(n+1)
+	}
+	return "UPDATE " + quote(l.table.Name) + " SET " + strings.Join(sets, ", ") + l.where(len(columns))
+}
+
+// keySQL is the key of a row as the database has it.
+func (l *layout) keySQL() string {
+	names := make([]string, len(l.key))
+	for part, k := range l.key {
+		names[part] = l.names[k]
+	}
+	return strings.Join(names, ", ")
+}
+
+// messageKeySQL is the key of a row as messages have it.
+func (l *layout) messageKeySQL() string {
+	t := &l.b.Table
+	owner := t.Owner()
+	var hidden []string
+	if owner != nil {
+		hidden = l.finder().Parts(owner.To, quote(l.table.Name)+"."+l.names[owner.Column])
+	}
+	parts := make([]string, len(t.Key))
+	for i, k := range t.Key {
+		if parts[i] = l.names[k]; t.Columns[k].Hidden {
+			parts[i] = hidden[slices.Index(owner.From, k)]
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// finder writes conditions on keys as messages have them, with parameters from number 1 on.
+func (l *layout) finder() *sink.Finder {
+	return finder(func(part int) string {
+		k := l.b.Table.Key[part]
+		if c := &l.b.Table.Columns[k]; c.Hidden {
+			return c.Collation
+		}
+		return l.table.Columns[l.cols[k]].Collation
+	})
+}
+
+// finder writes conditions on keys that are equal by these collations of their parts.
+func finder(collation func(part int) string) *sink.Finder {
+	return &sink.Finder{Table: quote, Quote: quote, Equal: func(_, column string, part int) string {
+		sql := fmt.Sprintf("%s = ?%d", quote(column), part+1)
+		if c := collation(part); c != "" {
+			sql += " COLLATE " + c
+		}
+		return sql
+	}}
+}
+
+// whereOf is f's condition on the first n parts of a row's key as messages have it.
+func (l *layout) whereOf(f *sink.Finder, n int) string {
+	var owner *schema.Lookup
+	if ref := l.b.Table.Owner(); ref != nil {
+		owner = ref.To
+	}
+	return " WHERE " + f.Where(l.table.Name, l.b.Table.KeyColumns(), owner, n)
+}
