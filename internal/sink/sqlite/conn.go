@@ -3,7 +3,6 @@ package sqlite
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"unsafe"
 
 	"modernc.org/libc"
@@ -19,10 +18,10 @@ type conn struct {
 	tls   *libc.TLS
 	db    uintptr
 	stmts map[string]*stmt // by SQL; see prepare
-	many  map[string]*stmt // see prepareOne
-	large []largeStmt      // see prepareLarge, the one that was used last at the end
-
-	bound bindings
+	// many are the statements of prepareOne by their SQL, which has manySQL bytes.
+	many    map[string]*stmt
+	manySQL int
+	bound   bindings
 }
 
 // bindings are C's memory for the values that are bound. Memory of Go's must not be bound: only C's view of it would keep it,
@@ -157,15 +156,12 @@ func (c *conn) close() {
 			s.finalize()
 		}
 	}
-	for _, s := range c.large {
-		s.finalize()
-	}
 	if c.db != 0 {
 		lib.Xsqlite3_close_v2(c.tls, c.db)
 	}
 	c.bound.free()
 	c.tls.Close()
-	c.tls, c.db, c.stmts, c.many, c.large = nil, 0, nil, nil, nil
+	c.tls, c.db, c.stmts, c.many = nil, 0, nil, nil
 }
 
 func (c *conn) fail(rc int32, doing string) error {
@@ -219,77 +215,44 @@ func (c *conn) prepareFirst(sql string) (_ *stmt, rest string, err error) {
 	return nil, rest, nil
 }
 
-// maxStmts bounds each of the two sets of statements that are kept: one takes
-// some kilobytes, and a feed can name its columns in very many combinations.
-const maxStmts = 200
+const (
+	// maxStmts bounds the statements that prepare keeps over a tidy. One takes some kilobytes.
+	maxStmts = 200
+	// maxSQL bounds those that prepareOne keeps, by bytes of their SQL: one takes about ten times as much memory, and a feed
+	// can name its columns in very many combinations.
+	maxSQL = 128 << 10
+)
 
 // prepare returns the statement for sql, prepared once. It stays until tidy.
-func (c *conn) prepare(sql string) (*stmt, error) { return c.cached(c.stmts, sql) }
-
-// prepareOne is prepare for a statement of many like it: it stays only until the
-// next one is prepared.
-func (c *conn) prepareOne(sql string) (*stmt, error) {
-	if _, ok := c.many[sql]; !ok && len(c.many) >= maxStmts {
-		for old, s := range c.many { // any one
-			s.finalize()
-			delete(c.many, old)
-			break
-		}
-	}
-	return c.cached(c.many, sql)
-}
-
-// maxLarge bounds the statements of many rows that are kept: one takes up to 70 KB, and there may be one for
-// each of many tables.
-const maxLarge = 16
-
-// A largeStmt is one of many rows.
-type largeStmt struct {
-	sql string
-	*stmt
-}
-
-// prepareLarge is prepare for a statement of many rows: it stays only until the next one is prepared.
-func (c *conn) prepareLarge(sql string) (*stmt, error) {
-	at := slices.IndexFunc(c.large, func(l largeStmt) bool { return l.sql == sql })
-	if at < 0 {
-		s, err := c.prepareOften(sql)
-		if err != nil {
-			return nil, err
-		}
-		if len(c.large) == maxLarge {
-			c.large[0].finalize()
-			c.large = slices.Delete(c.large, 0, 1)
-		}
-		c.large = append(c.large, largeStmt{sql, s})
-		return s, nil
-	}
-	used := c.large[at]
-	if last := len(c.large) - 1; at < last {
-		copy(c.large[at:], c.large[at+1:])
-		c.large[last] = used
-	}
-	return used.stmt, nil
-}
-
-// prepareRows prepares a statement of a number of rows.
-func (c *conn) prepareRows(n int, sql string) (*stmt, error) {
-	if n == 1 {
-		return c.prepare(sql)
-	}
-	return c.prepareLarge(sql)
-}
-
-func (c *conn) cached(in map[string]*stmt, sql string) (*stmt, error) {
-	if s, ok := in[sql]; ok {
+func (c *conn) prepare(sql string) (*stmt, error) {
+	if s, ok := c.stmts[sql]; ok {
 		return s, nil
 	}
 	s, err := c.prepareOften(sql)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		c.stmts[sql] = s
 	}
-	in[sql] = s
-	return s, nil
+	return s, err
+}
+
+// prepareOne is prepare for a statement of many like it: it stays only until the next one is prepared.
+func (c *conn) prepareOne(sql string) (*stmt, error) {
+	if s, ok := c.many[sql]; ok {
+		return s, nil
+	}
+	for old, s := range c.many { // any one
+		if c.manySQL+len(sql) <= maxSQL {
+			break
+		}
+		s.finalize()
+		delete(c.many, old)
+		c.manySQL -= len(old)
+	}
+	s, err := c.prepareOften(sql)
+	if err == nil {
+		c.many[sql], c.manySQL = s, c.manySQL+len(sql)
+	}
+	return s, err
 }
 
 // prepareOften is prepareNew for a statement that is used again.

@@ -1,7 +1,6 @@
 package sqlite_test
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -13,9 +12,7 @@ import (
 // feed has its turn meanwhile.
 func TestExpire_SlowRowsTakeSeveralSteps(t *testing.T) {
 	for _, index := range []string{"CREATE INDEX other ON t (n)", "CREATE INDEX by_at ON t (at)"} {
-		db := newFile(t, filepath.Join(t.TempDir(), "t.db"))
-		db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, at TIMESTAMP, n INTEGER)")
-		db.Exec(t, "INSERT INTO t WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < 900) SELECT i, '2020-05-15 00:00:00', 0 FROM g")
+		db := tempFile(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, at TIMESTAMP, n INTEGER)", "INSERT INTO t WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < 900) SELECT i, '2020-05-15 00:00:00', 0 FROM g")
 		db.Exec(t, "CREATE TABLE theirs (id INTEGER REFERENCES t (id))")
 		db.Exec(t, "INSERT INTO theirs WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < 30000) SELECT 2 + i % 200 FROM g")
 		db.Exec(t, index)
@@ -33,9 +30,7 @@ func TestExpire_SlowRowsTakeSeveralSteps(t *testing.T) {
 
 // TestExpire_RowsThatATriggerKeeps: an index that finds them again does not have the expiry go on for ever.
 func TestExpire_RowsThatATriggerKeeps(t *testing.T) {
-	db := newFile(t, filepath.Join(t.TempDir(), "t.db"))
-	db.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, at TIMESTAMP)")
-	db.Exec(t, "INSERT INTO t WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < 1001) SELECT i, '2020-05-15 00:00:00' FROM g")
+	db := tempFile(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, at TIMESTAMP)", "INSERT INTO t WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < 1001) SELECT i, '2020-05-15 00:00:00' FROM g")
 	db.Exec(t, "CREATE INDEX by_at ON t (at)")
 	db.Exec(t, "CREATE TRIGGER keeps BEFORE DELETE ON t WHEN old.id < 1001 BEGIN SELECT RAISE(IGNORE); END")
 	r := sinktest.Begin(t, db)

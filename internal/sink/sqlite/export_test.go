@@ -9,11 +9,11 @@ func (d *DB) Pragma(name string) (n int64, err error) {
 // Explain gives an error its class.
 func (d *DB) Explain(err error) error { return d.explain(err) }
 
-// LargeStatements is how many statements of many rows are kept.
-func (d *DB) LargeStatements() int { return len(d.c.large) }
+// KeptSQL is how many bytes of SQL there are of the statements that are kept for their like.
+func (d *DB) KeptSQL() int { return d.c.manySQL }
 
-// MaxLarge is how many there may be.
-const MaxLarge = maxLarge
+// MaxSQL is how many there may be.
+const MaxSQL = maxSQL
 
 // BoundMemory is how many bytes of C's memory there are for values that are bound.
 func (d *DB) BoundMemory() int { return d.c.bound.size }

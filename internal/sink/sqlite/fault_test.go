@@ -10,32 +10,26 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
-// fault runs the steps child under strace with the nth of some calls failing,
-// and returns what the child said; happened tells whether the fault did.
+// fault runs the steps child under strace with the nth of some calls failing, and returns what the child said; happened
+// reports whether the fault did.
 func fault(t *testing.T, f *file, upTo int, calls, inject string) (out string, code int, happened bool) {
 	t.Helper()
-	log := filepath.Join(t.TempDir(), "strace")
-	wrap := strace(t, log, "-e", "trace="+calls, "-e", "inject="+calls+":"+inject)
-	out, errs, code := output(t, command(t, "steps", wrap, f.path, string(sink.Full), fmt.Sprint(upTo)))
-	if errs != "" {
-		t.Errorf("the child said: %s", errs)
+	run, trace := program(t, "steps", []string{"-e", "trace=" + calls, "-e", "inject=" + calls + ":" + inject}, f.path, string(sink.Full), fmt.Sprint(upTo))
+	if run.Log() != "" {
+		t.Errorf("the child said: %s", run.Log())
 	}
-	trace, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out, code, strings.Contains(string(trace), "(INJECTED)") || strings.Contains(string(trace), "killed by SIGKILL")
+	return run.Out(), run.Wait(), strings.Contains(trace, "(INJECTED)") || strings.Contains(trace, "killed by SIGKILL")
 }
 
 // resume lets the child finish without faults.
 func resume(t *testing.T, f *file, upTo int) {
 	t.Helper()
-	if out, errs, code := output(t, command(t, "steps", nil, f.path, string(sink.Full), fmt.Sprint(upTo))); code != 0 {
-		t.Fatalf("the run after the fault ended with %d: %s%s", code, out, errs)
-	}
+	run, _ := program(t, "steps", nil, f.path, string(sink.Full), fmt.Sprint(upTo))
+	run.Exit(0)
 	if n := checkSteps(t, f); n != int64(upTo) {
 		t.Fatalf("%d flushes are in the file, want %d", n, upTo)
 	}
@@ -69,7 +63,7 @@ func failedCommits(t *testing.T, mode string, inARow int) {
 		if n > 60 {
 			t.Fatal("the calls have no end")
 		}
-		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+		f := tempFile(t)
 		if mode == "delete" {
 			f.Exec(t, "CREATE TABLE theirs (a)")
 			f.db.Close()
@@ -115,7 +109,7 @@ func TestFlush_DiskThatGoesOnFailing(t *testing.T) {
 	const flushes = 40
 	for _, n := range []int{5, 8, 9, 11, 12} {
 		t.Run(fmt.Sprint("from fsync ", n), func(t *testing.T) {
-			f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+			f := tempFile(t)
 			out, code, happened := fault(t, f, flushes, "fsync,fdatasync", fmt.Sprintf("error=EIO:when=%d+", n))
 			if !happened || code != 1 {
 				t.Errorf("the fault happened: %v; exit %d", happened, code)
@@ -138,7 +132,7 @@ func TestFlush_DiskFull(t *testing.T) {
 	const flushes = 4
 	inFlush := 0
 	for n := 1; n < 200; n += 7 {
-		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+		f := tempFile(t)
 		out, code, happened := fault(t, f, flushes, "pwrite64,ftruncate", fmt.Sprintf("error=ENOSPC:when=%d+", n))
 		if !happened {
 			break
@@ -168,7 +162,7 @@ func TestFlush_KilledAtEveryCall(t *testing.T) {
 	const flushes = 4
 	kills, partly := 0, 0
 	for n := 1; ; n += 2 {
-		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+		f := tempFile(t)
 		out, _, happened := fault(t, f, flushes, "pwrite64,fsync,fdatasync", fmt.Sprintf("signal=KILL:when=%d", n))
 		if !happened {
 			break
@@ -203,16 +197,11 @@ func TestSync_FileIsOpenedBySQLiteAlone(t *testing.T) {
 		{"status", "--to", db, "--rejects"},
 		{"status", "--to", db, "--sample", "3"},
 	} {
-		log := filepath.Join(dir, "strace")
-		wrap := strace(t, log, "-e", "trace=open,openat,openat2")
-		if _, errs, code := output(t, command(t, "weir", wrap, args...)); code != 0 && code != 3 {
-			t.Fatalf("%v ended with %d: %s", args, code, errs)
+		run, trace := program(t, "weir", []string{"-e", "trace=open,openat,openat2"}, args...)
+		if code := run.Wait(); code != 0 && code != 3 {
+			t.Fatalf("%v ended with %d: %s", args, code, run.Log())
 		}
-		trace, err := os.ReadFile(log)
-		if err != nil {
-			t.Fatal(err)
-		}
-		found := opens.FindAllString(string(trace), -1)
+		found := opens.FindAllString(trace, -1)
 		if len(found) == 0 {
 			t.Errorf("did not exercise: %v never opens the file", args)
 		}
@@ -229,25 +218,22 @@ func TestSync_FileIsOpenedBySQLiteAlone(t *testing.T) {
 // try to write.
 func TestFlush_LocksSurviveAnotherOpenOfTheFile(t *testing.T) {
 	for _, mode := range []string{"wal", "delete"} {
-		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
-		f.Exec(t, "PRAGMA journal_mode="+mode)
-		f.Exec(t, "CREATE TABLE theirs (a)")
+		f := tempFile(t, "PRAGMA journal_mode="+mode, "CREATE TABLE theirs (a)")
 		s := mustSteps(t, open(t, f.path, sqlite.Options{}), 10)
 		s.mustNext(t, 1)
-		tried := ""
+		tried := func() string { run, _ := program(t, "lock", nil, f.path); return strings.TrimSpace(run.Out()) }
 		s.before = func() error {
 			if _, err := os.ReadFile(f.path); err != nil {
 				t.Error(err)
 			}
-			tried, _, _ = output(t, command(t, "lock", nil, f.path))
+			if got := tried(); got != "locked" {
+				t.Errorf("%s: another process wrote into our transaction: %q", mode, got)
+			}
 			return nil
 		}
 		s.mustNext(t, 1)
-		if strings.TrimSpace(tried) != "locked" {
-			t.Errorf("%s: another process wrote into our transaction: %q", mode, tried)
-		}
-		if tried, _, _ = output(t, command(t, "lock", nil, f.path)); strings.TrimSpace(tried) != "free" {
-			t.Errorf("%s: the lock was not let go: %q", mode, tried)
+		if got := tried(); got != "free" {
+			t.Errorf("%s: the lock was not released: %q", mode, got)
 		}
 		checkSteps(t, f)
 	}
@@ -255,21 +241,24 @@ func TestFlush_LocksSurviveAnotherOpenOfTheFile(t *testing.T) {
 
 // TestFlush_DiskFullAmongRows: SQLite then ends the transaction by itself, as a constraint can.
 func TestFlush_DiskFullAmongRows(t *testing.T) {
-	r, _ := newFlushes(t)
-	r.write("id", `{"id":0,"v":"x"}`)
+	r := sinktest.Begin(t, tempFile(t))
+	r.Flush(`{"id":0,"v":"x"}`)
 	var many []string
 	for i := range 200 {
 		many = append(many, fmt.Sprintf(`{"id":%d,"v":"%01000d"}`, i, i))
 	}
-	if _, err := r.db.Pragma("max_page_count = 20"); err != nil {
-		t.Fatal(err)
+	pragma := func(setting string) {
+		if _, err := r.Sink.(*sqlite.DB).Pragma(setting); err != nil {
+			t.Fatal(err)
+		}
 	}
-	_, err := r.flush("id", many...)
+	pragma("max_page_count = 20")
+	before := r.Checkpoint()
+	_, err := r.TryFlush(many...)
 	if e := (*sink.Error)(nil); !errors.As(err, &e) || e.Class != sink.Permanent || e.Reason != "full" {
 		t.Errorf("the error is %v", err)
 	}
-	if _, err := r.db.Pragma("max_page_count = 2000"); err != nil {
-		t.Fatal(err)
-	}
-	r.expect(r.write("id", many...), 199, 1, 0)
+	pragma("max_page_count = 2000")
+	r.Reread(before)
+	sinktest.Counts(t, r.Flush(many...), 199, 1, 0, 0)
 }

@@ -17,7 +17,10 @@ import (
 
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 // TestExplain_Classes: errors are classed by their codes (STYLE: one table a
@@ -105,18 +108,12 @@ func TestOpen_PathsToTheLetter(t *testing.T) {
 // TestSync_PathsToTheLetter is the same from the command line, with paths
 // relative to the working directory.
 func TestSync_PathsToTheLetter(t *testing.T) {
+	testcheck.Only(t)
 	for _, name := range []string{"we?ird.db", "100%.db", "a#b.db", "ü b.db", ":memory:"} {
-		dir := t.TempDir()
-		write(t, filepath.Join(dir, "t.jsonl"), "{\"id\":1,\"a\":\"x\"}\n")
-		c := command(t, "weir", nil, "sync", "t.jsonl", "--to", "./"+name)
-		c.Dir = dir
-		if _, errs, code := output(t, c); code != 0 {
-			t.Errorf("%s: exit %d: %s", name, code, errs)
-			continue
-		}
-		if got := newFile(t, filepath.Join(dir, name)).one(t, "SELECT a FROM t"); got != "x" {
-			t.Errorf("%s: %s", name, got)
-		}
+		f := testweir.New(t, name)
+		f.Write("t.jsonl", "{\"id\":1,\"a\":\"x\"}\n")
+		f.Start("sync", "t.jsonl", "--to", "./"+name).Exit(0)
+		f.Has("x", "SELECT a FROM t")
 	}
 }
 
@@ -204,9 +201,7 @@ func TestOpen_JournalModeAndSynchronous(t *testing.T) {
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
-		if got := f.one(t, "PRAGMA journal_mode"); got != want {
-			t.Errorf("%s: the file is in mode %s", test.mode, got)
-		}
+		sinktest.Expect(t, f, "PRAGMA journal_mode", want)
 	}
 }
 
@@ -216,9 +211,7 @@ func TestOpen_EmptyFileIsUsed(t *testing.T) {
 	mustSteps(t, open(t, path, sqlite.Options{}), 3).mustNext(t, 1)
 	f := newFile(t, path)
 	checkSteps(t, f)
-	if got := f.one(t, "PRAGMA journal_mode"); got != "wal" {
-		t.Errorf("mode %s", got)
-	}
+	sinktest.Expect(t, f, "PRAGMA journal_mode", "wal")
 }
 
 // TestOpen_NotADatabase stops, says so, and leaves the file as it was.
@@ -233,9 +226,6 @@ func TestOpen_NotADatabase(t *testing.T) {
 		if got, err := os.ReadFile(path); err != nil || string(got) != content {
 			t.Errorf("%s was changed: %v", name, err)
 		}
-	}
-	if _, err := sqlite.Open(t.Context(), t.TempDir(), sqlite.Options{Synchronous: sink.Full}); err == nil || !strings.Contains(err.Error(), "directory") {
-		t.Errorf("a directory: %v", err)
 	}
 	gone := filepath.Join(t.TempDir(), "no", "such", "t.db")
 	if _, err := sqlite.Open(t.Context(), gone, sqlite.Options{Synchronous: sink.Full}); err == nil || !strings.Contains(err.Error(), filepath.Dir(gone)) {
@@ -306,121 +296,59 @@ func TestClaims_HotJournal(t *testing.T) {
 
 // TestSync_UTF16 keeps every text in a file that is encoded so.
 func TestSync_UTF16(t *testing.T) {
+	testcheck.Only(t)
 	for _, encoding := range []string{"UTF-16le", "UTF-16be"} {
-		dir := t.TempDir()
-		f := newFile(t, filepath.Join(dir, "t.db"))
-		f.db.SetMaxOpenConns(1)
-		f.Exec(t, "PRAGMA encoding='"+encoding+"'")
-		f.Exec(t, "CREATE TABLE theirs (a)")
-		feed := write(t, filepath.Join(dir, "t.jsonl"), `{"id":"日本","a":"Zürich 😀","j":{"ü":["é"]},"n":1}
+		f := testweir.New(t, "t.db")
+		db := newFile(t, f.Path("t.db"))
+		db.db.SetMaxOpenConns(1)
+		db.Exec(t, "PRAGMA encoding='"+encoding+"'")
+		db.Exec(t, "CREATE TABLE theirs (a)")
+		f.Write("t.jsonl", `{"id":"日本","a":"Zürich 😀","j":{"ü":["é"]},"n":1}
 {"id":"x","a":""}
 {"id":"日本","b":"\ud83d\ude00","n":"two"}
 `+"not \xff UTF-8\n")
-		for range 2 {
-			out, errs, code := weir(t, "sync", feed, "--to", f.path, "--batch-rows", "1", "--from-start", "--summary", "json")
-			if code != 3 {
-				t.Fatalf("%s: exit %d: %s%s", encoding, code, out, errs)
-			}
-		}
-		out, errs, code := weir(t, "status", "--to", f.path, "--rejects")
-		if code != 0 || !strings.Contains(out, "not \xff UTF-8") {
-			t.Errorf("%s: the rejected line is %q (exit %d, %s)", encoding, out, code, errs)
-		}
-		if got := fmt.Sprint(f.Query(t, "SELECT id, a, j, n, b FROM t ORDER BY id")); got != `[[x  <nil> <nil> <nil>] [日本 Zürich 😀 {"ü":["é"]} two 😀]]` {
-			t.Errorf("%s: %s", encoding, got)
-		}
-		versions := write(t, filepath.Join(dir, "v.jsonl"), `{"id":1,"v":2,"a":"Zürich"}
+		f.Write("v.jsonl", `{"id":1,"v":2,"a":"Zürich"}
 {"id":1,"v":1,"a":"old","b":"日本"}
 `)
 		for range 2 {
-			if out, errs, code := weir(t, "sync", versions, "--to", f.path, "--version-field", "v", "--batch-rows", "1", "--from-start"); code != 0 {
-				t.Fatalf("%s, with versions: exit %d: %s%s", encoding, code, out, errs)
-			}
+			f.Start("sync", "t.jsonl", "--to", f.To, "--batch-rows", "1", "--from-start").Exit(3)
+			f.Start("sync", "v.jsonl", "--to", f.To, "--version-field", "v", "--batch-rows", "1", "--from-start").Exit(0)
 		}
-		if got := fmt.Sprint(f.Query(t, "SELECT id, a, b FROM v")); got != "[[1 Zürich 日本]]" {
-			t.Errorf("%s, with versions: %s", encoding, got)
+		if out := f.Start("status", "--to", f.To, "--rejects").Out(); !strings.Contains(out, "not \xff UTF-8") {
+			t.Errorf("%s: the rejected line is %q", encoding, out)
 		}
-		if got := f.one(t, "PRAGMA encoding"); got != encoding {
-			t.Errorf("the encoding is %s", got)
-		}
+		sinktest.Expect(t, db, "SELECT id, a, j, n, b FROM t ORDER BY id", "x||NULL|NULL|NULL", `日本|Zürich 😀|{"ü":["é"]}|two|😀`)
+		sinktest.Expect(t, db, "SELECT id, a, b FROM v", "1|Zürich|日本")
+		sinktest.Expect(t, db, "PRAGMA encoding", encoding)
 	}
 }
 
 // TestFlush_RebuildKeepsWhatOthersAdded: widening copies the table; its indexes,
 // columns and values are there afterwards, and views still work.
 func TestFlush_RebuildKeepsWhatOthersAdded(t *testing.T) {
-	dir := t.TempDir()
-	f := newFile(t, filepath.Join(dir, "t.db"))
-	var lines strings.Builder
+	f := tempFile(t)
+	r := sinktest.Begin(t, f)
 	for i := range 500 {
-		fmt.Fprintf(&lines, `{"id":%d,"n":%d,"r":%d.5,"b":%v,"s":"s%d"}`+"\n", i, i, i, i%2 == 0, i)
+		r.Fold(fmt.Sprintf(`{"id":%d,"n":%d,"r":%d.5,"b":%v,"s":"s%d"}`, i, i, i, i%2 == 0, i))
 	}
-	first := write(t, filepath.Join(dir, "1.jsonl"), lines.String())
-	if _, errs, code := weir(t, "sync", first, "--to", f.path, "--table", "t"); code != 0 {
-		t.Fatal(errs)
+	r.Flush()
+	r.End()
+	for _, sql := range []string{
+		"CREATE INDEX by_n ON t (n)", `CREATE INDEX "odd ""name" ON t (s, n DESC) WHERE n > 10`, "CREATE INDEX by_expression ON t (lower(s))",
+		"CREATE VIEW v AS SELECT id, n FROM t WHERE n IS NOT NULL", "ALTER TABLE t ADD COLUMN theirs TEXT", "UPDATE t SET theirs = 'x' || id",
+		"DELETE FROM t WHERE id BETWEEN 100 AND 199", // so that rowids are not what they were
+	} {
+		f.Exec(t, sql)
 	}
-	f.Exec(t, "CREATE INDEX by_n ON t (n)")
-	f.Exec(t, `CREATE INDEX "odd ""name" ON t (s, n DESC) WHERE n > 10`)
-	f.Exec(t, "CREATE INDEX by_expression ON t (lower(s))")
-	f.Exec(t, "CREATE VIEW v AS SELECT id, n FROM t WHERE n IS NOT NULL")
-	f.Exec(t, "ALTER TABLE t ADD COLUMN theirs TEXT")
-	f.Exec(t, "UPDATE t SET theirs = 'x' || id")
-	f.Exec(t, "DELETE FROM t WHERE id BETWEEN 100 AND 199") // so that rowids are not what they were
 	indexes := "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL ORDER BY name"
-	before := fmt.Sprint(f.Query(t, indexes))
-	second := write(t, filepath.Join(dir, "2.jsonl"), `{"id":0,"n":"text","r":"text","b":"text"}`+"\n"+`{"id":100,"n":9223372036854775808}`+"\n")
-	if _, errs, code := weir(t, "sync", second, "--to", f.path, "--table", "t"); code != 0 {
-		t.Fatal(errs)
-	}
-	if after := fmt.Sprint(f.Query(t, indexes)); after != before {
-		t.Errorf("the indexes were\n%s\nand are\n%s", before, after)
-	}
-	if got := f.one(t, `SELECT count(*) FROM t WHERE n = CAST(id AS TEXT) AND r = id || '.5' AND b = CASE id % 2 WHEN 0 THEN 'true' ELSE 'false' END AND s = 's' || id AND theirs = 'x' || id`); got != "399" {
-		t.Errorf("%s rows are as they were, want 399", got)
-	}
-	if got := fmt.Sprint(f.Query(t, "SELECT id, n, r, b, s, theirs FROM t WHERE id IN (0, 100) ORDER BY id")); got != "[[0 text text text s0 x0] [100 9223372036854775808 <nil> <nil> <nil> <nil>]]" {
-		t.Error(got)
-	}
-	if got := f.one(t, "SELECT count(*) FROM v"); got != "401" {
-		t.Errorf("the view has %s rows", got)
-	}
-	if got := f.one(t, "PRAGMA integrity_check"); got != "ok" {
-		t.Error(got)
-	}
-	if got := f.one(t, "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'weir_new%'"); got != "0" {
-		t.Error("the copy is still there")
-	}
-}
-
-// TestSync_FeedOnceMoreWritesNoRows: the same feed, synced from the start again,
-// leaves the log as short as its checkpoints are.
-func TestSync_FeedOnceMoreWritesNoRows(t *testing.T) {
-	dir := t.TempDir()
-	f := newFile(t, filepath.Join(dir, "t.db"))
-	var lines strings.Builder
-	for i := range 20000 {
-		fmt.Fprintf(&lines, `{"id":%d,"n":%d,"s":"%0100d"}`+"\n", i%10000, i%10000, i%10000)
-	}
-	feed := write(t, filepath.Join(dir, "t.jsonl"), lines.String())
-	// A reader that stays keeps the log from being emptied when the run ends.
-	f.Exec(t, "PRAGMA journal_mode=wal")
-	var sizes []int64
-	for range 3 {
-		release := f.hold(t, "BEGIN; SELECT count(*) FROM sqlite_schema")
-		if _, errs, code := weir(t, "sync", feed, "--to", f.path, "--from-start", "--batch-rows", "1000"); code != 0 {
-			t.Fatal(errs)
-		}
-		release()
-		sizes = append(sizes, f.Logged(t))
-	}
-	if sizes[0] < 1<<20 {
-		t.Fatalf("did not exercise: the first run logged %d bytes", sizes[0])
-	}
-	for _, n := range sizes[1:] {
-		if n > 1<<20 { // 20 checkpoints of a few pages each
-			t.Errorf("the runs logged %d bytes", sizes)
-		}
-	}
+	before := sinktest.Rows(t, f, indexes)
+	sinktest.Begin(t, f).Flush(`{"id":0,"n":"text","r":"text","b":"text"}`, `{"id":100,"n":9223372036854775808}`)
+	sinktest.Expect(t, f, indexes, before...)
+	sinktest.Expect(t, f, `SELECT count(*) FROM t WHERE n = CAST(id AS TEXT) AND r = id || '.5' AND b = CASE id % 2 WHEN 0 THEN 'true' ELSE 'false' END AND s = 's' || id AND theirs = 'x' || id`, "399")
+	sinktest.Expect(t, f, "SELECT id, n, r, b, s, theirs FROM t WHERE id IN (0, 100) ORDER BY id", "0|text|text|text|s0|x0", "100|9223372036854775808|NULL|NULL|NULL|NULL")
+	sinktest.Expect(t, f, "SELECT count(*) FROM v", "401")
+	sinktest.Expect(t, f, "PRAGMA integrity_check", "ok")
+	sinktest.Expect(t, f, "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'weir_new%'", "0")
 }
 
 // TestOpen_WhatIsNoDatabaseFile: each is refused at once, and left as it is.
@@ -473,6 +401,20 @@ func TestOpen_LinkToAFileThatIsMissing(t *testing.T) {
 	}
 	for _, name := range []string{"folder/link.db", "c/next.db", "c/t.db"} {
 		if _, err := openClaims(t, filepath.Join(dir, name), "job").Take(t.Context(), "s"); !errors.As(err, new(sink.BusyError)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestDB_ReconnectsAfterAFailedCommit: whatever is asked first after it opens the file again.
+func TestDB_ReconnectsAfterAFailedCommit(t *testing.T) {
+	for name, ask := range map[string]func(*sqlite.DB) error{
+		"Tables": func(d *sqlite.DB) error { _, err := d.Tables(t.Context(), sink.TableKey{Name: "t"}); return err },
+		"Forget": func(d *sqlite.DB) error { _, err := d.Forget(t.Context(), "job"); return err },
+	} {
+		d := open(t, filepath.Join(t.TempDir(), "t.db"), sqlite.Options{})
+		d.Disconnect()
+		if err := ask(d); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -20,12 +20,8 @@ func (c *conn) defineShortest() error {
 		return err
 	}
 	defer libc.Xfree(c.tls, name)
-	// As in modernc.org/sqlite: a C function is a pointer to a Go function that is no closure.
-	call := *(*uintptr)(unsafe.Pointer(&struct {
-		f func(*libc.TLS, uintptr, int32, uintptr)
-	}{callShortest}))
 	const flags = lib.SQLITE_UTF8 | lib.SQLITE_DETERMINISTIC | lib.SQLITE_DIRECTONLY
-	if rc := lib.Xsqlite3_create_function(c.tls, c.db, name, 1, flags, 0, call, 0, 0); rc != lib.SQLITE_OK {
+	if rc := lib.Xsqlite3_create_function(c.tls, c.db, name, 1, flags, 0, function(callShortest), 0, 0); rc != lib.SQLITE_OK {
 		return c.fail(rc, "configuring the connection")
 	}
 	return nil

@@ -3,15 +3,14 @@ package sqlite_test
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 func addColumns(o *fold.Options) { o.Columns = fold.AddColumns }
@@ -20,9 +19,7 @@ func addColumns(o *fold.Options) { o.Columns = fold.AddColumns }
 // a trace in what else the table has, and without waking its triggers.
 func TestWiden_TableOfOthers(t *testing.T) {
 	for _, strict := range []string{"", " STRICT"} {
-		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
-		f.Exec(t, "CREATE TABLE parent (id INTEGER PRIMARY KEY)")
-		f.Exec(t, "CREATE TABLE log (what TEXT)")
+		f := tempFile(t, "CREATE TABLE parent (id INTEGER PRIMARY KEY)", "CREATE TABLE log (what TEXT)")
 		f.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT COLLATE NOCASE DEFAULT 'none' CHECK (a <> 'bad'), p INTEGER REFERENCES parent (id), twice TEXT AS (a || a))"+strict)
 		f.Exec(t, "CREATE TRIGGER up AFTER UPDATE ON t BEGIN INSERT INTO log VALUES (old.id); END")
 		f.Exec(t, "CREATE INDEX by_a ON t (a) WHERE a > 'b'")
@@ -46,16 +43,14 @@ func TestWiden_TableOfOthers(t *testing.T) {
 		sinktest.Expect(t, f, "SELECT count(*) FROM log", "0")
 		r.Flush(`{"id":1,"b":"y"}`)
 		sinktest.Expect(t, f, "SELECT what FROM log", "1")
-		if got := f.one(t, "PRAGMA integrity_check"); got != "ok" {
-			t.Error(got)
-		}
+		sinktest.Expect(t, f, "PRAGMA integrity_check", "ok")
 	}
 }
 
 // TestWiden_WhatHangsOnAColumn: where an index of others does not let a column be widened,
 // the values are rejected that ask for it.
 func TestWiden_WhatHangsOnAColumn(t *testing.T) {
-	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+	f := tempFile(t)
 	r := sinktest.Begin(t, f)
 	r.Flush(`{"id":1,"b":true,"n":1}`, `{"id":2,"b":false,"n":2}`)
 	f.Exec(t, "CREATE UNIQUE INDEX truths ON t (b = 1)")
@@ -74,7 +69,7 @@ func TestWiden_WhatHangsOnAColumn(t *testing.T) {
 
 // TestWiden_KeepsACollation: a copy of the table would lose it.
 func TestWiden_KeepsACollation(t *testing.T) {
-	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+	f := tempFile(t)
 	r := sinktest.Begin(t, f)
 	r.Flush(`{"id":1,"n":1}`)
 	r.End()
@@ -98,26 +93,20 @@ func TestSync_TwoProcessesWithDifferentTypes(t *testing.T) {
 		fmt.Fprintf(&others, `{"id":%d,"d":%s}`+"\n", 1000+i, value)
 	}
 	for range 5 {
-		dir := t.TempDir()
-		f := newFile(t, filepath.Join(dir, "t.db"))
-		var both sync.WaitGroup
-		for name, feed := range map[string]string{"a": numbers.String(), "b": others.String()} {
-			path := write(t, filepath.Join(dir, name+".jsonl"), feed)
-			both.Go(func() {
-				if _, errs, code := weir(t, "sync", path, "--to", f.path, "--table", "t", "--batch-rows", "20"); code != 0 {
-					t.Errorf("exit %d: %s", code, errs)
-				}
-			})
-		}
-		both.Wait()
-		sinktest.Expect(t, f, "SELECT d, count(*) FROM t GROUP BY d ORDER BY d", "1.5|100", "1152921504606846977|100", "2|100", "7|100", "true|350", "x|50")
+		f := testweir.New(t, "t.db")
+		f.Write("a.jsonl", numbers.String())
+		f.Write("b.jsonl", others.String())
+		a := f.Start("sync", "a.jsonl", "--to", f.To, "--table", "t", "--batch-rows", "20")
+		f.Start("sync", "b.jsonl", "--to", f.To, "--table", "t", "--batch-rows", "20").Exit(0)
+		a.Exit(0)
+		f.Has("1.5|100 1152921504606846977|100 2|100 7|100 true|350 x|50", "SELECT d, count(*) FROM t GROUP BY d ORDER BY d")
 	}
 }
 
 // TestTables_Wide: a table is read by work in proportion to its columns, counted by allocations: to fold a
 // name in capitals takes one.
 func TestTables_Wide(t *testing.T) {
-	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+	f := tempFile(t)
 	const columns = 400
 	line := `{"id":1`
 	for i := range columns {

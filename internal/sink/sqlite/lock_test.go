@@ -5,8 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,8 +15,10 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 // hold takes a lock on a file as another program does, and returns what lets it
@@ -46,7 +49,7 @@ func (f *file) hold(t *testing.T, begin string) (release func()) {
 // TestFlush_LockedForLong waits as long as --retry-for says, and then says what
 // is the matter.
 func TestFlush_LockedForLong(t *testing.T) {
-	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+	f := tempFile(t)
 	retries := 0
 	s := mustSteps(t, sink.Retry(open(t, f.path, sqlite.Options{}), 2500*time.Millisecond, func(*sink.Error) { retries++ }), 10)
 	s.mustNext(t, 7) // the table has all columns
@@ -77,9 +80,7 @@ func TestFlush_LockedForLong(t *testing.T) {
 func TestFlush_LockedForAWhile(t *testing.T) {
 	for _, begin := range []string{"BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"} {
 		for _, mode := range []string{"wal", "delete"} {
-			f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
-			f.Exec(t, "PRAGMA journal_mode="+mode)
-			f.Exec(t, "CREATE TABLE theirs (a)")
+			f := tempFile(t, "PRAGMA journal_mode="+mode, "CREATE TABLE theirs (a)")
 			var release func()
 			retried := false
 			s := mustSteps(t, sink.Retry(open(t, f.path, sqlite.Options{}), time.Minute, func(*sink.Error) { retried = true; release() }), 10)
@@ -97,8 +98,7 @@ func TestFlush_LockedForAWhile(t *testing.T) {
 // TestFlush_ReaderHoldsUpCommit: without a WAL a reader keeps a COMMIT from
 // ending; the flush is tried again.
 func TestFlush_ReaderHoldsUpCommit(t *testing.T) {
-	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
-	f.Exec(t, "CREATE TABLE theirs (a)")
+	f := tempFile(t, "CREATE TABLE theirs (a)")
 	var release func()
 	s := mustSteps(t, sink.Retry(open(t, f.path, sqlite.Options{}), time.Minute, func(*sink.Error) { release() }), 10)
 	s.mustNext(t, 1)
@@ -112,19 +112,13 @@ func TestFlush_ReaderHoldsUpCommit(t *testing.T) {
 // TestSync_LockedFile is the same by the command line, from the start of a run
 // on: the run waits for --retry-for, and then exits with 1 and names the file.
 func TestSync_LockedFile(t *testing.T) {
+	testcheck.Only(t)
 	for _, test := range []struct{ mode, begin string }{{"wal", "BEGIN IMMEDIATE"}, {"delete", "BEGIN IMMEDIATE"}, {"delete", "BEGIN EXCLUSIVE"}} {
-		t.Run(test.mode+" "+test.begin, func(t *testing.T) {
-			dir := t.TempDir()
-			f := newFile(t, filepath.Join(dir, "t.db"))
-			f.Exec(t, "PRAGMA journal_mode="+test.mode)
-			f.Exec(t, "CREATE TABLE theirs (a)")
-			feed := write(t, filepath.Join(dir, "t.jsonl"), `{"id":1}`+"\n")
-			f.hold(t, test.begin)
-			_, errs, code := weir(t, "sync", feed, "--to", f.path, "--retry-for", "100ms")
-			if code != 1 || !strings.Contains(errs, f.path) || !strings.Contains(errs, "locked") {
-				t.Errorf("exit %d: %s", code, errs)
-			}
-		})
+		w := testweir.New(t, "t.db")
+		w.Write("t.jsonl", `{"id":1}`+"\n")
+		w.Exec("PRAGMA journal_mode="+test.mode, "CREATE TABLE theirs (a)")
+		newFile(t, w.Path("t.db")).hold(t, test.begin)
+		w.Start("sync", "t.jsonl", "--to", w.Path("t.db"), "--retry-for", "100ms").Exit(1, w.Path("t.db"), "locked")
 	}
 }
 
@@ -154,22 +148,16 @@ func TestFlush_OtherWritersGetOn(t *testing.T) {
 		}}
 	}
 	weir := func(t *testing.T, f *file, job string) writer {
-		d := open(t, f.path, sqlite.Options{Yield: true})
-		s := sink.Retry(d, limit, func(*sink.Error) {})
+		s := sink.Retry(open(t, f.path, sqlite.Options{Yield: true}), limit, func(*sink.Error) {})
 		seq := int64(0)
-		table, err := sink.Table(t.Context(), s.Tables, "t", []string{"id"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		// Two batches that were folded before and undo each other: nothing is
-		// done between two flushes.
+		// Two batches that were folded before and undo each other: nothing is done between two flushes.
 		var batches [2]fold.Batch
+		table, err := sink.Table(t.Context(), s.Tables, "t", []string{"id"})
+		testcheck.NoError(t, err)
 		folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Limits: s.Caps().Limits, Log: logtest.New(t)})
 		for i := range batches {
 			for id := range rows {
-				if err := folder.Fold(&batches[i], fmt.Appendf(nil, `{"id":%d,"n":%d,"fill":"%050d"}`, id, i, i), fold.Place{}); err != nil {
-					t.Fatal(err)
-				}
+				testcheck.NoError(t, folder.Fold(&batches[i], fmt.Appendf(nil, `{"id":%d,"n":%d,"fill":"%050d"}`, id, i, i), fold.Place{}))
 			}
 			folder.Seal(&batches[i])
 		}
@@ -179,67 +167,39 @@ func TestFlush_OtherWritersGetOn(t *testing.T) {
 			return err
 		}}
 	}
-	race := func(t *testing.T, f *file, a, b writer) {
-		// The first is at it when the second comes; both write without a pause
-		// until both have written enough.
+	race := func(t *testing.T, f *file, writers ...writer) {
+		// The first is at it when the second comes; both write without a pause until both have written enough.
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
-		type done struct {
-			w   writer
-			n   int
-			err error
-		}
-		enough, ended := make(chan string, 2), make(chan done, 2)
-		stop, atIt := make(chan struct{}), make(chan struct{})
-		for i, w := range []writer{a, b} {
-			go func() {
-				d := done{w: w}
+		var written [2]atomic.Int64
+		enough := func() bool { return written[0].Load() >= want && written[1].Load() >= want }
+		atIt := make(chan struct{})
+		var both sync.WaitGroup
+		for i, w := range writers {
+			both.Go(func() {
 				if i == 1 {
 					<-atIt
 				}
-				for {
-					select {
-					case <-stop:
-						ended <- d
-						return
-					default:
+				for err := error(nil); !enough() && err == nil; {
+					if err = w.write(ctx); err != nil {
+						t.Errorf("%s: %d transactions, want %d: %v", w.name, written[i].Load(), want, err)
+						cancel()
 					}
-					d.err = w.write(ctx)
-					if i == 0 && (d.n == 3 || d.err != nil) {
+					if n := written[i].Add(1); i == 0 && (n == 3 || n < 3 && err != nil) {
 						close(atIt)
 					}
-					if d.err != nil {
-						enough <- w.name
-						ended <- d
-						return
-					}
-					if d.n++; d.n == want {
-						enough <- w.name
-					}
 				}
-			}()
+			})
 		}
-		<-enough
-		select {
-		case <-enough:
-		case <-ctx.Done():
-		}
-		close(stop)
-		for range 2 {
-			if d := <-ended; d.n < want || d.err != nil {
-				t.Errorf("%s: %d transactions in %v, want %d: %v", d.w.name, d.n, limit, want, d.err)
-			}
-		}
-		if s := f.one(t, "PRAGMA integrity_check"); s != "ok" {
-			t.Error(s)
-		}
+		both.Wait()
+		sinktest.Expect(t, f, "PRAGMA integrity_check", "ok")
 	}
 	t.Run("a backfill and a plain writer", func(t *testing.T) {
-		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+		f := tempFile(t)
 		race(t, f, weir(t, f, "a"), plain(t, f))
 	})
 	t.Run("two backfills", func(t *testing.T) {
-		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+		f := tempFile(t)
 		w := weir(t, f, "a")
 		if err := w.write(t.Context()); err != nil {
 			t.Fatal(err)
@@ -251,7 +211,7 @@ func TestFlush_OtherWritersGetOn(t *testing.T) {
 // TestFlush_ReadersSeeWholeBatches reads without a pause while batches are
 // written: rows, rejects and checkpoint are always of one batch.
 func TestFlush_ReadersSeeWholeBatches(t *testing.T) {
-	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+	f := tempFile(t)
 	s := mustSteps(t, open(t, f.path, sqlite.Options{Synchronous: sink.Off}), 300)
 	s.mustNext(t, 1)
 	seen := make(chan int64) // each state that is new to the reader
@@ -290,7 +250,7 @@ func TestFlush_ReadersSeeWholeBatches(t *testing.T) {
 // TestFlush_ContextEndsTheWait: nobody waits for a lock after the run was given
 // up.
 func TestFlush_ContextEndsTheWait(t *testing.T) {
-	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+	f := tempFile(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	s := mustSteps(t, sink.Retry(open(t, f.path, sqlite.Options{}), time.Hour, func(*sink.Error) { cancel() }), 10)
 	s.mustNext(t, 1)

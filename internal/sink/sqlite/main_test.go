@@ -10,40 +10,43 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/weirsync/weir/internal/cli"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
-// childVariable has the test binary be another program: a run of weir, or one of
-// the helpers in childMain.
-const childVariable = "TEST_CHILD"
-
 func TestMain(m *testing.M) {
-	switch child := os.Getenv(childVariable); child {
-	case "":
-		goleak.VerifyTestMain(m)
-	case "weir":
-		os.Exit(cli.Main())
-	default:
-		os.Exit(childMain(child, os.Args[1:]))
+	testweir.Main(leakless{m}, map[string]func(){
+		"steps": func() { report(stepsChild(os.Args[1], os.Args[2], os.Args[3])) },
+		"lock":  func() { report(lockChild(os.Args[1])) },
+	})
+}
+
+// leakless are the tests, after which no goroutine may be left.
+type leakless struct{ *testing.M }
+
+func (m leakless) Run() int {
+	code := m.M.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
+	return code
 }
 
 // TestSuite has the driver pass the suite of all drivers.
 func TestSuite(t *testing.T) {
 	sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
-		return newFile(t, filepath.Join(t.TempDir(), "t.db"))
+		return tempFile(t)
 	}})
 }
 
 // TestSuite_WithoutAWAL is the suite on a file that is not in WAL mode.
 func TestSuite_WithoutAWAL(t *testing.T) {
 	sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
-		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
-		f.Exec(t, "CREATE TABLE theirs (a)") // weir sets the mode of new files only
+		f := tempFile(t, "CREATE TABLE theirs (a)") // weir sets the mode of new files only
 		f.rollback = true
 		return f
 	}})
@@ -71,6 +74,16 @@ func newFile(t *testing.T, path string) *file {
 	}
 	t.Cleanup(func() { db.Close() })
 	return &file{path: path, db: db}
+}
+
+// tempFile is a file that is not there yet; statements make it.
+func tempFile(t *testing.T, statements ...string) *file {
+	t.Helper()
+	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+	for _, s := range statements {
+		f.Exec(t, s)
+	}
+	return f
 }
 
 func dsn(path string) string { return "file:" + (&url.URL{Path: path}).EscapedPath() }
@@ -176,14 +189,4 @@ func (f *file) Logged(t *testing.T) int64 {
 		t.Fatalf("the log was not emptied: %v", row)
 	}
 	return fi.Size()
-}
-
-// one returns the one cell of a query, as text.
-func (f *file) one(t *testing.T, query string) string {
-	t.Helper()
-	rows := f.Query(t, query)
-	if len(rows) != 1 || len(rows[0]) != 1 {
-		t.Fatalf("%s: %v", query, rows)
-	}
-	return fmt.Sprint(rows[0][0])
 }

@@ -1,7 +1,6 @@
 package sqlite_test
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,8 +9,7 @@ import (
 
 // TestFlush_TriggerIgnores: a row that a trigger has SQLite ignore is not counted as written.
 func TestFlush_TriggerIgnores(t *testing.T) {
-	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
-	f.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT)")
+	f := tempFile(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT)")
 	for _, on := range []string{"INSERT", "UPDATE", "DELETE"} {
 		row := "NEW"
 		if on == "DELETE" {
@@ -32,10 +30,7 @@ func TestFlush_TriggerIgnores(t *testing.T) {
 
 // TestRefused_Functions: a function that fails for a row's values rejects it.
 func TestRefused_Functions(t *testing.T) {
-	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
-	f.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, n INTEGER)")
-	f.Exec(t, "CREATE INDEX parts ON t (json_extract(a, '$.x'))")
-	f.Exec(t, "CREATE TRIGGER overflows AFTER INSERT ON t BEGIN SELECT abs(NEW.n); END")
+	f := tempFile(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, n INTEGER)", "CREATE INDEX parts ON t (json_extract(a, '$.x'))", "CREATE TRIGGER overflows AFTER INSERT ON t BEGIN SELECT abs(NEW.n); END")
 	r := sinktest.Begin(t, f)
 	res := r.Flush(`{"id":1,"a":"{}","n":1}`, `{"id":2,"a":"no json"}`, `{"id":3,"n":-9223372036854775808}`, `{"id":4}`)
 	if len(res.Refused) != 2 || !strings.Contains(res.Refused[0].Detail, "JSON") || !strings.Contains(res.Refused[1].Detail, "overflow") {

@@ -21,7 +21,6 @@ type writer struct {
 	references references
 	nested     nested
 	versions   *versioned // nil if messages have none
-	next       rowBuffer
 	piece      piece
 	fresh      int   // how many rows in succession the table did not have
 	set        []int // memory for the columns that a row changes
@@ -44,10 +43,10 @@ type delayed struct {
 
 // A strategy is what way the rows of a table are written. It is decided once for a flush.
 type strategy struct {
-	// together is how many rows are looked up, inserted, or have their states read by one statement; 1 if something else
+	// together is how many rows are read before they are written: with versions, by one statement, and 1 if something else
 	// than its values matters to a row.
 	together int
-	// inserts says that new rows are inserted together, too.
+	// inserts says that one statement may insert so many new rows.
 	inserts bool
 	// explodes says that rows of other tables are values of the table's.
 	explodes bool
@@ -64,13 +63,13 @@ const (
 	certainlyFresh = 64
 )
 
-// decide sets the writer's strategy when all that matters to its rows is known.
+// decide sets the writer's strategy, once all is known that matters to its rows.
 func (w *writer) decide(explodes bool) {
-	alone := w.statements.exact || explodes || w.references.any() || w.layout.b.FillOnly ||
-		w.versions != nil && (len(w.nested.below) > 0 || w.nested.follows)
-	w.way = strategy{together: 1, explodes: explodes}
-	if n := min(manyRows, manyParams/len(w.layout.cols)); n > 1 && !alone {
-		w.way.together, w.way.inserts = n, true
+	n := max(1, min(manyRows, manyParams/len(w.layout.cols)))
+	alone := w.statements.exact || explodes || w.references.any()
+	w.way = strategy{together: n, inserts: n > 1 && !alone && !w.layout.b.FillOnly, explodes: explodes}
+	if w.versions != nil && (alone || len(w.nested.below) > 0 || w.nested.follows) {
+		w.way = strategy{together: 1, explodes: explodes}
 	}
 }
 
@@ -120,20 +119,22 @@ func (w *writer) rows(ctx context.Context, rows []*fold.Row, now phase, sent fun
 		return w.delayedDeletes()
 	}
 	n := w.way.together
-	if len(rows) < n {
+	if w.versions != nil && len(rows) < n {
 		n = 1
 	}
+	var next rowBuffer
 	for at < len(rows) {
 		if ctx.Err() != nil {
 			return -1, ctx.Err()
 		}
-		if w.versions == nil {
-			w.next.reset(w.layout, rows[at:min(at+n, len(rows))])
-		} else if err := w.resolve(rows[at:], n); err != nil {
-			return at, err
+		next.reset(w.layout, rows[at:min(at+n, len(rows))])
+		if w.versions != nil {
+			if err := w.resolve(&next, rows[at:], n); err != nil {
+				return at, err
+			}
 		}
-		w.next.read(w.layout, rows[at:])
-		done, err := w.writeNext(at, n, now)
+		next.read(w.layout, rows[at:])
+		done, err := w.write(&next, at, n, now)
 		at += done
 		sent(done)
 		if err != nil {
@@ -146,21 +147,21 @@ func (w *writer) rows(ctx context.Context, rows []*fold.Row, now phase, sent fun
 	return -1, nil
 }
 
-// writeNext writes the rows of the buffer, up to one that the database rejects, and returns how many it has written. at is
-// the index of the first, and n how many a statement takes.
-func (w *writer) writeNext(at, n int, now phase) (done int, err error) {
+// write writes the rows of a buffer, up to one that the database rejects, and returns how many it has written. at is the index
+// of the first, and n how many a statement takes.
+func (w *writer) write(next *rowBuffer, at, n int, now phase) (done int, err error) {
 	all := false
-	if w.way.inserts && now != deleted && w.fresh >= certainlyFresh && len(w.next.rows) == n && w.next.areNew() {
-		if all, err = w.insertTogether(); err != nil {
+	if w.way.inserts && now != deleted && w.fresh >= certainlyFresh && len(next.rows) == n && next.areNew() {
+		if all, err = w.insertTogether(next); err != nil {
 			return 0, err
 		}
 	}
-	for i := 0; i < len(w.next.rows) && !all; i++ {
-		switch r := w.next.rows[i]; {
-		case w.versions != nil && w.next.resolved[i].Unchanged:
+	for i := 0; i < len(next.rows) && !all; i++ {
+		switch r := next.rows[i]; {
+		case w.versions != nil && next.resolved[i].Unchanged:
 			w.res.Unchanged++
 		case now.has(r):
-			if err := w.row(r, w.next.of(i)); err != nil {
+			if err := w.row(r, next.of(i)); err != nil {
 				return i, err
 			}
 		case w.versions != nil:
@@ -168,29 +169,29 @@ func (w *writer) writeNext(at, n int, now phase) (done int, err error) {
 			w.piece.deletes = append(w.piece.deletes, delayed{&row, at + i})
 		}
 	}
-	done = len(w.next.rows)
+	done = len(next.rows)
 	if w.versions == nil || w.versions.states == nil {
 		return done, nil
 	}
-	return done, w.versions.states.put(w.next.resolved[:done])
+	return done, w.versions.states.put(next.resolved[:done])
 }
 
-// insertTogether inserts the rows of the buffer whose keys the table does not have, and reports whether these are all. If
+// insertTogether inserts the rows of a buffer whose keys the table does not have, and reports whether these are all. If
 // it has some of them, or rejects one, all are to be written one by one.
-func (w *writer) insertTogether() (all bool, err error) {
-	inserted, err := w.statements.insertMany(&w.next)
+func (w *writer) insertTogether(next *rowBuffer) (all bool, err error) {
+	inserted, err := w.statements.insertMany(next)
 	if err != nil && (!isRefusal(err) || w.c.autocommit()) {
 		return false, err
 	}
 	w.res.Inserted += inserted
-	if inserted == int64(len(w.next.rows)) {
-		w.fresh += len(w.next.rows)
+	if inserted == int64(len(next.rows)) {
+		w.fresh += len(next.rows)
 		return true, nil
 	}
 	w.res.Unchanged -= inserted // they will be counted there
 	w.fresh = 0
-	for i := range w.next.rows {
-		w.layout.unstamp(w.next.of(i))
+	for i := range next.rows {
+		w.layout.unstamp(next.of(i))
 	}
 	return false, nil
 }

@@ -2,81 +2,27 @@ package sqlite_test
 
 import (
 	"fmt"
-	"path/filepath"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
-// flushes write lines to a table.
-type flushes struct {
-	t       *testing.T
-	db      *sqlite.DB
-	folder  *fold.Folder
-	names   feed.Names
-	seq     int64
-	rejects int // by the database, in a flush from now on
+func byKey(fields string) func(*fold.Options) {
+	return func(o *fold.Options) { o.Key = strings.Split(fields, ",") }
 }
 
-// newFlushes writes to a table t of a new file.
-func newFlushes(t *testing.T, ddl ...string) (*flushes, *file) {
-	t.Helper()
-	db := newFile(t, filepath.Join(t.TempDir(), "t.db"))
-	for _, sql := range ddl {
-		db.Exec(t, sql)
-	}
-	return &flushes{t: t, db: open(t, db.path, sqlite.Options{Synchronous: sink.Off})}, db
-}
-
-// write flushes messages, and returns what that did to the table.
-func (r *flushes) write(key string, lines ...string) sink.Counts {
-	r.t.Helper()
-	res, err := r.flush(key, lines...)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if len(res.Refused) != r.rejects {
-		r.t.Errorf("rejected: %v", res.Refused)
-	}
-	return res.Total()
-}
-
-func (r *flushes) flush(key string, lines ...string) (sink.Result, error) {
-	r.t.Helper()
-	table, err := sink.Table(r.t.Context(), r.db.Tables, "t", strings.Split(key, ","))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	table.HasConstraints = table.HasConstraints || r.rejects > 0
-	if r.folder == nil || r.rejects > 0 {
-		r.folder = fold.NewFolder(&r.names, table, fold.Options{Key: strings.Split(key, ","), Columns: fold.AddColumns, MaxColumns: 2000, Limits: r.db.Caps().Limits, Log: logtest.New(r.t)})
-	}
-	var batch fold.Batch
-	for i, line := range lines {
-		if err := r.folder.Fold(&batch, []byte(line), fold.Place{Line: int64(i)}); err != nil {
-			if _, bad := err.(*feed.Error); !bad {
-				r.t.Fatal(err)
-			}
+func versioned(scope fold.Scope) func(*fold.Options) {
+	return func(o *fold.Options) {
+		if scope != "" {
+			o.Version, o.Scope = "v", scope
 		}
-	}
-	r.folder.Seal(&batch)
-	res, err := r.db.Flush(r.t.Context(), &sink.Flush{Batches: []*fold.Batch{&batch}, Job: "j", Lanes: lanesAt("s", r.seq+1), Run: "r"})
-	if err == nil {
-		r.seq++
-	}
-	return res, err
-}
-
-// expect fails the test where a flush did something else.
-func (r *flushes) expect(got sink.Counts, inserted, updated, unchanged int64) {
-	r.t.Helper()
-	if want := (sink.Counts{Inserted: inserted, Updated: updated, Unchanged: unchanged}); got != want {
-		r.t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
@@ -85,7 +31,8 @@ func (r *flushes) expect(got sink.Counts, inserted, updated, unchanged int64) {
 func TestFlush_EveryValueOverEveryOther(t *testing.T) {
 	for _, decl := range []string{"", "TEXT COLLATE NOCASE", "INTEGER", "REAL", "NUMERIC"} {
 		t.Run("declared "+decl, func(t *testing.T) {
-			r, db := newFlushes(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, v "+decl+")")
+			f := tempFile(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, v "+decl+")")
+			r := sinktest.Begin(t, f)
 			var first, second []string
 			for i, a := range awkward {
 				for j, b := range awkward {
@@ -93,66 +40,62 @@ func TestFlush_EveryValueOverEveryOther(t *testing.T) {
 					second = append(second, fmt.Sprintf(`{"id":%d,"v":%s}`, 100*i+j, b))
 				}
 			}
-			r.write("id", first...)
-			db.Exec(t, "CREATE TABLE was AS SELECT * FROM t")
-			db.Exec(t, "ALTER TABLE was ADD COLUMN same")
+			r.Flush(first...)
+			f.Exec(t, "CREATE TABLE was AS SELECT * FROM t")
+			f.Exec(t, "ALTER TABLE was ADD COLUMN same")
 			// A value that the column rejects is in no row.
-			wrong := fmt.Sprintf(`SELECT t.id, quote(t.v), quote(n.v) FROM t LEFT JOIN was n ON n.id = t.id %% 100 * 101
+			wrong := `SELECT t.id, quote(t.v), quote(n.v) FROM t LEFT JOIN was n ON n.id = t.id % 100 * 101
 				LEFT JOIN was o ON o.id = t.id WHERE t.v COLLATE BINARY IS NOT CASE WHEN n.id IS NULL THEN o.v ELSE n.v END
-				OR (typeof(t.v) IN ('text', 'blob', 'null')) <> (typeof(CASE WHEN n.id IS NULL THEN o.v ELSE n.v END) IN ('text', 'blob', 'null'))`)
-			differ := `SELECT count(*) FROM was o JOIN was n ON n.id = o.id % 100 * 101 WHERE o.v COLLATE BINARY IS NOT n.v`
-			rows := db.Query(t, "SELECT count(*), ("+differ+") FROM t")[0]
-			got := r.write("id", second...)
-			for _, row := range db.Query(t, wrong) {
+				OR (typeof(t.v) IN ('text', 'blob', 'null')) <> (typeof(CASE WHEN n.id IS NULL THEN o.v ELSE n.v END) IN ('text', 'blob', 'null'))`
+			differ := f.Query(t, `SELECT count(*) FROM was o JOIN was n ON n.id = o.id % 100 * 101 WHERE o.v COLLATE BINARY IS NOT n.v`)[0][0]
+			got := r.Flush(second...).Total()
+			for _, row := range f.Query(t, wrong) {
 				t.Errorf("row %d has %s, not %s", row...)
 			}
-			if got.Updated != rows[1] {
-				t.Errorf("%d rows were updated, of which %d have another value", got.Updated, rows[1])
+			if got.Updated != differ {
+				t.Errorf("%d rows were updated, of which %d have another value", got.Updated, differ)
 			}
-			again := r.write("id", second...)
-			r.expect(again, 0, 0, got.Inserted+got.Updated+got.Unchanged)
+			sinktest.Counts(t, r.Flush(second...), 0, 0, got.Inserted+got.Updated+got.Unchanged, 0)
 		})
 	}
 }
 
 // TestFlush_CountsByKey: rows are counted as they are whatever finds them, and whatever their keys are.
 func TestFlush_CountsByKey(t *testing.T) {
-	for name, test := range map[string]struct{ ddl, key, old, spelled, new string }{
-		"rowid":         {"id INTEGER PRIMARY KEY, a, b)", "id", "-9223372036854775808", `"-9223372036854775808"`, "0"},
-		"rowid, 0":      {"id INTEGER PRIMARY KEY, a, b)", "id", "0", `"0"`, "-9223372036854775808"},
-		"without rowid": {"id INTEGER PRIMARY KEY, a, b) WITHOUT ROWID", "id", "7", `"7"`, "8"},
-		"text":          {"id TEXT PRIMARY KEY, a, b)", "id", `"x"`, `"x"`, `"X"`},
-		"affinity":      {"id NUMERIC PRIMARY KEY, a, b)", "id", `7`, `"7"`, `"x"`},
-		"NOCASE":        {"id TEXT COLLATE NOCASE PRIMARY KEY, a, b)", "id", `"x"`, `"X"`, `"x "`},
-		"RTRIM":         {"id TEXT PRIMARY KEY COLLATE RTRIM, a, b)", "id", `"x"`, `"x  "`, `"X"`},
-		"two indexes":   {"id TEXT PRIMARY KEY, a, b, UNIQUE (id COLLATE NOCASE))", "id", `"x"`, `"X"`, `"y"`},
-		"two more":      {"id TEXT COLLATE NOCASE PRIMARY KEY, a, b, UNIQUE (id COLLATE BINARY))", "id", `"x"`, `"X"`, `"y"`},
-		"replacing":     {"id TEXT PRIMARY KEY ON CONFLICT REPLACE, a, b)", "id", `"x"`, `"x"`, `"y"`},
-		"beside":        {"n INTEGER PRIMARY KEY, id TEXT UNIQUE, a, b)", "id", `"x"`, `"x"`, `"y"`},
+	for name, test := range map[string]struct{ ddl, old, spelled, new string }{
+		"rowid":         {"id INTEGER PRIMARY KEY, a, b)", "-9223372036854775808", `"-9223372036854775808"`, "0"},
+		"rowid, 0":      {"id INTEGER PRIMARY KEY, a, b)", "0", `"0"`, "-9223372036854775808"},
+		"without rowid": {"id INTEGER PRIMARY KEY, a, b) WITHOUT ROWID", "7", `"7"`, "8"},
+		"text":          {"id TEXT PRIMARY KEY, a, b)", `"x"`, `"x"`, `"X"`},
+		"affinity":      {"id NUMERIC PRIMARY KEY, a, b)", `7`, `"7"`, `"x"`},
+		"NOCASE":        {"id TEXT COLLATE NOCASE PRIMARY KEY, a, b)", `"x"`, `"X"`, `"x "`},
+		"RTRIM":         {"id TEXT PRIMARY KEY COLLATE RTRIM, a, b)", `"x"`, `"x  "`, `"X"`},
+		"two indexes":   {"id TEXT PRIMARY KEY, a, b, UNIQUE (id COLLATE NOCASE))", `"x"`, `"X"`, `"y"`},
+		"two more":      {"id TEXT COLLATE NOCASE PRIMARY KEY, a, b, UNIQUE (id COLLATE BINARY))", `"x"`, `"X"`, `"y"`},
+		"replacing":     {"id TEXT PRIMARY KEY ON CONFLICT REPLACE, a, b)", `"x"`, `"x"`, `"y"`},
+		"beside":        {"n INTEGER PRIMARY KEY, id TEXT UNIQUE, a, b)", `"x"`, `"x"`, `"y"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, db := newFlushes(t, "CREATE TABLE t ("+test.ddl)
+			f := tempFile(t, "CREATE TABLE t ("+test.ddl)
+			r := sinktest.Begin(t, f)
 			line := func(id, rest string) string { return `{"id":` + id + rest + `}` }
-			r.expect(r.write(test.key, line(test.old, `,"a":1,"b":2`)), 1, 0, 0)
-			r.expect(r.write(test.key, line(test.spelled, `,"a":1`)), 0, 0, 1)
-			r.expect(r.write(test.key, line(test.spelled, `,"b":3`), line(test.new, `,"a":5`)), 1, 1, 0)
-			r.expect(r.write(test.key, line(test.old, `,"a":4,"b":3`), line(test.new, "")), 0, 1, 1)
-			if got := fmt.Sprint(db.Query(t, "SELECT a, b FROM t ORDER BY a")); got != "[[4 3] [5 <nil>]]" {
-				t.Error(got)
-			}
+			sinktest.Counts(t, r.Flush(line(test.old, `,"a":1,"b":2`)), 1, 0, 0, 0)
+			sinktest.Counts(t, r.Flush(line(test.spelled, `,"a":1`)), 0, 0, 1, 0)
+			sinktest.Counts(t, r.Flush(line(test.spelled, `,"b":3`), line(test.new, `,"a":5`)), 1, 1, 0, 0)
+			sinktest.Counts(t, r.Flush(line(test.old, `,"a":4,"b":3`), line(test.new, "")), 0, 1, 1, 0)
+			sinktest.Expect(t, f, "SELECT a, b FROM t ORDER BY a", "4|3", "5|NULL")
 		})
 	}
 }
 
 // TestFlush_ARowidThatIsNoKey: a message may name it, and it stays where none does.
 func TestFlush_ARowidThatIsNoKey(t *testing.T) {
-	r, db := newFlushes(t, "CREATE TABLE t (n INTEGER PRIMARY KEY, id TEXT UNIQUE, v INTEGER)")
-	r.expect(r.write("id", `{"id":"a","n":5,"v":1}`, `{"id":"b","v":1}`), 2, 0, 0)
-	r.expect(r.write("id", `{"id":"a","v":2}`, `{"id":"b","v":1}`), 0, 1, 1)
-	r.expect(r.write("id", `{"id":"a","n":9}`, `{"id":"c","v":3}`), 1, 1, 0)
-	if got := fmt.Sprint(db.Query(t, "SELECT id, n, v FROM t ORDER BY id")); got != "[[a 9 2] [b 6 1] [c 10 3]]" {
-		t.Error(got)
-	}
+	f := tempFile(t, "CREATE TABLE t (n INTEGER PRIMARY KEY, id TEXT UNIQUE, v INTEGER)")
+	r := sinktest.Begin(t, f)
+	sinktest.Counts(t, r.Flush(`{"id":"a","n":5,"v":1}`, `{"id":"b","v":1}`), 2, 0, 0, 0)
+	sinktest.Counts(t, r.Flush(`{"id":"a","v":2}`, `{"id":"b","v":1}`), 0, 1, 1, 0)
+	sinktest.Counts(t, r.Flush(`{"id":"a","n":9}`, `{"id":"c","v":3}`), 1, 1, 0, 0)
+	sinktest.Expect(t, f, "SELECT id, n, v FROM t ORDER BY id", "a|9|2", "b|6|1", "c|10|3")
 }
 
 // TestFlush_OnlyTheKeyFindsARow: a row is not taken for another that has the same rowid, be this a part of
@@ -164,13 +107,17 @@ func TestFlush_OnlyTheKeyFindsARow(t *testing.T) {
 		"part, without rowid": {"n INTEGER PRIMARY KEY, id TEXT, v INTEGER, UNIQUE (id, n)) WITHOUT ROWID", "id,n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, db := newFlushes(t, "CREATE TABLE t ("+test.ddl)
-			r.expect(r.write(test.key, `{"id":"a","n":5,"v":1}`, `{"id":"b","n":6,"v":1}`), 2, 0, 0)
-			r.rejects = 1
-			r.expect(r.write(test.key, `{"id":"a","n":5,"v":2}`, `{"id":"c","n":6,"v":3}`, `{"id":"d","n":7,"v":4}`), 1, 1, 0)
-			if got := fmt.Sprint(db.Query(t, "SELECT id, n, v FROM t ORDER BY id")); got != "[[a 5 2] [b 6 1] [d 7 4]]" {
-				t.Error(got)
+			f := tempFile(t, "CREATE TABLE t ("+test.ddl)
+			r := sinktest.BeginFitted(t, f, func(_ *schema.Limits, t *schema.Table) error {
+				t.HasConstraints = true // messages are kept
+				return nil
+			}, byKey(test.key))
+			sinktest.Counts(t, r.Flush(`{"id":"a","n":5,"v":1}`, `{"id":"b","n":6,"v":1}`), 2, 0, 0, 0)
+			res := r.Flush(`{"id":"a","n":5,"v":2}`, `{"id":"c","n":6,"v":3}`, `{"id":"d","n":7,"v":4}`)
+			if sinktest.Counts(t, res, 1, 1, 0, 0); len(res.Refused) != 1 {
+				t.Errorf("rejected: %v", res.Refused)
 			}
+			sinktest.Expect(t, f, "SELECT id, n, v FROM t ORDER BY id", "a|5|2", "b|6|1", "d|7|4")
 		})
 	}
 }
@@ -182,12 +129,133 @@ func TestFlush_MostColumns(t *testing.T) {
 		decls = append(decls, fmt.Sprintf("c%d INTEGER", i))
 		values += fmt.Sprintf(`,"c%d":%d`, i, i)
 	}
-	r, db := newFlushes(t, "CREATE TABLE t ("+strings.Join(decls, ", ")+")")
-	r.expect(r.write("id", `{"id":1`+values+`}`), 1, 0, 0)
-	r.expect(r.write("id", `{"id":1`+values+`}`), 0, 0, 1)
-	r.expect(r.write("id", `{"id":1,"c1998":7}`), 0, 1, 0)
-	r.expect(r.write("id", `{"id":1,"c0":0,"c1998":null}`), 0, 1, 0)
-	if got := fmt.Sprint(db.Query(t, "SELECT c0, c1997, c1998 FROM t")); got != "[[0 1997 <nil>]]" {
-		t.Error(got)
+	f := tempFile(t, "CREATE TABLE t ("+strings.Join(decls, ", ")+")")
+	r := sinktest.Begin(t, f)
+	sinktest.Counts(t, r.Flush(`{"id":1`+values+`}`), 1, 0, 0, 0)
+	sinktest.Counts(t, r.Flush(`{"id":1`+values+`}`), 0, 0, 1, 0)
+	sinktest.Counts(t, r.Flush(`{"id":1,"c1998":7}`), 0, 1, 0, 0)
+	sinktest.Counts(t, r.Flush(`{"id":1,"c0":0,"c1998":null}`), 0, 1, 0, 0)
+	sinktest.Expect(t, f, "SELECT c0, c1997, c1998 FROM t", "0|1997|NULL")
+}
+
+// TestFlush_ManyRows: rows that one statement inserts or looks up, among rows of other states, deletes, long values, and rows
+// that were changed by hand, come out as if few were written at a time, with the same states, and are counted so.
+func TestFlush_ManyRows(t *testing.T) {
+	for _, scope := range []fold.Scope{"", fold.ColumnScope, fold.RowScope} {
+		t.Run("versions of "+string(scope), func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(1, uint64(len(scope))))
+			const all = `{"id":-1,"v":1,"a":"x","b":"x","c":"x"}`
+			files := []*file{tempFile(t), tempFile(t)}
+			together, apart := sinktest.Begin(t, files[0], versioned(scope)), sinktest.Begin(t, files[1], versioned(scope))
+			together.Flush(all)
+			apart.Flush(all)
+			var last []string
+			for range 10 {
+				var lines []string
+				from, step, rows := rnd.IntN(600), 1+rnd.IntN(4), []int{200, 2000}[rnd.IntN(2)]
+				chance := []int{0, 10, 300}[rnd.IntN(3)] // of a message that is unlike most
+				for id := from; id < from+rows; id += step {
+					rest := fmt.Sprintf(`,%q:"x%d"`, []string{"a", "b", "c"}[rnd.IntN(3)], rnd.IntN(3))
+					switch {
+					case rnd.IntN(1000) < chance:
+						rest = `,"op":"delete"`
+					case rnd.IntN(1000) < chance:
+						rest = `,"a":null`
+					case rnd.IntN(1000) < chance:
+						rest = `,"a":"` + strings.Repeat("long", 2000) + `"`
+					}
+					lines = append(lines, fmt.Sprintf(`{"id":%d,"v":%d%s}`, id, rnd.IntN(30), rest))
+				}
+				if rnd.IntN(4) == 0 {
+					lines = last // of which nothing is newer
+				}
+				last = lines
+				var alone sink.Counts
+				for few := range slices.Chunk(lines, 10) {
+					c := apart.Flush(few...).Total()
+					alone = sink.Counts{Inserted: alone.Inserted + c.Inserted, Updated: alone.Updated + c.Updated, Deleted: alone.Deleted + c.Deleted, Unchanged: alone.Unchanged + c.Unchanged}
+				}
+				if c := together.Flush(lines...).Total(); c != alone {
+					t.Errorf("%+v together, %+v few at a time", c, alone)
+				}
+				query := "SELECT id, quote(v), quote(a), quote(b), quote(c), NULL FROM t"
+				if scope == fold.ColumnScope {
+					query += " UNION ALL SELECT CAST(key AS text), hex(state), gone IS NULL, NULL, NULL, 's' FROM weir_versions"
+				}
+				sinktest.Expect(t, files[0], query+" ORDER BY 1, 6", sinktest.Rows(t, files[1], query+" ORDER BY 1, 6")...)
+				if t.Failed() {
+					return
+				}
+				sql := fmt.Sprintf([]string{"DELETE FROM t WHERE id %% 7 = %d", "UPDATE t SET a = 'theirs' WHERE id %% 13 = %d",
+					"INSERT INTO t (id, b) SELECT max(id) + 1 + %d, 'theirs' FROM t"}[rnd.IntN(3)], rnd.IntN(7))
+				files[0].Exec(t, sql)
+				files[1].Exec(t, sql)
+			}
+		})
+	}
+}
+
+// TestFlush_ManyWideTables: the statements that insert many rows are long; only some are kept, and the tables of the others are
+// written as well.
+func TestFlush_ManyWideTables(t *testing.T) {
+	const rows, columns = 100, 120
+	f := tempFile(t)
+	tables := make([]string, sqlite.MaxSQL/(columns*16*3)+4)
+	for i := range tables {
+		tables[i] = fmt.Sprint("t", i)
+	}
+	r := sinktest.BeginTables(t, f, tables)
+	for seq := range 2 {
+		for _, table := range tables {
+			for id := range rows {
+				line := fmt.Sprintf(`{"id":%d`, seq*rows+id)
+				for c := range columns {
+					line += fmt.Sprintf(`,"%s.c%d":1`, table, c)
+				}
+				r.Fold(line + "}")
+			}
+		}
+		r.Send(r.Seal())
+		if n := r.Sink.(*sqlite.DB).KeptSQL(); n > sqlite.MaxSQL || n < sqlite.MaxSQL/2 {
+			t.Errorf("%d bytes of SQL are kept, of at most %d", n, sqlite.MaxSQL)
+		}
+	}
+	for _, table := range tables {
+		sinktest.Expect(t, f, "SELECT sum(c0), sum(c119) FROM "+table, "200|200")
+	}
+}
+
+// TestFlush_GoneLong: rows that were removed by hand get the long values of older messages one by one: together they
+// would take much memory.
+func TestFlush_GoneLong(t *testing.T) {
+	const rows, size = 300, 20 << 10
+	f := tempFile(t)
+	r := sinktest.Begin(t, f, versioned(fold.ColumnScope))
+	var newer, older []string
+	for id := range rows {
+		newer = append(newer, fmt.Sprintf(`{"id":%d,"v":9,"a":"new"}`, id))
+		older = append(older, fmt.Sprintf(`{"id":%d,"v":3,"a":"%0*d"}`, id, size, id))
+	}
+	r.Flush(newer...)
+	f.Exec(t, "DELETE FROM t")
+	sinktest.Counts(t, r.Flush(older...), rows, 0, 0, 0)
+	sinktest.Expect(t, f, "SELECT count(*), min(length(a)), sum(a) = 44850 FROM t", fmt.Sprint(rows, "|", size, "|1"))
+	if n := r.Sink.(*sqlite.DB).BoundMemory(); n > 4*size {
+		t.Errorf("%d bytes of memory for values that are bound", n)
+	}
+}
+
+// TestFlush_LongKeys: states whose keys are long are not written many at a time, which would take much memory.
+func TestFlush_LongKeys(t *testing.T) {
+	const rows, size = 200, 40 << 10
+	f := tempFile(t)
+	r := sinktest.Begin(t, f, versioned(fold.ColumnScope))
+	for id := range rows {
+		r.Fold(fmt.Sprintf(`{"id":"k%0*d","v":9,"a":"x"}`, size, id))
+	}
+	r.Flush()
+	sinktest.Expect(t, f, "SELECT (SELECT count(*) FROM t), count(*) FROM weir_versions", fmt.Sprint(rows, "|", rows))
+	if n := r.Sink.(*sqlite.DB).BoundMemory(); n > 1<<20 {
+		t.Errorf("%d bytes of memory for values that are bound", n)
 	}
 }

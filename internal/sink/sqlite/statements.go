@@ -123,7 +123,7 @@ func (s *statements) insertMany(rows *rowBuffer) (inserted int64, err error) {
 	if s.many == "" {
 		s.many = l.insertSQL(l.columns, len(rows.rows)) + " ON CONFLICT DO NOTHING"
 	}
-	insert, err := s.c.prepareLarge(s.many)
+	insert, err := s.c.prepareOne(s.many)
 	if err != nil {
 		return 0, err
 	}

@@ -4,17 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/logtest"
-	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
-	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
 // The values that affinities are known to bend, and their plain neighbours.
@@ -34,27 +30,11 @@ func TestFlush_ColumnsThatAreThereKeepOrReject(t *testing.T) {
 	for _, decl := range []string{"", "TEXT", "VARCHAR(20)", "CLOB", "INTEGER", "INT", "BIGINT", "BLOB", "REAL", "DOUBLE PRECISION", "FLOAT",
 		"NUMERIC", "DECIMAL(10,2)", "BOOLEAN", "DATE", "DATETIME", "TIMESTAMP", "JSON", "STRING", "UUID", "POINT", "JSONB"} {
 		t.Run("declared "+decl, func(t *testing.T) {
-			f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
-			f.Exec(t, fmt.Sprintf("CREATE TABLE t (id INTEGER PRIMARY KEY, v %s)", decl))
-			rejected := syncValues(t, f, awkward)
-			kept := 0
-			for i, v := range awkward {
-				row := f.Query(t, fmt.Sprintf("SELECT typeof(v), CAST(CAST(v AS TEXT) AS BLOB), CASE typeof(v) WHEN 'real' THEN printf('%%!.17g', v) END FROM t WHERE id = %d", i))
-				switch {
-				case rejected[i] && len(row) > 0:
-					t.Errorf("%s was rejected and is there: %v", v, row[0])
-				case rejected[i]:
-				case len(row) == 0:
-					t.Errorf("%s is neither there nor rejected", v)
-				default:
-					kept++
-					if why := bent(v, decl, row[0]); why != "" {
-						t.Errorf("%s became %v: %s", v, row[0], why)
-					}
-				}
-			}
-			if kept < 5 {
-				t.Errorf("only %d values were taken", kept)
+			f := tempFile(t, fmt.Sprintf("CREATE TABLE t (id INTEGER PRIMARY KEY, v %s)", decl))
+			if rejected := syncValues(t, f, awkward, 1); len(awkward)-len(rejected) < 5 {
+				t.Errorf("%d values of %d were rejected", len(rejected), len(awkward))
+			} else {
+				checkValues(t, f, decl, awkward, rejected)
 			}
 		})
 	}
@@ -66,17 +46,12 @@ func TestFlush_ColumnsOfWeirsOwnKeepEverything(t *testing.T) {
 	for _, first := range []string{`null`, `1`, `1.5`, `true`, `"a"`, `{}`, `9223372036854775808`} {
 		for _, size := range []int{1, 1000} {
 			t.Run(fmt.Sprintf("after %s, %d a batch", first, size), func(t *testing.T) {
-				f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+				f := tempFile(t)
 				values := append([]string{first}, awkward...)
-				for i := range syncValuesBy(t, f, values, size) {
+				for i := range syncValues(t, f, values, size) {
 					t.Errorf("%s was rejected", values[i])
 				}
-				for i, v := range values {
-					row := f.Query(t, fmt.Sprintf("SELECT typeof(v), CAST(CAST(v AS TEXT) AS BLOB), CASE typeof(v) WHEN 'real' THEN printf('%%!.17g', v) END FROM t WHERE id = %d", i))[0]
-					if why := bent(v, "made by weir", row); why != "" {
-						t.Errorf("%s became %v: %s", v, row, why)
-					}
-				}
+				checkValues(t, f, "made by weir", values, nil)
 			})
 		}
 	}
@@ -159,50 +134,44 @@ func wrongNumber(value string, row []any, nearest bool) string {
 	return "no number any more"
 }
 
-// syncValues writes value i as column v of row i, each in a batch of its own, and
-// returns which were rejected.
-func syncValues(t *testing.T, f *file, values []string) map[int]bool {
+// checkValues demands that each value is in its row, unless it was rejected.
+func checkValues(t *testing.T, f *file, decl string, values []string, rejected map[int]bool) {
 	t.Helper()
-	return syncValuesBy(t, f, values, 1)
+	rows := map[int][]any{}
+	for _, row := range f.Query(t, "SELECT id, typeof(v), CAST(CAST(v AS TEXT) AS BLOB), CASE typeof(v) WHEN 'real' THEN printf('%!.17g', v) END FROM t") {
+		rows[int(row[0].(int64))] = row[1:]
+	}
+	for i, v := range values {
+		switch row := rows[i]; {
+		case rejected[i] != (row == nil):
+			t.Errorf("%s %s: rejected %v, the row is %v", decl, v, rejected[i], row)
+		case row != nil:
+			if why := bent(v, decl, row); why != "" {
+				t.Errorf("%s %s became %v: %s", decl, v, row, why)
+			}
+		}
+	}
 }
 
-func syncValuesBy(t *testing.T, f *file, values []string, size int) map[int]bool {
+// syncValues writes value i as column v of row i, as many in a batch as size says, and returns which were rejected.
+func syncValues(t *testing.T, f *file, values []string, size int) map[int]bool {
 	t.Helper()
-	d := open(t, f.path, sqlite.Options{Synchronous: sink.Off})
-	table, err := sink.Table(t.Context(), d.Tables, "t", []string{"id"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Limits: d.Caps().Limits, Log: logtest.New(t)})
-	var batch fold.Batch
-	rejected := map[int]bool{}
-	seq := int64(0)
+	r := sinktest.Begin(t, f)
+	defer r.End()
+	lines := make([]string, len(values))
 	for i, v := range values {
-		err := folder.Fold(&batch, fmt.Appendf(nil, `{"id":%d,"v":%s}`, i, v), fold.Place{Line: int64(i)})
-		if _, bad := err.(*feed.Error); bad {
-			rejected[i] = true
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		if (i+1)%size != 0 && i+1 < len(values) {
-			continue
-		}
-		seq++
-		folder.Seal(&batch)
-		res, err := d.Flush(t.Context(), &sink.Flush{Batches: []*fold.Batch{&batch}, Job: "j", Lanes: lanesAt("s", seq), Run: "r"})
-		if err != nil {
-			t.Fatalf("%s: %v", v, err)
-		}
-		for _, r := range res.Refused {
-			rejected[int(r.Line)] = true
-		}
-		batch.Reset()
+		lines[i] = fmt.Sprintf(`{"id":%d,"v":%s}`, i, v)
+	}
+	for some := range slices.Chunk(lines, size) {
+		r.Flush(some...)
+	}
+	rejected := map[int]bool{}
+	for _, row := range f.Query(t, "SELECT line - 1 FROM weir_rejects") {
+		rejected[int(row[0].(int64))] = true
 	}
 	return rejected
 }
 
-// TestFlush_StrictTables: what a STRICT table's types refuse is rejected, in its
-// words or before.
 // TestFlush_DefaultsInEverySpelling: what a late delete took is what a row that was just
 // inserted has.
 func TestFlush_DefaultsInEverySpelling(t *testing.T) {
@@ -216,8 +185,7 @@ func TestFlush_DefaultsInEverySpelling(t *testing.T) {
 			columns += " || ' ' || quote(" + c + ")"
 		}
 	}
-	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
-	f.Exec(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, v INTEGER"+ddl+")")
+	f := tempFile(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, v INTEGER"+ddl+")")
 	r := sinktest.Begin(t, f, func(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope })
 	for _, l := range []string{`{"id":1,"v":9}`, `{"id":2,"v":9}`, `{"id":2,"v":4` + line + `}`, `{"id":2,"v":4,"op":"delete"}`} {
 		r.Flush(l)
@@ -228,21 +196,12 @@ func TestFlush_DefaultsInEverySpelling(t *testing.T) {
 	}
 }
 
+// TestFlush_StrictTables: what a STRICT table's types refuse is rejected, in its
+// words or before.
 func TestFlush_StrictTables(t *testing.T) {
 	for _, decl := range []string{"INT", "INTEGER", "REAL", "TEXT", "BLOB", "ANY"} {
-		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
-		f.Exec(t, fmt.Sprintf("CREATE TABLE t (id INTEGER PRIMARY KEY, v %s) STRICT", decl))
-		rejected := syncValues(t, f, awkward)
-		for i, v := range awkward {
-			row := f.Query(t, fmt.Sprintf("SELECT typeof(v), CAST(CAST(v AS TEXT) AS BLOB), CASE typeof(v) WHEN 'real' THEN printf('%%!.17g', v) END FROM t WHERE id = %d", i))
-			if rejected[i] != (len(row) == 0) {
-				t.Errorf("%s %s: rejected %v, rows %v", decl, v, rejected[i], row)
-			} else if len(row) > 0 {
-				if why := bent(v, decl, row[0]); why != "" {
-					t.Errorf("%s %s became %v: %s", decl, v, row[0], why)
-				}
-			}
-		}
+		f := tempFile(t, fmt.Sprintf("CREATE TABLE t (id INTEGER PRIMARY KEY, v %s) STRICT", decl))
+		checkValues(t, f, decl, awkward, syncValues(t, f, awkward, 1))
 	}
 }
 
@@ -252,6 +211,10 @@ func TestFlush_KeysAreEqualWhereTheDatabaseSaysSo(t *testing.T) {
 	keys := []string{`1`, `"1"`, `1.0`, `"01"`, `" 1"`, `"1 "`, `"a"`, `"A"`, `"\u0061"`, `"a "`, `"ä"`, `"Ä"`, `9223372036854775807`, `"9223372036854775807"`, `1e2`, `100`, `"1e2"`, `true`, `1.5`, `"1.5"`, `-0`, `0`,
 		`-0.0`, `1e16`, `10000000000000000`, `9007199254740992`, `9007199254740993`, `9007199254740993.0`, `9007199254740994.0`, `9007199254740994`,
 		`-9223372036854775808`, `-9.223372036854776e18`, `18446744073709551616`, `"18446744073709551616"`, `1.8446744073709551616e19`, `1.8446744073709552e19`}
+	lines := make([]string, len(keys))
+	for n, k := range keys {
+		lines[n] = fmt.Sprintf(`{"id":%s,"n":%d}`, k, n)
+	}
 	for _, decl := range []string{"", "TEXT", "TEXT COLLATE NOCASE", "TEXT COLLATE RTRIM", "INTEGER", "REAL", "NUMERIC", "BLOB"} {
 		for _, unique := range []string{
 			"CREATE TABLE t (id %s NOT NULL PRIMARY KEY, n, first)",
@@ -264,29 +227,10 @@ func TestFlush_KeysAreEqualWhereTheDatabaseSaysSo(t *testing.T) {
 				// Row by row the database alone decides; in one batch the fold does.
 				var tables [2]string
 				for i, size := range []int{1, len(keys)} {
-					f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
-					f.Exec(t, create)
-					d := open(t, f.path, sqlite.Options{Synchronous: sink.Off})
-					table, err := sink.Table(t.Context(), d.Tables, "t", []string{"id"})
-					if err != nil {
-						t.Fatal(err)
-					}
-					folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Limits: d.Caps().Limits, Log: logtest.New(t)})
-					var batch fold.Batch
-					for n, k := range keys {
-						line := fmt.Appendf(nil, `{"id":%s,"n":%d}`, k, n)
-						if err := folder.Fold(&batch, line, fold.Place{}); err != nil {
-							if _, bad := err.(*feed.Error); !bad {
-								t.Fatal(err)
-							}
-						}
-						if (n+1)%size == 0 {
-							folder.Seal(&batch)
-							if _, err := d.Flush(t.Context(), &sink.Flush{Batches: []*fold.Batch{&batch}, Job: "j", Lanes: lanesAt("s", int64((n+1)/size)), Run: "r"}); err != nil {
-								t.Fatal(err)
-							}
-							batch.Reset()
-						}
+					f := tempFile(t, create)
+					r := sinktest.Begin(t, f)
+					for some := range slices.Chunk(lines, size) {
+						r.Flush(some...)
 					}
 					tables[i] = fmt.Sprint(f.Query(t, "SELECT n FROM t ORDER BY n"))
 				}
@@ -301,8 +245,7 @@ func TestFlush_KeysAreEqualWhereTheDatabaseSaysSo(t *testing.T) {
 // TestFlush_KeysThatAnotherIndexCallsEqual: of two indexes with collations of their own
 // one tells which keys are equal, and what the other one refuses is rejected.
 func TestFlush_KeysThatAnotherIndexCallsEqual(t *testing.T) {
-	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
-	f.Exec(t, "CREATE TABLE t (id TEXT, n, UNIQUE (id COLLATE NOCASE), UNIQUE (id COLLATE RTRIM))")
+	f := tempFile(t, "CREATE TABLE t (id TEXT, n, UNIQUE (id COLLATE NOCASE), UNIQUE (id COLLATE RTRIM))")
 	r := sinktest.Begin(t, f)
 	r.Flush(`{"id":"a","n":1}`)
 	r.Flush(`{"id":"a ","n":2}`, `{"id":"A","n":3}`)

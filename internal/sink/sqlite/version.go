@@ -44,11 +44,10 @@ func (c *conn) newVersioned(b *fold.Batch, table *schema.Table, tombstones time.
 	return v, nil
 }
 
-// resolve fills the buffer with the next rows, n at most, as what is newer of them.
-func (w *writer) resolve(coming []*fold.Row, n int) error {
-	next, v := &w.next, w.versions
-	given := coming[:min(n, len(coming))]
-	next.reset(w.layout, given)
+// resolve has the rows of a buffer become what is newer of them. coming are the rows of the batch from the first on, and n how many
+// a statement takes.
+func (w *writer) resolve(next *rowBuffer, coming []*fold.Row, n int) error {
+	v, given := w.versions, next.rows
 	next.found, next.states = slices.Grow(next.found[:0], len(given))[:len(given)], next.states[:0]
 	clear(next.found)
 	if v.states != nil {
@@ -56,7 +55,7 @@ func (w *writer) resolve(coming []*fold.Row, n int) error {
 			return err
 		}
 	}
-	if err := w.lookUpVersions(n); err != nil {
+	if err := w.lookUpVersions(next, n); err != nil {
 		return err
 	}
 	if w.way.explodes || len(next.resolved) < len(given) { // rows of such a table are kept
@@ -82,9 +81,9 @@ func (n *rowBuffer) hasState(i int, state []byte) {
 	n.found[i].State = n.states[from:len(n.states):len(n.states)]
 }
 
-// lookUpVersions looks up the rows of the buffer that have states, all if there are no states, by one statement for n.
-func (w *writer) lookUpVersions(n int) error {
-	next, v := &w.next, w.versions
+// lookUpVersions looks up the rows of a buffer that have states, all if there are no states, by one statement for n.
+func (w *writer) lookUpVersions(next *rowBuffer, n int) error {
+	v := w.versions
 	asks := func(i int) bool { return v.states == nil || next.found[i].State != nil }
 	var s *stmt
 	for i, r := range next.rows {
@@ -96,7 +95,7 @@ func (w *writer) lookUpVersions(n int) error {
 				v.looks[n] = w.layout.versionsSQL(n)
 			}
 			var err error
-			if s, err = w.c.prepareRows(n, v.looks[n]); err != nil {
+			if s, err = w.c.prepareOne(v.looks[n]); err != nil {
 				return err
 			}
 			w.c.bound.release()
@@ -207,7 +206,7 @@ func (s *stateStore) read(rows []*fold.Row, n int, found func(i int, state []byt
 		}
 		s.finds[n] = "SELECT " + strings.Join(finds, ", ")
 	}
-	find, err := s.c.prepareRows(n, s.finds[n])
+	find, err := s.c.prepareOne(s.finds[n])
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package sqlite_test
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,8 +21,10 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 // steps is the run of a feed whose state is easy to tell from outside: batch k
@@ -99,11 +101,9 @@ func mustSteps(t *testing.T, s sink.Sink, rows int) *steps {
 // and returns how many.
 func checkSteps(t *testing.T, f *file) int64 {
 	t.Helper()
-	if s := f.one(t, "PRAGMA integrity_check"); s != "ok" {
-		t.Fatalf("integrity_check: %s", s)
-	}
-	if f.one(t, "SELECT count(*) FROM sqlite_schema WHERE name = 't'") == "0" {
-		if f.one(t, "SELECT count(*) FROM sqlite_schema") != "0" {
+	sinktest.Expect(t, f, "PRAGMA integrity_check", "ok")
+	if tables := f.Query(t, "SELECT name FROM sqlite_schema"); !slices.ContainsFunc(tables, func(row []any) bool { return row[0] == "t" }) {
+		if len(tables) > 0 {
 			t.Error("there are weir's tables without the first batch")
 		}
 		return 0
@@ -117,20 +117,12 @@ func checkSteps(t *testing.T, f *file) int64 {
 	return row[0].(int64)
 }
 
-// childMain is the test binary as another program.
-func childMain(name string, args []string) int {
-	err := fmt.Errorf("no such child: %s", name)
-	switch name {
-	case "steps":
-		err = stepsChild(args[0], args[1], args[2])
-	case "lock":
-		err = lockChild(args[0])
-	}
+// report ends a program of the test binary's.
+func report(err error) {
 	if err != nil {
 		fmt.Println("error", strings.ReplaceAll(err.Error(), "\n", " "))
-		return 1
+		os.Exit(1)
 	}
-	return 0
 }
 
 // stepsChild writes batches up to the number given, and tells on stdout what
@@ -178,47 +170,29 @@ func stepsChild(path, level, upTo string) error {
 	return nil
 }
 
-// command is the test binary as another program; wrap is what it runs under.
-func command(t *testing.T, child string, wrap []string, args ...string) *exec.Cmd {
+// program runs one of the test binary's programs to its end, under strace if there are options for it, and returns what that
+// wrote.
+func program(t *testing.T, name string, strace []string, args ...string) (run *testweir.Run, trace string) {
 	t.Helper()
 	testcheck.Only(t)
-	exe, err := os.Executable()
-	if err != nil {
+	f := testweir.New(t, "")
+	if name != "weir" {
+		f.Link(name)
+		f.Program = f.Path(name)
+	}
+	run = f.Command(args...)
+	if strace != nil {
+		if out, err := exec.Command("strace", "-f", "-qq", "-o", os.DevNull, "true").CombinedOutput(); err != nil {
+			testcheck.Missing(t, fmt.Sprintf("strace, which makes system calls fail (Debian: apt install strace): %v: %s", err, out))
+		}
+		run.Under("strace", append([]string{"-f", "-qq", "-o", f.Path("trace")}, strace...)...)
+	}
+	run.Start().Wait()
+	written, err := os.ReadFile(f.Path("trace"))
+	if err != nil && strace != nil {
 		t.Fatal(err)
 	}
-	argv := append(append(wrap[:len(wrap):len(wrap)], exe), args...)
-	c := exec.Command(argv[0], argv[1:]...)
-	c.Env = append(os.Environ(), childVariable+"="+child)
-	return c
-}
-
-// output runs a command to its end.
-func output(t *testing.T, c *exec.Cmd) (stdout, stderr string, code int) {
-	t.Helper()
-	var out, errs bytes.Buffer
-	c.Stdout, c.Stderr = &out, &errs
-	err := c.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return out.String(), errs.String(), c.ProcessState.ExitCode()
-}
-
-// weir runs the program.
-func weir(t *testing.T, args ...string) (stdout, stderr string, code int) {
-	t.Helper()
-	return output(t, command(t, "weir", nil, args...))
-}
-
-// strace returns the command line that runs a program under strace with some
-// faults, with the trace in a file.
-func strace(t *testing.T, log string, options ...string) []string {
-	t.Helper()
-	if out, err := exec.Command("strace", "-f", "-qq", "-o", os.DevNull, "true").CombinedOutput(); err != nil {
-		testcheck.Missing(t, fmt.Sprintf("strace, which makes system calls fail (Debian: apt install strace): %v: %s", err, out))
-	}
-	return append([]string{"strace", "-f", "-qq", "-o", log}, options...)
+	return run, string(written)
 }
 
 // lines returns the lines that begin with a word.
