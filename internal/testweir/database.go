@@ -70,8 +70,8 @@ func (f *Folder) Has(want, query string) {
 	}
 }
 
-// Rows returns the rows of a query, each with | between its cells.
-func Rows(db *sql.DB, query string) (all []string, err error) {
+// Rows returns the rows of a query, each with | between its cells, as a [sql.DB], [sql.Conn] or [sql.Tx] answers it.
+func Rows(db Queries, query string) (all []string, err error) {
 	_, rows, err := Cells(db, query)
 	for _, cells := range rows {
 		texts := make([]string, len(cells))
@@ -92,10 +92,13 @@ func Rows(db *sql.DB, query string) (all []string, err error) {
 	return all, err
 }
 
-// Cells returns the columns and the rows of a query, as a [sql.DB] or a [sql.Conn] answers it.
-func Cells(db interface {
+// Queries is what answers queries.
+type Queries interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
-}, query string) (columns []string, all [][]any, err error) {
+}
+
+// Cells returns the columns and the rows of a query.
+func Cells(db Queries, query string) (columns []string, all [][]any, err error) {
 	rows, err := db.QueryContext(context.Background(), query)
 	if err != nil {
 		return nil, nil, err

@@ -68,9 +68,9 @@ func TestHalfOpen(t *testing.T) {
 	writes := newTrial(t, rnd, "stdin", testpg.Start(t).Database(t), "normal", 3000)
 	reader, _ := start(reads)
 	writer, feed := start(writes)
-	send := func(lines []message) {
-		for _, m := range lines {
-			fmt.Fprintln(feed, m.line)
+	send := func(lines []string) {
+		for _, line := range lines {
+			fmt.Fprintln(feed, line)
 		}
 	}
 	send(writes.feed[:1000])

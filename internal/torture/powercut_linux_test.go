@@ -2,12 +2,12 @@ package torture
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -178,50 +178,65 @@ func (tr *trial) powerCut(d *disk, at int, life time.Duration, restart func()) o
 	return outcome{acked: acked, found: s.line}
 }
 
-// TestPowerCut cuts the power of the disk that the database is on. At full and extra
-// nothing is lost that another program saw committed; at normal the last commits may
-// be, and the next run reads them again. At off SQLite may be left broken.
+// cuts are the power cuts of a test, and what they did.
+type cuts struct{ n, halfway, lost, broken int }
+
+// cut cuts the power under runs of a trial until its feed is done, or there were so many cuts. kept tells that nothing
+// may be lost that another program saw committed, fragile that the database may be left broken.
+func (c *cuts) cut(tr *trial, d *disk, wanted int, life time.Duration, kept, fragile bool, restart func()) {
+	tr.Helper()
+	for at := 0; c.n < wanted && at < len(tr.feed); {
+		o := tr.powerCut(d, at, life, restart)
+		c.n++
+		if o.acked > at {
+			c.halfway++
+		}
+		if o.err != nil && fragile {
+			c.broken++
+			return
+		}
+		if o.err != nil {
+			tr.Fatalf("after a power cut at line %d: %v", o.acked, o.err)
+		}
+		if now := tr.verify(); now < o.acked && kept {
+			tr.Fatalf("line %d was committed; after a power cut the table stands at %d", o.acked, now)
+		}
+		if tr.source != "tcp" { // whose checkpoints count the lines of a connection
+			c.lost += max(0, min(1, o.acked-o.found))
+			at = o.found
+		}
+	}
+}
+
+// end demands that enough cuts came after commits.
+func (c *cuts) end(t *testing.T, halfway int) {
+	t.Helper()
+	t.Logf("%d power cuts, %d of them after commits; %d took some commits back, %d left the database broken", c.n, c.halfway, c.lost, c.broken)
+	if c.halfway < halfway {
+		t.Error("did not exercise")
+	}
+}
+
+// TestPowerCut cuts the power of the disk that the database is on. At full and extra nothing is lost that another
+// program saw committed; at normal the last commits may be, and the next run reads them again. At off SQLite may be
+// left broken.
 func TestPowerCut(t *testing.T) {
 	n := times(t)
 	for _, to := range []string{"off WAL", "normal WAL", "full WAL", "extra WAL", "full DELETE", "extra DELETE", "normal DELETE"} {
 		t.Run("sqlite "+to, func(t *testing.T) {
-			var level, journal string
-			fmt.Sscan(to, &level, &journal)
+			level, journal, _ := strings.Cut(to, " ")
 			sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
-				cuts, halfway, lost, broken := 0, 0, 0, 0
-				for cuts < 8*n {
+				var c cuts
+				for c.n < 8*n {
 					d := newDisk(t, 32)
 					tr := newTrial(t, rnd, "file", filepath.Join(d.path, "t.db"), level, 6000)
 					if journal != "WAL" {
 						tr.make(journal)
 					}
-					for at := 0; cuts < 8*n; {
-						o := tr.powerCut(d, at, 150*time.Millisecond, d.again)
-						cuts++
-						if o.acked > at {
-							halfway++
-						}
-						lost += max(0, min(1, o.acked-o.found))
-						if o.err != nil {
-							if level != "off" {
-								t.Fatalf("after a power cut at line %d: %v", o.acked, o.err)
-							}
-							broken++
-							break
-						}
-						if now := tr.verify(); now < o.acked && (level == "full" || level == "extra") {
-							t.Fatalf("line %d was committed; after a power cut the table stands at %d", o.acked, now)
-						}
-						if at = o.found; at == len(tr.feed) {
-							break
-						}
-					}
+					c.cut(tr, d, 8*n, 150*time.Millisecond, level == "full" || level == "extra", level == "off", d.again)
 					d.unmount()
 				}
-				t.Logf("%d power cuts, %d of them after commits; %d took some commits back, %d left the database broken", cuts, halfway, lost, broken)
-				if halfway < cuts/4 {
-					t.Error("did not exercise")
-				}
+				c.end(t, c.n/4)
 			})
 		})
 	}
@@ -237,67 +252,40 @@ func TestPowerCut_Postgres(t *testing.T) {
 				d.Check(os.Chmod(d.path, 0o777))
 				server := testpg.StartIn(t, d.path, "fsync=on", "full_page_writes=on", "max_wal_size=64MB", "min_wal_size=32MB")
 				t.Cleanup(server.Kill)
-				cuts, halfway, lost := 0, 0, 0
-				for cuts < 4 {
+				var c cuts
+				for c.n < 4 {
 					tr := newTrial(t, rnd, "file", server.Database(t), level, 6000)
 					d.writeback()
-					for at := 0; cuts < 4; {
-						o := tr.powerCut(d, at, 300*time.Millisecond, func() {
-							server.Kill()
-							d.again()
-							server.Restart(t)
-						})
-						cuts++
-						if o.acked > at {
-							halfway++
-						}
-						lost += max(0, min(1, o.acked-o.found))
-						d.Check(o.err)
-						if now := tr.verify(); now < o.acked && level == "full" {
-							t.Fatalf("line %d was committed; after a power cut the table stands at %d", o.acked, now)
-						}
-						if at = o.found; at == len(tr.feed) {
-							break
-						}
-					}
+					c.cut(tr, d, 4, 300*time.Millisecond, level == "full", false, func() {
+						server.Kill()
+						d.again()
+						server.Restart(t)
+					})
 				}
-				t.Logf("%d power cuts, %d of them after commits; %d took some commits back", cuts, halfway, lost)
-				if halfway == 0 {
-					t.Error("did not exercise")
-				}
+				c.end(t, 1)
 			})
 		})
 	}
 }
 
-// TestPowerCut_Spool has the spool on the disk, and the database with it: whatever the
-// power cut took of either, the next runs end in the right table.
+// TestPowerCut_Spool has the spool on the disk, and the database with it: whatever the power cut took of either, the
+// next runs end in the right table.
 func TestPowerCut_Spool(t *testing.T) {
 	n := times(t)
 	sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
-		cuts, halfway := 0, 0
-		for cuts < 8*n {
+		var c cuts
+		for rounds := 1; c.n < 8*n; rounds++ {
 			d := newDisk(t, 32)
 			level := []string{"normal", "full"}[rnd.IntN(2)]
 			tr := newTrial(t, rnd, "tcp", filepath.Join(d.path, "t.db"), level, 6000)
 			tr.args = append(tr.args, "--spool", filepath.Join(d.path, "spool"), "--spool-max", "1MiB")
-			for range 4 {
-				o := tr.powerCut(d, 0, 400*time.Millisecond, d.again)
-				d.Check(o.err)
-				if cuts++; o.acked > 0 {
-					halfway++
-				}
-				tr.verify()
-			}
-			c := tr.start()
-			if !tr.done(c, nil) || tr.verify() != len(tr.feed) {
-				t.Fatalf("the last run did not end well\n%s", c.Log())
+			c.cut(tr, d, 4*rounds, 400*time.Millisecond, false, false, d.again)
+			run := tr.start()
+			if !tr.done(run, nil) || tr.verify() != len(tr.feed) {
+				t.Fatalf("the last run did not end well\n%s", run.Log())
 			}
 			d.unmount()
 		}
-		t.Logf("%d power cuts, %d of them after commits", cuts, halfway)
-		if halfway < cuts/4 {
-			t.Error("did not exercise")
-		}
+		c.end(t, c.n/4)
 	})
 }

@@ -86,7 +86,7 @@ func (r *running) allHavePositions() bool {
 
 // expect runs the program and demands an exit code, and a table as it was.
 func (r *running) expect(want int, args ...string) error {
-	if code, out := r.weir(nil, 0, append(r.args(0, r.to), args...)...); code != want {
+	if code, out := r.weir(nil, 0, append(r.args(0, r.To), args...)...); code != want {
 		return fmt.Errorf("%s: the run ended with %d, not %d\n%s", strings.Join(args, " "), code, want, out)
 	}
 	return nil
@@ -133,7 +133,7 @@ func (r *running) otherSettings(l life) error {
 	}
 	refused := l.way == "accept" && key || l.way == "from-start" && (key || fill) || l.way == "rebuild" && r.table != nil
 	if refused {
-		if code, out := r.weir(nil, 0, append(r.args(0, r.to), map[string]string{"accept": "--accept-settings"}[l.way]+map[string]string{"from-start": "--from-start", "rebuild": "--rebuild"}[l.way])...); code != 1 && code != 2 {
+		if code, out := r.weir(nil, 0, append(r.args(0, r.To), map[string]string{"accept": "--accept-settings"}[l.way]+map[string]string{"from-start": "--from-start", "rebuild": "--rebuild"}[l.way])...); code != 1 && code != 2 {
 			return fmt.Errorf("other settings: %s ended with %d, not 1 or 2\n%s", l.way, code, out)
 		}
 		r.randomCase = now
@@ -157,9 +157,7 @@ func (r *running) otherSettings(l life) error {
 			return fmt.Errorf("other settings: %w", err)
 		}
 		if r.pack == "" && !r.noEnd {
-			if err := r.grow(l.lines); err != nil {
-				return err
-			}
+			r.grow(l.lines)
 		}
 		if err := r.sync(0, 0); err != nil {
 			return fmt.Errorf("other settings, accepted: %w", err)
@@ -176,14 +174,19 @@ func (r *running) otherSettings(l life) error {
 }
 
 // grow appends lines to the first writer's last file.
-func (r *running) grow(lines []string) error {
+func (r *running) grow(lines []string) {
+	last := len(r.files[0]) - 1
+	r.replace(slices.Concat(r.files[0][last], lines))
+}
+
+// replace gives that file other lines.
+func (r *running) replace(lines []string) {
 	next := *r.randomCase
 	next.files = slices.Clone(next.files)
 	next.files[0] = slices.Clone(next.files[0])
-	last := len(next.files[0]) - 1
-	next.files[0][last] = slices.Concat(next.files[0][last], lines)
+	next.files[0][len(next.files[0])-1] = lines
 	r.randomCase = &next
-	return r.write()
+	r.write()
 }
 
 func (r *running) missingTable(another bool) error {
@@ -194,20 +197,15 @@ func (r *running) missingTable(another bool) error {
 	if r.postgres {
 		drop += " CASCADE"
 	}
-	statements := []string{drop}
+	r.Exec(drop)
 	if another {
-		statements = append(statements, "CREATE TABLE t ("+strings.Join(r.rules.Key, " TEXT, ")+" TEXT, PRIMARY KEY ("+strings.Join(r.rules.Key, ", ")+"))")
-	}
-	if err := r.exec(statements...); err != nil {
-		return err
+		r.Exec("CREATE TABLE t (" + strings.Join(r.rules.Key, " TEXT, ") + " TEXT, PRIMARY KEY (" + strings.Join(r.rules.Key, ", ") + "))")
 	}
 	if err := r.expect(1); err != nil {
 		return fmt.Errorf("a table that is missing or another one: %w", err)
 	}
 	if another {
-		if err := r.exec(drop); err != nil {
-			return err
-		}
+		r.Exec(drop)
 	}
 	if err := r.expect(1, "--accept-settings"); err != nil {
 		return err
@@ -221,10 +219,7 @@ func (r *running) missingColumn() error {
 	if r.table != nil || r.rules.Version != "" || len(r.between) > 0 {
 		return nil
 	}
-	db, err := r.open()
-	if err != nil {
-		return err
-	}
+	db := r.open()
 	_, columns, err := r.read(db)
 	db.Close()
 	columns = slices.DeleteFunc(columns, func(c string) bool { return slices.Contains(r.rules.Key, c) })
@@ -232,9 +227,7 @@ func (r *running) missingColumn() error {
 		return err
 	}
 	slices.Sort(columns)
-	if err := r.exec("ALTER TABLE t DROP COLUMN " + quote(columns[0])); err != nil {
-		return err
-	}
+	r.Exec("ALTER TABLE t DROP COLUMN " + quote(columns[0]))
 	if err := r.expect(1); err != nil {
 		return fmt.Errorf("the column %q is missing: %w", columns[0], err)
 	}
@@ -250,14 +243,7 @@ func (r *running) replacedFile(lines []string) error {
 		return nil
 	}
 	r.model()
-	next := *r.randomCase
-	next.files = slices.Clone(next.files)
-	next.files[0] = slices.Clone(next.files[0])
-	next.files[0][last] = lines
-	r.randomCase = &next
-	if err := r.write(); err != nil {
-		return err
-	}
+	r.replace(lines)
 	if err := r.expect(1); err != nil {
 		return fmt.Errorf("a replaced file: %w", err)
 	}

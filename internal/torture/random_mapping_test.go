@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"cmp"
 	"database/sql"
 	"fmt"
 	"maps"
@@ -19,35 +18,18 @@ import (
 
 // drawMapping has a case be about the tables of a config file.
 func (c *randomCase) drawMapping(rnd *rand.Rand, file string) {
-	c.messages = &mappingDraw{Rand: rnd}
-	for right := false; !right; { // some have conditions that no message meets
-		m := c.messages.mapping()
-		if rnd.IntN(2) == 0 {
-			c.messages.references(&m)
-		}
-		for i := range m.Tables {
-			t := &m.Tables[i]
-			t.MaxColumns = 1000
-			for j := range t.Columns {
-				if from := t.Columns[j].From; slices.Contains(t.Key, t.Columns[j].Name) && from[0].Value == nil {
-					for k := range from {
-						from[k].As = mapping.Type{Kind: mapping.Text}
-					}
-				}
-			}
-			if t.Type.Kind == mapping.DefaultType {
-				t.Type.Kind = mapping.Auto
-			}
-		}
-		text, err := config.Print(&m)
-		if err == nil {
-			err = os.WriteFile(file, text, 0o600)
-		}
-		if err != nil {
+	for c.mapping == nil { // some have conditions that no message meets
+		c.messages = &mappingDraw{Rand: rnd}
+		c.config = c.messages.file()
+		if err := os.WriteFile(file, []byte(c.config), 0o600); err != nil {
 			panic(err)
 		}
-		_, err = config.Resolve(nil, nil, file, []string{"sqlite", "postgres"}, func() folding.Options { return folding.Options{Key: []string{"id"}, MaxColumns: 1000} })
-		right, c.mapping, c.config = err == nil, &m, string(text)
+		f, err := config.Resolve(nil, nil, file, []string{"sqlite", "postgres"}, func() folding.Options {
+			return folding.Options{Key: []string{"id"}, Null: folding.ClearNull, Scope: folding.ColumnScope, MaxColumns: 500}
+		})
+		if err == nil {
+			c.mapping = f.Mapping
+		}
 	}
 }
 
@@ -89,39 +71,21 @@ func (r *running) checkMapping(db *sql.DB) (faults []string, err error) {
 	return faults, nil
 }
 
+// differences tells how a table differs from the model's.
 func (m *mappedModel) differences(t *mapping.Table, rows tableRows) (faults []string) {
-	want, keys := m.Cells(t.Name), m.Key(t.Name)
 	_, owner := m.Owner(t.Name)
+	left := append(m.Key(t.Name), t.ID, owner) // by which rows are found
 	have := map[string]map[string]cell{}
 	for _, row := range rows.rows {
 		key := foldtest.Key(m.key(t.Name, row)...)
+		if have[key] != nil {
+			faults = append(faults, t.Name+" has the row "+key+" twice")
+		}
 		have[key] = row
-		if want[key] == nil {
-			faults = append(faults, fmt.Sprintf("%s has the row %s", t.Name, key))
-			continue
-		}
-		for name, c := range row {
-			c = m.named(t, name, c)
-			if w := want[key][name]; name != t.ID && name != owner && !slices.Contains(keys, name) && !sameMapped(w, c) {
-				faults = append(faults, fmt.Sprintf("%s %s: %s is %s %q, want %s", t.Name, key, name, c.kind, c.text, w.JSON()))
-			}
-		}
 	}
-	if len(have) < len(rows.rows) {
-		faults = append(faults, t.Name+" has a row twice")
-	}
-	for key, row := range want {
-		if have[key] == nil {
-			faults = append(faults, fmt.Sprintf("%s lacks the row %s", t.Name, key))
-			continue
-		}
-		for name, w := range row {
-			if _, exists := have[key][name]; !exists && w.Kind != foldtest.Null && !strings.HasPrefix(name, "\x01") {
-				faults = append(faults, fmt.Sprintf("%s %s lacks %s=%s", t.Name, key, name, w.JSON()))
-			}
-		}
-	}
-	return faults
+	return append(faults, differences(t.Name, have, m.Cells(t.Name), func(column string, want foldtest.Value, have cell) bool {
+		return slices.Contains(left, column) || sameMapped(want, m.named(t, column, have))
+	})...)
 }
 
 // key is that of a row as messages have it: what the database knows the row above by stands for its
@@ -306,101 +270,139 @@ func (d *mappingDraw) value() string {
 	return d.of("null", "null", "1", "2", `"x"`, "true")
 }
 
-func (d *mappingDraw) condition() mapping.When {
-	tests := []string{d.of("type=a", "type=a|b", "type!=a", "type", "!b", "a=1|x", "b!=null|x", "obj.y.z=1|x|null", "type!=x", "$.type=a|7|null")}
-	if more := d.of("a!=x", "type=a|b", "c"); d.one(4) && more[0] != tests[0][0] { // a file has one test of a path
-		tests = append(tests, more)
-	}
-	w := foldtest.When(tests...)
+// condition is a condition as a config file has it.
+func (d *mappingDraw) condition() string {
+	tests := d.of("type: a", "type: [a, b]", "type: {not: a}", "type: {present: true}", "b: {present: false}", "a: [1, x]", "b: {not: [null, x]}", "obj.y.z: [1, x, null]", "type: {not: x}", "$.type: [a, 7, null]")
 	if d.one(4) {
-		w = append(w, d.condition()...)
+		tests += ", " + d.of("a: {not: x}", "$.v: [1, 2]", "c: {present: true}")
 	}
-	return w
+	if d.one(4) {
+		return "[{" + tests + "}, " + d.of("{type: c}", "{b: 1, d: {present: true}}", "{v: {not: [1, 2]}}") + "]"
+	}
+	return "{" + tests + "}"
 }
 
-func (d *mappingDraw) mapping() (m mapping.Mapping) {
-	m.MaxEach, m.MaxTables, m.Unmatched = mapping.DefaultMaxEach, mapping.DefaultMaxTables, mapping.IgnoreUnmatched
-	if d.one(3) {
-		m.Ignore = foldtest.When(d.of("type=c", "a=x", "type=null"))
+// A drawnTable is a table of a config file.
+type drawnTable struct {
+	name     string
+	settings []string // "" is none
+	columns  []string // nil: all fields by their names
+	named    bool     // others may name its rows
+}
+
+func (t *drawnTable) set(settings ...string)   { t.settings = append(t.settings, settings...) }
+func (t *drawnTable) column(columns ...string) { t.columns = append(t.columns, columns...) }
+
+// has reports whether a setting begins with a text.
+func (t *drawnTable) has(setting string) bool {
+	return slices.ContainsFunc(t.settings, func(s string) bool { return strings.HasPrefix(s, setting) })
+}
+
+func (t *drawnTable) String() string {
+	all := slices.DeleteFunc(slices.Clone(t.settings), func(s string) bool { return s == "" })
+	if t.columns != nil {
+		all = append(all, "columns: {"+strings.Join(t.columns, ", ")+"}")
 	}
-	if d.one(3) {
-		m.MaxEach = 1 + d.IntN(4)
+	return "  " + t.name + ": {" + strings.Join(all, ", ") + "}\n"
+}
+
+// maybe is a text, or "".
+func (d *mappingDraw) maybe(in int, text string) string {
+	if d.one(in) {
+		return text
 	}
-	if d.one(4) {
-		m.Tables = d.orders()
-		return m
-	}
-	if d.fleet = d.one(3); d.fleet {
-		m.Tables = d.fleetTables()
-		return m
-	}
-	for i := range 1 + d.IntN(3) {
-		m.Tables = append(m.Tables, d.table(fmt.Sprint("t", i)))
-		if of := &m.Tables[len(m.Tables)-1]; !d.one(3) {
-			m.Tables = append(m.Tables, d.children(of)...)
+	return ""
+}
+
+// file is a config file.
+func (d *mappingDraw) file() string {
+	var tables []drawnTable
+	switch d.fleet = false; {
+	case d.one(4):
+		tables = d.orders()
+	case d.one(3):
+		d.fleet, tables = true, d.fleetTables()
+	default:
+		for i := range 1 + d.IntN(3) {
+			t := d.table(fmt.Sprint("t", i))
+			if tables = append(tables, t); !d.one(3) {
+				tables = append(tables, d.children(&t)...)
+			}
+		}
+		if d.one(8) { // elements that belong to no row
+			tables = append(tables, drawnTable{name: "loose", settings: []string{"each: " + d.of("items", "tags", "obj.y"), "key: k"}, columns: []string{"k: [sku as text, . as text]", "id: $.id", "parent: ^.type"}})
 		}
 	}
-	if d.one(8) { // elements that belong to no row
-		m.Tables = append(m.Tables, mapping.Table{Name: "loose", Each: foldtest.Path(d.of("items", "tags", "obj.y")), Key: []string{"k"}, Columns: foldtest.Columns("k: sku; ., id: $.id, parent: ^.type")})
+	if d.one(2) {
+		d.references(tables)
 	}
-	d.Shuffle(len(m.Tables), func(i, j int) { m.Tables[i], m.Tables[j] = m.Tables[j], m.Tables[i] })
-	return m
+	d.Shuffle(len(tables), func(i, j int) { tables[i], tables[j] = tables[j], tables[i] })
+	text := d.maybe(3, "ignore: "+d.of("type=c", "a=x", "{type: null}")+"\n") + d.maybe(3, "max_each: "+d.of("1", "2", "3", "4")+"\n") + "tables:\n"
+	for _, t := range tables {
+		text += t.String()
+	}
+	return text
 }
 
-func (d *mappingDraw) table(name string) mapping.Table {
-	t := mapping.Table{Name: name, Key: []string{"id"}}
+// references may have a table name rows of another one.
+func (d *mappingDraw) references(tables []drawnTable) {
+	for _, i := range d.Perm(len(tables)) {
+		for _, j := range d.Perm(len(tables)) {
+			from, to := &tables[i], &tables[j]
+			if i == j || !to.named || d.fleet && from.name == "planes" || from.has("of: ") || from.columns == nil || from.has("each: ") {
+				continue
+			}
+			from.column("names: {from: " + d.of("ref", "$.ref", "ref", "id") + ", references: " + to.name + "}")
+			return
+		}
+	}
+}
+
+// table is a table that has a row for each message. Which numbers are one key depends on the type of its column.
+func (d *mappingDraw) table(name string) drawnTable {
+	t := drawnTable{name: name, settings: []string{d.maybe(3, "id: sid")}}
 	if !d.one(3) {
-		t.When = d.condition()
+		t.set("when: " + d.condition())
 	}
 	key := "id"
-	if d.one(3) {
-		t.ID = "sid"
-	}
 	if d.one(4) {
-		t.At, key = foldtest.Path(d.of("obj", "obj", "obj.y")), d.of("x", "$.id")
-	}
-	if d.one(4) && len(t.At.Steps) == 0 {
-		d.rules(&t, "")
+		t.set("at: " + d.of("obj", "obj", "obj.y"))
+		key = d.of("x", "$.id")
+	} else if d.one(4) {
+		d.rules(&t)
 		return t
 	}
-	t.Columns = foldtest.Columns("id: " + key + " as text") // which numbers are one key depends on the type of its column
-	if d.one(5) {
-		t.Key = append(t.Key, "k2")
-		t.Columns = append(t.Columns, foldtest.Columns("k2: "+d.of("a as text", "b as text", "v as text", "=7"))...)
+	t.column("id: " + key + " as text")
+	if t.named = !d.one(5); !t.named {
+		t.set("key: [id, k2]")
+		t.column("k2: " + d.of("a as text", "b as text", "v as text", "{value: 7}"))
 	}
 	for i := range d.IntN(5) {
-		t.Columns = append(t.Columns, d.column(fmt.Sprint("c", i), "a", "b", "c", "d", "obj.x", "obj.y.z", "list[0]", "list[1].n", "$.a", "type", ".", "x", "y.z"))
+		t.column(fmt.Sprintf("c%d: ", i) + d.source("a", "b", "c", "d", "obj.x", "obj.y.z", "list[0]", "list[1].n", "$.a", "type", ".", "x", "y.z"))
 	}
-	if d.one(3) {
-		t.Type = mapping.Type{Kind: mapping.Text}
-	}
-	t.Rest = folding.NewColumns(d.of("", "", "ignore", "add", "reject"))
-	d.rules(&t, "ver")
+	t.set(d.maybe(3, "type: text"), d.of("", "", "rest: ignore", "rest: add", "rest: reject"))
+	d.rules(&t)
 	return t
 }
 
 // fleetTables are tables whose rows name those of another one, which messages delete as well.
-func (d *mappingDraw) fleetTables() []mapping.Table {
-	names := mapping.Column{Name: "reg", From: []mapping.Source{foldtest.Source("ref", "")}}
-	names.From[0].References = "planes"
-	planes := mapping.Table{Name: "planes", When: foldtest.When("type=plane|both"), Key: []string{"id"}, ID: d.of("", "pid"), Columns: foldtest.Columns("id, n")}
-	flights := mapping.Table{Name: "flights", When: foldtest.When("type=flight|both"), Key: []string{"id"}, Columns: append(foldtest.Columns("id, n"), names)}
-	crews := mapping.Table{Name: "crews", When: foldtest.When("type=crew"), Key: []string{"id"}, Columns: foldtest.Columns("id, n")}
-	members := mapping.Table{Name: "members", Of: "crews", Each: foldtest.Path("items"), Set: mapping.Set(d.of("replace", "merge")), Key: []string{"sku"}, Parent: map[string]string{"id": "crew"}, Columns: append(foldtest.Columns("sku"), names)}
-	for _, t := range []*mapping.Table{&planes, &flights, &crews} {
-		switch t.DeleteWhen = foldtest.When("op=delete"); d.IntN(6) {
-		case 0:
-			t.Version = foldtest.Path("$.v")
-		case 1:
-			if t != &crews { // whose members would need the column, too
-				t.Version, t.Scope = foldtest.Path("$.v"), folding.RowScope
-				t.Columns = append(t.Columns, foldtest.Columns("ver: $.v as text")...)
-			}
-		case 2:
-			t.Null = folding.KeepNull
+func (d *mappingDraw) fleetTables() []drawnTable {
+	table := func(name, types string, more ...string) drawnTable {
+		t := drawnTable{name: name, settings: []string{"when: {type: " + types + "}", "delete_when: op=delete"}, columns: append([]string{"id: as text", "n"}, more...), named: true}
+		if k := d.IntN(6); k == 0 {
+			t.set("version_field: $.v")
+		} else if k == 1 && name != "crews" { // whose members would need the column, too
+			t.set("version_field: $.v", "version_scope: row")
+			t.column("ver: $.v as text")
+		} else if k == 2 {
+			t.set("null: keep")
 		}
+		return t
 	}
-	return []mapping.Table{planes, flights, crews, members}
+	planes := table("planes", "[plane, both]")
+	planes.set(d.maybe(2, "id: pid"))
+	return []drawnTable{planes, table("flights", "[flight, both]", "reg: {from: ref, references: planes}"), table("crews", "crew"),
+		{name: "members", settings: []string{"of: crews", "each: items", "key: sku", "parent: {id: crew}", "set: " + d.of("replace", "merge")}, columns: []string{"sku: as text", "reg: {from: ref, references: planes}"}}}
 }
 
 func (d *mappingDraw) fleetMessage() string {
@@ -426,129 +428,100 @@ func (d *mappingDraw) fleetMessage() string {
 	return "{" + fields + "}"
 }
 
-// references may have a table name rows of another one.
-func (d *mappingDraw) references(m *mapping.Mapping) bool {
-	for _, i := range d.Perm(len(m.Tables)) {
-		for _, j := range d.Perm(len(m.Tables)) {
-			from, to := &m.Tables[i], &m.Tables[j]
-			if i == j || d.fleet && from.Name == "planes" || from.Of != "" || to.Of != "" || from.Columns == nil || to.Columns == nil || from.Each.Base != mapping.NoBase || !slices.Equal(to.Key, []string{"id"}) {
-				continue
-			}
-			s := foldtest.Source(d.of("ref", "$.ref", "ref", "id"), "")
-			s.References = to.Name
-			from.Columns = append(from.Columns, mapping.Column{Name: "names", From: []mapping.Source{s}})
-			return true
-		}
-	}
-	return false
-}
-
 // rules draws the rules of a fold. A version of whole rows is kept in a column.
-func (d *mappingDraw) rules(t *mapping.Table, column string) {
+func (d *mappingDraw) rules(t *drawnTable) {
 	switch d.IntN(6) {
 	case 0:
-		t.FillOnly = true
+		t.set("fill_only: true")
 		return
 	case 1:
-		t.Version = foldtest.Path("v")
+		t.set("version_field: v")
 	case 2:
-		if t.Version, t.Scope = foldtest.Path("$.v"), folding.RowScope; column != "" {
-			t.Columns = append(t.Columns, foldtest.Columns(column+": $.v as text")...)
+		if t.set("version_scope: row"); t.columns == nil {
+			t.set("version_field: v")
 		} else {
-			t.Version = foldtest.Path("v")
+			t.set("version_field: $.v")
+			t.column("ver: $.v as text")
 		}
 	}
-	if d.one(3) {
-		t.DeleteWhen = foldtest.When("op=delete")
-	}
-	if d.one(4) {
-		t.Null = folding.KeepNull
-	}
+	t.set(d.maybe(3, "delete_when: op=delete"), d.maybe(4, "null: keep"))
 }
 
-func (d *mappingDraw) column(name string, paths ...string) mapping.Column {
-	c := mapping.Column{Name: name}
+// source is where a column gets its values.
+func (d *mappingDraw) source(paths ...string) string {
+	var all []string
 	for range 1 + d.IntN(2) {
-		if n := len(c.From); n > 0 && c.From[0].When == nil && (c.From[0].Value != nil || c.From[0].Meta != mapping.NoMeta) {
-			break // there is always a value
+		from := "from: '" + d.of(paths...)
+		if d.one(2) {
+			from += " as " + d.of("text", "integer", "real", "numeric", "numeric(12,2)", "numeric(3,1)", "boolean", "json", "timestamp", "timestamp", "timestamp_ms", "timestamp_us", "timestamp_ns", "date", "date_days", "uuid", "bytes")
 		}
-		text := ""
+		from += "'"
 		switch d.IntN(8) {
 		case 0:
-			text = "=" + d.of(`"webshop"`, "7", "null", "true")
+			from = "value: " + d.of("webshop", "7", "null", "true")
 		case 1:
-			text = "meta " + d.of("line", "offset")
-		default:
-			if text = d.of(paths...); d.one(2) {
-				text += " as " + d.of("text", "integer", "real", "numeric", "numeric(12,2)", "numeric(3,1)", "boolean", "json", "timestamp", "timestamp", "timestamp_ms", "timestamp_us", "timestamp_ns", "date", "date_days", "uuid", "bytes")
-			}
+			from = "meta: " + d.of("line", "offset")
 		}
-		s := foldtest.Source(text, name)
-		if d.one(4) {
-			s.When = d.condition()
+		when := d.maybe(4, ", when: "+d.condition())
+		all = append(all, "{"+from+when+"}")
+		if strings.Contains(from, " as json") { // what JSON is beside another type depends on the column
+			return all[len(all)-1]
 		}
-		if s.As.Kind == mapping.JSON { // what JSON is beside another type depends on the column
-			c.From = []mapping.Source{s}
-			return c
-		}
-		if len(c.From) == 0 || c.From[0].When != nil || c.From[0].From.String() != s.From.String() {
-			c.From = append(c.From, s)
+		if when == "" && from[0] != 'f' { // there is always a value
+			break
 		}
 	}
-	return c
+	return "[" + strings.Join(all, ", ") + "]"
 }
 
 // children are tables of the elements of arrays in the rows of one.
-func (d *mappingDraw) children(of *mapping.Table) (tables []mapping.Table) {
-	carried := cmp.Or(of.ID, "id")
-	rename := map[string]string{carried: of.Name + "_id"}
-	set := mapping.Set(d.of("", "replace", "merge"))
-	if of.FillOnly {
-		set = mapping.MergeSet
+func (d *mappingDraw) children(of *drawnTable) (tables []drawnTable) {
+	set, byRow := d.of("", "set: replace", "set: merge"), of.has("version_scope: row")
+	if of.has("fill_only") {
+		set = "set: merge"
 	}
-	if of.Scope == folding.RowScope {
-		defer func() {
-			for i := range tables {
-				keepVersion(&tables[i])
+	child := func(name, above, each, key string, columns ...string) drawnTable {
+		t := drawnTable{name: of.name + name, settings: []string{"of: " + above, "each: " + each, "key: " + key, set}, columns: columns}
+		if above == of.name {
+			t.set("parent: {" + map[bool]string{true: "sid", false: "id"}[of.has("id: ")] + ": " + of.name + "_id}")
+		}
+		return t
+	}
+	defer func() {
+		for i := range tables { // rows have the version of those above, and keep it in a column
+			if t := &tables[i]; byRow && t.has("set: merge") && !t.has("version_field") {
+				t.column("ver: $.v as text")
 			}
-		}()
-	}
+		}
+	}()
 	switch d.IntN(4) {
 	case 0:
-		return []mapping.Table{{Name: of.Name + "_tags", Of: of.Name, Each: foldtest.Path("tags"), Set: set, Key: []string{"tag"}, Columns: foldtest.Columns("tag: ." + d.of("", " as text") + ", n: meta index"), Parent: rename}}
+		return []drawnTable{child("_tags", of.name, "tags", "tag", "tag: . as text", "n: {meta: index}")}
 	case 1:
-		return []mapping.Table{{Name: of.Name + "_prices", Of: of.Name, Each: foldtest.Path("prices"), Set: set, Key: []string{"currency"}, Columns: foldtest.Columns("currency: meta key, amount: ., sku"), Parent: rename}}
+		return []drawnTable{child("_prices", of.name, "prices", "currency", "currency: {meta: key}", "amount: .", "sku")}
 	}
-	items := mapping.Table{Name: of.Name + "_items", Of: of.Name, Each: foldtest.Path(d.of("items", "items", "$.items")), Set: set, Key: []string{"sku"}, Parent: rename}
-	if d.one(6) {
-		items.ID = "iid"
-	}
-	if !d.one(5) {
-		items.Columns = foldtest.Columns("sku")
+	items := child("_items", of.name, d.of("items", "items", "$.items"), "sku")
+	items.set(d.maybe(6, "id: iid"), d.maybe(3, "when: "+d.of("{qty: {present: true}}", "{qty: {not: 1}}", "{$.type: [a, b]}", "{^.type: {not: a}}")))
+	if byRow || !d.one(5) {
+		items.column("sku: as text")
 		for i := range d.IntN(4) {
-			items.Columns = append(items.Columns, d.column(fmt.Sprint("c", i), "qty", "taxes", "v", "$.a", "^.b", ".", "^.obj.x"))
+			items.column(fmt.Sprintf("c%d: ", i) + d.source("qty", "taxes", "v", "$.a", "^.b", ".", "^.obj.x"))
 		}
-		items.Rest = folding.NewColumns(d.of("", "", "add", "reject"))
+		items.set(d.of("", "", "rest: add", "rest: reject"))
 	}
-	if d.one(3) {
-		items.When = foldtest.When(d.of("qty", "qty!=1", "$.type=a|b", "^.type!=a"))
-	}
-	if set == mapping.MergeSet {
+	if set == "set: merge" {
+		items.set(d.maybe(3, "delete_when: {qty: [0, null]}"))
+		if !of.has("delete_when") {
+			items.set(d.maybe(3, "version_field: "+d.of("v", "$.v")))
+		}
 		if d.one(3) {
-			items.DeleteWhen = foldtest.When("qty=0|null")
-		}
-		if d.one(3) && of.DeleteWhen == nil {
-			items.Version, items.Scope = foldtest.Path(d.of("v", "$.v")), folding.ColumnScope
+			set = "set: replace"
 		}
 	}
-	tables = append(tables, items)
-	if d.one(2) {
-		taxes := mapping.Table{Name: of.Name + "_taxes", Of: items.Name, Each: foldtest.Path("taxes"), Set: set, Key: []string{"code"}}
-		if set == mapping.MergeSet && d.one(3) {
-			taxes.Set = mapping.ReplaceSet
-		}
-		if d.one(2) {
-			taxes.Columns = foldtest.Columns("code, amount: " + d.of("amount", "amount as numeric(12,2)", "^.qty"))
+	if tables = append(tables, items); d.one(2) {
+		taxes := child("_taxes", items.name, "taxes", "code")
+		if byRow || d.one(2) {
+			taxes.column("code: as text", "amount: "+d.of("amount", "'amount as numeric(12,2)'", "^.qty"))
 		}
 		tables = append(tables, taxes)
 	}
@@ -556,27 +529,17 @@ func (d *mappingDraw) children(of *mapping.Table) (tables []mapping.Table) {
 }
 
 // orders are tables whose rows go by deletes of those that they belong to, with versions.
-func (d *mappingDraw) orders() []mapping.Table {
-	orders := mapping.Table{Name: "orders", Key: []string{"id"}, DeleteWhen: foldtest.When("op=delete"), Version: foldtest.Path("$.v"), Scope: folding.Scope(d.of("column", "column", "row")), Columns: foldtest.Columns("id, a, c: b, ver: $.v as text")}
-	items := mapping.Table{Name: "items", Of: "orders", Each: foldtest.Path("items"), Set: mapping.MergeSet, Key: []string{"sku"}, Columns: foldtest.Columns("sku, qty, a, ver: $.v as text")}
-	taxes := mapping.Table{Name: "taxes", Of: "items", Each: foldtest.Path("taxes"), Set: mapping.MergeSet, Key: []string{"code"}, Columns: foldtest.Columns("code, amount, ver: $.v as text")}
-	items.Parent = map[string]string{"id": "order_id"}
-	if d.one(3) {
-		orders.ID, items.Parent = "oid", nil
+func (d *mappingDraw) orders() []drawnTable {
+	id := d.maybe(3, "id: oid")
+	rename := "parent: {id: order_id}"
+	if id != "" {
+		rename = ""
 	}
-	if d.one(3) {
-		items.ID = "iid"
+	return []drawnTable{
+		{name: "orders", settings: []string{"delete_when: op=delete", "version_field: $.v", "version_scope: " + d.of("column", "column", "row"), id, d.maybe(4, "null: keep")}, columns: []string{"id: as text", "a", "c: b", "ver: $.v as text"}},
+		{name: "items", settings: []string{"of: orders", "each: items", "set: merge", "key: sku", rename, d.maybe(3, "id: iid"), d.maybe(2, "delete_when: qty=0")}, columns: []string{"sku: as text", "qty", "a", "ver: $.v as text"}},
+		{name: "taxes", settings: []string{"of: items", "each: taxes", "key: code", "set: " + d.of("merge", "merge", "merge", "replace")}, columns: []string{"code: as text", "amount", "ver: $.v as text"}},
 	}
-	if d.one(2) {
-		items.DeleteWhen = foldtest.When("qty=0")
-	}
-	if d.one(4) {
-		taxes.Set = mapping.ReplaceSet
-	}
-	if d.one(4) {
-		orders.Null = folding.KeepNull
-	}
-	return []mapping.Table{orders, items, taxes}
 }
 
 // update is an element that tables of orders take.
@@ -588,15 +551,4 @@ func (d *mappingDraw) update() string {
 		}
 	}
 	return "{" + strings.Join(append(fields, `"sku":`+d.of(`"x"`, `"y"`)), ",") + "}"
-}
-
-// keepVersion gives a table, whose rows have the version of those above, the column that it is kept in.
-func keepVersion(t *mapping.Table) {
-	if t.Set != mapping.MergeSet || t.Version.Base != mapping.NoBase {
-		return
-	}
-	if t.Columns == nil {
-		t.Columns = foldtest.Columns(t.Key[0])
-	}
-	t.Columns = append(t.Columns, foldtest.Columns("ver: $.v as text")...)
 }

@@ -7,39 +7,29 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/weirsync/weir/internal/foldtest"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 // run runs a case in a place of its own, and tells what is wrong.
-func (b *bench) run(c *randomCase) (err error) {
+func (b *bench) run(t testing.TB, c *randomCase) (err error) {
 	b.n++
-	dir := filepath.Join(b.dir, fmt.Sprint("n", b.n))
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	r := &running{bench: b, randomCase: c, dir: dir, to: "t.db", counts: make([]counts, c.writers)}
+	r := &running{Folder: testweir.New(t, "t.db"), randomCase: c, counts: make([]counts, c.writers)}
 	if c.postgres {
 		schema := fmt.Sprint("s", b.n)
-		r.to = b.url + "&search_path=" + schema
-		if _, err := b.db.Exec("CREATE SCHEMA " + schema); err != nil {
-			return err
-		}
-		defer func() {
-			_, derr := b.db.Exec("DROP SCHEMA " + schema + " CASCADE")
-			err = errors.Join(err, derr)
-		}()
+		r.To = b.url + "&search_path=" + schema
+		b.Exec("CREATE SCHEMA " + schema)
+		defer b.Exec("DROP SCHEMA " + schema + " CASCADE")
 	}
 	if err := r.all(); err != nil {
 		return err
@@ -49,12 +39,11 @@ func (b *bench) run(c *randomCase) (err error) {
 
 // running is a case that runs.
 type running struct {
-	*bench
+	*testweir.Folder
 	*randomCase
-	dir, to string
-	counts  []counts // of each writer's last run
-	extra   []string // flags of the next run
-	blind   bool     // verify cannot know the table
+	counts []counts // of each writer's last run
+	extra  []string // flags of the next run
+	blind  bool     // verify cannot know the table
 
 	types    map[string]string // of the table's columns, when it was read last
 	fold     *foldtest.Table   // what the files hold so far
@@ -118,16 +107,10 @@ type counts struct{ Lines, Inserted, Updated, Deleted, Rejected int }
 
 func (r *running) all() error {
 	if r.table != nil {
-		if err := r.exec(r.table.make(r.randomCase)...); err != nil {
-			return err
-		}
+		r.Exec(r.table.make(r.randomCase)...)
 	}
-	if err := os.WriteFile(filepath.Join(r.dir, configFile), []byte(r.config), 0o600); err != nil {
-		return err
-	}
-	if err := r.write(); err != nil {
-		return err
-	}
+	r.Write(configFile, r.config)
+	r.write()
 	if err := r.writersRun(); err != nil {
 		return err
 	}
@@ -155,17 +138,13 @@ func (r *running) all() error {
 	}
 	if len(r.appended) > 0 {
 		if len(r.types) > 0 { // the table exists
-			if err := r.exec(r.between...); err != nil {
-				return err
-			}
+			r.Exec(r.between...)
 		}
 		if r.postgres && strings.Contains(strings.Join(r.between, ""), "VIEW") {
 			r.fold.Hold()
 			r.blind = true // verify folds what the view has the program reject
 		}
-		if err := r.grow(r.appended); err != nil {
-			return err
-		}
+		r.grow(r.appended)
 		if err := r.sync(0, 0); err != nil {
 			return err
 		}
@@ -196,15 +175,10 @@ func (r *running) writersRun() error {
 // lateRun has the first writer begin before the second one and get its lines afterwards,
 // in some pieces.
 func (r *running) lateRun() error {
-	c, out := r.command(r.args(0, r.to)...)
-	in, err := c.StdinPipe()
-	if err == nil {
-		err = c.Start()
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Process.Kill() }()
+	run := r.Command(r.args(0, r.To)...)
+	in, err := run.StdinPipe()
+	r.Check(err)
+	run.Start()
 	time.Sleep(30 * time.Millisecond)
 	err = r.sync(1, 0)
 	lines := r.files[0][0]
@@ -214,8 +188,7 @@ func (r *running) lateRun() error {
 		time.Sleep(15 * time.Millisecond)
 	}
 	in.Close()
-	_ = c.Wait()
-	return errors.Join(err, r.ended(0, c.ProcessState.ExitCode(), out.String()))
+	return errors.Join(err, r.ended(0, run.Wait(), run.Log()+run.Out()))
 }
 
 // count compares what the runs say that they did with the fold.
@@ -247,28 +220,12 @@ func (r *running) count() error {
 	return nil
 }
 
-func (r *running) exec(statements ...string) error {
-	if len(statements) == 0 {
-		return nil
-	}
-	db, err := r.open()
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	for _, s := range statements {
-		if _, err := db.Exec(s); err != nil {
-			return fmt.Errorf("%s: %w", s, err)
-		}
-	}
-	return nil
-}
-
-func (r *running) open() (*sql.DB, error) {
+// open opens the database.
+func (r *running) open() *sql.DB {
 	if r.postgres {
-		return sql.Open("pgx", r.to+"&timezone=UTC")
+		return r.Open(r.To+"&timezone=UTC", "rwc")
 	}
-	return sql.Open("sqlite", "file:"+filepath.Join(r.dir, r.to)+"?_pragma=busy_timeout(20000)")
+	return r.Open(r.To, "rwc")
 }
 
 // text is a file's.
@@ -280,33 +237,28 @@ func (c *randomCase) text(lines []string) []byte {
 	return []byte(text)
 }
 
-func (r *running) write() error {
+// write writes the files.
+func (r *running) write() {
 	for w, files := range r.files {
 		for p, lines := range files {
-			data := r.text(lines)
 			var packed bytes.Buffer
+			var z io.WriteCloser = nopCloser{&packed}
 			switch r.pack {
 			case "gz":
-				z := gzip.NewWriter(&packed)
-				_, _ = z.Write(data)
-				z.Close()
-				data = packed.Bytes()
+				z = gzip.NewWriter(&packed)
 			case "zst":
-				z, err := zstd.NewWriter(&packed)
-				if err != nil {
-					return err
-				}
-				_, _ = z.Write(data)
-				z.Close()
-				data = packed.Bytes()
+				z, _ = zstd.NewWriter(&packed) // its options are right
 			}
-			if err := os.WriteFile(filepath.Join(r.dir, r.file(w, p)), data, 0o600); err != nil {
-				return err
-			}
+			_, err := z.Write(r.text(lines))
+			r.Check(errors.Join(err, z.Close()))
+			r.Write(r.file(w, p), packed.String())
 		}
 	}
-	return nil
 }
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
 
 // sync kills a number of runs of the program, and then runs it to its end.
 func (r *running) sync(writer, kills int) error {
@@ -320,7 +272,7 @@ func (r *running) sync(writer, kills int) error {
 		if kills > 0 {
 			after = 1 + time.Duration(rnd.Int64N(int64(r.killIn)))
 		}
-		args := append(r.args(writer, r.to), r.extra...)
+		args := append(r.args(writer, r.To), r.extra...)
 		if kills < r.kills { // the last one counts
 			args = append(args, "--batch-rows", fmt.Sprint(1+rnd.IntN(20)))
 		}
@@ -349,33 +301,14 @@ func (r *running) ended(writer, code int, out string) error {
 	return nil
 }
 
-// command is a run of the program, and what it says.
-func (r *running) command(args ...string) (*exec.Cmd, *bytes.Buffer) {
-	c := exec.Command(filepath.Join(r.bench.dir, "weir"), args...)
-	c.Dir = r.dir
-	for _, e := range os.Environ() {
-		if !strings.HasPrefix(e, "WEIR_") {
-			c.Env = append(c.Env, e)
-		}
-	}
-	var text bytes.Buffer
-	c.Stdout, c.Stderr = &text, &text
-	return c, &text
-}
-
 // weir runs the program, and kills it after a time, 0 for never; then the exit code is -1.
 func (r *running) weir(stdin []byte, after time.Duration, args ...string) (code int, out string) {
-	c, text := r.command(args...)
-	c.Stdin = bytes.NewReader(stdin)
-	if err := c.Start(); err != nil {
-		return 99, err.Error()
-	}
-	patience := 5 * time.Minute
+	run := r.Command(args...)
+	run.Stdin = bytes.NewReader(stdin)
+	run.Start()
 	if after > 0 {
-		patience = after
+		defer time.AfterFunc(after, run.Kill).Stop()
 	}
-	kill := time.AfterFunc(patience, func() { _ = c.Process.Kill() })
-	defer kill.Stop()
-	_ = c.Wait()
-	return c.ProcessState.ExitCode(), text.String()
+	code = run.Wait()
+	return code, run.Log() + run.Out()
 }

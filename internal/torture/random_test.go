@@ -1,10 +1,8 @@
 package torture
 
 import (
-	"database/sql"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 // TestRandom runs the program on random feeds, into a table that it makes or one of a user, or into those of a random
@@ -29,12 +28,12 @@ func TestRandom(t *testing.T) {
 			b := newBench(t, kind)
 			sinktest.Seeds(t, uint64(n), func(t *testing.T, rnd *rand.Rand) {
 				c := drawCase(rnd, kind == "postgres", t.TempDir())
-				err := b.run(c)
+				err := b.run(t, c)
 				if err == nil {
 					return
 				}
 				whole := c.String()
-				if short, shortErr := b.shrink(c, err); short != nil {
+				if short, shortErr := b.shrink(t, c, err); short != nil {
 					t.Fatalf("%v\n%s\nas few lines as do the same:\n%v\n%s", err, whole, shortErr, short)
 				}
 				t.Fatalf("%v\n%s", err, whole)
@@ -45,41 +44,17 @@ func TestRandom(t *testing.T) {
 
 // A bench is where cases run, one at a time.
 type bench struct {
-	t      *testing.T
-	dir    string
-	server *testpg.Server // for databases of their own
-	url    string         // of a Postgres database, "" for SQLite
-	db     *sql.DB        // that database
-	n      int
+	*testweir.Folder
+	url string // of a Postgres database, "" for SQLite
+	n   int
 }
 
 func newBench(t *testing.T, kind string) *bench {
-	b := &bench{t: t, dir: t.TempDir()}
-	self, err := os.Executable()
-	if err == nil {
-		err = os.Symlink(self, filepath.Join(b.dir, "weir"))
+	if kind != "postgres" {
+		return &bench{}
 	}
-	if err == nil && kind == "postgres" {
-		b.url = testpg.New(t)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.open(t)
-	return b
-}
-
-// open opens the database, if it is a server's.
-func (b *bench) open(t *testing.T) {
-	if b.url == "" {
-		return
-	}
-	db, err := sql.Open("pgx", b.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	b.db = db
+	url := testpg.New(t)
+	return &bench{Folder: testweir.New(t, url), url: url}
 }
 
 // A randomCase is a feed or two, a table, and how runs bring the one into the other.
@@ -364,45 +339,46 @@ func (c *randomCase) limits() foldtest.Limits {
 	return foldtest.Limits{}
 }
 
-// shrink leaves out lines as long as the case goes wrong.
-func (b *bench) shrink(c *randomCase, was error) (short *randomCase, err error) {
-	end := time.Now().Add(40 * time.Second)
-	try := func(d *randomCase) bool {
-		if time.Now().After(end) {
-			return false
-		}
-		derr := b.run(d)
-		if derr != nil {
-			short, err = d, derr
-		}
-		return derr != nil
+// without returns the case without some of its lines, which are numbered: those of the files, and then those that are
+// appended. Of a file the first one stays. There are n in all.
+func (c *randomCase) without(at, size int) (d *randomCase, n int) {
+	d = new(*c)
+	drop := func(lines []string, from int) []string {
+		first, last := max(0, min(at-n, len(lines)-from)), max(0, min(at+size-n, len(lines)-from))
+		n += len(lines) - from
+		return slices.Delete(slices.Clone(lines), from+first, from+last)
 	}
-	d := *c
-	if d.kills > 0 {
-		if d.kills = 0; !try(&d) {
-			return nil, nil
+	d.files = nil
+	for _, files := range c.files {
+		var less [][]string
+		for _, lines := range files {
+			less = append(less, drop(lines, 1))
 		}
-	} else if !try(&d) {
+		d.files = append(d.files, less)
+	}
+	d.appended = drop(c.appended, 0)
+	return d, n
+}
+
+// shrink leaves out lines as long as the case goes wrong.
+func (b *bench) shrink(t testing.TB, c *randomCase, was error) (short *randomCase, err error) {
+	end := time.Now().Add(40 * time.Second)
+	short = new(*c)
+	short.kills = 0
+	if err = b.run(t, short); err == nil && c.kills == 0 {
 		return nil, fmt.Errorf("not every time: %w", was)
+	} else if err == nil {
+		return nil, nil
 	}
 	for size := 64; size > 0; size /= 2 {
-		for w := range d.files {
-			for p := range d.files[w] {
-				for at := 1; at+size <= len(short.files[w][p]); {
-					e := *short
-					e.files = slices.Clone(e.files)
-					e.files[w] = slices.Clone(e.files[w])
-					e.files[w][p] = slices.Delete(slices.Clone(e.files[w][p]), at, at+size)
-					if !try(&e) {
-						at += size
-					}
-				}
+		for at := 0; time.Now().Before(end); {
+			d, n := short.without(at, size)
+			if at >= n {
+				break
 			}
-		}
-		for at := 0; at+size <= len(short.appended); {
-			e := *short
-			e.appended = slices.Delete(slices.Clone(e.appended), at, at+size)
-			if !try(&e) {
+			if derr := b.run(t, d); derr != nil {
+				short, err = d, derr
+			} else {
 				at += size
 			}
 		}

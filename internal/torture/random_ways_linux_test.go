@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +22,7 @@ import (
 
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 // TestRandomWays runs the program on small feeds that come in every way: as folders of files that are rotated, on
@@ -36,17 +35,18 @@ func TestRandomWays(t *testing.T) {
 	for _, kind := range []string{"sqlite", "postgres"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, kind)
+			var server *testpg.Server
 			if kind == "postgres" { // few locks: none is held for each file of a folder
-				b.server = testpg.Start(t, "max_locks_per_transaction=10", "max_connections=20")
-				b.url = b.server.URL("postgres")
-				b.open(t)
+				server = testpg.Start(t, "max_locks_per_transaction=10", "max_connections=20")
 			}
 			sinktest.Seeds(t, uint64(10*n), func(t *testing.T, rnd *rand.Rand) {
 				w := drawWay(rnd)
-				if err := b.goes(t, w); err != nil {
-					t.Fatalf("%v\n%v", err, w)
-				}
+				t.Cleanup(func() {
+					if t.Failed() {
+						t.Log(w)
+					}
+				})
+				goes(t, server, w)
 			})
 		})
 	}
@@ -155,7 +155,7 @@ func (m *wayModel) takes(w *way, lines ...string) {
 	for _, l := range lines {
 		f := wayFields(l)
 		plane, named := f["plane"], slices.Contains(slices.Collect(maps.Values(m.flights)), f["plane"])
-		n, s, _ := strings.Cut(m.planes[plane], "|")
+		n, s, _ := strings.Cut(m.planes[plane], ":")
 		switch {
 		case len(l) > w.maxLine, f["op"] == "D" && named:
 			m.refused++
@@ -163,12 +163,12 @@ func (m *wayModel) takes(w *way, lines ...string) {
 			delete(m.planes, plane)
 		case f["flight"] != "":
 			if m.flights[f["flight"]] = f["reg"]; m.planes[f["reg"]] == "" {
-				m.planes[f["reg"]] = "|0"
+				m.planes[f["reg"]] = ":0"
 			}
 		case f["n"] != "":
-			m.planes[plane] = f["n"] + "|" + max(s, "0")
+			m.planes[plane] = f["n"] + ":" + max(s, "0")
 		default:
-			m.planes[plane] = fmt.Sprintf("%s|%d", n, len(f["s"]))
+			m.planes[plane] = fmt.Sprintf("%s:%d", n, len(f["s"]))
 		}
 	}
 }
@@ -185,96 +185,70 @@ func wayFields(line string) map[string]string {
 
 // aWay is a way that is gone.
 type aWay struct {
-	*running
+	*testweir.Folder
 	*way
 	*wayModel
-	db *sql.DB
+	server *testpg.Server // nil for SQLite
+	db     *sql.DB
 }
 
-func (b *bench) goes(t *testing.T, w *way) (err error) {
-	g := &aWay{running: &running{bench: b, randomCase: &randomCase{postgres: b.server != nil}, dir: t.TempDir(), to: "t.db"}, way: w, wayModel: newWayModel()}
-	if g.postgres {
-		g.to = b.server.Database(t)
+func goes(t *testing.T, server *testpg.Server, w *way) {
+	g := &aWay{Folder: testweir.New(t, "t.db"), server: server, way: w, wayModel: newWayModel()}
+	if server != nil {
+		g.To = server.Database(t)
 	}
-	if err := os.WriteFile(filepath.Join(g.dir, "ways.yaml"), []byte(waysFile), 0o600); err != nil {
-		return err
-	}
-	if g.db, err = g.open(); err != nil {
-		return err
-	}
+	g.Write("ways.yaml", waysFile)
+	g.reopen()
 	defer func() { g.db.Close() }()
 	switch w.from {
 	case "files":
-		return g.files()
+		g.files()
 	case "stdin":
-		return g.stdins()
+		g.stdins()
+	default:
+		g.streams()
 	}
-	return g.streams()
-}
-
-// A wayRun is a run of the program.
-type wayRun struct {
-	*exec.Cmd
-	out fmt.Stringer
 }
 
 // start starts a run.
-func (g *aWay) start(source string, in *os.File) (wayRun, error) {
-	c, out := g.command(append([]string{"sync", source, "--config", "ways.yaml", "--to", g.to, "-q"}, g.flags...)...)
-	if in != nil { // with a job, lines that were read before are skipped
-		c.Stdin, c.Args = in, append(c.Args, "--job", "ways")
+func (g *aWay) start(source string, in *os.File) *testweir.Run {
+	args := append([]string{"sync", source, "--config", "ways.yaml", "--to", g.To, "-q"}, g.flags...)
+	if in == nil {
+		return g.Start(args...)
 	}
-	return wayRun{c, out}, c.Start()
+	run := g.Command(append(args, "--job", "ways")...) // with a job, lines that were read before are skipped
+	run.Stdin = in
+	return run.Start()
 }
 
-// stops interrupts a run and demands that it end as it should.
-func (g *aWay) stops(run wayRun) error {
-	_ = run.Process.Signal(syscall.SIGTERM)
-	return g.ends(run, 143)
+// stops interrupts a run and demands that it end as one that was.
+func (g *aWay) stops(run *testweir.Run) {
+	run.Signal(syscall.SIGTERM)
+	g.ends(run, 143)
 }
 
 // ends demands the exit code of a run, and that its memory was bounded.
-func (g *aWay) ends(c wayRun, want ...int) error {
-	kill := time.AfterFunc(2*time.Minute, func() { _ = c.Process.Kill() })
-	defer kill.Stop()
-	ended := make(chan struct{})
-	go func() { _ = c.Wait(); close(ended) }()
-	used := 0 // KiB; rusage would count what the test itself took at the fork
-	for running := true; running; {
-		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid))
-		if _, text, ok := strings.Cut(string(status), "VmHWM:"); ok {
-			_, _ = fmt.Sscan(text, &used)
-		}
-		select {
-		case <-ended:
-			running = false
-		case <-time.After(5 * time.Millisecond):
-		}
+func (g *aWay) ends(run *testweir.Run, want ...int) {
+	g.Helper()
+	defer time.AfterFunc(testweir.Patience, run.Kill).Stop()
+	const most = (8*3/2 + 64 + 16) << 20 // the buffer, what is beside it, and what the tests' own program adds
+	if used := run.Peak(); used > most {
+		g.Fatalf("the run took %d bytes, and may take %d", used, most)
 	}
-	const most = (8*3/2 + 64 + 16) << 10 // the buffer, what is beside it, and what the tests' own program adds
-	if used > most {
-		return fmt.Errorf("the run took %d MiB, and may take %d", used>>10, most>>10)
+	if code := run.Wait(); !slices.Contains(want, code) {
+		g.Fatalf("the run ended with %d, not %v\n%s", code, want, run.Log())
 	}
-	if code := c.ProcessState.ExitCode(); !slices.Contains(want, code) {
-		return fmt.Errorf("the run ended with %d, not %v\n%s", code, want, c.out)
-	}
-	return nil
 }
 
 // differs tells how the database differs from the model, "" for not at all.
 func (g *aWay) differs() string {
 	have := newWayModel()
-	for query, into := range map[string]map[string]string{"SELECT plane, concat(n, '|', coalesce(length(s), 0)) FROM planes": have.planes, "SELECT flight, reg FROM flights": have.flights} {
-		rows, err := g.db.Query(query)
-		if err != nil {
-			continue // there is no such table
-		}
-		for rows.Next() {
-			var key, value string
-			_ = rows.Scan(&key, &value)
+	for query, into := range map[string]map[string]string{"SELECT plane, concat(n, ':', coalesce(length(s), 0)) FROM planes": have.planes, "SELECT flight, reg FROM flights": have.flights} {
+		rows, _ := testweir.Rows(g.db, query) // there may be no such table
+		for _, row := range rows {
+			key, value, _ := strings.Cut(row, "|")
 			into[key] = value
 		}
-		rows.Close()
 	}
 	_ = g.db.QueryRow("SELECT count(*) FROM weir_rejects").Scan(&have.refused)
 	if maps.Equal(have.planes, g.planes) && maps.Equal(have.flights, g.flights) && have.refused == g.refused {
@@ -283,182 +257,166 @@ func (g *aWay) differs() string {
 	return fmt.Sprintf("the database has\n%v\nand should have\n%v", *have, *g.wayModel)
 }
 
-func (g *aWay) same() error {
+func (g *aWay) same() {
+	g.Helper()
 	if why := g.differs(); why != "" {
-		return errors.New(why)
+		g.Fatal(why)
 	}
-	return nil
 }
 
 // becomes waits until the database is as the model says.
-func (g *aWay) becomes() error {
-	_ = until(func() bool { return g.differs() == "" })
-	return g.same()
+func (g *aWay) becomes() {
+	g.Helper()
+	_ = g.until(func() bool { return g.differs() == "" })
+	g.same()
+}
+
+// until waits for a condition, and reports whether it has come to hold.
+func (g *aWay) until(holds func() bool) bool {
+	for end := time.Now().Add(testweir.Patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
 }
 
 // follows has the model take lines until the database is as it says: it has a part of them, from the first on.
-func (g *aWay) follows(lines []string) (n int, err error) {
+func (g *aWay) follows(lines []string) (n int) {
+	g.Helper()
 	for ; g.differs() != ""; n++ {
 		if n == len(lines) {
-			return n, fmt.Errorf("the lines of a run that was interrupted: %w", g.same())
+			g.same()
 		}
 		g.takes(g.way, lines[n])
 	}
-	return n, nil
+	return n
 }
 
 // keep makes a copy of the database while no run has it open, and putBack has it take the database's place.
-func (g *aWay) keep() error {
-	if !g.postgres {
-		_, err := g.db.Exec("VACUUM INTO ?", filepath.Join(g.dir, "kept.db"))
-		return err
+func (g *aWay) keep() {
+	if g.server == nil {
+		g.Exec("VACUUM INTO '" + g.Path("kept.db") + "'")
+		return
 	}
 	g.db.Close() // a template has no connections
-	_, err := g.bench.db.Exec("CREATE DATABASE kept_" + g.name() + " TEMPLATE " + g.name())
-	return errors.Join(err, g.reopen())
+	g.admin("CREATE DATABASE kept_" + g.name() + " TEMPLATE " + g.name())
+	g.reopen()
 }
 
-func (g *aWay) putBack() (err error) {
+func (g *aWay) putBack() {
 	g.db.Close()
-	if g.postgres {
-		for _, s := range []string{"DROP DATABASE " + g.name() + " WITH (FORCE)", "ALTER DATABASE kept_" + g.name() + " RENAME TO " + g.name()} {
-			_, e := g.bench.db.Exec(s)
-			err = errors.Join(err, e)
-		}
-		return errors.Join(err, g.reopen())
+	defer g.reopen()
+	if g.server != nil {
+		g.admin("DROP DATABASE "+g.name()+" WITH (FORCE)", "ALTER DATABASE kept_"+g.name()+" RENAME TO "+g.name())
+		return
 	}
-	at := filepath.Join(g.dir, g.to)
 	for _, end := range []string{"-wal", "-shm"} {
-		if e := os.Remove(at + end); !errors.Is(e, fs.ErrNotExist) {
-			err = errors.Join(err, e)
-		}
+		_ = os.Remove(g.Path(g.To + end)) // if there is one
 	}
-	return errors.Join(err, os.Rename(filepath.Join(g.dir, "kept.db"), at), g.reopen())
+	g.Check(os.Rename(g.Path("kept.db"), g.Path(g.To)))
 }
 
-func (g *aWay) reopen() (err error) {
-	g.db, err = g.open()
-	return err
-}
+func (g *aWay) reopen() { g.db = g.Open(g.To, "rwc") }
+
+// admin runs statements in another database of the server.
+func (g *aWay) admin(statements ...string) { g.With(g.server.URL("postgres")).Exec(statements...) }
 
 // name is the Postgres database's.
-func (g *aWay) name() string { return strings.TrimPrefix(must(url.Parse(g.to)).Path, "/") }
+func (g *aWay) name() string { return strings.TrimPrefix(must(url.Parse(g.To)).Path, "/") }
 
 // save and restore have the tables and checkpoints go back under a run.
-func (g *aWay) save() (err error) {
+func (g *aWay) save() {
 	for _, t := range []string{"planes", "flights", "weir_checkpoints", "weir_rejects"} {
-		_, e := g.db.Exec("CREATE TABLE kept_" + t + " AS SELECT * FROM " + t)
+		g.Exec("CREATE TABLE kept_" + t + " AS SELECT * FROM " + t)
+	}
+}
+
+func (g *aWay) restore() {
+	var all []string
+	values := ""
+	if g.server != nil { // a flush may be on its way
+		all, values = append(all, "LOCK TABLE planes, flights, weir_rejects, weir_checkpoints"), " OVERRIDING SYSTEM VALUE"
+	}
+	all = append(all, "DELETE FROM flights", "DELETE FROM planes", "DELETE FROM weir_rejects", "DELETE FROM weir_checkpoints",
+		"INSERT INTO planes SELECT * FROM kept_planes", "INSERT INTO flights SELECT * FROM kept_flights", "INSERT INTO weir_checkpoints SELECT * FROM kept_weir_checkpoints", "INSERT INTO weir_rejects"+values+" SELECT * FROM kept_weir_rejects")
+	tx, err := g.db.Begin()
+	g.Check(err)
+	for _, s := range all {
+		_, e := tx.Exec(s)
 		err = errors.Join(err, e)
 	}
-	return err
+	g.Check(errors.Join(err, tx.Commit()))
 }
 
-func (g *aWay) restore() error {
-	tx, err := g.db.Begin()
-	if err == nil && g.postgres { // a flush may be on its way
-		_, err = tx.Exec("LOCK TABLE planes, flights, weir_rejects, weir_checkpoints")
-	}
-	for _, t := range []string{"flights", "planes", "weir_rejects", "weir_checkpoints"} {
-		if err == nil {
-			_, err = tx.Exec("DELETE FROM " + t)
-		}
-	}
-	for _, t := range []string{"planes", "flights", "weir_checkpoints", "weir_rejects"} {
-		if err == nil {
-			_, err = tx.Exec("INSERT INTO " + t + map[bool]string{true: " OVERRIDING SYSTEM VALUE"}[g.postgres && t == "weir_rejects"] + " SELECT * FROM kept_" + t)
-		}
-	}
-	return errors.Join(err, tx.Commit())
-}
-
-func (g *aWay) files() error {
+func (g *aWay) files() {
 	for i := range g.empty {
-		if err := os.WriteFile(filepath.Join(g.dir, fmt.Sprintf("f9-%04d.jsonl", i)), nil, 0o600); err != nil {
-			return err
-		}
+		g.Write(fmt.Sprintf("f9-%04d.jsonl", i), "")
 	}
 	kept := newWayModel()
 	for i, lines := range g.rounds {
 		for k, part := range slices.Collect(slices.Chunk(lines, 1+len(lines)/4)) {
-			if err := os.WriteFile(filepath.Join(g.dir, fmt.Sprintf("f%d-%d.jsonl", i, k)), []byte(strings.Join(part, "\n")+"\n"), 0o600); err != nil {
-				return err
-			}
+			g.Write(fmt.Sprintf("f%d-%d.jsonl", i, k), strings.Join(part, "\n")+"\n")
 		}
 		switch last := i == len(g.rounds)-1; {
 		case last && g.then == "dropped":
-			_, err := g.db.Exec("DROP TABLE flights")
-			run, e := g.start("f*.jsonl", nil)
-			return errors.Join(err, e, g.ends(run, 1))
+			g.Exec("DROP TABLE flights")
+			g.ends(g.start("f*.jsonl", nil), 1)
+			return
 		case last && g.then == "restored":
-			if err := g.putBack(); err != nil {
-				return err
-			}
-			if g.rotated { // nobody has the lines between
+			if g.putBack(); g.rotated { // nobody has the lines between
 				g.wayModel = kept
 			}
 		}
 		g.takes(g.way, lines...)
 		if g.signal != "" {
-			run, err := g.start("f*.jsonl", nil)
+			run := g.start("f*.jsonl", nil)
 			time.Sleep(g.moment)
-			_ = run.Process.Signal(syscall.SIGTERM)
-			if err := errors.Join(err, g.ends(run, 0, 3, 143, -1)); err != nil {
-				return err
-			}
+			run.Signal(syscall.SIGTERM)
+			g.ends(run, 0, 3, 143, -1)
 		}
-		run, err := g.start("f*.jsonl", nil)
-		if err := errors.Join(err, g.ends(run, 0, 3), g.same()); err != nil {
-			return err
-		}
-		if i == 0 && g.then == "restored" {
+		g.ends(g.start("f*.jsonl", nil), 0, 3)
+		if g.same(); i == 0 && g.then == "restored" {
 			kept = &wayModel{maps.Clone(g.planes), maps.Clone(g.flights), g.refused}
-			if err := g.keep(); err != nil {
-				return err
-			}
+			g.keep()
 		}
 		if g.rotated {
-			for _, name := range must(filepath.Glob(filepath.Join(g.dir, "f[0-8]-*"))) {
+			for _, name := range must(filepath.Glob(g.Path("f[0-8]-*"))) {
 				os.Remove(name)
 			}
 		}
 	}
-	return nil
 }
 
 func must[T any](v T, _ error) T { return v }
 
 // stdins pipes the feed from its start to each run, and interrupts it: the lines that it has taken out of the pipe
 // are written, and the next run skips them.
-func (g *aWay) stdins() error {
+func (g *aWay) stdins() {
 	feed, applied := "", 0 // bytes of it whose lines the model has
 	for i, lines := range g.rounds {
 		last := i == len(g.rounds)-1
 		if last && g.then == "restored" {
-			if err := g.putBack(); err != nil {
-				return err
-			}
+			g.putBack()
 		}
 		feed += strings.Join(lines, "\n") + "\n"
 		in, w, err := os.Pipe()
-		if err != nil {
-			return err
-		}
-		run, err := g.start("-", in)
-		if err != nil {
-			return err
-		}
+		g.Check(err)
+		run := g.start("-", in)
 		wrote := make(chan int)
-		_ = w.SetWriteDeadline(time.Now().Add(time.Minute))
+		_ = w.SetWriteDeadline(time.Now().Add(testweir.Patience))
 		go func() { n, _ := io.WriteString(w, feed); wrote <- n }()
 		n := 0
-		if anytime := g.signal == "anytime" && !last; anytime {
+		if g.signal == "anytime" && !last { // the run may not listen to signals yet
 			time.Sleep(g.moment)
-			err = g.interrupted(run)
+			run.Signal(syscall.SIGTERM)
+			g.ends(run, 143, -1)
 			_ = w.SetWriteDeadline(time.Now())
 			n = <-wrote
 		} else {
 			n = <-wrote
-			err = errors.Join(until(func() bool { return inPipe(in) == 0 }), g.stops(run))
+			g.until(func() bool { return inPipe(in) == 0 })
+			g.stops(run)
 		}
 		read := n - inPipe(in)
 		in.Close()
@@ -467,39 +425,19 @@ func (g *aWay) stdins() error {
 			g.takes(g.way, strings.Split(feed[applied:whole-1], "\n")...)
 			applied = whole
 		}
-		if err = errors.Join(err, g.same()); err == nil && i == 0 && g.then == "restored" {
-			err = g.keep()
-		}
-		if err != nil {
-			return err
+		if g.same(); i == 0 && g.then == "restored" {
+			g.keep()
 		}
 	}
-	return nil
-}
-
-// interrupted interrupts a run that may not have begun to listen to signals.
-func (g *aWay) interrupted(run wayRun) error {
-	_ = run.Process.Signal(syscall.SIGTERM)
-	return g.ends(run, 143, -1)
 }
 
 // inPipe is how many bytes nobody has read yet.
 func inPipe(f *os.File) int { return must(unix.IoctlGetInt(int(f.Fd()), unix.TIOCINQ)) }
 
-// until waits for a condition.
-func until(holds func() bool) error {
-	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			return errors.New("waited for too long")
-		}
-	}
-	return nil
-}
-
 // A wayStream is a run that reads what is sent by connections.
 type wayStream struct {
 	*aWay
-	run  wayRun
+	run  *testweir.Run
 	from string
 	l    *net.TCPListener // of a feed
 	conn net.Conn
@@ -507,11 +445,9 @@ type wayStream struct {
 }
 
 // streams sends each round by a connection of its own.
-func (g *aWay) streams() (err error) {
+func (g *aWay) streams() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
+	g.Check(err)
 	defer l.Close()
 	s := &wayStream{aWay: g, from: "tcp://" + l.Addr().String(), l: l.(*net.TCPListener)}
 	if g.from == "sender" {
@@ -519,74 +455,66 @@ func (g *aWay) streams() (err error) {
 		s.from = "tcp-listen://" + l.Addr().String()
 	}
 	defer func() { s.close() }()
-	if s.run, err = g.start(s.from, nil); err != nil {
-		return err
-	}
+	s.run = g.start(s.from, nil)
 	var sent []string
-	for i := 0; i < len(g.rounds) && err == nil; i++ {
-		lines := g.rounds[i]
+	for i, lines := range g.rounds {
 		sent = append(sent, lines...)
 		if g.then == "restored" && i == len(g.rounds)-1 {
-			if err = g.restore(); err == nil && g.from != "resumed" {
-				return s.loses(lines[len(lines)-3:])
+			if g.restore(); g.from != "resumed" {
+				s.loses(lines[len(lines)-3:])
+				return
 			}
 		}
-		if i == 1 && g.signal != "" && err == nil {
-			var n int
-			if n, err = s.interrupt(sent[:len(sent)-len(lines)], lines[:len(lines)/2]); g.from == "resumed" {
+		if i == 1 && g.signal != "" {
+			if n := s.interrupt(sent[:len(sent)-len(lines)], lines[:len(lines)/2]); g.from == "resumed" {
 				lines = lines[n:]
 			}
 		}
-		g.takes(g.way, lines...)
-		if g.from == "resumed" {
-			err = errors.Join(err, s.resumes(sent))
+		if g.takes(g.way, lines...); g.from == "resumed" {
+			s.resumes(sent)
 		} else {
-			err = errors.Join(err, s.connect(), s.send(lines))
+			g.Check(errors.Join(s.connect(), s.send(lines)))
 		}
 		if g.from == "sender" {
 			s.close()
 		}
-		if err = errors.Join(err, g.becomes()); err == nil && i == 0 && g.then == "restored" {
-			err = g.save()
+		if g.becomes(); i == 0 && g.then == "restored" {
+			g.save()
 		}
 		s.close()
 	}
-	return errors.Join(err, g.stops(s.run))
+	g.stops(s.run)
 }
 
 // interrupt interrupts the run after some lines and begins another one. It returns how many the model has taken.
-func (s *wayStream) interrupt(before, lines []string) (n int, err error) {
+func (s *wayStream) interrupt(before, lines []string) (n int) {
 	if s.way.from == "resumed" {
-		_, err = s.serve(slices.Concat(before, lines), 20*time.Second, 0)
+		_, err := s.serve(slices.Concat(before, lines), testweir.Patience, 0)
+		s.Check(err)
 	} else {
-		err = errors.Join(s.connect(), s.send(lines))
+		s.Check(errors.Join(s.connect(), s.send(lines)))
 	}
 	if s.signal == "drained" {
-		err = errors.Join(err, until(s.drained))
+		s.until(s.drained)
 	} else {
 		time.Sleep(s.moment / 8)
 	}
-	if err = errors.Join(err, s.stops(s.run)); err != nil {
-		return 0, err
-	}
-	s.close()
-	if s.signal == "drained" {
+	s.stops(s.run)
+	if s.close(); s.signal == "drained" {
 		n = len(lines)
 		s.takes(s.way, lines...)
-		err = s.same()
+		s.same()
 	} else {
-		n, err = s.follows(lines)
+		n = s.follows(lines)
 	}
-	if err == nil {
-		s.run, err = s.start(s.from, nil)
-	}
-	return n, err
+	s.run = s.start(s.from, nil)
+	return n
 }
 
 // resumes serves a feed, until the database has all of it, to connections that ask for what comes after a value.
-func (s *wayStream) resumes(sent []string) error {
+func (s *wayStream) resumes(sent []string) {
 	breaks := s.breaks
-	return until(func() bool {
+	s.until(func() bool {
 		served, err := s.serve(sent, 10*time.Millisecond, breaks)
 		if served && err == nil {
 			breaks = 0
@@ -613,7 +541,7 @@ func (s *wayStream) serve(sent []string, patience time.Duration, breaks int) (se
 		return true, s.send(sent)
 	}
 	err = s.send(sent[:breaks])
-	s.write(sent[breaks][:len(sent[breaks])/2])
+	_ = s.write(sent[breaks][:len(sent[breaks])/2])
 	_ = s.conn.(*net.TCPConn).SetLinger(0)
 	s.conn.Close()
 	return true, err
@@ -621,9 +549,8 @@ func (s *wayStream) serve(sent []string, patience time.Duration, breaks int) (se
 
 // connect has the next connection.
 func (s *wayStream) connect() (err error) {
-	s.close()
-	if s.way.from == "sender" {
-		err = until(func() bool { s.conn, err = net.Dial("tcp", s.l.Addr().String()); return err == nil })
+	if s.close(); s.way.from == "sender" {
+		s.until(func() bool { s.conn, err = net.Dial("tcp", s.l.Addr().String()); return err == nil || s.run.Ended() })
 	} else {
 		s.conn, err = s.l.Accept()
 	}
@@ -645,12 +572,10 @@ func (s *wayStream) close() {
 }
 
 // send sends lines, as far as the run takes them.
-func (s *wayStream) send(lines []string) error {
-	return s.write(strings.Join(lines, "\n") + "\n")
-}
+func (s *wayStream) send(lines []string) error { return s.write(strings.Join(lines, "\n") + "\n") }
 
 func (s *wayStream) write(text string) error {
-	_ = s.conn.SetWriteDeadline(time.Now().Add(time.Minute))
+	_ = s.conn.SetWriteDeadline(time.Now().Add(testweir.Patience))
 	if s.pack == nil {
 		_, err := io.WriteString(s.conn, text)
 		return err
@@ -670,13 +595,15 @@ func (s *wayStream) drained() bool {
 	return true
 }
 
-// loses demands that a run end, and say so, if the database went back and what it read cannot be read again.
-func (s *wayStream) loses(lines []string) error {
-	_ = s.l.SetDeadline(time.Now().Add(10 * time.Second))
-	if s.connect() == nil { // else a flush that was on its way has told
-		_ = s.send(lines)
+// loses demands that a run end, and say so, if the database went back and what it read cannot be read again. A flush
+// that was on its way may have told already: then the run does not connect again.
+func (s *wayStream) loses(lines []string) {
+	for !s.run.Ended() {
+		_ = s.l.SetDeadline(time.Now().Add(100 * time.Millisecond))
+		if s.connect() == nil {
+			_ = s.send(lines)
+			break
+		}
 	}
-	end := time.AfterFunc(10*time.Second, func() { _ = s.run.Process.Signal(syscall.SIGTERM) })
-	defer end.Stop()
-	return s.ends(s.run, 1)
+	s.ends(s.run, 1)
 }

@@ -17,6 +17,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
+	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 	"github.com/weirsync/weir/internal/testweir"
@@ -39,80 +40,64 @@ func tortured() int {
 	return n
 }
 
-// A message is a line of a feed; its number is its n and its pitr.
-type message struct {
-	line    string
-	id      string // "" where it is no message
-	deletes bool
-	fields  map[string]string // the text, "NULL" for null
-}
-
-var columns = []string{"a", "b", "c"}
-
-func newFeed(rnd *rand.Rand, lines int) []message {
-	feed := make([]message, lines)
+// newFeed draws a feed: each 97th line is bad, the first one has every column, and the last one is a message. A line's
+// number is its n and its pitr.
+func newFeed(rnd *rand.Rand, lines int) []string {
+	feed := make([]string, lines)
 	for i := range feed {
-		m, n := &feed[i], i+1
+		n := i + 1
 		if n%97 == 0 {
-			m.line = fmt.Sprintf("bad %d", n)
+			feed[i] = fmt.Sprintf("bad %d", n)
 			continue
 		}
-		m.id = fmt.Sprintf("k%d", rnd.IntN(lines/20))
-		m.line = fmt.Sprintf(`{"id":%q,"n":%d,"pitr":%d`, m.id, n, n)
-		if m.deletes = rnd.IntN(20) == 0; m.deletes {
-			m.line += `,"op":"delete"}`
+		feed[i] = fmt.Sprintf(`{"id":"k%d","n":%d,"pitr":%d`, rnd.IntN(lines/20), n, n)
+		if rnd.IntN(20) == 0 {
+			feed[i] += `,"op":"delete"}`
 			continue
 		}
-		m.fields = map[string]string{}
-		for _, c := range columns {
+		for _, c := range []string{"a", "b", "c"} {
 			switch rnd.IntN(6) {
 			case 0:
-				m.fields[c] = "NULL"
-				m.line += fmt.Sprintf(`,%q:null`, c)
+				feed[i] += fmt.Sprintf(`,%q:null`, c)
 			case 1, 2:
-				m.fields[c] = fmt.Sprintf("%s %d %s", c, n, strings.Repeat("x", rnd.IntN(100)))
-				m.line += fmt.Sprintf(`,%q:%q`, c, m.fields[c])
+				feed[i] += fmt.Sprintf(`,%q:"%s %d %s"`, c, c, n, strings.Repeat("x", rnd.IntN(100)))
 			}
 		}
-		m.line += "}"
+		feed[i] += "}"
 	}
-	// Every column is there from the first line on, and the last line is a message.
-	feed[0] = message{line: `{"id":"k0","n":1,"pitr":1,"a":"a","b":"b","c":"c"}`, id: "k0", fields: map[string]string{"a": "a", "b": "b", "c": "c"}}
-	last := &feed[lines-1]
-	*last = message{line: fmt.Sprintf(`{"id":"k0","n":%d,"pitr":%d}`, lines, lines), id: "k0"}
+	feed[0] = `{"id":"k0","n":1,"pitr":1,"a":"a","b":"b","c":"c"}`
+	feed[lines-1] = fmt.Sprintf(`{"id":"k0","n":%d,"pitr":%d}`, lines, lines)
 	return feed
 }
 
-// fold is what messages make: a row's n and columns by its id.
-func fold(feed []message) map[string]string {
-	rows := map[string]map[string]string{}
-	for i, m := range feed {
-		switch {
-		case m.id == "":
-		case m.deletes:
-			delete(rows, m.id)
-		default:
-			if rows[m.id] == nil {
-				rows[m.id] = map[string]string{"a": "NULL", "b": "NULL", "c": "NULL"}
-			}
-			rows[m.id]["n"] = strconv.Itoa(i + 1)
-			for c, v := range m.fields {
-				rows[m.id][c] = v
-			}
+// fold is what lines make: rows, and bad lines.
+func fold(feed []string) (rows, bad []string) {
+	t := foldtest.NewTable(foldtest.Rules{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 9}, foldtest.Limits{})
+	for _, line := range feed {
+		if t.Apply([]byte(line)) != nil {
+			bad = append(bad, line)
 		}
 	}
-	out := map[string]string{}
-	for id, r := range rows {
-		out[id] = r["n"] + "|" + r["a"] + "|" + r["b"] + "|" + r["c"]
+	for _, r := range t.Rows() {
+		cells := []string{}
+		for _, c := range []string{"id", "n", "a", "b", "c"} {
+			if r[c].Kind == foldtest.Null {
+				cells = append(cells, "NULL")
+			} else {
+				cells = append(cells, r[c].Text)
+			}
+		}
+		rows = append(rows, strings.Join(cells, "|"))
 	}
-	return out
+	slices.Sort(rows)
+	return rows, bad
 }
 
 // A trial is one feed on its way into one table, by one way.
 type trial struct {
 	*testweir.Folder
 	rnd    *rand.Rand
-	feed   []message
+	feed   []string
 	source string // file, stdin or tcp
 	args   []string
 	input  string // for stdin
@@ -121,11 +106,7 @@ type trial struct {
 func newTrial(t *testing.T, rnd *rand.Rand, source, to, level string, lines int) *trial {
 	t.Helper()
 	tr := &trial{Folder: testweir.New(t, to), rnd: rnd, source: source, feed: newFeed(rnd, lines)}
-	var text strings.Builder
-	for _, m := range tr.feed {
-		text.WriteString(m.line + "\n")
-	}
-	tr.Write("feed.jsonl", text.String())
+	tr.Write("feed.jsonl", strings.Join(tr.feed, "\n")+"\n")
 	if to == "" {
 		tr.To = tr.Path("t.db")
 	}
@@ -175,9 +156,8 @@ func (tr *trial) make(journal string) {
 
 // A snapshot is what a database held at one instant.
 type snapshot struct {
-	line    int // of the feed, by the checkpoint: the table has to be the fold of what comes before
-	rows    map[string]string
-	rejects []string // lines, in the order of the feed
+	line          int // of the feed, by the checkpoint: the table has to be the fold of what comes before
+	rows, rejects []string
 }
 
 var errNone = errors.New("nothing was committed")
@@ -186,85 +166,45 @@ var errNone = errors.New("nothing was committed")
 func (tr *trial) look() (*snapshot, error) {
 	db := tr.Open(tr.To, "rwc")
 	defer db.Close()
+	tables, o := "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relname IN ('t', 'weir_checkpoints')", &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}
 	if !tr.isPostgres() {
+		tables, o.Isolation = "SELECT count(*) FROM sqlite_schema WHERE name IN ('t', 'weir_checkpoints')", sql.LevelDefault
 		if _, err := os.Stat(tr.To); err != nil {
 			return nil, errNone
 		}
-		var ok string
-		if err := db.QueryRow("PRAGMA integrity_check").Scan(&ok); err != nil || ok != "ok" {
+		if ok, err := testweir.Rows(db, "PRAGMA integrity_check"); err != nil || ok[0] != "ok" {
 			return nil, fmt.Errorf("integrity_check: %s, %w", ok, err)
 		}
-	}
-	o := &sql.TxOptions{ReadOnly: true}
-	if tr.isPostgres() {
-		o.Isolation = sql.LevelRepeatableRead
 	}
 	tx, err := db.BeginTx(tr.Context(), o)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = tx.Rollback() }()
-	there := "SELECT count(*) FROM sqlite_schema WHERE name IN ('t', 'weir_checkpoints')"
-	if tr.isPostgres() {
-		there = "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relname IN ('t', 'weir_checkpoints')"
+	if n, err := testweir.Rows(tx, tables); err != nil || n[0] != "2" {
+		return nil, cmp.Or(err, errNone)
 	}
-	var tables int
-	if err := tx.QueryRow(there).Scan(&tables); err != nil {
-		return nil, err
-	}
-	if tables != 2 {
-		return nil, errNone
-	}
-	s := &snapshot{rows: map[string]string{}}
-	var mark string
-	if err := tx.QueryRow("SELECT line, mark FROM weir_checkpoints").Scan(&s.line, &mark); err != nil {
+	s := &snapshot{}
+	var mark struct{ Feed struct{ Resume string } }
+	var text []byte
+	if err := tx.QueryRow("SELECT line, mark FROM weir_checkpoints").Scan(&s.line, &text); err != nil {
 		return nil, err
 	}
 	if tr.source == "tcp" {
-		var position struct{ Feed struct{ Resume string } }
-		if err := json.Unmarshal([]byte(mark), &position); err != nil {
-			return nil, err
-		}
-		s.line, _ = strconv.Atoi(position.Feed.Resume)
+		err = json.Unmarshal(text, &mark)
+		s.line, _ = strconv.Atoi(mark.Feed.Resume)
 	}
-	rows, err := tx.Query("SELECT id, n, coalesce(a, 'NULL'), coalesce(b, 'NULL'), coalesce(c, 'NULL') FROM t")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id, n, a, b, c string
-		if err := rows.Scan(&id, &n, &a, &b, &c); err != nil {
-			return nil, err
-		}
-		if _, twice := s.rows[id]; twice {
-			return nil, fmt.Errorf("the row %s is there twice", id)
-		}
-		s.rows[id] = n + "|" + a + "|" + b + "|" + c
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	bad, err := tx.Query("SELECT raw FROM weir_rejects")
-	if err != nil {
-		return nil, err
-	}
-	defer bad.Close()
-	for bad.Next() {
-		var raw string
-		if err := bad.Scan(&raw); err != nil {
-			return nil, err
-		}
-		s.rejects = append(s.rejects, raw)
-	}
+	var rowsErr, rejectsErr error
+	s.rows, rowsErr = testweir.Rows(tx, "SELECT id, n, a, b, c FROM t")
+	s.rejects, rejectsErr = testweir.Rows(tx, "SELECT raw FROM weir_rejects")
+	slices.Sort(s.rows)
 	// Lines of a connection have no order over several runs.
 	slices.SortFunc(s.rejects, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
-	return s, bad.Err()
+	return s, errors.Join(err, rowsErr, rejectsErr)
 }
 
-// verify demands that the table be the fold of exactly the lines before the checkpoint,
-// and that each of the bad ones among them was kept once. It returns how many lines
-// that is.
+// verify demands that the table be the fold of exactly the lines before the checkpoint, and that each of the bad ones
+// among them was kept once. It returns how many lines that is.
 func (tr *trial) verify() int {
 	tr.Helper()
 	s, err := tr.look()
@@ -272,31 +212,22 @@ func (tr *trial) verify() int {
 		return 0
 	}
 	tr.Check(err)
-	want := fold(tr.feed[:s.line])
-	wrong := 0
-	for id := range want {
-		if s.rows[id] != want[id] {
-			if wrong++; wrong < 4 {
-				tr.Errorf("after line %d, row %s is %q, want %q", s.line, id, s.rows[id], want[id])
-			}
-		}
+	rows, bad := fold(tr.feed[:s.line])
+	if next := s.line; tr.source == "tcp" && next < len(tr.feed) && strings.HasPrefix(tr.feed[next], "bad") && slices.Contains(s.rejects, tr.feed[next]) {
+		bad = append(bad, tr.feed[next]) // which has no resume value of its own
 	}
-	if len(s.rows) != len(want) || wrong > 0 {
-		tr.Fatalf("after line %d: %d rows, want %d; %d of them are wrong", s.line, len(s.rows), len(want), wrong)
+	if !slices.Equal(s.rows, rows) {
+		tr.Fatalf("after line %d the table has\n%.2000q\nand should have\n%.2000q", s.line, without(s.rows, rows), without(rows, s.rows))
 	}
-	var bad []string
-	for _, m := range tr.feed[:s.line] {
-		if m.id == "" {
-			bad = append(bad, m.line)
-		}
-	}
-	if next := s.line; tr.source == "tcp" && next < len(tr.feed) && tr.feed[next].id == "" && slices.Contains(s.rejects, tr.feed[next].line) {
-		bad = append(bad, tr.feed[next].line) // which has no resume value of its own
-	}
-	if strings.Join(bad, "\n") != strings.Join(s.rejects, "\n") {
-		tr.Fatalf("after line %d: %d lines are kept as rejects, want %d", s.line, len(s.rejects), len(bad))
+	if !slices.Equal(s.rejects, bad) {
+		tr.Fatalf("after line %d the lines %q are kept as rejects, want %q", s.line, s.rejects, bad)
 	}
 	return s.line
+}
+
+// without are the rows that are not among others.
+func without(rows, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(rows), func(r string) bool { return slices.Contains(others, r) })
 }
 
 // done waits until a run has ended, or until all is committed where it never does, and
