@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/weirsync/weir/internal/lockfile"
@@ -59,152 +61,93 @@ func otherBusy(t *testing.T, path string, env ...string) (busy bool, end func())
 	}
 }
 
-func open(t *testing.T, path string) *lockfile.File {
+// play has Files of one file, and another process, lock and unlock bytes, step by step: "a locks 7" is a File that locks a
+// byte, "shares" locks it with others; "busy" is that it cannot. "other locks" and "other shares" are tries of another
+// process on byte 7, "other keeps" is one that shares it until "other ends". A File is opened by its first step.
+func play(t *testing.T, steps ...string) {
 	t.Helper()
-	f, err := lockfile.Open(path)
-	testcheck.NoError(t, err)
-	return f
-}
-
-func lock(t *testing.T, f *lockfile.File, at int64, want bool) {
-	t.Helper()
-	if busy, err := f.Lock(at); busy != want || err != nil {
-		t.Errorf("byte %d is busy: %v, %v; want %v", at, busy, err, want)
+	path, files, end := filepath.Join(t.TempDir(), "lock"), map[string]*lockfile.File{}, func() {}
+	for n, step := range steps {
+		var err error
+		var busy bool
+		words := append(strings.Fields(step), "", "")
+		who, does, at := words[0], words[1], int64(7)
+		if words[2] != "" && words[2] != "busy" {
+			at, err = strconv.ParseInt(words[2], 10, 64)
+		}
+		f := files[who]
+		if f == nil && who != "other" {
+			f, err = lockfile.Open(path)
+			files[who] = f
+		}
+		testcheck.NoError(t, err)
+		switch who + " " + does {
+		case "other locks", "other shares", "other keeps":
+			env := "SHARED=1"
+			if does == "locks" {
+				env = "SHARED="
+			}
+			if busy, end = otherBusy(t, path, env); does != "keeps" {
+				end()
+			}
+		case "other ends":
+			end()
+		case who + " locks":
+			busy, err = f.Lock(at)
+		case who + " shares":
+			busy, err = f.LockShared(at)
+		case who + " unlocks":
+			err = f.Unlock(at)
+		case who + " closes":
+			err = f.Close()
+			delete(files, who)
+		default:
+			t.Fatalf("no such step: %s", step)
+		}
+		if busy != strings.HasSuffix(step, "busy") || err != nil {
+			t.Errorf("step %d, %s: busy %v, %v", n, step, busy, err)
+		}
 	}
-}
-
-func share(t *testing.T, f *lockfile.File, at int64, want bool) {
-	t.Helper()
-	if busy, err := f.LockShared(at); busy != want || err != nil {
-		t.Errorf("byte %d, shared, is busy: %v, %v; want %v", at, busy, err, want)
-	}
-}
-
-func unlock(t *testing.T, f *lockfile.File, at int64) {
-	t.Helper()
-	if err := f.Unlock(at); err != nil {
-		t.Errorf("unlocking byte %d: %v", at, err)
-	}
-}
-
-func closed(t *testing.T, f *lockfile.File) {
-	t.Helper()
-	if err := f.Close(); err != nil {
-		t.Error(err)
+	for _, f := range files {
+		testcheck.NoError(t, f.Close())
 	}
 }
 
 // TestLock_TwoJobsOfOneProcess: a lock holds until its own File is closed, whatever else
 // the process opens and closes.
 func TestLock_TwoJobsOfOneProcess(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lock")
-	first, second := open(t, path), open(t, path)
-	lock(t, first, 7, false)
-	lock(t, second, 7, true)
-	lock(t, second, 8, false)
-	closed(t, second)
-	third := open(t, path)
-	lock(t, third, 7, true)
-	lock(t, third, 8, false)
-	closed(t, third)
-	busy, end := otherBusy(t, path)
-	end()
-	if !busy {
-		t.Error("the lock went when another File of the same file was closed")
-	}
-	closed(t, first)
-	busy, end = otherBusy(t, path)
-	if busy {
-		t.Error("the lock stayed when its File was closed")
-	}
-	first = open(t, path)
-	lock(t, first, 7, true)
-	end()
-	lock(t, first, 7, false)
-	closed(t, first)
+	play(t, "a locks 7", "b locks 7 busy", "b locks 8", "b closes", "c locks 7 busy", "c locks 8", "c closes", "other locks busy",
+		"a closes", "other keeps", "a locks 7 busy", "other ends", "a locks 7")
 }
 
 // TestLock_Shared: several Files share a byte, and one that has it alone shares it with
 // none; a File's own lock is in nobody's way but others'.
 func TestLock_Shared(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lock")
-	first, second, third := open(t, path), open(t, path), open(t, path)
-	share(t, first, 7, false)
-	share(t, second, 7, false)
-	lock(t, third, 7, true)
-	lock(t, first, 7, true) // for the second
-	unlock(t, second, 7)
-	lock(t, first, 7, false) // in place of its shared one
-	lock(t, first, 7, false)
-	share(t, second, 7, true)
-	share(t, first, 7, false) // and back
-	share(t, second, 7, false)
-	closed(t, second)
-	lock(t, third, 7, true)
-	lock(t, third, 8, false)
-	unlock(t, third, 8)
-	unlock(t, third, 9) // which it never had
-	lock(t, first, 8, false)
-	closed(t, first)
-	lock(t, third, 8, false)
-	lock(t, third, 7, false)
-	closed(t, third)
+	play(t, "a shares 7", "b shares 7", "c locks 7 busy", "a locks 7 busy", "b unlocks 7",
+		"a locks 7", "a locks 7", "b shares 7 busy", // in place of its shared one
+		"a shares 7", "b shares 7", "b closes", "c locks 7 busy", // and back
+		"c locks 8", "c unlocks 8", "c unlocks 9", // which it never had
+		"a locks 8", "a closes", "c locks 8", "c locks 7")
 }
 
 // TestLock_SharedWithAnotherProcess: Files of one process that share a byte hold it against
 // others until the last has unlocked it.
 func TestLock_SharedWithAnotherProcess(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lock")
-	other := func(want bool, env ...string) {
-		t.Helper()
-		busy, end := otherBusy(t, path, env...)
-		end()
-		if busy != want {
-			t.Errorf("another process (%v) finds the byte locked: %v, want %v", env, busy, want)
-		}
-	}
-	first, second := open(t, path), open(t, path)
-	share(t, first, 7, false)
-	share(t, second, 7, false)
-	other(true)
-	other(false, "SHARED=1")
-	unlock(t, first, 7)
-	other(true)
-	lock(t, second, 7, false)
-	other(true, "SHARED=1")
-	unlock(t, second, 7)
-	other(false)
-	busy, end := otherBusy(t, path, "SHARED=1")
-	if busy {
-		t.Error("the byte is locked by nobody, and busy")
-	}
-	lock(t, first, 7, true)
-	share(t, first, 7, false)
-	lock(t, first, 7, true) // and keeps what it has
-	end()
-	lock(t, second, 7, true)
-	lock(t, first, 7, false)
-	closed(t, first)
-	closed(t, second)
+	play(t, "a shares 7", "b shares 7", "other locks busy", "other shares", "a unlocks 7", "other locks busy", "b locks 7",
+		"other shares busy", "b unlocks 7", "other locks",
+		"other keeps", "a locks 7 busy", "a shares 7", "a locks 7 busy", // and keeps what it has
+		"other ends", "b locks 7 busy", "a locks 7")
 }
 
 // TestLock_Many locks thousands of bytes of one file at once.
 func TestLock_Many(t *testing.T) {
-	const bytes = 5000
-	at := func(i int64) int64 { return i * 1_000_003 }
-	path := filepath.Join(t.TempDir(), "lock")
-	first, second := open(t, path), open(t, path)
-	for i := range int64(bytes) {
-		lock(t, first, at(i), false)
+	var steps []string
+	for _, does := range []string{"a locks", "a unlocks", "b locks"} {
+		for i := range 5000 {
+			steps = append(steps, fmt.Sprint(does, " ", i*1_000_003))
+		}
 	}
-	for i := range int64(bytes) {
-		unlock(t, first, at(i))
-	}
-	for i := range int64(bytes) {
-		lock(t, second, at(i), false)
-	}
-	closed(t, second)
-	closed(t, first)
+	play(t, steps...)
 }
 
 // TestLock_POSIX runs these tests on the locks of systems that have no better ones.
@@ -229,7 +172,7 @@ func TestOpenLike(t *testing.T) {
 	path := filepath.Join(dir, "lock")
 	f, err := lockfile.OpenLike(path, model)
 	testcheck.NoError(t, err)
-	closed(t, f)
+	testcheck.NoError(t, f.Close())
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o666 {
 		t.Errorf("the file that was made is %v, %v", info.Mode(), err)
 	}
@@ -237,7 +180,7 @@ func TestOpenLike(t *testing.T) {
 	if f, err = lockfile.OpenLike(path, model); err != nil {
 		t.Fatal(err)
 	}
-	closed(t, f)
+	testcheck.NoError(t, f.Close())
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 		t.Errorf("the mode of a file that existed was changed to %v, %v", info.Mode(), err)
 	}
