@@ -1,7 +1,6 @@
 package job_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -9,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/weirsync/weir/internal/job"
@@ -17,7 +15,6 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/sink/memory"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/testcheck"
@@ -35,105 +32,78 @@ func expired(p *progress.Progress) int64 {
 	return s.Tables[0].Expired
 }
 
-// inMemory runs in a bubble, with a database in memory and a source whose steps may ask how
-// many rows there are.
-func inMemory(t *testing.T, through func(sink.Sink) sink.Sink, steps func(p *partitions, rows func() int64) []func() source.Event, change ...func(*job.Config)) (p *progress.Progress, warned string) {
-	synctest.Test(t, func(t *testing.T) {
-		driver := memory.NewDriver()
-		db, err := driver.Open(t.Context(), "db", sink.Options{Log: logtest.New(t)})
-		testcheck.NoError(t, err)
-		claims, err := driver.OpenClaims(t.Context(), "db", "t", sink.Options{Log: logtest.New(t)})
-		testcheck.NoError(t, err)
-		c := configOf(t, "", "fail")
-		c.Sources = nil
-		c.Log = logtest.To(func(text string) { warned += text + "\n" })
-		expires(&c)
-		for _, change := range change {
-			change(&c)
-		}
-		in := &partitions{pool: source.NewPool()}
-		in.steps = steps(in, func() int64 {
-			in, err := driver.Inspect(t.Context(), "db", sink.Options{Log: logtest.New(t)})
-			testcheck.NoError(t, err)
-			_, rows, err := in.Sample(t.Context(), "t", 0)
-			testcheck.NoError(t, err)
-			return rows
-		})
-		c.SetSource(in)
-		if through != nil {
-			db = through(db)
-		}
-		p = progress.New("t")
-		if err := job.Run(t.Context(), c, db, claims, p); err != nil {
-			t.Error(err)
-		}
-	})
-	return p, warned
-}
-
 // TestExpire_WhileAFeedIsSilent: a row goes when it is old, in a minute at most, though
 // nothing is read.
 func TestExpire_WhileAFeedIsSilent(t *testing.T) {
-	var at source.Cursor
-	p, _ := inMemory(t, nil, func(p *partitions, rows func() int64) []func() source.Event {
+	inMemory(t, func(b *bubble) {
+		expires(&b.Config)
 		is := func(want int64, when string) {
 			t.Helper()
-			if got := rows(); got != want {
+			if got := b.rows(); got != want {
 				t.Errorf("%s there are %d rows, want %d", when, got, want)
 			}
 		}
-		return []func() source.Event{
-			opened("a", &at), p.data("a", 1),
+		var at source.Cursor
+		b.steps = []func() source.Event{
+			opened("a", &at), b.data("a", 1),
 			func() source.Event {
 				time.Sleep(48 * time.Hour)
 				is(1, "after two days")
 				time.Sleep(time.Minute + time.Second)
 				is(0, "a minute later")
-				return p.data("a", 2)()
+				return b.data("a", 2)()
 			},
 			func() source.Event {
 				time.Sleep(47 * time.Hour)
 				is(1, "after another message")
-				return p.data("a", 3)() // moves the stamp
+				return b.data("a", 3)() // moves the stamp
 			},
 			func() source.Event {
 				time.Sleep(47 * time.Hour)
 				is(1, "after a message that changed the row")
-				return source.Event{Kind: source.Closing, Lane: "a"}
+				return ends("a", nil)()
 			},
 		}
+		if err := b.run(); err != nil || expired(b.p) != 1 {
+			t.Errorf("%d rows expired, %v", expired(b.p), err)
+		}
 	})
-	if n := expired(p); n != 1 {
-		t.Errorf("%d rows expired", n)
+}
+
+// locked has it fail to remove old rows, for now.
+func locked(n *int) sinktest.Faults {
+	return func(c sinktest.Call) (f sinktest.Fault) {
+		if c.Method == "Expire" {
+			*n++
+			f.Err = &sink.Error{Class: sink.Transient, Reason: "locked", Err: errors.New("somebody holds a lock")}
+		}
+		return f
 	}
 }
 
 // TestExpire_AFailureHoldsNothingUp: messages are written while old rows cannot be removed,
 // and the run ends.
 func TestExpire_AFailureHoldsNothingUp(t *testing.T) {
-	failing := func(c sinktest.Call) (f sinktest.Fault) {
-		if c.Method == "Expire" {
-			f.Err = &sink.Error{Class: sink.Transient, Reason: "locked", Err: errors.New("somebody holds a lock")}
-		}
-		return f
-	}
-	var at source.Cursor
-	p, warned := inMemory(t, faulty(failing), func(p *partitions, rows func() int64) []func() source.Event {
-		steps := []func() source.Event{opened("a", &at)}
+	inMemory(t, func(b *bubble) {
+		expires(&b.Config)
+		b.through = faulty(locked(new(int)))
+		var at source.Cursor
+		b.steps = []func() source.Event{opened("a", &at)}
 		for n := range 100 {
-			steps = append(steps, p.data("a", n), func() source.Event {
+			b.steps = append(b.steps, b.data("a", n), func() source.Event {
 				time.Sleep(time.Second)
-				return p.data("a", n)()
+				return b.data("a", n)()
 			})
 		}
-		return append(steps, func() source.Event { return source.Event{Kind: source.Closing, Lane: "a"} })
+		b.steps = append(b.steps, ends("a", nil))
+		testcheck.NoError(t, b.run())
+		if s := b.p.Snapshot(); s.Lines != 200 || s.Batches < 100 || s.Tables[0].Expired != 0 {
+			t.Errorf("%+v", s)
+		}
+		if strings.Count(b.said, "somebody holds a lock") != 1 || !strings.Contains(b.said, `old rows are left in table "t": the next run removes them`) {
+			t.Errorf("it said:\n%s", b.said)
+		}
 	})
-	if s := p.Snapshot(); s.Lines != 200 || s.Batches < 100 || s.Tables[0].Expired != 0 {
-		t.Errorf("%+v", s)
-	}
-	if strings.Count(warned, "somebody holds a lock") != 1 || !strings.Contains(warned, `old rows are left in table "t": the next run removes them`) {
-		t.Errorf("it warned:\n%s", warned)
-	}
 }
 
 // TestExpire_AnErrorEndsTheRun where it does not go away.
@@ -158,46 +128,42 @@ func TestExpire_AtTheStartAndTheEndOfAFile(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "feed.jsonl")
 	write(t, path, feed)
-	for kind, dest := range destinations(t) {
-		t.Run(kind, func(t *testing.T) {
-			execSQL(t, dest, "CREATE TABLE t (id VARCHAR(20) PRIMARY KEY, n INTEGER, seen TIMESTAMP)")
-			c := configOf(t, path, "fail")
-			c.BatchPeriod = 0
-			c.Tables[0].Expire = &job.Expire{After: 48 * time.Hour, Of: []string{"seen"}, Every: time.Hour}
-			var failed atomic.Int64
-			faults := sinktest.RandomFaults(rand.New(rand.NewPCG(1, 1)))
-			sync := func(want string) {
-				t.Helper()
-				p, err := runUntil(t, c, dest, func(db sink.Sink) sink.Sink {
-					return sink.Retry(sinktest.Faulty(db, func(c sinktest.Call) sinktest.Fault {
-						f := faults(c)
-						if f.Err != nil && c.Method == "Expire" {
-							failed.Add(1)
-						}
-						return f
-					}), time.Minute, func(*sink.Error) {})
-				}, never)
-				testcheck.NoError(t, err)
-				if got := query(t, dest, "SELECT count(*) || '|' || min(n) || '|' || max(n) FROM t"); got != want {
-					t.Errorf("the table is %s, want %s", got, want)
-				}
-				if failed.Load() == 0 && expired(p) == 0 {
-					t.Error("no row expired")
-				}
+	both(t, func(t *testing.T, dest string) {
+		execSQL(t, dest, "CREATE TABLE t (id VARCHAR(20) PRIMARY KEY, n INTEGER, seen TIMESTAMP)")
+		c := configOf(t, path, "fail")
+		c.BatchPeriod = 0
+		c.Tables[0].Expire = &job.Expire{After: 48 * time.Hour, Of: []string{"seen"}, Every: time.Hour}
+		var failed atomic.Int64
+		faults := sinktest.RandomFaults(rand.New(rand.NewPCG(1, 1)))
+		sync := func(want string) {
+			t.Helper()
+			p, err := runUntil(t, c, dest, func(db sink.Sink) sink.Sink {
+				return sink.Retry(sinktest.Faulty(db, func(c sinktest.Call) sinktest.Fault {
+					f := faults(c)
+					if f.Err != nil && c.Method == "Expire" {
+						failed.Add(1)
+					}
+					return f
+				}), time.Minute, func(*sink.Error) {})
+			}, never)
+			testcheck.NoError(t, err)
+			has(t, dest, want, "SELECT count(*) || '|' || min(n) || '|' || max(n) FROM t")
+			if failed.Load() == 0 && expired(p) == 0 {
+				t.Error("no row expired")
 			}
-			sync("500|0|2495")
-			execSQL(t, dest, "UPDATE t SET seen = '"+seen[true]+"' WHERE n < 1000")
-			sync("300|1000|2495")
-			if failed.Load() == 0 {
-				t.Error("did not exercise: no step failed")
-			}
-		})
-	}
+		}
+		sync("500|0|2495")
+		execSQL(t, dest, "UPDATE t SET seen = '"+seen[true]+"' WHERE n < 1000")
+		sync("300|1000|2495")
+		if failed.Load() == 0 {
+			t.Error("did not exercise: no step failed")
+		}
+	})
 }
 
 // TestExpire_AStopLeavesTheRest: a run that is stopped ends, whatever is left.
 func TestExpire_AStopLeavesTheRest(t *testing.T) {
-	path, dest := filepath.Join(t.TempDir(), "feed.jsonl"), filepath.Join(t.TempDir(), "t.db")
+	path := filepath.Join(t.TempDir(), "feed.jsonl")
 	write(t, path, []string{`{"id":1,"n":1}`})
 	c := configOf(t, path, "fail")
 	expires(&c)
@@ -206,20 +172,15 @@ func TestExpire_AStopLeavesTheRest(t *testing.T) {
 			t.Error("it gave up, and did not stop")
 		}
 	})
-	stopped, stop := context.WithCancel(t.Context())
-	db := openSink(t, dest)
-	defer db.Close()
-	p, n := progress.New("t"), 0
-	endless := faulty(func(c sinktest.Call) (f sinktest.Fault) {
-		if c.Method == "Expire" {
-			if n++; n == 3 {
-				stop()
-			}
-			f.Err = &sink.Error{Class: sink.Transient, Reason: "locked", Err: errors.New("somebody holds a lock")}
-		}
+	n := 0
+	var tries atomic.Int64
+	fails := locked(&n)
+	_, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), faulty(func(c sinktest.Call) sinktest.Fault {
+		f := fails(c)
+		tries.Store(int64(n))
 		return f
-	})
-	if err := job.Run(stopped, c, endless(db), openClaims(t, dest), p); err != nil || n < 3 {
+	}), func(*progress.Progress) bool { return tries.Load() >= 3 })
+	if err != nil || n < 3 {
 		t.Errorf("it ended with %v after %d tries", err, n)
 	}
 }

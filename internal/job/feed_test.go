@@ -211,9 +211,7 @@ func TestSync_LineThatEndsTheRun(t *testing.T) {
 					if (err != nil) != (want == "a") || c.rejects == "fail" != errors.Is(err, job.ErrRejected) {
 						t.Errorf("run %d: %v", n, err)
 					}
-					if got := query(t, dest, ids); got != want {
-						t.Errorf("run %d: the table has %s", n, got)
-					}
+					has(t, dest, want, ids)
 				}
 			})
 		}
@@ -226,12 +224,8 @@ func TestSync_ArrayBehindGoodLines(t *testing.T) {
 	const array = `[{"x":1}]`
 	check := func(t *testing.T, dest, want string) {
 		t.Helper()
-		if got := query(t, dest, ids); got != want {
-			t.Errorf("the table has %s, want %s", got, want)
-		}
-		if n := query(t, dest, "SELECT count(*) FROM weir_rejects"); n != "1" {
-			t.Errorf("%s lines were rejected", n)
-		}
+		has(t, dest, want, ids)
+		has(t, dest, "1", "SELECT count(*) FROM weir_rejects")
 	}
 	t.Run("first after a reconnect", func(t *testing.T) {
 		f := newScripted(t, func(n int, from string) (string, bool) {
@@ -243,34 +237,6 @@ func TestSync_ArrayBehindGoodLines(t *testing.T) {
 		dest := filepath.Join(t.TempDir(), "t.db")
 		succeedsUntil(t, configOf(t, f.addr, "table"), dest, nil, lines(4))
 		check(t, dest, "a b")
-	})
-	t.Run("the feed begins again", func(t *testing.T) {
-		f := newScripted(t, func(n int, _ string) (string, bool) {
-			if n == 0 {
-				return `{"id":"a"}` + "\n", false
-			}
-			return array + "\n" + `{"id":"b"}` + "\n", true
-		})
-		c := configOf(t, f.addr, "table")
-		c.Feed.ResumeField, c.BatchPeriod = "", time.Hour
-		dest := filepath.Join(t.TempDir(), "t.db")
-		succeedsUntil(t, c, dest, nil, lines(3))
-		check(t, dest, "a b")
-	})
-	t.Run("a sender", func(t *testing.T) {
-		c := configOf(t, "tcp-listen://127.0.0.1:0", "table")
-		sent := make(chan error, 1)
-		c.Log = logtest.To(func(text string) {
-			if _, addr, ok := strings.Cut(text, "senders connect to "); ok {
-				go func() { sent <- send(addr, []byte(array+"\n"+`{"id":"b"}`+"\n")) }()
-			}
-		})
-		dest := filepath.Join(t.TempDir(), "t.db")
-		succeedsUntil(t, c, dest, nil, lines(2))
-		if err := <-sent; err != nil {
-			t.Error(err)
-		}
-		check(t, dest, "b")
 	})
 	t.Run("a file that was rotated", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "feed.jsonl")
@@ -290,34 +256,6 @@ func TestSync_ArrayBehindGoodLines(t *testing.T) {
 		}
 		check(t, dest, "a b")
 	})
-}
-
-// TestSync_EmptyResumeValue: an empty value is none; it would ask for the beginning, or, as
-// some feeds have it, for what comes from now on.
-func TestSync_EmptyResumeValue(t *testing.T) {
-	f := newScripted(t, func(n int, _ string) (string, bool) {
-		if n == 0 {
-			return `{"pitr":"1","id":"a"}` + "\n" + `{"pitr":"","id":"b"}` + "\n", false
-		}
-		return `{"pitr":"2","id":"c"}` + "\n", true
-	})
-	succeedsUntil(t, configOf(t, f.addr, "table"), filepath.Join(t.TempDir(), "t.db"), nil, lines(3))
-	if was := f.was(); len(was) != 2 || was[1] != "1" {
-		t.Errorf("the feed was asked for what came after %q", was)
-	}
-}
-
-// TestSync_BadLineIsCountedOnce, however often the feed sends it again.
-func TestSync_BadLineIsCountedOnce(t *testing.T) {
-	f := newScripted(t, func(n int, _ string) (string, bool) {
-		return []string{`{"pitr":"1","id":"a"}` + "\nbad\n", "bad\n", "bad\n" + `{"pitr":"2","id":"b"}` + "\n"}[min(n, 2)], n >= 2
-	})
-	c := configOf(t, f.addr, "table")
-	c.MaxRejects = 1
-	p, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), nil, lines(5))
-	if err != nil || p.Rejected() != 1 {
-		t.Errorf("%d bad lines, %v", p.Rejected(), err)
-	}
 }
 
 // TestSync_WhatCannotBeReadAgain: a run that would have to read again, and cannot, ends
@@ -357,12 +295,7 @@ func TestSync_WhatCannotBeReadAgain(t *testing.T) {
 		}), "table")
 		c.Feed, c.BatchRows, c.BatchPeriod = job.Feed{}, 50, time.Hour
 		var once sync.Once
-		_, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), faulty(sinktest.Flushes(func(c sinktest.Call) (f sinktest.Fault) {
-			if c.N == 3 {
-				f.Err = sink.ErrChanged{Err: errors.New("a view was dropped")}
-			}
-			return f
-		})), func(p *progress.Progress) bool {
+		_, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), faulty(nth(3, sinktest.Fault{Err: sink.ErrChanged{Err: errors.New("a view was dropped")}})), func(p *progress.Progress) bool {
 			if p.Snapshot().Batches == 2 {
 				once.Do(func() { close(both) })
 			}
@@ -408,12 +341,7 @@ func TestSync_LostLinesAreCounted(t *testing.T) {
 	})
 	broken := errors.New("it broke")
 	for _, is := range []error{broken, &sink.Error{Class: sink.Unknown, Err: broken}} {
-		p, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), faulty(sinktest.Flushes(func(c sinktest.Call) (f sinktest.Fault) {
-			if c.N == 3 {
-				f.Err = is
-			}
-			return f
-		})), never)
+		p, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), faulty(nth(3, sinktest.Fault{Err: is})), never)
 		s, perhaps := p.Snapshot(), ""
 		if is != broken {
 			perhaps = "perhaps "
@@ -604,7 +532,5 @@ func TestSync_KeepalivesInAFile(t *testing.T) {
 	c.Feed = job.Feed{Keepalive: job.Match{Field: "type", Value: "keepalive"}, StaleAfter: 5}
 	dest := filepath.Join(t.TempDir(), "t.db")
 	succeeds(t, c, dest, nil)
-	if got := query(t, dest, "SELECT count(*) FROM t"); got != "1" {
-		t.Errorf("%s rows", got)
-	}
+	has(t, dest, "1", "SELECT count(*) FROM t")
 }

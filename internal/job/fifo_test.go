@@ -31,12 +31,7 @@ func TestSync_LostLinesOfAFIFO(t *testing.T) {
 	c := configOf(t, fifo, "table")
 	c.Feed, c.BatchRows, c.BatchPeriod = job.Feed{}, 10, time.Hour
 	broken := errors.New("it broke")
-	p, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), faulty(sinktest.Flushes(func(call sinktest.Call) (f sinktest.Fault) {
-		if call.N == 2 {
-			f.Err = broken
-		}
-		return f
-	})), never)
+	p, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), faulty(nth(2, sinktest.Fault{Err: broken})), never)
 	if want := fmt.Sprintf("it broke; lines of %s that were read and not committed: 20. They", fifo); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v\nwant %s", err, want)
 	}

@@ -3,10 +3,8 @@ package job_test
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -18,13 +16,13 @@ import (
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
-	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
+	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
@@ -32,12 +30,6 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(testpg.Tests{M: m})
-}
-
-// destinations are new, empty databases of each kind.
-func destinations(t *testing.T) map[string]string {
-	t.Helper()
-	return map[string]string{"sqlite": filepath.Join(t.TempDir(), "t.db"), "postgres": testpg.New(t)}
 }
 
 func isPostgres(dest string) bool { return strings.HasPrefix(dest, "postgres://") }
@@ -83,89 +75,9 @@ func openSQL(t *testing.T, dest string) *sql.DB {
 	return db
 }
 
-var texts = []string{"", "a", "007", "1.50", " 7", "Zürich", "日本", "😀", `q"u\o`, "tab\tnl\n", "null", "true", "9223372036854775808", "-0", "1e5", "x%s", "'"}
-
-func randomValue(r *rand.Rand, column int) any {
-	if r.IntN(8) == 0 {
-		return nil
-	}
-	switch column % 6 {
-	case 0:
-		return texts[r.IntN(len(texts))]
-	case 1:
-		return int64(r.IntN(2000) - 1000)
-	case 2:
-		return r.IntN(2) == 0
-	case 3:
-		return float64(r.IntN(1000000)) / 1000
-	case 4:
-		return json.RawMessage([]string{`{"a":[1,{"b":null}]}`, `[]`, `{}`, `[1.0,"x"]`}[r.IntN(4)])
-	}
-	return randomValue(r, r.IntN(5)) // a column of all kinds
-}
-
 func write(t *testing.T, path string, feed []string) {
 	t.Helper()
 	testcheck.NoError(t, os.WriteFile(path, []byte(strings.Join(feed, "\n")+"\n"), 0o644))
-}
-
-func compareTable(t *testing.T, dest, table string, fold *foldtest.Table) {
-	t.Helper()
-	want := fold.Rows()
-	db := openSQL(t, dest)
-	defer db.Close()
-	rows, err := db.Query("SELECT * FROM " + table)
-	testcheck.NoError(t, err)
-	defer rows.Close()
-	cols, _ := rows.Columns()
-	seen := 0
-	for rows.Next() {
-		values, into := make([]any, len(cols)), make([]any, len(cols))
-		for i := range values {
-			into[i] = &values[i]
-		}
-		testcheck.NoError(t, rows.Scan(into...))
-		got := map[string]any{}
-		for i, c := range cols {
-			got[c] = values[i]
-		}
-		seen++
-		key := fmt.Sprint(got["id"])
-		row, known := want[foldtest.Key(key)]
-		if !known {
-			t.Errorf("row %q is in the table, not in the fold", key)
-			continue
-		}
-		for c := range row {
-			if _, there := got[c]; !there {
-				t.Errorf("row %q: no column %q", key, c)
-			}
-		}
-		for c, g := range got {
-			if !same(row[c], g) {
-				t.Errorf("row %q column %q: the table has %#v, the fold %s", key, c, g, row[c].JSON())
-			}
-		}
-	}
-	if seen != len(want) {
-		t.Errorf("the table has %d rows, the fold %d", seen, len(want))
-	}
-}
-
-// same reports whether a cell holds a feed's value: booleans are 1 and 0 or
-// words, numbers may be text in a column of mixed kinds.
-func same(want foldtest.Value, got any) bool {
-	if b, ok := got.([]byte); ok {
-		got = string(b)
-	}
-	text := fmt.Sprint(got)
-	switch want.Kind {
-	case foldtest.Null:
-		return got == nil
-	case foldtest.Bool:
-		return text == want.Text || text == map[string]string{"true": "1", "false": "0"}[want.Text]
-	}
-	return want.Is(text)
 }
 
 func query(t *testing.T, dest, q string) string {
@@ -179,15 +91,38 @@ func query(t *testing.T, dest, q string) string {
 	return s.String
 }
 
+// has demands what a query answers.
+func has(t *testing.T, dest, want, q string) {
+	t.Helper()
+	if is := query(t, dest, q); is != want {
+		t.Errorf("%s: %s, want %s", q, is, want)
+	}
+}
+
+// both runs a test with each kind of database.
+func both(t *testing.T, test func(t *testing.T, dest string)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) { test(t, filepath.Join(t.TempDir(), "t.db")) })
+	t.Run("postgres", func(t *testing.T) { test(t, testpg.New(t)) })
+}
+
+// nth is a fault of the nth flush.
+func nth(n int, fault sinktest.Fault) sinktest.Faults {
+	return sinktest.Flushes(func(c sinktest.Call) (f sinktest.Fault) {
+		if c.N == n {
+			f = fault
+		}
+		return f
+	})
+}
+
 // TestSync_ServerRestored: a server that does not wait for its disk is killed
 // again and again, and what it had acknowledged is read again.
 func TestSync_ServerRestored(t *testing.T) {
 	s := testpg.Start(t, "fsync=on")
 	dest := s.Database(t)
-	feed := routedFeed(rand.New(rand.NewPCG(1, 0)), 3000)
-	path := filepath.Join(t.TempDir(), "feed.jsonl")
-	write(t, path, feed)
-	want, bad := plainTables(t, feed)
+	feed, path := newRouted(rand.New(rand.NewPCG(1, 0)), 3000), filepath.Join(t.TempDir(), "feed.jsonl")
+	write(t, path, feed.lines)
 	target := &restoredServer{t: t, server: s}
 	c, behind := tablesConfig(t, path, twoTables...), 0
 	c.BatchRows, c.Log = 30, logtest.To(func(text string) {
@@ -203,7 +138,7 @@ func TestSync_ServerRestored(t *testing.T) {
 		t.Errorf("did not exercise: of %d kills the server was restored to an earlier state after %d", target.kills, behind)
 	}
 	t.Logf("the server was killed %d times and lost commits %d times", target.kills, behind)
-	compareTables(t, dest, want, bad)
+	feed.applied(t, dest)
 }
 
 // restoredServer is a sink whose server is killed after some of its flushes.
@@ -242,28 +177,6 @@ func ofTest(do func()) error {
 	}()
 	<-ended
 	return err
-}
-
-// TestSync_PeriodWritesASlowPipe sends lines through a pipe that stays open, and
-// expects them in the table before it is closed.
-func TestSync_PeriodWritesASlowPipe(t *testing.T) {
-	r, w := io.Pipe()
-	c := configOf(t, "-", "fail")
-	c.Source.Stdin = r
-	next := int64(0)
-	p, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), nil, func(p *progress.Progress) bool {
-		if p.Snapshot().Batches == next { // that of the last line was written
-			if next++; next <= 3 {
-				fmt.Fprintf(w, "{\"id\":%d}\n", next)
-			} else {
-				w.Close()
-			}
-		}
-		return false
-	})
-	if err != nil || p.Snapshot().Batches != 3 {
-		t.Errorf("%d batches, %v", p.Snapshot().Batches, err)
-	}
 }
 
 // TestBatches_ByMemory: a file is folded as far as memory allows; if all of its rows are new, waiting would save nothing,
@@ -338,30 +251,22 @@ func TestSync_ConstraintAddedMeanwhile(t *testing.T) {
 	feed = append(feed, `{"id":7,"a":"kept"}`, `{"id":7,"n":3,"a":"lost"}`, `{"id":200,"n":200}`)
 	path := filepath.Join(t.TempDir(), "feed.jsonl")
 	write(t, path, feed)
-	for kind, dest := range destinations(t) {
-		t.Run(kind, func(t *testing.T) {
-			again := 0
-			c := configOf(t, path, "table")
-			c.BatchRows, c.BatchPeriod, c.Log = 10, 0, logtest.To(func(text string) {
-				if strings.Contains(text, "reading again") {
-					again++
-				}
-			})
-			succeedsUntil(t, c, dest, func(db sink.Sink) sink.Sink { return &addsIndex{Sink: db, t: t, dest: dest} }, never)
-			if again != 1 {
-				t.Errorf("the source was read again %d times", again)
-			}
-			if got := query(t, dest, "SELECT count(*) || ' ' || sum(n) FROM t"); got != "101 5150" {
-				t.Errorf("rows and their sum: %s", got)
-			}
-			if got := query(t, dest, "SELECT n || ' ' || a FROM t WHERE id = 7"); got != "7 kept" {
-				t.Errorf("the row of which a message was rejected is %s", got)
-			}
-			if got := query(t, dest, "SELECT count(*) || ' ' || max(line) FROM weir_rejects"); got != "1 102" {
-				t.Errorf("rejected lines, and the last: %s", got)
+	both(t, func(t *testing.T, dest string) {
+		again := 0
+		c := configOf(t, path, "table")
+		c.BatchRows, c.BatchPeriod, c.Log = 10, 0, logtest.To(func(text string) {
+			if strings.Contains(text, "reading again") {
+				again++
 			}
 		})
-	}
+		succeedsUntil(t, c, dest, func(db sink.Sink) sink.Sink { return &addsIndex{Sink: db, t: t, dest: dest} }, never)
+		if again != 1 {
+			t.Errorf("the source was read again %d times", again)
+		}
+		has(t, dest, "101 5150", "SELECT count(*) || ' ' || sum(n) FROM t")
+		has(t, dest, "7 kept", "SELECT n || ' ' || a FROM t WHERE id = 7")
+		has(t, dest, "1 102", "SELECT count(*) || ' ' || max(line) FROM weir_rejects")
+	})
 }
 
 // execSQL runs a statement as another program does.

@@ -6,11 +6,21 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/memory"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // partitions is a source whose lanes come and end as its steps say, each of which runs in Next.
@@ -31,6 +41,76 @@ func (p *partitions) Next(ctx context.Context) (source.Event, error) {
 func (p *partitions) Stop()        {}
 func (p *partitions) Close() error { return nil }
 
+func newPartitions() *partitions { return &partitions{pool: source.NewPool()} }
+
+// A bubble is a job with a source of steps and a database in memory, whose time is that of a [synctest] bubble.
+type bubble struct {
+	*testing.T
+	job.Config
+	*partitions
+	driver  sink.Driver
+	through func(sink.Sink) sink.Sink // stands before the database; nil: nothing does
+	p       *progress.Progress
+
+	mu   sync.Mutex
+	said string
+}
+
+func inMemory(t *testing.T, do func(b *bubble)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bubble{T: t, Config: configOf(t, "", "fail"), partitions: newPartitions(), driver: memory.NewDriver(), p: progress.New("t")}
+		b.Sources, b.Config.Log = []string{"a"}, logtest.To(func(text string) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.said += text + "\n"
+		})
+		b.SetSource(func([]string) source.Source { return b.partitions })
+		do(b)
+	})
+}
+
+func (b *bubble) run() error {
+	b.Helper()
+	db, err := b.driver.Open(b.Context(), "db", sink.Options{Log: logtest.New(b.T)})
+	testcheck.NoError(b.T, err)
+	claims, err := b.driver.OpenClaims(b.Context(), "db", "t", sink.Options{Log: logtest.New(b.T)})
+	testcheck.NoError(b.T, err)
+	defer claims.Close()
+	if b.through != nil {
+		db = b.through(db)
+	}
+	return job.Run(b.Context(), b.Config, db, claims, b.p)
+}
+
+// rows is how many the table has.
+func (b *bubble) rows() int64 {
+	in, err := b.driver.Inspect(b.Context(), "db", sink.Options{Log: logtest.New(b.T)})
+	testcheck.NoError(b.T, err)
+	_, rows, err := in.Sample(b.Context(), "t", 0)
+	testcheck.NoError(b.T, err)
+	return rows
+}
+
+// eachLine has something done with each line before it is folded.
+type eachLine struct {
+	*fold.Mapper
+	do func(line string)
+}
+
+func (m eachLine) Map(l *feed.Line, _ string, _ fold.Place) ([]fold.TableChange, int, error) {
+	m.do(string(l.Text))
+	return []fold.TableChange{{Change: m.Mapper.Map(l)}}, 0, nil
+}
+
+// onEachLine is eachLine for a run.
+func onEachLine(c *job.Config, do func(line string)) {
+	o := c.Tables[0].Fold
+	c.NewMapper = func(names *feed.Names, _ schema.Limits) (job.Mapper, error) {
+		return eachLine{fold.NewMapper(names, o), do}, nil
+	}
+}
+
 // opened offers a lane, and takes from where it is begun.
 func opened(lane string, at *source.Cursor) func() source.Event {
 	return func() source.Event {
@@ -44,108 +124,111 @@ func opened(lane string, at *source.Cursor) func() source.Event {
 // data brings a line of a lane, whose cursor after it is a number.
 func (p *partitions) data(lane string, number int) func() source.Event {
 	return func() source.Event {
-		line := fmt.Sprintf(`{"id":"%s","n":%d}`+"\n", lane, number)
-		b, _ := p.pool.Fill(func(buf []byte) (int, error) { return copy(buf, line), nil })
-		b.At = func(int) source.Cursor { return source.Cursor(fmt.Sprint(number)) }
+		e := p.text(lane, 0, fmt.Sprintf(`{"id":"%s","n":%d}`+"\n", lane, number))()
+		e.Block.At = func(int) source.Cursor { return source.Cursor(fmt.Sprint(number)) }
+		return e
+	}
+}
+
+// text brings a block of a lane.
+func (p *partitions) text(lane string, offset int64, text string) func() source.Event {
+	return func() source.Event {
+		b := p.pool.Block()
+		b.Data, b.Offset = []byte(text), offset
 		return source.Event{Lane: lane, Block: b}
 	}
+}
+
+// ends has a lane end.
+func ends(lane string, err error) func() source.Event {
+	return func() source.Event { return source.Event{Kind: source.Closing, Lane: lane, Err: err} }
 }
 
 // TestSync_LanesComeAndEnd: a lane that somebody waits for is committed and free before he is
 // answered, while others are read; it may come back. One that was lost is free at once.
 func TestSync_LanesComeAndEnd(t *testing.T) {
-	for kind, dest := range destinations(t) {
-		t.Run(kind, func(t *testing.T) {
-			c := configOf(t, "", "fail")
-			c.Sources, c.BatchPeriod = nil, 0
-			p := &partitions{pool: source.NewPool()}
-			var a, b, again source.Cursor
-			others := openClaims(t, dest)
-			defer others.Close()
-			free := func(lane string) {
-				t.Helper()
-				if _, err := others.Take(t.Context(), lane); err != nil {
-					t.Errorf("%s is not free: %v", lane, err)
-				}
-				if err := others.Drop(t.Context(), lane); err != nil {
-					t.Error(err)
-				}
+	both(t, func(t *testing.T, dest string) {
+		c := configOf(t, "", "fail")
+		c.Sources, c.BatchPeriod = nil, 0
+		p := newPartitions()
+		var a, b, again source.Cursor
+		others := openClaims(t, dest)
+		defer others.Close()
+		free := func(lane string) {
+			t.Helper()
+			if _, err := others.Take(t.Context(), lane); err != nil {
+				t.Errorf("%s is not free: %v", lane, err)
 			}
-			answered := make(chan bool)
-			p.steps = []func() source.Event{
-				opened("a", &a), p.data("a", 1), opened("b", &b), p.data("b", 2), p.data("a", 3),
-				func() source.Event {
-					return source.Event{Kind: source.Closing, Lane: "a", Done: func() {
-						if got := query(t, dest, "SELECT n || '|' || (SELECT max(line) FROM weir_checkpoints WHERE source = 'a') FROM t WHERE id = 'a'"); got != "3|2" {
-							t.Errorf("when the lane is handed over its row and line are %s", got)
-						}
-						free("a")
-						close(answered)
-					}}
-				},
-				func() source.Event { <-answered; return p.data("b", 4)() },
-				opened("a", &again), p.data("a", 5),
-				func() source.Event { return source.Event{Kind: source.Lost, Lane: "b"} },
-				func() source.Event { return source.Event{Kind: source.Closing, Lane: "a"} },
+			if err := others.Drop(t.Context(), lane); err != nil {
+				t.Error(err)
 			}
-			c.SetSource(p)
-			succeeds(t, c, dest, nil)
-			if a != "" || b != "" || again != "3" {
-				t.Errorf("the lanes were begun at %q and %q, and then at %q", a, b, again)
-			}
-			free("a")
-			free("b")
-			if got := query(t, dest, "SELECT sum(n) || '|' || count(*) FROM t"); got != "9|2" {
-				t.Errorf("the table is %s", got)
-			}
-		})
-	}
+		}
+		answered := make(chan bool)
+		p.steps = []func() source.Event{
+			opened("a", &a), p.data("a", 1), opened("b", &b), p.data("b", 2), p.data("a", 3),
+			func() source.Event {
+				return source.Event{Kind: source.Closing, Lane: "a", Done: func() {
+					has(t, dest, "3|2", "SELECT n || '|' || (SELECT max(line) FROM weir_checkpoints WHERE source = 'a') FROM t WHERE id = 'a'")
+					free("a")
+					close(answered)
+				}}
+			},
+			func() source.Event { <-answered; return p.data("b", 4)() },
+			opened("a", &again), p.data("a", 5),
+			func() source.Event { return source.Event{Kind: source.Lost, Lane: "b"} },
+			ends("a", nil),
+		}
+		c.SetSource(func([]string) source.Source { return p })
+		succeeds(t, c, dest, nil)
+		if a != "" || b != "" || again != "3" {
+			t.Errorf("the lanes were begun at %q and %q, and then at %q", a, b, again)
+		}
+		free("a")
+		free("b")
+		has(t, dest, "9|2", "SELECT sum(n) || '|' || count(*) FROM t")
+	})
 }
 
 // TestSync_LanesComeBackBeforeTheyAreCommitted: such a lane continues where it was read to, and no
 // flush that has it is taken for one that was committed before.
 func TestSync_LanesComeBackBeforeTheyAreCommitted(t *testing.T) {
-	for _, ends := range []source.Kind{source.Closing, source.Lost} {
+	for _, kind := range []source.Kind{source.Closing, source.Lost} {
 		for _, rebuild := range []bool{false, true} {
-			for kind, dest := range destinations(t) {
-				t.Run(fmt.Sprintf("%s kind=%d rebuild=%t", kind, ends, rebuild), func(t *testing.T) {
+			t.Run(fmt.Sprintf("kind=%d rebuild=%t", kind, rebuild), func(t *testing.T) {
+				both(t, func(t *testing.T, dest string) {
 					c := configOf(t, "", "fail")
 					c.Sources, c.BatchPeriod, c.BatchRows, c.Rebuild = nil, 0, 2, rebuild
-					p := &partitions{pool: source.NewPool()}
+					p := newPartitions()
 					var a, b, again source.Cursor
 					p.steps = []func() source.Event{
 						opened("a", &a), p.data("a", 1), opened("b", &b), p.data("b", 2), p.data("a", 3),
-						func() source.Event { return source.Event{Kind: ends, Lane: "a"} },
+						func() source.Event { return source.Event{Kind: kind, Lane: "a"} },
 						opened("a", &again), p.data("a", 4), p.data("b", 5),
 					}
-					c.SetSource(p)
+					c.SetSource(func([]string) source.Source { return p })
 					succeeds(t, c, dest, nil)
 					if a != "" || again != "3" {
 						t.Errorf("the lane was begun at %q, and then at %q", a, again)
 					}
-					if got := query(t, dest, "SELECT sum(n) || '|' || count(*) FROM t"); got != "9|2" {
-						t.Errorf("the table is %s", got)
-					}
+					has(t, dest, "9|2", "SELECT sum(n) || '|' || count(*) FROM t")
 				})
-			}
+			})
 		}
 	}
 }
 
 // TestSync_NothingIsWrittenTwice: a block whose last line fills a batch leaves nothing for the next.
 func TestSync_NothingIsWrittenTwice(t *testing.T) {
-	for kind, dest := range destinations(t) {
-		t.Run(kind, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "feed.jsonl")
-			write(t, path, []string{`{"id":1}`, `{"id":2}`, `{"id":3}`, `{"id":4}`})
-			c := configOf(t, path, "fail")
-			c.BatchRows = 2
-			p, err := runToEnd(t, c, dest, nil)
-			if s := p.Snapshot(); err != nil || s.Batches != 2 {
-				t.Errorf("%d batches, %v", s.Batches, err)
-			}
-		})
-	}
+	both(t, func(t *testing.T, dest string) {
+		path := filepath.Join(t.TempDir(), "feed.jsonl")
+		write(t, path, []string{`{"id":1}`, `{"id":2}`, `{"id":3}`, `{"id":4}`})
+		c := configOf(t, path, "fail")
+		c.BatchRows = 2
+		p, err := runToEnd(t, c, dest, nil)
+		if s := p.Snapshot(); err != nil || s.Batches != 2 {
+			t.Errorf("%d batches, %v", s.Batches, err)
+		}
+	})
 }
 
 // TestSync_LostLinesAreCountedByLane: of lanes that are not in each flush, those lines are named
@@ -154,13 +237,13 @@ func TestSync_LostLinesAreCountedByLane(t *testing.T) {
 	dest := filepath.Join(t.TempDir(), "t.db")
 	c := configOf(t, "", "fail")
 	c.Sources, c.BatchPeriod, c.BatchRows = nil, 0, 1
-	p := &partitions{pool: source.NewPool()}
+	p := newPartitions()
 	var at source.Cursor
 	p.steps = []func() source.Event{
 		opened("stdin", &at), opened("a", &at),
 		p.data("stdin", 1), p.data("a", 2), p.data("stdin", 3), p.data("a", 4), p.data("stdin", 5), p.data("stdin", 6), p.data("a", 7),
 	}
-	c.SetSource(p)
+	c.SetSource(func([]string) source.Source { return p })
 	faults := sinktest.Flushes(func(call sinktest.Call) (f sinktest.Fault) {
 		for _, l := range call.Flush.Lanes {
 			if l.Source == "a" && call.N == 7 { // it was in all flushes but the first and the sixth

@@ -2,9 +2,9 @@ package job_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -16,7 +16,6 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/progress"
@@ -46,229 +45,175 @@ func tablesConfig(t *testing.T, path string, tables ...string) job.Config {
 	return c
 }
 
-// routedFeed makes messages for two tables, some of which are none.
-func routedFeed(r *rand.Rand, n int) []string {
-	lines := make([]string, n)
-	for i := range lines {
+// A routed feed is of messages for the two tables, some of which are none.
+type routed struct {
+	lines []string
+	rows  map[string]map[string][2]string // by table and id
+	bad   int                             // messages
+}
+
+func newRouted(r *rand.Rand, n int) *routed {
+	feed := &routed{rows: map[string]map[string][2]string{"a": {}, "b": {}}}
+	for i := range n {
 		var fields []string
+		var changes []func()
+		bad := false
 		for _, table := range twoTables {
 			if r.IntN(3) == 0 {
 				continue
 			}
-			if r.IntN(20) > 0 { // else the table rejects the message
-				fields = append(fields, fmt.Sprintf(`"%s.id":"%d"`, table, r.IntN(n/8+1)))
+			id, rows, c := fmt.Sprintf("%04d", r.IntN(n/8+1)), feed.rows[table], r.IntN(2)
+			if r.IntN(20) == 0 { // the table rejects the message
+				bad = true
+			} else {
+				fields = append(fields, fmt.Sprintf(`"%s.id":%q`, table, id))
 			}
 			if r.IntN(8) == 0 {
 				fields = append(fields, fmt.Sprintf(`"%s.op":"delete"`, table))
-			}
-			for range 1 + r.IntN(3) {
-				c := r.IntN(8)
-				v, _ := json.Marshal(randomValue(r, c))
-				fields = append(fields, fmt.Sprintf(`"%s.c %d":%s`, table, c, v))
+				changes = append(changes, func() { delete(rows, id) })
+			} else {
+				fields = append(fields, fmt.Sprintf(`"%s.c%d":"%d"`, table, c, i))
+				changes = append(changes, func() {
+					row := rows[id]
+					row[c] = fmt.Sprint(i)
+					rows[id] = row
+				})
 			}
 		}
-		if lines[i] = "{" + strings.Join(fields, ",") + "}"; r.IntN(20) == 0 {
-			lines[i] = "nonsense"
+		line := "{" + strings.Join(fields, ",") + "}"
+		if r.IntN(20) == 0 {
+			line, bad = "nonsense", true
 		}
-	}
-	return lines
-}
-
-// plainTables are the tables that such messages make, and how many of these are bad.
-func plainTables(t *testing.T, lines []string) (want map[string]*foldtest.Table, bad int) {
-	want = map[string]*foldtest.Table{}
-	for _, table := range twoTables {
-		want[table] = foldtest.NewTable(foldtest.Rules{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500}, foldtest.Limits{})
-	}
-	for _, line := range lines {
-		var fields map[string]json.RawMessage
-		if json.Unmarshal([]byte(line), &fields) != nil {
-			bad++
+		if feed.lines = append(feed.lines, line); bad {
+			feed.bad++
 			continue
 		}
-		of := map[string]map[string]json.RawMessage{}
-		for name, value := range fields {
-			table, field, _ := strings.Cut(name, ".")
-			if of[table] == nil {
-				of[table] = map[string]json.RawMessage{}
-			}
-			of[table][field] = value
-		}
-		keyless := false
-		for _, row := range of {
-			keyless = keyless || row["id"] == nil
-		}
-		if keyless {
-			bad++
-			continue
-		}
-		for table, row := range of {
-			text, err := json.Marshal(row)
-			if err == nil {
-				err = want[table].Apply(text)
-			}
-			testcheck.NoError(t, err)
+		for _, change := range changes {
+			change()
 		}
 	}
-	return want, bad
+	return feed
 }
 
-func compareTables(t *testing.T, dest string, want map[string]*foldtest.Table, bad int) {
+// applied demands that the tables be what the feed makes of them, and that each bad line be kept once.
+func (f *routed) applied(t *testing.T, dest string) {
 	t.Helper()
-	for table, fold := range want {
-		compareTable(t, dest, table, fold)
+	for table, rows := range f.rows {
+		var want []string
+		for _, id := range slices.Sorted(maps.Keys(rows)) {
+			want = append(want, id+" "+rows[id][0]+" "+rows[id][1])
+		}
+		has(t, dest, strings.Join(want, ", "), "SELECT string_agg(id || ' ' || coalesce(c0, '') || ' ' || coalesce(c1, ''), ', ' ORDER BY id) FROM "+table)
 	}
-	if n := query(t, dest, "SELECT count(*) || ' ' || count(DISTINCT source || line) FROM weir_rejects"); n != fmt.Sprint(bad, " ", bad) {
-		t.Errorf("rejected lines, and different ones: %s, want %d", n, bad)
-	}
+	has(t, dest, fmt.Sprint(f.bad, " ", f.bad), "SELECT count(*) || ' ' || count(DISTINCT source || line) FROM weir_rejects")
 }
 
 // TestTables_RunsThatEndAnywhere: runs whose flushes fail, before they do something or after,
 // end, and the next one resumes: both tables are the fold, and each bad line is kept once.
 func TestTables_RunsThatEndAnywhere(t *testing.T) {
 	sinktest.Seeds(t, 3, func(t *testing.T, rnd *rand.Rand) {
-		lines := routedFeed(rnd, 300)
-		path := filepath.Join(t.TempDir(), "feed.jsonl")
-		write(t, path, lines)
-		want, bad := plainTables(t, lines)
-		for kind, dest := range destinations(t) {
-			t.Run(kind, func(t *testing.T) {
-				end, ended := errors.New("the run ends here"), 0
-				for {
-					at := sinktest.Moment(rnd.IntN(3))
-					_, err := runToEnd(t, tablesConfig(t, path, twoTables...), dest, sinktest.Flushes(func(c sinktest.Call) (f sinktest.Fault) {
-						if c.N == 3 {
-							f.At, f.Err = at, end
-						}
-						return f
-					}))
-					if err == nil {
-						break
-					} else if !errors.Is(err, end) {
-						t.Fatal(err)
-					}
-					ended++
+		feed, path := newRouted(rnd, 300), filepath.Join(t.TempDir(), "feed.jsonl")
+		write(t, path, feed.lines)
+		both(t, func(t *testing.T, dest string) {
+			end, ended := errors.New("the run ends here"), 0
+			for {
+				at := sinktest.Moment(rnd.IntN(3))
+				_, err := runToEnd(t, tablesConfig(t, path, twoTables...), dest, nth(3, sinktest.Fault{At: at, Err: end}))
+				if err == nil {
+					break
+				} else if !errors.Is(err, end) {
+					t.Fatal(err)
 				}
-				if ended < 3 {
-					t.Errorf("did not exercise: %d runs ended", ended)
-				}
-				compareTables(t, dest, want, bad)
-			})
-		}
+				ended++
+			}
+			if ended < 3 {
+				t.Errorf("did not exercise: %d runs ended", ended)
+			}
+			feed.applied(t, dest)
+		})
 	})
 }
 
 // TestTables_FaultyDatabase: whichever calls fail within a run, of several files, before they do something or after.
 func TestTables_FaultyDatabase(t *testing.T) {
 	sinktest.Seeds(t, 4, func(t *testing.T, rnd *rand.Rand) {
-		lines := routedFeed(rnd, 300)
+		feed := newRouted(rnd, 300)
 		c := tablesConfig(t, "", twoTables...)
 		c.Sources = nil
-		for lines := range slices.Chunk(lines, 100) {
+		for lines := range slices.Chunk(feed.lines, 100) {
 			c.Sources = append(c.Sources, filepath.Join(t.TempDir(), "feed.jsonl"))
 			write(t, c.Sources[len(c.Sources)-1], lines)
 		}
-		want, bad := plainTables(t, lines)
 		seed := rnd.Uint64()
-		for kind, dest := range destinations(t) {
-			t.Run(kind, func(t *testing.T) {
-				db := openSink(t, dest)
-				defer db.Close()
-				var failed atomic.Int64
-				faults, onRetry := sinktest.RandomFaults(rand.New(rand.NewPCG(seed, 1))), func(*sink.Error) { failed.Add(1) }
-				if err := job.Run(t.Context(), c, sink.Retry(sinktest.Faulty(db, faults), time.Minute, onRetry),
-					sink.RetryClaims(sinktest.FaultyClaims(openClaims(t, dest), faults), time.Minute, onRetry), progress.New(twoTables...)); err != nil {
-					t.Fatal(err)
-				}
-				if failed.Load() == 0 {
-					t.Error("did not exercise: no call failed")
-				}
-				compareTables(t, dest, want, bad)
-			})
-		}
-	})
-}
-
-// TestTables_AgainChangesNothing folds the whole feed on top of itself.
-func TestTables_AgainChangesNothing(t *testing.T) {
-	sinktest.Seeds(t, 5, func(t *testing.T, rnd *rand.Rand) {
-		for kind, dest := range destinations(t) {
-			t.Run(kind, func(t *testing.T) {
-				c := tablesConfig(t, fillTwoTables(t, dest, routedFeed(rnd, 300)...), twoTables...)
-				c.FromStart, c.BatchRows = true, 1000
-				p, err := runToEnd(t, c, dest, nil)
-				if s := p.Snapshot(); err != nil || s.Lines != 300 || s.Total().Inserted+s.Total().Updated+s.Total().Deleted != 0 {
-					t.Errorf("%d lines were read again, and %+v written: %v", s.Lines, s.Total(), err)
-				}
-				c.FromStart = false
-				if p, err := runToEnd(t, c, dest, nil); err != nil || p.Snapshot().Lines != 0 {
-					t.Errorf("a file that is done was read again: %d lines, %v", p.Snapshot().Lines, err)
-				}
-			})
-		}
-	})
-}
-
-// fillTwoTables runs a feed of lines into the two tables, and returns its path.
-func fillTwoTables(t *testing.T, dest string, lines ...string) (path string) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), "feed.jsonl")
-	write(t, path, lines)
-	succeeds(t, tablesConfig(t, path, twoTables...), dest, nil)
-	return path
-}
-
-// TestTables_Rebuild empties both tables and reads from the start.
-func TestTables_Rebuild(t *testing.T) {
-	lines := routedFeed(rand.New(rand.NewPCG(1, 0)), 200)
-	for kind, dest := range destinations(t) {
-		t.Run(kind, func(t *testing.T) {
-			path := fillTwoTables(t, dest, append(slices.Clone(lines), `{"id":"gone","a.x":1,"b.x":1}`)...)
-			write(t, path, lines)
-			want, bad := plainTables(t, lines)
-			c := tablesConfig(t, path, twoTables...)
-			c.Rebuild = true
-			succeeds(t, c, dest, nil)
-			compareTables(t, dest, want, bad)
+		both(t, func(t *testing.T, dest string) {
+			db := openSink(t, dest)
+			defer db.Close()
+			var failed atomic.Int64
+			faults, onRetry := sinktest.RandomFaults(rand.New(rand.NewPCG(seed, 1))), func(*sink.Error) { failed.Add(1) }
+			if err := job.Run(t.Context(), c, sink.Retry(sinktest.Faulty(db, faults), time.Minute, onRetry),
+				sink.RetryClaims(sinktest.FaultyClaims(openClaims(t, dest), faults), time.Minute, onRetry), progress.New(twoTables...)); err != nil {
+				t.Fatal(err)
+			}
+			if failed.Load() == 0 {
+				t.Error("did not exercise: no call failed")
+			}
+			feed.applied(t, dest)
 		})
-	}
+	})
+}
+
+// TestTables_ReadAgain: the whole feed on top of itself changes nothing, a file that is done is not read, and --rebuild
+// leaves nothing of a feed before.
+func TestTables_ReadAgain(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 0))
+	both(t, func(t *testing.T, dest string) {
+		c := tablesConfig(t, filepath.Join(t.TempDir(), "feed.jsonl"), twoTables...)
+		fill := func(lines ...string) *progress.Progress {
+			write(t, c.Sources[0], lines)
+			return succeeds(t, c, dest, nil)
+		}
+		before := newRouted(rnd, 300)
+		fill(before.lines...)
+		c.FromStart, c.BatchRows = true, 1000
+		if s := fill(before.lines...).Snapshot(); s.Lines != 300 || s.Total().Inserted+s.Total().Updated+s.Total().Deleted != 0 {
+			t.Errorf("%d lines were read again, and %+v written", s.Lines, s.Total())
+		}
+		c.FromStart = false
+		if s := succeeds(t, c, dest, nil).Snapshot(); s.Lines != 0 {
+			t.Errorf("a file that is done was read again: %d lines", s.Lines)
+		}
+		c.Rebuild = true
+		feed := newRouted(rnd, 200)
+		fill(feed.lines...)
+		feed.applied(t, dest)
+	})
 }
 
 // TestTables_OneJobIsForOneSetOfTables: other tables are another job's, unless it accepts
-// that there are more of them.
+// that there are more of them. Their order says nothing of what they are.
 func TestTables_OneJobIsForOneSetOfTables(t *testing.T) {
-	for kind, dest := range destinations(t) {
-		t.Run(kind, func(t *testing.T) {
-			path := fillTwoTables(t, dest, `{"id":1,"a.x":1,"b.x":1,"c.x":1}`)
-			for _, other := range [][]string{{"c", "d"}, {"a"}, {"a", "b", "c"}} {
-				_, err := runToEnd(t, tablesConfig(t, path, other...), dest, nil)
-				if !errors.As(err, new(job.SettingsError)) {
-					t.Errorf("a run into %q: %v", other, err)
-				}
+	both(t, func(t *testing.T, dest string) {
+		path := filepath.Join(t.TempDir(), "feed.jsonl")
+		run := func(accepts bool, tables ...string) error {
+			c := tablesConfig(t, path, tables...)
+			c.AcceptSettings = accepts
+			_, err := runToEnd(t, c, dest, nil)
+			return err
+		}
+		lines := []string{`{"id":1,"a.x":1,"b.x":1,"c.x":1}`, `{"id":2,"a.x":2,"b.x":2,"c.x":2}`}
+		write(t, path, lines[:1])
+		testcheck.NoError(t, run(false, twoTables...))
+		for _, other := range [][]string{{"c", "d"}, {"a"}, {"a", "b", "c"}} {
+			if err := run(false, other...); !errors.As(err, new(job.SettingsError)) {
+				t.Errorf("a run into %q: %v", other, err)
 			}
-			write(t, path, []string{`{"id":1,"a.x":1,"b.x":1,"c.x":1}`, `{"id":2,"a.x":2,"b.x":2,"c.x":2}`})
-			c := tablesConfig(t, path, "a", "b", "c")
-			c.AcceptSettings = true
-			succeeds(t, c, dest, nil)
-			if got := query(t, dest, "SELECT (SELECT count(*) FROM a) || ' ' || (SELECT count(*) FROM b) || ' ' || (SELECT count(*) FROM c)"); got != "2 2 1" {
-				t.Errorf("the tables have %s rows", got)
-			}
-			// Their order says nothing of what they are.
-			for _, order := range [][]string{{"a", "b", "c"}, {"b", "c", "a"}} {
-				if _, err := runToEnd(t, tablesConfig(t, path, order...), dest, nil); err != nil {
-					t.Errorf("the next run, into %q: %v", order, err)
-				}
-			}
-			execSQL(t, dest, "DROP TABLE b")
-			if _, err := runToEnd(t, tablesConfig(t, path, "a", "b", "c"), dest, nil); err == nil || !strings.Contains(err.Error(), `the table "b" of this checkpoint`) {
-				t.Errorf("without the table: %v", err)
-			}
-			execSQL(t, dest, "CREATE TABLE b (id TEXT PRIMARY KEY, x TEXT)")
-			if _, err := runToEnd(t, tablesConfig(t, path, "a", "b", "c"), dest, nil); err == nil || !strings.Contains(err.Error(), `table "b" is not as this checkpoint`) {
-				t.Errorf("with another one: %v", err)
-			}
-		})
-	}
+		}
+		write(t, path, lines)
+		if err := errors.Join(run(true, "a", "b", "c"), run(false, "a", "b", "c"), run(false, "b", "c", "a")); err != nil {
+			t.Error(err)
+		}
+		has(t, dest, "2 2 1", "SELECT (SELECT count(*) FROM a) || ' ' || (SELECT count(*) FROM b) || ' ' || (SELECT count(*) FROM c)")
+	})
 }
 
 // TestTables_Fold folds a feed without a database.

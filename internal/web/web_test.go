@@ -39,6 +39,18 @@ func get(t *testing.T, s *web.Site, addr, method, host, path string) *httptest.R
 
 const loopback = "127.0.0.1:0"
 
+// page is one of a site, which has to have texts.
+func page(t *testing.T, s *web.Site, path string, texts ...string) string {
+	t.Helper()
+	page := get(t, s, loopback, "GET", "localhost", path).Body.String()
+	for _, text := range texts {
+		if !strings.Contains(page, text) {
+			t.Errorf("%q is missing:\n%s", text, page)
+		}
+	}
+	return page
+}
+
 func TestHandler_HealthAndReadiness(t *testing.T) {
 	s := site("t")
 	f := func(path string, code int, text string) {
@@ -276,19 +288,12 @@ func TestStatus_ManySources(t *testing.T) {
 	if len(st.Sources) != 200 || st.SourcesLeftOut != 50 {
 		t.Errorf("%d sources, and %d left out", len(st.Sources), st.SourcesLeftOut)
 	}
-	if text := get(t, s, loopback, "GET", "localhost", "/").Body.String(); !strings.Contains(text, "and 50 more") {
-		t.Error("the page does not say that it leaves some out")
-	}
+	page(t, s, "/", "and 50 more")
 }
 
 // The page is one of a run that has done nothing yet, too.
 func TestPage_OfAFreshRun(t *testing.T) {
-	w := get(t, site("t"), loopback, "GET", "localhost", "/")
-	for _, text := range []string{"not reading yet", "None is being read.", "</html>"} {
-		if !strings.Contains(w.Body.String(), text) {
-			t.Errorf("%q is missing:\n%s", text, w.Body)
-		}
-	}
+	page(t, site("t"), "/", "not reading yet", "None is being read.", "</html>")
 }
 
 // A rejected line is one of the source that the page names, or of the only one that it has.
@@ -296,24 +301,17 @@ func TestPage_PlacesOfFilesThatHaveEnded(t *testing.T) {
 	s := site("t")
 	first := s.Progress.Open("first.jsonl", progress.File)
 	first.Reject(&fold.Reject{Place: fold.Place{Line: 3}, Reason: feed.NotJSON})
-	f := func(want string) {
-		t.Helper()
-		if text := get(t, s, loopback, "GET", "localhost", "/").Body.String(); !strings.Contains(text, want) {
-			t.Errorf("%q is missing:\n%s", want, text)
-		}
-	}
-	f("<td>line 3<")
+	page(t, s, "/", "<td>line 3<")
 	first.Close()
 	s.Progress.Open("second.jsonl", progress.File)
-	f(`<td><span class="dim">first.jsonl, </span>line 3<`)
+	page(t, s, "/", `<td><span class="dim">first.jsonl, </span>line 3<`)
 }
 
 // The age of a message from before 1734 is more than a [time.Duration] has.
 func TestPage_OldMessages(t *testing.T) {
 	s := site("t")
 	s.Progress.Open("tcp://a:1", progress.Dialed).Read(1, 1, true, time.Date(1600, 1, 1, 0, 0, 0, 0, time.UTC))
-	text := get(t, s, loopback, "GET", "localhost", "/").Body.String()
-	if !strings.Contains(text, "104166d16h") || strings.Contains(text, ">-") {
+	if text := page(t, s, "/", "104166d16h"); strings.Contains(text, ">-") {
 		t.Error(text)
 	}
 }

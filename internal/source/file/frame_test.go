@@ -263,17 +263,14 @@ func TestNext_CompressedStreamsGiveLinesWhenFlushed(t *testing.T) {
 	r, w, err := os.Pipe()
 	testcheck.NoError(t, err)
 	defer r.Close()
-	zw, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
+	defer w.Close()
+	z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
 	testcheck.NoError(t, err)
-	type flusher interface {
+	for _, c := range []interface {
 		io.WriteCloser
 		Flush() error
-	}
-	for _, c := range []struct {
-		flusher
-		in *os.File
-	}{{zw, r}, {gzip.NewWriter(w), r}} {
-		s := open(t, "-", source.Options{Stdin: c.in}, place{})
+	}{z, gzip.NewWriter(w)} {
+		s := open(t, "-", source.Options{Stdin: r}, place{})
 		for _, want := range []string{"a\n", "b\nc\n"} {
 			io.WriteString(c, want)
 			c.Flush()
@@ -285,7 +282,6 @@ func TestNext_CompressedStreamsGiveLinesWhenFlushed(t *testing.T) {
 		}
 		s.Close()
 	}
-	w.Close()
 }
 
 // TestStream_ClosedOneIsSmall: a run keeps the streams of all files that it has read, of which there

@@ -260,9 +260,9 @@ var mutants = []mutant{
 	{"a file of rejects may be a source", "internal/cli/outputs.go", `if what := e.usedAs(path, o, to, args, sources); what != "" {`, `if what := ""; what != "" {`,
 		cli, "TestScripts$/^outputs", false},
 	{"what a crash left in a file of rejects stays", "internal/job/rejects.go", `min(m.Size, r.size), m.ID`, `r.size, m.ID`,
-		job, "TestRejects_", false},
+		cli, "TestScripts$/^rejects", false},
 	{"a file of rejects is shared by databases", "internal/job/rejects.go", `mark != "" && mark != m.ID:`, `mark != "" && m.ID != "" && mark != m.ID:`,
-		job, "TestRejects_", false},
+		cli, "TestScripts$/^rejects", false},
 	{"a capture's number is not remembered", "internal/spool/capture.go", `	c.last = state.Last
 `, "",
 		spool, "TestCaptures_NamesAreInTheOrder", false},

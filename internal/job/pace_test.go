@@ -1,0 +1,115 @@
+package job_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// TestBatches_AreFilledWhileTheRunIsBehind: a batch of a followed file or of Kafka is written after its period if there is
+// nothing more to read, else after a longer one. One whose period is set is written after it.
+func TestBatches_AreFilledWhileTheRunIsBehind(t *testing.T) {
+	for name, test := range map[string]struct {
+		period time.Duration
+		want   string // when batches are written
+	}{
+		"by itself":     {0, "10s 20s 30s 32s"},
+		"with a period": {time.Second, "1s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(b *bubble) {
+				b.Source.Follow, b.BatchPeriod = true, test.period
+				onEachLine(&b.Config, func(string) { time.Sleep(250 * time.Millisecond) })
+				var at source.Cursor
+				b.steps = []func() source.Event{opened("a", &at)}
+				for n := range 128 { // 32 seconds
+					b.steps = append(b.steps, b.data("a", n))
+				}
+				b.steps = append(b.steps, func() source.Event {
+					time.Sleep(time.Hour)
+					return ends("a", nil)()
+				})
+				begun, got := time.Now(), ""
+				b.p.Observe(func(progress.Flush) { got += fmt.Sprint(time.Since(begun).Round(time.Second), " ") })
+				if err := b.run(); err != nil || !strings.HasPrefix(got, test.want+" ") {
+					t.Errorf("written after %s, want %s: %v", got, test.want, err)
+				}
+			})
+		})
+	}
+}
+
+// TestMaxRate_AtEveryInstant: no more lines come in any time than that time's and one
+// second's, in a small file too and after a pause, and none is lost or moved by it.
+func TestMaxRate_AtEveryInstant(t *testing.T) {
+	const perSecond, lines = 100, 350
+	inMemory(t, func(b *bubble) {
+		b.MaxRate = perSecond
+		var seen []time.Time
+		onEachLine(&b.Config, func(line string) {
+			if want := fmt.Sprintf(`{"id":%d}`, len(seen)); line != want {
+				t.Errorf("%s, want %s", line, want)
+			}
+			seen = append(seen, time.Now())
+		})
+		block := func(from int) string {
+			var text strings.Builder
+			for i := range lines {
+				fmt.Fprintf(&text, `{"id":%d}`+"\n", from+i)
+			}
+			return text.String()
+		}
+		var at source.Cursor
+		begun := time.Now()
+		b.steps = []func() source.Event{opened("a", &at), b.text("a", 0, block(0)), func() source.Event {
+			time.Sleep(time.Minute)
+			return b.text("a", int64(len(block(0))), block(lines))()
+		}, ends("a", nil)}
+		if err := b.run(); err != nil || len(seen) != 2*lines {
+			t.Errorf("%d lines came, %v", len(seen), err)
+		}
+		for i, from := range seen {
+			for n, to := range seen[i:] {
+				if most := perSecond + int(to.Sub(from).Seconds()*perSecond) + 1; n > most {
+					t.Fatalf("%d lines within %v: at most %d", n, to.Sub(from), most)
+				}
+			}
+		}
+		// There is nothing to take at the start, and a second's lines after the pause.
+		if took, want := seen[2*lines-1].Sub(begun), time.Minute+(2*lines-perSecond)*time.Second/perSecond; took < want || took > want+time.Second {
+			t.Errorf("it took %v, want %v", took, want)
+		}
+	})
+}
+
+// TestSync_LongBlocksOfSourcesThatEnd: that nobody waits any more until long blocks are folded, for another source has
+// failed, holds up nobody.
+func TestSync_LongBlocksOfSourcesThatEnd(t *testing.T) {
+	inMemory(t, func(b *bubble) {
+		b.Sources, b.Source.Follow = []string{"a", "b", "c", "d", "bad"}, true
+		onEachLine(&b.Config, func(string) { time.Sleep(time.Hour) })
+		broken := errors.New("it broke")
+		b.SetSource(func(names []string) source.Source {
+			p, at := newPartitions(), new(source.Cursor)
+			p.steps = []func() source.Event{opened(names[0], at)}
+			for range 3 {
+				p.steps = append(p.steps, p.text(names[0], 0, `{"id":1}`+strings.Repeat(" ", 1<<20)+"\n"))
+			}
+			if strings.HasSuffix(names[0], "bad") {
+				p.steps = []func() source.Event{p.steps[0], func() source.Event {
+					time.Sleep(time.Minute)
+					return ends(names[0], broken)()
+				}}
+			}
+			return p
+		})
+		if err := b.run(); !errors.Is(err, broken) {
+			t.Error(err)
+		}
+	})
+}
