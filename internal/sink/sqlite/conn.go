@@ -286,6 +286,26 @@ func (c *conn) do(sql string) error {
 	return s.run()
 }
 
+// undone calls f, and undoes what it did if it fails. What ended the transaction has undone more.
+func (c *conn) undone(f func() error) error {
+	if err := c.do("SAVEPOINT weir"); err != nil {
+		return err
+	}
+	err := f()
+	if c.autocommit() {
+		return err
+	}
+	if err != nil {
+		if undo := c.do("ROLLBACK TO weir"); undo != nil {
+			return undo
+		}
+	}
+	if release := c.do("RELEASE weir"); release != nil {
+		return release
+	}
+	return err
+}
+
 // exec runs one statement to its end. Arguments are as for bind.
 func (c *conn) exec(sql string, args ...any) error {
 	return c.query(sql, func(*stmt) error { return nil }, args...)

@@ -183,19 +183,16 @@ func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) (don
 
 // removeRow deletes a row and those below it, unless the database does not let one of them go.
 func (x *expiry) removeRow(k key, res *sink.Expired) error {
-	if err := x.c.do("SAVEPOINT weir"); err != nil {
+	var gone []int64
+	err := x.c.undone(func() (err error) {
+		if gone, err = x.delete(k); err == nil && x.c.deferredKeys() {
+			err = &Error{Code: lib.SQLITE_CONSTRAINT_FOREIGNKEY, Msg: "FOREIGN KEY constraint failed"}
+		}
 		return err
-	}
-	gone, err := x.delete(k)
-	if err == nil && x.c.deferredKeys() {
-		err = &Error{Code: lib.SQLITE_CONSTRAINT_FOREIGNKEY, Msg: "FOREIGN KEY constraint failed"}
-	}
+	})
 	switch {
 	case isRefusal(err) && !x.c.autocommit():
 		res.Kept, res.Why = res.Kept+1, err.Error()
-		if err := x.c.do("ROLLBACK TO weir"); err != nil {
-			return err
-		}
 	case err != nil:
 		return err
 	default:
@@ -204,7 +201,7 @@ func (x *expiry) removeRow(k key, res *sink.Expired) error {
 			x.CountBelow(res, i, rows)
 		}
 	}
-	return x.c.do("RELEASE weir")
+	return nil
 }
 
 // delete deletes a row that is old and those below it, with what is kept of their versions, and counts them by table.

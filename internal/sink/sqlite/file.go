@@ -111,7 +111,10 @@ func (f *file) configure(ctx context.Context, fresh bool, flags int32) error {
 		return err
 	}
 	var made int64
-	if err := f.scalar("SELECT CAST(value AS INTEGER) FROM weir_meta WHERE name = 'format'", &made); err != nil {
+	err = f.polling(ctx, func() error {
+		return f.scalar("SELECT CAST(value AS INTEGER) FROM weir_meta WHERE name = 'format'", &made)
+	})
+	if err != nil {
 		return err
 	}
 	return sink.CheckFormat(made, f.path)

@@ -124,14 +124,14 @@ func (t *table) own() error {
 // on so that they cannot have them.
 func (d *DB) widen(have *table, needs *schema.Table, grown []schema.Growth) error {
 	grown = slices.DeleteFunc(slices.Clone(grown), func(g schema.Growth) bool { return g.New || needs.Columns[g.At].Type == g.From })
-	err := d.undone(func() error { return d.convert(&have.Table, needs, grown) })
+	err := d.c.undone(func() error { return d.convert(&have.Table, needs, grown) })
 	if !isRefusal(err) {
 		return err
 	}
 	held := &schema.HeldError{Table: have.Name, Why: err.Error()}
 	for i := range grown {
 		name := needs.Columns[grown[i].At].Name
-		if len(grown) == 1 || isRefusal(d.undone(func() error { return d.convert(&have.Table, needs, grown[i:i+1]) })) {
+		if len(grown) == 1 || isRefusal(d.c.undone(func() error { return d.convert(&have.Table, needs, grown[i:i+1]) })) {
 			have.stuck[lower(name)], held.Column = err.Error(), name
 		}
 	}
@@ -139,17 +139,6 @@ func (d *DB) widen(have *table, needs *schema.Table, grown []schema.Growth) erro
 		return fmt.Errorf("widening columns of %q: %w", have.Name, err)
 	}
 	return sink.ErrChanged{Err: held}
-}
-
-// undone calls f and takes back what it did where it fails.
-func (d *DB) undone(f func() error) error {
-	if err := d.c.exec("SAVEPOINT weir"); err != nil {
-		return err
-	}
-	if err := f(); err != nil {
-		return errors.Join(err, d.c.exec("ROLLBACK TO weir"), d.c.exec("RELEASE weir"))
-	}
-	return d.c.exec("RELEASE weir")
 }
 
 // convert gives columns their other types, and their values other forms where the type asks

@@ -30,10 +30,7 @@ type lowerTable struct {
 // nest finds the tables below each, and decides how each is written.
 func (p *pieces) nest() error {
 	explodes := make([]bool, len(p.writers))
-	for i, w := range p.writers {
-		if w == nil {
-			continue
-		}
+	for i, w := range p.used() {
 		if child := w.layout.b.Child; child != nil {
 			w.references.followOwner(p.writers[child.Parent].layout)
 			if err := p.nestBelow(i); err != nil {
@@ -45,10 +42,8 @@ func (p *pieces) nest() error {
 			return err
 		}
 	}
-	for i, w := range p.writers {
-		if w != nil {
-			w.decide(explodes[i])
-		}
+	for i, w := range p.used() {
+		w.decide(explodes[i])
 	}
 	return nil
 }

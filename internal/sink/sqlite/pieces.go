@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	lib "modernc.org/sqlite/lib"
@@ -70,12 +71,11 @@ func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res
 	if res.Refused, err = sink.Bisect(batches, rows, false, p); err != nil {
 		return res, err
 	}
-	for _, w := range p.writers {
-		if w == nil || w.versions == nil || w.versions.states == nil {
-			continue
-		}
-		if err := w.versions.states.keepNames(w.versions.resolver.Names()); err != nil {
-			return res, err
+	for _, w := range p.used() {
+		if w.states != nil {
+			if err := w.states.keepNames(w.versions.resolver.Names()); err != nil {
+				return res, err
+			}
 		}
 	}
 	res.Tables = p.counts()
@@ -110,23 +110,30 @@ func (d *DB) truncate(ctx context.Context, f *sink.Flush, tables []*table) (remo
 	return removed, nil
 }
 
+// used returns the writers of batches with rows, by table.
+func (p *pieces) used() iter.Seq2[int, *writer] {
+	return func(yield func(int, *writer) bool) {
+		for i, w := range p.writers {
+			if w != nil && !yield(i, w) {
+				return
+			}
+		}
+	}
+}
+
 // counts are what the writers did.
 func (p *pieces) counts() []sink.Counts {
 	counts := make([]sink.Counts, len(p.writers))
-	for i, w := range p.writers {
-		if w != nil {
-			counts[i] = w.res
-		}
+	for i, w := range p.used() {
+		counts[i] = w.res
 	}
 	return counts
 }
 
 // reset has the writers count from what they did before.
 func (p *pieces) reset(to []sink.Counts) {
-	for i, w := range p.writers {
-		if w != nil {
-			w.res = to[i]
-		}
+	for i, w := range p.used() {
+		w.res = to[i]
 	}
 }
 
@@ -144,54 +151,41 @@ func (p *pieces) Undo() error {
 }
 
 // Write implements [sink.RowWriter].
-func (p *pieces) Write(rows [][]*fold.Row, together bool) error {
-	if p.undoes {
-		if err := p.c.do("SAVEPOINT weir"); err != nil {
-			return err
-		}
-	}
+func (p *pieces) Write(rows [][]*fold.Row, together bool) (err error) {
 	if together {
 		if err := p.c.exec("PRAGMA defer_foreign_keys = ON"); err != nil {
 			return err
 		}
 	}
-	before, sent := p.counts(), p.sent
-	for i, w := range p.writers {
-		if w != nil {
-			w.begin(rows[i])
-		}
+	before, sent, table := p.counts(), p.sent, -1
+	for i, w := range p.used() {
+		w.begin(rows[i])
 	}
-	table, err := p.rows(rows)
-	if err != nil {
-		p.sent = sent
-		p.reset(before)
-		for _, w := range p.writers {
-			if w != nil {
+	write := func() (err error) {
+		if table, err = p.rows(rows); err != nil {
+			p.sent = sent
+			p.reset(before)
+			for _, w := range p.used() {
 				w.statements.sel.reset()
 			}
 		}
-	}
-	if p.c.autocommit() {
-		if err != nil && !errors.As(err, new(*sink.Refusal)) {
-			return err // of the disk
-		}
-		// RAISE(ROLLBACK) or ON CONFLICT ROLLBACK took the whole transaction.
-		return fmt.Errorf("a rule of table %q rolls back whole transactions, and weir cannot keep such a table: %v", p.writers[max(0, table)].layout.table.Name, err)
-	}
-	if !p.undoes && errors.As(err, new(*sink.Refusal)) {
-		return sink.ErrUnlogged{Err: err}
-	}
-	if err != nil && p.undoes {
-		if undo := p.c.do("ROLLBACK TO weir"); undo != nil {
-			return undo
-		}
+		return err
 	}
 	if p.undoes {
-		if release := p.c.do("RELEASE weir"); release != nil {
-			return release
-		}
+		err = p.c.undone(write)
+	} else {
+		err = write()
 	}
-	if together {
+	refused := errors.As(err, new(*sink.Refusal))
+	switch {
+	case p.c.autocommit() && (err == nil || refused):
+		// RAISE(ROLLBACK) or ON CONFLICT ROLLBACK took the whole transaction.
+		return fmt.Errorf("a rule of table %q rolls back whole transactions, and weir cannot keep such a table: %v", p.writers[max(0, table)].layout.table.Name, err)
+	case p.c.autocommit(): // an error of the disk did
+		return err
+	case !p.undoes && refused:
+		return sink.ErrUnlogged{Err: err}
+	case together:
 		if off := p.c.exec("PRAGMA defer_foreign_keys = OFF"); off != nil {
 			return off
 		}

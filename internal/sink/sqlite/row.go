@@ -20,7 +20,8 @@ type writer struct {
 	statements statements
 	references references
 	nested     nested
-	versions   *versioned // nil if messages have none
+	versions   *versioned  // nil if messages have none
+	states     *stateStore // nil if no column has versions of its own
 	piece      piece
 	fresh      int   // how many rows in succession the table did not have
 	set        []int // memory for the columns that a row changes
@@ -77,27 +78,26 @@ func (w *writer) decide(explodes bool) {
 func (d *DB) newWriter(b *fold.Batch, t *table, f *sink.Flush) (w *writer, err error) {
 	w = &writer{c: d.c}
 	if b.Versioned() {
-		if w.versions, err = d.c.newVersioned(b, &t.Table, f.Tombstones); err != nil {
+		if b, err = w.prepareVersions(b, &t.Table, f.Tombstones); err != nil {
 			return nil, err
 		}
-		b = w.versions.resolver.Batch()
 	}
 	w.layout = newLayout(b, &t.Table)
 	if w.references, err = d.c.prepareReferences(w.layout); err != nil {
 		return nil, err
 	}
-	if w.statements, err = d.c.prepareStatements(w.layout, t.HasConstraints || t.indexed); err != nil || w.versions == nil || w.versions.states == nil {
+	if w.statements, err = d.c.prepareStatements(w.layout, t.HasConstraints || t.indexed); err != nil || w.states == nil {
 		return w, err
 	}
-	return w, w.versions.states.dropOrphans(w.layout)
+	return w, w.states.dropOrphans(w.layout)
 }
 
 // begin forgets the piece before.
 func (w *writer) begin(rows []*fold.Row) {
 	w.piece = piece{rows: rows}
 	w.references.forget()
-	if w.versions != nil && w.versions.states != nil {
-		w.versions.states.forget()
+	if w.states != nil {
+		w.states.forget()
 	}
 }
 
@@ -141,8 +141,8 @@ func (w *writer) rows(ctx context.Context, rows []*fold.Row, now phase, sent fun
 			return at, err
 		}
 	}
-	if w.versions != nil && w.versions.states != nil {
-		return -1, w.versions.states.write()
+	if w.states != nil {
+		return -1, w.states.write()
 	}
 	return -1, nil
 }
@@ -170,10 +170,10 @@ func (w *writer) write(next *rowBuffer, at, n int, now phase) (done int, err err
 		}
 	}
 	done = len(next.rows)
-	if w.versions == nil || w.versions.states == nil {
+	if w.states == nil {
 		return done, nil
 	}
-	return done, w.versions.states.put(next.resolved[:done])
+	return done, w.states.put(next.resolved[:done])
 }
 
 // insertTogether inserts the rows of a buffer whose keys the table does not have, and reports whether these are all. If

@@ -27,21 +27,19 @@ import (
 // versioned is what a writer needs for rows with versions.
 type versioned struct {
 	resolver *fold.Resolver
-	states   *stateStore    // nil if rows have one version, which a column of the table has
 	looks    map[int]string // SQL that looks up as many rows
 }
 
-func (c *conn) newVersioned(b *fold.Batch, table *schema.Table, tombstones time.Duration) (*versioned, error) {
-	v := &versioned{looks: map[int]string{}}
+// prepareVersions has the writer write what is newer of a batch, and returns the batch that this is of.
+func (w *writer) prepareVersions(b *fold.Batch, table *schema.Table, tombstones time.Duration) (_ *fold.Batch, err error) {
 	var names []string
 	if b.Scope == fold.ColumnScope {
-		var err error
-		if v.states, names, err = c.openStates(table.Name, tombstones); err != nil {
+		if w.states, names, err = w.c.openStates(table.Name, tombstones); err != nil {
 			return nil, err
 		}
 	}
-	v.resolver = fold.NewResolver(b, names, table)
-	return v, nil
+	w.versions = &versioned{resolver: fold.NewResolver(b, names, table), looks: map[int]string{}}
+	return w.versions.resolver.Batch(), nil
 }
 
 // resolve has the rows of a buffer become what is newer of them. coming are the rows of the batch from the first on, and n how many
@@ -50,8 +48,8 @@ func (w *writer) resolve(next *rowBuffer, coming []*fold.Row, n int) error {
 	v, given := w.versions, next.rows
 	next.found, next.states = slices.Grow(next.found[:0], len(given))[:len(given)], next.states[:0]
 	clear(next.found)
-	if v.states != nil {
-		if err := v.states.read(given, n, next.hasState); err != nil {
+	if w.states != nil {
+		if err := w.states.read(given, n, next.hasState); err != nil {
 			return err
 		}
 	}
@@ -83,19 +81,19 @@ func (n *rowBuffer) hasState(i int, state []byte) {
 
 // lookUpVersions looks up the rows of a buffer that have states, all if there are no states, by one statement for n.
 func (w *writer) lookUpVersions(next *rowBuffer, n int) error {
-	v := w.versions
-	asks := func(i int) bool { return v.states == nil || next.found[i].State != nil }
+	looks := w.versions.looks
+	asks := func(i int) bool { return w.states == nil || next.found[i].State != nil }
 	var s *stmt
 	for i, r := range next.rows {
 		if !asks(i) {
 			continue
 		}
 		if s == nil {
-			if v.looks[n] == "" {
-				v.looks[n] = w.layout.versionsSQL(n)
+			if looks[n] == "" {
+				looks[n] = w.layout.versionsSQL(n)
 			}
 			var err error
-			if s, err = w.c.prepareOne(v.looks[n]); err != nil {
+			if s, err = w.c.prepareOne(looks[n]); err != nil {
 				return err
 			}
 			w.c.bound.release()

@@ -98,7 +98,7 @@ var mutants = []mutant{
 	{"a schema that was rolled back is believed", "internal/sink/sqlite/pieces.go", `		if tables[i], err = d.fit(ctx, b, tables[i], tables); err != nil {`,
 		"		tables[i], err = d.fit(ctx, b, tables[i], tables)\n\t\tif err == nil {\n\t\t\td.tables[lower(tables[i].Name)] = tables[i]\n\t\t}\n\t\tif err != nil {",
 		sqlite, "TestSuite$/Widening", false},
-	{"a table that is copied takes the rows below along", "internal/sink/sqlite/grow.go", `	return d.unkeyed(func() error {`, `	return d.undone(func() error {`,
+	{"a table that is copied takes the rows below along", "internal/sink/sqlite/grow.go", `	return d.unkeyed(func() error {`, `	return d.c.undone(func() error {`,
 		sqlite, "TestSuite$/ForeignKeys", false},
 	{"a child's key keeps its type, SQLite", "internal/sink/sqlite/grow.go", `	grown = needs.Follow(&caps.Limits, referred(above), grown)`, `	_ = referred`,
 		sqlite, "TestSuite$/ForeignKeys", false},
