@@ -111,7 +111,7 @@ func TestWriters_Sets(t *testing.T) {
 			n.Flush(`{"id":0,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
 			n.Flush(`{"id":1}`, `{"id":2}`, `{"id":3}`)
 			n.End()
-			again := threeWriters(t, db, m, 40, func(n *sinktest.Nested, rnd *rand.Rand, _, value int) {
+			again := threeWriters(t, db, m, 40, func(n *sinktest.Run, rnd *rand.Rand, _, value int) {
 				for range 3 {
 					items := fmt.Sprintf(`{"sku":"%d","qty":%d,"taxes":[{"code":"a"}]}`, rnd.IntN(8), value)
 					for range rnd.IntN(3) {
@@ -159,7 +159,7 @@ func TestWriters_TablesInAnotherOrder(t *testing.T) {
 
 // threeWriters has three runs flush at the same time, each that often, what write folds for one of
 // them with a value of its own. It returns why flushes were retried.
-func threeWriters(t *testing.T, db *database, m *mapping.Mapping, flushes int, write func(n *sinktest.Nested, rnd *rand.Rand, writer, value int)) []string {
+func threeWriters(t *testing.T, db *database, m *mapping.Mapping, flushes int, write func(n *sinktest.Run, rnd *rand.Rand, writer, value int)) []string {
 	var again retries
 	var wg sync.WaitGroup
 	for w := range 3 {
@@ -207,7 +207,7 @@ func TestWriters_Piecewise(t *testing.T) {
 	extra := m.Tables[0]
 	extra.Name, extra.Columns = "extra", nil
 	m.Tables = append(m.Tables[:1], extra)
-	again := threeWriters(t, db, m, flushes, func(n *sinktest.Nested, rnd *rand.Rand, writer, value int) {
+	again := threeWriters(t, db, m, flushes, func(n *sinktest.Run, rnd *rand.Rand, writer, value int) {
 		for range 60 {
 			n.Fold(fmt.Sprintf(`{"id":%d,"status":"%d","n":%d}`, rnd.IntN(60), value, value))
 		}
@@ -376,7 +376,7 @@ func TestWriters_DeletesInSeveralTables(t *testing.T) {
 	db.Exec(t, "SELECT pg_advisory_lock(42)")
 	var again retries
 	var flushes sync.WaitGroup
-	flush := func(r *sinktest.Nested, lines ...string) {
+	flush := func(r *sinktest.Run, lines ...string) {
 		r.Sink = sink.Retry(r.Sink, time.Minute, again.add)
 		flushes.Go(func() { r.Flush(lines...) })
 	}

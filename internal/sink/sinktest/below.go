@@ -11,13 +11,25 @@ import (
 
 // belowTests: rows that belong to old rows go with these.
 var belowTests = slices.Concat([]test{
-	{"RowsBelowThatAreUpdatesGo", func(t *testing.T, db Database) { rowsBelowGo(t, db, MergedShop(t)) }},
+	{"ChildrenGo", func(t *testing.T, db Database) {
+		m := MergedShop(t)
+		m.Tables[0].Columns = append(m.Tables[0].Columns, columns("at: stamp insert")...)
+		n := BeginNested(t, db, m, false)
+		n.stock()
+		if got := n.expire(0, 30); !reflect.DeepEqual(got, sink.Expired{Removed: 2, Below: []int64{3, 4}}) {
+			t.Errorf("%+v", got)
+		}
+		shopIs(t, db, rows{"3|young"}, rows{"3|x|NULL"}, rows{"3|x|a|NULL"})
+		if got := n.expire(0, 30); !reflect.DeepEqual(got, sink.Expired{}) {
+			t.Errorf("again: %+v", got)
+		}
+		Counts(t, n.Flush(`{"id":1,"items":[{"sku":"x"}]}`), 2, 0, 0, 0)
+	}},
 }, needing(Nestable, []test{
-	{"RowsBelowThatAreValuesGo", func(t *testing.T, db Database) { rowsBelowGo(t, db, Shop(t)) }},
-	{"RowsOfTablesInTheMiddleGo", func(t *testing.T, db Database) {
+	{"OfTablesInTheMiddle", func(t *testing.T, db Database) {
 		for _, order := range []string{"", "oid"} {
 			m := generated(t, order, "")
-			m.Tables[1].Columns = append(m.Tables[1].Columns, columnsOf(t, "at: as timestamp")...)
+			m.Tables[1].Columns = append(m.Tables[1].Columns, columns("at: as timestamp")...)
 			n := BeginNested(t, db, m, false)
 			n.Flush(`{"id":1,"items":[{"sku":"x","at":"2020-05-15T13:00:00Z","taxes":[{"code":"a"}]},{"sku":"y","at":"2020-05-15T14:00:00Z","taxes":[{"code":"a"}]}]}`)
 			if got := n.expire(1, 30); !reflect.DeepEqual(got, sink.Expired{Removed: 1, Below: []int64{1}}) {
@@ -29,12 +41,12 @@ var belowTests = slices.Concat([]test{
 			n.drop(db)
 		}
 	}},
-	{"ByGeneratedKeys", func(t *testing.T, db Database) {
-		for _, ids := range [][2]string{{"oid", ""}, {"", "iid"}, {"oid", "iid"}} {
+	{"ByKeysOfAnyKind", func(t *testing.T, db Database) {
+		for _, ids := range [][2]string{{"", ""}, {"oid", ""}, {"", "iid"}, {"oid", "iid"}} {
 			for _, set := range []mapping.Set{mapping.ReplaceSet, mapping.MergeSet} {
 				m := generated(t, ids[0], ids[1])
 				m.Tables[1].Set, m.Tables[2].Set = set, set
-				n := BeginNested(t, db, aging(t, m), false)
+				n := BeginNested(t, db, aging(m), false)
 				n.stock()
 				if got := n.expire(0, 30); !reflect.DeepEqual(got, sink.Expired{Removed: 2, Below: []int64{3, 4}}) {
 					t.Errorf("%v, %v: %+v", ids, set, got)
@@ -46,7 +58,7 @@ var belowTests = slices.Concat([]test{
 			}
 		}
 	}},
-	{"FromTablesOfOthers", func(t *testing.T, db Database) {
+	{"OfTablesThatExist", func(t *testing.T, db Database) {
 		for _, keys := range []string{"", ", FOREIGN KEY (order_id) REFERENCES orders (id)"} {
 			theirs(t, db, "CREATE TABLE orders (id BIGINT PRIMARY KEY, status TEXT, at TIMESTAMP)")
 			theirs(t, db, "CREATE TABLE items (qty BIGINT, sku TEXT, order_id BIGINT, PRIMARY KEY (sku, order_id)"+keys+")")
@@ -56,11 +68,11 @@ var belowTests = slices.Concat([]test{
 			if got := n.expire(0, 30); !reflect.DeepEqual(got, sink.Expired{Removed: 2, Below: []int64{3, 4}}) {
 				t.Errorf("%+v", got)
 			}
-			shopIs(t, db, rowsOf{"3|young"}, rowsOf{"3|x|NULL"}, rowsOf{"3|x|a|NULL"})
+			shopIs(t, db, rows{"3|young"}, rows{"3|x|NULL"}, rows{"3|x|a|NULL"})
 			n.drop(db)
 		}
 	}},
-	{"AllStayWhereOneIsHeld", func(t *testing.T, db Database) {
+	{"AllStayIfOneHasToStay", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, AgingShop(t), false)
 		n.stock()
 		theirs(t, db, "CREATE TABLE bills (order_id BIGINT, sku TEXT, FOREIGN KEY (order_id, sku) REFERENCES items (order_id, sku))")
@@ -69,10 +81,10 @@ var belowTests = slices.Concat([]test{
 		if got.Removed != 1 || got.Kept != 1 || !reflect.DeepEqual(got.Below, []int64{1, 1}) {
 			t.Errorf("%+v", got)
 		}
-		shopIs(t, db, rowsOf{"1|old", "3|young"}, rowsOf{"1|x|NULL", "1|y|NULL", "3|x|NULL"}, rowsOf{"1|x|a|NULL", "1|x|b|NULL", "1|y|a|NULL", "3|x|a|NULL"})
+		shopIs(t, db, rows{"1|old", "3|young"}, rows{"1|x|NULL", "1|y|NULL", "3|x|NULL"}, rows{"1|x|a|NULL", "1|x|b|NULL", "1|y|a|NULL", "3|x|a|NULL"})
 		theirs(t, db, "DROP TABLE bills")
 	}},
-	{"TablesThatAreMissing", func(t *testing.T, db Database) {
+	{"OfTablesThatAreMissing", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, AgingShop(t), false)
 		n.Flush(`{"id":1,"at":"2020-05-15T13:00:00Z"}`)
 		theirs(t, db, "DROP TABLE IF EXISTS taxes")
@@ -80,10 +92,10 @@ var belowTests = slices.Concat([]test{
 			t.Errorf("%+v", got)
 		}
 	}},
-	{"VersionsGoWithRowsBelow", func(t *testing.T, db Database) {
+	{"VersionsGoWithTheChildren", func(t *testing.T, db Database) {
 		for _, ids := range [][2]string{{"", ""}, {"oid", ""}, {"oid", "iid"}} {
-			m := aging(t, generated(t, ids[0], ids[1]))
-			versioned(t, m)
+			m := aging(generated(t, ids[0], ids[1]))
+			versioned(m)
 			n := BeginNested(t, db, m, false)
 			for range 2 { // what another run has written counts
 				n.Flush(`{"v":5,"id":1,"at":"2020-05-15T13:00:00Z","items":[{"sku":"x","qty":5,"taxes":[{"code":"a","amount":5}]}]}`,
@@ -100,15 +112,14 @@ var belowTests = slices.Concat([]test{
 			Expect(t, db, "SELECT qty FROM items ORDER BY qty", "1", "5")
 			Expect(t, db, "SELECT amount FROM taxes ORDER BY amount", "1", "5")
 			n.drop(db)
-			db.Exec(t, "DELETE FROM weir_versions")
 		}
 	}},
-	{"VersionsGoWhateverTheTablesAreCalled", func(t *testing.T, db Database) {
+	{"VersionsGoWhateverNamesTablesHave", func(t *testing.T, db Database) {
 		for _, orders := range []string{"t", "s"} { // as SQL calls rows, too
 			m := generated(t, "oid", "")
 			m.Tables = m.Tables[:2]
 			m.Tables[0].Name, m.Tables[1].Of = orders, orders
-			versioned(t, aging(t, m))
+			versioned(aging(m))
 			n := BeginNested(t, db, m, false)
 			n.Flush(`{"v":5,"id":1,"at":"2020-05-15T14:00:00Z","items":[{"sku":"x","qty":5}]}`, `{"v":5,"id":2,"at":"2020-05-15T13:00:00Z","items":[{"sku":"x","qty":5}]}`)
 			if got := n.expire(0, 30); !reflect.DeepEqual(got, sink.Expired{Removed: 1, Below: []int64{1}}) {
@@ -117,14 +128,13 @@ var belowTests = slices.Concat([]test{
 			n.Flush(`{"v":1,"id":1,"items":[{"sku":"x","qty":1}]}`, `{"v":1,"id":2,"items":[{"sku":"x","qty":2}]}`)
 			Expect(t, db, "SELECT qty FROM items ORDER BY qty", "2", "5")
 			n.drop(db)
-			db.Exec(t, "DELETE FROM weir_versions")
 		}
 	}},
-	{"VersionsOfTablesInTheMiddleGo", func(t *testing.T, db Database) {
+	{"VersionsOfTablesInTheMiddle", func(t *testing.T, db Database) {
 		m := generated(t, "oid", "")
-		m.Tables[0].Columns = columnsOf(t, "id: as text, status: as text")
-		m.Tables[1].Columns = append(m.Tables[1].Columns, columnsOf(t, "at: as timestamp")...)
-		versioned(t, m)
+		m.Tables[0].Columns = columns("id: as text, status: as text")
+		m.Tables[1].Columns = append(m.Tables[1].Columns, columns("at: as timestamp")...)
+		versioned(m)
 		n := BeginNested(t, db, m, false)
 		n.Flush(`{"v":5,"id":"it's","items":[{"sku":"x","at":"2020-05-15T13:00:00Z","taxes":[{"code":"a"}]},{"sku":"y","qty":5,"at":"2020-05-15T14:00:00Z","taxes":[{"code":"a"}]}]}`, `{"v":5,"id":7}`)
 		Expect(t, db, "SELECT count(*) FROM weir_versions", "6")
@@ -137,57 +147,26 @@ var belowTests = slices.Concat([]test{
 	}},
 }))
 
-// rowsBelowGo expires orders of a shop with items and taxes.
-func rowsBelowGo(t *testing.T, db Database, m *mapping.Mapping) {
-	t.Helper()
-	m.Tables[0].Columns = append(m.Tables[0].Columns, mapping.Column{Name: "at", From: []mapping.Source{{Stamp: mapping.InsertStamp}}})
-	n := BeginNested(t, db, m, false)
-	n.stock()
-	if got := n.expire(0, 30); !reflect.DeepEqual(got, sink.Expired{Removed: 2, Below: []int64{3, 4}}) {
-		t.Errorf("%+v", got)
-	}
-	shopIs(t, db, rowsOf{"3|young"}, rowsOf{"3|x|NULL"}, rowsOf{"3|x|a|NULL"})
-	if got := n.expire(0, 30); !reflect.DeepEqual(got, sink.Expired{}) {
-		t.Errorf("again: %+v", got)
-	}
-	Counts(t, n.Flush(`{"id":1,"items":[{"sku":"x"}]}`), 2, 0, 0, 0)
-}
-
 // AgingShop is the shop with a time in each order.
-func AgingShop(t *testing.T) *mapping.Mapping { return aging(t, Shop(t)) }
+func AgingShop(t *testing.T) *mapping.Mapping { return aging(Shop(t)) }
 
-func aging(t *testing.T, m *mapping.Mapping) *mapping.Mapping {
-	t.Helper()
-	m.Tables[0].Columns = append(m.Tables[0].Columns, columnsOf(t, "at: as timestamp")...)
+func aging(m *mapping.Mapping) *mapping.Mapping {
+	m.Tables[0].Columns = append(m.Tables[0].Columns, columns("at: as timestamp")...)
 	return m
 }
 
 // stock writes two old orders with three items and four taxes, and one that is young.
-func (n *Nested) stock() {
-	n.t.Helper()
-	n.At(at(0))
-	n.Flush(`{"id":1,"status":"old","at":"2020-05-15T13:00:00Z","items":[{"sku":"x","taxes":[{"code":"a"},{"code":"b"}]},{"sku":"y","taxes":[{"code":"a"}]}]}`,
+func (r *Run) stock() {
+	r.t.Helper()
+	r.At(at(0))
+	r.Flush(`{"id":1,"status":"old","at":"2020-05-15T13:00:00Z","items":[{"sku":"x","taxes":[{"code":"a"},{"code":"b"}]},{"sku":"y","taxes":[{"code":"a"}]}]}`,
 		`{"id":2,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
-	n.At(at(40))
-	n.Flush(`{"id":3,"status":"young","at":"2020-05-15T14:00:00Z","items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
+	r.At(at(40))
+	r.Flush(`{"id":3,"status":"young","at":"2020-05-15T14:00:00Z","items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
 }
 
 // expire takes all steps of such an expiry.
-func (n *Nested) expire(table, minute int) sink.Expired {
-	n.t.Helper()
-	return n.Expire(n.Expiry(table, minute))
-}
-
-// Expiry is that of the rows of a table whose times are before a minute.
-func (n *Nested) Expiry(table, minute int) *sink.Expiry {
-	return &sink.Expiry{Table: n.plan.Table(table).Name, Key: n.plan.StoredKey(table), Owner: n.plan.Owner(table), Of: []string{"at"}, Before: at(minute), Below: n.plan.Below(table)}
-}
-
-// drop ends the run, and drops its tables.
-func (n *Nested) drop(db Database) {
-	n.t.Helper()
-	n.End()
-	for i := n.plan.Tables() - 1; i >= 0; i-- {
-		theirs(n.t, db, "DROP TABLE "+n.plan.Table(i).Name)
-	}
+func (r *Run) expire(table, minute int) sink.Expired {
+	r.t.Helper()
+	return r.Expire(r.Expiry(table, minute))
 }

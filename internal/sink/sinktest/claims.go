@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,13 +25,8 @@ var checkpointTests = []test{
 		want := &f.Lanes[0].Checkpoint
 		want.Mark, want.Settings, want.Rejected = `{"m":1}`, "it's", 1
 		f.RejectFile = &sink.RejectFile{Path: "it's/rejects", Size: 1 << 40, ID: "x"}
-		if _, err := r.Send(f); err != nil {
-			t.Fatal(err)
-		}
-		known, err := sink.Table(t.Context(), r.Sink.Tables, table, []string{"id"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r.again(f)
+		known := r.known()
 		r.End()
 		c := claims(t, db, job)
 		for _, read := range []func(context.Context, ...string) ([]sink.Checkpoint, error){c.Checkpoints, c.Take} {
@@ -70,24 +66,23 @@ var checkpointTests = []test{
 			t.Errorf("another job has written %q, %v", got, err)
 		}
 	}},
-	{"NothingIsKnownBeforeTheFirstFlush", func(t *testing.T, db Database) {
+	{"EmptyBeforeTheFirstFlush", func(t *testing.T, db Database) {
 		db.Open(t) // as every run does first
-		c := claims(t, db, job)
-		if got, err := c.Checkpoints(t.Context(), from); err != nil || !slices.Equal(got, []sink.Checkpoint{{}}) {
-			t.Errorf("the checkpoint is %+v, %v", got, err)
+		c, i := claims(t, db, job), inspect(t, db)
+		cps, err := c.Checkpoints(t.Context(), from)
+		none, err2 := c.Take(t.Context())
+		file, err3 := c.RejectFile(t.Context(), "x")
+		tables, err4 := c.Tables(t.Context())
+		st, err5 := i.Status(t.Context())
+		n, err6 := i.StoredRejects(t.Context(), job)
+		if err := errors.Join(err, err2, err3, err4, err5, err6); err != nil {
+			t.Fatal(err)
 		}
-		if got, err := c.Take(t.Context()); err != nil || len(got) != 0 {
-			t.Errorf("the checkpoints of no lanes are %+v, %v", got, err)
-		}
-		if got, err := c.RejectFile(t.Context(), "x"); err != nil || got != (sink.RejectFile{}) {
-			t.Errorf("the file of rejects is %+v, %v", got, err)
-		}
-		if got, err := c.Tables(t.Context()); err != nil || len(got) != 0 {
-			t.Errorf("the job has written %q, %v", got, err)
+		if !slices.Equal(cps, []sink.Checkpoint{{}}) || len(none) > 0 || file != (sink.RejectFile{}) || len(tables) > 0 || len(st.Jobs) > 0 || len(st.Rejects) > 0 || n > 0 || len(rejects(t, i, "")) > 0 {
+			t.Errorf("the checkpoints are %+v and %+v, the file of rejects %+v, the tables %q, the status %+v; %d rejects are kept", cps, none, file, tables, st, n)
 		}
 		// What is committed later is read by the same claims.
-		r := open(t, db, job, table).unclaimed()
-		r.Flush(`{"id":1}`)
+		Setup{}.unclaimed(t, db).Flush(`{"id":1}`)
 		if got, err := c.Checkpoints(t.Context(), from); err != nil || len(got) != 1 || got[0].Seq != 1 || got[0].Line != 1 {
 			t.Errorf("the checkpoint is %+v, %v", got, err)
 		}
@@ -104,26 +99,18 @@ var checkpointTests = []test{
 		latest(job, "", 0)
 		r := Begin(t, db)
 		for n, source := range []string{"b.jsonl", "a.jsonl", "b.jsonl"} {
-			r.Fold(fmt.Sprintf(`{"id":%d}`, n))
-			f := r.Seal()
-			f.Lanes[0].Source, f.Lanes[0].Checkpoint = source, sink.Checkpoint{Seq: int64(n/2 + 1), Line: int64(10 + n), Offset: 7, Mark: `{"m":1}`}
-			if _, err := r.Send(f); err != nil {
-				t.Fatal(err)
-			}
+			r.FlushAs(func(f *sink.Flush) {
+				f.Lanes[0].Source, f.Lanes[0].Checkpoint = source, sink.Checkpoint{Seq: int64(n/2 + 1), Line: int64(10 + n), Offset: 7, Mark: `{"m":1}`}
+			}, fmt.Sprintf(`{"id":%d}`, n))
 			latest(job, source, int64(10+n))
 			time.Sleep(2 * time.Millisecond) // commits are told apart by their times
 		}
 		latest("other job", "", 0)
 	}},
-	{"RejectFileStaysWithoutAnother", func(t *testing.T, db Database) {
+	{"RejectFilesAreKeptByTheirPaths", func(t *testing.T, db Database) {
 		r := Begin(t, db)
-		for n, file := range []*sink.RejectFile{{Path: "a", Size: 1, ID: "x"}, nil, {Path: "b", Size: 2, ID: "y"}, {Path: "a", Size: 3, ID: "z"}} {
-			r.Fold(fmt.Sprintf(`{"id":%d}`, n))
-			f := r.Seal()
-			f.RejectFile = file
-			if _, err := r.Send(f); err != nil {
-				t.Fatal(err)
-			}
+		for _, file := range []*sink.RejectFile{{Path: "a", Size: 1, ID: "x"}, nil, {Path: "b", Size: 2, ID: "y"}, {Path: "a", Size: 3, ID: "z"}} {
+			r.FlushAs(func(f *sink.Flush) { f.RejectFile = file })
 		}
 		Expect(t, db, "SELECT path, size, id FROM weir_reject_files ORDER BY path", "a|3|z", "b|2|y")
 	}},
@@ -171,92 +158,81 @@ func taken(t *testing.T, err error, busy ...string) {
 	}
 }
 
+// The runs that claim lanes: three of the suite's job, and one of another.
+const (
+	first = iota
+	second
+	third
+	otherJob
+)
+
+// A claim is what a run does with lanes: take or drop them, take the whole job, or close. Busy is the lane that another run
+// holds then, or ? for the job or any of its lanes.
+type claim struct {
+	run      int
+	does     string
+	lanes    string
+	busyLane string
+}
+
+func claimed(t *testing.T, db Database, all []claim) {
+	t.Helper()
+	db.Open(t)
+	runs := []sink.Claims{claims(t, db, job), claims(t, db, job), claims(t, db, job), claims(t, db, "other job")}
+	for i, c := range all {
+		var err error
+		switch run, lanes := runs[c.run], strings.Fields(c.lanes); c.does {
+		case "take":
+			_, err = run.Take(t.Context(), lanes...)
+		case "job":
+			err = run.TakeJob(t.Context())
+		case "drop":
+			err = run.Drop(t.Context(), lanes...)
+		case "close":
+			err = run.Close()
+		}
+		var busy sink.BusyError
+		if c.busyLane == "" && err != nil || c.busyLane != "" && (!errors.As(err, &busy) || busy.Job != job || c.busyLane != "?" && busy.Lane != c.busyLane) {
+			t.Errorf("claim %d, %+v, ended with %v", i, c, err)
+		}
+	}
+}
+
 // claimTests: one run at a time has a lane.
 var claimTests = []test{
 	{"OneRunHoldsALane", func(t *testing.T, db Database) {
-		db.Open(t)
-		first, second := claims(t, db, job), claims(t, db, job)
-		take := func(c sink.Claims, lanes ...string) func(busy ...string) {
-			t.Helper()
-			_, err := c.Take(t.Context(), lanes...)
-			return func(busy ...string) { t.Helper(); taken(t, err, busy...) }
-		}
-		take(first, "a", "b")()
-		take(second, "c")()
-		take(first, "a")()          // its own
-		take(second, "a")("a")      // held
-		take(second, "d", "b")("b") // one of them is
-		take(first, "d")()          // for the second has taken none of them
-		take(second, "c", "e")()    // its own, and another
-		take(claims(t, db, "other job"), "a")()
-		drop := func(c sink.Claims, lanes ...string) {
-			t.Helper()
-			if err := c.Drop(t.Context(), lanes...); err != nil {
-				t.Error(err)
-			}
-		}
-		drop(first, "a", "d")
-		take(second, "d")()
-		take(second, "a")()
-		take(second, "b")("b")
-		take(first, "a")("a")
-		drop(first, "a", "never") // does no harm
-		take(first, "a")("a")
-		drop(first)
-		take(second, "b")("b")
-		if err := first.Close(); err != nil {
-			t.Error(err)
-		}
-		take(second, "b")()
-		if err := first.Close(); err != nil {
-			t.Errorf("closed twice: %v", err)
-		}
-		take(claims(t, db, job), "b")("b") // the second close took nothing from the second
+		claimed(t, db, []claim{
+			{first, "take", "a b", ""}, {second, "take", "c", ""},
+			{first, "take", "a", ""},                               // its own
+			{second, "take", "a", "a"},                             // held
+			{second, "take", "d b", "b"}, {first, "take", "d", ""}, // one of them is held: none is taken
+			{second, "take", "c e", ""}, {otherJob, "take", "a", ""},
+			{first, "drop", "a d", ""}, {second, "take", "d", ""}, {second, "take", "a", ""}, {second, "take", "b", "b"}, {first, "take", "a", "a"},
+			{first, "drop", "a never", ""}, {first, "take", "a", "a"}, // nothing of the other's
+			{first, "drop", "", ""}, {second, "take", "b", "b"},
+			{first, "close", "", ""}, {second, "take", "b", ""},
+			{first, "close", "", ""}, {third, "take", "b", "b"}, // the second close releases nothing of the other's
+		})
 	}},
 	{"TheWholeJobExcludesItsLanes", func(t *testing.T, db Database) {
-		db.Open(t)
-		first, second := claims(t, db, job), claims(t, db, job)
-		check := func(err error, busy bool) {
-			t.Helper()
-			var e sink.BusyError
-			if busy != errors.As(err, &e) || !busy && err != nil || busy && e.Job != job {
-				t.Errorf("the claim ended with %v, want that it is busy: %v", err, busy)
-			}
-		}
-		take := func(c sink.Claims, lanes ...string) error { _, err := c.Take(t.Context(), lanes...); return err }
-		check(take(first, "a"), false)
-		check(second.TakeJob(t.Context()), true)
-		check(take(second, "b"), false)
-		check(first.TakeJob(t.Context()), true) // for the second's lane
-		check(take(first, "b"), true)
-		check(second.Drop(t.Context(), "b"), false)
-		check(first.TakeJob(t.Context()), true) // the second's run lasts
-		check(second.Close(), false)
-		check(first.TakeJob(t.Context()), false) // with its own lane
-		check(first.TakeJob(t.Context()), false)
-		check(take(second, "b"), true)
-		check(second.TakeJob(t.Context()), true)
-		check(take(first, "a", "c"), false)
-		check(claims(t, db, "other job").TakeJob(t.Context()), false)
-		check(first.Drop(t.Context(), "a", "c"), false)
-		check(take(second, "a"), true) // the job is held, whatever lanes are
-		check(first.Close(), false)
-		check(take(second, "a"), false)
-		check(second.Close(), false)
-		check(take(second), false) // a run that resumes nothing
-		check(claims(t, db, job).TakeJob(t.Context()), true)
-		check(second.Close(), false)
-		check(claims(t, db, job).TakeJob(t.Context()), false)
+		claimed(t, db, []claim{
+			{first, "take", "a", ""}, {second, "job", "", "?"}, {second, "take", "b", ""}, {first, "job", "", "?"}, // the second has a lane
+			{first, "take", "b", "b"}, {second, "drop", "b", ""}, {first, "job", "", "?"}, // the second's run lasts
+			{second, "close", "", ""}, {first, "job", "", ""}, {first, "job", "", ""}, // with its own lane
+			{second, "take", "b", "?"}, {second, "job", "", "?"}, {first, "take", "a c", ""}, {otherJob, "job", "", ""},
+			{first, "drop", "a c", ""}, {second, "take", "a", "?"}, // the job is held, whatever lanes are
+			{first, "close", "", ""}, {second, "take", "a", ""}, {second, "close", "", ""},
+			{second, "take", "", ""}, {third, "job", "", "?"}, // a run that resumes nothing
+			{second, "close", "", ""}, {third, "job", "", ""},
+		})
 	}},
 	{"ManyLanesAtOnce", func(t *testing.T, db Database) {
 		const lanes = 3000
-		r := open(t, db, job, table)
 		names := make([]string, lanes)
 		for i := range names {
 			names[i] = fmt.Sprintf("lane %d", i)
 		}
-		r.reads(names...)
-		r.begin()
+		r := Setup{Sources: names}.Begin(t, db)
 		for i := range r.lanes {
 			r.lanes[i].Checkpoint.Line = int64(i)
 		}
@@ -285,15 +261,6 @@ var claimTests = []test{
 			t.Errorf("the claim ended with %v", err)
 		}
 	}},
-	{"CheckpointsAreReadWithoutAClaim", func(t *testing.T, db Database) {
-		r := Begin(t, db)
-		r.Flush(`{"id":1}`)
-		if got, err := claims(t, db, job).Checkpoints(t.Context(), from); err != nil || got[0].Line != 1 {
-			t.Errorf("the checkpoint is %+v, %v", got, err)
-		}
-		_, err := claims(t, db, job).Take(t.Context(), from)
-		taken(t, err, from)
-	}},
 	{"ClaimsMayBeUsedByManyGoroutines", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		r.Flush(`{"id":1}`)
@@ -317,7 +284,7 @@ var claimTests = []test{
 			}
 		}
 	}},
-	{"AClaimWaitsForNoFlush", func(t *testing.T, db Database) {
+	{"AClaimDoesNotWaitForAFlush", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		r.Flush(`{"id":1}`)
 		r.Fold(`{"id":2}`)
@@ -329,9 +296,7 @@ var claimTests = []test{
 			}
 			return nil
 		}
-		if _, err := r.Send(f); err != nil {
-			t.Fatal(err)
-		}
+		r.again(f)
 	}},
 	{"ClaimsWriteNothing", func(t *testing.T, db Database) {
 		need(t, db, Measurable)

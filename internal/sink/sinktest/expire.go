@@ -15,34 +15,10 @@ func old(minute int, of ...string) *sink.Expiry {
 	return &sink.Expiry{Table: table, Key: []string{"id"}, Of: of, Before: at(minute)}
 }
 
-// Expire takes all steps of an expiry.
-func (r *Run) Expire(e *sink.Expiry) (all sink.Expired) {
-	r.t.Helper()
-	for range 10_000 { // as slow as the machine is
-		res, err := r.Sink.Expire(r.t.Context(), e)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		if res.Removed > sink.ExpireRows {
-			r.t.Errorf("a step removed %d rows", res.Removed)
-		}
-		all.Removed, all.Kept = all.Removed+res.Removed, all.Kept+res.Kept
-		for i, rows := range res.Below {
-			e.CountBelow(&all, i, rows)
-		}
-		if all.Why += res.Why; res.Done {
-			all.Missing = res.Missing
-			return all
-		}
-	}
-	r.t.Fatal("it does not end")
-	return all
-}
-
 // expiryTests: old rows are removed, by an index and without one.
 var expiryTests = slices.Concat(
 	byIndexAndWithout("OldRowsGo", func(t *testing.T, db Database, index func(column string)) {
-		r := BeginFitted(t, db, stamps).At(at(0))
+		r := Setup{Fit: stamps}.Begin(t, db).At(at(0))
 		r.Flush(`{"id":1}`, `{"id":2,"a":"x"}`, `{"id":3}`)
 		index("moved")
 		r.At(at(5)).Flush(`{"id":2,"a":"y"}`, `{"id":3}`, `{"id":4}`)
@@ -67,7 +43,7 @@ var expiryTests = slices.Concat(
 		Expect(t, db, "SELECT id FROM t ORDER BY id", "5", "6", "7", "8")
 	}),
 	byIndexAndWithout("InSteps", func(t *testing.T, db Database, index func(column string)) {
-		r := BeginFitted(t, db, stamps, key("id", "n")).At(at(0))
+		r := Setup{Fit: stamps, Options: all(key("id", "n"))}.Begin(t, db).At(at(0))
 		for minute := range 2 {
 			r.At(at(minute))
 			for n := range 2500 {
@@ -85,7 +61,7 @@ var expiryTests = slices.Concat(
 	}),
 	byIndexAndWithout("VersionsGoWithTheirRow", func(t *testing.T, db Database, index func(column string)) {
 		for n, ids := range [][]string{{`1`, `2`}, {`"a\"\u00e9"`, `"b"`}, {`1.5`, `-1e30`}, {`true`, `false`}} {
-			r := BeginFitted(t, db, stamps, byColumn, key("n", "id")).At(at(0))
+			r := Setup{Fit: stamps, Options: all(byColumn, key("n", "id"))}.Begin(t, db).At(at(0))
 			first, second := `{"n":1,"id":`+ids[0], `{"n":1,"id":`+ids[1]
 			r.Flush(first+`,"v":5,"a":"x"}`, second+`,"v":5,"a":"x"}`, `{"n":2,"id":`+ids[0]+`,"v":6,"op":"delete"}`)
 			if n == 0 {
@@ -107,7 +83,7 @@ var expiryTests = slices.Concat(
 		}
 	}),
 	byIndexAndWithout("ARowThatIsReferencedStays", func(t *testing.T, db Database, index func(column string)) {
-		r := BeginFitted(t, db, stamps).At(at(0))
+		r := Setup{Fit: stamps}.Begin(t, db).At(at(0))
 		r.Flush(numbered(0, 6)...)
 		index("made")
 		theirs(t, db, "CREATE TABLE child (id TEXT REFERENCES t (id))")
@@ -118,7 +94,7 @@ var expiryTests = slices.Concat(
 		}
 		Expect(t, db, "SELECT id FROM t ORDER BY id", "01-a", "04-a")
 	}),
-	[]test{{"WhatIsMissing", func(t *testing.T, db Database) {
+	[]test{{"ATableOrColumnThatIsMissing", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		if got := r.Expire(old(5, "moved")); !reflect.DeepEqual(got, sink.Expired{}) {
 			t.Errorf("no table: %+v", got)
@@ -132,8 +108,8 @@ var expiryTests = slices.Concat(
 		}
 		Expect(t, db, "SELECT id FROM t", "1")
 	}},
-		{"OnlyTheKeyOfTheRunTellsRowsApart", func(t *testing.T, db Database) {
-			r := BeginFitted(t, db, stamps).At(at(0))
+		{"AKeyThatTheTableLacks", func(t *testing.T, db Database) {
+			r := Setup{Fit: stamps}.Begin(t, db).At(at(0))
 			r.Flush(`{"id":1}`)
 			e := old(5, "made")
 			e.Key = []string{"other"}
@@ -143,7 +119,7 @@ var expiryTests = slices.Concat(
 			Expect(t, db, "SELECT id FROM t", "1")
 		}},
 		{"TwoRunsAtOnce", func(t *testing.T, db Database) {
-			a := BeginFitted(t, db, stamps).At(at(0))
+			a := Setup{Fit: stamps}.Begin(t, db).At(at(0))
 			a.Flush(numbered(0, 60)...)
 			b := BeginJob(t, db, "b")
 			x, y := old(5, "made"), old(5, "made")

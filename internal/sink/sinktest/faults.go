@@ -49,22 +49,12 @@ var faultTests = []test{
 		r.Flush(`{"id":0,"a":"x"}`)
 		for i, at := range []Moment{Before, Within, After} {
 			before := r.cp().Seq
-			r.Sink = Faulty(r.Sink, Flushes(func(c Call) (f Fault) {
-				if c.N == 1 {
-					f = Fault{At: at, Err: &sink.Error{Class: sink.Unknown, Reason: "connection", Err: errFault}}
-				}
-				return f
-			}))
-			r.Fold(fmt.Sprintf(`{"id":%d,"a":"x"}`, i+1), "bad")
-			f := r.Seal()
+			f := r.failing(at, fmt.Sprintf(`{"id":%d,"a":"x"}`, i+1), "bad")
+			Expect(t, db, "SELECT seq FROM weir_checkpoints", fmt.Sprint(before+int64([]int{0, 0, 1}[i])))
 			calls := 0
 			f.BeforeCommit = func([]fold.Reject) error { calls++; return nil }
-			if _, err := r.Sink.Flush(t.Context(), f); !errors.Is(err, errFault) || calls != []int{0, 1, 1}[i] {
-				t.Errorf("moment %d: BeforeCommit was called %d times, %v", at, calls, err)
-			}
-			Expect(t, db, "SELECT seq FROM weir_checkpoints", fmt.Sprint(before+int64([]int{0, 0, 1}[i])))
-			if _, err := r.Send(f); err != nil {
-				t.Errorf("moment %d, again: %v", at, err)
+			if r.again(f); calls != []int{1, 1, 0}[i] {
+				t.Errorf("moment %d, again: BeforeCommit was called %d times", at, calls)
 			}
 			Expect(t, db, "SELECT count(*), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_checkpoints) FROM t", fmt.Sprintf("%d|%d|%d", i+2, i+1, before+1))
 		}
@@ -94,17 +84,20 @@ var faultTests = []test{
 		_, err = claims(t, db, job).Take(t.Context(), from)
 		taken(t, err)
 	}},
-	{"EqualsThePlainFold", func(t *testing.T, db Database) {
+	{"RandomFeedEqualsThePlainFold", func(t *testing.T, db Database) {
 		Seeds(t, 20, func(t *testing.T, rnd *rand.Rand) {
 			lines := randomFeed(rnd, 50+rnd.IntN(400))
-			want := plainRows(t, lines, foldtest.Rules{}, nil, columns...)
+			want := plainRows(t, lines, foldtest.Rules{}, nil, feedColumns...)
 			failed := 0
 			begin := func() *Run {
-				r := open(t, db, job, table)
+				r := Setup{}.open(t, db)
 				faults, onRetry := RandomFaults(rnd), func(*sink.Error) { failed++ }
 				r.Sink = sink.Retry(Faulty(r.Sink, faults), time.Minute, onRetry)
 				r.Claims = sink.RetryClaims(FaultyClaims(r.Claims, faults), time.Minute, onRetry)
-				return r.begin()
+				if err := errors.Join(r.take(), r.read()); err != nil {
+					t.Fatal(err)
+				}
+				return r
 			}
 			r := begin()
 			start := r.cp().Line
@@ -124,13 +117,24 @@ var faultTests = []test{
 			Expect(t, db, "SELECT id, text, whole, real, flag, late FROM t ORDER BY id", want...)
 			Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
 			r.End()
+			i := inspect(t, db)
+			if got := differences(t, i, 10, lines...); len(got) > 0 {
+				t.Errorf("the differences are %q", got)
+			}
+			db.Exec(t, "UPDATE t SET text = 'theirs' WHERE id = '9999'")
+			if got := differences(t, i, 10, lines...); !slices.Equal(got, []string{"9999 differs in text: theirs"}) {
+				t.Errorf("with a row that was changed the differences are %q", got)
+			}
+			if err := i.Close(); err != nil {
+				t.Fatal(err)
+			}
 			db.Exec(t, "DROP TABLE t")
 		})
 	}},
 }
 
-// columns are those of random feeds.
-var columns = []string{"text", "whole", "real", "flag", "late"}
+// feedColumns are those of random feeds.
+var feedColumns = []string{"text", "whole", "real", "flag", "late"}
 
 // randomFeed makes messages.
 func randomFeed(rnd *rand.Rand, n int) (lines []string) {
@@ -142,7 +146,7 @@ func randomFeed(rnd *rand.Rand, n int) (lines []string) {
 			lines = append(lines, line+`,"op":"delete"}`)
 			continue
 		}
-		for _, name := range columns {
+		for _, name := range feedColumns {
 			if i > 0 && rnd.IntN(2) == 0 || name == "late" && i < n/2 {
 				continue
 			}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -40,13 +39,11 @@ const (
 type Faults func(Call) Fault
 
 // Faulty returns s with faults.
-func Faulty(s sink.Sink, faults Faults) sink.Sink {
-	return &faulty{Sink: s, caller: caller{faults: faults}}
-}
+func Faulty(s sink.Sink, faults Faults) sink.Sink { return sink.Intercept(s, faults.around()) }
 
 // FaultyClaims returns c with faults.
 func FaultyClaims(c sink.Claims, faults Faults) sink.Claims {
-	return &faultyClaims{Claims: c, caller: caller{faults: faults}}
+	return sink.InterceptClaims(c, faults.around())
 }
 
 // Flushes are faults of flushes alone.
@@ -87,24 +84,21 @@ func RandomFaults(rnd *rand.Rand) Faults {
 
 var errFault = errors.New("a fault that a test asked for")
 
-// caller calls with faults.
-type caller struct {
-	faults Faults
-
-	mu    sync.Mutex
-	calls map[string]int // by method
+// around does calls with the faults that are chosen for them.
+func (faults Faults) around() sink.Around {
+	var mu sync.Mutex
+	calls := map[string]int{} // by method
+	return func(ctx context.Context, method string, flush *sink.Flush, do func() error) error {
+		mu.Lock()
+		calls[method]++
+		call := Call{Method: method, N: calls[method], Flush: flush}
+		mu.Unlock()
+		return faults(call).apply(ctx, flush, do)
+	}
 }
 
-// call does what was called, with the fault that is chosen for it.
-func (c *caller) call(ctx context.Context, method string, flush *sink.Flush, do func() error) error {
-	c.mu.Lock()
-	if c.calls == nil {
-		c.calls = map[string]int{}
-	}
-	c.calls[method]++
-	call := Call{Method: method, N: c.calls[method], Flush: flush}
-	c.mu.Unlock()
-	f := c.faults(call)
+// apply does a call with the fault.
+func (f Fault) apply(ctx context.Context, flush *sink.Flush, do func() error) error {
 	if f.Delay > 0 {
 		select {
 		case <-time.After(f.Delay):
@@ -137,73 +131,4 @@ func withError(f *sink.Flush, err error, flush func() error) error {
 		return err
 	}
 	return flush()
-}
-
-type faulty struct {
-	sink.Sink
-	caller
-}
-
-func (s *faulty) Tables(ctx context.Context, wanted ...sink.TableKey) (tables []schema.Table, err error) {
-	err = s.call(ctx, "Tables", nil, func() error { tables, err = s.Sink.Tables(ctx, wanted...); return err })
-	return tables, err
-}
-
-func (s *faulty) Flush(ctx context.Context, f *sink.Flush) (res sink.Result, err error) {
-	err = s.call(ctx, "Flush", f, func() error { res, err = s.Sink.Flush(ctx, f); return err })
-	if err != nil {
-		res = sink.Result{}
-	}
-	return res, err
-}
-
-func (s *faulty) Expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err error) {
-	err = s.call(ctx, "Expire", nil, func() error { res, err = s.Sink.Expire(ctx, e); return err })
-	if err != nil {
-		res = sink.Expired{}
-	}
-	return res, err
-}
-
-func (s *faulty) Outbox(ctx context.Context, o *sink.Outbox) (next []sink.Kept, waiting int64, err error) {
-	err = s.call(ctx, "Outbox", nil, func() error { next, waiting, err = s.Sink.Outbox(ctx, o); return err })
-	return next, waiting, err
-}
-
-type faultyClaims struct {
-	sink.Claims
-	caller
-}
-
-func (c *faultyClaims) Tables(ctx context.Context) (names []string, err error) {
-	err = c.call(ctx, "Tables", nil, func() error { names, err = c.Claims.Tables(ctx); return err })
-	return names, err
-}
-
-func (c *faultyClaims) Checkpoints(ctx context.Context, lanes ...string) (cps []sink.Checkpoint, err error) {
-	err = c.call(ctx, "Checkpoints", nil, func() error { cps, err = c.Claims.Checkpoints(ctx, lanes...); return err })
-	return cps, err
-}
-
-func (c *faultyClaims) Latest(ctx context.Context) (source string, cp sink.Checkpoint, err error) {
-	err = c.call(ctx, "Latest", nil, func() error { source, cp, err = c.Claims.Latest(ctx); return err })
-	return source, cp, err
-}
-
-func (c *faultyClaims) Take(ctx context.Context, lanes ...string) (cps []sink.Checkpoint, err error) {
-	err = c.call(ctx, "Take", nil, func() error { cps, err = c.Claims.Take(ctx, lanes...); return err })
-	return cps, err
-}
-
-func (c *faultyClaims) Drop(ctx context.Context, lanes ...string) error {
-	return c.call(ctx, "Drop", nil, func() error { return c.Claims.Drop(ctx, lanes...) })
-}
-
-func (c *faultyClaims) TakeJob(ctx context.Context) error {
-	return c.call(ctx, "TakeJob", nil, func() error { return c.Claims.TakeJob(ctx) })
-}
-
-func (c *faultyClaims) RejectFile(ctx context.Context, path string) (f sink.RejectFile, err error) {
-	err = c.call(ctx, "RejectFile", nil, func() error { f, err = c.Claims.RejectFile(ctx, path); return err })
-	return f, err
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -16,8 +15,8 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// options are those that the driver is opened with.
-func options(t *testing.T) sink.Options {
+// opening are the options that the driver is opened with.
+func opening(t *testing.T) sink.Options {
 	return sink.Options{Level: sink.Off, Log: logtest.New(t)}
 }
 
@@ -37,7 +36,7 @@ func driver(t *testing.T, db Database, suffix string) (sink.Driver, string) {
 func inspect(t *testing.T, db Database) sink.Inspector {
 	t.Helper()
 	d, dest := driver(t, db, "")
-	i, err := d.Inspect(t.Context(), dest, options(t))
+	i, err := d.Inspect(t.Context(), dest, opening(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,31 +50,13 @@ func inspect(t *testing.T, db Database) sink.Inspector {
 
 // inspectorTests: what [sink.Inspector] reads.
 var inspectorTests = []test{
-	{"NothingIsKnownBeforeTheFirstFlush", func(t *testing.T, db Database) {
-		db.Open(t)
-		i := inspect(t, db)
-		if st, err := i.Status(t.Context()); err != nil || len(st.Jobs) > 0 || len(st.Rejects) > 0 {
-			t.Errorf("the status is %+v, %v", st, err)
-		}
-		if got := rejects(t, i, ""); len(got) > 0 {
-			t.Errorf("the rejects are %q", got)
-		}
-		if n, err := i.StoredRejects(t.Context(), job); n != 0 || err != nil {
-			t.Errorf("%d rejects are kept, %v", n, err)
-		}
-		if got, err := sink.Table(t.Context(), i.Tables, table, []string{"id"}); err != nil || got.Exists {
-			t.Errorf("the table exists: %v, %v", got.Exists, err)
-		}
-	}},
 	{"StatusListsLanes", func(t *testing.T, db Database) {
-		r := BeginLanes(t, db, "a", "b")
+		r := Setup{Sources: lines{"a", "b"}}.Begin(t, db)
 		r.In("b").Flush(`{"id":1}`, `bad`)
 		r.lanes = r.lanes[:1]
 		r.In("a").Flush(`{"id":2}`)
 		r.beside("u").Flush(`{"id":1}`)
-		unnamed := open(t, db, "unnamed", table)
-		unnamed.lanes[0].Unnamed = true
-		unnamed.unclaimed().Flush(`{"id":3}`)
+		Setup{Job: "unnamed", Unnamed: true}.unclaimed(t, db).Flush(`{"id":3}`)
 		st, err := inspect(t, db).Status(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -102,16 +83,7 @@ var inspectorTests = []test{
 			t.Errorf("the jobs are %+v, %v", st.Jobs, err)
 		}
 	}},
-	{"StatusCountsRejectsByReason", func(t *testing.T, db Database) {
-		Begin(t, db).Flush(`{"a":1}`, `bad`, `{"a":2}`, `{"id":1}`)
-		BeginJob(t, db, "a job").Flush(`worse`)
-		st, err := inspect(t, db).Status(t.Context())
-		want := []sink.RejectCount{{Job: "a job", Reason: string(feed.NotJSON), Count: 1}, {Job: job, Reason: string(feed.BadKey), Count: 2}, {Job: job, Reason: string(feed.NotJSON), Count: 1}}
-		if err != nil || !slices.Equal(st.Rejects, want) {
-			t.Errorf("the rejects are %v (%v), want %v", st.Rejects, err, want)
-		}
-	}},
-	{"FullNameIsThatOfOneTable", func(t *testing.T, db Database) {
+	{"FullNameIsOfOneTable", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		i := inspect(t, db)
 		name := func(of string) string {
@@ -128,67 +100,49 @@ var inspectorTests = []test{
 			t.Errorf("the table has the full name %q, another one %q, and before it was made it had %q", got, other, missing)
 		}
 	}},
-	{"StoredRejectsAreThoseOfAJob", func(t *testing.T, db Database) {
-		r := Begin(t, db)
-		r.Flush(`bad`, `{"a":1}`, `{"id":1}`)
-		BeginJob(t, db, "it's other").Flush(`worse`)
+	{"RejectsOfOneJobOrAll", func(t *testing.T, db Database) {
+		Begin(t, db).Flush(`{"id":1}`, "not \xff UTF-8", `it's "bad"`, `{"a":1}`)
+		BeginJob(t, db, "it's other").Flush(`theirs \`)
+		var many []string // more than a driver asks for at a time
+		for n := range 2500 {
+			many = append(many, fmt.Sprintf("bad %d", n))
+		}
+		many = append(many, "not \xff UTF-8")
+		BeginJob(t, db, "many").Flush(many...)
 		i := inspect(t, db)
-		f := func(job string, want int64) {
-			t.Helper()
-			if n, err := i.StoredRejects(t.Context(), job); n != want || err != nil {
-				t.Errorf("%q: %d are kept, %v; want %d", job, n, err, want)
+		ours := []string{from + "|2|9|not \xff UTF-8", from + `|3|21|it's "bad"`, from + `|4|32|{"a":1}`}
+		all := slices.Concat(ours, []string{from + `|1|0|theirs \`}, kept(many))
+		for job, want := range map[string][]string{job: ours, "": all, "nobody": nil} {
+			if got := rejects(t, i, job); !slices.Equal(got, want) {
+				t.Errorf("the rejects of %q are %q", job, got[:min(10, len(got))])
 			}
 		}
-		f(job, 2)
-		f("it's other", 1)
-		f("nobody", 0)
-		r.Flush(`bad`)
-		f(job, 3)
-	}},
-	{"LastRejectsComeFirst", func(t *testing.T, db Database) {
-		f := func(i sink.Inspector, job string, n int, want ...string) {
-			t.Helper()
-			last, err := i.LastRejects(t.Context(), job, n)
+		for name, want := range map[string]int64{job: 3, "it's other": 1, "many": 2501, "nobody": 0} {
+			if n, err := i.StoredRejects(t.Context(), name); n != want || err != nil {
+				t.Errorf("%q: %d are kept, %v; want %d", name, n, err, want)
+			}
+		}
+		for _, c := range []struct {
+			job  string
+			n    int
+			want []string // the last one first
+		}{{job, 2, []string{`{"a":1}`, `it's "bad"`}}, {"it's other", 9, []string{`theirs \`}}, {"many", 1, []string{"not \xff UTF-8"}}, {"nobody", 9, nil}} {
+			last, err := i.LastRejects(t.Context(), c.job, c.n)
 			var have []string
 			for _, k := range last {
 				have = append(have, string(k.Text))
 			}
-			if err != nil || !slices.Equal(have, want) {
-				t.Errorf("%q: the last %d are %q, %v; want %q", job, n, have, err, want)
+			if err != nil || !slices.Equal(have, c.want) {
+				t.Errorf("%q: the last %d are %q, %v; want %q", c.job, c.n, have, err, c.want)
 			}
 		}
-		r := Begin(t, db)
-		r.Flush(`bad`, `{"id":1}`, `worse`)
-		BeginJob(t, db, "it's other").Flush(`theirs`)
-		r.Flush("not \xff UTF-8")
-		i := inspect(t, db)
-		f(i, job, 2, "not \xff UTF-8", `worse`)
-		f(i, job, 9, "not \xff UTF-8", `worse`, `bad`)
-		f(i, "it's other", 9, `theirs`)
-		f(i, "nobody", 9)
-	}},
-	{"RejectsComeInTheirOrder", func(t *testing.T, db Database) {
-		r := Begin(t, db)
-		r.Flush(`{"id":1}`, "not \xff UTF-8", `it's "bad"`)
-		BeginJob(t, db, "other").Flush(`theirs \`)
-		var many []string
-		for n := range 2500 {
-			many = append(many, fmt.Sprintf("bad %d", n))
-		}
-		r.Flush(many...)
-		i := inspect(t, db)
-		ours := append([]string{from + "|2|9|not \xff UTF-8", from + `|3|21|it's "bad"`}, rows(many, 4, 32)...)
-		if got := rejects(t, i, job); !slices.Equal(got, ours) {
-			t.Errorf("the rejects of a job are %q", got[:min(10, len(got))])
-		}
-		if got := rejects(t, i, ""); !slices.Equal(got, slices.Insert(ours, 2, from+`|1|0|theirs \`)) {
-			t.Errorf("all rejects are %q", got[:min(10, len(got))])
-		}
-		if got := rejects(t, i, "nobody"); len(got) > 0 {
-			t.Errorf("the rejects of no job are %q", got)
+		st, err := i.Status(t.Context())
+		want := []sink.RejectCount{{Job: job, Reason: string(feed.NotJSON), Count: 2}, {Job: job, Reason: string(feed.BadKey), Count: 1}, {Job: "it's other", Reason: string(feed.NotJSON), Count: 1}, {Job: "many", Reason: string(feed.NotJSON), Count: 2501}}
+		if err != nil || !slices.Equal(st.Rejects, want) {
+			t.Errorf("the counts are %v (%v), want %v", st.Rejects, err, want)
 		}
 		calls := 0
-		err := i.Rejects(t.Context(), "", func(k sink.Kept) error {
+		err = i.Rejects(t.Context(), "", func(k sink.Kept) error {
 			if ago := time.Since(k.Time); k.Job != job || !strings.Contains(k.Reason, ": ") || ago < -time.Minute || ago > time.Minute {
 				t.Errorf("a reject is %+v", k)
 			}
@@ -199,7 +153,7 @@ var inspectorTests = []test{
 			t.Errorf("after an error %d more calls came: %v", calls-1, err)
 		}
 	}},
-	{"SampleIsOfRowsWithTheirNulls", func(t *testing.T, db Database) {
+	{"SampleHasRowsWithTheirNulls", func(t *testing.T, db Database) {
 		r := BeginTable(t, db, "it's", "id")
 		// A column may be called as the table, or as anything in a driver's SQL.
 		r.Flush(`{"id":1,"t":"x","it's":"y"}`, `{"id":2,"n":2.5}`, `{"id":3,"t":null}`, `{"id":4,"op":"delete"}`)
@@ -230,7 +184,7 @@ var inspectorTests = []test{
 			t.Errorf("two differences are %q", got)
 		}
 	}},
-	{"OthersAreTheRowsThatTheFoldLacks", func(t *testing.T, db Database) {
+	{"OthersAreRowsThatTheFeedDoesNotName", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		r.Flush(`{"id":"1","a":"x"}`, `{"id":"2"}`, `{"id":"zz, z","a":"y"}`, `{"id":"4"}`, `{"id":"é"}`)
 		i := inspect(t, db)
@@ -264,7 +218,7 @@ var inspectorTests = []test{
 			t.Errorf("of 505 rows %d are others, want 503", len(got))
 		}
 	}},
-	{"CompareKnowsWhatWeirHasWritten", func(t *testing.T, db Database) {
+	{"CompareFindsNoDifferenceInWhatWasWritten", func(t *testing.T, db Database) {
 		lines := []string{`{"id":1,"v":1,"w":1.0,"x":true,"y":{"a": [1, 2]},"z":1e2}`, `{"id":2,"v":2.5,"w":12345678901234567890,"x":null,"y":[],"z":0.1}`,
 			`{"id":"3","v":"007","w":-0,"x":false,"y":{},"z":5e-324}`, `{"id":4,"new":"ünï \" 日本"}`}
 		widened := append(slices.Clone(lines), `{"id":1,"x":"x"}`, `{"id":"a","v":"x","w":"x","y":"x","z":"x"}`)
@@ -278,28 +232,6 @@ var inspectorTests = []test{
 		if got := differences(t, i, 10, widened...); len(got) > 0 {
 			t.Errorf("once the columns are wider the differences are %q", got)
 		}
-	}},
-	{"CompareOfARandomFeed", func(t *testing.T, db Database) {
-		Seeds(t, 5, func(t *testing.T, rnd *rand.Rand) {
-			lines := randomFeed(rnd, 50+rnd.IntN(400))
-			r := Begin(t, db)
-			for chunk := range slices.Chunk(lines, 1+rnd.IntN(100)) {
-				r.Flush(chunk...)
-			}
-			i := inspect(t, db)
-			if got := differences(t, i, 10, lines...); len(got) > 0 {
-				t.Errorf("the differences are %q", got)
-			}
-			db.Exec(t, "UPDATE t SET text = 'theirs' WHERE id = '9999'")
-			if got := differences(t, i, 10, lines...); !slices.Equal(got, []string{"9999 differs in text: theirs"}) {
-				t.Errorf("with a row that was changed the differences are %q", got)
-			}
-			r.End()
-			if err := i.Close(); err != nil {
-				t.Fatal(err)
-			}
-			db.Exec(t, "DROP TABLE t")
-		})
 	}},
 	{"CompareLeavesDefaults", func(t *testing.T, db Database) {
 		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT DEFAULT 'none', b TEXT)")
@@ -325,12 +257,7 @@ var inspectorTests = []test{
 				t.Errorf("%d jobs, %d rows, the differences %q, and the rejects %q", len(st.Jobs), rows, got, rejects(t, i, ""))
 			}
 		}
-		r.Fold(`{"id":1,"a":"y"}`, `{"id":2}`, `worse`)
-		f := r.Seal()
-		f.BeforeCommit = func([]fold.Reject) error { look(1, 1, 1, 0); return nil }
-		if _, err := r.Send(f); err != nil {
-			t.Fatal(err)
-		}
+		r.FlushAs(func(f *sink.Flush) { f.BeforeCommit = func([]fold.Reject) error { look(1, 1, 1, 0); return nil } }, `{"id":1,"a":"y"}`, `{"id":2}`, `worse`)
 		look(1, 2, 2, 1)
 		BeginJob(t, db, "another").Flush(`{"id":3}`)
 		look(2, 2, 3, 1)
@@ -371,25 +298,26 @@ func logsNothing(t *testing.T, db Database, do func()) {
 	t.Errorf("it wrote %d bytes", n)
 }
 
-// rows are rejects as the function of that name shows them, from a line on.
-func rows(lines []string, line, offset int) (shown []string) {
-	for _, text := range lines {
-		shown = append(shown, fmt.Sprintf("%s|%d|%d|%s", from, line, offset, text))
-		line, offset = line+1, offset+len(text)+1
+// kept are the rejects of lines of which nothing else was read, as the function rejects shows them.
+func kept(lines []string) (shown []string) {
+	offset := 0
+	for i, text := range lines {
+		shown = append(shown, fmt.Sprintf("%s|%d|%d|%s", from, i+1, offset, text))
+		offset += len(text) + 1
 	}
 	return shown
 }
 
 // rejects returns the rejected lines that are kept of a job, with their places.
-func rejects(t *testing.T, i sink.Inspector, job string) (kept []string) {
+func rejects(t *testing.T, i sink.Inspector, job string) (all []string) {
 	t.Helper()
 	if err := i.Rejects(t.Context(), job, func(k sink.Kept) error {
-		kept = append(kept, fmt.Sprintf("%s|%d|%d|%s", k.Source, k.Line, k.Offset, k.Text))
+		all = append(all, fmt.Sprintf("%s|%d|%d|%s", k.Source, k.Line, k.Offset, k.Text))
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	return kept
+	return all
 }
 
 // sealed folds lines into a batch for the table as an inspector finds it.
@@ -439,11 +367,11 @@ func differences(t *testing.T, i sink.Inspector, most int, lines ...string) (fou
 var driverTests = []test{
 	{"OpensWhatItNames", func(t *testing.T, db Database) {
 		d, dest := driver(t, db, "")
-		s, err := d.Open(t.Context(), dest, options(t))
+		s, err := d.Open(t.Context(), dest, opening(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := d.OpenClaims(t.Context(), dest, job, options(t))
+		c, err := d.OpenClaims(t.Context(), dest, job, opening(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -453,16 +381,16 @@ var driverTests = []test{
 		if missing, err := sink.Table(t.Context(), s.Tables, table, []string{"id"}); err != nil || missing.Exists || missing.Name != table {
 			t.Errorf("a table that is missing is %+v, %v", missing, err)
 		}
-		r := &Run{t: t, Sink: s, Claims: c, id: "run", job: job, table: table, keep: true}
-		r.reads(from)
-		r.begin().Fold(`{"id":1,"col":"x"}`)
+		r := Setup{}.run(t, s, c)
+		if err := errors.Join(r.take(), r.read()); err != nil {
+			t.Fatal(err)
+		}
+		r.Fold(`{"id":1,"col":"x"}`)
 		f := r.Seal()
 		if plan := strings.Join(d.Plan(&f.Batches[0].Table), "\n"); !strings.Contains(plan, table) || !strings.Contains(plan, "col") {
 			t.Errorf("the plan is %q", plan)
 		}
-		if _, err := r.Send(f); err != nil {
-			t.Fatal(err)
-		}
+		r.again(f)
 		Expect(t, db, "SELECT id, col FROM t", "1|x")
 		for range 2 { // closing again does no harm
 			r.End()
@@ -485,15 +413,15 @@ var driverTests = []test{
 		need(t, db, Creatable)
 		d, dest := driver(t, db, "-missing")
 		for range 2 { // nor does reading make it
-			if _, err := d.Inspect(t.Context(), dest, options(t)); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := d.Inspect(t.Context(), dest, opening(t)); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("reading a database that is missing: %v", err)
 			}
 		}
-		s, err := d.Open(t.Context(), dest, options(t))
+		s, err := d.Open(t.Context(), dest, opening(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		i, err := d.Inspect(t.Context(), dest, options(t))
+		i, err := d.Inspect(t.Context(), dest, opening(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -508,7 +436,7 @@ var driverTests = []test{
 		r.End()
 		d, dest := driver(t, db, "")
 		take := func() error {
-			c, err := d.OpenClaims(t.Context(), dest, job, options(t))
+			c, err := d.OpenClaims(t.Context(), dest, job, opening(t))
 			if err == nil {
 				_, err = c.Take(t.Context(), from)
 				err = errors.Join(err, c.Close())
@@ -517,8 +445,8 @@ var driverTests = []test{
 		}
 		for value, words := range map[int]string{999: "newer version of weir", 2: "unreleased version of weir"} {
 			db.Exec(t, fmt.Sprintf("UPDATE weir_meta SET value = '%d' WHERE name = 'format'", value))
-			_, open := d.Open(t.Context(), dest, options(t))
-			_, read := d.Inspect(t.Context(), dest, options(t))
+			_, open := d.Open(t.Context(), dest, opening(t))
+			_, read := d.Inspect(t.Context(), dest, opening(t))
 			for name, err := range map[string]error{"Open": open, "Inspect": read, "Take": take()} {
 				if err == nil || !strings.Contains(err.Error(), words) {
 					t.Errorf("%s takes a database of format %d: %v", name, value, err)

@@ -13,7 +13,7 @@ import (
 // laneTests: a flush moves several lanes on, each fenced by its own sequence number.
 var laneTests = []test{
 	{"LanesMoveOnTogether", func(t *testing.T, db Database) {
-		r := BeginLanes(t, db, "a", "b")
+		r := Setup{Sources: lines{"a", "b"}}.Begin(t, db)
 		r.In("a").Fold(`{"id":1,"a":"x"}`)
 		r.In("b").Flush(`{"id":2,"a":"x"}`, `{"id":1,"b":"y"}`)
 		r.lanes = r.lanes[1:]
@@ -21,7 +21,7 @@ var laneTests = []test{
 		Expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "1|x|y", "2|x|NULL", "3|x|NULL")
 		Expect(t, db, "SELECT source, seq, line FROM weir_checkpoints ORDER BY source", "a|1|1", "b|2|3")
 		r.End()
-		r = BeginLanes(t, db, "b", "new", "a")
+		r = Setup{Sources: lines{"b", "new", "a"}}.Begin(t, db)
 		if a, b, added := r.lanes[2].Checkpoint, r.lanes[0].Checkpoint, r.lanes[1].Checkpoint; a.Seq != 1 || a.Line != 1 || b.Seq != 2 || b.Line != 3 || added != (sink.Checkpoint{}) {
 			t.Errorf("the next run gets %+v", r.lanes)
 		}
@@ -35,11 +35,11 @@ var laneTests = []test{
 		for i := range sources {
 			sources[i] = fmt.Sprintf("it's source %d", i)
 		}
-		r := BeginLanes(t, db, sources...)
+		r := Setup{Sources: sources}.Begin(t, db)
 		r.Flush(`{"id":1}`)
 		r.In(sources[lanes-1]).Flush(`{"id":2}`, `{"id":3}`)
 		Expect(t, db, "SELECT count(*), min(seq), max(seq), sum(line) FROM weir_checkpoints", fmt.Sprintf("%d|2|2|3", lanes))
-		newer := rival(t, db, r)
+		newer := r.rival(db)
 		newer.lanes = newer.lanes[lanes-2 : lanes-1]
 		newer.Flush()
 		if _, err := r.TryFlush(`{"id":4}`); !isFenced(err, sources[lanes-2]) {
@@ -48,9 +48,9 @@ var laneTests = []test{
 		Expect(t, db, "SELECT count(*) FROM t", "3")
 	}},
 	{"OnlyTheLaneOfAnotherRunIsFenced", func(t *testing.T, db Database) {
-		old := BeginLanes(t, db, "a", "b", "c", "d")
+		old := Setup{Sources: lines{"a", "b", "c", "d"}}.Begin(t, db)
 		old.Flush(`{"id":1,"a":"old"}`)
-		newer := rival(t, db, old)
+		newer := old.rival(db)
 		newer.lanes = []sink.Lane{newer.lanes[3], newer.lanes[1]}
 		newer.Flush(`{"id":1,"a":"newer"}`)
 		if _, err := old.In("a").TryFlush(`{"id":1,"a":"stale","new":1}`, `bad`); !isFenced(err, "b", "d") {
@@ -69,7 +69,7 @@ var laneTests = []test{
 		Expect(t, db, "SELECT source, seq FROM weir_checkpoints ORDER BY source", "a|2", "b|3", "c|2", "d|3")
 	}},
 	{"OneLaneRestoredToAnEarlierState", func(t *testing.T, db Database) {
-		r := BeginLanes(t, db, "a", "b")
+		r := Setup{Sources: lines{"a", "b"}}.Begin(t, db)
 		r.Flush(`{"id":1,"a":"x"}`)
 		r.Flush(`{"id":1,"a":"y"}`)
 		db.Exec(t, "UPDATE weir_checkpoints SET seq = 1 WHERE source = 'b'")
@@ -81,30 +81,23 @@ var laneTests = []test{
 		Expect(t, db, "SELECT source, seq FROM weir_checkpoints ORDER BY source", "a|2", "b|1")
 	}},
 	{"SameFlushOfSeveralLanesTwiceIsAppliedOnce", func(t *testing.T, db Database) {
-		r := BeginLanes(t, db, "a", "b")
-		r.In("a").Fold(`{"id":1,"a":"x"}`, `bad`)
-		r.In("b").Fold(`{"id":1,"a":"y"}`, `worse`)
-		f := r.Seal()
-		first, err := r.Sink.Flush(t.Context(), f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := Setup{Sources: lines{"a", "b", "-"}}.Begin(t, db)
+		r.lanes[2].Unnamed = true
+		r.In("-").Fold(`bad -`)
+		r.In("a").Fold(`{"id":1,"a":"x"}`, `bad a`)
+		f := r.In("b").failing(After, `{"id":1,"a":"y"}`, `bad b`)
 		db.Exec(t, "UPDATE t SET a = 'theirs'")
 		f.BeforeCommit = func([]fold.Reject) error { t.Error("BeforeCommit is called for a flush that was applied"); return nil }
-		again, err := r.Send(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := first.Total()
-		Counts(t, again, n.Inserted, n.Updated, n.Unchanged, n.Deleted)
+		Counts(t, r.again(f), 1, 0, 0, 0)
 		Expect(t, db, "SELECT a FROM t", "theirs")
-		Expect(t, db, "SELECT source, raw FROM weir_rejects ORDER BY source", "a|bad", "b|worse")
-		Expect(t, db, "SELECT source, seq FROM weir_checkpoints ORDER BY source", "a|1", "b|1")
-		r.Flush(`{"id":2,"a":"x"}`)
+		Expect(t, db, "SELECT source, raw FROM weir_rejects ORDER BY raw", "-|bad -", "a|bad a", "b|bad b")
+		r.In("-").Flush(`{"id":2,"a":"x"}`)
+		Expect(t, db, "SELECT source, seq FROM weir_checkpoints WHERE source <> '"+sink.RunPrefix+r.id+"' ORDER BY source", "a|2", "b|2")
+		Expect(t, db, "SELECT count(*) FROM weir_checkpoints", "3")
 	}},
-	{"RejectsStandUnderTheirSources", func(t *testing.T, db Database) {
+	{"RejectsAreKeptUnderTheirSources", func(t *testing.T, db Database) {
 		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0))")
-		r := BeginLanes(t, db, "a", "b", "c")
+		r := Setup{Sources: lines{"a", "b", "c"}}.Begin(t, db)
 		r.In("b").Fold(`bad b`, `{"id":1,"n":-1}`)
 		r.In("c").Fold(`{"id":2,"n":-2}`)
 		r.In("a").Fold(`{"id":3,"n":3}`, `bad a`, `{"id":4,"n":-4}`)
@@ -131,7 +124,7 @@ var laneTests = []test{
 		}
 	}},
 	{"RestartOfOneLaneLeavesTheOthersRejects", func(t *testing.T, db Database) {
-		r := BeginLanes(t, db, "a", "b", "c")
+		r := Setup{Sources: lines{"a", "b", "c"}}.Begin(t, db)
 		for _, lane := range []string{"a", "b", "c"} {
 			r.In(lane).Fold(lane + " old")
 		}
@@ -141,43 +134,11 @@ var laneTests = []test{
 		r.In("b").Fold("b new")
 		f := r.Seal()
 		f.Lanes[1].Restart = true
-		if _, err := r.Send(f); err != nil {
-			t.Fatal(err)
-		}
+		r.again(f)
 		Expect(t, db, "SELECT raw FROM weir_rejects ORDER BY raw", "a new", "a old", "b new", "c old", "theirs")
-		f = r.Seal()
-		f.Lanes[0].Restart, f.Lanes[2].Restart = true, true
-		if _, err := r.Send(f); err != nil {
-			t.Fatal(err)
-		}
+		r.FlushAs(func(f *sink.Flush) { f.Lanes[0].Restart, f.Lanes[2].Restart = true, true })
 		Expect(t, db, "SELECT raw FROM weir_rejects ORDER BY raw", "b new", "theirs")
 	}},
-	{"NamedAndUnnamedLanesInOneFlush", func(t *testing.T, db Database) {
-		r := BeginLanes(t, db, "a", "-")
-		r.lanes[1].Unnamed = true
-		r.In("a").Fold(`bad a`)
-		r.In("-").Fold(`bad -`, `{"id":1}`)
-		f := r.Seal()
-		for range 2 {
-			if _, err := r.Sink.Flush(t.Context(), f); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r.Reset()
-		r.In("-").Flush(`{"id":2}`)
-		Expect(t, db, "SELECT source, raw FROM weir_rejects ORDER BY source", "-|bad -", "a|bad a")
-		Expect(t, db, "SELECT source, seq FROM weir_checkpoints WHERE source <> '"+sink.RunPrefix+r.id+"'", "a|2")
-		Expect(t, db, "SELECT count(*) FROM weir_checkpoints", "2")
-	}},
-}
-
-// beside is a run of the same job by the same sink, into another table from a source of its
-// own.
-func (r *Run) beside(table string, change ...func(*fold.Options)) *Run {
-	r.t.Helper()
-	b := &Run{t: r.t, Sink: r.Sink, Claims: r.Claims, id: r.id, job: r.job, table: table, keep: true}
-	b.reads(table + ".jsonl")
-	return b.begin(change...)
 }
 
 // alternatingTests: flushes of several tables take turns in one sink.
@@ -198,7 +159,7 @@ var alternatingTests = []test{
 		Counts(t, r.Flush(`{"id":1,"v":"1"}`), 0, 0, 1, 0)
 		Counts(t, u.Flush(`{"k":1,"w":"1"}`), 0, 0, 1, 0)
 	}},
-	{"WhatIsLearntOfOneTableIsNotOfTheOther", func(t *testing.T, db Database) {
+	{"ConstraintsOfOneTableAreNotTheOthers", func(t *testing.T, db Database) {
 		theirs(t, db, "CREATE TABLE u (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT DEFAULT 'none')")
 		r := Begin(t, db)
 		u := r.beside("u")
@@ -210,51 +171,16 @@ var alternatingTests = []test{
 		Expect(t, db, "SELECT id, n, a FROM u ORDER BY id", "0|1|none", "1|1|none", "2|1|none")
 		Expect(t, db, "SELECT source, line FROM weir_rejects ORDER BY line", "u.jsonl|1", "u.jsonl|3", "u.jsonl|5")
 	}},
-	{"AFlushThatFailedLeavesTheOtherTable", func(t *testing.T, db Database) {
+	{"AFailedFlushLeavesTheOtherTable", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		u := r.beside("u")
 		r.Flush(`{"id":1,"a":1}`)
 		u.Flush(`{"id":1,"a":1}`)
-		r.Fold(`{"id":2,"a":"x","b":1}`)
-		f := r.Seal()
-		f.BeforeCommit = func([]fold.Reject) error { return errStop }
-		if _, err := r.Sink.Flush(t.Context(), f); !errors.Is(err, errStop) {
-			t.Fatalf("the flush ended with %v", err)
-		}
+		f := r.failing(Within, `{"id":2,"a":"x","b":1}`)
 		u.Flush(`{"id":2,"a":"y","b":2.5}`)
-		f.BeforeCommit = nil
-		if _, err := r.Send(f); err != nil {
-			t.Fatal(err)
-		}
+		r.again(f)
 		u.Flush(`{"id":3,"b":"z"}`)
 		Expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "1|1|NULL", "2|x|1")
 		Expect(t, db, "SELECT id, a, b FROM u ORDER BY id", "1|1|NULL", "2|y|2.5", "3|NULL|z")
-	}},
-	{"ATableThatWasDroppedIsNoticed", func(t *testing.T, db Database) {
-		r := Begin(t, db)
-		u := r.beside("u")
-		r.Flush(`{"id":1}`)
-		u.Flush(`{"id":1}`)
-		db.Exec(t, "DROP TABLE t")
-		u.Flush(`{"id":2,"a":1}`)
-		if _, err := r.TryFlush(`{"id":2}`); !errors.As(err, new(sink.DroppedError)) {
-			t.Errorf("the flush into the table that was dropped ended with %v", err)
-		}
-		u.Flush(`{"id":3}`)
-		Expect(t, db, "SELECT id FROM u ORDER BY id", "1", "2", "3")
-	}},
-	{"RebuildEmptiesOneTable", func(t *testing.T, db Database) {
-		r := Begin(t, db)
-		u := r.beside("u")
-		r.Flush(`{"id":1}`)
-		u.Flush(`{"id":1}`)
-		r.Fold(`{"id":2}`)
-		f := r.Seal()
-		f.Rebuild = true
-		if _, err := r.Send(f); err != nil {
-			t.Fatal(err)
-		}
-		Expect(t, db, "SELECT id FROM t", "2")
-		Expect(t, db, "SELECT id FROM u", "1")
 	}},
 }

@@ -10,41 +10,27 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
+// rebuild has a flush empty its tables first.
+func rebuild(f *sink.Flush) { f.Rebuild = true }
+
 // ledgerTests: what weir's own tables know of jobs, tables and rejects.
 var ledgerTests = []test{
-	{"CheckpointKnowsItsTable", func(t *testing.T, db Database) {
-		id := func() string {
-			t.Helper()
+	{"CheckpointNamesItsTable", func(t *testing.T, db Database) {
+		var id string
+		for i, lines := range [][]string{{`{"id":1,"a":1}`}, {`{"id":1,"a":1,"b":1}`, `{"id":2,"a":"x"}`}, nil} { // once it has grown, too
 			r := Begin(t, db)
-			defer r.End()
-			known, err := sink.Table(t.Context(), r.Sink.Tables, table, []string{"id"})
-			if err != nil {
-				t.Fatal(err)
+			if got := r.known().ID; got != r.cp().TableID || (got == "") != (i == 0) || i > 1 && got != id {
+				t.Errorf("run %d: the table was %q, is %q, and the checkpoint's is %q", i, id, got, r.cp().TableID)
+			} else {
+				id = got
 			}
-			if r.cp().Seq > 0 && known.ID != r.cp().TableID {
-				t.Errorf("the table is %q, the checkpoint's %q", known.ID, r.cp().TableID)
-			}
-			return known.ID
-		}
-		if got := id(); got != "" {
-			t.Errorf("a missing table is %q", got)
-		}
-		r := Begin(t, db)
-		r.Flush(`{"id":1,"a":1}`)
-		r.End()
-		first := id()
-		r = Begin(t, db)
-		r.Flush(`{"id":1,"a":1,"b":1}`, `{"id":2,"a":"x"}`)
-		r.End()
-		if got := id(); first == "" || got != first {
-			t.Errorf("the table was %q and is %q once it has grown", first, got)
+			r.Flush(lines...)
+			r.End()
 		}
 		db.Exec(t, "DROP TABLE t")
-		again := BeginJob(t, db, "another")
-		again.Flush(`{"id":1,"a":1}`)
-		known, err := sink.Table(t.Context(), again.Sink.Tables, table, []string{"id"})
-		if err != nil || known.ID == first {
-			t.Errorf("the table that was recreated is %q as before (%v)", known.ID, err)
+		r := BeginJob(t, db, "another")
+		if r.Flush(`{"id":1,"a":1}`); r.known().ID == id {
+			t.Errorf("the table that was recreated is %q as before", id)
 		}
 	}},
 	{"DroppedColumnIsNoticed", func(t *testing.T, db Database) {
@@ -56,64 +42,38 @@ var ledgerTests = []test{
 			t.Errorf("a column was dropped under the run: %v", err)
 		}
 		first.End()
-		first = Begin(t, db)
-		known, err := sink.Table(t.Context(), first.Sink.Tables, table, []string{"id"})
-		if err != nil || known.ID == first.cp().TableID {
-			t.Errorf("the table without its column is %q as before (%v)", known.ID, err)
-		}
 		second.End()
+		first = Begin(t, db)
+		if id := first.known().ID; id == first.cp().TableID {
+			t.Errorf("the table without its column is %q as before", id)
+		}
 		// A run that reads again gives the column back; the others' checkpoints do not have it.
 		first.Flush(`{"id":1,"a":1,"b":1}`)
 		first.End()
-		first = Begin(t, db)
-		if known, err = sink.Table(t.Context(), first.Sink.Tables, table, []string{"id"}); err != nil || known.ID != first.cp().TableID {
-			t.Errorf("the table is %q, the checkpoint's %q (%v)", known.ID, first.cp().TableID, err)
-		}
-		if cps, err := claims(t, db, "second").Checkpoints(t.Context(), from); err != nil || cps[0].TableID == known.ID {
-			t.Errorf("the checkpoint of a job whose values are gone is %+v (%v)", cps, err)
+		first, second = Begin(t, db), BeginJob(t, db, "second")
+		if id := first.known().ID; id != first.cp().TableID || id == second.cp().TableID {
+			t.Errorf("the table is %q, the checkpoint's %q, and that of a job whose values are gone %q", id, first.cp().TableID, second.cp().TableID)
 		}
 	}},
-	{"TableOfAnotherJobIsOneOfItsWriters", func(t *testing.T, db Database) {
+	{"ATableHasTheJobsThatWriteToIt", func(t *testing.T, db Database) {
 		Begin(t, db).Flush(`{"id":1}`)
 		r := BeginJob(t, db, "other")
 		r.Flush(`{"id":2}`)
-		writers := func() []string {
-			known, err := sink.Table(t.Context(), r.Sink.Tables, table, []string{"id"})
-			if err != nil {
-				t.Fatal(err)
+		for _, state := range []string{"exists", "is missing"} {
+			if got := r.known().Writers; !slices.Equal(got, []string{job, "other"}) {
+				t.Errorf("the table that %s was written by %q", state, got)
 			}
-			return known.Writers
-		}
-		if got := writers(); !slices.Equal(got, []string{job, "other"}) {
-			t.Errorf("the table was written by %q", got)
-		}
-		db.Exec(t, "DROP TABLE t")
-		if got := writers(); !slices.Equal(got, []string{job, "other"}) {
-			t.Errorf("the table that is missing was written by %q", got)
+			db.Exec(t, "DROP TABLE IF EXISTS t")
 		}
 	}},
-	{"SettingsAreKept", func(t *testing.T, db Database) {
-		r := Begin(t, db)
-		r.cp().Settings, r.cp().Rejected = `{"key":"it's"}`, 7
-		r.Flush(`{"id":1}`)
-		r.End()
-		if r = Begin(t, db); r.cp().Settings != `{"key":"it's"}` || r.cp().Rejected != 7 {
-			t.Errorf("the next run gets %+v", r.cp())
-		}
-	}},
-	{"RejectsReadAgainReplaceTheOld", func(t *testing.T, db Database) {
+	{"RejectsOfARestartReplaceTheOld", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		r.Flush(`{"id":1}`, `bad`)
 		r.Flush(`worse`)
 		other := BeginJob(t, db, "other")
 		other.Flush(`theirs`)
 		r.cp().Line, r.cp().Offset = 0, 0
-		r.Fold(`{"id":1}`, `mended badly`)
-		f := r.Seal()
-		f.Lanes[0].Restart = true
-		if _, err := r.Send(f); err != nil {
-			t.Fatal(err)
-		}
+		r.FlushAs(func(f *sink.Flush) { f.Lanes[0].Restart = true }, `{"id":1}`, `mended badly`)
 		r.Flush(`worse`)
 		Expect(t, db, "SELECT job, raw FROM weir_rejects ORDER BY raw", job+"|mended badly", "other|theirs", job+"|worse")
 	}},
@@ -121,31 +81,16 @@ var ledgerTests = []test{
 		r := Begin(t, db)
 		r.Flush(`old`)
 		BeginJob(t, db, "other").Flush(`theirs`)
-		r.Fold(`new`)
-		f := r.Seal()
-		f.DropRejects = time.Now().Add(-time.Hour)
-		if _, err := r.Send(f); err != nil {
-			t.Fatal(err)
-		}
+		r.FlushAs(func(f *sink.Flush) { f.DropRejects = time.Now().Add(-time.Hour) }, `new`)
 		Expect(t, db, "SELECT raw FROM weir_rejects ORDER BY raw", "new", "old", "theirs")
-		r.Fold()
-		f = r.Seal()
-		f.DropRejects = time.Now().Add(time.Hour)
-		if _, err := r.Send(f); err != nil {
-			t.Fatal(err)
-		}
+		r.FlushAs(func(f *sink.Flush) { f.DropRejects = time.Now().Add(time.Hour) })
 		Expect(t, db, "SELECT raw FROM weir_rejects", "theirs")
 	}},
 	{"RebuildEmptiesTheTable", func(t *testing.T, db Database) {
 		for _, change := range [][]func(*fold.Options){nil, {byColumn}} {
 			r := Begin(t, db, change...)
 			r.Flush(`{"id":1,"a":1,"v":9}`, `{"id":2,"a":2,"v":9}`, `bad`)
-			r.Fold(`{"id":2,"b":1,"v":1}`, `worse`)
-			f := r.Seal()
-			f.Rebuild = true
-			if _, err := r.Send(f); err != nil {
-				t.Fatal(err)
-			}
+			r.FlushAs(rebuild, `{"id":2,"b":1,"v":1}`, `worse`)
 			Expect(t, db, "SELECT id, a, b FROM t", "2|NULL|1")
 			Expect(t, db, "SELECT raw FROM weir_rejects", "worse")
 			Expect(t, db, "SELECT count(*) FROM weir_checkpoints", "1")
@@ -161,28 +106,19 @@ var ledgerTests = []test{
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"a":1}`, `{"id":2,"a":1}`)
 		r.End()
-		_, err := TryBegin(t, db, key("a"))
-		if !errors.As(err, new(sink.KeyError)) {
-			t.Fatalf("another key of a table that weir made: %v", err)
-		}
-		r = open(t, db, job, table)
+		r = Setup{Options: all(key("a"))}.open(t, db)
 		if err := r.take(); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.read(key("a")); !errors.As(err, new(sink.KeyError)) {
-			t.Fatal(err)
+		if err := r.read(); !errors.As(err, new(sink.KeyError)) {
+			t.Fatalf("another key of a table that weir made: %v", err)
 		}
-		r.Fold(`{"id":1,"a":1}`, `{"id":2,"a":1}`)
-		f := r.Seal()
-		f.Rebuild = true
-		if _, err := r.Send(f); err != nil {
-			t.Fatal(err)
-		}
+		r.FlushAs(rebuild, `{"id":1,"a":1}`, `{"id":2,"a":1}`)
 		Expect(t, db, "SELECT id, a FROM t", "2|1")
 		r.Flush(`{"id":3,"a":1}`)
 		Expect(t, db, "SELECT id, a FROM t", "3|1")
 	}},
-	{"RebuildLeavesOthersAlone", func(t *testing.T, db Database) {
+	{"RebuildOfATableOfTwoJobsIsAnError", func(t *testing.T, db Database) {
 		Begin(t, db).Flush(`{"id":1}`)
 		r := BeginJob(t, db, "other")
 		r.Flush(`{"id":2}`)
@@ -198,38 +134,23 @@ var ledgerTests = []test{
 		if _, err := r.Sink.Forget(t.Context(), job); err != nil {
 			t.Fatal(err)
 		}
-		r.Fold(`{"id":3}`)
-		f = r.Seal()
-		f.Rebuild = true
-		if _, err := r.Send(f); err != nil {
-			t.Fatal(err)
-		}
+		r.FlushAs(rebuild, `{"id":3}`)
 		Expect(t, db, "SELECT id FROM t", "3")
 	}},
 	{"RebuildRemovesTheJobsOtherCheckpoints", func(t *testing.T, db Database) {
 		other := BeginTable(t, db, "u", "id")
 		other.Flush(`{"id":1}`, `theirs`)
-		r := BeginLanes(t, db, "a.jsonl", "b.jsonl")
-		r.Fold(`{"id":1}`)
-		f := r.Seal()
-		f.RejectFile = &sink.RejectFile{Path: "rejects.jsonl", Size: 7, ID: "x"}
-		if _, err := r.Send(f); err != nil {
-			t.Fatal(err)
-		}
+		r := Setup{Sources: lines{"a.jsonl", "b.jsonl"}}.Begin(t, db)
+		r.FlushAs(func(f *sink.Flush) { f.RejectFile = &sink.RejectFile{Path: "rejects.jsonl", Size: 7, ID: "x"} }, `{"id":1}`)
 		r.lanes = r.lanes[:1]
-		r.Fold(`{"id":2}`)
-		f = r.Seal()
-		f.Rebuild = true
-		if _, err := r.Send(f); err != nil {
-			t.Fatal(err)
-		}
-		Expect(t, db, "SELECT id FROM t", "2")
+		r.FlushAs(rebuild, `{"id":2}`)
+		Expect(t, db, "SELECT id, (SELECT id FROM u) FROM t", "2|1")
 		Expect(t, db, "SELECT job, source, seq FROM weir_checkpoints ORDER BY seq", "feed > u|"+from+"|1", job+"|a.jsonl|2")
 		Expect(t, db, "SELECT raw FROM weir_rejects", "theirs")
 		Expect(t, db, "SELECT size FROM weir_reject_files", "7")
 		r.Flush(`{"id":3}`)
 	}},
-	{"RebuildLeavesTablesOfOthersAlone", func(t *testing.T, db Database) {
+	{"RebuildOfATableThatWeirDidNotMakeIsAnError", func(t *testing.T, db Database) {
 		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY)")
 		db.Exec(t, "INSERT INTO t (id) VALUES (7)")
 		r := Begin(t, db)
@@ -241,7 +162,7 @@ var ledgerTests = []test{
 		}
 		Expect(t, db, "SELECT id FROM t", "7")
 	}},
-	{"ForgetTakesOneJob", func(t *testing.T, db Database) {
+	{"ForgetRemovesOneJob", func(t *testing.T, db Database) {
 		first, second := Begin(t, db, byColumn), BeginJob(t, db, "second", byColumn)
 		first.Flush(`{"id":1,"v":1}`, `bad`)
 		second.Flush(`{"id":2,"v":1}`, `worse`)
@@ -258,17 +179,12 @@ var ledgerTests = []test{
 		forget(second, "second", sink.Forgotten{Found: true, Sources: 1, Rejects: 1, Versions: true})
 		Expect(t, db, "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM weir_versions), (SELECT count(*) FROM weir_jobs), (SELECT count(*) FROM weir_checkpoints), (SELECT count(*) FROM weir_rejects)", "2|0|0|0|0")
 	}},
-	{"ForgetTakesAllTablesOfAJob", func(t *testing.T, db Database) {
+	{"ForgetRemovesAllTablesOfAJob", func(t *testing.T, db Database) {
 		r := Begin(t, db, byColumn)
 		u := r.beside("u", byColumn)
 		other := BeginJob(t, db, "other", byColumn)
 		other.Flush(`{"id":1,"v":1}`)
-		u.Fold(`{"id":1,"v":1}`)
-		f := u.Seal()
-		f.RejectFile = &sink.RejectFile{Path: "rejects", Size: 1, ID: "x"}
-		if _, err := u.Send(f); err != nil {
-			t.Fatal(err)
-		}
+		u.FlushAs(func(f *sink.Flush) { f.RejectFile = &sink.RejectFile{Path: "rejects", Size: 1, ID: "x"} }, `{"id":1,"v":1}`)
 		r.lanes[0].Unnamed = true
 		r.Flush(`{"id":2,"v":1}`)
 		got, err := r.Sink.Forget(t.Context(), job)

@@ -1,9 +1,7 @@
 package sinktest
 
 import (
-	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -11,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/mapping"
@@ -20,127 +17,22 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// Nested is a run whose messages a mapping makes rows of several tables of, some of which belong
-// to rows of others.
-type Nested struct {
-	*Tables
-	mapping *mapping.Mapping
-	plan    *mapping.Plan
-	model   *foldtest.Model // of a random feed
-}
-
-// BeginNested is Begin for the tables of a mapping. ruled says that they may refuse rows.
-func BeginNested(t *testing.T, db Database, m *mapping.Mapping, ruled bool) *Nested {
-	t.Helper()
-	return BeginNestedJob(t, db, job, m, ruled)
-}
-
-// BeginNestedJob is BeginNested for a job of its own.
-func BeginNestedJob(t *testing.T, db Database, job string, m *mapping.Mapping, ruled bool) *Nested {
-	t.Helper()
-	n := &Nested{Tables: openTables(t, db, job, len(m.Tables)), mapping: m}
-	if err := errors.Join(n.take(), n.read(ruled)); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// read reads the tables and starts their folds.
-func (n *Nested) read(ruled bool) (err error) {
-	limits := n.Sink.Caps().Limits
-	if n.plan, err = mapping.Compile(n.mapping, n.names, limits); err != nil {
-		return err
-	}
-	scratch := n.plan.NewScratch()
-	n.changes = func(l *feed.Line, at fold.Place) ([]fold.TableChange, error) {
-		rows, _, err := n.plan.Map(l, at, scratch)
-		return rows, err
-	}
-	n.folders = nil
-	for i := range n.plan.Tables() {
-		o := n.plan.Options(i)
-		o.MaxColumns, o.Log = 500, slog.New(slog.DiscardHandler)
-		t, err := sink.Table(n.t.Context(), n.Sink.Tables, n.plan.Table(i).Name, n.plan.StoredKey(i))
-		if err == nil {
-			err = n.plan.Fit(i, &t)
-		}
-		if err != nil {
-			return err
-		}
-		t.HasConstraints = t.HasConstraints || ruled
-		n.folders = append(n.folders, fold.NewFolder(n.names, t, o))
-	}
-	n.folders.Link()
-	return n.folders.Nest(n.plan)
-}
-
-// Feed writes lines in transactions of at most that many, and of fewer where one has to be written
-// before a line is added.
-func (n *Nested) Feed(most int, lines ...string) {
-	n.t.Helper()
-	inSet := 0
-	for _, line := range lines {
-		if inSet == most {
-			n.Flush()
-			inSet = 0
-		}
-		err := n.add(line)
-		if err == fold.ErrSplit {
-			n.Flush()
-			inSet, err = 0, n.add(line)
-		}
-		if err != nil {
-			n.t.Fatal(err)
-		}
-		inSet++
-	}
-	n.Flush()
-}
-
-// columnsOf are columns NAME or NAME: SOURCE, separated by commas; a source is as in a mapping's
-// file, or meta NAME.
-func columnsOf(t *testing.T, text string) (columns []mapping.Column) {
-	t.Helper()
-	for part := range strings.SplitSeq(text, ",") {
-		name, from, _ := strings.Cut(strings.TrimSpace(part), ":")
-		s := mapping.Source{}
-		var err error
-		if meta, is := strings.CutPrefix(strings.TrimSpace(from), "meta "); is {
-			s.Meta = mapping.Meta(meta)
-		} else if s, err = mapping.ParseSource(strings.TrimSpace(from), name); err != nil {
-			t.Fatal(err)
-		}
-		columns = append(columns, mapping.Column{Name: name, From: []mapping.Source{s}})
-	}
-	return columns
-}
-
-func pathOf(t *testing.T, text string) mapping.Path {
-	t.Helper()
-	p, err := mapping.ParsePath(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 // Shop is a mapping of orders with items and their taxes.
 func Shop(t *testing.T) *mapping.Mapping {
 	t.Helper()
-	deletes := mapping.When{{{Path: pathOf(t, "op"), In: []mapping.Value{{Text: "delete"}}}}}
 	return &mapping.Mapping{Tables: []mapping.Table{
-		{Name: "orders", Key: []string{"id"}, DeleteWhen: deletes, Columns: columnsOf(t, "id: as integer, status: as text")},
-		{Name: "items", Of: "orders", Each: pathOf(t, "items"), Key: []string{"sku"}, Parent: map[string]string{"id": "order_id"}, Columns: columnsOf(t, "sku: as text, qty: as integer")},
-		{Name: "taxes", Of: "items", Each: pathOf(t, "taxes"), Key: []string{"code"}, Columns: columnsOf(t, "code: as text, amount: as integer")},
+		{Name: "orders", Key: []string{"id"}, DeleteWhen: when("op=delete"), Columns: columns("id: as integer, status: as text")},
+		{Name: "items", Of: "orders", Each: path("items"), Key: []string{"sku"}, Parent: map[string]string{"id": "order_id"}, Columns: columns("sku: as text, qty: as integer")},
+		{Name: "taxes", Of: "items", Each: path("taxes"), Key: []string{"code"}, Columns: columns("code: as text, amount: as integer")},
 	}}
 }
 
 // Baskets maps messages to baskets with sets, which are arrays of the same names, in the order that is given.
 func Baskets(t *testing.T, sets ...string) *mapping.Mapping {
 	t.Helper()
-	m := &mapping.Mapping{Tables: []mapping.Table{{Name: "baskets", Key: []string{"id"}, Columns: columnsOf(t, "id: as integer")}}}
+	m := &mapping.Mapping{Tables: []mapping.Table{{Name: "baskets", Key: []string{"id"}, Columns: columns("id: as integer")}}}
 	for _, name := range sets {
-		m.Tables = append(m.Tables, mapping.Table{Name: name, Of: "baskets", Each: pathOf(t, name), Key: []string{"sku"}, Parent: map[string]string{"id": "basket"}, Columns: columnsOf(t, "sku: as text")})
+		m.Tables = append(m.Tables, mapping.Table{Name: name, Of: "baskets", Each: path(name), Key: []string{"sku"}, Parent: map[string]string{"id": "basket"}, Columns: columns("sku: as text")})
 	}
 	return m
 }
@@ -150,7 +42,7 @@ func MergedShop(t *testing.T) *mapping.Mapping {
 	t.Helper()
 	m := Shop(t)
 	m.Tables[1].Set, m.Tables[2].Set = mapping.MergeSet, mapping.MergeSet
-	m.Tables[1].DeleteWhen = mapping.When{{{Path: pathOf(t, "gone"), In: []mapping.Value{{Text: "true"}}}}}
+	m.Tables[1].DeleteWhen = when("gone=true")
 	return m
 }
 
@@ -162,54 +54,36 @@ func shopIs(t *testing.T, db Database, orders, items, taxes []string) {
 	Expect(t, db, "SELECT order_id, sku, code, amount FROM taxes ORDER BY order_id, sku, code", taxes...)
 }
 
-type rowsOf = []string
-
 // nestedTests: rows that belong to rows of other tables.
 var nestedTests = []test{
 	{"AnArrayIsTheWholeSet", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, Shop(t), false)
 		Counts(t, n.Flush(`{"id":1,"status":"new","items":[{"sku":"x","qty":1,"taxes":[{"code":"a","amount":5}]},{"sku":"y","qty":2}]}`, `{"id":2,"items":[{"sku":"x"}]}`), 6, 0, 0, 0)
-		shopIs(t, db, rowsOf{"1|new", "2|NULL"}, rowsOf{"1|x|1", "1|y|2", "2|x|NULL"}, rowsOf{"1|x|a|5"})
+		shopIs(t, db, rows{"1|new", "2|NULL"}, rows{"1|x|1", "1|y|2", "2|x|NULL"}, rows{"1|x|a|5"})
 		// What is not in it goes, and an element is whole.
 		Counts(t, n.Flush(`{"id":1,"items":[{"sku":"y"},{"sku":"z","qty":9}]}`), 1, 1, 1, 2)
-		shopIs(t, db, rowsOf{"1|new", "2|NULL"}, rowsOf{"1|y|NULL", "1|z|9", "2|x|NULL"}, nil)
+		shopIs(t, db, rows{"1|new", "2|NULL"}, rows{"1|y|NULL", "1|z|9", "2|x|NULL"}, nil)
 		// Without the array the set stays.
 		n.Flush(`{"id":1,"status":"paid"}`)
-		shopIs(t, db, rowsOf{"1|paid", "2|NULL"}, rowsOf{"1|y|NULL", "1|z|9", "2|x|NULL"}, nil)
+		shopIs(t, db, rows{"1|paid", "2|NULL"}, rows{"1|y|NULL", "1|z|9", "2|x|NULL"}, nil)
 		n.Flush(`{"id":1,"items":[]}`, `{"id":2,"items":null}`)
-		shopIs(t, db, rowsOf{"1|paid", "2|NULL"}, nil, nil)
+		shopIs(t, db, rows{"1|paid", "2|NULL"}, nil, nil)
 	}},
-	{"ATableIsMadeWhenItsKeyHasTypes", func(t *testing.T, db Database) {
-		m := Shop(t)
-		m.Tables[1].Columns, m.Tables[2].Columns = columnsOf(t, "sku, qty: as integer"), columnsOf(t, "code, amount: as integer")
-		n := BeginNested(t, db, m, false)
-		n.Flush(`{"id":1}`, `{"id":2,"items":[]}`)
-		n.Flush(`{"id":1,"status":"s"}`, `{"id":2,"op":"delete"}`)
-		n.Flush(`{"id":1,"items":[{"sku":"x"}]}`)
-		n.Flush(`{"id":1,"items":[{"sku":"y"}]}`)
-		n.Flush(`{"id":1,"items":[{"sku":"y","taxes":[{"code":7}]}]}`)
-		shopIs(t, db, rowsOf{"1|s"}, rowsOf{"1|y|NULL"}, rowsOf{"1|y|7|NULL"})
-	}},
-	{"ElementsWhoseKeysHaveNoTypesYet", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, untypedShop(t), false)
-		n.Flush(`{"id":1,"items":[{"sku":"x"},{"sku":"y","taxes":[{"code":"a"}]}]}`)
-		Expect(t, db, "SELECT order_id, sku, code FROM taxes", "1|y|a")
-	}},
-	{"TheLastArrayCounts", func(t *testing.T, db Database) {
+	{"TheLastArrayWins", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, Shop(t), false)
 		n.Flush(`{"id":1,"items":[{"sku":"x"}]}`, `{"id":1,"items":[{"sku":"y","qty":1},{"sku":"y","taxes":[{"code":"a"}]}]}`, `{"id":1,"status":"s"}`)
-		shopIs(t, db, rowsOf{"1|s"}, rowsOf{"1|y|NULL"}, rowsOf{"1|y|a|NULL"})
+		shopIs(t, db, rows{"1|s"}, rows{"1|y|NULL"}, rows{"1|y|a|NULL"})
 	}},
-	{"ASetThatIsTheSameWritesNothing", func(t *testing.T, db Database) {
+	{"AnUnchangedSetWritesNothing", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, Shop(t), false)
 		const line = `{"id":1,"items":[{"sku":"x","qty":1,"taxes":[{"code":"a"}]},{"sku":"y"}]}`
 		Counts(t, n.Flush(line), 4, 0, 0, 0)
 		Counts(t, n.Flush(line), 0, 0, 4, 0)
 	}},
-	{"ARejectedMessageTakesNoRoomForTheRowsOfItsSets", func(t *testing.T, db Database) {
+	{"ARejectedMessageTakesNoMemory", func(t *testing.T, db Database) {
 		theirs(t, db, "CREATE TABLE notes (id bigint PRIMARY KEY, n bigint)")
 		m := Shop(t)
-		m.Tables = append(m.Tables, mapping.Table{Name: "notes", Key: []string{"id"}, Columns: columnsOf(t, "id, n: note")})
+		m.Tables = append(m.Tables, mapping.Table{Name: "notes", Key: []string{"id"}, Columns: columns("id, n: note")})
 		n := BeginNested(t, db, m, false)
 		n.Fold(`{"id":1,"note":1,"items":[{"sku":"x"}]}`)
 		before := n.set.Bytes()
@@ -220,7 +94,7 @@ var nestedTests = []test{
 			t.Errorf("the set takes %d bytes, before the rejected message %d", after, before)
 		}
 	}},
-	{"ABatchHasRoomForTheRowsOfItsSets", func(t *testing.T, db Database) {
+	{"MemoryOfABatchCountsTheRowsOfItsSets", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, Shop(t), false)
 		n.Fold(`{"id":1,"items":[` + strings.Repeat(`{"sku":"x"},`, 999) + `{"sku":"y"}]}`)
 		var items strings.Builder
@@ -243,62 +117,56 @@ var nestedTests = []test{
 			t.Errorf("an empty batch has %d bytes", n.set.Bytes())
 		}
 	}},
-	{"ADeleteTakesTheRowsBelow", func(t *testing.T, db Database) {
+	{"ADeleteRemovesTheChildren", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, Shop(t), false)
 		n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`, `{"id":2,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`, `{"id":3,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
 		n.Flush(`{"id":1,"op":"delete"}`, `{"id":2,"op":"delete"}`, `{"id":2,"status":"again"}`, `{"id":3,"op":"delete"}`, `{"id":3,"items":[{"sku":"y"}]}`)
-		shopIs(t, db, rowsOf{"2|again", "3|NULL"}, rowsOf{"3|y|NULL"}, nil)
+		shopIs(t, db, rows{"2|again", "3|NULL"}, rows{"3|y|NULL"}, nil)
 		n.Flush(`{"id":3,"items":[{"sku":"z"}]}`, `{"id":3,"op":"delete"}`, `{"id":4,"op":"delete"}`)
-		shopIs(t, db, rowsOf{"2|again"}, nil, nil)
+		shopIs(t, db, rows{"2|again"}, nil, nil)
 	}},
-	{"AKeyThatHasNoValueYet", func(t *testing.T, db Database) {
-		m := Shop(t)
-		for i, columns := range []string{"id, status", "sku, qty", "code, amount"} {
-			m.Tables[i].Columns = columnsOf(t, columns)
-		}
-		n := BeginNested(t, db, m, false)
-		n.Flush(`{"id":1,"status":"a"}`)
-		n.Flush(`{"id":2,"items":[]}`)
+	{"AChildIsMadeWhenItsKeyHasTypes", func(t *testing.T, db Database) {
+		n := BeginNested(t, db, untypedShop(t), false)
+		n.Flush(`{"id":1,"status":"a"}`, `{"id":3,"items":[{"sku":1},{"sku":2,"taxes":[{"code":1}]}]}`, `{"id":3,"op":"delete"}`)
+		n.Flush(`{"id":2,"items":[]}`, `{"id":4,"op":"delete"}`)
 		n.End()
-		n = BeginNested(t, db, m, false)
+		n = BeginNested(t, db, untypedShop(t), false)
 		n.Flush(`{"id":1,"items":[{"sku":7,"qty":1}]}`)
+		n.Flush(`{"id":2,"items":[{"sku":6}]}`)
 		n.Flush(`{"id":2,"items":[{"sku":8,"qty":1,"taxes":[{"code":1,"amount":1}]}]}`)
-		shopIs(t, db, rowsOf{"1|a", "2|NULL"}, rowsOf{"1|7|1", "2|8|1"}, rowsOf{"2|8|1|1"})
-		if c, err := sink.Table(t.Context(), n.Sink.Tables, "items", []string{"order_id", "sku"}); err != nil || c.Columns[1].Type != schema.Int {
+		shopIs(t, db, rows{"1|a", "2|NULL"}, rows{"1|7|1", "2|8|1"}, rows{"2|8|1|1"})
+		if c, err := n.table(1); err != nil || c.Columns[1].Type != schema.Int {
 			t.Errorf("the table is %+v, %v", c.Columns, err)
 		}
 	}},
 	{"AnElementThatIsNoRowRejectsItsMessage", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, Shop(t), false)
-		n.Flush(`{"id":1,"status":"kept","items":[{"sku":"x"}]}`, `{"id":1,"status":"bad","items":[{"sku":"y"},{"qty":1}]}`, `{"id":2,"items":[{"sku":"y","qty":"much"}]}`)
-		shopIs(t, db, rowsOf{"1|kept"}, rowsOf{"1|x|NULL"}, nil)
-		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "2", "3")
-	}},
-	{"AnElementThatIsRejectedMakesNoColumn", func(t *testing.T, db Database) {
 		m := Shop(t)
 		m.Tables[1].Rest = fold.AddColumns
 		n := BeginNested(t, db, m, false)
-		n.Flush(`{"id":1,"items":[{"sku":"x","bad":1},{"sku":"x","good":1,"taxes":[]}]}`, `{"id":1,"items":[{"sku":"y","bad":1},{"bad":1}]}`, `{"id":2,"items":[{"sku":"y","bad":1,"taxes":[{"code":"a"},{"amount":1}]}]}`)
-		if c, err := sink.Table(t.Context(), n.Sink.Tables, "items", []string{"order_id", "sku"}); err != nil || len(c.Columns) != 4 {
+		n.Flush(`{"id":1,"status":"kept","items":[{"sku":"x","bad":1},{"sku":"x","good":1,"taxes":[]}]}`, `{"id":1,"status":"bad","items":[{"sku":"y","bad":1},{"bad":1}]}`,
+			`{"id":2,"items":[{"sku":"y","qty":"much"}]}`, `{"id":2,"items":[{"sku":"y","bad":1,"taxes":[{"code":"a"},{"amount":1}]}]}`)
+		shopIs(t, db, rows{"1|kept"}, rows{"1|x|NULL"}, nil)
+		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "2", "3", "4")
+		if c, err := n.table(1); err != nil || len(c.Columns) != 4 { // no column is made for it
 			t.Errorf("the table has %+v, %v", c.Columns, err)
 		}
 		Expect(t, db, "SELECT sku, good FROM items", "x|1")
 	}},
-	{"ARowThatIsRefusedRejectsItsMessage", func(t *testing.T, db Database) {
+	{"ARejectedRowRejectsItsMessage", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, Shop(t), false)
 		n.Flush(`{"id":1,"items":[{"sku":"x","qty":1}]}`, `{"id":9,"items":[{"sku":"x","taxes":[{"code":"a","amount":1}]}]}`)
 		n.End()
 		theirs(t, db, "CREATE UNIQUE INDEX one ON taxes (amount)")
 		n = BeginNested(t, db, Shop(t), false)
 		n.Flush(`{"id":1,"status":"s","items":[{"sku":"y"}]}`, `{"id":1,"status":"bad","items":[{"sku":"z","taxes":[{"code":"b","amount":1}]}]}`, `{"id":2,"items":[{"sku":"x","taxes":[{"code":"a","amount":2}]}]}`)
-		shopIs(t, db, rowsOf{"1|s", "2|NULL", "9|NULL"}, rowsOf{"1|y|NULL", "2|x|NULL", "9|x|NULL"}, rowsOf{"2|x|a|2", "9|x|a|1"})
+		shopIs(t, db, rows{"1|s", "2|NULL", "9|NULL"}, rows{"1|y|NULL", "2|x|NULL", "9|x|NULL"}, rows{"2|x|a|2", "9|x|a|1"})
 		Expect(t, db, "SELECT line FROM weir_rejects", "4")
 	}},
-	{"VersionsOfTheRowAboveCount", func(t *testing.T, db Database) {
+	{"VersionsOfTheParentCount", func(t *testing.T, db Database) {
 		for _, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
 			m := Shop(t)
-			m.Tables[0].Version, m.Tables[0].Scope = pathOf(t, "v"), scope
-			m.Tables[0].Columns = append(m.Tables[0].Columns, columnsOf(t, "v: as integer")...)
+			m.Tables[0].Version, m.Tables[0].Scope = path("v"), scope
+			m.Tables[0].Columns = append(m.Tables[0].Columns, columns("v: as integer")...)
 			for i := range m.Tables {
 				m.Tables[i].Name = fmt.Sprintf("%s_%s", m.Tables[i].Name, scope)
 				if m.Tables[i].Of != "" {
@@ -317,26 +185,26 @@ var nestedTests = []test{
 			n.End()
 		}
 	}},
-	{"ADeleteThatIsOlderThanItsRowTakesTheSet", func(t *testing.T, db Database) {
+	{"AnOlderDeleteRemovesTheSet", func(t *testing.T, db Database) {
 		m := Shop(t)
-		m.Tables[0].Version = pathOf(t, "v")
+		m.Tables[0].Version = path("v")
 		n := BeginNested(t, db, m, false)
 		n.Flush(`{"id":1,"v":7}`)
 		n.Flush(`{"id":1,"v":4,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
 		n.Flush(`{"id":1,"v":5,"op":"delete"}`)
-		shopIs(t, db, rowsOf{"1|NULL"}, nil, nil)
+		shopIs(t, db, rows{"1|NULL"}, nil, nil)
 	}},
 	{"AnElementIsAnUpdate", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, MergedShop(t), false)
 		Counts(t, n.Flush(`{"id":1,"status":"new","items":[{"sku":"x","qty":1,"taxes":[{"code":"a","amount":5}]},{"sku":"y","qty":2}]}`), 4, 0, 0, 0)
 		// What it omits stays, and so does what the array omits.
 		Counts(t, n.Flush(`{"id":1,"items":[{"sku":"y"},{"sku":"x","taxes":[{"code":"a"},{"code":"b","amount":1}]}]}`, `{"id":1,"items":[]}`), 1, 0, 4, 0)
-		shopIs(t, db, rowsOf{"1|new"}, rowsOf{"1|x|1", "1|y|2"}, rowsOf{"1|x|a|5", "1|x|b|1"})
+		shopIs(t, db, rows{"1|new"}, rows{"1|x|1", "1|y|2"}, rows{"1|x|a|5", "1|x|b|1"})
 		// A row that an element deletes takes what belongs to it.
 		Counts(t, n.Flush(`{"id":1,"items":[{"sku":"x","gone":true}]}`), 0, 0, 1, 3)
-		shopIs(t, db, rowsOf{"1|new"}, rowsOf{"1|y|2"}, nil)
+		shopIs(t, db, rows{"1|new"}, rows{"1|y|2"}, nil)
 	}},
-	{"ADeleteTakesTheElementsBeforeIt", func(t *testing.T, db Database) {
+	{"ADeleteRemovesTheElementsBeforeIt", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, MergedShop(t), false)
 		const x, y, taken = `{"id":1,"items":[{"sku":"x","qty":1,"taxes":[{"code":"a","amount":5}]}]}`, `{"id":1,"items":[{"sku":"y"},{"sku":"x","taxes":[{"code":"b"}]}]}`, `{"id":1,"op":"delete"}`
 		after := func(flushes ...[]string) {
@@ -345,7 +213,7 @@ var nestedTests = []test{
 			for _, lines := range flushes {
 				n.Flush(lines...)
 			}
-			shopIs(t, db, rowsOf{"1|NULL"}, rowsOf{"1|x|NULL", "1|y|NULL"}, rowsOf{"1|x|b|NULL"})
+			shopIs(t, db, rows{"1|NULL"}, rows{"1|x|NULL", "1|y|NULL"}, rows{"1|x|b|NULL"})
 		}
 		after([]string{x}, []string{taken}, []string{y})
 		after([]string{x, taken, y})
@@ -356,7 +224,7 @@ var nestedTests = []test{
 		n.Flush(taken)
 		shopIs(t, db, nil, nil, nil)
 	}},
-	{"WhatADeleteTakesAndComesBackIsUnchanged", func(t *testing.T, db Database) {
+	{"DeletedAndInsertedUnchanged", func(t *testing.T, db Database) {
 		const order, taken = `{"id":1,"status":"s","items":[{"sku":"x","qty":1,"taxes":[{"code":"a","amount":5}]},{"sku":"y","taxes":[{"code":"a"}]}]}`, `{"id":1,"op":"delete"}`
 		for name, sets := range map[string][2]mapping.Set{"merged": {mapping.MergeSet, mapping.MergeSet}, "replaced": {mapping.ReplaceSet, mapping.ReplaceSet}, "mixed": {mapping.MergeSet, mapping.ReplaceSet}} {
 			m := MergedShop(t)
@@ -375,125 +243,89 @@ var nestedTests = []test{
 			n.End()
 		}
 	}},
-	{"ADeleteTakesTheRowsOfSetsInElements", func(t *testing.T, db Database) {
-		m := MergedShop(t)
-		m.Tables[2].Set = mapping.ReplaceSet
-		n := BeginNested(t, db, m, false)
-		n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]},{"sku":"y","taxes":[{"code":"a"}]}]}`)
-		n.Flush(`{"id":1,"op":"delete"}`, `{"id":1,"items":[{"sku":"x","taxes":[{"code":"b"}]}]}`)
-		shopIs(t, db, rowsOf{"1|NULL"}, rowsOf{"1|x|NULL"}, rowsOf{"1|x|b|NULL"})
-		Counts(t, n.Flush(`{"id":1,"op":"delete"}`), 0, 0, 0, 3)
-	}},
-	{"ASetOfAnElementIsSweptBesideADelete", func(t *testing.T, db Database) {
+	{"SetsInElementsThatAreUpdates", func(t *testing.T, db Database) {
 		m := MergedShop(t)
 		m.Tables[2].Set = mapping.ReplaceSet
 		n := BeginNested(t, db, m, false)
 		n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`) // all rows are new, so those of the next flush may be
 		n.Flush(`{"id":2,"op":"delete"}`, `{"id":1,"items":[{"sku":"x","taxes":[]},{"sku":"y","taxes":[{"code":"b"}]}]}`)
-		shopIs(t, db, rowsOf{"1|NULL"}, rowsOf{"1|x|NULL", "1|y|NULL"}, rowsOf{"1|y|b|NULL"})
+		shopIs(t, db, rows{"1|NULL"}, rows{"1|x|NULL", "1|y|NULL"}, rows{"1|y|b|NULL"})
+		n.Flush(`{"id":1,"op":"delete"}`, `{"id":1,"items":[{"sku":"x","taxes":[{"code":"c"}]}]}`)
+		shopIs(t, db, rows{"1|NULL"}, rows{"1|x|NULL"}, rows{"1|x|c|NULL"})
+		Counts(t, n.Flush(`{"id":1,"op":"delete"}`), 0, 0, 0, 3)
 	}},
-	{"ADeleteOfAKeyOfAnotherTypeTakesNothing", func(t *testing.T, db Database) {
+	{"ADeleteOfAKeyOfAnotherTypeRemovesNothing", func(t *testing.T, db Database) {
 		m := MergedShop(t)
-		m.Tables[0].Columns = columnsOf(t, "id, status: as text")
+		m.Tables[0].Columns = columns("id, status: as text")
 		n := BeginNested(t, db, m, false)
 		n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
 		n.Flush(`{"id":"x","op":"delete"}`)
 		n.Flush(`{"id":"1","op":"delete"}`)
 		shopIs(t, db, nil, nil, nil)
 	}},
-	{"AnElementThatIsRefusedRejectsItsMessage", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, MergedShop(t), false)
-		n.Flush(`{"id":1,"items":[{"sku":"x","qty":1}]}`, `{"id":9,"items":[{"sku":"x","taxes":[{"code":"a","amount":1}]}]}`)
-		n.End()
-		theirs(t, db, "CREATE UNIQUE INDEX one ON taxes (amount)")
-		n = BeginNested(t, db, MergedShop(t), false)
-		n.Flush(`{"id":1,"status":"s","items":[{"sku":"y","qty":3}]}`, `{"id":1,"op":"delete"}`, `{"id":1,"status":"bad","items":[{"sku":"z","taxes":[{"code":"b","amount":1}]}]}`,
-			`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a","amount":2}]}]}`, `{"id":1,"items":[{"sku":"x","taxes":[{"code":"a","amount":3}]},{"sku":"x","gone":true},{"sku":"x"}]}`)
-		shopIs(t, db, rowsOf{"1|NULL", "9|NULL"}, rowsOf{"1|x|NULL", "9|x|NULL"}, rowsOf{"9|x|a|1"})
-		Expect(t, db, "SELECT line FROM weir_rejects", "5")
-	}},
 	{"Random", func(t *testing.T, db Database) {
-		count := uint64(testcheck.Rounds(5, 40))
+		count := uint64(testcheck.Rounds(10, 40))
 		Seeds(t, count, func(t *testing.T, rnd *rand.Rand) { randomSets(t, db, rnd) })
 	}},
 }
 
-// randomShop is Shop whose tables have names that no other test uses, and some of them keys that the database generates.
-// adds tells of each table of sets whether it gets the columns that elements add.
-func randomShop(t *testing.T, rnd *rand.Rand, adds func() bool) *mapping.Mapping {
-	m := Shop(t)
-	suffix := strconv.FormatUint(rnd.Uint64(), 36)
-	for i := range m.Tables {
-		x := &m.Tables[i]
-		if x.Name = x.Name + "_" + suffix; x.Of != "" {
-			x.Of = m.Tables[i-1].Name
-		}
-		if i > 0 && adds() {
-			x.Rest = fold.AddColumns
-		}
-	}
-	for i, id := range []string{"oid", "iid"} {
-		if rnd.IntN(2) == 0 {
-			m.Tables[i].ID = id
-		}
-	}
-	return m
-}
-
-// randomSets writes a random feed in random batches, with calls that fail and runs that end
-// anywhere.
+// randomSets has two jobs write a random feed in random batches, with calls that fail and runs that end anywhere.
 func randomSets(t *testing.T, db Database, rnd *rand.Rand) {
-	m := randomShop(t, rnd, func() bool { return rnd.IntN(3) == 0 })
-	switch rnd.IntN(4) {
-	case 0, 1:
-		m.Tables[0].Version, m.Tables[0].Scope = pathOf(t, "$.v"), fold.ColumnScope
+	m := generated(t, []string{"", "oid"}[rnd.IntN(2)], []string{"", "iid"}[rnd.IntN(2)])
+	if rnd.IntN(2) == 0 {
+		scope := fold.ColumnScope
 		if rnd.IntN(3) == 0 {
-			m.Tables[0].Scope = fold.RowScope
+			scope = fold.RowScope
 		}
-		for i := range m.Tables {
-			m.Tables[i].Columns = append(m.Tables[i].Columns, columnsOf(t, "v: $.v as integer")...)
+		inVersions(m, scope)
+	}
+	merged := []int{0, 1, 1, 2}[rnd.IntN(4)] // how many levels are updates
+	for i := range m.Tables {
+		if i > 0 && rnd.IntN(3) == 0 {
+			m.Tables[i].Rest = fold.AddColumns
+		}
+		if i > 0 && i <= merged {
+			m.Tables[i].Set = mapping.MergeSet
 		}
 	}
-	switch rnd.IntN(4) {
-	case 0:
-	case 1:
-		m.Tables[2].Set = mapping.MergeSet
-		fallthrough
-	default:
-		m.Tables[1].Set = mapping.MergeSet
-		if rnd.IntN(2) == 0 {
-			m.Tables[1].DeleteWhen = mapping.When{{{Path: pathOf(t, "qty"), In: []mapping.Value{{Text: "2"}}}}}
-		}
+	if merged > 0 && rnd.IntN(2) == 0 {
+		m.Tables[1].DeleteWhen = when("qty=2")
 	}
 	d, _ := db.Driver()
 	model := foldtest.NewModel(m, d.Caps.TextTypes)
-	ruled := rnd.IntN(2) == 0
-	begin := func() *Nested {
-		n := BeginNested(t, db, m, ruled)
-		n.model = model
+	constrained := rnd.IntN(2) == 0
+	begin := func(job string) *Run {
+		n := BeginNestedJob(t, db, job, m, constrained)
 		n.Sink = sink.Retry(Faulty(n.Sink, RandomFaults(rnd)), time.Minute, func(*sink.Error) {})
 		return n
 	}
-	n := begin()
+	jobs := []string{"one", "other"}[:1+rnd.IntN(2)]
+	var writers []*Run
+	for _, job := range jobs {
+		writers = append(writers, begin(job))
+	}
 	var lines, batch []string
 	for range 10 + rnd.IntN(60) {
 		line := randomOrder(rnd)
 		lines, batch = append(lines, line), append(batch, line)
 		_, _ = model.Apply(line, 0, 0)
-		if rnd.IntN(4) == 0 {
-			n.Flush(batch...)
+		if w := rnd.IntN(len(writers)); rnd.IntN(4) == 0 {
+			writers[w].Flush(batch...)
 			if batch = nil; rnd.IntN(4) == 0 {
-				n.End()
-				n = begin()
+				writers[w].End()
+				writers[w] = begin(jobs[w])
 			}
 		}
 	}
+	n := writers[0]
 	n.Flush(batch...)
-	n.End()
 	for i := range m.Tables {
-		if want, got := model.Rows(m.Tables[i].Name), n.rows(db, i); !slices.Equal(got, want) {
+		if want, got := model.Rows(m.Tables[i].Name), n.rows(db, model, i); !slices.Equal(got, want) {
 			t.Fatalf("table %s has\n%s\nwant\n%s\nfrom\n%s", m.Tables[i].Name, strings.Join(got, "\n"), strings.Join(want, "\n"), strings.Join(lines, "\n"))
 		}
+	}
+	for _, n := range writers {
+		n.drop(db)
 	}
 }
 
@@ -534,31 +366,28 @@ func randomOrder(rnd *rand.Rand) string {
 }
 
 // rows are those of a table as the model of the mapping has them.
-func (n *Nested) rows(db Database, table int) []string {
-	t, err := sink.Table(n.t.Context(), db.Open(n.t).Tables, n.plan.Table(table).Name, n.plan.StoredKey(table))
-	if err == nil {
-		err = n.plan.Fit(table, &t)
-	}
+func (r *Run) rows(db Database, model *foldtest.Model, table int) []string {
+	t, err := r.table(table)
 	if err != nil {
-		n.t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	rows := []string{}
 	if !t.Exists {
 		return rows
 	}
+	key := model.Key(t.Name)
 	var names, have []string
 	for i := range t.Columns {
 		c := &t.Columns[i]
 		switch owner := t.Owner(); {
 		case c.Hidden:
 			part := slices.Index(owner.From, i)
-			names = append(names, n.model.Key(n.plan.Table(table).Name)[part])
-			have = append(have, rowKeySQL(owner.To, t.Name+"."+t.Columns[owner.Column].Name, part))
+			names, have = append(names, key[part]), append(have, rowKeySQL(owner.To, t.Name+"."+t.Columns[owner.Column].Name, part))
 		case c.Stored() && !c.Serial && (owner == nil || owner.Column != i):
 			names, have = append(names, c.Name), append(have, t.Name+"."+c.Name)
 		}
 	}
-	for _, row := range db.Query(n.t, "SELECT "+strings.Join(have, ", ")+" FROM "+t.Name) {
+	for _, row := range db.Query(r.t, "SELECT "+strings.Join(have, ", ")+" FROM "+t.Name) {
 		cells := map[string]foldtest.Value{}
 		for i, v := range row {
 			switch v := v.(type) {
@@ -570,7 +399,7 @@ func (n *Nested) rows(db Database, table int) []string {
 				cells[names[i]] = foldtest.Value{Kind: foldtest.String, Text: fmt.Sprint(v)}
 			}
 		}
-		rows = append(rows, foldtest.Show(cells, n.model.Key(n.plan.Table(table).Name)))
+		rows = append(rows, foldtest.Show(cells, key))
 	}
 	slices.Sort(rows)
 	return rows

@@ -11,8 +11,8 @@ import (
 
 // outboxTests: rejected lines that were sent elsewhere go, and no others.
 var outboxTests = []test{
-	{"OnlyTheJobsLanes", func(t *testing.T, db Database) {
-		r := BeginLanes(t, db, "a", "b", "c")
+	{"OfTheLanesOfAJob", func(t *testing.T, db Database) {
+		r := Setup{Sources: lines{"a", "b", "c"}}.Begin(t, db)
 		f := outbox(r, "a", "b")
 		f("", 0)
 		r.In("a").Flush(`{"id":1}`, `bad a`, "bad \xff")
@@ -33,13 +33,13 @@ var outboxTests = []test{
 		f("", 0)
 	}},
 	{"Chunks", func(t *testing.T, db Database) {
-		r := BeginLanes(t, db, "a")
+		r := Setup{Sources: lines{"a"}}.Begin(t, db)
 		r.Flush(slices.Repeat([]string{`bad`}, sink.SentAtOnce+1)...)
-		next, _, err := r.Sink.Outbox(t.Context(), &sink.Outbox{Job: r.job, Lanes: []string{"a"}})
+		next, _, err := r.Sink.Outbox(t.Context(), &sink.Outbox{Job: r.Job, Lanes: []string{"a"}})
 		if err != nil || len(next) != sink.SentAtOnce {
 			t.Fatalf("%d come next, %v", len(next), err)
 		}
-		o := &sink.Outbox{Job: r.job, Lanes: []string{"a"}, After: next[len(next)-1].ID}
+		o := &sink.Outbox{Job: r.Job, Lanes: []string{"a"}, After: next[len(next)-1].ID}
 		for i := range next {
 			o.Sent = append(o.Sent, next[i].ID)
 		}
@@ -53,11 +53,11 @@ var outboxTests = []test{
 func outbox(r *Run, lanes ...string) func(want string, after int64, sent ...int64) (ids []int64) {
 	return func(want string, after int64, sent ...int64) (ids []int64) {
 		r.t.Helper()
-		next, waiting, err := r.Sink.Outbox(r.t.Context(), &sink.Outbox{Job: r.job, Lanes: lanes, After: after, Sent: sent})
+		next, waiting, err := r.Sink.Outbox(r.t.Context(), &sink.Outbox{Job: r.Job, Lanes: lanes, After: after, Sent: sent})
 		var texts []string
 		for _, k := range next {
 			ids, texts = append(ids, k.ID), append(texts, string(k.Text))
-			if k.Job != r.job || !slices.Contains(lanes, k.Source) || k.Line == 0 || !strings.Contains(k.Reason, ": ") {
+			if k.Job != r.Job || !slices.Contains(lanes, k.Source) || k.Line == 0 || !strings.Contains(k.Reason, ": ") {
 				r.t.Errorf("it is %+v", k)
 			}
 		}

@@ -10,7 +10,7 @@ import (
 
 // referenceTests: columns with the keys of rows of other tables.
 var referenceTests = []test{
-	{"ARowThatIsMissingIsMade", func(t *testing.T, db Database) {
+	{"AMissingRowIsInserted", func(t *testing.T, db Database) {
 		for _, id := range []string{"", "cid"} {
 			m := Referring(t, "stub"+id, id)
 			n := BeginNested(t, db, m, false)
@@ -25,11 +25,11 @@ var referenceTests = []test{
 			n.End()
 		}
 	}},
-	{"ARowThatOthersNameIsNotDeleted", func(t *testing.T, db Database) {
+	{"ARowThatOthersReferToIsNotDeleted", func(t *testing.T, db Database) {
 		for i, id := range []string{"", "cid"} {
 			for _, most := range []int{1, 2, 3, 100} {
 				m := Referring(t, fmt.Sprintf("kept%d%d", i, most), id)
-				m.Tables[0].DeleteWhen, m.Tables[1].DeleteWhen = has(t, "off"), has(t, "gone")
+				m.Tables[0].DeleteWhen, m.Tables[1].DeleteWhen = when("off"), when("gone")
 				n := BeginNested(t, db, m, false)
 				n.Feed(most, `{"customer":1,"name":"one"}`, `{"order":1,"customer":1}`, `{"customer":1,"name":0,"gone":1}`, `{"order":2,"customer":1}`,
 					`{"order":3,"customer":2}`, `{"customer":2,"name":0,"gone":1}`, `{"customer":2,"name":"two"}`, // it was made for the order
@@ -45,33 +45,15 @@ var referenceTests = []test{
 			}
 		}
 	}},
-	{"ItDoesNotMatterWhereBatchesEnd", func(t *testing.T, db Database) {
-		for i, id := range []string{"", "cid"} {
-			for _, most := range []int{1, 3, 100} {
-				m := Referring(t, fmt.Sprintf("%d%d", i, most), id)
-				m.Tables[0].DeleteWhen, m.Tables[1].DeleteWhen = has(t, "off"), has(t, "gone")
-				n := BeginNested(t, db, m, false)
-				n.Feed(most, `{"order":1,"customer":6}`, `{"order":1,"customer":7}`, `{"order":2,"customer":9}`, `{"order":2,"off":1}`,
-					`{"order":3,"customer":5}`, `{"customer":5,"name":"five"}`, `{"customer":7,"name":"x"}`, `{"order":4,"customer":8}`, `{"order":4,"off":1}`,
-					`{"customer":4,"name":"x"}`, `{"customer":4,"name":"x","gone":1}`, `{"order":5,"customer":4}`, `{"customer":4,"name":"four"}`, `{"order":6,"customer":4}`,
-					`{"customer":7,"name":null}`, `{"customer":3,"name":"three"}`, `{"order":7,"customer":3,"name":"x","gone":1}`)
-				Expect(t, db, referred(m, id), "1|7|NULL", "3|5|five", "5|4|four", "6|4|four", "7|3|NULL")
-				Expect(t, db, "SELECT nr FROM "+m.Tables[1].Name+" ORDER BY nr", "3", "4", "5", "6", "7", "8", "9")
-				Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
-				db.Exec(t, "DELETE FROM weir_checkpoints")
-				n.End()
-			}
-		}
-	}},
-	{"ARowThatWasDeletedIsMadeAgain", func(t *testing.T, db Database) {
+	{"ADeletedRowIsInsertedAgain", func(t *testing.T, db Database) {
 		for i, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
 			for _, most := range []int{1, 100} {
 				m := Referring(t, fmt.Sprintf("again%d%d", i, most), "")
 				for k := range m.Tables {
-					m.Tables[k].Version, m.Tables[k].Scope = pathOf(t, "v"), scope
-					m.Tables[k].Columns = append(m.Tables[k].Columns, columnsOf(t, "v: v as integer")...)
+					m.Tables[k].Version, m.Tables[k].Scope = path("v"), scope
+					m.Tables[k].Columns = append(m.Tables[k].Columns, columns("v: v as integer")...)
 				}
-				m.Tables[1].DeleteWhen = has(t, "gone")
+				m.Tables[1].DeleteWhen = when("gone")
 				n := BeginNested(t, db, m, false)
 				n.Feed(most, `{"customer":7,"name":"seven","v":3}`, `{"customer":7,"name":0,"gone":1,"v":5}`, `{"order":1,"customer":7,"v":9}`)
 				Expect(t, db, referred(m, ""), "1|7|NULL")
@@ -86,7 +68,7 @@ var referenceTests = []test{
 			}
 		}
 	}},
-	{"AMessageThatIsRejectedMakesNoRow", func(t *testing.T, db Database) {
+	{"ARejectedMessageInsertsNoRow", func(t *testing.T, db Database) {
 		m := Referring(t, "theirs", "")
 		theirs(t, db, "CREATE TABLE customers_theirs (nr INTEGER PRIMARY KEY, name TEXT NOT NULL)")
 		theirs(t, db, "CREATE TABLE orders_theirs (nr INTEGER PRIMARY KEY, customer_id INTEGER, total INTEGER CHECK (total > 0))")
@@ -102,19 +84,19 @@ var referenceTests = []test{
 			n.End()
 		}
 	}},
-	{"VersionsOfTheOtherRowStay", func(t *testing.T, db Database) {
+	{"VersionsOfTheOtherRowAreUnchanged", func(t *testing.T, db Database) {
 		m := Referring(t, "versions", "")
 		for i := range m.Tables {
-			m.Tables[i].Version = pathOf(t, "v")
+			m.Tables[i].Version = path("v")
 		}
 		n := BeginNested(t, db, m, false)
 		n.Flush(`{"order":1,"customer":7,"v":9}`)
 		n.Flush(`{"customer":7,"name":"seven","v":3}`)
 		Expect(t, db, referred(m, ""), "1|7|seven")
 	}},
-	{"TheOtherKeyIsWidenedForIt", func(t *testing.T, db Database) {
+	{"TheOtherKeyIsWidened", func(t *testing.T, db Database) {
 		m := Referring(t, "wide", "")
-		m.Tables[0].Columns = columnsOf(t, "nr: order as integer, customer_id: customer")
+		m.Tables[0].Columns = columns("nr: order as integer, customer_id: customer")
 		m.Tables[0].Columns[1].From[0].References = m.Tables[1].Name
 		m.Tables[1].Key, m.Tables[1].Columns = []string{"customer"}, nil
 		n := BeginNested(t, db, m, false)
@@ -151,16 +133,11 @@ var referenceTests = []test{
 // it.
 func Referring(t *testing.T, suffix, id string) *mapping.Mapping {
 	m := &mapping.Mapping{Tables: []mapping.Table{
-		{Name: "orders_" + suffix, When: has(t, "order"), Key: []string{"nr"}, Columns: columnsOf(t, "nr: order as integer, customer_id: customer as integer, total: as integer")},
-		{Name: "customers_" + suffix, When: has(t, "name"), Key: []string{"nr"}, ID: id, Columns: columnsOf(t, "nr: customer as integer, name: as text")},
+		{Name: "orders_" + suffix, When: when("order"), Key: []string{"nr"}, Columns: columns("nr: order as integer, customer_id: customer as integer, total: as integer")},
+		{Name: "customers_" + suffix, When: when("name"), Key: []string{"nr"}, ID: id, Columns: columns("nr: customer as integer, name: as text")},
 	}}
 	m.Tables[0].Columns[1].From[0].References = m.Tables[1].Name
 	return m
-}
-
-// has holds for messages that have a field.
-func has(t *testing.T, name string) mapping.When {
-	return mapping.When{{{Path: pathOf(t, name), Present: mapping.MustBePresent}}}
 }
 
 // referred is a query for the orders with the customers that they name.

@@ -27,12 +27,6 @@ func onCreate(sql ...string) func(*schema.Limits, *schema.Table) error {
 // at is a time of the suite's flushes, by its minute.
 func at(minute int) time.Time { return time.Date(2020, 5, 15, 13, minute, 0, 123e6, time.UTC) }
 
-// At has the next flushes be at a time.
-func (r *Run) At(now time.Time) *Run {
-	r.now = now
-	return r
-}
-
 // stampsAre compares a table's id, made and moved with lines such as "1|00|05": minutes,
 // or NULL.
 func stampsAre(t *testing.T, db Database, want ...string) {
@@ -41,11 +35,53 @@ func stampsAre(t *testing.T, db Database, want ...string) {
 	Expect(t, db, "SELECT id, "+strings.ReplaceAll(minute, "%s", "made")+", "+strings.ReplaceAll(minute, "%s", "moved")+" FROM t ORDER BY id", want...)
 }
 
+// A stampTest is what stamps are after flushes, of which each is a minute after the one before.
+type stampTest struct {
+	name    string
+	sql     string // of a program that shares the database, before
+	by      func(*fold.Options)
+	flushes [][]string
+	want    []string // as of stampsAre
+}
+
+var versionedStamps = [][]string{{`{"id":1,"v":5,"a":"x"}`, `{"id":2,"v":5,"a":"x"}`, `{"id":3,"v":5,"a":"x"}`}, {`{"id":4,"v":5,"a":"x"}`},
+	{`{"id":1,"v":4,"a":"y"}`, `{"id":2,"v":6,"a":"y"}`, `{"id":3,"v":7,"op":"delete"}`, `{"id":3,"v":8,"b":"z"}`, `{"id":5,"v":1}`}}
+
+func stamped(tests ...stampTest) (all []test) {
+	for _, c := range tests {
+		all = append(all, test{c.name, func(t *testing.T, db Database) {
+			if c.sql != "" {
+				theirs(t, db, c.sql)
+			}
+			s := Setup{Fit: stamps}
+			if c.by != nil {
+				s.Options = func(_ string, o *fold.Options) { c.by(o) }
+			}
+			r := s.Begin(t, db)
+			for minute, lines := range c.flushes {
+				r.At(at(minute)).Flush(lines...)
+			}
+			stampsAre(t, db, c.want...)
+		}})
+	}
+	return all
+}
+
 // stampTests: a stamp is the time of the flush that made its row or changed something else
 // of it.
-var stampTests = []test{
-	{"TheyMoveWithTheirRowAlone", func(t *testing.T, db Database) {
-		r := BeginFitted(t, db, stamps).At(at(0))
+var stampTests = append(stamped(
+	stampTest{name: "AReplacedRowIsNew", flushes: [][]string{{`{"id":1,"a":"x","b":"x"}`, `{"id":2,"a":"x"}`, `{"id":3,"a":"x"}`},
+		{`{"id":1,"op":"delete"}`, `{"id":1,"a":"x"}`, `{"id":2,"op":"delete"}`, `{"id":2,"a":"x"}`, `{"id":3,"a":"y"}`}}, want: rows{"1|01|01", "2|00|00", "3|00|01"}},
+	stampTest{name: "FillOnlyUpdatesThem", by: fillOnly, flushes: [][]string{{`{"id":1,"a":"x"}`, `{"id":2,"a":"x"}`}, {`{"id":1,"a":"y"}`, `{"id":2,"b":"y"}`}}, want: rows{"1|00|00", "2|00|01"}},
+	stampTest{name: "VersionsUpdateThem", by: byColumn, flushes: versionedStamps, want: rows{"1|00|00", "2|00|02", "3|02|02", "4|01|01", "5|02|02"}},
+	stampTest{name: "VersionsUpdateThem_RowScope", by: byRow, flushes: versionedStamps, want: rows{"1|00|00", "2|00|02", "3|02|02", "4|01|01", "5|02|02"}},
+	stampTest{name: "NoFieldSetsThem", flushes: [][]string{{`{"id":1,"made":"2001-01-01","moved":null,"a":"x"}`}, {`{"id":1,"made":"2001-01-01","moved":"2001-01-01"}`}}, want: rows{"1|00|00"}},
+	stampTest{name: "InATableThatIsWidened", flushes: [][]string{{`{"id":1,"a":1}`}, {`{"id":2,"a":"x","b":2}`}, {`{"id":1,"b":"y"}`}}, want: rows{"1|00|02", "2|01|01"}},
+	stampTest{name: "InColumnsThatExist", sql: "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, made TIMESTAMP, moved TEXT)",
+		flushes: [][]string{{`{"id":1,"a":"x"}`}, {`{"id":1,"a":"y"}`, `{"id":2}`}}, want: rows{"1|00|01", "2|01|01"}},
+), []test{
+	{"UpdatedWithTheirRowAlone", func(t *testing.T, db Database) {
+		r := Setup{Fit: stamps}.Begin(t, db).At(at(0))
 		Counts(t, r.Flush(`{"id":1,"a":"x","n":null}`, `{"id":2,"a":"x"}`, `{"id":3,"a":"x"}`), 3, 0, 0, 0)
 		stampsAre(t, db, "1|00|00", "2|00|00", "3|00|00")
 		r.At(at(5))
@@ -55,19 +91,12 @@ var stampTests = []test{
 		Counts(t, r.Flush(`{"id":1,"a":null}`, `{"id":2,"op":"delete"}`, `{"id":3,"b":1}`, `{"id":4,"b":null}`), 0, 2, 1, 1)
 		stampsAre(t, db, "1|00|06", "3|00|06", "4|05|05")
 		r.End()
-		r = BeginFitted(t, db, stamps).At(at(7)) // finds the columns
+		r = Setup{Fit: stamps}.Begin(t, db).At(at(7)) // finds the columns
 		Counts(t, r.Flush(`{"id":1,"a":"y"}`, `{"id":3,"b":1}`), 0, 1, 1, 0)
 		stampsAre(t, db, "1|00|07", "3|00|06", "4|05|05")
 	}},
-	{"ARowThatIsReplacedIsMadeAgain", func(t *testing.T, db Database) {
-		r := BeginFitted(t, db, stamps).At(at(0))
-		r.Flush(`{"id":1,"a":"x","b":"x"}`, `{"id":2,"a":"x"}`, `{"id":3,"a":"x"}`)
-		r.At(at(1))
-		Counts(t, r.Flush(`{"id":1,"op":"delete"}`, `{"id":1,"a":"x"}`, `{"id":2,"op":"delete"}`, `{"id":2,"a":"x"}`, `{"id":3,"a":"y"}`), 0, 2, 1, 0)
-		stampsAre(t, db, "1|01|01", "2|00|00", "3|00|01")
-	}},
 	{"ManyNewRowsAreStamped", func(t *testing.T, db Database) {
-		r := BeginFitted(t, db, stamps)
+		r := Setup{Fit: stamps}.Begin(t, db)
 		for n := range 3 { // by the fast ways of rows that are all new, and then of some that are not
 			r.At(at(n)).Flush(numbered(n*20, n*20+20)...)
 		}
@@ -75,67 +104,28 @@ var stampTests = []test{
 		Counts(t, r.Flush(append(numbered(60, 80), numbered(0, 40)...)...), 20, 0, 40, 0)
 		Expect(t, db, "SELECT count(*), count(DISTINCT made), count(DISTINCT moved) FROM t WHERE made = moved", "80|4|4")
 	}},
-	{"FillOnlyMovesThem", func(t *testing.T, db Database) {
-		r := BeginFitted(t, db, stamps, func(o *fold.Options) { o.FillOnly = true }).At(at(0))
-		r.Flush(`{"id":1,"a":"x"}`, `{"id":2,"a":"x"}`)
-		r.At(at(1)).Flush(`{"id":1,"a":"y"}`, `{"id":2,"b":"y"}`)
-		stampsAre(t, db, "1|00|00", "2|00|01")
-	}},
-	{"VersionsMoveThem", func(t *testing.T, db Database) {
-		for _, scope := range []func(*fold.Options){byColumn, byRow} {
-			r := BeginFitted(t, db, stamps, scope).At(at(0))
-			r.Flush(`{"id":1,"v":5,"a":"x"}`, `{"id":2,"v":5,"a":"x"}`, `{"id":3,"v":5,"a":"x"}`)
-			r.At(at(1)).Flush(`{"id":4,"v":5,"a":"x"}`)
-			r.At(at(2))
-			r.Flush(`{"id":1,"v":4,"a":"y"}`, `{"id":2,"v":6,"a":"y"}`, `{"id":3,"v":7,"op":"delete"}`, `{"id":3,"v":8,"b":"z"}`, `{"id":5,"v":1}`)
-			stampsAre(t, db, "1|00|00", "2|00|02", "3|02|02", "4|01|01", "5|02|02")
-			r.End()
-			db.Exec(t, "DROP TABLE t")
-		}
-	}},
-	{"ARefusedRowIsTriedWithThem", func(t *testing.T, db Database) {
-		r := BeginFitted(t, db, stamps).At(at(0))
+	{"NextToARejectedRow", func(t *testing.T, db Database) {
+		r := Setup{Fit: stamps}.Begin(t, db).At(at(0))
 		r.Flush(`{"id":1,"a":"x"}`)
 		r.End()
 		theirs(t, db, "CREATE UNIQUE INDEX once ON t (a)")
-		r = BeginFitted(t, db, stamps).At(at(1))
+		r = Setup{Fit: stamps}.Begin(t, db).At(at(1))
 		r.Flush(`{"id":2,"a":"y"}`, `{"id":3,"a":"x"}`, `{"id":1,"b":"z"}`)
 		stampsAre(t, db, "1|00|01", "2|01|01")
 		Expect(t, db, "SELECT line FROM weir_rejects", "3")
 	}},
-	{"NoFieldSetsThem", func(t *testing.T, db Database) {
-		r := BeginFitted(t, db, stamps).At(at(0))
-		Counts(t, r.Flush(`{"id":1,"made":"2001-01-01","moved":null,"a":"x"}`), 1, 0, 0, 0)
-		r.At(at(1))
-		Counts(t, r.Flush(`{"id":1,"made":"2001-01-01","moved":"2001-01-01"}`), 0, 0, 1, 0)
-		stampsAre(t, db, "1|00|00")
-	}},
-	{"TheyAreAddedToATableOfWeirs", func(t *testing.T, db Database) {
+	{"AddedToATableThatWeirMade", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"a":"x"}`, `{"id":2,"a":"x"}`)
 		r.End()
-		r = BeginFitted(t, db, stamps).At(at(1))
+		r = Setup{Fit: stamps}.Begin(t, db).At(at(1))
 		Counts(t, r.Flush(`{"id":1,"a":"x"}`), 0, 0, 1, 0)
 		stampsAre(t, db, "1|01|01", "2|01|01") // they are not older than can be
 		r.At(at(2)).Flush(`{"id":1,"a":"y"}`, `{"id":3}`)
 		stampsAre(t, db, "1|01|02", "2|01|01", "3|02|02")
-		if got, err := sink.Table(t.Context(), r.Sink.Tables, table, []string{"id"}); err != nil || !got.Made || got.HasConstraints {
-			t.Errorf("the table is no longer only weir's: %+v, %v", got, err)
+		if got := r.known(); !got.Made || got.HasConstraints {
+			t.Errorf("the table is no longer only weir's: %+v", got)
 		}
-	}},
-	{"AWidenedTableKeepsThem", func(t *testing.T, db Database) {
-		r := BeginFitted(t, db, stamps).At(at(0))
-		r.Flush(`{"id":1,"a":1}`)
-		r.At(at(1)).Flush(`{"id":2,"a":"x","b":2}`)
-		r.At(at(2)).Flush(`{"id":1,"b":"y"}`)
-		stampsAre(t, db, "1|00|02", "2|01|01")
-	}},
-	{"AColumnThatExistsIsTakenAsItIs", func(t *testing.T, db Database) {
-		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, made TIMESTAMP, moved TEXT)")
-		r := BeginFitted(t, db, stamps).At(at(0))
-		r.Flush(`{"id":1,"a":"x"}`)
-		r.At(at(1)).Flush(`{"id":1,"a":"y"}`, `{"id":2}`)
-		stampsAre(t, db, "1|00|01", "2|01|01")
 	}},
 	{"AColumnThatCannotHoldATimeIsAnError", func(t *testing.T, db Database) {
 		for definition, want := range map[string]string{
@@ -143,8 +133,7 @@ var stampTests = []test{
 			"moved TEXT":               `table "t" has no column "made" for the time of a flush`,
 		} {
 			theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, "+definition+")")
-			r := open(t, db, job, table)
-			r.fit = stamps
+			r := Setup{Fit: stamps}.open(t, db)
 			if err := r.read(); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v", definition, err)
 			}
@@ -153,14 +142,14 @@ var stampTests = []test{
 		}
 	}},
 	{"ADroppedStampIsAnError", func(t *testing.T, db Database) {
-		r := BeginFitted(t, db, stamps).At(at(0))
+		r := Setup{Fit: stamps}.Begin(t, db).At(at(0))
 		r.Flush(`{"id":1,"a":"x"}`)
 		db.Exec(t, "ALTER TABLE t DROP COLUMN moved")
 		if _, err := r.TryFlush(`{"id":1,"a":"y"}`); !errors.As(err, new(sink.DroppedError)) {
 			t.Errorf("%v", err)
 		}
 	}},
-}
+}...)
 
 // numbered are lines of rows.
 func numbered(from, to int) (lines []string) {
@@ -172,20 +161,20 @@ func numbered(from, to int) (lines []string) {
 
 // onCreateTests: SQL of the user's in the transaction that makes a table.
 var onCreateTests = []test{
-	{"ItRunsOnce", func(t *testing.T, db Database) {
+	{"RunsOnce", func(t *testing.T, db Database) {
 		d := onCreate("CREATE INDEX by_a ON t (id); CREATE TABLE log (what TEXT)", "INSERT INTO log VALUES ('it''s; \"made\"')")
-		r := BeginFitted(t, db, d)
+		r := Setup{Fit: d}.Begin(t, db)
 		r.Flush(`not json`)
 		r.Flush(`{"id":1,"a":"x"}`)
 		r.Flush(`{"id":2,"b":"x"}`)
 		r.End()
-		BeginFitted(t, db, d).Flush(`{"id":3,"c":"x"}`)
+		Setup{Fit: d}.Begin(t, db).Flush(`{"id":3,"c":"x"}`)
 		Expect(t, db, "SELECT * FROM log", `it's; "made"`)
 		Expect(t, db, "SELECT id FROM t ORDER BY id", "1", "2", "3")
 	}},
-	{"AnErrorOfItEndsTheRun", func(t *testing.T, db Database) {
+	{"AnErrorEndsTheRun", func(t *testing.T, db Database) {
 		for _, sql := range []string{"CREATE INDEX by_x ON t (x)", "nonsense", "COMMIT"} {
-			r := BeginFitted(t, db, onCreate(sql))
+			r := Setup{Fit: onCreate(sql)}.Begin(t, db)
 			_, err := r.TryFlush(`{"id":1,"a":"x"}`)
 			if err == nil || !strings.Contains(err.Error(), `a statement of on_create for table "t": `) {
 				t.Errorf("%s: %v", sql, err)
@@ -196,8 +185,8 @@ var onCreateTests = []test{
 		r.Flush(`{"id":1,"a":"x"}`)
 		Expect(t, db, "SELECT id FROM t", "1")
 	}},
-	{"AConstraintOfItRejects", func(t *testing.T, db Database) {
-		r := BeginFitted(t, db, onCreate("CREATE UNIQUE INDEX once ON t (a)"))
+	{"AConstraintRejects", func(t *testing.T, db Database) {
+		r := Setup{Fit: onCreate("CREATE UNIQUE INDEX once ON t (a)")}.Begin(t, db)
 		r.Flush(`{"id":1,"a":"x"}`)
 		cp := r.Checkpoint()
 		if _, err := r.TryFlush(`{"id":2,"a":"x"}`, `{"id":3,"a":"y"}`); !errors.As(err, new(sink.ErrUnlogged)) {

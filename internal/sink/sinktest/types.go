@@ -1,72 +1,25 @@
 package sinktest
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/schema"
 )
 
-// A mapper has a run's messages go through a mapping to its table.
-type mapper struct {
-	mapping mapping.Mapping
-	plan    *mapping.Plan
-	scan    *feed.Scanner
-	scratch *mapping.Scratch
-}
-
-// fit begins to map to a table.
-func (m *mapper) fit(names *feed.Names, t *schema.Table, o *fold.Options) (err error) {
-	if m.plan, err = mapping.Compile(&m.mapping, names, o.Limits); err != nil {
-		return err
-	}
-	m.scan, m.scratch = feed.NewScanner(names), m.plan.NewScratch()
-	log := o.Log
-	*o = m.plan.Options(0)
-	o.Log = log
-	return m.plan.Fit(0, t)
-}
-
-func (m *mapper) rows(line []byte, at fold.Place) ([]mapping.Row, error) {
-	var l feed.Line
-	if l.Scan(m.scan, nil, line); l.Err != nil {
-		return nil, l.Err
-	}
-	rows, _, err := m.plan.Map(&l, at, m.scratch)
-	return rows, err
-}
-
-// tryMapped begins a run whose messages are mapped to columns, of which each is NAME: SOURCE and
-// the first is the key.
-func tryMapped(t *testing.T, db Database, columns ...string) (*Run, error) {
+// tryMapped begins a run whose messages are mapped to columns, of which the first is the key.
+func tryMapped(t *testing.T, db Database, spec string) (*Run, error) {
 	t.Helper()
-	m := mapping.Table{Name: table}
-	for _, c := range columns {
-		name, text, _ := strings.Cut(c, ":")
-		s, err := mapping.ParseSource(text, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.Columns = append(m.Columns, mapping.Column{Name: name, From: []mapping.Source{s}})
-	}
+	m := mapping.Table{Name: table, Columns: columns(spec)}
 	m.Key = []string{m.Columns[0].Name}
-	r := open(t, db, job, table)
-	r.mapper = &mapper{mapping: mapping.Mapping{Tables: []mapping.Table{m}}}
-	err := errors.Join(r.take(), r.read(key(m.Key...)))
-	if err != nil {
-		r.End()
-	}
-	return r, err
+	return Setup{Mapping: &mapping.Mapping{Tables: []mapping.Table{m}}}.tryBegin(t, db)
 }
 
-func mapped(t *testing.T, db Database, columns ...string) *Run {
+func mapped(t *testing.T, db Database, spec string) *Run {
 	t.Helper()
-	r, err := tryMapped(t, db, columns...)
+	r, err := tryMapped(t, db, spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +84,7 @@ var typeTests = []test{
 					lines, rows = append(lines, fmt.Sprintf(`{"id":%d,"v":%s}`, i, v)), append(rows, fmt.Sprintf("%d|%s", i, want[i]))
 				}
 				lines, rows = append(lines, `{"id":98,"v":null}`, `{"id":99}`), append(rows, "98|NULL", "99|NULL")
-				r := mapped(t, db, "id:as integer", "v:as "+typ.name)
+				r := mapped(t, db, "id: as integer, v: as "+typ.name)
 				r.Flush(`{"id":97}`) // the column exists from the start
 				Expect(t, db, "SELECT v FROM t", "NULL")
 				db.Exec(t, "DELETE FROM t")
@@ -139,15 +92,15 @@ var typeTests = []test{
 				r.Flush(fmt.Sprintf(`{"id":0,"v":%s}`, typ.values[0]))
 				Expect(t, db, "SELECT id, "+shown+" FROM t ORDER BY id", rows...)
 				r.End()
-				r = mapped(t, db, "id:as integer", "v:as "+typ.name)
-				if r.folder.Table().HasConstraints {
+				r = mapped(t, db, "id: as integer, v: as "+typ.name)
+				if r.folders[0].Table().HasConstraints {
 					t.Error("messages are kept, as if the database might refuse values")
 				}
 				Counts(t, r.Flush(lines...), 0, 0, int64(len(lines)), 0)
 				for _, v := range bad {
 					r.Fold(`{"id":50,"v":` + v + `}`)
-					if len(r.rejects) != 1 || r.rejects[0].Reason != feed.BadValue || !strings.Contains(r.rejects[0].Detail, `table "t", column "v": v is `+v) {
-						t.Errorf("%s: %+v", v, r.rejects)
+					if len(r.set.Rejects) != 1 || r.set.Rejects[0].Reason != feed.BadValue || !strings.Contains(r.set.Rejects[0].Detail, `table "t", column "v": v is `+v) {
+						t.Errorf("%s: %+v", v, r.set.Rejects)
 					}
 					r.Reset()
 				}
@@ -171,7 +124,7 @@ var typeTests = []test{
 			{"uuid", `"A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"`, `"a0eebc999c0b4ef8bb6d6bb9bd380a11"`, `"a0eebc999c0b4ef8bb6d6bb9bd380a12"`},
 		} {
 			for range 2 { // the second run finds the table
-				r := mapped(t, db, "id:as "+typ.name, "n:as integer")
+				r := mapped(t, db, "id: as "+typ.name+", n: as integer")
 				r.Flush(`{"id":`+typ.one+`,"n":1}`, `{"id":`+typ.other+`,"n":1}`)
 				r.Flush(`{"id":`+typ.same+`,"n":2}`, `{"id":`+typ.same+`,"n":3}`)
 				Expect(t, db, "SELECT count(*), sum(n) FROM t", "2|4")
@@ -180,15 +133,15 @@ var typeTests = []test{
 			db.Exec(t, "DROP TABLE t")
 		}
 	}},
-	{"ColumnsOfOthersDecide", func(t *testing.T, db Database) {
+	{"ColumnsThatExistKeepTheirTypes", func(t *testing.T, db Database) {
 		theirs(t, db, "CREATE TABLE t (id integer PRIMARY KEY, at text, n numeric(4,1))")
-		if _, err := tryMapped(t, db, "id:as integer", "missing:as text"); err == nil || !strings.Contains(err.Error(), `table "t", column "missing": the table has no such column`) {
+		if _, err := tryMapped(t, db, "id: as integer, missing: as text"); err == nil || !strings.Contains(err.Error(), `table "t", column "missing": the table has no such column`) {
 			t.Error(err)
 		}
-		if _, err := tryMapped(t, db, "id:as timestamp", "at:as text"); err == nil || !strings.Contains(err.Error(), `which does not take a timestamp`) {
+		if _, err := tryMapped(t, db, "id: as timestamp, at: as text"); err == nil || !strings.Contains(err.Error(), `which does not take a timestamp`) {
 			t.Error(err)
 		}
-		r := mapped(t, db, "id:as integer", "at:as timestamp", "n:as numeric")
+		r := mapped(t, db, "id: as integer, at: as timestamp, n: as numeric")
 		r.Flush(`{"id":1,"at":1589549400,"n":0.5}`)
 		d, _ := db.Driver()
 		at := "2020-05-15T13:30:00Z"
@@ -197,11 +150,11 @@ var typeTests = []test{
 		}
 		Expect(t, db, "SELECT id, at, CAST(n AS TEXT) FROM t", "1|"+at+"|0.5")
 	}},
-	{"ColumnIsAddedToATableOfWeirs", func(t *testing.T, db Database) {
-		r := mapped(t, db, "id:as integer", "v:as text")
+	{"AColumnIsAdded", func(t *testing.T, db Database) {
+		r := mapped(t, db, "id: as integer, v: as text")
 		r.Flush(`{"id":1,"v":"x"}`)
 		r.End()
-		r = mapped(t, db, "id:as integer", "v:as text", "at:as date")
+		r = mapped(t, db, "id: as integer, v: as text, at: as date")
 		r.Flush(`{"id":1,"at":"2024-02-29"}`)
 		Expect(t, db, "SELECT id, v, CAST(at AS TEXT) FROM t", "1|x|2024-02-29")
 	}},

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,54 +18,70 @@ import (
 func byColumn(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }
 func byRow(o *fold.Options)    { o.Version, o.Scope = "v", fold.RowScope }
 
+// inBothScopes are two tests of one, by the scope of the versions.
+func inBothScopes(c feedTest) []feedTest {
+	rows := c
+	c.by, rows.by, rows.name = options{byColumn}, options{byRow}, c.name+"_RowScope"
+	return []feedTest{c, rows}
+}
+
 // versionTests: each column holds the value of the newest message that named it, in
 // whatever order messages come.
-var versionTests = []test{
-	{"AnOldMessageThatAloneNamedAColumnIsNotLost", func(t *testing.T, db Database) {
-		inAnyOrder(t, db, byColumn, []string{
-			`{"id":1,"v":10,"a":"old","b":"old"}`,
-			`{"id":1,"v":20,"a":"new"}`,
-			`{"id":1,"v":"15","c":null,"a":"between"}`,
-			`{"id":2,"v":9,"a":"y"}`,
-		}, "SELECT id, v, a, b, c FROM t ORDER BY id", "1|20|new|old|NULL", "2|9|y|NULL|NULL")
+var versionTests = append(feedTests(append(append(
+	inBothScopes(feedTest{name: "NumbersComeBeforeTexts", first: everyColumn, shuffled: true, lines: lines{`{"id":1,"v":"9","a":"nine"}`, `{"id":1,"v":10,"a":"ten"}`, `{"id":1,"v":"1a","a":"text"}`,
+		`{"id":2,"v":"-","a":"text"}`, `{"id":2,"v":1e30,"a":"number"}`},
+		query: "SELECT id, v, a FROM t WHERE id > 0 ORDER BY id", want: rows{"1|1a|text", "2|-|text"}}),
+	inBothScopes(feedTest{name: "RowsThatExistAmongNewOnes", batches: [][]string{
+		{`{"id":1,"v":5,"a":"x"}`, `{"id":2,"v":5,"a":"x"}`, `{"id":3,"v":5,"a":"x"}`, `{"id":4,"v":5,"a":"x"}`}, {`{"id":1,"v":6,"op":"delete"}`, `{"id":10,"v":6,"a":"new"}`},
+		{`{"id":11,"v":6,"a":"new"}`}, {`{"id":2,"v":4,"a":"old"}`, `{"id":12,"v":6,"a":"new"}`}, {`{"id":13,"v":6,"b":"new column"}`}, {`{"id":3,"v":4,"op":"delete"}`, `{"id":14,"v":6,"a":"new"}`},
+		{`{"id":15,"v":6,"a":"new"}`}, {`{"id":4,"v":7,"b":"both"}`, `{"id":16,"v":6,"a":"new"}`}},
+		query: "SELECT id, a, b FROM t ORDER BY id", want: rows{"2|x|NULL", "3|x|NULL", "4|x|both",
+			"10|new|NULL", "11|new|NULL", "12|new|NULL", "13|NULL|new column", "14|new|NULL", "15|new|NULL", "16|new|NULL"}})...),
+	feedTest{name: "AnOldMessageThatAloneNamedAColumnIsNotLost", by: options{byColumn}, first: everyColumn, shuffled: true,
+		lines: lines{`{"id":1,"v":10,"a":"old","b":"old"}`, `{"id":1,"v":20,"a":"new"}`, `{"id":1,"v":"15","c":null,"a":"between"}`, `{"id":2,"v":9,"a":"y"}`},
+		query: "SELECT id, v, a, b, c FROM t WHERE id > 0 ORDER BY id", want: rows{"1|20|new|old|NULL", "2|9|y|NULL|NULL"}},
+	feedTest{name: "AnExplicitNullIsAValue", by: options{byColumn}, first: everyColumn, shuffled: true,
+		lines: lines{`{"id":1,"v":1,"a":"x"}`, `{"id":1,"v":3,"a":null}`, `{"id":1,"v":2,"a":"y","b":1}`},
+		query: "SELECT id, a, b FROM t WHERE id > 0", want: rows{"1|NULL|1"}},
+	feedTest{name: "DeleteRemovesWhatIsNotNewer", by: options{byColumn}, first: everyColumn, shuffled: true,
+		lines: lines{`{"id":1,"v":1,"a":"x","b":"x"}`, `{"id":1,"v":2,"op":"delete"}`, `{"id":1,"v":3,"b":"z"}`, `{"id":2,"v":1,"a":"x"}`, `{"id":2,"v":2,"op":"delete"}`,
+			`{"id":3,"v":5,"a":"stays","b":"stays"}`, `{"id":3,"v":2,"op":"delete"}`, `{"id":4,"v":1}`, `{"id":4,"v":2,"op":"delete"}`, `{"id":4,"v":3}`},
+		query: "SELECT id, a, b FROM t WHERE id > 0 ORDER BY id", want: rows{"1|NULL|z", "3|stays|stays", "4|NULL|NULL"}},
+	feedTest{name: "ALateDeleteLeavesDefaults", sql: withDefaults, by: options{byColumn}, lines: lines{
+		`{"id":1,"v":9}`, `{"id":1,"v":4,"a":null,"b":"old","n":6}`, `{"id":1,"v":4,"op":"delete"}`,
+		`{"id":2,"v":4,"a":"old","n":6}`, `{"id":2,"v":9,"b":"x"}`, `{"id":2,"v":5,"op":"delete"}`, `{"id":2,"v":6,"n":7}`,
+		`{"id":3,"v":4,"op":"delete"}`, `{"id":3,"v":9,"b":"x"}`, `{"id":3,"v":3,"a":"old"}`,
+		`{"id":9,"v":9,"b":"x"}`, `{"id":9,"v":4,"n":6}`, `{"id":9,"v":4,"op":"delete"}`}, // a was there before all of them
+		query: "SELECT id, v, a, b, n FROM t ORDER BY id", want: rows{"1|9|dflt|NULL|5", "2|9|dflt|x|7", "3|9|dflt|x|5", "9|9|NULL|x|5"}},
+	feedTest{name: "OfEqualVersionsTheLaterMessageWins", by: options{byColumn}, first: everyColumn,
+		lines: lines{`{"id":1,"v":1,"a":"x"}`, `{"id":1,"v":1.0,"a":"y"}`, `{"id":2,"v":1,"a":"x"}`, `{"id":2,"v":"1","op":"delete"}`, `{"id":3,"v":1,"op":"delete"}`, `{"id":3,"v":1,"a":"z"}`},
+		query: "SELECT id, a FROM t WHERE id > 0 ORDER BY id", want: rows{"1|y", "3|z"}},
+	feedTest{name: "InRowScopeAnOlderMessageChangesNothing", by: options{byRow}, first: everyColumn,
+		lines: lines{`{"id":1,"v":10,"a":"x"}`, `{"id":1,"v":9,"b":"lost"}`, `{"id":1,"v":11,"c":"z"}`, `{"id":2,"v":10,"a":"x"}`, `{"id":2,"v":9,"op":"delete"}`,
+			`{"id":3,"v":10,"a":"x"}`, `{"id":3,"v":10,"op":"delete"}`, `{"id":4,"v":10,"a":"x"}`, `{"id":4,"v":11,"op":"delete"}`, `{"id":4,"v":2,"b":"back"}`},
+		query: "SELECT id, v, a, b, c FROM t WHERE id > 0 ORDER BY id", want: rows{"1|11|x|NULL|z", "2|10|x|NULL|NULL", "4|2|NULL|back|NULL"}},
+	feedTest{name: "ATableOfKeysAlone", by: options{byColumn, func(o *fold.Options) { o.Columns = fold.IgnoreColumns }},
+		batches: [][]string{{`{"id":1,"v":5,"a":"x"}`, `{"id":2,"v":5}`}, {`{"id":3,"v":5,"a":"x"}`}, {`{"id":1,"v":6,"op":"delete"}`, `{"id":2,"v":4,"op":"delete"}`}, {`{"id":1,"v":4}`, `{"id":4,"v":1}`}},
+		query:   "SELECT id FROM t ORDER BY id", want: rows{"2", "3", "4"}},
+	feedTest{name: "RejectedMessagesLeaveNoVersion", sql: lines{"CREATE TABLE t (id bigint PRIMARY KEY, v bigint, a bigint CHECK (a < 100), b bigint)"}, by: options{byColumn},
+		batches: [][]string{{`{"id":1,"v":1,"a":1,"b":1}`, `{"id":1,"v":5,"a":500,"b":5}`, `{"id":1,"v":3,"a":3}`, `{"id":2,"v":1,"a":7}`}, {`{"id":1,"v":2,"a":2,"b":2}`}},
+		query:   "SELECT id, v, a, b FROM t ORDER BY id", want: rows{"1|3|3|2", "2|1|7|NULL"}, rejects: lines{"2"}},
+)...),
+	test{"AMessageWithoutAVersionIsRejected", func(t *testing.T, db Database) {
+		r := Begin(t, db, byColumn)
+		r.Flush(`{"id":1,"a":"x"}`, `{"id":1,"v":null,"a":"x"}`, `{"id":1,"v":"","a":"x"}`, `{"id":1,"v":[1],"a":"x"}`, `{"id":1,"v":1,"a":"y"}`)
+		Expect(t, db, "SELECT line, reason FROM weir_rejects ORDER BY line", `1|version: the version field "v" is missing`, `2|version: the version field "v" is null`,
+			`3|version: the version field "v" is empty`, `4|version: the version field "v" is object or array`)
+		Expect(t, db, "SELECT id, a FROM t", "1|y")
 	}},
-	{"AnExplicitNullIsAValue", func(t *testing.T, db Database) {
-		inAnyOrder(t, db, byColumn, []string{`{"id":1,"v":1,"a":"x"}`, `{"id":1,"v":3,"a":null}`, `{"id":1,"v":2,"a":"y","b":1}`},
-			"SELECT id, a, b FROM t", "1|NULL|1")
-	}},
-	{"DeleteTakesWhatIsNotNewer", func(t *testing.T, db Database) {
-		inAnyOrder(t, db, byColumn, []string{
-			`{"id":1,"v":1,"a":"x","b":"x"}`, `{"id":1,"v":2,"op":"delete"}`, `{"id":1,"v":3,"b":"z"}`,
-			`{"id":2,"v":1,"a":"x"}`, `{"id":2,"v":2,"op":"delete"}`,
-			`{"id":3,"v":5,"a":"stays","b":"stays"}`, `{"id":3,"v":2,"op":"delete"}`,
-		}, "SELECT id, a, b FROM t ORDER BY id", "1|NULL|z", "3|stays|stays")
-	}},
-	{"ADeleteThatComesLateLeavesDefaults", func(t *testing.T, db Database) {
-		const ddl = "CREATE TABLE t (id INTEGER PRIMARY KEY, v INTEGER, a TEXT DEFAULT 'dflt', b TEXT, n INTEGER NOT NULL DEFAULT 5)"
-		inAnyBatchesOfATable(t, db, ddl, byColumn, []string{
-			`{"id":1,"v":9}`, `{"id":1,"v":4,"a":null,"b":"old","n":6}`, `{"id":1,"v":4,"op":"delete"}`,
-			`{"id":2,"v":4,"a":"old","n":6}`, `{"id":2,"v":9,"b":"x"}`, `{"id":2,"v":5,"op":"delete"}`, `{"id":2,"v":6,"n":7}`,
-			`{"id":3,"v":4,"op":"delete"}`, `{"id":3,"v":9,"b":"x"}`, `{"id":3,"v":3,"a":"old"}`,
-			`{"id":9,"v":9,"b":"x"}`, `{"id":9,"v":4,"n":6}`, `{"id":9,"v":4,"op":"delete"}`, // a was there before all of them
-		}, "SELECT id, v, a, b, n FROM t ORDER BY id", "1|9|dflt|NULL|5", "2|9|dflt|x|7", "3|9|dflt|x|5", "9|9|NULL|x|5")
-	}},
-	{"EqualVersionsTheLaterMessage", func(t *testing.T, db Database) {
-		inAnyBatchesOf(t, db, byColumn, []string{`{"id":1,"v":1,"a":"x"}`, `{"id":1,"v":1.0,"a":"y"}`, `{"id":2,"v":1,"a":"x"}`, `{"id":2,"v":"1","op":"delete"}`, `{"id":3,"v":1,"op":"delete"}`, `{"id":3,"v":1,"a":"z"}`},
-			"SELECT id, a FROM t ORDER BY id", "1|y", "3|z")
-	}},
-	{"NumbersComeBeforeTexts", func(t *testing.T, db Database) {
-		for _, scope := range []func(*fold.Options){byColumn, byRow} {
-			inAnyOrder(t, db, scope, []string{
-				`{"id":1,"v":"9","a":"nine"}`, `{"id":1,"v":10,"a":"ten"}`, `{"id":1,"v":"1a","a":"text"}`,
-				`{"id":2,"v":"-","a":"text"}`, `{"id":2,"v":1e30,"a":"number"}`,
-			}, "SELECT id, v, a FROM t ORDER BY id", "1|1a|text", "2|-|text")
+	test{"ATableThatGrowsAColumnEachTime", func(t *testing.T, db Database) {
+		r := Begin(t, db, byColumn)
+		for n := range 100 {
+			r.Flush(fmt.Sprintf(`{"id":1,"v":%d,"c%d":%d}`, n, n, n), fmt.Sprintf(`{"id":2,"v":%d,"op":"delete"}`, n), `{"id":1,"v":0,"late":"x"}`)
 		}
+		Expect(t, db, "SELECT id, v, late, c0, c30, c99 FROM t", "1|99|x|0|30|99")
 	}},
-	{"ARowOfOldNamesOnlyItsKey", func(t *testing.T, db Database) {
-		inAnyOrder(t, db, byColumn, []string{`{"id":1,"v":1}`, `{"id":1,"v":2,"op":"delete"}`, `{"id":1,"v":3}`},
-			"SELECT id FROM t", "1")
-	}},
-	{"WhatWasThereBeforeIsOlderThanAll", func(t *testing.T, db Database) {
+	test{"ValuesWithoutAVersionAreOlderThanAll", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"v":99,"a":"x","b":"x"}`, `{"id":2,"v":99,"a":"x"}`, `{"id":3,"v":99,"a":"x","b":"x"}`)
 		r.End()
@@ -74,32 +89,7 @@ var versionTests = []test{
 		Counts(t, r.Flush(`{"id":1,"v":1,"a":"y"}`, `{"id":2,"v":1,"op":"delete"}`, `{"id":3,"v":1,"op":"delete"}`, `{"id":3,"v":2,"b":"z"}`), 0, 2, 0, 1)
 		Expect(t, db, "SELECT id, v, a, b FROM t ORDER BY id", "1|1|y|x", "3|2|NULL|z")
 	}},
-	{"ABatchOfNewRowsIsNoSignForTheNext", func(t *testing.T, db Database) {
-		for _, scope := range []func(*fold.Options){byColumn, byRow} {
-			r := Begin(t, db, scope)
-			r.Flush(`{"id":1,"v":5,"a":"x"}`, `{"id":2,"v":5,"a":"x"}`, `{"id":3,"v":5,"a":"x"}`, `{"id":4,"v":5,"a":"x"}`)
-			r.Flush(`{"id":1,"v":6,"op":"delete"}`, `{"id":10,"v":6,"a":"new"}`)
-			r.Flush(`{"id":11,"v":6,"a":"new"}`)
-			r.Flush(`{"id":2,"v":4,"a":"old"}`, `{"id":12,"v":6,"a":"new"}`)
-			r.Flush(`{"id":13,"v":6,"b":"new column"}`)
-			r.Flush(`{"id":3,"v":4,"op":"delete"}`, `{"id":14,"v":6,"a":"new"}`)
-			r.Flush(`{"id":15,"v":6,"a":"new"}`)
-			r.Flush(`{"id":4,"v":7,"b":"both"}`, `{"id":16,"v":6,"a":"new"}`)
-			Expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "2|x|NULL", "3|x|NULL", "4|x|both",
-				"10|new|NULL", "11|new|NULL", "12|new|NULL", "13|NULL|new column", "14|new|NULL", "15|new|NULL", "16|new|NULL")
-			r.End()
-			db.Exec(t, "DROP TABLE t")
-		}
-	}},
-	{"ATableOfKeysAlone", func(t *testing.T, db Database) {
-		r := Begin(t, db, byColumn, func(o *fold.Options) { o.Columns = fold.IgnoreColumns })
-		r.Flush(`{"id":1,"v":5,"a":"x"}`, `{"id":2,"v":5}`)
-		r.Flush(`{"id":3,"v":5,"a":"x"}`)
-		r.Flush(`{"id":1,"v":6,"op":"delete"}`, `{"id":2,"v":4,"op":"delete"}`)
-		r.Flush(`{"id":1,"v":4}`, `{"id":4,"v":1}`)
-		Expect(t, db, "SELECT id FROM t ORDER BY id", "2", "3", "4")
-	}},
-	{"ATableThatWasMadeAnewWithoutVersionsHasNone", func(t *testing.T, db Database) {
+	test{"ATableRecreatedWithoutVersionsHasNone", func(t *testing.T, db Database) {
 		r := Begin(t, db, byColumn)
 		r.Flush(`{"id":1,"v":9,"a":"x"}`, `{"id":2,"v":9,"op":"delete"}`)
 		r.End()
@@ -111,7 +101,7 @@ var versionTests = []test{
 		r.Flush(`{"id":1,"v":2,"a":"z"}`, `{"id":2,"v":2,"a":"z"}`)
 		Expect(t, db, "SELECT id, v, a FROM t ORDER BY id", "1|2|z", "2|2|z")
 	}},
-	{"ARowThatWasRemovedByHandBeginsAnew", func(t *testing.T, db Database) {
+	test{"ARowRemovedByHandHasNoVersion", func(t *testing.T, db Database) {
 		r := Begin(t, db, byColumn)
 		r.Flush(`{"id":1,"v":9,"a":"x","b":"x"}`, `{"id":2,"v":9,"a":"x"}`)
 		db.Exec(t, "DELETE FROM t WHERE id = 1")
@@ -123,7 +113,7 @@ var versionTests = []test{
 		r.Flush(`{"id":2,"v":5,"a":"y"}`)
 		Expect(t, db, "SELECT id, v, a FROM t", "2|5|y")
 	}},
-	{"OldAndRepeatedMessagesChangeNothing", func(t *testing.T, db Database) {
+	test{"OldAndRepeatedMessagesChangeNothing", func(t *testing.T, db Database) {
 		lines := []string{`{"id":1,"v":5,"a":"x","b":"x"}`, `{"id":2,"v":5,"a":"x"}`, `{"id":2,"v":6,"op":"delete"}`}
 		r := Begin(t, db, byColumn)
 		Counts(t, r.Flush(lines...), 1, 0, 1, 0)
@@ -131,42 +121,22 @@ var versionTests = []test{
 		Counts(t, r.Flush(`{"id":1,"v":4,"a":"y"}`, `{"id":2,"v":5.5,"a":"y"}`), 0, 0, 2, 0)
 		Expect(t, db, "SELECT id, v, a, b FROM t", "1|5|x|x")
 	}},
-	{"TombstonesAreForgotten", func(t *testing.T, db Database) {
+	test{"TombstonesExpire", func(t *testing.T, db Database) {
 		r := Begin(t, db, byColumn)
 		r.Flush(`{"id":1,"v":5,"a":"x"}`, `{"id":1,"v":6,"op":"delete"}`, `{"id":2,"v":1,"a":"x"}`)
 		Expect(t, db, "SELECT count(*) FROM weir_versions WHERE gone IS NOT NULL", "1")
 		r.Flush(`{"id":1,"v":5,"a":"again"}`)
 		Expect(t, db, "SELECT id FROM t", "2")
-		r.Fold(`{"id":3,"v":1,"a":"x"}`)
-		f := r.Seal()
-		f.Tombstones = -1e9 * 10 // as if ten seconds had gone by
-		if _, err := r.Send(f); err != nil {
-			t.Fatal(err)
-		}
+		r.FlushAs(func(f *sink.Flush) { f.Tombstones = -10 * time.Second }, `{"id":3,"v":1,"a":"x"}`) // as if ten seconds had gone by
 		Expect(t, db, "SELECT count(*) FROM weir_versions WHERE gone IS NOT NULL", "0")
 		r.Flush(`{"id":1,"v":5,"a":"again"}`)
 		Expect(t, db, "SELECT id FROM t ORDER BY id", "1", "2", "3")
 	}},
-	{"AMessageWithoutAVersionIsRejected", func(t *testing.T, db Database) {
-		r := Begin(t, db, byColumn)
-		r.Flush(`{"id":1,"a":"x"}`, `{"id":1,"v":null,"a":"x"}`, `{"id":1,"v":"","a":"x"}`, `{"id":1,"v":[1],"a":"x"}`, `{"id":1,"v":1,"a":"y"}`)
-		Expect(t, db, "SELECT line, reason FROM weir_rejects ORDER BY line", `1|version: the version field "v" is missing`, `2|version: the version field "v" is null`,
-			`3|version: the version field "v" is empty`, `4|version: the version field "v" is object or array`)
-		Expect(t, db, "SELECT id, a FROM t", "1|y")
-	}},
-	{"WithoutVersionsNothingIsKept", func(t *testing.T, db Database) {
+	test{"WithoutVersionsNothingIsKept", func(t *testing.T, db Database) {
 		Begin(t, db).Flush(`{"id":1,"v":1}`)
 		Expect(t, db, "SELECT count(*) FROM weir_meta WHERE name LIKE 'versions%'", "0")
 	}},
-	{"OfARowAnOlderMessageChangesNothing", func(t *testing.T, db Database) {
-		inAnyBatchesOf(t, db, byRow, []string{
-			`{"id":1,"v":10,"a":"x"}`, `{"id":1,"v":9,"b":"lost"}`, `{"id":1,"v":11,"c":"z"}`,
-			`{"id":2,"v":10,"a":"x"}`, `{"id":2,"v":9,"op":"delete"}`,
-			`{"id":3,"v":10,"a":"x"}`, `{"id":3,"v":10,"op":"delete"}`,
-			`{"id":4,"v":10,"a":"x"}`, `{"id":4,"v":11,"op":"delete"}`, `{"id":4,"v":2,"b":"back"}`,
-		}, "SELECT id, v, a, b, c FROM t ORDER BY id", "1|11|x|NULL|z", "2|10|x|NULL|NULL", "4|2|NULL|back|NULL")
-	}},
-	{"OfARowNoVersionIsTakenThatItsColumnWouldRound", func(t *testing.T, db Database) {
+	test{"AVersionThatTheColumnWouldRoundIsRejected", func(t *testing.T, db Database) {
 		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, v DOUBLE PRECISION, a TEXT)")
 		r := Begin(t, db, byRow)
 		r.Flush(`{"id":1,"v":1700000000.25,"a":"x"}`, `{"id":2,"v":1700000000000000001,"a":"x"}`, `{"id":3,"v":"1.50","a":"x"}`)
@@ -179,14 +149,7 @@ var versionTests = []test{
 		r.Flush(`{"id":2,"v":1700000000000000000,"a":"old"}`)
 		Expect(t, db, "SELECT a FROM t WHERE id = 2", "new")
 	}},
-	{"ATableThatGrowsAColumnEachTime", func(t *testing.T, db Database) {
-		r := Begin(t, db, byColumn)
-		for n := range 100 {
-			r.Flush(fmt.Sprintf(`{"id":1,"v":%d,"c%d":%d}`, n, n, n), fmt.Sprintf(`{"id":2,"v":%d,"op":"delete"}`, n), `{"id":1,"v":0,"late":"x"}`)
-		}
-		Expect(t, db, "SELECT id, v, late, c0, c30, c99 FROM t", "1|99|x|0|30|99")
-	}},
-	{"TheOrderOfTheKeysFieldsIsOfNoAccount", func(t *testing.T, db Database) {
+	test{"OrderOfKeyFieldsDoesNotMatter", func(t *testing.T, db Database) {
 		r := Begin(t, db, byColumn, key("id", "f"))
 		r.Flush(`{"id":"x","f":"1","v":5,"a":"new"}`, `{"id":"y","f":"1","v":5,"a":"other"}`)
 		r.End()
@@ -195,16 +158,7 @@ var versionTests = []test{
 		Expect(t, db, "SELECT id, f, v, a FROM t ORDER BY id", "x|1|5|new", "y|1|5|other")
 		Expect(t, db, "SELECT count(*) FROM weir_versions", "2")
 	}},
-	{"RefusedMessagesLeaveNoVersion", func(t *testing.T, db Database) {
-		theirs(t, db, "CREATE TABLE t (id bigint PRIMARY KEY, v bigint, a bigint CHECK (a < 100), b bigint)")
-		r := Begin(t, db, byColumn)
-		r.Flush(`{"id":1,"v":1,"a":1,"b":1}`, `{"id":1,"v":5,"a":500,"b":5}`, `{"id":1,"v":3,"a":3}`, `{"id":2,"v":1,"a":7}`)
-		Expect(t, db, "SELECT id, v, a, b FROM t ORDER BY id", "1|3|3|1", "2|1|7|NULL")
-		Expect(t, db, "SELECT line FROM weir_rejects", "2")
-		r.Flush(`{"id":1,"v":2,"a":2,"b":2}`)
-		Expect(t, db, "SELECT id, v, a, b FROM t ORDER BY id", "1|3|3|2", "2|1|7|NULL")
-	}},
-	{"VersionsOfRowsThatOthersDeletedGo", func(t *testing.T, db Database) {
+	test{"VersionsOfDeletedRowsGo", func(t *testing.T, db Database) {
 		const rows = 300
 		for _, ids := range []string{`"id":%d,"n":1`, `"id":"it's a \\\" %d é","n":true`, `"id":%d.5,"n":-1e30`, `"id":"7","n":"%d"`} {
 			r := Begin(t, db, byColumn, key("n", "id"))
@@ -233,7 +187,7 @@ var versionTests = []test{
 			db.Exec(t, "DELETE FROM weir_versions")
 		}
 	}},
-	{"OnlyVersionsOfRowsThatOthersDeletedGo", func(t *testing.T, db Database) {
+	test{"OnlyVersionsOfDeletedRowsGo", func(t *testing.T, db Database) {
 		for _, of := range [][]string{
 			{"bigint", `1`, `"2"`},
 			{"text", `"1"`, `"a'\\x41"`},
@@ -265,7 +219,7 @@ var versionTests = []test{
 			db.Exec(t, "DELETE FROM weir_versions")
 		}
 	}},
-	{"VersionsOfRowsThatOthersDeletedWithTheirParentGo", func(t *testing.T, db Database) {
+	test{"VersionsOfRowsDeletedWithTheirParentGo", func(t *testing.T, db Database) {
 		for _, generated := range []bool{false, true} {
 			m := VersionedShop(t, fold.ColumnScope)
 			if generated {
@@ -297,79 +251,36 @@ var versionTests = []test{
 			n.drop(db)
 		}
 	}},
-	{"TwoRunsInAnyOrderEqualThePlainFold", func(t *testing.T, db Database) {
-		Seeds(t, 8, func(t *testing.T, rnd *rand.Rand) { inTwoRuns(t, db, rnd, byColumn) })
-	}},
-	{"RunsAtOnceEqualThePlainFold", func(t *testing.T, db Database) {
-		Seeds(t, 8, func(t *testing.T, rnd *rand.Rand) {
-			atOnce(t, db, rnd, versionedFeed(rnd, 50+rnd.IntN(300)), false, byColumn)
-		})
-	}},
-	{"RunsAtOnceOfRowScopeEqualThePlainFold", func(t *testing.T, db Database) {
-		Seeds(t, 4, func(t *testing.T, rnd *rand.Rand) {
-			var lines []string
-			ids := 1 + rnd.IntN(20)
-			for v := range 50 + rnd.IntN(300) { // what older messages alone name is lost, and so are deletes
-				lines = append(lines, fmt.Sprintf(`{"id":%d,"v":%d,"a":"a%[2]d","b":"b%[2]d","c":"c%[2]d"}`, rnd.IntN(ids), v))
-			}
-			atOnce(t, db, rnd, lines, true, byRow)
-		})
-	}},
-	{"RowScopeEqualsThePlainFold", func(t *testing.T, db Database) {
-		Seeds(t, 8, func(t *testing.T, rnd *rand.Rand) {
+	test{"RandomBatchesEqualThePlainFold", func(t *testing.T, db Database) {
+		Seeds(t, 16, func(t *testing.T, rnd *rand.Rand) {
 			lines := versionedFeed(rnd, 20+rnd.IntN(200))
+			if rnd.IntN(2) == 0 {
+				inRuns(t, db, rnd, lines, 2, false, byColumn)
+				return
+			}
 			if rnd.IntN(2) == 0 { // a database may compare versions by itself that are all whole numbers
 				for i, line := range lines {
 					lines[i] = notWhole.ReplaceAllString(line, `"v":$1`)
 				}
 			}
-			r := Begin(t, db, byRow)
-			for rest := lines; len(rest) > 0; {
-				n := min(1+rnd.IntN(40), len(rest))
-				r.Flush(rest[:n]...)
-				rest = rest[n:]
-			}
-			r.End()
-			Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id", PlainFold(t, lines, true)...)
-			db.Exec(t, "DROP TABLE t")
+			inRuns(t, db, rnd, lines, 1, false, byRow)
 		})
 	}},
-}
-
-// inAnyOrder writes the lines in each of many orders, in batches of any size, each
-// into an empty table, and expects the same rows.
-func inAnyOrder(t *testing.T, db Database, option func(*fold.Options), lines []string, query string, want ...string) {
-	t.Helper()
-	rnd := rand.New(rand.NewPCG(1, 1))
-	for range 8 {
-		inBatches(t, db, option, 1+rnd.IntN(len(lines)), lines, query, want...)
-		rnd.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
-	}
-}
-
-func inAnyBatchesOf(t *testing.T, db Database, option func(*fold.Options), lines []string, query string, want ...string) {
-	t.Helper()
-	for size := 1; size <= len(lines); size++ {
-		inBatches(t, db, option, size, lines, query, want...)
-	}
-}
-
-func inBatches(t *testing.T, db Database, option func(*fold.Options), size int, lines []string, query string, want ...string) {
-	t.Helper()
-	r := Begin(t, db, option)
-	r.Flush(`{"id":0,"v":0,"a":"","b":"","c":""}`) // every column is there
-	for chunk := range slices.Chunk(lines, size) {
-		r.Flush(chunk...)
-	}
-	r.Flush(`{"id":0,"v":0,"op":"delete"}`)
-	Expect(t, db, query, want...)
-	Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
-	r.End()
-	if t.Failed() {
-		t.Fatalf("in batches of %d:\n%s", size, strings.Join(lines, "\n"))
-	}
-	db.Exec(t, "DROP TABLE t")
-}
+	test{"RunsAtOnceEqualThePlainFold", func(t *testing.T, db Database) {
+		Seeds(t, 12, func(t *testing.T, rnd *rand.Rand) {
+			if rnd.IntN(3) > 0 {
+				inRuns(t, db, rnd, versionedFeed(rnd, 50+rnd.IntN(300)), 2+rnd.IntN(2), true, byColumn)
+				return
+			}
+			var lines []string
+			ids := 1 + rnd.IntN(20)
+			for v := range 50 + rnd.IntN(300) { // in row scope what older messages alone name is lost, and so are deletes
+				lines = append(lines, fmt.Sprintf(`{"id":%d,"v":%d,"a":"a%[2]d","b":"b%[2]d","c":"c%[2]d"}`, rnd.IntN(ids), v))
+			}
+			inRuns(t, db, rnd, lines, 2+rnd.IntN(2), true, byRow)
+		})
+	}},
+)
 
 var notWhole = regexp.MustCompile(`"v":"?(\d+)(?:\.0)?"?`)
 
@@ -408,63 +319,57 @@ func PlainFold(t *testing.T, lines []string, rowScope bool) []string {
 	}, "a", "b", "c")
 }
 
-// inTwoRuns has two runs of different jobs write the messages of a feed, each some of
-// them, in turn.
-func inTwoRuns(t *testing.T, db Database, rnd *rand.Rand, option func(*fold.Options)) {
-	lines := versionedFeed(rnd, 20+rnd.IntN(200))
-	rnd.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
-	runs := []*Run{Begin(t, db, option), BeginJob(t, db, "backfill", option)}
-	for rest := lines; len(rest) > 0; {
-		n := min(1+rnd.IntN(40), len(rest))
-		r := runs[rnd.IntN(2)]
-		r.Flush(rest[:n]...)
-		rest = rest[n:]
-	}
-	for _, r := range runs {
-		r.End()
-	}
-	Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id", PlainFold(t, lines, false)...)
-	if t.Failed() {
-		t.Log(strings.Join(lines, "\n"))
-	}
-	db.Exec(t, "DROP TABLE t")
-}
-
-// atOnce has two or three runs of different jobs write the messages of a feed at the same time, each
-// some of them, and some of them twice.
-func atOnce(t *testing.T, db Database, rnd *rand.Rand, lines []string, rowScope bool, option func(*fold.Options)) {
-	parts := make([][]string, 2+rnd.IntN(2))
+// inRuns has several runs of different jobs write the messages of a feed, each some of them, in turn, or at once and some of
+// them twice. One run has all of them in their order.
+func inRuns(t *testing.T, db Database, rnd *rand.Rand, lines []string, runs int, atOnce bool, by func(*fold.Options)) {
+	parts := make([][]string, runs)
 	for _, i := range rnd.Perm(len(lines)) {
 		for range 1 + rnd.IntN(8)/7 {
-			w := rnd.IntN(len(parts))
+			w := rnd.IntN(runs)
 			parts[w] = append(parts[w], lines[i])
 		}
 	}
+	if runs == 1 {
+		parts[0] = lines
+	}
 	var wg sync.WaitGroup
-	runs := make([]*Run, len(parts))
+	var turns []func() bool // each writes something, if something is left
 	for w, rest := range parts {
-		r, rnd := BeginJob(t, db, fmt.Sprint("job ", w), option), rand.New(rand.NewPCG(rnd.Uint64(), 1))
-		r.Sink, runs[w] = sink.Retry(r.Sink, time.Minute, func(*sink.Error) {}), r
-		wg.Go(func() {
-			for len(rest) > 0 {
-				n := min(1+rnd.IntN(40), len(rest))
-				if _, err := r.TryFlush(rest[:n]...); err != nil {
-					t.Error(err)
-					return
-				}
-				rest = rest[n:]
+		r, rnd := BeginJob(t, db, fmt.Sprint("job ", w), by), rand.New(rand.NewPCG(rnd.Uint64(), 1))
+		r.Sink = sink.Retry(r.Sink, time.Minute, func(*sink.Error) {})
+		turn := func() bool {
+			n := min(1+rnd.IntN(40), len(rest))
+			if _, err := r.TryFlush(rest[:n]...); err != nil {
+				t.Error(err)
+				return false
 			}
-		})
+			rest = rest[n:]
+			return len(rest) > 0
+		}
+		if turns = append(turns, turn); atOnce {
+			wg.Go(func() {
+				for turn() {
+				}
+			})
+		}
 	}
 	wg.Wait()
-	for _, r := range runs {
-		r.End()
+	for left := turns; !atOnce && len(left) > 0; {
+		if w := rnd.IntN(len(left)); !left[w]() {
+			left = append(left[:w:w], left[w+1:]...)
+		}
 	}
-	Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id", PlainFold(t, lines, rowScope)...)
+	Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id", PlainFold(t, lines, rowScope(by))...)
 	if t.Failed() {
 		for _, part := range parts {
 			t.Log(strings.Join(part, "\n"))
 		}
 	}
 	db.Exec(t, "DROP TABLE t")
+}
+
+func rowScope(by func(*fold.Options)) bool {
+	o := fold.Options{}
+	by(&o)
+	return o.Scope == fold.RowScope
 }

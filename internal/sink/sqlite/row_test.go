@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
@@ -108,10 +107,7 @@ func TestFlush_OnlyTheKeyFindsARow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := tempFile(t, "CREATE TABLE t ("+test.ddl)
-			r := sinktest.BeginFitted(t, f, func(_ *schema.Limits, t *schema.Table) error {
-				t.HasConstraints = true // messages are kept
-				return nil
-			}, byKey(test.key))
+			r := sinktest.Setup{Constrained: true, Options: func(_ string, o *fold.Options) { byKey(test.key)(o) }}.Begin(t, f)
 			sinktest.Counts(t, r.Flush(`{"id":"a","n":5,"v":1}`, `{"id":"b","n":6,"v":1}`), 2, 0, 0, 0)
 			res := r.Flush(`{"id":"a","n":5,"v":2}`, `{"id":"c","n":6,"v":3}`, `{"id":"d","n":7,"v":4}`)
 			if sinktest.Counts(t, res, 1, 1, 0, 0); len(res.Refused) != 1 {

@@ -1,0 +1,515 @@
+package sinktest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// The table, job and source of the suite's runs.
+const (
+	table = "t"
+	job   = "feed.jsonl > t"
+	from  = "feed.jsonl"
+)
+
+// A Setup is what a run does. The zero one reads feed.jsonl into the table t, by the key id; messages delete by op=delete.
+type Setup struct {
+	Job     string
+	Sources []string // each flush moves all of them on
+	Unnamed bool     // no run resumes the sources
+	// Tables are what is written, parents first; several have messages as for a [Router].
+	Tables  []string
+	Options func(table string, o *fold.Options)
+	// Mapping makes rows of the messages, in place of Tables and Options.
+	Mapping *mapping.Mapping
+	// Constrained says that the tables may reject rows, whatever the database says of them.
+	Constrained bool
+	// Fit makes a table what the run wants of it.
+	Fit func(*schema.Limits, *schema.Table) error
+}
+
+// A Run is one run of weir, in as few lines as show what the job package does.
+type Run struct {
+	Setup
+	Sink    sink.Sink
+	Claims  sink.Claims
+	t       *testing.T
+	id      string
+	lanes   []sink.Lane // as the last flush left them, and moved on by what was folded since
+	lane    int         // that Fold folds
+	now     time.Time   // of the flushes
+	keep    bool        // rejects go to weir_rejects
+	scan    *feed.Scanner
+	folders fold.Folders // by table
+	set     *fold.Set
+	plan    *mapping.Plan // of Mapping
+	// changes are those of a line.
+	changes func(l *feed.Line, at fold.Place) ([]fold.TableChange, error)
+}
+
+// Begin opens the database, claims the lane of the suite's source and reads the table.
+func Begin(t *testing.T, db Database, change ...func(*fold.Options)) *Run {
+	t.Helper()
+	return BeginJob(t, db, job, change...)
+}
+
+// BeginJob is Begin for a job of another name.
+func BeginJob(t *testing.T, db Database, name string, change ...func(*fold.Options)) *Run {
+	t.Helper()
+	return Setup{Job: name, Options: all(change...)}.Begin(t, db)
+}
+
+// BeginTable is Begin for another table and its key.
+func BeginTable(t *testing.T, db Database, name string, keys ...string) *Run {
+	t.Helper()
+	return Setup{Job: "feed > " + name, Tables: []string{name}, Options: all(key(keys...))}.Begin(t, db)
+}
+
+// BeginTables is Begin for several tables, parents first, whose messages are as for a [Router].
+func BeginTables(t *testing.T, db Database, tables []string, change ...func(table string, o *fold.Options)) *Run {
+	t.Helper()
+	return Setup{Tables: tables, Options: func(table string, o *fold.Options) {
+		for _, c := range change {
+			c(table, o)
+		}
+	}}.Begin(t, db)
+}
+
+// BeginNested is Begin for the tables of a mapping; see [Setup].
+func BeginNested(t *testing.T, db Database, m *mapping.Mapping, constrained bool) *Run {
+	t.Helper()
+	return BeginNestedJob(t, db, job, m, constrained)
+}
+
+// BeginNestedJob is BeginNested for a job of its own.
+func BeginNestedJob(t *testing.T, db Database, name string, m *mapping.Mapping, constrained bool) *Run {
+	t.Helper()
+	return Setup{Job: name, Mapping: m, Constrained: constrained}.Begin(t, db)
+}
+
+// TryBegin is Begin if a fault is expected, after which the run is over.
+func TryBegin(t *testing.T, db Database, change ...func(*fold.Options)) (*Run, error) {
+	t.Helper()
+	return Setup{Options: all(change...)}.tryBegin(t, db)
+}
+
+// Begin opens the database, claims the sources and reads the tables. The run ends with the test.
+func (s Setup) Begin(t *testing.T, db Database) *Run {
+	t.Helper()
+	r, err := s.tryBegin(t, db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (s Setup) tryBegin(t *testing.T, db Database) (*Run, error) {
+	t.Helper()
+	r := s.open(t, db)
+	err := r.take()
+	if err == nil {
+		err = r.read()
+	}
+	if err != nil {
+		r.End()
+	}
+	return r, err
+}
+
+// open opens the database for a run that has claimed and read nothing yet.
+func (s Setup) open(t *testing.T, db Database) *Run {
+	t.Helper()
+	if s.Job == "" {
+		s.Job = job
+	}
+	r := s.run(t, db.Open(t), db.Claims(t, s.Job))
+	t.Cleanup(r.End)
+	return r
+}
+
+// unclaimed is Begin without a claim.
+func (s Setup) unclaimed(t *testing.T, db Database) *Run {
+	t.Helper()
+	r := s.open(t, db)
+	if err := r.read(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+var runs atomic.Int64 // names runs
+
+// run is a run of what is open.
+func (s Setup) run(t *testing.T, db sink.Sink, claims sink.Claims) *Run {
+	if s.Job == "" {
+		s.Job = job
+	}
+	if s.Sources == nil {
+		s.Sources = []string{from}
+	}
+	if s.Tables == nil {
+		s.Tables = []string{table}
+	}
+	r := &Run{Setup: s, t: t, Sink: db, Claims: claims, id: fmt.Sprintf("run-%d", runs.Add(1)), keep: true}
+	for _, source := range s.Sources {
+		r.lanes = append(r.lanes, sink.Lane{Source: source, Unnamed: s.Unnamed})
+	}
+	return r
+}
+
+// beside is a run of the same job by the same sink, into another table from a source of its own.
+func (r *Run) beside(table string, change ...func(*fold.Options)) *Run {
+	r.t.Helper()
+	b := Setup{Job: r.Job, Tables: []string{table}, Sources: []string{table + ".jsonl"}, Options: all(change...)}.run(r.t, r.Sink, r.Claims)
+	b.id = r.id
+	if err := errors.Join(b.take(), b.read()); err != nil {
+		r.t.Fatal(err)
+	}
+	return b
+}
+
+// all makes one change of options of several.
+func all(change ...func(*fold.Options)) func(string, *fold.Options) {
+	return func(_ string, o *fold.Options) {
+		for _, c := range change {
+			c(o)
+		}
+	}
+}
+
+// key names the fields of the key.
+func key(fields ...string) func(*fold.Options) {
+	return func(o *fold.Options) { o.Key = fields }
+}
+
+// Checkpoint is what the run has come to.
+func (r *Run) Checkpoint() sink.Checkpoint { return *r.cp() }
+
+// cp is the checkpoint of the lane at hand.
+func (r *Run) cp() *sink.Checkpoint { return &r.lanes[r.lane].Checkpoint }
+
+// In has the following lines come from another one of the run's sources.
+func (r *Run) In(source string) *Run {
+	r.lane = slices.IndexFunc(r.lanes, func(l sink.Lane) bool { return l.Source == source })
+	return r
+}
+
+// At has the next flushes be at a time.
+func (r *Run) At(now time.Time) *Run {
+	r.now = now
+	return r
+}
+
+// take claims the lanes.
+func (r *Run) take() error {
+	found, err := r.Claims.Take(r.t.Context(), r.Sources...)
+	for i, cp := range found {
+		r.lanes[i].Checkpoint = cp
+	}
+	return err
+}
+
+// read reads the tables and starts their folds. With a [sink.KeyError] they are folded all the same.
+func (r *Run) read() (keyErr error) {
+	names := &feed.Names{}
+	r.scan, r.folders = feed.NewScanner(names), nil
+	if r.Mapping != nil {
+		keyErr = r.readMapped(names)
+	} else {
+		keyErr = r.readPlain(names)
+	}
+	if keyErr == nil || errors.As(keyErr, new(sink.KeyError)) {
+		r.folders.Link()
+		r.set = fold.NewSet(len(r.folders))
+	}
+	if r.Mapping != nil && keyErr == nil {
+		keyErr = r.folders.Nest(r.plan)
+	}
+	return keyErr
+}
+
+func (r *Run) readPlain(names *feed.Names) (keyErr error) {
+	var options []fold.Options
+	for _, name := range r.Tables {
+		o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500, Limits: r.Sink.Caps().Limits, Log: logtest.New(r.t)}
+		if r.Options != nil {
+			r.Options(name, &o)
+		}
+		t, err := sink.Table(r.t.Context(), r.Sink.Tables, name, o.Key)
+		if errors.As(err, new(sink.KeyError)) {
+			keyErr = err
+		} else if err != nil {
+			return err
+		}
+		if o.Columns == "" {
+			o.Columns = fold.IgnoreColumns
+			if t.Made || !t.Exists {
+				o.Columns = fold.AddColumns
+			}
+		}
+		if r.Fit != nil {
+			if err := r.Fit(&o.Limits, &t); err != nil {
+				return err
+			}
+		}
+		t.HasConstraints = t.HasConstraints || r.Constrained
+		options = append(options, o)
+		r.folders = append(r.folders, fold.NewFolder(names, t, o))
+	}
+	if len(r.Tables) > 1 {
+		router := NewRouter(names, r.Tables, options)
+		r.changes = func(l *feed.Line, at fold.Place) ([]fold.TableChange, error) {
+			changes, _, err := router.Map(l, "", at)
+			return changes, err
+		}
+		return keyErr
+	}
+	mapper := fold.NewMapper(names, options[0])
+	r.changes = func(l *feed.Line, _ fold.Place) ([]fold.TableChange, error) {
+		return []fold.TableChange{{Change: mapper.Map(l)}}, nil
+	}
+	return keyErr
+}
+
+func (r *Run) readMapped(names *feed.Names) (err error) {
+	if r.plan, err = mapping.Compile(r.Mapping, names, r.Sink.Caps().Limits); err != nil {
+		return err
+	}
+	scratch := r.plan.NewScratch()
+	r.changes = func(l *feed.Line, at fold.Place) ([]fold.TableChange, error) {
+		rows, _, err := r.plan.Map(l, at, scratch)
+		return rows, err
+	}
+	for i := range r.plan.Tables() {
+		t, err := r.table(i)
+		if err != nil {
+			return err
+		}
+		o := r.plan.Options(i)
+		o.MaxColumns, o.Log = 500, logtest.New(r.t)
+		t.HasConstraints = t.HasConstraints || r.Constrained
+		r.folders = append(r.folders, fold.NewFolder(names, t, o))
+	}
+	return nil
+}
+
+// table is one of the mapping's, as the database has it.
+func (r *Run) table(i int) (schema.Table, error) {
+	t, err := sink.Table(r.t.Context(), r.Sink.Tables, r.plan.Table(i).Name, r.plan.StoredKey(i))
+	if err == nil {
+		err = r.plan.Fit(i, &t)
+	}
+	return t, err
+}
+
+// known is the run's one table, as the database has it.
+func (r *Run) known() schema.Table {
+	r.t.Helper()
+	folded := r.folders[0].Table()
+	t, err := sink.Table(r.t.Context(), r.Sink.Tables, folded.Name, folded.KeyColumns())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return t
+}
+
+// Reread has the run resume at a checkpoint, with the tables as they are, as a flush asks for
+// that answers [sink.ErrChanged].
+func (r *Run) Reread(cp sink.Checkpoint) {
+	r.t.Helper()
+	*r.cp() = cp
+	if err := r.read(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// Fold folds lines into the set at hand, and rejects those that are no messages.
+func (r *Run) Fold(lines ...string) {
+	r.t.Helper()
+	for _, line := range lines {
+		if err := r.add(line); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// add folds or rejects a line.
+func (r *Run) add(line string) error {
+	at := fold.Place{Lane: r.lane, Line: r.cp().Line + 1, Offset: r.cp().Offset}
+	var bad *feed.Error
+	if table, err := r.fold([]byte(line), at); errors.As(err, &bad) {
+		r.set.Reject(fold.NewReject(at, table, bad, []byte(line)))
+	} else if err != nil {
+		return err
+	}
+	r.cp().Line++
+	r.cp().Offset += int64(len(line)) + 1
+	return nil
+}
+
+func (r *Run) fold(line []byte, at fold.Place) (table int, err error) {
+	var l feed.Line
+	if l.Scan(r.scan, nil, line); l.Err != nil {
+		return -1, l.Err
+	}
+	changes, err := r.changes(&l, at)
+	if err != nil || len(changes) == 0 {
+		return -1, err
+	}
+	return r.folders.Add(r.set, changes, at)
+}
+
+// Seal makes a flush of the set at hand, which moves all lanes on.
+func (r *Run) Seal() *sink.Flush {
+	r.folders.Seal(r.set)
+	for _, b := range r.set.Batches {
+		b.Time = r.now
+	}
+	for i := range r.lanes {
+		r.lanes[i].Checkpoint.Seq++
+	}
+	return &sink.Flush{Batches: r.set.Batches, Rejects: r.set.Rejects, Job: r.Job, Run: r.id, Lanes: slices.Clone(r.lanes), KeepRejects: r.keep, Tombstones: time.Hour}
+}
+
+// Flush writes the lines in one transaction of their own.
+func (r *Run) Flush(lines ...string) sink.Result {
+	r.t.Helper()
+	return r.FlushAs(func(*sink.Flush) {}, lines...)
+}
+
+// FlushAs is Flush with something changed of the flush.
+func (r *Run) FlushAs(change func(f *sink.Flush), lines ...string) sink.Result {
+	r.t.Helper()
+	r.Fold(lines...)
+	f := r.Seal()
+	change(f)
+	return r.again(f)
+}
+
+// TryFlush is Flush if a fault is expected.
+func (r *Run) TryFlush(lines ...string) (sink.Result, error) {
+	r.t.Helper()
+	r.Fold(lines...)
+	return r.Send(r.Seal())
+}
+
+// Send writes a flush and empties the set.
+func (r *Run) Send(f *sink.Flush) (sink.Result, error) {
+	defer r.Reset()
+	return r.Sink.Flush(r.t.Context(), f)
+}
+
+// again is Send of a flush that succeeds, which may have been sent before.
+func (r *Run) again(f *sink.Flush) sink.Result {
+	r.t.Helper()
+	res, err := r.Send(f)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return res
+}
+
+// failing sends a flush of the lines that fails at a moment, and returns it, to be sent again.
+func (r *Run) failing(at Moment, lines ...string) *sink.Flush {
+	r.t.Helper()
+	r.Fold(lines...)
+	f := r.Seal()
+	faulty := Faulty(r.Sink, func(Call) Fault { return Fault{At: at, Err: errFault} })
+	if _, err := faulty.Flush(r.t.Context(), f); !errors.Is(err, errFault) {
+		r.t.Fatalf("the flush ended with %v", err)
+	}
+	return f
+}
+
+// Feed writes lines in transactions of at most that many, and of fewer if one has to be written
+// before a line is added.
+func (r *Run) Feed(most int, lines ...string) {
+	r.t.Helper()
+	inSet := 0
+	for _, line := range lines {
+		if inSet == most {
+			r.Flush()
+			inSet = 0
+		}
+		err := r.add(line)
+		if err == fold.ErrSplit {
+			r.Flush()
+			inSet, err = 0, r.add(line)
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		inSet++
+	}
+	r.Flush()
+}
+
+// Reset empties the set, whose flush was sent by other means than Send.
+func (r *Run) Reset() { r.set.Reset() }
+
+// Expire takes all steps of an expiry.
+func (r *Run) Expire(e *sink.Expiry) (all sink.Expired) {
+	r.t.Helper()
+	for range 10_000 { // as slow as the machine is
+		res, err := r.Sink.Expire(r.t.Context(), e)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if res.Removed > sink.ExpireRows {
+			r.t.Errorf("a step removed %d rows", res.Removed)
+		}
+		all.Removed, all.Kept = all.Removed+res.Removed, all.Kept+res.Kept
+		for i, rows := range res.Below {
+			e.CountBelow(&all, i, rows)
+		}
+		if all.Why += res.Why; res.Done {
+			all.Missing = res.Missing
+			return all
+		}
+	}
+	r.t.Fatal("it does not end")
+	return all
+}
+
+// Expiry is that of the rows of one of the mapping's tables whose times are before a minute.
+func (r *Run) Expiry(table, minute int) *sink.Expiry {
+	return &sink.Expiry{Table: r.plan.Table(table).Name, Key: r.plan.StoredKey(table), Owner: r.plan.Owner(table), Of: []string{"at"}, Before: at(minute), Below: r.plan.Below(table)}
+}
+
+// End closes the run; it may be called again.
+func (r *Run) End() {
+	if err := errors.Join(r.Sink.Close(), r.Claims.Close()); err != nil {
+		r.t.Errorf("closing: %v", err)
+	}
+}
+
+// drop ends the run, and drops its tables with what is kept of their versions.
+func (r *Run) drop(db Database) {
+	r.t.Helper()
+	r.End()
+	for _, f := range slices.Backward(r.folders) {
+		db.Exec(r.t, "DROP TABLE IF EXISTS "+f.Table().Name)
+	}
+	if len(db.Query(r.t, "SELECT * FROM weir_meta WHERE name LIKE 'versions%'")) > 0 {
+		db.Exec(r.t, "DELETE FROM weir_versions")
+	}
+}
+
+// rival is a run that has the lanes of another without a claim, as after a claim got lost.
+func (r *Run) rival(db Database) *Run {
+	r.t.Helper()
+	other := r.unclaimed(r.t, db)
+	other.lanes = slices.Clone(r.lanes)
+	return other
+}

@@ -1,0 +1,43 @@
+package sinktest
+
+import (
+	"strings"
+
+	"github.com/weirsync/weir/internal/mapping"
+)
+
+// This file is about the text that the suite's mappings are written in. What cannot be read panics.
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// path is a path as a config file has it.
+func path(text string) mapping.Path { return must(mapping.ParsePath(text)) }
+
+// when is a condition: FIELD=VALUE, or FIELD for a field that is present.
+func when(text string) mapping.When {
+	field, value, compares := strings.Cut(text, "=")
+	if !compares {
+		return mapping.When{{{Path: path(field), Present: mapping.MustBePresent}}}
+	}
+	return mapping.When{{{Path: path(field), In: []mapping.Value{{Text: value}}}}}
+}
+
+// columns are columns NAME or NAME: SOURCE, separated by a comma and a space; a source is as in a config file, or a stamp.
+func columns(text string) (all []mapping.Column) {
+	for part := range strings.SplitSeq(text, ", ") {
+		name, from, _ := strings.Cut(part, ": ")
+		var s mapping.Source
+		if stamp, is := strings.CutPrefix(from, "stamp "); is {
+			s.Stamp = mapping.Stamp(stamp)
+		} else {
+			s = must(mapping.ParseSource(from, name))
+		}
+		all = append(all, mapping.Column{Name: name, From: []mapping.Source{s}})
+	}
+	return all
+}
