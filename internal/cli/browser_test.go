@@ -115,6 +115,39 @@ func (b *browser) until(text string) {
 	}
 }
 
+// fits shows pages of a site at widths from a phone's on, in the light and in the dark, which are to differ, and demands that
+// they fit; look looks at each.
+func (b *browser) fits(site string, paths []string, look func(width int64)) {
+	b.t.Helper()
+	grounds := map[string]bool{}
+	for _, scheme := range []string{"light", "dark"} {
+		for _, path := range paths {
+			for _, width := range []int64{360, 800, 1400} {
+				b.as(width, scheme)
+				b.open(site + path)
+				if over := evaluate[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
+					b.t.Errorf("%s is %d pixels wider than %d", path, over, width)
+				}
+				look(width)
+			}
+			grounds[evaluate[string](b, "getComputedStyle(document.body).backgroundColor")] = true
+		}
+	}
+	if len(grounds) != 2 {
+		b.t.Errorf("light and dark are %v", grounds)
+	}
+}
+
+// says demands that the page has some texts.
+func (b *browser) says(texts ...string) {
+	b.t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(b.text(), text) {
+			b.t.Errorf("%q is missing:\n%s", text, b.text())
+		}
+	}
+}
+
 // calm fails if the page has had anything loaded from elsewhere, or run what is not its own.
 func (b *browser) calm(site string) {
 	b.t.Helper()
@@ -167,11 +200,7 @@ func TestPage_InABrowser(t *testing.T) {
 	if !evaluate[bool](b, "window.kept === true") || evaluate[string](b, "getSelection().toString()") != hostile {
 		t.Error("the page was loaded again, or has lost what was selected")
 	}
-	for _, text := range []string{"running", "not_json", hostile, "Rows/s"} {
-		if !strings.Contains(b.text(), text) {
-			t.Errorf("%q is missing:\n%s", text, b.text())
-		}
-	}
+	b.says("running", "not_json", hostile, "Rows/s")
 	if n := evaluate[int](b, "document.querySelectorAll('rect.rows').length"); n < 2 {
 		t.Errorf("the chart has %d bars", n)
 	}
@@ -179,32 +208,15 @@ func TestPage_InABrowser(t *testing.T) {
 	// It fits a phone, in the light and in the dark, and so do the rejected lines.
 	send(strings.Repeat("x", 10_000))
 	b.until("204 lines,")
-	grounds := map[string]bool{}
-	for _, scheme := range []string{"light", "dark"} {
-		for _, path := range []string{"/", "/rejects"} {
-			for _, width := range []int64{360, 800, 1400} {
-				b.as(width, scheme)
-				b.open(site + path)
-				if over := evaluate[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
-					t.Errorf("%s is %d pixels wider than %d", path, over, width)
-				}
-			}
-			grounds[evaluate[string](b, "getComputedStyle(document.body).backgroundColor")] = true
-		}
-	}
-	if len(grounds) != 2 {
-		t.Errorf("light and dark are %v", grounds)
-	}
-	if text := b.text(); !strings.Contains(text, hostile) || !strings.Contains(text, "--rejects") || !strings.Contains(text, "and 8.0\u00a0kB more") {
-		t.Errorf("the rejected lines:\n%s", text)
-	}
+	b.fits(site, []string{"/", "/rejects"}, func(int64) {})
+	b.says(hostile, "--rejects", "and 8.0\u00a0kB more")
 
 	// Without JavaScript it is whole, and loads itself again.
 	_, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	testcheck.NoError(t, err)
 	b.open(site + "/")
-	if text := b.text(); !strings.Contains(text, "204 lines,") || !evaluate[bool](b, `document.querySelector("meta[http-equiv=refresh]") !== null`) {
-		t.Errorf("without JavaScript:\n%s", text)
+	if b.says("204 lines,"); !evaluate[bool](b, `document.querySelector("meta[http-equiv=refresh]") !== null`) {
+		t.Error("without JavaScript it does not load itself again")
 	}
 	_, err = chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{})
 	testcheck.NoError(t, err)
@@ -215,9 +227,7 @@ func TestPage_InABrowser(t *testing.T) {
 	run.Signal(syscall.SIGTERM)
 	run.Wait()
 	b.until("No answer since")
-	if text := b.text(); !strings.Contains(text, "204 lines,") {
-		t.Errorf("when the run has ended:\n%s", text)
-	}
+	b.says("204 lines,")
 }
 
 // TestReport_InABrowser looks at a report of figures that are the same in each run of the test: one of
@@ -247,32 +257,16 @@ func TestReport_InABrowser(t *testing.T) {
 	testcheck.NoError(t, page.HTML(f))
 	testcheck.NoError(t, f.Close())
 	site := "file://" + dir
-	grounds := map[string]bool{}
-	for _, scheme := range []string{"light", "dark"} {
-		for _, width := range []int64{360, 800, 1400} {
-			b.as(width, scheme)
-			b.open(site + "/report.html")
-			if over := evaluate[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
-				t.Errorf("it is %d pixels wider than %d", over, width)
-			}
-			// A bar ends within its scale; the bracket of its spread is 3 pixels wide at least.
-			if within := evaluate[int](b, `[...document.querySelectorAll(".bar")].filter(bar =>
-				[...bar.children].every(part => part.getBoundingClientRect().right <= bar.getBoundingClientRect().right + 3)).length`); within != len(bars.Rows) {
-				t.Errorf("at %d pixels %d of %d bars are within their scale", width, within, len(bars.Rows))
-			}
-			if smallest := evaluate[float64](b, `Math.min(...[...document.querySelectorAll("body *")].filter(e => e.innerText).map(e => parseFloat(getComputedStyle(e).fontSize)))`); smallest < 12 {
-				t.Errorf("at %d pixels some text has %v", width, smallest)
-			}
+	b.fits(site, []string{"/report.html"}, func(width int64) {
+		// A bar ends within its scale; the bracket of its spread is 3 pixels wide at least.
+		if within := evaluate[int](b, `[...document.querySelectorAll(".bar")].filter(bar =>
+			[...bar.children].every(part => part.getBoundingClientRect().right <= bar.getBoundingClientRect().right + 3)).length`); within != len(bars.Rows) {
+			t.Errorf("at %d pixels %d of %d bars are within their scale", width, within, len(bars.Rows))
 		}
-		grounds[evaluate[string](b, "getComputedStyle(document.body).backgroundColor")] = true
-	}
-	if len(grounds) != 2 {
-		t.Errorf("light and dark are %v", grounds)
-	}
-	for _, text := range []string{"One is faster.", "messages/s, logarithmic", "1,000,000", "way 4"} {
-		if !strings.Contains(b.text(), text) {
-			t.Errorf("%q is missing:\n%s", text, b.text())
+		if smallest := evaluate[float64](b, `Math.min(...[...document.querySelectorAll("body *")].filter(e => e.innerText).map(e => parseFloat(getComputedStyle(e).fontSize)))`); smallest < 12 {
+			t.Errorf("at %d pixels some text has %v", width, smallest)
 		}
-	}
+	})
+	b.says("One is faster.", "messages/s, logarithmic", "1,000,000", "way 4")
 	b.calm(site)
 }

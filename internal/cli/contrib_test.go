@@ -16,6 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/metrics"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 // tool returns the path of a program that .ci/needs installs, into .bin or for all.
@@ -34,23 +35,25 @@ func tool(t testing.TB, name string) string {
 	return path
 }
 
-// The alerts of contrib fire when they should, and not otherwise.
-func TestContrib_Alerts(t *testing.T) {
-	if out, err := exec.Command(tool(t, "promtool"), "test", "rules", "../../contrib/alerts_test.yml").CombinedOutput(); err != nil {
+// takes demands that a program of .ci/needs takes its arguments.
+func takes(t *testing.T, program string, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(tool(t, program), args...).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// The alerts of contrib fire when they should, and not otherwise.
+func TestContrib_Alerts(t *testing.T) {
+	takes(t, "promtool", "test", "rules", "../../contrib/alerts_test.yml")
 }
 
 // Prometheus takes the configuration of contrib, which scrapes the job that the alerts are about, where
 // --metrics-addr :9461 listens.
 func TestContrib_Prometheus(t *testing.T) {
-	if out, err := exec.Command(tool(t, "promtool"), "check", "config", "../../contrib/prometheus.yml").CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-	config, err := os.ReadFile("../../contrib/prometheus.yml")
-	testcheck.NoError(t, err)
+	takes(t, "promtool", "check", "config", "../../contrib/prometheus.yml")
 	for _, line := range []string{"job_name: weir\n", "targets: ['127.0.0.1:9461']"} {
-		if !strings.Contains(string(config), line) {
+		if !strings.Contains(read(t, "../../contrib/prometheus.yml"), line) {
 			t.Errorf("it has no %s", line)
 		}
 	}
@@ -202,7 +205,23 @@ func TestContrib_Dashboard(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "rules.yml")
 	testcheck.NoError(t, os.WriteFile(file, []byte(rules), 0o600))
-	if out, err := exec.Command(tool(t, "promtool"), "check", "rules", file).CombinedOutput(); err != nil {
+	takes(t, "promtool", "check", "rules", file)
+}
+
+// The unit is one that systemd takes, and has no more rights than it needs.
+func TestContrib_Unit(t *testing.T) {
+	analyze := tool(t, "systemd-analyze")
+	l := testweir.New(t, "")
+	for _, name := range []string{"weir@.service", "weir-failed@.service"} {
+		unit := strings.ReplaceAll(read(t, "../../contrib/"+name), "/usr/bin/weir", l.Path("weir"))
+		l.Write(name, unit)
+	}
+	c := exec.Command(analyze, "verify", "--man=no", l.Path("weir@air.service"), l.Path("weir-failed@air.service"))
+	out, err := c.CombinedOutput()
+	lines := strings.SplitAfter(string(out), "\n")
+	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, "'RestartMode'") }) // before 254
+	if out := strings.Join(lines, ""); err != nil || out != "" {
 		t.Errorf("%v\n%s", err, out)
 	}
+	takes(t, "systemd-analyze", "security", "--offline=true", "--threshold=20", l.Path("weir@.service")) // of 100
 }

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirsync/weir/internal/cli"
 	"github.com/weirsync/weir/internal/testcheck"
@@ -51,7 +50,12 @@ type command struct {
 // and prints as its page says. Those that notRun lists are parsed, and so are those in sentences.
 func TestDocs_Commands(t *testing.T) {
 	testcheck.Only(t) // it needs many tools
-	r := newRecorder(t)
+	ran, parsed := 0, 0
+	for page, text := range pages(t, "docs/*.md", "README.md", "SECURITY.md") {
+		for _, m := range codeSpan.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
+			parsed += parse(t, page, m[1], false)
+		}
+	}
 	plays := map[string][]block{}
 	var listed []string
 	for _, b := range documented(t) {
@@ -59,7 +63,7 @@ func TestDocs_Commands(t *testing.T) {
 		for _, c := range b.commands {
 			if begins := listedAs(c.text); begins != "" {
 				listed = append(listed, begins)
-				r.check(b.page, c.text, true)
+				parsed += parse(t, b.page, c.text, true)
 				continue
 			}
 			run = append(run, c)
@@ -78,7 +82,6 @@ func TestDocs_Commands(t *testing.T) {
 			t.Errorf("no page has commands for the stage of %s", s.page)
 		}
 	}
-	ran := 0
 	for page, blocks := range plays {
 		s := stage{page: page}
 		if i := slices.IndexFunc(stages, func(s stage) bool { return s.page == page }); i >= 0 {
@@ -92,8 +95,8 @@ func TestDocs_Commands(t *testing.T) {
 			s.play(t, blocks)
 		})
 	}
-	if ran < 80 || r.checked < 60 {
-		t.Errorf("did not exercise: %d commands run, %d parsed", ran, r.checked)
+	if ran < 80 || parsed < 60 {
+		t.Errorf("did not exercise: %d commands run, %d parsed", ran, parsed)
 	}
 }
 
@@ -221,52 +224,30 @@ func statements(t *testing.T, text string) (all []command) {
 	return all
 }
 
-// A recorder runs commands in a folder where weir only writes down its arguments, and nothing else is.
-type recorder struct {
-	t       *testing.T
-	dir     string
-	checked int
-}
-
-// newRecorder returns one that has checked the commands in sentences.
-func newRecorder(t *testing.T) *recorder {
+// parse has the shell run commands of a page, where weir only writes down its arguments and nothing else is, and parses these;
+// whole ones have all operands, which may be missing in a sentence. It returns how often weir was called.
+func parse(t *testing.T, page, commands string, whole bool) int {
 	t.Helper()
-	r := &recorder{t: t, dir: t.TempDir()}
-	args := filepath.Join(r.dir, "args")
-	script := "#!/bin/sh\n" + `printf '%s\0' "$@" >>` + args + `; printf '\1' >>` + args + "\n"
-	testcheck.NoError(t, os.WriteFile(filepath.Join(r.dir, "weir"), []byte(script), 0o700))
-	for page, text := range pages(t, "docs/*.md", "README.md", "SECURITY.md") {
-		for _, m := range codeSpan.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
-			r.check(page, m[1], false)
-		}
-	}
-	return r
-}
-
-// check has the shell run commands of a page, and parses what they give weir; whole ones have all
-// operands, which may be missing in a sentence.
-func (r *recorder) check(page, commands string, whole bool) {
-	r.t.Helper()
-	args := filepath.Join(r.dir, "args")
-	testcheck.NoError(r.t, os.RemoveAll(args))
+	dir := t.TempDir()
+	testcheck.NoError(t, os.Mkdir(filepath.Join(dir, "weir"), 0o700)) // as git clone makes it
+	args, err := os.Create(filepath.Join(dir, "args"))
+	testcheck.NoError(t, err)
+	defer args.Close()
 	var said strings.Builder
-	c := exec.Command("bash", "-c", "command_not_found_handle() { :; }\n"+commands)
-	dir := r.t.TempDir()
-	testcheck.NoError(r.t, os.Mkdir(filepath.Join(dir, "weir"), 0o700)) // as git clone makes it
-	c.Dir, c.Env, c.Stderr, c.WaitDelay = dir, []string{"PATH=" + r.dir}, &said, 10*time.Second
+	c := exec.Command("bash", "-c", `command_not_found_handle() { :; }; weir() { printf '%s\0' "$@" $'\1' >&3; }`+"\n"+commands)
+	c.Dir, c.Env, c.Stderr, c.ExtraFiles = dir, []string{"PATH=" + dir}, &said, []*os.File{args}
 	if err := c.Run(); err != nil || said.Len() > 0 {
-		r.t.Errorf("%s: %v\n%s\n%s", page, err, commands, said.String())
+		t.Errorf("%s: %v\n%s\n%s", page, err, commands, said.String())
 	}
-	b, _ := os.ReadFile(args) // there is none where weir was not called
-	calls := strings.SplitAfter(string(b), "\x01")
+	calls := strings.SplitAfter(read(t, args.Name()), "\x01\x00")
 	for _, call := range calls[:len(calls)-1] {
-		r.checked++
-		words := strings.Split(strings.TrimSuffix(call, "\x00\x01"), "\x00")
+		words := strings.Split(strings.TrimSuffix(call, "\x00\x01\x00"), "\x00")
 		if err := cli.Parses(words, whole); err != nil {
-			r.t.Errorf("%s: weir %s: %v", page, strings.Join(words, " "), err)
+			t.Errorf("%s: weir %s: %v", page, strings.Join(words, " "), err)
 		}
 	}
 	if len(calls) == 1 && regexp.MustCompile(`(^|\| )weir `).MatchString(commands) {
-		r.t.Errorf("%s: weir was not called by\n%s", page, commands)
+		t.Errorf("%s: weir was not called by\n%s", page, commands)
 	}
+	return len(calls) - 1
 }

@@ -116,7 +116,7 @@ func TestDocs_TestingNamesTestsThatExist(t *testing.T) {
 			t.Errorf("the test %s is missing", test)
 		}
 		if isScript {
-			dir := map[string]string{"TestScripts": "", "TestScripts_Postgres": "postgres", "TestScripts_Kafka": "kafka"}[test]
+			dir := map[string]string{"TestScripts": "", "TestScripts_Postgres": "postgres", "TestScripts_Both": "both", "TestScripts_Kafka": "kafka"}[test]
 			if _, err := os.Stat(filepath.Join("../../testdata/script", dir, script+".txtar")); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -234,15 +234,5 @@ func sqlite3() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
-	}
-}
-
-// A command that only prints ends without a word where its reader has had enough.
-func TestStdout_ReaderThatLeaves(t *testing.T) {
-	s := stage{}.scene(t, nil)
-	s.wholeFeed()
-	out := s.run("weir replay flights.jsonl.gz | head -n 1", sign{exit: 1, logs: "^$"})
-	if strings.Count(out, "\n") != 1 {
-		t.Errorf("it printed %q", out)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -28,21 +29,21 @@ import (
 
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testkafka"
-	"github.com/weirsync/weir/internal/testpg"
 	"github.com/weirsync/weir/internal/testweir"
 )
 
 // TestScripts_Kafka runs the scripts in testdata/script/kafka with Kafka's stand-in and with Apache Kafka, into
-// each kind of database. Theirs are the conditions [broker], for Apache Kafka, [slow], for Apache Kafka outside
-// make kafka, and [postgres]; the database $TO, and the commands
+// each kind of database, as TestScripts_Both does. Theirs are the conditions [broker], for Apache Kafka, and [slow], for
+// Apache Kafka outside make kafka, and the commands
 //
 //	kafka PARTITIONS TOPIC…           start a broker with these topics; its URL is $KAFKA, its cluster $CLUSTER,
 //	                                  a group of nobody $GROUP
 //	topic PARTITIONS NAME [SET=VAL…]  make a topic
 //	remove TOPIC                      delete one
 //	partition TOPIC                   add a partition to one
-//	produce [-at TIME] [-h NAME=TEXT]… TOPIC/PARTITION TEXT…
-//	                                  append records: VALUE, KEY|VALUE, or KEY| for one without a value
+//	produce [-at TIME] [-h NAME=TEXT]… [-codec NAME] [-times N] [-batches N] [-pad N | -noise N] TOPIC/PARTITION TEXT…
+//	                                  append records: VALUE, KEY|VALUE, or KEY| for one without a value; in a batch N times,
+//	                                  and N such batches, %d in it being the number, and %s N bytes, alike or not
 //	transaction TOPIC commit|abort|open TEXT…
 //	                                  append them in a transaction, the last one that is open, and end it
 //	settled TOPIC OFFSET              wait until all transactions have ended
@@ -53,14 +54,16 @@ import (
 //	rejected JOB OFFSET REASON…       demand what weir_rejects has of a job
 //	letters TOPIC …                   wait for PARTITION/OFFSET VALUE of each dead letter
 //	refuse ERROR [TEXT]               answer requests to append records (that have TEXT) with an error; CLOSE hangs up
-//	asked                             wait until there was such a request since then
+//	asked [MOST]                      wait until there was such a request since then; demand that there are not more
 //	damage TOPIC TEXT TIMES HOW       damage the batch with TEXT: its checksum, codec or header; -1 each time
 //	secure TOPIC                      start a broker at $SECURE that wants TLS and a login, u and p; it has {"id":1}
 //	token VAR SECONDS                 put a token for OAUTHBEARER into $VAR that expires then
 //	commit GROUP OFFSET…              have the group commit offsets of the partitions of t
 //	committed GROUP OFFSET…           demand them
 //	retain TOPIC OFFSET               have retention remove the records before it
-//	database VAR                      make a database
+//	compacted TOPIC OFFSET            wait until few records are left of a topic whose last one has an offset
+//	unled                             answer the next request for a record once as a broker that is not the leader
+//	truncated OFFSET                  another leader comes, whose log ends before what was read
 //	joins N                           wait for N requests to join a group since the last such command
 //	forbid GROUP                      allow nobody to use it
 //	member NAME …                     begin reading t in the group weir-t, and wait until it has joined
@@ -83,16 +86,9 @@ func TestScripts_Kafka(t *testing.T) {
 	})
 }
 
-// intoBoth runs a test for each kind of database; to makes one.
-func intoBoth(t *testing.T, test func(t *testing.T, to func(testing.TB) string)) {
-	t.Run("sqlite", func(t *testing.T) { test(t, func(testing.TB) string { return "t.db" }) })
-	t.Run("postgres", func(t *testing.T) { test(t, testpg.New) })
-}
-
 // kafka is what a script has of Kafka.
 type kafka struct {
 	startKafka testkafka.Starter
-	database   func(testing.TB) string
 	*topic
 	producer *kgo.Client // of transactions
 	open     bool        // its transaction
@@ -107,11 +103,14 @@ func init() {
 		"kafka": startKafka, "topic": makeTopic, "remove": func(s *script, _ *testscript.TestScript, args []string) { s.c.DeleteTopics(args...) },
 		"partition": func(s *script, _ *testscript.TestScript, args []string) { s.c.AddPartition(args[0]) },
 		"produce":   produce, "transaction": transaction, "settled": settled, "trim": trim, "broker": upOrDown, "reads": reads, "reading": reading, "rejected": rejected, "letters": letters,
-		"refuse": refuse, "asked": func(s *script, _ *testscript.TestScript, _ []string) {
+		"refuse": refuse, "asked": func(s *script, ts *testscript.TestScript, args []string) {
 			s.Until("a request", func() bool { return s.asks.Load() > 0 })
+			if n := s.asks.Load(); len(args) > 0 && n > int64(number(ts, args[0])) {
+				ts.Fatalf("%d requests", n)
+			}
 		},
 		"secure": secure, "token": token, "damage": damage, "commit": commit, "committed": committed, "retain": retain, "joins": joins, "member": member, "expel": expel, "fill": fill,
-		"database": func(s *script, ts *testscript.TestScript, args []string) { ts.Setenv(args[0], s.database(s)) },
+		"compacted": compacted, "unled": unled, "truncated": truncated,
 		"forbid": func(s *script, _ *testscript.TestScript, args []string) {
 			s.c.Fault(kfake.Fault{Group: args[0], TopLevel: true, Err: kerr.GroupAuthorizationFailed, Count: -1})
 		},
@@ -180,24 +179,44 @@ func makeTopic(s *script, ts *testscript.TestScript, args []string) {
 
 func produce(s *script, ts *testscript.TestScript, args []string) {
 	var like kgo.Record
+	times, batches, fill, opts := 1, 1, "", []kgo.Opt{kgo.ProducerBatchMaxBytes(64 << 20)}
 	for ; strings.HasPrefix(args[0], "-"); args = args[2:] {
-		if args[0] == "-at" {
+		switch flag, value := args[0], args[1]; flag {
+		case "-at":
 			var err error
-			like.Timestamp, err = time.Parse(time.RFC3339, args[1])
+			like.Timestamp, err = time.Parse(time.RFC3339, value)
 			ts.Check(err)
-			continue
+		case "-codec":
+			codec := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}
+			opts = append(opts, kgo.ProducerBatchCompression(codec[value]))
+		case "-times":
+			times = number(ts, value)
+		case "-batches":
+			batches = number(ts, value)
+		case "-pad":
+			fill = strings.Repeat("x", number(ts, value))
+		case "-noise":
+			noise := make([]byte, number(ts, value))
+			_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+			fill = hex.EncodeToString(noise)[:len(noise)]
+		default:
+			name, text, _ := strings.Cut(value, "=")
+			like.Headers = append(like.Headers, kgo.RecordHeader{Key: name, Value: []byte(unescaped(ts, text))})
 		}
-		name, text, _ := strings.Cut(args[1], "=")
-		like.Headers = append(like.Headers, kgo.RecordHeader{Key: name, Value: []byte(unescaped(ts, text))})
 	}
 	like.Topic, like.Partition = place(ts, args[0])
-	var records []*kgo.Record
-	for _, text := range args[1:] {
-		r := testkafka.Record(unescaped(ts, text))
-		r.Topic, r.Partition, r.Timestamp, r.Headers = like.Topic, like.Partition, like.Timestamp, like.Headers
-		records = append(records, r)
+	client := s.c.Client(opts...)
+	for batch := range batches {
+		var records []*kgo.Record
+		for n := range times {
+			for _, text := range args[1:] {
+				r := testkafka.Record(strings.NewReplacer("%d", strconv.Itoa(batch*times+n), "%s", fill).Replace(unescaped(ts, text)))
+				r.Topic, r.Partition, r.Timestamp, r.Headers = like.Topic, like.Partition, like.Timestamp, like.Headers
+				records = append(records, r)
+			}
+		}
+		s.c.Send(client, records...)
 	}
-	s.c.Send(s.c.Client(), records...)
 }
 
 func transaction(s *script, ts *testscript.TestScript, args []string) {
@@ -429,23 +448,74 @@ func retain(s *script, ts *testscript.TestScript, args []string) {
 	})
 }
 
+func compacted(s *script, _ *testscript.TestScript, args []string) {
+	s.Until("the compaction", func() bool {
+		client := s.c.Client(kgo.ConsumeTopics(args[0]), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+		defer client.Close()
+		for left := 0; ; {
+			for _, r := range client.PollFetches(s.Context()).Records() {
+				if left++; fmt.Sprint(r.Offset) == args[1] {
+					return left < 10
+				}
+			}
+		}
+	})
+}
+
+func unled(s *script, _ *testscript.TestScript, _ []string) {
+	var asked atomic.Int64
+	s.c.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		s.c.KeepControl()
+		request := r.(*kmsg.FetchRequest)
+		if request.MaxWaitMillis != 1000 || asked.Add(1) > 1 { // those of the consumer may wait for longer
+			return nil, nil, false
+		}
+		at, of := kmsg.NewFetchResponseTopicPartition(), kmsg.NewFetchResponseTopic()
+		at.ErrorCode = kerr.NotLeaderForPartition.Code
+		of.Topic, of.TopicID, of.Partitions = request.Topics[0].Topic, request.Topics[0].TopicID, []kmsg.FetchResponseTopicPartition{at}
+		answer := request.ResponseKind().(*kmsg.FetchResponse)
+		answer.Topics = []kmsg.FetchResponseTopic{of}
+		s.asks.Add(1)
+		return answer, nil, true
+	})
+}
+
+func truncated(s *script, ts *testscript.TestScript, args []string) {
+	s.c.ControlKey(int16(kmsg.OffsetForLeaderEpoch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		request := r.(*kmsg.OffsetForLeaderEpochRequest)
+		answer := request.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
+		for _, asked := range request.Topics {
+			of := kmsg.NewOffsetForLeaderEpochResponseTopic()
+			of.Topic = asked.Topic
+			for _, p := range asked.Partitions {
+				at := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+				at.Partition, at.LeaderEpoch, at.EndOffset = p.Partition, p.LeaderEpoch, int64(number(ts, args[0]))
+				of.Partitions = append(of.Partitions, at)
+			}
+			answer.Topics = append(answer.Topics, of)
+		}
+		return answer, nil, true
+	})
+	_, _, err := s.c.AddNode(-1, 0)
+	ts.Check(err)
+	s.c.ShufflePartitionLeaders()
+}
+
 func fill(s *script, ts *testscript.TestScript, args []string) { s.fill(number(ts, args[0])) }
 
 // A topic is the topic t, which runs read into the table t. One record in five is rejected: weir_rejects is
 // written with the rows, so it shows which records were applied, and how often.
 type topic struct {
-	c    *testkafka.Cluster
-	rnd  *rand.Rand
-	sent []int             // records by partition
-	bad  int               // of these
-	want map[string]string // the table: values by id and field
-	// versions are those of the values that are wanted, where ids come from all partitions and
-	// messages have versions; nil: an id comes from one partition.
-	versions map[string]int
+	c        *testkafka.Cluster
+	rnd      *rand.Rand
+	sent     []int           // records by partition
+	bad      int             // of these
+	lines    strings.Builder // their values
+	versions bool            // ids come from all partitions, and messages have versions; else an id comes from one partition
 }
 
 func newTopic(c *testkafka.Cluster, partitions int) *topic {
-	return &topic{c: c, rnd: rand.New(rand.NewPCG(1, 1)), sent: make([]int, partitions), want: map[string]string{}}
+	return &topic{c: c, rnd: rand.New(rand.NewPCG(1, 1)), sent: make([]int, partitions)}
 }
 
 // fill appends records to each partition.
@@ -453,25 +523,20 @@ func (k *topic) fill(n int) {
 	for p := range k.sent {
 		texts := make([]string, n)
 		for i := range texts {
-			if (k.sent[p]+i)%5 == 4 {
+			id, field, value := k.rnd.IntN(50), k.rnd.IntN(3), k.rnd.IntN(1000)
+			switch {
+			case (k.sent[p]+i)%5 == 4:
 				texts[i] = "bad"
 				k.bad++
-				continue
-			}
-			id, field, value := k.rnd.IntN(50)*len(k.sent)+p, k.rnd.IntN(3), k.rnd.IntN(1000)
-			if k.versions == nil {
-				texts[i] = fmt.Sprintf(`{"id":%d,"f%d":%d}`, id, field, value)
-				k.want[fmt.Sprintf("%d:f%d", id, field)] = fmt.Sprint(value)
-				continue
-			}
-			id /= len(k.sent)
-			version := 1 + k.rnd.IntN(1000)*1_000_000 + k.sent[p]*len(k.sent) + i*len(k.sent) + p // no other message has it
-			texts[i] = fmt.Sprintf(`{"id":%d,"f%d":%d,"v":%d}`, id, field, value, version)
-			if cell := fmt.Sprintf("%d:f%d", id, field); version > k.versions[cell] {
-				k.versions[cell], k.want[cell] = version, fmt.Sprint(value)
+			case k.versions: // no other message has it
+				version := 1 + k.rnd.IntN(1000)*1_000_000 + k.sent[p]*len(k.sent) + i*len(k.sent) + p
+				texts[i] = fmt.Sprintf(`{"id":%d,"f%d":%d,"v":%d}`, id, field, value, version)
+			default:
+				texts[i] = fmt.Sprintf(`{"id":%d,"f%d":%d}`, id*len(k.sent)+p, field, value)
 			}
 		}
 		k.sent[p] += n
+		k.lines.WriteString(strings.Join(texts, "\n") + "\n")
 		k.c.Produce("t", int32(p), texts...)
 	}
 }
@@ -488,16 +553,12 @@ func (k *topic) applied(f *testweir.Folder, more ...string) {
 		f.Has(fmt.Sprintf("%d|%d", k.sent[p], k.sent[p]), fmt.Sprintf(`SELECT line, "offset" FROM weir_checkpoints WHERE source LIKE '%%/t/%d'`, p))
 	}
 	f.Has(fmt.Sprintf("%d|%d", k.bad, k.bad), `SELECT count(*), count(DISTINCT source || "offset") FROM weir_rejects`)
-	cells := strings.Fields(f.Ask("SELECT id || ':f0:' || f0 FROM t WHERE f0 IS NOT NULL UNION ALL SELECT id || ':f1:' || f1 FROM t WHERE f1 IS NOT NULL UNION ALL SELECT id || ':f2:' || f2 FROM t WHERE f2 IS NOT NULL"))
-	for _, text := range cells {
-		at := strings.LastIndexByte(text, ':')
-		if cell, value := text[:at], text[at+1:]; k.want[cell] != value {
-			f.Errorf("%s is %s, want %s", cell, value, k.want[cell])
-		}
+	f.Write("sent.jsonl", k.lines.String())
+	verify := []string{"verify", "sent.jsonl", "--table", "t", "--to", f.To}
+	if k.versions {
+		verify = append(verify, "--version-field", "v")
 	}
-	if len(cells) != len(k.want) {
-		f.Errorf("%d values, want %d", len(cells), len(k.want))
-	}
+	f.Start(verify...).Exit(0)
 }
 
 // joined waits until the group has a member that it did not have before, and returns its id.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -78,13 +78,14 @@ func TestStatus_Files(t *testing.T) {
 	f(progress.Files{Number: 2, Ended: 1, Offset: 500, Size: 1000, Before: 500}, "file 2 of 2  50 %")
 }
 
+// A run says what it waits for, and how far a long flush is.
 func TestStatus_SaysWhatItWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := progress.New("t")
 		want := func(what string) {
 			t.Helper()
 			s := p.Snapshot()
-			if got := waitsFor(&s); got != what {
+			if got := strings.TrimSpace(waitsFor(&s) + "  " + writing(&s)); got != what {
 				t.Errorf("it waits for %q, want %q", got, what)
 			}
 		}
@@ -103,11 +104,17 @@ func TestStatus_SaysWhatItWaitsFor(t *testing.T) {
 		want("waiting for the database (connection), for 2m5s")
 		p.Flushed(progress.Flush{Tables: make([]progress.TableFlush, 1)})
 		want("")
-		p.Flushing(1)
-		time.Sleep(9 * time.Second)
+		p.Flushing(10_000)
 		want("")
-		time.Sleep(16 * time.Second)
-		want("waiting for a flush to end (another session's lock, or a slow database), for 25s")
+		time.Sleep(time.Second)
+		want("writing 10,000 rows, 0 sent")
+		p.Sent(4120)
+		time.Sleep(10 * time.Second)
+		want("writing 10,000 rows, 4,120 sent")
+		p.Sent(10_000)
+		want("writing 10,000 rows, all sent")
+		time.Sleep(14 * time.Second)
+		want("waiting for a flush to end (another session's lock, or a slow database), for 25s  writing 10,000 rows, all sent")
 		p.FlushEnded()
 		want("")
 		live.Close()
@@ -126,30 +133,6 @@ func TestStatus_Fits(t *testing.T) {
 			t.Errorf("%d columns: %q, want %q", room, got, want)
 		}
 	}
-}
-
-func TestStatus_SaysHowFarAFlushIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := progress.New("t")
-		want := func(what string) {
-			t.Helper()
-			s := p.Snapshot()
-			if got := writing(&s); got != what {
-				t.Errorf("%q, want %q", got, what)
-			}
-		}
-		want("")
-		p.Flushing(1_000_000)
-		want("")
-		time.Sleep(time.Second)
-		want("writing 1,000,000 rows, 0 sent")
-		p.Sent(412_000)
-		want("writing 1,000,000 rows, 412,000 sent")
-		p.Sent(1_000_001)
-		want("writing 1,000,000 rows, all sent")
-		p.FlushEnded()
-		want("")
-	})
 }
 
 // TestStatusLine: what is written takes the place of the line, which comes again.
@@ -174,27 +157,21 @@ func TestRetryLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var attempts []int64
 		l := &retryLog{log: slog.New(attemptsHandler(func(n int64) { attempts = append(attempts, n) })), troubles: map[string]trouble{}}
-		for n := range 25 { // seconds
-			l.add(&sink.Error{Class: sink.Transient, Reason: "connection", Err: context.DeadlineExceeded, Attempt: n + 1})
-			time.Sleep(time.Second)
+		fails := func(reason string, times int, want ...int64) { // once a second
+			t.Helper()
+			attempts = nil
+			for n := range times {
+				l.add(&sink.Error{Class: sink.Transient, Reason: reason, Err: context.DeadlineExceeded, Attempt: n + 1})
+				time.Sleep(time.Second)
+			}
+			if !slices.Equal(attempts, want) {
+				t.Errorf("%s was reported at attempts %v, want %v", reason, attempts, want)
+			}
 		}
-		if len(attempts) != 3 || attempts[0] != 1 || attempts[1] != 12 || attempts[2] != 23 {
-			t.Errorf("a lost connection was reported at attempts %v", attempts)
-		}
-		attempts = nil
-		for n := range 12 {
-			l.add(&sink.Error{Class: sink.Transient, Reason: "locked", Err: context.DeadlineExceeded, Attempt: n + 1})
-			time.Sleep(time.Second)
-		}
-		if len(attempts) != 1 || attempts[0] != 12 {
-			t.Errorf("a lock was reported at attempts %v", attempts)
-		}
-		attempts = nil
+		fails("connection", 25, 1, 12, 23)
+		fails("locked", 12, 12)
 		time.Sleep(time.Hour)
-		l.add(&sink.Error{Class: sink.Transient, Reason: "locked", Err: context.DeadlineExceeded, Attempt: 1})
-		if len(attempts) != 0 {
-			t.Errorf("a short lock an hour later was reported at attempts %v", attempts)
-		}
+		fails("locked", 1)
 	})
 }
 
@@ -238,23 +215,4 @@ positions: rows: 0 inserted, 0 updated, 0 unchanged, 1 deleted; 1 rejected`
 			t.Errorf("%s, %v, want at its end %s", text, err, want)
 		}
 	})
-}
-
-// A reason names the first of its lines: a record by its partition, too, and a line by its file where
-// there are several.
-func TestRejectedText_FirstOfAReason(t *testing.T) {
-	f := func(read string, sources []string, want string) {
-		t.Helper()
-		first := fold.Reject{Place: fold.Place{Line: 4, Offset: 70}, Reason: feed.NotJSON, Detail: "not JSON"}
-		did := &progress.Snapshot{Lines: 9, Rejected: 2, Reasons: []progress.Reason{{Count: 2, Source: read, First: first, Alike: true}}}
-		o := &syncOptions{}
-		o.rejects = "discard"
-		want = "2 of 9 lines were rejected: 2 × not JSON (first: " + want + "). --rejects discard keeps none"
-		if got := rejectedText(o, &job.Config{Sources: sources}, did); got != want {
-			t.Errorf("\n%s, want\n%s", got, want)
-		}
-	}
-	f("/a.jsonl", []string{"/a.jsonl"}, "line 4")
-	f("/a.jsonl", []string{"/a.jsonl", "/b.jsonl"}, "/a.jsonl line 4")
-	f("kafka://cluster/flights/3", []string{"kafka://broker/flights"}, "kafka://cluster/flights/3 offset 70")
 }

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -47,18 +49,22 @@ func TestMain(m *testing.M) {
 //	compress gzip|zstd FILE write FILE.gz or FILE.zst
 //	bytes FILE TEXT…        append TEXT, with Go's escapes, to FILE
 //	repeat FILE N TEXT      append TEXT N times; %d in it is the number
-//	serve FILE              serve FILE once over TCP; its address is $FEED
+//	serve [-tls] FILE       serve FILE to each connection, by TLS to those that show the certificate; its address is $FEED
 //	start NAME weir …       run the program beside the script; its stderr goes to NAME.log
 //	served NAME VAR         wait for NAME to serve, and put its address into $VAR
 //	waitlog NAME REGEXP     wait for NAME to say something
-//	send ADDR FILE          connect to ADDR and send FILE
-//	certificate             write cert.pem and key.pem, for localhost
+//	send [-tls DIR] ADDR FILE
+//	                        connect to ADDR and send FILE, over TLS with the certificate in DIR, -: with none
+//	certificate [DIR]       write cert.pem and key.pem, for localhost
 //	signal NAME SIGNAL CODE send it a signal and demand its exit code; STOP and CONT have none
+//	insist NAME SIGNAL CODE send it a signal again and again until it has ended
 //	ended NAME CODE         wait until it has ended, and demand its exit code, a regular expression
 //	hold FIFO FILE          write FILE into a FIFO, which stays open to the end
 //	scrape FILE PATH…       fetch the metrics whose address FILE names, and PATHs; to stdout
 //	metric NAME M REGEXP    wait until the series of a metric of NAME have a sum
 //	cut FILE N              keep the first N bytes
+//	manager MICROSECONDS    have runs started by a service manager, whose watchdog waits for so long
+//	hears [REGEXP]          what it was told since, up to a state that matches; to stdout
 //
 // and the conditions [root], for what needs a file system of its own, and [check], for what make test
 // does not run.
@@ -82,19 +88,53 @@ func TestScripts_Postgres(t *testing.T) {
 	})
 }
 
+// TestScripts_Both runs those in testdata/script/both into each kind of database, which is $TO. Theirs are the condition
+// [postgres] and the command
+//
+//	database VAR            make another database
+func TestScripts_Both(t *testing.T) {
+	t.Parallel()
+	intoBoth(t, func(t *testing.T, to func(testing.TB) string) {
+		on := map[string]bool{"postgres": strings.HasSuffix(t.Name(), "postgres")}
+		scripts(t, "both", on, func(s *script, e *testscript.Env) {
+			s.database = to
+			e.Setenv("TO", to(s))
+		})
+	})
+}
+
+// intoBoth runs a test for each kind of database; to makes one.
+func intoBoth(t *testing.T, test func(t *testing.T, to func(testing.TB) string)) {
+	t.Run("sqlite", func(t *testing.T) {
+		var made atomic.Int64
+		test(t, func(testing.TB) string { return fmt.Sprintf("t%d.db", made.Add(1)) })
+	})
+	t.Run("postgres", func(t *testing.T) { test(t, testpg.New) })
+}
+
 // A script is one that runs: its folder, and what it has started.
 type script struct {
 	*testweir.Folder
 	runs    map[string]*testweir.Run // by name
 	session *sql.Conn
+	manager *net.UnixConn
+	// database makes a database; nil where scripts name their own.
+	database func(testing.TB) string
 	kafka
 }
 
 // commands are those of scripts besides testscript's own.
 var commands = map[string]func(*script, *testscript.TestScript, []string){
 	"exits": exits, "says": says, "query": query, "until": until, "session": session, "compress": compress, "bytes": appendBytes, "repeat": repeat, "serve": serve,
-	"scrape": scrape, "metric": metric, "cut": cut, "start": start, "signal": sendSignal, "ended": ended, "hold": hold, "served": served, "waitlog": waitlog, "send": send,
-	"certificate": func(s *script, _ *testscript.TestScript, _ []string) { s.Check(testtls.Write(s.Dir)) },
+	"scrape": scrape, "metric": metric, "cut": cut, "start": start, "signal": sendSignal, "manager": manager, "hears": hears, "ended": ended, "hold": hold, "served": served, "waitlog": waitlog, "send": send,
+	"certificate": func(s *script, ts *testscript.TestScript, args []string) {
+		ts.Check(testtls.Write(s.Path(strings.Join(args, ""))))
+	},
+	"database": func(s *script, ts *testscript.TestScript, args []string) { ts.Setenv(args[0], s.database(s)) },
+	"insist": func(s *script, _ *testscript.TestScript, args []string) {
+		s.Until("the end", func() bool { sendSignal(s, nil, args[:2]); return s.runs[args[0]].Ended() })
+		ended(s, nil, []string{args[0], args[2]})
+	},
 }
 
 // scripts runs those of a folder. Conditions are besides those of all.
@@ -189,7 +229,7 @@ func until(s *script, _ *testscript.TestScript, args []string) {
 
 func session(s *script, ts *testscript.TestScript, args []string) {
 	if s.session == nil {
-		db := s.Open(args[0], "")
+		db := s.Open(args[0], "rw")
 		var err error
 		s.session, err = db.Conn(s.Context())
 		ts.Check(err)
@@ -251,16 +291,14 @@ func repeat(_ *script, ts *testscript.TestScript, args []string) {
 func serve(s *script, ts *testscript.TestScript, args []string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	ts.Check(err)
-	ts.Setenv("FEED", "tcp://"+l.Addr().String())
-	text, done := ts.ReadFile(args[0]), make(chan bool)
-	go func() {
-		defer close(done)
-		if c, err := l.Accept(); err == nil {
-			_, _ = io.WriteString(c, text)
-			c.Close()
-		}
-	}()
-	s.Cleanup(func() { l.Close(); <-done })
+	scheme, addr := "tcp://", l.Addr().String()
+	if args[0] == "-tls" {
+		pair, authorities := s.Certificate()
+		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: authorities, ClientAuth: tls.RequireAndVerifyClientCert})
+		scheme, args = "tls://", args[1:]
+	}
+	ts.Setenv("FEED", scheme+addr)
+	feedAll(s, l, ts.ReadFile(args[0]))
 }
 
 func start(s *script, ts *testscript.TestScript, args []string) {
@@ -270,7 +308,12 @@ func start(s *script, ts *testscript.TestScript, args []string) {
 	run := s.Command(args[2:]...)
 	run.LogFile = s.Path(args[0] + ".log")
 	ts.Check(os.RemoveAll(run.LogFile))
-	run.Env = append(run.Env, "HOME="+s.Dir, "FH_USERNAME="+ts.Getenv("FH_USERNAME"), "FH_APIKEY="+ts.Getenv("FH_APIKEY"))
+	run.Env = append(run.Env, "HOME="+s.Dir)
+	for _, name := range []string{"FH_USERNAME", "FH_APIKEY", "WEIR_SPOOL", "WEIR_CAPTURE", "PGTZ", "NOTIFY_SOCKET", "WATCHDOG_USEC"} {
+		if value := ts.Getenv(name); value != "" {
+			run.Env = append(run.Env, name+"="+value)
+		}
+	}
 	s.runs[args[0]] = run.Start()
 }
 
@@ -299,11 +342,32 @@ func served(s *script, ts *testscript.TestScript, args []string) {
 
 func waitlog(s *script, _ *testscript.TestScript, args []string) { s.runs[args[0]].Says(args[1]) }
 
-func send(_ *script, ts *testscript.TestScript, args []string) {
+func send(s *script, ts *testscript.TestScript, args []string) {
+	if args[0] == "-tls" {
+		sendTLS(s, ts, args[1:])
+		return
+	}
 	c, err := net.Dial("tcp", args[0])
 	ts.Check(err)
 	_, err = io.WriteString(c, ts.ReadFile(args[1]))
 	ts.Check(errors.Join(err, c.Close()))
+}
+
+// sendTLS sends a file over TLS with the certificate in a folder, which may be refused at any time.
+func sendTLS(s *script, ts *testscript.TestScript, args []string) {
+	_, authorities := s.Certificate()
+	config := &tls.Config{RootCAs: authorities}
+	if args[0] != "-" {
+		pair, err := tls.LoadX509KeyPair(s.Path(args[0]+"/cert.pem"), s.Path(args[0]+"/key.pem"))
+		ts.Check(err)
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+	}
+	c, err := tls.Dial("tcp", args[1], config)
+	if err == nil {
+		_, err = io.WriteString(c, ts.ReadFile(args[2]))
+		err = errors.Join(err, c.Close())
+	}
+	ts.Logf("sent: %v", err)
 }
 
 func hold(s *script, ts *testscript.TestScript, args []string) {
@@ -371,4 +435,33 @@ func cut(_ *script, ts *testscript.TestScript, args []string) {
 		n += fi.Size()
 	}
 	ts.Check(os.Truncate(path, n))
+}
+
+func manager(s *script, ts *testscript.TestScript, args []string) {
+	var err error
+	s.manager, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: s.Path("n"), Net: "unixgram"})
+	ts.Check(err)
+	s.Cleanup(func() { _ = s.manager.Close() })
+	ts.Setenv("NOTIFY_SOCKET", s.Path("n"))
+	ts.Setenv("WATCHDOG_USEC", args[0])
+}
+
+func hears(s *script, ts *testscript.TestScript, args []string) {
+	until := time.Millisecond // what is there
+	if len(args) > 0 {
+		until = testweir.Patience
+	}
+	ts.Check(s.manager.SetReadDeadline(time.Now().Add(until)))
+	for buf := make([]byte, 1<<12); ; {
+		n, err := s.manager.Read(buf)
+		if err != nil && len(args) > 0 {
+			ts.Fatalf("no state is %s: %v", args[0], err)
+		} else if err != nil {
+			return
+		}
+		fmt.Fprintf(ts.Stdout(), "%s\n", buf[:n])
+		if len(args) > 0 && whole(args[0]).Match(buf[:n]) {
+			return
+		}
+	}
 }

@@ -126,7 +126,7 @@ func TestTerminal_StatusFits(t *testing.T) {
 		c.Stderr, c.Env = term.slave, append(c.Env, "TERM=xterm", "NO_COLOR=")
 		return c.Start()
 	}
-	sync := run("sync", "feed.jsonl", "--to", "t.db", "--max-rate", "10000/s", "--batch-period", "300ms")
+	sync := run("sync", "feed.jsonl", "--to", "t.db", "--max-rate", "1000/s", "--batch-period", "300ms")
 	term.wait(0, 200, `lines  [\d,]+/s  [\d,]+ rows?  \d+ % folded  flush .*  \d+ %  ETA `)
 	for _, columns := range []int{80, 40, 5} {
 		term.resize(columns)

@@ -195,6 +195,18 @@ func TestObserve(t *testing.T) {
 	}
 }
 
+// What reading pauses for is a cause of its own, and none that was.
+func TestStalls_SayWhatReadingPausesFor(t *testing.T) {
+	p := progress.New("t")
+	for _, cause := range []progress.Cause{progress.SpoolFull, progress.SpoolDiskFull, progress.CaptureDiskFull, ""} {
+		p.Pause(cause)
+		s := p.Snapshot()
+		if all := s.Stalls(); (len(all) == 1 && all[0].Cause == cause && !all[0].Since.IsZero()) != (cause != "") {
+			t.Errorf("paused for %q: %v", cause, all)
+		}
+	}
+}
+
 // TestStalls_ALargeFlushMayTakeLonger than one of a few rows, before the run counts as stalled.
 func TestStalls_ALargeFlushMayTakeLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

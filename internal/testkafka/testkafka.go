@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/weirsync/weir/internal/pgserver"
 	"github.com/weirsync/weir/internal/testcheck"
@@ -229,4 +230,24 @@ func (c *Cluster) Produce(topic string, partition int32, texts ...string) {
 func (c *Cluster) Send(cl *kgo.Client, records ...*kgo.Record) {
 	c.t.Helper()
 	testcheck.NoError(c.t, cl.ProduceSync(c.t.Context(), records...).FirstErr())
+}
+
+// Members are the ids of a group's members, sorted.
+func (c *Cluster) Members(group string) (ids []string) {
+	if g := c.GroupInfo(group); g != nil {
+		for i := range g.Members {
+			ids = append(ids, g.Members[i].MemberID)
+		}
+	}
+	return ids
+}
+
+// Expel has a classic group take a member for dead, as it does when the member's session has expired.
+func (c *Cluster) Expel(group, member string) {
+	c.t.Helper()
+	r := kmsg.NewPtrLeaveGroupRequest()
+	r.Group, r.Members = group, []kmsg.LeaveGroupRequestMember{{MemberID: member}}
+	answer, err := r.RequestWith(c.t.Context(), c.Client())
+	testcheck.NoError(c.t, err)
+	testcheck.NoError(c.t, errors.Join(kerr.ErrorForCode(answer.ErrorCode), kerr.ErrorForCode(answer.Members[0].ErrorCode)))
 }

@@ -70,11 +70,30 @@ func (f *Folder) Has(want, query string) {
 	}
 }
 
+// Queries is what answers queries.
+type Queries interface {
+	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
+}
+
 // Rows returns the rows of a query, each with | between its cells, as a [sql.DB], [sql.Conn] or [sql.Tx] answers it.
 func Rows(db Queries, query string) (all []string, err error) {
-	_, rows, err := Cells(db, query)
-	for _, cells := range rows {
-		texts := make([]string, len(cells))
+	rows, err := db.QueryContext(context.Background(), query)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	cells, into, texts := make([]any, len(columns)), make([]any, len(columns)), make([]string, len(columns))
+	for i := range cells {
+		into[i] = &cells[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return nil, err
+		}
 		for i, c := range cells {
 			switch c := c.(type) {
 			case nil:
@@ -89,33 +108,5 @@ func Rows(db Queries, query string) (all []string, err error) {
 		}
 		all = append(all, strings.Join(texts, "|"))
 	}
-	return all, err
-}
-
-// Queries is what answers queries.
-type Queries interface {
-	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
-}
-
-// Cells returns the columns and the rows of a query.
-func Cells(db Queries, query string) (columns []string, all [][]any, err error) {
-	rows, err := db.QueryContext(context.Background(), query)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	if columns, err = rows.Columns(); err != nil {
-		return nil, nil, err
-	}
-	for rows.Next() {
-		cells, into := make([]any, len(columns)), make([]any, len(columns))
-		for i := range cells {
-			into[i] = &cells[i]
-		}
-		if err := rows.Scan(into...); err != nil {
-			return nil, nil, err
-		}
-		all = append(all, cells)
-	}
-	return columns, all, rows.Err()
+	return all, rows.Err()
 }
