@@ -17,8 +17,6 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/sink/postgres"
-	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
@@ -77,18 +75,10 @@ func folded(b *testing.B, lines [][]byte) *fold.Batch {
 	return batch
 }
 
-// drivers open a database of their kind, which is empty.
-var drivers = map[string]func(b *testing.B) sink.Sink{
-	"sqlite": func(b *testing.B) sink.Sink {
-		db, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "t.db"), sqlite.Options{Synchronous: sink.Normal, Log: logtest.New(b)})
-		testcheck.NoError(b, err)
-		return db
-	},
-	"postgres": func(b *testing.B) sink.Sink {
-		db, err := postgres.Open(b.Context(), testpg.New(b), sink.Options{Level: sink.Full, Log: logtest.New(b)})
-		testcheck.NoError(b, err)
-		return db
-	},
+// emptyOf is where a database of a kind is, which is empty.
+var emptyOf = map[string]func(b *testing.B) (dest string, level sink.Level){
+	"sqlite":   func(b *testing.B) (string, sink.Level) { return filepath.Join(b.TempDir(), "t.db"), sink.Normal },
+	"postgres": func(b *testing.B) (string, sink.Level) { return testpg.New(b), sink.Full },
 }
 
 // BenchmarkFlush writes batches of 50,000 rows of 38 text columns, and of 4.
@@ -97,16 +87,16 @@ func BenchmarkFlush(b *testing.B) {
 	few := [3][][]byte{narrow(wide[0]), narrow(wide[1]), narrow(wide[2])}
 	for _, driver := range []string{"sqlite", "postgres"} {
 		for _, kind := range []string{"insert", "update", "unchanged", "half"} { // half: of the rows nothing changes
-			b.Run(driver+"/"+kind, func(b *testing.B) { benchmarkFlush(b, wide, drivers[driver], kind) })
-			b.Run(driver+"/"+kind+"/narrow", func(b *testing.B) { benchmarkFlush(b, few, drivers[driver], kind) })
+			b.Run(driver+"/"+kind, func(b *testing.B) { benchmarkFlush(b, wide, emptyOf[driver], kind) })
+			b.Run(driver+"/"+kind+"/narrow", func(b *testing.B) { benchmarkFlush(b, few, emptyOf[driver], kind) })
 		}
 		for _, kind := range []string{"insert", "update"} {
-			b.Run(driver+"/"+kind+"/versions", func(b *testing.B) { benchmarkFlush(b, withVersions(wide), drivers[driver], kind) })
+			b.Run(driver+"/"+kind+"/versions", func(b *testing.B) { benchmarkFlush(b, withVersions(wide), emptyOf[driver], kind) })
 		}
 	}
 }
 
-func benchmarkFlush(b *testing.B, messages [3][][]byte, open func(b *testing.B) sink.Sink, kind string) {
+func benchmarkFlush(b *testing.B, messages [3][][]byte, empty func(b *testing.B) (string, sink.Level), kind string) {
 	b.ReportAllocs()
 	first, second, next := folded(b, messages[0]), folded(b, messages[1]), (*fold.Batch)(nil)
 	switch kind {
@@ -124,7 +114,8 @@ func benchmarkFlush(b *testing.B, messages [3][][]byte, open func(b *testing.B) 
 	n := 0
 	for b.Loop() {
 		b.StopTimer()
-		db := open(b)
+		dest, level := empty(b)
+		db := openSink(b, dest, level)
 		flush := func(f *fold.Batch, seq int64) sink.Counts {
 			res, err := db.Flush(b.Context(), &sink.Flush{Batches: []*fold.Batch{f}, Job: "j", Run: "r", Lanes: []sink.Lane{{Source: "s", Checkpoint: sink.Checkpoint{Seq: seq}}}})
 			testcheck.NoError(b, err)
@@ -171,8 +162,7 @@ func BenchmarkSync(b *testing.B) {
 			i := 0
 			for b.Loop() {
 				i++
-				db, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), fmt.Sprint(i, ".db")), sqlite.Options{Synchronous: sink.Normal, Log: logtest.New(b)})
-				testcheck.NoError(b, err)
+				db := openSink(b, filepath.Join(b.TempDir(), fmt.Sprint(i, ".db")), sink.Normal)
 				rejects, _ := job.ParseRejects("fail")
 				err = job.Run(b.Context(), job.Config{Sources: []string{path}, Job: "t", BatchRows: 100_000, Buffer: 256 << 20, Rejects: rejects,
 					Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: 100}}}, Log: logtest.New(b)}, db, nil, progress.New("t"))

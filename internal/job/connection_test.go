@@ -2,6 +2,7 @@ package job_test
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -15,7 +16,6 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/spool"
-	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // A breaking feed closes each connection but the last after some lines. One that is
@@ -29,6 +29,7 @@ type breaking struct {
 	cuts      []int    // how many lines a connection brings
 
 	mu    sync.Mutex
+	last  string   // value that was sent
 	asked []string // for what each connection asked
 	wants []string // the last value of the connection before
 	sent  int      // lines
@@ -77,53 +78,41 @@ func newBreaking(rnd *rand.Rand, inclusive bool) (b *breaking, bad []string, wan
 	return b, bad, want
 }
 
-// serve takes connections until it is closed.
-func (b *breaking) serve(t *testing.T, l net.Listener) {
-	last := ""
-	for n := 0; ; n++ {
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		hello, err := bufio.NewReader(conn).ReadString('\n')
-		if err != nil {
-			t.Error(err)
-		}
-		value := strings.TrimSpace(strings.TrimPrefix(hello, "from"))
-		b.mu.Lock()
-		b.asked, b.wants = append(b.asked, value), append(b.wants, last)
-		b.mu.Unlock()
-		at := 0
-		if value != "" {
-			at = slices.Index(b.values, value)
-			if !b.inclusive {
-				at++
-			}
-			for b.before && at > 0 && b.values[at-1] == "" {
-				at--
-			}
-		}
-		end := len(b.lines)
-		if n < len(b.cuts) {
-			end = at + b.cuts[n]
-		}
-		for i, line := range b.lines[at:end] {
-			fmt.Fprintln(conn, line)
-			if v := b.values[at+i]; v != "" {
-				last = v
-			}
-		}
-		b.mu.Lock()
-		b.sent += end - at
-		b.all = end == len(b.lines)
-		b.mu.Unlock()
-		if n < len(b.cuts) {
-			fmt.Fprint(conn, b.lines[end][:5]) // and the beginning of another
-			conn.Close()
-			continue
-		}
-		defer conn.Close()
+func (b *breaking) serve(t *testing.T, n int, conn net.Conn) {
+	in := bufio.NewReader(conn)
+	hello, err := in.ReadString('\n')
+	if err != nil {
+		t.Error(err)
 	}
+	b.mu.Lock()
+	value, at := strings.TrimSpace(strings.TrimPrefix(hello, "from")), 0
+	b.asked, b.wants = append(b.asked, value), append(b.wants, b.last)
+	if value != "" {
+		at = slices.Index(b.values, value)
+		if !b.inclusive {
+			at++
+		}
+		for b.before && at > 0 && b.values[at-1] == "" {
+			at--
+		}
+	}
+	end, all := len(b.lines), n >= len(b.cuts)
+	if !all {
+		end = at + b.cuts[n]
+	}
+	for _, v := range b.values[at:end] {
+		b.last = cmp.Or(v, b.last)
+	}
+	b.mu.Unlock()
+	fmt.Fprintln(conn, strings.Join(b.lines[at:end], "\n"))
+	b.mu.Lock()
+	b.sent, b.all = b.sent+end-at, all
+	b.mu.Unlock()
+	if all {
+		_, _ = in.ReadByte() // until the other side goes
+		return
+	}
+	fmt.Fprint(conn, b.lines[end][:5]) // and the beginning of another
 }
 
 // TestSync_LostConnection: what a connection brought is committed, or on disk, before the
@@ -142,13 +131,9 @@ func TestSync_LostConnection(t *testing.T) {
 func lostConnection(t *testing.T, rnd *rand.Rand, spooled, inclusive, before bool) {
 	b, bad, want := newBreaking(rnd, inclusive)
 	b.before = before
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testcheck.NoError(t, err)
-	var serving sync.WaitGroup
-	serving.Go(func() { b.serve(t, l) })
 	dir := t.TempDir()
 	dest := filepath.Join(dir, "t.db")
-	c := configOf(t, "tcp://"+l.Addr().String(), "table")
+	c := configOf(t, accept(t, func(n int, conn net.Conn) { b.serve(t, n, conn) }), "table")
 	c.BatchPeriod = time.Minute
 	if spooled {
 		c.BatchPeriod, c.Spool = 50*time.Millisecond, spool.Folders{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
@@ -163,9 +148,8 @@ func lostConnection(t *testing.T, rnd *rand.Rand, spooled, inclusive, before boo
 	if err != nil || p.Rejected() != int64(len(bad)) {
 		t.Errorf("%d bad lines are counted, want %d, however often the feed sent them: %v", p.Rejected(), len(bad), err)
 	}
-	l.Close()
-	serving.Wait()
-
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if !slices.Equal(b.asked, b.wants) {
 		t.Errorf("asked to resume after %q,\nbut the last lines had %q", b.asked, b.wants)
 	}

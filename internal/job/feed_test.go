@@ -117,7 +117,7 @@ func configOf(t *testing.T, spec, rejects string) job.Config {
 // nil, stands before the database.
 func runUntil(t *testing.T, c job.Config, dest string, through func(sink.Sink) sink.Sink, so func(p *progress.Progress) bool) (*progress.Progress, error) {
 	t.Helper()
-	db := openSink(t, dest)
+	db := openSink(t, dest, sink.Off)
 	defer db.Close()
 	claims := openClaims(t, dest)
 	defer claims.Close()

@@ -42,7 +42,7 @@ func TestSync_OtherFormats(t *testing.T) {
 	} {
 		for _, pieces := range []bool{false, true} {
 			inMemory(t, func(b *bubble) {
-				b.Config.Rejects, _ = job.ParseRejects("table")
+				b.Rejects, _ = job.ParseRejects("table")
 				b.Feed = job.Feed{}
 				blocks, at := []string{strings.ReplaceAll(test.lines, "|", "\n") + "\n"}, source.Cursor("")
 				if pieces {

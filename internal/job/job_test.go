@@ -34,16 +34,17 @@ func TestMain(m *testing.M) {
 
 func isPostgres(dest string) bool { return strings.HasPrefix(dest, "postgres://") }
 
-// openSink opens a database as weir does.
-func openSink(t *testing.T, dest string) sink.Sink {
-	t.Helper()
-	var db sink.Sink
-	var err error
+func driverOf(dest string) sink.Driver {
 	if isPostgres(dest) {
-		db, err = postgres.Open(t.Context(), dest, sink.Options{Level: sink.Off, Log: logtest.New(t)})
-	} else {
-		db, err = sqlite.Open(t.Context(), dest, sqlite.Options{Synchronous: sink.Off, Log: logtest.New(t)})
+		return postgres.Driver
 	}
+	return sqlite.Driver
+}
+
+// openSink opens a database as weir does.
+func openSink(t testing.TB, dest string, level sink.Level) sink.Sink {
+	t.Helper()
+	db, err := driverOf(dest).Open(t.Context(), dest, sink.Options{Level: level, Log: logtest.New(t)})
 	testcheck.NoError(t, err)
 	return db
 }
@@ -51,13 +52,7 @@ func openSink(t *testing.T, dest string) sink.Sink {
 // openClaims opens what holds the sources of the job t.
 func openClaims(t *testing.T, dest string) sink.Claims {
 	t.Helper()
-	var claims sink.Claims
-	var err error
-	if isPostgres(dest) {
-		claims, err = postgres.OpenClaims(t.Context(), dest, "t", sink.Options{Log: logtest.New(t)})
-	} else {
-		claims, err = sqlite.OpenClaims(t.Context(), dest, "t", sqlite.Options{Synchronous: sink.Off, Log: logtest.New(t)})
-	}
+	claims, err := driverOf(dest).OpenClaims(t.Context(), dest, "t", sink.Options{Level: sink.Off, Log: logtest.New(t)})
 	testcheck.NoError(t, err)
 	t.Cleanup(func() { claims.Close() })
 	return claims
@@ -130,7 +125,7 @@ func TestSync_ServerRestored(t *testing.T) {
 			behind++
 		}
 	})
-	db := openSink(t, dest)
+	db := openSink(t, dest, sink.Off)
 	defer db.Close()
 	target.Sink = sink.Retry(db, time.Minute, func(*sink.Error) {})
 	testcheck.NoError(t, job.Run(t.Context(), c, target, sink.RetryClaims(openClaims(t, dest), time.Minute, func(*sink.Error) {}), progress.New(twoTables...)))

@@ -126,7 +126,7 @@ func TestSync_FilesWithoutLinesAreReleased(t *testing.T) {
 			}
 			testcheck.NoError(t, err)
 		}
-		db, claims := openSink(t, dest), &heldClaims{Claims: openClaims(t, dest), held: map[string]bool{}}
+		db, claims := openSink(t, dest, sink.Off), &heldClaims{Claims: openClaims(t, dest), held: map[string]bool{}}
 		testcheck.NoError(t, job.Run(t.Context(), c, db, claims, progress.New("t")))
 		if claims.most > most || len(claims.held) > 0 {
 			t.Errorf("%s files: %d claims at a time, want %d at most; %d are left", what, claims.most, most, len(claims.held))

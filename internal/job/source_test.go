@@ -60,7 +60,7 @@ func inMemory(t *testing.T, do func(b *bubble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bubble{T: t, Config: configOf(t, "", "fail"), partitions: newPartitions(), driver: memory.NewDriver(), p: progress.New("t")}
-		b.Sources, b.Config.Log = []string{"a"}, logtest.To(func(text string) {
+		b.Sources, b.Log = []string{"a"}, logtest.To(func(text string) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.said += text + "\n"

@@ -21,6 +21,7 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
@@ -75,7 +76,7 @@ func startSpooled(t *testing.T, dir string, max int64) *spooled {
 	c := configOf(t, "tcp-listen://127.0.0.1:0", "fail")
 	c.Feed, c.Source.MaxLine, c.Log = job.Feed{}, 1<<20, logtest.To(say)
 	c.Spool = spool.Folders{Dir: filepath.Join(dir, "spool"), Max: max, Capture: filepath.Join(dir, "captures")}
-	db, claims := openSink(t, dest), openClaims(t, dest)
+	db, claims := openSink(t, dest, sink.Off), openClaims(t, dest)
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(t.Context())
 	go func() {

@@ -1,12 +1,10 @@
 package job_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -108,32 +106,6 @@ func (f *routed) applied(t *testing.T, dest string) {
 	has(t, dest, fmt.Sprint(f.bad, " ", f.bad), "SELECT count(*) || ' ' || count(DISTINCT source || line) FROM weir_rejects")
 }
 
-// TestTables_RunsThatEndAnywhere: runs whose flushes fail, before they do something or after,
-// end, and the next one resumes: both tables are the fold, and each bad line is kept once.
-func TestTables_RunsThatEndAnywhere(t *testing.T) {
-	sinktest.Seeds(t, 3, func(t *testing.T, rnd *rand.Rand) {
-		feed, path := newRouted(rnd, 300), filepath.Join(t.TempDir(), "feed.jsonl")
-		write(t, path, feed.lines)
-		both(t, func(t *testing.T, dest string) {
-			end, ended := errors.New("the run ends here"), 0
-			for {
-				at := sinktest.Moment(rnd.IntN(3))
-				_, err := runToEnd(t, tablesConfig(t, path, twoTables...), dest, nth(3, sinktest.Fault{At: at, Err: end}))
-				if err == nil {
-					break
-				} else if !errors.Is(err, end) {
-					t.Fatal(err)
-				}
-				ended++
-			}
-			if ended < 3 {
-				t.Errorf("did not exercise: %d runs ended", ended)
-			}
-			feed.applied(t, dest)
-		})
-	})
-}
-
 // TestTables_FaultyDatabase: whichever calls fail within a run, of several files, before they do something or after.
 func TestTables_FaultyDatabase(t *testing.T) {
 	sinktest.Seeds(t, 4, func(t *testing.T, rnd *rand.Rand) {
@@ -146,7 +118,7 @@ func TestTables_FaultyDatabase(t *testing.T) {
 		}
 		seed := rnd.Uint64()
 		both(t, func(t *testing.T, dest string) {
-			db := openSink(t, dest)
+			db := openSink(t, dest, sink.Off)
 			defer db.Close()
 			var failed atomic.Int64
 			faults, onRetry := sinktest.RandomFaults(rand.New(rand.NewPCG(seed, 1))), func(*sink.Error) { failed.Add(1) }
@@ -214,20 +186,4 @@ func TestTables_OneJobIsForOneSetOfTables(t *testing.T) {
 		}
 		has(t, dest, "2 2 1", "SELECT (SELECT count(*) FROM a) || ' ' || (SELECT count(*) FROM b) || ' ' || (SELECT count(*) FROM c)")
 	})
-}
-
-// TestTables_Fold folds a feed without a database.
-func TestTables_Fold(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "feed.jsonl")
-	testcheck.NoError(t, os.WriteFile(path, []byte("{\"id\":1,\"a.x\":1,\"b.x\":1}\n{\"id\":2,\"b.x\":1}\n"), 0o600))
-	var rows []int
-	err := job.Fold(context.Background(), tablesConfig(t, path, twoTables...), []schema.Table{{Name: "a"}, {Name: "b"}}, sink.Caps{Columns: 100}, progress.New(twoTables...), func(f *sink.Flush) error {
-		for _, b := range f.Batches {
-			rows = append(rows, b.Rows())
-		}
-		return nil
-	}, nil)
-	if err != nil || !slices.Equal(rows, []int{1, 2}) {
-		t.Errorf("%v rows, %v", rows, err)
-	}
 }

@@ -75,20 +75,17 @@ func readAll(t *testing.T, addr string, o source.Options) (text string, err erro
 	}
 }
 
+// TestTCP: a connection is a lane, which gives whole lines and then ends.
 func TestTCP(t *testing.T) {
-	end := func(c *net.TCPConn) { c.Close() }
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	if _, err := io.WriteString(w, "a\nb\nto"); err != nil || w.Close() != nil {
 		t.Fatal(err)
 	}
-	for name, data := range map[string]string{"plain": "a\nb\n", "torn": "a\nb\nto", "gzip": packed.String()} {
-		if got, err := readAll(t, serve(t, data, end), source.Options{}); got != "a\nb\n" || err != nil {
-			t.Errorf("%s: %q, %v", name, got, err)
+	for _, data := range []string{"a\nb\n", packed.String()} {
+		if got, err := readAll(t, serve(t, data, func(c *net.TCPConn) { c.Close() }), source.Options{}); got != "a\nb\n" || err != nil {
+			t.Errorf("%q: %q, %v", data, got, err)
 		}
-	}
-	if got, err := readAll(t, serve(t, strings.Repeat("x", 1000), end), source.Options{MaxLine: 10}); got != "" || err != nil {
-		t.Errorf("torn and too long: %q, %v", got, err)
 	}
 }
 
