@@ -1,6 +1,7 @@
 package job_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -44,6 +45,32 @@ func TestBatches_AreFilledWhileTheRunIsBehind(t *testing.T) {
 	}
 }
 
+// numbered are lines with ids in order.
+func numbered(from, lines int) string {
+	var text strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&text, `{"id":%d}`+"\n", from+i)
+	}
+	return text.String()
+}
+
+// TestStop_WhatWasReadIsWritten: lines that were read of a source which gives none twice, and that are not due yet by the
+// rate, are written at once when a run is stopped, also those that come from the source meanwhile.
+func TestStop_WhatWasReadIsWritten(t *testing.T) {
+	inMemory(t, func(b *bubble) {
+		b.MaxRate, b.BatchRows = 100, 30
+		var at source.Cursor
+		first := numbered(0, 350)
+		ctx, stop := context.WithCancel(b.Context())
+		b.steps = []func() source.Event{opened("a", &at), b.text("a", 0, first), b.text("a", int64(len(first)), numbered(350, 10))}
+		time.AfterFunc(time.Second, stop)
+		begun := time.Now()
+		if err := b.runUntil(ctx); err != nil || b.rows() != 360 || time.Since(begun) != time.Second {
+			t.Errorf("%d rows of 360 lines after %v, %v", b.rows(), time.Since(begun), err)
+		}
+	})
+}
+
 // TestMaxRate_AtEveryInstant: no more lines come in any time than that time's and one
 // second's, in a small file too and after a pause, and none is lost or moved by it.
 func TestMaxRate_AtEveryInstant(t *testing.T) {
@@ -57,18 +84,12 @@ func TestMaxRate_AtEveryInstant(t *testing.T) {
 			}
 			seen = append(seen, time.Now())
 		})
-		block := func(from int) string {
-			var text strings.Builder
-			for i := range lines {
-				fmt.Fprintf(&text, `{"id":%d}`+"\n", from+i)
-			}
-			return text.String()
-		}
+		first, second := numbered(0, lines), numbered(lines, lines)
 		var at source.Cursor
 		begun := time.Now()
-		b.steps = []func() source.Event{opened("a", &at), b.text("a", 0, block(0)), func() source.Event {
+		b.steps = []func() source.Event{opened("a", &at), b.text("a", 0, first), func() source.Event {
 			time.Sleep(time.Minute)
-			return b.text("a", int64(len(block(0))), block(lines))()
+			return b.text("a", int64(len(first)), second)()
 		}, ends("a", nil)}
 		if err := b.run(); err != nil || len(seen) != 2*lines {
 			t.Errorf("%d lines came, %v", len(seen), err)

@@ -70,7 +70,10 @@ func inMemory(t *testing.T, do func(b *bubble)) {
 	})
 }
 
-func (b *bubble) run() error {
+func (b *bubble) run() error { return b.runUntil(b.Context()) }
+
+// runUntil runs until the context ends, too.
+func (b *bubble) runUntil(ctx context.Context) error {
 	b.Helper()
 	db, err := b.driver.Open(b.Context(), "db", sink.Options{Log: logtest.New(b.T)})
 	testcheck.NoError(b.T, err)
@@ -80,7 +83,7 @@ func (b *bubble) run() error {
 	if b.through != nil {
 		db = b.through(db)
 	}
-	return job.Run(b.Context(), b.Config, db, claims, b.p)
+	return job.Run(ctx, b.Config, db, claims, b.p)
 }
 
 // rows is how many the table has.
