@@ -29,6 +29,8 @@ func (c *client) explain(err error) error {
 		var connect *pgconn.ConnectError
 		var lost *lostError
 		switch {
+		case errors.As(err, new(cause)): // others keep changing the rows or the table
+			return &sink.Error{Class: sink.Transient, Reason: "serialization", Err: err}
 		case errors.As(err, &connect) && c.isHopeless(err):
 			return &sink.Error{Class: sink.Permanent, Reason: "connection", Err: fmt.Errorf("%w (not retried: check the host, sslmode and the certificates)", oneLine(err))}
 		case errors.As(err, &connect) || errors.As(err, &lost):

@@ -360,23 +360,6 @@ func TestFlush_ConnectionBreaksAgainFirst(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT id, a FROM t", "1|y")
 }
 
-func TestFlush_BackendTerminated(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":1,"a":"x"}`)
-	slow(t, db, "0.5")
-	r.Fold(`{"id":1,"a":"y"}`, `{"id":2,"a":"y"}`)
-	killed := whenAsleep(t, db, func() {
-		db.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'weir/%'")
-	})
-	_, again := patient(t, r)
-	if <-killed; len(again) == 0 {
-		t.Error("did not exercise: nothing was tried again")
-	}
-	sinktest.Expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|y", "2|y")
-}
-
 // TestServer_Killed kills the server in the middle of flushes.
 func TestServer_Killed(t *testing.T) {
 	s := testpg.Start(t, "fsync=on")
@@ -456,52 +439,34 @@ func TestServer_NotThereYet(t *testing.T) {
 
 // TestFlush_TriedAgain: what the server says no to for now.
 func TestFlush_TriedAgain(t *testing.T) {
-	setting := func(s string) func(t *testing.T, db *database) func() {
-		return func(t *testing.T, db *database) func() {
-			name := db.one(t, "SELECT current_database()")
-			key, value, _ := strings.Cut(s, "=")
-			db.Exec(t, fmt.Sprintf("ALTER DATABASE %s SET %s = %s", name, key, value))
-			db.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'weir/%'")
-			return func() { db.Exec(t, fmt.Sprintf("ALTER DATABASE %s RESET %s", name, key)) }
-		}
-	}
-	for _, c := range []struct {
-		reason string
-		fault  func(t *testing.T, db *database) (undo func())
-	}{
-		{"connections", func(t *testing.T, db *database) func() {
-			name := db.one(t, "SELECT current_database()")
-			db.Exec(t, "ALTER ROLE app CONNECTION LIMIT 0")
-			db.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'weir/%' AND datname = '"+name+"'")
-			return func() { db.Exec(t, "ALTER ROLE app CONNECTION LIMIT -1") }
-		}},
-		{"locked", func(t *testing.T, db *database) func() {
-			undo := setting("lock_timeout='50ms'")(t, db)
-			db.Exec(t, "BEGIN")
-			db.Exec(t, "LOCK TABLE t")
-			return func() { db.Exec(t, "COMMIT"); undo() }
-		}},
+	const ends = "; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'weir/%' AND datname = current_database()"
+	for reason, c := range map[string]struct{ fault, undo string }{
+		"connections": {"ALTER ROLE app CONNECTION LIMIT 0" + ends, "ALTER ROLE app CONNECTION LIMIT -1"},
+		"locked":      {"ALTER ROLE app SET lock_timeout = '50ms'" + ends + "; BEGIN; LOCK TABLE t", "COMMIT; ALTER ROLE app RESET lock_timeout"},
 	} {
-		t.Run(c.reason, func(t *testing.T) {
+		t.Run(reason, func(t *testing.T) {
 			db := connect(t, testpg.New(t))
-			if c.reason == "connections" { // of a superuser there is no limit
-				db.as(t, "app")
-			}
+			db.as(t, "app") // of a superuser there is no limit
 			r := sinktest.Begin(t, db)
 			r.Flush(`{"id":1,"a":"x"}`)
-			undo := c.fault(t, db)
+			exec := func(statements string) {
+				for _, s := range strings.Split(statements, "; ") {
+					db.Exec(t, s)
+				}
+			}
+			exec(c.fault)
 			r.Fold(`{"id":1,"a":"y"}`, "bad")
-			_, again := patient(t, r, func(reason string) {
-				if reason == c.reason && undo != nil {
-					undo()
-					undo = nil
+			undone := false
+			_, again := patient(t, r, func(why string) {
+				if why == reason && !undone {
+					undone = true
+					exec(c.undo)
 				}
 			})
-			if !slices.Contains(again, c.reason) {
+			if !undone {
 				t.Errorf("tried again for %v", again)
 			}
-			sinktest.Expect(t, db, "SELECT a FROM t", "y")
-			sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "1")
+			sinktest.Expect(t, db, "SELECT a, (SELECT count(*) FROM weir_rejects) FROM t", "y|1")
 		})
 	}
 }
@@ -522,54 +487,37 @@ func TestFlush_StatementTimeout(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*), (SELECT seq FROM weir_checkpoints) FROM t", "300|1")
 }
 
-// TestFlush_IdleInTransaction: the server ends a session that leaves its transaction idle, as
-// one does whose machine was paused.
-func TestFlush_IdleInTransaction(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text CHECK (a <> 'no'))")
-	setting := "ALTER DATABASE " + db.one(t, "SELECT current_database()") + " %s idle_in_transaction_session_timeout"
-	db.Exec(t, fmt.Sprintf(setting, "SET")+" = '200ms'")
-	r := sinktest.Begin(t, db)
-	db.Exec(t, fmt.Sprintf(setting, "RESET"))
-	r.Fold(`{"id":1,"a":"x"}`, `{"id":2,"a":"no"}`)
-	f := r.Seal()
-	f.BeforeCommit = func([]fold.Reject) error {
-		for db.one(t, "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND datname = current_database()") != "0" {
-			f.BeforeCommit = nil // the next session waits for nobody
-			time.Sleep(5 * time.Millisecond)
-		}
-		return nil
-	}
-	var again retries
-	if _, err := sink.Retry(r.Sink, time.Minute, again.add).Flush(t.Context(), f); err != nil || len(again.reasons) == 0 {
-		t.Errorf("tried again for %v, and ended with %v", again.reasons, err)
-	}
-	sinktest.Expect(t, db, "SELECT id, a FROM t", "1|x")
-}
-
-// TestFlush_Stopped: a flush whose weir is stopped in the middle does not hold others up for long.
+// TestFlush_Stopped: a flush whose weir is stopped in the middle does not hold others up for long: the server ends
+// its session, after weir's time or its own, if that is shorter.
 func TestFlush_Stopped(t *testing.T) {
-	t.Parallel()
-	db := connect(t, testpg.New(t))
-	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text CHECK (a <> 'no'))")
-	r := sinktest.Begin(t, db)
-	r.Fold(`{"id":1,"a":"x"}`, `{"id":2,"a":"no"}`)
-	f := r.Seal()
-	f.BeforeCommit = func([]fold.Reject) error {
-		if db.one(t, "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND datname = current_database()") == "0" {
-			return nil // the transaction has not begun
-		}
-		f.BeforeCommit = nil
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		_, err := db.conn.Exec(ctx, "INSERT INTO t VALUES (1, 'of another')")
-		return err
+	for name, own := range map[string]string{"weir's time": "0", "the server's": "200ms"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := connect(t, testpg.New(t))
+			db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text CHECK (a <> 'no'))")
+			setting := "ALTER DATABASE " + db.one(t, "SELECT current_database()") + " %s idle_in_transaction_session_timeout"
+			db.Exec(t, fmt.Sprintf(setting, "SET")+" = '"+own+"'")
+			r := sinktest.Begin(t, db)
+			db.Exec(t, fmt.Sprintf(setting, "RESET"))
+			r.Fold(`{"id":1,"a":"x"}`, `{"id":2,"a":"no"}`)
+			f := r.Seal()
+			f.BeforeCommit = func([]fold.Reject) error {
+				if db.one(t, "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND datname = current_database()") == "0" {
+					return nil // the transaction has not begun
+				}
+				f.BeforeCommit = nil // the next session waits for nobody
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err := db.conn.Exec(ctx, "INSERT INTO t VALUES (1, 'of another')")
+				return err
+			}
+			var again retries
+			if _, err := sink.Retry(r.Sink, time.Minute, again.add).Flush(t.Context(), f); err != nil || len(again.reasons) == 0 {
+				t.Errorf("tried again for %v, and ended with %v", again.reasons, err)
+			}
+			sinktest.Expect(t, db, "SELECT id, a FROM t", "1|x")
+		})
 	}
-	var again retries
-	if _, err := sink.Retry(r.Sink, time.Minute, again.add).Flush(t.Context(), f); err != nil || len(again.reasons) == 0 {
-		t.Errorf("tried again for %v, and ended with %v", again.reasons, err)
-	}
-	sinktest.Expect(t, db, "SELECT id, a FROM t", "1|x")
 }
 
 // TestFlush_DiskFull has the table on a disk of 8 MB.

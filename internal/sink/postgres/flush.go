@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -12,61 +11,44 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// maxStarts is how often a flush is started again because others changed the table or
-// its rows meanwhile.
-const maxStarts = 2
+// A lastFlush is the last one that came: it may come again, because the answer to its COMMIT was lost.
+type lastFlush struct {
+	id        string
+	committed bool        // it is known to be
+	result    sink.Result // what it does, as far as an answer told
+}
 
-// What the failure of a flush means, beside errFenced and errStaleTable; see [attempt.cause].
-var (
-	// errRaced says that the versions of rows were written that a flush was about to write.
-	errRaced = errors.New("another session wrote newer versions meanwhile")
-	// errTaken says that another session inserted a row that a MERGE was about to insert, or that both waited for
-	// each other.
-	errTaken = errors.New("another session wrote rows of the same keys meanwhile")
-	// errGone says that rows are gone that a flush was about to change.
-	errGone = errors.New("another session deleted rows or changed their keys while they were written")
-	// errNotNew says that not all of the rows were new that were written as if they were.
-	errNotNew = errors.New("not all rows are new")
-	// errUnmergeable says that the server refuses a MERGE.
-	errUnmergeable = errors.New("the server refuses a MERGE")
-	// errRows says that the database may reject some of the rows.
-	errRows = errors.New("the database rejects rows")
-)
+// A flushRun is one call of Flush: it tries to write a flush until one try commits, or nothing helps any more.
+type flushRun struct {
+	d         *DB
+	f         *sink.Flush
+	rows      [][]*fold.Row // of the batches, sorted
+	tries     [nCauses]int  // that failed, by cause
+	piecewise bool          // the database rejects rows: the others are found in pieces
+}
 
 // Flush implements [sink.Sink].
 func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	if err := d.connect(ctx); err != nil {
 		return sink.Result{}, err
 	}
-	id := flushID(f)
-	if d.committedID == id {
-		return d.pendingResult, nil
+	switch id := flushID(f); {
+	case d.last.id != id:
+		d.last = lastFlush{id: id, result: sink.Result{Tables: make([]sink.Counts, len(f.Batches))}}
+	case d.last.committed:
+		return d.last.result, nil
 	}
-	if d.pendingID != id {
-		d.pendingID, d.pendingResult = id, sink.Result{Tables: make([]sink.Counts, len(f.Batches))}
-	}
-	d.rereads, d.gone, d.raced, d.taken = 0, 0, 0, 0
-	res, err := d.write(ctx, f)
-	for d.conn != nil {
-		switch {
-		case errors.Is(err, errGone) && d.gone < maxStarts:
-			d.gone++
-		case errors.Is(err, errRaced) && d.raced < maxStarts:
-			d.raced++
-		case errors.Is(err, errTaken):
-			d.taken++
-		case (isStale(pgError(err)) || errors.Is(err, errStaleTable)) && d.rereads < maxStarts:
-			// Others changed a table since it was read.
-			d.rereads++
-			if err := d.reread(ctx, f); err != nil {
-				return sink.Result{}, err
-			}
-		default:
-			return d.ended(ctx, f, res, err)
+	run := &flushRun{d: d, f: f, rows: make([][]*fold.Row, len(f.Batches))}
+	for i, b := range f.Batches {
+		if b.Used() {
+			run.rows[i] = b.Sorted()
 		}
-		res, err = d.write(ctx, f)
 	}
-	return d.ended(ctx, f, res, err)
+	res, err := run.write(ctx)
+	if err == nil {
+		d.last.committed, d.last.result, d.wrote = true, res, true
+	}
+	return res, d.explain(err)
 }
 
 // flushID is the same for a flush that is sent again, and for no other.
@@ -79,18 +61,60 @@ func flushID(f *sink.Flush) string {
 	return b.String()
 }
 
-// ended is what comes of a flush that is not started again.
-func (d *DB) ended(ctx context.Context, f *sink.Flush, res sink.Result, err error) (sink.Result, error) {
-	switch {
-	case errors.Is(err, errFenced):
-		res, err = d.judge(ctx, f)
-	case errors.Is(err, errStaleTable), errors.Is(err, errGone), errors.Is(err, errRaced): // others keep changing it
-		err = &sink.Error{Class: sink.Transient, Reason: "serialization", Err: err}
+// write is the one loop of a flush: what follows a failed try stands in [causes].
+func (r *flushRun) write(ctx context.Context) (sink.Result, error) {
+	for {
+		a := newAttempt(r)
+		err := a.write(ctx)
+		if err == nil {
+			a.dropOrphans(ctx)
+			return a.result(), nil
+		}
+		why := a.cause(err)
+		if err := a.undo(ctx, err); err != nil {
+			return a.result(), err
+		}
+		a.met(why, err)
+		switch causes[why].remedy {
+		case giveUp:
+			return a.result(), err
+		case readFence:
+			return r.d.judge(ctx, r.f)
+		case readTables:
+			grown, err := r.d.reread(ctx, r.f)
+			if err != nil {
+				return sink.Result{}, err
+			}
+			if grown { // by what others have made, which the flush was about to make: each table and column may be
+				r.tries[why] = 0
+			}
+		case writePieces:
+			r.piecewise = true
+		}
 	}
-	if err == nil {
-		d.committedID, d.pendingResult = d.pendingID, res
+}
+
+// undo rolls an attempt back that failed with err.
+func (a *attempt) undo(ctx context.Context, err error) error {
+	for _, p := range a.parts {
+		p.t.stage = stage{}
 	}
-	return res, d.explain(err)
+	if a.d.conn == nil {
+		return nil
+	}
+	if err := a.d.rollback(ctx); err != nil {
+		return err
+	}
+	return a.d.unwidened(err)
+}
+
+// rollback ends a transaction that failed.
+func (c *client) rollback(ctx context.Context) error {
+	if !c.open {
+		return nil
+	}
+	_, err := c.query(ctx, "ROLLBACK")
+	return err
 }
 
 // known is what is known of a table.
@@ -103,308 +127,64 @@ func (d *DB) known(name string) *table {
 	return t
 }
 
-// reread reads the tables of a flush, and whether weir's own exist. Tables and columns that others have made
-// meanwhile are not counted: each that the flush makes may be.
-func (d *DB) reread(ctx context.Context, f *sink.Flush) error {
+// reread reads the tables of a flush, and whether weir's own exist. grown tells that one has more columns.
+func (d *DB) reread(ctx context.Context, f *sink.Flush) (grown bool, err error) {
 	if err := d.askReady(ctx); err != nil {
-		return err
+		return false, err
 	}
 	var was []schema.Table
 	var wanted []sink.TableKey
 	for _, b := range f.Batches {
-		t := d.known(b.Table.Name)
-		if t.stage = (stage{}); t.Name != "" {
+		if t := d.known(b.Table.Name); t.Name != "" {
 			was, wanted = append(was, t.Table), append(wanted, sink.TableKey{Name: t.Name, Key: t.key})
 		}
 	}
 	now, err := d.Tables(ctx, wanted...)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for i := range now {
 		if err := sink.CheckSame(&was[i], &now[i]); err != nil {
-			return err
+			return false, err
 		}
-		if len(now[i].Columns) > len(was[i].Columns) {
-			d.rereads = 0
-		}
+		grown = grown || len(now[i].Columns) > len(was[i].Columns)
 	}
-	return nil
+	return grown, nil
 }
 
-// An attempt is one try to write a flush.
-type attempt struct {
-	d *DB
-	f *sink.Flush
-
-	script    *script
-	parts     []*part
-	refused   []fold.Reject
-	others    string // a hash of the other jobs, when tables that are to be emptied were read
-	late      bool   // the ID of a table is known at the end alone
-	piecewise bool   // rows are written in pieces, for the database rejects some
-	idAt      int    // the statement that reads the IDs, 0 where none does
-}
-
-// write sends a flush in one string of statements. Where the database refuses
-// rows of tables whose messages it may judge, they are written piecewise.
-func (d *DB) write(ctx context.Context, f *sink.Flush) (sink.Result, error) {
-	a := &attempt{d: d, f: f}
-	for _, b := range f.Batches {
-		a.parts = append(a.parts, &part{a: a, b: b, t: d.known(b.Table.Name), set: b.Child != nil && b.Child.Set})
-	}
-	err := a.compose(ctx)
-	if err != nil {
-		return a.failed(ctx, err, -1)
-	}
-	r, err := d.run(ctx, a.script)
-	if a.count(r) {
-		d.pendingResult = a.result() // it counts where the answer is lost and the commit is not
-	}
-	if err != nil {
-		return a.failed(ctx, err, len(r))
-	}
-	for _, p := range a.parts {
-		if p.merge == nil {
-			continue
-		}
-		p.t.news.wrote(p.counts.Inserted == int64(len(p.writes)+p.took))
-		p.repeatsNext()
-		if p.merge.versions != nil {
-			p.t.names = p.merge.versions.names
+// judge finds out why the fence did not let a flush pass.
+func (d *DB) judge(ctx context.Context, f *sink.Flush) (res sink.Result, err error) {
+	if !d.ready { // another run may have made weir's tables; or the database was restored to before them
+		if err := d.askReady(ctx); err != nil {
+			return res, err
 		}
 	}
-	if err = a.committed(r); err == nil {
-		a.dropOrphans(ctx)
-	}
-	return a.result(), err
-}
-
-// count adds what the statements of the parts did, and reports whether they got so far.
-func (a *attempt) count(r []result) (some bool) {
-	some = a.countEmptied(r)
-	for _, p := range a.parts {
-		if p.merge != nil {
-			if some = p.merge.count(&p.counts, r, p.tags, len(p.writes)+p.took); !some {
-				return false
-			}
+	found := map[string]sink.Fence{}
+	if d.ready {
+		names := make([]string, len(f.Lanes))
+		for i := range names {
+			names[i] = f.LaneName(&f.Lanes[i])
 		}
-		for _, n := range p.taken {
-			if some = n < len(r); !some {
-				return false
-			}
-			p.counts.Deleted += r[n].tag.RowsAffected()
+		r, err := d.query(ctx, d.lanesSQL(f.Job, names, "c.seq, c.run"))
+		if err != nil {
+			return res, err
+		}
+		for _, row := range r[0].rows {
+			found[names[number(row[0])]] = sink.Fence{Seq: number(row[1]), Run: string(row[2])}
 		}
 	}
-	return some
-}
-
-// result is what the attempt did.
-func (a *attempt) result() sink.Result {
-	res := sink.Result{Tables: make([]sink.Counts, len(a.parts)), Refused: a.refused}
-	for i, p := range a.parts {
-		res.Tables[i] = p.counts
-	}
-	return res
-}
-
-// compose makes the script of a flush. The versions of rows are read from the database by
-// then, with what goes before in the transaction.
-func (a *attempt) compose(ctx context.Context) error {
-	if a.f.Rebuild {
-		if err := a.readRebuild(ctx); err != nil {
-			return err
-		}
-	}
-	if err := a.fit(); err != nil {
-		return err
-	}
-	if a.f.BeforeCommit != nil {
-		if err := a.f.BeforeCommit(a.f.Rejects); err != nil {
-			return err
-		}
-	}
-	a.begin()
-	for _, p := range a.parts {
-		p.writes = p.rows
-	}
-	if err := a.mergeRows(ctx, true); err != nil {
-		return err
-	}
-	a.end(a.f.Rejects, a.late)
-	return nil
-}
-
-// fit finds what makes the tables what the batches need.
-func (a *attempt) fit() error {
-	a.script, a.late = &script{}, false
-	for _, p := range a.parts {
-		p.keys = nil
-	}
-	for _, p := range a.parts {
-		if err := p.fit(); err != nil {
-			return err
-		}
-		a.late = a.late || p.after.Exists && p.after.ID == ""
-	}
-	for _, p := range a.parts {
-		p.ddl = append(p.ddl, p.keys...)
-	}
-	return nil
-}
-
-// mergeRows adds what writes the rows of the parts: upserts in the order of the parts, then
-// deletes in the reverse one. What the database has of rows with versions is read first, for
-// which the script so far is sent; with assumeNew only where they do not seem to be new.
-func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
-	look := false
-	for _, p := range a.parts {
-		p.taken, p.took, p.newest, p.looks = nil, 0, nil, false
-		if p.merge = nil; p.set || len(p.writes) == 0 && !p.mayFollow() {
-			continue
-		}
-		if err := p.plan(assumeNew); err != nil {
-			return err
-		}
-		look = look || p.looks
-	}
-	if look {
-		if err := a.resolve(ctx); err != nil {
-			return err
-		}
-	}
-	if err := a.explodeAll(); err != nil {
-		return err
-	}
-	a.lockSets()
-	a.writeParts()
-	return nil
-}
-
-// writeParts adds what writes the rows of the parts' merges.
-func (a *attempt) writeParts() {
-	tables := 0
-	for _, p := range a.parts {
-		if tables += len(a.takers(p)); p.merge != nil {
-			tables++
-		}
-	}
-	for _, p := range a.parts {
-		if p.merge != nil {
-			p.write(tables == 1)
-		}
-	}
-	for _, p := range slices.Backward(a.parts) {
-		switch {
-		case p.merge == nil || len(p.newer) == 0:
-		case p.merge.sweeps:
-			p.tags.delete = p.merge.sweep(a.script)
-		case p.merge.deletes && tables > 1:
-			p.tags.delete = p.merge.delete(a.script)
-		}
-		for _, above := range a.takers(p) {
-			p.taken = append(p.taken, p.take(above))
-		}
-	}
-}
-
-// failed ends a flush that did not go through at once, or writes it in another way. at is the statement of the script
-// that failed, -1 for one before it.
-func (a *attempt) failed(ctx context.Context, err error, at int) (sink.Result, error) {
-	d := a.d
-	if d.conn == nil || pgError(err) == nil && !d.open {
-		return a.result(), err
-	}
-	for _, p := range a.parts {
-		if p.merge != nil && p.merge.versions != nil {
-			p.t.stage = stage{} // it was made in the transaction
-		}
-		p.t.stage.used = p.t.stage.made // its rows are rolled back, and still there
-	}
-	if err := d.rollback(ctx); err != nil {
-		return a.result(), err
-	}
-	if err := d.unwidened(err); err != nil {
-		return a.result(), err
-	}
-	why := a.cause(err, at)
-	for _, p := range a.parts {
-		p.t.news.failed(errors.Is(why, errNotNew) && p.direct)
-	}
+	done, err := f.Judge(found)
 	switch {
-	case errors.Is(why, errUnmergeable):
-		a.withoutMerge(err)
-		return d.write(ctx, a.f)
-	case errors.Is(why, errNotNew):
-		return d.write(ctx, a.f)
-	case errors.Is(why, errRows):
-		return a.flushPiecewise(ctx)
-	}
-	return a.result(), why
-}
-
-// cause is what an error of the script means, by the number of the statement and the SQLSTATE, and never by the words of a message, which
-// a value may have put there: one of the errors of this package, or the error itself.
-func (a *attempt) cause(err error, at int) error {
-	e, d := pgError(err), a.d
-	direct, rows := false, 0
-	for _, p := range a.parts {
-		direct, rows = direct || p.direct && p.t.Exists, rows+len(p.rows) // in a table that the flush makes all are new
-	}
-	switch {
-	case direct && (errors.Is(err, errRaced) || e != nil && e.Code == uniqueViolation): // or others have numbered columns
-		return errNotNew
-	case e == nil:
-		return err
-	case a.orphaned(e) && d.gone < maxStarts:
-		return errGone
-	case a.unmergeable(e, at):
-		return errUnmergeable
-	case a.taken(e, at):
-		return errTaken
-	case isStale(e) && d.rereads < maxStarts:
-		return err
-	case rows > 0 && isRefusal(e), rows > 1 && e.Code == queryCanceled: // fewer may take less than the time that the server gives
-		return errRows
-	}
-	return err
-}
-
-// committed takes the answer of a script whose last statement was COMMIT.
-func (a *attempt) committed(r []result) error {
-	if tag := r[len(r)-1].tag.String(); tag != "COMMIT" {
-		return fmt.Errorf("the server answered COMMIT with %s", tag)
-	}
-	d, ids := a.d, []string(nil)
-	if a.idAt > 0 {
-		_, ids = sink.SplitIDs(string(r[a.idAt].rows[0][0]))
-	}
-	for i, p := range a.parts {
-		if ids != nil {
-			p.after.known(ids[i])
+	case done:
+		d.opt.Log.Debug(fmt.Sprintf("a flush of %s had been committed, though its answer was lost", f.Lanes[0].Source))
+		_, err = d.reread(ctx, f) // it may have changed the tables
+		return d.last.result, err
+	case errors.As(err, new(sink.BehindError)):
+		for _, t := range d.tables {
+			t.Writers = nil // what weir_jobs had may be gone too
 		}
-		p.committed()
-		d.versions = d.versions || p.b.Used() && p.b.Scope == fold.ColumnScope
+	case err == nil:
+		err = errFenced
 	}
-	d.ready, d.named = true, "weir/"+a.f.Job
-	return nil
-}
-
-// known takes the ID of a table, which is known now.
-func (t *relation) known(id string) {
-	t.ID = id
-	parts := strings.Split(id, "/")
-	t.oid = parts[0]
-	if t.unlogged {
-		t.marker = parts[len(parts)-1]
-	}
-}
-
-// rollback ends a transaction that failed.
-func (c *client) rollback(ctx context.Context) error {
-	if !c.open {
-		return nil
-	}
-	_, err := c.query(ctx, "ROLLBACK")
-	return err
+	return res, err
 }

@@ -14,9 +14,6 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// errStaleTable says that the table was altered since it was read.
-var errStaleTable = errors.New("the table has other columns than were read")
-
 // sameColumns adds what demands that the table still have the columns that were
 // read, by whose types values were judged and are staged, and that row-level security hide rows from weir
 // or not as it did then, and keeps them so until the transaction ends: the statement's own mention of the

@@ -2,17 +2,12 @@ package postgres
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/weirsync/weir/internal/sink"
 )
-
-// errFenced is what the server's answer means where a lane is not where the flush begins.
-var errFenced = errors.New("a lane is not where this flush begins")
 
 // laneColumns are what [attempt.values] has of a lane, and content is how the checkpoint is
 // updated with it.
@@ -121,41 +116,4 @@ func (c *client) lanesSQL(job string, lanes []string, columns string) string {
 	}
 	return fmt.Sprintf("SELECT v.n, %s FROM (VALUES %s) v(n, source) JOIN %s.weir_checkpoints c ON c.job = %s AND c.source = v.source",
 		columns, strings.Join(values, ", "), c.schema, literal(job))
-}
-
-// judge finds out why the fence did not let a flush pass.
-func (d *DB) judge(ctx context.Context, f *sink.Flush) (res sink.Result, err error) {
-	if !d.ready { // another run may have made weir's tables; or the database was restored to before them
-		if err := d.askReady(ctx); err != nil {
-			return res, err
-		}
-	}
-	found := map[string]sink.Fence{}
-	if d.ready {
-		names := make([]string, len(f.Lanes))
-		for i := range names {
-			names[i] = f.LaneName(&f.Lanes[i])
-		}
-		r, err := d.query(ctx, d.lanesSQL(f.Job, names, "c.seq, c.run"))
-		if err != nil {
-			return res, err
-		}
-		for _, row := range r[0].rows {
-			found[names[number(row[0])]] = sink.Fence{Seq: number(row[1]), Run: string(row[2])}
-		}
-	}
-	done, err := f.Judge(found)
-	switch {
-	case done:
-		d.opt.Log.Debug(fmt.Sprintf("a flush of %s had been committed, though its answer was lost", f.Lanes[0].Source))
-		return d.pendingResult, d.reread(ctx, f) // it may have changed the tables
-	case errors.As(err, new(sink.BehindError)):
-		d.committedID = "" // what it did is gone
-		for _, t := range d.tables {
-			t.Writers = nil // so may be what weir_jobs had
-		}
-	case err == nil:
-		err = &sink.Error{Class: sink.Transient, Reason: "serialization", Err: errFenced}
-	}
-	return res, err
 }

@@ -30,6 +30,7 @@ type merge struct {
 	resets   bool       // columns of rows get their default
 	removes  bool       // the MERGE deletes rows
 	separate bool       // several statements take the place of the MERGE
+	missed   bool       // rows that were to be locked were gone in an earlier try
 	plain    bool       // the COPY takes the columns of the table alone
 	inOrder  bool       // the staging table has the rows in the order of the COPY
 	versions *versioned // nil where the batch has none

@@ -48,9 +48,6 @@ func (p *part) fit() (err error) {
 	if !p.b.Used() && len(p.keys) == 0 {
 		return nil
 	}
-	if p.rows == nil {
-		p.rows = p.b.Sorted()
-	}
 	if p.ddl, p.after, err = p.a.d.fit(p.b, p.t, p.a.above); err != nil {
 		return err
 	}
@@ -145,7 +142,7 @@ func (p *part) write(alone bool) {
 	p.from, p.merge.sent = s.n, p.tellSent
 	if p.merge.plain = p.direct; !p.direct {
 		var sql []string
-		p.merge.separate = p.separates()
+		p.merge.separate, p.merge.missed = p.separates(), p.a.tries[errGone] > 0
 		sql, p.stage = p.merge.prepare(len(p.newer))
 		for _, q := range sql {
 			s.add("%s", q)
@@ -208,9 +205,5 @@ func (g *guess) wrote(allNew bool) {
 	}
 }
 
-// failed notes that a batch did not go through, wrong that this was for the guess.
-func (g *guess) failed(wrong bool) {
-	if g.fresh = 0; wrong {
-		g.doubt = min(max(2, 2*g.doubt), maxDoubt)
-	}
-}
+// failed notes that the guess was wrong.
+func (g *guess) failed() { g.fresh, g.doubt = 0, min(max(2, 2*g.doubt), maxDoubt) }

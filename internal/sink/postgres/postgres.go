@@ -24,14 +24,8 @@ type DB struct {
 	tables map[string]*table // that were read, by the names that the feed uses
 	stuck  map[string]string // columns of weir's that could not be widened, and why
 
-	// Of flushes: the last one, and the one at hand.
-	committedID   string      // the last flush that is known to be committed, "" for none
-	pendingID     string      // the last flush that came
-	pendingResult sink.Result // what it does, as far as an answer told
-	// How often it was started again because the table or its rows had changed, or others had written
-	// the versions of its rows.
-	rereads, gone, raced int
-	taken                int // how often because another session had inserted a row of its own
+	last  lastFlush
+	wrote bool // a flush was committed
 }
 
 // A table is what is known of one that flushes write.
@@ -115,7 +109,7 @@ func (d *DB) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	var err error
-	if d.opt.Level == sink.Normal && d.committedID != "" {
+	if d.opt.Level == sink.Normal && d.wrote {
 		// A commit that waits for the disk takes all before it along.
 		_, err = d.query(ctx, "BEGIN", "SET LOCAL synchronous_commit = on", "UPDATE "+d.schema+".weir_meta SET value = value WHERE name = 'format'", "COMMIT")
 	}

@@ -13,65 +13,35 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// flushPiecewise writes batches some of whose rows the database refuses, in one
-// transaction too, but in chunks.
-func (a *attempt) flushPiecewise(ctx context.Context) (sink.Result, error) {
-	d, f := a.d, a.f
-	a.idAt, a.piecewise = 0, true
-	for _, p := range a.parts {
-		p.merge, p.direct, p.counts = nil, false, sink.Counts{}
-	}
-	if err := a.fit(); err != nil {
-		return a.result(), err
-	}
+// composePiecewise writes the rows of a flush some of which the database rejects, in pieces, and makes the script that commits them.
+func (a *attempt) composePiecewise(ctx context.Context) error {
 	a.begin()
 	c := &chunks{attempt: a, ctx: ctx}
 	c.askLinked()
-	r, err := d.run(ctx, a.script)
+	r, err := a.d.run(ctx, a.script)
 	if err != nil {
-		return a.result(), a.abandon(ctx, err)
+		return err
 	}
 	c.takeLinked(r)
 	a.countEmptied(r)
 	if err := c.probe(); err != nil {
-		return a.result(), a.abandon(ctx, err)
+		return err
 	}
-	rows := make([][]*fold.Row, len(a.parts))
-	for i, p := range a.parts {
-		rows[i] = p.rows
+	if a.refused, err = sink.Bisect(a.f.Batches, a.rows, true, c); err != nil {
+		return err
 	}
-	if a.refused, err = sink.Bisect(f.Batches, rows, true, c); err != nil {
-		return a.result(), a.abandon(ctx, err)
-	}
-	rejects := slices.Concat(f.Rejects, a.refused)
-	if f.BeforeCommit != nil {
-		if err := f.BeforeCommit(rejects); err != nil {
-			return a.result(), a.abandon(ctx, err)
+	rejects := slices.Concat(a.f.Rejects, a.refused)
+	if a.f.BeforeCommit != nil {
+		if err := a.f.BeforeCommit(rejects); err != nil {
+			return err
 		}
-	}
-	c.next()
-	a.end(rejects, true)
-	d.pendingResult = a.result()
-	if r, err = d.run(ctx, a.script); err != nil {
-		return a.result(), a.abandon(ctx, err)
 	}
 	for _, p := range a.parts {
 		p.stage = stage{}
 	}
-	return a.result(), a.committed(r)
-}
-
-// abandon rolls back what failed, and returns why it did.
-func (a *attempt) abandon(ctx context.Context, err error) error {
-	for _, p := range a.parts {
-		p.t.stage = stage{}
-	}
-	if a.d.conn != nil {
-		if undo := a.d.rollback(ctx); undo != nil {
-			return undo
-		}
-	}
-	return err
+	c.next()
+	a.end(rejects, true)
+	return nil
 }
 
 // chunks writes some of an attempt's rows at a time, each chunk undone by itself where the
@@ -139,10 +109,11 @@ func (c *chunks) Write(rows [][]*fold.Row, _ bool) error {
 		p.writes = rows[i]
 		n += len(rows[i])
 	}
-	c.d.gone = 0
-	table, err := c.try()
-	for ; errors.Is(err, errGone) && c.d.gone < maxStarts; c.d.gone++ {
-		table, err = c.try()
+	c.tries[errGone] = 0 // of each piece
+	err := c.try()
+	for why := c.cause(err); causes[why].remedy == retry; why = c.cause(err) {
+		c.met(why, err)
+		err = c.try()
 	}
 	if err == nil {
 		c.sent += n
@@ -150,9 +121,10 @@ func (c *chunks) Write(rows [][]*fold.Row, _ bool) error {
 	}
 	switch e := pgError(err); {
 	case isRefusal(e):
+		table := c.tableOf(c.script.done)
 		why := &sink.Refusal{Err: errors.New(words(e)), Table: table, Of: table, At: -1, Taken: e.Code == uniqueViolation || e.Code == exclusionViolation}
 		if table >= 0 {
-			if why.At = copyLine(e, len(rows[table])); why.At < 0 {
+			if why.At = copyLine(e, c.parts[table]); why.At < 0 {
 				why.Of, why.At = c.blame(e, table)
 			}
 		}
@@ -179,11 +151,14 @@ func words(e *pgconn.PgError) string {
 	return fmt.Sprintf("%s (SQLSTATE %s)", s, e.Code)
 }
 
-// copyLine returns which line of a COPY of rows the server could not read, from 0, or -1.
-func copyLine(e *pgconn.PgError, rows int) (at int) {
-	_, rest, _ := strings.Cut(e.Where, "COPY weir_stage")
-	_, rest, _ = strings.Cut(rest, "line ")
-	if _, err := fmt.Sscan(rest, &at); err != nil || at > rows {
+// copyLine returns which line of the COPY of a part's rows the server could not write, from 0, or -1.
+func copyLine(e *pgconn.PgError, p *part) (at int) {
+	into := p.t.stageIdent()
+	if p.direct {
+		_, into = p.a.d.schemaOf(p.b.Table.Name)
+	}
+	_, rest, _ := strings.Cut(e.Where, "COPY "+into+", line ")
+	if _, err := fmt.Sscan(rest, &at); err != nil || at > len(p.writes) {
 		return -1
 	}
 	return at - 1
@@ -272,48 +247,48 @@ func (c *chunks) probe() error {
 	return err
 }
 
-// try writes rows or leaves no trace of them; it returns the table that an error is about, or -1.
+// try writes rows or leaves no trace of them.
 // Constraints that can wait do so until all of the rows are written, as in a flush they
 // wait for the COMMIT.
-func (c *chunks) try() (table int, err error) {
+func (c *chunks) try() error {
 	c.next()
 	c.empty()
 	before := c.state()
-	table, err = c.send()
+	err := c.send()
 	if err == nil || c.d.conn == nil {
-		return table, err
+		return err
 	}
 	for i, p := range c.parts {
-		if s := &before[i].stage; s.made && p.merge != nil {
+		if s := &before[i].stage; s.made && p.merge != nil && !p.direct {
 			s.used, s.rows = true, s.rows+len(p.newer)
 		}
 	}
 	c.restore(before)
 	c.first = append(c.first, "ROLLBACK TO weir", "RELEASE weir")
-	return table, err
+	return err
 }
 
 // send writes rows behind a savepoint.
-func (c *chunks) send() (table int, err error) {
+func (c *chunks) send() error {
 	c.script.add("SAVEPOINT weir")
 	c.script.add("SET CONSTRAINTS ALL DEFERRED")
-	if err := c.mergeRows(c.ctx, false); err != nil {
-		return c.tableOf(-1), err
+	if err := c.mergeRows(c.ctx); err != nil {
+		return err
 	}
 	c.script.add("SET CONSTRAINTS ALL IMMEDIATE")
 	c.script.add("RELEASE weir")
 	r, err := c.d.run(c.ctx, c.script)
 	if err != nil {
-		return c.tableOf(len(r)), err
+		return err
 	}
 	c.count(r)
 	for _, p := range c.parts {
-		if p.merge != nil {
+		if p.merge != nil && !p.direct {
 			p.stage.rows = p.t.stage.rows + len(p.newer)
 			p.t.stage = p.stage
 		}
 	}
-	return -1, nil
+	return nil
 }
 
 // empty adds what empties the staging tables. Behind the savepoint each TRUNCATE would give a table

@@ -75,82 +75,93 @@ func TestFlush_DeletesOfRowsBelowAreTwoRoundTrips(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*) FROM weir_versions WHERE gone IS NULL", "0")
 }
 
-// TestFlush_SeveralTablesAreOneRoundTrip: so are the rows of several tables, and with versions
-// in some of them they are two.
-func TestFlush_SeveralTablesAreOneRoundTrip(t *testing.T) {
-	for name, c := range map[string]struct {
-		versioned string // tables
-		answers   int
-	}{
-		"without versions":            {"", 1},
-		"with versions in one table":  {"b", 2},
-		"with versions in two tables": {"a c", 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			db, p := throughProxy(t, testpg.New(t))
+// TestFlush_ManyTablesAreOneRoundTrip: a flush of several tables is one round trip, and two if some of them have versions:
+// tables with foreign keys, rows with sets of two levels, and those of contrib/orders.yaml, whose keys the database generates.
+func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
+	type flusher interface {
+		Flush(lines ...string) sink.Result
+	}
+	tables := func(versioned string) func(*database) flusher {
+		return func(db *database) flusher {
 			db.Exec(t, "CREATE TABLE a (id integer PRIMARY KEY, x text)")
 			db.Exec(t, "CREATE TABLE b (id integer PRIMARY KEY, a integer REFERENCES a (id), x text)")
-			s := sinktest.BeginTables(t, db, []string{"a", "b", "c"}, func(table string, o *fold.Options) {
-				if strings.Contains(c.versioned, table) {
+			return sinktest.BeginTables(t, db, []string{"a", "b", "c"}, func(table string, o *fold.Options) {
+				if strings.Contains(versioned, table) {
 					o.Version, o.Scope = "v", fold.ColumnScope
 				}
 			})
-			v := 0
-			lines := func(value string, n int) (all []string) {
+		}
+	}
+	nested := func(m *mapping.Mapping, version string) func(*database) flusher {
+		m.Tables = slices.Clone(m.Tables)
+		for i := range m.Tables {
+			m.Tables[i].Version = mapping.Path{}
+		}
+		if version != "" {
+			m.Tables[0].Version = mapping.Path{Base: mapping.RowBase, Steps: []mapping.Step{{Name: version, Index: -1}}, Text: version}
+		}
+		return func(db *database) flusher { return sinktest.BeginNested(t, db, m, false) }
+	}
+	setting := func(name string) *config.Setting {
+		return &config.Setting{Name: name, Set: func(string) error { return nil }}
+	}
+	orders := func() *mapping.Mapping {
+		file, err := config.Resolve([]*config.Setting{setting("source"), setting("to"), setting("version-field")}, nil, "../../../contrib/orders.yaml", nil, func() fold.Options {
+			return fold.Options{Version: "updated_at", Scope: fold.ColumnScope}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return file.Mapping
+	}
+	const (
+		ofTables = `{"id":%d,"v":%d,"a.x":"x%[2]d","b.a":%[1]d,"b.x":"x%[2]d","c.x":"x%[2]d"}`
+		ofShop   = `{"id":%d,"v":%d,"status":"s","items":[{"sku":"x","taxes":[{"code":"%[2]d"}]},{"sku":"%[2]d"}]}`
+		ofOrders = `{"number":"A%d","updated_at":%d,"customer":{"id":%[1]d,"name":"c%[2]d"},"items":[{"sku":"x","qty":%[2]d,"taxes":[{"code":"v","amount":1}]},{"sku":"y%[2]d"},{"sku":"z"}]}`
+	)
+	for name, c := range map[string]struct {
+		begin   func(*database) flusher
+		line    string
+		more    string // a message that deletes
+		answers int
+	}{
+		"tables":                      {tables(""), ofTables, `{"id":0,"v":%d,"a.op":"delete","b.op":"delete","c.op":"delete"}`, 1},
+		"tables, one with versions":   {tables("b"), ofTables, `{"id":0,"v":%d,"a.op":"delete","b.op":"delete","c.op":"delete"}`, 2},
+		"tables, two with versions":   {tables("a c"), ofTables, `{"id":0,"v":%d,"a.op":"delete","b.op":"delete","c.op":"delete"}`, 2},
+		"sets":                        {nested(sinktest.Shop(t), ""), ofShop, `{"id":0,"v":%d,"op":"delete"}`, 1},
+		"sets, emptied":               {nested(sinktest.Shop(t), ""), ofShop, `{"id":0,"v":%d,"items":[]}`, 1},
+		"sets with versions":          {nested(sinktest.Shop(t), "v"), ofShop, `{"id":0,"v":%d,"op":"delete"}`, 2},
+		"sets with versions, emptied": {nested(sinktest.Shop(t), "v"), ofShop, `{"id":0,"v":%d,"items":[]}`, 2},
+		"generated keys":              {nested(orders(), ""), ofOrders, "", 1},
+		"generated keys, versions":    {nested(orders(), "updated_at"), ofOrders, "", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, p := throughProxy(t, testpg.New(t))
+			f, v := c.begin(db), 0
+			lines := func(n int) (all []string) {
 				for i := range n {
 					v++
-					all = append(all, fmt.Sprintf(`{"id":%d,"v":%d,"a.x":%q,"b.a":%[1]d,"b.x":%[3]q,"c.x":%[3]q}`, i, v, value))
+					all = append(all, fmt.Sprintf(c.line, i, v))
 				}
 				return append(all, "bad")
 			}
-			s.Flush(lines("first", 300)...)
-			s.Flush(lines("second", 300)...)
+			f.Flush(lines(300)...)
+			f.Flush(lines(300)...)
 			for _, n := range []int{1, 300, 1000} {
-				for _, deletes := range []int{0, 1} {
-					p.Cut(nil)
-					all := lines(fmt.Sprint("third ", n), n)
-					for id := range deletes { // the rows come back with the next flush
+				for _, more := range []string{"", c.more} {
+					all := lines(n)
+					if more != "" { // its row comes back with the next flush
 						v++
-						all = append(all, fmt.Sprintf(`{"id":%d,"v":%d,"a.op":"delete","b.op":"delete","c.op":"delete"}`, id, v))
+						all = append(all, fmt.Sprintf(more, v))
 					}
-					s.Flush(all...)
+					p.Cut(nil)
+					f.Flush(all...)
 					if got := p.Count(); got.Answers != c.answers {
-						t.Errorf("a flush of %d messages for three tables was answered %d times, want %d: %+v", n, got.Answers, c.answers, got)
+						t.Errorf("a flush of %d messages was answered %d times, want %d: %+v", n, got.Answers, c.answers, got)
 					}
 				}
 			}
 		})
-	}
-}
-
-// TestFlush_SetsAreOneRoundTrip: so are rows with those that are values of theirs, of two levels;
-// and with versions they are two.
-func TestFlush_SetsAreOneRoundTrip(t *testing.T) {
-	for answers, version := range map[int]string{1: "", 2: "v"} {
-		db, p := throughProxy(t, testpg.New(t))
-		m := sinktest.Shop(t)
-		if version != "" {
-			m.Tables[0].Version = mapping.Path{Base: mapping.RowBase, Steps: []mapping.Step{{Name: version, Index: -1}}, Text: version}
-		}
-		n, v := sinktest.BeginNested(t, db, m, false), 0
-		lines := func(value string, orders int) (all []string) {
-			for i := range orders {
-				v++
-				all = append(all, fmt.Sprintf(`{"id":%d,"v":%d,"status":%q,"items":[{"sku":"x","taxes":[{"code":%[3]q}]},{"sku":%[3]q}]}`, i, v, value))
-			}
-			return append(all, "bad")
-		}
-		n.Flush(lines("first", 300)...)
-		n.Flush(lines("second", 300)...)
-		for i, more := range []string{"", `{"id":0,"v":9999999,"op":"delete"}`, `{"id":1,"v":9999999,"items":[]}`} {
-			for _, orders := range []int{1, 300, 1000} {
-				p.Cut(nil)
-				n.Flush(append(lines(fmt.Sprint("third ", i, orders), orders), more)...)
-				if got := p.Count(); got.Answers != answers {
-					t.Errorf("a flush of %d orders was answered %d times, want %d: %+v", orders, got.Answers, answers, got)
-				}
-			}
-		}
 	}
 }
 
@@ -263,47 +274,6 @@ func TestExpire_ATableBelowThatWasAltered(t *testing.T) {
 	db.Exec(t, "ALTER TABLE items RENAME order_id TO other")
 	if res, err := n.Sink.Expire(t.Context(), n.Expiry(0, 30)); err != nil || res.Removed != 1 || res.Kept != 0 {
 		t.Errorf("%+v, %v", res, err)
-	}
-}
-
-// TestFlush_TheOrdersAreOneRoundTrip: so are the tables of contrib/orders.yaml, with keys that the
-// database generates and rows that name others; and with versions they are two.
-func TestFlush_TheOrdersAreOneRoundTrip(t *testing.T) {
-	setting := func(name string) *config.Setting {
-		return &config.Setting{Name: name, Set: func(string) error { return nil }}
-	}
-	file, err := config.Resolve([]*config.Setting{setting("source"), setting("to"), setting("version-field")}, nil, "../../../contrib/orders.yaml", nil, func() fold.Options {
-		return fold.Options{Version: "updated_at", Scope: fold.ColumnScope}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for answers, versioned := range map[int]bool{1: false, 2: true} {
-		db, p := throughProxy(t, testpg.New(t))
-		m := *file.Mapping
-		m.Tables = slices.Clone(m.Tables)
-		for i := range m.Tables {
-			if !versioned {
-				m.Tables[i].Version = mapping.Path{}
-			}
-		}
-		n, v := sinktest.BeginNested(t, db, &m, false), 0
-		lines := func(orders int) (all []string) {
-			for i := range orders {
-				v++
-				all = append(all, fmt.Sprintf(`{"number":"A%d","updated_at":%d,"customer":{"id":%d,"name":"c%[2]d"},"items":[{"sku":"x","qty":%[2]d,"taxes":[{"code":"v","amount":1}]},{"sku":"y%[2]d"},{"sku":"z"}]}`, i, v, i%500))
-			}
-			return all
-		}
-		n.Flush(lines(300)...)
-		n.Flush(lines(300)...)
-		for _, orders := range []int{1, 1000, 1000} {
-			p.Cut(nil)
-			n.Flush(lines(orders)...)
-			if got := p.Count(); got.Answers != answers {
-				t.Errorf("a flush of %d orders was answered %d times, want %d: %+v", orders, got.Answers, answers, got)
-			}
-		}
 	}
 }
 

@@ -2,77 +2,23 @@ package postgres
 
 import (
 	"fmt"
-	"slices"
 	"strings"
-
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // This file is about what takes the place of a MERGE: for tables that have rules or row-level
-// security, or for which the server refuses one; for servers whose MERGE is wrong or cannot be counted; for
-// a flush that is written piecewise; and for one whose MERGE found each time that another session had just
-// inserted a row of its own: these statements wait for it.
+// security, or for which the server refuses one; for servers whose MERGE is wrong or cannot be counted; and
+// for a flush whose MERGE found each time that another session had just inserted a row of its own: these
+// statements wait for it.
 
 // separates reports whether the rows are written by separate statements.
 func (p *part) separates() bool {
 	d := p.a.d
-	return !d.counts || d.mergeMisses() || p.t.unmergeable || p.after.policed || p.a.piecewise || d.taken > maxStarts
+	return !d.counts || d.mergeMisses() || p.t.unmergeable || p.after.policed || p.a.tries[errTaken] == causes[errTaken].limit
 }
 
 // mergeMisses reports whether the server is one before 15.5 or 16.1: there a MERGE that has waited for an
 // UPDATE of another session may take the row for missing, and so pass by the delete of it.
 func (c *client) mergeMisses() bool { return c.version < 150005 || c.version == 160000 }
-
-// merges returns the parts that the attempt writes by a MERGE, or would have.
-func (a *attempt) merges() (parts []*part) {
-	for _, p := range a.parts {
-		if p.merge != nil && !p.direct && !p.separates() {
-			parts = append(parts, p)
-		}
-	}
-	return parts
-}
-
-// mergedBy returns the part that a statement of the script is the MERGE of; nil: of none.
-func (a *attempt) mergedBy(statement int) *part {
-	for _, p := range a.merges() {
-		if p.tags.before < statement && statement < p.tags.after {
-			return p
-		}
-	}
-	return nil
-}
-
-// unmergeable reports whether an error is that of a server which has no MERGE, or none for a table, or that
-// of a trigger which changes rows that the MERGE is about to change. What a trigger itself raises has its place in Where.
-func (a *attempt) unmergeable(e *pgconn.PgError, at int) bool {
-	switch {
-	case e.Where != "":
-		return false
-	case e.Code == "42601": // in the whole string, before its first statement, which has no value
-		return at == 0 && len(a.merges()) > 0
-	}
-	return (e.Code == "0A000" || e.Code == "27000") && a.mergedBy(at) != nil
-}
-
-// withoutMerge has the tables be written by separate statements from here on.
-func (a *attempt) withoutMerge(err error) {
-	for _, p := range a.merges() {
-		p.t.unmergeable = true
-		a.d.opt.Log.Debug(fmt.Sprintf("%s is written by separate statements from here on: %v", p.t.ident, err))
-	}
-}
-
-// taken reports whether an error is that of a MERGE which was about to insert a key that another session
-// has inserted meanwhile. Or it ends a deadlock: a flush
-// that locks rows before its MERGE, because it deletes from one of several tables, has not the order of one that does not.
-func (a *attempt) taken(e *pgconn.PgError, at int) bool {
-	if e.Code == deadlockDetected {
-		return len(a.merges()) > 0
-	}
-	p := a.mergedBy(at)
-	return e.Code == uniqueViolation && e.Where == "" && p != nil && (p.after.keyIndexes == nil || slices.Contains(p.after.keyIndexes, e.SchemaName+"."+e.ConstraintName))
-}
 
 // separately adds the statements. New rows come first, in the order of their keys: who waits there for
 // another writer's row holds no lock on a row that exists. Then the rows that are to change are locked
@@ -170,7 +116,7 @@ func (m *merge) lock(s *script, touched string) {
 		" SELECT set_config('weir.touched', x.n::text, true), set_config('weir.gone', (x.n < y.n)::text, true)"+
 		" FROM (SELECT count(*) n FROM (SELECT FROM weir_touched s JOIN %[3]s t ON %[7]s%[4]s ORDER BY s.n FOR %[6]s OF t) l) x, (SELECT count(*) n FROM weir_touched) y",
 		strings.Join(key, ", "), m.t.stageName(), m.table.ident, m.on(), touched, strength, asFound)
-	if !(m.table.triggers || m.table.policed) || m.d.gone == 0 {
+	if !(m.table.triggers || m.table.policed) || !m.missed {
 		s.demand(errGone, "current_setting('weir.gone') = 'false'")
 	}
 }

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,6 +25,85 @@ func (c *client) dialect() sink.Dialect {
 // stoppedAfter is how long a flush may leave the server waiting before the server ends it: others may
 // wait for its locks, also those that could end it, and its process may be stopped.
 const stoppedAfter = 10 * time.Second
+
+// An attempt is one try to write a flush.
+type attempt struct {
+	*flushRun
+	script  *script
+	parts   []*part
+	refused []fold.Reject
+	others  string // a hash of the other jobs, when tables that are to be emptied were read
+	late    bool   // the ID of a table is known at the end alone
+	idAt    int    // the statement that reads the IDs, 0 where none does
+}
+
+func newAttempt(r *flushRun) *attempt {
+	a := &attempt{flushRun: r, script: &script{}}
+	for i, b := range r.f.Batches {
+		a.parts = append(a.parts, &part{a: a, b: b, t: r.d.known(b.Table.Name), rows: r.rows[i], set: b.Child != nil && b.Child.Set})
+	}
+	return a
+}
+
+// write sends a flush: in one string of statements, or, where the database rejects rows, in pieces of one transaction.
+func (a *attempt) write(ctx context.Context) error {
+	if a.f.Rebuild {
+		if err := a.readRebuild(ctx); err != nil {
+			return err
+		}
+	}
+	if err := a.fit(); err != nil {
+		return err
+	}
+	compose := a.compose
+	if a.piecewise {
+		compose = a.composePiecewise
+	}
+	if err := compose(ctx); err != nil {
+		return err
+	}
+	r, err := a.d.run(ctx, a.script)
+	if a.piecewise || a.count(r) {
+		a.d.last.result = a.result() // it counts where the answer is lost and the commit is not
+	}
+	if err != nil {
+		return err
+	}
+	return a.committed(r)
+}
+
+// compose makes the script of a flush. The versions of rows are read from the database by
+// then, with what goes before in the transaction.
+func (a *attempt) compose(ctx context.Context) error {
+	if a.f.BeforeCommit != nil {
+		if err := a.f.BeforeCommit(a.f.Rejects); err != nil {
+			return err
+		}
+	}
+	a.begin()
+	for _, p := range a.parts {
+		p.writes = p.rows
+	}
+	if err := a.mergeRows(ctx); err != nil {
+		return err
+	}
+	a.end(a.f.Rejects, a.late)
+	return nil
+}
+
+// fit finds what makes the tables what the batches need.
+func (a *attempt) fit() error {
+	for _, p := range a.parts {
+		if err := p.fit(); err != nil {
+			return err
+		}
+		a.late = a.late || p.after.Exists && p.after.ID == ""
+	}
+	for _, p := range a.parts {
+		p.ddl = append(p.ddl, p.keys...)
+	}
+	return nil
+}
 
 // begin starts a flush's transaction, which is as durable as the user asked for.
 // The fence comes before all else: a commit whose answer was lost may still be
@@ -97,7 +175,7 @@ func (a *attempt) takeTurns() {
 	turns := map[int64]bool{} // locks, and whether nobody else may have them
 	for _, p := range a.parts {
 		if p.b.Used() {
-			turns[lockNumber("turns", a.d.schema, a.d.fullName(&p.after))] = a.piecewise && p.b.Table.HasConstraints || a.d.taken > 0
+			turns[lockNumber("turns", a.d.schema, a.d.fullName(&p.after))] = a.piecewise && p.b.Table.HasConstraints || a.tries[errTaken] > 0
 		}
 		if p.b.Versioned() && (p.b.Used() || len(p.ddl) > 0) {
 			turns[a.d.versionsLock(&p.after)] = p.alone()
@@ -121,63 +199,65 @@ func (s *script) takeTurns(turns map[int64]bool) {
 	}
 }
 
-// readRebuild reads the tables that the flush is going to empty.
-func (a *attempt) readRebuild(ctx context.Context) error {
-	d := a.d
-	if d.ready { // else no job has written yet
-		r, err := d.query(ctx, a.othersSQL())
-		if err != nil {
+// mergeRows adds what writes the rows of the parts: upserts in the order of the parts, then
+// deletes in the reverse one. What the database has of rows with versions is read first, for
+// which the script so far is sent, if they do not seem to be new.
+func (a *attempt) mergeRows(ctx context.Context) error {
+	look, assumeNew := false, a.assumesNew()
+	for _, p := range a.parts {
+		p.taken, p.took, p.newest, p.looks, p.from, p.to, p.tags = nil, 0, nil, false, 0, 0, noTags
+		if p.merge = nil; p.set || len(p.writes) == 0 && !p.mayFollow() {
+			continue
+		}
+		if err := p.plan(assumeNew); err != nil {
 			return err
 		}
-		a.others = string(r[0].rows[0][0])
+		look = look || p.looks
 	}
-	wanted := make([]sink.TableKey, len(a.parts))
-	for i, p := range a.parts {
-		wanted[i] = sink.TableKey{Name: p.b.Table.Name, Key: p.t.key}
+	if look {
+		if err := a.resolve(ctx); err != nil {
+			return err
+		}
 	}
-	now, err := d.readRelations(ctx, wanted)
-	if err != nil && !errors.As(err, new(sink.KeyError)) {
+	if err := a.explodeAll(); err != nil {
 		return err
 	}
-	for i, p := range a.parts {
-		p.t.relation = now[i]
-		if err := errors.Join(sink.MayRebuild(&p.t.Table, storable(a.f.Job)), sink.MayEmpty(&p.t.Table, func(other string) bool { return a.called(other) != nil })); err != nil {
-			return err
-		}
-	}
+	a.lockSets()
+	a.writeParts()
 	return nil
 }
 
-// empty adds what removes all that the job has written to the tables.
-func (a *attempt) empty() {
-	d, s := a.d, a.script
-	job := literal(a.f.Job)
-	s.add("DELETE FROM %s.weir_checkpoints WHERE job = %s AND source NOT IN (%s)", d.schema, job, a.names(a.lanes()))
-	s.add("DELETE FROM %s.weir_rejects WHERE job = %s", d.schema, job)
-	var truncate, drop []string
-	for _, p := range a.parts {
-		d.dropVersions(s, d.fullName(&p.t.relation))
-		switch {
-		case p.t.Exists:
-			truncate = append(truncate, p.t.ident)
-		case p.t.oid != "": // it has another key
-			drop = append(drop, p.t.ident)
-		}
-	}
-	s.add("SET LOCAL lock_timeout = '2s'")
-	if len(drop) > 0 {
-		s.add("DROP TABLE %s", strings.Join(drop, ", "))
-	}
-	if len(truncate) > 0 {
-		s.add("TRUNCATE %s", strings.Join(truncate, ", "))
-	}
-	// Another job may have written to a table before this had its lock.
-	s.demand(errStaleTable, "(%s) = %s", a.othersSQL(), literal(a.others))
+// assumesNew reports whether rows that seem to be new are copied into the table itself. A piece with versions would have
+// to know the numbers of columns that the ones before it have given.
+func (a *attempt) assumesNew() bool {
+	return a.tries[errNotNew] == 0 && !(a.piecewise && slices.ContainsFunc(a.parts, func(p *part) bool { return p.b.Versioned() }))
 }
 
-// othersSQL is a hash of the other jobs that have written, with their tables.
-func (a *attempt) othersSQL() string {
-	return "SELECT coalesce(md5(string_agg(job || ' ' || tbl, ',' ORDER BY job, tbl)), '') FROM " + a.d.schema + ".weir_jobs WHERE job <> " + literal(a.f.Job)
+// writeParts adds what writes the rows of the parts' merges.
+func (a *attempt) writeParts() {
+	tables := 0
+	for _, p := range a.parts {
+		if tables += len(a.takers(p)); p.merge != nil {
+			tables++
+		}
+	}
+	for _, p := range a.parts {
+		if p.merge != nil {
+			p.write(tables == 1)
+		}
+	}
+	for _, p := range slices.Backward(a.parts) {
+		switch {
+		case p.merge == nil || len(p.newer) == 0:
+		case p.merge.sweeps:
+			p.tags.delete = p.merge.sweep(a.script)
+		case p.merge.deletes && tables > 1:
+			p.tags.delete = p.merge.delete(a.script)
+		}
+		for _, above := range a.takers(p) {
+			p.taken = append(p.taken, p.take(above))
+		}
+	}
 }
 
 // end adds the rejects, what is known of the checkpoints at the end alone, and the COMMIT.
@@ -245,4 +325,70 @@ func (d *DB) keep(s *script, f *sink.Flush, rejects []fold.Reject) {
 		}
 		return nil
 	})
+}
+
+// count adds what the statements of the parts did, and reports whether they got so far.
+func (a *attempt) count(r []result) (some bool) {
+	some = a.countEmptied(r)
+	for _, p := range a.parts {
+		if p.merge != nil {
+			if some = p.merge.count(&p.counts, r, p.tags, len(p.writes)+p.took); !some {
+				return false
+			}
+		}
+		for _, n := range p.taken {
+			if some = n < len(r); !some {
+				return false
+			}
+			p.counts.Deleted += r[n].tag.RowsAffected()
+		}
+	}
+	return some
+}
+
+// result is what the attempt did.
+func (a *attempt) result() sink.Result {
+	res := sink.Result{Tables: make([]sink.Counts, len(a.parts)), Refused: a.refused}
+	for i, p := range a.parts {
+		res.Tables[i] = p.counts
+	}
+	return res
+}
+
+// committed takes the answer of a script whose last statement was COMMIT.
+func (a *attempt) committed(r []result) error {
+	if tag := r[len(r)-1].tag.String(); tag != "COMMIT" {
+		return fmt.Errorf("the server answered COMMIT with %s", tag)
+	}
+	d, ids := a.d, []string(nil)
+	if a.idAt > 0 {
+		_, ids = sink.SplitIDs(string(r[a.idAt].rows[0][0]))
+	}
+	for i, p := range a.parts {
+		if ids != nil {
+			p.after.known(ids[i])
+		}
+		p.committed()
+		d.versions = d.versions || p.b.Used() && p.b.Scope == fold.ColumnScope
+		if p.merge == nil || a.piecewise {
+			continue
+		}
+		p.t.news.wrote(p.counts.Inserted == int64(len(p.writes)+p.took))
+		p.repeatsNext()
+		if p.merge.versions != nil {
+			p.t.names = p.merge.versions.names
+		}
+	}
+	d.ready, d.named = true, "weir/"+a.f.Job
+	return nil
+}
+
+// known takes the ID of a table, which is known now.
+func (t *relation) known(id string) {
+	t.ID = id
+	parts := strings.Split(id, "/")
+	t.oid = parts[0]
+	if t.unlogged {
+		t.marker = parts[len(parts)-1]
+	}
 }

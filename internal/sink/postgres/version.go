@@ -41,9 +41,9 @@ func (d *DB) versionsLock(table *relation) int64 {
 // the lock of these: a flush that finds that another one has written a row of its own first starts
 // again, alone.
 func (p *part) alone() bool {
-	d, b := p.a.d, p.b
+	b := p.b
 	switch {
-	case p.a.piecewise, p.a.f.Rebuild, d.raced+d.gone > 0:
+	case p.a.piecewise, p.a.f.Rebuild, p.a.tries[errRaced]+p.a.tries[errGone] > 0:
 		return true
 	case !p.t.Exists, len(p.ddl) > 0:
 		return true

@@ -23,6 +23,7 @@ import (
 type script struct {
 	sql    strings.Builder
 	n      int      // statements so far
+	done   int      // how many of them the server had done when it was run: the number of the one that failed
 	copies []copier // what each COPY ... FROM STDIN among them is fed
 	// takers get the rows of statements as they come, which are good for that long; of others they are kept.
 	takers map[int]func(row [][]byte)
@@ -138,7 +139,8 @@ func (c *client) run(ctx context.Context, s *script) ([]result, error) {
 	sent := make(chan error, 1)
 	go func() { sent <- s.send(front, conn) }()
 	results, err := c.receive(front, s.takers)
-	if e, failed := pgError(err), s.failed[len(results)]; e != nil && failed != nil {
+	s.done = len(results)
+	if e, failed := pgError(err), s.failed[s.done]; e != nil && failed != nil {
 		err = failed(e)
 	}
 	if failed := <-sent; failed != nil && c.conn != nil {

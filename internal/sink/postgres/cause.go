@@ -1,0 +1,151 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A cause is why a try to write a flush, or a piece of one, failed, as far as something can be done about it.
+type cause int
+
+const (
+	errOther cause = iota // the error says it
+	errFenced
+	errStaleTable
+	errRaced
+	errGone
+	errTaken
+	errNotNew
+	errUnmergeable
+	errRows
+	nCauses
+)
+
+// A remedy is what is done about a failed try.
+type remedy int
+
+const (
+	giveUp      remedy = iota
+	readFence          // read why the fence did not let the flush pass
+	readTables         // read the tables again, and retry
+	retry              // the next try heeds how often each cause was met
+	writePieces        // retry in pieces
+)
+
+// causes has what each cause means, what is done about it, and how often in a flush at most. After that, the cause is
+// another one that fits, or none.
+var causes = [nCauses]struct {
+	text   string
+	remedy remedy
+	limit  int
+}{
+	errFenced:     {"a lane is not where this flush begins", readFence, 1},
+	errStaleTable: {"the table has other columns than were read", readTables, 2},
+	errRaced:      {"another session wrote newer versions meanwhile", retry, 2},
+	errGone:       {"another session deleted rows or changed their keys while they were written", retry, 2},
+	// errTaken: another session inserted a row that a MERGE was about to insert, or the two waited for each other. The next
+	// try takes a lock of the table alone, the last one writes without a MERGE.
+	errTaken:       {"another session wrote rows of the same keys meanwhile", retry, 3},
+	errNotNew:      {"not all rows are new", retry, 1},
+	errUnmergeable: {"the server refuses a MERGE", retry, maxTables}, // each time for one table more
+	errRows:        {"the database rejects rows", writePieces, 1},
+}
+
+// maxTables is more than the tables of a flush.
+const maxTables = 1 << 20
+
+func (c cause) Error() string { return causes[c].text }
+
+// cause is why the attempt's script failed, by the number of the statement and the SQLSTATE, and never by the words of a message,
+// which a value may have put there. Of a cause whose limit is reached it is not.
+func (a *attempt) cause(err error) cause {
+	e := pgError(err)
+	if a.d.conn == nil || err == nil {
+		return errOther
+	}
+	var found cause
+	errors.As(err, &found)
+	direct, rows := false, 0
+	for _, p := range a.parts {
+		direct = direct || p.direct && (p.t.Exists || a.piecewise) // into a table that the flush makes, all are new at first
+		rows += len(p.rows)
+	}
+	for _, c := range []struct {
+		cause
+		is bool
+	}{
+		{errNotNew, direct && (found == errRaced || e != nil && e.Code == uniqueViolation)}, // or others have numbered columns
+		{found, true},
+		{errGone, a.isOrphaned(e)},
+		{errUnmergeable, a.isUnmergeable(e)},
+		{errTaken, a.isTaken(e)},
+		{errStaleTable, isStale(e)},
+		{errRows, e != nil && (rows > 0 && isRefusal(e) || rows > 1 && e.Code == queryCanceled)}, // fewer may take less than the time that the server gives
+	} {
+		if c.is && a.tries[c.cause] < causes[c.cause].limit {
+			return c.cause
+		}
+	}
+	return errOther
+}
+
+// met notes what was the cause of a failed try.
+func (a *attempt) met(c cause, err error) {
+	a.tries[c]++
+	switch c {
+	case errNotNew:
+		for _, p := range a.parts {
+			if p.direct {
+				p.t.news.failed()
+			}
+		}
+	case errUnmergeable:
+		for _, p := range a.merges() {
+			p.t.unmergeable = true
+			a.d.opt.Log.Debug(fmt.Sprintf("%s is written by separate statements from here on: %v", p.t.ident, err))
+		}
+	}
+}
+
+// merges returns the parts that the attempt writes by a MERGE, or would have.
+func (a *attempt) merges() (parts []*part) {
+	for _, p := range a.parts {
+		if p.merge != nil && !p.direct && !p.separates() {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
+// failedMerge returns the part whose MERGE is the statement that failed; nil: it is none.
+func (a *attempt) failedMerge() *part {
+	for _, p := range a.merges() {
+		if p.tags.before < a.script.done && a.script.done < p.tags.after {
+			return p
+		}
+	}
+	return nil
+}
+
+// isUnmergeable reports whether an error is that of a server which has no MERGE for a table, or that of a trigger
+// which changes rows that the MERGE is about to change. What a trigger itself raises has its place in Where.
+func (a *attempt) isUnmergeable(e *pgconn.PgError) bool {
+	return e != nil && e.Where == "" && (e.Code == "0A000" || e.Code == "27000") && a.failedMerge() != nil
+}
+
+// isTaken reports whether an error is that of a MERGE which was about to insert a key that another session
+// has inserted meanwhile. Or it ends a deadlock: a flush
+// that locks rows before its MERGE, because it deletes from one of several tables, has not the order of one that does not.
+func (a *attempt) isTaken(e *pgconn.PgError) bool {
+	switch {
+	case e == nil:
+		return false
+	case e.Code == deadlockDetected:
+		return len(a.merges()) > 0
+	}
+	p := a.failedMerge()
+	return e.Code == uniqueViolation && e.Where == "" && p != nil && (p.after.keyIndexes == nil || slices.Contains(p.after.keyIndexes, e.SchemaName+"."+e.ConstraintName))
+}

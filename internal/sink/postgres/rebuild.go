@@ -1,0 +1,70 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// This file is about a flush that empties its tables first, because the source is read again from its start.
+
+// readRebuild reads the tables that the flush is going to empty.
+func (a *attempt) readRebuild(ctx context.Context) error {
+	d := a.d
+	if d.ready { // else no job has written yet
+		r, err := d.query(ctx, a.othersSQL())
+		if err != nil {
+			return err
+		}
+		a.others = string(r[0].rows[0][0])
+	}
+	wanted := make([]sink.TableKey, len(a.parts))
+	for i, p := range a.parts {
+		wanted[i] = sink.TableKey{Name: p.b.Table.Name, Key: p.t.key}
+	}
+	now, err := d.readRelations(ctx, wanted)
+	if err != nil && !errors.As(err, new(sink.KeyError)) {
+		return err
+	}
+	for i, p := range a.parts {
+		p.t.relation = now[i]
+		if err := errors.Join(sink.MayRebuild(&p.t.Table, storable(a.f.Job)), sink.MayEmpty(&p.t.Table, func(other string) bool { return a.called(other) != nil })); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// empty adds what removes all that the job has written to the tables.
+func (a *attempt) empty() {
+	d, s := a.d, a.script
+	job := literal(a.f.Job)
+	s.add("DELETE FROM %s.weir_checkpoints WHERE job = %s AND source NOT IN (%s)", d.schema, job, a.names(a.lanes()))
+	s.add("DELETE FROM %s.weir_rejects WHERE job = %s", d.schema, job)
+	var truncate, drop []string
+	for _, p := range a.parts {
+		d.dropVersions(s, d.fullName(&p.t.relation))
+		switch {
+		case p.t.Exists:
+			truncate = append(truncate, p.t.ident)
+		case p.t.oid != "": // it has another key
+			drop = append(drop, p.t.ident)
+		}
+	}
+	s.add("SET LOCAL lock_timeout = '2s'")
+	if len(drop) > 0 {
+		s.add("DROP TABLE %s", strings.Join(drop, ", "))
+	}
+	if len(truncate) > 0 {
+		s.add("TRUNCATE %s", strings.Join(truncate, ", "))
+	}
+	// Another job may have written to a table before this had its lock.
+	s.demand(errStaleTable, "(%s) = %s", a.othersSQL(), literal(a.others))
+}
+
+// othersSQL is a hash of the other jobs that have written, with their tables.
+func (a *attempt) othersSQL() string {
+	return "SELECT coalesce(md5(string_agg(job || ' ' || tbl, ',' ORDER BY job, tbl)), '') FROM " + a.d.schema + ".weir_jobs WHERE job <> " + literal(a.f.Job)
+}
