@@ -318,7 +318,7 @@ func (s *search[T]) around(of []T, why *Refusal) error {
 	if s.bad == before {
 		s.misled++
 	}
-	return s.pieces(of[why.At+1:], max(smallPiece, len(of)/4)) // where one is rejected there may be more
+	return s.pieces(of[why.At+1:], max(smallPiece, len(of)/2)) // where one is rejected there may be more
 }
 
 // halves writes a piece half by half.

@@ -96,8 +96,9 @@ func (r *flushRun) write(ctx context.Context) (sink.Result, error) {
 
 // undo rolls an attempt back that failed with err.
 func (a *attempt) undo(ctx context.Context, err error) error {
+	a.restore(a.before)
 	for _, p := range a.parts {
-		p.t.stage = stage{}
+		p.t.stage.used = p.t.stage.made // its rows are rolled back, and still there
 	}
 	if a.d.conn == nil {
 		return nil

@@ -53,29 +53,9 @@ type chunks struct {
 	// statements that ask for them.
 	linked []map[string]bool
 	asked  []int
-	marked []chunkState // of the parts, what they were at the mark
-	first  []string     // the statements that the next script begins with
-	sent   int          // rows that were written
-}
-
-// chunkState is what a chunk changes of a part, but for its rows.
-type chunkState struct {
-	counts sink.Counts
-	stage  stage
-}
-
-func (c *chunks) state() []chunkState {
-	states := make([]chunkState, len(c.parts))
-	for i, p := range c.parts {
-		states[i] = chunkState{p.counts, p.t.stage}
-	}
-	return states
-}
-
-func (c *chunks) restore(states []chunkState) {
-	for i, p := range c.parts {
-		p.counts, p.t.stage = states[i].counts, states[i].stage
-	}
+	marked []partState // of the parts, what they were at the mark
+	first  []string    // the statements that the next script begins with
+	sent   int         // rows that were written
 }
 
 // Mark implements [sink.RowWriter].
@@ -272,7 +252,7 @@ func (c *chunks) try() error {
 func (c *chunks) send() error {
 	c.script.add("SAVEPOINT weir")
 	c.script.add("SET CONSTRAINTS ALL DEFERRED")
-	if err := c.mergeRows(c.ctx); err != nil {
+	if err := c.mergeRows(c.ctx, c.assumesNew()); err != nil {
 		return err
 	}
 	c.script.add("SET CONSTRAINTS ALL IMMEDIATE")
@@ -289,6 +269,13 @@ func (c *chunks) send() error {
 		}
 	}
 	return nil
+}
+
+// assumesNew reports whether the rows are copied into the table itself if they seem to be new. A single one never is: it may
+// exist, and have what a COPY finds missing.
+func (c *chunks) assumesNew() bool {
+	p := c.parts[0]
+	return c.tries[errNotNew] == 0 && len(c.parts) == 1 && !p.b.Versioned() && len(p.writes) > fewStaged
 }
 
 // empty adds what empties the staging tables. Behind the savepoint each TRUNCATE would give a table

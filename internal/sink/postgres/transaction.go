@@ -35,6 +35,27 @@ type attempt struct {
 	others  string // a hash of the other jobs, when tables that are to be emptied were read
 	late    bool   // the ID of a table is known at the end alone
 	idAt    int    // the statement that reads the IDs, 0 where none does
+	before  []partState
+}
+
+// partState is what a transaction or a piece of it changes of a part, but for its rows.
+type partState struct {
+	counts sink.Counts
+	stage  stage
+}
+
+func (a *attempt) state() []partState {
+	states := make([]partState, len(a.parts))
+	for i, p := range a.parts {
+		states[i] = partState{p.counts, p.t.stage}
+	}
+	return states
+}
+
+func (a *attempt) restore(states []partState) {
+	for i, p := range a.parts {
+		p.counts, p.t.stage = states[i].counts, states[i].stage
+	}
 }
 
 func newAttempt(r *flushRun) *attempt {
@@ -42,6 +63,7 @@ func newAttempt(r *flushRun) *attempt {
 	for i, b := range r.f.Batches {
 		a.parts = append(a.parts, &part{a: a, b: b, t: r.d.known(b.Table.Name), rows: r.rows[i], set: b.Child != nil && b.Child.Set})
 	}
+	a.before = a.state()
 	return a
 }
 
@@ -84,7 +106,7 @@ func (a *attempt) compose(ctx context.Context) error {
 	for _, p := range a.parts {
 		p.writes = p.rows
 	}
-	if err := a.mergeRows(ctx); err != nil {
+	if err := a.mergeRows(ctx, a.tries[errNotNew] == 0); err != nil {
 		return err
 	}
 	a.end(a.f.Rejects, a.late)
@@ -201,9 +223,9 @@ func (s *script) takeTurns(turns map[int64]bool) {
 
 // mergeRows adds what writes the rows of the parts: upserts in the order of the parts, then
 // deletes in the reverse one. What the database has of rows with versions is read first, for
-// which the script so far is sent, if they do not seem to be new.
-func (a *attempt) mergeRows(ctx context.Context) error {
-	look, assumeNew := false, a.assumesNew()
+// which the script so far is sent; with assumeNew, only if they do not seem to be new.
+func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
+	look := false
 	for _, p := range a.parts {
 		p.taken, p.took, p.newest, p.looks, p.from, p.to, p.tags = nil, 0, nil, false, 0, 0, noTags
 		if p.merge = nil; p.set || len(p.writes) == 0 && !p.mayFollow() {
@@ -225,12 +247,6 @@ func (a *attempt) mergeRows(ctx context.Context) error {
 	a.lockSets()
 	a.writeParts()
 	return nil
-}
-
-// assumesNew reports whether rows that seem to be new are copied into the table itself. A piece with versions would have
-// to know the numbers of columns that the ones before it have given.
-func (a *attempt) assumesNew() bool {
-	return a.tries[errNotNew] == 0 && !(a.piecewise && slices.ContainsFunc(a.parts, func(p *part) bool { return p.b.Versioned() }))
 }
 
 // writeParts adds what writes the rows of the parts' merges.
