@@ -235,8 +235,16 @@ func (c *chunks) try() error {
 	c.empty()
 	before := c.state()
 	err := c.send()
-	if err == nil || c.d.conn == nil {
+	switch {
+	case c.d.conn == nil:
 		return err
+	case err == nil:
+		for i, p := range c.parts {
+			if p.merge != nil {
+				p.t.news.wrote(p.counts.Inserted-before[i].counts.Inserted == int64(len(p.writes)+p.took))
+			}
+		}
+		return nil
 	}
 	for i, p := range c.parts {
 		if s := &before[i].stage; s.made && p.merge != nil && !p.direct {
