@@ -31,17 +31,6 @@ func exec(t *testing.T, c *pgx.Conn, sql string) {
 	}
 }
 
-func TestNew_DatabasesAreApart(t *testing.T) {
-	a, b := connect(t, testpg.New(t)), connect(t, testpg.New(t))
-	exec(t, a, "CREATE TABLE t (id int)")
-	exec(t, b, "CREATE TABLE t (id int)")
-	exec(t, a, "INSERT INTO t VALUES (1)")
-	n := -1
-	if err := b.QueryRow(t.Context(), "SELECT count(*) FROM t").Scan(&n); err != nil || n != 0 {
-		t.Errorf("%d rows, %v", n, err)
-	}
-}
-
 func TestServer_KeepsWhatWasCommittedOverAKill(t *testing.T) {
 	s := testpg.Start(t, "fsync=on")
 	c := connect(t, s.URL("postgres"))

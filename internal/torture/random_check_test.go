@@ -2,7 +2,6 @@ package torture
 
 import (
 	"cmp"
-	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -13,10 +12,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/weirsync/weir/internal/foldtest"
+	"github.com/weirsync/weir/internal/testweir"
 )
 
 // A cell is a column of a row as the database holds it.
@@ -186,19 +185,15 @@ func (r *running) rowsOf(db *sql.DB, table string) (t tableRows, err error) {
 	t.types = map[string]string{}
 	describe := "SELECT name, type FROM pragma_table_xinfo('" + table + "')"
 	if r.postgres {
-		describe = "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = to_regclass('" + table + "') AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
+		describe = "SELECT attname::text, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = to_regclass('" + table + "') AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
 	}
-	described, err := db.Query(describe)
-	if err != nil {
+	_, described, err := testweir.Cells(db, describe)
+	if err != nil || len(described) == 0 {
 		return t, err
 	}
-	defer described.Close()
 	var list []string
-	for described.Next() {
-		var name, kind string
-		if err := described.Scan(&name, &kind); err != nil {
-			return t, err
-		}
+	for _, d := range described {
+		name, kind := fmt.Sprint(d[0]), fmt.Sprint(d[1])
 		t.columns, t.types[name] = append(t.columns, name), kind
 		if r.postgres {
 			list = append(list, quote(name)+"::text", "''")
@@ -206,29 +201,15 @@ func (r *running) rowsOf(db *sql.DB, table string) (t tableRows, err error) {
 			list = append(list, "+"+quote(name), "typeof("+quote(name)+")")
 		}
 	}
-	if len(t.columns) == 0 {
-		return t, described.Err()
-	}
-	found, err := db.Query("SELECT " + strings.Join(list, ", ") + " FROM " + table)
-	if err != nil {
-		return t, err
-	}
-	defer found.Close()
-	for found.Next() {
-		values, into := make([]any, len(list)), make([]any, len(list))
-		for i := range into {
-			into[i] = &values[i]
-		}
-		if err := found.Scan(into...); err != nil {
-			return t, err
-		}
+	_, found, err := testweir.Cells(db, "SELECT "+strings.Join(list, ", ")+" FROM "+table)
+	for _, values := range found {
 		row := map[string]cell{}
 		for i, name := range t.columns {
 			row[name] = newCell(values[2*i], fmt.Sprint(values[2*i+1]), t.types[name])
 		}
 		t.rows = append(t.rows, row)
 	}
-	return t, found.Err()
+	return t, err
 }
 
 // newCell makes a cell of what a driver returns.
@@ -304,31 +285,13 @@ func (r *running) rejected(db *sql.DB) (kept []string, err error) {
 		slices.Sort(kept)
 		return kept, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	there := "SELECT count(*) FROM sqlite_schema WHERE name = 'weir_rejects'"
-	if r.postgres {
-		there = "SELECT count(*) FROM pg_class WHERE oid = to_regclass('weir_rejects')"
-	}
-	var n int
-	if err := db.QueryRowContext(ctx, there).Scan(&n); err != nil || n == 0 {
-		return nil, err
-	}
-	rows, err := db.QueryContext(ctx, "SELECT source, line, coalesce(raw, '') FROM weir_rejects")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var source, raw string
-		var line int
-		if err := rows.Scan(&source, &line, &raw); err != nil {
-			return nil, err
-		}
-		kept = append(kept, r.place(source, line, raw))
+	rows, err := r.rowsOf(db, "weir_rejects") // none, if nothing was ever rejected
+	for _, row := range rows.rows {
+		line, _ := strconv.Atoi(row["line"].text) // a number
+		kept = append(kept, r.place(row["source"].text, line, row["raw"].text))
 	}
 	slices.Sort(kept)
-	return kept, rows.Err()
+	return kept, err
 }
 
 // place is a line as the model names it, if it was kept as it came.

@@ -92,16 +92,20 @@ func (r *running) expect(want int, args ...string) error {
 	return nil
 }
 
+// syncWith runs a writer with a flag more.
+func (r *running) syncWith(flag string, writer int) error {
+	r.extra = []string{flag}
+	defer func() { r.extra = nil }()
+	return r.sync(writer, 0)
+}
+
 // again reads all sources from their start.
 func (r *running) again(flag string) error {
 	r.fromStart()
 	whole := r.kills == 0 && slices.Contains(r.flags, "100000") && !slices.Contains(r.flags, "--batch-period") && len(r.files[0]) == 1 && len(r.appended) == 0 &&
 		r.writers == 1 && r.life.kind == "from the start" && !r.rules.FillOnly && r.table == nil && r.mapping == nil
 	for w := range r.writers {
-		r.extra = []string{flag}
-		err := r.sync(w, 0)
-		r.extra = nil
-		if err != nil {
+		if err := r.syncWith(flag, w); err != nil {
 			return fmt.Errorf("%s: %w", flag, err)
 		}
 	}
@@ -150,10 +154,7 @@ func (r *running) otherSettings(l life) error {
 	}
 	switch l.way {
 	case "accept":
-		r.extra = []string{"--accept-settings"}
-		err := r.sync(0, 0)
-		r.extra = nil
-		if err != nil {
+		if err := r.syncWith("--accept-settings", 0); err != nil {
 			return fmt.Errorf("other settings: %w", err)
 		}
 		if r.pack == "" && !r.noEnd {
