@@ -3,6 +3,7 @@ package testweir
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -77,23 +78,9 @@ type Queries interface {
 
 // Rows returns the rows of a query, each with | between its cells, as a [sql.DB], [sql.Conn] or [sql.Tx] answers it.
 func Rows(db Queries, query string) (all []string, err error) {
-	rows, err := db.QueryContext(context.Background(), query)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	columns, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
-	cells, into, texts := make([]any, len(columns)), make([]any, len(columns)), make([]string, len(columns))
-	for i := range cells {
-		into[i] = &cells[i]
-	}
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			return nil, err
-		}
+	rows, err := Cells(db, query)
+	for _, cells := range rows {
+		texts := make([]string, len(cells))
 		for i, c := range cells {
 			switch c := c.(type) {
 			case nil:
@@ -108,5 +95,24 @@ func Rows(db Queries, query string) (all []string, err error) {
 		}
 		all = append(all, strings.Join(texts, "|"))
 	}
-	return all, rows.Err()
+	return all, err
+}
+
+// Cells returns the rows of a query.
+func Cells(db Queries, query string) (all [][]any, err error) {
+	rows, err := db.QueryContext(context.Background(), query)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	columns, err := rows.Columns()
+	for err == nil && rows.Next() {
+		cells, into := make([]any, len(columns)), make([]any, len(columns))
+		for i := range cells {
+			into[i] = &cells[i]
+		}
+		err = rows.Scan(into...)
+		all = append(all, cells)
+	}
+	return all, errors.Join(err, rows.Err())
 }

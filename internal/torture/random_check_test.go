@@ -187,7 +187,7 @@ func (r *running) rowsOf(db *sql.DB, table string) (t tableRows, err error) {
 	if r.postgres {
 		describe = "SELECT attname::text, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = to_regclass('" + table + "') AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
 	}
-	_, described, err := testweir.Cells(db, describe)
+	described, err := testweir.Cells(db, describe)
 	if err != nil || len(described) == 0 {
 		return t, err
 	}
@@ -201,7 +201,7 @@ func (r *running) rowsOf(db *sql.DB, table string) (t tableRows, err error) {
 			list = append(list, "+"+quote(name), "typeof("+quote(name)+")")
 		}
 	}
-	_, found, err := testweir.Cells(db, "SELECT "+strings.Join(list, ", ")+" FROM "+table)
+	found, err := testweir.Cells(db, "SELECT "+strings.Join(list, ", ")+" FROM "+table)
 	for _, values := range found {
 		row := map[string]cell{}
 		for i, name := range t.columns {
