@@ -196,7 +196,7 @@ func (c *conn) prepareNew(sql string) (*stmt, error) {
 }
 
 // prepareFirst prepares the first statement of sql, and returns what follows it. The
-// statement is nil where sql is blank.
+// statement is nil if sql is blank.
 func (c *conn) prepareFirst(sql string) (_ *stmt, rest string, err error) {
 	text, err := libc.CString(sql)
 	if err != nil {
@@ -259,14 +259,14 @@ func (c *conn) prepareOne(sql string) (*stmt, error) {
 func (c *conn) prepareOften(sql string) (*stmt, error) {
 	s, err := c.prepareNew(sql)
 	if err != nil {
-		err.(*Error).Doing = "preparing a statement" // so that no row is blamed
+		err.(*Error).Doing = "preparing a statement" // no row is blamed for it
 		return nil, err
 	}
 	return s, nil
 }
 
-// tidy lets the statements go when they have become many, as where a table grew
-// by a column often.
+// tidy drops the statements of prepare if they have become many, as they do if a table often gets
+// a column.
 func (c *conn) tidy() {
 	if len(c.stmts) < maxStmts {
 		return

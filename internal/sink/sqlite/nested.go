@@ -11,7 +11,7 @@ import (
 // nested is what the rows of a table are to those of others.
 type nested struct {
 	below   []lowerTable // whose rows belong to the table's, at any level, parents first
-	follows bool         // deletes of the rows that its own belong to are theirs too
+	follows bool         // a delete of a row above deletes its rows, each by its version
 	// If the rows are values of others, members finds the keys of those of one row by its key, which columns set of theirs
 	// have.
 	members *stmt

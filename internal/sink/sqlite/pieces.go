@@ -14,17 +14,15 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// pieces writes the rows of a flush's tables in pieces, each undone by itself where the
-// database rejects it.
+// pieces writes the rows of a flush's tables in pieces. One that the database rejects is undone alone.
 type pieces struct {
 	c       *conn
 	ctx     context.Context
 	batches []*fold.Batch
-	writers []*writer // by table; nil where the batch has no rows
+	writers []*writer // by table; nil if the batch has no rows
 	// explosion makes the rows of sets.
 	explosion *fold.Explosion
-	// undoes tells that the messages of the rows were kept. Else the whole flush leaves no
-	// trace where a row is rejected.
+	// undoes says that the messages of the rows were kept. If not, a row that is rejected undoes the whole flush.
 	undoes bool
 	marked []sink.Counts // what they were at the mark
 	sent   int           // rows that were written
@@ -257,7 +255,7 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 	return -1, nil
 }
 
-// refusal is an error about one of the rows of a piece, or about all where at is -1. sets says that the row is one
+// refusal is an error about one of the rows of a piece, or about all if at is -1. sets says that the row is one
 // that was to be inserted or updated.
 func (p *pieces) refusal(err error, table, at int, sets bool) error {
 	refused := &sink.Refusal{Err: err, Table: table, Of: table, At: at}
@@ -284,9 +282,9 @@ func (p *pieces) refusal(err error, table, at int, sets bool) error {
 	return refused
 }
 
-// linked reports whether one of the tables has a foreign key to one of them: of these, where only is given, one that a row
+// linked reports whether one of the tables has a foreign key to one of them: of these, if only is given, one that a row
 // of its table may violate which is inserted or updated, its key being what it was. Which one it violates SQLite does
-// not say: where the table has foreign keys to others too, messages may wait in vain.
+// not say: if the table has foreign keys to other tables too, messages may wait in vain.
 func (p *pieces) linked(only *writer) (linked bool, err error) {
 	named := func(name string) *writer {
 		at := slices.IndexFunc(p.writers, func(w *writer) bool { return w != nil && lower(w.layout.table.Name) == lower(name) })

@@ -1,13 +1,16 @@
 package sqlite_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
@@ -142,11 +145,18 @@ func TestFlush_ManyRows(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(1, uint64(len(scope))))
 			const all = `{"id":-1,"v":1,"a":"x","b":"x","c":"x"}`
 			files := []*file{tempFile(t), tempFile(t)}
-			together, apart := sinktest.Begin(t, files[0], versioned(scope)), sinktest.Begin(t, files[1], versioned(scope))
+			stamps := func(l *schema.Limits, t *schema.Table) error {
+				return errors.Join(l.AddStamp(t, "made", schema.InsertStamp), l.AddStamp(t, "moved", schema.UpdateStamp))
+			}
+			setup := sinktest.Setup{Fit: stamps, Options: func(_ string, o *fold.Options) { versioned(scope)(o) }}
+			together, apart := setup.Begin(t, files[0]), setup.Begin(t, files[1])
 			together.Flush(all)
 			apart.Flush(all)
 			var last []string
-			for range 10 {
+			for round := range 10 {
+				at := time.Unix(int64(round), 0)
+				together.At(at)
+				apart.At(at)
 				var lines []string
 				from, step, rows := rnd.IntN(600), 1+rnd.IntN(4), []int{200, 2000}[rnd.IntN(2)]
 				chance := []int{0, 10, 300}[rnd.IntN(3)] // of a message that is unlike most
@@ -174,11 +184,11 @@ func TestFlush_ManyRows(t *testing.T) {
 				if c := together.Flush(lines...).Total(); c != alone {
 					t.Errorf("%+v together, %+v few at a time", c, alone)
 				}
-				query := "SELECT id, quote(v), quote(a), quote(b), quote(c), NULL FROM t"
+				query := "SELECT id, quote(v), quote(a), quote(b), quote(c), made, moved, NULL FROM t"
 				if scope == fold.ColumnScope {
-					query += " UNION ALL SELECT CAST(key AS text), hex(state), gone IS NULL, NULL, NULL, 's' FROM weir_versions"
+					query += " UNION ALL SELECT CAST(key AS text), hex(state), gone IS NULL, NULL, NULL, NULL, NULL, 's' FROM weir_versions"
 				}
-				sinktest.Expect(t, files[0], query+" ORDER BY 1, 6", sinktest.Rows(t, files[1], query+" ORDER BY 1, 6")...)
+				sinktest.Expect(t, files[0], query+" ORDER BY 1, 8", sinktest.Rows(t, files[1], query+" ORDER BY 1, 8")...)
 				if t.Failed() {
 					return
 				}
