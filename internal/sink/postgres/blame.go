@@ -16,7 +16,7 @@ import (
 // is a guess, for values are shown as the server writes them, and not apart from each other.
 func (c *chunks) blame(e *pgconn.PgError, table int) (of, at int) {
 	p := c.parts[table]
-	if _, name := c.d.schemaOf(p.b.Table.Name); p.merge == nil || e.TableName != name {
+	if _, name := c.d.schemaOf(p.b.Table.Name); p.plan == nil || e.TableName != name {
 		return table, -1
 	}
 	b := p.b

@@ -37,68 +37,132 @@ func (d *DB) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Tabl
 	return tables, err
 }
 
-// A look is what the catalogs have of a table.
-type look struct {
-	schema string // of the name, "" where it has none
+// A tableFacts is what the catalogs have of a table.
+type tableFacts struct {
+	schema string // of the name, "" if it has none
 	relation
 	first int // of the statements that ask for it
 
-	hasSchema                     bool
-	head                          map[string]string // nil: there is no such table
-	columns, indexes, foreignKeys result
-	replaced                      bool // or made, or dropped, while it was read
+	hasSchema   bool
+	head        *headRow // nil: there is no such table
+	columns     []columnRow
+	indexes     []indexRow
+	foreignKeys []keyRow
+	replaced    bool // or made, or dropped, while it was read
 }
+
+// A headRow is a row of headSQL.
+type headRow struct {
+	Schema      string `db:"nspname"`
+	Kind        string `db:"relkind"`
+	Persistence string `db:"relpersistence"`
+	OID         string `db:"oid"`
+	Options     string `db:"options"`
+	Policed     bool   `db:"policed"`  // it has rules or row-level security
+	Hides       bool   `db:"hides"`    // the latter may keep rows from this user
+	Rules       int    `db:"rules"`    // constraints and triggers of others
+	Triggers    bool   `db:"triggers"` // of inserts
+	Dropped     string `db:"dropped"`  // how many columns
+	Held        string `db:"held"`     // what has a column of the table's type
+	Below       bool   `db:"relhassubclass"`
+	Marked      bool   `db:"marked"` // weir_unlogged exists
+}
+
+// headSQL reads a table, {t}, but for its columns; {unlogged} is the name of weir_unlogged.
+const headSQL = `SELECT n.nspname, c.relkind, c.relpersistence, c.oid, c.relhassubclass, coalesce(array_to_string(c.reloptions, ','), '') AS options,
+  c.relrowsecurity OR EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid) AS policed,
+  row_security_active(c.oid) AS hides,
+  (SELECT count(*) FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)
+    + (SELECT count(*) FROM pg_constraint k WHERE (conrelid = c.oid AND contype IN ('c', 'f', 'x') OR confrelid = c.oid) AND NOT (` + ownKey + `)) AS rules,
+  EXISTS (SELECT FROM pg_trigger
+    WHERE (tgrelid = c.oid OR tgrelid IN (SELECT relid FROM pg_partition_tree(c.oid))) AND NOT tgisinternal AND tgtype & 4 <> 0) AS triggers,
+  (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped) AS dropped,
+  (SELECT min(pg_describe_object(p.classid, p.objid, p.objsubid))
+    FROM pg_depend p JOIN pg_class u ON u.oid = p.objid AND u.relkind IN ('r', 'p', 'm')
+    WHERE p.classid = 'pg_class'::regclass AND p.objsubid > 0 AND p.refclassid = 'pg_type'::regclass
+      AND p.refobjid IN (SELECT y.oid FROM pg_type y WHERE y.oid = c.reltype OR y.typelem = c.reltype AND y.typcategory = 'A')) AS held,
+  to_regclass({unlogged}) IS NOT NULL AS marked
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = {t}`
+
+// An indexRow is a row of indexesSQL.
+type indexRow struct {
+	Unique  bool     `db:"enforced"`
+	Whole   bool     `db:"whole"`   // it has all rows, and plain columns
+	Columns []string `db:"columns"` // of its key, in alphabetical order
+	Names   []string `db:"names"`   // its own and those of its partitions, with their schemas
+	Primary bool     `db:"indisprimary"`
+}
+
+// indexesSQL reads the indexes of a table, {t}.
+const indexesSQL = `SELECT i.indisunique AND i.indisvalid AND i.indimmediate AS enforced, i.indpred IS NULL AND i.indexprs IS NULL AS whole, i.indisprimary,
+  (SELECT string_agg(a.attname, E'\x01' ORDER BY a.attname)
+    FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])) AS columns,
+  (SELECT string_agg(n.nspname || '.' || c.relname, E'\x01')
+    FROM (SELECT i.indexrelid UNION SELECT relid FROM pg_partition_tree(i.indexrelid)) p (id)
+      JOIN pg_class c ON c.oid = p.id JOIN pg_namespace n ON n.oid = c.relnamespace) AS names
+FROM pg_index i
+WHERE i.indrelid = {t}
+ORDER BY i.indexrelid`
+
+// readTries is how often tables are read that others keep replacing meanwhile.
+const readTries = 10
 
 // readRelations reads tables as they are at one moment: what weir keeps of their columns goes with
 // their types only as long as no other run widens one between the two. These are two round trips,
 // whatever the number of the tables. A name leads to what it is by now, not at that moment: if a table is
 // dropped meanwhile, all are read again.
 func (d *DB) readRelations(ctx context.Context, wanted []sink.TableKey) ([]relation, error) {
-	return d.readRelationsIn(ctx, wanted, 10)
+	for range readTries {
+		facts, err := d.readFacts(ctx, wanted)
+		if err == nil && slices.ContainsFunc(facts, func(l tableFacts) bool { return l.replaced }) {
+			if err := d.rollback(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err == nil {
+			err = d.readMarks(ctx, facts)
+		}
+		relations := make([]relation, len(wanted))
+		if err != nil {
+			return relations, errors.Join(err, d.rollback(ctx))
+		}
+		_, err = sink.EachTable(wanted, func(i int, w sink.TableKey) (schema.Table, error) {
+			var err error
+			relations[i], err = d.relationOf(&facts[i], w.Key)
+			return relations[i].Table, err
+		})
+		return relations, err
+	}
+	return nil, &sink.Error{Class: sink.Transient, Reason: "locked", Err: errors.New("another session keeps dropping or replacing a table while it is read")}
 }
 
-// readRelationsIn is readRelations in so many tries at most.
-func (d *DB) readRelationsIn(ctx context.Context, wanted []sink.TableKey, tries int) (relations []relation, err error) {
-	relations = make([]relation, len(wanted))
-	looks, s := make([]look, len(wanted)), &script{}
+// readFacts asks the catalogs for tables, and leaves the transaction open.
+func (d *DB) readFacts(ctx context.Context, wanted []sink.TableKey) (facts []tableFacts, err error) {
+	facts = make([]tableFacts, len(wanted))
+	s := &script{}
 	s.add("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 	ready := s.add("SELECT %s", d.readySQL())
 	for i := range wanted {
-		if looks[i], err = d.lookAt(s, wanted[i].Name); err != nil {
-			return relations, err
+		if facts[i], err = d.askCatalogs(s, wanted[i].Name); err != nil {
+			return nil, err
 		}
 	}
 	r, err := d.run(ctx, s)
-	if err == nil {
-		d.takeReady(r[ready].rows[0])
-		for i := range looks {
-			looks[i].take(r)
-		}
-		if slices.ContainsFunc(looks, func(l look) bool { return l.replaced }) {
-			if err := d.rollback(ctx); err != nil {
-				return relations, err
-			}
-			if tries == 1 {
-				return relations, &sink.Error{Class: sink.Transient, Reason: "locked", Err: errors.New("another session keeps dropping or replacing a table while it is read")}
-			}
-			return d.readRelationsIn(ctx, wanted, tries-1)
-		}
-		err = d.readMarks(ctx, looks)
-	}
 	if err != nil {
-		return relations, errors.Join(err, d.rollback(ctx))
+		return nil, err
 	}
-	_, err = sink.EachTable(wanted, func(i int, w sink.TableKey) (schema.Table, error) {
-		var err error
-		relations[i], err = d.relationOf(&looks[i], w.Key)
-		return relations[i].Table, err
-	})
-	return relations, err
+	d.takeReady(r[ready].rows[0])
+	for i := range facts {
+		facts[i].take(r)
+	}
+	return facts, nil
 }
 
-// lookAt adds what reads a table from the catalogs.
-func (d *DB) lookAt(s *script, name string) (l look, err error) {
-	l = look{relation: relation{Table: schema.Table{Name: name}}, first: s.n}
+// askCatalogs adds what reads a table from the catalogs.
+func (d *DB) askCatalogs(s *script, name string) (l tableFacts, err error) {
+	l = tableFacts{relation: relation{Table: schema.Table{Name: name}}, first: s.n}
 	rel := ""
 	if l.schema, rel, err = splitName(name); err != nil {
 		return l, err
@@ -107,48 +171,31 @@ func (d *DB) lookAt(s *script, name string) (l look, err error) {
 		return l, fmt.Errorf("a table cannot be named %q: names that begin so belong to weir", rel)
 	}
 	l.ident = identOf(l.schema, rel)
-	is := "to_regclass(" + literal(l.ident) + ")"
-	for _, q := range []string{
-		"SELECT coalesce(array_to_string(c.reloptions, ','), '') AS options, c.relkind, n.nspname, c.relrowsecurity OR EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid) AS policed," +
-			" (SELECT count(*) FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)" +
-			" + (SELECT count(*) FROM pg_constraint k WHERE (conrelid = c.oid AND contype IN ('c', 'f', 'x') OR confrelid = c.oid) AND NOT (" + ownKey + ")) AS rules," +
-			" EXISTS (SELECT FROM pg_trigger WHERE (tgrelid = c.oid OR tgrelid IN (SELECT relid FROM pg_partition_tree(c.oid))) AND NOT tgisinternal AND tgtype & 4 <> 0) AS triggers, row_security_active(c.oid) AS hides, c.oid, c.relpersistence," +
-			" (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped) AS dropped," +
-			" (SELECT min(pg_describe_object(p.classid, p.objid, p.objsubid)) FROM pg_depend p JOIN pg_class u ON u.oid = p.objid AND u.relkind IN ('r', 'p', 'm')" +
-			"  WHERE p.classid = 'pg_class'::regclass AND p.objsubid > 0 AND p.refclassid = 'pg_type'::regclass" +
-			"  AND p.refobjid IN (SELECT y.oid FROM pg_type y WHERE y.oid = c.reltype OR y.typelem = c.reltype AND y.typcategory = 'A')) AS held, c.relhassubclass, to_regclass(" + literal(d.schema+".weir_unlogged") + ") IS NOT NULL AS marked" +
-			" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = " + is,
-		columnsSQL + is + " AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
-		"SELECT i.indisunique AND i.indisvalid AND i.indimmediate, i.indpred IS NULL AND i.indexprs IS NULL," +
-			" (SELECT string_agg(a.attname, E'\\x01' ORDER BY a.attname) FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]))" +
-			", (SELECT string_agg(n.nspname || '.' || c.relname, E'\\x01') FROM (SELECT i.indexrelid UNION SELECT relid FROM pg_partition_tree(i.indexrelid)) p (id) JOIN pg_class c ON c.oid = p.id JOIN pg_namespace n ON n.oid = c.relnamespace)" +
-			", i.indisprimary FROM pg_index i WHERE i.indrelid = " + is + " ORDER BY i.indexrelid",
+	for _, q := range []string{headSQL, columnsSQL, indexesSQL,
 		"SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = coalesce(" + nullable(l.schema) + ", current_schema()))",
-		strings.ReplaceAll(keysSQL, "{t}", is),
-		"SELECT " + is + "::oid",
-	} {
-		s.add("%s", q)
+		keysSQL, "SELECT {t}::oid"} {
+		s.add("%s", strings.NewReplacer("{t}", "to_regclass("+literal(l.ident)+")", "{unlogged}", literal(d.schema+".weir_unlogged")).Replace(q))
 	}
 	return l, nil
 }
 
 // take takes the answer.
-func (l *look) take(r []result) {
+func (l *tableFacts) take(r []result) {
 	r = r[l.first:]
-	l.columns, l.indexes, l.foreignKeys = r[1], r[2], r[4]
+	l.columns, l.indexes, l.foreignKeys = structs[columnRow](r[1]), structs[indexRow](r[2]), structs[keyRow](r[4])
 	l.hasSchema = string(r[3].rows[0][0]) == "t"
-	if found := r[0].records(); len(found) > 0 {
-		l.head = found[0]
+	if found := structs[headRow](r[0]); len(found) > 0 {
+		l.head = &found[0]
 		_, rel, _ := splitName(l.Name)
-		l.ident = identOf(l.head["nspname"], rel) // that the search path leads to
-		l.oid, l.unlogged = l.head["oid"], l.head["relpersistence"] == "u"
-		l.marked = l.unlogged && l.head["marked"] == "t"
+		l.ident = identOf(l.head.Schema, rel) // that the search path leads to
+		l.oid, l.unlogged = l.head.OID, l.head.Persistence == "u"
+		l.marked = l.unlogged && l.head.Marked
 	}
 	l.replaced = string(r[5].rows[0][0]) != l.oid
 }
 
 // relationOf is a table by what the catalogs and weir's own tables have of it.
-func (d *DB) relationOf(l *look, key []string) (relation, error) {
+func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 	t, err := l.relation, error(nil)
 	if l.head == nil {
 		if !l.hasSchema {
@@ -162,23 +209,23 @@ func (d *DB) relationOf(l *look, key []string) (relation, error) {
 		return t, nil
 	}
 	head := l.head
-	if n := head["nspname"]; n == "pg_catalog" || n == "information_schema" || strings.HasPrefix(n, "pg_toast") {
+	if n := head.Schema; n == "pg_catalog" || n == "information_schema" || strings.HasPrefix(n, "pg_toast") {
 		return t, fmt.Errorf("%q is a table of Postgres' own", t.Name)
 	}
-	switch kind := head["relkind"]; kind {
+	switch head.Kind {
 	case "r", "p":
 	default:
 		kinds := map[string]string{"v": "view", "m": "materialized view", "f": "foreign table", "S": "sequence", "i": "index", "c": "composite type"}
-		return t, fmt.Errorf("%q is a %s, not a table: weir keeps tables", t.Name, kinds[kind])
+		return t, fmt.Errorf("%q is a %s, not a table: weir keeps tables", t.Name, kinds[head.Kind])
 	}
 	t.Exists = true
-	t.policed, t.triggers, t.hides = head["policed"] == "t", head["triggers"] == "t", head["hides"] == "t"
-	t.below = head["relkind"] == "p" || head["relhassubclass"] == "t"
+	t.policed, t.triggers, t.hides = head.Policed, head.Triggers, head.Hides
+	t.below = head.Kind == "p" || head.Below
 	// The mark of a table that weir made outlives it. A fill factor, which the user may have changed, tells the table from
 	// another one of the same name, and a dump keeps it.
-	ours := t.made != "" && strings.Contains(head["options"], "fillfactor=")
+	ours := t.made != "" && strings.Contains(head.Options, "fillfactor=")
 	if t.ID = t.oid; t.made != "" {
-		t.ID += "/" + t.made + "/" + head["dropped"]
+		t.ID += "/" + t.made + "/" + head.Dropped
 	}
 	if t.marker != "" {
 		t.ID += "/" + t.marker
@@ -191,10 +238,10 @@ func (d *DB) relationOf(l *look, key []string) (relation, error) {
 		blank.Writers = t.Writers
 		return blank, sink.KeyError{Err: err}
 	}
-	ruled := head["rules"] != "0" || head["relkind"] == "p" || t.policed
-	for _, row := range l.columns.records() {
-		c, more := readColumn(row)
-		more.held = cmp.Or(more.held, head["held"])
+	ruled := head.Rules > 0 || head.Kind == "p" || t.policed
+	for i := range l.columns {
+		c, more := l.columns[i].column()
+		more.held = cmp.Or(more.held, head.Held)
 		t.Columns, t.cols = append(t.Columns, c), append(t.cols, more)
 	}
 	primary := primaryKey(l.indexes)

@@ -70,7 +70,7 @@ func (a *attempt) cause(err error) cause {
 	errors.As(err, &found)
 	direct, rows := false, 0
 	for _, p := range a.parts {
-		direct = direct || p.direct && (p.t.Exists || a.piecewise) // into a table that the flush makes, all are new at first
+		direct = direct || p.isCopied() && (p.t.Exists || a.piecewise) // into a table that the flush makes, all are new at first
 		rows += len(p.rows)
 	}
 	for _, c := range []struct {
@@ -98,7 +98,7 @@ func (a *attempt) met(c cause, err error) {
 	switch c {
 	case errNotNew:
 		for _, p := range a.parts {
-			if p.direct {
+			if p.isCopied() {
 				p.t.news.failed()
 			}
 		}
@@ -113,7 +113,7 @@ func (a *attempt) met(c cause, err error) {
 // merges returns the parts that the attempt writes by a MERGE, or would have.
 func (a *attempt) merges() (parts []*part) {
 	for _, p := range a.parts {
-		if p.merge != nil && !p.direct && !p.separates() {
+		if p.plan != nil && p.plan.way == merged || p.plan == nil && p.lookup != nil && !p.separates() {
 			parts = append(parts, p)
 		}
 	}
@@ -123,7 +123,7 @@ func (a *attempt) merges() (parts []*part) {
 // failedMerge returns the part whose MERGE is the statement that failed; nil: it is none.
 func (a *attempt) failedMerge() *part {
 	for _, p := range a.merges() {
-		if p.tags.before < a.script.done && a.script.done < p.tags.after {
+		if p.result.tally(countsBefore) < a.script.done && a.script.done < p.result.tally(countsAfter) {
 			return p
 		}
 	}

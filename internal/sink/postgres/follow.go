@@ -30,7 +30,7 @@ func (p *part) deleted(each func(above *part, numbers []int)) {
 	for q := p.follows(); q != nil; q = q.follows() {
 		var numbers []int
 		for n, r := range q.writes {
-			if q.looks && q.b.Takes(r) != nil {
+			if q.lookup != nil && q.b.Takes(r) != nil {
 				numbers = append(numbers, n)
 			}
 		}
@@ -49,12 +49,6 @@ func (p *part) mayFollow() (may bool) {
 	return may
 }
 
-// follow is where the answer to what the database has of such rows is found.
-type follow struct {
-	keys   []followed
-	states int // the statement; -1 where there is none
-}
-
 // followed is a statement that reads the keys of the rows below those of a part.
 type followed struct {
 	above     *part
@@ -64,7 +58,6 @@ type followed struct {
 // lookBelow adds what reads which rows the table has below those that are deleted, and what is kept
 // beside them.
 func (p *part) lookBelow() {
-	p.found.follow = follow{states: -1}
 	if !p.mayFollow() {
 		return
 	}
@@ -82,11 +75,11 @@ func (p *part) lookBelow() {
 			ranges = append(ranges, fmt.Sprintf(`('\x%x'::bytea, '\x%x'::bytea)`, from, after(from)))
 		}
 		join, belongs := p.belongs(above)
-		p.found.keys = append(p.found.keys, followed{above, s.add("SELECT s.n, %s FROM %s s%s JOIN %s t ON %s WHERE s.n IN (%s)",
+		p.lookup.keys = append(p.lookup.keys, followed{above, s.add("SELECT s.n, %s\nFROM %s s%s JOIN %s t ON %s\nWHERE s.n IN (%s)",
 			strings.Join(parts, ", "), above.t.stageName(), join, t.ident, belongs, strings.Join(in, ", "))})
 	})
 	if p.b.Scope == fold.ColumnScope {
-		p.found.states = s.add("SELECT encode(v.key, 'hex'), encode(v.state, 'hex') FROM (VALUES %s) g (low, high) JOIN %s.weir_versions v ON v.tbl = %s AND v.key >= g.low AND v.key < g.high",
+		p.lookup.states = s.add("SELECT encode(v.key, 'hex'), encode(v.state, 'hex')\nFROM (VALUES %s) g (low, high)\n  JOIN %s.weir_versions v ON v.tbl = %s AND v.key >= g.low AND v.key < g.high",
 			strings.Join(ranges, ", "), d.schema, literal(d.fullName(t)))
 	}
 }
@@ -104,15 +97,15 @@ func after(prefix []byte) []byte {
 
 // keyParts is SQL for each part of the key of a row t as messages have it, as JSON.
 func (p *part) keyParts() (parts []string) {
-	m := p.a.d.newMerge(p.b, p.t, p.after, nil)
+	owner := p.a.d.newShape(p.b, p.t, p.after, nil).owner()
 	var hidden []string
-	if m.owner != nil {
-		hidden = m.finder(nil).Parts(m.owner.To, "t."+ident(p.after.Columns[m.owner.at].Name))
+	if owner != nil {
+		hidden = owner.finder(nil).Parts(owner.To, "t."+ident(p.after.Columns[owner.at].Name))
 	}
 	for _, k := range p.b.Table.Key {
 		c, sql := &p.b.Table.Columns[k], ""
 		if c.Hidden {
-			sql = hidden[slices.Index(m.owner.From, k)]
+			sql = hidden[slices.Index(owner.From, k)]
 		} else {
 			sql = p.after.compared(caps.Find(&p.after.Table, c.Name, k))
 		}
@@ -124,12 +117,12 @@ func (p *part) keyParts() (parts []string) {
 // follow adds the rows that were found below those that are deleted to those that are resolved, in the
 // order of their keys.
 func (p *part) follow(all []storedRow, found []result) ([]storedRow, error) {
-	if len(p.found.keys) == 0 {
+	if len(p.lookup.keys) == 0 {
 		return all, nil
 	}
 	was := map[string]fold.Stored{}
-	if p.found.states >= 0 {
-		for _, row := range found[p.found.states].rows {
+	if p.lookup.states >= 0 {
+		for _, row := range found[p.lookup.states].rows {
 			key, err := unhex(row[0])
 			if err != nil {
 				return nil, err
@@ -141,8 +134,8 @@ func (p *part) follow(all []storedRow, found []result) ([]storedRow, error) {
 			was[string(key)] = fold.Stored{Exists: true, State: state}
 		}
 	}
-	taking, key := p.newest.Taking(p.writes), len(p.b.Table.Key)
-	for _, f := range p.found.keys {
+	taking, key := p.resolver.Taking(p.writes), len(p.b.Table.Key)
+	for _, f := range p.lookup.keys {
 		for _, row := range found[f.statement].rows {
 			taken := taking.Add(row[1:1+key], f.above.b.Takes(f.above.writes[number(row[0])]))
 			if p.b.Scope == fold.RowScope && taken != nil {
@@ -151,7 +144,6 @@ func (p *part) follow(all []storedRow, found []result) ([]storedRow, error) {
 		}
 	}
 	rows := taking.Rows()
-	p.took = len(rows)
 	for _, r := range rows {
 		all = append(all, storedRow{row: r, was: was[string(r.Key)]})
 	}

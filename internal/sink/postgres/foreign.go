@@ -18,22 +18,35 @@ import (
 const ownKey = "k.contype = 'f' AND (left(k.conname, 7) = '" + schema.OwnKeys + "'" +
 	" OR EXISTS (SELECT FROM pg_constraint u WHERE u.oid = k.conparentid AND u.conrelid = k.conrelid))"
 
-// keysSQL reads those of a table and to it: {t} is the table.
-const keysSQL = `SELECT k.conrelid = {t}, k.conname, quote_ident(n.nspname) || '.' || quote_ident(o.relname), k.confdeltype = 'c',
- (SELECT string_agg(a.attname, E'\x01' ORDER BY u.i) FROM unnest(k.conkey) WITH ORDINALITY u (n, i) JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.n),
- (SELECT string_agg(a.attname, E'\x01' ORDER BY u.i) FROM unnest(k.confkey) WITH ORDINALITY u (n, i) JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.n)
- FROM pg_constraint k JOIN pg_class o ON o.oid = CASE WHEN k.conrelid = {t} THEN k.confrelid ELSE k.conrelid END JOIN pg_namespace n ON n.oid = o.relnamespace
- WHERE (k.conrelid = {t} OR k.confrelid = {t}) AND k.conparentid = 0 AND ` + ownKey + " ORDER BY length(k.conname), k.conname"
+// A keyRow is a row of keysSQL.
+type keyRow struct {
+	Own     bool     `db:"own"` // of the table; else to it
+	Name    string   `db:"conname"`
+	Table   string   `db:"tbl"` // the other one
+	Cascade bool     `db:"cascades"`
+	Columns []string `db:"columns"`
+	To      []string `db:"others"`
+}
+
+// keysSQL reads the foreign keys of a table, {t}, and those that refer to it.
+const keysSQL = `SELECT k.conrelid = {t} AS own, k.conname, quote_ident(n.nspname) || '.' || quote_ident(o.relname) AS tbl, k.confdeltype = 'c' AS cascades,
+  (SELECT string_agg(a.attname, E'\x01' ORDER BY u.i)
+    FROM unnest(k.conkey) WITH ORDINALITY u (n, i) JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.n) AS columns,
+  (SELECT string_agg(a.attname, E'\x01' ORDER BY u.i)
+    FROM unnest(k.confkey) WITH ORDINALITY u (n, i) JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.n) AS others
+FROM pg_constraint k
+  JOIN pg_class o ON o.oid = CASE WHEN k.conrelid = {t} THEN k.confrelid ELSE k.conrelid END
+  JOIN pg_namespace n ON n.oid = o.relnamespace
+WHERE (k.conrelid = {t} OR k.confrelid = {t}) AND k.conparentid = 0 AND ` + ownKey + `
+ORDER BY length(k.conname), k.conname`
 
 // readKeys takes the answer.
-func (t *relation) readKeys(r result) {
-	for _, row := range r.rows {
-		other, to := string(row[2]), strings.Split(string(row[5]), "\x01")
-		if string(row[0]) == "t" {
-			t.ForeignKeys = append(t.ForeignKeys, schema.ForeignKey{Name: string(row[1]), Columns: strings.Split(string(row[4]), "\x01"),
-				Table: other, To: to, Cascade: string(row[3]) == "t"})
+func (t *relation) readKeys(rows []keyRow) {
+	for _, k := range rows {
+		if k.Own {
+			t.ForeignKeys = append(t.ForeignKeys, schema.ForeignKey{Name: k.Name, Columns: k.Columns, Table: k.Table, To: k.To, Cascade: k.Cascade})
 		} else {
-			t.Referrers = append(t.Referrers, schema.Referrer{Table: other, Columns: to})
+			t.Referrers = append(t.Referrers, schema.Referrer{Table: k.Table, Columns: k.To})
 		}
 	}
 }
@@ -48,7 +61,7 @@ func (a *attempt) called(name string) *part {
 	return a.parts[at]
 }
 
-// above returns the table that a foreign key refers to, as the flush leaves it; nil where it does
+// above returns the table that a foreign key refers to, as the flush leaves it; nil if it does
 // not write to it.
 func (a *attempt) above(k *schema.ForeignKey) *schema.Table {
 	if p := a.called(k.Table); p != nil {

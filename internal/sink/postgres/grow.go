@@ -35,16 +35,16 @@ func (d *DB) sameColumns(s *script, t *relation, alters bool) {
 		s.demand(errStaleTable, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s",
 			d.schema, literal(sink.ColumnsMark(d.fullName(t))), quote(t.marks))
 	}
-	s.demand(errStaleTable, "SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS NOT DISTINCT FROM %[3]s"+
-		" AND %[1]s::regclass::oid = %[4]s AND row_security_active(%[1]s::regclass) = %[5]t%[6]s"+
-		" FROM pg_attribute WHERE attrelid = %[1]s::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM %[2]s WHERE false)",
+	s.demand(errStaleTable, "SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS NOT DISTINCT FROM %[3]s\n"+
+		"    AND %[1]s::regclass::oid = %[4]s AND row_security_active(%[1]s::regclass) = %[5]t%[6]s"+
+		"\n  FROM pg_attribute\n  WHERE attrelid = %[1]s::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM %[2]s WHERE false)",
 		quote(t.ident), t.ident, quote(strings.Join(read, ",")), t.oid, t.hides, same)
 }
 
 // A change is a statement that changes the table.
 type change struct {
 	sql    string
-	failed func(*pgconn.PgError) error // what its error means; nil where that is the server's
+	failed func(*pgconn.PgError) error // what its error means; nil: the server's
 }
 
 // fit returns the statements that make the database's table what a batch needs, and the
@@ -160,7 +160,7 @@ type widenError struct {
 func (e *widenError) Error() string { return fmt.Sprintf("widening column %q: %v", e.column, e.err) }
 func (e *widenError) Unwrap() error { return e.err }
 
-// unwidened notes a column that something hangs on which the catalogs did not show, where
+// unwidened notes a column that something hangs on which the catalogs did not show, if
 // this is what err says.
 func (d *DB) unwidened(err error) error {
 	var e *widenError

@@ -36,7 +36,7 @@ func (a *attempt) fence() {
 	}
 	if len(made) > 0 {
 		slices.SortFunc(made, func(x, y *sink.Lane) int { return cmp.Compare(a.f.LaneName(x), a.f.LaneName(y)) })
-		s.means(s.add("INSERT INTO %s.weir_checkpoints (job, run, tableid, updated, %s) SELECT %s, %s, %s, now(), v.* FROM %s",
+		s.means(s.add("INSERT INTO %s.weir_checkpoints (job, run, tableid, updated, %s)\nSELECT %s, %s, %s, now(), v.*\nFROM %s",
 			d.schema, laneColumns, job, run, id, a.values(made)), errFenced, uniqueViolation)
 	}
 	if len(moved) > 1 {
@@ -44,9 +44,9 @@ func (a *attempt) fence() {
 			d.schema, job, a.names(moved))
 	}
 	if len(moved) > 0 {
-		s.means(s.add("WITH moved AS (UPDATE %s.weir_checkpoints c SET seq = v.seq, run = %s, tableid = %s, %s FROM %s"+
-			" WHERE c.job = %s AND c.source = v.source AND c.seq = v.seq - 1 RETURNING 1)"+
-			" SELECT 1 / (count(*) = %d)::integer FROM moved",
+		s.means(s.add("WITH moved AS (\n  UPDATE %s.weir_checkpoints c SET seq = v.seq, run = %s, tableid = %s, %s\n  FROM %s\n"+
+			"  WHERE c.job = %s AND c.source = v.source AND c.seq = v.seq - 1 RETURNING 1)\n"+
+			"SELECT 1 / (count(*) = %d)::integer FROM moved",
 			d.schema, run, id, content, a.values(moved), job, len(moved)), errFenced, divisionByZero)
 	}
 }
@@ -72,8 +72,8 @@ func (a *attempt) tableIDs() string {
 // alone, and reads the tables' IDs.
 func (a *attempt) checkpoints() {
 	d := a.d
-	a.script.add("SET LOCAL enable_hashjoin = on") // there may be many lanes
-	a.idAt = a.script.add("UPDATE %s.weir_checkpoints c SET tableid = %s, %s FROM %s WHERE c.job = %s AND c.source = v.source RETURNING c.tableid",
+	a.script.with(flushMethods...) // there may be many lanes
+	a.idAt = a.script.add("UPDATE %s.weir_checkpoints c SET tableid = %s, %s\nFROM %s\nWHERE c.job = %s AND c.source = v.source\nRETURNING c.tableid",
 		d.schema, a.tableIDs(), content, a.values(a.lanes()), literal(a.f.Job))
 }
 

@@ -9,17 +9,17 @@ import (
 )
 
 // readMarks reads what weir's own tables have of tables, and ends the transaction.
-func (d *DB) readMarks(ctx context.Context, looks []look) error {
+func (d *DB) readMarks(ctx context.Context, facts []tableFacts) error {
 	s := &script{}
 	var marks, unlogged []string
-	for i := range looks {
-		full := d.fullName(&looks[i].relation)
+	for i := range facts {
+		full := d.fullName(&facts[i].relation)
 		marks = append(marks, literal(sink.MadeMark(full)), literal(sink.ColumnsMark(full)), literal(sink.VersionsMark(full)))
-		if looks[i].marked {
-			unlogged = append(unlogged, looks[i].oid)
+		if facts[i].marked {
+			unlogged = append(unlogged, facts[i].oid)
 		}
 	}
-	if d.ready && len(looks) > 0 {
+	if d.ready && len(facts) > 0 {
 		s.add("SELECT name, value FROM %s.weir_meta WHERE name IN (%s)", d.schema, strings.Join(marks, ", "))
 		s.add("%s", d.dialect().WritersSQL())
 		if len(unlogged) > 0 {
@@ -35,10 +35,10 @@ func (d *DB) readMarks(ctx context.Context, looks []look) error {
 	if len(unlogged) > 0 {
 		markers = texts(r[2])
 	}
-	for i := range looks {
-		t := &looks[i].relation
+	for i := range facts {
+		t := &facts[i].relation
 		full := d.fullName(t)
-		if t.Writers = d.dialect().Writers(r[1].rows, full); looks[i].head == nil {
+		if t.Writers = d.dialect().Writers(r[1].rows, full); facts[i].head == nil {
 			continue
 		}
 		_, t.Versioned = meta[storable(sink.VersionsMark(full))]
@@ -68,14 +68,14 @@ func (d *DB) tableID(t *relation) string {
 	if t.unlogged {
 		marker = fmt.Sprintf("coalesce((SELECT '/' || mark FROM %s.weir_unlogged WHERE tbl = c.oid), '')", d.schema)
 	}
-	return fmt.Sprintf("(SELECT c.oid || coalesce('/' || (SELECT value FROM %s.weir_meta WHERE name = %s)"+
-		" || '/' || (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped), '') || %s FROM pg_class c WHERE c.oid = %s::regclass)",
+	return fmt.Sprintf("(SELECT c.oid || coalesce('/' || (SELECT value FROM %s.weir_meta WHERE name = %s)\n"+
+		"    || '/' || (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped), '') || %s\n  FROM pg_class c WHERE c.oid = %s::regclass)",
 		d.schema, literal(sink.MadeMark(d.fullName(t))), marker, literal(t.ident))
 }
 
 // markUnlogged adds what leaves a marker that shares the fate of an unlogged table.
 func (d *DB) markUnlogged(s *script, t *relation) {
-	if !t.marked { // even where it exists, this would need the right to make one
+	if !t.marked { // even if it exists, this would need the right to make one
 		s.add("CREATE UNLOGGED TABLE IF NOT EXISTS %s.weir_unlogged (tbl oid PRIMARY KEY, mark text NOT NULL)", d.schema)
 	}
 	s.add("INSERT INTO %s.weir_unlogged (tbl, mark) VALUES (%s, %s) ON CONFLICT DO NOTHING", d.schema, t.oid, literal(sink.NewTableID()))

@@ -6,28 +6,15 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/schema"
 )
-
-// explodeAll makes the rows that are values of others.
-func (a *attempt) explodeAll() error {
-	x := fold.NewExplosion(a.f.Batches, func(i int) *schema.Table { return &a.parts[i].after.Table })
-	for i, p := range a.parts {
-		p.direct = p.direct && len(a.takers(p)) == 0 // before its rows' sets: those of rows that exist are swept
-		if err := a.explode(x, i); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // lockSets adds what has the other writers of the sets that are swept wait. Rows of one set that two
 // writers make at once do not see each other, and locks of the rows alone could be waited for in a
-// circle: the row that has the set is not locked where it stays as it is.
+// circle: the row that has the set is not locked if it does not change.
 func (a *attempt) lockSets() {
 	turns := map[int64]bool{}
 	for _, p := range a.parts {
-		if p.set && p.merge != nil && p.merge.sweeps {
+		if p.set && p.plan != nil && p.plan.acts.sweeps > 0 {
 			turns[lockNumber("sets", a.d.schema, a.d.fullName(&p.after))] = true
 		}
 	}
@@ -49,10 +36,10 @@ func (p *part) hasSets() bool {
 // written, and has the parts of these tables write them.
 func (a *attempt) explode(x *fold.Explosion, table int) error {
 	p, batches := a.parts[table], a.f.Batches
-	if p.merge == nil || p.set || !p.hasSets() {
+	if p.plan == nil || p.set || !p.hasSets() {
 		return nil
 	}
-	if err := x.Explode(table, p.merge.b, p.newer); err != nil {
+	if err := x.Explode(table, p.plan.batch, p.plan.rows); err != nil {
 		return err
 	}
 	for i, q := range a.parts {
@@ -61,35 +48,19 @@ func (a *attempt) explode(x *fold.Explosion, table int) error {
 		}
 		e := q.b.Exploded()
 		q.writes = e.Sorted()
-		if q.newer = q.writes; !p.direct { // where all rows above are new, they have had none
-			q.newer = slices.Concat(q.newer, e.Sweeps())
+		rows := q.writes
+		if !p.isCopied() { // else all parents are new, and have had none
+			rows = slices.Concat(rows, e.Sweeps())
 		}
-		if q.direct = false; len(q.newer) > 0 {
-			q.merge = a.d.newMerge(e, q.t, q.after, q.newer)
-			q.direct = p.direct && (q.t.news.seemsNew() || !q.t.Exists) && q.merge.direct()
+		if len(rows) > 0 {
+			q.plan = q.newPlan(e, rows)
+			q.plan.isNew = p.isCopied() && q.maySeemNew() && q.plan.copyable()
 		}
 	}
 	return nil
 }
 
-// sweep adds what deletes the rows that belong to one of the staged rows that sweep, and are not
-// staged themselves.
-func (m *merge) sweep(s *script) int {
-	var key, staged, is []string
-	for _, k := range m.table.Key {
-		column := fmt.Sprintf("c%d", k)
-		key, staged = append(key, fmt.Sprintf("%s AS %s", m.table.compared(k), column)), append(staged, "s."+column)
-		is = append(is, fmt.Sprintf("%s = g.%s", m.table.compared(k), column))
-	}
-	join, belongs := m.belongs(m.b.Sweeps()[0])
-	// EXCEPT looks at each row once, however the server joins.
-	return s.add("DELETE FROM %s t USING (SELECT %s FROM %s s%s JOIN %s t ON %s WHERE s.op = 's' EXCEPT SELECT %s FROM %s s WHERE s.op IS DISTINCT FROM 's' ORDER BY %s) g WHERE %s",
-		m.table.ident, strings.Join(key, ", "), m.t.stageName(), join, m.table.ident, belongs,
-		strings.Join(staged, ", "), m.t.stageName(), ordinals(len(key)), strings.Join(is, " AND "))
-}
-
-// takers are the parts whose rows take those of a part with them that belong to them: they delete
-// or replace some. A part whose rows are values of theirs sweeps instead, and one for whose rows their
+// takers are the parts that delete or replace rows, with which children in a part's table go. A part whose rows are values of theirs sweeps instead, and one for whose rows their
 // deletes count looks for these.
 func (a *attempt) takers(p *part) (takers []*part) {
 	if !p.b.Used() || p.follows() != nil {
@@ -98,39 +69,54 @@ func (a *attempt) takers(p *part) (takers []*part) {
 	top := fold.Top(a.f.Batches, slices.Index(a.parts, p))
 	for of := p.b.Child; of != nil; of = a.f.Batches[of.Parent].Child {
 		q := a.parts[of.Parent]
-		if of.Parent != top && q.merge != nil && !q.direct && (q.merge.deletes || q.merge.replaces) {
+		if of.Parent != top && q.plan != nil && !q.isCopied() && (q.plan.acts.deletes > 0 || q.plan.acts.replaces) {
 			takers = append(takers, q)
 		}
 	}
 	return takers
 }
 
-// take adds what deletes the rows that belong to a row of the part above that is deleted or
-// replaced, and are not staged themselves.
-func (p *part) take(above *part) int {
-	t := &p.after
+// sweep deletes the rows that belong to one of the staged rows that sweep, and are not staged themselves.
+func (s *shape) sweep() statement {
+	join, on := s.swept()
+	return s.table.deleteBelow("", s.stage, join, on, "s.op = 's'", s.stage)
+}
+
+// take deletes the rows that belong to a row of the part above that is deleted or replaced, and are not staged
+// themselves.
+func (p *part) take(above *part) statement {
+	stage := ""
+	if p.plan != nil {
+		stage = p.t.stageName()
+	}
+	join, on := p.belongs(above)
+	return p.after.deleteBelow("DISTINCT ", above.t.stageName(), join, on, "s.op IN ('d', 'r')", stage)
+}
+
+// deleteBelow deletes the rows of a table that go with a staged row s of others, but for those that are in a staging
+// table of the table's own, "" for none. EXCEPT looks at each row once, however the server joins.
+func (t *relation) deleteBelow(distinct, others, join, on, where, own string) statement {
 	var key, staged, is []string
 	for _, k := range t.Key {
 		column := fmt.Sprintf("c%d", k)
-		key, staged = append(key, fmt.Sprintf("%s AS %s", t.compared(k), column)), append(staged, "s."+column)
-		is = append(is, fmt.Sprintf("%s = g.%s", t.compared(k), column))
+		key, staged = append(key, t.compared(k)+" AS "+column), append(staged, "s."+column)
+		is = append(is, t.compared(k)+" = g."+column)
 	}
 	except := ""
-	if p.merge != nil {
-		except = fmt.Sprintf(" EXCEPT SELECT %s FROM %s s WHERE s.op IS DISTINCT FROM 's'", strings.Join(staged, ", "), p.t.stageName())
+	if own != "" {
+		except = fmt.Sprintf("\n  EXCEPT SELECT %s FROM %s s WHERE s.op IS DISTINCT FROM 's'", strings.Join(staged, ", "), own)
 	}
-	join, belongs := p.belongs(above)
-	return p.a.script.add("DELETE FROM %s t USING (SELECT DISTINCT %s FROM %s s%s JOIN %s t ON %s WHERE s.op IN ('d', 'r')%s ORDER BY %s) g WHERE %s",
-		t.ident, strings.Join(key, ", "), above.t.stageName(), join, t.ident, belongs, except, ordinals(len(key)), strings.Join(is, " AND "))
+	return statement{tally: deleted, sql: fmt.Sprintf("DELETE FROM %s t\nUSING (\n  SELECT %s%s\n  FROM %s s%s JOIN %s t ON %s\n  WHERE %s%s\n  ORDER BY %s) g\nWHERE %s",
+		t.ident, distinct, strings.Join(key, ", "), others, join, t.ident, on, where, except, ordinals(len(key)), and(is...))}
 }
 
 // belongs is the condition that a row of the table belongs to a staged one of the part above; join is
 // what stands between the two.
 func (p *part) belongs(above *part) (join, on string) {
-	m := p.a.d.newMerge(p.b, p.t, p.after, nil)
-	if n := len(above.b.Table.Key); m.owner != nil && n <= len(m.owner.From) {
-		find := m.finder(above.stagedKey).FindAll(m.owner.To, n)
-		return fmt.Sprintf(" CROSS JOIN LATERAL (%s) o (id)", find), fmt.Sprintf("t.%s = o.id", ident(p.after.Columns[m.owner.at].Name))
+	owner := p.a.d.newShape(p.b, p.t, p.after, nil).owner()
+	if n := len(above.b.Table.Key); owner != nil && n <= len(owner.From) {
+		find := owner.finder(above.stagedKey).FindAll(owner.To, n)
+		return fmt.Sprintf("\n  CROSS JOIN LATERAL (%s) o (id)", find), fmt.Sprintf("t.%s = o.id", ident(p.after.Columns[owner.at].Name))
 	}
 	var all []string
 	for part, to := range above.after.Key {
@@ -140,7 +126,7 @@ func (p *part) belongs(above *part) (join, on string) {
 		}
 		all = append(all, fmt.Sprintf(equal, p.after.compared(at), to))
 	}
-	return "", strings.Join(all, " AND ")
+	return "", and(all...)
 }
 
 // stagedKey is a part of the key of a staged row, as messages have it.

@@ -15,7 +15,7 @@ import (
 // that. Where another session has a lock in the way, it is tried after the next flush.
 func (a *attempt) dropOrphans(ctx context.Context) {
 	for _, p := range a.parts {
-		if p.merge == nil || p.b.Scope != fold.ColumnScope || time.Now().Before(p.t.orphans) {
+		if p.plan == nil || p.b.Scope != fold.ColumnScope || time.Now().Before(p.t.orphans) {
 			continue
 		}
 		err := p.dropOrphans(ctx)
@@ -74,7 +74,7 @@ func (p *part) dropSome(ctx context.Context, pass *sink.Orphans, most int) error
 	s.add("BEGIN ISOLATION LEVEL READ COMMITTED")
 	s.add("SET LOCAL synchronous_commit = off")
 	s.add("SET LOCAL lock_timeout = %d", orphansWait.Milliseconds())
-	s.add("SET LOCAL enable_seqscan = off")
+	s.add(byIndex)
 	s.takeTurns(map[int64]bool{d.versionsLock(&p.t.relation): true})
 	var last []byte
 	var states [2][]string // those without a delete, and with one
@@ -125,16 +125,15 @@ type stateKey struct {
 
 func (p *part) stateKey() (k stateKey) {
 	t := &p.t.relation
-	m := p.a.d.newMerge(p.b, p.t, *t, nil)
 	var all []string
 	add := func(of *relation, at int) {
 		k.staged = append(k.staged, of.cols[at].staged)
 	}
-	if o := m.owner; o != nil {
-		for _, above := range o.parts {
+	if o := p.a.d.newShape(p.b, p.t, *t, nil).owner(); o != nil {
+		for _, above := range o.key {
 			add(above.table, above.at)
 		}
-		all = append(all, fmt.Sprintf("t.%s = (%s)", ident(t.Columns[o.at].Name), m.finder(func(i int) string { return fmt.Sprintf("v.p%d", i) }).Find(o.To)))
+		all = append(all, fmt.Sprintf("t.%s = (%s)", ident(t.Columns[o.at].Name), o.finder(func(i int) string { return fmt.Sprintf("v.p%d", i) }).Find(o.To)))
 	}
 	for part := len(k.staged); part < len(p.b.Table.Key); part++ {
 		at := caps.Find(&t.Table, p.b.Table.Columns[p.b.Table.Key[part]].Name, p.b.Table.Key[part])

@@ -3,8 +3,10 @@ package postgres
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -14,36 +16,61 @@ type part struct {
 	b *fold.Batch
 	t *table // as it is known
 
-	rows   []*fold.Row // of the batch, sorted
-	set    bool        // the rows are values of others
-	ddl    []change    // what makes the table what the batch needs
-	keys   []change    // what makes its foreign keys again that a table above has dropped
-	writes []*fold.Row // those of the rows that the script writes
-	merge  *merge      // nil where there are none
-	newer  []*fold.Row // what is to be written of them
-	direct bool        // the rows are copied into the table itself, as if all were new
-	looks  bool        // what the database has of them is read first
-	// repeated is what is found so of rows without versions; nil: nothing is looked for.
-	repeated *repeated
-	found    lookup
-	took     int            // of those that are looked at: rows that go with the ones that they belong to
-	newest   *fold.Resolver // which rows are newer than what the database has; nil where they have no versions
-	// The statements that write them.
-	from, to int
-	tags     tags
-	taken    []int // those that delete rows that go with the ones that they belong to
-	emptied  int   // the one that removes all rows that the table has; 0: none does
-	counts   sink.Counts
+	rows []*fold.Row // of the batch, sorted
+	set  bool        // the rows are values of others
+	tableChange
+	writes   []*fold.Row    // what the script writes of them
+	lookup   *lookup        // what is read of the table first; nil: nothing is
+	resolver *fold.Resolver // which rows are newer than what the database has; nil if they have no versions
+	plan     *tablePlan     // nil: no row is written
+	result   tableResult
+}
 
-	// The table, once the flush is committed.
+// A tableChange is what makes a table what a batch needs, and the table then.
+type tableChange struct {
+	ddl      []change
+	keys     []change // what makes its foreign keys again that a parent's change has dropped
 	after    relation
-	stage    stage
 	unmarked bool // it is unlogged, and gets its marker
 }
 
+// A way is how the rows of a table are written.
+type way int
+
+const (
+	undecided way = iota
+	copied        // into the table itself, as if all were new
+	merged        // by a MERGE of the staging table
+	separate      // by separate statements from the staging table
+)
+
+// A tablePlan is how the rows of one table are written. [attempt.decide] completes it; from then on it is only read.
+type tablePlan struct {
+	way      way
+	batch    *fold.Batch
+	rows     []*fold.Row
+	about    int       // how many rows messages are about, written or not
+	versions *versions // nil: the rows have none
+	isNew    bool      // the rows seem to be all new, and can be copied into the table
+	upsert
+}
+
+// A tableResult is what became of a plan: where in the script its statements are, and what they did.
+type tableResult struct {
+	from, to int // of the statements that write the rows
+	tallied  [tallies]int
+	taken    []int // those that delete rows that go with their parents
+	emptied  int   // the one that removes all rows of the table; 0: none does
+	counts   sink.Counts
+	stage    stage // the staging table from then on
+}
+
+// tally is the number of the statement with a tally, -1 if there is none.
+func (r *tableResult) tally(t tally) int { return r.tallied[t] - 1 }
+
 // fit finds the statements that make the table what the batch needs.
 func (p *part) fit() (err error) {
-	p.ddl, p.after, p.stage, p.unmarked = nil, p.t.relation, p.t.stage, false
+	p.tableChange, p.result.stage = tableChange{after: p.t.relation, keys: p.keys}, p.t.stage
 	p.t.next = &p.after
 	if !p.b.Used() && len(p.keys) == 0 {
 		return nil
@@ -87,33 +114,49 @@ func (p *part) change() {
 	}
 }
 
-// plan decides how the rows are written.
-func (p *part) plan(assumeNew bool) (err error) {
+// isCopied reports whether the rows are copied into the table itself.
+func (p *part) isCopied() bool { return p.plan != nil && p.plan.way == copied }
+
+// newPlan plans to write some rows of a batch.
+func (p *part) newPlan(b *fold.Batch, rows []*fold.Row) *tablePlan {
+	return &tablePlan{batch: b, rows: rows, about: len(p.writes), upsert: upsert{shape: p.a.d.newShape(b, p.t, p.after, rows), again: p.a.tries[errGone] > 0}}
+}
+
+// maySeemNew reports whether rows of the table may be taken for new.
+func (p *part) maySeemNew() bool { return p.t.news.seemsNew() || !p.t.Exists }
+
+// prepare plans to write the rows, or adds what reads first what the database has of them.
+func (p *part) prepare(assumeNew bool) error {
 	above := p.follows()
-	assumeNew = assumeNew && (p.t.news.seemsNew() || !p.t.Exists) && (above == nil || above.direct)
-	p.newer, p.direct, p.looks, p.repeated = p.writes, false, false, nil
+	assumeNew = assumeNew && p.maySeemNew() && (above == nil || above.plan != nil && above.plan.isNew)
 	switch {
 	case !p.b.Versioned():
-		p.merge = p.a.d.newMerge(p.b, p.t, p.after, p.writes)
-	case assumeNew:
-		if err := p.mergeNewer(p.versioned(), nil); err != nil {
+		p.plan = p.newPlan(p.b, p.writes)
+	case assumeNew: // a duplicate key has the flush sent again
+		v := p.newVersions()
+		p.resolver = p.newResolver(v.names)
+		if err := p.planNewer(v, p.storedRows()); err != nil {
 			return err
 		}
 	}
 	// A delete of a row that is missing leaves none to write; it may exist.
-	p.direct = assumeNew && len(p.newer) == len(p.writes) && p.merge.direct()
-	switch p.looks = !p.direct && (p.b.Versioned() || p.mayRepeat()); {
-	case p.looks && p.b.Versioned():
+	if p.plan != nil && assumeNew && len(p.plan.rows) == len(p.writes) && p.plan.copyable() {
+		p.plan.isNew = true
+		return nil
+	}
+	switch {
+	case p.b.Versioned():
+		p.plan = nil
 		p.look()
-	case p.looks:
+	case p.mayRepeat():
 		p.findRepeated()
 	}
 	return nil
 }
 
-// resolve reads what the database has of the rows of those parts that look for it, and makes
-// their merges those of what is newer, or not there yet. The script so far is sent.
-func (a *attempt) resolve(ctx context.Context) error {
+// read reads what the database has of the rows of those parts that ask for it, and plans to write those that are newer, or
+// missing. The script so far is sent.
+func (a *attempt) read(ctx context.Context) error {
 	r, err := a.d.run(ctx, a.script)
 	if err != nil {
 		a.unlooked(pgError(err))
@@ -121,43 +164,100 @@ func (a *attempt) resolve(ctx context.Context) error {
 	}
 	a.countEmptied(r)
 	a.script = &script{}
+	return a.take(r)
+}
+
+// take takes the answer to what the parts ask for.
+func (a *attempt) take(r []result) error {
 	for _, p := range a.parts {
-		if !p.looks || p.merge == nil {
-			continue
-		}
-		if p.repeated != nil {
+		switch {
+		case p.lookup == nil:
+		case p.lookup.repeated != nil:
 			p.dropRepeated()
-			continue
-		}
-		if err := p.resolved(r); err != nil {
-			return err
+		default:
+			if err := p.readVersions(r); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// write adds what writes the rows; alone says that no other table's are written.
-func (p *part) write(alone bool) {
-	s := p.a.script
-	p.from, p.merge.sent = s.n, p.tellSent
-	if p.merge.plain = p.direct; !p.direct {
-		var sql []string
-		p.merge.separate, p.merge.missed = p.separates(), p.a.tries[errGone] > 0
-		sql, p.stage = p.merge.prepare(len(p.newer))
-		for _, q := range sql {
-			s.add("%s", q)
+// decide completes the plans, parents before children: the rows of sets are made of those of their parents, as these
+// are written.
+func (a *attempt) decide() error {
+	x := fold.NewExplosion(a.f.Batches, func(i int) *schema.Table { return &a.parts[i].after.Table })
+	tables := 0
+	for i, p := range a.parts {
+		takers := len(a.takers(p))
+		if tables += takers; p.plan == nil {
+			continue
 		}
-		p.merge.stage(s, p.newer)
+		tables++
+		p.plan.guarded = p.plan.versions != nil && !p.plan.versions.alone
+		switch {
+		case p.plan.isNew && takers == 0:
+			p.plan.way = copied
+		case p.separates():
+			p.plan.way = separate
+		default:
+			p.plan.way = merged
+		}
+		if err := a.explode(x, i); err != nil {
+			return err
+		}
 	}
-	if p.merge.versions != nil {
-		p.merge.versions.keep(s, p.merge, p.a.f, p.newer)
+	for _, p := range a.parts {
+		if p.plan != nil {
+			p.plan.alone = tables == 1
+		}
 	}
-	if p.direct {
-		p.tags = p.merge.copyAll(s, p.newer)
-	} else {
-		p.tags = p.merge.statements(s, p.newer, alone)
+	return nil
+}
+
+// write adds what writes the rows, but for deletes that wait until all tables have their rows.
+func (p *part) write() {
+	s, plan, r := p.a.script, p.plan, &p.result
+	r.from = s.n
+	g := &staging{shape: plan.shape, b: plan.batch, rows: plan.rows, plain: plan.way == copied, sent: p.tellSent}
+	u := plan.upsert
+	if !g.plain {
+		if plan.versions != nil {
+			g.keyed, g.versions = true, plan.versions.rows
+		}
+		var prepare []statement
+		prepare, r.stage = plan.prepare(p.t.stage, len(plan.rows), p.a.d.pooled)
+		s.addAll(prepare)
+		if len(plan.rows) > 0 {
+			s.copyFrom(g)
+		}
+		u.inOrder = r.stage.ordered
 	}
-	p.to = s.n
+	if plan.versions != nil {
+		p.keep(s, u.inOrder)
+	}
+	switch {
+	case g.plain:
+		p.tallied(s.copyFrom(g), inserted)
+	case len(plan.rows) > 0: // else nothing is newer than what the database has
+		u.inOrder = u.inOrder && len(u.resolved) == 0 // which updates staged rows
+		p.addAll(u.statements(plan.way))
+	}
+	r.to = s.n
+}
+
+// addAll adds statements whose results are counted.
+func (p *part) addAll(all []statement) {
+	for _, st := range all {
+		p.tallied(p.a.script.addStatement(st), st.tally)
+	}
+}
+
+// tallied notes the statement of a tally.
+func (p *part) tallied(statement int, t tally) {
+	if t != noTally {
+		p.result.tallied[t] = statement + 1
+	}
 }
 
 // tellSent tells how many rows of the flush were sent, rows of those that the COPY of the part has being among them. What
@@ -176,12 +276,58 @@ func (p *part) tellSent(rows, of int) {
 	p.a.f.TellSent(sent)
 }
 
+// count adds what the statements did that write the rows, and reports whether they got so far.
+func (p *part) count(r []result) bool {
+	plan, at := p.plan, &p.result
+	if slices.Max(at.tallied[:]) > len(r) || plan.about == 0 && plan.acts.sweeps == 0 {
+		return false
+	}
+	affected := func(t tally) int64 {
+		if at.tally(t) < 0 {
+			return 0
+		}
+		return r[at.tally(t)].tag.RowsAffected()
+	}
+	did := sink.Counts{Inserted: affected(inserted), Updated: affected(updated), Deleted: affected(deleted)}
+	if at.tally(countsAfter) >= 0 {
+		plan.split(&did, r[at.tally(countsBefore):at.tally(countsAfter)+1])
+	}
+	at.counts.Inserted += did.Inserted
+	at.counts.Updated += did.Updated
+	at.counts.Deleted += did.Deleted
+	if plan.acts.sweeps > 0 { // the rows that are deleted are none of those
+		did.Deleted = 0
+	}
+	at.counts.Unchanged += int64(plan.about) - did.Inserted - did.Updated - did.Deleted
+	return true
+}
+
+// split adds what MERGEs did, given the answers from before them to after them: their tags tell only the sum. What triggers and foreign
+// keys of the table write to it themselves is counted there too, but not by a MERGE.
+func (u *upsert) split(did *sink.Counts, r []result) {
+	last := len(r) - 1
+	count := func(column int) int64 { return number(r[last].rows[0][column]) - number(r[0].rows[0][column]) }
+	all := int64(0)
+	for _, one := range r[1:last] {
+		if strings.HasPrefix(one.tag.String(), "MERGE ") {
+			all += one.tag.RowsAffected()
+		}
+	}
+	inserted, deleted := min(count(0), all), int64(0)
+	if u.removes() {
+		deleted = min(count(1), all-inserted, int64(u.acts.deletes))
+	}
+	did.Inserted += inserted
+	did.Updated += all - inserted - deleted
+	did.Deleted += deleted
+}
+
 // committed makes the table what the flush has made of it.
 func (p *part) committed() {
 	if job := storable(p.a.f.Job); !slices.Contains(p.after.Writers, job) {
 		p.after.Writers = append(slices.Clip(p.after.Writers), job)
 	}
-	p.t.relation, p.t.stage, p.t.stage.used = p.after, p.stage, false
+	p.t.relation, p.t.stage, p.t.stage.used = p.after, p.result.stage, false
 	if p.a.d.pooled {
 		p.t.stage = stage{}
 	}

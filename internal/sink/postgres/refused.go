@@ -37,7 +37,7 @@ func (a *attempt) composePiecewise(ctx context.Context) error {
 		}
 	}
 	for _, p := range a.parts {
-		p.stage = stage{}
+		p.result.stage = stage{}
 	}
 	c.next()
 	a.end(rejects, true)
@@ -134,7 +134,7 @@ func words(e *pgconn.PgError) string {
 // copyLine returns which line of the COPY of a part's rows the server could not write, from 0, or -1.
 func copyLine(e *pgconn.PgError, p *part) (at int) {
 	into := p.t.stageIdent()
-	if p.direct {
+	if p.isCopied() {
 		_, into = p.a.d.schemaOf(p.b.Table.Name)
 	}
 	_, rest, _ := strings.Cut(e.Where, "COPY "+into+", line ")
@@ -193,27 +193,25 @@ func (c *chunks) takeLinked(r []result) {
 // staging tables that it makes have room for all rows.
 func (c *chunks) probe() error {
 	for _, p := range c.parts {
-		if p.merge, p.direct = nil, false; len(p.rows) == 0 {
+		if p.plan = nil; len(p.rows) == 0 {
 			continue
 		}
-		p.writes, p.newer = p.rows, p.rows
-		if p.merge = c.d.newMerge(p.b, p.t, p.after, p.rows); p.b.Versioned() {
-			p.merge.versions = p.versioned()
+		p.writes = p.rows
+		if p.plan = p.newPlan(p.b, p.rows); p.b.Versioned() {
+			p.plan.versions = p.newVersions()
 		}
 	}
-	if err := c.explodeAll(); err != nil {
+	if err := c.decide(); err != nil {
 		return err
 	}
 	c.next()
 	c.lockSets() // for all pieces
 	for _, p := range c.parts {
-		if p.merge == nil {
+		if p.plan == nil {
 			continue
 		}
-		sql, now := p.merge.prepare(len(p.newer))
-		for _, q := range sql {
-			c.script.add("%s", q)
-		}
+		prepare, now := p.plan.prepare(p.t.stage, len(p.plan.rows), c.d.pooled)
+		c.script.addAll(prepare)
 		p.t.stage, p.t.stage.used = now, false
 	}
 	c.script.add("SAVEPOINT weir")
@@ -240,15 +238,15 @@ func (c *chunks) try() error {
 		return err
 	case err == nil:
 		for i, p := range c.parts {
-			if p.merge != nil {
-				p.t.news.wrote(p.counts.Inserted-before[i].counts.Inserted == int64(len(p.writes)+p.took))
+			if p.plan != nil {
+				p.t.news.wrote(p.result.counts.Inserted-before[i].counts.Inserted == int64(p.plan.about))
 			}
 		}
 		return nil
 	}
 	for i, p := range c.parts {
-		if s := &before[i].stage; s.made && p.merge != nil && !p.direct {
-			s.used, s.rows = true, s.rows+len(p.newer)
+		if s := &before[i].stage; s.made && p.plan != nil && !p.isCopied() {
+			s.used, s.rows = true, s.rows+len(p.plan.rows)
 		}
 	}
 	c.restore(before)
@@ -271,9 +269,9 @@ func (c *chunks) send() error {
 	}
 	c.count(r)
 	for _, p := range c.parts {
-		if p.merge != nil && !p.direct {
-			p.stage.rows = p.t.stage.rows + len(p.newer)
-			p.t.stage = p.stage
+		if p.plan != nil && !p.isCopied() {
+			p.result.stage.rows = p.t.stage.rows + len(p.plan.rows)
+			p.t.stage = p.result.stage
 		}
 	}
 	return nil
@@ -301,13 +299,13 @@ func (c *chunks) empty() {
 func (c *chunks) tableOf(statement int) int {
 	var written []int
 	for i, p := range c.parts {
-		if slices.Contains(p.taken, statement) {
+		if slices.Contains(p.result.taken, statement) {
 			return i
 		}
-		if len(p.writes) == 0 && p.merge == nil {
+		if len(p.writes) == 0 && p.plan == nil {
 			continue
 		}
-		if statement >= p.from && statement < p.to || p.tags.delete == statement {
+		if statement >= p.result.from && statement < p.result.to || p.result.tally(deleted) == statement {
 			return i
 		}
 		written = append(written, i)

@@ -38,18 +38,17 @@ type repeated struct {
 }
 
 // mayRepeat reports whether the rows are compared with the table's before they are staged: after a flush that
-// mostly repeated what was there, and where a source is read from its start again.
+// mostly repeated what was there, and when a source is read from its start again.
 func (p *part) mayRepeat() bool {
-	m := p.merge
 	again := slices.ContainsFunc(p.a.f.Lanes, func(l sink.Lane) bool { return l.Restart })
 	return (again || p.t.repeats) && !p.t.incomparable && !p.a.piecewise && !p.b.Versioned() && p.t.Exists && !p.after.policed &&
-		len(p.writes) >= manyRepeated && p.inOrder() && m.owner == nil && len(m.refs) == 0 && !m.sweeps &&
+		len(p.writes) >= manyRepeated && p.inOrder() && len(p.plan.resolved) == 0 &&
 		!slices.ContainsFunc(p.a.parts, func(q *part) bool { return q.b.Child != nil })
 }
 
 // inOrder reports whether the keys have an order that is the database's too, as far as this side knows.
 func (p *part) inOrder() bool {
-	t := &p.merge.table
+	t := &p.after
 	if len(t.Key) != 1 {
 		return false
 	}
@@ -57,40 +56,46 @@ func (p *part) inOrder() bool {
 	return kind == schema.Text || kind == schema.Int
 }
 
-// findRepeated adds what reads the table's rows by ranges of the key's index, in their order. Where others lie between
+// findRepeated adds what reads the table's rows by ranges of the key's index, in their order. If others lie between
 // them, the rest of a range is left to the MERGE; so is all that the database has in another order than the batch.
 func (p *part) findRepeated() {
-	m, s, k := p.merge, p.a.script, p.merge.table.Key[0]
-	p.repeated = &repeated{found: make([]bool, len(p.writes)), same: make([]bool, len(p.writes))}
-	have := make([]string, len(m.used))
-	for i, u := range m.used {
-		have[i] = "t." + ident(m.table.Columns[u.at].Name)
-	}
-	kind, _, _ := strings.Cut(m.table.cols[k].staged, " COLLATE ")            // its collation is the column's
-	methods := []string{"enable_seqscan", "enable_bitmapscan", "enable_sort"} // of each range, they would read the whole table
-	for _, method := range methods {
-		s.add("SET LOCAL %s = off", method)
-	}
+	shape, s, k := p.plan.shape, p.a.script, p.after.Key[0]
+	found := &repeated{found: make([]bool, len(p.writes)), same: make([]bool, len(p.writes))}
+	p.lookup = &lookup{repeated: found}
+	kind, _, _ := strings.Cut(shape.table.cols[k].staged, " COLLATE ") // its collation is the column's
 	var ranges []string
 	for rows := range slices.Chunk(p.writes, rangeRows) {
 		ranges = append(ranges, fmt.Sprintf("(%s::%s, %s::%[2]s)", literal(string(rows[0].Key)), kind, literal(string(rows[len(rows)-1].Key))))
 	}
 	order, at := fold.KeyOrder(&p.b.Table), 0
-	key := slices.IndexFunc(m.used, func(u staged) bool { return u.at == k })
-	name := "t." + ident(m.table.Columns[k].Name)
+	key := slices.IndexFunc(shape.columns, func(c staged) bool { return c.at == k })
+	var text valueText
+	s.without(rangeMethods...)
 	s.addEach(func(row [][]byte) {
-		p.repeated.took(row)
+		found.took(row)
 		for at < len(p.writes) && order(p.writes[at].Key, row[key]) < 0 {
 			at++
 		}
 		if at < len(p.writes) && bytes.Equal(p.writes[at].Key, row[key]) {
-			p.compare(at, row)
+			p.b.PrefetchValues(p.writes[at:])
+			found.same[at] = !found.found[at] && text.repeats(shape, p.b, p.writes[at], row)
+			found.found[at] = true
 		}
-	}, "SELECT %s FROM (VALUES %s) r (first, last), LATERAL (SELECT t.* FROM %s t WHERE %s BETWEEN r.first AND r.last ORDER BY %[4]s FETCH FIRST %[5]d ROWS WITH TIES) t",
-		strings.Join(have, ", "), strings.Join(ranges, ", "), m.table.ident, name, maxRange)
-	for _, method := range methods {
-		s.add("SET LOCAL %s = DEFAULT", method)
+	}, "%s", shape.rangesSQL(ranges))
+	s.with(rangeMethods...)
+}
+
+// rangesSQL reads the columns of rows whose keys are in one of some ranges.
+func (s *shape) rangesSQL(ranges []string) string {
+	columns := make([]string, len(s.columns))
+	for i, c := range s.columns {
+		columns[i] = "t." + ident(s.table.Columns[c.at].Name)
 	}
+	key := "t." + ident(s.table.Columns[s.table.Key[0]].Name)
+	return fmt.Sprintf(`SELECT %s
+FROM (VALUES %s) r (first, last),
+  LATERAL (SELECT t.* FROM %s t WHERE %s BETWEEN r.first AND r.last ORDER BY %[4]s FETCH FIRST %[5]d ROWS WITH TIES) t`,
+		strings.Join(columns, ", "), strings.Join(ranges, ", "), s.table.ident, key, maxRange)
 }
 
 // took counts what was read of a row.
@@ -100,40 +105,32 @@ func (r *repeated) took(row [][]byte) {
 	}
 }
 
-// compare notes whether a row is the one that the table has, which was found.
-func (p *part) compare(at int, have [][]byte) {
-	p.merge.b.PrefetchValues(p.writes[at:])
-	p.repeated.same[at] = !p.repeated.found[at] && p.merge.repeats(p.writes[at], have)
-	p.repeated.found[at] = true
-}
-
-// unlooked has no flush look any more, this one included if it starts again, where the server refused it or took too
-// long: it would each time.
+// unlooked ends comparing first for tables for which the server refused it or took too long: it would each time.
 func (a *attempt) unlooked(e *pgconn.PgError) {
 	for _, p := range a.parts {
-		if p.repeated != nil && e != nil && (isRefusal(e) || e.Code == queryCanceled) {
+		if p.lookup != nil && p.lookup.repeated != nil && e != nil && (isRefusal(e) || e.Code == queryCanceled) {
 			p.t.incomparable = true
 		}
 	}
 }
 
-// dropRepeated makes the merge one of the other rows.
+// dropRepeated plans to write the other rows.
 func (p *part) dropRepeated() {
-	p.newer = nil
+	var rows []*fold.Row
 	for i, r := range p.writes {
-		if !p.repeated.same[i] {
-			p.newer = append(p.newer, r)
+		if !p.lookup.repeated.same[i] {
+			rows = append(rows, r)
 		}
 	}
-	p.repeated.n = len(p.writes) - len(p.newer)
-	p.merge = p.a.d.newMerge(p.b, p.t, p.after, p.newer)
+	p.lookup.repeated.n = len(p.writes) - len(rows)
+	p.plan = p.newPlan(p.b, rows)
 }
 
 // repeatsNext decides whether the rows of the next flush are compared first: not where the look missed many rows that
 // repeat what is there, because others lie between them or their texts are not the server's, or read too much.
 func (p *part) repeatsNext() {
-	t, unchanged := p.t, p.counts.Unchanged
-	if r := p.repeated; r != nil && (r.read > maxRead*p.b.Bytes() || 4*int64(r.n) < 3*unchanged) {
+	t, unchanged := p.t, p.result.counts.Unchanged
+	if l := p.lookup; l != nil && l.repeated != nil && (l.repeated.read > maxRead*p.b.Bytes() || 4*int64(l.repeated.n) < 3*unchanged) {
 		t.incomparable = true
 	}
 	t.repeats = 4*unchanged >= 3*int64(len(p.writes))
@@ -141,15 +138,15 @@ func (p *part) repeatsNext() {
 
 // repeats reports whether a row writes what the table has, given the texts of the used columns. The key's is
 // compared too: one that is too long may have found another row.
-func (m *merge) repeats(r *fold.Row, have [][]byte) bool {
+func (v *valueText) repeats(s *shape, b *fold.Batch, r *fold.Row, have [][]byte) bool {
 	if r.Deleted || r.Replaces {
 		return false
 	}
-	for i := range m.used {
-		u := &m.used[i]
-		raw, t := m.b.Value(r, u.from), m.table.Columns[u.at].Type
+	for i := range s.columns {
+		c := &s.columns[i]
+		raw, t := b.Value(r, c.from), s.table.Columns[c.at].Type
 		switch {
-		case u.initial >= 0 && m.b.Initial(r, u.from):
+		case c.initial >= 0 && b.Initial(r, c.from):
 			return false
 		case raw == nil:
 		case have[i] == nil || raw[0] == 'n':
@@ -160,7 +157,7 @@ func (m *merge) repeats(r *fold.Row, have [][]byte) bool {
 			if !bytes.Equal(have[i], raw[:1]) {
 				return false
 			}
-		case !bytes.Equal(m.text(raw, t), have[i]):
+		case !bytes.Equal(v.of(raw, t), have[i]):
 			return false
 		}
 	}

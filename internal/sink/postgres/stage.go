@@ -18,81 +18,88 @@ import (
 type stage struct {
 	made  bool
 	used  bool     // it may hold rows of this transaction, or the remains of those of one that was rolled back
-	rows  int      // how many, of both; 0 where that is not counted
-	types []string // by column of the table; "" where it has none
-	// hidden are the types of columns that the table does not have, by those of the batch.
-	hidden map[int]string
-	// versions tells that it has columns for what is kept beside a row.
-	versions bool
+	rows  int      // how many, of both; 0 if that is not counted
+	types []string // by column of the table; "" if it has none
+	// hidden are the types of columns that the table does not have, by the batch's columns.
+	hidden  map[int]string
+	ordered bool // its rows lie in the order of the COPY
 }
 
-// maxStaged is how many columns of a table the staging table has room for, beside its own:
-// n, op, nulls, key, state and found.
+// maxStaged is how many columns of a table the staging table has room for, next to its own:
+// n, op, marks, key, state and found.
 const maxStaged = 1600 - 6
 
 // stageName is the name of a table's staging table.
-func (t *table) stageName() string { return "pg_temp." + t.stageIdent() }
+func (t *table) stageName() string { return tempSchema + t.stageIdent() }
 
 func (t *table) stageIdent() string { return fmt.Sprintf("weir_stage_%d", t.n) }
 
-// manyStaged is how many rows are worth a new file for the staging table, 0.5 ms, that they lie in order.
-const manyStaged = 2000
+const tempSchema = "pg_temp."
 
-// prepare returns the statements that make the staging table of some rows, where the one that
-// is there does not serve, and empty it. now is that table from then on, until the
-// transaction ends. A COPY into a temporary table that its transaction has made or truncated has its rows in order;
-// else it puts one that is short where a page before has room for it.
-func (m *merge) prepare(rows int) (sql []string, now stage) {
-	old := m.t.stage
-	now = stage{made: true, used: true, types: make([]string, len(m.table.cols)), versions: old.versions || m.versions != nil, hidden: map[int]string{}}
+// prepare returns the statements that make the staging table of some rows, if the one that exists does not serve, and
+// empty it; and that table from then on, until the transaction ends. A COPY into a temporary table that its transaction
+// has made or truncated has its rows in order; else it puts one that is short where a page before has room for it.
+func (s *shape) prepare(old stage, rows int, pooled bool) (all []statement, now stage) {
+	now = stage{made: true, used: true, types: make([]string, len(s.table.cols)), hidden: map[int]string{}}
 	copy(now.types, old.types)
 	maps.Copy(now.hidden, old.hidden)
-	if len(now.types)+len(now.hidden) > maxStaged { // those of other batches may be too many beside these
+	if len(now.types)+len(now.hidden) > maxStaged { // with those of earlier batches
 		clear(now.types)
 		clear(now.hidden)
 	}
-	serves := old.made && old.versions == now.versions
-	for from, t := range m.hidden() {
-		if now.hidden[from] != t {
-			now.hidden[from], serves = t, false
-		}
-	}
-	for _, u := range m.used {
-		if t := m.table.cols[u.at].staged; now.types[u.at] != t {
-			now.types[u.at], serves = t, false
-		}
-	}
-	if !serves {
-		var b strings.Builder
-		for i, t := range now.types {
-			if t != "" {
-				fmt.Fprintf(&b, ", c%d %s", i, t)
+	serves := old.made
+	for _, r := range s.resolved {
+		for i, k := range r.key {
+			if t := k.table.cols[k.at].staged; now.hidden[r.From[i]] != t {
+				now.hidden[r.From[i]], serves = t, false
 			}
 		}
-		for _, from := range slices.Sorted(maps.Keys(now.hidden)) {
-			fmt.Fprintf(&b, ", %s %s", hiddenName(from), now.hidden[from])
-		}
-		if now.versions {
-			b.WriteString(", key bytea, state bytea, found xid")
-		}
-		end := "ON COMMIT DELETE ROWS"
-		if m.d.pooled {
-			end = "ON COMMIT DROP"
-		}
-		if !m.d.pooled || old.made {
-			sql = append(sql, "DROP TABLE IF EXISTS "+m.t.stageName())
-		}
-		sql = append(sql, fmt.Sprintf(`CREATE TEMP TABLE %s (n integer, op "char", marks varbit%s) %s`, m.t.stageIdent(), b.String(), end))
-	} else if old.used || rows >= manyStaged {
-		sql = append(sql, old.empty(m.t.stageName()))
 	}
-	m.inOrder = len(sql) > 0 && !strings.HasPrefix(sql[0], "DELETE")
-	return sql, now
+	for _, c := range s.columns {
+		if t := s.table.cols[c.at].staged; now.types[c.at] != t {
+			now.types[c.at], serves = t, false
+		}
+	}
+	switch {
+	case !serves:
+		if !pooled || old.made {
+			all = append(all, statement{sql: "DROP TABLE IF EXISTS " + s.stage})
+		}
+		all = append(all, statement{sql: now.create(strings.TrimPrefix(s.stage, tempSchema), pooled)})
+		now.ordered = true
+	case old.used || rows >= manyStaged:
+		empty := old.empty(s.stage)
+		all = append(all, statement{sql: empty})
+		now.ordered = strings.HasPrefix(empty, "TRUNCATE")
+	}
+	return all, now
 }
 
-// fewStaged is how many rows a staging table may have that is emptied by a DELETE: that leaves
-// something to read for whoever scans it, and a TRUNCATE costs a new file.
-const fewStaged = 100
+// create is the statement that makes the table.
+func (s *stage) create(name string, pooled bool) string {
+	columns := []string{`n integer, op "char", marks varbit, key bytea, state bytea, found xid`}
+	for i, t := range s.types {
+		if t != "" {
+			columns = append(columns, fmt.Sprintf("c%d %s", i, t))
+		}
+	}
+	for _, from := range slices.Sorted(maps.Keys(s.hidden)) {
+		columns = append(columns, hiddenName(from)+" "+s.hidden[from])
+	}
+	end := "ON COMMIT DELETE ROWS"
+	if pooled {
+		end = "ON COMMIT DROP"
+	}
+	return fmt.Sprintf("CREATE TEMP TABLE %s (\n  %s\n) %s", name, strings.Join(columns, ",\n  "), end)
+}
+
+const (
+	// manyStaged is how many rows are worth a new file for the staging table, 0.5 ms, so that they lie in order.
+	manyStaged = 2000
+	// fewStaged is how many rows a staging table may have that is emptied by a DELETE: that leaves
+	// something to read for whoever scans it, and a TRUNCATE costs a new file.
+	fewStaged = 100
+)
 
 // empty returns the statement that empties the staging table of a name.
 func (s *stage) empty(name string) string {
@@ -104,141 +111,157 @@ func (s *stage) empty(name string) string {
 	return "TRUNCATE " + name
 }
 
-// copySQL is the COPY that takes what encode writes.
-func (m *merge) copySQL() string {
+// A staging is what the rows of a COPY are written with: into the staging table, or into the table itself.
+type staging struct {
+	*shape
+	b     *fold.Batch
+	rows  []*fold.Row
+	plain bool // into the table, with its columns alone
+	keyed bool // with the key as versions have it
+	// versions are what is staged of the version of each row; nil: nothing is.
+	versions []rowVersion
+	sent     func(rows, of int) // is called now and then with how many of the rows were sent; nil is none
+	text     valueText
+}
+
+// copySQL is the COPY that takes what the staging writes.
+func (g *staging) copySQL() string {
+	if g.plain {
+		into, _ := g.inserted()
+		return fmt.Sprintf("COPY %s (%s) FROM STDIN", g.table.ident, strings.Join(into, ", "))
+	}
 	cols := []string{"n"}
-	if m.marked() {
+	if g.acts.marked() {
 		cols = append(cols, "op")
 	}
-	if m.bits > 0 {
+	if g.marks > 0 {
 		cols = append(cols, "marks")
 	}
-	if m.stagesFound() {
-		cols = append(cols, "key", "state", "found")
+	if g.keyed {
+		cols = append(cols, "key")
 	}
-	for _, u := range m.used {
-		if !u.found {
-			cols = append(cols, "c"+strconv.Itoa(u.at))
+	if g.versions != nil {
+		cols = append(cols, "state", "found")
+	}
+	for _, c := range g.columns {
+		if !c.resolved {
+			cols = append(cols, "c"+strconv.Itoa(c.at))
 		}
 	}
-	if m.owner != nil {
-		for _, from := range m.owner.From {
-			cols = append(cols, hiddenName(from))
+	for _, r := range g.resolved {
+		for i := range r.key {
+			cols = append(cols, hiddenName(r.From[i]))
 		}
 	}
-	for _, r := range m.refs {
-		cols = append(cols, hiddenName(r.From[0]))
-	}
-	return fmt.Sprintf("COPY %s (%s) FROM STDIN", m.t.stageName(), strings.Join(cols, ", "))
-}
-
-// marked tells that staged rows say what they do.
-func (m *merge) marked() bool {
-	return m.deletes || m.replaces || m.sweeps
-}
-
-// stagesFound tells that staged rows have what is kept beside rows, or what was found of them.
-func (m *merge) stagesFound() bool {
-	return m.versions != nil
+	return fmt.Sprintf("COPY %s (%s) FROM STDIN", g.stage, strings.Join(cols, ", "))
 }
 
 // encode writes the rows as the lines of a COPY.
-func (m *merge) encode(rows []*fold.Row) copier {
-	return func(w *copyWriter) error {
-		marks := make([]byte, m.bits)
-		end := []byte{'\n'}
-		if m.plain {
-			end = append(bytes.Repeat([]byte(m.b.Time.UTC().Format("\t"+stampFormat)), len(m.stamps)), '\n')
-		}
-		for n, r := range rows {
-			if n%sentEvery == 0 && m.sent != nil {
-				m.sent(n, len(rows))
-			}
-			m.b.PrefetchValues(rows[n:])
-			buf := w.line()
-			if !m.plain {
-				buf = append(strconv.AppendInt(buf, int64(n), 10), '\t')
-			}
-			if !m.plain && m.marked() {
-				switch {
-				case r.Sweeps:
-					buf = append(buf, 's', '\t')
-				case r.Deleted:
-					buf = append(buf, 'd', '\t')
-				case r.Replaces:
-					buf = append(buf, 'r', '\t')
-				default:
-					buf = append(buf, '\\', 'N', '\t')
-				}
-			}
-			if !m.plain && m.bits > 0 {
-				if m.marks(r, marks) {
-					buf = append(append(buf, marks...), '\t')
-				} else {
-					buf = append(buf, '\\', 'N', '\t')
-				}
-			}
-			if !m.plain && m.stagesFound() {
-				buf = append(appendHex(buf, r.Key), '\t')
-				buf = m.versions.appendTo(buf, n)
-			}
-			for i := range m.used {
-				u := &m.used[i]
-				if u.found {
-					continue
-				}
-				if i > 0 {
-					buf = append(buf, '\t')
-				}
-				raw := m.b.Value(r, u.from)
-				if raw == nil || raw[0] == 'n' {
-					buf = append(buf, '\\', 'N')
-				} else {
-					buf = m.value(buf, raw, m.table.Columns[u.at].Type)
-				}
-			}
-			if m.owner != nil {
-				buf = m.appendHidden(buf, r)
-			}
-			buf = m.appendRefs(buf, r)
-			if err := w.done(append(buf, end...)); err != nil {
-				return err
-			}
-		}
-		if m.sent != nil {
-			m.sent(len(rows), len(rows))
-		}
-		return nil
+func (g *staging) encode(w *copyWriter) error {
+	marks, end := make([]byte, g.marks), []byte(nil)
+	if g.plain {
+		end = bytes.Repeat([]byte(g.b.Time.UTC().Format(stampFormat+"\t")), len(g.stamps))
 	}
+	for n, r := range g.rows {
+		if n%sentEvery == 0 && g.sent != nil {
+			g.sent(n, len(g.rows))
+		}
+		g.b.PrefetchValues(g.rows[n:])
+		buf := w.line()
+		if !g.plain {
+			buf = g.appendFacts(append(strconv.AppendInt(buf, int64(n), 10), '\t'), n, marks)
+		}
+		for i := range g.columns {
+			if c := &g.columns[i]; !c.resolved {
+				buf = g.append(buf, g.b.Value(r, c.from), g.table.Columns[c.at].Type)
+			}
+		}
+		for i := range g.resolved {
+			for part, k := range g.resolved[i].key {
+				buf = g.append(buf, g.b.Value(r, g.resolved[i].From[part]), k.table.Columns[k.at].Type)
+			}
+		}
+		buf = append(buf, end...)
+		buf[len(buf)-1] = '\n' // in place of the last tab
+		if err := w.done(buf); err != nil {
+			return err
+		}
+	}
+	if g.sent != nil {
+		g.sent(len(g.rows), len(g.rows))
+	}
+	return nil
 }
 
 // sentEvery is after how many rows it is told that they were sent.
 const sentEvery = 4096
 
-// marks writes the digits of a row's marks, and reports whether any is set.
-func (m *merge) marks(r *fold.Row, digits []byte) (some bool) {
+// append appends a value, nil for none, and a tab.
+func (g *staging) append(line, raw []byte, t schema.Type) []byte {
+	if raw == nil || raw[0] == 'n' {
+		return append(line, '\\', 'N', '\t')
+	}
+	return append(g.text.append(line, raw, t), '\t')
+}
+
+// appendFacts appends what is staged of a row besides its values.
+func (g *staging) appendFacts(line []byte, n int, marks []byte) []byte {
+	r := g.rows[n]
+	if g.acts.marked() {
+		switch {
+		case r.Sweeps:
+			line = append(line, 's', '\t')
+		case r.Deleted:
+			line = append(line, 'd', '\t')
+		case r.Replaces:
+			line = append(line, 'r', '\t')
+		default:
+			line = append(line, '\\', 'N', '\t')
+		}
+	}
+	if len(marks) > 0 {
+		if g.readMarks(r, marks) {
+			line = append(append(line, marks...), '\t')
+		} else {
+			line = append(line, '\\', 'N', '\t')
+		}
+	}
+	if g.keyed {
+		line = append(appendHex(line, r.Key), '\t')
+	}
+	if g.versions != nil {
+		line = g.versions[n].appendTo(line)
+	}
+	return line
+}
+
+// readMarks writes the digits of a row's marks, and reports whether any is set.
+func (g *staging) readMarks(r *fold.Row, digits []byte) (some bool) {
 	set := func(mark int, is bool) {
 		digits[mark] = '0'
 		if is {
 			digits[mark], some = '1', true
 		}
 	}
-	for i := range m.used {
-		u := &m.used[i]
-		if u.null >= 0 {
-			raw := m.b.Value(r, u.from)
-			set(u.null, raw != nil && raw[0] == 'n')
+	for i := range g.columns {
+		c := &g.columns[i]
+		if c.null >= 0 {
+			raw := g.b.Value(r, c.from)
+			set(c.null, raw != nil && raw[0] == 'n')
 		}
-		if u.initial >= 0 {
-			set(u.initial, m.b.Initial(r, u.from))
+		if c.initial >= 0 {
+			set(c.initial, g.b.Initial(r, c.from))
 		}
 	}
 	return some
 }
 
-// value appends a value for a column, which admitted it before.
-func (m *merge) value(dst, raw []byte, t schema.Type) []byte {
-	text := m.text(raw, t)
+// A valueText writes values as the text that the server reads. It owns the memory of some of them.
+type valueText struct{ scratch []byte }
+
+// append appends a value for a column, which admitted it before, as a COPY takes it.
+func (v *valueText) append(dst, raw []byte, t schema.Type) []byte {
+	text := v.of(raw, t)
 	switch c := raw[0]; {
 	case c == '"' && t != schema.JSON && len(text) == len(raw)-2, c != '"' && c != '{' && c != '[':
 		return append(dst, text...) // it has no escapes, and so nothing to escape
@@ -246,24 +269,23 @@ func (m *merge) value(dst, raw []byte, t schema.Type) []byte {
 	return appendCopyText(dst, text)
 }
 
-// text is a raw value for a column, which admitted it before, as the text that the server reads. It may point
-// into m.scratch.
-func (m *merge) text(raw []byte, t schema.Type) []byte {
+// of is the text of a raw value for a column, which admitted it before. It is good until the next one.
+func (v *valueText) of(raw []byte, t schema.Type) []byte {
 	switch c := raw[0]; {
 	case c == '"' && t != schema.JSON:
-		text := feed.Text(m.scratch, raw, feed.String)
+		text := feed.Text(v.scratch, raw, feed.String)
 		if len(text) < len(raw)-2 {
-			m.scratch = text
+			v.scratch = text
 		}
 		return text
 	case c == '[' && t == schema.Array:
-		m.scratch = appendArray(m.scratch[:0], raw)
-		return m.scratch
+		v.scratch = appendArray(v.scratch[:0], raw)
+		return v.scratch
 	case t == schema.Int:
 		if k := feed.KindOf(raw); k != feed.Int {
 			if n, ok := feed.ParseInt(raw, k); ok {
-				m.scratch = strconv.AppendInt(m.scratch[:0], n, 10)
-				return m.scratch
+				v.scratch = strconv.AppendInt(v.scratch[:0], n, 10)
+				return v.scratch
 			} // else the table was altered since the value was admitted, and refuses it
 		}
 	}

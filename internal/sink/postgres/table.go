@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -12,76 +14,60 @@ import (
 // A relation is a table as the database has it.
 type relation struct {
 	schema.Table
-	ident string   // its name in SQL, with its schema
-	cols  []column // what there is to know beside Table.Columns, in their order
-	// policed tells that the table has rules or row-level security, which a COPY
-	// passes by or may not pass.
-	policed bool
-	// below tells that other tables may have rows of it: partitions, or tables that inherit from it.
-	below bool
-	// triggers tells that it has triggers of inserts, which may change the row.
-	triggers bool
-	// hides tells that row-level security may keep rows from this user's sight.
-	hides bool
-	oid   string
-	// keyIndexes are the indexes over the key, and those of its partitions, as SCHEMA.NAME; nil where they were not read since the
+	ident    string   // its name in SQL, with its schema
+	cols     []column // what there is to know besides Table.Columns, in their order
+	policed  bool     // it has rules or row-level security, which a COPY bypasses or is refused on
+	hides    bool     // row-level security may hide rows from this user
+	below    bool     // other tables may have rows of it: partitions, or tables that inherit from it
+	triggers bool     // it has triggers of inserts, which may change the row
+	oid      string
+	// keyIndexes are the indexes over the key, and those of its partitions, as SCHEMA.NAME; nil if they were not read since the
 	// table was made.
 	keyIndexes []string
-	// marker is what weir_unlogged has of an unlogged table: it goes where the table's rows
-	// go, when the server crashes. marked tells that weir_unlogged exists.
-	unlogged, marked bool
-	marker           string
-	made             string // the ID that weir gave it when it made it, "" where it did not
-	marks            string // what weir keeps of the columns that are its own, "" where there is nothing
+	unlogged   bool
+	kept
+}
+
+// kept is what weir's own tables have of a table.
+type kept struct {
+	made  string // the ID that weir gave it when it made it, "" if it did not
+	marks string // of the columns that are weir's, "" if there are none
+	// marker is what weir_unlogged has of an unlogged table: it goes with the table's rows
+	// when the server crashes. marked tells that weir_unlogged exists.
+	marker string
+	marked bool
 }
 
 // A column's facts that only SQL needs.
 type column struct {
 	staged string // its type in the staging table, a domain's being what it is based on
-	image  string // a format for an expression whose equality is that of every digit and letter
+	image  string // a format for an expression whose equality compares every digit and letter
 	// identity tells that the server generates its values.
 	identity bool
 	held     string // what hangs on it, so that its type cannot be changed; "" for nothing
 }
 
+var quotedName = regexp.MustCompile(`^"((?:[^"]|"")*)"`)
+
 // splitName reads the name of a table: NAME, SCHEMA.NAME, each part perhaps in
 // double quotes.
 func splitName(name string) (schemaName, table string, err error) {
 	var parts []string
-	for rest := name; ; {
-		var part strings.Builder
-		quoted := strings.HasPrefix(rest, `"`)
-		if quoted {
-			rest = rest[1:]
-			for {
-				at := strings.IndexByte(rest, '"')
-				if at < 0 {
-					return "", "", fmt.Errorf("the table's name %s has a quote without an end", name)
-				}
-				part.WriteString(rest[:at])
-				rest = rest[at+1:]
-				if !strings.HasPrefix(rest, `"`) {
-					break
-				}
-				part.WriteByte('"')
-				rest = rest[1:]
-			}
-		} else {
-			at := strings.IndexByte(rest, '.')
-			if at < 0 {
-				at = len(rest)
-			}
-			part.WriteString(rest[:at])
-			rest = rest[at:]
+	for rest := name; ; rest = rest[1:] {
+		part, _, _ := strings.Cut(rest, ".")
+		after := len(part)
+		if m := quotedName.FindStringSubmatch(rest); m != nil {
+			part, after = strings.ReplaceAll(m[1], `""`, `"`), len(m[0])
+		} else if strings.HasPrefix(rest, `"`) {
+			return "", "", fmt.Errorf("the table's name %s has a quote without an end", name)
 		}
-		parts = append(parts, part.String())
-		if rest == "" {
+		parts = append(parts, part)
+		if rest = rest[after:]; rest == "" {
 			break
 		}
 		if rest[0] != '.' {
 			return "", "", fmt.Errorf("the table's name %s continues after a closing quote", name)
 		}
-		rest = rest[1:]
 	}
 	for _, p := range parts {
 		if p == "" || strings.IndexByte(p, 0) >= 0 {
@@ -118,69 +104,95 @@ func identOf(schemaName, table string) string {
 }
 
 // primaryKey returns the columns of the primary key, of the indexes of a table; nil: there is none.
-func primaryKey(indexes result) []string {
-	for _, row := range indexes.rows {
-		if string(row[len(row)-1]) == "t" {
-			return strings.Split(string(row[2]), "\x01")
+func primaryKey(indexes []indexRow) []string {
+	for _, x := range indexes {
+		if x.Primary {
+			return x.Columns
 		}
 	}
 	return nil
 }
 
-// columnsSQL reads a table's columns; a domain's are those of the type that it
-// is based on. pg_get_serial_sequence would fail where the table is dropped meanwhile.
-const columnsSQL = `SELECT a.attname, format_type(a.atttypid, a.atttypmod) AS decl, a.attnotnull, a.attidentity, a.attgenerated,
- coalesce(pg_get_expr(f.adbin, f.adrelid), pg_get_expr(t.typdefaultbin, 0)) AS initial, t.typtype,
- CASE WHEN b.oid IS NULL THEN format_type(t.oid, a.atttypmod) ELSE format_type(b.oid, t.typtypmod) END AS staged,
- CASE WHEN n.nspname = 'pg_catalog' THEN coalesce(b.typname, t.typname) END AS type, coalesce(b.typcategory, t.typcategory) AS category,
- CASE WHEN b.oid IS NULL THEN a.atttypmod ELSE t.typtypmod END AS modifier,
- l.collname, quote_ident(ln.nspname) || '.' || quote_ident(l.collname) AS collation, l.collisdeterministic,
- (SELECT string_agg(e.enumlabel, E'\x01' ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = coalesce(b.oid, t.oid)) AS labels,
- (SELECT quote_ident(sn.nspname) || '.' || quote_ident(s.relname) FROM pg_depend p JOIN pg_class s ON s.oid = p.objid JOIN pg_namespace sn ON sn.oid = s.relnamespace
-  WHERE a.attidentity = 'd' AND p.classid = 'pg_class'::regclass AND p.refclassid = 'pg_class'::regclass AND p.refobjid = a.attrelid AND p.refobjsubid = a.attnum AND p.deptype = 'i') AS sequence,
- (SELECT min(pg_describe_object(p.classid, p.objid, p.objsubid)) FROM pg_depend p
-  LEFT JOIN pg_index i ON p.classid = 'pg_class'::regclass AND i.indexrelid = p.objid
-  LEFT JOIN pg_class s ON p.classid = 'pg_class'::regclass AND s.oid = p.objid AND s.relkind = 'S'
-  LEFT JOIN pg_constraint k ON p.classid = 'pg_constraint'::regclass AND k.oid = p.objid
-  WHERE p.refclassid = 'pg_class'::regclass AND p.refobjid = a.attrelid AND p.refobjsubid = a.attnum AND s.oid IS NULL
-  AND (i.indexrelid IS NULL OR i.indexprs IS NOT NULL OR i.indpred IS NOT NULL) AND (k.oid IS NULL OR k.contype NOT IN ('p', 'u', 'n') AND NOT (` + ownKey + `))
-  AND (p.classid <> 'pg_attrdef'::regclass OR p.objid IS DISTINCT FROM f.oid) AND p.classid <> 'pg_statistic_ext'::regclass) AS held
- FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
- LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
- JOIN pg_namespace n ON n.oid = coalesce(b.typnamespace, t.typnamespace)
- LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
- LEFT JOIN pg_collation l ON l.oid = a.attcollation LEFT JOIN pg_namespace ln ON ln.oid = l.collnamespace
- WHERE a.attrelid = `
+// A columnRow is a row of columnsSQL.
+type columnRow struct {
+	Name          string   `db:"attname"`
+	Decl          string   `db:"decl"`
+	NotNull       bool     `db:"attnotnull"`
+	Identity      string   `db:"attidentity"`
+	Generated     string   `db:"attgenerated"`
+	Default       string   `db:"initial"`
+	Kind          string   `db:"typtype"` // of the type
+	Staged        string   `db:"staged"`  // this and what follows are those of its base type, for a domain
+	Type          string   `db:"type"`    // "" for one that is not Postgres' own
+	Category      string   `db:"category"`
+	Modifier      int      `db:"modifier"`
+	CollationName string   `db:"collname"`
+	Collation     string   `db:"collation"` // in SQL
+	Deterministic string   `db:"collisdeterministic"`
+	Labels        []string `db:"labels"` // of an enum; nil: it is none
+	Sequence      string   `db:"sequence"`
+	Held          string   `db:"held"` // what hangs on it
+}
 
-// readColumn turns a row of columnsSQL into a column.
-func readColumn(row map[string]string) (c schema.Column, more column) {
-	c = schema.Column{Name: row["attname"], Decl: row["decl"], NotNull: row["attnotnull"] == "t", Default: row["initial"], Generated: row["attidentity"] == "a" || row["attgenerated"] != ""}
-	more = column{staged: row["staged"], image: "%s", identity: row["attidentity"] != "", held: strings.TrimPrefix(row["held"], "rule _RETURN on ")}
-	if row["attidentity"] == "d" {
-		c.Default = "nextval(" + literal(row["sequence"]) + "::regclass)"
+// columnsSQL reads the columns of a table, {t}. pg_get_serial_sequence would fail if the table is dropped meanwhile.
+const columnsSQL = `SELECT a.attname, format_type(a.atttypid, a.atttypmod) AS decl, a.attnotnull, a.attidentity, a.attgenerated,
+  coalesce(pg_get_expr(f.adbin, f.adrelid), pg_get_expr(t.typdefaultbin, 0)) AS initial, t.typtype,
+  CASE WHEN b.oid IS NULL THEN format_type(t.oid, a.atttypmod) ELSE format_type(b.oid, t.typtypmod) END AS staged,
+  CASE WHEN n.nspname = 'pg_catalog' THEN coalesce(b.typname, t.typname) END AS type, coalesce(b.typcategory, t.typcategory) AS category,
+  CASE WHEN b.oid IS NULL THEN a.atttypmod ELSE t.typtypmod END AS modifier,
+  l.collname, quote_ident(ln.nspname) || '.' || quote_ident(l.collname) AS collation, l.collisdeterministic,
+  (SELECT string_agg(e.enumlabel, E'\x01' ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = coalesce(b.oid, t.oid)) AS labels,
+  (SELECT quote_ident(sn.nspname) || '.' || quote_ident(s.relname)
+    FROM pg_depend p JOIN pg_class s ON s.oid = p.objid JOIN pg_namespace sn ON sn.oid = s.relnamespace
+    WHERE a.attidentity = 'd' AND p.classid = 'pg_class'::regclass AND p.refclassid = 'pg_class'::regclass
+      AND p.refobjid = a.attrelid AND p.refobjsubid = a.attnum AND p.deptype = 'i') AS sequence,
+  (SELECT min(pg_describe_object(p.classid, p.objid, p.objsubid))
+    FROM pg_depend p
+      LEFT JOIN pg_index i ON p.classid = 'pg_class'::regclass AND i.indexrelid = p.objid
+      LEFT JOIN pg_class s ON p.classid = 'pg_class'::regclass AND s.oid = p.objid AND s.relkind = 'S'
+      LEFT JOIN pg_constraint k ON p.classid = 'pg_constraint'::regclass AND k.oid = p.objid
+    WHERE p.refclassid = 'pg_class'::regclass AND p.refobjid = a.attrelid AND p.refobjsubid = a.attnum AND s.oid IS NULL
+      AND (i.indexrelid IS NULL OR i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)
+      AND (k.oid IS NULL OR k.contype NOT IN ('p', 'u', 'n') AND NOT (` + ownKey + `))
+      AND (p.classid <> 'pg_attrdef'::regclass OR p.objid IS DISTINCT FROM f.oid) AND p.classid <> 'pg_statistic_ext'::regclass) AS held
+FROM pg_attribute a
+  JOIN pg_type t ON t.oid = a.atttypid
+  LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
+  JOIN pg_namespace n ON n.oid = coalesce(b.typnamespace, t.typnamespace)
+  LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
+  LEFT JOIN pg_collation l ON l.oid = a.attcollation
+  LEFT JOIN pg_namespace ln ON ln.oid = l.collnamespace
+WHERE a.attrelid = {t} AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum`
+
+// column turns the row into a column.
+func (row *columnRow) column() (c schema.Column, more column) {
+	c = schema.Column{Name: row.Name, Decl: row.Decl, NotNull: row.NotNull, Default: row.Default, Generated: row.Identity == "a" || row.Generated != ""}
+	more = column{staged: row.Staged, image: "%s", identity: row.Identity != "", held: strings.TrimPrefix(row.Held, "rule _RETURN on ")}
+	if row.Identity == "d" {
+		c.Default = "nextval(" + literal(row.Sequence) + "::regclass)"
 	}
-	if row["collname"] != "" && row["collname"] != "default" {
-		more.staged += " COLLATE " + row["collation"]
+	if row.CollationName != "" && row.CollationName != "default" {
+		more.staged += " COLLATE " + row.Collation
 	}
-	c.Judged = row["typtype"] == "d" // a domain may have a CHECK
+	c.Judged = row.Kind == "d" // a domain may have a CHECK
 	text := func() {
 		c.Type = schema.Text
-		if row["collisdeterministic"] == "f" { // equal is not the same
-			c.Collation, more.image = row["collname"], `(%s COLLATE "C")`
+		if row.Deterministic == "f" { // equal is not the same
+			c.Collation, more.image = row.CollationName, `(%s COLLATE "C")`
 		}
 	}
-	_, isEnum := row["labels"]
-	switch mod := number([]byte(row["modifier"])); row["type"] {
+	switch row.Type {
 	case "bool":
 		c.Type, c.Labels = schema.Bool, []string{"true", "false"}
 	case "int2", "int4", "int8":
-		c.Type, c.Size = schema.Int, int(row["type"][3]-'0')
+		c.Type, c.Size = schema.Int, int(row.Type[3]-'0')
 	case "float4", "float8":
-		c.Type, c.Size = schema.Real, int(row["type"][5]-'0')
-		more.image = "pg_catalog." + row["type"] + "send(%s)"
+		c.Type, c.Size = schema.Real, int(row.Type[5]-'0')
+		more.image = "pg_catalog." + row.Type + "send(%s)"
 	case "numeric":
 		c.Type, more.image = schema.Number, "pg_catalog.numeric_send(%s)"
-		c.Judged = c.Judged || mod >= 0
+		c.Judged = c.Judged || row.Modifier >= 0
 	case "text":
 		text()
 		c.HoldsTime = true
@@ -191,10 +203,10 @@ func readColumn(row map[string]string) (c schema.Column, more column) {
 		text()
 		c.Size, c.Bytes = 1, true
 	case "varchar", "bpchar":
-		if text(); mod > 4 {
-			c.Size = int(mod - 4)
+		if text(); row.Modifier > 4 {
+			c.Size = row.Modifier - 4
 		}
-		if c.HoldsTime = c.Size == 0 || c.Size >= len(stampFormat); row["type"] == "bpchar" {
+		if c.HoldsTime = c.Size == 0 || c.Size >= len(stampFormat); row.Type == "bpchar" {
 			c.Collation = "RTRIM"
 		}
 	case "json", "jsonb":
@@ -206,14 +218,14 @@ func readColumn(row map[string]string) (c schema.Column, more column) {
 	case "timestamptz":
 		c.Type, c.Judged, c.HoldsTime = schema.Instant, true, true
 	default:
-		more.image, c.HoldsTime = "(%s)::text", row["type"] == "timestamp"
+		more.image, c.HoldsTime = "(%s)::text", row.Type == "timestamp"
 		switch {
-		case isEnum:
-			c.Type, c.Labels, more.image = schema.Enum, strings.Split(row["labels"], "\x01"), "%s"
-			if row["typtype"] == "d" { // which no operator of enums takes
+		case row.Labels != nil:
+			c.Type, c.Labels, more.image = schema.Enum, row.Labels, "%s"
+			if row.Kind == "d" { // which no operator of enums takes
 				more.image = "(%s)::" + strings.ReplaceAll(more.staged, "%", "%%")
 			}
-		case row["category"] == "A":
+		case row.Category == "A":
 			c.Type, c.Judged = schema.Array, true
 		default:
 			c.Type, c.Judged = schema.External, true
@@ -224,17 +236,18 @@ func readColumn(row map[string]string) (c schema.Column, more column) {
 
 // readIndexes marks the key's columns, demands that the database hold their
 // values unique, finds a column of integers that the database generates, and reports whether another
-// index can refuse a row: of a table of weir's that of such a column cannot.
-func (t *relation) readIndexes(indexes result, ours bool) (other bool, err error) {
+// index can refuse a row, which in a table of weir's the index of such a column cannot.
+func (t *relation) readIndexes(indexes []indexRow, ours bool) (other bool, err error) {
 	names := t.KeyColumns()
 	sorted := slices.Sorted(slices.Values(names))
 	unique := false
-	for _, row := range indexes.rows {
-		if string(row[0]) == "t" && string(row[1]) == "t" && string(row[2]) == strings.Join(sorted, "\x01") {
+	for i := range indexes {
+		x := &indexes[i]
+		if x.Unique && x.Whole && slices.Equal(x.Columns, sorted) {
 			unique = true
-			t.keyIndexes = append(t.keyIndexes, strings.Split(string(row[3]), "\x01")...)
-		} else if !t.serial(row) || !ours {
-			other = other || string(row[0]) == "t" || string(row[1]) == "f"
+			t.keyIndexes = append(t.keyIndexes, x.Names...)
+		} else if !t.serial(x) || !ours {
+			other = other || x.Unique || !x.Whole
 		}
 	}
 	for _, k := range t.Key {
@@ -259,9 +272,9 @@ func (t *relation) readIndexes(indexes result, ours bool) (other bool, err error
 }
 
 // serial notes that an index is that of a column of integers that the database generates, if it is.
-func (t *relation) serial(index [][]byte) bool {
-	at := slices.IndexFunc(t.Columns, func(c schema.Column) bool { return c.Name == string(index[2]) })
-	if string(index[0]) != "t" || string(index[1]) != "t" || at < 0 || slices.Contains(t.Key, at) {
+func (t *relation) serial(x *indexRow) bool {
+	at := slices.IndexFunc(t.Columns, func(c schema.Column) bool { return len(x.Columns) == 1 && c.Name == x.Columns[0] })
+	if !x.Unique || !x.Whole || at < 0 || slices.Contains(t.Key, at) {
 		return false
 	}
 	c := &t.Columns[at]
@@ -285,35 +298,19 @@ func (t *relation) comparable(k int, column string) string {
 
 func cut(s string, n int) string { return s[:min(len(s), n)] }
 
+// declared are the types of columns that weir makes; of all others it is text.
+var declared = map[schema.Type]string{schema.Bool: "boolean", schema.Int: "bigint", schema.Real: "double precision", schema.Number: "numeric",
+	schema.JSON: "jsonb", schema.Instant: "timestamp with time zone", schema.Day: "date", schema.UUID: "uuid", schema.Bytes: "bytea"}
+
 // declare is the type of a column that weir makes.
 func declare(c *schema.Column) string {
-	if c.Decl != "" && !c.Own { // it is like one of others
+	switch {
+	case c.Decl != "" && !c.Own: // it is like one of others
 		return c.Decl
+	case c.Type == schema.Number && c.Precision > 0:
+		return fmt.Sprintf("numeric(%d,%d)", c.Precision, c.Scale)
 	}
-	switch c.Type {
-	case schema.Bool:
-		return "boolean"
-	case schema.Int:
-		return "bigint"
-	case schema.Real:
-		return "double precision"
-	case schema.Number:
-		if c.Precision > 0 {
-			return fmt.Sprintf("numeric(%d,%d)", c.Precision, c.Scale)
-		}
-		return "numeric"
-	case schema.JSON:
-		return "jsonb"
-	case schema.Instant:
-		return "timestamp with time zone"
-	case schema.Day:
-		return "date"
-	case schema.UUID:
-		return "uuid"
-	case schema.Bytes:
-		return "bytea"
-	}
-	return "text"
+	return cmp.Or(declared[c.Type], "text")
 }
 
 // made is what a column that weir makes is to the driver.
@@ -372,7 +369,7 @@ func named(table string) string {
 	return identOf(schemaName, rel)
 }
 
-// Plan is that of [sink.Driver].
+// Plan implements [sink.Driver].
 func Plan(want *schema.Table) []string {
 	return sink.Plan(want, Create(want), func(c *schema.Column) string {
 		if waits(c) {

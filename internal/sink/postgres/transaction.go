@@ -47,14 +47,14 @@ type partState struct {
 func (a *attempt) state() []partState {
 	states := make([]partState, len(a.parts))
 	for i, p := range a.parts {
-		states[i] = partState{p.counts, p.t.stage}
+		states[i] = partState{p.result.counts, p.t.stage}
 	}
 	return states
 }
 
 func (a *attempt) restore(states []partState) {
 	for i, p := range a.parts {
-		p.counts, p.t.stage = states[i].counts, states[i].stage
+		p.result.counts, p.t.stage = states[i].counts, states[i].stage
 	}
 }
 
@@ -140,9 +140,9 @@ func (a *attempt) begin() {
 	if d.idle == 0 || d.idle > stoppedAfter {
 		s.add("SET LOCAL idle_in_transaction_session_timeout = %d", stoppedAfter.Milliseconds())
 	}
-	s.add("SET LOCAL work_mem = '64MB'") // keys and places of the batch are sorted
-	s.add("SET LOCAL jit = off")         // compiling a statement of many columns takes longer than running it
-	s.add("SET LOCAL array_nulls = on")  // else a null in an array is the text NULL
+	s.add(roomToSort)
+	s.add(interpreted)
+	s.add("SET LOCAL array_nulls = on") // else a null in an array is the text NULL
 	s.add("SET LOCAL client_min_messages = warning")
 	s.add("SET LOCAL extra_float_digits = 1") // a double's text has all its digits
 	if !d.ready {
@@ -151,9 +151,7 @@ func (a *attempt) begin() {
 		}
 	}
 	a.fence()
-	s.add("SET LOCAL enable_hashjoin = off") // they would hash the whole table, and lose the order of the keys
-	s.add("SET LOCAL enable_mergejoin = off")
-	s.add("SET LOCAL enable_material = off") // where statistics take the table for empty, each staged row would be compared with all of it
+	s.without(flushMethods...)
 	for _, p := range a.parts {
 		if a.f.First() || !slices.Contains(p.after.Writers, storable(a.f.Job)) {
 			// Before anything else: [DB.Forget] looks here for who else has written to a table.
@@ -170,8 +168,8 @@ func (a *attempt) begin() {
 		}
 	}
 	for _, p := range slices.Backward(a.parts) { // children before their parents
-		if p.emptied = 0; p.b.Truncated != nil && p.t.Exists {
-			p.emptied = a.script.add("DELETE FROM %s", p.t.ident)
+		if p.result.emptied = 0; p.b.Truncated != nil && p.t.Exists {
+			p.result.emptied = a.script.add("DELETE FROM %s", p.t.ident)
 		}
 	}
 }
@@ -179,11 +177,11 @@ func (a *attempt) begin() {
 // countEmptied adds what the statements did that remove all rows of tables, once.
 func (a *attempt) countEmptied(r []result) (some bool) {
 	for _, p := range a.parts {
-		if p.emptied > 0 && p.emptied < len(r) {
-			p.counts.Deleted += r[p.emptied].tag.RowsAffected()
+		if p.result.emptied > 0 && p.result.emptied < len(r) {
+			p.result.counts.Deleted += r[p.result.emptied].tag.RowsAffected()
 			some = true
 		}
-		p.emptied = 0
+		p.result.emptied = 0
 	}
 	return some
 }
@@ -227,21 +225,22 @@ func (s *script) takeTurns(turns map[int64]bool) {
 func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 	look := false
 	for _, p := range a.parts {
-		p.taken, p.took, p.newest, p.looks, p.from, p.to, p.tags = nil, 0, nil, false, 0, 0, noTags
-		if p.merge = nil; p.set || len(p.writes) == 0 && !p.mayFollow() {
+		p.lookup, p.resolver, p.plan = nil, nil, nil
+		p.result = tableResult{emptied: p.result.emptied, counts: p.result.counts, stage: p.result.stage}
+		if p.set || len(p.writes) == 0 && !p.mayFollow() {
 			continue
 		}
-		if err := p.plan(assumeNew); err != nil {
+		if err := p.prepare(assumeNew); err != nil {
 			return err
 		}
-		look = look || p.looks
+		look = look || p.lookup != nil
 	}
 	if look {
-		if err := a.resolve(ctx); err != nil {
+		if err := a.read(ctx); err != nil {
 			return err
 		}
 	}
-	if err := a.explodeAll(); err != nil {
+	if err := a.decide(); err != nil {
 		return err
 	}
 	a.lockSets()
@@ -249,29 +248,23 @@ func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 	return nil
 }
 
-// writeParts adds what writes the rows of the parts' merges.
+// writeParts adds what writes the rows as they are planned.
 func (a *attempt) writeParts() {
-	tables := 0
 	for _, p := range a.parts {
-		if tables += len(a.takers(p)); p.merge != nil {
-			tables++
-		}
-	}
-	for _, p := range a.parts {
-		if p.merge != nil {
-			p.write(tables == 1)
+		if p.plan != nil {
+			p.write()
 		}
 	}
 	for _, p := range slices.Backward(a.parts) {
 		switch {
-		case p.merge == nil || len(p.newer) == 0:
-		case p.merge.sweeps:
-			p.tags.delete = p.merge.sweep(a.script)
-		case p.merge.deletes && tables > 1:
-			p.tags.delete = p.merge.delete(a.script)
+		case p.plan == nil || len(p.plan.rows) == 0:
+		case p.plan.acts.sweeps > 0:
+			p.addAll([]statement{p.plan.sweep()})
+		case p.plan.acts.deletes > 0 && !p.plan.alone:
+			p.addAll([]statement{p.plan.delete()})
 		}
 		for _, above := range a.takers(p) {
-			p.taken = append(p.taken, p.take(above))
+			p.result.taken = append(p.result.taken, a.script.addStatement(p.take(above)))
 		}
 	}
 }
@@ -347,16 +340,16 @@ func (d *DB) keep(s *script, f *sink.Flush, rejects []fold.Reject) {
 func (a *attempt) count(r []result) (some bool) {
 	some = a.countEmptied(r)
 	for _, p := range a.parts {
-		if p.merge != nil {
-			if some = p.merge.count(&p.counts, r, p.tags, len(p.writes)+p.took); !some {
+		if p.plan != nil {
+			if some = p.count(r); !some {
 				return false
 			}
 		}
-		for _, n := range p.taken {
+		for _, n := range p.result.taken {
 			if some = n < len(r); !some {
 				return false
 			}
-			p.counts.Deleted += r[n].tag.RowsAffected()
+			p.result.counts.Deleted += r[n].tag.RowsAffected()
 		}
 	}
 	return some
@@ -366,7 +359,7 @@ func (a *attempt) count(r []result) (some bool) {
 func (a *attempt) result() sink.Result {
 	res := sink.Result{Tables: make([]sink.Counts, len(a.parts)), Refused: a.refused}
 	for i, p := range a.parts {
-		res.Tables[i] = p.counts
+		res.Tables[i] = p.result.counts
 	}
 	return res
 }
@@ -386,13 +379,13 @@ func (a *attempt) committed(r []result) error {
 		}
 		p.committed()
 		d.versions = d.versions || p.b.Used() && p.b.Scope == fold.ColumnScope
-		if p.merge == nil || a.piecewise {
+		if p.plan == nil || a.piecewise {
 			continue
 		}
-		p.t.news.wrote(p.counts.Inserted == int64(len(p.writes)+p.took))
+		p.t.news.wrote(p.result.counts.Inserted == int64(p.plan.about))
 		p.repeatsNext()
-		if p.merge.versions != nil {
-			p.t.names = p.merge.versions.names
+		if p.plan.versions != nil {
+			p.t.names = p.plan.versions.names
 		}
 	}
 	d.ready, d.named = true, "weir/"+a.f.Job

@@ -11,16 +11,24 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// versioned is what a merge needs of a batch that has versions.
-type versioned struct {
-	table   string // in weir_versions
-	looking bool   // for what the database has: no state is staged yet
-	alone   bool   // no other writer of the table's versions runs at the same time
-	states  [][]byte
-	found   [][]byte // the xmin of the state that each row was resolved against, of the row where its state stays; nil: none
-	names   []string // of the columns, by their number in the states
-	kept    []string // the names as they were found
+// versions are the versions of the rows that a flush writes to a table.
+type versions struct {
+	table string   // in weir_versions
+	alone bool     // no other writer of the table's versions runs at the same time
+	kept  []string // the columns by their number in the states, as they were found
+	names []string // and as they are from now on
+	rows  []rowVersion
 }
+
+// A rowVersion is what is staged of the version of a row.
+type rowVersion struct {
+	state  []byte // is kept next to it from now on; nil: what was kept stays
+	origin origin
+}
+
+// An origin is what a row was resolved against: the xmin of its state, or of the row itself if its state stays; nil if
+// there was none.
+type origin []byte
 
 func (d *DB) fullName(t *relation) string { return identOf(d.schemaOf(t.ident)) }
 
@@ -56,9 +64,9 @@ func (p *part) alone() bool {
 	})
 }
 
-// versioned is what a merge of the rows needs.
-func (p *part) versioned() *versioned {
-	return &versioned{table: p.a.d.fullName(&p.after), alone: p.alone(), names: p.t.names, kept: p.t.names}
+// newVersions are those of the part's rows.
+func (p *part) newVersions() *versions {
+	return &versions{table: p.a.d.fullName(&p.after), alone: p.alone(), names: p.t.names, kept: p.t.names}
 }
 
 // readyVersions adds what makes the table of the versions, and takes away those that
@@ -73,54 +81,62 @@ func (d *DB) readyVersions(s *script, table *relation) {
 	s.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND NOT EXISTS (SELECT FROM %s.weir_meta WHERE name = %s)", d.schema, literal(name), d.schema, literal(sink.VersionsMark(name)))
 }
 
-// lookup is where the answer to what the database has of rows is found.
+// A lookup is what is read of the database's rows before a table is written, and in which statements.
 type lookup struct {
-	versions    *versioned
+	repeated *repeated // rows without versions that the batch repeats; nil: none are looked for
+	// Of rows with versions.
 	stage       stage
-	names, rows int // statements; -1 where there is none
-	follow
+	names, rows int // the statements that read the names of columns and the rows; -1: none does
+	keys        []followed
+	states      int // the statement that reads the states of rows that go with their parents; -1: none does
 }
 
 // look adds what reads what the database has of the rows.
 func (p *part) look() {
-	v := p.versioned()
-	v.looking, v.names = true, nil
-	m := p.a.d.newMerge(p.b, p.t, p.after, p.writes)
-	p.merge, m.versions = m, v
-	p.found = lookup{versions: v, stage: p.t.stage, names: -1, rows: -1}
+	p.lookup = &lookup{stage: p.t.stage, names: -1, rows: -1, states: -1}
 	p.lookBelow()
 	if len(p.writes) > 0 {
-		p.lookFor(m)
+		p.lookFor()
 	}
 	if p.b.Scope == fold.ColumnScope { // others add names: these have all numbers of the states that were just read
-		p.found.names = p.a.script.add("SELECT value FROM %s.weir_meta WHERE name = %s", p.a.d.schema, literal(sink.VersionsMark(v.table)))
+		p.lookup.names = p.a.script.add("SELECT value FROM %s.weir_meta WHERE name = %s", p.a.d.schema, literal(sink.VersionsMark(p.a.d.fullName(&p.after))))
 	}
 }
 
-// lookFor adds what stages the keys of the rows of a merge, and reads what the database has of them.
-func (p *part) lookFor(m *merge) {
-	d, s, table := p.a.d, p.a.script, &p.after
-	sql, now := m.prepare(len(p.writes))
-	for _, q := range sql {
-		s.add("%s", q)
-	}
-	m.used = slices.DeleteFunc(m.used, func(u staged) bool { return !table.Columns[u.at].Key })
-	m.bits, m.deletes, m.replaces = 0, false, false
-	m.stage(s, p.writes)
-	m.findOwners(s)
+// lookFor adds what stages the keys of the rows, and reads what the database has of them.
+func (p *part) lookFor() {
+	d, s := p.a.d, p.a.script
+	shape := d.newShape(p.b, p.t, p.after, p.writes)
+	prepare, now := shape.prepare(p.t.stage, len(p.writes), d.pooled)
+	keys := shape.keysOnly()
+	s.addAll(prepare)
+	s.copyFrom(&staging{shape: keys, b: p.b, rows: p.writes, keyed: true})
+	s.addAll(keys.resolutions())
 	now.rows = len(p.writes)
-	p.found.stage = now
-	// OFFSET has the planner look each row up, by all of the key, whatever it knows of the table.
+	p.lookup.stage = now
 	if p.b.Scope == fold.ColumnScope {
-		s.avoidScans(table.relations() + " UNION ALL SELECT " + quote(d.schema+".weir_versions") + "::regclass")
-		p.found.rows = s.add("SELECT s.n, (SELECT t.xmin FROM %s t WHERE %s), encode(v.state, 'hex'), v.xmin FROM %s s,"+
-			" LATERAL (SELECT state, xmin FROM %s.weir_versions WHERE tbl = %s AND key = s.key OFFSET 0) v",
-			table.ident, m.on(), m.t.stageName(), d.schema, literal(m.versions.table))
+		s.add("%s", avoidScans(p.after.relations()+" UNION ALL SELECT "+quote(d.schema+".weir_versions")+"::regclass"))
+		p.lookup.rows = s.add("%s", keys.statesSQL(d.schema, d.fullName(&p.after)))
 		return
 	}
-	s.avoidScans(table.relations())
-	p.found.rows = s.add("SELECT s.n, r.xmin, r.version FROM %s s, LATERAL (SELECT t.xmin, (%s)::text AS version FROM %s t WHERE %s OFFSET 0) r",
-		m.t.stageName(), p.version(), table.ident, m.on())
+	s.add("%s", avoidScans(p.after.relations()))
+	p.lookup.rows = s.add("%s", keys.versionsSQL(p.version()))
+}
+
+// statesSQL reads the states of staged rows, and whether the table has these. OFFSET has the planner look each row up, by
+// all of the key, whatever it knows of the table.
+func (s *shape) statesSQL(schema, table string) string {
+	return fmt.Sprintf(`SELECT s.n, (SELECT t.xmin FROM %s t WHERE %s), encode(v.state, 'hex'), v.xmin
+FROM %s s,
+  LATERAL (SELECT state, xmin FROM %s.weir_versions WHERE tbl = %s AND key = s.key OFFSET 0) v`,
+		s.table.ident, s.on(), s.stage, schema, literal(table))
+}
+
+// versionsSQL reads the versions of staged rows that the table has.
+func (s *shape) versionsSQL(version string) string {
+	return fmt.Sprintf(`SELECT s.n, r.xmin, r.version
+FROM %s s,
+  LATERAL (SELECT t.xmin, (%s)::text AS version FROM %s t WHERE %s OFFSET 0) r`, s.stage, version, s.table.ident, s.on())
 }
 
 // version is what a row has its version in, of a type that may be another one than the batch's, if others widened it.
@@ -135,55 +151,63 @@ func (p *part) version() string {
 	return version
 }
 
-// resolved takes the answer to look, and makes the merge one of the rows that are newer.
-func (p *part) resolved(r []result) error {
-	v := p.found.versions
-	p.t.stage = p.found.stage // as long as the transaction lives
-	if n := p.found.names; n >= 0 && len(r[n].rows) > 0 {
+// readVersions takes the answer to look, and plans to write the rows that are newer.
+func (p *part) readVersions(r []result) error {
+	v := p.newVersions()
+	p.t.stage = p.lookup.stage // as long as the transaction lives
+	v.names = nil
+	if n := p.lookup.names; n >= 0 && len(r[n].rows) > 0 {
 		if err := json.Unmarshal(r[n].rows[0][0], &v.names); err != nil {
 			return err
 		}
 	}
-	v.looking = false
-	return p.mergeNewer(v, r)
+	all := p.storedRows()
+	if n := p.lookup.rows; n >= 0 {
+		if err := p.takeStored(all, r[n].rows); err != nil {
+			return err
+		}
+	}
+	p.resolver = p.newResolver(v.names)
+	all, err := p.follow(all, r)
+	if err != nil {
+		return err
+	}
+	return p.planNewer(v, all)
 }
 
-// mergeNewer makes the merge one of those rows that are newer than what was found of them; nil: nothing
-// was, as of rows that are all assumed to be new: a duplicate key makes the flush fall back to look.
-func (p *part) mergeNewer(v *versioned, found []result) (err error) {
-	p.newest = fold.NewResolver(p.b, v.names, &p.after.Table)
-	if above := p.follows(); above != nil && above.newest != nil {
-		p.newest.Below(above.newest)
-	}
+// storedRows are the rows as if the database had none of them.
+func (p *part) storedRows() []storedRow {
 	all := make([]storedRow, len(p.writes))
 	for i, r := range p.writes {
 		all[i].row = r
 	}
-	if found != nil {
-		if p.found.rows >= 0 {
-			err = p.takeStored(all, found[p.found.rows].rows)
-		}
-		if err == nil {
-			all, err = p.follow(all, found)
-		}
-		if err != nil {
-			return err
-		}
+	return all
+}
+
+// newResolver resolves the rows of the part, given the names of the columns that have versions.
+func (p *part) newResolver(names []string) *fold.Resolver {
+	resolver := fold.NewResolver(p.b, names, &p.after.Table)
+	if above := p.follows(); above != nil && above.resolver != nil {
+		resolver.Below(above.resolver)
 	}
-	p.newer, err = v.read(p.newest, all)
-	if p.merge = nil; len(all) > 0 {
-		p.merge = p.a.d.newMerge(p.newest.Batch(), p.t, p.after, p.newer)
-		p.merge.versions = v
+	return resolver
+}
+
+// planNewer plans to write those rows that are newer than what was found of them.
+func (p *part) planNewer(v *versions, all []storedRow) error {
+	rows, err := v.read(p.resolver, all)
+	if err == nil && len(all) > 0 {
+		p.plan = p.newPlan(p.resolver.Batch(), rows)
+		p.plan.versions, p.plan.about = v, len(all)
 	}
 	return err
 }
 
-// A storedRow is a row, what the database has of it, and the xmin of the row that was found and of its
-// state; nil: there is none.
+// A storedRow is a row, what the database has of it, and the origins of the row and of its state.
 type storedRow struct {
-	row          *fold.Row
-	was          fold.Stored
-	found, state []byte
+	row           *fold.Row
+	was           fold.Stored
+	itself, state origin
 }
 
 // takeStored takes what was found of rows: their numbers, the xmin of those that the table has, their state or version,
@@ -191,7 +215,7 @@ type storedRow struct {
 func (p *part) takeStored(all []storedRow, found [][][]byte) (err error) {
 	for _, row := range found {
 		r := &all[number(row[0])]
-		r.found, r.was.Exists = row[1], row[1] != nil
+		r.itself, r.was.Exists = row[1], row[1] != nil
 		if p.b.Scope == fold.RowScope {
 			r.was.Version = row[2]
 			continue
@@ -210,8 +234,8 @@ func unhex(text []byte) ([]byte, error) {
 	return text[:n], err
 }
 
-// read resolves the rows.
-func (v *versioned) read(resolver *fold.Resolver, all []storedRow) (rows []*fold.Row, err error) {
+// read resolves the rows, and returns those that are to be written.
+func (v *versions) read(resolver *fold.Resolver, all []storedRow) (rows []*fold.Row, err error) {
 	v.kept, v.names = v.names, resolver.Names()
 	for i := range all {
 		res, err := resolver.Resolve(all[i].row, all[i].was)
@@ -221,68 +245,66 @@ func (v *versioned) read(resolver *fold.Resolver, all []storedRow) (rows []*fold
 		if res.Unchanged && res.State == nil {
 			continue
 		}
-		from := all[i].found
+		from := all[i].itself
 		if res.State != nil {
 			from = all[i].state
 		}
-		rows, v.states, v.found = append(rows, &res.Row), append(v.states, res.State), append(v.found, from)
+		rows, v.rows = append(rows, &res.Row), append(v.rows, rowVersion{res.State, from})
 	}
 	return rows, nil
 }
 
 // keep adds what keeps the versions of the rows that are written, and forgets
 // deletes that are old.
-func (v *versioned) keep(s *script, m *merge, f *sink.Flush, rows []*fold.Row) {
-	if m.b.Scope != fold.ColumnScope {
+func (p *part) keep(s *script, inOrder bool) {
+	v, d := p.plan.versions, p.a.d
+	if p.b.Scope != fold.ColumnScope {
 		return
 	}
-	d := m.d
-	if m.plain {
-		v.copyAll(s, m, rows)
+	if p.isCopied() {
+		v.copyAll(s, d, p.plan.rows)
 	} else {
-		v.mergeStates(s, m)
+		u := p.plan.upsert
+		u.inOrder = inOrder
+		s.add("%s", avoidScans("SELECT "+quote(d.schema+".weir_versions")+"::regclass"))
+		s.addAll([]statement{u.statesMerge(d.schema, v.table)})
 	}
 	// What another writer has locked is left to it, and to the next flush.
 	s.add("DELETE FROM %s.weir_versions WHERE ctid = ANY (ARRAY(SELECT ctid FROM %[1]s.weir_versions WHERE tbl = %s AND gone < now() - interval '%d seconds' FOR UPDATE SKIP LOCKED))",
-		d.schema, literal(v.table), int64(f.Tombstones.Seconds()))
+		d.schema, literal(v.table), int64(p.a.f.Tombstones.Seconds()))
 	if len(v.names) > len(v.kept) {
 		s.means(s.add("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = CASE 1 / (weir_meta.value IS NOT DISTINCT FROM %s)::integer WHEN 1 THEN excluded.value END",
-			d.schema, literal(sink.VersionsMark(v.table)), literal(namesText(v.names)), v.keptText(d)), errRaced, divisionByZero)
+			d.schema, literal(sink.VersionsMark(v.table)), literal(namesText(v.names)), v.keptText()), errRaced, divisionByZero)
 	}
 }
 
-// mergeStates adds what writes the staged states in the order of their keys, which a left join by nested
+// statesMerge writes the staged states in the order of their keys, which a left join by nested
 // loops keeps: so writers cannot wait for each other in a circle. Rows are written after all states:
-// until the commit, nobody else can write a row whose state this flush has written. Where a state is not
+// until the commit, nobody else can write a row whose state this flush has written. If a state is not
 // the one that the row was resolved against, a division by zero ends the transaction, as with the
 // fence. The table's name is an expression of the staged row: else the planner would read all states of a table whose size it
 // does not know, and compare each with each row. It is NULL for rows without a state, which are not looked for.
-func (v *versioned) mergeStates(s *script, m *merge) {
-	d, matched, missing := m.d, "s.state", "s.state"
-	if !v.alone {
+func (u *upsert) statesMerge(schema, table string) statement {
+	matched, missing := "s.state", "s.state"
+	if u.guarded {
 		const state = "CASE 1 / (%s)::integer WHEN 1 THEN s.state END"
 		matched, missing = fmt.Sprintf(state, "v.xmin IS NOT DISTINCT FROM s.found"), fmt.Sprintf(state, "s.found IS NULL")
 	}
-	s.avoidScans("SELECT " + quote(d.schema+".weir_versions") + "::regclass")
 	const gone = "CASE WHEN s.op = 'd' THEN now() END"
-	n := s.add("MERGE INTO %s.weir_versions v USING %s s ON v.tbl = CASE WHEN "+hasState+" THEN %s END AND v.key = s.key"+
-		" WHEN MATCHED THEN UPDATE SET state = %s, gone = "+gone+
-		" WHEN NOT MATCHED AND "+hasState+" THEN INSERT (tbl, key, state, gone) VALUES (%[3]s, s.key, %[5]s, "+gone+")",
-		d.schema, m.sorted("n, op, key, state, found"), literal(v.table), matched, missing)
-	s.means(n, errRaced, divisionByZero, uniqueViolation)
-}
-
-// asFound is the condition, with AND behind it, that a row t of the table is the one that the staged
-// row was resolved against, or one that the flush has written, if it is not sure.
-func (m *merge) asFound(sure string) string {
-	if v := m.versions; v == nil || v.alone {
-		return ""
-	}
-	return "(" + sure + " OR t.xmin = s.found OR t.xmin = pg_current_xact_id()::xid) AND "
+	return statement{sql: fmt.Sprintf(`MERGE INTO %s.weir_versions v
+USING %s s ON v.tbl = CASE WHEN `+hasState+` THEN %s END AND v.key = s.key
+WHEN MATCHED
+  THEN UPDATE SET
+    state = %s,
+    gone = `+gone+`
+WHEN NOT MATCHED AND `+hasState+`
+  THEN INSERT (tbl, key, state, gone)
+    VALUES (%[3]s, s.key, %[5]s, `+gone+`)`, schema, u.sorted("n, op, key, state, found"), literal(table), matched, missing),
+		err: errRaced, codes: []string{divisionByZero, uniqueViolation}}
 }
 
 // keptText is the literal of the names as they were found.
-func (v *versioned) keptText(d *DB) string {
+func (v *versions) keptText() string {
 	if v.kept == nil {
 		return "NULL"
 	}
@@ -291,18 +313,18 @@ func (v *versioned) keptText(d *DB) string {
 
 // copyAll adds what copies the versions of rows of which none are kept. Others may have
 // given columns numbers in the meantime.
-func (v *versioned) copyAll(s *script, m *merge, rows []*fold.Row) {
-	d := m.d
-	s.demand(errRaced, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s", d.schema, literal(sink.VersionsMark(v.table)), v.keptText(d))
+func (v *versions) copyAll(s *script, d *DB, rows []*fold.Row) {
+	s.demand(errRaced, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s", d.schema, literal(sink.VersionsMark(v.table)), v.keptText())
 	s.means(s.add("COPY %s.weir_versions (tbl, key, state) FROM STDIN", d.schema), errRaced, uniqueViolation)
 	s.copies = append(s.copies, func(w *copyWriter) error {
 		table := append(appendCopyText(nil, []byte(v.table)), '\t')
 		for n, r := range rows {
-			if v.states[n] == nil {
+			state := v.rows[n].state
+			if state == nil {
 				continue
 			}
 			buf := append(appendHex(append(w.line(), table...), r.Key), '\t')
-			if err := w.done(append(appendHex(buf, v.states[n]), '\n')); err != nil {
+			if err := w.done(append(appendHex(buf, state), '\n')); err != nil {
 				return err
 			}
 		}
@@ -310,17 +332,17 @@ func (v *versioned) copyAll(s *script, m *merge, rows []*fold.Row) {
 	})
 }
 
-// appendTo appends what is staged beside the key of a row.
-func (v *versioned) appendTo(line []byte, n int) []byte {
-	if v.looking || v.states[n] == nil {
+// appendTo appends what is staged of the version of a row.
+func (v *rowVersion) appendTo(line []byte) []byte {
+	if v.state == nil {
 		line = append(line, '\\', 'N', '\t')
 	} else {
-		line = append(appendHex(line, v.states[n]), '\t')
+		line = append(appendHex(line, v.state), '\t')
 	}
-	if v.looking || v.found[n] == nil {
+	if v.origin == nil {
 		return append(line, '\\', 'N', '\t')
 	}
-	return append(append(line, v.found[n]...), '\t')
+	return append(append(line, v.origin...), '\t')
 }
 
 func namesText(names []string) string {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -27,17 +28,37 @@ type script struct {
 	copies []copier // what each COPY ... FROM STDIN among them is fed
 	// takers get the rows of statements as they come, which are good for that long; of others they are kept.
 	takers map[int]func(row [][]byte)
-	// failed are what errors of statements mean, where they are not about rows.
+	// failed are what errors of statements mean that are not about rows.
 	failed map[int]func(*pgconn.PgError) error
 }
 
 // divisionByZero is the SQLSTATE of a demand that is not met.
 const divisionByZero = "22012"
 
-// demand adds a statement that ends the transaction with err unless a condition holds. No value of a message, type, trigger or
-// function of the user's takes part in the condition, so that nothing else can make this statement divide by zero.
+// demand adds a [demand].
 func (s *script) demand(err error, format string, args ...any) {
-	s.means(s.add("SELECT 1 / ("+format+")::integer", args...), err, divisionByZero)
+	s.addStatement(demand(err, format, args...))
+}
+
+// addStatement adds a statement that writes a table.
+func (s *script) addStatement(st statement) int {
+	n := s.add("%s", st.sql)
+	if st.err != nil {
+		s.means(n, st.err, st.codes...)
+	}
+	return n
+}
+
+func (s *script) addAll(all []statement) {
+	for _, st := range all {
+		s.addStatement(st)
+	}
+}
+
+// copyFrom adds what copies the rows of a staging.
+func (s *script) copyFrom(g *staging) int {
+	s.copies = append(s.copies, g.encode)
+	return s.add("%s", g.copySQL())
 }
 
 // means has errors of a statement that have one of some SQLSTATEs be err.
@@ -90,14 +111,26 @@ type result struct {
 	rows    [][][]byte
 }
 
-// records are the rows by the names of their columns; a cell that is NULL is missing.
-func (r result) records() []map[string]string {
-	all := make([]map[string]string, len(r.rows))
+// structs are the rows of a result as structs. A field has the column that its tag names; NULL leaves it empty. A list
+// of texts has a character 1 between them.
+func structs[T any](r result) []T {
+	all := make([]T, len(r.rows))
 	for i, row := range r.rows {
-		all[i] = map[string]string{}
-		for at, cell := range row {
-			if cell != nil {
-				all[i][r.columns[at]] = string(cell)
+		to := reflect.ValueOf(&all[i]).Elem()
+		for n := range to.NumField() {
+			cell := row[slices.Index(r.columns, to.Type().Field(n).Tag.Get("db"))]
+			if cell == nil {
+				continue
+			}
+			switch to := to.Field(n).Addr().Interface().(type) {
+			case *string:
+				*to = string(cell)
+			case *[]string:
+				*to = strings.Split(string(cell), "\x01")
+			case *bool:
+				*to = string(cell) == "t"
+			case *int:
+				*to = int(number(cell))
 			}
 		}
 	}
@@ -112,7 +145,7 @@ func (e *lostError) Error() string { return "the connection broke: " + e.err.Err
 func (e *lostError) Unwrap() error { return e.err }
 
 // run sends a script and waits for the answer. The results are those of the
-// statements that were done, also where the error is not nil; it is a
+// statements that were done, even if the error is not nil; it is a
 // [*pgconn.PgError], or a [*lostError], after which the connection is closed.
 //
 // This is not pgconn's CopyFrom, for that keeps the tag of the last statement

@@ -1,0 +1,278 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
+)
+
+// TestStatements compares the statements that write the rows of flushes with testdata/NAME.sql. Write these anew by
+// go test ./internal/sink/postgres -run TestStatements -update, and read the difference.
+func TestStatements(t *testing.T) {
+	byColumn := func(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }
+	byRow := func(o *fold.Options) { o.Version, o.Scope = "v", fold.RowScope }
+	for name, write := range map[string]func(g *golden){
+		"upsert": func(g *golden) {
+			r := sinktest.Begin(g.t, g)
+			g.flush("all rows seem to be new, so they are copied into the table", r.Flush, `{"id":1,"a":"x","n":1}`)
+			g.flush("each row names some columns", r.Flush, `{"id":1,"a":"y"}`, `{"id":2,"n":2}`)
+			g.flush("the staging table is used again", r.Flush, `{"id":1,"a":"z","n":3}`)
+		},
+		"flush": func(g *golden) {
+			g.table("t", nil, "id", "a")
+			g.whole = true
+			r := sinktest.Begin(g.t, g)
+			g.flush("a flush from its fence to its commit, the first of its source", r.Flush, `{"id":1,"a":"x"}`, "bad")
+			g.flush("the second one", r.Flush, `{"id":1,"a":"y"}`)
+		},
+		"deletes": func(g *golden) {
+			g.table("t", nil, "id", "a")
+			r := sinktest.Begin(g.t, g)
+			g.flush("one table is written, so deletes are part of the MERGE", r.Flush, `{"id":1,"op":"delete"}`, `{"id":2,"a":"x"}`)
+		},
+		"marks": func(g *golden) {
+			g.table("t", func(t *relation) { t.Columns[1].Default = "'none'" }, "id", "a", "b")
+			r := sinktest.Begin(g.t, g)
+			g.flush("null is a value; a has a default", r.Flush, `{"id":1,"a":null}`, `{"id":2,"b":"x"}`)
+			g.flush("a row is replaced, and one deleted", r.Flush, `{"id":1,"op":"delete"}`, `{"id":1,"b":"y"}`, `{"id":2,"op":"delete"}`)
+		},
+		"fill-only": func(g *golden) {
+			g.table("t", nil, "id", "a", "b")
+			r := sinktest.Begin(g.t, g, func(o *fold.Options) { o.FillOnly = true })
+			g.flush("only what is NULL is written", r.Flush, `{"id":1,"a":"x"}`, `{"id":2,"b":"x"}`)
+		},
+		"stamps": func(g *golden) {
+			r := sinktest.Setup{Fit: func(l *schema.Limits, t *schema.Table) error {
+				return errors.Join(l.AddStamp(t, "made", schema.InsertStamp), l.AddStamp(t, "moved", schema.UpdateStamp))
+			}}.Begin(g.t, g).At(time.Date(2024, 5, 17, 9, 30, 0, 0, time.UTC))
+			g.quiet(r.Flush, `{"id":0,"a":"x"}`)
+			g.flush("a stamp moves with its row alone", r.Flush, `{"id":1,"a":"x"}`, `{"id":2,"op":"delete"}`)
+		},
+		"separate": func(g *golden) {
+			g.table("t", func(t *relation) { t.policed, t.hides, t.triggers, t.HasConstraints = true, true, true, true }, "id", "a", "b")
+			r := sinktest.Begin(g.t, g)
+			g.flush("the table has policies and triggers", r.Flush, `{"id":1,"a":"x"}`, `{"id":2,"op":"delete"}`)
+			g.flush("only a delete", r.Flush, `{"id":1,"op":"delete"}`)
+		},
+		"versions-of-rows": func(g *golden) {
+			g.table("t", nil, "id", "v", "a")
+			r := sinktest.Begin(g.t, g, byRow)
+			g.flush("the versions of rows are read first", r.Flush, `{"id":1,"v":2,"a":"x"}`, `{"id":2,"v":2,"op":"delete"}`)
+		},
+		"versions-of-columns": func(g *golden) {
+			g.table("t", func(t *relation) { t.Versioned = true }, "id", "v", "a")
+			r := sinktest.Begin(g.t, g, byColumn)
+			g.flush("the states of rows are read first, and written before them", r.Flush, `{"id":1,"v":2,"a":"x"}`, `{"id":2,"v":2,"op":"delete"}`)
+		},
+		"versions-copied": func(g *golden) {
+			r := sinktest.Begin(g.t, g, byColumn)
+			g.flush("all rows seem to be new", r.Flush, `{"id":1,"v":2,"a":"x"}`)
+		},
+		"child-rows": func(g *golden) {
+			r := sinktest.BeginNested(g.t, g, sinktest.Shop(g.t), false)
+			g.quiet(r.Flush, `{"id":1,"status":"s","items":[{"sku":"x","qty":1,"taxes":[{"code":"a","amount":1}]}]}`)
+			g.flush("the items of an order are those of its last message", r.Flush, `{"id":1,"items":[{"sku":"y","taxes":[{"code":"b"}]}]}`, `{"id":2,"op":"delete"}`)
+		},
+		"child-updates": func(g *golden) {
+			r := sinktest.BeginNested(g.t, g, sinktest.MergedShop(g.t), false)
+			g.quiet(r.Flush, `{"id":1,"status":"s","items":[{"sku":"x","qty":1,"taxes":[{"code":"a","amount":1}]}]}`)
+			g.flush("items are updates, and one takes its taxes along", r.Flush, `{"id":1,"items":[{"sku":"x","gone":true},{"sku":"y","qty":2}]}`)
+		},
+		"generated-keys": func(g *golden) {
+			m := sinktest.Shop(g.t)
+			m.Tables[0].ID = "oid"
+			r := sinktest.BeginNested(g.t, g, m, false)
+			g.quiet(r.Flush, `{"id":1,"status":"s","items":[{"sku":"x","qty":1}]}`)
+			g.flush("items name their order by a key that the database generates", r.Flush, `{"id":1,"items":[{"sku":"x"}]}`)
+		},
+		"references": func(g *golden) {
+			r := sinktest.BeginNested(g.t, g, sinktest.Referring(g.t, "t", "cid"), false)
+			g.quiet(r.Flush, `{"order":1,"customer":7,"name":"seven","total":1}`)
+			g.flush("an order names its customer by a key that the database generates", r.Flush, `{"order":1,"customer":8}`)
+		},
+		"repeated": func(g *golden) {
+			g.table("t", nil, "id", "a")
+			g.known("t").repeats = true
+			r := sinktest.Begin(g.t, g)
+			for i := range manyRepeated {
+				r.Fold(fmt.Sprintf(`{"id":%d,"a":"x"}`, 10000+i))
+			}
+			g.flush("the table's rows are read first; none of them is the batch's", r.Flush)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGolden(t)
+			write(g)
+			g.compare(name)
+		})
+	}
+}
+
+// TestComparison compares what verify asks for with testdata/verify.sql.
+func TestComparison(t *testing.T) {
+	g := newGolden(t)
+	r := sinktest.BeginNested(t, g, sinktest.Referring(t, "t", "cid"), false)
+	g.quiet(r.Flush, `{"order":1,"customer":7,"name":"seven","total":1}`)
+	r.Fold(`{"order":1,"customer":7,"total":5}`, `{"order":2,"total":null}`)
+	b := r.Seal().Batches[1]
+	c := &comparison{shape: g.newShape(b, g.known(b.Table.Name), g.known(b.Table.Name).relation, b.Sorted()), b: b, rows: b.Sorted()}
+	g.says("the rows that the table has otherwise")
+	fmt.Fprintf(&g.text, "%s;\n", c.differSQL(c.rows))
+	g.says("the keys of the rows that the table has")
+	fmt.Fprintf(&g.text, "%s;\n", c.knownSQL(c.rows))
+	g.compare("verify")
+}
+
+// A golden is a database without a server, which collects the statements of flushes. No table has a row that they ask
+// for.
+type golden struct {
+	t *testing.T
+	sinktest.Database
+	*DB
+	whole bool // flushes are written from their fence to their COMMIT
+	text  strings.Builder
+}
+
+func newGolden(t *testing.T) *golden {
+	c := &client{opt: sink.Options{Level: sink.Full, Log: logtest.New(t)}, current: "public", schema: "public", counts: true, version: 180000, ready: true, versions: true}
+	return &golden{t: t, DB: &DB{client: c, tables: map[string]*table{}, stuck: map[string]string{}}}
+}
+
+// says writes what follows.
+func (g *golden) says(what string, lines ...string) {
+	if g.text.Len() > 0 {
+		g.text.WriteString("\n")
+	}
+	fmt.Fprintf(&g.text, "-- %s.\n", strings.ToUpper(what[:1])+what[1:])
+	for _, line := range lines {
+		fmt.Fprintf(&g.text, "--   %s\n", line)
+	}
+}
+
+// flush writes what a flush of some lines sends.
+func (g *golden) flush(what string, flush func(lines ...string) sink.Result, lines ...string) {
+	g.says(what, lines...)
+	flush(lines...)
+}
+
+// quiet does without what a flush sends.
+func (g *golden) quiet(flush func(lines ...string) sink.Result, lines ...string) {
+	was := g.text.String()
+	flush(lines...)
+	g.text.Reset()
+	g.text.WriteString(was)
+}
+
+// table makes a table of somebody else's.
+func (g *golden) table(name string, change func(*relation), columns ...string) {
+	t := g.known(name)
+	t.relation = relation{Table: schema.Table{Name: name, Exists: true, Key: []int{0}}, ident: identOf("public", name), oid: "1"}
+	for i, c := range columns {
+		kind := schema.Text
+		if c == "v" {
+			kind = schema.Int
+		}
+		t.Columns = append(t.Columns, schema.Column{Name: c, Type: kind, Key: i == 0})
+		t.Columns[i].Decl = declare(&t.Columns[i])
+		t.cols = append(t.cols, made(&t.Columns[i]))
+	}
+	if change != nil {
+		change(&t.relation)
+	}
+}
+
+func (g *golden) Has(sinktest.Trait) bool { return true }
+
+func (g *golden) Open(*testing.T) sink.Sink { return g }
+
+func (g *golden) Close() error { return nil }
+
+func (g *golden) Claims(*testing.T, string) sink.Claims { return noClaims{} }
+
+// noClaims are of jobs that nobody else runs.
+type noClaims struct{ sink.Claims }
+
+func (noClaims) Take(_ context.Context, lanes ...string) ([]sink.Checkpoint, error) {
+	return make([]sink.Checkpoint, len(lanes)), nil
+}
+
+func (noClaims) Close() error { return nil }
+
+func (g *golden) Tables(_ context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
+	var tables []schema.Table
+	for _, w := range wanted {
+		t := g.known(w.Name)
+		if t.key = w.Key; t.Name == "" {
+			t.relation = relation{Table: schema.Table{Name: w.Name}, ident: identOf("public", w.Name)}
+		}
+		tables = append(tables, t.Clone())
+	}
+	return tables, nil
+}
+
+// Flush does what a flush does.
+func (g *golden) Flush(_ context.Context, f *sink.Flush) (res sink.Result, err error) {
+	f.Run = "run"
+	run := &flushRun{d: g.DB, f: f, rows: make([][]*fold.Row, len(f.Batches))}
+	for i, b := range f.Batches {
+		run.rows[i] = b.Sorted()
+	}
+	a := newAttempt(run)
+	err = a.fit()
+	if g.whole {
+		a.begin()
+	}
+	look := false
+	for _, p := range a.parts {
+		if p.writes = p.rows; !p.set && len(p.writes) > 0 {
+			err = errors.Join(err, p.prepare(true))
+		}
+		look = look || p.lookup != nil
+	}
+	if look {
+		g.text.WriteString(a.script.sql.String())
+		g.says("after the answer")
+		r := make([]result, a.script.n)
+		a.script = &script{}
+		err = errors.Join(err, a.take(r))
+	}
+	err = errors.Join(err, a.decide())
+	a.lockSets()
+	a.writeParts()
+	if g.whole {
+		a.end(f.Rejects, a.late)
+	}
+	g.text.WriteString(a.script.sql.String())
+	for i, p := range a.parts {
+		p.after.known(fmt.Sprint(i + 1))
+		p.committed()
+	}
+	res.Tables = make([]sink.Counts, len(f.Batches))
+	return res, err
+}
+
+// compare compares the statements with a file, or writes it.
+func (g *golden) compare(name string) {
+	g.t.Helper()
+	file, got := filepath.Join("testdata", name+".sql"), g.text.String()
+	if *testcheck.Update {
+		testcheck.NoError(g.t, os.WriteFile(file, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	testcheck.NoError(g.t, err)
+	if got != string(want) {
+		g.t.Errorf("%s differs; got\n%s", file, got)
+	}
+}

@@ -1,0 +1,141 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// A resolved column names rows of another table by a key that the database generates. Messages name these rows by
+// keys of their own, which are staged in columns that the table does not have; the database finds the others by them.
+// If the row is missing, a row that belongs to it is not written, and any other names none.
+type resolved struct {
+	*schema.Ref
+	at     int               // the table's column
+	key    []keyPart         // of the row, as messages have it
+	tables map[string]string // those that lead to the row, in SQL
+}
+
+// A keyPart is a column of a key as its table has it.
+type keyPart struct {
+	table *relation
+	at    int
+}
+
+// hiddenName is the column of the staging table with a column of the batch that the table does not have.
+func hiddenName(from int) string { return fmt.Sprintf("h%d", from) }
+
+// current is a table as the flush at hand makes it.
+func (d *DB) current(name string) *relation {
+	t := d.known(name)
+	if t.next != nil {
+		return t.next
+	}
+	return &t.relation
+}
+
+// resolve adds the columns whose values the database finds: the owner, and references that some row names.
+func (d *DB) resolve(s *shape, of *schema.Table, uses []use) {
+	for i := range of.Refs {
+		ref := &of.Refs[i]
+		u := uses[ref.From[0]]
+		at := caps.Find(&s.table.Table, of.Columns[ref.Column].Name, ref.Column)
+		if !ref.Owner && (ref.From[0] == ref.Column || !u.named || at < 0) {
+			continue
+		}
+		r := resolved{Ref: ref, at: at, tables: map[string]string{}}
+		for l := ref.To; l != nil; l = l.Above {
+			r.tables[l.Table] = d.current(l.Table).ident
+		}
+		for _, part := range ref.To.Parts() {
+			t := d.current(part.In.Table)
+			r.key = append(r.key, keyPart{t, caps.Find(&t.Table, part.Column, 0)})
+		}
+		if ref.Owner {
+			u = use{}
+		}
+		s.add(at, ref.From[0], u, true)
+		s.resolved = append(s.resolved, r)
+	}
+}
+
+// owner is how the rows name those that they belong to; nil: by their keys.
+func (s *shape) owner() *resolved {
+	i := slices.IndexFunc(s.resolved, func(r resolved) bool { return r.Owner })
+	if i < 0 {
+		return nil
+	}
+	return &s.resolved[i]
+}
+
+// finder finds the rows by the parts of their keys, which are expressions.
+func (r *resolved) finder(part func(i int) string) *sink.Finder {
+	return &sink.Finder{Quote: ident,
+		Table: func(name string) string { return r.tables[name] },
+		Equal: func(_, column string, i int) string {
+			k := &r.key[i]
+			return k.table.comparable(k.at, ident(column)) + " = " + part(i)
+		}}
+}
+
+// part is a part of the key as a staged row has it.
+func (r *resolved) part(i int) string { return "s." + hiddenName(r.From[i]) }
+
+// find is the query for what the database knows the row by that a staged row names.
+func (r *resolved) find() string { return r.finder(r.part).Find(r.To) }
+
+// resolutions are the statements that have the staged rows name other rows as the database does.
+func (s *shape) resolutions() (all []statement) {
+	for i := range s.resolved {
+		r := &s.resolved[i]
+		column := fmt.Sprintf("c%d", r.at)
+		find := fmt.Sprintf("UPDATE %s s SET %s = (%s)", s.stage, column, r.find())
+		if !r.Owner {
+			all = append(all, statement{sql: find + "\nWHERE " + r.part(0) + notNull})
+			continue
+		}
+		missing := column + " IS NULL"
+		if s.acts.sweeps > 0 {
+			missing += " AND op IS DISTINCT FROM 's'"
+		}
+		all = append(all, statement{sql: find}, statement{sql: fmt.Sprintf("DELETE FROM %s WHERE %s", s.stage, missing)})
+	}
+	return all
+}
+
+// readAbove reads the tables that rows of a batch name rows of, unless they are known.
+func (d *DB) readAbove(ctx context.Context, of *schema.Table) error {
+	for _, ref := range of.Refs {
+		for l := ref.To; l != nil; l = l.Above {
+			if d.known(l.Table).Exists {
+				continue
+			}
+			if _, err := sink.Table(ctx, d.Tables, l.Table, l.Key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// swept is the condition that a row of the table belongs to a staged one that sweeps; join is what stands between the
+// two.
+func (s *shape) swept() (join, on string) {
+	key, parents := s.table.Key, 0
+	var all []string
+	if o := s.owner(); o != nil {
+		owner := "t." + ident(s.table.Columns[o.at].Name)
+		if parents, key = len(o.From), key[1:]; s.acts.sweeps < parents {
+			return fmt.Sprintf("\n  CROSS JOIN LATERAL (%s) o (id)", o.finder(o.part).FindAll(o.To, s.acts.sweeps)), owner + " = o.id"
+		}
+		all = append(all, fmt.Sprintf("%s = s.c%d", owner, o.at))
+	}
+	for _, k := range key[:s.acts.sweeps-parents] {
+		all = append(all, fmt.Sprintf("%s = s.c%d", s.table.compared(k), k))
+	}
+	return "", strings.Join(all, " AND ")
+}

@@ -1,0 +1,154 @@
+package postgres
+
+import (
+	"slices"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// A shape is all that the statements depend on that write some rows of a batch: the table, the columns that the rows
+// name, and what the rows do. Rows of one shape are written by the same statements.
+type shape struct {
+	table    relation // as it is written to
+	stage    string   // the staging table in SQL
+	columns  []staged
+	resolved []resolved
+	stamps   []stamped
+	now      string // the literal of the batch's time
+	fillOnly bool
+	acts     acts
+	marks    int // how many marks a staged row has; see [staged]
+}
+
+// acts are what rows do besides setting columns.
+type acts struct {
+	deletes  int  // how many rows are deleted
+	replaces bool // some rows start from nothing
+	resets   bool // some columns of rows get their default
+	// sweeps is how many parts of the key the rows have that are keys of parents alone; 0: there are none. See
+	// [fold.Explosion.Explode].
+	sweeps int
+}
+
+// marked reports whether staged rows say what they do.
+func (a *acts) marked() bool { return a.deletes > 0 || a.replaces || a.sweeps > 0 }
+
+// staged is a column that some row of the batch names.
+type staged struct {
+	at   int // in the table
+	from int // in the batch
+	// The marks of rows that set it to NULL, and of rows in which it gets its
+	// default; -1: no row has one.
+	null, initial int
+	resolved      bool // no row names it: see [resolved]
+}
+
+// stamped is a column of the table that is a stamp.
+type stamped struct {
+	at   int
+	when schema.Stamp
+}
+
+// A use is what rows do with a column of the batch.
+type use struct{ named, null, initial bool }
+
+func (d *DB) newShape(b *fold.Batch, t *table, table relation, rows []*fold.Row) *shape {
+	s := &shape{table: table, stage: t.stageName(), now: quote(b.Time.UTC().Format(stampFormat)), fillOnly: b.FillOnly}
+	place := make([]int, len(b.Table.Columns)) // of the batch's columns in the table
+	for i := range place {
+		c := &b.Table.Columns[i]
+		place[i] = caps.Find(&table.Table, c.Name, i)
+		if c.Stamp != schema.NoStamp && place[i] >= 0 {
+			s.stamps = append(s.stamps, stamped{place[i], c.Stamp})
+		}
+	}
+	if at := b.Table.Surrogate(); at >= 0 {
+		if at = caps.Find(&table.Table, b.Table.Columns[at].Name, at); at >= 0 {
+			s.table.Columns = slices.Clone(table.Columns)
+			s.table.Columns[at].Generated = true
+		}
+	}
+	uses := s.acts.read(b, rows)
+	for i, at := range place {
+		if uses[i].named && at >= 0 && !table.Columns[at].Generated {
+			s.add(at, i, uses[i], false)
+		}
+	}
+	d.resolve(s, &b.Table, uses)
+	return s
+}
+
+// read takes from rows what they do, and what with each column of the batch.
+func (a *acts) read(b *fold.Batch, rows []*fold.Row) []use {
+	uses := make([]use, len(b.Table.Columns))
+	for n, r := range rows {
+		b.PrefetchValues(rows[n:])
+		if r.Deleted {
+			a.deletes++
+		}
+		a.replaces = a.replaces || r.Replaces && !r.Deleted
+		if r.Sweeps && a.sweeps == 0 { // all of them have the same columns
+			for _, k := range b.Table.Key {
+				if b.Value(r, k) != nil {
+					a.sweeps++
+				}
+			}
+		}
+		for i := range uses {
+			v := b.Value(r, i)
+			if v != nil {
+				uses[i].named = true
+				uses[i].null = uses[i].null || v[0] == 'n'
+			}
+			if !r.Deleted && b.Initial(r, i) {
+				uses[i].named, uses[i].initial = true, true
+				a.resets = a.resets || v == nil
+			}
+		}
+	}
+	for _, k := range b.Table.Key {
+		uses[k].named = uses[k].named || a.sweeps > 0 // a row may be compared with one that has none
+	}
+	return uses
+}
+
+// add stages a column of the batch as one of the table.
+func (s *shape) add(at, from int, u use, resolved bool) {
+	i := slices.IndexFunc(s.columns, func(c staged) bool { return c.at == at })
+	if i < 0 {
+		i = len(s.columns)
+		s.columns = append(s.columns, staged{at: at, from: from, null: -1, initial: -1, resolved: resolved})
+	}
+	c := &s.columns[i]
+	if c.null < 0 && u.null {
+		c.null = s.marks
+		s.marks++
+	}
+	if c.initial < 0 && u.initial {
+		c.initial = s.marks
+		s.marks++
+	}
+}
+
+// keysOnly is the shape with which rows are looked for: their keys alone are staged.
+func (s *shape) keysOnly() *shape {
+	k := *s
+	k.marks, k.acts = 0, acts{}
+	k.columns = slices.DeleteFunc(slices.Clone(s.columns), func(c staged) bool { return !s.table.Columns[c.at].Key })
+	k.resolved = slices.DeleteFunc(slices.Clone(s.resolved), func(r resolved) bool { return !r.Owner })
+	return &k
+}
+
+// copyable reports whether rows can be copied into the table itself if all are new, which takes a third of the time.
+// If one is not, the database refuses it, and the flush is sent again.
+func (s *shape) copyable() bool {
+	return s.acts.deletes == 0 && len(s.resolved) == 0 && !s.table.policed &&
+		!slices.ContainsFunc(s.columns, func(c staged) bool { return s.table.Columns[c.at].Default != "" })
+}
+
+// defaults reports whether the table has columns with a default, which may be
+// another one each time that it is asked for.
+func (s *shape) defaults() bool {
+	return slices.ContainsFunc(s.table.Columns, func(c schema.Column) bool { return c.Default != "" && !c.Generated })
+}

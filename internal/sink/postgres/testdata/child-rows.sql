@@ -1,0 +1,100 @@
+-- The items of an order are those of its last message.
+--   {"id":1,"items":[{"sku":"y","taxes":[{"code":"b"}]}]}
+--   {"id":2,"op":"delete"}
+SELECT pg_advisory_xact_lock(-2329485607067932311);
+SELECT pg_advisory_xact_lock(2364032841942519098);
+DROP TABLE IF EXISTS pg_temp.weir_stage_0;
+CREATE TEMP TABLE weir_stage_0 (
+  n integer, op "char", marks varbit, key bytea, state bytea, found xid,
+  c0 bigint
+) ON COMMIT DELETE ROWS;
+COPY pg_temp.weir_stage_0 (n, op, c0) FROM STDIN;
+WITH weir_touched AS MATERIALIZED (
+  SELECT s.n, s.c0
+  FROM pg_temp.weir_stage_0 s LEFT JOIN "public"."orders" t ON t."id" = s.c0
+  WHERE t.ctid IS NOT NULL AND (s.op = 'd'))
+SELECT set_config('weir.touched', x.n::text, true), set_config('weir.gone', (x.n < y.n)::text, true)
+FROM (SELECT count(*) n FROM (SELECT FROM weir_touched s JOIN "public"."orders" t ON t."id" = s.c0 ORDER BY s.n FOR UPDATE OF t) l) x,
+  (SELECT count(*) n FROM weir_touched) y;
+SELECT 1 / (current_setting('weir.gone') = 'false')::integer;
+SELECT set_config('enable_seqscan', 'off', true)
+FROM pg_class
+WHERE oid IN (SELECT '"public"."orders"'::regclass::oid) AND reltuples = 0
+LIMIT 1;
+SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
+FROM (SELECT '"public"."orders"'::regclass::oid) r (id);
+MERGE INTO "public"."orders" t
+USING pg_temp.weir_stage_0 s ON t."id" = s.c0
+WHEN NOT MATCHED AND s.op IS DISTINCT FROM 'd'
+  THEN INSERT ("id")
+    VALUES (s.c0);
+SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
+FROM (SELECT '"public"."orders"'::regclass::oid) r (id);
+DROP TABLE IF EXISTS pg_temp.weir_stage_1;
+CREATE TEMP TABLE weir_stage_1 (
+  n integer, op "char", marks varbit, key bytea, state bytea, found xid,
+  c0 bigint,
+  c1 text,
+  c2 bigint
+) ON COMMIT DELETE ROWS;
+COPY pg_temp.weir_stage_1 (n, op, marks, c0, c1, c2) FROM STDIN;
+SELECT set_config('enable_seqscan', 'off', true)
+FROM pg_class
+WHERE oid IN (SELECT '"public"."items"'::regclass::oid) AND reltuples = 0
+LIMIT 1;
+SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
+FROM (SELECT '"public"."items"'::regclass::oid) r (id);
+MERGE INTO "public"."items" t
+USING pg_temp.weir_stage_1 s ON t."order_id" = s.c0 AND t."sku" = s.c1
+WHEN MATCHED AND s.op IS DISTINCT FROM 's' AND CASE WHEN s.c2 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."qty" ELSE s.c2 END IS DISTINCT FROM t."qty"
+  THEN UPDATE SET
+    "qty" = CASE WHEN s.c2 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."qty" ELSE s.c2 END
+WHEN NOT MATCHED AND s.op IS DISTINCT FROM 's'
+  THEN INSERT ("order_id", "sku", "qty")
+    VALUES (s.c0, s.c1, s.c2);
+SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
+FROM (SELECT '"public"."items"'::regclass::oid) r (id);
+DROP TABLE IF EXISTS pg_temp.weir_stage_2;
+CREATE TEMP TABLE weir_stage_2 (
+  n integer, op "char", marks varbit, key bytea, state bytea, found xid,
+  c0 bigint,
+  c1 text,
+  c2 text,
+  c3 bigint
+) ON COMMIT DELETE ROWS;
+COPY pg_temp.weir_stage_2 (n, op, marks, c0, c1, c2, c3) FROM STDIN;
+SELECT set_config('enable_seqscan', 'off', true)
+FROM pg_class
+WHERE oid IN (SELECT '"public"."taxes"'::regclass::oid) AND reltuples = 0
+LIMIT 1;
+SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
+FROM (SELECT '"public"."taxes"'::regclass::oid) r (id);
+MERGE INTO "public"."taxes" t
+USING pg_temp.weir_stage_2 s ON t."order_id" = s.c0 AND t."sku" = s.c1 AND t."code" = s.c2
+WHEN MATCHED AND s.op IS DISTINCT FROM 's' AND CASE WHEN s.c3 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."amount" ELSE s.c3 END IS DISTINCT FROM t."amount"
+  THEN UPDATE SET
+    "amount" = CASE WHEN s.c3 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."amount" ELSE s.c3 END
+WHEN NOT MATCHED AND s.op IS DISTINCT FROM 's'
+  THEN INSERT ("order_id", "sku", "code", "amount")
+    VALUES (s.c0, s.c1, s.c2, s.c3);
+SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
+FROM (SELECT '"public"."taxes"'::regclass::oid) r (id);
+DELETE FROM "public"."taxes" t
+USING (
+  SELECT t."order_id" AS c0, t."sku" AS c1, t."code" AS c2
+  FROM pg_temp.weir_stage_2 s JOIN "public"."taxes" t ON t."order_id" = s.c0
+  WHERE s.op = 's'
+  EXCEPT SELECT s.c0, s.c1, s.c2 FROM pg_temp.weir_stage_2 s WHERE s.op IS DISTINCT FROM 's'
+  ORDER BY 1, 2, 3) g
+WHERE t."order_id" = g.c0 AND t."sku" = g.c1 AND t."code" = g.c2;
+DELETE FROM "public"."items" t
+USING (
+  SELECT t."order_id" AS c0, t."sku" AS c1
+  FROM pg_temp.weir_stage_1 s JOIN "public"."items" t ON t."order_id" = s.c0
+  WHERE s.op = 's'
+  EXCEPT SELECT s.c0, s.c1 FROM pg_temp.weir_stage_1 s WHERE s.op IS DISTINCT FROM 's'
+  ORDER BY 1, 2) g
+WHERE t."order_id" = g.c0 AND t."sku" = g.c1;
+DELETE FROM "public"."orders" t
+USING pg_temp.weir_stage_0 s
+WHERE t."id" = s.c0 AND s.op = 'd';
