@@ -99,8 +99,8 @@ func (b *beginning) end() *format {
 	return f
 }
 
-// guess returns the format of a source of whose first lines none is a message, nor does the first one's beginning tell it:
-// see markedFormat. torn tells that the first one begins an object that has no end.
+// guess returns the format of a source, by its first lines: none is a message, and the first one's beginning does not
+// decide, see markedFormat. torn reports whether the first line begins an object that has no end.
 func guess(lines [][]byte, torn bool) *format {
 	if len(lines) < 2 {
 		return nil

@@ -108,8 +108,8 @@ func TestMaxRate_AtEveryInstant(t *testing.T) {
 	})
 }
 
-// TestSync_LongBlocksOfSourcesThatEnd: that nobody waits any more until long blocks are folded, for another source has
-// failed, holds up nobody.
+// TestSync_LongBlocksOfSourcesThatEnd: sources that wait for long blocks to be folded do not hold up a run that ends
+// because another source has failed.
 func TestSync_LongBlocksOfSourcesThatEnd(t *testing.T) {
 	inMemory(t, func(b *bubble) {
 		b.Sources, b.Source.Follow = []string{"a", "b", "c", "d", "bad"}, true

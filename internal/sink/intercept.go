@@ -6,7 +6,7 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// An Around does a call of a method, which has a flush if it is Flush. It may call several times, or not at all.
+// An Around makes one call of a method; f is nil unless it is Flush. It may call several times, or not at all.
 type Around func(ctx context.Context, method string, f *Flush, call func() error) error
 
 // Intercept returns s with its calls done by around, but for Caps, Forget and Close.

@@ -59,8 +59,8 @@ const maxTables = 1 << 20
 
 func (c cause) Error() string { return causes[c].text }
 
-// cause is why the attempt's script failed, by the number of the statement and the SQLSTATE, and never by the words of a message,
-// which a value may have put there. Of a cause whose limit is reached it is not.
+// cause returns why the attempt's script failed, by the statement's number and the SQLSTATE, and never by the message,
+// which may contain a value. A cause that has reached its limit does not match.
 func (a *attempt) cause(err error) cause {
 	e := pgError(err)
 	if a.d.conn == nil || err == nil {
@@ -138,7 +138,7 @@ func (a *attempt) isUnmergeable(e *pgconn.PgError) bool {
 
 // isTaken reports whether an error is that of a MERGE which was about to insert a key that another session
 // has inserted meanwhile. Or it ends a deadlock: a flush
-// that locks rows before its MERGE, because it deletes from one of several tables, has not the order of one that does not.
+// that locks rows before its MERGE, because it deletes from one of several tables, locks in a different order.
 func (a *attempt) isTaken(e *pgconn.PgError) bool {
 	switch {
 	case e == nil:

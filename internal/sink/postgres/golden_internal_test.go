@@ -18,7 +18,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// TestStatements compares the statements that write the rows of flushes with testdata/NAME.sql. Write these anew by
+// TestStatements compares the statements that write the rows of flushes with testdata/NAME.sql. To rewrite these, run
 // go test ./internal/sink/postgres -run TestStatements -update, and read the difference.
 func TestStatements(t *testing.T) {
 	byColumn := func(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }

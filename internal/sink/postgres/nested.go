@@ -60,8 +60,8 @@ func (a *attempt) explode(x *fold.Explosion, table int) error {
 	return nil
 }
 
-// takers are the parts that delete or replace rows, with which children in a part's table go. A part whose rows are values of theirs sweeps instead, and one for whose rows their
-// deletes count looks for these.
+// takers returns the parts whose deletes or replacements take rows of p along. A part whose rows are values of theirs
+// sweeps instead, and one whose rows have versions looks up those that the deletes apply to.
 func (a *attempt) takers(p *part) (takers []*part) {
 	if !p.b.Used() || p.follows() != nil {
 		return nil

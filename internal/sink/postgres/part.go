@@ -302,8 +302,8 @@ func (p *part) count(r []result) bool {
 	return true
 }
 
-// split adds what MERGEs did, given the answers from before them to after them: their tags tell only the sum. What triggers and foreign
-// keys of the table write to it themselves is counted there too, but not by a MERGE.
+// split counts the MERGEs' inserts, updates and deletes by the server's counters before and after: a MERGE's tag has
+// only the sum. The counters include what triggers and foreign keys of the table write to it; a tag does not.
 func (u *upsert) split(did *sink.Counts, r []result) {
 	last := len(r) - 1
 	count := func(column int) int64 { return number(r[last].rows[0][column]) - number(r[0].rows[0][column]) }

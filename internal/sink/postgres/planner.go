@@ -21,7 +21,7 @@ const (
 	roomToSort = "SET LOCAL work_mem = '64MB'"
 )
 
-// without adds what has the planner do without some methods, until with gives them back.
+// without turns methods of the planner off, until with restores them.
 func (s *script) without(methods ...string) { s.setMethods(methods, "off") }
 
 func (s *script) with(methods ...string) { s.setMethods(methods, "DEFAULT") }

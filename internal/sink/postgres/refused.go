@@ -277,7 +277,7 @@ func (c *chunks) send() error {
 	return nil
 }
 
-// assumesNew reports whether the rows are copied into the table itself if they seem to be new. A single one never is: it may
+// assumesNew reports whether rows that seem to be new are copied into the table itself. A few rows never are: one may
 // exist, and have what a COPY finds missing.
 func (c *chunks) assumesNew() bool {
 	p := c.parts[0]

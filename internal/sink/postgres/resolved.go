@@ -85,10 +85,10 @@ func (r *resolved) finder(part func(i int) string) *sink.Finder {
 // part is a part of the key as a staged row has it.
 func (r *resolved) part(i int) string { return "s." + hiddenName(r.From[i]) }
 
-// find is the query for what the database knows the row by that a staged row names.
+// find is the query for the generated key of the row that a staged row refers to.
 func (r *resolved) find() string { return r.finder(r.part).Find(r.To) }
 
-// resolutions are the statements that have the staged rows name other rows as the database does.
+// resolutions returns the statements that fill in the generated keys of the rows that staged rows refer to.
 func (s *shape) resolutions() (all []statement) {
 	for i := range s.resolved {
 		r := &s.resolved[i]

@@ -166,8 +166,8 @@ const (
 	otherJob
 )
 
-// A claim is what a run does with lanes: take or drop them, take the whole job, or close. Busy is the lane that another run
-// holds then, or ? for the job or any of its lanes.
+// A claim is what a run does with lanes: take or drop them, take the whole job, or close. busyLane is the lane that is
+// busy then, or ? for the job or any of its lanes.
 type claim struct {
 	run      int
 	does     string

@@ -235,7 +235,7 @@ func (c *conn) prepare(sql string) (*stmt, error) {
 	return s, err
 }
 
-// prepareOne is prepare for a statement of many like it: it stays only until the next one is prepared.
+// prepareOne is prepare for a statement with many variants: preparing others may finalize it, see maxSQL.
 func (c *conn) prepareOne(sql string) (*stmt, error) {
 	if s, ok := c.many[sql]; ok {
 		return s, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// nested is what the rows of a table are to those of others.
+// nested relates the rows of a table to their children and parents.
 type nested struct {
 	below   []lowerTable // whose rows belong to the table's, at any level, parents first
 	follows bool         // a delete of a row above deletes its rows, each by its version
@@ -186,8 +186,8 @@ func (w *writer) keysBelow(below *lowerTable, r *fold.Row) ([]key, error) {
 	return below.sel.keys(args, len(l.b.Table.Key)+len(l.key))
 }
 
-// followers are the rows that the database has of a table and that deletes of rows above, which are among those given, are
-// deletes of too.
+// followers returns the stored rows of a table that go with a parent, at any level, which one of the given rows
+// deletes.
 func (p *pieces) followers(table int, rows [][]*fold.Row) ([]*fold.Row, error) {
 	w := p.writers[table]
 	if w == nil || !w.nested.follows {

@@ -178,7 +178,7 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) (err error) {
 	switch {
 	case p.c.autocommit() && (err == nil || refused):
 		// RAISE(ROLLBACK) or ON CONFLICT ROLLBACK took the whole transaction.
-		return fmt.Errorf("a rule of table %q rolls back whole transactions, and weir cannot keep such a table: %v", p.writers[max(0, table)].layout.table.Name, err)
+		return fmt.Errorf("a trigger or constraint of table %q rolls back whole transactions, which weir does not support: %v", p.writers[max(0, table)].layout.table.Name, err)
 	case p.c.autocommit(): // an error of the disk did
 		return err
 	case !p.undoes && refused:

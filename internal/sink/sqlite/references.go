@@ -81,7 +81,7 @@ func (k *references) followOwner(of *layout) {
 	}
 }
 
-// findOwner sets what a row names the one by that it belongs to, and reports whether that exists.
+// findOwner sets the column that refers to the row's parent, and reports whether the parent exists.
 func (k *references) findOwner(r *fold.Row, vals []value) (exists bool, err error) {
 	o := k.owner
 	if o == nil {
@@ -106,7 +106,7 @@ func (k *references) findOwner(r *fold.Row, vals []value) (exists bool, err erro
 	return o.id.kind != lib.SQLITE_NULL, nil
 }
 
-// findReferred sets what a row names other rows by: NULL if they are missing.
+// findReferred sets the columns that refer to other rows: NULL if those are missing.
 func (k *references) findReferred(r *fold.Row, vals []value) (err error) {
 	for i := range k.refs {
 		ref := &k.refs[i]

@@ -42,7 +42,7 @@ type delayed struct {
 	at int
 }
 
-// A strategy is what way the rows of a table are written. It is decided once for a flush.
+// A strategy is how the rows of a table are written, decided once per flush.
 type strategy struct {
 	// together is how many rows are read before they are written: with versions, by one statement, and 1 if something else
 	// than its values matters to a row.
@@ -134,7 +134,7 @@ func (w *writer) rows(ctx context.Context, rows []*fold.Row, now phase, sent fun
 			}
 		}
 		next.read(w.layout, rows[at:])
-		done, err := w.write(&next, at, n, now)
+		done, err := w.write(&next, at, now)
 		at += done
 		sent(done)
 		if err != nil {
@@ -148,10 +148,10 @@ func (w *writer) rows(ctx context.Context, rows []*fold.Row, now phase, sent fun
 }
 
 // write writes the rows of a buffer, up to one that the database rejects, and returns how many it has written. at is the index
-// of the first, and n how many a statement takes.
-func (w *writer) write(next *rowBuffer, at, n int, now phase) (done int, err error) {
+// of the first.
+func (w *writer) write(next *rowBuffer, at int, now phase) (done int, err error) {
 	all := false
-	if w.way.inserts && now != deleted && w.fresh >= certainlyFresh && len(next.rows) == n && next.areNew() {
+	if w.way.inserts && now != deleted && w.fresh >= certainlyFresh && len(next.rows) == w.way.together && next.areNew() {
 		if all, err = w.insertTogether(next); err != nil {
 			return 0, err
 		}
@@ -209,7 +209,7 @@ func (w *writer) delayedDeletes() (at int, err error) {
 	return -1, nil
 }
 
-// row brings a row of the table up to date, which sets these values: it looks the row up, and inserts, updates or deletes it.
+// row looks a row up by its key, and inserts, updates or deletes it. vals are what it sets.
 func (w *writer) row(r *fold.Row, vals []value) error {
 	w.c.bound.release()
 	if err := w.initials(r, vals); err != nil {
@@ -372,11 +372,10 @@ func (w *writer) isReplaced(vals []value) bool {
 func (w *writer) replace(vals []value) error {
 	t := &w.layout.b.Table
 	if t.Surrogate() < 0 && len(w.layout.table.Referrers) == 0 {
-		err := w.statements.runDelete(vals)
-		if err == nil {
-			_, err = w.statements.runInsert(vals)
+		if err := w.statements.runDelete(vals); err != nil {
+			return err
 		}
-		return err
+		return w.insert(vals)
 	}
 	var set []int
 	for _, i := range w.layout.columns {

@@ -121,6 +121,17 @@ func TestFlush_OnlyTheKeyFindsARow(t *testing.T) {
 	}
 }
 
+// TestFlush_AReplacedRowIsNotLost: a row that takes the place of a deleted one has the rowid of another row.
+func TestFlush_AReplacedRowIsNotLost(t *testing.T) {
+	f := tempFile(t, "CREATE TABLE t (n INTEGER PRIMARY KEY, id TEXT UNIQUE, v INTEGER)")
+	r := sinktest.Setup{Constrained: true}.Begin(t, f)
+	r.Flush(`{"id":"a","n":1}`, `{"id":"b","n":2}`)
+	if res := r.Flush(`{"id":"a","op":"delete"}`, `{"id":"a","n":2}`, `{"id":"c","n":3}`); len(res.Refused) != 1 {
+		t.Errorf("rejected: %v", res.Refused)
+	}
+	sinktest.Expect(t, f, "SELECT id, n FROM t ORDER BY id", "b|2", "c|3")
+}
+
 // TestFlush_MostColumns: a table of as many columns as SQLite has.
 func TestFlush_MostColumns(t *testing.T) {
 	decls, values := []string{"id INTEGER PRIMARY KEY"}, ""

@@ -116,8 +116,8 @@ func (s *statements) runUpdate(vals []value, columns []int, keeps func(column in
 	return update.run()
 }
 
-// insertMany inserts the rows of a buffer whose keys the table does not have, and returns how many these are. The buffers
-// of a table all have as many rows.
+// insertMany inserts the rows of a buffer whose keys the table does not have, and returns how many these are. It is called
+// for buffers of strategy.together rows only, for which its SQL is made.
 func (s *statements) insertMany(rows *rowBuffer) (inserted int64, err error) {
 	l := s.layout
 	if s.many == "" {

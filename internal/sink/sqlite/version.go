@@ -123,8 +123,8 @@ func (w *writer) lookUpVersions(next *rowBuffer, n int) error {
 	})
 }
 
-// versionsSQL looks n rows up: it has a column for each, NULL if there is no such row, its version if rows have one. No
-// more is read of a row: docs/performance.md has the gain.
+// versionsSQL looks up n rows, with a column for each: NULL if the row is missing, else its version, if rows have one.
+// It reads nothing else of a row.
 func (l *layout) versionsSQL(n int) string {
 	version := "x''"
 	if at := l.b.Version; l.b.Scope == fold.RowScope && at >= 0 && l.names[at] != "" {

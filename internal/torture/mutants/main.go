@@ -51,6 +51,8 @@ var mutants = []mutant{
 		cli, "TestScripts/verify", false},
 	{"verify wants a column of nulls alone", "internal/cli/verify.go", `return raw != nil && raw[0] != 'n'`, `return raw != nil`,
 		cli, "TestScripts_Postgres/verify", false},
+	{"a statement of many rows inserts fewer, SQLite", "internal/sink/sqlite/row.go", `len(next.rows) == w.way.together && next`, `next`,
+		cli, "TestScripts_Both/sqlite/versions_beside_rejects", false},
 	{"a file with two names is opened", "internal/sink/sqlite/path.go", `case n > 1:`, `case n > 2:`,
 		sqlite, "TestOpen_WhatIsNoDatabaseFile", false},
 	{"SQLite does not sync", "internal/sink/sqlite/file.go", `"synchronous=" + f.level(),`, `"synchronous=OFF",`,
