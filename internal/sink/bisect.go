@@ -157,9 +157,13 @@ func (p *bisection) inPieces(table int, rows []*fold.Row) error {
 func (p *bisection) try(rows [][]*fold.Row, together bool) error {
 	err := p.w.Write(rows, together)
 	var why *Refusal
-	switch {
-	case !errors.As(err, &why):
+	if !errors.As(err, &why) {
 		return err
+	}
+	if why.Of < 0 || why.At >= len(rows[why.Of]) {
+		why.At = -1 // a guess that names no row
+	}
+	switch {
 	case !p.logged && (count(rows) == 1 || why.Taken):
 		return ErrUnlogged{Err: why.Err}
 	case p.ordered:

@@ -11,13 +11,12 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// blame returns the row that has the values which an error about a table shows: its table, which for
-// a row of a set is that of the row whose value it is, and its number, -1 where no row is found. It
+// blame returns which of a part's rows has the values that an error about its table shows, or -1. It
 // is a guess, for values are shown as the server writes them, and not apart from each other.
-func (c *chunks) blame(e *pgconn.PgError, table int) (of, at int) {
+func (c *chunks) blame(e *pgconn.PgError, table int) (at int) {
 	p := c.parts[table]
 	if _, name := c.d.schemaOf(p.b.Table.Name); p.plan == nil || e.TableName != name {
-		return table, -1
+		return -1
 	}
 	b := p.b
 	if p.set {
@@ -25,9 +24,9 @@ func (c *chunks) blame(e *pgconn.PgError, table int) (of, at int) {
 	}
 	columns, values := shown(e.Detail, p, b)
 	if len(columns) == 0 {
-		return table, -1
+		return -1
 	}
-	at = slices.IndexFunc(p.writes, func(r *fold.Row) bool {
+	return slices.IndexFunc(p.writes, func(r *fold.Row) bool {
 		for i, col := range columns {
 			if v := b.Value(r, col); v == nil || plainText(v) != values[i] {
 				return false
@@ -35,14 +34,19 @@ func (c *chunks) blame(e *pgconn.PgError, table int) (of, at int) {
 		}
 		return true
 	})
+}
+
+// top returns a row of a table; of a row of a set, the row that has the set as a value. -1 is no row.
+func (c *chunks) top(table, at int) (of, row int) {
 	of = fold.Top(c.f.Batches, table)
 	if at < 0 || of == table {
 		return table, at
 	}
-	above := c.parts[of]
+	p, above := c.parts[table], c.parts[of]
+	value := p.b.Exploded().Value
 	return of, slices.IndexFunc(above.writes, func(r *fold.Row) bool {
 		for i, k := range above.b.Table.Key {
-			if !bytes.Equal(above.b.Value(r, k), b.Value(p.writes[at], b.Child.Key[i])) {
+			if !bytes.Equal(above.b.Value(r, k), value(p.writes[at], p.b.Child.Key[i])) {
 				return false
 			}
 		}

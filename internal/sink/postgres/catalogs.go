@@ -24,7 +24,7 @@ func (d *DB) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Tabl
 	tables := make([]schema.Table, len(wanted))
 	for i := range relations {
 		t, known, key := &relations[i], d.known(wanted[i].Name), wanted[i].Key
-		if key == nil {
+		if key == nil && t.Exists {
 			key = t.KeyColumns()
 		}
 		if t.unlogged && !known.unlogged && !d.reads {
@@ -220,7 +220,8 @@ func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 	}
 	t.Exists = true
 	t.policed, t.triggers, t.hides = head.Policed, head.Triggers, head.Hides
-	t.below = head.Kind == "p" || head.Below
+	t.inherited = head.Kind == "r" && head.Below
+	t.below = head.Kind == "p" || t.inherited
 	// The mark of a table that weir made outlives it. A fill factor, which the user may have changed, tells the table from
 	// another one of the same name, and a dump keeps it.
 	ours := t.made != "" && strings.Contains(head.Options, "fillfactor=")

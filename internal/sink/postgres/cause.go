@@ -113,7 +113,11 @@ func (a *attempt) met(c cause, err error) {
 // merges returns the parts that the attempt writes by a MERGE, or would have.
 func (a *attempt) merges() (parts []*part) {
 	for _, p := range a.parts {
-		if p.plan != nil && p.plan.way == merged || p.plan == nil && p.lookup != nil && !p.separates() {
+		merges := p.lookup != nil && !p.separates()
+		if p.plan != nil {
+			merges = p.plan.way == merged || p.plan.way == undecided && !p.plan.isNew && !p.separates()
+		}
+		if merges {
 			parts = append(parts, p)
 		}
 	}
@@ -143,9 +147,16 @@ func (a *attempt) isTaken(e *pgconn.PgError) bool {
 	switch {
 	case e == nil:
 		return false
-	case e.Code == deadlockDetected:
+	case isDeadlock(e):
 		return len(a.merges()) > 0
 	}
 	p := a.failedMerge()
 	return e.Code == uniqueViolation && e.Where == "" && p != nil && (p.after.keyIndexes == nil || slices.Contains(p.after.keyIndexes, e.SchemaName+"."+e.ConstraintName))
+}
+
+// isDeadlock reports whether the server ended a deadlock by an error. The locks that a piece's transaction holds make the
+// next one, so that a piece is not retried by itself.
+func isDeadlock(err error) bool {
+	e := pgError(err)
+	return e != nil && e.Code == deadlockDetected
 }

@@ -136,7 +136,8 @@ func (d *DB) reread(ctx context.Context, f *sink.Flush) (grown bool, err error) 
 	var was []schema.Table
 	var wanted []sink.TableKey
 	for _, b := range f.Batches {
-		if t := d.known(b.Table.Name); t.Name != "" {
+		t := d.known(b.Table.Name)
+		if t.stage = (stage{}); t.Name != "" { // whoever changed the table may have changed that one: DROP TYPE … CASCADE does
 			was, wanted = append(was, t.Table), append(wanted, sink.TableKey{Name: t.Name, Key: t.key})
 		}
 	}

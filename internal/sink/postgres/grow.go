@@ -104,7 +104,11 @@ func (d *DB) create(want *schema.Table, t *table, above func(*schema.ForeignKey)
 		have.cols = append(have.cols, made(c))
 	}
 	have.Refs = nil
-	if have.Key, err = caps.FindKey(&have.Table, t.key, nil); err != nil {
+	key := t.key
+	if key == nil { // it was read as any table
+		key = want.KeyColumns()
+	}
+	if have.Key, err = caps.FindKey(&have.Table, key, nil); err != nil {
 		return nil, have, err
 	}
 	have.Exists, have.Made = true, true

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -89,12 +90,14 @@ func (c *chunks) Write(rows [][]*fold.Row, _ bool) error {
 		p.writes = rows[i]
 		n += len(rows[i])
 	}
+	gone := c.tries[errGone]
 	c.tries[errGone] = 0 // of each piece
 	err := c.try()
-	for why := c.cause(err); causes[why].remedy == retry; why = c.cause(err) {
+	for why := c.cause(err); causes[why].remedy == retry && !isDeadlock(err); why = c.cause(err) {
 		c.met(why, err)
 		err = c.try()
 	}
+	c.tries[errGone] = gone
 	if err == nil {
 		c.sent += n
 		c.f.TellSent(c.sent)
@@ -104,9 +107,11 @@ func (c *chunks) Write(rows [][]*fold.Row, _ bool) error {
 		table := c.tableOf(c.script.done)
 		why := &sink.Refusal{Err: errors.New(words(e)), Table: table, Of: table, At: -1, Taken: e.Code == uniqueViolation || e.Code == exclusionViolation}
 		if table >= 0 {
-			if why.At = copyLine(e, c.parts[table]); why.At < 0 {
-				why.Of, why.At = c.blame(e, table)
+			at := rowOfCopy(e, c.parts[table])
+			if at < 0 {
+				at = c.blame(e, table)
 			}
+			why.Of, why.At = c.top(table, at)
 		}
 		leadsOut := slices.ContainsFunc(c.linked, func(linked map[string]bool) bool { return linked[constraintName(e)] })
 		for i, linked := range c.linked {
@@ -131,17 +136,18 @@ func words(e *pgconn.PgError) string {
 	return fmt.Sprintf("%s (SQLSTATE %s)", s, e.Code)
 }
 
-// copyLine returns which line of the COPY of a part's rows the server could not write, from 0, or -1.
-func copyLine(e *pgconn.PgError, p *part) (at int) {
+// rowOfCopy returns which of a part's rows the server could not write by its COPY, or -1.
+func rowOfCopy(e *pgconn.PgError, p *part) (at int) {
 	into := p.t.stageIdent()
 	if p.isCopied() {
 		_, into = p.a.d.schemaOf(p.b.Table.Name)
 	}
 	_, rest, _ := strings.Cut(e.Where, "COPY "+into+", line ")
-	if _, err := fmt.Sscan(rest, &at); err != nil || at > len(p.writes) {
+	if _, err := fmt.Sscan(rest, &at); err != nil || p.plan == nil || at > len(p.plan.rows) {
 		return -1
 	}
-	return at - 1
+	key := p.plan.rows[at-1].Key // with versions, not all rows are copied
+	return slices.IndexFunc(p.writes, func(r *fold.Row) bool { return bytes.Equal(r.Key, key) })
 }
 
 // linkedSQL asks for the SQLSTATEs of violations that are about other rows of the flush's

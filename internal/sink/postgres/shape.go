@@ -141,9 +141,10 @@ func (s *shape) keysOnly() *shape {
 }
 
 // copyable reports whether rows can be copied into the table itself if all are new, which takes a third of the time.
-// If one is not, the database refuses it, and the flush is sent again.
+// If one is not, the database refuses it, and the flush is sent again. Where it may not, because a trigger leaves a row out
+// or a table that inherits from this one has it, rows are not copied.
 func (s *shape) copyable() bool {
-	return s.acts.deletes == 0 && len(s.resolved) == 0 && !s.table.policed &&
+	return s.acts.deletes == 0 && len(s.resolved) == 0 && !s.table.policed && !s.table.triggers && !s.table.inherited &&
 		!slices.ContainsFunc(s.columns, func(c staged) bool { return s.table.Columns[c.at].Default != "" })
 }
 

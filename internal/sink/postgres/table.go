@@ -20,7 +20,9 @@ type relation struct {
 	hides    bool     // row-level security may hide rows from this user
 	below    bool     // other tables may have rows of it: partitions, or tables that inherit from it
 	triggers bool     // it has triggers of inserts, which may change the row
-	oid      string
+	// inherited: tables that inherit from it may have rows of its keys, of which its unique index knows nothing.
+	inherited bool
+	oid       string
 	// keyIndexes are the indexes over the key, and those of its partitions, as SCHEMA.NAME; nil if they were not read since the
 	// table was made.
 	keyIndexes []string
