@@ -35,8 +35,8 @@ const (
 	writePieces        // retry in pieces
 )
 
-// causes has what each cause means, what is done about it, and how often in a flush at most. After that, the cause is
-// another one that fits, or none.
+// causes has what each cause means, what is done about it, and how often in a flush at most: errGone is counted for each
+// piece anew, errStaleTable while others add columns. After that, the cause is another one that fits, or none.
 var causes = [nCauses]struct {
 	text   string
 	remedy remedy

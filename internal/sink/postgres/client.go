@@ -220,7 +220,7 @@ func (c *client) checkFormat(ctx context.Context) error {
 }
 
 // terminateStaleBackend ends the server process of the connection that broke, which may
-// still hold its locks. If it was just committing, the fence tells. Where weir may not end
+// still hold its locks. If it was just committing, the fence will show whether it did. If weir may not end
 // it, the fence waits for it.
 func (c *client) terminateStaleBackend(ctx context.Context) error {
 	if c.backend == "" {

@@ -61,7 +61,8 @@ func flushID(f *sink.Flush) string {
 	return b.String()
 }
 
-// write is the one loop of a flush: what follows a failed try stands in [causes].
+// write tries the flush again until it is written or nothing helps: what follows a failed try stands in [causes]. Only pieces
+// are retried on their own, by the same table: see [chunks.Write].
 func (r *flushRun) write(ctx context.Context) (sink.Result, error) {
 	for {
 		a := newAttempt(r)

@@ -87,8 +87,8 @@ func (u *upsert) merged() (all []statement) {
 // mergeSQL is the MERGE of staged rows. It joins them once, and writes as it goes: no row is read
 // twice, however large the table. A row that another session deletes meanwhile, or gives another key,
 // is inserted; a key that another one inserts is an error, after which the flush is sent again. If the
-// rows are not in order they are sorted: what is no table, a MERGE makes one value of each row of, to find it
-// rows are not in order they are sorted: a MERGE copies each row of a source that is no table into one value to find it
+// rows are not in order they are sorted, at the cost of 0.4 of 8 µs a row of 38 columns (BenchmarkFlush_OfCopy): of a source
+// that is not a plain table a MERGE makes a whole-row value for each row.
 func (u *upsert) mergeSQL(set []assignment, differs string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "MERGE INTO %s t\nUSING %s s ON %s", u.table.ident, u.sorted("*"), u.on())

@@ -260,8 +260,8 @@ func (p *part) tallied(statement int, t tally) {
 	}
 }
 
-// tellSent tells how many rows of the flush were sent, rows of those that the COPY of the part has being among them. What
-// is not newer than the database's is not copied.
+// tellSent reports progress: all rows of the parts before, and this one's in proportion to the rows of its COPY, which
+// leaves out what is not newer than the database's.
 func (p *part) tellSent(rows, of int) {
 	if p.a.piecewise {
 		return // a piece may be sent again

@@ -40,7 +40,7 @@ type table struct {
 	repeats     bool  // the last batch repeated what was there, so that the next one may
 	// incomparable tells that comparing rows before they are staged gains nothing for this table.
 	incomparable bool
-	names        []string  // the numbered columns of its versions then
+	names        []string  // the numbered columns of its versions, as of the last flush
 	orphans      time.Time // when states of its rows are looked at for those that somebody else has deleted
 	next         *relation // as the flush at hand makes it; nil: as it is
 }

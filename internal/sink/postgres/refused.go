@@ -231,7 +231,7 @@ func (c *chunks) probe() error {
 	return err
 }
 
-// try writes rows or leaves no trace of them.
+// try writes rows, or none of them: the next script begins by undoing what failed.
 // Constraints that can wait do so until all of the rows are written, as in a flush they
 // wait for the COMMIT.
 func (c *chunks) try() error {

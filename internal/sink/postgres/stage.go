@@ -38,7 +38,7 @@ const tempSchema = "pg_temp."
 
 // prepare returns the statements that make the staging table of some rows, if the one that exists does not serve, and
 // empty it; and that table from then on, until the transaction ends. A COPY into a temporary table that its transaction
-// has made or truncated has its rows in order; else it puts one that is short where a page before has room for it.
+// has made or truncated has its rows in order; otherwise a short row may land on an earlier page.
 func (s *shape) prepare(old stage, rows int, pooled bool) (all []statement, now stage) {
 	now = stage{made: true, used: true, types: make([]string, len(s.table.cols)), hidden: map[int]string{}}
 	copy(now.types, old.types)

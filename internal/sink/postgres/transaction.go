@@ -86,7 +86,7 @@ func (a *attempt) write(ctx context.Context) error {
 	}
 	r, err := a.d.run(ctx, a.script)
 	if a.piecewise || a.count(r) {
-		a.d.last.result = a.result() // it counts where the answer is lost and the commit is not
+		a.d.last.result = a.result() // judge returns it if the COMMIT took effect and its answer was lost
 	}
 	if err != nil {
 		return err
@@ -94,8 +94,7 @@ func (a *attempt) write(ctx context.Context) error {
 	return a.committed(r)
 }
 
-// compose makes the script of a flush. The versions of rows are read from the database by
-// then, with what goes before in the transaction.
+// compose makes the script of a flush. If rows have versions, it first sends what the script has so far, to read them.
 func (a *attempt) compose(ctx context.Context) error {
 	if a.f.BeforeCommit != nil {
 		if err := a.f.BeforeCommit(a.f.Rejects); err != nil {
@@ -186,8 +185,8 @@ func (a *attempt) countEmptied(r []result) (some bool) {
 	return some
 }
 
-// takeTurns adds what has a flush wait for the others of tables that it needs for itself, and these
-// for it. One that is written piecewise needs the tables that may reject rows: it writes messages in the
+// takeTurns adds the advisory locks between flushes: exclusive for the tables that this one needs to itself, shared for the
+// others. One that is written piecewise needs the tables that may reject rows: it writes messages in the
 // order of the feed, so that two could wait for each other's rows. One that is sent again because another
 // session inserted a key first, or both waited for each other, needs all: or the next one is first at another key. For versions see
 // [part.alone].

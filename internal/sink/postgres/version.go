@@ -98,7 +98,7 @@ func (p *part) look() {
 	if len(p.writes) > 0 {
 		p.lookFor()
 	}
-	if p.b.Scope == fold.ColumnScope { // others add names: these have all numbers of the states that were just read
+	if p.b.Scope == fold.ColumnScope { // read after the states, so that every column number in them has a name
 		p.lookup.names = p.a.script.add("SELECT value FROM %s.weir_meta WHERE name = %s", p.a.d.schema, literal(sink.VersionsMark(p.a.d.fullName(&p.after))))
 	}
 }

@@ -146,7 +146,7 @@ func (e *lostError) Unwrap() error { return e.err }
 
 // run sends a script and waits for the answer. The results are those of the
 // statements that were done, even if the error is not nil; it is a
-// [*pgconn.PgError], or a [*lostError], after which the connection is closed.
+// [*pgconn.PgError], a [*lostError], after which the connection is closed, or what the caller's code returned.
 //
 // This is not pgconn's CopyFrom, for that keeps the tag of the last statement
 // alone, and reports a COMMIT whose answer was lost as safe to send again.
