@@ -81,9 +81,9 @@ func locked(n *int) sinktest.Faults {
 	}
 }
 
-// TestExpire_AFailureHoldsNothingUp: messages are written while old rows cannot be removed,
+// TestExpire_FailureDoesNotDelayTheFeed: messages are written while old rows cannot be removed,
 // and the run ends.
-func TestExpire_AFailureHoldsNothingUp(t *testing.T) {
+func TestExpire_FailureDoesNotDelayTheFeed(t *testing.T) {
 	inMemory(t, func(b *bubble) {
 		expires(&b.Config)
 		b.through = faulty(locked(new(int)))

@@ -70,7 +70,11 @@ func newRouted(r *rand.Rand, n int) *routed {
 				fields = append(fields, fmt.Sprintf(`"%s.op":"delete"`, table))
 				changes = append(changes, func() { delete(rows, id) })
 			} else {
-				fields = append(fields, fmt.Sprintf(`"%s.c%d":"%d"`, table, c, i))
+				value := fmt.Sprint(i)
+				if c == 1 || i > n/2 { // c0 is a column of integers at first
+					value = `"` + value + `"`
+				}
+				fields = append(fields, fmt.Sprintf(`"%s.c%d":%s`, table, c, value))
 				changes = append(changes, func() {
 					row := rows[id]
 					row[c] = fmt.Sprint(i)

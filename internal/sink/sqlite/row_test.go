@@ -242,9 +242,9 @@ func TestFlush_ManyWideTables(t *testing.T) {
 	}
 }
 
-// TestFlush_GoneLong: rows that were removed by hand get the long values of older messages one by one: together they
+// TestFlush_LongValuesOfRemovedRows: rows that were removed by hand get the long values of older messages one by one: together they
 // would take much memory.
-func TestFlush_GoneLong(t *testing.T) {
+func TestFlush_LongValuesOfRemovedRows(t *testing.T) {
 	const rows, size = 300, 20 << 10
 	f := tempFile(t)
 	r := sinktest.Begin(t, f, versioned(fold.ColumnScope))

@@ -125,7 +125,7 @@ var mutants = []mutant{
 	{"an insert's stamp moves, Postgres", "internal/sink/postgres/merge.go", `case c.when == schema.UpdateStamp:`, `case c.when > schema.NoStamp:`,
 		postgres, "TestSuite$/Stamps", false},
 	{"a row with versions that was removed by hand has its old ones, SQLite", "internal/sink/sqlite/version.go", `n.found[i].State = n.states[`, `n.found[i].Exists, n.found[i].State = true, n.states[`,
-		sqlite, "TestFlush_GoneLong", false},
+		sqlite, "TestFlush_LongValuesOfRemovedRows", false},
 	{"versions outlive a row that expired, SQLite", "internal/sink/sqlite/expire.go", `for _, key := range versions {`, `for _, key := range versions[:0] {`,
 		sqlite, "TestSuite$/Expiry", false},
 	{"rows below old ones are not counted, SQLite", "internal/sink/sqlite/expire.go", `gone[i] = int64(x.c.changes())`, `gone[0] = int64(x.c.changes())`,
