@@ -43,7 +43,7 @@ func (p *partitions) Close() error { return nil }
 
 func newPartitions() *partitions { return &partitions{pool: source.NewPool()} }
 
-// A bubble is a job with a source of steps and a database in memory, whose time is that of a [synctest] bubble.
+// A bubble is a job with a source of steps and a database in memory, in the time of a [synctest] bubble.
 type bubble struct {
 	*testing.T
 	job.Config

@@ -80,7 +80,7 @@ func newMapper(t testing.TB, m *mapping.Mapping, limits schema.Limits) *mapper {
 	return out
 }
 
-// becomes is what becomes of a line: of each row a line, with those of its sets below it.
+// becomes returns a line for each row that a line of the feed makes, with the rows of its sets below it.
 func (m *mapper) becomes(text string, tombstone bool) (out string) {
 	var l feed.Line
 	if l.Scan(m.scan, nil, []byte(text)); l.Err != nil && !l.Null {
@@ -123,7 +123,7 @@ func (m *mapper) becomes(text string, tombstone bool) (out string) {
 
 var ops = map[fold.Op]string{fold.Upsert: "", fold.Delete: "delete ", fold.Replace: "replace ", fold.Ensure: "ensure ", fold.Truncate: "truncate "}
 
-// show is a row, with those of its sets below it.
+// show prints a row, with the rows of its sets below it.
 func (m *mapper) show(r *mapping.Row, indent string) string {
 	out, sets := indent+ops[r.Op]+m.Table(r.Table).Name, ""
 	var names []string

@@ -414,7 +414,7 @@ func wholeOf(bits int) func(foldtest.Value) bool {
 	return func(v foldtest.Value) bool { return whole(v, bits) }
 }
 
-// userKeys are those of the databases.
+// userKeys are the kinds of keys that the user's tables have.
 var userKeys = map[string]userKey{
 	"number": {"bigint", wholeOf(64), decimal, func(id int) []string {
 		return []string{fmt.Sprint(id), fmt.Sprintf(`"%d"`, id), fmt.Sprintf("%d.0", id), fmt.Sprintf("%de0", id)}

@@ -36,7 +36,7 @@ const (
 )
 
 // causes has what each cause means, what is done about it, and how often in a flush at most: errGone is counted for each
-// piece anew, errStaleTable while others add columns. After that, the cause is another one that fits, or none.
+// piece on its own, errStaleTable not while others add columns. After that, the cause is another one that fits, or none.
 var causes = [nCauses]struct {
 	text   string
 	remedy remedy
@@ -134,15 +134,14 @@ func (a *attempt) failedMerge() *part {
 	return nil
 }
 
-// isUnmergeable reports whether an error is that of a server which has no MERGE for a table, or that of a trigger
-// which changes rows that the MERGE is about to change. What a trigger itself raises has its place in Where.
+// isUnmergeable reports whether the server has no MERGE for a table, or refused one because a trigger changes rows that it is
+// about to change. What a trigger itself raises has its place in Where.
 func (a *attempt) isUnmergeable(e *pgconn.PgError) bool {
 	return e != nil && e.Where == "" && (e.Code == "0A000" || e.Code == "27000") && a.failedMerge() != nil
 }
 
-// isTaken reports whether an error is that of a MERGE which was about to insert a key that another session
-// has inserted meanwhile. Or it ends a deadlock: a flush
-// that locks rows before its MERGE, because it deletes from one of several tables, locks in a different order.
+// isTaken reports whether a MERGE was about to insert a key that another session has inserted meanwhile, or a deadlock was
+// ended: a flush that locks rows before its MERGE, because it deletes from one of several tables, locks in a different order.
 func (a *attempt) isTaken(e *pgconn.PgError) bool {
 	switch {
 	case e == nil:
@@ -155,7 +154,7 @@ func (a *attempt) isTaken(e *pgconn.PgError) bool {
 }
 
 // isDeadlock reports whether the server ended a deadlock by an error. The locks that a piece's transaction holds make the
-// next one, so that a piece is not retried by itself.
+// next one: a piece is not retried by itself.
 func isDeadlock(err error) bool {
 	e := pgError(err)
 	return e != nil && e.Code == deadlockDetected

@@ -64,7 +64,7 @@ func (p *part) alone() bool {
 	})
 }
 
-// newVersions are those of the part's rows.
+// newVersions returns the versions of the part's rows.
 func (p *part) newVersions() *versions {
 	return &versions{table: p.a.d.fullName(&p.after), alone: p.alone(), names: p.t.names, kept: p.t.names}
 }

@@ -133,7 +133,7 @@ var faultTests = []test{
 	}},
 }
 
-// feedColumns are those of random feeds.
+// feedColumns are the columns of random feeds.
 var feedColumns = []string{"text", "whole", "real", "flag", "late"}
 
 // randomFeed makes messages.

@@ -54,7 +54,7 @@ type Run struct {
 	folders fold.Folders // by table
 	set     *fold.Set
 	plan    *mapping.Plan // of Mapping
-	// changes are those of a line.
+	// changes are what a line makes of rows.
 	changes func(l *feed.Line, at fold.Place) ([]fold.TableChange, error)
 }
 
@@ -205,7 +205,7 @@ func (r *Run) In(source string) *Run {
 	return r
 }
 
-// At has the next flushes be at a time.
+// At sets the time of the next flushes.
 func (r *Run) At(now time.Time) *Run {
 	r.now = now
 	return r

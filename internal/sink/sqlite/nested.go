@@ -18,7 +18,7 @@ type nested struct {
 	set     []int
 }
 
-// A lowerTable is one whose rows belong to those of a writer.
+// A lowerTable is one whose rows belong to rows of a writer's table.
 type lowerTable struct {
 	w   *writer
 	key []int // the columns of its batch that have the key of the row above, as messages have it
@@ -48,7 +48,7 @@ func (p *pieces) nest() error {
 	return nil
 }
 
-// nestBelow prepares to find the rows of a table that belong to those of others.
+// nestBelow prepares to find a table's rows by the rows that they belong to.
 func (p *pieces) nestBelow(table int) error {
 	w, top := p.writers[table], p.writers[fold.Top(p.batches, table)]
 	l, child := w.layout, w.layout.b.Child

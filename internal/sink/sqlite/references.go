@@ -34,7 +34,7 @@ type reference struct {
 	key  schema.Type // that keys are written as
 }
 
-// prepareReferences prepares to find the rows that those of a table belong to.
+// prepareReferences prepares to find the rows that a table's rows belong to.
 func (c *conn) prepareReferences(l *layout) (references, error) {
 	ref := l.b.Table.Owner()
 	if ref == nil {
@@ -44,7 +44,7 @@ func (c *conn) prepareReferences(l *layout) (references, error) {
 	return references{layout: l, owner: &ownership{Ref: ref, find: find, stored: l.b.Table.Stored(), written: map[string]bool{}}}, err
 }
 
-// prepareRefs prepares to find the rows that those of a table name. to returns the layout of another table of the flush; nil:
+// prepareRefs prepares to find the rows that a table's rows refer to. to returns the layout of another table of the flush; nil:
 // rows are only read.
 func (k *references) prepareRefs(c *conn, to func(table int) *layout) (err error) {
 	for i := range k.layout.b.Table.Refs {
