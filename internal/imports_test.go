@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 	"internal/metrics": {"internal/progress", "github.com/prometheus/client_golang/prometheus",
 		"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp"},
 	"internal/job":           {"internal/backoff", "internal/envelope", "internal/feed", "internal/fold", "internal/lockfile", "internal/mapping", "internal/progress", "internal/schema", "internal/sink", "internal/source", "internal/source/file", "internal/source/kafka", "internal/source/tcp", "internal/spool", "golang.org/x/sync/errgroup", "golang.org/x/time/rate"},
-	"internal/sink/sinktest": {"internal/feed", "internal/fold", "internal/foldtest", "internal/logtest", "internal/mapping", "internal/schema", "internal/sink", "internal/testcheck"},
+	"internal/sink/sinktest": {"internal/feed", "internal/fold", "internal/foldtest", "internal/logtest", "internal/mapping", "internal/schema", "internal/sink", "internal/testcheck", "github.com/rogpeppe/go-internal/txtar"},
 	"internal/sink/memory":   {"internal/feed", "internal/fold", "internal/schema", "internal/sink"},
 	"internal/sink/sqlite": {"internal/backoff", "internal/feed", "internal/fold", "internal/lockfile", "internal/realpath", "internal/schema", "internal/sink",
 		"modernc.org/sqlite", "modernc.org/sqlite/lib", "modernc.org/libc"},

@@ -26,7 +26,7 @@ var (
 
 // The code that docs/drivers.md shows is that of the files that it names.
 func TestDocs_DriversShowsTheCode(t *testing.T) {
-	blocks := regexp.MustCompile("(?s)```go\n// (\\S+)\n(.*?)```").FindAllStringSubmatch(read(t, "../../docs/drivers.md"), -1)
+	blocks := regexp.MustCompile("(?s)```(?:go|text)\n// (\\S+)\n(.*?)```").FindAllStringSubmatch(read(t, "../../docs/drivers.md"), -1)
 	if len(blocks) == 0 {
 		t.Error("did not exercise: the page shows no code")
 	}

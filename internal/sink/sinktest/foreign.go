@@ -22,12 +22,6 @@ func untyped(m *mapping.Mapping) *mapping.Mapping {
 	return m
 }
 
-// ordersAlone writes to the orders of the shop as a job does that knows no table below.
-func ordersAlone(t *testing.T, db Database) *Run {
-	t.Helper()
-	return BeginTable(t, db, "orders", "id")
-}
-
 // refusesOrphans demands that an item without its order, and a tax without its item, be refused.
 func refusesOrphans(t *testing.T, db Database) {
 	t.Helper()
@@ -45,24 +39,6 @@ func refusesOrphans(t *testing.T, db Database) {
 
 // foreignTests: the foreign keys of tables that weir makes.
 var foreignTests = []test{
-	{"OrphansAreRejected", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, Shop(t), false)
-		Counts(t, n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`), 3, 0, 0, 0)
-		n.End()
-		refusesOrphans(t, db)
-		shopIs(t, db, rows{"1|NULL"}, rows{"1|x|NULL"}, rows{"1|x|a|NULL"})
-	}},
-	{"ADeleteByOthersCascades", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, Shop(t), false)
-		n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`, `{"id":2,"items":[{"sku":"x","taxes":[{"code":"a"},{"code":"b"}]},{"sku":"y"}]}`)
-		r := ordersAlone(t, db)
-		Counts(t, r.Flush(`{"id":1,"op":"delete"}`), 0, 0, 0, 1)
-		r.End()
-		shopIs(t, db, rows{"2|NULL"}, rows{"2|x|NULL", "2|y|NULL"}, rows{"2|x|a|NULL", "2|x|b|NULL"})
-		tablesCount(t, n.Flush(`{"id":1,"items":[{"sku":"y"}]}`), sink.Counts{Inserted: 1}, sink.Counts{Inserted: 1}, sink.Counts{})
-		tablesCount(t, n.Flush(`{"id":2,"op":"delete"}`), sink.Counts{Deleted: 1}, sink.Counts{Deleted: 2}, sink.Counts{Deleted: 2}) // ours count
-		shopIs(t, db, rows{"1|NULL"}, rows{"1|y|NULL"}, nil)
-	}},
 	{"TheyAreNoConstraintsToWeir", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, Shop(t), false)
 		n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
@@ -131,48 +107,6 @@ var foreignTests = []test{
 			Expect(t, db, "SELECT order_id, sku, code FROM taxes", "1|5|a")
 			n.drop(db)
 		}
-	}},
-	{"AKeyThatOtherTablesReferTo", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, untypedShop(t), false)
-		n.Flush(`{"id":1,"items":[{"sku":5}]}`)
-		n.End()
-		r := ordersAlone(t, db)
-		if _, err := r.TryFlush(`{"id":"x"}`); !errors.As(err, new(sink.ErrChanged)) || !strings.Contains(err.Error(), "items") {
-			t.Errorf("the key was widened alone: %v", err)
-		}
-	}},
-	{"Rebuild", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, Shop(t), false)
-		n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
-		n.Fold(`{"id":2,"items":[{"sku":"y"}]}`)
-		f := n.Seal()
-		f.Rebuild = true
-		if _, err := n.Sink.Flush(t.Context(), f); err != nil {
-			t.Fatal(err)
-		}
-		n.End()
-		shopIs(t, db, rows{"2|NULL"}, rows{"2|y|NULL"}, nil)
-		refusesOrphans(t, db)
-		r := Setup{Tables: lines{"orders"}}.Begin(t, db)
-		r.Fold(`{"id":3}`)
-		f = r.Seal()
-		f.Rebuild = true
-		if _, err := r.Send(f); err == nil || !strings.Contains(err.Error(), "items") {
-			t.Errorf("a table was emptied whose rows others refer to: %v", err)
-		}
-		shopIs(t, db, rows{"2|NULL"}, rows{"2|y|NULL"}, nil)
-	}},
-	{"NoneAreAddedToTablesThatExist", func(t *testing.T, db Database) {
-		for table, key := range map[string][]string{"orders": {"id"}, "items": {"order_id", "sku"}} {
-			r := BeginTable(t, db, table, key...)
-			r.Flush(`{"id":1,"status":"s","order_id":7,"sku":"x","qty":1}`)
-			r.End()
-		}
-		n := BeginNested(t, db, untypedShop(t), false)
-		n.Flush(`{"id":"a","items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
-		n.Flush(`{"id":1,"op":"delete"}`)
-		Expect(t, db, "SELECT order_id, sku FROM items ORDER BY order_id", "7|x", "a|x") // an orphan is left as it is
-		Expect(t, db, "SELECT order_id, sku, code FROM taxes", "a|x|a")
 	}},
 	{"NamesThatNeedQuotes", func(t *testing.T, db Database) {
 		m := Shop(t)

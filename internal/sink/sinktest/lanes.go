@@ -123,22 +123,6 @@ var laneTests = []test{
 			t.Errorf("refused: %v", res.Refused)
 		}
 	}},
-	{"RestartOfOneLaneLeavesTheOthersRejects", func(t *testing.T, db Database) {
-		r := Setup{Sources: lines{"a", "b", "c"}}.Begin(t, db)
-		for _, lane := range []string{"a", "b", "c"} {
-			r.In(lane).Fold(lane + " old")
-		}
-		r.Flush()
-		BeginJob(t, db, "other").Flush("theirs")
-		r.In("a").Fold("a new")
-		r.In("b").Fold("b new")
-		f := r.Seal()
-		f.Lanes[1].Restart = true
-		r.again(f)
-		Expect(t, db, "SELECT raw FROM weir_rejects ORDER BY raw", "a new", "a old", "b new", "c old", "theirs")
-		r.FlushAs(func(f *sink.Flush) { f.Lanes[0].Restart, f.Lanes[2].Restart = true, true })
-		Expect(t, db, "SELECT raw FROM weir_rejects ORDER BY raw", "b new", "theirs")
-	}},
 }
 
 // alternatingTests: flushes of several tables take turns in one sink.
@@ -170,17 +154,5 @@ var alternatingTests = []test{
 		Expect(t, db, "SELECT id, n, c0, c1, c2 FROM t ORDER BY id", "0|-1|1|NULL|NULL", "1|-1|NULL|1|NULL", "2|-1|NULL|NULL|1")
 		Expect(t, db, "SELECT id, n, a FROM u ORDER BY id", "0|1|none", "1|1|none", "2|1|none")
 		Expect(t, db, "SELECT source, line FROM weir_rejects ORDER BY line", "u.jsonl|1", "u.jsonl|3", "u.jsonl|5")
-	}},
-	{"AFailedFlushLeavesTheOtherTable", func(t *testing.T, db Database) {
-		r := Begin(t, db)
-		u := r.beside("u")
-		r.Flush(`{"id":1,"a":1}`)
-		u.Flush(`{"id":1,"a":1}`)
-		f := r.failing(Within, `{"id":2,"a":"x","b":1}`)
-		u.Flush(`{"id":2,"a":"y","b":2.5}`)
-		r.again(f)
-		u.Flush(`{"id":3,"b":"z"}`)
-		Expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "1|1|NULL", "2|x|1")
-		Expect(t, db, "SELECT id, a, b FROM u ORDER BY id", "1|1|NULL", "2|y|2.5", "3|NULL|z")
 	}},
 }

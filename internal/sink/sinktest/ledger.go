@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -86,22 +85,6 @@ var ledgerTests = []test{
 		r.FlushAs(func(f *sink.Flush) { f.DropRejects = time.Now().Add(time.Hour) })
 		Expect(t, db, "SELECT raw FROM weir_rejects", "theirs")
 	}},
-	{"RebuildEmptiesTheTable", func(t *testing.T, db Database) {
-		for _, change := range [][]func(*fold.Options){nil, {byColumn}} {
-			r := Begin(t, db, change...)
-			r.Flush(`{"id":1,"a":1,"v":9}`, `{"id":2,"a":2,"v":9}`, `bad`)
-			r.FlushAs(rebuild, `{"id":2,"b":1,"v":1}`, `worse`)
-			Expect(t, db, "SELECT id, a, b FROM t", "2|NULL|1")
-			Expect(t, db, "SELECT raw FROM weir_rejects", "worse")
-			Expect(t, db, "SELECT count(*) FROM weir_checkpoints", "1")
-			r.Flush(`{"id":3,"a":1,"v":1}`)
-			Expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "2|NULL|1", "3|1|NULL")
-			r.End()
-			db.Exec(t, "DROP TABLE t")
-			db.Exec(t, "DELETE FROM weir_jobs")
-			db.Exec(t, "DELETE FROM weir_rejects")
-		}
-	}},
 	{"RebuildUnderAnotherKey", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"a":1}`, `{"id":2,"a":1}`)
@@ -149,18 +132,6 @@ var ledgerTests = []test{
 		Expect(t, db, "SELECT raw FROM weir_rejects", "theirs")
 		Expect(t, db, "SELECT size FROM weir_reject_files", "7")
 		r.Flush(`{"id":3}`)
-	}},
-	{"RebuildOfATableThatWeirDidNotMakeIsAnError", func(t *testing.T, db Database) {
-		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY)")
-		db.Exec(t, "INSERT INTO t (id) VALUES (7)")
-		r := Begin(t, db)
-		r.Fold(`{"id":1}`)
-		f := r.Seal()
-		f.Rebuild = true
-		if _, err := r.Send(f); err == nil {
-			t.Error("a table that weir did not make was emptied")
-		}
-		Expect(t, db, "SELECT id FROM t", "7")
 	}},
 	{"ForgetRemovesOneJob", func(t *testing.T, db Database) {
 		first, second := Begin(t, db, byColumn), BeginJob(t, db, "second", byColumn)

@@ -46,6 +46,22 @@ func MergedShop(t *testing.T) *mapping.Mapping {
 	return m
 }
 
+// VersionedShop is the merged shop whose messages have versions.
+func VersionedShop(t *testing.T, scope fold.Scope) *mapping.Mapping {
+	t.Helper()
+	m := MergedShop(t)
+	inVersions(m, scope)
+	return m
+}
+
+// inVersions has the messages of a shop have versions, which its rows show.
+func inVersions(m *mapping.Mapping, scope fold.Scope) {
+	m.Tables[0].Version, m.Tables[0].Scope = path("$.v"), scope
+	for i := range m.Tables {
+		m.Tables[i].Columns = append(m.Tables[i].Columns, columns("v: $.v as integer")...)
+	}
+}
+
 // shopIs compares the rows of the shop's tables.
 func shopIs(t *testing.T, db Database, orders, items, taxes []string) {
 	t.Helper()
@@ -56,30 +72,6 @@ func shopIs(t *testing.T, db Database, orders, items, taxes []string) {
 
 // nestedTests: rows that belong to rows of other tables.
 var nestedTests = []test{
-	{"AnArrayIsTheWholeSet", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, Shop(t), false)
-		Counts(t, n.Flush(`{"id":1,"status":"new","items":[{"sku":"x","qty":1,"taxes":[{"code":"a","amount":5}]},{"sku":"y","qty":2}]}`, `{"id":2,"items":[{"sku":"x"}]}`), 6, 0, 0, 0)
-		shopIs(t, db, rows{"1|new", "2|NULL"}, rows{"1|x|1", "1|y|2", "2|x|NULL"}, rows{"1|x|a|5"})
-		// What is not in it goes, and an element is whole.
-		Counts(t, n.Flush(`{"id":1,"items":[{"sku":"y"},{"sku":"z","qty":9}]}`), 1, 1, 1, 2)
-		shopIs(t, db, rows{"1|new", "2|NULL"}, rows{"1|y|NULL", "1|z|9", "2|x|NULL"}, nil)
-		// Without the array the set stays.
-		n.Flush(`{"id":1,"status":"paid"}`)
-		shopIs(t, db, rows{"1|paid", "2|NULL"}, rows{"1|y|NULL", "1|z|9", "2|x|NULL"}, nil)
-		n.Flush(`{"id":1,"items":[]}`, `{"id":2,"items":null}`)
-		shopIs(t, db, rows{"1|paid", "2|NULL"}, nil, nil)
-	}},
-	{"TheLastArrayWins", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, Shop(t), false)
-		n.Flush(`{"id":1,"items":[{"sku":"x"}]}`, `{"id":1,"items":[{"sku":"y","qty":1},{"sku":"y","taxes":[{"code":"a"}]}]}`, `{"id":1,"status":"s"}`)
-		shopIs(t, db, rows{"1|s"}, rows{"1|y|NULL"}, rows{"1|y|a|NULL"})
-	}},
-	{"AnUnchangedSetWritesNothing", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, Shop(t), false)
-		const line = `{"id":1,"items":[{"sku":"x","qty":1,"taxes":[{"code":"a"}]},{"sku":"y"}]}`
-		Counts(t, n.Flush(line), 4, 0, 0, 0)
-		Counts(t, n.Flush(line), 0, 0, 4, 0)
-	}},
 	{"ARejectedMessageTakesNoMemory", func(t *testing.T, db Database) {
 		theirs(t, db, "CREATE TABLE notes (id bigint PRIMARY KEY, n bigint)")
 		m := Shop(t)
@@ -117,14 +109,6 @@ var nestedTests = []test{
 			t.Errorf("an empty batch has %d bytes", n.set.Bytes())
 		}
 	}},
-	{"ADeleteRemovesTheChildren", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, Shop(t), false)
-		n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`, `{"id":2,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`, `{"id":3,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
-		n.Flush(`{"id":1,"op":"delete"}`, `{"id":2,"op":"delete"}`, `{"id":2,"status":"again"}`, `{"id":3,"op":"delete"}`, `{"id":3,"items":[{"sku":"y"}]}`)
-		shopIs(t, db, rows{"2|again", "3|NULL"}, rows{"3|y|NULL"}, nil)
-		n.Flush(`{"id":3,"items":[{"sku":"z"}]}`, `{"id":3,"op":"delete"}`, `{"id":4,"op":"delete"}`)
-		shopIs(t, db, rows{"2|again"}, nil, nil)
-	}},
 	{"AChildIsMadeWhenItsKeyHasTypes", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, untypedShop(t), false)
 		n.Flush(`{"id":1,"status":"a"}`, `{"id":3,"items":[{"sku":1},{"sku":2,"taxes":[{"code":1}]}]}`, `{"id":3,"op":"delete"}`)
@@ -151,108 +135,6 @@ var nestedTests = []test{
 			t.Errorf("the table has %+v, %v", c.Columns, err)
 		}
 		Expect(t, db, "SELECT sku, good FROM items", "x|1")
-	}},
-	{"ARejectedRowRejectsItsMessage", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, Shop(t), false)
-		n.Flush(`{"id":1,"items":[{"sku":"x","qty":1}]}`, `{"id":9,"items":[{"sku":"x","taxes":[{"code":"a","amount":1}]}]}`)
-		n.End()
-		theirs(t, db, "CREATE UNIQUE INDEX one ON taxes (amount)")
-		n = BeginNested(t, db, Shop(t), false)
-		n.Flush(`{"id":1,"status":"s","items":[{"sku":"y"}]}`, `{"id":1,"status":"bad","items":[{"sku":"z","taxes":[{"code":"b","amount":1}]}]}`, `{"id":2,"items":[{"sku":"x","taxes":[{"code":"a","amount":2}]}]}`)
-		shopIs(t, db, rows{"1|s", "2|NULL", "9|NULL"}, rows{"1|y|NULL", "2|x|NULL", "9|x|NULL"}, rows{"2|x|a|2", "9|x|a|1"})
-		Expect(t, db, "SELECT line FROM weir_rejects", "4")
-	}},
-	{"VersionsOfTheParentCount", func(t *testing.T, db Database) {
-		for _, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
-			m := Shop(t)
-			m.Tables[0].Version, m.Tables[0].Scope = path("v"), scope
-			m.Tables[0].Columns = append(m.Tables[0].Columns, columns("v: as integer")...)
-			for i := range m.Tables {
-				m.Tables[i].Name = fmt.Sprintf("%s_%s", m.Tables[i].Name, scope)
-				if m.Tables[i].Of != "" {
-					m.Tables[i].Of = m.Tables[i-1].Name
-				}
-			}
-			n := BeginNested(t, db, m, false)
-			n.Flush(`{"id":1,"v":5,"items":[{"sku":"x"}]}`, `{"id":2,"v":5,"items":[{"sku":"x"}]}`)
-			n.Flush(`{"id":1,"v":3,"items":[{"sku":"old"}]}`, `{"id":1,"v":7,"status":"new"}`, `{"id":2,"v":6,"op":"delete"}`)
-			n.End()
-			n = BeginNested(t, db, m, false) // knows what is kept
-			n.Flush(`{"id":1,"v":4,"items":[]}`, `{"id":2,"v":4,"items":[{"sku":"old"}]}`)
-			Expect(t, db, fmt.Sprintf("SELECT order_id, sku FROM items_%s ORDER BY order_id, sku", scope), map[fold.Scope][]string{fold.ColumnScope: {"1|x"}, fold.RowScope: {"1|x", "2|old"}}[scope]...)
-			n.Flush(`{"id":1,"v":8,"items":[{"sku":"y"}]}`)
-			Expect(t, db, fmt.Sprintf("SELECT sku FROM items_%s WHERE order_id = 1", scope), "y")
-			n.End()
-		}
-	}},
-	{"AnOlderDeleteRemovesTheSet", func(t *testing.T, db Database) {
-		m := Shop(t)
-		m.Tables[0].Version = path("v")
-		n := BeginNested(t, db, m, false)
-		n.Flush(`{"id":1,"v":7}`)
-		n.Flush(`{"id":1,"v":4,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
-		n.Flush(`{"id":1,"v":5,"op":"delete"}`)
-		shopIs(t, db, rows{"1|NULL"}, nil, nil)
-	}},
-	{"AnElementIsAnUpdate", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, MergedShop(t), false)
-		Counts(t, n.Flush(`{"id":1,"status":"new","items":[{"sku":"x","qty":1,"taxes":[{"code":"a","amount":5}]},{"sku":"y","qty":2}]}`), 4, 0, 0, 0)
-		// What it omits stays, and so does what the array omits.
-		Counts(t, n.Flush(`{"id":1,"items":[{"sku":"y"},{"sku":"x","taxes":[{"code":"a"},{"code":"b","amount":1}]}]}`, `{"id":1,"items":[]}`), 1, 0, 4, 0)
-		shopIs(t, db, rows{"1|new"}, rows{"1|x|1", "1|y|2"}, rows{"1|x|a|5", "1|x|b|1"})
-		// A row that an element deletes takes what belongs to it.
-		Counts(t, n.Flush(`{"id":1,"items":[{"sku":"x","gone":true}]}`), 0, 0, 1, 3)
-		shopIs(t, db, rows{"1|new"}, rows{"1|y|2"}, nil)
-	}},
-	{"ADeleteRemovesTheElementsBeforeIt", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, MergedShop(t), false)
-		const x, y, taken = `{"id":1,"items":[{"sku":"x","qty":1,"taxes":[{"code":"a","amount":5}]}]}`, `{"id":1,"items":[{"sku":"y"},{"sku":"x","taxes":[{"code":"b"}]}]}`, `{"id":1,"op":"delete"}`
-		after := func(flushes ...[]string) {
-			t.Helper()
-			n.Flush(`{"id":1,"op":"delete"}`)
-			for _, lines := range flushes {
-				n.Flush(lines...)
-			}
-			shopIs(t, db, rows{"1|NULL"}, rows{"1|x|NULL", "1|y|NULL"}, rows{"1|x|b|NULL"})
-		}
-		after([]string{x}, []string{taken}, []string{y})
-		after([]string{x, taken, y})
-		after([]string{x}, []string{taken, y})
-		after([]string{x, taken}, []string{y})
-		after([]string{x}, []string{x, taken, x, taken, y})
-		n.Flush(x, taken)
-		n.Flush(taken)
-		shopIs(t, db, nil, nil, nil)
-	}},
-	{"DeletedAndInsertedUnchanged", func(t *testing.T, db Database) {
-		const order, taken = `{"id":1,"status":"s","items":[{"sku":"x","qty":1,"taxes":[{"code":"a","amount":5}]},{"sku":"y","taxes":[{"code":"a"}]}]}`, `{"id":1,"op":"delete"}`
-		for name, sets := range map[string][2]mapping.Set{"merged": {mapping.MergeSet, mapping.MergeSet}, "replaced": {mapping.ReplaceSet, mapping.ReplaceSet}, "mixed": {mapping.MergeSet, mapping.ReplaceSet}} {
-			m := MergedShop(t)
-			for i := range m.Tables {
-				if m.Tables[i].Name += "_" + name; i > 0 {
-					m.Tables[i].Of, m.Tables[i].Set = m.Tables[i-1].Name, sets[i-1]
-				}
-			}
-			n := BeginNested(t, db, m, false)
-			n.Flush(order)
-			Counts(t, n.Flush(taken, order), 0, 0, 5, 0)
-			// Of what does not come back, the rest goes.
-			Counts(t, n.Flush(taken, `{"id":1,"status":"s","items":[{"sku":"x","qty":2,"taxes":[{"code":"b"}]}]}`), 1, 1, 1, 3)
-			Expect(t, db, "SELECT order_id, sku, code, amount FROM taxes_"+name, "1|x|b|NULL")
-			Counts(t, n.Flush(`{"id":1,"items":[{"sku":"x","qty":3}]}`, taken), 0, 0, 0, 3)
-			n.End()
-		}
-	}},
-	{"SetsInElementsThatAreUpdates", func(t *testing.T, db Database) {
-		m := MergedShop(t)
-		m.Tables[2].Set = mapping.ReplaceSet
-		n := BeginNested(t, db, m, false)
-		n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`) // all rows are new, so those of the next flush may be
-		n.Flush(`{"id":2,"op":"delete"}`, `{"id":1,"items":[{"sku":"x","taxes":[]},{"sku":"y","taxes":[{"code":"b"}]}]}`)
-		shopIs(t, db, rows{"1|NULL"}, rows{"1|x|NULL", "1|y|NULL"}, rows{"1|y|b|NULL"})
-		n.Flush(`{"id":1,"op":"delete"}`, `{"id":1,"items":[{"sku":"x","taxes":[{"code":"c"}]}]}`)
-		shopIs(t, db, rows{"1|NULL"}, rows{"1|x|NULL"}, rows{"1|x|c|NULL"})
-		Counts(t, n.Flush(`{"id":1,"op":"delete"}`), 0, 0, 0, 3)
 	}},
 	{"ADeleteOfAKeyOfAnotherTypeRemovesNothing", func(t *testing.T, db Database) {
 		m := MergedShop(t)

@@ -10,41 +10,6 @@ import (
 
 // referenceTests: columns with the keys of rows of other tables.
 var referenceTests = []test{
-	{"AMissingRowIsInserted", func(t *testing.T, db Database) {
-		for _, id := range []string{"", "cid"} {
-			m := Referring(t, "stub"+id, id)
-			n := BeginNested(t, db, m, false)
-			Counts(t, n.Flush(`{"order":1,"customer":7}`, `{"order":2,"customer":8,"name":"eight"}`, `{"order":3}`, `{"order":4,"customer":null}`), 6, 0, 0, 0)
-			is := func(want ...string) { t.Helper(); Expect(t, db, referred(m, id), want...) }
-			is("1|7|NULL", "2|8|eight", "3|NULL|NULL", "4|NULL|NULL")
-			n.End()
-			n = BeginNested(t, db, m, false) // knows what the database has
-			n.Flush(`{"order":1,"customer":8}`, `{"order":2,"total":5}`, `{"order":3,"customer":7}`)
-			n.Flush(`{"customer":7,"name":"seven"}`, `{"order":4,"customer":9}`, `{"order":3,"customer":null}`)
-			is("1|8|eight", "2|8|eight", "3|NULL|NULL", "4|9|NULL")
-			n.End()
-		}
-	}},
-	{"ARowThatOthersReferToIsNotDeleted", func(t *testing.T, db Database) {
-		for i, id := range []string{"", "cid"} {
-			for _, most := range []int{1, 2, 3, 100} {
-				m := Referring(t, fmt.Sprintf("kept%d%d", i, most), id)
-				m.Tables[0].DeleteWhen, m.Tables[1].DeleteWhen = when("off"), when("gone")
-				n := BeginNested(t, db, m, false)
-				n.Feed(most, `{"customer":1,"name":"one"}`, `{"order":1,"customer":1}`, `{"customer":1,"name":0,"gone":1}`, `{"order":2,"customer":1}`,
-					`{"order":3,"customer":2}`, `{"customer":2,"name":0,"gone":1}`, `{"customer":2,"name":"two"}`, // it was made for the order
-					`{"customer":3,"name":"three"}`, `{"order":4,"customer":3}`, `{"order":4,"customer":1}`, `{"customer":3,"name":0,"gone":1}`, // nothing names it any more
-					`{"order":5,"customer":4}`, `{"customer":4,"name":0,"gone":1}`, `{"order":5,"off":1}`, `{"customer":4,"name":0,"gone":1}`, `{"order":6,"customer":4}`,
-					`{"customer":5,"name":0,"gone":1}`, `{"customer":5,"name":"five"}`)
-				Expect(t, db, referred(m, id), "1|1|one", "2|1|one", "3|2|two", "4|1|one", "6|4|NULL")
-				Expect(t, db, "SELECT nr FROM "+m.Tables[1].Name+" ORDER BY nr", "1", "2", "4", "5")
-				Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "3", "6", "13")
-				db.Exec(t, "DELETE FROM weir_rejects")
-				db.Exec(t, "DELETE FROM weir_checkpoints")
-				n.End()
-			}
-		}
-	}},
 	{"ADeletedRowIsInsertedAgain", func(t *testing.T, db Database) {
 		for i, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
 			for _, most := range []int{1, 100} {
@@ -66,22 +31,6 @@ var referenceTests = []test{
 				db.Exec(t, "DELETE FROM weir_checkpoints")
 				n.End()
 			}
-		}
-	}},
-	{"ARejectedMessageInsertsNoRow", func(t *testing.T, db Database) {
-		m := Referring(t, "theirs", "")
-		theirs(t, db, "CREATE TABLE customers_theirs (nr INTEGER PRIMARY KEY, name TEXT NOT NULL)")
-		theirs(t, db, "CREATE TABLE orders_theirs (nr INTEGER PRIMARY KEY, customer_id INTEGER, total INTEGER CHECK (total > 0))")
-		for _, most := range []int{1, 100} {
-			n := BeginNested(t, db, m, false)
-			n.Feed(most, `{"customer":7,"name":"seven"}`, `{"order":1,"customer":7}`, `{"order":2,"customer":8,"total":1}`, `{"order":3,"customer":7,"total":-1}`, `{"order":4,"customer":9,"name":"nine","total":-1}`)
-			Expect(t, db, referred(m, ""), "1|7|seven")
-			Expect(t, db, "SELECT nr FROM customers_theirs", "7")
-			Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "3", "4", "5")
-			for _, table := range []string{"weir_rejects", "weir_checkpoints", "orders_theirs", "customers_theirs"} {
-				db.Exec(t, "DELETE FROM "+table)
-			}
-			n.End()
 		}
 	}},
 	{"VersionsOfTheOtherRowAreUnchanged", func(t *testing.T, db Database) {

@@ -1,7 +1,6 @@
 package sinktest
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -54,13 +53,6 @@ func (r *Router) Map(l *feed.Line, _ string, _ fold.Place) (_ []fold.TableChange
 		}
 	}
 	return r.changes, -1, nil
-}
-
-// families are tables of which the second refers to the first.
-func families(t *testing.T, db Database) {
-	t.Helper()
-	theirs(t, db, "CREATE TABLE p (id INTEGER PRIMARY KEY, a TEXT)")
-	theirs(t, db, "CREATE TABLE c (id INTEGER PRIMARY KEY, p INTEGER REFERENCES p (id), n INTEGER CHECK (n >= 0))")
 }
 
 // severalTests: a flush writes several tables in one transaction, and a message is one unit.
@@ -127,62 +119,6 @@ var severalTests = []test{
 		theirs(t, db, "CREATE UNIQUE INDEX once ON a (y)")
 		BeginTables(t, db, []string{"a", "b"}).Flush(`{"id":5,"a.y":3,"b.n":5}`, `{"id":6,"a.y":6,"b.n":6}`) // and so with a parent
 		Expect(t, db, "SELECT id, n FROM b WHERE id > 4", "6|6")
-	}},
-	{"ConstraintAddedMeanwhile", func(t *testing.T, db Database) {
-		s := BeginTables(t, db, []string{"a", "b"})
-		s.Flush(`{"id":1,"a.x":1,"b.y":1}`)
-		theirs(t, db, "CREATE UNIQUE INDEX one ON b (y)")
-		if _, err := s.TryFlush(`{"id":2,"a.x":2,"b.y":1}`); !errors.As(err, new(sink.ErrUnlogged)) {
-			t.Errorf("messages that were not kept: %v", err)
-		}
-		Expect(t, db, "SELECT id FROM a", "1")
-	}},
-	{"ParentsBeforeChildren", func(t *testing.T, db Database) {
-		families(t, db)
-		s := BeginTables(t, db, []string{"p", "c"})
-		refused := func(want int, lines ...string) {
-			t.Helper()
-			if res := s.Flush(lines...); len(res.Refused) != want {
-				t.Errorf("refused: %v", res.Refused)
-			}
-		}
-		// Whatever their order in the feed; and so next to messages that are rejected.
-		refused(0, `{"c.id":1,"c.p":7,"c.n":1}`, `{"p.id":7,"p.a":"x"}`)
-		Expect(t, db, "SELECT id, p FROM c", "1|7")
-		refused(0, `{"p.id":7,"p.op":"delete"}`, `{"c.id":1,"c.op":"delete"}`)
-		Expect(t, db, "SELECT count(*) FROM p", "0")
-		refused(3, `{"c.id":1,"c.p":7,"c.n":1}`, `{"c.id":2,"c.p":8,"c.n":1}`, `{"c.id":3,"c.p":7,"c.n":-1}`, `{"p.id":7,"p.a":"x"}`, `{"c.id":4,"c.p":9,"c.n":-1,"p.id":9}`)
-		Expect(t, db, "SELECT id, p FROM c ORDER BY id", "1|7")
-		Expect(t, db, "SELECT id FROM p ORDER BY id", "7")
-		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "6", "7", "9")
-		refused(1, `{"p.id":7,"p.op":"delete"}`, `{"c.id":5,"c.n":-1}`, `{"c.id":1,"c.op":"delete"}`)
-		Expect(t, db, "SELECT count(*) FROM p", "0")
-	}},
-	{"DeletesWithVersionsComeAfterTheChildren", func(t *testing.T, db Database) {
-		families(t, db)
-		s := BeginTables(t, db, []string{"p", "c"}, func(_ string, o *fold.Options) { byColumn(o) })
-		s.Flush(`{"id":1,"v":1,"p.a":"x","c.p":1,"c.n":1}`)
-		tablesCount(t, s.Flush(`{"id":1,"v":2,"p.op":"delete","c.op":"delete"}`), sink.Counts{Deleted: 1}, sink.Counts{Deleted: 1})
-	}},
-	{"MessagesThatWaitKeepTheirOrder", func(t *testing.T, db Database) {
-		families(t, db)
-		s := BeginTables(t, db, []string{"p", "c", "b"})
-		// The first waits for its parent, the second for the first, and the third for the second.
-		s.Flush(`{"c.id":1,"c.p":7,"b.id":1,"b.x":1}`, `{"b.id":1,"b.x":2,"p.id":8,"p.a":"first"}`, `{"p.id":8,"p.a":"second"}`, `{"p.id":7}`, `{"c.id":3,"c.n":-1}`)
-		Expect(t, db, "SELECT id, p FROM c", "1|7")
-		Expect(t, db, "SELECT id, x FROM b", "1|2")
-		Expect(t, db, "SELECT id, a FROM p ORDER BY id", "7|NULL", "8|second")
-		Expect(t, db, "SELECT line FROM weir_rejects", "5")
-	}},
-	{"NoneWaitsForARowOfOtherTables", func(t *testing.T, db Database) {
-		theirs(t, db, "CREATE TABLE kinds (id INTEGER PRIMARY KEY)")
-		theirs(t, db, "CREATE TABLE p (id INTEGER PRIMARY KEY, kind INTEGER REFERENCES kinds (id), gate TEXT UNIQUE)")
-		theirs(t, db, "CREATE TABLE c (id INTEGER PRIMARY KEY, p INTEGER REFERENCES p (id))")
-		s := BeginTables(t, db, []string{"p", "c"})
-		s.Flush(`{"p.id":1,"p.kind":7,"p.gate":"y"}`, `{"p.id":1,"p.gate":"x"}`, `{"p.id":2,"p.gate":"x"}`, `{"c.id":1,"c.p":1}`)
-		Expect(t, db, "SELECT id, gate FROM p", "1|x")
-		Expect(t, db, "SELECT id, p FROM c", "1|1")
-		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "1", "3")
 	}},
 	{"VersionsInSomeOfTheTables", func(t *testing.T, db Database) {
 		versions := func(table string, o *fold.Options) {

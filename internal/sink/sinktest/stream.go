@@ -30,50 +30,12 @@ func event(op, table, before, after string) string {
 }
 
 // streamTests: change streams, with tables that are emptied on the way.
-var streamTests = slices.Concat([]test{
-	{"ATruncationRemovesEarlierRows", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, streaming(t, mapping.Table{Name: "a", Key: []string{"id"}}, mapping.Table{Name: "b", Key: []string{"id"}}), false)
-		n.Feed(10, event("c", "a", "null", `{"id":1,"v":"x"}`), event("c", "b", "null", `{"id":1,"v":"x"}`), event("t", "a", "null", "null"), event("c", "a", "null", `{"id":2,"v":"y"}`))
-		Expect(t, db, "SELECT id, v FROM a", "2|y")
-		Expect(t, db, "SELECT id, v FROM b", "1|x")
-		n.Feed(1, event("c", "a", "null", `{"id":3}`), event("c", "a", "null", `{"id":4}`))
-		Counts(t, n.Flush(event("t", "a", "null", "null"), event("t", "a", "null", "null")), 0, 0, 0, 3)
-		Expect(t, db, "SELECT id FROM a")
-		// What comes behind it in the same flush is made of nothing.
-		n.Flush(event("u", "a", "null", `{"id":5,"v":"z"}`))
-		Counts(t, n.Flush(event("t", "a", "null", "null"), event("u", "a", "null", `{"id":5,"w":1}`)), 1, 0, 0, 1)
-		Expect(t, db, "SELECT id, v, w FROM a", "5|NULL|1")
-	}},
-	{"ATruncationOfATableThatIsMissing", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, streaming(t, mapping.Table{Name: "a", Key: []string{"id"}}), false)
-		Counts(t, n.Flush(event("t", "a", "null", "null")), 0, 0, 0, 0)
-		Counts(t, n.Flush(event("t", "a", "null", "null"), event("c", "a", "null", `{"id":1}`)), 1, 0, 0, 0)
-	}},
-	{"ATruncationIsAppliedOnce", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, streaming(t, mapping.Table{Name: "a", Key: []string{"id"}}), false)
-		n.Flush(event("c", "a", "null", `{"id":1}`))
-		Counts(t, n.again(n.failing(After, event("t", "a", "null", "null"), event("c", "a", "null", `{"id":2}`))), 1, 0, 0, 1)
-		Expect(t, db, "SELECT id FROM a", "2")
-	}},
-	{"AChangedKeyIsADeleteAndAnInsert", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, streaming(t, mapping.Table{Name: "a", Key: []string{"id"}}), false)
-		n.Feed(1, event("c", "a", "null", `{"id":1,"v":"x"}`), event("u", "a", `{"id":1}`, `{"id":2,"v":"x"}`), event("u", "a", `{"id":2,"v":"x"}`, `{"id":2,"v":"y"}`))
-		Expect(t, db, "SELECT id, v FROM a", "2|y")
-		n.Feed(9, event("u", "a", `{"id":2}`, `{"id":3,"v":"x"}`), event("c", "a", "null", `{"id":2,"v":"z"}`), event("u", "a", `{"id":3}`, `{"id":1,"v":"?"}`))
-		Expect(t, db, "SELECT id, v FROM a ORDER BY id", "1|NULL", "2|z")
-	}},
+var streamTests = []test{
 	{"RandomStream", func(t *testing.T, db Database) {
 		Seeds(t, 12, func(t *testing.T, rnd *rand.Rand) { randomStream(t, db, rnd) })
 	}},
-}, needing(Shared, []test{
-	{"ARejectedRowAfterATruncation", func(t *testing.T, db Database) {
-		theirs(t, db, "CREATE TABLE a (id BIGINT PRIMARY KEY, v BIGINT CHECK (v < 9))")
-		n := BeginNested(t, db, streaming(t, mapping.Table{Name: "a", Key: []string{"id"}}), false)
-		n.Flush(event("c", "a", "null", `{"id":1}`))
-		Counts(t, n.Flush(event("t", "a", "null", "null"), event("c", "a", "null", `{"id":3,"v":10}`), event("c", "a", "null", `{"id":4,"v":8}`)), 1, 0, 0, 1)
-		Expect(t, db, "SELECT id, v FROM a", "4|8")
-	}},
 	{"ATruncationOfATableThatAnotherRunMade", func(t *testing.T, db Database) {
+		need(t, db, Shared)
 		r := Begin(t, db)
 		BeginJob(t, db, "other").Flush(`{"id":1}`)
 		r.Fold(`{"id":2}`)
@@ -86,17 +48,7 @@ var streamTests = slices.Concat([]test{
 		Counts(t, res, 1, 0, 0, 1)
 		Expect(t, db, "SELECT id FROM t", "2")
 	}},
-}), needing(Nestable, []test{
-	{"ATruncationRemovesTheChildren", func(t *testing.T, db Database) {
-		for _, m := range []*mapping.Mapping{Shop(t), MergedShop(t)} {
-			n := BeginNested(t, db, streaming(t, m.Tables...), false)
-			n.Flush(event("c", "orders", "null", `{"id":1,"status":"new","items":[{"sku":"x","qty":1,"taxes":[{"code":"a","amount":5}]},{"sku":"y","qty":2}]}`))
-			n.Flush(event("t", "orders", "null", "null"), event("c", "orders", "null", `{"id":2,"status":"new","items":[{"sku":"z"}]}`))
-			shopIs(t, db, rows{"2|new"}, rows{"2|z|NULL"}, nil)
-			n.drop(db)
-		}
-	}},
-}))
+}
 
 // randomStream mirrors two tables whose rows come, change, change their keys and go, alone or
 // together, in batches that end anywhere.

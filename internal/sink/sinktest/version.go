@@ -15,113 +15,27 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
+func keepNull(o *fold.Options)   { o.Null = fold.KeepNull }
+func fillOnly(o *fold.Options)   { o.FillOnly = true }
+func addColumns(o *fold.Options) { o.Columns = fold.AddColumns }
+
+// options are changes of a run's options.
+type options = []func(*fold.Options)
+
 func byColumn(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }
 func byRow(o *fold.Options)    { o.Version, o.Scope = "v", fold.RowScope }
 
-// inBothScopes are two tests of one, by the scope of the versions.
-func inBothScopes(c feedTest) []feedTest {
-	rows := c
-	c.by, rows.by, rows.name = options{byColumn}, options{byRow}, c.name+"_RowScope"
-	return []feedTest{c, rows}
-}
-
 // versionTests: each column holds the value of the newest message that named it, in
 // whatever order messages come.
-var versionTests = append(feedTests(append(append(
-	inBothScopes(feedTest{name: "NumbersComeBeforeTexts", first: everyColumn, shuffled: true, lines: lines{`{"id":1,"v":"9","a":"nine"}`, `{"id":1,"v":10,"a":"ten"}`, `{"id":1,"v":"1a","a":"text"}`,
-		`{"id":2,"v":"-","a":"text"}`, `{"id":2,"v":1e30,"a":"number"}`},
-		query: "SELECT id, v, a FROM t WHERE id > 0 ORDER BY id", want: rows{"1|1a|text", "2|-|text"}}),
-	inBothScopes(feedTest{name: "RowsThatExistAmongNewOnes", batches: [][]string{
-		{`{"id":1,"v":5,"a":"x"}`, `{"id":2,"v":5,"a":"x"}`, `{"id":3,"v":5,"a":"x"}`, `{"id":4,"v":5,"a":"x"}`}, {`{"id":1,"v":6,"op":"delete"}`, `{"id":10,"v":6,"a":"new"}`},
-		{`{"id":11,"v":6,"a":"new"}`}, {`{"id":2,"v":4,"a":"old"}`, `{"id":12,"v":6,"a":"new"}`}, {`{"id":13,"v":6,"b":"new column"}`}, {`{"id":3,"v":4,"op":"delete"}`, `{"id":14,"v":6,"a":"new"}`},
-		{`{"id":15,"v":6,"a":"new"}`}, {`{"id":4,"v":7,"b":"both"}`, `{"id":16,"v":6,"a":"new"}`}},
-		query: "SELECT id, a, b FROM t ORDER BY id", want: rows{"2|x|NULL", "3|x|NULL", "4|x|both",
-			"10|new|NULL", "11|new|NULL", "12|new|NULL", "13|NULL|new column", "14|new|NULL", "15|new|NULL", "16|new|NULL"}})...),
-	feedTest{name: "AnOldMessageThatAloneNamedAColumnIsNotLost", by: options{byColumn}, first: everyColumn, shuffled: true,
-		lines: lines{`{"id":1,"v":10,"a":"old","b":"old"}`, `{"id":1,"v":20,"a":"new"}`, `{"id":1,"v":"15","c":null,"a":"between"}`, `{"id":2,"v":9,"a":"y"}`},
-		query: "SELECT id, v, a, b, c FROM t WHERE id > 0 ORDER BY id", want: rows{"1|20|new|old|NULL", "2|9|y|NULL|NULL"}},
-	feedTest{name: "AnExplicitNullIsAValue", by: options{byColumn}, first: everyColumn, shuffled: true,
-		lines: lines{`{"id":1,"v":1,"a":"x"}`, `{"id":1,"v":3,"a":null}`, `{"id":1,"v":2,"a":"y","b":1}`},
-		query: "SELECT id, a, b FROM t WHERE id > 0", want: rows{"1|NULL|1"}},
-	feedTest{name: "DeleteRemovesWhatIsNotNewer", by: options{byColumn}, first: everyColumn, shuffled: true,
-		lines: lines{`{"id":1,"v":1,"a":"x","b":"x"}`, `{"id":1,"v":2,"op":"delete"}`, `{"id":1,"v":3,"b":"z"}`, `{"id":2,"v":1,"a":"x"}`, `{"id":2,"v":2,"op":"delete"}`,
-			`{"id":3,"v":5,"a":"stays","b":"stays"}`, `{"id":3,"v":2,"op":"delete"}`, `{"id":4,"v":1}`, `{"id":4,"v":2,"op":"delete"}`, `{"id":4,"v":3}`},
-		query: "SELECT id, a, b FROM t WHERE id > 0 ORDER BY id", want: rows{"1|NULL|z", "3|stays|stays", "4|NULL|NULL"}},
-	feedTest{name: "ALateDeleteLeavesDefaults", sql: withDefaults, by: options{byColumn}, lines: lines{
-		`{"id":1,"v":9}`, `{"id":1,"v":4,"a":null,"b":"old","n":6}`, `{"id":1,"v":4,"op":"delete"}`,
-		`{"id":2,"v":4,"a":"old","n":6}`, `{"id":2,"v":9,"b":"x"}`, `{"id":2,"v":5,"op":"delete"}`, `{"id":2,"v":6,"n":7}`,
-		`{"id":3,"v":4,"op":"delete"}`, `{"id":3,"v":9,"b":"x"}`, `{"id":3,"v":3,"a":"old"}`,
-		`{"id":9,"v":9,"b":"x"}`, `{"id":9,"v":4,"n":6}`, `{"id":9,"v":4,"op":"delete"}`}, // a was there before all of them
-		query: "SELECT id, v, a, b, n FROM t ORDER BY id", want: rows{"1|9|dflt|NULL|5", "2|9|dflt|x|7", "3|9|dflt|x|5", "9|9|NULL|x|5"}},
-	feedTest{name: "OfEqualVersionsTheLaterMessageWins", by: options{byColumn}, first: everyColumn,
-		lines: lines{`{"id":1,"v":1,"a":"x"}`, `{"id":1,"v":1.0,"a":"y"}`, `{"id":2,"v":1,"a":"x"}`, `{"id":2,"v":"1","op":"delete"}`, `{"id":3,"v":1,"op":"delete"}`, `{"id":3,"v":1,"a":"z"}`},
-		query: "SELECT id, a FROM t WHERE id > 0 ORDER BY id", want: rows{"1|y", "3|z"}},
-	feedTest{name: "InRowScopeAnOlderMessageChangesNothing", by: options{byRow}, first: everyColumn,
-		lines: lines{`{"id":1,"v":10,"a":"x"}`, `{"id":1,"v":9,"b":"lost"}`, `{"id":1,"v":11,"c":"z"}`, `{"id":2,"v":10,"a":"x"}`, `{"id":2,"v":9,"op":"delete"}`,
-			`{"id":3,"v":10,"a":"x"}`, `{"id":3,"v":10,"op":"delete"}`, `{"id":4,"v":10,"a":"x"}`, `{"id":4,"v":11,"op":"delete"}`, `{"id":4,"v":2,"b":"back"}`},
-		query: "SELECT id, v, a, b, c FROM t WHERE id > 0 ORDER BY id", want: rows{"1|11|x|NULL|z", "2|10|x|NULL|NULL", "4|2|NULL|back|NULL"}},
-	feedTest{name: "ATableOfKeysAlone", by: options{byColumn, func(o *fold.Options) { o.Columns = fold.IgnoreColumns }},
-		batches: [][]string{{`{"id":1,"v":5,"a":"x"}`, `{"id":2,"v":5}`}, {`{"id":3,"v":5,"a":"x"}`}, {`{"id":1,"v":6,"op":"delete"}`, `{"id":2,"v":4,"op":"delete"}`}, {`{"id":1,"v":4}`, `{"id":4,"v":1}`}},
-		query:   "SELECT id FROM t ORDER BY id", want: rows{"2", "3", "4"}},
-	feedTest{name: "RejectedMessagesLeaveNoVersion", sql: lines{"CREATE TABLE t (id bigint PRIMARY KEY, v bigint, a bigint CHECK (a < 100), b bigint)"}, by: options{byColumn},
-		batches: [][]string{{`{"id":1,"v":1,"a":1,"b":1}`, `{"id":1,"v":5,"a":500,"b":5}`, `{"id":1,"v":3,"a":3}`, `{"id":2,"v":1,"a":7}`}, {`{"id":1,"v":2,"a":2,"b":2}`}},
-		query:   "SELECT id, v, a, b FROM t ORDER BY id", want: rows{"1|3|3|2", "2|1|7|NULL"}, rejects: lines{"2"}},
-)...),
-	test{"AMessageWithoutAVersionIsRejected", func(t *testing.T, db Database) {
-		r := Begin(t, db, byColumn)
-		r.Flush(`{"id":1,"a":"x"}`, `{"id":1,"v":null,"a":"x"}`, `{"id":1,"v":"","a":"x"}`, `{"id":1,"v":[1],"a":"x"}`, `{"id":1,"v":1,"a":"y"}`)
-		Expect(t, db, "SELECT line, reason FROM weir_rejects ORDER BY line", `1|version: the version field "v" is missing`, `2|version: the version field "v" is null`,
-			`3|version: the version field "v" is empty`, `4|version: the version field "v" is object or array`)
-		Expect(t, db, "SELECT id, a FROM t", "1|y")
-	}},
-	test{"ATableThatGrowsAColumnEachTime", func(t *testing.T, db Database) {
+var versionTests = []test{
+	{"ATableThatGrowsAColumnEachTime", func(t *testing.T, db Database) {
 		r := Begin(t, db, byColumn)
 		for n := range 100 {
 			r.Flush(fmt.Sprintf(`{"id":1,"v":%d,"c%d":%d}`, n, n, n), fmt.Sprintf(`{"id":2,"v":%d,"op":"delete"}`, n), `{"id":1,"v":0,"late":"x"}`)
 		}
 		Expect(t, db, "SELECT id, v, late, c0, c30, c99 FROM t", "1|99|x|0|30|99")
 	}},
-	test{"ValuesWithoutAVersionAreOlderThanAll", func(t *testing.T, db Database) {
-		r := Begin(t, db)
-		r.Flush(`{"id":1,"v":99,"a":"x","b":"x"}`, `{"id":2,"v":99,"a":"x"}`, `{"id":3,"v":99,"a":"x","b":"x"}`)
-		r.End()
-		r = Begin(t, db, byColumn)
-		Counts(t, r.Flush(`{"id":1,"v":1,"a":"y"}`, `{"id":2,"v":1,"op":"delete"}`, `{"id":3,"v":1,"op":"delete"}`, `{"id":3,"v":2,"b":"z"}`), 0, 2, 0, 1)
-		Expect(t, db, "SELECT id, v, a, b FROM t ORDER BY id", "1|1|y|x", "3|2|NULL|z")
-	}},
-	test{"ATableRecreatedWithoutVersionsHasNone", func(t *testing.T, db Database) {
-		r := Begin(t, db, byColumn)
-		r.Flush(`{"id":1,"v":9,"a":"x"}`, `{"id":2,"v":9,"op":"delete"}`)
-		r.End()
-		db.Exec(t, "DROP TABLE t")
-		r = BeginJob(t, db, "without")
-		r.Flush(`{"id":1,"v":1,"a":"y"}`)
-		r.End()
-		r = BeginJob(t, db, "with", byColumn)
-		r.Flush(`{"id":1,"v":2,"a":"z"}`, `{"id":2,"v":2,"a":"z"}`)
-		Expect(t, db, "SELECT id, v, a FROM t ORDER BY id", "1|2|z", "2|2|z")
-	}},
-	test{"ARowRemovedByHandHasNoVersion", func(t *testing.T, db Database) {
-		r := Begin(t, db, byColumn)
-		r.Flush(`{"id":1,"v":9,"a":"x","b":"x"}`, `{"id":2,"v":9,"a":"x"}`)
-		db.Exec(t, "DELETE FROM t WHERE id = 1")
-		Counts(t, r.Flush(`{"id":1,"v":5,"a":"y"}`), 1, 0, 0, 0)
-		Expect(t, db, "SELECT id, v, a, b FROM t ORDER BY id", "1|5|y|NULL", "2|9|x|NULL")
-		r.End()
-		db.Exec(t, "DROP TABLE t")
-		r = Begin(t, db, byColumn)
-		r.Flush(`{"id":2,"v":5,"a":"y"}`)
-		Expect(t, db, "SELECT id, v, a FROM t", "2|5|y")
-	}},
-	test{"OldAndRepeatedMessagesChangeNothing", func(t *testing.T, db Database) {
-		lines := []string{`{"id":1,"v":5,"a":"x","b":"x"}`, `{"id":2,"v":5,"a":"x"}`, `{"id":2,"v":6,"op":"delete"}`}
-		r := Begin(t, db, byColumn)
-		Counts(t, r.Flush(lines...), 1, 0, 1, 0)
-		Counts(t, r.Flush(lines...), 0, 0, 2, 0)
-		Counts(t, r.Flush(`{"id":1,"v":4,"a":"y"}`, `{"id":2,"v":5.5,"a":"y"}`), 0, 0, 2, 0)
-		Expect(t, db, "SELECT id, v, a, b FROM t", "1|5|x|x")
-	}},
-	test{"TombstonesExpire", func(t *testing.T, db Database) {
+	{"TombstonesExpire", func(t *testing.T, db Database) {
 		r := Begin(t, db, byColumn)
 		r.Flush(`{"id":1,"v":5,"a":"x"}`, `{"id":1,"v":6,"op":"delete"}`, `{"id":2,"v":1,"a":"x"}`)
 		Expect(t, db, "SELECT count(*) FROM weir_versions WHERE gone IS NOT NULL", "1")
@@ -132,33 +46,7 @@ var versionTests = append(feedTests(append(append(
 		r.Flush(`{"id":1,"v":5,"a":"again"}`)
 		Expect(t, db, "SELECT id FROM t ORDER BY id", "1", "2", "3")
 	}},
-	test{"WithoutVersionsNothingIsKept", func(t *testing.T, db Database) {
-		Begin(t, db).Flush(`{"id":1,"v":1}`)
-		Expect(t, db, "SELECT count(*) FROM weir_meta WHERE name LIKE 'versions%'", "0")
-	}},
-	test{"AVersionThatTheColumnWouldRoundIsRejected", func(t *testing.T, db Database) {
-		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, v DOUBLE PRECISION, a TEXT)")
-		r := Begin(t, db, byRow)
-		r.Flush(`{"id":1,"v":1700000000.25,"a":"x"}`, `{"id":2,"v":1700000000000000001,"a":"x"}`, `{"id":3,"v":"1.50","a":"x"}`)
-		r.Flush(`{"id":1,"v":1700000000.125,"a":"old"}`, `{"id":2,"v":"1700000000000000003","a":"x"}`, `{"id":3,"v":1.75,"a":"new"}`)
-		Expect(t, db, "SELECT id, v, a FROM t ORDER BY id", "1|1.70000000025e+09|x", "3|1.75|new")
-		Expect(t, db, "SELECT line, substr(reason, 1, 6) FROM weir_rejects ORDER BY line", "2|value:", "5|value:")
-		r.End()
-		r = BeginJob(t, db, "by column", byColumn)
-		r.Flush(`{"id":2,"v":1700000000000000001,"a":"new"}`)
-		r.Flush(`{"id":2,"v":1700000000000000000,"a":"old"}`)
-		Expect(t, db, "SELECT a FROM t WHERE id = 2", "new")
-	}},
-	test{"OrderOfKeyFieldsDoesNotMatter", func(t *testing.T, db Database) {
-		r := Begin(t, db, byColumn, key("id", "f"))
-		r.Flush(`{"id":"x","f":"1","v":5,"a":"new"}`, `{"id":"y","f":"1","v":5,"a":"other"}`)
-		r.End()
-		r = Begin(t, db, byColumn, key("f", "id"))
-		r.Flush(`{"id":"x","f":"1","v":4,"a":"old"}`)
-		Expect(t, db, "SELECT id, f, v, a FROM t ORDER BY id", "x|1|5|new", "y|1|5|other")
-		Expect(t, db, "SELECT count(*) FROM weir_versions", "2")
-	}},
-	test{"VersionsOfDeletedRowsGo", func(t *testing.T, db Database) {
+	{"VersionsOfDeletedRowsGo", func(t *testing.T, db Database) {
 		const rows = 300
 		for _, ids := range []string{`"id":%d,"n":1`, `"id":"it's a \\\" %d é","n":true`, `"id":%d.5,"n":-1e30`, `"id":"7","n":"%d"`} {
 			r := Begin(t, db, byColumn, key("n", "id"))
@@ -187,7 +75,7 @@ var versionTests = append(feedTests(append(append(
 			db.Exec(t, "DELETE FROM weir_versions")
 		}
 	}},
-	test{"OnlyVersionsOfDeletedRowsGo", func(t *testing.T, db Database) {
+	{"OnlyVersionsOfDeletedRowsGo", func(t *testing.T, db Database) {
 		for _, of := range [][]string{
 			{"bigint", `1`, `"2"`},
 			{"text", `"1"`, `"a'\\x41"`},
@@ -219,7 +107,7 @@ var versionTests = append(feedTests(append(append(
 			db.Exec(t, "DELETE FROM weir_versions")
 		}
 	}},
-	test{"VersionsOfRowsDeletedWithTheirParentGo", func(t *testing.T, db Database) {
+	{"VersionsOfRowsDeletedWithTheirParentGo", func(t *testing.T, db Database) {
 		for _, generated := range []bool{false, true} {
 			m := VersionedShop(t, fold.ColumnScope)
 			if generated {
@@ -251,7 +139,7 @@ var versionTests = append(feedTests(append(append(
 			n.drop(db)
 		}
 	}},
-	test{"RandomBatchesEqualThePlainFold", func(t *testing.T, db Database) {
+	{"RandomBatchesEqualThePlainFold", func(t *testing.T, db Database) {
 		Seeds(t, 16, func(t *testing.T, rnd *rand.Rand) {
 			lines := versionedFeed(rnd, 20+rnd.IntN(200))
 			if rnd.IntN(2) == 0 {
@@ -266,7 +154,7 @@ var versionTests = append(feedTests(append(append(
 			inRuns(t, db, rnd, lines, 1, false, byRow)
 		})
 	}},
-	test{"RunsAtOnceEqualThePlainFold", func(t *testing.T, db Database) {
+	{"RunsAtOnceEqualThePlainFold", func(t *testing.T, db Database) {
 		Seeds(t, 12, func(t *testing.T, rnd *rand.Rand) {
 			if rnd.IntN(3) > 0 {
 				inRuns(t, db, rnd, versionedFeed(rnd, 50+rnd.IntN(300)), 2+rnd.IntN(2), true, byColumn)
@@ -280,7 +168,7 @@ var versionTests = append(feedTests(append(append(
 			inRuns(t, db, rnd, lines, 2+rnd.IntN(2), true, byRow)
 		})
 	}},
-)
+}
 
 var notWhole = regexp.MustCompile(`"v":"?(\d+)(?:\.0)?"?`)
 

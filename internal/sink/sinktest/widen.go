@@ -15,10 +15,7 @@ import (
 )
 
 // wideningTests: a column that becomes wider keeps its values.
-var wideningTests = append(feedTests(feedTest{name: "TypesDoNotDependOnTheBatch",
-	lines: lines{`{"id":1,"a":null,"b":1,"c":true,"d":1}`, `{"id":2,"a":true,"b":2.5,"c":null,"d":9007199254740993}`, `{"id":3,"a":"x","b":9007199254740992,"c":false,"d":0.5}`},
-	query: "SELECT id, CAST(a AS TEXT), b, c, CAST(d AS TEXT) FROM t ORDER BY id", want: rows{"1|NULL|1|true|1", "2|true|2.5|NULL|9007199254740993", "3|x|9.007199254740992e+15|false|0.5"},
-}), []test{
+var wideningTests = []test{
 	{"DoublesKeepTheirShortestText", func(t *testing.T, db Database) {
 		doubles := awkwardDoubles(t)
 		r := Begin(t, db)
@@ -69,67 +66,6 @@ var wideningTests = append(feedTests(feedTest{name: "TypesDoNotDependOnTheBatch"
 			}
 		}
 	}},
-	{"RunsInTurn", func(t *testing.T, db Database) {
-		// Each run knows the columns as it last saw them; the other one has added or widened them since.
-		for _, c := range []struct {
-			first, second string
-			turns         []string // of the first run, of the second, and so on
-			query         string
-			want          []string
-		}{
-			{`{"id":1,"v":1}`, `{"id":3,"v":1}`,
-				[]string{`{"id":1,"v":2,"whole":1,"real":0.5,"huge":1}`, `{"id":4,"v":2,"whole":1.5,"real":9007199254740993,"huge":12345678901234567890.5}`, ``, `{"id":2,"v":2,"whole":2.25,"real":7,"huge":0.5}`},
-				"SELECT id, CAST(whole AS TEXT), CAST(real AS TEXT), CAST(huge AS TEXT), (SELECT id FROM t WHERE whole = 1 AND real = 0.5 AND huge = 1) AS first FROM t WHERE id IN (2, 4) ORDER BY id",
-				[]string{"2|2.25|7|0.5|1", "4|1.5|9007199254740993|12345678901234567890.5|1"}},
-			{`{"id":1,"v":1,"n":0.5}`, `{"id":3,"v":1,"n":0.5}`,
-				[]string{`{"id":1,"v":2,"n":12345678901234567890.5}`, `{"id":4,"v":2,"n":0.1234567890123456}`, ``, `{"id":2,"v":2,"n":0.1234567890123457}`},
-				"SELECT id, n FROM t WHERE id > 1 ORDER BY id", []string{"2|0.1234567890123457", "3|0.5", "4|0.1234567890123456"}},
-			// One run's large integers do not change the column's type, and the other one's reals must not make it one of doubles.
-			{`{"id":1,"v":1,"n":1}`, `{"id":2,"v":1,"n":2}`, []string{`{"id":3,"v":1,"n":1152921504606846977}`, `{"id":4,"v":1,"n":7.5}`, `{"id":5,"v":1,"n":true}`, `{"id":6,"v":1,"n":0.1234567890123456789}`},
-				"SELECT id, n FROM t ORDER BY id", []string{"1|1", "2|2", "3|1152921504606846977", "4|7.5", "5|true", "6|0.1234567890123456789"}},
-			{`{"id":1,"v":1,"n":null,"w":12345678901234567890.5}`, `{"id":2,"v":1,"n":null,"w":1}`, []string{`{"id":3,"v":1,"n":1}`, `{"id":4,"v":1,"n":"x","w":"x"}`, `{"id":5,"v":1,"n":2,"w":2.5}`},
-				"SELECT id FROM t WHERE n IN ('1', '2') AND (w IS NULL OR w = '2.5') ORDER BY id", []string{"3", "5"}},
-		} {
-			for _, by := range []options{nil, {byColumn}} {
-				runs := []*Run{BeginJob(t, db, "a", by...), nil}
-				runs[0].Flush(c.first)
-				runs[1] = BeginJob(t, db, "b", by...)
-				runs[1].Flush(c.second) // the next rows may be new too
-				for i, line := range c.turns {
-					if line != "" {
-						runs[i%2].Flush(line)
-					}
-				}
-				Expect(t, db, c.query, c.want...)
-				runs[0].End()
-				runs[1].End()
-				db.Exec(t, "DROP TABLE t")
-			}
-		}
-	}},
-	{"ACommitThatFailedWidensNothing", func(t *testing.T, db Database) {
-		r := Begin(t, db)
-		r.Flush(`{"id":1,"v":1}`)
-		f := r.failing(Within, `{"id":2,"v":1152921504606846977}`)
-		r.again(f)
-		r.End()
-		r = Begin(t, db)
-		r.Flush(`{"id":3,"v":0.5}`)
-		Expect(t, db, "SELECT id, CAST(v AS TEXT) FROM t ORDER BY id", "1|1", "2|1152921504606846977", "3|0.5")
-	}},
-	{"AChangeThatFailedAndThatAnotherRunMade", func(t *testing.T, db Database) {
-		a, b := BeginJob(t, db, "a"), BeginJob(t, db, "b")
-		for i, lines := range [][2]string{{`{"id":1,"v":1}`, `{"id":2,"v":1}`}, {`{"id":3,"w":1}`, `{"id":4,"w":1}`}, {`{"id":5,"w":"x"}`, `{"id":6,"w":"x"}`}} {
-			f := a.failing(Within, lines[0])
-			b.Flush(lines[1])
-			f.BeforeCommit = nil
-			if _, err := a.Send(f); err != nil {
-				t.Fatalf("change %d: %v", i, err)
-			}
-			Expect(t, db, "SELECT count(DISTINCT tableid) FROM weir_checkpoints", "1")
-		}
-		Expect(t, db, "SELECT id, v, w FROM t ORDER BY id", "1|1|NULL", "2|1|NULL", "3|NULL|1", "4|NULL|1", "5|NULL|x", "6|NULL|x")
-	}},
 	{"ColumnsAddedToATableOfOthersAreWidened", func(t *testing.T, db Database) {
 		for i, a := range kinds {
 			for j, b := range kinds[1:3] {
@@ -147,18 +83,7 @@ var wideningTests = append(feedTests(feedTest{name: "TypesDoNotDependOnTheBatch"
 			}
 		}
 	}},
-	{"OnlyColumnsThatWereAddedAreWidened", func(t *testing.T, db Database) {
-		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, theirs INTEGER)")
-		r := Begin(t, db, addColumns)
-		r.Flush(`{"id":1,"ours":1,"theirs":1}`)
-		r.Flush(`{"id":1,"ours":"x"}`, `{"id":2,"ours":"lost","theirs":"x"}`)
-		r.End()
-		r = Begin(t, db) // fields that the table has no column for are ignored
-		r.Flush(`{"id":3,"ours":{"k":1},"new":1}`, `{"id":4,"theirs":1.5}`)
-		Expect(t, db, "SELECT id, theirs, CAST(ours AS TEXT) FROM t ORDER BY id", "1|1|x", `3|NULL|{"k":1}`)
-		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "3", "5")
-	}},
-}...)
+}
 
 // kinds are values of each kind that makes another type of column, and their text in a
 // column of texts.
