@@ -126,7 +126,7 @@ func (e *env) dryRun(ctx context.Context, to destination, c job.Config, m *mappi
 	d := &dryRun{env: e, to: to, mapping: m, found: map[string]schema.Table{}, untaken: map[string]int64{}}
 	caps := to.Caps
 	have := sink.ReadTables(sink.NoTables)
-	db, err := to.Inspect(ctx, to.dest, sink.Options{Log: e.log})
+	db, err := to.Reader(ctx, to.dest, sink.Options{Log: e.log})
 	switch {
 	case err == nil:
 		defer func() { err = errors.Join(err, db.Close()) }()

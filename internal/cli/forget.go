@@ -60,6 +60,10 @@ func (e *env) forget(ctx context.Context, dest destination, job string) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	forgetter, err := sink.As[sink.Forgetter](db, "forget a job")
+	if err != nil {
+		return err
+	}
 	claims, err := dest.OpenClaims(ctx, dest.dest, job, o)
 	if err != nil {
 		return err
@@ -68,7 +72,7 @@ func (e *env) forget(ctx context.Context, dest destination, job string) (err err
 	if err := claims.TakeJob(ctx); err != nil {
 		return err
 	}
-	f, err := db.Forget(ctx, job)
+	f, err := forgetter.Forget(ctx, job)
 	if err != nil {
 		return err
 	}
@@ -85,7 +89,7 @@ func (e *env) forget(ctx context.Context, dest destination, job string) (err err
 
 // status asks a database that exists for its jobs.
 func (d destination) status(ctx context.Context, o sink.Options) (st sink.Status, err error) {
-	db, err := d.Inspect(ctx, d.dest, o)
+	db, err := d.Reader(ctx, d.dest, o)
 	if err != nil {
 		return st, err
 	}

@@ -40,7 +40,7 @@ again:
 			if err != nil {
 				return err
 			}
-			db, err := dest.Inspect(c.Context(), dest.dest, sink.Options{Log: e.log})
+			db, err := dest.Reader(c.Context(), dest.dest, sink.Options{Log: e.log})
 			if err != nil {
 				return err
 			}

@@ -178,8 +178,10 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if file, ok := db.(interface{ WALBytes() int64 }); ok {
-		r.metrics.WALBytes(file.WALBytes)
+	if g, ok := db.(sink.Gauged); ok {
+		for _, gauge := range g.Gauges() {
+			r.metrics.Database(gauge.Name, gauge.Help, gauge.Read)
+		}
 	}
 	claims, err := r.to.OpenClaims(ctx, r.to.dest, c.Job, options)
 	if err != nil {
@@ -224,7 +226,7 @@ func isFull(err error) bool {
 
 // inspect opens the database to read beside the run.
 func (r *syncRun) inspect(ctx context.Context) (sink.Inspector, error) {
-	return r.to.Inspect(ctx, r.to.dest, sink.Options{Cache: readerCache, Log: slog.New(debugHandler{r.log.Handler()})})
+	return r.to.Reader(ctx, r.to.dest, sink.Options{Cache: readerCache, Log: slog.New(debugHandler{r.log.Handler()})})
 }
 
 // shownJob is the name of a job for people and Prometheus.

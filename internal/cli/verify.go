@@ -298,7 +298,7 @@ func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err 
 	if v.at, err = o.time(c.Tables); err != nil {
 		return err
 	}
-	if v.Inspector, err = to.Inspect(ctx, to.dest, sink.Options{Log: e.log}); err != nil {
+	if v.Inspector, err = to.Reader(ctx, to.dest, sink.Options{Log: e.log}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, v.Close()) }()

@@ -68,6 +68,7 @@ const (
 // An expirer removes old rows of one table. It is the flusher's.
 type expirer struct {
 	*Expire
+	db    sink.Expirer
 	table int       // of the run
 	below []int     // those of Below
 	due   time.Time // when its next step is
@@ -80,17 +81,21 @@ type expirer struct {
 	missing bool // it has said which column is
 }
 
-func newExpirers(tables []Table) (all []*expirer) {
+func newExpirers(db sink.Sink, tables []Table) (all []*expirer, err error) {
 	for i := range tables {
 		if x := tables[i].Expire; x != nil {
-			e := &expirer{Expire: x, table: i, waits: backoff.Backoff{Min: expireMinWait, Max: expireMaxWait}}
+			removes, err := sink.As[sink.Expirer](db, "remove old rows")
+			if err != nil {
+				return nil, fmt.Errorf("expire of table %q: %w", tables[i].Name, err)
+			}
+			e := &expirer{Expire: x, db: removes, table: i, waits: backoff.Backoff{Min: expireMinWait, Max: expireMaxWait}}
 			for _, l := range x.Below {
 				e.below = append(e.below, slices.IndexFunc(tables, func(t Table) bool { return t.Name == l.Table }))
 			}
 			all = append(all, e)
 		}
 	}
-	return all
+	return all, nil
 }
 
 // nextExpirer returns the one whose step is due first, or nil.
@@ -153,7 +158,7 @@ func (r *run) step(ctx context.Context, x *expirer) error {
 	if x.pass == nil {
 		x.pass, x.kept = &sink.Expiry{Table: t.Name, Key: t.StoredKey(), Owner: x.Owner, Of: x.Of, Before: now.Add(-x.After), Below: x.Below}, 0
 	}
-	did, err := r.db.Expire(ctx, x.pass)
+	did, err := x.db.Expire(ctx, x.pass)
 	if failed := (*sink.Error)(nil); errors.As(err, &failed) && failed.Class != sink.Permanent {
 		if !x.failed {
 			r.Log.Warn(fmt.Sprintf("removing old rows of table %q: %v; retrying", t.Name, err), "table", t.Name)

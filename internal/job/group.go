@@ -15,12 +15,16 @@ import (
 // inGroup reports whether a consumer group tells the run which lanes it has.
 func (c *Config) inGroup() bool { return c.Source.Kafka.Group != "" }
 
-// groupClaims are the claims of a member.
+// groupClaims are the claims of a member, as join has checked.
 func (r *run) groupClaims() sink.GroupClaims { return r.claims.(sink.GroupClaims) }
 
 // join has the run share the job with the other members: it writes where the lanes begin that have
 // no checkpoint yet, also of those that others will read.
 func (r *run) join(ctx context.Context, k *kafka.Source, starts []start) error {
+	group, err := sink.As[sink.GroupClaims](r.claims, "share a job between the members of a consumer group (--group)")
+	if err != nil {
+		return err
+	}
 	if _, err := r.claims.Take(ctx); err != nil {
 		return err
 	}
@@ -28,7 +32,7 @@ func (r *run) join(ctx context.Context, k *kafka.Source, starts []start) error {
 	for i := range starts {
 		known[starts[i].name] = starts[i].cp.Seq > 0
 	}
-	database, err := r.groupClaims().Database(ctx)
+	database, err := group.Database(ctx)
 	if err != nil {
 		return err
 	}
@@ -44,7 +48,7 @@ func (r *run) join(ctx context.Context, k *kafka.Source, starts []start) error {
 		}
 		lanes = append(lanes, sink.Lane{Source: name, Checkpoint: cp})
 	}
-	return r.groupClaims().Begin(ctx, r.id, lanes)
+	return group.Begin(ctx, r.id, lanes)
 }
 
 // takeOver claims a lane that the group has assigned.

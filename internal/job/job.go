@@ -126,7 +126,9 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 	if err := r.Rejects.open(); err != nil {
 		return err
 	}
-	r.expirers = newExpirers(r.Tables)
+	if r.expirers, err = newExpirers(db, r.Tables); err != nil {
+		return err
+	}
 	for {
 		if err := r.sizeFiles(); err != nil {
 			return err
@@ -257,7 +259,10 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 		return nil, err
 	}
 	scans := newScanPool(&r.names, r.limit)
-	box := r.newOutbox(k, starts)
+	box, err := r.newOutbox(k, starts)
+	if err != nil {
+		return nil, err
+	}
 	o := &opener{run: r, scans: scans, outbox: box}
 	r.asks = make(chan *ask)
 	full, free := make(chan *set), make(chan *set, 2)

@@ -25,6 +25,7 @@ const (
 // nothing.
 type outbox struct {
 	src     *kafka.Source
+	db      sink.DeadLetters
 	letters chan []kafka.Letter // for the sender, one chunk at a time
 	answers chan answer         // of the sender
 	wake    chan struct{}       // more letters may wait
@@ -46,11 +47,15 @@ type answer struct {
 }
 
 // newOutbox returns the outbox of a run that begins at some starts, nil where it has none.
-func (r *run) newOutbox(src *kafka.Source, starts []start) *outbox {
+func (r *run) newOutbox(src *kafka.Source, starts []start) (*outbox, error) {
 	if r.Rejects.mode != toTopic || r.lookedAt {
-		return nil
+		return nil, nil
 	}
-	b := &outbox{src: src, letters: make(chan []kafka.Letter, 1), answers: make(chan answer, 1), wake: make(chan struct{}, 1),
+	db, err := sink.As[sink.DeadLetters](r.db, "keep rejected lines for a topic")
+	if err != nil {
+		return nil, err
+	}
+	b := &outbox{src: src, db: db, letters: make(chan []kafka.Letter, 1), answers: make(chan answer, 1), wake: make(chan struct{}, 1),
 		waits: backoff.Backoff{Min: outboxMinWait, Max: outboxMaxWait}}
 	if r.FromStart {
 		b.read = map[string]bool{}
@@ -58,7 +63,7 @@ func (r *run) newOutbox(src *kafka.Source, starts []start) *outbox {
 			b.read[starts[i].name] = r.hasBegun(&starts[i])
 		}
 	}
-	return b
+	return b, nil
 }
 
 // send sends what the flusher asks for, until ctx ends.
@@ -151,7 +156,7 @@ func (b *outbox) next(ctx context.Context, f *flusher, sent []int64) (waiting in
 			lanes = append(lanes, name)
 		}
 	}
-	kept, waiting, err := f.db.Outbox(ctx, &sink.Outbox{Job: f.Job, Lanes: lanes, After: b.after, Sent: sent})
+	kept, waiting, err := b.db.Outbox(ctx, &sink.Outbox{Job: f.Job, Lanes: lanes, After: b.after, Sent: sent})
 	if err != nil {
 		return 0, fmt.Errorf("reading dead letters from weir_rejects: %w", err)
 	}

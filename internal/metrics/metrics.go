@@ -69,9 +69,9 @@ func (r *Registry) gauge(name, help string, read func() float64) {
 	r.run.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{jobLabel: r.job}}, read))
 }
 
-// WALBytes registers the size of an SQLite file's write-ahead log.
-func (r *Registry) WALBytes(read func() int64) {
-	r.gauge("weir_sqlite_wal_bytes", "Size of the database's write-ahead log.", func() float64 { return float64(read()) })
+// Database registers a figure of the database.
+func (r *Registry) Database(name, help string, read func() int64) {
+	r.gauge(name, help, func() float64 { return float64(read()) })
 }
 
 // RejectsStored sets how many rejected lines of the job the database keeps. It must not be called at

@@ -26,8 +26,17 @@ type Driver struct {
 	Open func(ctx context.Context, dest string, o Options) (Sink, error)
 	// OpenClaims opens the claims of a job in a database that is open.
 	OpenClaims func(ctx context.Context, dest, job string, o Options) (Claims, error)
-	// Inspect opens a database to read. The error is [fs.ErrNotExist] where it is missing.
+	// Inspect opens a database to read. The error is [fs.ErrNotExist] if it is missing. nil if the driver has no
+	// Inspector: then the database has no status, verify and forget, and no status page with its rejects.
 	Inspect func(ctx context.Context, dest string, o Options) (Inspector, error)
+}
+
+// Reader opens a database to read. The error is a [LacksError] if the driver has no [Inspector].
+func (d *Driver) Reader(ctx context.Context, dest string, o Options) (Inspector, error) {
+	if d.Inspect == nil {
+		return nil, LacksError{"read what it has written"}
+	}
+	return d.Inspect(ctx, dest, o)
 }
 
 // Options are those that every driver takes.

@@ -9,7 +9,7 @@ import (
 // An Around makes one call of a method; f is nil unless it is Flush. It may call several times, or not at all.
 type Around func(ctx context.Context, method string, f *Flush, call func() error) error
 
-// Intercept returns s with its calls done by around, but for Caps, Forget and Close.
+// Intercept returns s with its calls done by around, but for Caps, Forget, Gauges and Close.
 func Intercept(s Sink, around Around) Sink { return &intercepted{s, around} }
 
 // InterceptClaims returns c with its calls done by around, but for Close: [GroupClaims] if c is.
@@ -38,17 +38,25 @@ func (i *intercepted) Flush(ctx context.Context, f *Flush) (res Result, err erro
 	return res, nil
 }
 
+// The optional parts are called only if the sink behind has them: see [As].
+
 func (i *intercepted) Expire(ctx context.Context, e *Expiry) (res Expired, err error) {
-	if err = i.around(ctx, "Expire", nil, func() error { res, err = i.Sink.Expire(ctx, e); return err }); err != nil {
+	if err = i.around(ctx, "Expire", nil, func() error { res, err = i.Sink.(Expirer).Expire(ctx, e); return err }); err != nil {
 		return Expired{}, err
 	}
 	return res, nil
 }
 
 func (i *intercepted) Outbox(ctx context.Context, o *Outbox) (next []Kept, waiting int64, err error) {
-	err = i.around(ctx, "Outbox", nil, func() error { next, waiting, err = i.Sink.Outbox(ctx, o); return err })
+	err = i.around(ctx, "Outbox", nil, func() error { next, waiting, err = i.Sink.(DeadLetters).Outbox(ctx, o); return err })
 	return next, waiting, err
 }
+
+func (i *intercepted) Forget(ctx context.Context, job string) (Forgotten, error) {
+	return i.Sink.(Forgetter).Forget(ctx, job)
+}
+
+func (i *intercepted) Gauges() []Gauge { return i.Sink.(Gauged).Gauges() }
 
 type interceptedClaims struct {
 	Claims

@@ -13,8 +13,9 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A Sink keeps tables in one database. Its methods are called by one goroutine
-// at a time.
+// A Sink keeps tables in one database. Its methods, and those of its optional parts, are called by
+// one goroutine at a time. The optional parts are [Expirer], [DeadLetters], [Forgetter] and [Gauged]:
+// [As] finds them.
 type Sink interface {
 	// Caps returns what the database can hold.
 	Caps() Caps
@@ -28,20 +29,62 @@ type Sink interface {
 	// it. A flush that was sent before, whatever came of it, may be sent again as it is: it
 	// is applied once.
 	Flush(ctx context.Context, f *Flush) (Result, error)
+	// Close releases the database. It is safe to call it twice.
+	Close() error
+}
+
+// An Expirer is a sink that can remove old rows.
+type Expirer interface {
 	// Expire removes some rows that are old, in a transaction of its own and with what is kept of
 	// their versions, and moves e on. Where an index begins with one of the columns, it looks at
 	// the rows that are old by that one; else it walks through the whole table in the order of
 	// the key. It may be called again after any error, and by several runs at once.
 	Expire(ctx context.Context, e *Expiry) (Expired, error)
+}
+
+// DeadLetters is a sink whose rejected lines can be sent elsewhere.
+type DeadLetters interface {
 	// Outbox removes rejected lines that were sent elsewhere, and returns those that come next, at
 	// most [SentAtOnce], or else how many wait in all. It may be called again after any error.
 	Outbox(ctx context.Context, o *Outbox) (next []Kept, waiting int64, err error)
+}
+
+// A Forgetter is a sink that can forget a job.
+type Forgetter interface {
 	// Forget removes what the database has of a job that was claimed: its checkpoints and
 	// rejects, and the versions of its tables that no other job has written to.
 	Forget(ctx context.Context, job string) (Forgotten, error)
-	// Close releases the database. It is safe to call it twice.
-	Close() error
 }
+
+// Gauged is a sink with figures for whoever monitors it.
+type Gauged interface{ Gauges() []Gauge }
+
+// A Gauge is a figure as Prometheus names it. Read may be called from any goroutine until the sink is
+// closed, and after.
+type Gauge struct {
+	Name, Help string
+	Read       func() int64
+}
+
+// As returns an optional part of a sink or of claims, or what keeps the database from doing what it is
+// needed for: a verb with its object. What [Intercept] returned has the parts of the sink behind it.
+func As[T any](of any, does string) (part T, err error) {
+	if i, ok := of.(*intercepted); ok {
+		if _, err := As[T](i.Sink, does); err != nil {
+			return part, err
+		}
+	}
+	part, ok := of.(T)
+	if !ok {
+		return part, LacksError{does}
+	}
+	return part, nil
+}
+
+// LacksError says what a kind of database cannot do, by its driver.
+type LacksError struct{ Does string }
+
+func (e LacksError) Error() string { return "weir cannot " + e.Does + " in a database of this kind" }
 
 // A TableKey is a table's name, and the columns that tell its rows apart.
 type TableKey struct {
@@ -80,9 +123,9 @@ func EachTable(wanted []TableKey, read func(i int, w TableKey) (schema.Table, er
 	return tables, keyErr
 }
 
-// Claims hold the lanes of one job for a run, by a connection or a file of their own:
-// taking one never waits for a flush. They may be used by several goroutines. What they
-// hold is released when the process ends, however it ends. They write nothing.
+// Claims hold the lanes of one job for a run, by a connection or a file of their own: no flush
+// of a run that lives makes a call wait. They may be used by several goroutines. What they
+// hold is released when the process ends, however it ends. They write nothing, but for [GroupClaims].
 type Claims interface {
 	// Tables returns the names of the tables that the job has written.
 	Tables(ctx context.Context) ([]string, error)
@@ -92,9 +135,9 @@ type Claims interface {
 	// Latest returns the source of the job's last committed checkpoint, and of that checkpoint Line,
 	// Offset, Mark and TableID. Those count that a run can resume from; zero values: there is none.
 	Latest(ctx context.Context) (source string, cp Checkpoint, err error)
-	// Take claims lanes, and returns their checkpoints as Checkpoints does. The error is a
-	// [BusyError] where another run holds one of them; then none of them is taken. Until
-	// Close no other run can take the whole job: nor where there are no lanes to take.
+	// Take claims lanes, and returns their checkpoints as Checkpoints does. It may wait some seconds for the
+	// last flush of a run that was killed. The error is a [BusyError] if another run holds one of the
+	// lanes; then none of them is taken. Until Close no other run can take the whole job, even if lanes is empty.
 	Take(ctx context.Context, lanes ...string) ([]Checkpoint, error)
 	// Drop releases lanes.
 	Drop(ctx context.Context, lanes ...string) error
@@ -205,11 +248,10 @@ type Flush struct {
 	// twice. It may be called from another goroutine than Flush's, never after Flush has returned, and a driver need
 	// not call it. nil is none.
 	Sent func(rows int)
-	// BeforeCommit is called in the transaction when everything but the checkpoints is
-	// written, with all rejects, those of the batch that the database refused among them;
-	// it sets what the checkpoints of Lanes say, but for Seq, and RejectFile. An error ends
-	// the flush and nothing is written. It may be called again when the flush is. nil is
-	// none.
+	// BeforeCommit sets what the checkpoints of Lanes say, but for Seq, and RejectFile. A driver calls it once for each
+	// try, with all rejects: Rejects, and those of the batch that the database refused. It may do so before it sends
+	// anything, if it calls it again when the database has refused some. An error ends the flush, of which nothing is
+	// written then. nil is none.
 	BeforeCommit func(rejects []fold.Reject) error
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Expire implements [sink.Sink].
+// Expire implements [sink.Expirer].
 func (c *conn) Expire(_ context.Context, e *sink.Expiry) (res sink.Expired, err error) {
 	err = c.db.change(func(s *state) error {
 		read, err := s.table(e.Table, e.Key)

@@ -25,8 +25,11 @@ type conn struct {
 }
 
 var (
-	_ sink.Sink      = (*conn)(nil)
-	_ sink.Inspector = (*conn)(nil)
+	_ sink.Sink        = (*conn)(nil)
+	_ sink.Expirer     = (*conn)(nil)
+	_ sink.DeadLetters = (*conn)(nil)
+	_ sink.Forgetter   = (*conn)(nil)
+	_ sink.Inspector   = (*conn)(nil)
 )
 
 // Caps implements [sink.Sink].
@@ -411,7 +414,7 @@ func (s *state) checkpoint(f *sink.Flush, tableID string) {
 	}
 }
 
-// Outbox implements [sink.Sink].
+// Outbox implements [sink.DeadLetters].
 func (c *conn) Outbox(_ context.Context, o *sink.Outbox) (next []sink.Kept, waiting int64, err error) {
 	err = c.db.change(func(s *state) error {
 		of := func(k sink.Kept) bool { return k.Job == o.Job && slices.Contains(o.Lanes, k.Source) }
@@ -432,7 +435,7 @@ func (c *conn) Outbox(_ context.Context, o *sink.Outbox) (next []sink.Kept, wait
 	return next, waiting, err
 }
 
-// Forget implements [sink.Sink].
+// Forget implements [sink.Forgetter].
 func (c *conn) Forget(_ context.Context, job string) (f sink.Forgotten, err error) {
 	err = c.db.change(func(s *state) error {
 		for l := range s.checkpoints {

@@ -17,7 +17,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Expire implements [sink.Sink].
+// Expire implements [sink.Expirer].
 func (d *DB) Expire(ctx context.Context, e *sink.Expiry) (sink.Expired, error) {
 	if err := d.connect(ctx); err != nil {
 		return sink.Expired{}, err

@@ -7,7 +7,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Forget implements [sink.Sink].
+// Forget implements [sink.Forgetter].
 func (d *DB) Forget(ctx context.Context, job string) (sink.Forgotten, error) {
 	if !d.ready {
 		return sink.Forgotten{}, nil
@@ -41,7 +41,7 @@ func (d *DB) forget(ctx context.Context, job string) (f sink.Forgotten, err erro
 	return f, err
 }
 
-// Outbox implements [sink.Sink].
+// Outbox implements [sink.DeadLetters].
 func (d *DB) Outbox(ctx context.Context, o *sink.Outbox) (next []sink.Kept, waiting int64, err error) {
 	if err := d.connect(ctx); err != nil {
 		return nil, 0, err

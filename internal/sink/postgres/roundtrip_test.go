@@ -178,7 +178,7 @@ func TestExpire_RowsBelowCostNoRoundTrip(t *testing.T) {
 			e.Below = nil
 		}
 		p.Cut(nil)
-		if res, err := n.Sink.Expire(t.Context(), e); err != nil || res.Removed != 1 || below != (res.Below != nil) {
+		if res, err := n.Sink.(sink.Expirer).Expire(t.Context(), e); err != nil || res.Removed != 1 || below != (res.Below != nil) {
 			t.Fatalf("%+v, %v", res, err)
 		}
 		return p.Count().Answers
@@ -219,7 +219,7 @@ func TestExpire_TheClockEndsAStep(t *testing.T) {
 			db.Exec(t, index)
 			r := sinktest.Begin(t, db)
 			e := &sink.Expiry{Table: "t", Key: []string{"id"}, Of: []string{"at"}, Before: time.Now()}
-			first, err := r.Sink.Expire(t.Context(), e)
+			first, err := r.Sink.(sink.Expirer).Expire(t.Context(), e)
 			if err != nil || first.Done || first.Removed+first.Kept == 30 {
 				t.Errorf("%d held, %s: the first step did %+v, %v", held, index, first, err)
 			}
@@ -247,7 +247,7 @@ func TestExpire_AStepThatFailedIsTakenAgain(t *testing.T) {
 	aged(t, db, "DELETE FROM t WHERE id > 2", "IF old.id = 1 THEN RAISE 'it stays'; END IF; RAISE 'later' USING ERRCODE = 'serialization_failure'")
 	r := sinktest.Begin(t, db)
 	e := &sink.Expiry{Table: "t", Key: []string{"id"}, Of: []string{"at"}, Before: time.Now()}
-	if res, err := r.Sink.Expire(t.Context(), e); err == nil {
+	if res, err := r.Sink.(sink.Expirer).Expire(t.Context(), e); err == nil {
 		t.Fatalf("did not exercise: %+v", res)
 	}
 	db.Exec(t, "DROP TRIGGER deletes ON t")
@@ -272,7 +272,7 @@ func TestExpire_ATableBelowThatWasAltered(t *testing.T) {
 	n := sinktest.BeginNested(t, db, sinktest.AgingShop(t), false)
 	n.Flush(`{"id":1,"at":"2020-05-15T13:00:00Z","items":[{"sku":"x"}]}`)
 	db.Exec(t, "ALTER TABLE items RENAME order_id TO other")
-	if res, err := n.Sink.Expire(t.Context(), n.Expiry(0, 30)); err != nil || res.Removed != 1 || res.Kept != 0 {
+	if res, err := n.Sink.(sink.Expirer).Expire(t.Context(), n.Expiry(0, 30)); err != nil || res.Removed != 1 || res.Kept != 0 {
 		t.Errorf("%+v, %v", res, err)
 	}
 }

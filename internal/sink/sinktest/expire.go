@@ -103,7 +103,7 @@ var expiryTests = slices.Concat(
 		if got := r.Expire(old(5, "moved")); !reflect.DeepEqual(got, sink.Expired{Missing: "moved"}) {
 			t.Errorf("no column: %+v", got)
 		}
-		if _, err := r.Sink.Expire(t.Context(), old(5, "n")); err == nil || !strings.Contains(err.Error(), `column "n" of table "t" is `) {
+		if _, err := part[sink.Expirer](r).Expire(t.Context(), old(5, "n")); err == nil || !strings.Contains(err.Error(), `column "n" of table "t" is `) {
 			t.Errorf("a number: %v", err)
 		}
 		Expect(t, db, "SELECT id FROM t", "1")

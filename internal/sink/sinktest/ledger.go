@@ -114,7 +114,7 @@ var ledgerTests = []test{
 		}
 		Expect(t, db, "SELECT id FROM t ORDER BY id", "1", "2")
 		r.cp().Seq-- // nothing was written
-		if _, err := r.Sink.Forget(t.Context(), job); err != nil {
+		if _, err := part[sink.Forgetter](r).Forget(t.Context(), job); err != nil {
 			t.Fatal(err)
 		}
 		r.FlushAs(rebuild, `{"id":3}`)
@@ -139,7 +139,7 @@ var ledgerTests = []test{
 		second.Flush(`{"id":2,"v":1}`, `worse`)
 		forget := func(r *Run, name string, want sink.Forgotten) {
 			t.Helper()
-			got, err := r.Sink.Forget(t.Context(), name)
+			got, err := part[sink.Forgetter](r).Forget(t.Context(), name)
 			if err != nil || got != want {
 				t.Errorf("forgetting %q: %+v, %v; want %+v", name, got, err, want)
 			}
@@ -158,7 +158,7 @@ var ledgerTests = []test{
 		u.FlushAs(func(f *sink.Flush) { f.RejectFile = &sink.RejectFile{Path: "rejects", Size: 1, ID: "x"} }, `{"id":1,"v":1}`)
 		r.lanes[0].Unnamed = true
 		r.Flush(`{"id":2,"v":1}`)
-		got, err := r.Sink.Forget(t.Context(), job)
+		got, err := part[sink.Forgetter](r).Forget(t.Context(), job)
 		if want := (sink.Forgotten{Found: true, Sources: 1, Versions: true}); err != nil || got != want {
 			t.Errorf("forgotten: %+v, %v; want %+v", got, err, want)
 		}

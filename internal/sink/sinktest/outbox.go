@@ -35,7 +35,7 @@ var outboxTests = []test{
 	{"Chunks", func(t *testing.T, db Database) {
 		r := Setup{Sources: lines{"a"}}.Begin(t, db)
 		r.Flush(slices.Repeat([]string{`bad`}, sink.SentAtOnce+1)...)
-		next, _, err := r.Sink.Outbox(t.Context(), &sink.Outbox{Job: r.Job, Lanes: []string{"a"}})
+		next, _, err := part[sink.DeadLetters](r).Outbox(t.Context(), &sink.Outbox{Job: r.Job, Lanes: []string{"a"}})
 		if err != nil || len(next) != sink.SentAtOnce {
 			t.Fatalf("%d come next, %v", len(next), err)
 		}
@@ -43,7 +43,7 @@ var outboxTests = []test{
 		for i := range next {
 			o.Sent = append(o.Sent, next[i].ID)
 		}
-		if next, _, err = r.Sink.Outbox(t.Context(), o); err != nil || len(next) != 1 {
+		if next, _, err = part[sink.DeadLetters](r).Outbox(t.Context(), o); err != nil || len(next) != 1 {
 			t.Errorf("%d are left, %v", len(next), err)
 		}
 	}},
@@ -53,7 +53,7 @@ var outboxTests = []test{
 func outbox(r *Run, lanes ...string) func(want string, after int64, sent ...int64) (ids []int64) {
 	return func(want string, after int64, sent ...int64) (ids []int64) {
 		r.t.Helper()
-		next, waiting, err := r.Sink.Outbox(r.t.Context(), &sink.Outbox{Job: r.Job, Lanes: lanes, After: after, Sent: sent})
+		next, waiting, err := part[sink.DeadLetters](r).Outbox(r.t.Context(), &sink.Outbox{Job: r.Job, Lanes: lanes, After: after, Sent: sent})
 		var texts []string
 		for _, k := range next {
 			ids, texts = append(ids, k.ID), append(texts, string(k.Text))

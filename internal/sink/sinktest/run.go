@@ -458,11 +458,21 @@ func (r *Run) Feed(most int, lines ...string) {
 // Reset empties the set, whose flush was sent by other means than Send.
 func (r *Run) Reset() { r.set.Reset() }
 
+// part returns an optional part of the run's sink. The test is skipped if the driver has none.
+func part[T any](r *Run) T {
+	r.t.Helper()
+	part, err := sink.As[T](r.Sink, "pass this test")
+	if err != nil {
+		r.t.Skip(err)
+	}
+	return part
+}
+
 // Expire takes all steps of an expiry.
 func (r *Run) Expire(e *sink.Expiry) (all sink.Expired) {
 	r.t.Helper()
 	for range 10_000 { // as slow as the machine is
-		res, err := r.Sink.Expire(r.t.Context(), e)
+		res, err := part[sink.Expirer](r).Expire(r.t.Context(), e)
 		if err != nil {
 			r.t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Expire implements [sink.Sink]. It looks for rows before the transaction begins: a step that
+// Expire implements [sink.Expirer]. It looks for rows before the transaction begins: a step that
 // finds none keeps no other writer waiting.
 func (d *DB) Expire(ctx context.Context, e *sink.Expiry) (sink.Expired, error) {
 	if err := d.usable(ctx); err != nil {

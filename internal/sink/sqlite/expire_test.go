@@ -18,7 +18,7 @@ func TestExpire_SlowRowsTakeSeveralSteps(t *testing.T) {
 		db.Exec(t, index)
 		r := sinktest.Begin(t, db)
 		e := &sink.Expiry{Table: "t", Key: []string{"id"}, Of: []string{"at"}, Before: time.Now()}
-		first, err := r.Sink.Expire(t.Context(), e)
+		first, err := r.Sink.(sink.Expirer).Expire(t.Context(), e)
 		if err != nil || first.Done || first.Removed == 0 || first.Removed == 700 {
 			t.Errorf("%s: the first step did %+v, %v", index, first, err)
 		}

@@ -176,8 +176,8 @@ func (f *file) polling(ctx context.Context, call func() error) error {
 // Path returns the file's path with links resolved.
 func (f *file) Path() string { return f.path }
 
-// WALBytes returns the size of the write-ahead log.
-func (f *file) WALBytes() int64 {
+// walBytes returns the size of the write-ahead log.
+func (f *file) walBytes() int64 {
 	if fi, err := os.Stat(f.path + "-wal"); err == nil {
 		return fi.Size()
 	}

@@ -296,12 +296,12 @@ func (d *DB) keep(f *sink.Flush, rejects []fold.Reject) error {
 // trim cuts the log back when it has grown: a reader that stays keeps it from
 // being used again.
 func (d *DB) trim() {
-	size := d.WALBytes()
+	size := d.walBytes()
 	if size < walLimit || size < d.warnedAt {
 		return
 	}
 	_ = d.pragma("wal_checkpoint(TRUNCATE)") // a reader's lock is no failure here
-	if size = d.WALBytes(); size > walWarning {
+	if size = d.walBytes(); size > walWarning {
 		d.opt.Log.Warn(fmt.Sprintf("the write-ahead log %s-wal has grown to %d MiB: another program holds an old snapshot of the database open", d.path, size>>20))
 		d.warnedAt = 2 * size
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Forget implements [sink.Sink].
+// Forget implements [sink.Forgetter].
 func (d *DB) Forget(ctx context.Context, job string) (f sink.Forgotten, err error) {
 	if err := d.usable(ctx); err != nil {
 		return f, err
@@ -29,7 +29,7 @@ func (d *DB) Forget(ctx context.Context, job string) (f sink.Forgotten, err erro
 	return f, d.judge(err)
 }
 
-// Outbox implements [sink.Sink].
+// Outbox implements [sink.DeadLetters].
 func (d *DB) Outbox(ctx context.Context, o *sink.Outbox) (next []sink.Kept, waiting int64, err error) {
 	if err := d.usable(ctx); err != nil {
 		return nil, 0, err

@@ -39,7 +39,7 @@ func (f *file) openUnwritable(ctx context.Context, before os.FileInfo, err error
 	if !errors.As(err, &e) || e.primary() != lib.SQLITE_READONLY && e.primary() != lib.SQLITE_CANTOPEN {
 		return err
 	}
-	if f.WALBytes() > 0 {
+	if f.walBytes() > 0 {
 		return fmt.Errorf("%s-wal holds what was committed last, and this user cannot read it: SQLite needs %s-shm for that, or the right to make it; "+
 			"read as the file's owner, or while a sync runs", f.path, f.path)
 	}
@@ -57,7 +57,7 @@ func (f *file) stayed() error {
 		return nil
 	}
 	now, err := os.Stat(f.path)
-	if err == nil && now.Size() == f.still.Size() && now.ModTime().Equal(f.still.ModTime()) && f.WALBytes() == 0 {
+	if err == nil && now.Size() == f.still.Size() && now.ModTime().Equal(f.still.ModTime()) && f.walBytes() == 0 {
 		return nil
 	}
 	return fmt.Errorf("%s was written to while it was read: read it again", f.path)

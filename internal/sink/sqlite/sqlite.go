@@ -58,8 +58,12 @@ type table struct {
 }
 
 var (
-	_ sink.Sink      = (*DB)(nil)
-	_ sink.Inspector = (*DB)(nil)
+	_ sink.Sink        = (*DB)(nil)
+	_ sink.Expirer     = (*DB)(nil)
+	_ sink.DeadLetters = (*DB)(nil)
+	_ sink.Forgetter   = (*DB)(nil)
+	_ sink.Gauged      = (*DB)(nil)
+	_ sink.Inspector   = (*DB)(nil)
 )
 
 const (
@@ -108,6 +112,11 @@ func (t *turn) yield() {
 
 // Caps implements [sink.Sink].
 func (d *DB) Caps() sink.Caps { return caps }
+
+// Gauges implements [sink.Gauged].
+func (d *DB) Gauges() []sink.Gauge {
+	return []sink.Gauge{{Name: "weir_sqlite_wal_bytes", Help: "Size of the database's write-ahead log.", Read: d.walBytes}}
+}
 
 // Close implements [sink.Sink]. In a file at level normal it first syncs what
 // was committed.
