@@ -43,7 +43,10 @@ type Dialect struct {
 	Reason   string // the word of a reject's reason, which ends before a colon
 	Kept     string // a rejected line's columns: the hexadecimal digits of one that is not text, or NULL, and the text
 
+	Writer string // the run of a checkpoint c, if the column has more than that; "": c.run
+
 	Micros func(sql string) string  // a time as microseconds since 1970
+	Moment func(t time.Time) string // a time as SQL
 	Text   func(s string) string    // a text as SQL
 	Table  func(name string) string // the one form of a table's names
 }
@@ -136,6 +139,14 @@ func (f *Flush) LaneName(l *Lane) string {
 		return RunPrefix + f.Run
 	}
 	return l.Source
+}
+
+func (f *Flush) laneNames() []string {
+	names := make([]string, len(f.Lanes))
+	for i := range names {
+		names[i] = f.LaneName(&f.Lanes[i])
+	}
+	return names
 }
 
 // First reports whether the flush is the first one of a lane, in all runs: only then can

@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -10,40 +11,127 @@ import (
 	"time"
 )
 
-// A Query asks for rows of weir's own tables; it has none where these are missing. What a
-// driver reads there by SQL that all databases share, it reads by this.
-type Query func(ctx context.Context, sql func(Dialect) string) ([][][]byte, error)
+// A Ledger is weir's own tables in a database with SQL, by what asks for rows of them: none if the tables are missing. The
+// sinks and inspectors of all drivers with SQL embed it.
+type Ledger func(ctx context.Context, sql func(Dialect) string) ([][][]byte, error)
 
-func (q Query) ask(ctx context.Context, sql string, texts ...string) ([][][]byte, error) {
+// A JobLedger is what they have of one job, which [Claims] read.
+type JobLedger struct {
+	Ask Ledger
+	Job string
+}
+
+func (q Ledger) ask(ctx context.Context, sql string, texts ...string) ([][][]byte, error) {
 	return q(ctx, func(d Dialect) string { return d.with(sql, texts...) })
 }
 
-// Tables are for [Claims].
-func (q Query) Tables(ctx context.Context, job string) (names []string, err error) {
-	rows, err := q.ask(ctx, "SELECT tbl FROM {p}weir_jobs WHERE job = {1} ORDER BY tbl{c}", job)
+// Tables implements [Claims].
+func (l *JobLedger) Tables(ctx context.Context) (names []string, err error) {
+	rows, err := l.Ask.ask(ctx, "SELECT tbl FROM {p}weir_jobs WHERE job = {1} ORDER BY tbl{c}", l.Job)
 	for _, row := range rows {
 		names = append(names, string(row[0]))
 	}
 	return names, err
 }
 
-// Latest is for [Claims].
-func (q Query) Latest(ctx context.Context, job string) (source string, cp Checkpoint, err error) {
-	rows, err := q.ask(ctx, `SELECT source, line, "offset", mark, coalesce(tableid, '') FROM {p}weir_checkpoints`+
-		" WHERE job = {1} AND mark <> '' AND NOT ("+ofRun("source")+") ORDER BY updated DESC NULLS LAST LIMIT 1", job)
+// Latest implements [Claims].
+func (l *JobLedger) Latest(ctx context.Context) (source string, cp Checkpoint, err error) {
+	rows, err := l.Ask.ask(ctx, `SELECT source, line, "offset", mark, coalesce(tableid, '') FROM {p}weir_checkpoints`+
+		" WHERE job = {1} AND mark <> '' AND NOT ("+ofRun("source")+") ORDER BY updated DESC NULLS LAST LIMIT 1", l.Job)
 	for _, row := range rows {
 		source, cp = string(row[0]), Checkpoint{Line: number(row[1]), Offset: number(row[2]), Mark: string(row[3]), TableID: string(row[4])}
 	}
 	return source, cp, err
 }
 
-// RejectFile is for [Claims].
-func (q Query) RejectFile(ctx context.Context, job, path string) (f RejectFile, err error) {
-	rows, err := q.ask(ctx, "SELECT size, id FROM {p}weir_reject_files WHERE job = {1} AND path = {2}", job, path)
+// RejectFile implements [Claims].
+func (l *JobLedger) RejectFile(ctx context.Context, path string) (f RejectFile, err error) {
+	rows, err := l.Ask.ask(ctx, "SELECT size, id FROM {p}weir_reject_files WHERE job = {1} AND path = {2}", l.Job, path)
 	for _, row := range rows {
 		f = RejectFile{Path: path, Size: number(row[0]), ID: string(row[1])}
 	}
 	return f, err
+}
+
+// Checkpoints implements [Claims].
+func (l *JobLedger) Checkpoints(ctx context.Context, lanes ...string) ([]Checkpoint, error) {
+	if len(lanes) == 0 {
+		return nil, nil
+	}
+	rows, err := l.Ask(ctx, func(d Dialect) string { return d.CheckpointsSQL(l.Job, lanes) })
+	if err != nil {
+		return nil, err
+	}
+	return ReadCheckpoints(len(lanes), rows), nil
+}
+
+// CheckpointsSQL asks for the checkpoints c of lanes, which [ReadCheckpoints] reads.
+func (d Dialect) CheckpointsSQL(job string, lanes []string) string {
+	return d.lanesSQL(job, lanes, `c.seq, c.line, c."offset", coalesce(c.mark, ''), c.rejected, coalesce(c.settings, ''), `+
+		cmp.Or(d.Writer, "c.run")+`, coalesce(c.tableid, ''), `+d.Micros("c.updated"))
+}
+
+// lanesSQL asks for columns of the checkpoints c of lanes, behind the number of each lane.
+func (d Dialect) lanesSQL(job string, lanes []string, columns string) string {
+	values := make([]string, len(lanes))
+	for i, l := range lanes {
+		values[i] = fmt.Sprintf("(%d, %s)", i, d.Text(l))
+	}
+	return fmt.Sprintf("SELECT v.column1, %s FROM (VALUES %s) v JOIN %sweir_checkpoints c ON c.job = %s AND c.source = v.column2",
+		columns, strings.Join(values, ", "), d.Prefix, d.Text(job))
+}
+
+// ReadCheckpoints reads the answer to [Dialect.CheckpointsSQL] about so many lanes.
+func ReadCheckpoints(lanes int, rows [][][]byte) []Checkpoint {
+	all := make([]Checkpoint, lanes)
+	for _, row := range rows {
+		all[number(row[0])] = Checkpoint{Seq: number(row[1]), Line: number(row[2]), Offset: number(row[3]), Mark: string(row[4]),
+			Rejected: number(row[5]), Settings: string(row[6]), Run: string(row[7]), TableID: string(row[8]), Committed: moment(row[9])}
+	}
+	return all
+}
+
+// Judge is [Flush.Judge] for the lanes as they stand in weir's tables.
+func (q Ledger) Judge(ctx context.Context, f *Flush) (done bool, err error) {
+	names, found := f.laneNames(), map[string]Fence{}
+	rows, err := q(ctx, func(d Dialect) string { return d.lanesSQL(f.Job, names, "c.seq, c.run") })
+	if err != nil {
+		return false, err
+	}
+	for _, row := range rows {
+		found[names[number(row[0])]] = Fence{Seq: number(row[1]), Run: string(row[2])}
+	}
+	return f.Judge(found)
+}
+
+// DropRejects returns the statements by which a flush removes rejected lines that are read again, and those that are old.
+func (d Dialect) DropRejects(f *Flush) (statements []string) {
+	var restarts []string
+	for i := range f.Lanes {
+		if l := &f.Lanes[i]; l.Restart {
+			restarts = append(restarts, d.Text(l.Source))
+		}
+	}
+	if len(restarts) > 0 {
+		statements = append(statements, d.with("DELETE FROM {p}weir_rejects WHERE job = {1}", f.Job)+" AND source IN ("+strings.Join(restarts, ", ")+")")
+	}
+	if !f.DropRejects.IsZero() {
+		statements = append(statements, d.with("DELETE FROM {p}weir_rejects WHERE job = {1} AND time < "+d.Moment(f.DropRejects), f.Job))
+	}
+	return statements
+}
+
+// Record returns the statements by which a flush writes the state of its file of rejects, and removes old checkpoints that no
+// run resumes. Those of its lanes the driver writes.
+func (d Dialect) Record(f *Flush) (statements []string) {
+	if r := f.RejectFile; r != nil {
+		statements = append(statements, d.with("INSERT INTO {p}weir_reject_files (job, path, size, id) VALUES ({1}, {2}, "+strconv.FormatInt(r.Size, 10)+", {3})"+
+			" ON CONFLICT (job, path) DO UPDATE SET size = excluded.size, id = excluded.id", f.Job, r.Path, r.ID))
+	}
+	if slices.ContainsFunc(f.Lanes, func(l Lane) bool { return l.Unnamed && l.Checkpoint.Seq == 1 }) {
+		statements = append(statements, d.with("DELETE FROM {p}weir_checkpoints WHERE "+ofRun("source")+" AND updated < "+d.Moment(time.Now().Add(-RunsKept))))
+	}
+	return statements
 }
 
 // WritersSQL asks for what [Dialect.Writers] takes.
@@ -64,8 +152,8 @@ func (d Dialect) Writers(answer [][][]byte, table string) (jobs []string) {
 // betweenTables stands between the names of a job's tables in an answer; no name has it.
 const betweenTables = "\x1f"
 
-// Status is for [Inspector].
-func (q Query) Status(ctx context.Context) (st Status, err error) {
+// Status implements [Inspector].
+func (q Ledger) Status(ctx context.Context) (st Status, err error) {
 	jobs, err := q(ctx, func(d Dialect) string {
 		return d.with(`SELECT j.job, j.tables, c.source, c.line, c."offset", c.seq, ` +
 			d.Micros("coalesce(c.updated, (SELECT max(updated) FROM {p}weir_checkpoints l WHERE l.job = j.job))") +
@@ -77,10 +165,7 @@ func (q Query) Status(ctx context.Context) (st Status, err error) {
 	}
 	for _, row := range jobs {
 		j := JobStatus{Job: string(row[0]), Tables: strings.Split(string(row[1]), betweenTables), Source: string(row[2]),
-			Line: number(row[3]), Offset: number(row[4]), Flushes: number(row[5])}
-		if row[6] != nil {
-			j.Updated = time.UnixMicro(number(row[6])).UTC()
-		}
+			Line: number(row[3]), Offset: number(row[4]), Flushes: number(row[5]), Updated: moment(row[6])}
 		st.Jobs = append(st.Jobs, j)
 	}
 	rejects, err := q(ctx, func(d Dialect) string {
@@ -99,8 +184,8 @@ const (
 	SentAtOnce = 200
 )
 
-// Rejects are for [Inspector].
-func (q Query) Rejects(ctx context.Context, job string, each func(Kept) error) error {
+// Rejects implements [Inspector].
+func (q Ledger) Rejects(ctx context.Context, job string, each func(Kept) error) error {
 	of := ""
 	if job != "" {
 		of = " AND job = {1}"
@@ -124,13 +209,13 @@ func nextRejects(after int64, of string, limit int) string {
 	return fmt.Sprintf("WHERE id > %d%s ORDER BY id LIMIT %d", after, of, limit)
 }
 
-// LastRejects is for [Inspector].
-func (q Query) LastRejects(ctx context.Context, job string, n int) (last []Kept, err error) {
+// LastRejects implements [Inspector].
+func (q Ledger) LastRejects(ctx context.Context, job string, n int) (last []Kept, err error) {
 	return q.rejects(ctx, fmt.Sprintf("WHERE job = {1} ORDER BY id DESC LIMIT %d", n), job)
 }
 
 // rejects returns rejected lines; which is SQL that chooses them.
-func (q Query) rejects(ctx context.Context, which string, texts ...string) (some []Kept, err error) {
+func (q Ledger) rejects(ctx context.Context, which string, texts ...string) (some []Kept, err error) {
 	rows, err := q(ctx, func(d Dialect) string {
 		return d.with(fmt.Sprintf(`SELECT id, job, source, line, "offset", reason, %s, %s FROM {p}weir_rejects %s`, d.Micros("time"), d.Kept, which), texts...)
 	})
@@ -142,13 +227,13 @@ func (q Query) rejects(ctx context.Context, which string, texts ...string) (some
 			}
 		}
 		some = append(some, Kept{ID: number(row[0]), Job: string(row[1]), Source: string(row[2]), Line: number(row[3]), Offset: number(row[4]),
-			Reason: string(row[5]), Text: text, Time: time.UnixMicro(number(row[6])).UTC()})
+			Reason: string(row[5]), Text: text, Time: moment(row[6])})
 	}
 	return some, err
 }
 
 // Outbox is for [Sink]; exec runs a statement.
-func (q Query) Outbox(ctx context.Context, o *Outbox, exec func(sql func(Dialect) string) error) (next []Kept, waiting int64, err error) {
+func (q Ledger) Outbox(ctx context.Context, o *Outbox, exec func(sql func(Dialect) string) error) (next []Kept, waiting int64, err error) {
 	if len(o.Lanes) == 0 {
 		return nil, 0, nil
 	}
@@ -185,8 +270,8 @@ func (o *Outbox) condition() (of string, texts []string) {
 	return " AND job = {1} AND source IN (" + strings.Join(lanes, ", ") + ")", slices.Concat([]string{o.Job}, o.Lanes)
 }
 
-// StoredRejects is for [Inspector].
-func (q Query) StoredRejects(ctx context.Context, job string) (n int64, err error) {
+// StoredRejects implements [Inspector].
+func (q Ledger) StoredRejects(ctx context.Context, job string) (n int64, err error) {
 	rows, err := q.ask(ctx, "SELECT count(*) FROM {p}weir_rejects WHERE job = {1}", job)
 	for _, row := range rows {
 		n = number(row[0])
@@ -202,7 +287,7 @@ func ofRun(source string) string {
 // Forget is for [Sink], in a transaction that keeps other jobs from writing to their first
 // tables. versions tells that the table of versions exists; exec runs a statement, and
 // returns how many rows it has changed.
-func (q Query) Forget(ctx context.Context, job string, versions bool, exec func(sql string) (int64, error)) (f Forgotten, err error) {
+func (q Ledger) Forget(ctx context.Context, job string, versions bool, exec func(sql string) (int64, error)) (f Forgotten, err error) {
 	var d Dialect
 	rows, err := q(ctx, func(of Dialect) string {
 		d = of
@@ -245,6 +330,14 @@ func (d Dialect) with(sql string, texts ...string) string {
 		pairs = append(pairs, "{"+strconv.Itoa(i+1)+"}", d.Text(text))
 	}
 	return strings.NewReplacer(pairs...).Replace(sql)
+}
+
+// moment reads a time as [Dialect.Micros] has it; NULL is the zero one.
+func moment(b []byte) (t time.Time) {
+	if b != nil {
+		t = time.UnixMicro(number(b)).UTC()
+	}
+	return t
 }
 
 // number reads an integer of the database's; NULL is 0.

@@ -23,7 +23,7 @@ import (
 // pooler, which shares sessions, only the fence tells two runs apart. The connection is
 // made when it is needed.
 type Claims struct {
-	job string
+	sink.JobLedger
 
 	mu sync.Mutex
 	*client
@@ -41,7 +41,9 @@ func OpenClaims(_ context.Context, dsn, job string, o sink.Options) (*Claims, er
 	if err != nil {
 		return nil, err
 	}
-	return &Claims{job: job, client: c, lanes: map[string]bool{}}, nil
+	claims := &Claims{client: c, lanes: map[string]bool{}}
+	claims.JobLedger = sink.JobLedger{Ask: claims.ask, Job: job}
+	return claims, nil
 }
 
 // A busy lock is retried: the server may not have noticed yet that a run was killed.
@@ -60,47 +62,6 @@ func whileBusy(ctx context.Context, try func() error) error {
 		err = try()
 	}
 	return err
-}
-
-// Tables implements [sink.Claims].
-func (c *Claims) Tables(ctx context.Context) ([]string, error) {
-	return sink.Query(c.ask).Tables(ctx, c.job)
-}
-
-// Latest implements [sink.Claims].
-func (c *Claims) Latest(ctx context.Context) (string, sink.Checkpoint, error) {
-	return sink.Query(c.ask).Latest(ctx, c.job)
-}
-
-// RejectFile implements [sink.Claims].
-func (c *Claims) RejectFile(ctx context.Context, path string) (sink.RejectFile, error) {
-	return sink.Query(c.ask).RejectFile(ctx, c.job, path)
-}
-
-// Checkpoints implements [sink.Claims].
-func (c *Claims) Checkpoints(ctx context.Context, lanes ...string) ([]sink.Checkpoint, error) {
-	if len(lanes) == 0 {
-		return nil, nil
-	}
-	rows, err := c.ask(ctx, func(sink.Dialect) string { return c.checkpointsSQL(lanes) })
-	if err != nil {
-		return nil, err
-	}
-	return readCheckpoints(len(lanes), rows), nil
-}
-
-func (c *Claims) checkpointsSQL(lanes []string) string {
-	return c.lanesSQL(c.job, lanes, `c.seq, c.line, c."offset", coalesce(c.mark, ''), c.rejected, coalesce(c.settings, ''), `+writerSQL+`, coalesce(c.tableid, ''), `+micros("c.updated"))
-}
-
-// readCheckpoints reads the answer to checkpointsSQL.
-func readCheckpoints(lanes int, rows [][][]byte) []sink.Checkpoint {
-	all := make([]sink.Checkpoint, lanes)
-	for _, row := range rows {
-		all[number(row[0])] = sink.Checkpoint{Seq: number(row[1]), Line: number(row[2]), Offset: number(row[3]), Mark: string(row[4]),
-			Rejected: number(row[5]), Settings: string(row[6]), Run: string(row[7]), TableID: string(row[8]), Committed: time.UnixMicro(number(row[9])).UTC()}
-	}
-	return all
 }
 
 // Take implements [sink.Claims].
@@ -130,7 +91,7 @@ func (c *Claims) take(ctx context.Context, lanes []string) ([]sink.Checkpoint, e
 	locks := s.add("%s", c.lockSQL(wanted))
 	flushing := s.add("%s", c.flushingSQL())
 	if c.ready && len(lanes) > 0 {
-		s.add("%s", c.checkpointsSQL(lanes))
+		s.add("%s", c.dialect().CheckpointsSQL(c.Job, lanes))
 	}
 	s.add("COMMIT")
 	r, err := c.run(ctx, s)
@@ -139,7 +100,7 @@ func (c *Claims) take(ctx context.Context, lanes []string) ([]sink.Checkpoint, e
 		return nil, c.explain(err)
 	}
 	if busy := slices.IndexFunc(r[locks].rows, isFalse); busy >= 0 {
-		e := sink.BusyError{Job: c.job}
+		e := sink.BusyError{Job: c.Job}
 		if busy > 0 {
 			e.Lane = wanted[busy-1]
 		}
@@ -151,7 +112,7 @@ func (c *Claims) take(ctx context.Context, lanes []string) ([]sink.Checkpoint, e
 	}
 	if c.ready && (c.waited || len(r[flushing].rows) == 0) {
 		c.waited = true
-		return readCheckpoints(len(lanes), r[flushing+1].rows), nil
+		return sink.ReadCheckpoints(len(lanes), r[flushing+1].rows), nil
 	}
 	if !c.waited {
 		if err := c.waitForFlushes(ctx, r[flushing].rows); err != nil {
@@ -163,18 +124,18 @@ func (c *Claims) take(ctx context.Context, lanes []string) ([]sink.Checkpoint, e
 	if err := c.askReady(ctx); err != nil || !c.ready {
 		return make([]sink.Checkpoint, len(lanes)), err
 	}
-	again, err := c.query(ctx, c.checkpointsSQL(lanes))
+	again, err := c.query(ctx, c.dialect().CheckpointsSQL(c.Job, lanes))
 	if err != nil {
 		c.drop()
 		return nil, c.explain(err)
 	}
-	return readCheckpoints(len(lanes), again[0].rows), nil
+	return sink.ReadCheckpoints(len(lanes), again[0].rows), nil
 }
 
 // flushingSQL names the transactions of the job's other sessions. A run that was killed
 // leaves its locks at once, but its last flush may still be under way.
 func (c *Claims) flushingSQL() string {
-	return "SELECT pid || ' ' || extract(epoch FROM xact_start) FROM pg_stat_activity WHERE application_name = " + literal("weir/"+c.job) +
+	return "SELECT pid || ' ' || extract(epoch FROM xact_start) FROM pg_stat_activity WHERE application_name = " + literal("weir/"+c.Job) +
 		" AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
 }
 
@@ -221,7 +182,7 @@ func (c *Claims) took(lanes []string, locked [][][]byte) {
 	c.shared = !isFalse(locked[0])
 	for i, l := range lanes {
 		if c.lanes[l] = !isFalse(locked[i+1]); !c.lanes[l] {
-			c.opt.Log.Debug(fmt.Sprintf("another session holds %s of job %q by now", l, c.job))
+			c.opt.Log.Debug(fmt.Sprintf("another session holds %s of job %q by now", l, c.Job))
 		}
 	}
 }
@@ -284,7 +245,7 @@ func (c *Claims) TakeJob(ctx context.Context) error {
 			return c.explain(err)
 		}
 		if isFalse(r[0].rows[0]) {
-			return sink.BusyError{Job: c.job}
+			return sink.BusyError{Job: c.Job}
 		}
 		c.whole = true
 		return nil
@@ -319,7 +280,7 @@ func (c *Claims) connect(ctx context.Context) error {
 		return err
 	}
 	lanes := slices.Collect(maps.Keys(c.lanes))
-	statements := []string{"SET application_name = " + literal("weir/"+c.job)}
+	statements := []string{"SET application_name = " + literal("weir/"+c.Job)}
 	if c.whole {
 		statements = append(statements, "SELECT pg_try_advisory_lock("+c.jobKey()+")")
 	}
@@ -339,7 +300,7 @@ func (c *Claims) connect(ctx context.Context) error {
 	return nil
 }
 
-// ask is a [sink.Query].
+// ask is a [sink.Ledger].
 func (c *Claims) ask(ctx context.Context, sql func(sink.Dialect) string) ([][][]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -360,12 +321,12 @@ func (c *Claims) ask(ctx context.Context, sql func(sink.Dialect) string) ([][][]
 }
 
 // jobKey and keys are the numbers that the locks have in the database.
-func (c *Claims) jobKey() string { return fmt.Sprintf("'%d'", lockNumber(c.schema, c.job)) }
+func (c *Claims) jobKey() string { return fmt.Sprintf("'%d'", lockNumber(c.schema, c.Job)) }
 
 func (c *Claims) keys(lanes []string) string {
 	keys := make([]string, len(lanes))
 	for i, l := range lanes {
-		keys[i] = strconv.FormatInt(lockNumber(c.schema, c.job, l), 10)
+		keys[i] = strconv.FormatInt(lockNumber(c.schema, c.Job, l), 10)
 	}
 	return "unnest('{" + strings.Join(keys, ",") + "}'::bigint[]) key"
 }

@@ -165,21 +165,7 @@ func (d *DB) judge(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 			return res, err
 		}
 	}
-	found := map[string]sink.Fence{}
-	if d.ready {
-		names := make([]string, len(f.Lanes))
-		for i := range names {
-			names[i] = f.LaneName(&f.Lanes[i])
-		}
-		r, err := d.query(ctx, d.lanesSQL(f.Job, names, "c.seq, c.run"))
-		if err != nil {
-			return res, err
-		}
-		for _, row := range r[0].rows {
-			found[names[number(row[0])]] = sink.Fence{Seq: number(row[1]), Run: string(row[2])}
-		}
-	}
-	done, err := f.Judge(found)
+	done, err := d.Judge(ctx, f)
 	switch {
 	case done:
 		d.opt.Log.Debug(fmt.Sprintf("a flush of %s had been committed, though its answer was lost", f.Lanes[0].Source))

@@ -28,7 +28,7 @@ func (d *DB) forget(ctx context.Context, job string) (f sink.Forgotten, err erro
 	if _, err := d.query(ctx, "BEGIN", "LOCK TABLE "+d.schema+".weir_jobs IN SHARE ROW EXCLUSIVE MODE"); err != nil {
 		return f, err
 	}
-	f, err = sink.Query(d.ask).Forget(ctx, job, d.versions, func(sql string) (int64, error) {
+	f, err = d.Ledger.Forget(ctx, job, d.versions, func(sql string) (int64, error) {
 		r, err := d.query(ctx, sql)
 		if err != nil {
 			return 0, err
@@ -46,7 +46,7 @@ func (d *DB) Outbox(ctx context.Context, o *sink.Outbox) (next []sink.Kept, wait
 	if err := d.connect(ctx); err != nil {
 		return nil, 0, err
 	}
-	next, waiting, err = sink.Query(d.ask).Outbox(ctx, o, func(sql func(sink.Dialect) string) error {
+	next, waiting, err = d.Ledger.Outbox(ctx, o, func(sql func(sink.Dialect) string) error {
 		_, err := d.query(ctx, sql(d.dialect()))
 		return err
 	})

@@ -107,13 +107,3 @@ func (a *attempt) names(lanes []*sink.Lane) string {
 	}
 	return strings.Join(names, ", ")
 }
-
-// lanesSQL asks for columns of the checkpoints c of lanes, behind the number of each lane.
-func (c *client) lanesSQL(job string, lanes []string, columns string) string {
-	values := make([]string, len(lanes))
-	for i, l := range lanes {
-		values[i] = fmt.Sprintf("(%d, %s)", i, literal(l))
-	}
-	return fmt.Sprintf("SELECT v.n, %s FROM (VALUES %s) v(n, source) JOIN %s.weir_checkpoints c ON c.job = %s AND c.source = v.source",
-		columns, strings.Join(values, ", "), c.schema, literal(job))
-}

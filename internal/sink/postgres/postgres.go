@@ -19,6 +19,7 @@ import (
 // DB is a [sink.Sink] for one database.
 type DB struct {
 	*client
+	sink.Ledger
 	named string // the job that the session is named after
 
 	tables map[string]*table // that were read, by the names that the feed uses
@@ -77,6 +78,7 @@ func open(ctx context.Context, dsn string, o sink.Options, reads bool) (*DB, err
 		return nil, err
 	}
 	d := &DB{client: c, tables: map[string]*table{}, stuck: map[string]string{}}
+	d.Ledger = d.ask
 	return d, d.connect(ctx)
 }
 

@@ -7,44 +7,21 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// ask is a [sink.Query].
+// ask is a [sink.Ledger].
 func (d *DB) ask(ctx context.Context, sql func(sink.Dialect) string) ([][][]byte, error) {
 	if !d.ready {
 		return nil, nil
 	}
 	r, err := d.query(ctx, sql(d.dialect()))
 	if err != nil {
-		return nil, err
+		return nil, d.explain(err)
 	}
 	return r[0].rows, nil
-}
-
-// Status implements [sink.Inspector].
-func (d *DB) Status(ctx context.Context) (sink.Status, error) {
-	st, err := sink.Query(d.ask).Status(ctx)
-	return st, d.explain(err)
 }
 
 // micros is SQL for a time as microseconds since 1970, which no setting of the
 // session changes.
 func micros(t string) string { return "(extract(epoch FROM " + t + ") * 1000000)::bigint" }
-
-// Rejects implements [sink.Inspector].
-func (d *DB) Rejects(ctx context.Context, job string, each func(sink.Kept) error) error {
-	return d.explain(sink.Query(d.ask).Rejects(ctx, job, each))
-}
-
-// LastRejects implements [sink.Inspector].
-func (d *DB) LastRejects(ctx context.Context, job string, n int) ([]sink.Kept, error) {
-	last, err := sink.Query(d.ask).LastRejects(ctx, job, n)
-	return last, d.explain(err)
-}
-
-// StoredRejects implements [sink.Inspector].
-func (d *DB) StoredRejects(ctx context.Context, job string) (int64, error) {
-	n, err := sink.Query(d.ask).StoredRejects(ctx, job)
-	return n, d.explain(err)
-}
 
 // Sample implements [sink.Inspector].
 func (d *DB) Sample(ctx context.Context, table string, n int) (rows []string, total int64, err error) {

@@ -43,7 +43,7 @@ func (c *Claims) Begin(ctx context.Context, run string, lanes []sink.Lane) error
 	values := make([]string, len(lanes))
 	for i := range lanes {
 		cp := &lanes[i].Checkpoint
-		values[i] = fmt.Sprintf("(%s, %s, 1, %s, %d, %d, %s, 0, now())", literal(c.job), literal(lanes[i].Source), literal(run), cp.Line, cp.Offset, literal(cp.Mark))
+		values[i] = fmt.Sprintf("(%s, %s, 1, %s, %d, %d, %s, 0, now())", literal(c.Job), literal(lanes[i].Source), literal(run), cp.Line, cp.Offset, literal(cp.Mark))
 	}
 	_, err := c.write(ctx, fmt.Sprintf(`INSERT INTO %s.weir_checkpoints (job, source, seq, run, line, "offset", mark, rejected, updated) VALUES %s ON CONFLICT DO NOTHING`,
 		c.schema, strings.Join(values, ", ")))
@@ -92,14 +92,14 @@ func (c *Claims) TakeOver(ctx context.Context, run string, lanes ...string) ([]s
 	for i, l := range lanes {
 		names[i] = literal(l)
 	}
-	of := fmt.Sprintf("c.job = %s AND c.source IN (%s)", literal(c.job), strings.Join(names, ", "))
+	of := fmt.Sprintf("c.job = %s AND c.source IN (%s)", literal(c.Job), strings.Join(names, ", "))
 	s := &script{}
 	s.add("BEGIN ISOLATION LEVEL READ COMMITTED")
 	s.add("SET LOCAL lock_timeout = '%s'", takeOverWait)
 	s.add("SET LOCAL synchronous_commit = on") // what the run reads from here rests on it
-	s.add("%s ORDER BY c.source FOR NO KEY UPDATE OF c", c.checkpointsSQL(lanes))
+	s.add("%s ORDER BY c.source FOR NO KEY UPDATE OF c", c.dialect().CheckpointsSQL(c.Job, lanes))
 	s.add("UPDATE %s.weir_checkpoints c SET seq = seq + 1, run = %s || ' ' || %s WHERE %s AND split_part(run, ' ', 1) <> %[2]s", c.schema, literal(run), writerSQL, of)
-	found := s.add("%s", c.checkpointsSQL(lanes))
+	found := s.add("%s", c.dialect().CheckpointsSQL(c.Job, lanes))
 	s.add("COMMIT")
 	r, err := c.run(ctx, s)
 	if e := pgError(err); e != nil && e.Code == "55P03" {
@@ -108,7 +108,7 @@ func (c *Claims) TakeOver(ctx context.Context, run string, lanes ...string) ([]s
 		c.drop()
 		return nil, c.explain(err)
 	}
-	return readCheckpoints(len(lanes), r[found].rows), nil
+	return sink.ReadCheckpoints(len(lanes), r[found].rows), nil
 }
 
 // endStopped ends the sessions of the job that have changed checkpoints, have not committed, and
@@ -122,7 +122,7 @@ func (c *Claims) endStopped(ctx context.Context, of string) error {
 	r, err := c.query(ctx, fmt.Sprintf("SELECT a.pid, pg_terminate_backend(a.pid) FROM %s.weir_checkpoints c"+
 		" JOIN pg_locks l ON l.locktype = 'transactionid' AND l.transactionid = c.xmax AND l.mode = 'ExclusiveLock' AND l.granted"+
 		" JOIN pg_stat_activity a ON a.pid = l.pid WHERE %s AND a.application_name = %s AND a.wait_event_type = 'Client' AND a.state_change < now() - interval '%s'",
-		c.schema, of, literal("weir/"+c.job), takeOverWait))
+		c.schema, of, literal("weir/"+c.Job), takeOverWait))
 	if err != nil {
 		c.drop()
 		return c.explain(err)

@@ -19,7 +19,7 @@ func (c *client) dialect() sink.Dialect {
 	return sink.Dialect{Prefix: c.schema + ".", Integer: "bigint", Time: "timestamptz", Bytes: "bytea", Serial: "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
 		Raw: "raw text,\n  bytes bytea", Hot: " WITH (fillfactor = 50)", Keyed: " WITH (fillfactor = 50)", KeyOrder: "key, tbl",
 		Bytewise: ` COLLATE "C"`, Reason: "split_part(reason, ':', 1)", Kept: "encode(bytes, 'hex'), raw",
-		Micros: micros, Text: literal, Table: func(name string) string { return identOf(c.schemaOf(name)) }}
+		Writer: writerSQL, Micros: micros, Moment: func(t time.Time) string { return fmt.Sprintf("to_timestamp(%d)", t.Unix()) }, Text: literal, Table: func(name string) string { return identOf(c.schemaOf(name)) }}
 }
 
 // stoppedAfter is how long a flush may leave the server waiting before the server ends it: others may
@@ -271,30 +271,14 @@ func (a *attempt) writeParts() {
 // end adds the rejects, what is known of the checkpoints at the end alone, and the COMMIT.
 func (a *attempt) end(rejects []fold.Reject, late bool) {
 	d, f, s := a.d, a.f, a.script
-	job := literal(f.Job)
-	var restarts []string
-	unnamed := false
-	for _, l := range a.lanes() {
-		if l.Restart {
-			restarts = append(restarts, literal(l.Source))
-		}
-		unnamed = unnamed || l.Unnamed && l.Checkpoint.Seq == 1
-	}
-	if len(restarts) > 0 {
-		s.add("DELETE FROM %s.weir_rejects WHERE job = %s AND source IN (%s)", d.schema, job, strings.Join(restarts, ", "))
-	}
-	if !f.DropRejects.IsZero() {
-		s.add("DELETE FROM %s.weir_rejects WHERE job = %s AND time < to_timestamp(%d)", d.schema, job, f.DropRejects.Unix())
+	for _, q := range d.dialect().DropRejects(f) {
+		s.add("%s", q)
 	}
 	if f.KeepRejects {
 		d.keep(s, f, rejects)
 	}
-	if r := f.RejectFile; r != nil {
-		s.add("INSERT INTO %s.weir_reject_files (job, path, size, id) VALUES (%s, %s, %d, %s) ON CONFLICT (job, path) DO UPDATE SET size = excluded.size, id = excluded.id",
-			d.schema, job, literal(r.Path), r.Size, literal(r.ID))
-	}
-	if unnamed {
-		s.add("DELETE FROM %s.weir_checkpoints WHERE source LIKE '%s%%' AND updated < now() - interval '%d seconds'", d.schema, sink.RunPrefix, int64(sink.RunsKept.Seconds()))
+	for _, q := range d.dialect().Record(f) {
+		s.add("%s", q)
 	}
 	if late {
 		a.checkpoints()

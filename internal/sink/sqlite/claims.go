@@ -20,8 +20,8 @@ import (
 // of a file beside the database, which the system releases when the process ends, however
 // it ends. (The database's own locks cannot serve: they end with each transaction.)
 type Claims struct {
+	sink.JobLedger
 	path string // of the database
-	job  string
 	opt  Options
 
 	mu    sync.Mutex
@@ -36,7 +36,9 @@ var _ sink.Claims = (*Claims)(nil)
 // OpenClaims returns claims of a job in the database at path. It makes no database: where
 // there is none, no checkpoints are found and nothing can be taken.
 func OpenClaims(_ context.Context, path, job string, o Options) (*Claims, error) {
-	return &Claims{path: realpath.Of(path), job: job, opt: o, lanes: map[string]bool{}}, nil
+	c := &Claims{path: realpath.Of(path), opt: o, lanes: map[string]bool{}}
+	c.JobLedger = sink.JobLedger{Ask: c.ask, Job: job}
+	return c, nil
 }
 
 // Take implements [sink.Claims].
@@ -146,7 +148,7 @@ func (c *Claims) unlock(lanes []string) (err error) {
 func (c *Claims) verdict(lane string, busy bool, err error) error {
 	switch {
 	case busy:
-		return sink.BusyError{Job: c.job, Lane: lane}
+		return sink.BusyError{Job: c.Job, Lane: lane}
 	case err != nil:
 		return fmt.Errorf("locking a byte of %s-weir: %w", c.path, err)
 	}
@@ -156,7 +158,7 @@ func (c *Claims) verdict(lane string, busy bool, err error) error {
 // at is the byte of the job, or of one of its lanes.
 func (c *Claims) at(lane ...string) int64 {
 	h := fnv.New64a()
-	h.Write([]byte(c.job))
+	h.Write([]byte(c.Job))
 	for _, l := range lane {
 		h.Write([]byte{0})
 		h.Write([]byte(l))
@@ -164,42 +166,7 @@ func (c *Claims) at(lane ...string) int64 {
 	return int64(h.Sum64() >> 2)
 }
 
-// Checkpoints implements [sink.Claims].
-func (c *Claims) Checkpoints(ctx context.Context, lanes ...string) ([]sink.Checkpoint, error) {
-	found := make(map[string]sink.Checkpoint, len(lanes))
-	err := c.read(ctx, func(db *conn) error {
-		return db.checkpoints(`seq, run, line, "offset", mark, rejected, settings, tableid, updated`, c.job, lanes, func(lane string, s *stmt) error {
-			found[lane] = sink.Checkpoint{Seq: s.int(1), Run: s.text(2), Line: s.int(3), Offset: s.int(4), Mark: s.text(5),
-				Rejected: s.int(6), Settings: s.text(7), TableID: s.text(8), Committed: parseTime(s.text(9))}
-			return nil
-		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	all := make([]sink.Checkpoint, len(lanes))
-	for i, lane := range lanes {
-		all[i] = found[lane]
-	}
-	return all, nil
-}
-
-// Tables implements [sink.Claims].
-func (c *Claims) Tables(ctx context.Context) ([]string, error) {
-	return sink.Query(c.ask).Tables(ctx, c.job)
-}
-
-// Latest implements [sink.Claims].
-func (c *Claims) Latest(ctx context.Context) (string, sink.Checkpoint, error) {
-	return sink.Query(c.ask).Latest(ctx, c.job)
-}
-
-// RejectFile implements [sink.Claims].
-func (c *Claims) RejectFile(ctx context.Context, path string) (sink.RejectFile, error) {
-	return sink.Query(c.ask).RejectFile(ctx, c.job, path)
-}
-
-// ask is a [sink.Query].
+// ask is a [sink.Ledger].
 func (c *Claims) ask(ctx context.Context, sql func(sink.Dialect) string) (rows [][][]byte, err error) {
 	err = c.read(ctx, func(db *conn) error { rows, err = db.rows(sql(dialect)); return err })
 	return rows, err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -23,7 +22,7 @@ var dialect = sink.Dialect{Integer: "INTEGER", Time: "TEXT", Bytes: "BLOB", Seri
 	Micros: func(sql string) string {
 		return "CAST(round(unixepoch(" + sql + ", 'subsec') * 1000) AS INTEGER) * 1000"
 	},
-	Text: literal, Table: lower}
+	Moment: func(t time.Time) string { return literal(t.UTC().Format(timeFormat)) }, Text: literal, Table: lower}
 
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
@@ -143,12 +142,10 @@ func (d *DB) commit() error {
 // write does all of a flush between BEGIN and COMMIT, and returns the tables as they then are. The error is errCommitted if
 // there was nothing to do.
 func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, tables []*table, err error) {
-	for _, sql := range dialect.Ledger() {
-		if err := d.c.exec(sql); err != nil {
-			return res, nil, err
-		}
+	if err := d.c.runAll(dialect.Ledger()); err != nil {
+		return res, nil, err
 	}
-	if done, err := d.fence(f); err != nil {
+	if done, err := d.inFlush().Judge(ctx, f); err != nil {
 		return res, nil, err
 	} else if done {
 		return res, nil, errCommitted
@@ -177,7 +174,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, tables 
 
 // record writes what weir's own tables have of a flush: rejects and checkpoints.
 func (d *DB) record(f *sink.Flush, tableID string, rejects []fold.Reject) error {
-	if err := d.dropRejects(f); err != nil {
+	if err := d.c.runAll(dialect.DropRejects(f)); err != nil {
 		return err
 	}
 	if f.KeepRejects {
@@ -190,56 +187,37 @@ func (d *DB) record(f *sink.Flush, tableID string, rejects []fold.Reject) error 
 			return err
 		}
 	}
-	return d.checkpoint(f, tableID)
+	if err := d.checkpoint(f, tableID); err != nil {
+		return err
+	}
+	return d.c.runAll(dialect.Record(f))
 }
 
-// fence demands that each lane stand where this flush begins.
-func (d *DB) fence(f *sink.Flush) (done bool, err error) {
-	names := make([]string, len(f.Lanes))
-	for i := range f.Lanes {
-		names[i] = f.LaneName(&f.Lanes[i])
+// inFlush is the [sink.Ledger] of a flush's transaction, which has made weir's tables.
+func (d *DB) inFlush() sink.Ledger {
+	return func(_ context.Context, sql func(sink.Dialect) string) ([][][]byte, error) {
+		return d.c.rows(sql(dialect))
 	}
-	found := make(map[string]sink.Fence, len(names))
-	err = d.c.checkpoints("seq, run", f.Job, names, func(source string, s *stmt) error {
-		found[source] = sink.Fence{Seq: s.int(1), Run: s.text(2)}
-		return nil
-	})
-	if err != nil {
-		return false, err
-	}
-	return f.Judge(found)
 }
 
-// perQuery is how many lanes one query names; SQLite takes 32,766 parameters.
-const perQuery = 500
-
-// checkpoints calls row with columns of the checkpoints that a job has in some lanes; the
-// first column of the statement is the lane's name.
-func (c *conn) checkpoints(columns, job string, lanes []string, row func(lane string, s *stmt) error) error {
-	for chunk := range slices.Chunk(lanes, perQuery) {
-		args := make([]any, 0, 1+len(chunk))
-		args = append(args, job)
-		for _, lane := range chunk {
-			args = append(args, lane)
-		}
-		err := c.query("SELECT source, "+columns+" FROM weir_checkpoints WHERE job = ? AND source IN (?"+strings.Repeat(", ?", len(chunk)-1)+")",
-			func(s *stmt) error { return row(s.text(0), s) }, args...)
-		if err != nil {
+// runAll runs statements.
+func (c *conn) runAll(statements []string) error {
+	for _, sql := range statements {
+		if err := c.exec(sql); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkpoint writes the checkpoints of the lanes, and the state of the file of rejects.
+// checkpoint writes the checkpoints of the lanes.
 func (d *DB) checkpoint(f *sink.Flush, tableID string) error {
-	now := time.Now().UTC()
 	put, err := d.c.prepare("INSERT INTO weir_checkpoints (job, source, seq, run, line, offset, mark, rejected, settings, tableid, updated) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)" +
 		" ON CONFLICT (job, source) DO UPDATE SET seq = ?3, run = ?4, line = ?5, offset = ?6, mark = ?7, rejected = ?8, settings = ?9, tableid = ?10, updated = ?11")
 	if err != nil {
 		return err
 	}
-	at, begun := now.Format(timeFormat), false // begun: an unnamed lane is at its first flush
+	at := time.Now().UTC().Format(timeFormat)
 	for i := range f.Lanes {
 		l := &f.Lanes[i]
 		cp := &l.Checkpoint
@@ -247,32 +225,8 @@ func (d *DB) checkpoint(f *sink.Flush, tableID string) error {
 		if err != nil {
 			return err
 		}
-		begun = begun || l.Unnamed && cp.Seq == 1
-	}
-	if begun {
-		if err := d.c.exec("DELETE FROM weir_checkpoints WHERE source GLOB ?1 || '*' AND updated < ?2", sink.RunPrefix, now.Add(-sink.RunsKept).Format(timeFormat)); err != nil {
-			return err
-		}
-	}
-	if r := f.RejectFile; r != nil {
-		return d.c.exec("INSERT OR REPLACE INTO weir_reject_files (job, path, size, id) VALUES (?, ?, ?, ?)", f.Job, r.Path, r.Size, r.ID)
 	}
 	return nil
-}
-
-// dropRejects removes rejected lines that are read again, and those that are old.
-func (d *DB) dropRejects(f *sink.Flush) error {
-	for i := range f.Lanes {
-		if l := &f.Lanes[i]; l.Restart {
-			if err := d.c.exec("DELETE FROM weir_rejects WHERE job = ? AND source = ?", f.Job, l.Source); err != nil {
-				return err
-			}
-		}
-	}
-	if f.DropRejects.IsZero() {
-		return nil
-	}
-	return d.c.exec("DELETE FROM weir_rejects WHERE job = ? AND time < ?", f.Job, f.DropRejects.UTC().Format(timeFormat))
 }
 
 // keep writes rejected lines.

@@ -20,7 +20,7 @@ func (d *DB) Forget(ctx context.Context, job string) (f sink.Forgotten, err erro
 		if err != nil {
 			return err
 		}
-		f, err = sink.Query(d.ask).Forget(ctx, job, versions, func(sql string) (int64, error) {
+		f, err = sink.Ledger(d.ask).Forget(ctx, job, versions, func(sql string) (int64, error) {
 			err := d.c.exec(sql)
 			return int64(d.c.changes()), err
 		})
@@ -35,7 +35,7 @@ func (d *DB) Outbox(ctx context.Context, o *sink.Outbox) (next []sink.Kept, wait
 		return nil, 0, err
 	}
 	err = d.polling(ctx, func() (err error) {
-		next, waiting, err = sink.Query(d.ask).Outbox(ctx, o, func(sql func(sink.Dialect) string) error {
+		next, waiting, err = sink.Ledger(d.ask).Outbox(ctx, o, func(sql func(sink.Dialect) string) error {
 			d.wrote = true
 			return d.c.exec(sql(dialect))
 		})

@@ -40,6 +40,7 @@ type Options struct {
 // DB is a [sink.Sink] for one file.
 type DB struct {
 	file
+	sink.Ledger
 	tables   map[string]*table // by their names in lower case, as of the last commit
 	last     sink.Result       // of the last flush
 	wrote    bool
@@ -86,6 +87,10 @@ var _, _ = sqlite.OFDLocking(true)
 // Open opens the file at path, or makes it.
 func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	d := &DB{file: file{path: realpath.Of(path), opt: o}, tables: map[string]*table{}}
+	d.Ledger = func(ctx context.Context, sql func(sink.Dialect) string) ([][][]byte, error) {
+		rows, err := d.ask(ctx, sql)
+		return rows, d.explain(err)
+	}
 	if err := d.open(ctx, lib.SQLITE_OPEN_READWRITE|lib.SQLITE_OPEN_CREATE); err != nil {
 		return nil, err
 	}

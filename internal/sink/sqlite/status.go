@@ -4,43 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
-	"time"
 
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// ask is a [sink.Query].
+// ask is a [sink.Ledger], whose errors are as SQLite has them.
 func (d *DB) ask(ctx context.Context, sql func(sink.Dialect) string) ([][][]byte, error) {
 	known, err := d.hasTable(ctx, "weir_jobs")
 	if err != nil || !known {
 		return nil, err
 	}
 	return d.c.rows(sql(dialect))
-}
-
-// Status implements [sink.Inspector].
-func (d *DB) Status(ctx context.Context) (sink.Status, error) {
-	st, err := sink.Query(d.ask).Status(ctx)
-	return st, d.explain(err)
-}
-
-// Rejects implements [sink.Inspector].
-func (d *DB) Rejects(ctx context.Context, job string, each func(sink.Kept) error) error {
-	return d.explain(sink.Query(d.ask).Rejects(ctx, job, each))
-}
-
-// LastRejects implements [sink.Inspector].
-func (d *DB) LastRejects(ctx context.Context, job string, n int) ([]sink.Kept, error) {
-	last, err := sink.Query(d.ask).LastRejects(ctx, job, n)
-	return last, d.explain(err)
-}
-
-// StoredRejects implements [sink.Inspector].
-func (d *DB) StoredRejects(ctx context.Context, job string) (int64, error) {
-	n, err := sink.Query(d.ask).StoredRejects(ctx, job)
-	return n, d.explain(err)
 }
 
 // Sample implements [sink.Inspector].
@@ -77,9 +53,4 @@ func (d *DB) Sample(_ context.Context, table string, n int) (rows []string, tota
 		return nil
 	}, int64(n))
 	return rows, total, d.explain(err)
-}
-
-func parseTime(s string) time.Time {
-	t, _ := time.Parse(timeFormat, s)
-	return t
 }
