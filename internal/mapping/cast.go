@@ -87,13 +87,8 @@ func newCast(t Type, textTypes bool) cast {
 	return c
 }
 
-// What a database's decimals hold, before and after the point, and how many digits of a
-// second a text of weir's has at most.
-const (
-	maxWhole    = 131072
-	maxFraction = 16383
-	maxSeconds  = 1000
-)
+// maxSeconds is how many digits of a second a text of weir's has at most.
+const maxSeconds = 1000
 
 // read returns a value in the one form that a column of the type takes, or why it has none.
 // Null stays null.
@@ -168,7 +163,7 @@ func appendQuoted(dst, raw []byte) []byte {
 func (s *Scratch) readJSON(v *feed.Field, c *cast) (feed.Field, string) {
 	switch {
 	case v.Kind == feed.Number:
-		if d, _ := s.number(v.Value); d.point > maxWhole || len(d.digits)-d.point > maxFraction {
+		if d, _ := s.number(v.Value); d.point > schema.MaxWhole || len(d.digits)-d.point > schema.MaxFraction {
 			return *v, "it has more digits than a database's numbers"
 		}
 	case v.Kind == feed.String && c.textJSON:
@@ -357,7 +352,7 @@ func (s *Scratch) readNumeric(v *feed.Field, c *cast) (feed.Field, string) {
 	if !ok {
 		return *v, "it is not a number"
 	}
-	whole, fraction := maxWhole, maxFraction
+	whole, fraction := schema.MaxWhole, schema.MaxFraction
 	if c.Precision > 0 {
 		whole, fraction = c.Precision-c.Scale, c.Scale
 	}

@@ -222,7 +222,7 @@ func (f *connectSchema) cast(p *Plan) *cast {
 	c := p.cast(Type{Kind: kind})
 	if f.Type == "bytes" && kind == Base64Number {
 		n, err := strconv.Atoi(f.Parameters.Scale)
-		if err != nil || n < -maxWhole || n > maxFraction {
+		if err != nil || n < -schema.MaxWhole || n > schema.MaxFraction {
 			return nil
 		}
 		c.scale = n

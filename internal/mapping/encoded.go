@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/schema"
 )
 
 // noScale is that of a Base64Number whose objects alone say how many digits follow the point.
@@ -70,7 +71,7 @@ func scaled(object []byte) (v *feed.Field, scale int, ok bool) {
 		switch string(name) {
 		case "scale":
 			n, err := strconv.Atoi(string(raw))
-			scale, ok = n, err == nil && -maxWhole <= n && n <= maxFraction
+			scale, ok = n, err == nil && -schema.MaxWhole <= n && n <= schema.MaxFraction
 		case "value":
 			v = &feed.Field{Value: raw, Kind: k}
 		}

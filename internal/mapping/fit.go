@@ -300,7 +300,7 @@ func (c *cast) fits(x *schema.Column) bool {
 	case schema.Day:
 		return x.Decl == "date"
 	case schema.Bytes:
-		return x.Decl == "bytea"
+		return x.Binary
 	case schema.Number:
 		return c.Precision > 0 && x.Decl == fmt.Sprintf("numeric(%d,%d)", c.Precision, c.Scale)
 	}

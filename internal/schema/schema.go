@@ -1,7 +1,7 @@
 // Package schema knows tables: their columns and types, which values a column
 // takes, how a type is inferred and widened, and what makes two keys one.
 //
-// It knows no database. A driver fills a [Table] from what its database says,
+// It asks no database. A driver fills a [Table] from what its database says,
 // and turns the types of new and widened columns into declarations.
 package schema
 
@@ -101,8 +101,9 @@ func (t *Table) Clone() Table {
 type Column struct {
 	Name      string
 	Type      Type
-	Decl      string // the type as the database declares it
-	Collation string // of the key's index: "" or BINARY, NOCASE, RTRIM
+	Decl      string    // the type as the database declares it
+	Collation Collation // of the key's index; nil: texts are equal if their bytes are
+	Binary    bool      // it holds bytes
 	Key       bool
 	NotNull   bool
 	Default   string // the SQL of its default, "" where that is NULL
@@ -129,6 +130,13 @@ type Column struct {
 	Precision, Scale int
 
 	seen class // of a column of weir's: what it has to hold
+}
+
+// A Collation is one of a database's by which different texts are equal. It has a type that can be compared.
+type Collation interface {
+	// Form returns the one form of all texts that are equal to text, which it may change in place.
+	Form(text []byte) []byte
+	String() string // what the database calls it
 }
 
 // class is a set of kinds of values, fine enough to choose a type by.
@@ -282,8 +290,8 @@ func (c *Column) takes(value []byte, k feed.Kind) bool {
 			return true
 		}
 		text := feed.Text(nil, value, k)
-		if c.Collation == "RTRIM" { // its blanks at the end do not count
-			text = bytes.TrimRight(text, " ")
+		if c.Collation != nil { // blanks at the end need not count
+			text = c.Collation.Form(bytes.Clone(text))
 		}
 		return len(text) <= c.Size || !c.Bytes && utf8.RuneCount(text) <= c.Size
 	case JSON:
@@ -357,19 +365,8 @@ func (c *Column) AppendKey(dst, value []byte, k feed.Kind) []byte {
 	}
 	from := len(dst)
 	dst = feed.AppendText(dst, value, k)
-	switch strings.ToUpper(c.Collation) {
-	case "NOCASE":
-		ended := false // SQLite compares up to a NUL, and then the lengths
-		for i, b := range dst[from:] {
-			switch ended = ended || b == 0; {
-			case ended:
-				dst[from+i] = 0
-			case 'A' <= b && b <= 'Z':
-				dst[from+i] = b + 'a' - 'A'
-			}
-		}
-	case "RTRIM":
-		dst = append(dst[:from], bytes.TrimRight(dst[from:], " ")...)
+	if c.Collation != nil {
+		dst = append(dst[:from], c.Collation.Form(dst[from:])...)
 	}
 	return dst
 }
@@ -425,7 +422,7 @@ func NewOf(name string, key bool, t Type) Column {
 }
 
 // TakesBytes reports whether the column takes bytes, as far as the database says.
-func (c *Column) TakesBytes() bool { return c.Type == Any || c.Decl == "bytea" }
+func (c *Column) TakesBytes() bool { return c.Type == Any || c.Binary }
 
 // KeyColumns returns the names of the columns of the key as the database has it.
 func (t *Table) KeyColumns() []string {

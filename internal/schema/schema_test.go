@@ -30,7 +30,7 @@ func TestColumn_Takes(t *testing.T) {
 		{Column{Type: Number}, []string{`123456789012345678901234567890.5`, `"7"`, `1e400`}, []string{`1e200000`, `1e-20000`, `"seven"`}},
 		{Column{Type: Text}, []string{`"x"`, `7`, `{"a":1}`}, nil},
 		{Column{Type: Text, Size: 3}, []string{`"日本語"`, `"\u0041bc"`, `123`}, []string{`"abcd"`, `"日本語x"`}},
-		{Column{Type: Text, Size: 3, Collation: "RTRIM"}, []string{`"abc  "`, `"日本語"`}, []string{`"abcd"`, `"  ab"`, `"abc\t"`}},
+		{Column{Type: Text, Size: 3, Collation: trimmed{}}, []string{`"abc  "`, `"日本語"`}, []string{`"abcd"`, `"  ab"`, `"abc\t"`}},
 		{Column{Type: Affine}, []string{`7`, `"7"`, `"\u0037"`, `"a"`}, []string{`"07"`, `"\u0030\u0037"`}},
 		{Column{Type: Text, Size: 3, Bytes: true}, []string{`"\u0041bc"`, `"日"`, `123`}, []string{`"abcd"`, `"日本"`}},
 		{Column{Type: JSON}, []string{`{"a":[1e5]}`, `"x"`, `{"1e200000":"1e200000"}`}, []string{`[1,-1e200000]`, `{"a\"":{"b":1E+999999999999999999999}}`}},
@@ -95,6 +95,12 @@ func TestColumn_Widens(t *testing.T) {
 	}
 }
 
+// trimmed is a collation by which blanks at the end do not count.
+type trimmed struct{}
+
+func (trimmed) Form(text []byte) []byte { return bytes.TrimRight(text, " ") }
+func (trimmed) String() string          { return "trimmed" }
+
 // TestColumn_AppendKey: the spellings in one group are one key, and no two groups
 // are.
 func TestColumn_AppendKey(t *testing.T) {
@@ -103,8 +109,7 @@ func TestColumn_AppendKey(t *testing.T) {
 		groups [][]string
 	}{
 		{Column{Type: Text}, [][]string{{`"A"`, `"\u0041"`}, {`"a"`}, {`1`, `"1"`}, {`"01"`}, {`1.0`, `"1.0"`}}},
-		{Column{Type: Text, Collation: "NOCASE"}, [][]string{{`"A"`, `"a"`}, {`"É"`}, {`"é"`}, {`"A\u0000b"`, `"a\u0000C"`}, {`"a\u0000bc"`}}},
-		{Column{Type: Text, Collation: "RTRIM"}, [][]string{{`"a"`, `"a "`}, {`" a"`}}},
+		{Column{Type: Text, Collation: trimmed{}}, [][]string{{`"a"`, `"a "`}, {`" a"`}}},
 		{Column{Type: Int}, [][]string{{`1`, `"1"`, `1.0`, `10e-1`}, {`-1`}, {`10`}}},
 		{Column{Type: Real}, [][]string{{`0.5`, `5e-1`, `"0.50"`}, {`0.25`}, {`0`, `-0`, `-0.0`}, {`1e16`, `10000000000000000`}, {`9007199254740992`, `9007199254740993`, `9007199254740992.0`}, {`1e300`}}},
 		{Column{Type: Any}, [][]string{{`1`, `1.0`}, {`"1"`}, {`"1.0"`}, {`0`, `-0.0`}, {`9007199254740994`, `9007199254740994.0`}, {`9007199254740993`}, {`9007199254740993.0`, `"9007199254740993.0"`},

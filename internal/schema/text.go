@@ -9,11 +9,12 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// What Postgres' numeric takes: digits before the point and after it
+// MaxWhole and MaxFraction are the digits before the point and behind it that a number has at most, whatever the database, so
+// that one feed makes one table everywhere. They are what Postgres' numeric takes
 // (https://www.postgresql.org/docs/current/datatype-numeric.html).
 const (
-	maxWhole    = 131072
-	maxFraction = 16383
+	MaxWhole    = 131072
+	MaxFraction = 16383
 )
 
 // huge reports whether a number has more digits than any type of numbers takes.
@@ -24,7 +25,7 @@ func huge(number []byte) bool {
 		return false
 	}
 	exp, err := strconv.Atoi(string(bytes.TrimPrefix(number[i+1:], []byte("+"))))
-	return err != nil || exp > maxWhole-len(number) || exp < len(number)-maxFraction
+	return err != nil || exp > MaxWhole-len(number) || exp < len(number)-MaxFraction
 }
 
 // hasHuge reports whether an object or array holds such a number.

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"regexp"
@@ -181,7 +182,7 @@ func (row *columnRow) column() (c schema.Column, more column) {
 	text := func() {
 		c.Type = schema.Text
 		if row.Deterministic == "f" { // equal is not the same
-			c.Collation, more.image = row.CollationName, `(%s COLLATE "C")`
+			c.Collation, more.image = collation(row.CollationName), `(%s COLLATE "C")`
 		}
 	}
 	switch row.Type {
@@ -209,7 +210,7 @@ func (row *columnRow) column() (c schema.Column, more column) {
 			c.Size = row.Modifier - 4
 		}
 		if c.HoldsTime = c.Size == 0 || c.Size >= len(stampFormat); row.Type == "bpchar" {
-			c.Collation = "RTRIM"
+			c.Collation = padded
 		}
 	case "json", "jsonb":
 		c.Type, more.image = schema.JSON, "(%s)::text"
@@ -230,11 +231,27 @@ func (row *columnRow) column() (c schema.Column, more column) {
 		case row.Category == "A":
 			c.Type, c.Judged = schema.Array, true
 		default:
-			c.Type, c.Judged = schema.External, true
+			c.Type, c.Judged, c.Binary = schema.External, true, row.Decl == "bytea"
 		}
 	}
 	return c, more
 }
+
+// A collation is one by which texts are equal that differ. Of most, weir does not know which.
+type collation string
+
+// padded is how char(n) compares: blanks at the end do not count.
+const padded collation = "padded"
+
+// Form implements [schema.Collation].
+func (c collation) Form(text []byte) []byte {
+	if c == padded {
+		return bytes.TrimRight(text, " ")
+	}
+	return text
+}
+
+func (c collation) String() string { return string(c) }
 
 // readIndexes marks the key's columns, demands that the database hold their
 // values unique, finds a column of integers that the database generates, and reports whether another
@@ -262,8 +279,8 @@ func (t *relation) readIndexes(indexes []indexRow, ours bool) (other bool, err e
 			return false, sink.KeyColumnError(&t.Table, c, "is "+c.Decl+": weir could not tell which of its values are equal")
 		case (c.Type == schema.Number || c.Type == schema.Instant) && strings.Contains(c.Decl, "(") || c.Type == schema.Real && c.Size == 4:
 			return false, sink.KeyColumnError(&t.Table, c, "is "+c.Decl+", which rounds: weir could not tell which of its values become equal")
-		case c.Collation != "" && c.Collation != "RTRIM":
-			return false, sink.KeyColumnError(&t.Table, c, "has the collation "+c.Collation+", which calls different texts equal: weir could not tell which")
+		case c.Collation != nil && c.Collation != padded:
+			return false, sink.KeyColumnError(&t.Table, c, "has the collation "+c.Collation.String()+", which calls different texts equal: weir could not tell which")
 		}
 	}
 	if !unique {

@@ -107,8 +107,8 @@ func (x *expiry) find(columns []*schema.Column) (rows []key, after *key, err err
 func (x *expiry) column(table, at int) string {
 	c := &x.read[table].Columns[at]
 	sql := "t." + quote(c.Name)
-	if c.Collation != "" {
-		sql += " COLLATE " + c.Collation
+	if name := collationOf(c); name != "" {
+		sql += " COLLATE " + name
 	}
 	return sql
 }

@@ -71,10 +71,11 @@ func (t *table) withoutOwn(sql string) string {
 
 // collate is the collation of a column that weir makes: that of the column that it refers to.
 func collate(c *schema.Column) string {
-	if c.Collation == "" || c.Collation == "BINARY" {
+	name := collationOf(c)
+	if name == "" || name == "BINARY" {
 		return ""
 	}
-	return " COLLATE " + c.Collation
+	return " COLLATE " + name
 }
 
 // named returns the table of that name, nil where it is none of those given.

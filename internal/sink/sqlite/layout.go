@@ -143,8 +143,8 @@ func (l *layout) where(n int) string {
 		b.WriteString(l.names[k])
 		b.WriteString(" = ?")
 		b.WriteString(strconv.Itoa(n + i + 1))
-		if collation := l.table.Columns[l.cols[k]].Collation; collation != "" {
-			b.WriteString(" COLLATE " + collation)
+		if name := collationOf(&l.table.Columns[l.cols[k]]); name != "" {
+			b.WriteString(" COLLATE " + name)
 		}
 	}
 	return b.String()
@@ -211,9 +211,9 @@ func (l *layout) finder() *sink.Finder {
 	return finder(func(part int) string {
 		k := l.b.Table.Key[part]
 		if c := &l.b.Table.Columns[k]; c.Hidden {
-			return c.Collation
+			return collationOf(c)
 		}
-		return l.table.Columns[l.cols[k]].Collation
+		return collationOf(&l.table.Columns[l.cols[k]])
 	})
 }
 

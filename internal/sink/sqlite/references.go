@@ -53,14 +53,14 @@ func (k *references) prepareRefs(c *conn, to func(table int) *layout) (err error
 		if ref.Owner || from == ref.Column {
 			continue
 		}
-		collation := k.layout.b.Table.Columns[from].Collation
+		name := collationOf(&k.layout.b.Table.Columns[from])
 		ref.key = k.layout.types[from]
 		if to != nil {
 			of := to(ref.Table)
 			at := of.b.Table.Key[0]
-			collation, ref.key = of.table.Columns[of.cols[at]].Collation, of.types[at]
+			name, ref.key = collationOf(&of.table.Columns[of.cols[at]]), of.types[at]
 		}
-		if ref.find, err = c.prepare(finder(func(int) string { return collation }).Find(ref.To)); err != nil {
+		if ref.find, err = c.prepare(finder(func(int) string { return name }).Find(ref.To)); err != nil {
 			return err
 		}
 		k.refs = append(k.refs, ref)

@@ -220,16 +220,16 @@ func (d *DB) readKey(t *table) (constrained bool, err error) {
 	for i, coll := range collated {
 		// A column of weir's has no collation of its own.
 		if !t.Made || coll != "BINARY" {
-			t.Columns[i].Collation = coll
+			t.Columns[i].Collation = collation(coll)
 		}
 	}
 	for _, i := range t.Key {
 		c := &t.Columns[i]
 		c.Key = true
-		switch c.Collation {
+		switch name := collationOf(c); name {
 		case "", "BINARY", "NOCASE", "RTRIM":
 		default:
-			return false, sink.KeyColumnError(&t.Table, c, "has the collation "+c.Collation+", which weir does not know: it could not tell which keys are equal")
+			return false, sink.KeyColumnError(&t.Table, c, "has the collation "+name+", which weir does not know: it could not tell which keys are equal")
 		}
 		if c.Generated {
 			return false, sink.KeyColumnError(&t.Table, c, sink.Computed)

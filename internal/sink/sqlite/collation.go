@@ -1,0 +1,40 @@
+package sqlite
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// A collation is one of SQLite's.
+type collation string
+
+// Form implements [schema.Collation].
+func (c collation) Form(text []byte) []byte {
+	switch strings.ToUpper(string(c)) {
+	case "NOCASE":
+		ended := false // SQLite compares up to a NUL, and then the lengths
+		for i, b := range text {
+			switch ended = ended || b == 0; {
+			case ended:
+				text[i] = 0
+			case 'A' <= b && b <= 'Z':
+				text[i] = b + 'a' - 'A'
+			}
+		}
+	case "RTRIM":
+		text = bytes.TrimRight(text, " ")
+	}
+	return text
+}
+
+func (c collation) String() string { return string(c) }
+
+// collationOf is the name of a column's collation, "" if it has none of its own.
+func collationOf(c *schema.Column) string {
+	if c.Collation == nil {
+		return ""
+	}
+	return c.Collation.String()
+}
