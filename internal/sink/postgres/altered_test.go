@@ -2,154 +2,18 @@ package postgres_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/logtest"
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/jackc/pgx/v5"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testpg"
 )
-
-func TestFlush_PermissionDenied(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	db.as(t, "nobody_much")
-	db.Exec(t, "REVOKE CREATE ON SCHEMA public FROM nobody_much")
-	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
-	for _, step := range []struct{ want, grant string }{
-		{"GRANT USAGE, CREATE ON SCHEMA public", "GRANT CREATE ON SCHEMA public TO nobody_much"},
-		{`GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE t TO "nobody_much"`, "GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE t TO nobody_much"},
-	} {
-		r := sinktest.Begin(t, db)
-		_, err := r.TryFlush(`{"id":1,"a":"x"}`)
-		if err == nil || !strings.Contains(err.Error(), step.want) {
-			t.Errorf("without the right the flush ended with %v, want it to say %q", err, step.want)
-		}
-		r.End()
-		db.Exec(t, step.grant)
-	}
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":1,"a":"x"}`)
-	sinktest.Expect(t, db, "SELECT a FROM t", "x")
-}
-
-// TestOpen_PermissionDenied: one GRANT names all of weir's own tables.
-func TestOpen_PermissionDenied(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":1}`)
-	r.End()
-	db.as(t, "nobody_much")
-	open := func() error {
-		d, err := postgres.Open(t.Context(), db.weir, sink.Options{Level: sink.Full, Log: logtest.New(t)})
-		if err == nil {
-			d.Close()
-		}
-		return err
-	}
-	const grant = `GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE weir_checkpoints, weir_jobs, weir_meta, weir_reject_files, weir_rejects TO "nobody_much"`
-	if err := open(); err == nil || !strings.Contains(err.Error(), grant) {
-		t.Fatalf("without the right to read weir's tables: %v", err)
-	}
-	const look = `GRANT SELECT ON TABLE weir_checkpoints, weir_jobs, weir_meta, weir_reject_files, weir_rejects TO "nobody_much"`
-	inspect := func() error {
-		d, err := postgres.Inspect(t.Context(), db.weir, sink.Options{Log: logtest.New(t)})
-		if err != nil {
-			return err
-		}
-		defer d.Close()
-		_, err = d.Status(t.Context())
-		return err
-	}
-	if err := inspect(); err == nil || !strings.Contains(err.Error(), look) {
-		t.Errorf("without the right to look at weir's tables: %v", err)
-	}
-	db.Exec(t, look)
-	if err := inspect(); err != nil {
-		t.Error(err)
-	}
-	db.Exec(t, grant)
-	if err := open(); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestRebuild_PermissionDenied: to empty a table takes one more right.
-func TestRebuild_PermissionDenied(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":1}`)
-	r.End()
-	db.as(t, "another")
-	db.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO another")
-	db.Exec(t, "GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO another")
-	rebuild := func() error {
-		r := sinktest.Begin(t, db)
-		defer r.End()
-		r.Fold(`{"id":2}`)
-		f := r.Seal()
-		f.Rebuild = true
-		_, err := r.Send(f)
-		return err
-	}
-	if err := rebuild(); err == nil || !strings.Contains(err.Error(), "and TRUNCATE for --rebuild") {
-		t.Errorf("without the right to TRUNCATE the flush ended with %v", err)
-	}
-	db.Exec(t, "GRANT TRUNCATE ON t TO another")
-	if err := rebuild(); err != nil {
-		t.Error(err)
-	}
-	sinktest.Expect(t, db, "SELECT id FROM t", "2")
-}
-
-// TestFlush_NoRightToMakeTables: weir's own that an administrator has made are enough.
-func TestFlush_NoRightToMakeTables(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	db.Exec(t, "CREATE UNLOGGED TABLE t (id integer PRIMARY KEY, a text); CREATE UNLOGGED TABLE u (id integer PRIMARY KEY, a text)")
-	r := sinktest.BeginTable(t, db, "u", "id")
-	r.Flush(`{"id":1,"a":"x"}`)
-	r.End()
-	db.as(t, "nobody_much")
-	db.Exec(t, "REVOKE CREATE ON SCHEMA public FROM nobody_much; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO nobody_much")
-	sinktest.Begin(t, db).Flush(`{"id":1,"a":"x"}`)
-	sinktest.Expect(t, db, "SELECT (SELECT a FROM t), (SELECT count(*) FROM weir_unlogged)", "x|2")
-}
-
-func TestTable_ChangedMeanwhile(t *testing.T) {
-	for name, change := range map[string]string{
-		"type":         "ALTER TABLE t ALTER COLUMN a TYPE varchar(100)",
-		"to a number":  "ALTER TABLE t ALTER COLUMN n TYPE numeric",
-		"new trigger":  "ALTER TABLE t ADD CHECK (n <> 7)",
-		"other column": "ALTER TABLE t ADD COLUMN z text DEFAULT 'z'",
-	} {
-		t.Run(name, func(t *testing.T) {
-			db := connect(t, testpg.New(t))
-			db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text, n integer)")
-			r := sinktest.Begin(t, db)
-			r.Flush(`{"id":1,"a":"x","n":1}`)
-			r.Flush(`{"id":1,"a":"y","n":1}`)
-			db.Exec(t, change)
-			r.Flush(`{"id":1,"a":"z","n":2}`, `{"id":2,"a":"w"}`)
-			sinktest.Expect(t, db, "SELECT id, a, n FROM t ORDER BY id", "1|z|2", "2|w|NULL")
-		})
-	}
-}
-
-// TestTable_ReplacedMeanwhile: what the run had written went with the other table.
-func TestTable_ReplacedMeanwhile(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":1,"a":"x"}`)
-	db.Exec(t, "DROP TABLE t; CREATE TABLE t (id integer PRIMARY KEY, a text)")
-	if _, err := r.TryFlush(`{"id":2,"a":"y"}`); !errors.As(err, new(sink.DroppedError)) {
-		t.Errorf("nobody said that the table was replaced: %v", err)
-	}
-	sinktest.Expect(t, db, "SELECT (SELECT count(*) FROM t), (SELECT seq FROM weir_checkpoints)", "0|1")
-}
 
 // TestTable_Unlogged: a crash of the server empties an unlogged table, and not the
 // checkpoint. The run that it meets ends, and so does the next one.
@@ -187,33 +51,66 @@ func TestTable_Unlogged(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*) FROM t", "0")
 }
 
-// TestTable_NarrowedMeanwhile: a value that a column took when it was read is refused by the
-// type that the column now has, not rounded to it.
-func TestTable_NarrowedMeanwhile(t *testing.T) {
-	for name, change := range map[string][]func(*fold.Options){"plain": nil, "versions": kinds["versions"].change} {
-		t.Run(name, func(t *testing.T) {
-			db := connect(t, testpg.New(t))
-			db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, x numeric, v integer CHECK (v > 0))")
-			r := sinktest.Begin(t, db, change...)
-			r.Flush(`{"id":1,"x":1,"v":1}`, `{"id":2,"x":1,"v":1}`)
-			db.Exec(t, "BEGIN")
-			db.Exec(t, "ALTER TABLE t ALTER COLUMN x TYPE integer")
-			done := when(t, db, "wait_event_type = 'Lock'", func() { db.Exec(t, "COMMIT") }) // the flush waits to see what will be
-			sinktest.Counts(t, r.Flush(`{"id":1,"x":2.6,"v":2}`, `{"id":2,"x":2e1,"v":2}`, `{"id":3,"x":2.6,"v":2}`), 0, 1, 0, 0)
-			<-done
-			sinktest.Expect(t, db, "SELECT id, x FROM t ORDER BY id", "1|1", "2|20")
-			sinktest.Expect(t, db, "SELECT line, substring(reason FROM 'SQLSTATE (.....)') FROM weir_rejects ORDER BY line", "3|22P02", "5|22P02")
-		})
+// TestTables_DroppedMeanwhile: a table that another session drops or makes while it is read exists whole or not at all.
+func TestTables_DroppedMeanwhile(t *testing.T) {
+	url := testpg.New(t)
+	other, db := connect(t, url), connect(t, url).Open(t)
+	changes := []string{"CREATE TABLE t (id integer GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, n bigserial UNIQUE)", "DROP TABLE t"}
+	seen, took := map[bool]int{}, time.Millisecond
+	for i, end := 0, time.Now().Add(2*time.Minute); seen[true] < 30 || seen[false] < 10; i++ {
+		if time.Now().After(end) {
+			t.Fatalf("did not exercise: in two minutes the table existed and not in %v reads", seen)
+		}
+		changed, pause := make(chan error), rand.N(took)
+		go func() { // once for each read: a table that changes faster than it is read is never read
+			time.Sleep(pause)
+			_, err := other.conn.Exec(context.Background(), changes[i%2])
+			changed <- err
+		}()
+		began := time.Now()
+		tables, err := db.Tables(t.Context(), sink.TableKey{Name: "t"})
+		took = time.Since(began)
+		if err := <-changed; err != nil {
+			t.Fatal(err)
+		}
+		if err != nil {
+			t.Fatalf("after %v reads: %v", seen, err)
+		}
+		table := &tables[0]
+		if seen[table.Exists]++; table.Exists && (len(table.Columns) != 2 || len(table.Key) != 1 || !table.HasConstraints || table.Columns[0].Default == "") {
+			t.Fatalf("half of the table was read: %+v", table)
+		}
 	}
 }
 
-// TestTable_UnusedColumnDroppedMeanwhile: nobody misses a column that no message names.
-func TestTable_UnusedColumnDroppedMeanwhile(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text, b text)")
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":1,"a":"x"}`)
-	db.Exec(t, "ALTER TABLE t DROP COLUMN b")
-	r.Flush(`{"id":1,"a":"y"}`)
-	sinktest.Expect(t, db, "SELECT id, a FROM t", "1|y")
+// TestTables_ReplacedAllTheTime: reading a table that another session keeps replacing ends with an error, which can be
+// retried, after some tries. It is never taken for one that does not exist.
+func TestTables_ReplacedAllTheTime(t *testing.T) {
+	url := testpg.New(t)
+	other, db := connect(t, url), connect(t, url).Open(t)
+	other.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY)")
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = other.conn.Exec(ctx, "DO $$ BEGIN LOOP DROP TABLE t; CREATE TABLE t (id integer PRIMARY KEY); COMMIT; END LOOP; END $$", pgx.QueryExecModeSimpleProtocol)
+	}()
+	defer func() { stop(); <-ended }()
+	var wanted []sink.TableKey
+	for i := range 50 { // so that it takes long
+		wanted = append(wanted, sink.TableKey{Name: fmt.Sprint("other ", i)})
+	}
+	wanted = append(wanted, sink.TableKey{Name: "t"})
+	within, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for reads := 1; ; reads++ {
+		tables, err := db.Tables(within, wanted...)
+		if err == nil && tables[len(wanted)-1].Exists { // it was fast enough
+			continue
+		}
+		if failed, ok := errors.AsType[*sink.Error](err); !ok || failed.Class != sink.Transient || failed.Reason != "locked" {
+			t.Errorf("read %d ended with %v", reads, err)
+		}
+		return
+	}
 }

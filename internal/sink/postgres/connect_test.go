@@ -1,48 +1,25 @@
 package postgres_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"errors"
+	"slices"
+	"sync"
+
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/testtls"
 )
-
-// certificate makes a key and a certificate for 127.0.0.1 that signs itself.
-func certificate(t *testing.T) (cert, key []byte) {
-	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "weir"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, k.Public(), k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
-}
 
 // TestOpen_TLSAndPasswords: a server that takes encrypted connections with a
 // password alone.
@@ -51,29 +28,23 @@ func TestOpen_TLSAndPasswords(t *testing.T) {
 	db := connect(t, s.Database(t))
 	db.Exec(t, "CREATE ROLE app LOGIN PASSWORD 's3cret'")
 	db.Exec(t, "GRANT CREATE ON SCHEMA public TO app")
-	cert, key := certificate(t)
-	other, _ := certificate(t)
-	s.Configure(t, "server.crt", cert)
-	s.Configure(t, "server.key", key)
+	dir, other := t.TempDir(), t.TempDir()
+	testcheck.NoError(t, errors.Join(testtls.Write(dir), testtls.Write(other)))
+	for file, from := range map[string]string{"server.crt": "cert.pem", "server.key": "key.pem"} {
+		text, err := os.ReadFile(filepath.Join(dir, from))
+		testcheck.NoError(t, err)
+		s.Configure(t, file, text)
+	}
 	s.Configure(t, "pg_hba.conf", []byte("hostssl all app 127.0.0.1/32 scram-sha-256\nhost all postgres 127.0.0.1/32 trust\n"))
 	db.Exec(t, "ALTER SYSTEM SET ssl = on")
 	db.Exec(t, "SELECT pg_reload_conf()")
-	dir := t.TempDir()
-	for name, text := range map[string][]byte{"ca": cert, "other": other, "pass": []byte("127.0.0.1:*:*:app:s3cret\n"), "wrong": []byte("*:*:*:*:nonsense\n")} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	database := db.one(t, "SELECT current_database()")
-	dsn := func(more string) string {
-		return fmt.Sprintf("host=127.0.0.1 port=%d dbname=%s user=app %s", s.Port, database, strings.ReplaceAll(more, "$", dir+"/"))
+	for name, text := range map[string]string{"pass": "127.0.0.1:*:*:app:s3cret\n", "wrong": "*:*:*:*:nonsense\n"} {
+		testcheck.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	open := func(more string) error {
-		d, err := postgres.Open(t.Context(), dsn(more), sink.Options{Level: sink.Full, Log: logtest.New(t)})
-		if err == nil {
-			d.Close()
-		}
-		return err
+		more = strings.NewReplacer("$ca", dir+"/cert.pem", "$other", other+"/cert.pem", "$", dir+"/").Replace(more)
+		db.weir = fmt.Sprintf("host=127.0.0.1 port=%d dbname=%s user=app %s", s.Port, db.conn.Config().Database, more)
+		return db.tryOpen(t)
 	}
 	for end := time.Now().Add(time.Minute); open("sslmode=require password=s3cret") != nil && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		continue // until the server has read its configuration
@@ -83,7 +54,7 @@ func TestOpen_TLSAndPasswords(t *testing.T) {
 		"sslmode=verify-ca sslrootcert=$ca passfile=$pass":      "",
 		"sslmode=require passfile=$pass":                        "",
 		"sslmode=prefer password=s3cret":                        "",
-		"sslmode=verify-full sslrootcert=$other passfile=$pass": "certificate signed by unknown authority",
+		"sslmode=verify-full sslrootcert=$other passfile=$pass": "(not retried: check the host, sslmode and the certificates)",
 		"sslmode=disable password=s3cret":                       "no encryption",
 		"sslmode=require passfile=$wrong":                       "the password may stand in",
 	} {
@@ -92,10 +63,7 @@ func TestOpen_TLSAndPasswords(t *testing.T) {
 			t.Errorf("%s: %v, want %q", more, err, want)
 		}
 	}
-	if err := open("sslmode=verify-full sslrootcert=$other passfile=$pass"); !strings.Contains(err.Error(), "not retried: check the host, sslmode and the certificates") {
-		t.Errorf("a server that is not trusted: %v", err)
-	}
-	db.weir = dsn("sslmode=verify-full sslrootcert=$ca passfile=$pass")
+	testcheck.NoError(t, open("sslmode=verify-full sslrootcert=$ca passfile=$pass"))
 	r := sinktest.Begin(t, db)
 	r.Flush(`{"id":1,"a":"x"}`)
 	sinktest.Expect(t, db, "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'app'", "true")
@@ -107,11 +75,8 @@ func TestOpen_Standby(t *testing.T) {
 	s := testpg.Start(t)
 	db := connect(t, s.Database(t))
 	standby := s.Standby(t)
-	d, err := postgres.Open(t.Context(), standby.URL("postgres"), sink.Options{Level: sink.Full, Log: logtest.New(t)})
-	if err == nil {
-		d.Close()
-	}
-	if err == nil || !strings.Contains(err.Error(), "standby") {
+	db.weir = standby.URL("postgres")
+	if err := db.tryOpen(t); err == nil || !strings.Contains(err.Error(), "standby") {
 		t.Errorf("a standby was taken: %v", err)
 	}
 	db.weir = fmt.Sprintf("postgres://postgres@127.0.0.1:%d,127.0.0.1:%d/%s?target_session_attrs=read-write&sslmode=disable", standby.Port, s.Port, db.one(t, "SELECT current_database()"))
@@ -136,7 +101,7 @@ func TestOpen_ReadOnlyRole(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	r := sinktest.Begin(t, db)
 	r.Flush(`{"id":1,"a":"x"}`)
-	db.Exec(t, "ALTER DATABASE "+db.one(t, "SELECT current_database()")+" SET default_transaction_read_only = on")
+	db.set(t, "default_transaction_read_only = on")
 	db.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'weir/%'")
 	r.Fold(`{"id":1,"a":"y"}`)
 	_, err := sink.Retry(r.Sink, time.Minute, func(e *sink.Error) {
@@ -147,5 +112,43 @@ func TestOpen_ReadOnlyRole(t *testing.T) {
 	r.Reset()
 	if err == nil || !strings.Contains(err.Error(), "SET default_transaction_read_only = off") {
 		t.Errorf("the flush ended with %v", err)
+	}
+}
+
+// TestPooler has several runs share two sessions, which a pooler gives to whoever
+// has a transaction.
+func TestPooler(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.weir = testpg.Pool(t, db.url, "transaction")
+	var mu sync.Mutex
+	var said []string
+	db.opt.Log = logtest.To(func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		said = append(said, text)
+	})
+	db.Exec(t, "CREATE TABLE t (id text PRIMARY KEY, a integer CHECK (a <> 7), b integer)")
+	const runs, flushes = 4, 30
+	atOnce(runs, func(job string) *sinktest.Run { return sinktest.BeginJob(t, db, job) }, flushes, func(r *sinktest.Run, _ *rand.Rand, i, n int) {
+		for k := range 50 {
+			r.Fold(fmt.Sprintf(`{"id":"%d-%d","a":%d}`, i, k, 100+n), fmt.Sprintf(`{"id":"all-%d","b":%d}`, k, n))
+		}
+		r.Flush(fmt.Sprintf(`{"id":"%d-%d","a":7}`, i, n), "bad")
+	})
+	if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, "behind a pooler") }) {
+		t.Errorf("the pooler was not noticed: %q", said)
+	}
+	sinktest.Expect(t, db, "SELECT count(*), min(a), max(b) FROM t", fmt.Sprintf("%d|%d|%d", 50*(runs+1), 100+flushes-1, flushes-1))
+	sinktest.Expect(t, db, "SELECT count(*), count(DISTINCT (job, line)) FROM weir_rejects", fmt.Sprintf("%d|%[1]d", 2*runs*flushes))
+	sinktest.Expect(t, db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'", "0")
+}
+
+// TestPooler_StatementMode: a pooler that takes no transactions is a wrong setting.
+func TestPooler_StatementMode(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.weir = testpg.Pool(t, db.url, "statement")
+	err := db.tryOpen(t)
+	if e, ok := errors.AsType[*sink.Error](err); !ok || e.Class != sink.Permanent || !strings.Contains(err.Error(), "transaction blocks not allowed") {
+		t.Errorf("opening ended with %v", err)
 	}
 }

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +14,6 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
@@ -114,11 +110,13 @@ var kinds = map[string]struct {
 	change  []func(*fold.Options)
 	more    string // fields of each message, with its number
 	refused string // a message that the database refuses, with its number
+	breaks  bool   // before each flush the connection breaks, so that another one is made
 }{
-	"plain":    {},
-	"refused":  {table: "CREATE TABLE t (id integer PRIMARY KEY, a text CHECK (a <> 'no'))", refused: `{"id":%d,"a":"no"}`},
-	"versions": {change: []func(*fold.Options){func(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }}, more: `,"v":%d`},
-	"columns":  {more: `,"c%d":1`},
+	"plain":              {},
+	"refused":            {table: "CREATE TABLE t (id integer PRIMARY KEY, a text CHECK (a <> 'no'))", refused: `{"id":%d,"a":"no"}`},
+	"versions":           {change: []func(*fold.Options){func(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }}, more: `,"v":%d`},
+	"columns":            {more: `,"c%d":1`},
+	"another connection": {breaks: true},
 }
 
 // A cut is of a connection: before a message of which direction, whether the server does
@@ -147,12 +145,12 @@ var cuts = map[string]cut{
 	"to the client, by an operator": {fatal: true},
 }
 
-// TestFlush_CutAnywhere cuts the connection before each message of a flush.
+// TestFlush_CutAnywhere cuts the connection before each message of a flush, and of what makes a connection before it.
 func TestFlush_CutAnywhere(t *testing.T) {
 	for name, kind := range kinds {
 		for how, cut := range cuts {
 			t.Run(name+", "+how, func(t *testing.T) {
-				if name != "plain" && how != "to the client" {
+				if name != "plain" && how != "to the client" || kind.breaks && how != "to the client" {
 					testcheck.Only(t)
 				}
 				t.Parallel()
@@ -176,6 +174,9 @@ func TestFlush_CutAnywhere(t *testing.T) {
 					if kind.refused != "" {
 						r.Fold(fmt.Sprintf(kind.refused, 2000+n))
 						rejects++
+					}
+					if kind.breaks {
+						p.Break()
 					}
 					before := p.Cuts()
 					cut.before(p, n)
@@ -210,38 +211,6 @@ func TestFlush_CutAnywhere(t *testing.T) {
 	}
 }
 
-// TestConnect_CutAnywhere breaks a connection, and cuts the one that is made in
-// its place before each of its messages, up to the end of the flush.
-func TestConnect_CutAnywhere(t *testing.T) {
-	for how, cut := range cuts {
-		t.Run(how, func(t *testing.T) {
-			if how != "to the client" {
-				testcheck.Only(t)
-			}
-			t.Parallel()
-			db, p := cut.connect(t)
-			r := sinktest.Begin(t, db)
-			r.Flush(`{"id":1,"a":"x"}`)
-			for n := 0; ; n++ {
-				p.Break()
-				before := p.Cuts()
-				cut.before(p, n)
-				r.Fold(fmt.Sprintf(`{"id":1,"a":"%d"}`, n), fmt.Sprintf(`{"id":%d,"a":"new"}`, 1000+n), fmt.Sprintf("bad %d", n))
-				patient(t, r)
-				sinktest.Expect(t, db, "SELECT count(*), max(a) FILTER (WHERE id = 1), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_checkpoints) FROM t",
-					fmt.Sprintf("%d|%d|%d|%d", 2+n, n, n+1, 2+n))
-				if p.Cuts() == before { // a flush has no such message
-					if n < 5 {
-						t.Fatalf("only %d cuts", n)
-					}
-					t.Logf("%d cuts", n)
-					return
-				}
-			}
-		})
-	}
-}
-
 // TestFirstFlush_CutAnywhere cuts the connection before every other message of a flush that
 // makes weir's tables and the user's.
 func TestFirstFlush_CutAnywhere(t *testing.T) {
@@ -267,9 +236,9 @@ func TestFirstFlush_CutAnywhere(t *testing.T) {
 	}
 }
 
-// TestFlush_LostTwice: what a flush did whose answer was lost is known still when it
+// TestFlush_AnswerLostTwice: what a flush did whose answer was lost is known still when it
 // was sent again in vain.
-func TestFlush_LostTwice(t *testing.T) {
+func TestFlush_AnswerLostTwice(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))
 	db.Exec(t, kinds["refused"].table)
 	r := sinktest.Begin(t, db)
@@ -332,10 +301,10 @@ func TestFlush_LateCommit(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "1")
 }
 
-// TestFlush_ConnectionBreaksAgainFirst: the server does not hear that a connection broke in
+// TestFlush_NextConnectionBreaksToo: the server does not hear that a connection broke in
 // the middle of a flush, and the next one breaks before it has ended the old session, which
 // holds the locks.
-func TestFlush_ConnectionBreaksAgainFirst(t *testing.T) {
+func TestFlush_NextConnectionBreaksToo(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
 	r := sinktest.Begin(t, db)
@@ -415,30 +384,23 @@ func TestServer_Restored(t *testing.T) {
 	sinktest.Expect(t, connect(t, db.url), "SELECT a FROM t", map[int64]string{1: "x", 2: "y"}[behind.Found])
 }
 
-func TestServer_NotThereYet(t *testing.T) {
+func TestServer_StartsLater(t *testing.T) {
 	s := testpg.Start(t)
 	db := connect(t, s.Database(t))
 	s.Kill()
-	_, err := postgres.Open(t.Context(), db.url, sink.Options{Level: sink.Full, Log: logtest.New(t)})
-	var e *sink.Error
-	if !errors.As(err, &e) || e.Class != sink.Transient || e.Reason != "connection" {
+	err := db.tryOpen(t)
+	if e, ok := errors.AsType[*sink.Error](err); !ok || e.Class != sink.Transient || e.Reason != "connection" {
 		t.Fatalf("without a server opening ended with %v", err)
 	}
 	var restart sync.Once
-	err = sink.Patiently(t.Context(), 2*time.Minute, func(*sink.Error) { restart.Do(func() { s.Restart(t) }) }, func() error {
-		d, err := postgres.Open(t.Context(), db.url, sink.Options{Level: sink.Full, Log: logtest.New(t)})
-		if err == nil {
-			d.Close()
-		}
-		return err
-	})
-	if err != nil {
+	again := func(*sink.Error) { restart.Do(func() { s.Restart(t) }) }
+	if err := sink.Patiently(t.Context(), 2*time.Minute, again, func() error { return db.tryOpen(t) }); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestFlush_TriedAgain: what the server says no to for now.
-func TestFlush_TriedAgain(t *testing.T) {
+// TestFlush_RetriedErrors: what the server says no to for now.
+func TestFlush_RetriedErrors(t *testing.T) {
 	const ends = "; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'weir/%' AND datname = current_database()"
 	for reason, c := range map[string]struct{ fault, undo string }{
 		"connections": {"ALTER ROLE app CONNECTION LIMIT 0" + ends, "ALTER ROLE app CONNECTION LIMIT -1"},
@@ -477,7 +439,7 @@ func TestFlush_StatementTimeout(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
 	slow(t, db, "0.002")
-	db.Exec(t, "ALTER DATABASE "+db.one(t, "SELECT current_database()")+" SET statement_timeout = '400ms'")
+	db.set(t, "statement_timeout = '400ms'")
 	r := sinktest.Begin(t, db)
 	var lines []string
 	for i := range 300 {
@@ -487,18 +449,17 @@ func TestFlush_StatementTimeout(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*), (SELECT seq FROM weir_checkpoints) FROM t", "300|1")
 }
 
-// TestFlush_Stopped: a flush whose weir is stopped in the middle does not hold others up for long: the server ends
+// TestFlush_StoppedRunHoldsNobodyUp: a flush whose weir is stopped in the middle does not hold others up for long: the server ends
 // its session, after weir's time or its own, if that is shorter.
-func TestFlush_Stopped(t *testing.T) {
+func TestFlush_StoppedRunHoldsNobodyUp(t *testing.T) {
 	for name, own := range map[string]string{"weir's time": "0", "the server's": "200ms"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := connect(t, testpg.New(t))
 			db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text CHECK (a <> 'no'))")
-			setting := "ALTER DATABASE " + db.one(t, "SELECT current_database()") + " %s idle_in_transaction_session_timeout"
-			db.Exec(t, fmt.Sprintf(setting, "SET")+" = '"+own+"'")
+			db.set(t, "idle_in_transaction_session_timeout = '"+own+"'")
 			r := sinktest.Begin(t, db)
-			db.Exec(t, fmt.Sprintf(setting, "RESET"))
+			db.set(t, "idle_in_transaction_session_timeout = DEFAULT")
 			r.Fold(`{"id":1,"a":"x"}`, `{"id":2,"a":"no"}`)
 			f := r.Seal()
 			f.BeforeCommit = func([]fold.Reject) error {
@@ -518,38 +479,4 @@ func TestFlush_Stopped(t *testing.T) {
 			sinktest.Expect(t, db, "SELECT id, a FROM t", "1|x")
 		})
 	}
-}
-
-// TestFlush_DiskFull has the table on a disk of 8 MB.
-func TestFlush_DiskFull(t *testing.T) {
-	testcheck.Only(t)
-	if os.Geteuid() != 0 {
-		t.Skip("NOT TESTED: a small file system takes root to mount")
-	}
-	s := testpg.Start(t)
-	dir := s.Folder(t)
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=8m,mode=0777", "tmpfs", dir).CombinedOutput(); err != nil {
-		t.Skipf("NOT TESTED: no tmpfs can be mounted here: %s", out)
-	}
-	t.Cleanup(func() { _ = exec.Command("umount", "-l", dir).Run() })
-	s.Own(t, filepath.Join(dir))
-	db := connect(t, s.Database(t))
-	db.Exec(t, "CREATE TABLESPACE small LOCATION '"+dir+"'")
-	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text) TABLESPACE small")
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":1,"a":"x"}`)
-	var lines []string
-	for i := range 20_000 {
-		lines = append(lines, fmt.Sprintf(`{"id":%d,"a":"%01000d"}`, i, i))
-	}
-	_, err := r.TryFlush(append(lines, "bad")...)
-	var e *sink.Error
-	if !errors.As(err, &e) || e.Class != sink.Permanent || e.Reason != "full" || !strings.Contains(err.Error(), "free some space") {
-		t.Errorf("a full disk ended the flush with %v", err)
-	}
-	sinktest.Expect(t, db, "SELECT count(*), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_checkpoints) FROM t", "1|0|1")
-	r.End()
-	r = sinktest.Begin(t, db)
-	r.Flush(`{"id":2,"a":"fits"}`)
-	sinktest.Expect(t, db, "SELECT count(*), (SELECT seq FROM weir_checkpoints) FROM t", "2|2")
 }

@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -14,7 +13,6 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testpg"
 )
@@ -147,45 +145,5 @@ func TestLanes_TablesThatTakeTurns(t *testing.T) {
 	}
 	for table := range folders {
 		sinktest.Expect(t, db, "SELECT id, "+table+", n FROM "+table+" ORDER BY id", "0|4|4", "1|5|5")
-	}
-}
-
-// BenchmarkLanes flushes one row of some lanes.
-func BenchmarkLanes(b *testing.B) {
-	url := testpg.New(b)
-	for _, lanes := range []int{1, 10, 100, 1000} {
-		b.Run(fmt.Sprint(lanes), func(b *testing.B) {
-			db, err := postgres.Open(b.Context(), url, sink.Options{Level: sink.Off, Log: logtest.New(b)})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer db.Close()
-			f := &sink.Flush{Batches: []*fold.Batch{{}}, Job: fmt.Sprint(rand.Int64()), Run: "run"}
-			for i := range lanes {
-				f.Lanes = append(f.Lanes, sink.Lane{Source: fmt.Sprintf("/var/feeds/feed-%05d.jsonl", i)})
-			}
-			folder := newFolder(b, db, "t")
-			flush := func(n int) {
-				f.Batches[0].Reset()
-				if err := folder.Fold(f.Batches[0], fmt.Appendf(nil, `{"id":1,"n":%d}`, n), fold.Place{Line: int64(n)}); err != nil {
-					b.Fatal(err)
-				}
-				folder.Seal(f.Batches[0])
-				for i := range f.Lanes {
-					cp := &f.Lanes[i].Checkpoint
-					cp.Seq, cp.Line, cp.Mark = cp.Seq+1, cp.Line+1, cmp.Or(cp.Mark, `{"size":1,"head":"0123456789abcdef"}`)
-				}
-				if _, err := db.Flush(b.Context(), f); err != nil {
-					b.Fatal(err)
-				}
-			}
-			flush(0)
-			flush(1)
-			b.ReportAllocs()
-			b.ResetTimer()
-			for n := range b.N {
-				flush(n + 2)
-			}
-		})
 	}
 }

@@ -24,14 +24,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(testpg.Tests{M: m})
 }
 
-// TestSuite has the driver pass the suite of all drivers.
+// TestSuite runs the suite of all drivers.
 func TestSuite(t *testing.T) {
 	url := testpg.New(t)
 	sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database { return connectEmpty(t, url) }})
 }
 
-// connectEmpty connects to a database that it empties: that takes a tenth of the time of making
-// one.
+// connectEmpty connects to a database and empties it, in a tenth of the time that a new one takes.
 func connectEmpty(t *testing.T, url string) *database {
 	t.Helper()
 	db := connect(t, url)
@@ -41,10 +40,9 @@ func connectEmpty(t *testing.T, url string) *database {
 	return db
 }
 
-// TestSuite_Forms is the suite where tables are written by separate statements, for a user to whom they do not belong, and
-// where the staging table is another one: that
-// behind a pooler. The two are run at the same time,
-// each with a server of its own, for the suite counts what is written to a server's log.
+// TestSuite_Forms is the suite in two more forms: tables are written by separate statements, for a user who does not own
+// them; and behind a pooler, with another staging table. They run at the same time, each with a server of its own, for the
+// suite counts what is written to a server's log.
 func TestSuite_Forms(t *testing.T) {
 	t.Parallel()
 	testcheck.Only(t)
@@ -142,7 +140,17 @@ func (d *database) open(t *testing.T, url string) *postgres.DB {
 	return db
 }
 
-// as has weir connect as a user who may make tables, and no more.
+// tryOpen reports why weir cannot open the database.
+func (d *database) tryOpen(t *testing.T) error {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), cmp.Or(d.weir, d.url), d.options(t))
+	if err == nil {
+		err = db.Close()
+	}
+	return err
+}
+
+// as connects weir as a user who may make tables, and no more.
 func (d *database) as(t *testing.T, role string) {
 	t.Helper()
 	d.Exec(t, "DO $$ BEGIN CREATE ROLE "+role+" LOGIN; EXCEPTION WHEN duplicate_object THEN END $$")
@@ -153,14 +161,20 @@ func (d *database) as(t *testing.T, role string) {
 	d.weir = strings.Replace(d.weir, "//postgres@", "//"+role+"@", 1)
 }
 
-// separately has weir write tables by separate statements, as where a MERGE cannot be: the server does not
-// count what it writes.
+// separately makes weir write tables by separate statements, as if a MERGE were impossible: the server does not count what
+// it writes.
 func (d *database) separately() {
 	join := "?"
 	if strings.Contains(d.url, "?") {
 		join = "&"
 	}
 	d.weir = d.url + join + "options=-c%20track_counts%3Doff"
+}
+
+// set sets a setting of the sessions that begin from now on.
+func (d *database) set(t *testing.T, setting string) {
+	t.Helper()
+	d.Exec(t, "ALTER DATABASE "+d.conn.Config().Database+" SET "+setting)
 }
 
 // Exec runs SQL as another program.

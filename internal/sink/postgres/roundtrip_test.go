@@ -44,37 +44,6 @@ func TestFlush_IsOneRoundTrip(t *testing.T) {
 	}
 }
 
-// TestFlush_DeletesOfRowsBelowAreTwoRoundTrips: what the database has below rows with versions that are
-// deleted is read with their versions.
-func TestFlush_DeletesOfRowsBelowAreTwoRoundTrips(t *testing.T) {
-	db, p := throughProxy(t, testpg.New(t))
-	n := sinktest.BeginNested(t, db, sinktest.VersionedShop(t, fold.ColumnScope), false)
-	lines := func(v int, more string) (all []string) {
-		for id := range 100 {
-			all = append(all, fmt.Sprintf(`{"id":%d,"v":%d,%s}`, id, v, more))
-		}
-		return all
-	}
-	for i, c := range []struct {
-		lines []string
-		below string // how many items and taxes there are
-	}{
-		{lines(3, `"items":[{"sku":"x","taxes":[{"code":"a"}]},{"sku":"y"}]`), "200|100"},
-		{lines(7, `"items":[{"sku":"y","taxes":[{"code":"b"}]}]`), "200|200"},
-		{lines(5, `"op":"delete"`), "100|100"},
-		{lines(6, `"items":[{"sku":"z"}]`), "200|100"},
-		{lines(8, `"op":"delete"`), "0|0"},
-	} {
-		p.Cut(nil)
-		n.Flush(c.lines...)
-		if got := p.Count(); i > 1 && got.Answers != 2 { // the first rows were all new, and so may the next be
-			t.Errorf("flush %d was answered %d times: %+v", i, got.Answers, got)
-		}
-		sinktest.Expect(t, db, "SELECT (SELECT count(*) FROM items), (SELECT count(*) FROM taxes)", c.below)
-	}
-	sinktest.Expect(t, db, "SELECT count(*) FROM weir_versions WHERE gone IS NULL", "0")
-}
-
 // TestFlush_ManyTablesAreOneRoundTrip: a flush of several tables is one round trip, and two if some of them have versions:
 // tables with foreign keys, rows with sets of two levels, and those of contrib/orders.yaml, whose keys the database generates.
 func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
@@ -300,22 +269,5 @@ func TestTables_AreTwoRoundTrips(t *testing.T) {
 		}
 		s.Flush(`{"id":1,"a.x":1,"b.x":1,"c.x":1}`)
 		s.End()
-	}
-}
-
-// TestFlush_IsOneTransaction has what begins a flush fail, and what ends it: nothing of the
-// flush is left.
-func TestFlush_IsOneTransaction(t *testing.T) {
-	for _, fault := range []string{"ALTER TABLE weir_checkpoints ADD CHECK (line < 2)", "ALTER TABLE weir_rejects ADD CHECK (line < 2)"} {
-		db := connect(t, testpg.New(t))
-		r := sinktest.Begin(t, db)
-		r.Flush(`{"id":1,"a":"x"}`)
-		db.Exec(t, fault)
-		if _, err := r.TryFlush(`{"id":1,"a":"y"}`, `bad`, `{"id":2,"a":"y"}`); err == nil {
-			t.Fatalf("%s: the flush did not fail", fault)
-		}
-		sinktest.Expect(t, db, "SELECT id, a FROM t", "1|x")
-		sinktest.Expect(t, db, "SELECT seq, line FROM weir_checkpoints", "1|1")
-		sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
 	}
 }

@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testpg"
 )
@@ -60,11 +58,16 @@ func (w *heldWriters) hold(t *testing.T, lock string, first, second []string) (o
 		return done
 	}
 	waiting := func(n int, or chan struct{}) bool {
-		for w.db.one(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()") != fmt.Sprint(n) {
+		const query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+		for end := time.Now().Add(2 * time.Minute); w.db.one(t, query) != fmt.Sprint(n); {
 			select {
 			case <-or:
 				return false
 			case <-time.After(time.Millisecond):
+			}
+			if time.Now().After(end) {
+				t.Errorf("after two minutes not %d sessions wait", n)
+				return false
 			}
 		}
 		return true
@@ -153,38 +156,6 @@ func TestWriters_OtherRowsWithVersionsDoNotWait(t *testing.T) {
 	}
 }
 
-// TestWriters_RowVersionMeanwhile: another session changes a row, and commits only when a flush waits for it, which
-// then starts again.
-func TestWriters_RowVersionMeanwhile(t *testing.T) {
-	for theirs, c := range map[string]struct {
-		inserted, updated, unchanged int64
-		want                         string
-	}{
-		"UPDATE t SET v = 8, a = 'theirs' WHERE id = 1":                                {0, 1, 1, "1|8|theirs|x"},
-		"UPDATE t SET v = 7, a = 'theirs' WHERE id = 1":                                {0, 2, 0, "1|7|7|x"},
-		"UPDATE t SET v = 4, b = 'theirs' WHERE id = 1":                                {0, 2, 0, "1|7|7|theirs"},
-		"UPDATE t SET v = NULL, a = 'theirs' WHERE id = 1":                             {0, 2, 0, "1|7|7|x"},
-		"DELETE FROM t WHERE id = 1":                                                   {1, 1, 0, "1|7|7|NULL"},
-		"UPDATE t SET id = 10, v = 20 WHERE id = 1":                                    {1, 1, 0, "1|7|7|NULL"},
-		"DELETE FROM t WHERE id = 1; INSERT INTO t (id, v, a) VALUES (1, 8, 'theirs')": {0, 1, 1, "1|8|theirs|NULL"},
-	} {
-		t.Run(theirs, func(t *testing.T) {
-			db := connectEmpty(t, testpg.New(t))
-			r := sinktest.Begin(t, db, versionedBy(fold.RowScope))
-			for v := 1; v < 6; v++ {
-				r.Flush(fmt.Sprintf(`{"id":0,"v":%d,"a":"x","b":"x"}`, v), fmt.Sprintf(`{"id":1,"v":%d,"a":"x","b":"x"}`, v))
-			}
-			db.Exec(t, "BEGIN")
-			db.Exec(t, theirs)
-			done := when(t, db, "wait_event_type = 'Lock'", func() { db.Exec(t, "COMMIT") })
-			res := r.Flush(`{"id":0,"v":7,"a":"7"}`, `{"id":1,"v":7,"a":"7"}`)
-			<-done
-			sinktest.Counts(t, res, c.inserted, c.updated, c.unchanged, 0)
-			sinktest.Expect(t, db, "SELECT id, v, a, b FROM t WHERE id < 2 ORDER BY id", "0|7|7|x", c.want)
-		})
-	}
-}
-
 // TestFlush_RowVersionsAreTextsMeanwhile: another run has made texts of the versions, which were numbers when the rows came.
 func TestFlush_RowVersionsAreTextsMeanwhile(t *testing.T) {
 	for _, first := range []string{"5", "5.5"} {
@@ -210,7 +181,7 @@ func TestWriters_FirstFlushWithVersions(t *testing.T) {
 	made := sinktest.BeginJob(t, db, "made", versionedBy(fold.ColumnScope))
 	made.Flush(`{"id":1,"v":1,"a":"x"}`)
 	made.End()
-	db.Exec(t, "ALTER DATABASE "+db.one(t, "SELECT current_database()")+" SET lock_timeout = '1s'")
+	db.set(t, "lock_timeout = '1s'")
 	db.Exec(t, "BEGIN")
 	db.Exec(t, "INSERT INTO weir_versions (tbl, key, state) VALUES ('other', '', '')")
 	r := sinktest.BeginJob(t, db, "first", versionedBy(fold.ColumnScope))
@@ -228,66 +199,33 @@ func TestWriters_RejectsWithVersions(t *testing.T) {
 		t.Run(string(scope), func(t *testing.T) {
 			db := connect(t, testpg.New(t))
 			db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, v integer, a text, b text, c integer CHECK (c >= 0))")
-			var again retries
-			var wg sync.WaitGroup
 			lines := make([][]string, writers)
-			for w := range writers {
-				r := sinktest.BeginJob(t, db, fmt.Sprint("job ", w), versionedBy(scope))
-				r.Sink = sink.Retry(r.Sink, time.Minute, again.add)
-				wg.Go(func() {
-					rnd := rand.New(rand.NewPCG(uint64(w), 2))
-					for n := range flushes {
-						var batch []string
-						for range 20 {
-							batch = append(batch, fmt.Sprintf(`{"id":%d,"v":%d,"a":"%[2]d","b":"%[2]d"}`, rnd.IntN(30), rnd.IntN(100)*writers+w))
-						}
-						lines[w] = append(lines[w], batch...)
-						if n%2 == w%2 {
-							batch = append(batch, fmt.Sprintf(`{"id":%d,"v":1,"c":-1}`, 1000+w))
-						}
-						if _, err := r.TryFlush(batch...); err != nil {
-							t.Error(err)
-							return
-						}
-					}
-				})
-			}
-			wg.Wait()
+			begin := func(job string) *sinktest.Run { return sinktest.BeginJob(t, db, job, versionedBy(scope)) }
+			again := atOnce(writers, begin, flushes, func(r *sinktest.Run, rnd *rand.Rand, w, n int) {
+				var batch []string
+				for range 20 {
+					batch = append(batch, fmt.Sprintf(`{"id":%d,"v":%d,"a":"%[2]d","b":"%[2]d"}`, rnd.IntN(30), rnd.IntN(100)*writers+w))
+				}
+				lines[w] = append(lines[w], batch...)
+				if n%2 == w%2 {
+					batch = append(batch, fmt.Sprintf(`{"id":%d,"v":1,"c":-1}`, 1000+w))
+				}
+				r.Flush(batch...)
+			})
 			sinktest.Expect(t, db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id", sinktest.PlainFold(t, slices.Concat(lines...), scope == fold.RowScope)...)
 			sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", fmt.Sprint(writers*flushes/2))
-			if len(again.reasons) > 0 {
-				t.Errorf("tried again for %v", again.reasons)
-			}
-			sinktest.Expect(t, db, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()", "0")
+			expectNoDeadlock(t, db, again)
 		})
-	}
-}
-
-// TestFlush_VersionsOfRowsThatAreGone: a row that somebody has removed starts from nothing, and one without versions is older
-// than all messages.
-func TestFlush_VersionsOfRowsThatAreGone(t *testing.T) {
-	for name, remove := range map[string]string{"row": "DELETE FROM t", "state": "DELETE FROM weir_versions", "both": "TRUNCATE t, weir_versions"} {
-		for _, version := range []int{6, 4} { // newer than what was removed, and older
-			t.Run(fmt.Sprint(name, version), func(t *testing.T) {
-				db := connect(t, testpg.New(t))
-				r := sinktest.Begin(t, db, versionedBy(fold.ColumnScope))
-				r.Flush(`{"id":1,"v":1,"a":"x","b":"x"}`)
-				r.Flush(`{"id":1,"v":5,"a":"5"}`)
-				db.Exec(t, remove)
-				r.Flush(fmt.Sprintf(`{"id":1,"v":%d,"a":"%[1]d"}`, version))
-				r.Flush(`{"id":1,"v":0,"b":"late"}`)
-				sinktest.Expect(t, db, "SELECT a, b FROM t", fmt.Sprint(version, "|late"))
-			})
-		}
 	}
 }
 
 // TestFlush_VersionsOfRowsThatOthersChanged has a run write rows that others have changed since it wrote them: another run, or
 // somebody by hand, who removes rows, or states, or both. The table is the fold, where a row that was removed starts from nothing.
 func TestFlush_VersionsOfRowsThatOthersChanged(t *testing.T) {
-	seed := rand.Uint64()
-	rnd := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d", seed)
+	sinktest.Seeds(t, 1, versionsOfRowsThatOthersChanged)
+}
+
+func versionsOfRowsThatOthersChanged(t *testing.T, rnd *rand.Rand) {
 	db := connect(t, testpg.New(t))
 	first := sinktest.Begin(t, db, versionedBy(fold.ColumnScope))
 	first.Flush(`{"id":0,"v":0,"a":"x","b":"x","c":"x"}`)

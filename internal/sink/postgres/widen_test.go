@@ -4,35 +4,10 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testpg"
 )
-
-// TestWiden_DigitsOfASetting: a setting that has Postgres print fewer digits changes no
-// value that is widened.
-func TestWiden_DigitsOfASetting(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	db.Exec(t, "ALTER DATABASE "+db.one(t, "SELECT current_database()")+" SET extra_float_digits = -5")
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":1,"text":0.30000000000000004,"number":32.815236600469404}`)
-	r.Flush(`{"id":2,"text":"x","number":0.12345678901234567890123}`)
-	sinktest.Expect(t, db, "SELECT text, number::text FROM t WHERE id = 1", "0.30000000000000004|32.815236600469404")
-}
-
-// TestVersion_OfADoubleIsItsShortestText: a version that comes again is no older one,
-// though Postgres prints it with a digit more.
-func TestVersion_OfADoubleIsItsShortestText(t *testing.T) {
-	for _, v := range []string{"4.401664516341784e17", "2.003485544858745e16", "1.5"} {
-		db := connect(t, testpg.New(t))
-		db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, v double precision, a text)")
-		r := sinktest.Begin(t, db, func(o *fold.Options) { o.Version, o.Scope = "v", fold.RowScope })
-		r.Flush(`{"id":1,"v":` + v + `,"a":"first"}`)
-		r.Flush(`{"id":1,"v":` + v + `,"a":"again"}`)
-		sinktest.Expect(t, db, "SELECT a FROM t", "again")
-	}
-}
 
 // hung is what can hang on a column n of weir's so that Postgres does not change its type,
 // or not without changing what that means.
@@ -86,49 +61,4 @@ func TestWiden_WhatHangsOnAColumn(t *testing.T) {
 			})
 		}
 	}
-}
-
-// TestWiden_WhatIsWidenedWithTheColumn: plain indexes and statistics go along.
-func TestWiden_WhatIsWidenedWithTheColumn(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":1,"n":1,"m":1}`)
-	db.Exec(t, "CREATE INDEX plain ON t (n)")
-	db.Exec(t, "CREATE UNIQUE INDEX uniq ON t (n, m)")
-	db.Exec(t, "CREATE STATISTICS st ON n, m FROM t")
-	db.Exec(t, "CREATE VIEW whole AS SELECT id FROM t")
-	r.Flush(`{"id":2,"n":1.5}`)
-	r.Flush(`{"id":3,"n":"x"}`)
-	sinktest.Expect(t, db, "SELECT id, n FROM t ORDER BY id", "1|1", "2|1.5", "3|x")
-	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
-	sinktest.Expect(t, db, "SELECT count(*) FROM pg_index WHERE indrelid = 't'::regclass", "3")
-}
-
-// TestWiden_WhatHangsOnTheTable: a column of the table's own type holds all of its columns.
-func TestWiden_WhatHangsOnTheTable(t *testing.T) {
-	for _, other := range []string{"CREATE TABLE other (whole t)", "CREATE TABLE other (whole t[])"} {
-		db := connect(t, testpg.New(t))
-		r := sinktest.Begin(t, db)
-		r.Flush(`{"id":1,"n":1,"m":1}`)
-		r.End()
-		db.Exec(t, other)
-		r = sinktest.Begin(t, db)
-		r.Flush(`{"id":2,"n":"x"}`, `{"id":3,"m":"x"}`, `{"id":4,"k":"new"}`)
-		sinktest.Expect(t, db, "SELECT id, n, m, k FROM t ORDER BY id", "1|1|1|NULL", "4|NULL|NULL|new")
-		sinktest.Expect(t, db, "SELECT line FROM weir_rejects WHERE reason LIKE '%column whole of table other uses it' ORDER BY line", "2", "3")
-	}
-}
-
-// TestWiden_AColumnThatOthersAltered is theirs: it is taken as it is.
-func TestWiden_AColumnThatOthersAltered(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":1,"n":1,"at":"2024-01-01T00:00:00Z"}`)
-	r.End()
-	db.Exec(t, "ALTER TABLE t ALTER COLUMN at TYPE timestamptz USING at::timestamptz")
-	db.Exec(t, "ALTER TABLE t ADD COLUMN theirs integer")
-	r = sinktest.Begin(t, db)
-	r.Flush(`{"id":2,"at":"never","n":2}`, `{"id":3,"at":"2024-01-02T00:00:00Z","n":"x"}`, `{"id":4,"theirs":"x"}`, `{"id":5,"theirs":7}`)
-	sinktest.Expect(t, db, "SELECT id, n, theirs FROM t ORDER BY id", "1|1|NULL", "3|x|NULL", "5|NULL|7")
-	sinktest.Expect(t, db, "SELECT data_type FROM information_schema.columns WHERE table_name = 't' AND column_name IN ('at', 'theirs') ORDER BY 1", "integer", "timestamp with time zone")
 }

@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -55,47 +54,55 @@ func TestWriters(t *testing.T) {
 		level         string
 		keys, deletes int // one in this many messages deletes
 	}{{"read committed", 6000, 1 << 30}, {"read committed", 3000, 50}, {"serializable", 300, 50}} {
-		level, keys := c.level, c.keys
-		t.Run(fmt.Sprint(level, keys), func(t *testing.T) {
+		t.Run(fmt.Sprint(c.level, c.keys), func(t *testing.T) {
 			db := connect(t, testpg.New(t))
-			db.Exec(t, "ALTER DATABASE "+db.one(t, "SELECT current_database()")+" SET default_transaction_isolation = '"+level+"'")
+			db.set(t, "default_transaction_isolation = '"+c.level+"'")
 			first := sinktest.Begin(t, db)
-			for k := range keys {
+			for k := range c.keys {
 				first.Fold(fmt.Sprintf(`{"id":"k%d","a":"x","b":"x","c":"x","d":"x"}`, k))
 			}
 			first.Flush()
 			first.End()
-			var again retries
-			var wg sync.WaitGroup
-			for w := range writers {
-				r := sinktest.BeginJob(t, db, fmt.Sprint("job ", w))
-				wg.Go(func() {
-					rnd := rand.New(rand.NewPCG(uint64(w), 1))
-					s := sink.Retry(r.Sink, time.Minute, again.add)
-					for n := range flushes {
-						for range keys {
-							k := rnd.IntN(keys)
-							switch rnd.IntN(c.deletes) {
-							case 1:
-								r.Fold(fmt.Sprintf(`{"id":"k%d","op":"delete"}`, k))
-							default:
-								r.Fold(fmt.Sprintf(`{"id":"k%d","%c":"%d"}`, k, "abcd"[w], n))
-							}
-						}
-						if _, err := s.Flush(t.Context(), r.Seal()); err != nil {
-							t.Error(err)
-							return
-						}
-						r.Reset()
+			again := atOnce(writers, func(job string) *sinktest.Run { return sinktest.BeginJob(t, db, job) }, flushes, func(r *sinktest.Run, rnd *rand.Rand, w, n int) {
+				for range c.keys {
+					k := rnd.IntN(c.keys)
+					if rnd.IntN(c.deletes) == 1 {
+						r.Fold(fmt.Sprintf(`{"id":"k%d","op":"delete"}`, k))
+					} else {
+						r.Fold(fmt.Sprintf(`{"id":"k%d","%c":"%d"}`, k, "abcd"[w], n))
 					}
-				})
-			}
-			wg.Wait()
-			if n := db.one(t, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); n != "0" || len(again.reasons) > 0 {
-				t.Errorf("%s deadlocks; tried again for %v", n, again.reasons)
-			}
+				}
+				r.Flush()
+			})
+			expectNoDeadlock(t, db, again)
 			sinktest.Expect(t, db, "SELECT count(*) FROM weir_checkpoints WHERE job LIKE 'job %' AND seq = 15", "4")
 		})
+	}
+}
+
+// atOnce has several runs, each of a job of its own, take turns at the same time. It returns why flushes were retried.
+func atOnce(writers int, begin func(job string) *sinktest.Run, turns int, write func(r *sinktest.Run, rnd *rand.Rand, writer, turn int)) []string {
+	var again retries
+	var wg sync.WaitGroup
+	for w := range writers {
+		r := begin(fmt.Sprint("job ", w))
+		r.Sink = sink.Retry(r.Sink, time.Minute, again.add)
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(w), 1))
+			for n := range turns {
+				write(r, rnd, w, n)
+			}
+		})
+	}
+	wg.Wait()
+	return again.reasons
+}
+
+// expectNoDeadlock demands that nobody waited in a circle, and that no flush was retried.
+func expectNoDeadlock(t *testing.T, db *database, again []string) {
+	t.Helper()
+	if n := db.one(t, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); n != "0" || len(again) > 0 {
+		t.Errorf("%s deadlocks; retried for %v", n, again)
 	}
 }
 
@@ -111,7 +118,8 @@ func TestWriters_Sets(t *testing.T) {
 			n.Flush(`{"id":0,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
 			n.Flush(`{"id":1}`, `{"id":2}`, `{"id":3}`)
 			n.End()
-			again := threeWriters(t, db, m, 40, func(n *sinktest.Run, rnd *rand.Rand, _, value int) {
+			again := atOnce(3, nested(t, db, m), 40, func(n *sinktest.Run, rnd *rand.Rand, w, turn int) {
+				value := w*1000 + turn
 				for range 3 {
 					items := fmt.Sprintf(`{"sku":"%d","qty":%d,"taxes":[{"code":"a"}]}`, rnd.IntN(8), value)
 					for range rnd.IntN(3) {
@@ -121,13 +129,16 @@ func TestWriters_Sets(t *testing.T) {
 				}
 				n.Flush()
 			})
-			if deadlocks := db.one(t, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); deadlocks != "0" || len(again) > 0 {
-				t.Errorf("%s deadlocks; tried again for %v", deadlocks, again)
-			}
+			expectNoDeadlock(t, db, again)
 			key := cmp.Or(id, "order_id")
 			sinktest.Expect(t, db, "SELECT "+key+", min(qty), max(qty) FROM items GROUP BY 1 HAVING min(qty) <> max(qty)")
 		})
 	}
+}
+
+// nested begins runs of a mapping.
+func nested(t *testing.T, db *database, m *mapping.Mapping) func(job string) *sinktest.Run {
+	return func(job string) *sinktest.Run { return sinktest.BeginNestedJob(t, db, job, m, false) }
 }
 
 // TestWriters_TablesInAnotherOrder has two runs write the sets of two tables, which their mappings name in opposite
@@ -135,45 +146,15 @@ func TestWriters_Sets(t *testing.T) {
 func TestWriters_TablesInAnotherOrder(t *testing.T) {
 	const flushes = 300
 	db := connect(t, testpg.New(t))
-	one, other := sinktest.Baskets(t, "a", "b"), sinktest.Baskets(t, "b", "a")
-	first := sinktest.BeginNested(t, db, one, false)
+	first := sinktest.BeginNested(t, db, sinktest.Baskets(t, "a", "b"), false)
 	first.Flush(`{"id":1,"a":[{"sku":"x"}],"b":[{"sku":"x"}]}`)
 	first.End()
-	var again retries
-	var wg sync.WaitGroup
-	for w, m := range []*mapping.Mapping{one, other} {
-		n := sinktest.BeginNestedJob(t, db, fmt.Sprint("job ", w), m, false)
-		n.Sink = sink.Retry(n.Sink, time.Minute, again.add)
-		wg.Go(func() {
-			for k := range flushes {
-				n.Flush(fmt.Sprintf(`{"id":1,"a":[{"sku":"%d"}],"b":[{"sku":"%d"}]}`, w*flushes+k, w*flushes+k))
-			}
-		})
-	}
-	wg.Wait()
-	if deadlocks := db.one(t, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); deadlocks != "0" || len(again.reasons) > 0 {
-		t.Errorf("%s deadlocks; tried again for %v", deadlocks, again.reasons)
-	}
+	orders := map[string][]string{"job 0": {"a", "b"}, "job 1": {"b", "a"}}
+	again := atOnce(2, func(job string) *sinktest.Run { return nested(t, db, sinktest.Baskets(t, orders[job]...))(job) }, flushes, func(n *sinktest.Run, _ *rand.Rand, w, turn int) {
+		n.Flush(fmt.Sprintf(`{"id":1,"a":[{"sku":"%d"}],"b":[{"sku":"%[1]d"}]}`, w*flushes+turn))
+	})
+	expectNoDeadlock(t, db, again)
 	sinktest.Expect(t, db, "SELECT count(DISTINCT s.sku) FROM (SELECT sku FROM a UNION ALL SELECT sku FROM b) s", "1")
-}
-
-// threeWriters has three runs flush at the same time, each that often, what write folds for one of
-// them with a value of its own. It returns why flushes were retried.
-func threeWriters(t *testing.T, db *database, m *mapping.Mapping, flushes int, write func(n *sinktest.Run, rnd *rand.Rand, writer, value int)) []string {
-	var again retries
-	var wg sync.WaitGroup
-	for w := range 3 {
-		n := sinktest.BeginNestedJob(t, db, fmt.Sprint("job ", w), m, false)
-		n.Sink = sink.Retry(n.Sink, time.Minute, again.add)
-		wg.Go(func() {
-			rnd := rand.New(rand.NewPCG(uint64(w), 1))
-			for k := range flushes {
-				write(n, rnd, w, w*1000+k)
-			}
-		})
-	}
-	wg.Wait()
-	return again.reasons
 }
 
 // TestWriters_OneSet: of two runs that write one set at once, one finds what the other wrote.
@@ -207,9 +188,9 @@ func TestWriters_Piecewise(t *testing.T) {
 	extra := m.Tables[0]
 	extra.Name, extra.Columns = "extra", nil
 	m.Tables = append(m.Tables[:1], extra)
-	again := threeWriters(t, db, m, flushes, func(n *sinktest.Run, rnd *rand.Rand, writer, value int) {
+	again := atOnce(3, nested(t, db, m), flushes, func(n *sinktest.Run, rnd *rand.Rand, writer, turn int) {
 		for range 60 {
-			n.Fold(fmt.Sprintf(`{"id":%d,"status":"%d","n":%d}`, rnd.IntN(60), value, value))
+			n.Fold(fmt.Sprintf(`{"id":%d,"status":"%d","n":%[2]d}`, rnd.IntN(60), writer*1000+turn))
 		}
 		if res := n.Flush(fmt.Sprintf(`{"id":%d,"n":-1}`, 100+writer)); len(res.Refused) != 1 {
 			t.Errorf("rejected: %v", res.Refused)
@@ -250,7 +231,7 @@ func TestFlush_Deadlock(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
 	db.Exec(t, "ALTER TABLE t ENABLE ROW LEVEL SECURITY") // so that there is no MERGE, after which weir would try again by itself
-	db.Exec(t, "ALTER DATABASE "+db.one(t, "SELECT current_database()")+" SET deadlock_timeout = '50ms'")
+	db.set(t, "deadlock_timeout = '50ms'")
 	r := sinktest.Begin(t, db)
 	r.Flush(`{"id":2,"a":"x"}`)
 	r.Flush(`{"id":2,"a":"z"}`)
@@ -280,80 +261,20 @@ func TestFlush_FourMakeOneTable(t *testing.T) {
 	}
 }
 
-// TestFlush_OthersMakeEachTable: the tables that a first flush makes are made by others, one after the other, just before.
-func TestFlush_OthersMakeEachTable(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	n := sinktest.BeginNested(t, db, sinktest.Shop(t), false)
-	for _, made := range []string{"orders (id bigint PRIMARY KEY, status text)", "items (order_id bigint, sku text, qty bigint, PRIMARY KEY (order_id, sku))",
-		"taxes (order_id bigint, sku text, code text, amount bigint, PRIMARY KEY (order_id, sku, code))"} {
-		other := connect(t, db.url)
-		other.Exec(t, "BEGIN")
-		other.Exec(t, "CREATE TABLE "+made)
-		done := when(t, db, fmt.Sprintf("wait_event_type = 'Lock' AND %s = ANY (pg_blocking_pids(pid))", other.one(t, "SELECT pg_backend_pid()")), func() { other.Exec(t, "COMMIT") })
-		defer func() { <-done }()
-	}
-	n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
-	sinktest.Expect(t, db, "SELECT id, sku, code FROM orders JOIN items ON order_id = id JOIN taxes USING (order_id, sku)", "1|x|a")
-}
-
 func fourMakeOneTable(t *testing.T, change []func(*fold.Options)) {
 	db := connect(t, testpg.New(t))
-	var again retries
-	var wg sync.WaitGroup
-	for w := range 4 {
-		r := sinktest.BeginJob(t, db, fmt.Sprint("job ", w), change...)
-		wg.Go(func() {
-			s := sink.Retry(r.Sink, time.Minute, again.add)
-			for n := range 10 {
-				r.Fold(fmt.Sprintf(`{"id":%d,"all":%d,"own%d":%d,"new%d":"x","v":%d}`, w, n, w, n, n, n))
-				if n == 5 {
-					r.Fold(fmt.Sprintf(`{"id":%d,"all":1.5,"v":5}`, w+10))
-				}
-				if _, err := s.Flush(t.Context(), r.Seal()); err != nil {
-					t.Error(err)
-					return
-				}
-				r.Reset()
-			}
-		})
-	}
-	wg.Wait()
-	t.Logf("tried again for %v", again.reasons)
+	again := atOnce(4, func(job string) *sinktest.Run { return sinktest.BeginJob(t, db, job, change...) }, 10, func(r *sinktest.Run, _ *rand.Rand, w, n int) {
+		r.Fold(fmt.Sprintf(`{"id":%d,"all":%d,"own%[1]d":%[2]d,"new%[2]d":"x","v":%[2]d}`, w, n))
+		if n == 5 {
+			r.Fold(fmt.Sprintf(`{"id":%d,"all":1.5,"v":5}`, w+10))
+		}
+		r.Flush()
+	})
+	t.Logf("retried for %v", again)
 	sinktest.Expect(t, db, "SELECT reason, raw FROM weir_rejects")
 	sinktest.Expect(t, db, "SELECT id, \"all\", new0, new9, coalesce(own0, own1, own2, own3) FROM t ORDER BY id",
 		"0|9|x|x|9", "1|9|x|x|9", "2|9|x|x|9", "3|9|x|x|9",
 		"10|1.5|NULL|NULL|NULL", "11|1.5|NULL|NULL|NULL", "12|1.5|NULL|NULL|NULL", "13|1.5|NULL|NULL|NULL")
-}
-
-// TestRebuild_AnotherJobWritesMeanwhile: what another job commits while a flush waits for the
-// table's lock, or makes when there is no table yet, is not removed.
-func TestRebuild_AnotherJobWritesMeanwhile(t *testing.T) {
-	for name, exists := range map[string]bool{"into the table": true, "into a new one": false} {
-		t.Run(name, func(t *testing.T) {
-			url := testpg.New(t)
-			db, other := connect(t, url), connect(t, url)
-			u := sinktest.BeginTable(t, db, "u", "id")
-			u.Flush(`{"id":1}`) // so that weir's tables exist
-			u.End()
-			r := sinktest.Begin(t, db)
-			if exists {
-				r.Flush(`{"id":1,"a":"x"}`)
-			}
-			r.Fold(`{"id":2,"a":"y"}`)
-			f := r.Seal()
-			f.Rebuild = true
-			other.Exec(t, `BEGIN; CREATE TABLE IF NOT EXISTS t (id bigint, a text, PRIMARY KEY (id)); INSERT INTO t VALUES (7, 'theirs');
-				INSERT INTO weir_jobs (job, tbl) VALUES ('other', 't')`)
-			flushed := make(chan error)
-			go func() { _, err := r.Send(f); flushed <- err }()
-			waitForLocks(t, db, 1)
-			other.Exec(t, "COMMIT")
-			if err := <-flushed; !errors.As(err, new(sink.SharedError)) {
-				t.Errorf("another job has written: %v", err)
-			}
-			sinktest.Expect(t, db, "SELECT id FROM t WHERE id > 1", "7")
-		})
-	}
 }
 
 // TestWriters_DeletesInSeveralTables: a flush that deletes from one of several tables locks rows before it
@@ -392,11 +313,11 @@ func TestWriters_DeletesInSeveralTables(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*), count(DISTINCT status) FROM orders WHERE id IN (2, 3)", "2|1")
 }
 
-// TestWriters_FirstFlushBesideRejects: two runs have begun before weir's tables were there. The first flush of one
+// TestWriters_FirstFlushNextToRejects: two runs have begun before weir's tables were there. The first flush of one
 // of them, which would make them, comes when the other has made them, and is about to keep a reject.
-func TestWriters_FirstFlushBesideRejects(t *testing.T) {
+func TestWriters_FirstFlushNextToRejects(t *testing.T) {
 	db := connect(t, testpg.New(t))
-	db.Exec(t, "ALTER DATABASE "+db.one(t, "SELECT current_database()")+" SET deadlock_timeout = '20ms'")
+	db.set(t, "deadlock_timeout = '20ms'")
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, c integer CHECK (c >= 0))")
 	a, b := sinktest.BeginJob(t, db, "a"), sinktest.BeginJob(t, db, "b")
 	a.Flush(`{"id":1}`)

@@ -1,0 +1,50 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/testweir"
+)
+
+// A disk that fills in the middle of a large flush into Postgres ends the run, which says so. The table is unchanged, and
+// when there is room again the same command writes all of the flush. The disk has the table alone, which fills as rows are
+// merged into it, or all of the database, which fills as they are sent.
+func TestLargeFlush_DiskIsFull(t *testing.T) {
+	testcheck.Only(t)
+	if os.Geteuid() != 0 {
+		testcheck.Missing(t, "root, who mounts a small file system")
+	}
+	for what, options := range map[string]string{"the table": "", "the database": "TABLESPACE small"} {
+		t.Run(what, func(t *testing.T) {
+			server := testpg.Start(t)
+			disk := server.Folder(t)
+			if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=60m", "tmpfs", disk).CombinedOutput(); err != nil {
+				testcheck.Missing(t, "a file system in memory: "+string(out))
+			}
+			t.Cleanup(func() { _ = exec.Command("umount", "-l", disk).Run() })
+			server.Own(t, disk)
+			l := testweir.New(t, server.Database(t))
+			l.Exec("CREATE TABLESPACE small LOCATION '" + disk + "'")
+			l.To = server.Database(t, options)
+			l.Exec("CREATE TABLE t (id bigint PRIMARY KEY, a bigint, b text) TABLESPACE small")
+			sync := []string{"sync", "feed.jsonl", "--table", "t", "--to", l.To, "--buffer", "1GiB", "--job", "j", "--from-start", "--metrics-addr", "127.0.0.1:0"}
+			l.Write("feed.jsonl", `{"id":1,"a":2,"b":"x"}`+"\n")
+			l.Start(sync...).Exit(0)
+			const query = "SELECT count(*), sum(a), (SELECT seq FROM weir_checkpoints) FROM t"
+			l.Has("1|2|1", query)
+			sum := largeFeed(l, large)
+			run := l.Start(sync...)
+			inTheMiddle(l, run)
+			run.Exit(1, "(SQLSTATE 53100) (free some space and run weir again)", "the same command resumes where it stopped")
+			l.Has("1|2|1", query)
+			l.Check(exec.Command("mount", "-o", "remount,size=1g", disk).Run())
+			l.Start(sync...).Exit(0)
+			l.Has(fmt.Sprint(large, "|", sum, "|2"), query)
+		})
+	}
+}
