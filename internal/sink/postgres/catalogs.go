@@ -23,7 +23,7 @@ func (d *DB) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Tabl
 	}
 	tables := make([]schema.Table, len(wanted))
 	for i := range relations {
-		t, known, key := &relations[i], d.known(wanted[i].Name), wanted[i].Key
+		t, known, key := &relations[i], d.tableOf(wanted[i].Name), wanted[i].Key
 		if key == nil && t.Exists {
 			key = t.KeyColumns()
 		}
@@ -155,14 +155,14 @@ func (d *DB) readFacts(ctx context.Context, wanted []sink.TableKey) (facts []tab
 	}
 	d.takeReady(r[ready].rows[0])
 	for i := range facts {
-		facts[i].take(r)
+		facts[i].readAnswer(r)
 	}
 	return facts, nil
 }
 
 // askCatalogs adds what reads a table from the catalogs.
 func (d *DB) askCatalogs(s *script, name string) (l tableFacts, err error) {
-	l = tableFacts{relation: relation{Table: schema.Table{Name: name}}, first: s.n}
+	l = tableFacts{relation: relation{Table: schema.Table{Name: name}}, first: len(s.statements)}
 	rel := ""
 	if l.schema, rel, err = splitName(name); err != nil {
 		return l, err
@@ -172,15 +172,15 @@ func (d *DB) askCatalogs(s *script, name string) (l tableFacts, err error) {
 	}
 	l.ident = identOf(l.schema, rel)
 	for _, q := range []string{headSQL, columnsSQL, indexesSQL,
-		"SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = coalesce(" + nullable(l.schema) + ", current_schema()))",
+		"SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = coalesce(nullif(" + literal(l.schema) + ", ''), current_schema()))",
 		keysSQL, "SELECT {t}::oid"} {
 		s.add("%s", strings.NewReplacer("{t}", "to_regclass("+literal(l.ident)+")", "{unlogged}", literal(d.schema+".weir_unlogged")).Replace(q))
 	}
 	return l, nil
 }
 
-// take takes the answer.
-func (l *tableFacts) take(r []result) {
+// readAnswer reads the answer.
+func (l *tableFacts) readAnswer(r []result) {
 	r = r[l.first:]
 	l.columns, l.indexes, l.foreignKeys = structs[columnRow](r[1]), structs[indexRow](r[2]), structs[keyRow](r[4])
 	l.hasSchema = string(r[3].rows[0][0]) == "t"
@@ -277,9 +277,91 @@ func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 	return t, err
 }
 
-func nullable(s string) string {
-	if s == "" {
-		return "NULL"
+// readMarks reads what weir's own tables have of tables, and ends the transaction.
+func (d *DB) readMarks(ctx context.Context, facts []tableFacts) error {
+	s := &script{}
+	var marks, unlogged []string
+	for i := range facts {
+		full := d.fullName(&facts[i].relation)
+		marks = append(marks, literal(sink.MadeMark(full)), literal(sink.ColumnsMark(full)), literal(sink.VersionsMark(full)))
+		if facts[i].marked {
+			unlogged = append(unlogged, facts[i].oid)
+		}
 	}
-	return literal(s)
+	if d.ready && len(facts) > 0 {
+		s.add("SELECT name, value FROM %s.weir_meta WHERE name IN (%s)", d.schema, strings.Join(marks, ", "))
+		s.add("%s", d.dialect().WritersSQL())
+		if len(unlogged) > 0 {
+			s.add("SELECT tbl, mark FROM %s.weir_unlogged WHERE tbl IN (%s)", d.schema, strings.Join(unlogged, ", "))
+		}
+	}
+	s.add("COMMIT")
+	r, err := d.run(ctx, s)
+	if err != nil || len(r) == 1 {
+		return err
+	}
+	meta, markers := texts(r[0]), map[string]string{}
+	if len(unlogged) > 0 {
+		markers = texts(r[2])
+	}
+	for i := range facts {
+		t := &facts[i].relation
+		full := d.fullName(t)
+		if t.Writers = d.dialect().Writers(r[1].rows, full); facts[i].head == nil {
+			continue
+		}
+		_, t.Versioned = meta[storable(sink.VersionsMark(full))]
+		t.marks, t.made, t.marker = meta[storable(sink.ColumnsMark(full))], meta[storable(sink.MadeMark(full))], markers[t.oid]
+	}
+	return nil
+}
+
+// texts are the second column of a result by the first one.
+func texts(r result) map[string]string {
+	m := map[string]string{}
+	for _, row := range r.rows {
+		m[string(row[0])] = string(row[1])
+	}
+	return m
+}
+
+// tableID is SQL for the ID of a table as it is in a flush's transaction.
+func (d *DB) tableID(t *relation) string {
+	switch {
+	case !t.Exists:
+		return "''"
+	case t.ID != "":
+		return literal(t.ID)
+	}
+	marker := "''"
+	if t.unlogged {
+		marker = fmt.Sprintf("coalesce((SELECT '/' || mark FROM %s.weir_unlogged WHERE tbl = c.oid), '')", d.schema)
+	}
+	return fmt.Sprintf("(SELECT c.oid || coalesce('/' || (SELECT value FROM %s.weir_meta WHERE name = %s)\n"+
+		"    || '/' || (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped), '') || %s\n  FROM pg_class c WHERE c.oid = %s::regclass)",
+		d.schema, literal(sink.MadeMark(d.fullName(t))), marker, literal(t.ident))
+}
+
+// markUnlogged adds what leaves a marker that shares the fate of an unlogged table.
+func (d *DB) markUnlogged(s *script, t *relation) {
+	if !t.marked { // even if it exists, this would need the right to make one
+		s.add("CREATE UNLOGGED TABLE IF NOT EXISTS %s.weir_unlogged (tbl oid PRIMARY KEY, mark text NOT NULL)", d.schema)
+	}
+	s.add("INSERT INTO %s.weir_unlogged (tbl, mark) VALUES (%s, %s) ON CONFLICT DO NOTHING", d.schema, t.oid, literal(sink.NewTableID()))
+}
+
+// keepMark is SQL that writes a mark.
+func (d *DB) keepMark(name, value string) string {
+	return fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+		d.schema, literal(name), literal(value))
+}
+
+// setID takes the ID of a table, which is known now.
+func (t *relation) setID(id string) {
+	t.ID = id
+	parts := strings.Split(id, "/")
+	t.oid = parts[0]
+	if t.unlogged {
+		t.marker = parts[len(parts)-1]
+	}
 }

@@ -1,11 +1,14 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 // A cause is why a try to write a flush, or a piece of one, failed, as far as something can be done about it.
@@ -17,6 +20,7 @@ const (
 	errStaleTable
 	errRaced
 	errGone
+	errRaised
 	errTaken
 	errNotNew
 	errUnmergeable
@@ -46,6 +50,7 @@ var causes = [nCauses]struct {
 	errStaleTable: {"the table has other columns than were read", readTables, 2},
 	errRaced:      {"another session wrote newer versions meanwhile", retry, 2},
 	errGone:       {"another session deleted rows or changed their keys while they were written", retry, 2},
+	errRaised:     {"a trigger raises an error that may pass", retry, 2},
 	// errTaken: another session inserted a row that a MERGE was about to insert, or the two waited for each other. The next
 	// try takes a lock of the table alone, the last one writes without a MERGE.
 	errTaken:       {"another session wrote rows of the same keys meanwhile", retry, 3},
@@ -80,6 +85,7 @@ func (a *attempt) cause(err error) cause {
 		{errNotNew, direct && (found == errRaced || e != nil && e.Code == uniqueViolation)}, // or others have numbered columns
 		{found, true},
 		{errGone, a.isOrphaned(e)},
+		{errRaised, isRaised(e) && isTransient(e)},
 		{errUnmergeable, a.isUnmergeable(e)},
 		{errTaken, a.isTaken(e)},
 		{errStaleTable, isStale(e)},
@@ -92,8 +98,8 @@ func (a *attempt) cause(err error) cause {
 	return errOther
 }
 
-// met notes what was the cause of a failed try.
-func (a *attempt) met(c cause, err error) {
+// noteCause notes what was the cause of a failed try.
+func (a *attempt) noteCause(c cause, err error) {
 	a.tries[c]++
 	switch c {
 	case errNotNew:
@@ -103,33 +109,25 @@ func (a *attempt) met(c cause, err error) {
 			}
 		}
 	case errUnmergeable:
-		for _, p := range a.merges() {
-			p.t.unmergeable = true
-			a.d.opt.Log.Debug(fmt.Sprintf("%s is written by separate statements from here on: %v", p.t.ident, err))
-		}
+		p := a.failedMerge()
+		p.t.unmergeable = true
+		a.d.opt.Log.Debug(fmt.Sprintf("%s is written by separate statements from here on: %v", p.t.ident, err))
 	}
 }
 
-// merges returns the parts that the attempt writes by a MERGE, or would have.
-func (a *attempt) merges() (parts []*part) {
-	for _, p := range a.parts {
-		merges := p.lookup != nil && !p.separates()
-		if p.plan != nil {
-			merges = p.plan.way == merged || p.plan.way == undecided && !p.plan.isNew && !p.separates()
-		}
-		if merges {
-			parts = append(parts, p)
-		}
+// isTransient reports whether an error may pass by itself.
+func isTransient(e *pgconn.PgError) bool {
+	if e == nil {
+		return false
 	}
-	return parts
+	class, _, _ := classify(e)
+	return class == sink.Transient
 }
 
 // failedMerge returns the part whose MERGE is the statement that failed; nil: it is none.
 func (a *attempt) failedMerge() *part {
-	for _, p := range a.merges() {
-		if p.result.tally(countsBefore) < a.script.done && a.script.done < p.result.tally(countsAfter) {
-			return p
-		}
+	if st := a.script.failed(); st.tally == byMerge {
+		return st.part
 	}
 	return nil
 }
@@ -143,19 +141,64 @@ func (a *attempt) isUnmergeable(e *pgconn.PgError) bool {
 // isTaken reports whether a MERGE was about to insert a key that another session has inserted meanwhile, or a deadlock was
 // ended: a flush that locks rows before its MERGE, because it deletes from one of several tables, locks in a different order.
 func (a *attempt) isTaken(e *pgconn.PgError) bool {
-	switch {
-	case e == nil:
-		return false
-	case isDeadlock(e):
-		return len(a.merges()) > 0
+	if isDeadlock(e) {
+		return slices.ContainsFunc(a.parts, func(p *part) bool { return p.b.Used() && !p.separates() })
 	}
 	p := a.failedMerge()
-	return e.Code == uniqueViolation && e.Where == "" && p != nil && (p.after.keyIndexes == nil || slices.Contains(p.after.keyIndexes, e.SchemaName+"."+e.ConstraintName))
+	return e != nil && e.Code == uniqueViolation && e.Where == "" && p != nil && (p.after.keyIndexes == nil || slices.Contains(p.after.keyIndexes, e.SchemaName+"."+e.ConstraintName))
 }
 
 // isDeadlock reports whether the server ended a deadlock by an error. The locks that a piece's transaction holds make the
 // next one: a piece is not retried by itself.
-func isDeadlock(err error) bool {
-	e := pgError(err)
-	return e != nil && e.Code == deadlockDetected
+func isDeadlock(e *pgconn.PgError) bool {
+	return e != nil && e.Code == deadlockDetected && !isRaised(e)
+}
+
+// reread reads the tables of a flush, and whether weir's own exist. grown tells that one has more columns.
+func (d *DB) reread(ctx context.Context, f *sink.Flush) (grown bool, err error) {
+	if err := d.askReady(ctx); err != nil {
+		return false, err
+	}
+	var was []schema.Table
+	var wanted []sink.TableKey
+	for _, b := range f.Batches {
+		t := d.tableOf(b.Table.Name)
+		if t.stage = (stage{}); t.Name != "" { // whoever changed the table may have changed that one: DROP TYPE … CASCADE does
+			was, wanted = append(was, t.Table), append(wanted, sink.TableKey{Name: t.Name, Key: t.key})
+		}
+	}
+	now, err := d.Tables(ctx, wanted...)
+	if err != nil {
+		return false, err
+	}
+	for i := range now {
+		if err := sink.CheckSame(&was[i], &now[i]); err != nil {
+			return false, err
+		}
+		grown = grown || len(now[i].Columns) > len(was[i].Columns)
+	}
+	return grown, nil
+}
+
+// judge finds out why the fence did not let a flush pass.
+func (d *DB) judge(ctx context.Context, f *sink.Flush) (res sink.Result, err error) {
+	if !d.ready { // another run may have made weir's tables; or the database was restored to before them
+		if err := d.askReady(ctx); err != nil {
+			return res, err
+		}
+	}
+	done, err := d.Judge(ctx, f)
+	switch {
+	case done:
+		d.opt.Log.Debug(fmt.Sprintf("a flush of %s had been committed, though its answer was lost", f.Lanes[0].Source))
+		_, err = d.reread(ctx, f) // it may have changed the tables
+		return d.last.result, err
+	case errors.As(err, new(sink.BehindError)):
+		for _, t := range d.tables {
+			t.Writers = nil // what weir_jobs had may be gone too
+		}
+	case err == nil:
+		err = errFenced
+	}
+	return res, err
 }

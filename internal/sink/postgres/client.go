@@ -21,8 +21,13 @@ type client struct {
 	conn   *pgconn.PgConn     // nil before it is made, and after it broke
 	open   bool               // a transaction is
 	warned map[string]warning // by SQLSTATE
+	server
+	ready    bool // weir's tables exist
+	versions bool // weir_versions does
+}
 
-	// Of the server, asked at each connection.
+// A server is what each connection asks of it.
+type server struct {
 	version    int64         // 150018
 	current    string        // the schema that tables are made in
 	schema     string        // the same as an identifier; weir's own tables are there
@@ -30,8 +35,6 @@ type client struct {
 	counts     bool          // it counts the rows that are written
 	replicated bool          // it has a synchronous standby
 	idle       time.Duration // after which it ends a session that leaves a transaction idle; 0: never
-	ready      bool          // weir's tables exist
-	versions   bool          // weir_versions does
 	backend    string        // the process at the other end, and when it began
 	started    string
 }

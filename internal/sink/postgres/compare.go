@@ -126,7 +126,7 @@ func (d *DB) newComparison(ctx context.Context, b *fold.Batch) (*comparison, err
 	if err := d.readAbove(ctx, &b.Table); err != nil {
 		return nil, err
 	}
-	rows, t := b.Sorted(), d.known(b.Table.Name)
+	rows, t := b.Sorted(), d.tableOf(b.Table.Name)
 	return &comparison{shape: d.newShape(b, t, t.relation, rows), b: b, rows: rows}, nil
 }
 
@@ -191,45 +191,34 @@ func (c *comparison) keyTexts() string {
 
 // given are rows as a relation s with the columns of a staging table, and whether they are deleted.
 func (c *comparison) given(rows []*fold.Row) string {
-	names, found, more := []string{"n", "gone"}, "", []string(nil)
-	for _, u := range c.columns {
-		if !u.resolved {
-			names = append(names, "c"+strconv.Itoa(u.at))
-		}
-	}
-	for i := range c.resolved {
-		r := &c.resolved[i]
-		for part := range r.key {
-			names = append(names, hiddenName(r.From[part]))
-		}
-		found += ", (" + r.find() + ")"
-		more = append(more, "c"+strconv.Itoa(r.at))
+	copied, names := c.copied(), []string{"n", "gone"}
+	for _, v := range copied {
+		names = append(names, v.name)
 	}
 	tuples := make([]string, len(rows))
 	for n, r := range rows {
 		values := []string{strconv.Itoa(n), strconv.FormatBool(r.Deleted)}
-		for _, u := range c.columns {
-			if u.resolved {
-				continue
-			}
-			raw := c.b.Value(r, u.from)
-			if c.b.Initial(r, u.from) {
+		for _, v := range copied {
+			raw := c.b.Value(r, v.from)
+			if c.b.Initial(r, v.from) {
 				raw = nil // it may have its default
 			}
-			values = append(values, c.literal(raw, &c.table, u.at))
-		}
-		for _, o := range c.resolved {
-			for part, k := range o.key {
-				values = append(values, c.literal(c.b.Value(r, o.From[part]), k.table, k.at))
-			}
+			values = append(values, c.literal(raw, v.of, v.at))
 		}
 		tuples[n] = "(" + strings.Join(values, ", ") + ")"
 	}
 	from := "(VALUES\n    " + strings.Join(tuples, ",\n    ") + ")"
-	if found != "" {
+	if len(c.resolved) > 0 {
+		found := ""
+		for i := range c.resolved {
+			found += ", (" + c.resolved[i].find() + ")"
+		}
 		from = fmt.Sprintf("(SELECT s.*%s FROM %s s (%s))", found, from, strings.Join(names, ", "))
 	}
-	return fmt.Sprintf("%s s (%s)", from, strings.Join(append(names, more...), ", "))
+	for i := range c.resolved {
+		names = append(names, fmt.Sprintf("c%d", c.resolved[i].at))
+	}
+	return fmt.Sprintf("%s s (%s)", from, strings.Join(names, ", "))
 }
 
 // literal is a raw value, nil for NULL, as a column of a table would keep it.

@@ -76,47 +76,44 @@ const (
 	uniqueViolation    = "23505"
 	exclusionViolation = "23P01"
 	deadlockDetected   = "40P01"
+	lockNotAvailable   = "55P03"
 	queryCanceled      = "57014" // by statement_timeout, or by somebody
 )
 
-// classify tells what may be done about an error of the server's
-// (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+// states are the errors of the server's by their SQLSTATE, or the class of it
+// (https://www.postgresql.org/docs/current/errcodes-appendix.html). All others are permanent.
+var states = map[string]struct {
+	class        sink.Class
+	reason, hint string
+}{
+	"25006":          {sink.Transient, "readonly", "the server takes no writes; after a failover name all servers, with target_session_attrs=read-write"},
+	deadlockDetected: {sink.Transient, "deadlock", ""},
+	"40001":          {sink.Transient, "serialization", ""},
+	"40003":          {sink.Transient, "serialization", ""},
+	lockNotAvailable: {sink.Transient, "locked", "another session holds a lock on the table"},
+	queryCanceled:    {sink.Transient, "timeout", "the server's statement_timeout, or somebody's cancel; a smaller --batch-rows takes less time"},
+	"25P03":          {sink.Transient, "timeout", "the server's idle_in_transaction_session_timeout or transaction_timeout"},
+	"25P04":          {sink.Transient, "timeout", "the server's idle_in_transaction_session_timeout or transaction_timeout"},
+	"53200":          {sink.Transient, "resources", "where its shared memory is meant, raise max_locks_per_transaction: each source of a job holds a lock"},
+	"53300":          {sink.Transient, "connections", ""},
+	"53100":          {sink.Permanent, "full", "free some space and run weir again"},
+	"55000":          {sink.Permanent, "error", ""},
+	"57P04":          {sink.Permanent, "error", ""},
+	"42501":          {sink.Permanent, "permission", ""},
+	"28P01":          {sink.Permanent, "login", "the password may stand in PGPASSWORD or ~/.pgpass"},
+	"28000":          {sink.Permanent, "login", ""},
+	"08":             {sink.Transient, "connection", ""},
+	"57":             {sink.Transient, "connection", ""},
+	"53":             {sink.Transient, "resources", ""},
+	"58":             {sink.Unknown, "io", ""},
+}
+
+// classify tells what may be done about an error of the server's.
 func classify(e *pgconn.PgError) (class sink.Class, reason, hint string) {
-	switch e.Code {
-	case "25006":
-		return sink.Transient, "readonly", "the server takes no writes; after a failover name all servers, with target_session_attrs=read-write"
-	case deadlockDetected:
-		return sink.Transient, "deadlock", ""
-	case "40001", "40003":
-		return sink.Transient, "serialization", ""
-	case "55P03":
-		return sink.Transient, "locked", "another session holds a lock on the table"
-	case queryCanceled:
-		return sink.Transient, "timeout", "the server's statement_timeout, or somebody's cancel; a smaller --batch-rows takes less time"
-	case "25P03", "25P04":
-		return sink.Transient, "timeout", "the server's idle_in_transaction_session_timeout or transaction_timeout"
-	case "53200":
-		return sink.Transient, "resources", "where its shared memory is meant, raise max_locks_per_transaction: each source of a job holds a lock"
-	case "53300":
-		return sink.Transient, "connections", ""
-	case "53100":
-		return sink.Permanent, "full", "free some space and run weir again"
-	case "55000", "57P04":
-		return sink.Permanent, "error", ""
-	case "42501":
-		return sink.Permanent, "permission", ""
-	case "28P01":
-		return sink.Permanent, "login", "the password may stand in PGPASSWORD or ~/.pgpass"
-	case "28000":
-		return sink.Permanent, "login", ""
-	}
-	switch e.Code[:2] {
-	case "08", "57":
-		return sink.Transient, "connection", ""
-	case "53":
-		return sink.Transient, "resources", ""
-	case "58":
-		return sink.Unknown, "io", ""
+	for _, code := range []string{e.Code, e.Code[:2]} {
+		if s, ok := states[code]; ok {
+			return s.class, s.reason, s.hint
+		}
 	}
 	return sink.Permanent, "error", ""
 }
@@ -126,31 +123,27 @@ const ownTables = "weir_checkpoints, weir_jobs, weir_meta, weir_reject_files, we
 
 // grant is the statement that gives what was missing.
 func (c *client) grant(e *pgconn.PgError) string {
+	privileges, more := map[string]string{"schema": "USAGE, CREATE", "table": "SELECT, INSERT, UPDATE, DELETE", "sequence": "USAGE", "database": "TEMP"}, ""
 	_, thing, _ := strings.Cut(e.Message, "permission denied for ")
 	kind, name, ok := strings.Cut(thing, " ")
-	to := " TO " + ident(c.config.User)
+	if c.reads {
+		privileges["schema"], privileges["table"] = "USAGE", "SELECT"
+	} else if kind == "table" {
+		more = ", and TRUNCATE for --rebuild, REFERENCES for child tables"
+	}
 	if kind == "table" && slices.Contains(strings.Split(ownTables, ", "), name) {
 		name = ownTables // or the next run lacks the next one
 	}
+	to := " TO " + ident(c.config.User)
 	switch {
 	case strings.HasPrefix(e.Message, "must be owner of "):
 		return "GRANT the owner's role" + to + ", or have the owner change it"
 	case !ok:
 		return "GRANT what is missing"
-	case kind == "schema" && c.reads:
-		return "GRANT USAGE ON SCHEMA " + name + to
-	case kind == "schema":
-		return "GRANT USAGE, CREATE ON SCHEMA " + name + to
-	case kind == "table" && c.reads:
-		return "GRANT SELECT ON TABLE " + name + to
-	case kind == "table":
-		return "GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE " + name + to + ", and TRUNCATE for --rebuild, REFERENCES for child tables"
-	case kind == "sequence":
-		return "GRANT USAGE ON SEQUENCE " + name + to
-	case kind == "database":
-		return "GRANT TEMP ON DATABASE " + name + to
+	case privileges[kind] == "":
+		return "GRANT what is missing on " + thing
 	}
-	return "GRANT what is missing on " + thing
+	return "GRANT " + privileges[kind] + " ON " + strings.ToUpper(kind) + " " + name + to + more
 }
 
 // isHopeless reports whether no way to the server works by these settings: it has no TLS, or its
@@ -181,13 +174,18 @@ func isRefusal(e *pgconn.PgError) bool {
 		return false
 	}
 	switch class, reason, _ := classify(e); {
+	case isRaised(e):
+		return true
 	case class != sink.Permanent, reason == "full", reason == "login", e.Code == "XX001", e.Code == "XX002":
 		return false
 	case reason == "permission":
-		return e.Routine == "ExecWithCheckOptions" || e.Routine == "exec_stmt_raise" // a policy, a trigger's RAISE
+		return e.Routine == "ExecWithCheckOptions" // a policy
 	}
 	return true
 }
+
+// isRaised reports whether somebody's function has raised the error, which may have any SQLSTATE.
+func isRaised(e *pgconn.PgError) bool { return e != nil && e.Routine == "exec_stmt_raise" }
 
 // isStale reports whether an error says that the table is not what weir knows.
 func isStale(e *pgconn.PgError) bool {

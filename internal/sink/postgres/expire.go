@@ -97,8 +97,8 @@ func (x *expiry) columns(format, separator string) string {
 	return strings.Join(parts, separator)
 }
 
-// take reads the rows of an answer, which begin with what keys asks for.
-func (x *expiry) take(row [][]byte) key {
+// keyOf is the key in a row of an answer, which begins with what keys asks for.
+func (x *expiry) keyOf(row [][]byte) key {
 	n := len(x.t.Key)
 	k, values := key{texts: make([]string, n)}, make([][]byte, n)
 	for i := range n {
@@ -149,7 +149,7 @@ func (x *expiry) find(ctx context.Context, columns []*schema.Column) (rows []key
 		return nil, nil, err
 	}
 	for _, row := range r[3].rows {
-		k, n := x.take(row), 2*len(x.t.Key)
+		k, n := x.keyOf(row), 2*len(x.t.Key)
 		if string(row[n]) == "t" {
 			rows = append(rows, k)
 		}
@@ -185,7 +185,7 @@ func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) (don
 		}
 		refused := pgError(err)
 		slow := refused != nil && refused.Code == queryCanceled && len(some) > 1
-		if x.conn == nil || !slow && (isAltered(refused) || !isRefusal(refused)) {
+		if x.conn == nil || !slow && (isAltered(refused) || !isRefusal(refused) || isTransient(refused)) {
 			return done, err
 		}
 		if err := x.rollback(ctx); err != nil {
@@ -238,7 +238,7 @@ func (x *expiry) try(ctx context.Context, rows []key, res *sink.Expired) error {
 	if len(rows) > 1 {
 		s.add("SET LOCAL statement_timeout = '1s'")
 	}
-	first := s.n
+	first := len(s.statements)
 	for i := len(aged) - 1; i >= 0; i-- { // children before parents
 		sql := "SELECT WHERE false"
 		if a := aged[i]; a != nil {

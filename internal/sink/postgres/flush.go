@@ -1,10 +1,19 @@
 package postgres
 
+// A flush goes through the files in this order. flush.go sends it, and tries again; grow.go makes the tables fit, lanes.go holds the
+// fence; part.go plans how the rows of each table are written, and repeated.go or version.go with children.go read first what the
+// table has of them; upsert.go has the statements that write them, of a shape (shape.go), from a staging table (stage.go); wire.go
+// sends the script. cause.go has what follows an error, and refused.go writes in pieces what the database rejects.
+
 import (
 	"context"
-	"errors"
+	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
@@ -75,10 +84,10 @@ func (r *flushRun) write(ctx context.Context) (sink.Result, error) {
 			return a.result(), nil
 		}
 		why := a.cause(err)
-		if err := a.undo(ctx, err); err != nil {
+		if err := a.undo(ctx); err != nil {
 			return a.result(), err
 		}
-		a.met(why, err)
+		a.noteCause(why, err)
 		switch causes[why].remedy {
 		case giveUp:
 			return a.result(), err
@@ -98,19 +107,13 @@ func (r *flushRun) write(ctx context.Context) (sink.Result, error) {
 	}
 }
 
-// undo rolls an attempt back that failed with err.
-func (a *attempt) undo(ctx context.Context, err error) error {
+// undo rolls an attempt back that failed.
+func (a *attempt) undo(ctx context.Context) error {
 	a.restore(a.before)
 	for _, p := range a.parts {
 		p.t.stage.used = p.t.stage.made // its rows are rolled back, and still there
 	}
-	if a.d.conn == nil {
-		return nil
-	}
-	if err := a.d.rollback(ctx); err != nil {
-		return err
-	}
-	return a.d.unwidened(err)
+	return a.d.rollback(ctx)
 }
 
 // rollback ends a transaction that failed.
@@ -122,61 +125,427 @@ func (c *client) rollback(ctx context.Context) error {
 	return err
 }
 
-// known is what is known of a table.
-func (d *DB) known(name string) *table {
-	t := d.tables[name]
-	if t == nil {
-		t = &table{n: len(d.tables)}
-		d.tables[name] = t
-	}
-	return t
+// stoppedAfter is how long a flush may leave the server waiting before the server ends it: others may
+// wait for its locks, also those that could end it, and its process may be stopped.
+const stoppedAfter = 10 * time.Second
+
+// An attempt is one try to write a flush.
+type attempt struct {
+	*flushRun
+	script  *script
+	parts   []*part
+	refused []fold.Reject
+	others  string // a hash of the other jobs, when tables that are to be emptied were read
+	late    bool   // the ID of a table is known at the end alone
+	idAt    int    // the statement that reads the IDs, 0 where none does
+	before  []partState
 }
 
-// reread reads the tables of a flush, and whether weir's own exist. grown tells that one has more columns.
-func (d *DB) reread(ctx context.Context, f *sink.Flush) (grown bool, err error) {
-	if err := d.askReady(ctx); err != nil {
-		return false, err
+// partState is what a transaction or a piece of it changes of a part, but for its rows.
+type partState struct {
+	counts sink.Counts
+	stage  stage
+}
+
+func (a *attempt) state() []partState {
+	states := make([]partState, len(a.parts))
+	for i, p := range a.parts {
+		states[i] = partState{p.counts, p.t.stage}
 	}
-	var was []schema.Table
-	var wanted []sink.TableKey
-	for _, b := range f.Batches {
-		t := d.known(b.Table.Name)
-		if t.stage = (stage{}); t.Name != "" { // whoever changed the table may have changed that one: DROP TYPE … CASCADE does
-			was, wanted = append(was, t.Table), append(wanted, sink.TableKey{Name: t.Name, Key: t.key})
+	return states
+}
+
+func (a *attempt) restore(states []partState) {
+	for i, p := range a.parts {
+		p.counts, p.t.stage = states[i].counts, states[i].stage
+	}
+}
+
+func newAttempt(r *flushRun) *attempt {
+	a := &attempt{flushRun: r, script: &script{}}
+	for i, b := range r.f.Batches {
+		a.parts = append(a.parts, &part{a: a, b: b, t: r.d.tableOf(b.Table.Name), rows: r.rows[i], set: b.Child != nil && b.Child.Set})
+	}
+	a.before = a.state()
+	return a
+}
+
+// write sends a flush: in one string of statements, or, where the database rejects rows, in pieces of one transaction.
+func (a *attempt) write(ctx context.Context) error {
+	if a.f.Rebuild {
+		if err := a.readRebuild(ctx); err != nil {
+			return err
 		}
 	}
-	now, err := d.Tables(ctx, wanted...)
+	if err := a.fit(); err != nil {
+		return err
+	}
+	build := a.buildScript
+	if a.piecewise {
+		build = a.writePiecewise
+	}
+	if err := build(ctx); err != nil {
+		return err
+	}
+	r, err := a.d.run(ctx, a.script)
+	if a.piecewise || a.count(r) {
+		a.d.last.result = a.result() // judge returns it if the COMMIT took effect and its answer was lost
+	}
 	if err != nil {
-		return false, err
+		return err
 	}
-	for i := range now {
-		if err := sink.CheckSame(&was[i], &now[i]); err != nil {
-			return false, err
-		}
-		grown = grown || len(now[i].Columns) > len(was[i].Columns)
-	}
-	return grown, nil
+	return a.committed(r)
 }
 
-// judge finds out why the fence did not let a flush pass.
-func (d *DB) judge(ctx context.Context, f *sink.Flush) (res sink.Result, err error) {
-	if !d.ready { // another run may have made weir's tables; or the database was restored to before them
-		if err := d.askReady(ctx); err != nil {
-			return res, err
+// buildScript makes the script of a flush. If rows have versions, it first sends what the script has so far, to read them.
+func (a *attempt) buildScript(ctx context.Context) error {
+	if a.f.BeforeCommit != nil {
+		if err := a.f.BeforeCommit(a.f.Rejects); err != nil {
+			return err
 		}
 	}
-	done, err := d.Judge(ctx, f)
-	switch {
-	case done:
-		d.opt.Log.Debug(fmt.Sprintf("a flush of %s had been committed, though its answer was lost", f.Lanes[0].Source))
-		_, err = d.reread(ctx, f) // it may have changed the tables
-		return d.last.result, err
-	case errors.As(err, new(sink.BehindError)):
-		for _, t := range d.tables {
-			t.Writers = nil // what weir_jobs had may be gone too
-		}
-	case err == nil:
-		err = errFenced
+	a.begin()
+	for _, p := range a.parts {
+		p.writes = p.rows
 	}
-	return res, err
+	if err := a.mergeRows(ctx, a.tries[errNotNew] == 0); err != nil {
+		return err
+	}
+	a.end(a.f.Rejects, a.late)
+	return nil
+}
+
+// fit finds what makes the tables what the batches need.
+func (a *attempt) fit() error {
+	for _, p := range a.parts {
+		if err := p.fit(); err != nil {
+			return err
+		}
+		a.late = a.late || p.after.Exists && p.after.ID == ""
+	}
+	for _, p := range a.parts {
+		p.ddl = append(p.ddl, p.keys...)
+	}
+	return nil
+}
+
+// begin starts a flush's transaction, which is as durable as the user asked for.
+// The fence comes before all else: a commit whose answer was lost may still be
+// under way, and then this waits for it.
+func (a *attempt) begin() {
+	d, s := a.d, a.script
+	s.add("BEGIN ISOLATION LEVEL READ COMMITTED") // a role's default may be another
+	if name := "weir/" + a.f.Job; d.named != name && !d.pooled {
+		s.add("SET application_name = %s", literal(name))
+	}
+	s.add("SET LOCAL synchronous_commit = %s", commitLevels[d.opt.Level])
+	if d.idle == 0 || d.idle > stoppedAfter {
+		s.add("SET LOCAL idle_in_transaction_session_timeout = %d", stoppedAfter.Milliseconds())
+	}
+	s.add(roomToSort)
+	s.add(interpreted)
+	s.add("SET LOCAL array_nulls = on") // else a null in an array is the text NULL
+	s.add("SET LOCAL client_min_messages = warning")
+	s.add("SET LOCAL extra_float_digits = 1") // a double's text has all its digits
+	if !d.ready {
+		for _, q := range d.dialect().Ledger() {
+			s.add("%s", q)
+		}
+	}
+	a.fence()
+	s.without(flushMethods...)
+	for _, p := range a.parts {
+		if a.f.First() || !slices.Contains(p.after.Writers, storable(a.f.Job)) {
+			// Before anything else: [DB.Forget] looks here for who else has written to a table.
+			s.add("INSERT INTO %s.weir_jobs (job, tbl) VALUES (%s, %s) ON CONFLICT DO NOTHING", d.schema, literal(a.f.Job), literal(p.b.Table.Name))
+		}
+	}
+	a.takeTurns()
+	if a.f.Rebuild {
+		a.emptyTables()
+	}
+	for _, p := range a.parts {
+		if p.b.Used() || len(p.ddl) > 0 {
+			p.change()
+		}
+	}
+	for _, p := range slices.Backward(a.parts) { // children before their parents
+		if p.b.Truncated != nil && p.t.Exists {
+			s.addAll([]statement{{sql: "DELETE FROM " + p.t.ident, tally: removed}})
+			p.owns(len(s.statements) - 1)
+		}
+	}
+}
+
+// takeTurns adds the advisory locks between flushes: exclusive for the tables that this one needs to itself, shared for the
+// others. One that is written piecewise needs the tables that may reject rows: it writes messages in the
+// order of the feed, so that two could wait for each other's rows. One that is sent again because another
+// session inserted a key first, or both waited for each other, needs all: or the next one is first at another key. For versions see
+// [part.exclusive].
+func (a *attempt) takeTurns() {
+	turns := map[int64]bool{} // locks, and whether nobody else may have them
+	for _, p := range a.parts {
+		if p.b.Used() {
+			turns[lockNumber("turns", a.d.schema, a.d.fullName(&p.after))] = a.piecewise && p.b.Table.HasConstraints || a.tries[errTaken] > 0
+		}
+		if p.b.Versioned() && (p.b.Used() || len(p.ddl) > 0) {
+			turns[a.d.versionsLock(&p.after)] = p.exclusive()
+			if p.b.Scope == fold.ColumnScope && !a.d.versions {
+				turns[lockNumber("versions", a.d.schema)] = true // which may make the table of versions
+			}
+		}
+	}
+	a.script.takeTurns(turns)
+}
+
+// takeTurns adds what takes advisory locks, of which turns tells whether nobody else may have them. Others
+// may have the tables in another order: so it is that of the numbers.
+func (s *script) takeTurns(turns map[int64]bool) {
+	for _, n := range slices.Sorted(maps.Keys(turns)) {
+		mode := "_shared"
+		if turns[n] {
+			mode = ""
+		}
+		s.add("SELECT pg_advisory_xact_lock%s(%d)", mode, n)
+	}
+}
+
+// mergeRows adds what writes the rows of the parts: upserts in the order of the parts, then
+// deletes in the reverse one. What the database has of rows with versions is read first, for
+// which the script so far is sent; with assumeNew, only if they do not seem to be new.
+func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
+	look := false
+	for _, p := range a.parts {
+		p.lookup, p.resolver, p.plan = nil, nil, nil
+		if p.set || len(p.writes) == 0 && !p.mayFollow() {
+			continue
+		}
+		if err := p.planRows(assumeNew); err != nil {
+			return err
+		}
+		look = look || p.lookup != nil
+	}
+	if look {
+		if err := a.read(ctx); err != nil {
+			return err
+		}
+	}
+	if err := a.decide(); err != nil {
+		return err
+	}
+	a.lockSets()
+	a.writeParts()
+	return nil
+}
+
+// read reads what the database has of the rows of those parts that ask for it, and plans to write those that are newer, or
+// missing. The script so far is sent.
+func (a *attempt) read(ctx context.Context) error {
+	r, err := a.d.run(ctx, a.script)
+	if err != nil {
+		a.unlooked(pgError(err))
+		return err
+	}
+	a.count(r)
+	a.script = &script{}
+	return a.takeAnswers(r)
+}
+
+// takeAnswers takes the answer to what the parts ask for.
+func (a *attempt) takeAnswers(r []result) error {
+	for _, p := range a.parts {
+		switch {
+		case p.lookup == nil:
+		case p.lookup.repeated != nil:
+			p.dropRepeated()
+		default:
+			if err := p.readVersions(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// decide completes the plans, parents before children: the rows of sets are made of those of their parents, as these
+// are written.
+func (a *attempt) decide() error {
+	x := fold.NewExplosion(a.f.Batches, func(i int) *schema.Table { return &a.parts[i].after.Table })
+	tables := 0
+	for i, p := range a.parts {
+		cascading := len(a.cascading(p))
+		if tables += cascading; p.plan == nil {
+			continue
+		}
+		tables++
+		p.plan.guarded = p.plan.versions != nil && !p.plan.versions.exclusive
+		switch {
+		case p.plan.isNew && cascading == 0:
+			p.plan.way = copied
+		case p.separates():
+			p.plan.way = separate
+		default:
+			p.plan.way = merged
+		}
+		if err := a.explode(x, i); err != nil {
+			return err
+		}
+	}
+	for _, p := range a.parts {
+		if p.plan != nil {
+			p.plan.only = tables == 1
+		}
+	}
+	return nil
+}
+
+// writeParts adds what writes the rows as they are planned.
+func (a *attempt) writeParts() {
+	for _, p := range a.parts {
+		if p.plan != nil {
+			p.write()
+		}
+	}
+	for _, p := range slices.Backward(a.parts) {
+		from := len(a.script.statements)
+		switch {
+		case p.plan == nil || len(p.plan.rows) == 0:
+		case p.plan.acts.sweeps > 0:
+			a.script.addStatement(p.plan.sweep())
+		case p.plan.acts.deletes > 0 && !p.plan.only:
+			a.script.addStatement(p.plan.delete())
+		}
+		for _, above := range a.cascading(p) {
+			a.script.addStatement(p.cascade(above))
+		}
+		p.owns(from)
+	}
+	a.script.planned = true
+}
+
+// end adds the rejects, what is known of the checkpoints at the end alone, and the COMMIT.
+func (a *attempt) end(rejects []fold.Reject, late bool) {
+	d, f, s := a.d, a.f, a.script
+	for _, q := range d.dialect().DropRejects(f) {
+		s.add("%s", q)
+	}
+	if f.KeepRejects {
+		d.keep(s, f, rejects)
+	}
+	for _, q := range d.dialect().Record(f) {
+		s.add("%s", q)
+	}
+	if late {
+		a.checkpoints()
+	}
+	s.add("COMMIT")
+}
+
+// keep adds what writes rejected lines. They may be as large as the batch, and more so as
+// SQL: a COPY holds none of them twice.
+func (d *DB) keep(s *script, f *sink.Flush, rejects []fold.Reject) {
+	if len(rejects) == 0 {
+		return
+	}
+	s.add(`COPY %s.weir_rejects (job, source, line, "offset", reason, raw, bytes, time) FROM STDIN`, d.schema)
+	job, sources := storable(f.Job), make([]string, len(f.Lanes))
+	for i := range sources {
+		sources[i] = storable(f.Lanes[i].Source)
+	}
+	s.copies = append(s.copies, func(w *copyWriter) error {
+		text := func(line []byte, s string) []byte { return append(appendCopyText(line, []byte(s)), '\t') }
+		for i := range rejects {
+			r := &rejects[i]
+			line := text(text(w.line(), job), sources[r.Lane])
+			line = fmt.Appendf(line, "%d\t%d\t", r.Line, r.Offset)
+			line = text(line, storable(r.Why()))
+			raw := string(r.Text)
+			shown := storable(raw)
+			if line = text(line, shown); shown == raw && utf8.ValidString(raw) {
+				line = append(line, `\N`...)
+			} else {
+				line = hex.AppendEncode(append(line, `\\x`...), r.Text)
+			}
+			if err := w.done(append(line, "\tnow\n"...)); err != nil { // the transaction's time
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// count adds what the statements of the script did to the counts of the parts, and reports whether the answer got so far.
+func (a *attempt) count(r []result) bool {
+	var before [][]byte
+	var merged int64
+	for i, st := range a.script.statements {
+		switch {
+		case st.part == nil:
+			continue
+		case i >= len(r):
+			return false
+		}
+		to, n := &st.part.counts, r[i].tag.RowsAffected()
+		var ins, upd, del int64 // of rows that messages are about
+		switch st.tally {
+		case inserted:
+			ins = n
+		case updated:
+			upd = n
+		case deleted:
+			del = n
+		case removed:
+			to.Deleted += n
+		case countsBefore:
+			before = r[i].rows[0]
+		case byMerge:
+			merged = n
+		case countsAfter:
+			ins, upd, del = st.part.plan.split(merged, before, r[i].rows[0])
+		}
+		to.Inserted, to.Updated, to.Deleted, to.Unchanged = to.Inserted+ins, to.Updated+upd, to.Deleted+del, to.Unchanged-ins-upd-del
+	}
+	for _, p := range a.parts {
+		if a.script.planned && p.plan != nil {
+			p.counts.Unchanged += int64(p.plan.about)
+		}
+	}
+	return true
+}
+
+// result is what the attempt did.
+func (a *attempt) result() sink.Result {
+	res := sink.Result{Tables: make([]sink.Counts, len(a.parts)), Refused: a.refused}
+	for i, p := range a.parts {
+		res.Tables[i] = p.counts
+	}
+	return res
+}
+
+// committed takes the answer of a script whose last statement was COMMIT.
+func (a *attempt) committed(r []result) error {
+	if tag := r[len(r)-1].tag.String(); tag != "COMMIT" {
+		return fmt.Errorf("the server answered COMMIT with %s", tag)
+	}
+	d, ids := a.d, []string(nil)
+	if a.idAt > 0 {
+		_, ids = sink.SplitIDs(string(r[a.idAt].rows[0][0]))
+	}
+	for i, p := range a.parts {
+		if ids != nil {
+			p.after.setID(ids[i])
+		}
+		p.committed()
+		d.versions = d.versions || p.b.Used() && p.b.Scope == fold.ColumnScope
+		if p.plan == nil || a.piecewise {
+			continue
+		}
+		p.t.news.wrote(p.counts.Inserted == int64(p.plan.about))
+		p.repeatsNext()
+		if p.plan.versions != nil {
+			p.t.names = p.plan.versions.names
+		}
+	}
+	d.ready, d.named = true, "weir/"+a.f.Job
+	return nil
 }

@@ -108,7 +108,7 @@ func TestStatements(t *testing.T) {
 		},
 		"repeated": func(g *golden) {
 			g.table("t", nil, "id", "a")
-			g.known("t").repeats = true
+			g.tableOf("t").repeats = true
 			r := sinktest.Begin(g.t, g)
 			for i := range manyRepeated {
 				r.Fold(fmt.Sprintf(`{"id":%d,"a":"x"}`, 10000+i))
@@ -131,7 +131,7 @@ func TestComparison(t *testing.T) {
 	g.quiet(r.Flush, `{"order":1,"customer":7,"name":"seven","total":1}`)
 	r.Fold(`{"order":1,"customer":7,"total":5}`, `{"order":2,"total":null}`)
 	b := r.Seal().Batches[1]
-	c := &comparison{shape: g.newShape(b, g.known(b.Table.Name), g.known(b.Table.Name).relation, b.Sorted()), b: b, rows: b.Sorted()}
+	c := &comparison{shape: g.newShape(b, g.tableOf(b.Table.Name), g.tableOf(b.Table.Name).relation, b.Sorted()), b: b, rows: b.Sorted()}
 	g.says("the rows that the table has otherwise")
 	fmt.Fprintf(&g.text, "%s;\n", c.differSQL(c.rows))
 	g.says("the keys of the rows that the table has")
@@ -150,7 +150,7 @@ type golden struct {
 }
 
 func newGolden(t *testing.T) *golden {
-	c := &client{opt: sink.Options{Level: sink.Full, Log: logtest.New(t)}, current: "public", schema: "public", counts: true, version: 180000, ready: true, versions: true}
+	c := &client{opt: sink.Options{Level: sink.Full, Log: logtest.New(t)}, server: server{current: "public", schema: "public", counts: true, version: 180000}, ready: true, versions: true}
 	return &golden{t: t, DB: &DB{client: c, tables: map[string]*table{}, stuck: map[string]string{}}}
 }
 
@@ -181,7 +181,7 @@ func (g *golden) quiet(flush func(lines ...string) sink.Result, lines ...string)
 
 // table makes a table of somebody else's.
 func (g *golden) table(name string, change func(*relation), columns ...string) {
-	t := g.known(name)
+	t := g.tableOf(name)
 	t.relation = relation{Table: schema.Table{Name: name, Exists: true, Key: []int{0}}, ident: identOf("public", name), oid: "1"}
 	for i, c := range columns {
 		kind := schema.Text
@@ -217,7 +217,7 @@ func (noClaims) Close() error { return nil }
 func (g *golden) Tables(_ context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
 	var tables []schema.Table
 	for _, w := range wanted {
-		t := g.known(w.Name)
+		t := g.tableOf(w.Name)
 		if t.key = w.Key; t.Name == "" {
 			t.relation = relation{Table: schema.Table{Name: w.Name}, ident: identOf("public", w.Name)}
 		}
@@ -241,16 +241,16 @@ func (g *golden) Flush(_ context.Context, f *sink.Flush) (res sink.Result, err e
 	look := false
 	for _, p := range a.parts {
 		if p.writes = p.rows; !p.set && len(p.writes) > 0 {
-			err = errors.Join(err, p.prepare(true))
+			err = errors.Join(err, p.planRows(true))
 		}
 		look = look || p.lookup != nil
 	}
 	if look {
 		g.text.WriteString(a.script.sql.String())
 		g.says("after the answer")
-		r := make([]result, a.script.n)
+		r := make([]result, len(a.script.statements))
 		a.script = &script{}
-		err = errors.Join(err, a.take(r))
+		err = errors.Join(err, a.takeAnswers(r))
 	}
 	err = errors.Join(err, a.decide())
 	a.lockSets()
@@ -260,7 +260,7 @@ func (g *golden) Flush(_ context.Context, f *sink.Flush) (res sink.Result, err e
 	}
 	g.text.WriteString(a.script.sql.String())
 	for i, p := range a.parts {
-		p.after.known(fmt.Sprint(i + 1))
+		p.after.setID(fmt.Sprint(i + 1))
 		p.committed()
 	}
 	res.Tables = make([]sink.Counts, len(f.Batches))
@@ -294,7 +294,7 @@ func TestIsHopeless(t *testing.T) {
 			t.Errorf("%v: %v", err, got)
 		}
 	}
-	first, later := &client{}, &client{version: minVersion}
+	first, later := &client{}, &client{server: server{version: minVersion}}
 	f(first, nil, false)
 	f(first, unknown, true)
 	f(later, unknown, false)
@@ -308,7 +308,7 @@ func TestIsHopeless(t *testing.T) {
 
 func TestMergeMisses(t *testing.T) {
 	for version, want := range map[int64]bool{150000: true, 150004: true, 150005: false, 150018: false, 160000: true, 160001: false, 180000: false} {
-		if got := (&client{version: version}).mergeMisses(); got != want {
+		if got := (&client{server: server{version: version}}).mergeMisses(); got != want {
 			t.Errorf("%d: %v", version, got)
 		}
 	}

@@ -71,7 +71,13 @@ func (d *DB) fit(b *fold.Batch, t *table, above func(*schema.ForeignKey) *schema
 			have.cols = append(have.cols, made(c))
 		case c.Type != g.From:
 			ddl = append(ddl, change{fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s TYPE %s USING %s", have.ident, ident(c.Name), c.Decl, widened(ident(c.Name), g.From, c.Type)),
-				func(e *pgconn.PgError) error { return &widenError{&have, c.Name, e} }})
+				func(e *pgconn.PgError) error {
+					if !isStale(e) && !isRefusal(e) {
+						return e
+					}
+					// Something hangs on the column that the catalogs did not show.
+					return d.hold(&have, &schema.HeldError{Table: have.Name, Column: c.Name, Why: words(e)})
+				}})
 			have.cols[g.At] = made(c)
 		}
 	}
@@ -154,23 +160,137 @@ func (d *DB) own(t *relation) error {
 	})
 }
 
-// A widenError says that the server did not let the type of a column be changed.
-type widenError struct {
-	t      *relation
-	column string
-	err    *pgconn.PgError
+// hold notes what hangs on a column, so that it cannot be widened: the next plan for the table heeds it.
+func (d *DB) hold(t *relation, held *schema.HeldError) error {
+	d.stuck[d.fullName(t)+"\x00"+held.Column] = held.Why
+	return sink.ErrChanged{Err: held}
 }
 
-func (e *widenError) Error() string { return fmt.Sprintf("widening column %q: %v", e.column, e.err) }
-func (e *widenError) Unwrap() error { return e.err }
+// widened is SQL for a column's values as another type. The digits of a double are those
+// of its shortest text: Postgres' own cast to numeric keeps 15 of them.
+func widened(col string, from, to schema.Type) string {
+	switch {
+	case from == schema.Real && to == schema.Number:
+		return "CASE WHEN " + bordering(col) + " THEN " + shortest(col) + " ELSE " + col + "::text::numeric END"
+	case from == schema.Real && to == schema.Text:
+		digits := "rtrim(abs(" + shortest(col) + ")::text, '0')"
+		text := "CASE WHEN " + col + " < 0 THEN '-' ELSE '' END || rtrim(left(" + digits + ", 1) || '.' || substr(" + digits + ", 2), '.')" +
+			" || 'e+' || length(abs(" + shortest(col) + ")::text) - 1"
+		return "CASE WHEN " + bordering(col) + " THEN " + text + " ELSE " + col + "::text END"
+	}
+	return col + "::" + declare(&schema.Column{Type: to})
+}
 
-// unwidened notes a column that something hangs on which the catalogs did not show, if
-// this is what err says.
-func (d *DB) unwidened(err error) error {
-	var e *widenError
-	if !errors.As(err, &e) || !isStale(e.err) && !isRefusal(e.err) {
+// bordering is SQL for whether a double is one of those whose shortest decimal may lie on
+// the border between it and the next double. Such a decimal reads back as the double whose
+// last bit is 0. Go and SQLite's readers print it (1e23), Postgres the next longer one
+// (9.999999999999999e+22). Smaller doubles have borders of 17 digits and more, and for
+// larger ones the 54 bits of a border would have to hold more than 23 factors of 5.
+func bordering(col string) string {
+	return "abs(" + col + ") BETWEEN 9007199254740992 AND 1e39"
+}
+
+// shortest is SQL for the number that the shortest text of a bordering double stands for.
+// Between the double and its border no number has fewer digits than what Postgres prints,
+// so that one with a digit less is next to that, above or below.
+func shortest(col string) string {
+	text := col + "::text" // d.ddde+dd
+	number := text + "::numeric"
+	// How many of the digits before the point are zeros where a digit less is printed.
+	zeros := "(split_part(" + text + ", 'e', 2)::int - length(split_part(split_part(" + text + ", 'e', 1), '.', 2)) + 1)"
+	below := "trunc(" + number + ", -" + zeros + ")"
+	above := "(" + below + " + sign(" + number + ") * trunc(power(10::numeric, " + zeros + ")))"
+	return strings.Join([]string{"CASE " + col, "WHEN " + below + "::float8 THEN " + below, "WHEN " + above + "::float8 THEN " + above, "ELSE " + number + " END"}, " ")
+}
+
+// ownKey is the condition that a constraint k is a foreign key that weir makes. One to a table of partitions has
+// another one for each partition.
+const ownKey = "k.contype = 'f' AND (left(k.conname, 7) = '" + schema.OwnKeys + "'" +
+	" OR EXISTS (SELECT FROM pg_constraint u WHERE u.oid = k.conparentid AND u.conrelid = k.conrelid))"
+
+// A keyRow is a row of keysSQL.
+type keyRow struct {
+	Own     bool     `db:"own"` // of the table; else to it
+	Name    string   `db:"conname"`
+	Table   string   `db:"tbl"` // the other one
+	Cascade bool     `db:"cascades"`
+	Columns []string `db:"columns"`
+	To      []string `db:"others"`
+}
+
+// keysSQL reads the foreign keys of a table, {t}, and those that refer to it.
+const keysSQL = `SELECT k.conrelid = {t} AS own, k.conname, quote_ident(n.nspname) || '.' || quote_ident(o.relname) AS tbl, k.confdeltype = 'c' AS cascades,
+  (SELECT string_agg(a.attname, E'\x01' ORDER BY u.i)
+    FROM unnest(k.conkey) WITH ORDINALITY u (n, i) JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.n) AS columns,
+  (SELECT string_agg(a.attname, E'\x01' ORDER BY u.i)
+    FROM unnest(k.confkey) WITH ORDINALITY u (n, i) JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.n) AS others
+FROM pg_constraint k
+  JOIN pg_class o ON o.oid = CASE WHEN k.conrelid = {t} THEN k.confrelid ELSE k.conrelid END
+  JOIN pg_namespace n ON n.oid = o.relnamespace
+WHERE (k.conrelid = {t} OR k.confrelid = {t}) AND k.conparentid = 0 AND ` + ownKey + `
+ORDER BY length(k.conname), k.conname`
+
+// readKeys takes the answer.
+func (t *relation) readKeys(rows []keyRow) {
+	for _, k := range rows {
+		if k.Own {
+			t.ForeignKeys = append(t.ForeignKeys, schema.ForeignKey{Name: k.Name, Columns: k.Columns, Table: k.Table, To: k.To, Cascade: k.Cascade})
+		} else {
+			t.Referrers = append(t.Referrers, schema.Referrer{Table: k.Table, Columns: k.To})
+		}
+	}
+}
+
+// called returns the part for a table of that name, nil for none.
+func (a *attempt) called(name string) *part {
+	full := identOf(a.d.schemaOf(name))
+	at := slices.IndexFunc(a.parts, func(p *part) bool { return identOf(a.d.schemaOf(p.b.Table.Name)) == full })
+	if at < 0 {
 		return nil
 	}
-	d.stuck[d.fullName(e.t)+"\x00"+e.column] = words(e.err)
-	return sink.ErrChanged{Err: &schema.HeldError{Table: e.t.Name, Column: e.column, Why: words(e.err)}}
+	return a.parts[at]
+}
+
+// above returns the table that a foreign key refers to, as the flush leaves it; nil if it does
+// not write to it.
+func (a *attempt) above(k *schema.ForeignKey) *schema.Table {
+	if p := a.called(k.Table); p != nil {
+		return &p.after.Table
+	}
+	return nil
+}
+
+// loosen has foreign keys to columns whose types change dropped before, and made again when the
+// columns that refer to them have changed too.
+func (p *part) loosen() error {
+	changes := func(column string) bool {
+		at := caps.Find(&p.t.Table, column, 0)
+		return at >= 0 && p.t.Columns[at].Type != p.after.Columns[at].Type
+	}
+	d, ddl := p.a.d, p.ddl
+	p.ddl = nil
+	for _, q := range p.a.parts {
+		for i := range q.t.ForeignKeys {
+			k := &q.t.ForeignKeys[i]
+			if q.t.Exists && p.a.called(k.Table) == p && slices.ContainsFunc(k.To, changes) {
+				p.ddl = append(p.ddl, change{sql: fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s", q.t.ident, ident(k.Name))})
+				q.keys = append(q.keys, change{sql: fmt.Sprintf("ALTER TABLE %s ADD %s", q.t.ident, sink.ForeignKey(k, ident, named))})
+			}
+		}
+	}
+	p.ddl = append(p.ddl, ddl...)
+	for _, r := range p.t.Referrers {
+		if at := slices.IndexFunc(r.Columns, changes); at >= 0 && p.a.called(r.Table) == nil {
+			return d.hold(&p.t.relation, sink.ReferredBy(&p.t.Table, &r, at))
+		}
+	}
+	return nil
+}
+
+// isOrphaned tells that a row was refused because the one that it belongs to is gone, which the same
+// flush had found: what has changed that is seen when it starts again. Where the row's messages
+// were kept, they are judged.
+func (a *attempt) isOrphaned(e *pgconn.PgError) bool {
+	return e != nil && e.Code == "23503" && strings.HasPrefix(e.ConstraintName, schema.OwnKeys) &&
+		slices.ContainsFunc(a.parts, func(p *part) bool { return len(p.rows) > 0 && !p.b.Table.HasConstraints })
 }

@@ -25,7 +25,7 @@ func (a *attempt) dropOrphans(ctx context.Context) {
 		if a.d.conn != nil && a.d.rollback(ctx) != nil {
 			a.d.drop()
 		}
-		if refused := pgError(err); refused != nil && refused.Code != "55P03" {
+		if refused := pgError(err); refused != nil && refused.Code != lockNotAvailable {
 			p.t.orphans = time.Now().Add(time.Hour)
 		}
 		a.d.opt.Log.Debug(fmt.Sprintf("versions of deleted rows of %s stay: %v", p.t.ident, err))
@@ -119,26 +119,21 @@ func (p *part) dropSome(ctx context.Context, pass *sink.Orphans, most int) error
 
 // A stateKey has the parts of a row's key, as messages have it.
 type stateKey struct {
-	staged []string // their types in SQL
-	on     string   // the condition that the row t has the parts p0, p1, … of v
+	parts []keyPart
+	on    string // the condition that the row t has the parts p0, p1, … of v
 }
 
 func (p *part) stateKey() (k stateKey) {
 	t := &p.t.relation
 	var all []string
-	add := func(of *relation, at int) {
-		k.staged = append(k.staged, of.cols[at].staged)
-	}
 	if o := p.a.d.newShape(p.b, p.t, *t, nil).owner(); o != nil {
-		for _, above := range o.key {
-			add(above.table, above.at)
-		}
+		k.parts = slices.Clone(o.key)
 		all = append(all, fmt.Sprintf("t.%s = (%s)", ident(t.Columns[o.at].Name), o.finder(func(i int) string { return fmt.Sprintf("v.p%d", i) }).Find(o.To)))
 	}
-	for part := len(k.staged); part < len(p.b.Table.Key); part++ {
-		at := caps.Find(&t.Table, p.b.Table.Columns[p.b.Table.Key[part]].Name, p.b.Table.Key[part])
-		add(t, at)
-		all = append(all, fmt.Sprintf("%s = v.p%d", t.compared(at), part))
+	for _, from := range p.b.Table.Key[len(k.parts):] {
+		at := caps.Find(&t.Table, p.b.Table.Columns[from].Name, from)
+		all = append(all, fmt.Sprintf("%s = v.p%d", t.compared(at), len(k.parts)))
+		k.parts = append(k.parts, keyPart{t, at})
 	}
 	k.on = strings.Join(all, " AND ")
 	return k
@@ -146,7 +141,7 @@ func (p *part) stateKey() (k stateKey) {
 
 // names are the columns of v, with a comma before each.
 func (k *stateKey) names() (sql string) {
-	for i := range k.staged {
+	for i := range k.parts {
 		sql += fmt.Sprintf(", p%d", i)
 	}
 	return sql
@@ -156,7 +151,7 @@ func (k *stateKey) names() (sql string) {
 func (k *stateKey) literals(texts [][]byte) string {
 	all := make([]string, len(texts))
 	for i, text := range texts {
-		all[i] = quote(string(text)) + "::" + k.staged[i]
+		all[i] = quote(string(text)) + "::" + k.parts[i].table.cols[k.parts[i].at].staged
 	}
 	return strings.Join(all, ", ")
 }

@@ -1,12 +1,9 @@
 package postgres
 
 import (
-	"context"
 	"slices"
-	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -23,7 +20,8 @@ type part struct {
 	lookup   *lookup        // what is read of the table first; nil: nothing is
 	resolver *fold.Resolver // which rows are newer than what the database has; nil if they have no versions
 	plan     *tablePlan     // nil: no row is written
-	result   tableResult
+	counts   sink.Counts    // what the statements did, as far as that is known
+	stage    stage          // the staging table from then on
 }
 
 // A tableChange is what makes a table what a batch needs, and the table then.
@@ -55,22 +53,9 @@ type tablePlan struct {
 	upsert
 }
 
-// A tableResult is what became of a plan: where in the script its statements are, and what they did.
-type tableResult struct {
-	from, to int // of the statements that write the rows
-	tallied  [tallies]int
-	taken    []int // those that delete rows that go with their parents
-	emptied  int   // the one that removes all rows of the table; 0: none does
-	counts   sink.Counts
-	stage    stage // the staging table from then on
-}
-
-// tally is the number of the statement with a tally, -1 if there is none.
-func (r *tableResult) tally(t tally) int { return r.tallied[t] - 1 }
-
 // fit finds the statements that make the table what the batch needs.
 func (p *part) fit() (err error) {
-	p.tableChange, p.result.stage = tableChange{after: p.t.relation, keys: p.keys}, p.t.stage
+	p.tableChange, p.stage = tableChange{after: p.t.relation, keys: p.keys}, p.t.stage
 	p.t.next = &p.after
 	if !p.b.Used() && len(p.keys) == 0 {
 		return nil
@@ -102,9 +87,8 @@ func (p *part) change() {
 		d.sameColumns(s, &p.t.relation, len(p.ddl) > 0)
 	}
 	for _, c := range p.ddl {
-		if n := s.add("%s", c.sql); c.failed != nil {
-			s.onError(n, c.failed)
-		}
+		n := s.add("%s", c.sql)
+		s.statements[n].means = c.failed
 	}
 	if p.unmarked {
 		d.markUnlogged(s, &p.after)
@@ -125,8 +109,8 @@ func (p *part) newPlan(b *fold.Batch, rows []*fold.Row) *tablePlan {
 // maySeemNew reports whether rows of the table may be taken for new.
 func (p *part) maySeemNew() bool { return p.t.news.seemsNew() || !p.t.Exists }
 
-// prepare plans to write the rows, or adds what reads first what the database has of them.
-func (p *part) prepare(assumeNew bool) error {
+// planRows plans to write the rows, or adds what reads first what the database has of them.
+func (p *part) planRows(assumeNew bool) error {
 	above := p.follows()
 	assumeNew = assumeNew && p.maySeemNew() && (above == nil || above.plan != nil && above.plan.isNew)
 	switch {
@@ -147,116 +131,49 @@ func (p *part) prepare(assumeNew bool) error {
 	switch {
 	case p.b.Versioned():
 		p.plan = nil
-		p.look()
+		p.askVersions()
 	case p.mayRepeat():
 		p.findRepeated()
 	}
 	return nil
 }
 
-// read reads what the database has of the rows of those parts that ask for it, and plans to write those that are newer, or
-// missing. The script so far is sent.
-func (a *attempt) read(ctx context.Context) error {
-	r, err := a.d.run(ctx, a.script)
-	if err != nil {
-		a.unlooked(pgError(err))
-		return err
-	}
-	a.countEmptied(r)
-	a.script = &script{}
-	return a.take(r)
-}
-
-// take takes the answer to what the parts ask for.
-func (a *attempt) take(r []result) error {
-	for _, p := range a.parts {
-		switch {
-		case p.lookup == nil:
-		case p.lookup.repeated != nil:
-			p.dropRepeated()
-		default:
-			if err := p.readVersions(r); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// decide completes the plans, parents before children: the rows of sets are made of those of their parents, as these
-// are written.
-func (a *attempt) decide() error {
-	x := fold.NewExplosion(a.f.Batches, func(i int) *schema.Table { return &a.parts[i].after.Table })
-	tables := 0
-	for i, p := range a.parts {
-		takers := len(a.takers(p))
-		if tables += takers; p.plan == nil {
-			continue
-		}
-		tables++
-		p.plan.guarded = p.plan.versions != nil && !p.plan.versions.alone
-		switch {
-		case p.plan.isNew && takers == 0:
-			p.plan.way = copied
-		case p.separates():
-			p.plan.way = separate
-		default:
-			p.plan.way = merged
-		}
-		if err := a.explode(x, i); err != nil {
-			return err
-		}
-	}
-	for _, p := range a.parts {
-		if p.plan != nil {
-			p.plan.alone = tables == 1
-		}
-	}
-	return nil
-}
-
 // write adds what writes the rows, but for deletes that wait until all tables have their rows.
 func (p *part) write() {
-	s, plan, r := p.a.script, p.plan, &p.result
-	r.from = s.n
+	s, plan := p.a.script, p.plan
+	from := len(s.statements)
 	g := &staging{shape: plan.shape, b: plan.batch, rows: plan.rows, plain: plan.way == copied, sent: p.tellSent}
 	u := plan.upsert
 	if !g.plain {
 		if plan.versions != nil {
 			g.keyed, g.versions = true, plan.versions.rows
 		}
-		var prepare []statement
-		prepare, r.stage = plan.prepare(p.t.stage, len(plan.rows), p.a.d.pooled)
-		s.addAll(prepare)
+		var ready []statement
+		ready, p.stage = plan.readyStage(p.t.stage, len(plan.rows), p.a.d.pooled)
+		s.addAll(ready)
 		if len(plan.rows) > 0 {
 			s.copyFrom(g)
 		}
-		u.inOrder = r.stage.ordered
+		u.inOrder = p.stage.ordered
 	}
 	if plan.versions != nil {
 		p.keep(s, u.inOrder)
 	}
 	switch {
 	case g.plain:
-		p.tallied(s.copyFrom(g), inserted)
+		n := s.copyFrom(g)
+		s.statements[n].tally = inserted
 	case len(plan.rows) > 0: // else nothing is newer than what the database has
 		u.inOrder = u.inOrder && len(u.resolved) == 0 // which updates staged rows
-		p.addAll(u.statements(plan.way))
+		s.addAll(u.statements(plan.way))
 	}
-	r.to = s.n
+	p.owns(from)
 }
 
-// addAll adds statements whose results are counted.
-func (p *part) addAll(all []statement) {
-	for _, st := range all {
-		p.tallied(p.a.script.addStatement(st), st.tally)
-	}
-}
-
-// tallied notes the statement of a tally.
-func (p *part) tallied(statement int, t tally) {
-	if t != noTally {
-		p.result.tallied[t] = statement + 1
+// owns notes that the statements of the script from one on write rows of the part.
+func (p *part) owns(from int) {
+	for i := range p.a.script.statements[from:] {
+		p.a.script.statements[from+i].part = p
 	}
 }
 
@@ -276,50 +193,14 @@ func (p *part) tellSent(rows, of int) {
 	p.a.f.TellSent(sent)
 }
 
-// count adds what the statements did that write the rows, and reports whether they got so far.
-func (p *part) count(r []result) bool {
-	plan, at := p.plan, &p.result
-	if slices.Max(at.tallied[:]) > len(r) || plan.about == 0 && plan.acts.sweeps == 0 {
-		return false
-	}
-	affected := func(t tally) int64 {
-		if at.tally(t) < 0 {
-			return 0
-		}
-		return r[at.tally(t)].tag.RowsAffected()
-	}
-	did := sink.Counts{Inserted: affected(inserted), Updated: affected(updated), Deleted: affected(deleted)}
-	if at.tally(countsAfter) >= 0 {
-		plan.split(&did, r[at.tally(countsBefore):at.tally(countsAfter)+1])
-	}
-	at.counts.Inserted += did.Inserted
-	at.counts.Updated += did.Updated
-	at.counts.Deleted += did.Deleted
-	if plan.acts.sweeps > 0 { // the rows that are deleted are none of those
-		did.Deleted = 0
-	}
-	at.counts.Unchanged += int64(plan.about) - did.Inserted - did.Updated - did.Deleted
-	return true
-}
-
-// split counts the MERGEs' inserts, updates and deletes by the server's counters before and after: a MERGE's tag has
-// only the sum. The counters include what triggers and foreign keys of the table write to it; a tag does not.
-func (u *upsert) split(did *sink.Counts, r []result) {
-	last := len(r) - 1
-	count := func(column int) int64 { return number(r[last].rows[0][column]) - number(r[0].rows[0][column]) }
-	all := int64(0)
-	for _, one := range r[1:last] {
-		if strings.HasPrefix(one.tag.String(), "MERGE ") {
-			all += one.tag.RowsAffected()
-		}
-	}
-	inserted, deleted := min(count(0), all), int64(0)
-	if u.removes() {
+// split counts a MERGE's inserts, updates and deletes by the server's counters before and after: its tag has
+// only the sum of all. The counters include what triggers and foreign keys of the table write to it; a tag does not.
+func (u *upsert) split(all int64, before, after [][]byte) (inserted, updated, deleted int64) {
+	count := func(column int) int64 { return number(after[column]) - number(before[column]) }
+	if inserted = min(count(0), all); u.removes() {
 		deleted = min(count(1), all-inserted, int64(u.acts.deletes))
 	}
-	did.Inserted += inserted
-	did.Updated += all - inserted - deleted
-	did.Deleted += deleted
+	return inserted, all - inserted - deleted, deleted
 }
 
 // committed makes the table what the flush has made of it.
@@ -327,7 +208,7 @@ func (p *part) committed() {
 	if job := storable(p.a.f.Job); !slices.Contains(p.after.Writers, job) {
 		p.after.Writers = append(slices.Clip(p.after.Writers), job)
 	}
-	p.t.relation, p.t.stage, p.t.stage.used = p.after, p.result.stage, false
+	p.t.relation, p.t.stage, p.t.stage.used = p.after, p.stage, false
 	if p.a.d.pooled {
 		p.t.stage = stage{}
 	}

@@ -1,7 +1,5 @@
 package postgres
 
-import "fmt"
-
 // This file has all that weir sets of the server's planner, for the transaction at hand: each of its flushes knows its
 // rows and their order better than statistics do, which may be old or missing.
 
@@ -32,9 +30,13 @@ func (s *script) setMethods(methods []string, to string) {
 	}
 }
 
-// avoidScans has a statement not scan one of the relations of a query. To the planner
+// withoutScans has a statement, the second of those returned, not scan one of the relations of a query. To the planner
 // a scan of one that was empty when it was last vacuumed or analyzed costs nothing: it would scan what was
 // inserted so far for each staged row.
-func avoidScans(relations string) string {
-	return fmt.Sprintf("SELECT set_config('enable_seqscan', 'off', true)\nFROM pg_class\nWHERE oid IN (%s) AND reltuples = 0\nLIMIT 1", relations)
+func withoutScans(relations string, st statement) []statement {
+	return []statement{
+		{sql: "SELECT set_config('enable_seqscan', 'off', true)\nFROM pg_class\nWHERE oid IN (" + relations + ") AND reltuples = 0\nLIMIT 1"},
+		st,
+		{sql: "SET LOCAL enable_seqscan = DEFAULT"},
+	}
 }

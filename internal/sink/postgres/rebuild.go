@@ -37,8 +37,8 @@ func (a *attempt) readRebuild(ctx context.Context) error {
 	return nil
 }
 
-// empty adds what removes all that the job has written to the tables.
-func (a *attempt) empty() {
+// emptyTables adds what removes all that the job has written to the tables.
+func (a *attempt) emptyTables() {
 	d, s := a.d, a.script
 	job := literal(a.f.Job)
 	s.add("DELETE FROM %s.weir_checkpoints WHERE job = %s AND source NOT IN (%s)", d.schema, job, a.names(a.lanes()))

@@ -14,17 +14,24 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// composePiecewise writes the rows of a flush some of which the database rejects, in pieces, and makes the script that commits them.
-func (a *attempt) composePiecewise(ctx context.Context) error {
+// writePiecewise writes the rows of a flush some of which the database rejects, in pieces, and makes the script that commits them.
+func (a *attempt) writePiecewise(ctx context.Context) error {
 	a.begin()
 	c := &chunks{attempt: a, ctx: ctx}
+	first := len(a.script.statements)
 	c.askLinked()
 	r, err := a.d.run(ctx, a.script)
 	if err != nil {
 		return err
 	}
-	c.takeLinked(r)
-	a.countEmptied(r)
+	a.count(r)
+	for _, answer := range r[first:] {
+		linked := map[string]bool{}
+		for _, row := range answer.rows {
+			linked[string(row[0])] = true
+		}
+		c.linked = append(c.linked, linked)
+	}
 	if err := c.probe(); err != nil {
 		return err
 	}
@@ -38,7 +45,7 @@ func (a *attempt) composePiecewise(ctx context.Context) error {
 		}
 	}
 	for _, p := range a.parts {
-		p.result.stage = stage{}
+		p.stage = stage{}
 	}
 	c.next()
 	a.end(rejects, true)
@@ -49,14 +56,11 @@ func (a *attempt) composePiecewise(ctx context.Context) error {
 // database rejects it.
 type chunks struct {
 	*attempt
-	ctx context.Context
-	// linked has the SQLSTATEs and constraints of each table, see linkedSQL, and asked the
-	// statements that ask for them.
-	linked []map[string]bool
-	asked  []int
-	marked []partState // of the parts, what they were at the mark
-	first  []string    // the statements that the next script begins with
-	sent   int         // rows that were written
+	ctx    context.Context
+	linked []map[string]bool // the SQLSTATEs and constraints of each table: see [linkedSQL]
+	marked []partState       // of the parts, what they were at the mark
+	first  []string          // the statements that the next script begins with
+	sent   int               // rows that were written
 }
 
 // Mark implements [sink.RowWriter].
@@ -93,8 +97,8 @@ func (c *chunks) Write(rows [][]*fold.Row, _ bool) error {
 	gone := c.tries[errGone]
 	c.tries[errGone] = 0 // of each piece
 	err := c.try()
-	for why := c.cause(err); causes[why].remedy == retry && !isDeadlock(err); why = c.cause(err) {
-		c.met(why, err)
+	for why := c.cause(err); causes[why].remedy == retry && !isDeadlock(pgError(err)); why = c.cause(err) {
+		c.noteCause(why, err)
 		err = c.try()
 	}
 	c.tries[errGone] = gone
@@ -104,14 +108,10 @@ func (c *chunks) Write(rows [][]*fold.Row, _ bool) error {
 	}
 	switch e := pgError(err); {
 	case isRefusal(e):
-		table := c.tableOf(c.script.done)
+		table := c.failedTable()
 		why := &sink.Refusal{Err: errors.New(words(e)), Table: table, Of: table, At: -1, Taken: e.Code == uniqueViolation || e.Code == exclusionViolation}
-		if table >= 0 {
-			at := rowOfCopy(e, c.parts[table])
-			if at < 0 {
-				at = c.blame(e, table)
-			}
-			why.Of, why.At = c.top(table, at)
+		if table >= 0 && !c.parts[table].set {
+			why.At = rowOfCopy(e, c.parts[table])
 		}
 		leadsOut := slices.ContainsFunc(c.linked, func(linked map[string]bool) bool { return linked[constraintName(e)] })
 		for i, linked := range c.linked {
@@ -165,33 +165,17 @@ func constraintName(e *pgconn.PgError) string {
 	return strings.Join([]string{e.SchemaName, e.TableName, e.ConstraintName}, " ")
 }
 
-// askLinked adds what finds them.
+// askLinked adds what asks for them, table by table.
 func (c *chunks) askLinked() {
-	var all []string
-	for _, p := range c.parts {
-		if p.b.Used() {
-			all = append(all, quote(p.after.ident)+"::regclass")
-		}
-	}
-	c.asked = make([]int, len(c.parts))
+	tables, all := make([]string, len(c.parts)), []string(nil)
 	for i, p := range c.parts {
-		if c.asked[i] = -1; p.b.Used() {
-			c.asked[i] = c.script.add(linkedSQL, quote(p.after.ident)+"::regclass", strings.Join(all, ", "))
+		if tables[i] = "NULL"; p.b.Used() {
+			tables[i] = quote(p.after.ident) + "::regclass"
+			all = append(all, tables[i])
 		}
 	}
-}
-
-// takeLinked takes the answers.
-func (c *chunks) takeLinked(r []result) {
-	c.linked = make([]map[string]bool, len(c.parts))
-	for i, n := range c.asked {
-		if n < 0 {
-			continue
-		}
-		c.linked[i] = map[string]bool{}
-		for _, row := range r[n].rows {
-			c.linked[i][string(row[0])] = true
-		}
+	for _, t := range tables {
+		c.script.add(linkedSQL, t, strings.Join(all, ", "))
 	}
 }
 
@@ -216,8 +200,8 @@ func (c *chunks) probe() error {
 		if p.plan == nil {
 			continue
 		}
-		prepare, now := p.plan.prepare(p.t.stage, len(p.plan.rows), c.d.pooled)
-		c.script.addAll(prepare)
+		ready, now := p.plan.readyStage(p.t.stage, len(p.plan.rows), c.d.pooled)
+		c.script.addAll(ready)
 		p.t.stage, p.t.stage.used = now, false
 	}
 	c.script.add("SAVEPOINT weir")
@@ -236,7 +220,7 @@ func (c *chunks) probe() error {
 // wait for the COMMIT.
 func (c *chunks) try() error {
 	c.next()
-	c.empty()
+	c.emptyStages()
 	before := c.state()
 	err := c.send()
 	switch {
@@ -245,7 +229,7 @@ func (c *chunks) try() error {
 	case err == nil:
 		for i, p := range c.parts {
 			if p.plan != nil {
-				p.t.news.wrote(p.result.counts.Inserted-before[i].counts.Inserted == int64(p.plan.about))
+				p.t.news.wrote(p.counts.Inserted-before[i].counts.Inserted == int64(p.plan.about))
 			}
 		}
 		return nil
@@ -276,8 +260,8 @@ func (c *chunks) send() error {
 	c.count(r)
 	for _, p := range c.parts {
 		if p.plan != nil && !p.isCopied() {
-			p.result.stage.rows = p.t.stage.rows + len(p.plan.rows)
-			p.t.stage = p.result.stage
+			p.stage.rows = p.t.stage.rows + len(p.plan.rows)
+			p.t.stage = p.stage
 		}
 	}
 	return nil
@@ -290,34 +274,29 @@ func (c *chunks) assumesNew() bool {
 	return c.tries[errNotNew] == 0 && len(c.parts) == 1 && !p.b.Versioned() && len(p.writes) > fewStaged
 }
 
-// empty adds what empties the staging tables. Behind the savepoint each TRUNCATE would give a table
+// emptyStages adds what empties the staging tables. Behind the savepoint each TRUNCATE would give a table
 // a new file, and the catalog one more version of its row, all of which the next one looks through.
-func (c *chunks) empty() {
+func (c *chunks) emptyStages() {
 	for _, p := range c.parts {
 		if p.t.stage.used {
-			c.script.add("%s", p.t.stage.empty(p.t.stageName()))
+			c.script.add("%s", p.t.stage.emptySQL(p.t.stageName()))
 		}
 	}
 }
 
-// tableOf returns the table that a statement of the script writes to, the one where only one
-// is written, or -1.
-func (c *chunks) tableOf(statement int) int {
-	var written []int
-	for i, p := range c.parts {
-		if slices.Contains(p.result.taken, statement) {
-			return i
+// failedTable returns the table that the statement writes to that failed, the one where only one is written, or -1.
+func (c *chunks) failedTable() int {
+	of := c.script.failed().part
+	if of == nil { // it checks constraints
+		for _, p := range c.parts {
+			if len(p.writes) == 0 && p.plan == nil {
+				continue
+			}
+			if of != nil {
+				return -1
+			}
+			of = p
 		}
-		if len(p.writes) == 0 && p.plan == nil {
-			continue
-		}
-		if statement >= p.result.from && statement < p.result.to || p.result.tally(deleted) == statement {
-			return i
-		}
-		written = append(written, i)
 	}
-	if len(written) == 1 {
-		return written[0]
-	}
-	return -1
+	return slices.Index(c.parts, of)
 }

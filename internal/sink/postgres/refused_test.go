@@ -35,8 +35,8 @@ func TestFlush_RolledBackRowsAreNotReadAgain(t *testing.T) {
 		lines = append(lines, fmt.Sprintf(`{"id":%d,"n":%d,"a":"%0200d"}`, 10+n, n, n))
 	}
 	r.Flush(lines...)
-	// The neighbour of the bad row was written alone, from one page.
-	sinktest.Expect(t, db, "SELECT count(*), min(staged) FROM t", "5000|8192")
+	// The neighbours of the bad row were written from few pages.
+	sinktest.Expect(t, db, "SELECT count(*), min(staged) <= 4 * 8192 FROM t", "5000|true")
 }
 
 // TestFlush_WidestTable: a table of as many columns as there can be takes lines that name
@@ -103,9 +103,9 @@ func TestRefused_FewOfMany(t *testing.T) {
 	}
 }
 
-// TestRefused_ManyOfSeveralTables: each message of several tables that is rejected costs three round
-// trips, whether few or many are: one that names it, one for what is before it, and one of its own. A
-// row of one table, with its sets, is tried once more when the others are written, and then by message.
+// TestRefused_ManyOfSeveralTables: each message of several tables that is rejected costs the round trips of halving a small
+// piece, and less if there are many. A row of one table, with its sets, is tried once more when the others are written, and then
+// by message.
 func TestRefused_ManyOfSeveralTables(t *testing.T) {
 	const messages = 500
 	url := testpg.New(t)
@@ -121,13 +121,13 @@ func TestRefused_ManyOfSeveralTables(t *testing.T) {
 			each   int      // round trips for a message that is rejected
 			line   func(i int) string
 		}{
-			"two tables": {[]string{"a", "b"}, 3, func(i int) string {
+			"two tables": {[]string{"a", "b"}, 12, func(i int) string {
 				return fmt.Sprintf(`{"id":%d,"a.x":"of %d","b.n":%d}`, i*7919%messages, i, of(i, i))
 			}},
-			"a unique value": {[]string{"a", "b"}, 3, func(i int) string {
+			"a unique value": {[]string{"a", "b"}, 12, func(i int) string {
 				return fmt.Sprintf(`{"id":%d,"a.x":"of %d","b.u":%d}`, i*7919%messages, i, of(i, i))
 			}},
-			"a set": {nil, 5, func(i int) string {
+			"a set": {nil, 14, func(i int) string {
 				return fmt.Sprintf(`{"id":%d,"status":"%d","items":[{"sku":"x","qty":1},{"sku":"y","qty":%d}]}`, i*7919%messages, i, of(i, i))
 			}},
 		} {

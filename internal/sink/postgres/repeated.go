@@ -71,7 +71,8 @@ func (p *part) findRepeated() {
 	key := slices.IndexFunc(shape.columns, func(c staged) bool { return c.at == k })
 	var text valueText
 	s.without(rangeMethods...)
-	s.addEach(func(row [][]byte) {
+	read := s.add("%s", shape.rangesSQL(ranges))
+	s.statements[read].each = func(row [][]byte) {
 		found.took(row)
 		for at < len(p.writes) && order(p.writes[at].Key, row[key]) < 0 {
 			at++
@@ -81,7 +82,7 @@ func (p *part) findRepeated() {
 			found.same[at] = !found.found[at] && text.repeats(shape, p.b, p.writes[at], row)
 			found.found[at] = true
 		}
-	}, "%s", shape.rangesSQL(ranges))
+	}
 	s.with(rangeMethods...)
 }
 
@@ -129,7 +130,7 @@ func (p *part) dropRepeated() {
 // repeatsNext decides whether the rows of the next flush are compared first: not where the look missed many rows that
 // repeat what is there, because others lie between them or their texts are not the server's, or read too much.
 func (p *part) repeatsNext() {
-	t, unchanged := p.t, p.result.counts.Unchanged
+	t, unchanged := p.t, p.counts.Unchanged
 	if l := p.lookup; l != nil && l.repeated != nil && (l.repeated.read > maxRead*p.b.Bytes() || 4*int64(l.repeated.n) < 3*unchanged) {
 		t.incomparable = true
 	}

@@ -31,7 +31,7 @@ func hiddenName(from int) string { return fmt.Sprintf("h%d", from) }
 
 // current is a table as the flush at hand makes it.
 func (d *DB) current(name string) *relation {
-	t := d.known(name)
+	t := d.tableOf(name)
 	if t.next != nil {
 		return t.next
 	}
@@ -111,7 +111,7 @@ func (s *shape) resolutions() (all []statement) {
 func (d *DB) readAbove(ctx context.Context, of *schema.Table) error {
 	for _, ref := range of.Refs {
 		for l := ref.To; l != nil; l = l.Above {
-			if d.known(l.Table).Exists {
+			if d.tableOf(l.Table).Exists {
 				continue
 			}
 			if _, err := sink.Table(ctx, d.Tables, l.Table, l.Key); err != nil {

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -48,6 +49,29 @@ type staged struct {
 type stamped struct {
 	at   int
 	when schema.Stamp
+}
+
+// A copiedValue is a column of the staging table that messages have the values of, and as which column of a table.
+type copiedValue struct {
+	name string
+	from int // in the batch
+	of   *relation
+	at   int // in it
+}
+
+// copied are the values that are copied of each row, in their order.
+func (s *shape) copied() (all []copiedValue) {
+	for _, c := range s.columns {
+		if !c.resolved {
+			all = append(all, copiedValue{fmt.Sprintf("c%d", c.at), c.from, &s.table, c.at})
+		}
+	}
+	for _, r := range s.resolved {
+		for i, k := range r.key {
+			all = append(all, copiedValue{hiddenName(r.From[i]), r.From[i], k.table, k.at})
+		}
+	}
+	return all
 }
 
 // A use is what rows do with a column of the batch.

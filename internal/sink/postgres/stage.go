@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,13 +17,11 @@ import (
 // A stage is the temporary table that a batch is copied into before it is merged: made once and emptied at each commit,
 // or made for each flush behind a pooler, which may lead the next one to another session.
 type stage struct {
-	made  bool
-	used  bool     // it may hold rows of this transaction, or the remains of those of one that was rolled back
-	rows  int      // how many, of both; 0 if that is not counted
-	types []string // by column of the table; "" if it has none
-	// hidden are the types of columns that the table does not have, by the batch's columns.
-	hidden  map[int]string
-	ordered bool // its rows lie in the order of the COPY
+	made    bool
+	used    bool              // it may hold rows of this transaction, or the remains of those of one that was rolled back
+	rows    int               // how many, of both; 0 if that is not counted
+	types   map[string]string // of its columns, but for those that each one has
+	ordered bool              // its rows lie in the order of the COPY
 }
 
 // maxStaged is how many columns of a table the staging table has room for, next to its own:
@@ -36,30 +35,24 @@ func (t *table) stageIdent() string { return fmt.Sprintf("weir_stage_%d", t.n) }
 
 const tempSchema = "pg_temp."
 
-// prepare returns the statements that make the staging table of some rows, if the one that exists does not serve, and
+// readyStage returns the statements that make the staging table of some rows, if the one that exists does not serve, and
 // empty it; and that table from then on, until the transaction ends. A COPY into a temporary table that its transaction
 // has made or truncated has its rows in order; otherwise a short row may land on an earlier page.
-func (s *shape) prepare(old stage, rows int, pooled bool) (all []statement, now stage) {
-	now = stage{made: true, used: true, types: make([]string, len(s.table.cols)), hidden: map[int]string{}}
-	copy(now.types, old.types)
-	maps.Copy(now.hidden, old.hidden)
-	if len(now.types)+len(now.hidden) > maxStaged { // with those of earlier batches
-		clear(now.types)
-		clear(now.hidden)
-	}
-	serves := old.made
-	for _, r := range s.resolved {
-		for i, k := range r.key {
-			if t := k.table.cols[k.at].staged; now.hidden[r.From[i]] != t {
-				now.hidden[r.From[i]], serves = t, false
-			}
-		}
-	}
+func (s *shape) readyStage(old stage, rows int, pooled bool) (all []statement, now stage) {
+	need := map[string]string{}
 	for _, c := range s.columns {
-		if t := s.table.cols[c.at].staged; now.types[c.at] != t {
-			now.types[c.at], serves = t, false
-		}
+		need[fmt.Sprintf("c%d", c.at)] = s.table.cols[c.at].staged
 	}
+	for _, v := range s.copied() {
+		need[v.name] = v.of.cols[v.at].staged
+	}
+	now = stage{made: true, used: true, types: map[string]string{}}
+	maps.Copy(now.types, old.types)
+	maps.Copy(now.types, need)
+	if len(now.types) > maxStaged { // with those of earlier batches
+		now.types = need
+	}
+	serves := old.made && maps.Equal(now.types, old.types)
 	switch {
 	case !serves:
 		if !pooled || old.made {
@@ -68,7 +61,7 @@ func (s *shape) prepare(old stage, rows int, pooled bool) (all []statement, now 
 		all = append(all, statement{sql: now.create(strings.TrimPrefix(s.stage, tempSchema), pooled)})
 		now.ordered = true
 	case old.used || rows >= manyStaged:
-		empty := old.empty(s.stage)
+		empty := old.emptySQL(s.stage)
 		all = append(all, statement{sql: empty})
 		now.ordered = strings.HasPrefix(empty, "TRUNCATE")
 	}
@@ -78,13 +71,8 @@ func (s *shape) prepare(old stage, rows int, pooled bool) (all []statement, now 
 // create is the statement that makes the table.
 func (s *stage) create(name string, pooled bool) string {
 	columns := []string{`n integer, op "char", marks varbit, key bytea, state bytea, found xid`}
-	for i, t := range s.types {
-		if t != "" {
-			columns = append(columns, fmt.Sprintf("c%d %s", i, t))
-		}
-	}
-	for _, from := range slices.Sorted(maps.Keys(s.hidden)) {
-		columns = append(columns, hiddenName(from)+" "+s.hidden[from])
+	for _, name := range slices.SortedFunc(maps.Keys(s.types), func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }) {
+		columns = append(columns, name+" "+s.types[name])
 	}
 	end := "ON COMMIT DELETE ROWS"
 	if pooled {
@@ -101,8 +89,8 @@ const (
 	fewStaged = 100
 )
 
-// empty returns the statement that empties the staging table of a name.
-func (s *stage) empty(name string) string {
+// emptySQL returns the statement that empties the staging table of a name.
+func (s *stage) emptySQL(name string) string {
 	s.used = false
 	if s.rows > 0 && s.rows <= fewStaged {
 		return "DELETE FROM " + name
@@ -143,22 +131,15 @@ func (g *staging) copySQL() string {
 	if g.versions != nil {
 		cols = append(cols, "state", "found")
 	}
-	for _, c := range g.columns {
-		if !c.resolved {
-			cols = append(cols, "c"+strconv.Itoa(c.at))
-		}
-	}
-	for _, r := range g.resolved {
-		for i := range r.key {
-			cols = append(cols, hiddenName(r.From[i]))
-		}
+	for _, v := range g.copied() {
+		cols = append(cols, v.name)
 	}
 	return fmt.Sprintf("COPY %s (%s) FROM STDIN", g.stage, strings.Join(cols, ", "))
 }
 
 // encode writes the rows as the lines of a COPY.
 func (g *staging) encode(w *copyWriter) error {
-	marks, end := make([]byte, g.marks), []byte(nil)
+	copied, marks, end := g.copied(), make([]byte, g.marks), []byte(nil)
 	if g.plain {
 		end = bytes.Repeat([]byte(g.b.Time.UTC().Format(stampFormat+"\t")), len(g.stamps))
 	}
@@ -171,15 +152,9 @@ func (g *staging) encode(w *copyWriter) error {
 		if !g.plain {
 			buf = g.appendFacts(append(strconv.AppendInt(buf, int64(n), 10), '\t'), n, marks)
 		}
-		for i := range g.columns {
-			if c := &g.columns[i]; !c.resolved {
-				buf = g.append(buf, g.b.Value(r, c.from), g.table.Columns[c.at].Type)
-			}
-		}
-		for i := range g.resolved {
-			for part, k := range g.resolved[i].key {
-				buf = g.append(buf, g.b.Value(r, g.resolved[i].From[part]), k.table.Columns[k.at].Type)
-			}
+		for i := range copied {
+			v := &copied[i]
+			buf = g.append(buf, g.b.Value(r, v.from), v.of.Columns[v.at].Type)
 		}
 		buf = append(buf, end...)
 		buf[len(buf)-1] = '\n' // in place of the last tab

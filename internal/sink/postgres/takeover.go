@@ -102,7 +102,7 @@ func (c *Claims) TakeOver(ctx context.Context, run string, lanes ...string) ([]s
 	found := s.add("%s", c.dialect().CheckpointsSQL(c.Job, lanes))
 	s.add("COMMIT")
 	r, err := c.run(ctx, s)
-	if e := pgError(err); e != nil && e.Code == "55P03" {
+	if e := pgError(err); e != nil && e.Code == lockNotAvailable {
 		return nil, cmp.Or(c.endStopped(ctx, of), c.explain(err))
 	} else if err != nil {
 		c.drop()

@@ -13,11 +13,11 @@ import (
 
 // versions are the versions of the rows that a flush writes to a table.
 type versions struct {
-	table string   // in weir_versions
-	alone bool     // no other writer of the table's versions runs at the same time
-	kept  []string // the columns by their number in the states, as they were found
-	names []string // and as they are from now on
-	rows  []rowVersion
+	table     string   // in weir_versions
+	exclusive bool     // no other writer of the table's versions runs at the same time
+	kept      []string // the columns by their number in the states, as they were found
+	names     []string // and as they are from now on
+	rows      []rowVersion
 }
 
 // A rowVersion is what is staged of the version of a row.
@@ -45,10 +45,10 @@ func (d *DB) versionsLock(table *relation) int64 {
 	return lockNumber("versions", d.schema, d.fullName(table))
 }
 
-// alone reports whether the flush must be the only one that writes the table's versions. Others share
+// exclusive reports whether the flush must be the only one that writes the table's versions. Others share
 // the lock of these: a flush that finds that another one has written a row of its own first starts
 // again, alone.
-func (p *part) alone() bool {
+func (p *part) exclusive() bool {
 	b := p.b
 	switch {
 	case p.a.piecewise, p.a.f.Rebuild, p.a.tries[errRaced]+p.a.tries[errGone] > 0:
@@ -66,7 +66,7 @@ func (p *part) alone() bool {
 
 // newVersions returns the versions of the part's rows.
 func (p *part) newVersions() *versions {
-	return &versions{table: p.a.d.fullName(&p.after), alone: p.alone(), names: p.t.names, kept: p.t.names}
+	return &versions{table: p.a.d.fullName(&p.after), exclusive: p.exclusive(), names: p.t.names, kept: p.t.names}
 }
 
 // readyVersions adds what makes the table of the versions, and takes away those that
@@ -81,46 +81,49 @@ func (d *DB) readyVersions(s *script, table *relation) {
 	s.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND NOT EXISTS (SELECT FROM %s.weir_meta WHERE name = %s)", d.schema, literal(name), d.schema, literal(sink.VersionsMark(name)))
 }
 
-// A lookup is what is read of the database's rows before a table is written, and in which statements.
+// A lookup is what is read of the database's rows before a table is written, and in which statements: 0, the first of the script,
+// has no rows.
 type lookup struct {
 	repeated *repeated // rows without versions that the batch repeats; nil: none are looked for
 	// Of rows with versions.
 	stage       stage
-	names, rows int // the statements that read the names of columns and the rows; -1: none does
+	names, rows int // the names of columns, and the rows
 	keys        []followed
-	states      int // the statement that reads the states of rows that go with their parents; -1: none does
+	states      int // of rows that go with their parents
 }
 
-// look adds what reads what the database has of the rows.
-func (p *part) look() {
-	p.lookup = &lookup{stage: p.t.stage, names: -1, rows: -1, states: -1}
-	p.lookBelow()
+// askVersions adds what reads what the database has of the rows.
+func (p *part) askVersions() {
+	p.lookup = &lookup{stage: p.t.stage}
+	p.askChildren()
 	if len(p.writes) > 0 {
-		p.lookFor()
+		p.askStored()
 	}
 	if p.b.Scope == fold.ColumnScope { // read after the states, so that every column number in them has a name
 		p.lookup.names = p.a.script.add("SELECT value FROM %s.weir_meta WHERE name = %s", p.a.d.schema, literal(sink.VersionsMark(p.a.d.fullName(&p.after))))
 	}
 }
 
-// lookFor adds what stages the keys of the rows, and reads what the database has of them.
-func (p *part) lookFor() {
+// askStored adds what stages the keys of the rows, and reads what the database has of them.
+func (p *part) askStored() {
 	d, s := p.a.d, p.a.script
 	shape := d.newShape(p.b, p.t, p.after, p.writes)
-	prepare, now := shape.prepare(p.t.stage, len(p.writes), d.pooled)
+	ready, now := shape.readyStage(p.t.stage, len(p.writes), d.pooled)
 	keys := shape.keysOnly()
-	s.addAll(prepare)
+	s.addAll(ready)
 	s.copyFrom(&staging{shape: keys, b: p.b, rows: p.writes, keyed: true})
 	s.addAll(keys.resolutions())
 	now.rows = len(p.writes)
 	p.lookup.stage = now
+	relations, sql := p.after.relations(), ""
 	if p.b.Scope == fold.ColumnScope {
-		s.add("%s", avoidScans(p.after.relations()+" UNION ALL SELECT "+quote(d.schema+".weir_versions")+"::regclass"))
-		p.lookup.rows = s.add("%s", keys.statesSQL(d.schema, d.fullName(&p.after)))
-		return
+		relations += " UNION ALL SELECT " + quote(d.schema+".weir_versions") + "::regclass"
+		sql = keys.statesSQL(d.schema, d.fullName(&p.after))
+	} else {
+		sql = keys.versionsSQL(p.version())
 	}
-	s.add("%s", avoidScans(p.after.relations()))
-	p.lookup.rows = s.add("%s", keys.versionsSQL(p.version()))
+	p.lookup.rows = len(s.statements) + 1
+	s.addAll(withoutScans(relations, statement{sql: sql}))
 }
 
 // statesSQL reads the states of staged rows, and whether the table has these. OFFSET has the planner look each row up, by
@@ -151,21 +154,19 @@ func (p *part) version() string {
 	return version
 }
 
-// readVersions takes the answer to look, and plans to write the rows that are newer.
+// readVersions takes the answer to askVersions, and plans to write the rows that are newer.
 func (p *part) readVersions(r []result) error {
 	v := p.newVersions()
 	p.t.stage = p.lookup.stage // as long as the transaction lives
 	v.names = nil
-	if n := p.lookup.names; n >= 0 && len(r[n].rows) > 0 {
-		if err := json.Unmarshal(r[n].rows[0][0], &v.names); err != nil {
+	for _, row := range r[p.lookup.names].rows {
+		if err := json.Unmarshal(row[0], &v.names); err != nil {
 			return err
 		}
 	}
 	all := p.storedRows()
-	if n := p.lookup.rows; n >= 0 {
-		if err := p.takeStored(all, r[n].rows); err != nil {
-			return err
-		}
+	if err := p.takeStored(all, r[p.lookup.rows].rows); err != nil {
+		return err
 	}
 	p.resolver = p.newResolver(v.names)
 	all, err := p.follow(all, r)
@@ -266,8 +267,7 @@ func (p *part) keep(s *script, inOrder bool) {
 	} else {
 		u := p.plan.upsert
 		u.inOrder = inOrder
-		s.add("%s", avoidScans("SELECT "+quote(d.schema+".weir_versions")+"::regclass"))
-		s.addAll([]statement{u.statesMerge(d.schema, v.table)})
+		s.addAll(withoutScans("SELECT "+quote(d.schema+".weir_versions")+"::regclass", u.statesMerge(d.schema, v.table)))
 	}
 	// What another writer has locked is left to it, and to the next flush.
 	s.add("DELETE FROM %s.weir_versions WHERE ctid = ANY (ARRAY(SELECT ctid FROM %[1]s.weir_versions WHERE tbl = %s AND gone < now() - interval '%d seconds' FOR UPDATE SKIP LOCKED))",

@@ -22,14 +22,27 @@ import (
 // the simple query protocol, and is answered as one: a round trip however many
 // statements it has.
 type script struct {
-	sql    strings.Builder
-	n      int      // statements so far
-	done   int      // how many of them the server had done when it was run: the number of the one that failed
-	copies []copier // what each COPY ... FROM STDIN among them is fed
-	// takers get the rows of statements as they come, which are good for that long; of others they are kept.
-	takers map[int]func(row [][]byte)
-	// failed are what errors of statements mean that are not about rows.
-	failed map[int]func(*pgconn.PgError) error
+	sql        strings.Builder
+	statements []facts
+	done       int      // how many of them the server had done when it was run: the number of the one that failed
+	copies     []copier // what each COPY ... FROM STDIN among them is fed
+	planned    bool     // it writes what the parts of a flush plan to write
+}
+
+// facts are what is known of a statement of a script, besides its text.
+type facts struct {
+	part  *part // whose rows it writes; nil: no part's
+	tally tally
+	each  func(row [][]byte)            // gets the rows as they come, which are good for that long; nil: they are kept
+	means func(e *pgconn.PgError) error // what an error means that is not about rows; nil: the server's
+}
+
+// failed returns the statement that failed, {} for none.
+func (s *script) failed() (f facts) {
+	if s.done < len(s.statements) {
+		f = s.statements[s.done]
+	}
+	return f
 }
 
 // divisionByZero is the SQLSTATE of a demand that is not met.
@@ -43,6 +56,7 @@ func (s *script) demand(err error, format string, args ...any) {
 // addStatement adds a statement that writes a table.
 func (s *script) addStatement(st statement) int {
 	n := s.add("%s", st.sql)
+	s.statements[n].tally = st.tally
 	if st.err != nil {
 		s.means(n, st.err, st.codes...)
 	}
@@ -63,20 +77,12 @@ func (s *script) copyFrom(g *staging) int {
 
 // means has errors of a statement that have one of some SQLSTATEs be err.
 func (s *script) means(statement int, err error, codes ...string) {
-	s.onError(statement, func(e *pgconn.PgError) error {
+	s.statements[statement].means = func(e *pgconn.PgError) error {
 		if slices.Contains(codes, e.Code) {
 			return err
 		}
 		return e
-	})
-}
-
-// onError has errors of a statement be what failed makes of them.
-func (s *script) onError(statement int, failed func(*pgconn.PgError) error) {
-	if s.failed == nil {
-		s.failed = map[int]func(*pgconn.PgError) error{}
 	}
-	s.failed[statement] = failed
 }
 
 // copier writes the lines of a COPY in text form.
@@ -90,17 +96,8 @@ func (s *script) add(format string, args ...any) int {
 		fmt.Fprintf(&s.sql, format, args...)
 	}
 	s.sql.WriteString(";\n")
-	s.n++
-	return s.n - 1
-}
-
-// addEach appends a statement that returns many rows.
-func (s *script) addEach(take func(row [][]byte), format string, args ...any) {
-	n := s.add(format, args...)
-	if s.takers == nil {
-		s.takers = map[int]func([][]byte){}
-	}
-	s.takers[n] = take
+	s.statements = append(s.statements, facts{})
+	return len(s.statements) - 1
 }
 
 // result is what one statement brought back: its tag, such as "INSERT 0 5", and
@@ -171,10 +168,10 @@ func (c *client) run(ctx context.Context, s *script) ([]result, error) {
 	// warnings) that it stops to read, if nobody listens.
 	sent := make(chan error, 1)
 	go func() { sent <- s.send(front, conn) }()
-	results, err := c.receive(front, s.takers)
+	results, err := c.receive(front, s.statements)
 	s.done = len(results)
-	if e, failed := pgError(err), s.failed[s.done]; e != nil && failed != nil {
-		err = failed(e)
+	if e, means := pgError(err), s.failed().means; e != nil && means != nil {
+		err = means(e)
 	}
 	if failed := <-sent; failed != nil && c.conn != nil {
 		c.drop()
@@ -207,8 +204,8 @@ func (s *script) send(front *pgproto3.Frontend, conn io.Writer) error {
 	return nil
 }
 
-// receive reads the answer to a script.
-func (c *client) receive(front *pgproto3.Frontend, takers map[int]func([][]byte)) (results []result, err error) {
+// receive reads the answer to the statements of a script.
+func (c *client) receive(front *pgproto3.Frontend, statements []facts) (results []result, err error) {
 	var refused *pgconn.PgError
 	var now result
 	for {
@@ -226,8 +223,8 @@ func (c *client) receive(front *pgproto3.Frontend, takers map[int]func([][]byte)
 				now.columns = append(now.columns, string(f.Name))
 			}
 		case *pgproto3.DataRow:
-			if take := takers[len(results)]; take != nil {
-				take(m.Values)
+			if each := statements[len(results)].each; each != nil {
+				each(m.Values)
 				break
 			}
 			row := make([][]byte, len(m.Values))
@@ -355,4 +352,48 @@ func pgError(err error) *pgconn.PgError {
 	var e *pgconn.PgError
 	errors.As(err, &e)
 	return e
+}
+
+// ident makes a name an identifier of SQL. A name has no NUL: the fold rejects
+// such fields.
+func ident(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// literal makes a text a string of SQL, whatever standard_conforming_strings is.
+func literal(s string) string { return quote(storable(s)) }
+
+// quote is literal for a text that is storable.
+func quote(s string) string {
+	if strings.IndexByte(s, '\\') >= 0 {
+		return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(s) + "'"
+	}
+	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
+}
+
+// storable is a text as the server takes it: without NUL and what is no UTF-8.
+func storable(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", `\u0000`) // as in JSON: checkpoints are JSON
+}
+
+// appendCopyText appends a value of a COPY in text form. Every backslash is
+// escaped: \. alone on a line would end the COPY in silence.
+func appendCopyText(dst, s []byte) []byte {
+	from := 0
+	for i, c := range s {
+		var e byte
+		switch c {
+		case '\\':
+			e = '\\'
+		case '\n':
+			e = 'n'
+		case '\r':
+			e = 'r'
+		case '\t':
+			e = 't'
+		default:
+			continue
+		}
+		dst = append(append(dst, s[from:i]...), '\\', e)
+		from = i + 1
+	}
+	return append(dst, s[from:]...)
 }

@@ -12,22 +12,23 @@ COPY pg_temp.weir_stage_0 (n, op, c0) FROM STDIN;
 WITH weir_touched AS MATERIALIZED (
   SELECT s.n, s.c0
   FROM pg_temp.weir_stage_0 s LEFT JOIN "public"."orders" t ON t."id" = s.c0
-  WHERE t.ctid IS NOT NULL AND (s.op = 'd'))
+  WHERE (t.ctid IS NULL) IS FALSE AND (s.op = 'd'))
 SELECT set_config('weir.touched', x.n::text, true), set_config('weir.gone', (x.n < y.n)::text, true)
-FROM (SELECT count(*) n FROM (SELECT FROM weir_touched s JOIN "public"."orders" t ON t."id" = s.c0 ORDER BY s.n FOR UPDATE OF t) l) x,
+FROM (SELECT count(*) n FROM (SELECT * FROM weir_touched ORDER BY n) s, LATERAL (SELECT FROM "public"."orders" t WHERE t."id" = s.c0 FOR UPDATE OF t) l) x,
   (SELECT count(*) n FROM weir_touched) y;
 SELECT 1 / (current_setting('weir.gone') = 'false')::integer;
+SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
+FROM (SELECT '"public"."orders"'::regclass::oid) r (id);
 SELECT set_config('enable_seqscan', 'off', true)
 FROM pg_class
 WHERE oid IN (SELECT '"public"."orders"'::regclass::oid) AND reltuples = 0
 LIMIT 1;
-SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
-FROM (SELECT '"public"."orders"'::regclass::oid) r (id);
 MERGE INTO "public"."orders" t
 USING pg_temp.weir_stage_0 s ON t."id" = s.c0
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 'd'
   THEN INSERT ("id")
     VALUES (s.c0);
+SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."orders"'::regclass::oid) r (id);
 DROP TABLE IF EXISTS pg_temp.weir_stage_1;
@@ -38,12 +39,12 @@ CREATE TEMP TABLE weir_stage_1 (
   c2 bigint
 ) ON COMMIT DELETE ROWS;
 COPY pg_temp.weir_stage_1 (n, op, marks, c0, c1, c2) FROM STDIN;
+SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
+FROM (SELECT '"public"."items"'::regclass::oid) r (id);
 SELECT set_config('enable_seqscan', 'off', true)
 FROM pg_class
 WHERE oid IN (SELECT '"public"."items"'::regclass::oid) AND reltuples = 0
 LIMIT 1;
-SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
-FROM (SELECT '"public"."items"'::regclass::oid) r (id);
 MERGE INTO "public"."items" t
 USING pg_temp.weir_stage_1 s ON t."order_id" = s.c0 AND t."sku" = s.c1
 WHEN MATCHED AND s.op IS DISTINCT FROM 's' AND CASE WHEN s.c2 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."qty" ELSE s.c2 END IS DISTINCT FROM t."qty"
@@ -52,6 +53,7 @@ WHEN MATCHED AND s.op IS DISTINCT FROM 's' AND CASE WHEN s.c2 IS NOT DISTINCT FR
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 's'
   THEN INSERT ("order_id", "sku", "qty")
     VALUES (s.c0, s.c1, s.c2);
+SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."items"'::regclass::oid) r (id);
 DROP TABLE IF EXISTS pg_temp.weir_stage_2;
@@ -63,12 +65,12 @@ CREATE TEMP TABLE weir_stage_2 (
   c3 bigint
 ) ON COMMIT DELETE ROWS;
 COPY pg_temp.weir_stage_2 (n, op, marks, c0, c1, c2, c3) FROM STDIN;
+SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
+FROM (SELECT '"public"."taxes"'::regclass::oid) r (id);
 SELECT set_config('enable_seqscan', 'off', true)
 FROM pg_class
 WHERE oid IN (SELECT '"public"."taxes"'::regclass::oid) AND reltuples = 0
 LIMIT 1;
-SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
-FROM (SELECT '"public"."taxes"'::regclass::oid) r (id);
 MERGE INTO "public"."taxes" t
 USING pg_temp.weir_stage_2 s ON t."order_id" = s.c0 AND t."sku" = s.c1 AND t."code" = s.c2
 WHEN MATCHED AND s.op IS DISTINCT FROM 's' AND CASE WHEN s.c3 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."amount" ELSE s.c3 END IS DISTINCT FROM t."amount"
@@ -77,6 +79,7 @@ WHEN MATCHED AND s.op IS DISTINCT FROM 's' AND CASE WHEN s.c3 IS NOT DISTINCT FR
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 's'
   THEN INSERT ("order_id", "sku", "code", "amount")
     VALUES (s.c0, s.c1, s.c2, s.c3);
+SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."taxes"'::regclass::oid) r (id);
 DELETE FROM "public"."taxes" t

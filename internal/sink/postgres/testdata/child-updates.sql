@@ -6,17 +6,18 @@ CREATE TEMP TABLE weir_stage_0 (
   c0 bigint
 ) ON COMMIT DELETE ROWS;
 COPY pg_temp.weir_stage_0 (n, c0) FROM STDIN;
+SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
+FROM (SELECT '"public"."orders"'::regclass::oid) r (id);
 SELECT set_config('enable_seqscan', 'off', true)
 FROM pg_class
 WHERE oid IN (SELECT '"public"."orders"'::regclass::oid) AND reltuples = 0
 LIMIT 1;
-SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
-FROM (SELECT '"public"."orders"'::regclass::oid) r (id);
 MERGE INTO "public"."orders" t
 USING pg_temp.weir_stage_0 s ON t."id" = s.c0
 WHEN NOT MATCHED
   THEN INSERT ("id")
     VALUES (s.c0);
+SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."orders"'::regclass::oid) r (id);
 DROP TABLE IF EXISTS pg_temp.weir_stage_1;
@@ -30,18 +31,18 @@ COPY pg_temp.weir_stage_1 (n, op, c0, c1, c2) FROM STDIN;
 WITH weir_touched AS MATERIALIZED (
   SELECT s.n, s.c0, s.c1
   FROM pg_temp.weir_stage_1 s LEFT JOIN "public"."items" t ON t."order_id" = s.c0 AND t."sku" = s.c1
-  WHERE t.ctid IS NOT NULL AND (s.op = 'd'
+  WHERE (t.ctid IS NULL) IS FALSE AND (s.op = 'd'
     OR s.op IS DISTINCT FROM 'd' AND s.c2 IS DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM t."qty"))
 SELECT set_config('weir.touched', x.n::text, true), set_config('weir.gone', (x.n < y.n)::text, true)
-FROM (SELECT count(*) n FROM (SELECT FROM weir_touched s JOIN "public"."items" t ON t."order_id" = s.c0 AND t."sku" = s.c1 ORDER BY s.n FOR UPDATE OF t) l) x,
+FROM (SELECT count(*) n FROM (SELECT * FROM weir_touched ORDER BY n) s, LATERAL (SELECT FROM "public"."items" t WHERE t."order_id" = s.c0 AND t."sku" = s.c1 FOR UPDATE OF t) l) x,
   (SELECT count(*) n FROM weir_touched) y;
 SELECT 1 / (current_setting('weir.gone') = 'false')::integer;
+SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
+FROM (SELECT '"public"."items"'::regclass::oid) r (id);
 SELECT set_config('enable_seqscan', 'off', true)
 FROM pg_class
 WHERE oid IN (SELECT '"public"."items"'::regclass::oid) AND reltuples = 0
 LIMIT 1;
-SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
-FROM (SELECT '"public"."items"'::regclass::oid) r (id);
 MERGE INTO "public"."items" t
 USING pg_temp.weir_stage_1 s ON t."order_id" = s.c0 AND t."sku" = s.c1
 WHEN MATCHED AND s.op IS DISTINCT FROM 'd' AND s.c2 IS DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM t."qty"
@@ -50,6 +51,7 @@ WHEN MATCHED AND s.op IS DISTINCT FROM 'd' AND s.c2 IS DISTINCT FROM NULL AND s.
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 'd'
   THEN INSERT ("order_id", "sku", "qty")
     VALUES (s.c0, s.c1, s.c2);
+SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."items"'::regclass::oid) r (id);
 DELETE FROM "public"."taxes" t

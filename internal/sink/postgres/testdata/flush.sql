@@ -29,12 +29,12 @@ CREATE TEMP TABLE weir_stage_0 (
   c1 text
 ) ON COMMIT DELETE ROWS;
 COPY pg_temp.weir_stage_0 (n, c0, c1) FROM STDIN;
+SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
+FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 SELECT set_config('enable_seqscan', 'off', true)
 FROM pg_class
 WHERE oid IN (SELECT '"public"."t"'::regclass::oid) AND reltuples = 0
 LIMIT 1;
-SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
-FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 MERGE INTO "public"."t" t
 USING pg_temp.weir_stage_0 s ON t."id" = s.c0
 WHEN MATCHED AND s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."a"
@@ -43,6 +43,7 @@ WHEN MATCHED AND s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."a"
 WHEN NOT MATCHED
   THEN INSERT ("id", "a")
     VALUES (s.c0, s.c1);
+SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 COPY public.weir_rejects (job, source, line, "offset", reason, raw, bytes, time) FROM STDIN;
@@ -82,12 +83,12 @@ SELECT 1 / (SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod)
   FROM pg_attribute
   WHERE attrelid = '"public"."t"'::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM "public"."t" WHERE false))::integer;
 COPY pg_temp.weir_stage_0 (n, c0, c1) FROM STDIN;
+SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
+FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 SELECT set_config('enable_seqscan', 'off', true)
 FROM pg_class
 WHERE oid IN (SELECT '"public"."t"'::regclass::oid) AND reltuples = 0
 LIMIT 1;
-SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
-FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 MERGE INTO "public"."t" t
 USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
 WHEN MATCHED AND s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."a"
@@ -96,6 +97,7 @@ WHEN MATCHED AND s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."a"
 WHEN NOT MATCHED
   THEN INSERT ("id", "a")
     VALUES (s.c0, s.c1);
+SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 COMMIT;

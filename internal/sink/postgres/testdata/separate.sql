@@ -8,6 +8,10 @@ CREATE TEMP TABLE weir_stage_0 (
   c1 text
 ) ON COMMIT DELETE ROWS;
 COPY pg_temp.weir_stage_0 (n, op, c0, c1) FROM STDIN;
+SELECT set_config('enable_seqscan', 'off', true)
+FROM pg_class
+WHERE oid IN (SELECT '"public"."t"'::regclass::oid) AND reltuples = 0
+LIMIT 1;
 WITH t AS (INSERT INTO "public"."t" ("id", "a")
 SELECT s.c0, s.c1
 FROM pg_temp.weir_stage_0 s
@@ -16,6 +20,7 @@ ORDER BY s.n
 ON CONFLICT ("id") DO NOTHING
 RETURNING "id")
 UPDATE pg_temp.weir_stage_0 s SET op = 'i' FROM t WHERE t."id" = s.c0;
+SET LOCAL enable_seqscan = DEFAULT;
 INSERT INTO "public"."t" ("id", "a")
 SELECT s.c0, s.c1
 FROM pg_temp.weir_stage_0 s
@@ -24,9 +29,9 @@ ORDER BY s.n;
 WITH weir_touched AS MATERIALIZED (
   SELECT s.n, s.c0
   FROM pg_temp.weir_stage_0 s LEFT JOIN "public"."t" t ON t."id" = s.c0
-  WHERE (s.op IS DISTINCT FROM 'd' AND s.op IS DISTINCT FROM 'i' AND (t.ctid IS NULL OR s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."a") OR s.op = 'd' AND t.ctid IS NOT NULL))
+  WHERE (s.op IS DISTINCT FROM 'd' AND s.op IS DISTINCT FROM 'i' AND (t.ctid IS NULL OR s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."a") OR s.op = 'd' AND (t.ctid IS NULL) IS FALSE))
 SELECT set_config('weir.touched', x.n::text, true), set_config('weir.gone', (x.n < y.n)::text, true)
-FROM (SELECT count(*) n FROM (SELECT FROM weir_touched s JOIN "public"."t" t ON t."id" = s.c0 ORDER BY s.n FOR UPDATE OF t) l) x,
+FROM (SELECT count(*) n FROM (SELECT * FROM weir_touched ORDER BY n) s, LATERAL (SELECT FROM "public"."t" t WHERE t."id" = s.c0 FOR UPDATE OF t) l) x,
   (SELECT count(*) n FROM weir_touched) y;
 SELECT 1 / (current_setting('weir.gone') = 'false')::integer;
 UPDATE "public"."t" t
@@ -40,12 +45,17 @@ WHERE t."id" = s.c0 AND s.op = 'd';
 -- Only a delete.
 --   {"id":1,"op":"delete"}
 COPY pg_temp.weir_stage_0 (n, op, c0) FROM STDIN;
+SELECT set_config('enable_seqscan', 'off', true)
+FROM pg_class
+WHERE oid IN (SELECT '"public"."t"'::regclass::oid) AND reltuples = 0
+LIMIT 1;
 INSERT INTO "public"."t" ("id")
 SELECT s.c0
 FROM pg_temp.weir_stage_0 s
 WHERE s.op IS DISTINCT FROM 'd' AND NOT EXISTS (SELECT FROM "public"."t" t WHERE t."id" = s.c0)
 ORDER BY s.n
 ON CONFLICT ("id") DO NOTHING;
+SET LOCAL enable_seqscan = DEFAULT;
 INSERT INTO "public"."t" ("id")
 SELECT s.c0
 FROM pg_temp.weir_stage_0 s
@@ -54,9 +64,9 @@ ORDER BY s.n;
 WITH weir_touched AS MATERIALIZED (
   SELECT s.n, s.c0
   FROM pg_temp.weir_stage_0 s LEFT JOIN "public"."t" t ON t."id" = s.c0
-  WHERE (s.op = 'd' AND t.ctid IS NOT NULL))
+  WHERE (s.op = 'd' AND (t.ctid IS NULL) IS FALSE))
 SELECT set_config('weir.touched', x.n::text, true), set_config('weir.gone', (x.n < y.n)::text, true)
-FROM (SELECT count(*) n FROM (SELECT FROM weir_touched s JOIN "public"."t" t ON t."id" = s.c0 ORDER BY s.n FOR UPDATE OF t) l) x,
+FROM (SELECT count(*) n FROM (SELECT * FROM weir_touched ORDER BY n) s, LATERAL (SELECT FROM "public"."t" t WHERE t."id" = s.c0 FOR UPDATE OF t) l) x,
   (SELECT count(*) n FROM weir_touched) y;
 SELECT 1 / (current_setting('weir.gone') = 'false')::integer;
 DELETE FROM "public"."t" t

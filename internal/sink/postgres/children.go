@@ -1,0 +1,290 @@
+package postgres
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/fold"
+)
+
+// This file is about rows that belong to rows of other tables. If they have versions, a delete of their parent counts as one of
+// them; without, it deletes them, as does one that replaces the parent. Rows of a set are values of their parent's row.
+
+// follows returns the part that the rows of a part belong to, if deletes of its rows count for them;
+// nil where they do not.
+func (p *part) follows() *part {
+	if p.b.Child == nil || p.set || !p.b.Versioned() {
+		return nil
+	}
+	if above := p.a.parts[p.b.Child.Parent]; above.b.Versioned() {
+		return above
+	}
+	return nil
+}
+
+// deleted calls each with the parts above that look for their rows, and the numbers of those of them
+// that some message deletes.
+func (p *part) deleted(each func(above *part, numbers []int)) {
+	for q := p.follows(); q != nil; q = q.follows() {
+		var numbers []int
+		for n, r := range q.writes {
+			if q.lookup != nil && q.b.Takes(r) != nil {
+				numbers = append(numbers, n)
+			}
+		}
+		if len(numbers) > 0 {
+			each(q, numbers)
+		}
+	}
+}
+
+// mayFollow reports whether the table may have rows that deletes of other tables' count for. One that the flush makes
+// has those of pieces that are written.
+func (p *part) mayFollow() (may bool) {
+	if p.b.Used() && (p.t.Exists || p.a.piecewise) {
+		p.deleted(func(*part, []int) { may = true })
+	}
+	return may
+}
+
+// followed is a statement that reads the keys of the rows below those of a part.
+type followed struct {
+	above     *part
+	statement int
+}
+
+// askChildren adds what reads which rows the table has below those that are deleted, and what is kept
+// beside them.
+func (p *part) askChildren() {
+	if !p.mayFollow() {
+		return
+	}
+	d, s, t := p.a.d, p.a.script, &p.after
+	parts := p.keyParts()
+	if p.b.Scope == fold.RowScope {
+		parts = append(parts, fmt.Sprintf("(%s)::text", p.version()))
+	}
+	var ranges []string
+	p.deleted(func(above *part, numbers []int) {
+		var in []string
+		for _, n := range numbers {
+			in = append(in, fmt.Sprint(n))
+			from := p.b.KeysBelow(above.b, above.writes[n])
+			ranges = append(ranges, fmt.Sprintf(`('\x%x'::bytea, '\x%x'::bytea)`, from, after(from)))
+		}
+		join, belongs := p.belongs(above)
+		p.lookup.keys = append(p.lookup.keys, followed{above, s.add("SELECT s.n, %s\nFROM %s s%s JOIN %s t ON %s\nWHERE s.n IN (%s)",
+			strings.Join(parts, ", "), above.t.stageName(), join, t.ident, belongs, strings.Join(in, ", "))})
+	})
+	if p.b.Scope == fold.ColumnScope {
+		p.lookup.states = s.add("SELECT encode(v.key, 'hex'), encode(v.state, 'hex')\nFROM (VALUES %s) g (low, high)\n  JOIN %s.weir_versions v ON v.tbl = %s AND v.key >= g.low AND v.key < g.high",
+			strings.Join(ranges, ", "), d.schema, literal(d.fullName(t)))
+	}
+}
+
+// after is what comes after all keys that begin with some bytes.
+func after(prefix []byte) []byte {
+	next := slices.Clone(prefix)
+	for i := len(next) - 1; i >= 0; i-- {
+		if next[i]++; next[i] != 0 {
+			return next[:i+1]
+		}
+	}
+	return bytes.Repeat([]byte{0xff}, 64) // no key is so: its parts end with their lengths
+}
+
+// keyParts is SQL for each part of the key of a row t as messages have it, as JSON.
+func (p *part) keyParts() (parts []string) {
+	owner := p.a.d.newShape(p.b, p.t, p.after, nil).owner()
+	var hidden []string
+	if owner != nil {
+		hidden = owner.finder(nil).Parts(owner.To, "t."+ident(p.after.Columns[owner.at].Name))
+	}
+	for _, k := range p.b.Table.Key {
+		c, sql := &p.b.Table.Columns[k], ""
+		if c.Hidden {
+			sql = hidden[slices.Index(owner.From, k)]
+		} else {
+			sql = p.after.compared(caps.Find(&p.after.Table, c.Name, k))
+		}
+		parts = append(parts, "to_json("+sql+")::text")
+	}
+	return parts
+}
+
+// follow adds the rows that were found below those that are deleted to those that are resolved, in the
+// order of their keys.
+func (p *part) follow(all []storedRow, found []result) ([]storedRow, error) {
+	if len(p.lookup.keys) == 0 {
+		return all, nil
+	}
+	was := map[string]fold.Stored{}
+	for _, row := range found[p.lookup.states].rows {
+		key, err := unhex(row[0])
+		if err != nil {
+			return nil, err
+		}
+		state, err := unhex(row[1])
+		if err != nil {
+			return nil, err
+		}
+		was[string(key)] = fold.Stored{Exists: true, State: state}
+	}
+	taking, key := p.resolver.Taking(p.writes), len(p.b.Table.Key)
+	for _, f := range p.lookup.keys {
+		for _, row := range found[f.statement].rows {
+			taken := taking.Add(row[1:1+key], f.above.b.Takes(f.above.writes[number(row[0])]))
+			if p.b.Scope == fold.RowScope && taken != nil {
+				was[string(taken.Key)] = fold.Stored{Exists: true, Version: row[1+key]}
+			}
+		}
+	}
+	rows := taking.Rows()
+	for _, r := range rows {
+		all = append(all, storedRow{row: r, was: was[string(r.Key)]})
+	}
+	order := fold.KeyOrder(&p.b.Table)
+	slices.SortFunc(all, func(x, y storedRow) int { return order(x.row.Key, y.row.Key) })
+	return all, nil
+}
+
+// lockSets adds what has the other writers of the sets that are swept wait. Rows of one set that two
+// writers make at once do not see each other, and locks of the rows alone could be waited for in a
+// circle: the row that has the set is not locked if it does not change.
+func (a *attempt) lockSets() {
+	turns := map[int64]bool{}
+	for _, p := range a.parts {
+		if p.set && p.plan != nil && p.plan.acts.sweeps > 0 {
+			turns[lockNumber("sets", a.d.schema, a.d.fullName(&p.after))] = true
+		}
+	}
+	a.script.takeTurns(turns)
+}
+
+// hasSets reports whether rows that the flush writes are values of the part's.
+func (p *part) hasSets() bool {
+	table := slices.Index(p.a.parts, p)
+	for i, q := range p.a.parts {
+		if q.set && q.b.Used() && fold.Top(p.a.f.Batches, i) == table {
+			return true
+		}
+	}
+	return false
+}
+
+// explode makes the rows of other tables that are values of the rows of a part, as they are
+// written, and has the parts of these tables write them.
+func (a *attempt) explode(x *fold.Explosion, table int) error {
+	p, batches := a.parts[table], a.f.Batches
+	if p.plan == nil || p.set || !p.hasSets() {
+		return nil
+	}
+	if err := x.Explode(table, p.plan.batch, p.plan.rows); err != nil {
+		return err
+	}
+	for i, q := range a.parts {
+		if !q.set || !q.b.Used() || fold.Top(batches, i) != table {
+			continue
+		}
+		e := q.b.Exploded()
+		q.writes = e.Sorted()
+		rows := q.writes
+		if !p.isCopied() { // else all parents are new, and have had none
+			rows = slices.Concat(rows, e.Sweeps())
+		}
+		if len(rows) > 0 {
+			q.plan = q.newPlan(e, rows)
+			q.plan.isNew = p.isCopied() && q.maySeemNew() && q.plan.copyable()
+		}
+	}
+	return nil
+}
+
+// cascading returns the parts whose deletes or replacements take rows of p along. A part whose rows are values of theirs
+// sweeps instead, and one whose rows have versions looks up those that the deletes apply to.
+func (a *attempt) cascading(p *part) (cascading []*part) {
+	if !p.b.Used() || p.follows() != nil {
+		return nil
+	}
+	top := fold.Top(a.f.Batches, slices.Index(a.parts, p))
+	for of := p.b.Child; of != nil; of = a.f.Batches[of.Parent].Child {
+		q := a.parts[of.Parent]
+		if of.Parent != top && q.plan != nil && !q.isCopied() && (q.plan.acts.deletes > 0 || q.plan.acts.replaces) {
+			cascading = append(cascading, q)
+		}
+	}
+	return cascading
+}
+
+// sweep deletes the rows that belong to one of the staged rows that sweep, and are not staged themselves.
+func (s *shape) sweep() statement {
+	join, on := s.swept()
+	return s.table.deleteBelow("", s.stage, join, on, "s.op = 's'", s.stage)
+}
+
+// cascade deletes the rows that belong to a row of the part above that is deleted or replaced, and are not staged
+// themselves.
+func (p *part) cascade(above *part) statement {
+	stage := ""
+	if p.plan != nil {
+		stage = p.t.stageName()
+	}
+	join, on := p.belongs(above)
+	return p.after.deleteBelow("DISTINCT ", above.t.stageName(), join, on, "s.op IN ('d', 'r')", stage)
+}
+
+// deleteBelow deletes the rows of a table that go with a staged row s of others, but for those that are in a staging
+// table of the table's own, "" for none. EXCEPT looks at each row once, however the server joins.
+func (t *relation) deleteBelow(distinct, others, join, on, where, own string) statement {
+	var key, staged, is []string
+	for _, k := range t.Key {
+		column := fmt.Sprintf("c%d", k)
+		key, staged = append(key, t.compared(k)+" AS "+column), append(staged, "s."+column)
+		is = append(is, t.compared(k)+" = g."+column)
+	}
+	except := ""
+	if own != "" {
+		except = fmt.Sprintf("\n  EXCEPT SELECT %s FROM %s s WHERE s.op IS DISTINCT FROM 's'", strings.Join(staged, ", "), own)
+	}
+	return statement{tally: removed, sql: fmt.Sprintf("DELETE FROM %s t\nUSING (\n  SELECT %s%s\n  FROM %s s%s JOIN %s t ON %s\n  WHERE %s%s\n  ORDER BY %s) g\nWHERE %s",
+		t.ident, distinct, strings.Join(key, ", "), others, join, t.ident, on, where, except, ordinals(len(key)), and(is...))}
+}
+
+// belongs is the condition that a row of the table belongs to a staged one of the part above; join is
+// what stands between the two.
+func (p *part) belongs(above *part) (join, on string) {
+	owner := p.a.d.newShape(p.b, p.t, p.after, nil).owner()
+	if n := len(above.b.Table.Key); owner != nil && n <= len(owner.From) {
+		find := owner.finder(above.stagedKey).FindAll(owner.To, n)
+		return fmt.Sprintf("\n  CROSS JOIN LATERAL (%s) o (id)", find), fmt.Sprintf("t.%s = o.id", ident(p.after.Columns[owner.at].Name))
+	}
+	var all []string
+	for part, to := range above.after.Key {
+		at, equal := p.after.Key[part], "%s = s.c%d"
+		if p.after.cols[at].staged != above.after.cols[to].staged {
+			equal = "(%s)::text = s.c%d::text"
+		}
+		all = append(all, fmt.Sprintf(equal, p.after.compared(at), to))
+	}
+	return "", and(all...)
+}
+
+// stagedKey is a part of the key of a staged row, as messages have it.
+func (p *part) stagedKey(i int) string {
+	k := p.b.Table.Key[i]
+	if c := &p.b.Table.Columns[k]; !c.Hidden {
+		return fmt.Sprintf("s.c%d", caps.Find(&p.after.Table, c.Name, k))
+	}
+	return "s." + hiddenName(k)
+}
+
+// ordinals are the numbers of the first columns.
+func ordinals(n int) string {
+	s := make([]string, n)
+	for i := range s {
+		s[i] = fmt.Sprint(i + 1)
+	}
+	return strings.Join(s, ", ")
+}
