@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"io/fs"
 	"os"
+	"strings"
 	"sync"
 
 	lib "modernc.org/sqlite/lib"
@@ -42,40 +43,43 @@ func OpenClaims(_ context.Context, path, job string, o Options) (*Claims, error)
 }
 
 // Take implements [sink.Claims].
-func (c *Claims) Take(ctx context.Context, lanes ...string) ([]sink.Checkpoint, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	added, err := c.lock(lanes)
-	var found []sink.Checkpoint
-	if err == nil {
-		found, err = c.Checkpoints(ctx, lanes...)
-	}
-	if err != nil {
-		return nil, errors.Join(err, c.unlock(added))
-	}
-	return found, nil
+func (c *Claims) Take(ctx context.Context, lanes ...string) (found []sink.Checkpoint, err error) {
+	err = c.locking(ctx, func() error {
+		added, err := c.lock(lanes)
+		if err == nil {
+			found, err = c.Checkpoints(ctx, lanes...)
+		}
+		if err != nil {
+			return errors.Join(err, c.unlock(added))
+		}
+		return nil
+	})
+	return found, err
 }
 
 // TakeJob implements [sink.Claims].
 func (c *Claims) TakeJob(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
+	return c.locking(ctx, func() error {
+		err := c.hold(c.locks.Lock)
+		c.whole = c.whole || err == nil
 		return err
+	})
+}
+
+// locking calls f, which locks something, with the file of locks open.
+func (c *Claims) locking(ctx context.Context, f func() error) (err error) {
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	err := c.openLocks()
-	if err != nil {
-		return err
+	if c.locks == nil {
+		if c.locks, err = lockfile.OpenLike(c.path+"-weir", c.path); err != nil {
+			c.locks = nil
+			return fmt.Errorf("opening the file of locks: %w", err)
+		}
 	}
-	busy, err := c.locks.Lock(c.at())
-	if err := c.verdict("", busy, err); err != nil {
-		return err
-	}
-	c.whole = true
-	return nil
+	return f()
 }
 
 // Drop implements [sink.Claims].
@@ -98,24 +102,10 @@ func (c *Claims) Close() error {
 	return err
 }
 
-func (c *Claims) openLocks() (err error) {
-	if c.locks == nil {
-		if c.locks, err = lockfile.OpenLike(c.path+"-weir", c.path); err != nil {
-			c.locks = nil
-			return fmt.Errorf("opening the file of locks: %w", err)
-		}
-	}
-	return nil
-}
-
 // lock locks lanes, and returns those that were not held before.
 func (c *Claims) lock(lanes []string) (added []string, err error) {
-	if err := c.openLocks(); err != nil {
-		return nil, err
-	}
 	if !c.whole && !c.shared {
-		busy, err := c.locks.LockShared(c.at())
-		if err := c.verdict("", busy, err); err != nil {
+		if err := c.hold(c.locks.LockShared); err != nil {
 			return nil, err
 		}
 		c.shared = true
@@ -124,8 +114,7 @@ func (c *Claims) lock(lanes []string) (added []string, err error) {
 		if c.lanes[lane] {
 			continue
 		}
-		busy, err := c.locks.Lock(c.at(lane))
-		if err := c.verdict(lane, busy, err); err != nil {
+		if err := c.hold(c.locks.Lock, lane); err != nil {
 			return added, err
 		}
 		c.lanes[lane] = true
@@ -145,10 +134,12 @@ func (c *Claims) unlock(lanes []string) (err error) {
 	return err
 }
 
-func (c *Claims) verdict(lane string, busy bool, err error) error {
+// hold locks the byte of the job, or of one of its lanes.
+func (c *Claims) hold(lock func(at int64) (busy bool, err error), lane ...string) error {
+	busy, err := lock(c.at(lane...))
 	switch {
 	case busy:
-		return sink.BusyError{Job: c.Job, Lane: lane}
+		return sink.BusyError{Job: c.Job, Lane: strings.Join(lane, "")}
 	case err != nil:
 		return fmt.Errorf("locking a byte of %s-weir: %w", c.path, err)
 	}

@@ -3,12 +3,10 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"strconv"
 	"strings"
 
 	lib "modernc.org/sqlite/lib"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
@@ -21,10 +19,11 @@ type reader struct {
 	sel        *stmt // the row that was looked up last, until reset
 }
 
-func (d *DB) newReader(ctx context.Context, b *fold.Batch) (*reader, error) {
+// Compare implements [sink.Inspector].
+func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Difference) bool) error {
 	table, err := d.table(ctx, b.Table.Name, b.Table.KeyColumns())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	d.c.tidy()
 	w := &reader{layout: newLayout(b, &table)}
@@ -34,14 +33,8 @@ func (d *DB) newReader(ctx context.Context, b *fold.Batch) (*reader, error) {
 	if err == nil {
 		w.sel, err = d.c.prepare(w.layout.selectSQL())
 	}
-	return w, d.explain(err)
-}
-
-// Compare implements [sink.Inspector].
-func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Difference) bool) error {
-	w, err := d.newReader(ctx, b)
 	if err != nil {
-		return err
+		return d.explain(err)
 	}
 	rows := b.Sorted()
 	named := make([]bool, len(b.Table.Columns))
@@ -117,39 +110,18 @@ func (w *reader) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 
 // Others implements [sink.Inspector].
 func (d *DB) Others(ctx context.Context, b *fold.Batch, each func(key string) bool) error {
-	w, err := d.newReader(ctx, b)
+	table, err := d.table(ctx, b.Table.Name, b.Table.KeyColumns())
 	if err != nil {
 		return err
 	}
-	l := w.layout
-	known, vals := map[string]bool{}, make([]value, len(l.cols))
-	for _, r := range b.Sorted() {
-		d.c.bound.release()
-		l.readKey(vals, r)
-		_, err := w.references.findOwner(r, vals)
-		exists := false
-		if err == nil {
-			exists, err = l.lookUp(w.sel, vals)
-		}
-		if exists {
-			known[keyOf(w.sel, l.key)] = true
-		}
-		w.sel.reset()
-		if err != nil || ctx.Err() != nil {
-			return errors.Join(d.explain(err), ctx.Err())
-		}
-	}
-	columns := make([]int, len(l.key))
-	for i := range columns {
-		columns[i] = i
-	}
-	err = d.c.query("SELECT "+l.keySQL()+" FROM "+quote(l.table.Name)+" ORDER BY "+l.keySQL(), func(s *stmt) error {
-		if known[keyOf(s, columns)] {
+	l, n := newLayout(b, &table), len(b.Table.Key)
+	err = d.c.query("SELECT "+l.messageKeySQL()+", "+l.keySQL()+" FROM "+quote(l.table.Name)+" ORDER BY "+l.keySQL(), func(s *stmt) error {
+		if b.Has(s.key(n).folded(&b.Table)) {
 			return ctx.Err()
 		}
-		texts := make([]string, len(columns))
-		for i := range columns {
-			texts[i] = s.text(i)
+		texts := make([]string, len(l.key))
+		for i := range texts {
+			texts[i] = s.text(n + i)
 		}
 		if !each(strings.Join(texts, ",")) {
 			return errEnough
@@ -164,25 +136,11 @@ func (d *DB) Others(ctx context.Context, b *fold.Batch, each func(key string) bo
 
 var errEnough = errors.New("no more rows are wanted")
 
-// keyOf is the key of a statement's row, which some columns have.
-func keyOf(s *stmt, columns []int) string {
-	var key []byte
-	for _, i := range columns {
-		key = strconv.AppendInt(key, int64(s.kind(i)), 10)
-		key = strconv.AppendQuote(key, s.text(i))
-	}
-	return string(key)
-}
-
 // respelled reports whether column i of the table's row has what a row of the batch names, but for its spelling.
 func (w *reader) respelled(r *fold.Row, i int) bool {
 	c, raw := &w.layout.table.Columns[w.layout.cols[i]], w.layout.b.Value(r, i)
 	if raw == nil || c.Type == schema.Text != (w.sel.kind(i) == lib.SQLITE_TEXT) {
 		return false
 	}
-	text := w.sel.bytes(i)
-	if w.sel.kind(i) == lib.SQLITE_FLOAT {
-		text = feed.AppendReal(nil, w.sel.real(i))
-	}
-	return c.Respelled(raw, text)
+	return c.Respelled(raw, w.sel.spelling(i))
 }

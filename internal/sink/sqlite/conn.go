@@ -2,7 +2,7 @@ package sqlite
 
 import (
 	"bytes"
-	"fmt"
+	"cmp"
 	"unsafe"
 
 	"modernc.org/libc"
@@ -94,53 +94,51 @@ const slot = 8 // bytes; what libc lays an argument or a pointer out in
 
 // openConn opens the file at path, which is taken to the letter, through the named
 // file system of SQLite's, or the default one. flags are SQLite's.
-func openConn(path string, flags int32, vfs string) (*conn, error) {
+func openConn(path string, flags int32, vfs string) (_ *conn, err error) {
 	c := &conn{tls: libc.NewTLS(), stmts: map[string]*stmt{}, many: map[string]*stmt{}}
 	c.bound.tls = c.tls
-	name, err := libc.CString(path)
-	if err != nil {
-		return nil, err
-	}
-	defer libc.Xfree(c.tls, name)
-	system := uintptr(0)
-	if vfs != "" {
-		if system, err = libc.CString(vfs); err != nil {
-			return nil, err
+	defer func() {
+		if err != nil {
+			c.close()
 		}
-		defer libc.Xfree(c.tls, system)
-	}
-	out := libc.Xcalloc(c.tls, 1, slot)
-	defer libc.Xfree(c.tls, out)
-	rc := lib.Xsqlite3_open_v2(c.tls, name, out, flags|lib.SQLITE_OPEN_NOMUTEX|lib.SQLITE_OPEN_EXRESCODE, system)
-	c.db = *(*uintptr)(pointer(out))
-	if rc != lib.SQLITE_OK {
-		err := c.fail(rc, "")
-		c.close()
+	}()
+	err = c.with(path, func(name uintptr) error {
+		open := func(system uintptr) error {
+			out := libc.Xcalloc(c.tls, 1, slot)
+			defer libc.Xfree(c.tls, out)
+			rc := lib.Xsqlite3_open_v2(c.tls, name, out, flags|lib.SQLITE_OPEN_NOMUTEX|lib.SQLITE_OPEN_EXRESCODE, system)
+			c.db = *(*uintptr)(pointer(out))
+			return c.check(rc)
+		}
+		if vfs == "" {
+			return open(0)
+		}
+		return c.with(vfs, open)
+	})
+	if err != nil {
 		return nil, err
 	}
 	// A mistyped column in double quotes is an error, not a string; and no
 	// statement may write to the schema table.
-	for op, on := range map[int32]int32{lib.SQLITE_DBCONFIG_DQS_DML: 0, lib.SQLITE_DBCONFIG_DQS_DDL: 0, lib.SQLITE_DBCONFIG_DEFENSIVE: 1} {
-		if err := c.set(op, on); err != nil {
-			c.close()
-			return nil, err
-		}
+	return c, cmp.Or(c.set(lib.SQLITE_DBCONFIG_DQS_DML, 0), c.set(lib.SQLITE_DBCONFIG_DQS_DDL, 0),
+		c.set(lib.SQLITE_DBCONFIG_DEFENSIVE, 1), c.defineShortest())
+}
+
+// with calls f with the address of a text, which C has until f returns.
+func (c *conn) with(text string, f func(p uintptr) error) error {
+	p, err := libc.CString(text)
+	if err != nil {
+		return err
 	}
-	if err := c.defineShortest(); err != nil {
-		c.close()
-		return nil, err
-	}
-	return c, nil
+	defer libc.Xfree(c.tls, p)
+	return f(p)
 }
 
 // set turns a setting of the connection on or off.
 func (c *conn) set(op, on int32) error {
 	va := libc.Xcalloc(c.tls, 2, slot)
 	defer libc.Xfree(c.tls, va)
-	if rc := lib.Xsqlite3_db_config(c.tls, c.db, op, libc.VaList(va, on, uintptr(0))); rc != lib.SQLITE_OK {
-		return c.fail(rc, "configuring the connection")
-	}
-	return nil
+	return c.check(lib.Xsqlite3_db_config(c.tls, c.db, op, libc.VaList(va, on, uintptr(0))))
 }
 
 // pointer makes an address that C gave usable; no such address is in Go's heap.
@@ -175,6 +173,14 @@ func (c *conn) fail(rc int32, doing string) error {
 	return e
 }
 
+// check returns the error of a result code.
+func (c *conn) check(rc int32) error {
+	if rc == lib.SQLITE_OK {
+		return nil
+	}
+	return c.fail(rc, "")
+}
+
 // autocommit reports whether no transaction is open: some errors end one.
 func (c *conn) autocommit() bool { return lib.Xsqlite3_get_autocommit(c.tls, c.db) != 0 }
 
@@ -190,37 +196,30 @@ func (c *conn) deferredKeys() bool {
 	return *(*int32)(pointer(out)) != 0
 }
 
-func (c *conn) prepareNew(sql string) (*stmt, error) {
-	s, _, err := c.prepareFirst(sql)
-	return s, err
-}
+// often is what preparing a statement that is used again is called in errors: no row is blamed for it.
+const often = "preparing a statement"
 
-// prepareFirst prepares the first statement of sql, and returns what follows it. The
-// statement is nil if sql is blank.
-func (c *conn) prepareFirst(sql string) (_ *stmt, rest string, err error) {
-	text, err := libc.CString(sql)
-	if err != nil {
-		return nil, "", &Error{Code: lib.SQLITE_NOMEM, Msg: err.Error()}
-	}
-	defer libc.Xfree(c.tls, text)
-	out := libc.Xcalloc(c.tls, 2, slot) // the statement, and where the rest begins
+// prepareNew prepares one statement. An error says what is done.
+func (c *conn) prepareNew(sql, doing string) (*stmt, error) {
+	out := libc.Xcalloc(c.tls, 1, slot)
 	defer libc.Xfree(c.tls, out)
-	if rc := lib.Xsqlite3_prepare_v3(c.tls, c.db, text, -1, 0, out, out+slot); rc != lib.SQLITE_OK {
-		return nil, "", c.fail(rc, "")
-	}
-	rest = sql[*(*uintptr)(pointer(out + slot))-text:]
-	if p := *(*uintptr)(pointer(out)); p != 0 {
-		return &stmt{c, p}, rest, nil
-	}
-	return nil, rest, nil
+	err := c.with(sql, func(text uintptr) error {
+		if rc := lib.Xsqlite3_prepare_v3(c.tls, c.db, text, -1, 0, out, 0); rc != lib.SQLITE_OK {
+			return c.fail(rc, doing)
+		}
+		return nil
+	})
+	return &stmt{c, *(*uintptr)(pointer(out))}, err
 }
 
 const (
 	// maxStmts bounds the statements that prepare keeps over a tidy. One takes some kilobytes.
 	maxStmts = 200
 	// maxSQL bounds those that prepareOne keeps, by bytes of their SQL: one takes about ten times as much memory, and a feed
-	// can name its columns in very many combinations.
-	maxSQL = 128 << 10
+	// can name its columns in very many combinations. minMany are kept however long they are: rows of wide tables need
+	// several in turn.
+	maxSQL  = 128 << 10
+	minMany = 16
 )
 
 // prepare returns the statement for sql, prepared once. It stays until tidy.
@@ -228,7 +227,7 @@ func (c *conn) prepare(sql string) (*stmt, error) {
 	if s, ok := c.stmts[sql]; ok {
 		return s, nil
 	}
-	s, err := c.prepareOften(sql)
+	s, err := c.prepareNew(sql, often)
 	if err == nil {
 		c.stmts[sql] = s
 	}
@@ -241,28 +240,18 @@ func (c *conn) prepareOne(sql string) (*stmt, error) {
 		return s, nil
 	}
 	for old, s := range c.many { // any one
-		if c.manySQL+len(sql) <= maxSQL {
+		if c.manySQL+len(sql) <= maxSQL || len(c.many) < minMany {
 			break
 		}
 		s.finalize()
 		delete(c.many, old)
 		c.manySQL -= len(old)
 	}
-	s, err := c.prepareOften(sql)
+	s, err := c.prepareNew(sql, often)
 	if err == nil {
 		c.many[sql], c.manySQL = s, c.manySQL+len(sql)
 	}
 	return s, err
-}
-
-// prepareOften is prepareNew for a statement that is used again.
-func (c *conn) prepareOften(sql string) (*stmt, error) {
-	s, err := c.prepareNew(sql)
-	if err != nil {
-		err.(*Error).Doing = "preparing a statement" // no row is blamed for it
-		return nil, err
-	}
-	return s, nil
 }
 
 // tidy drops the statements of prepare if they have become many, as they do if a table often gets
@@ -306,41 +295,26 @@ func (c *conn) undone(f func() error) error {
 	return err
 }
 
-// exec runs one statement to its end. Arguments are as for bind.
+// exec runs one statement to its end. Arguments are as for bindAll.
 func (c *conn) exec(sql string, args ...any) error {
 	return c.query(sql, func(*stmt) error { return nil }, args...)
 }
 
 // execAll runs statements to their ends.
 func (c *conn) execAll(sql string) error {
-	for sql != "" {
-		s, rest, err := c.prepareFirst(sql)
-		if err != nil || s == nil {
-			return err
-		}
-		for more := true; more && err == nil; {
-			more, err = s.step()
-		}
-		if s.finalize(); err != nil {
-			return err
-		}
-		sql = rest
-	}
-	return nil
+	return c.with(sql, func(text uintptr) error { return c.check(lib.Xsqlite3_exec(c.tls, c.db, text, 0, 0, 0)) })
 }
 
 // query runs one statement and calls row for each row.
 func (c *conn) query(sql string, row func(*stmt) error, args ...any) error {
-	s, err := c.prepareNew(sql)
+	s, err := c.prepareNew(sql, "")
 	if err != nil {
 		return err
 	}
 	defer s.finalize()
 	defer c.bound.release()
-	for i, a := range args {
-		if err := s.bind(i+1, a); err != nil {
-			return err
-		}
+	if err := s.bindAll(args...); err != nil {
+		return err
 	}
 	for {
 		more, err := s.step()
@@ -353,10 +327,24 @@ func (c *conn) query(sql string, row func(*stmt) error, args ...any) error {
 	}
 }
 
+// scalar reads the first column of the first row into an *int64 or *string, and
+// leaves it as it is where there is no row.
+func (c *conn) scalar(sql string, into any, args ...any) error {
+	return c.query(sql, func(s *stmt) error {
+		switch p := into.(type) {
+		case *int64:
+			*p = s.int(0)
+		case *string:
+			*p = s.text(0)
+		}
+		return nil
+	}, args...)
+}
+
 // rows returns the rows of a query; a cell that is NULL is nil.
 func (c *conn) rows(sql string) (rows [][][]byte, err error) {
 	err = c.query(sql, func(s *stmt) error {
-		row := make([][]byte, lib.Xsqlite3_column_count(s.c.tls, s.p))
+		row := make([][]byte, s.columns())
 		for i := range row {
 			if !s.null(i) {
 				row[i] = bytes.Clone(s.bytes(i))
@@ -394,73 +382,30 @@ func (s *stmt) run() error {
 	return nil
 }
 
-// runWith runs a statement that has no rows with these arguments, which are as for bind.
+// runWith runs a statement that has no rows with these arguments, which are as for bindAll.
 func (s *stmt) runWith(args ...any) error {
 	defer s.c.bound.release()
-	for i, a := range args {
-		if err := s.bind(i+1, a); err != nil {
-			return err
-		}
+	if err := s.bindAll(args...); err != nil {
+		return err
 	}
 	return s.run()
 }
 
-// clear binds NULL to all parameters.
+// clear binds NULL to all parameters of an INSERT. Other statements may have to be planned again after it.
 func (s *stmt) clear() { lib.Xsqlite3_clear_bindings(s.c.tls, s.p) }
 
 func (s *stmt) reset() { lib.Xsqlite3_reset(s.c.tls, s.p) }
 
-// A blob is what bind binds as such.
-type blob []byte
-
-// bind binds nil, an int64, a float64, a string, a []byte as text, or a blob; text and
-// blobs are good until the connection's release.
-func (s *stmt) bind(i int, v any) error {
-	var rc int32
-	switch v := v.(type) {
-	case nil:
-		rc = lib.Xsqlite3_bind_null(s.c.tls, s.p, int32(i))
-	case int64:
-		rc = lib.Xsqlite3_bind_int64(s.c.tls, s.p, int32(i), v)
-	case float64:
-		rc = lib.Xsqlite3_bind_double(s.c.tls, s.p, int32(i), v)
-	case string:
-		rc = s.bindText(i, []byte(v))
-	case []byte:
-		rc = s.bindText(i, v)
-	case blob:
-		return s.bindBlob(i, v)
-	case *value:
-		return s.bindValue(i, v)
-	default:
-		panic(fmt.Sprintf("sqlite: cannot bind %T", v))
-	}
-	if rc != lib.SQLITE_OK {
-		return s.c.fail(rc, "")
-	}
-	return nil
-}
-
-// bindBlob binds a blob, which is good until the connection's release.
-func (s *stmt) bindBlob(i int, v []byte) error {
-	if rc := lib.Xsqlite3_bind_blob(s.c.tls, s.p, int32(i), uintptr(s.c.bound.hold(v)), int32(len(v)), lib.SQLITE_STATIC); rc != lib.SQLITE_OK {
-		return s.c.fail(rc, "")
-	}
-	return nil
-}
-
-// bindText binds a text, which is good until the connection's release.
-func (s *stmt) bindText(i int, v []byte) int32 {
-	return lib.Xsqlite3_bind_text(s.c.tls, s.p, int32(i), uintptr(s.c.bound.hold(v)), int32(len(v)), lib.SQLITE_STATIC)
-}
-
 // bindFrom binds what column col of another statement's row holds.
 func (s *stmt) bindFrom(i int, from *stmt, col int) error {
-	v := lib.Xsqlite3_column_value(s.c.tls, from.p, int32(col))
-	if rc := lib.Xsqlite3_bind_value(s.c.tls, s.p, int32(i), v); rc != lib.SQLITE_OK {
-		return s.c.fail(rc, "")
-	}
-	return nil
+	return s.c.check(lib.Xsqlite3_bind_value(s.c.tls, s.p, int32(i), lib.Xsqlite3_column_value(s.c.tls, from.p, int32(col))))
+}
+
+// columns is how many columns the statement's rows have.
+func (s *stmt) columns() int { return int(lib.Xsqlite3_column_count(s.c.tls, s.p)) }
+
+func (s *stmt) name(col int) string {
+	return libc.GoString(lib.Xsqlite3_column_name(s.c.tls, s.p, int32(col)))
 }
 
 func (s *stmt) null(col int) bool { return s.kind(col) == lib.SQLITE_NULL }

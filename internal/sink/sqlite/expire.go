@@ -80,7 +80,7 @@ func (x *expiry) readTables(ctx context.Context) error {
 	return nil
 }
 
-// find returns rows that are old, and the last one that a walk looked at, if others follow.
+// find returns rows that are old, and the last one that a walk in the order of the key looked at, if others follow.
 func (x *expiry) find(columns []*schema.Column) (rows []key, after *key, err error) {
 	var indexed []string
 	err = x.c.query("SELECT i.name FROM pragma_index_list(?) l, pragma_index_info(l.name) i WHERE i.seqno = 0 AND l.partial = 0 AND i.name IS NOT NULL",
@@ -94,13 +94,39 @@ func (x *expiry) find(columns []*schema.Column) (rows []key, after *key, err err
 		conditions = append(conditions, fmt.Sprintf("(t.%[1]s IS NULL OR typeof(t.%[1]s) = 'text' AND t.%[1]s < ?1)", quote(c.Name)))
 	}
 	x.old = strings.Join(conditions, " AND ")
+	row := func(s *stmt) key { return s.key(len(x.t.Key)) }
+	names := x.names()
+	list, limit := strings.Join(names, ", "), sink.ExpireWindow
+	from := fmt.Sprintf("SELECT %s, %s FROM %s t WHERE ", list, x.old, quote(x.t.Name))
 	if lead := x.Lead(columns, indexed); lead != nil {
-		old := "SELECT " + strings.Join(x.names(), ", ") + " FROM " + quote(x.t.Name) + " t WHERE " + x.old + " AND t." + quote(lead.Name)
-		err = x.c.query(old+" >= '' AND t."+quote(lead.Name)+" < ?1 UNION ALL "+old+" IS NULL LIMIT "+strconv.Itoa(sink.ExpireRows),
-			func(s *stmt) error { rows = append(rows, s.key(len(x.t.Key))); return nil }, x.before())
+		at := "t." + quote(lead.Name)
+		old := from + x.old + " AND " + at
+		err = x.c.query(fmt.Sprintf("%s >= '' AND %s < ?1 UNION ALL %s IS NULL LIMIT %d", old, at, old, sink.ExpireRows),
+			func(s *stmt) error { rows = append(rows, row(s)); return nil }, x.before())
 		return rows, nil, err
 	}
-	return x.walk()
+	where := strings.Join(names, " IS NOT NULL AND ") + " IS NOT NULL"
+	args := []any{x.before()}
+	if last, ok := x.After.(key); ok {
+		for _, v := range last {
+			args = append(args, v)
+		}
+		where += " AND (" + list + ") > (?" + strings.Repeat(", ?", len(last)-1) + ")" // from ?2 on
+	}
+	err = x.c.query(fmt.Sprintf("%s%s ORDER BY %s LIMIT %d", from, where, list, limit), func(s *stmt) error {
+		if len(rows) == sink.ExpireRows {
+			return nil
+		}
+		if limit--; s.int(len(names)) != 0 {
+			rows = append(rows, row(s))
+		}
+		if limit == 0 || len(rows) == sink.ExpireRows {
+			last := row(s)
+			after = &last
+		}
+		return nil
+	}, args...)
+	return rows, after, err
 }
 
 // column is a column of a row t in SQL, as the index over a key sorts it.
@@ -124,37 +150,7 @@ func (x *expiry) names() []string {
 
 func (x *expiry) before() string { return x.Before.UTC().Format(stampFormat) }
 
-// walk is find in the order of the key.
-func (x *expiry) walk() (rows []key, after *key, err error) {
-	names := x.names()
-	list := strings.Join(names, ", ")
-	where := strings.Join(names, " IS NOT NULL AND ") + " IS NOT NULL"
-	args := []any{x.before()}
-	if last, ok := x.After.(key); ok {
-		marks := make([]string, len(last))
-		for i := range last {
-			args, marks[i] = append(args, &last[i]), "?"+strconv.Itoa(i+2)
-		}
-		where += " AND (" + list + ") > (" + strings.Join(marks, ", ") + ")"
-	}
-	looked := 0
-	err = x.c.query(fmt.Sprintf("SELECT %s, %s FROM %s t WHERE %s ORDER BY %s LIMIT %d", list, x.old, quote(x.t.Name), where, list, sink.ExpireWindow), func(s *stmt) error {
-		if len(rows) == sink.ExpireRows {
-			return nil
-		}
-		if looked++; s.int(len(names)) != 0 {
-			rows = append(rows, s.key(len(x.t.Key)))
-		}
-		if looked == sink.ExpireWindow || len(rows) == sink.ExpireRows {
-			last := s.key(len(x.t.Key))
-			after = &last
-		}
-		return nil
-	}, args...)
-	return rows, after, err
-}
-
-// remove deletes those of the rows that still are old, up to one after which the step has taken its time, and returns
+// remove deletes those of the rows that still are old, and those below them, until the step has taken its time, and returns
 // how many it has come through.
 func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) (done int, err error) {
 	where := x.old
@@ -181,89 +177,64 @@ func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) (don
 	return done, err
 }
 
-// removeRow deletes a row and those below it, unless the database does not let one of them go.
+// removeRow deletes a row that is old and those below it, unless the database does not let one of them go.
 func (x *expiry) removeRow(k key, res *sink.Expired) error {
-	var gone []int64
+	x.c.bound.release()
+	gone := make([]int64, len(x.aged))
 	err := x.c.undone(func() (err error) {
-		if gone, err = x.delete(k); err == nil && x.c.deferredKeys() {
-			err = &Error{Code: lib.SQLITE_CONSTRAINT_FOREIGNKEY, Msg: "FOREIGN KEY constraint failed"}
+		for i := len(gone) - 1; i >= 0; i-- { // children before parents
+			if gone[i], err = x.delete(i, k); err != nil {
+				return err
+			}
 		}
-		return err
+		if x.c.deferredKeys() {
+			return &Error{Code: lib.SQLITE_CONSTRAINT_FOREIGNKEY, Msg: "FOREIGN KEY constraint failed"}
+		}
+		return nil
 	})
 	switch {
 	case isRefusal(err) && !x.c.autocommit():
 		res.Kept, res.Why = res.Kept+1, err.Error()
+		return nil
 	case err != nil:
 		return err
-	default:
-		res.Removed += gone[0]
-		for i, rows := range gone[1:] {
-			x.CountBelow(res, i, rows)
-		}
+	}
+	res.Removed += gone[0]
+	for i, rows := range gone[1:] {
+		x.CountBelow(res, i, rows)
 	}
 	return nil
 }
 
-// delete deletes a row that is old and those below it, with what is kept of their versions, and counts them by table.
-func (x *expiry) delete(k key) (gone []int64, err error) {
-	defer x.c.bound.release()
-	gone = make([]int64, len(x.aged))
-	for i := len(x.aged) - 1; i >= 0; i-- { // children before parents
-		a := x.aged[i]
-		if a == nil {
-			continue
-		}
-		versions, err := x.foldKeys(a, k)
+// delete deletes the rows of a table that go with the row of a key, with what is kept of their versions, and returns how
+// many these are.
+func (x *expiry) delete(table int, k key) (int64, error) {
+	a := x.aged[table]
+	if a == nil {
+		return 0, nil
+	}
+	run := func(sql string, columns int) ([]key, error) {
+		s, err := x.c.prepareOne(sql + " t WHERE " + a.Where)
 		if err != nil {
 			return nil, err
 		}
-		s, err := x.bound("DELETE FROM "+a.Name+" AS t WHERE "+a.Where, k)
-		if err == nil {
-			err = s.run()
-		}
-		if err != nil {
-			return nil, err
-		}
-		gone[i] = int64(x.c.changes())
-		for _, key := range versions {
-			s, err := x.c.prepareOne("DELETE FROM weir_versions WHERE tbl = ? AND key = ?")
-			if err == nil {
-				err = s.runWith(lower(x.read[i].Name), blob(key))
-			}
-			if err != nil {
-				return nil, err
-			}
+		return s.keys(append(key{{kind: lib.SQLITE_TEXT, text: []byte(x.before())}}, k...), columns)
+	}
+	var versions []key
+	if a.Key != nil { // of a DELETE that has an alias, RETURNING does not know it
+		var err error
+		if versions, err = run("SELECT "+strings.Join(a.Key, ", ")+" FROM "+a.Name, len(a.Key)); err != nil {
+			return 0, err
 		}
 	}
-	return gone, nil
-}
-
-// foldKeys returns the keys, as the fold has them, of the rows of a table that go with that of a key, if versions of them
-// are kept.
-func (x *expiry) foldKeys(a *sink.Aged, k key) (keys [][]byte, err error) {
-	if a.Key == nil {
-		return nil, nil
+	if _, err := run("DELETE FROM "+a.Name+" AS", 0); err != nil {
+		return 0, err
 	}
-	s, err := x.bound("SELECT "+strings.Join(a.Key, ", ")+" FROM "+a.Name+" t WHERE "+a.Where, k)
-	if err != nil {
-		return nil, err
+	rows := int64(x.c.changes())
+	for _, k := range versions {
+		if err := x.c.exec("DELETE FROM weir_versions WHERE tbl = ? AND key = ?", lower(x.read[table].Name), blob(k.folded(&a.Keyed))); err != nil {
+			return 0, err
+		}
 	}
-	found, err := s.restKeys(len(a.Key))
-	for _, k := range found {
-		keys = append(keys, k.folded(&a.Keyed))
-	}
-	return keys, err
-}
-
-// bound prepares a statement with the time as ?1 and a key from ?2 on.
-func (x *expiry) bound(sql string, k key) (*stmt, error) {
-	s, err := x.c.prepareOne(sql)
-	if err != nil {
-		return nil, err
-	}
-	err = s.bind(1, x.before())
-	for i := range k {
-		err = errors.Join(err, s.bindValue(i+2, &k[i]))
-	}
-	return s, err
+	return rows, nil
 }

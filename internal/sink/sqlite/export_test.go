@@ -2,15 +2,15 @@ package sqlite
 
 // Pragma reads a setting of the connection, which nobody else can see.
 func (d *DB) Pragma(name string) (n int64, err error) {
-	err = d.scalar("PRAGMA "+name, &n)
+	err = d.c.scalar("PRAGMA "+name, &n)
 	return n, err
 }
 
 // Explain gives an error its class.
 func (d *DB) Explain(err error) error { return d.explain(err) }
 
-// KeptSQL is how many bytes of SQL there are of the statements that are kept for their like.
-func (d *DB) KeptSQL() int { return d.c.manySQL }
+// Kept is how many statements are kept for their like, and how many bytes of SQL they have.
+func (d *DB) Kept() (statements, bytes int) { return len(d.c.many), d.c.manySQL }
 
 // MaxSQL is how many there may be.
 const MaxSQL = maxSQL

@@ -88,7 +88,7 @@ func (f *file) configure(ctx context.Context, fresh bool, flags int32) error {
 		}
 	}
 	var mode string
-	if err := f.polling(ctx, func() error { return f.scalar("PRAGMA journal_mode", &mode) }); err != nil {
+	if err := f.polling(ctx, func() error { return f.c.scalar("PRAGMA journal_mode", &mode) }); err != nil {
 		return err
 	}
 	f.wal = mode == "wal"
@@ -112,7 +112,7 @@ func (f *file) configure(ctx context.Context, fresh bool, flags int32) error {
 	}
 	var made int64
 	err = f.polling(ctx, func() error {
-		return f.scalar("SELECT CAST(value AS INTEGER) FROM weir_meta WHERE name = 'format'", &made)
+		return f.c.scalar("SELECT CAST(value AS INTEGER) FROM weir_meta WHERE name = 'format'", &made)
 	})
 	if err != nil {
 		return err
@@ -131,24 +131,10 @@ func (f *file) level() string {
 
 func (f *file) pragma(p string) error { return f.c.exec("PRAGMA " + p) }
 
-// scalar reads the first column of the first row into an *int64 or *string, and
-// leaves it as it is where there is no row.
-func (f *file) scalar(sql string, into any, args ...any) error {
-	return f.c.query(sql, func(s *stmt) error {
-		switch p := into.(type) {
-		case *int64:
-			*p = s.int(0)
-		case *string:
-			*p = s.text(0)
-		}
-		return nil
-	}, args...)
-}
-
 func (f *file) hasTable(ctx context.Context, name string) (bool, error) {
 	var n int64
 	err := f.polling(ctx, func() error {
-		return f.scalar("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?", &n, name)
+		return f.c.scalar("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?", &n, name)
 	})
 	return n > 0, err
 }
@@ -198,41 +184,43 @@ func (f *file) checkpointAll(ctx context.Context) error {
 	return f.explain(err)
 }
 
+// A fault is what a code of SQLite's means.
+type fault struct {
+	class        sink.Class
+	reason, hint string
+}
+
+const locked = "another program is writing to it"
+
+var faults = map[int32]fault{
+	lib.SQLITE_BUSY:     {sink.Transient, "locked", locked},
+	lib.SQLITE_LOCKED:   {sink.Transient, "locked", locked},
+	lib.SQLITE_PROTOCOL: {sink.Transient, "locked", locked},
+	lib.SQLITE_IOERR:    {sink.Unknown, "io", ""},
+	lib.SQLITE_FULL:     {sink.Permanent, "full", "free some space and run weir again"},
+	lib.SQLITE_READONLY: {sink.Permanent, "readonly", "weir needs to write the file and its folder"},
+	lib.SQLITE_NOTADB:   {sink.Permanent, "notadb", "is it the right file? weir makes a new one where there is none"},
+	lib.SQLITE_CORRUPT:  {sink.Permanent, "corrupt", "the file is damaged: sqlite3 FILE .recover saves what can be read"},
+	lib.SQLITE_CANTOPEN: {sink.Permanent, "cantopen", "does the folder exist, and may weir write to it?"},
+}
+
 // explain gives an error of SQLite's its class, and words for people.
 func (f *file) explain(err error) error {
 	var e *Error
-	if err == nil || !errors.As(err, &e) {
+	if errors.As(err, new(*sink.Error)) || !errors.As(err, &e) {
 		return err
 	}
-	out := &sink.Error{Reason: "error"}
-	hint := ""
-	code := e.primary()
-	if e.Code == lib.SQLITE_IOERR_SHMSIZE {
-		code = lib.SQLITE_FULL // there was no room for the index of the log
+	is, known := faults[e.primary()]
+	switch {
+	case !known:
+		is = fault{sink.Permanent, "error", ""}
+	case e.Code == lib.SQLITE_IOERR_SHMSIZE: // there was no room for the index of the log
+		is = faults[lib.SQLITE_FULL]
+	case e.primary() == lib.SQLITE_CANTOPEN && f.opt.ReadOnly:
+		is.hint = "may weir read the file?"
 	}
-	switch code {
-	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_PROTOCOL:
-		out.Class, out.Reason = sink.Transient, "locked"
-		hint = "another program is writing to it"
-	case lib.SQLITE_IOERR:
-		out.Class, out.Reason = sink.Unknown, "io"
-	case lib.SQLITE_FULL:
-		out.Reason, hint = "full", "free some space and run weir again"
-	case lib.SQLITE_READONLY:
-		out.Reason, hint = "readonly", "weir needs to write the file and its folder"
-	case lib.SQLITE_NOTADB:
-		out.Reason, hint = "notadb", "is it the right file? weir makes a new one where there is none"
-	case lib.SQLITE_CORRUPT:
-		out.Reason, hint = "corrupt", "the file is damaged: sqlite3 FILE .recover saves what can be read"
-	case lib.SQLITE_CANTOPEN:
-		out.Reason, hint = "cantopen", "does the folder exist, and may weir write to it?"
-		if f.opt.ReadOnly {
-			hint = "may weir read the file?"
-		}
+	if is.hint != "" {
+		is.hint = " (" + is.hint + ")"
 	}
-	if hint != "" {
-		hint = " (" + hint + ")"
-	}
-	out.Err = fmt.Errorf("%s: %w%s", f.path, err, hint)
-	return out
+	return &sink.Error{Class: is.class, Reason: is.reason, Err: fmt.Errorf("%s: %w%s", f.path, err, is.hint)}
 }

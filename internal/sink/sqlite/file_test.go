@@ -15,12 +15,11 @@ import (
 
 	lib "modernc.org/sqlite/lib"
 
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testweir"
 )
 
 // TestExplain_Classes: errors are classed by their codes (STYLE: one table a
@@ -102,18 +101,6 @@ func TestOpen_PathsToTheLetter(t *testing.T) {
 				t.Errorf("%d flushes are in the file, want 2", n)
 			}
 		})
-	}
-}
-
-// TestSync_PathsToTheLetter is the same from the command line, with paths
-// relative to the working directory.
-func TestSync_PathsToTheLetter(t *testing.T) {
-	testcheck.Only(t)
-	for _, name := range []string{"we?ird.db", "100%.db", "a#b.db", "ü b.db", ":memory:"} {
-		f := testweir.New(t, name)
-		f.Write("t.jsonl", "{\"id\":1,\"a\":\"x\"}\n")
-		f.Start("sync", "t.jsonl", "--to", "./"+name).Exit(0)
-		f.Has("x", "SELECT a FROM t")
 	}
 }
 
@@ -294,32 +281,24 @@ func TestClaims_HotJournal(t *testing.T) {
 	}
 }
 
-// TestSync_UTF16 keeps every text in a file that is encoded so.
-func TestSync_UTF16(t *testing.T) {
-	testcheck.Only(t)
+// TestFlush_UTF16: every text is kept in a file that is encoded so.
+func TestFlush_UTF16(t *testing.T) {
 	for _, encoding := range []string{"UTF-16le", "UTF-16be"} {
-		f := testweir.New(t, "t.db")
-		db := newFile(t, f.Path("t.db"))
-		db.db.SetMaxOpenConns(1)
-		db.Exec(t, "PRAGMA encoding='"+encoding+"'")
-		db.Exec(t, "CREATE TABLE theirs (a)")
-		f.Write("t.jsonl", `{"id":"日本","a":"Zürich 😀","j":{"ü":["é"]},"n":1}
-{"id":"x","a":""}
-{"id":"日本","b":"\ud83d\ude00","n":"two"}
-`+"not \xff UTF-8\n")
-		f.Write("v.jsonl", `{"id":1,"v":2,"a":"Zürich"}
-{"id":1,"v":1,"a":"old","b":"日本"}
-`)
+		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
+		f.db.SetMaxOpenConns(1)
+		f.Exec(t, "PRAGMA encoding='"+encoding+"'")
+		f.Exec(t, "CREATE TABLE theirs (a)")
 		for range 2 {
-			f.Start("sync", "t.jsonl", "--to", f.To, "--batch-rows", "1", "--from-start").Exit(3)
-			f.Start("sync", "v.jsonl", "--to", f.To, "--version-field", "v", "--batch-rows", "1", "--from-start").Exit(0)
+			r := sinktest.Begin(t, f, versioned(fold.ColumnScope))
+			for _, line := range []string{`{"id":"日本","v":2,"a":"Zürich 😀","j":{"ü":["é"]},"n":1}`, `{"id":"x","v":2,"a":""}`,
+				`{"id":"日本","v":3,"b":"\ud83d\ude00","n":"two"}`, `{"id":"日本","v":1,"a":"old"}`, "not \xff UTF-8"} {
+				r.Flush(line)
+			}
+			r.End()
 		}
-		if out := f.Start("status", "--to", f.To, "--rejects").Out(); !strings.Contains(out, "not \xff UTF-8") {
-			t.Errorf("%s: the rejected line is %q", encoding, out)
-		}
-		sinktest.Expect(t, db, "SELECT id, a, j, n, b FROM t ORDER BY id", "x||NULL|NULL|NULL", `日本|Zürich 😀|{"ü":["é"]}|two|😀`)
-		sinktest.Expect(t, db, "SELECT id, a, b FROM v", "1|Zürich|日本")
-		sinktest.Expect(t, db, "PRAGMA encoding", encoding)
+		sinktest.Expect(t, f, "SELECT id, a, j, n, b FROM t ORDER BY id", "x||NULL|NULL|NULL", `日本|Zürich 😀|{"ü":["é"]}|two|😀`)
+		sinktest.Expect(t, f, "SELECT DISTINCT hex(raw) FROM weir_rejects", fmt.Sprintf("%X", "not \xff UTF-8"))
+		sinktest.Expect(t, f, "PRAGMA encoding", encoding)
 	}
 }
 

@@ -42,9 +42,6 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		}
 		return err
 	})
-	if errors.Is(err, errCommitted) {
-		return d.last, nil
-	}
 	if err = d.judge(err); err == nil {
 		for _, t := range tables {
 			d.tables[lower(t.Name)] = t
@@ -53,9 +50,6 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	}
 	return res, err
 }
-
-// errCommitted says that a flush was committed before.
-var errCommitted = errors.New("the flush was committed before")
 
 // transaction calls f in a transaction that may write, and commits what f did unless it fails.
 func (d *DB) transaction(ctx context.Context, f func() error) error {
@@ -139,16 +133,14 @@ func (d *DB) commit() error {
 	return err
 }
 
-// write does all of a flush between BEGIN and COMMIT, and returns the tables as they then are. The error is errCommitted if
-// there was nothing to do.
+// write does all of a flush between BEGIN and COMMIT, and returns the tables as they then are. If the flush was committed
+// before, it does nothing, and the result is what was done then.
 func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, tables []*table, err error) {
 	if err := d.c.runAll(dialect.Ledger()); err != nil {
 		return res, nil, err
 	}
-	if done, err := d.inFlush().Judge(ctx, f); err != nil {
-		return res, nil, err
-	} else if done {
-		return res, nil, errCommitted
+	if done, err := d.inFlush().Judge(ctx, f); done || err != nil {
+		return d.last, nil, err
 	}
 	tables = make([]*table, len(f.Batches))
 	for i, b := range f.Batches {
@@ -212,8 +204,7 @@ func (c *conn) runAll(statements []string) error {
 
 // checkpoint writes the checkpoints of the lanes.
 func (d *DB) checkpoint(f *sink.Flush, tableID string) error {
-	put, err := d.c.prepare("INSERT INTO weir_checkpoints (job, source, seq, run, line, offset, mark, rejected, settings, tableid, updated) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)" +
-		" ON CONFLICT (job, source) DO UPDATE SET seq = ?3, run = ?4, line = ?5, offset = ?6, mark = ?7, rejected = ?8, settings = ?9, tableid = ?10, updated = ?11")
+	put, err := d.c.prepare("INSERT OR REPLACE INTO weir_checkpoints (job, source, seq, run, line, offset, mark, rejected, settings, tableid, updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
 	if err != nil {
 		return err
 	}

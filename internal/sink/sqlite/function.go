@@ -15,16 +15,10 @@ func shortest(col string) string { return "weir_shortest(" + col + ")" }
 
 // defineShortest makes that function known to the connection.
 func (c *conn) defineShortest() error {
-	name, err := libc.CString("weir_shortest")
-	if err != nil {
-		return err
-	}
-	defer libc.Xfree(c.tls, name)
 	const flags = lib.SQLITE_UTF8 | lib.SQLITE_DETERMINISTIC | lib.SQLITE_DIRECTONLY
-	if rc := lib.Xsqlite3_create_function(c.tls, c.db, name, 1, flags, 0, function(callShortest), 0, 0); rc != lib.SQLITE_OK {
-		return c.fail(rc, "configuring the connection")
-	}
-	return nil
+	return c.with("weir_shortest", func(name uintptr) error {
+		return c.check(lib.Xsqlite3_create_function(c.tls, c.db, name, 1, flags, 0, function(callShortest), 0, 0))
+	})
 }
 
 func callShortest(tls *libc.TLS, ctx uintptr, _ int32, argv uintptr) {

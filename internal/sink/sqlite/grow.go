@@ -20,16 +20,15 @@ import (
 func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, above []*table) (*table, error) {
 	want := &b.Table
 	var version int64
-	if err := d.scalar("PRAGMA schema_version", &version); err != nil {
+	if err := d.c.scalar("PRAGMA schema_version", &version); err != nil {
 		return nil, err
 	}
-	marks := ""
-	if err := d.scalar("SELECT value FROM weir_meta WHERE name = ?", &marks, columnsMark(want.Name)); err != nil {
+	marks, err := d.c.mark(columnsMark(want.Name))
+	if err != nil {
 		return nil, err
 	}
 	have := was
 	if version != was.version || marks != was.marks {
-		var err error
 		if have, err = d.readTable(ctx, want.Name, was.key); err != nil {
 			return nil, err
 		}

@@ -3,14 +3,11 @@ package sqlite_test
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testweir"
 )
 
 func addColumns(o *fold.Options) { o.Columns = fold.AddColumns }
@@ -78,29 +75,6 @@ func TestWiden_KeepsACollation(t *testing.T) {
 	r.Flush(`{"id":2,"n":"x","theirs":"a"}`, `{"id":3,"n":2,"theirs":"A"}`)
 	sinktest.Expect(t, f, "SELECT id, n FROM t WHERE theirs = 'a'", "3|2")
 	sinktest.Expect(t, f, "SELECT line FROM weir_rejects", "2")
-}
-
-// TestSync_TwoProcessesWithDifferentTypes: the table has every value of both feeds.
-func TestSync_TwoProcessesWithDifferentTypes(t *testing.T) {
-	testcheck.Only(t)
-	var numbers, others strings.Builder
-	for i := range 400 {
-		fmt.Fprintf(&numbers, `{"id":%d,"d":%s}`+"\n", i, []string{"1.5", "2", "7", "1152921504606846977"}[i%4])
-		value := "true"
-		if i >= 350 {
-			value = `"x"`
-		}
-		fmt.Fprintf(&others, `{"id":%d,"d":%s}`+"\n", 1000+i, value)
-	}
-	for range 5 {
-		f := testweir.New(t, "t.db")
-		f.Write("a.jsonl", numbers.String())
-		f.Write("b.jsonl", others.String())
-		a := f.Start("sync", "a.jsonl", "--to", f.To, "--table", "t", "--batch-rows", "20")
-		f.Start("sync", "b.jsonl", "--to", f.To, "--table", "t", "--batch-rows", "20").Exit(0)
-		a.Exit(0)
-		f.Has("1.5|100 1152921504606846977|100 2|100 7|100 true|350 x|50", "SELECT d, count(*) FROM t GROUP BY d ORDER BY d")
-	}
 }
 
 // TestTables_Wide: a table is read by work in proportion to its columns, counted by allocations: to fold a

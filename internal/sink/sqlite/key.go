@@ -25,15 +25,10 @@ func (s *stmt) key(n int) key {
 }
 
 // keys runs a query with these arguments, and returns the first n columns of its rows.
-func (s *stmt) keys(args []value, n int) ([]key, error) {
-	if err := s.bindAll(args); err != nil {
+func (s *stmt) keys(args []value, n int) (keys []key, err error) {
+	if err := s.bindValues(args); err != nil {
 		return nil, err
 	}
-	return s.restKeys(n)
-}
-
-// restKeys returns the first n columns of the rows of a query whose arguments are bound.
-func (s *stmt) restKeys(n int) (keys []key, err error) {
 	defer s.reset()
 	for {
 		more, err := s.step()
@@ -44,10 +39,13 @@ func (s *stmt) restKeys(n int) (keys []key, err error) {
 	}
 }
 
-// folded is the key as the fold has it.
+// folded is the key as the fold has it, nil for one that no message can have.
 func (k key) folded(t *schema.Table) []byte {
 	values := make([][]byte, len(k))
 	for i := range k {
+		if k[i].kind == lib.SQLITE_NULL {
+			return nil
+		}
 		values[i] = k[i].json()
 		if c := &t.Columns[t.Key[i]]; k[i].kind == lib.SQLITE_BLOB && c.Type != schema.Bytes {
 			bytes := t.Clone()

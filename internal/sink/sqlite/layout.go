@@ -3,7 +3,6 @@ package sqlite
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	lib "modernc.org/sqlite/lib"
@@ -87,15 +86,6 @@ func (l *layout) unstamp(vals []value) {
 	}
 }
 
-// storedKey is the key of a row as the database has it.
-func (l *layout) storedKey(vals []value) key {
-	k := make(key, len(l.key))
-	for i, column := range l.key {
-		k[i] = vals[column]
-	}
-	return k
-}
-
 // isKey reports whether a column of the table is part of its key.
 func (l *layout) isKey(column string) bool {
 	return slices.ContainsFunc(l.table.Key, func(k int) bool { return lower(l.table.Columns[k].Name) == lower(column) })
@@ -122,12 +112,11 @@ func (l *layout) lookUp(s *stmt, vals []value) (bool, error) {
 // bindRow binds what a row has in some columns, from parameter n+1 on. A column without a value keeps the NULL of clear: to
 // bind it takes longer.
 func (l *layout) bindRow(s *stmt, n int, columns []int, vals []value) error {
-	for _, i := range columns {
-		n++
+	for at, i := range columns {
 		if vals[i].kind == 0 {
 			continue
 		}
-		if err := s.bindValue(n, &vals[i]); err != nil {
+		if err := s.bindValue(n+at+1, &vals[i]); err != nil {
 			return err
 		}
 	}
@@ -137,17 +126,14 @@ func (l *layout) bindRow(s *stmt, n int, columns []int, vals []value) error {
 // where is the condition on the key, with parameters from number n+1 on. Keys are equal if the key's index says so; the
 // column may have another collation.
 func (l *layout) where(n int) string {
-	var b strings.Builder
+	parts := make([]string, len(l.key))
 	for i, k := range l.key {
-		b.WriteString([]string{" WHERE ", " AND "}[min(i, 1)])
-		b.WriteString(l.names[k])
-		b.WriteString(" = ?")
-		b.WriteString(strconv.Itoa(n + i + 1))
+		parts[i] = fmt.Sprintf("%s = ?%d", l.names[k], n+i+1)
 		if name := collationOf(&l.table.Columns[l.cols[k]]); name != "" {
-			b.WriteString(" COLLATE " + name)
+			parts[i] += " COLLATE " + name
 		}
 	}
-	return b.String()
+	return " WHERE " + strings.Join(parts, " AND ")
 }
 
 func (l *layout) selectSQL() string {
@@ -164,30 +150,29 @@ func (l *layout) deleteSQL() string { return "DELETE FROM " + quote(l.table.Name
 
 // insertSQL inserts a number of rows.
 func (l *layout) insertSQL(columns []int, rows int) string {
-	names := make([]string, len(columns))
-	for n, i := range columns {
-		names[n] = l.names[i]
-	}
 	row := "(?" + strings.Repeat(", ?", len(columns)-1) + ")"
-	return "INSERT INTO " + quote(l.table.Name) + " (" + strings.Join(names, ", ") + ") VALUES " + row + strings.Repeat(", "+row, rows-1)
+	return "INSERT INTO " + quote(l.table.Name) + " (" + l.list(columns) + ") VALUES " + row + strings.Repeat(", "+row, rows-1)
 }
 
 func (l *layout) updateSQL(columns []int) string {
 	sets := make([]string, len(columns))
 	for n, i := range columns {
-		sets[n] = l.names[i] + " = ?" + strconv.Itoa(n+1)
+		sets[n] = fmt.Sprintf("%s = ?%d", l.names[i], n+1)
 	}
 	return "UPDATE " + quote(l.table.Name) + " SET " + strings.Join(sets, ", ") + l.where(len(columns))
 }
 
-// keySQL is the key of a row as the database has it.
-func (l *layout) keySQL() string {
-	names := make([]string, len(l.key))
-	for part, k := range l.key {
-		names[part] = l.names[k]
+// list is SQL for some columns.
+func (l *layout) list(columns []int) string {
+	names := make([]string, len(columns))
+	for n, i := range columns {
+		names[n] = l.names[i]
 	}
 	return strings.Join(names, ", ")
 }
+
+// keySQL is the key of a row as the database has it.
+func (l *layout) keySQL() string { return l.list(l.key) }
 
 // messageKeySQL is the key of a row as messages have it.
 func (l *layout) messageKeySQL() string {
@@ -195,7 +180,7 @@ func (l *layout) messageKeySQL() string {
 	owner := t.Owner()
 	var hidden []string
 	if owner != nil {
-		hidden = l.finder().Parts(owner.To, quote(l.table.Name)+"."+l.names[owner.Column])
+		hidden = l.finder(1).Parts(owner.To, quote(l.table.Name)+"."+l.names[owner.Column])
 	}
 	parts := make([]string, len(t.Key))
 	for i, k := range t.Key {
@@ -206,9 +191,10 @@ func (l *layout) messageKeySQL() string {
 	return strings.Join(parts, ", ")
 }
 
-// finder writes conditions on keys as messages have them, with parameters from number 1 on.
-func (l *layout) finder() *sink.Finder {
-	return finder(func(part int) string {
+// finder writes conditions on keys as messages have them. Each part of a key is one of so many values, whose parameters are
+// numbered from 1 on.
+func (l *layout) finder(values int) *sink.Finder {
+	return finder(values, func(part int) string {
 		k := l.b.Table.Key[part]
 		if c := &l.b.Table.Columns[k]; c.Hidden {
 			return collationOf(c)
@@ -218,13 +204,17 @@ func (l *layout) finder() *sink.Finder {
 }
 
 // finder writes conditions on keys that are equal by these collations of their parts.
-func finder(collation func(part int) string) *sink.Finder {
+func finder(values int, collation func(part int) string) *sink.Finder {
 	return &sink.Finder{Table: quote, Quote: quote, Equal: func(_, column string, part int) string {
-		sql := fmt.Sprintf("%s = ?%d", quote(column), part+1)
+		sql := quote(column)
 		if c := collation(part); c != "" {
 			sql += " COLLATE " + c
 		}
-		return sql
+		params := make([]string, values)
+		for i := range params {
+			params[i] = fmt.Sprint("?", part*values+i+1)
+		}
+		return sql + " IN (" + strings.Join(params, ", ") + ")"
 	}}
 }
 

@@ -2,23 +2,17 @@ package sqlite_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testweir"
 )
 
 // hold takes a lock on a file as another program does, and returns what lets it
@@ -109,103 +103,54 @@ func TestFlush_ReaderHoldsUpCommit(t *testing.T) {
 	}
 }
 
-// TestSync_LockedFile is the same by the command line, from the start of a run
-// on: the run waits for --retry-for, and then exits with 1 and names the file.
-func TestSync_LockedFile(t *testing.T) {
-	testcheck.Only(t)
-	for _, test := range []struct{ mode, begin string }{{"wal", "BEGIN IMMEDIATE"}, {"delete", "BEGIN IMMEDIATE"}, {"delete", "BEGIN EXCLUSIVE"}} {
-		w := testweir.New(t, "t.db")
-		w.Write("t.jsonl", `{"id":1}`+"\n")
-		w.Exec("PRAGMA journal_mode="+test.mode, "CREATE TABLE theirs (a)")
-		newFile(t, w.Path("t.db")).hold(t, test.begin)
-		w.Start("sync", "t.jsonl", "--to", w.Path("t.db"), "--retry-for", "100ms").Exit(1, w.Path("t.db"), "locked")
-	}
-}
-
 // TestFlush_OtherWritersGetOn: a backfill without a pause and another writer without one both
 // finish. That the backfill lets others in regularly is TestTurn_PausesForOthers.
 func TestFlush_OtherWritersGetOn(t *testing.T) {
 	const want, limit = 25, 120 * time.Second
 	rows := testcheck.Rounds(500, 5000)
-	type writer struct {
-		name  string
-		write func(ctx context.Context) error
-	}
-	plain := func(t *testing.T, f *file) writer {
-		// What a program with the customary timeout does.
-		db, err := sql.Open("sqlite", dsn(f.path)+"?_pragma=busy_timeout(30000)")
-		if err != nil {
-			t.Fatal(err)
-		}
-		db.SetMaxOpenConns(1)
-		t.Cleanup(func() { db.Close() })
-		if _, err := db.Exec("CREATE TABLE IF NOT EXISTS theirs (a)"); err != nil {
-			t.Fatal(err)
-		}
-		return writer{"plain", func(ctx context.Context) error {
-			_, err := db.ExecContext(ctx, "BEGIN IMMEDIATE; INSERT INTO theirs VALUES (1); COMMIT")
+	plain := func(t *testing.T, f *file) func(context.Context) error {
+		f.db.SetMaxOpenConns(1)
+		f.Exec(t, "PRAGMA busy_timeout = 30000") // the customary one
+		f.Exec(t, "CREATE TABLE theirs (a)")
+		return func(ctx context.Context) error {
+			_, err := f.db.ExecContext(ctx, "BEGIN IMMEDIATE; INSERT INTO theirs VALUES (1); COMMIT")
 			return err
-		}}
+		}
 	}
-	weir := func(t *testing.T, f *file, job string) writer {
-		s := sink.Retry(open(t, f.path, sqlite.Options{Yield: true}), limit, func(*sink.Error) {})
-		seq := int64(0)
-		// Two batches that were folded before and undo each other: nothing is done between two flushes.
-		var batches [2]fold.Batch
-		table, err := sink.Table(t.Context(), s.Tables, "t", []string{"id"})
-		testcheck.NoError(t, err)
-		folder := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Limits: s.Caps().Limits, Log: logtest.New(t)})
-		for i := range batches {
-			for id := range rows {
-				testcheck.NoError(t, folder.Fold(&batches[i], fmt.Appendf(nil, `{"id":%d,"n":%d,"fill":"%050d"}`, id, i, i), fold.Place{}))
+	weir := func(t *testing.T, f *file, job string) func(context.Context) error {
+		s := mustSteps(t, sink.Retry(open(t, f.path, sqlite.Options{Yield: true}), limit, func(*sink.Error) {}), rows)
+		s.job = job
+		return func(ctx context.Context) error { _, err := s.next(ctx); return err }
+	}
+	for name, second := range map[string]func(*testing.T, *file) func(context.Context) error{
+		"a plain writer":   plain,
+		"another backfill": func(t *testing.T, f *file) func(context.Context) error { return weir(t, f, "b") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := tempFile(t)
+			first := weir(t, f, "a")
+			testcheck.NoError(t, first(t.Context()))
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			// Both write without a pause until both have written enough.
+			var written [2]atomic.Int64
+			var both sync.WaitGroup
+			for i, write := range []func(context.Context) error{first, second(t, f)} {
+				both.Go(func() {
+					for written[0].Load() < want || written[1].Load() < want {
+						if err := write(ctx); err != nil {
+							t.Errorf("writer %d: %d transactions, want %d: %v", i, written[i].Load(), want, err)
+							cancel()
+							return
+						}
+						written[i].Add(1)
+					}
+				})
 			}
-			folder.Seal(&batches[i])
-		}
-		return writer{"weir " + job, func(ctx context.Context) error {
-			seq++
-			_, err := s.Flush(ctx, &sink.Flush{Batches: []*fold.Batch{&batches[(seq-1)%2]}, Job: job, Run: job, Lanes: lanesAt("t.jsonl", seq)})
-			return err
-		}}
+			both.Wait()
+			sinktest.Expect(t, f, "PRAGMA integrity_check", "ok")
+		})
 	}
-	race := func(t *testing.T, f *file, writers ...writer) {
-		// The first is at it when the second comes; both write without a pause until both have written enough.
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		defer cancel()
-		var written [2]atomic.Int64
-		enough := func() bool { return written[0].Load() >= want && written[1].Load() >= want }
-		atIt := make(chan struct{})
-		var both sync.WaitGroup
-		for i, w := range writers {
-			both.Go(func() {
-				if i == 1 {
-					<-atIt
-				}
-				for err := error(nil); !enough() && err == nil; {
-					if err = w.write(ctx); err != nil {
-						t.Errorf("%s: %d transactions, want %d: %v", w.name, written[i].Load(), want, err)
-						cancel()
-					}
-					if n := written[i].Add(1); i == 0 && (n == 3 || n < 3 && err != nil) {
-						close(atIt)
-					}
-				}
-			})
-		}
-		both.Wait()
-		sinktest.Expect(t, f, "PRAGMA integrity_check", "ok")
-	}
-	t.Run("a backfill and a plain writer", func(t *testing.T) {
-		f := tempFile(t)
-		race(t, f, weir(t, f, "a"), plain(t, f))
-	})
-	t.Run("two backfills", func(t *testing.T) {
-		f := tempFile(t)
-		w := weir(t, f, "a")
-		if err := w.write(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		race(t, f, w, weir(t, f, "b"))
-	})
 }
 
 // TestFlush_ReadersSeeWholeBatches reads without a pause while batches are

@@ -124,11 +124,6 @@ func openClaims(t *testing.T, path, job string) *sqlite.Claims {
 	return c
 }
 
-// lanesAt are the lanes of a flush of one source.
-func lanesAt(source string, seq int64) []sink.Lane {
-	return []sink.Lane{{Source: source, Checkpoint: sink.Checkpoint{Seq: seq}}}
-}
-
 // Exec runs SQL as another program.
 func (f *file) Exec(t *testing.T, statement string) {
 	t.Helper()

@@ -31,19 +31,10 @@ func (d *DB) readMarks(ctx context.Context, t *table, ours bool) error {
 	if err != nil || !known {
 		return err
 	}
-	made, columns, versions := "", "", ""
-	err = d.c.query("SELECT name, value FROM weir_meta WHERE name IN (?, ?, ?)", func(s *stmt) error {
-		switch s.text(0) {
-		case madeMark(t.Name):
-			made = s.text(1)
-		case columnsMark(t.Name):
-			columns = s.text(1)
-		default:
-			versions = s.text(1)
-		}
-		return nil
-	}, madeMark(t.Name), columnsMark(t.Name), versionsMark(t.Name))
-	if err != nil {
+	made, errMade := d.c.mark(madeMark(t.Name))
+	columns, errColumns := d.c.mark(columnsMark(t.Name))
+	versions, errVersions := d.c.mark(versionsMark(t.Name))
+	if err := errors.Join(errMade, errColumns, errVersions); err != nil {
 		return err
 	}
 	t.marks, t.Versioned = columns, versions != ""
@@ -69,6 +60,12 @@ func (d *DB) readMarks(ctx context.Context, t *table, ours bool) error {
 
 // lostMark stands before each column in a table's ID that was dropped.
 const lostMark = "/"
+
+// mark reads a mark; "" if there is none.
+func (c *conn) mark(name string) (value string, err error) {
+	err = c.scalar("SELECT value FROM weir_meta WHERE name = ?", &value, name)
+	return value, err
+}
 
 // keepMark writes a mark.
 func (c *conn) keepMark(name, value string) error {

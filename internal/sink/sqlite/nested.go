@@ -10,12 +10,9 @@ import (
 
 // nested relates the rows of a table to their children and parents.
 type nested struct {
-	below   []lowerTable // whose rows belong to the table's, at any level, parents first
-	follows bool         // a delete of a row above deletes its rows, each by its version
-	// If the rows are values of others, members finds the keys of those of one row by its key, which columns set of theirs
-	// have.
-	members *stmt
-	set     []int
+	below   []*lowerTable // whose rows belong to the table's, at any level, parents first
+	follows bool          // a delete of a row above deletes its rows, each by its version
+	members *lowerTable   // the table itself, if its rows are values of others, below the table of these
 }
 
 // A lowerTable is one whose rows belong to rows of a writer's table.
@@ -54,24 +51,22 @@ func (p *pieces) nestBelow(table int) error {
 	l, child := w.layout, w.layout.b.Child
 	if parent := p.writers[child.Parent].versions; parent != nil && w.versions != nil {
 		w.nested.follows = true
-		w.versions.resolver.Below(parent.resolver)
+		w.versions.Below(parent)
 	}
 	for of := child; of != nil; of = p.batches[of.Parent].Child {
 		above := p.writers[of.Parent]
 		n := len(above.layout.b.Table.Key)
-		sel, err := p.c.prepare("SELECT " + l.messageKeySQL() + ", " + l.keySQL() + " FROM " + quote(l.table.Name) + l.whereOf(l.finder(), n))
+		sel, err := p.c.prepare("SELECT " + l.messageKeySQL() + ", " + l.keySQL() + " FROM " + quote(l.table.Name) + l.whereOf(l.finder(1), n))
 		if err != nil {
 			return err
 		}
-		above.nested.below = append(above.nested.below, lowerTable{w: w, key: child.Key[:n], sel: sel, top: top})
+		below := &lowerTable{w: w, key: child.Key[:n], sel: sel, top: top}
+		above.nested.below = append(above.nested.below, below)
+		if child.Set && above == top {
+			w.nested.members = below
+		}
 	}
-	if !child.Set {
-		return nil
-	}
-	w.nested.set = child.Key[:len(top.layout.b.Table.Key)]
-	members, err := p.c.prepare("SELECT " + l.keySQL() + " FROM " + quote(l.table.Name) + l.whereOf(l.finder(), len(w.nested.set)))
-	w.nested.members = members
-	return err
+	return nil
 }
 
 // explode makes the rows that are values of those of a table that were written, and has them be the ones that are to be
@@ -95,7 +90,7 @@ func (p *pieces) explode(table int, rows [][]*fold.Row) error {
 // sweep deletes the rows of sets that are no longer in them.
 func (p *pieces) sweep(table int) error {
 	w := p.writers[table]
-	if w == nil || w.nested.members == nil {
+	if w.nested.members == nil {
 		return nil
 	}
 	p.c.bound.release()
@@ -117,7 +112,7 @@ func (p *pieces) sweep(table int) error {
 // deleteAll deletes and counts the rows of keys as the database has them.
 func (w *writer) deleteAll(keys []key) error {
 	for _, key := range keys {
-		if err := w.statements.del.bindAll(key); err != nil {
+		if err := w.statements.del.bindValues(key); err != nil {
 			return err
 		}
 		if err := w.statements.del.run(); err != nil {
@@ -130,30 +125,31 @@ func (w *writer) deleteAll(keys []key) error {
 
 // missing returns the keys of the rows of a set that are not among those of the batch.
 func (w *writer) missing(r *fold.Row) (gone []key, err error) {
-	args := make([]value, len(w.nested.set))
-	for i, k := range w.nested.set {
-		args[i] = convert(w.layout.b.Value(r, k), w.layout.types[k])
+	t := &w.layout.b.Table
+	all, err := w.nested.members.of(r, w.layout.b, w.nested.members.key)
+	for _, k := range all {
+		if !w.layout.b.Has(k.named.folded(t)) {
+			gone = append(gone, k.stored)
+		}
 	}
-	all, err := w.nested.members.keys(args, len(w.layout.key))
-	return slices.DeleteFunc(all, w.references.hasWritten), err
+	return gone, err
 }
 
 // deleteBelow deletes the rows that belong to a row, but those that the piece writes or sweeps itself.
 func (w *writer) deleteBelow(r *fold.Row) error {
-	for i := len(w.nested.below) - 1; i >= 0; i-- {
-		below := &w.nested.below[i]
+	for _, below := range slices.Backward(w.nested.below) {
 		if below.w.nested.follows || below.top == w && !r.Deleted {
 			continue
 		}
-		top, n := &below.top.layout.b.Table, len(below.w.layout.b.Table.Key)
+		top := &below.top.layout.b.Table
 		all, err := w.keysBelow(below, r)
 		if err != nil {
 			return err
 		}
 		var gone []key
 		for _, k := range all {
-			if below.top == w || !below.top.piece.has(k[:len(top.Key)].folded(top)) {
-				gone = append(gone, k[n:])
+			if below.top == w || !below.top.piece.has(k.named[:len(top.Key)].folded(top)) {
+				gone = append(gone, k.stored)
 			}
 		}
 		if err := below.w.deleteAll(gone); err != nil {
@@ -174,16 +170,28 @@ func (p *piece) has(key []byte) bool {
 	return p.keys[string(key)]
 }
 
-// keysBelow returns the keys of the rows of a table that belong to a row, as messages have them and then as the database has
-// them.
-func (w *writer) keysBelow(below *lowerTable, r *fold.Row) ([]key, error) {
+// keysBelow returns the keys of the rows of a table that belong to a row.
+func (w *writer) keysBelow(below *lowerTable, r *fold.Row) ([]rowKey, error) {
 	w.c.bound.release()
-	l := below.w.layout
-	args := make([]value, len(below.key))
-	for part, k := range below.key {
-		args[part] = convert(w.layout.b.Value(r, w.layout.b.Table.Key[part]), l.types[k])
+	return below.of(r, w.layout.b, w.layout.b.Table.Key)
+}
+
+// A rowKey is the key of a row as messages have it, and as the database has it.
+type rowKey struct{ named, stored key }
+
+// of returns the keys of the rows that belong to one above, whose key is in columns of a row of a batch.
+func (t *lowerTable) of(r *fold.Row, b *fold.Batch, columns []int) ([]rowKey, error) {
+	l := t.w.layout
+	args, n := make([]value, len(t.key)), len(l.b.Table.Key)
+	for part, k := range t.key {
+		args[part] = convert(b.Value(r, columns[part]), l.types[k])
 	}
-	return below.sel.keys(args, len(l.b.Table.Key)+len(l.key))
+	found, err := t.sel.keys(args, n+len(l.key))
+	keys := make([]rowKey, len(found))
+	for i, k := range found {
+		keys[i] = rowKey{k[:n], k[n:]}
+	}
+	return keys, err
 }
 
 // followers returns the stored rows of a table that go with a parent, at any level, which one of the given rows
@@ -202,9 +210,9 @@ func (p *pieces) followers(table int, rows [][]*fold.Row) ([]*fold.Row, error) {
 				continue
 			}
 			if taking == nil {
-				taking = w.versions.resolver.Taking(rows[table])
+				taking = w.versions.Taking(rows[table])
 			}
-			below := &above.nested.below[slices.IndexFunc(above.nested.below, func(b lowerTable) bool { return b.w == w })]
+			below := above.nested.below[slices.IndexFunc(above.nested.below, func(b *lowerTable) bool { return b.w == w })]
 			keys, err := above.keysBelow(below, r)
 			if err != nil {
 				return nil, err
@@ -212,7 +220,7 @@ func (p *pieces) followers(table int, rows [][]*fold.Row) ([]*fold.Row, error) {
 			for _, k := range keys {
 				values := make([][]byte, len(w.layout.b.Table.Key))
 				for i := range values {
-					if v := &k[i]; v.kind != lib.SQLITE_NULL {
+					if v := &k.named[i]; v.kind != lib.SQLITE_NULL {
 						values[i] = v.json()
 					}
 				}

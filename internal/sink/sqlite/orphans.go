@@ -3,8 +3,6 @@ package sqlite
 import (
 	"bytes"
 	"encoding/hex"
-	"fmt"
-	"strings"
 
 	lib "modernc.org/sqlite/lib"
 
@@ -23,8 +21,8 @@ type orphan struct {
 // dropOrphans drops some states of rows that somebody else has deleted. One that remembers a delete becomes a tombstone.
 func (s *stateStore) dropOrphans(l *layout) error {
 	name := sink.OrphansMark(s.table)
-	var mark string
-	if err := s.c.query("SELECT value FROM weir_meta WHERE name = ?", func(row *stmt) error { mark = row.text(0); return nil }, name); err != nil {
+	mark, err := s.c.mark(name)
+	if err != nil {
 		return err
 	}
 	pass := sink.ReadOrphans(mark)
@@ -85,34 +83,22 @@ func (c *conn) hasRowOf(l *layout, key []byte) (exists bool, err error) {
 	if texts == nil {
 		return true, nil
 	}
-	f := l.finder()
-	equal := f.Equal
-	f.Equal = func(table, column string, part int) string {
-		column, collation, _ := strings.Cut(equal(table, column, part), fmt.Sprintf(" = ?%d", part+1))
-		at := spellings * part
-		return fmt.Sprintf("%s%s IN (?%d, ?%d, ?%d, ?%d)", column, collation, at+1, at+2, at+3, at+4)
-	}
-	s, err := c.prepareOne("SELECT 1 FROM " + quote(l.table.Name) + l.whereOf(f, len(texts)))
+	s, err := c.prepareOne("SELECT 1 FROM " + quote(l.table.Name) + l.whereOf(l.finder(spellings), len(texts)))
 	if err != nil {
 		return false, err
 	}
 	defer c.bound.release()
-	defer s.reset()
-	for part, text := range texts {
-		for i, v := range spelled(text) {
-			if err := s.bindValue(spellings*part+i+1, &v); err != nil {
-				return false, err
-			}
-		}
+	var values []value
+	for _, text := range texts {
+		values = append(values, spelled(text)...)
 	}
-	return s.step()
+	found, err := s.one(values)
+	return found.kind != lib.SQLITE_NULL, err
 }
 
 // spelled are the values of which [schema.Column.AppendKey] makes a text, whatever the type of the column.
-func spelled(text []byte) (values [spellings]value) {
-	for i := range values {
-		values[i].kind = lib.SQLITE_NULL
-	}
+func spelled(text []byte) []value {
+	values := make([]value, spellings)
 	values[0] = value{kind: lib.SQLITE_TEXT, text: text}
 	if rest, ok := bytes.CutPrefix(text, []byte("'")); ok {
 		values[1] = value{kind: lib.SQLITE_TEXT, text: rest}

@@ -24,7 +24,8 @@ type pieces struct {
 	explosion *fold.Explosion
 	// undoes says that the messages of the rows were kept. If not, a row that is rejected undoes the whole flush.
 	undoes bool
-	marked []sink.Counts // what they were at the mark
+	counts []sink.Counts // by table: what the writers did
+	marked []sink.Counts // the same at the mark
 	sent   int           // rows that were written
 	f      *sink.Flush
 }
@@ -32,11 +33,10 @@ type pieces struct {
 // writeRows brings the tables up to date, and replaces those that it changes.
 func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res sink.Result, err error) {
 	d.c.tidy() // before any statement of this flush is prepared
-	emptied, err := d.truncate(ctx, f, tables)
-	if err != nil {
+	p := &pieces{f: f, c: d.c, ctx: ctx, batches: f.Batches, writers: make([]*writer, len(tables)), undoes: true}
+	if p.counts, err = d.truncate(ctx, f, tables); err != nil {
 		return res, err
 	}
-	p := &pieces{f: f, c: d.c, ctx: ctx, batches: f.Batches, writers: make([]*writer, len(tables)), undoes: true}
 	batches, rows := slices.Clone(f.Batches), make([][]*fold.Row, len(tables))
 	for i, b := range f.Batches {
 		if !b.Used() && !tables[i].lags(tables) {
@@ -58,7 +58,7 @@ func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res
 		if b.Child != nil && b.Child.Set {
 			b = b.Exploded()
 		}
-		if p.writers[i], err = d.newWriter(b, tables[i], f); err != nil {
+		if p.writers[i], err = d.newWriter(b, tables[i], f, &p.counts[i]); err != nil {
 			return res, err
 		}
 		batches[i] = p.writers[i].layout.b
@@ -66,27 +66,15 @@ func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res
 	if err := p.nest(); err != nil {
 		return res, err
 	}
-	if res.Refused, err = sink.Bisect(batches, rows, false, p); err != nil {
-		return res, err
-	}
-	for _, w := range p.used() {
-		if w.states != nil {
-			if err := w.states.keepNames(w.versions.resolver.Names()); err != nil {
-				return res, err
-			}
-		}
-	}
-	res.Tables = p.counts()
-	for i, n := range emptied {
-		res.Tables[i].Deleted += n
-	}
-	return res, nil
+	res.Refused, err = sink.Bisect(batches, rows, false, p)
+	res.Tables = p.counts
+	return res, err
 }
 
 // truncate removes all rows of the tables that a flush begins by emptying, children before their
-// parents, and returns how many there were.
-func (d *DB) truncate(ctx context.Context, f *sink.Flush, tables []*table) (removed []int64, err error) {
-	removed = make([]int64, len(tables))
+// parents, and returns how many there were of each table.
+func (d *DB) truncate(ctx context.Context, f *sink.Flush, tables []*table) (removed []sink.Counts, err error) {
+	removed = make([]sink.Counts, len(tables))
 	for i, b := range slices.Backward(f.Batches) {
 		if b.Truncated == nil {
 			continue
@@ -103,7 +91,7 @@ func (d *DB) truncate(ctx context.Context, f *sink.Flush, tables []*table) (remo
 		if err := d.c.exec("DELETE FROM " + quote(t.Name)); err != nil {
 			return nil, fmt.Errorf("emptying table %q: %w", t.Name, err)
 		}
-		removed[i] = int64(d.c.changes())
+		removed[i].Deleted = int64(d.c.changes())
 	}
 	return removed, nil
 }
@@ -119,31 +107,15 @@ func (p *pieces) used() iter.Seq2[int, *writer] {
 	}
 }
 
-// counts are what the writers did.
-func (p *pieces) counts() []sink.Counts {
-	counts := make([]sink.Counts, len(p.writers))
-	for i, w := range p.used() {
-		counts[i] = w.res
-	}
-	return counts
-}
-
-// reset has the writers count from what they did before.
-func (p *pieces) reset(to []sink.Counts) {
-	for i, w := range p.used() {
-		w.res = to[i]
-	}
-}
-
 // Mark implements [sink.RowWriter].
 func (p *pieces) Mark() error {
-	p.marked = p.counts()
+	p.marked = slices.Clone(p.counts)
 	return p.c.do("SAVEPOINT weir_mark")
 }
 
 // Undo implements [sink.RowWriter].
 func (p *pieces) Undo() error {
-	p.reset(p.marked)
+	copy(p.counts, p.marked)
 	p.sent = 0
 	return p.c.do("ROLLBACK TO weir_mark")
 }
@@ -155,14 +127,14 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) (err error) {
 			return err
 		}
 	}
-	before, sent, table := p.counts(), p.sent, -1
+	before, sent, table := slices.Clone(p.counts), p.sent, -1
 	for i, w := range p.used() {
 		w.begin(rows[i])
 	}
 	write := func() (err error) {
 		if table, err = p.rows(rows); err != nil {
 			p.sent = sent
-			p.reset(before)
+			copy(p.counts, before)
 			for _, w := range p.used() {
 				w.statements.sel.reset()
 			}
@@ -211,42 +183,38 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 			rows[table] = slices.Concat(rows[table], followers)
 		}
 	}
-	write := func(table int, now phase) error {
-		if len(rows[table]) == 0 {
-			return nil
+	about := func(table, at int, err error) error {
+		if !isRefusal(err) {
+			return err
 		}
-		at, err := p.writers[table].rows(p.ctx, rows[table], now, func(n int) {
-			if now != deleted {
-				p.sent += n
-				p.f.TellSent(p.sent)
-			}
-		})
-		if isRefusal(err) {
-			if p.writers[table].nested.members != nil || at >= len(given[table]) { // the row is none of those given
-				at = -1
-			}
-			return p.refusal(err, table, at, at >= 0 && !given[table][at].Deleted)
+		if p.writers[table].nested.members != nil || at >= len(given[table]) { // the row is none of those given
+			at = -1
 		}
-		return err
+		return p.refusal(err, table, at, at >= 0 && !given[table][at].Deleted)
 	}
-	now := allRows
-	if several > 1 {
-		now = living
+	sent := func(n int) {
+		p.sent += n
+		p.f.TellSent(p.sent)
 	}
 	for table := range rows {
-		if err := write(table, now); err != nil {
-			return table, err
+		if len(rows[table]) > 0 {
+			if at, err := p.writers[table].rows(p.ctx, rows[table], several > 1, sent); err != nil {
+				return table, about(table, at, err)
+			}
 		}
 		if err := p.explode(table, rows); err != nil {
 			return table, err
 		}
 	}
-	for table := len(rows) - 1; table >= 0 && now == living; table-- {
+	for table, w := range slices.Backward(p.writers) {
+		if w == nil {
+			continue
+		}
 		if err := p.sweep(table); err != nil {
 			return table, err
 		}
-		if err := write(table, deleted); err != nil {
-			return table, err
+		if at, err := w.deleteDelayed(); err != nil {
+			return table, about(table, at, err)
 		}
 	}
 	if p.c.deferredKeys() {

@@ -22,9 +22,6 @@ type ownership struct {
 	find *stmt
 	last []byte // the key of the row that was found last, as messages have it; nil: none was
 	id   value  // of that row
-	// written are the keys of the rows of a set that are written, as the database has them.
-	written map[string]bool
-	stored  schema.Table
 }
 
 // A reference finds the rows that a column names.
@@ -40,8 +37,8 @@ func (c *conn) prepareReferences(l *layout) (references, error) {
 	if ref == nil {
 		return references{layout: l}, nil
 	}
-	find, err := c.prepare(l.finder().Find(ref.To))
-	return references{layout: l, owner: &ownership{Ref: ref, find: find, stored: l.b.Table.Stored(), written: map[string]bool{}}}, err
+	find, err := c.prepare(l.finder(1).Find(ref.To))
+	return references{layout: l, owner: &ownership{Ref: ref, find: find}}, err
 }
 
 // prepareRefs prepares to find the rows that a table's rows refer to. to returns the layout of another table of the flush; nil:
@@ -60,7 +57,7 @@ func (k *references) prepareRefs(c *conn, to func(table int) *layout) (err error
 			at := of.b.Table.Key[0]
 			name, ref.key = collationOf(&of.table.Columns[of.cols[at]]), of.types[at]
 		}
-		if ref.find, err = c.prepare(finder(func(int) string { return name }).Find(ref.To)); err != nil {
+		if ref.find, err = c.prepare(finder(1, func(int) string { return name }).Find(ref.To)); err != nil {
 			return err
 		}
 		k.refs = append(k.refs, ref)
@@ -130,7 +127,7 @@ func (k *references) findReferred(r *fold.Row, vals []value) (err error) {
 // one returns the first column of a query's first row with these arguments; NULL if there is none.
 func (s *stmt) one(args []value) (value, error) {
 	defer s.reset()
-	if err := s.bindAll(args); err != nil {
+	if err := s.bindValues(args); err != nil {
 		return value{}, err
 	}
 	if found, err := s.step(); err != nil || !found {
@@ -139,26 +136,9 @@ func (s *stmt) one(args []value) (value, error) {
 	return s.value(0), nil
 }
 
-// wrote notes that a row of a set is written.
-func (k *references) wrote(vals []value) {
-	if k.owner != nil {
-		k.owner.written[string(k.layout.storedKey(vals).folded(&k.owner.stored))] = true
-	}
-}
-
-// hasWritten reports whether a row of a set is written or, of a table whose rows have keys of their own, among those of the
-// batch.
-func (k *references) hasWritten(stored key) bool {
-	if k.owner != nil {
-		return k.owner.written[string(stored.folded(&k.owner.stored))]
-	}
-	return k.layout.b.Has(stored.folded(&k.layout.b.Table))
-}
-
-// forget forgets what was found and written before a piece.
+// forget forgets what was found before a piece.
 func (k *references) forget() {
 	if k.owner != nil {
 		k.owner.last = nil
-		clear(k.owner.written)
 	}
 }

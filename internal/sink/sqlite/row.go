@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	lib "modernc.org/sqlite/lib"
 
@@ -20,12 +22,13 @@ type writer struct {
 	statements statements
 	references references
 	nested     nested
-	versions   *versioned  // nil if messages have none
-	states     *stateStore // nil if no column has versions of its own
+	versions   *fold.Resolver // nil if messages have none
+	states     *stateStore    // nil if no column has versions of its own
 	piece      piece
-	fresh      int   // how many rows in succession the table did not have
-	set        []int // memory for the columns that a row changes
-	res        sink.Counts
+	fresh      int     // how many rows in succession the table did not have
+	vals       []value // memory for what the next rows set
+	set        []int   // and for the columns that a row changes
+	res        *sink.Counts
 }
 
 // A piece is what a writer has done in one call of [pieces.Write].
@@ -36,7 +39,7 @@ type piece struct {
 	deletes []delayed
 }
 
-// A delayed row has a version, and is deleted when all tables have got their rows; at is its number among those given.
+// A delayed row is deleted when all tables have got their rows; at is its number among those given.
 type delayed struct {
 	*fold.Row
 	at int
@@ -44,18 +47,17 @@ type delayed struct {
 
 // A strategy is how the rows of a table are written, decided once per flush.
 type strategy struct {
-	// together is how many rows are read before they are written: with versions, by one statement, and 1 if something else
-	// than its values matters to a row.
+	// together is how many rows are read before they are written, and inserts says that one statement may insert so many
+	// new ones.
 	together int
-	// inserts says that one statement may insert so many new rows.
-	inserts bool
+	inserts  bool
 	// explodes says that rows of other tables are values of the table's.
 	explodes bool
 }
 
 const (
-	// manyRows is how many rows one statement inserts or looks up: to begin and end one for each row takes a fifth of the
-	// time of a flush of new rows. With 4 of them half of it is gained. BenchmarkFlush/sqlite/insert would show the loss.
+	// manyRows is how many rows one statement inserts: to begin and end one for each row takes a fifth of the time of a
+	// flush of new rows. With 4 of them half of it is gained. BenchmarkFlush/sqlite/insert would show the loss.
 	manyRows = 16
 	// manyParams and manyText, bytes of a value, bound the memory that a statement of many rows and its values take.
 	manyParams = 2048
@@ -67,20 +69,23 @@ const (
 // decide sets the writer's strategy, once all is known that matters to its rows.
 func (w *writer) decide(explodes bool) {
 	n := max(1, min(manyRows, manyParams/len(w.layout.cols)))
-	alone := w.statements.exact || explodes || w.references.any()
-	w.way = strategy{together: n, inserts: n > 1 && !alone && !w.layout.b.FillOnly, explodes: explodes}
-	if w.versions != nil && (alone || len(w.nested.below) > 0 || w.nested.follows) {
-		w.way = strategy{together: 1, explodes: explodes}
-	}
+	w.way = strategy{together: n, explodes: explodes,
+		inserts: n > 1 && !w.statements.exact && !explodes && !w.references.any() && !w.layout.b.FillOnly && w.versions == nil}
+	w.vals = make([]value, n*len(w.layout.cols))
 }
 
-// newWriter prepares to write a batch.
-func (d *DB) newWriter(b *fold.Batch, t *table, f *sink.Flush) (w *writer, err error) {
-	w = &writer{c: d.c}
+// newWriter prepares to write a batch. What it does is counted in res.
+func (d *DB) newWriter(b *fold.Batch, t *table, f *sink.Flush, res *sink.Counts) (w *writer, err error) {
+	w = &writer{c: d.c, res: res}
 	if b.Versioned() {
-		if b, err = w.prepareVersions(b, &t.Table, f.Tombstones); err != nil {
-			return nil, err
+		var names []string
+		if b.Scope == fold.ColumnScope {
+			if w.states, names, err = w.c.openStates(t.Name, f.Tombstones); err != nil {
+				return nil, err
+			}
 		}
+		w.versions = fold.NewResolver(b, names, &t.Table)
+		b = w.versions.Batch()
 	}
 	w.layout = newLayout(b, &t.Table)
 	if w.references, err = d.c.prepareReferences(w.layout); err != nil {
@@ -89,117 +94,96 @@ func (d *DB) newWriter(b *fold.Batch, t *table, f *sink.Flush) (w *writer, err e
 	if w.statements, err = d.c.prepareStatements(w.layout, t.HasConstraints || t.indexed); err != nil || w.states == nil {
 		return w, err
 	}
-	return w, w.states.dropOrphans(w.layout)
+	return w, cmp.Or(w.states.dropOrphans(w.layout), w.states.keepNames(w.versions.Names()))
 }
 
 // begin forgets the piece before.
 func (w *writer) begin(rows []*fold.Row) {
 	w.piece = piece{rows: rows}
 	w.references.forget()
-	if w.states != nil {
-		w.states.forget()
-	}
 }
 
-// phase is which rows of a batch are written.
-type phase int
-
-const (
-	allRows phase = iota
-	living        // those that are not deleted
-	deleted
-)
-
-func (p phase) has(r *fold.Row) bool { return p == allRows || r.Deleted == (p == deleted) }
-
 // rows writes rows up to one that the database rejects, and returns its index with the error. It calls sent with how many
-// it has written, some at a time.
-func (w *writer) rows(ctx context.Context, rows []*fold.Row, now phase, sent func(n int)) (at int, err error) {
-	if w.versions != nil && now == deleted { // which rows they are was found with the others
-		return w.delayedDeletes()
-	}
-	n := w.way.together
-	if w.versions != nil && len(rows) < n {
-		n = 1
-	}
-	var next rowBuffer
+// it has written, some at a time. If deletes wait, they are noted for deleteDelayed.
+func (w *writer) rows(ctx context.Context, rows []*fold.Row, wait bool, sent func(n int)) (at int, err error) {
 	for at < len(rows) {
 		if ctx.Err() != nil {
 			return -1, ctx.Err()
 		}
-		next.reset(w.layout, rows[at:min(at+n, len(rows))])
-		if w.versions != nil {
-			if err := w.resolve(&next, rows[at:], n); err != nil {
-				return at, err
-			}
-		}
-		next.read(w.layout, rows[at:])
-		done, err := w.write(&next, at, now)
+		done, err := w.some(rows[at:], at, wait)
 		at += done
 		sent(done)
 		if err != nil {
 			return at, err
 		}
 	}
-	if w.states != nil {
-		return -1, w.states.write()
-	}
 	return -1, nil
 }
 
-// write writes the rows of a buffer, up to one that the database rejects, and returns how many it has written. at is the index
-// of the first.
-func (w *writer) write(next *rowBuffer, at int, now phase) (done int, err error) {
-	all := false
-	if w.way.inserts && now != deleted && w.fresh >= certainlyFresh && len(next.rows) == w.way.together && next.areNew() {
-		if all, err = w.insertTogether(next); err != nil {
-			return 0, err
-		}
-	}
-	for i := 0; i < len(next.rows) && !all; i++ {
-		switch r := next.rows[i]; {
-		case w.versions != nil && next.resolved[i].Unchanged:
-			w.res.Unchanged++
-		case now.has(r):
-			if err := w.row(r, next.of(i)); err != nil {
+// some writes as many of the rows that are left as are read at once, up to one that the database rejects, and returns how
+// many it has written. at is the index of the first.
+func (w *writer) some(rows []*fold.Row, at int, wait bool) (done int, err error) {
+	width, n := len(w.layout.cols), min(w.way.together, len(rows))
+	if w.versions != nil {
+		for i, r := range rows[:n] {
+			w.layout.b.PrefetchValues(rows[i:])
+			if err := w.newer(r, at+i, wait); err != nil {
 				return i, err
 			}
-		case w.versions != nil:
-			row := *r // whose memory the next rows get
-			w.piece.deletes = append(w.piece.deletes, delayed{&row, at + i})
+		}
+		return n, nil
+	}
+	for i, r := range rows[:n] {
+		w.layout.b.PrefetchValues(rows[i:])
+		w.layout.read(w.vals[i*width:(i+1)*width], r)
+	}
+	if w.way.inserts && w.fresh >= certainlyFresh && n == w.way.together && w.areNew(rows[:n]) {
+		if all, err := w.insertTogether(n); all || err != nil {
+			return n, err
 		}
 	}
-	done = len(next.rows)
-	if w.states == nil {
-		return done, nil
+	for i, r := range rows[:n] {
+		if wait && r.Deleted {
+			w.piece.deletes = append(w.piece.deletes, delayed{r, at + i})
+		} else if err := w.row(r, w.vals[i*width:(i+1)*width]); err != nil {
+			return i, err
+		}
 	}
-	return done, w.states.put(next.resolved[:done])
+	return n, nil
 }
 
-// insertTogether inserts the rows of a buffer whose keys the table does not have, and reports whether these are all. If
+// areNew reports whether rows that were read may all be new ones that only set values, none of which is long.
+func (w *writer) areNew(rows []*fold.Row) bool {
+	return !slices.ContainsFunc(rows, func(r *fold.Row) bool { return r.Deleted || r.Replaces || r.Sweeps }) &&
+		!slices.ContainsFunc(w.vals, func(v value) bool {
+			return (v.kind == lib.SQLITE_TEXT || v.kind == lib.SQLITE_BLOB) && len(v.text) > manyText
+		})
+}
+
+// insertTogether inserts the n rows that were read and that the table does not have, and reports whether these are all. If
 // it has some of them, or rejects one, all are to be written one by one.
-func (w *writer) insertTogether(next *rowBuffer) (all bool, err error) {
-	inserted, err := w.statements.insertMany(next)
+func (w *writer) insertTogether(n int) (all bool, err error) {
+	inserted, err := w.statements.insertMany(w.vals, n)
 	if err != nil && (!isRefusal(err) || w.c.autocommit()) {
 		return false, err
 	}
 	w.res.Inserted += inserted
-	if inserted == int64(len(next.rows)) {
-		w.fresh += len(next.rows)
+	if inserted == int64(n) {
+		w.fresh += n
 		return true, nil
 	}
 	w.res.Unchanged -= inserted // they will be counted there
 	w.fresh = 0
-	for i := range next.rows {
-		w.layout.unstamp(next.of(i))
+	for vals := range slices.Chunk(w.vals, len(w.layout.cols)) {
+		w.layout.unstamp(vals)
 	}
 	return false, nil
 }
 
-// delayedDeletes deletes the rows that waited, up to one that the database rejects, and returns its index among those given
+// deleteDelayed deletes the rows that waited, up to one that the database rejects, and returns its index among those given
 // with the error.
-func (w *writer) delayedDeletes() (at int, err error) {
-	vals := make([]value, len(w.layout.cols))
+func (w *writer) deleteDelayed() (at int, err error) {
+	vals := w.vals[:len(w.layout.cols)]
 	for _, r := range w.piece.deletes {
 		w.layout.read(vals, r.Row)
 		if err := w.row(r.Row, vals); err != nil {
@@ -209,36 +193,101 @@ func (w *writer) delayedDeletes() (at int, err error) {
 	return -1, nil
 }
 
-// row looks a row up by its key, and inserts, updates or deletes it. vals are what it sets.
+// row inserts, updates or deletes a row. vals are what it sets.
 func (w *writer) row(r *fold.Row, vals []value) error {
 	w.c.bound.release()
-	if err := w.initials(r, vals); err != nil {
+	if owned, err := w.relate(r, vals); err != nil || !owned {
 		return err
-	}
-	if exists, err := w.references.findOwner(r, vals); err != nil {
-		return err
-	} else if !exists { // a row exists only with the one that it belongs to
-		w.res.Unchanged++
-		return nil
-	}
-	if w.nested.members != nil {
-		w.references.wrote(vals)
-	}
-	if err := w.references.findReferred(r, vals); err != nil {
-		return err
-	}
-	if w.way.explodes && !r.Deleted {
-		w.piece.written = append(w.piece.written, r)
-	}
-	if len(w.nested.below) > 0 && (r.Deleted || r.Replaces) {
-		if err := w.deleteBelow(r); err != nil {
-			return err
-		}
 	}
 	exists, err := w.layout.lookUp(w.statements.sel, vals)
 	if err != nil {
 		return err
 	}
+	return w.put(r, vals, exists)
+}
+
+// newer writes what is newer of a row with a version, or notes a delete that has to wait. at is the row's number among
+// those given.
+func (w *writer) newer(r *fold.Row, at int, wait bool) (err error) {
+	w.c.bound.release()
+	vals, sel := w.vals[:len(w.layout.cols)], w.statements.sel
+	var was fold.Stored
+	if w.states != nil {
+		if was.State, err = w.states.read(r.Key); err != nil {
+			return err
+		}
+	}
+	looked := w.states == nil || was.State != nil
+	if looked {
+		w.layout.readKey(vals, r)
+		if _, err := w.references.findOwner(r, vals); err != nil {
+			return err
+		}
+		if was.Exists, err = w.layout.lookUp(sel, vals); err != nil {
+			return err
+		}
+		if at := w.layout.b.Version; was.Exists && w.states == nil && at >= 0 && !sel.null(at) {
+			was.Version = sel.spelling(at)
+		}
+	}
+	newer, err := w.versions.Resolve(r, was)
+	if err != nil {
+		return fmt.Errorf("table %q: %w", w.layout.table.Name, err)
+	}
+	switch r := &newer.Row; {
+	case newer.Unchanged:
+		w.res.Unchanged++
+	case wait && r.Deleted:
+		w.piece.deletes = append(w.piece.deletes, delayed{r, at})
+	default:
+		w.layout.read(vals, r)
+		if !looked || len(w.nested.below) > 0 { // else the row is still looked up
+			sel.reset()
+			err = w.row(r, vals)
+			break
+		}
+		owned := false
+		if owned, err = w.relate(r, vals); err == nil && owned {
+			err = w.put(r, vals, was.Exists)
+		}
+	}
+	sel.reset()
+	if err != nil || newer.State == nil {
+		return err
+	}
+	gone := any(nil)
+	if newer.Row.Deleted {
+		gone = w.states.now
+	}
+	return w.states.put(r.Key, newer.State, gone)
+}
+
+// relate finds the rows that a row belongs or refers to, and deletes those that go with it. A row exists only with the one
+// that it belongs to: owned is false without.
+func (w *writer) relate(r *fold.Row, vals []value) (owned bool, err error) {
+	if err := w.initials(r, vals); err != nil {
+		return false, err
+	}
+	if owned, err = w.references.findOwner(r, vals); err != nil {
+		return false, err
+	} else if !owned {
+		w.res.Unchanged++
+		return false, nil
+	}
+	if err := w.references.findReferred(r, vals); err != nil {
+		return false, err
+	}
+	if w.way.explodes && !r.Deleted {
+		w.piece.written = append(w.piece.written, r)
+	}
+	if len(w.nested.below) > 0 && (r.Deleted || r.Replaces) {
+		return true, w.deleteBelow(r)
+	}
+	return true, nil
+}
+
+// put inserts, updates or deletes a row that was looked up.
+func (w *writer) put(r *fold.Row, vals []value, exists bool) (err error) {
 	if w.fresh++; exists {
 		w.fresh = 0
 	}
@@ -249,7 +298,7 @@ func (w *writer) row(r *fold.Row, vals []value) error {
 		err = w.statements.runDelete(vals)
 		w.counted(&w.res.Deleted)
 	case !exists:
-		err = w.insert(vals)
+		err = w.statements.runInsert(vals)
 		w.counted(&w.res.Inserted)
 	case r.Replaces && w.isReplaced(vals):
 		w.res.Unchanged++
@@ -293,12 +342,8 @@ func (w *writer) initial(i int, v *value) error {
 	if err != nil {
 		return err
 	}
-	defer s.reset()
-	if _, err := s.step(); err != nil {
-		return err
-	}
-	*v = s.value(0)
-	return nil
+	*v, err = s.one(nil)
+	return err
 }
 
 // counted counts what the last statement did to its row: nothing, if a trigger has it ignored.
@@ -307,15 +352,6 @@ func (w *writer) counted(n *int64) {
 		n = &w.res.Unchanged
 	}
 	*n++
-}
-
-// insert inserts a row that was not found by its key.
-func (w *writer) insert(vals []value) error {
-	done, err := w.statements.runInsert(vals)
-	if err == nil && !done && !w.statements.exact {
-		err = w.statements.insertOrFail(vals)
-	}
-	return err
 }
 
 // differing returns the columns that a row sets and that the table has otherwise, and with these the stamps of an update,
@@ -375,7 +411,7 @@ func (w *writer) replace(vals []value) error {
 		if err := w.statements.runDelete(vals); err != nil {
 			return err
 		}
-		return w.insert(vals)
+		return w.statements.runInsert(vals)
 	}
 	var set []int
 	for _, i := range w.layout.columns {

@@ -15,7 +15,7 @@ type statements struct {
 	insert *stmt // of all columns; nil if exact
 	update *stmt // of those in set; nil if exact
 	set    []int
-	many   string // SQL that inserts as many rows as a buffer has; "": not needed yet
+	many   string // SQL that inserts as many rows as are written together; "": not needed yet
 }
 
 func (c *conn) prepareStatements(l *layout, exact bool) (s statements, err error) {
@@ -26,7 +26,7 @@ func (c *conn) prepareStatements(l *layout, exact bool) (s statements, err error
 	if s.del, err = c.prepare(l.deleteSQL()); err != nil || exact {
 		return s, err
 	}
-	if s.insert, err = c.prepare(l.insertSQL(l.columns, 1) + " ON CONFLICT DO NOTHING"); err != nil {
+	if s.insert, err = c.prepare(l.insertSQL(l.columns, 1)); err != nil {
 		return s, err
 	}
 	s.set = slices.DeleteFunc(slices.Clone(l.columns), func(i int) bool { return l.b.Table.Columns[i].Key })
@@ -44,9 +44,8 @@ func (s *statements) runDelete(vals []value) error {
 	return s.del.run()
 }
 
-// runInsert inserts a row with its stamps, unless a row has the key or, of tables that are not exact, something else that
-// is unique.
-func (s *statements) runInsert(vals []value) (done bool, err error) {
+// runInsert inserts a row, with its stamps, whose key was not found.
+func (s *statements) runInsert(vals []value) (err error) {
 	s.sel.reset()
 	s.layout.stamp(vals)
 	insert, columns := s.insert, s.layout.columns
@@ -58,29 +57,9 @@ func (s *statements) runInsert(vals []value) (done bool, err error) {
 			}
 		}
 		if insert, err = s.c.prepareOne(s.layout.insertSQL(columns, 1)); err != nil {
-			return false, err
+			return err
 		}
 	}
-	if err := s.put(insert, columns, vals); err != nil {
-		return false, err
-	}
-	if done = s.c.changes() > 0; !done {
-		s.layout.unstamp(vals)
-	}
-	return done, nil
-}
-
-// insertOrFail inserts a row although another row has something of it that is unique, the rowid: SQLite says what.
-func (s *statements) insertOrFail(vals []value) error {
-	insert, err := s.c.prepareOne(s.layout.insertSQL(s.layout.columns, 1))
-	if err != nil {
-		return err
-	}
-	s.layout.stamp(vals)
-	return s.put(insert, s.layout.columns, vals)
-}
-
-func (s *statements) put(insert *stmt, columns []int, vals []value) error {
 	insert.clear()
 	if err := s.layout.bindRow(insert, 0, columns, vals); err != nil {
 		return err
@@ -116,12 +95,11 @@ func (s *statements) runUpdate(vals []value, columns []int, keeps func(column in
 	return update.run()
 }
 
-// insertMany inserts the rows of a buffer whose keys the table does not have, and returns how many these are. It is called
-// for buffers of strategy.together rows only, for which its SQL is made.
-func (s *statements) insertMany(rows *rowBuffer) (inserted int64, err error) {
+// insertMany inserts those of n rows whose keys the table does not have, and returns how many these are. n is always the same.
+func (s *statements) insertMany(vals []value, n int) (inserted int64, err error) {
 	l := s.layout
 	if s.many == "" {
-		s.many = l.insertSQL(l.columns, len(rows.rows)) + " ON CONFLICT DO NOTHING"
+		s.many = l.insertSQL(l.columns, n) + " ON CONFLICT DO NOTHING"
 	}
 	insert, err := s.c.prepareOne(s.many)
 	if err != nil {
@@ -129,10 +107,10 @@ func (s *statements) insertMany(rows *rowBuffer) (inserted int64, err error) {
 	}
 	s.c.bound.release()
 	insert.clear()
-	for i := range rows.rows {
-		vals := rows.of(i)
-		l.stamp(vals)
-		if err := l.bindRow(insert, i*len(l.columns), l.columns, vals); err != nil {
+	for i := range n {
+		row := vals[i*len(l.cols) : (i+1)*len(l.cols)]
+		l.stamp(row)
+		if err := l.bindRow(insert, i*len(l.columns), l.columns, row); err != nil {
 			return 0, err
 		}
 	}

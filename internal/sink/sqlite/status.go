@@ -11,27 +11,22 @@ import (
 )
 
 // ask is a [sink.Ledger], whose errors are as SQLite has them.
-func (d *DB) ask(ctx context.Context, sql func(sink.Dialect) string) ([][][]byte, error) {
+func (d *DB) ask(ctx context.Context, sql func(sink.Dialect) string) (rows [][][]byte, err error) {
 	known, err := d.hasTable(ctx, "weir_jobs")
-	if err != nil || !known {
-		return nil, err
+	if err == nil && known {
+		rows, err = d.c.rows(sql(dialect))
 	}
-	return d.c.rows(sql(dialect))
+	return rows, err
 }
 
 // Sample implements [sink.Inspector].
 func (d *DB) Sample(_ context.Context, table string, n int) (rows []string, total int64, err error) {
-	if err := d.scalar("SELECT count(*) FROM "+quote(table), &total); err != nil {
-		return nil, 0, d.explain(err)
-	}
-	var cols []string
-	err = d.c.query("SELECT name FROM pragma_table_info(?)", func(s *stmt) error { cols = append(cols, s.text(0)); return nil }, table)
-	if err != nil {
+	if err := d.c.scalar("SELECT count(*) FROM "+quote(table), &total); err != nil {
 		return nil, 0, d.explain(err)
 	}
 	err = d.c.query("SELECT * FROM "+quote(table)+" LIMIT ?", func(s *stmt) error {
 		var b strings.Builder
-		for i, c := range cols {
+		for i := range s.columns() {
 			var v any
 			switch s.kind(i) {
 			case lib.SQLITE_NULL: // as v is
@@ -42,7 +37,7 @@ func (d *DB) Sample(_ context.Context, table string, n int) (rows []string, tota
 			default:
 				v = s.text(i)
 			}
-			value, err := json.Marshal(map[string]any{c: v})
+			value, err := json.Marshal(map[string]any{s.name(i): v})
 			if err != nil {
 				return err
 			}

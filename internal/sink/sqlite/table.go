@@ -52,13 +52,14 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 	if was := d.tables[lower(name)]; was != nil {
 		t.stuck = was.stuck
 	}
-	if err := d.scalar("PRAGMA schema_version", &t.version); err != nil {
+	if err := d.c.scalar("PRAGMA schema_version", &t.version); err != nil {
 		return t, err
 	}
-	kind, sql, strict := "", "", int64(0)
-	err := d.c.query("SELECT l.type, l.strict, l.name, s.sql FROM pragma_table_list l LEFT JOIN sqlite_schema s ON s.name = l.name WHERE l.schema = 'main' AND l.name = ? COLLATE NOCASE",
+	kind, sql, triggers := "", "", false
+	err := d.c.query("SELECT l.type, l.strict, l.name, s.sql, EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = l.name COLLATE NOCASE)"+
+		" FROM pragma_table_list l LEFT JOIN sqlite_schema s ON s.name = l.name WHERE l.schema = 'main' AND l.name = ? COLLATE NOCASE",
 		func(s *stmt) error {
-			kind, strict, t.Name, sql = s.text(0), s.int(1), s.text(2), s.text(3)
+			kind, t.Strict, t.Name, sql, triggers = s.text(0), s.int(1) != 0, s.text(2), s.text(3), s.int(4) != 0
 			return nil
 		}, name)
 	if err != nil {
@@ -71,16 +72,16 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 	if kind != "table" {
 		return t, fmt.Errorf("%q is a %s, not a table: weir keeps tables", t.Name, kind)
 	}
-	t.Exists, t.Strict = true, strict != 0
-	defaults, primary := false, []string(nil)
+	t.Exists = true
+	defaults, primary, pk := false, []string(nil), map[int]string{}
 	err = d.c.query("SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?)", func(s *stmt) error {
 		c := schema.Column{Name: s.text(0), Decl: s.text(1), NotNull: s.int(2) != 0,
 			Default: initial(s.text(3)), Generated: s.int(5) == 2 || s.int(5) == 3}
-		c.Type = affinity(c.Decl, strict != 0)
+		c.Type = affinity(c.Decl, t.Strict)
 		c.HoldsTime = c.Type == schema.Text || c.Type == schema.Any || c.Type == schema.Affine
 		defaults = defaults || c.Default != ""
 		if s.int(4) > 0 {
-			primary = append(primary, c.Name)
+			primary, pk[len(t.Columns)] = append(primary, c.Name), c.Name
 		}
 		t.Columns = append(t.Columns, c)
 		return nil
@@ -108,7 +109,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 	if t.Key, err = caps.FindKey(&t.Table, t.key, primary); err != nil {
 		return missing(err)
 	}
-	constrained, err := d.readKey(t)
+	constrained, err := d.readKey(t, pk)
 	if err != nil {
 		return missing(err)
 	}
@@ -116,18 +117,16 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 	if err != nil {
 		return t, err
 	}
-	var triggers int64
-	err = d.scalar("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE", &triggers, t.Name)
 	sql = t.withoutOwn(sql)
 	// The word may stand in a name: then lines are kept for nothing.
 	has := func(word string) bool { return strings.Contains(strings.ToUpper(sql), word) }
-	ruled := linked || triggers > 0 || strict != 0 || defaults || has("CHECK") ||
+	ruled := linked || triggers || t.Strict || defaults || has("CHECK") ||
 		slices.ContainsFunc(t.Columns, func(c schema.Column) bool { return !c.Serial && (c.Generated || c.NotNull && !c.Key) })
 	t.HasConstraints = ruled || constrained
 	// A table that others gave constraints, or what a copy would lose, is no longer only
 	// weir's: it is taken as it is.
 	t.Made = t.Made && !ruled && !has("COLLATE")
-	if err == nil && t.marks != "" {
+	if t.marks != "" {
 		err = t.own()
 	}
 	return t, err
@@ -153,67 +152,52 @@ func initial(schema string) string {
 	return schema
 }
 
+// An index of a table.
+type index struct {
+	name                      string
+	unique, complete, primary bool
+	columns                   map[int]string // and the collation of each
+}
+
 // readKey marks the key's columns, demands that the database hold their values
-// unique, and reports whether another index can refuse a row.
-func (d *DB) readKey(t *table) (constrained bool, err error) {
-	// A rowid's alias has no index of its own.
-	var pk []int
-	err = d.c.query("SELECT cid, pk FROM pragma_table_xinfo(?) WHERE pk > 0", func(s *stmt) error {
-		pk = append(pk, int(s.int(0)))
-		return nil
-	}, t.Name)
-	if err != nil {
-		return false, err
-	}
-	unique := sameSet(pk, t.Key)
-	type index struct {
-		name                      string
-		unique, complete, primary bool
-	}
+// unique, and reports whether another index can refuse a row. pk are the columns of the primary key.
+func (d *DB) readKey(t *table, pk map[int]string) (constrained bool, err error) {
 	var indexes []index
-	err = d.c.query("SELECT name, \"unique\", partial, origin = 'pk' FROM pragma_index_list(?)", func(s *stmt) error {
-		indexes = append(indexes, index{s.text(0), s.int(1) != 0, s.int(2) == 0, s.int(3) != 0})
-		return nil
-	}, t.Name)
+	err = d.c.query(`SELECT l.name, l."unique", l.partial, l.origin = 'pk', x.cid, upper(x.coll) FROM pragma_index_list(?) l, pragma_index_xinfo(l.name) x WHERE x.key = 1`,
+		func(s *stmt) error {
+			n := slices.IndexFunc(indexes, func(ix index) bool { return ix.name == s.text(0) })
+			if n < 0 {
+				n = len(indexes)
+				indexes = append(indexes, index{s.text(0), s.int(1) != 0, s.int(2) == 0, s.int(3) != 0, map[int]string{}})
+			}
+			indexes[n].columns[int(s.int(4))] = s.text(5)
+			return nil
+		}, t.Name)
 	if err != nil {
 		return false, err
 	}
+	unique := t.isKey(pk)
+	// A rowid's alias has no index of its own.
 	if len(pk) == 1 && !unique && !slices.ContainsFunc(indexes, func(ix index) bool { return ix.primary }) {
-		if slices.Contains(t.Key, pk[0]) { // it is unique by itself, and the key is more
-			constrained = true
-		} else {
-			t.Columns[pk[0]].Serial, t.Columns[pk[0]].Generated = true, t.Made
-		}
-	}
-	binary := func(collations map[int]string) bool {
-		for _, c := range collations {
-			if c != "BINARY" {
-				return false
+		for rowid := range pk {
+			if slices.Contains(t.Key, rowid) { // it is unique by itself, and the key is more
+				constrained = true
+			} else {
+				t.Columns[rowid].Serial, t.Columns[rowid].Generated = true, t.Made
 			}
 		}
-		return true
 	}
 	var collated map[int]string // the key's columns, by the index that calls most keys equal
 	for _, ix := range indexes {
-		var cols []int
-		collations := map[int]string{}
-		err := d.c.query("SELECT cid, coll FROM pragma_index_xinfo(?) WHERE key = 1", func(s *stmt) error {
-			cols = append(cols, int(s.int(0)))
-			collations[int(s.int(0))] = strings.ToUpper(s.text(1))
-			return nil
-		}, ix.name)
-		if err != nil {
-			return false, err
-		}
-		if !ix.unique || !ix.complete || !sameSet(cols, t.Key) {
+		if !ix.unique || !ix.complete || !t.isKey(ix.columns) {
 			t.indexed = true
-			constrained = constrained || ix.unique || !ix.complete || slices.Contains(cols, expression)
+			constrained = constrained || ix.unique || !ix.complete || ix.columns[expression] != ""
 			continue
 		}
 		unique = true
-		if binary(collated) {
-			collated = collations
-		} else if !binary(collations) && !maps.Equal(collations, collated) {
+		if isBinary(collated) {
+			collated = ix.columns
+		} else if !isBinary(ix.columns) && !maps.Equal(ix.columns, collated) {
 			constrained = true
 		}
 	}
@@ -243,11 +227,17 @@ func (d *DB) readKey(t *table) (constrained bool, err error) {
 
 const expression = -2 // the column number of an expression in an index
 
-func sameSet(a, b []int) bool {
-	a, b = slices.Clone(a), slices.Clone(b)
-	slices.Sort(a)
-	slices.Sort(b)
-	return slices.Equal(a, b)
+func (t *table) isKey(columns map[int]string) bool {
+	return len(columns) == len(t.Key) && !slices.ContainsFunc(t.Key, func(k int) bool { return columns[k] == "" })
+}
+
+func isBinary(collations map[int]string) bool {
+	for _, c := range collations {
+		if c != "BINARY" {
+			return false
+		}
+	}
+	return true
 }
 
 // affinity is the type that a declaration gives a column, by the rules of

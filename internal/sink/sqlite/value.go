@@ -3,6 +3,7 @@ package sqlite
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
 	"math"
 
 	lib "modernc.org/sqlite/lib"
@@ -72,34 +73,69 @@ func convert(raw []byte, t schema.Type) value {
 	return value{kind: lib.SQLITE_TEXT, text: text}
 }
 
+// bindValue binds a value; text and blobs are good until the connection's release.
 func (s *stmt) bindValue(i int, v *value) error {
 	var rc int32
 	switch v.kind {
-	case lib.SQLITE_NULL:
+	case lib.SQLITE_NULL, 0:
 		rc = lib.Xsqlite3_bind_null(s.c.tls, s.p, int32(i))
 	case lib.SQLITE_INTEGER:
 		rc = lib.Xsqlite3_bind_int64(s.c.tls, s.p, int32(i), v.int)
 	case lib.SQLITE_FLOAT:
 		rc = lib.Xsqlite3_bind_double(s.c.tls, s.p, int32(i), v.real())
 	case lib.SQLITE_BLOB:
-		return s.bindBlob(i, v.text)
+		rc = lib.Xsqlite3_bind_blob(s.c.tls, s.p, int32(i), uintptr(s.c.bound.hold(v.text)), int32(len(v.text)), lib.SQLITE_STATIC)
 	default:
-		rc = s.bindText(i, v.text)
+		rc = lib.Xsqlite3_bind_text(s.c.tls, s.p, int32(i), uintptr(s.c.bound.hold(v.text)), int32(len(v.text)), lib.SQLITE_STATIC)
 	}
-	if rc != lib.SQLITE_OK {
-		return s.c.fail(rc, "")
-	}
-	return nil
+	return s.c.check(rc)
 }
 
-// bindAll binds values from the first parameter on.
-func (s *stmt) bindAll(values []value) error {
+// bindValues binds values from the first parameter on.
+func (s *stmt) bindValues(values []value) error {
 	for i := range values {
 		if err := s.bindValue(i+1, &values[i]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// A blob is what bindAll binds as such.
+type blob []byte
+
+// bindAll binds nil, an int64, a string, a []byte as text, a blob, or a value, from the first parameter on.
+func (s *stmt) bindAll(args ...any) error {
+	for i, arg := range args {
+		v := value{kind: lib.SQLITE_NULL}
+		switch arg := arg.(type) {
+		case nil:
+		case int64:
+			v = value{kind: lib.SQLITE_INTEGER, int: arg}
+		case string:
+			v = value{kind: lib.SQLITE_TEXT, text: []byte(arg)}
+		case []byte:
+			v = value{kind: lib.SQLITE_TEXT, text: arg}
+		case blob:
+			v = value{kind: lib.SQLITE_BLOB, text: arg}
+		case value:
+			v = arg
+		default:
+			panic(fmt.Sprintf("sqlite: cannot bind %T", arg))
+		}
+		if err := s.bindValue(i+1, &v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spelling returns a column as text, which is good until the next step. SQLite's own text of a double has 15 digits.
+func (s *stmt) spelling(col int) []byte {
+	if s.kind(col) == lib.SQLITE_FLOAT {
+		return feed.AppendReal(nil, s.real(col))
+	}
+	return s.bytes(col)
 }
 
 // value returns what a column of the statement's row holds.
