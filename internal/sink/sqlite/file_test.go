@@ -20,56 +20,34 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // TestExplain_Classes: errors are classed by their codes (STYLE: one table a
 // driver).
 func TestExplain_Classes(t *testing.T) {
 	d := open(t, filepath.Join(t.TempDir(), "t.db"), sqlite.Options{})
-	for _, test := range []struct {
-		code   int32
-		class  sink.Class
-		reason string
-	}{
-		{lib.SQLITE_BUSY, sink.Transient, "locked"},
-		{lib.SQLITE_BUSY_RECOVERY, sink.Transient, "locked"},
-		{lib.SQLITE_BUSY_SNAPSHOT, sink.Transient, "locked"},
-		{lib.SQLITE_LOCKED, sink.Transient, "locked"},
-		{lib.SQLITE_LOCKED_SHAREDCACHE, sink.Transient, "locked"},
-		{lib.SQLITE_PROTOCOL, sink.Transient, "locked"},
-		{lib.SQLITE_IOERR, sink.Unknown, "io"},
-		{lib.SQLITE_IOERR_FSYNC, sink.Unknown, "io"},
-		{lib.SQLITE_IOERR_DIR_FSYNC, sink.Unknown, "io"},
-		{lib.SQLITE_IOERR_WRITE, sink.Unknown, "io"},
-		{lib.SQLITE_IOERR_READ, sink.Unknown, "io"},
-		{lib.SQLITE_IOERR_SHMMAP, sink.Unknown, "io"},
-		{lib.SQLITE_FULL, sink.Permanent, "full"},
-		{lib.SQLITE_IOERR_SHMSIZE, sink.Permanent, "full"},
-		{lib.SQLITE_READONLY, sink.Permanent, "readonly"},
-		{lib.SQLITE_READONLY_DBMOVED, sink.Permanent, "readonly"},
-		{lib.SQLITE_READONLY_DIRECTORY, sink.Permanent, "readonly"},
-		{lib.SQLITE_NOTADB, sink.Permanent, "notadb"},
-		{lib.SQLITE_CORRUPT, sink.Permanent, "corrupt"},
-		{lib.SQLITE_CORRUPT_INDEX, sink.Permanent, "corrupt"},
-		{lib.SQLITE_CANTOPEN, sink.Permanent, "cantopen"},
-		{lib.SQLITE_ERROR, sink.Permanent, "error"},
-		{lib.SQLITE_CONSTRAINT_CHECK, sink.Permanent, "error"},
+	for reason, codes := range map[string][]int32{
+		"locked": {lib.SQLITE_BUSY, lib.SQLITE_BUSY_RECOVERY, lib.SQLITE_BUSY_SNAPSHOT, lib.SQLITE_LOCKED, lib.SQLITE_LOCKED_SHAREDCACHE, lib.SQLITE_PROTOCOL},
+		"io":     {lib.SQLITE_IOERR, lib.SQLITE_IOERR_FSYNC, lib.SQLITE_IOERR_DIR_FSYNC, lib.SQLITE_IOERR_WRITE, lib.SQLITE_IOERR_READ, lib.SQLITE_IOERR_SHMMAP},
+		"full":   {lib.SQLITE_FULL, lib.SQLITE_IOERR_SHMSIZE}, "readonly": {lib.SQLITE_READONLY, lib.SQLITE_READONLY_DBMOVED, lib.SQLITE_READONLY_DIRECTORY},
+		"notadb": {lib.SQLITE_NOTADB}, "corrupt": {lib.SQLITE_CORRUPT, lib.SQLITE_CORRUPT_INDEX}, "cantopen": {lib.SQLITE_CANTOPEN},
+		"error": {lib.SQLITE_ERROR, lib.SQLITE_CONSTRAINT_CHECK},
 	} {
-		inner := &sqlite.Error{Code: test.code, Msg: "its own words"}
-		err := d.Explain(fmt.Errorf("while testing: %w", inner))
-		var e *sink.Error
-		if !errors.As(err, &e) || e.Class != test.class || e.Reason != test.reason {
-			t.Errorf("code %d is %+v, want class %d and reason %s", test.code, e, test.class, test.reason)
-		}
-		if !errors.Is(err, inner) || !strings.Contains(err.Error(), "its own words") || !strings.Contains(err.Error(), d.Path()) {
-			t.Errorf("code %d lost its words: %v", test.code, err)
+		class := map[string]sink.Class{"locked": sink.Transient, "io": sink.Unknown}[reason]
+		for _, code := range codes {
+			inner := &sqlite.Error{Code: code, Msg: "its own words"}
+			err := d.Explain(fmt.Errorf("while testing: %w", inner))
+			var e *sink.Error
+			if !errors.As(err, &e) || e.Class != class || e.Reason != reason || !errors.Is(err, inner) || !strings.Contains(err.Error(), "its own words") || !strings.Contains(err.Error(), d.Path()) {
+				t.Errorf("code %d is %+v: %v; want class %d and reason %s", code, e, err, class, reason)
+			}
 		}
 	}
-	if err := d.Explain(os.ErrClosed); err != os.ErrClosed {
-		t.Errorf("an error of others became %v", err)
-	}
-	if d.Explain(nil) != nil {
-		t.Error("nil became an error")
+	for _, err := range []error{nil, os.ErrClosed} {
+		if got := d.Explain(err); got != err {
+			t.Errorf("%v became %v", err, got)
+		}
 	}
 }
 
@@ -85,13 +63,9 @@ func TestOpen_PathsToTheLetter(t *testing.T) {
 			if cps, err := claims.Take(t.Context(), stepsSource); err != nil || cps[0].Seq != 2 {
 				t.Errorf("the checkpoint is %+v, %v", cps, err)
 			}
-			if err := errors.Join(claims.Close(), d.Close()); err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, errors.Join(claims.Close(), d.Close()))
 			entries, err := os.ReadDir(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, err)
 			for _, e := range entries {
 				if !slices.Contains([]string{name, name + "-wal", name + "-shm", name + "-weir"}, e.Name()) {
 					t.Errorf("there is also %q", e.Name())
@@ -133,9 +107,7 @@ func TestFlush_FileWentAway(t *testing.T) {
 				retries := 0
 				s := mustSteps(t, sink.Retry(open(t, path, sqlite.Options{}), time.Hour, func(*sink.Error) { retries++ }), 10)
 				s.mustNext(t, 3)
-				if err := test.change(t, path); err != nil {
-					t.Fatal(err)
-				}
+				testcheck.NoError(t, test.change(t, path))
 				before, statErr := os.Stat(path)
 				for range 2 { // and it stays so
 					_, err := s.next(t.Context())
@@ -267,9 +239,7 @@ func TestClaims_HotJournal(t *testing.T) {
 	crashed := filepath.Join(dir, "crashed.db")
 	for _, suffix := range []string{"", "-journal"} {
 		content, err := os.ReadFile(f.path + suffix)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		write(t, crashed+suffix, string(content))
 	}
 	f.Exec(t, "ROLLBACK")
@@ -339,9 +309,7 @@ func TestOpen_WhatIsNoDatabaseFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	socket, err := net.Listen("unix", path("s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	defer socket.Close()
 	for name, want := range map[string]string{
 		path("one.db"): "one.db has 2 names (hard links)", path("two.db"): "two.db has 2 names (hard links)", path("link.db"): "two.db has 2 names (hard links)",
@@ -357,9 +325,7 @@ func TestOpen_WhatIsNoDatabaseFile(t *testing.T) {
 			}
 		}
 	}
-	if err := os.Remove(path("one.db")); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.Remove(path("one.db")))
 	open(t, path("link.db"), sqlite.Options{})
 }
 

@@ -126,9 +126,6 @@ func (d *DB) commit() error {
 	var e *Error
 	if errors.As(err, &e) {
 		e.Doing = "committing"
-		if e.primary() == lib.SQLITE_BUSY {
-			return errors.Join(err, d.c.exec("ROLLBACK"))
-		}
 	}
 	return err
 }
@@ -179,10 +176,10 @@ func (d *DB) record(f *sink.Flush, tableID string, rejects []fold.Reject) error 
 			return err
 		}
 	}
-	if err := d.checkpoint(f, tableID); err != nil {
+	if err := d.c.runAll(dialect.Record(f)); err != nil {
 		return err
 	}
-	return d.c.runAll(dialect.Record(f))
+	return d.checkpoint(f, tableID)
 }
 
 // inFlush is the [sink.Ledger] of a flush's transaction, which has made weir's tables.

@@ -14,6 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testweir"
 )
 
@@ -69,9 +70,7 @@ func (f *file) Driver() (sink.Driver, string) { return sqlite.Driver, f.path }
 func newFile(t *testing.T, path string) *file {
 	t.Helper()
 	db, err := sql.Open("sqlite", dsn(path)+"?_pragma=busy_timeout(10000)&_txlock=immediate")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	t.Cleanup(func() { db.Close() })
 	return &file{path: path, db: db}
 }
@@ -101,9 +100,7 @@ func open(t *testing.T, path string, o sqlite.Options) *sqlite.DB {
 	}
 	o.Log = logtest.New(t)
 	d, err := sqlite.Open(t.Context(), path, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	t.Cleanup(func() { d.Close() })
 	return d
 }
@@ -117,9 +114,7 @@ func (f *file) Claims(t *testing.T, job string) sink.Claims {
 func openClaims(t *testing.T, path, job string) *sqlite.Claims {
 	t.Helper()
 	c, err := sqlite.OpenClaims(t.Context(), path, job, sqlite.Options{Synchronous: sink.Off, Log: logtest.New(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -141,18 +136,14 @@ func (f *file) Query(t *testing.T, query string) [][]any {
 	}
 	defer rows.Close()
 	cols, err := rows.ColumnTypes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	var all [][]any
 	for rows.Next() {
 		row, into := make([]any, len(cols)), make([]any, len(cols))
 		for i := range row {
 			into[i] = &row[i]
 		}
-		if err := rows.Scan(into...); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, rows.Scan(into...))
 		for i, v := range row {
 			switch v := v.(type) {
 			case []byte:

@@ -12,6 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // asReader calls f with the rights of a user who may read the folder and its files, and
@@ -19,9 +20,7 @@ import (
 func asReader(t *testing.T, dir string, f func()) {
 	t.Helper()
 	check := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 	}
 	check(os.Chmod(dir, 0o555))
 	defer func() { check(os.Chmod(dir, 0o755)) }()
@@ -38,9 +37,7 @@ func asReader(t *testing.T, dir string, f func()) {
 // one the error says what SQLite needs.
 func TestOpen_ReadsWhereItMayNotWrite(t *testing.T) {
 	dir, err := os.MkdirTemp("", "weir-readonly-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "t #%?.db")
 	writer := open(t, path, sqlite.Options{})
@@ -61,12 +58,8 @@ func TestOpen_ReadsWhereItMayNotWrite(t *testing.T) {
 		t.Fatalf("beside a writer: %d rows, %v, %v", live, err, closing)
 	}
 	wal, err := os.ReadFile(path + "-wal")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := writer.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
+	testcheck.NoError(t, writer.Close())
 	if rows, err, closing := read(); err != nil || closing != nil || rows != live {
 		t.Errorf("after the writer: %d rows, want %d, %v, %v", rows, live, err, closing)
 	}
@@ -74,29 +67,21 @@ func TestOpen_ReadsWhereItMayNotWrite(t *testing.T) {
 	// Written to while it is read.
 	asReader(t, dir, func() {
 		d, err := sqlite.Driver.Inspect(t.Context(), path, sink.Options{Log: logtest.New(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		if os.Geteuid() == 0 {
 			err = syscall.Setfsuid(0)
 		}
 		f, werr := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
-		if err := errors.Join(err, werr); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, errors.Join(err, werr))
 		_, err = f.Write(make([]byte, 4096))
-		if err := errors.Join(err, f.Close()); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, errors.Join(err, f.Close()))
 		if err := d.Close(); err == nil || !strings.Contains(err.Error(), "was written to while it was read") {
 			t.Error(err)
 		}
 	})
 
 	// As a crash leaves it.
-	if err := os.WriteFile(path+"-wal", wal, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.WriteFile(path+"-wal", wal, 0o644))
 	if _, err, _ := read(); err == nil || !strings.Contains(err.Error(), path+"-wal holds what was committed last") || !strings.Contains(err.Error(), path+"-shm") {
 		t.Errorf("with a log: %v", err)
 	}

@@ -311,9 +311,7 @@ func (w *writer) put(r *fold.Row, vals []value, exists bool) (err error) {
 			w.res.Unchanged++
 			break
 		}
-		err = w.statements.runUpdate(vals, differing, func(i int) bool {
-			return w.layout.b.FillOnly && w.layout.b.Table.Columns[i].Stamp == schema.NoStamp && !w.statements.sel.null(i)
-		})
+		err = w.statements.runUpdate(vals, differing)
 		w.counted(&w.res.Updated)
 	}
 	w.statements.sel.reset()
@@ -362,7 +360,11 @@ func (w *writer) differing(vals []value) []int {
 		if vals[i].kind == 0 || w.layout.b.Table.Columns[i].Key {
 			continue
 		}
-		if w.layout.b.FillOnly && !w.statements.sel.null(i) || w.holds(i, vals) {
+		if w.layout.b.FillOnly && !w.statements.sel.null(i) {
+			vals[i].kind = 0 // as if the row did not set it
+			continue
+		}
+		if w.holds(i, vals) {
 			continue
 		}
 		set = append(set, i)
@@ -430,7 +432,7 @@ func (w *writer) replace(vals []value) error {
 	if len(set) == 0 {
 		return nil
 	}
-	return w.statements.runUpdate(vals, set, func(int) bool { return false })
+	return w.statements.runUpdate(vals, set)
 }
 
 // isRefusal reports whether an error is about the row alone: a constraint, a trigger's RAISE, a type of a STRICT table, a

@@ -63,34 +63,6 @@ func TestFlush_EveryValueOverEveryOther(t *testing.T) {
 	}
 }
 
-// TestFlush_CountsByKey: rows are counted as they are whatever finds them, and whatever their keys are.
-func TestFlush_CountsByKey(t *testing.T) {
-	for name, test := range map[string]struct{ ddl, old, spelled, new string }{
-		"rowid":         {"id INTEGER PRIMARY KEY, a, b)", "-9223372036854775808", `"-9223372036854775808"`, "0"},
-		"rowid, 0":      {"id INTEGER PRIMARY KEY, a, b)", "0", `"0"`, "-9223372036854775808"},
-		"without rowid": {"id INTEGER PRIMARY KEY, a, b) WITHOUT ROWID", "7", `"7"`, "8"},
-		"text":          {"id TEXT PRIMARY KEY, a, b)", `"x"`, `"x"`, `"X"`},
-		"affinity":      {"id NUMERIC PRIMARY KEY, a, b)", `7`, `"7"`, `"x"`},
-		"NOCASE":        {"id TEXT COLLATE NOCASE PRIMARY KEY, a, b)", `"x"`, `"X"`, `"x "`},
-		"RTRIM":         {"id TEXT PRIMARY KEY COLLATE RTRIM, a, b)", `"x"`, `"x  "`, `"X"`},
-		"two indexes":   {"id TEXT PRIMARY KEY, a, b, UNIQUE (id COLLATE NOCASE))", `"x"`, `"X"`, `"y"`},
-		"two more":      {"id TEXT COLLATE NOCASE PRIMARY KEY, a, b, UNIQUE (id COLLATE BINARY))", `"x"`, `"X"`, `"y"`},
-		"replacing":     {"id TEXT PRIMARY KEY ON CONFLICT REPLACE, a, b)", `"x"`, `"x"`, `"y"`},
-		"beside":        {"n INTEGER PRIMARY KEY, id TEXT UNIQUE, a, b)", `"x"`, `"x"`, `"y"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := tempFile(t, "CREATE TABLE t ("+test.ddl)
-			r := sinktest.Begin(t, f)
-			line := func(id, rest string) string { return `{"id":` + id + rest + `}` }
-			sinktest.Counts(t, r.Flush(line(test.old, `,"a":1,"b":2`)), 1, 0, 0, 0)
-			sinktest.Counts(t, r.Flush(line(test.spelled, `,"a":1`)), 0, 0, 1, 0)
-			sinktest.Counts(t, r.Flush(line(test.spelled, `,"b":3`), line(test.new, `,"a":5`)), 1, 1, 0, 0)
-			sinktest.Counts(t, r.Flush(line(test.old, `,"a":4,"b":3`), line(test.new, "")), 0, 1, 1, 0)
-			sinktest.Expect(t, f, "SELECT a, b FROM t ORDER BY a", "4|3", "5|NULL")
-		})
-	}
-}
-
 // TestFlush_ARowidThatIsNoKey: a message may name it, and it stays where none does.
 func TestFlush_ARowidThatIsNoKey(t *testing.T) {
 	f := tempFile(t, "CREATE TABLE t (n INTEGER PRIMARY KEY, id TEXT UNIQUE, v INTEGER)")

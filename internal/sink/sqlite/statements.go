@@ -67,8 +67,8 @@ func (s *statements) runInsert(vals []value) (err error) {
 	return insert.run()
 }
 
-// runUpdate sets these columns of the row that was looked up. keeps says which of them have what they had.
-func (s *statements) runUpdate(vals []value, columns []int, keeps func(column int) bool) (err error) {
+// runUpdate sets these columns of the row that was looked up.
+func (s *statements) runUpdate(vals []value, columns []int) (err error) {
 	update := s.update
 	if s.exact {
 		update, err = s.c.prepareOne(s.layout.updateSQL(columns))
@@ -79,7 +79,7 @@ func (s *statements) runUpdate(vals []value, columns []int, keeps func(column in
 		columns = s.set
 	}
 	for n, i := range columns {
-		if vals[i].kind == 0 || keeps(i) {
+		if vals[i].kind == 0 { // it keeps what it has
 			err = update.bindFrom(n+1, s.sel, i)
 		} else {
 			err = update.bindValue(n+1, &vals[i])

@@ -91,9 +91,7 @@ func (s *steps) mustNext(t *testing.T, n int) {
 func mustSteps(t *testing.T, s sink.Sink, rows int) *steps {
 	t.Helper()
 	st, err := newSteps(t.Context(), s, rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	return st
 }
 
@@ -207,9 +205,7 @@ func lines(s, word string) (found []string) {
 
 func write(t *testing.T, path, content string) string {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 	return path
 }
 
