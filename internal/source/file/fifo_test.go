@@ -15,22 +15,25 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-func TestFIFO_IsAStream(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "fifo")
+func newFIFO(t *testing.T) (path string) {
+	path = filepath.Join(t.TempDir(), "fifo")
 	testcheck.NoError(t, syscall.Mkfifo(path, 0o600))
+	return path
+}
+
+func TestFIFO_IsAStream(t *testing.T) {
+	path := newFIFO(t)
 	go os.WriteFile(path, []byte("a\nb"), 0o600)
-	s := open(t, path, source.Options{}, place{Cursor: `{"Offset":7}`})
+	s := open(t, path, source.Options{}, `{"Offset":7}`)
 	got, err := drain(s)
 	testcheck.NoError(t, err)
-	checkLines(t, got, reference([]byte("a\nb"), 100))
-	if !s.Waits() || s.Name != path || s.Size() != 0 {
-		t.Errorf("waits %v, name %s, size %d", s.Waits(), s.Name, s.Size())
+	if text(got) != "a\nb" || got[0].off != 0 || !got[1].tail || !s.Waits() || s.Start() != "" || s.Name != path || s.Size() != 0 {
+		t.Errorf("%+v, waits %v, name %s, size %d", got, s.Waits(), s.Name, s.Size())
 	}
 }
 
 func TestFIFO_WaitForAWriterEndsWithContext(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "fifo")
-	testcheck.NoError(t, syscall.Mkfifo(path, 0o600))
+	path := newFIFO(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := file.Open(ctx, path, source.Options{}, ""); !errors.Is(err, context.Canceled) {
@@ -40,19 +43,16 @@ func TestFIFO_WaitForAWriterEndsWithContext(t *testing.T) {
 }
 
 func TestFIFO_CloseEndsAReadThatWaits(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "fifo")
-	testcheck.NoError(t, syscall.Mkfifo(path, 0o600))
+	path := newFIFO(t)
 	writer := make(chan *os.File)
 	go func() {
 		w, _ := os.OpenFile(path, os.O_WRONLY, 0)
 		writer <- w
 	}()
-	s := open(t, path, source.Options{}, place{})
+	s := open(t, path, source.Options{}, "")
 	w := <-writer
 	defer w.Close()
 	w.WriteString("a\n")
-	if _, err := s.Next(deadline(t)); err != nil {
-		t.Fatal(err)
-	}
+	wantNext(t, s, "a\n")
 	testcheck.NoError(t, s.Close())
 }

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,118 +25,137 @@ type followed struct {
 	*testing.T
 	path     string
 	stream   *file.Stream
-	got      []line // not yet expected
-	number   int64
+	got      []line        // not yet read
+	last     source.Cursor // behind the last line that was
 	warnings chan string
 }
 
-// follow has do write to a file of some content that is followed. The stream looks at the file
-// only while do waits for a line.
+func newFollowed(t *testing.T, path ...string) *followed {
+	return &followed{T: t, path: filepath.Join(append([]string{t.TempDir()}, path...)...), warnings: make(chan string, 100)}
+}
+
+// follow has do write to a file of some content that is followed.
 func follow(t *testing.T, content string, do func(f *followed)) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &followed{T: t, path: tempFile(t, []byte(content)), warnings: make(chan string, 100)}
-		f.open(place{})
+		f := newFollowed(t, "feed")
+		write(t, f.path, []byte(content))
+		f.open()
 		do(f)
 	})
 }
 
-func (f *followed) open(from place) {
-	f.stream = open(f, f.path, source.Options{
-		Follow: true, MaxLine: 1000,
-		Log: logtest.To(func(w string) { f.warnings <- w }),
-	}, from)
-	f.number = from.Line
+func (f *followed) open() {
+	f.stream = open(f, f.path, source.Options{Follow: true, MaxLine: 1000, Log: logtest.To(func(w string) { f.warnings <- w })}, f.last)
 }
 
-func (f *followed) append(s string) {
+func (f *followed) append(path, s string) {
 	f.Helper()
-	w, err := os.OpenFile(f.path, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+	w, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
 	testcheck.NoError(f, err)
-	defer w.Close()
-	if _, err := w.WriteString(s); err != nil {
-		f.Fatal(err)
-	}
+	_, err = w.WriteString(s)
+	testcheck.NoError(f, errors.Join(err, w.Close()))
 }
 
-// want waits for one line.
-func (f *followed) want(text string, off int64) line {
+// next waits for a line. The stream looks at the file only then.
+func (f *followed) next() line {
 	f.Helper()
 	for len(f.got) == 0 {
 		b, err := f.stream.Next(deadline(f.T))
-		if err != nil {
-			f.Fatalf("waiting for %q: %v", text, err)
-		}
-		if b.Restart {
-			f.number = 0
-		}
-		f.got = linesOf(b, f.number)
-		f.number += int64(len(f.got))
+		testcheck.NoError(f, err)
+		f.got = linesOf(b)
 		b.Release()
 	}
 	l := f.got[0]
-	f.got = f.got[1:]
-	if l.text != text || l.off != off {
-		f.Fatalf("%q at %d, want %q at %d", l.text, l.off, text, off)
+	f.got, f.last = f.got[1:], l.after
+	if l.position(f).FileSize > 0 {
+		f.Error("a file that is followed has an end")
 	}
 	synctest.Wait() // until the stream waits for its next look
 	return l
 }
 
-func TestFollow_GrowthAndHalfLines(t *testing.T) {
-	follow(t, "", func(f *followed) {
-		f.append("a\n")
-		f.want("a\n", 0)
-		f.append("b\nc")
-		f.want("b\n", 2)
-		f.append("d")
-		f.append("\n" + strings.Repeat("x", 2000))
-		f.want("cd\n", 4)
-		f.append("x\nend\n")
-		if l := f.want(strings.Repeat("x", 2001)+"\n", 7); l.oversize != 2002 {
-			f.Errorf("oversize %d", l.oversize)
+// want waits for the lines of a text, with which the file starts again or not.
+func (f *followed) want(text string, off int64, restart bool) {
+	f.Helper()
+	for s := range strings.Lines(text) {
+		if l := f.next(); l.text != s || l.off != off || l.restart != restart {
+			f.Fatalf("%q at %d, restart %v, want %q at %d", l.text, l.off, l.restart, s, off)
 		}
-		f.want("end\n", 2009)
+		off, restart = off+int64(len(s)), false
+	}
+}
+
+// TestFollow plays the scripts in testdata/follow.txtar.
+func TestFollow(t *testing.T) {
+	testcheck.Golden(t, "testdata/follow.txtar", func(t *testing.T, _, text string) (out string) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFollowed(t, "feed")
+			for step := range strings.Lines(text) {
+				if !strings.HasPrefix(step, "=") {
+					out += step + f.step(append(strings.Fields(step), "", ""))
+				}
+			}
+		})
+		return out
 	})
 }
 
-func TestFollow_ResumesAndWaits(t *testing.T) {
-	follow(t, "a\nb\n", func(f *followed) {
-		after := f.want("a\n", 0).after
-		end := f.want("b\n", 2).after
-		f.stream.Close()
-		f.open(after)
-		f.want("b\n", 2)
-		f.stream.Close()
-		f.open(end)
-		f.append("c\n")
-		if l := f.want("c\n", 4); l.after.Line != 3 || l.after.FileSize != 0 {
-			f.Errorf("position %+v", l.after)
-		}
-	})
-}
+var repeated = regexp.MustCompile(`x\*\d+`)
 
-func TestFollow_Truncation(t *testing.T) {
-	follow(t, "a\nbbbbbbbbb\nto", func(f *followed) {
-		f.want("a\n", 0)
-		f.want("bbbbbbbbb\n", 2)
-		testcheck.NoError(f, os.Truncate(f.path, 0))
-		// What was left without a newline comes out as the end of the old stream.
-		if l := f.want("to", 12); !l.tail || l.restart {
-			f.Errorf("%+v", l)
-		}
-		if w := <-f.warnings; !strings.Contains(w, f.path+" was truncated") {
-			f.Error(w)
-		}
-		f.append("new\n")
-		l := f.want("new\n", 0)
-		if !l.restart || l.after.Line != 1 {
-			f.Errorf("%+v", l)
-		}
-		f.stream.Close()
-		f.open(l.after)
-		f.append("more\n")
-		f.want("more\n", 4)
+// step does something with a file, or with the stream, and returns what came of it. In a text x*9 is nine of them; a file
+// is removed while a program has it open, which writes the text to it then.
+func (f *followed) step(words []string) (out string) {
+	dir := filepath.Dir(f.path) + string(filepath.Separator)
+	path := dir + words[1]
+	text, err := strconv.Unquote(`"` + words[2] + `"`)
+	text = repeated.ReplaceAllStringFunc(text, func(s string) string {
+		n, _ := strconv.Atoi(s[2:])
+		return strings.Repeat("x", n)
 	})
+	switch words[0] {
+	case "open":
+		f.open()
+	case "close":
+		err = f.stream.Close()
+	case "write":
+		write(f, path, []byte(text))
+	case "append":
+		f.append(path, text)
+	case "grows": // for long yet: synctest's clock is not the file system's
+		write(f, path, []byte(text))
+		err = os.Chtimes(path, time.Time{}, time.Now().Add(100*365*24*time.Hour))
+	case "rename":
+		err = os.Rename(path, dir+words[2])
+	case "remove":
+		w, werr := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+		testcheck.NoError(f, errors.Join(werr, os.Remove(path)))
+		_, err = w.WriteString(text)
+		err = errors.Join(err, w.Close())
+	case "read":
+		n, _ := strconv.Atoi(words[1])
+		for range n {
+			l := f.next()
+			out += fmt.Sprintf("= %d %.11q", l.off, l.text)
+			if l.oversize > 0 {
+				out += fmt.Sprintf(", %d bytes, too long", l.oversize)
+			}
+			if l.tail {
+				out += ", tail"
+			}
+			if l.restart {
+				out += ", restart"
+			}
+			out += "\n"
+		}
+	case "warnings":
+		for len(f.warnings) > 0 {
+			out += "= " + strings.ReplaceAll(<-f.warnings, dir, "FOLDER/") + "\n"
+		}
+	default:
+		f.Fatalf("no such step: %s", words)
+	}
+	testcheck.NoError(f, err)
+	return out
 }
 
 // A file that was truncated, and has grown past the old offset when it is looked at next, is
@@ -152,38 +173,18 @@ func TestFollow_TruncatedAndGrownPastTheOffset(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			follow(t, c.before, func(f *followed) {
-				off := int64(0)
-				for l := range strings.SplitAfterSeq(c.before, "\n") {
-					if strings.HasSuffix(l, "\n") {
-						f.want(l, off)
-					}
-					off += int64(len(l))
-				}
+				torn := strings.LastIndexByte(c.before, '\n') + 1
+				f.want(c.before[:torn], 0, false)
 				write(f, f.path, []byte(c.after))
-				if _, torn := cutLast(c.before); torn != "" {
-					f.want(torn, off-int64(len(torn)))
-				}
-				restart := true
+				f.want(c.before[torn:], int64(torn), false)
 				lines := strings.TrimLeft(c.after, "\x00")
-				off = int64(len(c.after) - len(lines))
-				for l := range strings.Lines(lines) {
-					if got := f.want(l, off); got.restart != restart {
-						f.Fatalf("%+v", got)
-					}
-					off, restart = off+int64(len(l)), false
-				}
+				f.want(lines, int64(len(c.after)-len(lines)), true)
 				if w := <-f.warnings; !strings.Contains(w, fmt.Sprintf("%s was truncated: it is read again from its start; what was written to it after byte %d ", f.path, len(c.before))) {
 					f.Error(w)
 				}
 			})
 		})
 	}
-}
-
-// cutLast cuts off what is behind the last newline.
-func cutLast(s string) (lines, torn string) {
-	at := strings.LastIndexByte(s, '\n') + 1
-	return s[:at], s[at:]
 }
 
 // TestFollow_NothingInTheFileIsLost appends, truncates, rewrites and rotates at random, by
@@ -202,21 +203,20 @@ func TestFollow_NothingInTheFileIsLost(t *testing.T) {
 				restarts := true
 				switch rnd.IntN(4) {
 				case 0:
+					restarts = off > 0
 					write(f, f.path, []byte(lines.String()))
 				case 1:
 					testcheck.NoError(f, os.Rename(f.path, f.path+".1"))
-					f.append(lines.String())
+					f.append(f.path, lines.String())
 				default:
 					restarts = false
-					f.append(lines.String())
+					f.append(f.path, lines.String())
 				}
 				if restarts {
 					off = 0
 				}
-				for l := range strings.Lines(lines.String()) {
-					f.want(l, off)
-					off += int64(len(l))
-				}
+				f.want(lines.String(), off, restarts)
+				off += int64(lines.Len())
 			}
 		})
 	}
@@ -225,20 +225,20 @@ func TestFollow_NothingInTheFileIsLost(t *testing.T) {
 // A file to follow is waited for, and so is its folder.
 func TestFollow_WaitsForTheFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &followed{T: t, path: filepath.Join(t.TempDir(), "later", "feed"), warnings: make(chan string, 100)}
+		f := newFollowed(t, "later", "feed")
 		opened := make(chan bool)
-		go func() { f.open(place{}); close(opened) }()
+		go func() { f.open(); close(opened) }()
 		time.Sleep(time.Hour)
 		if w := <-f.warnings; !strings.Contains(w, f.path+" does not exist yet: waiting for it") || len(f.warnings) > 0 {
 			t.Errorf("%s, and %d more", w, len(f.warnings))
 		}
 		testcheck.NoError(t, os.Mkdir(filepath.Dir(f.path), 0o700))
 		time.Sleep(time.Hour)
-		f.append("a\n")
+		f.append(f.path, "a\n")
 		<-opened
-		f.want("a\n", 0)
-		f.append("b\n")
-		f.want("b\n", 2)
+		f.want("a\n", 0, false)
+		f.append(f.path, "b\n")
+		f.want("b\n", 2, false)
 
 		ctx, stop := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, stop)
@@ -246,129 +246,4 @@ func TestFollow_WaitsForTheFile(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-func TestFollow_Rotation(t *testing.T) {
-	follow(t, "a\n", func(f *followed) {
-		f.want("a\n", 0)
-		for range 3 {
-			old := f.path + ".1"
-			testcheck.NoError(f, os.Rename(f.path, old))
-			// The writer has the old file open for a while yet.
-			rotated := *f
-			rotated.path = old
-			rotated.append("late\nlast")
-			f.want("late\n", 2)
-			f.append("b\n")
-			if l := f.want("last", 7); !l.tail {
-				f.Errorf("%+v", l)
-			}
-			if l := f.want("b\n", 0); !l.restart || l.after.Line != 1 {
-				f.Errorf("%+v", l)
-			}
-		}
-	})
-}
-
-func TestFollow_RemovedFileIsReadToItsEnd(t *testing.T) {
-	follow(t, "a\n", func(f *followed) {
-		f.want("a\n", 0)
-		w, err := os.OpenFile(f.path, os.O_APPEND|os.O_WRONLY, 0)
-		testcheck.NoError(f, err)
-		defer w.Close()
-		testcheck.NoError(f, os.Remove(f.path))
-		w.WriteString("b\n")
-		f.want("b\n", 2)
-		write(f, filepath.Clean(f.path), []byte("c\n"))
-		if l := f.want("c\n", 0); !l.restart {
-			f.Errorf("%+v", l)
-		}
-	})
-}
-
-func TestFollow_CloseEndsTheWait(t *testing.T) {
-	follow(t, "a\n", func(f *followed) {
-		f.want("a\n", 0)
-		if err := f.stream.Close(); err != nil {
-			f.Error(err)
-		}
-	})
-	follow(t, "a\n", func(f *followed) {
-		f.want("a\n", 0)
-		os.Rename(f.path, f.path+".1") // not a single byte was written after it
-		f.stream.Close()
-	})
-}
-
-// rotate gives a followed file's content other names, in order, and then begins a new one.
-func (f *followed) rotate(content string, renames ...string) {
-	f.Helper()
-	for i := 0; i < len(renames); i += 2 {
-		old, name := renames[i], renames[i+1]
-		testcheck.NoError(f, os.Rename(f.path+old, f.path+name))
-	}
-	f.append(content)
-}
-
-// A file that was rotated again before weir looked at it is read in its turn.
-func TestFollow_RotatedTwiceBetweenTwoLooks(t *testing.T) {
-	for name, rotations := range map[string][][]string{
-		"numbers": {{"", ".1"}, {".1", ".2", "", ".1"}, {".2", ".3", ".1", ".2", "", ".1"}},
-		"dates":   {{"", "-20241129"}, {"", "-20241130"}, {"", "-20241201"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			follow(t, "a\n", func(f *followed) {
-				write(f, f.path+"5.1", []byte("another feed\n"))
-				f.want("a\n", 0)
-				for i, renames := range rotations {
-					f.rotate(string("bcd"[i])+"\n", renames...)
-				}
-				for _, line := range []string{"b\n", "c\n", "d\n"} {
-					if l := f.want(line, 0); !l.restart {
-						t.Errorf("%q is not the beginning of a file", line)
-					}
-				}
-				f.append("e\n")
-				f.want("e\n", 2)
-			})
-		})
-	}
-}
-
-// A predecessor that still grows is not read again, nor is a file whose place is not known; both are named.
-func TestFollow_NamesFilesThatItMayHaveMissed(t *testing.T) {
-	for name, c := range map[string]struct {
-		others  map[string]string
-		removed bool // the file that was read before
-		warning string
-	}{
-		"one rotation":           {others: map[string]string{"notes": "", "lock": ""}},
-		"a growing predecessor":  {others: map[string]string{".2": "x\n"}, warning: "sync them too: feed.2"},
-		"compressed meanwhile":   {others: map[string]string{".0.gz": "x"}, warning: "sync them too: feed.0.gz"},
-		"the old one is removed": {others: map[string]string{".7": "x\n"}, removed: true, warning: "sync them too: feed.7"},
-		"removed, nothing else":  {removed: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			follow(t, "a\n", func(f *followed) {
-				f.want("a\n", 0)
-				later := time.Now().Add(100 * 365 * 24 * time.Hour) // synctest's clock is not the file system's
-				for suffix, content := range c.others {
-					write(f, f.path+suffix, []byte(content))
-					testcheck.NoError(t, os.Chtimes(f.path+suffix, time.Time{}, later))
-				}
-				f.rotate("b\n", "", ".1")
-				if c.removed {
-					testcheck.NoError(t, os.Remove(filepath.Clean(f.path+".1")))
-				}
-				f.want("b\n", 0)
-				warning := ""
-				if len(f.warnings) > 0 {
-					warning = <-f.warnings
-				}
-				if (c.warning == "") != (warning == "") || !strings.HasSuffix(warning, c.warning) {
-					t.Errorf("warned %q, want %q", warning, c.warning)
-				}
-			})
-		})
-	}
 }

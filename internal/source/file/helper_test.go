@@ -3,7 +3,6 @@ package file_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/source/lines"
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
@@ -30,96 +30,76 @@ type line struct {
 	oversize int64
 	tail     bool
 	restart  bool
-	after    place // number of the line taken from the order
+	after    source.Cursor
 }
 
-// place is where a line ends: its number, and what the cursor says that it may, of a source that
-// has one.
-type place struct {
-	source.Cursor
-	Line int64
-	held
-}
-
-type held struct{ Offset, FileSize, FileTime int64 }
-
-func placeAfter(b *source.Block, end int, line int64) place {
-	p := place{Cursor: b.CursorAfter(end), Line: line}
-	if p.Cursor != "" {
-		if err := json.Unmarshal([]byte(p.Cursor), &p.held); err != nil {
-			panic(err)
-		}
-	}
+// position is what a line's cursor holds.
+func (l *line) position(t testing.TB) lines.Position {
+	t.Helper()
+	p, err := lines.ReadCursor(l.after, "it")
+	testcheck.NoError(t, err)
 	return p
 }
 
 // linesOf cuts a block as a consumer does.
-func linesOf(b *source.Block, number int64) []line {
-	if b.Oversize > 0 {
-		return []line{{text: string(b.Data), off: b.Offset, oversize: b.Oversize, tail: b.Tail, restart: b.Restart,
-			after: placeAfter(b, len(b.Data), number+1)}}
-	}
-	var lines []line
+func linesOf(b *source.Block) (lines []line) {
 	for start := 0; start < len(b.Data); {
-		end := len(b.Data)
-		if i := bytes.IndexByte(b.Data[start:], '\n'); i >= 0 {
-			end = start + i + 1
+		_, rest, _ := bytes.Cut(b.Data[start:], []byte("\n"))
+		end := len(b.Data) - len(rest)
+		if b.Oversize > 0 {
+			end = len(b.Data)
 		}
-		lines = append(lines, line{
-			text: string(b.Data[start:end]), off: b.Offset + int64(start),
-			tail: b.Tail && end == len(b.Data), restart: b.Restart && start == 0,
-			after: placeAfter(b, end, number+int64(len(lines))+1),
-		})
+		lines = append(lines, line{string(b.Data[start:end]), b.Offset + int64(start), b.Oversize, b.Tail && end == len(b.Data), b.Restart && start == 0, b.CursorAfter(end)})
 		start = end
 	}
 	return lines
 }
 
 // drain reads s to its end. The error is nil for io.EOF.
-func drain(s *file.Stream) ([]line, error) { return drainAfter(s, 0) }
-
-// drainAfter is drain of a stream that begins after a number of lines.
-func drainAfter(s *file.Stream, number int64) ([]line, error) {
-	lines := []line{}
+func drain(s *file.Stream) (lines []line, err error) {
 	for {
 		b, err := s.Next(context.Background())
 		if err == io.EOF {
 			return lines, nil
-		}
-		if err != nil {
+		} else if err != nil {
 			return lines, err
 		}
-		got := linesOf(b, number)
-		number += int64(len(got))
-		lines = append(lines, got...)
+		lines = append(lines, linesOf(b)...)
 		b.Release()
 	}
 }
 
-func open(t testing.TB, spec string, o source.Options, from place) *file.Stream {
+func open(t testing.TB, spec string, o source.Options, from source.Cursor) *file.Stream {
 	t.Helper()
-	s, err := file.Open(context.Background(), spec, o, from.Cursor)
+	s, err := file.Open(context.Background(), spec, o, from)
 	testcheck.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
 
+// wantNext demands what the next block of a stream has.
+func wantNext(t *testing.T, s *file.Stream, want string) {
+	t.Helper()
+	b, err := s.Next(deadline(t))
+	if err != nil || string(b.Data) != want {
+		t.Fatalf("%v, %v, want %q", b, err, want)
+	}
+	b.Release()
+}
+
 // readAll opens spec and reads it to its end; errors of both are returned.
-func readAll(spec string, o source.Options, from place) ([]line, error) {
-	s, err := file.Open(context.Background(), spec, o, from.Cursor)
+func readAll(spec string, o source.Options, from source.Cursor) ([]line, error) {
+	s, err := file.Open(context.Background(), spec, o, from)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	if s.Start() == "" {
-		from.Line = 0
-	}
-	return drainAfter(s, from.Line)
+	return drain(s)
 }
 
 func readStdin(r io.Reader, o source.Options) ([]line, error) {
 	o.Stdin = r
-	return readAll("-", o, place{})
+	return readAll("-", o, "")
 }
 
 func text(lines []line) string {
@@ -141,16 +121,15 @@ func tempFile(t testing.TB, data []byte) string {
 	return write(t, filepath.Join(t.TempDir(), "feed"), data)
 }
 
+// forms are those in which a file may be.
+var forms = map[string]func(testing.TB, []byte) []byte{"plain": func(_ testing.TB, data []byte) []byte { return data }, "gzip": gz, "zstd": zst}
+
 func gz(t testing.TB, data []byte) []byte {
 	t.Helper()
 	var buf bytes.Buffer
 	w := gzip.NewWriter(&buf)
 	w.Name = "feed.jsonl" // more of a header to be cut
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	testcheck.NoError(t, w.Close())
-	return buf.Bytes()
+	return packed(t, &buf, w, data)
 }
 
 func zst(t testing.TB, data []byte) []byte {
@@ -158,9 +137,14 @@ func zst(t testing.TB, data []byte) []byte {
 	var buf bytes.Buffer
 	w, err := zstd.NewWriter(&buf, zstd.WithEncoderConcurrency(1))
 	testcheck.NoError(t, err)
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
+	return packed(t, &buf, w, data)
+}
+
+// packed is what becomes of data in a buffer.
+func packed(t testing.TB, buf *bytes.Buffer, w io.WriteCloser, data []byte) []byte {
+	t.Helper()
+	_, err := w.Write(data)
+	testcheck.NoError(t, err)
 	testcheck.NoError(t, w.Close())
 	return buf.Bytes()
 }

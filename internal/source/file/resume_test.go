@@ -19,57 +19,45 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
+// A file resumes after each of its lines, and so does stdin, by passing over what was read.
 func TestOpen_ResumesAfterEveryLine(t *testing.T) {
-	data := slices.Concat([]byte("\xef\xbb\xbf"), feed(120), []byte(strings.Repeat("long", 30<<10)+"\n"), feed(20), []byte("{}"))
-	o := source.Options{MaxLine: 100 << 10}
-	for name, in := range map[string][]byte{"plain": data, "gzip": gz(t, data), "zstd": zst(t, data)} {
-		path := tempFile(t, in)
-		all, err := readAll(path, o, place{})
-		testcheck.NoError(t, err)
-		for i, l := range all {
-			rest, err := readAll(path, o, l.after)
-			if err != nil {
-				t.Fatalf("%s after line %d: %v", name, i+1, err)
+	data := slices.Concat([]byte("\xef\xbb\xbf"), feed(50), []byte(strings.Repeat("long", 30<<10)+"\n"), feed(10), []byte("{}"))
+	for name, form := range forms {
+		in := form(t, data)
+		for _, spec := range []string{tempFile(t, in), "-"} {
+			read := func(from source.Cursor) ([]line, error) {
+				return readAll(spec, source.Options{MaxLine: 100 << 10, Stdin: bytes.NewReader(in)}, from)
 			}
-			if !slices.Equal(rest, all[i+1:]) {
-				t.Fatalf("%s after line %d: the rest differs", name, i+1)
+			all, err := read("")
+			testcheck.NoError(t, err)
+			for i, l := range all {
+				if rest, err := read(l.after); err != nil || !slices.Equal(rest, all[i+1:]) {
+					t.Fatalf("%s from %s after line %d: %d lines, %v", name, spec, i+1, len(rest), err)
+				}
 			}
 		}
 	}
 }
 
-func TestOpen_ResumesStdinByPassingOver(t *testing.T) {
+func TestOpen_TellsAnotherStdin(t *testing.T) {
 	data := feed(30)
-	for name, in := range map[string][]byte{"plain": data, "gzip": gz(t, data)} {
-		all, err := readStdin(bytes.NewReader(in), source.Options{})
-		testcheck.NoError(t, err)
-		for i, l := range all {
-			rest, err := readAll("-", source.Options{Stdin: bytes.NewReader(in)}, l.after)
-			if err != nil || !slices.Equal(rest, all[i+1:]) {
-				t.Fatalf("%s after line %d: %d lines, %v", name, i+1, len(rest), err)
-			}
-		}
-		other := bytes.Replace(in, in[len(in)/2:len(in)/2+3], []byte("abc"), 1)
-		if name == "plain" {
-			_, err = readAll("-", source.Options{Stdin: bytes.NewReader(other)}, all[len(all)-1].after)
-			wantChanged(t, err, "stdin is not the file that was read before")
-		}
-		_, err = readAll("-", source.Options{Stdin: bytes.NewReader(data[:40])}, all[len(all)-1].after)
-		wantChanged(t, err, "stdin shrank below the checkpoint")
+	all, err := readStdin(bytes.NewReader(data), source.Options{})
+	testcheck.NoError(t, err)
+	other := bytes.Replace(data, data[len(data)/2:len(data)/2+3], []byte("abc"), 1)
+	for what, in := range map[string][]byte{"is not the file that was read before": other, "shrank below the checkpoint": data[:40]} {
+		_, err = readAll("-", source.Options{Stdin: bytes.NewReader(in)}, all[len(all)-1].after)
+		wantChanged(t, err, "stdin "+what)
 	}
 }
 
 func TestOpen_AcceptsTheNewlineOfATailThatWasConsumed(t *testing.T) {
-	for name, compress := range map[string]func([]byte) []byte{
-		"plain": func(p []byte) []byte { return p },
-		"gzip":  func(p []byte) []byte { return gz(t, p) },
-	} {
-		path := tempFile(t, compress([]byte("{\"id\":1}\n{\"id\":2}")))
-		lines, err := readAll(path, source.Options{}, place{})
+	for name, form := range forms {
+		path := tempFile(t, form(t, []byte("{\"id\":1}\n{\"id\":2}")))
+		lines, err := readAll(path, source.Options{}, "")
 		if err != nil || !lines[1].tail {
 			t.Fatal(lines, err)
 		}
-		write(t, path, compress([]byte("{\"id\":1}\n{\"id\":2}\n\n{\"id\":3}\n")))
+		write(t, path, form(t, []byte("{\"id\":1}\n{\"id\":2}\n\n{\"id\":3}\n")))
 		rest, err := readAll(path, source.Options{}, lines[1].after)
 		if err != nil || text(rest) != "\n{\"id\":3}\n" || rest[0].off != 18 {
 			t.Errorf("%s: %v, %v", name, rest, err)
@@ -90,15 +78,14 @@ func wantChanged(t *testing.T, err error, parts ...string) {
 
 func TestOpen_TellsChangedFiles(t *testing.T) {
 	data := feed(400)
-	same := func(p []byte) []byte { return p }
-	for _, compress := range []func([]byte) []byte{same, func(p []byte) []byte { return gz(t, p) }} {
-		path := tempFile(t, compress(data))
-		lines, err := readAll(path, source.Options{}, place{})
+	for _, form := range forms {
+		path := tempFile(t, form(t, data))
+		lines, err := readAll(path, source.Options{}, "")
 		testcheck.NoError(t, err)
-		at := lines[300].after
+		at := lines[300].position(t)
 		reopen := func(data []byte) error {
-			write(t, path, compress(data))
-			_, err := readAll(path, source.Options{}, at)
+			write(t, path, form(t, data))
+			_, err := readAll(path, source.Options{}, lines[300].after)
 			return err
 		}
 		change := func(i int64) []byte {
@@ -121,13 +108,13 @@ func TestOpen_TellsChangedFiles(t *testing.T) {
 
 func TestDone_OnlyWhileTheFileIsTheSame(t *testing.T) {
 	data := feed(40)
-	g := gz(t, data)
-	for name, in := range map[string][]byte{"plain": data, "gzip": g} {
+	for name, form := range forms {
+		in := form(t, data)
 		path := tempFile(t, in)
-		lines, err := readAll(path, source.Options{}, place{})
+		lines, err := readAll(path, source.Options{}, "")
 		testcheck.NoError(t, err)
 		end := lines[len(lines)-1].after
-		check := func(from place, done bool, rest int) {
+		check := func(from source.Cursor, done bool, rest int) {
 			t.Helper()
 			s := open(t, path, source.Options{}, from)
 			got, err := drain(s)
@@ -135,7 +122,7 @@ func TestDone_OnlyWhileTheFileIsTheSame(t *testing.T) {
 				t.Errorf("%s: done %v, %d lines, %v", name, s.Done(), len(got), err)
 			}
 		}
-		check(place{}, false, 40)
+		check("", false, 40)
 		check(lines[38].after, false, 1)
 		check(end, true, 0)
 		testcheck.NoError(t, os.Chtimes(path, time.Time{}, time.Unix(1, 0)))
@@ -147,7 +134,7 @@ func TestDone_OnlyWhileTheFileIsTheSame(t *testing.T) {
 
 func TestDone_FollowedFileNeverIs(t *testing.T) {
 	path := tempFile(t, []byte("a\n"))
-	lines, err := readAll(path, source.Options{}, place{})
+	lines, err := readAll(path, source.Options{}, "")
 	testcheck.NoError(t, err)
 	if s := open(t, path, source.Options{Follow: true}, lines[0].after); s.Done() || !s.Waits() {
 		t.Errorf("done %v, waits %v", s.Done(), s.Waits())
@@ -157,7 +144,7 @@ func TestDone_FollowedFileNeverIs(t *testing.T) {
 func TestStream_Properties(t *testing.T) {
 	data := feed(40)
 	path := tempFile(t, gz(t, data))
-	s := open(t, path, source.Options{}, place{})
+	s := open(t, path, source.Options{}, "")
 	if _, err := drain(s); err != nil {
 		t.Fatal(err)
 	}
@@ -169,21 +156,21 @@ func TestStream_Properties(t *testing.T) {
 	}
 
 	t.Chdir(filepath.Dir(path))
-	if s := open(t, "./feed", source.Options{}, place{}); s.Name != path {
+	if s := open(t, "./feed", source.Options{}, ""); s.Name != path {
 		t.Errorf("name %s, want %s", s.Name, path)
 	}
 
 	in, err := os.Open(path)
 	testcheck.NoError(t, err)
 	defer in.Close()
-	s = open(t, "-", source.Options{Stdin: in}, place{})
+	s = open(t, "-", source.Options{Stdin: in}, "")
 	if s.Waits() || s.Name != "stdin" || s.Size() != 0 {
 		t.Errorf("redirected stdin: waits %v, name %s, size %d", s.Waits(), s.Name, s.Size())
 	}
 }
 
 func TestNext_AfterTheEndAndAfterClose(t *testing.T) {
-	s := open(t, tempFile(t, []byte("a\n")), source.Options{}, place{})
+	s := open(t, tempFile(t, []byte("a\n")), source.Options{}, "")
 	drain(s)
 	for range 3 {
 		if _, err := s.Next(context.Background()); err != io.EOF {
@@ -191,7 +178,7 @@ func TestNext_AfterTheEndAndAfterClose(t *testing.T) {
 		}
 	}
 	for _, readFirst := range []bool{false, true} {
-		s := open(t, tempFile(t, feed(100_000)), source.Options{}, place{})
+		s := open(t, tempFile(t, feed(100_000)), source.Options{}, "")
 		if readFirst {
 			s.Next(context.Background())
 		}

@@ -16,7 +16,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -325,64 +324,49 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// seen notes how many connections there were, one after the other.
-type seen struct {
-	mu sync.Mutex
-	n  []int
-}
-
-func (s *seen) add(_ string, n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.n = append(s.n, n)
-}
-
-func (s *seen) want(t *testing.T, n ...int) {
-	t.Helper()
+// told returns how many connections there were, one number after the other.
+func told(n chan int) (all []int) {
 	synctest.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !slices.Equal(s.n, n) {
-		t.Errorf("the numbers of connections were %v, want %v", s.n, n)
+	for len(n) > 0 {
+		all = append(all, <-n)
 	}
+	return slices.Compact(all)
 }
 
 func TestConnections_OfAFeed(t *testing.T) {
-	var s seen
+	n := make(chan int, 1000)
 	serve := func(n int, c net.Conn) {
 		time.Sleep(time.Second)
 		if n == 0 {
 			_, _ = c.Write([]byte("{}\n"))
 		}
 	}
-	dialIn(t, "tcp://pipe", source.Options{RetryFor: 4 * time.Second, Connections: s.add}, serve, func(t *testing.T, stream *Stream, _ chan string) {
+	dialIn(t, "tcp://pipe", source.Options{RetryFor: 4 * time.Second, Connections: func(_ string, is int) { n <- is }}, serve, func(t *testing.T, stream *Stream, _ chan string) {
 		if _, err := stream.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		s.mu.Lock()
-		if s.n[0] != 1 {
-			t.Errorf("with a line there were %v connections", s.n)
-		}
-		s.mu.Unlock()
+		first := <-n
 		if _, err := stream.Next(t.Context()); err == nil {
 			t.Fatal("did not exercise: the feed came back")
 		}
-		if s.n = slices.Compact(s.n); len(s.n) < 4 || s.n[1] != 0 || s.n[2] != 1 || s.n[len(s.n)-1] != 0 {
-			t.Errorf("the numbers of connections were %v", s.n)
+		if all := told(n); first != 1 || len(all) < 3 || all[0] != 0 || all[1] != 1 || all[len(all)-1] != 0 {
+			t.Errorf("with a line there were %d connections, and then %v", first, all)
 		}
 	})
 }
 
 func TestConnections_OfAListener(t *testing.T) {
-	var s seen
-	listenIn(t, source.Options{Connections: s.add}, nil, func(l *listening) {
+	n := make(chan int, 1000)
+	listenIn(t, source.Options{Connections: func(_ string, is int) { n <- is }}, nil, func(l *listening) {
 		one, two := l.dial(), l.dial()
 		l.send(one, []byte("{}\n"))
 		l.want("{}\n")
-		s.want(t, 1, 2)
+		both := told(n)
 		_ = two.Close()
-		s.want(t, 1, 2, 1)
+		left := told(n)
 		_ = one.Close()
-		s.want(t, 1, 2, 1, 0)
+		if none := told(n); !slices.Equal(both, []int{1, 2}) || !slices.Equal(left, []int{1}) || !slices.Equal(none, []int{0}) {
+			t.Errorf("the numbers of connections were %v, %v and %v", both, left, none)
+		}
 	})
 }
