@@ -1,9 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -94,3 +96,58 @@ func FuzzRead(f *testing.F) {
 }
 
 var placed = regexp.MustCompile(`^[1-9][0-9]*:[1-9][0-9]*: `)
+
+// TestCase_Compare has the cases in testdata/compared.txtar.
+func TestCase_Compare(t *testing.T) {
+	testcheck.GoldenLines(t, "testdata/compared.txtar", func(t *testing.T, _, given string) string {
+		words := strings.Split(given, " | ")
+		read, err := readText(t, "tables: {a: {key: [g, id], columns: {g, id, "+words[0]+"}}, b: {of: a, each: x, key: g, parent: {g: up}}}\ntests:\n- name: x\n  feed: ''\n  want: {"+words[1]+"}\n")
+		testcheck.NoError(t, err)
+		differences, err := read.Cases[0].Compare(read.Mapping, func(string) ([]string, error) {
+			return slices.DeleteFunc(strings.Split(words[2], " & "), func(row string) bool { return row == "" }), nil
+		})
+		testcheck.NoError(t, err)
+		var got []string
+		for _, d := range differences {
+			_, text, _ := strings.Cut(d.Error(), "weir.yaml:")
+			got = append(got, text)
+		}
+		return cmp.Or(strings.Join(got, " & "), "nothing")
+	})
+}
+
+// TestPresets: each is right, and what is printed of it is the same envelope.
+func TestPresets(t *testing.T) {
+	for _, name := range PresetNames() {
+		want, err := Preset(name)
+		testcheck.NoError(t, err)
+		file, err := readText(t, "envelope: "+name+"\nversion: true\ntables: {a: }\n")
+		testcheck.NoError(t, err)
+		m := file.Mapping
+		if !reflect.DeepEqual(m.Envelope, want) || m.Tables[0].Version.Base != mapping.MessageBase {
+			t.Errorf("%s: %+v", name, m)
+		}
+		printed, err := Print(m)
+		testcheck.NoError(t, err)
+		again, err := readText(t, string(printed))
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, printed)
+		}
+		twice, err := Print(again.Mapping)
+		if err != nil || string(twice) != string(printed) || !strings.Contains(string(printed), "\nenvelope:\n"[1:]) {
+			t.Errorf("%s: %v\n%s\n%s", name, err, printed, twice)
+		}
+		if a, b := m.Fingerprint(), again.Mapping.Fingerprint(); !reflect.DeepEqual(a, b) || a["envelope"] == "" {
+			t.Errorf("%s: %v and %v", name, a, b)
+		}
+		if a, b := m.Tables[0].Fingerprint(), again.Mapping.Tables[0].Fingerprint(); !reflect.DeepEqual(a, b) {
+			t.Errorf("%s: %v and %v", name, a, b)
+		}
+	}
+	if _, err := Preset("debezum"); err == nil || !strings.Contains(err.Error(), `did you mean "debezium"?`) {
+		t.Error(err)
+	}
+	if !slices.Contains(PresetNames(), "debezium") {
+		t.Error(PresetNames())
+	}
+}

@@ -95,38 +95,91 @@ func TestSchema_IsTheReaders(t *testing.T) {
 		testcheck.NoError(t, yaml.Unmarshal([]byte(text), &doc))
 		return schema.takes(&schema, doc.Content[0])
 	}
-	var taken, refused []string
+	by := func(text string) string {
+		_, err := readText(t, text)
+		return map[[2]bool]string{{true, true}: "taken by both", {true, false}: "taken by the reader alone", {false, true}: "taken by the schema alone", {}: "refused by both"}[[2]bool{err == nil, judge(text)}]
+	}
 	for _, name := range []string{"firestarter", "orders"} {
 		text, err := os.ReadFile("../../contrib/" + name + ".yaml")
 		testcheck.NoError(t, err)
-		taken = append(taken, string(text))
-	}
-	for _, table := range []string{"", "{when: a=b}", "{when: [{a: 1}, {b: {not: null, present: true}}], delete-when: {c: [1, x, ~]}}", "{at: a.b, key: [a, 'b,c']}", "{key: 1}", "{id: x, type: 'numeric(12, 2)', rest: add, max_columns: 0}",
-		"{columns: {id, a: as date, b: [x, {from: y, type: text, when: a=b}, {value: [1, {a: b}]}], c: {stamp: update}, d: {meta: line}, e: {value: null}}}", "{expire: {after: 7d, of: id, every: 1s}}", "{on_create: [x]}", "{on_create: {sqlite: [x], postgres: [y]}}",
-		"{null: keep, fill_only: true}", "{version-field: $.v, version_scope: row}", "{each: xs, columns: {id: {meta: index}}}"} {
-		taken = append(taken, "tables: {a: "+table+"}")
-	}
-	taken = append(taken, "null: keep\nbatch-rows: 7\nfollow: true\nkey: [a, b]\nsource: x", "to: ~", "tables: {p: {key: a}, a: {columns: {id, r: {from: x as text, references: p}}}}")
-	for _, table := range []string{"[]", "x", "{what: 1}", "{when: x}", "{when: []}", "{when: {}}", "{when: {a: {}}}", "{when: {a: []}}", "{when: {a: {in: 1}}}", "{when: {a: {present: 1}}}", "{key: []}", "{key: {a: b}}", "{type: int}", "{rest: x}", "{null: x}", "{columns: {}}", "{columns: [a]}",
-		"{columns: {id: []}}", "{columns: {id: {}}}", "{columns: {id, b: {form: x}}}", "{columns: {id, b: {stamp: x}}}", "{columns: {id, b: {meta: x}}}", "{columns: {id, b: [[x]]}}", "{expire: 48h}", "{expire: {of: id}}", "{on_create: x}", "{on_create: []}", "{on_create: {oracle: [x]}}", "{max_columns: -1}", "{max_columns: x}",
-		"{fill_only: 1}", "{version_scope: x}", "{set: x, of: b}", "{parent: []}"} {
-		refused = append(refused, "tables: {a: "+table+"}")
-	}
-	refused = append(refused, "tables: {}", "tables: []", "what: 1", "tests: []\ntables: {a: }", "tests: [{name: x}]\ntables: {a: }", "max_each: 0\ntables: {a: }", "unmatched: x\ntables: {a: }", "ignore: {}\ntables: {a: }", "key: {a: b}", "[]", "x")
-	for _, text := range taken {
-		if _, err := readText(t, text); err != nil && !strings.Contains(text, "batch-rows") {
-			t.Errorf("%s\nthe reader refuses it: %v", text, err)
-		}
-		if !judge(text) {
-			t.Errorf("%s\nthe schema refuses it", text)
+		if got := by(string(text)); got != "taken by both" {
+			t.Errorf("%s is %s", name, got)
 		}
 	}
-	for _, text := range refused {
-		if _, err := readText(t, text); err == nil {
-			t.Errorf("%s\nthe reader takes it", text)
+	testcheck.GoldenLines(t, "testdata/schema.txtar", func(t *testing.T, kind, text string) string {
+		if kind == "tables" {
+			text = "tables: {a: " + text + "}"
 		}
-		if judge(text) {
-			t.Errorf("%s\nthe schema takes it", text)
+		return by(strings.ReplaceAll(text, `\n`, "\n"))
+	})
+}
+
+// words is a form for people.
+func words(f form) string {
+	if name, ok := f["$ref"].(string); ok {
+		return map[string]string{"when": "WHEN", "source": "SOURCE", "values": "value or list", "expire": "map, see below", "statements": "list of text, or map", "test": "map", "envelope": "name, or map, see [envelopes](envelopes.md)"}[strings.TrimPrefix(name, "#/$defs/")]
+	}
+	if forms, ok := f["anyOf"].([]form); ok {
+		all := make([]string, len(forms))
+		for i, one := range forms {
+			all[i] = words(one)
 		}
+		return strings.Join(all, ", or ")
+	}
+	switch {
+	case f["enum"] != nil:
+		return "`" + strings.Join(strings.Fields(strings.Trim(fmt.Sprint(f["enum"]), "[]")), "`, `") + "`"
+	case f["pattern"] != nil:
+		return "type"
+	case f["type"] == "integer":
+		return "whole number"
+	case f["type"] == "boolean":
+		return "`true`, `false`"
+	case f["type"] == "array":
+		return "list of " + words(f["items"].(form))
+	case f["type"] == "object":
+		return "map"
+	case f["type"] != nil:
+		return "text"
+	}
+	return "value"
+}
+
+// reference is a table of the keys of a map.
+func reference[T any](keys []key[T]) string {
+	var b strings.Builder
+	b.WriteString("| key | what | form | default |\n|---|---|---|---|\n")
+	for _, k := range keys {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.name, k.about, words(k.form), k.def)
+	}
+	return b.String()
+}
+
+// TestDocs_ReferenceIsCurrent compares the tables of the pages with the keys that the reader knows.
+func TestDocs_ReferenceIsCurrent(t *testing.T) {
+	current(t, "../../docs/mapping.md", map[string]string{"top": reference(mappingKeys), "table": reference(tableKeys), "source": reference(sourceKeys), "test": reference(testKeys),
+		"expire": reference(expireKeys), "case": reference(caseKeys)})
+	current(t, "../../docs/envelopes.md", map[string]string{"envelope": reference(envelopeKeys)})
+}
+
+// current compares the tables of a page with what they are to be.
+func current(t *testing.T, page string, tables map[string]string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	testcheck.NoError(t, err)
+	got := string(text)
+	for name, want := range tables {
+		begin, end := "<!-- keys: "+name+" -->\n", "<!-- end -->"
+		before, rest, ok := strings.Cut(got, begin)
+		old, after, ok2 := strings.Cut(rest, end)
+		if !ok || !ok2 {
+			t.Fatalf("%s has no %s", page, begin)
+		}
+		if got = before + begin + want + end + after; old != want && !*testcheck.Update {
+			t.Errorf("%s: the keys of %q are not those of the reader: go test ./internal/config -run Docs -update", page, name)
+		}
+	}
+	if *testcheck.Update {
+		testcheck.NoError(t, os.WriteFile(page, []byte(got), 0o644))
 	}
 }

@@ -2,6 +2,7 @@ package fold_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -69,26 +70,35 @@ func dumpRows(b *fold.Batch, rows []*fold.Row) string {
 	return out.String()
 }
 
-// TestFold_Deletes: which values of its field make a message a delete. Null is JSON's, and no text.
-func TestFold_Deletes(t *testing.T) {
-	for _, c := range []struct{ value, field, want string }{
-		{"null", `,"op":null`, " replaces deleted"}, {"null", `,"op":"null"`, ` op="null"`}, {"null", "", ""}, {"5", `,"op":5`, " replaces deleted"}, {"5", `,"op":"5"`, " replaces deleted"},
-		{"", `,"op":null`, " op=null"}, {"", `,"op":""`, " replaces deleted"},
-	} {
-		f := newFolder(t, func(o *fold.Options) { o.DeleteValue = c.value })
-		if got := rows(t, f, &fold.Batch{}, `{"id":1`+c.field+`}`); got != `"1"`+c.want+"\n" {
-			t.Errorf("%s with %s: %s", c.value, c.field, got)
+// TestFold has the feeds in testdata/rows.txtar.
+func TestFold(t *testing.T) {
+	testcheck.Golden(t, "testdata/rows.txtar", func(t *testing.T, _, text string) (out string) {
+		o, b := options(t, nil), &fold.Batch{}
+		var f *fold.Folder
+		for line := range strings.Lines(text) {
+			if rest, ok := strings.CutPrefix(line, "options "); ok {
+				testcheck.NoError(t, json.Unmarshal([]byte(rest), &o))
+			} else if strings.HasPrefix(line, "= ") {
+				continue
+			}
+			if out += line; f == nil {
+				f = fold.NewFolder(&feed.Names{}, table, o)
+			}
+			if !strings.HasPrefix(line, "{") {
+				continue
+			}
+			if err := f.Fold(b, []byte(strings.TrimSuffix(line, "\n")), fold.Place{}); errors.As(err, new(*feed.Error)) {
+				out += "= rejected: " + err.Error() + "\n"
+			} else if err != nil {
+				out += "= ends: " + err.Error() + "\n"
+			}
 		}
-	}
-}
-
-// TestFold_PartsOfAKey do not run together.
-func TestFold_PartsOfAKey(t *testing.T) {
-	f := newFolder(t, func(o *fold.Options) { o.Key = []string{"a", "b"} })
-	want := "\"1\\x00\\x00\\x00\\x0123\\x00\\x00\\x00\\x02\" n=2\n\"12\\x00\\x00\\x00\\x023\\x00\\x00\\x00\\x01\" n=1\n"
-	if got := rows(t, f, &fold.Batch{}, `{"a":"12","b":"3","n":1}`, `{"a":"1","b":"23","n":2}`); got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
-	}
+		f.Seal(b)
+		for row := range strings.Lines(dump(b)) {
+			out += "= " + row
+		}
+		return out
+	})
 }
 
 // TestFold_LastOfManyEqualNames: nothing of a line depends on a value that comes again in it, however many fields
@@ -114,23 +124,6 @@ func TestFold_LastOfManyEqualNames(t *testing.T) {
 	}
 }
 
-// TestFold_TooManyNewFieldsIsOfTheLine: fields that an earlier line brought, and that found
-// no column, count as in a run that does not know them.
-func TestFold_TooManyNewFieldsIsOfTheLine(t *testing.T) {
-	few := func(o *fold.Options) { o.MaxColumns = 1 }
-	line := []byte(`{"id":4,"b":2,"c":2,"b":3}`)
-	for _, before := range [][]string{nil, {`{"id":1,"a":1}`, `{"id":2,"b":1}`, `{"id":3,"c":1}`}} {
-		f, b := newFolder(t, few), &fold.Batch{}
-		rows(t, f, b, before...)
-		if err := f.Fold(b, line, fold.Place{}); err == nil {
-			t.Errorf("after %d lines, two new fields were taken", len(before))
-		}
-		if err := f.Fold(b, []byte(`{"id":4,"b":2,"b":3}`), fold.Place{}); err != nil {
-			t.Errorf("after %d lines: %v", len(before), err)
-		}
-	}
-}
-
 // TestFold_HeldColumnsCountAsAdded: a column of weir's that a view holds takes its place
 // among those that may be added.
 func TestFold_HeldColumnsCountAsAdded(t *testing.T) {
@@ -152,46 +145,6 @@ func TestFold_LongPartsOfAKeyDoNotRunTogether(t *testing.T) {
 	}
 	if want := "\x01\x00\x00\x00y\x00\x00\x00\x01"; string(short) != want {
 		t.Errorf("the key ends with %q, want %q", short, want)
-	}
-}
-
-// TestFold_KeyIsMeasuredByItsText: escapes make no key longer.
-func TestFold_KeyIsMeasuredByItsText(t *testing.T) {
-	for _, c := range []struct {
-		key  string
-		fits bool
-	}{
-		{`"12345678"`, true}, {`"123456789"`, false}, {`12345678`, true}, {`123456789`, false},
-		{`"\u6f22\u6f22ab"`, true}, {`"漢漢ab"`, true}, {`"\u6f22\u6f22abc"`, false}, {`"漢漢abc"`, false}, {`"\ud83d\ude00\n\"\\\u0041"`, true},
-	} {
-		f := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t"}, fold.Options{Limits: schema.Limits{MaxKey: 8}, Key: []string{"id"}, Columns: fold.AddColumns, Log: logtest.New(t)})
-		var bad *feed.Error
-		switch err := f.Fold(&fold.Batch{}, []byte(`{"id":`+c.key+`}`), fold.Place{}); {
-		case c.fits && err != nil, !c.fits && (!errors.As(err, &bad) || bad.Reason != feed.BadKey):
-			t.Errorf("%s: %v", c.key, err)
-		}
-	}
-}
-
-// TestFold_RejectedLineLeavesNoTrace folds lines that bring new columns and are no
-// messages.
-func TestFold_RejectedLineLeavesNoTrace(t *testing.T) {
-	f, b := newFolder(t, nil), &fold.Batch{}
-	rows(t, f, b, `{"id":"x","a":1}`)
-	for _, l := range []string{`{"new":1}`, `{"new":1,"id":null}`, `{"id":"x","new":1,"":2}`, `{"id":"x","new":1,"n\u0000":2}`} {
-		var bad *feed.Error
-		if err := f.Fold(b, []byte(l), fold.Place{}); !errors.As(err, &bad) {
-			t.Errorf("%s: %v", l, err)
-		}
-	}
-	if err := f.Fold(b, []byte(`{"id":"x","op":"delete","why":1}`), fold.Place{}); err != nil {
-		t.Error(err)
-	}
-	if n := len(f.Table().Columns); n != 2 {
-		t.Errorf("%d columns: %+v", n, f.Table().Columns)
-	}
-	if got := rows(t, f, b, `{"a":2,"id":"x","new":3}`); got != "\"x\" replaces a=2 new=3\n" {
-		t.Error(got)
 	}
 }
 
@@ -240,16 +193,6 @@ func TestFold_Widens(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestFold_NamesThatAreOneColumn: the second of them ends the run.
-func TestFold_NamesThatAreOneColumn(t *testing.T) {
-	f, b := newFolder(t, nil), &fold.Batch{}
-	rows(t, f, b, `{"id":"x","alt":1}`)
-	var names *fold.NamesError
-	if err := f.Fold(b, []byte(`{"id":"x","Alt":1}`), fold.Place{}); !errors.As(err, &names) || names.First != "alt" || names.Second != "Alt" {
-		t.Errorf("%v", err)
-	}
 }
 
 // TestBatch_ValuesOfAllSizes overwrites values by longer and shorter ones, past the
@@ -343,3 +286,174 @@ func benchmarkFold(b *testing.B, lines [][]byte) {
 	b.SetBytes(int64(size / b.N))
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "msg/s")
 }
+
+// change is what a line says, with another op.
+func change(t *testing.T, names *feed.Names, o fold.Options, line string, op fold.Op) *fold.Change {
+	var l feed.Line
+	if l.Scan(feed.NewScanner(names), nil, []byte(line)); l.Err != nil {
+		t.Fatal(l.Err)
+	}
+	c := fold.NewMapper(names, o).Map(&l)
+	c.Op = op
+	return &c
+}
+
+// TestAdd_TablesShareAScan: one line's fields go to several tables, which find their own among
+// them, though each drops what is repeated.
+func TestAdd_TablesShareAScan(t *testing.T) {
+	names, o := &feed.Names{}, options(t, nil)
+	var l feed.Line
+	scan, scanned := feed.NewScanner(names), []feed.Field(nil)
+	var folders []*fold.Folder
+	var batches []*fold.Batch
+	mappers := []*fold.Mapper{}
+	for _, key := range []string{"id", "name", "id"} {
+		o := o
+		o.Key = []string{key}
+		folders, mappers, batches = append(folders, fold.NewFolder(names, table, o)), append(mappers, fold.NewMapper(names, o)), append(batches, &fold.Batch{})
+	}
+	for _, line := range []string{`{"name":"x","id":1,"a":1}`, `{"a":2,"id":2,"a":3,"name":"y","b":4,"a":5}`, `{"id":1,"op":"x","name":"x","b":6,"op":"delete"}`} {
+		scanned = l.Scan(scan, scanned[:0], []byte(line))
+		for i, f := range folders {
+			c := mappers[i].Map(&l)
+			testcheck.NoError(t, f.Add(batches[i], &c, fold.Place{}))
+		}
+	}
+	byID, byName := "\"1\" replaces deleted\n\"2\" name=\"y\" a=5 b=4\n", "\"x\" replaces deleted\n\"y\" id=2 a=5 b=4\n"
+	for i, want := range []string{byID, byName, byID} {
+		folders[i].Seal(batches[i])
+		if got := dump(batches[i]); got != want {
+			t.Errorf("table %d has\n%swant\n%s", i, got, want)
+		}
+	}
+}
+
+// TestAdd_ValuesThatNoLineHas: a value may be a renamed one of the line, or a constant.
+func TestAdd_ValuesThatNoLineHas(t *testing.T) {
+	names := &feed.Names{}
+	f, b := fold.NewFolder(names, table, options(t, nil)), &fold.Batch{}
+	c := change(t, names, options(t, nil), `{"id":"x","alt":7,"op":"delete"}`, fold.Upsert)
+	c.Fields[1].Name = names.Number("altitude")
+	c.Fields[2] = feed.Field{Name: names.Number("kind"), Kind: feed.String, Value: []byte(`"constant"`)}
+	testcheck.NoError(t, f.Add(b, c, fold.Place{}))
+	f.Seal(b)
+	if got := dump(b); got != "\"x\" altitude=7 kind=\"constant\"\n" {
+		t.Error(got)
+	}
+}
+
+// TestFold_NamesWithoutANumber: a feed whose names are too many to be numbered, or too long,
+// is folded as any other.
+func TestFold_NamesWithoutANumber(t *testing.T) {
+	long := strings.Repeat("n", 2000)
+	table := schema.Table{Name: "t", Exists: true, Key: []int{0, 2}, Columns: []schema.Column{{Name: "id", Key: true}, {Name: "a"}, {Name: "i2", Key: true}, {Name: "é"}, {Name: long}}}
+	o := fold.Options{Key: []string{"id", "i2"}, DeleteField: "op", DeleteValue: "delete", Version: "v", Scope: fold.ColumnScope, Columns: fold.IgnoreColumns, Log: logtest.New(t)}
+	f, b := fold.NewFolder(&feed.Names{}, table, o), &fold.Batch{}
+	var junk strings.Builder
+	for i := range 12_000 {
+		fmt.Fprintf(&junk, `"junk%d":0,`, i)
+	}
+	key := `"id":1,"i2":2`
+	got := rows(t, f, b, `{`+junk.String()+key+`,"v":1,"a":1,"\u00e9":2,"`+long+`":3}`, `{"junk12001":0,"\u00e9":1,"\u0069\u0064":1,"v":2,"i2":2,"é":4,"op":"x","junk12001":0}`,
+		`{"`+long+`":5,"`+long+`":6,`+key+`,"v":3}`, `{"id":2,"i2":2,"junk12002":0,"\u006fp":"delete","v":1}`)
+	want := "\"1\\x00\\x00\\x00\\x012\\x00\\x00\\x00\\x01\" a=1 é=4 " + long + "=6\n\"2\\x00\\x00\\x00\\x012\\x00\\x00\\x00\\x01\" replaces deleted\n"
+	if got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	n := int64(0)
+	for name, ignored := range f.Ignored() {
+		if n += ignored; !strings.HasPrefix(name, "junk") && name != "other names" && name != "v" && name != "op" {
+			t.Errorf("%q is ignored", name)
+		}
+	}
+	if want := int64(12_000 + 3 + 1 + 1 + 1); n != want {
+		t.Errorf("%d values are ignored, want %d", n, want)
+	}
+}
+
+// TestFolders_ADeleteMakesNoColumn: not beside other changes of the same message either.
+func TestFolders_ADeleteMakesNoColumn(t *testing.T) {
+	remove, set := `{"id":1,"gone":1}`, `{"id":2,"set":1}`
+	for _, ops := range [][]fold.Op{{fold.Delete}, {fold.Delete, fold.Upsert}, {fold.Upsert, fold.Delete}, {fold.Upsert, fold.Delete, fold.Upsert}} {
+		o, names := fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 9, Log: logtest.New(t)}, &feed.Names{}
+		folder := fold.NewFolder(names, schema.Table{Name: "t"}, o)
+		var changes []fold.TableChange
+		for _, op := range ops {
+			line := set
+			if op == fold.Delete {
+				line = remove
+			}
+			changes = append(changes, fold.TableChange{Change: *change(t, names, o, line, op)})
+		}
+		if _, err := (fold.Folders{folder}).Add(fold.NewSet(1), changes, fold.Place{}); err != nil {
+			t.Fatal(err)
+		}
+		table := folder.Table()
+		if n := len(table.Columns); n != min(2, len(ops)) || table.Columns[n-1].Name == "gone" {
+			t.Errorf("%v make the columns %+v", ops, table.Columns)
+		}
+	}
+}
+
+// TestAdd_Splits: a set is written before a message by which the database would decide otherwise, whether
+// a row may be deleted, than when the delete came.
+func TestAdd_Splits(t *testing.T) {
+	names := &feed.Names{}
+	type about struct {
+		op    fold.Op
+		table int
+		key   int
+	}
+	const planes, flights, crews = 0, 1, 2 // flights name planes, and so do the members of crews
+	for _, c := range []struct {
+		name   string
+		splits bool // before the last message
+		feed   [][]about
+	}{
+		{"the row is written after its delete", true, [][]about{{{fold.Delete, planes, 1}}, {{fold.Upsert, planes, 1}}}},
+		{"another row is written", false, [][]about{{{fold.Delete, planes, 1}}, {{fold.Upsert, planes, 2}}}},
+		{"a row is named after a delete", true, [][]about{{{fold.Delete, planes, 1}}, {{fold.Upsert, flights, 1}, {fold.Ensure, planes, 2}}}},
+		{"a row that may name the deleted one is deleted", true, [][]about{{{fold.Delete, planes, 1}}, {{fold.Delete, flights, 1}}}},
+		{"a row is deleted whose members may name the deleted one", true, [][]about{{{fold.Delete, planes, 1}}, {{fold.Delete, crews, 1}}}},
+		{"a row is deleted that was named", true, [][]about{{{fold.Upsert, flights, 1}, {fold.Ensure, planes, 1}}, {{fold.Delete, planes, 1}}}},
+		{"another row is deleted", false, [][]about{{{fold.Upsert, flights, 1}, {fold.Ensure, planes, 1}}, {{fold.Delete, planes, 2}}}},
+		{"flights are deleted before a plane", false, [][]about{{{fold.Delete, flights, 1}}, {{fold.Delete, planes, 1}}}},
+		{"one message deletes and makes a row", false, [][]about{{{fold.Upsert, flights, 1}}, {{fold.Delete, planes, 1}, {fold.Upsert, flights, 1}, {fold.Ensure, planes, 1}}}},
+	} {
+		for _, unsplit := range []bool{false, true} {
+			var folders fold.Folders
+			o := fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Log: logtest.New(t)}
+			for i, refs := range [][]schema.Ref{nil, {{Column: 1, From: []int{1}, Table: planes}}, nil, {{Column: 1, From: []int{1}, Table: planes}}} {
+				table := schema.Table{Name: fmt.Sprint("t", i), Exists: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Key: true}, {Name: "plane"}}, Refs: refs}
+				folders = append(folders, fold.NewFolder(names, table, o))
+			}
+			testcheck.NoError(t, folders.Nest(crewed{}))
+			set := fold.NewSet(len(folders))
+			set.Unsplit = unsplit
+			for i, message := range c.feed {
+				var changes []fold.TableChange
+				for _, x := range message {
+					changes = append(changes, fold.TableChange{Table: x.table, Change: *change(t, names, o, fmt.Sprintf(`{"id":%d}`, x.key), x.op)})
+				}
+				_, err := folders.Add(set, changes, fold.Place{})
+				if last := i == len(c.feed)-1; (err == fold.ErrSplit) != (last && c.splits && !unsplit) || err != nil && err != fold.ErrSplit {
+					t.Errorf("%s, unsplit %v: message %d: %v", c.name, unsplit, i, err)
+				}
+			}
+		}
+	}
+}
+
+// crewed is the nesting of four tables: rows of the last belong to rows of the one before it.
+type crewed struct{ fold.Nesting }
+
+func (crewed) Parent(table int) (int, []string) {
+	if table == 3 {
+		return 2, []string{"id"}
+	}
+	return -1, nil
+}
+
+func (crewed) Set(int) bool { return false }
+
+func (crewed) SetColumn(int) string { return "" }

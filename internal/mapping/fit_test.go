@@ -2,6 +2,7 @@ package mapping_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -22,110 +23,53 @@ func TestCompile_WithoutTables(t *testing.T) {
 	}
 }
 
-// TestCompile_Order: tables come after those that they belong or refer to, and else as in the mapping.
-func TestCompile_Order(t *testing.T) {
-	p := newMapper(t, parse(t, `
-tables:
-  taxes: {of: items, each: taxes, key: code}
-  orders: {columns: {id, x: {from: y, references: customers}}}
-  customers:
-  items: {of: orders, each: items, key: sku, parent: {id: order_no}}
-`), schema.Limits{})
-	var got []string
-	for i := range p.Tables() {
-		parent, key := p.Parent(i)
-		got = append(got, fmt.Sprintf("%s %d %v %v", p.Table(i).Name, parent, key, p.Options(i).Key))
-	}
-	if want := []string{"customers -1 [] [id]", "orders -1 [] [id]", "items 1 [order_no] [order_no sku]", "taxes 2 [order_no sku] [order_no sku code]"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+// TestFit has the files in testdata/fit.txtar: the tables that they make in a database with types of its own, whose text
+// holds no NUL, and in one where they are texts.
+func TestFit(t *testing.T) {
+	testcheck.Golden(t, "testdata/fit.txtar", func(t *testing.T, _, text string) string {
+		file, _, _ := strings.Cut(text, "\n= ")
+		spec := parse(t, file)
+		own, texts := fitted(t, spec, schema.Limits{NoNUL: true}), fitted(t, spec, schema.Limits{TextTypes: true})
+		out := strings.TrimSuffix(file, "\n") + "\n= " + strings.Join(own, "\n= ") + "\n"
+		for i := range texts {
+			if i >= len(own) || texts[i] != own[i] {
+				out += "= as texts: " + texts[i] + "\n"
+			}
+		}
+		return out
+	})
 }
 
-// TestFit_KeyThatTheDatabaseGenerates: what is below such a table has its natural key in columns that no database has.
-func TestFit_KeyThatTheDatabaseGenerates(t *testing.T) {
-	p := newMapper(t, parse(t, `
-tables:
-  orders: {key: number, id: order_id, columns: {number}}
-  items: {of: orders, each: items, key: sku, columns: {sku, number: ^.number}}
-  taxes: {of: items, each: taxes, key: code, columns: {code}}
-`), schema.Limits{})
-	for i, want := range []string{"order_id,number key number", "order_id,sku,number key order_id,sku", "order_id,sku,code key order_id,sku,code"} {
+// fitted has a line for each table, in their order: its key in messages, its parent, and its columns and key as they become.
+func fitted(t *testing.T, spec *mapping.Mapping, limits schema.Limits) (lines []string) {
+	names := &feed.Names{}
+	p, err := mapping.Compile(spec, names, limits)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for i := range p.Tables() {
 		table := schema.Table{Name: p.Table(i).Name}
 		testcheck.NoError(t, p.Fit(i, &table))
-		table = fold.NewFolder(p.names, table, p.Options(i)).Table()
-		var names []string
-		for _, c := range table.Stored().Columns {
-			names = append(names, c.Name)
-		}
-		if got := strings.Join(names, ",") + " key " + strings.Join(table.KeyColumns(), ","); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
-	}
-}
-
-// TestCompile_Faults: what only the plan can know is wrong, with its place; "" is right.
-func TestCompile_Faults(t *testing.T) {
-	for _, c := range []struct {
-		tables string
-		limits schema.Limits
-		want   string
-	}{
-		{"t: {columns: {id, v: {value: x}}, type: integer}", schema.Limits{}, `table "t", column "v": the value "x": it is not an integer`},
-		{"t: {columns: {id: as bytes}}", schema.Limits{}, `table "t": the key column "id" is bytes, of which the database does not say which are equal`},
-		{"t: {columns: {id: as bytes}}", schema.Limits{TextTypes: true}, ""},
-		{`t: {columns: {id: "as numeric(4,2)"}}`, schema.Limits{}, `table "t": the key column "id" is numeric(4,2), of which the database does not say which are equal`},
-		{"t: {columns: {id, v: v as timestamp}, version_field: v, version_scope: row}", schema.Limits{},
-			`table "t": version_scope: row keeps the version in a column: add one that takes v as it is, as an integer, numeric or text`},
-		{"t: {columns: {id}}, c: {of: t, each: c, key: id2}, g: {of: c, set: merge, each: g, key: id3}", schema.Limits{}, `table "g": set: merge: the rows of "c" are a set, in which each row is whole`},
-		{`t: {columns: {id, v: {value: "a\0"}}}`, schema.Limits{}, ""},
-		{`t: {columns: {id, v: {value: "a\0"}}}`, schema.Limits{NoNUL: true}, `table "t", column "v": the value "a\u0000": it holds a NUL, which the database's text cannot`},
-	} {
-		_, err := mapping.Compile(parse(t, "tables: {"+c.tables+"}"), &feed.Names{}, c.limits)
-		if got := fmt.Sprint(err); (err == nil) != (c.want == "") || err != nil && got != c.want {
-			t.Errorf("%s: %s, want %s", c.tables, got, c.want)
-		}
-	}
-}
-
-// TestFit_NewTable: the columns of a mapping exist from the start, with the types that it names; those that it does not
-// name are found from the values.
-func TestFit_NewTable(t *testing.T) {
-	m := parse(t, `
-tables:
-  t:
-    columns: {id: as integer, auto: a, t: as text, n: "as numeric(12,2)", both: [{from: "a as numeric(3,1)", when: x=1}, "b as numeric(12,2)"], differ: [{from: a as text, when: x=1}, b as date], at: as timestamp, day: as date, u: as uuid, b: as bytes, j: as json, f: as boolean, c: {value: 7}}
-  child: {of: t, each: tags, key: tag, columns: {tag: .}, parent: {id: t_id}}
-`)
-	for textTypes, want := range map[bool][]string{
-		false: {"id integer key | auto any own | t text | n number(12,2) | both number(12,2) | differ any own | at time | day date | u uuid | b bytes | j json | f boolean | c any own | rows", "t_id integer key | tag any own key"},
-		true:  {"id integer key | auto any own | t text | n any(12,2) | both any(12,2) | differ text | at text | day text | u text | b bytes | j text | f boolean | c any own | rows", "t_id integer key | tag any own key"},
-	} {
-		p := newMapper(t, m, schema.Limits{TextTypes: textTypes})
-		for i := range p.Tables() {
-			table := schema.Table{Name: p.Table(i).Name}
-			testcheck.NoError(t, p.Fit(i, &table))
-			var got []string
-			for _, c := range table.Columns {
-				text := c.Name + " " + c.Type.String()
-				if c.Type == schema.Rows {
-					text = "rows"
-				}
-				if c.Precision > 0 {
-					text += fmt.Sprintf("(%d,%d)", c.Precision, c.Scale)
-				}
-				if c.Own && c.Type != schema.Rows {
-					text += " own"
-				}
-				if c.Key {
-					text += " key"
-				}
-				got = append(got, text)
+		table = fold.NewFolder(names, table, p.Options(i)).Table()
+		var columns []string
+		for _, c := range table.Columns {
+			text := c.Name + " " + c.Type.String()
+			if c.Precision > 0 {
+				text += fmt.Sprintf("(%d,%d)", c.Precision, c.Scale)
 			}
-			if strings.Join(got, " | ") != want[i] {
-				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, " | "), want[i])
+			if c.Own && c.Type != schema.Rows {
+				text += " own"
 			}
+			columns = append(columns, text)
 		}
+		line := table.Name + ", key " + strings.Join(p.Options(i).Key, ",")
+		if parent, key := p.Parent(i); parent >= 0 {
+			line += ", of " + p.Table(parent).Name + " by " + strings.Join(key, ",")
+		}
+		line += ": " + strings.Join(columns, ", ") + "; key " + strings.Join(table.KeyColumns(), ",")
+		lines = append(lines, strings.ReplaceAll(line, "\xff", "*"))
 	}
+	return lines
 }
 
 // TestFit_Contradictions: the type of a column of others decides. What it cannot take is an error, and so are columns
@@ -185,4 +129,37 @@ tables:
 	if want := []string{"ignore .: no", "columns t.v: a.b.c", "columns t.w: list[0]", "columns t.missing: o.itms"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
+}
+
+// TestWhen_String is a condition for people.
+func TestWhen_String(t *testing.T) {
+	for text, want := range map[string]string{
+		"{type: [a, null]}": "type=a,null",
+		"[{a.b: {not: c, present: true}, $: {present: false}}, {d: ''}]": "a.b present, a.b!=c, $ absent or d=",
+	} {
+		if got := parse(t, "tables: {t: {when: "+text+"}}").Tables[0].When.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestExplainer_Sources are those that [mapping.Plan.Map] takes, one set for each row of the table.
+func TestExplainer_Sources(t *testing.T) {
+	e, err := mapping.NewExplainer(firestarter(t), schema.Limits{})
+	testcheck.NoError(t, err)
+	f := func(line string, want map[string]string) {
+		t.Helper()
+		rows := e.Sources(0, []byte(line))
+		if want == nil && rows == nil {
+			return
+		}
+		if len(rows) != 1 || !maps.Equal(rows[0], want) {
+			t.Errorf("%s: %v, want %v", line, rows, want)
+		}
+	}
+	f(`{"id":"a","type":"offblock","clock":"1","actual_out":"2"}`, map[string]string{"id": "id", "actual_out": "clock (type=offblock)"})
+	f(`{"id":"a","type":"flifo","clock":"1","actual_out":"2","adt":"3"}`, map[string]string{"id": "id", "actual_out": "actual_out", "actual_off": "adt"})
+	f(`{"id":"a","type":"flightplan","alt":"1"}`, map[string]string{"id": "id", "cruising_altitude": "alt (type=flightplan,cancellation, flightstatus!=F,S)"})
+	f(`{"id":"a","type":"position","clock":"1"}`, nil)
+	f(`{"id":"a","type":"fli`, nil)
 }

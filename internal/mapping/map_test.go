@@ -3,6 +3,7 @@ package mapping_test
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,6 +79,18 @@ func newMapper(t testing.TB, m *mapping.Mapping, limits schema.Limits) *mapper {
 	out := &mapper{plan, t, names, feed.NewScanner(names), plan.NewScratch(), 0}
 	out.scratch.Source = "feed.jsonl"
 	return out
+}
+
+// mapped returns the rows of a line.
+func (m *mapper) mapped(t *testing.T, line string) ([]mapping.Row, error) {
+	t.Helper()
+	var l feed.Line
+	l.Scan(m.scan, nil, []byte(line))
+	if l.Err != nil {
+		t.Fatal(line, l.Err)
+	}
+	rows, _, err := m.Map(&l, fold.Place{}, m.scratch)
+	return rows, err
 }
 
 // becomes returns a line for each row that a line of the feed makes, with the rows of its sets below it.
@@ -160,4 +173,99 @@ func (m *mapper) show(r *mapping.Row, indent string) string {
 		}))
 	}
 	return out + sets
+}
+
+// TestCast reads the values in testdata/casts.txtar as types, in databases with types of their own and in those where
+// they are texts.
+func TestCast(t *testing.T) {
+	testcheck.GoldenLines(t, "testdata/casts.txtar", func(t *testing.T, typ, value string) string {
+		return besides(cast(t, typ, value, false), cast(t, typ, value, true))
+	})
+}
+
+// besides is what is in Postgres, and in SQLite where that is another.
+func besides(postgres, sqlite string) string {
+	if sqlite != postgres {
+		return postgres + " → " + sqlite
+	}
+	return postgres
+}
+
+// cast reads a value as a type. What it returns is JSON, or why the value has no such form.
+func cast(t *testing.T, typ, value string, textTypes bool) string {
+	m := newMapper(t, parse(t, "tables: {t: {columns: {id: {value: 1}, v: \"as "+typ+"\"}}}"), schema.Limits{TextTypes: textTypes})
+	rows, err := m.mapped(t, `{"v":`+value+`}`)
+	if err != nil {
+		_, why, _ := strings.Cut(err.Error(), ": it ")
+		return "it " + why
+	}
+	f := rows[0].Fields[1]
+	if k := feed.KindOf(f.Value); k != f.Kind {
+		t.Errorf("%s as %s: %s is %s and called %s", value, typ, f.Value, k, f.Kind)
+	}
+	return string(f.Value)
+}
+
+// TestConnect has the fields in testdata/connect.txtar.
+func TestConnect(t *testing.T) {
+	testcheck.GoldenLines(t, "testdata/connect.txtar", func(t *testing.T, _, given string) string {
+		words := append(strings.Split(given, " | "), "", "")
+		if !strings.HasPrefix(given, "{") {
+			words[0] = message("id int64 1", words[0])
+		}
+		return besides(typed(t, words[1], exists(words[2]), false, words[0]), typed(t, words[1], exists(words[2]), true, words[0]))
+	})
+}
+
+// exists is a table whose column v has a type: it is not there, "integer" of others, or "integer made" or "new".
+func exists(v string) (t schema.Table) {
+	typ, made, _ := strings.Cut(v, " ")
+	if t.Name = "t"; typ == "" {
+		return t
+	}
+	c := schema.Column{Name: "v"}
+	for c.Type.String() != typ {
+		c.Type++
+	}
+	if made != "" {
+		c = schema.NewOf("v", false, c.Type)
+		c.New = made == "new"
+	}
+	t.Exists, t.Made, t.Key = true, made != "", []int{0}
+	t.Columns = []schema.Column{{Name: "id", Type: schema.Int, Key: true}, c}
+	return t
+}
+
+// typed maps a line of a table t, which has columns as a config file names them and is in the database as it is
+// found, of an envelope with Connect's schemas, and returns its values and the columns that it declares.
+func typed(t *testing.T, columns string, have schema.Table, textTypes bool, line string) string {
+	t.Helper()
+	m := newMapper(t, parse(t, "envelope: {unwrap: payload, connect_schema: schema, row: after}\ntables: {t: {"+columns+"}}"), schema.Limits{TextTypes: textTypes})
+	testcheck.NoError(t, m.Fit(0, &have))
+	rows, err := m.mapped(t, line)
+	if err != nil {
+		return err.Error()
+	}
+	var out []string
+	for _, f := range rows[0].Fields {
+		out = append(out, fmt.Sprintf("%s=%s", m.names.Name(f.Name), f.Value))
+	}
+	for _, name := range slices.Sorted(maps.Keys(rows[0].Declared)) {
+		out = append(out, fmt.Sprintf("%s:%s", name, rows[0].Declared[name].Type))
+	}
+	return strings.Join(out, " ")
+}
+
+// message is a line whose row has fields, by their schemas and values.
+func message(fields ...string) string {
+	var schemas, values []string
+	for _, f := range fields {
+		name, rest, _ := strings.Cut(f, " ")
+		s, v, _ := strings.Cut(rest, " ")
+		typ, logical, _ := strings.Cut(s, "/")
+		logical, scale, _ := strings.Cut(logical, "/")
+		schemas = append(schemas, fmt.Sprintf(`{"type":%q,"name":%q,"parameters":{"scale":%q},"field":%q}`, typ, logical, scale, name))
+		values = append(values, fmt.Sprintf("%q:%s", name, v))
+	}
+	return fmt.Sprintf(`{"schema":{"type":"struct","fields":[{"type":"struct","fields":[%s],"field":"after"}]},"payload":{"after":{%s}}}`, strings.Join(schemas, ","), strings.Join(values, ","))
 }

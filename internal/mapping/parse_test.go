@@ -11,16 +11,12 @@ import (
 
 // TestSpelling reads the texts in testdata/spelling.txtar.
 func TestSpelling(t *testing.T) {
-	testcheck.Golden(t, "testdata/spelling.txtar", func(t *testing.T, kind, text string) (out string) {
-		for line := range strings.Lines(text) {
-			spelled, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " → ")
-			meaning, err := meaning(kind, spelled)
-			if err != nil {
-				meaning = "error: " + err.Error()
-			}
-			out += spelled + " → " + meaning + "\n"
+	testcheck.GoldenLines(t, "testdata/spelling.txtar", func(t *testing.T, kind, spelled string) string {
+		meaning, err := meaning(kind, spelled)
+		if err != nil {
+			return "error: " + err.Error()
 		}
-		return out
+		return meaning
 	})
 }
 

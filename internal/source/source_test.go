@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -64,72 +63,28 @@ func TestPartition(t *testing.T) {
 	}
 }
 
+// TestExpand has the arguments in testdata/expanded.txtar, in a folder with some files.
 func TestExpand(t *testing.T) {
+	path, err := filepath.Abs("testdata/expanded.txtar")
+	testcheck.NoError(t, err)
 	dir := t.TempDir()
 	t.Chdir(dir)
 	for _, name := range []string{"b.jsonl", "a.jsonl", "[x].gz"} {
-		testcheck.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		testcheck.NoError(t, os.WriteFile(name, nil, 0o600))
 	}
 	testcheck.NoError(t, os.Mkdir("sub.jsonl", 0o700))
-	f := func(args []string, want ...string) {
-		t.Helper()
-		got, err := source.Expand(args, false)
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%q: %q, %v, want %q", args, got, err, want)
+	testcheck.GoldenLines(t, path, func(_ *testing.T, how, args string) string {
+		specs, err := source.Expand(strings.Fields(strings.ReplaceAll(args, "FOLDER", dir)), how == "followed")
+		if missing := (*source.NotFoundError)(nil); errors.As(err, &missing) {
+			return fmt.Sprintf("error %d: %v", missing.ExitCode(), err)
+		} else if err != nil {
+			return "error: " + err.Error()
 		}
-	}
-	f(nil, "-")
-	f([]string{"-", "/dev/stdin", "a.jsonl"}, "-", "a.jsonl")
-	f([]string{"tcp://localhost:80", "b.jsonl", "*.jsonl", "./a.jsonl", filepath.Join(dir, "b.jsonl")},
-		"tcp://localhost:80", "b.jsonl", "a.jsonl")
-	f([]string{"[x].gz"}, "[x].gz")
-
-	// What is to be followed may come later, a glob's matches not.
-	if got, err := source.Expand([]string{"later/x.jsonl"}, true); err != nil || !slices.Equal(got, []string{"later/x.jsonl"}) {
-		t.Errorf("followed: %q, %v", got, err)
-	}
-	_, err := source.Expand([]string{"later*"}, true)
-	if err == nil || !strings.Contains(err.Error(), "no file matches") {
-		t.Errorf("%v, want %q", err, "no file matches")
-	}
-
-	fail := func(arg string, code int, part string) {
-		t.Helper()
-		_, err := source.Expand([]string{arg}, false)
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("%v, want %q", err, part)
-		}
-		var notFound *source.NotFoundError
-		if errors.As(err, &notFound) != (code == 2) || notFound != nil && notFound.ExitCode() != code {
-			t.Errorf("%s: %v (%T)", arg, err, err)
-		}
-	}
-	fail("none.jsonl", 2, "none.jsonl: no such file")
-	fail("*.csv", 2, "*.csv: no file matches")
-	fail("sub*", 2, "no file matches")
-	fail("sub.jsonl", 1, "is a directory")
-	fail("tcp://nowhere", 1, "tcp://host:port")
-	fail("http://x/y", 1, "unknown kind of source")
-	fail("[", 1, "syntax error in pattern")
+		return strings.Join(specs, " ")
+	})
 }
 
+// TestTraitsOf has the sources in testdata/traits.txtar.
 func TestTraitsOf(t *testing.T) {
-	for spec, want := range map[string]source.Traits{
-		"-":                    {Rewindable: true},
-		"/dev/stdin":           {Rewindable: true},
-		source.StdinName:       {Rewindable: true},
-		"feed.jsonl":           {Rewindable: true, Named: true},
-		"/var/tcp":             {Rewindable: true, Named: true},
-		"tcp://host:1":         {Live: true, Named: true, Dialed: true},
-		"tls://host:1":         {Live: true, Named: true, Dialed: true},
-		"kafka://b/t":          {Live: true, Rewindable: true, Named: true, Records: true},
-		"kafka+tls://b/t":      {Live: true, Rewindable: true, Named: true, Records: true},
-		"kafka://C/t/7":        {Live: true, Rewindable: true, Named: true, Records: true},
-		"tcp-listen://:1":      {Live: true, Named: true},
-		"tls-listen://[::1]:1": {Live: true, Named: true},
-	} {
-		if got := source.TraitsOf(spec); got != want {
-			t.Errorf("%s: %+v, want %+v", spec, got, want)
-		}
-	}
+	testcheck.GoldenLines(t, "testdata/traits.txtar", func(_ *testing.T, _, spec string) string { return fmt.Sprintf("%+v", source.TraitsOf(spec)) })
 }

@@ -3,6 +3,7 @@ package testcheck
 import (
 	"flag"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
@@ -29,4 +30,16 @@ func Golden(t *testing.T, path string, again func(t *testing.T, name, text strin
 	if *Update {
 		NoError(t, os.WriteFile(path, txtar.Format(a), 0o644))
 	}
+}
+
+// GoldenLines is [Golden] for cases that are lines: what is given, an arrow, and what becomes of it.
+func GoldenLines(t *testing.T, path string, becomes func(t *testing.T, name, given string) string) {
+	t.Helper()
+	Golden(t, path, func(t *testing.T, name, text string) (out string) {
+		for line := range strings.Lines(text) {
+			given, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " → ")
+			out += given + " → " + becomes(t, name, given) + "\n"
+		}
+		return out
+	})
 }
