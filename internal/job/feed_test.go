@@ -2,17 +2,19 @@ package job_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,23 +28,6 @@ import (
 	"github.com/weirsync/weir/internal/spool"
 	"github.com/weirsync/weir/internal/testcheck"
 )
-
-// A scripted feed sends its nth connection what reply says for the value that it is asked
-// to resume after, and leaves the connection open if it stays.
-type scripted struct {
-	reply func(n int, from string) (text string, stays bool)
-	addr  string
-
-	mu    sync.Mutex
-	asked []string // by each connection
-}
-
-func newScripted(t *testing.T, reply func(n int, from string) (text string, stays bool)) *scripted {
-	t.Helper()
-	s := &scripted{reply: reply}
-	s.addr = accept(t, s.serve)
-	return s
-}
 
 // accept serves each connection, by its number, and closes it then. It returns where.
 func accept(t *testing.T, serve func(n int, conn net.Conn)) (spec string) {
@@ -66,28 +51,14 @@ func accept(t *testing.T, serve func(n int, conn net.Conn)) (spec string) {
 	return "tcp://" + l.Addr().String()
 }
 
-func (s *scripted) serve(n int, conn net.Conn) {
-	in := bufio.NewReader(conn)
-	hello, err := in.ReadString('\n')
-	if err != nil {
-		return
-	}
-	from := strings.TrimSpace(strings.TrimPrefix(hello, "from"))
-	s.mu.Lock()
-	s.asked = append(s.asked, from)
-	s.mu.Unlock()
-	text, stays := s.reply(n, from)
-	if _, err := io.WriteString(conn, text); err == nil && stays {
-		_, _ = in.ReadByte() // until the other side goes
-	}
+// asked returns the value after which a connection asks a feed to resume.
+func asked(conn net.Conn) string {
+	hello, _ := bufio.NewReader(conn).ReadString('\n')
+	return strings.TrimSpace(strings.TrimPrefix(hello, "from"))
 }
 
-// was returns what the feed was asked for.
-func (s *scripted) was() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]string(nil), s.asked...)
-}
+// stay returns when the other side goes.
+func stay(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)) }
 
 // behind returns the lines behind the one whose resume value is given.
 func behind(lines []string, value string) string {
@@ -198,7 +169,7 @@ func TestSync_LineThatEndsTheRun(t *testing.T) {
 		testcheck.NoError(t, os.WriteFile(file, []byte(behind(feed, "")), 0o600))
 		for kind, spec := range map[string]string{
 			"file":       file,
-			"connection": newScripted(t, func(_ int, from string) (string, bool) { return behind(feed, from), true }).addr,
+			"connection": accept(t, func(_ int, conn net.Conn) { _, _ = io.WriteString(conn, behind(feed, asked(conn))); stay(conn) }),
 		} {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				dest := filepath.Join(t.TempDir(), "t.db")
@@ -233,7 +204,7 @@ func TestSync_WhatCannotBeReadAgain(t *testing.T) {
 	t.Run("a feed that is asked for nothing", func(t *testing.T) {
 		c := configOf(t, accept(t, func(_ int, conn net.Conn) {
 			fmt.Fprint(conn, `{"pitr":"1","id":"a"}`+"\n"+`{"pitr":"2","id":"b"}`+"\n")
-			_, _ = conn.Read(make([]byte, 1)) // until the other side goes
+			stay(conn)
 		}), "table")
 		c.Feed.Hello, c.BatchRows = nil, 1
 		if _, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), through(2), never); err == nil || !strings.Contains(err.Error(), "not committed: 2. They") {
@@ -250,7 +221,7 @@ func TestSync_WhatCannotBeReadAgain(t *testing.T) {
 			if n == 0 {
 				<-both // until all is committed
 			} else {
-				_, _ = conn.Read(make([]byte, 1))
+				stay(conn)
 			}
 		}), "table")
 		c.Feed, c.BatchRows, c.BatchPeriod = job.Feed{}, 50, time.Hour
@@ -265,15 +236,28 @@ func TestSync_WhatCannotBeReadAgain(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("a FIFO", func(t *testing.T) { // though it has a name as a file has
+		fifo := filepath.Join(t.TempDir(), "fifo")
+		if out, err := exec.Command("mkfifo", fifo).CombinedOutput(); err != nil {
+			t.Skipf("NOT TESTED: no FIFO can be made here: %s", out)
+		}
+		go func() { _ = os.WriteFile(fifo, []byte(numbered(0, 30)), 0) }() // the run may end before
+		c := configOf(t, fifo, "table")
+		c.Feed, c.BatchRows, c.BatchPeriod = job.Feed{}, 10, time.Hour
+		p, err := runToEnd(t, c, filepath.Join(t.TempDir(), "t.db"), nth(2, sinktest.Fault{Err: errBroken}))
+		if want := errBroken.Error() + "; lines of " + fifo + " that were read and not committed: 20. They"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nwant %s", err, want)
+		}
+		if s := p.Snapshot().Stops; len(s) != 1 || s[0].Lost != 20 || s[0].Resumes {
+			t.Errorf("the source was left at %+v", s)
+		}
+	})
 	t.Run("stdin", func(t *testing.T) {
-		var feed strings.Builder
-		dest := filepath.Join(t.TempDir(), "t.db")
+		feed, dest := "", filepath.Join(t.TempDir(), "t.db")
 		for n, more := range []int{1000, 50} {
-			for i := range more {
-				fmt.Fprintf(&feed, `{"id":"%d"}`+"\n", i)
-			}
+			feed += numbered(0, more)
 			c := configOf(t, "-", "table")
-			c.Job, c.ResumeStdin, c.BatchRows, c.BatchPeriod, c.Source.Stdin = "t", true, 10, time.Hour, strings.NewReader(feed.String())
+			c.Job, c.ResumeStdin, c.BatchRows, c.BatchPeriod, c.Source.Stdin = "t", true, 10, time.Hour, strings.NewReader(feed)
 			_, err := runUntil(t, c, dest, through(4+1000*(1-n)), never)
 			if n == 0 && err != nil || n == 1 && (err == nil || !strings.Contains(err.Error(), "lines of stdin that were read and not committed: 30. They")) {
 				t.Errorf("run %d: %v", n, err)
@@ -288,17 +272,7 @@ func TestSync_LostLinesAreCounted(t *testing.T) {
 	const sent, batch = 20_000, 500
 	c := configOf(t, "tcp-listen://127.0.0.1:0", "table")
 	c.BatchRows, c.BatchPeriod, c.Buffer = batch, time.Hour, 1<<26
-	c.Log = logtest.To(func(text string) {
-		if _, addr, ok := strings.Cut(text, "senders connect to "); ok {
-			go func() {
-				var lines strings.Builder
-				for i := range sent {
-					fmt.Fprintf(&lines, `{"id":"%d"}`+"\n", i)
-				}
-				_ = send(addr, []byte(lines.String())) // which the run does not read to its end
-			}()
-		}
-	})
+	sends(&c, numbered(0, sent)) // which the run does not read to its end
 	broken := errors.New("it broke")
 	for _, is := range []error{broken, &sink.Error{Class: sink.Unknown, Err: broken}} {
 		p, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), faulty(nth(3, sinktest.Fault{Err: is})), never)
@@ -316,174 +290,6 @@ func TestSync_LostLinesAreCounted(t *testing.T) {
 	}
 }
 
-// A slowFeed waits after each line until that is in the spool, so that no reader has it as a part of a
-// larger block.
-type slowFeed struct {
-	*testing.T
-	p atomic.Pointer[progress.Progress]
-}
-
-func (f *slowFeed) send(conn io.Writer, lines ...string) {
-	for _, line := range lines {
-		before := int64(0)
-		if p := f.p.Load(); p != nil {
-			before = p.Snapshot().Spool
-		}
-		fmt.Fprintln(conn, line)
-		for end := time.Now().Add(time.Minute); f.p.Load() == nil || f.p.Load().Snapshot().Spool < before+int64(len(line))+1; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				f.Error("a line never came into the spool")
-				return
-			}
-		}
-	}
-}
-
-// TestSpool_StaleKeepalives: a reader behind the spool drops the connection that is stale, though its
-// lines come from the disk.
-func TestSpool_StaleKeepalives(t *testing.T) {
-	slow := &slowFeed{T: t}
-	var onDisk atomic.Bool
-	again := make(chan bool, 1)
-	addr := accept(t, func(n int, conn net.Conn) {
-		in := bufio.NewReader(conn)
-		_, _ = in.ReadString('\n')
-		if n > 0 {
-			again <- true
-			return
-		}
-		for i := range 30 {
-			slow.send(conn, fmt.Sprintf(`{"pitr":"%d","id":"a"}`, i))
-		}
-		slow.send(conn, slices.Repeat([]string{`{"pitr":"29","type":"keepalive"}`}, 5)...)
-		onDisk.Store(true)
-		_, _ = in.ReadByte() // until weir reconnects
-	})
-	dir := t.TempDir()
-	c := configOf(t, addr, "table")
-	c.BatchRows = 1
-	c.Feed.Keepalive, c.Feed.StaleAfter = job.Match{Field: "type", Value: "keepalive"}, 5
-	c.Spool = spool.Folders{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
-	db := newOutage()
-	var back sync.Once
-	_, err := runUntil(t, c, filepath.Join(dir, "t.db"), faulty(db.faults()), func(p *progress.Progress) bool {
-		slow.p.Store(p)
-		if onDisk.Load() {
-			back.Do(func() { close(db.back) })
-		}
-		return len(again) > 0
-	})
-	testcheck.NoError(t, err)
-}
-
-// TestSpool_PlacesOfRejects: a rejected line has one place, whether it came from memory, from the disk, or from
-// there in a later run.
-func TestSpool_PlacesOfRejects(t *testing.T) {
-	const lines = 60
-	places := func(t *testing.T, lags, breaks bool) string {
-		slow := &slowFeed{T: t}
-		feed := make([]string, lines)
-		for i := range feed {
-			feed[i] = fmt.Sprintf(`{"pitr":"%d","id":"a"}`, i)
-			if i%7 == 3 {
-				feed[i] = fmt.Sprint("bad ", i)
-			}
-		}
-		var onDisk atomic.Bool
-		addr := accept(t, func(n int, conn net.Conn) {
-			in := bufio.NewReader(conn)
-			_, _ = in.ReadString('\n')
-			if n == 0 {
-				slow.send(conn, feed[:lines/2]...)
-				return
-			}
-			if !onDisk.Load() {
-				slow.send(conn, feed[lines/2:]...)
-				onDisk.Store(true)
-			}
-			_, _ = in.ReadByte()
-		})
-		dir := t.TempDir()
-		dest := filepath.Join(dir, "t.db")
-		c := configOf(t, addr, "table")
-		c.BatchRows, c.BatchPeriod = 1000, time.Minute // the spool's size grows by each line if nothing is committed
-		c.Spool = spool.Folders{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
-		if lags {
-			c.BatchRows, c.BatchPeriod = 1, 20*time.Millisecond
-		}
-		flushes := 0
-		faults := sinktest.Flushes(func(sinktest.Call) (f sinktest.Fault) {
-			for lags && !onDisk.Load() {
-				time.Sleep(time.Millisecond)
-			}
-			if flushes++; breaks && flushes == lines/3 {
-				f.Err = errBroken
-			}
-			return f
-		})
-		run := func() error {
-			_, err := runUntil(t, c, dest, faulty(faults), func(p *progress.Progress) bool {
-				slow.p.Store(p)
-				s := p.Snapshot()
-				return s.Lines == lines || onDisk.Load() && s.Lines > 0 && s.Spool == 0
-			})
-			return err
-		}
-		err := run()
-		if breaks {
-			if !errors.Is(err, errBroken) {
-				t.Fatal(err)
-			}
-			err = run()
-		}
-		testcheck.NoError(t, err)
-		return query(t, dest, "SELECT group_concat(raw || ' ' || line || ' ' || offset, ', ' ORDER BY line) FROM weir_rejects")
-	}
-	memory := places(t, false, false)
-	if want := "bad 59 60 1219"; !strings.HasSuffix(memory, want) {
-		t.Errorf("from memory the places are\n%s, want the last to be %s", memory, want)
-	}
-	if disk := places(t, true, false); disk != memory {
-		t.Errorf("from the disk the places are\n%s, want\n%s", disk, memory)
-	}
-	if later := places(t, true, true); later != memory {
-		t.Errorf("in a later run the places are\n%s, want\n%s", later, memory)
-	}
-}
-
-// TestSpool_OldKeepalives: those of a connection that is over do not end the one at hand.
-func TestSpool_OldKeepalives(t *testing.T) {
-	folded := make(chan struct{})
-	f := newScripted(t, func(n int, _ string) (string, bool) {
-		if n == 0 {
-			return `{"pitr":"1","id":"a"}` + "\n" + `{"pitr":"2","id":"b"}` + "\n" + `{"pitr":"3","id":"c"}` + "\n" +
-				strings.Repeat(`{"pitr":"3","type":"keepalive"}`+"\n", 5), false
-		}
-		<-folded
-		return `{"pitr":"4","id":"d"}` + "\n", true
-	})
-	dir := t.TempDir()
-	c := configOf(t, f.addr, "table")
-	c.BatchRows = 1
-	c.Feed.Keepalive, c.Feed.StaleAfter = job.Match{Field: "type", Value: "keepalive"}, 5
-	c.Spool = spool.Folders{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
-	db := newOutage()
-	var back, all sync.Once
-	_, err := runUntil(t, c, filepath.Join(dir, "t.db"), faulty(db.faults()), func(p *progress.Progress) bool {
-		if len(f.was()) == 2 {
-			back.Do(func() { close(db.back) })
-		}
-		if p.Snapshot().Lines == 8 {
-			all.Do(func() { close(folded) })
-		}
-		return p.Snapshot().Lines == 9
-	})
-	testcheck.NoError(t, err)
-	if was := f.was(); len(was) != 2 {
-		t.Errorf("%d connections were made: %q", len(was), was)
-	}
-}
-
 // What only a connection can do about keepalives is not done for a file, however many there are.
 func TestSync_KeepalivesInAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "feed.jsonl")
@@ -493,4 +299,146 @@ func TestSync_KeepalivesInAFile(t *testing.T) {
 	dest := filepath.Join(t.TempDir(), "t.db")
 	succeeds(t, c, dest, nil)
 	has(t, dest, "1", "SELECT count(*) FROM t")
+}
+
+// A breaking feed closes each connection but the last after some lines. One that is
+// asked to resume after a value sends what came after the line with that value, or, if it
+// is inclusive, the lines with that value too, and perhaps the bad ones right before them.
+type breaking struct {
+	inclusive bool
+	before    bool
+	lines     []string
+	values    []string // of the lines, "" for those without
+	cuts      []int    // how many lines a connection brings
+
+	mu    sync.Mutex
+	last  string   // value that was sent
+	asked []string // for what each connection asked
+	wants []string // the last value of the connection before
+	sent  int      // lines
+	all   bool
+}
+
+// newBreaking returns a feed, the bad lines in it that have to be kept, and the last n of
+// each id.
+func newBreaking(rnd *rand.Rand, inclusive bool) (b *breaking, bad []string, want map[string]int) {
+	b = &breaking{inclusive: inclusive, cuts: []int{40, 61, 30, 55, 47}}
+	want = map[string]int{}
+	known := map[string]bool{} // bad lines behind the value at hand
+	last, share := "", 1
+	if inclusive {
+		share = 3 // lines have a value in common
+	}
+	for n := range 400 {
+		value := fmt.Sprintf("v%03d", n/share)
+		id, line, good := fmt.Sprintf("k%d", rnd.IntN(20)), "", false
+		switch kind := rnd.IntN(8); {
+		case n%67 == 30:
+			value, line = "", fmt.Sprintf("%05d%02000d", n, 0) // too long
+		case kind == 0:
+			value, line = "", fmt.Sprintf("garbage %d", rnd.IntN(1000))
+		case kind == 1:
+			value, line = "", "the same garbage behind "+last
+		case kind == 2 && n%2 == 0: // an empty value is none: it would ask for the beginning, or for what comes from now on
+			value, line, good = "", fmt.Sprintf(`{"pitr":"","id":%q,"n":%d}`, id, n), true
+			want[id] = n
+		case kind == 2:
+			line = fmt.Sprintf(`{"pitr":%q,"n":%d}`, value, n) // of no row
+		default:
+			line, good = fmt.Sprintf(`{"pitr":%q,"id":%q,"n":%d,"pad":"%0200d"}`, value, id, n, 0), true
+			want[id] = n
+		}
+		b.lines, b.values = append(b.lines, line), append(b.values, value)
+		if value != "" && value != last {
+			last = value
+			clear(known)
+		}
+		if !good && !known[line] {
+			known[line] = true
+			bad = append(bad, line)
+		}
+	}
+	return b, bad, want
+}
+
+func (b *breaking) serve(n int, conn net.Conn) {
+	value, at := asked(conn), 0
+	b.mu.Lock()
+	b.asked, b.wants = append(b.asked, value), append(b.wants, b.last)
+	if value != "" {
+		at = slices.Index(b.values, value)
+		if !b.inclusive {
+			at++
+		}
+		for b.before && at > 0 && b.values[at-1] == "" {
+			at--
+		}
+	}
+	end, all := len(b.lines), n >= len(b.cuts)
+	if !all {
+		end = at + b.cuts[n]
+	}
+	for _, v := range b.values[at:end] {
+		b.last = cmp.Or(v, b.last)
+	}
+	b.mu.Unlock()
+	fmt.Fprintln(conn, strings.Join(b.lines[at:end], "\n"))
+	b.mu.Lock()
+	b.sent, b.all = b.sent+end-at, all
+	b.mu.Unlock()
+	if all {
+		stay(conn)
+		return
+	}
+	fmt.Fprint(conn, b.lines[end][:5]) // and the beginning of another
+}
+
+// TestSync_LostConnection: what a connection brought is committed, or on disk, before the
+// feed is asked to resume; nothing is folded twice, and each bad line is kept once.
+func TestSync_LostConnection(t *testing.T) {
+	for _, spool := range []bool{false, true} {
+		for name, how := range map[string]struct{ inclusive, before bool }{"exclusive": {}, "inclusive": {inclusive: true}, "before": {inclusive: true, before: true}} {
+			t.Run(fmt.Sprintf("spool=%v,%s", spool, name), func(t *testing.T) {
+				t.Parallel()
+				sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) { lostConnection(t, rnd, spool, how.inclusive, how.before) })
+			})
+		}
+	}
+}
+
+func lostConnection(t *testing.T, rnd *rand.Rand, spooled, inclusive, before bool) {
+	b, bad, want := newBreaking(rnd, inclusive)
+	b.before = before
+	dir := t.TempDir()
+	dest := filepath.Join(dir, "t.db")
+	c := configOf(t, accept(t, b.serve), "table")
+	c.BatchPeriod = time.Minute
+	if spooled {
+		c.BatchPeriod, c.Spool = 50*time.Millisecond, spool.Folders{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
+	}
+	// A flush takes longer than it takes to connect again.
+	slow := sinktest.Flushes(func(sinktest.Call) sinktest.Fault { return sinktest.Fault{Delay: 700 * time.Millisecond} })
+	p, err := runUntil(t, c, dest, faulty(slow), func(p *progress.Progress) bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.all && p.Snapshot().Lines == int64(b.sent)
+	})
+	if err != nil || p.Rejected() != int64(len(bad)) {
+		t.Errorf("%d bad lines are counted, want %d, however often the feed sent them: %v", p.Rejected(), len(bad), err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !slices.Equal(b.asked, b.wants) {
+		t.Errorf("asked to resume after %q,\nbut the last lines had %q", b.asked, b.wants)
+	}
+	kept := strings.Split(query(t, dest, "SELECT group_concat(raw, '\n' ORDER BY raw) FROM weir_rejects"), "\n")
+	if slices.Sort(bad); !slices.Equal(kept, bad) {
+		t.Errorf("%d bad lines were kept, want %d:\n%q\n%q", len(kept), len(bad), kept, bad)
+	}
+	var rows []string
+	for id, n := range want {
+		rows = append(rows, fmt.Sprint(id, "=", n))
+	}
+	slices.Sort(rows)
+	has(t, dest, strings.Join(rows, " "), "SELECT group_concat(id || '=' || n, ' ' ORDER BY id || '=' || n) FROM t")
 }

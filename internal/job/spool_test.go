@@ -1,29 +1,23 @@
 package job_test
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/klauspost/compress/zstd"
 
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/progress"
-	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
-	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
 	"github.com/weirsync/weir/internal/testcheck"
 )
@@ -49,82 +43,6 @@ func (o *outage) faults() sinktest.Faults {
 	})
 }
 
-// spooled is a run that takes senders, with a spool.
-type spooled struct {
-	t    *testing.T
-	p    *progress.Progress
-	db   *outage
-	addr chan string
-	said chan string
-	stop context.CancelFunc
-	end  chan error
-}
-
-// start starts a run, whose database is unavailable, in a folder.
-func startSpooled(t *testing.T, dir string, max int64) *spooled {
-	t.Helper()
-	dest := filepath.Join(dir, "t.db")
-	s := &spooled{t: t, p: progress.New("t"), db: newOutage(),
-		addr: make(chan string, 1), said: make(chan string, 10000), end: make(chan error, 1)}
-	say := func(text string) {
-		t.Log(text)
-		if _, addr, ok := strings.Cut(text, "senders connect to "); ok {
-			s.addr <- addr
-		}
-		s.said <- text
-	}
-	c := configOf(t, "tcp-listen://127.0.0.1:0", "fail")
-	c.Feed, c.Source.MaxLine, c.Log = job.Feed{}, 1<<20, logtest.To(say)
-	c.Spool = spool.Folders{Dir: filepath.Join(dir, "spool"), Max: max, Capture: filepath.Join(dir, "captures")}
-	db, claims := openSink(t, dest, sink.Off), openClaims(t, dest)
-	var ctx context.Context
-	ctx, s.stop = context.WithCancel(t.Context())
-	go func() {
-		err := job.Run(ctx, c, sinktest.Faulty(db, s.db.faults()), claims, s.p)
-		s.end <- errors.Join(err, claims.Close(), db.Close())
-	}()
-	return s
-}
-
-// finish stops the run, and returns how it ended.
-func (s *spooled) finish() error {
-	s.stop()
-	return <-s.end
-}
-
-// waitFor waits until the run says something.
-func (s *spooled) waitFor(what string) {
-	s.t.Helper()
-	for {
-		select {
-		case text := <-s.said:
-			if strings.Contains(text, what) {
-				return
-			}
-		case <-time.After(2 * time.Minute):
-			s.t.Fatalf("the run never said %q", what)
-		}
-	}
-}
-
-func (s *spooled) until(what string, ready func() bool) {
-	s.t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !ready(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.t.Fatalf("never: %s", what)
-		}
-	}
-}
-
-// feedOf returns that many lines, two for each id.
-func feedOf(lines int) []byte {
-	var b []byte
-	for n := range lines {
-		b = fmt.Appendf(b, `{"id":%d,"n":%d,"text":"%0200d"}`+"\n", n%(lines/2), n, n)
-	}
-	return b
-}
-
 func send(addr string, feed []byte) error {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -145,151 +63,210 @@ func sizeOf(t *testing.T, pattern string) (size int64) {
 	return size
 }
 
-// captured returns the lines of the captures that a pattern names.
-func captured(t *testing.T, pattern string) (all []byte) {
-	t.Helper()
-	specs, err := source.Expand([]string{pattern}, false)
-	testcheck.NoError(t, err)
-	for _, spec := range specs {
-		f, err := os.Open(spec)
-		testcheck.NoError(t, err)
-		defer f.Close()
-		z, err := zstd.NewReader(f)
-		testcheck.NoError(t, err)
-		defer z.Close()
-		text, err := io.ReadAll(z)
-		testcheck.NoError(t, err)
-		all = append(all, text...)
-	}
-	return all
+// sends has senders connect to a run as soon as it listens, and send it a feed.
+func sends(c *job.Config, feed string) (sent chan error) {
+	sent = make(chan error, 1)
+	c.Log = logtest.To(func(text string) {
+		if _, addr, ok := strings.Cut(text, "senders connect to "); ok {
+			go func() { sent <- send(addr, []byte(feed)) }()
+		}
+	})
+	return sent
 }
 
-// complete waits until all of feedOf's lines are committed, ends the run and checks what
-// is in its folder.
-func (s *spooled) complete(dir string, lines int) {
-	s.t.Helper()
-	s.until("all is committed", func() bool { return s.p.Snapshot().Lines == int64(lines) && s.p.Snapshot().Spool == 0 })
-	if err := s.finish(); err != nil {
-		s.t.Fatal(err)
-	}
-	got := query(s.t, filepath.Join(dir, "t.db"), "SELECT count(*) || ' ' || min(n) || ' ' || sum(n - id) FROM t")
-	if want := fmt.Sprintf("%d %d %d", lines/2, lines/2, lines/2*(lines/2)); got != want {
-		s.t.Errorf("the table has %s, want %s", got, want)
-	}
-	if left := sizeOf(s.t, filepath.Join(dir, "spool", "*.jsonl")); left > 0 {
-		s.t.Errorf("%d bytes are left in the spool", left)
-	}
-	if got := captured(s.t, filepath.Join(dir, "captures", "*")); !bytes.Equal(got, feedOf(lines)) {
-		s.t.Errorf("the captures, in the order of their names, are %d bytes, and not the feed", len(got))
-	}
-}
-
+// TestSpool_FullOneStopsReading while the database is unavailable; nothing is lost by it.
 func TestSpool_FullOneStopsReading(t *testing.T) {
-	const lines, most = 100_000, 1 << 20
-	dir := t.TempDir()
-	s := startSpooled(t, dir, most)
-	sent := make(chan error, 1)
-	addr := <-s.addr
-	go func() { sent <- send(addr, feedOf(lines)) }()
-	stalled := func(why ...progress.Cause) func() bool {
-		return func() bool {
-			did := s.p.Snapshot()
-			stalls := did.Stalls()
-			return len(stalls) == len(why) && (len(why) == 0 || stalls[0].Cause == why[0])
+	const lines, most = 20_000, 1 << 20
+	var feed strings.Builder
+	for n := range lines {
+		fmt.Fprintf(&feed, `{"id":%d,"text":"%01000d"}`+"\n", n, n)
+	}
+	dir, db, full := t.TempDir(), newOutage(), false
+	c := configOf(t, "tcp-listen://127.0.0.1:0", "fail")
+	c.Feed, c.Source.MaxLine, c.Spool = job.Feed{}, 1<<20, spool.Folders{Dir: filepath.Join(dir, "spool"), Max: most}
+	sent, dest := sends(&c, feed.String()), filepath.Join(dir, "t.db")
+	succeedsUntil(t, c, dest, faulty(db.faults()), func(p *progress.Progress) bool {
+		s := p.Snapshot()
+		stalls := s.Stalls()
+		if !full && len(stalls) == 1 && stalls[0].Cause == progress.SpoolFull {
+			if size := sizeOf(t, filepath.Join(c.Spool.Dir, "*.jsonl")); size > most || size < most/2 || s.Spool < most/2 || len(sent) > 0 {
+				t.Errorf("the full spool has %d bytes, and %d by the gauge; %d senders have ended", size, s.Spool, len(sent))
+			}
+			full = true
+			close(db.back)
 		}
-	}
-	s.until("it says that the spool is full", stalled(progress.SpoolFull))
-	time.Sleep(100 * time.Millisecond)
-	select {
-	case <-sent:
-		t.Error("a full spool went on reading")
-	default:
-	}
-	if size := sizeOf(t, filepath.Join(dir, "spool", "*.jsonl")); size > most || size < most/2 {
-		t.Errorf("the full spool has %d bytes", size)
-	}
-	if s.p.Snapshot().Spool < most/2 {
-		t.Errorf("the gauge says %d", s.p.Snapshot().Spool)
-	}
-	close(s.db.back)
-	s.until("it says that there is room", stalled())
+		return full && len(stalls) == 0 && s.Lines == lines && s.Spool == 0
+	})
 	testcheck.NoError(t, <-sent)
-	s.complete(dir, lines)
+	has(t, dest, fmt.Sprint(lines, " ", lines-1), "SELECT count(*) || ' ' || max(id) FROM t")
+	if left := sizeOf(t, filepath.Join(c.Spool.Dir, "*.jsonl")); left > 0 {
+		t.Errorf("%d bytes are left in the spool", left)
+	}
 }
 
-func TestSpool_TheNextRunDrainsItFirst(t *testing.T) {
-	const lines = 5000
-	dir, feed := t.TempDir(), feedOf(lines)
-	for range 2 { // the second run breaks too, before it has committed anything
-		s := startSpooled(t, dir, 1<<30)
-		if addr := <-s.addr; s.p.Snapshot().Lines == 0 && sizeOf(t, filepath.Join(dir, "spool", "*.jsonl")) == 0 {
-			testcheck.NoError(t, send(addr, feed))
-		}
-		s.until("all is on disk", func() bool { return sizeOf(t, filepath.Join(dir, "spool", "*.jsonl")) == int64(len(feed)) })
-		close(s.db.broken)
-		if err := s.finish(); err != nil && !errors.Is(err, errBroken) {
-			t.Fatal(err)
-		}
-	}
-	s := startSpooled(t, dir, 1<<30)
-	close(s.db.back)
-	s.complete(dir, lines)
+// A slowFeed waits after each line until that is in the spool, so that no reader has it as a part of a
+// larger block.
+type slowFeed struct {
+	*testing.T
+	p atomic.Pointer[progress.Progress]
 }
 
-// TestSpool_DatabaseRestored: what the spool had removed as committed is lost where the database
-// forgets it, for senders do not send it again; and that is said.
-func TestSpool_DatabaseRestored(t *testing.T) {
-	const lines = 2000
-	dir, feed := t.TempDir(), feedOf(lines)
-	s := startSpooled(t, dir, 1<<30)
-	close(s.db.back)
-	testcheck.NoError(t, send(<-s.addr, feed))
-	s.until("all is committed", func() bool { return s.p.Snapshot().Lines == lines && s.p.Snapshot().Spool == 0 })
-	testcheck.NoError(t, s.finish())
-	s = startSpooled(t, dir, 1<<30)
-	testcheck.NoError(t, send(<-s.addr, feed))
-	s.until("all is on disk", func() bool { return sizeOf(t, filepath.Join(dir, "spool", "*.jsonl")) == int64(len(feed)) })
-	close(s.db.broken)
-	if err := s.finish(); !errors.Is(err, errBroken) {
-		t.Fatal(err)
-	}
-	for _, f := range []string{"t.db", "t.db-wal", "t.db-shm"} {
-		if err := os.Remove(filepath.Join(dir, f)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			t.Fatal(err)
+func (f *slowFeed) send(conn io.Writer, lines ...string) {
+	for _, line := range lines {
+		before := int64(0)
+		if p := f.p.Load(); p != nil {
+			before = p.Snapshot().Spool
+		}
+		fmt.Fprintln(conn, line)
+		for end := time.Now().Add(time.Minute); f.p.Load() == nil || f.p.Load().Snapshot().Spool < before+int64(len(line))+1; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				f.Error("a line never came into the spool")
+				return
+			}
 		}
 	}
-	s = startSpooled(t, dir, 1<<30)
-	close(s.db.back)
-	s.waitFor("the database was restored to before the first line in")
-	s.until("all is committed", func() bool { return s.p.Snapshot().Lines == lines && s.p.Snapshot().Spool == 0 })
-	testcheck.NoError(t, s.finish())
 }
 
-// TestCapture_FullDiskIsWaitedFor: the table is still written; what is to be captured stays in the
-// spool until there is room.
-func TestCapture_FullDiskIsWaitedFor(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("NOT TESTED: a small file system takes root to mount")
-	}
-	const lines = 20_000
+// TestSpool_StaleKeepalives: a reader behind the spool drops the connection that is stale, though its
+// lines come from the disk.
+func TestSpool_StaleKeepalives(t *testing.T) {
+	slow := &slowFeed{T: t}
+	var onDisk atomic.Bool
+	again := make(chan bool, 1)
+	addr := accept(t, func(n int, conn net.Conn) {
+		if asked(conn); n > 0 {
+			again <- true
+			return
+		}
+		for i := range 30 {
+			slow.send(conn, fmt.Sprintf(`{"pitr":"%d","id":"a"}`, i))
+		}
+		slow.send(conn, slices.Repeat([]string{`{"pitr":"29","type":"keepalive"}`}, 5)...)
+		onDisk.Store(true)
+		stay(conn)
+	})
+	db := newOutage()
+	var back sync.Once
+	spooledKeepalives(t, addr, db, func(p *progress.Progress) bool {
+		slow.p.Store(p)
+		if onDisk.Load() {
+			back.Do(func() { close(db.back) })
+		}
+		return len(again) > 0
+	})
+}
+
+// spooledKeepalives runs with a spool until something is so. The fifth keepalive in a row drops a connection.
+func spooledKeepalives(t *testing.T, addr string, db *outage, so func(p *progress.Progress) bool) {
+	t.Helper()
 	dir := t.TempDir()
-	captures := filepath.Join(dir, "captures")
-	testcheck.NoError(t, os.Mkdir(captures, 0o700))
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", captures).CombinedOutput(); err != nil {
-		t.Skipf("NOT TESTED: no tmpfs can be mounted here: %s", out)
+	c := configOf(t, addr, "table")
+	c.BatchRows = 1
+	c.Feed.Keepalive, c.Feed.StaleAfter = job.Match{Field: "type", Value: "keepalive"}, 5
+	c.Spool = spool.Folders{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
+	succeedsUntil(t, c, filepath.Join(dir, "t.db"), faulty(db.faults()), so)
+}
+
+// TestSpool_PlacesOfRejects: a rejected line has one place, whether it came from memory, from the disk, or from
+// there in a later run.
+func TestSpool_PlacesOfRejects(t *testing.T) {
+	const lines = 60
+	places := func(t *testing.T, lags, breaks bool) string {
+		slow := &slowFeed{T: t}
+		feed := make([]string, lines)
+		for i := range feed {
+			feed[i] = fmt.Sprintf(`{"pitr":"%d","id":"a"}`, i)
+			if i%7 == 3 {
+				feed[i] = fmt.Sprint("bad ", i)
+			}
+		}
+		var onDisk atomic.Bool
+		addr := accept(t, func(n int, conn net.Conn) {
+			if asked(conn); n == 0 {
+				slow.send(conn, feed[:lines/2]...)
+				return
+			}
+			if !onDisk.Load() {
+				slow.send(conn, feed[lines/2:]...)
+				onDisk.Store(true)
+			}
+			stay(conn)
+		})
+		dir := t.TempDir()
+		dest := filepath.Join(dir, "t.db")
+		c := configOf(t, addr, "table")
+		c.BatchRows, c.BatchPeriod = 1000, time.Minute // the spool's size grows by each line if nothing is committed
+		c.Spool = spool.Folders{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
+		if lags {
+			c.BatchRows, c.BatchPeriod = 1, 20*time.Millisecond
+		}
+		flushes := 0
+		faults := sinktest.Flushes(func(sinktest.Call) (f sinktest.Fault) {
+			for lags && !onDisk.Load() {
+				time.Sleep(time.Millisecond)
+			}
+			if flushes++; breaks && flushes == lines/3 {
+				f.Err = errBroken
+			}
+			return f
+		})
+		run := func() error {
+			_, err := runUntil(t, c, dest, faulty(faults), func(p *progress.Progress) bool {
+				slow.p.Store(p)
+				s := p.Snapshot()
+				return s.Lines == lines || onDisk.Load() && s.Lines > 0 && s.Spool == 0
+			})
+			return err
+		}
+		err := run()
+		if breaks {
+			if !errors.Is(err, errBroken) {
+				t.Fatal(err)
+			}
+			err = run()
+		}
+		testcheck.NoError(t, err)
+		return query(t, dest, "SELECT group_concat(raw || ' ' || line || ' ' || offset, ', ' ORDER BY line) FROM weir_rejects")
 	}
-	t.Cleanup(func() { _ = exec.Command("umount", "-l", captures).Run() })
-	other := filepath.Join(captures, "other")
-	if err := os.WriteFile(other, make([]byte, 8<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("did not exercise: %v", err)
+	memory := places(t, false, false)
+	if want := "bad 59 60 1219"; !strings.HasSuffix(memory, want) {
+		t.Errorf("from memory the places are\n%s, want the last to be %s", memory, want)
 	}
-	s := startSpooled(t, dir, 1<<20)
-	close(s.db.back)
-	sent := make(chan error, 1)
-	addr := <-s.addr
-	go func() { sent <- send(addr, feedOf(lines)) }()
-	s.waitFor("the capture's disk is full")
-	testcheck.NoError(t, os.Remove(other))
-	testcheck.NoError(t, <-sent)
-	s.complete(dir, lines)
+	if disk := places(t, true, false); disk != memory {
+		t.Errorf("from the disk the places are\n%s, want\n%s", disk, memory)
+	}
+	if later := places(t, true, true); later != memory {
+		t.Errorf("in a later run the places are\n%s, want\n%s", later, memory)
+	}
+}
+
+// TestSpool_OldKeepalives: those of a connection that is over do not end the one at hand.
+func TestSpool_OldKeepalives(t *testing.T) {
+	folded := make(chan struct{})
+	var connections atomic.Int64
+	addr := accept(t, func(n int, conn net.Conn) {
+		asked(conn)
+		if connections.Add(1); n == 0 {
+			_, _ = io.WriteString(conn, `{"pitr":"1","id":"a"}`+"\n"+`{"pitr":"2","id":"b"}`+"\n"+`{"pitr":"3","id":"c"}`+"\n"+
+				strings.Repeat(`{"pitr":"3","type":"keepalive"}`+"\n", 5))
+			return
+		}
+		<-folded
+		_, _ = io.WriteString(conn, `{"pitr":"4","id":"d"}`+"\n")
+		stay(conn)
+	})
+	db := newOutage()
+	var back, all sync.Once
+	spooledKeepalives(t, addr, db, func(p *progress.Progress) bool {
+		if connections.Load() == 2 {
+			back.Do(func() { close(db.back) })
+		}
+		if p.Snapshot().Lines == 8 {
+			all.Do(func() { close(folded) })
+		}
+		return p.Snapshot().Lines == 9
+	})
+	if n := connections.Load(); n != 2 {
+		t.Errorf("%d connections were made", n)
+	}
 }

@@ -588,26 +588,6 @@ func TestLog_ClockSetBack(t *testing.T) {
 	}
 }
 
-func TestLog_FullDisk(t *testing.T) {
-	d := newDisk()
-	l := open(t, d)
-	for n := range 500 {
-		d.full = n%3 == 1
-		_, err := l.Append(fmt.Appendf(nil, `{"n":%d}`+"\n", n), "")
-		if (err != nil) != d.full {
-			t.Fatal(n, err)
-		}
-	}
-	d.full = false
-	testcheck.NoError(t, l.Close())
-	got := lines(t, open(t, d), 0)
-	for n := range 500 {
-		if strings.Contains(got, fmt.Sprintf("{\"n\":%d}\n", n)) != (n%3 != 1) {
-			t.Errorf("line %d is there: %v", n, n%3 == 1)
-		}
-	}
-}
-
 // TestOpenDir_IsForItsUser: nobody else reads what waits in it.
 func TestOpenDir_IsForItsUser(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "b")
@@ -621,36 +601,41 @@ func TestOpenDir_IsForItsUser(t *testing.T) {
 	testcheck.NoError(t, d.Close())
 }
 
-// TestLog_FullDiskUntilTheSegmentIsOld: what a full disk took of a run of lines is in nobody's
-// way when the next run goes to another segment; and tries leave no files.
-func TestLog_FullDiskUntilTheSegmentIsOld(t *testing.T) {
+// TestLog_FullDisk: what a full disk took of a run of lines is in nobody's way when the next run goes to the same segment,
+// or to another one when that is old; and tries leave no files.
+func TestLog_FullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const age = time.Hour
-		d := newDisk()
+		d, want := newDisk(), ""
 		l, err := spool.Open(d, 2000, age)
 		testcheck.NoError(t, err)
 		testcheck.NoError(t, l.Begin(spool.Meta{ID: "x"}, 0, ""))
-		_, err = l.Append([]byte("one\n"), "1")
-		testcheck.NoError(t, err)
-		d.full = true
-		for range 3 {
-			if _, err := l.Append([]byte("two two two\n"), "2"); err == nil {
-				t.Fatal("did not exercise: the disk is not full")
+		add := func(full bool, line string) {
+			t.Helper()
+			d.full = full
+			if _, err := l.Append([]byte(line), "1"); (err != nil) != full {
+				t.Fatalf("%q on a disk that is full, %v: %v", line, full, err)
+			} else if !full {
+				want += line
 			}
+		}
+		for n := range 500 {
+			add(n%3 == 1, fmt.Sprintf(`{"n":%d}`+"\n", n))
+		}
+		files := len(d.now)
+		for range 3 {
+			add(true, "two two two\n")
 			time.Sleep(age)
 		}
-		if len(d.now) > 3 {
+		if len(d.now) > files+1 {
 			t.Errorf("the folder has %q", slices.Sorted(maps.Keys(d.now)))
 		}
-		d.full = false
-		for _, line := range []string{"two two two\n", "three\n"} {
-			_, err = l.Append([]byte(line), "3")
-			testcheck.NoError(t, err)
-		}
+		add(false, "two two two\n")
+		add(false, "three\n")
 		testcheck.NoError(t, l.Close())
 		l, err = spool.Open(d, 2000, age)
 		testcheck.NoError(t, err)
-		if got := lines(t, l, 0); got != "one\ntwo two two\nthree\n" || l.Lost() > 0 {
+		if got := lines(t, l, 0); got != want || l.Lost() > 0 {
 			t.Errorf("the log has %q; %d bytes were lost", got, l.Lost())
 		}
 	})

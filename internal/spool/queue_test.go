@@ -321,7 +321,7 @@ func TestQueue_FailsUnderAReaderThatIsStopped(t *testing.T) {
 func TestQueue_Damage(t *testing.T) {
 	for repeats, advice := range map[bool]string{true: "the next run asks the feed again for what is not committed", false: "sync them by themselves, and then start this run again"} {
 		synctest.Test(t, func(t *testing.T) {
-			dir, away := t.TempDir(), t.TempDir()
+			dir := t.TempDir()
 			c := Config{Folders: Folders{Dir: dir, Max: 1 << 20}, Repeats: repeats, LastResume: lastNumber}
 			s := start(t, dir, c)
 			s.send("1 one\n")
@@ -332,40 +332,22 @@ func TestQueue_Damage(t *testing.T) {
 				t.Fatal(files, err)
 			}
 			testcheck.NoError(t, os.WriteFile(files[0], []byte("1 one\n2 twx\n"), 0o600))
-			first := s.want("1 one\n", 1)
-			from := source.Point{Cursor: first.CursorAfter(6), Resume: "1"}
+			from := source.Point{Cursor: s.want("1 one\n", 1).CursorAfter(6)}
 			s.q.committed(from.Cursor)
-			wantDamage := func(err error) {
-				t.Helper()
-				want := fmt.Sprintf("the spool %s: %s is damaged: the 6 bytes from byte 6 on are not those that were written: move %s/*.jsonl to another folder: %s",
-					dir, filepath.Base(files[0]), dir, advice)
-				if err == nil || err.Error() != want {
-					t.Errorf("%v\nwant\n%s", err, want)
-				}
+			want := fmt.Sprintf("the spool %s: %s is damaged: the 6 bytes from byte 6 on are not those that were written: move %s/*.jsonl to another folder: %s",
+				dir, filepath.Base(files[0]), dir, advice)
+			if _, err = s.q.Next(t.Context()); err == nil || err.Error() != want {
+				t.Errorf("%v\nwant\n%s", err, want)
 			}
-			_, err = s.q.Next(t.Context())
-			wantDamage(err)
 			s.stop()
 			s.run.Wait()
 			if err := s.q.Finish(); err != nil {
 				t.Errorf("what Next has said comes again: %v", err)
 			}
-
 			c.Job, c.Source, c.Gauge, c.Log = "job", "feed", func(int64) {}, logtest.New(t)
-			again := newFeed()
-			opened, err := again.Next(t.Context())
-			testcheck.NoError(t, err)
-			_, err = NewQueue(again, c).begin(t.Context(), from, opened.Begin)
-			wantDamage(err)
-
-			testcheck.NoError(t, os.Rename(files[0], filepath.Join(away, "1.jsonl")))
-			s = startAt(t, dir, c, from)
-			if s.feed.resume != "1" {
-				t.Errorf("the feed is asked for what comes after %q", s.feed.resume)
+			if _, err := NewQueue(newFeed(), c).begin(t.Context(), from, nil); err == nil || err.Error() != want {
+				t.Errorf("the next run: %v\nwant\n%s", err, want)
 			}
-			s.send("2 two\n")
-			s.want("2 two\n", 1)
-			s.end()
 		})
 	}
 }
@@ -548,3 +530,74 @@ func TestQueue_PanicOfTheIntake(t *testing.T) {
 	}
 	s.end()
 }
+
+// TestPlace: where a run begins in what is in the folder, by what the database knows.
+func TestPlace(t *testing.T) {
+	type held struct {
+		begin int64
+		lines string
+	}
+	four := held{0, "1\n2\n"}
+	for name, c := range map[string]struct {
+		log    held
+		from   source.Cursor
+		config Config // and what differs from the log's
+		at     int64
+		kept   bool   // the lines stay
+		resume string // of the log afterwards
+		warns  string
+		fails  string
+	}{
+		"the checkpoint is within":                 {log: four, from: at("A", 2), at: 2, kept: true, resume: "r2"},
+		"a power cut took what was committed":      {log: four, from: at("A", 9), at: 9, resume: "database"},
+		"all was committed and removed":            {log: held{4, ""}, from: at("A", 4), at: 4, resume: "database"},
+		"the folder is empty":                      {log: held{0, ""}, resume: "database"},
+		"it is another job's":                      {log: four, config: Config{Job: "another"}, kept: true, fails: "sync them, or use another folder"},
+		"nothing was committed yet":                {log: four, config: Config{Seq: 3}, kept: true, resume: "r2"},
+		"the checkpoint is of another spool":       {log: four, from: at("B", 2), config: Config{Repeats: true}, resume: "database", warns: "the feed is asked again"},
+		"the checkpoint was not of a spool":        {log: four, config: Config{Seq: 4, Repeats: true}, resume: "database", warns: "the feed is asked again"},
+		"from the start":                           {log: four, config: Config{Seq: 3, FromStart: true}, resume: "database", warns: "the feed is asked again"},
+		"from the start, with lines gone":          {log: held{10, "1\n2\n"}, config: Config{Seq: 3, FromStart: true}, resume: "database", warns: "the feed is asked again"},
+		"the database is older, the feed repeats":  {log: held{10, "1\n2\n"}, from: at("A", 5), config: Config{Repeats: true}, resume: "database", warns: "the feed is asked again"},
+		"the database is older, senders do not":    {log: held{10, "1\n2\n"}, from: at("A", 5), at: 10, kept: true, resume: "r2", warns: "the lines between are lost"},
+		"the database is new, senders do not":      {log: held{10, "1\n2\n"}, config: Config{Seq: 3}, at: 10, kept: true, resume: "r2", warns: "the lines between are lost"},
+		"lines were read without a spool meantime": {log: four, config: Config{Seq: 4}, kept: true, fails: "by themselves, or remove them"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder, err := Folder(t.TempDir())
+			testcheck.NoError(t, err)
+			log, err := Open(folder, minSegment, 0)
+			testcheck.NoError(t, err)
+			defer log.Close()
+			testcheck.NoError(t, log.Begin(Meta{ID: "A", Job: "job", Source: "feed", Seq: 3}, c.log.begin, "r0"))
+			if c.log.lines != "" {
+				if _, err := log.Append([]byte(c.log.lines), "r2"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			config, warned := c.config, ""
+			if config.Job == "" {
+				config.Job = "job"
+			}
+			config.Source = "feed"
+			config.Log = logtest.To(func(text string) { warned += text })
+			got, err := place(log, &config, source.Point{Cursor: c.from, Resume: "database"}, "DIR")
+			if c.fails != "" {
+				if err == nil || !strings.Contains(err.Error(), c.fails) {
+					t.Errorf("%v, want an error with %q", err, c.fails)
+				}
+			} else if err != nil || got != c.at || log.Resume() != c.resume {
+				t.Errorf("at %d, resume value %s, %v; want %d, %s", got, log.Resume(), err, c.at, c.resume)
+			}
+			if !strings.Contains(warned, c.warns) || c.warns == "" && warned != "" {
+				t.Errorf("it warns %q, want %q", warned, c.warns)
+			}
+			if kept := log.Size() > 0; kept != c.kept {
+				t.Errorf("the lines are kept: %v", kept)
+			}
+		})
+	}
+}
+
+// at is the cursor of an offset in a log.
+func at(id string, at int64) source.Cursor { return (&Queue{id: id}).cursor(at) }

@@ -1,6 +1,7 @@
 package job_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
@@ -19,6 +19,129 @@ import (
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/testcheck"
 )
+
+// TestBatches_AreFilledWhileTheRunIsBehind: a batch of a followed file or of Kafka is written after its period if there is
+// nothing more to read, else after a longer one. One whose period is set is written after it.
+func TestBatches_AreFilledWhileTheRunIsBehind(t *testing.T) {
+	for name, test := range map[string]struct {
+		period time.Duration
+		want   string // when batches are written
+	}{
+		"by itself":     {0, "10s 20s 30s 32s"},
+		"with a period": {time.Second, "1s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(b *bubble) {
+				b.Source.Follow, b.BatchPeriod = true, test.period
+				onEachLine(&b.Config, func(string) { time.Sleep(250 * time.Millisecond) })
+				var at source.Cursor
+				b.steps = []func() source.Event{opened("a", &at)}
+				for n := range 128 { // 32 seconds
+					b.steps = append(b.steps, b.data("a", n))
+				}
+				b.steps = append(b.steps, func() source.Event {
+					time.Sleep(time.Hour)
+					return ends("a", nil)()
+				})
+				begun, got := time.Now(), ""
+				b.p.Observe(func(progress.Flush) { got += fmt.Sprint(time.Since(begun).Round(time.Second), " ") })
+				if err := b.run(); err != nil || !strings.HasPrefix(got, test.want+" ") {
+					t.Errorf("written after %s, want %s: %v", got, test.want, err)
+				}
+			})
+		})
+	}
+}
+
+// numbered are lines with ids in order.
+func numbered(from, lines int) string {
+	var text strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&text, `{"id":%d}`+"\n", from+i)
+	}
+	return text.String()
+}
+
+// TestStop_WhatWasReadIsWritten: lines that were read of a source which gives none twice, and that are not due yet by the
+// rate, are written at once when a run is stopped, also those that come from the source meanwhile.
+func TestStop_WhatWasReadIsWritten(t *testing.T) {
+	inMemory(t, func(b *bubble) {
+		b.MaxRate, b.BatchRows = 100, 30
+		var at source.Cursor
+		first := numbered(0, 350)
+		ctx, stop := context.WithCancel(b.Context())
+		b.steps = []func() source.Event{opened("a", &at), b.text("a", 0, first), b.text("a", int64(len(first)), numbered(350, 10))}
+		time.AfterFunc(time.Second, stop)
+		begun := time.Now()
+		if err := b.runUntil(ctx); err != nil || b.rows() != 360 || time.Since(begun) != time.Second {
+			t.Errorf("%d rows of 360 lines after %v, %v", b.rows(), time.Since(begun), err)
+		}
+	})
+}
+
+// TestMaxRate_AtEveryInstant: no more lines come in any time than that time's and one
+// second's, in a small file too and after a pause, and none is lost or moved by it.
+func TestMaxRate_AtEveryInstant(t *testing.T) {
+	const perSecond, lines = 100, 350
+	inMemory(t, func(b *bubble) {
+		b.MaxRate = perSecond
+		var seen []time.Time
+		onEachLine(&b.Config, func(line string) {
+			if want := fmt.Sprintf(`{"id":%d}`, len(seen)); line != want {
+				t.Errorf("%s, want %s", line, want)
+			}
+			seen = append(seen, time.Now())
+		})
+		first, second := numbered(0, lines), numbered(lines, lines)
+		var at source.Cursor
+		begun := time.Now()
+		b.steps = []func() source.Event{opened("a", &at), b.text("a", 0, first), func() source.Event {
+			time.Sleep(time.Minute)
+			return b.text("a", int64(len(first)), second)()
+		}, ends("a", nil)}
+		if err := b.run(); err != nil || len(seen) != 2*lines {
+			t.Errorf("%d lines came, %v", len(seen), err)
+		}
+		for i, from := range seen {
+			for n, to := range seen[i:] {
+				if most := perSecond + int(to.Sub(from).Seconds()*perSecond) + 1; n > most {
+					t.Fatalf("%d lines within %v: at most %d", n, to.Sub(from), most)
+				}
+			}
+		}
+		// There is nothing to take at the start, and a second's lines after the pause.
+		if took, want := seen[2*lines-1].Sub(begun), time.Minute+(2*lines-perSecond)*time.Second/perSecond; took < want || took > want+time.Second {
+			t.Errorf("it took %v, want %v", took, want)
+		}
+	})
+}
+
+// TestSync_LongBlocksOfSourcesThatEnd: sources that wait for long blocks to be folded do not hold up a run that ends
+// because another source has failed.
+func TestSync_LongBlocksOfSourcesThatEnd(t *testing.T) {
+	inMemory(t, func(b *bubble) {
+		b.Sources, b.Source.Follow = []string{"a", "b", "c", "d", "bad"}, true
+		onEachLine(&b.Config, func(string) { time.Sleep(time.Hour) })
+		broken := errors.New("it broke")
+		b.SetSource(func(names []string) source.Source {
+			p, at := newPartitions(), new(source.Cursor)
+			p.steps = []func() source.Event{opened(names[0], at)}
+			for range 3 {
+				p.steps = append(p.steps, p.text(names[0], 0, `{"id":1}`+strings.Repeat(" ", 1<<20)+"\n"))
+			}
+			if strings.HasSuffix(names[0], "bad") {
+				p.steps = []func() source.Event{p.steps[0], func() source.Event {
+					time.Sleep(time.Minute)
+					return ends(names[0], broken)()
+				}}
+			}
+			return p
+		})
+		if err := b.run(); !errors.Is(err, broken) {
+			t.Error(err)
+		}
+	})
+}
 
 // expires has rows of the table t expire two days after they last changed.
 func expires(c *job.Config) {
@@ -163,24 +286,18 @@ func TestExpire_AtTheStartAndTheEndOfAFile(t *testing.T) {
 
 // TestExpire_AStopLeavesTheRest: a run that is stopped ends, whatever is left.
 func TestExpire_AStopLeavesTheRest(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "feed.jsonl")
-	write(t, path, []string{`{"id":1,"n":1}`})
-	c := configOf(t, path, "fail")
-	expires(&c)
-	c.Log = logtest.To(func(line string) {
-		if strings.Contains(line, "old rows are left") {
-			t.Error("it gave up, and did not stop")
+	inMemory(t, func(b *bubble) {
+		expires(&b.Config)
+		tries, at := 0, source.Cursor("")
+		b.through = faulty(locked(&tries))
+		ctx, stop := context.WithTimeout(b.Context(), 72*time.Hour)
+		defer stop()
+		b.steps = []func() source.Event{opened("a", &at), b.data("a", 1), func() source.Event {
+			<-ctx.Done()
+			return b.data("a", 2)()
+		}}
+		if err := b.runUntil(ctx); err != nil || tries < 3 || strings.Contains(b.said, "old rows are left") {
+			t.Errorf("it ended with %v after %d tries, and said:\n%s", err, tries, b.said)
 		}
 	})
-	n := 0
-	var tries atomic.Int64
-	fails := locked(&n)
-	_, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), faulty(func(c sinktest.Call) sinktest.Fault {
-		f := fails(c)
-		tries.Store(int64(n))
-		return f
-	}), func(*progress.Progress) bool { return tries.Load() >= 3 })
-	if err != nil || n < 3 {
-		t.Errorf("it ended with %v after %d tries", err, n)
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
@@ -179,4 +181,52 @@ func TestSync_BadFirstLinesOfASlowSource(t *testing.T) {
 			t.Errorf("after run %d: rejects, and lines of them: %s, want %s", n, got, want)
 		}
 	}
+}
+
+// TestSync_OtherFormats: a file of which no line is a message ends the run with its format, if five lines tell it, or its
+// end; else its lines are rejected, and so are those of a connection, and behind a message. What a file is does not depend on
+// how its lines come.
+func TestSync_OtherFormats(t *testing.T) {
+	testcheck.GoldenLines(t, "testdata/formats.txtar", func(t *testing.T, _, quoted string) string {
+		lines, err := strconv.Unquote(quoted)
+		testcheck.NoError(t, err)
+		lines, bad := strings.ReplaceAll(lines, "|", "\n")+"\n", 0
+		for line := range strings.Lines(lines) {
+			if line != "\n" && !strings.HasPrefix(line, `{"id":`) {
+				bad++
+			}
+		}
+		whole := becomes(t, "a", lines)
+		if pieces := becomes(t, "a", strings.SplitAfter(strings.TrimSuffix(lines, "\n"), "\n")...); pieces != whole {
+			t.Errorf("%s in pieces: %s, want %s", quoted, pieces, whole)
+		}
+		if got := becomes(t, "tcp://a:1", lines); got != fmt.Sprint(bad, " rejects") {
+			t.Errorf("%s of a connection: %s, want %d", quoted, got, bad)
+		}
+		return whole
+	})
+}
+
+// becomes is what a run makes of the blocks of a lane: the format that it tells, or how many lines it rejects.
+func becomes(t *testing.T, lane string, blocks ...string) (what string) {
+	inMemory(t, func(b *bubble) {
+		b.Rejects, _ = job.ParseRejects("table")
+		b.Feed = job.Feed{}
+		offset, at := int64(0), source.Cursor("")
+		b.steps = []func() source.Event{opened(lane, &at)}
+		for i, text := range blocks {
+			if i == len(blocks)-1 {
+				text = strings.TrimSuffix(text, "\n") + "\n"
+			}
+			b.steps = append(b.steps, b.text(lane, offset, text))
+			offset += int64(len(text))
+		}
+		b.steps = append(b.steps, ends(lane, nil))
+		if err := b.run(); err != nil {
+			what, _, _ = strings.Cut(strings.TrimPrefix(err.Error(), "a: this is "), ";")
+		} else {
+			what = fmt.Sprint(b.p.Rejected(), " rejects")
+		}
+	})
+	return what
 }
