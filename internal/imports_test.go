@@ -33,6 +33,7 @@ var allowed = map[string][]string{
 	"internal/job":           {"internal/backoff", "internal/envelope", "internal/feed", "internal/fold", "internal/lockfile", "internal/mapping", "internal/progress", "internal/schema", "internal/sink", "internal/source", "internal/source/file", "internal/source/kafka", "internal/source/tcp", "internal/spool", "golang.org/x/sync/errgroup", "golang.org/x/time/rate"},
 	"internal/sink/sinktest": {"internal/feed", "internal/fold", "internal/foldtest", "internal/logtest", "internal/mapping", "internal/schema", "internal/sink", "internal/testcheck", "github.com/rogpeppe/go-internal/txtar"},
 	"internal/sink/memory":   {"internal/feed", "internal/fold", "internal/schema", "internal/sink"},
+	"internal/sink/example":  {"internal/feed", "internal/fold", "internal/schema", "internal/sink", "modernc.org/sqlite"},
 	"internal/sink/sqlite": {"internal/backoff", "internal/feed", "internal/fold", "internal/lockfile", "internal/realpath", "internal/schema", "internal/sink",
 		"modernc.org/sqlite", "modernc.org/sqlite/lib", "modernc.org/libc"},
 	"internal/sink/postgres": {"internal/backoff", "internal/feed", "internal/fold", "internal/schema", "internal/sink", "internal/tcp",
@@ -156,7 +157,7 @@ func TestDriversAreNamedOnce(t *testing.T) {
 // TestProgramHasNoTestLibrary keeps helpers of tests out of what users run.
 func TestProgramHasNoTestLibrary(t *testing.T) {
 	for _, dep := range list(t, "-pgo=off", "-deps", "../cmd/weir") {
-		for _, banned := range []string{"testing", "testscript", "testweir", "goleak", "rapid", "go-cmp", "go-json-experiment", "sinktest", "sink/memory", "kfake", "internal/bench"} {
+		for _, banned := range []string{"testing", "testscript", "testweir", "goleak", "rapid", "go-cmp", "go-json-experiment", "sinktest", "sink/memory", "sink/example", "kfake", "internal/bench"} {
 			if strings.Contains(dep, banned) && !strings.Contains(dep, "internal/testlog") {
 				t.Errorf("cmd/weir depends on %s", dep)
 			}

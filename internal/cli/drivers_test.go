@@ -9,50 +9,77 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/example"
 	"github.com/weirsync/weir/internal/sink/memory"
 )
 
-// TestDrivers_OneMore: a driver is a folder and an entry of one list; all commands know it.
-func TestDrivers_OneMore(t *testing.T) {
+// withDriver adds a driver to the list, and returns what runs a command and expects an exit code, and these words in what it
+// prints, and a folder.
+func withDriver(t *testing.T, d sink.Driver) (weir func(code int, command, words string), dir string) {
 	was := drivers
 	t.Cleanup(func() { drivers = was })
-	drivers = append(slices.Clone(drivers), memory.NewDriver())
-	path := filepath.Join(t.TempDir(), "flights.jsonl")
+	drivers = append(slices.Clone(drivers), d)
+	return func(code int, command, words string) {
+		t.Helper()
+		var out bytes.Buffer
+		e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &out, terminal: func(int) bool { return false },
+			lookupEnv: func(string) (string, bool) { return "", false }, environ: func() []string { return nil }}
+		if got := e.run(context.WithoutCancel(t.Context()), strings.Fields(command)); got != code || !strings.Contains(out.String(), words) {
+			t.Errorf("weir %s: exit code %d, want %d, with %q:\n%s", command, got, code, words, &out)
+		}
+	}, t.TempDir()
+}
+
+// TestDrivers_WithoutOptionalParts: what a driver lacks is an error of the command that needs it, and of no other.
+func TestDrivers_WithoutOptionalParts(t *testing.T) {
+	weir, dir := withDriver(t, example.Driver)
+	config := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	feed := config("flights.jsonl", `{"id":"BA1","gate":"A1","v":1}`+"\nbad\n")
+	to := " --to example:" + filepath.Join(dir, "t.db")
+	weir(3, "sync "+feed+to, "1 inserted, 0 updated, 0 unchanged, 0 deleted; 1 rejected")
+	weir(3, "sync "+feed+to+" --from-start", "0 inserted, 0 updated, 1 unchanged, 0 deleted; 1 rejected")
+	weir(1, "sync "+feed+to+" --job versions --version-field v", "weir cannot keep versions in a database of this kind")
+	weir(1, "sync --config "+config("expire.yaml", "source: "+feed+"\ntables: {flights: {key: id, columns: {id: id, at: {stamp: update}}, expire: {after: 1h}}}")+to,
+		`expire of table "flights": weir cannot remove old rows in a database of this kind`)
+	weir(1, "status"+to, "weir cannot read what it has written in a database of this kind")
+	weir(1, "verify "+feed+to, "weir cannot read what it has written")
+}
+
+// TestDrivers_OneMore: a driver is a folder and an entry of one list; all commands know it.
+func TestDrivers_OneMore(t *testing.T) {
+	weir, dir := withDriver(t, memory.NewDriver())
+	path := filepath.Join(dir, "flights.jsonl")
 	feed := func(lines string) {
 		t.Helper()
 		if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// weir runs a command, and expects an exit code, and these words in what it prints.
-	weir := func(code int, command, words string) {
-		t.Helper()
-		var out bytes.Buffer
-		e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &out, terminal: func(int) bool { return false },
-			lookupEnv: func(string) (string, bool) { return "", false }, environ: func() []string { return nil }}
-		args := strings.Fields(strings.ReplaceAll(command, "FEED", path))
-		if got := e.run(context.WithoutCancel(t.Context()), args); got != code || !strings.Contains(out.String(), words) {
-			t.Errorf("weir %s: exit code %d, want %d, with %q:\n%s", command, got, code, words, &out)
-		}
-	}
 	const first = `{"id":"BA1","gate":"A1"}` + "\n" + `{"id":"BA2","gate":"A2","delay":1.5}` + "\nbad\n"
 	feed(first)
-	weir(2, "sync FEED --to memory:", `"memory:" names no database`)
-	weir(2, "sync FEED --to nosuch://x", "memory:NAME")
+	weir(2, "sync "+path+" --to memory:", `"memory:" names no database`)
+	weir(2, "sync "+path+" --to nosuch://x", "memory:NAME")
 	weir(1, "status --to memory:air", `no database is called "air"`)
-	weir(3, "sync FEED --to memory:air --dry-run", "gate text, delay real")
+	weir(3, "sync "+path+" --to memory:air --dry-run", "gate text, delay real")
 	weir(1, "status --to memory:air", `no database is called "air"`) // the dry run made none
-	weir(3, "sync FEED --to memory:air", "2 inserted, 0 updated, 0 unchanged, 0 deleted; 1 rejected")
+	weir(3, "sync "+path+" --to memory:air", "2 inserted, 0 updated, 0 unchanged, 0 deleted; 1 rejected")
 	weir(0, "status --to memory:air --sample 1", `{"id":"BA1","gate":"A1","delay":null}`)
 	weir(0, "status --to memory:air --rejects", "bad\n")
-	weir(0, "verify FEED --to memory:air", `2 rows of table "flights" are the fold`)
-	weir(0, "explain BA2 FEED", "A2")
+	weir(0, "verify "+path+" --to memory:air", `2 rows of table "flights" are the fold`)
+	weir(0, "explain BA2 "+path, "A2")
 	feed(first + `{"id":"BA1","gate":"B7"}` + "\n" + `{"id":"BA2","op":"delete"}` + "\n")
-	weir(1, "verify FEED --to memory:air --delete-when op=delete", `BA1: gate is A1, and should be "B7"`)
-	weir(2, "sync FEED --to memory:air --delete-when op=delete", "--delete-when")
-	weir(0, "sync FEED --to memory:air --delete-when op=delete --accept-settings", "1 updated, 0 unchanged, 1 deleted")
-	weir(3, "sync FEED --to memory:air --delete-when op=delete --rebuild", "1 inserted")
-	weir(0, "verify FEED --to memory:air --delete-when op=delete", "1 row of table")
+	weir(1, "verify "+path+" --to memory:air --delete-when op=delete", `BA1: gate is A1, and should be "B7"`)
+	weir(2, "sync "+path+" --to memory:air --delete-when op=delete", "--delete-when")
+	weir(0, "sync "+path+" --to memory:air --delete-when op=delete --accept-settings", "1 updated, 0 unchanged, 1 deleted")
+	weir(3, "sync "+path+" --to memory:air --delete-when op=delete --rebuild", "1 inserted")
+	weir(0, "verify "+path+" --to memory:air --delete-when op=delete", "1 row of table")
 	weir(0, "status --to memory:air", "5")
 	weir(0, "forget flights --to memory:air", `forgot job "flights": 1 checkpoint and 1 rejected line`)
 	weir(0, "status --to memory:air", "weir has not written")

@@ -1,5 +1,5 @@
-// Package memory is a driver for databases that are in the memory of the process: an
-// example of a driver, which tests use. docs/drivers.md goes through it.
+// Package memory is a driver for databases that are in the memory of the process: a
+// driver without SQL, which tests use.
 //
 // A database is a [state] that never changes: a flush works on a copy, which takes the
 // state's place when it commits. So a transaction is whole, readers wait for nothing, and

@@ -17,6 +17,8 @@ import (
 type Harness struct {
 	// New makes an empty database, which goes with the test.
 	New func(t *testing.T) Database
+	// Groups are the tests that are run, by the names of their groups; nil: all.
+	Groups []string
 }
 
 // A Trait is what not all databases have. Tests that need one are skipped without it.
@@ -92,6 +94,9 @@ func Test(t *testing.T, h Harness) {
 		{"Stream", "", streamTests},
 		{"Faults", "", faultTests},
 	} {
+		if h.Groups != nil && !slices.Contains(h.Groups, group.name) {
+			continue
+		}
 		t.Run(group.name, func(t *testing.T) {
 			for _, test := range append(scripted(group.name), group.tests...) {
 				t.Run(test.name, func(t *testing.T) {

@@ -1,0 +1,237 @@
+// Package example is a driver for a database with SQL that is as plain as can be: it writes row by row, through
+// database/sql, into tables all of whose columns are texts. docs/drivers.md goes through it, and tests use it. SQLite
+// stands in for the database.
+package example
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// caps: whatever a column gets is text, and so are times, UUIDs and JSON.
+var caps = sink.Caps{Columns: 1000, Limits: schema.Limits{Untyped: true, TextTypes: true, NoSchemas: true}}
+
+// Driver is the driver.
+var Driver = sink.Driver{
+	Name:  "Example",
+	Usage: "example:PATH",
+	Parse: func(to string) (dest string, ok bool, err error) {
+		dest, ok = strings.CutPrefix(to, "example:")
+		return dest, ok, nil
+	},
+	Files: func(dest string) []string { return []string{dest, dest + "-journal"} },
+	Caps:  caps,
+	Plan: func(want *schema.Table) []string {
+		return sink.Plan(want, createTable(want), func(c *schema.Column) string { return addColumn(want.Name, c) })
+	},
+	Open: func(ctx context.Context, dest string, _ sink.Options) (sink.Sink, error) {
+		db, err := open(ctx, dest)
+		return &conn{db: db, seen: map[string]schema.Table{}}, err
+	},
+	OpenClaims: func(ctx context.Context, dest, job string, _ sink.Options) (sink.Claims, error) {
+		db, err := open(ctx, dest)
+		return &claims{sink.JobLedger{Ask: ledger(db), Job: job}, db}, err
+	},
+}
+
+// dialect is how the database declares weir's own tables.
+var dialect = sink.Dialect{Integer: "bigint", Time: "text", Bytes: "blob", Serial: "INTEGER PRIMARY KEY", Raw: "raw text",
+	Reason: "substr(reason, 1, instr(reason, ':') - 1)", Kept: "NULL, raw",
+	Micros: func(sql string) string {
+		return "CAST(round(unixepoch(" + sql + ", 'subsec') * 1000) AS INTEGER) * 1000"
+	},
+	Moment: func(t time.Time) string { return text(t.UTC().Format(timeFormat)) },
+	Text:   text, Table: func(name string) string { return name }}
+
+const timeFormat = "2006-01-02 15:04:05.000"
+
+// text is a text as SQL, and quote a name.
+func text(s string) string     { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// open opens a database, and makes weir's own tables.
+func open(ctx context.Context, path string) (*sql.DB, error) {
+	db, err := sql.Open("sqlite", "file:"+path+"?_txlock=immediate&_pragma=foreign_keys(1)&_pragma=busy_timeout(10000)")
+	if err != nil {
+		return nil, err
+	}
+	for _, statement := range dialect.Ledger() {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return nil, errors.Join(explain(err), db.Close())
+		}
+	}
+	return db, nil
+}
+
+// A querier is a database, or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// ledger reads weir's own tables.
+func ledger(q querier) sink.Ledger {
+	return func(ctx context.Context, sql func(sink.Dialect) string) ([][][]byte, error) {
+		return query(ctx, q, sql(dialect))
+	}
+}
+
+// query returns the cells of a query, nil for NULL.
+func query(ctx context.Context, q querier, query string, args ...any) (all [][][]byte, err error) {
+	found, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, explain(err)
+	}
+	defer func() { _ = found.Close() }()
+	columns, err := found.Columns()
+	for err == nil && found.Next() {
+		row, into := make([][]byte, len(columns)), make([]any, len(columns))
+		for i := range row {
+			into[i] = &row[i]
+		}
+		err = found.Scan(into...)
+		all = append(all, row)
+	}
+	return all, explain(errors.Join(err, found.Err()))
+}
+
+// explain gives an error its class, by its code.
+func explain(err error) error {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		switch e.Code() & 0xff {
+		case busy, locked:
+			return &sink.Error{Class: sink.Transient, Reason: "locked", Err: err}
+		}
+	}
+	return err
+}
+
+// The codes of SQLite that the driver tells apart: https://www.sqlite.org/rescode.html.
+const (
+	busy       = 5
+	locked     = 6
+	constraint = 19
+	foreignKey = constraint | 3<<8
+	primaryKey = constraint | 6<<8
+	unique     = constraint | 8<<8
+)
+
+// claims are the [sink.Claims] of a database without locks that outlive a transaction. They hold nothing: that two runs do
+// not write the same lane, the fence alone sees to.
+type claims struct {
+	sink.JobLedger
+	db *sql.DB
+}
+
+var _ sink.Claims = (*claims)(nil)
+
+// Take implements [sink.Claims].
+func (c *claims) Take(ctx context.Context, lanes ...string) ([]sink.Checkpoint, error) {
+	return c.Checkpoints(ctx, lanes...)
+}
+
+// Drop implements [sink.Claims].
+func (c *claims) Drop(ctx context.Context, _ ...string) error { return ctx.Err() }
+
+// TakeJob implements [sink.Claims].
+func (c *claims) TakeJob(ctx context.Context) error { return ctx.Err() }
+
+// Close implements [sink.Claims].
+func (c *claims) Close() error { return c.db.Close() }
+
+// conn is a [sink.Sink], and has none of its optional parts.
+type conn struct {
+	db   *sql.DB
+	seen map[string]schema.Table // by name, as they were when they were last read or written
+	last sink.Result             // of the last flush
+}
+
+var _ sink.Sink = (*conn)(nil)
+
+// Caps implements [sink.Sink].
+func (c *conn) Caps() sink.Caps { return caps }
+
+// Close implements [sink.Sink].
+func (c *conn) Close() error { return c.db.Close() }
+
+// Tables implements [sink.Sink].
+func (c *conn) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
+	return sink.EachTable(wanted, func(_ int, w sink.TableKey) (schema.Table, error) {
+		t, err := readTable(ctx, c.db, w)
+		c.seen[w.Name] = t
+		return t, err
+	})
+}
+
+// readTable reads a table.
+func readTable(ctx context.Context, q querier, w sink.TableKey) (t schema.Table, err error) {
+	t = schema.Table{Name: w.Name, FullName: w.Name}
+	writers, err := query(ctx, q, dialect.WritersSQL())
+	if t.Writers = dialect.Writers(writers, w.Name); err != nil {
+		return t, err
+	}
+	columns, err := query(ctx, q, `SELECT name, "notnull", pk FROM pragma_table_info(?)`, w.Name)
+	if err != nil || len(columns) == 0 {
+		return t, err
+	}
+	missing, primary := t, []string{}
+	t.Exists = true
+	for _, row := range columns {
+		t.Columns = append(t.Columns, schema.Column{Name: string(row[0]), Type: schema.Text, Decl: "TEXT", NotNull: string(row[1]) == "1", HoldsTime: true})
+		if string(row[2]) != "0" {
+			primary = append(primary, string(row[0]))
+		}
+	}
+	marks := map[string]string{}
+	rows, err := query(ctx, q, "SELECT name, value FROM weir_meta WHERE name IN (?, ?)", sink.MadeMark(w.Name), sink.ColumnsMark(w.Name))
+	if err != nil {
+		return t, err
+	}
+	for _, row := range rows {
+		marks[string(row[0])] = string(row[1])
+	}
+	if t.ID = marks[sink.MadeMark(w.Name)]; t.ID == "" {
+		return t, sink.LacksError{Does: fmt.Sprintf("write to table %q, which it has not made,", w.Name)}
+	}
+	t.Made = true
+	key := w.Key
+	if key == nil {
+		key = primary
+	}
+	if t.Key, err = caps.FindKey(&t, key, primary); err != nil || len(key) != len(primary) {
+		return missing, sink.KeyError{Err: errors.Join(err, fmt.Errorf("the key of table %q is %s", w.Name, strings.Join(primary, ",")))}
+	}
+	for _, k := range t.Key {
+		t.Columns[k].Key = true
+	}
+	all := func(*schema.Column, schema.Type) bool { return true }
+	return t, t.Own(marks[sink.ColumnsMark(w.Name)], all, func(*schema.Column) string { return "" })
+}
+
+func createTable(t *schema.Table) string {
+	var columns []string
+	for _, c := range t.Stored().Columns {
+		columns = append(columns, column(&c))
+	}
+	return sink.CreateTable(quote(t.Name), columns, sink.Constraints(t, quote, quote), "")
+}
+
+func addColumn(table string, c *schema.Column) string {
+	return "ALTER TABLE " + quote(table) + " ADD COLUMN " + column(c)
+}
+
+func column(c *schema.Column) string {
+	if c.NotNull {
+		return quote(c.Name) + " TEXT NOT NULL"
+	}
+	return quote(c.Name) + " TEXT"
+}
