@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -188,13 +187,7 @@ func (s *story) flush() {
 	}
 	s.lines, s.rebuild, s.others = nil, false, nil
 	if s.failed(err); err == nil {
-		n, did := res.Total(), []string{}
-		for i, rows := range []int64{n.Inserted, n.Updated, n.Unchanged, n.Deleted} {
-			if rows > 0 {
-				did = append(did, fmt.Sprint(rows, " ", []string{"inserted", "updated", "unchanged", "deleted"}[i]))
-			}
-		}
-		s.says(cmp.Or(strings.Join(did, ", "), "nothing"))
+		s.says(sinktest.CountsText(res.Total()))
 	}
 	if s.db.one(s.t, "SELECT to_regclass('weir_rejects') IS NOT NULL") == "true" {
 		for _, row := range s.db.Query(s.t, fmt.Sprintf("SELECT id, line, reason FROM weir_rejects WHERE id > %d ORDER BY id", s.rejects)) {

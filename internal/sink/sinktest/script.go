@@ -233,11 +233,11 @@ func (p *play) expect(c step, r *player) {
 	}
 	switch c.command {
 	case "counts":
-		got := countsText(r.result.Total())
+		got := CountsText(r.result.Total())
 		if strings.Contains(c.args, ";") {
 			var all []string
 			for _, table := range r.result.Tables {
-				all = append(all, countsText(table))
+				all = append(all, CountsText(table))
 			}
 			got = strings.Join(all, "; ")
 		}
@@ -277,7 +277,8 @@ func (p *play) expect(c step, r *player) {
 	}
 }
 
-func countsText(of sink.Counts) string {
+// CountsText is counts as scripts have them, such as "1 inserted, 2 updated" or "nothing".
+func CountsText(of sink.Counts) string {
 	var all []string
 	for i, n := range []int64{of.Inserted, of.Updated, of.Unchanged, of.Deleted} {
 		if n > 0 {
