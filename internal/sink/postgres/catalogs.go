@@ -19,7 +19,7 @@ func (d *DB) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Tabl
 	}
 	relations, err := d.readRelations(ctx, wanted)
 	if err != nil && !errors.As(err, new(sink.KeyError)) {
-		return nil, d.explain(err)
+		return nil, d.sinkError(err)
 	}
 	tables := make([]schema.Table, len(wanted))
 	for i := range relations {

@@ -97,7 +97,7 @@ func (c *Claims) take(ctx context.Context, lanes []string) ([]sink.Checkpoint, e
 	r, err := c.run(ctx, s)
 	if err != nil {
 		c.drop() // with what it locked before it failed
-		return nil, c.explain(err)
+		return nil, c.sinkError(err)
 	}
 	if busy := slices.IndexFunc(r[locks].rows, isFalse); busy >= 0 {
 		e := sink.BusyError{Job: c.Job}
@@ -127,7 +127,7 @@ func (c *Claims) take(ctx context.Context, lanes []string) ([]sink.Checkpoint, e
 	again, err := c.query(ctx, c.dialect().CheckpointsSQL(c.Job, lanes))
 	if err != nil {
 		c.drop()
-		return nil, c.explain(err)
+		return nil, c.sinkError(err)
 	}
 	return sink.ReadCheckpoints(len(lanes), again[0].rows), nil
 }
@@ -154,7 +154,7 @@ func (c *Claims) waitForFlushes(ctx context.Context, named [][][]byte) error {
 		r, err := c.query(ctx, c.flushingSQL())
 		if err != nil {
 			c.drop()
-			return c.explain(err)
+			return c.sinkError(err)
 		}
 		named = slices.DeleteFunc(named, func(was [][]byte) bool {
 			return !slices.ContainsFunc(r[0].rows, func(now [][]byte) bool { return bytes.Equal(was[0], now[0]) })
@@ -211,7 +211,7 @@ func (c *Claims) release(ctx context.Context, lanes []string, shared bool) error
 	if err != nil {
 		c.drop()
 	}
-	return c.explain(err)
+	return c.sinkError(err)
 }
 
 // Drop implements [sink.Claims].
@@ -242,7 +242,7 @@ func (c *Claims) TakeJob(ctx context.Context) error {
 		r, err := c.query(ctx, "SELECT pg_try_advisory_lock("+c.jobKey()+")")
 		if err != nil {
 			c.drop()
-			return c.explain(err)
+			return c.sinkError(err)
 		}
 		if isFalse(r[0].rows[0]) {
 			return sink.BusyError{Job: c.Job}
@@ -292,7 +292,7 @@ func (c *Claims) connect(ctx context.Context) error {
 	r, err := c.query(ctx, statements...)
 	if err != nil {
 		c.drop()
-		return c.explain(err)
+		return c.sinkError(err)
 	}
 	if taken {
 		c.took(lanes, r[len(r)-1].rows)
@@ -315,7 +315,7 @@ func (c *Claims) ask(ctx context.Context, sql func(sink.Dialect) string) ([][][]
 	r, err := c.query(ctx, sql(c.dialect()))
 	if err != nil {
 		c.drop()
-		return nil, c.explain(err)
+		return nil, c.sinkError(err)
 	}
 	return r[0].rows, nil
 }

@@ -101,11 +101,11 @@ func (c *client) connect(ctx context.Context) (made bool, err error) {
 	}
 	if c.conn, err = pgconn.ConnectConfig(ctx, c.config); err != nil {
 		c.conn = nil
-		return false, c.explain(err)
+		return false, c.sinkError(err)
 	}
 	if err := c.inspect(ctx); err != nil {
 		c.drop()
-		return false, c.explain(err)
+		return false, c.sinkError(err)
 	}
 	return true, nil
 }
@@ -179,7 +179,7 @@ func (c *client) inspect(ctx context.Context) error {
 func (c *client) askReady(ctx context.Context) error {
 	r, err := c.query(ctx, "SELECT "+c.readySQL())
 	if err != nil {
-		return c.explain(err)
+		return c.sinkError(err)
 	}
 	c.takeReady(r[0].rows[0])
 	return nil
@@ -192,9 +192,9 @@ func (c *client) takesTransactions(ctx context.Context) error {
 		return &sink.Error{Class: sink.Permanent, Reason: "error",
 			Err: fmt.Errorf("the pooler at %s: %s (weir needs one that pools transactions or sessions)", c.where(), pgError(err).Message)}
 	} else if err != nil {
-		return c.explain(err)
+		return c.sinkError(err)
 	}
-	return c.explain(c.rollback(ctx))
+	return c.sinkError(c.rollback(ctx))
 }
 
 // readySQL is what takeReady takes.
@@ -213,7 +213,7 @@ func (c *client) takeReady(row [][]byte) {
 func (c *client) checkFormat(ctx context.Context) error {
 	r, err := c.query(ctx, "SELECT value::int FROM "+c.schema+".weir_meta WHERE name = 'format'")
 	if err != nil {
-		return c.explain(err)
+		return c.sinkError(err)
 	}
 	made := int64(0)
 	if len(r[0].rows) > 0 {
@@ -234,7 +234,7 @@ func (c *client) terminateStaleBackend(ctx context.Context) error {
 	if pgError(err) != nil { // it may not be ended by this role
 		return nil
 	}
-	return c.explain(err)
+	return c.sinkError(err)
 }
 
 // watch has the server notice by itself when this side is gone, and end no session because
@@ -245,7 +245,7 @@ func (c *client) watch(ctx context.Context) error {
 		c.opt.Log.Debug(e.Message)
 		return nil
 	}
-	return c.explain(err)
+	return c.sinkError(err)
 }
 
 // where names the server, without secrets.

@@ -67,7 +67,7 @@ func (d *DB) Others(ctx context.Context, b *fold.Batch, each func(key string) bo
 	for begin := 0; ; begin += page {
 		r, err := d.query(ctx, fmt.Sprintf("SELECT %s FROM %s t ORDER BY %s LIMIT %d OFFSET %d", keys, c.table.ident, keys, page, begin))
 		if err != nil {
-			return d.explain(err)
+			return d.sinkError(err)
 		}
 		for _, row := range r[0].rows {
 			if !known[keyOf(row)] && !each(string(bytes.Join(row, []byte(",")))) {
@@ -94,14 +94,12 @@ func (d *DB) askRows(ctx context.Context, all []*fold.Row, sql func([]*fold.Row)
 			continue
 		}
 		why := pgError(err)
-		if d.conn != nil {
-			if undo := d.rollback(ctx); undo != nil {
-				return d.explain(errors.Join(err, undo))
-			}
+		if undo := d.rollback(ctx); undo != nil {
+			return d.sinkError(errors.Join(err, undo))
 		}
 		switch {
 		case !isRefusal(why):
-			return d.explain(err)
+			return d.sinkError(err)
 		case len(rows) > 1:
 			todo = append(slices.Collect(slices.Chunk(rows, (len(rows)+1)/2)), todo...)
 		case !refused(rows[0], why):

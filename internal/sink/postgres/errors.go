@@ -14,9 +14,9 @@ import (
 	"github.com/weirsync/weir/internal/tcp"
 )
 
-// explain gives an error of the server's, or of the way to it, its class and
+// sinkError gives an error of the server's, or of the way to it, its class and
 // words for people.
-func (c *client) explain(err error) error {
+func (c *client) sinkError(err error) error {
 	if err == nil {
 		return nil
 	}

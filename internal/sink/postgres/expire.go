@@ -27,13 +27,10 @@ func (d *DB) Expire(ctx context.Context, e *sink.Expiry) (sink.Expired, error) {
 		return res, nil
 	}
 	altered := isAltered(pgError(err))
-	if d.conn != nil {
-		err = errors.Join(err, d.rollback(ctx))
-	}
-	if altered {
+	if err = errors.Join(err, d.rollback(ctx)); altered {
 		err = &sink.Error{Class: sink.Transient, Reason: "altered", Err: fmt.Errorf("a table is altered meanwhile: %w", err)}
 	}
-	return sink.Expired{}, d.explain(err)
+	return sink.Expired{}, d.sinkError(err)
 }
 
 // isAltered reports whether an error says that a statement does not fit a table, and not what a trigger's or a

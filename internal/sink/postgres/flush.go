@@ -7,13 +7,11 @@ package postgres
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
@@ -57,7 +55,7 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	if err == nil {
 		d.last.committed, d.last.result, d.wrote = true, res, true
 	}
-	return res, d.explain(err)
+	return res, d.sinkError(err)
 }
 
 // flushID is the same for a flush that is sent again, and for no other.
@@ -439,39 +437,6 @@ func (a *attempt) end(rejects []fold.Reject, late bool) {
 		a.checkpoints()
 	}
 	s.add("COMMIT")
-}
-
-// keep adds what writes rejected lines. They may be as large as the batch, and more so as
-// SQL: a COPY holds none of them twice.
-func (d *DB) keep(s *script, f *sink.Flush, rejects []fold.Reject) {
-	if len(rejects) == 0 {
-		return
-	}
-	s.add(`COPY %s.weir_rejects (job, source, line, "offset", reason, raw, bytes, time) FROM STDIN`, d.schema)
-	job, sources := storable(f.Job), make([]string, len(f.Lanes))
-	for i := range sources {
-		sources[i] = storable(f.Lanes[i].Source)
-	}
-	s.copies = append(s.copies, func(w *copyWriter) error {
-		text := func(line []byte, s string) []byte { return append(appendCopyText(line, []byte(s)), '\t') }
-		for i := range rejects {
-			r := &rejects[i]
-			line := text(text(w.line(), job), sources[r.Lane])
-			line = fmt.Appendf(line, "%d\t%d\t", r.Line, r.Offset)
-			line = text(line, storable(r.Why()))
-			raw := string(r.Text)
-			shown := storable(raw)
-			if line = text(line, shown); shown == raw && utf8.ValidString(raw) {
-				line = append(line, `\N`...)
-			} else {
-				line = hex.AppendEncode(append(line, `\\x`...), r.Text)
-			}
-			if err := w.done(append(line, "\tnow\n"...)); err != nil { // the transaction's time
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 // count adds what the statements of the script did to the counts of the parts, and reports whether the answer got so far.

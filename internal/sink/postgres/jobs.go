@@ -2,10 +2,13 @@ package postgres
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -15,10 +18,10 @@ func (d *DB) Forget(ctx context.Context, job string) (sink.Forgotten, error) {
 		return sink.Forgotten{}, nil
 	}
 	f, err := d.forget(ctx, job)
-	if err != nil && d.conn != nil {
+	if err != nil {
 		err = errors.Join(err, d.rollback(ctx))
 	}
-	return f, d.explain(err)
+	return f, d.sinkError(err)
 }
 
 func (d *DB) forget(ctx context.Context, job string) (f sink.Forgotten, err error) {
@@ -52,7 +55,7 @@ func (d *DB) Outbox(ctx context.Context, o *sink.Outbox) (next []sink.Kept, wait
 		_, err := d.query(ctx, sql(d.dialect()))
 		return err
 	})
-	return next, waiting, d.explain(err)
+	return next, waiting, d.sinkError(err)
 }
 
 // ask is a [sink.Ledger].
@@ -62,7 +65,7 @@ func (d *DB) ask(ctx context.Context, sql func(sink.Dialect) string) ([][][]byte
 	}
 	r, err := d.query(ctx, sql(d.dialect()))
 	if err != nil {
-		return nil, d.explain(err)
+		return nil, d.sinkError(err)
 	}
 	return r[0].rows, nil
 }
@@ -76,7 +79,7 @@ func (d *DB) Sample(ctx context.Context, table string, n int) (rows []string, to
 	from := identOf(schemaName, rel)
 	r, err := d.query(ctx, "SELECT count(*) FROM "+from, fmt.Sprintf("SELECT row_to_json(t.*) FROM %s t LIMIT %d", from, n))
 	if err != nil {
-		return nil, 0, d.explain(err)
+		return nil, 0, d.sinkError(err)
 	}
 	for _, row := range r[1].rows {
 		rows = append(rows, string(row[0]))
@@ -95,3 +98,36 @@ func (c *client) dialect() sink.Dialect {
 // micros is SQL for a time as microseconds since 1970, which no setting of the
 // session changes.
 func micros(t string) string { return "(extract(epoch FROM " + t + ") * 1000000)::bigint" }
+
+// keep adds what writes rejected lines. They may be as large as the batch, and more so as
+// SQL: a COPY holds none of them twice.
+func (d *DB) keep(s *script, f *sink.Flush, rejects []fold.Reject) {
+	if len(rejects) == 0 {
+		return
+	}
+	s.add(`COPY %s.weir_rejects (job, source, line, "offset", reason, raw, bytes, time) FROM STDIN`, d.schema)
+	job, sources := storable(f.Job), make([]string, len(f.Lanes))
+	for i := range sources {
+		sources[i] = storable(f.Lanes[i].Source)
+	}
+	s.copies = append(s.copies, func(w *copyWriter) error {
+		text := func(line []byte, s string) []byte { return append(appendCopyText(line, []byte(s)), '\t') }
+		for i := range rejects {
+			r := &rejects[i]
+			line := text(text(w.line(), job), sources[r.Lane])
+			line = fmt.Appendf(line, "%d\t%d\t", r.Line, r.Offset)
+			line = text(line, storable(r.Why()))
+			raw := string(r.Text)
+			shown := storable(raw)
+			if line = text(line, shown); shown == raw && utf8.ValidString(raw) {
+				line = append(line, `\N`...)
+			} else {
+				line = hex.AppendEncode(append(line, `\\x`...), r.Text)
+			}
+			if err := w.done(append(line, "\tnow\n"...)); err != nil { // the transaction's time
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -193,16 +193,6 @@ func (p *part) tellSent(rows, of int) {
 	p.a.f.TellSent(sent)
 }
 
-// split counts a MERGE's inserts, updates and deletes by the server's counters before and after: its tag has
-// only the sum of all. The counters include what triggers and foreign keys of the table write to it; a tag does not.
-func (u *upsert) split(all int64, before, after [][]byte) (inserted, updated, deleted int64) {
-	count := func(column int) int64 { return number(after[column]) - number(before[column]) }
-	if inserted = min(count(0), all); u.removes() {
-		deleted = min(count(1), all-inserted, int64(u.acts.deletes))
-	}
-	return inserted, all - inserted - deleted, deleted
-}
-
 // committed makes the table what the flush has made of it.
 func (p *part) committed() {
 	if job := storable(p.a.f.Job); !slices.Contains(p.after.Writers, job) {

@@ -122,7 +122,7 @@ func (d *DB) Close() error {
 		_, err = d.query(ctx, "BEGIN", "SET LOCAL synchronous_commit = on", "UPDATE "+d.schema+".weir_meta SET value = value WHERE name = 'format'", "COMMIT")
 	}
 	d.close(ctx)
-	return d.explain(err)
+	return d.sinkError(err)
 }
 
 // number reads an integer of the server's; anything else is 0.

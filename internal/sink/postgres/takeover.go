@@ -70,7 +70,7 @@ func (c *Claims) write(ctx context.Context, statements ...string) ([][][]byte, e
 		if isStale(pgError(err)) {
 			err = &sink.Error{Class: sink.Transient, Reason: "locked", Err: fmt.Errorf("another run makes weir's tables: %w", err)}
 		}
-		return nil, c.explain(err)
+		return nil, c.sinkError(err)
 	}
 	c.ready = true
 	return r[last].rows, nil
@@ -103,10 +103,10 @@ func (c *Claims) TakeOver(ctx context.Context, run string, lanes ...string) ([]s
 	s.add("COMMIT")
 	r, err := c.run(ctx, s)
 	if e := pgError(err); e != nil && e.Code == lockNotAvailable {
-		return nil, cmp.Or(c.endStopped(ctx, of), c.explain(err))
+		return nil, cmp.Or(c.endStopped(ctx, of), c.sinkError(err))
 	} else if err != nil {
 		c.drop()
-		return nil, c.explain(err)
+		return nil, c.sinkError(err)
 	}
 	return sink.ReadCheckpoints(len(lanes), r[found].rows), nil
 }
@@ -117,7 +117,7 @@ func (c *Claims) TakeOver(ctx context.Context, run string, lanes ...string) ([]s
 func (c *Claims) endStopped(ctx context.Context, of string) error {
 	if err := c.rollback(ctx); err != nil {
 		c.drop()
-		return c.explain(err)
+		return c.sinkError(err)
 	}
 	r, err := c.query(ctx, fmt.Sprintf("SELECT a.pid, pg_terminate_backend(a.pid) FROM %s.weir_checkpoints c"+
 		" JOIN pg_locks l ON l.locktype = 'transactionid' AND l.transactionid = c.xmax AND l.mode = 'ExclusiveLock' AND l.granted"+
@@ -125,7 +125,7 @@ func (c *Claims) endStopped(ctx context.Context, of string) error {
 		c.schema, of, literal("weir/"+c.Job), takeOverWait))
 	if err != nil {
 		c.drop()
-		return c.explain(err)
+		return c.sinkError(err)
 	}
 	for _, row := range r[0].rows {
 		c.opt.Log.Warn(fmt.Sprintf("ended session %s, which held the checkpoint of a partition that this member has now: its weir has stopped in the middle of a flush", row[0]))

@@ -86,6 +86,16 @@ func (u *upsert) merged() (all []statement) {
 	return all
 }
 
+// split counts a MERGE's inserts, updates and deletes by the server's counters before and after: its tag has
+// only the sum of all. The counters include what triggers and foreign keys of the table write to it; a tag does not.
+func (u *upsert) split(all int64, before, after [][]byte) (inserted, updated, deleted int64) {
+	count := func(column int) int64 { return number(after[column]) - number(before[column]) }
+	if inserted = min(count(0), all); u.removes() {
+		deleted = min(count(1), all-inserted, int64(u.acts.deletes))
+	}
+	return inserted, all - inserted - deleted, deleted
+}
+
 // mergeSQL is the MERGE of staged rows. It joins them once, and writes as it goes: no row is read
 // twice, however large the table. A row that another session deletes meanwhile, or gives another key,
 // is inserted; a key that another one inserts is an error, after which the flush is sent again. If the
