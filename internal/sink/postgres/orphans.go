@@ -22,7 +22,7 @@ func (a *attempt) dropOrphans(ctx context.Context) {
 		if err == nil {
 			continue
 		}
-		if a.d.conn != nil && a.d.rollback(ctx) != nil {
+		if a.d.rollback(ctx) != nil {
 			a.d.drop()
 		}
 		if refused := pgError(err); refused != nil && refused.Code != lockNotAvailable {
@@ -46,8 +46,8 @@ func (p *part) dropOrphans(ctx context.Context) error {
 		return err
 	}
 	var pass sink.Orphans
-	if len(r[0].rows) > 0 {
-		pass = sink.ReadOrphans(string(r[0].rows[0][0]))
+	for _, row := range r[0].rows {
+		pass = sink.ReadOrphans(string(row[0]))
 	}
 	before := 0
 	for most := pass.Next(len(p.rows), 0); most > 0; most = pass.Next(len(p.rows), before) {
@@ -113,7 +113,7 @@ func (p *part) dropSome(ctx context.Context, pass *sink.Orphans, most int) error
 		dropped += int(did[n].tag.RowsAffected())
 	}
 	pass.Took(most, len(r[0].rows), last, dropped)
-	_, err = d.query(ctx, fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value", d.schema, literal(sink.OrphansMark(name)), literal(pass.Mark())), "COMMIT")
+	_, err = d.query(ctx, d.keepMark(sink.OrphansMark(name), pass.Mark()), "COMMIT")
 	return err
 }
 
