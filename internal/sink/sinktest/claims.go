@@ -26,7 +26,7 @@ var checkpointTests = []test{
 		want.Mark, want.Settings, want.Rejected = `{"m":1}`, "it's", 1
 		f.RejectFile = &sink.RejectFile{Path: "it's/rejects", Size: 1 << 40, ID: "x"}
 		r.again(f)
-		known := r.known()
+		known := r.known(0)
 		r.End()
 		c := claims(t, db, job)
 		for _, read := range []func(context.Context, ...string) ([]sink.Checkpoint, error){c.Checkpoints, c.Take} {

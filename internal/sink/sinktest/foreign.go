@@ -10,11 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// untypedShop is the shop of which the values alone tell the types.
-func untypedShop(t *testing.T) *mapping.Mapping {
-	return untyped(Shop(t))
-}
-
+// untyped is the shop of which the values alone tell the types.
 func untyped(m *mapping.Mapping) *mapping.Mapping {
 	for i, spec := range []string{"id, status", "sku, qty", "code, amount"} {
 		m.Tables[i].Columns = columns(spec)
@@ -64,48 +60,6 @@ var foreignTests = []test{
 		}
 		if found := look("notes", "id"); !found.HasConstraints || found.Made {
 			t.Errorf("with one of its own: %+v", found)
-		}
-	}},
-	{"AKeyIsWidenedWithItsReferences", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, untypedShop(t), false)
-		n.Flush(`{"id":1,"items":[{"sku":5,"taxes":[{"code":"a"}]}]}`)
-		n.Flush(`{"id":2,"items":[{"sku":5,"taxes":[{"code":"a"}]}]}`)
-		n.End()
-		n = BeginNested(t, db, untypedShop(t), false)
-		n.Flush(`{"id":"x"}`) // with no row below
-		for i := range n.plan.Tables() {
-			have, err := n.table(i)
-			if err != nil || have.Columns[0].Type != schema.Text || !have.Columns[0].Own || len(have.ForeignKeys) != min(i, 1) {
-				t.Errorf("table %+v, %v", have, err)
-			}
-		}
-		n.Flush(`{"id":"01","items":[{"sku":"y","taxes":[{"code":"a"}]}]}`, `{"id":2,"op":"delete"}`)
-		n.End()
-		n = BeginNested(t, db, untypedShop(t), false)
-		n.Flush(`{"id":"x","items":[{"sku":5}]}`)
-		Expect(t, db, "SELECT order_id, sku FROM items ORDER BY order_id, sku", "01|y", "1|5", "x|5")
-		Expect(t, db, "SELECT order_id, sku, code FROM taxes ORDER BY order_id", "01|y|a", "1|5|a")
-		n.End()
-		refusesOrphans(t, db)
-	}},
-	{"AReferenceHasTheTypeOfItsKey", func(t *testing.T, db Database) {
-		for _, batches := range [][]string{
-			{`{"id":1}`, `{"id":"1","items":[{"sku":5,"taxes":[{"code":"a"}]}]}`, `{"id":2,"items":[{"sku":5}]}`},
-			{`{"id":1}` + "\n" + `{"id":"1","items":[{"sku":5,"taxes":[{"code":"a"}]}]}`, `{"id":"2","items":[{"sku":5}]}`},
-		} {
-			n := BeginNested(t, db, untypedShop(t), false)
-			for _, lines := range batches {
-				n.Flush(strings.Split(lines, "\n")...)
-			}
-			for i := range n.plan.Tables() {
-				have, err := n.table(i)
-				if err != nil || have.Columns[0].Type != schema.Int {
-					t.Errorf("table %+v, %v", have, err)
-				}
-			}
-			Expect(t, db, "SELECT order_id, sku FROM items ORDER BY order_id", "1|5", "2|5")
-			Expect(t, db, "SELECT order_id, sku, code FROM taxes", "1|5|a")
-			n.drop(db)
 		}
 	}},
 	{"NamesThatNeedQuotes", func(t *testing.T, db Database) {

@@ -173,20 +173,6 @@ var inspectorTests = []test{
 			t.Errorf("a sample of a table that is missing: %v", err)
 		}
 	}},
-	{"CompareFindsEachKindOfDifference", func(t *testing.T, db Database) {
-		r := Begin(t, db)
-		r.Flush(`{"id":1,"a":"x","n":1}`, `{"id":2,"a":"x","n":2}`, `{"id":3,"a":"x"}`, `{"id":4,"a":"x","n":4}`, `{"id":5,"b":"nobody names it"}`, `{"id":6,"a":"x"}`)
-		i := inspect(t, db)
-		feed := []string{`{"id":1,"a":"x","n":1}`, `{"id":2,"a":"y","n":3}`, `{"id":3,"a":"x","n":3}`, `{"id":4,"op":"delete"}`, `{"id":5}`, `{"id":6,"a":"x"}`, `{"id":6,"a":null}`,
-			`{"id":7,"a":"x"}`, `{"id":8,"op":"delete"}`}
-		want := []string{"2 differs in a: x", "3 differs in n: NULL", "4 exists", "6 differs in a: x", "7 is missing"}
-		if got := differences(t, i, 100, feed...); !slices.Equal(got, want) {
-			t.Errorf("the differences are %q, want %q", got, want)
-		}
-		if got := differences(t, i, 2, feed...); !slices.Equal(got, want[:2]) {
-			t.Errorf("two differences are %q", got)
-		}
-	}},
 	{"OthersAreRowsThatTheFeedDoesNotName", func(t *testing.T, db Database) {
 		r := Begin(t, db)
 		r.Flush(`{"id":"1","a":"x"}`, `{"id":"2"}`, `{"id":"zz, z","a":"y"}`, `{"id":"4"}`, `{"id":"é"}`)
@@ -219,30 +205,6 @@ var inspectorTests = []test{
 		r.Flush(many...)
 		if got := slices.Compact(others(1000, many[7], `{"id":"é"}`)); len(got) != 503 {
 			t.Errorf("of 505 rows %d are others, want 503", len(got))
-		}
-	}},
-	{"CompareFindsNoDifferenceInWhatWasWritten", func(t *testing.T, db Database) {
-		lines := []string{`{"id":1,"v":1,"w":1.0,"x":true,"y":{"a": [1, 2]},"z":1e2}`, `{"id":2,"v":2.5,"w":12345678901234567890,"x":null,"y":[],"z":0.1}`,
-			`{"id":"3","v":"007","w":-0,"x":false,"y":{},"z":5e-324}`, `{"id":4,"new":"ünï \" 日本"}`}
-		widened := append(slices.Clone(lines), `{"id":1,"x":"x"}`, `{"id":"a","v":"x","w":"x","y":"x","z":"x"}`)
-		r := Begin(t, db)
-		r.Flush(lines...)
-		i := inspect(t, db)
-		if got := differences(t, i, 10, lines...); len(got) > 0 {
-			t.Errorf("the differences from what was written are %q", got)
-		}
-		r.Flush(widened[len(lines):]...)
-		if got := differences(t, i, 10, widened...); len(got) > 0 {
-			t.Errorf("once the columns are wider the differences are %q", got)
-		}
-	}},
-	{"CompareLeavesDefaults", func(t *testing.T, db Database) {
-		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT DEFAULT 'none', b TEXT)")
-		Begin(t, db).Flush(`{"id":1}`, `{"id":2,"a":null,"b":"x"}`)
-		db.Exec(t, "UPDATE t SET b = 'theirs'")
-		want := []string{"1 differs in b: theirs", "2 differs in b: theirs"}
-		if got := differences(t, inspect(t, db), 10, `{"id":1}`, `{"id":2,"a":null,"b":"x"}`); !slices.Equal(got, want) {
-			t.Errorf("the differences are %q, want %q", got, want)
 		}
 	}},
 	{"OnlyWhatIsCommittedIsRead", func(t *testing.T, db Database) {

@@ -1,7 +1,6 @@
 package sinktest
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -12,23 +11,6 @@ import (
 
 // laneTests: a flush moves several lanes on, each fenced by its own sequence number.
 var laneTests = []test{
-	{"LanesMoveOnTogether", func(t *testing.T, db Database) {
-		r := Setup{Sources: lines{"a", "b"}}.Begin(t, db)
-		r.In("a").Fold(`{"id":1,"a":"x"}`)
-		r.In("b").Flush(`{"id":2,"a":"x"}`, `{"id":1,"b":"y"}`)
-		r.lanes = r.lanes[1:]
-		r.In("b").Flush(`{"id":3,"a":"x"}`)
-		Expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "1|x|y", "2|x|NULL", "3|x|NULL")
-		Expect(t, db, "SELECT source, seq, line FROM weir_checkpoints ORDER BY source", "a|1|1", "b|2|3")
-		r.End()
-		r = Setup{Sources: lines{"b", "new", "a"}}.Begin(t, db)
-		if a, b, added := r.lanes[2].Checkpoint, r.lanes[0].Checkpoint, r.lanes[1].Checkpoint; a.Seq != 1 || a.Line != 1 || b.Seq != 2 || b.Line != 3 || added != (sink.Checkpoint{}) {
-			t.Errorf("the next run gets %+v", r.lanes)
-		}
-		r.In("new").Flush(`{"id":4,"a":"x"}`)
-		Expect(t, db, "SELECT source, seq, line FROM weir_checkpoints ORDER BY source", "a|2|1", "b|3|3", "new|1|1")
-		Expect(t, db, "SELECT job, tbl FROM weir_jobs", job+"|"+table)
-	}},
 	{"ManyLanesInOneFlush", func(t *testing.T, db Database) {
 		const lanes = 1500
 		sources := make([]string, lanes)
@@ -46,39 +28,6 @@ var laneTests = []test{
 			t.Errorf("the flush ended with %v", err)
 		}
 		Expect(t, db, "SELECT count(*) FROM t", "3")
-	}},
-	{"OnlyTheLaneOfAnotherRunIsFenced", func(t *testing.T, db Database) {
-		old := Setup{Sources: lines{"a", "b", "c", "d"}}.Begin(t, db)
-		old.Flush(`{"id":1,"a":"old"}`)
-		newer := old.rival(db)
-		newer.lanes = []sink.Lane{newer.lanes[3], newer.lanes[1]}
-		newer.Flush(`{"id":1,"a":"newer"}`)
-		if _, err := old.In("a").TryFlush(`{"id":1,"a":"stale","new":1}`, `bad`); !isFenced(err, "b", "d") {
-			t.Errorf("the stale flush ended with %v", err)
-		}
-		Expect(t, db, "SELECT * FROM t", "1|newer")
-		Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
-		Expect(t, db, "SELECT source, seq FROM weir_checkpoints ORDER BY source", "a|1", "b|2", "c|1", "d|2")
-		// The run resumes its other lanes where they stood.
-		old.lanes = []sink.Lane{old.lanes[0], old.lanes[2]}
-		for i := range old.lanes {
-			old.lanes[i].Checkpoint.Seq = 1
-		}
-		old.Flush(`{"id":2,"a":"old"}`)
-		newer.Flush(`{"id":2,"a":"newer"}`)
-		Expect(t, db, "SELECT source, seq FROM weir_checkpoints ORDER BY source", "a|2", "b|3", "c|2", "d|3")
-	}},
-	{"OneLaneRestoredToAnEarlierState", func(t *testing.T, db Database) {
-		r := Setup{Sources: lines{"a", "b"}}.Begin(t, db)
-		r.Flush(`{"id":1,"a":"x"}`)
-		r.Flush(`{"id":1,"a":"y"}`)
-		db.Exec(t, "UPDATE weir_checkpoints SET seq = 1 WHERE source = 'b'")
-		_, err := r.TryFlush(`{"id":1,"a":"z"}`)
-		if behind := (sink.BehindError{}); !errors.As(err, &behind) || behind != (sink.BehindError{Lane: "b", Found: 1, Want: 2}) {
-			t.Errorf("the flush ended with %v", err)
-		}
-		Expect(t, db, "SELECT a FROM t", "y")
-		Expect(t, db, "SELECT source, seq FROM weir_checkpoints ORDER BY source", "a|2", "b|1")
 	}},
 	{"SameFlushOfSeveralLanesTwiceIsAppliedOnce", func(t *testing.T, db Database) {
 		r := Setup{Sources: lines{"a", "b", "-"}}.Begin(t, db)
@@ -142,17 +91,5 @@ var alternatingTests = []test{
 		Expect(t, db, "SELECT tbl FROM weir_jobs WHERE job = '"+job+"' ORDER BY tbl", "t", "u")
 		Counts(t, r.Flush(`{"id":1,"v":"1"}`), 0, 0, 1, 0)
 		Counts(t, u.Flush(`{"k":1,"w":"1"}`), 0, 0, 1, 0)
-	}},
-	{"ConstraintsOfOneTableAreNotTheOthers", func(t *testing.T, db Database) {
-		theirs(t, db, "CREATE TABLE u (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT DEFAULT 'none')")
-		r := Begin(t, db)
-		u := r.beside("u")
-		for n := range 3 {
-			r.Flush(fmt.Sprintf(`{"id":%d,"n":-1,"c%d":1}`, n, n))
-			u.Flush(fmt.Sprintf(`{"id":%d,"n":-1}`, 10+n), fmt.Sprintf(`{"id":%d,"n":1,"c%d":1}`, n, n))
-		}
-		Expect(t, db, "SELECT id, n, c0, c1, c2 FROM t ORDER BY id", "0|-1|1|NULL|NULL", "1|-1|NULL|1|NULL", "2|-1|NULL|NULL|1")
-		Expect(t, db, "SELECT id, n, a FROM u ORDER BY id", "0|1|none", "1|1|none", "2|1|none")
-		Expect(t, db, "SELECT source, line FROM weir_rejects ORDER BY line", "u.jsonl|1", "u.jsonl|3", "u.jsonl|5")
 	}},
 }

@@ -2,7 +2,6 @@ package sinktest
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -18,7 +17,7 @@ var ledgerTests = []test{
 		var id string
 		for i, lines := range [][]string{{`{"id":1,"a":1}`}, {`{"id":1,"a":1,"b":1}`, `{"id":2,"a":"x"}`}, nil} { // once it has grown, too
 			r := Begin(t, db)
-			if got := r.known().ID; got != r.cp().TableID || (got == "") != (i == 0) || i > 1 && got != id {
+			if got := r.known(0).ID; got != r.cp().TableID || (got == "") != (i == 0) || i > 1 && got != id {
 				t.Errorf("run %d: the table was %q, is %q, and the checkpoint's is %q", i, id, got, r.cp().TableID)
 			} else {
 				id = got
@@ -28,7 +27,7 @@ var ledgerTests = []test{
 		}
 		db.Exec(t, "DROP TABLE t")
 		r := BeginJob(t, db, "another")
-		if r.Flush(`{"id":1,"a":1}`); r.known().ID == id {
+		if r.Flush(`{"id":1,"a":1}`); r.known(0).ID == id {
 			t.Errorf("the table that was recreated is %q as before", id)
 		}
 	}},
@@ -43,38 +42,16 @@ var ledgerTests = []test{
 		first.End()
 		second.End()
 		first = Begin(t, db)
-		if id := first.known().ID; id == first.cp().TableID {
+		if id := first.known(0).ID; id == first.cp().TableID {
 			t.Errorf("the table without its column is %q as before", id)
 		}
 		// A run that reads again gives the column back; the others' checkpoints do not have it.
 		first.Flush(`{"id":1,"a":1,"b":1}`)
 		first.End()
 		first, second = Begin(t, db), BeginJob(t, db, "second")
-		if id := first.known().ID; id != first.cp().TableID || id == second.cp().TableID {
+		if id := first.known(0).ID; id != first.cp().TableID || id == second.cp().TableID {
 			t.Errorf("the table is %q, the checkpoint's %q, and that of a job whose values are gone %q", id, first.cp().TableID, second.cp().TableID)
 		}
-	}},
-	{"ATableHasTheJobsThatWriteToIt", func(t *testing.T, db Database) {
-		Begin(t, db).Flush(`{"id":1}`)
-		r := BeginJob(t, db, "other")
-		r.Flush(`{"id":2}`)
-		for _, state := range []string{"exists", "is missing"} {
-			if got := r.known().Writers; !slices.Equal(got, []string{job, "other"}) {
-				t.Errorf("the table that %s was written by %q", state, got)
-			}
-			db.Exec(t, "DROP TABLE IF EXISTS t")
-		}
-	}},
-	{"RejectsOfARestartReplaceTheOld", func(t *testing.T, db Database) {
-		r := Begin(t, db)
-		r.Flush(`{"id":1}`, `bad`)
-		r.Flush(`worse`)
-		other := BeginJob(t, db, "other")
-		other.Flush(`theirs`)
-		r.cp().Line, r.cp().Offset = 0, 0
-		r.FlushAs(func(f *sink.Flush) { f.Lanes[0].Restart = true }, `{"id":1}`, `mended badly`)
-		r.Flush(`worse`)
-		Expect(t, db, "SELECT job, raw FROM weir_rejects ORDER BY raw", job+"|mended badly", "other|theirs", job+"|worse")
 	}},
 	{"OldRejectsAreRemoved", func(t *testing.T, db Database) {
 		r := Begin(t, db)
@@ -101,25 +78,6 @@ var ledgerTests = []test{
 		r.Flush(`{"id":3,"a":1}`)
 		Expect(t, db, "SELECT id, a FROM t", "3|1")
 	}},
-	{"RebuildOfATableOfTwoJobsIsAnError", func(t *testing.T, db Database) {
-		Begin(t, db).Flush(`{"id":1}`)
-		r := BeginJob(t, db, "other")
-		r.Flush(`{"id":2}`)
-		r.Fold(`{"id":3}`)
-		f := r.Seal()
-		f.Rebuild = true
-		var shared sink.SharedError
-		if _, err := r.Send(f); !errors.As(err, &shared) || !slices.Equal(shared.Jobs, []string{job}) {
-			t.Errorf("the table of two jobs was emptied for one: %v", err)
-		}
-		Expect(t, db, "SELECT id FROM t ORDER BY id", "1", "2")
-		r.cp().Seq-- // nothing was written
-		if _, err := part[sink.Forgetter](r).Forget(t.Context(), job); err != nil {
-			t.Fatal(err)
-		}
-		r.FlushAs(rebuild, `{"id":3}`)
-		Expect(t, db, "SELECT id FROM t", "3")
-	}},
 	{"RebuildRemovesTheJobsOtherCheckpoints", func(t *testing.T, db Database) {
 		other := BeginTable(t, db, "u", "id")
 		other.Flush(`{"id":1}`, `theirs`)
@@ -132,23 +90,6 @@ var ledgerTests = []test{
 		Expect(t, db, "SELECT raw FROM weir_rejects", "theirs")
 		Expect(t, db, "SELECT size FROM weir_reject_files", "7")
 		r.Flush(`{"id":3}`)
-	}},
-	{"ForgetRemovesOneJob", func(t *testing.T, db Database) {
-		first, second := Begin(t, db, byColumn), BeginJob(t, db, "second", byColumn)
-		first.Flush(`{"id":1,"v":1}`, `bad`)
-		second.Flush(`{"id":2,"v":1}`, `worse`)
-		forget := func(r *Run, name string, want sink.Forgotten) {
-			t.Helper()
-			got, err := part[sink.Forgetter](r).Forget(t.Context(), name)
-			if err != nil || got != want {
-				t.Errorf("forgetting %q: %+v, %v; want %+v", name, got, err, want)
-			}
-		}
-		forget(first, "nobody", sink.Forgotten{})
-		forget(first, job, sink.Forgotten{Found: true, Sources: 1, Rejects: 1})
-		Expect(t, db, "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM weir_versions), (SELECT count(*) FROM weir_jobs), (SELECT count(*) FROM weir_checkpoints), raw FROM weir_rejects", "2|2|1|1|worse")
-		forget(second, "second", sink.Forgotten{Found: true, Sources: 1, Rejects: 1, Versions: true})
-		Expect(t, db, "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM weir_versions), (SELECT count(*) FROM weir_jobs), (SELECT count(*) FROM weir_checkpoints), (SELECT count(*) FROM weir_rejects)", "2|0|0|0|0")
 	}},
 	{"ForgetRemovesAllTablesOfAJob", func(t *testing.T, db Database) {
 		r := Begin(t, db, byColumn)

@@ -12,7 +12,6 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/testcheck"
 )
@@ -62,6 +61,25 @@ func inVersions(m *mapping.Mapping, scope fold.Scope) {
 	}
 }
 
+// AgingShop is the shop with a time in each order.
+func AgingShop(t *testing.T) *mapping.Mapping { return aging(Shop(t), 0) }
+
+// aging has a table of a mapping have a time in each row.
+func aging(m *mapping.Mapping, table int) *mapping.Mapping {
+	m.Tables[table].Columns = append(m.Tables[table].Columns, columns("at: as timestamp")...)
+	return m
+}
+
+// stock writes two old orders with three items and four taxes, and one that is young.
+func (r *Run) stock() {
+	r.t.Helper()
+	r.At(at(0))
+	r.Flush(`{"id":1,"status":"old","at":"2020-05-15T13:00:00Z","items":[{"sku":"x","taxes":[{"code":"a"},{"code":"b"}]},{"sku":"y","taxes":[{"code":"a"}]}]}`,
+		`{"id":2,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
+	r.At(at(40))
+	r.Flush(`{"id":3,"status":"young","at":"2020-05-15T14:00:00Z","items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
+}
+
 // shopIs compares the rows of the shop's tables.
 func shopIs(t *testing.T, db Database, orders, items, taxes []string) {
 	t.Helper()
@@ -108,42 +126,6 @@ var nestedTests = []test{
 		if n.set.Reset(); n.set.Bytes() >= room {
 			t.Errorf("an empty batch has %d bytes", n.set.Bytes())
 		}
-	}},
-	{"AChildIsMadeWhenItsKeyHasTypes", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, untypedShop(t), false)
-		n.Flush(`{"id":1,"status":"a"}`, `{"id":3,"items":[{"sku":1},{"sku":2,"taxes":[{"code":1}]}]}`, `{"id":3,"op":"delete"}`)
-		n.Flush(`{"id":2,"items":[]}`, `{"id":4,"op":"delete"}`)
-		n.End()
-		n = BeginNested(t, db, untypedShop(t), false)
-		n.Flush(`{"id":1,"items":[{"sku":7,"qty":1}]}`)
-		n.Flush(`{"id":2,"items":[{"sku":6}]}`)
-		n.Flush(`{"id":2,"items":[{"sku":8,"qty":1,"taxes":[{"code":1,"amount":1}]}]}`)
-		shopIs(t, db, rows{"1|a", "2|NULL"}, rows{"1|7|1", "2|8|1"}, rows{"2|8|1|1"})
-		if c, err := n.table(1); err != nil || c.Columns[1].Type != schema.Int {
-			t.Errorf("the table is %+v, %v", c.Columns, err)
-		}
-	}},
-	{"AnElementThatIsNoRowRejectsItsMessage", func(t *testing.T, db Database) {
-		m := Shop(t)
-		m.Tables[1].Rest = fold.AddColumns
-		n := BeginNested(t, db, m, false)
-		n.Flush(`{"id":1,"status":"kept","items":[{"sku":"x","bad":1},{"sku":"x","good":1,"taxes":[]}]}`, `{"id":1,"status":"bad","items":[{"sku":"y","bad":1},{"bad":1}]}`,
-			`{"id":2,"items":[{"sku":"y","qty":"much"}]}`, `{"id":2,"items":[{"sku":"y","bad":1,"taxes":[{"code":"a"},{"amount":1}]}]}`)
-		shopIs(t, db, rows{"1|kept"}, rows{"1|x|NULL"}, nil)
-		Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "2", "3", "4")
-		if c, err := n.table(1); err != nil || len(c.Columns) != 4 { // no column is made for it
-			t.Errorf("the table has %+v, %v", c.Columns, err)
-		}
-		Expect(t, db, "SELECT sku, good FROM items", "x|1")
-	}},
-	{"ADeleteOfAKeyOfAnotherTypeRemovesNothing", func(t *testing.T, db Database) {
-		m := MergedShop(t)
-		m.Tables[0].Columns = columns("id, status: as text")
-		n := BeginNested(t, db, m, false)
-		n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
-		n.Flush(`{"id":"x","op":"delete"}`)
-		n.Flush(`{"id":"1","op":"delete"}`)
-		shopIs(t, db, nil, nil, nil)
 	}},
 	{"Random", func(t *testing.T, db Database) {
 		count := uint64(testcheck.Rounds(10, 40))

@@ -313,10 +313,10 @@ func (r *Run) table(i int) (schema.Table, error) {
 	return t, err
 }
 
-// known is the run's one table, as the database has it.
-func (r *Run) known() schema.Table {
+// known is a table of the run's, as the database has it.
+func (r *Run) known(table int) schema.Table {
 	r.t.Helper()
-	folded := r.folders[0].Table()
+	folded := r.folders[table].Table()
 	t, err := sink.Table(r.t.Context(), r.Sink.Tables, folded.Name, folded.KeyColumns())
 	if err != nil {
 		r.t.Fatal(err)
@@ -474,12 +474,21 @@ func part[T any](r *Run) T {
 }
 
 // Expire takes all steps of an expiry.
-func (r *Run) Expire(e *sink.Expiry) (all sink.Expired) {
+func (r *Run) Expire(e *sink.Expiry) sink.Expired {
+	r.t.Helper()
+	all, err := r.tryExpire(e)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return all
+}
+
+func (r *Run) tryExpire(e *sink.Expiry) (all sink.Expired, err error) {
 	r.t.Helper()
 	for range 10_000 { // as slow as the machine is
 		res, err := part[sink.Expirer](r).Expire(r.t.Context(), e)
 		if err != nil {
-			r.t.Fatal(err)
+			return all, err
 		}
 		if res.Removed > sink.ExpireRows {
 			r.t.Errorf("a step removed %d rows", res.Removed)
@@ -490,11 +499,10 @@ func (r *Run) Expire(e *sink.Expiry) (all sink.Expired) {
 		}
 		if all.Why += res.Why; res.Done {
 			all.Missing = res.Missing
-			return all
+			return all, nil
 		}
 	}
-	r.t.Fatal("it does not end")
-	return all
+	return all, errors.New("it does not end")
 }
 
 // Expiry is that of the rows of one of the mapping's tables whose times are before a minute.

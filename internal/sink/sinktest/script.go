@@ -127,6 +127,8 @@ type play struct {
 	batches [][]string // that the command batches writes
 	runs    map[string]*player
 	order   []*player // of their beginnings
+	// differences are what compare found.
+	differences []string
 }
 
 // A player is a run of a script.
@@ -162,6 +164,15 @@ func (p *play) do(c step) {
 			r.End()
 		}
 		p.begin(c.run, c.args)
+	case "mapped":
+		if r != nil {
+			r.End()
+		}
+		p.add(c.run, "", mapped(t, p.db, c.args))
+	case "index":
+		if _, indexed := p.option("indexed"); indexed {
+			theirs(t, p.db, "CREATE INDEX by_"+c.args+" ON t ("+c.args+")")
+		}
 	case "beside":
 		s := p.setup(c.args)
 		p.add(c.run, c.args, p.runs[""].beside(s.Tables[0], func(o *fold.Options) { s.Options("", o) }))
@@ -181,6 +192,10 @@ func (p *play) do(c step) {
 	case "rebuild":
 		r.result = r.FlushAs(rebuild, c.lines...)
 	case "reread":
+		for name := range strings.FieldsSeq(c.args) {
+			at := r.In(name).cp()
+			at.Line, at.Offset = 0, 0
+		}
 		r.result = r.FlushAs(func(f *sink.Flush) {
 			for i, l := range f.Lanes {
 				f.Lanes[i].Restart = slices.Contains(strings.Fields(c.args), l.Source)
@@ -188,7 +203,7 @@ func (p *play) do(c step) {
 		}, c.lines...)
 	case "feed":
 		if c.args == "" {
-			c.args = p.option("most")
+			c.args, _ = p.option("most")
 		}
 		r.Feed(must(strconv.Atoi(c.args)), c.lines...)
 	case "batches":
@@ -197,6 +212,14 @@ func (p *play) do(c step) {
 		}
 	case "fault":
 		r.failed = r.failing(map[string]Moment{"before": Before, "within": Within, "after": After}[c.args], c.lines...)
+	case "rival":
+		p.add(c.run, "", p.runs[""].rival(p.db))
+	case "lanes":
+		var lanes []sink.Lane
+		for name := range strings.FieldsSeq(c.args) {
+			lanes = append(lanes, r.In(name).lanes[r.lane])
+		}
+		r.lanes, r.lane = lanes, 0
 	case "stock":
 		r.stock()
 	case "again":
@@ -208,18 +231,44 @@ func (p *play) do(c step) {
 	}
 }
 
-// fails writes lines in a flush that ends with an error: of a name, or to rebuild; with a text.
+// fails writes lines in a flush that ends with an error: of a kind, or any ("to"); to rebuild; with a text.
 func (r *player) fails(how string, lines []string) {
+	before := slices.Clone(r.lanes)
 	r.Fold(lines...)
 	f := r.Seal()
-	name, text, _ := strings.Cut(how, " ")
+	kind, text, _ := strings.Cut(how, " ")
 	if text, f.Rebuild = strings.CutPrefix(text, "rebuild"); f.Rebuild {
 		text = strings.TrimSpace(text)
 	}
-	target := map[string]any{"unlogged": new(sink.ErrUnlogged), "dropped": new(sink.DroppedError), "changed": new(sink.ErrChanged)}[name]
-	if _, err := r.Send(f); err == nil || target != nil && !errors.As(err, target) || !strings.Contains(err.Error(), text) {
+	_, err := r.Send(f)
+	r.lanes = before
+	if isKind, have := failure(err, kind); !isKind || !strings.Contains(have, text) {
 		r.t.Errorf("the flush ended with %v", err)
 	}
+}
+
+// failure reports whether an error is of a kind, and what it says.
+func failure(err error, kind string) (is bool, text string) {
+	var fenced sink.FencedError
+	var behind sink.BehindError
+	var shared sink.SharedError
+	switch {
+	case err == nil:
+		return false, ""
+	case errors.As(err, new(sink.ErrUnlogged)):
+		is = kind == "unlogged"
+	case errors.As(err, new(sink.DroppedError)):
+		is = kind == "dropped"
+	case errors.As(err, new(sink.ErrChanged)):
+		is = kind == "changed"
+	case errors.As(err, &fenced):
+		return kind == "fenced", strings.Join(fenced.Lanes, " ")
+	case errors.As(err, &behind):
+		return kind == "behind", fmt.Sprint(behind.Lane, " ", behind.Found, " ", behind.Want)
+	case errors.As(err, &shared):
+		return kind == "shared", strings.Join(shared.Jobs, ", ")
+	}
+	return is || kind == "to", err.Error()
 }
 
 // expect does the commands that compare.
@@ -254,6 +303,23 @@ func (p *play) expect(c step, r *player) {
 			tables[i] = strings.TrimSuffix(rows, "-")
 		}
 		shopIs(t, p.db, strings.Fields(tables[0]), strings.Fields(tables[1]), strings.Fields(tables[2]))
+	case "forget":
+		job, want, _ := strings.Cut(c.args, ": ")
+		got, err := part[sink.Forgetter](r.Run).Forget(t.Context(), job)
+		text := "nothing"
+		if got.Found {
+			text = fmt.Sprintf("%d sources, %d rejects", got.Sources, got.Rejects)
+		}
+		if got.Versions {
+			text += ", versions"
+		}
+		if same(text, want); err != nil {
+			t.Error(err)
+		}
+	case "writers":
+		same(strings.Join(r.known(0).Writers, ", "), c.args)
+	case "columns":
+		r.hasColumns(c.args, c.lines)
 	case "orphans":
 		refusesOrphans(t, p.db)
 	case "referred":
@@ -261,19 +327,65 @@ func (p *play) expect(c step, r *player) {
 	case "stamps":
 		stampsAre(t, p.db, strings.Fields(c.args)...)
 	case "expire":
-		table, rest, _ := strings.Cut(c.args, " ")
+		of, rest, _ := strings.Cut(c.args, " ")
 		minute, want, _ := strings.Cut(rest, ": ")
-		got := r.expire(p.table(r.Mapping, table), must(strconv.Atoi(minute)))
-		text := fmt.Sprintf("%d removed", got.Removed)
-		if got.Kept > 0 {
-			text += fmt.Sprintf(", %d kept", got.Kept)
+		if got, err := r.expired(of, must(strconv.Atoi(minute))); err == nil || !strings.Contains(err.Error(), want) {
+			if same(got, want); err != nil {
+				t.Error(err)
+			}
 		}
-		if len(got.Below) > 0 {
-			text += fmt.Sprintf(", below %v", got.Below)
+	case "compare":
+		most := 100
+		if c.args != "" {
+			most = must(strconv.Atoi(c.args))
 		}
-		same(text, want)
+		p.differences = differences(t, inspect(t, p.db), most, c.lines...)
+	case "differences":
+		same(strings.Join(p.differences, "\n"), strings.Join(c.lines, "\n"))
 	default:
 		t.Fatalf("the command %s is unknown", c.command)
+	}
+}
+
+// expired removes rows that are older than a minute, by a table of the mapping (its first, if none has
+// the name), or by columns, and says what went.
+func (r *player) expired(of string, minute int) (text string, err error) {
+	e := old(minute, strings.Split(of, ",")...)
+	if r.Mapping != nil {
+		e = r.Expiry(max(0, tableNamed(r.Mapping, of)), minute)
+	}
+	got, err := r.tryExpire(e)
+	text = fmt.Sprintf("%d removed", got.Removed)
+	if got.Kept > 0 {
+		text += fmt.Sprintf(", %d kept", got.Kept)
+		if !strings.Contains(strings.ToLower(got.Why), "foreign key") {
+			text += " because of " + got.Why
+		}
+	}
+	if len(got.Below) > 0 {
+		text += fmt.Sprintf(", below %v", got.Below)
+	}
+	if got.Missing != "" {
+		text += fmt.Sprintf(", column %s is missing", got.Missing)
+	}
+	return text, err
+}
+
+// hasColumns compares the first columns of a table in the database. Without lines the table has to be missing.
+func (r *player) hasColumns(name string, want []string) {
+	name, withKey := strings.CutSuffix(name, ", with a foreign key")
+	i := slices.IndexFunc(r.folders, func(f *fold.Folder) bool { return f.Table().Name == name })
+	t := r.known(i)
+	var have []string
+	for _, c := range t.Columns[:min(len(want), len(t.Columns))] {
+		text := fmt.Sprint(c.Name, " ", c.Type)
+		if c.Own {
+			text += " own"
+		}
+		have = append(have, text)
+	}
+	if !slices.Equal(have, want) || t.Exists != (len(want) > 0) || withKey && len(t.ForeignKeys) != 1 {
+		r.t.Errorf("the table %s has the columns %q, want %q: %+v", name, have, want, t)
 	}
 }
 
@@ -305,19 +417,20 @@ func (p *play) add(name, options string, r *Run) {
 	p.order = append(p.order, p.runs[name])
 }
 
-// option returns an option of all runs.
-func (p *play) option(name string) string {
+// option returns the value of an option of all runs, and whether they have it.
+func (p *play) option(name string) (value string, has bool) {
 	for o := range strings.FieldsSeq(p.options) {
-		if value, ok := strings.CutPrefix(o, name+"="); ok {
-			return value
+		if key, value, _ := strings.Cut(o, "="); key == name {
+			return value, true
 		}
 	}
-	return ""
+	return "", false
 }
 
 // setup makes a run of options.
 func (p *play) setup(options string) (s Setup) {
 	var change []func(*fold.Options)
+	plain := "" // the table without versions
 	words := strings.Fields(options + " " + p.options)
 	m := p.mapping(words)
 	for _, o := range words {
@@ -348,14 +461,20 @@ func (p *play) setup(options string) (s Setup) {
 			} else {
 				change = append(change, func(o *fold.Options) { o.Version, o.Scope = "v", scope })
 			}
-		case "unclaimed", "most", "shop", "merged", "referring", "stream":
+		case "plain":
+			plain = value
+		case "unclaimed", "most", "indexed", "shop", "merged", "referring", "stream":
 		case "streamed":
 			m = streaming(p.t, m.Tables...)
 		default:
 			p.change(m, name, value)
 		}
 	}
-	s.Mapping, s.Options = m, all(change...)
+	s.Mapping, s.Options = m, func(table string, o *fold.Options) {
+		if all(change...)(table, o); table == plain {
+			o.Version = ""
+		}
+	}
 	return s
 }
 
@@ -383,10 +502,15 @@ func (p *play) mapping(options []string) *mapping.Mapping {
 // change changes a mapping by an option.
 func (p *play) change(m *mapping.Mapping, name, value string) {
 	switch name {
+	case "orders": // have another name, and no taxes
+		m.Tables = m.Tables[:2]
+		m.Tables[0].Name, m.Tables[1].Of = value, value
+	case "text-ids":
+		m.Tables[0].Columns = columns("id: as text, status: as text")
 	case "untyped":
 		untyped(m)
 	case "aging":
-		aging(m, max(0, p.table(m, value)))
+		aging(m, max(0, tableNamed(m, value)))
 	case "stamped":
 		m.Tables[0].Columns = append(m.Tables[0].Columns, columns("at: stamp insert")...)
 	case "oid":
@@ -405,6 +529,17 @@ func (p *play) change(m *mapping.Mapping, name, value string) {
 		m.Tables[0].DeleteWhen, m.Tables[1].DeleteWhen = when("off"), when("gone")
 	case "own-versions":
 		versioned(m)
+	case "all-versions":
+		for i := range m.Tables {
+			m.Tables[i].Version, m.Tables[i].Scope = path("$.v"), fold.Scope(value)
+			m.Tables[i].Columns = append(m.Tables[i].Columns, columns("v: $.v as integer")...)
+		}
+	case "no-types":
+		for _, t := range m.Tables {
+			for i := range t.Columns {
+				t.Columns[i].From[0].As = mapping.Type{}
+			}
+		}
 	case "parent-versions":
 		m.Tables[0].Version, m.Tables[0].Scope = path("$.v"), fold.Scope(value)
 	default:
@@ -412,7 +547,7 @@ func (p *play) change(m *mapping.Mapping, name, value string) {
 	}
 }
 
-// table is the index of a mapping's table; -1 for none.
-func (p *play) table(m *mapping.Mapping, name string) int {
+// tableNamed is the index of a mapping's table; -1 for none.
+func tableNamed(m *mapping.Mapping, name string) int {
 	return slices.IndexFunc(m.Tables, func(t mapping.Table) bool { return t.Name == name })
 }

@@ -120,20 +120,6 @@ var severalTests = []test{
 		BeginTables(t, db, []string{"a", "b"}).Flush(`{"id":5,"a.y":3,"b.n":5}`, `{"id":6,"a.y":6,"b.n":6}`) // and so with a parent
 		Expect(t, db, "SELECT id, n FROM b WHERE id > 4", "6|6")
 	}},
-	{"VersionsInSomeOfTheTables", func(t *testing.T, db Database) {
-		versions := func(table string, o *fold.Options) {
-			if table != "b" {
-				o.Version, o.Scope = "v", fold.ColumnScope
-			}
-		}
-		s := BeginTables(t, db, []string{"a", "b", "c"}, versions)
-		s.Flush(`{"id":1,"v":5,"a.x":5,"b.y":5,"c.z":5}`)
-		tablesCount(t, s.Flush(`{"id":1,"v":4,"a.x":4,"b.y":4,"c.z":4}`, `{"id":2,"v":1,"a.x":1,"b.y":1,"c.z":1}`),
-			sink.Counts{Inserted: 1, Unchanged: 1}, sink.Counts{Inserted: 1, Updated: 1}, sink.Counts{Inserted: 1, Unchanged: 1})
-		Expect(t, db, "SELECT id, x FROM a ORDER BY id", "1|5", "2|1")
-		Expect(t, db, "SELECT id, y FROM b ORDER BY id", "1|4", "2|1")
-		Expect(t, db, "SELECT id, z FROM c ORDER BY id", "1|5", "2|1")
-	}},
 	{"RandomBatchesMakeTheSameTables", func(t *testing.T, db Database) {
 		need(t, db, Shared)
 		Seeds(t, 4, func(t *testing.T, rnd *rand.Rand) { anyBatches(t, db, rnd) })

@@ -86,7 +86,7 @@ func Test(t *testing.T, h Harness) {
 		{"Version", "", versionTests},
 		{"Stamps", "", stampTests},
 		{"OnCreate", Scripted, onCreateTests},
-		{"Expiry", "", slices.Concat(expiryTests, belowTests)},
+		{"Expiry", "", expiryTests},
 		{"Nested", Nestable, nestedTests},
 		{"ForeignKeys", Nestable, foreignTests},
 		{"Surrogates", Nestable, surrogateTests},
@@ -119,17 +119,6 @@ func need(t *testing.T, db Database, trait Trait) {
 	}
 }
 
-// needing are tests of which each needs a trait.
-func needing(trait Trait, tests []test) (needing []test) {
-	for _, of := range tests {
-		needing = append(needing, test{of.name, func(t *testing.T, db Database) {
-			need(t, db, trait)
-			of.run(t, db)
-		}})
-	}
-	return needing
-}
-
 // theirs runs a statement as a program that shares the database.
 func theirs(t *testing.T, db Database, sql string) {
 	t.Helper()
@@ -137,11 +126,8 @@ func theirs(t *testing.T, db Database, sql string) {
 	db.Exec(t, sql)
 }
 
-// Lines of a feed, and rows of a query, as [Expect] wants them.
-type (
-	lines = []string
-	rows  = []string
-)
+// Lines of a feed.
+type lines = []string
 
 type test struct {
 	name string

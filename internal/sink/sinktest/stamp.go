@@ -55,7 +55,7 @@ var stampTests = []test{
 		stampsAre(t, db, "1|01|01", "2|01|01") // they are not older than can be
 		r.At(at(2)).Flush(`{"id":1,"a":"y"}`, `{"id":3}`)
 		stampsAre(t, db, "1|01|02", "2|01|01", "3|02|02")
-		if got := r.known(); !got.Made || got.HasConstraints {
+		if got := r.known(0); !got.Made || got.HasConstraints {
 			t.Errorf("the table is no longer only weir's: %+v", got)
 		}
 	}},

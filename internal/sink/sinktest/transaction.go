@@ -19,21 +19,6 @@ var errStop = errors.New("stop here")
 
 // transactionTests: rows, rejects and checkpoint stand or fall together.
 var transactionTests = []test{
-	{"ErrorBeforeCommitLeavesNothing", func(t *testing.T, db Database) {
-		r := Begin(t, db)
-		f := r.failing(Within, `{"id":1,"a":1}`) // and makes no table
-		if r.known().Exists {
-			t.Error("the table exists")
-		}
-		r.again(f) // The same flush may be sent again.
-		f = r.failing(Within, `{"id":1,"a":"y"}`, `{"id":2,"a":"z","new":1}`, `bad`)
-		Expect(t, db, "SELECT * FROM t WHERE a + 1 = 2", "1|1") // nor is a column added, or widened
-		Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
-		Expect(t, db, "SELECT seq, line FROM weir_checkpoints", "1|1")
-		r.again(f)
-		Expect(t, db, "SELECT id, a, new FROM t ORDER BY id", "1|y|NULL", "2|z|1")
-		Expect(t, db, "SELECT line FROM weir_rejects", "4")
-	}},
 	{"BeforeCommitSeesAllRejectsAndSetsTheCheckpoint", func(t *testing.T, db Database) {
 		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0))")
 		r := Begin(t, db)
@@ -115,21 +100,6 @@ var transactionTests = []test{
 		r.again(f)
 		Expect(t, db, "SELECT id, a FROM t", "1|y")
 	}},
-	{"UnnamedLaneIsNotResumed", func(t *testing.T, db Database) {
-		r := unnamed(t, db)
-		r.Flush(`{"id":1,"a":"x"}`)
-		r.Flush(`{"id":2,"a":"x"}`)
-		r.End()
-		r = unnamed(t, db)
-		r.Flush(`{"id":3,"a":"x"}`, `bad`)
-		Expect(t, db, "SELECT count(*) FROM t", "3")
-		Expect(t, db, "SELECT source FROM weir_rejects", from)
-		Expect(t, db, "SELECT count(*) FROM weir_checkpoints WHERE source = '"+from+"'", "0")
-		r.End()
-		if r = Begin(t, db); *r.cp() != (sink.Checkpoint{}) {
-			t.Errorf("a run resumes at %+v", r.cp())
-		}
-	}},
 }
 
 // fenceTests: each flush demands its predecessor.
@@ -177,46 +147,6 @@ var fenceTests = []test{
 		unnamed(t, db).Flush(`{"id":4,"a":"x"}`)
 		Expect(t, db, "SELECT count(*) FROM weir_checkpoints", "2")
 		named.Flush(`{"id":9,"a":"y"}`)
-	}},
-	{"StaleRunIsFenced", func(t *testing.T, db Database) {
-		// The old run was stopped (a laptop's lid) and its claim got lost; the new one has written meanwhile: the first
-		// flush of the job, or a later one.
-		for first := range 2 {
-			old := BeginJob(t, db, fmt.Sprint("job ", first))
-			if first > 0 {
-				old.Flush(`{"id":1,"a":"old"}`)
-			}
-			newer := old.rival(db)
-			newer.Flush(`{"id":1,"a":"newer"}`)
-			for range 1 + first {
-				if _, err := old.TryFlush(`{"id":1,"a":"stale"}`, `bad`); !isFenced(err, from) {
-					t.Errorf("the stale flush ended with %v", err)
-				}
-				Expect(t, db, "SELECT * FROM t", "1|newer")
-				newer.Flush(`{"id":1,"a":"newer"}`)
-			}
-			Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
-		}
-	}},
-	{"DatabaseRestoredToAnEarlierState", func(t *testing.T, db Database) {
-		r := Begin(t, db)
-		for _, a := range []string{"x", "y", "z"} {
-			r.Flush(`{"id":1,"a":"` + a + `"}`)
-		}
-		for _, restored := range []struct {
-			sql   string
-			found int64
-			seq   string
-		}{{"UPDATE weir_checkpoints SET seq = 1", 1, "1"}, {"DELETE FROM weir_checkpoints", 0, "NULL"}} {
-			db.Exec(t, restored.sql)
-			_, err := r.TryFlush(`{"id":1,"a":"w"}`)
-			if behind := (sink.BehindError{}); !errors.As(err, &behind) || behind != (sink.BehindError{Lane: from, Found: restored.found, Want: 3}) {
-				t.Errorf("the flush ended with %v; want that %d was found and 3 wanted", err, restored.found)
-			}
-			Expect(t, db, "SELECT * FROM t", "1|z")
-			Expect(t, db, "SELECT max(seq) FROM weir_checkpoints", restored.seq)
-			r.cp().Seq--
-		}
 	}},
 }
 

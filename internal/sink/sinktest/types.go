@@ -150,12 +150,4 @@ var typeTests = []test{
 		}
 		Expect(t, db, "SELECT id, at, CAST(n AS TEXT) FROM t", "1|"+at+"|0.5")
 	}},
-	{"AColumnIsAdded", func(t *testing.T, db Database) {
-		r := mapped(t, db, "id: as integer, v: as text")
-		r.Flush(`{"id":1,"v":"x"}`)
-		r.End()
-		r = mapped(t, db, "id: as integer, v: as text, at: as date")
-		r.Flush(`{"id":1,"at":"2024-02-29"}`)
-		Expect(t, db, "SELECT id, v, CAST(at AS TEXT) FROM t", "1|x|2024-02-29")
-	}},
 }
