@@ -12,6 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // fault runs the steps child under strace with the nth of some calls failing, and returns what the child said; happened
@@ -248,9 +249,8 @@ func TestFlush_DiskFullAmongRows(t *testing.T) {
 		many = append(many, fmt.Sprintf(`{"id":%d,"v":"%01000d"}`, i, i))
 	}
 	pragma := func(setting string) {
-		if _, err := r.Sink.(*sqlite.DB).Pragma(setting); err != nil {
-			t.Fatal(err)
-		}
+		_, err := r.Sink.(*sqlite.DB).Pragma(setting)
+		testcheck.NoError(t, err)
 	}
 	pragma("max_page_count = 20")
 	before := r.Checkpoint()

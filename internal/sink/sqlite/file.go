@@ -207,7 +207,7 @@ var faults = map[int32]fault{
 // explain gives an error of SQLite's its class, and words for people.
 func (f *file) explain(err error) error {
 	var e *Error
-	if errors.As(err, new(*sink.Error)) || !errors.As(err, &e) {
+	if !errors.As(err, &e) {
 		return err
 	}
 	is, known := faults[e.primary()]

@@ -81,24 +81,18 @@ func TestOpen_PathsToTheLetter(t *testing.T) {
 // TestFlush_FileWentAway: SQLite continues to write into a file that is gone and
 // says that all is well; weir does not.
 func TestFlush_FileWentAway(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		change func(t *testing.T, path string) error
-	}{
-		{"deleted", func(t *testing.T, path string) error { return os.Remove(path) }},
-		{"moved", func(t *testing.T, path string) error { return os.Rename(path, path+".moved") }},
-		{"replaced by a copy", func(t *testing.T, path string) error {
+	for name, change := range map[string]func(path string) error{
+		"deleted": os.Remove,
+		"moved":   func(path string) error { return os.Rename(path, path+".moved") },
+		"replaced by a copy": func(path string) error {
 			content, err := os.ReadFile(path)
 			return errors.Join(err, os.WriteFile(path+".copy", content, 0o644), os.Rename(path+".copy", path))
-		}},
-		{"replaced by an empty file", func(t *testing.T, path string) error {
-			return errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o644))
-		}},
+		},
+		"replaced by an empty file": func(path string) error { return errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o644)) },
 	} {
 		for _, mode := range []string{"wal", "delete"} {
-			t.Run(test.name+" "+mode, func(t *testing.T) {
-				dir := t.TempDir()
-				path := filepath.Join(dir, "t.db")
+			t.Run(name+" "+mode, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "t.db")
 				if mode == "delete" {
 					f := newFile(t, path)
 					f.Exec(t, "CREATE TABLE theirs (a)")
@@ -107,7 +101,7 @@ func TestFlush_FileWentAway(t *testing.T) {
 				retries := 0
 				s := mustSteps(t, sink.Retry(open(t, path, sqlite.Options{}), time.Hour, func(*sink.Error) { retries++ }), 10)
 				s.mustNext(t, 3)
-				testcheck.NoError(t, test.change(t, path))
+				testcheck.NoError(t, change(path))
 				before, statErr := os.Stat(path)
 				for range 2 { // and it stays so
 					_, err := s.next(t.Context())
@@ -341,9 +335,8 @@ func TestOpen_LinkToAFileThatIsMissing(t *testing.T) {
 	if want, err := filepath.EvalSymlinks(filepath.Join(dir, "c")); err != nil || first.Path() != filepath.Join(want, "t.db") {
 		t.Fatalf("%v: the file is %s", err, first.Path())
 	}
-	if _, err := openClaims(t, filepath.Join(dir, "folder/link.db"), "job").Take(t.Context(), "s"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := openClaims(t, filepath.Join(dir, "folder/link.db"), "job").Take(t.Context(), "s")
+	testcheck.NoError(t, err)
 	for _, name := range []string{"folder/link.db", "c/next.db", "c/t.db"} {
 		if _, err := openClaims(t, filepath.Join(dir, name), "job").Take(t.Context(), "s"); !errors.As(err, new(sink.BusyError)) {
 			t.Errorf("%s: %v", name, err)

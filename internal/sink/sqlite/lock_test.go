@@ -21,19 +21,12 @@ func (f *file) hold(t *testing.T, begin string) (release func()) {
 	t.Helper()
 	c, err := f.db.Conn(t.Context())
 	testcheck.NoError(t, err)
-	if _, err := c.ExecContext(t.Context(), begin); err != nil {
-		t.Fatal(err)
-	}
-	held := true
-	release = func() {
-		if held {
-			held = false
-			_, err := c.ExecContext(context.Background(), "ROLLBACK")
-			if err = errors.Join(err, c.Close()); err != nil {
-				t.Error(err)
-			}
-		}
-	}
+	_, err = c.ExecContext(t.Context(), begin)
+	testcheck.NoError(t, err)
+	release = sync.OnceFunc(func() {
+		_, err := c.ExecContext(context.Background(), "ROLLBACK")
+		testcheck.NoError(t, errors.Join(err, c.Close()))
+	})
 	t.Cleanup(release)
 	return release
 }

@@ -19,16 +19,13 @@ import (
 // write nothing.
 func asReader(t *testing.T, dir string, f func()) {
 	t.Helper()
-	check := func(err error) {
-		testcheck.NoError(t, err)
-	}
-	check(os.Chmod(dir, 0o555))
-	defer func() { check(os.Chmod(dir, 0o755)) }()
+	testcheck.NoError(t, os.Chmod(dir, 0o555))
+	defer func() { testcheck.NoError(t, os.Chmod(dir, 0o755)) }()
 	if os.Geteuid() == 0 {
 		runtime.LockOSThread() // whose these rights are
 		defer runtime.UnlockOSThread()
-		check(syscall.Setfsuid(65534))
-		defer func() { check(syscall.Setfsuid(0)) }()
+		testcheck.NoError(t, syscall.Setfsuid(65534))
+		defer func() { testcheck.NoError(t, syscall.Setfsuid(0)) }()
 	}
 	f()
 }

@@ -82,9 +82,8 @@ func (s *steps) next(ctx context.Context) (sink.Result, error) {
 func (s *steps) mustNext(t *testing.T, n int) {
 	t.Helper()
 	for range n {
-		if _, err := s.next(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.next(t.Context())
+		testcheck.NoError(t, err)
 	}
 }
 
