@@ -25,6 +25,13 @@ type some struct {
 
 func (s *some) Flush() error { return nil }
 
+// feed is a file of a text.
+func feed(t *testing.T, text string) (path string) {
+	path = filepath.Join(t.TempDir(), "feed.jsonl")
+	testcheck.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
 func (s *some) Write(p []byte) (int, error) {
 	if s.Len() >= s.most {
 		s.stop()
@@ -34,8 +41,7 @@ func (s *some) Write(p []byte) (int, error) {
 
 // TestPlay_LoopGoesOn: a client resumes where it was, in whichever loop.
 func TestPlay_LoopGoesOn(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "feed.jsonl")
-	testcheck.NoError(t, os.WriteFile(file, []byte(`{"pitr":"100","id":1}`+"\n"+`{"pitr":"101","id":2}`+"\n"), 0o600))
+	file := feed(t, `{"pitr":"100","id":1}`+"\n"+`{"pitr":"101","id":2}`+"\n")
 	for resume, want := range map[string]string{
 		"":      `{"pitr":"100","id":1} {"pitr":"101","id":2} {"pitr":"102","id":1} {"pitr":"103","id":2} {"pitr":"104","id":1}`,
 		"101":   `{"pitr":"101","id":2} {"pitr":"102","id":1} {"pitr":"103","id":2}`,
@@ -63,8 +69,7 @@ func TestPlay_LoopGoesOn(t *testing.T) {
 // they are.
 func TestPlay_ShiftsTheTimeAlone(t *testing.T) {
 	line := ` {"a":{"t":1,"b":[{"t":2},"\"}"]}, "t" : "2020-01-01T00:00:0%sZ" ,"c":[1]} `
-	file := filepath.Join(t.TempDir(), "feed.jsonl")
-	testcheck.NoError(t, os.WriteFile(file, []byte(strings.Replace(line, "%s", "0", 1)+"\n"), 0o600))
+	file := feed(t, strings.Replace(line, "%s", "0", 1)+"\n")
 	ctx, stop := context.WithCancel(t.Context())
 	out := &some{most: len(line), stop: stop}
 	err := replay.Play(ctx, replay.Config{Files: []string{file}, TimeField: "t", ResumeField: "t", Speed: math.Inf(1), Loop: true}, out, "")
@@ -80,11 +85,9 @@ func TestPlay_ShiftsTheTimeAlone(t *testing.T) {
 func TestPlay_KeepalivesAreJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name, value := "a\"b", "c\x7f\x01\"\u2028d"
-		file := filepath.Join(t.TempDir(), "feed.jsonl")
 		line, err := json.Marshal(map[string]string{name: value, "t": "2020-01-01T00:00:00Z"})
 		testcheck.NoError(t, err)
-		later := `{"t":"2020-01-01T01:00:00Z"}`
-		testcheck.NoError(t, os.WriteFile(file, []byte(string(line)+"\n"+later+"\n"), 0o600))
+		file := feed(t, string(line)+"\n"+`{"t":"2020-01-01T01:00:00Z"}`+"\n")
 		ctx, stop := context.WithCancel(t.Context())
 		out := &some{most: len(line) + 2, stop: stop} // stops at the first keepalive
 		err = replay.Play(ctx, replay.Config{Files: []string{file}, TimeField: "t", ResumeField: name, Speed: 1, Keepalive: time.Minute}, out, "")
@@ -113,8 +116,7 @@ func (s *stalling) Write(p []byte) (int, error) {
 // TestPlay_RateAtEveryInstant: what a client did not take for a while is not sent all at once
 // when it does.
 func TestPlay_RateAtEveryInstant(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "feed.jsonl")
-	testcheck.NoError(t, os.WriteFile(file, bytes.Repeat([]byte(`{"id":1}`+"\n"), 500), 0o600))
+	file := feed(t, strings.Repeat(`{"id":1}`+"\n", 500))
 	synctest.Test(t, func(t *testing.T) {
 		out := &stalling{}
 		testcheck.NoError(t, replay.Play(t.Context(), replay.Config{Files: []string{file}, Rate: 100}, out, ""))

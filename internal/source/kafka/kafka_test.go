@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -126,25 +127,14 @@ func TestSource_FetchBytes(t *testing.T) {
 	f(0, 0, 8<<20)
 }
 
+// TestAppendKey has the keys in testdata/keys.txtar.
 func TestAppendKey(t *testing.T) {
-	f := func(key, field, want string) {
-		t.Helper()
-		if got := string(appendKey(nil, []byte(key), field)); got != want {
-			t.Errorf("%q: %s, want %s", key, got, want)
-		}
-	}
-	f("7", "id", "7")
-	f(" \"a\" ", "id", `"a"`)
-	f("007", "id", `"007"`)
-	f("AB-1", "id", `"AB-1"`)
-	f("", "id", `""`)
-	f(`{"id":7,"x":1}`, "id", "7")
-	f(`{"x":1}`, "id", `{"x":1}`)
-	f(`{"id":7,"x":1}`, "", `{"id":7,"x":1}`)
-	f(`{"schema":{"type":"int64"},"payload":9}`, "id", "9")
-	f(`{"schema":{},"payload":{"id":9}}`, "id", "9")
-	f("\x00\x00\x00\x00\x01{\"id\":3}", "id", "3")
-	f("\xff", "id", "\"\xff\"") // which is rejected: it is no text
+	testcheck.GoldenLines(t, "testdata/keys.txtar", func(t *testing.T, _, given string) string {
+		field, quoted, _ := strings.Cut(given, " ")
+		key, err := strconv.Unquote(quoted)
+		testcheck.NoError(t, err)
+		return strings.ReplaceAll(string(appendKey(nil, []byte(key), strings.TrimPrefix(field, "(none)"))), "\xff", `\xff`)
+	})
 }
 
 // A consumer that is cancelled ends, also while nothing comes.
